@@ -1,0 +1,34 @@
+// Copyright The Sheaf Authors. SPDX-License-Identifier: Apache-2.0
+// Monotonic time, as an interface: GCS, raylet and owner logic run in tests/sim under virtual time.
+// Wall time is only ever a label in logs.
+#pragma once
+
+#include <cstdint>
+
+namespace sheaf {
+
+using Nanos = int64_t;  // Of the monotonic clock, or a duration.
+inline constexpr Nanos kMicrosecond = 1'000;
+inline constexpr Nanos kMillisecond = 1'000'000;
+inline constexpr Nanos kSecond = 1'000'000'000;
+inline constexpr Nanos kForever = INT64_MAX;
+
+// `now` + `duration` without overflow; both >= 0.
+constexpr Nanos Deadline(Nanos now, Nanos duration) {
+  return duration > kForever - now ? kForever : now + duration;
+}
+
+class Clock {
+ public:
+  virtual ~Clock() = default;
+  virtual Nanos Now() const = 0;
+};
+
+Nanos MonotonicNow();
+
+class MonotonicClock final : public Clock {
+ public:
+  Nanos Now() const override { return MonotonicNow(); }
+};
+
+}  // namespace sheaf

@@ -1,0 +1,105 @@
+// Copyright The Sheaf Authors. SPDX-License-Identifier: Apache-2.0
+#include "shm/segment.h"
+
+#include <fcntl.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+
+#include <boost/interprocess/detail/os_file_functions.hpp>
+#include <boost/interprocess/mapped_region.hpp>
+#include <cerrno>
+#include <cstring>
+
+#include "absl/strings/str_cat.h"
+
+namespace sheaf {
+namespace {
+
+namespace bip = boost::interprocess;
+
+// What Boost.Interprocess asks of a thing it can map.
+struct MemoryFd {
+  int fd;
+  Access access;
+  bip::mapping_handle_t get_mapping_handle() const {
+    return bip::ipcdetail::mapping_handle_from_file_handle(fd);
+  }
+  bip::mode_t get_mode() const {
+    return access == Access::kReadOnly ? bip::read_only : bip::read_write;
+  }
+};
+
+}  // namespace
+
+struct Mapping::Region {
+  bip::mapped_region region;
+};
+
+Mapping::Mapping() = default;
+Mapping::Mapping(Mapping&&) noexcept = default;
+Mapping& Mapping::operator=(Mapping&&) noexcept = default;
+Mapping::~Mapping() = default;
+Mapping::Mapping(std::unique_ptr<Region> region) : region_(std::move(region)) {}
+
+absl::StatusOr<Mapping> Mapping::Map(int fd, size_t offset_bytes, size_t size_bytes, Access access,
+                                     void* at) {
+  struct stat file;
+  if (fstat(fd, &file) != 0 || static_cast<size_t>(file.st_size) < offset_bytes + size_bytes) {
+    return absl::InvalidArgumentError(absl::StrCat("a segment of ", file.st_size, " bytes has no range of ",
+                                                   size_bytes, " at ", offset_bytes));
+  }
+  try {
+    const bip::mode_t mode = access == Access::kReadOnly ? bip::read_only : bip::read_write;
+    bip::mapped_region region(MemoryFd{fd, access}, mode, static_cast<bip::offset_t>(offset_bytes),
+                              size_bytes, at,
+                              MAP_SHARED | (at != nullptr ? MAP_FIXED : 0));
+    madvise(region.get_address(), region.get_size(), MADV_DONTDUMP);
+    return Mapping(std::unique_ptr<Region>(new Region{std::move(region)}));
+  } catch (const bip::interprocess_exception& e) {
+    return absl::ResourceExhaustedError(absl::StrCat("cannot map ", size_bytes, " bytes: ", e.what()));
+  }
+}
+
+std::byte* Mapping::data() const {
+  return region_ ? static_cast<std::byte*>(region_->region.get_address()) : nullptr;
+}
+size_t Mapping::size() const { return region_ ? region_->region.get_size() : 0; }
+
+absl::Status Mapping::Protect(size_t offset_bytes, size_t size_bytes, Access access) {
+  const int protection = access == Access::kReadOnly ? PROT_READ : PROT_READ | PROT_WRITE;
+  if (mprotect(data() + offset_bytes, size_bytes, protection) != 0) {
+    return absl::ErrnoToStatus(errno, "mprotect");
+  }
+  return absl::OkStatus();
+}
+
+absl::Status Mapping::DontFork() {
+  if (madvise(data(), size(), MADV_DONTFORK) != 0) return absl::ErrnoToStatus(errno, "MADV_DONTFORK");
+  return absl::OkStatus();
+}
+
+absl::StatusOr<UniqueFd> MakeSegment(const char* debug_name, size_t size_bytes) {
+  UniqueFd fd(memfd_create(debug_name, MFD_CLOEXEC | MFD_ALLOW_SEALING));
+  if (!fd.valid() || ftruncate(fd.get(), static_cast<off_t>(size_bytes)) != 0 ||
+      fcntl(fd.get(), F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL) != 0) {
+    return absl::ResourceExhaustedError(absl::StrCat("cannot make a segment of ", size_bytes,
+                                                     " bytes for ", debug_name, ": ",
+                                                     std::strerror(errno)));
+  }
+  return fd;
+}
+
+absl::Status CheckSegment(int fd, size_t size_bytes) {
+  struct stat file;
+  const int seals = fcntl(fd, F_GET_SEALS);
+  if (seals < 0 || (seals & F_SEAL_SHRINK) == 0) {
+    return absl::InvalidArgumentError("not a memfd sealed against shrinking");
+  }
+  if (fstat(fd, &file) != 0 || static_cast<size_t>(file.st_size) < size_bytes) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("a segment of ", file.st_size, " bytes, want ", size_bytes));
+  }
+  return absl::OkStatus();
+}
+
+}  // namespace sheaf

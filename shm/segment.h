@@ -1,0 +1,56 @@
+// Copyright The Sheaf Authors. SPDX-License-Identifier: Apache-2.0
+// Anonymous shared memory: a memfd, handed to other processes by descriptor, and mappings of it. Nothing has
+// a name, so nothing is left behind by a crash. The only file that maps memory (with Boost.Interprocess).
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+
+#include "absl/status/statusor.h"
+#include "base/unique_fd.h"
+
+namespace sheaf {
+
+enum class Access : uint8_t { kReadOnly, kReadWrite };
+
+// One mapped range; unmapped on destruction. Movable, not thread-safe itself (its bytes may be).
+class Mapping {
+ public:
+  Mapping();
+  Mapping(Mapping&&) noexcept;
+  Mapping& operator=(Mapping&&) noexcept;
+  ~Mapping();
+
+  // Maps `size_bytes` (> 0) of `fd` from `offset_bytes`, a multiple of the page size. The mapping is left out of core
+  // dumps (a core of a worker holds its own memory, not the node's objects).
+  // `at`: nullptr, or an address where `size_bytes` are mapped already and are replaced.
+  // kInvalidArgument: the file is shorter than the range. kResourceExhausted: no address space.
+  static absl::StatusOr<Mapping> Map(int fd, size_t offset_bytes, size_t size_bytes, Access access,
+                                     void* at = nullptr);
+
+  std::byte* data() const;
+  size_t size() const;
+  // Changes what this process may do with [offset, offset + size), page-aligned.
+  absl::Status Protect(size_t offset_bytes, size_t size_bytes, Access access);
+  // A forked child does not get this range (its own accesses fault), so it cannot disturb the parent's peers.
+  absl::Status DontFork();
+
+ private:
+  struct Region;
+  explicit Mapping(std::unique_ptr<Region> region);
+  std::unique_ptr<Region> region_;
+};
+
+// Makes a memfd of `size_bytes`, sparse, sealed against resizing, close-on-exec.
+// kResourceExhausted: the kernel refused (descriptors, memory).
+absl::StatusOr<UniqueFd> MakeSegment(const char* debug_name, size_t size_bytes);
+
+// kInvalidArgument: `fd` is no memfd sealed against shrinking, or has fewer than `size_bytes`. What a process got from
+// another is checked with this before it is mapped: a later truncation would be a SIGBUS.
+absl::Status CheckSegment(int fd, size_t size_bytes);
+
+inline constexpr size_t kPageBytes = 4096;
+constexpr size_t RoundUpToPage(size_t bytes) { return (bytes + kPageBytes - 1) & ~(kPageBytes - 1); }
+
+}  // namespace sheaf

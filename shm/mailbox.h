@@ -1,0 +1,74 @@
+// Copyright The Sheaf Authors. SPDX-License-Identifier: Apache-2.0
+// All rings of one process, and its bell: the Transport between the processes of a node.
+//
+// Not thread-safe: the caller holds one lock (a worker's runtime) or is one loop (the raylet). Frames of one lane of one
+// peer arrive in order. What does not fit into a ring waits here, without bound by itself: the caller looks at
+// queued_bytes() and holds its users back.
+#pragma once
+
+#include <deque>
+#include <functional>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "absl/container/flat_hash_map.h"
+#include "absl/status/status.h"
+#include "base/transport.h"
+#include "shm/doorbell.h"
+#include "shm/ring.h"
+
+namespace sheaf {
+
+class FrameHandler {
+ public:
+  virtual ~FrameHandler() = default;
+  // May call Mailbox::To, Send, AddRing and Forget; `frame` is valid until it returns.
+  virtual void OnFrame(ProcessId from, const Frame& frame) = 0;
+  // `from` wrote what no correct peer writes; nothing more is read from it.
+  virtual void OnMalformed(ProcessId from) = 0;
+};
+
+class Mailbox final : public Transport {
+ public:
+  // `board` is the node's bell board, kBellBoardBytes long; `own_bell` this process's index on it. `make_contact` is
+  // called when the first frame for an unknown peer is queued; the answer is AddRing or Forget.
+  Mailbox(Bell* board, uint32_t own_bell, std::function<void(ProcessId)> make_contact);
+  ~Mailbox() override;
+
+  Channel& To(ProcessId peer) override;
+  void Forget(ProcessId peer) override;
+
+  // The ring pair with `peer`, whose bell is `peer_bell`. What was queued for it is sent.
+  // kInvalidArgument: the segment or the bell number is not usable; kAlreadyExists: there is a ring already.
+  absl::Status AddRing(ProcessId peer, int segment_fd, bool first, uint32_t peer_bell);
+  bool HasRing(ProcessId peer) const;
+
+  // Hands at most `budget` frames a lane of each peer to `handler`, control before work; work only when `take_work`.
+  // Sends what was queued and now fits. Returns the number of frames handed over.
+  size_t Poll(FrameHandler& handler, bool take_work, size_t budget = 256);
+  // Hands over everything that `peer`, dead or alive, has published. For the time after a death.
+  void Drain(ProcessId peer, FrameHandler& handler);
+  bool Pending(bool take_work) const;
+  // Some frame waits here for room: look again within 1 ms.
+  bool HasQueued() const { return queued_channels_ != 0; }
+
+  Bell& bell() { return board_[own_bell_]; }
+
+ private:
+  class PeerChannel;
+  void Flush(PeerChannel& channel);
+  size_t PollLane(PeerChannel& channel, Lane lane, FrameHandler& handler, size_t budget);
+  void Sweep();
+
+  Bell* const board_;
+  const uint32_t own_bell_;
+  const std::function<void(ProcessId)> make_contact_;
+  absl::flat_hash_map<ProcessId, PeerChannel*> by_peer_;
+  std::vector<std::unique_ptr<PeerChannel>> channels_;  // In order of first contact.
+  size_t queued_channels_ = 0;
+  int polling_ = 0;             // Depth of Poll and Drain: channels are destroyed only at depth 0.
+  bool forgotten_ = false;      // Some channel waits for its destruction.
+};
+
+}  // namespace sheaf

@@ -1,0 +1,207 @@
+// Copyright The Sheaf Authors. SPDX-License-Identifier: Apache-2.0
+#include "metrics/catalog.h"
+
+#include <array>
+#include <string_view>
+
+namespace sheaf::metrics {
+namespace {
+
+constexpr double kNanosToSeconds = 1e-9;
+constexpr double kFixedPoint = 1e-4;  // Resource amounts count ten-thousandths.
+
+constexpr auto kTasksHelp =
+    "Tasks, by what happened to them, counted by the process that submitted them.";
+constexpr auto kCallsHelp = "Actor method calls, by what happened to them, counted by the caller.";
+constexpr auto kPushesHelp =
+    "Tasks and calls sent to a worker: sent, taken back before they started, or bounced by a "
+    "worker whose lease had ended.";
+constexpr auto kExecutedHelp = "Tasks and actor calls that user code ran for, attempts included.";
+constexpr auto kPutsHelp =
+    "Values put: kept private to their owner, or written to the node's store.";
+constexpr auto kGetsHelp = "Values read: private ones, or from the node's store.";
+constexpr auto kFramesHelp = "Frames sent to processes of this node, by lane.";
+constexpr auto kLeasesHelp = "Worker leases, by what happened to them.";
+constexpr auto kDeathsHelp = "Workers that ended, by cause.";
+constexpr auto kLogHelp =
+    "Lines that workers printed, by stream; dropped: over the size cap of a log file.";
+constexpr auto kGcsOpsHelp = "Operations of the global control store, by table.";
+constexpr auto kWorkersHelp = "Worker processes of this node, by state.";
+constexpr auto kCpuHelp = "CPUs of this node: in all, and free to lease.";
+constexpr auto kGpuHelp = "GPUs of this node: in all, and free to lease.";
+constexpr auto kActorsHelp = "Actors that this node's control store knows, by state.";
+
+constexpr std::array<Description, kCounterCount> kCounters = {{
+    {"sheaf_tasks_total", "state", "submitted", "tasks", kTasksHelp},
+    {"sheaf_tasks_total", "state", "finished", "tasks", kTasksHelp},
+    {"sheaf_tasks_total", "state", "failed", "tasks", kTasksHelp},
+    {"sheaf_tasks_total", "state", "retried", "tasks", kTasksHelp},
+    {"sheaf_tasks_total", "state", "cancelled", "tasks", kTasksHelp},
+    {"sheaf_actor_calls_total", "state", "submitted", "calls", kCallsHelp},
+    {"sheaf_actor_calls_total", "state", "finished", "calls", kCallsHelp},
+    {"sheaf_actor_calls_total", "state", "failed", "calls", kCallsHelp},
+    {"sheaf_actor_calls_total", "state", "retried", "calls", kCallsHelp},
+    {"sheaf_actor_calls_total", "state", "cancelled", "calls", kCallsHelp},
+    {"sheaf_pushes_total", "result", "sent", "pushes", kPushesHelp},
+    {"sheaf_pushes_total", "result", "taken_back", "pushes", kPushesHelp},
+    {"sheaf_pushes_total", "result", "bounced", "pushes", kPushesHelp},
+    {"sheaf_executed_total", "kind", "task", "executions", kExecutedHelp},
+    {"sheaf_executed_total", "kind", "actor_call", "executions", kExecutedHelp},
+    {"sheaf_object_puts_total", "place", "private", "objects", kPutsHelp},
+    {"sheaf_object_puts_total", "place", "store", "objects", kPutsHelp},
+    {"sheaf_object_put_bytes_total", "", "", "bytes",
+     "Bytes of all values put, private ones included."},
+    {"sheaf_object_gets_total", "place", "private", "objects", kGetsHelp},
+    {"sheaf_object_gets_total", "place", "store", "objects", kGetsHelp},
+    {"sheaf_reconstructions_total", "", "", "objects",
+     "Lost objects that their owner had computed again."},
+    {"sheaf_ring_frames_total", "lane", "work", "frames", kFramesHelp},
+    {"sheaf_ring_frames_total", "lane", "control", "frames", kFramesHelp},
+    {"sheaf_ring_bytes_total", "", "", "bytes", "Bytes of frames sent to processes of this node."},
+    {"sheaf_ring_queued_frames_total", "", "", "frames",
+     "Frames that found their ring full and waited in the sender."},
+    {"sheaf_bad_frames_total", "", "", "frames", "Frames dropped because they were malformed."},
+    {"sheaf_doorbell_sleeps_total", "", "", "sleeps", "Times a process slept until a frame came."},
+    {"sheaf_doorbell_wakes_total", "", "", "wakes",
+     "Times a sender had to wake the receiver through the kernel."},
+    {"sheaf_leases_total", "event", "granted", "leases", kLeasesHelp},
+    {"sheaf_leases_total", "event", "returned", "leases", kLeasesHelp},
+    {"sheaf_leases_total", "event", "revoked", "leases", kLeasesHelp},
+    {"sheaf_leases_total", "event", "refused", "leases", kLeasesHelp},
+    {"sheaf_workers_started_total", "", "", "workers", "Worker processes started."},
+    {"sheaf_worker_deaths_total", "cause", "exited", "workers", kDeathsHelp},
+    {"sheaf_worker_deaths_total", "cause", "signalled", "workers", kDeathsHelp},
+    {"sheaf_worker_deaths_total", "cause", "out_of_memory", "workers", kDeathsHelp},
+    {"sheaf_worker_deaths_total", "cause", "killed", "workers", kDeathsHelp},
+    {"sheaf_worker_deaths_total", "cause", "left", "workers", kDeathsHelp},
+    {"sheaf_worker_deaths_total", "cause", "start_failed", "workers", kDeathsHelp},
+    {"sheaf_worker_deaths_total", "cause", "other", "workers", kDeathsHelp},
+    {"sheaf_actor_restarts_total", "", "", "restarts",
+     "Times an actor was started again after its process had died."},
+    {"sheaf_log_lines_total", "stream", "out", "lines", kLogHelp},
+    {"sheaf_log_lines_total", "stream", "error", "lines", kLogHelp},
+    {"sheaf_log_lines_total", "stream", "dropped", "lines", kLogHelp},
+    {"sheaf_spills_total", "", "", "objects",
+     "Objects written to disk because the store was full."},
+    {"sheaf_spilled_bytes_total", "", "", "bytes",
+     "Bytes written to disk because the store was full."},
+    {"sheaf_restores_total", "", "", "objects", "Objects read back from disk."},
+    {"sheaf_restored_bytes_total", "", "", "bytes", "Bytes read back from disk."},
+    {"sheaf_spill_failures_total", "", "", "failures",
+     "Writes or reads of spilled objects that failed, bad checksums included."},
+    {"sheaf_objects_freed_total", "", "", "objects",
+     "Objects of the store whose last reference went."},
+    {"sheaf_objects_adopted_total", "", "", "objects",
+     "Objects kept by the raylet after their owner died, because others still held them."},
+    {"sheaf_store_full_total", "", "", "failures",
+     "Requests for store memory that ended in StoreFull."},
+    {"sheaf_gcs_operations_total", "table", "node", "operations", kGcsOpsHelp},
+    {"sheaf_gcs_operations_total", "table", "job", "operations", kGcsOpsHelp},
+    {"sheaf_gcs_operations_total", "table", "actor", "operations", kGcsOpsHelp},
+    {"sheaf_gcs_operations_total", "table", "group", "operations", kGcsOpsHelp},
+    {"sheaf_gcs_operations_total", "table", "function", "operations", kGcsOpsHelp},
+    {"sheaf_gcs_operations_total", "table", "key_value", "operations", kGcsOpsHelp},
+    {"sheaf_gcs_operations_total", "table", "subscription", "operations", kGcsOpsHelp},
+    {"sheaf_gcs_errors_total", "", "", "operations",
+     "Operations of the global control store that were refused or failed."},
+    {"sheaf_gcs_commits_total", "", "", "commits",
+     "Group commits of the global control store to disk."},
+}};
+
+constexpr std::array<Description, kGaugeCount> kGauges = {{
+    {"sheaf_queued_tasks", "", "", "tasks",
+     "Tasks that wait at their owners for arguments or for a worker."},
+    {"sheaf_owned_objects", "", "", "objects", "Objects that live processes of this node own."},
+    {"sheaf_private_bytes", "", "", "bytes", "Bytes of values kept private to their owners."},
+    {"sheaf_scheduler_queue_length", "", "", "requests",
+     "Lease requests that wait at this node's scheduler."},
+    {"sheaf_leases_held", "", "", "leases", "Worker leases held now."},
+    {"sheaf_workers", "state", "starting", "workers", kWorkersHelp},
+    {"sheaf_workers", "state", "idle", "workers", kWorkersHelp},
+    {"sheaf_workers", "state", "leased", "workers", kWorkersHelp},
+    {"sheaf_workers", "state", "blocked", "workers", kWorkersHelp},
+    {"sheaf_workers", "state", "actor", "workers", kWorkersHelp},
+    {"sheaf_processes", "", "", "processes", "Drivers and workers attached to this node."},
+    {"sheaf_drivers", "", "", "processes", "Drivers attached to this node."},
+    {"sheaf_rings", "", "", "rings", "Ring pairs between processes of this node."},
+    {"sheaf_cpus", "kind", "total", "CPUs", kCpuHelp, kFixedPoint},
+    {"sheaf_cpus", "kind", "available", "CPUs", kCpuHelp, kFixedPoint},
+    {"sheaf_gpus", "kind", "total", "GPUs", kGpuHelp, kFixedPoint},
+    {"sheaf_gpus", "kind", "available", "GPUs", kGpuHelp, kFixedPoint},
+    {"sheaf_store_capacity_bytes", "", "", "bytes", "Size of the object store of this node."},
+    {"sheaf_store_used_bytes", "", "", "bytes", "Bytes of the store that hold objects."},
+    {"sheaf_store_pinned_bytes", "", "", "bytes", "Bytes of the store that readers hold in place."},
+    {"sheaf_store_spilled_bytes", "", "", "bytes", "Bytes of objects that are on disk now."},
+    {"sheaf_store_populated_bytes", "", "", "bytes",
+     "Bytes of the store that the kernel has given memory for."},
+    {"sheaf_store_objects", "", "", "objects", "Objects in the store, spilled ones included."},
+    {"sheaf_actors", "state", "alive", "actors", kActorsHelp},
+    {"sheaf_actors", "state", "pending", "actors", kActorsHelp},
+    {"sheaf_actors", "state", "restarting", "actors", kActorsHelp},
+    {"sheaf_actors", "state", "dead", "actors", kActorsHelp},
+    {"sheaf_jobs_running", "", "", "jobs", "Jobs whose driver is alive."},
+    {"sheaf_placement_groups", "", "", "groups", "Placement groups that exist."},
+    {"sheaf_uptime_seconds", "", "", "seconds", "Time since this node started.", kNanosToSeconds},
+    {"sheaf_build_info", "", "", "", "1, with the version of Sheaf as a label."},
+}};
+
+constexpr std::array<Description, kHistogramCount> kHistograms = {{
+    {"sheaf_task_latency_seconds", "", "", "seconds",
+     "From the submission of a task to its result at the owner, queueing included.",
+     kNanosToSeconds},
+    {"sheaf_actor_call_latency_seconds", "", "", "seconds",
+     "From an actor call to its result at the caller, queueing included.", kNanosToSeconds},
+    {"sheaf_task_run_seconds", "", "", "seconds", "Time that user code of a task or call ran.",
+     kNanosToSeconds},
+    {"sheaf_lease_wait_seconds", "", "", "seconds", "From a lease request to its grant.",
+     kNanosToSeconds},
+    {"sheaf_worker_start_seconds", "", "", "seconds",
+     "From the start of a worker process until it is ready.", kNanosToSeconds},
+    {"sheaf_gcs_commit_seconds", "", "", "seconds", "Time of one group commit to disk.",
+     kNanosToSeconds},
+    {"sheaf_object_size_bytes", "", "", "bytes", "Sizes of the values put."},
+}};
+
+void AppendRows(std::string& out, const char* type, std::span<const Description> rows) {
+  for (size_t i = 0; i < rows.size();) {
+    const Description& first = rows[i];
+    std::string labels;
+    for (; i < rows.size() && std::string_view(rows[i].name) == first.name; ++i) {
+      if (rows[i].label[0] == '\0') continue;
+      labels += labels.empty() ? std::string("`") + rows[i].label + "`: " : std::string(", ");
+      labels += rows[i].label_value;
+    }
+    out += std::string("| `") + first.name + "` | " + type + " | " + first.unit + " | " + labels +
+           " | " + first.help + " |\n";
+  }
+}
+
+}  // namespace
+
+std::span<const Description> Counters() { return kCounters; }
+std::span<const Description> Gauges() { return kGauges; }
+std::span<const Description> Histograms() { return kHistograms; }
+
+std::string CatalogAsMarkdown() {
+  std::string out =
+      "# Metrics\n"
+      "\n"
+      "Each node serves these at `http://127.0.0.1:PORT/metrics` (`sheaf status` names the port) "
+      "in the\n"
+      "Prometheus text format. Counters include processes that have exited. This page is written "
+      "from\n"
+      "metrics/catalog.cc: `metrics_test` fails when they differ, and `metrics_catalog > "
+      "docs/metrics.md` writes it anew.\n"
+      "\n"
+      "| name | type | unit | labels | meaning |\n"
+      "|---|---|---|---|---|\n";
+  AppendRows(out, "counter", kCounters);
+  AppendRows(out, "gauge", kGauges);
+  AppendRows(out, "histogram", kHistograms);
+  out +=
+      "\nHistograms have 27 bounds, each twice the one before: 1.024 us to 69 s for times, 1 KiB "
+      "to 64 GiB for sizes.\n";
+  return out;
+}
+
+}  // namespace sheaf::metrics

@@ -1,0 +1,98 @@
+// Copyright The Sheaf Authors. SPDX-License-Identifier: Apache-2.0
+#include "base/executor.h"
+
+#include <pthread.h>
+#include <signal.h>
+
+#include <algorithm>
+#include <chrono>
+#include <utility>
+
+namespace sheaf {
+
+ThreadExecutor::ThreadExecutor(Options options) : options_(std::move(options)) {
+  sigset_t all;
+  sigset_t before;
+  sigfillset(&all);
+  pthread_sigmask(SIG_SETMASK, &all, &before);  // The new thread inherits it.
+  thread_ = std::thread([this] { Loop(); });
+  pthread_sigmask(SIG_SETMASK, &before, nullptr);
+  pthread_setname_np(thread_.native_handle(), options_.name.substr(0, 15).c_str());
+}
+
+void ThreadExecutor::Post(std::function<void()> work) {
+  bool wake;
+  {
+    std::lock_guard lock(mutex_);
+    if (stopping_) return;
+    queue_.push_back(std::move(work));
+    wake = std::exchange(sleeping_, false);
+  }
+  if (wake) work_or_stop_.notify_one();
+}
+
+void ThreadExecutor::Stop() {
+  {
+    std::lock_guard lock(mutex_);
+    stopping_ = true;
+    sleeping_ = false;
+  }
+  work_or_stop_.notify_one();
+  if (thread_.joinable()) thread_.join();
+}
+
+void ThreadExecutor::Loop() {
+  constexpr Nanos kLongestSleep = kSecond;
+  const bool ticking = options_.tick_period > 0;
+  Nanos next_tick = ticking ? MonotonicNow() + options_.tick_period : kForever;
+  std::vector<std::function<void()>> batch;
+  for (;;) {
+    bool stopping;
+    {
+      std::unique_lock lock(mutex_);
+      if (queue_.empty() && !stopping_) {
+        Nanos wait = kLongestSleep;
+        if (ticking) wait = std::min(wait, std::max<Nanos>(next_tick - MonotonicNow(), 0));
+        sleeping_ = true;
+        work_or_stop_.wait_for(lock, std::chrono::nanoseconds(wait), [this] {
+          return !queue_.empty() || stopping_;
+        });
+        sleeping_ = false;
+      }
+      batch.swap(queue_);
+      stopping = stopping_;
+    }
+    for (auto& work : batch) {
+      work();
+      work = nullptr;  // What it captured goes before the next one runs.
+    }
+    if (batch.empty() && stopping) return;
+    batch.clear();
+    if (ticking && MonotonicNow() >= next_tick) {
+      options_.tick();
+      next_tick = MonotonicNow() + options_.tick_period;
+    }
+  }
+}
+
+void InlineExecutor::Post(std::function<void()> work) {
+  queue_.push_back(std::move(work));
+  if (running_) return;
+  running_ = true;
+  while (!queue_.empty()) {
+    std::function<void()> next = std::move(queue_.front());
+    queue_.pop_front();
+    next();
+  }
+  running_ = false;
+}
+
+bool ManualExecutor::RunOne() {
+  if (queue_.empty()) return false;
+  std::function<void()> next = std::move(queue_.front());
+  queue_.pop_front();
+  next();
+  return true;
+}
+
+}  // namespace sheaf

@@ -1,0 +1,368 @@
+#!/usr/bin/env bash
+# Copyright The Sheaf Authors. SPDX-License-Identifier: Apache-2.0
+# Everything a developer or CI does with Sheaf. `./do` alone lists the commands.
+set -euo pipefail
+cd "$(dirname "$(readlink -f "${BASH_SOURCE[0]}")")"
+
+usage() {
+  cat <<'TEXT'
+Usage: ./do COMMAND
+
+  quickstart               install what is needed, build, and run the main job
+  build [TARGET...]        build everything, or some targets, into build/
+  test [REGEX]             build and run the tests (REGEX: those whose name matches)
+  bench AREA [ARG...]      build and run benchmarks/bench_AREA; --json FILE writes figures, --peer NAME compares
+  sanitize [KIND] [REGEX]  run the tests under sanitizers: address (with undefined), thread, or both
+  format [--check]         clang-format all sources; --check only says what differs
+  tidy [FILE...]           clang-tidy all sources, or some
+  python ARG...            work on the Python package
+  soak [ROW]               the long fault runs
+  fuzz [TARGET]            fuzz what reads untrusted bytes
+  clean                    remove the build folders
+
+Environment: JOBS=N compiles with N jobs (default: one per core, fewer when memory is short); CI=true installs missing
+packages by itself and never asks.
+TEXT
+}
+
+say() { printf '\n== %s\n' "$*"; }
+note() { printf 'do: %s\n' "$*"; }
+fail() {
+  printf 'do: %s\n' "$*" >&2
+  exit 1
+}
+
+# Runs one step and names it when it fails.
+step() {
+  local name=$1 status=0
+  shift
+  say "$name"
+  "$@" || status=$?
+  if ((status != 0)); then
+    printf '\ndo: FAILED: %s (exit status %d): %s\n' "$name" "$status" "$*" >&2
+    exit 1
+  fi
+}
+
+jobs() {
+  if [[ -n ${JOBS:-} ]]; then
+    echo "$JOBS"
+    return
+  fi
+  local cores memory_kib by_memory
+  cores=$(nproc)
+  memory_kib=$(awk '/^MemAvailable:/ {print $2}' /proc/meminfo)
+  by_memory=$((memory_kib / (1500 * 1024)))  # The largest compilations take 1.5 GB.
+  ((by_memory < 1)) && by_memory=1
+  echo $((by_memory < cores ? by_memory : cores))
+}
+
+# --- packages ---------------------------------------------------------------------------------------------------------
+
+have_package() { [[ $(dpkg-query -W -f '${db:Status-Status}' "$1" 2>/dev/null) == installed ]]; }
+
+as_root() {
+  if ((EUID == 0)); then
+    "$@"
+  elif [[ ${CI:-} == true ]]; then
+    sudo -n "$@"
+  else
+    sudo "$@"
+  fi
+}
+
+can_be_root() {
+  ((EUID == 0)) && return 0
+  command -v sudo >/dev/null || return 1
+  sudo -n true 2>/dev/null || [[ -t 0 && ${CI:-} != true ]]
+}
+
+# Prints the packages that a build with tests needs.
+needed_packages() {
+  echo g++ cmake ninja-build pkg-config protobuf-compiler protobuf-compiler-grpc libprotobuf-dev libgrpc++-dev \
+    libabsl-dev prometheus-cpp-dev libcivetweb-dev libsqlite3-dev libcli11-dev libspdlog-dev catch2 python3
+  # Debian 12 has two Boosts, and only 1.81 is new enough; it excludes the msgpack package, whose headers are unpacked
+  # instead (unpack_msgpack). Later systems have one Boost and install both.
+  if [[ $(. /etc/os-release && echo "${VERSION_CODENAME:-}") == bookworm ]]; then
+    echo libboost1.81-dev
+  else
+    echo libboost-dev libmsgpack-cxx-dev
+  fi
+}
+
+# Tests that lack one of these are skipped and say so. `prometheus` is unpacked only, so that no daemon starts.
+test_packages() { echo spin gcc curl; }
+
+missing_packages() {
+  local package
+  for package in "$@"; do
+    have_package "$package" || printf '%s ' "$package"
+  done
+}
+
+apt_install() {
+  local line="apt-get install --no-install-recommends -y $*"
+  if ! can_be_root; then
+    fail "these packages are missing, and installing them needs root. Run as root:
+    apt-get update && $line"
+  fi
+  note "installing: $*"
+  # A fresh container has no package lists, and old lists name files that are gone: update and try again.
+  as_root env DEBIAN_FRONTEND=noninteractive $line -qq >/dev/null 2>&1 || {
+    as_root apt-get update -qq
+    as_root env DEBIAN_FRONTEND=noninteractive $line -qq
+  }
+}
+
+# Unpacks PACKAGE into FOLDER without installing it, unless FILE is already there. Needs no root.
+unpack_package() {
+  local package=$1 folder=$2 file=$3 scratch status=0
+  [[ -e $folder/$file ]] && return
+  note "unpacking the package $package into $folder"
+  scratch=$(mktemp -d)
+  (
+    cd "$scratch"
+    apt-get download -qq -o APT::Sandbox::User=root "$package" >/dev/null 2>&1 || {
+      can_be_root && as_root apt-get update -qq && apt-get download -qq -o APT::Sandbox::User=root "$package"
+    }
+  ) || status=$?
+  if ((status == 0)); then
+    mkdir -p "$folder"
+    dpkg-deb -x "$scratch"/*.deb "$folder" || status=$?
+  fi
+  rm -rf "$scratch"
+  return "$status"
+}
+
+unpack_msgpack() {
+  [[ -e /usr/include/msgpack.hpp || -e /usr/local/include/msgpack.hpp ]] && return
+  unpack_package libmsgpack-cxx-dev build/msgpack usr/include/msgpack.hpp ||
+    fail "the msgpack headers could not be fetched. Put them below build/msgpack/usr/include (msgpack.hpp)."
+}
+
+# ensure_packages install: installs what is missing. ensure_packages ask: in CI the same, elsewhere says what is missing.
+ensure_packages() {
+  local missing extra
+  if ! command -v apt-get >/dev/null; then
+    note "no apt-get here: I trust that what CMake looks for is installed"
+    return
+  fi
+  missing=$(missing_packages $(needed_packages))
+  if [[ -n $missing ]]; then
+    if [[ $1 == install || ${CI:-} == true ]]; then
+      apt_install $missing
+    else
+      fail "missing packages. Run './do quickstart', or as root:
+    apt-get install --no-install-recommends $missing"
+    fi
+  fi
+  unpack_msgpack
+}
+
+ensure_test_packages() {
+  command -v apt-get >/dev/null || return 0
+  local missing
+  missing=$(missing_packages $(test_packages))
+  if [[ ${CI:-} == true ]]; then
+    # Not fatal: a test that lacks its tool is skipped, with the reason.
+    [[ -z $missing ]] || (apt_install $missing) || note "could not install: $missing"
+    command -v prometheus >/dev/null || unpack_package prometheus build/prometheus usr/bin/promtool ||
+      note "could not fetch prometheus"
+    return 0
+  fi
+  command -v prometheus >/dev/null || [[ -e build/prometheus/usr/bin/promtool ]] || missing+="prometheus"
+  [[ -z $missing ]] || note "some tests will be skipped: not installed: $missing"
+}
+
+# --- commands ---------------------------------------------------------------------------------------------------------
+
+# configure FOLDER [CMAKE_ARG...]: only when it was never done, or not to its end; ninja repeats it when a CMakeLists changes.
+configure() {
+  local folder=$1
+  shift
+  [[ -e $folder/build.ninja && -e $folder/.configured ]] && return
+  cmake -S . -B "$folder" -G Ninja "$@" && touch "$folder/.configured"
+}
+
+build_into() {
+  local folder=$1
+  shift
+  ninja -C "$folder" -j "$(jobs)" "$@"
+}
+
+# Runs ctest in FOLDER and ends with "N passed, N failed, N skipped".
+run_tests() {
+  local folder=$1 regex=${2:-} status=0 report=$1/test-results.xml
+  rm -f "$report"
+  say "test"
+  (cd "$folder" && ctest --output-on-failure --no-tests=error --timeout 600 -j "$(jobs)" \
+    --output-junit test-results.xml ${regex:+-R "$regex"}) || status=$?
+  [[ -e $report ]] || fail "ctest wrote no report (exit status $status)"
+  python3 - "$report" "$status" <<'PYTHON'
+import sys
+import xml.etree.ElementTree as xml
+
+passed, failed, skipped = [], [], []
+for case in xml.parse(sys.argv[1]).getroot().iter("testcase"):
+    status, name = case.get("status"), case.get("name")
+    reason = case.find("skipped")
+    message = reason.get("message", "") if reason is not None else ""
+    if status == "run":
+        passed.append(name)
+    elif status == "disabled" or "SKIP" in message:  # ctest: SKIP_RETURN_CODE=4, SKIP_REGULAR_EXPRESSION_MATCHED
+        skipped.append(name)
+        output = (case.findtext("system-out") or "").strip().splitlines()
+        said = [line for line in output if "skip" in line.lower()] or output[-1:]
+        print(f"skipped: {name}: {said[-1].strip() if said else 'disabled'}")
+    else:  # "fail", or "notrun" for want of its program.
+        failed.append(name)
+        print(f"FAILED: {name}{': ' + message if message else ''}")
+print(f"{len(passed)} passed, {len(failed)} failed, {len(skipped)} skipped")
+sys.exit(0 if not failed and passed and sys.argv[2] == "0" else 1)
+PYTHON
+}
+
+quickstart() {
+  local started=$SECONDS
+  step "packages" ensure_packages install
+  step "configure" configure build
+  if ! grep -q '^build main_job:' build/build.ninja; then
+    step "build" build_into build
+    fail "there is no main job in this tree (examples/: target main_job). All else is built, into build/."
+  fi
+  step "build" build_into build sheaf main_job
+  note "built after $((SECONDS - started)) s"
+  step "main job" build/examples/main_job "$@"
+  say "done in $((SECONDS - started)) s. Next: ./do test, or read README.md"
+}
+
+build() {
+  step "packages" ensure_packages ask
+  step "configure" configure build
+  step "build" build_into build "$@"
+}
+
+run_all_tests() {
+  step "packages" ensure_packages ask
+  ensure_test_packages
+  step "configure" configure build
+  step "build" build_into build
+  run_tests build "$@"
+}
+
+bench() {
+  local area=${1:-}
+  if [[ -z $area ]]; then
+    fail "which area? There are: $(ls benchmarks | sed -n 's/^bench_\([a-z_]*\)\.cc$/\1/p' | tr '\n' ' ')"
+  fi
+  shift
+  step "packages" ensure_packages ask
+  step "configure" configure build
+  grep -q "^build bench_$area:" build/build.ninja || fail "there is no benchmarks/bench_$area"
+  step "build" build_into build "bench_$area"
+  step "bench $area" "build/benchmarks/bench_$area" "$@"
+}
+
+sanitize() {
+  local kinds=(address thread) kind folder status=0
+  case ${1:-} in
+    address | thread)
+      kinds=("$1")
+      shift
+      ;;
+    "") ;;
+    *) fail "sanitize '$1': want address or thread" ;;
+  esac
+  step "packages" ensure_packages ask
+  for kind in "${kinds[@]}"; do
+    folder=build-$([[ $kind == address ]] && echo asan || echo tsan)
+    step "configure ($kind)" configure "$folder" -DSHEAF_SANITIZE="$kind"
+    step "build ($kind)" build_into "$folder"
+    ASAN_OPTIONS=${ASAN_OPTIONS:-abort_on_error=1:detect_leaks=1} \
+    UBSAN_OPTIONS=${UBSAN_OPTIONS:-print_stacktrace=1} \
+    TSAN_OPTIONS=${TSAN_OPTIONS:-halt_on_error=1:second_deadlock_stack=1} \
+      run_tests "$folder" "$@" || status=1
+  done
+  return "$status"
+}
+
+sources() { git ls-files -co --exclude-standard -- '*.cc' '*.h' | while read -r file; do [[ -e $file ]] && echo "$file"; done; }
+
+find_tool() {
+  local name
+  for name in "$1-19" "$1"; do
+    command -v "$name" >/dev/null && { command -v "$name"; return; }
+  done
+  printf 'do: %s-19 is missing: apt-get install %s-19\n' "$1" "$1" >&2
+  return 1
+}
+
+format() {
+  local tool
+  tool=$(find_tool clang-format) || exit 1
+  case ${1:-} in
+    --check) sources | xargs -r "$tool" --dry-run -Werror || fail "formatting differs: ./do format" ;;
+    "") sources | xargs -r "$tool" -i ;;
+    *) fail "format '$1': want --check or nothing" ;;
+  esac
+}
+
+tidy() {
+  local tool
+  tool=$(find_tool clang-tidy) || exit 1
+  step "packages" ensure_packages ask
+  step "configure" configure build
+  step "build" build_into build
+  if (($# == 0)); then
+    mapfile -t files < <(sources | grep '\.cc$' | grep -v '_test\.cc$')
+    set -- "${files[@]}"
+  fi
+  say "clang-tidy ($# files)"
+  printf '%s\n' "$@" | xargs -P "$(jobs)" -n 4 "$tool" -p build --quiet || fail "clang-tidy found something"
+}
+
+python_package() {
+  fail "the Python package is not built yet: this tree has the C++ runtime only (python_bindings/ does not exist)"
+}
+
+soak() {
+  [[ -e build/build.ninja ]] && grep -q '^build soak:' build/build.ninja ||
+    fail "there is no soak program in this tree (tests/: target soak)"
+  step "build" build_into build
+  step "soak" build/tests/soak "$@"
+}
+
+fuzz() {
+  local target=${1:-}
+  ls tests/fuzz/*_fuzz.cc >/dev/null 2>&1 || fail "there is no fuzz program in this tree (tests/fuzz/*_fuzz.cc)"
+  [[ -n $target ]] || fail "which target? There are: $(cd tests/fuzz && ls ./*_fuzz.cc | sed 's|./||; s/_fuzz.cc//' | tr '\n' ' ')"
+  step "configure" configure build-fuzz -DCMAKE_CXX_COMPILER=clang++-19 -DSHEAF_SANITIZE=address -DSHEAF_FUZZ=ON
+  step "build" build_into build-fuzz "${target}_fuzz"
+  step "fuzz $target" "build-fuzz/tests/${target}_fuzz" "${@:2}"
+}
+
+main() {
+  local command=${1:-}
+  (($# > 0)) && shift
+  case $command in
+    quickstart) quickstart "$@" ;;
+    build) build "$@" ;;
+    test) run_all_tests "$@" ;;
+    bench) bench "$@" ;;
+    sanitize) sanitize "$@" ;;
+    format) format "$@" ;;
+    tidy) tidy "$@" ;;
+    python) python_package ;;
+    soak) soak "$@" ;;
+    fuzz) fuzz "$@" ;;
+    clean) rm -rf build build-asan build-tsan build-fuzz ;;
+    "" | help | --help | -h) usage ;;
+    *)
+      printf 'do: there is no command "%s".\n\n' "$command" >&2
+      usage >&2
+      exit 2
+      ;;
+  esac
+}
+
+main "$@"

@@ -1,0 +1,64 @@
+// Copyright The Sheaf Authors. SPDX-License-Identifier: Apache-2.0
+// What this raylet believes about the nodes of the cluster. The core keeps it up to date from the GCS;
+// scheduling reads it, and subtracts what it hands to other nodes until they report anew.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "absl/container/btree_map.h"
+#include "absl/container/flat_hash_map.h"
+#include "base/ids.h"
+#include "base/resources.h"
+
+namespace sheaf {
+
+using Labels = absl::btree_map<std::string, std::string>;
+
+// One label must be one of `values`, or (negated) none of them. An absent label satisfies only negated terms.
+struct LabelTerm {
+  std::string key;
+  std::vector<std::string> values;
+  bool negated = false;
+
+  friend bool operator==(const LabelTerm&, const LabelTerm&) = default;
+};
+struct LabelSelector {
+  std::vector<LabelTerm> terms;  // All must hold; none at all matches every node.
+
+  bool Matches(const Labels& labels) const;
+  std::string ToString() const;  // "zone in (a, b) and gpu not in (T4)".
+  friend bool operator==(const LabelSelector&, const LabelSelector&) = default;
+};
+
+struct NodeView {
+  Resources total;
+  Resources available;  // Last reported, less what was sent there since. Of the local node: the ledger's.
+  Labels labels;
+  bool alive = true;
+  bool draining = false;  // Takes nothing new.
+
+  bool usable() const { return alive && !draining; }
+};
+
+// Where the bundles of a placement group are.
+struct GroupPlacement {
+  enum class State : uint8_t { kPending, kCreated, kRemoved };
+  State state = State::kPending;
+  std::vector<NodeNumber> bundle_nodes;  // kCreated: one per bundle.
+};
+
+struct ClusterView {
+  NodeNumber local = 0;
+  absl::btree_map<NodeNumber, NodeView> nodes;  // The local one included. Ordered: equal seeds, equal choices.
+  absl::flat_hash_map<PlacementGroupId, GroupPlacement> groups;
+
+  NodeView& here() { return nodes[local]; }
+  const NodeView* Find(NodeNumber node) const {
+    const auto it = nodes.find(node);
+    return it == nodes.end() ? nullptr : &it->second;
+  }
+};
+
+}  // namespace sheaf

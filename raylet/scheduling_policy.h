@@ -1,0 +1,58 @@
+// Copyright The Sheaf Authors. SPDX-License-Identifier: Apache-2.0
+// On which node a lease should be: a pure function of the request and of what is believed about the cluster.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "base/ids.h"
+#include "base/random.h"
+#include "base/resources.h"
+#include "raylet/cluster_view.h"
+#include "raylet/lease_spec.h"
+
+namespace sheaf {
+
+// Bytes of a task's arguments by node; nodes without any are left out.
+using ArgumentBytes = std::vector<std::pair<NodeNumber, uint64_t>>;
+
+struct Placement {
+  enum class Kind : uint8_t {
+    kNode,         // `node` has room now.
+    kWait,         // Some node could hold it, none has room now.
+    kInfeasible,   // No node of this cluster could ever hold it.
+    kGroupGone,    // Its placement group was removed.
+    kNodeGone,     // Hard affinity to a node that is dead or unknown.
+  };
+  Kind kind = Kind::kInfeasible;
+  NodeNumber node = 0;
+};
+
+inline constexpr double kPackUntil = 0.5;  // Hybrid: nodes are filled one after the other up to here.
+
+// The largest used share of any resource of `node` that `request` names, in [0, 1], with `request` placed there.
+double UtilizationWith(const NodeView& node, const Resources& request);
+
+struct PolicyContext {
+  const ArgumentBytes* argument_bytes = nullptr;
+  NodeNumber last_spread = 0;  // kSpread takes the next node with room after this one.
+  Random* random = nullptr;    // Breaks ties between equally loaded nodes; nullptr: the lowest number.
+};
+
+// Hybrid: the node with most argument bytes if it has room; else the local node while it is at most half full; else
+// other nodes in order while half full; else the least loaded one.
+Placement Place(const LeaseSpec& spec, const ClusterView& view, const PolicyContext& context = {});
+
+// Whether `node` could hold `spec` if it were empty: labels, totals, affinity; not its placement group.
+bool CouldHold(const LeaseSpec& spec, NodeNumber number, const NodeView& node,
+               const LabelSelector* selector);
+// The selector that counts: the first that some usable node satisfies with room in its totals. nullptr: all nodes count.
+// `*none` is set when selectors exist and no node satisfies any.
+const LabelSelector* EffectiveSelector(const LeaseSpec& spec, const ClusterView& view, bool* none);
+
+// In words, why `spec` is infeasible: "no node has the resource 'slot'; add a node with it or lower the request".
+std::string InfeasibleWords(const LeaseSpec& spec, const ClusterView& view);
+
+}  // namespace sheaf

@@ -1,0 +1,122 @@
+// Copyright The Sheaf Authors. SPDX-License-Identifier: Apache-2.0
+// What a process and the raylet of its node say to each other about objects. All on the control lane. A body
+// is a head, or an array of items; lengths and numbers are checked by the receiver, whoever sent them.
+// The raylet answers each ExtentRequest and SlotRequest exactly once, by its grant or by a StoreRefusal
+// with the same number.
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <string_view>
+
+#include "base/frame.h"
+#include "base/ids.h"
+#include "object_store/layout.h"
+
+namespace sheaf {
+
+// Process -> raylet.
+inline constexpr FrameKind kStoreExtentRequest{128};  // ExtentRequest.
+inline constexpr FrameKind kStoreExtentCancel{129};   // ExtentCancel.
+inline constexpr FrameKind kStoreExtentReturn{130};   // ExtentRange[]: nothing lives there any more.
+inline constexpr FrameKind kStoreSlotRequest{131};    // SlotRequest.
+inline constexpr FrameKind kStoreSealed{132};         // SealedSlot[]: for the raylet's index; sent lazily.
+inline constexpr FrameKind kStoreFree{133};           // ObjectName[]: free every copy on this node.
+inline constexpr FrameKind kStoreLookup{134};         // ObjectId[]: where are they? Restores what is spilled.
+// Raylet -> process.
+inline constexpr FrameKind kStoreExtentGrant{144};    // ExtentGrant.
+inline constexpr FrameKind kStoreAlreadyYours{145};   // ExtentCancel: look again, an idle extent of yours fits.
+inline constexpr FrameKind kStoreSlotGrant{146};      // SlotGrant.
+inline constexpr FrameKind kStoreRefused{147};        // StoreRefusal.
+inline constexpr FrameKind kStoreRecall{148};         // No body: return every shared extent that is empty.
+inline constexpr FrameKind kStoreLocated{149};        // LocatedObject[]: answers to lookups, in any order.
+
+constexpr bool IsStoreFrame(FrameKind kind) {
+  return kind >= FrameKind::kStoreFirst && kind <= FrameKind::kStoreLast;
+}
+
+struct ExtentRequest {
+  uint64_t request = 0;   // Chosen by the process, increasing, from 1.
+  uint64_t bytes = 0;     // At least this many.
+  int64_t wait_ns = 0;    // How long the raylet may make room before it refuses.
+  uint32_t slot = kNoSlot;  // The slot of the one object that will lie there; kNoSlot: many small ones.
+  uint32_t unused = 0;
+};
+struct ExtentCancel {
+  uint64_t request = 0;
+};
+struct ExtentGrant {
+  uint64_t request = 0;
+  uint64_t offset = 0;    // In the arena. All its pages are populated.
+  uint64_t bytes = 0;
+  uint32_t slot = kNoSlot;
+  uint32_t unused = 0;
+};
+struct ExtentRange {
+  uint64_t offset = 0;
+  uint64_t bytes = 0;
+};
+struct SlotRequest {
+  uint64_t request = 0;
+  uint32_t pages = 0;
+  uint32_t unused = 0;
+};
+struct SlotGrant {
+  uint64_t request = 0;
+  uint32_t first_page = 0;  // Pages of kSlotsPerPage slots, all kFree.
+  uint32_t pages = 0;
+};
+
+enum class StoreRefusalReason : uint32_t {
+  kFull = 1,        // Nothing could be freed or spilled in time.
+  kOutOfDisk = 2,   // What could be spilled finds no room on the disk.
+  kTooLarge = 3,    // More than the whole store.
+  kTableFull = 4,   // No slots left.
+  kInvalid = 5,     // The request made no sense.
+};
+struct StoreRefusal {
+  uint64_t request = 0;
+  StoreRefusalReason reason = StoreRefusalReason::kFull;
+  uint32_t unused = 0;
+  uint64_t capacity_bytes = 0;
+  uint64_t used_bytes = 0;
+  uint64_t pinned_bytes = 0;
+};
+
+struct SealedSlot {
+  uint32_t slot = kNoSlot;
+  uint32_t generation = 0;
+};
+struct ObjectName {
+  ObjectId id;
+  ObjectLocation location;  // The sender's last knowledge; may be stale or unknown, `id` decides then.
+};
+enum class LookupOutcome : uint32_t {
+  kFound = 0,
+  kNotFound = 1,   // Not on this node, as far as the raylet knows.
+  kDataLoss = 2,   // It was spilled and its copy on disk is damaged or gone.
+  kFull = 3,       // It is spilled and there was no room to restore it in time.
+};
+struct LocatedObject {
+  ObjectId id;
+  ObjectLocation location;  // kFound.
+  LookupOutcome outcome = LookupOutcome::kNotFound;
+  uint32_t flags = 0;
+};
+static_assert(sizeof(ExtentRequest) == 32 && sizeof(ExtentGrant) == 32 && sizeof(ObjectName) == 32 &&
+              sizeof(LocatedObject) == 40 && sizeof(StoreRefusal) == 40);
+
+// The items of a body; what is left over at its end (a malformed frame) is not looked at.
+template <class T>
+std::span<const T> FrameItems(std::string_view body) {
+  static_assert(std::is_trivially_copyable_v<T> && alignof(T) <= 8);
+  return {reinterpret_cast<const T*>(body.data()), body.size() / sizeof(T)};
+}
+template <class T>
+std::string_view ItemsAsBytes(std::span<const T> items) {
+  return {reinterpret_cast<const char*>(items.data()), items.size_bytes()};
+}
+// Items of one frame at most; longer batches are sent in several.
+inline constexpr size_t kMaxStoreItems = 1024;
+
+}  // namespace sheaf

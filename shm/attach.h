@@ -67,7 +67,7 @@ enum class AttachResult : uint32_t {
 };
 
 // The descriptors that come with a welcome, in this order.
-enum class AttachFd : size_t { kBellBoard, kProcessSegment, kArena, kObjectTable, kRayletRings, kCount };
+enum class AttachFd : size_t { kBellBoard, kProcessSegment, kArena, kRayletRings, kCount };
 inline constexpr size_t kAttachFds = static_cast<size_t>(AttachFd::kCount);
 
 struct AttachWelcome {
@@ -75,15 +75,12 @@ struct AttachWelcome {
   uint32_t result;             // AttachResult. Unless kWelcome, only `text` and `version` mean something.
   uint32_t bell;               // This process's index on the bell board.
   uint64_t process;            // ProcessId::packed() of this process.
-  uint32_t job;                // Of a worker; 0 for a driver, which gets its number by kJobStarted.
   uint32_t raylet_bell;
   int32_t raylet_os_pid;
-  uint32_t table_slots;
   uint64_t arena_bytes;
-  uint64_t table_bytes;        // Of the object table's segment.
   uint64_t node_start_ns;      // Of the raylet, monotonic: the zero of timelines of this node.
   std::array<char, 24> version;
-  std::array<char, 424> text;  // Why not, and the remedy; NUL-terminated.
+  std::array<char, 440> text;  // Why not, and the remedy; NUL-terminated.
 };
 static_assert(sizeof(AttachWelcome) == 512 && std::is_trivially_copyable_v<AttachWelcome>);
 

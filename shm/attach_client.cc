@@ -110,19 +110,18 @@ absl::StatusOr<Attached> Attach(const AttachRequest& request) {
   }
   const auto take = [&](AttachFd which) -> UniqueFd& { return answer.fds[static_cast<size_t>(which)]; };
   SHEAF_RETURN_IF_ERROR(CheckSegment(take(AttachFd::kArena).get(), welcome.arena_bytes));
-  SHEAF_RETURN_IF_ERROR(CheckSegment(take(AttachFd::kObjectTable).get(), welcome.table_bytes));
   SHEAF_RETURN_IF_ERROR(CheckSegment(take(AttachFd::kRayletRings).get(), kRingPairBytes));
   SHEAF_RETURN_IF_ERROR(CheckSegment(take(AttachFd::kBellBoard).get(), kBellBoardBytes));
   SHEAF_RETURN_IF_ERROR(CheckSegment(take(AttachFd::kProcessSegment).get(), kProcessSegmentBytes));
   SHEAF_ASSIGN_OR_RETURN(result.bell_board,
                          Mapping::Map(take(AttachFd::kBellBoard).get(), 0, kBellBoardBytes, Access::kReadWrite));
-  SHEAF_ASSIGN_OR_RETURN(result.process_segment, Mapping::Map(take(AttachFd::kProcessSegment).get(), 0,
-                                                              kProcessSegmentBytes, Access::kReadWrite));
+  SHEAF_ASSIGN_OR_RETURN(Mapping segment, Mapping::Map(take(AttachFd::kProcessSegment).get(), 0, kProcessSegmentBytes,
+                                                       Access::kReadWrite));
   SHEAF_RETURN_IF_ERROR(result.bell_board.DontFork());
-  SHEAF_RETURN_IF_ERROR(result.process_segment.DontFork());
+  SHEAF_RETURN_IF_ERROR(segment.DontFork());
+  result.process_segment = std::make_shared<Mapping>(std::move(segment));
   result.process = ProcessId::Unpack(welcome.process);
   result.arena = std::move(take(AttachFd::kArena));
-  result.object_table = std::move(take(AttachFd::kObjectTable));
   result.raylet_rings = std::move(take(AttachFd::kRayletRings));
   return result;
 }

@@ -5,7 +5,7 @@
 // kDeadlineExceeded: no answer in time.
 #pragma once
 
-#include <array>
+#include <memory>
 #include <string>
 #include <string_view>
 
@@ -32,9 +32,8 @@ struct Attached {
   AttachWelcome welcome{};
   ProcessId process;
   Mapping bell_board;            // Read-write; Bell[kMaxProcessesPerNode]. Its fork child does not get it.
-  Mapping process_segment;       // Read-write; shm/process_segment.h. Its fork child does not get it.
+  std::shared_ptr<Mapping> process_segment;  // Read-write; shm/process_segment.h. Its fork child does not get it.
   UniqueFd arena;                // welcome.arena_bytes long, mapped by the store client.
-  UniqueFd object_table;         // welcome.table_bytes long, mapped by the store client.
   UniqueFd raylet_rings;         // For Mailbox::AddRing(RayletOf(process.node), fd, first=false, welcome.raylet_bell).
   Bell* board() { return reinterpret_cast<Bell*>(bell_board.data()); }
 };

@@ -1,0 +1,193 @@
+// Copyright The Sheaf Authors. SPDX-License-Identifier: Apache-2.0
+#include "base/config.h"
+
+#include <unistd.h>
+
+#include <algorithm>
+#include <array>
+#include <cstdlib>
+
+#include "absl/strings/ascii.h"
+#include "absl/strings/match.h"
+#include "absl/strings/numbers.h"
+#include "absl/strings/str_cat.h"
+#include "base/status_macros.h"
+
+extern char** environ;
+
+namespace sheaf {
+namespace {
+
+absl::string_view Abseil(std::string_view text) { return {text.data(), text.size()}; }
+
+absl::Status Bad(const char* name, const std::string& value, const char* want) {
+  return absl::InvalidArgumentError(absl::StrCat(name, "='", value, "': want ", want));
+}
+
+// Reads variables one by one and remembers which it knows.
+class Reader {
+ public:
+  explicit Reader(const Environment& environment) : environment_(environment) {}
+
+  void Text(const char* name, std::string& out) {
+    if (std::optional<std::string> value = Take(name)) out = *value;
+  }
+  void Number(const char* name, double low, double high, const char* want, double& out) {
+    double number = 0;
+    if (std::optional<std::string> value = Take(name)) {
+      if (absl::SimpleAtod(*value, &number) && number >= low && number <= high) {
+        out = number;
+      } else {
+        Fail(Bad(name, *value, want));
+      }
+    }
+  }
+  void Bytes(const char* name, int64_t& out) {
+    if (std::optional<std::string> value = Take(name)) {
+      if (absl::StatusOr<int64_t> bytes = ParseBytes(*value); bytes.ok()) {
+        out = *bytes;
+      } else {
+        Fail(Bad(name, *value, "a size such as 512MiB or 2GiB"));
+      }
+    }
+  }
+  void Switch(const char* name, bool& out) {
+    if (std::optional<std::string> value = Take(name)) {
+      if (!absl::SimpleAtob(*value, &out)) Fail(Bad(name, *value, "0 or 1"));
+    }
+  }
+  void Level(const char* name, LogLevel& out) {
+    constexpr std::array<absl::string_view, 5> kNames = {"debug", "info", "warning", "error", "off"};
+    if (std::optional<std::string> value = Take(name)) {
+      const auto found = std::find(kNames.begin(), kNames.end(), absl::AsciiStrToLower(*value));
+      if (found != kNames.end()) {
+        out = static_cast<LogLevel>(found - kNames.begin());
+      } else {
+        Fail(Bad(name, *value, "debug, info, warning, error or off"));
+      }
+    }
+  }
+  bool Knows(const std::string& name) const {
+    return std::find(known_.begin(), known_.end(), name) != known_.end();
+  }
+  const absl::Status& status() const { return status_; }
+
+ private:
+  std::optional<std::string> Take(const char* name) {
+    known_.push_back(name);
+    std::optional<std::string> value = environment_(name);
+    return value && !value->empty() ? value : std::nullopt;
+  }
+  void Fail(absl::Status status) {
+    if (status_.ok()) status_ = std::move(status);
+  }
+
+  const Environment& environment_;
+  std::vector<std::string> known_ = {kWorkerVariable, kSocketVariable, kTemplateVariable, kJobVariable,
+                                     kRuntimeEnvironmentVariable};
+  absl::Status status_;
+};
+
+std::string DefaultBaseDirectory(const Environment& environment) {
+  const std::optional<std::string> runtime = environment("XDG_RUNTIME_DIR");
+  if (runtime && absl::StartsWith(*runtime, "/") && access(runtime->c_str(), W_OK) == 0) {
+    return *runtime + "/sheaf";
+  }
+  return absl::StrCat("/tmp/sheaf-", geteuid());
+}
+
+std::optional<std::string> ProcessEnvironment(const char* name) {
+  const char* value = std::getenv(name);
+  return value == nullptr ? std::nullopt : std::optional<std::string>(value);
+}
+
+}  // namespace
+
+absl::StatusOr<Settings> LoadSettings(const Environment& environment,
+                                      const std::vector<std::string>& names) {
+  Settings settings;
+  Reader reader(environment);
+  settings.base_directory = DefaultBaseDirectory(environment);
+  reader.Text("SHEAF_ADDRESS", settings.address);
+  reader.Text("SHEAF_DIR", settings.base_directory);
+  reader.Text("SHEAF_EXECUTABLE", settings.executable);
+  reader.Number("SHEAF_CPUS", 0, 1e6, "a number of CPUs, 0 for all", settings.cpus);
+  reader.Number("SHEAF_GPUS", -1, 1e4, "a number of GPUs, -1 for what is found", settings.gpus);
+  reader.Bytes("SHEAF_MEMORY", settings.memory_bytes);
+  reader.Bytes("SHEAF_STORE_BYTES", settings.store_bytes);
+  reader.Number("SHEAF_MEMORY_LIMIT", 0, 1, "a part of memory from 0 to 1", settings.memory_limit);
+  reader.Bytes("SHEAF_WORKER_LOG_BYTES", settings.worker_log_bytes);
+  double hours = static_cast<double>(settings.log_hours);
+  reader.Number("SHEAF_LOG_HOURS", 0, 1e6, "a number of hours", hours);
+  settings.log_hours = static_cast<int64_t>(hours);
+  reader.Switch("SHEAF_LOG_TO_DRIVER", settings.log_to_driver);
+  reader.Switch("SHEAF_WORKER_TEMPLATES", settings.worker_template);
+  reader.Level("SHEAF_LOG_LEVEL", settings.log_level);
+  reader.Text("SHEAF_FAILPOINT", settings.failpoints);
+  SHEAF_RETURN_IF_ERROR(reader.status());
+  for (const std::string& name : names) {
+    if (absl::StartsWith(name, "SHEAF_") && !reader.Knows(name)) settings.unknown.push_back(name);
+  }
+  return settings;
+}
+
+absl::StatusOr<Settings> LoadSettings() {
+  std::vector<std::string> names;
+  for (char** entry = environ; entry != nullptr && *entry != nullptr; ++entry) {
+    const std::string_view text = *entry;
+    names.emplace_back(text.substr(0, text.find('=')));
+  }
+  return LoadSettings(ProcessEnvironment, names);
+}
+
+std::optional<WorkerStart> TakeWorkerStart() {
+  const std::optional<std::string> token = ProcessEnvironment(kWorkerVariable);
+  const std::optional<std::string> commands = ProcessEnvironment(kTemplateVariable);
+  WorkerStart start;
+  start.socket_path = ProcessEnvironment(kSocketVariable).value_or("");
+  unsetenv(kWorkerVariable);
+  unsetenv(kTemplateVariable);
+  unsetenv(kSocketVariable);
+  if (start.socket_path.empty() || (!token && !commands)) return std::nullopt;
+  start.token = token.value_or("");
+  if (commands && !absl::SimpleAtoi(*commands, &start.template_fd)) return std::nullopt;
+  return start;
+}
+
+void SetVariable(const std::string& name, const std::string& value) {
+  setenv(name.c_str(), value.c_str(), 1);
+}
+
+absl::StatusOr<int64_t> ParseBytes(std::string_view text) {
+  struct Unit {
+    const char* name;
+    double bytes;
+  };
+  constexpr std::array<Unit, 12> kUnits = {{{"kib", 1024.0},
+                                            {"mib", 1024.0 * 1024},
+                                            {"gib", 1024.0 * 1024 * 1024},
+                                            {"tib", 1024.0 * 1024 * 1024 * 1024},
+                                            {"kb", 1e3},
+                                            {"mb", 1e6},
+                                            {"gb", 1e9},
+                                            {"tb", 1e12},
+                                            {"k", 1024.0},
+                                            {"m", 1024.0 * 1024},
+                                            {"g", 1024.0 * 1024 * 1024},
+                                            {"b", 1.0}}};
+  std::string number = absl::AsciiStrToLower(absl::StripAsciiWhitespace(Abseil(text)));
+  double factor = 1;
+  for (const Unit& unit : kUnits) {
+    if (!absl::EndsWith(number, unit.name)) continue;
+    factor = unit.bytes;
+    number.resize(number.size() - std::string_view(unit.name).size());
+    break;
+  }
+  double value = 0;
+  if (!absl::SimpleAtod(number, &value) || !(value >= 0) || value * factor > 9e18) {
+    return absl::InvalidArgumentError(absl::StrCat("'", Abseil(text), "': want a size such as 512MiB"));
+  }
+  return static_cast<int64_t>(value * factor);
+}
+
+}  // namespace sheaf

@@ -1,0 +1,87 @@
+// Copyright The Sheaf Authors. SPDX-License-Identifier: Apache-2.0
+#include "base/config.h"
+
+#include <catch2/catch.hpp>
+#include <cstdlib>
+#include <map>
+
+namespace sheaf {
+namespace {
+
+absl::StatusOr<Settings> Load(const std::map<std::string, std::string>& variables) {
+  std::vector<std::string> names;
+  for (const auto& [name, value] : variables) names.push_back(name);
+  return LoadSettings(
+      [&](const char* name) -> std::optional<std::string> {
+        const auto found = variables.find(name);
+        return found == variables.end() ? std::nullopt : std::optional(found->second);
+      },
+      names);
+}
+
+}  // namespace
+
+SCENARIO("an empty environment gives the defaults") {
+  const absl::StatusOr<Settings> settings = Load({});
+  REQUIRE(settings.ok());
+  CHECK(settings->address.empty());
+  CHECK(settings->base_directory.starts_with("/tmp/sheaf-"));
+  CHECK(settings->log_level == LogLevel::kInfo);
+  CHECK(settings->memory_limit == 0.95);
+}
+
+SCENARIO("each setting is read from its variable, and an empty value means the default") {
+  const absl::StatusOr<Settings> settings =
+      Load({{"SHEAF_DIR", "/x"}, {"SHEAF_CPUS", "2.5"}, {"SHEAF_STORE_BYTES", "1.5GiB"},
+            {"SHEAF_LOG_LEVEL", "Debug"}, {"SHEAF_LOG_TO_DRIVER", "0"}, {"SHEAF_MEMORY", ""}});
+  REQUIRE(settings.ok());
+  CHECK(settings->base_directory == "/x");
+  CHECK(settings->cpus == 2.5);
+  CHECK(settings->store_bytes == 1610612736);
+  CHECK(settings->log_level == LogLevel::kDebug);
+  CHECK_FALSE(settings->log_to_driver);
+  CHECK(settings->memory_bytes == 0);
+}
+
+SCENARIO("a value that cannot be read is an error that names the variable, the value and the remedy") {
+  const absl::Status status = Load({{"SHEAF_CPUS", "two"}}).status();
+  CHECK(status.code() == absl::StatusCode::kInvalidArgument);
+  CHECK(status.message() == "SHEAF_CPUS='two': want a number of CPUs, 0 for all");
+  CHECK_FALSE(Load({{"SHEAF_MEMORY_LIMIT", "1.5"}}).ok());
+  CHECK_FALSE(Load({{"SHEAF_STORE_BYTES", "-1"}}).ok());
+  CHECK_FALSE(Load({{"SHEAF_LOG_LEVEL", "loud"}}).ok());
+  CHECK_FALSE(Load({{"SHEAF_LOG_TO_DRIVER", "perhaps"}}).ok());
+}
+
+SCENARIO("a misspelt variable is noticed") {
+  const absl::StatusOr<Settings> settings = Load({{"SHEAF_CPU", "2"}, {"SHEAF_WORKER", "x"}, {"HOME", "/"}});
+  REQUIRE(settings.ok());
+  CHECK(settings->unknown == std::vector<std::string>{"SHEAF_CPU"});
+}
+
+SCENARIO("a worker learns from its environment that it is one, once") {
+  setenv("SHEAF_WORKER", "abc", 1);
+  setenv("SHEAF_SOCKET", "/s", 1);
+  const std::optional<WorkerStart> start = TakeWorkerStart();
+  REQUIRE(start);
+  CHECK(start->token == "abc");
+  CHECK(start->socket_path == "/s");
+  CHECK(start->template_fd == -1);
+  CHECK_FALSE(TakeWorkerStart());
+  setenv("SHEAF_WORKER_TEMPLATE", "7", 1);
+  setenv("SHEAF_SOCKET", "/s", 1);
+  CHECK(TakeWorkerStart()->template_fd == 7);
+}
+
+SCENARIO("sizes are read with and without units") {
+  CHECK(*ParseBytes("512") == 512);
+  CHECK(*ParseBytes("2GB") == 2'000'000'000);
+  CHECK(*ParseBytes(" 64 KiB ") == 65536);
+  CHECK(*ParseBytes("1g") == 1 << 30);
+  CHECK_FALSE(ParseBytes("").ok());
+  CHECK_FALSE(ParseBytes("GiB").ok());
+  CHECK_FALSE(ParseBytes("1e30").ok());
+  CHECK_FALSE(ParseBytes("nan").ok());
+}
+
+}  // namespace sheaf

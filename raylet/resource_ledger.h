@@ -6,6 +6,7 @@
 
 #include <cstdint>
 #include <optional>
+#include <utility>
 #include <vector>
 
 #include "absl/container/btree_map.h"
@@ -39,6 +40,7 @@ struct Allocation {
   Resources resources;
   GpuShares gpus;                  // Their sum is the GPU amount of `resources`.
   std::optional<BundleId> bundle;  // Taken from it; else from the node itself.
+  uint64_t bundle_serial = 0;      // Which of the bundles that had this name.
   bool lent = false;               // Its CPUs are lent to others.
 
   std::vector<uint32_t> GpuIds() const;
@@ -53,11 +55,11 @@ class GpuPool {
   std::optional<GpuShares> Take(Amount amount);
   bool CanTake(Amount amount) const;
   void Give(const GpuShares& shares);
+  GpuShares Free() const;
 
  private:
   struct Gpu {
     uint32_t id;
-    Amount total;
     Amount free;
   };
   std::vector<Gpu> gpus_;
@@ -73,8 +75,10 @@ class ResourceLedger {
   const Labels& labels() const { return labels_; }
 
   // Whether Acquire would succeed.
-  bool CanAcquire(const Resources& request) const;
-  bool CanAcquireIn(PlacementGroupId group, int32_t bundle, const Resources& request) const;
+  bool CanAcquire(const Resources& request) const {
+    return available_.Fits(request) && (request.gpu() <= 0 || gpus_.CanTake(request.gpu()));
+  }
+  bool CanAcquireIn(PlacementGroupId group, int32_t bundle, const Resources& request);
   // Takes `request` from the node. nullopt: not now.
   std::optional<Allocation> Acquire(const Resources& request);
   // Takes `request` from a committed bundle of `group` on this node: `bundle`, or with kAnyBundle the first with room.
@@ -103,22 +107,25 @@ class ResourceLedger {
     Resources total;
     Resources available;
     GpuPool gpus;
-    GpuShares shares;        // Of the node's GPUs.
     ProcessId coordinator;   // Decides between Commit and ReturnBundle; if it dies uncommitted, return it.
+    uint64_t serial = 0;
     bool committed = false;
   };
   const absl::btree_map<BundleId, Bundle>& bundles() const { return bundles_; }
 
  private:
-  Bundle* PickBundle(PlacementGroupId group, int32_t bundle, const Resources& request,
-                     BundleId* picked);
-  void GiveToNode(const Resources& resources, const GpuShares& gpus);
+  // The committed bundle that `request` would be taken from, or end().
+  absl::btree_map<BundleId, Bundle>::iterator PickBundle(PlacementGroupId group, int32_t bundle,
+                                                         const Resources& request);
+  // The amounts and GPUs that `allocation` goes back to: its bundle's, or the node's when that is gone.
+  std::pair<Resources*, GpuPool*> AccountOf(const Allocation& allocation);
 
   Resources total_;
   Resources available_;
   Labels labels_;
   GpuPool gpus_;
   absl::btree_map<BundleId, Bundle> bundles_;
+  uint64_t last_serial_ = 0;
 };
 
 }  // namespace sheaf

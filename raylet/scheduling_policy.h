@@ -32,8 +32,8 @@ struct Placement {
 
 inline constexpr double kPackUntil = 0.5;  // Hybrid: nodes are filled one after the other up to here.
 
-// The largest used share of any resource of `node` that `request` names, in [0, 1], with `request` placed there.
-double UtilizationWith(const NodeView& node, const Resources& request);
+// The largest used share of any resource of `node` that `request` names, in [0, 1].
+double Utilization(const NodeView& node, const Resources& request);
 
 struct PolicyContext {
   const ArgumentBytes* argument_bytes = nullptr;
@@ -41,13 +41,14 @@ struct PolicyContext {
   Random* random = nullptr;    // Breaks ties between equally loaded nodes; nullptr: the lowest number.
 };
 
-// Hybrid: the node with most argument bytes if it has room; else the local node while it is at most half full; else
-// other nodes in order while half full; else the least loaded one.
+// Hybrid: the node with most argument bytes if it has room; else the local node while less than half full; else the
+// other nodes in order (without GPUs first, unless GPUs are wanted) while less than half full; else the least loaded.
+// Placement group: the node of the bundle; any bundle: the local node if it has one, else one of the others. Whether the
+// bundle has room is for the ledger of that node to say.
 Placement Place(const LeaseSpec& spec, const ClusterView& view, const PolicyContext& context = {});
 
-// Whether `node` could hold `spec` if it were empty: labels, totals, affinity; not its placement group.
-bool CouldHold(const LeaseSpec& spec, NodeNumber number, const NodeView& node,
-               const LabelSelector* selector);
+// Whether node `number` could hold `spec` if it were empty: labels, totals, affinity; not its placement group.
+bool CouldHold(const LeaseSpec& spec, const ClusterView& view, NodeNumber number);
 // The selector that counts: the first that some usable node satisfies with room in its totals. nullptr: all nodes count.
 // `*none` is set when selectors exist and no node satisfies any.
 const LabelSelector* EffectiveSelector(const LeaseSpec& spec, const ClusterView& view, bool* none);

@@ -1,0 +1,27 @@
+// Copyright The Sheaf Authors. SPDX-License-Identifier: Apache-2.0
+#include "raylet/cluster_view.h"
+
+#include <algorithm>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+
+namespace sheaf {
+
+bool LabelSelector::Matches(const Labels& labels) const {
+  return std::all_of(terms.begin(), terms.end(), [&](const LabelTerm& term) {
+    const auto it = labels.find(term.key);
+    const bool among = it != labels.end() && std::find(term.values.begin(), term.values.end(),
+                                                       it->second) != term.values.end();
+    return among != term.negated;
+  });
+}
+
+std::string LabelSelector::ToString() const {
+  return absl::StrJoin(terms, " and ", [](std::string* out, const LabelTerm& term) {
+    absl::StrAppend(out, term.key, term.negated ? " not in (" : " in (",
+                    absl::StrJoin(term.values, ", "), ")");
+  });
+}
+
+}  // namespace sheaf

@@ -1,0 +1,249 @@
+// Copyright The Sheaf Authors. SPDX-License-Identifier: Apache-2.0
+#include "raylet/scheduling_policy.h"
+
+#include <algorithm>
+#include <optional>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+
+namespace sheaf {
+namespace {
+
+using Kind = Placement::Kind;
+
+// Whether `node` may be chosen at all, now or later.
+bool Feasible(const LeaseSpec& spec, const NodeView& node, const LabelSelector* selector) {
+  return node.usable() && node.total.Fits(spec.resources) &&
+         (selector == nullptr || selector->Matches(node.labels));
+}
+
+bool HasRoom(const LeaseSpec& spec, const NodeView& node, const LabelSelector* selector) {
+  return node.available.Fits(spec.resources) && Feasible(spec, node, selector);
+}
+
+Placement WaitOrInfeasible(const LeaseSpec& spec, const ClusterView& view,
+                           const LabelSelector* selector) {
+  const bool ever = std::any_of(view.nodes.begin(), view.nodes.end(), [&](const auto& entry) {
+    return Feasible(spec, entry.second, selector);
+  });
+  return {ever ? Kind::kWait : Kind::kInfeasible};
+}
+
+Placement PlaceInGroup(const LeaseSpec& spec, const ClusterView& view,
+                       const PolicyContext& context) {
+  const auto it = view.groups.find(spec.strategy.group);
+  if (it == view.groups.end()) {
+    return {Kind::kWait};  // Not heard of yet.
+  }
+  const GroupPlacement& group = it->second;
+  if (group.state != GroupPlacement::State::kCreated) {
+    return {group.state == GroupPlacement::State::kRemoved ? Kind::kGroupGone : Kind::kWait};
+  }
+  const std::vector<NodeNumber>& nodes = group.bundle_nodes;
+  if (spec.strategy.bundle != kAnyBundle) {
+    const size_t bundle = static_cast<size_t>(spec.strategy.bundle);
+    return bundle < nodes.size() ? Placement{Kind::kNode, nodes[bundle]}
+                                 : Placement{Kind::kInfeasible};
+  }
+  if (nodes.empty()) {
+    return {Kind::kInfeasible};
+  }
+  if (std::find(nodes.begin(), nodes.end(), view.local) != nodes.end()) {
+    return {Kind::kNode, view.local};
+  }
+  return {Kind::kNode, nodes[context.random == nullptr ? 0 : context.random->Below(nodes.size())]};
+}
+
+Placement PlaceSpread(const LeaseSpec& spec, const ClusterView& view, const LabelSelector* selector,
+                      NodeNumber last) {
+  const auto start = view.nodes.upper_bound(last);
+  for (auto it = start; it != view.nodes.end(); ++it) {
+    if (HasRoom(spec, it->second, selector)) {
+      return {Kind::kNode, it->first};
+    }
+  }
+  for (auto it = view.nodes.begin(); it != start; ++it) {
+    if (HasRoom(spec, it->second, selector)) {
+      return {Kind::kNode, it->first};
+    }
+  }
+  return WaitOrInfeasible(spec, view, selector);
+}
+
+Placement PlaceHybrid(const LeaseSpec& spec, const ClusterView& view, const LabelSelector* selector,
+                      const PolicyContext& context) {
+  if (context.argument_bytes != nullptr) {
+    const std::pair<NodeNumber, uint64_t>* most = nullptr;
+    for (const auto& entry : *context.argument_bytes) {
+      if (entry.second > 0 && (most == nullptr || entry.second > most->second)) {
+        most = &entry;
+      }
+    }
+    const NodeView* node = most == nullptr ? nullptr : view.Find(most->first);
+    if (node != nullptr && HasRoom(spec, *node, selector)) {
+      return {Kind::kNode, most->first};
+    }
+  }
+  const NodeView* local = view.Find(view.local);
+  const bool local_room = local != nullptr && HasRoom(spec, *local, selector);
+  if (local_room && (view.nodes.size() == 1 || Utilization(*local, spec.resources) < kPackUntil)) {
+    return {Kind::kNode, view.local};
+  }
+  // Less is better: GPUs not wanted, then load from kPackUntil on. Equals: the local node, then at random.
+  std::optional<std::pair<bool, double>> best;
+  NodeNumber chosen = 0;
+  uint64_t equals = 0;
+  for (const auto& [number, node] : view.nodes) {
+    if (!HasRoom(spec, node, selector)) {
+      continue;
+    }
+    const double used = Utilization(node, spec.resources);
+    const bool packs = used < kPackUntil;
+    const std::pair<bool, double> score = {
+        number != view.local && spec.resources.gpu() == 0 && node.total.gpu() > 0,
+        packs ? 0.0 : used};
+    if (!best.has_value() || score < *best) {
+      best = score;
+      chosen = number;
+      equals = 1;
+    } else if (score == *best && !packs && chosen != view.local) {
+      ++equals;
+      if (number == view.local || (context.random != nullptr && context.random->OneIn(equals))) {
+        chosen = number;
+      }
+    }
+  }
+  return best.has_value() ? Placement{Kind::kNode, chosen}
+                          : WaitOrInfeasible(spec, view, selector);
+}
+
+}  // namespace
+
+double Utilization(const NodeView& node, const Resources& request) {
+  double most = 0;
+  request.ForEach([&](std::string_view name, Amount) {
+    const Amount total = node.total.Get(name);
+    if (total > 0) {
+      const double used = static_cast<double>(total - node.available.Get(name));
+      most = std::max(most, used / static_cast<double>(total));
+    }
+  });
+  return std::min(most, 1.0);
+}
+
+const LabelSelector* EffectiveSelector(const LeaseSpec& spec, const ClusterView& view, bool* none) {
+  *none = false;
+  for (const LabelSelector& selector : spec.strategy.selectors) {
+    for (const auto& [number, node] : view.nodes) {
+      if (Feasible(spec, node, &selector)) {
+        return &selector;
+      }
+    }
+  }
+  *none = !spec.strategy.selectors.empty();
+  return nullptr;
+}
+
+bool CouldHold(const LeaseSpec& spec, const ClusterView& view, NodeNumber number) {
+  bool none = false;
+  const LabelSelector* selector = EffectiveSelector(spec, view, &none);
+  const NodeView* node = view.Find(number);
+  if (none || node == nullptr || !Feasible(spec, *node, selector)) {
+    return false;
+  }
+  if (spec.strategy.kind != StrategyKind::kNodeAffinity || spec.strategy.node == number) {
+    return true;
+  }
+  const NodeView* wanted = view.Find(spec.strategy.node);
+  return spec.strategy.soft && (wanted == nullptr || !Feasible(spec, *wanted, selector));
+}
+
+Placement Place(const LeaseSpec& spec, const ClusterView& view, const PolicyContext& context) {
+  if (spec.strategy.kind == StrategyKind::kPlacementGroup) {
+    return PlaceInGroup(spec, view, context);
+  }
+  bool none = false;
+  const LabelSelector* selector = EffectiveSelector(spec, view, &none);
+  if (spec.strategy.kind == StrategyKind::kNodeAffinity) {
+    const NodeView* node = view.Find(spec.strategy.node);
+    if (!spec.strategy.soft && (node == nullptr || !node->alive)) {
+      return {Kind::kNodeGone};
+    }
+    if (!none && node != nullptr && Feasible(spec, *node, selector)) {
+      return {node->available.Fits(spec.resources) ? Kind::kNode : Kind::kWait,
+              spec.strategy.node};
+    }
+    if (!spec.strategy.soft) {
+      return {node->draining ? Kind::kWait : Kind::kInfeasible};
+    }
+  }
+  if (none) {
+    return {Kind::kInfeasible};
+  }
+  if (spec.strategy.kind == StrategyKind::kSpread) {
+    return PlaceSpread(spec, view, selector, context.last_spread);
+  }
+  return PlaceHybrid(spec, view, selector, context);
+}
+
+std::string InfeasibleWords(const LeaseSpec& spec, const ClusterView& view) {
+  const Strategy& strategy = spec.strategy;
+  if (strategy.kind == StrategyKind::kPlacementGroup) {
+    const auto it = view.groups.find(strategy.group);
+    const size_t bundles = it == view.groups.end() ? 0 : it->second.bundle_nodes.size();
+    if (strategy.bundle >= 0 && static_cast<size_t>(strategy.bundle) >= bundles) {
+      return absl::StrCat("the placement group has ", bundles, " bundles, there is no bundle ",
+                          strategy.bundle);
+    }
+    return absl::StrCat("no bundle of the placement group can ever hold ",
+                        spec.resources.ToString());
+  }
+  Resources largest;
+  size_t usable = 0;
+  for (const auto& [number, node] : view.nodes) {
+    if (node.usable() &&
+        (strategy.kind != StrategyKind::kNodeAffinity || strategy.soft || number == strategy.node)) {
+      ++usable;
+      node.total.ForEach([&](std::string_view name, Amount amount) {
+        largest.Set(name, std::max(largest.Get(name), amount));
+      });
+    }
+  }
+  if (usable == 0) {
+    return "no node takes work: all are draining or dead";
+  }
+  static constexpr char kLarger[] = "; add a larger node or lower the request";
+  const bool bound = strategy.kind == StrategyKind::kNodeAffinity && !strategy.soft;
+  const std::string node = absl::StrCat("node ", strategy.node);
+  std::string words;
+  largest.Missing(spec.resources).ForEach([&](std::string_view name, Amount) {
+    const std::string most = AmountToString(name, largest.Get(name));
+    const std::string asked = AmountToString(name, spec.resources.Get(name));
+    if (!words.empty()) {
+      return;
+    }
+    if (largest.Get(name) <= 0) {
+      words = absl::StrCat(bound ? node + " lacks" : "no node has", " the resource '",
+                           std::string(name), "'; add a node with it or lower the request");
+    } else {
+      words = absl::StrCat(bound ? node + " has at most " : "no node has more than ", most, ", ",
+                           asked, " are asked for", kLarger);
+    }
+  });
+  if (words.empty() && !strategy.selectors.empty()) {
+    words = absl::StrCat(
+        bound ? node + " does not match the labels "
+              : absl::StrCat("no node that has ", spec.resources.ToString(), " matches the labels "),
+        absl::StrJoin(strategy.selectors, ", nor ",
+                      [](std::string* out, const LabelSelector& selector) {
+                        absl::StrAppend(out, selector.ToString());
+                      }));
+  }
+  if (words.empty()) {
+    words = absl::StrCat("no node has ", spec.resources.ToString(), " together", kLarger);
+  }
+  return words;
+}
+
+}  // namespace sheaf

@@ -1,0 +1,193 @@
+// Copyright The Sheaf Authors. SPDX-License-Identifier: Apache-2.0
+#include "raylet/scheduling_policy.h"
+
+#include <catch2/catch.hpp>
+#include <map>
+
+namespace sheaf {
+namespace {
+
+using Kind = Placement::Kind;
+const PlacementGroupId kGroup = PlacementGroupId::Make({1, 1}, 7);
+
+NodeView Node(const char* total, const char* available, Labels labels = {}) {
+  NodeView node;
+  node.total = ParseResources(total).value();
+  node.available = ParseResources(available).value();
+  node.labels = std::move(labels);
+  return node;
+}
+
+LeaseSpec Wants(const char* resources, StrategyKind kind = StrategyKind::kHybrid) {
+  LeaseSpec spec;
+  spec.resources = ParseResources(resources).value();
+  spec.running = spec.resources;
+  spec.strategy.kind = kind;
+  return spec;
+}
+
+bool operator==(const Placement& a, const Placement& b) {
+  return a.kind == b.kind && (a.kind != Kind::kNode || a.node == b.node);
+}
+Placement At(NodeNumber node) { return {Kind::kNode, node}; }
+
+ClusterView ThreeNodes() {
+  ClusterView view;
+  view.local = 2;
+  view.nodes[1] = Node("CPU:4", "CPU:4", {{"zone", "a"}});
+  view.nodes[2] = Node("CPU:4", "CPU:4", {{"zone", "b"}});
+  view.nodes[3] = Node("CPU:4", "CPU:4", {{"zone", "b"}, {"disk", "ssd"}});
+  return view;
+}
+
+}  // namespace
+
+SCENARIO("hybrid packs nodes half full, the local one first, then takes the least loaded") {
+  ClusterView view = ThreeNodes();
+  std::map<NodeNumber, int> placed;
+  std::vector<NodeNumber> order;
+  for (int i = 0; i < 12; ++i) {
+    const Placement placement = Place(Wants("CPU:1"), view);
+    REQUIRE(placement.kind == Kind::kNode);
+    order.push_back(placement.node);
+    view.nodes[placement.node].available -= Resources::Cpu(1);
+  }
+  CHECK(order == std::vector<NodeNumber>{2, 2, 1, 1, 3, 3, 2, 1, 3, 2, 1, 3});
+  CHECK((Place(Wants("CPU:1"), view) == Placement{Kind::kWait}));
+  CHECK((Place(Wants(""), view) == At(2)));
+}
+
+SCENARIO("work without GPUs leaves nodes with GPUs alone while others have room") {
+  ClusterView view = ThreeNodes();
+  view.nodes[2].available = {};
+  view.nodes[1].total.Set("GPU", kUnit);
+  view.nodes[1].available.Set("GPU", kUnit);
+  CHECK((Place(Wants("CPU:1"), view) == At(3)));
+  CHECK((Place(Wants("CPU:1,GPU:1"), view) == At(1)));
+}
+
+SCENARIO("the node with most argument bytes comes first if it has room") {
+  ClusterView view = ThreeNodes();
+  const ArgumentBytes bytes = {{1, 10}, {3, 20}, {9, 99}};
+  PolicyContext context;
+  context.argument_bytes = &bytes;
+  CHECK((Place(Wants("CPU:1"), view, context) == At(2)));  // Node 9 is unknown.
+  const ArgumentBytes known = {{1, 10}, {3, 20}};
+  context.argument_bytes = &known;
+  CHECK((Place(Wants("CPU:1"), view, context) == At(3)));
+  view.nodes[3].available = {};
+  CHECK((Place(Wants("CPU:1"), view, context) == At(2)));
+}
+
+SCENARIO("spread visits the nodes in turn") {
+  ClusterView view = ThreeNodes();
+  const LeaseSpec spec = Wants("CPU:1", StrategyKind::kSpread);
+  PolicyContext context;
+  CHECK((Place(spec, view, context) == At(1)));
+  context.last_spread = 1;
+  CHECK((Place(spec, view, context) == At(2)));
+  view.nodes[2].draining = true;
+  CHECK((Place(spec, view, context) == At(3)));
+  context.last_spread = 3;
+  CHECK((Place(spec, view, context) == At(1)));
+}
+
+SCENARIO("node affinity: hard waits for its node, soft goes elsewhere when that cannot hold it") {
+  ClusterView view = ThreeNodes();
+  LeaseSpec spec = Wants("CPU:2", StrategyKind::kNodeAffinity);
+  spec.strategy.node = 3;
+  CHECK((Place(spec, view) == At(3)));
+  view.nodes[3].available = {};
+  CHECK((Place(spec, view) == Placement{Kind::kWait}));
+  CHECK_FALSE(CouldHold(spec, view, 2));
+  view.nodes[3].alive = false;
+  CHECK((Place(spec, view) == Placement{Kind::kNodeGone}));
+  spec.strategy.soft = true;
+  CHECK((Place(spec, view) == At(2)));
+  CHECK(CouldHold(spec, view, 2));
+  spec.strategy.node = 77;
+  CHECK((Place(spec, view) == At(2)));
+  spec.strategy.soft = false;
+  CHECK((Place(spec, view) == Placement{Kind::kNodeGone}));
+  spec = Wants("CPU:5", StrategyKind::kNodeAffinity);
+  spec.strategy.node = 1;
+  CHECK((Place(spec, view) == Placement{Kind::kInfeasible}));
+  CHECK(InfeasibleWords(spec, view) ==
+        "node 1 has at most 4 CPU, 5 CPU are asked for; add a larger node or lower the request");
+}
+
+SCENARIO("label selectors: the first that some node satisfies counts") {
+  ClusterView view = ThreeNodes();
+  LeaseSpec spec = Wants("CPU:1");
+  spec.strategy.selectors = {{{{"zone", {"c"}}}}, {{{"zone", {"a", "b"}}, {"disk", {"ssd"}}}}};
+  CHECK((Place(spec, view) == At(3)));
+  CHECK_FALSE(CouldHold(spec, view, 2));
+  view.nodes[3].available = {};
+  CHECK((Place(spec, view) == Placement{Kind::kWait}));  // Node 3 could, later.
+  spec.strategy.selectors = {{{{"zone", {"b"}, true}}}};
+  CHECK((Place(spec, view) == At(1)));
+  spec.strategy.selectors = {{{{"zone", {"c"}}}}, {{{"disk", {"ssd"}, true}, {"zone", {"d"}}}}};
+  CHECK((Place(spec, view) == Placement{Kind::kInfeasible}));
+  CHECK(InfeasibleWords(spec, view) ==
+        "no node that has 1 CPU matches the labels zone in (c), nor disk not in (ssd) and zone in (d)");
+}
+
+SCENARIO("a placement group names the nodes of its bundles") {
+  ClusterView view = ThreeNodes();
+  LeaseSpec spec = Wants("CPU:1", StrategyKind::kPlacementGroup);
+  spec.strategy.group = kGroup;
+  CHECK((Place(spec, view) == Placement{Kind::kWait}));
+  view.groups[kGroup] = {GroupPlacement::State::kCreated, {1, 3, 2}};
+  CHECK((Place(spec, view) == At(2)));  // Any bundle: the local node has one.
+  spec.strategy.bundle = 1;
+  CHECK((Place(spec, view) == At(3)));
+  spec.strategy.bundle = 3;
+  CHECK((Place(spec, view) == Placement{Kind::kInfeasible}));
+  CHECK(InfeasibleWords(spec, view) ==
+        "the placement group has 3 bundles, there is no bundle 3");
+  view.groups[kGroup].state = GroupPlacement::State::kRemoved;
+  CHECK((Place(spec, view) == Placement{Kind::kGroupGone}));
+}
+
+SCENARIO("what no node can ever hold is said in words") {
+  ClusterView view = ThreeNodes();
+  CHECK((Place(Wants("slot:1"), view) == Placement{Kind::kInfeasible}));
+  CHECK(InfeasibleWords(Wants("slot:1"), view) ==
+        "no node has the resource 'slot'; add a node with it or lower the request");
+  CHECK(InfeasibleWords(Wants("CPU:64"), view) ==
+        "no node has more than 4 CPU, 64 CPU are asked for; add a larger node or lower the request");
+  view.nodes[1].total.Set("GPU", kUnit);
+  view.nodes[1].total.Set("CPU", kUnit);
+  CHECK(InfeasibleWords(Wants("CPU:4,GPU:1"), view) ==
+        "no node has 4 CPU, 1 GPU together; add a larger node or lower the request");
+  view.nodes[1].alive = view.nodes[2].alive = view.nodes[3].alive = false;
+  CHECK(InfeasibleWords(Wants("CPU:1"), view) == "no node takes work: all are draining or dead");
+}
+
+SCENARIO("a thousand nodes are filled to the last core, and equal seeds choose equally") {
+  const auto fill = [](uint64_t seed) {
+    SeededRandom random(seed);
+    ClusterView view;
+    view.local = 500;
+    for (NodeNumber node = 1; node <= 1'000; ++node) {
+      view.nodes[node] = Node("CPU:4", "CPU:4");
+    }
+    PolicyContext context;
+    context.random = &random;
+    std::vector<NodeNumber> chosen;
+    for (;;) {
+      const Placement placement = Place(Wants("CPU:1"), view, context);
+      if (placement.kind != Kind::kNode) {
+        break;
+      }
+      view.nodes[placement.node].available -= Resources::Cpu(1);
+      chosen.push_back(placement.node);
+    }
+    return chosen;
+  };
+  const std::vector<NodeNumber> first = fill(1);
+  CHECK(first.size() == 4'000);
+  CHECK(first == fill(1));
+}
+
+}  // namespace sheaf

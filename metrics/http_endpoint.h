@@ -1,0 +1,40 @@
+// Copyright The Sheaf Authors. SPDX-License-Identifier: Apache-2.0
+// Serves http://ADDRESS:PORT/metrics in the Prometheus text format, and nothing else. Built on
+// civetweb, with a handler of our own because prometheus-cpp's Exposer checks no Host header (a web
+// page could read the figures by DNS rebinding). Two threads of its own, which block all signals.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <string>
+
+#include "absl/status/statusor.h"
+#include "prometheus/collectable.h"
+
+namespace sheaf::metrics {
+
+struct EndpointOptions {
+  std::string address = "127.0.0.1";  // Numeric, IPv4 or IPv6 without brackets.
+  uint16_t port = 0;                  // 0: a free one.
+  std::string host_name{};  // A further name that requests may call this host by. May be empty.
+  // Not empty: requests need "Authorization: Bearer TOKEN". An address beyond loopback needs one.
+  std::string token{};
+};
+
+class HttpEndpoint {
+ public:
+  // Starts to serve what `source` collects; `source` outlives the endpoint and is called from its
+  // threads. kInvalidArgument: not a numeric address, or not loopback and no token. kUnavailable:
+  // the port is taken.
+  static absl::StatusOr<std::unique_ptr<HttpEndpoint>> Start(const EndpointOptions& options,
+                                                             const prometheus::Collectable& source);
+  virtual ~HttpEndpoint() =
+      default;  // Ends the threads: a few milliseconds, plus what a request takes.
+  virtual uint16_t port() const = 0;
+  std::string url() const { return url_; }  // "http://127.0.0.1:41234/metrics".
+
+ protected:
+  std::string url_;
+};
+
+}  // namespace sheaf::metrics

@@ -1,0 +1,174 @@
+# Copyright The Sheaf Authors. SPDX-License-Identifier: Apache-2.0
+"""The structure of Sheaf as tables, and a check of a source tree against them.
+
+A row here is changed together with the reason for it in ARCHITECTURE.md.
+"""
+
+import dataclasses
+import fnmatch
+import pathlib
+import re
+
+# Folder -> the folders whose headers it may include and whose targets it may link. Only downwards, never sideways.
+MAY_USE = {
+    "base": "",
+    "proto": "",
+    "shm": "base",
+    "metrics": "base shm",
+    "rpc": "base proto metrics",
+    "object_store": "base shm metrics",
+    "collective": "base shm metrics",
+    "gcs": "base proto metrics rpc",
+    "raylet": "base proto shm metrics rpc object_store",
+    "worker": "base proto shm metrics object_store collective",
+    "api": "base shm worker object_store collective",
+    "python_bindings": "api worker object_store base",
+    "cli": "base proto shm rpc metrics gcs raylet",
+    "examples": "api",
+}
+MAY_USE = {folder: set(names.split()) for folder, names in MAY_USE.items()}
+USES_EVERYTHING = {"tests", "benchmarks"}  # And nothing uses them.
+
+
+@dataclasses.dataclass(frozen=True)
+class WorldRule:
+    """Which files may touch one part of the world. All others run unchanged in tests/sim."""
+
+    what: str
+    pattern: str  # On code without comments and string contents.
+    files: str  # Globs, relative to the root.
+
+
+# A name that is called as a plain function: not a method, not of a namespace other than the global one and std.
+def _call(names: str, spaces: str = "std::|::") -> str:
+    return rf"(?<![\w.>:~])(?:{spaces})?(?:{names})\s*\("
+
+
+WORLD = [
+    WorldRule("the clock", r"clock_gettime|gettimeofday|(?:steady|system|high_resolution)_clock::now|" + _call("time"),
+              "base/clock.* base/log.*"),
+    WorldRule("sleeping", r"this_thread::sleep|absl::SleepFor|" + _call("nanosleep|clock_nanosleep|usleep|sleep"),
+              "base/clock.* base/executor.*"),
+    WorldRule("threads", r"std::(?:j?thread|async)\b|" + _call("pthread_create"), "base/executor.* metrics/http_endpoint.*"),
+    WorldRule("sockets", _call("socket|socketpair|accept|accept4|listen|bind|connect|sendmsg|recvmsg", "::"),
+              "base/unix_socket.* rpc/grpc_* metrics/http_endpoint.*"),
+    WorldRule("memory mappings", r"mapped_region|" + _call("mmap|mmap64|munmap|mremap|mprotect|madvise|memfd_create|shm_open"),
+              "shm/segment.*"),
+    WorldRule("futexes", r"\bFUTEX_|SYS_futex", "shm/doorbell.*"),
+    WorldRule("processes", _call("fork|vfork|clone|clone3|posix_spawn|posix_spawnp|exec[lv]p?e?|fexecve|waitpid|waitid|daemon"),
+              "raylet/process_launcher.* base/worker_template.* cli/start.*"),
+    WorldRule("the environment", r"\benviron\b(?!_)|" + _call("getenv|secure_getenv|setenv|putenv|unsetenv"), "base/config.*"),
+    WorldRule("randomness", r"std::random_device|std::mt19937|" + _call("rand|srand|random|getrandom|getentropy"),
+              "base/random.*"),
+    WorldRule("SQLite", r"sqlite3", "gcs/sqlite_storage*"),
+    WorldRule("gRPC", r"grpc(?:pp)?/|grpc::", "rpc/*"),
+    WorldRule("NCCL", r"\bnccl[A-Z]", "collective/nccl_*"),
+    WorldRule("CLI11, which takes 12 s to compile", r"CLI/CLI|CLI::", "cli/main.cc"),
+    WorldRule("spdlog, which takes 6 s to compile", r"spdlog", "base/log.cc"),
+    WorldRule("civetweb and prometheus-cpp", r"civetweb|prometheus/|prometheus::", "metrics/*"),
+]
+
+VAGUE_NAMES = {"util", "utils", "common", "misc", "manager", "helper", "helpers"}
+LICENCE = "Copyright The Sheaf Authors. SPDX-License-Identifier: Apache-2.0"
+LONGEST_FILE = 700  # Lines. A file that grows past it has two purposes.
+
+
+def strip(text: str) -> str:
+    """`text` without comments and without what stands in string literals; line numbers stay."""
+    # An #include keeps its path, since the path is what the rules look at.
+    pattern = r'(^[ \t]*#[ \t]*include[^\n]*)|//[^\n]*|/\*.*?\*/|R"([^\s()\\]{0,16})\(.*?\)\2"|"(?:\\.|[^"\\\n])*"|\'(?:\\.|[^\'\\\n])\''
+
+    def keep(match: re.Match) -> str:
+        if match.group(1) is not None:
+            return match.group(1)
+        return ("" if match.group(0).startswith("/") else '""') + "\n" * match.group(0).count("\n")
+
+    return re.sub(pattern, keep, text, flags=re.S | re.M)
+
+
+def _is_test(path: pathlib.PurePath) -> bool:
+    return path.name.endswith("_test.cc") or path.parts[0] in USES_EVERYTHING
+
+
+def _sources(root: pathlib.Path) -> list[pathlib.PurePath]:
+    found = []
+    for folder in sorted(MAY_USE.keys() | USES_EVERYTHING):
+        for path in sorted((root / folder).rglob("*")):
+            if path.suffix in (".cc", ".h") and path.is_file():
+                found.append(path.relative_to(root))
+    return found
+
+
+def _folder_of_include(include: str) -> str | None:
+    first = include.split("/")[0]
+    if first == "sheaf":  # The public headers lie in api/include/sheaf.
+        return "api"
+    return first if "/" in include and first in MAY_USE.keys() | USES_EVERYTHING else None
+
+
+def _cmake_words(text: str) -> str:
+    return re.sub(r"#[^\n]*", "", text)
+
+
+def _declared(root: pathlib.Path) -> tuple[dict[str, str], dict[str, set[str]], list[str]]:
+    """Target -> folder, folder -> targets it names as dependencies, and where CMake folders are unknown."""
+    owner, names, strange = {}, {}, []
+    texts = {}
+    for folder in sorted(MAY_USE):
+        texts[folder] = ""
+        for path in sorted((root / folder).rglob("CMakeLists.txt")):
+            texts[folder] += _cmake_words(path.read_text()) + "\n"
+        for name in re.findall(r"sheaf_library\(\s*(\w+)", texts[folder]):
+            owner[name] = folder
+        if "sheaf_proto(" in texts[folder]:
+            owner["proto"] = folder
+    for folder, text in texts.items():
+        used = set()
+        # Of the library itself: its unit test may link more.
+        for call in re.findall(r"sheaf_library\((.*?)\)", text, flags=re.S):
+            depends = re.search(r"\bDEPENDS\b(.*?)(?:\bLINK\b|\bSOURCES\b|$)", call, flags=re.S)
+            used |= set(depends.group(1).split()) if depends else set()
+        # Never a library of a folder that the row does not have, whoever links it.
+        used |= set(re.findall(r"\bsheaf_(\w+)", re.sub(r"\bsheaf_(?:library|test|proto|catch_main)\b", "", text))) & owner.keys()
+        for name in sorted(used):
+            if name not in owner:
+                strange.append(f"{folder}/CMakeLists.txt: DEPENDS {name}: no folder has a library of this name")
+        names[folder] = {name for name in used if name in owner}
+    return owner, names, strange
+
+
+def check(root: pathlib.Path) -> list[str]:
+    """What in the tree below `root` breaks a rule: one line each, with the place."""
+    found = []
+    owner, names, strange = _declared(root)
+    found += strange
+    linked = {folder: {owner[name] for name in used} - {folder} for folder, used in names.items()}
+    for folder, folders in sorted(linked.items()):
+        for other in sorted(folders - MAY_USE[folder]):
+            found.append(f"{folder}/CMakeLists.txt: {folder} may not depend on {other}")
+
+    for path in _sources(root):
+        text = (root / path).read_text()
+        lines = text.splitlines()
+        folder = path.parts[0]
+        if not lines or LICENCE not in lines[0]:
+            found.append(f"{path}:1: the first line is not the licence line")
+        if path.stem.removesuffix("_test") in VAGUE_NAMES:
+            found.append(f"{path}:1: a name that says nothing about its purpose")
+        if len(lines) > LONGEST_FILE:
+            found.append(f"{path}:{LONGEST_FILE}: more than {LONGEST_FILE} lines")
+        code = strip(text).splitlines()
+        for number, line in enumerate(code, 1):
+            include = re.match(r'\s*#\s*include\s*["<]([^">]+)[">]', line)
+            other = _folder_of_include(include.group(1)) if include else None
+            if other is not None and other != folder and folder not in USES_EVERYTHING:
+                if other not in MAY_USE[folder]:
+                    found.append(f"{path}:{number}: {folder} may not include {other}")
+                elif other not in linked[folder] and not _is_test(path) and folder != "examples":
+                    found.append(f"{path}:{number}: includes {other}, which DEPENDS in {folder}/CMakeLists.txt does not name")
+            if _is_test(path) or folder == "examples":
+                continue
+            for rule in WORLD:
+                if re.search(rule.pattern, line) and not any(fnmatch.fnmatch(str(path), glob) for glob in rule.files.split()):
+                    found.append(f"{path}:{number}: touches {rule.what}, which only {rule.files} may: {lines[number - 1].strip()}")
+    return found

@@ -1,8 +1,8 @@
 // Copyright The Sheaf Authors. SPDX-License-Identifier: Apache-2.0
 // What a process and the raylet of its node say to each other about objects. All on the control lane. A body
 // is a head, or an array of items; lengths and numbers are checked by the receiver, whoever sent them.
-// The raylet answers each ExtentRequest and SlotRequest exactly once, by its grant or by a StoreRefusal
-// with the same number.
+// The raylet answers each ExtentRequest and SlotRequest exactly once, with the same number: by its grant, by
+// kStoreAlreadyYours or by a StoreRefusal. A request that is cancelled in time is refused.
 #pragma once
 
 #include <cstdint>
@@ -73,6 +73,7 @@ enum class StoreRefusalReason : uint32_t {
   kTooLarge = 3,    // More than the whole store.
   kTableFull = 4,   // No slots left.
   kInvalid = 5,     // The request made no sense.
+  kCancelled = 6,
 };
 struct StoreRefusal {
   uint64_t request = 0;

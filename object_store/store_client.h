@@ -13,7 +13,6 @@
 #pragma once
 
 #include <cstdint>
-#include <deque>
 #include <functional>
 #include <memory>
 #include <span>
@@ -36,6 +35,7 @@
 namespace sheaf {
 
 class ArenaViews;
+struct ClientExtent;
 class ClientExtents;
 class ClientSlots;
 class Pin;
@@ -75,10 +75,10 @@ class StoreClient {
   };
 
   // `arena`: the memfd of the node. `segment`: this process's own (shm/process_segment.h), mapped writable. `raylet`
-  // and `clock` outlive the client; buffers may outlive it. kInvalidArgument: not an arena of this layout.
+  // outlives the client; buffers may outlive it. kInvalidArgument: not an arena of this layout.
   static absl::StatusOr<std::unique_ptr<StoreClient>> Open(ProcessId self, UniqueFd arena,
                                                            std::shared_ptr<Mapping> segment,
-                                                           const Clock& clock, Channel& raylet,
+                                                           Channel& raylet,
                                                            LocatedHandler on_located);
   ~StoreClient();  // Unsealed objects are lost; the raylet gets the leases back when it sees the process end.
 
@@ -113,32 +113,36 @@ class StoreClient {
 
  private:
   struct PendingCreate {
-    uint64_t request = 0;     // The ExtentRequest that will make room; 0: only slots are missing.
-    uint32_t slot = kNoSlot;  // Reserved for a dedicated extent.
-    absl::Status refusal;
+    uint64_t request = 0;  // Its answer lets the Create go on.
+    absl::Status refusal;  // Not OK: that answer has come, and the next Create returns it.
+  };
+  struct Request {
+    uint32_t slot = kNoSlot;  // Reserved for the dedicated extent that was asked for.
   };
 
-  StoreClient(ProcessId self, NodeNumber node, const Clock& clock, Channel& raylet,
-              LocatedHandler on_located, std::shared_ptr<ArenaViews> views,
-              std::unique_ptr<ClientSlots> slots, std::unique_ptr<ClientExtents> extents);
+  StoreClient(ProcessId self, NodeNumber node, Channel& raylet, LocatedHandler on_located,
+              std::shared_ptr<ArenaViews> views, std::unique_ptr<ClientSlots> slots, std::unique_ptr<ClientExtents> extents);
 
   absl::StatusOr<MutableBuffer> CreateDedicated(const ObjectSpec& spec, uint64_t footprint);
   absl::StatusOr<MutableBuffer> CreateShared(const ObjectSpec& spec, uint64_t footprint);
-  MutableBuffer Prepare(const ObjectSpec& spec, uint32_t slot, uint64_t offset, std::byte* memory,
-                        std::shared_ptr<Mapping> mapping);
-  absl::Status Ask(const ObjectSpec& spec, uint64_t bytes, uint32_t slot);
-  bool AskForSlots(ObjectId waiting);
-  void SendRequest(const ExtentRequest& request);
-  void Harvest();
+  MutableBuffer Prepare(const ObjectSpec& spec, uint32_t slot, ClientExtent& extent,
+                        uint64_t offset);
+  uint64_t AskForSlots();
+  uint64_t AskForExtent(uint64_t bytes, uint32_t slot, Nanos wait);
+  absl::Status WaitFor(ObjectId id, uint64_t request);
+  void HarvestDedicated();
+  void ForgetTakenBack();
+  void HarvestShared(bool everything);
+  void ReturnEmptyExtents(size_t keep);
   void DrainReleased();
+  void Unseal(uint32_t slot);  // An unsealed buffer was dropped.
+  void Answered(uint64_t request, const absl::Status& outcome);
   void OnExtentGrant(const ExtentGrant& grant);
   void OnSlotGrant(const SlotGrant& grant);
-  void OnRefused(const StoreRefusal& refusal);
   void OnLocated(std::span<const LocatedObject> objects);
 
   const ProcessId self_;
   const NodeNumber node_;
-  const Clock& clock_;
   Channel& raylet_;
   const LocatedHandler on_located_;
   const std::shared_ptr<ArenaViews> views_;
@@ -147,10 +151,12 @@ class StoreClient {
 
   absl::flat_hash_map<uint32_t, Pin*> pins_;           // By slot; weak: a Pin may be on its way out.
   absl::flat_hash_map<ObjectId, PendingCreate> pending_;
+  absl::flat_hash_map<uint64_t, Request> requests_;    // Sent and not answered.
   uint64_t next_request_ = 1;
   uint64_t shared_request_ = 0;                        // The one under way, or 0.
   uint64_t slot_request_ = 0;
   uint64_t room_version_ = 0;
+  uint64_t harvested_at_ = 0;                          // Creates, when all slots were looked at.
   std::vector<SealedSlot> sealed_;                     // Not yet announced.
   std::vector<ObjectName> freed_;                      // Not yet sent.
   Stats counts_;

@@ -1,0 +1,68 @@
+// Copyright The Sheaf Authors. SPDX-License-Identifier: Apache-2.0
+// The slots leased to one process, and what it knows of each. Pure bookkeeping over mapped pages: no messages.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <vector>
+
+#include "absl/container/flat_hash_map.h"
+#include "absl/status/status.h"
+#include "object_store/layout.h"
+#include "shm/segment.h"
+
+namespace sheaf {
+
+struct ClientExtent;
+
+class ClientSlots {
+ public:
+  // What the process itself remembers of a slot. The word in shared memory says what became of it since.
+  struct Own {
+    uint32_t generation = 0;       // Of the object in it, while `extent` is set.
+    uint32_t position = 0;         // In the list of slots in use.
+    ClientExtent* extent = nullptr;  // Where its object lies; null: free, or reserved.
+  };
+
+  // `arena_fd` stays open longer than this.
+  ClientSlots(int arena_fd, uint32_t slot_count) : arena_fd_(arena_fd), slot_count_(slot_count) {}
+
+  // Maps granted pages. kInvalidArgument: not in the table. kResourceExhausted: no address space.
+  absl::Status AddPages(uint32_t first_page, uint32_t pages);
+  // A slot in state kFree, reserved for the caller; kNoSlot when there is none.
+  uint32_t Take();
+  // A reserved slot is not needed, or its object is gone.
+  void PutBack(uint32_t slot) { free_.push_back(slot); }
+  bool Owns(uint32_t slot) const { return pages_.contains(slot / kSlotsPerPage); }
+
+  // Of an owned slot.
+  Slot& at(uint32_t slot);
+  Own& own(uint32_t slot);
+  SlotWord Word(uint32_t slot) {
+    return SlotWord::Unpack(at(slot).word.load(std::memory_order_acquire));
+  }
+
+  // Lists slots whose objects the raylet may free unseen. Shared ones only: a dedicated extent knows its slot.
+  void Track(uint32_t slot);
+  void Untrack(uint32_t slot);
+  const std::vector<uint32_t>& tracked() const { return tracked_; }
+
+  uint32_t count() const { return static_cast<uint32_t>(pages_.size()) * kSlotsPerPage; }
+  bool any_free() const { return !free_.empty(); }
+
+ private:
+  struct Page {
+    Slot* slots = nullptr;
+    Own own[kSlotsPerPage];
+  };
+
+  const int arena_fd_;
+  const uint32_t slot_count_;
+  std::vector<Mapping> runs_;
+  absl::flat_hash_map<uint32_t, std::unique_ptr<Page>> pages_;  // By number.
+  std::vector<uint32_t> free_;
+  std::vector<uint32_t> tracked_;
+};
+
+}  // namespace sheaf

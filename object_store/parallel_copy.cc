@@ -1,0 +1,151 @@
+// Copyright The Sheaf Authors. SPDX-License-Identifier: Apache-2.0
+#include "object_store/parallel_copy.h"
+
+#include <pthread.h>
+#include <sched.h>
+#include <signal.h>
+#include <fcntl.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <atomic>
+#include <cstdlib>
+#include <cstring>
+#include <deque>
+#include <memory>
+
+#include "absl/base/thread_annotations.h"
+#include "absl/synchronization/mutex.h"
+
+namespace sheaf {
+namespace {
+
+constexpr size_t kParallelFrom = 8 * 1024 * 1024;
+constexpr size_t kBytesPerThread = 4 * 1024 * 1024;
+constexpr size_t kChunk = 2 * 1024 * 1024;
+constexpr int kMaxThreads = 4;
+
+// One copy, cut into chunks that whoever comes takes.
+struct Job {
+  char* to;
+  const char* from;
+  size_t size;
+  size_t chunks;
+  std::atomic<size_t> taken{0};
+  std::atomic<size_t> done{0};
+
+  void Help() {
+    for (size_t chunk; (chunk = taken.fetch_add(1, std::memory_order_relaxed)) < chunks;) {
+      const size_t begin = chunk * kChunk;
+      std::memcpy(to + begin, from + begin, std::min(kChunk, size - begin));
+      if (done.fetch_add(1, std::memory_order_acq_rel) + 1 == chunks) done.notify_all();
+    }
+  }
+};
+
+// Threads that wait for copies to help with. Started on first need, never ended.
+class Helpers {
+ public:
+  static Helpers& Get() {
+    static const int registered = pthread_atfork(nullptr, nullptr, [] {
+      // The threads stayed with the parent, and so may a locked mutex: begin anew.
+      g_helpers.store(nullptr, std::memory_order_relaxed);
+    });
+    (void)registered;
+    Helpers* helpers = g_helpers.load(std::memory_order_acquire);
+    if (helpers != nullptr) return *helpers;
+    auto* made = new Helpers;
+    if (g_helpers.compare_exchange_strong(helpers, made, std::memory_order_acq_rel)) return *made;
+    delete made;
+    return *helpers;
+  }
+
+  void Invite(const std::shared_ptr<Job>& job, int helpers) ABSL_LOCKS_EXCLUDED(mutex_) {
+    absl::MutexLock lock(&mutex_);
+    for (int i = 0; i < helpers; ++i) invitations_.push_back(job);
+    while (threads_ < helpers && Start()) ++threads_;
+  }
+
+ private:
+  bool Start() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
+    sigset_t all;
+    sigset_t before;
+    sigfillset(&all);
+    pthread_sigmask(SIG_SETMASK, &all, &before);  // Signals are for the user's threads.
+    pthread_t thread;
+    const bool started = pthread_create(&thread, nullptr, &Helpers::Main, this) == 0;
+    if (started) pthread_detach(thread);
+    pthread_sigmask(SIG_SETMASK, &before, nullptr);
+    return started;
+  }
+  static void* Main(void* self) {
+    static_cast<Helpers*>(self)->Serve();
+    return nullptr;
+  }
+  void Serve() ABSL_LOCKS_EXCLUDED(mutex_) {
+    for (;;) {
+      std::shared_ptr<Job> job;
+      {
+        absl::MutexLock lock(&mutex_, absl::Condition(this, &Helpers::Invited));
+        job = std::move(invitations_.front());
+        invitations_.pop_front();
+      }
+      job->Help();
+    }
+  }
+  bool Invited() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) { return !invitations_.empty(); }
+
+  static std::atomic<Helpers*> g_helpers;
+  absl::Mutex mutex_;
+  int threads_ ABSL_GUARDED_BY(mutex_) = 0;
+  std::deque<std::shared_ptr<Job>> invitations_ ABSL_GUARDED_BY(mutex_);
+};
+std::atomic<Helpers*> Helpers::g_helpers{nullptr};
+
+// Cores that this process may use and nobody runs on now: "0.1 0.1 0.1 RUNNABLE/ALL PID".
+int IdleCores() {
+  cpu_set_t allowed;
+  CPU_ZERO(&allowed);
+  if (sched_getaffinity(0, sizeof(allowed), &allowed) != 0) return 0;
+  const int fd = open("/proc/loadavg", O_RDONLY | O_CLOEXEC);
+  if (fd < 0) return 0;
+  char text[128];
+  const ssize_t length = read(fd, text, sizeof(text) - 1);
+  close(fd);
+  if (length <= 0) return 0;
+  text[length] = '\0';
+  const char* slash = std::strchr(text, '/');
+  if (slash == nullptr) return 0;
+  while (slash > text && slash[-1] != ' ') --slash;
+  return std::max(0, CPU_COUNT(&allowed) - std::atoi(slash));
+}
+
+}  // namespace
+
+void ParallelCopyWith(int threads, void* to, const void* from, size_t size) {
+  if (threads <= 1 || size <= kChunk) {
+    if (size != 0) std::memcpy(to, from, size);
+    return;
+  }
+  auto job = std::make_shared<Job>();
+  job->to = static_cast<char*>(to);
+  job->from = static_cast<const char*>(from);
+  job->size = size;
+  job->chunks = (size + kChunk - 1) / kChunk;
+  Helpers::Get().Invite(job, threads - 1);
+  job->Help();
+  for (size_t done; (done = job->done.load(std::memory_order_acquire)) < job->chunks;) {
+    job->done.wait(done, std::memory_order_acquire);
+  }
+}
+
+void ParallelCopy(void* to, const void* from, size_t size) {
+  int threads = 1;
+  if (size >= kParallelFrom) {
+    threads = static_cast<int>(std::min<size_t>(size / kBytesPerThread, kMaxThreads));
+    threads = std::min(threads, 1 + IdleCores());
+  }
+  ParallelCopyWith(threads, to, from, size);
+}
+
+}  // namespace sheaf

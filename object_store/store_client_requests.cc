@@ -1,0 +1,240 @@
+// Copyright The Sheaf Authors. SPDX-License-Identifier: Apache-2.0
+// The half of StoreClient that asks the raylet, hears its answers, and finds out what became free meanwhile.
+#include <algorithm>
+#include <utility>
+
+#include "object_store/arena_views.h"
+#include "object_store/client_extents.h"
+#include "object_store/client_slots.h"
+#include "object_store/store_client.h"
+#include "object_store/store_refusal.h"
+
+namespace sheaf {
+namespace {
+
+constexpr uint32_t kLargestSlotLease = 16;  // Pages.
+// Empty shared extents kept warm; what is beyond goes back to the raylet.
+constexpr size_t kWarmSharedExtents = 2;
+
+}  // namespace
+
+uint64_t StoreClient::AskForSlots() {
+  if (slot_request_ != 0) return slot_request_;
+  ++counts_.requests;
+  const uint32_t held = slots_->count() / kSlotsPerPage;
+  const SlotRequest request{.request = next_request_++,
+                            .pages = std::clamp(held, 1u, kLargestSlotLease)};
+  slot_request_ = request.request;
+  requests_[request.request] = {};
+  Flush();
+  raylet_.Send(Lane::kControl, kStoreSlotRequest, AsBytes(request));
+  return request.request;
+}
+
+uint64_t StoreClient::AskForExtent(uint64_t bytes, uint32_t slot, Nanos wait) {
+  ++counts_.requests;
+  const ExtentRequest request{
+      .request = next_request_++, .bytes = bytes, .wait_ns = wait, .slot = slot};
+  requests_[request.request] = {.slot = slot};
+  Flush();  // Frees first: they may be what makes the room.
+  raylet_.Send(Lane::kControl, kStoreExtentRequest, AsBytes(request));
+  return request.request;
+}
+
+absl::Status StoreClient::WaitFor(ObjectId id, uint64_t request) {
+  if (request != 0) pending_[id].request = request;
+  return absl::UnavailableError("asked the raylet for room");
+}
+
+void StoreClient::CancelCreate(ObjectId id) {
+  const auto waiting = pending_.find(id);
+  if (waiting == pending_.end()) return;
+  const uint64_t number = waiting->second.request;
+  pending_.erase(waiting);
+  const auto request = requests_.find(number);
+  // Shared room and slots are asked for on behalf of all.
+  if (request == requests_.end() || request->second.slot == kNoSlot) return;
+  raylet_.Send(Lane::kControl, kStoreExtentCancel, AsBytes(ExtentCancel{number}));
+}
+
+void StoreClient::HarvestDedicated() {
+  ForgetTakenBack();
+  auto& in_use = extents_->in_use();
+  for (size_t i = 0; i < in_use.size();) {
+    ClientExtent* extent = in_use[i];
+    const SlotWord word = slots_->Word(extent->slot);
+    ClientSlots::Own& own = slots_->own(extent->slot);
+    if (word.generation == own.generation) {  // Only the raylet, freeing, raises it.
+      ++i;
+      continue;
+    }
+    in_use[i] = in_use.back();
+    in_use.pop_back();
+    if (word.state == SlotState::kIdle) {
+      extents_->PushIdle(extent);
+    } else {
+      own.extent = nullptr;
+      slots_->PutBack(extent->slot);
+      extents_->Drop(extent);
+    }
+  }
+}
+
+void StoreClient::ForgetTakenBack() {
+  for (ClientExtent* extent : extents_->idle()) {
+    if (slots_->Word(extent->slot).state == SlotState::kIdle) continue;
+    slots_->own(extent->slot).extent = nullptr;
+    slots_->PutBack(extent->slot);
+    extents_->DropIdle(extent);
+  }
+}
+
+void StoreClient::HarvestShared(bool everything) {
+  // Looking at every slot must stay cheap per object made: only when a good part of them is new.
+  const size_t count = slots_->tracked().size();
+  if (!everything && counts_.creates - harvested_at_ < count / 4) return;
+  harvested_at_ = counts_.creates;
+  for (size_t i = 0; i < slots_->tracked().size();) {
+    const uint32_t slot = slots_->tracked()[i];
+    ClientSlots::Own& own = slots_->own(slot);
+    if (slots_->Word(slot).generation == own.generation) {
+      ++i;
+      continue;
+    }
+    slots_->Untrack(slot);
+    extents_->Freed(std::exchange(own.extent, nullptr));
+    slots_->PutBack(slot);
+  }
+  ReturnEmptyExtents(kWarmSharedExtents);
+}
+
+void StoreClient::ReturnEmptyExtents(size_t keep) {
+  const std::vector<ExtentRange> empty = extents_->TakeEmpty(keep);
+  if (empty.empty()) return;
+  Flush();
+  raylet_.Send(Lane::kControl, kStoreExtentReturn,
+               ItemsAsBytes(std::span<const ExtentRange>(empty)));
+}
+
+void StoreClient::DrainReleased() {
+  std::vector<std::unique_ptr<Pin>> pins;
+  std::vector<uint32_t> unsealed;
+  views_->TakeReleased(&pins, &unsealed);
+  for (const auto& pin : pins) {
+    const auto known = pins_.find(pin->slot);
+    if (known != pins_.end() && known->second == pin.get()) pins_.erase(known);
+  }
+  for (const uint32_t slot : unsealed) Unseal(slot);
+}
+
+void StoreClient::Unseal(uint32_t slot) {
+  ClientSlots::Own& own = slots_->own(slot);
+  ClientExtent* extent = own.extent;
+  auto& word = slots_->at(slot).word;
+  ++room_version_;
+  if (extent->slot == kNoSlot) {
+    slots_->Untrack(slot);
+    extents_->Aborted(std::exchange(own.extent, nullptr));
+    word.store(SlotWord{own.generation, SlotState::kFree}.packed(), std::memory_order_release);
+    slots_->PutBack(slot);
+    return;
+  }
+  auto& in_use = extents_->in_use();
+  in_use.erase(std::find(in_use.begin(), in_use.end(), extent));
+  extents_->Protect(extent, Access::kReadOnly);
+  word.store(SlotWord{own.generation, SlotState::kIdle}.packed(), std::memory_order_release);
+  extents_->PushIdle(extent);
+}
+
+void StoreClient::OnFrame(FrameKind kind, std::string_view body) {
+  DrainReleased();
+  if (kind == kStoreExtentGrant) {
+    if (const auto* grant = FrameHead<ExtentGrant>(body)) OnExtentGrant(*grant);
+  } else if (kind == kStoreSlotGrant) {
+    if (const auto* grant = FrameHead<SlotGrant>(body)) OnSlotGrant(*grant);
+  } else if (kind == kStoreRefused) {
+    if (const auto* refusal = FrameHead<StoreRefusal>(body)) {
+      Answered(refusal->request, RefusalStatus(*refusal));
+    }
+  } else if (kind == kStoreAlreadyYours) {
+    if (const auto* answer = FrameHead<ExtentCancel>(body)) {
+      Answered(answer->request, absl::OkStatus());
+    }
+  } else if (kind == kStoreRecall) {
+    HarvestDedicated();
+    HarvestShared(true);
+    ReturnEmptyExtents(0);
+    ++room_version_;
+  } else if (kind == kStoreLocated) {
+    OnLocated(FrameItems<LocatedObject>(body));
+  }
+}
+
+void StoreClient::Answered(uint64_t number, const absl::Status& outcome) {
+  const auto request = requests_.find(number);
+  if (request == requests_.end()) return;
+  if (request->second.slot != kNoSlot) slots_->PutBack(request->second.slot);
+  requests_.erase(request);
+  if (number == shared_request_) shared_request_ = 0;
+  if (number == slot_request_) slot_request_ = 0;
+  ++room_version_;
+  for (auto it = pending_.begin(); it != pending_.end();) {
+    if (it->second.request != number) {
+      ++it;
+    } else if (outcome.ok()) {
+      pending_.erase(it++);
+    } else {
+      it->second.refusal = outcome;
+      ++it;
+    }
+  }
+}
+
+void StoreClient::OnExtentGrant(const ExtentGrant& grant) {
+  const auto request = requests_.find(grant.request);
+  if (request == requests_.end() || request->second.slot != grant.slot) return;
+  const absl::StatusOr<ClientExtent*> extent = extents_->Add(grant);
+  if (!extent.ok()) {
+    const ExtentRange unusable{grant.offset, grant.bytes};
+    raylet_.Send(Lane::kControl, kStoreExtentReturn, AsBytes(unusable));
+    Answered(grant.request, extent.status());
+    return;
+  }
+  if (grant.slot != kNoSlot) {
+    request->second.slot = kNoSlot;  // It stays with its extent.
+    ClientSlots::Own& own = slots_->own(grant.slot);
+    own.generation = slots_->Word(grant.slot).generation;
+    own.extent = *extent;
+    extents_->PushIdle(*extent);
+    slots_->at(grant.slot).word.store(SlotWord{own.generation, SlotState::kIdle}.packed(),
+                                      std::memory_order_release);
+  }
+  Answered(grant.request, absl::OkStatus());
+}
+
+void StoreClient::OnSlotGrant(const SlotGrant& grant) {
+  if (!requests_.contains(grant.request)) return;
+  Answered(grant.request, slots_->AddPages(grant.first_page, grant.pages));
+}
+
+void StoreClient::OnLocated(std::span<const LocatedObject> objects) {
+  for (const LocatedObject& object : objects) {
+    switch (object.outcome) {
+      case LookupOutcome::kFound:
+        on_located_(object.id, object.location);
+        break;
+      case LookupOutcome::kDataLoss:
+        on_located_(object.id, absl::DataLossError("its spilled copy is damaged or gone"));
+        break;
+      case LookupOutcome::kFull:
+        on_located_(object.id, absl::ResourceExhaustedError(
+                                   "it is spilled, and the store has no room to restore it"));
+        break;
+      default:
+        on_located_(object.id, absl::NotFoundError("not on this node"));
+        break;
+    }
+  }
+}
+
+}  // namespace sheaf

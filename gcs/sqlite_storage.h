@@ -1,0 +1,94 @@
+// Copyright The Sheaf Authors. SPDX-License-Identifier: Apache-2.0
+// The Storage of embedded clusters: one SQLite database in WAL mode. A thread of its own commits whatever has queued up
+// as one transaction with one fsync. Every row carries a checksum of its table, key and value.
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "base/executor.h"
+#include "gcs/ballast.h"
+#include "gcs/storage.h"
+
+struct sqlite3;
+struct sqlite3_stmt;
+
+namespace sheaf {
+
+struct SqliteStorageOptions {
+  std::string path;                      // Made (0600) when missing. "-wal" and "-ballast" files stand beside it.
+  int64_t ballast_bytes = 4 << 20;
+  // The disk failed, or the database is not what was written: this process must not acknowledge anything any more, and
+  // recovers by starting anew (a failed fsync must not be repeated: the kernel may have dropped the pages). Called once,
+  // on the writer thread. Unset: prints the reason and ends the process at once with status 74 (EX_IOERR).
+  std::function<void(absl::Status)> on_fatal = nullptr;
+  std::string vfs = {};                  // SQLite's name of the file layer; empty: the system's. Tests put faults there.
+};
+
+class SqliteStorage final : public Storage {
+ public:
+  // Opens and checks the database; the calling thread reads the whole of it. `completions` outlives the storage.
+  // kFailedPrecondition: not Sheaf's, of another schema version, in use by another process, or on a network file system.
+  // kDataLoss: damaged; the message names the file and the reason. kUnavailable: the disk says no.
+  static absl::StatusOr<std::unique_ptr<SqliteStorage>> Open(SqliteStorageOptions options, Executor& completions);
+  // Writes what is queued, then closes; completions are posted.
+  ~SqliteStorage() override;
+
+  void Commit(WriteBatch batch, Done done) override;
+  absl::Status LoadAll(const Visitor& visit) override;
+  bool read_only() const override { return read_only_.load(std::memory_order_relaxed); }
+  // Transactions so far; with the batches in them it shows what group commit saves. Any thread may call.
+  uint64_t transactions() const { return transactions_.load(std::memory_order_relaxed); }
+
+ private:
+  struct Pending {
+    WriteBatch batch;
+    Done done;
+  };
+  SqliteStorage(SqliteStorageOptions options, Executor& completions);
+
+  absl::Status OpenDatabase();
+  absl::Status CheckDatabase();
+  absl::Status Execute(const char* sql);
+  absl::StatusOr<std::string> QueryText(const char* sql);
+  absl::Status Prepare(const char* sql, sqlite3_stmt** statement);
+  absl::Status Failure(int code, const char* doing) const;
+
+  // On the writer thread from here on.
+  void CommitQueued();
+  void CommitGroup(std::vector<Pending> group);
+  int WriteTransaction(const std::vector<Pending>& group);
+  int WriteRow(const Write& write);
+  bool IsFull(int code) const;
+  bool TryResume();
+  void Checkpoint();
+  void Fatal(absl::Status status);
+
+  const SqliteStorageOptions options_;
+  Executor& completions_;
+  Ballast ballast_;
+  sqlite3* database_ = nullptr;
+  sqlite3_stmt* put_ = nullptr;
+  sqlite3_stmt* erase_ = nullptr;
+  sqlite3_stmt* begin_ = nullptr;
+  sqlite3_stmt* commit_ = nullptr;
+  sqlite3_stmt* rollback_ = nullptr;
+  int log_pages_ = 0;           // Of the write-ahead log after the last transaction.
+  bool dead_ = false;           // A fatal fault: nothing is touched any more.
+  std::atomic<bool> read_only_ = false;
+  std::atomic<uint64_t> transactions_ = 0;
+
+  std::mutex mutex_;
+  std::vector<Pending> queue_;  // Guarded by mutex_.
+  ThreadExecutor writer_;       // Last: ends first.
+};
+
+}  // namespace sheaf

@@ -46,7 +46,7 @@ void SleepOnBell(Bell& bell, Nanos timeout) {
 
 void SleepOnKnock(Bell& bell, Nanos timeout) {
   FutexWait(bell.knock, 0, Bounded(timeout));
-  bell.knock.store(0, std::memory_order_seq_cst);
+  bell.knock.exchange(0, std::memory_order_seq_cst);  // Reads the 1 that it clears, and so sees the frame behind it.
 }
 
 void Knock(Bell& bell) {

@@ -7,7 +7,9 @@
 //   state: kAwake   somebody looks at the rings again before it sleeps; nobody need be woken.
 //          kAsleep  the driver sleeps on `state`.
 //          kAway    user code runs: control wakes the background thread (it sleeps on `knock`), work does not.
-//   Sleeper: state := kAsleep or kAway (seq_cst), look at the rings again, then wait while unchanged, state := kAwake.
+//   Sleeper: state := kAsleep or kAway, fence, look at the rings again, then wait while unchanged, state := kAwake.
+//   While user code runs, the background thread does the same with kAway each time it wakes: a sender that called it
+//   has left kAwake. Only the holder of the process's token (worker/runtime) sets the state, so the two never mix.
 //   Sender:  publish the frame, seq_cst fence, load state; if it asks for a wake, exchange(kAwake), and only the
 //            sender whose exchange returned the old state wakes.
 //   Either the sender sees the sleeper's store, or the sleeper's second look sees the frame (Dekker). Load and clear must
@@ -65,6 +67,7 @@ void RingAfterDeath(Bell& bell);
 // Receiver. Set before the second look at the rings.
 inline void SetBell(Bell& bell, BellState state) {
   bell.state.exchange(static_cast<uint32_t>(state), std::memory_order_seq_cst);
+  FullFence(bell.state);  // The looks that follow are plain acquire loads, which may pass a seq_cst write (AArch64).
 }
 
 // The driver sleeps until rung, or `timeout` (cut to kLongestSleep), or a signal. The caller has called SetBell(kAsleep)

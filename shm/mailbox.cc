@@ -3,6 +3,8 @@
 
 #include <algorithm>
 #include <cstring>
+#include <deque>
+#include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "base/check.h"
@@ -12,7 +14,9 @@ namespace sheaf {
 namespace {
 
 constexpr size_t kMaxFrameBytes = 64 * 1024 * 1024;  // Of a frame that comes in pieces.
+constexpr uint64_t kReleaseBytes = kRingBytes / 4;   // So much is given back in the middle of a Poll.
 
+// Copies `size` bytes from `offset` on of `head` followed by `tail`.
 void CopyPiece(char* to, std::string_view head, std::string_view tail, size_t offset, size_t size) {
   if (offset < head.size()) {
     const size_t from_head = std::min(size, head.size() - offset);
@@ -31,19 +35,20 @@ class Mailbox::PeerChannel final : public Channel {
   PeerChannel(Mailbox& mailbox, ProcessId peer) : mailbox(mailbox), peer(peer) {}
 
   void Send(Lane lane, FrameKind kind, std::string_view head, std::string_view tail) override {
-    if (dead) return;
     const size_t size = head.size() + tail.size();
-    std::deque<Queued>& queue = queues[static_cast<int>(lane)];
-    if (ring && queue.empty() && size <= kMaxRecordBody) [[likely]] {
-      RingWriter& out = writer(lane);
-      if (char* body = out.Reserve(kind, size)) [[likely]] {
+    if (open(lane) && size <= kMaxRecordBody) [[likely]] {
+      if (char* body = writer(lane).Reserve(kind, size)) [[likely]] {
         CopyPiece(body, head, tail, 0, size);
-        out.Publish();
-        RingBell(*bell, lane);
+        if (mailbox.polling_ != 0) {
+          mailbox.AddToBatch(*this, lane);
+        } else {
+          writer(lane).Publish();
+          RingBell(*bell, lane);
+        }
         return;
       }
     }
-    Enqueue(lane, kind, head, tail);
+    if (!dead) SendSlowly(lane, kind, head, tail);
   }
   size_t queued_bytes() const override { return queued; }
 
@@ -51,71 +56,96 @@ class Mailbox::PeerChannel final : public Channel {
     FrameKind kind;
     bool more;
     std::string body;
+    size_t cost() const { return sizeof(Queued) + body.size(); }
   };
 
-  void Enqueue(Lane lane, FrameKind kind, std::string_view head, std::string_view tail) {
+  // Long, or without room: the pieces that fit go into the ring, the others wait.
+  void SendSlowly(Lane lane, FrameKind kind, std::string_view head, std::string_view tail) {
     const size_t size = head.size() + tail.size();
     SHEAF_CHECK(size <= kMaxFrameBytes, "a frame above 64 MiB; large values go through the store");
-    if (queued_frames() == 0) ++mailbox.queued_channels_;
+    mailbox.CloseBatch();
     size_t offset = 0;
-    do {
+    bool more = true;
+    while (more) {
       const size_t piece = std::min(size - offset, kMaxRecordBody);
-      std::string body(piece, '\0');
-      CopyPiece(body.data(), head, tail, offset, piece);
+      more = offset + piece < size;
+      char* body = open(lane) ? writer(lane).Reserve(kind, piece, more) : nullptr;
+      if (body != nullptr) {
+        CopyPiece(body, head, tail, offset, piece);
+        writer(lane).Publish();
+        RingBell(*bell, lane);
+      } else {
+        std::string waiting(piece, '\0');
+        CopyPiece(waiting.data(), head, tail, offset, piece);
+        if (queued_frames() == 0) ++mailbox.queued_channels_;
+        queue(lane).push_back({kind, more, std::move(waiting)});
+        queued += queue(lane).back().cost();
+      }
       offset += piece;
-      queued += piece;
-      queues[static_cast<int>(lane)].push_back({kind, offset < size, std::move(body)});
-    } while (offset < size);
-    if (ring) mailbox.Flush(*this);
+    }
+    if (ring && queued_frames() != 0) mailbox.Flush(*this);
   }
 
+  // A frame may go straight into the ring.
+  bool open(Lane lane) { return ring && !dead && queue(lane).empty(); }
   RingWriter& writer(Lane lane) { return lane == Lane::kWork ? ends.work_out : ends.control_out; }
   RingReader& reader(Lane lane) { return lane == Lane::kWork ? ends.work_in : ends.control_in; }
+  std::deque<Queued>& queue(Lane lane) { return queues[static_cast<int>(lane)]; }
   size_t queued_frames() const { return queues[0].size() + queues[1].size(); }
 
   Mailbox& mailbox;
   const ProcessId peer;
-  Mapping segment;
-  RingEnds ends;
   Bell* bell = nullptr;
   bool ring = false;
   bool dead = false;       // Forgotten: destroyed once no Poll is on the stack.
   bool malformed = false;  // Wrote garbage: nothing more is read.
+  int reading = 0;         // Depth of PollLane: only the outermost gives bytes back, handlers still look at them.
+  RingEnds ends;
   std::deque<Queued> queues[2];
   size_t queued = 0;
-  std::string partial[2];       // Pieces of a long frame so far, per lane.
+  Mapping segment;
+  std::string partial[2];  // Pieces of a long frame so far, per lane.
   FrameKind partial_kind[2] = {FrameKind::kNone, FrameKind::kNone};
 };
 
 Mailbox::Mailbox(Bell* board, uint32_t own_bell, std::function<void(ProcessId)> make_contact)
-    : board_(board), own_bell_(own_bell), make_contact_(std::move(make_contact)) {}
+    : board_(board), own_bell_(own_bell), make_contact_(std::move(make_contact)) {
+  SHEAF_CHECK(own_bell < kMaxProcessesPerNode, "own bell is not on the board");
+}
 Mailbox::~Mailbox() = default;
 
 Channel& Mailbox::To(ProcessId peer) {
-  PeerChannel*& channel = by_peer_[peer];
-  if (channel == nullptr) {
-    channels_.push_back(std::make_unique<PeerChannel>(*this, peer));
-    PeerChannel* made = channel = channels_.back().get();
-    if (make_contact_) make_contact_(peer);  // May look up channels itself, so `channel` is stale now.
-    return *made;
+  auto found = by_peer_.find(peer);
+  if (found != by_peer_.end()) return *found->second;
+  channels_.push_back(std::make_unique<PeerChannel>(*this, peer));
+  PeerChannel& made = *channels_.back();
+  by_peer_.emplace(peer, &made);
+  if (make_contact_) {
+    ++polling_;  // It may forget the peer at once: the channel must outlive this call.
+    make_contact_(peer);
+    if (--polling_ == 0) CloseBatch();
   }
-  return *channel;
+  return made;
 }
 
 void Mailbox::Forget(ProcessId peer) {
   auto found = by_peer_.find(peer);
   if (found == by_peer_.end()) return;
   PeerChannel& channel = *found->second;
+  if (batch_ == &channel) batch_ = nullptr;
   if (channel.queued_frames() != 0) --queued_channels_;
   for (auto& queue : channel.queues) queue.clear();
   channel.queued = 0;
   channel.dead = true;
   by_peer_.erase(found);
   forgotten_ = true;
-  if (polling_ == 0) Sweep();
+  ++polling_;
+  EndPolling();
 }
 
-void Mailbox::Sweep() {
+void Mailbox::EndPolling() {
+  CloseBatch();
+  if (--polling_ != 0 || !forgotten_) return;
   std::erase_if(channels_, [](const auto& channel) { return channel->dead; });
   forgotten_ = false;
 }
@@ -125,16 +155,17 @@ absl::Status Mailbox::AddRing(ProcessId peer, int segment_fd, bool first, uint32
     return absl::InvalidArgumentError(absl::StrCat("bell ", peer_bell, " is not on the board"));
   }
   SHEAF_RETURN_IF_ERROR(CheckSegment(segment_fd, kRingPairBytes));
+  if (HasRing(peer)) return absl::AlreadyExistsError(absl::StrCat("a ring with ", peer.ToString()));
+  SHEAF_ASSIGN_OR_RETURN(Mapping segment,
+                         Mapping::Map(segment_fd, 0, kRingPairBytes, Access::kReadWrite));
+  SHEAF_RETURN_IF_ERROR(segment.DontFork());
   auto found = by_peer_.find(peer);
   if (found == by_peer_.end()) {
     channels_.push_back(std::make_unique<PeerChannel>(*this, peer));
     found = by_peer_.emplace(peer, channels_.back().get()).first;
   }
   PeerChannel& channel = *found->second;
-  if (channel.ring) return absl::AlreadyExistsError(absl::StrCat("a ring with ", peer.ToString()));
-  SHEAF_ASSIGN_OR_RETURN(channel.segment,
-                         Mapping::Map(segment_fd, 0, kRingPairBytes, Access::kReadWrite));
-  SHEAF_RETURN_IF_ERROR(channel.segment.DontFork());
+  channel.segment = std::move(segment);
   channel.ends = OpenRingPair(channel.segment.data(), first);
   channel.bell = &board_[peer_bell];
   channel.ring = true;
@@ -147,68 +178,101 @@ bool Mailbox::HasRing(ProcessId peer) const {
   return found != by_peer_.end() && found->second->ring;
 }
 
-void Mailbox::Flush(PeerChannel& channel) {
-  for (Lane lane : {Lane::kControl, Lane::kWork}) {
-    auto& queue = channel.queues[static_cast<int>(lane)];
-    if (queue.empty()) continue;
-    RingWriter& out = channel.writer(lane);
-    bool sent = false;
-    while (!queue.empty()) {
-      const PeerChannel::Queued& next = queue.front();
-      char* body = out.Reserve(next.kind, next.body.size(), next.more);
-      if (body == nullptr) {
-        out.AskForRoom();
-        break;
-      }
-      std::memcpy(body, next.body.data(), next.body.size());
-      channel.queued -= next.body.size();
-      queue.pop_front();
-      sent = true;
-    }
-    if (sent) {
-      out.Publish();
-      // A full work ring is a reason to wake even a busy receiver: it takes the frames into its own memory.
-      RingBell(*channel.bell, queue.empty() ? lane : Lane::kControl);
-    }
+void Mailbox::AddToBatch(PeerChannel& channel, Lane lane) {
+  if (batch_ != &channel || batch_lane_ != lane) {
+    CloseBatch();
+    batch_ = &channel;
+    batch_lane_ = lane;
+    batch_frames_ = 0;
   }
+  if (++batch_frames_ == kBatchFrames) CloseBatch();
+}
+
+void Mailbox::CloseBatch() {
+  if (batch_ == nullptr) return;
+  batch_->writer(batch_lane_).Publish();
+  RingBell(*batch_->bell, batch_lane_);
+  batch_ = nullptr;
+}
+
+void Mailbox::Flush(PeerChannel& channel) {
+  CloseBatch();
+  FlushLane(channel, Lane::kControl);
+  FlushLane(channel, Lane::kWork);
   if (channel.queued_frames() == 0) --queued_channels_;
+}
+
+void Mailbox::FlushLane(PeerChannel& channel, Lane lane) {
+  auto& queue = channel.queue(lane);
+  if (queue.empty()) return;
+  RingWriter& out = channel.writer(lane);
+  bool news = false;
+  int asks = 0;  // A peer that clears the flag and makes no room does not keep this process here.
+  while (!queue.empty()) {
+    const PeerChannel::Queued& next = queue.front();
+    char* body = out.Reserve(next.kind, next.body.size(), next.more);
+    if (body != nullptr) {
+      std::memcpy(body, next.body.data(), next.body.size());
+      channel.queued -= next.cost();
+      queue.pop_front();
+    } else if (out.RoomWasMade() && ++asks < 4) {
+      out.Publish();
+      out.AskForRoom();
+    } else {
+      break;  // Asked, and tried again since.
+    }
+    news = true;
+  }
+  if (!news) return;
+  out.Publish();
+  // A full work ring is a reason to wake even a busy receiver: it takes the frames into its own memory.
+  RingBell(*channel.bell, queue.empty() ? lane : Lane::kControl);
+}
+
+bool Mailbox::TakeRecord(PeerChannel& channel, Lane lane, FrameHandler& handler, const Frame& record,
+                         bool more, size_t* handled) {
+  std::string& partial = channel.partial[static_cast<int>(lane)];
+  FrameKind& kind = channel.partial_kind[static_cast<int>(lane)];
+  if (!more && kind == FrameKind::kNone) [[likely]] {
+    handler.OnFrame(channel.peer, record);
+    ++*handled;
+    return true;
+  }
+  if (kind != FrameKind::kNone && kind != record.kind) return false;
+  if (partial.size() + record.body.size() > kMaxFrameBytes) return false;
+  kind = record.kind;
+  partial.append(record.body);
+  if (more) return true;
+  const std::string whole = std::exchange(partial, {});
+  kind = FrameKind::kNone;
+  handler.OnFrame(channel.peer, {record.kind, whole});
+  ++*handled;
+  return true;
 }
 
 size_t Mailbox::PollLane(PeerChannel& channel, Lane lane, FrameHandler& handler, size_t budget) {
   RingReader& in = channel.reader(lane);
-  std::string& partial = channel.partial[static_cast<int>(lane)];
-  FrameKind& partial_kind = channel.partial_kind[static_cast<int>(lane)];
   size_t handled = 0;
-  size_t taken = 0;
-  Frame frame;
+  Frame record;
   bool more = false;
-  while (handled < budget && !channel.dead) {
-    const RingReader::Result result = in.Next(&frame, &more);
+  ++channel.reading;
+  for (size_t taken = 0; taken < budget && !channel.dead; ++taken) {
+    const RingReader::Result result = in.Next(&record, &more);
     if (result == RingReader::Result::kEmpty) break;
-    ++taken;
-    if (result == RingReader::Result::kRecord && (more || !partial.empty())) {
-      const bool fits = partial.size() + frame.body.size() <= kMaxFrameBytes;
-      if (fits && (partial.empty() || partial_kind == frame.kind)) {
-        partial_kind = frame.kind;
-        partial.append(frame.body);
-        if (more) continue;
-        const std::string whole = std::exchange(partial, {});
-        handler.OnFrame(channel.peer, {frame.kind, whole});
-        ++handled;
-        continue;
-      }
+    if (result == RingReader::Result::kMalformed ||
+        !TakeRecord(channel, lane, handler, record, more, &handled)) [[unlikely]] {
       channel.malformed = true;
-    } else if (result == RingReader::Result::kMalformed) {
-      channel.malformed = true;
-    }
-    if (channel.malformed) {
       handler.OnMalformed(channel.peer);
-      return handled;
+      break;
     }
-    handler.OnFrame(channel.peer, frame);
-    ++handled;
+    if (channel.malformed) break;  // Found by a Drain in the handler.
+    if (in.held_bytes() >= kReleaseBytes && channel.reading == 1) {
+      if (in.Release()) RingBell(*channel.bell, Lane::kControl);
+    }
   }
-  if (taken != 0 && in.Release()) RingBell(*channel.bell, Lane::kControl);
+  if (--channel.reading == 0 && in.held_bytes() != 0 && in.Release()) {
+    RingBell(*channel.bell, Lane::kControl);
+  }
   return handled;
 }
 
@@ -225,27 +289,31 @@ size_t Mailbox::Poll(FrameHandler& handler, bool take_work, size_t budget) {
       handled += PollLane(channel, Lane::kWork, handler, budget);
     }
   }
-  if (--polling_ == 0 && forgotten_) Sweep();
+  EndPolling();
   return handled;
 }
 
 void Mailbox::Drain(ProcessId peer, FrameHandler& handler) {
   auto found = by_peer_.find(peer);
   if (found == by_peer_.end() || !found->second->ring) return;
-  ++polling_;
   PeerChannel& channel = *found->second;
+  ++polling_;
   for (Lane lane : {Lane::kControl, Lane::kWork}) {
-    while (!channel.malformed && !channel.dead && PollLane(channel, lane, handler, SIZE_MAX) != 0) {
+    while (!channel.malformed && !channel.dead && channel.reader(lane).Pending()) {
+      PollLane(channel, lane, handler, SIZE_MAX);
     }
   }
-  if (--polling_ == 0 && forgotten_) Sweep();
+  EndPolling();
 }
 
 bool Mailbox::Pending(bool take_work) const {
   for (const auto& channel : channels_) {
-    if (!channel->ring || channel->malformed) continue;
-    if (channel->ends.control_in.Pending()) return true;
-    if (take_work && channel->ends.work_in.Pending()) return true;
+    if (!channel->ring || channel->dead) continue;
+    for (Lane lane : {Lane::kControl, Lane::kWork}) {
+      if (!channel->queue(lane).empty() && channel->writer(lane).RoomWasMade()) return true;
+      if (channel->malformed || (lane == Lane::kWork && !take_work)) continue;
+      if (channel->reader(lane).Pending()) return true;
+    }
   }
   return false;
 }

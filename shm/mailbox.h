@@ -4,9 +4,10 @@
 // Not thread-safe: the caller holds one lock (a worker's runtime) or is one loop (the raylet). Frames of one lane of one
 // peer arrive in order. What does not fit into a ring waits here, without bound by itself: the caller looks at
 // queued_bytes() and holds its users back.
+// Outside Poll and Drain a frame is published when Send returns. What handlers send during them is published in the
+// order of the sends, in batches, at the latest when Poll or Drain returns: one fence and bell for up to kBatchFrames.
 #pragma once
 
-#include <deque>
 #include <functional>
 #include <memory>
 #include <string>
@@ -23,7 +24,8 @@ namespace sheaf {
 class FrameHandler {
  public:
   virtual ~FrameHandler() = default;
-  // May call Mailbox::To, Send, AddRing and Forget; `frame` is valid until it returns.
+  // May call Mailbox::To, Send, AddRing, Forget and Drain; `frame` is valid until it returns. Its bytes may lie in memory
+  // that the peer can still write: read once what is checked.
   virtual void OnFrame(ProcessId from, const Frame& frame) = 0;
   // `from` wrote what no correct peer writes; nothing more is read from it.
   virtual void OnMalformed(ProcessId from) = 0;
@@ -44,22 +46,31 @@ class Mailbox final : public Transport {
   absl::Status AddRing(ProcessId peer, int segment_fd, bool first, uint32_t peer_bell);
   bool HasRing(ProcessId peer) const;
 
-  // Hands at most `budget` frames a lane of each peer to `handler`, control before work; work only when `take_work`.
+  // Hands at most `budget` records a lane of each peer to `handler`, control before work; work only when `take_work`.
   // Sends what was queued and now fits. Returns the number of frames handed over.
   size_t Poll(FrameHandler& handler, bool take_work, size_t budget = 256);
   // Hands over everything that `peer`, dead or alive, has published. For the time after a death.
   void Drain(ProcessId peer, FrameHandler& handler);
+  // Poll has something to do: the second look of a sleeper.
   bool Pending(bool take_work) const;
-  // Some frame waits here for room: look again within 1 ms.
+  // Some frame waits here for room. Its receiver rings this process's bell when it has made some.
   bool HasQueued() const { return queued_channels_ != 0; }
 
   Bell& bell() { return board_[own_bell_]; }
 
+  static constexpr int kBatchFrames = 32;
+
  private:
   class PeerChannel;
   void Flush(PeerChannel& channel);
+  void FlushLane(PeerChannel& channel, Lane lane);
+  void AddToBatch(PeerChannel& channel, Lane lane);
+  void CloseBatch();
   size_t PollLane(PeerChannel& channel, Lane lane, FrameHandler& handler, size_t budget);
-  void Sweep();
+  // Hands over one record, or keeps it as a piece of a frame; false: it is malformed.
+  bool TakeRecord(PeerChannel& channel, Lane lane, FrameHandler& handler, const Frame& record, bool more,
+                  size_t* handled);
+  void EndPolling();
 
   Bell* const board_;
   const uint32_t own_bell_;
@@ -67,8 +78,13 @@ class Mailbox final : public Transport {
   absl::flat_hash_map<ProcessId, PeerChannel*> by_peer_;
   std::vector<std::unique_ptr<PeerChannel>> channels_;  // In order of first contact.
   size_t queued_channels_ = 0;
-  int polling_ = 0;             // Depth of Poll and Drain: channels are destroyed only at depth 0.
-  bool forgotten_ = false;      // Some channel waits for its destruction.
+  int polling_ = 0;         // Depth of Poll and Drain: channels are destroyed only at depth 0.
+  bool forgotten_ = false;  // Some channel waits for its destruction.
+  // Frames that a handler sent and nobody was told of yet: to one lane of one peer, so that publication keeps the order
+  // of the sends also between peers.
+  PeerChannel* batch_ = nullptr;
+  Lane batch_lane_ = Lane::kWork;
+  int batch_frames_ = 0;
 };
 
 }  // namespace sheaf

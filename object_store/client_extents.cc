@@ -22,15 +22,14 @@ absl::StatusOr<ClientExtent*> ClientExtents::Add(const ExtentGrant& grant) {
     return absl::InvalidArgumentError(
         absl::StrCat("an extent of ", grant.bytes, " bytes at ", grant.offset));
   }
-  SHEAF_ASSIGN_OR_RETURN(Mapping mapping, Mapping::Map(arena_fd_, grant.offset, grant.bytes,
-                                                       Access::kReadWrite));
-  SHEAF_RETURN_IF_ERROR(mapping.DontFork());
+  SHEAF_ASSIGN_OR_RETURN(MovableMapping mapping,
+                         MovableMapping::Map(arena_fd_, grant.offset, grant.bytes));
   auto owned = std::make_unique<ClientExtent>();
   ClientExtent* extent = owned.get();
   extent->offset = grant.offset;
   extent->bytes = grant.bytes;
   extent->slot = grant.slot;
-  extent->mapping = std::make_shared<Mapping>(std::move(mapping));
+  extent->mapping = std::make_shared<MovableMapping>(std::move(mapping));
   extents_[grant.offset] = std::move(owned);
   held_bytes_ += grant.bytes;
   if (grant.slot == kNoSlot) {
@@ -58,7 +57,6 @@ ClientExtent* ClientExtents::Allocate(uint64_t footprint, uint64_t* offset) {
       return nullptr;
     } else {
       ClientExtent* next = *fits;
-      if (!Protect(next, Access::kReadWrite)) return nullptr;
       empty_.erase(std::next(fits).base());
       CloseOpen();
       open_ = next;
@@ -78,17 +76,17 @@ void ClientExtents::CloseOpen() {
   if (closed->live == 0) {
     empty_.push_back(closed);
   } else {
-    ProtectWhenDone(closed);
+    RevokeWhenDone(closed);
   }
 }
 
-void ClientExtents::ProtectWhenDone(ClientExtent* extent) {
-  if (extent != open_ && extent->unsealed == 0) Protect(extent, Access::kReadOnly);
+void ClientExtents::RevokeWhenDone(ClientExtent* extent) {
+  if (extent != open_ && extent->unsealed == 0) RevokePointers(extent);
 }
 
 void ClientExtents::Sealed(ClientExtent* extent) {
   --extent->unsealed;
-  ProtectWhenDone(extent);
+  RevokeWhenDone(extent);
 }
 
 void ClientExtents::Freed(ClientExtent* extent) {
@@ -97,6 +95,7 @@ void ClientExtents::Freed(ClientExtent* extent) {
 
 void ClientExtents::Aborted(ClientExtent* extent) {
   --extent->unsealed;
+  RevokeWhenDone(extent);
   Freed(extent);
 }
 
@@ -131,12 +130,9 @@ void ClientExtents::DropIdle(ClientExtent* extent) {
   Drop(extent);
 }
 
-bool ClientExtents::Protect(ClientExtent* extent, Access access) {
-  const bool writable = access == Access::kReadWrite;
-  if (extent->writable == writable) return true;
-  if (!extent->mapping->Protect(0, extent->bytes, access).ok()) return false;
-  extent->writable = writable;
-  return true;
+void ClientExtents::RevokePointers(ClientExtent* extent) {
+  // Refused only for lack of address space: then a stray write goes unnoticed, as it would in private memory.
+  extent->mapping->Move().IgnoreError();
 }
 
 uint64_t ClientExtents::idle_bytes() const {

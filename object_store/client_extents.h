@@ -21,8 +21,7 @@ struct ClientExtent {
   uint64_t offset = 0;     // In the arena.
   uint64_t bytes = 0;
   uint32_t slot = kNoSlot;  // Dedicated: the slot it is bound to.
-  std::shared_ptr<Mapping> mapping;
-  bool writable = true;
+  std::shared_ptr<MovableMapping> mapping;
   // Shared extents only.
   uint64_t next = 0;       // Where the next object goes, from `offset`.
   uint32_t live = 0;       // Objects created and not known to be freed.
@@ -58,15 +57,15 @@ class ClientExtents {
   // Dedicated extents whose objects live, as far as this process knows.
   std::vector<ClientExtent*>& in_use() { return in_use_; }
 
-  // False: the kernel refused (for lack of memory of its own).
-  bool Protect(ClientExtent* extent, Access access);
+  // All that was written there is sealed: pointers to it must not work any more.
+  void RevokePointers(ClientExtent* extent);
 
   uint64_t held_bytes() const { return held_bytes_; }
   uint64_t idle_bytes() const;
 
  private:
   void CloseOpen();
-  void ProtectWhenDone(ClientExtent* extent);
+  void RevokeWhenDone(ClientExtent* extent);
 
   const int arena_fd_;
   const uint64_t data_offset_;

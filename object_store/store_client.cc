@@ -91,12 +91,6 @@ absl::StatusOr<MutableBuffer> StoreClient::CreateDedicated(const ObjectSpec& spe
       slots_->PutBack(slot);
       continue;
     }
-    if (!extents_->Protect(extent, Access::kReadWrite)) {
-      slots_->at(slot).word.store(SlotWord{generation, SlotState::kIdle}.packed(),
-                                  std::memory_order_release);
-      extents_->PushIdle(extent);
-      return absl::ResourceExhaustedError("the kernel has no memory to map an object");
-    }
     CancelCreate(spec.id);
     slots_->own(slot) = {.generation = generation, .position = 0, .extent = extent};
     extents_->in_use().push_back(extent);
@@ -166,7 +160,7 @@ ObjectLocation StoreClient::Seal(MutableBuffer buffer) {
   buffer.slot_->Disarm();
   ClientSlots::Own& own = slots_->own(slot);
   if (own.extent->slot != kNoSlot) {
-    extents_->Protect(own.extent, Access::kReadOnly);
+    extents_->RevokePointers(own.extent);
   } else {
     extents_->Sealed(own.extent);
   }

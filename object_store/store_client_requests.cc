@@ -141,7 +141,7 @@ void StoreClient::Unseal(uint32_t slot) {
   }
   auto& in_use = extents_->in_use();
   in_use.erase(std::find(in_use.begin(), in_use.end(), extent));
-  extents_->Protect(extent, Access::kReadOnly);
+  extents_->RevokePointers(extent);
   word.store(SlotWord{own.generation, SlotState::kIdle}.packed(), std::memory_order_release);
   extents_->PushIdle(extent);
 }

@@ -14,7 +14,7 @@ namespace sheaf {
 
 class UnsealedSlot {
  public:
-  UnsealedSlot(std::shared_ptr<ArenaViews> views, std::shared_ptr<Mapping> memory, uint32_t slot)
+  UnsealedSlot(std::shared_ptr<ArenaViews> views, std::shared_ptr<MovableMapping> memory, uint32_t slot)
       : views_(std::move(views)), memory_(std::move(memory)), slot_(slot) {}
   UnsealedSlot(const UnsealedSlot&) = delete;
   UnsealedSlot& operator=(const UnsealedSlot&) = delete;
@@ -28,7 +28,7 @@ class UnsealedSlot {
 
  private:
   const std::shared_ptr<ArenaViews> views_;
-  const std::shared_ptr<Mapping> memory_;  // Writable; stays mapped while somebody may write.
+  const std::shared_ptr<MovableMapping> memory_;  // Writable; stays mapped while somebody may write.
   uint32_t slot_;
 };
 

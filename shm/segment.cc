@@ -78,6 +78,88 @@ absl::Status Mapping::DontFork() {
   return absl::OkStatus();
 }
 
+void Mapping::AdviseHugePages() { madvise(data(), size(), MADV_HUGEPAGE); }
+
+absl::Status Mapping::Populate(size_t offset_bytes, size_t size_bytes) {
+#ifndef MADV_POPULATE_WRITE
+#define MADV_POPULATE_WRITE 23
+#endif
+  int result;
+  do {
+    result = madvise(data() + offset_bytes, size_bytes, MADV_POPULATE_WRITE);
+  } while (result != 0 && errno == EINTR);
+  const int error = errno;
+  // The pages belong to the segment; here only their number in this process's page table goes.
+  madvise(data() + offset_bytes, size_bytes, MADV_DONTNEED);
+  if (result == 0) return absl::OkStatus();
+  if (error == EINVAL) return absl::UnimplementedError("no MADV_POPULATE_WRITE");
+  return absl::ResourceExhaustedError(absl::StrCat("cannot populate ", size_bytes, " bytes: ",
+                                                   std::strerror(error)));
+}
+
+namespace {
+
+constexpr size_t kMoveAlignment = 2 * 1024 * 1024;
+
+// Addresses without access, aligned. Null: there are none.
+std::byte* Reserve(size_t size_bytes) {
+  const size_t padded = size_bytes + kMoveAlignment;
+  void* found = mmap(nullptr, padded, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+  if (found == MAP_FAILED) return nullptr;
+  std::byte* start = static_cast<std::byte*>(found);
+  const size_t skip = -reinterpret_cast<uintptr_t>(start) % kMoveAlignment;
+  if (skip != 0) munmap(start, skip);
+  munmap(start + skip + size_bytes, padded - skip - size_bytes);
+  return start + skip;
+}
+
+}  // namespace
+
+absl::StatusOr<MovableMapping> MovableMapping::Map(int fd, size_t offset_bytes,
+                                                   size_t size_bytes) {
+  struct stat file;
+  if (fstat(fd, &file) != 0 || static_cast<size_t>(file.st_size) < offset_bytes ||
+      static_cast<size_t>(file.st_size) - offset_bytes < size_bytes || size_bytes % kPageBytes != 0) {
+    return absl::InvalidArgumentError(absl::StrCat("a segment of ", file.st_size, " bytes has no range of ",
+                                                   size_bytes, " at ", offset_bytes));
+  }
+  MovableMapping mapping;
+  mapping.size_ = size_bytes;
+  mapping.address_ = Reserve(size_bytes);
+  if (mapping.address_ == nullptr ||
+      mmap(mapping.address_, size_bytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_FIXED, fd,
+           static_cast<off_t>(offset_bytes)) == MAP_FAILED) {
+    return absl::ResourceExhaustedError(absl::StrCat("cannot map ", size_bytes, " bytes: ",
+                                                     std::strerror(errno)));
+  }
+  madvise(mapping.address_, size_bytes, MADV_DONTDUMP);
+  if (madvise(mapping.address_, size_bytes, MADV_DONTFORK) != 0) {
+    return absl::ErrnoToStatus(errno, "MADV_DONTFORK");
+  }
+  return mapping;
+}
+
+MovableMapping::~MovableMapping() {
+  if (address_ != nullptr) munmap(address_, size_);
+  if (vacant_ != nullptr) munmap(vacant_, size_);
+}
+
+absl::Status MovableMapping::Move() {
+  if (vacant_ == nullptr) vacant_ = Reserve(size_);
+  if (vacant_ == nullptr ||
+      mremap(address_, size_, size_, MREMAP_MAYMOVE | MREMAP_FIXED, vacant_) == MAP_FAILED) {
+    return absl::ResourceExhaustedError(absl::StrCat("cannot move ", size_, " mapped bytes: ",
+                                                     std::strerror(errno)));
+  }
+  std::byte* before = std::exchange(address_, vacant_);
+  // Another thread may have mapped something there in this instant: then it is simply not ours any more.
+  void* kept = mmap(before, size_, PROT_NONE,
+                    MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_FIXED_NOREPLACE, -1, 0);
+  if (kept != MAP_FAILED && kept != before) munmap(kept, size_);  // A kernel without NOREPLACE.
+  vacant_ = kept == before ? before : nullptr;
+  return absl::OkStatus();
+}
+
 absl::StatusOr<UniqueFd> MakeSegment(const char* debug_name, size_t size_bytes) {
   UniqueFd fd(memfd_create(debug_name, MFD_CLOEXEC | MFD_ALLOW_SEALING));
   if (!fd.valid() || ftruncate(fd.get(), static_cast<off_t>(size_bytes)) != 0 ||

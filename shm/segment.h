@@ -6,6 +6,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <memory>
+#include <utility>
 
 #include "absl/status/statusor.h"
 #include "base/unique_fd.h"
@@ -35,11 +36,49 @@ class Mapping {
   absl::Status Protect(size_t offset_bytes, size_t size_bytes, Access access);
   // A forked child does not get this range (its own accesses fault), so it cannot disturb the parent's peers.
   absl::Status DontFork();
+  // Asks for huge pages; a hint, which most kernels ignore for shared memory (shmem_enabled).
+  void AdviseHugePages();
+  // Makes the pages of [offset, offset + size) exist, then drops them from this process's page table (they stay in the
+  // segment). kUnimplemented: the kernel cannot (before 5.14). kResourceExhausted: no memory.
+  absl::Status Populate(size_t offset_bytes, size_t size_bytes);
 
  private:
   struct Region;
   explicit Mapping(std::unique_ptr<Region> region);
   std::unique_ptr<Region> region_;
+};
+
+// A writable mapping that can take its page table to another address, in 0.1 ms for 512 MiB where two mprotects
+// take 25 (both measured): pointers into it are revoked, while the memory stays warm for its next use. A forked
+// child does not get it.
+class MovableMapping {
+ public:
+  MovableMapping() = default;
+  MovableMapping(MovableMapping&& other) noexcept { Swap(other); }
+  MovableMapping& operator=(MovableMapping&& other) noexcept {
+    Swap(other);
+    return *this;
+  }
+  ~MovableMapping();
+
+  // As Mapping::Map; aligned to 2 MiB, so that whole page tables can be moved.
+  static absl::StatusOr<MovableMapping> Map(int fd, size_t offset_bytes, size_t size_bytes);
+  // Afterwards data() is elsewhere, and the old addresses fault until they are data() again.
+  // kResourceExhausted: no address space; nothing changed.
+  absl::Status Move();
+
+  std::byte* data() const { return address_; }
+  size_t size() const { return size_; }
+
+ private:
+  void Swap(MovableMapping& other) noexcept {
+    std::swap(address_, other.address_);
+    std::swap(vacant_, other.vacant_);
+    std::swap(size_, other.size_);
+  }
+  std::byte* address_ = nullptr;
+  std::byte* vacant_ = nullptr;  // Where it was before: reserved, without access.
+  size_t size_ = 0;
 };
 
 // Makes a memfd of `size_bytes`, sparse, sealed against resizing, close-on-exec.

@@ -1,0 +1,225 @@
+// Copyright The Sheaf Authors. SPDX-License-Identifier: Apache-2.0
+// The raylet's side of the object store: leases extents and slot pages, keeps the index of objects, frees them when no
+// view is left, spills and restores, and takes back what dead processes held. One thread (the raylet's loop); no
+// call blocks, scans of hazard lists apart (1 ns an entry). Nothing that a process sends can end it.
+//
+// Pure over its constructor's interfaces, so tests/sim runs it. `disk` and `memory` run blocking work elsewhere; its
+// results come back through `loop`.
+//
+//   store_owner.cc           the raylet's calls, attaching, deaths
+//   store_owner_leases.cc    extents, slot pages, what to do when memory is short
+//   store_owner_objects.cc   sealed, freed, looked up
+//   store_owner_spill.cc     to disk and back
+//   object_table.h           slots and objects       extent_allocator.h   free ranges
+//   population.h             memory ahead of need
+#pragma once
+
+#include <cstdint>
+#include <deque>
+#include <functional>
+#include <memory>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "absl/container/btree_map.h"
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "base/clock.h"
+#include "base/executor.h"
+#include "base/ids.h"
+#include "base/transport.h"
+#include "object_store/extent_allocator.h"
+#include "object_store/layout.h"
+#include "object_store/messages.h"
+#include "object_store/object_table.h"
+#include "object_store/population.h"
+#include "object_store/store_host.h"
+#include "shm/segment.h"
+
+namespace sheaf {
+
+struct StoreOptions {
+  NodeNumber node = 0;
+  uint64_t idle_populated_bytes = 4 << 20;  // Kept ready on an idle node.
+  Nanos idle_after = 10 * kSecond;          // Warm memory that was not used for so long goes back to the machine.
+  Nanos take_back_after = 2 * kSecond;      // Idle extents go from a process to the store after this time.
+  Nanos rescan_period = 20 * kMillisecond;  // How often freed objects that are still viewed are looked at.
+  Nanos longest_wait = 60 * kSecond;        // Upper bound for ExtentRequest::wait_ns.
+  Nanos disk_retry_period = kSecond;        // After the disk was full.
+  uint64_t spill_file_bytes = 64 << 20;     // Objects of one batch go into one file of about this size.
+  Nanos restore_wait = 10 * kSecond;        // A restore fails when there is no room for so long.
+  bool align_to_huge_pages = false;         // The kernel gives huge pages for shared memory.
+};
+
+struct StoreStats {
+  uint64_t capacity_bytes = 0;
+  uint64_t used_bytes = 0;       // Sealed objects and unsealed or idle leases.
+  uint64_t object_bytes = 0;     // Payloads of objects in memory.
+  uint64_t pinned_bytes = 0;     // Of objects that somebody views, as of the last scan.
+  uint64_t spilled_bytes = 0;    // Objects that are on disk only.
+  uint64_t populated_bytes = 0;  // Memory taken from the machine for the arena.
+  uint64_t objects = 0;          // In memory or on disk.
+  uint64_t leased_bytes = 0;     // In the hands of live processes.
+  uint64_t waiting_requests = 0;
+  // Since the start.
+  uint64_t spills = 0;           // Objects written to disk.
+  uint64_t restores = 0;
+  uint64_t refusals = 0;
+  uint64_t lost = 0;             // Objects whose copy on disk was damaged.
+  uint64_t violations = 0;
+};
+
+class StoreOwner {
+ public:
+  struct World {
+    const Clock& clock;
+    Transport& transport;      // To the processes of this node.
+    ArenaMemory& arena;
+    SpillStorage& spill;
+    Executor& loop;            // Runs on the thread that calls everything here.
+    Executor& memory;          // Population and discarding.
+    Executor& disk;            // Spilling and restoring.
+    StoreObserver& observer;
+  };
+
+  // Everything in `world` outlives the owner; the executors may run its work, on arena and spill, after it is gone.
+  // Writes the header and the table of the arena, which must have the size of an ArenaShape.
+  // `capacity_bytes`: as given to ArenaShape::For.
+  StoreOwner(StoreOptions options, World world, uint64_t capacity_bytes);
+  ~StoreOwner();
+  StoreOwner(const StoreOwner&) = delete;
+  StoreOwner& operator=(const StoreOwner&) = delete;
+
+  // --- Processes. ---
+  // `segment`: that of the process (shm/process_segment.h), readable here; kept until OnViewsGone.
+  // The raylet may attach itself as a client by its own id.
+  void OnProcessAttached(ProcessId process, std::shared_ptr<Mapping> segment);
+  // `process` is dead (its pidfd says so): unsealed extents, idle ones and free slots return at once; what it sealed
+  // stays until it is freed or not adopted. Its pins stay, too: see OnViewsGone.
+  void OnProcessDied(ProcessId process);
+  // No mapping of the dead `process` can exist any more (the end of its socket, which forked children keep).
+  void OnViewsGone(ProcessId process);
+  // A frame with IsStoreFrame(kind).
+  void OnFrame(ProcessId from, FrameKind kind, std::string_view body);
+  // After a batch of frames: does at once what they asked for together. Cheap when there is nothing.
+  void EndTurn();
+  // At least each 100 ms. Returns when it would be of use next.
+  Nanos Tick();
+
+  // --- Objects, for the raylet's books. ---
+  // Sealed and not freed, in memory or on disk.
+  bool Contains(ObjectId id) const { return table_.Find(id) != nullptr; }
+  // kNotFound; kUnavailable: it is on disk, a lookup by a process restores it.
+  absl::StatusOr<ObjectLocation> Locate(ObjectId id) const;
+  absl::StatusOr<StoreObjectInfo> Describe(ObjectId id) const;
+  // Objects whose ids name `owner`, in order.
+  std::vector<ObjectId> ObjectsOf(ProcessId owner) const;
+  // Calls `visit` for each object, in order of ids; for listings and sweeps.
+  void ForEach(const std::function<void(const StoreObjectInfo&)>& visit) const;
+  // Frees every copy of `id` here. Views keep their bytes.
+  void Free(ObjectId id);
+  // `owner` is dead and its last references are counted: keeps of its objects those for which `still_referenced` is
+  // true and frees the others. Returns the kept ones: the raylet frees each when its last borrower goes.
+  std::vector<ObjectId> Adopt(ProcessId owner,
+                              const std::function<bool(ObjectId)>& still_referenced);
+
+  StoreStats Stats() const;
+
+ private:
+  struct Process {
+    std::shared_ptr<Mapping> segment;
+    bool alive = true;
+    uint32_t slot_pages = 0;
+    Nanos recalled_at = 0;
+  };
+  // Someone waits for memory: a process for an extent, or the store itself for a restored object.
+  struct Waiting {
+    ProcessId process;
+    ExtentRequest request;
+    std::shared_ptr<ObjectRecord> restore;  // Not null: the store itself waits.
+    uint64_t bytes = 0;           // Whole granules.
+    Nanos deadline = 0;
+    bool populating = false;      // Its range is taken and being populated.
+    bool gone = false;            // Cancelled, or its process is dead.
+  };
+
+  // store_owner_leases.cc
+  void OnExtentRequest(ProcessId from, ExtentRequest request);
+  void OnExtentCancel(ProcessId from, uint64_t request);
+  void OnExtentReturn(ProcessId from, const ExtentRange& range);
+  void OnSlotRequest(ProcessId from, const SlotRequest& request);
+  bool HasFittingIdle(ProcessId process, uint64_t bytes);
+  void ServeWaiting();
+  bool TryServe(const std::shared_ptr<Waiting>& waiting);
+  void OnPopulated(const std::shared_ptr<Waiting>& waiting, ExtentRange range,
+                   const absl::Status& outcome);
+  void Grant(const Waiting& waiting, ExtentRange range);
+  void Refuse(const Waiting& waiting, StoreRefusalReason reason);
+  void RefuseRequest(ProcessId to, uint64_t request, StoreRefusalReason reason);
+  void ExpireWaiting(Nanos now);
+  void MakeRoom(uint64_t bytes);
+  // Takes idle extents from processes until `enough` is free in one piece; those unused since `unused_since` only.
+  void TakeBackIdle(Nanos unused_since, uint64_t enough);
+  void Recall(Nanos now, Nanos empty_since);
+  void EndLease(Extent* extent);
+  void SplitExtents(ProcessId dead);
+
+  // store_owner_objects.cc
+  // The record of the sealed object in `slot`, made now if it is new. Null: none, or it is not valid.
+  std::shared_ptr<ObjectRecord> LearnSealed(uint32_t slot);
+  void LearnUnannounced();
+  void OnSealed(std::span<const SealedSlot> slots);
+  void OnFree(ProcessId from, std::span<const ObjectName> names);
+  void OnLookup(ProcessId from, std::span<const ObjectId> ids);
+  void Answer(ProcessId to, const LocatedObject& answer);
+  void AnswerWaiters(ObjectRecord& record, LookupOutcome outcome);
+  void BeginFree(const std::shared_ptr<ObjectRecord>& record, bool lost = false);
+  void ScanHazards();
+  void ScanFreeing();
+  // Its slot is free again; its extent is the lessee's (`keep_extent`) or the store's.
+  void ReleaseMemory(ObjectRecord& record, bool keep_extent);
+  ObjectLocation LocationOf(const ObjectRecord& record) const;
+  void Violation(ProcessId process, const std::string& what);
+
+  // store_owner_spill.cc
+  void SpillSome(uint64_t bytes);
+  bool WriteOut(std::vector<std::shared_ptr<ObjectRecord>> records);
+  void OnSpilled(const std::vector<std::shared_ptr<ObjectRecord>>& records, uint64_t file,
+                 const absl::StatusOr<std::vector<SpillRecord>>& written);
+  void Evict(std::span<const std::shared_ptr<ObjectRecord>> records);
+  void StartRestore(const std::shared_ptr<ObjectRecord>& record);
+  void RestoreInto(const std::shared_ptr<ObjectRecord>& record, ExtentRange range);
+  void OnRestored(const std::shared_ptr<ObjectRecord>& record, ExtentRange range,
+                  const absl::Status& outcome);
+  void ForgetOnDisk(ObjectRecord& record);
+
+  // Runs `done` on the loop after `work` ran on `where`, unless this owner is gone by then.
+  void RunElsewhere(Executor& where, std::function<void()> work, std::function<void()> done);
+
+  const StoreOptions options_;
+  World world_;
+  const ArenaShape shape_;
+  ObjectTable table_;
+  ExtentAllocator allocator_;
+  Population population_;
+  absl::btree_map<ProcessId, Process> processes_;
+  std::deque<std::shared_ptr<Waiting>> waiting_;
+  std::vector<std::shared_ptr<ObjectRecord>> freeing_;  // Out of the index, not yet out of all views.
+  bool new_frees_ = false;
+  Nanos next_rescan_ = 0;
+  absl::btree_map<uint64_t, uint32_t> spill_files_;     // Objects with a copy in each.
+  uint64_t next_spill_file_ = 1;
+  uint32_t scan_ = 0;                                   // Number of the last scan of all hazard lists.
+  uint64_t pinned_bytes_ = 0;                           // As that scan saw it.
+  bool learned_ = false;                                // All slots were looked at in this turn.
+  std::vector<std::byte> scratch_;                      // The frame in hand: its sender may write the original.
+  uint64_t spilling_bytes_ = 0;                         // Being written.
+  Nanos disk_full_until_ = 0;
+  Nanos memory_short_until_ = 0;                        // The machine has no memory for unpopulated ranges.
+  StoreStats counts_;
+  std::shared_ptr<bool> alive_ = std::make_shared<bool>(true);
+};
+
+}  // namespace sheaf

@@ -1,0 +1,221 @@
+// Copyright The Sheaf Authors. SPDX-License-Identifier: Apache-2.0
+#include "cli/list.h"
+
+#include <algorithm>
+#include <cstdio>
+#include <map>
+#include <string>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+#include "cli/json.h"
+
+namespace sheaf::cli {
+namespace {
+
+template <class Numbers>
+Cell NumberList(const Numbers& numbers) {
+  return NumbersCell(std::vector<uint32_t>(numbers.begin(), numbers.end()));
+}
+
+Cell LabelsCell(const proto::NodeRow& node) {
+  const std::map<std::string, std::string> labels(node.labels().begin(), node.labels().end());
+  JsonObject object;
+  for (const auto& [key, value] : labels) object.Add(key, JsonString(value));
+  return {Printable(absl::StrJoin(labels, ", ", absl::PairFormatter("="))), object.Done()};
+}
+
+Cell BundlesCell(const proto::GroupRow& group) {
+  std::vector<std::string> texts;
+  JsonArray array;
+  for (const proto::Resources& bundle : group.bundles()) {
+    const Cell cell = ResourcesCell(bundle);
+    texts.push_back(absl::StrCat("{", cell.text, "}"));
+    array.Add(cell.json);
+  }
+  return {absl::StrJoin(texts, " "), array.Done()};
+}
+
+Table Nodes(const proto::StateAnswer& answer) {
+  Table table{{{"NODE", "node"},
+               {"STATE", "state"},
+               {"HOST", "host_name"},
+               {"ADDRESS", "address"},
+               {"AVAILABLE", "available"},
+               {"TOTAL", "total"},
+               {"LABELS", "labels"},
+               {"STARTED", "start_time_unix_s"},
+               {"VERSION", "version"}},
+              {}};
+  for (const proto::NodeRow& row : answer.nodes()) {
+    table.rows.push_back({IdCell(row.node()), TextCell(row.state()), TextCell(row.host_name()),
+                          TextCell(row.address()), ResourcesCell(row.available()),
+                          ResourcesCell(row.total()), LabelsCell(row),
+                          TimeCell(row.start_time_unix_s()), TextCell(row.version())});
+  }
+  return table;
+}
+
+Table Actors(const proto::StateAnswer& answer) {
+  Table table{{{"ACTOR", "actor_id"},
+               {"CLASS", "class_name"},
+               {"NAME", "name"},
+               {"NAMESPACE", "name_space"},
+               {"STATE", "state"},
+               {"PROCESS", "process"},
+               {"PID", "os_pid"},
+               {"RESTARTS", "restarts"},
+               {"JOB", "job"},
+               {"DETACHED", "detached"},
+               {"DEATH", "death"}},
+              {}};
+  for (const proto::ActorRow& row : answer.actors()) {
+    table.rows.push_back({TextCell(row.actor_id()), TextCell(row.class_name()),
+                          TextCell(row.name()), TextCell(row.name_space()), TextCell(row.state()),
+                          ProcessCell(row.process()), IdCell(row.os_pid()),
+                          CountCell(row.restarts()), IdCell(row.job()), FlagCell(row.detached()),
+                          TextCell(row.death())});
+  }
+  return table;
+}
+
+Table Tasks(const proto::StateAnswer& answer) {
+  Table table{{{"TASK", "task_id"},
+               {"NAME", "name"},
+               {"STATE", "state"},
+               {"ATTEMPT", "attempt"},
+               {"OWNER", "owner"},
+               {"WORKER", "worker"},
+               {"JOB", "job"},
+               {"ACTOR", "actor_id"},
+               {"WAITS FOR", "words"}},
+              {}};
+  for (const proto::TaskRow& row : answer.tasks()) {
+    table.rows.push_back({TextCell(row.task_id()), TextCell(row.name()), TextCell(row.state()),
+                          CountCell(row.attempt()), ProcessCell(row.owner()),
+                          ProcessCell(row.worker()), IdCell(row.job()), TextCell(row.actor_id()),
+                          TextCell(row.words())});
+  }
+  return table;
+}
+
+Table Objects(const proto::StateAnswer& answer) {
+  Table table{{{"OBJECT", "object_id"},
+               {"SIZE", "size_bytes"},
+               {"WHERE", "where"},
+               {"OWNER", "owner"},
+               {"LOCAL REFS", "local_refs"},
+               {"TASK REFS", "task_refs"},
+               {"BORROWING NODES", "borrowing_nodes"}},
+              {}};
+  for (const proto::ObjectRow& row : answer.objects()) {
+    table.rows.push_back({TextCell(row.object_id()), BytesCell(row.size_bytes()),
+                          TextCell(row.where()), ProcessCell(row.owner()),
+                          CountCell(row.local_refs()), CountCell(row.task_refs()),
+                          CountCell(row.borrowing_nodes())});
+  }
+  return table;
+}
+
+Table Jobs(const proto::StateAnswer& answer) {
+  Table table{{{"JOB", "job"},
+               {"STATE", "state"},
+               {"DRIVER", "driver"},
+               {"PID", "os_pid"},
+               {"NAMESPACE", "name_space"},
+               {"STARTED", "start_time_unix_s"},
+               {"COMMAND", "entrypoint"}},
+              {}};
+  for (const proto::JobRow& row : answer.jobs()) {
+    table.rows.push_back({IdCell(row.job()), TextCell(row.state()), ProcessCell(row.driver()),
+                          IdCell(row.os_pid()), TextCell(row.name_space()),
+                          TimeCell(row.start_time_unix_s()), TextCell(row.entrypoint())});
+  }
+  return table;
+}
+
+Table Groups(const proto::StateAnswer& answer) {
+  Table table{{{"GROUP", "group_id"},
+               {"NAME", "name"},
+               {"STATE", "state"},
+               {"PLACEMENT", "placement"},
+               {"BUNDLES", "bundles"},
+               {"NODES", "bundle_nodes"},
+               {"DETACHED", "detached"}},
+              {}};
+  for (const proto::GroupRow& row : answer.groups()) {
+    table.rows.push_back({TextCell(row.group_id()), TextCell(row.name()), TextCell(row.state()),
+                          TextCell(row.placement()), BundlesCell(row),
+                          NumberList(row.bundle_nodes()), FlagCell(row.detached())});
+  }
+  return table;
+}
+
+Table Workers(const proto::StateAnswer& answer) {
+  Table table{{{"WORKER", "process"},
+               {"PID", "os_pid"},
+               {"STATE", "state"},
+               {"JOB", "job"},
+               {"OWNER", "owner"},
+               {"RUNNING", "running"}},
+              {}};
+  for (const proto::WorkerRow& row : answer.workers()) {
+    table.rows.push_back({ProcessCell(row.process()), IdCell(row.os_pid()), TextCell(row.state()),
+                          IdCell(row.job()), ProcessCell(row.owner()), TextCell(row.running())});
+  }
+  return table;
+}
+
+struct Kind {
+  proto::StateQuery::What what;
+  Table (*table)(const proto::StateAnswer& answer);
+};
+// In the order of kListKinds.
+constexpr std::array<Kind, kListKinds.size()> kKinds = {{{proto::StateQuery::NODES, Nodes},
+                                                         {proto::StateQuery::ACTORS, Actors},
+                                                         {proto::StateQuery::TASKS, Tasks},
+                                                         {proto::StateQuery::OBJECTS, Objects},
+                                                         {proto::StateQuery::JOBS, Jobs},
+                                                         {proto::StateQuery::GROUPS, Groups},
+                                                         {proto::StateQuery::WORKERS, Workers}}};
+
+const Kind& KindOf(std::string_view name) {
+  const auto found = std::find(kListKinds.begin(), kListKinds.end(), name);
+  return kKinds[found == kListKinds.end() ? 0 : static_cast<size_t>(found - kListKinds.begin())];
+}
+
+}  // namespace
+
+Table TableOf(std::string_view kind, const proto::StateAnswer& answer) {
+  return KindOf(kind).table(answer);
+}
+
+int RunList(const ListOptions& options) {
+  proto::StateQuery query;
+  query.set_what(KindOf(options.kind).what);
+  query.set_limit(options.limit);
+  const absl::StatusOr<proto::StateAnswer> answer = Ask(options.query, query);
+  if (!answer.ok()) return Complain(answer.status());
+  if (!answer->error().empty()) return Complain(absl::InternalError(answer->error()));
+  const Table table = TableOf(options.kind, *answer);
+  if (options.query.json) {
+    const std::string json = JsonObject()
+                                 .Add(options.kind, table.Json())
+                                 .Add("truncated", JsonBool(answer->truncated()))
+                                 .Done();
+    std::printf("%s\n", json.c_str());
+    return kDone;
+  }
+  if (table.rows.empty()) {
+    std::printf("No %s.\n", options.kind.c_str());
+    return kDone;
+  }
+  std::fputs(table.Text().c_str(), stdout);
+  if (answer->truncated()) {
+    std::printf("(only the first %s; more with --limit)\n", FormatCount(table.rows.size()).c_str());
+  }
+  return kDone;
+}
+
+}  // namespace sheaf::cli

@@ -1,0 +1,28 @@
+// Copyright The Sheaf Authors. SPDX-License-Identifier: Apache-2.0
+// sheaf list KIND: what the node knows of, one row each.
+#pragma once
+
+#include <array>
+#include <string>
+#include <string_view>
+
+#include "cli/query.h"
+#include "cli/table.h"
+
+namespace sheaf::cli {
+
+inline constexpr std::array<const char*, 7> kListKinds = {"nodes", "actors", "tasks",  "objects",
+                                                          "jobs",  "groups", "workers"};
+
+struct ListOptions {
+  QueryOptions query;
+  std::string kind;    // One of kListKinds.
+  uint32_t limit = 0;  // Rows at most; 0: as many as the node gives, 10,000.
+};
+
+int RunList(const ListOptions& options);
+
+// The rows of `kind` in `answer`.
+Table TableOf(std::string_view kind, const proto::StateAnswer& answer);
+
+}  // namespace sheaf::cli

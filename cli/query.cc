@@ -1,0 +1,107 @@
+// Copyright The Sheaf Authors. SPDX-License-Identifier: Apache-2.0
+#include "cli/query.h"
+
+#include <algorithm>
+#include <cstdio>
+#include <filesystem>
+#include <system_error>
+
+#include "absl/strings/match.h"
+#include "absl/strings/str_cat.h"
+#include "base/config.h"
+#include "base/status_macros.h"
+#include "base/unix_socket.h"
+#include "shm/attach_client.h"
+
+namespace sheaf::cli {
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr char kSocket[] = "raylet.sock";
+constexpr Nanos kConnectTimeout = 2 * kSecond;
+
+std::string SocketOf(const std::string& session) { return absl::StrCat(session, "/", kSocket); }
+
+// Sessions below `directory`, newest first; the symbolic link `latest` only repeats one of them.
+std::vector<std::string> SessionsIn(const std::string& directory) {
+  std::vector<std::pair<fs::file_time_type, std::string>> found;
+  std::error_code error;
+  for (fs::directory_iterator entry(directory, error), end; !error && entry != end;
+       entry.increment(error)) {
+    std::error_code ignored;
+    const fs::path socket = entry->path() / kSocket;
+    if (entry->is_symlink(ignored) || !fs::exists(socket, ignored)) continue;
+    found.emplace_back(fs::last_write_time(socket, ignored), entry->path().string());
+  }
+  std::sort(found.rbegin(), found.rend());
+  std::vector<std::string> sessions;
+  for (auto& [time, path] : found) sessions.push_back(std::move(path));
+  return sessions;
+}
+
+std::string Place(const std::string& address, const Settings& settings) {
+  if (!address.empty()) return address;
+  return settings.address.empty() ? settings.base_directory : settings.address;
+}
+
+absl::Status NoNode(const std::string& place) {
+  return absl::NotFoundError(
+      absl::StrCat("no node runs in ", place, "; start one with: sheaf start --head"));
+}
+
+}  // namespace
+
+absl::StatusOr<std::vector<RunningNode>> FindNodes(const std::string& address) {
+  SHEAF_ASSIGN_OR_RETURN(const Settings settings, LoadSettings());
+  const std::string place = Place(address, settings);
+  std::error_code ignored;
+  const std::vector<std::string> sessions = fs::exists(fs::path(place) / kSocket, ignored)
+                                                ? std::vector<std::string>{place}
+                                                : SessionsIn(place);
+  std::vector<RunningNode> nodes;
+  for (const std::string& session : sessions) {
+    const absl::StatusOr<UnixSocket> socket =
+        UnixSocket::Connect(SocketOf(session), kConnectTimeout);
+    if (!socket.ok()) continue;  // A node that died left its directory.
+    const absl::StatusOr<PeerCredentials> peer = socket->Peer();
+    if (peer.ok()) nodes.push_back({session, static_cast<int>(peer->pid)});
+  }
+  return nodes;
+}
+
+absl::StatusOr<proto::StateAnswer> Ask(const QueryOptions& options,
+                                       const proto::StateQuery& query) {
+  SHEAF_ASSIGN_OR_RETURN(const Settings settings, LoadSettings());
+  SHEAF_ASSIGN_OR_RETURN(const std::vector<RunningNode> nodes, FindNodes(options.address));
+  if (nodes.empty()) return NoNode(Place(options.address, settings));
+  SHEAF_ASSIGN_OR_RETURN(const UnixSocket socket,
+                         AttachTool(SocketOf(nodes[0].session), options.timeout));
+  SHEAF_ASSIGN_OR_RETURN(const std::string bytes,
+                         AskRaylet(socket, query.SerializeAsString(), options.timeout));
+  proto::StateAnswer answer;
+  if (!answer.ParseFromString(bytes)) {
+    return absl::InternalError(
+        absl::StrCat("the node in ", nodes[0].session, " gave an answer that cannot be read"));
+  }
+  return answer;
+}
+
+int Complain(const absl::Status& status) {
+  std::fprintf(stderr, "sheaf: %s\n", std::string(status.message()).c_str());
+  switch (status.code()) {
+    case absl::StatusCode::kOk:
+      return kDone;
+    case absl::StatusCode::kInvalidArgument:
+      return kUsage;
+    case absl::StatusCode::kNotFound:
+    case absl::StatusCode::kUnavailable:
+      return kNoNode;
+    case absl::StatusCode::kDeadlineExceeded:
+      return kTimedOut;
+    default:
+      return kFailed;
+  }
+}
+
+}  // namespace sheaf::cli

@@ -1,0 +1,172 @@
+// Copyright The Sheaf Authors. SPDX-License-Identifier: Apache-2.0
+#include "cli/status.h"
+
+#include <algorithm>
+#include <cstdio>
+#include <map>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "base/ids.h"
+#include "cli/json.h"
+#include "cli/list.h"
+#include "cli/table.h"
+
+namespace sheaf::cli {
+namespace {
+
+std::string StoreLine(const proto::StoreRow& store) {
+  std::string line = absl::StrCat(
+      "Objects: ", FormatBytes(store.used_bytes()), " of ", FormatBytes(store.capacity_bytes()),
+      " used by ", FormatCount(store.objects()), store.objects() == 1 ? " object" : " objects");
+  if (store.pinned_bytes() > 0)
+    absl::StrAppend(&line, ", ", FormatBytes(store.pinned_bytes()), " held by readers");
+  if (store.spilled_bytes() > 0)
+    absl::StrAppend(&line, ", ", FormatBytes(store.spilled_bytes()), " more on disk");
+  return line + "\n";
+}
+
+std::string StoreJson(const proto::StoreRow& store) {
+  return JsonObject()
+      .Add("capacity_bytes", JsonNumber(uint64_t{store.capacity_bytes()}))
+      .Add("used_bytes", JsonNumber(uint64_t{store.used_bytes()}))
+      .Add("pinned_bytes", JsonNumber(uint64_t{store.pinned_bytes()}))
+      .Add("spilled_bytes", JsonNumber(uint64_t{store.spilled_bytes()}))
+      .Add("populated_bytes", JsonNumber(uint64_t{store.populated_bytes()}))
+      .Add("objects", JsonNumber(uint64_t{store.objects()}))
+      .Done();
+}
+
+// Used and total over the nodes that live, one row a resource.
+Table ResourceTable(const proto::StateAnswer& answer) {
+  std::map<std::string, std::pair<int64_t, int64_t>> sums;  // Available, total.
+  for (const proto::NodeRow& node : answer.nodes()) {
+    if (node.state() == "DEAD") continue;
+    for (const auto& [name, amount] : node.total().amounts()) sums[name].second += amount;
+    for (const auto& [name, amount] : node.available().amounts()) sums[name].first += amount;
+  }
+  Table table{{{"RESOURCE", "resource"}, {"USED", "used"}, {"TOTAL", "total"}}, {}};
+  for (const auto& [name, sum] : sums) {
+    const int64_t used = sum.second - sum.first;
+    table.rows.push_back(
+        {TextCell(name),
+         {FormatAmount(name, used), JsonNumber(static_cast<double>(used) / 10'000), true},
+         {FormatAmount(name, sum.second), JsonNumber(static_cast<double>(sum.second) / 10'000),
+          true}});
+  }
+  return table;
+}
+
+Table DemandTable(const proto::StateAnswer& answer) {
+  Table table{{{"WAITING", "count"}, {"FOR", "resources"}, {"WHY", "words"}}, {}};
+  for (const proto::DemandRow& row : answer.demand()) {
+    table.rows.push_back(
+        {CountCell(row.count()), ResourcesCell(row.resources()), TextCell(row.words())});
+  }
+  return table;
+}
+
+}  // namespace
+
+std::string StatusText(const proto::StateAnswer& answer) {
+  std::string out = TableOf("nodes", answer).Text();
+  const Table resources = ResourceTable(answer);
+  if (!resources.rows.empty()) absl::StrAppend(&out, "\n", resources.Text());
+  absl::StrAppend(&out, "\n", StoreLine(answer.store()));
+  if (answer.demand().empty()) {
+    out += "Demand:  nothing waits for resources\n";
+  } else {
+    absl::StrAppend(&out, "\n", DemandTable(answer).Text(), "\n");
+  }
+  if (!answer.metrics_url().empty())
+    absl::StrAppend(&out, "Metrics: ", Printable(answer.metrics_url()), "\n");
+  if (!answer.features().empty()) {
+    out += "Kernel: ";
+    for (const std::string& feature : answer.features())
+      absl::StrAppend(&out, " ", Printable(feature), ";");
+    out.back() = '\n';
+  }
+  return out;
+}
+
+std::string StatusJson(const proto::StateAnswer& answer) {
+  JsonArray features;
+  for (const std::string& feature : answer.features()) features.Add(JsonString(feature));
+  return JsonObject()
+      .Add("nodes", TableOf("nodes", answer).Json())
+      .Add("resources", ResourceTable(answer).Json())
+      .Add("demand", DemandTable(answer).Json())
+      .Add("store", StoreJson(answer.store()))
+      .Add("metrics_url", JsonString(answer.metrics_url()))
+      .Add("features", features.Done())
+      .Done();
+}
+
+std::string MemoryText(const proto::StateAnswer& answer, uint32_t limit) {
+  struct Sum {
+    uint64_t bytes = 0;
+    uint64_t objects = 0;
+  };
+  std::map<uint64_t, Sum> by_owner;
+  for (const proto::ObjectRow& row : answer.objects()) {
+    by_owner[row.owner()].bytes += row.size_bytes();
+    ++by_owner[row.owner()].objects;
+  }
+  std::vector<std::pair<uint64_t, Sum>> owners(by_owner.begin(), by_owner.end());
+  std::stable_sort(owners.begin(), owners.end(),
+                   [](const auto& a, const auto& b) { return a.second.bytes > b.second.bytes; });
+  std::string out = StoreLine(answer.store());
+  if (owners.empty()) return out;
+  Table owner_table{{{"OWNER", "owner"}, {"OBJECTS", "objects"}, {"SIZE", "size_bytes"}}, {}};
+  for (const auto& [owner, sum] : owners) {
+    owner_table.rows.push_back({ProcessCell(owner), CountCell(sum.objects), BytesCell(sum.bytes)});
+  }
+  Table objects = TableOf("objects", answer);
+  const size_t all = objects.rows.size();
+  if (limit > 0 && all > limit) objects.rows.resize(limit);
+  absl::StrAppend(&out, "\n", owner_table.Text(), "\n", objects.Text());
+  if (objects.rows.size() < all) {
+    absl::StrAppend(&out, "(the largest ", FormatCount(limit), " of ", FormatCount(all),
+                    "; more with --limit)\n");
+  }
+  return out;
+}
+
+int RunStatus(const QueryOptions& options) {
+  proto::StateQuery query;
+  query.set_what(proto::StateQuery::STATUS);
+  const absl::StatusOr<proto::StateAnswer> answer = Ask(options, query);
+  if (!answer.ok()) return Complain(answer.status());
+  if (!answer->error().empty()) return Complain(absl::InternalError(answer->error()));
+  std::printf("%s",
+              options.json ? (StatusJson(*answer) + "\n").c_str() : StatusText(*answer).c_str());
+  return kDone;
+}
+
+int RunMemory(const QueryOptions& options, uint32_t limit) {
+  proto::StateQuery query;
+  query.set_what(proto::StateQuery::OBJECTS);
+  absl::StatusOr<proto::StateAnswer> answer = Ask(options, query);
+  if (!answer.ok()) return Complain(answer.status());
+  if (!answer->error().empty()) return Complain(absl::InternalError(answer->error()));
+  // The largest first: that is what fills a store.
+  auto& rows = *answer->mutable_objects();
+  std::stable_sort(rows.pointer_begin(), rows.pointer_end(),
+                   [](const auto* a, const auto* b) { return a->size_bytes() > b->size_bytes(); });
+  if (options.json) {
+    Table objects = TableOf("objects", *answer);
+    const bool cut = limit > 0 && objects.rows.size() > limit;
+    if (cut) objects.rows.resize(limit);
+    const std::string json = JsonObject()
+                                 .Add("store", StoreJson(answer->store()))
+                                 .Add("objects", objects.Json())
+                                 .Add("truncated", JsonBool(cut || answer->truncated()))
+                                 .Done();
+    std::printf("%s\n", json.c_str());
+    return kDone;
+  }
+  std::fputs(MemoryText(*answer, limit).c_str(), stdout);
+  return kDone;
+}
+
+}  // namespace sheaf::cli

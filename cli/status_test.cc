@@ -1,0 +1,102 @@
+// Copyright The Sheaf Authors. SPDX-License-Identifier: Apache-2.0
+#include "cli/status.h"
+
+#include <catch2/catch.hpp>
+
+#include "base/ids.h"
+#include "cli/list.h"
+
+namespace sheaf::cli {
+namespace {
+
+using Catch::Matchers::Contains;
+
+proto::StateAnswer OneNode() {
+  proto::StateAnswer answer;
+  proto::NodeRow& node = *answer.add_nodes();
+  node.set_node(1);
+  node.set_state("ALIVE");
+  node.set_host_name("box");
+  (*node.mutable_total()->mutable_amounts())["CPU"] = 40'000;
+  (*node.mutable_available()->mutable_amounts())["CPU"] = 15'000;
+  answer.mutable_store()->set_capacity_bytes(1 << 30);
+  answer.mutable_store()->set_used_bytes(1 << 20);
+  answer.mutable_store()->set_objects(2);
+  answer.set_metrics_url("http://127.0.0.1:9/metrics");
+  answer.add_features("pidfd: yes");
+  return answer;
+}
+
+TEST_CASE("the status says what is used, what waits, and where the metrics are") {
+  proto::StateAnswer answer = OneNode();
+  const std::string text = StatusText(answer);
+  CHECK_THAT(text, Contains("NODE  STATE  HOST  AVAILABLE  TOTAL"));
+  CHECK_THAT(text, Contains("CPU        2.5      4\n"));
+  CHECK_THAT(text, Contains("1.0 MiB of 1.0 GiB used by 2 objects\n"));
+  CHECK_THAT(text, Contains("nothing waits"));
+  CHECK_THAT(text, Contains("http://127.0.0.1:9/metrics\n"));
+  CHECK_THAT(text, Contains("pidfd: yes"));
+
+  proto::DemandRow& demand = *answer.add_demand();
+  demand.set_count(12'000);
+  (*demand.mutable_resources()->mutable_amounts())["GPU"] = 10'000;
+  demand.set_words("no node has a GPU");
+  CHECK_THAT(StatusText(answer), Contains("12,000  1 GPU  no node has a GPU"));
+}
+
+TEST_CASE("dead nodes do not count among the resources") {
+  proto::StateAnswer answer = OneNode();
+  *answer.add_nodes() = answer.nodes(0);
+  answer.mutable_nodes(1)->set_state("DEAD");
+  CHECK_THAT(StatusText(answer), Contains("CPU        2.5      4\n"));
+}
+
+TEST_CASE("the status as JSON") {
+  CHECK(
+      StatusJson(OneNode()) ==
+      R"({"nodes":[{"node":1,"state":"ALIVE","host_name":"box","address":"","available":{"CPU":1.5},"total":{"CPU":4},)"
+      R"("labels":{},"start_time_unix_s":null,"version":""}],"resources":[{"resource":"CPU","used":2.5,"total":4}],)"
+      R"("demand":[],"store":{"capacity_bytes":1073741824,"used_bytes":1048576,"pinned_bytes":0,"spilled_bytes":0,)"
+      R"("populated_bytes":0,"objects":2},"metrics_url":"http://127.0.0.1:9/metrics","features":["pidfd: yes"]})");
+}
+
+TEST_CASE("memory sums all objects by owner and shows the first rows") {
+  proto::StateAnswer answer = OneNode();
+  for (uint32_t i = 0; i < 3; ++i) {
+    proto::ObjectRow& row = *answer.add_objects();
+    row.set_object_id(std::string("id") + std::to_string(i));
+    row.set_size_bytes(1024);
+    row.set_owner(ProcessId{1, i == 0 ? 5u : 6u}.packed());
+    row.set_where("store");
+  }
+  const std::string text = MemoryText(answer, 2);
+  CHECK_THAT(text, Contains("1.6          2  2.0 KiB"));
+  CHECK_THAT(text, Contains("1.5          1  1.0 KiB"));
+  CHECK_THAT(text, Contains("id1"));
+  CHECK_THAT(text, !Contains("id2"));
+  CHECK_THAT(text, Contains("(the largest 2 of 3; more with --limit)"));
+}
+
+TEST_CASE("each kind of list has a table, and its rows fit its columns") {
+  proto::StateAnswer answer = OneNode();
+  answer.add_actors()->set_actor_id("a1");
+  answer.add_tasks()->set_task_id("t1");
+  answer.add_objects()->set_object_id("o1");
+  answer.add_jobs()->set_job(7);
+  answer.add_groups()->set_group_id("g1");
+  answer.mutable_groups(0)->add_bundles();
+  answer.mutable_groups(0)->add_bundle_nodes(1);
+  answer.add_workers()->set_process(ProcessId{1, 2}.packed());
+  for (const char* kind : kListKinds) {
+    INFO(kind);
+    const Table table = TableOf(kind, answer);
+    REQUIRE(table.rows.size() == 1);
+    CHECK(table.rows[0].size() == table.columns.size());
+  }
+  CHECK(
+      TableOf("groups", answer).Json() ==
+      R"([{"group_id":"g1","name":"","state":"","placement":"","bundles":[{}],"bundle_nodes":[1],"detached":false}])");
+}
+
+}  // namespace
+}  // namespace sheaf::cli

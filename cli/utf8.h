@@ -1,0 +1,30 @@
+// Copyright The Sheaf Authors. SPDX-License-Identifier: Apache-2.0
+// Just enough of UTF-8 to print what users named their things.
+#pragma once
+
+#include <cstddef>
+#include <string_view>
+
+namespace sheaf::cli {
+
+// Bytes of the first character of `text`, 1 to 4; 0 when it is not valid UTF-8. `text` is not
+// empty.
+inline size_t CharacterLength(std::string_view text) {
+  const auto byte = [&text](size_t i) { return static_cast<unsigned char>(text[i]); };
+  const unsigned char first = byte(0);
+  if (first < 0x80) return 1;
+  const size_t length = first >= 0xf0 ? 4 : first >= 0xe0 ? 3 : 2;
+  if (first < 0xc2 || first > 0xf4 || text.size() < length) return 0;
+  for (size_t i = 1; i < length; ++i) {
+    if ((byte(i) & 0xc0) != 0x80) return 0;
+  }
+  // Longer than needed, a surrogate, or beyond the last character.
+  const unsigned char second = byte(1);
+  if ((first == 0xe0 && second < 0xa0) || (first == 0xed && second > 0x9f) ||
+      (first == 0xf0 && second < 0x90) || (first == 0xf4 && second > 0x8f)) {
+    return 0;
+  }
+  return length;
+}
+
+}  // namespace sheaf::cli

@@ -1,0 +1,48 @@
+// Copyright The Sheaf Authors. SPDX-License-Identifier: Apache-2.0
+#include "raylet/gcs_link.h"
+
+#include <utility>
+
+namespace sheaf {
+
+void GcsLink::Command(proto::GcsRequest request, Done done) {
+  const uint64_t sequence = ++last_sequence_;
+  request.set_client(client_.packed());
+  request.set_sequence(sequence);
+  Open& open = open_[sequence];
+  open.request = std::move(request);
+  open.done = std::move(done);
+  Send(open);
+}
+
+void GcsLink::Report(proto::GcsRequest request) {
+  request.set_client(client_.packed());
+  request.clear_sequence();
+  SendMessage(transport_.To(kGcs), FrameKind::kGcsRequest, request);
+}
+
+void GcsLink::OnReply(const proto::GcsReply& reply) {
+  const auto it = open_.find(reply.sequence());
+  if (it == open_.end()) return;
+  const Done done = std::move(it->second.done);
+  open_.erase(it);
+  if (done) done(reply);
+}
+
+void GcsLink::Tick() {
+  for (auto& [sequence, open] : open_) {
+    if (clock_.Now() - open.sent_at >= kResendAfter) Send(open);
+  }
+}
+
+void GcsLink::ResendAll() {
+  for (auto& [sequence, open] : open_) Send(open);
+}
+
+void GcsLink::Send(Open& open) {
+  open.sent_at = clock_.Now();
+  open.request.set_confirmed_up_to(open_.begin()->first - 1);
+  SendMessage(transport_.To(kGcs), FrameKind::kGcsRequest, open.request);
+}
+
+}  // namespace sheaf

@@ -1,0 +1,50 @@
+// Copyright The Sheaf Authors. SPDX-License-Identifier: Apache-2.0
+// The raylet's own conversation with the GCS: numbered commands, each sent again until it is answered, so that neither
+// a lost frame nor a restart of the GCS loses one. Pure; one thread; Clock and Transport outlive it.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+
+#include "absl/container/btree_map.h"
+#include "base/clock.h"
+#include "base/ids.h"
+#include "base/transport.h"
+#include "proto/gcs.pb.h"
+
+namespace sheaf {
+
+class GcsLink {
+ public:
+  using Done = std::function<void(const proto::GcsReply&)>;
+  static constexpr Nanos kResendAfter = 500 * kMillisecond;
+
+  GcsLink(NodeNumber node, Clock& clock, Transport& transport)
+      : client_(RayletOf(node)), clock_(clock), transport_(transport) {}
+
+  // `done` is called once, when the answer is here; at once never.
+  void Command(proto::GcsRequest request, Done done);
+  // Soft: sent once, not answered.
+  void Report(proto::GcsRequest request);
+  // A kGcsReply to this raylet. Of repeats the first counts.
+  void OnReply(const proto::GcsReply& reply);
+  void Tick();  // Resends.
+  void ResendAll();  // The GCS said that it restarted.
+  size_t unanswered() const { return open_.size(); }
+
+ private:
+  struct Open {
+    proto::GcsRequest request;
+    Done done;
+    Nanos sent_at = 0;
+  };
+  void Send(Open& open);
+
+  const ProcessId client_;
+  Clock& clock_;
+  Transport& transport_;
+  uint64_t last_sequence_ = 0;
+  absl::btree_map<uint64_t, Open> open_;
+};
+
+}  // namespace sheaf

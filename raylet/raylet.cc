@@ -1,0 +1,208 @@
+// Copyright The Sheaf Authors. SPDX-License-Identifier: Apache-2.0
+#include "raylet/raylet.h"
+
+#include <algorithm>
+
+#include "absl/strings/str_cat.h"
+#include "base/status_macros.h"
+#include "raylet/parse_frame.h"
+
+namespace sheaf {
+namespace {
+
+using metrics::Counter;
+using metrics::CounterId;
+
+constexpr Nanos kUsualTick = 100 * kMillisecond;
+
+RayletOptions Filled(RayletOptions options) {
+  if (options.workers.cpus <= 0) {
+    options.workers.cpus = static_cast<int>(options.totals.cpu() / kUnit);
+  }
+  return options;
+}
+
+ClusterView ViewOf(const RayletOptions& options) {
+  ClusterView view;
+  view.local = options.node;
+  view.here().total = options.totals;
+  view.here().available = options.totals;
+  view.here().labels = options.labels;
+  return view;
+}
+
+}  // namespace
+
+Raylet::Raylet(RayletOptions options, RayletWorld world)
+    : options_(Filled(std::move(options))),
+      world_(world),
+      view_(ViewOf(options_)),
+      ledger_(options_.totals, options_.labels, options_.gpu_ids),
+      queue_(options_.leases, ledger_, view_, world_.random),
+      groups_(ledger_, view_),
+      pool_(options_.workers, world_.clock, world_.launcher, world_.numbers),
+      references_(options_.node, world_.clock, world_.transport,
+                  [this](ProcessId owner) { return IsDeadOwner(owner); }),
+      router_(options_.node, world_.transport),
+      gcs_(options_.node, world_.clock, world_.transport),
+      started_at_(world_.clock.Now()),
+      gcs_term_(options_.gcs_term) {}
+
+Raylet::~Raylet() = default;
+
+void Raylet::OnAttached(ProcessId process, const AttachInfo& info) {
+  if (process.node != options_.node || process.process == 0) return;
+  if (remains_.contains(process) || deaths_.contains(process)) return;  // Its exit was faster.
+  const auto [it, inserted] = processes_.try_emplace(process);
+  if (!inserted) return;
+  it->second.info = info;
+  it->second.attached_at = Now();
+  if (info.role == ProcessRole::kWorker) {
+    const WorkerPool::Worker* worker = pool_.Find(process);
+    if (worker == nullptr) {  // Nobody asked for it, or not any more.
+      world_.launcher.Kill(process, "it is not wanted any more");
+    } else {
+      it->second.job = worker->job;
+    }
+  }
+  Settle();
+}
+
+void Raylet::OnFrame(ProcessId from, const Frame& frame) {
+  const auto it = processes_.find(from);
+  if (it == processes_.end()) return;
+  if (absl::Status status = Dispatch(from, it->second, frame); !status.ok()) {
+    OnOffence(from, status);
+  }
+  Settle();
+}
+
+absl::Status Raylet::Dispatch(ProcessId from, Process& process, const Frame& frame) {
+  const bool worker = process.info.role == ProcessRole::kWorker;
+  const bool driver = process.info.role == ProcessRole::kDriver;
+  switch (frame.kind) {  // What every process may say.
+    case FrameKind::kGcsRequest:
+      if (!router_.ToGcs(from, frame.body)) {
+        return absl::InvalidArgumentError("a malformed request to the GCS");
+      }
+      return absl::OkStatus();
+    case FrameKind::kStateQuery: return OnStateQuery(from, frame);
+    case FrameKind::kStateAnswer: return OnStateAnswer(from, frame);
+    case FrameKind::kConnectRequest: return OnConnectRequest(from, frame);
+    case FrameKind::kPeerDrained: {
+      SHEAF_ASSIGN_OR_RETURN(const auto message, ParseFrame<proto::PeerDrained>(frame));
+      OnPeerDrained(from, ProcessId::Unpack(message.process()));
+      return absl::OkStatus();
+    }
+    case FrameKind::kGoodbye: {
+      proto::Death death;
+      death.set_cause(proto::Death::LEFT);
+      Bury(from, death, /*exited=*/false);
+      return absl::OkStatus();
+    }
+    default: break;
+  }
+  if (!worker && !driver) return absl::OkStatus();
+  switch (frame.kind) {  // What those may say that own tasks and objects.
+    case FrameKind::kJobStart: return driver ? OnJobStart(from, process, frame) : absl::OkStatus();
+    case FrameKind::kLeaseDemand: return OnLeaseDemand(from, frame);
+    case FrameKind::kLeaseReturn: return OnLeaseReturn(from, frame);
+    case FrameKind::kKillWorker: return OnKillWorker(from, frame);
+    case FrameKind::kBlocked: return OnBlockedFrame(from, process, frame);
+    case FrameKind::kWorkerReady:
+      if (worker) OnWorkerReady(from);
+      return absl::OkStatus();
+    case FrameKind::kRefsReport: return OnRefsReport(from, frame);
+    case FrameKind::kNodeRefsAck: return OnNodeRefsAck(from, frame);
+    case FrameKind::kGroupRequest: return OnGroupRequest(from, frame);
+    case FrameKind::kActorReport: return OnActorReport(from, frame);
+    default: return absl::OkStatus();  // Of a newer peer.
+  }
+}
+
+void Raylet::OnOffence(ProcessId process, const absl::Status& status) {
+  Counter(world_.metrics, CounterId::kBadFrames).Add();
+  const std::string words =
+      absl::StrCat("it sent what its raylet cannot read: ", std::string(status.message()));
+  if (pool_.Find(process) != nullptr) {
+    pool_.Kill(process, words);
+  } else {
+    proto::Shutdown message;
+    message.set_reason(words);
+    SendMessage(To(process), FrameKind::kShutdown, message);
+  }
+}
+
+void Raylet::OnExited(ProcessId process, const proto::Death& death) {
+  Bury(process, death, /*exited=*/true);
+  Settle();
+}
+
+void Raylet::OnSocketClosed(ProcessId process) {
+  if (const auto it = processes_.find(process); it != processes_.end()) {
+    it->second.socket_closed_at = Now();
+  } else if (const auto remains = remains_.find(process); remains != remains_.end()) {
+    remains->second.socket_closed = true;
+    ForgetIfOver(process);
+  }
+  Settle();
+}
+
+void Raylet::Tick() {
+  const Nanos now = Now();
+  queue_.OnTick(now);
+  pool_.Tick();
+  references_.Tick();
+  gcs_.Tick();
+  CheckRemains();
+  CheckJobs();
+  CheckQueries();
+  TickGcs();
+  Settle();
+}
+
+Nanos Raylet::NextTick() const {
+  const Nanos next = queue_.NextTick();
+  return next <= Now() + kUsualTick ? next : kForever;
+}
+
+void Raylet::Settle() {
+  for (bool more = true; more;) {
+    more = false;
+    if (room_came_) {
+      room_came_ = false;
+      if (groups_.pending() > 0) groups_.OnRoom(Now());
+    }
+    for (const GroupAction& action : groups_.TakeActions()) {
+      Perform(action);
+      more = true;
+    }
+    for (const LeaseAction& action : queue_.TakeActions()) {
+      Perform(action);
+      more = true;
+    }
+    for (const WorkerPool::Assigned& assigned : pool_.TakeAssigned()) {
+      OnAssigned(assigned.ticket, assigned.worker);
+      more = true;
+    }
+    for (const WorkerPool::Failed& failed : pool_.TakeFailed()) {
+      queue_.OnGrantFailed(failed.ticket, failed.error.kind, failed.error.message, Now());
+      more = true;
+    }
+  }
+}
+
+void Raylet::Shutdown(const std::string& reason) {
+  shutting_down_ = true;
+  view_.here().draining = true;
+  queue_.OnClusterChanged(Now());
+  proto::Shutdown message;
+  message.set_reason(reason);
+  for (const auto& [process, entry] : processes_) {
+    SendMessage(To(process), FrameKind::kShutdown, message);
+  }
+  for (const auto& [number, job] : jobs_) pool_.RemoveJob(number, reason);
+  Settle();
+}
+
+}  // namespace sheaf

@@ -1,0 +1,307 @@
+// Copyright The Sheaf Authors. SPDX-License-Identifier: Apache-2.0
+// One node: who is attached, who works for whom, who holds what, and what follows when a process dies. Pure: all of the
+// world comes in through RayletWorld, so that tests/sim runs it under virtual time. One thread; each input is one
+// transaction. Nothing that a process or the GCS sends can end it.
+//
+//   raylet.cc                the inputs, attaching, the work that a transaction leaves behind
+//   raylet_jobs.cc           a driver's job, from its start to the end of its last worker
+//   raylet_leases.cc         demands, grants, returns, blocked workers
+//   raylet_deaths.cc         from the exit of a process until nothing of it is left
+//   raylet_references.cc     borrowed references, objects of dead owners
+//   raylet_groups.cc         placement groups
+//   raylet_actors.cc         detached actors, for the GCS
+//   raylet_gcs.cc            heartbeats, reports, what the GCS says
+//   raylet_state_queries.cc  what the command line asks
+#pragma once
+
+#include <cstdint>
+#include <deque>
+#include <map>
+#include <memory>
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "absl/container/btree_map.h"
+#include "absl/container/btree_set.h"
+#include "absl/container/flat_hash_map.h"
+#include "base/clock.h"
+#include "base/frame.h"
+#include "base/ids.h"
+#include "base/random.h"
+#include "base/transport.h"
+#include "metrics/counter.h"
+#include "proto/gcs.pb.h"
+#include "proto/raylet.pb.h"
+#include "raylet/attach_info.h"
+#include "raylet/cluster_view.h"
+#include "raylet/gcs_link.h"
+#include "raylet/group_ledger.h"
+#include "raylet/launcher.h"
+#include "raylet/lease_queue.h"
+#include "raylet/reference_ledger.h"
+#include "raylet/resource_ledger.h"
+#include "raylet/router.h"
+#include "raylet/worker_pool.h"
+
+namespace sheaf {
+
+class StoreOwner;
+
+struct RayletOptions {
+  NodeNumber node = 0;               // From the GCS, which knows this node already.
+  Resources totals;
+  Labels labels;
+  std::vector<uint32_t> gpu_ids;     // Of the GPUs in `totals`.
+  std::string address;               // Where other raylets dial; empty on a single node.
+  std::string host_name;
+  std::string version;
+  std::string metrics_url;
+  std::string session_dir;
+  std::vector<std::string> features; // Optional kernel features in use: "pidfd: yes".
+  int64_t unix_ns_at_zero = 0;       // Wall time when the monotonic clock was 0; only a label.
+  uint64_t gcs_term = 0;             // As NodeRegistered said.
+  Nanos heartbeat_period = kSecond;
+  WorkerPoolOptions workers;         // `cpus` 0: from `totals`.
+  LeaseQueueOptions leases;
+  Nanos drain_limit = 10 * kSecond;  // Peers of a dead process have so long to drain its rings.
+  Nanos query_limit = kSecond;       // Processes have so long to answer a state query.
+};
+
+// Everything outlives the raylet.
+struct RayletWorld {
+  Clock& clock;
+  Transport& transport;      // To the processes of this node, and to kGcs.
+  WorkerLauncher& launcher;
+  Switchboard& switchboard;
+  StoreOwner& store;
+  Random& random;
+  ProcessNumbers& numbers;
+  metrics::Page& metrics;
+};
+
+class Raylet {
+ public:
+  Raylet(RayletOptions options, RayletWorld world);
+  ~Raylet();
+  Raylet(const Raylet&) = delete;
+  Raylet& operator=(const Raylet&) = delete;
+
+  // A process has its segment and its rings. Comes before the first OnFrame of that process.
+  void OnAttached(ProcessId process, const AttachInfo& info);
+  // A process of this node sent `frame`. From a process that is unknown or dead it is dropped; a sender of malformed
+  // frames is told to end.
+  void OnFrame(ProcessId from, const Frame& frame);
+  // kGcsReply or kGcsEvent, for this raylet or for one of its processes.
+  void OnGcsFrame(const Frame& frame);
+  // `process` is dead (its pidfd says so), or a worker could not be started. A repeat changes nothing.
+  void OnExited(ProcessId process, const proto::Death& death);
+  // The attach socket of `process` is at its end: no forked child of it can hold a view of the arena any more.
+  void OnSocketClosed(ProcessId process);
+  // At least each 100 ms. NextTick says when it would be of use (kForever: not before the next 100 ms).
+  void Tick();
+  Nanos NextTick() const;
+
+  // The GCS declared this node dead: the process must end, its number is used up.
+  bool fenced() const { return fenced_; }
+  // Takes no new work; workers, drivers and their descendants are told to end. For an orderly stop of the node.
+  void Shutdown(const std::string& reason);
+  bool idle() const { return processes_.empty(); }  // Nobody is attached.
+
+  // Sets the gauges in `metrics`; the counters are kept as things happen.
+  void PublishGauges();
+
+ private:
+  struct Process {
+    AttachInfo info;
+    JobNumber job = 0;        // This node's own number of its job; 0: none (a tool, or a driver before kJobStart).
+    LeaseNumber lease = 0;    // A worker's, while it has one.
+    Nanos attached_at = 0;
+    Nanos socket_closed_at = 0;  // 0: it is open.
+  };
+  // This node's own number of a job: workers start while the GCS still numbers it.
+  struct Job {
+    JobNumber number = 0;     // The GCS's; 0: not registered yet.
+    ProcessId driver;
+    proto::JobStart start;
+    bool ended = false;
+    bool failed = false;
+    Nanos started_at = 0;
+    Nanos keep_until = 0;     // It stays known until then, though it ended.
+  };
+  // A dead process of which something is left.
+  struct Remains {
+    ProcessRole role = ProcessRole::kTool;
+    proto::Death death;
+    Nanos died_at = 0;
+    bool exited = false;         // Its pidfd said so (else it said goodbye, and its exit is still to come).
+    bool socket_closed = false;
+    bool drained = false;        // All its ring peers have drained what it sent.
+    absl::btree_set<ProcessId> undrained;
+  };
+
+  // A detached actor whose incarnation starts or lives here.
+  struct DetachedActor {
+    proto::StartActor start;
+    uint64_t key = 0;         // Of the lease demand that this raylet makes for it.
+    JobNumber job = 0;        // This node's own number.
+    LeaseNumber lease = 0;    // 0: no worker yet.
+    ProcessId worker;
+    bool started = false;     // Its constructor has run.
+    bool ending = false;
+    std::string words;        // What it waits for.
+    proto::Death failure;     // Of its constructor.
+  };
+  // A state query that waits for answers of others.
+  struct Query {
+    ProcessId asker;
+    proto::StateQuery message;
+    uint32_t limit = 0;
+    Nanos deadline = 0;
+    absl::btree_set<ProcessId> asked;  // Not answered yet.
+    bool asks_gcs = false;
+    proto::StateAnswer answer;
+  };
+
+  // raylet.cc
+  Nanos Now() const { return world_.clock.Now(); }
+  bool IsAlive(ProcessId process) const { return processes_.contains(process); }
+  bool IsDeadOwner(ProcessId owner) const;
+  Channel& To(ProcessId process) { return world_.transport.To(process); }
+  // Handles one frame. kInvalidArgument: malformed.
+  absl::Status Dispatch(ProcessId from, Process& process, const Frame& frame);
+  void OnOffence(ProcessId process, const absl::Status& status);
+  // Carries out what the state machines decided, until none has anything to say.
+  void Settle();
+
+  // raylet_jobs.cc
+  absl::Status OnJobStart(ProcessId driver, Process& process, const Frame& frame);
+  void OnJobRegistered(JobNumber job, const proto::GcsReply& reply);
+  void EndJob(JobNumber job, const proto::Death& death);
+  void FinishJob(const Job& job);
+  void RemoveJobIfOver(JobNumber job);
+  void CheckJobs();
+  JobNumber LocalJob(JobNumber number) const;  // 0: unknown here.
+  int64_t UnixSeconds(Nanos at) const;
+
+  // raylet_leases.cc
+  absl::Status OnLeaseDemand(ProcessId owner, const Frame& frame);
+  absl::Status OnLeaseReturn(ProcessId owner, const Frame& frame);
+  absl::Status OnKillWorker(ProcessId owner, const Frame& frame);
+  absl::Status OnBlockedFrame(ProcessId worker, Process& process, const Frame& frame);
+  absl::Status OnConnectRequest(ProcessId from, const Frame& frame);
+  void OnWorkerReady(ProcessId worker);
+  void Perform(const LeaseAction& action);
+  void FindWorker(const Lease& lease);
+  void OnAssigned(LeaseNumber number, ProcessId worker);
+  // Ends `lease` at its worker, if it has one, by ending the worker.
+  void EndLease(LeaseNumber lease, const std::string& words);
+  void ReturnLease(LeaseNumber lease);
+  void Refuse(const DemandId& demand, ErrorKind error, const std::string& words);
+  JobNumber JobOf(const Lease& lease) const;
+
+  // raylet_deaths.cc
+  void Bury(ProcessId process, const proto::Death& death, bool exited);
+  void OnPeerDrained(ProcessId from, ProcessId dead);
+  void OnDrained(ProcessId process);
+  void ForgetIfOver(ProcessId process);
+  void CheckRemains();
+  void Remember(ProcessId process, const proto::Death& death);
+  proto::Death DeathOf(ProcessId process) const;
+
+  // raylet_references.cc
+  absl::Status OnRefsReport(ProcessId from, const Frame& frame);
+  absl::Status OnNodeRefsAck(ProcessId from, const Frame& frame);
+
+  // raylet_groups.cc
+  absl::Status OnGroupRequest(ProcessId from, const Frame& frame);
+  absl::Status CreateGroup(ProcessId from, PlacementGroupId id, const proto::GroupRequest& request);
+  void Perform(const GroupAction& action);
+  void ReportGroup(PlacementGroupId id, const proto::GroupState& state);
+  void OnPlaceGroup(const proto::PlaceGroup& message);
+  void OnDropGroup(const proto::DropGroup& message);
+  void DropWatcher(ProcessId process);
+
+  // raylet_actors.cc
+  void OnStartActor(const proto::StartActor& message);
+  void OnKillActor(const proto::KillActor& message);
+  absl::Status OnActorReport(ProcessId from, const Frame& frame);
+  void OnDetachedPlaced(uint64_t key, LeaseNumber lease, ProcessId worker);
+  void OnDetachedRefused(uint64_t key, ErrorKind error, const std::string& words);
+  void OnDetachedWorkerDied(ProcessId worker, const proto::Death& death);
+  void EndDetached(DetachedActor& actor, const std::string& reason);
+  void RemoveDetached(uint64_t key, const proto::Death& death);
+  void ReportDetached(const DetachedActor& actor);
+  proto::ActorStateReport StateOf(const DetachedActor& actor) const;
+  void SendActorState(const proto::ActorStateReport& report);
+  DetachedActor* FindDetached(uint64_t key);
+  JobNumber DetachedJobOf(uint64_t key) const;
+  absl::btree_set<ProcessId> DetachedWorkersOf(JobNumber job) const;
+  bool HasDetachedActors(JobNumber job) const;
+
+  // raylet_gcs.cc
+  void OnHeartbeatReply(const proto::HeartbeatReply& reply);
+  void OnGcsEvent(const proto::GcsEvent& event);
+  void OnGcsRestarted(uint64_t term);
+  void TickGcs();
+
+  // raylet_state_queries.cc
+  absl::Status OnStateQuery(ProcessId from, const Frame& frame);
+  absl::Status OnStateAnswer(ProcessId from, const Frame& frame);
+  void FillFromHere(Query* query);
+  void FillWithoutGcs(Query* query);
+  void FillWorkers(Query* query);
+  void FillGroups(Query* query);
+  void FillDetachedActors(Query* query);
+  void FillWhy(Query* query);
+  void FillAvailable(proto::NodeRow* row) const;
+  void AskProcesses(uint64_t number, Query* query);
+  void AskGcs(uint64_t number, Query* query);
+  void MergeGcs(const proto::GcsReply& reply, Query* query);
+  void CheckQueries();
+  void DropFromQueries(ProcessId process);
+  void FinishQuery(uint64_t number);
+  std::string WordsFor(const LeaseQueue::Pending& pending) const;
+
+  RayletOptions options_;
+  RayletWorld world_;
+  ClusterView view_;
+  ResourceLedger ledger_;
+  LeaseQueue queue_;
+  GroupLedger groups_;
+  WorkerPool pool_;
+  ReferenceLedger references_;
+  Router router_;
+  GcsLink gcs_;
+
+  absl::btree_map<ProcessId, Process> processes_;  // Attached and alive.
+  absl::btree_map<ProcessId, Remains> remains_;
+  absl::btree_map<JobNumber, Job> jobs_;
+  JobNumber last_job_ = 0;
+  absl::flat_hash_map<LeaseNumber, ProcessId> worker_of_;  // Leases that have one.
+  absl::flat_hash_map<ProcessId, proto::Death> deaths_;    // The last of those who died, for kConnectRefused.
+  std::deque<ProcessId> deaths_order_;
+  bool room_came_ = false;  // Leases ended since groups were last tried.
+
+  // Who is told of changes, what was said last, and under which placement number the GCS knows named and detached ones.
+  absl::btree_map<PlacementGroupId, absl::btree_set<ProcessId>> group_watchers_;
+  absl::btree_map<PlacementGroupId, proto::GroupState> group_states_;
+  absl::btree_map<PlacementGroupId, uint32_t> registered_groups_;
+
+  absl::btree_map<ActorId, DetachedActor> detached_;
+  uint64_t last_detached_key_ = 0;
+  absl::btree_map<std::string, proto::ActorRow> actor_rows_;  // Reported, not passed on yet.
+
+  absl::btree_map<uint64_t, Query> queries_;
+  uint64_t last_query_ = 0;
+
+  const Nanos started_at_;
+  uint64_t gcs_term_ = 0;
+  uint64_t last_heartbeat_ = 0;
+  Nanos next_heartbeat_ = 0;
+  bool fenced_ = false;
+  bool shutting_down_ = false;
+};
+
+}  // namespace sheaf

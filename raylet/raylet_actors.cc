@@ -1,0 +1,221 @@
+// Copyright The Sheaf Authors. SPDX-License-Identifier: Apache-2.0
+// Detached actors: the GCS decides that an incarnation starts or ends, this raylet leases a worker for it in its own name,
+// hands over the creation task, and reports. The worker says by kActorReport that the constructor has run (ALIVE) or
+// failed (DEAD).
+#include "absl/strings/str_cat.h"
+#include "base/status_macros.h"
+#include "raylet/parse_frame.h"
+#include "raylet/raylet.h"
+
+namespace sheaf {
+namespace {
+
+// How a worker of an ended job is started stays known for so long after the last detached actor of it here.
+constexpr Nanos kKeepJobForRestart = 30 * kSecond;
+constexpr size_t kMaxQueuedActorRows = 100'000;
+
+}  // namespace
+
+void Raylet::OnStartActor(const proto::StartActor& message) {
+  const auto id = ActorId::FromBinary(message.actor_id());
+  if (!id.ok()) return;
+  if (const auto it = detached_.find(*id); it != detached_.end()) {
+    DetachedActor& known = it->second;
+    if (known.start.incarnation() == message.incarnation() && !known.ending) {
+      ReportDetached(known);
+      return;
+    }
+    if (known.start.incarnation() >= message.incarnation()) return;
+    EndDetached(known, "a newer incarnation of it starts");  // That one begins when this one is gone.
+    return;
+  }
+  DetachedActor actor;
+  actor.start = message;
+  actor.start.mutable_lease()->set_actor(true);
+  actor.start.mutable_lease()->set_actor_id(message.actor_id());
+  actor.key = ++last_detached_key_;
+  actor.job = LocalJob(message.job().job());
+  if (actor.job == 0) {  // Its driver was on another node, or ended before this raylet started.
+    actor.job = ++last_job_;
+    Job& job = jobs_[actor.job];
+    job.number = message.job().job();
+    job.driver = ProcessId::Unpack(message.job().driver());
+    job.start = message.job().start();
+    job.ended = true;
+    job.started_at = Now();
+    world_.launcher.AddJob(actor.job, job.driver, job.start);
+  }
+  pool_.AddJob(actor.job, message.lease().environment());
+  const DetachedActor& added = detached_.emplace(*id, std::move(actor)).first->second;
+  ReportDetached(added);
+  proto::LeaseDemand demand;
+  demand.set_key(added.key);
+  *demand.mutable_spec() = added.start.lease();
+  demand.set_wanted(1);
+  demand.set_backlog(1);
+  queue_.OnDemand(RayletOf(options_.node), demand, Now());
+}
+
+void Raylet::OnKillActor(const proto::KillActor& message) {
+  const auto id = ActorId::FromBinary(message.actor_id());
+  if (!id.ok()) return;
+  const auto it = detached_.find(*id);
+  if (it != detached_.end() && it->second.start.incarnation() <= message.incarnation()) {
+    EndDetached(it->second, message.reason());
+    return;
+  }
+  if (it != detached_.end()) return;  // A newer one lives.
+  proto::ActorStateReport report;
+  report.set_actor_id(message.actor_id());
+  report.set_incarnation(message.incarnation());
+  report.mutable_died()->set_cause(proto::Death::KILLED);
+  report.mutable_died()->set_message(message.reason());
+  SendActorState(report);
+}
+
+void Raylet::EndDetached(DetachedActor& actor, const std::string& reason) {
+  if (actor.ending) return;
+  actor.ending = true;
+  if (actor.worker.process != 0) {
+    pool_.Kill(actor.worker, reason);
+    return;
+  }
+  proto::Death death;
+  death.set_cause(proto::Death::KILLED);
+  death.set_message(reason);
+  RemoveDetached(actor.key, death);
+}
+
+void Raylet::OnDetachedPlaced(uint64_t key, LeaseNumber lease, ProcessId worker) {
+  DetachedActor* actor = FindDetached(key);
+  if (actor == nullptr || actor->ending) {
+    pool_.Kill(worker, "its actor is not wanted any more");
+    return;
+  }
+  actor->worker = worker;
+  actor->lease = lease;
+  To(worker).Send(Lane::kWork, FrameKind::kPushTask, actor->start.creation());
+}
+
+void Raylet::OnDetachedRefused(uint64_t key, ErrorKind error, const std::string& words) {
+  DetachedActor* actor = FindDetached(key);
+  if (actor == nullptr) return;
+  actor->words = words;
+  if (error == ErrorKind::kNone) {  // Only a notice: it stays queued.
+    ReportDetached(*actor);
+    return;
+  }
+  proto::Death death;
+  death.set_cause(proto::Death::START_FAILED);
+  death.set_message(words);
+  RemoveDetached(key, death);
+}
+
+void Raylet::OnDetachedWorkerDied(ProcessId worker, const proto::Death& death) {
+  for (auto& [id, actor] : detached_) {
+    if (actor.worker != worker) continue;
+    RemoveDetached(actor.key, actor.failure.cause() == proto::Death::UNKNOWN ? death : actor.failure);
+    return;
+  }
+}
+
+absl::Status Raylet::OnActorReport(ProcessId from, const Frame& frame) {
+  SHEAF_ASSIGN_OR_RETURN(auto message, ParseFrame<proto::ActorReport>(frame));
+  for (auto& [id, actor] : detached_) {
+    if (actor.worker != from) continue;
+    if (id.ToHex() != message.actor().actor_id()) break;
+    if (message.actor().state() == "ALIVE" && !actor.started) {
+      actor.started = true;
+      ReportDetached(actor);
+    } else if (message.actor().state() == "DEAD") {
+      actor.failure.set_cause(proto::Death::EXITED);
+      actor.failure.set_message(message.actor().death());
+      EndDetached(actor, message.actor().death());
+    }
+    return absl::OkStatus();
+  }
+  // Of an actor that its creator manages: for listings, in one message with others.
+  if (actor_rows_.size() < kMaxQueuedActorRows) {
+    actor_rows_[message.actor().actor_id()] = std::move(*message.mutable_actor());
+  }
+  return absl::OkStatus();
+}
+
+void Raylet::ReportDetached(const DetachedActor& actor) {
+  SendActorState(StateOf(actor));
+}
+
+proto::ActorStateReport Raylet::StateOf(const DetachedActor& actor) const {
+  proto::ActorStateReport report;
+  report.set_actor_id(actor.start.actor_id());
+  report.set_incarnation(actor.start.incarnation());
+  if (actor.started) {
+    report.mutable_started()->set_process(actor.worker.packed());
+    if (const auto it = processes_.find(actor.worker); it != processes_.end()) {
+      report.mutable_started()->set_os_pid(it->second.info.os_pid);
+    }
+  } else if (actor.worker.process != 0) {
+    report.set_pending("its constructor runs");
+  } else {
+    report.set_pending(actor.words.empty() ? "a worker" : actor.words);
+  }
+  return report;
+}
+
+void Raylet::SendActorState(const proto::ActorStateReport& report) {
+  proto::GcsRequest request;
+  *request.mutable_actor_state_report() = report;
+  gcs_.Command(std::move(request), nullptr);
+}
+
+void Raylet::RemoveDetached(uint64_t key, const proto::Death& death) {
+  for (auto it = detached_.begin(); it != detached_.end(); ++it) {
+    if (it->second.key != key) continue;
+    const DetachedActor actor = std::move(it->second);
+    detached_.erase(it);
+    proto::ActorStateReport report;
+    report.set_actor_id(actor.start.actor_id());
+    report.set_incarnation(actor.start.incarnation());
+    *report.mutable_died() = death;
+    SendActorState(report);
+    proto::LeaseDemand none;  // Takes back what is still queued.
+    none.set_key(key);
+    *none.mutable_spec() = actor.start.lease();
+    queue_.OnDemand(RayletOf(options_.node), none, Now());
+    if (const auto job = jobs_.find(actor.job); job != jobs_.end()) {
+      job->second.keep_until = Now() + kKeepJobForRestart;
+    }
+    return;
+  }
+}
+
+Raylet::DetachedActor* Raylet::FindDetached(uint64_t key) {
+  for (auto& [id, actor] : detached_) {
+    if (actor.key == key) return &actor;
+  }
+  return nullptr;
+}
+
+JobNumber Raylet::DetachedJobOf(uint64_t key) const {
+  for (const auto& [id, actor] : detached_) {
+    if (actor.key == key) return actor.job;
+  }
+  return 0;
+}
+
+absl::btree_set<ProcessId> Raylet::DetachedWorkersOf(JobNumber job) const {
+  absl::btree_set<ProcessId> workers;
+  for (const auto& [id, actor] : detached_) {
+    if (actor.job == job && actor.worker.process != 0) workers.insert(actor.worker);
+  }
+  return workers;
+}
+
+bool Raylet::HasDetachedActors(JobNumber job) const {
+  for (const auto& [id, actor] : detached_) {
+    if (actor.job == job) return true;
+  }
+  return false;
+}
+
+}  // namespace sheaf

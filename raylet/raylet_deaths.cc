@@ -1,0 +1,174 @@
+// Copyright The Sheaf Authors. SPDX-License-Identifier: Apache-2.0
+// From the exit of a process until nothing of it is left:
+//   its leases, work and workers end at once, and all whom it concerns are told;
+//   when its ring peers have drained what it sent, no reference can be on its way from it any more: what it held goes,
+//   and of what it owned this node keeps the sealed objects that somebody still borrows;
+//   when its socket is at its end as well, nobody has a view through it: its rings, segment and pins go.
+#include "absl/strings/str_cat.h"
+#include "raylet/raylet.h"
+
+namespace sheaf {
+namespace {
+
+using metrics::CounterId;
+
+constexpr size_t kDeathsRemembered = 10'000;
+constexpr Nanos kExitAfterSocket = kSecond;   // A live process whose socket closed is given up after this.
+constexpr Nanos kExitAfterGoodbye = 5 * kSecond;  // A worker that said goodbye is killed after this.
+
+CounterId DeathCounter(proto::Death::Cause cause) {
+  switch (cause) {
+    case proto::Death::EXITED: return CounterId::kWorkerDeathsExited;
+    case proto::Death::SIGNALLED: return CounterId::kWorkerDeathsSignalled;
+    case proto::Death::OUT_OF_MEMORY: return CounterId::kWorkerDeathsOutOfMemory;
+    case proto::Death::KILLED: return CounterId::kWorkerDeathsKilled;
+    case proto::Death::LEFT: return CounterId::kWorkerDeathsLeft;
+    case proto::Death::START_FAILED: return CounterId::kWorkerDeathsStartFailed;
+    default: return CounterId::kWorkerDeathsOther;
+  }
+}
+
+}  // namespace
+
+void Raylet::Bury(ProcessId process, const proto::Death& death, bool exited) {
+  const auto it = processes_.find(process);
+  if (it == processes_.end()) {
+    if (const auto remains = remains_.find(process); remains != remains_.end()) {
+      remains->second.exited |= exited;
+      ForgetIfOver(process);
+    } else if (pool_.OnExited(process, death)) {  // A worker that never attached.
+      metrics::Counter(world_.metrics, DeathCounter(death.cause())).Add();
+      Remember(process, death);
+    }
+    return;
+  }
+  const Process entry = std::move(it->second);
+  processes_.erase(it);
+  Remember(process, death);
+
+  proto::ProcessDied message;
+  message.set_process(process.packed());
+  *message.mutable_death() = death;
+  if (const auto [lease, push] = world_.switchboard.Started(process);
+      lease == entry.lease && lease != 0) {
+    message.set_started(push);
+  }
+  Remains& remains = remains_[process];
+  remains.role = entry.info.role;
+  remains.died_at = Now();
+  remains.exited = exited;
+  remains.socket_closed = entry.socket_closed_at != 0;
+  absl::btree_set<ProcessId> concerned;
+  for (const ProcessId peer : world_.switchboard.PeersOf(process)) {
+    if (IsAlive(peer)) remains.undrained.insert(peer);
+  }
+  concerned.insert(remains.undrained.begin(), remains.undrained.end());
+  for (const ProcessId holder : references_.HoldersOf(process)) concerned.insert(holder);
+  if (const Lease* lease = queue_.Find(entry.lease)) concerned.insert(lease->demand.owner);
+  for (const ProcessId other : concerned) {
+    if (IsAlive(other)) SendMessage(To(other), FrameKind::kProcessDied, message);
+  }
+
+  if (entry.lease != 0) ReturnLease(entry.lease);
+  if (pool_.OnExited(process, death)) {
+    metrics::Counter(world_.metrics, DeathCounter(death.cause())).Add();
+    OnDetachedWorkerDied(process, death);
+  }
+  queue_.OnOwnerGone(process, Now());
+  groups_.OnOwnerGone(process, Now());
+  DropWatcher(process);
+  references_.OwnerDied(process);
+  DropFromQueries(process);
+  if (entry.info.role == ProcessRole::kDriver && entry.job != 0) EndJob(entry.job, death);
+
+  proto::GcsRequest gone;
+  gone.mutable_process_gone()->set_process(process.packed());
+  *gone.mutable_process_gone()->mutable_death() = death;
+  gcs_.Command(std::move(gone), nullptr);
+
+  std::vector<ProcessId> drained;
+  for (auto& [dead, other] : remains_) {
+    other.undrained.erase(process);
+    if (other.undrained.empty() && !other.drained) drained.push_back(dead);
+  }
+  for (const ProcessId dead : drained) OnDrained(dead);
+}
+
+void Raylet::OnPeerDrained(ProcessId from, ProcessId dead) {
+  const auto it = remains_.find(dead);
+  if (it == remains_.end() || it->second.undrained.erase(from) == 0) return;
+  if (it->second.undrained.empty()) OnDrained(dead);
+}
+
+void Raylet::OnDrained(ProcessId process) {
+  remains_.at(process).drained = true;
+  references_.DropHolder(process);
+  ForgetIfOver(process);
+}
+
+void Raylet::ForgetIfOver(ProcessId process) {
+  const Remains& remains = remains_.at(process);
+  if (!remains.drained || !remains.socket_closed) return;
+  if (remains.role == ProcessRole::kWorker && !remains.exited) return;
+  remains_.erase(process);
+  world_.switchboard.Remove(process);
+  world_.transport.Forget(process);
+}
+
+void Raylet::CheckRemains() {
+  const Nanos now = Now();
+  std::vector<ProcessId> overdue;
+  for (auto& [process, remains] : remains_) {
+    if (!remains.drained && now - remains.died_at >= options_.drain_limit) {
+      remains.undrained.clear();
+      overdue.push_back(process);
+    }
+    if (remains.role == ProcessRole::kWorker && !remains.exited &&
+        now - remains.died_at >= kExitAfterGoodbye) {
+      world_.launcher.Kill(process, "it said goodbye and did not go");
+    }
+  }
+  for (const ProcessId process : overdue) OnDrained(process);
+
+  std::vector<ProcessId> hung_up;
+  for (const auto& [process, entry] : processes_) {
+    if (entry.socket_closed_at != 0 && now - entry.socket_closed_at >= kExitAfterSocket) {
+      hung_up.push_back(process);
+    }
+  }
+  for (const ProcessId process : hung_up) {
+    proto::Death death;
+    death.set_cause(proto::Death::LEFT);
+    death.set_message("it closed its connection to the raylet");
+    Bury(process, death, /*exited=*/false);
+  }
+}
+
+void Raylet::Remember(ProcessId process, const proto::Death& death) {
+  if (!deaths_.emplace(process, death).second) return;
+  deaths_order_.push_back(process);
+  if (deaths_order_.size() <= kDeathsRemembered) return;
+  deaths_.erase(deaths_order_.front());
+  deaths_order_.pop_front();
+}
+
+proto::Death Raylet::DeathOf(ProcessId process) const {
+  if (const auto it = deaths_.find(process); it != deaths_.end()) return it->second;
+  proto::Death death;
+  if (process.node != options_.node) {
+    death.set_cause(proto::Death::NODE_DIED);
+    death.set_message(absl::StrCat("node ", process.node, " is not in this cluster"));
+  } else {
+    death.set_message(IsAlive(process) ? "the kernel refused another connection"
+                                       : "it ended a long time ago, or never was");
+  }
+  return death;
+}
+
+bool Raylet::IsDeadOwner(ProcessId owner) const {
+  if (owner.node == options_.node) return !IsAlive(owner);
+  const NodeView* node = view_.Find(owner.node);
+  return node == nullptr || !node->alive;
+}
+
+}  // namespace sheaf

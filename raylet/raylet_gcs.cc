@@ -1,0 +1,111 @@
+// Copyright The Sheaf Authors. SPDX-License-Identifier: Apache-2.0
+// Heartbeats and reports to the GCS, and what it says.
+#include <algorithm>
+#include <limits>
+
+#include "raylet/parse_frame.h"
+#include "raylet/raylet.h"
+
+namespace sheaf {
+
+void Raylet::OnGcsFrame(const Frame& frame) {
+  if (frame.kind != FrameKind::kGcsReply && frame.kind != FrameKind::kGcsEvent) return;
+  const std::optional<ProcessId> addressee = router_.Addressee(frame.body);
+  if (!addressee.has_value()) return;
+  if (*addressee != RayletOf(options_.node)) {
+    if (IsAlive(*addressee)) router_.ToProcess(*addressee, frame);
+    return;
+  }
+  if (frame.kind == FrameKind::kGcsReply) {
+    const auto reply = ParseFrame<proto::GcsReply>(frame);
+    if (!reply.ok()) return;
+    if (reply->sequence() != 0) {
+      gcs_.OnReply(*reply);
+    } else if (reply->has_heartbeat()) {
+      OnHeartbeatReply(reply->heartbeat());
+    }
+  } else if (const auto event = ParseFrame<proto::GcsEvent>(frame); event.ok()) {
+    OnGcsEvent(*event);
+  }
+  Settle();
+}
+
+void Raylet::OnHeartbeatReply(const proto::HeartbeatReply& reply) {
+  if (reply.fenced() && !fenced_) {
+    fenced_ = true;
+    Shutdown("the GCS declared this node dead");
+    return;
+  }
+  if (reply.term() > gcs_term_) OnGcsRestarted(reply.term());
+}
+
+void Raylet::OnGcsEvent(const proto::GcsEvent& event) {
+  switch (event.body_case()) {
+    case proto::GcsEvent::kStartActor: OnStartActor(event.start_actor()); return;
+    case proto::GcsEvent::kKillActor: OnKillActor(event.kill_actor()); return;
+    case proto::GcsEvent::kPlaceGroup: OnPlaceGroup(event.place_group()); return;
+    case proto::GcsEvent::kDropGroup: OnDropGroup(event.drop_group()); return;
+    case proto::GcsEvent::kRestarted: OnGcsRestarted(event.restarted().term()); return;
+    default: return;
+  }
+}
+
+void Raylet::OnGcsRestarted(uint64_t term) {
+  if (term <= gcs_term_) return;
+  gcs_term_ = term;
+  proto::GcsRequest request;
+  proto::NodeReport& report = *request.mutable_node_report();
+  ledger_.available().ToMap(*report.mutable_available()->mutable_amounts());
+  for (const auto& [id, actor] : detached_) *report.add_actors() = StateOf(actor);
+  for (const auto& [id, number] : registered_groups_) {
+    const auto state = group_states_.find(id);
+    if (state == group_states_.end()) continue;
+    proto::GroupReport& group = *report.add_groups();
+    group.set_group_id(id.Binary());
+    group.set_placement_number(number);
+    const bool created = state->second.state() == proto::GroupState::CREATED;
+    group.set_state(created ? proto::GroupInfo::CREATED : proto::GroupInfo::PENDING);
+    *group.mutable_bundle_nodes() = state->second.bundle_nodes();
+  }
+  gcs_.Command(std::move(request), nullptr);
+  gcs_.ResendAll();
+  // Processes renew their subscriptions and their creators' rows.
+  proto::GcsEvent event;
+  event.mutable_restarted()->set_term(term);
+  for (const auto& [process, entry] : processes_) {
+    event.set_client(process.packed());
+    SendMessage(To(process), FrameKind::kGcsEvent, event);
+  }
+}
+
+void Raylet::TickGcs() {
+  if (!actor_rows_.empty()) {
+    proto::GcsRequest request;
+    for (auto& [id, row] : actor_rows_) {
+      *request.mutable_actor_rows()->add_rows() = std::move(row);
+    }
+    actor_rows_.clear();
+    gcs_.Report(std::move(request));
+  }
+  const Nanos now = Now();
+  if (now < next_heartbeat_ || fenced_) return;
+  next_heartbeat_ = now + options_.heartbeat_period;
+  proto::GcsRequest request;
+  proto::Heartbeat& heartbeat = *request.mutable_heartbeat();
+  heartbeat.set_number(++last_heartbeat_);
+  heartbeat.set_term(gcs_term_);
+  ledger_.available().ToMap(*heartbeat.mutable_available()->mutable_amounts());
+  Resources demand;
+  for (const LeaseQueue::Pending& pending : queue_.AllPending()) {
+    const Amount count = std::max<uint32_t>(pending.missing, 1);
+    Resources all;
+    pending.spec->resources.ForEach([&](std::string_view name, Amount amount) {
+      all.Set(name, std::min(amount, std::numeric_limits<Amount>::max() / count) * count);
+    });
+    demand += all;  // Saturates.
+  }
+  demand.ToMap(*heartbeat.mutable_demand()->mutable_amounts());
+  gcs_.Report(std::move(request));
+}
+
+}  // namespace sheaf

@@ -1,0 +1,129 @@
+// Copyright The Sheaf Authors. SPDX-License-Identifier: Apache-2.0
+// A driver's job, from its start to the end of its last worker.
+#include "absl/strings/str_cat.h"
+#include "base/status_macros.h"
+#include "raylet/parse_frame.h"
+#include "raylet/raylet.h"
+
+namespace sheaf {
+namespace {
+
+void SendStarted(Channel& driver, JobNumber job, const std::string& name_space,
+                 const std::string& error) {
+  proto::JobStarted message;
+  message.set_job(job);
+  message.set_name_space(name_space);
+  message.set_error(error);
+  SendMessage(driver, FrameKind::kJobStarted, message);
+}
+
+}  // namespace
+
+absl::Status Raylet::OnJobStart(ProcessId driver, Process& process, const Frame& frame) {
+  SHEAF_ASSIGN_OR_RETURN(proto::JobStart start, ParseFrame<proto::JobStart>(frame));
+  if (process.job != 0) {  // A repeat; while the GCS has not answered, its answer will do.
+    if (const Job& job = jobs_.at(process.job); job.number != 0) {
+      SendStarted(To(driver), job.number, job.start.name_space(), "");
+    }
+    return absl::OkStatus();
+  }
+  if (shutting_down_) {
+    SendStarted(To(driver), 0, "", "this node is shutting down");
+    return absl::OkStatus();
+  }
+  const JobNumber local = ++last_job_;
+  process.job = local;
+  Job& job = jobs_[local];
+  job.driver = driver;
+  job.start = start;
+  job.started_at = Now();
+  // Workers come up while the GCS makes the job durable: the first result needs both.
+  world_.launcher.AddJob(local, driver, start);
+  pool_.AddJob(local, start.default_environment());
+
+  proto::GcsRequest request;
+  proto::RegisterJob& registration = *request.mutable_register_job();
+  registration.set_driver(driver.packed());
+  registration.set_os_pid(process.info.os_pid);
+  registration.set_start_time_unix_s(UnixSeconds(job.started_at));
+  *registration.mutable_start() = std::move(start);
+  gcs_.Command(std::move(request),
+               [this, local](const proto::GcsReply& reply) { OnJobRegistered(local, reply); });
+  return absl::OkStatus();
+}
+
+void Raylet::OnJobRegistered(JobNumber local, const proto::GcsReply& reply) {
+  const auto it = jobs_.find(local);
+  if (it == jobs_.end()) return;
+  Job& job = it->second;
+  if (reply.error() != 0 || !reply.has_job_registered() || reply.job_registered().job() == 0) {
+    if (IsAlive(job.driver)) {
+      SendStarted(To(job.driver), 0, "",
+                  reply.error() != 0 ? reply.message() : "the GCS gave no job number");
+      processes_.at(job.driver).job = 0;
+    }
+    job.ended = true;
+    pool_.EndWorkers(local, {}, "its job was refused");
+    RemoveJobIfOver(local);
+    return;
+  }
+  job.number = reply.job_registered().job();
+  job.start.set_name_space(reply.job_registered().name_space());
+  if (job.ended) {  // Its driver died meanwhile.
+    FinishJob(job);
+    RemoveJobIfOver(local);
+    return;
+  }
+  SendStarted(To(job.driver), job.number, job.start.name_space(), "");
+}
+
+void Raylet::EndJob(JobNumber local, const proto::Death& death) {
+  const auto it = jobs_.find(local);
+  if (it == jobs_.end() || it->second.ended) return;
+  Job& job = it->second;
+  job.ended = true;
+  job.failed = !(death.cause() == proto::Death::LEFT ||
+                 (death.cause() == proto::Death::EXITED && death.code() == 0));
+  pool_.EndWorkers(local, DetachedWorkersOf(local),
+                   absl::StrCat("its job ended: the driver ", job.driver.ToString(), " is gone"));
+  if (job.number == 0) return;  // OnJobRegistered goes on.
+  FinishJob(job);
+  RemoveJobIfOver(local);
+}
+
+void Raylet::FinishJob(const Job& job) {
+  proto::GcsRequest request;
+  request.mutable_finish_job()->set_job(job.number);
+  request.mutable_finish_job()->set_failed(job.failed);
+  gcs_.Command(std::move(request), nullptr);
+}
+
+void Raylet::RemoveJobIfOver(JobNumber local) {
+  const auto it = jobs_.find(local);
+  if (it == jobs_.end() || !it->second.ended || it->second.keep_until > Now()) return;
+  if (HasDetachedActors(local)) return;
+  pool_.RemoveJob(local, "its job ended");
+  world_.launcher.RemoveJob(local);
+  jobs_.erase(it);
+}
+
+void Raylet::CheckJobs() {
+  std::vector<JobNumber> ended;
+  for (const auto& [local, job] : jobs_) {
+    if (job.ended && job.number != 0) ended.push_back(local);
+  }
+  for (const JobNumber local : ended) RemoveJobIfOver(local);
+}
+
+JobNumber Raylet::LocalJob(JobNumber number) const {
+  for (const auto& [local, job] : jobs_) {
+    if (job.number == number) return local;
+  }
+  return 0;
+}
+
+int64_t Raylet::UnixSeconds(Nanos at) const {
+  return (options_.unix_ns_at_zero + at) / kSecond;
+}
+
+}  // namespace sheaf

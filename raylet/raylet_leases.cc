@@ -1,0 +1,235 @@
+// Copyright The Sheaf Authors. SPDX-License-Identifier: Apache-2.0
+// Demands, grants, returns and blocked workers: between the lease queue, which decides, and the worker pool.
+#include "absl/strings/str_cat.h"
+#include "base/status_macros.h"
+#include "raylet/parse_frame.h"
+#include "raylet/raylet.h"
+
+namespace sheaf {
+namespace {
+
+using metrics::Counter;
+using metrics::CounterId;
+using metrics::Histogram;
+using metrics::HistogramId;
+
+// What a worker needs to know of its lease; the strategy has done its work.
+proto::LeaseSpec SpecForWorker(const LeaseSpec& spec) {
+  proto::LeaseSpec message;
+  spec.resources.ToMap(*message.mutable_resources()->mutable_amounts());
+  spec.running.ToMap(*message.mutable_running()->mutable_amounts());
+  message.set_environment(spec.environment);
+  message.set_actor(spec.actor);
+  if (spec.actor) message.set_actor_id(spec.actor_id.Binary());
+  message.set_name(spec.name);
+  return message;
+}
+
+}  // namespace
+
+absl::Status Raylet::OnLeaseDemand(ProcessId owner, const Frame& frame) {
+  SHEAF_ASSIGN_OR_RETURN(const auto demand, ParseFrame<proto::LeaseDemand>(frame));
+  if (processes_.at(owner).job == 0) {
+    Refuse({owner, demand.key(), 0}, ErrorKind::kSystem, "this driver has no job");
+    return absl::OkStatus();
+  }
+  queue_.OnDemand(owner, demand, Now());
+  return absl::OkStatus();
+}
+
+absl::Status Raylet::OnLeaseReturn(ProcessId owner, const Frame& frame) {
+  SHEAF_ASSIGN_OR_RETURN(const auto message, ParseFrame<proto::LeaseReturn>(frame));
+  const Lease* lease = queue_.Find(message.lease());
+  if (lease == nullptr || lease->demand.owner != owner) return absl::OkStatus();
+  const auto it = worker_of_.find(lease->number);
+  if (it == worker_of_.end()) {
+    ReturnLease(lease->number);
+    return absl::OkStatus();
+  }
+  const ProcessId worker = it->second;
+  if (message.discard_worker() || lease->spec->actor) {
+    // What it holds comes free with its exit.
+    pool_.Kill(worker, lease->spec->actor ? "its actor ended" : "its owner has no more use for it");
+    return absl::OkStatus();
+  }
+  proto::LeaseEnd end;
+  end.set_lease(lease->number);
+  SendMessage(To(worker), FrameKind::kLeaseEnd, end);
+  processes_.at(worker).lease = 0;
+  pool_.OnReturned(worker, /*discard=*/false);  // Before the queue grants to the next who needs one.
+  ReturnLease(lease->number);
+  return absl::OkStatus();
+}
+
+void Raylet::ReturnLease(LeaseNumber lease) {
+  pool_.Forget(lease);
+  worker_of_.erase(lease);
+  if (!queue_.OnReturn(lease, Now())) return;
+  room_came_ = true;
+  Counter(world_.metrics, CounterId::kLeasesReturned).Add();
+}
+
+absl::Status Raylet::OnKillWorker(ProcessId owner, const Frame& frame) {
+  SHEAF_ASSIGN_OR_RETURN(const auto message, ParseFrame<proto::KillWorker>(frame));
+  const Lease* lease = queue_.Find(message.lease());
+  if (lease == nullptr || lease->demand.owner != owner) return absl::OkStatus();
+  const auto it = worker_of_.find(lease->number);
+  if (it == worker_of_.end() || it->second.packed() != message.process()) return absl::OkStatus();
+  pool_.Kill(it->second, message.reason());
+  return absl::OkStatus();
+}
+
+absl::Status Raylet::OnBlockedFrame(ProcessId worker, Process& process, const Frame& frame) {
+  SHEAF_ASSIGN_OR_RETURN(const auto message, ParseFrame<proto::Blocked>(frame));
+  if (process.lease == 0 || !pool_.OnBlocked(worker, message.blocked())) return absl::OkStatus();
+  if (message.blocked()) {
+    queue_.OnBlocked(process.lease, Now());
+  } else {
+    queue_.OnUnblocked(process.lease, Now());
+  }
+  return absl::OkStatus();
+}
+
+absl::Status Raylet::OnConnectRequest(ProcessId from, const Frame& frame) {
+  SHEAF_ASSIGN_OR_RETURN(const auto message, ParseFrame<proto::ConnectRequest>(frame));
+  const ProcessId peer = ProcessId::Unpack(message.peer());
+  if (peer == from) return absl::OkStatus();
+  if (IsAlive(peer) && world_.switchboard.Connect(from, peer).ok()) return absl::OkStatus();
+  proto::ConnectRefused refusal;
+  refusal.set_peer(message.peer());
+  *refusal.mutable_death() = DeathOf(peer);
+  SendMessage(To(from), FrameKind::kConnectRefused, refusal);
+  return absl::OkStatus();
+}
+
+void Raylet::OnWorkerReady(ProcessId worker) {
+  const WorkerPool::Worker* entry = pool_.Find(worker);
+  if (entry == nullptr) return;
+  const Nanos asked_at = entry->since;
+  if (!pool_.OnReady(worker)) return;
+  Counter(world_.metrics, CounterId::kWorkersStarted).Add();
+  Histogram(world_.metrics, HistogramId::kWorkerStart).Observe(Now() - asked_at);
+}
+
+void Raylet::Perform(const LeaseAction& action) {
+  switch (action.kind) {
+    case LeaseAction::Kind::kGrant:
+      if (const Lease* lease = queue_.Find(action.lease); lease != nullptr && !lease->ending) {
+        FindWorker(*lease);
+      }
+      return;
+    case LeaseAction::Kind::kRevoke: {
+      if (!IsAlive(action.demand.owner)) return;
+      proto::LeaseRevoke message;
+      message.set_lease(action.lease);
+      SendMessage(To(action.demand.owner), FrameKind::kLeaseRevoke, message);
+      Counter(world_.metrics, CounterId::kLeasesRevoked).Add();
+      return;
+    }
+    case LeaseAction::Kind::kEnd:
+      EndLease(action.lease, action.words.empty() ? "its owner is gone" : action.words);
+      return;
+    case LeaseAction::Kind::kRefuse:
+      Counter(world_.metrics, CounterId::kLeasesRefused).Add();
+      Refuse(action.demand, action.error, action.words);
+      return;
+    case LeaseAction::Kind::kNotice:
+      Refuse(action.demand, ErrorKind::kNone, action.words);
+      return;
+    case LeaseAction::Kind::kSpill:
+      return;  // The view has one node, so there is none to hand a demand to.
+  }
+}
+
+JobNumber Raylet::JobOf(const Lease& lease) const {
+  if (lease.demand.owner == RayletOf(options_.node)) return DetachedJobOf(lease.demand.key);
+  const auto it = processes_.find(lease.demand.owner);
+  return it == processes_.end() ? 0 : it->second.job;
+}
+
+void Raylet::FindWorker(const Lease& lease) {
+  WorkerNeed need;
+  need.ticket = lease.number;
+  need.job = JobOf(lease);
+  need.environment = lease.spec->environment;
+  need.gpu_ids = lease.allocation.GpuIds();
+  need.actor = lease.spec->actor;
+  pool_.Need(std::move(need));
+}
+
+void Raylet::OnAssigned(LeaseNumber number, ProcessId worker) {
+  const Lease* lease = queue_.Find(number);
+  const auto process = processes_.find(worker);
+  if (process == processes_.end()) {  // It died in this very transaction.
+    if (lease != nullptr && !lease->ending) FindWorker(*lease);
+    return;
+  }
+  if (lease == nullptr || lease->ending) {
+    if (lease != nullptr) ReturnLease(number);
+    pool_.OnReturned(worker, /*discard=*/pool_.Find(worker)->state == WorkerState::kActor);
+    return;
+  }
+  const ProcessId owner = lease->demand.owner;
+  const bool detached = owner == RayletOf(options_.node);
+  if (!detached) {
+    const absl::Status connected = world_.switchboard.Connect(owner, worker);
+    if (!connected.ok()) {
+      pool_.OnReturned(worker, /*discard=*/true);
+      if (absl::IsNotFound(connected)) {  // One of them is gone; if it is the worker, there will be another.
+        ReturnLease(number);
+      } else {
+        queue_.OnGrantFailed(number, ErrorKind::kSystem, std::string(connected.message()), Now());
+      }
+      return;
+    }
+  }
+  process->second.lease = number;
+  worker_of_[number] = worker;
+  const std::vector<uint32_t> gpu_ids = lease->allocation.GpuIds();
+  proto::LeaseBegin begin;
+  begin.set_lease(number);
+  begin.set_owner(owner.packed());
+  for (const uint32_t id : gpu_ids) begin.add_gpu_ids(id);
+  if (const auto job = jobs_.find(JobOf(*lease)); job != jobs_.end()) {
+    begin.set_job(job->second.number);
+  }
+  *begin.mutable_spec() = SpecForWorker(*lease->spec);
+  SendMessage(To(worker), FrameKind::kLeaseBegin, begin);
+  Counter(world_.metrics, CounterId::kLeasesGranted).Add();
+  Histogram(world_.metrics, HistogramId::kLeaseWait).Observe(Now() - lease->granted_at);
+  if (detached) {
+    OnDetachedPlaced(lease->demand.key, number, worker);
+    return;
+  }
+  proto::LeaseGrant grant;
+  grant.set_key(lease->demand.key);
+  grant.set_lease(number);
+  grant.set_worker(worker.packed());
+  for (const uint32_t id : gpu_ids) grant.add_gpu_ids(id);
+  SendMessage(To(owner), FrameKind::kLeaseGrant, grant);
+}
+
+void Raylet::EndLease(LeaseNumber lease, const std::string& words) {
+  const auto it = worker_of_.find(lease);
+  if (it == worker_of_.end()) {
+    ReturnLease(lease);
+  } else {
+    // It may run a task of this owner; what it holds comes free with its exit.
+    pool_.Kill(it->second, words);
+  }
+}
+
+void Raylet::Refuse(const DemandId& demand, ErrorKind error, const std::string& words) {
+  if (demand.owner == RayletOf(options_.node)) {
+    OnDetachedRefused(demand.key, error, words);
+    return;
+  }
+  if (!IsAlive(demand.owner)) return;
+  proto::LeaseRefused message;
+  message.set_key(demand.key);
+  message.set_error(static_cast<uint32_t>(error));
+  message.set_message(words);
+  SendMessage(To(demand.owner), FrameKind::kLeaseRefused, message);
+}
+
+}  // namespace sheaf

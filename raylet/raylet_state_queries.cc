@@ -1,0 +1,403 @@
+// Copyright The Sheaf Authors. SPDX-License-Identifier: Apache-2.0
+// What the command line and the `list` functions ask: answered from this raylet's own state, from the GCS where it knows
+// more, and from the owners on this node, who alone know their tasks and objects. Who does not answer in time is left out.
+#include <algorithm>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+#include "base/status_macros.h"
+#include "raylet/parse_frame.h"
+#include "raylet/raylet.h"
+
+namespace sheaf {
+namespace {
+
+constexpr uint32_t kDefaultLimit = 10'000;
+constexpr size_t kMaxOpenQueries = 256;
+constexpr size_t kMaxWhyRows = 3;
+
+template <class Rows>
+void Append(Rows* from, Rows* to, uint32_t limit, bool* truncated) {
+  for (auto& row : *from) {
+    if (static_cast<uint32_t>(to->size()) >= limit) {
+      *truncated = true;
+      return;
+    }
+    *to->Add() = std::move(row);
+  }
+}
+
+// The rows of `from` whose id is not in `to` yet.
+void AppendActors(google::protobuf::RepeatedPtrField<proto::ActorRow>* from, proto::StateAnswer* to,
+                  uint32_t limit) {
+  absl::btree_set<std::string> known;
+  for (const proto::ActorRow& row : to->actors()) known.insert(row.actor_id());
+  for (auto it = from->begin(); it != from->end();) {
+    it = known.contains(it->actor_id()) ? from->erase(it) : it + 1;
+  }
+  bool truncated = to->truncated();
+  Append(from, to->mutable_actors(), limit, &truncated);
+  to->set_truncated(truncated);
+}
+
+const char* StateName(proto::NodeInfo::State state) {
+  switch (state) {
+    case proto::NodeInfo::ALIVE: return "ALIVE";
+    case proto::NodeInfo::DRAINING: return "DRAINING";
+    default: return "DEAD";
+  }
+}
+
+const char* StateName(proto::JobInfo::State state) {
+  switch (state) {
+    case proto::JobInfo::RUNNING: return "RUNNING";
+    case proto::JobInfo::FINISHED: return "FINISHED";
+    default: return "FAILED";
+  }
+}
+
+const char* StateName(proto::GroupState::State state) {
+  switch (state) {
+    case proto::GroupState::PENDING: return "PENDING";
+    case proto::GroupState::CREATED: return "CREATED";
+    case proto::GroupState::INFEASIBLE: return "INFEASIBLE";
+    default: return "REMOVED";
+  }
+}
+
+const char* PolicyName(GroupPolicy policy) {
+  switch (policy) {
+    case GroupPolicy::kPack: return "PACK";
+    case GroupPolicy::kSpread: return "SPREAD";
+    case GroupPolicy::kStrictPack: return "STRICT_PACK";
+    case GroupPolicy::kStrictSpread: return "STRICT_SPREAD";
+  }
+  return "";
+}
+
+bool WantsProcesses(proto::StateQuery::What what) {
+  return what == proto::StateQuery::ACTORS || what == proto::StateQuery::TASKS ||
+         what == proto::StateQuery::OBJECTS;
+}
+
+}  // namespace
+
+absl::Status Raylet::OnStateQuery(ProcessId from, const Frame& frame) {
+  SHEAF_ASSIGN_OR_RETURN(auto message, ParseFrame<proto::StateQuery>(frame));
+  if (queries_.size() >= kMaxOpenQueries) {
+    proto::StateAnswer busy;
+    busy.set_request(message.request());
+    busy.set_error("too many queries at once; ask again");
+    SendMessage(To(from), FrameKind::kStateAnswer, busy);
+    return absl::OkStatus();
+  }
+  const uint64_t number = ++last_query_;
+  Query& query = queries_[number];
+  query.asker = from;
+  query.message = std::move(message);
+  query.limit = query.message.limit() == 0 ? kDefaultLimit : query.message.limit();
+  query.deadline = Now() + options_.query_limit;
+  query.answer.set_request(query.message.request());
+  FillFromHere(&query);
+  AskProcesses(number, &query);
+  AskGcs(number, &query);
+  FinishQuery(number);
+  return absl::OkStatus();
+}
+
+void Raylet::FillFromHere(Query* query) {
+  proto::StateAnswer& answer = query->answer;
+  switch (query->message.what()) {
+    case proto::StateQuery::STATUS: {
+      answer.set_metrics_url(options_.metrics_url);
+      for (const std::string& feature : options_.features) answer.add_features(feature);
+      for (const LeaseQueue::Pending& pending : queue_.AllPending()) {
+        if (static_cast<uint32_t>(answer.demand_size()) >= query->limit) break;
+        proto::DemandRow& row = *answer.add_demand();
+        pending.spec->resources.ToMap(*row.mutable_resources()->mutable_amounts());
+        row.set_count(pending.missing);
+        row.set_words(WordsFor(pending));
+      }
+      FillWorkers(query);
+      return;
+    }
+    case proto::StateQuery::WORKERS: FillWorkers(query); return;
+    case proto::StateQuery::GROUPS: FillGroups(query); return;
+    case proto::StateQuery::ACTORS: FillDetachedActors(query); return;
+    case proto::StateQuery::WHY: FillWhy(query); return;
+    default: return;  // The GCS knows better; see FinishQuery for when it does not answer.
+  }
+}
+
+void Raylet::AskProcesses(uint64_t number, Query* query) {
+  proto::StateQuery question = query->message;
+  question.set_request(number);
+  question.set_limit(query->limit);
+  if (question.what() == proto::StateQuery::WHY) {
+    const auto id = ObjectId::FromHex(question.id());
+    if (id.ok() && IsAlive(id->maker())) query->asked.insert(id->maker());
+  } else if (WantsProcesses(question.what())) {
+    for (const auto& [process, entry] : processes_) {
+      if (entry.info.role != ProcessRole::kTool) query->asked.insert(process);
+    }
+  }
+  for (const ProcessId process : query->asked) {
+    SendMessage(To(process), FrameKind::kStateQuery, question);
+  }
+}
+
+void Raylet::AskGcs(uint64_t number, Query* query) {
+  proto::GcsRequest request;
+  switch (query->message.what()) {
+    case proto::StateQuery::NODES:
+    case proto::StateQuery::STATUS: request.mutable_list_nodes(); break;
+    case proto::StateQuery::JOBS: request.mutable_list_jobs(); break;
+    case proto::StateQuery::ACTORS: request.mutable_list_actors()->set_all_name_spaces(true); break;
+    default: return;
+  }
+  query->asks_gcs = true;
+  gcs_.Command(std::move(request), [this, number](const proto::GcsReply& reply) {
+    const auto it = queries_.find(number);
+    if (it == queries_.end()) return;
+    it->second.asks_gcs = false;
+    MergeGcs(reply, &it->second);
+    FinishQuery(number);
+  });
+}
+
+void Raylet::MergeGcs(const proto::GcsReply& reply, Query* query) {
+  proto::StateAnswer& answer = query->answer;
+  for (const proto::NodeInfo& node : reply.nodes().nodes()) {
+    proto::NodeRow& row = *answer.add_nodes();
+    row.set_node(node.node());
+    row.set_address(node.address());
+    row.set_state(StateName(node.state()));
+    *row.mutable_total() = node.total();
+    *row.mutable_available() = node.available();
+    *row.mutable_labels() = node.labels();
+    row.set_host_name(node.host_name());
+    row.set_start_time_unix_s(node.start_time_unix_s());
+    row.set_version(node.version());
+    if (node.node() == options_.node) FillAvailable(&row);
+  }
+  for (const proto::JobInfo& job : reply.jobs().jobs()) {
+    proto::JobRow& row = *answer.add_jobs();
+    row.set_job(job.job());
+    row.set_driver(job.driver());
+    row.set_os_pid(job.os_pid());
+    row.set_name_space(job.start().name_space());
+    row.set_entrypoint(job.start().entrypoint());
+    row.set_state(StateName(job.state()));
+    row.set_start_time_unix_s(job.start_time_unix_s());
+  }
+  google::protobuf::RepeatedPtrField<proto::ActorRow> actors = reply.actors().actors();
+  AppendActors(&actors, &answer, query->limit);
+}
+
+absl::Status Raylet::OnStateAnswer(ProcessId from, const Frame& frame) {
+  SHEAF_ASSIGN_OR_RETURN(auto message, ParseFrame<proto::StateAnswer>(frame));
+  const auto it = queries_.find(message.request());
+  if (it == queries_.end() || it->second.asked.erase(from) == 0) return absl::OkStatus();
+  Query& query = it->second;
+  bool truncated = query.answer.truncated() || message.truncated();
+  Append(message.mutable_tasks(), query.answer.mutable_tasks(), query.limit, &truncated);
+  Append(message.mutable_objects(), query.answer.mutable_objects(), query.limit, &truncated);
+  query.answer.set_truncated(truncated);
+  AppendActors(message.mutable_actors(), &query.answer, query.limit);
+  if (!message.words().empty()) {
+    // The owner's word first: it knows what the task itself waits for.
+    std::string words = message.words();
+    if (!query.answer.words().empty()) absl::StrAppend(&words, "\n", query.answer.words());
+    query.answer.set_words(words);
+  }
+  FinishQuery(it->first);
+  return absl::OkStatus();
+}
+
+void Raylet::CheckQueries() {
+  std::vector<uint64_t> late;
+  for (const auto& [number, query] : queries_) {
+    if (Now() >= query.deadline) late.push_back(number);
+  }
+  for (const uint64_t number : late) {
+    Query& query = queries_.at(number);
+    query.answer.set_truncated(true);
+    query.asked.clear();
+    query.asks_gcs = false;
+    FinishQuery(number);
+  }
+}
+
+void Raylet::DropFromQueries(ProcessId process) {
+  std::vector<uint64_t> touched;
+  for (auto& [number, query] : queries_) {
+    if (query.asked.erase(process) > 0) touched.push_back(number);
+  }
+  for (const uint64_t number : touched) FinishQuery(number);
+}
+
+void Raylet::FinishQuery(uint64_t number) {
+  const auto it = queries_.find(number);
+  if (it == queries_.end() || !it->second.asked.empty() || it->second.asks_gcs) return;
+  Query query = std::move(it->second);
+  queries_.erase(it);
+  if (!IsAlive(query.asker)) return;
+  FillWithoutGcs(&query);
+  if (query.message.what() == proto::StateQuery::WHY && query.answer.words().empty()) {
+    query.answer.set_error(absl::StrCat("nothing on this node is named '", query.message.id(),
+                                        "'; its owner may have ended"));
+  }
+  SendMessage(To(query.asker), FrameKind::kStateAnswer, query.answer);
+}
+
+void Raylet::FillWithoutGcs(Query* query) {
+  proto::StateAnswer& answer = query->answer;
+  const proto::StateQuery::What what = query->message.what();
+  if ((what == proto::StateQuery::NODES || what == proto::StateQuery::STATUS) &&
+      answer.nodes_size() == 0) {
+    proto::NodeRow& row = *answer.add_nodes();
+    row.set_node(options_.node);
+    row.set_address(options_.address);
+    row.set_state(shutting_down_ ? "DRAINING" : "ALIVE");
+    ledger_.total().ToMap(*row.mutable_total()->mutable_amounts());
+    row.mutable_labels()->insert(options_.labels.begin(), options_.labels.end());
+    row.set_host_name(options_.host_name);
+    row.set_start_time_unix_s(UnixSeconds(started_at_));
+    row.set_version(options_.version);
+    FillAvailable(&row);
+  }
+  if (what != proto::StateQuery::JOBS || answer.jobs_size() > 0) return;
+  for (const auto& [local, job] : jobs_) {
+    proto::JobRow& row = *answer.add_jobs();
+    row.set_job(job.number);
+    row.set_driver(job.driver.packed());
+    if (const auto it = processes_.find(job.driver); it != processes_.end()) {
+      row.set_os_pid(it->second.info.os_pid);
+    }
+    row.set_name_space(job.start.name_space());
+    row.set_entrypoint(job.start.entrypoint());
+    row.set_state(!job.ended ? "RUNNING" : job.failed ? "FAILED" : "FINISHED");
+    row.set_start_time_unix_s(UnixSeconds(job.started_at));
+  }
+}
+
+void Raylet::FillAvailable(proto::NodeRow* row) const {
+  row->clear_available();
+  ledger_.available().ToMap(*row->mutable_available()->mutable_amounts());
+}
+
+void Raylet::FillWorkers(Query* query) {
+  for (const auto& [process, worker] : pool_.workers()) {
+    if (static_cast<uint32_t>(query->answer.workers_size()) >= query->limit) {
+      query->answer.set_truncated(true);
+      return;
+    }
+    proto::WorkerRow& row = *query->answer.add_workers();
+    row.set_process(process.packed());
+    row.set_state(WorkerStateName(worker.state));
+    if (const auto job = jobs_.find(worker.job); job != jobs_.end()) row.set_job(job->second.number);
+    const auto entry = processes_.find(process);
+    if (entry == processes_.end()) continue;
+    row.set_os_pid(entry->second.info.os_pid);
+    if (const Lease* lease = queue_.Find(entry->second.lease)) {
+      row.set_owner(lease->demand.owner.packed());
+      row.set_running(lease->spec->name);
+    }
+  }
+}
+
+void Raylet::FillGroups(Query* query) {
+  for (const GroupLedger::Group* group : groups_.Groups()) {
+    if (static_cast<uint32_t>(query->answer.groups_size()) >= query->limit) {
+      query->answer.set_truncated(true);
+      return;
+    }
+    proto::GroupRow& row = *query->answer.add_groups();
+    row.set_group_id(group->spec.id.ToHex());
+    row.set_name(group->spec.name);
+    row.set_state(StateName(group->state));
+    row.set_placement(PolicyName(group->spec.policy));
+    row.set_detached(group->spec.detached);
+    for (const Resources& bundle : group->spec.bundles) {
+      bundle.ToMap(*row.add_bundles()->mutable_amounts());
+    }
+    for (const NodeNumber node : group->nodes) row.add_bundle_nodes(node);
+  }
+}
+
+void Raylet::FillDetachedActors(Query* query) {
+  for (const auto& [id, actor] : detached_) {
+    proto::ActorRow& row = *query->answer.add_actors();
+    row.set_actor_id(id.ToHex());
+    row.set_class_name(actor.start.class_name());
+    row.set_name(actor.start.name());
+    row.set_name_space(actor.start.job().start().name_space());
+    row.set_state(actor.started ? "ALIVE" : actor.worker.process != 0 ? "STARTING" : "PENDING");
+    row.set_process(actor.worker.packed());
+    if (const auto it = processes_.find(actor.worker); it != processes_.end()) {
+      row.set_os_pid(it->second.info.os_pid);
+    }
+    row.set_restarts(actor.start.restarts());
+    row.set_job(actor.start.job().job());
+    row.set_detached(true);
+  }
+}
+
+void Raylet::FillWhy(Query* query) {
+  std::vector<std::string> words;
+  const auto id = PlacementGroupId::FromHex(query->message.id());
+  if (!id.ok()) {
+    query->answer.set_error(std::string(id.status().message()));
+    return;
+  }
+  if (const auto group = group_states_.find(*id); group != group_states_.end()) {
+    words.push_back(absl::StrCat("the placement group is ", StateName(group->second.state()),
+                                 group->second.message().empty() ? "" : ": ",
+                                 group->second.message()));
+  }
+  const ActorId actor{id->maker_bits, id->sequence_bits};
+  ProcessId owner = id->maker();
+  if (const auto it = detached_.find(actor); it != detached_.end()) {
+    const proto::ActorStateReport state = StateOf(it->second);
+    words.push_back(state.has_started() ? "the detached actor is alive"
+                                        : absl::StrCat("the detached actor waits for: ",
+                                                       state.pending()));
+    owner = RayletOf(options_.node);
+  }
+  for (const LeaseQueue::Pending& pending : queue_.AllPending()) {
+    if (pending.demand.owner != owner || words.size() >= kMaxWhyRows) continue;
+    words.push_back(WordsFor(pending));
+  }
+  query->answer.set_words(absl::StrJoin(words, "\n"));
+}
+
+std::string Raylet::WordsFor(const LeaseQueue::Pending& pending) const {
+  const LeaseSpec& spec = *pending.spec;
+  std::string words = absl::StrCat(spec.name.empty() ? "a task" : spec.name, " asks for ",
+                                   pending.missing, " more lease(s) of ",
+                                   spec.resources.ToString());
+  if (pending.held > 0) absl::StrAppend(&words, " beside the ", pending.held, " it has");
+  if (pending.infeasible) {
+    absl::StrAppend(&words, "; ", InfeasibleWords(spec, view_));
+    return words;
+  }
+  const Resources missing = ledger_.available().Missing(spec.resources);
+  if (!missing.empty()) absl::StrAppend(&words, "; node ", options_.node, " lacks ", missing.ToString());
+  const WorkerPool::Counts counts = pool_.CountStates();
+  if (counts.blocked > 0) {
+    absl::StrAppend(&words, "; ", counts.blocked, " workers are blocked in get, ",
+                    queue_.lenders(), " of at most ", queue_.options().lenders_max,
+                    " lend their CPUs");
+  }
+  if (pending.reserving) absl::StrAppend(&words, "; room is being kept free for it");
+  JobNumber job = 0;
+  if (const auto it = processes_.find(pending.demand.owner); it != processes_.end()) {
+    job = it->second.job;
+  }
+  if (const std::string pool = pool_.Words(job, spec.environment); !pool.empty()) {
+    absl::StrAppend(&words, "; ", pool);
+  }
+  return words;
+}
+
+}  // namespace sheaf

@@ -1,0 +1,226 @@
+// Copyright The Sheaf Authors. SPDX-License-Identifier: Apache-2.0
+// The `sheaf` command: reads the command line and hands over to the file of the command. The only
+// file that includes CLI11, which takes long to compile.
+#include <CLI/CLI.hpp>
+#include <cstdio>
+#include <functional>
+#include <string>
+#include <vector>
+
+#include "absl/strings/match.h"
+#include "cli/completion.h"
+#include "cli/json.h"
+#include "cli/list.h"
+#include "cli/query.h"
+#include "cli/start.h"
+#include "cli/status.h"
+#include "cli/stop.h"
+#include "cli/why.h"
+#include "shm/attach.h"
+
+namespace sheaf::cli {
+namespace {
+
+constexpr char kFooter[] = R"(
+Exit codes: 0 done, 1 it failed, 2 the command line means nothing, 3 no node runs there, 4 the node knows no such id,
+5 no answer in time. Errors go to the standard error stream. `sheaf COMMAND --help` says more.
+)";
+
+// Parses into the members; `run` is what the chosen command does.
+class CommandLine {
+ public:
+  CommandLine()
+      : app_("Sheaf runs tasks, actors and objects on this machine and on others.", "sheaf") {
+    app_.set_version_flag("--version", std::string("sheaf ") + std::string(kSheafVersion));
+    app_.require_subcommand(0, 1);
+    app_.footer(kFooter);
+    app_.get_formatter()->column_width(34);
+    AddStart();
+    AddStop();
+    AddStatus();
+    AddList();
+    AddWhy();
+    AddMemory();
+    AddVersion();
+    AddCompletion();
+  }
+
+  int Run(int argc, char** argv) {
+    try {
+      app_.parse(argc, argv);
+    } catch (const CLI::ParseError& error) {
+      return app_.exit(error) == 0 ? kDone : kUsage;
+    }
+    if (!run_) {
+      std::fputs(app_.help().c_str(), stderr);
+      return kUsage;
+    }
+    return run_();
+  }
+
+ private:
+  CLI::App* Command(const char* name, const char* help, std::function<int()> run) {
+    CLI::App* command = app_.add_subcommand(name, help);
+    command->callback([this, run = std::move(run)] { run_ = run; });
+    return command;
+  }
+
+  void AddQueryOptions(CLI::App* command, QueryOptions& query) {
+    command
+        ->add_option("--address", query.address,
+                     "Session directory of the node, or a directory of sessions (default: "
+                     "SHEAF_ADDRESS, else the newest node)")
+        ->type_name("DIR");
+    AddJson(command, query);
+    AddTimeout(command, query, "Seconds to wait for an answer");
+  }
+  void AddJson(CLI::App* command, QueryOptions& query) {
+    command->add_flag("--json", query.json, "Print JSON, for programs");
+  }
+  void AddTimeout(CLI::App* command, QueryOptions& query, const char* help) {
+    command
+        ->add_option_function<double>(
+            "--timeout",
+            [&query](double seconds) { query.timeout = static_cast<Nanos>(seconds * kSecond); },
+            help)
+        ->check(CLI::Range(0.001, 1e6))
+        ->type_name("SECONDS")
+        ->default_str("10");
+  }
+  void AddNodeOptions(CLI::App* command, NodeFlags& node) {
+    command
+        ->add_option("--dir", node.directory,
+                     "Where session directories go (default: SHEAF_DIR, else "
+                     "$XDG_RUNTIME_DIR/sheaf, else /tmp/sheaf-UID)")
+        ->type_name("DIR");
+    command
+        ->add_option("--num-cpus", node.cpus,
+                     "CPUs that tasks may use (default: those that this process may use)")
+        ->type_name("N");
+    command->add_option("--num-gpus", node.gpus, "GPUs (default: those found)")->type_name("N");
+    command->add_option("--resources", node.resources, "Further resources, as apple:2,pear:0.5")
+        ->type_name("NAME:N,...");
+    command->add_option("--labels", node.labels, "Labels of the node, as zone=a,disk=ssd")
+        ->type_name("KEY=VALUE,...");
+    command->add_option("--memory", node.memory, "Memory for tasks that ask for some, as 4GiB")
+        ->type_name("SIZE");
+    command
+        ->add_option("--object-store-memory", node.store_memory,
+                     "Size of the object store, as 1GiB")
+        ->type_name("SIZE");
+    command
+        ->add_option("--metrics-address", node.metrics_address,
+                     "Where the metrics are served (default 127.0.0.1)")
+        ->type_name("IP");
+    command->add_option("--metrics-port", node.metrics_port, "Their port (default: a free one)")
+        ->check(CLI::Range(0, 65535))
+        ->type_name("PORT");
+  }
+
+  void AddStart() {
+    CLI::App* command = Command("start", "Start a node on this machine, in the background",
+                                [this] { return RunStart(start_); });
+    command->add_flag("--head", start_.head, "Be the first node of a cluster");
+    AddNodeOptions(command, start_.node);
+    AddJson(command, start_.query);
+    AddTimeout(command, start_.query, "Seconds that the node may take to be ready");
+    command->footer("\nExample: sheaf start --head --num-cpus 2 --object-store-memory 1GiB\n");
+  }
+  void AddStop() {
+    CLI::App* command = Command("stop", "Stop the nodes of this user, with all their processes",
+                                [this] { return RunStop(stop_); });
+    AddQueryOptions(command, stop_.query);
+    command->add_flag("--force", stop_.force, "Kill at once");
+    command->footer(
+        "\nA node that has not ended after --timeout is killed. Without --address, all nodes of "
+        "this user end.\n");
+  }
+  void AddStatus() {
+    CLI::App* command = Command("status", "Show nodes, resources, demand and the object store",
+                                [this] { return RunStatus(query_); });
+    AddQueryOptions(command, query_);
+  }
+  void AddList() {
+    CLI::App* command =
+        Command("list", "List nodes, actors, tasks, objects, jobs, groups or workers",
+                [this] { return RunList(list_); });
+    command->add_option("KIND", list_.kind, "What to list")
+        ->required()
+        ->check(CLI::IsMember(std::vector<std::string>(kListKinds.begin(), kListKinds.end())));
+    command->add_option("--limit", list_.limit, "Rows at most (default 10000)")->type_name("N");
+    AddQueryOptions(command, list_.query);
+    command->footer("\nExample: sheaf list tasks --json\n");
+  }
+  void AddWhy() {
+    CLI::App* command =
+        Command("why", "Say in words why a task, actor or placement group is pending",
+                [this] { return RunWhy(why_); });
+    command->add_option("ID", why_.id, "32 hexadecimal digits, as list prints them")->required();
+    AddQueryOptions(command, why_.query);
+  }
+  void AddMemory() {
+    CLI::App* command = Command("memory", "Show the objects, the largest first, and who owns them",
+                                [this] { return RunMemory(list_.query, list_.limit); });
+    command->add_option("--limit", list_.limit, "Objects to show at most (default: all)")
+        ->type_name("N");
+    AddQueryOptions(command, list_.query);
+  }
+  void AddVersion() {
+    CLI::App* command = Command("version", "Print the version", [this] { return PrintVersion(); });
+    AddJson(command, query_);
+  }
+  void AddCompletion() {
+    CLI::App* command =
+        Command("completion", "Print a script that completes this command in a shell",
+                [this] { return PrintCompletion(); });
+    command->add_option("SHELL", shell_, "bash, zsh or fish")
+        ->required()
+        ->check(CLI::IsMember({"bash", "zsh", "fish"}));
+    command->footer("\nExample: source <(sheaf completion bash)\n");
+  }
+
+  int PrintVersion() const {
+    const std::string version(kSheafVersion);
+    if (query_.json) {
+      std::printf("%s\n", JsonObject()
+                              .Add("version", JsonString(version))
+                              .Add("layout", JsonNumber(kShmLayoutHash))
+                              .Done()
+                              .c_str());
+    } else {
+      std::printf("sheaf %s (layout %016llx)\n", version.c_str(),
+                  static_cast<unsigned long long>(kShmLayoutHash));
+    }
+    return kDone;
+  }
+
+  int PrintCompletion() {
+    std::vector<CommandWords> commands;
+    for (const CLI::App* command : app_.get_subcommands({})) {
+      if (command->get_group().empty()) continue;  // Internal.
+      CommandWords words{command->get_name(), command->get_description(), {}, {}};
+      for (const CLI::Option* option : command->get_options()) {
+        for (const std::string& name : option->get_lnames()) words.options.push_back("--" + name);
+      }
+      if (words.name == "list") words.values.assign(kListKinds.begin(), kListKinds.end());
+      if (words.name == "completion") words.values = {"bash", "zsh", "fish"};
+      commands.push_back(std::move(words));
+    }
+    std::fputs(CompletionScript(shell_, commands).c_str(), stdout);
+    return kDone;
+  }
+
+  CLI::App app_;
+  std::function<int()> run_;
+  StartOptions start_;
+  StopOptions stop_;
+  QueryOptions query_;
+  ListOptions list_;
+  WhyOptions why_;
+  std::string shell_;
+};
+
+}  // namespace
+}  // namespace sheaf::cli
+
+int main(int argc, char** argv) { return sheaf::cli::CommandLine().Run(argc, argv); }

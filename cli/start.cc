@@ -1,0 +1,220 @@
+// Copyright The Sheaf Authors. SPDX-License-Identifier: Apache-2.0
+#include "cli/start.h"
+
+#include <fcntl.h>
+#include <poll.h>
+#include <signal.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cstdio>
+#include <cstring>
+#include <filesystem>
+#include <string_view>
+#include <system_error>
+
+#include "absl/strings/ascii.h"
+#include "absl/strings/numbers.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/strip.h"
+#include "base/clock.h"
+#include "base/status_macros.h"
+#include "base/unique_fd.h"
+#include "cli/json.h"
+#include "cli/table.h"
+#include "shm/attach.h"
+
+namespace sheaf::cli {
+namespace {
+
+constexpr char kSelf[] = "/proc/self/exe";
+constexpr size_t kMaxWords = 64 * 1024;  // Of what a node that fails may say.
+
+struct Pipe {
+  UniqueFd read;
+  UniqueFd write;
+};
+
+absl::StatusOr<Pipe> MakePipe() {
+  int fds[2];
+  if (pipe2(fds, O_CLOEXEC) != 0) return absl::ErrnoToStatus(errno, "no pipe for the new node");
+  return Pipe{UniqueFd(fds[0]), UniqueFd(fds[1])};
+}
+
+// In the child, between fork and exec.
+[[noreturn]] void BecomeDaemon(char* const* arguments, int ready_fd, int words_fd) {
+  setsid();
+  // Once more, so that the daemon leads no session and can never get a terminal.
+  const pid_t daemon = fork();
+  if (daemon != 0) _exit(daemon < 0 ? errno : 0);
+  umask(077);
+  const std::string own = absl::StrCat("pid\t", getpid(), "\n");
+  if (write(ready_fd, own.data(), own.size()) < 0) _exit(errno);
+  const int nothing = open("/dev/null", O_RDWR);
+  dup2(nothing, STDIN_FILENO);
+  dup2(words_fd, STDOUT_FILENO);
+  dup2(words_fd, STDERR_FILENO);
+  fcntl(ready_fd, F_SETFD, 0);
+  sigset_t none;
+  sigemptyset(&none);
+  sigprocmask(SIG_SETMASK, &none, nullptr);
+  if (chdir("/") != 0) _exit(errno);
+  execv(kSelf, arguments);
+  _exit(errno);
+}
+
+// What happened until `deadline`.
+struct Outcome {
+  std::string ready;  // What came on the ready pipe: "pid", then a ReadyLine.
+  std::string words;  // What the node printed.
+  bool late = false;
+};
+
+// Appends what can be read; false at the end.
+bool ReadSome(int fd, std::string& out) {
+  char buffer[4096];
+  const ssize_t n = read(fd, buffer, sizeof(buffer));
+  if (n > 0 && out.size() < kMaxWords) out.append(buffer, static_cast<size_t>(n));
+  return n > 0 || (n < 0 && errno == EINTR);
+}
+
+Outcome WaitForNode(int ready_fd, int words_fd, Nanos deadline) {
+  Outcome outcome;
+  pollfd entries[2] = {{ready_fd, POLLIN, 0}, {words_fd, POLLIN, 0}};
+  // Ready, or both pipes closed: the node has ended.
+  while (std::count(outcome.ready.begin(), outcome.ready.end(), '\n') < 2 &&
+         (entries[0].fd >= 0 || entries[1].fd >= 0)) {
+    const Nanos left = deadline - MonotonicNow();
+    if (left <= 0) {
+      outcome.late = true;
+      break;
+    }
+    if (poll(entries, 2, static_cast<int>(left / kMillisecond) + 1) <= 0) continue;
+    if (entries[0].revents != 0 && !ReadSome(ready_fd, outcome.ready)) entries[0].fd = -1;
+    if (entries[1].revents != 0 && !ReadSome(words_fd, outcome.words)) entries[1].fd = -1;
+  }
+  return outcome;
+}
+
+struct Started {
+  ReadyLine line;
+  int os_pid = 0;
+};
+
+absl::StatusOr<Started> StartNode(const StartOptions& options) {
+  SHEAF_ASSIGN_OR_RETURN(Pipe ready, MakePipe());
+  SHEAF_ASSIGN_OR_RETURN(Pipe words, MakePipe());
+  std::vector<std::string> texts = {"sheaf", "node", "--ready-fd",
+                                    std::to_string(ready.write.get())};
+  for (std::string& argument : options.node.Arguments()) texts.push_back(std::move(argument));
+  std::vector<char*> arguments;
+  for (std::string& text : texts) arguments.push_back(text.data());
+  arguments.push_back(nullptr);
+
+  std::fflush(nullptr);  // The child must not print it again.
+  const pid_t child = fork();
+  if (child < 0) return absl::ErrnoToStatus(errno, "no process for the new node");
+  if (child == 0) BecomeDaemon(arguments.data(), ready.write.get(), words.write.get());
+  ready.write.Reset();
+  words.write.Reset();
+  int status = 0;
+  while (waitpid(child, &status, 0) < 0 && errno == EINTR) {
+  }
+  if (!WIFEXITED(status) || WEXITSTATUS(status) != 0) {
+    return absl::ResourceExhaustedError(
+        absl::StrCat("no process for the new node: ", std::strerror(WEXITSTATUS(status))));
+  }
+  const Outcome outcome = WaitForNode(ready.read.get(), words.read.get(),
+                                      Deadline(MonotonicNow(), options.query.timeout));
+  const size_t first_line = outcome.ready.find('\n') + 1;  // 0: not even that.
+  int pid = 0;
+  if (first_line > 4) (void)absl::SimpleAtoi(outcome.ready.substr(4, first_line - 5), &pid);
+  ReadyLine line;
+  if (ReadyLine::Parse(outcome.ready.substr(first_line), line)) return Started{line, pid};
+  const std::string said(absl::StripAsciiWhitespace(outcome.words));
+  if (outcome.late) {
+    if (pid > 1) kill(pid, SIGKILL);
+    return absl::DeadlineExceededError(absl::StrCat("the node was not ready within ",
+                                                    options.query.timeout / kSecond, " s",
+                                                    said.empty() ? "" : "; it said:\n", said));
+  }
+  return absl::AbortedError(said.empty() ? "the node ended before it was ready, and said nothing"
+                                         : said);
+}
+
+std::string Hints(const ReadyLine& line, double milliseconds) {
+  char took[32];
+  std::snprintf(took, sizeof(took), "%.0f ms", milliseconds);
+  return absl::StrCat(
+      "Sheaf ", std::string(kSheafVersion), " runs on this machine, ready after ", took, ".\n",
+      "  Session:  ", Printable(line.session), "\n", "  Metrics:  ", Printable(line.metrics_url),
+      "\n\n", "Next:\n", "  sheaf status         what the node has, and what is asked of it\n",
+      "  sheaf list tasks     what runs and what waits; sheaf why ID says for what\n",
+      "  sheaf stop           ends the node\n",
+      "A program joins this node with SHEAF_ADDRESS=", Printable(line.session), "\n");
+}
+
+}  // namespace
+
+std::vector<std::string> NodeFlags::Arguments() const {
+  std::vector<std::string> out;
+  const auto add = [&out](const char* flag, const std::string& value) {
+    if (!value.empty()) out.push_back(absl::StrCat(flag, "=", value));
+  };
+  std::error_code ignored;
+  add("--dir", directory.empty() ? "" : std::filesystem::absolute(directory, ignored).string());
+  add("--num-cpus", cpus);
+  add("--num-gpus", gpus);
+  add("--resources", resources);
+  add("--labels", labels);
+  add("--memory", memory);
+  add("--object-store-memory", store_memory);
+  add("--metrics-address", metrics_address);
+  add("--metrics-port", std::to_string(metrics_port));
+  return out;
+}
+
+std::string ReadyLine::Text() const {
+  return absl::StrCat("ready\t", session, "\t", metrics_url, "\n");
+}
+
+bool ReadyLine::Parse(const std::string& text, ReadyLine& out) {
+  absl::string_view rest = text;
+  if (!absl::ConsumePrefix(&rest, "ready\t") || !absl::ConsumeSuffix(&rest, "\n")) return false;
+  const size_t tab = rest.find('\t');
+  if (tab == absl::string_view::npos) return false;
+  out.session = std::string(rest.substr(0, tab));
+  out.metrics_url = std::string(rest.substr(tab + 1));
+  return true;
+}
+
+int RunStart(const StartOptions& options) {
+  if (!options.head) {
+    return Complain(absl::InvalidArgumentError(
+        "say --head: this version runs clusters of one node, and the first node is the head"));
+  }
+  const Nanos begin = MonotonicNow();
+  const absl::StatusOr<Started> started = StartNode(options);
+  if (!started.ok()) {
+    Complain(started.status());
+    return started.status().code() == absl::StatusCode::kDeadlineExceeded ? kTimedOut : kFailed;
+  }
+  const double milliseconds = static_cast<double>(MonotonicNow() - begin) / kMillisecond;
+  if (options.query.json) {
+    std::printf("%s\n", JsonObject()
+                            .Add("session", JsonString(started->line.session))
+                            .Add("metrics_url", JsonString(started->line.metrics_url))
+                            .Add("os_pid", JsonNumber(int64_t{started->os_pid}))
+                            .Add("milliseconds", JsonNumber(milliseconds))
+                            .Done()
+                            .c_str());
+  } else {
+    std::fputs(Hints(started->line, milliseconds).c_str(), stdout);
+  }
+  return kDone;
+}
+
+}  // namespace sheaf::cli

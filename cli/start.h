@@ -1,0 +1,48 @@
+// Copyright The Sheaf Authors. SPDX-License-Identifier: Apache-2.0
+// sheaf start: begins a node in the background and returns once it is ready.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "cli/query.h"
+
+namespace sheaf::cli {
+
+// What `sheaf start` and `sheaf node` have in common. Texts are checked by the node, which knows
+// their forms.
+struct NodeFlags {
+  std::string directory;     // That holds sessions. Empty: SHEAF_DIR and so on (base/config.h).
+  std::string cpus;          // Empty: what the kernel lets this process use.
+  std::string gpus;          // Empty: what is found.
+  std::string resources;     // "apple:2,pear:0.5".
+  std::string labels;        // "zone=a,disk=ssd".
+  std::string memory;        // "4GiB".
+  std::string store_memory;  // "1GiB".
+  std::string metrics_address;
+  int metrics_port = 0;  // 0: a free one.
+
+  // As arguments of `sheaf node`.
+  std::vector<std::string> Arguments() const;
+};
+
+struct StartOptions {
+  QueryOptions query;  // `timeout`: how long the node may take to be ready.
+  NodeFlags node;
+  bool head = false;
+};
+
+// kDone: the node is ready, and its daemon has a session of its own (setsid). Else nothing is left
+// running.
+int RunStart(const StartOptions& options);
+
+// What a node writes, as one line, to its --ready-fd when it is ready.
+struct ReadyLine {
+  std::string session;
+  std::string metrics_url;
+  std::string Text() const;  // "ready SESSION URL\n".
+  static bool Parse(const std::string& text, ReadyLine& out);
+};
+
+}  // namespace sheaf::cli

@@ -1,0 +1,195 @@
+// Copyright The Sheaf Authors. SPDX-License-Identifier: Apache-2.0
+// Functions that wait without holding a thread: C++20 coroutines that return Async<T> and co_await references.
+//
+//   sheaf::Async<double> Mean(sheaf::ObjectRef<double> a, sheaf::ObjectRef<double> b) {
+//     co_return (co_await a + co_await b) / 2;
+//   }
+// As a remote function or a method of an actor it is called like any other: Task(Mean).Remote(a, b). All coroutines of one
+// process run on one thread, so they share data without locks; between two co_awaits nothing else runs. Elsewhere
+// BlockOn(Mean(a, b)) runs one to its end.
+#pragma once
+
+#include <chrono>
+#include <coroutine>
+#include <exception>
+#include <optional>
+#include <tuple>
+#include <type_traits>
+#include <utility>
+#include <vector>
+
+#include "sheaf/errors.h"
+#include "sheaf/object_ref.h"
+
+namespace sheaf::inline v1 {
+namespace internal {
+
+// Of the coroutine that runs on this thread. Throw SystemError where none does.
+SHEAF_API void ResumeWhenReady(const Handle& object, std::coroutine_handle<> waiting);
+SHEAF_API void ResumeAfter(std::chrono::nanoseconds duration, std::coroutine_handle<> waiting);
+// Throws TaskCancelledError when the coroutine's call was cancelled while it waited.
+SHEAF_API void ThrowIfCancelled();
+// Runs `start`, and what follows from it, on this thread, until *done.
+SHEAF_API void RunUntil(std::coroutine_handle<> start, const bool* done);
+
+struct ResumeContinuation {
+  bool await_ready() const noexcept { return false; }
+  template <class Promise>
+  std::coroutine_handle<> await_suspend(std::coroutine_handle<Promise> finished) const noexcept {
+    return finished.promise().continuation;
+  }
+  void await_resume() const noexcept {}
+};
+
+struct AsyncPromiseBase {
+  std::coroutine_handle<> continuation = std::noop_coroutine();
+  std::exception_ptr error;
+
+  std::suspend_always initial_suspend() noexcept { return {}; }
+  ResumeContinuation final_suspend() noexcept { return {}; }
+  void unhandled_exception() noexcept { error = std::current_exception(); }
+};
+template <class T>
+struct AsyncPromise : AsyncPromiseBase {
+  std::optional<T> value;
+
+  Async<T> get_return_object();
+  template <class Value>
+  void return_value(Value&& result) {
+    value.emplace(std::forward<Value>(result));
+  }
+  T Take() {
+    if (error) std::rethrow_exception(error);
+    return std::move(*value);
+  }
+};
+template <>
+struct AsyncPromise<void> : AsyncPromiseBase {
+  Async<void> get_return_object();
+  void return_void() noexcept {}
+  void Take() {
+    if (error) std::rethrow_exception(error);
+  }
+};
+
+}  // namespace internal
+
+// A coroutine that will give a T. It starts when it is awaited (or called as a task), once. Owns its frame.
+template <class T>
+class [[nodiscard]] Async {
+ public:
+  using promise_type = internal::AsyncPromise<T>;
+  using value_type = T;
+
+  explicit Async(std::coroutine_handle<promise_type> coroutine) : coroutine_(coroutine) {}
+  Async(Async&& other) noexcept : coroutine_(std::exchange(other.coroutine_, nullptr)) {}
+  Async& operator=(Async other) noexcept {
+    std::swap(coroutine_, other.coroutine_);
+    return *this;
+  }
+  ~Async() {
+    if (coroutine_) coroutine_.destroy();
+  }
+
+  bool await_ready() const noexcept { return false; }
+  std::coroutine_handle<> await_suspend(std::coroutine_handle<> waiting) noexcept {
+    coroutine_.promise().continuation = waiting;
+    return coroutine_;
+  }
+  T await_resume() { return coroutine_.promise().Take(); }
+
+ private:
+  std::coroutine_handle<promise_type> coroutine_;
+};
+
+namespace internal {
+
+template <class T>
+Async<T> AsyncPromise<T>::get_return_object() {
+  return Async<T>(std::coroutine_handle<AsyncPromise>::from_promise(*this));
+}
+inline Async<void> AsyncPromise<void>::get_return_object() {
+  return Async<void>(std::coroutine_handle<AsyncPromise>::from_promise(*this));
+}
+
+template <class T>
+struct ObjectAwaiter {
+  ObjectRef<T> ref;
+  bool await_ready() const { return sheaf::IsReady(ref); }
+  void await_suspend(std::coroutine_handle<> waiting) const { ResumeWhenReady(ref.handle(), waiting); }
+  T await_resume() const {
+    ThrowIfCancelled();
+    return sheaf::Get(ref);
+  }
+};
+struct SleepAwaiter {
+  std::chrono::nanoseconds duration;
+  bool await_ready() const noexcept { return false; }
+  void await_suspend(std::coroutine_handle<> waiting) const { ResumeAfter(duration, waiting); }
+  void await_resume() const { ThrowIfCancelled(); }
+};
+
+// Runs by itself and frees itself.
+struct Detached {
+  struct promise_type {
+    Detached get_return_object() { return {std::coroutine_handle<promise_type>::from_promise(*this)}; }
+    std::suspend_always initial_suspend() noexcept { return {}; }
+    std::suspend_never final_suspend() noexcept { return {}; }
+    void return_void() noexcept {}
+    void unhandled_exception() noexcept { std::terminate(); }
+  };
+  std::coroutine_handle<> coroutine;
+};
+template <class T>
+Detached Finish(Async<T>& async, bool* done, std::exception_ptr* error, std::optional<T>* value) {
+  try {
+    value->emplace(co_await async);
+  } catch (...) {
+    *error = std::current_exception();
+  }
+  *done = true;
+}
+inline Detached Finish(Async<void>& async, bool* done, std::exception_ptr* error) {
+  try {
+    co_await async;
+  } catch (...) {
+    *error = std::current_exception();
+  }
+  *done = true;
+}
+
+}  // namespace internal
+
+// In coroutines: co_await ref gives the value, or throws as Get does.
+template <class T>
+internal::ObjectAwaiter<T> operator co_await(ObjectRef<T> ref) {
+  return {std::move(ref)};
+}
+// All values, in order.
+template <class T>
+Async<std::vector<T>> All(std::vector<ObjectRef<T>> refs) {
+  std::vector<T> values;
+  values.reserve(refs.size());
+  for (const ObjectRef<T>& ref : refs) values.push_back(co_await ref);
+  co_return values;
+}
+// In coroutines: co_await sheaf::Sleep(10ms).
+inline internal::SleepAwaiter Sleep(std::chrono::nanoseconds duration) { return {duration}; }
+
+// Runs a coroutine to its end on this thread. Not from within another coroutine: co_await it there.
+template <class T>
+T BlockOn(Async<T> async) {
+  bool done = false;
+  std::exception_ptr error;
+  if constexpr (std::is_void_v<T>) {
+    internal::RunUntil(internal::Finish(async, &done, &error).coroutine, &done);
+    if (error) std::rethrow_exception(error);
+  } else {
+    std::optional<T> value;
+    internal::RunUntil(internal::Finish(async, &done, &error, &value).coroutine, &done);
+    if (error) std::rethrow_exception(error);
+    return std::move(*value);
+  }
+}
+
+}  // namespace sheaf::inline v1

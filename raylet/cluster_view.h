@@ -5,6 +5,7 @@
 
 #include <cstdint>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "absl/container/btree_map.h"
@@ -23,6 +24,10 @@ struct LabelTerm {
   bool negated = false;
 
   friend bool operator==(const LabelTerm&, const LabelTerm&) = default;
+  template <class H>
+  friend H AbslHashValue(H h, const LabelTerm& term) {
+    return H::combine(std::move(h), term.key, term.values, term.negated);
+  }
 };
 struct LabelSelector {
   std::vector<LabelTerm> terms;  // All must hold; none at all matches every node.
@@ -30,6 +35,10 @@ struct LabelSelector {
   bool Matches(const Labels& labels) const;
   std::string ToString() const;  // "zone in (a, b) and gpu not in (T4)".
   friend bool operator==(const LabelSelector&, const LabelSelector&) = default;
+  template <class H>
+  friend H AbslHashValue(H h, const LabelSelector& selector) {
+    return H::combine(std::move(h), selector.terms);
+  }
 };
 
 struct NodeView {

@@ -18,10 +18,12 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
+#include "absl/container/btree_map.h"
+#include "absl/container/btree_set.h"
 #include "absl/container/flat_hash_map.h"
-#include "absl/container/node_hash_map.h"
 #include "base/clock.h"
 #include "base/error_kind.h"
 #include "base/ids.h"
@@ -44,8 +46,10 @@ struct LeaseQueueOptions {
   Nanos reserve_after = 200 * kMillisecond;
   Nanos reservation_limit = 30 * kSecond;
   Nanos quantum = 10 * kMillisecond;    // A busy lease is asked back for an equal only after this.
+  Nanos patience = 100 * kMillisecond;  // An owner that keeps a lease so long after kRevoke: another is asked as well.
   Nanos lend_after = 5 * kMillisecond;  // A worker blocked so long lends its CPUs.
   uint32_t lenders_max = 512;           // Workers whose CPUs are lent at one time.
+  uint32_t free_leases_max = 256;       // Of one demand for tasks that need no resources.
 };
 
 // One demand.
@@ -140,7 +144,7 @@ class LeaseQueue {
   std::vector<LeaseAction> TakeActions();
 
   const Lease* Find(LeaseNumber lease) const;
-  // Calls visit(const Lease&) for each lease out, by number.
+  // All leases out, by number. For listings.
   std::vector<const Lease*> Leases() const;
 
   // A demand of which not all is granted, for listings and `why`.
@@ -154,29 +158,90 @@ class LeaseQueue {
     Nanos since = 0;
     uint32_t overtaken = 0;           // Grants to others since it came to the head of its class.
     bool reserving = false;           // Room is being kept free for it.
+    bool withheld = false;            // Room is being kept free for another.
     bool infeasible = false;
   };
   std::vector<Pending> AllPending() const;  // In the order in which they would be served if all fitted.
+  // nullopt: no such demand, or all of it is granted here.
   std::optional<Pending> FindPending(ProcessId owner, uint64_t key) const;
-  size_t leases_out() const { return leases_.size(); }
+  size_t leases_out() const;
   size_t lenders() const { return lenders_; }
   const LeaseQueueOptions& options() const { return options_; }
   const ResourceLedger& ledger() const { return ledger_; }
   const ClusterView& view() const { return view_; }
 
  private:
+  // raylet/lease_queue_state.h.
+  struct Record;
   struct Entry;
   struct Class;
   struct Pool;
   struct Owner;
+  enum class Served : uint8_t { kNo, kYes, kChanged };  // kChanged: classes came or went.
+
+  // lease_queue.cc: entries, classes and pools come and go.
+  Entry* AddEntry(const DemandId& id, const proto::LeaseDemand& demand, uint32_t hops);
+  void DropEntry(Entry* entry);
+  void Enqueue(Entry& entry, Nanos now);
+  void Dequeue(Entry& entry);
+  void Refuse(const DemandId& id, ErrorKind error, std::string words);
+  void RefuseEntry(Entry& entry, ErrorKind error, const std::string& words);
+  void SetWanted(Entry& entry, uint32_t wanted, Nanos now);
+  void LoseOwner(Entry& entry);
+  void TakeShareBack(Entry& entry, uint32_t count);
+  void EndLease(Record& record, ErrorKind error, std::string words);
+  Entry* EraseRecord(LeaseNumber lease);  // Its entry; nullptr: unknown.
+  void LendDue(Nanos now);
+  void LeavePool(Record& record);
+
+  // lease_serving.cc: who is next, and where.
+  void Serve(Pool& pool, Nanos now);
+  void ServeClasses(Pool& pool, Nanos now);
+  Served ServeOne(Class& of, Nanos now);
+  Placement Decide(Class& of, const Entry& head);
+  bool Grant(Class& of, Entry& entry, Nanos now);
+  Served HandOn(Class& of, Entry& entry, NodeNumber node, uint32_t count, Nanos now);
+  void SetShare(Entry& entry, NodeNumber node, uint32_t share);
+  void RefuseAll(Class& of, ErrorKind error, const std::string& words);
+  void SetInfeasible(Class& of, bool infeasible);
+  void SayInfeasible(Entry& entry);
+  void SyncView();
+
+  Pending PendingOf(const Entry& entry) const;  // lease_listing.cc
+
+  // lease_fairness.cc: nobody waits for ever.
+  bool Fits(const Class& of) const;
+  bool Withheld(const Class& of) const;
+  bool Obtainable(const Class& of) const;
+  Resources FreeIn(const Pool& pool) const;
+  bool KeepsReservation(Pool& pool, Nanos now);
+  void UpdateReservation(Pool& pool, Nanos now);
+  void AskBack(Pool& pool, Nanos now);
+  bool AskFor(Pool& pool, Class& of, const Entry* waiter, uint32_t share, Resources* free,
+              Nanos now);
+  Record* ChooseVictim(Pool& pool, const Entry* waiter, uint32_t share, const Resources& missing,
+                       Nanos now);
+  void ForgetRevoked(Pool& pool, Nanos now);
+  void SetTimer(Pool& pool);
 
   const LeaseQueueOptions options_;
   ResourceLedger& ledger_;
   ClusterView& view_;
   Random& random_;
-  absl::flat_hash_map<LeaseNumber, std::unique_ptr<Lease>> leases_;
+  uint64_t epoch_ = 1;  // Counts OnClusterChanged.
+  NodeNumber last_spread_ = 0;
   LeaseNumber last_lease_ = 0;
   size_t lenders_ = 0;
+  absl::flat_hash_map<LeaseNumber, std::unique_ptr<Record>> leases_;
+  absl::flat_hash_map<DemandId, std::unique_ptr<Entry>> entries_;
+  absl::flat_hash_map<ProcessId, std::unique_ptr<Owner>> owners_;
+  absl::flat_hash_map<std::pair<Resources, Strategy>, std::unique_ptr<Class>> classes_;
+  absl::flat_hash_map<PlacementGroupId, std::unique_ptr<Pool>> group_pools_;
+  std::unique_ptr<Pool> node_pool_;
+  std::unique_ptr<Class> group_waiting_;                            // Stands in node_pool_ for the pending placement group.
+  absl::btree_map<NodeNumber, size_t> foreign_;                     // Entries by the other nodes that own, sent or got them.
+  std::deque<std::pair<LeaseNumber, Nanos>> blocked_;               // Not lent yet, by time.
+  absl::btree_set<std::pair<Nanos, PlacementGroupId>> timers_;      // Of pools; nil: the node's.
   std::vector<LeaseAction> actions_;
 };
 

@@ -4,6 +4,7 @@
 
 #include <cstdint>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "absl/status/statusor.h"
@@ -31,6 +32,10 @@ struct Strategy {
   std::vector<LabelSelector> selectors;  // The first that some node satisfies counts. Empty: all nodes.
 
   friend bool operator==(const Strategy&, const Strategy&) = default;
+  template <class H>
+  friend H AbslHashValue(H h, const Strategy& s) {
+    return H::combine(std::move(h), s.kind, s.node, s.soft, s.group, s.bundle, s.selectors);
+  }
 };
 
 struct LeaseSpec {

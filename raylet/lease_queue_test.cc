@@ -1,0 +1,502 @@
+// Copyright The Sheaf Authors. SPDX-License-Identifier: Apache-2.0
+#include "raylet/lease_queue.h"
+
+#include <algorithm>
+#include <catch2/catch.hpp>
+#include <map>
+#include <set>
+
+namespace sheaf {
+namespace {
+
+using Kind = LeaseAction::Kind;
+constexpr ProcessId kA{1, 5};
+constexpr ProcessId kB{1, 6};
+constexpr ProcessId kC{1, 7};
+const PlacementGroupId kGroup = PlacementGroupId::Make({1, 1}, 7);
+
+Resources Parsed(const std::string& text) { return ParseResources(text).value(); }
+
+proto::LeaseDemand Demand(uint64_t key, const std::string& resources, uint32_t wanted,
+                          uint64_t backlog = 1'000'000) {
+  proto::LeaseDemand demand;
+  demand.set_key(key);
+  demand.set_wanted(wanted);
+  demand.set_backlog(backlog);
+  demand.mutable_spec()->set_name("f");
+  Parsed(resources).ToMap(*demand.mutable_spec()->mutable_resources()->mutable_amounts());
+  return demand;
+}
+
+proto::LeaseDemand ActorDemand(uint64_t key, const std::string& resources) {
+  proto::LeaseDemand demand = Demand(key, resources, 1);
+  demand.mutable_spec()->set_actor(true);
+  demand.mutable_spec()->mutable_running();
+  return demand;
+}
+
+proto::LeaseDemand InGroup(proto::LeaseDemand demand, int bundle = kAnyBundle) {
+  proto::Strategy* strategy = demand.mutable_spec()->mutable_strategy();
+  strategy->set_kind(proto::Strategy::PLACEMENT_GROUP);
+  strategy->set_group_id(kGroup.Binary());
+  strategy->set_bundle(bundle);
+  return demand;
+}
+
+// A raylet's queue with its ledger, and what it said last.
+struct Node {
+  explicit Node(const std::string& total, LeaseQueueOptions options = {})
+      : ledger(Parsed(total), {}), queue(options, ledger, WithLocal(view, Parsed(total)), random) {}
+
+  static ClusterView& WithLocal(ClusterView& view, const Resources& total) {
+    view.local = 1;
+    view.nodes[1].total = view.nodes[1].available = total;
+    return view;
+  }
+  void AddNode(NodeNumber number, const std::string& total) {
+    view.nodes[number].total = view.nodes[number].available = Parsed(total);
+    queue.OnClusterChanged(now);
+  }
+  // The actions since the last call, of one kind, as "owner.key:lease" or what that kind carries.
+  std::vector<LeaseAction> Take() {
+    std::vector<LeaseAction> actions = queue.TakeActions();
+    for (const LeaseAction& action : actions) {
+      if (action.kind == Kind::kGrant) {
+        held[action.demand.owner].push_back(action.lease);
+      }
+    }
+    return actions;
+  }
+  size_t Count(Kind kind) {
+    const auto actions = Take();
+    return std::count_if(actions.begin(), actions.end(),
+                         [&](const LeaseAction& action) { return action.kind == kind; });
+  }
+  void ReturnOne(ProcessId owner) {
+    REQUIRE_FALSE(held[owner].empty());
+    const LeaseNumber lease = held[owner].front();
+    held[owner].erase(held[owner].begin());
+    REQUIRE(queue.OnReturn(lease, now));
+  }
+
+  SeededRandom random{1};
+  ResourceLedger ledger;
+  ClusterView view;
+  LeaseQueue queue;
+  Nanos now = kSecond;
+  std::map<ProcessId, std::vector<LeaseNumber>> held;
+};
+
+}  // namespace
+
+SCENARIO("a demand is absolute: it is granted as far as there is room, and a repeat changes nothing") {
+  Node node("CPU:2");
+  node.queue.OnDemand(kA, Demand(1, "CPU:1", 3), node.now);
+  CHECK(node.Count(Kind::kGrant) == 2);
+  CHECK(node.ledger.available().empty());
+  node.queue.OnDemand(kA, Demand(1, "CPU:1", 3), node.now);
+  CHECK(node.Take().empty());
+  REQUIRE(node.queue.FindPending(kA, 1).has_value());
+  CHECK(node.queue.FindPending(kA, 1)->missing == 1);
+  WHEN("one is returned while more are wanted") {
+    node.ReturnOne(kA);
+    THEN("the third is granted") { CHECK(node.Count(Kind::kGrant) == 1); }
+  }
+  WHEN("fewer are wanted before one is returned") {
+    node.queue.OnDemand(kA, Demand(1, "CPU:1", 1), node.now);
+    CHECK_FALSE(node.queue.FindPending(kA, 1).has_value());
+    node.ReturnOne(kA);
+    THEN("nothing more is granted") {
+      CHECK(node.Take().empty());
+      CHECK(node.ledger.available() == Parsed("CPU:1"));
+    }
+  }
+  WHEN("a lease is returned twice") {
+    const LeaseNumber lease = node.held[kA].front();
+    node.ReturnOne(kA);
+    THEN("the second time counts for nothing") {
+      CHECK_FALSE(node.queue.OnReturn(lease, node.now));
+      CHECK_FALSE(node.queue.OnReturn(999, node.now));
+    }
+  }
+}
+
+SCENARIO("what a peer sends is checked") {
+  Node node("CPU:2");
+  proto::LeaseDemand bad = Demand(1, "CPU:1", 1);
+  (*bad.mutable_spec()->mutable_resources()->mutable_amounts())["CPU"] = -5;
+  proto::LeaseDemand no_spec;
+  no_spec.set_key(2);
+  no_spec.set_wanted(1);
+  for (const proto::LeaseDemand& demand : {bad, no_spec}) {
+    node.queue.OnDemand(kA, demand, node.now);
+    const auto actions = node.Take();
+    REQUIRE(actions.size() == 1);
+    CHECK(actions[0].kind == Kind::kRefuse);
+    CHECK(actions[0].error == ErrorKind::kInvalidArgument);
+  }
+}
+
+SCENARIO("owners that ask for the same take turns") {
+  Node node("CPU:1");
+  for (const ProcessId owner : {kA, kB, kC}) {
+    node.queue.OnDemand(owner, Demand(1, "CPU:1", 5), node.now);
+  }
+  std::vector<ProcessId> turns;
+  for (int i = 0; i < 9; ++i) {
+    for (const LeaseAction& action : node.Take()) {
+      if (action.kind == Kind::kGrant) {
+        turns.push_back(action.demand.owner);
+      }
+    }
+    node.ReturnOne(turns.back());
+  }
+  CHECK(turns == std::vector<ProcessId>{kA, kB, kC, kA, kB, kC, kA, kB, kC});
+}
+
+SCENARIO("owners share fairly: who has more gives back when others wait") {
+  Node node("CPU:4");
+  node.queue.OnDemand(kA, Demand(1, "CPU:1", 100), node.now);
+  CHECK(node.Count(Kind::kGrant) == 4);
+  node.queue.OnDemand(kB, Demand(1, "CPU:1", 100), node.now);
+  THEN("two of four are asked back at once, each once") {
+    CHECK(node.Count(Kind::kRevoke) == 2);
+    node.queue.OnTick(node.now + kMillisecond);
+    CHECK(node.Take().empty());
+    node.ReturnOne(kA);
+    node.ReturnOne(kA);
+    const auto actions = node.Take();
+    CHECK(std::count_if(actions.begin(), actions.end(), [](const LeaseAction& action) {
+            return action.kind == Kind::kGrant && action.demand.owner == kB;
+          }) == 2);
+    node.now += kSecond;
+    node.queue.OnTick(node.now);
+    CHECK(node.Take().empty());  // Two each: nobody is asked.
+  }
+}
+
+SCENARIO("one core and two owners with endless work: each has it for a quantum") {
+  Node node("CPU:1");
+  node.queue.OnDemand(kA, Demand(1, "CPU:1", 10), node.now);
+  node.queue.OnDemand(kB, Demand(1, "CPU:1", 10), node.now);
+  CHECK(node.Count(Kind::kRevoke) == 0);
+  CHECK(node.queue.NextTick() == node.now + node.queue.options().quantum);
+  node.now = node.queue.NextTick();
+  node.queue.OnTick(node.now);
+  CHECK(node.Count(Kind::kRevoke) == 1);
+  node.ReturnOne(kA);
+  CHECK(node.Count(Kind::kGrant) == 1);
+  CHECK(node.held[kB].size() == 1);
+}
+
+SCENARIO("a lease of an owner without backlog is asked back first; actors are never asked") {
+  Node node("CPU:3");
+  node.queue.OnDemand(kA, Demand(1, "CPU:1", 1, 0), node.now);
+  proto::LeaseDemand actor = Demand(2, "CPU:2", 1);
+  actor.mutable_spec()->set_actor(true);
+  node.queue.OnDemand(kA, actor, node.now);
+  CHECK(node.Count(Kind::kGrant) == 2);
+  const LeaseNumber idle = node.held[kA].front();
+  node.now += kSecond;
+  node.queue.OnDemand(kB, Demand(1, "CPU:1", 3), node.now);
+  const auto actions = node.Take();
+  REQUIRE(actions.size() == 1);
+  CHECK(actions[0].kind == Kind::kRevoke);
+  CHECK(actions[0].lease == idle);
+  WHEN("the owner keeps it for long") {
+    node.now += kSecond;
+    node.queue.OnTick(node.now);
+    THEN("nothing is left to ask for") { CHECK(node.Take().empty()); }
+  }
+}
+
+SCENARIO("a large request is overtaken a bounded number of times, then room is kept for it") {
+  LeaseQueueOptions options;
+  options.overtakes_max = 8;
+  options.quantum = kSecond;
+  Node node("CPU:4", options);
+  node.queue.OnDemand(kA, Demand(1, "CPU:1", 100), node.now);
+  node.queue.OnDemand(kB, Demand(1, "CPU:4", 1), node.now);
+  node.Take();
+  int small = 0;
+  while (node.held[kB].empty() && small < 100) {
+    node.ReturnOne(kA);
+    node.Take();
+    ++small;
+  }
+  CHECK(small <= 8 + 1 + 4);  // Overtakes, its turn, and the four that run.
+  CHECK(node.held[kB].size() == 1);
+  CHECK(node.held[kA].empty());
+  node.ReturnOne(kB);
+  node.Take();
+  CHECK(node.held[kA].size() == 4);
+}
+
+SCENARIO("time alone also ends the patience of a large request, and leases are asked back for it") {
+  Node node("CPU:4");
+  node.queue.OnDemand(kA, Demand(1, "CPU:1", 100), node.now);
+  node.queue.OnDemand(kB, Demand(1, "CPU:4", 1), node.now);
+  CHECK(node.Count(Kind::kRevoke) == 0);
+  node.now += node.queue.options().reserve_after;
+  node.queue.OnTick(node.now);
+  CHECK(node.Count(Kind::kRevoke) == 4);
+  CHECK(node.queue.FindPending(kB, 1)->reserving);
+  for (int i = 0; i < 4; ++i) {
+    node.ReturnOne(kA);
+  }
+  node.Take();
+  CHECK(node.held[kB].size() == 1);
+}
+
+SCENARIO("no room is kept for what an actor or a blocked worker holds") {
+  Node node("CPU:2");
+  proto::LeaseDemand actor = Demand(1, "CPU:1", 1);
+  actor.mutable_spec()->set_actor(true);
+  node.queue.OnDemand(kA, actor, node.now);
+  node.queue.OnDemand(kB, Demand(1, "CPU:2", 1), node.now);
+  node.now += 10 * kSecond;
+  node.queue.OnTick(node.now);
+  node.Take();
+  node.queue.OnDemand(kC, Demand(1, "CPU:1", 1), node.now);
+  CHECK(node.Count(Kind::kGrant) == 1);
+}
+
+SCENARIO("a reservation that never ends in a grant runs out") {
+  LeaseQueueOptions options;
+  Node node("CPU:2", options);
+  node.queue.OnDemand(kA, Demand(1, "CPU:1", 1), node.now);  // Runs for ever.
+  node.queue.OnDemand(kB, Demand(1, "CPU:2", 1), node.now);
+  node.now += options.reserve_after;
+  node.queue.OnTick(node.now);
+  node.queue.OnDemand(kC, Demand(1, "CPU:1", 1), node.now);
+  CHECK(node.Count(Kind::kGrant) == 1);  // Only A's.
+  CHECK(node.queue.FindPending(kC, 1)->withheld);
+  node.now += options.reservation_limit;
+  node.queue.OnTick(node.now);
+  CHECK(node.Count(Kind::kGrant) == 1);
+}
+
+SCENARIO("a blocked worker lends its CPUs after a while, and goes on at once") {
+  Node node("CPU:1");
+  node.queue.OnDemand(kA, Demand(1, "CPU:1", 1), node.now);
+  node.Take();
+  const LeaseNumber parent = node.held[kA].front();
+  node.queue.OnBlocked(parent, node.now);
+  node.queue.OnDemand(kB, Demand(1, "CPU:1", 1), node.now);
+  node.Take();
+  CHECK(node.held[kB].empty());
+  CHECK(node.queue.NextTick() <= node.now + node.queue.options().lend_after);
+  WHEN("it is blocked for long enough") {
+    node.now += node.queue.options().lend_after;
+    node.queue.OnTick(node.now);
+    CHECK(node.Count(Kind::kGrant) == 1);
+    CHECK(node.queue.lenders() == 1);
+    node.queue.OnUnblocked(parent, node.now);
+    THEN("both have a CPU, and only the last one back makes room") {
+      CHECK(node.ledger.available().cpu() == -kUnit);
+      CHECK(node.queue.lenders() == 0);
+      node.queue.OnDemand(kC, Demand(1, "CPU:1", 1), node.now);
+      node.queue.OnDemand(kB, Demand(1, "CPU:1", 0), node.now);
+      node.ReturnOne(kB);
+      CHECK(node.Count(Kind::kGrant) == 0);
+      node.queue.OnDemand(kA, Demand(1, "CPU:1", 0), node.now);
+      node.ReturnOne(kA);
+      CHECK(node.Count(Kind::kGrant) == 1);
+    }
+  }
+  WHEN("it goes on before that") {
+    node.queue.OnUnblocked(parent, node.now + kMillisecond);
+    node.queue.OnTick(node.now + node.queue.options().lend_after);
+    THEN("nothing was lent") { CHECK(node.Count(Kind::kGrant) == 0); }
+  }
+}
+
+SCENARIO("the number of workers that lend is capped") {
+  LeaseQueueOptions options;
+  options.lenders_max = 1;
+  Node node("CPU:2", options);
+  node.queue.OnDemand(kA, Demand(1, "CPU:1", 2), node.now);
+  node.Take();
+  const std::vector<LeaseNumber> both = node.held[kA];
+  node.queue.OnBlocked(both[0], node.now);
+  node.queue.OnBlocked(both[1], node.now);
+  node.now += kSecond;
+  node.queue.OnTick(node.now);
+  CHECK(node.queue.lenders() == 1);
+  CHECK(node.queue.NextTick() == kForever);
+  node.queue.OnUnblocked(both[0], node.now);
+  CHECK(node.queue.lenders() == 1);  // The other one's turn.
+  CHECK(node.ledger.available().cpu() == kUnit);
+}
+
+SCENARIO("an owner that dies leaves nothing behind once its leases are back") {
+  Node node("CPU:2");
+  node.queue.OnDemand(kA, Demand(1, "CPU:1", 9), node.now);
+  node.queue.OnDemand(kA, ActorDemand(2, "CPU:1"), node.now);
+  node.queue.OnDemand(kB, Demand(1, "CPU:1", 1), node.now);
+  node.Take();
+  node.queue.OnOwnerGone(kA, node.now);
+  CHECK(node.Count(Kind::kEnd) == 2);
+  CHECK(node.held[kB].empty());
+  node.ReturnOne(kA);
+  node.ReturnOne(kA);
+  CHECK(node.Count(Kind::kGrant) == 1);
+  CHECK(node.held[kB].size() == 1);
+  CHECK(node.queue.AllPending().empty());
+  node.queue.OnOwnerGone(kA, node.now);
+  CHECK(node.Take().empty());
+}
+
+SCENARIO("an actor needs a CPU to be placed and none to run, and its demand ends with it") {
+  Node node("CPU:1");
+  for (uint64_t key = 1; key <= 50; ++key) {
+    node.queue.OnDemand(kA, ActorDemand(key, "CPU:1"), node.now);
+  }
+  CHECK(node.Count(Kind::kGrant) == 50);
+  CHECK(node.ledger.available() == Parsed("CPU:1"));
+  node.ReturnOne(kA);
+  CHECK(node.Take().empty());
+  node.queue.OnDemand(kA, ActorDemand(1, "CPU:1"), node.now);  // A restart.
+  CHECK(node.Count(Kind::kGrant) == 1);
+}
+
+SCENARIO("what no node can hold is said once, and again only after it could be held") {
+  Node node("CPU:2");
+  node.queue.OnDemand(kA, Demand(1, "slot:1", 1), node.now);
+  node.queue.OnDemand(kA, Demand(1, "slot:1", 2), node.now);
+  auto actions = node.Take();
+  REQUIRE(actions.size() == 1);
+  CHECK(actions[0].kind == Kind::kNotice);
+  CHECK(actions[0].words ==
+        "no node has the resource 'slot'; add a node with it or lower the request");
+  node.queue.OnDemand(kB, Demand(1, "slot:1", 2), node.now);
+  CHECK(node.Count(Kind::kNotice) == 1);
+  node.queue.OnClusterChanged(node.now);
+  CHECK(node.Take().empty());
+  WHEN("a node with it joins") {
+    node.AddNode(2, "CPU:2,slot:1");
+    THEN("the demand goes there, as far as there is room") {
+      actions = node.Take();
+      REQUIRE(actions.size() == 1);
+      CHECK(actions[0].kind == Kind::kSpill);
+      CHECK(actions[0].node == 2);
+      CHECK(actions[0].wanted == 1);
+      CHECK(actions[0].hops == 1);
+    }
+    node.Take();
+    AND_WHEN("that node dies") {
+      node.view.nodes[2].alive = false;
+      node.queue.OnClusterChanged(node.now);
+      THEN("the demand is back here, and said to be infeasible") {
+        const auto after = node.Take();
+        CHECK(std::count_if(after.begin(), after.end(), [](const LeaseAction& action) {
+                return action.kind == Kind::kNotice;
+              }) == 2);
+        CHECK(node.queue.FindPending(kA, 1)->missing == 2);
+      }
+    }
+  }
+}
+
+SCENARIO("a full node hands demands on, at most twice") {
+  Node node("CPU:1");
+  node.AddNode(2, "CPU:8");
+  node.queue.OnDemand(kA, Demand(1, "CPU:1", 5), node.now);
+  auto actions = node.Take();
+  REQUIRE(actions.size() == 2);
+  CHECK(actions[0].kind == Kind::kGrant);
+  CHECK(actions[1].kind == Kind::kSpill);
+  CHECK(actions[1].wanted == 4);
+  WHEN("the owner wants fewer") {
+    node.queue.OnDemand(kA, Demand(1, "CPU:1", 2), node.now);
+    THEN("the other node hears the smaller number") {
+      actions = node.Take();
+      REQUIRE(actions.size() == 1);
+      CHECK(actions[0].wanted == 1);
+    }
+  }
+  WHEN("a demand comes with two hops behind it") {
+    node.queue.OnDemand({3, 9}, Demand(1, "CPU:1", 1), node.now, {}, 3, 2);
+    THEN("it waits here") {
+      CHECK(node.Take().empty());
+      CHECK(node.queue.AllPending().size() == 1);
+      node.view.nodes[3].alive = false;
+      node.queue.OnClusterChanged(node.now);
+      CHECK(node.queue.AllPending().empty());  // Its owner's node is dead.
+    }
+  }
+}
+
+SCENARIO("leases in a placement group use its bundles, and end with it") {
+  Node node("CPU:4");
+  node.queue.OnDemand(kA, InGroup(Demand(1, "CPU:1", 3)), node.now);
+  CHECK(node.Take().empty());  // Not created yet.
+  for (int32_t bundle : {0, 1}) {
+    REQUIRE(node.ledger.Prepare({kGroup, bundle}, Parsed("CPU:1"), {1, 0}).ok());
+    REQUIRE(node.ledger.Commit({kGroup, bundle}).ok());
+  }
+  node.view.groups[kGroup] = {GroupPlacement::State::kCreated, {1, 1}};
+  node.queue.OnGroupChanged(kGroup, node.now);
+  CHECK(node.Count(Kind::kGrant) == 2);
+  node.queue.OnDemand(kB, Demand(1, "CPU:1", 9), node.now);
+  CHECK(node.Count(Kind::kGrant) == 2);  // The node's own.
+  WHEN("a lease asks for what no bundle ever holds, or for a bundle that is not there") {
+    node.queue.OnDemand(kA, InGroup(Demand(2, "CPU:2", 1)), node.now);
+    node.queue.OnDemand(kA, InGroup(Demand(3, "CPU:1", 1), 2), node.now);
+    THEN("it is refused") {
+      const auto actions = node.Take();
+      REQUIRE(actions.size() == 2);
+      CHECK(actions[0].error == ErrorKind::kTaskUnschedulable);
+      CHECK(actions[1].words == "the placement group has 2 bundles, there is no bundle 2");
+    }
+  }
+  WHEN("the group is removed") {
+    node.ledger.ReturnBundle({kGroup, 0});
+    node.ledger.ReturnBundle({kGroup, 1});
+    node.view.groups[kGroup].state = GroupPlacement::State::kRemoved;
+    node.queue.OnGroupChanged(kGroup, node.now);
+    const auto actions = node.Take();
+    THEN("its leases end, its demands are refused, and its CPUs serve others as they come back") {
+      REQUIRE(actions.size() == 3);
+      CHECK(actions[0].kind == Kind::kEnd);
+      CHECK(actions[0].error == ErrorKind::kGroupRemoved);
+      CHECK(actions[2].kind == Kind::kRefuse);
+      CHECK(actions[2].error == ErrorKind::kGroupRemoved);
+      node.ReturnOne(kA);
+      CHECK(node.Count(Kind::kGrant) == 1);
+      node.ReturnOne(kA);
+      CHECK(node.Count(Kind::kGrant) == 1);
+    }
+  }
+}
+
+SCENARIO("leases make room for a placement group that waits") {
+  Node node("CPU:2");
+  node.queue.OnDemand(kA, Demand(1, "CPU:1", 100), node.now);
+  node.Take();
+  node.queue.SetGroupWaiting(Parsed("CPU:2"), node.now);
+  node.now += kSecond;
+  node.queue.OnTick(node.now);
+  CHECK(node.Count(Kind::kRevoke) == 2);
+  node.ReturnOne(kA);
+  node.ReturnOne(kA);
+  CHECK(node.Count(Kind::kGrant) == 0);  // Kept for the group.
+  CHECK(node.ledger.available() == Parsed("CPU:2"));
+  REQUIRE(node.ledger.Prepare({kGroup, 0}, Parsed("CPU:2"), {1, 0}).ok());
+  node.queue.SetGroupWaiting(std::nullopt, node.now);
+  CHECK(node.Count(Kind::kGrant) == 0);
+}
+
+SCENARIO("a lease whose worker cannot be had refuses its demand") {
+  Node node("CPU:1");
+  node.queue.OnDemand(kA, Demand(1, "CPU:1", 3), node.now);
+  node.Take();
+  node.queue.OnGrantFailed(node.held[kA].front(), ErrorKind::kEnvironmentFailed, "no numpy",
+                           node.now);
+  const auto actions = node.Take();
+  REQUIRE(actions.size() == 1);
+  CHECK(actions[0].error == ErrorKind::kEnvironmentFailed);
+  CHECK(node.ledger.available() == Parsed("CPU:1"));
+}
+
+}  // namespace sheaf

@@ -7,7 +7,7 @@
 #include <string>
 #include <vector>
 
-#include "absl/strings/match.h"
+#include "absl/strings/str_cat.h"
 #include "cli/completion.h"
 #include "cli/json.h"
 #include "cli/list.h"
@@ -181,15 +181,16 @@ class CommandLine {
 
   int PrintVersion() const {
     const std::string version(kSheafVersion);
+    const std::string layout =
+        absl::StrCat(absl::Hex(kShmLayoutHash, absl::kZeroPad16));  // Too large for JSON numbers.
     if (query_.json) {
       std::printf("%s\n", JsonObject()
                               .Add("version", JsonString(version))
-                              .Add("layout", JsonNumber(kShmLayoutHash))
+                              .Add("layout", JsonString(layout))
                               .Done()
                               .c_str());
     } else {
-      std::printf("sheaf %s (layout %016llx)\n", version.c_str(),
-                  static_cast<unsigned long long>(kShmLayoutHash));
+      std::printf("sheaf %s (layout %s)\n", version.c_str(), layout.c_str());
     }
     return kDone;
   }

@@ -12,6 +12,7 @@
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
+#include <future>
 
 #include "absl/strings/escaping.h"
 #include "absl/strings/str_cat.h"
@@ -210,6 +211,12 @@ void SqliteStorage::Commit(WriteBatch batch, Done done) {
     queue_.push_back({std::move(batch), std::move(done)});
   }
   if (first) writer_.Post([this] { CommitQueued(); });
+}
+
+void SqliteStorage::Flush() {
+  std::promise<void> written;
+  writer_.Post([&written] { written.set_value(); });
+  written.get_future().get();
 }
 
 void SqliteStorage::CommitQueued() {

@@ -44,6 +44,8 @@ class SqliteStorage final : public Storage {
 
   void Commit(WriteBatch batch, Done done) override;
   absl::Status LoadAll(const Visitor& visit) override;
+  // Returns when all that was committed before is written, and its completions are posted.
+  void Flush();
   bool read_only() const override { return read_only_.load(std::memory_order_relaxed); }
   // Transactions so far; with the batches in them it shows what group commit saves. Any thread may call.
   uint64_t transactions() const { return transactions_.load(std::memory_order_relaxed); }

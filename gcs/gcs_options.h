@@ -1,0 +1,38 @@
+// Copyright The Sheaf Authors. SPDX-License-Identifier: Apache-2.0
+// What the parts of the GCS share: the settings, and what they speak through.
+#pragma once
+
+#include <cstdint>
+#include <string>
+
+#include "base/clock.h"
+#include "base/transport.h"
+#include "gcs/command_pipeline.h"
+#include "gcs/publisher.h"
+
+namespace sheaf {
+
+struct GcsOptions {
+  std::string version = "0.1.0";  // Raylets of another are refused.
+  std::string cluster_id = {};    // 16 bytes; empty: the one on disk, or a new one.
+  Nanos heartbeat_period = 250 * kMillisecond;
+  Nanos suspect_after = kSecond;
+  Nanos dead_after = 5 * kSecond;
+  Nanos lease = 4 * kSecond;      // Shorter than dead_after: what a node hosts has stopped before it is replaced.
+  Nanos repeat_after = kSecond;   // Orders to raylets that nobody has answered are given again.
+  size_t max_remembered = 1000;   // Of each kind: dead nodes, ended jobs, dead actors, for listings and late questions.
+  uint64_t max_blob_bytes = uint64_t{1} << 30;       // Functions and packages, all together: they are kept in memory.
+  uint64_t max_key_value_bytes = uint64_t{1} << 30;
+};
+
+// References to what GcsService owns or was given; all outlive its parts.
+struct GcsContext {
+  const GcsOptions& options;
+  const Clock& clock;
+  Transport& transport;
+  CommandPipeline& pipeline;
+  Publisher& publisher;
+  const uint64_t& term;
+};
+
+}  // namespace sheaf

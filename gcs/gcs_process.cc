@@ -1,0 +1,104 @@
+// Copyright The Sheaf Authors. SPDX-License-Identifier: Apache-2.0
+#include "gcs/gcs_process.h"
+
+#include <future>
+#include <map>
+#include <utility>
+
+#include "base/status_macros.h"
+
+namespace sheaf {
+
+// Every channel ends in the one callback.
+class GcsProcess::CallbackTransport final : public Transport {
+ public:
+  using SendFunction = std::function<void(ProcessId to, FrameKind kind, std::string body)>;
+  explicit CallbackTransport(SendFunction send) : send_(std::move(send)) {}
+
+  Channel& To(ProcessId peer) override {
+    return channels_.try_emplace(peer, peer, send_).first->second;
+  }
+  void Forget(ProcessId peer) override { channels_.erase(peer); }
+
+ private:
+  class CallbackChannel final : public Channel {
+   public:
+    CallbackChannel(ProcessId peer, const SendFunction& send) : peer_(peer), send_(send) {}
+    void Send(Lane, FrameKind kind, std::string_view head, std::string_view tail) override {
+      std::string body;
+      body.reserve(head.size() + tail.size());
+      body.append(head).append(tail);
+      send_(peer_, kind, std::move(body));
+    }
+    size_t queued_bytes() const override { return 0; }
+
+   private:
+    const ProcessId peer_;
+    const SendFunction& send_;
+  };
+
+  const SendFunction send_;
+  std::map<ProcessId, CallbackChannel> channels_;
+};
+
+GcsProcess::GcsProcess(GcsProcessOptions options)
+    : options_(std::move(options)),
+      random_(EntropySeed()),
+      transport_(std::make_unique<CallbackTransport>(options_.send)),
+      loop_(std::make_unique<ThreadExecutor>(ThreadExecutor::Options{
+          .name = "gcs", .tick_period = options_.tick_period, .tick = [this] {
+            if (started_) service_->Tick();
+          }})) {}
+
+absl::StatusOr<std::unique_ptr<GcsProcess>> GcsProcess::Start(GcsProcessOptions options) {
+  std::unique_ptr<GcsProcess> process(new GcsProcess(std::move(options)));
+  if (process->options_.database.empty()) {
+    process->storage_ = std::make_unique<MemoryStorage>(process->disk_, *process->loop_);
+  } else {
+    SHEAF_ASSIGN_OR_RETURN(auto sqlite, SqliteStorage::Open({.path = process->options_.database,
+                                                             .on_fatal = process->options_.on_fatal},
+                                                            *process->loop_));
+    process->sqlite_ = sqlite.get();
+    process->storage_ = std::move(sqlite);
+  }
+  process->service_ = std::make_unique<GcsService>(process->options_.gcs, process->clock_, *process->storage_,
+                                                   *process->transport_, process->random_);
+  std::promise<absl::Status> started;
+  process->loop_->Post([&] {
+    const absl::Status status = process->service_->Start();
+    process->started_ = status.ok();
+    started.set_value(status);
+  });
+  SHEAF_RETURN_IF_ERROR(started.get_future().get());
+  process->cluster_id_ = process->service_->cluster_id();
+  return process;
+}
+
+void GcsProcess::Post(ProcessId from, FrameKind kind, std::string body) {
+  loop_->Post([this, from, kind, body = std::move(body)] { service_->OnFrame(from, {kind, body}); });
+}
+
+void GcsProcess::Stop() {
+  if (stopped_.exchange(true)) return;
+  // A command may wait for another's latch: again, as long as each round answers some. A dead disk answers none.
+  uint64_t before = UINT64_MAX;
+  while (service_) {
+    if (sqlite_ != nullptr) sqlite_->Flush();
+    const uint64_t left = LoopStats().in_progress;
+    if (left == 0 || left == before) break;
+    before = left;
+  }
+  loop_->Stop();
+  service_.reset();
+  storage_.reset();
+}
+
+GcsStats GcsProcess::Stats() { return stopped_ ? GcsStats{} : LoopStats(); }
+
+GcsStats GcsProcess::LoopStats() {
+  std::promise<GcsStats> stats;
+  loop_->Post([&] { stats.set_value(service_->Stats()); });
+  return stats.get_future().get();
+}
+
+}  // namespace sheaf

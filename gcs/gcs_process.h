@@ -1,0 +1,66 @@
+// Copyright The Sheaf Authors. SPDX-License-Identifier: Apache-2.0
+// The GCS of real clusters: storage, service, and the loop thread that owns them. In `sheaf node` it lives in the raylet's
+// process, in `sheaf gcs` behind a gRPC server; neither waits for the other.
+#pragma once
+
+#include <atomic>
+#include <functional>
+#include <memory>
+#include <string>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "base/executor.h"
+#include "base/ids.h"
+#include "base/random.h"
+#include "base/transport.h"
+#include "gcs/gcs_service.h"
+#include "gcs/memory_storage.h"
+#include "gcs/sqlite_storage.h"
+
+namespace sheaf {
+
+struct GcsProcessOptions {
+  GcsOptions gcs;
+  std::string database;      // File of the SQLite storage. Empty: everything is kept in memory and lost with the process.
+  // Hands a frame to the raylet `to` (as it called itself in Post). Called on the loop thread; must not block.
+  std::function<void(ProcessId to, FrameKind kind, std::string body)> send;
+  // As SqliteStorageOptions::on_fatal: unset, this process ends at once.
+  std::function<void(absl::Status)> on_fatal = nullptr;
+  Nanos tick_period = 100 * kMillisecond;
+};
+
+class GcsProcess {
+ public:
+  // The errors of SqliteStorage::Open and GcsService::Start. When it returns, the GCS takes requests.
+  static absl::StatusOr<std::unique_ptr<GcsProcess>> Start(GcsProcessOptions options);
+  ~GcsProcess() { Stop(); }
+
+  // A frame from the raylet `from`, {0, k} while it has no number. Any thread; never blocks for the disk.
+  void Post(ProcessId from, FrameKind kind, std::string body);
+  // Answers what has been posted, closes the storage and ends the threads. Idempotent.
+  void Stop();
+  // Any thread but the loop; waits for the loop. Empty after Stop.
+  GcsStats Stats();
+  const std::string& cluster_id() const { return cluster_id_; }
+
+ private:
+  class CallbackTransport;
+  explicit GcsProcess(GcsProcessOptions options);
+  GcsStats LoopStats();
+
+  const GcsProcessOptions options_;
+  MonotonicClock clock_;
+  SeededRandom random_;
+  std::unique_ptr<CallbackTransport> transport_;
+  MemoryStorage::Disk disk_;  // Of the in-memory storage.
+  std::unique_ptr<Storage> storage_;
+  SqliteStorage* sqlite_ = nullptr;  // The same, if it is one.
+  std::unique_ptr<GcsService> service_;
+  std::string cluster_id_;
+  std::atomic<bool> started_ = false;
+  std::atomic<bool> stopped_ = false;
+  std::unique_ptr<ThreadExecutor> loop_;
+};
+
+}  // namespace sheaf

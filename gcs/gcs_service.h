@@ -1,0 +1,128 @@
+// Copyright The Sheaf Authors. SPDX-License-Identifier: Apache-2.0
+// The global control store: takes in requests, keeps the tables, tells subscribers, gives orders to raylets. Pure: one
+// thread, no clock, disk or socket of its own; runs unchanged in tests/sim.
+//
+// After a start it has a new term on disk before it answers anything. If the disk names members, it then recovers:
+// keys, jobs, names and functions are served at once, but questions about soft state and orders to raylets wait until all
+// members have reported or are dead.
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <deque>
+#include <memory>
+#include <set>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "base/clock.h"
+#include "base/random.h"
+#include "base/transport.h"
+#include "gcs/actor_service.h"
+#include "gcs/command_pipeline.h"
+#include "gcs/function_service.h"
+#include "gcs/gcs_options.h"
+#include "gcs/group_service.h"
+#include "gcs/job_service.h"
+#include "gcs/key_value_service.h"
+#include "gcs/node_service.h"
+#include "gcs/publisher.h"
+#include "gcs/storage.h"
+
+namespace sheaf {
+
+// A copy; counts since the start.
+struct GcsStats {
+  std::vector<std::pair<std::string, uint64_t>> requests;  // By operation: "kv_put". Those never asked are left out.
+  uint64_t malformed = 0;    // Frames and requests that were dropped or refused before any work.
+  uint64_t repeats = 0;      // Requests that had been heard before.
+  uint64_t deferred = 0;     // Requests that waited for the recovery.
+  uint64_t commits = 0;      // Batches given to storage.
+  uint64_t in_progress = 0;  // Commands not answered yet.
+  uint64_t deltas = 0;
+  uint64_t subscriptions = 0;
+  uint64_t nodes = 0;        // Members.
+  uint64_t jobs = 0;         // Running.
+  uint64_t actors = 0;       // Living, named or detached.
+  uint64_t actor_restarts = 0;
+  uint64_t groups = 0;
+  uint64_t keys = 0;
+  uint64_t key_value_bytes = 0;
+  uint64_t blobs = 0;
+  uint64_t blob_bytes = 0;
+  uint64_t term = 0;
+  bool read_only = false;
+  bool recovering = false;
+};
+
+class GcsService {
+ public:
+  // All but `options` outlive the service; the storage's completions come on the thread of the other calls.
+  GcsService(GcsOptions options, const Clock& clock, Storage& storage, Transport& transport, Random& random);
+  GcsService(const GcsService&) = delete;
+  GcsService& operator=(const GcsService&) = delete;
+
+  // Loads the tables and begins a term. kFailedPrecondition: the storage belongs to another cluster. kDataLoss.
+  absl::Status Start();
+  // `from` is the raylet that hands the frame over, or {0, k} while it has no number. Never fails: what is wrong is
+  // dropped or refused.
+  void OnFrame(ProcessId from, const Frame& frame);
+  // To be called every 100 ms or so.
+  void Tick();
+
+  GcsStats Stats() const;
+  const std::string& cluster_id() const { return cluster_id_; }
+  bool recovering() const { return recovering_; }
+
+ private:
+  using Body = proto::GcsRequest::BodyCase;
+  static constexpr size_t kBodies = 128;  // Field numbers of the bodies are below.
+
+  void CommitTerm();
+  void OnTermDurable();
+  void Handle(ProcessId from, proto::GcsRequest request);
+  bool IsAllowed(const Call& call, Body body);
+  void Dispatch(CallPtr call, const proto::GcsRequest& request);
+  void DispatchActorOrGroup(CallPtr call, const proto::GcsRequest& request);
+  void DispatchKeyOrBlob(CallPtr call, const proto::GcsRequest& request);
+  void Subscribe(const CallPtr& call, const proto::Subscribe& request);
+  void OnNodeReport(const CallPtr& call, const proto::NodeReport& report);
+  void OnProcessGone(ProcessId process, const proto::Death& death);
+  void OnNodeDead(NodeNumber node);
+  void OnJobEnded(JobNumber job);
+  void ReleaseFunctions(JobNumber job);
+  void CheckRecovered();
+
+  const GcsOptions options_;
+  const Clock& clock_;
+  Storage& storage_;
+  Transport& transport_;
+  Random& random_;
+  uint64_t term_ = 0;
+  std::string cluster_id_;
+  CommandPipeline pipeline_;
+  Publisher publisher_;
+  const GcsContext context_;
+  NodeService nodes_;
+  JobService jobs_;
+  ActorService actors_;
+  GroupService groups_;
+  FunctionService functions_;
+  KeyValueService key_values_;
+
+  bool serving_ = false;          // The term is durable.
+  bool term_in_progress_ = false;
+  bool recovering_ = true;
+  Nanos recovery_ends_ = 0;       // At the latest.
+  std::set<NodeNumber> unreported_;
+  Nanos next_sweep_ = 0;
+  std::deque<std::pair<ProcessId, proto::GcsRequest>> early_;     // Before the term is durable.
+  std::deque<std::pair<ProcessId, proto::GcsRequest>> deferred_;  // For the end of the recovery.
+  std::array<uint64_t, kBodies> requests_{};
+  uint64_t malformed_ = 0;
+  uint64_t deferrals_ = 0;
+};
+
+}  // namespace sheaf

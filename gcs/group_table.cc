@@ -1,0 +1,67 @@
+// Copyright The Sheaf Authors. SPDX-License-Identifier: Apache-2.0
+#include "gcs/group_table.h"
+
+#include <algorithm>
+
+namespace sheaf {
+
+GroupEntry* GroupTable::Find(const PlacementGroupId& id) {
+  const auto found = groups_.find(id);
+  return found == groups_.end() ? nullptr : &found->second;
+}
+
+const GroupEntry* GroupTable::Find(const PlacementGroupId& id) const { return const_cast<GroupTable*>(this)->Find(id); }
+
+const GroupEntry* GroupTable::FindByName(std::string_view name_space, std::string_view name) const {
+  if (name.empty()) return nullptr;
+  const auto found = by_name_.find({std::string(name_space), std::string(name)});
+  return found == by_name_.end() ? nullptr : Find(found->second);
+}
+
+GroupEntry& GroupTable::Put(const PlacementGroupId& id, proto::GroupInfo info) {
+  GroupEntry& entry = groups_[id];
+  entry.info = std::move(info);
+  if (!entry.info.name().empty()) by_name_[{entry.info.name_space(), entry.info.name()}] = id;
+  return entry;
+}
+
+void GroupTable::Erase(const PlacementGroupId& id) {
+  const auto found = groups_.find(id);
+  if (found == groups_.end()) return;
+  const auto named = by_name_.find({found->second.info.name_space(), found->second.info.name()});
+  if (named != by_name_.end() && named->second == id) by_name_.erase(named);
+  groups_.erase(found);
+}
+
+std::vector<PlacementGroupId> GroupTable::DetachedOn(NodeNumber node) const {
+  std::vector<PlacementGroupId> ids;
+  for (const auto& [id, entry] : groups_) {
+    const auto& nodes = entry.info.bundle_nodes();
+    if (entry.info.detached() &&
+        (entry.info.raylet() == node || std::find(nodes.begin(), nodes.end(), node) != nodes.end())) {
+      ids.push_back(id);
+    }
+  }
+  return ids;
+}
+
+std::vector<PlacementGroupId> GroupTable::AttachedOf(ProcessId maker) const {
+  std::vector<PlacementGroupId> ids;
+  // The ids of one maker stand together: they begin with it.
+  for (auto at = groups_.lower_bound(PlacementGroupId{maker.packed(), 0});
+       at != groups_.end() && at->first.maker_bits == maker.packed(); ++at) {
+    if (!at->second.info.detached()) ids.push_back(at->first);
+  }
+  return ids;
+}
+
+std::vector<PlacementGroupId> GroupTable::AttachedOfNode(NodeNumber node) const {
+  std::vector<PlacementGroupId> ids;
+  for (auto at = groups_.lower_bound(PlacementGroupId{ProcessId{node, 0}.packed(), 0});
+       at != groups_.end() && at->first.maker().node == node; ++at) {
+    if (!at->second.info.detached()) ids.push_back(at->first);
+  }
+  return ids;
+}
+
+}  // namespace sheaf

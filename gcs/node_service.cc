@@ -1,0 +1,220 @@
+// Copyright The Sheaf Authors. SPDX-License-Identifier: Apache-2.0
+#include "gcs/node_service.h"
+
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "gcs/reply.h"
+#include "gcs/row_key.h"
+
+namespace sheaf {
+namespace {
+
+constexpr char kLastNumberKey[] = "last_node";
+constexpr size_t kNonceBytes = 16;
+constexpr size_t kMaxLabels = 1000;
+
+proto::NodeInfo Public(const proto::NodeInfo& info) {
+  proto::NodeInfo copy = info;
+  copy.clear_nonce();
+  return copy;
+}
+
+// On disk a node has no soft state.
+std::string Row(proto::NodeInfo info) {
+  info.clear_available();
+  info.clear_demand();
+  info.clear_suspect();
+  return info.SerializeAsString();
+}
+
+}  // namespace
+
+NodeService::NodeService(const GcsContext& context, std::function<void(NodeNumber)> on_dead)
+    : context_(context),
+      on_dead_(std::move(on_dead)),
+      health_({.suspect_after = context.options.suspect_after, .dead_after = context.options.dead_after},
+              context.clock) {}
+
+void NodeService::LoadNode(std::string_view value) {
+  proto::NodeInfo info;
+  if (!info.ParseFromArray(value.data(), static_cast<int>(value.size()))) return;
+  // A member has from now on as long as any to be heard of, so every lease that an earlier GCS gave has ended by then.
+  if (info.state() != proto::NodeInfo::DEAD) health_.Add(info.node());
+  table_.Put(std::move(info));
+}
+
+void NodeService::LoadLastNumber(std::string_view value) {
+  last_number_ = NumberFromRowKey<uint32_t>(value).value_or(0);
+}
+
+void NodeService::Register(CallPtr call, const proto::RegisterNode& request, const std::string& cluster_id) {
+  if (request.nonce().size() != kNonceBytes) {
+    return context_.pipeline.Answer(call, ErrorReply(ErrorKind::kInvalidArgument, "a nonce has 16 bytes"));
+  }
+  if (request.version() != context_.options.version) {
+    return context_.pipeline.Answer(
+        call, ErrorReply(ErrorKind::kInvalidArgument,
+                         absl::StrCat("version ", request.version(), " of the node is not the cluster's, ",
+                                      context_.options.version, "; install the same on both")));
+  }
+  if (request.labels_size() > static_cast<int>(kMaxLabels)) {
+    return context_.pipeline.Answer(call, ErrorReply(ErrorKind::kInvalidArgument, "more than 1000 labels"));
+  }
+  const auto plan = [this, request, cluster_id]() -> Outcome {
+    Outcome outcome;
+    proto::NodeRegistered* registered = outcome.reply.mutable_node_registered();
+    registered->set_cluster_id(cluster_id);
+    registered->set_term(context_.term);
+    registered->set_heartbeat_period_ns(context_.options.heartbeat_period);
+    registered->set_lease_ns(context_.options.lease);
+    if (const proto::NodeInfo* known = table_.FindByNonce(request.nonce())) {
+      if (known->state() == proto::NodeInfo::DEAD) {
+        return {{}, nullptr, ErrorReply(ErrorKind::kNodeDied, absl::StrCat("node ", known->node(), " was declared dead: ",
+                                                                            known->death(), "; start it anew"))};
+      }
+      registered->set_node(known->node());
+      return outcome;
+    }
+    proto::NodeInfo info;
+    info.set_node(++last_number_);  // Used up even if the write fails.
+    info.set_nonce(request.nonce());
+    info.set_version(request.version());
+    info.set_address(request.address());
+    info.set_host_name(request.host_name());
+    *info.mutable_total() = request.total();
+    *info.mutable_available() = request.total();
+    *info.mutable_labels() = request.labels();
+    info.set_start_time_unix_s(request.start_time_unix_s());
+    registered->set_node(info.node());
+    outcome.writes = {{Table::kMeta, kLastNumberKey, RowKey(last_number_)},
+                      {Table::kNodes, RowKey(info.node()), Row(info)}};
+    outcome.apply = [this, info, replaces = request.replaces()] {
+      table_.Put(info);
+      health_.Add(info.node());
+      Publish(info);
+      const proto::NodeInfo* old = table_.Find(replaces);
+      if (old != nullptr && old->node() != info.node() && old->host_name() == info.host_name()) {
+        Move(nullptr, replaces, NodeEvent::kEnd, absl::StrCat("replaced by node ", info.node()));
+      }
+    };
+    return outcome;
+  };
+  context_.pipeline.Run(std::move(call), {"nonce/" + request.nonce()}, plan);
+}
+
+void NodeService::OnHeartbeat(const CallPtr& call, NodeNumber node, const proto::Heartbeat& request) {
+  proto::GcsReply reply;
+  proto::HeartbeatReply* heartbeat = reply.mutable_heartbeat();
+  heartbeat->set_number(request.number());
+  heartbeat->set_term(context_.term);
+  // A node whose death waits for the disk has no lease either: the death is decided.
+  const bool member = table_.IsMember(node) && !unburied_.contains(node);
+  heartbeat->set_fenced(!member);
+  if (member) {
+    heartbeat->set_lease_ns(context_.options.lease);
+    proto::NodeInfo* info = table_.FindSoft(node);
+    bool changed = false;
+    if (health_.OnHeartbeat(node)) {
+      info->set_suspect(false);
+      changed = true;
+    }
+    if (request.has_available()) {
+      *info->mutable_available() = request.available();
+      changed = true;
+    }
+    if (request.has_demand()) {
+      *info->mutable_demand() = request.demand();
+      changed = true;
+    }
+    if (changed) Publish(*info);
+  }
+  context_.pipeline.Answer(call, std::move(reply));
+}
+
+void NodeService::SetAvailable(NodeNumber node, const proto::Resources& available) {
+  proto::NodeInfo* info = table_.FindSoft(node);
+  if (info == nullptr) return;
+  *info->mutable_available() = available;
+  Publish(*info);
+}
+
+void NodeService::Unregister(CallPtr call, NodeNumber node, const proto::UnregisterNode& request) {
+  Move(std::move(call), node, request.drain_only() ? NodeEvent::kDrain : NodeEvent::kEnd, "left");
+}
+
+void NodeService::Move(CallPtr call, NodeNumber node, NodeEvent event, std::string reason) {
+  if (event == NodeEvent::kEnd && table_.IsMember(node)) unburied_.insert(node);
+  context_.pipeline.Run(
+      std::move(call), {absl::StrCat("node/", node)}, [this, node, event, reason = std::move(reason)]() -> Outcome {
+        const proto::NodeInfo* known = table_.Find(node);
+        const auto next = known == nullptr ? std::nullopt : Next(known->state(), event);
+        if (!next) {
+          unburied_.erase(node);
+          return {};
+        }
+        proto::NodeInfo row = *known;
+        row.set_state(*next);
+        if (*next == proto::NodeInfo::DEAD) row.set_death(reason);
+        Outcome outcome;
+        outcome.writes = {{Table::kNodes, RowKey(node), Row(row)}};
+        outcome.apply = [this, node, state = *next, death = row.death()] {
+          proto::NodeInfo info = *table_.Find(node);  // With the soft state of now.
+          info.set_state(state);
+          info.set_death(death);
+          table_.Put(info);
+          if (state == proto::NodeInfo::DEAD) {
+            unburied_.erase(node);
+            health_.Remove(node);
+          }
+          Publish(info);
+          if (state == proto::NodeInfo::DEAD) on_dead_(node);
+        };
+        return outcome;
+      });
+}
+
+void NodeService::List(const CallPtr& call) const {
+  proto::GcsReply reply;
+  for (const auto& [node, info] : table_.all()) *reply.mutable_nodes()->add_nodes() = Public(info);
+  reply.mutable_nodes();
+  context_.pipeline.Answer(call, std::move(reply));
+}
+
+void NodeService::AddSnapshot(proto::Snapshot* snapshot) const {
+  for (const auto& [node, info] : table_.all()) *snapshot->add_items()->mutable_node() = Public(info);
+}
+
+void NodeService::Tick() {
+  const std::set<NodeNumber> again = unburied_;
+  for (const HealthMonitor::Change& change : health_.Tick()) {
+    proto::NodeInfo* info = table_.FindSoft(change.node);
+    if (info == nullptr) continue;
+    if (change.health == Health::kSuspect) {
+      info->set_suspect(true);
+      Publish(*info);
+    } else if (change.health == Health::kDead) {
+      Move(nullptr, change.node, NodeEvent::kEnd, "no heartbeat");
+    }
+  }
+  for (const NodeNumber node : again) Move(nullptr, node, NodeEvent::kEnd, "no heartbeat");
+  if (table_.Surplus(context_.options.max_remembered).empty()) return;
+  context_.pipeline.Run(nullptr, {"nodes/trim"}, [this]() -> Outcome {
+    Outcome outcome;
+    std::vector<NodeNumber> surplus = table_.Surplus(context_.options.max_remembered);
+    for (const NodeNumber node : surplus) outcome.writes.push_back({Table::kNodes, RowKey(node), std::nullopt});
+    outcome.apply = [this, surplus = std::move(surplus)] {
+      for (const NodeNumber node : surplus) table_.Erase(node);
+    };
+    return outcome;
+  });
+}
+
+void NodeService::Publish(const proto::NodeInfo& info) {
+  if (!context_.publisher.HasSubscribers(proto::Subscribe::NODES)) return;
+  proto::Change change;
+  *change.mutable_node() = Public(info);
+  context_.publisher.Publish(proto::Subscribe::NODES, "", "", change);
+}
+
+}  // namespace sheaf

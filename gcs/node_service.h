@@ -1,0 +1,51 @@
+// Copyright The Sheaf Authors. SPDX-License-Identifier: Apache-2.0
+// Registration, heartbeats, suspicion and death of nodes. Durable: that a number was given, and that its node is dead.
+// Soft: what it has available.
+#pragma once
+
+#include <functional>
+#include <set>
+#include <string>
+#include <string_view>
+
+#include "base/ids.h"
+#include "gcs/command_pipeline.h"
+#include "gcs/gcs_options.h"
+#include "gcs/health_monitor.h"
+#include "gcs/node_table.h"
+
+namespace sheaf {
+
+class NodeService {
+ public:
+  // `on_dead` is called once per node, when its death is durable.
+  NodeService(const GcsContext& context, std::function<void(NodeNumber)> on_dead);
+
+  void LoadNode(std::string_view value);
+  void LoadLastNumber(std::string_view value);
+
+  void Register(CallPtr call, const proto::RegisterNode& request, const std::string& cluster_id);
+  void OnHeartbeat(const CallPtr& call, NodeNumber node, const proto::Heartbeat& request);
+  void SetAvailable(NodeNumber node, const proto::Resources& available);
+  void Unregister(CallPtr call, NodeNumber node, const proto::UnregisterNode& request);
+  void List(const CallPtr& call) const;
+  void AddSnapshot(proto::Snapshot* snapshot) const;
+  void Tick();
+
+  const NodeTable& table() const { return table_; }
+  NodeNumber last_number() const { return last_number_; }
+
+ private:
+  // Ends or drains a node in the name of `call` (nullptr: nobody asked).
+  void Move(CallPtr call, NodeNumber node, NodeEvent event, std::string reason);
+  void Publish(const proto::NodeInfo& info);
+
+  const GcsContext context_;
+  const std::function<void(NodeNumber)> on_dead_;
+  NodeTable table_;
+  HealthMonitor health_;
+  NodeNumber last_number_ = 0;
+  std::set<NodeNumber> unburied_;  // Their death did not get to disk: again at the next Tick.
+};
+
+}  // namespace sheaf

@@ -1,0 +1,91 @@
+// Copyright The Sheaf Authors. SPDX-License-Identifier: Apache-2.0
+#include "gcs/publisher.h"
+
+namespace sheaf {
+
+bool Publisher::Subscribe(ProcessId client, ProcessId via, const proto::Subscribe& request,
+                          proto::Snapshot* snapshot) {
+  const Id id{client, request.subscription()};
+  auto at = subscriptions_.find(id);
+  if (at != subscriptions_.end() &&
+      (at->second.channel != request.channel() || at->second.key != request.key() ||
+       at->second.name_space != request.name_space())) {
+    Remove(at);  // The client uses the number for something else now.
+    at = subscriptions_.end();
+  }
+  const bool known = at != subscriptions_.end();
+  if (!known) {
+    size_t& count = counts_[client];
+    if (count >= kMaxSubscriptionsPerClient) return false;
+    ++count;
+    at = subscriptions_.insert({id, {via, request.channel(), request.name_space(), request.key()}}).first;
+    wanted_[request.channel()][{request.name_space(), request.key()}].insert(id);
+  }
+  at->second.via = via;
+  snapshot->set_subscription(request.subscription());
+  snapshot->set_term(term_);
+  snapshot->set_number(at->second.number);
+  snapshot->set_current(known && request.known_term() == term_ && request.known_number() == at->second.number);
+  return true;
+}
+
+void Publisher::Unsubscribe(ProcessId client, uint64_t subscription) {
+  const auto at = subscriptions_.find({client, subscription});
+  if (at != subscriptions_.end()) Remove(at);
+}
+
+void Publisher::ForgetClient(ProcessId client) {
+  auto at = subscriptions_.lower_bound({client, 0});
+  while (at != subscriptions_.end() && at->first.first == client) at = Remove(at);
+}
+
+void Publisher::ForgetNode(NodeNumber node) {
+  auto at = subscriptions_.lower_bound({ProcessId{node, 0}, 0});
+  while (at != subscriptions_.end() && at->first.first.node == node) at = Remove(at);
+}
+
+Publisher::Subscriptions::iterator Publisher::Remove(Subscriptions::iterator at) {
+  Wanted& wanted = wanted_[at->second.channel];
+  const auto entry = wanted.find({at->second.name_space, at->second.key});
+  entry->second.erase(at->first);
+  if (entry->second.empty()) wanted.erase(entry);
+  if (--counts_[at->first.first] == 0) counts_.erase(at->first.first);
+  return subscriptions_.erase(at);
+}
+
+void Publisher::Publish(proto::Subscribe::Channel channel, std::string_view name_space, std::string_view key,
+                        const proto::Change& change) {
+  const Wanted& wanted = wanted_[channel];
+  if (wanted.empty()) return;
+  const auto tell = [&](std::string_view part) {
+    const auto found = wanted.find({std::string(name_space), std::string(part)});
+    if (found != wanted.end()) Tell(found->second, change);
+  };
+  if (channel != proto::Subscribe::KEY_VALUES) {
+    tell("");
+    if (!key.empty()) tell(key);
+    return;
+  }
+  // Every prefix of the key that somebody wants; the map is in order, so those that are none end the search early.
+  for (auto at = wanted.lower_bound({std::string(name_space), ""});
+       at != wanted.end() && at->first.first == name_space && at->first.second <= key; ++at) {
+    if (key.starts_with(at->first.second)) Tell(at->second, change);
+  }
+}
+
+void Publisher::Tell(const std::set<Id>& ids, const proto::Change& change) {
+  proto::GcsEvent event;
+  proto::Delta* delta = event.mutable_delta();
+  delta->set_term(term_);
+  *delta->mutable_change() = change;
+  for (const Id& id : ids) {
+    Subscription& subscription = subscriptions_.at(id);
+    event.set_client(id.first.packed());
+    delta->set_subscription(id.second);
+    delta->set_number(++subscription.number);
+    SendMessage(transport_.To(subscription.via), FrameKind::kGcsEvent, event);
+    ++deltas_;
+  }
+}
+
+}  // namespace sheaf

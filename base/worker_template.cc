@@ -188,4 +188,10 @@ WorkerStart RunWorkerTemplate(WorkerStart start, const ForkFunction& fork_functi
   return start;
 }
 
+std::optional<WorkerStart> EnterAsWorker(const ForkFunction& fork_function) {
+  std::optional<WorkerStart> start = TakeWorkerStart();
+  if (start && start->template_fd >= 0) start = RunWorkerTemplate(*std::move(start), fork_function);
+  return start;
+}
+
 }  // namespace sheaf

@@ -15,6 +15,7 @@
 #include <array>
 #include <cstdint>
 #include <functional>
+#include <optional>
 #include <string>
 
 #include "absl/status/statusor.h"
@@ -51,6 +52,11 @@ using ForkFunction = std::function<pid_t()>;
 // Serves as the template of `start` (whose template_fd it takes). Returns only in a forked worker: its start, with its
 // output redirected, a process group of its own and its variables set. The template itself ends in here.
 WorkerStart RunWorkerTemplate(WorkerStart start, const ForkFunction& fork_function);
+
+// For Init: nullopt in a process that no raylet started, else the start of the worker that this process is to be. Reads and
+// removes the marks in the environment (TakeWorkerStart); serves as a template, if so told, and returns in its forks.
+// Call it before threads exist.
+std::optional<WorkerStart> EnterAsWorker(const ForkFunction& fork_function);
 
 // kFailedPrecondition: this process has a second thread or an open GPU, which a fork would not survive.
 absl::Status CheckForkable();

@@ -11,6 +11,7 @@
 //
 // A tool (the command line) gets a welcome without descriptors and then asks: ToolHead + bytes of a proto::StateQuery up,
 // ToolHead + bytes of a proto::StateAnswer down, in parts.
+// The arena has a header of its own, with the magic and version of its layout (object_store/layout.h).
 // The raylet trusts no field; a process trusts its raylet, but checks sizes before it maps.
 #pragma once
 
@@ -46,12 +47,11 @@ enum class AttachRole : uint32_t { kDriver = 0, kWorker = 1, kTool = 2 };
 struct AttachHello {
   uint64_t magic;
   uint64_t layout_hash;        // kShmLayoutHash of the sender.
-  uint64_t store_layout_hash;  // Of object_store's structs, which this layer does not know. Tools: 0.
   uint32_t role;               // AttachRole.
   int32_t os_pid;              // As the process sees itself: a label. What the kernel says counts.
   std::array<char, 40> token;  // Worker: what SHEAF_WORKER held, NUL-terminated. Others: zeros.
   std::array<char, 24> version;
-  std::array<char, 160> words; // The command line, for listings; NUL-terminated, cut.
+  std::array<char, 168> words; // The command line, for listings; NUL-terminated, cut.
 };
 static_assert(sizeof(AttachHello) == 256 && std::is_trivially_copyable_v<AttachHello>);
 

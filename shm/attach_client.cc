@@ -43,7 +43,6 @@ AttachHello HelloOf(const AttachRequest& request) {
   AttachHello hello{};
   hello.magic = kAttachMagic;
   hello.layout_hash = kShmLayoutHash;
-  hello.store_layout_hash = request.store_layout_hash;
   hello.role = static_cast<uint32_t>(request.role);
   hello.os_pid = getpid();
   StoreText(hello.token, request.token);

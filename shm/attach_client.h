@@ -21,7 +21,6 @@ struct AttachRequest {
   std::string socket_path;
   AttachRole role = AttachRole::kDriver;
   std::string token;             // Worker: from TakeWorkerStart (base/config.h).
-  uint64_t store_layout_hash = 0;
   std::string words;             // The command line, for listings.
   Nanos timeout = 10 * kSecond;
 };

@@ -1,0 +1,531 @@
+// Copyright The Sheaf Authors. SPDX-License-Identifier: Apache-2.0
+#include "raylet/process_launcher.h"
+
+#include <fcntl.h>
+#include <signal.h>
+#include <sys/epoll.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cstring>
+#include <utility>
+
+#include "absl/strings/escaping.h"
+#include "absl/strings/match.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+#include "base/frame.h"
+#include "base/log.h"
+#include "base/status_macros.h"
+#include "raylet/last_lines.h"
+#include "raylet/spawn.h"
+
+namespace sheaf {
+namespace {
+
+constexpr Nanos kSweepPeriod = kSecond;
+constexpr Nanos kEndTimeout = 2 * kSecond;
+constexpr int kTemplateReportTries = 10;  // Of 10 ms each.
+constexpr size_t kLastLines = 20;
+
+proto::Death MakeDeath(proto::Death::Cause cause, std::string words) {
+  proto::Death death;
+  death.set_cause(cause);
+  death.set_message(std::move(words));
+  return death;
+}
+
+// What of the driver's environment must not reach its workers.
+bool IsPassedOn(absl::string_view variable) {
+  for (const char* name : {kWorkerVariable, kSocketVariable, kTemplateVariable, kJobVariable,
+                           kRuntimeEnvironmentVariable, "SHEAF_ADDRESS"}) {
+    if (absl::StartsWith(variable, absl::StrCat(name, "="))) return false;
+  }
+  return true;
+}
+
+// Variables that differ between the workers of one job.
+std::vector<std::string> VariablesOf(const WorkerSpec& spec) {
+  std::vector<std::string> variables;
+  if (!spec.environment.empty()) {
+    variables.push_back(
+        absl::StrCat(kRuntimeEnvironmentVariable, "=", absl::BytesToHexString(spec.environment)));
+  }
+  if (!spec.gpu_ids.empty()) {
+    variables.push_back(absl::StrCat("CUDA_VISIBLE_DEVICES=", absl::StrJoin(spec.gpu_ids, ",")));
+  }
+  return variables;
+}
+
+absl::StatusOr<UniqueFd> OpenLog(const std::string& path) {
+  UniqueFd file(open(path.c_str(), O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC | O_NOFOLLOW, 0600));
+  if (!file.valid()) return absl::ErrnoToStatus(errno, path);
+  return file;
+}
+
+}  // namespace
+
+absl::StatusOr<std::unique_ptr<ProcessLauncher>> ProcessLauncher::Make(
+    LauncherOptions options, LauncherEvents events, std::function<UniqueFd(ProcessId)> executable_of) {
+  SHEAF_ASSIGN_OR_RETURN(std::unique_ptr<EventLoop> loop, EventLoop::Start("launcher"));
+  return std::unique_ptr<ProcessLauncher>(
+      new ProcessLauncher(std::move(options), std::move(events), std::move(executable_of), std::move(loop)));
+}
+
+ProcessLauncher::ProcessLauncher(LauncherOptions options, LauncherEvents events,
+                                 std::function<UniqueFd(ProcessId)> executable_of,
+                                 std::unique_ptr<EventLoop> loop)
+    : options_(std::move(options)),
+      events_(std::move(events)),
+      executable_of_(std::move(executable_of)),
+      watch_(std::make_unique<ProcessWatch>(*loop)),
+      strays_(options_.session, options_.own_all_children),
+      loop_(std::move(loop)) {
+  BecomeSubreaper();
+}
+
+ProcessLauncher::~ProcessLauncher() {
+  loop_->Run([this] {
+    for (auto& [number, job] : jobs_) EndTemplate(job);
+    for (auto& [process, worker] : workers_) KillProcesses(worker);
+  });
+  // Their exits are handled by the loop; what they leave behind becomes ours, generation by generation.
+  const Nanos deadline = MonotonicNow() + kEndTimeout;
+  bool over = false;
+  while (!over && MonotonicNow() < deadline) {
+    loop_->Run([&] {
+      const int killed = strays_.Sweep([this](pid_t pid) { return IsOurs(pid); }, /*everything=*/true);
+      over = killed == 0 && workers_.empty();
+    });
+    if (!over) usleep(1000);
+  }
+  loop_->Run([this] { watch_.reset(); });
+  loop_->Stop();
+}
+
+void ProcessLauncher::AddJob(JobNumber job, ProcessId driver, const proto::JobStart& start) {
+  auto fresh = std::make_shared<Job>();
+  fresh->driver = driver;
+  fresh->executable = executable_of_(driver);
+  fresh->start = start;
+  {
+    const std::lock_guard lock(mutex_);
+    known_jobs_.insert(job);
+  }
+  loop_->Post([this, job, fresh] { jobs_.insert_or_assign(job, std::move(*fresh)); });
+}
+
+void ProcessLauncher::RemoveJob(JobNumber job) {
+  {
+    const std::lock_guard lock(mutex_);
+    known_jobs_.erase(job);
+  }
+  loop_->Post([this, job] { RemoveJobOnLoop(job); });
+}
+
+absl::Status ProcessLauncher::Start(const WorkerSpec& spec) {
+  std::string token = NewToken();
+  {
+    const std::lock_guard lock(mutex_);
+    if (!known_jobs_.contains(spec.job)) return absl::NotFoundError(absl::StrCat("no job ", spec.job));
+    tokens_[token] = spec.process;
+  }
+  loop_->Post([this, spec, token = std::move(token)] { StartOnLoop(spec, token); });
+  return absl::OkStatus();
+}
+
+void ProcessLauncher::Kill(ProcessId process, const std::string& reason) {
+  KillWith(process, MakeDeath(proto::Death::KILLED, reason));
+}
+
+void ProcessLauncher::KillWith(ProcessId process, const proto::Death& death) {
+  loop_->Post([this, process, death] { KillOnLoop(process, death); });
+}
+
+absl::StatusOr<ProcessId> ProcessLauncher::Claim(std::string_view token) {
+  ProcessId process;
+  {
+    const std::lock_guard lock(mutex_);
+    const auto found = tokens_.find(std::string(token));
+    if (found == tokens_.end()) return absl::NotFoundError("no worker is awaited with this token");
+    process = found->second;
+    tokens_.erase(found);
+  }
+  loop_->Post([this, process] {
+    if (const auto found = workers_.find(process); found != workers_.end()) found->second.attached = true;
+  });
+  return process;
+}
+
+std::vector<LaunchedWorker> ProcessLauncher::Workers() {
+  std::vector<LaunchedWorker> result;
+  loop_->Run([&] {
+    for (const auto& [process, worker] : workers_) {
+      if (worker.info.os_pid != 0) result.push_back(worker.info);
+    }
+  });
+  return result;
+}
+
+std::string ProcessLauncher::NewToken() {
+  const std::lock_guard lock(mutex_);
+  return absl::StrCat(absl::Hex(random_.Next(), absl::kZeroPad16), absl::Hex(random_.Next(), absl::kZeroPad16));
+}
+
+bool ProcessLauncher::IsOurs(pid_t pid) const {
+  return std::any_of(workers_.begin(), workers_.end(),
+                     [&](const auto& entry) { return entry.second.info.os_pid == pid; }) ||
+         std::any_of(jobs_.begin(), jobs_.end(),
+                     [&](const auto& entry) { return entry.second.template_pid == pid; });
+}
+
+ProcessLauncher::Worker& ProcessLauncher::AddWorker(const Job& job, const WorkerSpec& spec,
+                                                    const std::string& token) {
+  Worker& worker = workers_[spec.process];
+  worker.token = token;
+  worker.info.process = spec.process;
+  worker.info.driver = job.driver;
+  worker.info.job = spec.job;
+  const std::string stem =
+      absl::StrCat(options_.log_directory, "/worker-", spec.process.node, ".", spec.process.process);
+  worker.info.stdout_path = stem + ".out";
+  worker.info.stderr_path = stem + ".err";
+  worker.oom_kills_before = events_.kernel_oom_kills ? events_.kernel_oom_kills() : 0;
+  return worker;
+}
+
+absl::StatusOr<std::pair<UniqueFd, UniqueFd>> ProcessLauncher::OpenOutput(const Worker& worker) const {
+  SHEAF_ASSIGN_OR_RETURN(UniqueFd out, OpenLog(worker.info.stdout_path));
+  SHEAF_ASSIGN_OR_RETURN(UniqueFd err, OpenLog(worker.info.stderr_path));
+  return std::pair(std::move(out), std::move(err));
+}
+
+std::vector<std::string> ProcessLauncher::EnvironmentOf(const Job& job, JobNumber number) const {
+  std::vector<std::string> variables;
+  for (const std::string& variable : job.start.environ()) {
+    if (IsPassedOn(variable)) variables.push_back(variable);
+  }
+  variables.push_back(absl::StrCat(kSocketVariable, "=", options_.socket_path));
+  variables.push_back(absl::StrCat(kJobVariable, "=", strays_.Mark(number)));
+  return variables;
+}
+
+void ProcessLauncher::StartOnLoop(const WorkerSpec& spec, const std::string& token) {
+  const auto found = jobs_.find(spec.job);
+  if (found == jobs_.end()) {
+    events_.on_exited(spec.process, MakeDeath(proto::Death::START_FAILED, "its job has ended"));
+    return;
+  }
+  Job& job = found->second;
+  AddWorker(job, spec, token);
+  if (options_.use_templates && job.template_state == TemplateState::kNone) {
+    if (absl::Status started = StartTemplate(spec.job, job); !started.ok()) {
+      RetireTemplate(job, std::string(started.message()));
+    }
+  }
+  if (options_.use_templates && job.template_state == TemplateState::kStarting) {
+    job.queue.emplace_back(spec, token);
+  } else if (options_.use_templates && job.template_state == TemplateState::kReady) {
+    StartByTemplate(job, spec, token);
+  } else {
+    StartByExec(job, spec, token);
+  }
+}
+
+void ProcessLauncher::StartByExec(Job& job, const WorkerSpec& spec, const std::string& token) {
+  const auto found = workers_.find(spec.process);
+  if (found == workers_.end()) return;  // Killed while it waited.
+  Worker& worker = found->second;
+  const auto fail = [&](const absl::Status& status) {
+    Finish(spec.process, MakeDeath(proto::Death::START_FAILED, std::string(status.message())));
+  };
+  absl::StatusOr<std::pair<UniqueFd, UniqueFd>> output = OpenOutput(worker);
+  if (!output.ok()) return fail(output.status());
+  SpawnRequest request;
+  request.executable_fd = job.executable.get();
+  request.argv.assign(job.start.argv().begin(), job.start.argv().end());
+  request.environ = EnvironmentOf(job, spec.job);
+  request.environ.push_back(absl::StrCat(kWorkerVariable, "=", token));
+  for (std::string& variable : VariablesOf(spec)) request.environ.push_back(std::move(variable));
+  request.working_dir = job.start.working_dir();
+  request.stdout_fd = output->first.get();
+  request.stderr_fd = output->second.get();
+  request.oom_score_adj = options_.oom_score_adj;
+  absl::StatusOr<Spawned> spawned = Spawn(request);
+  if (!spawned.ok()) return fail(spawned.status());
+  OnRunning(worker, spawned->pid, std::move(spawned->pidfd));
+}
+
+absl::Status ProcessLauncher::StartTemplate(JobNumber number, Job& job) {
+  auto sockets = UnixSocket::Pair();
+  if (!sockets.ok()) return sockets.status();
+  auto& [own, theirs] = *sockets;
+  const std::string stem = absl::StrCat(options_.log_directory, "/job-", number, "-template");
+  SHEAF_ASSIGN_OR_RETURN(const UniqueFd out, OpenLog(stem + ".out"));
+  SHEAF_ASSIGN_OR_RETURN(const UniqueFd err, OpenLog(stem + ".err"));
+  SpawnRequest request;
+  request.executable_fd = job.executable.get();
+  request.argv.assign(job.start.argv().begin(), job.start.argv().end());
+  request.environ = EnvironmentOf(job, number);
+  request.environ.push_back(absl::StrCat(kTemplateVariable, "=", theirs.fd()));
+  request.working_dir = job.start.working_dir();
+  request.stdout_fd = out.get();
+  request.stderr_fd = err.get();
+  request.inherited_fd = theirs.fd();
+  request.oom_score_adj = options_.oom_score_adj;
+  SHEAF_ASSIGN_OR_RETURN(Spawned spawned, Spawn(request));
+  job.template_pid = spawned.pid;
+  job.template_socket = std::move(own);
+  job.template_state = TemplateState::kStarting;
+  strays_.AddGroup(spawned.pid, number);
+  SHEAF_RETURN_IF_ERROR(
+      loop_->Watch(job.template_socket.fd(), EPOLLIN, [this, number](uint32_t) { OnTemplateMessage(number); }));
+  const pid_t pid = spawned.pid;
+  loop_->After(options_.template_timeout, [this, number, pid] {
+    const auto found = jobs_.find(number);
+    if (found == jobs_.end() || found->second.template_pid != pid ||
+        found->second.template_state != TemplateState::kStarting) {
+      return;
+    }
+    RetireTemplate(found->second, "it did not reach Init in time");
+  });
+  return absl::OkStatus();
+}
+
+void ProcessLauncher::OnTemplateMessage(JobNumber number) {
+  const auto found = jobs_.find(number);
+  if (found == jobs_.end()) return;
+  Job& job = found->second;
+  while (job.template_socket.valid()) {
+    absl::StatusOr<SocketMessage> message = job.template_socket.Receive(0);
+    if (absl::IsDeadlineExceeded(message.status())) return;
+    const TemplateReport* report = message.ok() ? FrameHead<TemplateReport>(message->bytes) : nullptr;
+    if (report == nullptr || report->magic != kTemplateMagic) {
+      RetireTemplate(job, message.ok() ? "it sent nonsense" : "it ended");
+      return;
+    }
+    OnTemplateReport(job, *report, std::move(message->fds));
+  }
+}
+
+void ProcessLauncher::OnTemplateReport(Job& job, const TemplateReport& report, std::vector<UniqueFd> fds) {
+  const ProcessId process = ProcessId::Unpack(report.process);
+  switch (report.kind) {
+    case TemplateReport::kReady: {
+      job.template_state = TemplateState::kReady;
+      for (auto& [spec, token] : std::exchange(job.queue, {})) StartByTemplate(job, spec, token);
+      return;
+    }
+    case TemplateReport::kRetired:
+      return RetireTemplate(
+          job, std::string(report.text.data(), strnlen(report.text.data(), report.text.size())));
+    case TemplateReport::kForked: {
+      const auto found = workers_.find(process);
+      if (found == workers_.end() || found->second.info.os_pid != 0 || report.pid <= 1) return;
+      return OnRunning(found->second, report.pid, fds.empty() ? UniqueFd() : std::move(fds[0]));
+    }
+    case TemplateReport::kForkFailed:
+      return Finish(process, MakeDeath(proto::Death::START_FAILED,
+                                       absl::StrCat("cannot fork: ", std::strerror(report.value))));
+    case TemplateReport::kExited:
+      return FinishWithStatus(process, report.value);
+  }
+}
+
+void ProcessLauncher::StartByTemplate(Job& job, const WorkerSpec& spec, const std::string& token) {
+  const auto found = workers_.find(spec.process);
+  if (found == workers_.end()) return;  // Killed while it waited.
+  Worker& worker = found->second;
+  absl::StatusOr<std::pair<UniqueFd, UniqueFd>> output = OpenOutput(worker);
+  if (!output.ok()) {
+    return Finish(spec.process, MakeDeath(proto::Death::START_FAILED, std::string(output.status().message())));
+  }
+  std::string variables;
+  for (const std::string& variable : VariablesOf(spec)) variables.append(variable).push_back('\0');
+  ForkRequest request{kTemplateMagic, spec.process.packed(), {}, variables.size()};
+  token.copy(request.token.data(), request.token.size() - 1);
+  const std::string message = absl::StrCat(
+      absl::string_view(reinterpret_cast<const char*>(&request), sizeof(request)), variables);
+  const absl::Status sent =
+      job.template_socket.Send(message, {output->first.get(), output->second.get()}, kSecond);
+  if (sent.ok()) {
+    worker.from_template = true;
+    return;
+  }
+  RetireTemplate(job, std::string(sent.message()));
+  StartByExec(job, spec, token);
+}
+
+void ProcessLauncher::RetireTemplate(Job& job, const std::string& why) {
+  if (job.template_state == TemplateState::kRetired) return;
+  Log(LogLevel::kInfo, "workers of driver ", job.driver.ToString(), " are exec'd from here on; their template: ", why);
+  const bool was_ready = job.template_state == TemplateState::kReady;
+  EndTemplate(job);
+  job.template_state = TemplateState::kRetired;
+  for (auto& [spec, token] : std::exchange(job.queue, {})) StartByExec(job, spec, token);
+  if (!was_ready) return;
+  // Requests that it did not answer before its end were not carried out, or their process is an orphan of ours that no one
+  // waits for; either way they count as failed starts, and the pool starts others.
+  std::vector<ProcessId> lost;
+  for (const auto& [process, worker] : workers_) {
+    if (worker.from_template && worker.info.os_pid == 0 && worker.info.driver == job.driver) lost.push_back(process);
+  }
+  for (ProcessId process : lost) {
+    Finish(process, MakeDeath(proto::Death::START_FAILED, absl::StrCat("the template of its job ended: ", why)));
+  }
+}
+
+void ProcessLauncher::EndTemplate(Job& job) {
+  if (job.template_socket.valid()) loop_->Unwatch(job.template_socket.fd());
+  job.template_socket.Close();
+  if (job.template_pid == 0) return;
+  // Only the template itself: its workers have groups of their own and, from here on, this process as their parent.
+  const pid_t pid = std::exchange(job.template_pid, 0);
+  kill(pid, SIGKILL);
+  watch_->Watch(pid, UniqueFd(), [pid] { waitpid(pid, nullptr, 0); });
+}
+
+void ProcessLauncher::OnRunning(Worker& worker, pid_t pid, UniqueFd pidfd) {
+  const ProcessId process = worker.info.process;
+  worker.info.os_pid = pid;
+  worker.info.started_at = MonotonicNow();
+  strays_.AddGroup(pid, worker.info.job);
+  watch_->Watch(pid, std::move(pidfd), [this, process] { OnChildExited(process); });
+  if (!std::exchange(sweeping_, true)) loop_->After(kSweepPeriod, [this] { Sweep(); });
+  if (worker.doom.cause() != proto::Death::UNKNOWN) KillProcesses(worker);
+  events_.on_started(worker.info);
+}
+
+void ProcessLauncher::OnChildExited(ProcessId process) {
+  const auto found = workers_.find(process);
+  if (found == workers_.end()) return;
+  if (found->second.from_template) {
+    AwaitTemplateReport(process, kTemplateReportTries);
+    return;
+  }
+  const pid_t pid = found->second.info.os_pid;
+  // Before it is reaped, as long as no one else can have its number: the rest of its process group.
+  kill(-pid, SIGKILL);
+  int status = 0;
+  waitpid(pid, &status, 0);
+  FinishWithStatus(process, status);
+}
+
+// The parent of a forked worker is its template, which reports the exit status; if it died, the parent is this process.
+void ProcessLauncher::AwaitTemplateReport(ProcessId process, int tries_left) {
+  const auto found = workers_.find(process);
+  if (found == workers_.end()) return;  // Reported meanwhile.
+  const pid_t pid = found->second.info.os_pid;
+  siginfo_t info{};
+  if (waitid(P_PID, static_cast<id_t>(pid), &info, WEXITED | WNOHANG | WNOWAIT) == 0 && info.si_pid == pid) {
+    kill(-pid, SIGKILL);  // Before it is reaped, as above.
+    int status = 0;
+    waitpid(pid, &status, 0);
+    return FinishWithStatus(process, status);
+  }
+  if (tries_left == 0) {
+    return Finish(process, MakeDeath(proto::Death::UNKNOWN, "it ended; its exit status is not known"));
+  }
+  loop_->After(10 * kMillisecond, [this, process, tries_left] { AwaitTemplateReport(process, tries_left - 1); });
+}
+
+void ProcessLauncher::FinishWithStatus(ProcessId process, int status) {
+  const auto found = workers_.find(process);
+  if (found != workers_.end()) Finish(process, Explain(found->second, status));
+}
+
+void ProcessLauncher::Finish(ProcessId process, const proto::Death& death) {
+  const auto found = workers_.find(process);
+  if (found == workers_.end()) return;
+  if (found->second.info.os_pid != 0) watch_->Unwatch(found->second.info.os_pid);
+  {
+    const std::lock_guard lock(mutex_);
+    tokens_.erase(found->second.token);
+  }
+  workers_.erase(found);
+  events_.on_exited(process, death);
+}
+
+proto::Death ProcessLauncher::Explain(const Worker& worker, int status) const {
+  proto::Death death;
+  std::string words;
+  if (WIFSIGNALED(status)) {
+    death.set_cause(proto::Death::SIGNALLED);
+    death.set_code(WTERMSIG(status));
+    words = absl::StrCat("ended by signal ", WTERMSIG(status), " (", strsignal(WTERMSIG(status)), ")",
+                         WCOREDUMP(status) ? ", core dumped" : "");
+    if (WTERMSIG(status) == SIGKILL && worker.doom.cause() == proto::Death::UNKNOWN && events_.kernel_oom_kills &&
+        events_.kernel_oom_kills() > worker.oom_kills_before) {
+      death.set_cause(proto::Death::OUT_OF_MEMORY);
+      words = "killed by the kernel: the memory limit of the node's control group was reached";
+    }
+  } else {
+    death.set_cause(proto::Death::EXITED);
+    death.set_code(WEXITSTATUS(status));
+    words = absl::StrCat("exited with status ", WEXITSTATUS(status));
+  }
+  death.set_message(words);
+  if (worker.doom.cause() != proto::Death::UNKNOWN) {
+    death = worker.doom;
+  } else if (!worker.attached) {
+    death.set_cause(proto::Death::START_FAILED);
+    death.set_message(absl::StrCat(words, " before it reached Init"));
+  }
+  if (death.cause() != proto::Death::KILLED) {
+    for (std::string& line : LastLines(worker.info.stderr_path, kLastLines)) {
+      death.add_last_lines(std::move(line));
+    }
+  }
+  return death;
+}
+
+void ProcessLauncher::KillOnLoop(ProcessId process, const proto::Death& death) {
+  const auto found = workers_.find(process);
+  if (found == workers_.end()) return;
+  Worker& worker = found->second;
+  if (worker.doom.cause() == proto::Death::UNKNOWN) worker.doom = death;
+  if (worker.info.os_pid != 0 || worker.from_template) {
+    KillProcesses(worker);  // Of one that is being forked, once its number is known.
+  } else {
+    // It waits for the template.
+    const proto::Death doom = worker.doom;
+    Finish(process, doom);
+  }
+}
+
+void ProcessLauncher::KillProcesses(const Worker& worker) {
+  if (worker.info.os_pid == 0) return;
+  // The worker itself first, by a name that cannot have been given away; it is watched, so not reaped, and thus the number
+  // of its group is still its own.
+  watch_->Signal(worker.info.os_pid, SIGKILL);
+  if (!worker.from_template) kill(-worker.info.os_pid, SIGKILL);
+}
+
+void ProcessLauncher::RemoveJobOnLoop(JobNumber number) {
+  const auto found = jobs_.find(number);
+  if (found == jobs_.end()) return;
+  EndTemplate(found->second);
+  found->second.template_state = TemplateState::kRetired;
+  for (auto& [spec, token] : std::exchange(found->second.queue, {})) {
+    Finish(spec.process, MakeDeath(proto::Death::KILLED, "its job ended"));
+  }
+  jobs_.erase(found);
+  strays_.EndJob(number);
+  SweepUntilGone(MonotonicNow() + kEndTimeout);
+}
+
+void ProcessLauncher::Sweep() {
+  strays_.Sweep([this](pid_t pid) { return IsOurs(pid); }, /*everything=*/false);
+  loop_->After(kSweepPeriod, [this] { Sweep(); });
+}
+
+void ProcessLauncher::SweepUntilGone(Nanos deadline) {
+  const int killed = strays_.Sweep([this](pid_t pid) { return IsOurs(pid); }, /*everything=*/false);
+  // A worker that is dying leaves strays a moment later, so one quiet look is not enough.
+  const bool busy = killed > 0 || !workers_.empty();
+  if (busy && MonotonicNow() < deadline) loop_->After(10 * kMillisecond, [this, deadline] { SweepUntilGone(deadline); });
+}
+
+}  // namespace sheaf

@@ -1,0 +1,150 @@
+// Copyright The Sheaf Authors. SPDX-License-Identifier: Apache-2.0
+// Workers as processes of this machine. The driver's executable runs again: exec'd, or forked from a template, which is the
+// first such process of the job, stopped inside Init (base/worker_template.h). All forking, waiting and killing happens on
+// an event loop of its own; the raylet's loop only posts.
+//
+// Each worker leads a process group. Its descendants that left the group (setsid) are found when they are orphans: this
+// process is their subreaper. They are told from others by the mark SHEAF_JOB in their environment or by their group, and
+// killed when their job ends.
+#pragma once
+
+#include <cstdint>
+#include <deque>
+#include <functional>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <vector>
+
+#include "absl/container/btree_map.h"
+#include "absl/container/flat_hash_map.h"
+#include "absl/container/flat_hash_set.h"
+#include "base/random.h"
+#include "base/unique_fd.h"
+#include "base/unix_socket.h"
+#include "base/worker_template.h"
+#include "raylet/event_loop.h"
+#include "raylet/launcher.h"
+#include "raylet/process_watch.h"
+#include "raylet/stray_hunter.h"
+
+namespace sheaf {
+
+struct LauncherOptions {
+  std::string socket_path;         // What workers attach to.
+  std::string log_directory;       // For worker-<process>.out and .err.
+  std::string session;             // Names this node's run in SHEAF_JOB.
+  int oom_score_adj = 500;         // Of workers; the node's own is lower.
+  bool use_templates = true;
+  Nanos template_timeout = 10 * kSecond;  // A template that is not ready by then is given up; workers are exec'd.
+  bool own_all_children = false;   // Every child of this process may be reaped: true in `sheaf node`.
+};
+
+// A worker that runs, for the memory watch and the log tailer.
+struct LaunchedWorker {
+  ProcessId process;
+  ProcessId driver;
+  JobNumber job = 0;
+  pid_t os_pid = 0;
+  Nanos started_at = 0;
+  std::string stdout_path;
+  std::string stderr_path;
+};
+
+// Called on the launcher's loop.
+struct LauncherEvents {
+  std::function<void(const LaunchedWorker&)> on_started;          // Its os_pid is known.
+  std::function<void(ProcessId, const proto::Death&)> on_exited;  // Once per accepted Start; os_pid may be reused now.
+  std::function<uint64_t()> kernel_oom_kills;  // How often the kernel killed in this cgroup; may be empty.
+};
+
+class ProcessLauncher final : public WorkerLauncher {
+ public:
+  // `executable_of` gives a driver's executable away; called once per job, by AddJob, on its thread.
+  // kResourceExhausted: no descriptors.
+  static absl::StatusOr<std::unique_ptr<ProcessLauncher>> Make(
+      LauncherOptions options, LauncherEvents events, std::function<UniqueFd(ProcessId)> executable_of);
+  // Kills all workers and strays and waits for them, for 2 s at most.
+  ~ProcessLauncher() override;
+
+  // WorkerLauncher. Any thread.
+  void AddJob(JobNumber job, ProcessId driver, const proto::JobStart& start) override;
+  void RemoveJob(JobNumber job) override;
+  absl::Status Start(const WorkerSpec& spec) override;
+  void Kill(ProcessId process, const std::string& reason) override;
+
+  // As Kill, with the death that is reported: the memory watch's evidence. Any thread.
+  void KillWith(ProcessId process, const proto::Death& death);
+  // The worker that presents `token`, which is void from then on. kNotFound: none is awaited with it. Any thread.
+  absl::StatusOr<ProcessId> Claim(std::string_view token);
+  // Any thread but the loop.
+  std::vector<LaunchedWorker> Workers();
+
+ private:
+  struct Worker {
+    LaunchedWorker info;
+    std::string token;
+    bool from_template = false;
+    bool attached = false;
+    proto::Death doom;  // Cause set: it was killed on purpose, and this is how its death is reported.
+    uint64_t oom_kills_before = 0;
+  };
+  enum class TemplateState : uint8_t { kNone, kStarting, kReady, kRetired };
+  struct Job {
+    ProcessId driver;
+    UniqueFd executable;
+    proto::JobStart start;
+    TemplateState template_state = TemplateState::kNone;
+    pid_t template_pid = 0;
+    UnixSocket template_socket;
+    std::deque<std::pair<WorkerSpec, std::string>> queue;  // With their tokens; waiting for the template.
+  };
+
+  ProcessLauncher(LauncherOptions options, LauncherEvents events, std::function<UniqueFd(ProcessId)> executable_of,
+                  std::unique_ptr<EventLoop> loop);
+
+  // All on the loop.
+  void StartOnLoop(const WorkerSpec& spec, const std::string& token);
+  void StartByExec(Job& job, const WorkerSpec& spec, const std::string& token);
+  void StartByTemplate(Job& job, const WorkerSpec& spec, const std::string& token);
+  absl::Status StartTemplate(JobNumber number, Job& job);
+  void OnTemplateMessage(JobNumber number);
+  void OnTemplateReport(Job& job, const TemplateReport& report, std::vector<UniqueFd> fds);
+  void RetireTemplate(Job& job, const std::string& why);
+  void EndTemplate(Job& job);
+  void OnRunning(Worker& worker, pid_t pid, UniqueFd pidfd);
+  void OnChildExited(ProcessId process);
+  void AwaitTemplateReport(ProcessId process, int tries_left);
+  void Finish(ProcessId process, const proto::Death& death);
+  void FinishWithStatus(ProcessId process, int status);
+  proto::Death Explain(const Worker& worker, int status) const;
+  void KillOnLoop(ProcessId process, const proto::Death& death);
+  void KillProcesses(const Worker& worker);
+  void RemoveJobOnLoop(JobNumber job);
+  void Sweep();
+  void SweepUntilGone(Nanos deadline);
+  absl::StatusOr<std::pair<UniqueFd, UniqueFd>> OpenOutput(const Worker& worker) const;
+  std::vector<std::string> EnvironmentOf(const Job& job, JobNumber number) const;
+  std::string NewToken();
+  bool IsOurs(pid_t pid) const;
+  Worker& AddWorker(const Job& job, const WorkerSpec& spec, const std::string& token);
+
+  const LauncherOptions options_;
+  const LauncherEvents events_;
+  const std::function<UniqueFd(ProcessId)> executable_of_;
+
+  std::mutex mutex_;  // Guards the next three.
+  absl::flat_hash_map<std::string, ProcessId> tokens_;  // Awaited.
+  absl::flat_hash_set<JobNumber> known_jobs_;
+  SeededRandom random_{EntropySeed()};
+
+  // The loop's own.
+  absl::flat_hash_map<ProcessId, Worker> workers_;
+  absl::btree_map<JobNumber, Job> jobs_;
+  std::unique_ptr<ProcessWatch> watch_;
+  StrayHunter strays_;
+  bool sweeping_ = false;
+  std::unique_ptr<EventLoop> loop_;
+};
+
+}  // namespace sheaf

@@ -1,0 +1,303 @@
+// Copyright The Sheaf Authors. SPDX-License-Identifier: Apache-2.0
+#include "raylet/process_launcher.h"
+
+#include <fcntl.h>
+#include <signal.h>
+#include <sys/prctl.h>
+#include <sys/wait.h>
+
+#include <catch2/catch.hpp>
+#include <condition_variable>
+#include <cstdio>
+#include <cstdlib>
+#include <filesystem>
+#include <map>
+#include <thread>
+
+#include "absl/strings/numbers.h"
+#include "absl/strings/str_split.h"
+#include "raylet/proc_files.h"
+
+namespace sheaf {
+namespace {
+
+// This test program is its own driver and worker: started by a launcher, it ends up here, before main. What it does is
+// told by TEST_WORKER.
+void RunAsWorker() {
+  const char* const script = std::getenv("TEST_WORKER");
+  if (script == nullptr || (std::getenv("SHEAF_WORKER") == nullptr && std::getenv("SHEAF_WORKER_TEMPLATE") == nullptr)) {
+    return;
+  }
+  const std::string text = script;
+  if (text == "thread") {
+    static std::thread other([] { pause(); });
+  }
+  if (text == "die in main") _exit(9);
+  if (text == "hang in main") pause();
+  const std::optional<WorkerStart> start = EnterAsWorker(fork);
+  if (!start) _exit(99);
+  std::printf("token %s\nsocket %s\nmarked %d\n", start->token.c_str(), start->socket_path.c_str(),
+              std::getenv("SHEAF_WORKER") != nullptr);
+  const char* const gpus = std::getenv("CUDA_VISIBLE_DEVICES");
+  std::printf("gpus %s\nparent %d\n", gpus != nullptr ? gpus : "none", getppid());
+  std::fflush(stdout);
+  if (text == "exit 3") {
+    std::fprintf(stderr, "something went wrong\n");
+    std::fflush(stderr);
+    _exit(3);
+  }
+  if (text == "strays") {
+    // A child in the group, and one that fled it and has a child itself.
+    if (fork() == 0) pause();
+    if (fork() == 0) {
+      setsid();
+      if (fork() == 0) setsid();
+      while (true) pause();
+    }
+  }
+  while (true) pause();
+}
+[[maybe_unused]] const int as_worker = (RunAsWorker(), 0);
+
+// A launcher with a log directory, and all that it reports.
+class Fixture {
+ public:
+  explicit Fixture(bool templates, Nanos template_timeout = 10 * kSecond) {
+    char name[] = "/tmp/sheaf-launcher-XXXXXX";
+    directory_ = mkdtemp(name);
+    LauncherOptions options;
+    options.socket_path = "/nowhere/raylet.sock";
+    options.log_directory = directory_;
+    options.session = directory_;
+    options.use_templates = templates;
+    options.template_timeout = template_timeout;
+    LauncherEvents events;
+    events.on_started = [this](const LaunchedWorker& worker) {
+      const std::lock_guard lock(mutex_);
+      started_[worker.process] = worker;
+      changed_.notify_all();
+    };
+    events.on_exited = [this](ProcessId process, const proto::Death& death) {
+      const std::lock_guard lock(mutex_);
+      exited_[process] = death;
+      changed_.notify_all();
+    };
+    launcher_ = *ProcessLauncher::Make(options, events, [](ProcessId) {
+      return UniqueFd(open("/proc/self/exe", O_RDONLY | O_CLOEXEC));
+    });
+  }
+  ~Fixture() {
+    launcher_.reset();
+    std::filesystem::remove_all(directory_);
+  }
+
+  void AddJob(JobNumber job, const std::string& script) {
+    proto::JobStart start;
+    start.add_argv("raylet_test");
+    start.add_environ("TEST_WORKER=" + script);
+    start.add_environ("SHEAF_WORKER=of the driver, not to be passed on");
+    launcher_->AddJob(job, {1, 1}, start);
+  }
+  WorkerSpec Spec(JobNumber job) { return {{1, ++last_}, job, "", {}}; }
+  ProcessId Start(JobNumber job) {
+    const WorkerSpec spec = Spec(job);
+    REQUIRE(launcher_->Start(spec).ok());
+    return spec.process;
+  }
+  LaunchedWorker AwaitStart(ProcessId process) {
+    std::unique_lock lock(mutex_);
+    REQUIRE(changed_.wait_for(lock, std::chrono::seconds(10), [&] { return started_.contains(process); }));
+    return started_[process];
+  }
+  proto::Death AwaitExit(ProcessId process) {
+    std::unique_lock lock(mutex_);
+    REQUIRE(changed_.wait_for(lock, std::chrono::seconds(10), [&] { return exited_.contains(process); }));
+    return exited_[process];
+  }
+  // What `worker` printed behind `word`, once it has.
+  std::string AwaitOutput(const LaunchedWorker& worker, const std::string& word) {
+    const Nanos deadline = MonotonicNow() + 10 * kSecond;
+    while (MonotonicNow() < deadline) {
+      for (const std::string& line : static_cast<std::vector<std::string>>(
+               absl::StrSplit(ReadKernelFile(worker.stdout_path), '\n'))) {
+        if (line.starts_with(word + " ")) return line.substr(word.size() + 1);
+      }
+      std::this_thread::yield();
+    }
+    FAIL("no output");
+    return "";
+  }
+  ProcessLauncher& launcher() { return *launcher_; }
+  void End() { launcher_.reset(); }
+  const std::string& directory() const { return directory_; }
+  // Processes of this launcher's jobs that live, wherever they are.
+  int CountMarked() {
+    int count = 0;
+    for (const auto& entry : std::filesystem::directory_iterator("/proc")) {
+      pid_t pid = 0;
+      if (!absl::SimpleAtoi(entry.path().filename().string(), &pid)) continue;
+      const std::optional<std::string> mark = ReadProcVariable(pid, "SHEAF_JOB");
+      count += mark && mark->starts_with(directory_) && StartTicks(pid) != 0;
+    }
+    return count;
+  }
+  bool AwaitNoneMarked() {
+    const Nanos deadline = MonotonicNow() + 2 * kSecond;
+    while (MonotonicNow() < deadline) {
+      if (CountMarked() == 0) return true;
+      usleep(1000);
+    }
+    return false;
+  }
+
+ private:
+  std::string directory_;
+  std::mutex mutex_;
+  std::condition_variable changed_;
+  std::map<ProcessId, LaunchedWorker> started_;
+  std::map<ProcessId, proto::Death> exited_;
+  uint32_t last_ = 1;
+  std::unique_ptr<ProcessLauncher> launcher_;
+};
+
+}  // namespace
+
+SCENARIO("a worker runs the driver's executable and learns who it is, exec'd or forked from a template") {
+  const bool templates = GENERATE(false, true);
+  CAPTURE(templates);
+  Fixture fixture(templates);
+  fixture.AddJob(1, "wait");
+  WorkerSpec spec = fixture.Spec(1);
+  spec.gpu_ids = {0, 3};
+  REQUIRE(fixture.launcher().Start(spec).ok());
+  const LaunchedWorker worker = fixture.AwaitStart(spec.process);
+  CHECK(worker.driver == ProcessId{1, 1});
+  CHECK(fixture.AwaitOutput(worker, "socket") == "/nowhere/raylet.sock");
+  CHECK(fixture.AwaitOutput(worker, "marked") == "0");
+  CHECK(fixture.AwaitOutput(worker, "gpus") == "0,3");
+  CHECK((fixture.AwaitOutput(worker, "parent") == std::to_string(getpid())) == !templates);
+  CHECK(ReadProcStat(worker.os_pid)->group == worker.os_pid);
+  THEN("its token is good once, for it alone") {
+    const std::string token = fixture.AwaitOutput(worker, "token");
+    CHECK(token.size() == 32);
+    CHECK_FALSE(fixture.launcher().Claim("0123").ok());
+    CHECK(*fixture.launcher().Claim(token) == spec.process);
+    CHECK_FALSE(fixture.launcher().Claim(token).ok());
+  }
+  THEN("killed, it is gone, and the reason is reported") {
+    fixture.launcher().Kill(spec.process, "no longer wanted");
+    const proto::Death death = fixture.AwaitExit(spec.process);
+    CHECK(death.cause() == proto::Death::KILLED);
+    CHECK(death.message() == "no longer wanted");
+    CHECK(fixture.launcher().Workers().empty());
+  }
+  THEN("crashed, its signal is reported at once") {
+    CHECK(fixture.launcher().Claim(fixture.AwaitOutput(worker, "token")).ok());
+    kill(worker.os_pid, SIGSEGV);
+    const Nanos begin = MonotonicNow();
+    const proto::Death death = fixture.AwaitExit(spec.process);
+    CHECK(MonotonicNow() - begin < kSecond);
+    CHECK(death.cause() == proto::Death::SIGNALLED);
+    CHECK(death.code() == SIGSEGV);
+  }
+}
+
+SCENARIO("a worker that ends before it attaches is a failed start, with its last words") {
+  const bool templates = GENERATE(false, true);
+  Fixture fixture(templates);
+  fixture.AddJob(1, "exit 3");
+  const proto::Death death = fixture.AwaitExit(fixture.Start(1));
+  CHECK(death.cause() == proto::Death::START_FAILED);
+  CHECK(death.code() == 3);
+  REQUIRE(death.last_lines_size() == 1);
+  CHECK(death.last_lines(0) == "something went wrong");
+  CHECK(fixture.launcher().Start(fixture.Spec(2)).code() == absl::StatusCode::kNotFound);
+}
+
+SCENARIO("a template that cannot serve is replaced by plain exec") {
+  WHEN("main has started a thread") {
+    Fixture fixture(true);
+    fixture.AddJob(1, "thread");
+    const LaunchedWorker worker = fixture.AwaitStart(fixture.Start(1));
+    CHECK(fixture.AwaitOutput(worker, "parent") == std::to_string(getpid()));
+  }
+  WHEN("main ends before Init") {
+    Fixture fixture(true);
+    fixture.AddJob(1, "die in main");
+    const proto::Death death = fixture.AwaitExit(fixture.Start(1));
+    CHECK(death.cause() == proto::Death::START_FAILED);
+    CHECK(death.code() == 9);
+  }
+  WHEN("main does not reach Init") {
+    Fixture fixture(true, 50 * kMillisecond);
+    fixture.AddJob(1, "hang in main");
+    const ProcessId process = fixture.Start(1);
+    fixture.AwaitStart(process);
+    fixture.launcher().Kill(process, "too slow");
+    CHECK(fixture.AwaitExit(process).cause() == proto::Death::KILLED);
+  }
+  WHEN("the template is killed between two workers") {
+    Fixture fixture(true);
+    fixture.AddJob(1, "wait");
+    const ProcessId first = fixture.Start(1);
+    const pid_t template_pid = std::stoi(fixture.AwaitOutput(fixture.AwaitStart(first), "parent"));
+    kill(template_pid, SIGKILL);
+    THEN("the first lives on, its death is still known, and others are exec'd") {
+      while (StartTicks(template_pid) != 0) std::this_thread::yield();
+      ProcessId second = fixture.Start(1);
+      if (fixture.launcher().Claim("none").ok()) FAIL();
+      const LaunchedWorker worker = fixture.AwaitStart(second);
+      CHECK(fixture.AwaitOutput(worker, "parent") == std::to_string(getpid()));
+      fixture.launcher().Kill(first, "over");
+      CHECK(fixture.AwaitExit(first).cause() == proto::Death::KILLED);
+    }
+  }
+}
+
+SCENARIO("nothing of a job outlives it, also what fled its process group") {
+  const bool templates = GENERATE(false, true);
+  CAPTURE(templates);
+  Fixture fixture(templates);
+  fixture.AddJob(1, "strays");
+  fixture.AddJob(2, "wait");
+  const ProcessId worker = fixture.Start(1);
+  const ProcessId other = fixture.Start(2);
+  fixture.AwaitOutput(fixture.AwaitStart(worker), "token");
+  fixture.AwaitOutput(fixture.AwaitStart(other), "token");
+  const int of_other_job = templates ? 2 : 1;
+  while (fixture.CountMarked() < of_other_job + (templates ? 5 : 4)) std::this_thread::yield();
+  WHEN("the worker is killed and then its job ends") {
+    fixture.launcher().Kill(worker, "its job ended");
+    fixture.launcher().RemoveJob(1);
+    fixture.AwaitExit(worker);
+    THEN("soon the other job's processes are left, untouched") {
+      const Nanos deadline = MonotonicNow() + 2 * kSecond;
+      while (fixture.CountMarked() != of_other_job && MonotonicNow() < deadline) usleep(1000);
+      CHECK(fixture.CountMarked() == of_other_job);
+    }
+  }
+  WHEN("the launcher ends") {
+    fixture.End();
+    THEN("nothing is left") { CHECK(fixture.AwaitNoneMarked()); }
+  }
+}
+
+TEST_CASE("how fast workers start", "[.measure]") {
+  for (const bool templates : {false, true}) {
+    Fixture fixture(templates);
+    fixture.AddJob(1, "wait");
+    const Nanos begin = MonotonicNow();
+    const LaunchedWorker first = fixture.AwaitStart(fixture.Start(1));
+    fixture.AwaitOutput(first, "parent");
+    const Nanos after_first = MonotonicNow();
+    constexpr int kCount = 200;
+    std::vector<ProcessId> processes;
+    for (int i = 0; i < kCount; ++i) processes.push_back(fixture.Start(1));
+    for (ProcessId process : processes) fixture.AwaitOutput(fixture.AwaitStart(process), "parent");
+    const Nanos after_all = MonotonicNow();
+    WARN((templates ? "template" : "exec") << ": first worker in Init after " << (after_first - begin) / 1e6
+                                           << " ms, then " << kCount * 1e9 / (after_all - after_first) << "/s");
+  }
+}
+
+}  // namespace sheaf

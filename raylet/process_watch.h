@@ -1,0 +1,53 @@
+// Copyright The Sheaf Authors. SPDX-License-Identifier: Apache-2.0
+// Tells when processes end: by pidfd, or where the kernel has none by looking every 20 ms. All on one event loop.
+#pragma once
+
+#include <sys/types.h>
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+
+#include "absl/container/flat_hash_map.h"
+#include "absl/status/statusor.h"
+#include "base/unique_fd.h"
+#include "raylet/event_loop.h"
+
+namespace sheaf {
+
+// A descriptor that is readable when `pid` has ended; invalid where the kernel has no pidfd or no such process.
+UniqueFd OpenPidfd(pid_t pid);
+// Whether this kernel has pidfds.
+bool HasPidfd();
+// When `pid` started, in ticks since the machine did: with `pid` it names a process for ever. 0: there is none, or it has
+// ended and only waits to be reaped.
+uint64_t StartTicks(pid_t pid);
+
+class ProcessWatch {
+ public:
+  explicit ProcessWatch(EventLoop& loop) : loop_(loop) {}  // `loop` outlives the watch.
+  ~ProcessWatch();
+
+  // Calls `on_exit` once, when `pid` has ended, from the loop; at once never. `pidfd` may be invalid: then it is opened here,
+  // so the caller knows that `pid` has not been reused since. On the loop only.
+  void Watch(pid_t pid, UniqueFd pidfd, std::function<void()> on_exit);
+  void Unwatch(pid_t pid);
+  // Sends `signal` to that very process, even if its number was given away since. No-op when it is not watched.
+  void Signal(pid_t pid, int signal);
+
+ private:
+  struct Watched {
+    UniqueFd pidfd;
+    uint64_t start_ticks = 0;  // Without a pidfd.
+    std::function<void()> on_exit;
+  };
+  void Exited(pid_t pid);
+  void Look();
+
+  EventLoop& loop_;
+  absl::flat_hash_map<pid_t, Watched> watched_;
+  bool looking_ = false;  // A timer for Look is set.
+  std::shared_ptr<bool> alive_ = std::make_shared<bool>(true);  // Timers outlive the watch.
+};
+
+}  // namespace sheaf

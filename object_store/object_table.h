@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "absl/container/btree_map.h"
+#include "absl/container/btree_set.h"
 #include "absl/container/flat_hash_map.h"
 #include "base/clock.h"
 #include "base/ids.h"
@@ -78,7 +79,8 @@ class ObjectTable {
   // The object in it is gone: the next generation begins, in `state`.
   void Release(uint32_t slot, SlotState state);
   // Scans: who is viewed.
-  void MarkViewed(uint32_t slot, uint32_t generation, uint32_t scan);
+  // The object that is viewed, if this scan sees it for the first time.
+  ObjectRecord* MarkViewed(uint32_t slot, uint32_t generation, uint32_t scan);
   bool Viewed(uint32_t slot, uint32_t scan) const { return Info(slot).viewed == scan; }
 
   // --- Extents. ---
@@ -111,15 +113,15 @@ class ObjectTable {
   struct Page {
     bool leased = false;
     ProcessId lessee;
-    uint32_t used = 0;               // Of the store's own pages: slots taken.
+    uint32_t used = 0;               // Of the store's own: slots taken.
     SlotInfo slots[kSlotsPerPage];
   };
   SlotInfo& Info(uint32_t slot) const {
     return pages_[slot / kSlotsPerPage]->slots[slot % kSlotsPerPage];
   }
-  bool Known(uint32_t slot) const {
-    return Has(slot) && pages_[slot / kSlotsPerPage] != nullptr;
-  }
+  bool Known(uint32_t slot) const { return Has(slot) && pages_[slot / kSlotsPerPage] != nullptr; }
+  bool IsOwn(const Page& page) const { return page.leased && page.lessee == ProcessId{}; }
+  void FreePage(uint32_t page);
 
   const ArenaShape shape_;
   Slot* const slots_;
@@ -127,7 +129,7 @@ class ObjectTable {
   uint32_t never_leased_ = 0;                    // Pages from here on were never used.
   std::vector<uint32_t> free_pages_;             // Used before, and free.
   absl::btree_map<ProcessId, std::vector<uint32_t>> pages_of_;
-  std::vector<uint32_t> own_free_;               // Slots of the store's own pages.
+  absl::btree_set<uint32_t> own_free_;           // Slots of the store's own pages.
   absl::btree_map<uint64_t, std::unique_ptr<Extent>> extents_;
   absl::flat_hash_map<uint32_t, Extent*> dedicated_;
   uint64_t leased_bytes_ = 0;

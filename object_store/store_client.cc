@@ -153,6 +153,12 @@ MutableBuffer StoreClient::Prepare(const ObjectSpec& spec, uint32_t slot, Client
                        spec.size_bytes);
 }
 
+ObjectId StoreClient::IdOf(const MutableBuffer& buffer) const {
+  SHEAF_CHECK(buffer.slot_ != nullptr && buffer.slot_->views() == views_.get(),
+              "a buffer that this store did not make");
+  return slots_->at(buffer.slot_->slot()).id;
+}
+
 ObjectLocation StoreClient::Seal(MutableBuffer buffer) {
   SHEAF_CHECK(buffer.slot_ != nullptr && buffer.slot_->views() == views_.get(),
               "a buffer that this store did not make");

@@ -42,11 +42,11 @@ class Pin;
 
 // What is to be created.
 struct ObjectSpec {
-  ObjectId id;
+  ObjectId id = {};
   uint32_t attempt = 0;
   uint32_t flags = 0;                 // The codec's; given back by Get.
   uint64_t size_bytes = 0;            // Of the payload; may be 0.
-  std::span<const ObjectId> nested;   // References inside the value; copied.
+  std::span<const ObjectId> nested = {};  // References inside the value; copied.
   Nanos wait = 10 * kSecond;          // How long the raylet may spill before it refuses.
 };
 
@@ -87,6 +87,8 @@ class StoreClient {
   absl::StatusOr<MutableBuffer> Create(const ObjectSpec& spec);
   // The caller of Create gave up on `id`.
   void CancelCreate(ObjectId id);
+  // The name that `buffer`, which must come from Create, will be sealed under.
+  ObjectId IdOf(const MutableBuffer& buffer) const;
   // Publishes. `buffer` must come from Create.
   ObjectLocation Seal(MutableBuffer buffer);
   // Create, copy (with several threads when large) and Seal.

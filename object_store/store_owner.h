@@ -153,7 +153,7 @@ class StoreOwner {
   bool HasFittingIdle(ProcessId process, uint64_t bytes);
   void ServeWaiting();
   bool TryServe(const std::shared_ptr<Waiting>& waiting);
-  void OnPopulated(const std::shared_ptr<Waiting>& waiting, ExtentRange range,
+  void OnPopulated(const std::shared_ptr<Waiting>& waiting, const ExtentAllocator::Taken& taken,
                    const absl::Status& outcome);
   void Grant(const Waiting& waiting, ExtentRange range);
   void Refuse(const Waiting& waiting, StoreRefusalReason reason);
@@ -173,7 +173,6 @@ class StoreOwner {
   void OnSealed(std::span<const SealedSlot> slots);
   void OnFree(ProcessId from, std::span<const ObjectName> names);
   void OnLookup(ProcessId from, std::span<const ObjectId> ids);
-  void Answer(ProcessId to, const LocatedObject& answer);
   void AnswerWaiters(ObjectRecord& record, LookupOutcome outcome);
   void BeginFree(const std::shared_ptr<ObjectRecord>& record, bool lost = false);
   void ScanHazards();
@@ -185,7 +184,7 @@ class StoreOwner {
 
   // store_owner_spill.cc
   void SpillSome(uint64_t bytes);
-  bool WriteOut(std::vector<std::shared_ptr<ObjectRecord>> records);
+  void WriteOut(std::vector<std::shared_ptr<ObjectRecord>> records);
   void OnSpilled(const std::vector<std::shared_ptr<ObjectRecord>>& records, uint64_t file,
                  const absl::StatusOr<std::vector<SpillRecord>>& written);
   void Evict(std::span<const std::shared_ptr<ObjectRecord>> records);
@@ -218,6 +217,9 @@ class StoreOwner {
   uint64_t spilling_bytes_ = 0;                         // Being written.
   Nanos disk_full_until_ = 0;
   Nanos memory_short_until_ = 0;                        // The machine has no memory for unpopulated ranges.
+  Nanos next_take_back_ = 0;
+  bool serving_ = false;                                // ServeWaiting runs;
+  bool serve_again_ = false;                            // it was called meanwhile.
   StoreStats counts_;
   std::shared_ptr<bool> alive_ = std::make_shared<bool>(true);
 };

@@ -1,0 +1,225 @@
+// Copyright The Sheaf Authors. SPDX-License-Identifier: Apache-2.0
+#include "object_store/object_table.h"
+
+#include <algorithm>
+#include <new>
+#include <utility>
+
+#include "base/check.h"
+
+namespace sheaf {
+
+ObjectTable::ObjectTable(std::byte* arena, const ArenaShape& shape, NodeNumber node)
+    : shape_(shape),
+      slots_(reinterpret_cast<Slot*>(arena + kTableOffset)),
+      pages_(shape.slot_count / kSlotsPerPage) {
+  new (arena) ArenaHeader{.magic = kArenaMagic,
+                          .arena_bytes = shape.arena_bytes,
+                          .data_offset = shape.data_offset,
+                          .slot_count = shape.slot_count,
+                          .node = node};
+}
+
+std::optional<SlotGrant> ObjectTable::LeasePages(ProcessId lessee, uint32_t pages) {
+  SlotGrant grant{.request = 0, .first_page = 0, .pages = 1};
+  if (!free_pages_.empty()) {
+    grant.first_page = free_pages_.back();
+    free_pages_.pop_back();
+  } else {
+    grant.first_page = never_leased_;
+    grant.pages = std::min<uint32_t>(pages, static_cast<uint32_t>(pages_.size()) - never_leased_);
+    if (grant.pages == 0) return std::nullopt;
+    never_leased_ += grant.pages;
+  }
+  for (uint32_t number = grant.first_page; number < grant.first_page + grant.pages; ++number) {
+    if (pages_[number] == nullptr) pages_[number] = std::make_unique<Page>();
+    pages_[number]->leased = true;
+    pages_[number]->lessee = lessee;
+    pages_[number]->used = 0;
+    pages_of_[lessee].push_back(number);
+    // The first touch of these pages of the arena is here, not in another process.
+    for (uint32_t i = 0; i < kSlotsPerPage; ++i) SetState(number * kSlotsPerPage + i, SlotState::kFree);
+  }
+  return grant;
+}
+
+void ObjectTable::FreePage(uint32_t number) {
+  Page& page = *pages_[number];
+  own_free_.erase(own_free_.lower_bound(number * kSlotsPerPage),
+                  own_free_.lower_bound((number + 1) * kSlotsPerPage));
+  auto& own = pages_of_[ProcessId{}];
+  own.erase(std::find(own.begin(), own.end(), number));
+  page.leased = false;
+  free_pages_.push_back(number);
+}
+
+void ObjectTable::EndPageLeases(ProcessId lessee) {
+  const auto leased = pages_of_.find(lessee);
+  if (leased == pages_of_.end()) return;
+  const std::vector<uint32_t> numbers = std::move(leased->second);
+  pages_of_.erase(leased);
+  for (const uint32_t number : numbers) {
+    Page& page = *pages_[number];
+    page.lessee = ProcessId{};
+    page.used = 0;
+    pages_of_[ProcessId{}].push_back(number);
+    for (uint32_t i = 0; i < kSlotsPerPage; ++i) {
+      const uint32_t slot = number * kSlotsPerPage + i;
+      if (page.slots[i].record != nullptr) {
+        ++page.used;
+        continue;
+      }
+      ++page.slots[i].generation;  // Whatever the dead had begun there is void.
+      SetState(slot, SlotState::kFree);
+      own_free_.insert(slot);
+    }
+    if (page.used == 0) FreePage(number);
+  }
+}
+
+uint32_t ObjectTable::TakeOwnSlot() {
+  if (own_free_.empty()) {
+    const std::optional<SlotGrant> grant = LeasePages(ProcessId{}, 1);
+    if (!grant) return kNoSlot;
+    for (uint32_t i = 0; i < kSlotsPerPage; ++i) own_free_.insert(grant->first_page * kSlotsPerPage + i);
+  }
+  const uint32_t slot = *own_free_.begin();
+  own_free_.erase(own_free_.begin());
+  ++pages_[slot / kSlotsPerPage]->used;
+  return slot;
+}
+
+std::optional<ProcessId> ObjectTable::LesseeOf(uint32_t slot) const {
+  if (!Known(slot) || !pages_[slot / kSlotsPerPage]->leased) return std::nullopt;
+  return pages_[slot / kSlotsPerPage]->lessee;
+}
+
+void ObjectTable::ForEachUnknown(ProcessId lessee, const std::function<void(uint32_t)>& visit) {
+  for (const auto& [process, numbers] : pages_of_) {
+    if (process == ProcessId{} || (lessee != ProcessId{} && process != lessee)) continue;
+    for (const uint32_t number : numbers) {
+      for (uint32_t i = 0; i < kSlotsPerPage; ++i) {
+        if (pages_[number]->slots[i].record == nullptr) visit(number * kSlotsPerPage + i);
+      }
+    }
+  }
+}
+
+void ObjectTable::ForEachKnown(ProcessId lessee, const std::function<void(ObjectRecord&)>& visit) {
+  const auto leased = pages_of_.find(lessee);
+  if (leased == pages_of_.end()) return;
+  for (const uint32_t number : leased->second) {
+    for (SlotInfo& info : pages_[number]->slots) {
+      if (info.record != nullptr) visit(*info.record);
+    }
+  }
+}
+
+ObjectRecord* ObjectTable::RecordIn(uint32_t slot) const {
+  return Known(slot) ? Info(slot).record : nullptr;
+}
+
+void ObjectTable::Bind(uint32_t slot, ObjectRecord* record) { Info(slot).record = record; }
+
+void ObjectTable::SetState(uint32_t slot, SlotState state) {
+  slots_[slot].word.store(SlotWord{Info(slot).generation, state}.packed(),
+                          std::memory_order_seq_cst);
+}
+
+bool ObjectTable::TakeBack(uint32_t slot) {
+  uint64_t idle = SlotWord{Info(slot).generation, SlotState::kIdle}.packed();
+  return slots_[slot].word.compare_exchange_strong(
+      idle, SlotWord{Info(slot).generation, SlotState::kFree}.packed(), std::memory_order_seq_cst);
+}
+
+void ObjectTable::Release(uint32_t slot, SlotState state) {
+  SlotInfo& info = Info(slot);
+  info.record = nullptr;
+  ++info.generation;
+  SetState(slot, state);
+  Page& page = *pages_[slot / kSlotsPerPage];
+  if (!IsOwn(page)) return;
+  own_free_.insert(slot);
+  if (--page.used == 0) FreePage(slot / kSlotsPerPage);
+}
+
+ObjectRecord* ObjectTable::MarkViewed(uint32_t slot, uint32_t generation, uint32_t scan) {
+  if (!Known(slot)) return nullptr;
+  SlotInfo& info = Info(slot);
+  if (info.generation != generation || info.viewed == scan) return nullptr;
+  info.viewed = scan;
+  return info.record;
+}
+
+Extent* ObjectTable::AddExtent(ExtentRange range, ProcessId lessee, uint32_t slot) {
+  auto extent = std::make_unique<Extent>();
+  Extent* added = extent.get();
+  added->range = range;
+  added->lessee = lessee;
+  added->slot = slot;
+  if (slot != kNoSlot) dedicated_[slot] = added;
+  if (lessee != ProcessId{}) leased_bytes_ += range.bytes;
+  extents_[range.offset] = std::move(extent);
+  return added;
+}
+
+void ObjectTable::RemoveExtent(Extent* extent) {
+  if (extent->slot != kNoSlot) dedicated_.erase(extent->slot);
+  if (extent->lessee != ProcessId{}) leased_bytes_ -= extent->range.bytes;
+  extents_.erase(extent->range.offset);
+}
+
+Extent* ObjectTable::FindExtent(ExtentRange range) const {
+  auto after = extents_.upper_bound(range.offset);
+  if (after == extents_.begin()) return nullptr;
+  Extent* extent = std::prev(after)->second.get();
+  const uint64_t from = range.offset - extent->range.offset;
+  const bool inside = from <= extent->range.bytes && range.bytes <= extent->range.bytes - from;
+  return inside ? extent : nullptr;
+}
+
+Extent* ObjectTable::DedicatedTo(uint32_t slot) const {
+  const auto found = dedicated_.find(slot);
+  return found == dedicated_.end() ? nullptr : found->second;
+}
+
+void ObjectTable::ForEachExtent(const std::function<void(Extent&)>& visit) {
+  std::vector<uint64_t> offsets;
+  offsets.reserve(extents_.size());
+  for (const auto& [offset, extent] : extents_) offsets.push_back(offset);
+  for (const uint64_t offset : offsets) {
+    const auto found = extents_.find(offset);
+    if (found != extents_.end()) visit(*found->second);
+  }
+}
+
+std::shared_ptr<ObjectRecord> ObjectTable::Find(ObjectId id) const {
+  const auto found = objects_.find(id);
+  return found == objects_.end() ? nullptr : found->second;
+}
+
+void ObjectTable::Insert(const std::shared_ptr<ObjectRecord>& record) {
+  SHEAF_CHECK(objects_.emplace(record->info.id, record).second, "an object is in the index twice");
+  record->used = ++use_;
+  by_use_[record->used] = record.get();
+}
+
+void ObjectTable::Remove(ObjectRecord& record) {
+  by_use_.erase(record.used);
+  objects_.erase(record.info.id);
+}
+
+void ObjectTable::Touch(ObjectRecord& record) {
+  if (by_use_.erase(record.used) == 0) return;  // Out of the index.
+  record.used = ++use_;
+  by_use_[record.used] = &record;
+}
+
+void ObjectTable::ForEachLeastUsed(
+    const std::function<bool(const std::shared_ptr<ObjectRecord>&)>& visit) const {
+  for (const auto& [use, record] : by_use_) {
+    if (!visit(objects_.at(record->info.id))) return;
+  }
+}
+
+}  // namespace sheaf

@@ -1,0 +1,316 @@
+// Copyright The Sheaf Authors. SPDX-License-Identifier: Apache-2.0
+// Extents and slot pages: who asks, who gets, and where room comes from when there is none. In this order:
+// freed objects without views, idle extents of processes, empty shared extents, spilling; at last a refusal.
+#include <algorithm>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "object_store/store_owner.h"
+
+namespace sheaf {
+namespace {
+
+constexpr uint32_t kMostSlotPages = 64;             // In one lease.
+constexpr uint64_t kOvertakingPart = 8;             // Requests so much smaller than a stuck one overtake it.
+constexpr Nanos kMemoryRetryPeriod = 500 * kMillisecond;
+constexpr Nanos kRecallPeriod = 100 * kMillisecond;
+constexpr size_t kMostRequests = 4096;              // Of all processes, waiting.
+
+}  // namespace
+
+void StoreOwner::OnExtentRequest(ProcessId from, ExtentRequest request) {
+  const uint64_t capacity = shape_.arena_bytes - shape_.data_offset;
+  if (request.bytes > capacity) {
+    return RefuseRequest(from, request.request, StoreRefusalReason::kTooLarge);
+  }
+  const bool dedicated = request.slot != kNoSlot;
+  if (request.bytes == 0 || waiting_.size() >= kMostRequests ||
+      (dedicated && (table_.LesseeOf(request.slot) != from ||
+                     table_.DedicatedTo(request.slot) != nullptr ||
+                     table_.RecordIn(request.slot) != nullptr))) {
+    return RefuseRequest(from, request.request, StoreRefusalReason::kInvalid);
+  }
+  if (new_frees_) ScanFreeing();
+  if (dedicated && HasFittingIdle(from, request.bytes)) {
+    const ExtentCancel answer{request.request};
+    world_.transport.To(from).Send(Lane::kControl, kStoreAlreadyYours, AsBytes(answer));
+    return;
+  }
+  const Nanos wait = std::clamp<Nanos>(request.wait_ns, 0, options_.longest_wait);
+  auto waiting = std::make_shared<Waiting>();
+  waiting->process = from;
+  waiting->request = request;
+  waiting->bytes = AlignUp(request.bytes, kGranuleBytes);
+  waiting->deadline = Deadline(world_.clock.Now(), wait);
+  waiting_.push_back(std::move(waiting));
+  ServeWaiting();
+}
+
+bool StoreOwner::HasFittingIdle(ProcessId process, uint64_t bytes) {
+  bool found = false;
+  table_.ForEachExtent([&](Extent& extent) {
+    found = found || (extent.lessee == process && extent.slot != kNoSlot && extent.objects == 0 &&
+                      FitsIdleExtent(extent.range.bytes, bytes) &&
+                      table_.Word(extent.slot).state == SlotState::kIdle);
+  });
+  return found;
+}
+
+void StoreOwner::OnExtentCancel(ProcessId from, uint64_t request) {
+  for (auto it = waiting_.begin(); it != waiting_.end(); ++it) {
+    const std::shared_ptr<Waiting> waiting = *it;
+    if (waiting->restore != nullptr || waiting->process != from || waiting->gone ||
+        waiting->request.request != request) {
+      continue;
+    }
+    waiting->gone = true;
+    if (!waiting->populating) waiting_.erase(it);
+    Refuse(*waiting, StoreRefusalReason::kCancelled);
+    return ServeWaiting();
+  }
+}
+
+void StoreOwner::OnExtentReturn(ProcessId from, const ExtentRange& range) {
+  Extent* extent = table_.FindExtent(range);
+  if (extent == nullptr || extent->lessee != from || extent->range.offset != range.offset ||
+      extent->range.bytes != range.bytes) {
+    return Violation(from, absl::StrCat("it returns ", range.bytes, " bytes at ", range.offset,
+                                        ", which it does not hold"));
+  }
+  // Nothing sealed may lie there, announced or not: others may view it.
+  std::vector<uint32_t> sealed;
+  table_.ForEachUnknown(from, [&](uint32_t slot) {
+    if (table_.Word(slot).state == SlotState::kSealed) sealed.push_back(slot);
+  });
+  for (const uint32_t slot : sealed) LearnSealed(slot);
+  if (extent->objects != 0) {
+    return Violation(from, absl::StrCat("it returns an extent with ", extent->objects, " objects"));
+  }
+  EndLease(extent);
+}
+
+void StoreOwner::OnSlotRequest(ProcessId from, const SlotRequest& request) {
+  if (request.pages == 0) {
+    return RefuseRequest(from, request.request, StoreRefusalReason::kInvalid);
+  }
+  std::optional<SlotGrant> grant =
+      table_.LeasePages(from, std::min(request.pages, kMostSlotPages));
+  if (!grant) return RefuseRequest(from, request.request, StoreRefusalReason::kTableFull);
+  grant->request = request.request;
+  world_.transport.To(from).Send(Lane::kControl, kStoreSlotGrant, AsBytes(*grant));
+}
+
+void StoreOwner::ServeWaiting() {
+  if (serving_) {
+    serve_again_ = true;
+    return;
+  }
+  serving_ = true;
+  do {
+    serve_again_ = false;
+    uint64_t stuck_bytes = 0;  // Of the smallest request that nothing could be found for.
+    for (size_t i = 0; i < waiting_.size();) {
+      const std::shared_ptr<Waiting> waiting = waiting_[i];
+      if (waiting->populating ||
+          (stuck_bytes != 0 && waiting->bytes > stuck_bytes / kOvertakingPart)) {
+        ++i;
+      } else if (TryServe(waiting)) {
+        if (!waiting->populating) std::erase(waiting_, waiting);
+      } else {
+        stuck_bytes = stuck_bytes == 0 ? waiting->bytes : std::min(stuck_bytes, waiting->bytes);
+        ++i;
+      }
+    }
+  } while (serve_again_);
+  serving_ = false;
+}
+
+bool StoreOwner::TryServe(const std::shared_ptr<Waiting>& waiting) {
+  const bool shared = waiting->restore == nullptr && waiting->request.slot == kNoSlot;
+  const bool short_of_memory = world_.clock.Now() < memory_short_until_;
+  const ExtentAllocator::Want want{
+      .bytes = waiting->bytes,
+      .populated_only = short_of_memory,
+      .from_top = shared,
+      .alignment = options_.align_to_huge_pages && waiting->bytes >= kHugePageBytes ? kHugePageBytes
+                                                                                    : kGranuleBytes};
+  auto taken = allocator_.Allocate(want);
+  if (!taken) {
+    MakeRoom(waiting->bytes);
+    taken = allocator_.Allocate(want);
+    if (!taken) return false;
+  }
+  if (taken->unpopulated.empty()) {
+    Grant(*waiting, taken->range);
+    population_.OnDemand(waiting->bytes, /*waited=*/false);
+    return true;
+  }
+  waiting->populating = true;
+  population_.Populate(taken->unpopulated, [this, waiting, taken = *taken](absl::Status outcome) {
+    OnPopulated(waiting, taken, outcome);
+  });
+  return true;
+}
+
+void StoreOwner::OnPopulated(const std::shared_ptr<Waiting>& waiting,
+                             const ExtentAllocator::Taken& taken, const absl::Status& outcome) {
+  waiting->populating = false;
+  if (outcome.ok() && !waiting->gone) {
+    std::erase(waiting_, waiting);
+    Grant(*waiting, taken.range);
+    population_.OnDemand(waiting->bytes, /*waited=*/true);
+    return ServeWaiting();
+  }
+  if (waiting->gone) std::erase(waiting_, waiting);
+  uint64_t at = taken.range.offset;
+  for (const ExtentRange& part : taken.unpopulated) {
+    if (part.offset > at) allocator_.Free({at, part.offset - at}, /*populated=*/true);
+    allocator_.Free(part, outcome.ok());
+    at = part.offset + part.bytes;
+  }
+  const uint64_t end = taken.range.offset + taken.range.bytes;
+  if (end > at) allocator_.Free({at, end - at}, /*populated=*/true);
+  if (!outcome.ok()) {
+    // From now on for a while only what has memory already, made free by spilling if need be.
+    memory_short_until_ = world_.clock.Now() + kMemoryRetryPeriod;
+  }
+  ServeWaiting();
+}
+
+void StoreOwner::Grant(const Waiting& waiting, ExtentRange range) {
+  if (waiting.restore != nullptr) return RestoreInto(waiting.restore, range);
+  const uint32_t slot = waiting.request.slot;
+  if (slot != kNoSlot && table_.DedicatedTo(slot) != nullptr) {  // Asked for twice at once.
+    allocator_.Free(range, /*populated=*/true);
+    return RefuseRequest(waiting.process, waiting.request.request, StoreRefusalReason::kInvalid);
+  }
+  table_.AddExtent(range, waiting.process, waiting.request.slot)->unused_since = world_.clock.Now();
+  const ExtentGrant grant{.request = waiting.request.request,
+                          .offset = range.offset,
+                          .bytes = range.bytes,
+                          .slot = waiting.request.slot};
+  world_.transport.To(waiting.process).Send(Lane::kControl, kStoreExtentGrant, AsBytes(grant));
+}
+
+void StoreOwner::Refuse(const Waiting& waiting, StoreRefusalReason reason) {
+  if (waiting.restore != nullptr) {
+    waiting.restore->place = ObjectPlace::kDisk;
+    return AnswerWaiters(*waiting.restore, LookupOutcome::kFull);
+  }
+  RefuseRequest(waiting.process, waiting.request.request, reason);
+}
+
+void StoreOwner::RefuseRequest(ProcessId to, uint64_t request, StoreRefusalReason reason) {
+  if (reason != StoreRefusalReason::kCancelled) ++counts_.refusals;
+  const uint64_t capacity = shape_.arena_bytes - shape_.data_offset;
+  const StoreRefusal refusal{.request = request,
+                             .reason = reason,
+                             .capacity_bytes = capacity,
+                             .used_bytes = capacity - allocator_.free_bytes(),
+                             .pinned_bytes = pinned_bytes_};
+  world_.transport.To(to).Send(Lane::kControl, kStoreRefused, AsBytes(refusal));
+}
+
+void StoreOwner::ExpireWaiting(Nanos now) {
+  std::vector<std::shared_ptr<Waiting>> expired;
+  for (const auto& waiting : waiting_) {
+    if (!waiting->populating && now >= waiting->deadline) expired.push_back(waiting);
+  }
+  if (expired.empty()) return;
+  ServeWaiting();  // A last attempt.
+  for (const auto& waiting : expired) {
+    if (waiting->populating || std::erase(waiting_, waiting) == 0) continue;
+    Refuse(*waiting, now < disk_full_until_ ? StoreRefusalReason::kOutOfDisk
+                                            : StoreRefusalReason::kFull);
+  }
+}
+
+void StoreOwner::MakeRoom(uint64_t bytes) {
+  const Nanos now = world_.clock.Now();
+  const bool short_of_memory = now < memory_short_until_;
+  if (new_frees_) ScanFreeing();
+  TakeBackIdle(now, bytes);
+  if (allocator_.LongestRun(short_of_memory) >= bytes) return;
+  if (short_of_memory && allocator_.LongestRun(false) >= bytes) {
+    // Room, but no memory for it: what is populated elsewhere in pieces is given up for it.
+    if (population_.GiveBack(bytes) > 0) {
+      memory_short_until_ = 0;
+      return;
+    }
+  }
+  Recall(now, now);
+  SpillSome(bytes);
+}
+
+void StoreOwner::TakeBackIdle(Nanos unused_since, uint64_t enough) {
+  const bool short_of_memory = world_.clock.Now() < memory_short_until_;
+  table_.ForEachExtent([&](Extent& extent) {
+    if (extent.slot == kNoSlot || extent.lessee == ProcessId{} || extent.objects != 0 ||
+        extent.unused_since > unused_since) {
+      return;
+    }
+    if (enough != UINT64_MAX && allocator_.LongestRun(short_of_memory) >= enough) return;
+    if (table_.TakeBack(extent.slot)) EndLease(&extent);
+  });
+}
+
+void StoreOwner::Recall(Nanos now, Nanos empty_since) {
+  table_.ForEachExtent([&](Extent& extent) {
+    if (extent.slot != kNoSlot || extent.lessee == ProcessId{} || extent.objects != 0 ||
+        extent.unused_since > empty_since) {
+      return;
+    }
+    const auto lessee = processes_.find(extent.lessee);
+    if (lessee == processes_.end() || now - lessee->second.recalled_at < kRecallPeriod) return;
+    lessee->second.recalled_at = now;
+    world_.transport.To(extent.lessee).Send(Lane::kControl, kStoreRecall, {});
+  });
+}
+
+void StoreOwner::EndLease(Extent* extent) {
+  allocator_.Free(extent->range, /*populated=*/true);
+  table_.RemoveExtent(extent);
+}
+
+void StoreOwner::SplitExtents(ProcessId dead) {
+  absl::btree_map<uint64_t, std::vector<ObjectRecord*>> kept;  // By offset of their extent.
+  table_.ForEachKnown(dead, [&](ObjectRecord& record) {
+    if (record.extent != nullptr) kept[record.extent->range.offset].push_back(&record);
+  });
+  // Whole granules with objects in them; neighbours that share one stay together.
+  struct Piece {
+    uint64_t begin = 0;
+    uint64_t end = 0;
+    std::vector<ObjectRecord*> records;
+  };
+  table_.ForEachExtent([&](Extent& extent) {
+    if (extent.lessee != dead) return;
+    const ExtentRange whole = extent.range;
+    const uint64_t whole_end = whole.offset + whole.bytes;
+    table_.RemoveExtent(&extent);
+    auto& records = kept[whole.offset];
+    std::sort(records.begin(), records.end(), [](const ObjectRecord* a, const ObjectRecord* b) {
+      return a->bytes.offset < b->bytes.offset;
+    });
+    std::vector<Piece> pieces;
+    for (ObjectRecord* record : records) {
+      const uint64_t begin = record->bytes.offset / kGranuleBytes * kGranuleBytes;
+      const uint64_t end =
+          std::min(whole_end, AlignUp(record->bytes.offset + record->bytes.bytes, kGranuleBytes));
+      if (pieces.empty() || begin >= pieces.back().end) pieces.push_back({begin, end, {}});
+      pieces.back().end = std::max(pieces.back().end, end);
+      pieces.back().records.push_back(record);
+    }
+    uint64_t at = whole.offset;
+    for (const Piece& piece : pieces) {
+      if (piece.begin > at) allocator_.Free({at, piece.begin - at}, /*populated=*/true);
+      Extent* own = table_.AddExtent({piece.begin, piece.end - piece.begin}, ProcessId{}, kNoSlot);
+      own->objects = static_cast<uint32_t>(piece.records.size());
+      for (ObjectRecord* record : piece.records) record->extent = own;
+      at = piece.end;
+    }
+    if (whole_end > at) allocator_.Free({at, whole_end - at}, /*populated=*/true);
+  });
+}
+
+}  // namespace sheaf

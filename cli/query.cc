@@ -41,8 +41,9 @@ std::vector<std::string> SessionsIn(const std::string& directory) {
 }
 
 std::string Place(const std::string& address, const Settings& settings) {
-  if (!address.empty()) return address;
-  return settings.address.empty() ? settings.base_directory : settings.address;
+  const std::string& wanted = address.empty() ? settings.address : address;
+  if (wanted == "latest") return absl::StrCat(settings.base_directory, "/latest");
+  return wanted.empty() ? settings.base_directory : wanted;
 }
 
 absl::Status NoNode(const std::string& place) {

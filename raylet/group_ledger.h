@@ -15,35 +15,27 @@
 #include <utility>
 #include <vector>
 
+#include "absl/container/btree_map.h"
 #include "absl/container/flat_hash_map.h"
+#include "absl/status/statusor.h"
 #include "base/clock.h"
 #include "base/ids.h"
-#include "base/random.h"
 #include "base/resources.h"
 #include "proto/raylet.pb.h"
 #include "raylet/cluster_view.h"
+#include "raylet/group_placement.h"
 #include "raylet/resource_ledger.h"
 
 namespace sheaf {
 
-inline constexpr int kMaxBundles = 10'000;
+inline constexpr size_t kRemovedGroupsRemembered = 100'000;  // Later demands for older ones wait as for unknown ones.
 
-enum class GroupPolicy : uint8_t { kPack = 0, kSpread = 1, kStrictPack = 2, kStrictSpread = 3 };
-
-struct GroupSpec {
-  PlacementGroupId id;
-  std::vector<Resources> bundles;
-  std::vector<LabelSelector> selectors;  // One per bundle, or none.
-  GroupPolicy policy = GroupPolicy::kPack;
-  std::string name;
-  bool detached = false;
-};
 // kInvalidArgument: no bundles, an empty one, amounts out of range, a malformed id, selectors that are not one per bundle.
 absl::StatusOr<GroupSpec> ParseGroupSpec(const proto::GroupRequest& request);
 
 struct GroupAction {
   enum class Kind : uint8_t {
-    kPrepare,  // Ask `node` to prepare `bundles` (all or none) of `group`; answer by OnPrepared.
+    kPrepare,  // Ask `node` to prepare `bundles` (all or none) of `group`; answer by OnPrepared with this `attempt`.
     kCommit,   // Ask `node` to commit them; repeat until it acknowledged or died.
     kReturn,   // Ask `node` to give them back; the same.
     kState,    // Tell who watches: `state`, where its bundles are, `words`. view.groups is up to date.
@@ -51,6 +43,7 @@ struct GroupAction {
   Kind kind = Kind::kState;
   PlacementGroupId group;
   NodeNumber node = 0;
+  uint32_t attempt = 0;
   std::vector<std::pair<BundleId, Resources>> bundles;
   proto::GroupState::State state = proto::GroupState::PENDING;
   std::vector<NodeNumber> bundle_nodes;  // kState CREATED.
@@ -70,8 +63,8 @@ class GroupLedger {
   bool OnRemove(PlacementGroupId group, Nanos now);
   // The process is gone: its groups that are not detached are removed.
   void OnOwnerGone(ProcessId creator, Nanos now);
-  // `node` answered kPrepare. Late and repeated answers are harmless.
-  void OnPrepared(PlacementGroupId group, NodeNumber node, bool ok, Nanos now);
+  // `node` answered the kPrepare of `attempt`. Late and repeated answers are harmless.
+  void OnPrepared(PlacementGroupId group, NodeNumber node, uint32_t attempt, bool ok, Nanos now);
   // view.nodes says that `node` is no longer alive: its bundles are placed anew.
   void OnNodeDead(NodeNumber node, Nanos now);
   // Room or nodes came: pending groups are tried again, oldest first.
@@ -86,30 +79,36 @@ class GroupLedger {
     GroupSpec spec;
     ProcessId creator;
     proto::GroupState::State state = proto::GroupState::PENDING;
-    std::vector<NodeNumber> nodes;      // Per bundle; 0: not placed. While pending: where it is being prepared.
+    std::vector<NodeNumber> nodes;      // Per bundle; 0: not placed. While pending: where it is or is being prepared.
+    std::vector<bool> committed;        // Per bundle: it is there already (of a group that lost others).
     std::vector<NodeNumber> preparing;  // Nodes whose answer is awaited.
+    uint32_t attempt = 0;               // How often it was tried to prepare it.
     Nanos since = 0;                    // Pending since.
-    bool infeasible_said = false;
+    uint64_t serial = 0;                // Older groups have lower ones.
   };
   const Group* Find(PlacementGroupId group) const;
   // By age. For listings.
   std::vector<const Group*> Groups() const;
-  size_t pending() const;
+  size_t pending() const { return pending_.size(); }
 
  private:
+  void Try(Group& group, Nanos now);
+  bool PrepareHere(Group& group);
+  void Commit(Group& group);
+  void GiveUp(Group& group);
+  void Return(Group& group, NodeNumber node, bool committed_too);
+  void Remove(Group& group, const std::string& words);
+  void SayState(const Group& group, std::string words);
+  GroupAction ActionFor(const Group& group, GroupAction::Kind kind, NodeNumber node) const;
+  void SyncView() { view_.here().available = ledger_.available(); }
+
   ResourceLedger& ledger_;
   ClusterView& view_;
+  uint64_t last_serial_ = 0;
   absl::flat_hash_map<PlacementGroupId, std::unique_ptr<Group>> groups_;
-  std::deque<PlacementGroupId> pending_;
+  absl::btree_map<uint64_t, Group*> pending_;  // By age.
+  std::deque<PlacementGroupId> removed_;       // Remembered in view_.groups.
   std::vector<GroupAction> actions_;
 };
-
-// Where the bundles of `spec` could go now: one node each. `kept[i]` != 0: bundle i is there already. Resources are taken from the
-// amounts available in `view`. nullopt: nowhere.
-std::optional<std::vector<NodeNumber>> PlaceBundles(const GroupSpec& spec, const ClusterView& view,
-                                                    const std::vector<NodeNumber>& kept);
-// Whether it could be placed if all nodes were empty.
-bool CouldEverPlace(const GroupSpec& spec, const ClusterView& view,
-                    const std::vector<NodeNumber>& kept);
 
 }  // namespace sheaf

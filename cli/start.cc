@@ -154,7 +154,8 @@ std::string Hints(const ReadyLine& line, double milliseconds) {
       "\n\n", "Next:\n", "  sheaf status         what the node has, and what is asked of it\n",
       "  sheaf list tasks     what runs and what waits; sheaf why ID says for what\n",
       "  sheaf stop           ends the node\n",
-      "A program joins this node with SHEAF_ADDRESS=", Printable(line.session), "\n");
+      "A program joins this node with SHEAF_ADDRESS=latest, or with the session directory in place "
+      "of latest.\n");
 }
 
 }  // namespace

@@ -73,15 +73,15 @@ struct Stopped {
 
 Stopped StopNode(const RunningNode& node, const StopOptions& options) {
   const std::vector<Process> workers = WorkersOf(node);
-  const Process daemon(node.os_pid);
+  const Process node_process(node.os_pid);
   Stopped result{node, workers.size(), options.force, 0};
   if (!options.force) {
-    daemon.Signal(SIGTERM);
-    result.killed = !daemon.WaitUntil(Deadline(MonotonicNow(), options.query.timeout));
+    node_process.Signal(SIGTERM);
+    result.killed = !node_process.WaitUntil(Deadline(MonotonicNow(), options.query.timeout));
   }
-  if (result.killed) daemon.Signal(SIGKILL);
+  if (result.killed) node_process.Signal(SIGKILL);
   const Nanos deadline = Deadline(MonotonicNow(), kAfterKill);
-  result.left_over += daemon.WaitUntil(deadline) ? 0 : 1;
+  result.left_over += node_process.WaitUntil(deadline) ? 0 : 1;
   // Workers end with their daemon; what does not is killed, as nobody else will.
   for (const Process& worker : workers) {
     if (worker.WaitUntil(deadline)) continue;

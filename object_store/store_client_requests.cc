@@ -193,6 +193,7 @@ void StoreClient::Answered(uint64_t number, const absl::Status& outcome) {
 void StoreClient::OnExtentGrant(const ExtentGrant& grant) {
   const auto request = requests_.find(grant.request);
   if (request == requests_.end() || request->second.slot != grant.slot) return;
+  HarvestDedicated();  // The range may have been this process's before.
   const absl::StatusOr<ClientExtent*> extent = extents_->Add(grant);
   if (!extent.ok()) {
     const ExtentRange unusable{grant.offset, grant.bytes};

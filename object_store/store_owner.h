@@ -215,7 +215,8 @@ class StoreOwner {
   bool learned_ = false;                                // All slots were looked at in this turn.
   std::vector<std::byte> scratch_;                      // The frame in hand: its sender may write the original.
   uint64_t spilling_bytes_ = 0;                         // Being written.
-  Nanos disk_full_until_ = 0;
+  bool disk_full_ = false;                              // The last attempt to write failed;
+  Nanos disk_retry_at_ = 0;                             // the next may be then.
   Nanos memory_short_until_ = 0;                        // The machine has no memory for unpopulated ranges.
   Nanos next_take_back_ = 0;
   bool serving_ = false;                                // ServeWaiting runs;

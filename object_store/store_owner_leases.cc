@@ -220,8 +220,7 @@ void StoreOwner::ExpireWaiting(Nanos now) {
   ServeWaiting();  // A last attempt.
   for (const auto& waiting : expired) {
     if (waiting->populating || std::erase(waiting_, waiting) == 0) continue;
-    Refuse(*waiting, now < disk_full_until_ ? StoreRefusalReason::kOutOfDisk
-                                            : StoreRefusalReason::kFull);
+    Refuse(*waiting, disk_full_ ? StoreRefusalReason::kOutOfDisk : StoreRefusalReason::kFull);
   }
 }
 

@@ -9,7 +9,7 @@
 namespace sheaf {
 
 void StoreOwner::SpillSome(uint64_t bytes) {
-  if (world_.clock.Now() < disk_full_until_ || spilling_bytes_ >= bytes) return;
+  if (world_.clock.Now() < disk_retry_at_ || spilling_bytes_ >= bytes) return;
   LearnUnannounced();
   ScanHazards();
   uint64_t wanted = bytes - spilling_bytes_;
@@ -63,7 +63,8 @@ void StoreOwner::WriteOut(std::vector<std::shared_ptr<ObjectRecord>> records) {
 void StoreOwner::OnSpilled(const std::vector<std::shared_ptr<ObjectRecord>>& records, uint64_t file,
                            const absl::StatusOr<std::vector<SpillRecord>>& written) {
   const bool complete = written.ok() && written->size() == records.size();
-  if (!complete) disk_full_until_ = world_.clock.Now() + options_.disk_retry_period;
+  disk_full_ = !complete;
+  if (!complete) disk_retry_at_ = world_.clock.Now() + options_.disk_retry_period;
   if (complete) spill_files_[file] = static_cast<uint32_t>(records.size());
   std::vector<std::shared_ptr<ObjectRecord>> evict;
   for (size_t i = 0; i < records.size(); ++i) {

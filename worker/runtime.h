@@ -46,6 +46,8 @@ class ArgumentList {
   void AddReference(const ObjectHandle& object);
   size_t count() const { return count_; }
   size_t bytes() const { return encoded_.size(); }
+  // Where the `index`-th reference stands among the encoded arguments.
+  size_t reference_position(size_t index) const { return references_[index].position; }
 
  private:
   friend class ArgumentCodec;

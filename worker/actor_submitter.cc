@@ -1,0 +1,268 @@
+// Copyright The Sheaf Authors. SPDX-License-Identifier: Apache-2.0
+#include "worker/actor_submitter.h"
+
+#include <algorithm>
+#include <utility>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "worker/task_submitter.h"
+#include "worker/wire.h"
+
+namespace sheaf {
+namespace {
+
+constexpr Nanos kAskAgain = kSecond;
+using State = proto::ActorAnswer;
+
+}  // namespace
+
+ActorSubmitter::ActorSubmitter(ProcessId self, Transport& transport, TaskTable& tasks, PeerTable& peers)
+    : self_(self), transport_(transport), tasks_(tasks), peers_(peers) {}
+
+ActorClient& ActorSubmitter::ClientOf(ActorId actor) {
+  std::unique_ptr<ActorClient>& client = clients_[actor];
+  if (!client) {
+    client = std::make_unique<ActorClient>();
+    client->id = actor;
+  }
+  return *client;
+}
+
+void ActorSubmitter::Submit(ActorClient& client, ObjectEntry& creation, TaskRecord& task) {
+  if (client.state == State::DEAD) {
+    tasks_.Fail(task, client.death);
+    return;
+  }
+  if (!client.held) {
+    client.creation = &creation;
+    client.held = true;
+    tasks_.references().AddUse(creation);
+  }
+  task.target = &client;
+  if (!task.references && client.state == State::ALIVE && client.queue.empty()) [[likely]] {
+    client.in_flight.PushBack(&task);
+    tasks_.Push(task, *client.peer, client.lease, ++client.pushes);
+    return;
+  }
+  client.queue.PushBack(&task);
+  if (!client.asked) Ask(client);
+  tasks_.Start(task, *this);
+}
+
+void ActorSubmitter::Settle(ActorClient& client) {
+  if (!client.held || pending(client) != 0) return;
+  client.held = false;
+  tasks_.references().DropUse(*std::exchange(client.creation, nullptr));
+}
+
+void ActorSubmitter::OnArgumentsReady(TaskRecord& task) {
+  ActorClient& client = *static_cast<ActorClient*>(task.target);
+  if (task.references) {
+    for (const auto& argument : task.references->arguments) {
+      if (argument.object->state != ObjectState::kError) continue;
+      const Error error = argument.object->extra->error;
+      client.queue.Remove(&task);
+      tasks_.Fail(task, error);
+      Pump(client);
+      Settle(client);
+      return;
+    }
+  }
+  task.state = TaskState::kQueued;
+  Pump(client);
+}
+
+void ActorSubmitter::Pump(ActorClient& client) {
+  if (client.state != State::ALIVE) return;
+  // In call order: one whose arguments are missing holds back those behind it.
+  while (!client.queue.empty() && client.queue.first->state == TaskState::kQueued) {
+    TaskRecord* task = client.queue.PopFront();
+    client.in_flight.PushBack(task);
+    tasks_.Push(*task, *client.peer, client.lease, ++client.pushes);
+  }
+}
+
+void ActorSubmitter::Ask(ActorClient& client) {
+  client.asked = true;
+  client.asked_at = tasks_.clock().Now();
+  if (client.local) return;
+  const ProcessId creator = client.id.maker();
+  if (client.detached) {
+    if (ask_gcs_) ask_gcs_(client.id);
+    return;
+  }
+  proto::ActorQuery query;
+  query.set_actor_id(client.id.Binary());
+  SendMessage(transport_.To(creator), FrameKind::kActorQuery, query);
+}
+
+void ActorSubmitter::OnReply(const TaskTable::Reply& reply, ProcessId from) {
+  TaskRecord& task = *reply.task;
+  ActorClient& client = *static_cast<ActorClient*>(task.target);
+  if (client.peer == nullptr || client.peer->process != from) return;
+  client.in_flight.Remove(&task);
+  if (tasks_.Finish(reply, from) == TaskTable::Outcome::kRetry) {
+    task.state = TaskState::kQueued;
+    client.queue.PushFront(&task);
+    Pump(client);
+    return;
+  }
+  Settle(client);
+}
+
+void ActorSubmitter::OnReturned(TaskRecord& task) {
+  // The actor is ending: its next incarnation, or the error of its death, comes with an answer.
+  ActorClient& client = *static_cast<ActorClient*>(task.target);
+  client.in_flight.Remove(&task);
+  task.state = TaskState::kQueued;
+  if (client.state == State::DEAD) {
+    tasks_.Fail(task, client.death);
+  } else {
+    client.queue.PushFront(&task);
+  }
+}
+
+void ActorSubmitter::OnAnswer(const proto::ActorAnswer& answer) {
+  auto id = ActorId::FromBinary(answer.actor_id());
+  if (!id.ok()) return;
+  auto found = clients_.find(*id);
+  if (found == clients_.end()) return;
+  ActorClient& client = *found->second;
+  if (client.state == State::DEAD || answer.incarnation() < client.incarnation) return;
+  switch (answer.state()) {
+    case State::ALIVE: {
+      if (client.state == State::ALIVE && client.incarnation == answer.incarnation()) return;
+      const ProcessId process = ProcessId::Unpack(answer.process());
+      if (client.peer != nullptr) by_process_.erase(client.peer->process);
+      // A new incarnation: what went to the old one and was not answered is decided now.
+      while (TaskRecord* task = client.in_flight.PopFront()) client.undecided.PushBack(task);
+      client.state = State::ALIVE;
+      client.incarnation = answer.incarnation();
+      client.lease = answer.lease();
+      client.pushes = 0;
+      client.peer = &peers_.Of(process);
+      by_process_[process] = &client;
+      DecideAfterDeath(client, false);
+      Pump(client);
+      Settle(client);
+      return;
+    }
+    case State::PENDING:
+    case State::RESTARTING:
+      client.state = answer.state();
+      client.incarnation = answer.incarnation();
+      if (answer.state() == State::RESTARTING) DecideAfterDeath(client, false);
+      Settle(client);
+      return;
+    case State::DEAD:
+    default: {
+      const auto kind = answer.error() == 0 ? ErrorKind::kActorDied : static_cast<ErrorKind>(answer.error());
+      client.death = {kind, answer.message(), {}};
+      client.state = State::DEAD;
+      if (client.peer != nullptr) by_process_.erase(client.peer->process);
+      client.peer = nullptr;
+      while (TaskRecord* task = client.in_flight.PopFront()) client.undecided.PushBack(task);
+      DecideAfterDeath(client, true);
+      FailAll(client.queue, client.death);
+      Settle(client);
+      return;
+    }
+  }
+}
+
+void ActorSubmitter::FailAll(TaskList& tasks, const Error& error) {
+  TaskList failed = std::exchange(tasks, {});
+  while (TaskRecord* task = failed.PopFront()) tasks_.Fail(*task, error);
+}
+
+void ActorSubmitter::DecideAfterDeath(ActorClient& client, bool dead) {
+  TaskList undecided = std::exchange(client.undecided, {});
+  std::vector<TaskRecord*> again;
+  while (TaskRecord* task = undecided.PopFront()) {
+    if (dead) {
+      tasks_.Fail(*task, client.death);
+    } else if (task->cancelled) {
+      tasks_.Fail(*task, {ErrorKind::kTaskCancelled, absl::StrCat(tasks_.Describe(*task), " was cancelled"), {}});
+    } else if (task->push == 0 || tasks_.TakeRetry(*task)) {  // 0: it had not started.
+      again.push_back(task);
+    } else {
+      tasks_.Fail(*task, {ErrorKind::kActorUnavailable,
+                          absl::StrCat("the actor ", client.id.ToHex(), " died and restarts while ", tasks_.Describe(*task),
+                                       " was on its way. Executed: unknown; allow retries (max_task_retries) if it may "
+                                       "run twice."), {}});
+    }
+  }
+  for (auto task = again.rbegin(); task != again.rend(); ++task) {
+    (*task)->state = TaskState::kQueued;
+    client.queue.PushFront(*task);
+  }
+}
+
+void ActorSubmitter::OnProcessDied(ProcessId process, const proto::Death& death, uint64_t started) {
+  if (auto found = by_process_.find(process); found != by_process_.end()) {
+    ActorClient& client = *found->second;
+    by_process_.erase(found);
+    client.peer = nullptr;
+    if (client.state == State::ALIVE) client.state = State::RESTARTING;
+    while (TaskRecord* task = client.in_flight.PopFront()) {
+      if (task->push > started) task->push = 0;
+      client.undecided.PushBack(task);
+    }
+    Ask(client);
+  }
+  // Actors end with their creator.
+  std::vector<std::pair<ActorId, uint32_t>> ended;
+  for (auto& [id, client] : clients_) {
+    if (id.maker() == process && !client->detached && client->state != State::DEAD) ended.emplace_back(id, client->incarnation);
+  }
+  for (auto [id, incarnation] : ended) {
+    proto::ActorAnswer dead;
+    dead.set_actor_id(id.Binary());
+    dead.set_state(State::DEAD);
+    dead.set_incarnation(incarnation);
+    dead.set_message(absl::StrCat("the actor ", id.ToHex(), " ended with its creator, which ", DescribeDeath(death)));
+    OnAnswer(dead);
+  }
+}
+
+void ActorSubmitter::Cancel(TaskRecord& task, bool recursive) {
+  ActorClient& client = *static_cast<ActorClient*>(task.target);
+  task.cancelled = true;
+  if (task.state == TaskState::kPushed) {
+    if (client.peer != nullptr) {
+      client.peer->channel->Send(Lane::kControl, FrameKind::kCancelTask,
+                                 AsBytes(CancelTask{tasks_.IdOf(task), 0, recursive}));
+    }
+    return;
+  }
+  client.queue.Remove(&task);
+  tasks_.Fail(task, {ErrorKind::kTaskCancelled, absl::StrCat(tasks_.Describe(task), " was cancelled before it started"), {}});
+  Pump(client);
+  Settle(client);
+}
+
+Nanos ActorSubmitter::Tick() {
+  const Nanos now = tasks_.clock().Now();
+  Nanos next = kForever;
+  for (auto& [id, client] : clients_) {
+    if (client->local || client->state == State::ALIVE || client->state == State::DEAD || pending(*client) == 0) continue;
+    if (now - client->asked_at >= kAskAgain) Ask(*client);
+    next = std::min(next, client->asked_at + kAskAgain);
+  }
+  return next;
+}
+
+std::string ActorSubmitter::Words(const TaskRecord& task) const {
+  const ActorClient* client = static_cast<const ActorClient*>(task.target);
+  if (task.state == TaskState::kWaitingForArguments) return absl::StrCat("waits for ", task.unresolved, " arguments");
+  if (client == nullptr) return {};
+  switch (client->state) {
+    case State::ALIVE: return task.state == TaskState::kPushed ? "is with its actor" : "waits for an earlier call of its caller";
+    case State::DEAD: return "its actor is dead";
+    case State::RESTARTING: return "waits for its actor to restart";
+    default: return "waits for its actor to start";
+  }
+}
+
+}  // namespace sheaf

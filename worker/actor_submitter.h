@@ -1,0 +1,76 @@
+// Copyright The Sheaf Authors. SPDX-License-Identifier: Apache-2.0
+// Calls to actors, from any process: in order per caller, directly to the actor's process, held back while it starts or
+// restarts. Where an actor is, its creator knows (ActorManager); others ask it, and are told of each change. Pure.
+#pragma once
+
+#include <functional>
+#include <memory>
+#include <string>
+
+#include "absl/container/flat_hash_map.h"
+#include "proto/worker.pb.h"
+#include "worker/peer_table.h"
+#include "worker/task_table.h"
+
+namespace sheaf {
+
+struct ActorClient {
+  ActorId id;
+  proto::ActorAnswer::State state = proto::ActorAnswer::PENDING;
+  Peer* peer = nullptr;         // ALIVE.
+  uint64_t lease = 0;
+  uint32_t incarnation = 0;
+  uint64_t pushes = 0;          // In this incarnation.
+  TaskList queue;               // Not pushed, in call order.
+  TaskList in_flight;           // In push order.
+  TaskList undecided;           // Were in flight when the process died; the next answer says what becomes of them.
+  Error death;                  // DEAD.
+  bool asked = false;
+  Nanos asked_at = 0;
+  bool local = false;           // Managed by this process: no questions are asked.
+  bool detached = false;        // Managed by the GCS.
+  ObjectEntry* creation = nullptr;  // The actor's creation object...
+  bool held = false;                // ...has one use while calls are pending: they keep the actor alive.
+};
+
+class ActorSubmitter final : public TaskDispatcher {
+ public:
+  ActorSubmitter(ProcessId self, Transport& transport, TaskTable& tasks, PeerTable& peers);
+
+  // Detached actors are asked for at the GCS: `ask` is called (again) when one is needed.
+  void set_ask_gcs(std::function<void(ActorId)> ask) { ask_gcs_ = std::move(ask); }
+
+  ActorClient& ClientOf(ActorId actor);
+  // The next call of this caller.
+  void Submit(ActorClient& client, ObjectEntry& creation, TaskRecord& task);
+  void OnArgumentsReady(TaskRecord& task) override;
+  void OnReply(const TaskTable::Reply& reply, ProcessId from);
+  void OnReturned(TaskRecord& task);
+  // The creator, the GCS or the ActorManager of this process says how things stand.
+  void OnAnswer(const proto::ActorAnswer& answer);
+  void OnProcessDied(ProcessId process, const proto::Death& death, uint64_t started);
+  void Cancel(TaskRecord& task, bool recursive);
+  // Asks again about actors that are waited for. Returns when it wants to be called next.
+  Nanos Tick();
+  size_t pending(const ActorClient& client) const {
+    return client.queue.size + client.in_flight.size + client.undecided.size;
+  }
+  std::string Words(const TaskRecord& task) const;
+
+ private:
+  void Pump(ActorClient& client);
+  void Settle(ActorClient& client);  // Last in every input: may end the actor.
+  void Ask(ActorClient& client);
+  void FailAll(TaskList& tasks, const Error& error);
+  void DecideAfterDeath(ActorClient& client, bool dead);
+
+  const ProcessId self_;
+  Transport& transport_;
+  TaskTable& tasks_;
+  PeerTable& peers_;
+  std::function<void(ActorId)> ask_gcs_;
+  absl::flat_hash_map<ActorId, std::unique_ptr<ActorClient>> clients_;
+  absl::flat_hash_map<ProcessId, ActorClient*> by_process_;
+};
+
+}  // namespace sheaf

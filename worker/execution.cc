@@ -1,0 +1,177 @@
+// Copyright The Sheaf Authors. SPDX-License-Identifier: Apache-2.0
+#include "worker/execution.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "worker/task_table.h"
+
+namespace sheaf {
+namespace {
+
+// Values up to here travel in the frame of the reply.
+constexpr size_t kInlineBytes = 64 * 1024;
+
+std::string EncodeReturn(ReturnHead head, std::string_view bytes, std::span<const NestedReference> nested) {
+  std::string out;
+  out.reserve(sizeof head + Aligned8(bytes.size()) + nested.size() * sizeof(NestedReference));
+  head.bytes = static_cast<uint32_t>(bytes.size());
+  head.nested_count = static_cast<uint32_t>(nested.size());
+  WireWriter writer(out);
+  writer.Struct(head);
+  writer.Bytes(bytes);
+  for (const NestedReference& reference : nested) writer.Struct(reference);
+  return out;
+}
+
+}  // namespace
+
+bool CallExecution::Parse() {
+  WireReader in(frame_);
+  const auto* head = in.Struct<PushTaskHead>();
+  if (head == nullptr || head->argument_bytes % 8 != 0) return false;
+  const std::string_view arguments = in.Bytes(head->argument_bytes);
+  const auto* nested = in.Structs<NestedReference>(head->nested_count);
+  if (in.failed()) return false;
+  nested_references_ = {nested, head->nested_count};
+  WireReader rest(arguments);
+  while (!rest.rest().empty()) {
+    const auto* argument = rest.Struct<ArgumentHead>();
+    if (argument == nullptr) return false;
+    const std::string_view bytes = rest.Bytes(argument->bytes);
+    if (rest.failed()) return false;
+    if (argument->kind == ArgumentKind::kValue) {
+      arguments_.push_back({bytes, {}, {}, {}, {}});
+    } else if (argument->kind == ArgumentKind::kStore && bytes.size() == sizeof(StoreArgument)) {
+      stored_.emplace_back(reinterpret_cast<const StoreArgument*>(bytes.data()), arguments_.size());
+      arguments_.emplace_back();
+    } else {
+      return false;
+    }
+  }
+  return true;
+}
+
+std::vector<const StoreArgument*> CallExecution::store_arguments() const {
+  std::vector<const StoreArgument*> out;
+  for (const auto& [argument, index] : stored_) out.push_back(argument);
+  return out;
+}
+
+void CallExecution::SetArgument(const StoreArgument* from, ObjectView view) {
+  for (const auto& [argument, index] : stored_) {
+    if (argument == from) arguments_[index] = view;
+  }
+}
+
+absl::Status CallExecution::Return(size_t index, std::string_view bytes, std::span<const ObjectHandle> nested) {
+  ReturnHead head{};
+  std::vector<NestedReference> references;
+  if (!nested.empty()) {
+    references = host_.Outgoing(nested);
+    returned_nested_.insert(returned_nested_.end(), nested.begin(), nested.end());
+  }
+  std::string encoded;
+  if (bytes.size() <= kInlineBytes) {
+    encoded = EncodeReturn(head, bytes, references);
+  } else {
+    auto location = host_.StoreValue(ReturnOf(task(), static_cast<uint16_t>(index)), attempt(), bytes, nested);
+    if (!location.ok()) return location.status();
+    head.kind = ReturnKind::kStore;
+    head.location = *location;
+    head.size = bytes.size();
+    encoded = EncodeReturn(head, {}, references);
+  }
+  if (index == 0) {
+    first_ = std::move(encoded);
+  } else {
+    if (more_.size() < index) more_.resize(index);
+    more_[index - 1] = std::move(encoded);
+  }
+  return absl::OkStatus();
+}
+
+absl::Status CallExecution::ReturnBuffer(size_t index, MutableBuffer buffer, std::span<const ObjectHandle> nested) {
+  const size_t size = buffer.size();
+  if (!buffer.in_arena() || !nested.empty()) {
+    const std::string_view bytes(reinterpret_cast<const char*>(buffer.data()), size);
+    return Return(index, bytes, nested);
+  }
+  ReturnHead head{};
+  head.kind = ReturnKind::kStore;
+  head.location = host_.SealValue(std::move(buffer));
+  head.size = size;
+  std::string encoded = EncodeReturn(head, {}, {});
+  if (index == 0) {
+    first_ = std::move(encoded);
+  } else {
+    if (more_.size() < index) more_.resize(index);
+    more_[index - 1] = std::move(encoded);
+  }
+  return absl::OkStatus();
+}
+
+void CallExecution::Fail(Error error, bool retriable) {
+  status_ = retriable ? ReplyStatus::kFailedRetriable : ReplyStatus::kFailed;
+  failure_ = error.message;
+  ReturnHead head{};
+  head.kind = ReturnKind::kError;
+  first_ = EncodeReturn(head, EncodeError(error), {});
+  more_.clear();
+  returned_nested_.clear();
+}
+
+absl::Status CallExecution::Yield(std::string_view bytes, std::span<const ObjectHandle> nested) {
+  ReturnHead head{};
+  std::vector<NestedReference> references;
+  if (!nested.empty()) references = host_.Outgoing(nested);
+  std::string item;
+  StreamItemHead item_head{};
+  item_head.task_sequence_bits = this->head().task_sequence_bits;
+  item_head.cookie = this->head().cookie;
+  item_head.attempt = attempt();
+  item_head.stored_as = {};
+  std::string value;
+  if (bytes.size() <= kInlineBytes) {
+    value = EncodeReturn(head, bytes, references);
+  } else {
+    item_head.stored_as = host_.NextStoredName();
+    auto location = host_.StoreValue(item_head.stored_as, attempt(), bytes, nested);
+    if (!location.ok()) return location.status();
+    head.kind = ReturnKind::kStore;
+    head.location = *location;
+    head.size = bytes.size();
+    value = EncodeReturn(head, {}, references);
+  }
+  item.append(AsBytes(item_head));
+  item.append(value);
+  return host_.SendItem(*this, item, nested);
+}
+
+std::string CallExecution::TakeReply(uint64_t run_ns, uint64_t transit, bool keeps_arguments) {
+  const size_t returns = spec_->streaming() ? 0 : std::max<uint32_t>(1, spec_->num_returns());
+  if (status_ == ReplyStatus::kDone && returns != 0) {
+    if (first_.empty() || more_.size() + 1 < returns) {
+      Fail({ErrorKind::kSystem, absl::StrCat(spec_->name(), " ended without a result; ", returns, " are declared"), {}}, false);
+    }
+  }
+  TaskReplyHead reply{};
+  reply.task_sequence_bits = head().task_sequence_bits;
+  reply.cookie = head().cookie;
+  reply.attempt = attempt();
+  reply.run_ns = run_ns;
+  reply.transit = transit;
+  reply.return_count = static_cast<uint16_t>(1 + more_.size());
+  reply.status = status_;
+  reply.keeps_arguments = keeps_arguments;
+  reply.stream_items = static_cast<uint32_t>(stream_sent);
+  std::string out;
+  out.reserve(sizeof reply + first_.size());
+  out.append(AsBytes(reply));
+  out.append(first_);
+  for (const std::string& more : more_) out.append(more);
+  return out;
+}
+
+}  // namespace sheaf

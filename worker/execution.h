@@ -1,0 +1,98 @@
+// Copyright The Sheaf Authors. SPDX-License-Identifier: Apache-2.0
+// One call inside a worker: its arguments as they came, its results as they go. The TaskExecutor queues these; the language's
+// TaskHandler sees them as Execution.
+#pragma once
+
+#include <atomic>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "worker/runtime.h"
+#include "worker/task_record.h"
+#include "worker/wire.h"
+
+namespace sheaf {
+
+// What a call needs of the process it runs in. Thread-safe; implemented by the runtime.
+class ExecutionHost {
+ public:
+  virtual ~ExecutionHost() = default;
+  // Puts a value into the store under `id`, waiting for room. kResourceExhausted: none came.
+  virtual absl::StatusOr<ObjectLocation> StoreValue(ObjectId id, uint32_t attempt, std::string_view bytes,
+                                                    std::span<const ObjectHandle> nested) = 0;
+  virtual ObjectLocation SealValue(MutableBuffer buffer) = 0;
+  // The references as they travel.
+  virtual std::vector<NestedReference> Outgoing(std::span<const ObjectHandle> nested) = 0;
+  // Sends one item of a stream, waiting for the consumer where the template says so.
+  virtual absl::Status SendItem(class CallExecution& call, const std::string& item, std::span<const ObjectHandle> nested) = 0;
+  // A name for a value of this process that is stored on behalf of another.
+  virtual ObjectId NextStoredName() = 0;
+  // The last copy of the call went: answers its owner and deletes it.
+  virtual void Ended(class CallExecution* call) = 0;
+};
+
+class CallExecution final : public Execution {
+ public:
+  CallExecution(ExecutionHost& host, ProcessId owner, std::shared_ptr<const proto::TaskTemplate> spec, std::string frame)
+      : owner(owner), host_(host), spec_(std::move(spec)), frame_(std::move(frame)) {}
+  // What handlers copy and keep; when the last copy goes, on any thread, the call ends.
+  static std::shared_ptr<CallExecution> Make(ExecutionHost& host, ProcessId owner,
+                                             std::shared_ptr<const proto::TaskTemplate> spec, std::string frame) {
+    return {new CallExecution(host, owner, std::move(spec), std::move(frame)),
+            [&host](CallExecution* call) { host.Ended(call); }};
+  }
+
+  // Takes the frame apart. False: malformed.
+  bool Parse();
+  const PushTaskHead& head() const { return *reinterpret_cast<const PushTaskHead*>(frame_.data()); }
+  std::span<const NestedReference> nested_references() const { return nested_references_; }
+  std::vector<const StoreArgument*> store_arguments() const;
+  void SetArgument(const StoreArgument* from, ObjectView view);
+
+  TaskId task() const override { return {owner.packed(), head().task_sequence_bits}; }
+  ActorId actor() const override { return actor_id; }
+  const proto::TaskTemplate& spec() const override { return *spec_; }
+  uint32_t attempt() const override { return head().attempt; }
+  size_t argument_count() const override { return arguments_.size(); }
+  const ObjectView& argument(size_t index) const override { return arguments_[index]; }
+  absl::Status Return(size_t index, std::string_view bytes, std::span<const ObjectHandle> nested) override;
+  absl::Status ReturnBuffer(size_t index, MutableBuffer buffer, std::span<const ObjectHandle> nested) override;
+  void Fail(Error error, bool retriable) override;
+  absl::Status Yield(std::string_view bytes, std::span<const ObjectHandle> nested) override;
+  bool cancelled() const override { return cancel_requested.load(std::memory_order_relaxed); }
+
+  // The body of the reply; `run_ns` and `keeps_arguments` are the executor's to say.
+  std::string TakeReply(uint64_t run_ns, uint64_t transit, bool keeps_arguments);
+  bool succeeded() const { return status_ == ReplyStatus::kDone; }
+  std::string failure() const { return failure_; }
+  std::vector<ObjectHandle> TakeReturnedNested() { return std::move(returned_nested_); }
+
+  const ProcessId owner;
+  ActorId actor_id;
+  std::atomic<bool> cancel_requested{false};
+  std::vector<ObjectEntry*> held;            // References inside the arguments: one use each. Under the runtime's lock.
+  uint64_t stream_sent = 0;                  // Under the runtime's lock, as the next two.
+  uint64_t stream_consumed = 0;
+  bool stream_stopped = false;
+  bool discarded = false;                    // No reply is wanted: the owner is gone, or it was returned.
+  Nanos started = 0;
+  class TaskExecutor* executor = nullptr;    // Set when it starts.
+  void* group = nullptr;
+
+ private:
+  ExecutionHost& host_;
+  const std::shared_ptr<const proto::TaskTemplate> spec_;
+  std::string frame_;
+  std::vector<ObjectView> arguments_;
+  std::vector<std::pair<const StoreArgument*, size_t>> stored_;
+  std::span<const NestedReference> nested_references_;
+  // Results, encoded: the usual single one in `first_`, others by index.
+  std::string first_;
+  std::vector<std::string> more_;
+  std::vector<ObjectHandle> returned_nested_;
+  ReplyStatus status_ = ReplyStatus::kDone;
+  std::string failure_;  // The error's message.
+};
+
+}  // namespace sheaf

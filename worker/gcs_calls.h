@@ -1,0 +1,73 @@
+// Copyright The Sheaf Authors. SPDX-License-Identifier: Apache-2.0
+// Questions and commands of this process to the GCS, through its raylet: repeated each second until answered. Guarded by
+// the runtime's lock.
+#pragma once
+
+#include <utility>
+
+#include "absl/container/btree_map.h"
+#include "base/clock.h"
+#include "base/transport.h"
+#include "proto/gcs.pb.h"
+
+namespace sheaf {
+
+class GcsCalls {
+ public:
+  GcsCalls(ProcessId self, Clock& clock, Transport& transport) : self_(self), clock_(clock), transport_(transport) {}
+
+  // Sends `request`; returns its number, for Take.
+  uint64_t Begin(proto::GcsRequest request) {
+    const uint64_t sequence = next_++;
+    request.set_client(self_.packed());
+    request.set_sequence(sequence);
+    request.set_confirmed_up_to(calls_.empty() ? sequence - 1 : calls_.begin()->first - 1);
+    Call& call = calls_[sequence];
+    call.request = std::move(request);
+    Send(call);
+    return sequence;
+  }
+  // True once the answer is there; it is moved out and forgotten.
+  bool Take(uint64_t sequence, proto::GcsReply* reply) {
+    auto call = calls_.find(sequence);
+    if (call == calls_.end() || !call->second.answered) return false;
+    *reply = std::move(call->second.reply);
+    calls_.erase(call);
+    return true;
+  }
+  void Abandon(uint64_t sequence) { calls_.erase(sequence); }
+  void OnReply(proto::GcsReply reply) {
+    auto call = calls_.find(reply.sequence());
+    if (call == calls_.end() || call->second.answered) return;
+    call->second.answered = true;
+    call->second.reply = std::move(reply);
+  }
+  Nanos Tick() {
+    Nanos next = kForever;
+    for (auto& [sequence, call] : calls_) {
+      if (call.answered) continue;
+      if (clock_.Now() - call.sent_at >= kSecond) Send(call);
+      next = std::min(next, call.sent_at + kSecond);
+    }
+    return next;
+  }
+
+ private:
+  struct Call {
+    proto::GcsRequest request;
+    proto::GcsReply reply;
+    bool answered = false;
+    Nanos sent_at = 0;
+  };
+  void Send(Call& call) {
+    call.sent_at = clock_.Now();
+    SendMessage(transport_.To(RayletOf(self_.node)), FrameKind::kGcsRequest, call.request);
+  }
+  const ProcessId self_;
+  Clock& clock_;
+  Transport& transport_;
+  uint64_t next_ = 1;
+  absl::btree_map<uint64_t, Call> calls_;
+};
+
+}  // namespace sheaf

@@ -1,0 +1,20 @@
+// Copyright The Sheaf Authors. SPDX-License-Identifier: Apache-2.0
+#include "worker/object_handle.h"
+
+#include "worker/object_entry.h"
+
+namespace sheaf {
+
+ObjectId ObjectHandle::id() const { return entry_ == nullptr ? ObjectId{} : entry_->id; }
+
+void ObjectHandle::Retain() {
+  if (entry_ != nullptr) entry_->handles.fetch_add(1, std::memory_order_relaxed);
+}
+
+void ObjectHandle::Drop() {
+  // The queue is read first: after the decrement another thread may take the entry from it and free it.
+  DropQueue* drops = entry_->drops;
+  if (entry_->handles.fetch_sub(1, std::memory_order_acq_rel) == 1) drops->Push(entry_);
+}
+
+}  // namespace sheaf

@@ -1,0 +1,190 @@
+// Copyright The Sheaf Authors. SPDX-License-Identifier: Apache-2.0
+#include "worker/owner_state.h"
+
+#include <algorithm>
+#include <utility>
+#include <vector>
+
+#include "worker/wire.h"
+
+namespace sheaf {
+namespace {
+
+template <class Message>
+bool Parse(std::string_view body, Message* message) {
+  return message->ParseFromArray(body.data(), static_cast<int>(body.size()));
+}
+
+}  // namespace
+
+OwnerState::OwnerState(ProcessId self, Clock& clock, Transport& transport, LocalStore& store,
+                       std::function<void(std::span<const ObjectId>)> look_up)
+    : self(self),
+      transport(transport),
+      references(self, transport, store),
+      peers(transport),
+      tasks(self, clock, transport, references),
+      submitter(self, transport, tasks, peers),
+      actors(self, transport, tasks, peers),
+      actor_manager(self, transport, tasks, peers, actors),
+      resolver(self, clock, transport, references, tasks, transits, submitter, std::move(look_up)) {
+  references.set_release_task([this](ObjectEntry& entry) { tasks.ReleaseLineage(entry); });
+  references.set_on_stream_abandoned([this](ObjectEntry& entry) { tasks.StreamAbandoned(entry); });
+  references.set_on_unreferenced([this](ObjectId id) { actor_manager.OnUnreferenced(id); });
+}
+
+bool OwnerState::OnFrame(ProcessId from, const Frame& frame) {
+  switch (frame.kind) {
+    case FrameKind::kTaskReply: OnReply(from, frame.body); return true;
+    case FrameKind::kTaskReturned: OnReturned(from, frame.body); return true;
+    case FrameKind::kStreamItem: tasks.OnStreamItem(from, frame.body); return true;
+    case FrameKind::kTransitDone: {
+      const auto* done = FrameHead<TransitDone>(frame.body);
+      if (done == nullptr) return true;
+      if (done->transit != 0) {
+        transits.Done(from, done->transit);
+      } else {
+        tasks.OnTransitDone(frame.body);
+      }
+      return true;
+    }
+    case FrameKind::kObjectQuery: resolver.OnQuery(from, frame.body); return true;
+    case FrameKind::kObjectAnswer: resolver.OnAnswer(from, frame.body); return true;
+    case FrameKind::kActorQuery: {
+      proto::ActorQuery query;
+      if (Parse(frame.body, &query)) actor_manager.OnQuery(from, query);
+      return true;
+    }
+    case FrameKind::kActorAnswer: {
+      proto::ActorAnswer answer;
+      if (Parse(frame.body, &answer)) actors.OnAnswer(answer);
+      return true;
+    }
+    case FrameKind::kActorControl: {
+      proto::ActorControl control;
+      if (!Parse(frame.body, &control)) return true;
+      auto actor = ActorId::FromBinary(control.actor_id());
+      if (actor.ok() && control.kill()) actor_manager.Kill(*actor, control.no_restart(), "kill was called");
+      return true;
+    }
+    case FrameKind::kLeaseGrant: {
+      proto::LeaseGrant grant;
+      if (!Parse(frame.body, &grant)) return true;
+      if (grant.key() >= ActorManager::kFirstKey) {
+        actor_manager.OnGrant(grant);
+      } else {
+        submitter.OnGrant(grant);
+      }
+      return true;
+    }
+    case FrameKind::kLeaseRefused: {
+      proto::LeaseRefused refused;
+      if (!Parse(frame.body, &refused)) return true;
+      if (refused.key() >= ActorManager::kFirstKey) {
+        actor_manager.OnRefused(refused);
+      } else {
+        submitter.OnRefused(refused);
+      }
+      return true;
+    }
+    case FrameKind::kLeaseRevoke: {
+      proto::LeaseRevoke revoke;
+      if (Parse(frame.body, &revoke)) submitter.OnRevoke(revoke);
+      return true;
+    }
+    case FrameKind::kRefsReported: {
+      proto::RefsReported reported;
+      if (!Parse(frame.body, &reported)) return true;
+      references.OnRefsReported(reported);
+      resolver.OnOrphans(reported.orphan_ids());
+      return true;
+    }
+    case FrameKind::kNodeRefs: {
+      proto::NodeRefs refs;
+      if (Parse(frame.body, &refs)) references.OnNodeRefs(from, refs);
+      return true;
+    }
+    case FrameKind::kAdoptedAnswer: {
+      proto::AdoptedAnswer answer;
+      if (Parse(frame.body, &answer)) resolver.OnAdopted(answer);
+      return true;
+    }
+    default: return false;
+  }
+}
+
+void OwnerState::OnReply(ProcessId from, std::string_view body) {
+  const TaskTable::Reply reply = tasks.ParseReply(body);
+  if (reply.task == nullptr) return;
+  switch (reply.task->spec->spec.kind()) {
+    case proto::TaskTemplate::ACTOR_CREATION: actor_manager.OnReply(reply, from); return;
+    case proto::TaskTemplate::ACTOR_METHOD: actors.OnReply(reply, from); return;
+    default: submitter.OnReply(reply, from); return;
+  }
+}
+
+void OwnerState::OnReturned(ProcessId, std::string_view body) {
+  const auto* returned = FrameHead<TaskReturned>(body);
+  if (returned == nullptr) return;
+  TaskRecord* task = tasks.Find(returned->cookie, returned->task_sequence_bits);
+  if (task == nullptr || task->state != TaskState::kPushed || task->push != returned->push ||
+      task->attempt != returned->attempt) {
+    return;
+  }
+  if (task->spec->spec.kind() == proto::TaskTemplate::TASK) submitter.OnReturned(*task);
+  if (task->spec->spec.kind() == proto::TaskTemplate::ACTOR_METHOD) actors.OnReturned(*task);
+}
+
+void OwnerState::OnProcessDied(ProcessId process, const proto::Death& death, uint64_t started) {
+  submitter.OnProcessDied(process, death, started);
+  actors.OnProcessDied(process, death, started);
+  actor_manager.OnProcessDied(process, death);
+  resolver.OnProcessDied(process);
+  transits.ProcessDied(process);
+  tasks.ProcessDied(process);
+  peers.Forget(process);
+}
+
+void OwnerState::CancelRecord(TaskRecord& task, bool force, bool recursive) {
+  switch (task.spec->spec.kind()) {
+    case proto::TaskTemplate::TASK: submitter.Cancel(task, force, recursive); return;
+    case proto::TaskTemplate::ACTOR_METHOD:
+      if (task.state != TaskState::kFinished) actors.Cancel(task, recursive);
+      return;
+    default: return;
+  }
+}
+
+void OwnerState::Cancel(ObjectEntry& object, bool force, bool recursive) {
+  if (object.owned) {
+    if (object.task != nullptr) CancelRecord(*object.task, force, recursive);
+    return;
+  }
+  transport.To(object.id.maker())
+      .Send(Lane::kControl, FrameKind::kCancelTask, AsBytes(sheaf::CancelTask{TaskOf(object.id), force, recursive}));
+}
+
+void OwnerState::CancelTask(TaskId id, bool force, bool recursive) {
+  std::vector<TaskRecord*> found;
+  tasks.ForEach([&](TaskRecord& task) {
+    if (tasks.IdOf(task) == id) found.push_back(&task);
+  });
+  for (TaskRecord* task : found) CancelRecord(*task, force, recursive);
+}
+
+void OwnerState::CancelChildren(TaskId parent, bool force) {
+  std::vector<std::pair<uint32_t, uint64_t>> children;
+  tasks.ForEach([&](TaskRecord& task) {
+    if (task.parent == parent && task.state != TaskState::kFinished) children.emplace_back(task.cookie, task.sequence_bits);
+  });
+  for (auto [cookie, bits] : children) {
+    TaskRecord* task = tasks.Find(cookie, bits);  // Cancelling one may have ended another.
+    if (task != nullptr) CancelRecord(*task, force, true);
+  }
+}
+
+Nanos OwnerState::Tick() {
+  return std::min({submitter.Tick(), actors.Tick(), resolver.Tick()});
+}
+
+}  // namespace sheaf

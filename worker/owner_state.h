@@ -1,0 +1,56 @@
+// Copyright The Sheaf Authors. SPDX-License-Identifier: Apache-2.0
+// Everything a process knows as an owner, borrower and caller, wired together: the pure half of a Runtime, which tests/sim runs
+// as it is. One lock (the runtime's) or one thread (the simulator's) guards it.
+#pragma once
+
+#include <functional>
+#include <span>
+
+#include "base/clock.h"
+#include "base/transport.h"
+#include "worker/actor_manager.h"
+#include "worker/actor_submitter.h"
+#include "worker/object_resolver.h"
+#include "worker/peer_table.h"
+#include "worker/reference_table.h"
+#include "worker/task_submitter.h"
+#include "worker/task_table.h"
+#include "worker/transit_table.h"
+
+namespace sheaf {
+
+class OwnerState {
+ public:
+  OwnerState(ProcessId self, Clock& clock, Transport& transport, LocalStore& store,
+             std::function<void(std::span<const ObjectId>)> look_up);
+
+  // Frames for owners, borrowers and callers. False: not one of these kinds.
+  bool OnFrame(ProcessId from, const Frame& frame);
+  // All frames of `process` have been handled.
+  void OnProcessDied(ProcessId process, const proto::Death& death, uint64_t started);
+  // Cancels the call that makes `object`, wherever it is.
+  void Cancel(ObjectEntry& object, bool force, bool recursive);
+  void CancelTask(TaskId task, bool force, bool recursive);
+  // All unfinished calls that were submitted by `parent`.
+  void CancelChildren(TaskId parent, bool force);
+  // Returns when it wants to be called next.
+  Nanos Tick();
+
+  const ProcessId self;
+  Transport& transport;
+  ReferenceTable references;
+  TransitTable transits;
+  PeerTable peers;
+  TaskTable tasks;
+  TaskSubmitter submitter;
+  ActorSubmitter actors;
+  ActorManager actor_manager;
+  ObjectResolver resolver;
+
+ private:
+  void OnReply(ProcessId from, std::string_view body);
+  void OnReturned(ProcessId from, std::string_view body);
+  void CancelRecord(TaskRecord& task, bool force, bool recursive);
+};
+
+}  // namespace sheaf

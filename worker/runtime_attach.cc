@@ -1,0 +1,135 @@
+// Copyright The Sheaf Authors. SPDX-License-Identifier: Apache-2.0
+#include <signal.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <climits>
+#include <fstream>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "base/status_macros.h"
+#include "worker/runtime_impl.h"
+
+extern char** environ;
+
+namespace sheaf {
+namespace {
+
+constexpr Nanos kJobWait = 30 * kSecond;
+
+std::vector<std::string> OwnArguments() {
+  std::ifstream file("/proc/self/cmdline", std::ios::binary);
+  std::string all((std::istreambuf_iterator<char>(file)), std::istreambuf_iterator<char>());
+  std::vector<std::string> out;
+  for (size_t begin = 0; begin < all.size();) {
+    const size_t end = std::min(all.find('\0', begin), all.size());
+    out.push_back(all.substr(begin, end - begin));
+    begin = end + 1;
+  }
+  return out;
+}
+
+void FillJob(proto::JobStart* job) {
+  if (job->argv().empty()) {
+    for (std::string& argument : OwnArguments()) job->add_argv(std::move(argument));
+  }
+  if (job->entrypoint().empty()) {
+    for (const std::string& argument : job->argv()) absl::StrAppend(job->mutable_entrypoint(), argument, " ");
+    job->mutable_entrypoint()->pop_back();
+  }
+  if (job->working_dir().empty()) {
+    char path[PATH_MAX];
+    if (getcwd(path, sizeof path) != nullptr) job->set_working_dir(path);
+  }
+  if (job->environ().empty()) {
+    for (char** variable = environ; *variable != nullptr; ++variable) job->add_environ(*variable);
+  }
+}
+
+}  // namespace
+
+absl::StatusOr<std::unique_ptr<Runtime>> Runtime::Attach(RuntimeOptions options) {
+  if (options.driver) FillJob(&options.job);
+  AttachRequest request;
+  request.socket_path = options.socket_path;
+  request.role = options.driver ? AttachRole::kDriver : AttachRole::kWorker;
+  request.token = options.worker_token;
+  request.words = options.job.entrypoint();
+  SHEAF_ASSIGN_OR_RETURN(Attached attached, sheaf::Attach(request));
+  auto runtime = std::make_unique<RuntimeImpl>(std::move(options), std::move(attached));
+  SHEAF_RETURN_IF_ERROR(runtime->Begin());
+  return std::unique_ptr<Runtime>(std::move(runtime));
+}
+
+RuntimeImpl::RuntimeImpl(RuntimeOptions options, Attached attached)
+    : options_(std::move(options)), attached_(std::move(attached)), self_(attached_.process), segment_(attached_.process_segment) {}
+
+absl::Status RuntimeImpl::Begin() {
+  const ProcessId raylet = RayletOf(self_.node);
+  mailbox_ = std::make_unique<Mailbox>(attached_.board(), attached_.welcome.bell, [this, raylet](ProcessId peer) {
+    if (peer == raylet) return;
+    proto::ConnectRequest connect;
+    connect.set_peer(peer.packed());
+    SendMessage(mailbox_->To(RayletOf(self_.node)), FrameKind::kConnectRequest, connect);
+  });
+  SHEAF_RETURN_IF_ERROR(mailbox_->AddRing(raylet, attached_.raylet_rings.get(), false, attached_.welcome.raylet_bell));
+  SHEAF_ASSIGN_OR_RETURN(
+      store_, StoreClient::Open(self_, std::move(attached_.arena), segment_, mailbox_->To(raylet),
+                                [this](ObjectId id, absl::StatusOr<ObjectLocation> location) {
+                                  Error why;
+                                  if (!location.ok()) {
+                                    const ErrorKind kind = StoreErrorKind(location.status());
+                                    why = {kind, absl::StrCat("the object ", id.ToHex(), " is lost: ",
+                                                              location.status().message()), {}};
+                                  }
+                                  owner_->resolver.OnLocated(id, location.ok() ? &*location : nullptr, why);
+                                }));
+  owner_ = std::make_unique<OwnerState>(self_, clock_, *mailbox_, *this,
+                                        [this](std::span<const ObjectId> ids) { store_->Lookup(ids); });
+  gcs_ = std::make_unique<GcsCalls>(self_, clock_, *mailbox_);
+  auto* page = reinterpret_cast<ProcessPage*>(segment_->data());
+  executor_ = std::make_unique<TaskExecutor>(self_, clock_, *mailbox_, owner_->references, owner_->transits, *this, page);
+  owner_->actors.set_ask_gcs([this](ActorId actor) { AskGcsAboutActor(actor); });
+  owner_->actor_manager.set_on_named_end([this](ActorId actor) {
+    proto::GcsRequest request;
+    request.mutable_end_actor()->set_actor_id(actor.Binary());
+    request.mutable_end_actor()->mutable_death()->set_cause(proto::Death::LEFT);
+    gcs_->Begin(std::move(request));  // Repeated until the GCS has it; nobody waits for the answer.
+  });
+  // Signals are for the user's threads.
+  sigset_t all, before;
+  sigfillset(&all);
+  pthread_sigmask(SIG_SETMASK, &all, &before);
+  background_ = std::thread([this] { BackgroundLoop(); });
+  pthread_sigmask(SIG_SETMASK, &before, nullptr);
+  if (!options_.driver) return absl::OkStatus();
+  Lock lock(*this);
+  SendMessage(mailbox_->To(raylet), FrameKind::kJobStart, options_.job);
+  const absl::Status status = DriveUntil(lock, Deadline(clock_.Now(), kJobWait), [&] { return job_answered_; });
+  if (absl::IsDeadlineExceeded(status)) return absl::UnavailableError("the node did not start the job in time");
+  if (!status.ok()) return status;
+  if (!job_error_.empty()) return absl::FailedPreconditionError(job_error_);
+  return absl::OkStatus();
+}
+
+RuntimeImpl::~RuntimeImpl() {
+  {
+    Lock lock(*this);
+    if (options_.driver && !raylet_dead_ && owner_) {
+      owner_->submitter.ReturnAll();
+      SendMessage(mailbox_->To(RayletOf(self_.node)), FrameKind::kGoodbye, proto::Goodbye());
+      FlushOutgoing();
+    }
+    stopping_ = true;
+    raylet_dead_ = true;  // Threads that still wait end with an error.
+    if (raylet_death_.empty()) raylet_death_ = "Sheaf was shut down in this process";
+    WakeWaiters();
+    group_work_.notify_all();
+  }
+  if (mailbox_) Knock(mailbox_->bell());
+  if (background_.joinable()) background_.join();
+  for (std::thread& thread : group_threads_) thread.join();
+}
+
+}  // namespace sheaf

@@ -1,0 +1,259 @@
+// Copyright The Sheaf Authors. SPDX-License-Identifier: Apache-2.0
+#include <poll.h>
+#include <pthread.h>
+#include <signal.h>
+
+#include <algorithm>
+
+#include "absl/strings/str_cat.h"
+#include "worker/runtime_impl.h"
+
+namespace sheaf {
+namespace {
+
+constexpr Nanos kSpin = 20 * kMicrosecond;
+constexpr Nanos kBackgroundTick = kMillisecond;
+constexpr int kQuietTicks = 5;               // After so many without a frame the background thread waits for the bell.
+constexpr int kSpinMisses = 8;               // After so many vain spins the next waits sleep at once...
+constexpr int kSpinRetry = 64;               // ...and one in so many tries again.
+constexpr Nanos kRayletCheck = 200 * kMillisecond;
+constexpr Nanos kBlockedAfter = 2 * kMillisecond;
+constexpr Nanos kLongestIdle = kSecond;
+
+thread_local const RuntimeImpl* holding = nullptr;  // The runtime whose lock this thread holds.
+
+}  // namespace
+
+RuntimeImpl::Lock::Lock(const RuntimeImpl& runtime)
+    : runtime_(const_cast<RuntimeImpl&>(runtime)), lock_(runtime.mutex_), outer_(std::exchange(holding, &runtime)) {}
+
+RuntimeImpl::Lock::~Lock() {
+  if (lock_.owns_lock()) Unlock();
+}
+
+void RuntimeImpl::Lock::Unlock() {
+  while (!runtime_.ended_.empty()) {
+    CallExecution* call = runtime_.ended_.back();
+    runtime_.ended_.pop_back();
+    runtime_.executor_->Ended(*call);
+    delete call;
+  }
+  if (runtime_.owner_) runtime_.owner_->references.CollectDropped();
+  std::deque<std::function<void()>> deferred;
+  if (!runtime_.deferred_.empty()) [[unlikely]] deferred.swap(runtime_.deferred_);
+  holding = outer_;
+  lock_.unlock();
+  for (auto& run : deferred) run();
+}
+
+void RuntimeImpl::Lock::Relock() {
+  lock_.lock();
+  outer_ = std::exchange(holding, &runtime_);
+}
+
+void RuntimeImpl::Ended(CallExecution* call) {
+  if (holding == this) {
+    ended_.push_back(call);
+    return;
+  }
+  Lock lock(*this);
+  executor_->Ended(*call);
+  delete call;
+  if (!executor_->groups().empty() && executor_->is_actor()) group_work_.notify_all();
+}
+
+bool RuntimeImpl::PollRings() {
+  const size_t handled = mailbox_->Poll(*this, true);
+  if (handled == 0) return false;
+  owner_->references.CollectDropped();
+  if (!actor_lookups_.empty()) [[unlikely]] TakeActorLookups();
+  if (waiters_ != 0) WakeWaiters();
+  return true;
+}
+
+void RuntimeImpl::WakeWaiters() { progress_.notify_all(); }
+
+void RuntimeImpl::FlushOutgoing() {
+  owner_->references.Flush();
+  store_->Flush();
+}
+
+void RuntimeImpl::TickIfDue() {
+  const Nanos now = clock_.Now();
+  if (now >= next_tick_) {
+    const Nanos next = std::min(owner_->Tick(), gcs_->Tick());
+    next_tick_ = std::clamp(next, now + kMillisecond, now + kRayletCheck);
+  }
+  if (now - last_raylet_check_ >= kRayletCheck) {
+    last_raylet_check_ = now;
+    CheckRaylet();
+  }
+}
+
+// The raylet's death shows as the end of the socket; nothing else comes on it unasked.
+void RuntimeImpl::CheckRaylet() {
+  if (raylet_dead_) return;
+  pollfd ready{attached_.socket.fd(), POLLRDHUP, 0};
+  if (poll(&ready, 1, 0) > 0 && (ready.revents & (POLLRDHUP | POLLHUP | POLLERR)) != 0) {
+    EndRaylet("the raylet of this node has ended");
+  }
+}
+
+void RuntimeImpl::EndRaylet(const std::string& why) {
+  if (raylet_dead_) return;
+  raylet_dead_ = true;
+  raylet_death_ = why;
+  leaving_ = true;
+  WakeWaiters();
+  group_work_.notify_all();
+}
+
+// One step of waiting for the thread that holds the token: drain, or spin, or sleep on the bell.
+void RuntimeImpl::DriveOnce(Lock& lock, Nanos deadline) {
+  if (PollRings()) {
+    spin_misses_ = 0;
+    return;
+  }
+  TickIfDue();
+  FlushOutgoing();
+  const bool spin = spin_misses_ < kSpinMisses || spin_misses_ % kSpinRetry == 0;
+  if (spin) {
+    const Nanos end = std::min(clock_.Now() + kSpin, deadline);
+    do {
+      lock.Unlock();
+      SpinStep();
+      lock.Relock();
+      if (PollRings()) {
+        spin_misses_ = 0;
+        return;
+      }
+    } while (clock_.Now() < end);
+  }
+  ++spin_misses_;
+  Bell& bell = mailbox_->bell();
+  SetBell(bell, BellState::kAsleep);
+  if (!mailbox_->Pending(true)) {
+    const Nanos now = clock_.Now();
+    Nanos timeout = std::min(deadline, next_tick_) - now;
+    if (mailbox_->HasQueued()) timeout = std::min(timeout, kMillisecond);
+    if (timeout > 0) {
+      lock.Unlock();
+      SleepOnBell(bell, timeout);
+      lock.Relock();
+    }
+  }
+  SetBell(bell, BellState::kAwake);
+}
+
+absl::Status RuntimeImpl::DriveUntil(Lock& lock, Nanos deadline, absl::FunctionRef<bool()> done) {
+  if (done()) return absl::OkStatus();
+  const bool in_task = RunsUserCode();
+  if (in_task) {
+    ++blocked_threads_;
+    executor_->SetBlocked(true);
+  }
+  const Nanos begun = clock_.Now();
+  absl::Status status;
+  bool finished = false;
+  while (!finished) {
+    const Nanos now = clock_.Now();
+    if (raylet_dead_) {
+      status = absl::UnavailableError(raylet_death_);
+      break;
+    }
+    if (now >= deadline) {
+      status = absl::DeadlineExceededError("the time limit has passed");
+      break;
+    }
+    if (in_task && !told_blocked_ && now - begun >= kBlockedAfter) {
+      told_blocked_ = true;
+      proto::Blocked blocked;
+      blocked.set_blocked(true);
+      SendMessage(mailbox_->To(RayletOf(self_.node)), FrameKind::kBlocked, blocked);
+    }
+    Nanos slice = std::min(deadline, now + kLongestSleep);
+    if (in_task && !told_blocked_) slice = std::min(slice, begun + kBlockedAfter);
+    if (!driving_) {
+      driving_ = true;
+      SetBell(mailbox_->bell(), BellState::kAwake);
+      while (true) {
+        DriveOnce(lock, slice);
+        finished = done();
+        if (finished || raylet_dead_ || clock_.Now() >= slice) break;
+      }
+      driving_ = false;
+      if (waiters_ != 0) {
+        progress_.notify_one();
+      } else {
+        LeaveBell();
+      }
+    } else {
+      ++waiters_;
+      holding = nullptr;
+      progress_.wait_for(lock.native(), std::chrono::nanoseconds(std::min<Nanos>(slice - now, kLongestSleep)));
+      holding = this;
+      --waiters_;
+      finished = done();
+    }
+    if (finished) break;
+    if (options_.interrupted) {
+      lock.Unlock();
+      const bool give_up = options_.interrupted();
+      lock.Relock();
+      if (give_up) {
+        status = absl::CancelledError("interrupted");
+        break;
+      }
+    }
+  }
+  if (in_task && --blocked_threads_ == 0) {
+    executor_->SetBlocked(false);
+    if (told_blocked_) {
+      told_blocked_ = false;
+      SendMessage(mailbox_->To(RayletOf(self_.node)), FrameKind::kBlocked, proto::Blocked());
+    }
+  }
+  return status;
+}
+
+// No thread waits any more: from here on the background thread looks after the rings.
+void RuntimeImpl::LeaveBell() {
+  if (background_ticks_.load(std::memory_order_relaxed)) return;  // It looks soon anyway; the bell stays kAwake.
+  SetBell(mailbox_->bell(), BellState::kAway);
+  if (mailbox_->Pending(true) || mailbox_->HasQueued()) Knock(mailbox_->bell());
+}
+
+void RuntimeImpl::BackgroundLoop() {
+  pthread_setname_np(pthread_self(), "sheaf-runtime");
+  Bell& bell = mailbox_->bell();
+  int quiet = 0;
+  Lock lock(*this);
+  while (!stopping_) {
+    const bool ticking = background_ticks_.load(std::memory_order_relaxed);
+    const Nanos until_tick = std::clamp<Nanos>(next_tick_ - clock_.Now(), kMillisecond, kLongestIdle);
+    lock.Unlock();
+    SleepOnKnock(bell, ticking ? kBackgroundTick : until_tick);
+    lock.Relock();
+    if (stopping_) break;
+    TickIfDue();
+    if (driving_) {
+      background_ticks_.store(false, std::memory_order_relaxed);  // Its holder looks, and hands over when it leaves.
+      continue;
+    }
+    driving_ = true;
+    SetBell(bell, BellState::kAwake);
+    const bool any = PollRings();
+    FlushOutgoing();
+    driving_ = false;
+    if (waiters_ != 0) progress_.notify_one();
+    quiet = any || mailbox_->HasQueued() ? 0 : quiet + 1;
+    if (quiet < kQuietTicks) {
+      background_ticks_.store(true, std::memory_order_relaxed);
+    } else {
+      background_ticks_.store(false, std::memory_order_relaxed);
+      LeaveBell();
+    }
+  }
+}
+
+}  // namespace sheaf

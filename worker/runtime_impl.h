@@ -1,0 +1,207 @@
+// Copyright The Sheaf Authors. SPDX-License-Identifier: Apache-2.0
+// The Runtime of a real process: one lock over the pure state, the rings, the store, and the threads that drive them.
+//
+//   runtime_attach.cc   joining a node and leaving it
+//   runtime_drive.cc    the lock, the driving token, the bell, the background thread
+//   runtime_frames.cc   what frames mean to this process
+//   runtime_objects.cc  put, create, seal, get, wait
+//   runtime_calls.cc    tasks, actors, streams, cancellation
+//   runtime_node.cc     placement groups, key-value, state queries
+//   runtime_worker.cc   running calls
+//
+// Driving. Whoever waits drains the rings itself: driving is a token that one thread holds. The others that wait sleep on
+// `progress_`, and one of them takes the token when its holder leaves. When no thread waits (user code runs), the
+// background thread looks after the rings: called for by the bell (kAway) while little happens, and once a millisecond
+// while much does, so that a stream of replies costs no wake-up each.
+#pragma once
+
+#include <atomic>
+#include <condition_variable>
+#include <deque>
+#include <functional>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "absl/container/btree_map.h"
+#include "absl/container/flat_hash_map.h"
+#include "absl/functional/function_ref.h"
+#include "metrics/counter.h"
+#include "object_store/store_client.h"
+#include "shm/attach_client.h"
+#include "shm/mailbox.h"
+#include "worker/gcs_calls.h"
+#include "worker/owner_state.h"
+#include "worker/runtime.h"
+#include "worker/task_executor.h"
+
+namespace sheaf {
+
+class RuntimeImpl final : public Runtime, public FrameHandler, public LocalStore, public ExecutionHost {
+ public:
+  RuntimeImpl(RuntimeOptions options, Attached attached);
+  ~RuntimeImpl() override;
+  absl::Status Begin();  // Store, threads, job or readiness.
+
+  int RunWorker() override;
+  absl::StatusOr<ObjectHandle> Put(std::string_view bytes, std::span<const ObjectHandle> nested) override;
+  absl::StatusOr<MutableBuffer> Create(size_t size, Nanos deadline) override;
+  absl::StatusOr<ObjectHandle> Seal(MutableBuffer buffer, std::span<const ObjectHandle> nested) override;
+  absl::Status Get(std::span<const ObjectHandle> objects, Nanos deadline, std::vector<ObjectView>* views) override;
+  absl::StatusOr<WaitResult> Wait(std::span<const ObjectHandle> objects, size_t num_returns, Nanos deadline) override;
+  bool IsReady(const ObjectHandle& object) override;
+  void OnReady(const ObjectHandle& object, std::function<void()> callback) override;
+  absl::StatusOr<ObjectHandle> HandleFor(ObjectId id) override;
+  TemplateHandle MakeTemplate(proto::TaskTemplate spec) override;
+  absl::StatusOr<std::vector<ObjectHandle>> Submit(const TemplateHandle& task, ArgumentList arguments) override;
+  absl::StatusOr<ObjectHandle> SubmitOne(const TemplateHandle& task, ArgumentList arguments) override;
+  absl::StatusOr<std::optional<ObjectHandle>> NextItem(const ObjectHandle& stream, Nanos deadline) override;
+  absl::Status Cancel(const ObjectHandle& object, bool force, bool recursive) override;
+  absl::StatusOr<ObjectHandle> CreateActor(const TemplateHandle& creation, ArgumentList arguments) override;
+  absl::StatusOr<std::vector<ObjectHandle>> SubmitToActor(const ObjectHandle& actor, const TemplateHandle& method,
+                                                          ArgumentList arguments) override;
+  absl::StatusOr<ObjectHandle> SubmitOneToActor(const ObjectHandle& actor, const TemplateHandle& method,
+                                                ArgumentList arguments) override;
+  absl::StatusOr<ObjectHandle> GetActor(std::string_view name, std::string_view name_space,
+                                        proto::TaskTemplate* creation) override;
+  absl::Status Kill(const ObjectHandle& actor, bool no_restart) override;
+  absl::StatusOr<PlacementGroupId> CreateGroup(proto::GroupRequest request) override;
+  absl::Status RemoveGroup(PlacementGroupId group) override;
+  absl::StatusOr<proto::GroupState> WaitGroup(PlacementGroupId group, Nanos deadline) override;
+  absl::StatusOr<bool> KeyPut(std::string_view name_space, std::string_view key, std::string_view value, bool overwrite,
+                              Nanos deadline) override;
+  absl::StatusOr<std::optional<std::string>> KeyGet(std::string_view name_space, std::string_view key,
+                                                    Nanos deadline) override;
+  absl::StatusOr<bool> KeyDelete(std::string_view name_space, std::string_view key, Nanos deadline) override;
+  absl::StatusOr<std::vector<std::string>> KeyList(std::string_view name_space, std::string_view prefix,
+                                                   Nanos deadline) override;
+  absl::StatusOr<proto::StateAnswer> Query(proto::StateQuery query, Nanos deadline) override;
+  ProcessId self() const override { return self_; }
+  JobNumber job() const override { return job_; }
+  const std::string& name_space() const override { return name_space_; }
+  std::vector<uint32_t> gpu_ids() const override;
+  proto::LeaseSpec current_lease() const override;
+  TaskId current_task() const override;
+  ActorId current_actor() const override;
+  void SetCurrentTask(TaskId task) override;
+
+ private:
+  // The lock, and what must follow a transaction: calls that ended inside it, callbacks outside it.
+  class Lock {
+   public:
+    explicit Lock(const RuntimeImpl& runtime);
+    ~Lock();
+    void Unlock();  // Runs what follows.
+    void Relock();
+    std::unique_lock<std::mutex>& native() { return lock_; }
+
+   private:
+    RuntimeImpl& runtime_;
+    std::unique_lock<std::mutex> lock_;
+    const RuntimeImpl* outer_;
+  };
+
+  // runtime_drive.cc. `done` is asked under the lock after each change.
+  absl::Status DriveUntil(Lock& lock, Nanos deadline, absl::FunctionRef<bool()> done);
+  void DriveOnce(Lock& lock, Nanos deadline);
+  bool PollRings();
+  void LeaveBell();
+  void BackgroundLoop();
+  void TickIfDue();
+  void FlushOutgoing();
+  void CheckRaylet();
+  void WakeWaiters();
+  void EndRaylet(const std::string& why);
+
+  // runtime_frames.cc
+  void OnFrame(ProcessId from, const Frame& frame) override;
+  void OnMalformed(ProcessId from) override;
+  void OnRayletFrame(const Frame& frame);
+  void OnNewRing(const proto::NewRing& ring);
+  void OnProcessDied(const proto::ProcessDied& died);
+  void AnswerStateQuery(const proto::StateQuery& query);
+
+  // LocalStore
+  void Free(ObjectId id, ObjectLocation location) override;
+  ObjectLocation Promote(ObjectId id, std::string_view bytes, std::span<const ObjectId> nested) override;
+
+  // ExecutionHost
+  absl::StatusOr<ObjectLocation> StoreValue(ObjectId id, uint32_t attempt, std::string_view bytes,
+                                            std::span<const ObjectHandle> nested) override;
+  ObjectLocation SealValue(MutableBuffer buffer) override;
+  std::vector<NestedReference> Outgoing(std::span<const ObjectHandle> nested) override;
+  absl::Status SendItem(CallExecution& call, const std::string& item, std::span<const ObjectHandle> nested) override;
+  ObjectId NextStoredName() override;
+  void Ended(CallExecution* call) override;
+
+  // runtime_objects.cc
+  absl::StatusOr<MutableBuffer> CreateNamed(Lock& lock, const ObjectSpec& spec, Nanos deadline);
+  bool TryView(const ObjectHandle& object, ObjectView* view);
+  std::string WhatItWaitsFor(ObjectEntry& object);
+
+  // runtime_calls.cc
+  absl::Status MoveLargeArguments(ArgumentList* arguments);
+  absl::Status WaitForRoom(Lock& lock, absl::FunctionRef<bool()> has_room, const char* what);
+  TaskRecord* AddTask(const TemplateHandle& spec, ArgumentList* arguments);
+  std::vector<ObjectHandle> HandlesOf(const TaskRecord& task);
+  absl::Status CheckPending(const ActorClient& client, const TemplateRecord& method) const;
+  absl::StatusOr<proto::GcsReply> AskGcs(proto::GcsRequest request, Nanos deadline);
+  void AskGcsAboutActor(ActorId actor);
+  void TakeActorLookups();
+  absl::StatusOr<ObjectHandle> CreateDetached(const TemplateHandle& creation, ArgumentList arguments,
+                                              const std::string& name_space);
+  ObjectHandle HandleOfActor(const proto::ActorInfo& actor);
+
+  // runtime_worker.cc
+  void StartGroupThreads();
+  void GroupLoop(ConcurrencyGroup& group);
+  void RunCall(Lock& lock, std::shared_ptr<CallExecution> call);
+  absl::Status FetchArguments(Lock& lock, CallExecution& call);
+  bool RunsUserCode() const;
+
+  MonotonicClock clock_;
+  RuntimeOptions options_;
+  Attached attached_;
+  const ProcessId self_;
+  std::shared_ptr<Mapping> segment_;
+  JobNumber job_ = 0;
+  std::string name_space_;
+  std::string job_error_;
+  bool job_answered_ = false;
+
+  mutable std::mutex mutex_;
+  std::unique_ptr<Mailbox> mailbox_;
+  std::unique_ptr<StoreClient> store_;
+  std::unique_ptr<OwnerState> owner_;
+  std::unique_ptr<TaskExecutor> executor_;
+  std::unique_ptr<GcsCalls> gcs_;
+  absl::flat_hash_map<std::string, TemplateHandle> template_by_spec_;
+  absl::flat_hash_map<PlacementGroupId, proto::GroupState> groups_;
+  absl::btree_map<uint64_t, proto::StateAnswer> state_answers_;
+  uint64_t next_query_ = 1;
+  absl::flat_hash_map<ActorId, uint64_t> actor_lookups_;  // At the GCS, under way.
+  std::vector<CallExecution*> ended_;                     // Ended inside a transaction.
+  std::deque<std::function<void()>> deferred_;            // Run without the lock.
+
+  bool driving_ = false;            // The token.
+  int waiters_ = 0;                 // Threads on `progress_`.
+  std::condition_variable progress_;
+  Nanos next_tick_ = 0;
+  Nanos last_raylet_check_ = 0;
+  bool spin_pays_ = true;           // Recent waits ended within the spin.
+  int spin_misses_ = 0;
+  bool stopping_ = false;
+  bool leaving_ = false;            // The raylet told this worker to end.
+  bool raylet_dead_ = false;
+  std::string raylet_death_;
+  std::atomic<bool> background_ticks_{false};  // The background thread looks each millisecond.
+  std::thread background_;
+  std::vector<std::thread> group_threads_;
+  std::condition_variable group_work_;
+  int blocked_threads_ = 0;
+  bool told_blocked_ = false;
+};
+
+}  // namespace sheaf

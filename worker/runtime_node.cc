@@ -1,0 +1,140 @@
+// Copyright The Sheaf Authors. SPDX-License-Identifier: Apache-2.0
+#include <algorithm>
+
+#include "absl/strings/str_cat.h"
+#include "worker/runtime_impl.h"
+
+namespace sheaf {
+namespace {
+
+absl::Status ErrorOf(const proto::GcsReply& reply) {
+  switch (static_cast<ErrorKind>(reply.error())) {
+    case ErrorKind::kNone: return absl::OkStatus();
+    case ErrorKind::kNotFound: return absl::NotFoundError(reply.message());
+    case ErrorKind::kGcsStorageFull: return absl::ResourceExhaustedError(reply.message());
+    case ErrorKind::kInvalidArgument: return absl::InvalidArgumentError(reply.message());
+    default: return absl::UnavailableError(reply.message());
+  }
+}
+
+}  // namespace
+
+absl::StatusOr<PlacementGroupId> RuntimeImpl::CreateGroup(proto::GroupRequest request) {
+  if (request.bundles().empty()) return absl::InvalidArgumentError("a placement group has at least one bundle");
+  Lock lock(*this);
+  if (raylet_dead_) return absl::UnavailableError(raylet_death_);
+  const auto id = PlacementGroupId::Make(self_, owner_->references.NextSequence());
+  request.set_action(proto::GroupRequest::CREATE);
+  request.set_id(id.Binary());
+  groups_[id].set_state(proto::GroupState::PENDING);
+  SendMessage(mailbox_->To(RayletOf(self_.node)), FrameKind::kGroupRequest, request);
+  return id;
+}
+
+absl::Status RuntimeImpl::RemoveGroup(PlacementGroupId group) {
+  Lock lock(*this);
+  if (raylet_dead_) return absl::UnavailableError(raylet_death_);
+  proto::GroupRequest request;
+  request.set_action(proto::GroupRequest::REMOVE);
+  request.set_id(group.Binary());
+  groups_.erase(group);
+  SendMessage(mailbox_->To(RayletOf(self_.node)), FrameKind::kGroupRequest, request);
+  return absl::OkStatus();
+}
+
+absl::StatusOr<proto::GroupState> RuntimeImpl::WaitGroup(PlacementGroupId group, Nanos deadline) {
+  Lock lock(*this);
+  if (!groups_.contains(group)) {  // Another process's.
+    proto::GroupRequest request;
+    request.set_action(proto::GroupRequest::WATCH);
+    request.set_id(group.Binary());
+    groups_[group].set_state(proto::GroupState::PENDING);
+    SendMessage(mailbox_->To(RayletOf(self_.node)), FrameKind::kGroupRequest, request);
+  }
+  const absl::Status status =
+      DriveUntil(lock, deadline, [&] { return groups_[group].state() != proto::GroupState::PENDING &&
+                                              groups_[group].state() != proto::GroupState::INFEASIBLE; });
+  if (absl::IsDeadlineExceeded(status)) {
+    return absl::DeadlineExceededError(
+        absl::StrCat("the placement group ", group.ToHex(), " was not placed in time. ", groups_[group].message()));
+  }
+  if (!status.ok()) return status;
+  return groups_[group];
+}
+
+absl::StatusOr<bool> RuntimeImpl::KeyPut(std::string_view name_space, std::string_view key, std::string_view value,
+                                         bool overwrite, Nanos deadline) {
+  proto::GcsRequest request;
+  proto::KvPut& put = *request.mutable_kv_put();
+  put.set_name_space(std::string(name_space));
+  put.set_key(std::string(key));
+  put.set_value(std::string(value));
+  put.set_overwrite(overwrite);
+  absl::StatusOr<proto::GcsReply> reply = AskGcs(std::move(request), deadline);
+  if (!reply.ok()) return reply.status();
+  if (absl::Status status = ErrorOf(*reply); !status.ok()) return status;
+  return reply->kv_put().added();
+}
+
+absl::StatusOr<std::optional<std::string>> RuntimeImpl::KeyGet(std::string_view name_space, std::string_view key,
+                                                               Nanos deadline) {
+  proto::GcsRequest request;
+  request.mutable_kv_get()->set_name_space(std::string(name_space));
+  request.mutable_kv_get()->add_keys(std::string(key));
+  absl::StatusOr<proto::GcsReply> reply = AskGcs(std::move(request), deadline);
+  if (!reply.ok()) return reply.status();
+  if (absl::Status status = ErrorOf(*reply); !status.ok()) return status;
+  if (reply->kv_values().entries().empty()) return std::optional<std::string>();
+  return std::optional<std::string>(reply->kv_values().entries(0).value());
+}
+
+absl::StatusOr<bool> RuntimeImpl::KeyDelete(std::string_view name_space, std::string_view key, Nanos deadline) {
+  proto::GcsRequest request;
+  request.mutable_kv_delete()->set_name_space(std::string(name_space));
+  request.mutable_kv_delete()->set_key(std::string(key));
+  absl::StatusOr<proto::GcsReply> reply = AskGcs(std::move(request), deadline);
+  if (!reply.ok()) return reply.status();
+  if (absl::Status status = ErrorOf(*reply); !status.ok()) return status;
+  return reply->kv_count().count() != 0;
+}
+
+absl::StatusOr<std::vector<std::string>> RuntimeImpl::KeyList(std::string_view name_space, std::string_view prefix,
+                                                              Nanos deadline) {
+  proto::GcsRequest request;
+  request.mutable_kv_keys()->set_name_space(std::string(name_space));
+  request.mutable_kv_keys()->set_prefix(std::string(prefix));
+  absl::StatusOr<proto::GcsReply> reply = AskGcs(std::move(request), deadline);
+  if (!reply.ok()) return reply.status();
+  if (absl::Status status = ErrorOf(*reply); !status.ok()) return status;
+  return std::vector<std::string>(reply->kv_keys().keys().begin(), reply->kv_keys().keys().end());
+}
+
+absl::StatusOr<proto::StateAnswer> RuntimeImpl::Query(proto::StateQuery query, Nanos deadline) {
+  Lock lock(*this);
+  const uint64_t request = next_query_++;
+  query.set_request(request);
+  state_answers_[request].set_request(request);
+  SendMessage(mailbox_->To(RayletOf(self_.node)), FrameKind::kStateQuery, query);
+  const absl::Status status =
+      DriveUntil(lock, deadline, [&] { return state_answers_[request].request() == UINT64_MAX; });
+  proto::StateAnswer answer = std::move(state_answers_[request]);
+  state_answers_.erase(request);
+  if (absl::IsDeadlineExceeded(status)) return absl::DeadlineExceededError("the raylet did not answer in time");
+  if (!status.ok()) return status;
+  if (!answer.error().empty()) return absl::InvalidArgumentError(answer.error());
+  answer.set_request(request);
+  return answer;
+}
+
+std::vector<uint32_t> RuntimeImpl::gpu_ids() const {
+  Lock lock(*this);
+  const auto& ids = executor_->lease().gpu_ids();
+  return {ids.begin(), ids.end()};
+}
+
+proto::LeaseSpec RuntimeImpl::current_lease() const {
+  Lock lock(*this);
+  return executor_->lease().spec();
+}
+
+}  // namespace sheaf

@@ -1,0 +1,258 @@
+// Copyright The Sheaf Authors. SPDX-License-Identifier: Apache-2.0
+#include <algorithm>
+
+#include "absl/strings/str_cat.h"
+#include "object_store/parallel_copy.h"
+#include "worker/runtime_impl.h"
+#include "worker/wire.h"
+
+namespace sheaf {
+namespace {
+
+constexpr size_t kPrivateBytes = 64 * 1024;  // Values up to here stay in this process until their reference leaves it.
+constexpr Nanos kStoreWait = 30 * kSecond;   // For room in the store, where the caller names no deadline.
+
+std::vector<ObjectId> IdsOf(std::span<const ObjectHandle> handles) {
+  std::vector<ObjectId> ids;
+  ids.reserve(handles.size());
+  for (const ObjectHandle& handle : handles) ids.push_back(handle.id());
+  return ids;
+}
+
+// Uses of the entries, as a value holds its nested references.
+std::vector<ObjectEntry*> UsesOf(ReferenceTable& references, std::span<const ObjectHandle> handles) {
+  std::vector<ObjectEntry*> out;
+  out.reserve(handles.size());
+  for (const ObjectHandle& handle : handles) {
+    references.AddUse(*handle.entry());
+    out.push_back(handle.entry());
+  }
+  return out;
+}
+
+}  // namespace
+
+void RuntimeImpl::Free(ObjectId id, ObjectLocation location) { store_->Free(id, location); }
+
+ObjectLocation RuntimeImpl::Promote(ObjectId id, std::string_view bytes, std::span<const ObjectId> nested) {
+  ObjectSpec spec;
+  spec.id = id;
+  spec.size_bytes = bytes.size();
+  spec.nested = nested;
+  absl::StatusOr<ObjectLocation> location = store_->Put(spec, bytes);
+  if (location.ok()) return *location;
+  store_->CancelCreate(id);  // Only wanted now; the owner answers for it meanwhile.
+  return {};
+}
+
+absl::StatusOr<ObjectHandle> RuntimeImpl::Put(std::string_view bytes, std::span<const ObjectHandle> nested) {
+  if (bytes.size() > kPrivateBytes) {
+    const ObjectId id = NextStoredName();
+    absl::StatusOr<ObjectLocation> location = StoreValue(id, 0, bytes, nested);
+    if (!location.ok()) return location.status();
+    Lock lock(*this);
+    ObjectEntry* entry = owner_->references.NewOwned(id);
+    ObjectHandle handle(entry);
+    owner_->references.SetStored(*entry, *location, bytes.size(), UsesOf(owner_->references, nested));
+    return handle;
+  }
+  Lock lock(*this);
+  ObjectEntry* entry = owner_->references.NewOwned(ObjectId::Make(self_, owner_->references.NextSequence(), 1));
+  ObjectHandle handle(entry);
+  owner_->references.SetValue(*entry, bytes, UsesOf(owner_->references, nested));
+  return handle;
+}
+
+absl::StatusOr<MutableBuffer> RuntimeImpl::CreateNamed(Lock& lock, const ObjectSpec& spec, Nanos deadline) {
+  absl::StatusOr<MutableBuffer> buffer = store_->Create(spec);
+  if (buffer.ok() || !absl::IsUnavailable(buffer.status())) return buffer;
+  store_->Flush();
+  uint64_t seen = store_->room_version();
+  const absl::Status waited = DriveUntil(lock, deadline, [&] {
+    if (store_->room_version() == seen) return false;
+    seen = store_->room_version();
+    buffer = store_->Create(spec);
+    return buffer.ok() || !absl::IsUnavailable(buffer.status());
+  });
+  if (!waited.ok()) {
+    store_->CancelCreate(spec.id);
+    if (absl::IsDeadlineExceeded(waited)) {
+      return absl::ResourceExhaustedError(
+          absl::StrCat("no room for ", spec.size_bytes, " bytes in the object store came free in time"));
+    }
+    return waited;
+  }
+  return buffer;
+}
+
+absl::StatusOr<MutableBuffer> RuntimeImpl::Create(size_t size, Nanos deadline) {
+  Lock lock(*this);
+  ObjectSpec spec;
+  spec.id = ObjectId::Make(self_, owner_->references.NextSequence(), 1);
+  spec.size_bytes = size;
+  spec.wait = std::max<Nanos>(kMillisecond, std::min(deadline - clock_.Now(), kStoreWait));
+  return CreateNamed(lock, spec, deadline);
+}
+
+absl::StatusOr<ObjectHandle> RuntimeImpl::Seal(MutableBuffer buffer, std::span<const ObjectHandle> nested) {
+  if (!nested.empty()) {
+    return absl::InvalidArgumentError("a value built in place cannot contain references; use Put");
+  }
+  Lock lock(*this);
+  const ObjectId id = store_->IdOf(buffer);
+  const uint64_t size = buffer.size();
+  ObjectEntry* entry = owner_->references.NewOwned(id);
+  ObjectHandle handle(entry);
+  const ObjectLocation location = store_->Seal(std::move(buffer));
+  owner_->references.SetStored(*entry, location, size);
+  return handle;
+}
+
+ObjectLocation RuntimeImpl::SealValue(MutableBuffer buffer) {
+  Lock lock(*this);
+  return store_->Seal(std::move(buffer));
+}
+
+absl::StatusOr<ObjectLocation> RuntimeImpl::StoreValue(ObjectId id, uint32_t attempt, std::string_view bytes,
+                                                       std::span<const ObjectHandle> nested) {
+  const std::vector<ObjectId> ids = IdsOf(nested);
+  ObjectSpec spec;
+  spec.id = id;
+  spec.attempt = attempt;
+  spec.size_bytes = bytes.size();
+  spec.nested = ids;
+  spec.wait = kStoreWait;
+  absl::StatusOr<MutableBuffer> buffer;
+  {
+    Lock lock(*this);
+    // Readers find the references in the object, so each must be found by its owner from now on.
+    for (const ObjectHandle& inner : nested) owner_->references.Outgoing(*inner.entry());
+    buffer = CreateNamed(lock, spec, Deadline(clock_.Now(), kStoreWait));
+  }
+  if (!buffer.ok()) return buffer.status();
+  ParallelCopy(buffer->data(), bytes.data(), bytes.size());
+  return SealValue(*std::move(buffer));
+}
+
+ObjectId RuntimeImpl::NextStoredName() {
+  Lock lock(*this);
+  return ObjectId::Make(self_, owner_->references.NextSequence(), 1);
+}
+
+// False: not ready, or not in this process's reach yet; what brings it is under way.
+bool RuntimeImpl::TryView(const ObjectHandle& object, ObjectView* view) {
+  ObjectEntry& entry = *object.entry();
+  switch (entry.state) {
+    case ObjectState::kPending: owner_->resolver.Want(entry); return entry.ready() && TryView(object, view);
+    case ObjectState::kValue:
+      view->bytes = entry.value;
+      view->handle = object;
+      break;
+    case ObjectState::kError:
+      view->error = entry.extra->error;
+      return true;
+    case ObjectState::kStore: {
+      const ObjectId stored = entry.extra && !entry.extra->stored_as.is_nil() ? entry.extra->stored_as : entry.id;
+      absl::StatusOr<StoredObject> found = store_->Get(stored, entry.location);
+      if (!found.ok()) {
+        owner_->resolver.Missing(entry);
+        return false;
+      }
+      if (!found->nested.empty() && (!entry.extra || entry.extra->nested.empty())) {
+        std::vector<NestedReference> references;
+        for (ObjectId id : found->nested) references.push_back({id, {}});
+        entry.more().nested = owner_->references.IncomingAll(references);
+      }
+      view->bytes = found->bytes.view();
+      view->keep = std::move(found->bytes);
+      view->handle = object;
+      break;
+    }
+  }
+  if (entry.extra) {
+    view->nested.clear();
+    for (ObjectEntry* inner : entry.extra->nested) view->nested.emplace_back(inner);
+  }
+  return true;
+}
+
+std::string RuntimeImpl::WhatItWaitsFor(ObjectEntry& object) {
+  const std::string name = absl::StrCat("the object ", object.id.ToHex());
+  if (!object.owned) return absl::StrCat(name, " of process ", object.id.maker().ToString(), " is not there yet");
+  if (object.task == nullptr) return absl::StrCat(name, " is being restored");
+  const TaskRecord& task = *object.task;
+  return absl::StrCat(owner_->tasks.Describe(task), " ",
+                      task.of_actor ? owner_->actors.Words(task) : owner_->submitter.Words(task));
+}
+
+absl::Status RuntimeImpl::Get(std::span<const ObjectHandle> objects, Nanos deadline, std::vector<ObjectView>* views) {
+  Lock lock(*this);
+  views->clear();
+  views->resize(objects.size());
+  for (const ObjectHandle& object : objects) {
+    if (!object) return absl::InvalidArgumentError("an empty reference has no value");
+    if (!object.entry()->owned) owner_->resolver.Want(*object.entry());
+  }
+  size_t next = 0;
+  absl::Status status = DriveUntil(lock, deadline, [&] {
+    while (next < objects.size() && TryView(objects[next], &(*views)[next])) ++next;
+    return next == objects.size();
+  });
+  if (absl::IsDeadlineExceeded(status)) {
+    status = absl::DeadlineExceededError(absl::StrCat(next, " of ", objects.size(), " were ready in time; ",
+                                                      WhatItWaitsFor(*objects[next].entry())));
+  }
+  return status;
+}
+
+absl::StatusOr<WaitResult> RuntimeImpl::Wait(std::span<const ObjectHandle> objects, size_t num_returns, Nanos deadline) {
+  if (num_returns == 0 || num_returns > objects.size()) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("num_returns is ", num_returns, "; want 1 to ", objects.size(), ", the number of references"));
+  }
+  Lock lock(*this);
+  for (const ObjectHandle& object : objects) {
+    if (!object) return absl::InvalidArgumentError("an empty reference is never ready");
+    if (!object.entry()->owned) owner_->resolver.Want(*object.entry());
+  }
+  const absl::Status status = DriveUntil(lock, deadline, [&] {
+    size_t ready = 0;
+    for (const ObjectHandle& object : objects) {
+      if (object.entry()->ready() && ++ready == num_returns) return true;
+    }
+    return false;
+  });
+  if (!status.ok() && !absl::IsDeadlineExceeded(status)) return status;
+  WaitResult result;
+  result.not_ready.reserve(objects.size());
+  for (size_t i = 0; i < objects.size(); ++i) {
+    const bool take = result.ready.size() < num_returns && objects[i].entry()->ready();
+    (take ? result.ready : result.not_ready).push_back(i);
+  }
+  return result;
+}
+
+bool RuntimeImpl::IsReady(const ObjectHandle& object) {
+  Lock lock(*this);
+  if (!object.entry()->ready()) owner_->resolver.Want(*object.entry());
+  return object.entry()->ready();
+}
+
+void RuntimeImpl::OnReady(const ObjectHandle& object, std::function<void()> callback) {
+  Lock lock(*this);
+  owner_->resolver.Want(*object.entry());
+  owner_->references.WhenReady(*object.entry(), [this, callback = std::move(callback)](ObjectEntry&) {
+    deferred_.push_back(callback);
+  });
+}
+
+absl::StatusOr<ObjectHandle> RuntimeImpl::HandleFor(ObjectId id) {
+  Lock lock(*this);
+  ObjectEntry* entry = owner_->references.Find(id);
+  if (entry == nullptr) {
+    return absl::NotFoundError(absl::StrCat("no reference to ", id.ToHex(), " came to this process"));
+  }
+  return ObjectHandle(entry);
+}
+
+}  // namespace sheaf

@@ -1,0 +1,157 @@
+// Copyright The Sheaf Authors. SPDX-License-Identifier: Apache-2.0
+#include <pthread.h>
+
+#include <algorithm>
+
+#include "absl/strings/str_cat.h"
+#include "base/failpoint.h"
+#include "worker/runtime_impl.h"
+#include "worker/wire.h"
+
+namespace sheaf {
+namespace {
+
+constexpr Nanos kArgumentWait = 60 * kSecond;  // For arguments that must be restored or made again.
+
+}  // namespace
+
+std::vector<NestedReference> RuntimeImpl::Outgoing(std::span<const ObjectHandle> nested) {
+  Lock lock(*this);
+  std::vector<NestedReference> out;
+  out.reserve(nested.size());
+  for (const ObjectHandle& handle : nested) out.push_back(owner_->references.Outgoing(*handle.entry()));
+  return out;
+}
+
+absl::Status RuntimeImpl::SendItem(CallExecution& call, const std::string& item, std::span<const ObjectHandle> nested) {
+  Lock lock(*this);
+  const int64_t bound = call.spec().max_unconsumed();
+  const absl::Status room = DriveUntil(lock, kForever, [&] {
+    return call.stream_stopped || call.cancelled() || bound <= 0 ||
+           call.stream_sent - call.stream_consumed < static_cast<uint64_t>(bound);
+  });
+  if (!room.ok()) return room;
+  if (call.stream_stopped || call.cancelled()) return absl::CancelledError("nobody wants more items");
+  std::string frame = item;
+  StreamItemHead head;
+  std::memcpy(&head, frame.data(), sizeof head);
+  head.index = call.stream_sent++;
+  head.transit = owner_->transits.Hold(call.owner, std::vector<ObjectHandle>(nested.begin(), nested.end()));
+  std::memcpy(frame.data(), &head, sizeof head);
+  Channel& channel = mailbox_->To(call.owner);
+  channel.Send(Lane::kControl, FrameKind::kStreamItem, frame);
+  return WaitForRoom(lock, [&] { return channel.queued_bytes() < (16u << 20); }, "the consumer takes no items");
+}
+
+// The arguments that lie in the store, pinned. kNotFound: lost for good; the message names it.
+absl::Status RuntimeImpl::FetchArguments(Lock& lock, CallExecution& call) {
+  const std::vector<const StoreArgument*> wanted = call.store_arguments();
+  if (wanted.empty()) [[likely]] return absl::OkStatus();
+  std::vector<ObjectHandle> handles;
+  for (const StoreArgument* argument : wanted) {
+    // The owner holds it for us until the reply, so it needs no registering: an entry of our own suffices.
+    ObjectEntry* known = owner_->references.Find(argument->id);
+    if (known == nullptr) known = owner_->references.Incoming({argument->id, argument->location});
+    handles.emplace_back(known);
+    owner_->resolver.Want(*known);
+  }
+  std::vector<ObjectView> views(wanted.size());
+  size_t next = 0;
+  const absl::Status status = DriveUntil(lock, Deadline(clock_.Now(), kArgumentWait), [&] {
+    while (next < wanted.size() && TryView(handles[next], &views[next])) ++next;
+    return next == wanted.size();
+  });
+  if (!status.ok()) {
+    return absl::NotFoundError(absl::StrCat("the argument ", wanted[std::min(next, wanted.size() - 1)]->id.ToHex(),
+                                            " could not be fetched: ", status.message()));
+  }
+  for (size_t i = 0; i < wanted.size(); ++i) {
+    if (views[i].error.kind != ErrorKind::kNone) return absl::NotFoundError(views[i].error.message);
+    call.SetArgument(wanted[i], std::move(views[i]));
+  }
+  return absl::OkStatus();
+}
+
+void RuntimeImpl::RunCall(Lock& lock, std::shared_ptr<CallExecution> call) {
+  SHEAF_FAILPOINT("worker.before_call");
+  const bool creation = call->spec().kind() == proto::TaskTemplate::ACTOR_CREATION;
+  const absl::Status fetched = FetchArguments(lock, *call);
+  const bool from_raylet = call->owner.is_raylet();
+  const TaskId task = call->task();
+  std::weak_ptr<CallExecution> watch = call;
+  lock.Unlock();
+  bool constructed = fetched.ok();
+  std::string failure(fetched.message());
+  SetCurrentTask(task);
+  if (!fetched.ok()) {
+    call->Fail({ErrorKind::kObjectLost, std::string(fetched.message()), {}}, true);
+    call.reset();
+  } else if (creation) {
+    options_.handler->Execute(call);
+    constructed = call->succeeded();
+    failure = call->failure();
+    call.reset();
+  } else {
+    options_.handler->Execute(std::move(call));
+  }
+  SetCurrentTask({});
+  SHEAF_FAILPOINT("worker.after_call");
+  lock.Relock();
+  if (!creation) return;
+  executor_->CountConstructed(constructed);
+  if (from_raylet) {  // A detached actor: the raylet speaks for it to the GCS.
+    proto::ActorReport report;
+    report.mutable_actor()->set_actor_id(executor_->actor_id().ToHex());
+    report.mutable_actor()->set_state(constructed ? "ALIVE" : "DEAD");
+    report.mutable_actor()->set_process(self_.packed());
+    report.mutable_actor()->set_death(failure);
+    SendMessage(mailbox_->To(RayletOf(self_.node)), FrameKind::kActorReport, report);
+  }
+  group_work_.notify_all();
+}
+
+// Actors that run several calls at once: the threads of each group; the main thread only drives.
+void RuntimeImpl::StartGroupThreads() {
+  const bool single = executor_->groups().size() == 1 && executor_->default_group().limit == 1 && !executor_->is_async();
+  if (single) return;
+  for (auto& group : executor_->groups()) {
+    // Coroutines need one thread, which starts them; they count until they end.
+    const uint32_t threads = executor_->is_async() ? 1 : std::min<uint32_t>(group->limit, 256);
+    for (uint32_t i = 0; i < threads; ++i) group_threads_.emplace_back([this, &group = *group] { GroupLoop(group); });
+  }
+}
+
+void RuntimeImpl::GroupLoop(ConcurrencyGroup& group) {
+  pthread_setname_np(pthread_self(), "sheaf-actor");
+  Lock lock(*this);
+  while (!stopping_) {
+    std::shared_ptr<CallExecution> call = executor_->Take(group);
+    if (call == nullptr) {
+      group_work_.wait_for(lock.native(), std::chrono::milliseconds(100));
+      continue;
+    }
+    RunCall(lock, std::move(call));
+  }
+}
+
+int RuntimeImpl::RunWorker() {
+  Lock lock(*this);
+  SendMessage(mailbox_->To(RayletOf(self_.node)), FrameKind::kWorkerReady, proto::WorkerReady());
+  while (!leaving_) {
+    std::shared_ptr<CallExecution> call;
+    const absl::Status status = DriveUntil(lock, kForever, [&] {
+      if (leaving_) return true;
+      if (group_threads_.empty()) call = executor_->Take(executor_->default_group());
+      return call != nullptr;
+    });
+    if (!status.ok()) break;
+    if (call != nullptr) RunCall(lock, std::move(call));
+  }
+  if (!raylet_dead_) {
+    SendMessage(mailbox_->To(RayletOf(self_.node)), FrameKind::kGoodbye, proto::Goodbye());
+    FlushOutgoing();
+  }
+  return 0;
+}
+
+}  // namespace sheaf

@@ -1,0 +1,76 @@
+// Copyright The Sheaf Authors. SPDX-License-Identifier: Apache-2.0
+// Records of one type with a small number as their name, reused hottest first. Addresses are stable. Not thread-safe.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <new>
+#include <vector>
+
+namespace sheaf {
+
+template <class T>
+class Slab {
+ public:
+  Slab() = default;
+  Slab(const Slab&) = delete;
+  Slab& operator=(const Slab&) = delete;
+  // Every record has been freed by then, or lives in memory that nobody touches again.
+  ~Slab() = default;
+
+  // T must have a field `uint32_t cookie`, which becomes the record's name.
+  template <class... Args>
+  T* New(Args&&... args) {
+    if (free_.empty()) Grow();
+    const uint32_t cookie = free_.back();
+    free_.pop_back();
+    Cell& cell = At(cookie);
+    T* made = new (cell.bytes) T(std::forward<Args>(args)...);
+    made->cookie = cookie;
+    cell.used = true;
+    ++size_;
+    return made;
+  }
+  void Delete(T* record) {
+    const uint32_t cookie = record->cookie;
+    record->~T();
+    At(cookie).used = false;
+    free_.push_back(cookie);
+    --size_;
+  }
+  // nullptr: there is none of that name.
+  T* Find(uint32_t cookie) {
+    if (cookie >= chunks_.size() * kChunk) return nullptr;
+    Cell& cell = At(cookie);
+    return cell.used ? std::launder(reinterpret_cast<T*>(cell.bytes)) : nullptr;
+  }
+  size_t size() const { return size_; }
+  template <class Visit>
+  void ForEach(Visit visit) {
+    for (uint32_t cookie = 0; cookie < chunks_.size() * kChunk; ++cookie) {
+      if (T* record = Find(cookie)) visit(*record);
+    }
+  }
+  // Handles to records live on: their memory must too.
+  void Leak() {
+    for (auto& chunk : chunks_) chunk.release();
+  }
+
+ private:
+  static constexpr uint32_t kChunk = 256;
+  struct Cell {
+    alignas(T) unsigned char bytes[sizeof(T)];
+    bool used = false;
+  };
+  Cell& At(uint32_t cookie) { return chunks_[cookie / kChunk][cookie % kChunk]; }
+  void Grow() {
+    const auto first = static_cast<uint32_t>(chunks_.size() * kChunk);
+    chunks_.push_back(std::make_unique<Cell[]>(kChunk));
+    for (uint32_t i = kChunk; i-- > 0;) free_.push_back(first + i);
+  }
+  std::vector<std::unique_ptr<Cell[]>> chunks_;
+  std::vector<uint32_t> free_;
+  size_t size_ = 0;
+};
+
+}  // namespace sheaf

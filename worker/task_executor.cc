@@ -1,0 +1,276 @@
+// Copyright The Sheaf Authors. SPDX-License-Identifier: Apache-2.0
+#include "worker/task_executor.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "worker/task_table.h"
+
+namespace sheaf {
+namespace {
+
+constexpr uint32_t kMaxTemplates = 1 << 20;  // Of one sender.
+constexpr uint32_t kAsyncConcurrency = 1000;
+
+}  // namespace
+
+TaskExecutor::TaskExecutor(ProcessId self, Clock& clock, Transport& transport, ReferenceTable& references,
+                           TransitTable& transits, ExecutionHost& host, ProcessPage* page)
+    : self_(self),
+      clock_(clock),
+      transport_(transport),
+      references_(references),
+      transits_(transits),
+      host_(host),
+      page_(page) {
+  groups_.push_back(std::make_unique<ConcurrencyGroup>());
+}
+
+void TaskExecutor::OnTemplate(ProcessId from, std::string_view body) {
+  auto spec = std::make_shared<proto::TaskTemplate>();
+  if (!spec->ParseFromArray(body.data(), static_cast<int>(body.size())) || spec->number() >= kMaxTemplates) return;
+  auto& list = templates_[from];
+  if (spec->number() >= list.size()) list.resize(spec->number() + 1);
+  list[spec->number()] = std::move(spec);
+}
+
+void TaskExecutor::OnPush(ProcessId from, std::string_view body) {
+  const auto* head = FrameHead<PushTaskHead>(body);
+  if (head == nullptr) return;
+  if (head->lease > lease_.lease() && !from.is_raylet()) {
+    early_.emplace_back(from, std::string(body));  // Its begin comes on the raylet's ring.
+    return;
+  }
+  std::shared_ptr<const proto::TaskTemplate> spec;
+  if ((head->flags & kTemplateInline) != 0) {
+    const size_t offset = sizeof *head + head->argument_bytes + size_t{head->nested_count} * sizeof(NestedReference);
+    auto parsed = std::make_shared<proto::TaskTemplate>();
+    if (offset > body.size() || !parsed->ParseFromArray(body.data() + offset, static_cast<int>(body.size() - offset))) return;
+    spec = std::move(parsed);
+  } else {
+    auto& list = templates_[from];
+    if (head->template_number < list.size()) spec = list[head->template_number];
+  }
+  if (spec == nullptr) return;
+  auto call = CallExecution::Make(host_, from, std::move(spec), std::string(body));
+  if (!call->Parse()) {
+    call->Fail({ErrorKind::kSystem, "the call did not parse; caller and worker may be of different builds", {}}, false);
+    return;  // Its end sends the reply.
+  }
+  // Callers of a detached actor know no lease; its process is its own for life.
+  const bool any_lease = from.is_raylet() || (head->lease == 0 && call->spec().kind() == proto::TaskTemplate::ACTOR_METHOD);
+  if (head->lease != lease_.lease() && !any_lease) {
+    Bounce(*call);
+    return;
+  }
+  call->held = references_.IncomingAll(call->nested_references());
+  Enqueue(std::move(call));
+}
+
+void TaskExecutor::Enqueue(std::shared_ptr<CallExecution> call) {
+  const proto::TaskTemplate::Kind kind = call->spec().kind();
+  if (kind == proto::TaskTemplate::ACTOR_CREATION) {
+    BecomeActor(call->spec());
+    const TaskId task = call->task();
+    actor_id_ = lease_.spec().actor_id().empty()
+                    ? ActorId{task.maker_bits, task.sequence_bits}
+                    : ActorId::FromBinary(lease_.spec().actor_id()).value_or(ActorId{task.maker_bits, task.sequence_bits});
+    call->actor_id = actor_id_;
+    default_group().queue.push_front(std::move(call));
+    return;
+  }
+  call->actor_id = actor_id_;
+  if (kind == proto::TaskTemplate::ACTOR_METHOD && !constructed_) {
+    before_construction_.push_back(std::move(call));
+    return;
+  }
+  if (kind == proto::TaskTemplate::TASK && blocked_) {
+    Bounce(*call);
+    return;
+  }
+  GroupOf(*call).queue.push_back(std::move(call));
+}
+
+void TaskExecutor::BecomeActor(const proto::TaskTemplate& creation) {
+  const proto::ActorOptions& options = creation.actor();
+  is_actor_ = true;
+  is_async_ = options.is_async();
+  default_group().limit = options.max_concurrency() != 0 ? options.max_concurrency() : is_async_ ? kAsyncConcurrency : 1;
+  for (const proto::ConcurrencyGroup& group : options.groups()) {
+    auto made = std::make_unique<ConcurrencyGroup>();
+    made->name = group.name();
+    made->limit = std::max<uint32_t>(1, group.max_concurrency());
+    groups_.push_back(std::move(made));
+  }
+  groups_changed_ = true;
+}
+
+// The constructor has run: the calls that came meanwhile may.
+void TaskExecutor::CountConstructed(bool ok) {
+  constructed_ = ok;
+  auto waiting = std::exchange(before_construction_, {});
+  for (auto& call : waiting) {
+    if (ok) {
+      GroupOf(*call).queue.push_back(std::move(call));
+    } else {
+      call->Fail({ErrorKind::kActorDied, "the constructor of the actor failed", {}}, false);
+    }
+  }
+}
+
+ConcurrencyGroup& TaskExecutor::GroupOf(const CallExecution& call) {
+  const std::string& name = call.spec().concurrency_group();
+  if (!name.empty()) {
+    for (auto& group : groups_) {
+      if (group->name == name) return *group;
+    }
+  }
+  return default_group();
+}
+
+void TaskExecutor::OnLeaseBegin(const proto::LeaseBegin& begin) {
+  lease_ = begin;
+  auto early = std::exchange(early_, {});
+  for (auto& [from, body] : early) OnPush(from, body);
+}
+
+void TaskExecutor::OnLeaseEnd(const proto::LeaseEnd& end) {
+  if (end.lease() != lease_.lease()) return;
+  ReturnQueued(default_group());
+}
+
+void TaskExecutor::Bounce(const CallExecution& call) {
+  const PushTaskHead& head = call.head();
+  transport_.To(call.owner)
+      .Send(Lane::kControl, FrameKind::kTaskReturned,
+            AsBytes(TaskReturned{head.task_sequence_bits, head.push, head.cookie, head.attempt}));
+  const_cast<CallExecution&>(call).discarded = true;
+}
+
+void TaskExecutor::ReturnQueued(ConcurrencyGroup& group) {
+  // Newest first: owners put each back at the front of their queue.
+  while (!group.queue.empty()) {
+    Bounce(*group.queue.back());
+    group.queue.pop_back();
+  }
+}
+
+void TaskExecutor::OnTakeBack(ProcessId from, const TakeBack& take_back) {
+  if (is_actor_ || take_back.lease != lease_.lease() || from.packed() != lease_.owner()) return;
+  ReturnQueued(default_group());
+}
+
+void TaskExecutor::SetBlocked(bool blocked) {
+  blocked_ = blocked;
+  if (blocked && !is_actor_) ReturnQueued(default_group());
+}
+
+std::shared_ptr<CallExecution> TaskExecutor::OnCancel(ProcessId from, TaskId task) {
+  if (auto found = running_.find(task); found != running_.end()) {
+    std::shared_ptr<CallExecution> call = found->second.lock();
+    if (call != nullptr && call->owner == from) {
+      call->cancel_requested.store(true, std::memory_order_relaxed);
+      return call;
+    }
+    return nullptr;
+  }
+  auto cancel_in = [&](std::deque<std::shared_ptr<CallExecution>>& queue) {
+    for (auto call = queue.begin(); call != queue.end(); ++call) {
+      if ((*call)->task() != task || (*call)->owner != from) continue;
+      (*call)->Fail({ErrorKind::kTaskCancelled, absl::StrCat((*call)->spec().name(), " was cancelled before it started"), {}},
+                    false);
+      queue.erase(call);
+      return true;
+    }
+    return false;
+  };
+  for (auto& group : groups_) {
+    if (cancel_in(group->queue)) return nullptr;
+  }
+  cancel_in(before_construction_);
+  return nullptr;
+}
+
+void TaskExecutor::OnStreamAck(ProcessId from, const StreamAck& ack) {
+  auto found = running_.find(TaskId{from.packed(), ack.task_sequence_bits});
+  if (found == running_.end()) return;
+  if (std::shared_ptr<CallExecution> call = found->second.lock()) {
+    call->stream_consumed = std::max(call->stream_consumed, ack.consumed);
+    call->stream_stopped |= ack.stop != 0;
+  }
+}
+
+void TaskExecutor::OnProcessDied(ProcessId process) {
+  templates_.erase(process);
+  std::erase_if(early_, [&](const auto& early) { return early.first == process; });
+  auto drop = [&](std::deque<std::shared_ptr<CallExecution>>& queue) {
+    for (auto& call : queue) {
+      if (call->owner == process) call->discarded = true;
+    }
+    std::erase_if(queue, [&](const auto& call) { return call->owner == process; });
+  };
+  for (auto& group : groups_) drop(group->queue);
+  drop(before_construction_);
+  for (auto& [task, weak] : running_) {
+    std::shared_ptr<CallExecution> call = weak.lock();
+    if (call == nullptr || call->owner != process) continue;
+    call->discarded = true;
+    call->stream_stopped = true;
+    call->cancel_requested.store(true, std::memory_order_relaxed);
+  }
+}
+
+std::shared_ptr<CallExecution> TaskExecutor::Take(ConcurrencyGroup& group) {
+  if (!HasWork(group)) return nullptr;
+  std::shared_ptr<CallExecution> call = std::move(group.queue.front());
+  group.queue.pop_front();
+  ++group.running;
+  call->group = &group;
+  call->executor = this;
+  running_[call->task()] = call;
+  // Before user code: after a death only what stands here counts as tried.
+  const PushTaskHead& head = call->head();
+  if (page_->started_lease.load(std::memory_order_relaxed) != head.lease) {
+    page_->started_push.store(0, std::memory_order_relaxed);
+    page_->started_lease.store(head.lease, std::memory_order_release);
+  }
+  if (head.push > page_->started_push.load(std::memory_order_relaxed)) {
+    page_->started_push.store(head.push, std::memory_order_release);
+  }
+  call->started = clock_.Now();
+  return call;
+}
+
+void TaskExecutor::Ended(CallExecution& call) {
+  if (call.group != nullptr) {
+    --static_cast<ConcurrencyGroup*>(call.group)->running;
+    running_.erase(call.task());
+  }
+  bool keeps = false;
+  for (ObjectEntry* entry : call.held) {
+    keeps |= !entry->owned && (entry->uses > 1 || entry->handles.load(std::memory_order_acquire) != 0);
+  }
+  if (!call.discarded) {
+    const uint64_t transit = transits_.Hold(call.owner, call.TakeReturnedNested());
+    const uint64_t run_ns = call.started == 0 ? 0 : static_cast<uint64_t>(clock_.Now() - call.started);
+    Channel& channel = transport_.To(call.owner);
+    channel.Send(Lane::kControl, FrameKind::kTaskReply, call.TakeReply(run_ns, transit, keeps));
+    if (keeps) {
+      references_.AfterRegistered(call.held, [this, owner = call.owner, head = call.head()] {
+        transport_.To(owner).Send(Lane::kControl, FrameKind::kTransitDone,
+                                  AsBytes(TransitDone{0, head.task_sequence_bits, head.cookie, 0}));
+      });
+    }
+  }
+  references_.DropUses(call.held);
+  call.held.clear();
+}
+
+size_t TaskExecutor::queued() const {
+  size_t queued = early_.size() + before_construction_.size();
+  for (const auto& group : groups_) queued += group->queue.size();
+  return queued;
+}
+
+}  // namespace sheaf

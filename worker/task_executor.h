@@ -1,0 +1,94 @@
+// Copyright The Sheaf Authors. SPDX-License-Identifier: Apache-2.0
+// The calls that this worker has been given: which may run (its lease, the actor's constructor first, concurrency groups),
+// in which order, and what their owners hear. Guarded by the runtime's lock; the runtime's threads take calls from here.
+#pragma once
+
+#include <deque>
+#include <functional>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "absl/container/flat_hash_map.h"
+#include "base/clock.h"
+#include "proto/raylet.pb.h"
+#include "shm/process_segment.h"
+#include "worker/execution.h"
+#include "worker/reference_table.h"
+#include "worker/transit_table.h"
+
+namespace sheaf {
+
+// Calls that share a bound on how many run at once.
+struct ConcurrencyGroup {
+  std::string name;
+  uint32_t limit = 1;
+  uint32_t running = 0;
+  std::deque<std::shared_ptr<CallExecution>> queue;
+};
+
+class TaskExecutor {
+ public:
+  TaskExecutor(ProcessId self, Clock& clock, Transport& transport, ReferenceTable& references, TransitTable& transits,
+               ExecutionHost& host, ProcessPage* page);
+
+  void OnTemplate(ProcessId from, std::string_view body);
+  void OnPush(ProcessId from, std::string_view body);
+  void OnLeaseBegin(const proto::LeaseBegin& begin);
+  void OnLeaseEnd(const proto::LeaseEnd& end);
+  void OnTakeBack(ProcessId from, const TakeBack& take_back);
+  // Returns the running call that is meant, if it runs; a queued one is answered as cancelled.
+  std::shared_ptr<CallExecution> OnCancel(ProcessId from, TaskId task);
+  void OnStreamAck(ProcessId from, const StreamAck& ack);
+  void OnProcessDied(ProcessId process);
+
+  // The next call that may run in `group`; nullptr: none now. It counts as running until Ended.
+  std::shared_ptr<CallExecution> Take(ConcurrencyGroup& group);
+  bool HasWork(const ConcurrencyGroup& group) const { return group.running < group.limit && !group.queue.empty(); }
+  // All copies of the call are gone (or it never ran): answers its owner.
+  void Ended(CallExecution& call);
+  // User code waits: what has not started goes back to its owners, new pushes too.
+  void SetBlocked(bool blocked);
+
+  std::vector<std::unique_ptr<ConcurrencyGroup>>& groups() { return groups_; }
+  ConcurrencyGroup& default_group() { return *groups_.front(); }
+  // Groups were added or changed since the last call: the runtime starts threads for them.
+  bool TakeGroupsChanged() { return std::exchange(groups_changed_, false); }
+  bool is_actor() const { return is_actor_; }
+  bool is_async() const { return is_async_; }
+  ActorId actor_id() const { return actor_id_; }
+  const proto::LeaseBegin& lease() const { return lease_; }
+  void CountConstructed(bool ok);
+  size_t queued() const;
+  template <class Visit>
+  void ForEachRunning(Visit visit) {
+    for (auto& [task, call] : running_) visit(task, call);
+  }
+
+ private:
+  void Enqueue(std::shared_ptr<CallExecution> call);
+  void Bounce(const CallExecution& call);
+  void ReturnQueued(ConcurrencyGroup& group);
+  ConcurrencyGroup& GroupOf(const CallExecution& call);
+  void BecomeActor(const proto::TaskTemplate& creation);
+
+  const ProcessId self_;
+  Clock& clock_;
+  Transport& transport_;
+  ReferenceTable& references_;
+  TransitTable& transits_;
+  ExecutionHost& host_;
+  ProcessPage* const page_;
+  absl::flat_hash_map<ProcessId, std::vector<std::shared_ptr<const proto::TaskTemplate>>> templates_;
+  std::vector<std::unique_ptr<ConcurrencyGroup>> groups_;  // The first is the default.
+  bool groups_changed_ = false;
+  proto::LeaseBegin lease_;               // Current; lease 0: none.
+  std::deque<std::pair<ProcessId, std::string>> early_;  // Pushes of a lease that has not begun here.
+  std::deque<std::shared_ptr<CallExecution>> before_construction_;
+  bool is_actor_ = false, is_async_ = false, constructed_ = false;
+  ActorId actor_id_;
+  bool blocked_ = false;
+  absl::flat_hash_map<TaskId, std::weak_ptr<CallExecution>> running_;
+};
+
+}  // namespace sheaf

@@ -1,0 +1,109 @@
+// Copyright The Sheaf Authors. SPDX-License-Identifier: Apache-2.0
+// One call, from submission until its results need it no more; and the templates and peers that calls share.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "base/clock.h"
+#include "base/transport.h"
+#include "proto/worker.pb.h"
+#include "worker/object_entry.h"
+#include "worker/runtime.h"
+
+namespace sheaf {
+
+struct LeaseKey;  // worker/task_submitter.h
+
+struct TemplateRecord {
+  proto::TaskTemplate spec;  // `number` is this process's.
+  std::string wire;          // Serialized.
+  mutable LeaseKey* key = nullptr;  // The submitter's, found at the first call.
+};
+
+// A process that calls are pushed to.
+struct Peer {
+  ProcessId process;
+  Channel* channel = nullptr;
+  std::vector<bool> templates_sent;  // By number.
+};
+
+enum class TaskState : uint8_t {
+  kWaitingForArguments,
+  kQueued,    // For a lease, or for its actor to live.
+  kPushed,
+  kDelayed,   // A retry waits out its back-off.
+  kFinished,  // Kept as lineage of its results.
+};
+
+struct TaskReferences {
+  struct Argument {
+    ObjectEntry* object;  // One use.
+    uint32_t position;    // Of its ArgumentHead in `arguments`.
+  };
+  std::vector<Argument> arguments;
+  std::vector<ObjectEntry*> nested;        // Inside values; one use each.
+  std::vector<ObjectEntry*> more_returns;  // From the second on; one use each while the task is unfinished.
+};
+
+struct StreamState;
+
+struct TaskRecord {
+  uint32_t cookie = 0;
+  uint32_t attempt = 0;
+  uint64_t sequence_bits = 0;
+  const TemplateRecord* spec = nullptr;
+  std::string arguments;                       // Heads and values, as they travel; references as placeholders.
+  std::unique_ptr<TaskReferences> references;
+  std::unique_ptr<StreamState> stream;         // Streaming generators.
+  ObjectEntry* first_return = nullptr;         // One use while unfinished.
+  TaskRecord* previous = nullptr;              // In the one list that it is in.
+  TaskRecord* next = nullptr;
+  void* target = nullptr;                      // kPushed: the Lease or ActorClient; kQueued on an actor: its ActorClient.
+  uint64_t push = 0;
+  TaskId parent;                               // The task of this process that submitted it, for recursive cancel.
+  int32_t retries_left = 0;                    // -1: without bound.
+  uint16_t unresolved = 0;                     // Arguments that are not ready.
+  TaskState state = TaskState::kWaitingForArguments;
+  bool cancelled = false;
+  bool returned_before = false;                // Given back unstarted: goes to the front.
+  bool of_actor = false;
+};
+
+// Task lists without allocation.
+struct TaskList {
+  TaskRecord* first = nullptr;
+  TaskRecord* last = nullptr;
+  size_t size = 0;
+
+  bool empty() const { return first == nullptr; }
+  void PushBack(TaskRecord* task) {
+    task->previous = last;
+    task->next = nullptr;
+    (last != nullptr ? last->next : first) = task;
+    last = task;
+    ++size;
+  }
+  void PushFront(TaskRecord* task) {
+    task->previous = nullptr;
+    task->next = first;
+    (first != nullptr ? first->previous : last) = task;
+    first = task;
+    ++size;
+  }
+  void Remove(TaskRecord* task) {
+    (task->previous != nullptr ? task->previous->next : first) = task->next;
+    (task->next != nullptr ? task->next->previous : last) = task->previous;
+    task->previous = task->next = nullptr;
+    --size;
+  }
+  TaskRecord* PopFront() {
+    TaskRecord* task = first;
+    if (task != nullptr) Remove(task);
+    return task;
+  }
+};
+
+}  // namespace sheaf

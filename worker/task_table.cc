@@ -1,0 +1,436 @@
+// Copyright The Sheaf Authors. SPDX-License-Identifier: Apache-2.0
+#include "worker/task_table.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "worker/wire.h"
+
+namespace sheaf {
+namespace {
+
+constexpr size_t kLineageBytes = 256 * 1024 * 1024;
+constexpr uint64_t kIndexedItems = 60'000;  // Items whose id is the task's with an index; later ones get their own.
+
+}  // namespace
+
+std::string EncodeError(const Error& error) {
+  std::string out(8, '\0');
+  const uint32_t head[2] = {static_cast<uint32_t>(error.kind), static_cast<uint32_t>(error.message.size())};
+  std::memcpy(out.data(), head, sizeof head);
+  return absl::StrCat(out, error.message, error.payload);
+}
+
+Error DecodeError(std::string_view bytes) {
+  uint32_t head[2];
+  if (bytes.size() < sizeof head) return {ErrorKind::kSystem, "an error that does not parse", {}};
+  std::memcpy(head, bytes.data(), sizeof head);
+  bytes.remove_prefix(sizeof head);
+  const size_t message = std::min<size_t>(head[1], bytes.size());
+  const auto kind = head[0] == 0 ? ErrorKind::kSystem : static_cast<ErrorKind>(head[0]);
+  return {kind, std::string(bytes.substr(0, message)), std::string(bytes.substr(message))};
+}
+
+TaskTable::TaskTable(ProcessId self, Clock& clock, Transport& transport, ReferenceTable& references)
+    : self_(self), clock_(clock), transport_(transport), references_(references) {}
+
+TaskRecord* TaskTable::Add(const TemplateRecord& spec, std::string arguments,
+                           std::unique_ptr<TaskReferences> references, TaskId parent, TaskDispatcher&) {
+  TaskRecord* task = tasks_.New();
+  task->sequence_bits = references_.NextSequence() << 16;
+  task->spec = &spec;
+  task->arguments = std::move(arguments);
+  task->references = std::move(references);
+  task->parent = parent;
+  task->retries_left = spec.spec.max_retries();
+  task->of_actor = spec.spec.kind() != proto::TaskTemplate::TASK;
+  const TaskId id = IdOf(*task);
+  const uint32_t returns = std::max<uint32_t>(1, spec.spec.num_returns());
+  for (uint32_t i = 0; i < returns; ++i) {
+    ObjectEntry* entry = references_.NewOwned(ReturnOf(id, static_cast<uint16_t>(i)));
+    entry->task = task;
+    entry->uses = 1;
+    if (i == 0) {
+      task->first_return = entry;
+    } else {
+      if (!task->references) task->references = std::make_unique<TaskReferences>();
+      task->references->more_returns.push_back(entry);
+    }
+  }
+  if (spec.spec.streaming()) {
+    task->stream = std::make_unique<StreamState>();
+    task->first_return->stream = true;
+  }
+  ++counts_.submitted;
+  return task;
+}
+
+void TaskTable::Start(TaskRecord& task, TaskDispatcher& dispatcher) {
+  task.unresolved = 0;
+  if (task.references) {
+    for (auto& argument : task.references->arguments) {
+      if (argument.object->ready()) continue;
+      ++task.unresolved;
+      argument.object->more().on_ready.push_back(
+          [this, &dispatcher, cookie = task.cookie, bits = task.sequence_bits](ObjectEntry&) {
+            TaskRecord* waiting = Find(cookie, bits);
+            if (waiting == nullptr || waiting->state != TaskState::kWaitingForArguments) return;
+            if (--waiting->unresolved == 0) dispatcher.OnArgumentsReady(*waiting);
+          });
+    }
+  }
+  task.state = TaskState::kWaitingForArguments;
+  if (task.unresolved == 0) dispatcher.OnArgumentsReady(task);
+}
+
+TaskRecord* TaskTable::Find(uint32_t cookie, uint64_t sequence_bits) {
+  TaskRecord* task = tasks_.Find(cookie);
+  return task != nullptr && task->sequence_bits == sequence_bits ? task : nullptr;
+}
+
+void TaskTable::Push(TaskRecord& task, Peer& peer, uint64_t lease, uint64_t push) {
+  const uint32_t number = task.spec->spec.number();
+  if (number >= peer.templates_sent.size()) peer.templates_sent.resize(number + 1);
+  if (!peer.templates_sent[number]) {
+    peer.templates_sent[number] = true;
+    peer.channel->Send(Lane::kWork, FrameKind::kTemplate, task.spec->wire);
+  }
+  PushTaskHead head{};
+  head.task_sequence_bits = task.sequence_bits;
+  head.lease = lease;
+  head.push = push;
+  head.cookie = task.cookie;
+  head.template_number = number;
+  head.attempt = task.attempt;
+  head.argument_bytes = static_cast<uint32_t>(task.arguments.size());
+  task.state = TaskState::kPushed;
+  task.push = push;
+  if (!task.references) [[likely]] {
+    peer.channel->Send(Lane::kWork, FrameKind::kPushTask, AsBytes(head), task.arguments);
+  } else {
+    peer.channel->Send(Lane::kWork, FrameKind::kPushTask, ResolvedBody(task, head));
+  }
+}
+
+std::string TaskTable::ResolvedBody(const TaskRecord& task, const PushTaskHead& head) {
+  std::string body(sizeof head, '\0');
+  WireWriter out(body);
+  size_t copied = 0;
+  std::vector<NestedReference> nested;
+  for (const auto& argument : task.references->arguments) {
+    body.append(task.arguments, copied, argument.position - copied);
+    ObjectEntry& object = *argument.object;
+    if (object.state == ObjectState::kValue) {
+      out.Struct(ArgumentHead{ArgumentKind::kValue, static_cast<uint32_t>(object.value.size())});
+      out.Bytes(object.value);
+      if (object.extra) {
+        for (ObjectEntry* inner : object.extra->nested) nested.push_back(references_.Outgoing(*inner));
+      }
+    } else {
+      const ObjectId stored = object.extra && !object.extra->stored_as.is_nil() ? object.extra->stored_as : object.id;
+      out.Struct(ArgumentHead{ArgumentKind::kStore, sizeof(StoreArgument)});
+      out.Struct(StoreArgument{stored, object.location, object.size});
+    }
+    copied = argument.position + sizeof(ArgumentHead);
+  }
+  body.append(task.arguments, copied, std::string::npos);
+  PushTaskHead resolved = head;
+  resolved.argument_bytes = static_cast<uint32_t>(body.size() - sizeof head);
+  for (ObjectEntry* inner : task.references->nested) nested.push_back(references_.Outgoing(*inner));
+  for (const NestedReference& reference : nested) out.Struct(reference);
+  resolved.nested_count = static_cast<uint32_t>(nested.size());
+  std::memcpy(body.data(), &resolved, sizeof resolved);
+  return body;
+}
+
+TaskTable::Reply TaskTable::ParseReply(std::string_view body) {
+  const auto* head = FrameHead<TaskReplyHead>(body);
+  if (head == nullptr) return {};
+  TaskRecord* task = Find(head->cookie, head->task_sequence_bits);
+  if (task == nullptr || task->attempt != head->attempt || task->state != TaskState::kPushed) return {};
+  return {task, head, body.substr(sizeof *head)};
+}
+
+bool TaskTable::FillReturn(TaskRecord& task, ObjectEntry& entry, WireReader& in, ProcessId from,
+                           std::vector<ObjectEntry*>* nested) {
+  const auto* head = in.Struct<ReturnHead>();
+  if (head == nullptr) return false;
+  const std::string_view bytes = in.Bytes(head->bytes);
+  const auto* listed = in.Structs<NestedReference>(head->nested_count);
+  if (in.failed()) return false;
+  std::vector<ObjectEntry*> inner = references_.IncomingAll({listed, head->nested_count});
+  nested->insert(nested->end(), inner.begin(), inner.end());
+  switch (head->kind) {
+    case ReturnKind::kValue:
+      references_.SetValue(entry, bytes, std::move(inner));
+      return true;
+    case ReturnKind::kStore:
+      references_.SetStored(entry, head->location, head->size, std::move(inner));
+      return true;
+    case ReturnKind::kError:
+      references_.SetError(entry, DecodeError(bytes));
+      return true;
+  }
+  references_.SetError(entry, {ErrorKind::kSystem,
+                               absl::StrCat("process ", from.ToString(), " answered ", Describe(task),
+                                            " with something unknown"), {}});
+  return true;
+}
+
+TaskTable::Outcome TaskTable::Finish(const Reply& reply, ProcessId from) {
+  TaskRecord& task = *reply.task;
+  const TaskReplyHead& head = *reply.head;
+  if (head.status == ReplyStatus::kFailedRetriable && TakeRetry(task)) return Outcome::kRetry;
+  WireReader in(reply.rest);
+  std::vector<ObjectEntry*> nested;
+  bool good = true;
+  if (task.stream) {
+    task.stream->ended = true;
+    task.stream->total = head.stream_items;
+    if (head.status != ReplyStatus::kDone) {
+      // The failure is the last item.
+      ObjectEntry* item = references_.NewOwned(ObjectId::Make(self_, references_.NextSequence(), 1));
+      item->uses = 1;
+      good = FillReturn(task, *item, in, from, &nested);
+      task.stream->items.push_back(item);
+      task.stream->total = task.stream->handed_out + task.stream->items.size();
+    }
+    references_.SetValue(*task.first_return, {});
+  } else if (head.status != ReplyStatus::kDone) {
+    const auto* failed = in.Struct<ReturnHead>();
+    const std::string_view bytes = failed == nullptr ? std::string_view{} : in.Bytes(failed->bytes);
+    const Error error = DecodeError(bytes);
+    Fail(task, task.cancelled && error.kind == ErrorKind::kTaskFailed
+                   ? Error{ErrorKind::kTaskCancelled, absl::StrCat(Describe(task), " was cancelled"), {}}
+                   : error);
+    return Outcome::kFinished;
+  } else {
+    good = FillReturn(task, *task.first_return, in, from, &nested);
+    if (task.references) {
+      for (ObjectEntry* more : task.references->more_returns) {
+        good = good && FillReturn(task, *more, in, from, &nested);
+      }
+    }
+  }
+  if (head.transit != 0) ConfirmTransit(from, head.transit, nested);
+  if (!good) {
+    Fail(task, {ErrorKind::kSystem, absl::StrCat("the answer of process ", from.ToString(), " to ", Describe(task),
+                                                 " does not parse"), {}});
+    return Outcome::kFinished;
+  }
+  if (head.keeps_arguments != 0 && task.references) {
+    // The executor holds on to references of the arguments; ours stay until it is known as a borrower.
+    Kept& kept = kept_[task.sequence_bits];
+    kept.executor = from;
+    kept.nested = std::exchange(task.references->nested, {});
+    for (auto& argument : task.references->arguments) {
+      kept.nested.push_back(argument.object);
+      ++argument.object->uses;
+    }
+  }
+  ++counts_.finished;
+  Complete(task);
+  return Outcome::kFinished;
+}
+
+void TaskTable::ConfirmTransit(ProcessId to, uint64_t transit, const std::vector<ObjectEntry*>& nested) {
+  references_.AfterRegistered(nested, [this, to, transit] {
+    transport_.To(to).Send(Lane::kControl, FrameKind::kTransitDone, AsBytes(TransitDone{transit, 0, 0, 0}));
+  });
+}
+
+void TaskTable::OnTransitDone(std::string_view body) {
+  const auto* done = FrameHead<TransitDone>(body);
+  if (done == nullptr || done->transit != 0) return;
+  auto kept = kept_.find(done->task_sequence_bits);
+  if (kept == kept_.end()) return;
+  const std::vector<ObjectEntry*> nested = std::move(kept->second.nested);
+  kept_.erase(kept);
+  references_.DropUses(nested);
+}
+
+void TaskTable::Fail(TaskRecord& task, const Error& error) {
+  if (task.stream && !task.stream->ended) {
+    ObjectEntry* item = references_.NewOwned(ObjectId::Make(self_, references_.NextSequence(), 1));
+    item->uses = 1;
+    references_.SetError(*item, error);
+    task.stream->items.push_back(item);
+    task.stream->ended = true;
+    task.stream->total = task.stream->handed_out + task.stream->items.size();
+    references_.SetValue(*task.first_return, {});
+  }
+  references_.SetError(*task.first_return, error);
+  if (task.references) {
+    for (ObjectEntry* more : task.references->more_returns) references_.SetError(*more, error);
+  }
+  ++(error.kind == ErrorKind::kTaskCancelled ? counts_.cancelled : counts_.failed);
+  Complete(task);
+}
+
+void TaskTable::DropArguments(TaskRecord& task) {
+  if (!task.references) return;
+  for (auto& argument : task.references->arguments) references_.DropUse(*argument.object);
+  task.references->arguments.clear();
+  references_.DropUses(std::exchange(task.references->nested, {}));
+}
+
+bool TaskTable::LineageFits(const TaskRecord& task) const {
+  return task.retries_left != 0 && task.spec->spec.kind() == proto::TaskTemplate::TASK && !task.stream &&
+         lineage_bytes_ + task.arguments.size() + sizeof(TaskRecord) <= kLineageBytes;
+}
+
+// The results are in. What could be lost with the store keeps its lineage; everything else is let go.
+void TaskTable::Complete(TaskRecord& task) {
+  if (task.stream) {  // Kept until the stream's handle is dropped.
+    task.state = TaskState::kFinished;
+    DropArguments(task);
+    references_.DropUse(*task.first_return);
+    return;
+  }
+  std::vector<ObjectEntry*> more;
+  bool in_store = task.first_return->state == ObjectState::kStore;
+  if (task.references) {
+    more = std::exchange(task.references->more_returns, {});
+    for (ObjectEntry* entry : more) in_store |= entry->state == ObjectState::kStore;
+  }
+  ObjectEntry* first = task.first_return;
+  if (in_store && LineageFits(task)) {
+    task.state = TaskState::kFinished;
+    lineage_bytes_ += task.arguments.size() + sizeof(TaskRecord);
+    if (task.references) task.references->more_returns = more;
+    references_.DropUse(*first);
+    references_.DropUses(more);
+    return;
+  }
+  first->task = nullptr;
+  for (ObjectEntry* entry : more) entry->task = nullptr;
+  DropArguments(task);
+  tasks_.Delete(&task);
+  references_.DropUse(*first);
+  references_.DropUses(more);
+}
+
+void TaskTable::ReleaseLineage(ObjectEntry& entry) {
+  TaskRecord& task = *entry.task;
+  entry.task = nullptr;
+  if (task.stream) {
+    for (ObjectEntry* item : std::exchange(task.stream->items, {})) references_.DropUse(*item);
+    tasks_.Delete(&task);
+    return;
+  }
+  if (task.state != TaskState::kFinished) return;  // Unfinished calls hold their results, so this is none.
+  if (task.first_return == &entry) task.first_return = nullptr;
+  bool others = task.first_return != nullptr;
+  if (task.references) {
+    auto& more = task.references->more_returns;
+    std::erase(more, &entry);
+    others |= !more.empty();
+  }
+  if (others) return;
+  lineage_bytes_ -= task.arguments.size() + sizeof(TaskRecord);
+  DropArguments(task);
+  tasks_.Delete(&task);
+}
+
+bool TaskTable::Reconstruct(ObjectEntry& entry, TaskDispatcher& dispatcher) {
+  TaskRecord* task = MakerOf(entry);
+  if (task == nullptr || task->state != TaskState::kFinished || task->stream) return false;
+  if (!TakeRetry(*task)) return false;
+  lineage_bytes_ -= task->arguments.size() + sizeof(TaskRecord);
+  if (task->first_return == nullptr) {
+    // Its handle is gone, the slot is needed for the reply all the same.
+    task->first_return = references_.NewOwned(ReturnOf(IdOf(*task), 0));
+    task->first_return->task = task;
+  }
+  auto rerun = [&](ObjectEntry& result) {
+    ++result.uses;
+    references_.SetPending(result);
+  };
+  rerun(*task->first_return);
+  if (task->references) {
+    for (ObjectEntry* more : task->references->more_returns) rerun(*more);
+  }
+  Start(*task, dispatcher);
+  return true;
+}
+
+bool TaskTable::TakeRetry(TaskRecord& task) {
+  if (task.cancelled || task.retries_left == 0) return false;
+  if (task.stream && (task.stream->handed_out != 0 || !task.stream->items.empty())) return false;
+  if (task.retries_left > 0) --task.retries_left;
+  ++task.attempt;
+  ++counts_.retried;
+  return true;
+}
+
+void TaskTable::OnStreamItem(ProcessId from, std::string_view body) {
+  WireReader in(body);
+  const auto* head = in.Struct<StreamItemHead>();
+  if (head == nullptr) return;
+  TaskRecord* task = Find(head->cookie, head->task_sequence_bits);
+  std::vector<ObjectEntry*> nested;
+  if (task == nullptr || !task->stream || task->attempt != head->attempt || task->stream->ended ||
+      task->first_return->handles.load(std::memory_order_relaxed) == 0) {
+    transport_.To(from).Send(Lane::kControl, FrameKind::kStreamAck,
+                             AsBytes(StreamAck{head->task_sequence_bits, 0, 1}));
+    return;
+  }
+  StreamState& stream = *task->stream;
+  stream.producer = from;
+  const uint64_t expected = stream.handed_out + stream.items.size();
+  if (head->index != expected) return;  // A repeat.
+  const bool indexed = head->index < kIndexedItems;
+  const ObjectId id = indexed ? ReturnOf(IdOf(*task), static_cast<uint16_t>(head->index + 1))
+                              : ObjectId::Make(self_, references_.NextSequence(), 1);
+  ObjectEntry* item = references_.NewOwned(id);
+  item->uses = 1;
+  if (head->stored_as != id) item->more().stored_as = head->stored_as;
+  if (!FillReturn(*task, *item, in, from, &nested)) {
+    references_.SetError(*item, {ErrorKind::kSystem, "a stream item does not parse", {}});
+  }
+  if (head->transit != 0) ConfirmTransit(from, head->transit, nested);
+  stream.items.push_back(item);
+}
+
+TaskTable::StreamNext TaskTable::NextItem(ObjectEntry& entry, ObjectHandle* item) {
+  TaskRecord* task = entry.task;
+  if (task == nullptr || !task->stream) return StreamNext::kEnd;
+  StreamState& stream = *task->stream;
+  if (stream.items.empty()) return stream.ended ? StreamNext::kEnd : StreamNext::kPending;
+  ObjectEntry* next = stream.items.front();
+  stream.items.pop_front();
+  ++stream.handed_out;
+  *item = ObjectHandle(next);
+  references_.DropUse(*next);
+  if (task->spec->spec.max_unconsumed() > 0 && !stream.ended) {
+    transport_.To(stream.producer)
+        .Send(Lane::kControl, FrameKind::kStreamAck, AsBytes(StreamAck{task->sequence_bits, stream.handed_out, 0}));
+  }
+  return StreamNext::kItem;
+}
+
+void TaskTable::StreamAbandoned(ObjectEntry& entry) {
+  TaskRecord* task = entry.task;
+  if (task == nullptr || !task->stream || task->stream->ended || task->state != TaskState::kPushed) return;
+  const ProcessId producer = task->stream->producer;
+  if (producer == ProcessId{}) return;  // No item yet: the first one is answered with a stop.
+  transport_.To(producer).Send(Lane::kControl, FrameKind::kStreamAck,
+                               AsBytes(StreamAck{task->sequence_bits, task->stream->handed_out, 1}));
+}
+
+void TaskTable::ProcessDied(ProcessId process) {
+  std::vector<ObjectEntry*> dropped;
+  absl::erase_if(kept_, [&](auto& kept) {
+    if (kept.second.executor != process) return false;
+    dropped.insert(dropped.end(), kept.second.nested.begin(), kept.second.nested.end());
+    return true;
+  });
+  references_.DropUses(dropped);
+}
+
+std::string TaskTable::Describe(const TaskRecord& task) const {
+  return absl::StrCat(task.spec->spec.name(), " (task ", IdOf(task).ToHex(), ")");
+}
+
+}  // namespace sheaf

@@ -1,0 +1,126 @@
+// Copyright The Sheaf Authors. SPDX-License-Identifier: Apache-2.0
+// The calls that this process has submitted and owns the results of: arguments and their readiness, results from replies,
+// failures, lineage. Where a call runs is the business of TaskSubmitter (leases) and ActorSubmitter (actors). Pure.
+#pragma once
+
+#include <deque>
+#include <functional>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "absl/container/flat_hash_map.h"
+#include "base/clock.h"
+#include "worker/reference_table.h"
+#include "worker/slab.h"
+#include "worker/task_record.h"
+
+namespace sheaf {
+
+// Where the table hands a call whose arguments are ready, or that shall run again.
+class TaskDispatcher {
+ public:
+  virtual ~TaskDispatcher() = default;
+  virtual void OnArgumentsReady(TaskRecord& task) = 0;
+};
+
+struct TaskCounts {
+  uint64_t submitted = 0, finished = 0, failed = 0, retried = 0, cancelled = 0;
+};
+
+// What a stream's owner knows of it.
+struct StreamState {
+  std::deque<ObjectEntry*> items;   // Not yet handed out: one use each. items[0] has index `handed_out`.
+  uint64_t handed_out = 0;
+  uint64_t total = 0;               // Valid once ended.
+  bool ended = false;
+  ProcessId producer;
+};
+
+class TaskTable {
+ public:
+  TaskTable(ProcessId self, Clock& clock, Transport& transport, ReferenceTable& references);
+
+  // A new call with its (pending) results. Its arguments keep one use each of what they refer to.
+  TaskRecord* Add(const TemplateRecord& spec, std::string arguments,
+                  std::unique_ptr<TaskReferences> references, TaskId parent, TaskDispatcher& dispatcher);
+  // Starts to wait for the arguments; the dispatcher is called when they are ready, maybe at once.
+  void Start(TaskRecord& task, TaskDispatcher& dispatcher);
+  TaskRecord* Find(uint32_t cookie, uint64_t sequence_bits);
+  // The unfinished (or lineage) call that makes `object`.
+  TaskRecord* MakerOf(ObjectEntry& object) { return object.owned ? object.task : nullptr; }
+
+  // Sends one push: the template first if `peer` lacks it.
+  void Push(TaskRecord& task, Peer& peer, uint64_t lease, uint64_t push);
+
+  // A reply from `from`. The task is looked up and its results are filled; nullptr: no such call, or of another attempt.
+  // The caller (who knows the lists that the task is in) removes it from them first: so two steps.
+  struct Reply {
+    TaskRecord* task = nullptr;
+    const struct TaskReplyHead* head = nullptr;
+    std::string_view rest;
+  };
+  Reply ParseReply(std::string_view body);
+  // kRetry: a retriable failure with retries left; the caller runs it again. Else the call is finished and may be freed.
+  enum class Outcome { kFinished, kRetry };
+  Outcome Finish(const Reply& reply, ProcessId from);
+  // Ends a call without a reply: all its unready results get `error`.
+  void Fail(TaskRecord& task, const Error& error);
+  // Takes one retry and prepares the next attempt; false: none left (or cancelled).
+  bool TakeRetry(TaskRecord& task);
+
+  // Streams.
+  void OnStreamItem(ProcessId from, std::string_view body);
+  // Hands out the next item: kPending, kItem (one handle is moved out), kEnd.
+  enum class StreamNext { kPending, kItem, kEnd };
+  StreamNext NextItem(ObjectEntry& stream, ObjectHandle* item);
+  // No handle of a running stream is left: its producer may stop.
+  void StreamAbandoned(ObjectEntry& stream);
+
+  void OnTransitDone(std::string_view body);
+  // The results of `entry` went: forget its lineage.
+  void ReleaseLineage(ObjectEntry& entry);
+  // Runs a finished call again to get a lost result back. False: it may not be repeated.
+  bool Reconstruct(ObjectEntry& entry, TaskDispatcher& dispatcher);
+
+  TaskId IdOf(const TaskRecord& task) const { return {self_.packed(), task.sequence_bits}; }
+  std::string Describe(const TaskRecord& task) const;  // "count_words (task 0001...)"
+  const TaskCounts& counts() const { return counts_; }
+  size_t size() const { return tasks_.size(); }
+  template <class Visit>
+  void ForEach(Visit visit) { tasks_.ForEach(visit); }
+  Clock& clock() { return clock_; }
+  ReferenceTable& references() { return references_; }
+
+ private:
+  std::string ResolvedBody(const TaskRecord& task, const struct PushTaskHead& head);
+  bool FillReturn(TaskRecord& task, ObjectEntry& entry, class WireReader& in, ProcessId from,
+                  std::vector<ObjectEntry*>* nested);
+  void Complete(TaskRecord& task);
+  void DropArguments(TaskRecord& task);
+  bool LineageFits(const TaskRecord& task) const;
+  void ConfirmTransit(ProcessId to, uint64_t transit, const std::vector<ObjectEntry*>& nested);
+
+  const ProcessId self_;
+  Clock& clock_;
+  Transport& transport_;
+  ReferenceTable& references_;
+  Slab<TaskRecord> tasks_;
+  TaskCounts counts_;
+  size_t lineage_bytes_ = 0;
+  struct Kept {  // The nested references of a finished call's arguments, which the executor still holds.
+    std::vector<ObjectEntry*> nested;
+    ProcessId executor;
+  };
+  absl::flat_hash_map<uint64_t, Kept> kept_;  // By sequence bits.
+
+ public:
+  // `process` died: what it kept is let go, streams it produced end with `error`.
+  void ProcessDied(ProcessId process);
+};
+
+// The text form of an Error inside frames.
+std::string EncodeError(const Error& error);
+Error DecodeError(std::string_view bytes);
+
+}  // namespace sheaf

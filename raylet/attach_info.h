@@ -4,9 +4,11 @@
 
 #include <atomic>
 #include <cstdint>
+#include <memory>
 #include <string>
 
 #include "base/ids.h"
+#include "shm/segment.h"
 
 namespace sheaf {
 
@@ -20,6 +22,7 @@ struct AttachInfo {
   ProcessRole role = ProcessRole::kTool;
   int32_t os_pid = 0;
   std::string words;  // The command line, for listings; may be empty.
+  std::shared_ptr<Mapping> segment;  // shm/process_segment.h, as the raylet maps it. Null: a tool, it uses no store.
 };
 
 // Numbers the processes of one node, from 1. Node numbers are never reused, so neither is a ProcessId.

@@ -5,6 +5,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "base/status_macros.h"
+#include "object_store/store_owner.h"
 #include "raylet/parse_frame.h"
 
 namespace sheaf {
@@ -45,8 +46,11 @@ Raylet::Raylet(RayletOptions options, RayletWorld world)
                   [this](ProcessId owner) { return IsDeadOwner(owner); }),
       router_(options_.node, world_.transport),
       gcs_(options_.node, world_.clock, world_.transport),
+      sweeper_(world_.clock),
       started_at_(world_.clock.Now()),
-      gcs_term_(options_.gcs_term) {}
+      gcs_term_(options_.gcs_term) {
+  AddSweeps();
+}
 
 Raylet::~Raylet() = default;
 
@@ -57,6 +61,7 @@ void Raylet::OnAttached(ProcessId process, const AttachInfo& info) {
   if (!inserted) return;
   it->second.info = info;
   it->second.attached_at = Now();
+  if (info.segment != nullptr) world_.store.OnProcessAttached(process, info.segment);
   if (info.role == ProcessRole::kWorker) {
     const WorkerPool::Worker* worker = pool_.Find(process);
     if (worker == nullptr) {  // Nobody asked for it, or not any more.
@@ -102,6 +107,10 @@ absl::Status Raylet::Dispatch(ProcessId from, Process& process, const Frame& fra
     }
     default: break;
   }
+  if (IsStoreFrame(frame.kind)) {
+    world_.store.OnFrame(from, frame.kind, frame.body);
+    return absl::OkStatus();
+  }
   if (!worker && !driver) return absl::OkStatus();
   switch (frame.kind) {  // What those may say that own tasks and objects.
     case FrameKind::kJobStart: return driver ? OnJobStart(from, process, frame) : absl::OkStatus();
@@ -114,6 +123,7 @@ absl::Status Raylet::Dispatch(ProcessId from, Process& process, const Frame& fra
       return absl::OkStatus();
     case FrameKind::kRefsReport: return OnRefsReport(from, frame);
     case FrameKind::kNodeRefsAck: return OnNodeRefsAck(from, frame);
+    case FrameKind::kAdoptedQuery: return OnAdoptedQuery(from, frame);
     case FrameKind::kGroupRequest: return OnGroupRequest(from, frame);
     case FrameKind::kActorReport: return OnActorReport(from, frame);
     default: return absl::OkStatus();  // Of a newer peer.
@@ -158,15 +168,23 @@ void Raylet::Tick() {
   CheckJobs();
   CheckQueries();
   TickGcs();
+  sweeper_.Tick();
+  next_store_tick_ = world_.store.Tick();
+  Settle();
+}
+
+void Raylet::EndTurn() {
+  world_.store.EndTurn();
   Settle();
 }
 
 Nanos Raylet::NextTick() const {
-  const Nanos next = queue_.NextTick();
+  const Nanos next = std::min(queue_.NextTick(), next_store_tick_);
   return next <= Now() + kUsualTick ? next : kForever;
 }
 
 void Raylet::Settle() {
+  SettleStore();
   for (bool more = true; more;) {
     more = false;
     if (room_came_) {
@@ -189,6 +207,7 @@ void Raylet::Settle() {
       queue_.OnGrantFailed(failed.ticket, failed.error.kind, failed.error.message, Now());
       more = true;
     }
+    SettleStore();
   }
 }
 

@@ -12,6 +12,8 @@
 //   raylet_actors.cc         detached actors, for the GCS
 //   raylet_gcs.cc            heartbeats, reports, what the GCS says
 //   raylet_state_queries.cc  what the command line asks
+//   raylet_sweeps.cc         what is compared with live owners every few seconds
+//   raylet_metrics.cc        figures
 #pragma once
 
 #include <cstdint>
@@ -43,6 +45,8 @@
 #include "raylet/reference_ledger.h"
 #include "raylet/resource_ledger.h"
 #include "raylet/router.h"
+#include "raylet/store_events.h"
+#include "raylet/sweeper.h"
 #include "raylet/worker_pool.h"
 
 namespace sheaf {
@@ -76,6 +80,7 @@ struct RayletWorld {
   WorkerLauncher& launcher;
   Switchboard& switchboard;
   StoreOwner& store;
+  StoreEvents& store_events; // The observer of `store`.
   Random& random;
   ProcessNumbers& numbers;
   metrics::Page& metrics;
@@ -99,6 +104,8 @@ class Raylet {
   void OnExited(ProcessId process, const proto::Death& death);
   // The attach socket of `process` is at its end: no forked child of it can hold a view of the arena any more.
   void OnSocketClosed(ProcessId process);
+  // After a batch of frames.
+  void EndTurn();
   // At least each 100 ms. NextTick says when it would be of use (kForever: not before the next 100 ms).
   void Tick();
   Nanos NextTick() const;
@@ -109,8 +116,25 @@ class Raylet {
   void Shutdown(const std::string& reason);
   bool idle() const { return processes_.empty(); }  // Nobody is attached.
 
-  // Sets the gauges in `metrics`; the counters are kept as things happen.
-  void PublishGauges();
+  struct Stats {
+    size_t scheduler_queue = 0;  // Leases wanted and not granted.
+    size_t leases = 0;
+    WorkerPool::Counts workers;
+    size_t processes = 0;
+    size_t drivers = 0;
+    size_t remains = 0;          // Dead processes of which something is left.
+    size_t rings = 0;            // Between processes, that with the raylet left out.
+    size_t groups = 0;
+    size_t pending_groups = 0;
+    size_t held_references = 0;
+    size_t adopted_objects = 0;
+    size_t unanswered_gcs_commands = 0;
+    uint64_t swept = 0;          // What the sweeper had to repair since the start.
+  };
+  Stats GetStats() const;
+  // Sets the gauges of `metrics` from these figures and those of ledger and store; call it before the page is read. The
+  // counters are kept as things happen.
+  void PublishMetrics();
 
  private:
   struct Process {
@@ -138,6 +162,8 @@ class Raylet {
     bool exited = false;         // Its pidfd said so (else it said goodbye, and its exit is still to come).
     bool socket_closed = false;
     bool drained = false;        // All its ring peers have drained what it sent.
+    bool store_knows = false;
+    bool views_gone = false;
     absl::btree_set<ProcessId> undrained;
   };
 
@@ -152,6 +178,9 @@ class Raylet {
     bool ending = false;
     std::string words;        // What it waits for.
     proto::Death failure;     // Of its constructor.
+  };
+  struct StoreCounts {
+    uint64_t spills = 0, restores = 0, refusals = 0;
   };
   // A state query that waits for answers of others.
   struct Query {
@@ -213,6 +242,21 @@ class Raylet {
   // raylet_references.cc
   absl::Status OnRefsReport(ProcessId from, const Frame& frame);
   absl::Status OnNodeRefsAck(ProcessId from, const Frame& frame);
+  absl::Status OnAdoptedQuery(ProcessId from, const Frame& frame);
+  void StoreOnDeath(ProcessId process, Remains& remains);
+  std::vector<ObjectId> LearnObjectsOf(ProcessId owner);  // All sealed ones here.
+  void AdoptObjectsOf(ProcessId owner);
+  void Disown(ObjectId id);
+  void SettleStore();
+
+  // raylet_sweeps.cc
+  void AddSweeps();
+  bool SweepLease(LeaseNumber lease);
+  bool SweepWorker(ProcessId worker);
+  bool SweepHolder(ProcessId holder);
+  bool SweepGroup(PlacementGroupId group);
+  bool SweepJob(JobNumber job);
+  bool SweepDead(ProcessId process);
 
   // raylet_groups.cc
   absl::Status OnGroupRequest(ProcessId from, const Frame& frame);
@@ -251,6 +295,8 @@ class Raylet {
   absl::Status OnStateAnswer(ProcessId from, const Frame& frame);
   void FillFromHere(Query* query);
   void FillWithoutGcs(Query* query);
+  void FillStatus(Query* query);
+  void FillStore(Query* query);
   void FillWorkers(Query* query);
   void FillGroups(Query* query);
   void FillDetachedActors(Query* query);
@@ -282,6 +328,9 @@ class Raylet {
   absl::flat_hash_map<LeaseNumber, ProcessId> worker_of_;  // Leases that have one.
   absl::flat_hash_map<ProcessId, proto::Death> deaths_;    // The last of those who died, for kConnectRefused.
   std::deque<ProcessId> deaths_order_;
+  absl::btree_map<ObjectId, std::vector<ObjectId>> adopted_;  // With the references inside.
+  absl::btree_map<ObjectId, uint32_t> nested_holds_;          // Adopted objects inside which each lies.
+  std::deque<std::pair<Nanos, ProcessId>> recently_dead_;     // Nothing is left of them, or so it seems.
   bool room_came_ = false;  // Leases ended since groups were last tried.
 
   // Who is told of changes, what was said last, and under which placement number the GCS knows named and detached ones.
@@ -296,10 +345,13 @@ class Raylet {
   absl::btree_map<uint64_t, Query> queries_;
   uint64_t last_query_ = 0;
 
+  Sweeper sweeper_;
+  StoreCounts store_counts_;  // Of what was added to the counters so far.
   const Nanos started_at_;
   uint64_t gcs_term_ = 0;
   uint64_t last_heartbeat_ = 0;
   Nanos next_heartbeat_ = 0;
+  Nanos next_store_tick_ = 0;
   bool fenced_ = false;
   bool shutting_down_ = false;
 };

@@ -151,6 +151,7 @@ proto::ActorStateReport Raylet::StateOf(const DetachedActor& actor) const {
   report.set_incarnation(actor.start.incarnation());
   if (actor.started) {
     report.mutable_started()->set_process(actor.worker.packed());
+    report.mutable_started()->set_lease(actor.lease);
     if (const auto it = processes_.find(actor.worker); it != processes_.end()) {
       report.mutable_started()->set_os_pid(it->second.info.os_pid);
     }

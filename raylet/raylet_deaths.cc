@@ -77,6 +77,8 @@ void Raylet::Bury(ProcessId process, const proto::Death& death, bool exited) {
   queue_.OnOwnerGone(process, Now());
   groups_.OnOwnerGone(process, Now());
   DropWatcher(process);
+  StoreOnDeath(process, remains);
+  LearnObjectsOf(process);  // So that borrowers who ask now learn what is there.
   references_.OwnerDied(process);
   DropFromQueries(process);
   if (entry.info.role == ProcessRole::kDriver && entry.job != 0) EndJob(entry.job, death);
@@ -102,15 +104,18 @@ void Raylet::OnPeerDrained(ProcessId from, ProcessId dead) {
 
 void Raylet::OnDrained(ProcessId process) {
   remains_.at(process).drained = true;
+  AdoptObjectsOf(process);  // First: what it borrowed may lie inside what is adopted from it.
   references_.DropHolder(process);
   ForgetIfOver(process);
 }
 
 void Raylet::ForgetIfOver(ProcessId process) {
-  const Remains& remains = remains_.at(process);
+  Remains& remains = remains_.at(process);
+  StoreOnDeath(process, remains);
   if (!remains.drained || !remains.socket_closed) return;
   if (remains.role == ProcessRole::kWorker && !remains.exited) return;
   remains_.erase(process);
+  recently_dead_.emplace_back(Now(), process);
   world_.switchboard.Remove(process);
   world_.transport.Forget(process);
 }

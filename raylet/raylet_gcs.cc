@@ -67,6 +67,7 @@ void Raylet::OnGcsRestarted(uint64_t term) {
     group.set_state(created ? proto::GroupInfo::CREATED : proto::GroupInfo::PENDING);
     *group.mutable_bundle_nodes() = state->second.bundle_nodes();
   }
+  for (const auto& [process, entry] : processes_) report.add_processes(process.packed());
   gcs_.Command(std::move(request), nullptr);
   gcs_.ResendAll();
   // Processes renew their subscriptions and their creators' rows.

@@ -87,7 +87,7 @@ absl::Status Raylet::CreateGroup(ProcessId from, PlacementGroupId id,
 void Raylet::Perform(const GroupAction& action) {
   switch (action.kind) {
     case GroupAction::Kind::kPrepare:  // The view has one node, so there is no other to ask.
-      groups_.OnPrepared(action.group, action.node, false, Now());
+      groups_.OnPrepared(action.group, action.node, action.attempt, false, Now());
       return;
     case GroupAction::Kind::kCommit:
     case GroupAction::Kind::kReturn: return;

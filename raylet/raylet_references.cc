@@ -1,10 +1,15 @@
 // Copyright The Sheaf Authors. SPDX-License-Identifier: Apache-2.0
-// Borrowed references, and the objects of dead owners.
+// Borrowed references, and the objects of dead owners: what was sealed and is still borrowed on this node stays in its store
+// until the last borrower drops it, and holds the references inside it as long.
 #include "base/status_macros.h"
+#include "object_store/store_owner.h"
 #include "raylet/parse_frame.h"
 #include "raylet/raylet.h"
 
 namespace sheaf {
+
+using metrics::Counter;
+using metrics::CounterId;
 
 absl::Status Raylet::OnRefsReport(ProcessId from, const Frame& frame) {
   SHEAF_ASSIGN_OR_RETURN(const auto report, ParseFrame<proto::RefsReport>(frame));
@@ -15,6 +20,82 @@ absl::Status Raylet::OnNodeRefsAck(ProcessId from, const Frame& frame) {
   SHEAF_ASSIGN_OR_RETURN(const auto ack, ParseFrame<proto::NodeRefsAck>(frame));
   references_.OnAck(from, ack);
   return absl::OkStatus();
+}
+
+absl::Status Raylet::OnAdoptedQuery(ProcessId from, const Frame& frame) {
+  SHEAF_ASSIGN_OR_RETURN(const auto query, ParseFrame<proto::AdoptedQuery>(frame));
+  SHEAF_ASSIGN_OR_RETURN(const std::vector<ObjectId> ids, ParseIds(query.ids()));
+  proto::AdoptedAnswer answer;
+  answer.set_request(query.request());
+  answer.set_ids(query.ids());
+  for (const ObjectId id : ids) answer.add_adopted(world_.store.Contains(id));
+  SendMessage(To(from), FrameKind::kAdoptedAnswer, answer);
+  return absl::OkStatus();
+}
+
+void Raylet::StoreOnDeath(ProcessId process, Remains& remains) {
+  if (!remains.store_knows && (remains.exited || remains.socket_closed)) {
+    remains.store_knows = true;
+    world_.store.OnProcessDied(process);
+  }
+  if (remains.store_knows && remains.socket_closed && !remains.views_gone) {
+    remains.views_gone = true;
+    world_.store.OnViewsGone(process);
+  }
+}
+
+std::vector<ObjectId> Raylet::LearnObjectsOf(ProcessId owner) {
+  return world_.store.Adopt(owner, [](ObjectId) { return true; });
+}
+
+void Raylet::AdoptObjectsOf(ProcessId owner) {
+  // What lies inside an adopted object is held by it, and so adopted itself if it is of the same owner.
+  std::vector<ObjectId> candidates = LearnObjectsOf(owner);
+  while (!candidates.empty()) {
+    const ObjectId id = candidates.back();
+    candidates.pop_back();
+    if (!references_.IsHeld(id) || adopted_.contains(id)) continue;
+    const auto object = world_.store.Describe(id);
+    if (!object.ok()) continue;
+    Counter(world_.metrics, CounterId::kObjectsAdopted).Add();
+    adopted_[id] = object->nested;
+    for (const ObjectId nested : object->nested) {
+      if (++nested_holds_[nested] == 1) references_.Hold(nested);
+      if (nested.maker() == owner) candidates.push_back(nested);
+    }
+  }
+  world_.store.Adopt(owner, [this](ObjectId id) { return adopted_.contains(id); });
+}
+
+void Raylet::SettleStore() {
+  // Dropping one adopted object can drop the last reference to another that lies inside it.
+  for (std::vector<ObjectId> unheld = references_.TakeUnheld(); !unheld.empty();
+       unheld = references_.TakeUnheld()) {
+    for (const ObjectId id : unheld) {
+      if (adopted_.contains(id) && !references_.IsHeld(id)) world_.store.Free(id);
+      Disown(id);
+    }
+  }
+  for (const ObjectId id : world_.store_events.TakeGone()) {
+    Counter(world_.metrics, CounterId::kObjectsFreed).Add();
+    Disown(id);
+  }
+  for (const auto& [process, what] : world_.store_events.TakeViolations()) {
+    OnOffence(process, absl::InvalidArgumentError(what));
+  }
+}
+
+void Raylet::Disown(ObjectId id) {
+  const auto it = adopted_.find(id);
+  if (it == adopted_.end() || (references_.IsHeld(id) && world_.store.Contains(id))) return;
+  const std::vector<ObjectId> nested = std::move(it->second);
+  adopted_.erase(it);
+  for (const ObjectId inner : nested) {
+    // Another adopted object may hold it as well.
+    if (--nested_holds_[inner] > 0) continue;
+    nested_holds_.erase(inner);
+    references_.Unhold(inner);
+  }
 }
 
 }  // namespace sheaf

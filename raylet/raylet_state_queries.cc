@@ -6,6 +6,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "base/status_macros.h"
+#include "object_store/store_owner.h"
 #include "raylet/parse_frame.h"
 #include "raylet/raylet.h"
 
@@ -106,26 +107,55 @@ absl::Status Raylet::OnStateQuery(ProcessId from, const Frame& frame) {
 }
 
 void Raylet::FillFromHere(Query* query) {
-  proto::StateAnswer& answer = query->answer;
   switch (query->message.what()) {
-    case proto::StateQuery::STATUS: {
-      answer.set_metrics_url(options_.metrics_url);
-      for (const std::string& feature : options_.features) answer.add_features(feature);
-      for (const LeaseQueue::Pending& pending : queue_.AllPending()) {
-        if (static_cast<uint32_t>(answer.demand_size()) >= query->limit) break;
-        proto::DemandRow& row = *answer.add_demand();
-        pending.spec->resources.ToMap(*row.mutable_resources()->mutable_amounts());
-        row.set_count(pending.missing);
-        row.set_words(WordsFor(pending));
-      }
-      FillWorkers(query);
-      return;
-    }
+    case proto::StateQuery::STATUS: FillStatus(query); return;
+    case proto::StateQuery::OBJECTS: FillStore(query); return;
     case proto::StateQuery::WORKERS: FillWorkers(query); return;
     case proto::StateQuery::GROUPS: FillGroups(query); return;
     case proto::StateQuery::ACTORS: FillDetachedActors(query); return;
     case proto::StateQuery::WHY: FillWhy(query); return;
     default: return;  // The GCS knows better; see FinishQuery for when it does not answer.
+  }
+}
+
+void Raylet::FillStatus(Query* query) {
+  proto::StateAnswer& answer = query->answer;
+  answer.set_metrics_url(options_.metrics_url);
+  for (const std::string& feature : options_.features) answer.add_features(feature);
+  for (const LeaseQueue::Pending& pending : queue_.AllPending()) {
+    if (static_cast<uint32_t>(answer.demand_size()) >= query->limit) break;
+    proto::DemandRow& row = *answer.add_demand();
+    pending.spec->resources.ToMap(*row.mutable_resources()->mutable_amounts());
+    row.set_count(pending.missing);
+    row.set_words(WordsFor(pending));
+  }
+  FillStore(query);
+  FillWorkers(query);
+}
+
+void Raylet::FillStore(Query* query) {
+  const StoreStats stats = world_.store.Stats();
+  proto::StoreRow& row = *query->answer.mutable_store();
+  row.set_capacity_bytes(stats.capacity_bytes);
+  row.set_used_bytes(stats.used_bytes);
+  row.set_pinned_bytes(stats.pinned_bytes);
+  row.set_spilled_bytes(stats.spilled_bytes);
+  row.set_objects(stats.objects);
+  row.set_populated_bytes(stats.populated_bytes);
+  if (query->message.what() != proto::StateQuery::OBJECTS) return;
+  for (const auto& [id, nested] : adopted_) {  // Nobody else can list them.
+    if (static_cast<uint32_t>(query->answer.objects_size()) >= query->limit) {
+      query->answer.set_truncated(true);
+      return;
+    }
+    proto::ObjectRow& object = *query->answer.add_objects();
+    object.set_object_id(id.ToHex());
+    object.set_where("store");
+    object.set_owner(id.maker().packed());
+    object.set_borrowing_nodes(1);
+    if (const auto info = world_.store.Describe(id); info.ok()) {
+      object.set_size_bytes(info->size_bytes);
+    }
   }
 }
 

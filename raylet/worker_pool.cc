@@ -84,6 +84,15 @@ bool WorkerPool::Forget(uint64_t ticket) {
   return false;
 }
 
+bool WorkerPool::IsNeeded(uint64_t ticket) const {
+  for (const auto& [key, pool] : pools_) {
+    for (const WorkerNeed& need : pool.needs) {
+      if (need.ticket == ticket) return true;
+    }
+  }
+  return false;
+}
+
 bool WorkerPool::OnReady(ProcessId process) {
   const auto it = workers_.find(process);
   if (it == workers_.end() || !Step(process, it->second, WorkerEvent::kReady)) return false;

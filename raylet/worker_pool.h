@@ -77,6 +77,7 @@ class WorkerPool {
   void Need(WorkerNeed need);
   // The need of `ticket` is void. False: it was answered, or never asked.
   bool Forget(uint64_t ticket);
+  bool IsNeeded(uint64_t ticket) const;
 
   // A worker of this pool is attached and ready. False: it is unknown, or was ready before.
   bool OnReady(ProcessId worker);

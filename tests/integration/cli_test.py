@@ -1,0 +1,238 @@
+# Copyright The Sheaf Authors. SPDX-License-Identifier: Apache-2.0
+"""The `sheaf` command as a person and as a program would use it, on a real node.
+
+Usage: cli_test.py SHEAF_PROGRAM
+"""
+
+import glob
+import json
+import os
+import pathlib
+import signal
+import stat
+import subprocess
+import sys
+import tempfile
+import time
+import unittest
+import urllib.request
+
+SHEAF = ""
+KINDS = ["nodes", "actors", "tasks", "objects", "jobs", "groups", "workers"]
+NIL_ID = "0" * 32
+
+
+class Case(unittest.TestCase):
+    def setUp(self):
+        self.folder = tempfile.TemporaryDirectory()
+        self.addCleanup(self.folder.cleanup)
+        self.base = str(pathlib.Path(self.folder.name) / "sheaf")
+        self.environment = {name: value for name, value in os.environ.items() if not name.startswith("SHEAF_")}
+        self.environment["SHEAF_DIR"] = self.base
+
+    def sheaf(self, *arguments: str, code: int = 0) -> str:
+        """The standard output of one command, which must end with `code`."""
+        done = subprocess.run([SHEAF, *arguments], env=self.environment, capture_output=True, text=True, timeout=60)
+        self.errors = done.stderr
+        self.assertEqual(code, done.returncode, f"sheaf {' '.join(arguments)}\n{done.stdout}{done.stderr}")
+        if code != 0:
+            self.assertEqual("", done.stdout)
+            self.assertNotEqual("", done.stderr)
+        return done.stdout
+
+
+class WithoutANode(Case):
+    def test_help_is_for_people(self):
+        text = self.sheaf("--help")
+        for command in ["start", "stop", "status", "list", "why", "memory", "version", "completion"]:
+            self.assertIn(f"\n  {command} ", text)
+            self.assertIn("--help", self.sheaf(command, "--help"))
+
+    def test_a_command_line_that_means_nothing(self):
+        for arguments in [[], ["nosuch"], ["list"], ["list", "ducks"], ["status", "--nosuch"], ["why"], ["why", "12"],
+                          ["status", "--timeout", "0"], ["start", "--head", "--metrics-port", "70000"], ["start"]]:
+            with self.subTest(arguments):
+                self.sheaf(*arguments, code=2)
+
+    def test_no_node_runs(self):
+        for arguments in [["status"], ["list", "tasks"], ["why", NIL_ID], ["memory"], ["status", "--address", "/nonexistent"]]:
+            with self.subTest(arguments):
+                self.sheaf(*arguments, code=3)
+                self.assertIn("sheaf start", self.errors)
+
+    def test_stop_without_a_node_is_done(self):
+        self.assertEqual("No node was running.\n", self.sheaf("stop"))
+        self.assertEqual([], json.loads(self.sheaf("stop", "--json"))["stopped"])
+
+    def test_a_malformed_setting_is_named(self):
+        self.environment["SHEAF_STORE_BYTES"] = "many"
+        self.sheaf("status", code=2)
+        self.assertIn("SHEAF_STORE_BYTES", self.errors)
+
+    def test_version(self):
+        version = json.loads(self.sheaf("version", "--json"))["version"]
+        self.assertIn(version, self.sheaf("version"))
+        self.assertIn(version, self.sheaf("--version"))
+
+    def test_completion_completes(self):
+        script = self.sheaf("completion", "bash")
+
+        def complete(*words: str) -> list[str]:
+            program = script + f"\nCOMP_WORDS=({' '.join(words)}); COMP_CWORD={len(words) - 1}; _sheaf; echo \"${{COMPREPLY[@]}}\""
+            return subprocess.run(["bash", "-c", program], capture_output=True, text=True, check=True).stdout.split()
+
+        self.assertEqual(["list"], complete("sheaf", "li"))
+        self.assertEqual(["tasks"], complete("sheaf", "list", "ta"))
+        self.assertIn("--num-cpus", complete("sheaf", "start", "--num"))
+        self.assertNotIn("node", complete("sheaf", "n"))
+        for shell in ["zsh", "fish"]:
+            self.assertIn("list", self.sheaf("completion", shell))
+
+    def test_it_starts_quickly(self):
+        def milliseconds() -> float:
+            begin = time.monotonic()
+            self.sheaf("version")
+            return (time.monotonic() - begin) * 1000
+
+        # 2 ms on an idle machine; the best of many, since this one may not be idle.
+        self.assertLess(min(milliseconds() for _ in range(20)), 10)
+
+
+class WithANode(Case):
+    def setUp(self):
+        super().setUp()
+        self.addCleanup(lambda: subprocess.run([SHEAF, "stop", "--timeout", "5"], env=self.environment, capture_output=True))
+        self.started = json.loads(self.sheaf("start", "--head", "--num-cpus", "2", "--object-store-memory", "64MiB", "--resources",
+                                             "apple:1.5", "--labels", "zone=a", "--json"))
+        self.session = self.started["session"]
+
+    def processes(self) -> list[int]:
+        """Of this node: those whose environment or command line names its directory."""
+        found = []
+        for folder in glob.glob("/proc/[0-9]*"):
+            try:
+                text = pathlib.Path(folder, "environ").read_bytes() + pathlib.Path(folder, "cmdline").read_bytes()
+                if self.base.encode() in text and int(folder[6:]) != os.getpid():
+                    found.append(int(folder[6:]))
+            except OSError:
+                pass
+        return found
+
+    def test_status(self):
+        status = json.loads(self.sheaf("status", "--json"))
+        self.assertEqual(1, len(status["nodes"]))
+        node = status["nodes"][0]
+        self.assertEqual("ALIVE", node["state"])
+        self.assertEqual({"zone": "a"}, {key: value for key, value in node["labels"].items() if key == "zone"})
+        self.assertEqual((2, 1.5), (node["total"]["CPU"], node["total"]["apple"]))
+        self.assertEqual(64 << 20, status["store"]["capacity_bytes"])
+        self.assertEqual(self.started["metrics_url"], status["metrics_url"])
+        text = self.sheaf("status")
+        for words in ["RESOURCE", "apple", "64.0 MiB", status["metrics_url"]]:
+            self.assertIn(words, text)
+
+    def test_each_list(self):
+        for kind in KINDS:
+            with self.subTest(kind):
+                listing = json.loads(self.sheaf("list", kind, "--json"))
+                self.assertEqual({kind, "truncated"}, listing.keys())
+                self.assertIsInstance(listing[kind], list)
+                self.assertNotEqual("", self.sheaf("list", kind))
+
+    def test_memory(self):
+        self.assertIn("of 64.0 MiB used by 0 objects", self.sheaf("memory"))
+        self.assertEqual([], json.loads(self.sheaf("memory", "--json"))["objects"])
+
+    def test_an_unknown_id(self):
+        self.sheaf("why", "0000000100000001000000000001" + "0000", code=4)
+
+    def test_the_metrics_are_served(self):
+        with urllib.request.urlopen(self.started["metrics_url"], timeout=5) as answer:
+            text = answer.read().decode()
+        self.assertIn('sheaf_cpus{kind="total"} 2\n', text)
+
+    def test_only_this_user_can_enter_and_only_this_machine_can_connect(self):
+        for path in [self.base, self.session, *(str(path) for path in pathlib.Path(self.session).rglob("*"))]:
+            mode = os.lstat(path).st_mode
+            if not stat.S_ISLNK(mode):
+                self.assertEqual(0, mode & 0o077, f"{path}: {mode:o}")
+        own = {os.readlink(link)[8:-1] for pid in self.processes() for link in glob.glob(f"/proc/{pid}/fd/*")
+               if os.path.islink(link) and os.readlink(link).startswith("socket:")}
+        listeners = []
+        for table in ["/proc/net/tcp", "/proc/net/tcp6"]:
+            for line in pathlib.Path(table).read_text().splitlines()[1:] if os.path.exists(table) else []:
+                fields = line.split()
+                if fields[3] == "0A" and fields[9] in own:  # LISTEN
+                    listeners.append(fields[1].split(":")[0])
+        self.assertEqual(["0100007F"], listeners)  # The metrics, on 127.0.0.1.
+
+    def test_the_daemon_is_on_its_own(self):
+        pid = self.started["os_pid"]
+        self.assertNotEqual(os.getsid(0), os.getsid(pid))
+        self.assertNotEqual(pid, os.getsid(pid))  # It leads no session: no terminal can become its own.
+        self.assertEqual("/dev/null", os.readlink(f"/proc/{pid}/fd/0"))
+
+    def test_stop_ends_everything_and_says_what(self):
+        begin = time.monotonic()
+        stopped = json.loads(self.sheaf("stop", "--json"))["stopped"]
+        self.assertLess(time.monotonic() - begin, 5)
+        self.assertEqual([(self.session, self.started["os_pid"], False, 0)],
+                         [(one["session"], one["os_pid"], one["killed"], one["left_over"]) for one in stopped])
+        self.assertEqual([], self.processes())
+        self.sheaf("status", code=3)
+
+    def test_a_node_that_was_killed_is_no_node(self):
+        os.kill(self.started["os_pid"], signal.SIGKILL)
+        deadline = time.monotonic() + 10
+        while self.processes() and time.monotonic() < deadline:
+            time.sleep(0.02)
+        self.assertEqual([], self.processes())
+        self.sheaf("status", code=3)
+        self.assertEqual("No node was running.\n", self.sheaf("stop"))
+
+    def test_two_nodes_are_told_apart_and_stopped_together(self):
+        other = json.loads(self.sheaf("start", "--head", "--num-cpus", "1", "--object-store-memory", "64MiB", "--json"))
+        cpus = lambda *where: json.loads(self.sheaf("status", "--json", *where))["nodes"][0]["total"]["CPU"]
+        self.assertEqual(1, cpus())  # The newest.
+        self.assertEqual(1, cpus("--address", "latest"))
+        self.assertEqual(2, cpus("--address", self.session))
+        self.assertEqual({self.session, other["session"]},
+                         {one["session"] for one in json.loads(self.sheaf("stop", "--json"))["stopped"]})
+
+    def test_a_stopped_process_is_killed_in_time(self):
+        os.kill(self.started["os_pid"], signal.SIGSTOP)
+        self.sheaf("status", "--timeout", "0.2", code=5)
+        begin = time.monotonic()
+        stopped = json.loads(self.sheaf("stop", "--timeout", "0.5", "--json"))["stopped"]
+        self.assertLess(time.monotonic() - begin, 5)
+        self.assertEqual((True, 0), (stopped[0]["killed"], stopped[0]["left_over"]))
+
+
+class StartsThatFail(Case):
+    def fails(self, *arguments: str) -> str:
+        self.sheaf("start", "--head", *arguments, code=1)
+        self.assertEqual("No node was running.\n", self.sheaf("stop"))
+        return self.errors
+
+    def test_a_resource_that_cannot_be_read(self):
+        self.assertIn("apple", self.fails("--resources", "apple"))
+
+    def test_a_port_that_is_taken(self):
+        import socket
+        with socket.socket() as taken:
+            taken.bind(("127.0.0.1", 0))
+            taken.listen()
+            self.assertIn(str(taken.getsockname()[1]), self.fails("--metrics-port", str(taken.getsockname()[1])))
+
+    def test_an_address_beyond_this_machine_without_a_token(self):
+        self.assertIn("0.0.0.0", self.fails("--metrics-address", "0.0.0.0"))
+
+    def test_a_directory_of_others(self):
+        os.mkdir(self.base)
+        os.chmod(self.base, 0o755)
+        self.assertIn("0700", self.fails())
+
+
+if __name__ == "__main__":
+    SHEAF = sys.argv[1]
+    unittest.main(argv=[sys.argv[0], *sys.argv[2:]])

@@ -74,6 +74,8 @@ absl::StatusOr<std::unique_ptr<GcsProcess>> GcsProcess::Start(GcsProcessOptions 
   return process;
 }
 
+GcsProcess::~GcsProcess() { Stop(); }
+
 void GcsProcess::Post(ProcessId from, FrameKind kind, std::string body) {
   loop_->Post([this, from, kind, body = std::move(body)] { service_->OnFrame(from, {kind, body}); });
 }

@@ -34,7 +34,7 @@ class GcsProcess {
  public:
   // The errors of SqliteStorage::Open and GcsService::Start. When it returns, the GCS takes requests.
   static absl::StatusOr<std::unique_ptr<GcsProcess>> Start(GcsProcessOptions options);
-  ~GcsProcess() { Stop(); }
+  ~GcsProcess();
 
   // A frame from the raylet `from`, {0, k} while it has no number. Any thread; never blocks for the disk.
   void Post(ProcessId from, FrameKind kind, std::string body);

@@ -1,0 +1,503 @@
+// Copyright The Sheaf Authors. SPDX-License-Identifier: Apache-2.0
+// Named and detached actors: state machine, table and service.
+#include <catch2/catch.hpp>
+
+#include "gcs/actor_state.h"
+#include "gcs/gcs_world.h"
+
+namespace sheaf {
+namespace {
+
+using Info = proto::ActorInfo;
+
+// One node, one job, and the detached actor `id` (not registered yet).
+class ActorWorld : public GcsWorld {
+ public:
+  explicit ActorWorld(GcsOptions options = {}) : GcsWorld(std::move(options)) {
+    node = AddNode();
+    job = AddJob(node);
+    driver = {node, 1};
+    id = ActorId::Make(driver, 1);
+  }
+  proto::GcsRequest Registration(const std::string& name, bool detached, int max_restarts = 0) const {
+    proto::GcsRequest request;
+    proto::RegisterActor* actor = request.mutable_register_actor();
+    actor->set_actor_id(id.Binary());
+    actor->set_name(name);
+    actor->set_name_space("ns");
+    actor->set_job(job);
+    actor->set_detached(detached);
+    actor->set_max_restarts(max_restarts);
+    actor->set_creation("creation task");
+    actor->set_handle("methods");
+    return request;
+  }
+  Info Lookup(const ActorId& actor) {
+    proto::GcsRequest request;
+    request.mutable_lookup_actor()->set_actor_id(actor.Binary());
+    return Ask(driver, request).actor();
+  }
+  proto::GcsReply LookupName(const std::string& name) {
+    proto::GcsRequest request;
+    request.mutable_lookup_actor()->set_name(name);
+    request.mutable_lookup_actor()->set_name_space("ns");
+    return Ask(driver, request);
+  }
+  proto::ActorStateReport Report(uint32_t incarnation) const {
+    proto::ActorStateReport report;
+    report.set_actor_id(id.Binary());
+    report.set_incarnation(incarnation);
+    return report;
+  }
+  void SendReport(NodeNumber from, proto::ActorStateReport report) {
+    proto::GcsRequest request;
+    *request.mutable_actor_state_report() = std::move(report);
+    Ask(RayletOf(from), request);
+  }
+  void Started(NodeNumber from, uint32_t incarnation, uint32_t process = 9) {
+    auto report = Report(incarnation);
+    report.mutable_started()->set_process(ProcessId{from, process}.packed());
+    SendReport(from, report);
+  }
+  void Died(NodeNumber from, uint32_t incarnation) {
+    auto report = Report(incarnation);
+    report.mutable_died()->set_cause(proto::Death::SIGNALLED);
+    report.mutable_died()->set_message("killed by signal 11");
+    SendReport(from, report);
+  }
+  // The incarnations that `raylet` has been told to start since the last call.
+  std::vector<uint32_t> Starts(NodeNumber raylet) {
+    std::vector<uint32_t> starts;
+    for (const proto::GcsEvent& event : TakeEvents(RayletOf(raylet))) {
+      if (event.has_start_actor()) starts.push_back(event.start_actor().incarnation());
+      if (event.has_kill_actor()) kills.push_back(event.kill_actor().incarnation());
+    }
+    return starts;
+  }
+
+  NodeNumber node;
+  JobNumber job;
+  ProcessId driver;
+  ActorId id;
+  std::vector<uint32_t> kills;  // Seen by Starts.
+};
+
+}  // namespace
+
+SCENARIO("the life of an actor, every state and event") {
+  struct Row {
+    Info::State state;
+    ActorEvent event;
+    bool may_restart;
+    int next;  // -1: dropped.
+    bool costs_restart;
+  };
+  using enum ActorEvent;
+  const std::vector<Row> rows = {
+      {Info::PENDING, kAccepted, true, Info::STARTING, false},
+      {Info::PENDING, kStarted, true, Info::ALIVE, false},
+      {Info::PENDING, kDied, true, Info::RESTARTING, true},
+      {Info::PENDING, kDied, false, Info::DEAD, false},
+      {Info::PENDING, kLost, false, Info::PENDING, false},
+      {Info::STARTING, kAccepted, true, Info::STARTING, false},
+      {Info::STARTING, kStarted, true, Info::ALIVE, false},
+      {Info::STARTING, kDied, false, Info::DEAD, false},
+      {Info::STARTING, kLost, false, Info::PENDING, false},
+      {Info::ALIVE, kAccepted, true, -1, false},
+      {Info::ALIVE, kStarted, true, -1, false},
+      {Info::ALIVE, kDied, true, Info::RESTARTING, true},
+      {Info::ALIVE, kDied, false, Info::DEAD, false},
+      {Info::ALIVE, kLost, true, Info::RESTARTING, true},
+      {Info::ALIVE, kLost, false, Info::DEAD, false},
+      {Info::ALIVE, kKilled, true, Info::DEAD, false},
+      {Info::RESTARTING, kAccepted, true, Info::STARTING, false},
+      {Info::RESTARTING, kStarted, true, Info::ALIVE, false},
+      {Info::RESTARTING, kLost, false, Info::RESTARTING, false},
+      {Info::RESTARTING, kKilled, true, Info::DEAD, false},
+      {Info::DEAD, kStarted, true, -1, false},
+      {Info::DEAD, kKilled, true, -1, false},
+  };
+  for (const Row& row : rows) {
+    INFO(Info::State_Name(row.state) << " " << static_cast<int>(row.event) << " " << row.may_restart);
+    const std::optional<ActorStep> step = Next(row.state, row.event, row.may_restart);
+    CHECK((step ? static_cast<int>(step->next) : -1) == row.next);
+    if (step) CHECK(step->costs_restart == row.costs_restart);
+  }
+}
+
+SCENARIO("a name is taken until its actor ends, and found by all") {
+  ActorWorld world;
+  CHECK(Is(world.Ask(world.driver, world.Registration("name", /*detached=*/false)), ErrorKind::kNone));
+  CHECK(world.LookupName("name").actor().handle() == "methods");
+  CHECK(Is(world.LookupName("other"), ErrorKind::kNotFound));
+  const ActorId other = ActorId::Make({world.node, 2}, 1);
+  auto second = world.Registration("name", /*detached=*/false);
+  second.mutable_register_actor()->set_actor_id(other.Binary());
+  WHEN("another wants it") {
+    const proto::GcsReply reply = world.Ask({world.node, 2}, second);
+    CHECK(Is(reply, ErrorKind::kActorNameTaken));
+    CHECK(reply.actor().actor_id() == world.id.Binary());
+    second.mutable_register_actor()->set_get_if_exists(true);
+    CHECK(world.Ask({world.node, 2}, second).actor().actor_id() == world.id.Binary());
+  }
+  WHEN("another wants it in another name space") {
+    second.mutable_register_actor()->set_name_space("elsewhere");
+    CHECK(world.Ask({world.node, 2}, second).actor().actor_id() == other.Binary());
+  }
+  WHEN("two ask at once") {
+    world.storage().hold = true;
+    second.mutable_register_actor()->set_name("new");
+    auto third = second;
+    third.mutable_register_actor()->set_actor_id(ActorId::Make({world.node, 3}, 1).Binary());
+    const uint64_t a = world.Send({world.node, 2}, second);
+    const uint64_t b = world.Send({world.node, 3}, third);
+    CHECK(world.RepliesTo({world.node, 2}, a).empty());
+    CHECK(world.RepliesTo({world.node, 3}, b).empty());
+    world.storage().ReleaseAll();
+    CHECK(Is(world.RepliesTo({world.node, 2}, a)[0], ErrorKind::kNone));
+    CHECK(Is(world.RepliesTo({world.node, 3}, b)[0], ErrorKind::kActorNameTaken));
+  }
+  WHEN("the GCS restarts") {
+    world.Restart();
+    proto::NodeReport report;
+    report.add_processes(world.driver.packed());
+    world.ReportNode(world.node, report);
+    CHECK(world.LookupName("name").actor().actor_id() == world.id.Binary());
+  }
+  WHEN("its creator says that it ended") {
+    proto::GcsRequest end;
+    end.mutable_end_actor()->set_actor_id(world.id.Binary());
+    CHECK(Is(world.Ask(world.driver, end), ErrorKind::kNone));
+    CHECK(world.Ask({world.node, 2}, second).actor().actor_id() == other.Binary());
+  }
+  WHEN("its creator dies") {
+    proto::GcsRequest gone;
+    gone.mutable_process_gone()->set_process(world.driver.packed());
+    world.Ask(RayletOf(world.node), gone);
+    CHECK(Is(world.LookupName("name"), ErrorKind::kNotFound));
+    world.Restart();
+    world.ReportNode(world.node);
+    CHECK(Is(world.LookupName("name"), ErrorKind::kNotFound));
+  }
+  WHEN("its creator died while no GCS ran") {
+    world.Restart();
+    world.ReportNode(world.node);
+    CHECK(Is(world.LookupName("name"), ErrorKind::kNotFound));
+  }
+}
+
+SCENARIO("a registration that makes no sense is refused") {
+  ActorWorld world;
+  auto request = world.Registration("name", /*detached=*/false);
+  proto::RegisterActor* actor = request.mutable_register_actor();
+  WHEN("the id is short") { actor->set_actor_id("short"); }
+  WHEN("an attached actor has no name") { actor->clear_name(); }
+  WHEN("another process made the id") { actor->set_actor_id(ActorId::Make({world.node, 2}, 1).Binary()); }
+  WHEN("a detached one has no job") {
+    actor->set_detached(true);
+    actor->set_job(77);
+  }
+  CHECK(Is(world.Ask(world.driver, request), ErrorKind::kInvalidArgument));
+}
+
+SCENARIO("a detached actor is ordered when its first incarnation is durable, and found when it runs") {
+  ActorWorld world;
+  world.storage().hold = true;
+  world.Send(world.driver, world.Registration("name", /*detached=*/true));
+  CHECK(world.Starts(world.node).empty());
+  world.storage().hold = false;
+  world.storage().ReleaseAll();
+  const std::vector<proto::GcsEvent> events = world.TakeEvents(RayletOf(world.node));
+  REQUIRE(events.size() == 1);
+  CHECK(events[0].start_actor().incarnation() == 1);
+  CHECK(events[0].start_actor().creation() == "creation task");
+  CHECK(events[0].start_actor().job().job() == world.job);
+  CHECK(world.Lookup(world.id).state() == Info::PENDING);
+
+  WHEN("the raylet does not answer, it is told again, and not once it has") {
+    world.Pass(3 * kSecond, {world.node});
+    CHECK(world.Starts(world.node) == std::vector<uint32_t>{1, 1, 1});
+    auto report = world.Report(1);
+    report.set_pending("waits for 1 CPU");
+    world.SendReport(world.node, report);
+    CHECK(world.Lookup(world.id).state() == Info::STARTING);
+    CHECK(world.Lookup(world.id).words() == "waits for 1 CPU");
+    world.Pass(3 * kSecond, {world.node});
+    CHECK(world.Starts(world.node).empty());
+    world.Started(world.node, 1);
+    world.Pass(10 * kSecond, {world.node});
+    CHECK(world.Starts(world.node).empty());
+    CHECK(world.Lookup(world.id).state() == Info::ALIVE);
+    CHECK(ProcessId::Unpack(world.Lookup(world.id).process()) == ProcessId{world.node, 9});
+  }
+  WHEN("its job ends, it stays") {
+    world.Started(world.node, 1);
+    proto::GcsRequest gone;
+    gone.mutable_process_gone()->set_process(world.driver.packed());
+    world.Ask(RayletOf(world.node), gone);
+    CHECK(world.LookupName("name").actor().state() == Info::ALIVE);
+  }
+}
+
+SCENARIO("a detached actor restarts as often as it may, each time under a number of its own") {
+  ActorWorld world;
+  world.Ask(world.driver, world.Registration("name", /*detached=*/true, /*max_restarts=*/2));
+  CHECK(world.Starts(world.node) == std::vector<uint32_t>{1});
+  world.Started(world.node, 1);
+  world.Died(world.node, 1);
+  CHECK(world.Starts(world.node) == std::vector<uint32_t>{2});
+  CHECK(world.Lookup(world.id).state() == Info::RESTARTING);
+  CHECK(world.Lookup(world.id).process() == 0);
+  CHECK(world.Lookup(world.id).death().message() == "killed by signal 11");
+  world.Started(world.node, 2);
+  world.Died(world.node, 1);  // Late.
+  CHECK(world.Lookup(world.id).state() == Info::ALIVE);
+  world.Died(world.node, 2);
+  CHECK(world.Starts(world.node).empty());  // The second quick death waits.
+  world.Pass(200 * kMillisecond, {world.node});
+  CHECK(world.Starts(world.node) == std::vector<uint32_t>{3});
+  world.Started(world.node, 3);
+  CHECK(world.Lookup(world.id).restarts() == 2);
+  world.Died(world.node, 3);
+  CHECK(world.Lookup(world.id).state() == Info::DEAD);
+  CHECK(Is(world.LookupName("name"), ErrorKind::kNotFound));
+  world.Pass(kSecond, {world.node});
+  CHECK(world.Starts(world.node).empty());
+  CHECK(world.service().Stats().actor_restarts == 2);
+  world.Restart();
+  world.ReportNode(world.node);
+  CHECK(world.Lookup(world.id).state() == Info::DEAD);
+}
+
+SCENARIO("a poison actor restarts ever more slowly, and at most every ten seconds") {
+  ActorWorld world;
+  world.Ask(world.driver, world.Registration("name", /*detached=*/true, /*max_restarts=*/-1));
+  uint32_t incarnation = 0;
+  std::vector<Nanos> waits;
+  for (int i = 0; i < 12; ++i) {
+    Nanos waited = 0;
+    for (auto starts = world.Starts(world.node);; starts = world.Starts(world.node)) {
+      if (!starts.empty()) {
+        incarnation = starts.back();
+        break;
+      }
+      world.Pass(100 * kMillisecond, {world.node});
+      waited += 100 * kMillisecond;
+    }
+    waits.push_back(waited);
+    world.Died(world.node, incarnation);
+  }
+  CHECK(incarnation == 12);
+  CHECK(std::is_sorted(waits.begin(), waits.end()));
+  CHECK(waits[1] == 0);
+  CHECK(waits.back() == 10 * kSecond);
+}
+
+SCENARIO("an incarnation is durable before a raylet hears of it") {
+  ActorWorld world;
+  world.Ask(world.driver, world.Registration("name", /*detached=*/true, /*max_restarts=*/-1));
+  world.Started(world.node, 1);
+  world.Starts(world.node);
+  world.storage().hold = true;
+  world.Died(world.node, 1);
+  CHECK(world.Starts(world.node).empty());
+  WHEN("the disk has it") {
+    world.storage().hold = false;
+    world.storage().ReleaseAll();
+    CHECK(world.Starts(world.node) == std::vector<uint32_t>{2});
+  }
+  WHEN("the GCS dies first, the next one grants it") {
+    world.Restart();
+    proto::NodeReport report;
+    *report.add_actors() = [&] {
+      auto died = world.Report(1);
+      died.mutable_died();
+      return died;
+    }();
+    world.ReportNode(world.node, report);
+    CHECK(world.Starts(world.node) == std::vector<uint32_t>{2});
+  }
+  WHEN("the disk is full for a while") {
+    world.storage().full = true;
+    world.storage().hold = false;
+    world.storage().ReleaseAll();
+    CHECK(world.Starts(world.node).empty());
+    world.storage().full = false;
+    world.Pass(100 * kMillisecond, {world.node});
+    CHECK(world.Starts(world.node) == std::vector<uint32_t>{2});
+  }
+}
+
+SCENARIO("an actor moves when its node dies; a start that was under way costs no restart") {
+  ActorWorld world;
+  const NodeNumber other = world.AddNode();
+  const bool was_alive = GENERATE(true, false);
+  INFO("was alive: " << was_alive);
+  world.Ask(world.driver, world.Registration("name", /*detached=*/true, /*max_restarts=*/1));
+  if (was_alive) world.Started(world.node, 1);
+  world.Pass(6 * kSecond, {other});
+  const std::vector<uint32_t> starts = world.Starts(other);
+  REQUIRE_FALSE(starts.empty());
+  CHECK(starts.front() == 2);
+  CHECK(starts.back() == 2);
+  proto::GcsRequest lookup;
+  lookup.mutable_lookup_actor()->set_actor_id(world.id.Binary());
+  const Info info = world.Ask({other, 1}, lookup).actor();
+  CHECK(info.state() == (was_alive ? Info::RESTARTING : Info::PENDING));
+  CHECK(info.restarts() == (was_alive ? 1 : 0));
+}
+
+SCENARIO("a stale incarnation that turns up is ordered to end") {
+  ActorWorld world;
+  world.Ask(world.driver, world.Registration("name", /*detached=*/true, /*max_restarts=*/-1));
+  world.Started(world.node, 1);
+  world.Died(world.node, 1);
+  world.Starts(world.node);
+  world.Started(world.node, 1, /*process=*/8);
+  CHECK(world.Lookup(world.id).state() == Info::RESTARTING);
+  world.Starts(world.node);
+  CHECK(world.kills == std::vector<uint32_t>{1});
+}
+
+SCENARIO("a detached actor is killed on request, with or without a restart") {
+  ActorWorld world;
+  world.Ask(world.driver, world.Registration("name", /*detached=*/true, /*max_restarts=*/1));
+  world.Started(world.node, 1);
+  world.Starts(world.node);
+  proto::GcsRequest end;
+  end.mutable_end_actor()->set_actor_id(world.id.Binary());
+  WHEN("it may restart") {
+    end.mutable_end_actor()->set_restart(true);
+    CHECK(Is(world.Ask({world.node, 5}, end), ErrorKind::kNone));
+    world.Starts(world.node);
+    CHECK(world.kills == std::vector<uint32_t>{1});
+    world.Died(world.node, 1);
+    CHECK(world.Starts(world.node) == std::vector<uint32_t>{2});
+  }
+  WHEN("it may not") {
+    CHECK(Is(world.Ask({world.node, 5}, end), ErrorKind::kNone));
+    CHECK(world.Lookup(world.id).state() == Info::DEAD);
+    CHECK(world.Lookup(world.id).death().cause() == proto::Death::KILLED);
+    world.Starts(world.node);
+    CHECK(world.kills == std::vector<uint32_t>{1});
+    world.Died(world.node, 1);
+    world.Pass(kSecond, {world.node});
+    CHECK(world.Starts(world.node).empty());
+  }
+  WHEN("nobody knows it") {
+    end.mutable_end_actor()->set_actor_id(std::string(16, 'x'));
+    CHECK(Is(world.Ask({world.node, 5}, end), ErrorKind::kNotFound));
+  }
+}
+
+SCENARIO("after a restart the GCS replaces only what nobody reports, and only when all have reported") {
+  ActorWorld world;
+  const NodeNumber other = world.AddNode();
+  world.Ask(world.driver, world.Registration("name", /*detached=*/true, /*max_restarts=*/-1));
+  world.Started(world.node, 1);
+  world.Restart();
+  CHECK(world.service().recovering());
+  CHECK(world.TakeEvents(RayletOf(world.node)).at(0).restarted().term() == 2);
+  proto::NodeReport report;
+  auto started = world.Report(1);
+  started.mutable_started()->set_process(ProcessId{world.node, 9}.packed());
+  WHEN("its node reports it") {
+    *report.add_actors() = started;
+    world.ReportNode(world.node, report);
+    const uint64_t question = world.Send({other, 1}, [&] {
+      proto::GcsRequest lookup;
+      lookup.mutable_lookup_actor()->set_actor_id(world.id.Binary());
+      return lookup;
+    }());
+    CHECK(world.RepliesTo({other, 1}, question).empty());
+    world.ReportNode(other);
+    CHECK_FALSE(world.service().recovering());
+    REQUIRE(world.RepliesTo({other, 1}, question).size() == 1);
+    CHECK(world.RepliesTo({other, 1}, question)[0].actor().incarnation() == 1);
+    CHECK(world.Lookup(world.id).state() == Info::ALIVE);
+    CHECK(world.Starts(world.node).empty());
+  }
+  WHEN("its node reports, but does not have it") {
+    world.ReportNode(world.node, report);
+    world.ReportNode(other);
+    CHECK(world.Starts(world.node) == std::vector<uint32_t>{2});
+  }
+  WHEN("its node never reports and dies") {
+    world.ReportNode(other);
+    world.Pass(4500 * kMillisecond, {other});
+    CHECK(world.service().recovering());
+    CHECK(world.Starts(other).empty());
+    world.Pass(kSecond, {other});
+    CHECK_FALSE(world.service().recovering());
+    CHECK(world.Starts(other) == std::vector<uint32_t>{2});
+  }
+  WHEN("a node sends heartbeats, but never reports") {
+    world.ReportNode(other);
+    world.Pass(11 * kSecond, {world.node, other});
+    CHECK_FALSE(world.service().recovering());
+    CHECK(world.Starts(world.node).front() == 2);
+    CHECK(world.kills == std::vector<uint32_t>{1});
+  }
+}
+
+SCENARIO("creators' rows are listed while their creators live") {
+  ActorWorld world;
+  proto::GcsRequest rows;
+  proto::ActorRow* row = rows.mutable_actor_rows()->add_rows();
+  row->set_actor_id(ActorId::Make(world.driver, 5).ToHex());
+  row->set_state("ALIVE");
+  row->set_class_name("Counter");
+  *rows.mutable_actor_rows()->add_rows() = [&] {
+    proto::ActorRow forged = *row;
+    forged.set_actor_id(ActorId::Make({world.node + 1, 1}, 5).ToHex());
+    return forged;
+  }();
+  world.Ask(RayletOf(world.node), rows);
+  world.Ask(world.driver, world.Registration("name", /*detached=*/true));
+  proto::GcsRequest list;
+  list.mutable_list_actors()->set_all_name_spaces(true);
+  CHECK(world.Ask(world.driver, list).actors().actors_size() == 2);
+  list.mutable_list_actors()->set_named_only(true);
+  CHECK(world.Ask(world.driver, list).actors().actors_size() == 1);
+  proto::GcsRequest gone;
+  gone.mutable_process_gone()->set_process(world.driver.packed());
+  world.Ask(RayletOf(world.node), gone);
+  list.mutable_list_actors()->set_named_only(false);
+  CHECK(world.Ask(world.driver, list).actors().actors_size() == 1);
+}
+
+SCENARIO("dead actors are remembered up to a bound, in memory and on disk") {
+  ActorWorld world({.max_remembered = 3});
+  for (uint64_t i = 1; i <= 10; ++i) {
+    world.id = ActorId::Make(world.driver, i);
+    world.Ask(world.driver, world.Registration("", /*detached=*/true));
+    world.Started(world.node, 1);
+    world.Died(world.node, 1);
+  }
+  world.Pass(100 * kMillisecond, {world.node});
+  size_t rows = 0;
+  for (const auto& [key, value] : world.disk()) rows += key.first == Table::kActors;
+  CHECK(rows == 3);
+  CHECK(world.Lookup(ActorId::Make(world.driver, 10)).state() == Info::DEAD);
+  CHECK(world.Lookup(ActorId::Make(world.driver, 1)).actor_id().empty());
+}
+
+SCENARIO("the functions of an ended job stay as long as a detached actor of it lives") {
+  ActorWorld world;
+  proto::GcsRequest put;
+  put.mutable_put_blob()->set_hash("hash");
+  put.mutable_put_blob()->set_data("code");
+  put.mutable_put_blob()->set_job(world.job);
+  world.Ask(world.driver, put);
+  world.Ask(world.driver, world.Registration("name", /*detached=*/true));
+  world.Started(world.node, 1);
+  proto::GcsRequest gone;
+  gone.mutable_process_gone()->set_process(world.driver.packed());
+  world.Ask(RayletOf(world.node), gone);
+  CHECK(world.service().Stats().jobs == 0);
+  CHECK(world.service().Stats().blobs == 1);
+  world.Died(world.node, 1);
+  CHECK(world.service().Stats().blobs == 0);
+}
+
+}  // namespace sheaf

@@ -1,0 +1,121 @@
+// Copyright The Sheaf Authors. SPDX-License-Identifier: Apache-2.0
+// With a real thread, clock and database.
+#include "gcs/gcs_process.h"
+
+#include <catch2/catch.hpp>
+#include <condition_variable>
+#include <cstdlib>
+#include <filesystem>
+#include <mutex>
+
+#include "gcs/gcs_world.h"
+
+namespace sheaf {
+namespace {
+
+class TemporaryFile {
+ public:
+  TemporaryFile() {
+    std::string pattern = (std::filesystem::temp_directory_path() / "sheaf-gcs-XXXXXX").string();
+    directory_ = mkdtemp(pattern.data());
+  }
+  ~TemporaryFile() { std::filesystem::remove_all(directory_); }
+  std::string path() const { return directory_ + "/gcs.db"; }
+
+ private:
+  std::string directory_;
+};
+
+// Posts requests and waits for their replies.
+class Raylet {
+ public:
+  GcsProcessOptions Options(std::string database) {
+    GcsProcessOptions options;
+    options.database = std::move(database);
+    options.send = [this](ProcessId, FrameKind kind, std::string body) {
+      proto::GcsReply reply;
+      if (kind != FrameKind::kGcsReply || !reply.ParseFromString(body)) return;
+      const std::lock_guard lock(mutex_);
+      replies_[reply.sequence()] = std::move(reply);
+      changed_.notify_all();
+    };
+    return options;
+  }
+  uint64_t Post(GcsProcess& gcs, ProcessId client, proto::GcsRequest request) {
+    request.set_client(client.packed());
+    request.set_sequence(++sequence_);
+    gcs.Post(client.node == 0 ? client : RayletOf(client.node), FrameKind::kGcsRequest, request.SerializeAsString());
+    return sequence_;
+  }
+  proto::GcsReply Ask(GcsProcess& gcs, ProcessId client, proto::GcsRequest request) {
+    const uint64_t sequence = Post(gcs, client, std::move(request));
+    std::unique_lock lock(mutex_);
+    changed_.wait(lock, [&] { return replies_.contains(sequence); });
+    return replies_[sequence];
+  }
+  size_t replies() {
+    const std::lock_guard lock(mutex_);
+    return replies_.size();
+  }
+  NodeNumber Register(GcsProcess& gcs) {
+    proto::GcsRequest request;
+    request.mutable_register_node()->set_nonce(std::string(16, 'n'));
+    request.mutable_register_node()->set_version("0.1.0");
+    return Ask(gcs, {0, 1}, request).node_registered().node();
+  }
+
+ private:
+  std::mutex mutex_;
+  std::condition_variable changed_;
+  std::map<uint64_t, proto::GcsReply> replies_;
+  uint64_t sequence_ = 0;
+};
+
+}  // namespace
+
+SCENARIO("a GCS process remembers across its end what is in its database, and nothing without one") {
+  TemporaryFile file;
+  const std::string database = GENERATE(true, false) ? file.path() : "";
+  std::string cluster_id;
+  NodeNumber node = 0;
+  Raylet raylet;
+  {
+    auto gcs = GcsProcess::Start(raylet.Options(database));
+    REQUIRE(gcs.status() == absl::OkStatus());
+    cluster_id = (*gcs)->cluster_id();
+    node = raylet.Register(**gcs);
+    CHECK(node == 1);
+    CHECK(raylet.Ask(**gcs, {node, 1}, KvPut("key", "value")).kv_put().added());
+  }
+  auto gcs = GcsProcess::Start(raylet.Options(database));
+  REQUIRE(gcs.status() == absl::OkStatus());
+  CHECK(((*gcs)->cluster_id() == cluster_id) == !database.empty());
+  CHECK((*gcs)->Stats().keys == (database.empty() ? 0 : 1));
+  CHECK((*gcs)->Stats().term == (database.empty() ? 1 : 2));
+}
+
+SCENARIO("stopping answers what was posted") {
+  TemporaryFile file;
+  Raylet raylet;
+  auto gcs = GcsProcess::Start(raylet.Options(file.path()));
+  REQUIRE(gcs.status() == absl::OkStatus());
+  const NodeNumber node = raylet.Register(**gcs);
+  for (int i = 0; i < 500; ++i) raylet.Post(**gcs, {node, 1}, KvPut(std::to_string(i % 50), "value"));
+  (*gcs)->Stop();
+  CHECK(raylet.replies() == 501);
+  (*gcs)->Post(RayletOf(node), FrameKind::kGcsRequest, "late");
+  (*gcs)->Stop();
+}
+
+SCENARIO("a database of another cluster, or none at all, is refused") {
+  TemporaryFile file;
+  Raylet raylet;
+  REQUIRE(GcsProcess::Start(raylet.Options(file.path())).status() == absl::OkStatus());
+  GcsProcessOptions other = raylet.Options(file.path());
+  other.gcs.cluster_id = std::string(16, 'x');
+  CHECK(GcsProcess::Start(other).status().code() == absl::StatusCode::kFailedPrecondition);
+  CHECK(GcsProcess::Start(raylet.Options("/no/such/directory/gcs.db")).status().code() ==
+        absl::StatusCode::kUnavailable);
+}
+
+}  // namespace sheaf

@@ -74,6 +74,8 @@ class Resources {
   bool Overlaps(const Resources& other) const;
   bool empty() const { return known_ == std::array<Amount, kKnownResources>{} && custom_.empty(); }
 
+  // What is neither of the known ones, by name, no amount 0.
+  const std::vector<Custom>& custom() const { return custom_; }
   // Calls visit(std::string_view name, Amount) for each amount other than 0: known ones, then custom by name.
   template <class Visit>
   void ForEach(Visit&& visit) const {

@@ -11,6 +11,7 @@ namespace sheaf {
 namespace {
 
 constexpr int kWaitersLooked = 32;   // Per event.
+constexpr int kLookedInVain = 4;     // Of those that hold something already. One that holds nothing speaks for all of its class.
 constexpr uint32_t kMaxDoubling = 8;
 
 }  // namespace
@@ -92,6 +93,7 @@ void LeaseQueue::UpdateReservation(Pool& pool, Nanos now) {
       pool.next = std::min(pool.next, due);
     } else if (Obtainable(of)) {
       pool.reserving = &of;
+      ++pool.version;
       pool.reserving_since = now;
       pool.next = std::min(pool.next, Deadline(now, options_.reservation_limit));
       return;
@@ -122,37 +124,57 @@ void LeaseQueue::AskBack(Pool& pool, Nanos now) {
   if (pool.holders.empty()) {
     return;
   }
-  Resources free = FreeIn(pool) + pool.coming;
-  int looked = 0;
-  const auto ask_for_class = [&](Class& of) {
-    if ((of.infeasible && of.epoch == epoch_) || (pool.is_node() && !of.local)) {
-      return true;
-    }
-    if (&of == group_waiting_.get()) {
-      AskFor(pool, of, nullptr, 0, &free, now);
-      return ++looked < kWaitersLooked;
-    }
-    for (const auto* list : {&of.starving, &of.waiting}) {
-      for (const Entry& waiter : *list) {
-        uint32_t share = waiter.held - waiter.revoked;
-        for (uint32_t missing = waiter.missing(); missing > 0; --missing, ++share) {
-          if (++looked > kWaitersLooked) {
-            return false;
-          }
-          if (!AskFor(pool, of, &waiter, share, &free, now)) {
-            break;
-          }
-        }
-      }
-    }
-    return true;
-  };
-  if (pool.reserving != nullptr && !ask_for_class(*pool.reserving)) {
+  if (pool.barren_version == pool.version && now < pool.barren_until) {
+    pool.next = std::min(pool.next, pool.barren_until);
     return;
   }
+  pool.soonest = kForever;
+  const size_t before = actions_.size();
+  Resources free = FreeIn(pool) + pool.coming;
+  int looked = 0;
+  if (pool.reserving != nullptr) {
+    AskForClass(pool, *pool.reserving, &free, &looked, now);
+  }
   for (Class& of : pool.waiting) {
-    if (&of != pool.reserving && !ask_for_class(of)) {
-      return;
+    if (looked >= kWaitersLooked) {
+      break;
+    }
+    if (&of != pool.reserving) {
+      AskForClass(pool, of, &free, &looked, now);
+    }
+  }
+  pool.next = std::min(pool.next, pool.soonest);
+  if (actions_.size() == before && pool.coming.empty()) {
+    pool.barren_version = pool.version;
+    pool.barren_until = pool.soonest;
+  }
+}
+
+void LeaseQueue::AskForClass(Pool& pool, Class& of, Resources* free, int* looked, Nanos now) {
+  if ((of.infeasible && of.epoch == epoch_) || (pool.is_node() && !of.local)) {
+    return;
+  }
+  if (&of == group_waiting_.get()) {
+    AskFor(pool, of, nullptr, 0, free, now);
+    ++*looked;
+    return;
+  }
+  for (const auto* list : {&of.starving, &of.waiting}) {
+    int in_vain = 0;
+    for (const Entry& waiter : *list) {
+      uint32_t share = waiter.held - waiter.revoked;
+      for (uint32_t missing = waiter.missing(); missing > 0; --missing, ++share) {
+        if (++*looked > kWaitersLooked) {
+          return;
+        }
+        if (!AskFor(pool, of, &waiter, share, free, now)) {
+          ++in_vain;
+          break;
+        }
+      }
+      if (in_vain >= (list == &of.starving ? 1 : kLookedInVain)) {
+        break;
+      }
     }
   }
 }
@@ -227,7 +249,7 @@ LeaseQueue::Record* LeaseQueue::ChooseVictim(Pool& pool, const Entry* waiter, ui
     }
     const Nanos due = Deadline(oldest->granted_at, options_.quantum);
     if (!surplus && has < share + 2 && now < due) {
-      pool.next = std::min(pool.next, due);
+      pool.soonest = std::min(pool.soonest, due);
       continue;
     }
     best = &*oldest;

@@ -139,7 +139,7 @@ void LeaseQueue::Enqueue(Entry& entry, Nanos now) {
   }
   Class& of = *entry.of;
   entry.since = now;
-  of.Append(entry);
+  AppendTo(of, entry);
   if (!of.waits()) {
     of.pool->waiting.push_back(of);
     of.head_since = now;
@@ -147,6 +147,15 @@ void LeaseQueue::Enqueue(Entry& entry, Nanos now) {
   }
   if (of.infeasible && of.epoch == epoch_) {
     SayInfeasible(entry);
+  }
+}
+
+void LeaseQueue::AppendTo(Class& of, Entry& entry) {
+  if (entry.held == 0) {
+    of.pool->version += of.starving.empty() ? 1 : 0;  // The first to starve may ask for more than the others could.
+    of.starving.push_back(entry);
+  } else {
+    of.waiting.push_back(entry);
   }
 }
 
@@ -177,6 +186,7 @@ void LeaseQueue::SetWanted(Entry& entry, uint32_t wanted, Nanos now) {
     Dequeue(entry);
   }
   Pool& pool = *entry.of->pool;
+  ++pool.version;
   if (wanted == 0 && entry.held == 0 && (entry.spec->actor || entry.id.via != 0)) {
     DropEntry(&entry);
   }
@@ -243,7 +253,7 @@ LeaseQueue::Entry* LeaseQueue::EraseRecord(LeaseNumber lease) {
     entry->HoldHook::unlink();
     if (entry->waiting()) {  // Now it starves.
       entry->WaitHook::unlink();
-      entry->of->Append(*entry);
+      AppendTo(*entry->of, *entry);
     }
   }
   return entry;
@@ -341,6 +351,7 @@ void LeaseQueue::OnBlocked(LeaseNumber lease, Nanos now) {
   }
   Record& record = *it->second;
   record.blocked_since = std::max<Nanos>(now, 1);
+  ++record.entry->of->pool->version;
   if (std::exchange(record.yielding, false)) {
     record.entry->of->pool->yielding -= record.allocation.resources;
   }
@@ -356,6 +367,7 @@ void LeaseQueue::OnUnblocked(LeaseNumber lease, Nanos now) {
   }
   Record& record = *it->second;
   record.blocked_since = 0;
+  ++record.entry->of->pool->version;
   if (!record.spec->actor && !std::exchange(record.yielding, true)) {
     record.entry->of->pool->yielding += record.allocation.resources;
   }
@@ -470,6 +482,7 @@ void LeaseQueue::SetGroupWaiting(std::optional<Resources> resources, Nanos now) 
   if (of.waits() && of.spec->resources == *resources) {
     return;
   }
+  ++node_pool_->version;
   auto spec = std::make_shared<LeaseSpec>();
   spec->resources = *std::move(resources);
   of.spec = std::move(spec);

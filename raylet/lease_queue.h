@@ -184,6 +184,7 @@ class LeaseQueue {
   void DropEntry(Entry* entry);
   void Enqueue(Entry& entry, Nanos now);
   void Dequeue(Entry& entry);
+  void AppendTo(Class& of, Entry& entry);
   void Refuse(const DemandId& id, ErrorKind error, std::string words);
   void RefuseEntry(Entry& entry, ErrorKind error, const std::string& words);
   void SetWanted(Entry& entry, uint32_t wanted, Nanos now);
@@ -199,6 +200,7 @@ class LeaseQueue {
   void ServeClasses(Pool& pool, Nanos now);
   Served ServeOne(Class& of, Nanos now);
   Placement Decide(Class& of, const Entry& head);
+  uint32_t CountFor(const Entry& head, const NodeView& node) const;
   bool Grant(Class& of, Entry& entry, Nanos now);
   Served HandOn(Class& of, Entry& entry, NodeNumber node, uint32_t count, Nanos now);
   void SetShare(Entry& entry, NodeNumber node, uint32_t share);
@@ -217,6 +219,7 @@ class LeaseQueue {
   bool KeepsReservation(Pool& pool, Nanos now);
   void UpdateReservation(Pool& pool, Nanos now);
   void AskBack(Pool& pool, Nanos now);
+  void AskForClass(Pool& pool, Class& of, Resources* free, int* looked, Nanos now);
   bool AskFor(Pool& pool, Class& of, const Entry* waiter, uint32_t share, Resources* free,
               Nanos now);
   Record* ChooseVictim(Pool& pool, const Entry* waiter, uint32_t share, const Resources& missing,

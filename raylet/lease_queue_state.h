@@ -82,7 +82,6 @@ struct LeaseQueue::Class : lease_queue_internal::Hook<lease_queue_internal::OfPo
   bool waits() const { return is_linked(); }
   bool empty() const { return starving.empty() && waiting.empty(); }
   Entry& Head();
-  void Append(Entry& entry) { (entry.held == 0 ? starving : waiting).push_back(entry); }
   template <class Visit>
   void ForEachWaiting(Visit&& visit) const {
     for (const auto* list : {&starving, &waiting}) {
@@ -103,6 +102,11 @@ struct LeaseQueue::Pool {
   Resources yielding;  // Held by tasks that run.
   Resources coming;    // Asked back lately.
   std::deque<std::pair<LeaseNumber, Nanos>> asked;  // When what is in `coming` was asked back.
+  // Counts what may let a lease be asked back, other than time. At `barren_version` none could before `barren_until`.
+  uint64_t version = 1;
+  uint64_t barren_version = 0;
+  Nanos barren_until = 0;
+  Nanos soonest = kForever;  // When a lease that is spared now no longer is.
   Nanos timer = kForever;  // Registered in timers_.
   Nanos next = kForever;   // As found by the Serve under way.
 

@@ -31,9 +31,13 @@ LeaseQueue::Entry& LeaseQueue::Class::Head() {
 void LeaseQueue::Serve(Pool& pool, Nanos now) {
   pool.next = kForever;
   if (!pool.waiting.empty()) {
+    const LeaseNumber before = last_lease_;
     do {
       ServeClasses(pool, now);
     } while (!KeepsReservation(pool, now));
+    if (last_lease_ == before) {
+      ++pool.version;  // There may be more room than before.
+    }
     UpdateReservation(pool, now);
     AskBack(pool, now);
   }
@@ -101,6 +105,18 @@ Placement LeaseQueue::Decide(Class& of, const Entry& head) {
   return Place(spec, view_, context);
 }
 
+// How many leases of `head` to hand to `node` in one step: half of what has room there, so that a queue is handed on in few
+// steps but evenly; all of it if the queue would fill the cluster anyway.
+uint32_t LeaseQueue::CountFor(const Entry& head, const NodeView& node) const {
+  uint64_t room = kMaxWanted;
+  head.spec->resources.ForEach([&](std::string_view name, Amount amount) {
+    room = std::min(room, static_cast<uint64_t>(node.available.Get(name) / amount));
+  });
+  const uint64_t fills = room * view_.nodes.size();
+  return static_cast<uint32_t>(
+      std::clamp<uint64_t>(head.missing() >= fills ? room : room / 2, 1, head.missing()));
+}
+
 LeaseQueue::Served LeaseQueue::ServeOne(Class& of, Nanos now) {
   Entry& head = of.Head();
   const LeaseSpec& spec = *of.spec;
@@ -149,16 +165,8 @@ LeaseQueue::Served LeaseQueue::ServeOne(Class& of, Nanos now) {
     uint32_t count = 1;
     if (spec.strategy.kind == StrategyKind::kSpread) {
       last_spread_ = placement.node;
-    } else {  // Half of what has room there, so that a long queue is handed on in few steps.
-      const NodeView& node = view_.nodes.at(placement.node);
-      uint64_t room = 2;
-      bool first = true;
-      spec.resources.ForEach([&](std::string_view name, Amount amount) {
-        const uint64_t times = static_cast<uint64_t>(node.available.Get(name) / amount);
-        room = first ? times : std::min(room, times);
-        first = false;
-      });
-      count = static_cast<uint32_t>(std::clamp<uint64_t>(room / 2, 1, head.missing()));
+    } else {
+      count = CountFor(head, view_.nodes.at(placement.node));
     }
     return HandOn(of, head, placement.node, count, now);
   }
@@ -224,6 +232,9 @@ bool LeaseQueue::Grant(Class& of, Entry& entry, Nanos now) {
   }
   entry.leases.push_back(record);
   ++entry.held;
+  if (entry.held > 1 || entry.backlog == 0) {
+    ++pool.version;  // One more to ask something back from.
+  }
 
   for (Class& passed : pool.waiting) {
     if (&passed == &of) {
@@ -246,7 +257,7 @@ bool LeaseQueue::Grant(Class& of, Entry& entry, Nanos now) {
     Dequeue(entry);
   } else {
     entry.WaitHook::unlink();
-    of.Append(entry);
+    AppendTo(of, entry);
   }
   if (of.waits()) {
     pool.waiting.splice(pool.waiting.end(), pool.waiting, pool.waiting.iterator_to(of));
@@ -274,7 +285,7 @@ LeaseQueue::Served LeaseQueue::HandOn(Class& of, Entry& entry, NodeNumber node, 
     Dequeue(entry);
   } else {
     entry.WaitHook::unlink();
-    of.Append(entry);
+    AppendTo(of, entry);
   }
   return Served::kYes;
 }

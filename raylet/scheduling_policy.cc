@@ -122,13 +122,20 @@ Placement PlaceHybrid(const LeaseSpec& spec, const ClusterView& view, const Labe
 
 double Utilization(const NodeView& node, const Resources& request) {
   double most = 0;
-  request.ForEach([&](std::string_view name, Amount) {
-    const Amount total = node.total.Get(name);
+  const auto count = [&](Amount total, Amount available) {
     if (total > 0) {
-      const double used = static_cast<double>(total - node.available.Get(name));
-      most = std::max(most, used / static_cast<double>(total));
+      most = std::max(most, static_cast<double>(total - available) / static_cast<double>(total));
     }
-  });
+  };
+  for (size_t i = 0; i < kKnownResources; ++i) {
+    const auto name = static_cast<KnownResource>(i);
+    if (request.Get(name) > 0) {
+      count(node.total.Get(name), node.available.Get(name));
+    }
+  }
+  for (const auto& [name, amount] : request.custom()) {
+    count(node.total.Get(name), node.available.Get(name));
+  }
   return std::min(most, 1.0);
 }
 

@@ -130,7 +130,7 @@ absl::Status ProcessLauncher::Start(const WorkerSpec& spec) {
   {
     const std::lock_guard lock(mutex_);
     if (!known_jobs_.contains(spec.job)) return absl::NotFoundError(absl::StrCat("no job ", spec.job));
-    tokens_[token] = spec.process;
+    tokens_[token] = {spec.process, spec.job};
   }
   loop_->Post([this, spec, token = std::move(token)] { StartOnLoop(spec, token); });
   return absl::OkStatus();
@@ -144,19 +144,19 @@ void ProcessLauncher::KillWith(ProcessId process, const proto::Death& death) {
   loop_->Post([this, process, death] { KillOnLoop(process, death); });
 }
 
-absl::StatusOr<ProcessId> ProcessLauncher::Claim(std::string_view token) {
-  ProcessId process;
+absl::StatusOr<WorkerClaim> ProcessLauncher::Claim(std::string_view token) {
+  WorkerClaim claim;
   {
     const std::lock_guard lock(mutex_);
     const auto found = tokens_.find(std::string(token));
     if (found == tokens_.end()) return absl::NotFoundError("no worker is awaited with this token");
-    process = found->second;
+    claim = found->second;
     tokens_.erase(found);
   }
-  loop_->Post([this, process] {
+  loop_->Post([this, process = claim.process] {
     if (const auto found = workers_.find(process); found != workers_.end()) found->second.attached = true;
   });
-  return process;
+  return claim;
 }
 
 std::vector<LaunchedWorker> ProcessLauncher::Workers() {
@@ -392,7 +392,7 @@ void ProcessLauncher::OnRunning(Worker& worker, pid_t pid, UniqueFd pidfd) {
   worker.info.os_pid = pid;
   worker.info.started_at = MonotonicNow();
   strays_.AddGroup(pid, worker.info.job);
-  watch_->Watch(pid, std::move(pidfd), [this, process] { OnChildExited(process); });
+  worker.watch = watch_->Watch(pid, std::move(pidfd), [this, process] { OnChildExited(process); });
   if (!std::exchange(sweeping_, true)) loop_->After(kSweepPeriod, [this] { Sweep(); });
   if (worker.doom.cause() != proto::Death::UNKNOWN) KillProcesses(worker);
   events_.on_started(worker.info);
@@ -439,7 +439,7 @@ void ProcessLauncher::FinishWithStatus(ProcessId process, int status) {
 void ProcessLauncher::Finish(ProcessId process, const proto::Death& death) {
   const auto found = workers_.find(process);
   if (found == workers_.end()) return;
-  if (found->second.info.os_pid != 0) watch_->Unwatch(found->second.info.os_pid);
+  watch_->Unwatch(found->second.watch);
   {
     const std::lock_guard lock(mutex_);
     tokens_.erase(found->second.token);
@@ -499,7 +499,7 @@ void ProcessLauncher::KillProcesses(const Worker& worker) {
   if (worker.info.os_pid == 0) return;
   // The worker itself first, by a name that cannot have been given away; it is watched, so not reaped, and thus the number
   // of its group is still its own.
-  watch_->Signal(worker.info.os_pid, SIGKILL);
+  watch_->Signal(worker.watch, SIGKILL);
   if (!worker.from_template) kill(-worker.info.os_pid, SIGKILL);
 }
 

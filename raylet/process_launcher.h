@@ -27,6 +27,7 @@
 #include "raylet/launcher.h"
 #include "raylet/process_watch.h"
 #include "raylet/stray_hunter.h"
+#include "raylet/worker_claim.h"
 
 namespace sheaf {
 
@@ -76,7 +77,7 @@ class ProcessLauncher final : public WorkerLauncher {
   // As Kill, with the death that is reported: the memory watch's evidence. Any thread.
   void KillWith(ProcessId process, const proto::Death& death);
   // The worker that presents `token`, which is void from then on. kNotFound: none is awaited with it. Any thread.
-  absl::StatusOr<ProcessId> Claim(std::string_view token);
+  absl::StatusOr<WorkerClaim> Claim(std::string_view token);
   // Any thread but the loop.
   std::vector<LaunchedWorker> Workers();
 
@@ -84,6 +85,7 @@ class ProcessLauncher final : public WorkerLauncher {
   struct Worker {
     LaunchedWorker info;
     std::string token;
+    uint64_t watch = 0;     // Of its process, once that runs.
     bool from_template = false;
     bool attached = false;
     proto::Death doom;  // Cause set: it was killed on purpose, and this is how its death is reported.
@@ -134,7 +136,7 @@ class ProcessLauncher final : public WorkerLauncher {
   const std::function<UniqueFd(ProcessId)> executable_of_;
 
   std::mutex mutex_;  // Guards the next three.
-  absl::flat_hash_map<std::string, ProcessId> tokens_;  // Awaited.
+  absl::flat_hash_map<std::string, WorkerClaim> tokens_;  // Awaited.
   absl::flat_hash_set<JobNumber> known_jobs_;
   SeededRandom random_{EntropySeed()};
 

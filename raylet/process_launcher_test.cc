@@ -181,7 +181,7 @@ SCENARIO("a worker runs the driver's executable and learns who it is, exec'd or 
     const std::string token = fixture.AwaitOutput(worker, "token");
     CHECK(token.size() == 32);
     CHECK_FALSE(fixture.launcher().Claim("0123").ok());
-    CHECK(*fixture.launcher().Claim(token) == spec.process);
+    CHECK(fixture.launcher().Claim(token)->process == spec.process);
     CHECK_FALSE(fixture.launcher().Claim(token).ok());
   }
   THEN("killed, it is gone, and the reason is reported") {

@@ -33,61 +33,65 @@ uint64_t StartTicks(pid_t pid) {
 
 ProcessWatch::~ProcessWatch() {
   *alive_ = false;
-  for (auto& [pid, watched] : watched_) {
+  for (auto& [number, watched] : watched_) {
     if (watched.pidfd.valid()) loop_.Unwatch(watched.pidfd.get());
   }
 }
 
-void ProcessWatch::Watch(pid_t pid, UniqueFd pidfd, std::function<void()> on_exit) {
+uint64_t ProcessWatch::Watch(pid_t pid, UniqueFd pidfd, std::function<void()> on_exit) {
   if (!pidfd.valid()) pidfd = OpenPidfd(pid);
-  Watched& watched = watched_[pid];
-  watched = Watched{std::move(pidfd), 0, std::move(on_exit)};
+  const uint64_t number = ++last_;
+  Watched& watched = watched_[number];
+  watched = Watched{pid, std::move(pidfd), 0, std::move(on_exit)};
   if (watched.pidfd.valid() &&
-      loop_.Watch(watched.pidfd.get(), EPOLLIN, [this, pid](uint32_t) { Exited(pid); }).ok()) {
-    return;
+      loop_.Watch(watched.pidfd.get(), EPOLLIN, [this, number](uint32_t) { Exited(number); }).ok()) {
+    return number;
   }
+  watched.pidfd.Reset();
   watched.start_ticks = StartTicks(pid);
   if (!std::exchange(looking_, true)) {
     loop_.After(kLookPeriod, [this, alive = alive_] {
       if (*alive) Look();
     });
   }
+  return number;
 }
 
-void ProcessWatch::Unwatch(pid_t pid) {
-  const auto found = watched_.find(pid);
+void ProcessWatch::Unwatch(uint64_t watch) {
+  const auto found = watched_.find(watch);
   if (found == watched_.end()) return;
   if (found->second.pidfd.valid()) loop_.Unwatch(found->second.pidfd.get());
   watched_.erase(found);
 }
 
-void ProcessWatch::Signal(pid_t pid, int signal) {
-  const auto found = watched_.find(pid);
+void ProcessWatch::Signal(uint64_t watch, int signal) {
+  const auto found = watched_.find(watch);
   if (found == watched_.end()) return;
-  if (found->second.pidfd.valid()) {
-    syscall(SYS_pidfd_send_signal, found->second.pidfd.get(), signal, nullptr, 0);
-  } else if (StartTicks(pid) == found->second.start_ticks) {
-    kill(pid, signal);
+  const Watched& watched = found->second;
+  if (watched.pidfd.valid()) {
+    syscall(SYS_pidfd_send_signal, watched.pidfd.get(), signal, nullptr, 0);
+  } else if (watched.start_ticks != 0 && StartTicks(watched.pid) == watched.start_ticks) {
+    kill(watched.pid, signal);
   }
 }
 
-void ProcessWatch::Exited(pid_t pid) {
-  const auto found = watched_.find(pid);
+void ProcessWatch::Exited(uint64_t watch) {
+  const auto found = watched_.find(watch);
   if (found == watched_.end()) return;
   const std::function<void()> on_exit = std::move(found->second.on_exit);
-  Unwatch(pid);
+  Unwatch(watch);
   on_exit();
 }
 
 void ProcessWatch::Look() {
-  std::vector<pid_t> exited;
+  std::vector<uint64_t> exited;
   bool any = false;
-  for (const auto& [pid, watched] : watched_) {
+  for (const auto& [number, watched] : watched_) {
     if (watched.pidfd.valid()) continue;
     any = true;
-    if (StartTicks(pid) != watched.start_ticks || watched.start_ticks == 0) exited.push_back(pid);
+    if (watched.start_ticks == 0 || StartTicks(watched.pid) != watched.start_ticks) exited.push_back(number);
   }
-  for (pid_t pid : exited) Exited(pid);
+  for (uint64_t watch : exited) Exited(watch);
   looking_ = any;
   if (any) {
     loop_.After(kLookPeriod, [this, alive = alive_] {

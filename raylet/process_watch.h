@@ -28,24 +28,26 @@ class ProcessWatch {
   explicit ProcessWatch(EventLoop& loop) : loop_(loop) {}  // `loop` outlives the watch.
   ~ProcessWatch();
 
-  // Calls `on_exit` once, when `pid` has ended, from the loop; at once never. `pidfd` may be invalid: then it is opened here,
-  // so the caller knows that `pid` has not been reused since. On the loop only.
-  void Watch(pid_t pid, UniqueFd pidfd, std::function<void()> on_exit);
-  void Unwatch(pid_t pid);
-  // Sends `signal` to that very process, even if its number was given away since. No-op when it is not watched.
-  void Signal(pid_t pid, int signal);
+  // On the loop only. Calls `on_exit` once, when `pid` has ended, from the loop; at once never. `pidfd` may be invalid: then it
+  // is opened here, so the caller knows that `pid` has not been reused since. Returns a number, never 0, for the others.
+  uint64_t Watch(pid_t pid, UniqueFd pidfd, std::function<void()> on_exit);
+  void Unwatch(uint64_t watch);
+  // Sends `signal` to that very process, even if its number was given away since. No-op when it is not watched any more.
+  void Signal(uint64_t watch, int signal);
 
  private:
   struct Watched {
+    pid_t pid = 0;
     UniqueFd pidfd;
     uint64_t start_ticks = 0;  // Without a pidfd.
     std::function<void()> on_exit;
   };
-  void Exited(pid_t pid);
+  void Exited(uint64_t watch);
   void Look();
 
   EventLoop& loop_;
-  absl::flat_hash_map<pid_t, Watched> watched_;
+  absl::flat_hash_map<uint64_t, Watched> watched_;
+  uint64_t last_ = 0;
   bool looking_ = false;  // A timer for Look is set.
   std::shared_ptr<bool> alive_ = std::make_shared<bool>(true);  // Timers outlive the watch.
 };

@@ -75,12 +75,14 @@ struct AttachWelcome {
   uint32_t result;             // AttachResult. Unless kWelcome, only `text` and `version` mean something.
   uint32_t bell;               // This process's index on the bell board.
   uint64_t process;            // ProcessId::packed() of this process.
+  uint32_t job;                // Of a worker: the node's own number of its job, until kLeaseBegin says more. Others: 0.
   uint32_t raylet_bell;
   int32_t raylet_os_pid;
+  uint32_t reserved;
   uint64_t arena_bytes;
   uint64_t node_start_ns;      // Of the raylet, monotonic: the zero of timelines of this node.
   std::array<char, 24> version;
-  std::array<char, 440> text;  // Why not, and the remedy; NUL-terminated.
+  std::array<char, 432> text;  // Why not, and the remedy; NUL-terminated.
 };
 static_assert(sizeof(AttachWelcome) == 512 && std::is_trivially_copyable_v<AttachWelcome>);
 

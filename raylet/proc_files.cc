@@ -37,7 +37,7 @@ int64_t FieldBytes(absl::string_view text, absl::string_view name) {
   for (absl::string_view line : absl::StrSplit(text, '\n')) {
     if (!absl::ConsumePrefix(&line, name)) continue;
     int64_t kilobytes = 0;
-    const std::vector<absl::string_view> parts = absl::StrSplit(line, ' ', absl::SkipEmpty());
+    const std::vector<absl::string_view> parts = absl::StrSplit(line, absl::ByAnyChar(" \t"), absl::SkipEmpty());
     if (!parts.empty() && absl::SimpleAtoi(parts[0], &kilobytes)) return kilobytes * 1024;
   }
   return 0;

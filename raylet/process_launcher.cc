@@ -16,6 +16,7 @@
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
+#include "base/environment.h"
 #include "base/frame.h"
 #include "base/log.h"
 #include "base/status_macros.h"
@@ -46,10 +47,12 @@ bool IsPassedOn(absl::string_view variable) {
   return true;
 }
 
-// Variables that differ between the workers of one job.
-std::vector<std::string> VariablesOf(const WorkerSpec& spec) {
+// Variables that differ between the workers of one job. kInvalidArgument: the environment is not one.
+absl::StatusOr<std::vector<std::string>> VariablesOf(const WorkerSpec& spec) {
   std::vector<std::string> variables;
-  if (!spec.environment.empty()) {
+  SHEAF_ASSIGN_OR_RETURN(const RuntimeEnvironment environment, DecodeEnvironment(spec.environment));
+  for (const auto& [name, value] : environment.variables) variables.push_back(absl::StrCat(name, "=", value));
+  if (!environment.others.empty()) {
     variables.push_back(
         absl::StrCat(kRuntimeEnvironmentVariable, "=", absl::BytesToHexString(spec.environment)));
   }
@@ -153,9 +156,6 @@ absl::StatusOr<WorkerClaim> ProcessLauncher::Claim(std::string_view token) {
     claim = found->second;
     tokens_.erase(found);
   }
-  loop_->Post([this, process = claim.process] {
-    if (const auto found = workers_.find(process); found != workers_.end()) found->second.attached = true;
-  });
   return claim;
 }
 
@@ -167,6 +167,11 @@ std::vector<LaunchedWorker> ProcessLauncher::Workers() {
     }
   });
   return result;
+}
+
+bool ProcessLauncher::IsAwaited(const std::string& token) const {
+  const std::lock_guard lock(mutex_);
+  return tokens_.contains(token);
 }
 
 std::string ProcessLauncher::NewToken() {
@@ -220,14 +225,16 @@ void ProcessLauncher::StartOnLoop(const WorkerSpec& spec, const std::string& tok
   }
   Job& job = found->second;
   AddWorker(job, spec, token);
-  if (options_.use_templates && job.template_state == TemplateState::kNone) {
+  // Variables of an environment are there before main; a template has run that already.
+  const bool by_template = options_.use_templates && spec.environment.empty();
+  if (by_template && job.template_state == TemplateState::kNone) {
     if (absl::Status started = StartTemplate(spec.job, job); !started.ok()) {
       RetireTemplate(job, std::string(started.message()));
     }
   }
-  if (options_.use_templates && job.template_state == TemplateState::kStarting) {
+  if (by_template && job.template_state == TemplateState::kStarting) {
     job.queue.emplace_back(spec, token);
-  } else if (options_.use_templates && job.template_state == TemplateState::kReady) {
+  } else if (by_template && job.template_state == TemplateState::kReady) {
     StartByTemplate(job, spec, token);
   } else {
     StartByExec(job, spec, token);
@@ -243,12 +250,19 @@ void ProcessLauncher::StartByExec(Job& job, const WorkerSpec& spec, const std::s
   };
   absl::StatusOr<std::pair<UniqueFd, UniqueFd>> output = OpenOutput(worker);
   if (!output.ok()) return fail(output.status());
+  absl::StatusOr<std::vector<std::string>> variables = VariablesOf(spec);
+  if (!variables.ok()) return fail(variables.status());
   SpawnRequest request;
   request.executable_fd = job.executable.get();
   request.argv.assign(job.start.argv().begin(), job.start.argv().end());
   request.environ = EnvironmentOf(job, spec.job);
   request.environ.push_back(absl::StrCat(kWorkerVariable, "=", token));
-  for (std::string& variable : VariablesOf(spec)) request.environ.push_back(std::move(variable));
+  for (std::string& variable : *variables) {
+    // Later ones do not win over earlier ones in every program: the driver's own value goes.
+    const std::string name = variable.substr(0, variable.find('=') + 1);
+    std::erase_if(request.environ, [&](const std::string& old) { return absl::StartsWith(old, name); });
+    request.environ.push_back(std::move(variable));
+  }
   request.working_dir = job.start.working_dir();
   request.stdout_fd = output->first.get();
   request.stderr_fd = output->second.get();
@@ -339,11 +353,13 @@ void ProcessLauncher::StartByTemplate(Job& job, const WorkerSpec& spec, const st
   if (found == workers_.end()) return;  // Killed while it waited.
   Worker& worker = found->second;
   absl::StatusOr<std::pair<UniqueFd, UniqueFd>> output = OpenOutput(worker);
-  if (!output.ok()) {
-    return Finish(spec.process, MakeDeath(proto::Death::START_FAILED, std::string(output.status().message())));
+  const absl::StatusOr<std::vector<std::string>> list = VariablesOf(spec);
+  if (!output.ok() || !list.ok()) {
+    const absl::Status& why = output.ok() ? list.status() : output.status();
+    return Finish(spec.process, MakeDeath(proto::Death::START_FAILED, std::string(why.message())));
   }
   std::string variables;
-  for (const std::string& variable : VariablesOf(spec)) variables.append(variable).push_back('\0');
+  for (const std::string& variable : *list) variables.append(variable).push_back('\0');
   ForkRequest request{kTemplateMagic, spec.process.packed(), {}, variables.size()};
   token.copy(request.token.data(), request.token.size() - 1);
   const std::string message = absl::StrCat(
@@ -469,7 +485,7 @@ proto::Death ProcessLauncher::Explain(const Worker& worker, int status) const {
   death.set_message(words);
   if (worker.doom.cause() != proto::Death::UNKNOWN) {
     death = worker.doom;
-  } else if (!worker.attached) {
+  } else if (IsAwaited(worker.token)) {
     death.set_cause(proto::Death::START_FAILED);
     death.set_message(absl::StrCat(words, " before it reached Init"));
   }

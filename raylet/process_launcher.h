@@ -87,7 +87,6 @@ class ProcessLauncher final : public WorkerLauncher {
     std::string token;
     uint64_t watch = 0;     // Of its process, once that runs.
     bool from_template = false;
-    bool attached = false;
     proto::Death doom;  // Cause set: it was killed on purpose, and this is how its death is reported.
     uint64_t oom_kills_before = 0;
   };
@@ -128,6 +127,7 @@ class ProcessLauncher final : public WorkerLauncher {
   absl::StatusOr<std::pair<UniqueFd, UniqueFd>> OpenOutput(const Worker& worker) const;
   std::vector<std::string> EnvironmentOf(const Job& job, JobNumber number) const;
   std::string NewToken();
+  bool IsAwaited(const std::string& token) const;  // Nobody has attached with it.
   bool IsOurs(pid_t pid) const;
   Worker& AddWorker(const Job& job, const WorkerSpec& spec, const std::string& token);
 
@@ -135,7 +135,7 @@ class ProcessLauncher final : public WorkerLauncher {
   const LauncherEvents events_;
   const std::function<UniqueFd(ProcessId)> executable_of_;
 
-  std::mutex mutex_;  // Guards the next three.
+  mutable std::mutex mutex_;  // Guards the next three.
   absl::flat_hash_map<std::string, WorkerClaim> tokens_;  // Awaited.
   absl::flat_hash_set<JobNumber> known_jobs_;
   SeededRandom random_{EntropySeed()};

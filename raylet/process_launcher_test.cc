@@ -16,6 +16,7 @@
 
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_split.h"
+#include "base/environment.h"
 #include "raylet/proc_files.h"
 
 namespace sheaf {
@@ -200,6 +201,19 @@ SCENARIO("a worker runs the driver's executable and learns who it is, exec'd or 
     CHECK(death.cause() == proto::Death::SIGNALLED);
     CHECK(death.code() == SIGSEGV);
   }
+}
+
+SCENARIO("variables of an environment are there before main, instead of the driver's") {
+  Fixture fixture(true);
+  fixture.AddJob(1, "die in main");
+  WorkerSpec spec = fixture.Spec(1);
+  spec.environment = *EncodeEnvironment({{{"TEST_WORKER", "exit 3"}}, {}});
+  REQUIRE(fixture.launcher().Start(spec).ok());
+  CHECK(fixture.AwaitExit(spec.process).code() == 3);
+  spec = fixture.Spec(1);
+  spec.environment = "nonsense";
+  REQUIRE(fixture.launcher().Start(spec).ok());
+  CHECK(fixture.AwaitExit(spec.process).cause() == proto::Death::START_FAILED);
 }
 
 SCENARIO("a worker that ends before it attaches is a failed start, with its last words") {

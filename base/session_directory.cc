@@ -1,0 +1,170 @@
+// Copyright The Sheaf Authors. SPDX-License-Identifier: Apache-2.0
+#include "base/session_directory.h"
+
+#include <fcntl.h>
+#include <sys/file.h>
+#include <sys/random.h>
+#include <sys/stat.h>
+#include <sys/statfs.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <array>
+#include <cerrno>
+#include <cstdio>
+#include <ctime>
+#include <filesystem>
+#include <system_error>
+#include <vector>
+
+#include "absl/strings/escaping.h"
+#include "absl/strings/match.h"
+#include "absl/strings/str_cat.h"
+#include "base/status_macros.h"
+
+namespace sheaf {
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr char kLatest[] = "latest";
+
+absl::Status Errno(const std::string& what) {
+  const int error = errno;
+  return absl::ErrnoToStatus(error, what);
+}
+
+// File systems of the network: sockets and locks work between the processes of one machine only, or not at all.
+bool IsNetworkFileSystem(const std::string& path) {
+  constexpr std::array<uint32_t, 9> kMagics = {
+      0x6969 /* NFS */,        0xff534d42 /* CIFS */, 0xfe534d42 /* SMB2 */, 0x517b /* SMB */,    0x00c36400 /* Ceph */,
+      0x0bd00bd0 /* Lustre */, 0x47504653 /* GPFS */, 0x19830326 /* BeeGFS */, 0x5346414f /* AFS */};
+  struct statfs info;
+  if (statfs(path.c_str(), &info) != 0) return false;
+  return std::find(kMagics.begin(), kMagics.end(), static_cast<uint32_t>(info.f_type)) != kMagics.end();
+}
+
+absl::Status PrepareBase(const std::string& base) {
+  std::error_code error;
+  const fs::path parent = fs::path(base).parent_path();
+  if (!parent.empty()) fs::create_directories(parent, error);
+  if (mkdir(base.c_str(), 0700) != 0 && errno != EEXIST) return Errno(base);
+  struct stat info;
+  // Not through a link: in /tmp anybody may have put one there before us.
+  if (lstat(base.c_str(), &info) != 0) return Errno(base);
+  if (!S_ISDIR(info.st_mode) || info.st_uid != geteuid() || (info.st_mode & 077) != 0) {
+    return absl::PermissionDeniedError(
+        absl::StrCat(base, " must be a directory of this user with mode 0700; name another one with SHEAF_DIR"));
+  }
+  if (IsNetworkFileSystem(base)) {
+    return absl::FailedPreconditionError(
+        absl::StrCat(base, " is on a network file system; name a local directory with SHEAF_DIR"));
+  }
+  return absl::OkStatus();
+}
+
+absl::StatusOr<std::string> WriteToken(const std::string& path) {
+  std::array<char, 32> bytes;
+  if (getrandom(bytes.data(), bytes.size(), 0) != static_cast<ssize_t>(bytes.size())) return Errno("getrandom");
+  const std::string token = absl::BytesToHexString(absl::string_view(bytes.data(), bytes.size()));
+  const UniqueFd file(open(path.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0600));
+  if (!file.valid() || write(file.get(), token.data(), token.size()) != static_cast<ssize_t>(token.size())) {
+    return Errno(path);
+  }
+  return token;
+}
+
+// The lock of a living node's session cannot be had. Invalid then, or when there is none.
+UniqueFd TakeLock(const std::string& session, int flags) {
+  UniqueFd lock(open((session + "/lock").c_str(), O_RDWR | O_CLOEXEC | flags, 0600));
+  if (lock.valid() && flock(lock.get(), LOCK_EX | LOCK_NB) != 0) lock.Reset();
+  return lock;
+}
+
+std::string NameOf(int64_t start_time_unix_s) {
+  const time_t start = static_cast<time_t>(start_time_unix_s);
+  tm parts{};
+  gmtime_r(&start, &parts);
+  char text[32] = {};
+  strftime(text, sizeof(text), "%Y%m%d-%H%M%S", &parts);
+  return absl::StrCat("session-", text, "-", getpid());
+}
+
+void RemoveTransient(const std::string& session) {
+  std::error_code ignored;
+  fs::remove(session + "/raylet.sock", ignored);
+  fs::remove_all(session + "/spill", ignored);
+  fs::remove(session + "/token", ignored);
+}
+
+}  // namespace
+
+absl::StatusOr<std::unique_ptr<SessionDirectory>> SessionDirectory::Make(const std::string& base,
+                                                                         int64_t start_time_unix_s, bool keep) {
+  SHEAF_RETURN_IF_ERROR(PrepareBase(base));
+  const std::string path = absl::StrCat(base, "/", NameOf(start_time_unix_s));
+  if (mkdir(path.c_str(), 0700) != 0) return Errno(path);
+  std::unique_ptr<SessionDirectory> result(new SessionDirectory(base, path, keep));
+  result->lock_ = TakeLock(path, O_CREAT);
+  if (!result->lock_.valid()) return Errno(path + "/lock");
+  if (keep) {
+    const UniqueFd mark(open((path + "/keep").c_str(), O_WRONLY | O_CREAT | O_CLOEXEC, 0600));
+    if (!mark.valid()) return Errno(path + "/keep");
+  }
+  for (const std::string& directory : {result->log_directory(), result->spill_directory()}) {
+    if (mkdir(directory.c_str(), 0700) != 0) return Errno(directory);
+  }
+  SHEAF_ASSIGN_OR_RETURN(result->token_, WriteToken(path + "/token"));
+  return result;
+}
+
+SessionDirectory::~SessionDirectory() {
+  std::error_code ignored;
+  const std::string link = absl::StrCat(base_, "/", kLatest);
+  if (fs::read_symlink(link, ignored) == name()) fs::remove(link, ignored);
+  if (keep_) {
+    RemoveTransient(path_);
+  } else {
+    fs::remove_all(path_, ignored);
+    fs::remove(base_, ignored);  // Fails while others are in it.
+  }
+}
+
+void SessionDirectory::PublishLatest() const {
+  const std::string fresh = absl::StrCat(base_, "/.", kLatest, "-", getpid());
+  unlink(fresh.c_str());
+  if (symlink(name().c_str(), fresh.c_str()) == 0 &&
+      std::rename(fresh.c_str(), absl::StrCat(base_, "/", kLatest).c_str()) != 0) {
+    unlink(fresh.c_str());
+  }
+}
+
+int SessionDirectory::RemoveDead(const std::string& base, int keep_newest) {
+  std::vector<std::string> kept;
+  int changed = 0;
+  std::error_code error;
+  for (fs::directory_iterator entry(base, error), end; !error && entry != end; entry.increment(error)) {
+    const std::string session = entry->path().string();
+    std::error_code ignored;
+    if (!absl::StartsWith(entry->path().filename().string(), "session-") || entry->is_symlink(ignored)) continue;
+    const UniqueFd lock = TakeLock(session, 0);
+    if (!lock.valid()) continue;
+    if (fs::exists(session + "/keep", ignored)) {
+      if (fs::exists(session + "/raylet.sock", ignored)) ++changed;
+      RemoveTransient(session);
+      kept.push_back(session);
+    } else {
+      fs::remove_all(session, ignored);
+      ++changed;
+    }
+  }
+  std::sort(kept.rbegin(), kept.rend());  // By start time, as the names begin with it.
+  for (size_t i = static_cast<size_t>(std::max(keep_newest, 0)); i < kept.size(); ++i) {
+    std::error_code ignored;
+    fs::remove_all(kept[i], ignored);
+    ++changed;
+  }
+  return changed;
+}
+
+}  // namespace sheaf

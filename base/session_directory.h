@@ -1,0 +1,56 @@
+// Copyright The Sheaf Authors. SPDX-License-Identifier: Apache-2.0
+// The directory of one run of a node, BASE/session-<start>-<pid>, mode 0700 (start: as 20260131-235959, UTC):
+//   raylet.sock  the socket that local processes attach to      lock   held by the node while it lives
+//   logs/ spill/                                                keep   exists if logs outlive the node
+//   gcs.db       of the GCS, where it runs here                 token  256 bits in hexadecimal, 0600
+// BASE/latest links to the one that was ready last.
+#pragma once
+
+#include <memory>
+#include <string>
+
+#include "absl/status/statusor.h"
+#include "base/unique_fd.h"
+
+namespace sheaf {
+
+class SessionDirectory {
+ public:
+  // Makes `base` (0700) where it is missing, and a new session in it. `keep`: it stays when the node ends, without socket and
+  // spilled objects. `start_time_unix_s` names it, with the process's number.
+  // kPermissionDenied: `base` is somebody else's, or open to others. kFailedPrecondition: on a network file system, where
+  // neither sockets nor the GCS's database work. Others: the file system's.
+  static absl::StatusOr<std::unique_ptr<SessionDirectory>> Make(const std::string& base, int64_t start_time_unix_s,
+                                                                bool keep);
+  // Removes what does not stay, and the link if it still points here.
+  ~SessionDirectory();
+  SessionDirectory(const SessionDirectory&) = delete;
+  SessionDirectory& operator=(const SessionDirectory&) = delete;
+
+  // Lets BASE/latest point here. For when the node is ready.
+  void PublishLatest() const;
+
+  const std::string& path() const { return path_; }
+  std::string name() const { return path_.substr(path_.rfind('/') + 1); }
+  std::string socket_path() const { return path_ + "/raylet.sock"; }
+  std::string log_directory() const { return path_ + "/logs"; }
+  std::string spill_directory() const { return path_ + "/spill"; }
+  std::string database() const { return path_ + "/gcs.db"; }
+  const std::string& token() const { return token_; }
+
+  // Removes what nodes that were killed left in `base`: their sessions, or what does not stay of them; of those that stay,
+  // all but the newest `keep_newest`. Returns the number of sessions changed. Sessions of living nodes are untouched.
+  static int RemoveDead(const std::string& base, int keep_newest);
+
+ private:
+  SessionDirectory(std::string base, std::string path, bool keep)
+      : base_(std::move(base)), path_(std::move(path)), keep_(keep) {}
+
+  const std::string base_;
+  const std::string path_;
+  const bool keep_;
+  UniqueFd lock_;
+  std::string token_;
+};
+
+}  // namespace sheaf

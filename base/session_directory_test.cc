@@ -1,0 +1,104 @@
+// Copyright The Sheaf Authors. SPDX-License-Identifier: Apache-2.0
+#include "base/session_directory.h"
+
+#include <sys/stat.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <catch2/catch.hpp>
+#include <cstdlib>
+#include <filesystem>
+#include <fstream>
+
+namespace sheaf {
+namespace {
+
+namespace fs = std::filesystem;
+
+struct Scratch {
+  Scratch() {
+    char name[] = "/tmp/sheaf-session-XXXXXX";
+    root = mkdtemp(name);
+  }
+  ~Scratch() { fs::remove_all(root); }
+  std::string root;
+};
+
+int ModeOf(const std::string& path) {
+  struct stat info;
+  return stat(path.c_str(), &info) == 0 ? static_cast<int>(info.st_mode & 0777) : -1;
+}
+
+// A session whose node is killed at once; its path.
+std::string DeadSession(const std::string& base, int start, bool keep) {
+  const pid_t child = fork();
+  if (child == 0) {
+    absl::StatusOr<std::unique_ptr<SessionDirectory>> session = SessionDirectory::Make(base, start, keep);
+    std::ofstream((*session)->log_directory() + "/raylet.log") << "words";
+    std::ofstream((*session)->spill_directory() + "/1") << "object";
+    _exit(0);
+  }
+  waitpid(child, nullptr, 0);
+  return base + "/session-19700101-00000" + std::to_string(start) + "-" + std::to_string(child);
+}
+
+}  // namespace
+
+SCENARIO("a session is private, and leaves nothing unless it is kept") {
+  const Scratch scratch;
+  const std::string base = scratch.root + "/a/b";
+  const bool keep = GENERATE(false, true);
+  std::string path;
+  {
+    auto session = SessionDirectory::Make(base, 1'700'000'000, keep);
+    REQUIRE(session.ok());
+    path = (*session)->path();
+    CHECK(path == base + "/session-20231114-221320-" + std::to_string(getpid()));
+    CHECK_FALSE(fs::exists(base + "/latest"));
+    (*session)->PublishLatest();
+    CHECK(ModeOf(base) == 0700);
+    CHECK(ModeOf(path) == 0700);
+    CHECK(ModeOf((*session)->log_directory()) == 0700);
+    CHECK(ModeOf(path + "/token") == 0600);
+    CHECK((*session)->token().size() == 64);
+    CHECK(fs::read_symlink(base + "/latest") == (*session)->name());
+    std::ofstream((*session)->log_directory() + "/raylet.log") << "words";
+    CHECK(SessionDirectory::RemoveDead(base, 0) == 0);  // It lives.
+  }
+  CHECK(fs::exists(path + "/logs/raylet.log") == keep);
+  CHECK_FALSE(fs::exists(path + "/token"));
+  CHECK(fs::exists(base) == keep);
+}
+
+SCENARIO("a base directory that others could have prepared is refused") {
+  const Scratch scratch;
+  const std::string base = scratch.root + "/b";
+  SECTION("open to others") {
+    mkdir(base.c_str(), 0755);
+    chmod(base.c_str(), 0755);
+  }
+  SECTION("a link") {
+    mkdir((scratch.root + "/target").c_str(), 0700);
+    fs::create_symlink(scratch.root + "/target", base);
+  }
+  CHECK(SessionDirectory::Make(base, 1, false).status().code() == absl::StatusCode::kPermissionDenied);
+}
+
+SCENARIO("what killed nodes left is removed by the next one") {
+  const Scratch scratch;
+  const std::string base = scratch.root + "/b";
+  const std::string embedded = DeadSession(base, 1, false);
+  const std::string old = DeadSession(base, 2, true);
+  const std::string recent = DeadSession(base, 3, true);
+  REQUIRE(fs::exists(embedded));
+  auto living = SessionDirectory::Make(base, 4, false);
+  REQUIRE(living.ok());
+  CHECK(SessionDirectory::RemoveDead(base, 1) == 2);
+  CHECK_FALSE(fs::exists(embedded));
+  CHECK_FALSE(fs::exists(old));
+  CHECK(fs::exists(recent + "/logs/raylet.log"));
+  CHECK_FALSE(fs::exists(recent + "/spill"));
+  CHECK(fs::exists((*living)->path() + "/lock"));
+}
+
+}  // namespace sheaf

@@ -1,0 +1,108 @@
+// Copyright The Sheaf Authors. SPDX-License-Identifier: Apache-2.0
+#include "raylet/memory_watch.h"
+
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include <catch2/catch.hpp>
+#include <cstring>
+
+#include "base/fake_clock.h"
+#include "object_store/machine_memory.h"
+#include "raylet/proc_files.h"
+#include "shm/segment.h"
+
+namespace sheaf {
+namespace {
+
+constexpr int64_t kGiB = int64_t{1} << 30;
+constexpr MemoryUse kShort{16 * kGiB, kGiB / 2};
+constexpr MemoryUse kPlenty{16 * kGiB, 8 * kGiB};
+
+WorkerMemory Worker(uint32_t number, int64_t bytes, Nanos started_at, bool retriable = true) {
+  return {{1, number}, bytes, started_at, retriable, ""};
+}
+
+ProcessId VictimOf(const std::vector<WorkerMemory>& workers, const MemoryUse& use = kShort) {
+  const auto verdict = JudgeMemory({}, use, workers);
+  return verdict ? verdict->victim : ProcessId{};
+}
+
+struct FakeReader final : MemoryReader {
+  MemoryUse ReadUse() override { return use; }
+  std::vector<WorkerMemory> ReadWorkers() override {
+    ++reads;
+    return workers;
+  }
+  MemoryUse use;
+  std::vector<WorkerMemory> workers;
+  int reads = 0;
+};
+
+}  // namespace
+
+SCENARIO("nobody goes while there is memory, or when no worker is the cause") {
+  CHECK(VictimOf({Worker(1, 7 * kGiB, 1)}, kPlenty) == ProcessId{});
+  CHECK(VictimOf({Worker(1, 7 * kGiB, 1)}, {0, 0}) == ProcessId{});
+  CHECK(VictimOf({}) == ProcessId{});
+  CHECK(VictimOf({Worker(1, 10 << 20, 1)}) == ProcessId{});  // The arena fills the memory, or somebody else.
+}
+
+SCENARIO("the largest worker goes, of equals the newest, and what can be run again before what cannot") {
+  CHECK(VictimOf({Worker(1, 2 * kGiB, 1), Worker(2, 6 * kGiB, 2), Worker(3, kGiB, 3)}) == ProcessId{1, 2});
+  CHECK(VictimOf({Worker(1, 6 * kGiB, 1), Worker(2, 6 * kGiB - (100 << 20), 9), Worker(3, 6 * kGiB, 2)}) ==
+        ProcessId{1, 2});
+  CHECK(VictimOf({Worker(1, 6 * kGiB, 1, false), Worker(2, 2 * kGiB, 2)}) == ProcessId{1, 2});
+  CHECK(VictimOf({Worker(1, 6 * kGiB, 1, false), Worker(2, 10 << 20, 2)}) == ProcessId{1, 1});
+}
+
+SCENARIO("the evidence names the figures") {
+  std::vector<WorkerMemory> workers = {Worker(1, 6 * kGiB, 1), Worker(2, 512 << 20, 1)};
+  workers[0].running = "train";
+  const auto verdict = JudgeMemory({}, kShort, workers);
+  REQUIRE(verdict);
+  CHECK(verdict->evidence.starts_with(
+      "out of memory: 15.5 GiB of 16.0 GiB were in use (the limit is 95 %), and this worker, running train, had "
+      "6.0 GiB of its own; the node's other 1 workers had 512 MiB together."));
+}
+
+SCENARIO("the watch kills one at a time and gives its memory time to come back") {
+  FakeClock clock;
+  FakeReader reader;
+  std::vector<ProcessId> killed;
+  MemoryWatch watch({}, clock, reader, [&](ProcessId process, const proto::Death& death) {
+    CHECK(death.cause() == proto::Death::OUT_OF_MEMORY);
+    killed.push_back(process);
+  });
+  reader.workers = {Worker(1, 6 * kGiB, 1), Worker(2, 5 * kGiB, 2)};
+  reader.use = kPlenty;
+  CHECK(watch.Look() - clock.Now() == 250 * kMillisecond);
+  CHECK(reader.reads == 0);
+  reader.use = kShort;
+  CHECK(watch.Look() - clock.Now() == 50 * kMillisecond);
+  CHECK(killed == std::vector<ProcessId>{{1, 1}});
+  clock.Advance(50 * kMillisecond);
+  watch.Look();
+  CHECK(killed.size() == 1);
+  clock.Advance(500 * kMillisecond);
+  reader.workers = {Worker(2, 5 * kGiB, 2)};
+  watch.Look();
+  CHECK(killed == std::vector<ProcessId>{{1, 1}, {1, 2}});
+}
+
+SCENARIO("anonymous memory of a real process leaves the arena out") {
+  const int64_t before = AnonymousBytes(getpid());
+  CHECK(before > 0);
+  constexpr size_t kBytes = 64 << 20;
+  const UniqueFd segment = *MakeSegment("arena", kBytes);
+  const Mapping arena = *Mapping::Map(segment.get(), 0, kBytes, Access::kReadWrite);
+  std::memset(arena.data(), 1, kBytes);
+  CHECK(AnonymousBytes(getpid()) - before < 8 << 20);
+  void* const own = mmap(nullptr, kBytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+  std::memset(own, 1, kBytes);
+  CHECK(AnonymousBytes(getpid()) - before > 56 << 20);
+  munmap(own, kBytes);
+  CHECK(AnonymousBytes(1 << 29) == 0);
+}
+
+}  // namespace sheaf

@@ -3,6 +3,8 @@
 
 #include <algorithm>
 
+#include "object_store/parallel_copy.h"
+
 namespace sheaf::inline v1::internal {
 namespace {
 
@@ -85,7 +87,7 @@ void Encoder::CopyTo(char* out) const {
   for (const Segment& buffer : buffers_) {
     const BufferEntry entry{Aligned64(end), buffer.bytes};
     std::memset(out + end, 0, entry.offset - end);
-    std::memcpy(out + entry.offset, buffer.data, buffer.bytes);
+    ParallelCopy(out + entry.offset, buffer.data, buffer.bytes);
     std::memcpy(entries, &entry, sizeof(entry));
     entries += sizeof(entry);
     end = entry.offset + entry.bytes;

@@ -61,5 +61,7 @@ function(sheaf_proto)
   endforeach()
   add_library(sheaf_proto STATIC ${out})
   target_include_directories(sheaf_proto PUBLIC ${PROJECT_BINARY_DIR} ${Protobuf_INCLUDE_DIRS})
-  target_link_libraries(sheaf_proto PUBLIC protobuf-lite.a Threads::Threads)
+  # The shared library: Debian's static one is not position-independent, and libsheaf.so links this. The `sheaf`
+  # command takes the static one instead (cmake/link_static.sh).
+  target_link_libraries(sheaf_proto PUBLIC protobuf::libprotobuf-lite Threads::Threads)
 endfunction()

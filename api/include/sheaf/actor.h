@@ -52,7 +52,7 @@ SHEAF_API void SubmitCall(const Handle& actor, const FunctionRecord& method, Opt
                           std::span<Handle> results);
 SHEAF_API Handle FindActor(std::string_view name, std::string_view name_space, const std::string& class_key);
 SHEAF_API void KillActor(const Handle& actor, bool no_restart);
-SHEAF_API RawId ActorId(const Handle& actor);
+SHEAF_API RawId ActorIdOf(const Handle& actor);
 
 // The class that a factory makes.
 template <class R>
@@ -285,7 +285,7 @@ class ActorHandle {
 
   ActorHandle() = default;  // Empty: no actor.
   explicit operator bool() const noexcept { return static_cast<bool>(handle_); }
-  std::string id() const { return internal::ToHex(internal::ActorId(handle_)); }
+  std::string id() const { return internal::ToHex(internal::ActorIdOf(handle_)); }
   friend bool operator==(const ActorHandle& a, const ActorHandle& b) { return a.handle_.id() == b.handle_.id(); }
 
   // A method, to be called: handle.Task(&Counter::Add).Remote(1). Throws InvalidArgumentError when SHEAF_ACTOR does not name it.

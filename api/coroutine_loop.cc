@@ -1,0 +1,101 @@
+// Copyright The Sheaf Authors. SPDX-License-Identifier: Apache-2.0
+#include "api/coroutine_loop.h"
+
+#include <algorithm>
+#include <chrono>
+#include <utility>
+
+#include "api/process.h"
+
+namespace sheaf::inline v1::internal {
+namespace {
+
+thread_local std::shared_ptr<CoroutineRoot> current_root;
+
+}  // namespace
+
+Execution*& CurrentExecution() {
+  static constinit thread_local Execution* execution = nullptr;
+  return execution;
+}
+
+const std::shared_ptr<CoroutineRoot>& CoroutineLoop::Current() { return current_root; }
+
+void CoroutineLoop::Post(std::function<void()> work) {
+  {
+    const std::lock_guard lock(mutex_);
+    queue_.push_back(std::move(work));
+  }
+  changed_.notify_one();
+}
+
+void CoroutineLoop::PostAt(Nanos time, std::function<void()> work) {
+  {
+    const std::lock_guard lock(mutex_);
+    timers_.emplace(time, std::move(work));
+  }
+  changed_.notify_one();
+}
+
+void CoroutineLoop::Start(std::shared_ptr<CoroutineRoot> root, std::coroutine_handle<> coroutine) {
+  Post([root = std::move(root), coroutine] { Resume(root, coroutine); });
+}
+
+void CoroutineLoop::Cancel(std::shared_ptr<CoroutineRoot> root) {
+  Post([root = std::move(root)] {
+    root->cancelled = true;
+    if (!root->waiting) return;
+    ++root->waits;
+    Resume(root, std::exchange(root->waiting, nullptr));
+  });
+}
+
+std::function<void()> CoroutineLoop::Suspend(std::coroutine_handle<> waiting) {
+  std::shared_ptr<CoroutineRoot> root = current_root;
+  if (root == nullptr) throw SystemError("co_await works in coroutines that Sheaf runs: as a task, or in sheaf::BlockOn");
+  root->waiting = waiting;
+  const uint64_t wait = ++root->waits;
+  return [root = std::move(root), wait] {
+    root->loop->Post([root, wait] {
+      if (root->waits == wait && root->waiting) Resume(root, std::exchange(root->waiting, nullptr));
+    });
+  };
+}
+
+void CoroutineLoop::Resume(const std::shared_ptr<CoroutineRoot>& root, std::coroutine_handle<> coroutine) {
+  const std::shared_ptr<CoroutineRoot> outer = std::exchange(current_root, root);
+  Execution* const outer_execution = std::exchange(CurrentExecution(), root->execution);
+  Runtime* const runtime = current_runtime.load(std::memory_order_acquire);
+  TaskId outer_task;
+  if (runtime != nullptr) {
+    outer_task = runtime->current_task();
+    runtime->SetCurrentTask(root->task);
+  }
+  coroutine.resume();
+  if (runtime != nullptr) runtime->SetCurrentTask(outer_task);
+  CurrentExecution() = outer_execution;
+  current_root = outer;
+}
+
+void CoroutineLoop::Run(const std::function<bool()>& done, Nanos patience) {
+  while (!done()) {
+    std::function<void()> work;
+    {
+      std::unique_lock lock(mutex_);
+      const Nanos now = MonotonicNow();
+      while (!timers_.empty() && timers_.begin()->first <= now) {
+        queue_.push_back(std::move(timers_.extract(timers_.begin()).mapped()));
+      }
+      if (queue_.empty()) {
+        const Nanos next = timers_.empty() ? patience : std::min(patience, timers_.begin()->first - now);
+        changed_.wait_for(lock, std::chrono::nanoseconds(next));
+        continue;
+      }
+      work = std::move(queue_.front());
+      queue_.pop_front();
+    }
+    work();
+  }
+}
+
+}  // namespace sheaf::inline v1::internal

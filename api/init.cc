@@ -1,0 +1,169 @@
+// Copyright The Sheaf Authors. SPDX-License-Identifier: Apache-2.0
+// How a program becomes a driver or a worker.
+#include "api/core.h"
+
+#include <unistd.h>
+
+#include <cstdio>
+#include <cstdlib>
+#include <filesystem>
+#include <memory>
+#include <mutex>
+#include <string>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+#include "api/embedded_node.h"
+#include "api/failures.h"
+#include "api/process.h"
+#include "api/registry.h"
+#include "api/templates.h"
+#include "api/worker_handler.h"
+#include "base/config.h"
+#include "base/worker_template.h"
+#include "sheaf/sheaf.h"
+
+namespace sheaf::inline v1 {
+namespace internal {
+namespace {
+
+constexpr char kSocketName[] = "raylet.sock";
+
+struct Joined {
+  std::mutex mutex;  // Init and Shutdown are rare; this keeps a mistake from being a crash.
+  std::unique_ptr<EmbeddedNode> node;
+  std::unique_ptr<Runtime> runtime;
+  pid_t pid = 0;     // A forked child is not joined.
+};
+
+Joined& TheJoined() {
+  static Joined& joined = *new Joined;
+  return joined;
+}
+
+void Leave(Joined& joined) {
+  if (joined.pid != getpid()) return;
+  SetRuntime(nullptr);
+  joined.runtime.reset();
+  joined.node.reset();
+}
+
+void LeaveAtExit() {
+  Joined& joined = TheJoined();
+  const std::lock_guard lock(joined.mutex);
+  if (joined.runtime != nullptr) Leave(joined);
+}
+
+void PrintLines(const proto::LogLines& lines) {
+  FILE* const out = lines.error_stream() ? stderr : stdout;
+  for (const std::string& line : lines.lines()) {
+    std::fprintf(out, "(%s pid=%d) %s\n", lines.name().c_str(), lines.os_pid(), line.c_str());
+  }
+  std::fflush(out);
+}
+
+[[noreturn]] void RunAsWorker(const WorkerStart& start) {
+  int status = 1;
+  {
+    WorkerHandler handler;
+    RuntimeOptions options;
+    options.socket_path = start.socket_path;
+    options.driver = false;
+    options.worker_token = start.token;
+    options.handler = &handler;
+    options.interrupted = [] { return IsCancelled(); };
+    absl::StatusOr<std::unique_ptr<Runtime>> runtime = Runtime::Attach(std::move(options));
+    if (!runtime.ok()) {
+      std::fprintf(stderr, "sheaf: this worker cannot join its node: %s\n", std::string(runtime.status().message()).c_str());
+      std::exit(1);
+    }
+    SetRuntime(runtime->get());
+    status = (*runtime)->RunWorker();
+    handler.Stop();
+    SetRuntime(nullptr);
+  }
+  std::exit(status);
+}
+
+std::vector<std::string> NodeFlags(const InitOptions& options) {
+  std::vector<std::string> flags;
+  const auto number = [](double value) { return absl::StrCat(value); };
+  if (options.cpus > 0) flags.push_back("--num-cpus=" + number(options.cpus));
+  if (options.gpus >= 0) flags.push_back("--num-gpus=" + number(options.gpus));
+  if (options.memory_bytes > 0) flags.push_back(absl::StrCat("--memory=", options.memory_bytes));
+  if (options.store_bytes > 0) flags.push_back(absl::StrCat("--object-store-memory=", options.store_bytes));
+  if (options.metrics_port > 0) flags.push_back(absl::StrCat("--metrics-port=", options.metrics_port));
+  if (!options.resources.empty()) {
+    flags.push_back(absl::StrCat("--resources=", absl::StrJoin(options.resources, ",", absl::PairFormatter(":"))));
+  }
+  if (!options.labels.empty()) {
+    flags.push_back(absl::StrCat("--labels=", absl::StrJoin(options.labels, ",", absl::PairFormatter("="))));
+  }
+  return flags;
+}
+
+// The raylet's socket of a session directory, of "latest", or given as it is.
+std::string SocketOf(const std::string& address, const Settings& settings) {
+  namespace fs = std::filesystem;
+  if (address == "latest") return fs::path(settings.base_directory) / "latest" / kSocketName;
+  std::error_code error;
+  if (fs::is_socket(address, error)) return address;
+  return fs::path(address) / kSocketName;
+}
+
+void InitDriver(int argc, char** argv, const InitOptions& options) {
+  Joined& joined = TheJoined();
+  const std::lock_guard lock(joined.mutex);
+  if (joined.runtime != nullptr && joined.pid == getpid()) throw SystemError("sheaf::Init was called already");
+  const Settings settings = ValueOrThrow(LoadSettings());
+  for (const std::string& name : settings.unknown) {
+    std::fprintf(stderr, "sheaf: the environment variable %s means nothing to Sheaf: is it misspelt?\n", name.c_str());
+  }
+  const std::string address = options.address.empty() ? settings.address : options.address;
+  std::unique_ptr<EmbeddedNode> node;
+  if (address.empty()) node = ValueOrThrow(EmbeddedNode::Start(settings.executable, NodeFlags(options)));
+
+  RuntimeOptions to;
+  to.socket_path = SocketOf(node != nullptr ? node->session() : address, settings);
+  to.driver = true;
+  to.job.set_name_space(options.name_space);
+  to.job.set_language(proto::JobStart::CPP);
+  to.job.set_default_environment(EnvironmentBytes(options.environment));
+  for (int i = 0; i < argc; ++i) to.job.add_argv(argv[i]);
+  to.job.set_entrypoint(absl::StrJoin(to.job.argv(), " "));
+  if (options.log_to_driver && settings.log_to_driver) to.on_log_lines = PrintLines;
+  std::unique_ptr<Runtime> runtime = ValueOrThrow(Runtime::Attach(std::move(to)));
+
+  static const bool at_exit = std::atexit(LeaveAtExit) == 0;
+  (void)at_exit;
+  joined.node = std::move(node);
+  joined.runtime = std::move(runtime);
+  joined.pid = getpid();
+  SetRuntime(joined.runtime.get());
+}
+
+}  // namespace
+}  // namespace internal
+
+void Init(int argc, char** argv, const InitOptions& options) {
+  const std::string errors = internal::RegistrationErrors();
+  if (!errors.empty()) throw InvalidArgumentError(errors);
+  if (std::optional<WorkerStart> start = TakeWorkerStart()) {
+    if (start->template_fd >= 0) start = RunWorkerTemplate(*std::move(start), &fork);
+    internal::RunAsWorker(*start);
+  }
+  internal::InitDriver(argc, argv, options);
+}
+
+void Init(const InitOptions& options) { Init(0, nullptr, options); }
+
+void Shutdown() {
+  internal::Joined& joined = internal::TheJoined();
+  const std::lock_guard lock(joined.mutex);
+  if (joined.runtime == nullptr) return;
+  internal::Leave(joined);
+}
+
+bool IsInitialized() { return internal::current_runtime.load(std::memory_order_acquire) != nullptr; }
+
+}  // namespace sheaf::inline v1

@@ -1,0 +1,69 @@
+// Copyright The Sheaf Authors. SPDX-License-Identifier: Apache-2.0
+#include "api/registry.h"
+
+#include <mutex>
+
+#include "absl/container/flat_hash_map.h"
+#include "sheaf/task.h"
+
+namespace sheaf::inline v1::internal {
+namespace {
+
+struct Tables {
+  std::mutex mutex;  // Libraries opened at run time register too.
+  absl::flat_hash_map<std::string, const FunctionRecord*> functions;
+  absl::flat_hash_map<std::string, const RetryRule*> retry_rules;
+  std::string errors;
+};
+
+Tables& TheTables() {
+  static Tables& tables = *new Tables;  // Registered to before main, looked at until the very end.
+  return tables;
+}
+
+absl::string_view Abseil(std::string_view text) { return {text.data(), text.size()}; }
+
+}  // namespace
+
+void Register(const FunctionRecord* record) {
+  Tables& tables = TheTables();
+  const std::lock_guard lock(tables.mutex);
+  const auto [at, is_new] = tables.functions.emplace(record->key, record);
+  if (is_new || at->second == record) return;
+  tables.errors += "two functions are registered as '" + record->name +
+                   "': other processes cannot tell them apart; rename one, or put it into a namespace of its own\n";
+}
+
+void RegisterRetryRule(const RetryRule* rule) {
+  Tables& tables = TheTables();
+  const std::lock_guard lock(tables.mutex);
+  tables.retry_rules.emplace(rule->key, rule);  // Equal keys are equal lists of types.
+}
+
+const FunctionRecord* FindFunction(std::string_view key) {
+  Tables& tables = TheTables();
+  const std::lock_guard lock(tables.mutex);
+  const auto found = tables.functions.find(Abseil(key));
+  return found == tables.functions.end() ? nullptr : found->second;
+}
+
+const RetryRule* FindRetryRule(std::string_view key) {
+  Tables& tables = TheTables();
+  const std::lock_guard lock(tables.mutex);
+  const auto found = tables.retry_rules.find(Abseil(key));
+  return found == tables.retry_rules.end() ? nullptr : found->second;
+}
+
+std::string RegistrationErrors() {
+  Tables& tables = TheTables();
+  const std::lock_guard lock(tables.mutex);
+  return tables.errors;
+}
+
+void ThrowNotRegistered(const std::string& signature) {
+  throw InvalidArgumentError("a function of type " + signature +
+                             " is not known to Sheaf: name it in SHEAF_REMOTE(function) (a method: in SHEAF_ACTOR(Class, "
+                             "&Class::Method)) at namespace scope");
+}
+
+}  // namespace sheaf::inline v1::internal

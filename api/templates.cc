@@ -1,0 +1,178 @@
+// Copyright The Sheaf Authors. SPDX-License-Identifier: Apache-2.0
+#include "api/templates.h"
+
+#include <deque>
+#include <mutex>
+
+#include "api/failures.h"
+#include "api/process.h"
+#include "base/environment.h"
+#include "base/resources.h"
+#include "sheaf/serialize.h"
+
+namespace sheaf::inline v1::internal {
+namespace {
+
+constexpr int kDefaultRetries = 3;
+
+struct Prepared {
+  uint64_t generation;
+  uint32_t results;
+  TemplateHandle handle;
+};
+
+// Default templates live as long as the process: one for each function and runtime.
+const Prepared* KeepForever(Prepared prepared) {
+  static std::mutex mutex;
+  static std::deque<Prepared>& kept = *new std::deque<Prepared>;
+  const std::lock_guard lock(mutex);
+  return &kept.emplace_back(std::move(prepared));
+}
+
+bool IsCurrent(const Prepared* prepared, uint32_t results) {
+  return prepared != nullptr && prepared->generation == runtime_generation.load(std::memory_order_acquire) &&
+         prepared->results == results;
+}
+
+Prepared Prepare(const FunctionRecord& function, const Options& options, uint32_t results) {
+  Runtime& runtime = TheRuntime();
+  const uint64_t generation = runtime_generation.load(std::memory_order_acquire);
+  return {generation, results, runtime.MakeTemplate(BuildTemplate(function, options, results))};
+}
+
+void FillStrategy(const Strategy& strategy, proto::Strategy* out) {
+  switch (strategy.kind()) {
+    case Strategy::Kind::kDefault: out->set_kind(proto::Strategy::HYBRID); break;
+    case Strategy::Kind::kSpread: out->set_kind(proto::Strategy::SPREAD); break;
+    case Strategy::Kind::kNode:
+      out->set_kind(proto::Strategy::NODE_AFFINITY);
+      out->set_node(strategy.node());
+      out->set_soft(strategy.soft());
+      break;
+    case Strategy::Kind::kGroup:
+      out->set_kind(proto::Strategy::PLACEMENT_GROUP);
+      out->set_group_id(PlacementGroupId{strategy.group().maker, strategy.group().sequence}.Binary());
+      out->set_bundle(strategy.bundle());
+      out->set_capture_children(strategy.children());
+      break;
+  }
+  FillSelectors(strategy.selectors(), out->mutable_selectors());
+}
+
+void FillLease(const FunctionRecord& function, const Options& options, proto::LeaseSpec* lease) {
+  const bool is_actor = function.kind == FunctionRecord::Kind::kConstructor;
+  FillResources(options.resources, lease->mutable_resources());
+  if (!options.resources.contains("CPU")) {
+    // A CPU by default; an actor needs it only to be placed.
+    if (is_actor) *lease->mutable_running() = lease->resources();
+    (*lease->mutable_resources()->mutable_amounts())["CPU"] = kUnit;
+  }
+  if (options.strategy) FillStrategy(*options.strategy, lease->mutable_strategy());
+  lease->set_environment(EnvironmentBytes(options.environment));
+  lease->set_actor(is_actor);
+  lease->set_name(function.name);
+}
+
+void FillActor(const FunctionRecord& constructor, const Options& options, proto::ActorOptions* actor) {
+  actor->set_max_restarts(options.max_restarts);
+  actor->set_max_task_retries(options.max_task_retries);
+  actor->set_max_concurrency(options.max_concurrency);
+  actor->set_is_async(constructor.is_async);
+  for (const auto& [name, limit] : options.concurrency_groups) {
+    if (name.empty() || limit == 0) throw InvalidArgumentError("a concurrency group has a name and at least one call at a time");
+    proto::ConcurrencyGroup* group = actor->add_groups();
+    group->set_name(name);
+    group->set_max_concurrency(limit);
+  }
+  actor->set_out_of_order(options.out_of_order);
+  actor->set_max_pending_calls(options.max_pending_calls);
+  actor->set_name(options.name);
+  actor->set_name_space(options.name_space);
+  actor->set_detached(options.detached);
+  actor->set_get_if_exists(options.get_if_exists);
+  if ((options.detached || options.get_if_exists) && options.name.empty()) {
+    throw InvalidArgumentError("an actor that is Detached or GetIfExists needs a Name to be found by");
+  }
+  if (options.max_restarts < -1 || options.max_task_retries < -1) {
+    throw InvalidArgumentError("restarts and retries are -1 (without bound) or more");
+  }
+}
+
+}  // namespace
+
+std::string EnvironmentBytes(const std::map<std::string, std::string>& variables) {
+  return ValueOrThrow(EncodeEnvironment({.variables = variables, .others = {}}));
+}
+
+void FillResources(const std::map<std::string, double>& amounts, proto::Resources* out) {
+  for (const auto& [name, amount] : amounts) {
+    if (amount == 0) continue;
+    (*out->mutable_amounts())[name] = ValueOrThrow(AmountFromDouble(name, amount));
+  }
+}
+
+void FillSelector(const LabelSelector& selector, proto::LabelSelector* out) {
+  for (const LabelTerm& term : selector) {
+    if (term.key.empty()) throw InvalidArgumentError("a label has a name");
+    proto::LabelTerm* to = out->add_terms();
+    to->set_key(term.key);
+    for (const std::string& value : term.values) to->add_values(value);
+    to->set_negated(term.negated);
+  }
+}
+
+void FillSelectors(const std::vector<LabelSelector>& selectors,
+                   google::protobuf::RepeatedPtrField<proto::LabelSelector>* out) {
+  for (const LabelSelector& selector : selectors) FillSelector(selector, out->Add());
+}
+
+proto::TaskTemplate BuildTemplate(const FunctionRecord& function, const Options& options, uint32_t results) {
+  proto::TaskTemplate spec;
+  spec.set_language(proto::JobStart::CPP);
+  spec.set_function(function.key);
+  spec.set_name(options.name.empty() || function.kind == FunctionRecord::Kind::kConstructor ? function.name : options.name);
+  spec.set_num_returns(function.streaming ? 0 : results);
+  spec.set_streaming(function.streaming);
+  spec.set_max_unconsumed(options.max_unconsumed);
+  spec.set_retry_exceptions(options.retry_exceptions);
+  if (options.max_retries && *options.max_retries < -1) throw InvalidArgumentError("retries are -1 (without bound) or more");
+  TemplateExtra extra{options.retry_rule, function.class_key};
+  switch (function.kind) {
+    case FunctionRecord::Kind::kFunction:
+      spec.set_kind(proto::TaskTemplate::TASK);
+      spec.set_max_retries(options.max_retries.value_or(kDefaultRetries));
+      spec.set_max_calls(options.max_calls);
+      FillLease(function, options, spec.mutable_lease());
+      break;
+    case FunctionRecord::Kind::kConstructor:
+      spec.set_kind(proto::TaskTemplate::ACTOR_CREATION);
+      FillLease(function, options, spec.mutable_lease());
+      FillActor(function, options, spec.mutable_actor());
+      break;
+    case FunctionRecord::Kind::kMethod:
+      spec.set_kind(proto::TaskTemplate::ACTOR_METHOD);
+      spec.set_max_retries(options.max_retries.value_or(0));
+      spec.set_concurrency_group(options.concurrency_group.empty() ? function.group : options.concurrency_group);
+      break;
+  }
+  spec.set_extra(Serialize(extra));
+  return spec;
+}
+
+const TemplateHandle& TemplateOf(const FunctionRecord& function, OptionHolder& options, uint32_t results) {
+  if (options.options() == nullptr) {
+    const Prepared* prepared = static_cast<const Prepared*>(function.prepared.load(std::memory_order_acquire));
+    if (IsCurrent(prepared, results)) [[likely]] return prepared->handle;
+    // Two threads may both make one: the later is used from then on, both mean the same.
+    prepared = KeepForever(Prepare(function, Options(), results));
+    function.prepared.store(prepared, std::memory_order_release);
+    return prepared->handle;
+  }
+  std::shared_ptr<const void>& held = options.prepared();
+  if (!IsCurrent(static_cast<const Prepared*>(held.get()), results)) {
+    held = std::make_shared<const Prepared>(Prepare(function, *options.options(), results));
+  }
+  return static_cast<const Prepared*>(held.get())->handle;
+}
+
+}  // namespace sheaf::inline v1::internal

@@ -1,0 +1,131 @@
+// Copyright The Sheaf Authors. SPDX-License-Identifier: Apache-2.0
+#include "api/core.h"
+
+#include "api/worker_handler.h"
+
+#include <utility>
+
+#include "api/failures.h"
+#include "api/process.h"
+#include "api/registry.h"
+#include "sheaf/internal/call.h"
+
+namespace sheaf::inline v1::internal {
+namespace {
+
+std::atomic<WorkerHandler*> current_handler{nullptr};
+
+// The calling thread runs `execution`.
+class Running {
+ public:
+  explicit Running(Execution* execution) : outer_(std::exchange(CurrentExecution(), execution)) {}
+  ~Running() { CurrentExecution() = outer_; }
+
+ private:
+  Execution* const outer_;
+};
+
+// The record of a template's function. Threads remember their last one: workers run the same function again and again.
+const FunctionRecord* RecordOf(const proto::TaskTemplate& spec) {
+  thread_local const FunctionRecord* last = nullptr;
+  if (last == nullptr || last->key != spec.function()) last = FindFunction(spec.function());
+  return last;
+}
+
+}  // namespace
+
+WorkerHandler::WorkerHandler() { current_handler = this; }
+
+WorkerHandler::~WorkerHandler() {
+  Stop();
+  current_handler = nullptr;
+}
+
+WorkerHandler* WorkerHandler::Current() { return current_handler.load(std::memory_order_acquire); }
+
+void WorkerHandler::Execute(std::shared_ptr<Execution> execution) {
+  const FunctionRecord* function = RecordOf(execution->spec());
+  if (function == nullptr || function->invoke == nullptr) {
+    CoreError error;
+    error.kind = CoreErrorKind::kNotFound;
+    error.message = "this program has no function '" + execution->spec().function() +
+                    "': is it another build, or was SHEAF_REMOTE or SHEAF_ACTOR compiled out?";
+    execution->Fail(std::move(error), false);
+    return;
+  }
+  // In an actor with coroutines all methods run on their thread, so that they share its state without locks.
+  if (function->kind == FunctionRecord::Kind::kMethod && async_actor_.load(std::memory_order_acquire)) {
+    Loop()->Post([this, function, execution = std::move(execution)]() mutable {
+      Runtime& runtime = TheRuntime();
+      runtime.SetCurrentTask(execution->task());
+      Run(*function, std::move(execution));
+      runtime.SetCurrentTask({});
+    });
+    return;
+  }
+  if (function->kind == FunctionRecord::Kind::kConstructor) async_actor_ = function->is_async;
+  Run(*function, std::move(execution));
+}
+
+void WorkerHandler::Run(const FunctionRecord& function, std::shared_ptr<Execution> execution) {
+  const Running running(execution.get());
+  Call call(std::move(execution), instance_.load(std::memory_order_acquire));
+  try {
+    function.invoke(call);
+  } catch (...) {
+    call.FailWithCurrentException();
+  }
+}
+
+void WorkerHandler::SetInstance(void* instance, void (*destroy)(void*)) {
+  destroy_ = destroy;
+  instance_.store(instance, std::memory_order_release);
+}
+
+std::shared_ptr<CoroutineLoop> WorkerHandler::Loop() {
+  const std::lock_guard lock(mutex_);
+  if (loop_ == nullptr) {
+    loop_ = std::make_shared<CoroutineLoop>();
+    thread_ = std::make_unique<ThreadExecutor>("coroutines");
+    thread_->Post([this, loop = loop_] { loop->Run([this] { return stopping_.load(); }, kSecond); });
+  }
+  return loop_;
+}
+
+void WorkerHandler::StartCoroutine(const Call& call, std::coroutine_handle<> body) {
+  auto root = std::make_shared<CoroutineRoot>();
+  root->loop = Loop();
+  root->execution = &call.execution();
+  root->task = call.execution().task();
+  {
+    const std::lock_guard lock(mutex_);
+    absl::erase_if(roots_, [](const auto& entry) { return entry.second.expired(); });
+    roots_[root->task] = root;
+  }
+  root->loop->Start(root, body);
+}
+
+void WorkerHandler::Cancel(TaskId task) {
+  std::shared_ptr<CoroutineRoot> root;
+  {
+    const std::lock_guard lock(mutex_);
+    const auto found = roots_.find(task);
+    if (found != roots_.end()) root = found->second.lock();
+  }
+  if (root != nullptr) root->loop->Cancel(root);
+}
+
+void WorkerHandler::Stop() {
+  std::unique_ptr<ThreadExecutor> thread;
+  {
+    const std::lock_guard lock(mutex_);
+    stopping_ = true;
+    if (loop_ != nullptr) loop_->Post([] {});
+    thread = std::move(thread_);
+  }
+  thread.reset();
+  void* const instance = instance_.exchange(nullptr);
+  if (instance != nullptr) destroy_(instance);
+}
+
+}  // namespace sheaf::inline v1::internal

@@ -1,0 +1,48 @@
+// Copyright The Sheaf Authors. SPDX-License-Identifier: Apache-2.0
+// The C++ side of a worker: finds the function of a call, gives it its arguments, and the call its results.
+#pragma once
+
+#include <atomic>
+#include <memory>
+#include <mutex>
+
+#include "absl/container/flat_hash_map.h"
+#include "api/core.h"
+#include "api/coroutine_loop.h"
+#include "base/executor.h"
+#include "sheaf/internal/registry.h"
+
+namespace sheaf::inline v1::internal {
+
+// Thread-safe. One per worker process, from Init to its end.
+class WorkerHandler final : public TaskHandler {
+ public:
+  WorkerHandler();
+  ~WorkerHandler() override;
+  static WorkerHandler* Current();  // nullptr: this process is no worker.
+
+  void Execute(std::shared_ptr<Execution> execution) override;
+  void Cancel(TaskId task) override;
+  // Ends the thread of coroutines, then the actor. Before the runtime goes.
+  void Stop();
+
+  // For the bridge to compiled functions.
+  void SetInstance(void* instance, void (*destroy)(void*));
+  void StartCoroutine(const Call& call, std::coroutine_handle<> body);
+
+ private:
+  void Run(const FunctionRecord& function, std::shared_ptr<Execution> execution);
+  std::shared_ptr<CoroutineLoop> Loop();
+
+  std::atomic<void*> instance_{nullptr};
+  void (*destroy_)(void*) = nullptr;
+  std::atomic<bool> async_actor_{false};
+
+  std::mutex mutex_;  // Guards the rest.
+  std::shared_ptr<CoroutineLoop> loop_;
+  std::unique_ptr<ThreadExecutor> thread_;  // Of loop_.
+  std::atomic<bool> stopping_{false};
+  absl::flat_hash_map<TaskId, std::weak_ptr<CoroutineRoot>> roots_;
+};
+
+}  // namespace sheaf::inline v1::internal

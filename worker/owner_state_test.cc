@@ -1,0 +1,354 @@
+// Copyright The Sheaf Authors. SPDX-License-Identifier: Apache-2.0
+#include "worker/owner_state.h"
+
+#include <catch2/catch.hpp>
+#include <deque>
+#include <map>
+#include <string>
+#include <vector>
+
+#include "base/fake_clock.h"
+#include "worker/wire.h"
+
+namespace sheaf {
+namespace {
+
+constexpr ProcessId kSelf{1, 7};
+constexpr ProcessId kWorker{1, 8};
+constexpr ProcessId kRaylet{1, 0};
+
+struct Sent {
+  ProcessId to;
+  Lane lane;
+  FrameKind kind;
+  std::string body;
+};
+
+class RecordingTransport final : public Transport {
+ public:
+  Channel& To(ProcessId peer) override {
+    auto& channel = channels_[peer];
+    if (!channel) channel = std::make_unique<Recorder>(*this, peer);
+    return *channel;
+  }
+  void Forget(ProcessId) override {}
+  // The oldest frame of `kind` that was not taken yet.
+  Sent Take(FrameKind kind) {
+    for (auto frame = sent.begin(); frame != sent.end(); ++frame) {
+      if (frame->kind != kind) continue;
+      Sent out = *frame;
+      sent.erase(frame);
+      return out;
+    }
+    FAIL("no frame of kind " << static_cast<int>(kind) << " was sent");
+    return {};
+  }
+  size_t Count(FrameKind kind) const {
+    size_t count = 0;
+    for (const Sent& frame : sent) count += frame.kind == kind;
+    return count;
+  }
+  std::deque<Sent> sent;
+
+ private:
+  class Recorder final : public Channel {
+   public:
+    Recorder(RecordingTransport& transport, ProcessId peer) : transport_(transport), peer_(peer) {}
+    void Send(Lane lane, FrameKind kind, std::string_view head, std::string_view tail) override {
+      transport_.sent.push_back({peer_, lane, kind, std::string(head) + std::string(tail)});
+    }
+    size_t queued_bytes() const override { return 0; }
+
+   private:
+    RecordingTransport& transport_;
+    const ProcessId peer_;
+  };
+  std::map<ProcessId, std::unique_ptr<Channel>> channels_;
+};
+
+class MapStore final : public LocalStore {
+ public:
+  void Free(ObjectId id, ObjectLocation) override { freed.push_back(id); }
+  ObjectLocation Promote(ObjectId, std::string_view, std::span<const ObjectId>) override { return {1, next++, 1, 0}; }
+  std::vector<ObjectId> freed;
+  uint32_t next = 0;
+};
+
+struct Fixture {
+  FakeClock clock;
+  RecordingTransport transport;
+  MapStore store;
+  std::vector<ObjectId> looked_up;
+  OwnerState owner{kSelf, clock, transport, store,
+                   [this](std::span<const ObjectId> ids) { looked_up.insert(looked_up.end(), ids.begin(), ids.end()); }};
+  std::deque<TemplateRecord> templates;
+
+  const TemplateRecord& Template(int max_retries = 3) {
+    TemplateRecord& record = templates.emplace_back();
+    record.spec.set_number(static_cast<uint32_t>(templates.size()));
+    record.spec.set_name("square");
+    record.spec.set_max_retries(max_retries);
+    record.spec.set_num_returns(1);
+    (*record.spec.mutable_lease()->mutable_resources()->mutable_amounts())["CPU"] = 10'000;
+    return record;
+  }
+  ObjectHandle Submit(const TemplateRecord& spec, std::unique_ptr<TaskReferences> references = nullptr) {
+    TaskRecord* task = owner.tasks.Add(spec, "", std::move(references), {}, owner.submitter);
+    ObjectHandle handle(task->first_return);
+    owner.submitter.Submit(*task);
+    return handle;
+  }
+  void Grant(uint64_t lease = 1, ProcessId worker = kWorker) {
+    proto::LeaseGrant grant;
+    grant.set_key(1);
+    grant.set_lease(lease);
+    grant.set_worker(worker.packed());
+    owner.OnFrame(kRaylet, {FrameKind::kLeaseGrant, grant.SerializeAsString()});
+  }
+  PushTaskHead TakePush() {
+    const Sent frame = transport.Take(FrameKind::kPushTask);
+    PushTaskHead head;
+    std::memcpy(&head, frame.body.data(), sizeof head);
+    return head;
+  }
+  void Reply(const PushTaskHead& push, std::string_view value, ReplyStatus status = ReplyStatus::kDone, uint64_t run_ns = 1000,
+             ProcessId from = kWorker) {
+    TaskReplyHead head{};
+    head.task_sequence_bits = push.task_sequence_bits;
+    head.cookie = push.cookie;
+    head.attempt = push.attempt;
+    head.run_ns = run_ns;
+    head.status = status;
+    std::string body(AsBytes(head));
+    ReturnHead result{};
+    result.kind = status == ReplyStatus::kDone ? ReturnKind::kValue : ReturnKind::kError;
+    const std::string bytes =
+        status == ReplyStatus::kDone ? std::string(value) : EncodeError({ErrorKind::kTaskFailed, std::string(value), {}});
+    result.bytes = static_cast<uint32_t>(bytes.size());
+    WireWriter out(body);
+    out.Struct(result);
+    out.Bytes(bytes);
+    owner.OnFrame(from, {FrameKind::kTaskReply, body});
+  }
+  void Die(ProcessId process, uint64_t started) {
+    proto::Death death;
+    death.set_cause(proto::Death::SIGNALLED);
+    death.set_code(9);
+    owner.OnProcessDied(process, death, started);
+  }
+};
+
+}  // namespace
+
+SCENARIO("a task asks for a lease once, is pushed when it is granted, and its reply is its result") {
+  Fixture f;
+  const TemplateRecord& square = f.Template();
+  const ObjectHandle a = f.Submit(square);
+  proto::LeaseDemand demand;
+  REQUIRE(demand.ParseFromString(f.transport.Take(FrameKind::kLeaseDemand).body));
+  CHECK(demand.wanted() == 1);
+  CHECK(demand.spec().resources().amounts().at("CPU") == 10'000);
+  f.Grant();
+  f.transport.Take(FrameKind::kTemplate);
+  const PushTaskHead push = f.TakePush();
+  CHECK(push.lease == 1);
+  CHECK(push.push == 1);
+  CHECK_FALSE(a.entry()->ready());
+  f.Reply(push, "49");
+  CHECK(a.entry()->value == "49");
+  THEN("the lease stays for the next task, which asks for nothing") {
+    const ObjectHandle b = f.Submit(square);
+    CHECK(f.TakePush().push == 2);
+    CHECK(f.transport.Count(FrameKind::kLeaseDemand) == 0);
+    CHECK(f.transport.Count(FrameKind::kTemplate) == 0);
+  }
+  THEN("an idle lease goes back after a while") {
+    f.owner.Tick();
+    f.clock.Advance(TaskSubmitter::kLinger);
+    f.owner.Tick();
+    CHECK(f.transport.Count(FrameKind::kLeaseReturn) == 1);
+    CHECK(f.owner.submitter.leases() == 0);
+  }
+}
+
+SCENARIO("tasks that are not known to be short go to a worker one at a time") {
+  Fixture f;
+  const TemplateRecord& square = f.Template();
+  std::vector<ObjectHandle> refs;
+  for (int i = 0; i < 100; ++i) refs.push_back(f.Submit(square));
+  f.Grant();
+  CHECK(f.transport.Count(FrameKind::kPushTask) == 1);
+  WHEN("the first took a microsecond") {
+    f.Reply(f.TakePush(), "1");
+    THEN("all others are in flight at once") { CHECK(f.transport.Count(FrameKind::kPushTask) == 99); }
+  }
+  WHEN("the first took 2 ms") {
+    f.Reply(f.TakePush(), "1", ReplyStatus::kDone, 2 * kMillisecond);
+    THEN("one follows") { CHECK(f.transport.Count(FrameKind::kPushTask) == 1); }
+  }
+}
+
+SCENARIO("what a long task holds up is taken back and runs elsewhere") {
+  Fixture f;
+  const TemplateRecord& square = f.Template();
+  std::vector<ObjectHandle> refs;
+  for (int i = 0; i < 4; ++i) refs.push_back(f.Submit(square));
+  f.Grant();
+  f.Reply(f.TakePush(), "1");
+  std::vector<PushTaskHead> pushes;
+  for (int i = 0; i < 3; ++i) pushes.push_back(f.TakePush());
+  f.owner.Tick();
+  f.clock.Advance(TaskSubmitter::kLongTask);
+  f.owner.Tick();
+  REQUIRE(f.transport.Count(FrameKind::kTakeBack) == 1);
+  for (int i = 2; i > 0; --i) {  // Newest first, as the executor does.
+    const TaskReturned returned{pushes[i].task_sequence_bits, pushes[i].push, pushes[i].cookie, pushes[i].attempt};
+    f.owner.OnFrame(kWorker, {FrameKind::kTaskReturned, AsBytes(returned)});
+  }
+  CHECK(f.transport.Count(FrameKind::kPushTask) == 0);
+  f.Grant(2, {1, 9});
+  const PushTaskHead again = f.TakePush();
+  CHECK(again.task_sequence_bits == pushes[1].task_sequence_bits);
+  CHECK(again.attempt == 0);  // It was never started.
+}
+
+SCENARIO("after a worker's death only what it had started counts as tried") {
+  Fixture f;
+  const TemplateRecord& square = f.Template(0);
+  std::vector<ObjectHandle> refs;
+  for (int i = 0; i < 3; ++i) refs.push_back(f.Submit(square));
+  f.Grant();
+  f.Reply(f.TakePush(), "1");
+  f.TakePush();
+  f.TakePush();
+  f.Die(kWorker, 2);
+  CHECK(refs[1].entry()->extra->error.kind == ErrorKind::kWorkerCrashed);
+  CHECK_FALSE(refs[2].entry()->ready());
+  f.Grant(2, {1, 9});
+  f.Reply(f.TakePush(), "3", ReplyStatus::kDone, 1000, {1, 9});
+  CHECK(refs[2].entry()->value == "3");
+}
+
+SCENARIO("a task with retries is tried again, with pauses, until none is left") {
+  Fixture f;
+  const ObjectHandle a = f.Submit(f.Template(2));
+  for (uint32_t attempt = 0; attempt < 3; ++attempt) {
+    f.owner.Tick();
+    f.clock.Advance(10 * kSecond);
+    f.owner.Tick();
+    const ProcessId worker{1, 20 + attempt};
+    f.Grant(attempt + 1, worker);
+    CHECK(f.TakePush().attempt == attempt);
+    f.Die(worker, 1);
+  }
+  CHECK(a.entry()->extra->error.kind == ErrorKind::kWorkerCrashed);
+}
+
+SCENARIO("an answer to an earlier attempt is dropped") {
+  Fixture f;
+  const ObjectHandle a = f.Submit(f.Template(2));
+  f.Grant();
+  const PushTaskHead first = f.TakePush();
+  f.Die(kWorker, 1);
+  f.Grant(2, {1, 9});
+  f.Reply(first, "old");
+  CHECK_FALSE(a.entry()->ready());
+  f.Reply(f.TakePush(), "new", ReplyStatus::kDone, 1000, {1, 9});
+  CHECK(a.entry()->value == "new");
+}
+
+SCENARIO("a task waits for its arguments, and fails with the error of one that failed") {
+  Fixture f;
+  const TemplateRecord& square = f.Template();
+  const ObjectHandle a = f.Submit(square);
+  auto references = std::make_unique<TaskReferences>();
+  references->arguments.push_back({a.entry(), 0});
+  f.owner.references.AddUse(*a.entry());
+  const ObjectHandle b = f.Submit(square, std::move(references));
+  f.Grant();
+  const PushTaskHead push = f.TakePush();
+  CHECK(f.transport.Count(FrameKind::kPushTask) == 0);
+  f.Reply(push, "boom", ReplyStatus::kFailed);
+  CHECK(b.entry()->extra->error.message == "boom");
+}
+
+SCENARIO("dropping the last handle frees an object in the store, but not while another node borrows it") {
+  Fixture f;
+  ObjectEntry* entry = f.owner.references.NewOwned(ObjectId::Make(kSelf, f.owner.references.NextSequence(), 1));
+  const ObjectId id = entry->id;
+  {
+    const ObjectHandle handle(entry);
+    f.owner.references.SetStored(*entry, {1, 5, 1, 0}, 100);
+    f.owner.references.Outgoing(*entry);
+    proto::NodeRefs refs;
+    refs.set_node(2);
+    refs.set_version(1);
+    refs.set_held_ids(id.Binary());
+    f.owner.OnFrame(kRaylet, {FrameKind::kNodeRefs, refs.SerializeAsString()});
+    f.transport.Take(FrameKind::kNodeRefsAck);
+  }
+  f.owner.references.CollectDropped();
+  CHECK(f.store.freed.empty());
+  proto::NodeRefs refs;
+  refs.set_node(2);
+  refs.set_version(2);
+  refs.set_dropped_ids(id.Binary());
+  f.owner.OnFrame(kRaylet, {FrameKind::kNodeRefs, refs.SerializeAsString()});
+  CHECK(f.store.freed == std::vector{id});
+}
+
+SCENARIO("a borrowed reference is announced once, and its sender hears when its owner knows") {
+  Fixture f;
+  const ObjectId id = ObjectId::Make({1, 30}, 4, 1);
+  ObjectEntry* entry = f.owner.references.Incoming({id, {}});
+  f.owner.references.AddUse(*entry);
+  bool registered = false;
+  f.owner.references.AfterRegistered(std::vector{entry}, [&] { registered = true; });
+  f.owner.references.Flush();
+  proto::RefsReport report;
+  REQUIRE(report.ParseFromString(f.transport.Take(FrameKind::kRefsReport).body));
+  CHECK(report.held_ids() == id.Binary());
+  CHECK_FALSE(registered);
+  proto::RefsReported reported;
+  reported.set_sequence(report.sequence());
+  f.owner.OnFrame(kRaylet, {FrameKind::kRefsReported, reported.SerializeAsString()});
+  CHECK(registered);
+  f.owner.references.DropUse(*entry);
+  f.owner.references.Flush();
+  REQUIRE(report.ParseFromString(f.transport.Take(FrameKind::kRefsReport).body));
+  CHECK(report.dropped_ids() == id.Binary());
+}
+
+SCENARIO("when the owner of a borrowed object dies, the raylet is asked, and says adopted or OwnerDied") {
+  Fixture f;
+  const ObjectId id = ObjectId::Make({1, 30}, 4, 1);
+  ObjectEntry* entry = f.owner.references.Incoming({id, {}});
+  const ObjectHandle handle(entry);
+  f.owner.resolver.Want(*entry);
+  f.transport.Take(FrameKind::kObjectQuery);
+  f.Die({1, 30}, 0);
+  proto::AdoptedQuery query;
+  REQUIRE(query.ParseFromString(f.transport.Take(FrameKind::kAdoptedQuery).body));
+  proto::AdoptedAnswer answer;
+  answer.set_request(query.request());
+  answer.set_ids(query.ids());
+  answer.add_adopted(false);
+  f.owner.OnFrame(kRaylet, {FrameKind::kAdoptedAnswer, answer.SerializeAsString()});
+  CHECK(entry->extra->error.kind == ErrorKind::kOwnerDied);
+}
+
+SCENARIO("frames that do not parse change nothing") {
+  Fixture f;
+  const ObjectHandle a = f.Submit(f.Template());
+  f.Grant();
+  f.TakePush();
+  for (int kind = 0; kind < 96; ++kind) {
+    for (const std::string body : {std::string(), std::string(3, '\xff'), std::string(24, '\xff'), std::string(200, '\x01')}) {
+      f.owner.OnFrame(kWorker, {static_cast<FrameKind>(kind), body});
+      f.owner.OnFrame(kRaylet, {static_cast<FrameKind>(kind), body});
+    }
+  }
+  CHECK_FALSE(a.entry()->ready());
+}
+
+}  // namespace sheaf

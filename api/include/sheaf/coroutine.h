@@ -32,17 +32,20 @@ SHEAF_API void ThrowIfCancelled();
 // Runs `start`, and what follows from it, on this thread, until *done.
 SHEAF_API void RunUntil(std::coroutine_handle<> start, const bool* done);
 
+// A coroutine that ends while the one that awaits it is still in await_suspend does not resume it: that just goes on. So a
+// loop of awaits needs no stack, also where the compiler does not turn transfers between coroutines into jumps (-O0).
 struct ResumeContinuation {
   bool await_ready() const noexcept { return false; }
   template <class Promise>
   std::coroutine_handle<> await_suspend(std::coroutine_handle<Promise> finished) const noexcept {
-    return finished.promise().continuation;
+    return finished.promise().starting ? std::noop_coroutine() : finished.promise().continuation;
   }
   void await_resume() const noexcept {}
 };
 
 struct AsyncPromiseBase {
   std::coroutine_handle<> continuation = std::noop_coroutine();
+  bool starting = false;
   std::exception_ptr error;
 
   std::suspend_always initial_suspend() noexcept { return {}; }
@@ -92,9 +95,12 @@ class [[nodiscard]] Async {
   }
 
   bool await_ready() const noexcept { return false; }
-  std::coroutine_handle<> await_suspend(std::coroutine_handle<> waiting) noexcept {
+  bool await_suspend(std::coroutine_handle<> waiting) {
     coroutine_.promise().continuation = waiting;
-    return coroutine_;
+    coroutine_.promise().starting = true;
+    coroutine_.resume();
+    coroutine_.promise().starting = false;
+    return !coroutine_.done();
   }
   T await_resume() { return coroutine_.promise().Take(); }
 

@@ -165,7 +165,7 @@ ObjectRef<T> Put(const T& value) {
     return {};
   } else if constexpr (internal::Scalar<T>) {
     internal::SmallStream stream;
-    internal::WriteScalar(msgpack::packer<internal::SmallStream>(stream), value);
+    internal::WriteScalar(stream, value);
     return ObjectRef<T>::FromHandle(internal::PutBytes({stream.bytes, stream.size}));
   } else {
     internal::Encoder encoder;

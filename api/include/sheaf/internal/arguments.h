@@ -111,7 +111,7 @@ inline void AddArgument(Arguments& out, const Given& given) {
     out.AddReference(given.handle());
   } else if constexpr (Scalar<Wanted>) {
     SmallStream stream;
-    WriteScalar(msgpack::packer<SmallStream>(stream), static_cast<Wanted>(given));
+    WriteScalar(stream, static_cast<Wanted>(given));
     std::memcpy(out.AddInPlace(stream.size), stream.bytes, stream.size);
   } else if constexpr (std::same_as<Given, Wanted> || kReadsAs<Given, Wanted>) {
     Encoder encoder;

@@ -50,7 +50,7 @@ template <class T>
 inline void ReturnValue(Call& call, size_t index, const T& value) {
   if constexpr (Scalar<T>) {
     SmallStream stream;
-    WriteScalar(msgpack::packer<SmallStream>(stream), value);
+    WriteScalar(stream, value);
     call.Return(index, {stream.bytes, stream.size});
   } else {
     Encoder encoder;

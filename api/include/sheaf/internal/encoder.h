@@ -126,11 +126,12 @@ template <class T>
 concept Scalar = Number<T> || std::same_as<T, bool> || std::is_enum_v<T>;
 
 template <Scalar T, class Stream>
-inline void WriteScalar(msgpack::packer<Stream> pack, T value) {
+inline void WriteScalar(Stream& stream, T value) {
+  msgpack::packer<Stream> pack(stream);
   if constexpr (std::same_as<T, bool>) {
     value ? pack.pack_true() : pack.pack_false();
   } else if constexpr (std::is_enum_v<T>) {
-    WriteScalar(pack, static_cast<std::underlying_type_t<T>>(value));
+    WriteScalar(stream, static_cast<std::underlying_type_t<T>>(value));
   } else if constexpr (std::same_as<T, float>) {
     pack.pack_float(value);
   } else if constexpr (std::same_as<T, double>) {
@@ -166,7 +167,7 @@ inline void WriteField(Encoder& out, const T& field) {
 template <class T>
 void Write(Encoder& out, const T& value) {
   if constexpr (Scalar<T>) {
-    WriteScalar(out.packer(), value);
+    WriteScalar(out, value);
   } else if constexpr (std::same_as<T, std::string> || std::same_as<T, std::string_view>) {
     WriteText(out, value);
   } else if constexpr (NumberVector<T> || NumberSpan<T> || NumberArray<T>) {
@@ -175,9 +176,9 @@ void Write(Encoder& out, const T& value) {
   } else if constexpr (std::same_as<T, std::monostate>) {
     out.packer().pack_nil();
   } else if constexpr (kIsDuration<T>) {
-    WriteScalar(out.packer(), value.count());
+    WriteScalar(out, value.count());
   } else if constexpr (kIsSystemTime<T>) {
-    WriteScalar(out.packer(), value.time_since_epoch().count());
+    WriteScalar(out, value.time_since_epoch().count());
   } else if constexpr (kIs<T, ObjectRef>) {
     out.WriteReference(kExtObject, value.handle());
   } else if constexpr (kIs<T, ActorHandle>) {
@@ -194,7 +195,7 @@ void Write(Encoder& out, const T& value) {
     } else if constexpr (kIs<T, std::variant>) {
       if (value.valueless_by_exception()) throw SerializationError("a variant without a value");
       WriteArrayHead(out, 2);
-      WriteScalar(out.packer(), static_cast<uint64_t>(value.index()));
+      WriteScalar(out, static_cast<uint64_t>(value.index()));
       std::visit([&out](const auto& alternative) { WriteField(out, alternative); }, value);
     } else if constexpr (kIs<T, std::pair> || kIs<T, std::tuple>) {
       WriteArrayHead(out, std::tuple_size_v<T>);
@@ -208,7 +209,7 @@ void Write(Encoder& out, const T& value) {
       }
     } else if constexpr (std::same_as<T, std::vector<bool>>) {
       WriteArrayHead(out, value.size());
-      for (const bool element : value) WriteScalar(out.packer(), element);
+      for (const bool element : value) WriteScalar(out, element);
     } else if constexpr (Set<T> || Sequence<T> || kIsStdArray<T>) {
       WriteArrayHead(out, value.size());
       for (const auto& element : value) WriteField(out, element);

@@ -104,7 +104,13 @@ class PlantedViolations(unittest.TestCase):
     def test_the_world_in_comments_strings_and_methods_is_fine(self):
         self.assertEqual([], check(CMAKE | {"gcs/a.cc": LICENCE + "\n".join([
             "// fork() is elsewhere", "/* mmap(\n getenv( */", 'Log("call socket() first");', "channel.connect(peer);",
-            "loop->listen(1);", "Clock::time(3);", "runtime(4);", 'auto t = R"(getenv("A"))";', "int c = '\"';"]) + "\n"}))
+            "loop->listen(1);", "Clock::time(3);", "runtime(4);", "Random random(seed);", ": socket(std::move(s)) {}",
+            "std::vector<int> rand(3);", 'auto t = R"(getenv("A"))";', "int c = '\"';"]) + "\n"}))
+
+    def test_the_world_where_it_hides(self):
+        for line in ["return fork();", "else fork();", "if (a && fork() == 0) {}", "int a = b ? 1 : 0; fork();", "(void)fork();"]:
+            with self.subTest(line):
+                self.assert_one({"gcs/a.cc": LICENCE + line + "\n"}, "touches processes")
 
     def test_no_licence(self):
         self.assert_one({"gcs/a.cc": "int a;\n"}, "licence")

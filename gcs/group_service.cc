@@ -179,39 +179,39 @@ Outcome GroupService::Plan(const Happening& what) {
   info.set_state(step->next);
   info.clear_words();
   switch (step->action) {
-    case GroupAction::kRecord:
+    case GroupDecision::kRecord:
       info.set_raylet(what.raylet);
       info.mutable_bundle_nodes()->Assign(what.bundle_nodes.begin(), what.bundle_nodes.end());
       break;
-    case GroupAction::kPlace:
+    case GroupDecision::kPlace:
       info.set_placement_number(info.placement_number() + 1);
       info.clear_raylet();
       info.clear_bundle_nodes();
       break;
-    case GroupAction::kDrop:
+    case GroupDecision::kDrop:
       break;
   }
   Outcome outcome;
   if (info.detached()) {
-    const bool drop = step->action == GroupAction::kDrop;
+    const bool drop = step->action == GroupDecision::kDrop;
     outcome.writes = {{Table::kGroups, what.id.Binary(),
                        drop ? std::nullopt : std::optional<std::string>(info.SerializeAsString())}};
   }
   outcome.apply = [this, id = what.id, info, action = step->action, old = entry->info] {
-    if (action != GroupAction::kRecord) {
+    if (action != GroupDecision::kRecord) {
       for (const NodeNumber node : Holders(old)) {
         if (nodes_.IsMember(node)) SendDrop(node, id, old.placement_number());
       }
     }
     Publish(info);
-    if (action == GroupAction::kDrop) {
+    if (action == GroupDecision::kDrop) {
       table_.Erase(id);
       return;
     }
     GroupEntry& now = table_.Put(id, info);
     now.unaccounted = false;
-    now.next_order = action == GroupAction::kPlace ? context_.clock.Now() : kForever;
-    if (action == GroupAction::kPlace && active_) Order(now);
+    now.next_order = action == GroupDecision::kPlace ? context_.clock.Now() : kForever;
+    if (action == GroupDecision::kPlace && active_) Order(now);
   };
   return outcome;
 }

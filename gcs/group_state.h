@@ -14,14 +14,14 @@ enum class GroupEvent : uint8_t {
   kLost,     // A node with a bundle, or the raylet that was asked, is dead; or none knows of it after a restart.
   kRemoved,  // For good, on request or because its job ended.
 };
-enum class GroupAction : uint8_t {
+enum class GroupDecision : uint8_t {
   kRecord,  // Where its bundles are.
   kPlace,   // Anew, under the next placement number.
   kDrop,    // Raylets give the bundles back.
 };
 struct GroupStep {
   proto::GroupInfo::State next;
-  GroupAction action;
+  GroupDecision action;
 };
 
 // PENDING or RESCHEDULING --placed--> CREATED --lost--> RESCHEDULING; any but REMOVED --removed--> REMOVED.
@@ -32,11 +32,11 @@ constexpr std::optional<GroupStep> Next(proto::GroupInfo::State state, GroupEven
   switch (event) {
     case GroupEvent::kPlaced:
       if (state == Info::CREATED) return std::nullopt;
-      return GroupStep{Info::CREATED, GroupAction::kRecord};
+      return GroupStep{Info::CREATED, GroupDecision::kRecord};
     case GroupEvent::kLost:
-      return GroupStep{state == Info::PENDING ? Info::PENDING : Info::RESCHEDULING, GroupAction::kPlace};
+      return GroupStep{state == Info::PENDING ? Info::PENDING : Info::RESCHEDULING, GroupDecision::kPlace};
     case GroupEvent::kRemoved:
-      return GroupStep{Info::REMOVED, GroupAction::kDrop};
+      return GroupStep{Info::REMOVED, GroupDecision::kDrop};
   }
   return std::nullopt;
 }

@@ -65,7 +65,7 @@ SCENARIO("the life of a group, every state and event") {
   CHECK(Next(Info::CREATED, GroupEvent::kPlaced) == std::nullopt);
   CHECK(Next(Info::CREATED, GroupEvent::kLost)->next == Info::RESCHEDULING);
   CHECK(Next(Info::RESCHEDULING, GroupEvent::kPlaced)->next == Info::CREATED);
-  CHECK(Next(Info::RESCHEDULING, GroupEvent::kLost)->action == GroupAction::kPlace);
+  CHECK(Next(Info::RESCHEDULING, GroupEvent::kLost)->action == GroupDecision::kPlace);
   for (const Info::State state : {Info::PENDING, Info::CREATED, Info::RESCHEDULING}) {
     CHECK(Next(state, GroupEvent::kRemoved)->next == Info::REMOVED);
   }

@@ -108,6 +108,7 @@ absl::StatusOr<Settings> LoadSettings(const Environment& environment,
   Settings settings;
   Reader reader(environment);
   settings.base_directory = DefaultBaseDirectory(environment);
+  if (std::optional<std::string> gpus = environment("CUDA_VISIBLE_DEVICES")) settings.visible_gpus = *gpus;
   reader.Text("SHEAF_ADDRESS", settings.address);
   reader.Text("SHEAF_DIR", settings.base_directory);
   reader.Text("SHEAF_EXECUTABLE", settings.executable);

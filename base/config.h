@@ -21,6 +21,7 @@ struct Settings {
   std::string executable;            // SHEAF_EXECUTABLE: the `sheaf` that Init starts. Empty: beside the library, or in PATH.
   double cpus = 0;                   // SHEAF_CPUS: of the node; 0: what the kernel lets this process use.
   double gpus = -1;                  // SHEAF_GPUS: of the node; below 0: what is found.
+  std::string visible_gpus = "unset";  // CUDA_VISIBLE_DEVICES, as CUDA reads it; "unset": all.
   int64_t memory_bytes = 0;          // SHEAF_MEMORY: for tasks that ask for memory; 0: 70 % of what is there.
   int64_t store_bytes = 0;           // SHEAF_STORE_BYTES: of the arena; 0: 30 % of what is there.
   double memory_limit = 0.95;        // SHEAF_MEMORY_LIMIT: the part of memory above which a worker is killed; 0: never.

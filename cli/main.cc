@@ -11,6 +11,7 @@
 #include "cli/completion.h"
 #include "cli/json.h"
 #include "cli/list.h"
+#include "cli/node.h"
 #include "cli/query.h"
 #include "cli/start.h"
 #include "cli/status.h"
@@ -36,6 +37,7 @@ class CommandLine {
     app_.footer(kFooter);
     app_.get_formatter()->column_width(34);
     AddStart();
+    AddNode();
     AddStop();
     AddStatus();
     AddList();
@@ -126,6 +128,17 @@ class CommandLine {
     AddTimeout(command, start_.query, "Seconds that the node may take to be ready");
     command->footer("\nExample: sheaf start --head --num-cpus 2 --object-store-memory 1GiB\n");
   }
+  void AddNode() {
+    CLI::App* command = Command("node", "Run a node in the foreground: a GCS and a raylet in one process",
+                                [this] { return RunNode(node_); });
+    AddNodeOptions(command, node_.flags);
+    command->add_option("--ready-fd", node_.ready_fd, "Descriptor that gets a line when the node is ready")
+        ->type_name("FD");
+    command
+        ->add_option("--parent-fd", node_.parent_fd,
+                     "Descriptor of a pipe; the node ends, and leaves nothing, when its other end is closed")
+        ->type_name("FD");
+  }
   void AddStop() {
     CLI::App* command = Command("stop", "Stop the nodes of this user, with all their processes",
                                 [this] { return RunStop(stop_); });
@@ -214,6 +227,7 @@ class CommandLine {
   CLI::App app_;
   std::function<int()> run_;
   StartOptions start_;
+  NodeOptions node_;
   StopOptions stop_;
   QueryOptions query_;
   ListOptions list_;

@@ -69,14 +69,13 @@ class AttachServer final : public Switchboard {
   absl::Status Connect(ProcessId a, ProcessId b) override;
   void Remove(ProcessId process) override;
   std::pair<LeaseNumber, uint64_t> Started(ProcessId process) override;
+  std::string RunningOf(ProcessId process) override;
   std::vector<ProcessId> PeersOf(ProcessId process) override;
 
   // The executable that the driver sent, once; invalid if it is gone.
   UniqueFd TakeExecutable(ProcessId driver);
   // `process` is dead: rings the bells of all that it could have left asleep (shm/doorbell.h).
   void RingPeersOf(ProcessId process);
-  // What a process says of itself (ProcessPage::running), best effort; empty when it is not attached.
-  std::string RunningOf(ProcessId process);
   // The channel to a tool, or nullptr when `process` is none. Only kStateAnswer frames are sent on. Valid until Remove.
   Channel* ToolChannel(ProcessId process);
 

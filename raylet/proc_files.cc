@@ -112,4 +112,14 @@ int64_t AnonymousBytes(pid_t pid) {
   return FieldBytes(status, "RssAnon:") + FieldBytes(status, "VmSwap:");
 }
 
+uint64_t KernelOomKills() {
+  // /proc/vmstat counts all of the machine: with the death of one of ours by SIGKILL that is evidence enough.
+  const std::string text = ReadKernelFile("/proc/vmstat");
+  for (absl::string_view line : absl::StrSplit(text, '\n')) {
+    uint64_t count = 0;
+    if (absl::ConsumePrefix(&line, "oom_kill ") && absl::SimpleAtoi(line, &count)) return count;
+  }
+  return 0;
+}
+
 }  // namespace sheaf

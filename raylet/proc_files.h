@@ -36,4 +36,7 @@ std::optional<std::string> ReadProcVariable(pid_t pid, const std::string& name);
 // the arena. 0: no such process.
 int64_t AnonymousBytes(pid_t pid);
 
+// How often the kernel has killed for want of memory, in all control groups of the machine, since it started.
+uint64_t KernelOomKills();
+
 }  // namespace sheaf

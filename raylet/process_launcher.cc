@@ -89,7 +89,8 @@ ProcessLauncher::ProcessLauncher(LauncherOptions options, LauncherEvents events,
   BecomeSubreaper();
 }
 
-ProcessLauncher::~ProcessLauncher() {
+void ProcessLauncher::Stop() {
+  if (std::exchange(stopped_, true)) return;
   loop_->Run([this] {
     for (auto& [number, job] : jobs_) EndTemplate(job);
     for (auto& [process, worker] : workers_) KillProcesses(worker);
@@ -266,6 +267,7 @@ void ProcessLauncher::StartByExec(Job& job, const WorkerSpec& spec, const std::s
   request.working_dir = job.start.working_dir();
   request.stdout_fd = output->first.get();
   request.stderr_fd = output->second.get();
+  request.open_files = options_.open_files;
   request.oom_score_adj = options_.oom_score_adj;
   absl::StatusOr<Spawned> spawned = Spawn(request);
   if (!spawned.ok()) return fail(spawned.status());
@@ -288,6 +290,7 @@ absl::Status ProcessLauncher::StartTemplate(JobNumber number, Job& job) {
   request.stdout_fd = out.get();
   request.stderr_fd = err.get();
   request.inherited_fd = theirs.fd();
+  request.open_files = options_.open_files;
   request.oom_score_adj = options_.oom_score_adj;
   SHEAF_ASSIGN_OR_RETURN(Spawned spawned, Spawn(request));
   job.template_pid = spawned.pid;

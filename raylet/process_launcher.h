@@ -36,6 +36,7 @@ struct LauncherOptions {
   std::string log_directory;       // For worker-<process>.out and .err.
   std::string session;             // Names this node's run in SHEAF_JOB.
   int oom_score_adj = 500;         // Of workers; the node's own is lower.
+  uint64_t open_files = 0;         // Workers' limit of descriptors; 0: this process's.
   bool use_templates = true;
   Nanos template_timeout = 10 * kSecond;  // A template that is not ready by then is given up; workers are exec'd.
   bool own_all_children = false;   // Every child of this process may be reaped: true in `sheaf node`.
@@ -65,8 +66,9 @@ class ProcessLauncher final : public WorkerLauncher {
   // kResourceExhausted: no descriptors.
   static absl::StatusOr<std::unique_ptr<ProcessLauncher>> Make(
       LauncherOptions options, LauncherEvents events, std::function<UniqueFd(ProcessId)> executable_of);
-  // Kills all workers and strays and waits for them, for 2 s at most.
-  ~ProcessLauncher() override;
+  ~ProcessLauncher() override { Stop(); }
+  // Kills all workers and strays and waits for them, for 2 s at most. Later calls do nothing. Idempotent; not on the loop.
+  void Stop();
 
   // WorkerLauncher. Any thread.
   void AddJob(JobNumber job, ProcessId driver, const proto::JobStart& start) override;
@@ -140,6 +142,7 @@ class ProcessLauncher final : public WorkerLauncher {
   absl::flat_hash_set<JobNumber> known_jobs_;
   SeededRandom random_{EntropySeed()};
 
+  bool stopped_ = false;  // The caller's of Stop.
   // The loop's own.
   absl::flat_hash_map<ProcessId, Worker> workers_;
   absl::btree_map<JobNumber, Job> jobs_;

@@ -6,6 +6,7 @@
 #include <sched.h>
 #include <signal.h>
 #include <sys/mman.h>
+#include <sys/resource.h>
 #include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -31,6 +32,7 @@ struct Plan {
   const char* working_dir;
   int null_fd, stdout_fd, stderr_fd, inherited_fd;
   const char* oom_score_adj;
+  uint64_t open_files;
   // Written by the child.
   int error = 0;
   Step failed = Step::kNone;
@@ -59,6 +61,11 @@ int RunChild(void* argument) {
   const int score = open("/proc/self/oom_score_adj", O_WRONLY | O_CLOEXEC);
   if (score >= 0) {
     [[maybe_unused]] const ssize_t size = write(score, plan.oom_score_adj, std::strlen(plan.oom_score_adj));
+  }
+  rlimit files{};
+  if (plan.open_files != 0 && getrlimit(RLIMIT_NOFILE, &files) == 0) {
+    files.rlim_cur = plan.open_files;
+    setrlimit(RLIMIT_NOFILE, &files);
   }
   sigset_t none;
   sigemptyset(&none);
@@ -123,7 +130,7 @@ absl::StatusOr<Spawned> Spawn(const SpawnRequest& request) {
   if (!null.valid()) return absl::ResourceExhaustedError(absl::StrCat("/dev/null: ", std::strerror(errno)));
   Plan plan{request.executable_fd, argv.data(),      environ.data(),       request.working_dir.c_str(),
             null.get(),            request.stdout_fd, request.stderr_fd,   request.inherited_fd,
-            score.c_str()};
+            score.c_str(),         request.open_files};
   int pidfd = -1;
   const pid_t pid = CloneChild(plan, &pidfd);
   if (pid < 0) return absl::ResourceExhaustedError(absl::StrCat("cannot start a process: ", std::strerror(errno)));

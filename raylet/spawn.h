@@ -5,6 +5,7 @@
 
 #include <sys/types.h>
 
+#include <cstdint>
 #include <string>
 #include <vector>
 
@@ -21,6 +22,7 @@ struct SpawnRequest {
   int stdout_fd = -1;
   int stderr_fd = -1;
   int inherited_fd = -1;             // Stays open in the child under its number. All others but 0, 1, 2 are closed.
+  uint64_t open_files = 0;           // The child's limit of descriptors (soft). 0: this process's.
   int oom_score_adj = 0;             // 0 to 1000: how much sooner than this process the kernel takes it when memory is out.
 };
 

@@ -1,0 +1,211 @@
+// Copyright The Sheaf Authors. SPDX-License-Identifier: Apache-2.0
+#include "cli/node.h"
+
+#include <fcntl.h>
+#include <poll.h>
+#include <signal.h>
+#include <sys/eventfd.h>
+#include <sys/signalfd.h>
+#include <unistd.h>
+
+#include <array>
+#include <cerrno>
+#include <cstdio>
+#include <cstring>
+#include <ctime>
+#include <memory>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "base/config.h"
+#include "base/failpoint.h"
+#include "base/log.h"
+#include "base/session_directory.h"
+#include "base/status_macros.h"
+#include "base/unique_fd.h"
+#include "cli/node_metrics.h"
+#include "cli/node_plan.h"
+#include "gcs/gcs_process.h"
+#include "metrics/http_endpoint.h"
+#include "raylet/machine.h"
+#include "raylet/process_watch.h"
+#include "raylet/raylet_process.h"
+#include "shm/attach.h"
+
+namespace sheaf::cli {
+namespace {
+
+constexpr Nanos kGrace = 2 * kSecond;  // Workers and drivers have so long to end by themselves.
+constexpr int kKeptSessions = 10;      // Of nodes that ended, with their logs.
+
+// Signals that end a node, as something to poll. Blocked here, so in all threads that are started later.
+UniqueFd BlockSignals() {
+  sigset_t signals;
+  sigemptyset(&signals);
+  for (const int signal : {SIGTERM, SIGINT, SIGHUP}) sigaddset(&signals, signal);
+  pthread_sigmask(SIG_BLOCK, &signals, nullptr);
+  signal(SIGPIPE, SIG_IGN);
+  return UniqueFd(signalfd(-1, &signals, SFD_CLOEXEC | SFD_NONBLOCK));
+}
+
+// The node's parts, in the order of their making; they go in the opposite one.
+class Node {
+ public:
+  explicit Node(bool embedded) : embedded_(embedded), stop_(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)) {}
+  ~Node() { Stop("the node ends", 0); }
+
+  absl::Status Start(const NodeFlags& flags) {
+    SHEAF_ASSIGN_OR_RETURN(const Settings settings, LoadSettings());
+    SHEAF_RETURN_IF_ERROR(ArmFailpoints(settings.failpoints, 0));
+    SHEAF_ASSIGN_OR_RETURN(NodePlan plan, PlanNode(flags, settings));
+    const uint64_t open_files = RaiseOpenFileLimit();
+    SHEAF_RETURN_IF_ERROR(MakeSession(plan.settings));
+    SHEAF_RETURN_IF_ERROR(StartMetrics(std::move(plan.metrics)));
+    MakeRaylet(std::move(plan.raylet), open_files);
+    SHEAF_RETURN_IF_ERROR(StartGcs());
+    SHEAF_RETURN_IF_ERROR(raylet_->Start());
+    metrics_.SetRefresh([this] { raylet_->PublishMetrics(); });
+    session_->PublishLatest();
+    Log(LogLevel::kInfo, "node ", raylet_->node(), " is ready");
+    return absl::OkStatus();
+  }
+
+  void Stop(const std::string& reason, Nanos grace) {
+    metrics_.SetRefresh(nullptr);
+    if (raylet_ != nullptr) raylet_->Stop(reason, grace);
+    if (gcs_ != nullptr) gcs_->Stop();
+  }
+
+  ReadyLine ready_line() const { return {session_->path(), endpoint_->url()}; }
+  int stop_fd() const { return stop_.get(); }
+  std::string stop_reason() {
+    const std::lock_guard lock(mutex_);
+    return stop_reason_;
+  }
+
+ private:
+  absl::Status MakeSession(const Settings& settings) {
+    SessionDirectory::RemoveDead(settings.base_directory, kKeptSessions);
+    SHEAF_ASSIGN_OR_RETURN(session_, SessionDirectory::Make(settings.base_directory, time(nullptr), !embedded_));
+    LogOptions log;
+    log.level = settings.log_level;
+    log.file = session_->log_directory() + "/node.log";
+    log.process = absl::StrCat("node ", getpid());
+    SHEAF_RETURN_IF_ERROR(StartLog(log));
+    for (const std::string& name : settings.unknown) {
+      Log(LogLevel::kWarning, name, " is set and means nothing to this version");
+    }
+    return absl::OkStatus();
+  }
+
+  absl::Status StartMetrics(metrics::EndpointOptions options) {
+    // On loopback alone the figures are no secret of this user's; beyond it the token guards them.
+    if (options.address != "127.0.0.1" && options.address != "::1") options.token = session_->token();
+    SHEAF_ASSIGN_OR_RETURN(endpoint_, metrics::HttpEndpoint::Start(options, metrics_));
+    metrics_.OnPage(gcs_page_.page(), true);
+    return absl::OkStatus();
+  }
+
+  void MakeRaylet(RayletProcessOptions options, uint64_t open_files) {
+    options.raylet.metrics_url = endpoint_->url();
+    options.raylet.session_dir = session_->path();
+    options.socket_path = session_->socket_path();
+    options.log_directory = session_->log_directory();
+    options.spill_directory = session_->spill_directory();
+    options.session = session_->path();
+    options.worker_open_files = open_files;
+    options.own_all_children = true;
+    options.to_gcs = [this](ProcessId from, FrameKind kind, std::string body) {
+      gcs_->Post(from, kind, std::move(body));
+    };
+    options.on_page = [this](metrics::Page& page, bool added) { metrics_.OnPage(page, added); };
+    options.on_fenced = [this] { RequestStop("the GCS declared this node dead"); };
+    raylet_ = std::make_unique<RayletProcess>(std::move(options));
+  }
+
+  absl::Status StartGcs() {
+    GcsProcessOptions options;
+    options.gcs.version = std::string(kSheafVersion);
+    // An embedded node's cluster ends with it: nothing of it is worth a disk.
+    options.database = embedded_ ? "" : session_->database();
+    options.metrics = &gcs_page_.page();
+    options.send = [this](ProcessId to, FrameKind kind, std::string body) {
+      raylet_->PostFromGcs(to, kind, std::move(body));
+    };
+    SHEAF_ASSIGN_OR_RETURN(gcs_, GcsProcess::Start(std::move(options)));
+    return absl::OkStatus();
+  }
+
+  void RequestStop(const std::string& reason) {
+    {
+      const std::lock_guard lock(mutex_);
+      stop_reason_ = reason;
+    }
+    const uint64_t one = 1;
+    [[maybe_unused]] const ssize_t written = write(stop_.get(), &one, sizeof(one));
+  }
+
+  const bool embedded_;
+  const UniqueFd stop_;
+  std::mutex mutex_;  // Guards `stop_reason_`.
+  std::string stop_reason_;
+  std::unique_ptr<SessionDirectory> session_;
+  OwnMetricsPage gcs_page_;
+  NodeMetrics metrics_{std::string(kSheafVersion)};
+  std::unique_ptr<metrics::HttpEndpoint> endpoint_;
+  std::unique_ptr<RayletProcess> raylet_;
+  std::unique_ptr<GcsProcess> gcs_;
+};
+
+// Waits for a reason to end.
+std::string AwaitEnd(Node& node, int signals, int parent_pipe, int parent_pidfd) {
+  while (true) {
+    std::array<pollfd, 4> waiting = {{{signals, POLLIN, 0}, {node.stop_fd(), POLLIN, 0}, {parent_pipe, POLLIN, 0},
+                                      {parent_pidfd, POLLIN, 0}}};
+    if (poll(waiting.data(), waiting.size(), -1) < 0) continue;
+    if (waiting[0].revents != 0) {
+      signalfd_siginfo info{};
+      if (read(signals, &info, sizeof(info)) == sizeof(info)) {
+        return absl::StrCat("signal ", info.ssi_signo, " (", strsignal(static_cast<int>(info.ssi_signo)), ")");
+      }
+    }
+    if (waiting[1].revents != 0) return node.stop_reason();
+    char byte;
+    if (waiting[2].revents != 0 && read(parent_pipe, &byte, 1) <= 0) return "the program that started it is over";
+    if (waiting[3].revents != 0) return "the program that started it has ended";
+  }
+}
+
+}  // namespace
+
+int RunNode(const NodeOptions& options) {
+  const UniqueFd signals = BlockSignals();
+  UniqueFd ready(options.ready_fd);
+  const UniqueFd parent(options.parent_fd);
+  const bool embedded = parent.valid();
+  for (const UniqueFd* fd : {&std::as_const(ready), &parent}) {
+    if (fd->valid() && fcntl(fd->get(), F_SETFD, FD_CLOEXEC) != 0) {
+      return Complain(absl::InvalidArgumentError(absl::StrCat("descriptor ", fd->get(), " is not open")));
+    }
+  }
+  // Children of the parent may hold its end of the pipe for longer than it lives.
+  const UniqueFd parent_process = embedded ? OpenPidfd(getppid()) : UniqueFd();
+  std::string reason;
+  {
+    Node node(embedded);
+    if (absl::Status started = node.Start(options.flags); !started.ok()) return Complain(started);
+    const std::string line = node.ready_line().Text();
+    const int out = ready.valid() ? ready.get() : STDOUT_FILENO;
+    if (write(out, line.data(), line.size()) != static_cast<ssize_t>(line.size())) {
+      Log(LogLevel::kWarning, "nobody reads that the node is ready");
+    }
+    ready.Reset();
+    reason = AwaitEnd(node, signals.get(), parent.get(), parent_process.get());
+    Log(LogLevel::kInfo, "ending: ", reason);
+    node.Stop(absl::StrCat("the node ends: ", reason), kGrace);
+  }
+  FlushLog();
+  return kDone;
+}
+
+}  // namespace sheaf::cli

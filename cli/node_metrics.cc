@@ -1,0 +1,21 @@
+// Copyright The Sheaf Authors. SPDX-License-Identifier: Apache-2.0
+#include "cli/node_metrics.h"
+
+#include <utility>
+
+namespace sheaf::cli {
+
+void NodeMetrics::SetRefresh(std::function<void()> refresh) {
+  const std::lock_guard lock(mutex_);
+  refresh_ = std::move(refresh);
+}
+
+std::vector<prometheus::MetricFamily> NodeMetrics::Collect() const {
+  {
+    const std::lock_guard lock(mutex_);
+    if (refresh_) refresh_();
+  }
+  return registry_.Collect();
+}
+
+}  // namespace sheaf::cli

@@ -1,0 +1,45 @@
+// Copyright The Sheaf Authors. SPDX-License-Identifier: Apache-2.0
+// What a node's metrics endpoint serves: the pages of all processes, with that of the raylet brought up to date first.
+#pragma once
+
+#include <cstddef>
+#include <functional>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <vector>
+
+#include "metrics/page.h"
+#include "metrics/registry.h"
+
+namespace sheaf::cli {
+
+// A page in this process's own memory.
+class OwnMetricsPage {
+ public:
+  metrics::Page& page() { return *reinterpret_cast<metrics::Page*>(bytes_.get()); }
+
+ private:
+  struct alignas(64) Bytes {
+    std::byte bytes[kMetricsBytes] = {};
+  };
+  std::unique_ptr<Bytes> bytes_ = std::make_unique<Bytes>();
+};
+
+// Thread-safe.
+class NodeMetrics final : public prometheus::Collectable {
+ public:
+  explicit NodeMetrics(std::string version) : registry_(std::move(version)) {}
+  // Called before each collection, by the endpoint's threads. Set it to nullptr before what it uses goes: that waits for a
+  // collection that is under way.
+  void SetRefresh(std::function<void()> refresh);
+  void OnPage(metrics::Page& page, bool added) { added ? registry_.Add(page) : registry_.Remove(page); }
+  std::vector<prometheus::MetricFamily> Collect() const override;
+
+ private:
+  metrics::Registry registry_;
+  mutable std::mutex mutex_;  // Guards `refresh_`, and is held while it runs.
+  std::function<void()> refresh_;
+};
+
+}  // namespace sheaf::cli

@@ -1,0 +1,327 @@
+// Copyright The Sheaf Authors. SPDX-License-Identifier: Apache-2.0
+#include "raylet/raylet_process.h"
+
+#include <unistd.h>
+
+#include <algorithm>
+#include <cstring>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "base/log.h"
+#include "base/random.h"
+#include "base/status_macros.h"
+#include "object_store/arena_memory.h"
+#include "object_store/machine_memory.h"
+#include "object_store/spill.h"
+#include "object_store/store_owner.h"
+#include "raylet/attach_server.h"
+#include "raylet/node_transport.h"
+#include "raylet/proc_files.h"
+#include "raylet/process_launcher.h"
+#include "raylet/raylet_loop.h"
+#include "raylet/store_events.h"
+#include "raylet/worker_observer.h"
+
+namespace sheaf {
+namespace {
+
+constexpr Nanos kResendRegistration = 500 * kMillisecond;
+constexpr size_t kMaxQueuedLogBytes = 4 << 20;  // For one driver: one that does not read loses lines, not the node's memory.
+
+// Before it has a number, a raylet is {0, k} to the GCS.
+ProcessId NamelessRaylet() { return {0, static_cast<uint32_t>(getpid())}; }
+
+std::string RandomNonce(Random& random) {
+  const uint64_t words[2] = {random.Next(), random.Next()};
+  return std::string(reinterpret_cast<const char*>(words), sizeof(words));
+}
+
+// The raylet's own counters; in its own memory, as nobody outlives it to read them.
+struct OwnPage {
+  alignas(64) std::byte bytes[kMetricsBytes] = {};
+  metrics::Page& page() { return *reinterpret_cast<metrics::Page*>(bytes); }
+};
+
+}  // namespace
+
+// Everything of a registered node, in the order of its making. Members below the loop are used on it alone.
+class RayletProcess::World final : public FrameHandler {
+ public:
+  World(RayletProcessOptions& options, NodeNumber node) : options_(options), node_(node), numbers_(node) {}
+  ~World() override { Stop("the node ends", 0); }
+
+  absl::Status Make() {
+    SHEAF_RETURN_IF_ERROR(MakeMemory());
+    mailbox_ = std::make_unique<Mailbox>(Board(), 0, [this](ProcessId peer) { mailbox_->Forget(peer); });
+    loop_ = std::make_unique<RayletLoop>(*mailbox_);
+    transport_ = std::make_unique<NodeTransport>(node_, *mailbox_, options_.to_gcs);
+    MakeStore();
+    SHEAF_RETURN_IF_ERROR(MakeProcesses());
+    RayletWorld world{clock_, *transport_, *launcher_, *attach_, *store_, store_events_, random_, numbers_,
+                      own_page_->page()};
+    RayletOptions raylet = options_.raylet;
+    raylet.node = node_;
+    raylet_ = std::make_unique<Raylet>(std::move(raylet), world);
+    options_.on_page(own_page_->page(), true);
+    loop_->Start({this, [this] { raylet_->EndTurn(); }, [this] { Tick(); }, [this] { return raylet_->NextTick(); }});
+    return attach_->Listen();
+  }
+
+  void Stop(const std::string& reason, Nanos grace) {
+    if (std::exchange(stopped_, true)) return;
+    if (raylet_ != nullptr) {
+      loop_->Run([&] {
+        attach_->Close();
+        raylet_->Shutdown(reason);
+      });
+      WaitUntilIdle(grace);
+    }
+    if (launcher_ != nullptr) launcher_->Stop();  // Kills and waits; posts the last deaths.
+    if (observer_ != nullptr) observer_->Stop();
+    if (events_ != nullptr) events_->Stop();
+    if (loop_ != nullptr) loop_->Stop();
+    if (raylet_ != nullptr) options_.on_page(own_page_->page(), false);
+  }
+
+  void OnGcsFrame(FrameKind kind, std::string body) {
+    loop_->Post([this, kind, body = std::move(body)] { raylet_->OnGcsFrame(Frame{kind, body}); });
+  }
+  void PublishMetrics() {
+    loop_->Run([this] { raylet_->PublishMetrics(); });
+  }
+
+  // FrameHandler, on the loop.
+  void OnFrame(ProcessId from, const Frame& frame) override { raylet_->OnFrame(from, frame); }
+  void OnMalformed(ProcessId from) override {
+    Log(LogLevel::kWarning, "process ", from.ToString(), " wrote garbage into its ring");
+    launcher_->Kill(from, "it wrote garbage into its ring");
+  }
+
+ private:
+  Bell* Board() { return reinterpret_cast<Bell*>(board_.data()); }
+
+  absl::Status MakeMemory() {
+    SHEAF_ASSIGN_OR_RETURN(board_fd_, MakeSegment("sheaf-bells", kBellBoardBytes));
+    SHEAF_ASSIGN_OR_RETURN(board_, Mapping::Map(board_fd_.get(), 0, kBellBoardBytes, Access::kReadWrite));
+    capacity_ = options_.store_bytes != 0 ? options_.store_bytes : DefaultStoreCapacity(ReadMachineMemory());
+    SegmentArena::Options arena;
+    arena.capacity_bytes = capacity_;
+    SHEAF_ASSIGN_OR_RETURN(arena_, SegmentArena::Make(std::move(arena)));
+    FileSpill::Options spill;
+    spill.directory = options_.spill_directory;
+    SHEAF_ASSIGN_OR_RETURN(spill_, FileSpill::Open(std::move(spill)));
+    return absl::OkStatus();
+  }
+
+  void MakeStore() {
+    store_memory_ = std::make_unique<ThreadExecutor>("store-memory");
+    store_disk_ = std::make_unique<ThreadExecutor>("store-disk");
+    StoreOptions store;
+    store.node = node_;
+    store.align_to_huge_pages = arena_->huge_pages();
+    store_ = std::make_unique<StoreOwner>(store,
+                                          StoreOwner::World{clock_, *transport_, *arena_, *spill_, *loop_, *store_memory_,
+                                                            *store_disk_, store_events_},
+                                          capacity_);
+  }
+
+  absl::Status MakeProcesses() {
+    SHEAF_ASSIGN_OR_RETURN(events_, EventLoop::Start("events"));
+    LogTailerOptions logs;
+    logs.directory = options_.log_directory;
+    logs.max_file_bytes = options_.worker_log_bytes;
+    logs.keep = options_.log_keep;
+    SHEAF_ASSIGN_OR_RETURN(observer_,
+                           WorkerObserver::Start(options_.memory_watch, std::move(logs), [this](LogBatch batch) {
+                             if (options_.log_to_driver) Forward(std::move(batch));
+                           }));
+    SHEAF_ASSIGN_OR_RETURN(launcher_, ProcessLauncher::Make(LaunchOptions(), LaunchEvents(), [this](ProcessId driver) {
+                             return attach_->TakeExecutable(driver);
+                           }));
+    observer_->WatchMemory([this](ProcessId process, const proto::Death& death) {
+      Log(LogLevel::kWarning, "killing worker ", process.ToString(), ": ", death.message());
+      launcher_->KillWith(process, death);
+    });
+    AttachServerOptions attach;
+    attach.socket_path = options_.socket_path;
+    attach.node = node_;
+    attach.board_fd = board_fd_.get();
+    attach.arena_fd = arena_->fd();
+    attach.arena_bytes = arena_->size_bytes();
+    attach.node_start = clock_.Now();
+    attach_ = std::make_unique<AttachServer>(
+        std::move(attach), AttachEvents(), *events_, *loop_, *mailbox_, Board(), numbers_,
+        [this](std::string_view token) { return launcher_->Claim(token); });
+    transport_->set_attach(attach_.get());
+    return absl::OkStatus();
+  }
+
+  LauncherOptions LaunchOptions() const {
+    LauncherOptions options;
+    options.socket_path = options_.socket_path;
+    options.log_directory = options_.log_directory;
+    options.session = options_.session;
+    options.open_files = options_.worker_open_files;
+    options.use_templates = options_.worker_templates;
+    options.own_all_children = options_.own_all_children;
+    return options;
+  }
+
+  LauncherEvents LaunchEvents() {
+    LauncherEvents events;
+    events.on_started = [this](const LaunchedWorker& worker) { observer_->OnStarted(worker); };
+    events.on_exited = [this](ProcessId process, const proto::Death& death) {
+      observer_->OnExited(process);
+      loop_->Post([this, process, death] { OnExited(process, death); });
+    };
+    events.kernel_oom_kills = [] { return KernelOomKills(); };
+    return events;
+  }
+
+  AttachServerEvents AttachEvents() {
+    AttachServerEvents events;
+    events.on_attached = [this](ProcessId process, const AttachInfo& info) { raylet_->OnAttached(process, info); };
+    events.on_tool_frame = [this](ProcessId process, Frame frame) {
+      raylet_->OnFrame(process, frame);
+      raylet_->EndTurn();
+    };
+    events.on_exited = [this](ProcessId process, const proto::Death& death) { OnExited(process, death); };
+    events.on_socket_closed = [this](ProcessId process) {
+      mailbox_->Drain(process, *this);
+      raylet_->OnSocketClosed(process);
+    };
+    events.on_segment = [this](Mapping& segment, bool added) {
+      options_.on_page(metrics::PageOf(segment.data()), added);
+    };
+    return events;
+  }
+
+  void OnExited(ProcessId process, const proto::Death& death) {
+    mailbox_->Drain(process, *this);  // What it said before its end comes before its end.
+    attach_->RingPeersOf(process);
+    raylet_->OnExited(process, death);
+  }
+
+  void Forward(LogBatch batch) {
+    loop_->Post([this, batch = std::move(batch)]() mutable {
+      if (!mailbox_->HasRing(batch.driver)) return;
+      Channel& driver = mailbox_->To(batch.driver);
+      if (driver.queued_bytes() > kMaxQueuedLogBytes) return;
+      batch.lines.set_name(attach_->RunningOf(ProcessId::Unpack(batch.lines.process())));
+      SendMessage(driver, FrameKind::kLogLines, batch.lines);
+    });
+  }
+
+  void Tick() {
+    raylet_->Tick();
+    if (raylet_->fenced() && !std::exchange(told_fenced_, true)) options_.on_fenced();
+  }
+
+  // Everybody has left, or `grace` is over.
+  void WaitUntilIdle(Nanos grace) {
+    const Nanos deadline = Deadline(clock_.Now(), grace);
+    bool idle = false;
+    while (!idle && clock_.Now() < deadline) {
+      loop_->Run([&] { idle = raylet_->idle(); });
+      if (!idle) usleep(2000);
+    }
+  }
+
+  RayletProcessOptions& options_;
+  const NodeNumber node_;
+  MonotonicClock clock_;
+  SeededRandom random_{EntropySeed()};
+  ProcessNumbers numbers_;
+  std::unique_ptr<OwnPage> own_page_ = std::make_unique<OwnPage>();
+  UniqueFd board_fd_;
+  Mapping board_;
+  uint64_t capacity_ = 0;
+  std::unique_ptr<SegmentArena> arena_;
+  std::unique_ptr<FileSpill> spill_;
+  StoreEvents store_events_;
+  std::unique_ptr<Mailbox> mailbox_;
+  std::unique_ptr<NodeTransport> transport_;
+  std::unique_ptr<RayletLoop> loop_;
+  std::unique_ptr<ThreadExecutor> store_memory_, store_disk_;
+  std::unique_ptr<StoreOwner> store_;
+  std::unique_ptr<EventLoop> events_;
+  std::unique_ptr<WorkerObserver> observer_;
+  std::unique_ptr<ProcessLauncher> launcher_;
+  std::unique_ptr<AttachServer> attach_;
+  std::unique_ptr<Raylet> raylet_;
+  bool told_fenced_ = false;
+  bool stopped_ = false;
+};
+
+RayletProcess::RayletProcess(RayletProcessOptions options) : options_(std::move(options)) {}
+RayletProcess::~RayletProcess() { Stop("the node ends", 0); }
+
+absl::Status RayletProcess::Register() {
+  SeededRandom random(EntropySeed());
+  const RayletOptions& node = options_.raylet;
+  proto::GcsRequest request;
+  request.set_client(NamelessRaylet().packed());
+  request.set_sequence(1);
+  proto::RegisterNode& body = *request.mutable_register_node();
+  body.set_nonce(RandomNonce(random));
+  body.set_version(node.version);
+  body.set_address(node.address);
+  body.set_host_name(node.host_name);
+  node.totals.ToMap(*body.mutable_total()->mutable_amounts());
+  for (const auto& [key, value] : node.labels) (*body.mutable_labels())[key] = value;
+  body.set_start_time_unix_s((node.unix_ns_at_zero + MonotonicNow()) / kSecond);
+
+  const Nanos deadline = Deadline(MonotonicNow(), options_.register_timeout);
+  std::unique_lock lock(mutex_);
+  while (!registration_) {
+    if (MonotonicNow() >= deadline) return absl::DeadlineExceededError("the GCS does not answer");
+    lock.unlock();
+    options_.to_gcs(NamelessRaylet(), FrameKind::kGcsRequest, request.SerializeAsString());
+    lock.lock();
+    registered_or_live_.wait_for(lock, std::chrono::nanoseconds(kResendRegistration),
+                                 [this] { return registration_.has_value(); });
+  }
+  const proto::GcsReply& reply = *registration_;
+  if (reply.error() != 0 || reply.node_registered().node() == 0) {
+    return absl::FailedPreconditionError(absl::StrCat("the GCS refuses this node: ", reply.message()));
+  }
+  node_ = reply.node_registered().node();
+  options_.raylet.gcs_term = reply.node_registered().term();
+  options_.raylet.heartbeat_period = std::max<Nanos>(reply.node_registered().heartbeat_period_ns(), kMillisecond);
+  return absl::OkStatus();
+}
+
+absl::Status RayletProcess::Start() {
+  SHEAF_RETURN_IF_ERROR(Register());
+  auto world = std::make_unique<World>(options_, node_);
+  SHEAF_RETURN_IF_ERROR(world->Make());
+  const std::lock_guard lock(mutex_);
+  world_ = std::move(world);
+  live_ = world_.get();
+  return absl::OkStatus();
+}
+
+void RayletProcess::PostFromGcs(ProcessId to, FrameKind kind, std::string body) {
+  const std::lock_guard lock(mutex_);
+  if (live_ != nullptr) return live_->OnGcsFrame(kind, std::move(body));
+  proto::GcsReply reply;
+  if (to == NamelessRaylet() && kind == FrameKind::kGcsReply && reply.ParseFromString(body) && reply.sequence() == 1) {
+    registration_ = std::move(reply);
+    registered_or_live_.notify_one();
+  }
+}
+
+void RayletProcess::Stop(const std::string& reason, Nanos grace) {
+  if (world_ == nullptr) return;
+  world_->Stop(reason, grace);
+  {
+    const std::lock_guard lock(mutex_);
+    live_ = nullptr;
+  }
+  world_.reset();
+}
+
+void RayletProcess::PublishMetrics() { world_->PublishMetrics(); }
+
+}  // namespace sheaf

@@ -72,7 +72,7 @@ void Call::Return(size_t index, const Encoder& value) {
     CheckStored(execution_->Return(index, bytes, nested));
     return;
   }
-  absl::StatusOr<MutableBuffer> buffer = TheRuntime().Create(size, Deadline(MonotonicNow(), kStoreTimeout));
+  absl::StatusOr<MutableBuffer> buffer = execution_->CreateReturn(index, size, nested);
   CheckStored(buffer.status());
   value.CopyTo(reinterpret_cast<char*>(buffer->data()));
   CheckStored(execution_->ReturnBuffer(index, *std::move(buffer), nested));

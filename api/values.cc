@@ -78,7 +78,7 @@ Handle PutValue(const Encoder& value) {
   }
   Runtime& runtime = TheRuntime();
   MutableBuffer buffer =
-      ValueOrThrow(runtime.Create(size, Deadline(MonotonicNow(), kStoreTimeout)), ErrorKind::kObjectStoreFull);
+      ValueOrThrow(runtime.Create(size, Deadline(MonotonicNow(), kStoreTimeout), nested), ErrorKind::kObjectStoreFull);
   value.CopyTo(reinterpret_cast<char*>(buffer.data()));
   return PublicHandle(ValueOrThrow(runtime.Seal(std::move(buffer), nested), ErrorKind::kObjectStoreFull));
 }

@@ -83,33 +83,35 @@ absl::Status CallExecution::Return(size_t index, std::string_view bytes, std::sp
     head.size = bytes.size();
     encoded = EncodeReturn(head, {}, references);
   }
-  if (index == 0) {
-    first_ = std::move(encoded);
-  } else {
-    if (more_.size() < index) more_.resize(index);
-    more_[index - 1] = std::move(encoded);
-  }
+  SetReturn(index, std::move(encoded));
   return absl::OkStatus();
 }
 
+absl::StatusOr<MutableBuffer> CallExecution::CreateReturn(size_t index, size_t size, std::span<const ObjectHandle> nested) {
+  return host_.CreateValue(ReturnOf(task(), static_cast<uint16_t>(index)), attempt(), size, nested);
+}
+
 absl::Status CallExecution::ReturnBuffer(size_t index, MutableBuffer buffer, std::span<const ObjectHandle> nested) {
-  const size_t size = buffer.size();
-  if (!buffer.in_arena() || !nested.empty()) {
-    const std::string_view bytes(reinterpret_cast<const char*>(buffer.data()), size);
-    return Return(index, bytes, nested);
-  }
   ReturnHead head{};
   head.kind = ReturnKind::kStore;
+  head.size = buffer.size();
   head.location = host_.SealValue(std::move(buffer));
-  head.size = size;
-  std::string encoded = EncodeReturn(head, {}, {});
+  std::vector<NestedReference> references;
+  if (!nested.empty()) {
+    references = host_.Outgoing(nested);
+    returned_nested_.insert(returned_nested_.end(), nested.begin(), nested.end());
+  }
+  SetReturn(index, EncodeReturn(head, {}, references));
+  return absl::OkStatus();
+}
+
+void CallExecution::SetReturn(size_t index, std::string encoded) {
   if (index == 0) {
     first_ = std::move(encoded);
   } else {
     if (more_.size() < index) more_.resize(index);
     more_[index - 1] = std::move(encoded);
   }
-  return absl::OkStatus();
 }
 
 void CallExecution::Fail(Error error, bool retriable) {

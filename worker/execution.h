@@ -18,7 +18,10 @@ namespace sheaf {
 class ExecutionHost {
  public:
   virtual ~ExecutionHost() = default;
-  // Puts a value into the store under `id`, waiting for room. kResourceExhausted: none came.
+  // Memory of the store for the value `id`, waiting for room. kResourceExhausted: none came.
+  virtual absl::StatusOr<MutableBuffer> CreateValue(ObjectId id, uint32_t attempt, size_t size,
+                                                    std::span<const ObjectHandle> nested) = 0;
+  // The same, copied and sealed.
   virtual absl::StatusOr<ObjectLocation> StoreValue(ObjectId id, uint32_t attempt, std::string_view bytes,
                                                     std::span<const ObjectHandle> nested) = 0;
   virtual ObjectLocation SealValue(MutableBuffer buffer) = 0;
@@ -57,6 +60,7 @@ class CallExecution final : public Execution {
   size_t argument_count() const override { return arguments_.size(); }
   const ObjectView& argument(size_t index) const override { return arguments_[index]; }
   absl::Status Return(size_t index, std::string_view bytes, std::span<const ObjectHandle> nested) override;
+  absl::StatusOr<MutableBuffer> CreateReturn(size_t index, size_t size, std::span<const ObjectHandle> nested) override;
   absl::Status ReturnBuffer(size_t index, MutableBuffer buffer, std::span<const ObjectHandle> nested) override;
   void Fail(Error error, bool retriable) override;
   absl::Status Yield(std::string_view bytes, std::span<const ObjectHandle> nested) override;
@@ -88,6 +92,7 @@ class CallExecution final : public Execution {
   std::vector<std::pair<const StoreArgument*, size_t>> stored_;
   std::span<const NestedReference> nested_references_;
   // Results, encoded: the usual single one in `first_`, others by index.
+  void SetReturn(size_t index, std::string encoded);
   std::string first_;
   std::vector<std::string> more_;
   std::vector<ObjectHandle> returned_nested_;

@@ -33,6 +33,12 @@ OwnerState::OwnerState(ProcessId self, Clock& clock, Transport& transport, Local
   references.set_on_unreferenced([this](ObjectId id) { actor_manager.OnUnreferenced(id); });
 }
 
+OwnerState::~OwnerState() {
+  references.set_release_task(nullptr);
+  references.set_on_stream_abandoned(nullptr);
+  references.set_on_unreferenced(nullptr);
+}
+
 bool OwnerState::OnFrame(ProcessId from, const Frame& frame) {
   switch (frame.kind) {
     case FrameKind::kTaskReply: OnReply(from, frame.body); return true;

@@ -24,6 +24,8 @@ class OwnerState {
   OwnerState(ProcessId self, Clock& clock, Transport& transport, LocalStore& store,
              std::function<void(std::span<const ObjectId>)> look_up);
 
+  ~OwnerState();  // Handles may outlive it.
+
   // Frames for owners, borrowers and callers. False: not one of these kinds.
   bool OnFrame(ProcessId from, const Frame& frame);
   // All frames of `process` have been handled.

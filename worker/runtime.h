@@ -74,7 +74,8 @@ class Execution {
   // Small values are copied, large ones go to the store. kResourceExhausted: the store is full.
   virtual absl::Status Return(size_t index, std::string_view bytes,
                               std::span<const ObjectHandle> nested = {}) = 0;
-  // A value built in place (Runtime::Create), published without a copy.
+  // A large value built in place and published without a copy: CreateReturn, fill, ReturnBuffer with the same references.
+  virtual absl::StatusOr<MutableBuffer> CreateReturn(size_t index, size_t size, std::span<const ObjectHandle> nested = {}) = 0;
   virtual absl::Status ReturnBuffer(size_t index, MutableBuffer buffer,
                                     std::span<const ObjectHandle> nested = {}) = 0;
   // The call failed. `retriable`: user error that the template's retry rule covers.
@@ -120,7 +121,8 @@ class Runtime {
   // Objects.
   virtual absl::StatusOr<ObjectHandle> Put(std::string_view bytes, std::span<const ObjectHandle> nested = {}) = 0;
   // Memory of the store to build a value of `size` bytes in; waits for room until `deadline`. kResourceExhausted: none came.
-  virtual absl::StatusOr<MutableBuffer> Create(size_t size, Nanos deadline) = 0;
+  // `nested`: the references that the value will contain; Seal gets the same.
+  virtual absl::StatusOr<MutableBuffer> Create(size_t size, Nanos deadline, std::span<const ObjectHandle> nested = {}) = 0;
   virtual absl::StatusOr<ObjectHandle> Seal(MutableBuffer buffer, std::span<const ObjectHandle> nested = {}) = 0;
   // Waits until all are ready; `views` is resized to match. kDeadlineExceeded: not all were (the message says what the first
   // waits for). Errors of objects are in their views, not in the status.

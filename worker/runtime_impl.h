@@ -47,7 +47,7 @@ class RuntimeImpl final : public Runtime, public FrameHandler, public LocalStore
 
   int RunWorker() override;
   absl::StatusOr<ObjectHandle> Put(std::string_view bytes, std::span<const ObjectHandle> nested) override;
-  absl::StatusOr<MutableBuffer> Create(size_t size, Nanos deadline) override;
+  absl::StatusOr<MutableBuffer> Create(size_t size, Nanos deadline, std::span<const ObjectHandle> nested) override;
   absl::StatusOr<ObjectHandle> Seal(MutableBuffer buffer, std::span<const ObjectHandle> nested) override;
   absl::Status Get(std::span<const ObjectHandle> objects, Nanos deadline, std::vector<ObjectView>* views) override;
   absl::StatusOr<WaitResult> Wait(std::span<const ObjectHandle> objects, size_t num_returns, Nanos deadline) override;
@@ -128,6 +128,8 @@ class RuntimeImpl final : public Runtime, public FrameHandler, public LocalStore
   ObjectLocation Promote(ObjectId id, std::string_view bytes, std::span<const ObjectId> nested) override;
 
   // ExecutionHost
+  absl::StatusOr<MutableBuffer> CreateValue(ObjectId id, uint32_t attempt, size_t size,
+                                            std::span<const ObjectHandle> nested) override;
   absl::StatusOr<ObjectLocation> StoreValue(ObjectId id, uint32_t attempt, std::string_view bytes,
                                             std::span<const ObjectHandle> nested) override;
   ObjectLocation SealValue(MutableBuffer buffer) override;

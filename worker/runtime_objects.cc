@@ -85,26 +85,27 @@ absl::StatusOr<MutableBuffer> RuntimeImpl::CreateNamed(Lock& lock, const ObjectS
   return buffer;
 }
 
-absl::StatusOr<MutableBuffer> RuntimeImpl::Create(size_t size, Nanos deadline) {
+absl::StatusOr<MutableBuffer> RuntimeImpl::Create(size_t size, Nanos deadline, std::span<const ObjectHandle> nested) {
+  const std::vector<ObjectId> ids = IdsOf(nested);
   Lock lock(*this);
+  // Readers find the references in the object, so each must be found by its owner from now on.
+  for (const ObjectHandle& inner : nested) owner_->references.Outgoing(*inner.entry());
   ObjectSpec spec;
   spec.id = ObjectId::Make(self_, owner_->references.NextSequence(), 1);
   spec.size_bytes = size;
+  spec.nested = ids;
   spec.wait = std::max<Nanos>(kMillisecond, std::min(deadline - clock_.Now(), kStoreWait));
   return CreateNamed(lock, spec, deadline);
 }
 
 absl::StatusOr<ObjectHandle> RuntimeImpl::Seal(MutableBuffer buffer, std::span<const ObjectHandle> nested) {
-  if (!nested.empty()) {
-    return absl::InvalidArgumentError("a value built in place cannot contain references; use Put");
-  }
   Lock lock(*this);
   const ObjectId id = store_->IdOf(buffer);
   const uint64_t size = buffer.size();
   ObjectEntry* entry = owner_->references.NewOwned(id);
   ObjectHandle handle(entry);
   const ObjectLocation location = store_->Seal(std::move(buffer));
-  owner_->references.SetStored(*entry, location, size);
+  owner_->references.SetStored(*entry, location, size, UsesOf(owner_->references, nested));
   return handle;
 }
 
@@ -113,22 +114,23 @@ ObjectLocation RuntimeImpl::SealValue(MutableBuffer buffer) {
   return store_->Seal(std::move(buffer));
 }
 
-absl::StatusOr<ObjectLocation> RuntimeImpl::StoreValue(ObjectId id, uint32_t attempt, std::string_view bytes,
+absl::StatusOr<MutableBuffer> RuntimeImpl::CreateValue(ObjectId id, uint32_t attempt, size_t size,
                                                        std::span<const ObjectHandle> nested) {
   const std::vector<ObjectId> ids = IdsOf(nested);
   ObjectSpec spec;
   spec.id = id;
   spec.attempt = attempt;
-  spec.size_bytes = bytes.size();
+  spec.size_bytes = size;
   spec.nested = ids;
   spec.wait = kStoreWait;
-  absl::StatusOr<MutableBuffer> buffer;
-  {
-    Lock lock(*this);
-    // Readers find the references in the object, so each must be found by its owner from now on.
-    for (const ObjectHandle& inner : nested) owner_->references.Outgoing(*inner.entry());
-    buffer = CreateNamed(lock, spec, Deadline(clock_.Now(), kStoreWait));
-  }
+  Lock lock(*this);
+  for (const ObjectHandle& inner : nested) owner_->references.Outgoing(*inner.entry());
+  return CreateNamed(lock, spec, Deadline(clock_.Now(), kStoreWait));
+}
+
+absl::StatusOr<ObjectLocation> RuntimeImpl::StoreValue(ObjectId id, uint32_t attempt, std::string_view bytes,
+                                                       std::span<const ObjectHandle> nested) {
+  absl::StatusOr<MutableBuffer> buffer = CreateValue(id, attempt, bytes.size(), nested);
   if (!buffer.ok()) return buffer.status();
   ParallelCopy(buffer->data(), bytes.data(), bytes.size());
   return SealValue(*std::move(buffer));

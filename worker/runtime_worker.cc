@@ -47,27 +47,46 @@ absl::Status RuntimeImpl::SendItem(CallExecution& call, const std::string& item,
 absl::Status RuntimeImpl::FetchArguments(Lock& lock, CallExecution& call) {
   const std::vector<const StoreArgument*> wanted = call.store_arguments();
   if (wanted.empty()) [[likely]] return absl::OkStatus();
-  std::vector<ObjectHandle> handles;
+  // The caller holds them until the reply, so those that are there need no entry here.
+  std::vector<const StoreArgument*> missing;
   for (const StoreArgument* argument : wanted) {
-    // The owner holds it for us until the reply, so it needs no registering: an entry of our own suffices.
+    absl::StatusOr<StoredObject> found = store_->Get(argument->id, argument->location);
+    if (!found.ok()) {
+      missing.push_back(argument);
+      continue;
+    }
+    ObjectView view;
+    for (ObjectId id : found->nested) {
+      ObjectEntry* inner = owner_->references.Incoming({id, {}});
+      owner_->references.AddUse(*inner);
+      call.held.push_back(inner);
+      view.nested.emplace_back(inner);
+    }
+    view.bytes = found->bytes.view();
+    view.keep = std::move(found->bytes);
+    call.SetArgument(argument, std::move(view));
+  }
+  if (missing.empty()) return absl::OkStatus();
+  std::vector<ObjectHandle> handles;
+  for (const StoreArgument* argument : missing) {
     ObjectEntry* known = owner_->references.Find(argument->id);
     if (known == nullptr) known = owner_->references.Incoming({argument->id, argument->location});
     handles.emplace_back(known);
     owner_->resolver.Want(*known);
   }
-  std::vector<ObjectView> views(wanted.size());
+  std::vector<ObjectView> views(missing.size());
   size_t next = 0;
   const absl::Status status = DriveUntil(lock, Deadline(clock_.Now(), kArgumentWait), [&] {
-    while (next < wanted.size() && TryView(handles[next], &views[next])) ++next;
-    return next == wanted.size();
+    while (next < missing.size() && TryView(handles[next], &views[next])) ++next;
+    return next == missing.size();
   });
   if (!status.ok()) {
-    return absl::NotFoundError(absl::StrCat("the argument ", wanted[std::min(next, wanted.size() - 1)]->id.ToHex(),
+    return absl::NotFoundError(absl::StrCat("the argument ", missing[std::min(next, missing.size() - 1)]->id.ToHex(),
                                             " could not be fetched: ", status.message()));
   }
-  for (size_t i = 0; i < wanted.size(); ++i) {
+  for (size_t i = 0; i < missing.size(); ++i) {
     if (views[i].error.kind != ErrorKind::kNone) return absl::NotFoundError(views[i].error.message);
-    call.SetArgument(wanted[i], std::move(views[i]));
+    call.SetArgument(missing[i], std::move(views[i]));
   }
   return absl::OkStatus();
 }

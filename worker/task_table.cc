@@ -128,6 +128,7 @@ std::string TaskTable::ResolvedBody(const TaskRecord& task, const PushTaskHead& 
         for (ObjectEntry* inner : object.extra->nested) nested.push_back(references_.Outgoing(*inner));
       }
     } else {
+      references_.List(object);  // Should it be missing there, the executor asks for it by name.
       const ObjectId stored = object.extra && !object.extra->stored_as.is_nil() ? object.extra->stored_as : object.id;
       out.Struct(ArgumentHead{ArgumentKind::kStore, sizeof(StoreArgument)});
       out.Struct(StoreArgument{stored, object.location, object.size});
@@ -313,6 +314,7 @@ void TaskTable::Complete(TaskRecord& task) {
 
 void TaskTable::ReleaseLineage(ObjectEntry& entry) {
   TaskRecord& task = *entry.task;
+  if (task.spec->spec.kind() == proto::TaskTemplate::ACTOR_CREATION) return;  // The ActorManager ends it.
   entry.task = nullptr;
   if (task.stream) {
     for (ObjectEntry* item : std::exchange(task.stream->items, {})) references_.DropUse(*item);

@@ -120,23 +120,31 @@ class CommandLine {
   }
 
   void AddStart() {
-    CLI::App* command = Command("start", "Start a node on this machine, in the background",
-                                [this] { return RunStart(start_); });
+    CLI::App* command = Command("start", "Start a node on this machine, in the background", [this] {
+      return block_ ? RunNode({.flags = start_.node}) : RunStart(start_);
+    });
     command->add_flag("--head", start_.head, "Be the first node of a cluster");
+    command->add_flag("--block", block_,
+                      "Stay in the foreground until the node ends (as the command node)");
     AddNodeOptions(command, start_.node);
     AddJson(command, start_.query);
     AddTimeout(command, start_.query, "Seconds that the node may take to be ready");
     command->footer("\nExample: sheaf start --head --num-cpus 2 --object-store-memory 1GiB\n");
   }
   void AddNode() {
-    CLI::App* command = Command("node", "Run a node in the foreground: a GCS and a raylet in one process",
-                                [this] { return RunNode(node_); });
+    CLI::App* command =
+        Command("node", "Run a node in the foreground: a GCS and a raylet in one process",
+                [this] { return RunNode(node_); });
+    command->group("");  // For Init and `sheaf start`: not a command that people type.
     AddNodeOptions(command, node_.flags);
-    command->add_option("--ready-fd", node_.ready_fd, "Descriptor that gets a line when the node is ready")
+    command
+        ->add_option("--ready-fd", node_.ready_fd,
+                     "Descriptor that gets a line when the node is ready")
         ->type_name("FD");
     command
-        ->add_option("--parent-fd", node_.parent_fd,
-                     "Descriptor of a pipe; the node ends, and leaves nothing, when its other end is closed")
+        ->add_option(
+            "--parent-fd", node_.parent_fd,
+            "Descriptor of a pipe; the node ends, and leaves nothing, when its other end is closed")
         ->type_name("FD");
   }
   void AddStop() {
@@ -227,6 +235,7 @@ class CommandLine {
   CLI::App app_;
   std::function<int()> run_;
   StartOptions start_;
+  bool block_ = false;
   NodeOptions node_;
   StopOptions stop_;
   QueryOptions query_;

@@ -84,7 +84,6 @@ class WithoutANode(Case):
         self.assertEqual(["list"], complete("sheaf", "li"))
         self.assertEqual(["tasks"], complete("sheaf", "list", "ta"))
         self.assertIn("--num-cpus", complete("sheaf", "start", "--num"))
-        self.assertNotIn("node", complete("sheaf", "n"))
         for shell in ["zsh", "fish"]:
             self.assertIn("list", self.sheaf("completion", shell))
 
@@ -211,8 +210,9 @@ class WithANode(Case):
 class StartsThatFail(Case):
     def fails(self, *arguments: str) -> str:
         self.sheaf("start", "--head", *arguments, code=1)
+        errors = self.errors
         self.assertEqual("No node was running.\n", self.sheaf("stop"))
-        return self.errors
+        return errors
 
     def test_a_resource_that_cannot_be_read(self):
         self.assertIn("apple", self.fails("--resources", "apple"))

@@ -70,7 +70,8 @@ std::vector<float> TrainTogether(const Samples& training) {
   const auto server = sheaf::Actor<ParameterServer>().Remote(InitialWeights());
   std::string where;
   for (const auto& worker : workers) {
-    where += (where.empty() ? "" : ", ") + std::to_string(sheaf::Get(worker.Task(&Worker::Process).Remote()));
+    if (!where.empty()) where += ", ";
+    where += std::to_string(sheaf::Get(worker.Task(&Worker::Process).Remote()));
   }
   Row("actors", std::to_string(kWorkers) + " workers (processes " + where + ") and a parameter server");
 

@@ -11,7 +11,7 @@
 namespace examples {
 namespace {
 
-constexpr float kRate = 0.12f;
+constexpr float kRate = 0.05f;
 constexpr float kMomentum = 0.9f;
 constexpr size_t kOutput = kHidden * (kPixels + 1);  // Where the second layer begins.
 

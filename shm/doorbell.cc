@@ -9,6 +9,8 @@
 #include <algorithm>
 #include <ctime>
 
+#include "base/failpoint.h"
+
 namespace sheaf {
 namespace {
 
@@ -27,6 +29,7 @@ Nanos Bounded(Nanos timeout) { return std::clamp<Nanos>(timeout, 0, kLongestSlee
 }  // namespace
 
 void WakeSleeper(Bell& bell, BellState was) {
+  SHEAF_FAILPOINT("shm.wake");
   if (was == BellState::kAway) {
     Knock(bell);
   } else {

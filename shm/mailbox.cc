@@ -8,6 +8,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "base/check.h"
+#include "base/failpoint.h"
 #include "base/status_macros.h"
 
 namespace sheaf {
@@ -72,6 +73,7 @@ class Mailbox::PeerChannel final : public Channel {
       char* body = open(lane) ? writer(lane).Reserve(kind, piece, more) : nullptr;
       if (body != nullptr) {
         CopyPiece(body, head, tail, offset, piece);
+        SHEAF_FAILPOINT("shm.piece");
         writer(lane).Publish();
         RingBell(*bell, lane);
       } else {
@@ -190,6 +192,7 @@ void Mailbox::AddToBatch(PeerChannel& channel, Lane lane) {
 
 void Mailbox::CloseBatch() {
   if (batch_ == nullptr) return;
+  SHEAF_FAILPOINT("shm.batch");
   batch_->writer(batch_lane_).Publish();
   RingBell(*batch_->bell, batch_lane_);
   batch_ = nullptr;
@@ -269,6 +272,7 @@ size_t Mailbox::PollLane(PeerChannel& channel, Lane lane, FrameHandler& handler,
     if (in.held_bytes() >= kReleaseBytes && channel.reading == 1) {
       if (in.Release()) RingBell(*channel.bell, Lane::kControl);
     }
+    if (!in.knows_more()) break;
   }
   if (--channel.reading == 0 && in.held_bytes() != 0 && in.Release()) {
     RingBell(*channel.bell, Lane::kControl);

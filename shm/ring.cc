@@ -3,6 +3,7 @@
 
 #include <algorithm>
 
+#include "base/failpoint.h"
 #include "shm/doorbell.h"
 
 namespace sheaf {
@@ -30,6 +31,7 @@ bool RingWriter::MakeRoom(uint64_t bytes) {
     std::memcpy(data_ + position, &jump, sizeof jump);
     tail_ += skip;
   }
+  SHEAF_FAILPOINT("shm.make_room");
   limit_ = std::min(head_ + kRingBytes, RoundUpToPage(tail_ + bytes));
   return true;
 }
@@ -74,6 +76,7 @@ RingReader::Result RingReader::SkipTo(Frame* frame, bool* more) {
 }
 
 void RingReader::FenceRelease() {
+  SHEAF_FAILPOINT("shm.fence");
   FullFence(control_->writer_waits);
   fenced_ = head_;
 }

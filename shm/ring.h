@@ -118,6 +118,9 @@ class RingReader {
     Take(record, frame, more);
     return Result::kRecord;
   }
+  // The last look at the writer's cursor showed more than Next has given. A reader that looks again after each record
+  // takes the writer's cache line each time: rather give back and do something else first.
+  bool knows_more() const { return head_ != tail_; }
   // Gives the bytes of all records so far back to the writer. Returns true when the writer asked to be rung.
   bool Release() {
     control_->head.store(head_, std::memory_order_release);

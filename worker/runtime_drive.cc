@@ -2,6 +2,7 @@
 #include <poll.h>
 #include <pthread.h>
 #include <signal.h>
+#include <unistd.h>
 
 #include <algorithm>
 
@@ -17,6 +18,7 @@ constexpr int kQuietTicks = 5;               // After so many without a frame th
 constexpr int kSpinMisses = 8;               // After so many vain spins the next waits sleep at once...
 constexpr int kSpinRetry = 64;               // ...and one in so many tries again.
 constexpr Nanos kRayletCheck = 200 * kMillisecond;
+constexpr Nanos kOrphanGrace = 500 * kMillisecond;  // A worker without a raylet ends by itself so long, then at once.
 constexpr Nanos kBlockedAfter = 2 * kMillisecond;
 constexpr Nanos kLongestIdle = kSecond;
 
@@ -114,7 +116,6 @@ void RuntimeImpl::DriveOnce(Lock& lock, Nanos deadline) {
     spin_misses_ = 0;
     return;
   }
-  TickIfDue();
   FlushOutgoing();
   const bool spin = spin_misses_ < kSpinMisses || spin_misses_ % kSpinRetry == 0;
   if (spin) {
@@ -130,11 +131,11 @@ void RuntimeImpl::DriveOnce(Lock& lock, Nanos deadline) {
     } while (clock_.Now() < end);
   }
   ++spin_misses_;
+  TickIfDue();
   Bell& bell = mailbox_->bell();
   SetBell(bell, BellState::kAsleep);
   if (!mailbox_->Pending(true)) {
-    const Nanos now = clock_.Now();
-    Nanos timeout = std::min(deadline, next_tick_) - now;
+    Nanos timeout = std::min(deadline, next_tick_) - clock_.Now();
     if (mailbox_->HasQueued()) timeout = std::min(timeout, kMillisecond);
     if (timeout > 0) {
       lock.Unlock();
@@ -227,6 +228,7 @@ void RuntimeImpl::BackgroundLoop() {
   pthread_setname_np(pthread_self(), "sheaf-runtime");
   Bell& bell = mailbox_->bell();
   int quiet = 0;
+  Nanos orphan_since = 0;
   Lock lock(*this);
   while (!stopping_) {
     const bool ticking = background_ticks_.load(std::memory_order_relaxed);
@@ -236,6 +238,11 @@ void RuntimeImpl::BackgroundLoop() {
     lock.Relock();
     if (stopping_) break;
     TickIfDue();
+    if (raylet_dead_ && !options_.driver) {
+      if (orphan_since == 0) orphan_since = clock_.Now();
+      // User code that still runs works for nobody: its results have no way out, and the next raylet knows nothing of it.
+      if (clock_.Now() - orphan_since >= kOrphanGrace) _exit(1);
+    }
     if (driving_) {
       background_ticks_.store(false, std::memory_order_relaxed);  // Its holder looks, and hands over when it leaves.
       continue;

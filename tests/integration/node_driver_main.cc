@@ -1,0 +1,55 @@
+// Copyright The Sheaf Authors. SPDX-License-Identifier: Apache-2.0
+// A driver for node_test.py. `node_driver hold N`: N tasks run for ever, each with a child in its process group and one that
+// fled it by setsid; prints "running SESSION" when all do, then waits for its standard input to end and shuts down.
+// `node_driver add`: prints 1 + 2, computed by a task.
+#include <sheaf/sheaf.h>
+#include <unistd.h>
+
+#include <cstdio>
+#include <cstdlib>
+#include <fstream>
+#include <string>
+#include <vector>
+
+int Add(int a, int b) { return a + b; }
+SHEAF_REMOTE(Add);
+
+// Marks in `folder` that it runs, and does so until it is killed.
+int Hold(std::string folder, int number) {
+  if (fork() == 0) {
+    while (true) pause();
+  }
+  if (fork() == 0) {
+    setsid();
+    if (fork() == 0) setsid();
+    while (true) pause();
+  }
+  std::printf("task %d holds\n", number);
+  std::fflush(stdout);
+  std::ofstream(folder + "/" + std::to_string(number)).flush();
+  while (true) pause();
+}
+SHEAF_REMOTE(Hold);
+
+int main(int argc, char** argv) {
+  const std::string mode = argc > 1 ? argv[1] : "";
+  sheaf::Init(argc, argv);
+  if (mode == "add") {
+    std::printf("%d\n", sheaf::Get(sheaf::Task(Add).Remote(1, 2)));
+    return 0;
+  }
+  if (mode != "hold" || argc != 4) return 2;
+  const int count = std::atoi(argv[2]);
+  const std::string folder = argv[3];
+  std::vector<sheaf::ObjectRef<int>> tasks;
+  for (int i = 0; i < count; ++i) tasks.push_back(sheaf::Task(Hold).Remote(folder, i));
+  for (int i = 0; i < count; ++i) {
+    while (access((folder + "/" + std::to_string(i)).c_str(), F_OK) != 0) usleep(1000);
+  }
+  std::printf("running\n");
+  std::fflush(stdout);
+  while (std::getchar() != EOF) {
+  }
+  for (const auto& task : tasks) sheaf::Cancel(task, true);
+  return 0;
+}

@@ -1,5 +1,5 @@
 // Copyright The Sheaf Authors. SPDX-License-Identifier: Apache-2.0
-// The runtime's names beside the public ones. Both worlds have an Error, an ErrorKind, a WaitResult and a kForever: here the
+// The runtime's names beside the public ones. Both worlds have an Error, an ErrorKind and a kForever: here the
 // runtime's get names of their own before the public headers are seen. Every source file of api/ that needs the
 // runtime includes this first.
 #pragma once
@@ -12,7 +12,6 @@ namespace sheaf {
 
 using CoreError = Error;
 using CoreErrorKind = ErrorKind;
-using CoreWaitResult = WaitResult;
 inline constexpr Nanos kNever = kForever;
 
 }  // namespace sheaf

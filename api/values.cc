@@ -109,10 +109,10 @@ Views::~Views() {
   std::destroy_at(&views);
 }
 
-bool Views::has_value(size_t index) const { return ViewsIn(storage_)[index].error.kind == CoreErrorKind::kNone; }
+bool Views::has_value(size_t index) const { return ViewsIn(storage_)[index].error == nullptr; }
 std::string_view Views::bytes(size_t index) const { return ViewsIn(storage_)[index].bytes; }
 const Source* Views::source(size_t index) const { return reinterpret_cast<const Source*>(&ViewsIn(storage_)[index]); }
-ErrorInfo Views::error(size_t index) const { return InfoOf(ViewsIn(storage_)[index].error); }
+ErrorInfo Views::error(size_t index) const { return InfoOf(*ViewsIn(storage_)[index].error); }
 
 std::vector<size_t> WaitReady(std::span<const Handle> objects, size_t num_returns, Timeout timeout) {
   for (const Handle& object : objects) RequireHandle(object);
@@ -120,10 +120,10 @@ std::vector<size_t> WaitReady(std::span<const Handle> objects, size_t num_return
     throw InvalidArgumentError("sheaf::Wait for " + std::to_string(num_returns) + " of " +
                                std::to_string(objects.size()) + " references");
   }
-  absl::StatusOr<CoreWaitResult> result =
+  absl::StatusOr<std::vector<size_t>> result =
       TheRuntime().Wait(CoreHandles(objects), num_returns, DeadlineAfter(timeout));
   ThrowIfFailed(result.status());
-  return std::move(result->ready);
+  return *std::move(result);
 }
 
 bool IsReady(const Handle& object) {

@@ -151,7 +151,7 @@ absl::Status CallExecution::Yield(std::string_view bytes, std::span<const Object
   return host_.SendItem(*this, item, nested);
 }
 
-std::string CallExecution::TakeReply(uint64_t run_ns, uint64_t transit, bool keeps_arguments) {
+void CallExecution::SendReply(Channel& owner_channel, uint64_t run_ns, uint64_t transit, bool keeps_arguments) {
   const size_t returns = spec_->streaming() ? 0 : std::max<uint32_t>(1, spec_->num_returns());
   if (status_ == ReplyStatus::kDone && returns != 0) {
     if (first_.empty() || more_.size() + 1 < returns) {
@@ -168,12 +168,8 @@ std::string CallExecution::TakeReply(uint64_t run_ns, uint64_t transit, bool kee
   reply.status = status_;
   reply.keeps_arguments = keeps_arguments;
   reply.stream_items = static_cast<uint32_t>(stream_sent);
-  std::string out;
-  out.reserve(sizeof reply + first_.size());
-  out.append(AsBytes(reply));
-  out.append(first_);
-  for (const std::string& more : more_) out.append(more);
-  return out;
+  for (const std::string& more : more_) first_.append(more);
+  owner_channel.Send(Lane::kControl, FrameKind::kTaskReply, AsBytes(reply), first_);
 }
 
 }  // namespace sheaf

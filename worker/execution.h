@@ -66,8 +66,8 @@ class CallExecution final : public Execution {
   absl::Status Yield(std::string_view bytes, std::span<const ObjectHandle> nested) override;
   bool cancelled() const override { return cancel_requested.load(std::memory_order_relaxed); }
 
-  // The body of the reply; `run_ns` and `keeps_arguments` are the executor's to say.
-  std::string TakeReply(uint64_t run_ns, uint64_t transit, bool keeps_arguments);
+  // `run_ns` and `keeps_arguments` are the executor's to say.
+  void SendReply(Channel& owner_channel, uint64_t run_ns, uint64_t transit, bool keeps_arguments);
   bool succeeded() const { return status_ == ReplyStatus::kDone; }
   std::string failure() const { return failure_; }
   std::vector<ObjectHandle> TakeReturnedNested() { return std::move(returned_nested_); }
@@ -81,8 +81,9 @@ class CallExecution final : public Execution {
   bool stream_stopped = false;
   bool discarded = false;                    // No reply is wanted: the owner is gone, or it was returned.
   Nanos started = 0;
-  class TaskExecutor* executor = nullptr;    // Set when it starts.
-  void* group = nullptr;
+  void* group = nullptr;                     // Set when it starts.
+  CallExecution* previous_running = nullptr; // The executor's list.
+  CallExecution* next_running = nullptr;
 
  private:
   ExecutionHost& host_;

@@ -181,6 +181,7 @@ void ReferenceTable::AfterRegistered(std::span<ObjectEntry* const> entries, std:
 }
 
 void ReferenceTable::CollectDropped() {
+  if (drops_->empty()) return;
   ObjectEntry* entry = drops_->TakeAll();
   while (entry != nullptr) {
     ObjectEntry* next = entry->next_dropped;

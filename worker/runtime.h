@@ -28,7 +28,7 @@ struct ObjectView {
   std::string_view bytes;
   Buffer keep;                       // Holds arena memory; empty for values inside the process.
   ObjectHandle handle;               // Holds values inside the process.
-  Error error;                       // kind kNone: there is a value.
+  const Error* error = nullptr;      // Not null: there is no value. Valid while `handle` lives.
   std::vector<ObjectHandle> nested;  // The references inside the value, so that they outlive its reading.
 };
 
@@ -105,10 +105,6 @@ struct RuntimeOptions {
   std::function<void(const proto::LogLines&)> on_log_lines;  // Drivers. Called without locks.
 };
 
-struct WaitResult {
-  std::vector<size_t> ready;      // Indices, ascending; at most num_returns.
-  std::vector<size_t> not_ready;  // The others, ascending.
-};
 
 class Runtime {
  public:
@@ -127,7 +123,8 @@ class Runtime {
   // Waits until all are ready; `views` is resized to match. kDeadlineExceeded: not all were (the message says what the first
   // waits for). Errors of objects are in their views, not in the status.
   virtual absl::Status Get(std::span<const ObjectHandle> objects, Nanos deadline, std::vector<ObjectView>* views) = 0;
-  virtual absl::StatusOr<WaitResult> Wait(std::span<const ObjectHandle> objects, size_t num_returns, Nanos deadline) = 0;
+  // Until `num_returns` are ready, or `deadline`: the indices of the first ready ones, ascending, at most `num_returns`.
+  virtual absl::StatusOr<std::vector<size_t>> Wait(std::span<const ObjectHandle> objects, size_t num_returns, Nanos deadline) = 0;
   virtual bool IsReady(const ObjectHandle& object) = 0;
   // Calls `callback` once when `object` is ready (at once if it is): without locks, on the background thread or in the caller.
   virtual void OnReady(const ObjectHandle& object, std::function<void()> callback) = 0;

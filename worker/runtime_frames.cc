@@ -41,7 +41,7 @@ void RuntimeImpl::OnFrame(ProcessId from, const Frame& frame) {
         owner_->CancelTask(cancel->task, cancel->force != 0, cancel->recursive != 0);
         return;
       }
-      if (executor_->OnCancel(from, cancel->task) != nullptr && options_.handler != nullptr) {
+      if (executor_->OnCancel(from, cancel->task) && options_.handler != nullptr) {
         deferred_.push_back([handler = options_.handler, task = cancel->task] { handler->Cancel(task); });
       }
       if (cancel->recursive != 0) owner_->CancelChildren(cancel->task, cancel->force != 0);
@@ -199,10 +199,12 @@ void RuntimeImpl::AnswerStateQuery(const proto::StateQuery& query) {
         row.set_words(owner_->submitter.Words(task));
       }
     });
-    executor_->ForEachRunning([&](TaskId id, const auto&) {
+    executor_->ForEachRunning([&](const CallExecution& call) {
+      const TaskId id = call.task();
       if (!query.id().empty() && id.ToHex() != query.id()) return;
       proto::TaskRow& row = *answer.add_tasks();
       row.set_task_id(id.ToHex());
+      row.set_name(call.spec().name());
       row.set_state("RUNNING");
       row.set_owner(id.maker_bits);
       row.set_worker(self_.packed());

@@ -50,7 +50,7 @@ class RuntimeImpl final : public Runtime, public FrameHandler, public LocalStore
   absl::StatusOr<MutableBuffer> Create(size_t size, Nanos deadline, std::span<const ObjectHandle> nested) override;
   absl::StatusOr<ObjectHandle> Seal(MutableBuffer buffer, std::span<const ObjectHandle> nested) override;
   absl::Status Get(std::span<const ObjectHandle> objects, Nanos deadline, std::vector<ObjectView>* views) override;
-  absl::StatusOr<WaitResult> Wait(std::span<const ObjectHandle> objects, size_t num_returns, Nanos deadline) override;
+  absl::StatusOr<std::vector<size_t>> Wait(std::span<const ObjectHandle> objects, size_t num_returns, Nanos deadline) override;
   bool IsReady(const ObjectHandle& object) override;
   void OnReady(const ObjectHandle& object, std::function<void()> callback) override;
   absl::StatusOr<ObjectHandle> HandleFor(ObjectId id) override;

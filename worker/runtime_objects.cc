@@ -151,7 +151,8 @@ bool RuntimeImpl::TryView(const ObjectHandle& object, ObjectView* view) {
       view->handle = object;
       break;
     case ObjectState::kError:
-      view->error = entry.extra->error;
+      view->error = &entry.extra->error;
+      view->handle = object;
       return true;
     case ObjectState::kStore: {
       const ObjectId stored = entry.extra && !entry.extra->stored_as.is_nil() ? entry.extra->stored_as : entry.id;
@@ -207,31 +208,30 @@ absl::Status RuntimeImpl::Get(std::span<const ObjectHandle> objects, Nanos deadl
   return status;
 }
 
-absl::StatusOr<WaitResult> RuntimeImpl::Wait(std::span<const ObjectHandle> objects, size_t num_returns, Nanos deadline) {
+absl::StatusOr<std::vector<size_t>> RuntimeImpl::Wait(std::span<const ObjectHandle> objects, size_t num_returns,
+                                                      Nanos deadline) {
   if (num_returns == 0 || num_returns > objects.size()) {
     return absl::InvalidArgumentError(
         absl::StrCat("num_returns is ", num_returns, "; want 1 to ", objects.size(), ", the number of references"));
   }
-  Lock lock(*this);
   for (const ObjectHandle& object : objects) {
     if (!object) return absl::InvalidArgumentError("an empty reference is never ready");
-    if (!object.entry()->owned) owner_->resolver.Want(*object.entry());
   }
-  const absl::Status status = DriveUntil(lock, deadline, [&] {
-    size_t ready = 0;
-    for (const ObjectHandle& object : objects) {
-      if (object.entry()->ready() && ++ready == num_returns) return true;
+  std::vector<size_t> ready;
+  auto look = [&] {
+    ready.clear();
+    for (size_t i = 0; i < objects.size(); ++i) {
+      if (objects[i].entry()->ready()) ready.push_back(i);
+      if (ready.size() == num_returns) return true;
     }
     return false;
-  });
+  };
+  Lock lock(*this);
+  if (look()) return ready;
+  for (const ObjectHandle& object : objects) owner_->resolver.Want(*object.entry());
+  const absl::Status status = DriveUntil(lock, deadline, look);
   if (!status.ok() && !absl::IsDeadlineExceeded(status)) return status;
-  WaitResult result;
-  result.not_ready.reserve(objects.size());
-  for (size_t i = 0; i < objects.size(); ++i) {
-    const bool take = result.ready.size() < num_returns && objects[i].entry()->ready();
-    (take ? result.ready : result.not_ready).push_back(i);
-  }
-  return result;
+  return ready;
 }
 
 bool RuntimeImpl::IsReady(const ObjectHandle& object) {

@@ -85,7 +85,7 @@ absl::Status RuntimeImpl::FetchArguments(Lock& lock, CallExecution& call) {
                                             " could not be fetched: ", status.message()));
   }
   for (size_t i = 0; i < missing.size(); ++i) {
-    if (views[i].error.kind != ErrorKind::kNone) return absl::NotFoundError(views[i].error.message);
+    if (views[i].error != nullptr) return absl::NotFoundError(views[i].error->message);
     call.SetArgument(missing[i], std::move(views[i]));
   }
   return absl::OkStatus();

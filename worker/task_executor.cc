@@ -166,14 +166,17 @@ void TaskExecutor::SetBlocked(bool blocked) {
   if (blocked && !is_actor_) ReturnQueued(default_group());
 }
 
-std::shared_ptr<CallExecution> TaskExecutor::OnCancel(ProcessId from, TaskId task) {
-  if (auto found = running_.find(task); found != running_.end()) {
-    std::shared_ptr<CallExecution> call = found->second.lock();
-    if (call != nullptr && call->owner == from) {
-      call->cancel_requested.store(true, std::memory_order_relaxed);
-      return call;
-    }
-    return nullptr;
+CallExecution* TaskExecutor::FindRunning(ProcessId owner, TaskId task) {
+  for (CallExecution* call = running_; call != nullptr; call = call->next_running) {
+    if (call->task() == task && call->owner == owner) return call;
+  }
+  return nullptr;
+}
+
+bool TaskExecutor::OnCancel(ProcessId from, TaskId task) {
+  if (CallExecution* call = FindRunning(from, task)) {
+    call->cancel_requested.store(true, std::memory_order_relaxed);
+    return true;
   }
   auto cancel_in = [&](std::deque<std::shared_ptr<CallExecution>>& queue) {
     for (auto call = queue.begin(); call != queue.end(); ++call) {
@@ -186,16 +189,14 @@ std::shared_ptr<CallExecution> TaskExecutor::OnCancel(ProcessId from, TaskId tas
     return false;
   };
   for (auto& group : groups_) {
-    if (cancel_in(group->queue)) return nullptr;
+    if (cancel_in(group->queue)) return false;
   }
   cancel_in(before_construction_);
-  return nullptr;
+  return false;
 }
 
 void TaskExecutor::OnStreamAck(ProcessId from, const StreamAck& ack) {
-  auto found = running_.find(TaskId{from.packed(), ack.task_sequence_bits});
-  if (found == running_.end()) return;
-  if (std::shared_ptr<CallExecution> call = found->second.lock()) {
+  if (CallExecution* call = FindRunning(from, TaskId{from.packed(), ack.task_sequence_bits})) {
     call->stream_consumed = std::max(call->stream_consumed, ack.consumed);
     call->stream_stopped |= ack.stop != 0;
   }
@@ -212,9 +213,8 @@ void TaskExecutor::OnProcessDied(ProcessId process) {
   };
   for (auto& group : groups_) drop(group->queue);
   drop(before_construction_);
-  for (auto& [task, weak] : running_) {
-    std::shared_ptr<CallExecution> call = weak.lock();
-    if (call == nullptr || call->owner != process) continue;
+  for (CallExecution* call = running_; call != nullptr; call = call->next_running) {
+    if (call->owner != process) continue;
     call->discarded = true;
     call->stream_stopped = true;
     call->cancel_requested.store(true, std::memory_order_relaxed);
@@ -227,8 +227,9 @@ std::shared_ptr<CallExecution> TaskExecutor::Take(ConcurrencyGroup& group) {
   group.queue.pop_front();
   ++group.running;
   call->group = &group;
-  call->executor = this;
-  running_[call->task()] = call;
+  call->next_running = running_;
+  if (running_ != nullptr) running_->previous_running = call.get();
+  running_ = call.get();
   // Before user code: after a death only what stands here counts as tried.
   const PushTaskHead& head = call->head();
   if (page_->started_lease.load(std::memory_order_relaxed) != head.lease) {
@@ -238,14 +239,16 @@ std::shared_ptr<CallExecution> TaskExecutor::Take(ConcurrencyGroup& group) {
   if (head.push > page_->started_push.load(std::memory_order_relaxed)) {
     page_->started_push.store(head.push, std::memory_order_release);
   }
-  call->started = clock_.Now();
+  // Only of tasks: owners judge by it how much to give a worker ahead.
+  if (call->spec().kind() == proto::TaskTemplate::TASK) call->started = clock_.Now();
   return call;
 }
 
 void TaskExecutor::Ended(CallExecution& call) {
   if (call.group != nullptr) {
     --static_cast<ConcurrencyGroup*>(call.group)->running;
-    running_.erase(call.task());
+    (call.previous_running != nullptr ? call.previous_running->next_running : running_) = call.next_running;
+    if (call.next_running != nullptr) call.next_running->previous_running = call.previous_running;
   }
   bool keeps = false;
   for (ObjectEntry* entry : call.held) {
@@ -254,8 +257,7 @@ void TaskExecutor::Ended(CallExecution& call) {
   if (!call.discarded) {
     const uint64_t transit = transits_.Hold(call.owner, call.TakeReturnedNested());
     const uint64_t run_ns = call.started == 0 ? 0 : static_cast<uint64_t>(clock_.Now() - call.started);
-    Channel& channel = transport_.To(call.owner);
-    channel.Send(Lane::kControl, FrameKind::kTaskReply, call.TakeReply(run_ns, transit, keeps));
+    call.SendReply(transport_.To(call.owner), run_ns, transit, keeps);
     if (keeps) {
       references_.AfterRegistered(call.held, [this, owner = call.owner, head = call.head()] {
         transport_.To(owner).Send(Lane::kControl, FrameKind::kTransitDone,

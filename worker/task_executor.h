@@ -37,8 +37,8 @@ class TaskExecutor {
   void OnLeaseBegin(const proto::LeaseBegin& begin);
   void OnLeaseEnd(const proto::LeaseEnd& end);
   void OnTakeBack(ProcessId from, const TakeBack& take_back);
-  // Returns the running call that is meant, if it runs; a queued one is answered as cancelled.
-  std::shared_ptr<CallExecution> OnCancel(ProcessId from, TaskId task);
+  // True: it runs, and has been asked to end. A queued one is answered as cancelled.
+  bool OnCancel(ProcessId from, TaskId task);
   void OnStreamAck(ProcessId from, const StreamAck& ack);
   void OnProcessDied(ProcessId process);
 
@@ -62,13 +62,14 @@ class TaskExecutor {
   size_t queued() const;
   template <class Visit>
   void ForEachRunning(Visit visit) {
-    for (auto& [task, call] : running_) visit(task, call);
+    for (CallExecution* call = running_; call != nullptr; call = call->next_running) visit(*call);
   }
 
  private:
   void Enqueue(std::shared_ptr<CallExecution> call);
   void Bounce(const CallExecution& call);
   void ReturnQueued(ConcurrencyGroup& group);
+  CallExecution* FindRunning(ProcessId owner, TaskId task);
   ConcurrencyGroup& GroupOf(const CallExecution& call);
   void BecomeActor(const proto::TaskTemplate& creation);
 
@@ -88,7 +89,7 @@ class TaskExecutor {
   bool is_actor_ = false, is_async_ = false, constructed_ = false;
   ActorId actor_id_;
   bool blocked_ = false;
-  absl::flat_hash_map<TaskId, std::weak_ptr<CallExecution>> running_;
+  CallExecution* running_ = nullptr;  // A list: from Take to Ended.
 };
 
 }  // namespace sheaf

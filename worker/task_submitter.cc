@@ -117,8 +117,6 @@ void TaskSubmitter::PushTo(Lease& lease, TaskRecord& task) {
 }
 
 void TaskSubmitter::UpdateDemand(LeaseKey& key) {
-  size_t busy = 0;
-  for (const auto& lease : key.leases) busy += !lease->in_flight.empty();
   const size_t held = key.leases.size();
   // More than is held only while tasks queue; then enough for all of them, in steps, so that each step is one message.
   size_t wanted = held;

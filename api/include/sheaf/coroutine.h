@@ -171,7 +171,7 @@ template <class T>
 internal::ObjectAwaiter<T> operator co_await(ObjectRef<T> ref) {
   return {std::move(ref)};
 }
-// All values, in order.
+// All values, in order. (g++ 12 cannot compile a braced list inside a co_await expression: name the vector first.)
 template <class T>
 Async<std::vector<T>> All(std::vector<ObjectRef<T>> refs) {
   std::vector<T> values;

@@ -48,13 +48,22 @@ Table ResourceTable(const proto::StateAnswer& answer) {
   Table table{{{"RESOURCE", "resource"}, {"USED", "used"}, {"TOTAL", "total"}}, {}};
   for (const auto& [name, sum] : sums) {
     const int64_t used = sum.second - sum.first;
-    table.rows.push_back(
-        {TextCell(name),
-         {FormatAmount(name, used), JsonNumber(static_cast<double>(used) / 10'000), true},
-         {FormatAmount(name, sum.second), JsonNumber(static_cast<double>(sum.second) / 10'000),
-          true}});
+    table.rows.push_back({TextCell(name),
+                          {FormatAmount(name, used), JsonAmount(name, used), true},
+                          {FormatAmount(name, sum.second), JsonAmount(name, sum.second), true}});
   }
   return table;
+}
+
+// Resources have a table of their own.
+Table WithoutResources(Table nodes) {
+  for (size_t c = nodes.columns.size(); c-- > 0;) {
+    const std::string_view key = nodes.columns[c].key;
+    if (key != "available" && key != "total") continue;
+    nodes.columns.erase(nodes.columns.begin() + static_cast<std::ptrdiff_t>(c));
+    for (auto& row : nodes.rows) row.erase(row.begin() + static_cast<std::ptrdiff_t>(c));
+  }
+  return nodes;
 }
 
 Table DemandTable(const proto::StateAnswer& answer) {
@@ -69,7 +78,7 @@ Table DemandTable(const proto::StateAnswer& answer) {
 }  // namespace
 
 std::string StatusText(const proto::StateAnswer& answer) {
-  std::string out = TableOf("nodes", answer).Text();
+  std::string out = WithoutResources(TableOf("nodes", answer)).Text();
   const Table resources = ResourceTable(answer);
   if (!resources.rows.empty()) absl::StrAppend(&out, "\n", resources.Text());
   absl::StrAppend(&out, "\n", StoreLine(answer.store()));
@@ -80,11 +89,8 @@ std::string StatusText(const proto::StateAnswer& answer) {
   }
   if (!answer.metrics_url().empty())
     absl::StrAppend(&out, "Metrics: ", Printable(answer.metrics_url()), "\n");
-  if (!answer.features().empty()) {
-    out += "Kernel: ";
-    for (const std::string& feature : answer.features())
-      absl::StrAppend(&out, " ", Printable(feature), ";");
-    out.back() = '\n';
+  for (int i = 0; i < answer.features_size(); ++i) {
+    absl::StrAppend(&out, i == 0 ? "Kernel:  " : "         ", Printable(answer.features(i)), "\n");
   }
   return out;
 }

@@ -101,6 +101,11 @@ std::string FormatAmount(std::string_view resource, int64_t amount) {
                     : FormatBytes(static_cast<uint64_t>(units));
 }
 
+std::string JsonAmount(std::string_view resource, int64_t amount) {
+  return InBytes(resource) ? JsonNumber(amount / int64_t{10'000})
+                           : JsonNumber(static_cast<double>(amount) / kFixedPoint);
+}
+
 Cell TextCell(std::string_view text) { return {Printable(text), JsonString(text)}; }
 Cell CountCell(uint64_t count) { return {FormatCount(count), JsonNumber(count), true}; }
 Cell BytesCell(uint64_t bytes) { return {FormatBytes(bytes), JsonNumber(bytes), true}; }
@@ -133,7 +138,7 @@ Cell ResourcesCell(const proto::Resources& resources) {
   JsonObject object;
   for (const auto& [name, amount] : Sorted(resources)) {
     parts.push_back(absl::StrCat(FormatAmount(name, amount), " ", Printable(name)));
-    object.Add(name, JsonNumber(static_cast<double>(amount) / kFixedPoint));
+    object.Add(name, JsonAmount(name, amount));
   }
   return {absl::StrJoin(parts, ", "), object.Done()};
 }

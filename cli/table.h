@@ -47,6 +47,7 @@ std::string FormatCount(uint64_t count);
 std::string FormatBytes(uint64_t bytes);
 // Amounts in ten-thousandths, "memory" and "object_store_memory" as bytes.
 std::string FormatAmount(std::string_view resource, int64_t amount);
+std::string JsonAmount(std::string_view resource, int64_t amount);  // Units; whole bytes.
 // Control characters become '?': nothing that a user named may steer the terminal of another.
 std::string Printable(std::string_view text);
 

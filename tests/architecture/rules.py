@@ -23,7 +23,7 @@ MAY_USE = {
     "worker": "base proto shm metrics object_store collective",
     "api": "base shm worker object_store collective",
     "python_bindings": "api worker object_store base",
-    "cli": "base proto shm rpc metrics gcs raylet",
+    "cli": "base proto shm rpc metrics object_store gcs raylet",
     "examples": "api",
 }
 MAY_USE = {folder: set(names.split()) for folder, names in MAY_USE.items()}

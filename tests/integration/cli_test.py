@@ -15,6 +15,7 @@ import sys
 import tempfile
 import time
 import unittest
+import urllib.error
 import urllib.request
 
 SHEAF = ""
@@ -89,11 +90,12 @@ class WithoutANode(Case):
 
     def test_it_starts_quickly(self):
         def milliseconds() -> float:
-            begin = time.monotonic()
-            self.sheaf("version")
-            return (time.monotonic() - begin) * 1000
+            pid = os.posix_spawn(SHEAF, [SHEAF, "version"], self.environment, file_actions=[(os.POSIX_SPAWN_OPEN, 1, "/dev/null", os.O_WRONLY, 0)])
+            _, status, usage = os.wait4(pid, 0)
+            self.assertEqual(0, status)
+            return (usage.ru_utime + usage.ru_stime) * 1000
 
-        # 2 ms on an idle machine; the best of many, since this one may not be idle.
+        # Processor time, the best of some: other work on the machine does not count. 2 ms where it was measured.
         self.assertLess(min(milliseconds() for _ in range(20)), 10)
 
 
@@ -207,7 +209,26 @@ class WithANode(Case):
         self.assertEqual((True, 0), (stopped[0]["killed"], stopped[0]["left_over"]))
 
 
+class BeyondThisMachine(Case):
+    def test_metrics_on_another_address_want_the_token(self):
+        self.addCleanup(lambda: subprocess.run([SHEAF, "stop", "--timeout", "5"], env=self.environment, capture_output=True))
+        started = json.loads(self.sheaf("start", "--head", "--num-cpus", "1", "--object-store-memory", "64MiB", "--metrics-address",
+                                        "0.0.0.0", "--json"))
+        url = started["metrics_url"].replace("0.0.0.0", "127.0.0.1")
+        with self.assertRaises(urllib.error.HTTPError) as refused:
+            urllib.request.urlopen(url, timeout=5)
+        self.assertEqual(401, refused.exception.code)
+        token = pathlib.Path(started["session"], "token").read_text().strip()
+        request = urllib.request.Request(url, headers={"Authorization": "Bearer " + token})
+        with urllib.request.urlopen(request, timeout=5) as answer:
+            self.assertIn("sheaf_uptime_seconds", answer.read().decode())
+
+
 class StartsThatFail(Case):
+    def setUp(self):
+        super().setUp()
+        self.addCleanup(lambda: subprocess.run([SHEAF, "stop", "--timeout", "5"], env=self.environment, capture_output=True))
+
     def fails(self, *arguments: str) -> str:
         self.sheaf("start", "--head", *arguments, code=1)
         errors = self.errors
@@ -223,9 +244,6 @@ class StartsThatFail(Case):
             taken.bind(("127.0.0.1", 0))
             taken.listen()
             self.assertIn(str(taken.getsockname()[1]), self.fails("--metrics-port", str(taken.getsockname()[1])))
-
-    def test_an_address_beyond_this_machine_without_a_token(self):
-        self.assertIn("0.0.0.0", self.fails("--metrics-address", "0.0.0.0"))
 
     def test_a_directory_of_others(self):
         os.mkdir(self.base)

@@ -16,6 +16,7 @@ constexpr Nanos kBackPressure = 30 * kSecond;
 constexpr Nanos kGcsWait = 30 * kSecond;
 
 thread_local TaskId running_task;  // On this thread.
+thread_local const std::atomic<bool>* running_cancel = nullptr;  // Of the call that it runs.
 
 absl::Status ErrorOf(const proto::GcsReply& reply) {
   switch (static_cast<ErrorKind>(reply.error())) {
@@ -441,6 +442,8 @@ ActorId RuntimeImpl::current_actor() const {
   Lock lock(*this);
   return executor_->actor_id();
 }
+bool RuntimeImpl::Cancelled() const { return running_cancel != nullptr && running_cancel->load(std::memory_order_relaxed); }
+void RuntimeImpl::SetCancelFlag(const std::atomic<bool>* flag) { running_cancel = flag; }
 bool RuntimeImpl::RunsUserCode() const { return !options_.driver && !running_task.is_nil(); }
 
 }  // namespace sheaf

@@ -180,7 +180,7 @@ absl::Status RuntimeImpl::DriveUntil(Lock& lock, Nanos deadline, absl::FunctionR
       while (true) {
         DriveOnce(lock, slice);
         finished = done();
-        if (finished || raylet_dead_ || clock_.Now() >= slice) break;
+        if (finished || raylet_dead_ || (in_task && Cancelled()) || clock_.Now() >= slice) break;
       }
       driving_ = false;
       if (waiters_ != 0) {
@@ -197,6 +197,10 @@ absl::Status RuntimeImpl::DriveUntil(Lock& lock, Nanos deadline, absl::FunctionR
       finished = done();
     }
     if (finished) break;
+    if (in_task && Cancelled()) {
+      status = absl::CancelledError("the call that waits was cancelled");
+      break;
+    }
     if (options_.interrupted) {
       lock.Unlock();
       const bool give_up = options_.interrupted();

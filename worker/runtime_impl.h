@@ -162,6 +162,8 @@ class RuntimeImpl final : public Runtime, public FrameHandler, public LocalStore
   void RunCall(Lock& lock, std::shared_ptr<CallExecution> call);
   absl::Status FetchArguments(Lock& lock, CallExecution& call);
   bool RunsUserCode() const;
+  static void SetCancelFlag(const std::atomic<bool>* flag);
+  bool Cancelled() const;  // The call that this thread runs.
 
   MonotonicClock clock_;
   RuntimeOptions options_;

@@ -97,11 +97,11 @@ void RuntimeImpl::RunCall(Lock& lock, std::shared_ptr<CallExecution> call) {
   const absl::Status fetched = FetchArguments(lock, *call);
   const bool from_raylet = call->owner.is_raylet();
   const TaskId task = call->task();
-  std::weak_ptr<CallExecution> watch = call;
   lock.Unlock();
   bool constructed = fetched.ok();
   std::string failure(fetched.message());
   SetCurrentTask(task);
+  SetCancelFlag(&call->cancel_requested);
   if (!fetched.ok()) {
     call->Fail({ErrorKind::kObjectLost, std::string(fetched.message()), {}}, true);
     call.reset();
@@ -114,6 +114,7 @@ void RuntimeImpl::RunCall(Lock& lock, std::shared_ptr<CallExecution> call) {
     options_.handler->Execute(std::move(call));
   }
   SetCurrentTask({});
+  SetCancelFlag(nullptr);
   SHEAF_FAILPOINT("worker.after_call");
   lock.Relock();
   if (!creation) return;

@@ -11,6 +11,7 @@ namespace sheaf {
 namespace {
 
 constexpr uint32_t kMaxTemplates = 1 << 20;  // Of one sender.
+constexpr size_t kRememberedCancels = 4096;
 constexpr uint32_t kAsyncConcurrency = 1000;
 
 }  // namespace
@@ -65,6 +66,10 @@ void TaskExecutor::OnPush(ProcessId from, std::string_view body) {
     return;
   }
   call->held = references_.IncomingAll(call->nested_references());
+  if (!cancelled_.empty() && cancelled_.contains(call->task())) [[unlikely]] {
+    call->Fail({ErrorKind::kTaskCancelled, absl::StrCat(call->spec().name(), " was cancelled before it started"), {}}, false);
+    return;
+  }
   Enqueue(std::move(call));
 }
 
@@ -191,7 +196,14 @@ bool TaskExecutor::OnCancel(ProcessId from, TaskId task) {
   for (auto& group : groups_) {
     if (cancel_in(group->queue)) return false;
   }
-  cancel_in(before_construction_);
+  if (cancel_in(before_construction_)) return false;
+  if (cancelled_.insert(task).second) {
+    cancelled_order_.push_back(task);
+    if (cancelled_order_.size() > kRememberedCancels) {
+      cancelled_.erase(cancelled_order_.front());
+      cancelled_order_.pop_front();
+    }
+  }
   return false;
 }
 

@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "absl/container/flat_hash_map.h"
+#include "absl/container/flat_hash_set.h"
 #include "base/clock.h"
 #include "proto/raylet.pb.h"
 #include "shm/process_segment.h"
@@ -90,6 +91,9 @@ class TaskExecutor {
   ActorId actor_id_;
   bool blocked_ = false;
   CallExecution* running_ = nullptr;  // A list: from Take to Ended.
+  // Cancelled before they came: control overtakes work. The oldest are forgotten.
+  std::deque<TaskId> cancelled_order_;
+  absl::flat_hash_set<TaskId> cancelled_;
 };
 
 }  // namespace sheaf

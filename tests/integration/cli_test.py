@@ -1,7 +1,7 @@
 # Copyright The Sheaf Authors. SPDX-License-Identifier: Apache-2.0
 """The `sheaf` command as a person and as a program would use it, on a real node.
 
-Usage: cli_test.py SHEAF_PROGRAM
+Usage: cli_test.py SHEAF_PROGRAM NODE_DRIVER
 """
 
 import glob
@@ -19,6 +19,7 @@ import urllib.error
 import urllib.request
 
 SHEAF = ""
+DRIVER = ""  # node_driver_main.cc.
 KINDS = ["nodes", "actors", "tasks", "objects", "jobs", "groups", "workers"]
 NIL_ID = "0" * 32
 
@@ -209,6 +210,61 @@ class WithANode(Case):
         self.assertEqual((True, 0), (stopped[0]["killed"], stopped[0]["left_over"]))
 
 
+class WithAJob(Case):
+    """Two CPUs, and a program of three tasks that never end: two run, one waits."""
+
+    def setUp(self):
+        super().setUp()
+        self.addCleanup(lambda: subprocess.run([SHEAF, "stop", "--timeout", "5"], env=self.environment, capture_output=True))
+        self.sheaf("start", "--head", "--num-cpus", "2", "--object-store-memory", "64MiB")
+        self.environment["SHEAF_ADDRESS"] = "latest"
+        marks = pathlib.Path(self.folder.name) / "marks"
+        marks.mkdir()
+        self.driver = subprocess.Popen([DRIVER, "hold", "3", str(marks)], env=self.environment, stdin=subprocess.PIPE)
+        self.addCleanup(lambda: (self.driver.kill(), self.driver.communicate()))
+        self.until(lambda: len(list(marks.iterdir())) == 2, "two tasks run")
+
+    def until(self, condition, what: str):
+        deadline = time.monotonic() + 30
+        while not (value := condition()):
+            self.assertLess(time.monotonic(), deadline, what)
+            time.sleep(0.02)
+        return value
+
+    def rows(self, kind: str) -> list[dict]:
+        return json.loads(self.sheaf("list", kind, "--json"))[kind]
+
+    def test_what_runs_and_why_the_rest_waits(self):
+        tasks = self.until(lambda: (found := self.rows("tasks")) and len(found) == 3 and found, "three tasks are listed")
+        states = sorted(task["state"] for task in tasks)
+        self.assertEqual(1, states.count("WAITING_FOR_LEASE"), states)
+        self.assertTrue(all("Hold" in task["name"] for task in tasks), tasks)
+        waiting = next(task for task in tasks if task["state"] == "WAITING_FOR_LEASE")
+        self.assertIn("CPU", self.sheaf("why", waiting["task_id"]))
+        self.assertEqual(waiting["task_id"], json.loads(self.sheaf("why", waiting["task_id"], "--json"))["id"])
+
+        workers = self.rows("workers")
+        self.assertEqual(2, sum(worker["state"] == "LEASED" for worker in workers), workers)
+        jobs = self.rows("jobs")
+        self.assertEqual([("RUNNING", self.driver.pid)], [(job["state"], job["os_pid"]) for job in jobs])
+        self.assertIn("hold 3", jobs[0]["entrypoint"])
+
+        status = json.loads(self.sheaf("status", "--json"))
+        self.assertEqual({"CPU": 1}, status["demand"][0]["resources"])
+        self.assertEqual(0, status["nodes"][0]["available"]["CPU"])
+        text = self.sheaf("list", "tasks")
+        self.assertIn("WAITING_FOR_LEASE", text)
+        self.assertIn("more with --limit", self.sheaf("list", "tasks", "--limit", "1"))
+
+        with urllib.request.urlopen(status["metrics_url"], timeout=5) as answer:
+            metrics = dict(line.rsplit(" ", 1) for line in answer.read().decode().splitlines() if not line.startswith("#"))
+        self.assertEqual("3", metrics['sheaf_tasks_total{state="submitted"}'])
+        self.assertEqual("2", metrics['sheaf_workers{state="leased"}'])
+
+        stopped = json.loads(self.sheaf("stop", "--address", "latest", "--json"))["stopped"]
+        self.assertEqual((2, 0), (stopped[0]["workers"], stopped[0]["left_over"]))
+
+
 class BeyondThisMachine(Case):
     def test_metrics_on_another_address_want_the_token(self):
         self.addCleanup(lambda: subprocess.run([SHEAF, "stop", "--timeout", "5"], env=self.environment, capture_output=True))
@@ -252,5 +308,5 @@ class StartsThatFail(Case):
 
 
 if __name__ == "__main__":
-    SHEAF = sys.argv[1]
-    unittest.main(argv=[sys.argv[0], *sys.argv[2:]])
+    SHEAF, DRIVER = sys.argv[1:3]
+    unittest.main(argv=[sys.argv[0], *sys.argv[3:]])

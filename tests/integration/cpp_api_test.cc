@@ -338,7 +338,8 @@ TEST_CASE("what a generator throws is its last item") {
 TEST_CASE("coroutines are tasks, and await references here too") {
   CHECK(sheaf::Get(sheaf::Task(AddLater).Remote(sheaf::Put(1), sheaf::Task(Square).Remote(3))) == 10);
   const auto here = []() -> sheaf::Async<int> {
-    const std::vector<int> values = co_await sheaf::All(std::vector{sheaf::Task(Square).Remote(2), sheaf::Put(5)});
+    const std::vector<sheaf::ObjectRef<int>> refs = {sheaf::Task(Square).Remote(2), sheaf::Put(5)};
+    const std::vector<int> values = co_await sheaf::All(refs);
     co_return values[0] + values[1] + co_await AddLater(sheaf::Put(1), sheaf::Put(2));
   };
   CHECK(sheaf::BlockOn(here()) == 12);

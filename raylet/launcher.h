@@ -17,7 +17,7 @@ namespace sheaf {
 // What is the same for all workers that may share a process from birth: one job and one runtime environment.
 struct WorkerSpec {
   ProcessId process;        // Given by the raylet, never used twice.
-  JobNumber job = 0;
+  JobNumber job = 0;        // This node's own number of it: workers start while the GCS still numbers the job.
   std::string environment;  // Serialized runtime environment.
   std::vector<uint32_t> gpu_ids;
 };
@@ -46,6 +46,8 @@ class Switchboard {
   virtual void Remove(ProcessId process) = 0;
   // The last push that `process` started (shm/process_segment.h), alive or dead; {lease, push}.
   virtual std::pair<LeaseNumber, uint64_t> Started(ProcessId process) = 0;
+  // What `process` says that it runs (ProcessPage::running), best effort; empty when nothing is known.
+  virtual std::string RunningOf(ProcessId) { return {}; }
   // Processes joined with `process` by a ring.
   virtual std::vector<ProcessId> PeersOf(ProcessId process) = 0;
 };

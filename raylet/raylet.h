@@ -129,7 +129,8 @@ class Raylet {
     size_t held_references = 0;
     size_t adopted_objects = 0;
     size_t unanswered_gcs_commands = 0;
-    uint64_t swept = 0;          // What the sweeper had to repair since the start.
+    uint64_t swept = 0;          // What the sweeper had to repair since the start,
+    std::string last_swept;      // and the table in which it did so last.
   };
   Stats GetStats() const;
   // Sets the gauges of `metrics` from these figures and those of ledger and store; call it before the page is read. The

@@ -114,7 +114,9 @@ void Raylet::OnDetachedRefused(uint64_t key, ErrorKind error, const std::string&
 void Raylet::OnDetachedWorkerDied(ProcessId worker, const proto::Death& death) {
   for (auto& [id, actor] : detached_) {
     if (actor.worker != worker) continue;
-    RemoveDetached(actor.key, actor.failure.cause() == proto::Death::UNKNOWN ? death : actor.failure);
+    const bool failed = actor.failure.cause() != proto::Death::UNKNOWN;
+    const proto::Death how = failed ? actor.failure : death;
+    RemoveDetached(actor.key, how);
     return;
   }
 }

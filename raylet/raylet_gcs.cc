@@ -68,8 +68,8 @@ void Raylet::OnGcsRestarted(uint64_t term) {
     *group.mutable_bundle_nodes() = state->second.bundle_nodes();
   }
   for (const auto& [process, entry] : processes_) report.add_processes(process.packed());
-  gcs_.Command(std::move(request), nullptr);
   gcs_.ResendAll();
+  gcs_.Command(std::move(request), nullptr);
   // Processes renew their subscriptions and their creators' rows.
   proto::GcsEvent event;
   event.mutable_restarted()->set_term(term);

@@ -154,6 +154,7 @@ void Raylet::FindWorker(const Lease& lease) {
   need.environment = lease.spec->environment;
   need.gpu_ids = lease.allocation.GpuIds();
   need.actor = lease.spec->actor;
+  need.owner = lease.demand.owner;
   pool_.Need(std::move(need));
 }
 

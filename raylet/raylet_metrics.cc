@@ -30,6 +30,7 @@ Raylet::Stats Raylet::GetStats() const {
   stats.adopted_objects = adopted_.size();
   stats.unanswered_gcs_commands = gcs_.unanswered();
   stats.swept = sweeper_.repaired();
+  stats.last_swept = sweeper_.last_repaired();
   return stats;
 }
 

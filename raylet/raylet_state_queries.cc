@@ -8,6 +8,7 @@
 #include "base/status_macros.h"
 #include "object_store/store_owner.h"
 #include "raylet/parse_frame.h"
+#include "raylet/pending_reason.h"
 #include "raylet/raylet.h"
 
 namespace sheaf {
@@ -331,7 +332,8 @@ void Raylet::FillWorkers(Query* query) {
     row.set_os_pid(entry->second.info.os_pid);
     if (const Lease* lease = queue_.Find(entry->second.lease)) {
       row.set_owner(lease->demand.owner.packed());
-      row.set_running(lease->spec->name);
+      const std::string running = world_.switchboard.RunningOf(process);
+      row.set_running(running.empty() ? lease->spec->name : running);
     }
   }
 }
@@ -380,10 +382,8 @@ void Raylet::FillWhy(Query* query) {
     query->answer.set_error(std::string(id.status().message()));
     return;
   }
-  if (const auto group = group_states_.find(*id); group != group_states_.end()) {
-    words.push_back(absl::StrCat("the placement group is ", StateName(group->second.state()),
-                                 group->second.message().empty() ? "" : ": ",
-                                 group->second.message()));
+  if (group_states_.contains(*id)) {
+    words.push_back(absl::StrCat("the placement group ", WhyGroup(groups_, queue_, *id)));
   }
   const ActorId actor{id->maker_bits, id->sequence_bits};
   ProcessId owner = id->maker();
@@ -398,35 +398,25 @@ void Raylet::FillWhy(Query* query) {
     if (pending.demand.owner != owner || words.size() >= kMaxWhyRows) continue;
     words.push_back(WordsFor(pending));
   }
+  for (const Lease* lease : queue_.Leases()) {
+    if (lease->demand.owner != owner || worker_of_.contains(lease->number)) continue;
+    if (words.size() >= kMaxWhyRows) break;
+    words.push_back(WhyNoWorker(*lease, pool_.CountStates().starting));
+  }
   query->answer.set_words(absl::StrJoin(words, "\n"));
 }
 
 std::string Raylet::WordsFor(const LeaseQueue::Pending& pending) const {
-  const LeaseSpec& spec = *pending.spec;
-  std::string words = absl::StrCat(spec.name.empty() ? "a task" : spec.name, " asks for ",
-                                   pending.missing, " more lease(s) of ",
-                                   spec.resources.ToString());
-  if (pending.held > 0) absl::StrAppend(&words, " beside the ", pending.held, " it has");
-  if (pending.infeasible) {
-    absl::StrAppend(&words, "; ", InfeasibleWords(spec, view_));
-    return words;
-  }
-  const Resources missing = ledger_.available().Missing(spec.resources);
-  if (!missing.empty()) absl::StrAppend(&words, "; node ", options_.node, " lacks ", missing.ToString());
-  const WorkerPool::Counts counts = pool_.CountStates();
-  if (counts.blocked > 0) {
-    absl::StrAppend(&words, "; ", counts.blocked, " workers are blocked in get, ",
-                    queue_.lenders(), " of at most ", queue_.options().lenders_max,
-                    " lend their CPUs");
-  }
-  if (pending.reserving) absl::StrAppend(&words, "; room is being kept free for it");
+  std::string words = absl::StrCat(pending.spec->name.empty() ? "a task" : pending.spec->name, " ",
+                                   WhyPending(pending, queue_));
   JobNumber job = 0;
-  if (const auto it = processes_.find(pending.demand.owner); it != processes_.end()) {
+  if (pending.demand.owner == RayletOf(options_.node)) {
+    job = DetachedJobOf(pending.demand.key);
+  } else if (const auto it = processes_.find(pending.demand.owner); it != processes_.end()) {
     job = it->second.job;
   }
-  if (const std::string pool = pool_.Words(job, spec.environment); !pool.empty()) {
-    absl::StrAppend(&words, "; ", pool);
-  }
+  const std::string pool = pool_.Words(job, pending.spec->environment);
+  if (!pool.empty()) absl::StrAppend(&words, "; ", pool);
   return words;
 }
 

@@ -102,17 +102,14 @@ bool Raylet::SweepWorker(ProcessId process) {
 }
 
 bool Raylet::SweepHolder(ProcessId holder) {
-  if (IsAlive(holder) || remains_.contains(holder)) return false;
+  if (!references_.IsHolder(holder) || IsAlive(holder) || remains_.contains(holder)) return false;
   references_.DropHolder(holder);
   return true;
 }
 
 bool Raylet::SweepGroup(PlacementGroupId id) {
   const GroupLedger::Group* group = groups_.Find(id);
-  if (group == nullptr) {
-    group_states_.erase(id);
-    return true;
-  }
+  if (group == nullptr) return group_states_.erase(id) > 0;
   if (group->spec.detached || group->creator.node != options_.node || IsAlive(group->creator)) {
     return false;
   }

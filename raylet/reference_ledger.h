@@ -60,6 +60,7 @@ class ReferenceLedger {
   // Processes of this node that hold something of `owner`, by id.
   std::vector<ProcessId> HoldersOf(ProcessId owner) const;
   std::vector<ProcessId> holders() const;
+  bool IsHolder(ProcessId process) const { return holders_.contains(process); }
   // References to objects of dead owners that nobody here holds any more; each once.
   std::vector<ObjectId> TakeUnheld() { return std::exchange(unheld_, {}); }
 

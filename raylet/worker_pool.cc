@@ -239,6 +239,7 @@ bool WorkerPool::Assign(Pool& pool, const WorkerNeed& need) {
   std::optional<ProcessId> chosen;
   for (auto it = pool.idle.rbegin(); it != pool.idle.rend(); ++it) {
     const Worker& worker = workers_.at(*it);
+    if (*it == need.owner) continue;
     if (worker.gpu_ids == need.gpu_ids) {
       chosen = *it;
       break;
@@ -258,21 +259,23 @@ bool WorkerPool::KeepsSpares(const Pool& pool) const {
   return pool.needed_at != 0 && clock_.Now() - pool.needed_at <= options_.ahead_for;
 }
 
+bool WorkerPool::WantsStart(const Pool& pool) const {
+  if (clock_.Now() < pool.start_not_before) return false;
+  int wanted = static_cast<int>(std::min<size_t>(pool.needs.size(), INT32_MAX));
+  if (KeepsSpares(pool)) {
+    wanted = std::max(wanted, options_.cpus - static_cast<int>(pool.idle.size()) - pool.tasked);
+  }
+  if (pool.failures > 0) wanted = std::min(wanted, 1);  // One probe, until one succeeds.
+  return pool.starting < wanted;
+}
+
 void WorkerPool::StartMissing() {
-  const Nanos now = clock_.Now();
-  // One worker for each pool in turn, so that no job takes all places of a round.
-  for (bool progress = true; progress;) {
-    progress = false;
-    for (auto& [key, pool] : pools_) {
-      if (starting_ >= options_.max_starting) return;
-      if (now < pool.start_not_before) continue;
-      int wanted = static_cast<int>(std::min<size_t>(pool.needs.size(), INT32_MAX));
-      if (KeepsSpares(pool)) {
-        wanted = std::max(wanted, options_.cpus - static_cast<int>(pool.idle.size()) - pool.tasked);
-      }
-      if (pool.failures > 0) wanted = std::min(wanted, 1);  // One probe, until one succeeds.
-      if (pool.starting < wanted) progress |= StartOne(key, pool);
-    }
+  // One worker for each pair in turn, so that none takes all places.
+  for (size_t refused = 0; refused < pools_.size() && starting_ < options_.max_starting;) {
+    auto it = pools_.upper_bound(last_served_);
+    if (it == pools_.end()) it = pools_.begin();
+    last_served_ = it->first;
+    refused = WantsStart(it->second) && StartOne(it->first, it->second) ? 0 : refused + 1;
   }
 }
 

@@ -23,7 +23,7 @@
 namespace sheaf {
 
 struct WorkerPoolOptions {
-  int cpus = 1;                            // Of the node, whole ones: the measure for starting ahead.
+  int cpus = 0;                            // Of the node, whole ones: the measure for starting ahead. 0: 1.
   int max_starting = 0;                    // At once, over all jobs; 0: 2 * cpus + 2.
   Nanos start_timeout = 30 * kSecond;      // A worker that is not ready by then is killed.
   Nanos cull_after = 10 * kSecond;         // Idle ones beyond `cpus` on this node go after this time.
@@ -36,9 +36,10 @@ struct WorkerPoolOptions {
 struct WorkerNeed {
   uint64_t ticket = 0;
   JobNumber job = 0;
-  std::string environment;
-  std::vector<uint32_t> gpu_ids;  // Sorted. A worker that once had GPUs serves only leases of the same ones.
+  std::string environment = {};
+  std::vector<uint32_t> gpu_ids = {};  // Sorted. A worker that once had GPUs serves only leases of the same ones.
   bool actor = false;             // The worker will never come back.
+  ProcessId owner = {};           // Whoever asks; an idle worker that owns tasks cannot run them itself.
 };
 
 class WorkerPool {
@@ -122,6 +123,7 @@ class WorkerPool {
   // Gives idle workers of `pool` to its needs, oldest need first.
   void Match(Pool& pool);
   bool Assign(Pool& pool, const WorkerNeed& need);
+  bool WantsStart(const Pool& pool) const;
   void StartMissing();
   bool StartOne(const Key& key, Pool& pool);
   void OnStartFailed(Pool& pool, Nanos started_at, ErrorKind kind, const std::string& words);
@@ -136,6 +138,7 @@ class WorkerPool {
   absl::btree_map<ProcessId, Worker> workers_;
   absl::btree_map<Key, Pool> pools_;
   absl::btree_set<JobNumber> jobs_;
+  Key last_served_;  // By StartMissing.
   int starting_ = 0;
   uint64_t started_total_ = 0;
   std::vector<Assigned> assigned_;

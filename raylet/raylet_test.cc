@@ -1,0 +1,554 @@
+// Copyright The Sheaf Authors. SPDX-License-Identifier: Apache-2.0
+// Jobs, leases, connections, groups, detached actors and queries, seen from the processes.
+#include "raylet/raylet.h"
+
+#include <catch2/catch.hpp>
+
+#include "raylet/raylet_node_for_test.h"
+
+namespace sheaf {
+namespace {
+
+SCENARIO("workers start before the GCS has registered the job") {
+  RayletNode node;
+  const ProcessId driver = node.Attach(ProcessRole::kDriver);
+  node.Send(driver, FrameKind::kJobStart, proto::JobStart());
+  CHECK(node.launcher.started.size() == 2);
+  CHECK(node.launcher.jobs.size() == 1);
+  CHECK(node.Received<proto::JobStarted>(driver, FrameKind::kJobStarted).empty());
+  node.AnswerGcs();
+  const auto started = node.Received<proto::JobStarted>(driver, FrameKind::kJobStarted);
+  REQUIRE(started.size() == 1);
+  CHECK(started[0].job() == 1);
+  CHECK(started[0].name_space() == "space");
+  CHECK(started[0].error().empty());
+  THEN("a repeat is answered again and starts nothing") {
+    node.Send(driver, FrameKind::kJobStart, proto::JobStart());
+    CHECK(node.Received<proto::JobStarted>(driver, FrameKind::kJobStarted).size() == 1);
+    CHECK(node.launcher.started.size() == 2);
+  }
+}
+
+SCENARIO("the GCS refuses a job") {
+  RayletNode node;
+  const ProcessId driver = node.Attach(ProcessRole::kDriver);
+  node.Send(driver, FrameKind::kJobStart, proto::JobStart());
+  const auto requests = node.transport.Take<proto::GcsRequest>(kGcs, FrameKind::kGcsRequest);
+  REQUIRE(requests.size() == 1);
+  proto::GcsReply reply;
+  reply.set_client(requests[0].client());
+  reply.set_sequence(requests[0].sequence());
+  reply.set_error(static_cast<uint32_t>(ErrorKind::kGcsStorageFull));
+  reply.set_message("the disk is full");
+  const std::string body = reply.SerializeAsString();
+  node.raylet->OnGcsFrame({FrameKind::kGcsReply, body});
+  const auto started = node.Received<proto::JobStarted>(driver, FrameKind::kJobStarted);
+  REQUIRE(started.size() == 1);
+  CHECK(started[0].error() == "the disk is full");
+  CHECK(node.launcher.killed.size() == 2);
+  CHECK(node.launcher.jobs.empty());
+}
+
+SCENARIO("a request to the GCS that is not answered is sent again") {
+  RayletNode node;
+  const ProcessId driver = node.Attach(ProcessRole::kDriver);
+  node.Send(driver, FrameKind::kJobStart, proto::JobStart());
+  node.transport.Take(kGcs);  // Lost.
+  node.Advance(kSecond);
+  node.AnswerGcs();
+  CHECK(node.Received<proto::JobStarted>(driver, FrameKind::kJobStarted).size() == 1);
+}
+
+SCENARIO("a lease from demand to grant to return") {
+  RayletNode node;
+  const ProcessId driver = node.Driver();
+  node.WorkersReady();
+  const proto::LeaseGrant grant = node.Lease(driver);
+  const ProcessId worker = ProcessId::Unpack(grant.worker());
+  CHECK(grant.key() == 1);
+  CHECK(node.switchboard.AreJoined(driver, worker));
+  const auto begins = node.Received<proto::LeaseBegin>(worker, FrameKind::kLeaseBegin);
+  REQUIRE(begins.size() == 1);
+  CHECK(begins[0].lease() == grant.lease());
+  CHECK(begins[0].owner() == driver.packed());
+  CHECK(begins[0].job() == 1);
+  CHECK(begins[0].spec().name() == "f");
+
+  node.Demand(driver, 1, 0);
+  GIVEN("a return by another") {
+    node.Return(node.Driver(), grant.lease());
+    CHECK(node.raylet->GetStats().leases == 1);
+  }
+  node.Return(driver, grant.lease());
+  CHECK(node.raylet->GetStats().leases == 0);
+  const auto ends = node.Received<proto::LeaseEnd>(worker, FrameKind::kLeaseEnd);
+  REQUIRE(ends.size() == 1);
+  CHECK(ends[0].lease() == grant.lease());
+  node.Return(driver, grant.lease());  // A repeat.
+  CHECK(node.launcher.killed.empty());
+  THEN("the worker is used again") {
+    CHECK(node.Lease(driver, 2).worker() == grant.worker());
+  }
+}
+
+SCENARIO("no more leases than there are CPUs; a returned one goes to who waits") {
+  RayletNode node;
+  const ProcessId driver = node.Driver();
+  node.WorkersReady();
+  node.Demand(driver, 1, 5);
+  auto grants = node.Received<proto::LeaseGrant>(driver, FrameKind::kLeaseGrant);
+  REQUIRE(grants.size() == 2);
+  CHECK(node.raylet->GetStats().scheduler_queue == 3);
+  const ProcessId other = node.Driver();
+  node.Demand(other, 1, 1);
+  node.Demand(driver, 1, 1);
+  node.Return(driver, grants[0].lease());
+  node.WorkersReady();
+  CHECK(node.Received<proto::LeaseGrant>(other, FrameKind::kLeaseGrant).size() == 1);
+}
+
+SCENARIO("a discarded worker is ended, and what it held comes free with its exit") {
+  RayletNode node;
+  const ProcessId driver = node.Driver();
+  const proto::LeaseGrant grant = node.Lease(driver);
+  node.Demand(driver, 1, 0);
+  node.Return(driver, grant.lease(), /*discard=*/true);
+  CHECK(node.launcher.WasKilled(ProcessId::Unpack(grant.worker())));
+  CHECK(node.raylet->GetStats().leases == 1);
+  node.ExitKilled();
+  CHECK(node.raylet->GetStats().leases == 0);
+}
+
+SCENARIO("only the lessee can have a worker killed") {
+  RayletNode node;
+  const ProcessId driver = node.Driver();
+  const ProcessId other = node.Driver();
+  const proto::LeaseGrant grant = node.Lease(driver);
+  const ProcessId worker = ProcessId::Unpack(grant.worker());
+  proto::KillWorker kill;
+  kill.set_lease(grant.lease());
+  kill.set_process(grant.worker());
+  kill.set_reason("cancelled");
+  node.Send(other, FrameKind::kKillWorker, kill);
+  CHECK_FALSE(node.launcher.WasKilled(worker));
+  proto::KillWorker wrong = kill;
+  wrong.set_process(driver.packed());
+  node.Send(driver, FrameKind::kKillWorker, wrong);
+  CHECK(node.launcher.killed.empty());
+  node.Send(driver, FrameKind::kKillWorker, kill);
+  CHECK(node.launcher.WasKilled(worker));
+}
+
+SCENARIO("a worker that blocks lends its CPU after a few milliseconds, another stands in") {
+  RayletNode node(Resources::Cpu(1));
+  const ProcessId driver = node.Driver();
+  node.Demand(driver, 1, 2);
+  node.WorkersReady();
+  const auto grants = node.Received<proto::LeaseGrant>(driver, FrameKind::kLeaseGrant);
+  REQUIRE(grants.size() == 1);
+  const ProcessId worker = ProcessId::Unpack(grants[0].worker());
+  proto::Blocked blocked;
+  blocked.set_blocked(true);
+  node.Send(worker, FrameKind::kBlocked, blocked);
+  node.WorkersReady();
+  CHECK(node.Received<proto::LeaseGrant>(driver, FrameKind::kLeaseGrant).empty());
+  node.Advance(10 * kMillisecond, kMillisecond);
+  node.WorkersReady();
+  CHECK(node.Received<proto::LeaseGrant>(driver, FrameKind::kLeaseGrant).size() == 1);
+  blocked.set_blocked(false);
+  node.Send(worker, FrameKind::kBlocked, blocked);
+  CHECK(node.raylet->GetStats().workers.blocked == 0);
+  CHECK(node.raylet->GetStats().leases == 2);
+}
+
+SCENARIO("what no node can hold gets a notice, not silence") {
+  RayletNode node;
+  const ProcessId driver = node.Driver();
+  node.Demand(driver, 1, 1, 64);
+  const auto refused = node.Received<proto::LeaseRefused>(driver, FrameKind::kLeaseRefused);
+  REQUIRE(refused.size() == 1);
+  CHECK(refused[0].error() == static_cast<uint32_t>(ErrorKind::kNone));
+  CHECK_FALSE(refused[0].message().empty());
+}
+
+SCENARIO("workers that cannot be started become an error of the demand") {
+  RayletNode node;
+  const ProcessId driver = node.Driver();
+  node.launcher.error = absl::ResourceExhaustedError("too many processes");
+  node.launcher.started.clear();
+  proto::LeaseDemand demand;
+  demand.set_key(1);
+  demand.set_wanted(1);
+  demand.mutable_spec()->set_environment("other");
+  node.Send(driver, FrameKind::kLeaseDemand, demand);
+  node.Advance(10 * kSecond);
+  const auto refused = node.Received<proto::LeaseRefused>(driver, FrameKind::kLeaseRefused);
+  REQUIRE(refused.size() == 1);
+  CHECK(refused[0].error() == static_cast<uint32_t>(ErrorKind::kSystem));
+  CHECK_THAT(refused[0].message(), Catch::Contains("too many processes"));
+  CHECK(node.raylet->GetStats().leases == 0);
+}
+
+SCENARIO("the kernel refuses a ring: an error, not a loop of workers") {
+  RayletNode node;
+  const ProcessId driver = node.Driver();
+  node.WorkersReady();
+  node.switchboard.error = absl::ResourceExhaustedError("no descriptors");
+  node.Demand(driver, 1, 1);
+  CHECK(node.Received<proto::LeaseGrant>(driver, FrameKind::kLeaseGrant).empty());
+  const auto refused = node.Received<proto::LeaseRefused>(driver, FrameKind::kLeaseRefused);
+  REQUIRE(refused.size() == 1);
+  CHECK_THAT(refused[0].message(), Catch::Contains("no descriptors"));
+}
+
+SCENARIO("two processes are joined on request; the dead and the unknown are refused with their death") {
+  RayletNode node;
+  const ProcessId a = node.Driver();
+  const ProcessId b = node.Driver();
+  const ProcessId dead = node.Driver();
+  node.Exit(dead, proto::Death::SIGNALLED, 11);
+  const auto ask = [&](ProcessId peer) {
+    proto::ConnectRequest request;
+    request.set_peer(peer.packed());
+    node.Send(a, FrameKind::kConnectRequest, request);
+    return node.Received<proto::ConnectRefused>(a, FrameKind::kConnectRefused);
+  };
+  CHECK(ask(b).empty());
+  CHECK(node.switchboard.AreJoined(a, b));
+  auto refused = ask(dead);
+  REQUIRE(refused.size() == 1);
+  CHECK(refused[0].peer() == dead.packed());
+  CHECK(refused[0].death().cause() == proto::Death::SIGNALLED);
+  CHECK(refused[0].death().code() == 11);
+  refused = ask({9, 9});
+  REQUIRE(refused.size() == 1);
+  CHECK(refused[0].death().cause() == proto::Death::NODE_DIED);
+  CHECK(ask({RayletNode::kNode, 4711}).size() == 1);
+}
+
+SCENARIO("requests to the GCS and its answers pass through, under the true name") {
+  RayletNode node;
+  const ProcessId driver = node.Driver();
+  proto::GcsRequest request;
+  request.set_sequence(5);
+  request.mutable_list_nodes();
+  node.Send(driver, FrameKind::kGcsRequest, request);
+  node.AnswerGcs();
+  CHECK(node.gcs_requests.back().client() == driver.packed());
+  const auto replies = node.Received<proto::GcsReply>(driver, FrameKind::kGcsReply);
+  REQUIRE(replies.size() == 1);
+  CHECK(replies[0].sequence() == 5);
+}
+
+proto::GroupRequest GroupOf(ProcessId creator, int bundles, double cpus) {
+  proto::GroupRequest request;
+  request.set_id(PlacementGroupId::Make(creator, 77).Binary());
+  for (int i = 0; i < bundles; ++i) {
+    Resources::Cpu(cpus).ToMap(*request.add_bundles()->mutable_amounts());
+  }
+  return request;
+}
+
+SCENARIO("a placement group is created, watched and removed") {
+  RayletNode node;
+  const ProcessId driver = node.Driver();
+  const ProcessId watcher = node.Driver();
+  proto::GroupRequest request = GroupOf(driver, 2, 1);
+  node.Send(driver, FrameKind::kGroupRequest, request);
+  auto states = node.Received<proto::GroupState>(driver, FrameKind::kGroupState);
+  REQUIRE_FALSE(states.empty());
+  CHECK(states.back().state() == proto::GroupState::CREATED);
+  CHECK(states.back().bundle_nodes_size() == 2);
+
+  request.set_action(proto::GroupRequest::WATCH);
+  node.Send(watcher, FrameKind::kGroupRequest, request);
+  states = node.Received<proto::GroupState>(watcher, FrameKind::kGroupState);
+  REQUIRE(states.size() == 1);
+  CHECK(states[0].state() == proto::GroupState::CREATED);
+
+  GIVEN("its CPUs are taken, so that others wait") {
+    node.Demand(watcher, 1, 1);
+    node.WorkersReady();
+    CHECK(node.Received<proto::LeaseGrant>(watcher, FrameKind::kLeaseGrant).empty());
+    WHEN("it is removed, or its creator dies") {
+      if (GENERATE(false, true)) {
+        request.set_action(proto::GroupRequest::REMOVE);
+        node.Send(driver, FrameKind::kGroupRequest, request);
+      } else {
+        node.Exit(driver);
+      }
+      node.WorkersReady();
+      THEN("its watchers hear of it, and who waited gets a lease") {
+        states = node.Received<proto::GroupState>(watcher, FrameKind::kGroupState);
+        REQUIRE_FALSE(states.empty());
+        CHECK(states.back().state() == proto::GroupState::REMOVED);
+        CHECK(node.Received<proto::LeaseGrant>(watcher, FrameKind::kLeaseGrant).size() == 1);
+        CHECK(node.raylet->GetStats().groups == 0);
+      }
+    }
+  }
+}
+
+SCENARIO("a placement group waits until leases end") {
+  RayletNode node;
+  const ProcessId driver = node.Driver();
+  const proto::LeaseGrant grant = node.Lease(driver);
+  node.Send(driver, FrameKind::kGroupRequest, GroupOf(driver, 2, 1));
+  for (const auto& state : node.Received<proto::GroupState>(driver, FrameKind::kGroupState)) {
+    CHECK(state.state() == proto::GroupState::PENDING);
+  }
+  node.Demand(driver, 1, 0);
+  node.Return(driver, grant.lease());
+  const auto states = node.Received<proto::GroupState>(driver, FrameKind::kGroupState);
+  REQUIRE_FALSE(states.empty());
+  CHECK(states.back().state() == proto::GroupState::CREATED);
+}
+
+SCENARIO("a named placement group is registered before it is created") {
+  RayletNode node;
+  const ProcessId driver = node.Driver();
+  proto::GroupRequest request = GroupOf(driver, 1, 1);
+  request.set_name("mine");
+  node.Send(driver, FrameKind::kGroupRequest, request);
+  CHECK(node.Received<proto::GroupState>(driver, FrameKind::kGroupState).empty());
+  node.AnswerGcs();
+  CHECK(node.Asked(proto::GcsRequest::kRegisterGroup).size() == 1);
+  CHECK(node.Received<proto::GroupState>(driver, FrameKind::kGroupState).back().state() ==
+        proto::GroupState::CREATED);
+  CHECK(node.Asked(proto::GcsRequest::kGroupReport).back().group_report().state() ==
+        proto::GroupInfo::CREATED);
+}
+
+struct DetachedTest {
+  DetachedTest() {
+    driver = node.Driver();
+    start.mutable_start_actor()->set_actor_id(id.Binary());
+    start.mutable_start_actor()->set_incarnation(1);
+    start.mutable_start_actor()->set_creation("creation");
+    start.mutable_start_actor()->mutable_job()->set_job(1);
+    Resources::Cpu(1).ToMap(
+        *start.mutable_start_actor()->mutable_lease()->mutable_resources()->mutable_amounts());
+    start.set_client(RayletOf(RayletNode::kNode).packed());
+  }
+  proto::ActorStateReport LastReport() {
+    const auto reports = node.Asked(proto::GcsRequest::kActorStateReport);
+    REQUIRE_FALSE(reports.empty());
+    return reports.back().actor_state_report();
+  }
+  // The worker that runs its creation task.
+  ProcessId Placed() {
+    for (uint32_t process = 1; process < 20; ++process) {
+      const ProcessId worker{RayletNode::kNode, process};
+      for (const SentFrame& frame : node.transport.Take(worker)) {
+        if (frame.kind != FrameKind::kPushTask) continue;
+        CHECK(frame.lane == Lane::kWork);
+        CHECK(frame.body == "creation");
+        return worker;
+      }
+    }
+    FAIL("no worker got the creation task");
+    return {};
+  }
+  void Says(ProcessId worker, const char* state) {
+    proto::ActorReport report;
+    report.mutable_actor()->set_actor_id(id.ToHex());
+    report.mutable_actor()->set_state(state);
+    report.mutable_actor()->set_death("it threw");
+    node.Send(worker, FrameKind::kActorReport, report);
+  }
+
+  RayletNode node;
+  ProcessId driver;
+  const ActorId id = ActorId::Make({1, 1}, 5);
+  proto::GcsEvent start;
+};
+
+SCENARIO("a detached actor starts at the GCS's word and outlives its driver") {
+  DetachedTest t;
+  t.node.GcsSays(t.start);
+  CHECK(t.LastReport().has_pending());
+  t.node.WorkersReady();
+  const ProcessId worker = t.Placed();
+  t.Says(worker, "ALIVE");
+  CHECK(t.LastReport().started().process() == worker.packed());
+  CHECK(t.LastReport().started().lease() != 0);
+  GIVEN("a repeat of the start") {
+    const size_t before = t.node.Asked(proto::GcsRequest::kActorStateReport).size();
+    t.node.GcsSays(t.start);
+    CHECK(t.node.Asked(proto::GcsRequest::kActorStateReport).size() == before + 1);
+    CHECK(t.node.raylet->GetStats().leases == 1);
+  }
+  GIVEN("the end of its job") {
+    t.node.Exit(t.driver, proto::Death::EXITED, 0);
+    CHECK_FALSE(t.node.launcher.WasKilled(worker));
+    t.node.Advance(40 * kSecond);
+    CHECK(t.node.launcher.jobs.size() == 1);  // It may have to start again.
+    CHECK(t.node.raylet->GetStats().leases == 1);
+    THEN("when it is killed, its job is forgotten after a while") {
+      proto::GcsEvent kill;
+      kill.set_client(t.start.client());
+      kill.mutable_kill_actor()->set_actor_id(t.id.Binary());
+      kill.mutable_kill_actor()->set_incarnation(1);
+      t.node.GcsSays(kill);
+      CHECK(t.node.launcher.WasKilled(worker));
+      t.node.ExitKilled();
+      CHECK(t.LastReport().has_died());
+      t.node.Advance(40 * kSecond);
+      CHECK(t.node.launcher.jobs.empty());
+      CHECK(t.node.raylet->GetStats().leases == 0);
+    }
+  }
+  GIVEN("its worker crashes") {
+    t.node.Exit(worker);
+    CHECK(t.LastReport().died().cause() == proto::Death::SIGNALLED);
+    CHECK(t.node.raylet->GetStats().leases == 0);
+    THEN("another incarnation can start") {
+      t.start.mutable_start_actor()->set_incarnation(2);
+      t.node.GcsSays(t.start);
+      t.node.WorkersReady();
+      const ProcessId next = t.Placed();
+      CHECK(next != worker);
+      t.Says(next, "ALIVE");
+      CHECK(t.LastReport().incarnation() == 2);
+      CHECK(t.LastReport().has_started());
+    }
+  }
+}
+
+SCENARIO("the constructor of a detached actor fails") {
+  DetachedTest t;
+  t.node.GcsSays(t.start);
+  t.node.WorkersReady();
+  const ProcessId worker = t.Placed();
+  t.Says(worker, "DEAD");
+  CHECK(t.node.launcher.WasKilled(worker));
+  t.node.ExitKilled();
+  CHECK(t.LastReport().died().message() == "it threw");
+}
+
+SCENARIO("a kill of what is not here is answered") {
+  DetachedTest t;
+  proto::GcsEvent kill;
+  kill.set_client(t.start.client());
+  kill.mutable_kill_actor()->set_actor_id(t.id.Binary());
+  kill.mutable_kill_actor()->set_incarnation(3);
+  t.node.GcsSays(kill);
+  CHECK(t.LastReport().incarnation() == 3);
+  CHECK(t.LastReport().has_died());
+}
+
+SCENARIO("the GCS restarts: all soft state is reported, and processes are told") {
+  DetachedTest t;
+  t.node.GcsSays(t.start);
+  proto::GcsEvent restarted;
+  restarted.set_client(t.start.client());
+  restarted.mutable_restarted()->set_term(9);
+  t.node.GcsSays(restarted);
+  t.node.GcsSays(restarted);
+  const auto reports = t.node.Asked(proto::GcsRequest::kNodeReport);
+  REQUIRE(reports.size() == 1);
+  CHECK(reports[0].node_report().actors_size() == 1);
+  CHECK(reports[0].node_report().processes_size() == 1);
+  CHECK(t.node.Received<proto::GcsEvent>(t.driver, FrameKind::kGcsEvent).size() == 1);
+}
+
+SCENARIO("heartbeats go out each period; a fenced node ends") {
+  RayletNode node;
+  const ProcessId driver = node.Driver();
+  node.Advance(3 * kSecond);
+  const auto heartbeats = node.Asked(proto::GcsRequest::kHeartbeat);
+  REQUIRE(heartbeats.size() >= 3);
+  CHECK(heartbeats.back().heartbeat().number() > heartbeats.front().heartbeat().number());
+  proto::GcsReply reply;
+  reply.set_client(RayletOf(RayletNode::kNode).packed());
+  reply.mutable_heartbeat()->set_fenced(true);
+  const std::string body = reply.SerializeAsString();
+  node.raylet->OnGcsFrame({FrameKind::kGcsReply, body});
+  CHECK(node.raylet->fenced());
+  CHECK(node.Received<proto::Shutdown>(driver, FrameKind::kShutdown).size() == 1);
+  CHECK(node.launcher.killed.size() == 2);
+}
+
+SCENARIO("tasks and objects are asked of their owners, and one that is silent is left out in time") {
+  RayletNode node;
+  const ProcessId owner = node.Driver();
+  const ProcessId silent = node.Driver();
+  const ProcessId tool = node.Attach(ProcessRole::kTool);
+  proto::StateQuery query;
+  query.set_request(42);
+  query.set_what(proto::StateQuery::TASKS);
+  node.Send(tool, FrameKind::kStateQuery, query);
+  const auto asked = node.Received<proto::StateQuery>(owner, FrameKind::kStateQuery);
+  REQUIRE(asked.size() == 1);
+  REQUIRE(node.Received<proto::StateQuery>(silent, FrameKind::kStateQuery).size() == 1);
+  proto::StateAnswer answer;
+  answer.set_request(asked[0].request());
+  answer.add_tasks()->set_name("f");
+  node.Send(owner, FrameKind::kStateAnswer, answer);
+  node.Send(owner, FrameKind::kStateAnswer, answer);  // A duplicate.
+  CHECK(node.Received<proto::StateAnswer>(tool, FrameKind::kStateAnswer).empty());
+  const bool dies = GENERATE(false, true);
+  if (dies) {
+    node.Exit(silent);
+  } else {
+    node.Advance(1100 * kMillisecond);
+  }
+  const auto answers = node.Received<proto::StateAnswer>(tool, FrameKind::kStateAnswer);
+  REQUIRE(answers.size() == 1);
+  CHECK(answers[0].request() == 42);
+  CHECK(answers[0].tasks_size() == 1);
+  CHECK(answers[0].truncated() != dies);
+}
+
+SCENARIO("why: the owner's words, then the raylet's") {
+  RayletNode node;
+  const ProcessId driver = node.Driver();
+  node.Demand(driver, 1, 1, 64);
+  const ProcessId tool = node.Attach(ProcessRole::kTool);
+  proto::StateQuery query;
+  query.set_what(proto::StateQuery::WHY);
+  query.set_id(TaskId::Make(driver, 3).ToHex());
+  node.Send(tool, FrameKind::kStateQuery, query);
+  const auto asked = node.Received<proto::StateQuery>(driver, FrameKind::kStateQuery);
+  REQUIRE(asked.size() == 1);
+  proto::StateAnswer answer;
+  answer.set_request(asked[0].request());
+  answer.set_words("f waits for a lease");
+  node.Send(driver, FrameKind::kStateAnswer, answer);
+  auto answers = node.Received<proto::StateAnswer>(tool, FrameKind::kStateAnswer);
+  REQUIRE(answers.size() == 1);
+  CHECK_THAT(answers[0].words(), Catch::StartsWith("f waits for a lease\n"));
+  CHECK_THAT(answers[0].words(), Catch::Contains("64 CPU"));
+  GIVEN("an id that nobody knows, or none at all") {
+    query.set_id(GENERATE(std::string("nonsense"), TaskId::Make({1, 99}, 1).ToHex()));
+    node.Send(tool, FrameKind::kStateQuery, query);
+    answers = node.Received<proto::StateAnswer>(tool, FrameKind::kStateAnswer);
+    REQUIRE(answers.size() == 1);
+    CHECK_FALSE(answers[0].error().empty());
+  }
+}
+
+SCENARIO("the status of a node, also while the GCS is away") {
+  RayletNode node;
+  const ProcessId driver = node.Driver();
+  node.Demand(driver, 1, 5);
+  node.WorkersReady();
+  const ProcessId tool = node.Attach(ProcessRole::kTool);
+  proto::StateQuery query;
+  query.set_what(proto::StateQuery::STATUS);
+  node.Send(tool, FrameKind::kStateQuery, query);
+  node.Advance(1100 * kMillisecond);
+  const auto answers = node.Received<proto::StateAnswer>(tool, FrameKind::kStateAnswer);
+  REQUIRE(answers.size() == 1);
+  REQUIRE(answers[0].nodes_size() == 1);
+  CHECK(answers[0].nodes(0).total().amounts().at("CPU") == 20'000);
+  CHECK(answers[0].nodes(0).available().amounts().empty());
+  REQUIRE(answers[0].demand_size() == 1);
+  CHECK(answers[0].demand(0).count() == 3);
+  CHECK(answers[0].workers_size() >= 2);
+  CHECK(answers[0].metrics_url() == "http://127.0.0.1:1/metrics");
+  CHECK(answers[0].store().capacity_bytes() > 0);
+}
+
+}  // namespace
+}  // namespace sheaf

@@ -48,6 +48,13 @@ UniqueFd BlockSignals() {
   return UniqueFd(signalfd(-1, &signals, SFD_CLOEXEC | SFD_NONBLOCK));
 }
 
+// Who started us may have closed them; nothing else may get their numbers.
+void OpenStandardStreams() {
+  int fd = open("/dev/null", O_RDWR | O_CLOEXEC);
+  while (fd >= 0 && fd <= STDERR_FILENO) fd = open("/dev/null", O_RDWR | O_CLOEXEC);
+  close(fd);
+}
+
 // The node's parts, in the order of their making; they go in the opposite one.
 class Node {
  public:
@@ -177,6 +184,7 @@ std::string AwaitEnd(Node& node, int signals, int parent_pipe, int parent_pidfd)
 }  // namespace
 
 int RunNode(const NodeOptions& options) {
+  OpenStandardStreams();
   const UniqueFd signals = BlockSignals();
   UniqueFd ready(options.ready_fd);
   const UniqueFd parent(options.parent_fd);

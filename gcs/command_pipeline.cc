@@ -137,6 +137,7 @@ void CommandPipeline::Release(const CommandPtr& command) {
 void CommandPipeline::Answer(const CallPtr& call, proto::GcsReply reply) {
   reply.set_client(call->client.packed());
   reply.set_sequence(call->sequence);
+  if (reply.error() != 0) ++errors_;
   std::string bytes = reply.SerializeAsString();
   Send(*call, bytes);
   if (!call->keep_answer) return;

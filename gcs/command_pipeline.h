@@ -67,6 +67,7 @@ class CommandPipeline {
   void Tick();
 
   uint64_t repeats() const { return repeats_; }
+  uint64_t errors() const { return errors_; }  // Answers that said no.
   uint64_t commits() const { return commits_; }
   size_t in_progress() const { return in_progress_; }
 
@@ -105,6 +106,7 @@ class CommandPipeline {
   bool starting_ = false;
   WriteBatch forgotten_;          // Rides with the next commit.
   uint64_t repeats_ = 0;
+  uint64_t errors_ = 0;
   uint64_t commits_ = 0;
   size_t in_progress_ = 0;
 };

@@ -2,12 +2,19 @@
 // What each operation of the GCS is: its name for metrics, who may ask for it, and how repeats and recovery treat it.
 #pragma once
 
+#include <cstddef>
+#include <cstdint>
+
 #include "proto/gcs.pb.h"
 
 namespace sheaf {
 
+enum class GcsTable : uint8_t { kNode, kJob, kActor, kGroup, kFunction, kKeyValue, kSubscription };
+inline constexpr size_t kGcsTables = 7;
+
 struct GcsOperation {
   const char* name = nullptr;   // nullptr: no such operation.
+  GcsTable table = GcsTable::kNode;
   bool keep_answer = false;     // A command: a repeat gets the first answer.
   bool durable_answer = false;  // Also after a restart: doing it twice would show.
   bool waits_for_reports = false;  // It asks for soft state, which is complete only after the recovery.
@@ -24,30 +31,30 @@ constexpr GcsOperation OperationOf(proto::GcsRequest::BodyCase body) {
     case R::kProcessGone: return {.name = "process_gone", .raylet_only = true};
     case R::kListNodes: return {.name = "list_nodes", .waits_for_reports = true};
     case R::kDescribeCluster: return {.name = "describe_cluster"};
-    case R::kRegisterJob: return {.name = "register_job", .keep_answer = true, .durable_answer = true};
-    case R::kFinishJob: return {.name = "finish_job", .keep_answer = true};
-    case R::kListJobs: return {.name = "list_jobs"};
-    case R::kRegisterActor: return {.name = "register_actor", .keep_answer = true, .durable_answer = true};
-    case R::kLookupActor: return {.name = "lookup_actor", .waits_for_reports = true};
-    case R::kListActors: return {.name = "list_actors", .waits_for_reports = true};
+    case R::kRegisterJob: return {.name = "register_job", .table = GcsTable::kJob, .keep_answer = true, .durable_answer = true};
+    case R::kFinishJob: return {.name = "finish_job", .table = GcsTable::kJob, .keep_answer = true};
+    case R::kListJobs: return {.name = "list_jobs", .table = GcsTable::kJob};
+    case R::kRegisterActor: return {.name = "register_actor", .table = GcsTable::kActor, .keep_answer = true, .durable_answer = true};
+    case R::kLookupActor: return {.name = "lookup_actor", .table = GcsTable::kActor, .waits_for_reports = true};
+    case R::kListActors: return {.name = "list_actors", .table = GcsTable::kActor, .waits_for_reports = true};
     case R::kActorStateReport:
-      return {.name = "actor_state_report", .keep_answer = true, .raylet_only = true};
-    case R::kEndActor: return {.name = "end_actor", .keep_answer = true};
-    case R::kActorRows: return {.name = "actor_rows", .raylet_only = true};
-    case R::kRegisterGroup: return {.name = "register_group", .keep_answer = true, .durable_answer = true};
-    case R::kLookupGroup: return {.name = "lookup_group", .waits_for_reports = true};
-    case R::kListGroups: return {.name = "list_groups", .waits_for_reports = true};
-    case R::kGroupReport: return {.name = "group_report", .keep_answer = true, .raylet_only = true};
-    case R::kRemoveGroup: return {.name = "remove_group", .keep_answer = true};
-    case R::kPutBlob: return {.name = "put_blob", .keep_answer = true};
-    case R::kGetBlob: return {.name = "get_blob"};
-    case R::kKvPut: return {.name = "kv_put", .keep_answer = true, .durable_answer = true};
-    case R::kKvGet: return {.name = "kv_get"};
-    case R::kKvDelete: return {.name = "kv_delete", .keep_answer = true, .durable_answer = true};
-    case R::kKvKeys: return {.name = "kv_keys"};
-    case R::kKvExists: return {.name = "kv_exists"};
-    case R::kSubscribe: return {.name = "subscribe"};
-    case R::kUnsubscribe: return {.name = "unsubscribe"};
+      return {.name = "actor_state_report", .table = GcsTable::kActor, .keep_answer = true, .raylet_only = true};
+    case R::kEndActor: return {.name = "end_actor", .table = GcsTable::kActor, .keep_answer = true};
+    case R::kActorRows: return {.name = "actor_rows", .table = GcsTable::kActor, .raylet_only = true};
+    case R::kRegisterGroup: return {.name = "register_group", .table = GcsTable::kGroup, .keep_answer = true, .durable_answer = true};
+    case R::kLookupGroup: return {.name = "lookup_group", .table = GcsTable::kGroup, .waits_for_reports = true};
+    case R::kListGroups: return {.name = "list_groups", .table = GcsTable::kGroup, .waits_for_reports = true};
+    case R::kGroupReport: return {.name = "group_report", .table = GcsTable::kGroup, .keep_answer = true, .raylet_only = true};
+    case R::kRemoveGroup: return {.name = "remove_group", .table = GcsTable::kGroup, .keep_answer = true};
+    case R::kPutBlob: return {.name = "put_blob", .table = GcsTable::kFunction, .keep_answer = true};
+    case R::kGetBlob: return {.name = "get_blob", .table = GcsTable::kFunction};
+    case R::kKvPut: return {.name = "kv_put", .table = GcsTable::kKeyValue, .keep_answer = true, .durable_answer = true};
+    case R::kKvGet: return {.name = "kv_get", .table = GcsTable::kKeyValue};
+    case R::kKvDelete: return {.name = "kv_delete", .table = GcsTable::kKeyValue, .keep_answer = true, .durable_answer = true};
+    case R::kKvKeys: return {.name = "kv_keys", .table = GcsTable::kKeyValue};
+    case R::kKvExists: return {.name = "kv_exists", .table = GcsTable::kKeyValue};
+    case R::kSubscribe: return {.name = "subscribe", .table = GcsTable::kSubscription};
+    case R::kUnsubscribe: return {.name = "unsubscribe", .table = GcsTable::kSubscription};
     case R::BODY_NOT_SET: return {};
   }
   return {};

@@ -6,8 +6,15 @@
 #include <utility>
 
 #include "base/status_macros.h"
+#include "gcs/gcs_metrics.h"
+#include "metrics/counter.h"
 
 namespace sheaf {
+namespace {
+
+constexpr Nanos kMetricsPeriod = kSecond;
+
+}  // namespace
 
 // Every channel ends in the one callback.
 class GcsProcess::CallbackTransport final : public Transport {
@@ -46,18 +53,31 @@ GcsProcess::GcsProcess(GcsProcessOptions options)
       random_(EntropySeed()),
       transport_(std::make_unique<CallbackTransport>(options_.send)),
       loop_(std::make_unique<ThreadExecutor>(ThreadExecutor::Options{
-          .name = "gcs", .tick_period = options_.tick_period, .tick = [this] {
-            if (started_) service_->Tick();
-          }})) {}
+          .name = "gcs", .tick_period = options_.tick_period, .tick = [this] { Tick(); }})) {}
+
+void GcsProcess::Tick() {
+  if (!started_) return;
+  service_->Tick();
+  const Nanos now = clock_.Now();
+  if (options_.metrics == nullptr || now < next_metrics_) return;
+  next_metrics_ = now + kMetricsPeriod;
+  WriteGcsMetrics(service_->Stats(), *options_.metrics);
+}
 
 absl::StatusOr<std::unique_ptr<GcsProcess>> GcsProcess::Start(GcsProcessOptions options) {
   std::unique_ptr<GcsProcess> process(new GcsProcess(std::move(options)));
   if (process->options_.database.empty()) {
     process->storage_ = std::make_unique<MemoryStorage>(process->disk_, *process->loop_);
   } else {
-    SHEAF_ASSIGN_OR_RETURN(auto sqlite, SqliteStorage::Open({.path = process->options_.database,
-                                                             .on_fatal = process->options_.on_fatal},
-                                                            *process->loop_));
+    SqliteStorageOptions storage{.path = process->options_.database, .on_fatal = process->options_.on_fatal};
+    if (metrics::Page* page = process->options_.metrics) {
+      storage.on_commit = [commits = metrics::Counter(*page, metrics::CounterId::kGcsCommits),
+                           seconds = metrics::Histogram(*page, metrics::HistogramId::kGcsCommit)](Nanos took) mutable {
+        commits.Add();
+        seconds.Observe(took);
+      };
+    }
+    SHEAF_ASSIGN_OR_RETURN(auto sqlite, SqliteStorage::Open(std::move(storage), *process->loop_));
     process->sqlite_ = sqlite.get();
     process->storage_ = std::move(sqlite);
   }

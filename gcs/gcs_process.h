@@ -17,6 +17,7 @@
 #include "gcs/gcs_service.h"
 #include "gcs/memory_storage.h"
 #include "gcs/sqlite_storage.h"
+#include "metrics/page.h"
 
 namespace sheaf {
 
@@ -27,6 +28,7 @@ struct GcsProcessOptions {
   std::function<void(ProcessId to, FrameKind kind, std::string body)> send;
   // As SqliteStorageOptions::on_fatal: unset, this process ends at once.
   std::function<void(absl::Status)> on_fatal = nullptr;
+  metrics::Page* metrics = nullptr;  // Outlives the process. Not null: the figures of the GCS are kept there.
   Nanos tick_period = 100 * kMillisecond;
 };
 
@@ -48,6 +50,7 @@ class GcsProcess {
   class CallbackTransport;
   explicit GcsProcess(GcsProcessOptions options);
   GcsStats LoopStats();
+  void Tick();
 
   const GcsProcessOptions options_;
   MonotonicClock clock_;
@@ -60,6 +63,7 @@ class GcsProcess {
   std::string cluster_id_;
   std::atomic<bool> started_ = false;
   std::atomic<bool> stopped_ = false;
+  Nanos next_metrics_ = 0;
   std::unique_ptr<ThreadExecutor> loop_;
 };
 

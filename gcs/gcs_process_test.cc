@@ -107,6 +107,28 @@ SCENARIO("stopping answers what was posted") {
   (*gcs)->Stop();
 }
 
+SCENARIO("the figures of the GCS are kept in the metrics page it is given") {
+  TemporaryFile file;
+  Raylet raylet;
+  metrics::Page page{};
+  GcsProcessOptions options = raylet.Options(file.path());
+  options.metrics = &page;
+  options.tick_period = kMillisecond;
+  auto gcs = GcsProcess::Start(options);
+  REQUIRE(gcs.status() == absl::OkStatus());
+  const NodeNumber node = raylet.Register(**gcs);
+  for (int i = 0; i < 20; ++i) raylet.Ask(**gcs, {node, 1}, KvPut("key", "value"));
+  const uint64_t commits = page.counter(metrics::CounterId::kGcsCommits).load();
+  CHECK(commits >= 21);
+  uint64_t observed = 0;
+  for (const auto& bucket : page.histogram(metrics::HistogramId::kGcsCommit).buckets) observed += bucket.load();
+  CHECK(observed == commits);
+  while (page.counter(metrics::CounterId::kGcsKeyValueOps).load() < 20) {  // Once a second.
+    raylet.Ask(**gcs, {node, 1}, KvGet("key"));
+  }
+  CHECK(page.counter(metrics::CounterId::kGcsNodeOps).load() == 1);
+}
+
 SCENARIO("a database of another cluster, or none at all, is refused") {
   TemporaryFile file;
   Raylet raylet;

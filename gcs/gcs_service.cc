@@ -5,7 +5,6 @@
 
 #include "absl/strings/str_cat.h"
 #include "base/status_macros.h"
-#include "gcs/gcs_operations.h"
 #include "gcs/reply.h"
 #include "gcs/row_key.h"
 
@@ -339,8 +338,11 @@ GcsStats GcsService::Stats() const {
   GcsStats stats;
   for (size_t body = 0; body < kBodies; ++body) {
     if (requests_[body] == 0) continue;
-    stats.requests.emplace_back(OperationOf(static_cast<Body>(body)).name, requests_[body]);
+    const GcsOperation operation = OperationOf(static_cast<Body>(body));
+    stats.requests.emplace_back(operation.name, requests_[body]);
+    stats.by_table[static_cast<size_t>(operation.table)] += requests_[body];
   }
+  stats.errors = pipeline_.errors();
   stats.malformed = malformed_;
   stats.repeats = pipeline_.repeats();
   stats.deferred = deferrals_;
@@ -350,7 +352,22 @@ GcsStats GcsService::Stats() const {
   stats.subscriptions = publisher_.subscriptions();
   stats.nodes = nodes_.table().members();
   stats.jobs = jobs_.table().running();
-  stats.actors = actors_.table().living();
+  const auto count = [&stats](std::string_view state) {
+    if (state == "ALIVE") {
+      ++stats.actors_alive;
+    } else if (state == "RESTARTING") {
+      ++stats.actors_restarting;
+    } else if (state == "DEAD") {
+      ++stats.actors_dead;
+    } else {
+      ++stats.actors_pending;
+    }
+  };
+  const std::map<ActorId, proto::ActorRow>& rows = actors_.table().rows();
+  for (const auto& [id, entry] : actors_.table().all()) {
+    if (!rows.contains(id)) count(proto::ActorInfo::State_Name(entry.info().state()));
+  }
+  for (const auto& [id, row] : rows) count(row.state());
   stats.actor_restarts = actors_.restarts();
   stats.groups = groups_.table().all().size();
   stats.keys = key_values_.table().size();

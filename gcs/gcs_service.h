@@ -23,6 +23,7 @@
 #include "gcs/actor_service.h"
 #include "gcs/command_pipeline.h"
 #include "gcs/function_service.h"
+#include "gcs/gcs_operations.h"
 #include "gcs/gcs_options.h"
 #include "gcs/group_service.h"
 #include "gcs/job_service.h"
@@ -36,6 +37,8 @@ namespace sheaf {
 // A copy; counts since the start.
 struct GcsStats {
   std::vector<std::pair<std::string, uint64_t>> requests;  // By operation: "kv_put". Those never asked are left out.
+  std::array<uint64_t, kGcsTables> by_table{};              // The same, by GcsTable.
+  uint64_t errors = 0;       // Requests answered with an error.
   uint64_t malformed = 0;    // Frames and requests that were dropped or refused before any work.
   uint64_t repeats = 0;      // Requests that had been heard before.
   uint64_t deferred = 0;     // Requests that waited for the recovery.
@@ -45,7 +48,10 @@ struct GcsStats {
   uint64_t subscriptions = 0;
   uint64_t nodes = 0;        // Members.
   uint64_t jobs = 0;         // Running.
-  uint64_t actors = 0;       // Living, named or detached.
+  uint64_t actors_alive = 0;       // Named, detached, and those that their creators reported.
+  uint64_t actors_pending = 0;
+  uint64_t actors_restarting = 0;
+  uint64_t actors_dead = 0;        // Of those remembered.
   uint64_t actor_restarts = 0;
   uint64_t groups = 0;
   uint64_t keys = 0;

@@ -20,6 +20,18 @@ proto::NodeInfo Public(const proto::NodeInfo& info) {
   return copy;
 }
 
+// False: it was so before.
+bool Update(const proto::Resources& from, proto::Resources* to) {
+  const auto& amounts = from.amounts();
+  bool same = amounts.size() == to->amounts().size();
+  for (auto at = amounts.begin(); same && at != amounts.end(); ++at) {
+    const auto known = to->amounts().find(at->first);
+    same = known != to->amounts().end() && known->second == at->second;
+  }
+  if (!same) *to = from;
+  return !same;
+}
+
 // On disk a node has no soft state.
 std::string Row(proto::NodeInfo info) {
   info.clear_available();
@@ -119,14 +131,8 @@ void NodeService::OnHeartbeat(const CallPtr& call, NodeNumber node, const proto:
       info->set_suspect(false);
       changed = true;
     }
-    if (request.has_available()) {
-      *info->mutable_available() = request.available();
-      changed = true;
-    }
-    if (request.has_demand()) {
-      *info->mutable_demand() = request.demand();
-      changed = true;
-    }
+    changed |= request.has_available() && Update(request.available(), info->mutable_available());
+    changed |= request.has_demand() && Update(request.demand(), info->mutable_demand());
     if (changed) Publish(*info);
   }
   context_.pipeline.Answer(call, std::move(reply));

@@ -16,7 +16,9 @@
 
 #include "absl/strings/escaping.h"
 #include "absl/strings/str_cat.h"
+#include "base/clock.h"
 #include "base/crc32c.h"
+#include "base/failpoint.h"
 #include "base/status_macros.h"
 #include "base/unique_fd.h"
 #include "gcs/wal_check.h"
@@ -267,6 +269,8 @@ int SqliteStorage::WriteTransaction(const std::vector<Pending>& group) {
     sqlite3_reset(statement);
     return code == SQLITE_DONE || code == SQLITE_ROW ? SQLITE_OK : code;
   };
+  SHEAF_FAILPOINT("gcs.before_commit");
+  const Nanos begin = MonotonicNow();
   int code = run(begin_);
   if (code != SQLITE_OK) return code;
   for (auto pending = group.begin(); pending != group.end() && code == SQLITE_OK; ++pending) {
@@ -277,6 +281,8 @@ int SqliteStorage::WriteTransaction(const std::vector<Pending>& group) {
   if (code == SQLITE_OK) code = run(commit_);
   if (code == SQLITE_OK) {
     ++transactions_;
+    if (options_.on_commit) options_.on_commit(MonotonicNow() - begin);
+    SHEAF_FAILPOINT("gcs.after_commit");
     return SQLITE_OK;
   }
   // A full disk or an I/O error may have rolled it back already.

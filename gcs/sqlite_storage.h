@@ -30,6 +30,8 @@ struct SqliteStorageOptions {
   // recovers by starting anew (a failed fsync must not be repeated: the kernel may have dropped the pages). Called once,
   // on the writer thread. Unset: prints the reason and ends the process at once with status 74 (EX_IOERR).
   std::function<void(absl::Status)> on_fatal = nullptr;
+  // Told of each transaction and how long it took, on the writer thread.
+  std::function<void(Nanos)> on_commit = nullptr;
   std::string vfs = {};                  // SQLite's name of the file layer; empty: the system's. Tests put faults there.
 };
 

@@ -368,6 +368,24 @@ SCENARIO("a flipped bit in the middle of the log is refused with file and offset
   CHECK(refused > 100);
 }
 
+SCENARIO("batches that wait while another is written share one transaction") {
+  TemporaryDirectory directory;
+  ThreadExecutor executor("completions");
+  std::promise<void> go;
+  std::shared_future<void> gone = go.get_future().share();
+  auto storage = SqliteStorage::Open({.path = directory.File("gcs.db"),
+                                      .ballast_bytes = 0,
+                                      .on_commit = [gone](Nanos) { gone.wait(); }},
+                                     executor);
+  REQUIRE(storage.status() == absl::OkStatus());
+  for (int i = 0; i < 100; ++i) {
+    (*storage)->Commit({{Table::kMeta, absl::StrCat(i), "x"}}, [](absl::Status) {});
+  }
+  go.set_value();
+  REQUIRE(CommitAndWait(**storage, {{Table::kMeta, "last", "x"}}).ok());
+  CHECK((*storage)->transactions() <= 4);
+}
+
 SCENARIO("what is not this program's database is refused with the reason") {
   TemporaryDirectory directory;
   const std::string path = directory.File("gcs.db");

@@ -1,0 +1,46 @@
+// Copyright The Sheaf Authors. SPDX-License-Identifier: Apache-2.0
+#include "gcs/gcs_metrics.h"
+
+#include <atomic>
+
+#include "gcs/gcs_operations.h"
+#include "metrics/catalog.h"
+
+namespace sheaf {
+namespace {
+
+metrics::CounterId CounterOf(GcsTable table) {
+  switch (table) {
+    case GcsTable::kNode: return metrics::CounterId::kGcsNodeOps;
+    case GcsTable::kJob: return metrics::CounterId::kGcsJobOps;
+    case GcsTable::kActor: return metrics::CounterId::kGcsActorOps;
+    case GcsTable::kGroup: return metrics::CounterId::kGcsGroupOps;
+    case GcsTable::kFunction: return metrics::CounterId::kGcsFunctionOps;
+    case GcsTable::kKeyValue: return metrics::CounterId::kGcsKeyValueOps;
+    case GcsTable::kSubscription: return metrics::CounterId::kGcsSubscribeOps;
+  }
+  return metrics::CounterId::kGcsNodeOps;
+}
+
+}  // namespace
+
+void WriteGcsMetrics(const GcsStats& stats, metrics::Page& page) {
+  const auto count = [&](metrics::CounterId id, uint64_t value) {
+    page.counter(id).store(value, std::memory_order_relaxed);
+  };
+  const auto gauge = [&](metrics::GaugeId id, uint64_t value) {
+    page.gauge(id).store(static_cast<int64_t>(value), std::memory_order_relaxed);
+  };
+  for (size_t table = 0; table < kGcsTables; ++table) {
+    count(CounterOf(static_cast<GcsTable>(table)), stats.by_table[table]);
+  }
+  count(metrics::CounterId::kGcsErrors, stats.errors);
+  gauge(metrics::GaugeId::kActorsAlive, stats.actors_alive);
+  gauge(metrics::GaugeId::kActorsPending, stats.actors_pending);
+  gauge(metrics::GaugeId::kActorsRestarting, stats.actors_restarting);
+  gauge(metrics::GaugeId::kActorsDead, stats.actors_dead);
+  gauge(metrics::GaugeId::kJobsRunning, stats.jobs);
+  gauge(metrics::GaugeId::kGroups, stats.groups);
+}
+
+}  // namespace sheaf

@@ -130,6 +130,17 @@ void ClientExtents::DropIdle(ClientExtent* extent) {
   Drop(extent);
 }
 
+void ClientExtents::PushInUse(ClientExtent* extent) {
+  extent->position = static_cast<uint32_t>(in_use_.size());
+  in_use_.push_back(extent);
+}
+
+void ClientExtents::TakeInUse(ClientExtent* extent) {
+  in_use_[extent->position] = in_use_.back();
+  in_use_[extent->position]->position = extent->position;
+  in_use_.pop_back();
+}
+
 void ClientExtents::RevokePointers(ClientExtent* extent) {
   // Refused only for lack of address space: then a stray write goes unnoticed, as it would in private memory.
   extent->mapping->Move().IgnoreError();

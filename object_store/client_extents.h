@@ -22,6 +22,7 @@ struct ClientExtent {
   uint64_t bytes = 0;
   uint32_t slot = kNoSlot;  // Dedicated: the slot it is bound to.
   std::shared_ptr<MovableMapping> mapping;
+  uint32_t position = 0;   // Dedicated, in use: in the list of those.
   // Shared extents only.
   uint64_t next = 0;       // Where the next object goes, from `offset`.
   uint32_t live = 0;       // Objects created and not known to be freed.
@@ -55,7 +56,9 @@ class ClientExtents {
   std::vector<ClientExtent*> idle() const { return idle_; }  // A copy: they may be dropped.
   void DropIdle(ClientExtent* extent);
   // Dedicated extents whose objects live, as far as this process knows.
-  std::vector<ClientExtent*>& in_use() { return in_use_; }
+  const std::vector<ClientExtent*>& in_use() const { return in_use_; }
+  void PushInUse(ClientExtent* extent);
+  void TakeInUse(ClientExtent* extent);
 
   // All that was written there is sealed: pointers to it must not work any more.
   void RevokePointers(ClientExtent* extent);

@@ -98,6 +98,7 @@ void ObjectTable::ForEachUnknown(ProcessId lessee, const std::function<void(uint
   for (const auto& [process, numbers] : pages_of_) {
     if (process == ProcessId{} || (lessee != ProcessId{} && process != lessee)) continue;
     for (const uint32_t number : numbers) {
+      if (pages_[number]->known == kSlotsPerPage) continue;
       for (uint32_t i = 0; i < kSlotsPerPage; ++i) {
         if (pages_[number]->slots[i].record == nullptr) visit(number * kSlotsPerPage + i);
       }
@@ -119,7 +120,10 @@ ObjectRecord* ObjectTable::RecordIn(uint32_t slot) const {
   return Known(slot) ? Info(slot).record : nullptr;
 }
 
-void ObjectTable::Bind(uint32_t slot, ObjectRecord* record) { Info(slot).record = record; }
+void ObjectTable::Bind(uint32_t slot, ObjectRecord* record) {
+  Info(slot).record = record;
+  ++pages_[slot / kSlotsPerPage]->known;
+}
 
 void ObjectTable::SetState(uint32_t slot, SlotState state) {
   slots_[slot].word.store(SlotWord{Info(slot).generation, state}.packed(),
@@ -134,10 +138,10 @@ bool ObjectTable::TakeBack(uint32_t slot) {
 
 void ObjectTable::Release(uint32_t slot, SlotState state) {
   SlotInfo& info = Info(slot);
-  info.record = nullptr;
+  Page& page = *pages_[slot / kSlotsPerPage];
+  if (std::exchange(info.record, nullptr) != nullptr) --page.known;
   ++info.generation;
   SetState(slot, state);
-  Page& page = *pages_[slot / kSlotsPerPage];
   if (!IsOwn(page)) return;
   own_free_.insert(slot);
   if (--page.used == 0) FreePage(slot / kSlotsPerPage);
@@ -158,7 +162,10 @@ Extent* ObjectTable::AddExtent(ExtentRange range, ProcessId lessee, uint32_t slo
   added->lessee = lessee;
   added->slot = slot;
   if (slot != kNoSlot) dedicated_[slot] = added;
-  if (lessee != ProcessId{}) leased_bytes_ += range.bytes;
+  if (lessee != ProcessId{}) {
+    leased_bytes_ += range.bytes;
+    unused_.insert(range.offset);
+  }
   extents_[range.offset] = std::move(extent);
   return added;
 }
@@ -166,7 +173,18 @@ Extent* ObjectTable::AddExtent(ExtentRange range, ProcessId lessee, uint32_t slo
 void ObjectTable::RemoveExtent(Extent* extent) {
   if (extent->slot != kNoSlot) dedicated_.erase(extent->slot);
   if (extent->lessee != ProcessId{}) leased_bytes_ -= extent->range.bytes;
+  unused_.erase(extent->range.offset);
   extents_.erase(extent->range.offset);
+}
+
+void ObjectTable::AddObject(Extent& extent) {
+  if (extent.objects++ == 0) unused_.erase(extent.range.offset);
+}
+
+void ObjectTable::DropObject(Extent& extent, Nanos now) {
+  if (--extent.objects != 0) return;
+  extent.unused_since = now;
+  if (extent.lessee != ProcessId{}) unused_.insert(extent.range.offset);
 }
 
 Extent* ObjectTable::FindExtent(ExtentRange range) const {
@@ -183,13 +201,19 @@ Extent* ObjectTable::DedicatedTo(uint32_t slot) const {
   return found == dedicated_.end() ? nullptr : found->second;
 }
 
-void ObjectTable::ForEachExtent(const std::function<void(Extent&)>& visit) {
-  std::vector<uint64_t> offsets;
-  offsets.reserve(extents_.size());
-  for (const auto& [offset, extent] : extents_) offsets.push_back(offset);
-  for (const uint64_t offset : offsets) {
-    const auto found = extents_.find(offset);
-    if (found != extents_.end()) visit(*found->second);
+void ObjectTable::ForEachExtentOf(ProcessId lessee, const std::function<void(Extent&)>& visit) {
+  for (auto it = extents_.begin(); it != extents_.end();) {
+    const uint64_t offset = it->first;
+    if (it->second->lessee == lessee) visit(*it->second);
+    it = extents_.upper_bound(offset);
+  }
+}
+
+void ObjectTable::ForEachUnused(const std::function<void(Extent&)>& visit) {
+  for (auto it = unused_.begin(); it != unused_.end();) {
+    const uint64_t offset = *it;
+    visit(*extents_.at(offset));
+    it = unused_.upper_bound(offset);
   }
 }
 
@@ -202,9 +226,21 @@ void ObjectTable::Insert(const std::shared_ptr<ObjectRecord>& record) {
   SHEAF_CHECK(objects_.emplace(record->info.id, record).second, "an object is in the index twice");
   record->used = ++use_;
   by_use_[record->used] = record.get();
+  memory_payload_bytes_ += record->info.size_bytes;
+}
+
+void ObjectTable::SetPlace(ObjectRecord& record, ObjectPlace place) {
+  const auto total = [this](ObjectPlace where) -> uint64_t& {
+    return where == ObjectPlace::kMemory ? memory_payload_bytes_ : disk_payload_bytes_;
+  };
+  total(record.place) -= record.info.size_bytes;
+  total(place) += record.info.size_bytes;
+  record.place = place;
 }
 
 void ObjectTable::Remove(ObjectRecord& record) {
+  SetPlace(record, ObjectPlace::kDisk);
+  disk_payload_bytes_ -= record.info.size_bytes;
   by_use_.erase(record.used);
   objects_.erase(record.info.id);
 }

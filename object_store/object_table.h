@@ -89,8 +89,13 @@ class ObjectTable {
   // The one that holds all of `range`; null: none.
   Extent* FindExtent(ExtentRange range) const;
   Extent* DedicatedTo(uint32_t slot) const;
-  // In order of offsets; `visit` may remove the extent it is given.
-  void ForEachExtent(const std::function<void(Extent&)>& visit);
+  // Keeps the count of objects in `extent`, and since when there are none.
+  void AddObject(Extent& extent);
+  void DropObject(Extent& extent, Nanos now);
+  // The extents of `lessee`; in order of offsets. `visit` may remove the extent it is given.
+  void ForEachExtentOf(ProcessId lessee, const std::function<void(Extent&)>& visit);
+  // Extents of processes without a known object. As above.
+  void ForEachUnused(const std::function<void(Extent&)>& visit);
   uint64_t leased_bytes() const { return leased_bytes_; }
 
   // --- Objects. ---
@@ -98,6 +103,10 @@ class ObjectTable {
   // `record.info.id` is not in the table.
   void Insert(const std::shared_ptr<ObjectRecord>& record);
   void Remove(ObjectRecord& record);
+  // Moves it to memory or to disk in the totals below.
+  void SetPlace(ObjectRecord& record, ObjectPlace place);
+  uint64_t memory_payload_bytes() const { return memory_payload_bytes_; }
+  uint64_t disk_payload_bytes() const { return disk_payload_bytes_; }
   // It was of use now.
   void Touch(ObjectRecord& record);
   // Longest unused first; false from `visit` ends it. `visit` changes nothing.
@@ -114,6 +123,7 @@ class ObjectTable {
     bool leased = false;
     ProcessId lessee;
     uint32_t used = 0;               // Of the store's own: slots taken.
+    uint32_t known = 0;              // Slots with a record.
     SlotInfo slots[kSlotsPerPage];
   };
   SlotInfo& Info(uint32_t slot) const {
@@ -132,10 +142,13 @@ class ObjectTable {
   absl::btree_set<uint32_t> own_free_;           // Slots of the store's own pages.
   absl::btree_map<uint64_t, std::unique_ptr<Extent>> extents_;
   absl::flat_hash_map<uint32_t, Extent*> dedicated_;
+  absl::btree_set<uint64_t> unused_;             // Offsets of extents that ForEachUnused visits.
   uint64_t leased_bytes_ = 0;
   absl::btree_map<ObjectId, std::shared_ptr<ObjectRecord>> objects_;
   absl::btree_map<uint64_t, ObjectRecord*> by_use_;
   uint64_t use_ = 0;
+  uint64_t memory_payload_bytes_ = 0;
+  uint64_t disk_payload_bytes_ = 0;
 };
 
 }  // namespace sheaf

@@ -245,6 +245,28 @@ SCENARIO("an object that is freed while it is written, or restored, leaves nothi
   CHECK(std::filesystem::is_empty(node.directory.path() + "/spill"));
 }
 
+SCENARIO("an object that is viewed while it is written to disk stays in memory") {
+  StoreNode node(16 * kMiB);
+  const ProcessId writer = node.Attach(1);
+  std::vector<ObjectLocation> locations;
+  for (int i = 0; i < 7; ++i) {
+    locations.push_back(node.Put(writer, IdOf(writer, i), Pattern(2 * kMiB, i)).value());
+  }
+  node.disk_stopped = true;
+  REQUIRE(absl::IsUnavailable(
+      node.store(writer).Create({.id = IdOf(writer, 10), .size_bytes = 4 * kMiB}).status()));
+  node.Flush();
+  REQUIRE(node.disk.waiting() > 0);
+  std::vector<Buffer> views;
+  for (int i = 0; i < 7; ++i) views.push_back(node.store(writer).Get(IdOf(writer, i), locations[i])->bytes);
+  node.disk_stopped = false;
+  const auto put = node.Put(writer, IdOf(writer, 10), Pattern(4 * kMiB, 10), {.wait = kSecond});
+  CHECK(absl::IsResourceExhausted(put.status()));
+  for (int i = 0; i < 7; ++i) CHECK(views[i].view() == Pattern(2 * kMiB, i));
+  views.clear();
+  CHECK(node.Put(writer, IdOf(writer, 11), Pattern(4 * kMiB, 11)).ok());
+}
+
 SCENARIO("lack of memory is an error of the put, not a signal") {
   StoreNode node(64 * kMiB);
   const ProcessId writer = node.Attach(1);

@@ -76,7 +76,7 @@ absl::StatusOr<MutableBuffer> StoreClient::CreateDedicated(const ObjectSpec& spe
     ClientExtent* extent = extents_->PopIdle(footprint);
     if (extent == nullptr) {
       if (harvested) break;
-      HarvestDedicated();
+      HarvestDedicated(false);
       harvested = true;
       continue;
     }
@@ -93,7 +93,7 @@ absl::StatusOr<MutableBuffer> StoreClient::CreateDedicated(const ObjectSpec& spe
     }
     CancelCreate(spec.id);
     slots_->own(slot) = {.generation = generation, .position = 0, .extent = extent};
-    extents_->in_use().push_back(extent);
+    extents_->PushInUse(extent);
     return Prepare(spec, slot, *extent, extent->offset);
   }
   if (pending_.contains(spec.id)) return absl::UnavailableError("asked for memory");
@@ -242,9 +242,10 @@ void StoreClient::Lookup(std::span<const ObjectId> ids) {
 void StoreClient::Free(ObjectId id, const ObjectLocation& location) {
   freed_.push_back({id, location});
   // Warm memory of this process is wanted back soon.
-  const bool dedicated = location.node == node_ && location.known() &&
-                         location.slot < views_->header().slot_count &&
-                         views_->slot(location.slot).data_bytes >= kDedicatedBytes;
+  const bool own = location.node == node_ && slots_->Owns(location.slot);
+  const ClientExtent* extent = own ? slots_->own(location.slot).extent : nullptr;
+  const bool dedicated = extent != nullptr && extent->slot != kNoSlot;
+  if (dedicated) soon_idle_.push_back({location.slot, location.generation});
   if (dedicated || freed_.size() >= kFlushAt) Flush();
 }
 

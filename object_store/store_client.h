@@ -132,7 +132,8 @@ class StoreClient {
   uint64_t AskForSlots();
   uint64_t AskForExtent(uint64_t bytes, uint32_t slot, Nanos wait);
   absl::Status WaitFor(ObjectId id, uint64_t request);
-  void HarvestDedicated();
+  void HarvestDedicated(bool everything);
+  bool HarvestIfFreed(ClientExtent* extent);
   void ForgetTakenBack();
   void HarvestShared(bool everything);
   void ReturnEmptyExtents(size_t keep);
@@ -159,6 +160,8 @@ class StoreClient {
   uint64_t slot_request_ = 0;
   uint64_t room_version_ = 0;
   uint64_t harvested_at_ = 0;                          // Creates, when all slots were looked at.
+  std::vector<SealedSlot> soon_idle_;                  // Freed by this process, each with an extent of its own.
+  uint64_t harvested_dedicated_at_ = 0;
   std::vector<SealedSlot> sealed_;                     // Not yet announced.
   std::vector<ObjectName> freed_;                      // Not yet sent.
   Stats counts_;

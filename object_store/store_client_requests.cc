@@ -57,27 +57,36 @@ void StoreClient::CancelCreate(ObjectId id) {
   raylet_.Send(Lane::kControl, kStoreExtentCancel, AsBytes(ExtentCancel{number}));
 }
 
-void StoreClient::HarvestDedicated() {
+void StoreClient::HarvestDedicated(bool everything) {
   ForgetTakenBack();
-  auto& in_use = extents_->in_use();
-  for (size_t i = 0; i < in_use.size();) {
-    ClientExtent* extent = in_use[i];
-    const SlotWord word = slots_->Word(extent->slot);
-    ClientSlots::Own& own = slots_->own(extent->slot);
-    if (word.generation == own.generation) {  // Only the raylet, freeing, raises it.
-      ++i;
-      continue;
-    }
-    in_use[i] = in_use.back();
-    in_use.pop_back();
-    if (word.state == SlotState::kIdle) {
-      extents_->PushIdle(extent);
-    } else {
-      own.extent = nullptr;
-      slots_->PutBack(extent->slot);
-      extents_->Drop(extent);
-    }
+  for (const SealedSlot& freed : std::exchange(soon_idle_, {})) {
+    const ClientSlots::Own& own = slots_->own(freed.slot);
+    if (own.generation != freed.generation || own.extent == nullptr || own.extent->slot == kNoSlot) continue;
+    if (!HarvestIfFreed(own.extent)) soon_idle_.push_back(freed);  // Somebody views it still.
   }
+  // What others freed: looking at all must stay cheap per object made.
+  const size_t count = extents_->in_use().size();
+  if (!everything && counts_.creates - harvested_dedicated_at_ < count / 4) return;
+  harvested_dedicated_at_ = counts_.creates;
+  for (size_t i = 0; i < extents_->in_use().size();) {
+    if (!HarvestIfFreed(extents_->in_use()[i])) ++i;
+  }
+}
+
+bool StoreClient::HarvestIfFreed(ClientExtent* extent) {
+  const SlotWord word = slots_->Word(extent->slot);
+  ClientSlots::Own& own = slots_->own(extent->slot);
+  if (word.generation == own.generation) return false;  // Only the raylet, freeing, raises it.
+  own.generation = word.generation;
+  extents_->TakeInUse(extent);
+  if (word.state == SlotState::kIdle) {
+    extents_->PushIdle(extent);
+  } else {
+    own.extent = nullptr;
+    slots_->PutBack(extent->slot);
+    extents_->Drop(extent);
+  }
+  return true;
 }
 
 void StoreClient::ForgetTakenBack() {
@@ -139,8 +148,7 @@ void StoreClient::Unseal(uint32_t slot) {
     slots_->PutBack(slot);
     return;
   }
-  auto& in_use = extents_->in_use();
-  in_use.erase(std::find(in_use.begin(), in_use.end(), extent));
+  extents_->TakeInUse(extent);
   extents_->RevokePointers(extent);
   word.store(SlotWord{own.generation, SlotState::kIdle}.packed(), std::memory_order_release);
   extents_->PushIdle(extent);
@@ -161,7 +169,7 @@ void StoreClient::OnFrame(FrameKind kind, std::string_view body) {
       Answered(answer->request, absl::OkStatus());
     }
   } else if (kind == kStoreRecall) {
-    HarvestDedicated();
+    HarvestDedicated(true);
     HarvestShared(true);
     ReturnEmptyExtents(0);
     ++room_version_;
@@ -193,7 +201,7 @@ void StoreClient::Answered(uint64_t number, const absl::Status& outcome) {
 void StoreClient::OnExtentGrant(const ExtentGrant& grant) {
   const auto request = requests_.find(grant.request);
   if (request == requests_.end() || request->second.slot != grant.slot) return;
-  HarvestDedicated();  // The range may have been this process's before.
+  HarvestDedicated(true);  // The range may have been this process's before.
   const absl::StatusOr<ClientExtent*> extent = extents_->Add(grant);
   if (!extent.ok()) {
     const ExtentRange unusable{grant.offset, grant.bytes};

@@ -63,9 +63,6 @@ void StoreOwner::OnProcessDied(ProcessId process) {
   std::erase_if(waiting_, [](const auto& w) { return w->gone && !w->populating; });
   SplitExtents(process);
   table_.EndPageLeases(process);
-  for (const auto& [id, record] : table_.objects()) {
-    std::erase(record->waiters, process);
-  }
   ScanFreeing();
   ServeWaiting();
 }
@@ -163,6 +160,8 @@ void StoreOwner::Free(ObjectId id) {
 
 std::vector<ObjectId> StoreOwner::Adopt(ProcessId owner,
                                         const std::function<bool(ObjectId)>& still_referenced) {
+  learned_ = false;
+  next_learn_ = 0;
   LearnUnannounced();
   std::vector<ObjectId> adopted;
   for (const ObjectId id : ObjectsOf(owner)) {
@@ -185,10 +184,8 @@ StoreStats StoreOwner::Stats() const {
   stats.leased_bytes = table_.leased_bytes();
   stats.waiting_requests = waiting_.size();
   stats.objects = table_.objects().size();
-  for (const auto& [id, record] : table_.objects()) {
-    const bool in_memory = record->place == ObjectPlace::kMemory;
-    (in_memory ? stats.object_bytes : stats.spilled_bytes) += record->info.size_bytes;
-  }
+  stats.object_bytes = table_.memory_payload_bytes();
+  stats.spilled_bytes = table_.disk_payload_bytes();
   return stats;
 }
 

@@ -46,6 +46,7 @@ struct StoreOptions {
   Nanos idle_after = 10 * kSecond;          // Warm memory that was not used for so long goes back to the machine.
   Nanos take_back_after = 2 * kSecond;      // Idle extents go from a process to the store after this time.
   Nanos rescan_period = 20 * kMillisecond;  // How often freed objects that are still viewed are looked at.
+  Nanos learn_period = 5 * kMillisecond;    // All slots are looked at no more often than this.
   Nanos longest_wait = 60 * kSecond;        // Upper bound for ExtentRequest::wait_ns.
   Nanos disk_retry_period = kSecond;        // After the disk was full.
   uint64_t spill_file_bytes = 64 << 20;     // Objects of one batch go into one file of about this size.
@@ -217,6 +218,8 @@ class StoreOwner {
   uint64_t spilling_bytes_ = 0;                         // Being written.
   bool disk_full_ = false;                              // The last attempt to write failed;
   Nanos disk_retry_at_ = 0;                             // the next may be then.
+  Nanos next_spill_at_ = 0;                             // Nothing more could be spilled: not before.
+  Nanos next_learn_ = 0;
   Nanos memory_short_until_ = 0;                        // The machine has no memory for unpopulated ranges.
   Nanos next_take_back_ = 0;
   bool serving_ = false;                                // ServeWaiting runs;

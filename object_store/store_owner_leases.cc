@@ -48,8 +48,8 @@ void StoreOwner::OnExtentRequest(ProcessId from, ExtentRequest request) {
 
 bool StoreOwner::HasFittingIdle(ProcessId process, uint64_t bytes) {
   bool found = false;
-  table_.ForEachExtent([&](Extent& extent) {
-    found = found || (extent.lessee == process && extent.slot != kNoSlot && extent.objects == 0 &&
+  table_.ForEachUnused([&](Extent& extent) {
+    found = found || (extent.lessee == process && extent.slot != kNoSlot &&
                       FitsIdleExtent(extent.range.bytes, bytes) &&
                       table_.Word(extent.slot).state == SlotState::kIdle);
   });
@@ -194,7 +194,7 @@ void StoreOwner::Grant(const Waiting& waiting, ExtentRange range) {
 
 void StoreOwner::Refuse(const Waiting& waiting, StoreRefusalReason reason) {
   if (waiting.restore != nullptr) {
-    waiting.restore->place = ObjectPlace::kDisk;
+    table_.SetPlace(*waiting.restore, ObjectPlace::kDisk);
     return AnswerWaiters(*waiting.restore, LookupOutcome::kFull);
   }
   RefuseRequest(waiting.process, waiting.request.request, reason);
@@ -243,22 +243,16 @@ void StoreOwner::MakeRoom(uint64_t bytes) {
 
 void StoreOwner::TakeBackIdle(Nanos unused_since, uint64_t enough) {
   const bool short_of_memory = world_.clock.Now() < memory_short_until_;
-  table_.ForEachExtent([&](Extent& extent) {
-    if (extent.slot == kNoSlot || extent.lessee == ProcessId{} || extent.objects != 0 ||
-        extent.unused_since > unused_since) {
-      return;
-    }
+  table_.ForEachUnused([&](Extent& extent) {
+    if (extent.slot == kNoSlot || extent.unused_since > unused_since) return;
     if (enough != UINT64_MAX && allocator_.LongestRun(short_of_memory) >= enough) return;
     if (table_.TakeBack(extent.slot)) EndLease(&extent);
   });
 }
 
 void StoreOwner::Recall(Nanos now, Nanos empty_since) {
-  table_.ForEachExtent([&](Extent& extent) {
-    if (extent.slot != kNoSlot || extent.lessee == ProcessId{} || extent.objects != 0 ||
-        extent.unused_since > empty_since) {
-      return;
-    }
+  table_.ForEachUnused([&](Extent& extent) {
+    if (extent.slot != kNoSlot || extent.unused_since > empty_since) return;
     const auto lessee = processes_.find(extent.lessee);
     if (lessee == processes_.end() || now - lessee->second.recalled_at < kRecallPeriod) return;
     lessee->second.recalled_at = now;
@@ -282,8 +276,7 @@ void StoreOwner::SplitExtents(ProcessId dead) {
     uint64_t end = 0;
     std::vector<ObjectRecord*> records;
   };
-  table_.ForEachExtent([&](Extent& extent) {
-    if (extent.lessee != dead) return;
+  table_.ForEachExtentOf(dead, [&](Extent& extent) {
     const ExtentRange whole = extent.range;
     const uint64_t whole_end = whole.offset + whole.bytes;
     table_.RemoveExtent(&extent);
@@ -304,8 +297,10 @@ void StoreOwner::SplitExtents(ProcessId dead) {
     for (const Piece& piece : pieces) {
       if (piece.begin > at) allocator_.Free({at, piece.begin - at}, /*populated=*/true);
       Extent* own = table_.AddExtent({piece.begin, piece.end - piece.begin}, ProcessId{}, kNoSlot);
-      own->objects = static_cast<uint32_t>(piece.records.size());
-      for (ObjectRecord* record : piece.records) record->extent = own;
+      for (ObjectRecord* record : piece.records) {
+        record->extent = own;
+        table_.AddObject(*own);
+      }
       at = piece.end;
     }
     if (whole_end > at) allocator_.Free({at, whole_end - at}, /*populated=*/true);

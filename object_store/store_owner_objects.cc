@@ -43,7 +43,7 @@ std::shared_ptr<ObjectRecord> StoreOwner::LearnSealed(uint32_t slot) {
       world_.arena.data() + record->bytes.offset + NestedOffset(record->info.size_bytes));
   record->info.nested.assign(ids, ids + nested);
   record->extent = extent;
-  ++extent->objects;
+  table_.AddObject(*extent);
   table_.Bind(slot, record.get());
   if (const std::shared_ptr<ObjectRecord> known = table_.Find(record->info.id)) {
     if (known->info.attempt >= record->info.attempt) {  // A second copy, or one that nobody counts on.
@@ -61,8 +61,11 @@ std::shared_ptr<ObjectRecord> StoreOwner::LearnSealed(uint32_t slot) {
 }
 
 void StoreOwner::LearnUnannounced() {
-  if (learned_) return;
+  // Announcements come with the writer's next turn anyway; looking at all slots is for those that come too late.
+  const Nanos now = world_.clock.Now();
+  if (learned_ || now < next_learn_) return;
   learned_ = true;
+  next_learn_ = now + options_.learn_period;
   std::vector<uint32_t> sealed;
   table_.ForEachUnknown(ProcessId{}, [&](uint32_t slot) {
     if (table_.Word(slot).state == SlotState::kSealed) sealed.push_back(slot);
@@ -78,7 +81,7 @@ void StoreOwner::OnFree(ProcessId from, std::span<const ObjectName> names) {
   for (const ObjectName& name : names) {
     if (name.location.node == options_.node && name.location.known()) LearnSealed(name.location.slot);
     std::shared_ptr<ObjectRecord> record = table_.Find(name.id);
-    if (record == nullptr && !learned_) {
+    if (record == nullptr && !name.location.known()) {
       LearnUnannounced();
       record = table_.Find(name.id);
     }
@@ -130,13 +133,16 @@ void StoreOwner::AnswerWaiters(ObjectRecord& record, LookupOutcome outcome) {
                        .flags = record.info.flags};
   if (outcome == LookupOutcome::kFound) answer.location = LocationOf(record);
   for (const ProcessId waiter : std::exchange(record.waiters, {})) {
+    const auto process = processes_.find(waiter);
+    if (process == processes_.end() || !process->second.alive) continue;
     world_.transport.To(waiter).Send(Lane::kControl, kStoreLocated, AsBytes(answer));
   }
 }
 
 void StoreOwner::BeginFree(const std::shared_ptr<ObjectRecord>& record, bool lost) {
+  const ObjectPlace place = record->place;
   table_.Remove(*record);
-  const ObjectPlace place = std::exchange(record->place, ObjectPlace::kFreeing);
+  record->place = ObjectPlace::kFreeing;
   record->freed = true;
   world_.observer.OnObjectGone(record->info, lost);
   AnswerWaiters(*record, lost ? LookupOutcome::kDataLoss : LookupOutcome::kNotFound);
@@ -199,7 +205,7 @@ void StoreOwner::ReleaseMemory(ObjectRecord& record, bool keep_extent) {
   const uint32_t slot = std::exchange(record.slot, kNoSlot);
   const bool own = extent->lessee == ProcessId{};
   const bool dedicated = extent->slot != kNoSlot;
-  if (--extent->objects == 0) extent->unused_since = world_.clock.Now();
+  table_.DropObject(*extent, world_.clock.Now());
   const bool stays = dedicated && !own && keep_extent;
   if (extent->objects == 0 && (own || (dedicated && !stays))) EndLease(extent);
   table_.Release(slot, stays ? SlotState::kIdle : SlotState::kFree);

@@ -9,7 +9,8 @@
 namespace sheaf {
 
 void StoreOwner::SpillSome(uint64_t bytes) {
-  if (world_.clock.Now() < disk_retry_at_ || spilling_bytes_ >= bytes) return;
+  const Nanos now = world_.clock.Now();
+  if (now < std::max(disk_retry_at_, next_spill_at_) || spilling_bytes_ >= bytes) return;
   LearnUnannounced();
   ScanHazards();
   uint64_t wanted = bytes - spilling_bytes_;
@@ -23,12 +24,14 @@ void StoreOwner::SpillSome(uint64_t bytes) {
       const bool yields = record->extent->slot != kNoSlot || record->extent->lessee == ProcessId{};
       if (yields != yields_at_once || table_.Viewed(record->slot, scan_)) return true;
       (record->disk.file != 0 ? evict : write).push_back(record);
-      wanted -= std::min(wanted, yields ? record->extent->range.bytes : record->bytes.bytes);
+      wanted -= std::min(wanted, record->bytes.bytes);
       return true;
     });
   };
   choose(true);
   choose(false);
+  // Not enough can be spilled: views must end first, which is worth a look now and then only.
+  if (wanted != 0) next_spill_at_ = now + options_.rescan_period;
   if (!evict.empty()) Evict(evict);
   std::vector<std::shared_ptr<ObjectRecord>> batch;
   uint64_t batch_bytes = 0;
@@ -93,13 +96,13 @@ void StoreOwner::Evict(std::span<const std::shared_ptr<ObjectRecord>> records) {
       table_.SetState(record->slot, SlotState::kSealed);
       continue;
     }
-    record->place = ObjectPlace::kDisk;
+    table_.SetPlace(*record, ObjectPlace::kDisk);
     ReleaseMemory(*record, /*keep_extent=*/false);
   }
 }
 
 void StoreOwner::StartRestore(const std::shared_ptr<ObjectRecord>& record) {
-  record->place = ObjectPlace::kRestoring;
+  table_.SetPlace(*record, ObjectPlace::kRestoring);
   auto waiting = std::make_shared<Waiting>();
   waiting->restore = record;
   waiting->bytes = AlignUp(record->bytes.bytes, kGranuleBytes);
@@ -125,23 +128,23 @@ void StoreOwner::OnRestored(const std::shared_ptr<ObjectRecord>& record, ExtentR
   if (slot == kNoSlot) {
     allocator_.Free(range, /*populated=*/true);
     if (!record->freed && outcome.ok()) {
-      record->place = ObjectPlace::kDisk;
+      table_.SetPlace(*record, ObjectPlace::kDisk);
       AnswerWaiters(*record, LookupOutcome::kFull);
     } else if (!record->freed) {
       ++counts_.lost;
-      record->place = ObjectPlace::kDisk;
+      table_.SetPlace(*record, ObjectPlace::kDisk);
       BeginFree(record, /*lost=*/true);
     }
     return ServeWaiting();
   }
   ++counts_.restores;
   Extent* extent = table_.AddExtent(range, ProcessId{}, kNoSlot);
-  extent->objects = 1;
+  table_.AddObject(*extent);
   record->bytes.offset = range.offset;
   record->extent = extent;
   record->slot = slot;
   record->generation = table_.GenerationOf(slot);
-  record->place = ObjectPlace::kMemory;
+  table_.SetPlace(*record, ObjectPlace::kMemory);
   Slot& shared = table_.at(slot);
   shared.id = record->info.id;
   shared.data_offset = range.offset;

@@ -1,0 +1,93 @@
+// Copyright The Sheaf Authors. SPDX-License-Identifier: Apache-2.0
+#include "object_store/buffer.h"
+
+#include <catch2/catch.hpp>
+
+#include <cstring>
+#include <thread>
+#include <vector>
+
+#include "object_store/parallel_copy.h"
+#include "object_store/store_node_for_test.h"
+
+namespace sheaf {
+namespace {
+
+TEST_CASE("a heap buffer holds its bytes as long as a slice lives") {
+  Buffer whole = Buffer::FromString(Pattern(1000, 1));
+  Buffer part = whole.Slice(10, 20);
+  Buffer tail = whole.Slice(990, 100);
+  CHECK(tail.size() == 10);
+  CHECK(whole.Slice(2000).empty());
+  whole = Buffer();
+  CHECK(part.view() == Pattern(1000, 1).substr(10, 20));
+  CHECK(tail.view() == Pattern(1000, 1).substr(990));
+}
+
+TEST_CASE("a copied buffer is aligned to a cache line; an empty one is fine") {
+  const Buffer copy = Buffer::CopyOf("abc");
+  CHECK(reinterpret_cast<uintptr_t>(copy.data()) % 64 == 0);
+  CHECK(copy.view() == "abc");
+  CHECK(Buffer::CopyOf("").empty());
+  CHECK(Buffer().view().empty());
+}
+
+TEST_CASE("memory on the heap is written in place, then frozen") {
+  MutableBuffer building = MutableBuffer::OnHeap(100);
+  CHECK(reinterpret_cast<uintptr_t>(building.data()) % 64 == 0);
+  CHECK_FALSE(building.in_arena());
+  std::memset(building.data(), 'x', 100);
+  const Buffer frozen = std::move(building).Freeze();
+  CHECK(frozen.view() == std::string(100, 'x'));
+  MutableBuffer::OnHeap(5);  // Dropped: no leak (the sanitizer tells).
+}
+
+TEST_CASE("views are copied and dropped on many threads while the client goes on") {
+  StoreNode node(16 * kMiB);
+  const ProcessId writer = node.Attach(1);
+  const ProcessId reader = node.Attach(2);
+  const auto location = node.Put(writer, IdOf(writer, 1), Pattern(70'000, 1));
+  REQUIRE(location.ok());
+  for (int round = 0; round < 50; ++round) {
+    Buffer view = node.store(reader).Get(IdOf(writer, 1), *location)->bytes;
+    std::vector<std::thread> threads;
+    for (int i = 0; i < 3; ++i) {
+      threads.emplace_back([copy = view]() mutable {
+        for (int k = 0; k < 200; ++k) Buffer(copy).Slice(k, 10);
+        copy = Buffer();
+      });
+    }
+    view = Buffer();
+    for (int k = 0; k < 100; ++k) {
+      const auto again = node.store(reader).Get(IdOf(writer, 1), *location);
+      REQUIRE(again.ok());
+      REQUIRE(again->bytes.data()[k] == static_cast<std::byte>(Pattern(70'000, 1)[k]));
+    }
+    for (std::thread& thread : threads) thread.join();
+  }
+  node.store(reader).Get(IdOf(writer, 1), *location).IgnoreError();
+  CHECK(node.store(reader).stats().views <= 1);
+  node.store(writer).Free(IdOf(writer, 1), *location);
+  node.Flush();
+  node.Advance(kSecond);
+  CHECK(node.owner->Stats().pinned_bytes == 0);
+  CHECK(node.owner->Stats().objects == 0);
+}
+
+TEST_CASE("copies by several threads are whole, whatever the size and however many at once") {
+  const size_t size = GENERATE(0, 1, 2 * kMiB, 2 * kMiB + 1, 17 * kMiB + 3);
+  const std::string source = Pattern(size, 5);
+  std::vector<std::string> copies(3, std::string(size, '\0'));
+  std::vector<std::thread> threads;
+  for (std::string& copy : copies) {
+    threads.emplace_back([&] { ParallelCopyWith(3, copy.data(), source.data(), size); });
+  }
+  for (std::thread& thread : threads) thread.join();
+  for (const std::string& copy : copies) CHECK(copy == source);
+  std::string copy(size, '\0');
+  ParallelCopy(copy.data(), source.data(), size);
+  CHECK(copy == source);
+}
+
+}  // namespace
+}  // namespace sheaf

@@ -48,8 +48,8 @@ Call::~Call() = default;
 
 void Call::ExpectArguments(size_t count) const {
   if (execution_->argument_count() == count) return;
-  throw InvalidArgumentError("called with " + std::to_string(execution_->argument_count()) + " arguments, has " +
-                             std::to_string(count) + " parameters");
+  throw InvalidArgumentError("called with " + std::to_string(execution_->argument_count()) +
+                             " arguments, has " + std::to_string(count) + " parameters");
 }
 std::string_view Call::bytes(size_t argument) const { return execution_->argument(argument).bytes; }
 const Source* Call::source(size_t argument) const {
@@ -57,7 +57,9 @@ const Source* Call::source(size_t argument) const {
 }
 size_t Call::returns() const { return execution_->spec().num_returns(); }
 
-void Call::Return(size_t index, std::string_view bytes) { CheckStored(execution_->Return(index, bytes)); }
+void Call::Return(size_t index, std::string_view bytes) {
+  CheckStored(execution_->Return(index, bytes));
+}
 
 void Call::Return(size_t index, const Encoder& value) {
   const std::span<const ObjectHandle> nested = CoreHandles(value.nested());
@@ -87,7 +89,9 @@ bool Call::Yield(const Encoder& value) {
   return true;
 }
 
-void Call::SetInstance(void* instance, void (*destroy)(void*)) { WorkerHandler::Current()->SetInstance(instance, destroy); }
+void Call::SetInstance(void* instance, void (*destroy)(void*)) {
+  WorkerHandler::Current()->SetInstance(instance, destroy);
+}
 
 void Call::FailWithCurrentException() {
   CoreError error;
@@ -129,7 +133,8 @@ void ResumeAfter(std::chrono::nanoseconds duration, std::coroutine_handle<> wait
 
 void ThrowIfCancelled() {
   const std::shared_ptr<CoroutineRoot>& root = CoroutineLoop::Current();
-  if (root != nullptr && root->cancelled) throw TaskCancelledError("the task of this coroutine was cancelled");
+  if (root != nullptr && root->cancelled)
+    throw TaskCancelledError("the task of this coroutine was cancelled");
 }
 
 void RunUntil(std::coroutine_handle<> start, const bool* done) {
@@ -140,7 +145,8 @@ void RunUntil(std::coroutine_handle<> start, const bool* done) {
   root->loop->Start(root, start);
   root->loop->Run(
       [&] {
-        if (root->execution != nullptr && root->execution->cancelled() && !root->cancelled) root->loop->Cancel(root);
+        if (root->execution != nullptr && root->execution->cancelled() && !root->cancelled)
+          root->loop->Cancel(root);
         return *done;
       },
       100 * kMillisecond);

@@ -11,11 +11,14 @@ namespace {
 
 static_assert(sizeof(ArgumentList) <= Arguments::kStorageBytes && alignof(ArgumentList) <= 16);
 
-ArgumentList& ListOf(Arguments& arguments) { return *static_cast<ArgumentList*>(arguments.storage()); }
+ArgumentList& ListOf(Arguments& arguments) {
+  return *static_cast<ArgumentList*>(arguments.storage());
+}
 
 void GiveResults(absl::StatusOr<std::vector<ObjectHandle>> handles, std::span<Handle> results) {
   std::vector<ObjectHandle> given = ValueOrThrow(std::move(handles), ErrorKind::kPendingCallsLimit);
-  if (given.size() != results.size()) throw SystemError("a call gave another number of references than it has results");
+  if (given.size() != results.size())
+    throw SystemError("a call gave another number of references than it has results");
   for (size_t i = 0; i < given.size(); ++i) results[i] = PublicHandle(std::move(given[i]));
 }
 
@@ -51,39 +54,43 @@ Handle SubmitTask(const FunctionRecord& function, OptionHolder& options, Argumen
     GiveResults(TheRuntime().Submit(spec, std::move(ListOf(arguments))), {&stream, 1});
     return stream;
   }
-  return PublicHandle(
-      ValueOrThrow(TheRuntime().SubmitOne(spec, std::move(ListOf(arguments))), ErrorKind::kPendingCallsLimit));
+  return PublicHandle(ValueOrThrow(TheRuntime().SubmitOne(spec, std::move(ListOf(arguments))),
+                                   ErrorKind::kPendingCallsLimit));
 }
 
-void SubmitTask(const FunctionRecord& function, OptionHolder& options, Arguments& arguments, std::span<Handle> results) {
+void SubmitTask(const FunctionRecord& function, OptionHolder& options, Arguments& arguments,
+                std::span<Handle> results) {
   const TemplateHandle& spec = TemplateOf(function, options, static_cast<uint32_t>(results.size()));
   GiveResults(TheRuntime().Submit(spec, std::move(ListOf(arguments))), results);
 }
 
-Handle SubmitCall(const Handle& actor, const FunctionRecord& method, OptionHolder& options, Arguments& arguments) {
+Handle SubmitCall(const Handle& actor, const FunctionRecord& method, OptionHolder& options,
+                  Arguments& arguments) {
   RequireHandle(actor);
   const TemplateHandle& spec = TemplateOf(method, options, 1);
   if (method.streaming) {
     Handle stream;
-    GiveResults(TheRuntime().SubmitToActor(CoreHandle(actor), spec, std::move(ListOf(arguments))), {&stream, 1});
+    GiveResults(TheRuntime().SubmitToActor(CoreHandle(actor), spec, std::move(ListOf(arguments))),
+                {&stream, 1});
     return stream;
   }
-  return PublicHandle(
-      ValueOrThrow(TheRuntime().SubmitOneToActor(CoreHandle(actor), spec, std::move(ListOf(arguments))),
-                   ErrorKind::kPendingCallsLimit));
+  return PublicHandle(ValueOrThrow(
+      TheRuntime().SubmitOneToActor(CoreHandle(actor), spec, std::move(ListOf(arguments))),
+      ErrorKind::kPendingCallsLimit));
 }
 
-void SubmitCall(const Handle& actor, const FunctionRecord& method, OptionHolder& options, Arguments& arguments,
-                std::span<Handle> results) {
+void SubmitCall(const Handle& actor, const FunctionRecord& method, OptionHolder& options,
+                Arguments& arguments, std::span<Handle> results) {
   RequireHandle(actor);
   const TemplateHandle& spec = TemplateOf(method, options, static_cast<uint32_t>(results.size()));
-  GiveResults(TheRuntime().SubmitToActor(CoreHandle(actor), spec, std::move(ListOf(arguments))), results);
+  GiveResults(TheRuntime().SubmitToActor(CoreHandle(actor), spec, std::move(ListOf(arguments))),
+              results);
 }
 
 Handle CreateActor(const FunctionRecord& constructor, OptionHolder& options, Arguments& arguments) {
   const TemplateHandle& spec = TemplateOf(constructor, options, 1);
-  return PublicHandle(
-      ValueOrThrow(TheRuntime().CreateActor(spec, std::move(ListOf(arguments))), ErrorKind::kGcsStorageFull));
+  return PublicHandle(ValueOrThrow(TheRuntime().CreateActor(spec, std::move(ListOf(arguments))),
+                                   ErrorKind::kGcsStorageFull));
 }
 
 Handle FindActor(std::string_view name, std::string_view name_space, const std::string& class_key) {
@@ -91,7 +98,8 @@ Handle FindActor(std::string_view name, std::string_view name_space, const std::
   Handle actor = PublicHandle(ValueOrThrow(TheRuntime().GetActor(name, name_space, &creation)));
   const TemplateExtra extra = Deserialize<TemplateExtra>(creation.extra());
   if (extra.class_key != class_key) {
-    throw InvalidArgumentError("actor '" + std::string(name) + "' is a " + creation.name() + ", not what GetActor<> names");
+    throw InvalidArgumentError("actor '" + std::string(name) + "' is a " + creation.name() +
+                               ", not what GetActor<> names");
   }
   return actor;
 }
@@ -101,7 +109,9 @@ void KillActor(const Handle& actor, bool no_restart) {
   ThrowIfFailed(TheRuntime().Kill(CoreHandle(actor), no_restart));
 }
 
-RawId ActorIdOf(const Handle& actor) { return actor ? PublicId(ActorOf(CoreHandle(actor))) : RawId{}; }
+RawId ActorIdOf(const Handle& actor) {
+  return actor ? PublicId(ActorOf(CoreHandle(actor))) : RawId{};
+}
 
 void Cancel(const Handle& object, bool force, bool recursive) {
   RequireHandle(object);
@@ -110,7 +120,8 @@ void Cancel(const Handle& object, bool force, bool recursive) {
 
 Handle NextItem(const Handle& stream, Timeout timeout) {
   RequireHandle(stream);
-  std::optional<ObjectHandle> item = ValueOrThrow(TheRuntime().NextItem(CoreHandle(stream), DeadlineAfter(timeout)));
+  std::optional<ObjectHandle> item =
+      ValueOrThrow(TheRuntime().NextItem(CoreHandle(stream), DeadlineAfter(timeout)));
   return item ? PublicHandle(*std::move(item)) : Handle();
 }
 

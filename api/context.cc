@@ -24,13 +24,13 @@ std::map<std::string, double> Amounts(const Map& amounts) {
 proto::StateAnswer Ask(proto::StateQuery::What what) {
   proto::StateQuery query;
   query.set_what(what);
-  proto::StateAnswer answer =
-      internal::ValueOrThrow(internal::TheRuntime().Query(std::move(query), MonotonicNow() + kQueryTimeout));
+  proto::StateAnswer answer = internal::ValueOrThrow(
+      internal::TheRuntime().Query(std::move(query), MonotonicNow() + kQueryTimeout));
   if (!answer.error().empty()) throw SystemError(answer.error());
   return answer;
 }
 
-std::map<std::string, double> SumOf(std::map<std::string, double> NodeInfo::*amounts) {
+std::map<std::string, double> SumOf(std::map<std::string, double> NodeInfo::* amounts) {
   std::map<std::string, double> sum;
   for (const NodeInfo& node : Nodes()) {
     if (node.state != "ALIVE") continue;

@@ -1,7 +1,7 @@
 // Copyright The Sheaf Authors. SPDX-License-Identifier: Apache-2.0
-// The runtime's names beside the public ones. Both worlds have an Error, an ErrorKind and a kForever: here the
-// runtime's get names of their own before the public headers are seen. Every source file of api/ that needs the
-// runtime includes this first.
+// The runtime's names beside the public ones. Both worlds have an Error, an ErrorKind and a
+// kForever: here the runtime's get names of their own before the public headers are seen. Every
+// source file of api/ that needs the runtime includes this first.
 #pragma once
 
 #include "base/clock.h"
@@ -26,10 +26,13 @@ static_assert(sizeof(Handle) == sizeof(ObjectHandle) && std::is_standard_layout_
 inline std::span<const ObjectHandle> CoreHandles(std::span<const Handle> handles) {
   return {reinterpret_cast<const ObjectHandle*>(handles.data()), handles.size()};
 }
-inline std::span<const ObjectHandle> CoreHandles(const std::vector<ObjectEntry*>& entries) {  // Borrowed.
+inline std::span<const ObjectHandle> CoreHandles(
+    const std::vector<ObjectEntry*>& entries) {  // Borrowed.
   return {reinterpret_cast<const ObjectHandle*>(entries.data()), entries.size()};
 }
-inline const ObjectHandle& CoreHandle(const Handle& handle) { return reinterpret_cast<const ObjectHandle&>(handle); }
+inline const ObjectHandle& CoreHandle(const Handle& handle) {
+  return reinterpret_cast<const ObjectHandle&>(handle);
+}
 inline Handle PublicHandle(ObjectHandle handle) { return Handle::Adopt(handle.Release()); }
 template <class Tag>
 RawId PublicId(const Id<Tag>& id) {
@@ -38,7 +41,8 @@ RawId PublicId(const Id<Tag>& id) {
 
 // Throws InvalidArgumentError for an empty handle.
 inline void RequireHandle(const Handle& handle) {
-  if (!handle) [[unlikely]] throw InvalidArgumentError("an empty ObjectRef, ObjectStream or ActorHandle");
+  if (!handle) [[unlikely]]
+    throw InvalidArgumentError("an empty ObjectRef, ObjectStream or ActorHandle");
 }
 
 }  // namespace sheaf::inline v1::internal

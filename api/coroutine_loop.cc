@@ -52,7 +52,9 @@ void CoroutineLoop::Cancel(std::shared_ptr<CoroutineRoot> root) {
 
 std::function<void()> CoroutineLoop::Suspend(std::coroutine_handle<> waiting) {
   std::shared_ptr<CoroutineRoot> root = current_root;
-  if (root == nullptr) throw SystemError("co_await works in coroutines that Sheaf runs: as a task, or in sheaf::BlockOn");
+  if (root == nullptr)
+    throw SystemError(
+        "co_await works in coroutines that Sheaf runs: as a task, or in sheaf::BlockOn");
   root->waiting = waiting;
   const uint64_t wait = ++root->waits;
   return [root = std::move(root), wait] {
@@ -62,7 +64,8 @@ std::function<void()> CoroutineLoop::Suspend(std::coroutine_handle<> waiting) {
   };
 }
 
-void CoroutineLoop::Resume(const std::shared_ptr<CoroutineRoot>& root, std::coroutine_handle<> coroutine) {
+void CoroutineLoop::Resume(const std::shared_ptr<CoroutineRoot>& root,
+                           std::coroutine_handle<> coroutine) {
   const std::shared_ptr<CoroutineRoot> outer = std::exchange(current_root, root);
   Execution* const outer_execution = std::exchange(CurrentExecution(), root->execution);
   Runtime* const runtime = current_runtime.load(std::memory_order_acquire);
@@ -87,7 +90,8 @@ void CoroutineLoop::Run(const std::function<bool()>& done, Nanos patience) {
         queue_.push_back(std::move(timers_.extract(timers_.begin()).mapped()));
       }
       if (queue_.empty()) {
-        const Nanos next = timers_.empty() ? patience : std::min(patience, timers_.begin()->first - now);
+        const Nanos next =
+            timers_.empty() ? patience : std::min(patience, timers_.begin()->first - now);
         changed_.wait_for(lock, std::chrono::nanoseconds(next));
         continue;
       }

@@ -1,6 +1,6 @@
 // Copyright The Sheaf Authors. SPDX-License-Identifier: Apache-2.0
-// Runs coroutines, one step at a time, on one thread: resumed when an object is ready, when a time has come, or when their call
-// is cancelled.
+// Runs coroutines, one step at a time, on one thread: resumed when an object is ready, when a time
+// has come, or when their call is cancelled.
 #pragma once
 
 #include <condition_variable>
@@ -17,13 +17,15 @@ namespace sheaf::inline v1::internal {
 
 class CoroutineLoop;
 
-// One call (or BlockOn) whose coroutine runs or waits. Touched by its loop's thread only, but for `loop`.
+// One call (or BlockOn) whose coroutine runs or waits. Touched by its loop's thread only, but for
+// `loop`.
 struct CoroutineRoot {
   std::shared_ptr<CoroutineLoop> loop;
   Execution* execution = nullptr;  // Of a call; outlives the coroutine's frame, not this struct.
   TaskId task;
   bool cancelled = false;
-  uint64_t waits = 0;              // Counts them: a resumption names the wait that it ends, late ones are dropped.
+  uint64_t waits =
+      0;  // Counts them: a resumption names the wait that it ends, late ones are dropped.
   std::coroutine_handle<> waiting;
 };
 
@@ -40,7 +42,8 @@ class CoroutineLoop : public std::enable_shared_from_this<CoroutineLoop> {
   // Runs work until done() says so, asked after each piece and at least each `patience`.
   void Run(const std::function<bool()>& done, Nanos patience);
 
-  // On the loop's thread: suspends the running root; the function that it returns ends the wait, from any thread.
+  // On the loop's thread: suspends the running root; the function that it returns ends the wait,
+  // from any thread.
   static std::function<void()> Suspend(std::coroutine_handle<> waiting);
   // The root that runs on this thread, or null.
   static const std::shared_ptr<CoroutineRoot>& Current();

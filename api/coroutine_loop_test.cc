@@ -115,7 +115,7 @@ TEST_CASE("wake-ups come from any thread") {
 
 TEST_CASE("a generator gives its values and then its exception") {
   const auto squares = [](int n) -> sheaf::Generator<int> {
-    for (int i = 0; i < n; ++i) co_yield i * i;
+    for (int i = 0; i < n; ++i) co_yield i* i;
     throw std::runtime_error("no more");
   };
   sheaf::Generator<int> generator = squares(3);

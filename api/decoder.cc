@@ -6,16 +6,26 @@ namespace {
 
 const char* KindName(NumberKind kind) {
   switch (kind) {
-    case NumberKind::kInt8: return "int8";
-    case NumberKind::kInt16: return "int16";
-    case NumberKind::kInt32: return "int32";
-    case NumberKind::kInt64: return "int64";
-    case NumberKind::kUint8: return "uint8";
-    case NumberKind::kUint16: return "uint16";
-    case NumberKind::kUint32: return "uint32";
-    case NumberKind::kUint64: return "uint64";
-    case NumberKind::kFloat32: return "float32";
-    case NumberKind::kFloat64: return "float64";
+    case NumberKind::kInt8:
+      return "int8";
+    case NumberKind::kInt16:
+      return "int16";
+    case NumberKind::kInt32:
+      return "int32";
+    case NumberKind::kInt64:
+      return "int64";
+    case NumberKind::kUint8:
+      return "uint8";
+    case NumberKind::kUint16:
+      return "uint16";
+    case NumberKind::kUint32:
+      return "uint32";
+    case NumberKind::kUint64:
+      return "uint64";
+    case NumberKind::kFloat32:
+      return "float32";
+    case NumberKind::kFloat64:
+      return "float64";
   }
   return "unknown numbers";
 }
@@ -89,7 +99,8 @@ int64_t Decoder::ReadSignedSlow(int64_t low, int64_t high) {
 
 uint64_t Decoder::ReadUnsignedSlow(uint64_t high) {
   uint64_t value = 0;
-  if (position_ != end_ && static_cast<uint8_t>(*position_) >= 0xcc && static_cast<uint8_t>(*position_) <= 0xcf) {
+  if (position_ != end_ && static_cast<uint8_t>(*position_) >= 0xcc &&
+      static_cast<uint8_t>(*position_) <= 0xcf) {
     value = BigEndian(1 << (Byte() - 0xcc));
   } else {
     value = static_cast<uint64_t>(ReadSignedSlow(0, INT64_MAX));
@@ -176,10 +187,12 @@ bool Decoder::ReadNumbers(NumberKind kind, std::span<const char>* numbers) {
     bytes = Take(BigEndian(1 << (tag - 0xc4)));
   } else if ((tag >= 0xd4 && tag <= 0xd8) || (tag >= 0xc7 && tag <= 0xc9)) {
     const auto [type, content] = ReadExt();
-    if ((type != kExtArray && type != kExtBuffer) || content.empty()) Fail("want an array of numbers");
+    if ((type != kExtArray && type != kExtBuffer) || content.empty())
+      Fail("want an array of numbers");
     const NumberKind found = static_cast<NumberKind>(content[0]);
     if (found != kind) {
-      throw SerializationError(std::string("an array of ") + KindName(found) + " cannot be read as " + KindName(kind));
+      throw SerializationError(std::string("an array of ") + KindName(found) +
+                               " cannot be read as " + KindName(kind));
     }
     bytes = content.substr(1);
     if (type == kExtBuffer) {
@@ -189,7 +202,8 @@ bool Decoder::ReadNumbers(NumberKind kind, std::span<const char>* numbers) {
       if (index >= buffer_count_) Fail("an array that is not there");
       BufferEntry entry;
       std::memcpy(&entry, buffers_ + index * sizeof(entry), sizeof(entry));
-      if (entry.offset > value_.size() || entry.bytes > value_.size() - entry.offset) Fail("too short");
+      if (entry.offset > value_.size() || entry.bytes > value_.size() - entry.offset)
+        Fail("too short");
       bytes = value_.substr(entry.offset, entry.bytes);
     }
   } else {
@@ -203,7 +217,8 @@ bool Decoder::ReadNumbers(NumberKind kind, std::span<const char>* numbers) {
 Handle Decoder::ReadReference(ExtType type) {
   const auto [found, content] = ReadExt();
   NestedForm form;
-  if (found != type || content.size() != sizeof(form)) Fail("want a reference to an object or actor");
+  if (found != type || content.size() != sizeof(form))
+    Fail("want a reference to an object or actor");
   std::memcpy(&form, content.data(), sizeof(form));
   RawId id;
   std::memcpy(&id, form.id, sizeof(id));

@@ -58,7 +58,8 @@ fs::path OwnDirectory() {
   return (error ? fs::read_symlink("/proc/self/exe", error) : own).parent_path();
 }
 
-// The line that the node writes when it is ready: "ready", its session and its metrics URL, by tabs.
+// The line that the node writes when it is ready: "ready", its session and its metrics URL, by
+// tabs.
 absl::StatusOr<std::string> ReadReadyLine(int fd) {
   const Nanos deadline = MonotonicNow() + kStartTimeout;
   std::string line;
@@ -77,7 +78,8 @@ absl::StatusOr<std::string> ReadReadyLine(int fd) {
   }
   const std::vector<std::string> parts = absl::StrSplit(line.substr(0, line.find('\n')), '\t');
   if (parts.size() < 2 || parts[0] != "ready") {
-    return absl::AbortedError(absl::StrCat("the `sheaf` program is of another version: it said '", line, "'"));
+    return absl::AbortedError(
+        absl::StrCat("the `sheaf` program is of another version: it said '", line, "'"));
   }
   return parts[1];
 }
@@ -90,22 +92,26 @@ absl::StatusOr<std::string> FindExecutable(const std::string& wanted) {
     return absl::NotFoundError(absl::StrCat("SHEAF_EXECUTABLE='", wanted, "' is no program"));
   }
   const fs::path own = OwnDirectory();
-  // Installed: lib/libsheaf.so and bin/sheaf. Where it was built: api/libsheaf.so, examples/NAME and cli/sheaf.
-  for (const char* beside : {"../bin/sheaf", "../../bin/sheaf", "../cli/sheaf", "../../cli/sheaf", "sheaf"}) {
+  // Installed: lib/libsheaf.so and bin/sheaf. Where it was built: api/libsheaf.so, examples/NAME
+  // and cli/sheaf.
+  for (const char* beside :
+       {"../bin/sheaf", "../../bin/sheaf", "../cli/sheaf", "../../cli/sheaf", "sheaf"}) {
     const fs::path candidate = own / beside;
     if (!own.empty() && IsProgram(candidate)) return candidate.lexically_normal().string();
   }
   const char* const path = getenv("PATH");
-  for (absl::string_view directory : absl::StrSplit(path == nullptr ? "" : path, ':', absl::SkipEmpty())) {
+  for (absl::string_view directory :
+       absl::StrSplit(path == nullptr ? "" : path, ':', absl::SkipEmpty())) {
     const fs::path candidate = fs::path(std::string(directory)) / "sheaf";
     if (IsProgram(candidate)) return candidate.string();
   }
-  return absl::NotFoundError(absl::StrCat("there is no `sheaf` program beside ", own.string(),
-                                          " or in PATH: set SHEAF_EXECUTABLE, or SHEAF_ADDRESS to join a running node"));
+  return absl::NotFoundError(
+      absl::StrCat("there is no `sheaf` program beside ", own.string(),
+                   " or in PATH: set SHEAF_EXECUTABLE, or SHEAF_ADDRESS to join a running node"));
 }
 
-absl::StatusOr<std::unique_ptr<EmbeddedNode>> EmbeddedNode::Start(const std::string& executable,
-                                                                  const std::vector<std::string>& flags) {
+absl::StatusOr<std::unique_ptr<EmbeddedNode>> EmbeddedNode::Start(
+    const std::string& executable, const std::vector<std::string>& flags) {
   SHEAF_ASSIGN_OR_RETURN(const std::string program, FindExecutable(executable));
   SHEAF_ASSIGN_OR_RETURN(Pipe ready, MakePipe());
   SHEAF_ASSIGN_OR_RETURN(Pipe alive, MakePipe());
@@ -131,7 +137,8 @@ absl::StatusOr<std::unique_ptr<EmbeddedNode>> EmbeddedNode::Start(const std::str
   // A session of its own: Ctrl-C is for this program, which then ends the node in order.
   posix_spawnattr_setflags(&attributes, POSIX_SPAWN_SETSID | POSIX_SPAWN_SETSIGMASK);
   std::unique_ptr<EmbeddedNode> node(new EmbeddedNode);
-  const int failed = posix_spawn(&node->pid_, program.c_str(), &actions, &attributes, arguments.data(), environ);
+  const int failed =
+      posix_spawn(&node->pid_, program.c_str(), &actions, &attributes, arguments.data(), environ);
   posix_spawn_file_actions_destroy(&actions);
   posix_spawnattr_destroy(&attributes);
   if (failed != 0) {

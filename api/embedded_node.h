@@ -15,8 +15,9 @@ namespace sheaf::inline v1::internal {
 
 class EmbeddedNode {
  public:
-  // `executable`: of the `sheaf` program; empty: beside this library, or in PATH. `flags`: of `sheaf node`.
-  // kNotFound: no such program. kAborted: it ended before it was ready (its words are on stderr). kDeadlineExceeded.
+  // `executable`: of the `sheaf` program; empty: beside this library, or in PATH. `flags`: of
+  // `sheaf node`. kNotFound: no such program. kAborted: it ended before it was ready (its words are
+  // on stderr). kDeadlineExceeded.
   static absl::StatusOr<std::unique_ptr<EmbeddedNode>> Start(const std::string& executable,
                                                              const std::vector<std::string>& flags);
   ~EmbeddedNode();  // Ends it, and waits for that.
@@ -33,7 +34,8 @@ class EmbeddedNode {
   std::string session_;
 };
 
-// The `sheaf` program as EmbeddedNode::Start finds it. kNotFound: the text says where it was sought.
+// The `sheaf` program as EmbeddedNode::Start finds it. kNotFound: the text says where it was
+// sought.
 absl::StatusOr<std::string> FindExecutable(const std::string& wanted);
 
 }  // namespace sheaf::inline v1::internal

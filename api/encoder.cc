@@ -23,7 +23,9 @@ void Encoder::Grow(size_t size) {
   end_ = begin_ + capacity;
 }
 
-void Encoder::ThrowTooDeep() { throw SerializationError("values inside values, more than 200 deep"); }
+void Encoder::ThrowTooDeep() {
+  throw SerializationError("values inside values, more than 200 deep");
+}
 
 void Encoder::WriteNumbers(NumberKind kind, const void* data, size_t bytes) {
   const char kind_byte = static_cast<char>(kind);
@@ -33,7 +35,8 @@ void Encoder::WriteNumbers(NumberKind kind, const void* data, size_t bytes) {
     if (bytes > 0) write(static_cast<const char*>(data), bytes);
     return;
   }
-  if (buffers_.size() == kMaxBuffers) throw SerializationError("a value with more than 65,535 large arrays");
+  if (buffers_.size() == kMaxBuffers)
+    throw SerializationError("a value with more than 65,535 large arrays");
   const uint32_t index = static_cast<uint32_t>(buffers_.size());
   buffers_.push_back({data, bytes});
   packer().pack_ext(5, kExtBuffer);
@@ -75,7 +78,8 @@ void Encoder::CopyTo(char* out) const {
     std::memcpy(out, begin_, body_bytes());
     return;
   }
-  if (body_bytes() > UINT32_MAX) throw SerializationError("more than 4 GiB beside the arrays of numbers");
+  if (body_bytes() > UINT32_MAX)
+    throw SerializationError("more than 4 GiB beside the arrays of numbers");
   OutOfBandHead head;
   head.buffer_count = static_cast<uint16_t>(buffers_.size());
   head.body_bytes = static_cast<uint32_t>(body_bytes());

@@ -38,32 +38,57 @@ SystemError::~SystemError() = default;
 
 void Raise(ErrorInfo info) {
   switch (info.kind) {
-    case ErrorKind::kTaskFailed: throw TaskError(std::move(info));
-    case ErrorKind::kTaskCancelled: throw TaskCancelledError(std::move(info));
-    case ErrorKind::kWorkerCrashed: throw WorkerCrashedError(std::move(info));
-    case ErrorKind::kActorDied: throw ActorDiedError(std::move(info));
-    case ErrorKind::kActorUnavailable: throw ActorUnavailableError(std::move(info));
-    case ErrorKind::kActorUnschedulable: throw ActorUnschedulableError(std::move(info));
-    case ErrorKind::kTaskUnschedulable: throw TaskUnschedulableError(std::move(info));
-    case ErrorKind::kObjectLost: throw ObjectLostError(std::move(info));
-    case ErrorKind::kOwnerDied: throw OwnerDiedError(std::move(info));
-    case ErrorKind::kObjectStoreFull: throw ObjectStoreFullError(std::move(info));
-    case ErrorKind::kOutOfDisk: throw OutOfDiskError(std::move(info));
-    case ErrorKind::kOutOfMemory: throw OutOfMemoryError(std::move(info));
-    case ErrorKind::kTimeout: throw TimeoutError(std::move(info));
-    case ErrorKind::kEnvironmentFailed: throw EnvironmentError(std::move(info));
-    case ErrorKind::kGroupRemoved: throw GroupRemovedError(std::move(info));
-    case ErrorKind::kPendingCallsLimit: throw PendingCallsLimitError(std::move(info));
-    case ErrorKind::kNodeDied: throw NodeDiedError(std::move(info));
-    case ErrorKind::kRayletDied: throw RayletDiedError(std::move(info));
-    case ErrorKind::kReconstructionFailed: throw ReconstructionError(std::move(info));
-    case ErrorKind::kStreamReplay: throw StreamReplayError(std::move(info));
-    case ErrorKind::kInvalidArgument: throw InvalidArgumentError(std::move(info));
-    case ErrorKind::kActorNameTaken: throw ActorNameTakenError(std::move(info));
-    case ErrorKind::kNotFound: throw NotFoundError(std::move(info));
-    case ErrorKind::kGcsStorageFull: throw GcsStorageFullError(std::move(info));
+    case ErrorKind::kTaskFailed:
+      throw TaskError(std::move(info));
+    case ErrorKind::kTaskCancelled:
+      throw TaskCancelledError(std::move(info));
+    case ErrorKind::kWorkerCrashed:
+      throw WorkerCrashedError(std::move(info));
+    case ErrorKind::kActorDied:
+      throw ActorDiedError(std::move(info));
+    case ErrorKind::kActorUnavailable:
+      throw ActorUnavailableError(std::move(info));
+    case ErrorKind::kActorUnschedulable:
+      throw ActorUnschedulableError(std::move(info));
+    case ErrorKind::kTaskUnschedulable:
+      throw TaskUnschedulableError(std::move(info));
+    case ErrorKind::kObjectLost:
+      throw ObjectLostError(std::move(info));
+    case ErrorKind::kOwnerDied:
+      throw OwnerDiedError(std::move(info));
+    case ErrorKind::kObjectStoreFull:
+      throw ObjectStoreFullError(std::move(info));
+    case ErrorKind::kOutOfDisk:
+      throw OutOfDiskError(std::move(info));
+    case ErrorKind::kOutOfMemory:
+      throw OutOfMemoryError(std::move(info));
+    case ErrorKind::kTimeout:
+      throw TimeoutError(std::move(info));
+    case ErrorKind::kEnvironmentFailed:
+      throw EnvironmentError(std::move(info));
+    case ErrorKind::kGroupRemoved:
+      throw GroupRemovedError(std::move(info));
+    case ErrorKind::kPendingCallsLimit:
+      throw PendingCallsLimitError(std::move(info));
+    case ErrorKind::kNodeDied:
+      throw NodeDiedError(std::move(info));
+    case ErrorKind::kRayletDied:
+      throw RayletDiedError(std::move(info));
+    case ErrorKind::kReconstructionFailed:
+      throw ReconstructionError(std::move(info));
+    case ErrorKind::kStreamReplay:
+      throw StreamReplayError(std::move(info));
+    case ErrorKind::kInvalidArgument:
+      throw InvalidArgumentError(std::move(info));
+    case ErrorKind::kActorNameTaken:
+      throw ActorNameTakenError(std::move(info));
+    case ErrorKind::kNotFound:
+      throw NotFoundError(std::move(info));
+    case ErrorKind::kGcsStorageFull:
+      throw GcsStorageFullError(std::move(info));
     case ErrorKind::kNone:
-    case ErrorKind::kSystem: break;
+    case ErrorKind::kSystem:
+      break;
   }
   throw SystemError(std::move(info));  // Also kinds of a newer peer.
 }

@@ -35,7 +35,8 @@ std::string Readable(const std::type_info* type) {
 
 static_assert(static_cast<int>(ErrorKind::kSystem) == static_cast<int>(CoreErrorKind::kSystem));
 static_assert(static_cast<int>(ErrorKind::kTimeout) == static_cast<int>(CoreErrorKind::kTimeout));
-static_assert(static_cast<int>(ErrorKind::kGcsStorageFull) == static_cast<int>(CoreErrorKind::kGcsStorageFull));
+static_assert(static_cast<int>(ErrorKind::kGcsStorageFull) ==
+              static_cast<int>(CoreErrorKind::kGcsStorageFull));
 
 }  // namespace
 
@@ -43,13 +44,27 @@ ErrorInfo InfoOf(const absl::Status& status, ErrorKind exhausted) {
   ErrorInfo info;
   info.message = std::string(status.message());
   switch (status.code()) {
-    case absl::StatusCode::kDeadlineExceeded: info.kind = ErrorKind::kTimeout; break;
-    case absl::StatusCode::kCancelled: info.kind = ErrorKind::kTaskCancelled; break;
-    case absl::StatusCode::kInvalidArgument: info.kind = ErrorKind::kInvalidArgument; break;
-    case absl::StatusCode::kNotFound: info.kind = ErrorKind::kNotFound; break;
-    case absl::StatusCode::kAlreadyExists: info.kind = ErrorKind::kActorNameTaken; break;
-    case absl::StatusCode::kResourceExhausted: info.kind = exhausted; break;
-    default: info.kind = ErrorKind::kSystem; break;
+    case absl::StatusCode::kDeadlineExceeded:
+      info.kind = ErrorKind::kTimeout;
+      break;
+    case absl::StatusCode::kCancelled:
+      info.kind = ErrorKind::kTaskCancelled;
+      break;
+    case absl::StatusCode::kInvalidArgument:
+      info.kind = ErrorKind::kInvalidArgument;
+      break;
+    case absl::StatusCode::kNotFound:
+      info.kind = ErrorKind::kNotFound;
+      break;
+    case absl::StatusCode::kAlreadyExists:
+      info.kind = ErrorKind::kActorNameTaken;
+      break;
+    case absl::StatusCode::kResourceExhausted:
+      info.kind = exhausted;
+      break;
+    default:
+      info.kind = ErrorKind::kSystem;
+      break;
   }
   return info;
 }
@@ -78,7 +93,8 @@ CoreError CurrentExceptionAsError(const std::string& function) {
   payload.type = Readable(abi::__cxa_current_exception_type());
   try {
     throw;
-  } catch (const TaskError& inner) {  // A call that this function made: the first cause is what counts.
+  } catch (
+      const TaskError& inner) {  // A call that this function made: the first cause is what counts.
     error.message = "in " + function + ": " + inner.what();
     payload.type = inner.cause_type();
     payload.message = inner.cause_message();

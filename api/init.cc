@@ -33,7 +33,7 @@ struct Joined {
   std::mutex mutex;  // Init and Shutdown are rare; this keeps a mistake from being a crash.
   std::unique_ptr<EmbeddedNode> node;
   std::unique_ptr<Runtime> runtime;
-  pid_t pid = 0;     // A forked child is not joined.
+  pid_t pid = 0;  // A forked child is not joined.
 };
 
 Joined& TheJoined() {
@@ -74,7 +74,8 @@ void PrintLines(const proto::LogLines& lines) {
     options.interrupted = [] { return IsCancelled(); };
     absl::StatusOr<std::unique_ptr<Runtime>> runtime = Runtime::Attach(std::move(options));
     if (!runtime.ok()) {
-      std::fprintf(stderr, "sheaf: this worker cannot join its node: %s\n", std::string(runtime.status().message()).c_str());
+      std::fprintf(stderr, "sheaf: this worker cannot join its node: %s\n",
+                   std::string(runtime.status().message()).c_str());
       std::exit(1);
     }
     SetRuntime(runtime->get());
@@ -91,13 +92,17 @@ std::vector<std::string> NodeFlags(const InitOptions& options) {
   if (options.cpus > 0) flags.push_back("--num-cpus=" + number(options.cpus));
   if (options.gpus >= 0) flags.push_back("--num-gpus=" + number(options.gpus));
   if (options.memory_bytes > 0) flags.push_back(absl::StrCat("--memory=", options.memory_bytes));
-  if (options.store_bytes > 0) flags.push_back(absl::StrCat("--object-store-memory=", options.store_bytes));
-  if (options.metrics_port > 0) flags.push_back(absl::StrCat("--metrics-port=", options.metrics_port));
+  if (options.store_bytes > 0)
+    flags.push_back(absl::StrCat("--object-store-memory=", options.store_bytes));
+  if (options.metrics_port > 0)
+    flags.push_back(absl::StrCat("--metrics-port=", options.metrics_port));
   if (!options.resources.empty()) {
-    flags.push_back(absl::StrCat("--resources=", absl::StrJoin(options.resources, ",", absl::PairFormatter(":"))));
+    flags.push_back(absl::StrCat("--resources=",
+                                 absl::StrJoin(options.resources, ",", absl::PairFormatter(":"))));
   }
   if (!options.labels.empty()) {
-    flags.push_back(absl::StrCat("--labels=", absl::StrJoin(options.labels, ",", absl::PairFormatter("="))));
+    flags.push_back(
+        absl::StrCat("--labels=", absl::StrJoin(options.labels, ",", absl::PairFormatter("="))));
   }
   return flags;
 }
@@ -114,14 +119,18 @@ std::string SocketOf(const std::string& address, const Settings& settings) {
 void InitDriver(int argc, char** argv, const InitOptions& options) {
   Joined& joined = TheJoined();
   const std::lock_guard lock(joined.mutex);
-  if (joined.runtime != nullptr && joined.pid == getpid()) throw SystemError("sheaf::Init was called already");
+  if (joined.runtime != nullptr && joined.pid == getpid())
+    throw SystemError("sheaf::Init was called already");
   const Settings settings = ValueOrThrow(LoadSettings());
   for (const std::string& name : settings.unknown) {
-    std::fprintf(stderr, "sheaf: the environment variable %s means nothing to Sheaf: is it misspelt?\n", name.c_str());
+    std::fprintf(stderr,
+                 "sheaf: the environment variable %s means nothing to Sheaf: is it misspelt?\n",
+                 name.c_str());
   }
   const std::string address = options.address.empty() ? settings.address : options.address;
   std::unique_ptr<EmbeddedNode> node;
-  if (address.empty()) node = ValueOrThrow(EmbeddedNode::Start(settings.executable, NodeFlags(options)));
+  if (address.empty())
+    node = ValueOrThrow(EmbeddedNode::Start(settings.executable, NodeFlags(options)));
 
   RuntimeOptions to;
   to.socket_path = SocketOf(node != nullptr ? node->session() : address, settings);
@@ -164,6 +173,8 @@ void Shutdown() {
   internal::Leave(joined);
 }
 
-bool IsInitialized() { return internal::current_runtime.load(std::memory_order_acquire) != nullptr; }
+bool IsInitialized() {
+  return internal::current_runtime.load(std::memory_order_acquire) != nullptr;
+}
 
 }  // namespace sheaf::inline v1

@@ -14,7 +14,8 @@ PlacementGroupId CoreId(internal::RawId id) { return {id.maker, id.sequence}; }
 
 }  // namespace
 
-PlacementGroup CreateGroup(const std::vector<Bundle>& bundles, GroupPolicy policy, const GroupOptions& options) {
+PlacementGroup CreateGroup(const std::vector<Bundle>& bundles, GroupPolicy policy,
+                           const GroupOptions& options) {
   proto::GroupRequest request;
   request.set_action(proto::GroupRequest::CREATE);
   request.set_placement(static_cast<proto::GroupRequest::Placement>(policy));
@@ -28,11 +29,13 @@ PlacementGroup CreateGroup(const std::vector<Bundle>& bundles, GroupPolicy polic
     }
   }
   if (!options.selectors.empty() && options.selectors.size() != bundles.size()) {
-    throw InvalidArgumentError("a placement group has a label selector for each bundle, or none at all");
+    throw InvalidArgumentError(
+        "a placement group has a label selector for each bundle, or none at all");
   }
   internal::FillSelectors(options.selectors, request.mutable_selectors());
   PlacementGroup group;
-  group.id_ = internal::PublicId(internal::ValueOrThrow(internal::TheRuntime().CreateGroup(std::move(request))));
+  group.id_ = internal::PublicId(
+      internal::ValueOrThrow(internal::TheRuntime().CreateGroup(std::move(request))));
   return group;
 }
 
@@ -54,6 +57,8 @@ std::vector<uint32_t> PlacementGroup::Nodes() const {
   return {state->bundle_nodes().begin(), state->bundle_nodes().end()};
 }
 
-void PlacementGroup::Remove() { internal::ThrowIfFailed(internal::TheRuntime().RemoveGroup(CoreId(id_))); }
+void PlacementGroup::Remove() {
+  internal::ThrowIfFailed(internal::TheRuntime().RemoveGroup(CoreId(id_)));
+}
 
 }  // namespace sheaf::inline v1

@@ -17,7 +17,8 @@ inline constinit std::atomic<uint64_t> runtime_generation{0};
 
 inline Runtime& TheRuntime() {
   Runtime* runtime = current_runtime.load(std::memory_order_acquire);
-  if (runtime == nullptr) [[unlikely]] ThrowNotInitialized();
+  if (runtime == nullptr) [[unlikely]]
+    ThrowNotInitialized();
   return *runtime;
 }
 
@@ -30,7 +31,8 @@ inline Nanos DeadlineAfter(std::chrono::nanoseconds timeout) {
   return Deadline(MonotonicNow(), timeout.count() < 0 ? 0 : timeout.count());
 }
 
-inline constexpr Nanos kStoreTimeout = 60 * kSecond;  // How long a value waits for room in the store.
+inline constexpr Nanos kStoreTimeout =
+    60 * kSecond;  // How long a value waits for room in the store.
 inline constexpr size_t kSmallValueBytes = 64 * 1024;  // Up to here values travel in frames.
 
 }  // namespace sheaf::inline v1::internal

@@ -31,7 +31,8 @@ void Register(const FunctionRecord* record) {
   const auto [at, is_new] = tables.functions.emplace(record->key, record);
   if (is_new || at->second == record) return;
   tables.errors += "two functions are registered as '" + record->name +
-                   "': other processes cannot tell them apart; rename one, or put it into a namespace of its own\n";
+                   "': other processes cannot tell them apart; rename one, or put it into a "
+                   "namespace of its own\n";
 }
 
 void RegisterRetryRule(const RetryRule* rule) {
@@ -61,9 +62,10 @@ std::string RegistrationErrors() {
 }
 
 void ThrowNotRegistered(const std::string& signature) {
-  throw InvalidArgumentError("a function of type " + signature +
-                             " is not known to Sheaf: name it in SHEAF_REMOTE(function) (a method: in SHEAF_ACTOR(Class, "
-                             "&Class::Method)) at namespace scope");
+  throw InvalidArgumentError(
+      "a function of type " + signature +
+      " is not known to Sheaf: name it in SHEAF_REMOTE(function) (a method: in SHEAF_ACTOR(Class, "
+      "&Class::Method)) at namespace scope");
 }
 
 }  // namespace sheaf::inline v1::internal

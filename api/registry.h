@@ -1,5 +1,6 @@
 // Copyright The Sheaf Authors. SPDX-License-Identifier: Apache-2.0
-// Finds what SHEAF_REMOTE, SHEAF_ACTOR and RetryOn registered, by the key that other processes send.
+// Finds what SHEAF_REMOTE, SHEAF_ACTOR and RetryOn registered, by the key that other processes
+// send.
 #pragma once
 
 #include <string>

@@ -34,9 +34,10 @@ class Counter : public Base {
   int value_;
 };
 Counter Make(int a, int b) { return Counter(a + b); }
-SHEAF_ACTOR(Counter, sheaf::Constructor<int>, Make, &Counter::Add, sheaf::InGroup<"io">(&Counter::Ping),
-            static_cast<int (Counter::*)(int)>(&Counter::Over), static_cast<int (Counter::*)(double)>(&Counter::Over),
-            &Counter::Wait);
+SHEAF_ACTOR(Counter, sheaf::Constructor<int>, Make, &Counter::Add,
+            sheaf::InGroup<"io">(&Counter::Ping),
+            static_cast<int (Counter::*)(int)>(&Counter::Over),
+            static_cast<int (Counter::*)(double)>(&Counter::Over), &Counter::Wait);
 
 int NotRegistered(int x) { return x; }
 
@@ -55,7 +56,8 @@ TEST_CASE("functions are found by names that are the same in every process") {
   CHECK(sheaf::internal::PointerList<int (*)(int)>::Find(app::Square) == square);
   CHECK(FindFunction("app::Square") == nullptr);
   CHECK(FindFunction("app::Twice<int>#FiiE") != FindFunction("app::Twice<double>#FddE"));
-  CHECK(sheaf::internal::PointerList<std::string (*)(const std::string&)>::Find(app::Text)->name == "app::Text");
+  CHECK(sheaf::internal::PointerList<std::string (*)(const std::string&)>::Find(app::Text)->name ==
+        "app::Text");
 }
 
 TEST_CASE("methods are found by class and type, with their groups") {
@@ -86,7 +88,8 @@ TEST_CASE("two functions of one name are reported") {
   other.key = "app::Square#FiiE";
   other.name = "app::Square";
   sheaf::internal::Register(&other);
-  CHECK_THAT(sheaf::internal::RegistrationErrors(), Catch::Contains("two functions are registered as 'app::Square'"));
+  CHECK_THAT(sheaf::internal::RegistrationErrors(),
+             Catch::Contains("two functions are registered as 'app::Square'"));
   CHECK(FindFunction("app::Square#FiiE") != &other);
 }
 

@@ -2,8 +2,8 @@
 #include "sheaf/serialize.h"
 
 #include <catch2/catch.hpp>
-#include <deque>
 #include <cmath>
+#include <deque>
 #include <functional>
 #include <list>
 #include <map>
@@ -76,7 +76,9 @@ void CheckSurvives(const T& value) {
   CHECK(Deserialize<T>(Serialize(value)) == value);
 }
 
-std::string Bytes(std::initializer_list<int> bytes) { return std::string(bytes.begin(), bytes.end()); }
+std::string Bytes(std::initializer_list<int> bytes) {
+  return std::string(bytes.begin(), bytes.end());
+}
 
 TEST_CASE("numbers survive at the ends of their ranges") {
   const auto ends = []<class T>(T) {
@@ -161,14 +163,16 @@ TEST_CASE("containers of all kinds survive") {
   CheckSurvives(std::vector<Nothing>(5));
   CheckSurvives(std::pair<int, std::string>{1, "one"});
   CheckSurvives(std::vector<std::byte>(100'000, std::byte{7}));
-  const auto shared = Deserialize<std::shared_ptr<Point>>(Serialize(std::make_shared<Point>(Point{1, 2})));
+  const auto shared =
+      Deserialize<std::shared_ptr<Point>>(Serialize(std::make_shared<Point>(Point{1, 2})));
   CHECK(*shared == Point{1, 2});
   CHECK(Deserialize<std::unique_ptr<int>>(Serialize(std::unique_ptr<int>())) == nullptr);
 }
 
 TEST_CASE("a class says itself how it travels") {
   CHECK(Deserialize<Temperature>(Serialize(Temperature(293))).kelvin() == 293);
-  const auto many = Deserialize<std::vector<Temperature>>(Serialize(std::vector<Temperature>(3, Temperature(5))));
+  const auto many =
+      Deserialize<std::vector<Temperature>>(Serialize(std::vector<Temperature>(3, Temperature(5))));
   CHECK(many.size() == 3);
   CHECK(many[2].kelvin() == 5);
 }
@@ -190,22 +194,27 @@ TEST_CASE("arrays of numbers lie aligned beside the rest, and are viewed without
   SECTION("where they are not aligned they are copied") {
     std::memmove(aligned + 1, bytes.data(), bytes.size() - 1);
     sheaf::internal::Decoder moved({aligned + 1, bytes.size() - 1}, nullptr);
-    CHECK_THROWS_AS(sheaf::internal::ReadSpan<double>(moved), SerializationError);  // One byte too short.
+    CHECK_THROWS_AS(sheaf::internal::ReadSpan<double>(moved),
+                    SerializationError);  // One byte too short.
     const std::string small = " " + Serialize(std::vector<double>{1, 2, 3});
     sheaf::internal::Decoder odd({small.data() + 1, small.size() - 1}, nullptr);
     const auto copied = sheaf::internal::ReadSpan<double>(odd);
-    CHECK(std::vector<double>(copied.span.begin(), copied.span.end()) == std::vector<double>{1, 2, 3});
+    CHECK(std::vector<double>(copied.span.begin(), copied.span.end()) ==
+          std::vector<double>{1, 2, 3});
   }
 }
 
 TEST_CASE("an array built in place reads as any other") {
   std::vector<char> bytes(sheaf::internal::kArrayHeadBytes + 3 * sizeof(float));
-  sheaf::internal::WriteArrayHead(bytes.data(), sheaf::internal::NumberKind::kFloat32, 3 * sizeof(float));
+  sheaf::internal::WriteArrayHead(bytes.data(), sheaf::internal::NumberKind::kFloat32,
+                                  3 * sizeof(float));
   const float values[] = {1, 2, 3};
   std::memcpy(bytes.data() + sheaf::internal::kArrayHeadBytes, values, sizeof(values));
-  CHECK(Deserialize<std::vector<float>>({bytes.data(), bytes.size()}) == std::vector<float>{1, 2, 3});
+  CHECK(Deserialize<std::vector<float>>({bytes.data(), bytes.size()}) ==
+        std::vector<float>{1, 2, 3});
   CHECK(Deserialize<sheaf::Array<float>>({bytes.data(), bytes.size()})[2] == 3);
-  CHECK_THROWS_AS(Deserialize<std::vector<double>>({bytes.data(), bytes.size()}), SerializationError);
+  CHECK_THROWS_AS(Deserialize<std::vector<double>>({bytes.data(), bytes.size()}),
+                  SerializationError);
 }
 
 TEST_CASE("what msgpack-cxx writes is read, and the other way round") {
@@ -221,7 +230,8 @@ TEST_CASE("what msgpack-cxx writes is read, and the other way round") {
   // Lists of numbers of another language.
   msgpack::sbuffer list;
   msgpack::packer<msgpack::sbuffer>(list).pack_array(3).pack(1).pack(-2).pack(3.5);
-  CHECK(Deserialize<std::vector<double>>({list.data(), list.size()}) == std::vector<double>{1, -2, 3.5});
+  CHECK(Deserialize<std::vector<double>>({list.data(), list.size()}) ==
+        std::vector<double>{1, -2, 3.5});
 }
 
 TEST_CASE("values inside values have a limit") {
@@ -242,12 +252,18 @@ TEST_CASE("bytes that are something else are refused") {
   CHECK_THROWS_AS(Deserialize<int>(Bytes({1, 2})), SerializationError);
   CHECK_THROWS_AS(Deserialize<std::string>(Serialize(1)), SerializationError);
   CHECK_THROWS_AS(Deserialize<Point>(Serialize(std::tuple<double>(1))), SerializationError);
-  CHECK_THROWS_AS((Deserialize<std::variant<int, double>>(Serialize(std::variant<int, double, bool>(true)))), SerializationError);
-  CHECK_THROWS_AS(Deserialize<std::string>(Bytes({0xdb, 0xff, 0xff, 0xff, 0xff, 'x'})), SerializationError);
+  CHECK_THROWS_AS(
+      (Deserialize<std::variant<int, double>>(Serialize(std::variant<int, double, bool>(true)))),
+      SerializationError);
+  CHECK_THROWS_AS(Deserialize<std::string>(Bytes({0xdb, 0xff, 0xff, 0xff, 0xff, 'x'})),
+                  SerializationError);
   // A list that claims four billion elements, a map that claims two.
-  CHECK_THROWS_AS(Deserialize<std::vector<Point>>(Bytes({0xdd, 0xff, 0xff, 0xff, 0xff})), SerializationError);
-  CHECK_THROWS_AS((Deserialize<std::map<int, int>>(Bytes({0xdf, 0x7f, 0xff, 0xff, 0xff, 1, 2}))), SerializationError);
-  CHECK_THROWS_AS(Deserialize<std::vector<int>>(Serialize(std::vector<double>(5))), SerializationError);
+  CHECK_THROWS_AS(Deserialize<std::vector<Point>>(Bytes({0xdd, 0xff, 0xff, 0xff, 0xff})),
+                  SerializationError);
+  CHECK_THROWS_AS((Deserialize<std::map<int, int>>(Bytes({0xdf, 0x7f, 0xff, 0xff, 0xff, 1, 2}))),
+                  SerializationError);
+  CHECK_THROWS_AS(Deserialize<std::vector<int>>(Serialize(std::vector<double>(5))),
+                  SerializationError);
 }
 
 TEST_CASE("no change of any byte of a value does more than an error") {
@@ -266,7 +282,8 @@ TEST_CASE("no change of any byte of a value does more than an error") {
   for (int round = 0; round < 20'000; ++round) {
     std::string bad = good;
     const int changes = 1 + static_cast<int>(random() % 3);
-    for (int i = 0; i < changes; ++i) bad[random() % std::min<size_t>(bad.size(), 400)] = static_cast<char>(random());
+    for (int i = 0; i < changes; ++i)
+      bad[random() % std::min<size_t>(bad.size(), 400)] = static_cast<char>(random());
     if (random() % 4 == 0) bad.resize(random() % bad.size());
     try {
       (void)Deserialize<Everything>(bad);

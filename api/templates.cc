@@ -30,7 +30,8 @@ const Prepared* KeepForever(Prepared prepared) {
 }
 
 bool IsCurrent(const Prepared* prepared, uint32_t results) {
-  return prepared != nullptr && prepared->generation == runtime_generation.load(std::memory_order_acquire) &&
+  return prepared != nullptr &&
+         prepared->generation == runtime_generation.load(std::memory_order_acquire) &&
          prepared->results == results;
 }
 
@@ -42,8 +43,12 @@ Prepared Prepare(const FunctionRecord& function, const Options& options, uint32_
 
 void FillStrategy(const Strategy& strategy, proto::Strategy* out) {
   switch (strategy.kind()) {
-    case Strategy::Kind::kDefault: out->set_kind(proto::Strategy::HYBRID); break;
-    case Strategy::Kind::kSpread: out->set_kind(proto::Strategy::SPREAD); break;
+    case Strategy::Kind::kDefault:
+      out->set_kind(proto::Strategy::HYBRID);
+      break;
+    case Strategy::Kind::kSpread:
+      out->set_kind(proto::Strategy::SPREAD);
+      break;
     case Strategy::Kind::kNode:
       out->set_kind(proto::Strategy::NODE_AFFINITY);
       out->set_node(strategy.node());
@@ -51,7 +56,8 @@ void FillStrategy(const Strategy& strategy, proto::Strategy* out) {
       break;
     case Strategy::Kind::kGroup:
       out->set_kind(proto::Strategy::PLACEMENT_GROUP);
-      out->set_group_id(PlacementGroupId{strategy.group().maker, strategy.group().sequence}.Binary());
+      out->set_group_id(
+          PlacementGroupId{strategy.group().maker, strategy.group().sequence}.Binary());
       out->set_bundle(strategy.bundle());
       out->set_capture_children(strategy.children());
       break;
@@ -73,13 +79,15 @@ void FillLease(const FunctionRecord& function, const Options& options, proto::Le
   lease->set_name(function.name);
 }
 
-void FillActor(const FunctionRecord& constructor, const Options& options, proto::ActorOptions* actor) {
+void FillActor(const FunctionRecord& constructor, const Options& options,
+               proto::ActorOptions* actor) {
   actor->set_max_restarts(options.max_restarts);
   actor->set_max_task_retries(options.max_task_retries);
   actor->set_max_concurrency(options.max_concurrency);
   actor->set_is_async(constructor.is_async);
   for (const auto& [name, limit] : options.concurrency_groups) {
-    if (name.empty() || limit == 0) throw InvalidArgumentError("a concurrency group has a name and at least one call at a time");
+    if (name.empty() || limit == 0)
+      throw InvalidArgumentError("a concurrency group has a name and at least one call at a time");
     proto::ConcurrencyGroup* group = actor->add_groups();
     group->set_name(name);
     group->set_max_concurrency(limit);
@@ -91,7 +99,8 @@ void FillActor(const FunctionRecord& constructor, const Options& options, proto:
   actor->set_detached(options.detached);
   actor->set_get_if_exists(options.get_if_exists);
   if ((options.detached || options.get_if_exists) && options.name.empty()) {
-    throw InvalidArgumentError("an actor that is Detached or GetIfExists needs a Name to be found by");
+    throw InvalidArgumentError(
+        "an actor that is Detached or GetIfExists needs a Name to be found by");
   }
   if (options.max_restarts < -1 || options.max_task_retries < -1) {
     throw InvalidArgumentError("restarts and retries are -1 (without bound) or more");
@@ -126,16 +135,20 @@ void FillSelectors(const std::vector<LabelSelector>& selectors,
   for (const LabelSelector& selector : selectors) FillSelector(selector, out->Add());
 }
 
-proto::TaskTemplate BuildTemplate(const FunctionRecord& function, const Options& options, uint32_t results) {
+proto::TaskTemplate BuildTemplate(const FunctionRecord& function, const Options& options,
+                                  uint32_t results) {
   proto::TaskTemplate spec;
   spec.set_language(proto::JobStart::CPP);
   spec.set_function(function.key);
-  spec.set_name(options.name.empty() || function.kind == FunctionRecord::Kind::kConstructor ? function.name : options.name);
+  spec.set_name(options.name.empty() || function.kind == FunctionRecord::Kind::kConstructor
+                    ? function.name
+                    : options.name);
   spec.set_num_returns(function.streaming ? 0 : results);
   spec.set_streaming(function.streaming);
   spec.set_max_unconsumed(options.max_unconsumed);
   spec.set_retry_exceptions(options.retry_exceptions);
-  if (options.max_retries && *options.max_retries < -1) throw InvalidArgumentError("retries are -1 (without bound) or more");
+  if (options.max_retries && *options.max_retries < -1)
+    throw InvalidArgumentError("retries are -1 (without bound) or more");
   TemplateExtra extra{options.retry_rule, function.class_key};
   switch (function.kind) {
     case FunctionRecord::Kind::kFunction:
@@ -152,17 +165,21 @@ proto::TaskTemplate BuildTemplate(const FunctionRecord& function, const Options&
     case FunctionRecord::Kind::kMethod:
       spec.set_kind(proto::TaskTemplate::ACTOR_METHOD);
       spec.set_max_retries(options.max_retries.value_or(0));
-      spec.set_concurrency_group(options.concurrency_group.empty() ? function.group : options.concurrency_group);
+      spec.set_concurrency_group(options.concurrency_group.empty() ? function.group
+                                                                   : options.concurrency_group);
       break;
   }
   spec.set_extra(Serialize(extra));
   return spec;
 }
 
-const TemplateHandle& TemplateOf(const FunctionRecord& function, OptionHolder& options, uint32_t results) {
+const TemplateHandle& TemplateOf(const FunctionRecord& function, OptionHolder& options,
+                                 uint32_t results) {
   if (options.options() == nullptr) {
-    const Prepared* prepared = static_cast<const Prepared*>(function.prepared.load(std::memory_order_acquire));
-    if (IsCurrent(prepared, results)) [[likely]] return prepared->handle;
+    const Prepared* prepared =
+        static_cast<const Prepared*>(function.prepared.load(std::memory_order_acquire));
+    if (IsCurrent(prepared, results)) [[likely]]
+      return prepared->handle;
     // Two threads may both make one: the later is used from then on, both mean the same.
     prepared = KeepForever(Prepare(function, Options(), results));
     function.prepared.store(prepared, std::memory_order_release);

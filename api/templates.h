@@ -1,5 +1,6 @@
 // Copyright The Sheaf Authors. SPDX-License-Identifier: Apache-2.0
-// From options to what is the same for all calls of a function with them: made once, used by many calls.
+// From options to what is the same for all calls of a function with them: made once, used by many
+// calls.
 #pragma once
 
 #include <string>
@@ -16,12 +17,15 @@ struct TemplateExtra {
   std::string class_key;   // Of actors.
 };
 
-// Throws InvalidArgumentError: amounts, labels or variables that are none. `results`: how many returns; ignored for generators.
-proto::TaskTemplate BuildTemplate(const FunctionRecord& function, const Options& options, uint32_t results);
+// Throws InvalidArgumentError: amounts, labels or variables that are none. `results`: how many
+// returns; ignored for generators.
+proto::TaskTemplate BuildTemplate(const FunctionRecord& function, const Options& options,
+                                  uint32_t results);
 
-// The template of `function` with `options`, from the cache that the record or the holder is. Thread-safe for different
-// holders.
-const TemplateHandle& TemplateOf(const FunctionRecord& function, OptionHolder& options, uint32_t results);
+// The template of `function` with `options`, from the cache that the record or the holder is.
+// Thread-safe for different holders.
+const TemplateHandle& TemplateOf(const FunctionRecord& function, OptionHolder& options,
+                                 uint32_t results);
 
 // Variables as the runtime's environment; throws InvalidArgumentError.
 std::string EnvironmentBytes(const std::map<std::string, std::string>& variables);

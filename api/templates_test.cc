@@ -16,7 +16,8 @@ namespace {
 using namespace sheaf::internal;
 namespace proto = sheaf::proto;
 
-proto::TaskTemplate Build(FunctionRecord::Kind kind, const sheaf::Options& options, uint32_t results = 1) {
+proto::TaskTemplate Build(FunctionRecord::Kind kind, const sheaf::Options& options,
+                          uint32_t results = 1) {
   FunctionRecord record;
   record.kind = kind;
   record.key = "app::F#FvvE";
@@ -95,7 +96,8 @@ TEST_CASE("a method runs in its own group, or in the one that the call names") {
 
 TEST_CASE("strategies, labels and variables arrive") {
   sheaf::Options options;
-  options.strategy = sheaf::Strategy::Node(7, true).Labels({{{"zone", {"a", "b"}}}, {{"disk", {"hdd"}, true}}});
+  options.strategy =
+      sheaf::Strategy::Node(7, true).Labels({{{"zone", {"a", "b"}}}, {{"disk", {"hdd"}, true}}});
   options.environment = {{"THREADS", "1"}};
   const proto::LeaseSpec lease = Build(kTask, options).lease();
   CHECK(lease.strategy().kind() == proto::Strategy::NODE_AFFINITY);

@@ -25,7 +25,8 @@ class Running {
   Execution* const outer_;
 };
 
-// The record of a template's function. Threads remember their last one: workers run the same function again and again.
+// The record of a template's function. Threads remember their last one: workers run the same
+// function again and again.
 const FunctionRecord* RecordOf(const proto::TaskTemplate& spec) {
   thread_local const FunctionRecord* last = nullptr;
   if (last == nullptr || last->key != spec.function()) last = FindFunction(spec.function());
@@ -53,8 +54,10 @@ void WorkerHandler::Execute(std::shared_ptr<Execution> execution) {
     execution->Fail(std::move(error), false);
     return;
   }
-  // In an actor with coroutines all methods run on their thread, so that they share its state without locks.
-  if (function->kind == FunctionRecord::Kind::kMethod && async_actor_.load(std::memory_order_acquire)) {
+  // In an actor with coroutines all methods run on their thread, so that they share its state
+  // without locks.
+  if (function->kind == FunctionRecord::Kind::kMethod &&
+      async_actor_.load(std::memory_order_acquire)) {
     Loop()->Post([this, function, execution = std::move(execution)]() mutable {
       Runtime& runtime = TheRuntime();
       runtime.SetCurrentTask(execution->task());
@@ -87,7 +90,8 @@ std::shared_ptr<CoroutineLoop> WorkerHandler::Loop() {
   if (loop_ == nullptr) {
     loop_ = std::make_shared<CoroutineLoop>();
     thread_ = std::make_unique<ThreadExecutor>("coroutines");
-    thread_->Post([this, loop = loop_] { loop->Run([this] { return stopping_.load(); }, kSecond); });
+    thread_->Post(
+        [this, loop = loop_] { loop->Run([this] { return stopping_.load(); }, kSecond); });
   }
   return loop_;
 }

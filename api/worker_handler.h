@@ -1,5 +1,6 @@
 // Copyright The Sheaf Authors. SPDX-License-Identifier: Apache-2.0
-// The C++ side of a worker: finds the function of a call, gives it its arguments, and the call its results.
+// The C++ side of a worker: finds the function of a call, gives it its arguments, and the call its
+// results.
 #pragma once
 
 #include <atomic>

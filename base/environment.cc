@@ -23,40 +23,43 @@ bool IsIdentifier(std::string_view name) {
 
 // These tell a process that it is a worker, and which one: not for users to set.
 bool IsReserved(std::string_view name) {
-  return name == kWorkerVariable || name == kSocketVariable || name == kTemplateVariable || name == kJobVariable ||
-         name == kRuntimeEnvironmentVariable;
+  return name == kWorkerVariable || name == kSocketVariable || name == kTemplateVariable ||
+         name == kJobVariable || name == kRuntimeEnvironmentVariable;
 }
 
 absl::Status CheckEntry(std::string_view name, std::string_view value) {
   const bool other = !name.empty() && name[0] == '@';
   if (!IsIdentifier(other ? name.substr(1) : name)) {
-    return absl::InvalidArgumentError(
-        absl::StrCat("'", Abseil(name), "' is no name of an environment variable: want letters, digits and _"));
+    return absl::InvalidArgumentError(absl::StrCat(
+        "'", Abseil(name), "' is no name of an environment variable: want letters, digits and _"));
   }
   if (IsReserved(name)) {
     return absl::InvalidArgumentError(absl::StrCat(Abseil(name), " is set by Sheaf itself"));
   }
   if (value.find('\0') != std::string_view::npos) {
-    return absl::InvalidArgumentError(absl::StrCat("the value of ", Abseil(name), " contains a NUL"));
+    return absl::InvalidArgumentError(
+        absl::StrCat("the value of ", Abseil(name), " contains a NUL"));
   }
   return absl::OkStatus();
 }
 
 absl::Status CheckSize(size_t bytes) {
   if (bytes <= kMaxEnvironmentBytes) return absl::OkStatus();
-  return absl::InvalidArgumentError(
-      absl::StrCat("the environment has ", bytes, " bytes; at most ", kMaxEnvironmentBytes, " are allowed"));
+  return absl::InvalidArgumentError(absl::StrCat("the environment has ", bytes, " bytes; at most ",
+                                                 kMaxEnvironmentBytes, " are allowed"));
 }
 
 }  // namespace
 
 absl::StatusOr<std::string> EncodeEnvironment(const RuntimeEnvironment& environment) {
   std::string out;
-  for (const auto* part : {&environment.others, &environment.variables}) {  // '@' sorts before letters.
+  for (const auto* part :
+       {&environment.others, &environment.variables}) {  // '@' sorts before letters.
     for (const auto& [name, value] : *part) {
       SHEAF_RETURN_IF_ERROR(CheckEntry(name, value));
       if ((name[0] == '@') != (part == &environment.others)) {
-        return absl::InvalidArgumentError(absl::StrCat("'", name, "' is in the wrong part of the environment"));
+        return absl::InvalidArgumentError(
+            absl::StrCat("'", name, "' is in the wrong part of the environment"));
       }
       absl::StrAppend(&out, name, "=", value);
       out.push_back('\0');
@@ -80,7 +83,8 @@ absl::StatusOr<RuntimeEnvironment> DecodeEnvironment(std::string_view bytes) {
     const std::string_view name = entry.substr(0, equals);
     SHEAF_RETURN_IF_ERROR(CheckEntry(name, entry.substr(equals + 1)));
     if (name <= previous) {
-      return absl::InvalidArgumentError(absl::StrCat("'", Abseil(name), "' comes twice or out of order"));
+      return absl::InvalidArgumentError(
+          absl::StrCat("'", Abseil(name), "' comes twice or out of order"));
     }
     (name[0] == '@' ? out.others : out.variables).emplace(name, entry.substr(equals + 1));
     previous = name;

@@ -21,7 +21,8 @@ std::string Format(const char* format, double value, const char* unit) {
 
 void Title(const std::string& name, const std::string& what) {
   const bool terminal = isatty(STDOUT_FILENO) != 0;
-  std::printf("\n%s%s%s  %s\n", terminal ? "\033[1m" : "", name.c_str(), terminal ? "\033[0m" : "", what.c_str());
+  std::printf("\n%s%s%s  %s\n", terminal ? "\033[1m" : "", name.c_str(), terminal ? "\033[0m" : "",
+              what.c_str());
 }
 
 void Row(const std::string& label, const std::string& text) {
@@ -31,7 +32,8 @@ void Row(const std::string& label, const std::string& text) {
 
 std::string WithCommas(uint64_t number) {
   std::string text = std::to_string(number);
-  for (int at = static_cast<int>(text.size()) - 3; at > 0; at -= 3) text.insert(static_cast<size_t>(at), 1, ',');
+  for (int at = static_cast<int>(text.size()) - 3; at > 0; at -= 3)
+    text.insert(static_cast<size_t>(at), 1, ',');
   return text;
 }
 
@@ -60,7 +62,8 @@ std::string Bar(double part, int width) {
   return bar + eighths[cells % 8];
 }
 
-Progress::Progress(std::string label) : label_(std::move(label)), terminal_(isatty(STDOUT_FILENO) != 0) {}
+Progress::Progress(std::string label)
+    : label_(std::move(label)), terminal_(isatty(STDOUT_FILENO) != 0) {}
 
 void Progress::Show(double part, const std::string& text) {
   if (!terminal_ || watch_.seconds() - shown_at_ < 0.05) return;
@@ -68,7 +71,8 @@ void Progress::Show(double part, const std::string& text) {
   constexpr int kWidth = 24;
   const std::string bar = Bar(part, kWidth);
   const int cells = static_cast<int>(std::clamp(part, 0., 1.) * kWidth * 8 + 0.5 + 7) / 8;
-  std::printf("\r  %-*s %s%*s %s\033[K", kLabelColumn, label_.c_str(), bar.c_str(), kWidth - cells, "", text.c_str());
+  std::printf("\r  %-*s %s%*s %s\033[K", kLabelColumn, label_.c_str(), bar.c_str(), kWidth - cells,
+              "", text.c_str());
   std::fflush(stdout);
 }
 

@@ -13,10 +13,10 @@ void Title(const std::string& name, const std::string& what);
 // "  label      text": labels stand in one column.
 void Row(const std::string& label, const std::string& text);
 
-std::string WithCommas(uint64_t number);           // "100,000"
-std::string Seconds(double seconds);               // "12.3 ms", "4.56 s"
-std::string Bytes(uint64_t bytes);                 // "1.2 MiB"
-std::string Bar(double part, int width);           // A bar of up to `width` cells; `part` in [0, 1].
+std::string WithCommas(uint64_t number);  // "100,000"
+std::string Seconds(double seconds);      // "12.3 ms", "4.56 s"
+std::string Bytes(uint64_t bytes);        // "1.2 MiB"
+std::string Bar(double part, int width);  // A bar of up to `width` cells; `part` in [0, 1].
 
 class Stopwatch {
  public:
@@ -28,7 +28,8 @@ class Stopwatch {
   const std::chrono::steady_clock::time_point start_ = std::chrono::steady_clock::now();
 };
 
-// One line that grows with the work: on a terminal it is drawn again and again, elsewhere printed at its end.
+// One line that grows with the work: on a terminal it is drawn again and again, elsewhere printed
+// at its end.
 class Progress {
  public:
   explicit Progress(std::string label);

@@ -1,8 +1,8 @@
 // Copyright The Sheaf Authors. SPDX-License-Identifier: Apache-2.0
 #include "counter.h"
 
-#include <deque>
 #include <sheaf/sheaf.h>
+#include <deque>
 #include <string>
 
 #include "console.h"
@@ -21,7 +21,8 @@ class Counter {
   // What it says of where it is.
   std::string Where() const {
     const sheaf::RuntimeContext context = sheaf::Context();
-    return "process " + std::to_string(context.process) + " of node " + std::to_string(context.node);
+    return "process " + std::to_string(context.process) + " of node " +
+           std::to_string(context.node);
   }
 
  private:
@@ -30,7 +31,8 @@ class Counter {
 SHEAF_ACTOR(Counter, sheaf::Constructor<>, &Counter::Add, &Counter::Where);
 
 bool RunCounter(int calls) {
-  Title("Counter", WithCommas(static_cast<uint64_t>(calls)) + " calls of one actor, every answer checked");
+  Title("Counter",
+        WithCommas(static_cast<uint64_t>(calls)) + " calls of one actor, every answer checked");
   const sheaf::ActorHandle<Counter> counter = sheaf::Actor<Counter>().Remote();
   Row("actor", sheaf::Get(counter.Task(&Counter::Where).Remote()));
 
@@ -46,7 +48,8 @@ bool RunCounter(int calls) {
     expected += answered;
     if (sheaf::Get(in_flight.front()) != expected) ++wrong;
     in_flight.pop_front();
-    if (answered % 1'000 == 0) progress.Show(1.0 * answered / calls, WithCommas(static_cast<uint64_t>(answered)));
+    if (answered % 1'000 == 0)
+      progress.Show(1.0 * answered / calls, WithCommas(static_cast<uint64_t>(answered)));
   };
   for (int call = 1; call <= calls; ++call) {
     in_flight.push_back(add.Remote(call));
@@ -62,7 +65,8 @@ bool RunCounter(int calls) {
   for (int call = 0; call < kSync; ++call) sheaf::Get(add.Remote(0));
   Row("one by one", Seconds(sync.seconds() / kSync) + " from call to answer");
   Row("state", WithCommas(static_cast<uint64_t>(expected)) +
-                   (wrong == 0 ? ", as it must be" : ", but " + std::to_string(wrong) + " answers were wrong"));
+                   (wrong == 0 ? ", as it must be"
+                               : ", but " + std::to_string(wrong) + " answers were wrong"));
   return wrong == 0;
 }
 

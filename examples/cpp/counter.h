@@ -4,7 +4,8 @@
 
 namespace examples {
 
-// Makes an actor, sends it `calls` calls without waiting for each, and checks every answer. False: one was wrong.
+// Makes an actor, sends it `calls` calls without waiting for each, and checks every answer. False:
+// one was wrong.
 bool RunCounter(int calls);
 
 }  // namespace examples

@@ -1,6 +1,6 @@
 // Copyright The Sheaf Authors. SPDX-License-Identifier: Apache-2.0
-#include <cstdlib>
 #include <sheaf/sheaf.h>
+#include <cstdlib>
 
 #include "counter.h"
 

@@ -1,10 +1,10 @@
 // Copyright The Sheaf Authors. SPDX-License-Identifier: Apache-2.0
 #include "digits.h"
 
+#include <sheaf/sheaf.h>
 #include <cstdio>
 #include <cstring>
 #include <set>
-#include <sheaf/sheaf.h>
 #include <vector>
 
 #include "console.h"
@@ -14,7 +14,7 @@ namespace examples {
 namespace {
 
 constexpr size_t kWorkers = 4;
-constexpr size_t kBatch = 16;    // Per worker.
+constexpr size_t kBatch = 16;  // Per worker.
 constexpr size_t kSteps = 600;
 constexpr size_t kTestPart = 5;  // One in five images is for the test.
 
@@ -49,7 +49,8 @@ SHEAF_ACTOR(Worker, sheaf::Constructor<Samples>, &Worker::Gradient, &Worker::Pro
 // Holds the weights.
 class ParameterServer {
  public:
-  explicit ParameterServer(std::vector<float> weights) : weights_(std::move(weights)), velocity_(weights_.size()) {}
+  explicit ParameterServer(std::vector<float> weights)
+      : weights_(std::move(weights)), velocity_(weights_.size()) {}
   std::vector<float> Step(const std::vector<sheaf::ObjectRef<GradientOf>>& references) {
     const std::vector<GradientOf> gradients = sheaf::Get(references);
     Descend(gradients, weights_, velocity_);
@@ -66,14 +67,16 @@ namespace {
 
 std::vector<float> TrainTogether(const Samples& training) {
   std::vector<sheaf::ActorHandle<Worker>> workers;
-  for (size_t i = 0; i < kWorkers; ++i) workers.push_back(sheaf::Actor<Worker>().Remote(ShardOf(training, i)));
+  for (size_t i = 0; i < kWorkers; ++i)
+    workers.push_back(sheaf::Actor<Worker>().Remote(ShardOf(training, i)));
   const auto server = sheaf::Actor<ParameterServer>().Remote(InitialWeights());
   std::string where;
   for (const auto& worker : workers) {
     if (!where.empty()) where += ", ";
     where += std::to_string(sheaf::Get(worker.Task(&Worker::Process).Remote()));
   }
-  Row("actors", std::to_string(kWorkers) + " workers (processes " + where + ") and a parameter server");
+  Row("actors",
+      std::to_string(kWorkers) + " workers (processes " + where + ") and a parameter server");
 
   // Nothing is waited for but for the display: each step's call waits for its arguments by itself.
   Progress progress("steps");
@@ -81,12 +84,14 @@ std::vector<float> TrainTogether(const Samples& training) {
   sheaf::ObjectRef<std::vector<float>> weights = sheaf::Put(InitialWeights());
   for (uint64_t step = 0; step < kSteps; ++step) {
     std::vector<sheaf::ObjectRef<GradientOf>> gradients;
-    for (const auto& worker : workers) gradients.push_back(worker.Task(&Worker::Gradient).Remote(weights, step));
+    for (const auto& worker : workers)
+      gradients.push_back(worker.Task(&Worker::Gradient).Remote(weights, step));
     weights = server.Task(&ParameterServer::Step).Remote(gradients);
     if (step % 20 == 0) {
       const float loss = sheaf::Get(gradients[0]).loss / kBatch;
       char text[64];
-      std::snprintf(text, sizeof(text), "step %llu, loss %.3f", static_cast<unsigned long long>(step), loss);
+      std::snprintf(text, sizeof(text), "step %llu, loss %.3f",
+                    static_cast<unsigned long long>(step), loss);
       progress.Show(static_cast<double>(step) / kSteps, text);
     }
   }
@@ -104,7 +109,8 @@ std::vector<float> TrainAlone(const Samples& training) {
   std::vector<float> velocity(weights.size());
   for (size_t step = 0; step < kSteps; ++step) {
     std::vector<GradientOf> gradients;
-    for (const Samples& shard : shards) gradients.push_back(BatchGradient(weights, shard, step * kBatch, kBatch));
+    for (const Samples& shard : shards)
+      gradients.push_back(BatchGradient(weights, shard, step * kBatch, kBatch));
     Descend(gradients, weights, velocity);
   }
   return weights;
@@ -118,7 +124,8 @@ bool RunDigits(const std::string& data) {
   const size_t test_size = all.size() / kTestPart;
   const Samples test = Slice(all, 0, test_size);
   const Samples training = Slice(all, test_size, all.size());
-  Row("images", WithCommas(training.size()) + " to learn from, " + WithCommas(test.size()) + " for the test");
+  Row("images",
+      WithCommas(training.size()) + " to learn from, " + WithCommas(test.size()) + " for the test");
 
   const std::vector<float> together = TrainTogether(training);
   const double accuracy = Accuracy(together, test);
@@ -126,8 +133,9 @@ bool RunDigits(const std::string& data) {
   const std::vector<float> alone = TrainAlone(training);
   const bool same = together.size() == alone.size() &&
                     std::memcmp(together.data(), alone.data(), alone.size() * sizeof(float)) == 0;
-  Row("check", same ? "one process alone gets the same " + WithCommas(kWeights) + " weights, to the last bit"
-                    : "one process alone gets other weights");
+  Row("check",
+      same ? "one process alone gets the same " + WithCommas(kWeights) + " weights, to the last bit"
+           : "one process alone gets other weights");
   return same && accuracy > 0.93;
 }
 

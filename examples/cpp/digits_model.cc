@@ -56,8 +56,9 @@ Samples LoadDigits(const char* path) {
   const std::map<std::string, NpyArray> arrays = ReadNpz(path);
   const auto x = arrays.find("x");
   const auto y = arrays.find("y");
-  if (x == arrays.end() || y == arrays.end() || x->second.shape.size() != 2 || x->second.shape[1] != kPixels ||
-      y->second.shape.size() != 1 || y->second.shape[0] != x->second.shape[0]) {
+  if (x == arrays.end() || y == arrays.end() || x->second.shape.size() != 2 ||
+      x->second.shape[1] != kPixels || y->second.shape.size() != 1 ||
+      y->second.shape[0] != x->second.shape[0]) {
     throw std::runtime_error(std::string(path) + ": want x of shape (n, 64) and y of shape (n,)");
   }
   const std::vector<float> pixels = x->second.Floats();
@@ -69,7 +70,8 @@ Samples LoadDigits(const char* path) {
   for (size_t i = order.size(); i > 1; --i) std::swap(order[i - 1], order[Next(random) % i]);
   Samples samples;
   for (const size_t i : order) {
-    for (size_t p = 0; p < kPixels; ++p) samples.pixels.push_back(pixels[i * kPixels + p] / brightest);
+    for (size_t p = 0; p < kPixels; ++p)
+      samples.pixels.push_back(pixels[i * kPixels + p] / brightest);
     samples.labels.push_back(static_cast<int32_t>(labels[i]));
   }
   return samples;
@@ -87,14 +89,17 @@ std::vector<float> InitialWeights() {
   uint64_t random = 2;
   for (size_t i = 0; i < kWeights; ++i) {
     const size_t inputs = i < kOutput ? kPixels : kHidden;
-    const bool is_bias = (i < kOutput ? i % (kPixels + 1) : (i - kOutput) % (kHidden + 1)) == inputs;
-    const float uniform = static_cast<float>(Next(random) >> 40) / static_cast<float>(1 << 24) * 2 - 1;
+    const bool is_bias =
+        (i < kOutput ? i % (kPixels + 1) : (i - kOutput) % (kHidden + 1)) == inputs;
+    const float uniform =
+        static_cast<float>(Next(random) >> 40) / static_cast<float>(1 << 24) * 2 - 1;
     if (!is_bias) weights[i] = uniform * std::sqrt(3.f / static_cast<float>(inputs));
   }
   return weights;
 }
 
-GradientOf BatchGradient(std::span<const float> weights, const Samples& samples, size_t begin, size_t count) {
+GradientOf BatchGradient(std::span<const float> weights, const Samples& samples, size_t begin,
+                         size_t count) {
   GradientOf gradient{std::vector<float>(kWeights, 0.f), 0, count};
   for (size_t i = 0; i < count; ++i) {
     const size_t sample = (begin + i) % samples.size();
@@ -124,7 +129,8 @@ GradientOf BatchGradient(std::span<const float> weights, const Samples& samples,
   return gradient;
 }
 
-void Descend(std::span<const GradientOf> gradients, std::vector<float>& weights, std::vector<float>& velocity) {
+void Descend(std::span<const GradientOf> gradients, std::vector<float>& weights,
+             std::vector<float>& velocity) {
   uint64_t samples = 0;
   for (const GradientOf& gradient : gradients) samples += gradient.samples;
   for (size_t i = 0; i < kWeights; ++i) {
@@ -139,7 +145,8 @@ double Accuracy(std::span<const float> weights, const Samples& samples) {
   size_t right = 0;
   for (size_t i = 0; i < samples.size(); ++i) {
     const Activations at = Forward(weights, &samples.pixels[i * kPixels]);
-    const auto best = std::max_element(at.probability.begin(), at.probability.end()) - at.probability.begin();
+    const auto best =
+        std::max_element(at.probability.begin(), at.probability.end()) - at.probability.begin();
     right += best == samples.labels[i];
   }
   return static_cast<double>(right) / static_cast<double>(samples.size());

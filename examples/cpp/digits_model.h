@@ -1,6 +1,7 @@
 // Copyright The Sheaf Authors. SPDX-License-Identifier: Apache-2.0
-// A small neural network for handwritten digits: 64 pixels, a hidden layer of 32, 10 classes. Plain C++; the same arithmetic in
-// the same order wherever it runs, so that training in one process and in many gives equal weights to the last bit.
+// A small neural network for handwritten digits: 64 pixels, a hidden layer of 32, 10 classes. Plain
+// C++; the same arithmetic in the same order wherever it runs, so that training in one process and
+// in many gives equal weights to the last bit.
 #pragma once
 
 #include <cstddef>
@@ -17,7 +18,7 @@ inline constexpr size_t kClasses = 10;
 inline constexpr size_t kWeights = kHidden * (kPixels + 1) + kClasses * (kHidden + 1);
 
 struct Samples {
-  std::vector<float> pixels;    // kPixels each, in [0, 1].
+  std::vector<float> pixels;  // kPixels each, in [0, 1].
   std::vector<int32_t> labels;
   size_t size() const { return labels.size(); }
 };
@@ -33,11 +34,15 @@ struct GradientOf {
   float loss = 0;          // The same.
   uint64_t samples = 0;
 };
-// Of the samples [begin, begin + count), begin taken modulo their number: the cross entropy's gradient.
-GradientOf BatchGradient(std::span<const float> weights, const Samples& samples, size_t begin, size_t count);
+// Of the samples [begin, begin + count), begin taken modulo their number: the cross entropy's
+// gradient.
+GradientOf BatchGradient(std::span<const float> weights, const Samples& samples, size_t begin,
+                         size_t count);
 
-// One step of gradient descent with momentum, by the mean over all gradients, summed in the order given.
-void Descend(std::span<const GradientOf> gradients, std::vector<float>& weights, std::vector<float>& velocity);
+// One step of gradient descent with momentum, by the mean over all gradients, summed in the order
+// given.
+void Descend(std::span<const GradientOf> gradients, std::vector<float>& weights,
+             std::vector<float>& velocity);
 
 double Accuracy(std::span<const float> weights, const Samples& samples);
 

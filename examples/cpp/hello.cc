@@ -1,7 +1,7 @@
 // Copyright The Sheaf Authors. SPDX-License-Identifier: Apache-2.0
 // The shortest program: a remote function, and an actor.
-#include <iostream>
 #include <sheaf/sheaf.h>
+#include <iostream>
 
 int Square(int x) { return x * x; }
 SHEAF_REMOTE(Square);
@@ -19,8 +19,9 @@ SHEAF_ACTOR(Counter, sheaf::Constructor<int>, &Counter::Add);
 int main(int argc, char** argv) {
   sheaf::Init(argc, argv);  // Starts a node on this machine, or joins one: SHEAF_ADDRESS.
 
-  sheaf::ObjectRef<int> nine = sheaf::Task(Square).Remote(3);         // Runs in another process.
-  sheaf::ObjectRef<int> eighty_one = sheaf::Task(Square).Remote(nine);  // Starts when `nine` is there.
+  sheaf::ObjectRef<int> nine = sheaf::Task(Square).Remote(3);  // Runs in another process.
+  sheaf::ObjectRef<int> eighty_one =
+      sheaf::Task(Square).Remote(nine);  // Starts when `nine` is there.
   std::cout << "3 * 3 = " << sheaf::Get(nine) << ", squared " << sheaf::Get(eighty_one) << "\n";
 
   auto counter = sheaf::Actor<Counter>().Remote(10);  // An object in a process of its own.

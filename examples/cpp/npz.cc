@@ -12,7 +12,8 @@
 namespace examples {
 namespace {
 
-// Zip: https://pkware.cachefly.net/webdocs/casestudies/APPNOTE.TXT, sections 4.3.7, 4.3.12 and 4.3.16. Numbers are little-endian.
+// Zip: https://pkware.cachefly.net/webdocs/casestudies/APPNOTE.TXT, sections 4.3.7, 4.3.12
+// and 4.3.16. Numbers are little-endian.
 constexpr uint32_t kEndMagic = 0x06054b50;
 constexpr uint32_t kEntryMagic = 0x02014b50;
 constexpr size_t kEndBytes = 22;
@@ -60,7 +61,8 @@ std::string Inflate(const File& file, std::string_view packed, size_t size) {
   return out;
 }
 
-// What follows `key` in the header, a Python dict such as {'descr': '<f4', 'fortran_order': False, 'shape': (1797, 64), }.
+// What follows `key` in the header, a Python dict such as {'descr': '<f4', 'fortran_order': False,
+// 'shape': (1797, 64), }.
 std::string_view After(const File& file, std::string_view header, std::string_view key) {
   const size_t at = header.find(key);
   if (at == std::string_view::npos) file.Fail("holds something that is no array");
@@ -68,14 +70,16 @@ std::string_view After(const File& file, std::string_view header, std::string_vi
 }
 
 NpyArray ParseNpy(const File& file, const std::string& npy) {
-  if (npy.size() < 12 || npy.compare(0, 6, "\x93NUMPY") != 0) file.Fail("holds something that is no array");
+  if (npy.size() < 12 || npy.compare(0, 6, "\x93NUMPY") != 0)
+    file.Fail("holds something that is no array");
   const bool short_head = npy[6] == 1;
   uint32_t header_bytes = 0;
   std::memcpy(&header_bytes, npy.data() + 8, short_head ? 2 : 4);
   const size_t start = (short_head ? 10 : 12) + size_t{header_bytes};
   if (start > npy.size()) file.Fail("is cut short");
   const std::string_view header = std::string_view(npy).substr(0, start);
-  if (After(file, header, "'fortran_order': ").starts_with("True")) file.Fail("holds an array in Fortran's order");
+  if (After(file, header, "'fortran_order': ").starts_with("True"))
+    file.Fail("holds an array in Fortran's order");
 
   NpyArray array;
   const std::string_view type = After(file, header, "'descr': '");
@@ -94,7 +98,8 @@ NpyArray ParseNpy(const File& file, const std::string& npy) {
 
 template <class T>
 std::vector<float> Convert(const NpyArray& array) {
-  if (array.bytes.size() != array.size() * sizeof(T)) throw std::runtime_error("an array is shorter than its shape");
+  if (array.bytes.size() != array.size() * sizeof(T))
+    throw std::runtime_error("an array is shorter than its shape");
   std::vector<float> out(array.size());
   for (size_t i = 0; i < out.size(); ++i) {
     T value;
@@ -140,7 +145,8 @@ std::map<std::string, NpyArray> ReadNpz(const std::string& path) {
     std::string name(file.Part(at + kEntryBytes, name_bytes));
     at += kEntryBytes + name_bytes + file.At<uint16_t>(at + 30) + file.At<uint16_t>(at + 32);
     if (bytes > kMaxBytes) file.Fail("holds an array of more than 1 GiB");
-    const size_t data = local + kLocalBytes + file.At<uint16_t>(local + 26) + file.At<uint16_t>(local + 28);
+    const size_t data =
+        local + kLocalBytes + file.At<uint16_t>(local + 26) + file.At<uint16_t>(local + 28);
     const std::string_view packed = file.Part(data, packed_bytes);
     if (method != 0 && method != 8) file.Fail("is compressed in another way than deflate");
     const std::string npy = method == 0 ? std::string(packed) : Inflate(file, packed, bytes);

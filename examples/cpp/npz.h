@@ -10,12 +10,13 @@
 namespace examples {
 
 struct NpyArray {
-  std::string type;           // NumPy's: "<f4", "<i8".
+  std::string type;  // NumPy's: "<f4", "<i8".
   std::vector<size_t> shape;
-  std::string bytes;          // Row by row.
+  std::string bytes;  // Row by row.
 
-  size_t size() const;        // Elements.
-  // The elements as floats. Throws std::runtime_error for types other than '<f4', '<f8', '<i4', '<i8', '|u1'.
+  size_t size() const;  // Elements.
+  // The elements as floats. Throws std::runtime_error for types other than '<f4', '<f8', '<i4',
+  // '<i8', '|u1'.
   std::vector<float> Floats() const;
 };
 

@@ -1,6 +1,7 @@
 // Copyright The Sheaf Authors. SPDX-License-Identifier: Apache-2.0
 #include "word_count.h"
 
+#include <sheaf/sheaf.h>
 #include <algorithm>
 #include <array>
 #include <cctype>
@@ -8,7 +9,6 @@
 #include <fstream>
 #include <iterator>
 #include <set>
-#include <sheaf/sheaf.h>
 #include <tuple>
 #include <unordered_map>
 #include <vector>
@@ -48,9 +48,11 @@ void ForEachWord(const std::string& path, Visit visit) {
 }
 
 std::vector<std::pair<std::string, uint64_t>> SourceFiles(const std::string& folder) {
-  static const std::set<std::string> kExtensions = {".cc", ".cpp", ".h", ".hpp", ".py", ".proto", ".md", ".txt", ".sh"};
+  static const std::set<std::string> kExtensions = {".cc",    ".cpp", ".h",   ".hpp", ".py",
+                                                    ".proto", ".md",  ".txt", ".sh"};
   std::vector<std::pair<std::string, uint64_t>> files;
-  for (auto it = fs::recursive_directory_iterator(folder, fs::directory_options::skip_permission_denied);
+  for (auto it =
+           fs::recursive_directory_iterator(folder, fs::directory_options::skip_permission_denied);
        it != fs::recursive_directory_iterator(); ++it) {
     const std::string name = it->path().filename();
     if (it->is_directory() && (name.starts_with(".") || name.starts_with("build"))) {
@@ -71,10 +73,12 @@ std::tuple<Counts, Counts, Counts, Counts> Map(const std::vector<std::string>& p
   for (const std::string& path : paths) {
     ForEachWord(path, [&](const std::string& word) { ++buckets[BucketOf(word)][word]; });
   }
-  return {std::move(buckets[0]), std::move(buckets[1]), std::move(buckets[2]), std::move(buckets[3])};
+  return {std::move(buckets[0]), std::move(buckets[1]), std::move(buckets[2]),
+          std::move(buckets[3])};
 }
 
-// One bucket: the sum over all groups. The references arrive as they are; Get waits for those that are not there yet.
+// One bucket: the sum over all groups. The references arrive as they are; Get waits for those that
+// are not there yet.
 Reduced Reduce(const std::vector<sheaf::ObjectRef<Counts>>& parts) {
   Reduced sum;
   for (const sheaf::ObjectRef<Counts>& part : parts) {
@@ -87,7 +91,8 @@ Reduced Reduce(const std::vector<sheaf::ObjectRef<Counts>>& parts) {
 SHEAF_REMOTE(Map, Reduce);
 
 bool RunWordCount(const std::string& folder) {
-  Title("Word count", "map and reduce over the source files of " + fs::absolute(folder).lexically_normal().string());
+  Title("Word count", "map and reduce over the source files of " +
+                          fs::absolute(folder).lexically_normal().string());
   const auto files = SourceFiles(folder);
   uint64_t bytes = 0;
   for (const auto& [path, size] : files) bytes += size;
@@ -130,23 +135,28 @@ bool RunWordCount(const std::string& folder) {
   uint64_t words = 0;
   for (const auto& [word, count] : counts) words += static_cast<uint64_t>(count);
   Row("tasks", std::to_string(groups) + " map, " + std::to_string(kBuckets) + " reduce in " +
-                   std::to_string(processes.size()) + (processes.size() == 1 ? " process" : " processes"));
-  Row("words", WithCommas(words) + ", " + WithCommas(counts.size()) + " different, in " + Seconds(seconds));
+                   std::to_string(processes.size()) +
+                   (processes.size() == 1 ? " process" : " processes"));
+  Row("words",
+      WithCommas(words) + ", " + WithCommas(counts.size()) + " different, in " + Seconds(seconds));
 
   std::vector<std::pair<int64_t, std::string>> top;
   for (const auto& [word, count] : counts) top.emplace_back(-count, word);
-  std::partial_sort(top.begin(), top.begin() + static_cast<int>(std::min<size_t>(8, top.size())), top.end());
+  std::partial_sort(top.begin(), top.begin() + static_cast<int>(std::min<size_t>(8, top.size())),
+                    top.end());
   top.resize(std::min<size_t>(8, top.size()));
   for (const auto& [negative, word] : top) {
-    Row(word, Bar(1.0 * static_cast<double>(negative) / static_cast<double>(top[0].first), 28) + " " +
-                  WithCommas(static_cast<uint64_t>(-negative)));
+    Row(word, Bar(1.0 * static_cast<double>(negative) / static_cast<double>(top[0].first), 28) +
+                  " " + WithCommas(static_cast<uint64_t>(-negative)));
   }
 
   const Stopwatch alone;
   Counts again;
-  for (const auto& [path, size] : files) ForEachWord(path, [&](const std::string& word) { ++again[word]; });
+  for (const auto& [path, size] : files)
+    ForEachWord(path, [&](const std::string& word) { ++again[word]; });
   const bool same = again == counts;
-  Row("check", same ? "one process alone counts the same, in " + Seconds(alone.seconds()) : "one process alone counts otherwise");
+  Row("check", same ? "one process alone counts the same, in " + Seconds(alone.seconds())
+                    : "one process alone counts otherwise");
   return same;
 }
 

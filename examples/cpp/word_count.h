@@ -6,7 +6,8 @@
 
 namespace examples {
 
-// Counts in parallel, counts again in this process alone, and compares. False: they differ, or there are no files.
+// Counts in parallel, counts again in this process alone, and compares. False: they differ, or
+// there are no files.
 bool RunWordCount(const std::string& folder);
 
 }  // namespace examples

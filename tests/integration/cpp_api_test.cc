@@ -1,22 +1,24 @@
 // Copyright The Sheaf Authors. SPDX-License-Identifier: Apache-2.0
-// The public C++ interface against a real node. This program is driver and worker, as users' programs are.
+// The public C++ interface against a real node. This program is driver and worker, as users'
+// programs are.
 #define CATCH_CONFIG_RUNNER
 #include <unistd.h>
 
+#include <sheaf/sheaf.h>
 #include <atomic>
 #include <catch2/catch.hpp>
 #include <cstdlib>
 #include <fstream>
 #include <numeric>
 #include <set>
-#include <sheaf/sheaf.h>
 #include <thread>
 
 namespace live {
 
 using namespace std::chrono_literals;
 
-// --- what is called ---------------------------------------------------------------------------------------------------
+// --- what is called
+// ---------------------------------------------------------------------------------------------------
 
 struct Point {
   double x = 0;
@@ -32,7 +34,9 @@ int Process() { return static_cast<int>(getpid()); }
 void Nothing() {}
 Point Mirror(const Point& point) { return {point.y, point.x}; }
 std::string Join(const std::string& a, std::string_view b) { return a + std::string(b); }
-double Sum(std::span<const double> numbers) { return std::accumulate(numbers.begin(), numbers.end(), 0.); }
+double Sum(std::span<const double> numbers) {
+  return std::accumulate(numbers.begin(), numbers.end(), 0.);
+}
 double SumArray(const sheaf::Array<double>& numbers) { return Sum(numbers); }
 std::vector<double> Iota(size_t count) {
   std::vector<double> numbers(count);
@@ -93,10 +97,13 @@ std::string Variable(const std::string& name) {
 sheaf::RuntimeContext Unused();
 std::vector<std::string> Where() {
   const sheaf::RuntimeContext context = sheaf::Context();
-  return {context.task_name, context.task_id, std::to_string(context.resources.at("CPU")), std::to_string(context.node)};
+  return {context.task_name, context.task_id, std::to_string(context.resources.at("CPU")),
+          std::to_string(context.node)};
 }
-SHEAF_REMOTE(Square, Process, Nothing, Mirror, Join, Sum, SumArray, Iota, SumOf, Spread, Fibonacci, Throw, CallsThrow, Crash);
-SHEAF_REMOTE(Both, Count, CountThenThrow, AddLater, UntilCancelled, Sleep, FailAtFirst, Variable, Where);
+SHEAF_REMOTE(Square, Process, Nothing, Mirror, Join, Sum, SumArray, Iota, SumOf, Spread, Fibonacci,
+             Throw, CallsThrow, Crash);
+SHEAF_REMOTE(Both, Count, CountThenThrow, AddLater, UntilCancelled, Sleep, FailAtFirst, Variable,
+             Where);
 
 class Counter {
  public:
@@ -106,7 +113,9 @@ class Counter {
   int Process() const { return static_cast<int>(getpid()); }
   void Fail() { throw std::logic_error("no"); }
   void Exit() { _exit(3); }
-  int AddTo(sheaf::ActorHandle<Counter> other, int n) { return sheaf::Get(other.Task(&Counter::Add).Remote(n)); }
+  int AddTo(sheaf::ActorHandle<Counter> other, int n) {
+    return sheaf::Get(other.Task(&Counter::Add).Remote(n));
+  }
   sheaf::Generator<int> Countdown() {
     while (value_ > 0) co_yield value_--;
   }
@@ -116,8 +125,9 @@ class Counter {
   int value_;
 };
 Counter MakeCounter(int a, int b) { return Counter(a * b); }
-SHEAF_ACTOR(Counter, sheaf::Constructor<int>, MakeCounter, &Counter::Add, &Counter::Value, &Counter::Process, &Counter::Fail,
-            &Counter::Exit, &Counter::AddTo, &Counter::Countdown, &Counter::Split);
+SHEAF_ACTOR(Counter, sheaf::Constructor<int>, MakeCounter, &Counter::Add, &Counter::Value,
+            &Counter::Process, &Counter::Fail, &Counter::Exit, &Counter::AddTo, &Counter::Countdown,
+            &Counter::Split);
 
 // Calls run at the same time.
 class Meeting {
@@ -133,7 +143,8 @@ class Meeting {
  private:
   std::atomic<int> inside_ = 0;
 };
-SHEAF_ACTOR(Meeting, sheaf::Constructor<>, &Meeting::Meet, sheaf::InGroup<"quick">(&Meeting::Inside));
+SHEAF_ACTOR(Meeting, sheaf::Constructor<>, &Meeting::Meet,
+            sheaf::InGroup<"quick">(&Meeting::Inside));
 
 // Coroutines take turns.
 class Mailbox {
@@ -165,7 +176,8 @@ std::string Scratch(const std::string& name) {
   return folder + "/" + name;
 }
 
-// --- tasks ------------------------------------------------------------------------------------------------------------
+// --- tasks
+// ------------------------------------------------------------------------------------------------------------
 
 TEST_CASE("a task runs in another process and gives its result") {
   CHECK(sheaf::Get(sheaf::Task(Square).Remote(7)) == 49);
@@ -211,7 +223,8 @@ TEST_CASE("an array is built in place and read without a copy, after its referen
     std::iota(builder.begin(), builder.end(), 0.f);
     view = sheaf::Get(builder.Seal());
   }
-  for (int i = 0; i < 20; ++i) sheaf::Put(std::vector<float>(500'000, -1.f));  // Others use what is free.
+  for (int i = 0; i < 20; ++i)
+    sheaf::Put(std::vector<float>(500'000, -1.f));  // Others use what is free.
   CHECK(view.size() == 500'000);
   CHECK(view[123'456] == 123'456.f);
 }
@@ -219,7 +232,8 @@ TEST_CASE("an array is built in place and read without a copy, after its referen
 TEST_CASE("small values are put and got") {
   CHECK(sheaf::Get(sheaf::Put(5)) == 5);
   CHECK(sheaf::Get(sheaf::Put("text")) == "text");
-  CHECK(sheaf::Get(std::tuple(sheaf::Put(1), sheaf::Put(std::string("two")))) == std::tuple(1, std::string("two")));
+  CHECK(sheaf::Get(std::tuple(sheaf::Put(1), sheaf::Put(std::string("two")))) ==
+        std::tuple(1, std::string("two")));
 }
 
 TEST_CASE("tasks call tasks and wait for them without using up the CPUs") {
@@ -234,11 +248,13 @@ TEST_CASE("a tuple's elements can be references of their own") {
 }
 
 TEST_CASE("options: resources, names and variables reach the task") {
-  const std::vector<std::string> where = sheaf::Get(sheaf::Task(Where).Cpus(0.5).Name("elsewhere").Remote());
+  const std::vector<std::string> where =
+      sheaf::Get(sheaf::Task(Where).Cpus(0.5).Name("elsewhere").Remote());
   CHECK(where[0] == "elsewhere");
   CHECK(where[1].size() == 32);
   CHECK(std::stod(where[2]) == 0.5);
-  CHECK(sheaf::Get(sheaf::Task(Variable).Environment({{"FRUIT", "apple"}}).Remote("FRUIT")) == "apple");
+  CHECK(sheaf::Get(sheaf::Task(Variable).Environment({{"FRUIT", "apple"}}).Remote("FRUIT")) ==
+        "apple");
   CHECK(sheaf::Get(sheaf::Task(Variable).Remote("FRUIT")).empty());
 }
 
@@ -250,7 +266,8 @@ TEST_CASE("a thousand tasks in flight all end") {
 }
 
 TEST_CASE("wait gives what is ready, in order, and leaves the rest") {
-  std::vector<sheaf::ObjectRef<int>> refs = {sheaf::Task(Sleep).Remote(10'000), sheaf::Put(1), sheaf::Put(2)};
+  std::vector<sheaf::ObjectRef<int>> refs = {sheaf::Task(Sleep).Remote(10'000), sheaf::Put(1),
+                                             sheaf::Put(2)};
   auto [ready, rest] = sheaf::Wait(refs, 2, 5s);
   REQUIRE(ready.size() == 2);
   CHECK(sheaf::Get(ready[1]) == 2);
@@ -263,7 +280,8 @@ TEST_CASE("wait gives what is ready, in order, and leaves the rest") {
   sheaf::Cancel(rest[0], /*force=*/true);
 }
 
-// --- errors -----------------------------------------------------------------------------------------------------------
+// --- errors
+// -----------------------------------------------------------------------------------------------------------
 
 TEST_CASE("an exception crosses with its type, its text and the function's name") {
   try {
@@ -273,25 +291,34 @@ TEST_CASE("an exception crosses with its type, its text and the function's name"
     CHECK(error.cause_type() == "std::out_of_range");
     CHECK(error.cause_message() == "index 7");
     CHECK(error.function() == "live::Throw");
-    CHECK_THAT(error.what(), Catch::Contains("live::Throw") && Catch::Contains("std::out_of_range") && Catch::Contains("index 7"));
+    CHECK_THAT(error.what(), Catch::Contains("live::Throw") &&
+                                 Catch::Contains("std::out_of_range") &&
+                                 Catch::Contains("index 7"));
   }
   const sheaf::Result<int> result = sheaf::TryGet(sheaf::Task(CallsThrow).Remote());
   REQUIRE_FALSE(result.ok());
   CHECK(result.error().cause_type == "std::out_of_range");
-  CHECK_THAT(result.error().message, Catch::Contains("live::CallsThrow") && Catch::Contains("live::Throw"));
+  CHECK_THAT(result.error().message,
+             Catch::Contains("live::CallsThrow") && Catch::Contains("live::Throw"));
 }
 
 TEST_CASE("an argument that failed fails the task that wants it") {
-  CHECK_THROWS_AS(sheaf::Get(sheaf::Task(Square).Remote(sheaf::Task(Throw).Remote("x"))), sheaf::TaskError);
+  CHECK_THROWS_AS(sheaf::Get(sheaf::Task(Square).Remote(sheaf::Task(Throw).Remote("x"))),
+                  sheaf::TaskError);
 }
 
 TEST_CASE("a crash is a typed error after its retries") {
-  CHECK_THROWS_AS(sheaf::Get(sheaf::Task(Crash).Retries(1).Remote(), 30s), sheaf::WorkerCrashedError);
+  CHECK_THROWS_AS(sheaf::Get(sheaf::Task(Crash).Retries(1).Remote(), 30s),
+                  sheaf::WorkerCrashedError);
 }
 
 TEST_CASE("exceptions are retried when they are of the types named") {
-  CHECK(sheaf::Get(sheaf::Task(FailAtFirst).RetryOn<std::range_error, std::underflow_error>().Remote(Scratch("a"), 3)) == 3);
-  CHECK_THROWS_AS(sheaf::Get(sheaf::Task(FailAtFirst).RetryOn<std::range_error>().Remote(Scratch("b"), 3)), sheaf::TaskError);
+  CHECK(sheaf::Get(sheaf::Task(FailAtFirst)
+                       .RetryOn<std::range_error, std::underflow_error>()
+                       .Remote(Scratch("a"), 3)) == 3);
+  CHECK_THROWS_AS(
+      sheaf::Get(sheaf::Task(FailAtFirst).RetryOn<std::range_error>().Remote(Scratch("b"), 3)),
+      sheaf::TaskError);
   CHECK_THROWS_AS(sheaf::Get(sheaf::Task(FailAtFirst).Remote(Scratch("c"), 3)), sheaf::TaskError);
 }
 
@@ -315,7 +342,8 @@ TEST_CASE("misuse says what is wrong") {
   CHECK_THROWS_AS(sheaf::Init(), sheaf::SystemError);
 }
 
-// --- generators and coroutines ----------------------------------------------------------------------------------------
+// --- generators and coroutines
+// ----------------------------------------------------------------------------------------
 
 TEST_CASE("a generator's values come one by one") {
   int next = 0;
@@ -336,7 +364,8 @@ TEST_CASE("what a generator throws is its last item") {
 }
 
 TEST_CASE("coroutines are tasks, and await references here too") {
-  CHECK(sheaf::Get(sheaf::Task(AddLater).Remote(sheaf::Put(1), sheaf::Task(Square).Remote(3))) == 10);
+  CHECK(sheaf::Get(sheaf::Task(AddLater).Remote(sheaf::Put(1), sheaf::Task(Square).Remote(3))) ==
+        10);
   const auto here = []() -> sheaf::Async<int> {
     const std::vector<sheaf::ObjectRef<int>> refs = {sheaf::Task(Square).Remote(2), sheaf::Put(5)};
     const std::vector<int> values = co_await sheaf::All(refs);
@@ -345,7 +374,8 @@ TEST_CASE("coroutines are tasks, and await references here too") {
   CHECK(sheaf::BlockOn(here()) == 12);
 }
 
-// --- actors -----------------------------------------------------------------------------------------------------------
+// --- actors
+// -----------------------------------------------------------------------------------------------------------
 
 TEST_CASE("an actor keeps its state, and calls run in order") {
   const auto counter = sheaf::Actor<Counter>().Remote(10);
@@ -381,7 +411,8 @@ TEST_CASE("a named actor is found, by its class only, and its name is taken") {
   const auto counter = sheaf::Actor<Counter>().Name("the counter").Remote(5);
   CHECK(sheaf::Get(sheaf::GetActor<Counter>("the counter").Task(&Counter::Add).Remote(1)) == 6);
   CHECK_THROWS_AS(sheaf::GetActor<Meeting>("the counter"), sheaf::InvalidArgumentError);
-  CHECK_THROWS_AS(sheaf::Actor<Counter>().Name("the counter").Remote(1), sheaf::ActorNameTakenError);
+  CHECK_THROWS_AS(sheaf::Actor<Counter>().Name("the counter").Remote(1),
+                  sheaf::ActorNameTakenError);
   const auto same = sheaf::Actor<Counter>().Name("the counter").GetIfExists().Remote(1);
   CHECK(sheaf::Get(same.Task(&Counter::Value).Remote()) == 6);
 }
@@ -401,7 +432,8 @@ TEST_CASE("a dead actor says so, and one that may restart comes back anew") {
 }
 
 TEST_CASE("calls of a threaded actor run at the same time, and groups by themselves") {
-  const auto meeting = sheaf::Actor<Meeting>().MaxConcurrency(3).ConcurrencyGroup("quick", 1).Remote();
+  const auto meeting =
+      sheaf::Actor<Meeting>().MaxConcurrency(3).ConcurrencyGroup("quick", 1).Remote();
   std::vector<sheaf::ObjectRef<int>> refs;
   for (int i = 0; i < 2; ++i) refs.push_back(meeting.Task(&Meeting::Meet).Remote(3));
   while (sheaf::Get(meeting.Task(&Meeting::Inside).Remote()) < 2) std::this_thread::sleep_for(1ms);
@@ -428,7 +460,8 @@ TEST_CASE("a coroutine that waits is cancelled at once") {
   CHECK_THROWS_AS(sheaf::Get(waits, 10s), sheaf::TaskCancelledError);
 }
 
-// --- the node ---------------------------------------------------------------------------------------------------------
+// --- the node
+// ---------------------------------------------------------------------------------------------------------
 
 TEST_CASE("the cluster tells what it has") {
   const std::vector<sheaf::NodeInfo> nodes = sheaf::Nodes();
@@ -445,7 +478,8 @@ TEST_CASE("a placement group keeps room for its tasks") {
   sheaf::PlacementGroup group = sheaf::CreateGroup({{{"CPU", 1}, {"slot", 1}}, {{"CPU", 1}}});
   REQUIRE(group.Wait(10s));
   CHECK(group.Nodes().size() == 2);
-  CHECK(sheaf::Get(sheaf::Task(Square).Place(sheaf::Strategy::Group(group, 0)).Remote(3), 10s) == 9);
+  CHECK(sheaf::Get(sheaf::Task(Square).Place(sheaf::Strategy::Group(group, 0)).Remote(3), 10s) ==
+        9);
   CHECK(sheaf::AvailableResources()["slot"] == 1);
   group.Remove();
   CHECK_THROWS_AS(group.Wait(10s), sheaf::GroupRemovedError);

@@ -12,8 +12,9 @@
 //
 //   sheaf::ActorHandle<Counter> counter = sheaf::Actor<Counter>().Remote(10);
 //   sheaf::ObjectRef<int> eleven = counter.Task(&Counter::Add).Remote(1);
-// Calls of one caller run in order, one at a time, unless MaxConcurrency or OutOfOrder says otherwise. Methods that are
-// coroutines (sheaf::Async) take turns at each co_await. An actor ends when the last handle to it is gone, unless it is Detached.
+// Calls of one caller run in order, one at a time, unless MaxConcurrency or OutOfOrder says
+// otherwise. Methods that are coroutines (sheaf::Async) take turns at each co_await. An actor ends
+// when the last handle to it is gone, unless it is Detached.
 #pragma once
 
 #include <memory>
@@ -46,11 +47,14 @@ struct GroupedMethod {
   GroupName<kSize> group;
 };
 
-SHEAF_API Handle CreateActor(const FunctionRecord& constructor, OptionHolder& options, Arguments& arguments);
-SHEAF_API Handle SubmitCall(const Handle& actor, const FunctionRecord& method, OptionHolder& options, Arguments& arguments);
-SHEAF_API void SubmitCall(const Handle& actor, const FunctionRecord& method, OptionHolder& options, Arguments& arguments,
-                          std::span<Handle> results);
-SHEAF_API Handle FindActor(std::string_view name, std::string_view name_space, const std::string& class_key);
+SHEAF_API Handle CreateActor(const FunctionRecord& constructor, OptionHolder& options,
+                             Arguments& arguments);
+SHEAF_API Handle SubmitCall(const Handle& actor, const FunctionRecord& method,
+                            OptionHolder& options, Arguments& arguments);
+SHEAF_API void SubmitCall(const Handle& actor, const FunctionRecord& method, OptionHolder& options,
+                          Arguments& arguments, std::span<Handle> results);
+SHEAF_API Handle FindActor(std::string_view name, std::string_view name_space,
+                           const std::string& class_key);
 SHEAF_API void KillActor(const Handle& actor, bool no_restart);
 SHEAF_API RawId ActorIdOf(const Handle& actor);
 
@@ -72,7 +76,9 @@ template <class Class, class... Parameters>
 void InvokeConstructor(Call& call) {
   using Arguments = Slots<std::tuple<Parameters...>>;
   typename Arguments::Type slots = Arguments::Read(call);
-  auto make = [](auto&&... arguments) { return new Class(std::forward<decltype(arguments)>(arguments)...); };
+  auto make = [](auto&&... arguments) {
+    return new Class(std::forward<decltype(arguments)>(arguments)...);
+  };
   call.SetInstance(Arguments::Apply(make, slots), &Destroy<Class>);
   ReturnNothing(call);
 }
@@ -98,7 +104,8 @@ void InvokeFactory(Call& call) {
 template <class Class, auto kMember, class Type = std::remove_cv_t<decltype(kMember)>>
 struct Member {
   static_assert(std::is_same_v<Class, void>,
-                "SHEAF_ACTOR: a member is sheaf::Constructor<Types...>, a factory function, &Class::Method or "
+                "SHEAF_ACTOR: a member is sheaf::Constructor<Types...>, a factory function, "
+                "&Class::Method or "
                 "sheaf::InGroup<\"name\">(&Class::Method)");
 };
 template <class Class, auto kMember, class... Parameters>
@@ -111,7 +118,8 @@ struct Member<Class, kMember, ConstructorTag<Parameters...>> {
       static_assert((ParameterType<Parameters> && ...),
                     "SHEAF_ACTOR: a parameter of a constructor cannot travel between processes");
       static_assert(std::is_constructible_v<Class, Parameters...>,
-                    "SHEAF_ACTOR: the class has no public constructor with the types of sheaf::Constructor<...>");
+                    "SHEAF_ACTOR: the class has no public constructor with the types of "
+                    "sheaf::Constructor<...>");
       record.kind = FunctionRecord::Kind::kConstructor;
       record.name = TypeName<Class>();
       record.key = KeyOf<void(Parameters...)>(record.name + "()");
@@ -130,8 +138,9 @@ struct Member<Class, kMember, ConstructorTag<Parameters...>> {
 template <class Class, auto kFactory, class R, class... Parameters>
 struct Member<Class, kFactory, R (*)(Parameters...)> {
   static constexpr bool kAsync = false;
-  static_assert(std::is_same_v<typename MadeBy<R>::Class, Class>,
-                "SHEAF_ACTOR: a factory returns an object of the actor's class, or a std::unique_ptr to one");
+  static_assert(
+      std::is_same_v<typename MadeBy<R>::Class, Class>,
+      "SHEAF_ACTOR: a factory returns an object of the actor's class, or a std::unique_ptr to one");
   static void Register(bool class_is_async) {
     static FunctionRecord record;
     static PointerNode<R (*)(Parameters...)> node{kFactory, &record};
@@ -146,13 +155,15 @@ struct Member<Class, kFactory, R (*)(Parameters...)> {
   }
 };
 template <class Class, auto kFactory, class R, class... Parameters>
-struct Member<Class, kFactory, R (*)(Parameters...) noexcept> : Member<Class, static_cast<R (*)(Parameters...)>(kFactory)> {};
+struct Member<Class, kFactory, R (*)(Parameters...) noexcept>
+    : Member<Class, static_cast<R (*)(Parameters...)>(kFactory)> {};
 
 template <class Class, auto kMethod>
 struct MethodMember {
   using Signature = SignatureOf<decltype(kMethod)>;
   using Pointer = typename Signature::Pointer;
-  static_assert(std::is_base_of_v<typename Signature::Class, Class>, "SHEAF_ACTOR: a method is of another class");
+  static_assert(std::is_base_of_v<typename Signature::Class, Class>,
+                "SHEAF_ACTOR: a method is of another class");
   static constexpr bool kAsync = RemoteOf<typename Signature::Return>::kAsync;
   static void RegisterIn(std::string group) {
     static FunctionRecord record;
@@ -176,7 +187,9 @@ struct Member<Class, kMethod, Function Base::*> : MethodMember<Class, kMethod> {
 };
 template <class Class, auto kMember, class Method, size_t kSize>
 struct Member<Class, kMember, GroupedMethod<Method, kSize>> : MethodMember<Class, kMember.method> {
-  static void Register(bool) { MethodMember<Class, kMember.method>::RegisterIn(kMember.group.text); }
+  static void Register(bool) {
+    MethodMember<Class, kMember.method>::RegisterIn(kMember.group.text);
+  }
 };
 
 // All that SHEAF_ACTOR says of a class.
@@ -213,7 +226,8 @@ struct ActorMembers {
 };
 
 template <class Class>
-using MembersOf = decltype(SheafActorMembers(static_cast<Class*>(nullptr)));  // Found beside the class: SHEAF_ACTOR made it.
+using MembersOf = decltype(SheafActorMembers(
+    static_cast<Class*>(nullptr)));  // Found beside the class: SHEAF_ACTOR made it.
 template <class Class>
 concept ActorClass = requires { typename MembersOf<Class>; };
 
@@ -230,13 +244,15 @@ consteval auto InGroup(Method method) {
 
 // A method with its options, of one actor. Copyable; use one object for many calls.
 template <class R, class... Parameters>
-class MethodCaller : public internal::OptionHolder, public internal::RetryOptions<MethodCaller<R, Parameters...>> {
+class MethodCaller : public internal::OptionHolder,
+                     public internal::RetryOptions<MethodCaller<R, Parameters...>> {
   using Remoted = internal::RemoteOf<R>;
   template <class... Given>
   using Fit = internal::ArgumentsFit<std::tuple<Parameters...>, Given...>;
 
  public:
-  MethodCaller(internal::Handle actor, const internal::FunctionRecord* method) : actor_(std::move(actor)), method_(method) {}
+  MethodCaller(internal::Handle actor, const internal::FunctionRecord* method)
+      : actor_(std::move(actor)), method_(method) {}
 
   MethodCaller& Name(std::string name) {
     this->Change().name = std::move(name);
@@ -253,7 +269,8 @@ class MethodCaller : public internal::OptionHolder, public internal::RetryOption
   typename Remoted::Handle Remote(const Given&... arguments) {
     if constexpr (Fit<Given...>::Check()) {
       internal::Arguments encoded;
-      internal::AddArguments(std::type_identity<std::tuple<Parameters...>>(), encoded, arguments...);
+      internal::AddArguments(std::type_identity<std::tuple<Parameters...>>(), encoded,
+                             arguments...);
       return Remoted::Handle::FromHandle(internal::SubmitCall(actor_, *method_, *this, encoded));
     }
   }
@@ -265,7 +282,8 @@ class MethodCaller : public internal::OptionHolder, public internal::RetryOption
     static_assert(kIsTuple, "sheaf: RemoteTuple() is for methods that return a std::tuple");
     if constexpr (kIsTuple && Fit<Given...>::Check()) {
       internal::Arguments encoded;
-      internal::AddArguments(std::type_identity<std::tuple<Parameters...>>(), encoded, arguments...);
+      internal::AddArguments(std::type_identity<std::tuple<Parameters...>>(), encoded,
+                             arguments...);
       internal::Handle results[std::tuple_size_v<Value>];
       internal::SubmitCall(actor_, *method_, *this, encoded, results);
       return internal::RefTuple<Value>::From(results);
@@ -277,7 +295,8 @@ class MethodCaller : public internal::OptionHolder, public internal::RetryOption
   const internal::FunctionRecord* method_;
 };
 
-// An actor, by any number of copies of its handle, anywhere in the cluster: pass it as an argument, or inside one.
+// An actor, by any number of copies of its handle, anywhere in the cluster: pass it as an argument,
+// or inside one.
 template <class Class>
 class ActorHandle {
  public:
@@ -286,9 +305,12 @@ class ActorHandle {
   ActorHandle() = default;  // Empty: no actor.
   explicit operator bool() const noexcept { return static_cast<bool>(handle_); }
   std::string id() const { return internal::ToHex(internal::ActorIdOf(handle_)); }
-  friend bool operator==(const ActorHandle& a, const ActorHandle& b) { return a.handle_.id() == b.handle_.id(); }
+  friend bool operator==(const ActorHandle& a, const ActorHandle& b) {
+    return a.handle_.id() == b.handle_.id();
+  }
 
-  // A method, to be called: handle.Task(&Counter::Add).Remote(1). Throws InvalidArgumentError when SHEAF_ACTOR does not name it.
+  // A method, to be called: handle.Task(&Counter::Add).Remote(1). Throws InvalidArgumentError when
+  // SHEAF_ACTOR does not name it.
   template <class R, class Base, class... Parameters>
   MethodCaller<R, Parameters...> Task(R (Base::*method)(Parameters...)) const {
     return Caller<R, Parameters...>(method);
@@ -311,7 +333,8 @@ class ActorHandle {
   template <class R, class... Parameters, class Pointer>
   MethodCaller<R, Parameters...> Caller(Pointer method) const {
     const internal::FunctionRecord* record = internal::PointerList<Pointer, Class>::Find(method);
-    if (record == nullptr) [[unlikely]] internal::ThrowNotRegistered(internal::TypeName<Pointer>());
+    if (record == nullptr) [[unlikely]]
+      internal::ThrowNotRegistered(internal::TypeName<Pointer>());
     return MethodCaller<R, Parameters...>(handle_, record);
   }
 
@@ -320,15 +343,23 @@ class ActorHandle {
 
 // An actor to be made, with its options.
 template <class Class, class Parameters = void>
-class ActorCaller : public internal::OptionHolder, public internal::PlacedOptions<ActorCaller<Class, Parameters>> {
+class ActorCaller : public internal::OptionHolder,
+                    public internal::PlacedOptions<ActorCaller<Class, Parameters>> {
  public:
   ActorCaller() = default;
   explicit ActorCaller(const internal::FunctionRecord* factory) : factory_(factory) {}
 
-  // Name(x) makes it findable by GetActor(x). It is a CPU to place and none to run, unless resources are asked for.
-  ActorCaller& Namespace(std::string name_space) { return Set(&Options::name_space, std::move(name_space)); }
-  ActorCaller& Detached() { return Set(&Options::detached, true); }  // Lives until killed, also after this job. Needs a name.
-  ActorCaller& GetIfExists() { return Set(&Options::get_if_exists, true); }  // The one of that name, if there is one.
+  // Name(x) makes it findable by GetActor(x). It is a CPU to place and none to run, unless
+  // resources are asked for.
+  ActorCaller& Namespace(std::string name_space) {
+    return Set(&Options::name_space, std::move(name_space));
+  }
+  ActorCaller& Detached() {
+    return Set(&Options::detached, true);
+  }  // Lives until killed, also after this job. Needs a name.
+  ActorCaller& GetIfExists() {
+    return Set(&Options::get_if_exists, true);
+  }  // The one of that name, if there is one.
   // How often it is made anew when its process dies; -1: without bound.
   ActorCaller& MaxRestarts(int count) { return Set(&Options::max_restarts, count); }
   // How often a call is sent again when the actor died under it; -1: without bound.
@@ -344,16 +375,19 @@ class ActorCaller : public internal::OptionHolder, public internal::PlacedOption
   // A caller with so many calls unanswered gets PendingCallsLimitError.
   ActorCaller& MaxPendingCalls(int64_t calls) { return Set(&Options::max_pending_calls, calls); }
 
-  // Makes the actor and returns at once (a named one: when the name is taken for it, else throws ActorNameTakenError).
+  // Makes the actor and returns at once (a named one: when the name is taken for it, else throws
+  // ActorNameTakenError).
   template <class... Given>
   ActorHandle<Class> Remote(const Given&... arguments) {
     if constexpr (std::is_void_v<Parameters>) {
       using Constructor = decltype(internal::MembersOf<Class>::template ConstructorFor<Given...>());
       static_assert(!std::is_same_v<Constructor, std::nullptr_t>,
-                    "sheaf: none of the constructors that SHEAF_ACTOR names takes these arguments; add sheaf::Constructor<Types...>");
+                    "sheaf: none of the constructors that SHEAF_ACTOR names takes these arguments; "
+                    "add sheaf::Constructor<Types...>");
       if constexpr (!std::is_same_v<Constructor, std::nullptr_t>) {
         using Chosen = typename Constructor::type;
-        return Make(Chosen::Record(), std::type_identity<typename Chosen::ConstructorTypes>(), arguments...);
+        return Make(Chosen::Record(), std::type_identity<typename Chosen::ConstructorTypes>(),
+                    arguments...);
       }
     } else if constexpr (internal::ArgumentsFit<Parameters, Given...>::Check()) {
       return Make(*factory_, std::type_identity<Parameters>(), arguments...);
@@ -362,12 +396,13 @@ class ActorCaller : public internal::OptionHolder, public internal::PlacedOption
 
  private:
   template <class T>
-  ActorCaller& Set(T Options::*field, T value) {
+  ActorCaller& Set(T Options::* field, T value) {
     this->Change().*field = std::move(value);
     return *this;
   }
   template <class Types, class... Given>
-  ActorHandle<Class> Make(const internal::FunctionRecord& record, std::type_identity<Types> types, const Given&... arguments) {
+  ActorHandle<Class> Make(const internal::FunctionRecord& record, std::type_identity<Types> types,
+                          const Given&... arguments) {
     internal::Arguments encoded;
     internal::AddArguments(types, encoded, arguments...);
     return ActorHandle<Class>::FromHandle(internal::CreateActor(record, *this, encoded));
@@ -380,7 +415,8 @@ class ActorCaller : public internal::OptionHolder, public internal::PlacedOption
 template <class Class>
 ActorCaller<Class> Actor() {
   static_assert(internal::ActorClass<Class>,
-                "sheaf: this class is no actor: write SHEAF_ACTOR(Class, sheaf::Constructor<...>, &Class::Method, ...) in its "
+                "sheaf: this class is no actor: write SHEAF_ACTOR(Class, sheaf::Constructor<...>, "
+                "&Class::Method, ...) in its "
                 "namespace");
   return ActorCaller<Class>();
 }
@@ -389,19 +425,24 @@ template <class R, class... Parameters>
 auto Actor(R (*factory)(Parameters...)) {
   using Class = typename internal::MadeBy<R>::Class;
   static_assert(internal::ActorClass<Class>,
-                "sheaf: this class is no actor: write SHEAF_ACTOR(Class, sheaf::Constructor<...>, &Class::Method, ...) in its "
+                "sheaf: this class is no actor: write SHEAF_ACTOR(Class, sheaf::Constructor<...>, "
+                "&Class::Method, ...) in its "
                 "namespace");
-  const internal::FunctionRecord* record = internal::PointerList<R (*)(Parameters...), Class>::Find(factory);
+  const internal::FunctionRecord* record =
+      internal::PointerList<R (*)(Parameters...), Class>::Find(factory);
   if (record == nullptr) internal::ThrowNotRegistered(internal::TypeName<R(Parameters...)>());
   return ActorCaller<Class, std::tuple<Parameters...>>(record);
 }
 
-// The actor of that name. Throws NotFoundError, or InvalidArgumentError when it is of another class.
+// The actor of that name. Throws NotFoundError, or InvalidArgumentError when it is of another
+// class.
 template <class Class>
 ActorHandle<Class> GetActor(std::string_view name, std::string_view name_space = {}) {
-  return ActorHandle<Class>::FromHandle(internal::FindActor(name, name_space, typeid(Class).name()));
+  return ActorHandle<Class>::FromHandle(
+      internal::FindActor(name, name_space, typeid(Class).name()));
 }
-// Ends the actor's process; its calls end with ActorDiedError. With `no_restart` false its MaxRestarts counts.
+// Ends the actor's process; its calls end with ActorDiedError. With `no_restart` false its
+// MaxRestarts counts.
 template <class Class>
 void Kill(const ActorHandle<Class>& actor, bool no_restart = true) {
   internal::KillActor(actor.handle(), no_restart);
@@ -409,10 +450,16 @@ void Kill(const ActorHandle<Class>& actor, bool no_restart = true) {
 
 }  // namespace sheaf::inline v1
 
-// Makes a class callable in other processes. In the namespace of the class, after it; in a source file or a header:
-//   SHEAF_ACTOR(Counter, sheaf::Constructor<int>, MakeCounter, &Counter::Add, sheaf::InGroup<"io">(&Counter::Load));
-#define SHEAF_ACTOR(Class, ...)                                                                              \
-  [[maybe_unused]] inline ::sheaf::internal::ActorMembers<Class, __VA_ARGS__> SheafActorMembers(Class*) { return {}; } \
-  static_assert(::sheaf::internal::ActorClass<Class>, "SHEAF_ACTOR stands in the namespace of its class");    \
-  [[maybe_unused]] static const bool SHEAF_CONCATENATE(sheaf_actor_, __COUNTER__) =                           \
+// Makes a class callable in other processes. In the namespace of the class, after it; in a source
+// file or a header:
+//   SHEAF_ACTOR(Counter, sheaf::Constructor<int>, MakeCounter, &Counter::Add,
+//   sheaf::InGroup<"io">(&Counter::Load));
+#define SHEAF_ACTOR(Class, ...)                                                                  \
+  [[maybe_unused]] inline ::sheaf::internal::ActorMembers<Class, __VA_ARGS__> SheafActorMembers( \
+      Class*) {                                                                                  \
+    return {};                                                                                   \
+  }                                                                                              \
+  static_assert(::sheaf::internal::ActorClass<Class>,                                            \
+                "SHEAF_ACTOR stands in the namespace of its class");                             \
+  [[maybe_unused]] static const bool SHEAF_CONCATENATE(sheaf_actor_, __COUNTER__) =              \
       ::sheaf::internal::ActorMembers<Class, __VA_ARGS__>::Register()

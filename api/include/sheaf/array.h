@@ -11,8 +11,9 @@
 
 namespace sheaf::inline v1 {
 
-// An immutable array of numbers that keeps its memory: copies share it, and the object that it belongs to stays in the store
-// while one of them lives. A value of type std::vector<T> can be read as an Array<T>, and the other way round.
+// An immutable array of numbers that keeps its memory: copies share it, and the object that it
+// belongs to stays in the store while one of them lives. A value of type std::vector<T> can be read
+// as an Array<T>, and the other way round.
 template <class T>
 class Array {
   static_assert(internal::Number<T>, "sheaf::Array holds numbers");
@@ -28,7 +29,8 @@ class Array {
     keep_ = std::move(kept);
   }
   // `keep` holds the memory of `values`.
-  Array(std::span<const T> values, std::shared_ptr<const void> keep) : values_(values), keep_(std::move(keep)) {}
+  Array(std::span<const T> values, std::shared_ptr<const void> keep)
+      : values_(values), keep_(std::move(keep)) {}
 
   const T* data() const noexcept { return values_.data(); }
   size_t size() const noexcept { return values_.size(); }

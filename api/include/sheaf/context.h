@@ -14,14 +14,14 @@ namespace sheaf::inline v1 {
 // Where this code runs. Ids are 32 hexadecimal digits, as the command line takes them.
 struct RuntimeContext {
   bool is_worker = false;
-  uint32_t node = 0;         // Number of the node.
-  uint32_t process = 0;      // Number of the process within the node.
+  uint32_t node = 0;     // Number of the node.
+  uint32_t process = 0;  // Number of the process within the node.
   uint32_t job = 0;
-  std::string name_space;    // Of named actors.
-  std::string task_id;       // Empty outside of tasks.
-  std::string actor_id;      // Empty outside of actors.
-  std::string task_name;     // "app::Square"; empty outside of tasks.
-  uint32_t attempt = 0;      // How often the task was tried before.
+  std::string name_space;                   // Of named actors.
+  std::string task_id;                      // Empty outside of tasks.
+  std::string actor_id;                     // Empty outside of actors.
+  std::string task_name;                    // "app::Square"; empty outside of tasks.
+  uint32_t attempt = 0;                     // How often the task was tried before.
   std::map<std::string, double> resources;  // Of the task; empty in drivers.
   std::vector<uint32_t> gpu_ids;
 };
@@ -30,7 +30,7 @@ SHEAF_API RuntimeContext Context();
 
 struct NodeInfo {
   uint32_t number = 0;
-  std::string state;         // "ALIVE", "DRAINING", "DEAD".
+  std::string state;  // "ALIVE", "DRAINING", "DEAD".
   std::string host_name;
   std::string address;
   std::map<std::string, double> total;
@@ -41,6 +41,6 @@ struct NodeInfo {
 SHEAF_API std::vector<NodeInfo> Nodes();
 SHEAF_API std::map<std::string, double> ClusterResources();    // Of all nodes that are alive.
 SHEAF_API std::map<std::string, double> AvailableResources();  // Not in use there.
-SHEAF_API std::string MetricsUrl();                            // Of this node; empty: there is none.
+SHEAF_API std::string MetricsUrl();  // Of this node; empty: there is none.
 
 }  // namespace sheaf::inline v1

@@ -1,12 +1,13 @@
 // Copyright The Sheaf Authors. SPDX-License-Identifier: Apache-2.0
-// Functions that wait without holding a thread: C++20 coroutines that return Async<T> and co_await references.
+// Functions that wait without holding a thread: C++20 coroutines that return Async<T> and co_await
+// references.
 //
 //   sheaf::Async<double> Mean(sheaf::ObjectRef<double> a, sheaf::ObjectRef<double> b) {
 //     co_return (co_await a + co_await b) / 2;
 //   }
-// As a remote function or a method of an actor it is called like any other: Task(Mean).Remote(a, b). All coroutines of one
-// process run on one thread, so they share data without locks; between two co_awaits nothing else runs. Elsewhere
-// BlockOn(Mean(a, b)) runs one to its end.
+// As a remote function or a method of an actor it is called like any other: Task(Mean).Remote(a,
+// b). All coroutines of one process run on one thread, so they share data without locks; between
+// two co_awaits nothing else runs. Elsewhere BlockOn(Mean(a, b)) runs one to its end.
 #pragma once
 
 #include <chrono>
@@ -32,8 +33,9 @@ SHEAF_API void ThrowIfCancelled();
 // Runs `start`, and what follows from it, on this thread, until *done.
 SHEAF_API void RunUntil(std::coroutine_handle<> start, const bool* done);
 
-// A coroutine that ends while the one that awaits it is still in await_suspend does not resume it: that just goes on. So a
-// loop of awaits needs no stack, also where the compiler does not turn transfers between coroutines into jumps (-O0).
+// A coroutine that ends while the one that awaits it is still in await_suspend does not resume it:
+// that just goes on. So a loop of awaits needs no stack, also where the compiler does not turn
+// transfers between coroutines into jumps (-O0).
 struct ResumeContinuation {
   bool await_ready() const noexcept { return false; }
   template <class Promise>
@@ -77,7 +79,8 @@ struct AsyncPromise<void> : AsyncPromiseBase {
 
 }  // namespace internal
 
-// A coroutine that will give a T. It starts when it is awaited (or called as a task), once. Owns its frame.
+// A coroutine that will give a T. It starts when it is awaited (or called as a task), once. Owns
+// its frame.
 template <class T>
 class [[nodiscard]] Async {
  public:
@@ -122,7 +125,9 @@ template <class T>
 struct ObjectAwaiter {
   ObjectRef<T> ref;
   bool await_ready() const { return sheaf::IsReady(ref); }
-  void await_suspend(std::coroutine_handle<> waiting) const { ResumeWhenReady(ref.handle(), waiting); }
+  void await_suspend(std::coroutine_handle<> waiting) const {
+    ResumeWhenReady(ref.handle(), waiting);
+  }
   T await_resume() const {
     ThrowIfCancelled();
     return sheaf::Get(ref);
@@ -138,7 +143,9 @@ struct SleepAwaiter {
 // Runs by itself and frees itself.
 struct Detached {
   struct promise_type {
-    Detached get_return_object() { return {std::coroutine_handle<promise_type>::from_promise(*this)}; }
+    Detached get_return_object() {
+      return {std::coroutine_handle<promise_type>::from_promise(*this)};
+    }
     std::suspend_always initial_suspend() noexcept { return {}; }
     std::suspend_never final_suspend() noexcept { return {}; }
     void return_void() noexcept {}
@@ -171,7 +178,8 @@ template <class T>
 internal::ObjectAwaiter<T> operator co_await(ObjectRef<T> ref) {
   return {std::move(ref)};
 }
-// All values, in order. (g++ 12 cannot compile a braced list inside a co_await expression: name the vector first.)
+// All values, in order. (g++ 12 cannot compile a braced list inside a co_await expression: name the
+// vector first.)
 template <class T>
 Async<std::vector<T>> All(std::vector<ObjectRef<T>> refs) {
   std::vector<T> values;

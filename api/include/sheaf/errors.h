@@ -1,6 +1,6 @@
 // Copyright The Sheaf Authors. SPDX-License-Identifier: Apache-2.0
-// What goes wrong, as exceptions: one type per kind of failure, all derived from sheaf::Error. Result<T> is for callers
-// who want values instead (TryGet).
+// What goes wrong, as exceptions: one type per kind of failure, all derived from sheaf::Error.
+// Result<T> is for callers who want values instead (TryGet).
 #pragma once
 
 #include <cstdint>
@@ -47,11 +47,11 @@ enum class ErrorKind : uint8_t {
 // All that is known about a failure.
 struct ErrorInfo {
   ErrorKind kind = ErrorKind::kNone;
-  std::string message;  // For people.
+  std::string message{};  // For people.
   // kTaskFailed:
-  std::string function;       // "app::Square"; empty when unknown.
-  std::string cause_type;     // "std::out_of_range": what the function threw.
-  std::string cause_message;  // Its what().
+  std::string function{};       // "app::Square"; empty when unknown.
+  std::string cause_type{};     // "std::out_of_range": what the function threw.
+  std::string cause_message{};  // Its what().
 };
 
 class SHEAF_API Error : public std::runtime_error {
@@ -75,12 +75,12 @@ class SHEAF_API TaskError : public Error {
   const std::string& cause_message() const noexcept { return info().cause_message; }
 };
 
-#define SHEAF_DEFINE_ERROR(Name, Base, kKind)                                                        \
-  class SHEAF_API Name : public Base {                                                               \
-   public:                                                                                           \
-    explicit Name(ErrorInfo info) : Base(std::move(info)) {}                                         \
-    explicit Name(std::string message) : Base(ErrorInfo{kKind, std::move(message), {}, {}, {}}) {}   \
-    ~Name() override;                                                                                \
+#define SHEAF_DEFINE_ERROR(Name, Base, kKind)                                                      \
+  class SHEAF_API Name : public Base {                                                             \
+   public:                                                                                         \
+    explicit Name(ErrorInfo info) : Base(std::move(info)) {}                                       \
+    explicit Name(std::string message) : Base(ErrorInfo{kKind, std::move(message), {}, {}, {}}) {} \
+    ~Name() override;                                                                              \
   }
 
 SHEAF_DEFINE_ERROR(TaskCancelledError, Error, ErrorKind::kTaskCancelled);
@@ -121,9 +121,12 @@ class [[nodiscard]] Result {
   using Failure = std::shared_ptr<const ErrorInfo>;
 
  public:
-  Result() requires std::is_void_v<T> = default;
+  Result()
+    requires std::is_void_v<T>
+  = default;
   Result(Value value) : state_(std::in_place_index<0>, std::move(value)) {}
-  Result(ErrorInfo info) : state_(std::in_place_index<1>, std::make_shared<const ErrorInfo>(std::move(info))) {}
+  Result(ErrorInfo info)
+      : state_(std::in_place_index<1>, std::make_shared<const ErrorInfo>(std::move(info))) {}
 
   bool ok() const noexcept { return state_.index() == 0; }
   explicit operator bool() const noexcept { return ok(); }

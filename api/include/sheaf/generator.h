@@ -18,7 +18,8 @@
 
 namespace sheaf::inline v1 {
 
-// A coroutine with co_yield. Runs on the thread that asks for the next value; co_await is for Async<T>.
+// A coroutine with co_yield. Runs on the thread that asks for the next value; co_await is for
+// Async<T>.
 template <class T>
 class [[nodiscard]] Generator {
  public:
@@ -27,7 +28,9 @@ class [[nodiscard]] Generator {
     const T* current = nullptr;
     std::exception_ptr error;
 
-    Generator get_return_object() { return Generator(std::coroutine_handle<promise_type>::from_promise(*this)); }
+    Generator get_return_object() {
+      return Generator(std::coroutine_handle<promise_type>::from_promise(*this));
+    }
     std::suspend_always initial_suspend() noexcept { return {}; }
     std::suspend_always final_suspend() noexcept { return {}; }
     std::suspend_always yield_value(const T& value) noexcept {
@@ -37,7 +40,8 @@ class [[nodiscard]] Generator {
     void return_void() noexcept {}
     void unhandled_exception() noexcept { error = std::current_exception(); }
     template <class Awaited>
-    void await_transform(Awaited&&) = delete;  // co_await is for coroutines that return sheaf::Async<T>.
+    void await_transform(Awaited&&) =
+        delete;  // co_await is for coroutines that return sheaf::Async<T>.
   };
 
   explicit Generator(std::coroutine_handle<promise_type> coroutine) : coroutine_(coroutine) {}
@@ -53,7 +57,8 @@ class [[nodiscard]] Generator {
   // Runs to the next co_yield; false: it ended. Throws what the function throws.
   bool Next() {
     coroutine_.resume();
-    if (coroutine_.promise().error) std::rethrow_exception(std::exchange(coroutine_.promise().error, nullptr));
+    if (coroutine_.promise().error)
+      std::rethrow_exception(std::exchange(coroutine_.promise().error, nullptr));
     return !coroutine_.done();
   }
   const T& value() const { return *coroutine_.promise().current; }
@@ -67,8 +72,8 @@ namespace internal {
 SHEAF_API Handle NextItem(const Handle& stream, Timeout timeout);
 }  // namespace internal
 
-// The values of a generator that runs somewhere, in order. One consumer: copies share the position. When
-// the last copy is gone the generator is stopped.
+// The values of a generator that runs somewhere, in order. One consumer: copies share the position.
+// When the last copy is gone the generator is stopped.
 template <class T>
 class ObjectStream {
  public:
@@ -79,7 +84,8 @@ class ObjectStream {
     return stream;
   }
 
-  // The next value, ready or about to be; nullopt: the generator ended. What it threw is what the last reference throws.
+  // The next value, ready or about to be; nullopt: the generator ended. What it threw is what the
+  // last reference throws.
   std::optional<ObjectRef<T>> Next(std::chrono::nanoseconds timeout = kForever) {
     internal::Handle item = internal::NextItem(handle_, timeout);
     if (!item) return std::nullopt;
@@ -98,7 +104,9 @@ class ObjectStream {
       return *this;
     }
     void operator++(int) { ++*this; }
-    friend bool operator==(const Iterator& it, std::default_sentinel_t) { return !it.item_.has_value(); }
+    friend bool operator==(const Iterator& it, std::default_sentinel_t) {
+      return !it.item_.has_value();
+    }
 
    private:
     ObjectStream* stream_;

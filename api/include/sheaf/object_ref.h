@@ -31,8 +31,9 @@ template <class T>
 inline constexpr bool kReadsAs<Array<T>, std::vector<T>> = Number<T>;
 }  // namespace internal
 
-// The name of an object that is there, or will be. Copyable, one pointer in size; the object lives while somebody in the
-// cluster holds a reference. Thread-safe as an int is: different copies from any thread, one copy from one at a time.
+// The name of an object that is there, or will be. Copyable, one pointer in size; the object lives
+// while somebody in the cluster holds a reference. Thread-safe as an int is: different copies from
+// any thread, one copy from one at a time.
 template <class T>
 class ObjectRef {
  public:
@@ -44,8 +45,12 @@ class ObjectRef {
   ObjectRef(const ObjectRef<Other>& other) : handle_(other.handle()) {}
 
   explicit operator bool() const noexcept { return static_cast<bool>(handle_); }
-  std::string id() const { return internal::ToHex(handle_.id()); }  // 32 hexadecimal digits, as the command line takes them.
-  friend bool operator==(const ObjectRef& a, const ObjectRef& b) { return a.handle_.id() == b.handle_.id(); }
+  std::string id() const {
+    return internal::ToHex(handle_.id());
+  }  // 32 hexadecimal digits, as the command line takes them.
+  friend bool operator==(const ObjectRef& a, const ObjectRef& b) {
+    return a.handle_.id() == b.handle_.id();
+  }
 
   const internal::Handle& handle() const noexcept { return handle_; }
   static ObjectRef FromHandle(internal::Handle handle) {
@@ -70,12 +75,13 @@ std::tuple<Ts...> DecodeTuple(const Views& views, std::index_sequence<kIndices..
 }
 }  // namespace internal
 
-// The value, as soon as it is there. Throws what the call ended with (errors.h), or TimeoutError. In the
-// thread of a task its CPU is lent to others meanwhile.
+// The value, as soon as it is there. Throws what the call ended with (errors.h), or TimeoutError.
+// In the thread of a task its CPU is lent to others meanwhile.
 template <class T>
 T Get(const ObjectRef<T>& ref, std::chrono::nanoseconds timeout = kForever) {
   const internal::Views views(ref.handle(), timeout);
-  if (views.failure()) [[unlikely]] Raise(*views.failure());
+  if (views.failure()) [[unlikely]]
+    Raise(*views.failure());
   return internal::Decode<T>(views, 0);
 }
 // All values, in order; the first that is an error is thrown. One wait for all of them.
@@ -94,8 +100,10 @@ auto Get(const std::vector<ObjectRef<T>>& refs, std::chrono::nanoseconds timeout
 }
 // Values of several types.
 template <class... Ts>
-std::tuple<Ts...> Get(const std::tuple<ObjectRef<Ts>...>& refs, std::chrono::nanoseconds timeout = kForever) {
-  static_assert(!(std::is_void_v<Ts> || ...), "sheaf::Get: a tuple cannot hold the value of an ObjectRef<void>");
+std::tuple<Ts...> Get(const std::tuple<ObjectRef<Ts>...>& refs,
+                      std::chrono::nanoseconds timeout = kForever) {
+  static_assert(!(std::is_void_v<Ts> || ...),
+                "sheaf::Get: a tuple cannot hold the value of an ObjectRef<void>");
   return std::apply(
       [timeout](const ObjectRef<Ts>&... ref) {
         const internal::Handle handles[] = {ref.handle()...};
@@ -115,12 +123,14 @@ Result<T> TryGet(const ObjectRef<T>& ref, std::chrono::nanoseconds timeout = kFo
 }
 // kTimeout for all when not all are there in time.
 template <class T>
-std::vector<Result<T>> TryGet(const std::vector<ObjectRef<T>>& refs, std::chrono::nanoseconds timeout = kForever) {
+std::vector<Result<T>> TryGet(const std::vector<ObjectRef<T>>& refs,
+                              std::chrono::nanoseconds timeout = kForever) {
   const internal::Views views(internal::Handles(refs), timeout);
   std::vector<Result<T>> results;
   results.reserve(refs.size());
   for (size_t i = 0; i < refs.size(); ++i) {
-    results.push_back(views.failure() ? Result<T>(*views.failure()) : internal::TryDecode<T>(views, i));
+    results.push_back(views.failure() ? Result<T>(*views.failure())
+                                      : internal::TryDecode<T>(views, i));
   }
   return results;
 }
@@ -130,10 +140,13 @@ struct WaitResult {
   std::vector<ObjectRef<T>> ready;      // At most num_returns, in the order given.
   std::vector<ObjectRef<T>> not_ready;  // The others, in the order given.
 };
-// Waits until `num_returns` of `refs` are ready (as a value or an error), or until `timeout`. Move `refs` in where they are many.
+// Waits until `num_returns` of `refs` are ready (as a value or an error), or until `timeout`. Move
+// `refs` in where they are many.
 template <class T>
-WaitResult<T> Wait(std::vector<ObjectRef<T>> refs, size_t num_returns = 1, std::chrono::nanoseconds timeout = kForever) {
-  const std::vector<size_t> ready = internal::WaitReady(internal::Handles(refs), num_returns, timeout);
+WaitResult<T> Wait(std::vector<ObjectRef<T>> refs, size_t num_returns = 1,
+                   std::chrono::nanoseconds timeout = kForever) {
+  const std::vector<size_t> ready =
+      internal::WaitReady(internal::Handles(refs), num_returns, timeout);
   WaitResult<T> result;
   result.ready.reserve(ready.size());
   for (const size_t index : ready) result.ready.push_back(std::move(refs[index]));
@@ -160,7 +173,9 @@ bool IsReady(const ObjectRef<T>& ref) {
 // Makes `value` an object. Throws ObjectStoreFullError when there is no room within a minute.
 template <class T>
 ObjectRef<T> Put(const T& value) {
-  static_assert(Serializable<T>, "sheaf::Put: this type cannot travel between processes (see sheaf/serialize.h for what can)");
+  static_assert(
+      Serializable<T>,
+      "sheaf::Put: this type cannot travel between processes (see sheaf/serialize.h for what can)");
   if constexpr (!Serializable<T>) {
     return {};
   } else if constexpr (internal::Scalar<T>) {
@@ -175,11 +190,13 @@ ObjectRef<T> Put(const T& value) {
 }
 inline ObjectRef<std::string> Put(const char* text) { return Put(std::string(text)); }
 
-// An array of numbers that is built where it will be read, without any copy. Dropped unsealed, it was never there.
+// An array of numbers that is built where it will be read, without any copy. Dropped unsealed, it
+// was never there.
 template <class T>
 class ArrayBuilder {
  public:
-  explicit ArrayBuilder(size_t count) : building_(internal::kArrayHeadBytes + count * sizeof(T)), count_(count) {
+  explicit ArrayBuilder(size_t count)
+      : building_(internal::kArrayHeadBytes + count * sizeof(T)), count_(count) {
     internal::WriteArrayHead(building_.data(), internal::KindOf<T>(), count * sizeof(T));
   }
   T* data() const { return reinterpret_cast<T*>(building_.data() + internal::kArrayHeadBytes); }
@@ -195,12 +212,13 @@ class ArrayBuilder {
   internal::Building building_;
   size_t count_;
 };
-// Memory for `count` numbers, contents undefined, aligned to 64 bytes. Throws ObjectStoreFullError when there is no room
-// within a minute.
+// Memory for `count` numbers, contents undefined, aligned to 64 bytes. Throws ObjectStoreFullError
+// when there is no room within a minute.
 template <class T>
 ArrayBuilder<T> CreateArray(size_t count) {
   static_assert(internal::Number<T>, "sheaf::CreateArray makes arrays of numbers");
-  if (count > SIZE_MAX / 2 / sizeof(T)) throw InvalidArgumentError("sheaf::CreateArray: too many numbers");
+  if (count > SIZE_MAX / 2 / sizeof(T))
+    throw InvalidArgumentError("sheaf::CreateArray: too many numbers");
   return ArrayBuilder<T>(count);
 }
 

@@ -1,6 +1,7 @@
 // Copyright The Sheaf Authors. SPDX-License-Identifier: Apache-2.0
-// What a task, an actor or a call asks for. Each option is a method of sheaf::Task(f), sheaf::Actor<C>() or handle.Task(&C::M),
-// and can be chained: Task(f).Cpus(2).Retries(3).Remote(x).
+// What a task, an actor or a call asks for. Each option is a method of sheaf::Task(f),
+// sheaf::Actor<C>() or handle.Task(&C::M), and can be chained:
+// Task(f).Cpus(2).Retries(3).Remote(x).
 #pragma once
 
 #include <cstdint>
@@ -24,29 +25,33 @@ class PlacementGroup;
 
 // One label of a node must be one of `values`, or (negated) none of them.
 struct LabelTerm {
-  std::string key;
-  std::vector<std::string> values;
+  std::string key{};
+  std::vector<std::string> values{};
   bool negated = false;
 };
 using LabelSelector = std::vector<LabelTerm>;  // All must hold.
 
-// Where to run. Default: nodes are filled half, in order, then spread; nodes that hold large arguments come first.
+// Where to run. Default: nodes are filled half, in order, then spread; nodes that hold large
+// arguments come first.
 class Strategy {
  public:
   enum class Kind : uint8_t { kDefault, kSpread, kNode, kGroup };
 
   static Strategy Default() { return {}; }
   static Strategy Spread() { return Strategy(Kind::kSpread); }
-  // On the node of this number (Nodes(), Context().node). `soft`: elsewhere when it is dead or too small.
+  // On the node of this number (Nodes(), Context().node). `soft`: elsewhere when it is dead or too
+  // small.
   static Strategy Node(uint32_t node, bool soft = false) {
     Strategy strategy(Kind::kNode);
     strategy.node_ = node;
     strategy.soft_ = soft;
     return strategy;
   }
-  // In a bundle of the group (-1: any), whose resources it uses. `children`: tasks that it submits go there too.
+  // In a bundle of the group (-1: any), whose resources it uses. `children`: tasks that it submits
+  // go there too.
   static Strategy Group(const PlacementGroup& group, int bundle = -1, bool children = false);
-  // On nodes with such labels; the first selector that some node satisfies counts. Combines with the others.
+  // On nodes with such labels; the first selector that some node satisfies counts. Combines with
+  // the others.
   Strategy& Labels(std::vector<LabelSelector> selectors) {
     selectors_ = std::move(selectors);
     return *this;
@@ -76,32 +81,36 @@ class Strategy {
 
 // All options in one place; which of them mean something depends on what is called.
 struct Options {
-  std::map<std::string, double> resources;         // "CPU", "GPU", "memory" (bytes), or names of your own.
-  std::optional<int> max_retries;                  // After crashes; -1: without bound. Default 3; calls of actors: the actor's.
-  bool retry_exceptions = false;                   // Exceptions too...
-  std::string retry_rule;                          // ...of these types; empty: of all.
-  std::string name;                                // For people; of an actor: to find it by.
-  std::optional<Strategy> strategy;
-  std::map<std::string, std::string> environment;  // Variables set in the worker before main. It is not shared with other tasks.
-  int64_t max_unconsumed = 0;                      // Generators: waits when so many items are not consumed; 0: never.
-  uint32_t max_calls = 0;                          // The worker ends after so many calls; 0: never.
+  // "CPU", "GPU", "memory" (bytes), or names of your own.
+  std::map<std::string, double> resources{};
+  // After crashes; -1: without bound. Default 3; calls of actors: the actor's.
+  std::optional<int> max_retries{};
+  bool retry_exceptions = false;  // Exceptions too...
+  std::string retry_rule{};       // ...of these types; empty: of all.
+  std::string name{};             // For people; of an actor: to find it by.
+  std::optional<Strategy> strategy{};
+  // Variables set in the worker before main. It is not shared with tasks of another environment.
+  std::map<std::string, std::string> environment{};
+  int64_t max_unconsumed = 0;  // Generators: waits when so many items are not consumed; 0: never.
+  uint32_t max_calls = 0;      // The worker ends after so many calls; 0: never.
   // Actors.
-  std::string name_space;                          // Of the name; empty: the job's.
+  std::string name_space{};  // Of the name; empty: the job's.
   bool detached = false;
   bool get_if_exists = false;
   int max_restarts = 0;
   int max_task_retries = 0;
-  uint32_t max_concurrency = 0;                    // 0: 1, or 1,000 for actors with coroutines.
-  std::vector<std::pair<std::string, uint32_t>> concurrency_groups;
+  uint32_t max_concurrency = 0;  // 0: 1, or 1,000 for actors with coroutines.
+  std::vector<std::pair<std::string, uint32_t>> concurrency_groups{};
   bool out_of_order = false;
-  int64_t max_pending_calls = 0;                   // Per caller; 0: no bound.
+  int64_t max_pending_calls = 0;  // Per caller; 0: no bound.
   // Calls of actors.
-  std::string concurrency_group;
+  std::string concurrency_group{};
 };
 
 namespace internal {
 
-// A list of exception types by which retries are decided in the worker. The same program runs there, so a name is enough.
+// A list of exception types by which retries are decided in the worker. The same program runs
+// there, so a name is enough.
 struct RetryRule {
   std::string key;
   bool (*matches)(std::exception_ptr);
@@ -124,19 +133,22 @@ bool MatchesAny(std::exception_ptr error) {
 template <class... Errors>
 struct RetryRuleOf {
   static const RetryRule* Register() {
-    static const RetryRule rule{(std::string() + ... + (std::string(typeid(Errors).name()) + " ")), &MatchesAny<Errors...>};
+    static const RetryRule rule{(std::string() + ... + (std::string(typeid(Errors).name()) + " ")),
+                                &MatchesAny<Errors...>};
     RegisterRetryRule(&rule);
     return &rule;
   }
   static inline const RetryRule* const registered = Register();  // In every process, before main.
 };
 
-// Options of one caller object, and the template made of them at its first call. Copying copies the options.
+// Options of one caller object, and the template made of them at its first call. Copying copies the
+// options.
 class OptionHolder {
  public:
   OptionHolder() = default;
   OptionHolder(const OptionHolder& other)
-      : options_(other.options_ == nullptr ? nullptr : new Options(*other.options_)), prepared_(other.prepared_) {}
+      : options_(other.options_ == nullptr ? nullptr : new Options(*other.options_)),
+        prepared_(other.prepared_) {}
   OptionHolder(OptionHolder&&) noexcept = default;
   OptionHolder& operator=(OptionHolder other) noexcept {
     std::swap(options_, other.options_);
@@ -161,7 +173,9 @@ template <class Self>
 class PlacedOptions {
  public:
   Self& Cpus(double count) { return Resource("CPU", count); }
-  Self& Gpus(double count) { return Resource("GPU", count); }  // Below 1: shared. CUDA_VISIBLE_DEVICES is set.
+  Self& Gpus(double count) {
+    return Resource("GPU", count);
+  }  // Below 1: shared. CUDA_VISIBLE_DEVICES is set.
   Self& Memory(double bytes) { return Resource("memory", bytes); }
   Self& Resource(const std::string& name, double amount) {
     self().Change().resources[name] = amount;
@@ -202,7 +216,8 @@ class RetryOptions {
   Self& RetryOn() {
     sheaf::Options& options = self().Change();
     options.retry_exceptions = true;
-    if constexpr (sizeof...(Errors) > 0) options.retry_rule = RetryRuleOf<Errors...>::registered->key;
+    if constexpr (sizeof...(Errors) > 0)
+      options.retry_rule = RetryRuleOf<Errors...>::registered->key;
     return self();
   }
   // Generators: it waits when so many of its items are not consumed.

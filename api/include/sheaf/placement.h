@@ -1,5 +1,6 @@
 // Copyright The Sheaf Authors. SPDX-License-Identifier: Apache-2.0
-// Placement groups: resources reserved together, on one node or on several, for tasks and actors that belong together.
+// Placement groups: resources reserved together, on one node or on several, for tasks and actors
+// that belong together.
 //
 //   auto group = sheaf::CreateGroup({{{"CPU", 1}}, {{"CPU", 1}}}, sheaf::GroupPolicy::kSpread);
 //   group.Wait(10s);
@@ -26,9 +27,9 @@ enum class GroupPolicy : uint8_t {
 };
 
 struct GroupOptions {
-  std::string name;                      // For people.
-  bool detached = false;                 // Lives until removed, also after this job.
-  std::vector<LabelSelector> selectors;  // One per bundle, or none.
+  std::string name{};                      // For people.
+  bool detached = false;                   // Lives until removed, also after this job.
+  std::vector<LabelSelector> selectors{};  // One per bundle, or none.
 };
 
 // The name of a group; copies name the same one. A group is removed with its job, or by Remove.
@@ -36,7 +37,8 @@ class PlacementGroup {
  public:
   PlacementGroup() = default;
 
-  // Until its resources are reserved. False: not yet, after `timeout`. Throws GroupRemovedError, RayletDiedError.
+  // Until its resources are reserved. False: not yet, after `timeout`. Throws GroupRemovedError,
+  // RayletDiedError.
   SHEAF_API bool Wait(std::chrono::nanoseconds timeout = kForever) const;
   // Where its bundles are: node numbers; empty until they are reserved.
   SHEAF_API std::vector<uint32_t> Nodes() const;
@@ -46,13 +48,15 @@ class PlacementGroup {
   internal::RawId raw_id() const { return id_; }
 
  private:
-  friend SHEAF_API PlacementGroup CreateGroup(const std::vector<Bundle>& bundles, GroupPolicy policy,
-                                              const GroupOptions& options);
+  friend SHEAF_API PlacementGroup CreateGroup(const std::vector<Bundle>& bundles,
+                                              GroupPolicy policy, const GroupOptions& options);
   internal::RawId id_;
 };
 
-// Asks for a group and returns at once. Throws InvalidArgumentError: no bundles, an empty one, amounts that are none.
-SHEAF_API PlacementGroup CreateGroup(const std::vector<Bundle>& bundles, GroupPolicy policy = GroupPolicy::kPack,
+// Asks for a group and returns at once. Throws InvalidArgumentError: no bundles, an empty one,
+// amounts that are none.
+SHEAF_API PlacementGroup CreateGroup(const std::vector<Bundle>& bundles,
+                                     GroupPolicy policy = GroupPolicy::kPack,
                                      const GroupOptions& options = {});
 
 inline Strategy Strategy::Group(const PlacementGroup& group, int bundle, bool children) {

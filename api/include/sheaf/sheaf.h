@@ -8,8 +8,9 @@
 //     sheaf::Init(argc, argv);
 //     std::cout << sheaf::Get(sheaf::Task(Square).Remote(3)) << "\n";
 //   }
-// The same program is driver and worker: Sheaf starts it again, with the same arguments, for its workers, and there Init
-// runs tasks and does not return. What main does before Init happens in every worker.
+// The same program is driver and worker: Sheaf starts it again, with the same arguments, for its
+// workers, and there Init runs tasks and does not return. What main does before Init happens in
+// every worker.
 #pragma once
 
 #include <cstdint>
@@ -32,28 +33,30 @@
 namespace sheaf::inline v1 {
 
 struct InitOptions {
-  // A session directory to join (`sheaf start` prints it), or "latest" for the newest of this user. Empty: SHEAF_ADDRESS, and
-  // when that is not set a node of this program's own, which ends with it.
-  std::string address;
-  std::string name_space;                          // Named actors are found within one. Empty: one of its own.
-  std::map<std::string, std::string> environment;  // Variables of all workers of this job.
-  bool log_to_driver = true;                       // What workers print appears here, with "(name pid=...)" before it.
+  // A session directory to join (`sheaf start` prints it), or "latest" for the newest of this user.
+  // Empty: SHEAF_ADDRESS, and when that is not set a node of this program's own, which ends with
+  // it.
+  std::string address{};
+  std::string name_space{};  // Named actors are found within one. Empty: one of its own.
+  std::map<std::string, std::string> environment{};  // Variables of all workers of this job.
+  bool log_to_driver = true;  // What workers print appears here, with "(name pid=...)" before it.
   // Of a node of its own; 0 (below 0 for GPUs): what the machine has.
   double cpus = 0;
   double gpus = -1;
-  std::map<std::string, double> resources;         // Names of your own.
-  std::map<std::string, std::string> labels;
-  int64_t memory_bytes = 0;                        // For tasks that ask for "memory".
-  int64_t store_bytes = 0;                         // Of shared memory for objects.
-  int metrics_port = 0;                            // On loopback; 0: a free one.
+  std::map<std::string, double> resources{};  // Names of your own.
+  std::map<std::string, std::string> labels{};
+  int64_t memory_bytes = 0;  // For tasks that ask for "memory".
+  int64_t store_bytes = 0;   // Of shared memory for objects.
+  int metrics_port = 0;      // On loopback; 0: a free one.
 };
 
-// Joins a node, or starts one. In a worker it does not return. Call it once, early in main, before threads are started. Throws
-// SystemError (no node, another version, no `sheaf` program), InvalidArgumentError (two functions of one name).
+// Joins a node, or starts one. In a worker it does not return. Call it once, early in main, before
+// threads are started. Throws SystemError (no node, another version, no `sheaf` program),
+// InvalidArgumentError (two functions of one name).
 SHEAF_API void Init(int argc, char** argv, const InitOptions& options = {});
 SHEAF_API void Init(const InitOptions& options = {});
-// Leaves the node, and ends it if Init started it. Implied by the end of main. No other thread uses Sheaf meanwhile;
-// references and Arrays may outlive it. Init may follow.
+// Leaves the node, and ends it if Init started it. Implied by the end of main. No other thread uses
+// Sheaf meanwhile; references and Arrays may outlive it. Init may follow.
 SHEAF_API void Shutdown();
 SHEAF_API bool IsInitialized();
 

@@ -4,9 +4,10 @@
 //   int Square(int x) { return x * x; }
 //   SHEAF_REMOTE(Square);
 //   sheaf::ObjectRef<int> nine = sheaf::Task(Square).Remote(3);
-// Arguments are values, or references to values: ObjectRef<int> goes where an int is wanted, and the task starts when the
-// value is there. References inside values (a vector of them, a field) arrive as references. Parameters may be taken
-// by value or const reference; std::span<const T> and sheaf::Array<T> read a std::vector<T> of numbers where it lies.
+// Arguments are values, or references to values: ObjectRef<int> goes where an int is wanted, and
+// the task starts when the value is there. References inside values (a vector of them, a field)
+// arrive as references. Parameters may be taken by value or const reference; std::span<const T> and
+// sheaf::Array<T> read a std::vector<T> of numbers where it lies.
 #pragma once
 
 #include <memory>
@@ -26,10 +27,11 @@
 namespace sheaf::inline v1 {
 namespace internal {
 
-SHEAF_API Handle SubmitTask(const FunctionRecord& function, OptionHolder& options, Arguments& arguments);
+SHEAF_API Handle SubmitTask(const FunctionRecord& function, OptionHolder& options,
+                            Arguments& arguments);
 // One handle for each result.
-SHEAF_API void SubmitTask(const FunctionRecord& function, OptionHolder& options, Arguments& arguments,
-                          std::span<Handle> results);
+SHEAF_API void SubmitTask(const FunctionRecord& function, OptionHolder& options,
+                          Arguments& arguments, std::span<Handle> results);
 [[noreturn]] SHEAF_API void ThrowNotRegistered(const std::string& signature);
 SHEAF_API void Cancel(const Handle& object, bool force, bool recursive);
 
@@ -45,7 +47,8 @@ struct FunctionRegistration {
       record.name = NameOf<kFunction>();
       record.key = KeyOf<typename Signature::Plain>(record.name);
       record.streaming = RemoteOf<typename Signature::Return>::kStreaming;
-      if constexpr (CheckFunction<decltype(kFunction)>()) record.invoke = &InvokeFunction<kFunction>;
+      if constexpr (CheckFunction<decltype(kFunction)>())
+        record.invoke = &InvokeFunction<kFunction>;
       internal::Register(&record);
       PointerList<Pointer>::Add(&node);
       return true;
@@ -63,7 +66,9 @@ struct RefTuple;
 template <class... Ts>
 struct RefTuple<std::tuple<Ts...>> {
   using Type = std::tuple<ObjectRef<Ts>...>;
-  static Type From(std::span<Handle> handles) { return From(handles, std::index_sequence_for<Ts...>()); }
+  static Type From(std::span<Handle> handles) {
+    return From(handles, std::index_sequence_for<Ts...>());
+  }
   template <size_t... kIndices>
   static Type From(std::span<Handle> handles, std::index_sequence<kIndices...>) {
     return Type{ObjectRef<Ts>::FromHandle(std::move(handles[kIndices]))...};
@@ -90,13 +95,15 @@ class TaskCaller : public internal::OptionHolder,
     return *this;
   }
 
-  // Starts the function somewhere and returns at once: an ObjectRef of its result, or an ObjectStream of a generator's.
-  // Waits for room when too much is queued; throws PendingCallsLimitError when there stays none.
+  // Starts the function somewhere and returns at once: an ObjectRef of its result, or an
+  // ObjectStream of a generator's. Waits for room when too much is queued; throws
+  // PendingCallsLimitError when there stays none.
   template <class... Given>
   typename Remoted::Handle Remote(const Given&... arguments) {
     if constexpr (Fit<Given...>::Check()) {
       internal::Arguments encoded;
-      internal::AddArguments(std::type_identity<std::tuple<Parameters...>>(), encoded, arguments...);
+      internal::AddArguments(std::type_identity<std::tuple<Parameters...>>(), encoded,
+                             arguments...);
       return Remoted::Handle::FromHandle(internal::SubmitTask(*function_, *this, encoded));
     }
   }
@@ -109,7 +116,8 @@ class TaskCaller : public internal::OptionHolder,
     static_assert(kIsTuple, "sheaf: RemoteTuple() is for functions that return a std::tuple");
     if constexpr (kIsTuple && Fit<Given...>::Check()) {
       internal::Arguments encoded;
-      internal::AddArguments(std::type_identity<std::tuple<Parameters...>>(), encoded, arguments...);
+      internal::AddArguments(std::type_identity<std::tuple<Parameters...>>(), encoded,
+                             arguments...);
       internal::Handle results[std::tuple_size_v<Value>];
       internal::SubmitTask(*function_, *this, encoded, results);
       return internal::RefTuple<Value>::From(results);
@@ -123,14 +131,16 @@ class TaskCaller : public internal::OptionHolder,
 // Throws InvalidArgumentError when `function` was not registered by SHEAF_REMOTE.
 template <class R, class... Parameters>
 TaskCaller<R, Parameters...> Task(R (*function)(Parameters...)) {
-  const internal::FunctionRecord* record = internal::PointerList<R (*)(Parameters...)>::Find(function);
-  if (record == nullptr) [[unlikely]] internal::ThrowNotRegistered(internal::TypeName<R(Parameters...)>());
+  const internal::FunctionRecord* record =
+      internal::PointerList<R (*)(Parameters...)>::Find(function);
+  if (record == nullptr) [[unlikely]]
+    internal::ThrowNotRegistered(internal::TypeName<R(Parameters...)>());
   return TaskCaller<R, Parameters...>(record);
 }
 
-// Asks the task that makes `ref` to end; Get then throws TaskCancelledError. A task that has not started does not start. A
-// running one sees IsCancelled() and its waits end; `force` ends its process. `recursive`: tasks that it submitted, too.
-// Nothing happens when it has ended.
+// Asks the task that makes `ref` to end; Get then throws TaskCancelledError. A task that has not
+// started does not start. A running one sees IsCancelled() and its waits end; `force` ends its
+// process. `recursive`: tasks that it submitted, too. Nothing happens when it has ended.
 template <class T>
 void Cancel(const ObjectRef<T>& ref, bool force = false, bool recursive = true) {
   internal::Cancel(ref.handle(), force, recursive);
@@ -147,8 +157,9 @@ SHEAF_API bool IsCancelled();
 #define SHEAF_CONCATENATE_INNER(a, b) a##b
 #define SHEAF_CONCATENATE(a, b) SHEAF_CONCATENATE_INNER(a, b)
 
-// Makes functions callable in other processes: SHEAF_REMOTE(Square); or several: SHEAF_REMOTE(Square, app::Cube, Max<int>).
-// At namespace scope, in a source file or a header. Every process of a job is the same program, so it registers the same.
-#define SHEAF_REMOTE(...)                                                       \
+// Makes functions callable in other processes: SHEAF_REMOTE(Square); or several:
+// SHEAF_REMOTE(Square, app::Cube, Max<int>). At namespace scope, in a source file or a header.
+// Every process of a job is the same program, so it registers the same.
+#define SHEAF_REMOTE(...)                                                            \
   [[maybe_unused]] static const bool SHEAF_CONCATENATE(sheaf_remote_, __COUNTER__) = \
       ::sheaf::internal::RegisterFunctions<__VA_ARGS__>()

@@ -42,15 +42,18 @@ using ValueOf = std::remove_cvref_t<Parameter>;
 
 // Parameters that a remote function may have.
 template <class Parameter>
-concept ParameterType = (!std::is_lvalue_reference_v<Parameter> || std::is_const_v<std::remove_reference_t<Parameter>>) &&
+concept ParameterType = (!std::is_lvalue_reference_v<Parameter> ||
+                         std::is_const_v<std::remove_reference_t<Parameter>>) &&
                         (Serializable<ValueOf<Parameter>> || NumberSpan<ValueOf<Parameter>> ||
                          std::same_as<ValueOf<Parameter>, std::string_view>);
 
 // An object holding a Value can be read as the parameter's type.
 template <class Value, class Wanted>
 inline constexpr bool kObjectFits =
-    kReadsAs<Value, Wanted> || (std::same_as<Value, std::string> && std::same_as<Wanted, std::string_view>) ||
-    (std::is_integral_v<Value> && std::is_integral_v<Wanted> && !std::same_as<Value, bool> && !std::same_as<Wanted, bool>) ||
+    kReadsAs<Value, Wanted> ||
+    (std::same_as<Value, std::string> && std::same_as<Wanted, std::string_view>) ||
+    (std::is_integral_v<Value> && std::is_integral_v<Wanted> && !std::same_as<Value, bool> &&
+     !std::same_as<Wanted, bool>) ||
     (Number<Value> && std::is_arithmetic_v<Value> && std::is_floating_point_v<Wanted>);
 template <class T, class Wanted>
 inline constexpr bool kArrayFits = NumberSpan<Wanted> && std::same_as<Wanted, std::span<const T>>;
@@ -71,14 +74,18 @@ template <size_t kIndex, class Given, class Wanted>
 struct ArgumentFits {
   static constexpr bool value = kFits<std::remove_cvref_t<Given>, ValueOf<Wanted>>;
   static_assert(value,
-                "sheaf: an argument does not fit its parameter: give a value that converts to the parameter's type, or an "
-                "ObjectRef of exactly that type (position and types stand in the line below: ArgumentFits<position, given, wanted>)");
+                "sheaf: an argument does not fit its parameter: give a value that converts to the "
+                "parameter's type, or an "
+                "ObjectRef of exactly that type (position and types stand in the line below: "
+                "ArgumentFits<position, given, wanted>)");
 };
 template <size_t kGiven, size_t kWanted>
 struct ArgumentCountFits {
   static constexpr bool value = kGiven == kWanted;
-  static_assert(value, "sheaf: Remote() is called with another number of arguments than the function has parameters "
-                       "(the line below says ArgumentCountFits<given, wanted>)");
+  static_assert(
+      value,
+      "sheaf: Remote() is called with another number of arguments than the function has parameters "
+      "(the line below says ArgumentCountFits<given, wanted>)");
 };
 template <class Parameters, class... Given>
 struct ArgumentsFit;
@@ -126,7 +133,8 @@ inline void AddArgument(Arguments& out, const Given& given) {
 }
 
 template <class... Wanted, class... Given>
-inline void AddArguments(std::type_identity<std::tuple<Wanted...>>, Arguments& out, const Given&... given) {
+inline void AddArguments(std::type_identity<std::tuple<Wanted...>>, Arguments& out,
+                         const Given&... given) {
   (AddArgument<ValueOf<Wanted>>(out, given), ...);
 }
 

@@ -1,6 +1,6 @@
 // Copyright The Sheaf Authors. SPDX-License-Identifier: Apache-2.0
-// Bytes to values; the format is in encoder.h. Bytes are untrusted: what does not fit the wanted type, is too short, too deep
-// or too many is a SerializationError, before memory is spent on it.
+// Bytes to values; the format is in encoder.h. Bytes are untrusted: what does not fit the wanted
+// type, is too short, too deep or too many is a SerializationError, before memory is spent on it.
 #pragma once
 
 #include <algorithm>
@@ -22,7 +22,8 @@ namespace sheaf::inline v1::internal {
 struct Source;
 // nullptr: the bytes do not stay (they must be copied).
 SHEAF_API std::shared_ptr<const void> PinSource(const Source* source);
-// The `index`-th reference inside the value, which should be `id`. Throws SerializationError when there is none of that id.
+// The `index`-th reference inside the value, which should be `id`. Throws SerializationError when
+// there is none of that id.
 SHEAF_API Handle ReferenceIn(const Source* source, uint32_t index, RawId id);
 
 // A position in the bytes of one value.
@@ -31,17 +32,20 @@ class SHEAF_API Decoder {
   // `source` may be null: then the value cannot contain references, and Arrays are copied.
   Decoder(std::string_view bytes, const Source* source)
       : position_(bytes.data()), end_(bytes.data() + bytes.size()), value_(bytes), source_(source) {
-    if (!bytes.empty() && static_cast<uint8_t>(bytes[0]) == kOutOfBandMark) [[unlikely]] OpenOutOfBand();
+    if (!bytes.empty() && static_cast<uint8_t>(bytes[0]) == kOutOfBandMark) [[unlikely]]
+      OpenOutOfBand();
   }
 
   bool ReadBool();
   int64_t ReadSigned(int64_t low, int64_t high) {
-    if (position_ != end_ && static_cast<int8_t>(*position_) >= 0) [[likely]] return ReadSmall(high);
+    if (position_ != end_ && static_cast<int8_t>(*position_) >= 0) [[likely]]
+      return ReadSmall(high);
     return ReadSignedSlow(low, high);
   }
   uint64_t ReadUnsigned(uint64_t high) {
     if (position_ != end_ && static_cast<int8_t>(*position_) >= 0) [[likely]] {
-      return static_cast<uint64_t>(ReadSmall(high > INT64_MAX ? INT64_MAX : static_cast<int64_t>(high)));
+      return static_cast<uint64_t>(
+          ReadSmall(high > INT64_MAX ? INT64_MAX : static_cast<int64_t>(high)));
     }
     return ReadUnsignedSlow(high);
   }
@@ -59,25 +63,31 @@ class SHEAF_API Decoder {
   size_t ReadArrayHead();       // At most as many as bytes remain.
   size_t ReadMapHead();
   void ReadArrayHead(size_t wanted);
-  // True: `numbers` are in place (perhaps not aligned). False: an ordinary msgpack array comes next.
+  // True: `numbers` are in place (perhaps not aligned). False: an ordinary msgpack array comes
+  // next.
   bool ReadNumbers(NumberKind kind, std::span<const char>* numbers);
   Handle ReadReference(ExtType type);
 
-  std::shared_ptr<const void> Pin() const { return source_ == nullptr ? nullptr : PinSource(source_); }
+  std::shared_ptr<const void> Pin() const {
+    return source_ == nullptr ? nullptr : PinSource(source_);
+  }
   void Enter() {
-    if (++depth_ > kMaxDepth) [[unlikely]] Fail("values inside values, too deep");
+    if (++depth_ > kMaxDepth) [[unlikely]]
+      Fail("values inside values, too deep");
   }
   void Leave() { --depth_; }
   // All bytes are read.
   void Finish() const {
-    if (position_ != end_) [[unlikely]] Fail("more bytes than the type has");
+    if (position_ != end_) [[unlikely]]
+      Fail("more bytes than the type has");
   }
   [[noreturn]] static void Fail(const char* what);
 
  private:
   int64_t ReadSmall(int64_t high) {
     const int64_t value = *position_++;
-    if (value > high) [[unlikely]] Fail("a number out of range");
+    if (value > high) [[unlikely]]
+      Fail("a number out of range");
     return value;
   }
   void OpenOutOfBand();
@@ -115,7 +125,8 @@ inline T ReadNumber(Decoder& in) {
   } else if constexpr (std::same_as<T, std::byte>) {
     return static_cast<std::byte>(in.ReadUnsigned(0xff));
   } else if constexpr (std::is_signed_v<T>) {
-    return static_cast<T>(in.ReadSigned(std::numeric_limits<T>::min(), std::numeric_limits<T>::max()));
+    return static_cast<T>(
+        in.ReadSigned(std::numeric_limits<T>::min(), std::numeric_limits<T>::max()));
   } else {
     return static_cast<T>(in.ReadUnsigned(std::numeric_limits<T>::max()));
   }
@@ -140,12 +151,14 @@ template <Number T>
 BorrowedSpan<T> ReadSpan(Decoder& in) {
   Decoder ahead = in;
   std::span<const char> raw;
-  if (ahead.ReadNumbers(KindOf<T>(), &raw) && reinterpret_cast<uintptr_t>(raw.data()) % alignof(T) == 0) {
+  if (ahead.ReadNumbers(KindOf<T>(), &raw) &&
+      reinterpret_cast<uintptr_t>(raw.data()) % alignof(T) == 0) {
     in = ahead;
     return {{reinterpret_cast<const T*>(raw.data()), raw.size() / sizeof(T)}, {}};
   }
   BorrowedSpan<T> out{{}, ReadNumberVector<T>(in)};
-  out.span = out.copy;  // Stays valid when `out` is moved: the elements of a vector do not move with it.
+  out.span =
+      out.copy;  // Stays valid when `out` is moved: the elements of a vector do not move with it.
   return out;
 }
 
@@ -177,13 +190,15 @@ Variant ReadAlternative(Decoder& in, size_t index) {
     Decoder::Fail("a variant with more alternatives");
   } else {
     if (index == kIndex) {
-      return Variant(std::in_place_index<kIndex>, Read<std::variant_alternative_t<kIndex, Variant>>(in));
+      return Variant(std::in_place_index<kIndex>,
+                     Read<std::variant_alternative_t<kIndex, Variant>>(in));
     }
     return ReadAlternative<Variant, kIndex + 1>(in, index);
   }
 }
 
-inline constexpr size_t kReserveAtOnce = 1024;  // Elements: bytes of a peer do not make us allocate a thousand times as many.
+inline constexpr size_t kReserveAtOnce =
+    1024;  // Elements: bytes of a peer do not make us allocate a thousand times as many.
 
 template <class T>
 T ReadCompound(Decoder& in) {
@@ -217,7 +232,8 @@ T ReadCompound(Decoder& in) {
     return out;
   } else if constexpr (Set<T>) {
     T out;
-    for (size_t count = in.ReadArrayHead(); count > 0; --count) out.insert(Read<typename T::key_type>(in));
+    for (size_t count = in.ReadArrayHead(); count > 0; --count)
+      out.insert(Read<typename T::key_type>(in));
     return out;
   } else if constexpr (Sequence<T>) {
     T out;
@@ -237,8 +253,9 @@ T ReadCompound(Decoder& in) {
 
 template <class T>
 T Read(Decoder& in) {
-  static_assert(Serializable<T>,
-                "sheaf: this type cannot travel between processes (see sheaf/serialize.h for what can)");
+  static_assert(
+      Serializable<T>,
+      "sheaf: this type cannot travel between processes (see sheaf/serialize.h for what can)");
   if constexpr (std::same_as<T, bool>) {
     return in.ReadBool();
   } else if constexpr (Number<T>) {

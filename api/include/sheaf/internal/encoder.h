@@ -1,6 +1,7 @@
 // Copyright The Sheaf Authors. SPDX-License-Identifier: Apache-2.0
-// Values to bytes. Format: the msgpack form of the value; structs and tuples are arrays. Ext types: see ExtType. Arrays of
-// numbers above kInlineArrayBytes lie outside, as raw memory, and then the value is
+// Values to bytes. Format: the msgpack form of the value; structs and tuples are arrays. Ext types:
+// see ExtType. Arrays of numbers above kInlineArrayBytes lie outside, as raw memory, and then the
+// value is
 //   OutOfBandHead | BufferEntry[buffer_count] | msgpack | zeros | buffer | zeros | buffer ...
 // with each buffer at a multiple of 64 from the start. Numbers are little-endian.
 #pragma once
@@ -35,10 +36,10 @@ struct BufferEntry {
 static_assert(sizeof(OutOfBandHead) == 8 && sizeof(BufferEntry) == 16);
 
 enum ExtType : int8_t {
-  kExtArray = 1,     // NumberKind, then the numbers.
-  kExtBuffer = 2,    // NumberKind, then the index of a buffer, 4 bytes.
-  kExtObject = 3,    // Index among the value's nested references, 4 bytes; the object's id, 16 bytes.
-  kExtActor = 4,     // The same, of the actor's creation object.
+  kExtArray = 1,   // NumberKind, then the numbers.
+  kExtBuffer = 2,  // NumberKind, then the index of a buffer, 4 bytes.
+  kExtObject = 3,  // Index among the value's nested references, 4 bytes; the object's id, 16 bytes.
+  kExtActor = 4,   // The same, of the actor's creation object.
 };
 struct NestedForm {
   uint32_t index;
@@ -50,7 +51,8 @@ inline constexpr size_t kInlineArrayBytes = 256;
 inline constexpr size_t kMaxBuffers = 0xffff;
 inline constexpr int kMaxDepth = 200;  // Of values inside values: a C++ stack bears this.
 
-// A value in the making. Keeps pointers to the arrays and references of the value until CopyTo, so the value outlives it.
+// A value in the making. Keeps pointers to the arrays and references of the value until CopyTo, so
+// the value outlives it.
 class SHEAF_API Encoder {
  public:
   Encoder() : position_(local_), begin_(local_), end_(local_ + sizeof(local_)) {}
@@ -59,7 +61,8 @@ class SHEAF_API Encoder {
 
   // msgpack's stream.
   void write(const char* data, size_t size) {
-    if (static_cast<size_t>(end_ - position_) < size) [[unlikely]] Grow(size);
+    if (static_cast<size_t>(end_ - position_) < size) [[unlikely]]
+      Grow(size);
     std::memcpy(position_, data, size);
     position_ += size;
   }
@@ -67,7 +70,8 @@ class SHEAF_API Encoder {
   void WriteNumbers(NumberKind kind, const void* data, size_t bytes);
   void WriteReference(ExtType type, const Handle& handle);
   void Enter() {
-    if (++depth_ > kMaxDepth) [[unlikely]] ThrowTooDeep();
+    if (++depth_ > kMaxDepth) [[unlikely]]
+      ThrowTooDeep();
   }
   void Leave() { --depth_; }
   // Keeps a part that exists only for the encoding alive until CopyTo.
@@ -148,7 +152,9 @@ void Write(Encoder& out, const T& value);
 
 inline void WriteText(Encoder& out, std::string_view text) {
   if (text.size() > UINT32_MAX) throw SerializationError("a string of more than 4 GiB");
-  out.packer().pack_str(static_cast<uint32_t>(text.size())).pack_str_body(text.data(), static_cast<uint32_t>(text.size()));
+  out.packer()
+      .pack_str(static_cast<uint32_t>(text.size()))
+      .pack_str_body(text.data(), static_cast<uint32_t>(text.size()));
 }
 
 inline void WriteArrayHead(Encoder& out, size_t count) {
@@ -159,11 +165,13 @@ inline void WriteArrayHead(Encoder& out, size_t count) {
 template <class T>
 inline void WriteField(Encoder& out, const T& field) {
   static_assert(Serializable<T>,
-                "sheaf: a field of this struct cannot travel between processes (see sheaf/serialize.h for what can)");
+                "sheaf: a field of this struct cannot travel between processes (see "
+                "sheaf/serialize.h for what can)");
   if constexpr (Serializable<T>) Write(out, field);
 }
 
-// `value` is Serializable, or a std::span of numbers or std::string_view, which travel as what they view.
+// `value` is Serializable, or a std::span of numbers or std::string_view, which travel as what they
+// view.
 template <class T>
 void Write(Encoder& out, const T& value) {
   if constexpr (Scalar<T>) {
@@ -171,8 +179,9 @@ void Write(Encoder& out, const T& value) {
   } else if constexpr (std::same_as<T, std::string> || std::same_as<T, std::string_view>) {
     WriteText(out, value);
   } else if constexpr (NumberVector<T> || NumberSpan<T> || NumberArray<T>) {
-    out.WriteNumbers(KindOf<std::remove_const_t<std::remove_reference_t<decltype(*value.data())>>>(), value.data(),
-                     value.size() * sizeof(*value.data()));
+    out.WriteNumbers(
+        KindOf<std::remove_const_t<std::remove_reference_t<decltype(*value.data())>>>(),
+        value.data(), value.size() * sizeof(*value.data()));
   } else if constexpr (std::same_as<T, std::monostate>) {
     out.packer().pack_nil();
   } else if constexpr (kIsDuration<T>) {
@@ -186,7 +195,8 @@ void Write(Encoder& out, const T& value) {
   } else {
     out.Enter();
     if constexpr (Custom<T>) {
-      static_assert(Serializable<CustomForm<T>>, "sheaf: what ToSheaf returns cannot travel between processes");
+      static_assert(Serializable<CustomForm<T>>,
+                    "sheaf: what ToSheaf returns cannot travel between processes");
       Write(out, out.Keep<CustomForm<T>>(value.ToSheaf()));
     } else if constexpr (kIs<T, std::optional> || Pointer<T>) {
       // One element or none, so that an optional of an optional keeps its levels.
@@ -201,7 +211,8 @@ void Write(Encoder& out, const T& value) {
       WriteArrayHead(out, std::tuple_size_v<T>);
       std::apply([&out](const auto&... element) { (WriteField(out, element), ...); }, value);
     } else if constexpr (Map<T>) {
-      if (value.size() > UINT32_MAX) throw SerializationError("a map of more than 4 billion elements");
+      if (value.size() > UINT32_MAX)
+        throw SerializationError("a map of more than 4 billion elements");
       out.packer().pack_map(static_cast<uint32_t>(value.size()));
       for (const auto& [key, mapped] : value) {
         Write(out, key);

@@ -27,8 +27,8 @@ SHEAF_API void Retain(ObjectEntry* entry) noexcept;  // Not null.
 SHEAF_API void Drop(ObjectEntry* entry) noexcept;    // Not null.
 SHEAF_API RawId IdOf(const ObjectEntry* entry) noexcept;
 
-// Copies and drops are thread-safe and take no lock. One pointer, as the runtime's own handles are: arrays of them are
-// handed over as they are.
+// Copies and drops are thread-safe and take no lock. One pointer, as the runtime's own handles are:
+// arrays of them are handed over as they are.
 class Handle {
  public:
   Handle() = default;

@@ -1,5 +1,6 @@
 // Copyright The Sheaf Authors. SPDX-License-Identifier: Apache-2.0
-// From a registered function to the code that decodes its arguments, runs it and encodes its result.
+// From a registered function to the code that decodes its arguments, runs it and encodes its
+// result.
 #pragma once
 
 #include <functional>
@@ -62,7 +63,8 @@ struct RemoteOf<Generator<T>> {
   static constexpr bool kAsync = false;
 };
 template <class R>
-concept ReturnType = std::is_void_v<typename RemoteOf<R>::Value> || Serializable<typename RemoteOf<R>::Value>;
+concept ReturnType =
+    std::is_void_v<typename RemoteOf<R>::Value> || Serializable<typename RemoteOf<R>::Value>;
 
 template <class Parameters>
 inline constexpr bool kParametersTravel = false;
@@ -74,11 +76,14 @@ template <class Function>
 constexpr bool CheckFunction() {
   using Signature = SignatureOf<Function>;
   static_assert(kParametersTravel<typename Signature::Parameters>,
-                "sheaf: a parameter of this function cannot travel between processes: it is a pointer, a non-const reference, or "
+                "sheaf: a parameter of this function cannot travel between processes: it is a "
+                "pointer, a non-const reference, or "
                 "a type that sheaf/serialize.h does not list");
   static_assert(ReturnType<typename Signature::Return>,
-                "sheaf: the result of this function cannot travel between processes (see sheaf/serialize.h for what can)");
-  return kParametersTravel<typename Signature::Parameters> && ReturnType<typename Signature::Return>;
+                "sheaf: the result of this function cannot travel between processes (see "
+                "sheaf/serialize.h for what can)");
+  return kParametersTravel<typename Signature::Parameters> &&
+         ReturnType<typename Signature::Return>;
 }
 
 // What holds the argument of a parameter.
@@ -137,7 +142,8 @@ struct Slots<std::tuple<P...>> {
   // `function` with the arguments; slots of parameters taken by value are moved from.
   template <class Function>
   static decltype(auto) Apply(Function& function, Type& slots) {
-    return std::apply([&function](auto&... slot) -> decltype(auto) { return function(Pass<P>(slot)...); }, slots);
+    return std::apply(
+        [&function](auto&... slot) -> decltype(auto) { return function(Pass<P>(slot)...); }, slots);
   }
 };
 
@@ -146,7 +152,8 @@ void ReturnResult(Call& call, const T& value) {
   if constexpr (kIs<T, std::tuple>) {
     if (call.returns() > 1) {
       size_t index = 0;
-      std::apply([&](const auto&... element) { (ReturnValue(call, index++, element), ...); }, value);
+      std::apply([&](const auto&... element) { (ReturnValue(call, index++, element), ...); },
+                 value);
       return;
     }
   }
@@ -156,9 +163,11 @@ void ReturnResult(Call& call, const T& value) {
 // Starts `body` on the thread of coroutines, as `call`.
 SHEAF_API void StartCoroutine(const Call& call, std::coroutine_handle<> body);
 
-// Keeps arguments and call until the coroutine ends. `function` is a pointer, or object and pointer: copied.
+// Keeps arguments and call until the coroutine ends. `function` is a pointer, or object and
+// pointer: copied.
 template <class Signature, class Function>
-Detached RunAsync(Call call, Function function, typename Slots<typename Signature::Parameters>::Type slots) {
+Detached RunAsync(Call call, Function function,
+                  typename Slots<typename Signature::Parameters>::Type slots) {
   try {
     if constexpr (std::is_void_v<typename RemoteOf<typename Signature::Return>::Value>) {
       co_await Slots<typename Signature::Parameters>::Apply(function, slots);
@@ -201,10 +210,9 @@ void InvokeFunction(Call& call) {
 template <class Class, auto kMethod>
 void InvokeMethod(Call& call) {
   Class* object = static_cast<Class*>(call.instance());
-  Invoke<SignatureOf<decltype(kMethod)>>(
-      call, [object](auto&&... arguments) -> decltype(auto) {
-        return (object->*kMethod)(std::forward<decltype(arguments)>(arguments)...);
-      });
+  Invoke<SignatureOf<decltype(kMethod)>>(call, [object](auto&&... arguments) -> decltype(auto) {
+    return (object->*kMethod)(std::forward<decltype(arguments)>(arguments)...);
+  });
 }
 
 }  // namespace sheaf::inline v1::internal

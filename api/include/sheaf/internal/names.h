@@ -8,13 +8,16 @@
 
 namespace sheaf::inline v1::internal {
 
-// What stands after `mark` in a __PRETTY_FUNCTION__ of g++ ("... [with T = int; std::string = ...]") or clang ("... [T = int]").
+// What stands after `mark` in a __PRETTY_FUNCTION__ of g++ ("... [with T = int; std::string =
+// ...]") or clang ("... [T = int]").
 inline std::string ArgumentText(std::string_view text, std::string_view mark) {
   text.remove_prefix(text.find(mark) + mark.size());
   const size_t semicolon = text.find(';');
-  std::string name(text.substr(0, semicolon == std::string_view::npos ? text.rfind(']') : semicolon));
+  std::string name(
+      text.substr(0, semicolon == std::string_view::npos ? text.rfind(']') : semicolon));
   const auto replace = [&name](std::string_view what, std::string_view by) {
-    for (size_t at = name.find(what); at != std::string::npos; at = name.find(what)) name.replace(at, what.size(), by);
+    for (size_t at = name.find(what); at != std::string::npos; at = name.find(what))
+      name.replace(at, what.size(), by);
   };
   replace("{anonymous}", "(anonymous namespace)");
   replace("[abi:cxx11]", "");
@@ -35,7 +38,8 @@ template <class T>
 std::string TypeName() {
   return ArgumentText(__PRETTY_FUNCTION__, "T = ");
 }
-// A name plus the types, so that overloads differ and callers with other types find nothing rather than something else.
+// A name plus the types, so that overloads differ and callers with other types find nothing rather
+// than something else.
 template <class Signature>
 std::string KeyOf(std::string_view name) {
   return std::string(name) + "#" + typeid(Signature).name();

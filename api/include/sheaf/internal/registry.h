@@ -1,6 +1,6 @@
 // Copyright The Sheaf Authors. SPDX-License-Identifier: Apache-2.0
-// The functions, constructors and methods that can be called from other processes. Filled before main by SHEAF_REMOTE and
-// SHEAF_ACTOR, in every process of a job alike, read-only from Init on.
+// The functions, constructors and methods that can be called from other processes. Filled before
+// main by SHEAF_REMOTE and SHEAF_ACTOR, in every process of a job alike, read-only from Init on.
 #pragma once
 
 #include <atomic>
@@ -16,20 +16,23 @@ class Call;
 struct FunctionRecord {
   enum class Kind : uint8_t { kFunction, kConstructor, kMethod };
   Kind kind = Kind::kFunction;
-  std::string key;         // What other processes name it by.
-  std::string name;        // For people.
-  std::string class_key;   // Constructors: of the class, for GetActor to compare.
+  std::string key;        // What other processes name it by.
+  std::string name;       // For people.
+  std::string class_key;  // Constructors: of the class, for GetActor to compare.
   void (*invoke)(Call& call) = nullptr;
   bool streaming = false;  // Returns a Generator.
   bool is_async = false;   // Constructors: some method of the class is a coroutine.
   std::string group;       // Methods: its concurrency group.
-  mutable std::atomic<const void*> prepared{nullptr};  // The runtime's template for default options.
+  mutable std::atomic<const void*> prepared{
+      nullptr};  // The runtime's template for default options.
 };
 
-// Must outlive the process's use of Sheaf. The same record may come again; another one with its key is reported by Init.
+// Must outlive the process's use of Sheaf. The same record may come again; another one with its key
+// is reported by Init.
 SHEAF_API void Register(const FunctionRecord* record);
 
-// By function or method pointer: one list for each pointer type (and class), so the lists are short.
+// By function or method pointer: one list for each pointer type (and class), so the lists are
+// short.
 template <class Pointer>
 struct PointerNode {
   Pointer pointer;

@@ -60,15 +60,23 @@ inline constexpr bool kIsSystemTime<std::chrono::time_point<std::chrono::system_
 
 // Numbers whose arrays travel as raw memory. long double differs between machines.
 template <class T>
-concept Number = (std::is_arithmetic_v<T> && !std::same_as<T, bool> && !std::same_as<T, long double> &&
-                  !std::is_const_v<T> && !std::is_volatile_v<T>) ||
+concept Number = (std::is_arithmetic_v<T> && !std::same_as<T, bool> &&
+                  !std::same_as<T, long double> && !std::is_const_v<T> && !std::is_volatile_v<T>) ||
                  std::same_as<T, std::byte>;
 
-// What kind of number an array holds, whatever its C++ name: byte size and 'i', 'u' or 'f'. Part of the format.
+// What kind of number an array holds, whatever its C++ name: byte size and 'i', 'u' or 'f'. Part of
+// the format.
 enum class NumberKind : uint8_t {
-  kInt8 = 0x11, kInt16 = 0x12, kInt32 = 0x14, kInt64 = 0x18,
-  kUint8 = 0x21, kUint16 = 0x22, kUint32 = 0x24, kUint64 = 0x28,
-  kFloat32 = 0x34, kFloat64 = 0x38,
+  kInt8 = 0x11,
+  kInt16 = 0x12,
+  kInt32 = 0x14,
+  kInt64 = 0x18,
+  kUint8 = 0x21,
+  kUint16 = 0x22,
+  kUint32 = 0x24,
+  kUint64 = 0x28,
+  kFloat32 = 0x34,
+  kFloat64 = 0x38,
 };
 template <Number T>
 constexpr NumberKind KindOf() {
@@ -101,27 +109,29 @@ concept Map = std::ranges::input_range<T> && requires(T& map, typename T::key_ty
   map.try_emplace(std::move(key));
 };
 template <class T>
-concept Set = std::ranges::input_range<T> && !Map<T> && requires(T& set, typename T::key_type key) {
-  set.insert(std::move(key));
-};
+concept Set = std::ranges::input_range<T> && !Map<T> &&
+              requires(T& set, typename T::key_type key) { set.insert(std::move(key)); };
 template <class T>
-concept Sequence = std::ranges::input_range<T> && !Map<T> && !Set<T> && !std::same_as<T, std::string> &&
-                   !kIs<T, Array> && std::ranges::sized_range<T> && requires(T& list, typename T::value_type item) {
-                     list.push_back(std::move(item));
-                   };
+concept Sequence =
+    std::ranges::input_range<T> && !Map<T> && !Set<T> && !std::same_as<T, std::string> &&
+    !kIs<T, Array> && std::ranges::sized_range<T> &&
+    requires(T& list, typename T::value_type item) { list.push_back(std::move(item)); };
 
-// A class that says itself how it travels: as the value that ToSheaf returns, from which FromSheaf makes it again.
+// A class that says itself how it travels: as the value that ToSheaf returns, from which FromSheaf
+// makes it again.
 template <class T>
 concept Custom = requires(const T& value) { T::FromSheaf(value.ToSheaf()); };
 template <Custom T>
 using CustomForm = std::remove_cvref_t<decltype(std::declval<const T&>().ToSheaf())>;
 
-// A plain struct. Its fields are looked at where it is written or read, so that a struct may contain itself in a vector.
+// A plain struct. Its fields are looked at where it is written or read, so that a struct may
+// contain itself in a vector.
 template <class T>
-concept Plain = std::is_aggregate_v<T> && std::is_class_v<T> && !std::is_polymorphic_v<T> && !kIsStdArray<T> &&
-                !Custom<T> && !std::is_empty_v<T>;
+concept Plain = std::is_aggregate_v<T> && std::is_class_v<T> && !std::is_polymorphic_v<T> &&
+                !kIsStdArray<T> && !Custom<T> && !std::is_empty_v<T>;
 template <class T>
-concept EmptyStruct = std::is_empty_v<T> && std::is_aggregate_v<T> && std::is_class_v<T> && !Custom<T>;
+concept EmptyStruct =
+    std::is_empty_v<T> && std::is_aggregate_v<T> && std::is_class_v<T> && !Custom<T>;
 
 template <class T>
 constexpr bool CanTravel();
@@ -139,14 +149,16 @@ template <class T>
 constexpr bool CanTravel() {
   if constexpr (!std::same_as<T, std::remove_cvref_t<T>>) {
     return false;
-  } else if constexpr (Number<T> || std::same_as<T, bool> || std::is_enum_v<T> || std::same_as<T, std::string> ||
-                       std::same_as<T, std::monostate> || kIsDuration<T> || kIsSystemTime<T> || NumberArray<T> ||
-                       kIs<T, ObjectRef> || kIs<T, ActorHandle> || Custom<T> || EmptyStruct<T> || Plain<T>) {
+  } else if constexpr (Number<T> || std::same_as<T, bool> || std::is_enum_v<T> ||
+                       std::same_as<T, std::string> || std::same_as<T, std::monostate> ||
+                       kIsDuration<T> || kIsSystemTime<T> || NumberArray<T> || kIs<T, ObjectRef> ||
+                       kIs<T, ActorHandle> || Custom<T> || EmptyStruct<T> || Plain<T>) {
     return true;
   } else if constexpr (kIs<T, std::optional>) {
     return CanTravel<typename T::value_type>();
   } else if constexpr (Pointer<T>) {
-    return !std::is_array_v<typename T::element_type> && CanTravel<std::remove_const_t<Pointee<T>>>();
+    return !std::is_array_v<typename T::element_type> &&
+           CanTravel<std::remove_const_t<Pointee<T>>>();
   } else if constexpr (kIs<T, std::pair> || kIs<T, std::tuple>) {
     return AllCanTravel<T>(std::make_index_sequence<std::tuple_size_v<T>>());
   } else if constexpr (kIs<T, std::variant>) {
@@ -166,8 +178,9 @@ constexpr bool CanTravel() {
 
 namespace sheaf::inline v1 {
 
-// Types that can be arguments, results and Put: numbers, bool, enums, strings, standard containers, optional, variant, tuple,
-// chrono, plain structs of these (without a macro), classes with ToSheaf and FromSheaf, Array, ObjectRef, ActorHandle.
+// Types that can be arguments, results and Put: numbers, bool, enums, strings, standard containers,
+// optional, variant, tuple, chrono, plain structs of these (without a macro), classes with ToSheaf
+// and FromSheaf, Array, ObjectRef, ActorHandle.
 template <class T>
 concept Serializable = internal::CanTravel<T>();
 

@@ -15,7 +15,7 @@
 
 namespace sheaf::inline v1::internal {
 
-using Timeout = std::chrono::nanoseconds;  // max(): for ever. Below 0 is 0.
+using Timeout = std::chrono::nanoseconds;          // max(): for ever. Below 0 is 0.
 using Failure = std::shared_ptr<const ErrorInfo>;  // Null: none.
 
 SHEAF_API Handle PutBytes(std::string_view bytes);
@@ -26,7 +26,8 @@ class SHEAF_API Views {
  public:
   // Waits for all. failure() says why not all are there; the others are undefined then.
   Views(std::span<const Handle> objects, Timeout timeout);
-  Views(const Handle& object, Timeout timeout) : Views(std::span<const Handle>(&object, 1), timeout) {}
+  Views(const Handle& object, Timeout timeout)
+      : Views(std::span<const Handle>(&object, 1), timeout) {}
   ~Views();
   Views(const Views&) = delete;
   Views& operator=(const Views&) = delete;
@@ -43,7 +44,8 @@ class SHEAF_API Views {
 };
 
 // Fills `ready` (ascending indices). Throws for anything but a timeout.
-SHEAF_API std::vector<size_t> WaitReady(std::span<const Handle> objects, size_t num_returns, Timeout timeout);
+SHEAF_API std::vector<size_t> WaitReady(std::span<const Handle> objects, size_t num_returns,
+                                        Timeout timeout);
 SHEAF_API bool IsReady(const Handle& object);
 
 // Memory of the store, to become an object.
@@ -63,7 +65,8 @@ class SHEAF_API Building {
 
 template <class T>
 T Decode(const Views& views, size_t index) {
-  if (!views.has_value(index)) [[unlikely]] Raise(views.error(index));
+  if (!views.has_value(index)) [[unlikely]]
+    Raise(views.error(index));
   return ReadValue<T>(views.bytes(index), views.source(index));
 }
 template <class T>

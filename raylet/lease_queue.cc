@@ -358,6 +358,10 @@ void LeaseQueue::OnBlocked(LeaseNumber lease, Nanos now) {
   if (record.allocation.resources.cpu() > 0) {
     blocked_.emplace_back(lease, record.blocked_since);
   }
+  // What it waits for may be withheld in favour of somebody who waits for it.
+  if (Pool& pool = *record.entry->of->pool; pool.reserving != nullptr) {
+    Serve(pool, now);
+  }
 }
 
 void LeaseQueue::OnUnblocked(LeaseNumber lease, Nanos now) {

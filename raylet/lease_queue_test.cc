@@ -261,6 +261,21 @@ SCENARIO("no room is kept for what an actor or a blocked worker holds") {
   CHECK(node.Count(Kind::kGrant) == 1);
 }
 
+SCENARIO("room kept free is given up at once when what it waits for blocks") {
+  Node node("CPU:1,GPU:1");
+  node.queue.OnDemand(kA, Demand(1, "GPU:1", 1), node.now);
+  node.Take();
+  node.queue.OnDemand(kB, Demand(1, "CPU:1,GPU:1", 1), node.now);
+  node.now += node.queue.options().reserve_after;
+  node.queue.OnTick(node.now);
+  node.queue.OnDemand(kC, Demand(1, "CPU:1", 1), node.now);  // The child that A's task waits for.
+  node.Take();
+  CHECK(node.held[kC].empty());
+  node.queue.OnBlocked(node.held[kA].front(), node.now);
+  node.Take();
+  CHECK(node.held[kC].size() == 1);
+}
+
 SCENARIO("a reservation that never ends in a grant runs out") {
   LeaseQueueOptions options;
   Node node("CPU:2", options);

@@ -79,7 +79,7 @@ can_be_root() {
 
 # Prints the packages that a build with tests needs.
 needed_packages() {
-  echo g++ cmake ninja-build pkg-config protobuf-compiler protobuf-compiler-grpc libprotobuf-dev libgrpc++-dev \
+  echo g++ cmake ninja-build pkg-config protobuf-compiler protobuf-compiler-grpc libprotobuf-dev libgrpc++-dev zlib1g-dev \
     libabsl-dev prometheus-cpp-dev libcivetweb-dev libsqlite3-dev libcli11-dev libspdlog-dev catch2 python3
   # Debian 12 has two Boosts, and only 1.81 is new enough; it excludes the msgpack package, whose headers are unpacked
   # instead (unpack_msgpack). Later systems have one Boost and install both.
@@ -226,11 +226,11 @@ quickstart() {
   local started=$SECONDS
   step "packages" ensure_packages install
   step "configure" configure build
-  if ! grep -q '^build main_job:' build/build.ninja; then
+  if ! grep -q '^build examples/main_job:' build/build.ninja; then
     step "build" build_into build
-    fail "there is no main job in this tree (examples/: target main_job). All else is built, into build/."
+    fail "there is no main job in this tree (examples/: main_job). All else is built, into build/."
   fi
-  step "build" build_into build sheaf main_job
+  step "build" build_into build sheaf examples/main_job
   note "built after $((SECONDS - started)) s"
   step "main job" build/examples/main_job "$@"
   say "done in $((SECONDS - started)) s. Next: ./do test, or read README.md"

@@ -7,6 +7,7 @@
 #include <string>
 #include <vector>
 
+#include "absl/container/flat_hash_map.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "cli/json.h"
@@ -37,6 +38,14 @@ Cell BundlesCell(const proto::GroupRow& group) {
   return {absl::StrJoin(texts, " "), array.Done()};
 }
 
+// Amounts of 0 do not travel, but a node that has all of its CPUs lent has 0 of them.
+proto::Resources AvailableOf(const proto::NodeRow& node) {
+  proto::Resources available = node.available();
+  for (const auto& [name, amount] : node.total().amounts())
+    available.mutable_amounts()->insert({name, 0});
+  return available;
+}
+
 Table Nodes(const proto::StateAnswer& answer) {
   Table table{{{"NODE", "node"},
                {"STATE", "state"},
@@ -50,7 +59,7 @@ Table Nodes(const proto::StateAnswer& answer) {
               {}};
   for (const proto::NodeRow& row : answer.nodes()) {
     table.rows.push_back({IdCell(row.node()), TextCell(row.state()), TextCell(row.host_name()),
-                          TextCell(row.address()), ResourcesCell(row.available()),
+                          TextCell(row.address()), ResourcesCell(AvailableOf(row)),
                           ResourcesCell(row.total()), LabelsCell(row),
                           TimeCell(row.start_time_unix_s()), TextCell(row.version())});
   }
@@ -80,6 +89,28 @@ Table Actors(const proto::StateAnswer& answer) {
   return table;
 }
 
+// An owner knows what it pushed, the worker what of it runs; of the latter's row the owner knows
+// the rest.
+std::vector<proto::TaskRow> MergedTasks(const proto::StateAnswer& answer) {
+  std::vector<proto::TaskRow> merged;
+  absl::flat_hash_map<std::string, size_t> places;
+  for (const proto::TaskRow& row : answer.tasks()) {
+    const auto [place, first] = places.emplace(row.task_id(), merged.size());
+    if (first) {
+      merged.push_back(row);
+      continue;
+    }
+    proto::TaskRow& known = merged[place->second];
+    const bool runs = known.state() == "RUNNING" || row.state() == "RUNNING";
+    known.MergeFrom(row);  // Fields that `row` leaves empty stay.
+    if (runs) {
+      known.set_state("RUNNING");
+      known.clear_words();
+    }
+  }
+  return merged;
+}
+
 Table Tasks(const proto::StateAnswer& answer) {
   Table table{{{"TASK", "task_id"},
                {"NAME", "name"},
@@ -91,7 +122,7 @@ Table Tasks(const proto::StateAnswer& answer) {
                {"ACTOR", "actor_id"},
                {"WAITS FOR", "words"}},
               {}};
-  for (const proto::TaskRow& row : answer.tasks()) {
+  for (const proto::TaskRow& row : MergedTasks(answer)) {
     table.rows.push_back({TextCell(row.task_id()), TextCell(row.name()), TextCell(row.state()),
                           CountCell(row.attempt()), ProcessCell(row.owner()),
                           ProcessCell(row.worker()), IdCell(row.job()), TextCell(row.actor_id()),

@@ -134,7 +134,7 @@ absl::StatusOr<Started> StartNode(const StartOptions& options) {
   if (first_line > 4) (void)absl::SimpleAtoi(outcome.ready.substr(4, first_line - 5), &pid);
   ReadyLine line;
   if (ReadyLine::Parse(outcome.ready.substr(first_line), line)) return Started{line, pid};
-  const std::string said(absl::StripAsciiWhitespace(outcome.words));
+  const std::string said(absl::StripPrefix(absl::StripAsciiWhitespace(outcome.words), "sheaf: "));
   if (outcome.late) {
     if (pid > 1) kill(pid, SIGKILL);
     return absl::DeadlineExceededError(absl::StrCat("the node was not ready within ",

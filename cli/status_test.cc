@@ -77,6 +77,30 @@ TEST_CASE("memory sums all objects by owner and shows the first rows") {
   CHECK_THAT(text, Contains("(the largest 2 of 3; more with --limit)"));
 }
 
+TEST_CASE("of what is all lent there is 0") {
+  proto::StateAnswer answer = OneNode();
+  answer.mutable_nodes(0)->clear_available();
+  CHECK_THAT(TableOf("nodes", answer).Json(),
+             Contains(R"("available":{"CPU":0},"total":{"CPU":4})"));
+}
+
+TEST_CASE("a task that its owner and its worker report has one row, and runs") {
+  proto::StateAnswer answer;
+  for (const char* state : {"RUNNING", "PUSHED"}) {
+    proto::TaskRow& row = *answer.add_tasks();
+    row.set_task_id("t1");
+    row.set_name("Hold");
+    row.set_state(state);
+  }
+  answer.mutable_tasks(1)->set_job(3);
+  answer.mutable_tasks(1)->set_words("runs, or is next on its worker");
+  answer.add_tasks()->set_task_id("t2");
+  const Table table = TableOf("tasks", answer);
+  REQUIRE(table.rows.size() == 2);
+  CHECK_THAT(table.Json(), Contains(R"("task_id":"t1","name":"Hold","state":"RUNNING")"));
+  CHECK_THAT(table.Json(), Contains(R"("job":3,"actor_id":"","words":"")"));
+}
+
 TEST_CASE("each kind of list has a table, and its rows fit its columns") {
   proto::StateAnswer answer = OneNode();
   answer.add_actors()->set_actor_id("a1");

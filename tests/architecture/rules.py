@@ -46,7 +46,7 @@ def _call(names: str, spaces: str = "std::|::") -> str:
 
 WORLD = [
     WorldRule("the clock", r"clock_gettime|gettimeofday|(?:steady|system|high_resolution)_clock::now|" + _call("time"),
-              "base/clock.* base/log.* raylet/worker_observer.*"),  # The last: files have wall times.
+              "base/clock.* base/log.* raylet/worker_observer.* cli/node_plan.*"),  # The last two: wall time as a label.
     WorldRule("sleeping", r"this_thread::sleep|absl::SleepFor|" + _call("nanosleep|clock_nanosleep|usleep|sleep"),
               "base/clock.* base/executor.* raylet/process_launcher.* raylet/raylet_process.* api/embedded_node.*"),
     # A runtime has one background thread and the threads of its actor's groups; parallel_copy borrows idle cores.
@@ -68,7 +68,7 @@ WORLD = [
     WorldRule("NCCL", r"\bnccl[A-Z]", "collective/nccl_*"),
     WorldRule("CLI11, which takes 12 s to compile", r"CLI/CLI|CLI::", "cli/main.cc"),
     WorldRule("spdlog, which takes 6 s to compile", r"spdlog", "base/log.cc"),
-    WorldRule("civetweb and prometheus-cpp", r"civetweb|prometheus/|prometheus::", "metrics/*"),
+    WorldRule("civetweb and prometheus-cpp", r"civetweb|prometheus/|prometheus::", "metrics/* cli/node_metrics.*"),
 ]
 
 # `Type name(...)` and `: name(...)`, `, name(...)` of a constructor declare or initialise something of that name.

@@ -11,4 +11,10 @@ Nanos MonotonicNow() {
   return now.tv_sec * kSecond + now.tv_nsec;
 }
 
+Nanos UnixNow() {
+  timespec now;
+  clock_gettime(CLOCK_REALTIME, &now);
+  return now.tv_sec * kSecond + now.tv_nsec;
+}
+
 }  // namespace sheaf

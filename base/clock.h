@@ -25,6 +25,7 @@ class Clock {
 };
 
 Nanos MonotonicNow();
+Nanos UnixNow();  // Wall time since 1970: a label for people, never compared.
 
 class MonotonicClock final : public Clock {
  public:

@@ -105,9 +105,7 @@ absl::StatusOr<NodePlan> PlanNode(const NodeFlags& flags, const Settings& given)
   node.host_name = HostName();
   node.version = std::string(kSheafVersion);
   node.features = ProbeKernelFeatures();
-  timespec wall{};
-  clock_gettime(CLOCK_REALTIME, &wall);
-  node.unix_ns_at_zero = wall.tv_sec * kSecond + wall.tv_nsec - MonotonicNow();
+  node.unix_ns_at_zero = UnixNow() - MonotonicNow();
 
   raylet.memory_watch.limit = settings.memory_limit;
   raylet.worker_log_bytes = settings.worker_log_bytes;

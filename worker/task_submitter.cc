@@ -243,20 +243,21 @@ void TaskSubmitter::TakeBackFrom(Lease& lease) {
 
 void TaskSubmitter::Return(Lease& lease, bool discard) {
   LeaseKey& key = *lease.key;
+  Channel& raylet = transport_.To(RayletOf(self_.node));
   proto::LeaseReturn message;
   message.set_lease(lease.number);
   message.set_discard_worker(discard);
-  SendMessage(transport_.To(RayletOf(self_.node)), FrameKind::kLeaseReturn, message);
   by_worker_.erase(lease.worker->process);
   std::erase_if(key.leases, [&](const auto& held) { return held.get() == &lease; });
-  // The raylet counts the return against the demand: say anew what is wanted.
-  key.wanted_sent = static_cast<uint32_t>(std::min<size_t>(key.wanted_sent, key.leases.size()));
   if (key.queue.empty()) {
+    // First, or the raylet would grant another one for it.
+    key.wanted_sent = static_cast<uint32_t>(key.leases.size());
     proto::LeaseDemand demand;
     demand.set_key(key.number);
     demand.set_wanted(key.wanted_sent);
-    SendMessage(transport_.To(RayletOf(self_.node)), FrameKind::kLeaseDemand, demand);
+    SendMessage(raylet, FrameKind::kLeaseDemand, demand);
   }
+  SendMessage(raylet, FrameKind::kLeaseReturn, message);
 }
 
 Error TaskSubmitter::DeathError(const TaskRecord& task, ProcessId worker, const proto::Death& death, bool started) const {

@@ -51,8 +51,9 @@ struct InitOptions {
 };
 
 // Joins a node, or starts one. In a worker it does not return. Call it once, early in main, before
-// threads are started. Throws SystemError (no node, another version, no `sheaf` program),
-// InvalidArgumentError (two functions of one name).
+// threads are started. Throws NotFoundError (no node there, no `sheaf` program), SystemError (the
+// node is of another version, or ended before it was ready), InvalidArgumentError (two functions of
+// one name).
 SHEAF_API void Init(int argc, char** argv, const InitOptions& options = {});
 SHEAF_API void Init(const InitOptions& options = {});
 // Leaves the node, and ends it if Init started it. Implied by the end of main. No other thread uses

@@ -9,6 +9,7 @@ import os
 import pathlib
 import signal
 import subprocess
+import threading
 import sys
 import tempfile
 import time
@@ -134,10 +135,19 @@ class OwnNode(Case):
 
     def test_output_of_tasks_appears_at_the_driver(self):
         driver = self.hold()
+        lines = []
+
+        def read():
+            while sum("holds" in line for line in lines) < HOLDERS:
+                lines.append(driver.stdout.readline())
+
+        reader = threading.Thread(target=read, daemon=True)
+        reader.start()
+        reader.join(10)
         driver.stdin.close()
-        self.output += driver.stdout.read()
+        output = self.output + "".join(lines)
         for number in range(HOLDERS):
-            self.assertRegex(self.output, rf"\(.*pid=\d+\) task {number} holds\n")
+            self.assertRegex(output, rf"\(.*pid=\d+\) task {number} holds\n")
 
 
 class NodeOfItsOwn(Case):

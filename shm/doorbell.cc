@@ -57,15 +57,17 @@ void Knock(Bell& bell) {
   FutexWake(bell.knock);
 }
 
-void SpinStep() {
-  for (int i = 0; i < 8; ++i) {
+void SpinStep(int step) {
 #if defined(__x86_64__)
-    __builtin_ia32_pause();
+  __builtin_ia32_pause();
 #elif defined(__aarch64__)
-    asm volatile("yield");
+  asm volatile("yield");
 #endif
-  }
-  sched_yield();
+  if (step % 8 == 7) sched_yield();
+}
+
+void SpinStep() {
+  for (int step = 0; step < 8; ++step) SpinStep(step);
 }
 
 }  // namespace sheaf

@@ -81,5 +81,8 @@ void Knock(Bell& bell);
 // One step of a spin: a few pauses, then a yield. The yield matters: two processes that share a core would else burn
 // their whole time slice waiting for each other.
 void SpinStep();
+// The same in eight smaller steps, for a loop that looks at its rings after each: a pause, and a yield in each eighth
+// step. `step` counts from 0.
+void SpinStep(int step);
 
 }  // namespace sheaf

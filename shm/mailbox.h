@@ -48,6 +48,8 @@ class Mailbox final : public Transport {
 
   // Hands at most `budget` records a lane of each peer to `handler`, control before work; work only when `take_work`.
   // Sends what was queued and now fits. Returns the number of frames handed over.
+  // A loop that does nothing else between polls pauses (SpinStep) also after one that found frames: who looks at a
+  // cursor again at once takes the cache line from its writer for each record.
   size_t Poll(FrameHandler& handler, bool take_work, size_t budget = 256);
   // Hands over everything that `peer`, dead or alive, has published. For the time after a death.
   void Drain(ProcessId peer, FrameHandler& handler);

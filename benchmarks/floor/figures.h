@@ -3,6 +3,7 @@
 // figure: {"name": "...", "unit": "...", "value": ...}. No code of Sheaf.
 #pragma once
 
+#include <sched.h>
 #include <time.h>
 
 #include <algorithm>
@@ -15,6 +16,14 @@
 namespace floors {
 
 inline constexpr int kRepetitions = 5;
+
+// For a receiver that has several calls in flight: one that looks at the sender's cursor again at once takes its cache line
+// for each record.
+inline void PauseBetweenLooks() {
+#if defined(__x86_64__)
+  for (int i = 0; i < 32; ++i) __builtin_ia32_pause();
+#endif
+}
 
 inline double NowSeconds() {
   timespec now;
@@ -33,6 +42,18 @@ inline double SecondsArgument(int argc, char** argv, double fallback) {
     if (std::strcmp(argv[i], "--seconds") == 0) return std::max(0.01, std::atof(argv[i + 1]));
   }
   return fallback;
+}
+
+// --two-cores: keeps the calling process (`second` of two) on a core of its own. Without it the kernel places both, at times
+// on one core, where nothing travels between caches and calls in flight are faster.
+inline void PlaceProcess(int argc, char** argv, bool second) {
+  for (int i = 1; i < argc; ++i) {
+    if (std::strcmp(argv[i], "--two-cores") != 0) continue;
+    cpu_set_t cores;
+    CPU_ZERO(&cores);
+    CPU_SET(second ? 1 : 0, &cores);
+    sched_setaffinity(0, sizeof cores, &cores);
+  }
 }
 
 inline void Print(const char* name, const char* unit, double value) {

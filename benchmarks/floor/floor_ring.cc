@@ -75,7 +75,7 @@ uint64_t Await(std::atomic<uint64_t>& tail, uint64_t seen, std::atomic<uint32_t>
   }
 }
 
-void RunReplier(Shared& shared, int spin_steps) {
+void RunReplier(Shared& shared, int spin_steps, bool several) {
   uint64_t seen = 0, replied = 0;
   while (true) {
     const uint64_t tail = Await(shared.calls.tail, seen, shared.replier_bell, spin_steps);
@@ -94,6 +94,7 @@ void RunReplier(Shared& shared, int spin_steps) {
     shared.calls.head.store(seen, std::memory_order_release);
     shared.replies.tail.store(replied, std::memory_order_release);
     RingBell(shared.caller_bell);
+    if (several) floors::PauseBetweenLooks();
   }
 }
 
@@ -127,6 +128,9 @@ class Caller {
   uint64_t called_ = 0, seen_ = 0;
 };
 
+int argument_count;
+char** arguments;
+
 void Measure(const char* name, int spin_steps, uint64_t in_flight, double seconds) {
   void* memory = mmap(nullptr, sizeof(Shared), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
   floors::Require(memory != MAP_FAILED, "mmap");
@@ -135,7 +139,8 @@ void Measure(const char* name, int spin_steps, uint64_t in_flight, double second
   floors::Require(child >= 0, "fork");
   if (child == 0) {
     prctl(PR_SET_PDEATHSIG, SIGKILL);
-    RunReplier(*shared, spin_steps);
+    floors::PlaceProcess(argument_count, arguments, true);
+    RunReplier(*shared, spin_steps, in_flight > 1);
   }
   Caller caller(*shared, spin_steps);
   floors::Print(name, "calls/s", floors::MedianRate(seconds, [&] {
@@ -150,6 +155,9 @@ void Measure(const char* name, int spin_steps, uint64_t in_flight, double second
 }  // namespace
 
 int main(int argc, char** argv) {
+  argument_count = argc;
+  arguments = argv;
+  floors::PlaceProcess(argc, argv, false);
   const double seconds = floors::SecondsArgument(argc, argv, 1.0);
   Measure("floor_ring_sync_spinning", kSpinSteps, 1, seconds);
   Measure("floor_ring_sync_asleep", 0, 1, seconds);

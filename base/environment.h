@@ -1,9 +1,10 @@
 // Copyright The Sheaf Authors. SPDX-License-Identifier: Apache-2.0
-// The runtime environment of tasks and actors, as bytes: WorkerSpec.environment, LeaseSpec.environment. Workers are
-// shared only between equal bytes, so equal environments have equal bytes.
+// The runtime environment of tasks and actors, as bytes: WorkerSpec.environment,
+// LeaseSpec.environment. Workers are shared only between equal bytes, so equal environments have
+// equal bytes.
 //
-// Format: "NAME=value" and NUL for each variable, by name. Names that no variable can have are left to languages and
-// travel along: "@working_dir=/data". No variables at all are no bytes.
+// Format: "NAME=value" and NUL for each variable, by name. Names that no variable can have are left
+// to languages and travel along: "@working_dir=/data". No variables at all are no bytes.
 #pragma once
 
 #include <map>
@@ -14,7 +15,8 @@
 
 namespace sheaf {
 
-inline constexpr size_t kMaxEnvironmentBytes = 256 * 1024;  // Of all of it; the kernel's execve takes 2 MiB.
+inline constexpr size_t kMaxEnvironmentBytes =
+    256 * 1024;  // Of all of it; the kernel's execve takes 2 MiB.
 
 struct RuntimeEnvironment {
   std::map<std::string, std::string> variables;  // To set in the worker, before its main.
@@ -23,8 +25,8 @@ struct RuntimeEnvironment {
   friend bool operator==(const RuntimeEnvironment&, const RuntimeEnvironment&) = default;
 };
 
-// kInvalidArgument: a name that is no identifier (and no '@' and identifier), a NUL in a value, SHEAF_WORKER and its
-// like, or more than kMaxEnvironmentBytes. The text names it.
+// kInvalidArgument: a name that is no identifier (and no '@' and identifier), a NUL in a value,
+// SHEAF_WORKER and its like, or more than kMaxEnvironmentBytes. The text names it.
 absl::StatusOr<std::string> EncodeEnvironment(const RuntimeEnvironment& environment);
 // From a peer. kInvalidArgument: as above, or not sorted.
 absl::StatusOr<RuntimeEnvironment> DecodeEnvironment(std::string_view bytes);

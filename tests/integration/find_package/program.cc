@@ -1,6 +1,6 @@
 // Copyright The Sheaf Authors. SPDX-License-Identifier: Apache-2.0
-#include <iostream>
 #include <sheaf/sheaf.h>
+#include <iostream>
 #include <vector>
 
 struct Request {
@@ -31,5 +31,6 @@ int main(int argc, char** argv) {
   }
   int sum = 0;
   for (const int square : sheaf::Get(squares)) sum += square;
-  std::cout << squares.size() << " squares sum up to " << sum << ", the counter is at " << sheaf::Get(count) << "\n";
+  std::cout << squares.size() << " squares sum up to " << sum << ", the counter is at "
+            << sheaf::Get(count) << "\n";
 }

@@ -211,6 +211,7 @@ proto::ActorAnswer ActorManager::AnswerOf(const Managed& actor) const {
   answer.set_actor_id(actor.id.Binary());
   answer.set_state(actor.state);
   answer.set_incarnation(actor.incarnation);
+  answer.set_max_task_retries(actor.creation->spec->spec.actor().max_task_retries());
   if (actor.state == State::ALIVE) {
     answer.set_process(actor.process.packed());
     answer.set_lease(actor.lease);

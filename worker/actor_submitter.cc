@@ -41,8 +41,7 @@ void ActorSubmitter::Submit(ActorClient& client, ObjectEntry& creation, TaskReco
   }
   task.target = &client;
   if (!task.references && client.state == State::ALIVE && client.queue.empty()) [[likely]] {
-    client.in_flight.PushBack(&task);
-    tasks_.Push(task, *client.peer, client.lease, ++client.pushes);
+    Push(client, task);
     return;
   }
   client.queue.PushBack(&task);
@@ -77,10 +76,14 @@ void ActorSubmitter::Pump(ActorClient& client) {
   if (client.state != State::ALIVE) return;
   // In call order: one whose arguments are missing holds back those behind it.
   while (!client.queue.empty() && client.queue.first->state == TaskState::kQueued) {
-    TaskRecord* task = client.queue.PopFront();
-    client.in_flight.PushBack(task);
-    tasks_.Push(*task, *client.peer, client.lease, ++client.pushes);
+    Push(client, *client.queue.PopFront());
   }
+}
+
+void ActorSubmitter::Push(ActorClient& client, TaskRecord& task) {
+  if (task.attempt == 0 && task.retries_left == 0) task.retries_left = client.max_task_retries;
+  client.in_flight.PushBack(&task);
+  tasks_.Push(task, *client.peer, client.lease, ++client.pushes);
 }
 
 void ActorSubmitter::Ask(ActorClient& client) {
@@ -130,6 +133,7 @@ void ActorSubmitter::OnAnswer(const proto::ActorAnswer& answer) {
   if (found == clients_.end()) return;
   ActorClient& client = *found->second;
   if (client.state == State::DEAD || answer.incarnation() < client.incarnation) return;
+  client.max_task_retries = answer.max_task_retries();
   switch (answer.state()) {
     case State::ALIVE: {
       if (client.state == State::ALIVE && client.incarnation == answer.incarnation()) return;

@@ -25,6 +25,7 @@ struct ActorClient {
   TaskList in_flight;           // In push order.
   TaskList undecided;           // Were in flight when the process died; the next answer says what becomes of them.
   Error death;                  // DEAD.
+  int32_t max_task_retries = 0; // Of calls that name no number of their own; as the creator said.
   bool asked = false;
   Nanos asked_at = 0;
   bool local = false;           // Managed by this process: no questions are asked.
@@ -59,6 +60,7 @@ class ActorSubmitter final : public TaskDispatcher {
 
  private:
   void Pump(ActorClient& client);
+  void Push(ActorClient& client, TaskRecord& task);
   void Settle(ActorClient& client);  // Last in every input: may end the actor.
   void Ask(ActorClient& client);
   void FailAll(TaskList& tasks, const Error& error);

@@ -89,7 +89,8 @@ absl::Status RuntimeImpl::Begin() {
                                         [this](std::span<const ObjectId> ids) { store_->Lookup(ids); });
   gcs_ = std::make_unique<GcsCalls>(self_, clock_, *mailbox_);
   auto* page = reinterpret_cast<ProcessPage*>(segment_->data());
-  executor_ = std::make_unique<TaskExecutor>(self_, clock_, *mailbox_, owner_->references, owner_->transits, *this, page);
+  executor_ = std::make_unique<TaskExecutor>(self_, clock_, *mailbox_, owner_->references, owner_->transits, *this, page,
+                                             metrics::PageOf(segment_->data()));
   owner_->actors.set_ask_gcs([this](ActorId actor) { AskGcsAboutActor(actor); });
   owner_->actor_manager.set_on_named_end([this](ActorId actor) {
     proto::GcsRequest request;
@@ -118,6 +119,7 @@ RuntimeImpl::~RuntimeImpl() {
     Lock lock(*this);
     if (options_.driver && !raylet_dead_ && owner_) {
       owner_->submitter.ReturnAll();
+      PublishMetrics();
       SendMessage(mailbox_->To(RayletOf(self_.node)), FrameKind::kGoodbye, proto::Goodbye());
       FlushOutgoing();
     }

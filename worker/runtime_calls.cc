@@ -389,6 +389,8 @@ void RuntimeImpl::TakeActorLookups() {
     answer.set_actor_id(lookup->first.Binary());
     const proto::ActorInfo& info = reply.actor();
     answer.set_incarnation(info.incarnation());
+    proto::TaskTemplate creation;
+    if (creation.ParseFromString(info.handle())) answer.set_max_task_retries(creation.actor().max_task_retries());
     if (reply.error() != 0 || info.state() == proto::ActorInfo::DEAD) {
       answer.set_state(proto::ActorAnswer::DEAD);
       answer.set_incarnation(UINT32_MAX);

@@ -89,7 +89,30 @@ void RuntimeImpl::TickIfDue() {
   if (now - last_raylet_check_ >= kRayletCheck) {
     last_raylet_check_ = now;
     CheckRaylet();
+    PublishMetrics();
   }
+}
+
+// The pure state counts for itself; the page shows it, a fraction of a second late.
+void RuntimeImpl::PublishMetrics() {
+  using metrics::CounterId;
+  metrics::Page& page = metrics::PageOf(segment_->data());
+  auto set = [&](CounterId id, uint64_t value) { page.counter(id).store(value, std::memory_order_relaxed); };
+  const TaskCounts& tasks = owner_->tasks.task_counts();
+  set(CounterId::kTasksSubmitted, tasks.submitted);
+  set(CounterId::kTasksFinished, tasks.finished);
+  set(CounterId::kTasksFailed, tasks.failed);
+  set(CounterId::kTasksRetried, tasks.retried);
+  set(CounterId::kTasksCancelled, tasks.cancelled);
+  const TaskCounts& calls = owner_->tasks.call_counts();
+  set(CounterId::kActorCallsSubmitted, calls.submitted);
+  set(CounterId::kActorCallsFinished, calls.finished);
+  set(CounterId::kActorCallsFailed, calls.failed);
+  set(CounterId::kActorCallsRetried, calls.retried);
+  set(CounterId::kActorCallsCancelled, calls.cancelled);
+  page.gauge(metrics::GaugeId::kQueuedTasks).store(static_cast<int64_t>(owner_->tasks.size()), std::memory_order_relaxed);
+  page.gauge(metrics::GaugeId::kOwnedObjects)
+      .store(static_cast<int64_t>(owner_->references.size()), std::memory_order_relaxed);
 }
 
 // The raylet's death shows as the end of the socket; nothing else comes on it unasked.

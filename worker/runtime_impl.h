@@ -111,6 +111,7 @@ class RuntimeImpl final : public Runtime, public FrameHandler, public LocalStore
   void BackgroundLoop();
   void TickIfDue();
   void FlushOutgoing();
+  void PublishMetrics();
   void CheckRaylet();
   void WakeWaiters();
   void EndRaylet(const std::string& why);

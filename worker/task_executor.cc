@@ -17,14 +17,17 @@ constexpr uint32_t kAsyncConcurrency = 1000;
 }  // namespace
 
 TaskExecutor::TaskExecutor(ProcessId self, Clock& clock, Transport& transport, ReferenceTable& references,
-                           TransitTable& transits, ExecutionHost& host, ProcessPage* page)
+                           TransitTable& transits, ExecutionHost& host, ProcessPage* page, metrics::Page& metrics)
     : self_(self),
       clock_(clock),
       transport_(transport),
       references_(references),
       transits_(transits),
       host_(host),
-      page_(page) {
+      page_(page),
+      tasks_executed_(metrics, metrics::CounterId::kTasksExecuted),
+      calls_executed_(metrics, metrics::CounterId::kActorCallsExecuted),
+      run_time_(metrics, metrics::HistogramId::kTaskRunTime) {
   groups_.push_back(std::make_unique<ConcurrencyGroup>());
 }
 
@@ -261,6 +264,7 @@ void TaskExecutor::Ended(CallExecution& call) {
     --static_cast<ConcurrencyGroup*>(call.group)->running;
     (call.previous_running != nullptr ? call.previous_running->next_running : running_) = call.next_running;
     if (call.next_running != nullptr) call.next_running->previous_running = call.previous_running;
+    (call.started != 0 ? tasks_executed_ : calls_executed_).AddUnderLock();
   }
   bool keeps = false;
   for (ObjectEntry* entry : call.held) {
@@ -269,6 +273,7 @@ void TaskExecutor::Ended(CallExecution& call) {
   if (!call.discarded) {
     const uint64_t transit = transits_.Hold(call.owner, call.TakeReturnedNested());
     const uint64_t run_ns = call.started == 0 ? 0 : static_cast<uint64_t>(clock_.Now() - call.started);
+    if (run_ns != 0) run_time_.ObserveUnderLock(static_cast<int64_t>(run_ns));
     call.SendReply(transport_.To(call.owner), run_ns, transit, keeps);
     if (keeps) {
       references_.AfterRegistered(call.held, [this, owner = call.owner, head = call.head()] {

@@ -12,6 +12,7 @@
 #include "absl/container/flat_hash_map.h"
 #include "absl/container/flat_hash_set.h"
 #include "base/clock.h"
+#include "metrics/counter.h"
 #include "proto/raylet.pb.h"
 #include "shm/process_segment.h"
 #include "worker/execution.h"
@@ -31,7 +32,7 @@ struct ConcurrencyGroup {
 class TaskExecutor {
  public:
   TaskExecutor(ProcessId self, Clock& clock, Transport& transport, ReferenceTable& references, TransitTable& transits,
-               ExecutionHost& host, ProcessPage* page);
+               ExecutionHost& host, ProcessPage* page, metrics::Page& metrics);
 
   void OnTemplate(ProcessId from, std::string_view body);
   void OnPush(ProcessId from, std::string_view body);
@@ -81,6 +82,8 @@ class TaskExecutor {
   TransitTable& transits_;
   ExecutionHost& host_;
   ProcessPage* const page_;
+  metrics::Counter tasks_executed_, calls_executed_;
+  metrics::Histogram run_time_;
   absl::flat_hash_map<ProcessId, std::vector<std::shared_ptr<const proto::TaskTemplate>>> templates_;
   std::vector<std::unique_ptr<ConcurrencyGroup>> groups_;  // The first is the default.
   bool groups_changed_ = false;

@@ -62,7 +62,7 @@ TaskRecord* TaskTable::Add(const TemplateRecord& spec, std::string arguments,
     task->stream = std::make_unique<StreamState>();
     task->first_return->stream = true;
   }
-  ++counts_.submitted;
+  ++CountsOf(*task).submitted;
   return task;
 }
 
@@ -230,7 +230,7 @@ TaskTable::Outcome TaskTable::Finish(const Reply& reply, ProcessId from) {
       ++argument.object->uses;
     }
   }
-  ++counts_.finished;
+  ++CountsOf(task).finished;
   Complete(task);
   return Outcome::kFinished;
 }
@@ -265,7 +265,8 @@ void TaskTable::Fail(TaskRecord& task, const Error& error) {
   if (task.references) {
     for (ObjectEntry* more : task.references->more_returns) references_.SetError(*more, error);
   }
-  ++(error.kind == ErrorKind::kTaskCancelled ? counts_.cancelled : counts_.failed);
+  TaskCounts& counts = CountsOf(task);
+  ++(error.kind == ErrorKind::kTaskCancelled ? counts.cancelled : counts.failed);
   Complete(task);
 }
 
@@ -362,7 +363,7 @@ bool TaskTable::TakeRetry(TaskRecord& task) {
   if (task.stream && (task.stream->handed_out != 0 || !task.stream->items.empty())) return false;
   if (task.retries_left > 0) --task.retries_left;
   ++task.attempt;
-  ++counts_.retried;
+  ++CountsOf(task).retried;
   return true;
 }
 

@@ -85,7 +85,8 @@ class TaskTable {
 
   TaskId IdOf(const TaskRecord& task) const { return {self_.packed(), task.sequence_bits}; }
   std::string Describe(const TaskRecord& task) const;  // "count_words (task 0001...)"
-  const TaskCounts& counts() const { return counts_; }
+  const TaskCounts& task_counts() const { return counts_[0]; }
+  const TaskCounts& call_counts() const { return counts_[1]; }  // Of actor methods.
   size_t size() const { return tasks_.size(); }
   template <class Visit>
   void ForEach(Visit visit) { tasks_.ForEach(visit); }
@@ -97,6 +98,9 @@ class TaskTable {
   bool FillReturn(TaskRecord& task, ObjectEntry& entry, class WireReader& in, ProcessId from,
                   std::vector<ObjectEntry*>* nested);
   void Complete(TaskRecord& task);
+  TaskCounts& CountsOf(const TaskRecord& task) {
+    return counts_[task.spec->spec.kind() == proto::TaskTemplate::ACTOR_METHOD];
+  }
   void DropArguments(TaskRecord& task);
   bool LineageFits(const TaskRecord& task) const;
   void ConfirmTransit(ProcessId to, uint64_t transit, const std::vector<ObjectEntry*>& nested);
@@ -106,7 +110,7 @@ class TaskTable {
   Transport& transport_;
   ReferenceTable& references_;
   Slab<TaskRecord> tasks_;
-  TaskCounts counts_;
+  TaskCounts counts_[2];
   size_t lineage_bytes_ = 0;
   struct Kept {  // The nested references of a finished call's arguments, which the executor still holds.
     std::vector<ObjectEntry*> nested;

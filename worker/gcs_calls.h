@@ -3,6 +3,7 @@
 // the runtime's lock.
 #pragma once
 
+#include <algorithm>
 #include <utility>
 
 #include "absl/container/btree_map.h"
@@ -16,6 +17,8 @@ class GcsCalls {
  public:
   GcsCalls(ProcessId self, Clock& clock, Transport& transport) : self_(self), clock_(clock), transport_(transport) {}
 
+  // Sends `request`, of which only the doing counts: its answer is forgotten.
+  void Tell(proto::GcsRequest request) { calls_[Begin(std::move(request))].nobody_waits = true; }
   // Sends `request`; returns its number, for Take.
   uint64_t Begin(proto::GcsRequest request) {
     const uint64_t sequence = next_++;
@@ -39,6 +42,10 @@ class GcsCalls {
   void OnReply(proto::GcsReply reply) {
     auto call = calls_.find(reply.sequence());
     if (call == calls_.end() || call->second.answered) return;
+    if (call->second.nobody_waits) {
+      calls_.erase(call);
+      return;
+    }
     call->second.answered = true;
     call->second.reply = std::move(reply);
   }
@@ -57,6 +64,7 @@ class GcsCalls {
     proto::GcsRequest request;
     proto::GcsReply reply;
     bool answered = false;
+    bool nobody_waits = false;
     Nanos sent_at = 0;
   };
   void Send(Call& call) {

@@ -96,7 +96,7 @@ absl::Status RuntimeImpl::Begin() {
     proto::GcsRequest request;
     request.mutable_end_actor()->set_actor_id(actor.Binary());
     request.mutable_end_actor()->mutable_death()->set_cause(proto::Death::LEFT);
-    gcs_->Begin(std::move(request));  // Repeated until the GCS has it; nobody waits for the answer.
+    gcs_->Tell(std::move(request));
   });
   // Signals are for the user's threads.
   sigset_t all, before;

@@ -164,7 +164,7 @@ proto::TaskTemplate BuildTemplate(const FunctionRecord& function, const Options&
       break;
     case FunctionRecord::Kind::kMethod:
       spec.set_kind(proto::TaskTemplate::ACTOR_METHOD);
-      spec.set_max_retries(options.max_retries.value_or(0));
+      spec.set_max_retries(options.max_retries.value_or(kRetriesOfActor));
       spec.set_concurrency_group(options.concurrency_group.empty() ? function.group
                                                                    : options.concurrency_group);
       break;

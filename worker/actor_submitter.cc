@@ -81,7 +81,7 @@ void ActorSubmitter::Pump(ActorClient& client) {
 }
 
 void ActorSubmitter::Push(ActorClient& client, TaskRecord& task) {
-  if (task.attempt == 0 && task.retries_left == 0) task.retries_left = client.max_task_retries;
+  if (task.retries_left == kRetriesOfActor) task.retries_left = client.max_task_retries;
   client.in_flight.PushBack(&task);
   tasks_.Push(task, *client.peer, client.lease, ++client.pushes);
 }

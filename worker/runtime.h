@@ -32,6 +32,9 @@ struct ObjectView {
   std::vector<ObjectHandle> nested;  // The references inside the value, so that they outlive its reading.
 };
 
+// TaskTemplate::max_retries of a method that names no number of its own: the actor's max_task_retries counts.
+inline constexpr int32_t kRetriesOfActor = -2;
+
 // A function or method with its options; made once, used by many calls.
 using TemplateHandle = std::shared_ptr<const struct TemplateRecord>;
 

@@ -64,6 +64,11 @@ absl::StatusOr<ObjectHandle> RuntimeImpl::Put(std::string_view bytes, std::span<
 }
 
 absl::StatusOr<MutableBuffer> RuntimeImpl::CreateNamed(Lock& lock, const ObjectSpec& spec, Nanos deadline) {
+  if (spec.size_bytes >= kDedicatedBytes) {
+    // What was dropped before this goes first, so that its warm pages can be had again.
+    owner_->references.CollectDropped();
+    store_->Flush();
+  }
   absl::StatusOr<MutableBuffer> buffer = store_->Create(spec);
   if (buffer.ok() || !absl::IsUnavailable(buffer.status())) return buffer;
   store_->Flush();

@@ -43,7 +43,9 @@ void ActorManager::Create(TaskRecord& creation) {
   creation.target = actor.get();
   // The creation task lives as long as the actor, so it must not hold the object whose end ends the actor.
   --creation.first_return->uses;
-  submitter_.ClientOf(id).local = true;
+  ActorClient& client = submitter_.ClientOf(id);
+  client.local = true;
+  client.max_pending_calls = creation.spec->spec.actor().max_pending_calls();
   Demand(*actor);
   tasks_.Start(creation, *this);
 }

@@ -184,10 +184,10 @@ absl::StatusOr<ObjectHandle> RuntimeImpl::SubmitOne(const TemplateHandle& spec, 
   return handle;
 }
 
-absl::Status RuntimeImpl::CheckPending(const ActorClient& client, const TemplateRecord& method) const {
-  const int64_t bound = method.spec.actor().max_pending_calls();
+absl::Status RuntimeImpl::CheckPending(const ActorClient& client) const {
+  const int64_t bound = client.max_pending_calls;
   if (bound > 0 && owner_->actors.pending(client) >= static_cast<size_t>(bound)) {
-    return absl::FailedPreconditionError(absl::StrCat(bound, " calls to the actor are pending, its max_pending_calls"));
+    return absl::ResourceExhaustedError(absl::StrCat(bound, " calls to the actor are pending, its max_pending_calls"));
   }
   return absl::OkStatus();
 }
@@ -198,7 +198,7 @@ absl::StatusOr<std::vector<ObjectHandle>> RuntimeImpl::SubmitToActor(const Objec
   Lock lock(*this);
   if (raylet_dead_) return absl::UnavailableError(raylet_death_);
   ActorClient& client = owner_->actors.ClientOf(ActorOf(actor));
-  if (absl::Status bound = CheckPending(client, *method); !bound.ok()) return bound;
+  if (absl::Status bound = CheckPending(client); !bound.ok()) return bound;
   absl::Status room = WaitForRoom(
       lock, [&] { return client.peer == nullptr || client.peer->channel->queued_bytes() < kMaxChannelBytes; },
       "the actor takes no more calls (64 MiB wait for it)");
@@ -215,7 +215,7 @@ absl::StatusOr<ObjectHandle> RuntimeImpl::SubmitOneToActor(const ObjectHandle& a
   Lock lock(*this);
   if (raylet_dead_) return absl::UnavailableError(raylet_death_);
   ActorClient& client = owner_->actors.ClientOf(ActorOf(actor));
-  if (absl::Status bound = CheckPending(client, *method); !bound.ok()) return bound;
+  if (absl::Status bound = CheckPending(client); !bound.ok()) return bound;
   absl::Status room = WaitForRoom(
       lock, [&] { return client.peer == nullptr || client.peer->channel->queued_bytes() < kMaxChannelBytes; },
       "the actor takes no more calls (64 MiB wait for it)");

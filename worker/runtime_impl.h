@@ -149,7 +149,7 @@ class RuntimeImpl final : public Runtime, public FrameHandler, public LocalStore
   absl::Status WaitForRoom(Lock& lock, absl::FunctionRef<bool()> has_room, const char* what);
   TaskRecord* AddTask(const TemplateHandle& spec, ArgumentList* arguments);
   std::vector<ObjectHandle> HandlesOf(const TaskRecord& task);
-  absl::Status CheckPending(const ActorClient& client, const TemplateRecord& method) const;
+  absl::Status CheckPending(const ActorClient& client) const;
   absl::StatusOr<proto::GcsReply> AskGcs(proto::GcsRequest request, Nanos deadline);
   void AskGcsAboutActor(ActorId actor);
   void TakeActorLookups();

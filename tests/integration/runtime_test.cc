@@ -269,6 +269,14 @@ TEST_CASE("a killed actor restarts while it may, then its calls fail") {
   CHECK_THROWS_AS(sheaf::Get(fragile.Task(&Counter::Add).Remote(1), 20s), sheaf::ActorDiedError);
 }
 
+TEST_CASE("a caller may have so many calls pending as the actor allows") {
+  auto meeting = sheaf::Actor<Meeting>().MaxPendingCalls(2).Remote();
+  const auto first = meeting.Task(&Meeting::Meet).Remote(2);  // Waits 2 s for somebody who never comes.
+  const auto second = meeting.Task(&Meeting::Meet).Remote(2);
+  CHECK_THROWS_AS(meeting.Task(&Meeting::Meet).Remote(2), sheaf::PendingCallsLimitError);
+  sheaf::Kill(meeting);
+}
+
 TEST_CASE("an actor of several threads runs calls together") {
   auto meeting = sheaf::Actor<Meeting>().MaxConcurrency(4).Remote();
   std::vector<sheaf::ObjectRef<bool>> refs;

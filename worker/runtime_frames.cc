@@ -194,7 +194,7 @@ void RuntimeImpl::AnswerStateQuery(const proto::StateQuery& query) {
         row.set_words(owner_->actors.Words(task));
       } else if (task.spec->spec.kind() == proto::TaskTemplate::TASK) {
         if (task.state == TaskState::kPushed) {
-          row.set_worker(static_cast<const Lease*>(task.target)->worker->process.packed());
+          row.set_worker(static_cast<const OwnedLease*>(task.target)->worker->process.packed());
         }
         row.set_words(owner_->submitter.Words(task));
       }

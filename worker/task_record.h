@@ -61,7 +61,7 @@ struct TaskRecord {
   ObjectEntry* first_return = nullptr;         // One use while unfinished.
   TaskRecord* previous = nullptr;              // In the one list that it is in.
   TaskRecord* next = nullptr;
-  void* target = nullptr;                      // kPushed: the Lease or ActorClient; kQueued on an actor: its ActorClient.
+  void* target = nullptr;                      // kPushed: the OwnedLease or ActorClient; kQueued on an actor: its ActorClient.
   uint64_t push = 0;
   TaskId parent;                               // The task of this process that submitted it, for recursive cancel.
   int32_t retries_left = 0;                    // -1: without bound.

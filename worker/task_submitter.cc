@@ -89,9 +89,9 @@ size_t TaskSubmitter::Depth(const LeaseKey& key) const {
   return std::clamp<size_t>(kWorkAhead / std::max<Nanos>(key.typical_run, 1), 1, kMaxDepth);
 }
 
-Lease* TaskSubmitter::Choose(LeaseKey& key) {
+OwnedLease* TaskSubmitter::Choose(LeaseKey& key) {
   const size_t depth = Depth(key);
-  Lease* best = nullptr;
+  OwnedLease* best = nullptr;
   for (auto& lease : key.leases) {
     if (lease->revoked || lease->taking_back || lease->in_flight.size >= depth) continue;
     if (best == nullptr || lease->in_flight.size < best->in_flight.size) best = lease.get();
@@ -101,14 +101,14 @@ Lease* TaskSubmitter::Choose(LeaseKey& key) {
 
 void TaskSubmitter::Pump(LeaseKey& key) {
   while (!key.queue.empty()) {
-    Lease* lease = Choose(key);
+    OwnedLease* lease = Choose(key);
     if (lease == nullptr) break;
     PushTo(*lease, *key.queue.PopFront());
   }
   UpdateDemand(key);
 }
 
-void TaskSubmitter::PushTo(Lease& lease, TaskRecord& task) {
+void TaskSubmitter::PushTo(OwnedLease& lease, TaskRecord& task) {
   if (lease.in_flight.empty()) lease.last_progress = 0;  // Known at the next Tick: a clock read a task costs too much.
   lease.in_flight.PushBack(&task);
   task.target = &lease;
@@ -146,7 +146,7 @@ void TaskSubmitter::OnGrant(const proto::LeaseGrant& grant) {
   LeaseKey& key = *found->second;
   const ProcessId worker = ProcessId::Unpack(grant.worker());
   if (by_worker_.contains(worker)) return;  // A repeat.
-  auto lease = std::make_unique<Lease>();
+  auto lease = std::make_unique<OwnedLease>();
   lease->number = grant.lease();
   lease->worker = &peers_.Of(worker);
   lease->key = &key;
@@ -171,7 +171,7 @@ void TaskSubmitter::OnRefused(const proto::LeaseRefused& refused) {
 
 void TaskSubmitter::OnReply(const TaskTable::Reply& reply, ProcessId from) {
   TaskRecord& task = *reply.task;
-  Lease& lease = *static_cast<Lease*>(task.target);
+  OwnedLease& lease = *static_cast<OwnedLease*>(task.target);
   LeaseKey& key = *lease.key;
   if (lease.worker->process != from) return;
   lease.in_flight.Remove(&task);
@@ -200,7 +200,7 @@ void TaskSubmitter::OnReply(const TaskTable::Reply& reply, ProcessId from) {
 }
 
 void TaskSubmitter::OnReturned(TaskRecord& task) {
-  Lease& lease = *static_cast<Lease*>(task.target);
+  OwnedLease& lease = *static_cast<OwnedLease*>(task.target);
   LeaseKey& key = *lease.key;
   lease.in_flight.Remove(&task);
   lease.taking_back = false;
@@ -236,12 +236,12 @@ void TaskSubmitter::OnRevoke(const proto::LeaseRevoke& revoke) {
   }
 }
 
-void TaskSubmitter::TakeBackFrom(Lease& lease) {
+void TaskSubmitter::TakeBackFrom(OwnedLease& lease) {
   lease.taking_back = true;
   lease.worker->channel->Send(Lane::kControl, FrameKind::kTakeBack, AsBytes(TakeBack{lease.number}));
 }
 
-void TaskSubmitter::Return(Lease& lease, bool discard) {
+void TaskSubmitter::Return(OwnedLease& lease, bool discard) {
   LeaseKey& key = *lease.key;
   Channel& raylet = transport_.To(RayletOf(self_.node));
   proto::LeaseReturn message;
@@ -274,7 +274,7 @@ Error TaskSubmitter::DeathError(const TaskRecord& task, ProcessId worker, const 
 void TaskSubmitter::OnProcessDied(ProcessId process, const proto::Death& death, uint64_t started) {
   auto found = by_worker_.find(process);
   if (found == by_worker_.end()) return;
-  Lease& lease = *found->second;
+  OwnedLease& lease = *found->second;
   LeaseKey& key = *lease.key;
   TaskList orphans = std::exchange(lease.in_flight, {});
   by_worker_.erase(found);
@@ -331,7 +331,7 @@ void TaskSubmitter::Cancel(TaskRecord& task, bool force, bool recursive) {
       tasks_.Fail(task, error);
       return;
     case TaskState::kPushed: {
-      Lease& lease = *static_cast<Lease*>(task.target);
+      OwnedLease& lease = *static_cast<OwnedLease*>(task.target);
       lease.worker->channel->Send(Lane::kControl, FrameKind::kCancelTask,
                                   AsBytes(CancelTask{tasks_.IdOf(task), force, recursive}));
       if (!force) return;
@@ -357,7 +357,7 @@ Nanos TaskSubmitter::Tick() {
     if (task != nullptr && task->state == TaskState::kDelayed) Requeue(*task, false);
   }
   if (!delayed_.empty()) next = delayed_.begin()->first;
-  std::vector<Lease*> lingered;
+  std::vector<OwnedLease*> lingered;
   for (auto& [worker, lease] : by_worker_) {
     if (lease->in_flight.empty()) {
       if (lease->idle_since == 0) lease->idle_since = now;
@@ -371,7 +371,7 @@ Nanos TaskSubmitter::Tick() {
       TakeBackFrom(*lease);  // What runs turned out long; those behind it run elsewhere, or wait here.
     }
   }
-  for (Lease* lease : lingered) Return(*lease, false);
+  for (OwnedLease* lease : lingered) Return(*lease, false);
   return next;
 }
 

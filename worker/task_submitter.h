@@ -21,7 +21,7 @@
 
 namespace sheaf {
 
-struct Lease {
+struct OwnedLease {
   LeaseNumber number = 0;
   Peer* worker = nullptr;
   LeaseKey* key = nullptr;
@@ -38,7 +38,7 @@ struct LeaseKey {
   proto::LeaseSpec spec;
   bool announced = false;     // The raylet has the spec.
   TaskList queue;
-  std::vector<std::unique_ptr<Lease>> leases;
+  std::vector<std::unique_ptr<OwnedLease>> leases;
   uint32_t wanted_sent = 0;
   Nanos typical_run = 0;      // Of its tasks, smoothed; 0: not known yet.
   std::string notice;         // Why nothing is granted, from the raylet.
@@ -78,12 +78,12 @@ class TaskSubmitter final : public TaskDispatcher {
  private:
   LeaseKey& KeyOf(const TemplateRecord& spec);
   void Pump(LeaseKey& key);
-  Lease* Choose(LeaseKey& key);
+  OwnedLease* Choose(LeaseKey& key);
   size_t Depth(const LeaseKey& key) const;
-  void PushTo(Lease& lease, TaskRecord& task);
+  void PushTo(OwnedLease& lease, TaskRecord& task);
   void UpdateDemand(LeaseKey& key);
-  void Return(Lease& lease, bool discard);
-  void TakeBackFrom(Lease& lease);
+  void Return(OwnedLease& lease, bool discard);
+  void TakeBackFrom(OwnedLease& lease);
   void Requeue(TaskRecord& task, bool front);
   void Delay(TaskRecord& task);
   Error DeathError(const TaskRecord& task, ProcessId worker, const proto::Death& death, bool started) const;
@@ -94,7 +94,7 @@ class TaskSubmitter final : public TaskDispatcher {
   PeerTable& peers_;
   absl::flat_hash_map<std::string, std::unique_ptr<LeaseKey>> keys_;  // By serialized spec.
   absl::flat_hash_map<uint64_t, LeaseKey*> by_number_;
-  absl::flat_hash_map<ProcessId, Lease*> by_worker_;
+  absl::flat_hash_map<ProcessId, OwnedLease*> by_worker_;
   struct DelayedTask {
     uint32_t cookie;
     uint64_t sequence_bits;

@@ -118,6 +118,29 @@ absl::StatusOr<std::unique_ptr<SessionDirectory>> SessionDirectory::Make(const s
   return result;
 }
 
+absl::StatusOr<std::unique_ptr<SessionDirectory>> SessionDirectory::Resume(const std::string& path) {
+  std::error_code error;
+  const fs::path session = fs::canonical(path, error);
+  if (error || !fs::exists(session / "keep", error)) {
+    return absl::NotFoundError(absl::StrCat("'", path, "' is no session of a node that was started with `sheaf start`"));
+  }
+  SHEAF_RETURN_IF_ERROR(PrepareBase(session.parent_path().string()));
+  UniqueFd lock = TakeLock(session.string(), O_CREAT);
+  if (!lock.valid()) {
+    return absl::FailedPreconditionError(
+        absl::StrCat("a node runs in ", path, "; end it first with: sheaf stop --address ", path));
+  }
+  std::unique_ptr<SessionDirectory> result(
+      new SessionDirectory(session.parent_path().string(), session.string(), /*keep=*/true));
+  result->lock_ = std::move(lock);
+  RemoveTransient(result->path());
+  for (const std::string& directory : {result->log_directory(), result->spill_directory()}) {
+    if (mkdir(directory.c_str(), 0700) != 0 && errno != EEXIST) return Errno(directory);
+  }
+  SHEAF_ASSIGN_OR_RETURN(result->token_, WriteToken(result->path() + "/token"));
+  return result;
+}
+
 SessionDirectory::~SessionDirectory() {
   std::error_code ignored;
   const std::string link = absl::StrCat(base_, "/", kLatest);

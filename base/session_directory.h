@@ -22,6 +22,10 @@ class SessionDirectory {
   // neither sockets nor the GCS's database work. Others: the file system's.
   static absl::StatusOr<std::unique_ptr<SessionDirectory>> Make(const std::string& base, int64_t start_time_unix_s,
                                                                 bool keep);
+  // Goes on with the session at `path`, which was made to stay and whose node has ended: the GCS's database and the logs are
+  // there, socket, token and spilled objects are new.
+  // kNotFound: no such session. kFailedPrecondition: its node lives. Others: as Make.
+  static absl::StatusOr<std::unique_ptr<SessionDirectory>> Resume(const std::string& path);
   // Removes what does not stay, and the link if it still points here.
   ~SessionDirectory();
   SessionDirectory(const SessionDirectory&) = delete;

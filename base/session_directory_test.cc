@@ -44,6 +44,37 @@ std::string DeadSession(const std::string& base, int start, bool keep) {
 
 }  // namespace
 
+SCENARIO("a session that was kept goes on with what was in it, without the old socket, token and spilled objects") {
+  const Scratch scratch;
+  const std::string path = DeadSession(scratch.root + "/b", 1, /*keep=*/true);
+  std::ofstream(path + "/gcs.db") << "rows";
+  std::string token;
+  {
+    auto session = SessionDirectory::Resume(path);
+    REQUIRE(session.status() == absl::OkStatus());
+    CHECK((*session)->path() == fs::canonical(path).string());
+    CHECK(fs::exists(path + "/gcs.db"));
+    CHECK(fs::exists(path + "/logs/raylet.log"));
+    CHECK(fs::is_empty((*session)->spill_directory()));
+    CHECK((*session)->token().size() == 64);
+    token = (*session)->token();
+    CHECK(SessionDirectory::Resume(path).status().code() == absl::StatusCode::kFailedPrecondition);
+    CHECK(fs::exists(path + "/token"));
+    CHECK(SessionDirectory::RemoveDead(scratch.root + "/b", 0) == 0);
+  }
+  CHECK(fs::exists(path + "/gcs.db"));
+  auto again = SessionDirectory::Resume(path);
+  REQUIRE(again.ok());
+  CHECK((*again)->token() != token);
+}
+
+SCENARIO("only what was kept can go on") {
+  const Scratch scratch;
+  const std::string base = scratch.root + "/b";
+  CHECK(SessionDirectory::Resume(DeadSession(base, 1, /*keep=*/false)).status().code() == absl::StatusCode::kNotFound);
+  CHECK(SessionDirectory::Resume(base + "/nothing").status().code() == absl::StatusCode::kNotFound);
+}
+
 SCENARIO("a session is private, and leaves nothing unless it is kept") {
   const Scratch scratch;
   const std::string base = scratch.root + "/a/b";

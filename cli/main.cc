@@ -96,6 +96,11 @@ class CommandLine {
                      "$XDG_RUNTIME_DIR/sheaf, else /tmp/sheaf-UID)")
         ->type_name("DIR");
     command
+        ->add_option("--resume", node.resume,
+                     "Session of a node that has ended: names, detached actors and key-value pairs "
+                     "come back from its disk")
+        ->type_name("DIR");
+    command
         ->add_option("--num-cpus", node.cpus,
                      "CPUs that tasks may use (default: those that this process may use)")
         ->type_name("N");

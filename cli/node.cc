@@ -66,7 +66,7 @@ class Node {
     SHEAF_RETURN_IF_ERROR(ArmFailpoints(settings.failpoints, 0));
     SHEAF_ASSIGN_OR_RETURN(NodePlan plan, PlanNode(flags, settings));
     const uint64_t open_files = RaiseOpenFileLimit();
-    SHEAF_RETURN_IF_ERROR(MakeSession(plan.settings));
+    SHEAF_RETURN_IF_ERROR(MakeSession(plan.settings, flags.resume));
     SHEAF_RETURN_IF_ERROR(StartMetrics(std::move(plan.metrics)));
     MakeRaylet(std::move(plan.raylet), open_files);
     SHEAF_RETURN_IF_ERROR(StartGcs());
@@ -91,9 +91,14 @@ class Node {
   }
 
  private:
-  absl::Status MakeSession(const Settings& settings) {
+  absl::Status MakeSession(const Settings& settings, const std::string& resume) {
+    if (!resume.empty()) {  // Locked first, or it might be removed with the others that ended.
+      SHEAF_ASSIGN_OR_RETURN(session_, SessionDirectory::Resume(resume));
+    }
     SessionDirectory::RemoveDead(settings.base_directory, kKeptSessions);
-    SHEAF_ASSIGN_OR_RETURN(session_, SessionDirectory::Make(settings.base_directory, time(nullptr), !embedded_));
+    if (session_ == nullptr) {
+      SHEAF_ASSIGN_OR_RETURN(session_, SessionDirectory::Make(settings.base_directory, time(nullptr), !embedded_));
+    }
     LogOptions log;
     log.level = settings.log_level;
     log.file = session_->log_directory() + "/node.log";

@@ -167,6 +167,7 @@ std::vector<std::string> NodeFlags::Arguments() const {
   };
   std::error_code ignored;
   add("--dir", directory.empty() ? "" : std::filesystem::absolute(directory, ignored).string());
+  add("--resume", resume.empty() ? "" : std::filesystem::absolute(resume, ignored).string());
   add("--num-cpus", cpus);
   add("--num-gpus", gpus);
   add("--resources", resources);

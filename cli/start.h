@@ -14,6 +14,7 @@ namespace sheaf::cli {
 // their forms.
 struct NodeFlags {
   std::string directory;     // That holds sessions. Empty: SHEAF_DIR and so on (base/config.h).
+  std::string resume;        // A session to go on with; empty: a new one.
   std::string cpus;          // Empty: what the kernel lets this process use.
   std::string gpus;          // Empty: what is found.
   std::string resources;     // "apple:2,pear:0.5".

@@ -20,6 +20,7 @@
 #include "api/templates.h"
 #include "api/worker_handler.h"
 #include "base/config.h"
+#include "base/failpoint.h"
 #include "base/worker_template.h"
 #include "sheaf/sheaf.h"
 
@@ -63,6 +64,15 @@ void PrintLines(const proto::LogLines& lines) {
 }
 
 [[noreturn]] void RunAsWorker(const WorkerStart& start) {
+  const absl::StatusOr<Settings> settings = LoadSettings();
+  const absl::Status armed =
+      settings.ok() ? ArmFailpoints(settings->failpoints, static_cast<uint64_t>(getpid()))
+                    : settings.status();
+  if (!armed.ok()) {
+    std::fprintf(stderr, "sheaf: this worker cannot start: %s\n",
+                 std::string(armed.message()).c_str());
+    std::exit(1);
+  }
   int status = 1;
   {
     WorkerHandler handler;

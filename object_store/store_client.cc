@@ -7,6 +7,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "base/check.h"
+#include "base/failpoint.h"
 #include "base/status_macros.h"
 #include "object_store/arena_views.h"
 #include "object_store/client_extents.h"
@@ -174,6 +175,7 @@ ObjectLocation StoreClient::Seal(MutableBuffer buffer) {
   const ObjectLocation location{node_, slot, own.generation, shared.attempt};
   shared.word.store(SlotWord{own.generation, SlotState::kSealed}.packed(),
                     std::memory_order_release);
+  SHEAF_FAILPOINT("store.sealed");
   sealed_.push_back({slot, own.generation});
   if (sealed_.size() >= kFlushAt) Flush();
   return location;
@@ -253,6 +255,7 @@ void StoreClient::Flush() {
   if (!sealed_.empty()) {
     raylet_.Send(Lane::kControl, kStoreSealed, ItemsAsBytes(std::span<const SealedSlot>(sealed_)));
     sealed_.clear();
+    SHEAF_FAILPOINT("store.reported");
   }
   if (!freed_.empty()) {
     raylet_.Send(Lane::kControl, kStoreFree, ItemsAsBytes(std::span<const ObjectName>(freed_)));

@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "base/failpoint.h"
 #include "worker/task_table.h"
 
 namespace sheaf {
@@ -274,6 +275,7 @@ void TaskExecutor::Ended(CallExecution& call) {
     const uint64_t transit = transits_.Hold(call.owner, call.TakeReturnedNested());
     const uint64_t run_ns = call.started == 0 ? 0 : static_cast<uint64_t>(clock_.Now() - call.started);
     if (run_ns != 0) run_time_.ObserveUnderLock(static_cast<int64_t>(run_ns));
+    SHEAF_FAILPOINT("worker.before_reply");
     call.SendReply(transport_.To(call.owner), run_ns, transit, keeps);
     if (keeps) {
       references_.AfterRegistered(call.held, [this, owner = call.owner, head = call.head()] {

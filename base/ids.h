@@ -89,6 +89,13 @@ inline ObjectId ReturnOf(TaskId task, uint16_t index) {  // `index` counts from 
 inline TaskId TaskOf(ObjectId object) {
   return {object.maker_bits, object.sequence_bits & ~uint64_t{0xffff}};
 }
+// The handle of a detached actor: the actor's id with this index. It is counted nowhere, for such an actor lives until it
+// is killed, and it needs no owner: whoever gets one asks the GCS.
+inline constexpr uint16_t kDetachedActorIndex = 0xffff;
+inline ObjectId DetachedActorHandle(ActorId actor) {
+  return {actor.maker_bits, actor.sequence_bits + kDetachedActorIndex};
+}
+inline bool IsDetachedActorHandle(ObjectId object) { return (object.sequence_bits & 0xffff) == kDetachedActorIndex; }
 
 using JobNumber = uint32_t;  // Given by the GCS, from 1.
 using LeaseNumber = uint64_t;  // Given by one raylet, from 1, never reused by it.

@@ -60,6 +60,7 @@ void Raylet::AdoptObjectsOf(ProcessId owner) {
     Counter(world_.metrics, CounterId::kObjectsAdopted).Add();
     adopted_[id] = object->nested;
     for (const ObjectId nested : object->nested) {
+      if (IsDetachedActorHandle(nested)) continue;
       if (++nested_holds_[nested] == 1) references_.Hold(nested);
       if (nested.maker() == owner) candidates.push_back(nested);
     }

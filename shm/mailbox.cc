@@ -117,8 +117,9 @@ Mailbox::Mailbox(Bell* board, uint32_t own_bell, std::function<void(ProcessId)> 
 Mailbox::~Mailbox() = default;
 
 Channel& Mailbox::To(ProcessId peer) {
+  if (last_to_ != nullptr && last_to_->peer == peer) return *last_to_;
   auto found = by_peer_.find(peer);
-  if (found != by_peer_.end()) return *found->second;
+  if (found != by_peer_.end()) return *(last_to_ = found->second);
   channels_.push_back(std::make_unique<PeerChannel>(*this, peer));
   PeerChannel& made = *channels_.back();
   by_peer_.emplace(peer, &made);
@@ -135,6 +136,7 @@ void Mailbox::Forget(ProcessId peer) {
   if (found == by_peer_.end()) return;
   PeerChannel& channel = *found->second;
   if (batch_ == &channel) batch_ = nullptr;
+  if (last_to_ == &channel) last_to_ = nullptr;
   if (channel.queued_frames() != 0) --queued_channels_;
   for (auto& queue : channel.queues) queue.clear();
   channel.queued = 0;

@@ -79,6 +79,7 @@ class Mailbox final : public Transport {
   const std::function<void(ProcessId)> make_contact_;
   absl::flat_hash_map<ProcessId, PeerChannel*> by_peer_;
   std::vector<std::unique_ptr<PeerChannel>> channels_;  // In order of first contact.
+  PeerChannel* last_to_ = nullptr;  // What To found last: a stream of frames goes to one peer.
   size_t queued_channels_ = 0;
   int polling_ = 0;         // Depth of Poll and Drain: channels are destroyed only at depth 0.
   bool forgotten_ = false;  // Some channel waits for its destruction.

@@ -43,7 +43,7 @@ void ActorManager::Create(TaskRecord& creation) {
   creation.target = actor.get();
   // The creation task lives as long as the actor, so it must not hold the object whose end ends the actor.
   --creation.first_return->uses;
-  ActorClient& client = submitter_.ClientOf(id);
+  ActorClient& client = submitter_.ClientOf(*creation.first_return);
   client.local = true;
   client.max_pending_calls = creation.spec->spec.actor().max_pending_calls();
   Demand(*actor);

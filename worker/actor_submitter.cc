@@ -20,13 +20,24 @@ using State = proto::ActorAnswer;
 ActorSubmitter::ActorSubmitter(ProcessId self, Transport& transport, TaskTable& tasks, PeerTable& peers)
     : self_(self), transport_(transport), tasks_(tasks), peers_(peers) {}
 
-ActorClient& ActorSubmitter::ClientOf(ActorId actor) {
-  std::unique_ptr<ActorClient>& client = clients_[actor];
-  if (!client) {
+ActorClient& ActorSubmitter::ClientOf(ObjectEntry& creation) {
+  ObjectExtra& extra = creation.more();
+  if (extra.actor == nullptr) {
+    const TaskId task = TaskOf(creation.id);
+    const ActorId actor{task.maker_bits, task.sequence_bits};
+    std::unique_ptr<ActorClient>& client = clients_[actor];
     client = std::make_unique<ActorClient>();
     client->id = actor;
+    client->detached = IsDetachedActorHandle(creation.id);
+    extra.actor = client.get();
   }
-  return *client;
+  return *extra.actor;
+}
+
+void ActorSubmitter::Forget(const ObjectEntry& creation) {
+  const ActorClient& client = *creation.extra->actor;
+  if (client.peer != nullptr) by_process_.erase(client.peer->process);
+  clients_.erase(client.id);
 }
 
 void ActorSubmitter::Submit(ActorClient& client, ObjectEntry& creation, TaskRecord& task) {

@@ -42,7 +42,10 @@ class ActorSubmitter final : public TaskDispatcher {
   // Detached actors are asked for at the GCS: `ask` is called (again) when one is needed.
   void set_ask_gcs(std::function<void(ActorId)> ask) { ask_gcs_ = std::move(ask); }
 
-  ActorClient& ClientOf(ActorId actor);
+  // By the actor's creation object (its handle); stays until that is freed.
+  ActorClient& ClientOf(ObjectEntry& creation);
+  // `creation` is being freed: no handle of the actor is left in this process, and no call of it pending.
+  void Forget(const ObjectEntry& creation);
   // The next call of this caller.
   void Submit(ActorClient& client, ObjectEntry& creation, TaskRecord& task);
   void OnArgumentsReady(TaskRecord& task) override;

@@ -13,8 +13,10 @@ namespace {
 // Values up to here travel in the frame of the reply.
 constexpr size_t kInlineBytes = 64 * 1024;
 
-std::string EncodeReturn(ReturnHead head, std::string_view bytes, std::span<const NestedReference> nested) {
-  std::string out;
+constexpr size_t kKeptBytes = 4096;  // Memory of strings that a cleared call keeps.
+
+void EncodeReturn(std::string& out, ReturnHead head, std::string_view bytes, std::span<const NestedReference> nested) {
+  out.clear();
   out.reserve(sizeof head + Aligned8(bytes.size()) + nested.size() * sizeof(NestedReference));
   head.bytes = static_cast<uint32_t>(bytes.size());
   head.nested_count = static_cast<uint32_t>(nested.size());
@@ -22,12 +24,37 @@ std::string EncodeReturn(ReturnHead head, std::string_view bytes, std::span<cons
   writer.Struct(head);
   writer.Bytes(bytes);
   for (const NestedReference& reference : nested) writer.Struct(reference);
-  return out;
 }
 
 }  // namespace
 
-bool CallExecution::Parse() {
+void CallExecution::Clear() {
+  actor_id = {};
+  cancel_requested.store(false, std::memory_order_relaxed);
+  held.clear();
+  stream_sent = stream_consumed = 0;
+  stream_stopped = discarded = false;
+  started = 0;
+  group = nullptr;
+  previous_running = next_running = nullptr;
+  spec_.reset();
+  for (std::string* bytes : {&frame_, &first_}) {
+    bytes->clear();
+    if (bytes->capacity() > kKeptBytes) bytes->shrink_to_fit();
+  }
+  arguments_.clear();
+  stored_.clear();
+  nested_references_ = {};
+  more_.clear();
+  returned_nested_.clear();
+  status_ = ReplyStatus::kDone;
+  failure_.clear();
+}
+
+bool CallExecution::Begin(ProcessId from, std::shared_ptr<const proto::TaskTemplate> spec, std::string_view frame) {
+  owner = from;
+  spec_ = std::move(spec);
+  frame_.assign(frame);
   WireReader in(frame_);
   const auto* head = in.Struct<PushTaskHead>();
   if (head == nullptr || head->argument_bytes % 8 != 0) return false;
@@ -72,18 +99,16 @@ absl::Status CallExecution::Return(size_t index, std::string_view bytes, std::sp
     references = host_.Outgoing(nested);
     returned_nested_.insert(returned_nested_.end(), nested.begin(), nested.end());
   }
-  std::string encoded;
   if (bytes.size() <= kInlineBytes) {
-    encoded = EncodeReturn(head, bytes, references);
+    EncodeReturn(ReturnAt(index), head, bytes, references);
   } else {
     auto location = host_.StoreValue(ReturnOf(task(), static_cast<uint16_t>(index)), attempt(), bytes, nested);
     if (!location.ok()) return location.status();
     head.kind = ReturnKind::kStore;
     head.location = *location;
     head.size = bytes.size();
-    encoded = EncodeReturn(head, {}, references);
+    EncodeReturn(ReturnAt(index), head, {}, references);
   }
-  SetReturn(index, std::move(encoded));
   return absl::OkStatus();
 }
 
@@ -101,17 +126,14 @@ absl::Status CallExecution::ReturnBuffer(size_t index, MutableBuffer buffer, std
     references = host_.Outgoing(nested);
     returned_nested_.insert(returned_nested_.end(), nested.begin(), nested.end());
   }
-  SetReturn(index, EncodeReturn(head, {}, references));
+  EncodeReturn(ReturnAt(index), head, {}, references);
   return absl::OkStatus();
 }
 
-void CallExecution::SetReturn(size_t index, std::string encoded) {
-  if (index == 0) {
-    first_ = std::move(encoded);
-  } else {
-    if (more_.size() < index) more_.resize(index);
-    more_[index - 1] = std::move(encoded);
-  }
+std::string& CallExecution::ReturnAt(size_t index) {
+  if (index == 0) return first_;
+  if (more_.size() < index) more_.resize(index);
+  return more_[index - 1];
 }
 
 void CallExecution::Fail(Error error, bool retriable) {
@@ -119,7 +141,7 @@ void CallExecution::Fail(Error error, bool retriable) {
   failure_ = error.message;
   ReturnHead head{};
   head.kind = ReturnKind::kError;
-  first_ = EncodeReturn(head, EncodeError(error), {});
+  EncodeReturn(first_, head, EncodeError(error), {});
   more_.clear();
   returned_nested_.clear();
 }
@@ -136,7 +158,7 @@ absl::Status CallExecution::Yield(std::string_view bytes, std::span<const Object
   item_head.stored_as = {};
   std::string value;
   if (bytes.size() <= kInlineBytes) {
-    value = EncodeReturn(head, bytes, references);
+    EncodeReturn(value, head, bytes, references);
   } else {
     item_head.stored_as = host_.NextStoredName();
     auto location = host_.StoreValue(item_head.stored_as, attempt(), bytes, nested);
@@ -144,7 +166,7 @@ absl::Status CallExecution::Yield(std::string_view bytes, std::span<const Object
     head.kind = ReturnKind::kStore;
     head.location = *location;
     head.size = bytes.size();
-    value = EncodeReturn(head, {}, references);
+    EncodeReturn(value, head, {}, references);
   }
   item.append(AsBytes(item_head));
   item.append(value);

@@ -4,6 +4,7 @@
 #pragma once
 
 #include <atomic>
+#include <cstddef>
 #include <memory>
 #include <string>
 #include <vector>
@@ -37,17 +38,15 @@ class ExecutionHost {
 
 class CallExecution final : public Execution {
  public:
-  CallExecution(ExecutionHost& host, ProcessId owner, std::shared_ptr<const proto::TaskTemplate> spec, std::string frame)
-      : owner(owner), host_(host), spec_(std::move(spec)), frame_(std::move(frame)) {}
-  // What handlers copy and keep; when the last copy goes, on any thread, the call ends.
-  static std::shared_ptr<CallExecution> Make(ExecutionHost& host, ProcessId owner,
-                                             std::shared_ptr<const proto::TaskTemplate> spec, std::string frame) {
-    return {new CallExecution(host, owner, std::move(spec), std::move(frame)),
-            [&host](CallExecution* call) { host.Ended(call); }};
-  }
+  explicit CallExecution(ExecutionHost& host) : host_(host) {}
+  // Makes it the call that `frame` describes; false: malformed. Only a new or Cleared one may begin.
+  bool Begin(ProcessId owner, std::shared_ptr<const proto::TaskTemplate> spec, std::string_view frame);
+  // What handlers copy and keep, once for each Begin; when the last copy goes, on any thread, the host's Ended is called. The
+  // count of the copies is kept inside the call, so that a call that begins costs no allocation.
+  std::shared_ptr<CallExecution> Share() { return {this, [](CallExecution*) {}, CountInside<CallExecution>{this}}; }
+  // Empty again; keeps its memory, for the next Begin.
+  void Clear();
 
-  // Takes the frame apart. False: malformed.
-  bool Parse();
   const PushTaskHead& head() const { return *reinterpret_cast<const PushTaskHead*>(frame_.data()); }
   std::span<const NestedReference> nested_references() const { return nested_references_; }
   std::vector<const StoreArgument*> store_arguments() const;
@@ -72,7 +71,7 @@ class CallExecution final : public Execution {
   std::string failure() const { return failure_; }
   std::vector<ObjectHandle> TakeReturnedNested() { return std::move(returned_nested_); }
 
-  const ProcessId owner;
+  ProcessId owner;
   ActorId actor_id;
   std::atomic<bool> cancel_requested{false};
   std::vector<ObjectEntry*> held;            // References inside the arguments: one use each. Under the runtime's lock.
@@ -86,14 +85,32 @@ class CallExecution final : public Execution {
   CallExecution* next_running = nullptr;
 
  private:
+  // The allocator of the shared pointers' control block: its memory is `count_`, and giving that back, the last thing that
+  // they ever do, is the end of the call.
+  template <class T>
+  struct CountInside {
+    using value_type = T;
+    explicit CountInside(CallExecution* call) : call(call) {}
+    template <class U>
+    CountInside(const CountInside<U>& other) : call(other.call) {}
+    T* allocate(size_t) {
+      static_assert(sizeof(T) <= sizeof(call->count_) && alignof(T) <= alignof(std::max_align_t));
+      return reinterpret_cast<T*>(call->count_);
+    }
+    void deallocate(T*, size_t) { call->host_.Ended(call); }
+    friend bool operator==(const CountInside&, const CountInside&) = default;
+    CallExecution* call;
+  };
+
   ExecutionHost& host_;
-  const std::shared_ptr<const proto::TaskTemplate> spec_;
+  alignas(std::max_align_t) unsigned char count_[64];
+  std::shared_ptr<const proto::TaskTemplate> spec_;
   std::string frame_;
   std::vector<ObjectView> arguments_;
   std::vector<std::pair<const StoreArgument*, size_t>> stored_;
   std::span<const NestedReference> nested_references_;
   // Results, encoded: the usual single one in `first_`, others by index.
-  void SetReturn(size_t index, std::string encoded);
+  std::string& ReturnAt(size_t index);
   std::string first_;
   std::vector<std::string> more_;
   std::vector<ObjectHandle> returned_nested_;

@@ -16,6 +16,7 @@
 
 namespace sheaf {
 
+struct ActorClient;  // worker/actor_submitter.h
 struct ObjectEntry;
 struct TaskRecord;
 
@@ -46,6 +47,7 @@ struct ObjectExtra {
   absl::flat_hash_set<NodeNumber> borrowers;                // Nodes that hold it. Owned objects.
   uint64_t report = 0;     // Borrowed: the RefsReport that announced it; 0: not announced yet.
   ObjectId stored_as;      // Not nil: the name its bytes have in the store, when that is not `id`.
+  ActorClient* actor = nullptr;  // The entry is an actor's handle: the caller's side of that actor.
 };
 
 struct ObjectEntry {

@@ -30,13 +30,16 @@ OwnerState::OwnerState(ProcessId self, Clock& clock, Transport& transport, Local
       resolver(self, clock, transport, references, tasks, transits, submitter, std::move(look_up)) {
   references.set_release_task([this](ObjectEntry& entry) { tasks.ReleaseLineage(entry); });
   references.set_on_stream_abandoned([this](ObjectEntry& entry) { tasks.StreamAbandoned(entry); });
-  references.set_on_unreferenced([this](ObjectId id) { actor_manager.OnUnreferenced(id); });
+  references.set_on_actor_unreferenced([this](ObjectEntry& handle) {
+    actor_manager.OnUnreferenced(handle.id);
+    actors.Forget(handle);
+  });
 }
 
 OwnerState::~OwnerState() {
   references.set_release_task(nullptr);
   references.set_on_stream_abandoned(nullptr);
-  references.set_on_unreferenced(nullptr);
+  references.set_on_actor_unreferenced(nullptr);
 }
 
 bool OwnerState::OnFrame(ProcessId from, const Frame& frame) {

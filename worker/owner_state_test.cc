@@ -93,7 +93,7 @@ struct Fixture {
     return record;
   }
   ObjectHandle Submit(const TemplateRecord& spec, std::unique_ptr<TaskReferences> references = nullptr) {
-    TaskRecord* task = owner.tasks.Add(spec, "", std::move(references), {}, owner.submitter);
+    TaskRecord* task = owner.tasks.Add(spec, {}, std::move(references), {});
     ObjectHandle handle(task->first_return);
     owner.submitter.Submit(*task);
     return handle;

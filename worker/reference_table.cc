@@ -38,6 +38,10 @@ ObjectEntry* ReferenceTable::Incoming(const NestedReference& reference) {
   ObjectEntry* entry = NewOwned(reference.id);
   entry->listed = true;
   listed_.emplace(reference.id, entry);
+  if (IsDetachedActorHandle(reference.id)) {
+    SetValue(*entry, {});
+    return entry;
+  }
   if (reference.id.maker() == self_) {
     // Ours once, and freed since: its sender held no valid reference.
     SetError(*entry, {ErrorKind::kObjectLost, "the object " + reference.id.ToHex() + " was freed by its owner", {}});
@@ -60,6 +64,7 @@ void ReferenceTable::List(ObjectEntry& entry) {
 
 NestedReference ReferenceTable::Outgoing(ObjectEntry& entry) {
   List(entry);
+  if (IsDetachedActorHandle(entry.id)) return {entry.id, {}};
   if (entry.owned) {
     if (entry.state == ObjectState::kValue) Promote(entry);
     if (entry.state == ObjectState::kPending && !entry.stream && entry.task != nullptr) {
@@ -208,10 +213,10 @@ void ReferenceTable::FreeIfUnheld(ObjectEntry& entry) {
       store_.Free(entry.extra && !entry.extra->stored_as.is_nil() ? entry.extra->stored_as : entry.id, entry.location);
     }
     if (entry.task != nullptr && release_task_) release_task_(entry);
-    if (on_unreferenced_) on_unreferenced_(entry.id);
   } else {
     dropped_.append(AsBytes(entry.id));
   }
+  if (entry.extra && entry.extra->actor != nullptr && on_actor_unreferenced_) on_actor_unreferenced_(entry);
   if (entry.extra) DropUses(std::exchange(entry.extra->nested, {}));
   entries_.Delete(&entry);
 }

@@ -72,8 +72,8 @@ class ReferenceTable {
   void set_release_task(std::function<void(ObjectEntry&)> release) { release_task_ = std::move(release); }
   // No handle of a stream is left, though its task still holds it.
   void set_on_stream_abandoned(std::function<void(ObjectEntry&)> hook) { on_stream_abandoned_ = std::move(hook); }
-  // An entry this process owns has no hold anywhere any more (actors end by this).
-  void set_on_unreferenced(std::function<void(ObjectId)> hook) { on_unreferenced_ = std::move(hook); }
+  // The handle of an actor is being freed: nothing here holds it, nor anywhere else if this process owns it.
+  void set_on_actor_unreferenced(std::function<void(ObjectEntry&)> hook) { on_actor_unreferenced_ = std::move(hook); }
 
   // Sends what has gathered since the last call: one report at most.
   void Flush();
@@ -100,7 +100,7 @@ class ReferenceTable {
   absl::flat_hash_map<ObjectId, ObjectEntry*> listed_;
   uint64_t next_sequence_ = 1;
   std::function<void(ObjectEntry&)> release_task_;
-  std::function<void(ObjectId)> on_unreferenced_;
+  std::function<void(ObjectEntry&)> on_actor_unreferenced_;
   std::function<void(ObjectEntry&)> on_stream_abandoned_;
 
   // Announcing borrowed references.

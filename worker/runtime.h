@@ -19,6 +19,7 @@
 #include "base/ids.h"
 #include "object_store/buffer.h"
 #include "proto/worker.pb.h"
+#include "worker/inline_bytes.h"
 #include "worker/object_handle.h"
 
 namespace sheaf {
@@ -58,7 +59,7 @@ class ArgumentList {
     ObjectHandle object;
     uint32_t position;  // Of its ArgumentHead in `encoded_`.
   };
-  std::string encoded_;  // worker/wire.h: ArgumentHead and bytes, each 8-byte aligned.
+  InlineBytes encoded_;  // worker/wire.h: ArgumentHead and bytes, each 8-byte aligned.
   std::vector<Reference> references_;
   std::vector<ObjectHandle> nested_;
   uint32_t count_ = 0;

@@ -34,8 +34,8 @@ absl::Status ErrorOf(const proto::GcsReply& reply) {
 // Gives the reference table's entries of a finished ArgumentList to a task.
 class ArgumentCodec {
  public:
-  static std::string TakeBytes(ArgumentList& list) { return std::move(list.encoded_); }
-  static const std::string& Bytes(const ArgumentList& list) { return list.encoded_; }
+  static InlineBytes TakeBytes(ArgumentList& list) { return std::move(list.encoded_); }
+  static std::string_view Bytes(const ArgumentList& list) { return list.encoded_; }
   static std::unique_ptr<TaskReferences> TakeReferences(ReferenceTable& table, ArgumentList& list) {
     if (list.references_.empty() && list.nested_.empty()) return nullptr;
     auto out = std::make_unique<TaskReferences>();
@@ -64,12 +64,13 @@ void ArgumentList::AddValue(std::string_view bytes, std::span<const ObjectHandle
 }
 
 char* ArgumentList::AddValueInPlace(size_t size) {
-  const size_t position = encoded_.size();
-  encoded_.resize(position + sizeof(ArgumentHead) + Aligned8(size));
+  const size_t padded = Aligned8(size);
+  char* at = encoded_.Extend(sizeof(ArgumentHead) + padded);
   const ArgumentHead head{ArgumentKind::kValue, static_cast<uint32_t>(size)};
-  std::memcpy(encoded_.data() + position, &head, sizeof head);
+  std::memcpy(at, &head, sizeof head);
+  if (padded != size) std::memset(at + sizeof head + padded - 8, 0, 8);  // What is padding travels as zeros.
   ++count_;
-  return encoded_.data() + position + sizeof head;
+  return at + sizeof head;
 }
 
 void ArgumentList::AddReference(const ObjectHandle& object) {
@@ -148,8 +149,7 @@ TaskRecord* RuntimeImpl::AddTask(const TemplateHandle& spec, ArgumentList* argum
     ObjectEntry& object = *references->arguments[i].object;
     if (!object.ready()) owner_->resolver.Want(object);
   }
-  return owner_->tasks.Add(*spec, ArgumentCodec::TakeBytes(*arguments), std::move(references), running_task,
-                           owner_->submitter);
+  return owner_->tasks.Add(*spec, ArgumentCodec::TakeBytes(*arguments), std::move(references), running_task);
 }
 
 std::vector<ObjectHandle> RuntimeImpl::HandlesOf(const TaskRecord& task) {
@@ -160,12 +160,15 @@ std::vector<ObjectHandle> RuntimeImpl::HandlesOf(const TaskRecord& task) {
   return handles;
 }
 
+absl::Status RuntimeImpl::CheckRoom(Lock& lock) {
+  if (raylet_dead_) return absl::UnavailableError(raylet_death_);
+  return WaitForRoom(lock, [&] { return owner_->tasks.size() < kMaxQueuedCalls; }, "4,000,000 calls are queued");
+}
+
 absl::StatusOr<std::vector<ObjectHandle>> RuntimeImpl::Submit(const TemplateHandle& spec, ArgumentList arguments) {
   if (absl::Status moved = MoveLargeArguments(&arguments); !moved.ok()) return moved;
   Lock lock(*this);
-  if (raylet_dead_) return absl::UnavailableError(raylet_death_);
-  absl::Status room = WaitForRoom(lock, [&] { return owner_->tasks.size() < kMaxQueuedCalls; }, "4,000,000 calls are queued");
-  if (!room.ok()) return room;
+  if (absl::Status room = CheckRoom(lock); !room.ok()) return room;
   TaskRecord* task = AddTask(spec, &arguments);
   std::vector<ObjectHandle> handles = HandlesOf(*task);
   owner_->submitter.Submit(*task);
@@ -175,34 +178,30 @@ absl::StatusOr<std::vector<ObjectHandle>> RuntimeImpl::Submit(const TemplateHand
 absl::StatusOr<ObjectHandle> RuntimeImpl::SubmitOne(const TemplateHandle& spec, ArgumentList arguments) {
   if (absl::Status moved = MoveLargeArguments(&arguments); !moved.ok()) return moved;
   Lock lock(*this);
-  if (raylet_dead_) return absl::UnavailableError(raylet_death_);
-  absl::Status room = WaitForRoom(lock, [&] { return owner_->tasks.size() < kMaxQueuedCalls; }, "4,000,000 calls are queued");
-  if (!room.ok()) return room;
+  if (absl::Status room = CheckRoom(lock); !room.ok()) return room;
   TaskRecord* task = AddTask(spec, &arguments);
   ObjectHandle handle(task->first_return);
   owner_->submitter.Submit(*task);
   return handle;
 }
 
-absl::Status RuntimeImpl::CheckPending(const ActorClient& client) const {
+absl::Status RuntimeImpl::CheckRoom(Lock& lock, const ActorClient& client) {
+  if (raylet_dead_) return absl::UnavailableError(raylet_death_);
   const int64_t bound = client.max_pending_calls;
   if (bound > 0 && owner_->actors.pending(client) >= static_cast<size_t>(bound)) {
     return absl::ResourceExhaustedError(absl::StrCat(bound, " calls to the actor are pending, its max_pending_calls"));
   }
-  return absl::OkStatus();
+  return WaitForRoom(
+      lock, [&] { return client.peer == nullptr || client.peer->channel->queued_bytes() < kMaxChannelBytes; },
+      "the actor takes no more calls (64 MiB wait for it)");
 }
 
 absl::StatusOr<std::vector<ObjectHandle>> RuntimeImpl::SubmitToActor(const ObjectHandle& actor, const TemplateHandle& method,
                                                                      ArgumentList arguments) {
   if (absl::Status moved = MoveLargeArguments(&arguments); !moved.ok()) return moved;
   Lock lock(*this);
-  if (raylet_dead_) return absl::UnavailableError(raylet_death_);
-  ActorClient& client = owner_->actors.ClientOf(ActorOf(actor));
-  if (absl::Status bound = CheckPending(client); !bound.ok()) return bound;
-  absl::Status room = WaitForRoom(
-      lock, [&] { return client.peer == nullptr || client.peer->channel->queued_bytes() < kMaxChannelBytes; },
-      "the actor takes no more calls (64 MiB wait for it)");
-  if (!room.ok()) return room;
+  ActorClient& client = owner_->actors.ClientOf(*actor.entry());
+  if (absl::Status room = CheckRoom(lock, client); !room.ok()) return room;
   TaskRecord* task = AddTask(method, &arguments);
   std::vector<ObjectHandle> handles = HandlesOf(*task);
   owner_->actors.Submit(client, *actor.entry(), *task);
@@ -213,13 +212,8 @@ absl::StatusOr<ObjectHandle> RuntimeImpl::SubmitOneToActor(const ObjectHandle& a
                                                            ArgumentList arguments) {
   if (absl::Status moved = MoveLargeArguments(&arguments); !moved.ok()) return moved;
   Lock lock(*this);
-  if (raylet_dead_) return absl::UnavailableError(raylet_death_);
-  ActorClient& client = owner_->actors.ClientOf(ActorOf(actor));
-  if (absl::Status bound = CheckPending(client); !bound.ok()) return bound;
-  absl::Status room = WaitForRoom(
-      lock, [&] { return client.peer == nullptr || client.peer->channel->queued_bytes() < kMaxChannelBytes; },
-      "the actor takes no more calls (64 MiB wait for it)");
-  if (!room.ok()) return room;
+  ActorClient& client = owner_->actors.ClientOf(*actor.entry());
+  if (absl::Status room = CheckRoom(lock, client); !room.ok()) return room;
   TaskRecord* task = AddTask(method, &arguments);
   ObjectHandle handle(task->first_return);
   owner_->actors.Submit(client, *actor.entry(), *task);
@@ -326,7 +320,7 @@ absl::StatusOr<ObjectHandle> RuntimeImpl::CreateDetached(const TemplateHandle& c
   detached.set_detached(true);
   detached.set_max_restarts(options.max_restarts());
   detached.set_get_if_exists(options.get_if_exists());
-  detached.set_creation(absl::StrCat(std::string(AsBytes(head)), ArgumentCodec::Bytes(arguments), creation->wire));
+  detached.set_creation(std::string(AsBytes(head)).append(ArgumentCodec::Bytes(arguments)).append(creation->wire));
   *detached.mutable_lease() = creation->spec.lease();
   detached.mutable_lease()->set_actor(true);
   detached.mutable_lease()->set_actor_id(id.Binary());
@@ -341,18 +335,8 @@ absl::StatusOr<ObjectHandle> RuntimeImpl::CreateDetached(const TemplateHandle& c
 // A handle made from what the GCS says. Under the lock.
 ObjectHandle RuntimeImpl::HandleOfActor(const proto::ActorInfo& actor) {
   const ActorId id = ActorId::FromBinary(actor.actor_id()).value_or(ActorId());
-  const ObjectId creation{id.maker_bits, id.sequence_bits + 1};
-  if (ObjectEntry* known = owner_->references.Find(creation)) return ObjectHandle(known);
-  if (!actor.detached()) {
-    return ObjectHandle(owner_->references.Incoming({creation, {}}));
-  }
-  // Not counted: a detached actor lives until it is killed. Its entry here is ready and ours alone.
-  ObjectEntry* entry = owner_->references.NewOwned(creation);
-  ObjectHandle handle(entry);
-  owner_->references.List(*entry);
-  owner_->references.SetValue(*entry, {});
-  owner_->actors.ClientOf(id).detached = true;
-  return handle;
+  const ObjectId creation = actor.detached() ? DetachedActorHandle(id) : ReturnOf({id.maker_bits, id.sequence_bits}, 0);
+  return ObjectHandle(owner_->references.Incoming({creation, {}}));
 }
 
 absl::StatusOr<ObjectHandle> RuntimeImpl::GetActor(std::string_view name, std::string_view name_space,
@@ -412,22 +396,18 @@ void RuntimeImpl::TakeActorLookups() {
 absl::Status RuntimeImpl::Kill(const ObjectHandle& actor, bool no_restart) {
   if (!actor) return absl::InvalidArgumentError("an empty handle names no actor");
   const ActorId id = ActorOf(actor);
-  bool detached;
-  {
+  if (!IsDetachedActorHandle(actor.id())) {
     Lock lock(*this);
-    detached = owner_->actors.ClientOf(id).detached;
-    if (!detached && owner_->actor_manager.Manages(id)) {
+    if (owner_->actor_manager.Manages(id)) {
       owner_->actor_manager.Kill(id, no_restart, "kill was called");
-      return absl::OkStatus();
-    }
-    if (!detached) {
+    } else if (id.maker() != self_) {
       proto::ActorControl control;
       control.set_actor_id(id.Binary());
       control.set_kill(true);
       control.set_no_restart(no_restart);
-      if (id.maker() != self_) SendMessage(mailbox_->To(id.maker()), FrameKind::kActorControl, control);
-      return absl::OkStatus();
+      SendMessage(mailbox_->To(id.maker()), FrameKind::kActorControl, control);
     }
+    return absl::OkStatus();
   }
   proto::GcsRequest request;
   request.mutable_end_actor()->set_actor_id(id.Binary());

@@ -34,14 +34,9 @@ RuntimeImpl::Lock::~Lock() {
 }
 
 void RuntimeImpl::Lock::Unlock() {
-  while (!runtime_.ended_.empty()) {
-    CallExecution* call = runtime_.ended_.back();
-    runtime_.ended_.pop_back();
-    runtime_.executor_->Ended(*call);
-    delete call;
-  }
+  runtime_.FinishEnded();
   if (runtime_.owner_) runtime_.owner_->references.CollectDropped();
-  std::deque<std::function<void()>> deferred;
+  std::vector<std::function<void()>> deferred;
   if (!runtime_.deferred_.empty()) [[unlikely]] deferred.swap(runtime_.deferred_);
   holding = outer_;
   lock_.unlock();
@@ -59,9 +54,16 @@ void RuntimeImpl::Ended(CallExecution* call) {
     return;
   }
   Lock lock(*this);
-  executor_->Ended(*call);
-  delete call;
-  if (!executor_->groups().empty() && executor_->is_actor()) group_work_.notify_all();
+  ended_.push_back(call);
+  if (!group_threads_.empty()) group_work_.notify_all();  // Its group may run another.
+}
+
+void RuntimeImpl::FinishEnded() {
+  for (size_t i = 0; i < ended_.size(); ++i) {  // By index: the end of one may end another.
+    executor_->Ended(*ended_[i]);
+    executor_->Recycle(ended_[i]);
+  }
+  ended_.clear();
 }
 
 bool RuntimeImpl::PollRings() {

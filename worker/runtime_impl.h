@@ -17,7 +17,6 @@
 
 #include <atomic>
 #include <condition_variable>
-#include <deque>
 #include <functional>
 #include <memory>
 #include <mutex>
@@ -114,6 +113,7 @@ class RuntimeImpl final : public Runtime, public FrameHandler, public LocalStore
   void PublishMetrics();
   void CheckRaylet();
   void WakeWaiters();
+  void FinishEnded();
   void EndRaylet(const std::string& why);
 
   // runtime_frames.cc
@@ -149,7 +149,8 @@ class RuntimeImpl final : public Runtime, public FrameHandler, public LocalStore
   absl::Status WaitForRoom(Lock& lock, absl::FunctionRef<bool()> has_room, const char* what);
   TaskRecord* AddTask(const TemplateHandle& spec, ArgumentList* arguments);
   std::vector<ObjectHandle> HandlesOf(const TaskRecord& task);
-  absl::Status CheckPending(const ActorClient& client) const;
+  absl::Status CheckRoom(Lock& lock);
+  absl::Status CheckRoom(Lock& lock, const ActorClient& client);
   absl::StatusOr<proto::GcsReply> AskGcs(proto::GcsRequest request, Nanos deadline);
   void AskGcsAboutActor(ActorId actor);
   void TakeActorLookups();
@@ -188,7 +189,7 @@ class RuntimeImpl final : public Runtime, public FrameHandler, public LocalStore
   uint64_t next_query_ = 1;
   absl::flat_hash_map<ActorId, uint64_t> actor_lookups_;  // At the GCS, under way.
   std::vector<CallExecution*> ended_;                     // Ended inside a transaction.
-  std::deque<std::function<void()>> deferred_;            // Run without the lock.
+  std::vector<std::function<void()>> deferred_;           // Run without the lock.
 
   bool driving_ = false;            // The token.
   int waiters_ = 0;                 // Threads on `progress_`.

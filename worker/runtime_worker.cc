@@ -104,19 +104,19 @@ void RuntimeImpl::RunCall(Lock& lock, std::shared_ptr<CallExecution> call) {
   SetCancelFlag(&call->cancel_requested);
   if (!fetched.ok()) {
     call->Fail({ErrorKind::kObjectLost, std::string(fetched.message()), {}}, true);
-    call.reset();
-  } else if (creation) {
+  } else {
     options_.handler->Execute(call);
+  }
+  if (creation && fetched.ok()) {
     constructed = call->succeeded();
     failure = call->failure();
-    call.reset();
-  } else {
-    options_.handler->Execute(std::move(call));
   }
   SetCurrentTask({});
   SetCancelFlag(nullptr);
   SHEAF_FAILPOINT("worker.after_call");
   lock.Relock();
+  call.reset();
+  FinishEnded();  // The reply goes out before another call is taken.
   if (!creation) return;
   executor_->CountConstructed(constructed);
   if (from_raylet) {  // A detached actor: the raylet speaks for it to the GCS.

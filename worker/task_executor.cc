@@ -13,6 +13,7 @@ namespace {
 
 constexpr uint32_t kMaxTemplates = 1 << 20;  // Of one sender.
 constexpr size_t kRememberedCancels = 4096;
+constexpr size_t kSpareCalls = 1024;
 constexpr uint32_t kAsyncConcurrency = 1000;
 
 }  // namespace
@@ -32,10 +33,27 @@ TaskExecutor::TaskExecutor(ProcessId self, Clock& clock, Transport& transport, R
   groups_.push_back(std::make_unique<ConcurrencyGroup>());
 }
 
+TaskExecutor::Templates& TaskExecutor::TemplatesOf(ProcessId sender) {
+  if (last_templates_ == nullptr || last_sender_ != sender) {
+    std::unique_ptr<Templates>& list = templates_[sender];
+    if (!list) list = std::make_unique<Templates>();
+    last_sender_ = sender;
+    last_templates_ = list.get();
+  }
+  return *last_templates_;
+}
+
+void TaskExecutor::Recycle(CallExecution* call) {
+  std::unique_ptr<CallExecution> spare(call);
+  if (spare_.size() >= kSpareCalls) return;
+  spare->Clear();
+  spare_.push_back(std::move(spare));
+}
+
 void TaskExecutor::OnTemplate(ProcessId from, std::string_view body) {
   auto spec = std::make_shared<proto::TaskTemplate>();
   if (!spec->ParseFromArray(body.data(), static_cast<int>(body.size())) || spec->number() >= kMaxTemplates) return;
-  auto& list = templates_[from];
+  Templates& list = TemplatesOf(from);
   if (spec->number() >= list.size()) list.resize(spec->number() + 1);
   list[spec->number()] = std::move(spec);
 }
@@ -54,12 +72,14 @@ void TaskExecutor::OnPush(ProcessId from, std::string_view body) {
     if (offset > body.size() || !parsed->ParseFromArray(body.data() + offset, static_cast<int>(body.size() - offset))) return;
     spec = std::move(parsed);
   } else {
-    auto& list = templates_[from];
+    const Templates& list = TemplatesOf(from);
     if (head->template_number < list.size()) spec = list[head->template_number];
   }
   if (spec == nullptr) return;
-  auto call = CallExecution::Make(host_, from, std::move(spec), std::string(body));
-  if (!call->Parse()) {
+  if (spare_.empty()) spare_.push_back(std::make_unique<CallExecution>(host_));
+  std::shared_ptr<CallExecution> call = spare_.back().release()->Share();
+  spare_.pop_back();
+  if (!call->Begin(from, std::move(spec), body)) {
     call->Fail({ErrorKind::kSystem, "the call did not parse; caller and worker may be of different builds", {}}, false);
     return;  // Its end sends the reply.
   }
@@ -220,6 +240,7 @@ void TaskExecutor::OnStreamAck(ProcessId from, const StreamAck& ack) {
 
 void TaskExecutor::OnProcessDied(ProcessId process) {
   templates_.erase(process);
+  last_templates_ = nullptr;
   std::erase_if(early_, [&](const auto& early) { return early.first == process; });
   auto drop = [&](std::deque<std::shared_ptr<CallExecution>>& queue) {
     for (auto& call : queue) {

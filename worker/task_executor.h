@@ -49,6 +49,8 @@ class TaskExecutor {
   bool HasWork(const ConcurrencyGroup& group) const { return group.running < group.limit && !group.queue.empty(); }
   // All copies of the call are gone (or it never ran): answers its owner.
   void Ended(CallExecution& call);
+  // After Ended: the call's memory serves another.
+  void Recycle(CallExecution* call);
   // User code waits: what has not started goes back to its owners, new pushes too.
   void SetBlocked(bool blocked);
 
@@ -84,7 +86,12 @@ class TaskExecutor {
   ProcessPage* const page_;
   metrics::Counter tasks_executed_, calls_executed_;
   metrics::Histogram run_time_;
-  absl::flat_hash_map<ProcessId, std::vector<std::shared_ptr<const proto::TaskTemplate>>> templates_;
+  using Templates = std::vector<std::shared_ptr<const proto::TaskTemplate>>;  // Of one sender, by number.
+  Templates& TemplatesOf(ProcessId sender);
+  absl::flat_hash_map<ProcessId, std::unique_ptr<Templates>> templates_;
+  ProcessId last_sender_;
+  Templates* last_templates_ = nullptr;
+  std::vector<std::unique_ptr<CallExecution>> spare_;  // Cleared.
   std::vector<std::unique_ptr<ConcurrencyGroup>> groups_;  // The first is the default.
   bool groups_changed_ = false;
   proto::LeaseBegin lease_;               // Current; lease 0: none.

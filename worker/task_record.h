@@ -10,6 +10,7 @@
 #include "base/clock.h"
 #include "base/transport.h"
 #include "proto/worker.pb.h"
+#include "worker/inline_bytes.h"
 #include "worker/object_entry.h"
 #include "worker/runtime.h"
 
@@ -55,7 +56,7 @@ struct TaskRecord {
   uint32_t attempt = 0;
   uint64_t sequence_bits = 0;
   const TemplateRecord* spec = nullptr;
-  std::string arguments;                       // Heads and values, as they travel; references as placeholders.
+  InlineBytes arguments;                       // Heads and values, as they travel; references as placeholders.
   std::unique_ptr<TaskReferences> references;
   std::unique_ptr<StreamState> stream;         // Streaming generators.
   ObjectEntry* first_return = nullptr;         // One use while unfinished.

@@ -35,8 +35,8 @@ Error DecodeError(std::string_view bytes) {
 TaskTable::TaskTable(ProcessId self, Clock& clock, Transport& transport, ReferenceTable& references)
     : self_(self), clock_(clock), transport_(transport), references_(references) {}
 
-TaskRecord* TaskTable::Add(const TemplateRecord& spec, std::string arguments,
-                           std::unique_ptr<TaskReferences> references, TaskId parent, TaskDispatcher&) {
+TaskRecord* TaskTable::Add(const TemplateRecord& spec, InlineBytes arguments,
+                           std::unique_ptr<TaskReferences> references, TaskId parent) {
   TaskRecord* task = tasks_.New();
   task->sequence_bits = references_.NextSequence() << 16;
   task->spec = &spec;
@@ -117,9 +117,10 @@ std::string TaskTable::ResolvedBody(const TaskRecord& task, const PushTaskHead& 
   std::string body(sizeof head, '\0');
   WireWriter out(body);
   size_t copied = 0;
+  const std::string_view arguments = task.arguments;
   std::vector<NestedReference> nested;
   for (const auto& argument : task.references->arguments) {
-    body.append(task.arguments, copied, argument.position - copied);
+    body.append(arguments.substr(copied, argument.position - copied));
     ObjectEntry& object = *argument.object;
     if (object.state == ObjectState::kValue) {
       out.Struct(ArgumentHead{ArgumentKind::kValue, static_cast<uint32_t>(object.value.size())});
@@ -135,7 +136,7 @@ std::string TaskTable::ResolvedBody(const TaskRecord& task, const PushTaskHead& 
     }
     copied = argument.position + sizeof(ArgumentHead);
   }
-  body.append(task.arguments, copied, std::string::npos);
+  body.append(arguments.substr(copied));
   PushTaskHead resolved = head;
   resolved.argument_bytes = static_cast<uint32_t>(body.size() - sizeof head);
   for (ObjectEntry* inner : task.references->nested) nested.push_back(references_.Outgoing(*inner));

@@ -42,8 +42,8 @@ class TaskTable {
   TaskTable(ProcessId self, Clock& clock, Transport& transport, ReferenceTable& references);
 
   // A new call with its (pending) results. Its arguments keep one use each of what they refer to.
-  TaskRecord* Add(const TemplateRecord& spec, std::string arguments,
-                  std::unique_ptr<TaskReferences> references, TaskId parent, TaskDispatcher& dispatcher);
+  TaskRecord* Add(const TemplateRecord& spec, InlineBytes arguments, std::unique_ptr<TaskReferences> references,
+                  TaskId parent);
   // Starts to wait for the arguments; the dispatcher is called when they are ready, maybe at once.
   void Start(TaskRecord& task, TaskDispatcher& dispatcher);
   TaskRecord* Find(uint32_t cookie, uint64_t sequence_bits);

@@ -291,6 +291,9 @@ TEST_CASE("named and detached actors are found by name until they are killed") {
   auto detached = sheaf::Actor<Counter>().Name("stays").Detached().Remote(5);
   CHECK(sheaf::Get(detached.Task(&Counter::Add).Remote(1), 20s) == 6);
   CHECK(sheaf::Get(sheaf::GetActor<Counter>("stays").Task(&Counter::Add).Remote(1), 20s) == 7);
+  // Its handle travels like any other, though nobody counts it.
+  CHECK(sheaf::Get(sheaf::Task(AddThrough).Remote(detached, 2), 20s) == 9);
+  CHECK(sheaf::Get(detached.Task(&Counter::Add).Remote(1), 20s) == 10);
   sheaf::Kill(detached);
   CHECK_THROWS_AS(sheaf::GetActor<Counter>("nobody"), sheaf::NotFoundError);
 }

@@ -63,7 +63,7 @@ void SpinStep(int step) {
 #elif defined(__aarch64__)
   asm volatile("yield");
 #endif
-  if (step % 8 == 7) sched_yield();
+  if (SpinStepYields(step)) sched_yield();
 }
 
 void SpinStep() {

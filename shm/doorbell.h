@@ -84,5 +84,6 @@ void SpinStep();
 // The same in eight smaller steps, for a loop that looks at its rings after each: a pause, and a yield in each eighth
 // step. `step` counts from 0.
 void SpinStep(int step);
+constexpr bool SpinStepYields(int step) { return step % 8 == 7; }
 
 }  // namespace sheaf

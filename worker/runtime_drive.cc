@@ -27,7 +27,9 @@ thread_local const RuntimeImpl* holding = nullptr;  // The runtime whose lock th
 }  // namespace
 
 RuntimeImpl::Lock::Lock(const RuntimeImpl& runtime)
-    : runtime_(const_cast<RuntimeImpl&>(runtime)), lock_(runtime.mutex_), outer_(std::exchange(holding, &runtime)) {}
+    : runtime_(const_cast<RuntimeImpl&>(runtime)), lock_(runtime.mutex_, std::defer_lock) {
+  Relock();
+}
 
 RuntimeImpl::Lock::~Lock() {
   if (lock_.owns_lock()) Unlock();
@@ -44,7 +46,11 @@ void RuntimeImpl::Lock::Unlock() {
 }
 
 void RuntimeImpl::Lock::Relock() {
-  lock_.lock();
+  if (!lock_.try_lock()) {
+    runtime_.lock_seekers_.fetch_add(1, std::memory_order_relaxed);
+    lock_.lock();
+    runtime_.lock_seekers_.fetch_sub(1, std::memory_order_relaxed);
+  }
   outer_ = std::exchange(holding, &runtime_);
 }
 
@@ -145,15 +151,22 @@ void RuntimeImpl::DriveOnce(Lock& lock, Nanos deadline) {
   const bool spin = spin_misses_ < kSpinMisses || spin_misses_ % kSpinRetry == 0;
   if (spin) {
     const Nanos end = std::min(clock_.Now() + kSpin, deadline);
-    do {
-      lock.Unlock();
-      SpinStep();
-      lock.Relock();
+    for (int step = 0;; ++step) {
+      // The lock is given up where a step yields, and for whoever wants it: taking it for each look costs as much as the look.
+      const bool yields = SpinStepYields(step);
+      if (yields || lock_seekers_.load(std::memory_order_relaxed) != 0) {
+        lock.Unlock();
+        SpinStep(step);
+        lock.Relock();
+      } else {
+        SpinStep(step);
+      }
       if (PollRings()) {
         spin_misses_ = 0;
         return;
       }
-    } while (clock_.Now() < end);
+      if (yields && clock_.Now() >= end) break;
+    }
   }
   ++spin_misses_;
   TickIfDue();

@@ -178,6 +178,7 @@ class RuntimeImpl final : public Runtime, public FrameHandler, public LocalStore
   bool job_answered_ = false;
 
   mutable std::mutex mutex_;
+  std::atomic<int> lock_seekers_{0};  // Threads that found it taken.
   std::unique_ptr<Mailbox> mailbox_;
   std::unique_ptr<StoreClient> store_;
   std::unique_ptr<OwnerState> owner_;

@@ -15,7 +15,7 @@ Usage: ./do COMMAND
   sanitize [KIND] [REGEX]  run the tests under sanitizers: address (with undefined), thread, or both
   format [--check]         clang-format all sources; --check only says what differs
   tidy [FILE...]           clang-tidy all sources, or some
-  python ARG...            work on the Python package
+  python ARG...            run Python with this build of the package sheaf
   soak [ROW]               the long fault runs
   fuzz [TARGET]            fuzz what reads untrusted bytes
   clean                    remove the build folders
@@ -80,7 +80,7 @@ can_be_root() {
 # Prints the packages that a build with tests needs.
 needed_packages() {
   echo g++ cmake ninja-build pkg-config protobuf-compiler protobuf-compiler-grpc libprotobuf-dev libgrpc++-dev zlib1g-dev \
-    libabsl-dev prometheus-cpp-dev libcivetweb-dev libsqlite3-dev libcli11-dev libspdlog-dev catch2 python3
+    libabsl-dev prometheus-cpp-dev libcivetweb-dev libsqlite3-dev libcli11-dev libspdlog-dev catch2 python3-dev python3-venv
   # Debian 12 has two Boosts, and only 1.81 is new enough; it excludes the msgpack package, whose headers are unpacked
   # instead (unpack_msgpack). Later systems have one Boost and install both.
   if [[ $(. /etc/os-release && echo "${VERSION_CODENAME:-}") == bookworm ]]; then
@@ -174,6 +174,32 @@ ensure_test_packages() {
   [[ -z $missing ]] || note "some tests will be skipped: not installed: $missing"
 }
 
+# What the Python package is built, tested and run with, from PyPI: in a virtual environment, since Debian 12 refuses pip elsewhere.
+python_packages() { echo nanobind==3.1.0 nanobind-backend==1.0.0 scikit-build-core==1.1.2 cloudpickle==3.1.2 numpy pytest; }
+
+# Makes build/venv, where the system has a Python that the package supports.
+ensure_venv() {
+  local wanted
+  wanted=$(python_packages)
+  [[ -e build/venv/.installed && $(<build/venv/.installed) == "$wanted" ]] && return
+  local python
+  for python in /usr/bin/python3 python3; do
+    "$python" -c 'import sys, venv, ensurepip; sys.exit(sys.version_info < (3, 11))' 2>/dev/null && break
+    python=
+  done
+  if [[ -z $python ]]; then
+    note "no Python 3.11 with venv: the Python package is not built"
+    return
+  fi
+  note "installing into build/venv: $wanted"
+  mkdir -p build
+  "$python" -m venv build/venv
+  build/venv/bin/pip install --quiet --disable-pip-version-check $wanted
+  echo "$wanted" >build/venv/.installed
+  # A build that was configured without it looks again.
+  rm -f build/.configured
+}
+
 # --- commands ---------------------------------------------------------------------------------------------------------
 
 # configure FOLDER [CMAKE_ARG...]: only when it was never done, or not to its end; ninja repeats it when a CMakeLists changes.
@@ -238,6 +264,7 @@ quickstart() {
 
 build() {
   step "packages" ensure_packages ask
+  step "venv" ensure_venv
   step "configure" configure build
   step "build" build_into build "$@"
 }
@@ -245,6 +272,7 @@ build() {
 run_all_tests() {
   step "packages" ensure_packages ask
   ensure_test_packages
+  step "venv" ensure_venv
   step "configure" configure build
   step "build" build_into build
   run_tests build "$@"
@@ -253,9 +281,12 @@ run_all_tests() {
 bench() {
   local area=${1:-}
   if [[ -z $area ]]; then
-    fail "which area? There are: $(ls benchmarks | sed -n 's/^bench_\([a-z_]*\)\.cc$/\1/p' | tr '\n' ' ')"
+    fail "which area? There are: $(ls benchmarks | sed -n 's/^bench_\([a-z_]*\)\.\(cc\|py\)$/\1/p' | tr '\n' ' ')"
   fi
   shift
+  if [[ $area == python ]]; then
+    python_package benchmarks/bench_python.py "$@"
+  fi
   step "packages" ensure_packages ask
   step "configure" configure build
   grep -q "^build bench_$area:" build/build.ninja || fail "there is no benchmarks/bench_$area"
@@ -321,8 +352,15 @@ tidy() {
   printf '%s\n' "$@" | xargs -P "$(jobs)" -n 4 "$tool" -p build --quiet || fail "clang-tidy found something"
 }
 
+# Runs Python with the package as it was last built; builds it first. Only the program's own words go to stdout.
 python_package() {
-  fail "the Python package is not built yet: this tree has the C++ runtime only (python_bindings/ does not exist)"
+  {
+    step "packages" ensure_packages ask
+    step "venv" ensure_venv
+    step "configure" configure build
+    step "build" build_into build sheaf_python
+  } >&2
+  PYTHONPATH=$PWD/build/python${PYTHONPATH:+:$PYTHONPATH} exec build/venv/bin/python "$@"
 }
 
 soak() {
@@ -352,7 +390,7 @@ main() {
     sanitize) sanitize "$@" ;;
     format) format "$@" ;;
     tidy) tidy "$@" ;;
-    python) python_package ;;
+    python) python_package "$@" ;;
     soak) soak "$@" ;;
     fuzz) fuzz "$@" ;;
     clean) rm -rf build build-asan build-tsan build-fuzz ;;

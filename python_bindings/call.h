@@ -1,0 +1,40 @@
+// Copyright The Sheaf Authors. SPDX-License-Identifier: Apache-2.0
+// One call inside a worker, on Python's side: its arguments as objects, its result or exception on the way out. With the GIL.
+#pragma once
+
+#include <memory>
+#include <vector>
+
+#include "python_bindings/python.h"
+#include "worker/runtime.h"
+
+namespace sheaf::python {
+
+// Arguments of a call, positional ones first; `names` are those of the last ones, or nothing.
+struct CallArguments {
+  std::vector<Owned> values;
+  Owned names;
+};
+// False: an exception is set.
+bool DecodeArguments(const Execution& execution, CallArguments* out);
+
+// Ends the call with what the function gave: one value, several for num_returns above 1, or the items of a generator.
+// Whatever goes wrong becomes the call's failure.
+void ReturnResult(Execution& execution, PyObject* result);
+// Ends the call with the exception that is set, and clears it.
+void FailWithException(Execution& execution);
+
+// One item of a streaming call. False: an exception is set. *wanted: somebody takes more.
+bool YieldItem(Execution& execution, PyObject* item, bool* wanted);
+
+// The call that this thread executes, or nullptr.
+Execution*& CurrentExecution();
+
+// _core.Execution: a call that runs on as a coroutine. Methods: finish(result), fail(exception), item(value), cancelled().
+PyObject* NewExecutionObject(std::shared_ptr<Execution> execution);
+bool AddExecutionType(PyObject* module);
+
+// What a call is, as a dict: task, actor, name, attempt, function. For nullptr an empty one.
+PyObject* DescribeExecution(const Execution* execution);
+
+}  // namespace sheaf::python

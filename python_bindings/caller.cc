@@ -1,0 +1,194 @@
+// Copyright The Sheaf Authors. SPDX-License-Identifier: Apache-2.0
+#include "python_bindings/caller.h"
+
+#include <cstddef>
+#include <new>
+#include <string>
+
+#include "python_bindings/process.h"
+#include "python_bindings/reference.h"
+#include "python_bindings/template.h"
+#include "python_bindings/value.h"
+
+namespace sheaf::python {
+
+PyTypeObject* caller_type = nullptr;
+
+namespace {
+
+PythonFunction wrap_stream("sheaf.object_ref", "wrap_stream");
+
+CallerObject& In(PyObject* self) { return *reinterpret_cast<CallerObject*>(self); }
+
+PyObject* New(PyTypeObject* type, PyObject*, PyObject*) {
+  const auto allocate = reinterpret_cast<allocfunc>(PyType_GetSlot(type, Py_tp_alloc));
+  PyObject* const self = allocate(type, 0);
+  if (self == nullptr) return nullptr;
+  new (&In(self).call_template) TemplateHandle;
+  new (&In(self).actor) ObjectHandle;
+  new (&In(self).carrier) ObjectHandle;
+  In(self).most = -1;  // Each call is prepared.
+  return self;
+}
+
+void Dealloc(PyObject* self) {
+  PyTypeObject* const type = Py_TYPE(self);
+  if (In(self).weak_references != nullptr) PyObject_ClearWeakRefs(self);
+  In(self).call_template.~TemplateHandle();
+  In(self).actor.~ObjectHandle();
+  In(self).carrier.~ObjectHandle();
+  const auto release = reinterpret_cast<freefunc>(PyType_GetSlot(type, Py_tp_free));
+  release(self);
+  Py_DECREF(type);
+}
+
+bool EncodeArgument(Runtime& runtime, PyObject* argument, Value* value, ArgumentList* list) {
+  if (Py_TYPE(argument) == reference_type) {
+    list->AddReference(HandleOf(argument));
+    return true;
+  }
+  value->Clear();
+  if (!value->Encode(argument)) return false;
+  const size_t size = value->size();
+  if (size > kSmallValueBytes) {
+    absl::StatusOr<ObjectHandle> put = PutValue(runtime, *value);
+    if (!put.ok()) return RaiseStatus(put.status(), ErrorKind::kObjectStoreFull), false;
+    list->AddReference(*put);
+  } else if (value->nested().empty()) {
+    value->CopyTo(list->AddValueInPlace(size));
+  } else {
+    std::string bytes(size, '\0');
+    value->CopyTo(bytes.data());
+    list->AddValue(bytes, value->nested());
+  }
+  return true;
+}
+
+PyObject* Submit(PyObject* self, Runtime& runtime, ArgumentList list) {
+  const CallerObject& caller = In(self);
+  if (caller.returns == 1) [[likely]] {
+    absl::StatusOr<ObjectHandle> result =
+        caller.actor ? runtime.SubmitOneToActor(caller.actor, caller.call_template, std::move(list))
+                     : runtime.SubmitOne(caller.call_template, std::move(list));
+    if (!result.ok()) return RaiseStatus(result.status(), ErrorKind::kPendingCallsLimit);
+    return NewReference(*std::move(result));
+  }
+  absl::StatusOr<std::vector<ObjectHandle>> results =
+      caller.actor ? runtime.SubmitToActor(caller.actor, caller.call_template, std::move(list))
+                   : runtime.Submit(caller.call_template, std::move(list));
+  if (!results.ok()) return RaiseStatus(results.status(), ErrorKind::kPendingCallsLimit);
+  if (caller.streaming) {
+    const Owned stream = Owned::Steal(NewReference(std::move(results->front())));
+    return stream ? wrap_stream(stream.get()) : nullptr;
+  }
+  if (caller.returns == 0) return Owned::Borrow(Py_None).Release();
+  Owned all = Owned::Steal(PyList_New(static_cast<Py_ssize_t>(results->size())));
+  for (size_t i = 0; all && i < results->size(); ++i) {
+    PyObject* const reference = NewReference(std::move((*results)[i]));
+    if (reference == nullptr) return nullptr;
+    PyList_SetItem(all.get(), static_cast<Py_ssize_t>(i), reference);
+  }
+  return all.Release();
+}
+
+// self._prepare(count, names): makes the template and compares the arguments with the signature.
+bool Prepare(PyObject* self, Py_ssize_t count, PyObject* names) {
+  static PyObject* const name = PyUnicode_InternFromString("_prepare");
+  const Owned number = Owned::Steal(PyLong_FromSsize_t(count));
+  PyObject* const list[] = {self, number.get(), names == nullptr ? Py_None : names};
+  return static_cast<bool>(Owned::Steal(PyObject_VectorcallMethod(name, list, 3, nullptr)));
+}
+
+PyObject* Remote(PyObject* self, PyObject* const* args, Py_ssize_t count, PyObject* names) {
+  Runtime* const runtime = RequireRuntime();
+  if (runtime == nullptr) return nullptr;
+  const CallerObject& caller = In(self);
+  if (caller.generation != RuntimeGeneration() || names != nullptr || count < caller.least || count > caller.most) [[unlikely]] {
+    if (!Prepare(self, count, names)) return nullptr;
+    if (caller.generation != RuntimeGeneration()) {
+      PyErr_SetString(PyExc_RuntimeError, "sheaf was shut down during this call");
+      return nullptr;
+    }
+  }
+  ArgumentList list;
+  if (!EncodeArguments(*runtime, caller.carrier, args, count, names, &list)) return nullptr;
+  return Submit(self, *runtime, std::move(list));
+}
+
+// _bind(template | None, actor | None, returns, streaming, least, most, carrier | None)
+PyObject* Bind(PyObject* self, PyObject* args) {
+  PyObject* made = nullptr;
+  PyObject* actor = nullptr;
+  int returns = 1;
+  int streaming = 0;
+  Py_ssize_t least = 0;
+  Py_ssize_t most = 0;
+  PyObject* carrier = Py_None;
+  if (PyArg_ParseTuple(args, "OOipnnO:_bind", &made, &actor, &returns, &streaming, &least, &most, &carrier) == 0) return nullptr;
+  TemplateHandle handle;
+  if (made != Py_None && !TemplateFrom(made, &handle)) return nullptr;
+  for (PyObject* const reference : {actor, carrier}) {
+    if (reference == Py_None || IsReference(reference)) continue;
+    PyErr_SetString(PyExc_TypeError, "_bind: the actor and the carrier are an ObjectRef or None");
+    return nullptr;
+  }
+  CallerObject& caller = In(self);
+  caller.generation = handle ? RuntimeGeneration() : 0;
+  caller.call_template = std::move(handle);
+  caller.actor = actor == Py_None ? ObjectHandle() : HandleOf(actor);
+  caller.carrier = carrier == Py_None ? ObjectHandle() : HandleOf(carrier);
+  caller.returns = streaming != 0 ? -1 : returns;
+  caller.streaming = streaming != 0;
+  caller.least = least;
+  caller.most = most;
+  Py_RETURN_NONE;
+}
+
+PyMethodDef methods[] = {
+    {"remote", reinterpret_cast<PyCFunction>(reinterpret_cast<void (*)()>(Remote)), METH_FASTCALL | METH_KEYWORDS,
+     "remote($self, /, *args, **kwargs)\n--\n\nCalls it in another process; gives an ObjectRef of the result at once.\n\n"
+     "ObjectRefs among the arguments stand for their values. Errors of the function are raised by sheaf.get.\n"
+     "TypeError: the arguments do not fit the signature, or one cannot be sent."},
+    {"_bind", Bind, METH_VARARGS, nullptr},
+    {}};
+PyMemberDef members[] = {
+    {"__weaklistoffset__", T_PYSSIZET, offsetof(CallerObject, weak_references), READONLY, nullptr}, {}};
+PyType_Slot slots[] = {
+    {Py_tp_new, reinterpret_cast<void*>(New)},
+    {Py_tp_dealloc, reinterpret_cast<void*>(Dealloc)},
+    {Py_tp_methods, methods},
+    {Py_tp_members, members},
+    {Py_tp_doc, const_cast<char*>("What can be called in another process.")},
+    {}};
+PyType_Spec spec = {"sheaf._core.Caller", sizeof(CallerObject), 0, Py_TPFLAGS_DEFAULT | Py_TPFLAGS_BASETYPE, slots};
+
+}  // namespace
+
+bool EncodeArguments(Runtime& runtime, const ObjectHandle& carrier, PyObject* const* args, Py_ssize_t count,
+                     PyObject* names, ArgumentList* list) {
+  Value value;
+  Py_ssize_t total = count;
+  if (names != nullptr && PyTuple_Size(names) > 0) {
+    total += PyTuple_Size(names);
+    NativeEncoder head;
+    head.WriteByte(kOutOfBandMark);
+    head.WriteByte(kVersionNames);
+    if (!head.Encode(names) || !head.tail().empty()) {
+      PyErr_SetString(PyExc_TypeError, "more than a thousand keyword arguments");
+      return false;
+    }
+    list->AddValue(head.body());
+  }
+  if (carrier) list->AddReference(carrier);
+  for (Py_ssize_t i = 0; i < total; ++i) {
+    if (!EncodeArgument(runtime, args[i], &value, list)) return false;
+  }
+  return true;
+}
+
+bool AddCallerType(PyObject* module) {
+  caller_type = reinterpret_cast<PyTypeObject*>(PyType_FromSpec(&spec));
+  return caller_type != nullptr && PyModule_AddObjectRef(module, "Caller", reinterpret_cast<PyObject*>(caller_type)) == 0;
+}
+
+}  // namespace sheaf::python

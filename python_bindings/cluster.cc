@@ -1,0 +1,233 @@
+// Copyright The Sheaf Authors. SPDX-License-Identifier: Apache-2.0
+#include "python_bindings/cluster.h"
+
+#include <nanobind/stl/map.h>
+#include <nanobind/stl/optional.h>
+#include <nanobind/stl/string.h>
+#include <nanobind/stl/vector.h>
+
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "python_bindings/call.h"
+#include "python_bindings/options.h"
+#include "python_bindings/process.h"
+#include "python_bindings/reference.h"
+
+namespace sheaf::python {
+namespace {
+
+namespace nb = nanobind;
+
+Runtime& Required() {
+  Runtime* const runtime = RequireRuntime();
+  if (runtime == nullptr) throw nb::python_error();
+  return *runtime;
+}
+
+[[noreturn]] void Throw(const absl::Status& status, ErrorKind resource = ErrorKind::kSystem) {
+  RaiseStatus(status, resource);
+  throw nb::python_error();
+}
+
+// Runs `call` without the GIL; throws when its status is not OK.
+template <class Call>
+auto Ask(Call call) {
+  Runtime& runtime = Required();
+  const Using use;
+  auto answer = [&] {
+    const WithoutGil free;
+    return call(runtime);
+  }();
+  if (!answer.ok()) Throw(answer.status());
+  return *std::move(answer);
+}
+
+Nanos Soon() { return MonotonicNow() + kClusterTimeout; }
+
+proto::StateAnswer Query(proto::StateQuery::What what, const std::string& id = {}) {
+  proto::StateQuery query;
+  query.set_what(what);
+  query.set_id(id);
+  proto::StateAnswer answer = Ask([&](Runtime& runtime) { return runtime.Query(std::move(query), Soon()); });
+  if (!answer.error().empty()) Throw(absl::InternalError(answer.error()));
+  return answer;
+}
+
+nb::list Nodes() {
+  nb::list rows;
+  const proto::StateAnswer answer = Query(proto::StateQuery::NODES);
+  for (const proto::NodeRow& row : answer.nodes()) {
+    nb::dict out;
+    out["node"] = row.node();
+    out["state"] = row.state();
+    out["host_name"] = row.host_name();
+    out["address"] = row.address();
+    out["total"] = AmountsOf(row.total());
+    out["available"] = AmountsOf(row.available());
+    out["labels"] = std::map<std::string, std::string>(row.labels().begin(), row.labels().end());
+    rows.append(out);
+  }
+  return rows;
+}
+
+nb::list Actors() {
+  nb::list rows;
+  const proto::StateAnswer answer = Query(proto::StateQuery::ACTORS);
+  for (const proto::ActorRow& row : answer.actors()) {
+    nb::dict out;
+    out["actor_id"] = row.actor_id();
+    out["class_name"] = row.class_name();
+    out["name"] = row.name();
+    out["namespace"] = row.name_space();
+    out["state"] = row.state();
+    out["pid"] = row.os_pid();
+    out["restarts"] = row.restarts();
+    out["job"] = row.job();
+    out["death"] = row.death();
+    out["detached"] = row.detached();
+    rows.append(out);
+  }
+  return rows;
+}
+
+nb::list Groups() {
+  nb::list rows;
+  const proto::StateAnswer answer = Query(proto::StateQuery::GROUPS);
+  for (const proto::GroupRow& row : answer.groups()) {
+    nb::dict out;
+    nb::list bundles;
+    for (const proto::Resources& bundle : row.bundles()) bundles.append(nb::cast(AmountsOf(bundle)));
+    out["group_id"] = row.group_id();
+    out["name"] = row.name();
+    out["state"] = row.state();
+    out["placement"] = row.placement();
+    out["bundles"] = bundles;
+    out["nodes"] = std::vector<uint32_t>(row.bundle_nodes().begin(), row.bundle_nodes().end());
+    rows.append(out);
+  }
+  return rows;
+}
+
+std::string CreateGroup(const std::vector<Amounts>& bundles, int placement, const std::string& name, bool detached,
+                        const nb::list& selectors) {
+  proto::GroupRequest request;
+  request.set_action(proto::GroupRequest::CREATE);
+  request.set_placement(static_cast<proto::GroupRequest::Placement>(placement));
+  request.set_name(name);
+  request.set_detached(detached);
+  for (const Amounts& bundle : bundles) FillAmounts(bundle, request.add_bundles());
+  for (nb::handle selector : selectors) FillSelector(selector, request.add_selectors());
+  return Ask([&](Runtime& runtime) { return runtime.CreateGroup(std::move(request)); }).ToHex();
+}
+
+PlacementGroupId GroupNamed(const std::string& hex) {
+  const absl::StatusOr<PlacementGroupId> id = PlacementGroupId::FromHex(hex);
+  if (!id.ok()) throw nb::value_error(("'" + hex + "' names no placement group").c_str());
+  return *id;
+}
+
+void RemoveGroup(const std::string& group) {
+  const PlacementGroupId id = GroupNamed(group);
+  Runtime& runtime = Required();
+  absl::Status status;
+  {
+    const Using use;
+    const WithoutGil free;
+    status = runtime.RemoveGroup(id);
+  }
+  if (!status.ok()) Throw(status);
+}
+
+// (state, nodes, words), or None when the time is up.
+std::optional<nb::tuple> WaitGroup(const std::string& group, nb::handle timeout) {
+  const PlacementGroupId id = GroupNamed(group);
+  Nanos deadline = 0;
+  if (!DeadlineFrom(timeout.ptr(), &deadline)) throw nb::python_error();
+  Runtime& runtime = Required();
+  absl::StatusOr<proto::GroupState> state;
+  {
+    const Using use;
+    const WithoutGil free;
+    state = runtime.WaitGroup(id, deadline);
+  }
+  if (absl::IsDeadlineExceeded(state.status())) return std::nullopt;
+  if (!state.ok()) Throw(state.status());
+  return nb::make_tuple(proto::GroupState::State_Name(state->state()),
+                        std::vector<uint32_t>(state->bundle_nodes().begin(), state->bundle_nodes().end()), state->message());
+}
+
+// (reference, extra of its class), or None: there is no such actor.
+std::optional<nb::tuple> GetActor(const std::string& name, const std::string& name_space) {
+  Runtime& runtime = Required();
+  proto::TaskTemplate creation;
+  absl::StatusOr<ObjectHandle> handle;
+  {
+    const Using use;
+    const WithoutGil free;
+    handle = runtime.GetActor(name, name_space, &creation);
+  }
+  if (absl::IsNotFound(handle.status())) return std::nullopt;
+  if (!handle.ok()) Throw(handle.status());
+  nb::object reference = nb::steal(NewReference(*std::move(handle)));
+  return nb::make_tuple(reference, nb::bytes(creation.extra().data(), creation.extra().size()));
+}
+
+bool KeyPut(const std::string& space, const std::string& key, const nb::bytes& value, bool overwrite) {
+  const std::string_view bytes(value.c_str(), value.size());
+  return Ask([&](Runtime& runtime) { return runtime.KeyPut(space, key, bytes, overwrite, Soon()); });
+}
+std::optional<nb::bytes> KeyGet(const std::string& space, const std::string& key) {
+  const std::optional<std::string> value = Ask([&](Runtime& runtime) { return runtime.KeyGet(space, key, Soon()); });
+  if (!value) return std::nullopt;
+  return nb::bytes(value->data(), value->size());
+}
+bool KeyDelete(const std::string& space, const std::string& key) {
+  return Ask([&](Runtime& runtime) { return runtime.KeyDelete(space, key, Soon()); });
+}
+std::vector<std::string> KeyList(const std::string& space, const std::string& prefix) {
+  return Ask([&](Runtime& runtime) { return runtime.KeyList(space, prefix, Soon()); });
+}
+
+// This process, and the call that this thread executes.
+nb::dict Context() {
+  Runtime& runtime = Required();
+  nb::dict out = nb::steal<nb::dict>(DescribeExecution(CurrentExecution()));
+  const proto::LeaseSpec lease = runtime.current_lease();
+  out["node"] = runtime.self().node;
+  out["process"] = runtime.self().process;
+  out["job"] = runtime.job();
+  out["namespace"] = runtime.name_space();
+  out["gpu_ids"] = runtime.gpu_ids();
+  out["resources"] = AmountsOf(lease.resources());
+  const std::string& group = lease.strategy().group_id();
+  const absl::StatusOr<PlacementGroupId> id = PlacementGroupId::FromBinary(group);
+  out["group"] = group.empty() || !id.ok() ? "" : id->ToHex();
+  out["captures"] = lease.strategy().capture_children();
+  return out;
+}
+
+}  // namespace
+
+void BindCluster(nb::module_& module) {
+  module.def("nodes", &Nodes);
+  module.def("actors", &Actors);
+  module.def("groups", &Groups);
+  module.def("metrics_url", [] { return Query(proto::StateQuery::STATUS).metrics_url(); });
+  module.def("create_group", &CreateGroup);
+  module.def("remove_group", &RemoveGroup);
+  module.def("wait_group", &WaitGroup);
+  module.def("get_actor", &GetActor);
+  module.def("key_put", &KeyPut);
+  module.def("key_get", &KeyGet);
+  module.def("key_delete", &KeyDelete);
+  module.def("key_list", &KeyList);
+  module.def("context", &Context);
+  module.def("cancel_requested",
+             [] { return CurrentExecution() != nullptr && CurrentExecution()->cancelled(); },
+             "Whether the call that this thread executes was cancelled.");
+}
+
+}  // namespace sheaf::python

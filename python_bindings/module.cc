@@ -1,0 +1,25 @@
+// Copyright The Sheaf Authors. SPDX-License-Identifier: Apache-2.0
+// sheaf._core: the extension under the package `sheaf`. Types and functions of the hot path are written by hand against the
+// stable ABI; everything else is bound by nanobind.
+#include <nanobind/nanobind.h>
+
+#include "python_bindings/call.h"
+#include "python_bindings/caller.h"
+#include "python_bindings/cluster.h"
+#include "python_bindings/objects.h"
+#include "python_bindings/reference.h"
+#include "python_bindings/session.h"
+#include "python_bindings/template.h"
+#include "python_bindings/value.h"
+
+NB_MODULE(_core, module) {
+  using namespace sheaf::python;
+  PyObject* const self = module.ptr();
+  if (!AddReferenceType(self) || !AddPinnedType(self) || !AddCallerType(self) || !AddExecutionType(self) ||
+      PyModule_AddFunctions(self, object_functions) != 0) {
+    throw nanobind::python_error();
+  }
+  BindSession(module);
+  BindTemplates(module);
+  BindCluster(module);
+}

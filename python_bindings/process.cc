@@ -1,0 +1,136 @@
+// Copyright The Sheaf Authors. SPDX-License-Identifier: Apache-2.0
+#include "python_bindings/process.h"
+
+#include <pthread.h>
+#include <signal.h>
+
+#include <atomic>
+#include <cmath>
+#include <memory>
+#include <utility>
+
+namespace sheaf::python {
+namespace {
+
+constexpr Nanos kLeaveTimeout = 5 * kSecond;  // Of threads that wait when shutdown is called.
+
+Runtime* current = nullptr;  // Guarded by the GIL, as the next three.
+uint64_t generation = 0;
+uint64_t generations_made = 0;
+int users = 0;
+bool is_worker = false;
+std::atomic<bool> ending{false};
+pthread_t main_thread;
+thread_local bool runs_user_code = false;
+
+PythonFunction make_error("sheaf.exceptions", "from_error");
+PythonFunction make_status_error("sheaf.exceptions", "from_status");
+PythonFunction sleep_for("time", "sleep");
+PythonFunction init_by_default("sheaf.lifecycle", "init_by_default");
+
+bool OnMainThread() { return pthread_equal(pthread_self(), main_thread) != 0; }
+
+bool SignalRaised() {
+  if (!OnMainThread()) return false;
+  const WithGil gil;
+  return PyErr_Occurred() != nullptr || PyErr_CheckSignals() != 0;
+}
+
+}  // namespace
+
+Runtime* CurrentRuntime() { return current; }
+
+Runtime* RequireRuntime() {
+  if (current != nullptr) [[likely]] return current;
+  const Owned done = Owned::Steal(init_by_default());
+  if (!done) return nullptr;
+  if (current == nullptr) PyErr_SetString(PyExc_RuntimeError, "sheaf.init() has not joined a node");
+  return current;
+}
+
+uint64_t RuntimeGeneration() { return generation; }
+bool IsWorker() { return is_worker; }
+
+Using::Using() { ++users; }
+Using::~Using() { --users; }
+
+void SetRuntime(std::unique_ptr<Runtime> runtime, bool worker) {
+  current = runtime.release();
+  generation = ++generations_made;
+  is_worker = worker;
+  ending = false;
+}
+
+void EndRuntime() {
+  if (current == nullptr) return;
+  std::unique_ptr<Runtime> runtime(std::exchange(current, nullptr));
+  generation = 0;
+  ending = true;
+  // Calls that wait ask DriverInterrupted each 100 ms and leave.
+  const Nanos deadline = MonotonicNow() + kLeaveTimeout;
+  const Owned pause = Owned::Steal(PyFloat_FromDouble(0.001));
+  while (users > 0 && MonotonicNow() < deadline) {
+    if (!Owned::Steal(sleep_for(pause.get()))) PyErr_Clear();  // A second Ctrl-C does not hurry it.
+  }
+  const WithoutGil free;
+  runtime.reset();
+}
+
+void ForgetRuntime() {
+  current = nullptr;
+  generation = 0;
+}
+
+bool DriverInterrupted() { return ending.load(std::memory_order_relaxed) || SignalRaised(); }
+
+bool WorkerInterrupted() { return runs_user_code && SignalRaised(); }
+void SetRunsUserCode(bool runs) { runs_user_code = runs; }
+
+void RememberMainThread() { main_thread = pthread_self(); }
+void InterruptMainThread() { pthread_kill(main_thread, SIGINT); }
+
+PyObject* RaiseStatus(const absl::Status& status, ErrorKind resource) {
+  if (PyErr_Occurred() != nullptr) return nullptr;
+  const Owned code = Owned::Steal(PyLong_FromLong(static_cast<long>(status.code())));
+  const Owned kind = Owned::Steal(PyLong_FromLong(static_cast<long>(resource)));
+  const Owned words = Owned::Steal(NewText({status.message().data(), status.message().size()}));
+  if (!code || !kind || !words) return nullptr;
+  const Owned error = Owned::Steal(make_status_error(code.get(), kind.get(), words.get()));
+  if (error) PyErr_SetObject(reinterpret_cast<PyObject*>(Py_TYPE(error.get())), error.get());
+  return nullptr;
+}
+
+PyObject* RaiseError(const Error& error) {
+  const Owned kind = Owned::Steal(PyLong_FromLong(static_cast<long>(error.kind)));
+  const Owned words = Owned::Steal(NewText(error.message));
+  const Owned payload = Owned::Steal(NewBytes(error.payload));
+  if (!kind || !words || !payload) return nullptr;
+  const Owned made = Owned::Steal(make_error(kind.get(), words.get(), payload.get()));
+  if (made) PyErr_SetObject(reinterpret_cast<PyObject*>(Py_TYPE(made.get())), made.get());
+  return nullptr;
+}
+
+PyObject* PythonFunction::get() {
+  if (function_ != nullptr) [[likely]] return function_;
+  const Owned module = Owned::Steal(PyImport_ImportModule(module_));
+  if (module) function_ = PyObject_GetAttrString(module.get(), name_);
+  return function_;
+}
+
+bool DeadlineFrom(PyObject* seconds, Nanos* deadline) {
+  if (seconds == nullptr || seconds == Py_None) {
+    *deadline = kForever;
+    return true;
+  }
+  const double value = PyFloat_AsDouble(seconds);
+  if (value == -1.0 && PyErr_Occurred() != nullptr) return false;
+  if (std::isnan(value) || value < 0) {
+    PyErr_Format(PyExc_ValueError, "timeout=%S: want a number of seconds that is not negative, or None", seconds);
+    return false;
+  }
+  constexpr double kLongest = 1e9;  // Seconds, 30 years.
+  *deadline = Deadline(MonotonicNow(), value > kLongest ? kForever : static_cast<Nanos>(value * 1e9));
+  return true;
+}
+
+}  // namespace sheaf::python

@@ -1,0 +1,85 @@
+// Copyright The Sheaf Authors. SPDX-License-Identifier: Apache-2.0
+// This process's place in a cluster as Python sees it: the runtime between init and shutdown, and how its failures become
+// exceptions. Everything here is called with the GIL held, which is also what guards the state.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+
+#include "absl/status/statusor.h"
+#include "base/clock.h"
+#include "base/error_kind.h"
+#include "python_bindings/python.h"
+#include "worker/runtime.h"
+
+namespace sheaf::python {
+
+inline constexpr Nanos kStoreTimeout = 60 * kSecond;    // How long a value waits for room in the store.
+inline constexpr size_t kSmallValueBytes = 64 * 1024;   // Up to here values travel in frames.
+inline constexpr Nanos kClusterTimeout = 30 * kSecond;  // For answers of the node.
+
+// nullptr: init was not called, or shutdown was. Valid while the GIL is held, or a Using exists.
+Runtime* CurrentRuntime();
+// The same, after sheaf.init() where a driver has not called it. nullptr: an exception is set.
+Runtime* RequireRuntime();
+// Counts runtimes, from 1: templates of an earlier one mean nothing to the next. 0: there is none now.
+uint64_t RuntimeGeneration();
+bool IsWorker();
+
+// Keeps the runtime alive while the GIL is free; made and ended with the GIL held.
+class Using {
+ public:
+  Using();
+  ~Using();
+  Using(const Using&) = delete;
+  Using& operator=(const Using&) = delete;
+};
+
+// From here on the process's runtime. `worker`: it runs tasks.
+void SetRuntime(std::unique_ptr<Runtime> runtime, bool worker);
+// Ends it: waiting threads leave with an error first. Releases the GIL meanwhile. Does nothing when there is none.
+void EndRuntime();
+// In a forked child: this process has none, and the parent's is left alone.
+void ForgetRuntime();
+
+// For RuntimeOptions::interrupted of drivers: shutdown was called, or a signal handler has raised on this thread.
+bool DriverInterrupted();
+// The same for workers, whose main thread runs Python only while it executes a call.
+bool WorkerInterrupted();
+// Workers: the calling thread executes a call from here on, or no longer.
+void SetRunsUserCode(bool runs);
+// Remembers the main thread, the only one on which signal handlers run.
+void RememberMainThread();
+// Sends it SIGINT.
+void InterruptMainThread();
+
+// Sets the Python exception for a status; `resource`: what kResourceExhausted means here. Returns nullptr. When a signal
+// handler has raised, its exception stays.
+PyObject* RaiseStatus(const absl::Status& status, ErrorKind resource);
+// Sets the Python exception for a failed object. Returns nullptr.
+PyObject* RaiseError(const Error& error);
+
+// A function of a module of this package, looked up once: `module` is "sheaf.exceptions". nullptr: an exception is set.
+class PythonFunction {
+ public:
+  constexpr PythonFunction(const char* module, const char* name) : module_(module), name_(name) {}
+  PyObject* get();
+  // Calls it with `arguments`, borrowed. A new reference, or nullptr.
+  template <class... Arguments>
+  PyObject* operator()(Arguments... arguments) {
+    PyObject* const function = get();
+    if (function == nullptr) return nullptr;
+    PyObject* const list[] = {nullptr, arguments...};
+    return PyObject_Vectorcall(function, list + 1, sizeof...(arguments) | PY_VECTORCALL_ARGUMENTS_OFFSET, nullptr);
+  }
+
+ private:
+  const char* const module_;
+  const char* const name_;
+  PyObject* function_ = nullptr;
+};
+
+// Seconds (None: for ever) as a deadline. False: an exception is set.
+bool DeadlineFrom(PyObject* seconds, Nanos* deadline);
+
+}  // namespace sheaf::python

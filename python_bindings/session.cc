@@ -1,0 +1,207 @@
+// Copyright The Sheaf Authors. SPDX-License-Identifier: Apache-2.0
+#include "python_bindings/session.h"
+
+#include <nanobind/stl/map.h>
+#include <nanobind/stl/string.h>
+#include <nanobind/stl/vector.h>
+#include <unistd.h>
+
+#include <filesystem>
+#include <memory>
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "api/embedded_node.h"
+#include "base/config.h"
+#include "base/worker_template.h"
+#include "python_bindings/options.h"
+#include "python_bindings/process.h"
+#include "python_bindings/worker.h"
+
+namespace sheaf::python {
+namespace {
+
+namespace nb = nanobind;
+
+constexpr char kSocketName[] = "raylet.sock";
+
+// A node of this process's own, if it started one.
+std::unique_ptr<internal::EmbeddedNode>& OwnNode() {
+  static auto& node = *new std::unique_ptr<internal::EmbeddedNode>;
+  return node;
+}
+
+std::string TextOf(absl::string_view text) { return {text.data(), text.size()}; }
+
+// Sets ConnectionError, or another exception that fits, and throws it.
+[[noreturn]] void ThrowStatus(const absl::Status& status) {
+  const std::string words = TextOf(status.message());
+  if (absl::IsUnavailable(status) || absl::IsNotFound(status)) {
+    PyErr_SetString(PyExc_ConnectionError, words.c_str());
+  } else {
+    RaiseStatus(status, ErrorKind::kSystem);
+  }
+  throw nb::python_error();
+}
+
+// The raylet's socket of a session directory, of "latest", or given as it is.
+std::string SocketOf(const std::string& address, const Settings& settings) {
+  namespace fs = std::filesystem;
+  if (address == "latest" || address == "auto") return fs::path(settings.base_directory) / "latest" / kSocketName;
+  std::error_code error;
+  if (fs::is_socket(address, error)) return address;
+  return fs::path(address) / kSocketName;
+}
+
+PythonFunction print_lines("sheaf.log_lines", "print_lines");
+
+void PrintLines(const proto::LogLines& lines) {
+  const WithGil gil;
+  const Owned name = Owned::Steal(NewText(lines.name()));
+  const Owned pid = Owned::Steal(PyLong_FromLong(lines.os_pid()));
+  const Owned error = Owned::Steal(PyBool_FromLong(lines.error_stream()));
+  const Owned list = Owned::Steal(PyList_New(0));
+  for (const std::string& line : lines.lines()) {
+    const Owned text = Owned::Steal(NewText(line));
+    if (text) PyList_Append(list.get(), text.get());
+  }
+  if (!Owned::Steal(print_lines(name.get(), pid.get(), error.get(), list.get()))) PyErr_Clear();
+}
+
+struct Joining {
+  std::string address;               // Empty: start a node with these flags.
+  std::string executable;            // Of `sheaf`, if it is known.
+  std::vector<std::string> flags;
+  std::string name_space;
+  std::vector<std::string> argv;     // How a worker is started.
+  std::string entrypoint;
+  std::map<std::string, std::string> environment;
+  bool log_to_driver;
+};
+
+absl::StatusOr<std::unique_ptr<Runtime>> Join(const Joining& joining, const std::string& environment, Settings settings,
+                                              std::unique_ptr<internal::EmbeddedNode>* node, std::string* session) {
+  if (joining.address.empty()) {
+    absl::StatusOr<std::unique_ptr<internal::EmbeddedNode>> started = internal::EmbeddedNode::Start(
+        settings.executable.empty() ? joining.executable : settings.executable, joining.flags);
+    if (!started.ok()) return started.status();
+    *node = *std::move(started);
+    *session = (*node)->session();
+  } else {
+    *session = joining.address;
+  }
+  RuntimeOptions options;
+  options.socket_path = SocketOf(*session, settings);
+  options.driver = true;
+  options.job.set_name_space(joining.name_space);
+  options.job.set_language(proto::JobStart::PYTHON);
+  options.job.set_default_environment(environment);
+  for (const std::string& argument : joining.argv) options.job.add_argv(argument);
+  options.job.set_entrypoint(joining.entrypoint);
+  options.interrupted = DriverInterrupted;
+  if (joining.log_to_driver && settings.log_to_driver) options.on_log_lines = PrintLines;
+  return Runtime::Attach(std::move(options));
+}
+
+// Joins a node as a driver, or starts one; gives its session directory.
+std::string Init(const nb::dict& options) {
+  if (CurrentRuntime() != nullptr) throw nb::value_error("sheaf.init was called already");
+  const auto text = [&](const char* name) { return nb::cast<std::string>(options[name]); };
+  const Joining joining{text("address"),
+                        text("executable"),
+                        nb::cast<std::vector<std::string>>(options["flags"]),
+                        text("namespace"),
+                        nb::cast<std::vector<std::string>>(options["argv"]),
+                        text("entrypoint"),
+                        nb::cast<std::map<std::string, std::string>>(options["environment"]),
+                        nb::cast<bool>(options["log_to_driver"])};
+  const std::string environment = EnvironmentBytes(joining.environment);
+  absl::StatusOr<Settings> settings = LoadSettings();
+  if (!settings.ok()) throw nb::value_error(TextOf(settings.status().message()).c_str());
+  RememberMainThread();
+  std::unique_ptr<internal::EmbeddedNode> node;
+  std::string session;
+  absl::StatusOr<std::unique_ptr<Runtime>> runtime;
+  {
+    const nb::gil_scoped_release free;
+    runtime = Join(joining, environment, *std::move(settings), &node, &session);
+    if (!runtime.ok()) node.reset();
+  }
+  if (!runtime.ok()) ThrowStatus(runtime.status());
+  SetRuntime(*std::move(runtime), /*worker=*/false);
+  OwnNode() = std::move(node);
+  return session;
+}
+
+void Shutdown() {
+  EndRuntime();
+  const nb::gil_scoped_release free;
+  OwnNode().reset();
+}
+
+// After a fork in user code: the child has no place in the cluster, and harms its parent's in no way.
+void ForgetAfterFork() {
+  ForgetRuntime();
+  OwnNode().release();
+}
+
+std::optional<WorkerStart>& Started() {
+  static auto& start = *new std::optional<WorkerStart>;
+  return start;
+}
+
+// False: no raylet started this process. A template stays inside and returns in its forks only.
+bool EnterWorker() {
+  Started() = EnterAsWorker([] {
+    const nb::object child = nb::module_::import_("os").attr("fork")();
+    return nb::cast<pid_t>(child);
+  });
+  return Started().has_value();
+}
+
+// The variables of the process as it has them, for os.environ.
+std::vector<nb::bytes> Variables() {
+  std::vector<nb::bytes> out;
+  for (char** variable = environ; *variable != nullptr; ++variable) out.emplace_back(*variable);
+  return out;
+}
+
+// Runs calls until the node or the job ends this process; gives the exit status.
+int RunWorker() {
+  static PythonHandler& handler = *new PythonHandler;
+  RememberMainThread();
+  RuntimeOptions options;
+  options.socket_path = Started()->socket_path;
+  options.driver = false;
+  options.worker_token = Started()->token;
+  options.handler = &handler;
+  options.interrupted = WorkerInterrupted;
+  absl::StatusOr<std::unique_ptr<Runtime>> runtime;
+  {
+    const nb::gil_scoped_release free;
+    runtime = Runtime::Attach(std::move(options));
+  }
+  if (!runtime.ok()) ThrowStatus(runtime.status());
+  Runtime& worker = **runtime;
+  SetRuntime(*std::move(runtime), /*worker=*/true);
+  const nb::gil_scoped_release free;
+  return worker.RunWorker();
+}
+
+}  // namespace
+
+void BindSession(nb::module_& module) {
+  module.def("init", &Init, nb::arg("options"), "Joins a node as a driver, or starts one; gives its session directory.");
+  module.def("shutdown", &Shutdown, "Leaves the node, and ends it if init started it.");
+  module.def("forget_after_fork", &ForgetAfterFork, "In a forked child: it is no driver or worker.");
+  module.def("is_initialized", [] { return CurrentRuntime() != nullptr; }, "Whether this process has joined a node.");
+  module.def("generation", &RuntimeGeneration, "Counts the runtimes of this process; 0: none now.");
+  module.def("is_worker", &IsWorker, "Whether this process runs tasks.");
+  module.def("enter_worker", &EnterWorker, "Takes this process's marks as a worker; False: it is none.");
+  module.def("run_worker", &RunWorker, "Runs calls until this process shall end; gives the exit status.");
+  module.def("variables", &Variables, "The environment of the process, as NAME=value bytes.");
+}
+
+}  // namespace sheaf::python

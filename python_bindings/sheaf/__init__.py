@@ -1,0 +1,39 @@
+# Copyright The Sheaf Authors. SPDX-License-Identifier: Apache-2.0
+"""Sheaf: remote functions, actors and shared objects, with the names of Ray Core. `import sheaf as ray`."""
+
+from __future__ import annotations
+
+import importlib
+from typing import Any
+
+from sheaf._core import ObjectRef, get, put
+from sheaf.actor import ActorHandle, get_actor, kill, method
+from sheaf.cluster import available_resources, cancel, cluster_resources, get_gpu_ids, nodes, timeline
+from sheaf.decorator import remote
+from sheaf.ids import ActorID, JobID, NodeID, PlacementGroupID, TaskID, WorkerID
+from sheaf.lifecycle import init, is_initialized, shutdown
+from sheaf.object_ref import ObjectRefGenerator, wait
+from sheaf.runtime_context import get_runtime_context
+
+__version__ = "2.60.0+sheaf"
+ObjectID = ObjectRef
+LOCAL_MODE, SCRIPT_MODE, WORKER_MODE = 2, 0, 1
+_SUBMODULES = ("actor", "cluster", "exceptions", "object_ref", "remote_function", "runtime_context", "runtime_env", "serialization", "util")
+
+__all__ = [
+    "ActorHandle", "ActorID", "JobID", "NodeID", "ObjectID", "ObjectRef", "ObjectRefGenerator", "PlacementGroupID", "TaskID",
+    "WorkerID", "available_resources", "cancel", "cluster_resources", "get", "get_actor", "get_gpu_ids", "get_runtime_context",
+    "init", "is_initialized", "kill", "method", "nodes", "put", "remote", "shutdown", "timeline", "wait",
+]
+
+
+def __getattr__(name: str) -> Any:
+    if name in _SUBMODULES:
+        return importlib.import_module(f"sheaf.{name}")
+    if name == "cloudpickle":
+        return importlib.import_module("cloudpickle")
+    if name == "logger":
+        import logging
+
+        return logging.getLogger("sheaf")
+    raise AttributeError(f"sheaf has no '{name}'")

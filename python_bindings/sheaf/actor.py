@@ -1,0 +1,248 @@
+# Copyright The Sheaf Authors. SPDX-License-Identifier: Apache-2.0
+"""Actors: what @sheaf.remote makes of a class, handles of running actors, and their methods."""
+
+from __future__ import annotations
+
+import difflib
+from typing import Any, Callable
+
+from sheaf import _core, exported, options
+from sheaf.actor_class import BUILT_IN, ActorInfo, MethodInfo, info_of
+from sheaf.ids import ActorID
+
+
+class ActorMethod(_core.Caller):
+    """A method of a running actor: `handle.method.remote(...)` gives an ObjectRef of its result at once."""
+
+    def __new__(cls, *args: Any, **kwargs: Any) -> ActorMethod:
+        return super().__new__(cls)
+
+    def __init__(self, ref: _core.ObjectRef, info: ActorInfo, method: MethodInfo, given: dict[str, Any]):
+        self._ref = ref
+        self._info = info
+        self._method = method
+        self._given = given
+        self._generation = 0
+        self.__doc__ = method.doc
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        raise TypeError(f"a method of an actor is not called directly: use .{self._method.name}.remote()")
+
+    def options(self, **given: Any) -> ActorMethod:
+        """The same method with other options: num_returns, max_task_retries, retry_exceptions, concurrency_group, name.
+
+        Raises ValueError or TypeError naming a wrong option.
+        """
+        options.check("method", given)
+        return ActorMethod(self._ref, self._info, self._method, {**self._given, **given})
+
+    def bind(self, *args: Any, **kwargs: Any) -> Any:
+        """Compiled graphs are not there."""
+        raise NotImplementedError("compiled graphs (bind) are not in Sheaf")
+
+    def __repr__(self) -> str:
+        return f"ActorMethod({self._info.name}.{self._method.name})"
+
+    def __reduce__(self) -> Any:
+        return ActorMethod, (self._ref, self._info, self._method, self._given)
+
+    def _prepare(self, count: int, names: tuple[str, ...] | None) -> None:
+        """Makes the template of this runtime if need be; TypeError when the arguments do not fit."""
+        method = self._method
+        method.check(self._info.name, count, names)
+        generation = _core.generation()
+        if self._generation == generation:
+            return
+        given = {**method.options, **self._given}
+        streaming = options.is_streaming(given, method.is_generator)
+        spec = options.for_method(given, streaming)
+        key, extra = exported.method_key(method.name, given.get("retry_exceptions"))
+        spec.update(function=key, extra=extra, name=given.get("name") or f"{self._info.name}.{method.name}")
+        self._bind(_core.make_template(spec), self._ref, spec["num_returns"], streaming, method.least, method.most, None)
+        self._generation = generation
+
+
+class ActorHandle:
+    """A running actor. It may be passed to tasks and other actors; the actor ends when its last handle is gone."""
+
+    def __init__(self, ref: _core.ObjectRef, info: ActorInfo):
+        self.__dict__["_ref"] = ref
+        self.__dict__["_info"] = info
+
+    def __getattr__(self, name: str) -> ActorMethod:
+        method = self._info.methods.get(name) or BUILT_IN.get(name)
+        if method is None:
+            if name.startswith("__"):
+                raise AttributeError(name)
+            near = difflib.get_close_matches(name, self._info.methods, 1)
+            hint = f"; did you mean {near[0]}?" if near else ""
+            raise AttributeError(f"the actor class {self._info.name} has no method '{name}'{hint}")
+        made = ActorMethod(self._ref, self._info, method, {})
+        self.__dict__[name] = made
+        return made
+
+    @property
+    def _actor_id(self) -> ActorID:
+        return ActorID(self._ref.task_id())
+
+    @property
+    def _ray_actor_id(self) -> ActorID:
+        return self._actor_id
+
+    def __dir__(self) -> list[str]:
+        return [*self._info.methods, *super().__dir__()]
+
+    def __repr__(self) -> str:
+        return f"Actor({self._info.name}, {self._ref.task_id()})"
+
+    def __hash__(self) -> int:
+        return hash(self._ref)
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, ActorHandle) and self._ref == other._ref
+
+    def __class_getitem__(cls, item: Any) -> type[ActorHandle]:
+        return cls
+
+    def __reduce__(self) -> Any:
+        return ActorHandle, (self._ref, self._info)
+
+
+class ActorClass:
+    """A class whose instances are actors: `C.remote(...)` starts one and gives its handle at once."""
+
+    _class: type
+    _options: dict[str, Any]
+
+    def __init__(self, cls: type, given: dict[str, Any], root: ActorClass | None = None):
+        self._set(cls, given, root)
+
+    def _set(self, cls: type, given: dict[str, Any], root: ActorClass | None) -> None:
+        self._class = cls
+        self._options = given
+        self._root = root  # Of one made by options(): it exports the class once for all.
+        self._exports: dict[int, exported.Exported] = {}
+        self.__name__ = cls.__name__
+        self.__qualname__ = cls.__qualname__
+        self.__module__ = cls.__module__
+        self.__doc__ = cls.__doc__
+        self.__ray_metadata__ = self  # Libraries look for it.
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        name = self._class.__name__
+        raise TypeError(f"an actor is not made directly: use {name}.remote() instead of {name}()")
+
+    def options(self, **given: Any) -> ActorClass:
+        """The same class with other options, for the actors made by what this returns.
+
+        Takes what @sheaf.remote takes. Raises ValueError or TypeError naming a wrong option.
+        """
+        options.check("actor", given)
+        return ActorClass(self._class, {**self._options, **given}, self._root or self)
+
+    def remote(self, *args: Any, **kwargs: Any) -> ActorHandle:
+        """Starts an actor; gives its handle at once. Errors of the constructor come from calls, as ActorDiedError.
+
+        TypeError: the arguments do not fit the constructor, or one cannot be sent. ActorAlreadyExistsError (a ValueError):
+        its name is taken.
+        """
+        info = info_of(self._class)
+        info.constructor_signature().check(self._class.__name__, len(args), tuple(kwargs))
+        generation = _core.generation() or _start()
+        export = (self._root or self)._export(generation)
+        spec = options.for_actor(self._options, info.is_async, info.groups)
+        spec.update(function=export.key, extra=export.extra, name=self._class.__qualname__)
+        ref = _core.create_actor(
+            _core.make_template(spec), args + tuple(kwargs.values()), tuple(kwargs) or None, export.carrier
+        )
+        return ActorHandle(ref, info)
+
+    def bind(self, *args: Any, **kwargs: Any) -> Any:
+        """Compiled graphs are not there."""
+        raise NotImplementedError("compiled graphs (bind) are not in Sheaf")
+
+    def __getattr__(self, name: str) -> Any:
+        if name.startswith("_"):
+            raise AttributeError(name)
+        return getattr(self._class, name)
+
+    def __repr__(self) -> str:
+        return f"ActorClass({self._class.__module__}.{self._class.__qualname__})"
+
+    def __reduce__(self) -> Any:
+        return _blank, (), (self._class, self._options)
+
+    def __setstate__(self, state: tuple[type, dict[str, Any]]) -> None:
+        self._set(state[0], state[1], None)
+
+    def _export(self, generation: int) -> exported.Exported:
+        known = self._exports.get(generation)
+        if known is None:
+            info = info_of(self._class)
+            known = self._exports[generation] = exported.export(exported.CLASS, self._class, None, info)
+        return known
+
+
+def _blank() -> ActorClass:
+    return ActorClass.__new__(ActorClass)
+
+
+def _start() -> int:
+    from sheaf import lifecycle
+
+    lifecycle.init_by_default()
+    return _core.generation()
+
+
+def get_actor(name: str, namespace: str | None = None) -> ActorHandle:
+    """The handle of the actor with this name, in this namespace (None: the job's).
+
+    ValueError: there is none.
+    """
+    options.check("actor", {"name": name, "namespace": namespace})
+    found = _core.get_actor(name, namespace or "")
+    if found is None:
+        where = f"the namespace '{namespace}'" if namespace else "this namespace"
+        raise ValueError(f"there is no actor named '{name}' in {where}: it was not made, has ended, or its handles are gone")
+    import pickle
+
+    ref, extra = found
+    return ActorHandle(ref, pickle.loads(extra)[3])
+
+
+def kill(actor: ActorHandle, *, no_restart: bool = True) -> None:
+    """Ends an actor at once, without its exit functions; its pending calls fail with RayActorError.
+
+    no_restart=False lets it restart, if it has max_restarts. ValueError: it is no handle.
+    """
+    if not isinstance(actor, ActorHandle):
+        raise ValueError(f"kill takes the handle of an actor, got {actor!r}; to end a task, use cancel(ref)")
+    _core.kill(actor._ref, no_restart)
+
+
+def exit_actor() -> None:
+    """Ends the actor that this is called in, after the running call; it does not restart.
+
+    TypeError: the caller is no actor.
+    """
+    if not _core.is_worker() or not _core.context().get("actor"):
+        raise TypeError("exit_actor is called in a method of an actor")
+    from sheaf import worker_errors
+
+    raise worker_errors.ActorExit
+
+
+def method(*args: Any, **given: Any) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
+    """Options of a method of an actor class, as a decorator: num_returns, concurrency_group, max_task_retries, ...
+
+    Raises ValueError or TypeError naming a wrong option.
+    """
+    if args or not given:
+        raise ValueError("method takes options by name, as @sheaf.method(num_returns=2)")
+    options.check("method", given)
+
+    def mark(function: Callable[..., Any]) -> Callable[..., Any]:
+        function.__ray_method_options__ = given  # type: ignore[attr-defined]
+        return function
+
+    return mark

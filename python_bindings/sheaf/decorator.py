@@ -1,0 +1,44 @@
+# Copyright The Sheaf Authors. SPDX-License-Identifier: Apache-2.0
+"""The decorator @sheaf.remote."""
+
+from __future__ import annotations
+
+import inspect
+from typing import Any
+
+from sheaf import options
+from sheaf.actor import ActorClass
+from sheaf.remote_function import RemoteFunction
+
+
+def remote(*args: Any, **given: Any) -> Any:
+    """Makes a function or a class remote: `@remote`, `@remote(num_cpus=2)`, or `remote(function)`.
+
+    Options of both: num_cpus, num_gpus, memory (bytes), resources, label_selector, scheduling_strategy, runtime_env, name.
+    Of functions: num_returns, max_retries, retry_exceptions, max_calls. Of classes: max_restarts, max_task_retries,
+    max_concurrency, concurrency_groups, lifetime, namespace, get_if_exists, max_pending_calls.
+
+    Raises ValueError or TypeError naming a wrong option, and TypeError for what is no function or class.
+    """
+    if len(args) == 1 and not given and callable(args[0]):
+        return _make(args[0], {})
+    if args or not given:
+        raise TypeError("remote is used as @remote, or with options by name, as @remote(num_cpus=2, max_retries=0)")
+    for name in given:  # What is for neither functions nor classes is wrong before either is known.
+        if name not in options.ACTOR_ONLY:
+            options.check("task", {name: given[name]})
+        else:
+            options.check("actor", {name: given[name], **({"name": "x"} if name in ("lifetime", "get_if_exists") else {})})
+    return lambda target: _make(target, given)
+
+
+def _make(target: Any, given: dict[str, Any]) -> Any:
+    if inspect.isclass(target):
+        options.check("actor", given)
+        return ActorClass(target, given)
+    if isinstance(target, (RemoteFunction, ActorClass)):
+        raise TypeError(f"{target!r} is remote already: use .options(...) for other options")
+    if not inspect.isroutine(target) and not callable(target):
+        raise TypeError(f"remote takes a function or a class, got {target!r}")
+    options.check("task", given)
+    return RemoteFunction(target, given)

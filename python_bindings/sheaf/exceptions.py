@@ -1,0 +1,336 @@
+# Copyright The Sheaf Authors. SPDX-License-Identifier: Apache-2.0
+"""What goes wrong, as exceptions: the hierarchy and the names that programs written for Ray expect.
+
+Everything derives from RayError. A task that raised gives a RayTaskError that is also an instance of what it raised.
+"""
+
+from __future__ import annotations
+
+import enum
+import pickle
+from typing import Any
+
+
+class Kind(enum.IntEnum):
+    """Why an object has no value; the numbers of base/error_kind.h."""
+
+    NONE = 0
+    TASK_FAILED = 1
+    TASK_CANCELLED = 2
+    WORKER_CRASHED = 3
+    ACTOR_DIED = 4
+    ACTOR_UNAVAILABLE = 5
+    ACTOR_UNSCHEDULABLE = 6
+    TASK_UNSCHEDULABLE = 7
+    OBJECT_LOST = 8
+    OWNER_DIED = 9
+    OBJECT_STORE_FULL = 10
+    OUT_OF_DISK = 11
+    OUT_OF_MEMORY = 12
+    TIMEOUT = 13
+    ENVIRONMENT_FAILED = 14
+    GROUP_REMOVED = 15
+    PENDING_CALLS_LIMIT = 16
+    NODE_DIED = 17
+    RAYLET_DIED = 18
+    RECONSTRUCTION_FAILED = 19
+    STREAM_REPLAY = 20
+    INVALID_ARGUMENT = 21
+    ACTOR_NAME_TAKEN = 22
+    NOT_FOUND = 23
+    GCS_STORAGE_FULL = 24
+    SYSTEM = 25
+
+
+class RayError(Exception):
+    """The base of all errors that Sheaf raises about tasks, actors and objects."""
+
+
+class RayTaskError(RayError):
+    """A task or an actor's method raised. `cause` is what it raised; str() is the remote traceback."""
+
+    def __init__(self, function_name: str = "", traceback_str: str = "", cause: BaseException | None = None, pid: int = 0):
+        super().__init__(function_name, traceback_str, cause)
+        self.function_name = function_name
+        self.traceback_str = traceback_str
+        self.cause = cause
+        self.pid = pid
+
+    def __str__(self) -> str:
+        return self.traceback_str
+
+    def __reduce__(self) -> Any:
+        return rebuild_task_error, (self.function_name, self.traceback_str, self.cause, self.pid)
+
+    def as_instanceof_cause(self) -> RayTaskError:
+        """The same error as an instance of the cause's class too, where that class allows it."""
+        return rebuild_task_error(self.function_name, self.traceback_str, self.cause, self.pid)
+
+
+class TaskCancelledError(RayError):
+    """The call was cancelled."""
+
+
+class CrossLanguageError(RayError):
+    """A function of another language failed."""
+
+
+class WorkerCrashedError(RayError):
+    """The process that ran the task ended before the task did."""
+
+
+class LocalRayletDiedError(RayError):
+    """The node that this process belongs to has ended."""
+
+
+class NodeDiedError(RayError):
+    """The node that ran the task has died."""
+
+
+class UserCodeException(RayError):
+    """User code that Sheaf called on the side has failed."""
+
+
+class AuthenticationError(RayError):
+    """The cluster does not accept this process."""
+
+
+class RpcError(RayError):
+    """A message between nodes failed."""
+
+
+class RuntimeEnvSetupError(RayError):
+    """The runtime environment of a task or actor could not be made."""
+
+
+class ObjectStoreFullError(RayError):
+    """The object store has no room, and nothing can leave it."""
+
+
+class OutOfDiskError(RayError):
+    """The disk that objects are moved to is full."""
+
+
+class OutOfMemoryError(RayError):
+    """The worker was ended because the machine ran out of memory."""
+
+
+class GetTimeoutError(RayError, TimeoutError):
+    """A wait with a timeout was over before the value was there."""
+
+
+class PlasmaObjectNotAvailable(RayError):
+    """An object is not in the store."""
+
+
+class AsyncioActorExit(RayError):
+    """exit_actor was called in an async actor."""
+
+
+class PendingCallsLimitExceeded(RayError):
+    """More calls are pending than max_pending_calls allows."""
+
+
+class TaskPlacementGroupRemoved(RayError):
+    """The placement group of the task was removed."""
+
+
+class ActorPlacementGroupRemoved(RayError):
+    """The placement group of the actor was removed."""
+
+
+class TaskUnschedulableError(RayError):
+    """No node can run the task."""
+
+
+class ActorUnschedulableError(RayError):
+    """No node can run the actor."""
+
+
+class ActorAlreadyExistsError(ValueError, RayError):
+    """The name of the actor is taken."""
+
+
+class ActorHandleNotFoundError(ValueError, RayError):
+    """There is no such actor."""
+
+
+class ObjectRefStreamEndOfStreamError(RayError):
+    """The generator has no more items."""
+
+
+class UnserializableException(RayError):
+    """An exception could not be brought to this process."""
+
+
+class OufOfBandObjectRefSerializationException(RayError):
+    """A reference was pickled outside of arguments, results and put values."""
+
+
+class RayActorError(RayError):
+    """The actor cannot answer: it died, or is not reachable now."""
+
+    def __init__(self, message: str = "The actor died.", cause: BaseException | None = None):
+        super().__init__(message)
+        self.error_msg = message
+        self.cause = cause
+
+
+class ActorDiedError(RayActorError):
+    """The actor is dead for good."""
+
+
+class ActorUnavailableError(RayActorError):
+    """The actor restarts or cannot be reached now; the call ran, or did not."""
+
+
+class ObjectLostError(RayError):
+    """All copies of the object are gone."""
+
+
+class ObjectFetchTimedOutError(ObjectLostError):
+    """A copy of the object could not be fetched in time."""
+
+
+class ReferenceCountingAssertionError(ObjectLostError, AssertionError):
+    """The object was freed while it was referenced."""
+
+
+class ObjectFreedError(ObjectLostError):
+    """The object was freed on request."""
+
+
+class OwnerDiedError(ObjectLostError):
+    """The process that made the object has ended."""
+
+
+class ObjectReconstructionFailedError(ObjectLostError):
+    """The object was lost, and its task cannot be run again."""
+
+
+class RaySystemError(RayError):
+    """Something of Sheaf's own failed."""
+
+
+class RayChannelError(RaySystemError):
+    """A channel failed."""
+
+
+class RayChannelTimeoutError(RayChannelError, TimeoutError):
+    """A channel's peer did not answer in time."""
+
+
+class RayCgraphCapacityExceeded(RaySystemError):
+    """Too many executions of a compiled graph are under way."""
+
+
+class RayDirectTransportError(RaySystemError):
+    """A tensor could not be moved directly."""
+
+
+class StreamingGeneratorReplayInconsistentError(RaySystemError):
+    """A generator that ran again gave other items."""
+
+
+_CLASSES: dict[int, type[RayError]] = {
+    Kind.TASK_CANCELLED: TaskCancelledError,
+    Kind.WORKER_CRASHED: WorkerCrashedError,
+    Kind.ACTOR_DIED: ActorDiedError,
+    Kind.ACTOR_UNAVAILABLE: ActorUnavailableError,
+    Kind.ACTOR_UNSCHEDULABLE: ActorUnschedulableError,
+    Kind.TASK_UNSCHEDULABLE: TaskUnschedulableError,
+    Kind.OBJECT_LOST: ObjectLostError,
+    Kind.OWNER_DIED: OwnerDiedError,
+    Kind.OBJECT_STORE_FULL: ObjectStoreFullError,
+    Kind.OUT_OF_DISK: OutOfDiskError,
+    Kind.OUT_OF_MEMORY: OutOfMemoryError,
+    Kind.TIMEOUT: GetTimeoutError,
+    Kind.ENVIRONMENT_FAILED: RuntimeEnvSetupError,
+    Kind.GROUP_REMOVED: TaskPlacementGroupRemoved,
+    Kind.PENDING_CALLS_LIMIT: PendingCallsLimitExceeded,
+    Kind.NODE_DIED: NodeDiedError,
+    Kind.RAYLET_DIED: LocalRayletDiedError,
+    Kind.RECONSTRUCTION_FAILED: ObjectReconstructionFailedError,
+    Kind.STREAM_REPLAY: StreamingGeneratorReplayInconsistentError,
+    Kind.ACTOR_NAME_TAKEN: ActorAlreadyExistsError,
+    Kind.NOT_FOUND: ActorHandleNotFoundError,
+    Kind.SYSTEM: RaySystemError,
+}
+
+# absl::StatusCode: what a call of this process itself met.
+_CANCELLED, _INVALID_ARGUMENT, _DEADLINE_EXCEEDED, _NOT_FOUND, _ALREADY_EXISTS, _RESOURCE_EXHAUSTED, _UNAVAILABLE = 1, 3, 4, 5, 6, 8, 14
+
+
+def from_status(code: int, resource: int, message: str) -> Exception:
+    """The exception for a status of the runtime; `resource` is the Kind that an exhausted resource means here."""
+    if code == _DEADLINE_EXCEEDED:
+        return GetTimeoutError(message)
+    if code == _CANCELLED:
+        return TaskCancelledError(message)
+    if code == _INVALID_ARGUMENT:
+        return ValueError(message)
+    if code == _NOT_FOUND:
+        return ValueError(message)
+    if code == _ALREADY_EXISTS:
+        return ActorAlreadyExistsError(message)
+    if code == _RESOURCE_EXHAUSTED:
+        return _CLASSES.get(resource, RaySystemError)(message)
+    if code == _UNAVAILABLE:
+        return LocalRayletDiedError(message)
+    return RaySystemError(message)
+
+
+def from_error(kind: int, message: str, payload: bytes) -> Exception:
+    """The exception for an object without a value; `payload` is what worker_errors.describe_failure made of the cause."""
+    if kind == Kind.TASK_FAILED:
+        return _task_error(message, payload)
+    if kind == Kind.INVALID_ARGUMENT:
+        return ValueError(message)
+    if kind == Kind.ACTOR_DIED and payload:
+        error = ActorDiedError(message)
+        cause = _task_error(message, payload)
+        error.__cause__ = error.cause = cause
+        return error
+    return _CLASSES.get(kind, RaySystemError)(message)
+
+
+def _task_error(message: str, payload: bytes) -> Exception:
+    if payload[:1] != b"\x80":  # No pickle: a function of another language.
+        return CrossLanguageError(message)
+    function_name, traceback_str, cause_bytes, cause_words, pid = pickle.loads(payload)
+    cause: BaseException
+    try:
+        from sheaf import serialization
+
+        cause = serialization.loads(cause_bytes)
+    except Exception as error:
+        cause = UnserializableException(f"{cause_words} (it cannot be rebuilt here: {type(error).__name__}: {error})")
+    return rebuild_task_error(function_name, traceback_str, cause, pid)
+
+
+def rebuild_task_error(function_name: str, traceback_str: str, cause: BaseException | None, pid: int) -> RayTaskError:
+    """A RayTaskError that is an instance of the cause's class too, where that class allows it."""
+    kind = RayTaskError if cause is None or isinstance(cause, RayTaskError) else _class_of_both(type(cause))
+    error = kind.__new__(kind)
+    RayTaskError.__init__(error, function_name, traceback_str, cause, pid)
+    if kind is not RayTaskError:
+        error.args = cause.args
+        for name, value in getattr(cause, "__dict__", {}).items():
+            error.__dict__.setdefault(name, value)
+    return error
+
+
+_both: dict[type[BaseException], type[RayTaskError]] = {}
+
+
+def _class_of_both(cause: type[BaseException]) -> type[RayTaskError]:
+    known = _both.get(cause)
+    if known is None:
+        name = f"RayTaskError({cause.__name__})"
+        try:
+            known = type(name, (RayTaskError, cause), {"__module__": __name__, "__str__": RayTaskError.__str__})
+            known.__new__(known)
+        except Exception:  # Its layout, metaclass or constructor does not allow it.
+            known = RayTaskError
+        _both[cause] = known
+    return known

@@ -1,0 +1,214 @@
+# Copyright The Sheaf Authors. SPDX-License-Identifier: Apache-2.0
+"""How a Python process joins a cluster and leaves it."""
+
+from __future__ import annotations
+
+import atexit
+import json
+import os
+import sys
+import time
+from typing import Any
+
+from sheaf import _core
+
+_IGNORED = {
+    "include_dashboard", "dashboard_host", "dashboard_port", "job_config", "configure_logging", "logging_level",
+    "logging_format", "logging_config", "enable_resource_isolation", "cgroup_path", "system_reserved_cpu",
+    "system_reserved_memory", "proxy_server_url", "_redis_password", "_redis_username", "_system_config", "_temp_dir",
+    "_node_ip_address", "_tracing_startup_hook", "_metrics_export_port", "_memory", "_driver_object_store_memory",
+    "_enable_object_reconstruction", "_plasma_directory", "_node_name", "enable_task_events", "log_to_driver_dedup",
+}
+_PRELOADED = ("numpy",)  # What workers import ahead of their forks, if the driver has it.
+_context: Context | None = None
+
+
+class Context:
+    """What init gives: the address of the node, and what Ray programs read of it. Ends the session as a context manager."""
+
+    def __init__(self, session: str):
+        self.address_info: dict[str, Any] = {
+            "node_ip_address": "127.0.0.1",
+            "address": session,
+            "session_dir": session,
+            "gcs_address": session,
+            "webui_url": "",
+            "node_id": "",
+        }
+        self.dashboard_url = ""
+        self.python_version = sys.version.split()[0]
+        self.ray_version = "2.60.0+sheaf"
+
+    def __getitem__(self, name: str) -> Any:
+        return self.address_info[name]
+
+    def get(self, name: str, otherwise: Any = None) -> Any:
+        """An entry of address_info."""
+        return self.address_info.get(name, otherwise)
+
+    def disconnect(self) -> None:
+        """The same as shutdown."""
+        shutdown()
+
+    def __enter__(self) -> Context:
+        return self
+
+    def __exit__(self, *exc: Any) -> None:
+        shutdown()
+
+    def __repr__(self) -> str:
+        return f"Context(address={self.address_info['address']!r})"
+
+
+def init(
+    address: str | None = None,
+    *,
+    num_cpus: float | None = None,
+    num_gpus: float | None = None,
+    resources: dict[str, float] | None = None,
+    labels: dict[str, str] | None = None,
+    object_store_memory: int | None = None,
+    namespace: str | None = None,
+    runtime_env: dict[str, Any] | None = None,
+    ignore_reinit_error: bool = False,
+    log_to_driver: bool = True,
+    local_mode: bool = False,
+    **others: Any,
+) -> Context:
+    """Joins a cluster as a driver, or starts a node of its own.
+
+    address: None starts a node (or joins that of SHEAF_ADDRESS); "auto" joins the running node of this machine; "local"
+        always starts one; else the session directory of a node, as `sheaf start` prints it.
+    num_cpus, num_gpus, resources, labels, object_store_memory (bytes): of a node that is started.
+    namespace: where named actors are found. runtime_env: for all tasks and actors. log_to_driver: print what workers print.
+
+    Raises ConnectionError when no node answers, RuntimeError when called twice (unless ignore_reinit_error), ValueError for
+    wrong values. Options of Ray that mean nothing here are accepted.
+    """
+    global _context
+    for name in others:
+        if name not in _IGNORED:
+            raise ValueError(_unknown(name))
+    if _core.is_initialized():
+        if ignore_reinit_error or _core.is_worker():
+            return _context or Context("")
+        raise RuntimeError("sheaf.init was called already: call sheaf.shutdown() first, or pass ignore_reinit_error=True")
+    if local_mode:
+        raise NotImplementedError("local_mode is not in Sheaf: a node of one's own starts in milliseconds")
+    where = _address(address)
+    given = {"num_cpus": num_cpus, "num_gpus": num_gpus, "resources": resources, "labels": labels, "object_store_memory": object_store_memory}
+    flags = _node_flags(given)
+    if where and flags:
+        raise ValueError(f"{', '.join(n for n, v in given.items() if v is not None)}: of a node that is started; this one runs already ({where})")
+    from sheaf import options
+
+    session = _core.init(
+        {
+            "address": where,
+            "executable": _executable(),
+            "flags": flags,
+            "namespace": namespace or "",
+            "argv": worker_command(),
+            "entrypoint": " ".join(sys.argv) or "python",
+            "environment": options.environment_of(runtime_env),
+            "log_to_driver": log_to_driver,
+        }
+    )
+    atexit.register(shutdown)
+    _context = Context(session)
+    return _context
+
+
+def init_by_default() -> None:
+    """init() for the first call of a program that does not call it."""
+    if not _core.is_initialized():
+        init()
+
+
+def is_initialized() -> bool:
+    """Whether this process has joined a cluster."""
+    return _core.is_initialized()
+
+
+def shutdown(*, wait_for_processes: bool = False, _exiting_interpreter: bool = False) -> None:
+    """Leaves the cluster, and ends the node if init started it. Does nothing when there is none.
+
+    It waits for the node's end in any case.
+    """
+    global _context
+    del wait_for_processes, _exiting_interpreter
+    if _core.is_worker():
+        return
+    atexit.unregister(shutdown)
+    _context = None
+    if _core.is_initialized():
+        _let_output_arrive()
+    _core.shutdown()
+
+
+def _let_output_arrive() -> None:
+    """The last lines of workers travel for some milliseconds."""
+    time.sleep(0)
+
+
+def worker_command() -> list[str]:
+    """The command that starts a worker of this process's job."""
+    import subprocess
+
+    start = {
+        "path": [os.path.abspath(entry) if entry else os.getcwd() for entry in sys.path],
+        "argv": [sys.argv[0] if sys.argv else ""],
+        "preload": [name for name in _PRELOADED if name in sys.modules],
+    }
+    program = os.path.join(os.path.dirname(os.path.abspath(__file__)), "worker_start.py")
+    flags = subprocess._args_from_interpreter_flags()  # type: ignore[attr-defined]
+    if "-P" not in flags:
+        flags.append("-P")
+    return [sys.executable, *flags, program, json.dumps(start)]
+
+
+def _executable() -> str:
+    """The `sheaf` program of this package; empty: it is sought in PATH."""
+    program = os.path.join(os.path.dirname(os.path.abspath(_core.__file__)), "bin", "sheaf")
+    return program if os.access(program, os.X_OK) else ""
+
+
+def _address(address: str | None) -> str:
+    if address is None:
+        address = os.environ.get("SHEAF_ADDRESS") or os.environ.get("RAY_ADDRESS")
+    if address is None or address == "local":
+        return ""
+    if not isinstance(address, str) or "://" in address:
+        raise ValueError(f"address={address!r}: want 'auto', 'local', or the session directory of a node")
+    return "latest" if address == "auto" else address
+
+
+def _node_flags(given: dict[str, Any]) -> list[str]:
+    from sheaf import options
+
+    options.check("task", {n: given[n] for n in ("num_cpus", "num_gpus", "resources", "object_store_memory")})
+    flags = []
+    if given["num_cpus"] is not None:
+        flags.append(f"--num-cpus={given['num_cpus']}")
+    if given["num_gpus"] is not None:
+        flags.append(f"--num-gpus={given['num_gpus']}")
+    if given["object_store_memory"]:
+        flags.append(f"--object-store-memory={int(given['object_store_memory'])}")
+    if given["resources"]:
+        flags.append("--resources=" + ",".join(f"{name}:{amount}" for name, amount in given["resources"].items()))
+    if given["labels"]:
+        flags.append("--labels=" + ",".join(f"{name}={value}" for name, value in given["labels"].items()))
+    return flags
+
+
+def _unknown(name: str) -> str:
+    import difflib
+    import inspect
+
+    known = [n for n in inspect.signature(init).parameters if n != "others"]
+    near = difflib.get_close_matches(name, known, 1, 0.5)
+    return f"init has no argument '{name}': " + (f"did you mean {near[0]}?" if near else "there are: " + ", ".join(known))
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_core.forget_after_fork)

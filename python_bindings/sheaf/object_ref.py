@@ -1,0 +1,187 @@
+# Copyright The Sheaf Authors. SPDX-License-Identifier: Apache-2.0
+"""References beyond get and put: wait, await, futures, streams of items."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Generator
+
+from sheaf import _core
+from sheaf._core import ObjectRef
+
+if TYPE_CHECKING:
+    import asyncio
+    import concurrent.futures
+
+
+def wait(
+    refs: list[ObjectRef],
+    *,
+    num_returns: int = 1,
+    timeout: float | None = None,
+    fetch_local: bool = True,
+) -> tuple[list[ObjectRef], list[ObjectRef]]:
+    """Waits until `num_returns` of the references are ready, or for `timeout` seconds.
+
+    Returns (ready, not ready): at most `num_returns` ready ones, both in the order of `refs`. `fetch_local` is accepted for
+    Ray's sake: on one node every object is local.
+
+    Raises TypeError for what is no list of references, ValueError for one that comes twice or a number that does not fit.
+    """
+    del fetch_local
+    if isinstance(refs, ObjectRef):
+        raise TypeError(f"wait takes a list of ObjectRefs, got one ObjectRef: write wait([{refs!r}])")
+    listed = list(refs)
+    for index, ref in enumerate(listed):
+        if isinstance(ref, ObjectRefGenerator):
+            listed[index] = ref._next_ref()
+        elif not isinstance(ref, ObjectRef):
+            raise TypeError(f"wait takes a list of ObjectRefs; item {index} is {ref!r}")
+    if not listed:
+        return [], []
+    if len(set(listed)) != len(listed):
+        raise ValueError("wait takes a list of different ObjectRefs; one of these comes twice")
+    if not isinstance(num_returns, int) or not 0 < num_returns <= len(listed):
+        raise ValueError(f"num_returns={num_returns!r}: want 1 to {len(listed)}, the number of references")
+    ready = _core.wait_ready(listed, num_returns, timeout)
+    chosen = set(ready)
+    return [refs[i] for i in ready], [ref for i, ref in enumerate(refs) if i not in chosen]
+
+
+def get_other(refs: Any, timeout: float | None) -> Any:
+    """get for what is neither an ObjectRef nor a list of them."""
+    if isinstance(refs, ObjectRef):
+        return _core.get([refs], timeout=timeout)[0]
+    if isinstance(refs, tuple):
+        return _core.get(list(refs), timeout=timeout)
+    if isinstance(refs, ObjectRefGenerator):
+        raise TypeError("get takes no generator: iterate over it, and get each ObjectRef")
+    raise ValueError(f"get takes an ObjectRef or a list of them, got {refs!r}")
+
+
+def future_of(ref: ObjectRef) -> concurrent.futures.Future[Any]:
+    """A concurrent future that ends with the value of `ref`, or with its error."""
+    import concurrent.futures
+
+    future: concurrent.futures.Future[Any] = concurrent.futures.Future()
+
+    def finish() -> None:
+        if not future.set_running_or_notify_cancel():
+            return
+        try:
+            future.set_result(_core.get(ref))
+        except BaseException as error:
+            future.set_exception(error)
+
+    _core.on_ready(ref, finish)
+    return future
+
+
+def asyncio_future_of(ref: ObjectRef) -> asyncio.Future[Any]:
+    """A future of the running event loop that ends with the value of `ref`, or with its error."""
+    import asyncio
+
+    loop = asyncio.get_running_loop()
+    future: asyncio.Future[Any] = loop.create_future()
+
+    def finish() -> None:
+        if future.done():
+            return
+        try:
+            future.set_result(_core.get(ref))
+        except StopIteration as error:  # A future refuses it.
+            future.set_exception(RuntimeError(str(error)))
+        except BaseException as error:
+            future.set_exception(error)
+
+    def on_ready() -> None:
+        try:
+            loop.call_soon_threadsafe(finish)
+        except RuntimeError:
+            pass  # The loop is closed: nobody waits.
+
+    _core.on_ready(ref, on_ready)
+    return future
+
+
+def await_reference(ref: ObjectRef) -> Generator[Any, None, Any]:
+    """`await ref`: its value."""
+    return asyncio_future_of(ref).__await__()
+
+
+class ObjectRefGenerator:
+    """The items of a generator that runs in another process, as ObjectRefs, in order; they come while it runs.
+
+    `for ref in items`, `async for ref in items`. An error of the generator is the last item: its get raises.
+    """
+
+    def __init__(self, stream: ObjectRef) -> None:
+        self._stream = stream
+        self._ahead: ObjectRef | None = None
+        self._ended = False
+
+    def __iter__(self) -> ObjectRefGenerator:
+        return self
+
+    def __next__(self) -> ObjectRef:
+        return self._next_sync(None)
+
+    def _next_sync(self, timeout: float | None = None) -> ObjectRef:
+        """The next item, waiting `timeout` seconds at most (GetTimeoutError); StopIteration at the end."""
+        if self._ahead is not None:
+            ref, self._ahead = self._ahead, None
+            return ref
+        ref = None if self._ended else _core.next_item(self._stream, timeout)
+        if ref is None:
+            self._ended = True
+            raise StopIteration
+        return ref
+
+    def _next_ref(self) -> ObjectRef:
+        """The next item, which stays the next one: what wait looks at."""
+        if self._ahead is None:
+            self._ahead = self._next_sync(None)
+        return self._ahead
+
+    def __aiter__(self) -> ObjectRefGenerator:
+        return self
+
+    async def __anext__(self) -> ObjectRef:
+        import asyncio
+
+        try:
+            return await asyncio.get_running_loop().run_in_executor(None, self._next_or_none) or _end()
+        except _End:
+            raise StopAsyncIteration from None
+
+    def _next_or_none(self) -> ObjectRef | None:
+        try:
+            return self._next_sync(None)
+        except StopIteration:
+            return None
+
+    def completed(self) -> ObjectRef:
+        """A reference that is ready when the generator has ended."""
+        return self._stream
+
+    def is_finished(self) -> bool:
+        """Whether all items have been taken."""
+        return self._ended
+
+    def __repr__(self) -> str:
+        return f"ObjectRefGenerator({self._stream.hex()})"
+
+    def __reduce__(self) -> Any:
+        raise TypeError("an ObjectRefGenerator stays in the process that made the call; pass the ObjectRefs of its items")
+
+
+class _End(Exception):
+    pass
+
+
+def _end() -> ObjectRef:
+    raise _End
+
+
+def wrap_stream(stream: ObjectRef) -> ObjectRefGenerator:
+    """What a call of a generator gives."""
+    return ObjectRefGenerator(stream)

@@ -1,0 +1,90 @@
+# Copyright The Sheaf Authors. SPDX-License-Identifier: Apache-2.0
+"""Remote functions: what @sheaf.remote makes of a function."""
+
+from __future__ import annotations
+
+import functools
+from typing import Any, Callable
+
+from sheaf import _core, exported, options
+from sheaf.signatures import Signature
+
+
+class RemoteFunction(_core.Caller):
+    """A function that runs in another process: `f.remote(...)` gives an ObjectRef of its result at once."""
+
+    _function: Callable[..., Any]
+    _options: dict[str, Any]
+
+    def __new__(cls, *args: Any, **kwargs: Any) -> RemoteFunction:
+        return super().__new__(cls)
+
+    def __init__(self, function: Callable[..., Any], given: dict[str, Any], root: RemoteFunction | None = None):
+        import inspect
+
+        if inspect.iscoroutinefunction(function) or inspect.isasyncgenfunction(function):
+            raise ValueError(f"{function.__qualname__} is async, which is for methods of actors: write asyncio.run(...) inside it")
+        self._set(function, given, root)
+
+    def _set(self, function: Callable[..., Any], given: dict[str, Any], root: RemoteFunction | None) -> None:
+        functools.update_wrapper(self, function)
+        self._function = function
+        self._options = given
+        self._root = root  # Of one made by options(): it exports the function once for all.
+        self._exports: dict[Any, exported.Exported] = {}
+        self._signature: Signature | None = None
+        self._generation = 0
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        name = self._function.__qualname__
+        raise TypeError(f"a remote function is not called directly: use {name}.remote() instead of {name}()")
+
+    def options(self, **given: Any) -> RemoteFunction:
+        """The same function with other options, for the calls made by what this returns.
+
+        Takes what @sheaf.remote takes. Raises ValueError or TypeError naming a wrong option.
+        """
+        options.check("task", given)
+        made = type(self).__new__(type(self))
+        made._set(self._function, {**self._options, **given}, self._root or self)
+        return made
+
+    def __repr__(self) -> str:
+        return f"RemoteFunction({self._function.__module__}.{self._function.__qualname__})"
+
+    def __reduce__(self) -> Any:
+        return _blank, (type(self),), (self._function, self._options)
+
+    def __setstate__(self, state: tuple[Callable[..., Any], dict[str, Any]]) -> None:
+        self._set(state[0], state[1], None)
+
+    def _prepare(self, count: int, names: tuple[str, ...] | None) -> None:
+        """Makes the template of this runtime if need be; TypeError when the arguments do not fit."""
+        if self._signature is None:
+            self._signature = Signature(self._function)
+        name = self._function.__qualname__
+        self._signature.check(name, count, names)
+        generation = _core.generation()
+        if self._generation == generation:
+            return
+        import inspect
+
+        streaming = options.is_streaming(self._options, inspect.isgeneratorfunction(self._function))
+        rule = self._options.get("retry_exceptions")
+        export = (self._root or self)._export(generation, rule)
+        spec = options.for_task(self._options, streaming)
+        spec.update(function=export.key, extra=export.extra, name=self._options.get("name") or name)
+        least, most = self._signature.bounds
+        self._bind(_core.make_template(spec), None, spec["num_returns"], streaming, least, most, export.carrier)
+        self._generation = generation
+
+    def _export(self, generation: int, rule: Any) -> exported.Exported:
+        key = (generation, tuple(rule) if isinstance(rule, (list, tuple)) else None)
+        known = self._exports.get(key)
+        if known is None:
+            known = self._exports[key] = exported.export(exported.FUNCTION, self._function, rule, None)
+        return known
+
+
+def _blank(cls: type[RemoteFunction]) -> RemoteFunction:
+    return cls.__new__(cls)

@@ -1,0 +1,116 @@
+# Copyright The Sheaf Authors. SPDX-License-Identifier: Apache-2.0
+"""Where the calling code runs: job, node, task, actor."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from sheaf import _core
+from sheaf.ids import node_id
+
+
+class RuntimeContext:
+    """Answers for the moment and thread in which a method is called."""
+
+    def _get(self) -> dict[str, Any]:
+        context = _core.context()
+        if "task" not in context and _core.is_worker():
+            from sheaf.async_actor import current_execution
+
+            execution = current_execution.get()
+            if execution is not None:
+                context.update(execution.describe())
+        return context
+
+    def get_job_id(self) -> str:
+        """The job, as 8 hexadecimal digits."""
+        return f"{self._get()['job']:08x}"
+
+    def get_node_id(self) -> str:
+        """The node, as sheaf.nodes() names it."""
+        return node_id(self._get()["node"])
+
+    def get_worker_id(self) -> str:
+        """The process, in hexadecimal digits."""
+        context = self._get()
+        return f"{context['node']:08x}{context['process']:08x}"
+
+    def get_task_id(self) -> str | None:
+        """The running call, or None in a driver."""
+        return self._get().get("task")
+
+    def get_task_name(self) -> str | None:
+        """Its name."""
+        return self._get().get("name")
+
+    def get_task_function_name(self) -> str | None:
+        """The same, for Ray's sake."""
+        return self._get().get("name")
+
+    def get_attempt_number(self) -> int:
+        """How often the running call was tried before."""
+        return self._get().get("attempt", 0)
+
+    def get_actor_id(self) -> str | None:
+        """The actor, or None outside of one."""
+        return self._get().get("actor") or None
+
+    def get_actor_name(self) -> str | None:
+        """The name of the actor; empty when it has none, None outside of actors."""
+        actor = self.get_actor_id()
+        if actor is None:
+            return None
+        return next((row["name"] for row in _core.actors() if row["actor_id"] == actor), "")
+
+    def get_placement_group_id(self) -> str | None:
+        """The placement group of the running call, or None."""
+        return self._get()["group"] or None
+
+    @property
+    def should_capture_child_tasks_in_placement_group(self) -> bool:
+        """Whether calls made here go to the same placement group."""
+        return self._get()["captures"]
+
+    def get_assigned_resources(self) -> dict[str, float]:
+        """What the running call holds."""
+        return self._get()["resources"]
+
+    def get_accelerator_ids(self) -> dict[str, list[str]]:
+        """The accelerators that the running call holds, by kind."""
+        return {"GPU": [str(i) for i in self._get()["gpu_ids"]]}
+
+    def get_runtime_env_string(self) -> str:
+        """The runtime environment, as JSON."""
+        return "{}"
+
+    @property
+    def namespace(self) -> str:
+        """Where named actors of this job are found."""
+        return self._get()["namespace"]
+
+    @property
+    def was_current_actor_reconstructed(self) -> bool:
+        """Whether the actor has restarted."""
+        actor = self.get_actor_id()
+        return any(row["restarts"] > 0 for row in _core.actors() if row["actor_id"] == actor)
+
+    @property
+    def gcs_address(self) -> str:
+        """The session directory of the node."""
+        from sheaf import lifecycle
+
+        return lifecycle._context.address_info["address"] if lifecycle._context else ""
+
+    node_id = property(get_node_id)
+    job_id = property(get_job_id)
+    task_id = property(get_task_id)
+    actor_id = property(get_actor_id)
+
+    def get(self) -> dict[str, Any]:
+        """job_id, node_id, task_id and actor_id in one dict."""
+        return {name: getattr(self, name) for name in ("job_id", "node_id", "task_id", "actor_id") if getattr(self, name)}
+
+
+def get_runtime_context() -> RuntimeContext:
+    """The context of the calling code."""
+    return RuntimeContext()

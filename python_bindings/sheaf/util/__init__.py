@@ -1,0 +1,80 @@
+# Copyright The Sheaf Authors. SPDX-License-Identifier: Apache-2.0
+"""Tools on top of tasks and actors, under the names that Ray has."""
+
+from __future__ import annotations
+
+import importlib
+from typing import Any
+
+_WHERE = {
+    "ActorPool": "sheaf.util.actor_pool",
+    "PlacementGroup": "sheaf.util.placement_group",
+    "placement_group_table": "sheaf.util.placement_group",
+    "remove_placement_group": "sheaf.util.placement_group",
+    "get_placement_group": "sheaf.util.placement_group",
+    "get_current_placement_group": "sheaf.util.placement_group",
+    "register_serializer": "sheaf.serialization",
+    "deregister_serializer": "sheaf.serialization",
+    "Queue": "sheaf.util.queue",
+}
+_MODULES = ("placement_group", "scheduling_strategies", "actor_pool", "queue")
+
+
+def __getattr__(name: str) -> Any:
+    if name in _WHERE:
+        return getattr(importlib.import_module(_WHERE[name]), name)
+    if name in _MODULES:
+        return importlib.import_module(f"sheaf.util.{name}")
+    raise AttributeError(f"sheaf.util has no '{name}'")
+
+
+def __dir__() -> list[str]:
+    return sorted([*_WHERE, *_MODULES, "get_node_ip_address", "list_named_actors", "as_completed", "map_unordered"])
+
+
+def get_node_ip_address(address: str = "8.8.8.8:53") -> str:
+    """The address of this node; loopback, unless the node listens elsewhere."""
+    del address
+    from sheaf import cluster
+
+    for row in cluster.nodes():
+        return row["NodeManagerAddress"]
+    return "127.0.0.1"
+
+
+def list_named_actors(all_namespaces: bool = False) -> list[Any]:
+    """The names of the actors that are alive: of this namespace, or of all as dicts of name and namespace."""
+    from sheaf import _core
+
+    own = _core.context()["namespace"]
+    rows = [row for row in _core.actors() if row["name"] and row["state"] != "DEAD"]
+    if all_namespaces:
+        return [{"name": row["name"], "namespace": row["namespace"]} for row in rows]
+    return [row["name"] for row in rows if row["namespace"] in ("", own)]
+
+
+def as_completed(refs: list[Any], chunk_size: int = 10, yield_obj_refs: bool = False) -> Any:
+    """The values of references (or the references) in the order in which they become ready."""
+    del chunk_size
+    from sheaf import _core
+    from sheaf.object_ref import wait
+
+    left = list(refs)
+    while left:
+        ready, left = wait(left, num_returns=1)
+        yield from ready if yield_obj_refs else _core.get(ready)
+
+
+def map_unordered(function: Any, items: Any, backpressure_size: int = 100, chunk_size: int = 10, yield_obj_refs: bool = False) -> Any:
+    """Calls a remote function for each item, at most backpressure_size at once; gives results as they become ready."""
+    del chunk_size
+    from sheaf import _core
+    from sheaf.object_ref import wait
+
+    pending: list[Any] = []
+    for item in items:
+        if len(pending) >= backpressure_size:
+            ready, pending = wait(pending, num_returns=1)
+            yield from ready if yield_obj_refs else _core.get(ready)
+        pending.append(function.remote(item))
+    yield from as_completed(pending, yield_obj_refs=yield_obj_refs)

@@ -1,0 +1,145 @@
+# Copyright The Sheaf Authors. SPDX-License-Identifier: Apache-2.0
+"""Placement groups: bundles of resources, reserved together."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from sheaf import _core
+from sheaf.ids import PlacementGroupID, node_id
+
+_PLACEMENTS = {"PACK": 0, "SPREAD": 1, "STRICT_PACK": 2, "STRICT_SPREAD": 3}
+
+
+class PlacementGroup:
+    """A reserved group of bundles; it may be passed to tasks and actors."""
+
+    def __init__(self, group_id: PlacementGroupID, bundle_cache: list[dict[str, float]] | None = None):
+        self.id = group_id
+        self._bundles = bundle_cache
+
+    @property
+    def bundle_specs(self) -> list[dict[str, float]]:
+        """The resources of each bundle."""
+        if self._bundles is None:
+            rows = [row for row in _core.groups() if row["group_id"] == self.id.hex()]
+            self._bundles = rows[0]["bundles"] if rows else []
+        return self._bundles
+
+    @property
+    def bundle_count(self) -> int:
+        """How many bundles there are."""
+        return len(self.bundle_specs)
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether it names no group."""
+        return self.id.is_nil()
+
+    @staticmethod
+    def empty() -> PlacementGroup:
+        """A group that names none."""
+        return PlacementGroup(PlacementGroupID("0" * 32), [])
+
+    def ready(self) -> Any:
+        """An ObjectRef of the group, ready when all its bundles are reserved."""
+        from sheaf.remote_function import RemoteFunction
+        from sheaf.util.scheduling_strategies import PlacementGroupSchedulingStrategy
+
+        where = PlacementGroupSchedulingStrategy(self, -1)
+        return RemoteFunction(_itself, {"num_cpus": 0, "scheduling_strategy": where, "name": "placement_group.ready"}).remote(self)
+
+    def wait(self, timeout_seconds: float = 30) -> bool:
+        """Waits until all bundles are reserved; False when the time is up. RayError: the group was removed."""
+        state = _core.wait_group(self.id.hex(), timeout_seconds)
+        if state is None:
+            return False
+        if state[0] == "REMOVED":
+            from sheaf.exceptions import TaskPlacementGroupRemoved
+
+            raise TaskPlacementGroupRemoved(f"the placement group {self.id.hex()} was removed: {state[2]}")
+        return state[0] == "CREATED"
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, PlacementGroup) and self.id == other.id
+
+    def __hash__(self) -> int:
+        return hash(self.id)
+
+    def __repr__(self) -> str:
+        return f"PlacementGroup({self.id.hex()})"
+
+    def __reduce__(self) -> Any:
+        return PlacementGroup, (self.id, self._bundles)
+
+
+def _itself(group: PlacementGroup) -> PlacementGroup:
+    return group
+
+
+def placement_group(
+    bundles: list[dict[str, float]],
+    strategy: str = "PACK",
+    name: str = "",
+    lifetime: str | None = None,
+    _soft_target_node_id: str | None = None,
+    bundle_label_selector: list[dict[str, str]] | None = None,
+) -> PlacementGroup:
+    """Asks for bundles of resources, reserved all or none; gives the group at once (see ready and wait).
+
+    strategy: PACK, SPREAD, STRICT_PACK (one node) or STRICT_SPREAD (a node each). lifetime: "detached" outlives the driver.
+    Raises ValueError for wrong bundles or strategies.
+    """
+    del _soft_target_node_id
+    if not isinstance(bundles, list) or not bundles:
+        raise ValueError(f"bundles={bundles!r}: want a list of at least one dict of resources, as [{{'CPU': 1}}]")
+    for index, bundle in enumerate(bundles):
+        if not isinstance(bundle, dict) or not any(amount > 0 for amount in bundle.values()):
+            raise ValueError(f"bundles[{index}]={bundle!r}: want a dict with at least one resource, as {{'CPU': 1}}")
+    if strategy not in _PLACEMENTS:
+        raise ValueError(f"strategy={strategy!r}: want one of {', '.join(_PLACEMENTS)}")
+    if lifetime not in (None, "detached"):
+        raise ValueError(f"lifetime={lifetime!r}: want 'detached' or None")
+    from sheaf.util.scheduling_strategies import selector_terms
+
+    selectors = [selector_terms(selector) for selector in bundle_label_selector or []]
+    made = [{resource: float(amount) for resource, amount in bundle.items()} for bundle in bundles]
+    group = _core.create_group(made, _PLACEMENTS[strategy], name, lifetime == "detached", selectors)
+    return PlacementGroup(PlacementGroupID(group), bundles)
+
+
+def remove_placement_group(placement_group: PlacementGroup) -> None:
+    """Gives the bundles back; tasks and actors in them end."""
+    _core.remove_group(placement_group.id.hex())
+
+
+def get_placement_group(placement_group_name: str) -> PlacementGroup:
+    """The group of this name. ValueError: there is none."""
+    for row in _core.groups():
+        if row["name"] == placement_group_name and row["state"] != "REMOVED":
+            return PlacementGroup(PlacementGroupID(row["group_id"]), row["bundles"])
+    raise ValueError(f"there is no placement group named '{placement_group_name}'")
+
+
+def get_current_placement_group() -> PlacementGroup | None:
+    """The group that the running task or actor is in, or None."""
+    group = _core.context()["group"]
+    return PlacementGroup(PlacementGroupID(group)) if group else None
+
+
+def placement_group_table(placement_group: PlacementGroup | None = None) -> dict[str, Any]:
+    """What is known about a group, or about all by their ids."""
+    rows = {row["group_id"]: _row(row) for row in _core.groups()}
+    return rows if placement_group is None else rows.get(placement_group.id.hex(), {})
+
+
+def _row(row: dict[str, Any]) -> dict[str, Any]:
+    return {
+        "placement_group_id": row["group_id"],
+        "name": row["name"],
+        "bundles": dict(enumerate(row["bundles"])),
+        "bundles_to_node_id": {index: node_id(node) for index, node in enumerate(row["nodes"])},
+        "strategy": row["placement"],
+        "state": row["state"],
+        "stats": {},
+    }

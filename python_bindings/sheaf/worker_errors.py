@@ -1,0 +1,76 @@
+# Copyright The Sheaf Authors. SPDX-License-Identifier: Apache-2.0
+"""In a worker: exceptions of user code on their way to the caller."""
+
+from __future__ import annotations
+
+import os
+import pickle
+import traceback
+from typing import Any
+
+from sheaf import worker_functions
+from sheaf.exceptions import Kind, RayTaskError
+
+_PACKAGE = os.path.dirname(os.path.abspath(__file__))
+
+
+class ActorExit(BaseException):
+    """Raised by exit_actor: ends the actor, not only the call."""
+
+
+def describe_failure(error: BaseException, name: str, key: str, cancelled: bool, retries: bool) -> tuple[int, str, bytes, bool]:
+    """(kind, words for people, payload for exceptions.from_error, whether the call may be tried again)."""
+    if cancelled and _is_interrupt(error):
+        return Kind.TASK_CANCELLED, f"{name} was cancelled while it ran", b"", False
+    if isinstance(error, ActorExit):
+        return Kind.ACTOR_DIED, f"{name}: exit_actor() was called", b"", False
+    text = format_traceback(error, name)
+    if isinstance(error, SystemExit):
+        return Kind.WORKER_CRASHED, f"{name} called sys.exit({error.code!r})", b"", False
+    cause = error
+    if isinstance(error, RayTaskError) and error.cause is not None:
+        cause = error.cause
+    payload = pickle.dumps((name, text, _pickled(cause), f"{type(cause).__name__}: {cause}", os.getpid()), 5)
+    return Kind.TASK_FAILED, text, payload, retries and worker_functions.is_retriable(key, error)
+
+
+def _is_interrupt(error: BaseException) -> bool:
+    if isinstance(error, KeyboardInterrupt):
+        return True
+    return type(error).__name__ in ("CancelledError", "TaskCancelledError")
+
+
+def _pickled(error: BaseException) -> bytes | None:
+    from sheaf import serialization
+
+    try:
+        data, references = serialization.dumps(error)
+        pickle.loads(data)  # Some exceptions are pickled but not unpickled.
+    except Exception:
+        return None
+    return None if references else data
+
+
+def format_traceback(error: BaseException, name: str) -> str:
+    """The traceback with the user's frames only, under a line that says where it ran."""
+    shown = traceback.TracebackException.from_exception(error)
+    _drop_own_frames(shown)
+    where = f"{name} (pid={os.getpid()})"
+    return f"in {where}:\n" + "".join(shown.format()).rstrip("\n")
+
+
+def _drop_own_frames(shown: traceback.TracebackException | None) -> None:
+    while shown is not None:
+        own = [f for f in shown.stack if not os.path.abspath(f.filename).startswith(_PACKAGE)]
+        shown.stack = traceback.StackSummary.from_list(own)
+        _drop_own_frames(shown.__context__)
+        shown = shown.__cause__
+
+
+def wrong_count(result: Any, count: int) -> None:
+    """Raises what a function meets that gives another number of results than num_returns says."""
+    try:
+        words = f"{len(result)} values"
+    except TypeError:
+        words = f"a {type(result).__name__}"
+    raise ValueError(f"num_returns={count}, and the function returned {words}: return a tuple or list of {count}")

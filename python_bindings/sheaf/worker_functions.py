@@ -1,0 +1,64 @@
+# Copyright The Sheaf Authors. SPDX-License-Identifier: Apache-2.0
+"""In a worker: the functions and classes that calls name."""
+
+from __future__ import annotations
+
+import os
+import pickle
+import sys
+from typing import Any, Callable
+
+from sheaf import _core, exported
+
+_rules: dict[str, tuple[type[BaseException], ...]] = {}
+
+
+def load_function(key: str, name: str, extra: bytes) -> Callable[..., Any] | str:
+    """What the calls of a template run: a callable, or the name of a method of the actor. Raises what importing it raises."""
+    if not key.startswith((exported.FUNCTION, exported.CLASS, exported.METHOD)):
+        raise RuntimeError(f"'{name}' is a function of another language, which this worker cannot run")
+    body, carried, rule, _ = pickle.loads(extra) if extra else (None, False, None, None)
+    if rule is not None:
+        _rules[key] = pickle.loads(rule)
+    if key.startswith(exported.METHOD):
+        method = key.split(":")[1]
+        return _BUILT_IN.get(method) or sys.intern(method)
+    if carried:
+        return _call_carried
+    if body is None:
+        body = _core.key_get(exported.KEY_SPACE, key.split(":")[1])
+        if body is None:
+            raise RuntimeError(f"the code of '{name}' is no longer in the cluster's key-value store")
+    return pickle.loads(body)
+
+
+def is_retriable(key: str, error: BaseException) -> bool:
+    """Whether retry_exceptions of the call's template covers this error."""
+    rule = _rules.get(key)
+    return isinstance(error, Exception) if rule is None else isinstance(error, rule)
+
+
+def _call_carried(target: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
+    return target(*args, **kwargs)
+
+
+def _ready(actor: Any) -> bool:
+    return True
+
+
+def _terminate(actor: Any) -> None:
+    from sheaf.actor import exit_actor
+
+    exit_actor()
+
+
+def _call(actor: Any, function: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
+    return function(actor, *args, **kwargs)
+
+
+_BUILT_IN = {"__ray_ready__": _ready, "__ray_terminate__": _terminate, "__ray_call__": _call}
+
+
+def show_gpus(ids: list[int]) -> None:
+    """Lets libraries see the GPUs of the lease, and no others."""
+    os.environ["CUDA_VISIBLE_DEVICES"] = ",".join(map(str, ids))

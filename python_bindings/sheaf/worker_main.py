@@ -1,0 +1,80 @@
+# Copyright The Sheaf Authors. SPDX-License-Identifier: Apache-2.0
+"""A worker process from its start to its end."""
+
+from __future__ import annotations
+
+import atexit
+import importlib
+import os
+import random
+import signal
+import sys
+from typing import Any
+
+from sheaf import _core
+
+
+def main(start: dict[str, Any]) -> None:
+    """Becomes the worker that the node asked for; ends the process. `start`: what lifecycle.worker_command wrote."""
+    _preload(start["preload"])
+    if not _core.enter_worker():
+        sys.exit("this program is started by a node of Sheaf, not by hand")
+    _take_variables()
+    _fresh_randomness()
+    signal.signal(signal.SIGINT, _on_interrupt)
+    signal.signal(signal.SIGTERM, signal.SIG_DFL)
+    status = 1
+    try:
+        status = _core.run_worker()
+    except ConnectionError as error:
+        print(f"sheaf: this worker cannot join its node: {error}", file=sys.stderr)
+    finally:
+        _leave(status)
+
+
+def _preload(names: list[str]) -> None:
+    """Imports what the driver has imported, before the forks; with one thread, since threads do not survive a fork."""
+    import sheaf.async_actor  # noqa: F401
+    import sheaf.serialization  # noqa: F401
+    import sheaf.worker_errors  # noqa: F401
+
+    for variable in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"):
+        os.environ.setdefault(variable, "1")
+    for name in names:
+        try:
+            importlib.import_module(name)
+        except ImportError:
+            pass  # The task that needs it will say so.
+
+
+def _take_variables() -> None:
+    """os.environ as the process has it now: a fork got variables of its own, and marks are gone."""
+    now = dict(entry.partition(b"=")[::2] for entry in _core.variables())
+    for name in set(os.environb) - set(now):
+        del os.environb[name]
+    for name, value in now.items():
+        if os.environb.get(name) != value:
+            os.environb[name] = value
+
+
+def _fresh_randomness() -> None:
+    random.seed()
+    numpy = sys.modules.get("numpy")
+    if numpy is not None:
+        numpy.random.seed()
+
+
+def _on_interrupt(signum: int, frame: Any) -> None:
+    """The node sends SIGINT when a call is cancelled; one that came too late means nothing."""
+    if _core.cancel_requested():
+        raise KeyboardInterrupt
+
+
+def _leave(status: int) -> None:
+    """Ends the process without waiting for threads of user code, after its exit functions."""
+    try:
+        atexit._run_exitfuncs()
+        sys.stdout.flush()
+        sys.stderr.flush()
+    finally:
+        os._exit(status)

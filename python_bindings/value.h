@@ -1,0 +1,75 @@
+// Copyright The Sheaf Authors. SPDX-License-Identifier: Apache-2.0
+// Python values to the bytes of objects and back: the native codec where it applies (python_bindings/codec.h), else pickle 5
+// with its buffers outside, by sheaf.serialization:
+//   PickleHead | BufferEntry[buffer_count] | pickle | zeros | buffer | zeros | buffer ...
+// with each buffer at a multiple of 64 from the start, so that arrays are read where they lie. Little-endian.
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <string_view>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "python_bindings/codec.h"
+#include "python_bindings/python.h"
+#include "worker/runtime.h"
+
+namespace sheaf::python {
+
+struct PickleHead {
+  uint8_t mark = kOutOfBandMark;
+  uint8_t version = kVersionPickle;
+  uint16_t reserved = 0;
+  uint32_t buffer_count = 0;
+  uint64_t pickle_bytes = 0;
+};
+struct BufferEntry {
+  uint64_t offset;  // From the start of the value; a multiple of 64.
+  uint64_t bytes;
+};
+static_assert(sizeof(PickleHead) == 16 && sizeof(BufferEntry) == 16);
+
+// A value in the making. Made, filled and destroyed with the GIL held; holds the value's buffers meanwhile.
+class Value {
+ public:
+  Value() = default;
+  ~Value();
+  Value(const Value&) = delete;
+  Value& operator=(const Value&) = delete;
+
+  // Once. False: an exception is set, which names what cannot be sent.
+  bool Encode(PyObject* value);
+  void Clear();  // Then Encode may be called again.
+  size_t size() const { return pickled_ ? pickled_bytes_ : native_.size(); }
+  // Without the GIL, if need be.
+  void CopyTo(char* out) const;
+  // The whole value, if it lies in one piece.
+  std::string_view whole() const { return pickled_ || !native_.tail().empty() ? std::string_view() : native_.body(); }
+  std::span<const ObjectHandle> nested() const { return pickled_ ? nested_ : native_.nested(); }
+
+ private:
+  bool EncodePickled(PyObject* value);
+  bool TakeBuffer(PyObject* object);
+
+  NativeEncoder native_;
+  bool pickled_ = false;
+  size_t pickled_bytes_ = 0;
+  std::vector<Py_buffer> buffers_;  // The pickle, then those outside it.
+  std::vector<ObjectHandle> nested_;
+};
+
+// As an object of this process; a large one is built in the store, without the GIL.
+absl::StatusOr<ObjectHandle> PutValue(Runtime& runtime, const Value& value);
+
+// A new reference, or nullptr with an exception set. Arrays in what comes back view the object's memory and pin it; where
+// nothing pins the bytes (arguments inside a frame), they are copied.
+PyObject* DecodeValue(const ObjectView& view);
+
+// The type of what pins memory for those arrays. False: an exception is set.
+bool AddPinnedType(PyObject* module);
+
+// For unpickling: nested_reference(index, id), with the references of the value that this thread decodes.
+PyObject* NestedReferenceOf(PyObject* module, PyObject* const* args, Py_ssize_t count);
+
+}  // namespace sheaf::python

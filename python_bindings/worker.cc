@@ -1,0 +1,156 @@
+// Copyright The Sheaf Authors. SPDX-License-Identifier: Apache-2.0
+#include "python_bindings/worker.h"
+
+#include <vector>
+
+#include "python_bindings/call.h"
+#include "python_bindings/process.h"
+
+namespace sheaf::python {
+namespace {
+
+PythonFunction load_function("sheaf.worker_functions", "load_function");
+PythonFunction show_gpus("sheaf.worker_functions", "show_gpus");
+PythonFunction start_coroutine("sheaf.async_actor", "start_call");
+PythonFunction construct_async("sheaf.async_actor", "construct");
+PythonFunction cancel_coroutine("sheaf.async_actor", "cancel_call");
+
+// A Python thread of its own for each thread that runs calls, kept between them, so that threading.local stays.
+void KeepThreadState() {
+  thread_local bool kept = false;
+  if (kept) return;
+  kept = true;
+  PyGILState_Ensure();
+  PyEval_SaveThread();
+}
+
+// The thread runs this call.
+class Running {
+ public:
+  explicit Running(Execution* execution) : outer_(std::exchange(CurrentExecution(), execution)) { SetRunsUserCode(true); }
+  ~Running() {
+    CurrentExecution() = outer_;
+    SetRunsUserCode(false);
+  }
+
+ private:
+  Execution* const outer_;
+};
+
+// Calls `function`, or the method of that name, with the arguments; `self` (or nullptr) comes first.
+PyObject* Invoke(PyObject* function, PyObject* self, const CallArguments& arguments) {
+  std::vector<PyObject*> list;
+  list.reserve(arguments.values.size() + 1);
+  if (self != nullptr) list.push_back(self);
+  for (const Owned& value : arguments.values) list.push_back(value.get());
+  const size_t named = arguments.names ? static_cast<size_t>(PyTuple_Size(arguments.names.get())) : 0;
+  const size_t positional = list.size() - named;
+  if (PyUnicode_Check(function) != 0) {
+    return PyObject_VectorcallMethod(function, list.data(), positional, arguments.names.get());
+  }
+  return PyObject_Vectorcall(function, list.data(), positional, arguments.names.get());
+}
+
+}  // namespace
+
+PyObject* PythonHandler::Find(const proto::TaskTemplate& spec) {
+  if (last_ != nullptr && last_key_ == spec.function()) return last_;
+  Owned& known = functions_[spec.function()];
+  if (!known) {
+    const Owned key = Owned::Steal(NewText(spec.function()));
+    const Owned name = Owned::Steal(NewText(spec.name()));
+    const Owned extra = Owned::Steal(NewBytes(spec.extra()));
+    Owned loaded = Owned::Steal(load_function(key.get(), name.get(), extra.get()));  // May run user code, and calls.
+    if (!loaded) return nullptr;
+    functions_[spec.function()] = loaded;
+    last_ = loaded.get();
+  } else {
+    last_ = known.get();
+  }
+  last_key_ = spec.function();
+  return last_;
+}
+
+void PythonHandler::Execute(std::shared_ptr<Execution> execution) {
+  KeepThreadState();
+  const WithGil gil;
+  Run(std::move(execution));
+}
+
+void PythonHandler::Run(std::shared_ptr<Execution> execution) {
+  const Running running(execution.get());
+  const proto::TaskTemplate& spec = execution->spec();
+  const Owned function = Owned::Borrow(Find(spec));
+  if (!function) return FailWithException(*execution);
+  const bool creation = spec.kind() == proto::TaskTemplate::ACTOR_CREATION;
+  if (spec.kind() != proto::TaskTemplate::ACTOR_METHOD) ShowGpus(spec);
+  if (creation) async_ = spec.actor().is_async();
+  if (async_ && !creation) return RunCoroutine(function.get(), std::move(execution));
+  Owned result;
+  {
+    CallArguments arguments;
+    if (!DecodeArguments(*execution, &arguments)) return FailWithException(*execution);
+    if (creation && async_) {
+      Owned list = Owned::Steal(PyTuple_New(static_cast<Py_ssize_t>(arguments.values.size())));
+      for (size_t i = 0; list && i < arguments.values.size(); ++i) {
+        PyTuple_SetItem(list.get(), static_cast<Py_ssize_t>(i), Owned(arguments.values[i]).Release());
+      }
+      result = Owned::Steal(construct_async(function.get(), list.get(), arguments.names ? arguments.names.get() : Py_None));
+    } else {
+      PyObject* const self = spec.kind() == proto::TaskTemplate::ACTOR_METHOD ? instance_.get() : nullptr;
+      result = Owned::Steal(Invoke(function.get(), self, arguments));
+    }
+  }
+  if (!result) return FailWithException(*execution);
+  if (creation) {
+    instance_ = std::move(result);
+    return ReturnResult(*execution, Py_None);
+  }
+  ReturnResult(*execution, result.get());
+  result = {};
+  // The reply leaves without the GIL: other threads of the actor need not wait for it.
+  const WithoutGil free;
+  execution.reset();
+}
+
+void PythonHandler::RunCoroutine(PyObject* function, std::shared_ptr<Execution> execution) {
+  CallArguments arguments;
+  if (!DecodeArguments(*execution, &arguments)) return FailWithException(*execution);
+  Owned list = Owned::Steal(PyTuple_New(static_cast<Py_ssize_t>(arguments.values.size())));
+  for (size_t i = 0; list && i < arguments.values.size(); ++i) {
+    PyTuple_SetItem(list.get(), static_cast<Py_ssize_t>(i), Owned(arguments.values[i]).Release());
+  }
+  const Owned task = Owned::Steal(NewText(execution->task().ToHex()));
+  const Owned streaming = Owned::Steal(PyBool_FromLong(execution->spec().streaming()));
+  const Owned object = Owned::Steal(NewExecutionObject(execution));
+  const Owned started = Owned::Steal(start_coroutine(object.get(), task.get(), function, instance_.get(), list.get(),
+                                                     arguments.names ? arguments.names.get() : Py_None, streaming.get()));
+  if (!started) FailWithException(*execution);
+}
+
+void PythonHandler::ShowGpus(const proto::TaskTemplate& spec) {
+  const auto& amounts = spec.lease().resources().amounts();
+  if (amounts.size() < 1 || !amounts.contains("GPU")) return;
+  const std::vector<uint32_t> ids = CurrentRuntime()->gpu_ids();
+  const Owned list = Owned::Steal(PyList_New(0));
+  for (const uint32_t id : ids) {
+    const Owned number = Owned::Steal(PyLong_FromUnsignedLong(id));
+    PyList_Append(list.get(), number.get());
+  }
+  if (!Owned::Steal(show_gpus(list.get()))) PyErr_Clear();
+}
+
+// A task on the main thread is interrupted as Ctrl-C would: SIGINT ends a sleep or a read, and its handler raises if the
+// call that runs is the one that was cancelled. Coroutines are cancelled as asyncio does it.
+void PythonHandler::Cancel(TaskId task) {
+  KeepThreadState();
+  const WithGil gil;
+  if (!async_) {
+    InterruptMainThread();
+    return;
+  }
+  const Owned name = Owned::Steal(NewText(task.ToHex()));
+  if (!Owned::Steal(cancel_coroutine(name.get()))) PyErr_Clear();
+}
+
+}  // namespace sheaf::python

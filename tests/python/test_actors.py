@@ -1,0 +1,214 @@
+# Copyright The Sheaf Authors. SPDX-License-Identifier: Apache-2.0
+"""Actors: state, order, names, handles, ends."""
+
+import threading
+import time
+
+import pytest
+import sheaf
+
+from conftest import WAIT_S
+
+pytestmark = pytest.mark.usefixtures("node")
+
+
+@sheaf.remote(num_cpus=0)
+class Counter:
+    """Counts."""
+
+    def __init__(self, start=0):
+        self.value = start
+
+    def add(self, n=1):
+        self.value += n
+        return self.value
+
+    def fail(self):
+        raise KeyError("no")
+
+    @sheaf.method(num_returns=2)
+    def both(self):
+        return self.value, -self.value
+
+    @staticmethod
+    def plain(x):
+        return x
+
+
+def test_calls_of_one_caller_run_in_order():
+    counter = Counter.remote(10)
+    assert sheaf.get([counter.add.remote() for _ in range(500)]) == list(range(11, 511))
+
+
+def test_methods_with_options_and_static_ones():
+    counter = Counter.remote(3)
+    assert sheaf.get(counter.both.remote()) == [3, -3]
+    assert sheaf.get(counter.plain.remote(5)) == 5
+    assert sheaf.get(counter.add.remote(n=2)) == 5
+
+
+def test_an_error_of_a_method_leaves_the_actor_alive():
+    counter = Counter.remote()
+    with pytest.raises(KeyError):
+        sheaf.get(counter.fail.remote())
+    assert sheaf.get(counter.add.remote()) == 1
+
+
+def test_handles_travel():
+    @sheaf.remote
+    def work(handle, handles):
+        return sheaf.get([handle.add.remote(2), handles["x"].add.remote(3)])
+
+    counter = Counter.remote()
+    assert sorted(sheaf.get(work.remote(counter, {"x": counter}))) == [2, 5]
+
+
+def test_a_function_may_use_a_handle_of_its_surroundings():
+    counter = Counter.remote()
+
+    @sheaf.remote
+    def bump():
+        return sheaf.get(counter.add.remote())
+
+    assert sheaf.get([bump.remote() for _ in range(3)]) and sheaf.get(counter.add.remote(0)) == 3
+
+
+def test_what_does_not_exist_is_refused_with_a_hint():
+    counter = Counter.remote()
+    with pytest.raises(AttributeError, match="did you mean add"):
+        counter.ad
+    with pytest.raises(TypeError, match="Counter.add"):
+        counter.add.remote(1, 2)
+    with pytest.raises(TypeError, match="Counter"):
+        Counter.remote(1, 2)
+    with pytest.raises(TypeError, match=r"Counter\.remote\(\)"):
+        Counter()
+    with pytest.raises(TypeError, match=r"add\.remote\(\)"):
+        counter.add()
+
+
+def test_a_named_actor_is_found_until_it_is_killed():
+    first = Counter.options(name="named").remote(5)
+    assert sheaf.get(sheaf.get_actor("named").add.remote()) == 6
+    with pytest.raises(ValueError):
+        Counter.options(name="named").remote()
+    same = Counter.options(name="named", get_if_exists=True).remote(99)
+    assert sheaf.get(same.add.remote(0)) == 6
+    assert "named" in sheaf.util.list_named_actors()
+    sheaf.kill(first)
+    deadline = time.monotonic() + WAIT_S
+    while time.monotonic() < deadline:
+        try:
+            sheaf.get_actor("named")
+        except ValueError:
+            return
+        time.sleep(0.02)
+    raise AssertionError("a killed actor kept its name")
+
+
+def test_calls_after_kill_fail():
+    counter = Counter.remote()
+    sheaf.get(counter.add.remote())
+    sheaf.kill(counter)
+    with pytest.raises(sheaf.exceptions.ActorDiedError):
+        sheaf.get(counter.add.remote(), timeout=WAIT_S)
+
+
+def test_an_actor_without_handles_ends():
+    @sheaf.remote(num_cpus=0, resources={"slot": 2})
+    class Holder:
+        def ready(self):
+            return True
+
+    for _ in range(3):  # Each needs what the one before held.
+        holder = Holder.remote()
+        assert sheaf.get(holder.ready.remote(), timeout=WAIT_S)
+        del holder
+
+
+def test_threads_of_an_actor_meet():
+    @sheaf.remote(num_cpus=0, max_concurrency=4)
+    class Threads:
+        def __init__(self):
+            self.barrier = threading.Barrier(4)
+
+        def meet(self):
+            return self.barrier.wait(timeout=WAIT_S) >= 0
+
+    threads = Threads.remote()
+    assert all(sheaf.get([threads.meet.remote() for _ in range(8)]))
+
+
+def test_concurrency_groups_do_not_wait_for_each_other():
+    @sheaf.remote(num_cpus=0, concurrency_groups={"io": 1, "work": 1})
+    class Groups:
+        def __init__(self):
+            self.event = threading.Event()
+
+        @sheaf.method(concurrency_group="work")
+        def wait(self):
+            return self.event.wait(WAIT_S)
+
+        @sheaf.method(concurrency_group="io")
+        def open(self):
+            self.event.set()
+
+    groups = Groups.remote()
+    waiting = groups.wait.remote()
+    sheaf.get(groups.open.remote(), timeout=WAIT_S)
+    assert sheaf.get(waiting)
+
+
+def test_a_failed_constructor_is_told_by_calls():
+    @sheaf.remote(num_cpus=0)
+    class Broken:
+        def __init__(self):
+            raise RuntimeError("no luck")
+
+        def call(self):
+            return 1
+
+    with pytest.raises(sheaf.exceptions.ActorDiedError, match="no luck"):
+        sheaf.get(Broken.remote().call.remote(), timeout=WAIT_S)
+
+
+def test_exit_actor_ends_it_for_good():
+    @sheaf.remote(num_cpus=0, max_restarts=5)
+    class Leaver:
+        def leave(self):
+            sheaf.actor.exit_actor()
+
+        def here(self):
+            return True
+
+    leaver = Leaver.remote()
+    assert sheaf.get(leaver.here.remote())
+    with pytest.raises(sheaf.exceptions.ActorDiedError):
+        sheaf.get(leaver.leave.remote(), timeout=WAIT_S)
+    with pytest.raises(sheaf.exceptions.ActorDiedError):
+        sheaf.get(leaver.here.remote(), timeout=WAIT_S)
+    with pytest.raises(TypeError):
+        sheaf.actor.exit_actor()
+
+
+def test_built_in_methods():
+    counter = Counter.remote(4)
+    assert sheaf.get(counter.__ray_ready__.remote())
+    assert sheaf.get(counter.__ray_call__.remote(lambda self, n: self.value + n, 2)) == 6
+
+
+def test_an_actor_pool_shares_work():
+    pool = sheaf.util.ActorPool([Counter.remote(i) for i in range(2)])
+    assert sorted(pool.map(lambda a, v: a.add.remote(v), [10, 10])) == [10, 11]
+    assert sorted(pool.map_unordered(lambda a, v: a.plain.remote(v), range(20))) == list(range(20))
+
+
+def test_a_queue_carries_items():
+    queue = sheaf.util.Queue(maxsize=2)
+    queue.put(1)
+    queue.put("b")
+    with pytest.raises(sheaf.util.queue.Full):
+        queue.put_nowait(3)
+    assert [queue.get(), queue.get(timeout=5)] == [1, "b"]
+    with pytest.raises(sheaf.util.queue.Empty):
+        queue.get(timeout=0.01)

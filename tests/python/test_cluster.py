@@ -1,0 +1,78 @@
+# Copyright The Sheaf Authors. SPDX-License-Identifier: Apache-2.0
+"""Nodes, resources, placement groups, the context of a call."""
+
+import pytest
+import sheaf
+from sheaf.util.placement_group import placement_group, placement_group_table, remove_placement_group
+from sheaf.util.scheduling_strategies import NodeAffinitySchedulingStrategy, PlacementGroupSchedulingStrategy
+
+from conftest import WAIT_S
+
+pytestmark = pytest.mark.usefixtures("node")
+
+
+@sheaf.remote
+def where():
+    context = sheaf.get_runtime_context()
+    return context.get_node_id(), context.get_task_name(), context.get_placement_group_id(), context.get_assigned_resources()
+
+
+def test_nodes_and_resources():
+    (row,) = sheaf.nodes()
+    assert row["Alive"] and row["Resources"]["CPU"] == 4 and row["Resources"]["slot"] == 2
+    assert sheaf.cluster_resources()["GPU"] == 2
+    assert any(name.startswith("node:") for name in sheaf.cluster_resources())
+
+
+def test_the_context_of_a_call():
+    node, name, group, resources = sheaf.get(where.remote())
+    assert node == sheaf.nodes()[0]["NodeID"] and name == "where" and group is None and resources["CPU"] == 1
+    assert sheaf.get(where.options(name="else").remote())[1] == "else"
+    context = sheaf.get_runtime_context()
+    assert context.get_task_id() is None and context.get_node_id() == node
+
+
+def test_gpus_are_assigned():
+    @sheaf.remote(num_gpus=1, num_cpus=0)
+    class Holder:
+        def ids(self):
+            import os
+
+            return sheaf.get_gpu_ids(), os.environ["CUDA_VISIBLE_DEVICES"]
+
+    holders = [Holder.remote() for _ in range(2)]
+    ids = sheaf.get([h.ids.remote() for h in holders], timeout=WAIT_S)
+    assert sorted(i[0][0] for i in ids) == [0, 1]
+    assert all(visible == str(gpus[0]) for gpus, visible in ids)
+
+
+def test_tasks_go_to_their_node():
+    node = sheaf.nodes()[0]["NodeID"]
+    assert sheaf.get(where.options(scheduling_strategy=NodeAffinitySchedulingStrategy(node, False)).remote())[0] == node
+    with pytest.raises(ValueError, match="scheduling_strategy='BEST'"):
+        where.options(scheduling_strategy="BEST").remote()
+
+
+def test_a_placement_group_from_wish_to_end():
+    group = placement_group([{"CPU": 1}, {"CPU": 1, "slot": 1}], name="pair")
+    assert sheaf.get(group.ready(), timeout=WAIT_S) == group and group.wait(5)
+    inside = PlacementGroupSchedulingStrategy(group, 1)
+    assert sheaf.get(where.options(scheduling_strategy=inside).remote(), timeout=WAIT_S)[2] == group.id.hex()
+    table = placement_group_table(group)
+    assert table["bundles"][1] == {"CPU": 1, "slot": 1} and table["bundles_to_node_id"][0] == sheaf.nodes()[0]["NodeID"]
+    assert sheaf.util.get_placement_group("pair") == group
+    remove_placement_group(group)
+    with pytest.raises(sheaf.exceptions.RayError):
+        sheaf.get(where.options(scheduling_strategy=inside).remote(), timeout=WAIT_S)
+
+
+@pytest.mark.parametrize("bundles, strategy", [([], "PACK"), ([{}], "PACK"), ([{"CPU": 1}], "TIGHT")])
+def test_wrong_placement_groups_are_refused(bundles, strategy):
+    with pytest.raises(ValueError):
+        placement_group(bundles, strategy)
+
+
+def test_what_can_never_fit_waits_and_harms_nobody():
+    ready, rest = sheaf.wait([where.options(num_cpus=64).remote()], timeout=0.2)
+    assert not ready and len(rest) == 1
+    assert sheaf.get(where.remote(), timeout=WAIT_S)

@@ -1,0 +1,189 @@
+# Copyright The Sheaf Authors. SPDX-License-Identifier: Apache-2.0
+"""What users see when things go wrong: types, tracebacks, retries, cancellation."""
+
+import os
+import pickle
+import sys
+import time
+
+import pytest
+import sheaf
+from sheaf import exceptions
+
+from conftest import WAIT_S
+
+pytestmark = pytest.mark.usefixtures("node")
+
+
+@sheaf.remote(num_cpus=0)
+def divide(a, b):
+    return a / b
+
+
+def test_an_error_is_what_was_raised_and_says_where():
+    with pytest.raises(ZeroDivisionError) as caught:
+        sheaf.get(divide.remote(1, 0))
+    assert isinstance(caught.value, exceptions.RayTaskError)
+    assert isinstance(caught.value.cause, ZeroDivisionError)
+    text = str(caught.value)
+    assert "divide" in text and "return a / b" in text and "ZeroDivisionError: division by zero" in text
+    assert os.path.dirname(sheaf.__file__) not in text
+
+
+def test_an_error_travels_through_dependencies_and_nested_calls():
+    @sheaf.remote(num_cpus=0)
+    def outer():
+        return sheaf.get(divide.remote(1, 0))
+
+    for ref in (divide.remote(divide.remote(1, 0), 2), outer.remote()):
+        with pytest.raises(ZeroDivisionError):
+            sheaf.get(ref)
+
+
+class Special(Exception):
+    def __init__(self, code, text):
+        super().__init__(text)
+        self.code = code
+
+
+class NotPicklable(Exception):
+    def __init__(self):
+        super().__init__("held")
+        self.lock = __import__("threading").Lock()
+
+
+def test_exceptions_with_state_or_without_pickle():
+    @sheaf.remote(num_cpus=0)
+    def fail(kind, *args):
+        raise kind(*args)
+
+    with pytest.raises(exceptions.RayTaskError) as caught:
+        sheaf.get(fail.remote(Special, 7, "special"))
+    assert "Special: special" in str(caught.value)
+    with pytest.raises(exceptions.RayTaskError, match="NotPicklable: held"):
+        sheaf.get(fail.remote(NotPicklable))
+    with pytest.raises(exceptions.WorkerCrashedError, match="sys.exit"):
+        sheaf.get(fail.remote(SystemExit, 3))
+
+
+def test_task_errors_can_be_pickled():
+    try:
+        sheaf.get(divide.remote(1, 0))
+    except ZeroDivisionError as error:
+        back = pickle.loads(pickle.dumps(error))
+    assert isinstance(back, ZeroDivisionError) and str(back).startswith("in divide")
+
+
+def test_retry_exceptions_covers_what_it_lists(tmp_path):
+    @sheaf.remote(num_cpus=0, max_retries=5)
+    def flaky(path, kind):
+        with open(path, "a") as file:
+            file.write("x")
+        if os.path.getsize(path) < 3:
+            raise kind("not yet")
+        return os.path.getsize(path)
+
+    listed = flaky.options(retry_exceptions=[OSError])
+    assert sheaf.get(listed.remote(str(tmp_path / "a"), OSError)) == 3
+    with pytest.raises(ValueError):
+        sheaf.get(listed.remote(str(tmp_path / "b"), ValueError))
+    assert sheaf.get(flaky.options(retry_exceptions=True).remote(str(tmp_path / "c"), ValueError)) == 3
+    with pytest.raises(OSError):
+        sheaf.get(flaky.remote(str(tmp_path / "d"), OSError))
+
+
+def test_a_dead_worker_is_told_or_its_task_tried_again(tmp_path):
+    @sheaf.remote(num_cpus=0)
+    def die_once(path):
+        if not os.path.exists(path):
+            open(path, "w").close()
+            os._exit(1)
+        return "second try"
+
+    assert sheaf.get(die_once.remote(str(tmp_path / "a")), timeout=WAIT_S) == "second try"
+    with pytest.raises(exceptions.WorkerCrashedError):
+        sheaf.get(die_once.options(max_retries=0).remote(str(tmp_path / "b")), timeout=WAIT_S)
+
+
+def test_a_sleeping_task_is_cancelled_at_once():
+    @sheaf.remote(num_cpus=0)
+    def sleep():
+        open_file = os.pipe()[0]
+        os.read(open_file, 1) if False else time.sleep(60)
+
+    ref = sleep.remote()
+    with pytest.raises(exceptions.GetTimeoutError):
+        sheaf.get(ref, timeout=0.3)
+    begin = time.monotonic()
+    sheaf.cancel(ref)
+    with pytest.raises(exceptions.TaskCancelledError):
+        sheaf.get(ref, timeout=WAIT_S)
+    assert time.monotonic() - begin < 10
+    assert sheaf.get(divide.remote(4, 2), timeout=WAIT_S) == 2
+
+
+def test_a_task_that_waits_for_another_is_cancelled_with_it():
+    @sheaf.remote(num_cpus=0)
+    def inner():
+        time.sleep(60)
+
+    @sheaf.remote(num_cpus=0)
+    def outer():
+        return sheaf.get(inner.remote())
+
+    ref = outer.remote()
+    sheaf.wait([ref], timeout=0.3)
+    sheaf.cancel(ref)
+    with pytest.raises(exceptions.TaskCancelledError):
+        sheaf.get(ref, timeout=WAIT_S)
+
+
+def test_an_actor_restarts_as_often_as_it_may():
+    @sheaf.remote(num_cpus=0, max_restarts=1, max_task_retries=1)
+    class Fragile:
+        calls = 0
+
+        def call(self):
+            self.calls += 1
+            return self.calls
+
+        def pid(self):
+            return os.getpid()
+
+    actor = Fragile.remote()
+    assert sheaf.get([actor.call.remote() for _ in range(3)]) == [1, 2, 3]
+    os.kill(sheaf.get(actor.pid.remote()), 9)
+    assert sheaf.get(actor.call.remote(), timeout=WAIT_S) == 1
+    os.kill(sheaf.get(actor.pid.remote()), 9)
+    with pytest.raises(exceptions.RayActorError):
+        sheaf.get(actor.call.remote(), timeout=WAIT_S)
+
+
+@pytest.mark.parametrize(
+    "options, kind, words",
+    [
+        ({"num_cpu": 1}, ValueError, "did you mean num_cpus"),
+        ({"num_cpus": -1}, ValueError, "num_cpus=-1"),
+        ({"num_cpus": "2"}, TypeError, "num_cpus='2'"),
+        ({"max_retries": -2}, ValueError, "max_retries=-2"),
+        ({"max_restarts": 1}, ValueError, "for actors"),
+        ({"resources": {"CPU": 1}}, ValueError, "num_cpus=1"),
+        ({"num_returns": -1}, ValueError, "num_returns=-1"),
+        ({"retry_exceptions": [3]}, TypeError, "retry_exceptions"),
+    ],
+)
+def test_wrong_options_are_named_with_the_remedy(options, kind, words):
+    with pytest.raises(kind, match=words):
+        sheaf.remote(**options)(lambda: 1)
+    with pytest.raises(kind, match=words):
+        divide.options(**options)
+
+
+def test_no_frames_of_the_package_hide_a_deep_recursion():
+    @sheaf.remote(num_cpus=0)
+    def deep(n):
+        return deep._function(n + 1)
+
+    with pytest.raises(RecursionError):
+        sheaf.get(deep.remote(0), timeout=WAIT_S)
+    assert sys.getrecursionlimit() >= 1000

@@ -1,0 +1,91 @@
+# Copyright The Sheaf Authors. SPDX-License-Identifier: Apache-2.0
+"""Streaming generators."""
+
+import asyncio
+import time
+
+import numpy as np
+import pytest
+import sheaf
+
+from conftest import WAIT_S
+
+pytestmark = pytest.mark.usefixtures("node")
+
+
+@sheaf.remote(num_cpus=0)
+def stream(n, pause=0.0):
+    for i in range(n):
+        time.sleep(pause)
+        yield i
+
+
+def test_items_come_while_the_generator_runs():
+    begin = time.monotonic()
+    items = stream.remote(3, 2.0)
+    assert sheaf.get(next(items)) == 0
+    assert time.monotonic() - begin < 4
+    sheaf.cancel(items)
+
+
+def test_many_items_and_none():
+    assert sum(sheaf.get(ref) for ref in stream.remote(2000)) == sum(range(2000))
+    assert list(stream.remote(0)) == []
+
+
+def test_large_items_and_references_stream():
+    @sheaf.remote(num_cpus=0)
+    def blocks():
+        for i in range(3):
+            yield np.full(50_000, i)
+        yield [sheaf.put("inner")]
+
+    *arrays, last = [sheaf.get(ref) for ref in blocks.remote()]
+    assert [int(a[0]) for a in arrays] == [0, 1, 2] and sheaf.get(last[0]) == "inner"
+
+
+def test_an_error_is_the_last_item():
+    @sheaf.remote(num_cpus=0)
+    def half():
+        yield 1
+        raise KeyError("half way")
+
+    first, second = half.remote()
+    assert sheaf.get(first) == 1
+    with pytest.raises(KeyError):
+        sheaf.get(second)
+
+
+def test_a_slow_consumer_holds_the_generator_back(tmp_path):
+    path = tmp_path / "made"
+
+    @sheaf.remote(num_cpus=0, _generator_backpressure_num_objects=2)
+    def counted():
+        for i in range(10):
+            with open(path, "a") as file:
+                file.write("x")
+            yield i
+
+    items = counted.remote()
+    assert sheaf.get(next(items)) == 0
+    time.sleep(0.3)
+    assert len(path.read_text()) <= 5
+    assert [sheaf.get(ref) for ref in items] == list(range(1, 10))
+
+
+def test_a_method_streams_on_request():
+    @sheaf.remote(num_cpus=0)
+    class Source:
+        def lines(self, n):
+            yield from (f"line {i}" for i in range(n))
+
+    source = Source.remote()
+    assert [sheaf.get(r) for r in source.lines.remote(2)] == ["line 0", "line 1"]
+    assert [sheaf.get(r) for r in source.lines.options(num_returns="streaming").remote(1)] == ["line 0"]
+
+
+def test_async_iteration():
+    async def collect():
+        return [await ref async for ref in stream.remote(4)]
+
+    assert asyncio.run(asyncio.wait_for(collect(), WAIT_S)) == [0, 1, 2, 3]

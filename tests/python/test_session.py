@@ -1,0 +1,193 @@
+# Copyright The Sheaf Authors. SPDX-License-Identifier: Apache-2.0
+"""How programs begin and end: each in a process of its own."""
+
+import os
+import signal
+import subprocess
+import sys
+import textwrap
+import time
+
+import pytest
+
+from conftest import WAIT_S
+
+
+def program(text):
+    return [sys.executable, "-c", textwrap.dedent(text)]
+
+
+def run(text, **more):
+    done = subprocess.run(program(text), capture_output=True, text=True, timeout=WAIT_S, **more)
+    assert done.returncode == 0, done.stdout + done.stderr
+    return done.stdout.strip()
+
+
+def test_import_loads_nothing_heavy():
+    heavy = "numpy cloudpickle asyncio inspect subprocess"
+    assert run(f"import sys, sheaf; print([m for m in '{heavy}'.split() if m in sys.modules])") == "[]"
+
+
+def test_a_call_without_init_starts_a_node():
+    assert run("import sheaf; print(sheaf.get(sheaf.remote(lambda: 3).remote()), sheaf.is_initialized())") == "3 True"
+
+
+def test_init_twice_and_after_shutdown():
+    text = """
+        import sheaf
+        with sheaf.init(num_cpus=1):
+            try:
+                sheaf.init()
+            except RuntimeError as error:
+                print("twice")
+            sheaf.init(ignore_reinit_error=True)
+            f = sheaf.remote(lambda: 1)
+            assert sheaf.get(f.remote()) == 1
+        assert not sheaf.is_initialized()
+        sheaf.shutdown()
+        sheaf.init(num_cpus=1)
+        print(sheaf.get(f.remote()))
+    """
+    assert run(text).split() == ["twice", "1"]
+
+
+@pytest.mark.parametrize(
+    "call, kind, words",
+    [
+        ("sheaf.init('auto')", "ConnectionError", ""),
+        ("sheaf.init(num_cpu=1)", "ValueError", "did you mean num_cpus"),
+        ("sheaf.init('/nowhere', num_cpus=1)", "ValueError", "num_cpus"),
+        ("sheaf.init(num_cpus=-1)", "ValueError", "num_cpus=-1"),
+    ],
+)
+def test_wrong_inits_say_why(call, kind, words, tmp_path):
+    text = f"""
+        import sheaf
+        try:
+            {call}
+        except {kind} as error:
+            print(error)
+    """
+    assert words in run(text, env={**os.environ, "SHEAF_DIR": str(tmp_path / "none")})
+
+
+def test_functions_of_modules_beside_the_script(tmp_path):
+    (tmp_path / "beside.py").write_text("def triple(x):\n    return 3 * x\n")
+    (tmp_path / "script.py").write_text("import beside, sheaf\nprint(sheaf.get(sheaf.remote(beside.triple).remote(2)))\n")
+    done = subprocess.run([sys.executable, tmp_path / "script.py"], capture_output=True, text=True, timeout=WAIT_S, cwd="/")
+    assert done.stdout.strip() == "6", done.stderr
+
+
+def test_output_of_workers_reaches_the_driver():
+    text = """
+        import sheaf, time
+        @sheaf.remote
+        def speak():
+            print("hello from a worker")
+        sheaf.get(speak.remote())
+        time.sleep(1)
+    """
+    done = subprocess.run(program(text), capture_output=True, text=True, timeout=WAIT_S)
+    assert "(speak pid=" in done.stdout and "hello from a worker" in done.stdout
+
+
+@pytest.mark.parametrize("call", ["sheaf.get(slow)", "sheaf.wait([slow])", "next(stream)"])
+def test_ctrl_c_ends_a_wait(call):
+    text = f"""
+        import sheaf, time
+        sheaf.init(num_cpus=2)
+        @sheaf.remote
+        def sleep():
+            time.sleep(100)
+        @sheaf.remote
+        def items():
+            time.sleep(100)
+            yield 1
+        slow, stream = sleep.remote(), items.remote()
+        print("waiting", flush=True)
+        try:
+            {call}
+        except KeyboardInterrupt:
+            print("interrupted", flush=True)
+    """
+    process = subprocess.Popen(program(text), stdout=subprocess.PIPE, text=True)
+    try:
+        assert process.stdout.readline() == "waiting\n"
+        time.sleep(0.1)
+        begin = time.monotonic()
+        process.send_signal(signal.SIGINT)
+        assert process.stdout.readline() == "interrupted\n"
+        assert time.monotonic() - begin < 2
+        assert process.wait(WAIT_S) == 0
+    finally:
+        process.kill()
+        process.wait()
+        process.stdout.close()
+
+
+def alive(pid):
+    try:
+        with open(f"/proc/{pid}/stat") as file:
+            return file.read().rpartition(")")[2].split()[0] != "Z"
+    except FileNotFoundError:
+        return False
+
+
+@pytest.mark.parametrize("end", ["", "import os, signal; os.kill(os.getpid(), signal.SIGKILL)"])
+def test_nothing_is_left_when_the_driver_ends(end):
+    text = f"""
+        import os, sheaf
+        print(*sheaf.get([sheaf.remote(os.getpid).remote() for _ in range(4)]), flush=True)
+        {end}
+    """
+    done = subprocess.run(program(text), stdout=subprocess.PIPE, text=True, timeout=WAIT_S)
+    pids = set(map(int, done.stdout.split()))
+    assert pids
+    deadline = time.monotonic() + WAIT_S
+    while any(map(alive, pids)):
+        assert time.monotonic() < deadline, f"workers {pids} outlive their driver"
+        time.sleep(0.02)
+
+
+def test_a_forked_child_does_no_harm():
+    text = """
+        import os, sheaf
+        sheaf.init(num_cpus=2)
+        f = sheaf.remote(lambda x: x)
+        ref = sheaf.put(5)
+        pid = os.fork()
+        if pid == 0:
+            del ref
+            os._exit(0 if not sheaf.is_initialized() else 1)
+        assert os.waitpid(pid, 0)[1] == 0
+        print(sheaf.get([ref, f.remote(6)]))
+    """
+    assert run(text) == "[5, 6]"
+
+
+def test_multiprocessing_and_subprocesses_in_tasks():
+    text = """
+        import multiprocessing, subprocess, sys, sheaf
+        @sheaf.remote
+        def children():
+            with multiprocessing.get_context("fork").Pool(2) as pool:
+                squares = pool.map(abs, [-1, -2])
+            out = subprocess.run([sys.executable, "-c", "print(7)"], capture_output=True, text=True).stdout
+            return squares, out.strip()
+        print(sheaf.get([children.remote() for _ in range(2)])[1])
+    """
+    assert run(text) == "([1, 2], '7')"
+
+
+def test_random_numbers_differ_between_workers():
+    text = """
+        import random, time, numpy, sheaf
+        sheaf.init(num_cpus=4)
+        @sheaf.remote
+        def draw():
+            time.sleep(0.2)
+            return random.random(), numpy.random.random()
+        drawn = sheaf.get([draw.remote() for _ in range(4)])
+        print(len(set(drawn)), len({d[0] for d in drawn}), len({d[1] for d in drawn}))
+    """
+    assert run(text) == "4 4 4"

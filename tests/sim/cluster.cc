@@ -1,0 +1,233 @@
+// Copyright The Sheaf Authors. SPDX-License-Identifier: Apache-2.0
+#include "tests/sim/cluster.h"
+
+#include <algorithm>
+
+#include "absl/strings/str_cat.h"
+
+namespace sheaf::sim {
+namespace {
+
+constexpr Nanos kBootLimit = 10 * kSecond;
+constexpr Nanos kLongestRun = 30 * kSecond;   // With faults.
+constexpr Nanos kLivenessLimit = 120 * kSecond;
+constexpr Nanos kRest = 8 * kSecond;          // Two passes of the sweeper.
+constexpr Nanos kEmptyLimit = 60 * kSecond;
+constexpr int kDriversPerNode = 2;
+
+}  // namespace
+
+Cluster::Cluster(const RunOptions& options)
+    : options_(options), world_(options.seed, options.plant, options.trace), workload_(world_, Mix::Draw(world_.random)), programs_(workload_.programs()), gcs_(world_) {
+  for (int i = 1; i <= options.nodes; ++i) {
+    NodeOptions node;
+    node.index = static_cast<uint64_t>(i);
+    node.totals = Resources::Cpu(1 + static_cast<double>(world_.random.Below(4)));
+    node.totals.Set("slot", 3 * kUnit);
+    node.totals.Set("bundle", 4 * kUnit);
+    nodes_.push_back(std::make_unique<Node>(world_, gcs_, programs_, std::move(node)));
+  }
+}
+
+bool Cluster::RunUntil(Nanos limit, const std::function<bool()>& done) {
+  const Nanos deadline = world_.now() + limit;
+  while (world_.oracle.ok()) {
+    if (done()) return true;
+    if (world_.now() >= deadline || !world_.queue.RunOne()) return false;
+  }
+  return false;
+}
+
+RunResult Cluster::Run() {
+  gcs_.Start();
+  for (auto& node : nodes_) node->Boot();
+  const bool booted = RunUntil(kBootLimit, [&] { return std::all_of(nodes_.begin(), nodes_.end(), [](auto& node) { return node->up(); }); });
+  if (!booted) {
+    world_.oracle.Fail("O1", "the nodes do not come up");
+  } else {
+    for (auto& node : nodes_) {
+      for (int i = 0; i < kDriversPerNode; ++i) node->StartDriver();
+    }
+    world_.faults = FaultPlan::Draw(world_.random);
+    ScheduleFaults();
+    RunUntil(kLongestRun, [&] { return world_.queue.events() >= options_.events; });
+    Finish();
+  }
+  RunResult result;
+  result.events = world_.queue.events();
+  result.trace_hash = world_.trace.hash();
+  result.planted = world_.planted;
+  result.calls = world_.oracle.calls();
+  result.virtual_time = world_.now();
+  result.faults = world_.fault_counts;
+  result.errors = world_.oracle.errors();
+  result.failures = world_.oracle.failures();
+  world_.queue.Clear();
+  return result;
+}
+
+// --- Faults. ---
+
+void Cluster::Every(Nanos FaultPlan::*mean, std::function<void()> strike) {
+  const Nanos period = world_.faults.*mean;
+  if (period == 0) return;
+  world_.queue.After(world_.Between(1, 2 * period), [this, mean, strike = std::move(strike)] {
+    if (world_.faults.*mean == 0) return;  // The time of faults is over.
+    strike();
+    Every(mean, strike);
+  });
+}
+
+void Cluster::ScheduleFaults() {
+  Every(&FaultPlan::worker_kill_every, [this] { KillWorker(); });
+  Every(&FaultPlan::driver_kill_every, [this] { KillDriver(); });
+  Every(&FaultPlan::pause_every, [this] { PauseSomething(); });
+  Every(&FaultPlan::gcs_crash_every, [this] { gcs_.Crash(); });
+}
+
+void Cluster::KillWorker() {
+  Node& node = *nodes_[world_.random.Below(nodes_.size())];
+  std::vector<Process*> workers = node.Living(ProcessRole::kWorker);
+  if (workers.empty()) return;
+  Process& victim = *workers[world_.random.Below(workers.size())];
+  world_.Count(victim.executor().is_actor() ? Fault::kActorKill : Fault::kWorkerKill);
+  if (world_.random.OneIn(2)) {
+    victim.sends_left = static_cast<int>(world_.random.Below(6));  // In the middle of a turn, once it has sent so much.
+  } else {
+    node.Crash(victim, proto::Death::SIGNALLED, 9);
+  }
+}
+
+void Cluster::KillDriver() {
+  Node& node = *nodes_[world_.random.Below(nodes_.size())];
+  std::vector<Process*> drivers = node.Living(ProcessRole::kDriver);
+  if (drivers.empty()) return;
+  Process& victim = *drivers[world_.random.Below(drivers.size())];
+  world_.Count(Fault::kDriverKill);
+  node.Crash(victim, proto::Death::SIGNALLED, 9);
+  node.StartDriver();
+}
+
+void Cluster::PauseSomething() {
+  Node& node = *nodes_[world_.random.Below(nodes_.size())];
+  world_.Count(Fault::kPause);
+  const Nanos until = world_.now() + world_.Between(kMillisecond, 400 * kMillisecond);
+  std::vector<Process*> all = node.Living(ProcessRole::kWorker);
+  for (Process* driver : node.Living(ProcessRole::kDriver)) all.push_back(driver);
+  const uint64_t chosen = world_.random.Below(all.size() + 1);
+  if (chosen == all.size()) {
+    node.paused_until = until;
+  } else {
+    all[chosen]->paused_until = until;
+  }
+}
+
+// --- The end. ---
+
+void Cluster::Finish() {
+  if (!world_.oracle.ok()) return;
+  workload_.Stop();
+  world_.faults = {};
+  const bool finished = RunUntil(kLivenessLimit, [&] {
+    for (auto& node : nodes_) {
+      for (Process* driver : node->Living(ProcessRole::kDriver)) {
+        if (!driver->finished()) return false;
+      }
+    }
+    return gcs_.up();
+  });
+  if (!finished) {
+    world_.oracle.Fail("O1", absl::StrCat("not all calls have ended ", kLivenessLimit / kSecond, " s after the last fault:", Describe()));
+    return;
+  }
+  RunUntil(kRest, [] { return false; });
+  CheckAtRest();
+  if (!world_.oracle.ok()) return;
+  for (auto& node : nodes_) {
+    for (Process* driver : node->Living(ProcessRole::kDriver)) driver->Leave();
+  }
+  RunUntil(kEmptyLimit, [&] {
+    return std::all_of(nodes_.begin(), nodes_.end(), [](auto& node) {
+      const Raylet::Stats stats = node->raylet().GetStats();
+      return stats.processes == 0 && stats.remains == 0 && node->starting() == 0;
+    });
+  });
+  RunUntil(2 * kSecond, [] { return false; });
+  CheckEmpty();
+}
+
+void Cluster::CheckAtRest() {
+  for (auto& node : nodes_) {
+    const Raylet::Stats stats = node->raylet().GetStats();
+    const StoreStats store = node->store().Stats();
+    std::string left;
+    auto expect_none = [&](uint64_t count, const char* what) {
+      if (count != 0) absl::StrAppend(&left, " ", count, " ", what, ";");
+    };
+    expect_none(stats.leases, "leases");
+    expect_none(stats.scheduler_queue, "demands");
+    expect_none(stats.groups + stats.pending_groups, "placement groups");
+    expect_none(stats.held_references, "borrowed references");
+    expect_none(stats.adopted_objects, "adopted objects");
+    expect_none(stats.remains, "remains of processes");
+    expect_none(stats.workers.leased + stats.workers.blocked + stats.workers.actor + stats.workers.dying, "busy workers");
+    expect_none(stats.unanswered_gcs_commands, "commands that the GCS did not answer");
+    expect_none(store.objects, "objects in the store");
+    expect_none(store.waiting_requests, "requests for memory");
+    expect_none(stats.swept, absl::StrCat("repairs by the sweeper, the last in ", stats.last_swept).c_str());
+    for (ProcessRole role : {ProcessRole::kDriver, ProcessRole::kWorker}) {
+      for (Process* process : node->Living(role)) {
+        expect_none(process->owner().tasks.size(), absl::StrCat("calls in ", process->self.ToString()).c_str());
+        expect_none(process->owner().references.size(), absl::StrCat("objects in ", process->self.ToString()).c_str());
+        expect_none(process->owner().transits.size(), absl::StrCat("transits in ", process->self.ToString()).c_str());
+        expect_none(process->executor().queued(), absl::StrCat("queued calls in ", process->self.ToString()).c_str());
+      }
+    }
+    if (!left.empty()) world_.oracle.Fail("O4", absl::StrCat("at rest node ", node->number(), " still has", left, Describe()));
+  }
+}
+
+void Cluster::CheckEmpty() {
+  for (auto& node : nodes_) {
+    const Raylet::Stats stats = node->raylet().GetStats();
+    const StoreStats store = node->store().Stats();
+    std::string left;
+    auto expect_none = [&](uint64_t count, const char* what) {
+      if (count != 0) absl::StrAppend(&left, " ", count, " ", what, ";");
+    };
+    expect_none(stats.processes, "attached processes");
+    expect_none(stats.remains, "remains of processes");
+    expect_none(node->starting(), "workers on their way");
+    expect_none(node->Living(ProcessRole::kWorker).size(), "living workers of ended jobs");
+    expect_none(stats.rings, "rings");
+    expect_none(store.used_bytes, "bytes in the store");
+    expect_none(store.pinned_bytes, "pinned bytes");
+    expect_none(store.violations, "violations of the store's rules");
+    expect_none(stats.swept, absl::StrCat("repairs by the sweeper, the last in ", stats.last_swept).c_str());
+    if (!left.empty()) world_.oracle.Fail("O4", absl::StrCat("after the last job node ", node->number(), " still has", left, Describe()));
+  }
+  if (!gcs_.up()) return;
+  const GcsStats gcs = gcs_.service().Stats();
+  if (gcs.jobs != 0 || gcs.actors_alive + gcs.actors_pending + gcs.actors_restarting != 0 || gcs.nodes != nodes_.size()) {
+    world_.oracle.Fail("O4", absl::StrCat("after the last job the GCS has ", gcs.jobs, " running jobs, ", gcs.actors_alive, " living, ",
+                                          gcs.actors_pending, " pending and ", gcs.actors_restarting, " restarting actors, ", gcs.nodes, " nodes"));
+  }
+}
+
+std::string Cluster::Describe() {
+  std::string words;
+  for (auto& node : nodes_) {
+    const Raylet::Stats stats = node->raylet().GetStats();
+    absl::StrAppend(&words, "\n  node ", node->number(), ": ", stats.leases, " leases, ", stats.scheduler_queue, " wanted, ", stats.remains,
+                    " remains, ", stats.unanswered_gcs_commands, " commands unanswered; workers: ", stats.workers.starting, " starting ",
+                    stats.workers.idle, " idle ", stats.workers.leased, " leased ", stats.workers.blocked, " blocked ", stats.workers.actor,
+                    " actors ", stats.workers.dying, " dying");
+    node->store().ForEach([&](const StoreObjectInfo& object) { absl::StrAppend(&words, "\n    stored ", object.id.ToHex()); });
+    for (ProcessRole role : {ProcessRole::kDriver, ProcessRole::kWorker}) {
+      for (Process* process : node->Living(role)) absl::StrAppend(&words, "\n  ", process->Describe());
+    }
+  }
+  return words;
+}
+
+}  // namespace sheaf::sim

@@ -1,0 +1,62 @@
+// Copyright The Sheaf Authors. SPDX-License-Identifier: Apache-2.0
+// One run: a GCS, some nodes, drivers with their work, and faults; then a time without faults in which everything must finish,
+// and a look at what is left.
+#pragma once
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "tests/sim/gcs_host.h"
+#include "tests/sim/node.h"
+#include "tests/sim/programs.h"
+#include "tests/sim/world.h"
+
+namespace sheaf::sim {
+
+struct RunOptions {
+  uint64_t seed = 1;
+  uint64_t events = 20'000;  // Faults and new work end after about so many.
+  int nodes = 1;
+  Plant plant = Plant::kNone;
+  bool trace = false;
+};
+
+struct RunResult {
+  uint64_t events = 0;
+  uint64_t trace_hash = 0;
+  uint64_t planted = 0;
+  size_t calls = 0;
+  Nanos virtual_time = 0;
+  FaultCounts faults{};
+  std::map<ErrorKind, size_t> errors;
+  std::vector<std::string> failures;  // Empty: all is well.
+};
+
+class Cluster {
+ public:
+  explicit Cluster(const RunOptions& options);
+  RunResult Run();
+
+ private:
+  // Runs events until `done`, at most for `limit` of virtual time; false: it was not.
+  bool RunUntil(Nanos limit, const std::function<bool()>& done);
+  void ScheduleFaults();
+  void Every(Nanos FaultPlan::*mean, std::function<void()> strike);
+  void KillWorker();
+  void KillDriver();
+  void PauseSomething();
+  void Finish();
+  void CheckAtRest();
+  void CheckEmpty();
+  std::string Describe();
+
+  const RunOptions options_;
+  World world_;
+  Workload workload_;
+  const Programs programs_;
+  GcsHost gcs_;
+  std::vector<std::unique_ptr<Node>> nodes_;
+};
+
+}  // namespace sheaf::sim

@@ -1,0 +1,116 @@
+// Copyright The Sheaf Authors. SPDX-License-Identifier: Apache-2.0
+#include "tests/sim/faults.h"
+
+#include "base/frame.h"
+#include "object_store/messages.h"
+#include "tests/sim/trace.h"
+
+namespace sheaf::sim {
+
+std::string_view PlantName(Plant plant) {
+  switch (plant) {
+    case Plant::kNone: return "none";
+    case Plant::kDropReply: return "drop_reply";
+    case Plant::kDuplicatePush: return "duplicate_push";
+    case Plant::kReorderCalls: return "reorder_calls";
+    case Plant::kCorruptReply: return "corrupt_reply";
+    case Plant::kDropFree: return "drop_free";
+    case Plant::kDropTransitDone: return "drop_transit_done";
+    case Plant::kDropLeaseReturn: return "drop_lease_return";
+    case Plant::kDropCancel: return "drop_cancel";
+    case Plant::kEarlyRegistration: return "early_registration";
+    case Plant::kUndrainedRings: return "undrained_rings";
+    case Plant::kSilentDeath: return "silent_death";
+    case Plant::kZombie: return "zombie";
+    case Plant::kForgottenStart: return "forgotten_start";
+    case Plant::kEarlyAck: return "early_ack";
+    case Plant::kFrozenClock: return "frozen_clock";
+    case Plant::kBackwardClock: return "backward_clock";
+    case Plant::kCount: break;
+  }
+  return "?";
+}
+
+Plant PlantOf(std::string_view name) {
+  for (uint8_t i = 0; i < static_cast<uint8_t>(Plant::kCount); ++i) {
+    if (PlantName(static_cast<Plant>(i)) == name) return static_cast<Plant>(i);
+  }
+  return Plant::kCount;
+}
+
+std::string_view FaultName(Fault fault) {
+  switch (fault) {
+    case Fault::kWorkerKill: return "worker kills";
+    case Fault::kActorKill: return "actor kills";
+    case Fault::kDriverKill: return "driver kills";
+    case Fault::kPause: return "pauses";
+    case Fault::kStartFailure: return "failed starts";
+    case Fault::kLateSocket: return "late sockets";
+    case Fault::kGcsCrash: return "GCS crashes";
+    case Fault::kGcsLostWrites: return "writes lost";
+    case Fault::kGcsFrameDropped: return "GCS frames dropped";
+    case Fault::kGcsFrameDuplicated: return "duplicated";
+    case Fault::kGcsFrameDelayed: return "delayed";
+    case Fault::kSlowFrame: return "slow frames";
+    case Fault::kCount: break;
+  }
+  return "?";
+}
+
+const char* FrameName(FrameKind kind) {
+  switch (kind) {
+    case FrameKind::kTemplate: return "Template";
+    case FrameKind::kPushTask: return "PushTask";
+    case FrameKind::kTaskReply: return "TaskReply";
+    case FrameKind::kStreamItem: return "StreamItem";
+    case FrameKind::kStreamAck: return "StreamAck";
+    case FrameKind::kCancelTask: return "CancelTask";
+    case FrameKind::kTakeBack: return "TakeBack";
+    case FrameKind::kTaskReturned: return "TaskReturned";
+    case FrameKind::kTransitDone: return "TransitDone";
+    case FrameKind::kObjectQuery: return "ObjectQuery";
+    case FrameKind::kObjectAnswer: return "ObjectAnswer";
+    case FrameKind::kActorQuery: return "ActorQuery";
+    case FrameKind::kActorAnswer: return "ActorAnswer";
+    case FrameKind::kActorControl: return "ActorControl";
+    case FrameKind::kJobStart: return "JobStart";
+    case FrameKind::kLeaseDemand: return "LeaseDemand";
+    case FrameKind::kLeaseReturn: return "LeaseReturn";
+    case FrameKind::kBlocked: return "Blocked";
+    case FrameKind::kConnectRequest: return "ConnectRequest";
+    case FrameKind::kPeerDrained: return "PeerDrained";
+    case FrameKind::kRefsReport: return "RefsReport";
+    case FrameKind::kNodeRefsAck: return "NodeRefsAck";
+    case FrameKind::kKillWorker: return "KillWorker";
+    case FrameKind::kGroupRequest: return "GroupRequest";
+    case FrameKind::kActorReport: return "ActorReport";
+    case FrameKind::kStateQuery: return "StateQuery";
+    case FrameKind::kStateAnswer: return "StateAnswer";
+    case FrameKind::kWorkerReady: return "WorkerReady";
+    case FrameKind::kAdoptedQuery: return "AdoptedQuery";
+    case FrameKind::kGoodbye: return "Goodbye";
+    case FrameKind::kLeaseGrant: return "LeaseGrant";
+    case FrameKind::kLeaseRefused: return "LeaseRefused";
+    case FrameKind::kLeaseRevoke: return "LeaseRevoke";
+    case FrameKind::kLeaseBegin: return "LeaseBegin";
+    case FrameKind::kLeaseEnd: return "LeaseEnd";
+    case FrameKind::kNewRing: return "NewRing";
+    case FrameKind::kConnectRefused: return "ConnectRefused";
+    case FrameKind::kProcessDied: return "ProcessDied";
+    case FrameKind::kRefsReported: return "RefsReported";
+    case FrameKind::kNodeRefs: return "NodeRefs";
+    case FrameKind::kGroupState: return "GroupState";
+    case FrameKind::kShutdown: return "Shutdown";
+    case FrameKind::kAdoptedAnswer: return "AdoptedAnswer";
+    case FrameKind::kJobStarted: return "JobStarted";
+    case FrameKind::kGcsRequest: return "GcsRequest";
+    case FrameKind::kGcsReply: return "GcsReply";
+    case FrameKind::kGcsEvent: return "GcsEvent";
+    case kStoreFree: return "StoreFree";
+    case kStoreSealed: return "StoreSealed";
+    case kStoreLookup: return "StoreLookup";
+    default: return IsStoreFrame(kind) ? "Store" : "other";
+  }
+}
+
+}  // namespace sheaf::sim

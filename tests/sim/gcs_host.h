@@ -1,0 +1,64 @@
+// Copyright The Sheaf Authors. SPDX-License-Identifier: Apache-2.0
+// The real GcsService on a disk that takes its time, in a process that crashes: of what was not acknowledged the disk keeps the
+// first part. Links to raylets lose, repeat and delay frames; both ends resend.
+#pragma once
+
+#include <deque>
+#include <map>
+#include <memory>
+#include <string>
+
+#include "gcs/gcs_service.h"
+#include "gcs/memory_storage.h"
+#include "tests/sim/world.h"
+
+namespace sheaf::sim {
+
+class Node;
+
+class GcsHost final : public Transport {
+ public:
+  explicit GcsHost(World& world);
+  ~GcsHost() override;
+
+  void Start();
+  // Dies now and comes back later.
+  void Crash();
+  bool up() const { return service_ != nullptr; }
+  GcsService& service() { return *service_; }
+
+  // `from`: the raylet of `node`, or {0, k} before it has a number.
+  void Connect(Node& node) { nodes_.push_back(&node); }
+  void SendToGcs(ProcessId from, FrameKind kind, std::string body);
+
+  Channel& To(ProcessId peer) override;
+  void Forget(ProcessId) override {}
+
+ private:
+  class Disk;
+  class NodeChannel final : public Channel {
+   public:
+    NodeChannel(GcsHost& host, ProcessId peer) : host_(host), peer_(peer) {}
+    void Send(Lane, FrameKind kind, std::string_view head, std::string_view tail) override;
+    size_t queued_bytes() const override { return 0; }
+   private:
+    GcsHost& host_;
+    const ProcessId peer_;
+  };
+  // Runs `deliver` after the way of one frame: never, once, or twice.
+  void Carry(Nanos* last_at, std::function<void()> deliver);
+  void DeliverToNode(ProcessId to, FrameKind kind, const std::string& body);
+  void ScheduleTick();
+
+  World& world_;
+  SeededRandom random_;
+  MemoryStorage::Disk rows_;
+  std::unique_ptr<Disk> disk_;
+  std::unique_ptr<GcsService> service_;
+  uint64_t life_ = 0;  // Frames and timers of an earlier one are dropped.
+  std::deque<Node*> nodes_;
+  std::map<ProcessId, NodeChannel> channels_;
+  std::map<ProcessId, Nanos> last_to_, last_from_;
+};
+
+}  // namespace sheaf::sim

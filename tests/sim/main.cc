@@ -1,0 +1,186 @@
+// Copyright The Sheaf Authors. SPDX-License-Identifier: Apache-2.0
+// The simulator as a program.
+//   sim --test                 what ctest runs: many seeds, and one of them twice
+//   sim --planted              plants each bug and looks whether it is found
+//   sim --seed N [--events E] [--nodes N] [--plant NAME] [--trace]     one run
+//   sim --seeds K --seed FIRST ...                                     K runs
+#include <csignal>
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+#include <string>
+#include <string_view>
+
+#include "absl/strings/str_cat.h"
+#include "base/log.h"
+#include "tests/sim/cluster.h"
+
+namespace sheaf::sim {
+namespace {
+
+constexpr uint64_t kFirstSeed = 1;           // Of those that every CI run has.
+constexpr uint64_t kTestEvents = 1'000'000;  // In all.
+constexpr uint64_t kSeedsPerPlant = 60;
+
+std::string program;
+RunOptions current;  // For the word about a crash.
+
+std::string Replay(const RunOptions& options) {
+  std::string command = absl::StrCat(program, " --seed ", options.seed, " --events ", options.events);
+  if (options.nodes != 1) absl::StrAppend(&command, " --nodes ", options.nodes);
+  if (options.plant != Plant::kNone) absl::StrAppend(&command, " --plant ", std::string(PlantName(options.plant)));
+  return command + " --trace";
+}
+
+void OnCrash(int signal) {
+  // I1: no event may end a process.
+  static std::string words;
+  words = absl::StrCat("I1: signal ", signal, " ended the run of seed ", current.seed, "\nreplay: ", Replay(current), "\n");
+  std::fputs(words.c_str(), stdout);
+  std::fflush(stdout);
+  std::signal(signal, SIG_DFL);
+  std::raise(signal);
+}
+
+RunResult RunOnce(const RunOptions& options) {
+  current = options;
+  return Cluster(options).Run();
+}
+
+struct Total {
+  uint64_t runs = 0, failed = 0, events = 0, calls = 0;
+  FaultCounts faults{};
+  std::map<ErrorKind, size_t> errors;
+  void Add(const RunResult& result) {
+    ++runs;
+    events += result.events;
+    calls += result.calls;
+    for (size_t i = 0; i < faults.size(); ++i) faults[i] += result.faults[i];
+    for (const auto& [kind, count] : result.errors) errors[kind] += count;
+    failed += !result.failures.empty();
+  }
+  void Print() const {
+    std::printf("%lu runs, %lu events, %lu calls\nfaults:", runs, events, calls);
+    for (size_t i = 0; i < faults.size(); ++i) {
+      std::printf(" %s %lu%s", std::string(FaultName(static_cast<Fault>(i))).c_str(), faults[i], i + 1 < faults.size() ? "," : "\n");
+    }
+    std::printf("errors that calls ended in:");
+    for (const auto& [kind, count] : errors) std::printf(" %s %zu", ErrorName(kind), count);
+    std::printf("\n");
+  }
+};
+
+void PrintFailures(const RunOptions& options, const RunResult& result) {
+  std::printf("seed %lu fails after %lu events, %.3f s of virtual time:\n", options.seed, result.events,
+              static_cast<double>(result.virtual_time) / kSecond);
+  for (const std::string& failure : result.failures) std::printf("  %s\n", failure.c_str());
+  std::printf("replay: %s\n", Replay(options).c_str());
+  std::fflush(stdout);
+}
+
+int RunSeeds(RunOptions options, uint64_t seeds) {
+  Total total;
+  for (uint64_t i = 0; i < seeds; ++i, ++options.seed) {
+    const RunResult result = RunOnce(options);
+    total.Add(result);
+    if (seeds == 1) std::printf("seed %lu: trace %016lx\n", options.seed, result.trace_hash);
+    if (!result.failures.empty()) PrintFailures(options, result);
+  }
+  total.Print();
+  return total.failed == 0 ? 0 : 1;
+}
+
+int Test() {
+  Total total;
+  RunOptions options;
+  options.seed = kFirstSeed;
+  const uint64_t surprise = EntropySeed();
+  std::printf("seeds from %lu on, and %lu\n", kFirstSeed, surprise);
+  uint64_t first_hash = 0;
+  for (uint64_t runs = 0; total.events < kTestEvents; ++runs) {
+    const uint64_t next = options.seed;
+    if (runs == 1) options.seed = surprise;
+    const RunResult result = RunOnce(options);
+    if (runs == 0) first_hash = result.trace_hash;
+    total.Add(result);
+    if (!result.failures.empty()) PrintFailures(options, result);
+    options.seed = runs == 1 ? next : next + 1;
+  }
+  options.seed = kFirstSeed;
+  const RunResult again = RunOnce(options);
+  total.Print();
+  if (again.trace_hash != first_hash) {
+    std::printf("seed %lu was another run the second time: trace %016lx, then %016lx\n", kFirstSeed, first_hash, again.trace_hash);
+    return 1;
+  }
+  return total.failed == 0 ? 0 : 1;
+}
+
+int Planted() {
+  int missed = 0;
+  for (uint8_t i = 1; i < static_cast<uint8_t>(Plant::kCount); ++i) {
+    RunOptions options;
+    options.plant = static_cast<Plant>(i);
+    bool found = false;
+    for (uint64_t seed = 1; seed <= kSeedsPerPlant && !found; ++seed) {
+      options.seed = seed;
+      const RunResult result = RunOnce(options);
+      if (result.failures.empty() || result.planted == 0) continue;
+      found = true;
+      std::printf("%-20s found by %s after %lu seeds: %.140s\n", std::string(PlantName(options.plant)).c_str(),
+                  result.failures[0].substr(0, 2).c_str(), seed, result.failures[0].substr(4, result.failures[0].find('\n') - 4).c_str());
+    }
+    if (!found) std::printf("%-20s NOT FOUND in %lu seeds\n", std::string(PlantName(options.plant)).c_str(), kSeedsPerPlant);
+    missed += !found;
+    std::fflush(stdout);
+  }
+  return missed == 0 ? 0 : 1;
+}
+
+int Usage() {
+  std::fprintf(stderr, "usage: sim --test | --planted | [--seed N] [--seeds K] [--events E] [--nodes N] [--plant NAME] [--trace]\nplants:");
+  for (uint8_t i = 1; i < static_cast<uint8_t>(Plant::kCount); ++i) {
+    std::fprintf(stderr, " %s", std::string(PlantName(static_cast<Plant>(i))).c_str());
+  }
+  std::fprintf(stderr, "\n");
+  return 2;
+}
+
+int Main(int argc, char** argv) {
+  program = argv[0];
+  for (const int signal : {SIGABRT, SIGSEGV, SIGBUS}) std::signal(signal, OnCrash);
+  RunOptions options;
+  uint64_t seeds = 1;
+  for (int i = 1; i < argc; ++i) {
+    const std::string_view flag = argv[i];
+    if (flag == "--test") return Test();
+    if (flag == "--planted") return Planted();
+    if (flag == "--trace") {
+      options.trace = true;
+      continue;
+    }
+    if (i + 1 == argc) return Usage();
+    const char* value = argv[++i];
+    if (flag == "--seed") {
+      options.seed = std::strtoull(value, nullptr, 10);
+    } else if (flag == "--seeds") {
+      seeds = std::strtoull(value, nullptr, 10);
+    } else if (flag == "--events") {
+      options.events = std::strtoull(value, nullptr, 10);
+    } else if (flag == "--nodes") {
+      options.nodes = std::atoi(value);
+    } else if (flag == "--plant") {
+      options.plant = PlantOf(value);
+      if (options.plant == Plant::kCount) return Usage();
+    } else {
+      return Usage();
+    }
+  }
+  if (options.nodes < 1) return Usage();
+  return RunSeeds(options, seeds);
+}
+
+}  // namespace
+}  // namespace sheaf::sim
+
+int main(int argc, char** argv) { return sheaf::sim::Main(argc, argv); }

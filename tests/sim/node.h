@@ -1,0 +1,123 @@
+// Copyright The Sheaf Authors. SPDX-License-Identifier: Apache-2.0
+// One node: the real Raylet and StoreOwner over a real arena, with a launcher, a switchboard and deaths that are simulated.
+#pragma once
+
+#include <map>
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "object_store/arena_memory.h"
+#include "object_store/store_owner.h"
+#include "raylet/raylet.h"
+#include "tests/sim/network.h"
+#include "tests/sim/process.h"
+
+namespace sheaf::sim {
+
+class GcsHost;
+
+struct NodeOptions {
+  uint64_t index = 1;  // Among the nodes of the cluster, from 1.
+  Resources totals;
+  uint64_t store_bytes = 16 << 20;
+};
+
+class Node final : public Endpoint, public WorkerLauncher, public Switchboard {
+ public:
+  Node(World& world, GcsHost& gcs, const Programs& programs, NodeOptions options);
+  ~Node() override;
+
+  // Asks the GCS for a number until it has one, then runs the raylet.
+  void Boot();
+  bool up() const { return raylet_ != nullptr; }
+  ProcessId StartDriver();
+  // Ends `process` now: the raylet hears of it a little later.
+  void Crash(Process& process, proto::Death::Cause cause, int code);
+  void Leave(Process& process);  // After its goodbye.
+
+  void OnGcsFrame(ProcessId to, FrameKind kind, const std::string& body);
+
+  // Endpoint: the raylet.
+  void OnFrame(ProcessId from, const Frame& frame) override;
+  void EndTurn() override;
+
+  Raylet& raylet() { return *raylet_; }
+  StoreOwner& store() { return *store_; }
+  metrics::Page& metrics() { return *page_; }
+  int arena_fd() const { return arena_->fd(); }
+  NodeNumber number() const { return number_; }
+  uint64_t index() const { return options_.index; }
+  std::map<ProcessId, std::unique_ptr<Process>>& processes() { return processes_; }
+  Process* Find(ProcessId process);
+  // Living ones of a role.
+  std::vector<Process*> Living(ProcessRole role);
+  size_t starting() const { return starting_.size(); }
+
+ private:
+  class RayletTransport;
+  class RayletClock final : public Clock {
+   public:
+    explicit RayletClock(World& world) : world_(world) {}
+    Nanos Now() const override;
+   private:
+    World& world_;
+  };
+
+  // WorkerLauncher
+  void AddJob(JobNumber job, ProcessId driver, const proto::JobStart& start) override;
+  void RemoveJob(JobNumber job) override;
+  void EndStrays(JobNumber) {}  // Simulated workers leave none.
+  absl::Status Start(const WorkerSpec& spec) override;
+  void Kill(ProcessId process, const std::string& reason) override;
+  // Switchboard
+  absl::Status Connect(ProcessId a, ProcessId b) override;
+  void Remove(ProcessId process) override;
+  std::pair<LeaseNumber, uint64_t> Started(ProcessId process) override;
+  std::vector<ProcessId> PeersOf(ProcessId process) override;
+
+  void Register();
+  void MakeRaylet(NodeNumber number, uint64_t term, Nanos heartbeat_period);
+  Process& Attach(ProcessId id, ProcessRole role);
+  void ReportDeath(ProcessId process, proto::Death death);
+  // Runs `work` in the raylet, when it is not paused.
+  void OnLoop(Nanos delay, std::function<void()> work);
+  void ScheduleTick();
+
+  World& world_;
+  GcsHost& gcs_;
+  const Programs& programs_;
+  const NodeOptions options_;
+  const std::string nonce_;
+  Network network_;
+  RayletClock clock_;
+  EventExecutor loop_, memory_, disk_;
+  std::unique_ptr<SegmentArena> arena_;
+  std::unique_ptr<SpillStorage> spill_;
+  StoreEvents store_events_;
+  SeededRandom raylet_random_;
+  std::unique_ptr<metrics::Page> page_;
+  std::unique_ptr<RayletTransport> transport_;
+  std::unique_ptr<StoreOwner> store_;
+  std::unique_ptr<ProcessNumbers> numbers_;
+  std::unique_ptr<Raylet> raylet_;
+  NodeNumber number_ = 0;
+  bool turn_scheduled_ = false;
+  uint64_t tick_number_ = 0;
+  Nanos tick_at_ = 0;
+  int failed_starts_ = 0;  // In a row.
+
+  struct Attached {
+    ProcessRole role;
+    std::shared_ptr<Mapping> segment;
+    std::vector<ProcessId> peers;
+    bool socket_closed = false;
+  };
+  std::map<ProcessId, Attached> attached_;
+  std::map<ProcessId, JobNumber> starting_;  // Workers on their way.
+  std::map<JobNumber, ProcessId> jobs_;
+  std::map<ProcessId, std::unique_ptr<Process>> processes_;
+};
+
+}  // namespace sheaf::sim

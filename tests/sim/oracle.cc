@@ -1,0 +1,205 @@
+// Copyright The Sheaf Authors. SPDX-License-Identifier: Apache-2.0
+#include "tests/sim/oracle.h"
+
+#include <cstring>
+
+#include "absl/strings/str_cat.h"
+#include "base/random.h"
+
+namespace sheaf::sim {
+namespace {
+
+constexpr size_t kFailuresKept = 5;
+constexpr int kDeepest = 8;  // Of calls whose arguments are results of calls.
+
+}  // namespace
+
+std::string Oracle::Value(uint64_t id, size_t size) const {
+  std::string value((size + 7) / 8 * 8, '\0');
+  SeededRandom random(seed_ ^ (id * 0x9e3779b97f4a7c15u));
+  for (size_t i = 0; i < value.size(); i += 8) {
+    const uint64_t word = random.Next();
+    std::memcpy(value.data() + i, &word, 8);
+  }
+  value.resize(size);
+  return value;
+}
+
+bool Oracle::IsValue(uint64_t id, std::string_view bytes) const { return bytes == Value(id, bytes.size()); }
+
+void Oracle::Fail(std::string_view rule, const std::string& words) {
+  if (failures_.size() < kFailuresKept) failures_.push_back(absl::StrCat(absl::string_view(rule.data(), rule.size()), ": ", words));
+}
+
+CallRecord& Oracle::Submitted(TaskId task, const CallArguments& arguments) {
+  CallRecord& call = calls_[task];
+  call.task = task;
+  call.arguments = arguments;
+  call.submitter = task.maker();
+  return call;
+}
+
+CallRecord* Oracle::Find(TaskId task) {
+  auto found = calls_.find(task);
+  return found == calls_.end() ? nullptr : &found->second;
+}
+
+void Oracle::Started(TaskId task, ProcessId where) {
+  CallRecord* call = Find(task);
+  if (call == nullptr) return Fail("O2", absl::StrCat("process ", where.ToString(), " started ", task.ToHex(), ", which nobody submitted"));
+  ++call->starts;
+  const bool constructor = call->arguments.op == Op::kConstruct || call->arguments.op == Op::kConstructFails;
+  if (!constructor && call->retries >= 0 && call->starts > 1 + call->retries) {
+    Fail("O5", absl::StrCat("call ", task.ToHex(), " was started ", call->starts, " times, with ", call->retries, " retries"));
+  }
+  if (call->actor.is_nil() || constructor) return;
+  ActorRecord& actor = actors_[call->actor];
+  if (actor.processes.empty() || !actor.incarnations.contains(where)) {
+    return Fail("O5", absl::StrCat("process ", where.ToString(), " started a call of actor ", call->actor.ToHex(), " before its constructor"));
+  }
+  if (actor.processes.back() != where) {
+    Fail("O5", absl::StrCat("actor ", call->actor.ToHex(), ": process ", where.ToString(), " started call ", task.ToHex(),
+                            " though the newer incarnation ", actor.processes.back().ToString(), " lives"));
+  }
+  Incarnation& incarnation = actor.incarnations[where];
+  const bool again = !incarnation.started.insert(task).second;
+  if (again && call->arguments.op != Op::kFlaky) {
+    Fail("O5", absl::StrCat("call ", task.ToHex(), " was started twice by one incarnation, ", where.ToString()));
+  }
+  uint64_t& last = incarnation.last_sequence[call->submitter];
+  if (!again && call->arguments.sequence <= last) {
+    Fail("O5", absl::StrCat("call ", task.ToHex(), " is number ", call->arguments.sequence, " of its caller to actor ",
+                            call->actor.ToHex(), " and started after number ", last));
+  }
+  last = std::max(last, call->arguments.sequence);
+}
+
+void Oracle::Cancelled(TaskId task, bool recursive) {
+  if (CallRecord* call = Find(task)) {
+    call->cancelled = true;
+    call->cancelled_with_children |= recursive;
+  }
+}
+
+void Oracle::Made(ObjectId object, uint64_t id, size_t size, TaskId maker) { objects_[object] = {id, size, maker}; }
+
+void Oracle::Read(ObjectId object, ErrorKind kind, std::string_view bytes, const std::string& words) {
+  auto found = objects_.find(object);
+  if (found == objects_.end()) return Fail("O2", absl::StrCat("object ", object.ToHex(), " was read, and nobody made it"));
+  const ObjectRecord& record = found->second;
+  CallRecord* call = record.maker.is_nil() ? nullptr : Find(record.maker);
+  if (kind == ErrorKind::kNone) {
+    const bool fails = call != nullptr && (call->arguments.op == Op::kFails || call->arguments.op == Op::kConstructFails);
+    if (fails) Fail("O2", absl::StrCat("call ", record.maker.ToHex(), " always fails and has a value"));
+    if (bytes.size() != record.size || !IsValue(record.id, bytes)) {
+      Fail("O2", absl::StrCat("object ", object.ToHex(), " has ", bytes.size(), " bytes that are not its value (", record.size, " bytes)"));
+    }
+  } else {
+    ++errors_[kind];
+    const std::string why = WhyNot(object, kind, 0);
+    if (!why.empty()) {
+      Fail("O1", absl::StrCat("object ", object.ToHex(), " is ", ErrorName(kind), " (", words, "), but ", why));
+    }
+  }
+  // Readers on their own side may see an error where the owner has a value: its owner died, and no copy is left.
+  if (call != nullptr && kind != ErrorKind::kOwnerDied && !IsDead(object.maker())) {
+    if (call->has_outcome && call->outcome != kind) {
+      Fail("O1", absl::StrCat("object ", object.ToHex(), " was ", ErrorName(call->outcome), " and is ", ErrorName(kind), " now"));
+    }
+    call->has_outcome = true;
+    call->outcome = kind;
+  }
+}
+
+std::string Oracle::WhyNot(ObjectId object, ErrorKind kind, int depth) {
+  if (kind == ErrorKind::kOwnerDied && IsDead(object.maker())) return "";
+  auto found = objects_.find(object);
+  if (found == objects_.end() || found->second.maker.is_nil()) return "it was put";
+  const CallRecord* call = Find(found->second.maker);
+  return call == nullptr ? "its call is unknown" : WhyNotOfCall(*call, kind, depth);
+}
+
+std::string Oracle::WhyNotOfCall(const CallRecord& call, ErrorKind kind, int depth) {
+  // An argument's error is the call's.
+  if (depth < kDeepest) {
+    for (const ObjectId argument : call.depends) {
+      if (WhyNot(argument, kind, depth + 1).empty()) return "";
+    }
+  }
+  switch (kind) {
+    case ErrorKind::kTaskFailed:
+      if (call.arguments.op == Op::kFails) return "";
+      if (call.arguments.op == Op::kFlaky && call.retries >= 0 && call.starts > call.retries) return "";
+      return "it does not fail";
+    case ErrorKind::kTaskCancelled: {
+      if (call.cancelled) return "";
+      for (const CallRecord* up = Find(call.parent); up != nullptr; up = Find(up->parent)) {
+        if (up->cancelled_with_children) return "";
+      }
+      return "nobody cancelled it";
+    }
+    case ErrorKind::kWorkerCrashed:
+      if (!call.actor.is_nil()) return "it is an actor's";
+      if (call.retries >= 0 && call.starts == 1 + call.retries) return "";
+      return absl::StrCat("it was started ", call.starts, " times and has ", call.retries, " retries");
+    case ErrorKind::kActorDied: {
+      if (call.actor.is_nil()) return "it is no actor's";
+      const ActorRecord& actor = actors_[call.actor];
+      return actor.may_die || IsDead(actor.creator) ? "" : "its actor had no reason to die";
+    }
+    case ErrorKind::kActorUnavailable: {
+      if (call.actor.is_nil()) return "it is no actor's";
+      return actors_[call.actor].disturbed ? "" : "no process of its actor died";
+    }
+    default: return "nothing in this run may cause that";
+  }
+}
+
+void Oracle::ActorMade(ActorId actor, ProcessId creator, int max_restarts) {
+  ActorRecord& record = actors_[actor];
+  record.creator = creator;
+  record.restarts_left = max_restarts;
+}
+
+void Oracle::ActorMayDie(ActorId actor) { actors_[actor].may_die = true; }
+
+void Oracle::ActorKilled(ActorId id) {
+  ActorRecord& actor = actors_[id];
+  actor.disturbed = true;
+  if (actor.restarts_left == 0) actor.may_die = true;
+}
+
+void Oracle::ActorLeased(ActorId id, ProcessId where) {
+  if (!actor_of_.emplace(where, id).second) return;
+  if (IsDead(where)) Disturb(id);
+}
+
+void Oracle::ActorStarts(ActorId id, ProcessId where) {
+  ActorRecord& actor = actors_[id];
+  actor.processes.push_back(where);
+  actor.incarnations[where];
+}
+
+void Oracle::Disturb(ActorId id) {
+  ActorRecord& actor = actors_[id];
+  actor.disturbed = true;
+  if (actor.restarts_left == 0) {
+    actor.may_die = true;
+  } else if (actor.restarts_left > 0) {
+    --actor.restarts_left;
+  }
+}
+
+void Oracle::ProcessDied(ProcessId process) {
+  dead_.insert(process);
+  if (auto found = actor_of_.find(process); found != actor_of_.end()) Disturb(found->second);
+}
+
+void Oracle::ReadsRegister(const std::string& key, uint64_t least, uint64_t value) {
+  const Register& known = registers_[key];
+  if (value < least || value > known.begun) {
+    Fail("O3", absl::StrCat("key ", key, " reads as ", value, "; ", least, " was acknowledged before, and ", known.begun, " is the last that was written"));
+  }
+}
+
+}  // namespace sheaf::sim

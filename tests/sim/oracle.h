@@ -1,0 +1,153 @@
+// Copyright The Sheaf Authors. SPDX-License-Identifier: Apache-2.0
+// What must hold in every run, checked as it happens:
+//   O1  each call ends in exactly one value or typed error, and an error only where something happened that may cause it
+//   O2  a value is f(seed, id)
+//   O3  what the GCS acknowledged is there
+//   O4  at rest nothing is left (checked by the cluster, which says so here)
+//   O5  no call is started more often than its retries allow; calls of one caller start in order; once a newer incarnation of an
+//       actor runs, an older one starts nothing
+// Simulated processes tell the oracle what they do; it knows nothing of Sheaf's inside.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <set>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "base/error_kind.h"
+#include "base/ids.h"
+
+namespace sheaf::sim {
+
+// What a call does, when it runs.
+enum class Op : uint8_t {
+  kPlain = 0,
+  kSlow,          // Runs long.
+  kNested,        // Calls others and waits for them.
+  kMakesObject,   // Returns a reference to an object of its own.
+  kFails,         // Always.
+  kFlaky,         // Fails at the first attempt, retriably.
+  kCrashes,       // Ends its process at the first attempt.
+  kGenerator,
+  kForever,       // Until it is cancelled.
+  kConstruct,     // An actor.
+  kConstructFails,
+  kActorCall,
+  kActorHold,     // Keeps the reference that lies inside its argument.
+  kActorGive,     // Returns the reference that it keeps.
+  kActorCrash,
+};
+
+// The first argument of every call.
+struct CallArguments {
+  uint64_t id = 0;     // Of the call: its value is f(seed, id).
+  uint64_t sequence = 0;  // Of its caller, to one actor.
+  uint64_t size = 0;   // Bytes of its value.
+  Op op = Op::kPlain;
+  uint8_t depth = 0;
+  uint16_t count = 0;  // Items, children.
+  uint32_t run_us = 0;
+};
+
+struct CallRecord {
+  CallArguments arguments;
+  TaskId task;
+  TaskId parent;
+  ProcessId submitter;
+  int retries = 0;                  // -1: without bound.
+  ActorId actor;                    // Nil: a task.
+  std::vector<ObjectId> depends;    // Objects that it gets as arguments,
+  std::vector<ObjectId> inside;     // and those of which a reference lies inside its first argument.
+  int starts = 0;
+  bool cancelled = false;
+  bool cancelled_with_children = false;
+  bool has_outcome = false;
+  ErrorKind outcome = ErrorKind::kNone;
+};
+
+class Oracle {
+ public:
+  explicit Oracle(uint64_t seed) : seed_(seed) {}
+
+  // f(seed, id), `size` bytes of it.
+  std::string Value(uint64_t id, size_t size) const;
+  bool IsValue(uint64_t id, std::string_view bytes) const;
+
+  // Calls.
+  CallRecord& Submitted(TaskId task, const CallArguments& arguments);
+  CallRecord* Find(TaskId task);
+  void Started(TaskId task, ProcessId where);
+  void Cancelled(TaskId task, bool recursive);
+  // An object with the value of `id`; `maker` nil: of no call.
+  void Made(ObjectId object, uint64_t id, size_t size, TaskId maker);
+  // Somebody read `object`. `kind` kNone: the value is `bytes`.
+  void Read(ObjectId object, ErrorKind kind, std::string_view bytes, const std::string& words);
+
+  // Actors.
+  void ActorMade(ActorId actor, ProcessId creator, int max_restarts);
+  void ActorMayDie(ActorId actor);
+  void ActorKilled(ActorId actor);  // It may restart, if it has restarts left.
+  void ActorLeased(ActorId actor, ProcessId where);  // A process becomes an incarnation,
+  void ActorStarts(ActorId actor, ProcessId where);  // and begins its constructor.
+
+  void ProcessDied(ProcessId process);
+  bool IsDead(ProcessId process) const { return dead_.contains(process); }
+
+  // One register per key, with one writer who counts up.
+  void Writes(const std::string& key, uint64_t value) { registers_[key].begun = value; }
+  void Acknowledged(const std::string& key, uint64_t value) { registers_[key].acknowledged = value; }
+  uint64_t LeastOf(const std::string& key) { return registers_[key].acknowledged; }
+  void ReadsRegister(const std::string& key, uint64_t least, uint64_t value);
+
+  void Fail(std::string_view rule, const std::string& words);
+  bool ok() const { return failures_.empty(); }
+  const std::vector<std::string>& failures() const { return failures_; }
+  size_t calls() const { return calls_.size(); }
+  size_t errors_seen(ErrorKind kind) const {
+    auto found = errors_.find(kind);
+    return found == errors_.end() ? 0 : found->second;
+  }
+  const std::map<ErrorKind, size_t>& errors() const { return errors_; }
+
+ private:
+  struct ObjectRecord {
+    uint64_t id = 0;
+    size_t size = 0;
+    TaskId maker;
+  };
+  struct Incarnation {
+    std::map<ProcessId, uint64_t> last_sequence;  // By caller.
+    std::set<TaskId> started;
+  };
+  struct ActorRecord {
+    ProcessId creator;
+    int restarts_left = 0;
+    bool may_die = false;
+    bool disturbed = false;  // A process of it died.
+    std::vector<ProcessId> processes;  // Oldest first.
+    std::map<ProcessId, Incarnation> incarnations;
+  };
+  struct Register {
+    uint64_t begun = 0, acknowledged = 0;
+  };
+
+  void Disturb(ActorId actor);
+  // Empty: `kind` may be the outcome of `object`.
+  std::string WhyNot(ObjectId object, ErrorKind kind, int depth);
+  std::string WhyNotOfCall(const CallRecord& call, ErrorKind kind, int depth);
+
+  const uint64_t seed_;
+  std::map<TaskId, CallRecord> calls_;
+  std::map<ObjectId, ObjectRecord> objects_;
+  std::map<ActorId, ActorRecord> actors_;
+  std::map<ProcessId, ActorId> actor_of_;
+  std::set<ProcessId> dead_;
+  std::map<std::string, Register> registers_;
+  std::map<ErrorKind, size_t> errors_;
+  std::vector<std::string> failures_;
+};
+
+}  // namespace sheaf::sim

@@ -93,4 +93,12 @@ absl::StatusOr<RuntimeEnvironment> DecodeEnvironment(std::string_view bytes) {
   return out;
 }
 
+absl::StatusOr<std::string> MergeEnvironments(std::string_view defaults, std::string_view own) {
+  SHEAF_ASSIGN_OR_RETURN(RuntimeEnvironment merged, DecodeEnvironment(own));
+  SHEAF_ASSIGN_OR_RETURN(RuntimeEnvironment below, DecodeEnvironment(defaults));
+  merged.variables.merge(below.variables);  // Keeps what is there.
+  merged.others.merge(below.others);
+  return EncodeEnvironment(merged);
+}
+
 }  // namespace sheaf

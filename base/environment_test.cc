@@ -17,6 +17,16 @@ TEST_CASE("an environment survives its bytes, and equal ones have equal bytes") 
   CHECK(DecodeEnvironment("").value() == RuntimeEnvironment());
 }
 
+TEST_CASE("a task's environment is put over its job's, variable by variable") {
+  const std::string job = EncodeEnvironment({{{"A", "1"}, {"B", "2"}}, {{"@dir", "/job"}}}).value();
+  const std::string own = EncodeEnvironment({{{"B", "3"}, {"C", "4"}}, {}}).value();
+  CHECK(MergeEnvironments(job, own).value() ==
+        EncodeEnvironment({{{"A", "1"}, {"B", "3"}, {"C", "4"}}, {{"@dir", "/job"}}}).value());
+  CHECK(MergeEnvironments(job, "").value() == job);
+  CHECK(MergeEnvironments("", own).value() == own);
+  CHECK_FALSE(MergeEnvironments(job, "nonsense").ok());
+}
+
 TEST_CASE("names and values that a worker cannot have are refused by name") {
   const auto refused = [](const std::string& name, const std::string& value) {
     return std::string(EncodeEnvironment({.variables = {{name, value}}, .others = {}}).status().message());

@@ -230,6 +230,7 @@ class Raylet {
   void ReturnLease(LeaseNumber lease);
   void Refuse(const DemandId& demand, ErrorKind error, const std::string& words);
   JobNumber JobOf(const Lease& lease) const;
+  absl::Status AddJobEnvironment(JobNumber local, proto::LeaseSpec* spec) const;
 
   // raylet_deaths.cc
   void Bury(ProcessId process, const proto::Death& death, bool exited);

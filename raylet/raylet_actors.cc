@@ -3,6 +3,7 @@
 // hands over the creation task, and reports. The worker says by kActorReport that the constructor has run (ALIVE) or
 // failed (DEAD).
 #include "absl/strings/str_cat.h"
+#include "base/log.h"
 #include "base/status_macros.h"
 #include "raylet/parse_frame.h"
 #include "raylet/raylet.h"
@@ -45,7 +46,10 @@ void Raylet::OnStartActor(const proto::StartActor& message) {
     job.started_at = Now();
     world_.launcher.AddJob(actor.job, job.driver, job.start);
   }
-  pool_.AddJob(actor.job, message.lease().environment());
+  if (absl::Status merged = AddJobEnvironment(actor.job, actor.start.mutable_lease()); !merged.ok()) {
+    Log(LogLevel::kWarning, "the environment of the actor ", id->ToHex(), ": ", std::string(merged.message()));
+  }
+  pool_.AddJob(actor.job, actor.start.lease().environment());
   const DetachedActor& added = detached_.emplace(*id, std::move(actor)).first->second;
   ReportDetached(added);
   proto::LeaseDemand demand;

@@ -1,6 +1,7 @@
 // Copyright The Sheaf Authors. SPDX-License-Identifier: Apache-2.0
 // Demands, grants, returns and blocked workers: between the lease queue, which decides, and the worker pool.
 #include "absl/strings/str_cat.h"
+#include "base/environment.h"
 #include "base/status_macros.h"
 #include "raylet/parse_frame.h"
 #include "raylet/raylet.h"
@@ -33,7 +34,18 @@ absl::Status Raylet::OnLeaseDemand(ProcessId owner, const Frame& frame) {
     Refuse({owner, demand.key(), 0}, ErrorKind::kSystem, "this driver has no job");
     return absl::OkStatus();
   }
+  if (demand.has_spec()) SHEAF_RETURN_IF_ERROR(AddJobEnvironment(job, demand.mutable_spec()));
   queue_.OnDemand(owner, demand, Now());
+  return absl::OkStatus();
+}
+
+// What the driver set for all of its job's workers, below what the task sets for itself.
+absl::Status Raylet::AddJobEnvironment(JobNumber local, proto::LeaseSpec* spec) const {
+  const auto job = jobs_.find(local);
+  if (job == jobs_.end() || job->second.start.default_environment().empty()) return absl::OkStatus();
+  SHEAF_ASSIGN_OR_RETURN(std::string merged,
+                         MergeEnvironments(job->second.start.default_environment(), spec->environment()));
+  spec->set_environment(std::move(merged));
   return absl::OkStatus();
 }
 

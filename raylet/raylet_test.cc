@@ -4,6 +4,7 @@
 
 #include <catch2/catch.hpp>
 
+#include "base/environment.h"
 #include "raylet/raylet_node_for_test.h"
 
 namespace sheaf {
@@ -89,6 +90,29 @@ SCENARIO("a lease from demand to grant to return") {
   THEN("the worker is used again") {
     CHECK(node.Lease(driver, 2).worker() == grant.worker());
   }
+}
+
+SCENARIO("workers have the environment of their job, and what the task sets for itself over it") {
+  RayletNode node;
+  const ProcessId driver = node.Attach(ProcessRole::kDriver);
+  proto::JobStart start;
+  start.set_default_environment(EncodeEnvironment({{{"A", "1"}, {"B", "2"}}, {}}).value());
+  node.Send(driver, FrameKind::kJobStart, start);
+  node.AnswerGcs();
+  node.Demand(driver, 1, 1);
+  const auto started = node.launcher.TakeStarted();
+  REQUIRE(!started.empty());
+  for (const WorkerSpec& spec : started) CHECK(spec.environment == start.default_environment());
+  proto::LeaseDemand demand;
+  demand.set_key(2);
+  demand.set_wanted(1);
+  demand.set_backlog(1);
+  (*demand.mutable_spec()->mutable_resources()->mutable_amounts())["CPU"] = kUnit;
+  demand.mutable_spec()->set_environment(EncodeEnvironment({{{"B", "3"}}, {}}).value());
+  node.Send(driver, FrameKind::kLeaseDemand, demand);
+  const auto more = node.launcher.TakeStarted();
+  REQUIRE(!more.empty());
+  CHECK(more.back().environment == EncodeEnvironment({{{"A", "1"}, {"B", "3"}}, {}}).value());
 }
 
 SCENARIO("no more leases than there are CPUs; a returned one goes to who waits") {

@@ -17,6 +17,7 @@ class FakeLauncher final : public WorkerLauncher {
     jobs[job] = driver;
   }
   void RemoveJob(JobNumber job) override { jobs.erase(job); }
+  void EndStrays(JobNumber job) override { strays_ended.push_back(job); }
   absl::Status Start(const WorkerSpec& spec) override {
     if (!error.ok()) return error;
     started.push_back(spec);
@@ -36,6 +37,7 @@ class FakeLauncher final : public WorkerLauncher {
 
   std::map<JobNumber, ProcessId> jobs;
   std::vector<WorkerSpec> started;
+  std::vector<JobNumber> strays_ended;
   std::vector<std::pair<ProcessId, std::string>> killed;
   absl::Status error;  // What Start returns from now on, if not OK.
 };

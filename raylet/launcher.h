@@ -29,6 +29,9 @@ class WorkerLauncher {
   // attach handshake of `driver`).
   virtual void AddJob(JobNumber job, ProcessId driver, const proto::JobStart& start) = 0;
   virtual void RemoveJob(JobNumber job) = 0;
+  // The driver of `job` is gone, and some of its workers stay (detached actors): kills what the others leave behind in the
+  // next seconds. Processes in the groups and sessions of those that stay are spared.
+  virtual void EndStrays(JobNumber job) = 0;
   // Starts one worker and returns at once. Later Raylet::OnAttached(spec.process), or OnExited with START_FAILED.
   // kResourceExhausted: the kernel refused another process. kNotFound: no such job.
   virtual absl::Status Start(const WorkerSpec& spec) = 0;

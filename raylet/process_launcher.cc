@@ -121,6 +121,10 @@ void ProcessLauncher::AddJob(JobNumber job, ProcessId driver, const proto::JobSt
   loop_->Post([this, job, fresh] { jobs_.insert_or_assign(job, std::move(*fresh)); });
 }
 
+void ProcessLauncher::EndStrays(JobNumber job) {
+  loop_->Post([this, job] { HuntStrays(job, MonotonicNow() + kEndTimeout); });
+}
+
 void ProcessLauncher::RemoveJob(JobNumber job) {
   {
     const std::lock_guard lock(mutex_);
@@ -533,6 +537,20 @@ void ProcessLauncher::RemoveJobOnLoop(JobNumber number) {
   jobs_.erase(found);
   strays_.EndJob(number);
   SweepUntilGone(MonotonicNow() + kEndTimeout);
+}
+
+void ProcessLauncher::HuntStrays(JobNumber job, Nanos deadline) {
+  absl::flat_hash_set<pid_t> spared;
+  for (const auto& [process, worker] : workers_) {
+    if (worker.info.job == job && worker.doom.cause() == proto::Death::UNKNOWN) spared.insert(worker.info.os_pid);
+  }
+  strays_.Hunt(job, std::move(spared));
+  strays_.Sweep([this](pid_t pid) { return IsOurs(pid); }, /*everything=*/false);
+  if (MonotonicNow() >= deadline || !jobs_.contains(job)) {
+    strays_.EndHunt(job);
+    return;
+  }
+  loop_->After(10 * kMillisecond, [this, job, deadline] { HuntStrays(job, deadline); });
 }
 
 void ProcessLauncher::Sweep() {

@@ -73,6 +73,7 @@ class ProcessLauncher final : public WorkerLauncher {
   // WorkerLauncher. Any thread.
   void AddJob(JobNumber job, ProcessId driver, const proto::JobStart& start) override;
   void RemoveJob(JobNumber job) override;
+  void EndStrays(JobNumber job) override;
   absl::Status Start(const WorkerSpec& spec) override;
   void Kill(ProcessId process, const std::string& reason) override;
 
@@ -126,6 +127,7 @@ class ProcessLauncher final : public WorkerLauncher {
   void RemoveJobOnLoop(JobNumber job);
   void Sweep();
   void SweepUntilGone(Nanos deadline);
+  void HuntStrays(JobNumber job, Nanos deadline);
   absl::StatusOr<std::pair<UniqueFd, UniqueFd>> OpenOutput(const Worker& worker) const;
   std::vector<std::string> EnvironmentOf(const Job& job, JobNumber number) const;
   std::string NewToken();

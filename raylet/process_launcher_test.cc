@@ -296,6 +296,25 @@ SCENARIO("nothing of a job outlives it, also what fled its process group") {
   }
 }
 
+SCENARIO("of a job that lives on in one worker, what the others left behind is killed") {
+  const bool templates = GENERATE(false, true);
+  CAPTURE(templates);
+  Fixture fixture(templates);
+  fixture.AddJob(1, "strays");
+  const ProcessId stays = fixture.Start(1);
+  const ProcessId ends = fixture.Start(1);
+  fixture.AwaitOutput(fixture.AwaitStart(stays), "token");
+  fixture.AwaitOutput(fixture.AwaitStart(ends), "token");
+  const int own = templates ? 1 : 0;
+  while (fixture.CountMarked() < 2 * 4 + own) std::this_thread::yield();
+  fixture.launcher().Kill(ends, "its job ended");
+  fixture.launcher().EndStrays(1);
+  fixture.AwaitExit(ends);
+  const Nanos deadline = MonotonicNow() + 2 * kSecond;
+  while (fixture.CountMarked() != 4 + own && MonotonicNow() < deadline) usleep(1000);
+  CHECK(fixture.CountMarked() == 4 + own);
+}
+
 TEST_CASE("how fast workers start", "[.measure]") {
   for (const bool templates : {false, true}) {
     Fixture fixture(templates);

@@ -86,6 +86,7 @@ void Raylet::EndJob(JobNumber local, const proto::Death& death) {
                  (death.cause() == proto::Death::EXITED && death.code() == 0));
   pool_.EndWorkers(local, DetachedWorkersOf(local),
                    absl::StrCat("its job ended: the driver ", job.driver.ToString(), " is gone"));
+  if (HasDetachedActors(local)) world_.launcher.EndStrays(local);  // Else RemoveJob does it.
   if (job.number == 0) return;  // OnJobRegistered goes on.
   FinishJob(job);
   RemoveJobIfOver(local);

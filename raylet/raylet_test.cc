@@ -405,6 +405,7 @@ SCENARIO("a detached actor starts at the GCS's word and outlives its driver") {
   GIVEN("the end of its job") {
     t.node.Exit(t.driver, proto::Death::EXITED, 0);
     CHECK_FALSE(t.node.launcher.WasKilled(worker));
+    CHECK(t.node.launcher.strays_ended.size() == 1);  // What its other workers left behind.
     t.node.Advance(40 * kSecond);
     CHECK(t.node.launcher.jobs.size() == 1);  // It may have to start again.
     CHECK(t.node.raylet->GetStats().leases == 1);

@@ -40,6 +40,13 @@ StrayHunter::Stray StrayHunter::Identify(pid_t pid) const {
   return stray;
 }
 
+bool StrayHunter::IsHunted(pid_t pid, JobNumber job) const {
+  const auto hunted = hunted_.find(job);
+  if (hunted == hunted_.end()) return false;
+  const std::optional<ProcStat> stat = ReadProcStat(pid);
+  return stat && !hunted->second.contains(stat->group) && !hunted->second.contains(stat->session);
+}
+
 int StrayHunter::Sweep(const std::function<bool(pid_t)>& is_known, bool everything) {
   int killed = 0;
   absl::flat_hash_map<pid_t, Stray> seen;
@@ -48,7 +55,7 @@ int StrayHunter::Sweep(const std::function<bool(pid_t)>& is_known, bool everythi
     const auto before = seen_.find(pid);
     const Stray stray = before != seen_.end() ? before->second : Identify(pid);
     if (!stray.ours) continue;
-    if (everything || ended_.contains(stray.job)) {
+    if (everything || ended_.contains(stray.job) || IsHunted(pid, stray.job)) {
       // It is this process's child and not reaped yet, so its number is still its own.
       if (kill(pid, SIGKILL) == 0) ++killed;
     }

@@ -7,6 +7,7 @@
 
 #include <functional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "absl/container/flat_hash_map.h"
@@ -32,6 +33,10 @@ class StrayHunter {
   // From here on strays of `job` are killed.
   void EndJob(JobNumber job) { ended_.insert(job); }
 
+  // Until EndHunt: strays of `job` are killed unless they are in the process group or session of one of `spared`.
+  void Hunt(JobNumber job, absl::flat_hash_set<pid_t> spared) { hunted_[job] = std::move(spared); }
+  void EndHunt(JobNumber job) { hunted_.erase(job); }
+
   // Reaps dead strays and kills those whose job has ended, or all (`everything`). `is_known`: children that somebody else
   // waits for. Returns the number of those killed now; their own children become strays in turn, so sweep again until it is 0.
   int Sweep(const std::function<bool(pid_t)>& is_known, bool everything);
@@ -42,12 +47,14 @@ class StrayHunter {
     bool ours = false;
   };
   Stray Identify(pid_t pid) const;
+  bool IsHunted(pid_t pid, JobNumber job) const;
 
   const std::string session_;
   const bool own_all_children_;
   absl::flat_hash_map<pid_t, Stray> seen_;  // Living ones, so that each is looked at once.
   absl::flat_hash_map<pid_t, JobNumber> groups_;
   absl::flat_hash_set<JobNumber> ended_;
+  absl::flat_hash_map<JobNumber, absl::flat_hash_set<pid_t>> hunted_;  // With those that are spared.
 };
 
 }  // namespace sheaf

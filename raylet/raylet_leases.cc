@@ -29,8 +29,9 @@ proto::LeaseSpec SpecForWorker(const LeaseSpec& spec) {
 }  // namespace
 
 absl::Status Raylet::OnLeaseDemand(ProcessId owner, const Frame& frame) {
-  SHEAF_ASSIGN_OR_RETURN(const auto demand, ParseFrame<proto::LeaseDemand>(frame));
-  if (processes_.at(owner).job == 0) {
+  SHEAF_ASSIGN_OR_RETURN(auto demand, ParseFrame<proto::LeaseDemand>(frame));
+  const JobNumber job = processes_.at(owner).job;
+  if (job == 0) {
     Refuse({owner, demand.key(), 0}, ErrorKind::kSystem, "this driver has no job");
     return absl::OkStatus();
   }

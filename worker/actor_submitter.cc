@@ -196,13 +196,13 @@ void ActorSubmitter::DecideAfterDeath(ActorClient& client, bool dead) {
   std::vector<TaskRecord*> again;
   while (TaskRecord* task = undecided.PopFront()) {
     if (dead) {
-      tasks_.Fail(*task, client.death);
+      tasks_.FailStarted(*task, client.death);
     } else if (task->cancelled) {
-      tasks_.Fail(*task, {ErrorKind::kTaskCancelled, absl::StrCat(tasks_.Describe(*task), " was cancelled"), {}});
+      tasks_.FailStarted(*task, {ErrorKind::kTaskCancelled, absl::StrCat(tasks_.Describe(*task), " was cancelled"), {}});
     } else if (task->push == 0 || tasks_.TakeRetry(*task)) {  // 0: it had not started.
       again.push_back(task);
     } else {
-      tasks_.Fail(*task, {ErrorKind::kActorUnavailable,
+      tasks_.FailStarted(*task, {ErrorKind::kActorUnavailable,
                           absl::StrCat("the actor ", client.id.ToHex(), " died and restarts while ", tasks_.Describe(*task),
                                        " was on its way. Executed: unknown; allow retries (max_task_retries) if it may "
                                        "run twice."), {}});

@@ -284,14 +284,14 @@ void TaskSubmitter::OnProcessDied(ProcessId process, const proto::Death& death, 
   while (TaskRecord* task = orphans.PopFront()) {
     const bool tried = task->push <= started;
     if (task->cancelled) {
-      tasks_.Fail(*task, {ErrorKind::kTaskCancelled, absl::StrCat(tasks_.Describe(*task), " was cancelled"), {}});
+      tasks_.FailStarted(*task, {ErrorKind::kTaskCancelled, absl::StrCat(tasks_.Describe(*task), " was cancelled"), {}});
     } else if (!tried) {
       again.push_back(task);
     } else if (death.cause() == proto::Death::OUT_OF_MEMORY ? task->attempt < kMemoryRetries && tasks_.TakeRetry(*task)
                                                             : tasks_.TakeRetry(*task)) {
       Delay(*task);
     } else {
-      tasks_.Fail(*task, DeathError(*task, process, death, tried));
+      tasks_.FailStarted(*task, DeathError(*task, process, death, tried));
     }
   }
   for (auto task = again.rbegin(); task != again.rend(); ++task) {

@@ -2,9 +2,11 @@
 #include "worker/task_table.h"
 
 #include <algorithm>
+#include <span>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "object_store/messages.h"
 #include "worker/wire.h"
 
 namespace sheaf {
@@ -250,6 +252,19 @@ void TaskTable::OnTransitDone(std::string_view body) {
   const std::vector<ObjectEntry*> nested = std::move(kept->second.nested);
   kept_.erase(kept);
   references_.DropUses(nested);
+}
+
+void TaskTable::FailStarted(TaskRecord& task, const Error& error) {
+  std::vector<ObjectName> names = {{task.first_return->id, {}}};
+  if (task.references) {
+    for (const ObjectEntry* more : task.references->more_returns) names.push_back({more->id, {}});
+  }
+  for (std::span<const ObjectName> rest = names; !rest.empty();) {
+    const auto batch = rest.first(std::min(rest.size(), kMaxStoreItems));
+    transport_.To(RayletOf(self_.node)).Send(Lane::kControl, kStoreFree, ItemsAsBytes(batch));
+    rest = rest.subspan(batch.size());
+  }
+  Fail(task, error);
 }
 
 void TaskTable::Fail(TaskRecord& task, const Error& error) {

@@ -66,6 +66,8 @@ class TaskTable {
   Outcome Finish(const Reply& reply, ProcessId from);
   // Ends a call without a reply: all its unready results get `error`.
   void Fail(TaskRecord& task, const Error& error);
+  // The same, after the death of a worker that had started it: the results it may have sealed, of which nobody knows, go.
+  void FailStarted(TaskRecord& task, const Error& error);
   // Takes one retry and prepares the next attempt; false: none left (or cancelled).
   bool TakeRetry(TaskRecord& task);
 

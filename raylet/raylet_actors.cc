@@ -98,7 +98,8 @@ void Raylet::OnDetachedPlaced(uint64_t key, LeaseNumber lease, ProcessId worker)
   }
   actor->worker = worker;
   actor->lease = lease;
-  To(worker).Send(Lane::kWork, FrameKind::kPushTask, actor->start.creation());
+  // On the lane of kLeaseBegin, which the worker must see first.
+  To(worker).Send(Lane::kControl, FrameKind::kPushTask, actor->start.creation());
 }
 
 void Raylet::OnDetachedRefused(uint64_t key, ErrorKind error, const std::string& words) {

@@ -160,7 +160,10 @@ absl::Status CallExecution::Yield(std::string_view bytes, std::span<const Object
   if (bytes.size() <= kInlineBytes) {
     EncodeReturn(value, head, bytes, references);
   } else {
-    item_head.stored_as = host_.NextStoredName();
+    // Under the item's own id the consumer owns it, and may free it.
+    item_head.stored_as = stream_sent < StreamItemHead::kIndexedItems
+                              ? ReturnOf(task(), static_cast<uint16_t>(stream_sent + 1))
+                              : host_.NextStoredName();
     auto location = host_.StoreValue(item_head.stored_as, attempt(), bytes, nested);
     if (!location.ok()) return location.status();
     head.kind = ReturnKind::kStore;

@@ -158,6 +158,9 @@ class Runtime {
   virtual absl::StatusOr<ObjectHandle> GetActor(std::string_view name, std::string_view name_space,
                                                 proto::TaskTemplate* creation) = 0;
   virtual absl::Status Kill(const ObjectHandle& actor, bool no_restart) = 0;
+  // In an actor's process: ends the actor for good. The caller takes no further calls, and has answered the running one.
+  // kFailedPrecondition: this process is no actor.
+  virtual absl::Status ExitActor() = 0;
 
   // Placement groups; the state is waited for with WaitGroup.
   virtual absl::StatusOr<PlacementGroupId> CreateGroup(proto::GroupRequest request) = 0;

@@ -395,11 +395,26 @@ void RuntimeImpl::TakeActorLookups() {
 
 absl::Status RuntimeImpl::Kill(const ObjectHandle& actor, bool no_restart) {
   if (!actor) return absl::InvalidArgumentError("an empty handle names no actor");
-  const ActorId id = ActorOf(actor);
-  if (!IsDetachedActorHandle(actor.id())) {
+  return EndActor(ActorOf(actor), IsDetachedActorHandle(actor.id()), no_restart, "kill was called");
+}
+
+absl::Status RuntimeImpl::ExitActor() {
+  ActorId id;
+  bool detached = false;
+  {
+    Lock lock(*this);
+    id = executor_->actor_id();
+    detached = ProcessId::Unpack(executor_->lease().owner()).is_raylet();
+  }
+  if (id.is_nil()) return absl::FailedPreconditionError("this process is no actor");
+  return EndActor(id, detached, /*no_restart=*/true, "the actor asked for its end");
+}
+
+absl::Status RuntimeImpl::EndActor(ActorId id, bool detached, bool no_restart, const char* words) {
+  if (!detached) {
     Lock lock(*this);
     if (owner_->actor_manager.Manages(id)) {
-      owner_->actor_manager.Kill(id, no_restart, "kill was called");
+      owner_->actor_manager.Kill(id, no_restart, words);
     } else if (id.maker() != self_) {
       proto::ActorControl control;
       control.set_actor_id(id.Binary());
@@ -413,7 +428,7 @@ absl::Status RuntimeImpl::Kill(const ObjectHandle& actor, bool no_restart) {
   request.mutable_end_actor()->set_actor_id(id.Binary());
   request.mutable_end_actor()->set_restart(!no_restart);
   request.mutable_end_actor()->mutable_death()->set_cause(proto::Death::KILLED);
-  request.mutable_end_actor()->mutable_death()->set_message("kill was called");
+  request.mutable_end_actor()->mutable_death()->set_message(words);
   absl::StatusOr<proto::GcsReply> reply = AskGcs(std::move(request), Deadline(clock_.Now(), kGcsWait));
   return reply.ok() ? ErrorOf(*reply) : reply.status();
 }

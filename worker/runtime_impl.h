@@ -66,6 +66,7 @@ class RuntimeImpl final : public Runtime, public FrameHandler, public LocalStore
   absl::StatusOr<ObjectHandle> GetActor(std::string_view name, std::string_view name_space,
                                         proto::TaskTemplate* creation) override;
   absl::Status Kill(const ObjectHandle& actor, bool no_restart) override;
+  absl::Status ExitActor() override;
   absl::StatusOr<PlacementGroupId> CreateGroup(proto::GroupRequest request) override;
   absl::Status RemoveGroup(PlacementGroupId group) override;
   absl::StatusOr<proto::GroupState> WaitGroup(PlacementGroupId group, Nanos deadline) override;
@@ -151,6 +152,7 @@ class RuntimeImpl final : public Runtime, public FrameHandler, public LocalStore
   std::vector<ObjectHandle> HandlesOf(const TaskRecord& task);
   absl::Status CheckRoom(Lock& lock);
   absl::Status CheckRoom(Lock& lock, const ActorClient& client);
+  absl::Status EndActor(ActorId id, bool detached, bool no_restart, const char* words);
   absl::StatusOr<proto::GcsReply> AskGcs(proto::GcsRequest request, Nanos deadline);
   void AskGcsAboutActor(ActorId actor);
   void TakeActorLookups();

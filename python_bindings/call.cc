@@ -143,6 +143,11 @@ Execution*& CurrentExecution() {
   return current;
 }
 
+proto::Strategy& ActorStrategy() {
+  static proto::Strategy& strategy = *new proto::Strategy;
+  return strategy;
+}
+
 bool DecodeArguments(const Execution& execution, CallArguments* out) {
   const size_t count = execution.argument_count();
   size_t next = 0;

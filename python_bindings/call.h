@@ -30,6 +30,9 @@ bool YieldItem(Execution& execution, PyObject* item, bool* wanted);
 // The call that this thread executes, or nullptr.
 Execution*& CurrentExecution();
 
+// Where the actor of this process was placed; empty in other workers.
+proto::Strategy& ActorStrategy();
+
 // _core.Execution: a call that runs on as a coroutine. Methods: finish(result), fail(exception), item(value), cancelled().
 PyObject* NewExecutionObject(std::shared_ptr<Execution> execution);
 bool AddExecutionType(PyObject* module);

@@ -190,6 +190,15 @@ int RunWorker() {
   return worker.RunWorker();
 }
 
+void ExitActor() {
+  absl::Status status;
+  {
+    const nb::gil_scoped_release free;
+    status = CurrentRuntime()->ExitActor();
+  }
+  if (!status.ok()) ThrowStatus(status);
+}
+
 }  // namespace
 
 void BindSession(nb::module_& module) {
@@ -201,6 +210,7 @@ void BindSession(nb::module_& module) {
   module.def("is_worker", &IsWorker, "Whether this process runs tasks.");
   module.def("enter_worker", &EnterWorker, "Takes this process's marks as a worker; False: it is none.");
   module.def("run_worker", &RunWorker, "Runs calls until this process shall end; gives the exit status.");
+  module.def("exit_actor", &ExitActor, "Ends the actor that this process is, for good.");
   module.def("variables", &Variables, "The environment of the process, as NAME=value bytes.");
 }
 

@@ -24,6 +24,20 @@ void KeepThreadState() {
   PyEval_SaveThread();
 }
 
+PythonFunction actor_exit("sheaf.worker_errors", "ActorExit");
+
+// Whether the exception that is set is what exit_actor raises.
+bool IsActorExit() {
+  PyObject* type = nullptr;
+  PyObject* value = nullptr;
+  PyObject* traceback = nullptr;
+  PyErr_Fetch(&type, &value, &traceback);  // Looking the class up runs Python.
+  PyObject* const kind = actor_exit.get();
+  const bool exits = kind != nullptr && PyErr_GivenExceptionMatches(type, kind) != 0;
+  PyErr_Restore(type, value, traceback);
+  return exits;
+}
+
 // The thread runs this call.
 class Running {
  public:
@@ -80,11 +94,15 @@ void PythonHandler::Execute(std::shared_ptr<Execution> execution) {
 void PythonHandler::Run(std::shared_ptr<Execution> execution) {
   const Running running(execution.get());
   const proto::TaskTemplate& spec = execution->spec();
+  if (exited_) return execution->Fail({ErrorKind::kActorDied, "the actor has called exit_actor()", {}}, false);
   const Owned function = Owned::Borrow(Find(spec));
   if (!function) return FailWithException(*execution);
   const bool creation = spec.kind() == proto::TaskTemplate::ACTOR_CREATION;
   if (spec.kind() != proto::TaskTemplate::ACTOR_METHOD) ShowGpus(spec);
-  if (creation) async_ = spec.actor().is_async();
+  if (creation) {
+    async_ = spec.actor().is_async();
+    ActorStrategy() = spec.lease().strategy();
+  }
   if (async_ && !creation) return RunCoroutine(function.get(), std::move(execution));
   Owned result;
   {
@@ -101,7 +119,12 @@ void PythonHandler::Run(std::shared_ptr<Execution> execution) {
       result = Owned::Steal(Invoke(function.get(), self, arguments));
     }
   }
-  if (!result) return FailWithException(*execution);
+  if (!result) {
+    const bool exits = IsActorExit();
+    FailWithException(*execution);
+    if (exits) ExitActor(std::move(execution));
+    return;
+  }
   if (creation) {
     instance_ = std::move(result);
     return ReturnResult(*execution, Py_None);
@@ -126,6 +149,13 @@ void PythonHandler::RunCoroutine(PyObject* function, std::shared_ptr<Execution> 
   const Owned started = Owned::Steal(start_coroutine(object.get(), task.get(), function, instance_.get(), list.get(),
                                                      arguments.names ? arguments.names.get() : Py_None, streaming.get()));
   if (!started) FailWithException(*execution);
+}
+
+void PythonHandler::ExitActor(std::shared_ptr<Execution> execution) {
+  exited_ = true;
+  const WithoutGil free;
+  execution.reset();  // Its answer leaves first.
+  (void)CurrentRuntime()->ExitActor();
 }
 
 void PythonHandler::ShowGpus(const proto::TaskTemplate& spec) {

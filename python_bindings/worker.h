@@ -23,6 +23,7 @@ class PythonHandler final : public TaskHandler {
   void Run(std::shared_ptr<Execution> execution);
   void RunCoroutine(PyObject* function, std::shared_ptr<Execution> execution);
   void ShowGpus(const proto::TaskTemplate& spec);
+  void ExitActor(std::shared_ptr<Execution> execution);
 
   // Guarded by the GIL.
   absl::flat_hash_map<std::string, Owned> functions_;
@@ -30,6 +31,7 @@ class PythonHandler final : public TaskHandler {
   PyObject* last_ = nullptr;
   Owned instance_;         // The actor.
   bool async_ = false;     // Its calls run on the event loop's thread.
+  bool exited_ = false;    // exit_actor was called: no further call runs.
 };
 
 }  // namespace sheaf::python

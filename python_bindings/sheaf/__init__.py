@@ -18,7 +18,10 @@ from sheaf.runtime_context import get_runtime_context
 __version__ = "2.60.0+sheaf"
 ObjectID = ObjectRef
 LOCAL_MODE, SCRIPT_MODE, WORKER_MODE = 2, 0, 1
-_SUBMODULES = ("actor", "cluster", "exceptions", "object_ref", "remote_function", "runtime_context", "runtime_env", "serialization", "util")
+_SUBMODULES = (
+    "actor", "cloudpickle", "exceptions", "object_ref", "remote_function", "runtime_context", "runtime_env", "serialization", "types",
+    "util",
+)
 
 __all__ = [
     "ActorHandle", "ActorID", "JobID", "NodeID", "ObjectID", "ObjectRef", "ObjectRefGenerator", "PlacementGroupID", "TaskID",
@@ -30,8 +33,6 @@ __all__ = [
 def __getattr__(name: str) -> Any:
     if name in _SUBMODULES:
         return importlib.import_module(f"sheaf.{name}")
-    if name == "cloudpickle":
-        return importlib.import_module("cloudpickle")
     if name == "logger":
         import logging
 

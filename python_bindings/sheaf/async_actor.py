@@ -9,6 +9,9 @@ import inspect
 import threading
 from typing import Any
 
+from sheaf import _core
+from sheaf.worker_errors import ActorExit
+
 current_execution: contextvars.ContextVar[Any] = contextvars.ContextVar("sheaf_execution", default=None)
 _loop: asyncio.AbstractEventLoop | None = None
 _running: dict[str, asyncio.Task[None]] = {}
@@ -75,6 +78,9 @@ async def _run(
             await _send_items(execution, result)
         else:
             execution.finish(result)
+    except ActorExit as error:
+        execution.fail(error)
+        _core.exit_actor()
     except BaseException as error:
         execution.fail(error)
 

@@ -3,7 +3,6 @@
 
 from __future__ import annotations
 
-import inspect
 from typing import Any
 
 from sheaf import options
@@ -33,12 +32,12 @@ def remote(*args: Any, **given: Any) -> Any:
 
 
 def _make(target: Any, given: dict[str, Any]) -> Any:
-    if inspect.isclass(target):
+    if isinstance(target, type):
         options.check("actor", given)
         return ActorClass(target, given)
     if isinstance(target, (RemoteFunction, ActorClass)):
         raise TypeError(f"{target!r} is remote already: use .options(...) for other options")
-    if not inspect.isroutine(target) and not callable(target):
+    if not callable(target):
         raise TypeError(f"remote takes a function or a class, got {target!r}")
     options.check("task", given)
     return RemoteFunction(target, given)

@@ -159,6 +159,7 @@ def worker_command() -> list[str]:
         "path": [os.path.abspath(entry) if entry else os.getcwd() for entry in sys.path],
         "argv": [sys.argv[0] if sys.argv else ""],
         "preload": [name for name in _PRELOADED if name in sys.modules],
+        "as_ray": "sheaf.as_ray" in sys.modules,
     }
     program = os.path.join(os.path.dirname(os.path.abspath(__file__)), "worker_start.py")
     flags = subprocess._args_from_interpreter_flags()  # type: ignore[attr-defined]

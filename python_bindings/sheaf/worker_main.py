@@ -21,6 +21,7 @@ def main(start: dict[str, Any]) -> None:
         sys.exit("this program is started by a node of Sheaf, not by hand")
     _take_variables()
     _fresh_randomness()
+    sys.stdout.reconfigure(line_buffering=True)  # type: ignore[union-attr]  # The driver shows lines as they come.
     signal.signal(signal.SIGINT, _on_interrupt)
     signal.signal(signal.SIGTERM, signal.SIG_DFL)
     status = 1

@@ -13,5 +13,8 @@ sys.argv[:] = START["argv"]
 
 from sheaf import worker_main  # noqa: E402 (the path comes first)
 
+if START["as_ray"]:
+    import sheaf.as_ray  # noqa: F401
+
 if __name__ == "__main__":
     worker_main.main(START)

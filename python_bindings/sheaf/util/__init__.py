@@ -16,8 +16,10 @@ _WHERE = {
     "register_serializer": "sheaf.serialization",
     "deregister_serializer": "sheaf.serialization",
     "Queue": "sheaf.util.queue",
+    "PublicAPI": "sheaf.util.annotations",
+    "DeveloperAPI": "sheaf.util.annotations",
 }
-_MODULES = ("placement_group", "scheduling_strategies", "actor_pool", "queue")
+_MODULES = ("actor_pool", "annotations", "placement_group", "queue", "scheduling_strategies")
 
 
 def __getattr__(name: str) -> Any:

@@ -1,0 +1,76 @@
+# Copyright The Sheaf Authors. SPDX-License-Identifier: Apache-2.0
+"""`import sheaf.as_ray` makes `import ray`, and its submodules, mean sheaf; in the workers of this program too.
+
+    python -m sheaf.as_ray script.py ARGS      runs a program written for Ray, unchanged
+"""
+
+from __future__ import annotations
+
+import importlib
+import importlib.abc
+import importlib.machinery
+import importlib.util
+import sys
+import types
+from typing import Any, Sequence
+
+
+class _AliasLoader(importlib.abc.Loader):
+    def __init__(self, real: str):
+        self._real = real
+        self._spec: Any = None
+
+    def create_module(self, spec: importlib.machinery.ModuleSpec) -> types.ModuleType:
+        module = importlib.import_module(self._real)
+        self._spec = module.__spec__
+        return module
+
+    def exec_module(self, module: types.ModuleType) -> None:
+        module.__spec__ = self._spec  # The import system has put the alias's there.
+
+
+class _AliasFinder(importlib.abc.MetaPathFinder):
+    """Answers for `ray` and what is below it, so that both names give the same module objects."""
+
+    def find_spec(
+        self, fullname: str, path: Sequence[str] | None, target: types.ModuleType | None = None
+    ) -> importlib.machinery.ModuleSpec | None:
+        if fullname != "ray" and not fullname.startswith("ray."):
+            return None
+        real = "sheaf" + fullname[3:]
+        try:
+            found = importlib.util.find_spec(real)
+        except ModuleNotFoundError:
+            found = None
+        if found is None:
+            raise ModuleNotFoundError(f"{fullname} is not in Sheaf: there is no module {real}", name=fullname)
+        return importlib.machinery.ModuleSpec(fullname, _AliasLoader(real), is_package=found.submodule_search_locations is not None)
+
+
+def install() -> None:
+    """Makes the alias, once. RuntimeError: the real ray is imported already."""
+    if any(isinstance(finder, _AliasFinder) for finder in sys.meta_path):
+        return
+    loaded = sys.modules.get("ray")
+    if loaded is not None and loaded is not sys.modules.get("sheaf"):
+        raise RuntimeError("ray is imported already: import sheaf.as_ray before it")
+    sys.meta_path.insert(0, _AliasFinder())
+
+
+install()
+
+
+def _run(arguments: list[str]) -> None:
+    import os
+    import runpy
+
+    if not arguments:
+        sys.exit("usage: python -m sheaf.as_ray script.py ARGS")
+    sys.argv[:] = arguments
+    sys.path[0] = os.path.dirname(os.path.abspath(arguments[0]))
+    sys.modules["sheaf.as_ray"] = sys.modules[__name__]
+    runpy.run_path(arguments[0], run_name="__main__")
+
+
+if __name__ == "__main__":
+    _run(sys.argv[1:])

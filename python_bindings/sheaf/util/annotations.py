@@ -1,0 +1,14 @@
+# Copyright The Sheaf Authors. SPDX-License-Identifier: Apache-2.0
+"""Marks of interfaces in Ray programs; they change nothing."""
+
+from __future__ import annotations
+
+from typing import Any
+
+
+def _mark(*args: Any, **kwargs: Any) -> Any:
+    """As @mark, or as @mark(...)."""
+    return args[0] if len(args) == 1 and not kwargs and callable(args[0]) else lambda target: target
+
+
+PublicAPI = DeveloperAPI = Deprecated = _mark

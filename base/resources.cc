@@ -11,6 +11,7 @@
 #include "absl/strings/str_format.h"
 #include "absl/strings/str_split.h"
 #include "base/status_macros.h"
+#include "base/utf8.h"
 
 namespace sheaf {
 namespace {
@@ -225,9 +226,9 @@ std::string Resources::ToString() const {
 
 absl::Status Resources::CheckAmount(std::string_view name, Amount amount) {
   if (name.empty() || name.size() > kMaxResourceNameBytes || Printable(name) != name.substr(0, 64) ||
-      name.find_first_of(std::string_view("\0\n\r\t,", 5)) != std::string_view::npos) {
+      name.find_first_of(std::string_view("\0\n\r\t,", 5)) != std::string_view::npos || !IsUtf8(name)) {
     return absl::InvalidArgumentError(absl::StrCat(
-        "'", Printable(name), "': a resource name has 1 to 256 characters, none of them a comma"));
+        "'", Printable(name), "': a resource name has 1 to 256 bytes of UTF-8, none of them a comma"));
   }
   if (amount < 0) {
     return absl::InvalidArgumentError(

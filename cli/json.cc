@@ -4,7 +4,8 @@
 #include <charconv>
 #include <cmath>
 
-#include "cli/utf8.h"
+#include "base/utf8.h"
+
 
 namespace sheaf::cli {
 namespace {

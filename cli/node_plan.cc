@@ -8,6 +8,7 @@
 #include "absl/strings/str_split.h"
 #include "base/resources.h"
 #include "base/status_macros.h"
+#include "base/utf8.h"
 #include "object_store/arena_memory.h"
 #include "object_store/machine_memory.h"
 #include "raylet/machine.h"
@@ -47,6 +48,7 @@ absl::StatusOr<Labels> ParseLabels(const std::string& text) {
     if (pair.first.empty() || entry.find('=') == absl::string_view::npos) {
       return Bad("--labels", std::string(entry), "KEY=VALUE,...");
     }
+    if (!IsUtf8(pair.first)) return Bad("--labels", pair.first, "keys in UTF-8");
     if (!labels.emplace(pair).second) return Bad("--labels", pair.first, "each key once");
   }
   return labels;

@@ -12,8 +12,8 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "base/ids.h"
+#include "base/utf8.h"
 #include "cli/json.h"
-#include "cli/utf8.h"
 
 namespace sheaf::cli {
 namespace {

@@ -35,6 +35,7 @@ void WriteGcsMetrics(const GcsStats& stats, metrics::Page& page) {
     count(CounterOf(static_cast<GcsTable>(table)), stats.by_table[table]);
   }
   count(metrics::CounterId::kGcsErrors, stats.errors);
+  count(metrics::CounterId::kActorRestarts, stats.actor_restarts);
   gauge(metrics::GaugeId::kActorsAlive, stats.actors_alive);
   gauge(metrics::GaugeId::kActorsPending, stats.actors_pending);
   gauge(metrics::GaugeId::kActorsRestarting, stats.actors_restarting);

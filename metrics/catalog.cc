@@ -14,17 +14,17 @@ constexpr auto kTasksHelp =
     "Tasks, by what happened to them, counted by the process that submitted them.";
 constexpr auto kCallsHelp = "Actor method calls, by what happened to them, counted by the caller.";
 constexpr auto kPushesHelp =
-    "Tasks and calls sent to a worker: sent, taken back before they started, or bounced by a "
-    "worker whose lease had ended.";
+    "Tasks and calls sent to a worker: sent, or returned before they started because the worker is busy or its lease "
+    "has ended.";
 constexpr auto kExecutedHelp = "Tasks and actor calls that user code ran for, attempts included.";
 constexpr auto kPutsHelp =
-    "Values put: kept private to their owner, or written to the node's store.";
+    "Values put or returned: kept private to their owner, or written to the node's store.";
 constexpr auto kGetsHelp = "Values read: private ones, or from the node's store.";
 constexpr auto kFramesHelp = "Frames sent to processes of this node, by lane.";
 constexpr auto kLeasesHelp = "Worker leases, by what happened to them.";
 constexpr auto kDeathsHelp = "Workers that ended, by cause.";
 constexpr auto kLogHelp =
-    "Lines that workers printed, by stream; dropped: over the size cap of a log file.";
+    "Lines of workers that were handed to their drivers, by stream.";
 constexpr auto kGcsOpsHelp = "Operations of the global control store, by table.";
 constexpr auto kWorkersHelp = "Worker processes of this node, by state.";
 constexpr auto kCpuHelp = "CPUs of this node: in all, and free to lease.";
@@ -43,14 +43,13 @@ constexpr std::array<Description, kCounterCount> kCounters = {{
     {"sheaf_actor_calls_total", "state", "retried", "calls", kCallsHelp},
     {"sheaf_actor_calls_total", "state", "cancelled", "calls", kCallsHelp},
     {"sheaf_pushes_total", "result", "sent", "pushes", kPushesHelp},
-    {"sheaf_pushes_total", "result", "taken_back", "pushes", kPushesHelp},
-    {"sheaf_pushes_total", "result", "bounced", "pushes", kPushesHelp},
+    {"sheaf_pushes_total", "result", "returned", "pushes", kPushesHelp},
     {"sheaf_executed_total", "kind", "task", "executions", kExecutedHelp},
     {"sheaf_executed_total", "kind", "actor_call", "executions", kExecutedHelp},
     {"sheaf_object_puts_total", "place", "private", "objects", kPutsHelp},
     {"sheaf_object_puts_total", "place", "store", "objects", kPutsHelp},
     {"sheaf_object_put_bytes_total", "", "", "bytes",
-     "Bytes of all values put, private ones included."},
+     "Bytes of the values that sheaf_object_puts_total counts."},
     {"sheaf_object_gets_total", "place", "private", "objects", kGetsHelp},
     {"sheaf_object_gets_total", "place", "store", "objects", kGetsHelp},
     {"sheaf_reconstructions_total", "", "", "objects",
@@ -80,7 +79,8 @@ constexpr std::array<Description, kCounterCount> kCounters = {{
      "Times an actor was started again after its process had died."},
     {"sheaf_log_lines_total", "stream", "out", "lines", kLogHelp},
     {"sheaf_log_lines_total", "stream", "error", "lines", kLogHelp},
-    {"sheaf_log_lines_total", "stream", "dropped", "lines", kLogHelp},
+    {"sheaf_log_left_out_bytes_total", "", "", "bytes",
+     "Output of workers that came too fast to hand on; it is in their log files."},
     {"sheaf_spills_total", "", "", "objects",
      "Objects written to disk because the store was full."},
     {"sheaf_spilled_bytes_total", "", "", "bytes",
@@ -88,7 +88,7 @@ constexpr std::array<Description, kCounterCount> kCounters = {{
     {"sheaf_restores_total", "", "", "objects", "Objects read back from disk."},
     {"sheaf_restored_bytes_total", "", "", "bytes", "Bytes read back from disk."},
     {"sheaf_spill_failures_total", "", "", "failures",
-     "Writes or reads of spilled objects that failed, bad checksums included."},
+     "Writes or reads of spilled objects that failed, bad checksums and a full disk included."},
     {"sheaf_objects_freed_total", "", "", "objects",
      "Objects of the store whose last reference went."},
     {"sheaf_objects_adopted_total", "", "", "objects",
@@ -147,10 +147,10 @@ constexpr std::array<Description, kGaugeCount> kGauges = {{
 
 constexpr std::array<Description, kHistogramCount> kHistograms = {{
     {"sheaf_task_latency_seconds", "", "", "seconds",
-     "From the submission of a task to its result at the owner, queueing included.",
+     "From the submission of a task to its result at the owner, queueing included; of one task in 64.",
      kNanosToSeconds},
     {"sheaf_actor_call_latency_seconds", "", "", "seconds",
-     "From an actor call to its result at the caller, queueing included.", kNanosToSeconds},
+     "From an actor call to its result at the caller, queueing included; of one call in 64.", kNanosToSeconds},
     {"sheaf_task_run_seconds", "", "", "seconds", "Time that user code of a task or call ran.",
      kNanosToSeconds},
     {"sheaf_lease_wait_seconds", "", "", "seconds", "From a lease request to its grant.",

@@ -26,8 +26,7 @@ enum class CounterId : uint16_t {
   kActorCallsRetried,
   kActorCallsCancelled,
   kPushesSent,
-  kPushesTakenBack,
-  kPushesBounced,
+  kPushesReturned,
   // Counted by the process that runs the code.
   kTasksExecuted,
   kActorCallsExecuted,
@@ -62,7 +61,7 @@ enum class CounterId : uint16_t {
   kActorRestarts,
   kLogLinesOut,
   kLogLinesError,
-  kLogLinesDropped,
+  kLogBytesLeftOut,
   // Store.
   kSpills,
   kSpilledBytes,

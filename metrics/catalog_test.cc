@@ -46,7 +46,7 @@ TEST_CASE("the order of the tables is the order of the enumerations") {
   CHECK(counter(CounterId::kBadFrames) == "sheaf_bad_frames_total/");
   CHECK(counter(CounterId::kLeasesGranted) == "sheaf_leases_total/granted");
   CHECK(counter(CounterId::kWorkerDeathsOther) == "sheaf_worker_deaths_total/other");
-  CHECK(counter(CounterId::kLogLinesDropped) == "sheaf_log_lines_total/dropped");
+  CHECK(counter(CounterId::kLogBytesLeftOut) == "sheaf_log_left_out_bytes_total/");
   CHECK(counter(CounterId::kStoreFull) == "sheaf_store_full_total/");
   CHECK(counter(CounterId::kGcsCommits) == "sheaf_gcs_commits_total/");
   auto gauge = [](GaugeId id) {

@@ -67,6 +67,8 @@ struct StoreStats {
   // Since the start.
   uint64_t spills = 0;           // Objects written to disk.
   uint64_t restores = 0;
+  uint64_t spill_written_bytes = 0, restored_bytes = 0;
+  uint64_t disk_failures = 0;    // Writes and reads of spilled objects.
   uint64_t refusals = 0;
   uint64_t lost = 0;             // Objects whose copy on disk was damaged.
   uint64_t violations = 0;

@@ -67,7 +67,10 @@ void StoreOwner::OnSpilled(const std::vector<std::shared_ptr<ObjectRecord>>& rec
                            const absl::StatusOr<std::vector<SpillRecord>>& written) {
   const bool complete = written.ok() && written->size() == records.size();
   disk_full_ = !complete;
-  if (!complete) disk_retry_at_ = world_.clock.Now() + options_.disk_retry_period;
+  if (!complete) {
+    disk_retry_at_ = world_.clock.Now() + options_.disk_retry_period;
+    ++counts_.disk_failures;
+  }
   if (complete) spill_files_[file] = static_cast<uint32_t>(records.size());
   std::vector<std::shared_ptr<ObjectRecord>> evict;
   for (size_t i = 0; i < records.size(); ++i) {
@@ -79,6 +82,7 @@ void StoreOwner::OnSpilled(const std::vector<std::shared_ptr<ObjectRecord>>& rec
       new_frees_ = true;  // It waited for the disk thread.
     } else if (complete) {
       ++counts_.spills;
+      counts_.spill_written_bytes += record.bytes.bytes;
       evict.push_back(records[i]);
     }
   }
@@ -132,12 +136,14 @@ void StoreOwner::OnRestored(const std::shared_ptr<ObjectRecord>& record, ExtentR
       AnswerWaiters(*record, LookupOutcome::kFull);
     } else if (!record->freed) {
       ++counts_.lost;
+      ++counts_.disk_failures;
       table_.SetPlace(*record, ObjectPlace::kDisk);
       BeginFree(record, /*lost=*/true);
     }
     return ServeWaiting();
   }
   ++counts_.restores;
+  counts_.restored_bytes += record->bytes.bytes;
   Extent* extent = table_.AddExtent(range, ProcessId{}, kNoSlot);
   table_.AddObject(*extent);
   record->bytes.offset = range.offset;

@@ -61,6 +61,7 @@ std::vector<LogBatch> LogTailer::Poll() {
       batch.lines.set_process(worker.info.process.packed());
       batch.lines.set_os_pid(worker.info.os_pid);
       batch.lines.set_error_stream(errors);
+      batch.bytes_left_out = static_cast<uint64_t>(std::exchange(stream.left_out, 0));
       batches.push_back(std::move(batch));
     }
     if (!worker.ended) {
@@ -83,6 +84,7 @@ void LogTailer::PollStream(Stream& stream, bool ended, proto::LogLines& lines) {
     if (size - from > options_.bytes_per_poll) {
       // Too fast to show: go on near its end.
       stream.skipped += size - options_.bytes_per_poll - from;
+      stream.left_out += size - options_.bytes_per_poll - from;
       from = size - options_.bytes_per_poll;
       stream.partial.clear();
     }
@@ -101,6 +103,7 @@ void LogTailer::SplitLines(Stream& stream, std::string_view text, bool ended, pr
     const size_t line_end = text.find('\n');
     const size_t cut = line_end == std::string_view::npos ? text.size() : line_end + 1;
     stream.skipped += static_cast<int64_t>(cut);
+    stream.left_out += static_cast<int64_t>(cut);
     text.remove_prefix(cut);
     if (text.empty() && !ended) return;
     lines.add_lines(absl::StrCat("... ", stream.skipped, " bytes left out; they are in ", stream.path));

@@ -30,6 +30,7 @@ struct LogTailerOptions {
 struct LogBatch {
   ProcessId driver;
   proto::LogLines lines;  // Without `name`.
+  uint64_t bytes_left_out = 0;  // Came too fast.
 };
 
 class LogTailer {
@@ -51,6 +52,7 @@ class LogTailer {
     int64_t offset = 0;      // Read so far.
     std::string partial;     // Of a line that has no end yet.
     int64_t skipped = 0;     // Bytes left out since the last line that was handed on.
+    int64_t left_out = 0;    // The same, since the last batch.
   };
   struct Worker {
     LaunchedWorker info;

@@ -181,7 +181,7 @@ class Raylet {
     proto::Death failure;     // Of its constructor.
   };
   struct StoreCounts {
-    uint64_t spills = 0, restores = 0, refusals = 0;
+    uint64_t spills = 0, restores = 0, refusals = 0, spilled_bytes = 0, restored_bytes = 0, disk_failures = 0;
   };
   // A state query that waits for answers of others.
   struct Query {

@@ -68,6 +68,9 @@ void Raylet::PublishMetrics() {
   };
   grow(CounterId::kSpills, store.spills, &store_counts_.spills);
   grow(CounterId::kRestores, store.restores, &store_counts_.restores);
+  grow(CounterId::kSpilledBytes, store.spill_written_bytes, &store_counts_.spilled_bytes);
+  grow(CounterId::kRestoredBytes, store.restored_bytes, &store_counts_.restored_bytes);
+  grow(CounterId::kSpillFailures, store.disk_failures, &store_counts_.disk_failures);
   grow(CounterId::kStoreFull, store.refusals, &store_counts_.refusals);
 }
 

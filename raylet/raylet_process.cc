@@ -11,6 +11,8 @@
 #include "base/log.h"
 #include "base/random.h"
 #include "base/status_macros.h"
+#include "metrics/counter.h"
+#include "metrics/mailbox_metrics.h"
 #include "object_store/arena_memory.h"
 #include "object_store/machine_memory.h"
 #include "object_store/spill.h"
@@ -88,7 +90,10 @@ class RayletProcess::World final : public FrameHandler {
     loop_->Post([this, kind, body = std::move(body)] { raylet_->OnGcsFrame(Frame{kind, body}); });
   }
   void PublishMetrics() {
-    loop_->Run([this] { raylet_->PublishMetrics(); });
+    loop_->Run([this] {
+      raylet_->PublishMetrics();
+      metrics::PublishMailbox(mailbox_->counts(), own_page_->page());
+    });
   }
 
   // FrameHandler, on the loop.
@@ -205,6 +210,11 @@ class RayletProcess::World final : public FrameHandler {
 
   void Forward(LogBatch batch) {
     loop_->Post([this, batch = std::move(batch)]() mutable {
+      metrics::Page& figures = own_page_->page();
+      metrics::Counter(figures, metrics::CounterId::kLogBytesLeftOut).Add(batch.bytes_left_out);
+      metrics::Counter(figures, batch.lines.error_stream() ? metrics::CounterId::kLogLinesError
+                                                           : metrics::CounterId::kLogLinesOut)
+          .Add(static_cast<uint64_t>(batch.lines.lines_size()));
       if (!mailbox_->HasRing(batch.driver)) return;
       Channel& driver = mailbox_->To(batch.driver);
       if (driver.queued_bytes() > kMaxQueuedLogBytes) return;

@@ -51,14 +51,16 @@ inline void FullFence([[maybe_unused]] std::atomic<uint32_t>& word) {
 
 void WakeSleeper(Bell& bell, BellState was);  // The system call behind RingBell.
 
-// Sender, after publishing.
-inline void RingBell(Bell& bell, Lane lane) {
+// Sender, after publishing. True: the receiver slept, and a system call woke it.
+inline bool RingBell(Bell& bell, Lane lane) {
   FullFence(bell.state);
   const auto seen = static_cast<BellState>(bell.state.load(std::memory_order_relaxed));
-  if (seen == BellState::kAwake || (seen == BellState::kAway && lane == Lane::kWork)) return;
+  if (seen == BellState::kAwake || (seen == BellState::kAway && lane == Lane::kWork)) return false;
   const auto was = static_cast<BellState>(
       bell.state.exchange(static_cast<uint32_t>(BellState::kAwake), std::memory_order_seq_cst));
-  if (was != BellState::kAwake) WakeSleeper(bell, was);
+  if (was == BellState::kAwake) return false;
+  WakeSleeper(bell, was);
+  return true;
 }
 
 // Raylet, for each process that the dead could have rung.

@@ -37,6 +37,8 @@ class Mailbox::PeerChannel final : public Channel {
 
   void Send(Lane lane, FrameKind kind, std::string_view head, std::string_view tail) override {
     const size_t size = head.size() + tail.size();
+    ++(lane == Lane::kWork ? mailbox.counts_.work_frames : mailbox.counts_.control_frames);
+    mailbox.counts_.bytes += size;
     if (open(lane) && size <= kMaxRecordBody) [[likely]] {
       if (char* body = writer(lane).Reserve(kind, size)) [[likely]] {
         CopyPiece(body, head, tail, 0, size);
@@ -44,7 +46,7 @@ class Mailbox::PeerChannel final : public Channel {
           mailbox.AddToBatch(*this, lane);
         } else {
           writer(lane).Publish();
-          RingBell(*bell, lane);
+          mailbox.Ring(*bell, lane);
         }
         return;
       }
@@ -75,13 +77,14 @@ class Mailbox::PeerChannel final : public Channel {
         CopyPiece(body, head, tail, offset, piece);
         SHEAF_FAILPOINT("shm.piece");
         writer(lane).Publish();
-        RingBell(*bell, lane);
+        mailbox.Ring(*bell, lane);
       } else {
         std::string waiting(piece, '\0');
         CopyPiece(waiting.data(), head, tail, offset, piece);
         if (queued_frames() == 0) ++mailbox.queued_channels_;
         queue(lane).push_back({kind, more, std::move(waiting)});
         queued += queue(lane).back().cost();
+        ++mailbox.counts_.waited;
       }
       offset += piece;
     }
@@ -196,7 +199,7 @@ void Mailbox::CloseBatch() {
   if (batch_ == nullptr) return;
   SHEAF_FAILPOINT("shm.batch");
   batch_->writer(batch_lane_).Publish();
-  RingBell(*batch_->bell, batch_lane_);
+  Ring(*batch_->bell, batch_lane_);
   batch_ = nullptr;
 }
 
@@ -231,7 +234,7 @@ void Mailbox::FlushLane(PeerChannel& channel, Lane lane) {
   if (!news) return;
   out.Publish();
   // A full work ring is a reason to wake even a busy receiver: it takes the frames into its own memory.
-  RingBell(*channel.bell, queue.empty() ? lane : Lane::kControl);
+  Ring(*channel.bell, queue.empty() ? lane : Lane::kControl);
 }
 
 bool Mailbox::TakeRecord(PeerChannel& channel, Lane lane, FrameHandler& handler, const Frame& record,
@@ -272,12 +275,12 @@ size_t Mailbox::PollLane(PeerChannel& channel, Lane lane, FrameHandler& handler,
     }
     if (channel.malformed) break;  // Found by a Drain in the handler.
     if (in.held_bytes() >= kReleaseBytes && channel.reading == 1) {
-      if (in.Release()) RingBell(*channel.bell, Lane::kControl);
+      if (in.Release()) Ring(*channel.bell, Lane::kControl);
     }
     if (!in.knows_more()) break;
   }
   if (--channel.reading == 0 && in.held_bytes() != 0 && in.Release()) {
-    RingBell(*channel.bell, Lane::kControl);
+    Ring(*channel.bell, Lane::kControl);
   }
   return handled;
 }

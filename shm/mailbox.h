@@ -31,6 +31,14 @@ class FrameHandler {
   virtual void OnMalformed(ProcessId from) = 0;
 };
 
+// Since the mailbox was made.
+struct MailboxCounts {
+  uint64_t work_frames = 0, control_frames = 0;  // Sent.
+  uint64_t bytes = 0;                            // Of their bodies.
+  uint64_t waited = 0;                           // Frames, or pieces of long ones, that found no room in the ring.
+  uint64_t wakes = 0;                            // Receivers woken by a system call.
+};
+
 class Mailbox final : public Transport {
  public:
   // `board` is the node's bell board, kBellBoardBytes long; `own_bell` this process's index on it. `make_contact` is
@@ -59,6 +67,7 @@ class Mailbox final : public Transport {
   bool HasQueued() const { return queued_channels_ != 0; }
 
   Bell& bell() { return board_[own_bell_]; }
+  const MailboxCounts& counts() const { return counts_; }
 
   static constexpr int kBatchFrames = 32;
 
@@ -68,6 +77,7 @@ class Mailbox final : public Transport {
   void FlushLane(PeerChannel& channel, Lane lane);
   void AddToBatch(PeerChannel& channel, Lane lane);
   void CloseBatch();
+  void Ring(Bell& bell, Lane lane) { counts_.wakes += RingBell(bell, lane) ? 1 : 0; }
   size_t PollLane(PeerChannel& channel, Lane lane, FrameHandler& handler, size_t budget);
   // Hands over one record, or keeps it as a piece of a frame; false: it is malformed.
   bool TakeRecord(PeerChannel& channel, Lane lane, FrameHandler& handler, const Frame& record, bool more,
@@ -79,6 +89,7 @@ class Mailbox final : public Transport {
   const std::function<void(ProcessId)> make_contact_;
   absl::flat_hash_map<ProcessId, PeerChannel*> by_peer_;
   std::vector<std::unique_ptr<PeerChannel>> channels_;  // In order of first contact.
+  MailboxCounts counts_;
   PeerChannel* last_to_ = nullptr;  // What To found last: a stream of frames goes to one peer.
   size_t queued_channels_ = 0;
   int polling_ = 0;         // Depth of Poll and Drain: channels are destroyed only at depth 0.

@@ -29,7 +29,7 @@ struct ProcessPage {
   // to here count as tried.
   std::atomic<uint64_t> started_push;
   std::atomic<uint64_t> started_lease;  // The lease that `started_push` belongs to.
-  // The name of what runs, for `sheaf list workers` and out-of-memory reports; NUL-terminated, best effort.
+  // The name of what runs or ran last, for log lines and out-of-memory reports; NUL-terminated, best effort.
   char running[104];
 };
 static_assert(sizeof(ProcessPage) <= kPageBytes && std::atomic<uint64_t>::is_always_lock_free);

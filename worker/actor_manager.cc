@@ -181,8 +181,10 @@ void ActorManager::EndLease(Managed& actor, const std::string& reason) {
 void ActorManager::Kill(ActorId id, bool no_restart, const std::string& reason) {
   Managed* actor = Find(id);
   if (actor == nullptr) return;
+  const bool for_good = no_restart || actor->restarts_left == 0;
+  if (!for_good && actor->lease == 0) return;  // It has no process: it starts anyway.
   EndLease(*actor, reason);
-  if (no_restart || actor->restarts_left == 0) {
+  if (for_good) {
     Bury(*actor, {ErrorKind::kActorDied,
                   absl::StrCat("the actor ", actor->creation->spec->spec.name(), " (", id.ToHex(), ") was ended: ", reason), {}});
   }
@@ -214,6 +216,7 @@ proto::ActorAnswer ActorManager::AnswerOf(const Managed& actor) const {
   answer.set_state(actor.state);
   answer.set_incarnation(actor.incarnation);
   answer.set_max_task_retries(actor.creation->spec->spec.actor().max_task_retries());
+  answer.set_max_pending_calls(actor.creation->spec->spec.actor().max_pending_calls());
   if (actor.state == State::ALIVE) {
     answer.set_process(actor.process.packed());
     answer.set_lease(actor.lease);
@@ -248,14 +251,14 @@ void ActorManager::Bury(Managed& actor, Error death) {
   if (actor.state == State::DEAD) return;
   actor.state = State::DEAD;
   actor.death = death;
+  TaskRecord* creation = actor.creation;
+  ++creation->first_return->uses;  // As any unfinished task (see Create). First: calls that end now may hold the last other use.
   Announce(actor);
   by_key_.erase(actor.key);
   by_process_.erase(actor.process);
   if (on_named_end_ && !actor.creation->spec->spec.actor().name().empty()) on_named_end_(actor.id);
-  TaskRecord* creation = actor.creation;
   std::unique_ptr<Managed> keep = std::move(actors_[actor.id]);
   actors_.erase(keep->id);
-  ++creation->first_return->uses;  // As any unfinished task; see Create.
   tasks_.Fail(*creation, death);
 }
 

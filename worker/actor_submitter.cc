@@ -145,6 +145,7 @@ void ActorSubmitter::OnAnswer(const proto::ActorAnswer& answer) {
   ActorClient& client = *found->second;
   if (client.state == State::DEAD || answer.incarnation() < client.incarnation) return;
   client.max_task_retries = answer.max_task_retries();
+  client.max_pending_calls = answer.max_pending_calls();
   switch (answer.state()) {
     case State::ALIVE: {
       if (client.state == State::ALIVE && client.incarnation == answer.incarnation()) return;

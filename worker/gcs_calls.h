@@ -7,11 +7,25 @@
 #include <utility>
 
 #include "absl/container/btree_map.h"
+#include "absl/status/status.h"
 #include "base/clock.h"
+#include "base/error_kind.h"
 #include "base/transport.h"
 #include "proto/gcs.pb.h"
 
 namespace sheaf {
+
+// What the answer says, as the status that users of the runtime get.
+inline absl::Status ErrorOf(const proto::GcsReply& reply) {
+  switch (static_cast<ErrorKind>(reply.error())) {
+    case ErrorKind::kNone: return absl::OkStatus();
+    case ErrorKind::kActorNameTaken: return absl::AlreadyExistsError(reply.message());
+    case ErrorKind::kNotFound: return absl::NotFoundError(reply.message());
+    case ErrorKind::kGcsStorageFull: return absl::ResourceExhaustedError(reply.message());
+    case ErrorKind::kInvalidArgument: return absl::InvalidArgumentError(reply.message());
+    default: return absl::UnavailableError(reply.message());
+  }
+}
 
 class GcsCalls {
  public:

@@ -13,7 +13,7 @@ namespace sheaf {
 
 class InlineBytes {
  public:
-  static constexpr uint32_t kInline = 48;
+  static constexpr uint32_t kInline = 40;
 
   InlineBytes() = default;
   InlineBytes(std::string_view bytes) { append(bytes); }

@@ -140,6 +140,7 @@ void OwnerState::OnReturned(ProcessId, std::string_view body) {
       task->attempt != returned->attempt) {
     return;
   }
+  ++pushes_returned;
   if (task->spec->spec.kind() == proto::TaskTemplate::TASK) submitter.OnReturned(*task);
   if (task->spec->spec.kind() == proto::TaskTemplate::ACTOR_METHOD) actors.OnReturned(*task);
 }

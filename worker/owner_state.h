@@ -48,6 +48,7 @@ class OwnerState {
   ActorSubmitter actors;
   ActorManager actor_manager;
   ObjectResolver resolver;
+  uint64_t pushes_returned = 0;  // Given back by workers unstarted.
 
  private:
   void OnReply(ProcessId from, std::string_view body);

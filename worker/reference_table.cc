@@ -88,7 +88,7 @@ void ReferenceTable::Promote(ObjectEntry& entry) {
   entry.location = store_.Promote(entry.id, entry.value, nested);
 }
 
-bool ReferenceTable::MakeReady(ObjectEntry& entry, ObjectState state) {
+void ReferenceTable::MakeReady(ObjectEntry& entry, ObjectState state) {
   entry.state = state;
   if (entry.extra && !entry.extra->on_ready.empty()) {
     ++entry.uses;  // A hook may drop the last hold.
@@ -96,7 +96,6 @@ bool ReferenceTable::MakeReady(ObjectEntry& entry, ObjectState state) {
     for (auto& hook : hooks) hook(entry);
     --entry.uses;
   }
-  return true;
 }
 
 bool ReferenceTable::SetValue(ObjectEntry& entry, std::string_view bytes, std::vector<ObjectEntry*> nested) {
@@ -107,7 +106,8 @@ bool ReferenceTable::SetValue(ObjectEntry& entry, std::string_view bytes, std::v
   entry.value.assign(bytes);
   entry.size = bytes.size();
   if (!nested.empty()) entry.more().nested = std::move(nested);
-  return MakeReady(entry, ObjectState::kValue);
+  MakeReady(entry, ObjectState::kValue);
+  return true;
 }
 
 bool ReferenceTable::SetStored(ObjectEntry& entry, ObjectLocation location, uint64_t size,
@@ -119,13 +119,15 @@ bool ReferenceTable::SetStored(ObjectEntry& entry, ObjectLocation location, uint
   entry.location = location;
   entry.size = size;
   if (!nested.empty()) entry.more().nested = std::move(nested);
-  return MakeReady(entry, ObjectState::kStore);
+  MakeReady(entry, ObjectState::kStore);
+  return true;
 }
 
 bool ReferenceTable::SetError(ObjectEntry& entry, Error error) {
   if (entry.ready()) return false;
   entry.more().error = std::move(error);
-  return MakeReady(entry, ObjectState::kError);
+  MakeReady(entry, ObjectState::kError);
+  return true;
 }
 
 void ReferenceTable::SetPending(ObjectEntry& entry) {

@@ -88,7 +88,7 @@ class ReferenceTable {
   void ForEach(Visit visit) { entries_.ForEach(visit); }
 
  private:
-  bool MakeReady(ObjectEntry& entry, ObjectState state);
+  void MakeReady(ObjectEntry& entry, ObjectState state);
   void FreeIfUnheld(ObjectEntry& entry);
   void Promote(ObjectEntry& entry);
 

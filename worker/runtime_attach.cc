@@ -87,10 +87,13 @@ absl::Status RuntimeImpl::Begin() {
                                 }));
   owner_ = std::make_unique<OwnerState>(self_, clock_, *mailbox_, *this,
                                         [this](std::span<const ObjectId> ids) { store_->Lookup(ids); });
+  metrics::Page& figures = metrics::PageOf(segment_->data());
+  owner_->tasks.set_latency(metrics::Histogram(figures, metrics::HistogramId::kTaskLatency),
+                            metrics::Histogram(figures, metrics::HistogramId::kActorCallLatency));
   gcs_ = std::make_unique<GcsCalls>(self_, clock_, *mailbox_);
   auto* page = reinterpret_cast<ProcessPage*>(segment_->data());
   executor_ = std::make_unique<TaskExecutor>(self_, clock_, *mailbox_, owner_->references, owner_->transits, *this, page,
-                                             metrics::PageOf(segment_->data()));
+                                             figures);
   owner_->actors.set_ask_gcs([this](ActorId actor) { AskGcsAboutActor(actor); });
   owner_->actor_manager.set_on_named_end([this](ActorId actor) {
     proto::GcsRequest request;

@@ -18,17 +18,6 @@ constexpr Nanos kGcsWait = 30 * kSecond;
 thread_local TaskId running_task;  // On this thread.
 thread_local const std::atomic<bool>* running_cancel = nullptr;  // Of the call that it runs.
 
-absl::Status ErrorOf(const proto::GcsReply& reply) {
-  switch (static_cast<ErrorKind>(reply.error())) {
-    case ErrorKind::kNone: return absl::OkStatus();
-    case ErrorKind::kActorNameTaken: return absl::AlreadyExistsError(reply.message());
-    case ErrorKind::kNotFound: return absl::NotFoundError(reply.message());
-    case ErrorKind::kGcsStorageFull: return absl::ResourceExhaustedError(reply.message());
-    case ErrorKind::kInvalidArgument: return absl::InvalidArgumentError(reply.message());
-    default: return absl::UnavailableError(reply.message());
-  }
-}
-
 }  // namespace
 
 // Gives the reference table's entries of a finished ArgumentList to a task.
@@ -374,7 +363,10 @@ void RuntimeImpl::TakeActorLookups() {
     const proto::ActorInfo& info = reply.actor();
     answer.set_incarnation(info.incarnation());
     proto::TaskTemplate creation;
-    if (creation.ParseFromString(info.handle())) answer.set_max_task_retries(creation.actor().max_task_retries());
+    if (creation.ParseFromString(info.handle())) {
+      answer.set_max_task_retries(creation.actor().max_task_retries());
+      answer.set_max_pending_calls(creation.actor().max_pending_calls());
+    }
     if (reply.error() != 0 || info.state() == proto::ActorInfo::DEAD) {
       answer.set_state(proto::ActorAnswer::DEAD);
       answer.set_incarnation(UINT32_MAX);

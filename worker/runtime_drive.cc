@@ -7,6 +7,7 @@
 #include <algorithm>
 
 #include "absl/strings/str_cat.h"
+#include "metrics/mailbox_metrics.h"
 #include "worker/runtime_impl.h"
 
 namespace sheaf {
@@ -118,6 +119,17 @@ void RuntimeImpl::PublishMetrics() {
   set(CounterId::kActorCallsFailed, calls.failed);
   set(CounterId::kActorCallsRetried, calls.retried);
   set(CounterId::kActorCallsCancelled, calls.cancelled);
+  set(CounterId::kActorRestarts, owner_->actor_manager.restarts());
+  set(CounterId::kPushesSent, owner_->tasks.pushes());
+  set(CounterId::kPushesReturned, owner_->pushes_returned);
+  set(CounterId::kReconstructions, owner_->tasks.reconstructions());
+  set(CounterId::kPutsPrivate, object_counts_.puts_private);
+  set(CounterId::kPutsStore, object_counts_.puts_store);
+  set(CounterId::kPutBytes, object_counts_.put_bytes);
+  set(CounterId::kGetsPrivate, object_counts_.gets_private);
+  set(CounterId::kGetsStore, object_counts_.gets_store);
+  set(CounterId::kDoorbellSleeps, sleeps_);
+  metrics::PublishMailbox(mailbox_->counts(), page);
   page.gauge(metrics::GaugeId::kQueuedTasks).store(static_cast<int64_t>(owner_->tasks.size()), std::memory_order_relaxed);
   page.gauge(metrics::GaugeId::kOwnedObjects)
       .store(static_cast<int64_t>(owner_->references.size()), std::memory_order_relaxed);
@@ -176,6 +188,7 @@ void RuntimeImpl::DriveOnce(Lock& lock, Nanos deadline) {
     Nanos timeout = std::min(deadline, next_tick_) - clock_.Now();
     if (mailbox_->HasQueued()) timeout = std::min(timeout, kMillisecond);
     if (timeout > 0) {
+      ++sleeps_;
       lock.Unlock();
       SleepOnBell(bell, timeout);
       lock.Relock();

@@ -143,6 +143,8 @@ class RuntimeImpl final : public Runtime, public FrameHandler, public LocalStore
   // runtime_objects.cc
   absl::StatusOr<MutableBuffer> CreateNamed(Lock& lock, const ObjectSpec& spec, Nanos deadline);
   bool TryView(const ObjectHandle& object, ObjectView* view);
+  void CountPut(uint64_t* puts, uint64_t bytes);
+  ObjectLocation SealCounted(MutableBuffer buffer);
   std::string WhatItWaitsFor(ObjectEntry& object);
 
   // runtime_calls.cc
@@ -193,6 +195,12 @@ class RuntimeImpl final : public Runtime, public FrameHandler, public LocalStore
   absl::flat_hash_map<ActorId, uint64_t> actor_lookups_;  // At the GCS, under way.
   std::vector<CallExecution*> ended_;                     // Ended inside a transaction.
   std::vector<std::function<void()>> deferred_;           // Run without the lock.
+
+  struct ObjectCounts {
+    uint64_t puts_private = 0, puts_store = 0, put_bytes = 0, gets_private = 0, gets_store = 0;
+  };
+  ObjectCounts object_counts_;
+  uint64_t sleeps_ = 0;             // On the bell.
 
   bool driving_ = false;            // The token.
   int waiters_ = 0;                 // Threads on `progress_`.

@@ -5,19 +5,6 @@
 #include "worker/runtime_impl.h"
 
 namespace sheaf {
-namespace {
-
-absl::Status ErrorOf(const proto::GcsReply& reply) {
-  switch (static_cast<ErrorKind>(reply.error())) {
-    case ErrorKind::kNone: return absl::OkStatus();
-    case ErrorKind::kNotFound: return absl::NotFoundError(reply.message());
-    case ErrorKind::kGcsStorageFull: return absl::ResourceExhaustedError(reply.message());
-    case ErrorKind::kInvalidArgument: return absl::InvalidArgumentError(reply.message());
-    default: return absl::UnavailableError(reply.message());
-  }
-}
-
-}  // namespace
 
 absl::StatusOr<PlacementGroupId> RuntimeImpl::CreateGroup(proto::GroupRequest request) {
   if (request.bundles().empty()) return absl::InvalidArgumentError("a placement group has at least one bundle");

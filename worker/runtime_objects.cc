@@ -60,6 +60,7 @@ absl::StatusOr<ObjectHandle> RuntimeImpl::Put(std::string_view bytes, std::span<
   ObjectEntry* entry = owner_->references.NewOwned(ObjectId::Make(self_, owner_->references.NextSequence(), 1));
   ObjectHandle handle(entry);
   owner_->references.SetValue(*entry, bytes, UsesOf(owner_->references, nested));
+  CountPut(&object_counts_.puts_private, bytes.size());
   return handle;
 }
 
@@ -109,13 +110,25 @@ absl::StatusOr<ObjectHandle> RuntimeImpl::Seal(MutableBuffer buffer, std::span<c
   const uint64_t size = buffer.size();
   ObjectEntry* entry = owner_->references.NewOwned(id);
   ObjectHandle handle(entry);
-  const ObjectLocation location = store_->Seal(std::move(buffer));
+  const ObjectLocation location = SealCounted(std::move(buffer));
   owner_->references.SetStored(*entry, location, size, UsesOf(owner_->references, nested));
   return handle;
 }
 
 ObjectLocation RuntimeImpl::SealValue(MutableBuffer buffer) {
   Lock lock(*this);
+  return SealCounted(std::move(buffer));
+}
+
+void RuntimeImpl::CountPut(uint64_t* puts, uint64_t bytes) {
+  ++*puts;
+  object_counts_.put_bytes += bytes;
+  metrics::Histogram(metrics::PageOf(segment_->data()), metrics::HistogramId::kObjectBytes)
+      .ObserveUnderLock(static_cast<int64_t>(bytes));
+}
+
+ObjectLocation RuntimeImpl::SealCounted(MutableBuffer buffer) {
+  CountPut(&object_counts_.puts_store, buffer.size());
   return store_->Seal(std::move(buffer));
 }
 
@@ -154,6 +167,7 @@ bool RuntimeImpl::TryView(const ObjectHandle& object, ObjectView* view) {
     case ObjectState::kValue:
       view->bytes = entry.value;
       view->handle = object;
+      ++object_counts_.gets_private;
       break;
     case ObjectState::kError:
       view->error = &entry.extra->error;
@@ -174,6 +188,7 @@ bool RuntimeImpl::TryView(const ObjectHandle& object, ObjectView* view) {
       view->bytes = found->bytes.view();
       view->keep = std::move(found->bytes);
       view->handle = object;
+      ++object_counts_.gets_store;
       break;
     }
   }

@@ -167,6 +167,7 @@ int RuntimeImpl::RunWorker() {
     if (!status.ok()) break;
     if (call != nullptr) RunCall(lock, std::move(call));
   }
+  PublishMetrics();
   if (!raylet_dead_) {
     SendMessage(mailbox_->To(RayletOf(self_.node)), FrameKind::kGoodbye, proto::Goodbye());
     FlushOutgoing();

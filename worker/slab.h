@@ -2,6 +2,7 @@
 // Records of one type with a small number as their name, reused hottest first. Addresses are stable. Not thread-safe.
 #pragma once
 
+#include <bitset>
 #include <cstdint>
 #include <memory>
 #include <new>
@@ -24,25 +25,26 @@ class Slab {
     if (free_.empty()) Grow();
     const uint32_t cookie = free_.back();
     free_.pop_back();
-    Cell& cell = At(cookie);
-    T* made = new (cell.bytes) T(std::forward<Args>(args)...);
+    Chunk& chunk = *chunks_[cookie / kChunk];
+    T* made = new (chunk.cells[cookie % kChunk].bytes) T(std::forward<Args>(args)...);
     made->cookie = cookie;
-    cell.used = true;
+    chunk.used.set(cookie % kChunk);
     ++size_;
     return made;
   }
   void Delete(T* record) {
     const uint32_t cookie = record->cookie;
     record->~T();
-    At(cookie).used = false;
+    chunks_[cookie / kChunk]->used.reset(cookie % kChunk);
     free_.push_back(cookie);
     --size_;
   }
   // nullptr: there is none of that name.
   T* Find(uint32_t cookie) {
     if (cookie >= chunks_.size() * kChunk) return nullptr;
-    Cell& cell = At(cookie);
-    return cell.used ? std::launder(reinterpret_cast<T*>(cell.bytes)) : nullptr;
+    Chunk& chunk = *chunks_[cookie / kChunk];
+    const uint32_t index = cookie % kChunk;
+    return chunk.used[index] ? std::launder(reinterpret_cast<T*>(chunk.cells[index].bytes)) : nullptr;
   }
   size_t size() const { return size_; }
   template <class Visit>
@@ -60,15 +62,17 @@ class Slab {
   static constexpr uint32_t kChunk = 256;
   struct Cell {
     alignas(T) unsigned char bytes[sizeof(T)];
-    bool used = false;
   };
-  Cell& At(uint32_t cookie) { return chunks_[cookie / kChunk][cookie % kChunk]; }
+  struct Chunk {
+    std::bitset<kChunk> used;
+    Cell cells[kChunk];
+  };
   void Grow() {
     const auto first = static_cast<uint32_t>(chunks_.size() * kChunk);
-    chunks_.push_back(std::make_unique<Cell[]>(kChunk));
+    chunks_.push_back(std::make_unique_for_overwrite<Chunk>());
     for (uint32_t i = kChunk; i-- > 0;) free_.push_back(first + i);
   }
-  std::vector<std::unique_ptr<Cell[]>> chunks_;
+  std::vector<std::unique_ptr<Chunk>> chunks_;
   std::vector<uint32_t> free_;
   size_t size_ = 0;
 };

@@ -2,6 +2,7 @@
 #include "worker/task_executor.h"
 
 #include <algorithm>
+#include <cstring>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -269,12 +270,20 @@ std::shared_ptr<CallExecution> TaskExecutor::Take(ConcurrencyGroup& group) {
   running_ = call.get();
   // Before user code: after a death only what stands here counts as tried.
   const PushTaskHead& head = call->head();
-  if (page_->started_lease.load(std::memory_order_relaxed) != head.lease) {
+  const uint64_t lease = head.lease != 0 ? head.lease : lease_.lease();  // Callers of a detached actor know none.
+  if (page_->started_lease.load(std::memory_order_relaxed) != lease) {
     page_->started_push.store(0, std::memory_order_relaxed);
-    page_->started_lease.store(head.lease, std::memory_order_release);
+    page_->started_lease.store(lease, std::memory_order_release);
   }
   if (head.push > page_->started_push.load(std::memory_order_relaxed)) {
     page_->started_push.store(head.push, std::memory_order_release);
+  }
+  if (named_ != &call->spec()) {
+    named_ = &call->spec();
+    const std::string& name = named_->name();
+    const size_t length = std::min(name.size(), sizeof page_->running - 1);
+    std::memcpy(page_->running, name.data(), length);
+    page_->running[length] = '\0';
   }
   // Only of tasks: owners judge by it how much to give a worker ahead.
   if (call->spec().kind() == proto::TaskTemplate::TASK) call->started = clock_.Now();

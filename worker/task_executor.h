@@ -100,6 +100,7 @@ class TaskExecutor {
   bool is_actor_ = false, is_async_ = false, constructed_ = false;
   ActorId actor_id_;
   bool blocked_ = false;
+  const proto::TaskTemplate* named_ = nullptr;  // Whose name the page shows. Only compared.
   CallExecution* running_ = nullptr;  // A list: from Take to Ended.
   // Cancelled before they came: control overtakes work. The oldest are forgotten.
   std::deque<TaskId> cancelled_order_;

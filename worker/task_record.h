@@ -71,6 +71,7 @@ struct TaskRecord {
   bool cancelled = false;
   bool returned_before = false;                // Given back unstarted: goes to the front.
   bool of_actor = false;
+  bool sampled = false;                        // Its time from submission to result is measured.
 };
 
 // Task lists without allocation.

@@ -64,7 +64,10 @@ TaskRecord* TaskTable::Add(const TemplateRecord& spec, InlineBytes arguments,
     task->stream = std::make_unique<StreamState>();
     task->first_return->stream = true;
   }
-  ++CountsOf(*task).submitted;
+  if (++CountsOf(*task).submitted % kSampled == 0 && latency_ && spec.spec.kind() != proto::TaskTemplate::ACTOR_CREATION) {
+    task->sampled = true;
+    sampled_[task->cookie] = clock_.Now();
+  }
   return task;
 }
 
@@ -108,6 +111,7 @@ void TaskTable::Push(TaskRecord& task, Peer& peer, uint64_t lease, uint64_t push
   head.argument_bytes = static_cast<uint32_t>(task.arguments.size());
   task.state = TaskState::kPushed;
   task.push = push;
+  ++pushes_;
   if (!task.references) [[likely]] {
     peer.channel->Send(Lane::kWork, FrameKind::kPushTask, AsBytes(head), task.arguments);
   } else {
@@ -300,6 +304,11 @@ bool TaskTable::LineageFits(const TaskRecord& task) const {
 
 // The results are in. What could be lost with the store keeps its lineage; everything else is let go.
 void TaskTable::Complete(TaskRecord& task) {
+  if (task.sampled) {
+    task.sampled = false;
+    auto submitted = sampled_.extract(task.cookie);
+    (*latency_)[task.spec->spec.kind() == proto::TaskTemplate::ACTOR_METHOD].ObserveUnderLock(clock_.Now() - submitted.mapped());
+  }
   if (task.stream) {  // Kept until the stream's handle is dropped.
     task.state = TaskState::kFinished;
     DropArguments(task);
@@ -370,6 +379,7 @@ bool TaskTable::Reconstruct(ObjectEntry& entry, TaskDispatcher& dispatcher) {
   if (task->references) {
     for (ObjectEntry* more : task->references->more_returns) rerun(*more);
   }
+  ++reconstructions_;
   Start(*task, dispatcher);
   return true;
 }

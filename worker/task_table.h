@@ -3,14 +3,17 @@
 // failures, lineage. Where a call runs is the business of TaskSubmitter (leases) and ActorSubmitter (actors). Pure.
 #pragma once
 
+#include <array>
 #include <deque>
 #include <functional>
+#include <optional>
 #include <span>
 #include <string>
 #include <vector>
 
 #include "absl/container/flat_hash_map.h"
 #include "base/clock.h"
+#include "metrics/counter.h"
 #include "worker/reference_table.h"
 #include "worker/slab.h"
 #include "worker/task_record.h"
@@ -68,6 +71,9 @@ class TaskTable {
   void Fail(TaskRecord& task, const Error& error);
   // The same, after the death of a worker that had started it: the results it may have sealed, of which nobody knows, go.
   void FailStarted(TaskRecord& task, const Error& error);
+  // Where the times from submission to result of a sample of all calls go (one in kSampled).
+  static constexpr uint64_t kSampled = 64;
+  void set_latency(metrics::Histogram tasks, metrics::Histogram calls) { latency_ = {{tasks, calls}}; }
   // Takes one retry and prepares the next attempt; false: none left (or cancelled).
   bool TakeRetry(TaskRecord& task);
 
@@ -89,6 +95,8 @@ class TaskTable {
   std::string Describe(const TaskRecord& task) const;  // "count_words (task 0001...)"
   const TaskCounts& task_counts() const { return counts_[0]; }
   const TaskCounts& call_counts() const { return counts_[1]; }  // Of actor methods.
+  uint64_t pushes() const { return pushes_; }
+  uint64_t reconstructions() const { return reconstructions_; }
   size_t size() const { return tasks_.size(); }
   template <class Visit>
   void ForEach(Visit visit) { tasks_.ForEach(visit); }
@@ -113,6 +121,9 @@ class TaskTable {
   ReferenceTable& references_;
   Slab<TaskRecord> tasks_;
   TaskCounts counts_[2];
+  uint64_t pushes_ = 0, reconstructions_ = 0;
+  absl::flat_hash_map<uint32_t, Nanos> sampled_;  // By cookie: when the call was submitted.
+  std::optional<std::array<metrics::Histogram, 2>> latency_;  // Tasks, calls of actor methods.
   size_t lineage_bytes_ = 0;
   struct Kept {  // The nested references of a finished call's arguments, which the executor still holds.
     std::vector<ObjectEntry*> nested;

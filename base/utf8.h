@@ -1,11 +1,11 @@
 // Copyright The Sheaf Authors. SPDX-License-Identifier: Apache-2.0
-// Just enough of UTF-8 to print what users named their things.
+// Just enough of UTF-8 to check and to print what users named their things.
 #pragma once
 
 #include <cstddef>
 #include <string_view>
 
-namespace sheaf::cli {
+namespace sheaf {
 
 // Bytes of the first character of `text`, 1 to 4; 0 when it is not valid UTF-8. `text` is not
 // empty.
@@ -27,4 +27,13 @@ inline size_t CharacterLength(std::string_view text) {
   return length;
 }
 
-}  // namespace sheaf::cli
+inline bool IsUtf8(std::string_view text) {
+  while (!text.empty()) {
+    const size_t length = CharacterLength(text);
+    if (length == 0) return false;
+    text.remove_prefix(length);
+  }
+  return true;
+}
+
+}  // namespace sheaf

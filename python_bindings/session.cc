@@ -168,15 +168,19 @@ std::vector<nb::bytes> Variables() {
   return out;
 }
 
+PythonHandler& Handler() {
+  static PythonHandler& handler = *new PythonHandler;
+  return handler;
+}
+
 // Runs calls until the node or the job ends this process; gives the exit status.
 int RunWorker() {
-  static PythonHandler& handler = *new PythonHandler;
   RememberMainThread();
   RuntimeOptions options;
   options.socket_path = Started()->socket_path;
   options.driver = false;
   options.worker_token = Started()->token;
-  options.handler = &handler;
+  options.handler = &Handler();
   options.interrupted = WorkerInterrupted;
   absl::StatusOr<std::unique_ptr<Runtime>> runtime;
   {
@@ -210,6 +214,8 @@ void BindSession(nb::module_& module) {
   module.def("is_worker", &IsWorker, "Whether this process runs tasks.");
   module.def("enter_worker", &EnterWorker, "Takes this process's marks as a worker; False: it is none.");
   module.def("run_worker", &RunWorker, "Runs calls until this process shall end; gives the exit status.");
+  module.def("call_event", [] { return Handler().call_event(); }, "The descriptor that is readable when take_calls has some.");
+  module.def("take_calls", [] { return nb::steal(Handler().TakeCalls()); }, "The calls that an async actor's loop shall start.");
   module.def("exit_actor", &ExitActor, "Ends the actor that this process is, for good.");
   module.def("variables", &Variables, "The environment of the process, as NAME=value bytes.");
 }

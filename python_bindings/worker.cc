@@ -1,6 +1,9 @@
 // Copyright The Sheaf Authors. SPDX-License-Identifier: Apache-2.0
 #include "python_bindings/worker.h"
 
+#include <sys/eventfd.h>
+
+#include <utility>
 #include <vector>
 
 #include "python_bindings/call.h"
@@ -11,7 +14,6 @@ namespace {
 
 PythonFunction load_function("sheaf.worker_functions", "load_function");
 PythonFunction show_gpus("sheaf.worker_functions", "show_gpus");
-PythonFunction start_coroutine("sheaf.async_actor", "start_call");
 PythonFunction construct_async("sheaf.async_actor", "construct");
 PythonFunction cancel_coroutine("sheaf.async_actor", "cancel_call");
 
@@ -25,6 +27,14 @@ void KeepThreadState() {
 }
 
 PythonFunction actor_exit("sheaf.worker_errors", "ActorExit");
+
+Owned AsTuple(const CallArguments& arguments) {
+  Owned tuple = Owned::Steal(PyTuple_New(static_cast<Py_ssize_t>(arguments.values.size())));
+  for (size_t i = 0; tuple && i < arguments.values.size(); ++i) {
+    PyTuple_SetItem(tuple.get(), static_cast<Py_ssize_t>(i), Owned(arguments.values[i]).Release());
+  }
+  return tuple;
+}
 
 // Whether the exception that is set is what exit_actor raises.
 bool IsActorExit() {
@@ -85,7 +95,15 @@ PyObject* PythonHandler::Find(const proto::TaskTemplate& spec) {
   return last_;
 }
 
+UniqueFd PythonHandler::MakeCallEvent() { return UniqueFd(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)); }
+
 void PythonHandler::Execute(std::shared_ptr<Execution> execution) {
+  if (async_.load(std::memory_order_acquire)) {  // Without the GIL, which the loop may hold for long.
+    const std::lock_guard lock(mutex_);
+    calls_.push_back(std::move(execution));
+    if (calls_.size() == 1) eventfd_write(call_event_.get(), 1);
+    return;
+  }
   KeepThreadState();
   const WithGil gil;
   Run(std::move(execution));
@@ -99,20 +117,13 @@ void PythonHandler::Run(std::shared_ptr<Execution> execution) {
   if (!function) return FailWithException(*execution);
   const bool creation = spec.kind() == proto::TaskTemplate::ACTOR_CREATION;
   if (spec.kind() != proto::TaskTemplate::ACTOR_METHOD) ShowGpus(spec);
-  if (creation) {
-    async_ = spec.actor().is_async();
-    ActorStrategy() = spec.lease().strategy();
-  }
-  if (async_ && !creation) return RunCoroutine(function.get(), std::move(execution));
+  if (creation) ActorStrategy() = spec.lease().strategy();
   Owned result;
   {
     CallArguments arguments;
     if (!DecodeArguments(*execution, &arguments)) return FailWithException(*execution);
-    if (creation && async_) {
-      Owned list = Owned::Steal(PyTuple_New(static_cast<Py_ssize_t>(arguments.values.size())));
-      for (size_t i = 0; list && i < arguments.values.size(); ++i) {
-        PyTuple_SetItem(list.get(), static_cast<Py_ssize_t>(i), Owned(arguments.values[i]).Release());
-      }
+    if (creation && spec.actor().is_async()) {
+      const Owned list = AsTuple(arguments);
       result = Owned::Steal(construct_async(function.get(), list.get(), arguments.names ? arguments.names.get() : Py_None));
     } else {
       PyObject* const self = spec.kind() == proto::TaskTemplate::ACTOR_METHOD ? instance_.get() : nullptr;
@@ -127,6 +138,7 @@ void PythonHandler::Run(std::shared_ptr<Execution> execution) {
   }
   if (creation) {
     instance_ = std::move(result);
+    async_.store(spec.actor().is_async(), std::memory_order_release);
     return ReturnResult(*execution, Py_None);
   }
   ReturnResult(*execution, result.get());
@@ -136,19 +148,38 @@ void PythonHandler::Run(std::shared_ptr<Execution> execution) {
   execution.reset();
 }
 
-void PythonHandler::RunCoroutine(PyObject* function, std::shared_ptr<Execution> execution) {
-  CallArguments arguments;
-  if (!DecodeArguments(*execution, &arguments)) return FailWithException(*execution);
-  Owned list = Owned::Steal(PyTuple_New(static_cast<Py_ssize_t>(arguments.values.size())));
-  for (size_t i = 0; list && i < arguments.values.size(); ++i) {
-    PyTuple_SetItem(list.get(), static_cast<Py_ssize_t>(i), Owned(arguments.values[i]).Release());
+PyObject* PythonHandler::TakeCalls() {
+  std::vector<std::shared_ptr<Execution>> calls;
+  {
+    const std::lock_guard lock(mutex_);
+    eventfd_t ignored;
+    eventfd_read(call_event_.get(), &ignored);
+    calls.swap(calls_);
   }
-  const Owned task = Owned::Steal(NewText(execution->task().ToHex()));
+  Owned list = Owned::Steal(PyList_New(0));
+  for (std::shared_ptr<Execution>& execution : calls) {
+    const Owned call = Owned::Steal(Prepare(execution));
+    if (!call || PyList_Append(list.get(), call.get()) != 0) FailWithException(*execution);
+  }
+  return list.Release();
+}
+
+// nullptr: an exception is set.
+PyObject* PythonHandler::Prepare(std::shared_ptr<Execution> execution) {
+  if (exited_) {
+    PyErr_SetNone(actor_exit.get());
+    return nullptr;
+  }
+  PyObject* const function = Find(execution->spec());
+  CallArguments arguments;
+  if (function == nullptr || !DecodeArguments(*execution, &arguments)) return nullptr;
+  const Owned list = AsTuple(arguments);
+  const Owned task = Owned::Steal(NewBytes(execution->task().Binary()));
   const Owned streaming = Owned::Steal(PyBool_FromLong(execution->spec().streaming()));
-  const Owned object = Owned::Steal(NewExecutionObject(execution));
-  const Owned started = Owned::Steal(start_coroutine(object.get(), task.get(), function, instance_.get(), list.get(),
-                                                     arguments.names ? arguments.names.get() : Py_None, streaming.get()));
-  if (!started) FailWithException(*execution);
+  const Owned object = Owned::Steal(NewExecutionObject(std::move(execution)));
+  if (!list || !task || !object) return nullptr;
+  return PyTuple_Pack(7, object.get(), task.get(), function, instance_.get(), list.get(),
+                      arguments.names ? arguments.names.get() : Py_None, streaming.get());
 }
 
 void PythonHandler::ExitActor(std::shared_ptr<Execution> execution) {
@@ -179,7 +210,7 @@ void PythonHandler::Cancel(TaskId task) {
     InterruptMainThread();
     return;
   }
-  const Owned name = Owned::Steal(NewText(task.ToHex()));
+  const Owned name = Owned::Steal(NewBytes(task.Binary()));
   if (!Owned::Steal(cancel_coroutine(name.get()))) PyErr_Clear();
 }
 

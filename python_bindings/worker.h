@@ -2,35 +2,49 @@
 // The Python side of a worker process: finds the function of a call, runs it, sends its result.
 #pragma once
 
+#include <atomic>
 #include <memory>
+#include <mutex>
 #include <string>
+#include <vector>
 
 #include "absl/container/flat_hash_map.h"
+#include "base/unique_fd.h"
 #include "python_bindings/python.h"
 #include "worker/runtime.h"
 
 namespace sheaf::python {
 
-// One per worker process. Execute comes without the GIL, on the main thread or on threads of the actor's groups.
+// One per worker process, for ever. Execute comes without the GIL, on the main thread or on threads of the actor's groups.
 class PythonHandler final : public TaskHandler {
  public:
   void Execute(std::shared_ptr<Execution> execution) override;
   void Cancel(TaskId task) override;
 
+  // Of an actor with async methods: its event loop watches call_event(), and then starts what TakeCalls gives: a list of
+  // (execution, task id, function, actor, arguments, names of keywords or None, streaming). With the GIL.
+  int call_event() const { return call_event_.get(); }
+  PyObject* TakeCalls();
+
  private:
   // What sheaf.worker_functions.load gave: a callable, or the name of a method.
   PyObject* Find(const proto::TaskTemplate& spec);
   void Run(std::shared_ptr<Execution> execution);
-  void RunCoroutine(PyObject* function, std::shared_ptr<Execution> execution);
+  PyObject* Prepare(std::shared_ptr<Execution> execution);
   void ShowGpus(const proto::TaskTemplate& spec);
   void ExitActor(std::shared_ptr<Execution> execution);
+  static UniqueFd MakeCallEvent();
+
+  std::atomic<bool> async_{false};  // The actor's calls run on the event loop's thread.
+  const UniqueFd call_event_{MakeCallEvent()};
+  std::mutex mutex_;
+  std::vector<std::shared_ptr<Execution>> calls_;  // Guarded by mutex_: for the loop.
 
   // Guarded by the GIL.
   absl::flat_hash_map<std::string, Owned> functions_;
   std::string last_key_;
   PyObject* last_ = nullptr;
   Owned instance_;         // The actor.
-  bool async_ = false;     // Its calls run on the event loop's thread.
   bool exited_ = false;    // exit_actor was called: no further call runs.
 };
 

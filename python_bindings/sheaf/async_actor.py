@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import asyncio
 import contextvars
+import functools
 import inspect
 import threading
 from typing import Any
@@ -14,13 +15,14 @@ from sheaf.worker_errors import ActorExit
 
 current_execution: contextvars.ContextVar[Any] = contextvars.ContextVar("sheaf_execution", default=None)
 _loop: asyncio.AbstractEventLoop | None = None
-_running: dict[str, asyncio.Task[None]] = {}
+_running: dict[bytes, asyncio.Task[None]] = {}
 
 
 def _the_loop() -> asyncio.AbstractEventLoop:
     global _loop
     if _loop is None:
         _loop = asyncio.new_event_loop()
+        _loop.add_reader(_core.call_event(), _start_waiting)
         threading.Thread(target=_run_loop, args=(_loop,), name="sheaf-asyncio", daemon=True).start()
     return _loop
 
@@ -47,19 +49,19 @@ def construct(cls: Any, args: tuple[Any, ...], names: tuple[str, ...] | None) ->
     return asyncio.run_coroutine_threadsafe(make(), _the_loop()).result()
 
 
-def start_call(
-    execution: Any, task: str, function: Any, actor: Any, args: tuple[Any, ...], names: tuple[str, ...] | None, streaming: bool
-) -> None:
-    """Lets the loop run a call; `execution` ends it."""
-    _the_loop().call_soon_threadsafe(_begin, execution, task, function, actor, args, names, streaming)
+def _start_waiting() -> None:
+    """Starts the calls that have come; the loop calls it when the event says that there are some."""
+    loop = _the_loop()
+    for execution, task, *call in _core.take_calls():
+        running = loop.create_task(_run(execution, *call))
+        _running[task] = running
+        running.add_done_callback(functools.partial(_ended, execution, task))
 
 
-def _begin(
-    execution: Any, task: str, function: Any, actor: Any, args: tuple[Any, ...], names: tuple[str, ...] | None, streaming: bool
-) -> None:
-    running = _the_loop().create_task(_run(execution, function, actor, args, names, streaming))
-    _running[task] = running
-    running.add_done_callback(lambda _: _running.pop(task, None))
+def _ended(execution: Any, task: bytes, running: asyncio.Task[None]) -> None:
+    _running.pop(task, None)
+    if running.cancelled():  # Before its first step.
+        execution.fail(asyncio.CancelledError())
 
 
 async def _run(
@@ -99,7 +101,7 @@ async def _send_items(execution: Any, result: Any) -> None:
     execution.end()
 
 
-def cancel_call(task: str) -> None:
+def cancel_call(task: bytes) -> None:
     """Cancels the coroutine of a call, if it runs."""
     running = _running.get(task)
     if running is not None and _loop is not None:

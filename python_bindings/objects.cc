@@ -1,6 +1,8 @@
 // Copyright The Sheaf Authors. SPDX-License-Identifier: Apache-2.0
 #include "python_bindings/objects.h"
 
+#include <bit>
+#include <cstdint>
 #include <optional>
 #include <vector>
 
@@ -104,7 +106,42 @@ PyObject* Put(PyObject*, PyObject* value) {
   return NewReference(*std::move(handle));
 }
 
-// wait(list, num_returns, timeout): the indices of the ready ones. The caller has checked the arguments.
+// The references at these indices of `list`, or all others.
+PyObject* Picked(PyObject* list, const std::vector<size_t>& indices, bool others) {
+  const size_t size = static_cast<size_t>(PyList_Size(list));
+  const size_t count = others ? size - indices.size() : indices.size();
+  Owned out = Owned::Steal(PyList_New(static_cast<Py_ssize_t>(count)));
+  auto next = indices.begin();
+  Py_ssize_t at = 0;
+  for (size_t i = 0; out && i < size; ++i) {
+    const bool picked = next != indices.end() && *next == i;
+    if (picked) ++next;
+    if (picked != others) PyList_SetItem(out.get(), at++, Owned::Borrow(PyList_GetItem(list, static_cast<Py_ssize_t>(i))).Release());
+  }
+  return out.Release();
+}
+
+// Finds an object that comes twice.
+class SeenObjects {
+ public:
+  explicit SeenObjects(size_t count) : mask_(std::bit_ceil(2 * count + 1) - 1), slots_(mask_ + 1) {}
+  // False: it was there.
+  bool Insert(const ObjectEntry* entry) {
+    size_t at = reinterpret_cast<uintptr_t>(entry) * 0x9e37'79b9'7f4a'7c15 >> 32 & mask_;
+    while (slots_[at] != nullptr) {
+      if (slots_[at] == entry) return false;
+      at = (at + 1) & mask_;
+    }
+    slots_[at] = entry;
+    return true;
+  }
+
+ private:
+  const size_t mask_;
+  std::vector<const ObjectEntry*> slots_;
+};
+
+// wait_ready(list, num_returns, timeout): (ready, not ready). NotImplemented: not all items are references.
 PyObject* Wait(PyObject*, PyObject* const* args, Py_ssize_t count) {
   Runtime* const runtime = RequireRuntime();
   if (runtime == nullptr) return nullptr;
@@ -112,8 +149,18 @@ PyObject* Wait(PyObject*, PyObject* const* args, Py_ssize_t count) {
   if (count != 3 || !DeadlineFrom(args[2], &deadline)) return nullptr;
   const Py_ssize_t wanted = PyLong_AsSsize_t(args[1]);
   if (wanted == -1 && PyErr_Occurred() != nullptr) return nullptr;
+  const Py_ssize_t size = PyList_Size(args[0]);
   std::vector<ObjectHandle> handles;
-  for (Py_ssize_t i = 0; i < PyList_Size(args[0]); ++i) handles.push_back(HandleOf(PyList_GetItem(args[0], i)));
+  handles.reserve(static_cast<size_t>(size));
+  SeenObjects seen(static_cast<size_t>(size));
+  for (Py_ssize_t i = 0; i < size; ++i) {
+    PyObject* const item = PyList_GetItem(args[0], i);
+    if (!IsReference(item)) Py_RETURN_NOTIMPLEMENTED;
+    handles.push_back(HandleOf(item));
+    if (!seen.Insert(handles.back().entry())) {
+      return PyErr_Format(PyExc_ValueError, "wait takes a list of different ObjectRefs; %R comes twice", item);
+    }
+  }
   absl::StatusOr<std::vector<size_t>> ready;
   {
     const Using use;
@@ -121,11 +168,9 @@ PyObject* Wait(PyObject*, PyObject* const* args, Py_ssize_t count) {
     ready = runtime->Wait(handles, static_cast<size_t>(wanted), deadline);
   }
   if (!ready.ok()) return RaiseStatus(ready.status(), ErrorKind::kObjectStoreFull);
-  Owned list = Owned::Steal(PyList_New(static_cast<Py_ssize_t>(ready->size())));
-  for (size_t i = 0; list && i < ready->size(); ++i) {
-    PyList_SetItem(list.get(), static_cast<Py_ssize_t>(i), PyLong_FromSize_t((*ready)[i]));
-  }
-  return list.Release();
+  const Owned chosen = Owned::Steal(Picked(args[0], *ready, false));
+  const Owned others = Owned::Steal(Picked(args[0], *ready, true));
+  return chosen && others ? PyTuple_Pack(2, chosen.get(), others.get()) : nullptr;
 }
 
 // next_item(stream, timeout): the reference of the next item, or None at the end.

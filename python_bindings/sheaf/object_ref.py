@@ -28,23 +28,30 @@ def wait(
     Raises TypeError for what is no list of references, ValueError for one that comes twice or a number that does not fit.
     """
     del fetch_local
-    if isinstance(refs, ObjectRef):
-        raise TypeError(f"wait takes a list of ObjectRefs, got one ObjectRef: write wait([{refs!r}])")
-    listed = list(refs)
-    for index, ref in enumerate(listed):
-        if isinstance(ref, ObjectRefGenerator):
-            listed[index] = ref._next_ref()
-        elif not isinstance(ref, ObjectRef):
-            raise TypeError(f"wait takes a list of ObjectRefs; item {index} is {ref!r}")
-    if not listed:
+    if type(refs) is not list:
+        if isinstance(refs, ObjectRef):
+            raise TypeError(f"wait takes a list of ObjectRefs, got one ObjectRef: write wait([{refs!r}])")
+        refs = list(refs)
+    if not refs:
         return [], []
-    if len(set(listed)) != len(listed):
-        raise ValueError("wait takes a list of different ObjectRefs; one of these comes twice")
-    if not isinstance(num_returns, int) or not 0 < num_returns <= len(listed):
-        raise ValueError(f"num_returns={num_returns!r}: want 1 to {len(listed)}, the number of references")
-    ready = _core.wait_ready(listed, num_returns, timeout)
-    chosen = set(ready)
-    return [refs[i] for i in ready], [ref for i, ref in enumerate(refs) if i not in chosen]
+    if not isinstance(num_returns, int):
+        raise TypeError(f"num_returns={num_returns!r}: want a number")
+    if not 0 < num_returns <= len(refs):
+        raise ValueError(f"num_returns={num_returns}: want 1 to {len(refs)}, the number of references")
+    found = _core.wait_ready(refs, num_returns, timeout)
+    return _wait_for_streams(refs, num_returns, timeout) if found is NotImplemented else found
+
+
+def _wait_for_streams(refs: list[Any], num_returns: int, timeout: float | None) -> tuple[list[Any], list[Any]]:
+    """wait for a list with generators in it: each stands for its next item."""
+    listed = []
+    for index, ref in enumerate(refs):
+        if not isinstance(ref, (ObjectRef, ObjectRefGenerator)):
+            raise TypeError(f"wait takes a list of ObjectRefs; item {index} is {ref!r}")
+        listed.append(ref._next_ref() if isinstance(ref, ObjectRefGenerator) else ref)
+    ready = set(_core.wait_ready(listed, num_returns, timeout)[0])
+    pairs = list(zip(refs, listed))
+    return [ref for ref, item in pairs if item in ready], [ref for ref, item in pairs if item not in ready]
 
 
 def get_other(refs: Any, timeout: float | None) -> Any:

@@ -4,7 +4,6 @@
 from __future__ import annotations
 
 import importlib
-from typing import Any
 
 from sheaf._core import ObjectRef, get, put
 from sheaf.actor import ActorHandle, get_actor, kill, method
@@ -14,6 +13,10 @@ from sheaf.ids import ActorID, JobID, NodeID, PlacementGroupID, TaskID, WorkerID
 from sheaf.lifecycle import init, is_initialized, shutdown
 from sheaf.object_ref import ObjectRefGenerator, wait
 from sheaf.runtime_context import get_runtime_context
+
+TYPE_CHECKING = False  # Importing typing takes longer than all else here.
+if TYPE_CHECKING:
+    from typing import Any
 
 __version__ = "2.60.0+sheaf"
 ObjectID = ObjectRef

@@ -3,12 +3,13 @@
 
 from __future__ import annotations
 
-import difflib
-from typing import Any, Callable
-
 from sheaf import _core, exported, options
 from sheaf.actor_class import BUILT_IN, ActorInfo, MethodInfo, info_of
 from sheaf.ids import ActorID
+
+TYPE_CHECKING = False  # Importing typing takes longer than all else here.
+if TYPE_CHECKING:
+    from typing import Any, Callable
 
 
 class ActorMethod(_core.Caller):
@@ -74,6 +75,8 @@ class ActorHandle:
         if method is None:
             if name.startswith("__"):
                 raise AttributeError(name)
+            import difflib
+
             near = difflib.get_close_matches(name, self._info.methods, 1)
             hint = f"; did you mean {near[0]}?" if near else ""
             raise AttributeError(f"the actor class {self._info.name} has no method '{name}'{hint}")

@@ -5,9 +5,12 @@ from __future__ import annotations
 
 import sys
 import weakref
-from typing import Any
 
 from sheaf.signatures import Signature
+
+TYPE_CHECKING = False  # Importing typing takes longer than all else here.
+if TYPE_CHECKING:
+    from typing import Any
 
 
 class MethodInfo:

@@ -3,11 +3,13 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from sheaf import _core
 from sheaf.ids import node_id
 from sheaf.object_ref import ObjectRef, ObjectRefGenerator
+
+TYPE_CHECKING = False  # Importing typing takes longer than all else here.
+if TYPE_CHECKING:
+    from typing import Any
 
 
 def nodes() -> list[dict[str, Any]]:

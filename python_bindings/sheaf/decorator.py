@@ -3,11 +3,13 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from sheaf import options
 from sheaf.actor import ActorClass
 from sheaf.remote_function import RemoteFunction
+
+TYPE_CHECKING = False  # Importing typing takes longer than all else here.
+if TYPE_CHECKING:
+    from typing import Any
 
 
 def remote(*args: Any, **given: Any) -> Any:

@@ -7,11 +7,11 @@ references (an actor's handle in a global, say) travel as an object, so that the
 
 from __future__ import annotations
 
-import hashlib
-import pickle
-from typing import Any
-
 from sheaf import _core
+
+TYPE_CHECKING = False  # Importing typing takes longer than all else here.
+if TYPE_CHECKING:
+    from typing import Any
 
 FUNCTION, CLASS, METHOD = "f:", "c:", "m:"  # How a key begins.
 KEY_SPACE = "sheaf-functions"
@@ -34,13 +34,15 @@ def export(prefix: str, target: Any, rule: Any, about: Any) -> Exported:
 
     TypeError: it cannot be pickled; the text says why.
     """
+    import pickle
+
     from sheaf import serialization
 
     body, references = serialization.dumps(target)
     kept: bytes | None = body
     carrier = None
     rule_bytes = serialization.dumps(tuple(rule))[0] if isinstance(rule, (list, tuple)) else None
-    digest = hashlib.blake2b(body + (rule_bytes or b""), digest_size=16).hexdigest()
+    digest = _digest(body + (rule_bytes or b""))
     if references:
         carrier, kept = _core.put(target), None
     elif len(body) > _INLINE_BYTES:
@@ -54,8 +56,15 @@ def method_key(name: str, rule: Any) -> tuple[str, bytes]:
     """The key and extra of an actor's method."""
     if not isinstance(rule, (list, tuple)):
         return METHOD + name, b""
+    import pickle
+
     from sheaf import serialization
 
     rule_bytes = serialization.dumps(tuple(rule))[0]
-    digest = hashlib.blake2b(rule_bytes, digest_size=8).hexdigest()
-    return f"{METHOD}{name}:{digest}", pickle.dumps((None, False, rule_bytes, None), 5)
+    return f"{METHOD}{name}:{_digest(rule_bytes)}", pickle.dumps((None, False, rule_bytes, None), 5)
+
+
+def _digest(data: bytes) -> str:
+    from _blake2 import blake2b  # hashlib would load OpenSSL.
+
+    return blake2b(data, digest_size=16).hexdigest()

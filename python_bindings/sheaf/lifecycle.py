@@ -4,13 +4,15 @@
 from __future__ import annotations
 
 import atexit
-import json
 import os
 import sys
 import time
-from typing import Any
 
 from sheaf import _core
+
+TYPE_CHECKING = False  # Importing typing takes longer than all else here.
+if TYPE_CHECKING:
+    from typing import Any
 
 _IGNORED = {
     "include_dashboard", "dashboard_host", "dashboard_port", "job_config", "configure_logging", "logging_level",
@@ -153,6 +155,7 @@ def _let_output_arrive() -> None:
 
 def worker_command() -> list[str]:
     """The command that starts a worker of this process's job."""
+    import json
     import subprocess
 
     start = {

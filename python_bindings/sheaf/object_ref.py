@@ -3,12 +3,13 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Generator
-
 from sheaf import _core
 from sheaf._core import ObjectRef
 
+TYPE_CHECKING = False  # Importing typing takes longer than all else here.
 if TYPE_CHECKING:
+    from typing import Any, Generator
+
     import asyncio
     import concurrent.futures
 

@@ -3,9 +3,11 @@
 
 from __future__ import annotations
 
-import difflib
 import math
-from typing import Any, Iterable
+
+TYPE_CHECKING = False  # Importing typing takes longer than all else here.
+if TYPE_CHECKING:
+    from typing import Any, Iterable
 
 TASK_ONLY = {
     "max_calls", "max_retries", "num_returns", "retry_exceptions", "_generator_backpressure_num_objects",
@@ -48,6 +50,8 @@ def _unknown(kind: str, name: str, known: Iterable[str]) -> str:
     if name in other:
         whose = "actors" if kind == "task" else "remote functions" if kind == "actor" else "functions and classes"
         return f"the option {name} is for {whose}, not for a {kind}"
+    import difflib
+
     near = difflib.get_close_matches(name, known, 1, 0.5)
     hint = f"did you mean {near[0]}?" if near else "there are: " + ", ".join(sorted(n for n in known if n[0] != "_"))
     return f"there is no option '{name}': {hint}"

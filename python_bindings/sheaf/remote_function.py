@@ -3,11 +3,12 @@
 
 from __future__ import annotations
 
-import functools
-from typing import Any, Callable
-
 from sheaf import _core, exported, options
 from sheaf.signatures import Signature
+
+TYPE_CHECKING = False  # Importing typing takes longer than all else here.
+if TYPE_CHECKING:
+    from typing import Any, Callable
 
 
 class RemoteFunction(_core.Caller):
@@ -27,6 +28,8 @@ class RemoteFunction(_core.Caller):
         self._set(function, given, root)
 
     def _set(self, function: Callable[..., Any], given: dict[str, Any], root: RemoteFunction | None) -> None:
+        import functools
+
         functools.update_wrapper(self, function)
         self._function = function
         self._options = given

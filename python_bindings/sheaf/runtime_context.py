@@ -3,10 +3,12 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from sheaf import _core
 from sheaf.ids import node_id
+
+TYPE_CHECKING = False  # Importing typing takes longer than all else here.
+if TYPE_CHECKING:
+    from typing import Any
 
 
 class RuntimeContext:

@@ -4,7 +4,10 @@
 from __future__ import annotations
 
 import sys
-from typing import Any, Callable
+
+TYPE_CHECKING = False  # Importing typing takes longer than all else here.
+if TYPE_CHECKING:
+    from typing import Any, Callable
 
 Bounds = tuple[int, int]
 FORCE_CHECK: Bounds = (0, -1)

@@ -35,6 +35,7 @@ def main(start: dict[str, Any]) -> None:
 
 def _preload(names: list[str]) -> None:
     """Imports what the driver has imported, before the forks; with one thread, since threads do not survive a fork."""
+    import cloudpickle  # noqa: F401
     import sheaf.serialization  # noqa: F401
     import sheaf.worker_errors  # noqa: F401
 

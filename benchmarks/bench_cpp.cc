@@ -2,6 +2,7 @@
 // What calls, tasks and objects cost a C++ user, beside the floor of each (benchmarks/floor) measured in the same run.
 //   bench_cpp [--json FILE] [--only TEXT] [--seconds N] [--no-floors]
 #include <sheaf/sheaf.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -34,6 +35,29 @@ SHEAF_ACTOR(Echo, sheaf::Constructor<>, &Echo::Call);
 double Seconds(Clock::time_point begin) { return std::chrono::duration<double>(Clock::now() - begin).count(); }
 
 double seconds_per_row = 0.6;
+
+double ResidentBytes() {
+  std::ifstream file("/proc/self/statm");
+  double pages = 0, resident = 0;
+  file >> pages >> resident;
+  return resident * static_cast<double>(sysconf(_SC_PAGESIZE));
+}
+
+// Forks of this program, 100 at a time, each of which touches what an actor's process surely does and ends: what the kernel
+// takes for a process with these libraries.
+double ForkRate() {
+  static volatile char touched[64 * 4096];
+  const auto begin = Clock::now();
+  for (int i = 0; i < 100; ++i) {
+    const pid_t child = fork();
+    if (child == 0) {
+      for (size_t at = 0; at < sizeof touched; at += 4096) touched[at] = 1;
+      _exit(0);
+    }
+  }
+  for (int i = 0; i < 100; ++i) wait(nullptr);
+  return 100 / Seconds(begin);
+}
 
 // The median rate of five rounds.
 double Rate(const std::function<size_t()>& batch) {
@@ -118,7 +142,10 @@ int main(int argc, char** argv) {
   const double first = Seconds(start);
 
   std::map<std::string, double> floor;
-  if (floors) floor = RunFloors(std::filesystem::path(argv[0]).parent_path());
+  if (floors) {
+    floor = RunFloors(std::filesystem::path(argv[0]).parent_path());
+    floor["fork"] = ForkRate();
+  }
   std::vector<Row> rows;
   std::printf("%-44s %14s %14s %8s\n", "", "Sheaf", "floor", "ratio");
   auto add = [&](const std::string& name, const std::string& unit, bool higher, double floor_value,
@@ -197,6 +224,18 @@ int main(int argc, char** argv) {
         return size_t{1000};
       });
     });
+    add("memory of a queued task", "B", false, 0, [&] {
+      // Nobody has the resource, so they stay queued. Without the reference that the user holds.
+      auto never = sheaf::Task(Nothing);
+      never.Resource("nobody has this", 1);
+      std::vector<sheaf::ObjectRef<int>> queued(1'000'000);
+      queued[0] = never.Remote(0);
+      const double before = ResidentBytes();
+      for (size_t i = 1; i < queued.size(); ++i) queued[i] = never.Remote(static_cast<int>(i));
+      const double bytes = (ResidentBytes() - before) / static_cast<double>(queued.size() - 1);
+      for (const auto& task : queued) sheaf::Cancel(task);
+      return bytes;
+    });
     add("1,000,000 queued tasks, submit and get", "s", false, 0, [&] {
       std::vector<sheaf::ObjectRef<int>> many(1'000'000);
       const auto begin = Clock::now();
@@ -240,7 +279,7 @@ int main(int argc, char** argv) {
       return Time(3, [&] { auto ref = sheaf::CreateArray<double>(100'000'000).Seal(); }) * 1e3;
     });
   }
-  add("actor creation, 100 at once", "actors/s", true, 0, [&] {
+  add("actor creation, 100 at once", "actors/s", true, floor["fork"], [&] {
     const auto begin = Clock::now();
     std::vector<sheaf::ActorHandle<Echo>> actors;
     std::vector<sheaf::ObjectRef<int>> refs;

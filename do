@@ -16,8 +16,8 @@ Usage: ./do COMMAND
   format [--check]         clang-format all sources; --check only says what differs
   tidy [FILE...]           clang-tidy all sources, or some
   python ARG...            run Python with this build of the package sheaf
-  soak [ROW]               the long fault runs
-  fuzz [TARGET]            fuzz what reads untrusted bytes
+  soak [ROW...]            the long fault runs, all or some rows; their figures go into docs/soak.md
+  fuzz TARGET              fuzz one parser of untrusted bytes for a minute, with libFuzzer where clang has it
   clean                    remove the build folders
 
 Environment: JOBS=N compiles with N jobs (default: one per core, fewer when memory is short); CI=true installs missing
@@ -364,19 +364,31 @@ python_package() {
 }
 
 soak() {
-  [[ -e build/build.ninja ]] && grep -q '^build soak:' build/build.ninja ||
-    fail "there is no soak program in this tree (tests/: target soak)"
-  step "build" build_into build
-  step "soak" build/tests/soak "$@"
+  step "packages" ensure_packages ask
+  step "configure" configure build
+  step "build" build_into build fault_test sheaf
+  step "soak" python3 tests/integration/faults/soak.py build/tests/integration/faults/fault_test build/cli/sheaf "$@"
 }
 
 fuzz() {
-  local target=${1:-}
-  ls tests/fuzz/*_fuzz.cc >/dev/null 2>&1 || fail "there is no fuzz program in this tree (tests/fuzz/*_fuzz.cc)"
+  local target=${1:-} compiler
   [[ -n $target ]] || fail "which target? There are: $(cd tests/fuzz && ls ./*_fuzz.cc | sed 's|./||; s/_fuzz.cc//' | tr '\n' ' ')"
-  step "configure" configure build-fuzz -DCMAKE_CXX_COMPILER=clang++-19 -DSHEAF_SANITIZE=address -DSHEAF_FUZZ=ON
-  step "build" build_into build-fuzz "${target}_fuzz"
-  step "fuzz $target" "build-fuzz/tests/${target}_fuzz" "${@:2}"
+  [[ -e tests/fuzz/${target}_fuzz.cc ]] || fail "there is no tests/fuzz/${target}_fuzz.cc"
+  step "packages" ensure_packages ask
+  compiler=$(command -v clang++-19 || command -v clang++ || true)
+  if [[ -n $compiler ]] && echo 'extern "C" int LLVMFuzzerTestOneInput(const char*, unsigned long) { return 0; }' |
+    "$compiler" -x c++ -fsanitize=fuzzer,address - -o /dev/null 2>/dev/null; then
+    step "configure" configure build-fuzz -DCMAKE_CXX_COMPILER="$compiler" -DSHEAF_SANITIZE=address -DSHEAF_FUZZ=ON
+    step "build" build_into build-fuzz "${target}_fuzz"
+    mkdir -p "build-fuzz/corpus/$target"
+    step "fuzz $target" "build-fuzz/tests/fuzz/${target}_fuzz" -max_total_time=60 -timeout=10 -rss_limit_mb=4096 \
+      -artifact_prefix="build-fuzz/${target}-" "${@:2}" "build-fuzz/corpus/$target"
+  else
+    note "no clang with libFuzzer here: inputs are mutated by chance alone"
+    step "configure" configure build
+    step "build" build_into build "${target}_fuzz"
+    step "fuzz $target" "build/tests/fuzz/${target}_fuzz" --seconds 60 "${@:2}"
+  fi
 }
 
 main() {

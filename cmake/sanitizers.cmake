@@ -10,3 +10,9 @@ elseif(SHEAF_SANITIZE STREQUAL "thread")
 elseif(NOT SHEAF_SANITIZE STREQUAL "")
   message(FATAL_ERROR "SHEAF_SANITIZE='${SHEAF_SANITIZE}': want address, thread or nothing")
 endif()
+
+# Everything with the counters that libFuzzer is guided by; tests/fuzz then takes libFuzzer's main.
+option(SHEAF_FUZZ "Build the fuzz programs for libFuzzer; needs clang" OFF)
+if(SHEAF_FUZZ)
+  add_compile_options(-fsanitize=fuzzer-no-link)
+endif()

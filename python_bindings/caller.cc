@@ -44,6 +44,7 @@ void Dealloc(PyObject* self) {
 
 bool EncodeArgument(Runtime& runtime, PyObject* argument, Value* value, ArgumentList* list) {
   if (Py_TYPE(argument) == reference_type) {
+    if (!IsCurrent(argument)) return false;
     list->AddReference(HandleOf(argument));
     return true;
   }
@@ -128,7 +129,11 @@ PyObject* Bind(PyObject* self, PyObject* args) {
   TemplateHandle handle;
   if (made != Py_None && !TemplateFrom(made, &handle)) return nullptr;
   for (PyObject* const reference : {actor, carrier}) {
-    if (reference == Py_None || IsReference(reference)) continue;
+    if (reference == Py_None) continue;
+    if (IsReference(reference)) {
+      if (!IsCurrent(reference)) return nullptr;
+      continue;
+    }
     PyErr_SetString(PyExc_TypeError, "_bind: the actor and the carrier are an ObjectRef or None");
     return nullptr;
   }

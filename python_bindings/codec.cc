@@ -191,6 +191,10 @@ bool NativeEncoder::WriteString(std::string_view bytes, uint8_t tag8, int depth)
 }
 
 bool NativeEncoder::EncodeReference(PyObject* value) {
+  if (!IsCurrent(value)) {  // Pickling will say so.
+    PyErr_Clear();
+    return false;
+  }
   const ObjectHandle& handle = HandleOf(value);
   NestedForm form;
   form.index = static_cast<uint32_t>(nested_.size());

@@ -24,6 +24,7 @@ PyObject* ValueOf(const ObjectView& view) {
 }
 
 PyObject* GetOne(Runtime& runtime, PyObject* reference, Nanos deadline) {
+  if (!IsCurrent(reference)) return nullptr;
   const ObjectHandle handle = HandleOf(reference);
   std::vector<ObjectView> views;
   absl::Status status;
@@ -45,6 +46,7 @@ PyObject* GetAll(Runtime& runtime, PyObject* list, Nanos deadline) {
     if (!IsReference(item)) {
       return PyErr_Format(PyExc_ValueError, "sheaf.get takes an ObjectRef or a list of them; item %zd is %R", i, item);
     }
+    if (!IsCurrent(item)) return nullptr;
     handles.push_back(HandleOf(item));
   }
   std::vector<ObjectView> views;
@@ -156,6 +158,7 @@ PyObject* Wait(PyObject*, PyObject* const* args, Py_ssize_t count) {
   for (Py_ssize_t i = 0; i < size; ++i) {
     PyObject* const item = PyList_GetItem(args[0], i);
     if (!IsReference(item)) Py_RETURN_NOTIMPLEMENTED;
+    if (!IsCurrent(item)) return nullptr;
     handles.push_back(HandleOf(item));
     if (!seen.Insert(handles.back().entry())) {
       return PyErr_Format(PyExc_ValueError, "wait takes a list of different ObjectRefs; %R comes twice", item);
@@ -178,7 +181,7 @@ PyObject* NextItem(PyObject*, PyObject* const* args, Py_ssize_t count) {
   Runtime* const runtime = RequireRuntime();
   if (runtime == nullptr) return nullptr;
   Nanos deadline = kForever;
-  if (count != 2 || !IsReference(args[0]) || !DeadlineFrom(args[1], &deadline)) return nullptr;
+  if (count != 2 || !IsReference(args[0]) || !IsCurrent(args[0]) || !DeadlineFrom(args[1], &deadline)) return nullptr;
   const ObjectHandle stream = HandleOf(args[0]);
   absl::StatusOr<std::optional<ObjectHandle>> item;
   {
@@ -194,7 +197,7 @@ PyObject* NextItem(PyObject*, PyObject* const* args, Py_ssize_t count) {
 PyObject* IsReady(PyObject*, PyObject* reference) {
   Runtime* const runtime = RequireRuntime();
   if (runtime == nullptr) return nullptr;
-  return PyBool_FromLong(runtime->IsReady(HandleOf(reference)));
+  return IsCurrent(reference) ? PyBool_FromLong(runtime->IsReady(HandleOf(reference))) : nullptr;
 }
 
 // on_ready(reference, callback): calls it once, on some thread. An exception of it is printed.
@@ -205,6 +208,7 @@ PyObject* OnReady(PyObject*, PyObject* const* args, Py_ssize_t count) {
     PyErr_SetString(PyExc_TypeError, "on_ready(reference, callback)");
     return nullptr;
   }
+  if (!IsCurrent(args[0])) return nullptr;
   PyObject* const callback = Owned::Borrow(args[1]).Release();
   runtime->OnReady(HandleOf(args[0]), [callback] {
     const WithGil gil;
@@ -222,6 +226,7 @@ PyObject* Cancel(PyObject*, PyObject* const* args, Py_ssize_t count) {
     PyErr_SetString(PyExc_TypeError, "cancel(reference, force, recursive)");
     return nullptr;
   }
+  if (!IsCurrent(args[0])) return nullptr;
   const absl::Status status = runtime->Cancel(HandleOf(args[0]), PyObject_IsTrue(args[1]) == 1, PyObject_IsTrue(args[2]) == 1);
   if (!status.ok()) return RaiseStatus(status, ErrorKind::kSystem);
   Py_RETURN_NONE;
@@ -257,6 +262,7 @@ PyObject* Kill(PyObject*, PyObject* const* args, Py_ssize_t count) {
     PyErr_SetString(PyExc_TypeError, "kill(actor, no_restart)");
     return nullptr;
   }
+  if (!IsCurrent(args[0])) return nullptr;
   const ObjectHandle actor = HandleOf(args[0]);
   const bool no_restart = PyObject_IsTrue(args[1]) == 1;
   absl::Status status;

@@ -91,6 +91,7 @@ void InterruptMainThread() { pthread_kill(main_thread, SIGINT); }
 
 PyObject* RaiseStatus(const absl::Status& status, ErrorKind resource) {
   if (PyErr_Occurred() != nullptr) return nullptr;
+  if (absl::IsCancelled(status) && ending) return RaiseStatus(absl::InternalError("sheaf.shutdown() was called meanwhile"), resource);
   const Owned code = Owned::Steal(PyLong_FromLong(static_cast<long>(status.code())));
   const Owned kind = Owned::Steal(PyLong_FromLong(static_cast<long>(resource)));
   const Owned words = Owned::Steal(NewText({status.message().data(), status.message().size()}));

@@ -83,10 +83,17 @@ PyType_Spec spec = {"sheaf.ObjectRef", sizeof(ReferenceObject), 0, Py_TPFLAGS_DE
 
 }  // namespace
 
+bool IsCurrent(PyObject* reference) {
+  if (reinterpret_cast<ReferenceObject*>(reference)->generation == RuntimeGeneration()) [[likely]] return true;
+  PyErr_Format(PyExc_ValueError, "%R is of a session that has ended: sheaf.shutdown() was called since", reference);
+  return false;
+}
+
 PyObject* NewReference(ObjectHandle handle) {
   ReferenceObject* const made = PyObject_New(ReferenceObject, reference_type);
   if (made == nullptr) return nullptr;
   new (&made->handle) ObjectHandle(std::move(handle));
+  made->generation = RuntimeGeneration();
   made->weak_references = nullptr;
   return reinterpret_cast<PyObject*>(made);
 }

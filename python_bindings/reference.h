@@ -3,6 +3,8 @@
 // part of every call.
 #pragma once
 
+#include <cstdint>
+
 #include "python_bindings/python.h"
 #include "worker/object_handle.h"
 
@@ -11,6 +13,7 @@ namespace sheaf::python {
 struct ReferenceObject {
   PyObject_HEAD
   ObjectHandle handle;
+  uint64_t generation;  // Of the runtime that it belongs to: another one must not see it.
   PyObject* weak_references;
 };
 
@@ -20,6 +23,8 @@ inline bool IsReference(PyObject* object) {
   return Py_TYPE(object) == reference_type || PyType_IsSubtype(Py_TYPE(object), reference_type) != 0;
 }
 inline ObjectHandle& HandleOf(PyObject* reference) { return reinterpret_cast<ReferenceObject*>(reference)->handle; }
+// False: the reference is of a session that has ended, and ValueError is set.
+bool IsCurrent(PyObject* reference);
 // A new reference, or nullptr with an exception set.
 PyObject* NewReference(ObjectHandle handle);
 // Makes the type and adds it to `module`. False: an exception is set.

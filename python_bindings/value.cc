@@ -129,7 +129,10 @@ bool Value::EncodePickled(PyObject* value) {
   for (Py_ssize_t i = 0; i < count; ++i) {
     if (!TakeBuffer(PyList_GetItem(outside, i))) return false;
   }
-  for (Py_ssize_t i = 0; i < PyList_Size(references); ++i) nested_.push_back(HandleOf(PyList_GetItem(references, i)));
+  for (Py_ssize_t i = 0; i < PyList_Size(references); ++i) {
+    if (!IsCurrent(PyList_GetItem(references, i))) return false;
+    nested_.push_back(HandleOf(PyList_GetItem(references, i)));
+  }
   pickled_ = true;
   size_t size = sizeof(PickleHead) + static_cast<size_t>(count) * sizeof(BufferEntry) + static_cast<size_t>(buffers_[0].len);
   for (size_t i = 1; i < buffers_.size(); ++i) size = Aligned64(size) + static_cast<size_t>(buffers_[i].len);

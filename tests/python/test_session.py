@@ -191,3 +191,55 @@ def test_random_numbers_differ_between_workers():
         print(len(set(drawn)), len({d[0] for d in drawn}), len({d[1] for d in drawn}))
     """
     assert run(text) == "4 4 4"
+
+
+def test_a_waiting_thread_leaves_when_another_shuts_down():
+    text = """
+        import sheaf, threading, time
+        sheaf.init(num_cpus=2)
+        @sheaf.remote
+        def sleep():
+            time.sleep(100)
+        slow = sleep.remote()
+        def wait(call):
+            try:
+                call()
+            except sheaf.exceptions.RaySystemError as error:
+                told.append(str(error))
+        told = []
+        threads = [threading.Thread(target=wait, args=(c,)) for c in (lambda: sheaf.get(slow), lambda: sheaf.wait([slow]))]
+        for thread in threads:
+            thread.start()
+        time.sleep(0.2)
+        sheaf.shutdown()
+        for thread in threads:
+            thread.join(5)
+        print(*told, sep="\\n")
+    """
+    assert run(text).splitlines() == ["sheaf.shutdown() was called meanwhile"] * 2
+
+
+def test_references_and_handles_of_an_earlier_session_are_refused():
+    text = """
+        import sheaf
+        sheaf.init(num_cpus=1)
+        f = sheaf.remote(lambda x: x)
+        @sheaf.remote
+        class Actor:
+            def call(self):
+                return 1
+        ref, actor = sheaf.put(1), Actor.remote()
+        sheaf.get(actor.call.remote())
+        sheaf.shutdown()
+        sheaf.init(num_cpus=1)
+        calls = [lambda: sheaf.get(ref), lambda: sheaf.get([ref]), lambda: sheaf.wait([ref]), lambda: f.remote(ref),
+                 lambda: f.remote([ref]), lambda: sheaf.put({1: {ref}}), lambda: actor.call.remote(), lambda: sheaf.kill(actor)]
+        refused = 0
+        for call in calls:
+            try:
+                call()
+            except ValueError as error:
+                refused += "session that has ended" in str(error)
+        print(refused, len(calls), sheaf.get(f.remote(2)))
+    """
+    assert run(text) == "8 8 2"

@@ -7,6 +7,7 @@
 #include <memory>
 #include <string>
 
+#include "absl/container/btree_map.h"
 #include "absl/container/flat_hash_map.h"
 #include "proto/worker.pb.h"
 #include "worker/peer_table.h"
@@ -75,7 +76,7 @@ class ActorSubmitter final : public TaskDispatcher {
   TaskTable& tasks_;
   PeerTable& peers_;
   std::function<void(ActorId)> ask_gcs_;
-  absl::flat_hash_map<ActorId, std::unique_ptr<ActorClient>> clients_;
+  absl::btree_map<ActorId, std::unique_ptr<ActorClient>> clients_;  // Walked in this order, so that a run can be repeated.
   absl::flat_hash_map<ProcessId, ActorClient*> by_process_;
 };
 

@@ -7,6 +7,7 @@
 #include <span>
 #include <vector>
 
+#include "absl/container/btree_map.h"
 #include "absl/container/flat_hash_map.h"
 #include "absl/container/flat_hash_set.h"
 #include "base/clock.h"
@@ -53,8 +54,8 @@ class ObjectResolver {
   TransitTable& transits_;
   TaskDispatcher& submitter_;
   const std::function<void(std::span<const ObjectId>)> look_up_;
-  absl::flat_hash_map<ObjectId, Question> asked_;        // Of owners or, for the dead, the raylet.
-  absl::flat_hash_map<ObjectId, Nanos> looking_up_;      // By the name in the store.
+  absl::btree_map<ObjectId, Question> asked_;        // Of owners or, for the dead, the raylet.
+  absl::btree_map<ObjectId, Nanos> looking_up_;      // By the name in the store.
   absl::flat_hash_map<ObjectId, ObjectId> stored_names_; // Name in the store -> object, where they differ.
   absl::flat_hash_set<ProcessId> dead_;
   uint64_t next_request_ = 1;

@@ -1,6 +1,7 @@
 // Copyright The Sheaf Authors. SPDX-License-Identifier: Apache-2.0
 #include "worker/reference_table.h"
 
+#include <algorithm>
 #include <utility>
 
 namespace sheaf {
@@ -274,6 +275,7 @@ std::vector<ObjectEntry*> ReferenceTable::BorrowedFrom(ProcessId owner) {
   for (auto& [id, entry] : listed_) {
     if (!entry->owned && id.maker() == owner) out.push_back(entry);
   }
+  std::sort(out.begin(), out.end(), [](const ObjectEntry* a, const ObjectEntry* b) { return a->id < b->id; });
   return out;
 }
 

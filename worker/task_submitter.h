@@ -94,7 +94,7 @@ class TaskSubmitter final : public TaskDispatcher {
   PeerTable& peers_;
   absl::flat_hash_map<std::string, std::unique_ptr<LeaseKey>> keys_;  // By serialized spec.
   absl::flat_hash_map<uint64_t, LeaseKey*> by_number_;
-  absl::flat_hash_map<ProcessId, OwnedLease*> by_worker_;
+  absl::btree_map<ProcessId, OwnedLease*> by_worker_;
   struct DelayedTask {
     uint32_t cookie;
     uint64_t sequence_bits;

@@ -450,11 +450,14 @@ void TaskTable::StreamAbandoned(ObjectEntry& entry) {
 
 void TaskTable::ProcessDied(ProcessId process) {
   std::vector<ObjectEntry*> dropped;
-  absl::erase_if(kept_, [&](auto& kept) {
-    if (kept.second.executor != process) return false;
-    dropped.insert(dropped.end(), kept.second.nested.begin(), kept.second.nested.end());
-    return true;
-  });
+  for (auto kept = kept_.begin(); kept != kept_.end();) {
+    if (kept->second.executor != process) {
+      ++kept;
+      continue;
+    }
+    dropped.insert(dropped.end(), kept->second.nested.begin(), kept->second.nested.end());
+    kept = kept_.erase(kept);
+  }
   references_.DropUses(dropped);
 }
 

@@ -11,7 +11,7 @@
 #include <string>
 #include <vector>
 
-#include "absl/container/flat_hash_map.h"
+#include "absl/container/btree_map.h"
 #include "base/clock.h"
 #include "metrics/counter.h"
 #include "worker/reference_table.h"
@@ -129,7 +129,7 @@ class TaskTable {
     std::vector<ObjectEntry*> nested;
     ProcessId executor;
   };
-  absl::flat_hash_map<uint64_t, Kept> kept_;  // By sequence bits.
+  absl::btree_map<uint64_t, Kept> kept_;  // By sequence bits.
 
  public:
   // `process` died: what it kept is let go, streams it produced end with `error`.

@@ -37,18 +37,18 @@ absl::Status ReferenceLedger::OnReport(ProcessId process, const proto::RefsRepor
   const bool repeated = message.sequence() <= holder.last_sequence;
   if (!repeated) {
     holder.last_sequence = message.sequence();
-    absl::flat_hash_set<ObjectId> unchanged;
-    if (!held.empty() && !dropped.empty()) {
-      const absl::flat_hash_set<ObjectId> gained(held.begin(), held.end());
-      for (const ObjectId id : dropped) {
-        if (gained.contains(id)) unchanged.insert(id);
-      }
+    // A reference can come and go several times between two reports: it did last what it did once more.
+    absl::flat_hash_map<ObjectId, int> gains;
+    const bool mixed = !held.empty() && !dropped.empty();
+    if (mixed) {
+      for (const ObjectId id : held) ++gains[id];
+      for (const ObjectId id : dropped) --gains[id];
     }
     for (const ObjectId id : held) {
-      if (id.maker() != process && !unchanged.contains(id)) Add(process, id);
+      if (id.maker() != process && (!mixed || gains.at(id) > 0)) Add(process, id);
     }
     for (const ObjectId id : dropped) {
-      if (!unchanged.contains(id)) Remove(process, id);
+      if (!mixed || gains.at(id) < 0) Remove(process, id);
     }
   }
   Report report;

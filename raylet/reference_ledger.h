@@ -39,9 +39,9 @@ class ReferenceLedger {
   ReferenceLedger(NodeNumber node, Clock& clock, Transport& transport,
                   std::function<bool(ProcessId)> is_dead);
 
-  // `holder` began or ceased to hold references. An id in both lists stays as it was. A repeated report changes
-  // nothing and is answered again. kInvalidArgument: malformed; kResourceExhausted: over kMaxHeldByProcess; both
-  // change nothing.
+  // `holder` began or ceased to hold references. An id that is as often in one list as in the other stays as it was. A
+  // repeated report changes nothing and is answered again. kInvalidArgument: malformed; kResourceExhausted: over
+  // kMaxHeldByProcess; both change nothing.
   absl::Status OnReport(ProcessId holder, const proto::RefsReport& report);
   // `owner` knows what `ack.version` said. Stale ones are dropped.
   void OnAck(ProcessId owner, const proto::NodeRefsAck& ack);

@@ -83,7 +83,9 @@ void Raylet::TickGcs() {
   if (!actor_rows_.empty()) {
     proto::GcsRequest request;
     for (auto& [id, row] : actor_rows_) {
-      *request.mutable_actor_rows()->add_rows() = std::move(row);
+      const auto actor = ActorId::FromHex(id);
+      // Of a creator that died since, the GCS forgot the rows when it heard of that.
+      if (actor.ok() && IsAlive(actor->maker())) *request.mutable_actor_rows()->add_rows() = std::move(row);
     }
     actor_rows_.clear();
     gcs_.Report(std::move(request));

@@ -140,6 +140,7 @@ void Cluster::Finish() {
     world_.oracle.Fail("O1", absl::StrCat("not all calls have ended ", kLivenessLimit / kSecond, " s after the last fault:", Describe()));
     return;
   }
+  workload_.EndDetached(*nodes_[0]->Living(ProcessRole::kDriver).front());
   RunUntil(kRest, [] { return false; });
   CheckAtRest();
   if (!world_.oracle.ok()) return;

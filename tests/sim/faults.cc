@@ -1,9 +1,13 @@
 // Copyright The Sheaf Authors. SPDX-License-Identifier: Apache-2.0
 #include "tests/sim/faults.h"
 
+#include "absl/strings/str_cat.h"
 #include "base/frame.h"
 #include "object_store/messages.h"
+#include "proto/gcs.pb.h"
+#include "proto/raylet.pb.h"
 #include "tests/sim/trace.h"
+#include "worker/wire.h"
 
 namespace sheaf::sim {
 
@@ -57,7 +61,90 @@ std::string_view FaultName(Fault fault) {
   return "?";
 }
 
+std::string FrameWords(FrameKind kind, std::string_view body) {
+  auto call = [](uint64_t sequence_bits, uint32_t attempt) { return absl::StrCat(" call ", absl::Hex(sequence_bits >> 16), " attempt ", attempt); };
+  switch (kind) {
+    case FrameKind::kPushTask:
+      if (const auto* push = FrameHead<PushTaskHead>(body)) {
+        return absl::StrCat(call(push->task_sequence_bits, push->attempt), " lease ", push->lease, " push ", push->push);
+      }
+      break;
+    case FrameKind::kTaskReply:
+      if (const auto* reply = FrameHead<TaskReplyHead>(body)) {
+        return absl::StrCat(call(reply->task_sequence_bits, reply->attempt), " status ", static_cast<int>(reply->status));
+      }
+      break;
+    case FrameKind::kTaskReturned:
+      if (const auto* returned = FrameHead<TaskReturned>(body)) return call(returned->task_sequence_bits, returned->attempt);
+      break;
+    case FrameKind::kCancelTask:
+      if (const auto* cancel = FrameHead<CancelTask>(body)) return absl::StrCat(" call ", absl::Hex(cancel->task.sequence()));
+      break;
+    case FrameKind::kProcessDied: {
+      proto::ProcessDied died;
+      died.ParseFromArray(body.data(), static_cast<int>(body.size()));
+      return absl::StrCat(" ", ProcessId::Unpack(died.process()).ToString(), " started ", died.started());
+    }
+    case FrameKind::kLeaseGrant: {
+      proto::LeaseGrant grant;
+      grant.ParseFromArray(body.data(), static_cast<int>(body.size()));
+      return absl::StrCat(" lease ", grant.lease(), " at ", ProcessId::Unpack(grant.worker()).ToString(), " key ", grant.key());
+    }
+    case FrameKind::kLeaseReturn: {
+      proto::LeaseReturn message;
+      message.ParseFromArray(body.data(), static_cast<int>(body.size()));
+      return absl::StrCat(" lease ", message.lease());
+    }
+    case FrameKind::kLeaseBegin: {
+      proto::LeaseBegin begin;
+      begin.ParseFromArray(body.data(), static_cast<int>(body.size()));
+      return absl::StrCat(" lease ", begin.lease());
+    }
+    case FrameKind::kObjectQuery:
+      if (body.size() >= sizeof(ObjectQueryHead) + sizeof(ObjectId)) {
+        return " " + FrameHead<ObjectId>(body.substr(sizeof(ObjectQueryHead)))->ToHex();
+      }
+      break;
+    case FrameKind::kObjectAnswer:
+      if (const auto* answer = FrameHead<ObjectAnswerHead>(body)) return " " + answer->id.ToHex();
+      break;
+    case FrameKind::kRefsReport: {
+      proto::RefsReport report;
+      report.ParseFromArray(body.data(), static_cast<int>(body.size()));
+      std::string words = absl::StrCat(" ", report.sequence(), " holds");
+      for (size_t i = 0; i + 16 <= report.held_ids().size(); i += 16) absl::StrAppend(&words, " ", FrameHead<ObjectId>(report.held_ids().substr(i, 16))->ToHex());
+      absl::StrAppend(&words, " drops");
+      for (size_t i = 0; i + 16 <= report.dropped_ids().size(); i += 16) absl::StrAppend(&words, " ", FrameHead<ObjectId>(report.dropped_ids().substr(i, 16))->ToHex());
+      return words;
+    }
+    case FrameKind::kNodeRefs: {
+      proto::NodeRefs refs;
+      refs.ParseFromArray(body.data(), static_cast<int>(body.size()));
+      std::string words = absl::StrCat(" version ", refs.version(), " holds");
+      for (size_t i = 0; i + 16 <= refs.held_ids().size(); i += 16) absl::StrAppend(&words, " ", FrameHead<ObjectId>(refs.held_ids().substr(i, 16))->ToHex());
+      absl::StrAppend(&words, " drops");
+      for (size_t i = 0; i + 16 <= refs.dropped_ids().size(); i += 16) absl::StrAppend(&words, " ", FrameHead<ObjectId>(refs.dropped_ids().substr(i, 16))->ToHex());
+      return words;
+    }
+    case FrameKind::kGcsRequest: {
+      proto::GcsRequest request;
+      request.ParseFromArray(body.data(), static_cast<int>(body.size()));
+      return absl::StrCat(" of ", ProcessId::Unpack(request.client()).ToString(), " number ", request.sequence(), " body ", static_cast<int>(request.body_case()));
+    }
+    case FrameKind::kGcsReply: {
+      proto::GcsReply reply;
+      reply.ParseFromArray(body.data(), static_cast<int>(body.size()));
+      return absl::StrCat(" of ", ProcessId::Unpack(reply.client()).ToString(), " number ", reply.sequence(), " error ", reply.error());
+    }
+    default: break;
+  }
+  return "";
+}
+
 const char* FrameName(FrameKind kind) {
+  if (kind == kStoreFree) return "StoreFree";
+  if (kind == kStoreSealed) return "StoreSealed";
+  if (kind == kStoreLookup) return "StoreLookup";
   switch (kind) {
     case FrameKind::kTemplate: return "Template";
     case FrameKind::kPushTask: return "PushTask";
@@ -106,9 +193,6 @@ const char* FrameName(FrameKind kind) {
     case FrameKind::kGcsRequest: return "GcsRequest";
     case FrameKind::kGcsReply: return "GcsReply";
     case FrameKind::kGcsEvent: return "GcsEvent";
-    case kStoreFree: return "StoreFree";
-    case kStoreSealed: return "StoreSealed";
-    case kStoreLookup: return "StoreLookup";
     default: return IsStoreFrame(kind) ? "Store" : "other";
   }
 }

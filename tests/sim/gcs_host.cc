@@ -152,7 +152,7 @@ void GcsHost::SendToGcs(ProcessId from, FrameKind kind, std::string body) {
   Carry(&last_from_[from], [this, life = life_, from, kind, body = std::move(body)] {
     // What is on its way when the GCS dies is lost with its connection.
     if (life != life_ || service_ == nullptr) return;
-    world_.trace.Frame(world_.now(), from, kGcs, kind, body.size());
+    world_.trace.Frame(world_.now(), from, kGcs, kind, body);
     service_->OnFrame(from, {kind, body});
   });
 }
@@ -171,7 +171,7 @@ void GcsHost::DeliverToNode(ProcessId to, FrameKind kind, const std::string& bod
   for (Node* node : nodes_) {
     const bool named = to.node != 0 && node->number() == to.node;
     if (!named && !(to.node == 0 && to.process == node->index())) continue;
-    world_.trace.Frame(world_.now(), kGcs, to, kind, body.size());
+    world_.trace.Frame(world_.now(), kGcs, to, kind, body);
     node->OnGcsFrame(to, kind, body);
     return;
   }

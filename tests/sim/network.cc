@@ -118,7 +118,7 @@ void Network::Deliver(Ring& ring, int lane) {
   const Sent frame = std::move(front);
   ring.lanes[lane].pop_front();
   if (!ring.lanes[lane].empty()) Schedule(ring, lane);
-  world_.trace.Frame(world_.now(), ring.from, ring.to, frame.kind, frame.body.size());
+  world_.trace.Frame(world_.now(), ring.from, ring.to, frame.kind, frame.body);
   reader->OnFrame(ring.from, {frame.kind, frame.body});
   reader->EndTurn();
 }
@@ -131,7 +131,7 @@ void Network::Drain(ProcessId from, ProcessId reader_id) {
     while (!ring->closed && !ring->lanes[lane].empty()) {
       const Sent frame = std::move(ring->lanes[lane].front());
       ring->lanes[lane].pop_front();
-      world_.trace.Frame(world_.now(), from, reader_id, frame.kind, frame.body.size());
+      world_.trace.Frame(world_.now(), from, reader_id, frame.kind, frame.body);
       reader->OnFrame(from, {frame.kind, frame.body});
     }
   }

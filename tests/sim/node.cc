@@ -205,7 +205,7 @@ std::vector<Process*> Node::Living(ProcessRole role) {
   return living;
 }
 
-Process& Node::Attach(ProcessId id, ProcessRole role) {
+Process& Node::Attach(ProcessId id, ProcessRole role, ProcessId job_driver) {
   auto fd = MakeSegment("simulated-process", kProcessSegmentBytes);
   SHEAF_CHECK(fd.ok(), "no memory for the segment of a simulated process");
   auto mapping = Mapping::Map(fd->get(), 0, kProcessSegmentBytes, Access::kReadWrite);
@@ -216,6 +216,7 @@ Process& Node::Attach(ProcessId id, ProcessRole role) {
   attached_[id] = {role, segment, {}, false};
   auto& process = processes_[id];
   process = std::make_unique<Process>(world_, network_, *this, id, role, segment, programs_);
+  process->job_driver = job_driver;
   AttachInfo info;
   info.role = role;
   info.os_pid = 1000 + static_cast<int32_t>(id.process);
@@ -229,7 +230,7 @@ Process& Node::Attach(ProcessId id, ProcessRole role) {
 
 ProcessId Node::StartDriver() {
   const ProcessId id = numbers_->Take();
-  Attach(id, ProcessRole::kDriver);
+  Attach(id, ProcessRole::kDriver, id);
   return id;
 }
 
@@ -246,9 +247,11 @@ absl::Status Node::Start(const WorkerSpec& spec) {
   failed_starts_ = fails ? failed_starts_ + 1 : 0;
   OnLoop(took, [this, process = spec.process, fails] {
     if (!starting_.contains(process)) return;  // Killed on its way.
+    const auto job = jobs_.find(starting_.at(process));
+    const ProcessId driver = job == jobs_.end() ? ProcessId() : job->second;
     starting_.erase(process);
     if (!fails) {
-      Attach(process, ProcessRole::kWorker);
+      Attach(process, ProcessRole::kWorker, driver);
       return;
     }
     world_.Count(Fault::kStartFailure);

@@ -79,7 +79,7 @@ class Node final : public Endpoint, public WorkerLauncher, public Switchboard {
 
   void Register();
   void MakeRaylet(NodeNumber number, uint64_t term, Nanos heartbeat_period);
-  Process& Attach(ProcessId id, ProcessRole role);
+  Process& Attach(ProcessId id, ProcessRole role, ProcessId job_driver);
   void ReportDeath(ProcessId process, proto::Death death);
   // Runs `work` in the raylet, when it is not paused.
   void OnLoop(Nanos delay, std::function<void()> work);

@@ -141,6 +141,7 @@ std::string Oracle::WhyNotOfCall(const CallRecord& call, ErrorKind kind, int dep
     case ErrorKind::kWorkerCrashed:
       if (!call.actor.is_nil()) return "it is an actor's";
       if (call.retries >= 0 && call.starts == 1 + call.retries) return "";
+      if (call.arguments.op == Op::kGenerator && call.starts > 0) return "";  // Not again, once an item was there.
       return absl::StrCat("it was started ", call.starts, " times and has ", call.retries, " retries");
     case ErrorKind::kActorDied: {
       if (call.actor.is_nil()) return "it is no actor's";

@@ -92,6 +92,7 @@ class Process final : public Endpoint, public LocalStore, public ExecutionHost {
 
   const ProcessId self;
   const ProcessRole role;
+  ProcessId job_driver;  // Of a worker. When it dies its workers see their calls fail in any way, until they die as well.
   World& world() { return world_; }
   OwnerState& owner() { return *owner_; }
   TaskExecutor& executor() { return *executor_; }
@@ -111,6 +112,7 @@ class Process final : public Endpoint, public LocalStore, public ExecutionHost {
   ObjectHandle CreateActor(const TemplateRecord& spec, Arguments arguments, const Context& context);
   ObjectHandle SubmitToActor(const ObjectHandle& actor, const TemplateRecord& spec, Arguments arguments, const Context& context);
   void Kill(const ObjectHandle& actor, bool no_restart);
+  void EndDetachedActor(ActorId actor, bool no_restart);
   void Cancel(const ObjectHandle& object, bool force, bool recursive);
   // The call whose result `object` is.
   static TaskId TaskIdOf(const ObjectHandle& object) { return TaskOf(object.id()); }

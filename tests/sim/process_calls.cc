@@ -137,11 +137,7 @@ ObjectHandle Process::SubmitToActor(const ObjectHandle& actor, const TemplateRec
 void Process::Kill(const ObjectHandle& actor, bool no_restart) {
   const ActorId id = ActorOf(actor);
   if (IsDetachedActorHandle(actor.id())) {
-    proto::GcsRequest request;
-    request.mutable_end_actor()->set_actor_id(id.Binary());
-    request.mutable_end_actor()->set_restart(!no_restart);
-    request.mutable_end_actor()->mutable_death()->set_cause(proto::Death::KILLED);
-    gcs_->Tell(std::move(request));
+    EndDetachedActor(id, no_restart);
   } else if (owner_->actor_manager.Manages(id)) {
     owner_->actor_manager.Kill(id, no_restart, "kill was called");
   } else if (id.maker() != self) {
@@ -151,6 +147,14 @@ void Process::Kill(const ObjectHandle& actor, bool no_restart) {
     control.set_no_restart(no_restart);
     SendMessage(transport_->To(id.maker()), FrameKind::kActorControl, control);
   }
+}
+
+void Process::EndDetachedActor(ActorId actor, bool no_restart) {
+  proto::GcsRequest request;
+  request.mutable_end_actor()->set_actor_id(actor.Binary());
+  request.mutable_end_actor()->set_restart(!no_restart);
+  request.mutable_end_actor()->mutable_death()->set_cause(proto::Death::KILLED);
+  gcs_->Tell(std::move(request));
 }
 
 void Process::Cancel(const ObjectHandle& object, bool force, bool recursive) {

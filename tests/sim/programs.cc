@@ -116,14 +116,16 @@ Async<> Workload::Driver(Process& process) {
     ++state->threads;
     process.Spawn(DriverThread(process, *state));
   }
-  co_await Until(process, {}, kForever, [state] { return state->threads == 0; });
+  co_await Until(process, {}, kForever, [&] { return state->threads == 0; });
   co_await ReadSome(process, *state, 0);
-  for (ActorHandle& actor : state->actors) {
-    if (!actor.detached) continue;
-    world_.oracle.ActorMayDie(actor.id);
-    process.Kill(actor.handle, true);
-  }
   state->actors.clear();
+}
+
+void Workload::EndDetached(Process& process) {
+  for (const ActorId actor : detached_) {
+    world_.oracle.ActorMayDie(actor);
+    process.EndDetachedActor(actor, true);
+  }
 }
 
 Async<> Workload::DriverThread(Process& process, DriverState& state) {
@@ -212,11 +214,19 @@ Async<> Workload::Step(Process& process, DriverState& state) {
   }
 }
 
-Async<> Workload::Read(Process& process, Context context, ObjectHandle object) {
+Async<bool> Workload::Read(Process& process, Context context, ObjectHandle object) {
   ObjectView view;
-  if (!co_await process.Get(context, object, &view)) co_return;
-  world_.oracle.Read(object.id(), view.error != nullptr ? view.error->kind : ErrorKind::kNone, view.bytes,
-                     view.error != nullptr ? view.error->message : "");
+  if (!co_await process.Get(context, object, &view)) co_return false;
+  Judge(process, object.id(), view);
+  co_return true;
+}
+
+void Workload::Judge(Process& process, ObjectId object, const ObjectView& view) {
+  if (view.error == nullptr) {
+    world_.oracle.Read(object, ErrorKind::kNone, view.bytes, "");
+  } else if (!world_.oracle.IsDead(process.job_driver)) {
+    world_.oracle.Read(object, view.error->kind, {}, view.error->message);
+  }
 }
 
 Async<> Workload::ReadSome(Process& process, DriverState& state, size_t keep) {
@@ -262,8 +272,7 @@ Async<> Workload::MakesObject(Process& process, DriverState& state) {
   ObjectHandle result = Submit(process, state.random, call, {});
   ObjectView view;
   if (!co_await process.Get({}, result, &view)) co_return;
-  world_.oracle.Read(result.id(), view.error != nullptr ? view.error->kind : ErrorKind::kNone, view.bytes,
-                     view.error != nullptr ? view.error->message : "");
+  Judge(process, result.id(), view);
   if (view.error != nullptr) co_return;
   if (view.nested.size() != 1) {
     world_.oracle.Fail("O2", "a result has lost the reference inside it");
@@ -457,6 +466,7 @@ Async<> Workload::Detached(Process& process, DriverState& state) {
   CallRecord& record = world_.oracle.Submitted({expected.maker_bits, expected.sequence_bits}, arguments);
   record.actor = expected;
   world_.oracle.ActorMade(expected, {}, -1);
+  detached_.push_back(expected);
   const proto::GcsReply reply = co_await process.RegisterDetached({}, spec, std::move(encoded), name, &actor.id);
   if (reply.error() != 0) {
     if (static_cast<ErrorKind>(reply.error()) != ErrorKind::kSystem) {

@@ -29,7 +29,8 @@ class Workload {
   Programs programs();
   // Drivers come to their end.
   void Stop() { stopping_ = true; }
-  bool stopping() const { return stopping_; }
+  // `process` has all detached actors ended: nobody else may know them any more.
+  void EndDetached(Process& process);
 
  private:
   struct ActorHandle {
@@ -51,7 +52,8 @@ class Workload {
   Async<> Driver(Process& process);
   Async<> DriverThread(Process& process, DriverState& state);
   Async<> Step(Process& process, DriverState& state);
-  Async<> Read(Process& process, Context context, ObjectHandle object);
+  Async<bool> Read(Process& process, Context context, ObjectHandle object);  // False: the wait was ended.
+  void Judge(Process& process, ObjectId object, const ObjectView& view);
   Async<> ReadSome(Process& process, DriverState& state, size_t keep);
   Async<> Objects(Process& process, DriverState& state, bool large);
   Async<> MakesObject(Process& process, DriverState& state);
@@ -64,7 +66,7 @@ class Workload {
   Async<> Detached(Process& process, DriverState& state);
 
   Async<> Execute(Process& process, std::shared_ptr<CallExecution> call, Context context);
-  Async<> ExecuteNested(Process& process, CallExecution& call, const CallArguments& arguments, Context context);
+  Async<bool> ExecuteNested(Process& process, CallExecution& call, const CallArguments& arguments, Context context);
   Async<> ExecuteStream(Process& process, CallExecution& call, const CallArguments& arguments, Context context);
 
   struct CallOptions {
@@ -84,6 +86,7 @@ class Workload {
   const Mix mix_;
   uint64_t next_id_ = 1;
   uint64_t next_name_ = 1;
+  std::vector<ActorId> detached_;
   bool stopping_ = false;
 };
 

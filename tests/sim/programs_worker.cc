@@ -45,13 +45,10 @@ Async<> Workload::Execute(Process& process, std::shared_ptr<CallExecution> call,
   co_await process.Sleep({.task = {}, .cancelled = nullptr}, static_cast<Nanos>(arguments.run_us) * kMicrosecond);
   for (const ObjectHandle& inner : inside) {
     if (arguments.op == Op::kActorHold) continue;
-    ObjectView view;
-    if (!co_await process.Get(context, inner, &view)) {
+    if (!co_await Read(process, context, inner)) {
       call->Fail({ErrorKind::kTaskCancelled, "cancelled while it waited", {}}, false);
       co_return;
     }
-    world_.oracle.Read(inner.id(), view.error != nullptr ? view.error->kind : ErrorKind::kNone, view.bytes,
-                       view.error != nullptr ? view.error->message : "");
   }
   std::vector<ObjectHandle> returned;
   switch (arguments.op) {
@@ -75,8 +72,7 @@ Async<> Workload::Execute(Process& process, std::shared_ptr<CallExecution> call,
       co_return;
     case Op::kSlow: co_await process.Sleep({}, world_.Between(0, 40 * kMillisecond)); break;
     case Op::kNested:
-      co_await ExecuteNested(process, *call, arguments, context);
-      if (call->cancelled()) co_return;
+      if (!co_await ExecuteNested(process, *call, arguments, context)) co_return;
       break;
     case Op::kGenerator: co_await ExecuteStream(process, *call, arguments, context); co_return;
     case Op::kMakesObject: {
@@ -106,7 +102,7 @@ Async<> Workload::Execute(Process& process, std::shared_ptr<CallExecution> call,
   }
 }
 
-Async<> Workload::ExecuteNested(Process& process, CallExecution& call, const CallArguments& arguments, Context context) {
+Async<bool> Workload::ExecuteNested(Process& process, CallExecution& call, const CallArguments& arguments, Context context) {
   std::vector<ObjectHandle> children;
   for (uint16_t i = 0; i < arguments.count; ++i) {
     CallOptions child;
@@ -114,19 +110,17 @@ Async<> Workload::ExecuteNested(Process& process, CallExecution& call, const Cal
     child.arguments.depth = static_cast<uint8_t>(arguments.depth > 0 ? arguments.depth - 1 : 0);
     child.arguments.count = 2;
     child.retries = 2;
-    child.lease = static_cast<int>(world_.random.Below(3));
+    child.lease = static_cast<int>(world_.random.Below(2));  // No slots: those that wait keep theirs.
     if (i != 0 && world_.random.OneIn(4)) child.references.push_back(children.back());
     children.push_back(Submit(process, world_.random, child, context));
   }
   for (const ObjectHandle& child : children) {
-    ObjectView view;
-    if (!co_await process.Get(context, child, &view)) {
+    if (!co_await Read(process, context, child)) {
       call.Fail({ErrorKind::kTaskCancelled, "cancelled while it waited for its children", {}}, false);
-      co_return;
+      co_return false;
     }
-    world_.oracle.Read(child.id(), view.error != nullptr ? view.error->kind : ErrorKind::kNone, view.bytes,
-                       view.error != nullptr ? view.error->message : "");
   }
+  co_return true;
 }
 
 Async<> Workload::ExecuteStream(Process& process, CallExecution& call, const CallArguments& arguments, Context context) {

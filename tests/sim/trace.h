@@ -15,6 +15,8 @@
 namespace sheaf::sim {
 
 const char* FrameName(FrameKind kind);
+// What matters of a frame about one call, for people.
+std::string FrameWords(FrameKind kind, std::string_view body);
 
 class Trace {
  public:
@@ -23,13 +25,13 @@ class Trace {
   bool printing() const { return print_; }
   uint64_t hash() const { return hash_; }
 
-  void Frame(Nanos now, ProcessId from, ProcessId to, FrameKind kind, size_t bytes) {
+  void Frame(Nanos now, ProcessId from, ProcessId to, FrameKind kind, std::string_view body) {
     Mix(static_cast<uint64_t>(now));
     Mix(from.packed());
     Mix(to.packed());
-    Mix(static_cast<uint64_t>(kind) << 32 | bytes);
+    Mix(static_cast<uint64_t>(kind) << 32 | body.size());
     if (print_) [[unlikely]] {
-      Line(now, absl::StrCat(from.ToString(), " -> ", to.ToString(), " ", FrameName(kind), " ", bytes));
+      Line(now, absl::StrCat(from.ToString(), " -> ", to.ToString(), " ", FrameName(kind), " ", body.size(), FrameWords(kind, body)));
     }
   }
   // Something else than a frame: `words` is only made up when it is printed.

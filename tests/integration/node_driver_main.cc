@@ -2,6 +2,7 @@
 // A driver for node_test.py. `node_driver hold N`: N tasks run for ever, each with a child in its process group and one that
 // fled it by setsid; prints "running SESSION" when all do, then waits for its standard input to end and shuts down.
 // `node_driver add`: prints 1 + 2, computed by a task.
+// `node_driver work`: some of everything, for the metrics: 200 tasks and 200 actor calls, values put and read, a line printed.
 #include <sheaf/sheaf.h>
 #include <unistd.h>
 
@@ -31,11 +32,47 @@ int Hold(std::string folder, int number) {
 }
 SHEAF_REMOTE(Hold);
 
+int Say(int number) {
+  std::printf("task %d speaks\n", number);
+  std::fflush(stdout);
+  return number;
+}
+std::vector<double> Ramp(int count) { return std::vector<double>(static_cast<size_t>(count), 1.0); }
+SHEAF_REMOTE(Say, Ramp);
+class Counter {
+ public:
+  Counter() = default;
+  int Add(int by) { return sum_ += by; }
+
+ private:
+  int sum_ = 0;
+};
+SHEAF_ACTOR(Counter, sheaf::Constructor<>, &Counter::Add);
+
+void Work() {
+  std::vector<sheaf::ObjectRef<int>> results;
+  for (int i = 0; i < 200; ++i) results.push_back(sheaf::Task(Add).Remote(i, i));
+  auto counter = sheaf::Actor<Counter>().Remote();
+  for (int i = 0; i < 200; ++i) results.push_back(counter.Task(&Counter::Add).Remote(1));
+  results.push_back(sheaf::Task(Say).Remote(1));
+  sheaf::Get(results);
+  sheaf::Get(sheaf::Put(1));
+  sheaf::Get(sheaf::Task(Ramp).Remote(100'000));
+}
+
 int main(int argc, char** argv) {
   const std::string mode = argc > 1 ? argv[1] : "";
   sheaf::Init(argc, argv);
   if (mode == "add") {
     std::printf("%d\n", sheaf::Get(sheaf::Task(Add).Remote(1, 2)));
+    return 0;
+  }
+  if (mode == "work") {
+    Work();
+    std::printf("done\n");
+    std::fflush(stdout);
+    while (std::getchar() != EOF) {
+    }
     return 0;
   }
   if (mode != "hold" || argc != 4) return 2;

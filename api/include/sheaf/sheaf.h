@@ -33,7 +33,7 @@
 namespace sheaf::inline v1 {
 
 struct InitOptions {
-  // A session directory to join (`sheaf start` prints it), or "latest" for the newest of this user.
+  // A session directory to join (`sheaf start` prints it), or "auto" for the newest of this user.
   // Empty: SHEAF_ADDRESS, and when that is not set a node of this program's own, which ends with
   // it.
   std::string address{};

@@ -22,8 +22,8 @@ __version__ = "2.60.0+sheaf"
 ObjectID = ObjectRef
 LOCAL_MODE, SCRIPT_MODE, WORKER_MODE = 2, 0, 1
 _SUBMODULES = (
-    "actor", "cloudpickle", "exceptions", "object_ref", "remote_function", "runtime_context", "runtime_env", "serialization", "types",
-    "util",
+    "_private", "actor", "autoscaler", "cloudpickle", "exceptions", "experimental", "job_submission", "object_ref", "remote_function",
+    "runtime_context", "runtime_env", "serialization", "types", "util", "worker",
 )
 
 __all__ = [

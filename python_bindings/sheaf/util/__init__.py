@@ -19,7 +19,9 @@ _WHERE = {
     "PublicAPI": "sheaf.util.annotations",
     "DeveloperAPI": "sheaf.util.annotations",
 }
-_MODULES = ("actor_pool", "annotations", "placement_group", "queue", "scheduling_strategies")
+_MODULES = (
+    "actor_pool", "annotations", "client", "collective", "dask", "metrics", "placement_group", "queue", "scheduling_strategies", "state",
+)
 
 
 def __getattr__(name: str) -> Any:
@@ -42,6 +44,20 @@ def get_node_ip_address(address: str = "8.8.8.8:53") -> str:
     for row in cluster.nodes():
         return row["NodeManagerAddress"]
     return "127.0.0.1"
+
+
+def connect(address: str, **others: Any) -> Any:
+    """The same as init."""
+    from sheaf import lifecycle
+
+    return lifecycle.init(address)
+
+
+def disconnect() -> None:
+    """The same as shutdown."""
+    from sheaf import lifecycle
+
+    lifecycle.shutdown()
 
 
 def list_named_actors(all_namespaces: bool = False) -> list[Any]:

@@ -1,7 +1,7 @@
 // Copyright The Sheaf Authors. SPDX-License-Identifier: Apache-2.0
-// What a fuzz target defines: one entry point in libFuzzer's form, and well-formed inputs to begin from. Two mains call it:
-// libFuzzer's, with clang's coverage guidance (`./do fuzz TARGET`), and plain_main.cc, which mutates by a seed and is what the
-// tests run.
+// What a fuzz target defines: one entry point in libFuzzer's form, and well-formed inputs to begin
+// from. Two mains call it: libFuzzer's, with clang's coverage guidance (`./do fuzz TARGET`), and
+// plain_main.cc, which mutates by a seed and is what the tests run.
 #pragma once
 
 #include <cstddef>
@@ -31,7 +31,8 @@ class Input {
     return byte;
   }
   uint32_t Short() { return Byte() | uint32_t{Byte()} << 8; }
-  // At most `most` bytes, in memory of their own of exactly that size, so that a sanitizer sees each byte beyond.
+  // At most `most` bytes, in memory of their own of exactly that size, so that a sanitizer sees
+  // each byte beyond.
   std::string Bytes(size_t most) {
     const std::string_view part = rest_.substr(0, most);
     rest_.remove_prefix(part.size());
@@ -57,12 +58,12 @@ inline std::string FrameOf(uint8_t from, uint8_t kind, std::string_view body) {
 }
 
 // A finding that no sanitizer would see.
-#define FUZZ_CHECK(condition)                                                                  \
-  do {                                                                                         \
-    if (!(condition)) {                                                                        \
-      std::fprintf(stderr, "%s:%d: does not hold: %s\n", __FILE__, __LINE__, #condition);      \
-      std::abort();                                                                            \
-    }                                                                                          \
+#define FUZZ_CHECK(condition)                                                             \
+  do {                                                                                    \
+    if (!(condition)) {                                                                   \
+      std::fprintf(stderr, "%s:%d: does not hold: %s\n", __FILE__, __LINE__, #condition); \
+      std::abort();                                                                       \
+    }                                                                                     \
   } while (false)
 
 }  // namespace fuzz

@@ -10,7 +10,8 @@ std::vector<std::string> fuzz::Seeds() {
   const auto add = [&](uint8_t from, proto::GcsRequest request) {
     request.set_client(ProcessId{1, 1}.packed());
     request.set_sequence(seeds.size() + 1);
-    seeds.push_back(FrameOf(from, static_cast<uint8_t>(FrameKind::kGcsRequest), request.SerializeAsString()));
+    seeds.push_back(
+        FrameOf(from, static_cast<uint8_t>(FrameKind::kGcsRequest), request.SerializeAsString()));
   };
   proto::GcsRequest put;
   put.mutable_kv_put()->set_key("key");
@@ -45,7 +46,8 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   }
   fuzz::Input input(data, size);
   while (!input.empty()) {
-    const ProcessId from = std::array{RayletOf(1), ProcessId{0, 7}, ProcessId{1, 1}, RayletOf(9)}[input.Byte() % 4];
+    const ProcessId from =
+        std::array{RayletOf(1), ProcessId{0, 7}, ProcessId{1, 1}, RayletOf(9)}[input.Byte() % 4];
     const auto kind = FrameKind{input.Byte()};
     const std::string body = input.Bytes(input.Short());
     world->service().OnFrame(from, {kind, body});

@@ -1,6 +1,6 @@
 // Copyright The Sheaf Authors. SPDX-License-Identifier: Apache-2.0
-// Frames between owners, workers and borrowers: replies, stream items, reference counts and answers to one that has calls
-// under way; and pushes, as a worker parses them.
+// Frames between owners, workers and borrowers: replies, stream items, reference counts and answers
+// to one that has calls under way; and pushes, as a worker parses them.
 #include <deque>
 #include <map>
 
@@ -44,20 +44,27 @@ class LastPush final : public Transport {
 class NoStore final : public LocalStore {
  public:
   void Free(ObjectId, ObjectLocation) override {}
-  ObjectLocation Promote(ObjectId, std::string_view, std::span<const ObjectId>) override { return {}; }
+  ObjectLocation Promote(ObjectId, std::string_view, std::span<const ObjectId>) override {
+    return {};
+  }
 };
 
 class NoHost final : public ExecutionHost {
  public:
-  absl::StatusOr<MutableBuffer> CreateValue(ObjectId, uint32_t, size_t, std::span<const ObjectHandle>) override {
+  absl::StatusOr<MutableBuffer> CreateValue(ObjectId, uint32_t, size_t,
+                                            std::span<const ObjectHandle>) override {
     return absl::ResourceExhaustedError("no store here");
   }
-  absl::StatusOr<ObjectLocation> StoreValue(ObjectId, uint32_t, std::string_view, std::span<const ObjectHandle>) override {
+  absl::StatusOr<ObjectLocation> StoreValue(ObjectId, uint32_t, std::string_view,
+                                            std::span<const ObjectHandle>) override {
     return absl::ResourceExhaustedError("no store here");
   }
   ObjectLocation SealValue(MutableBuffer) override { return {}; }
   std::vector<NestedReference> Outgoing(std::span<const ObjectHandle>) override { return {}; }
-  absl::Status SendItem(CallExecution&, const std::string&, std::span<const ObjectHandle>) override { return absl::OkStatus(); }
+  absl::Status SendItem(CallExecution&, const std::string&,
+                        std::span<const ObjectHandle>) override {
+    return absl::OkStatus();
+  }
   ObjectId NextStoredName() override { return {}; }
   void Ended(CallExecution*) override {}
 };
@@ -92,7 +99,8 @@ struct Owner {
       grant.set_worker(ProcessId{1, static_cast<uint32_t>(7 + lease)}.packed());
       owner.OnFrame(kRaylet, {FrameKind::kLeaseGrant, grant.SerializeAsString()});
       PushTaskHead head{};
-      if (transport.push.size() >= sizeof head) std::memcpy(&head, transport.push.data(), sizeof head);
+      if (transport.push.size() >= sizeof head)
+        std::memcpy(&head, transport.push.data(), sizeof head);
       pushes.push_back(head);
     }
   }
@@ -126,17 +134,21 @@ std::vector<std::string> fuzz::Seeds() {
   std::vector<std::string> seeds;
   for (const PushTaskHead& push : owner.pushes) {
     for (const ReturnKind kind : {ReturnKind::kValue, ReturnKind::kStore, ReturnKind::kError}) {
-      for (const ReplyStatus status : {ReplyStatus::kDone, ReplyStatus::kFailed, ReplyStatus::kFailedRetriable}) {
-        seeds.push_back(FrameOf(0, static_cast<uint8_t>(FrameKind::kTaskReply), ReplySeed(push, kind, status)));
+      for (const ReplyStatus status :
+           {ReplyStatus::kDone, ReplyStatus::kFailed, ReplyStatus::kFailedRetriable}) {
+        seeds.push_back(
+            FrameOf(0, static_cast<uint8_t>(FrameKind::kTaskReply), ReplySeed(push, kind, status)));
       }
     }
     StreamItemHead item{};
     item.task_sequence_bits = push.task_sequence_bits;
     item.cookie = push.cookie;
-    seeds.push_back(FrameOf(0, static_cast<uint8_t>(FrameKind::kStreamItem), std::string(AsBytes(item)) + std::string(64, '\0')));
+    seeds.push_back(FrameOf(0, static_cast<uint8_t>(FrameKind::kStreamItem),
+                            std::string(AsBytes(item)) + std::string(64, '\0')));
   }
-  for (const FrameKind kind : {FrameKind::kTaskReturned, FrameKind::kTransitDone, FrameKind::kObjectQuery,
-                               FrameKind::kObjectAnswer, FrameKind::kRefsReported, FrameKind::kNodeRefs}) {
+  for (const FrameKind kind :
+       {FrameKind::kTaskReturned, FrameKind::kTransitDone, FrameKind::kObjectQuery,
+        FrameKind::kObjectAnswer, FrameKind::kRefsReported, FrameKind::kNodeRefs}) {
     seeds.push_back(FrameOf(1, static_cast<uint8_t>(kind), std::string(96, '\1')));
   }
   std::string push(48, '\0');

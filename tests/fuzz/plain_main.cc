@@ -1,8 +1,9 @@
 // Copyright The Sheaf Authors. SPDX-License-Identifier: Apache-2.0
-// Runs a fuzz target without clang: mutates its seeds by a seeded generator for a while, or replays files.
+// Runs a fuzz target without clang: mutates its seeds by a seeded generator for a while, or replays
+// files.
 //   TARGET_fuzz [--seconds N] [--seed N] [FILE...]      FUZZ_SEED=N is the same as --seed N
-// An input that ends the process lies in the file that is named before it is tried only when it crashes: the last one is
-// written from a signal handler.
+// An input that ends the process lies in the file that is named before it is tried only when it
+// crashes: the last one is written from a signal handler.
 #include <fcntl.h>
 #include <signal.h>
 #include <unistd.h>
@@ -53,22 +54,46 @@ class Mutator {
   void Change(std::string& input) {
     const size_t at = Below(input.size());
     switch (Below(8)) {
-      case 0: input[at] = static_cast<char>(random_()); return;
-      case 1: input[at] = static_cast<char>(input[at] ^ (1 << Below(8))); return;
-      case 2: input.resize(at); return;
-      case 3: input.insert(at, Noise(1 + Below(16))); return;
-      case 4: input.erase(at, 1 + Below(16)); return;
-      case 5: input.insert(at, input.substr(Below(input.size()), Below(64))); return;
+      case 0:
+        input[at] = static_cast<char>(random_());
+        return;
+      case 1:
+        input[at] = static_cast<char>(input[at] ^ (1 << Below(8)));
+        return;
+      case 2:
+        input.resize(at);
+        return;
+      case 3:
+        input.insert(at, Noise(1 + Below(16)));
+        return;
+      case 4:
+        input.erase(at, 1 + Below(16));
+        return;
+      case 5:
+        input.insert(at, input.substr(Below(input.size()), Below(64)));
+        return;
       case 6: {  // A number at its edge.
-        static constexpr uint64_t kEdges[] = {0, 1, 0x7f, 0x80, 0xff, 0x7fff, 0xffff, 0x7fffffff, 0x80000000, 0xffffffff,
-                                              0x7fffffffffffffff, 0x8000000000000000, 0xffffffffffffffff};
+        static constexpr uint64_t kEdges[] = {0,
+                                              1,
+                                              0x7f,
+                                              0x80,
+                                              0xff,
+                                              0x7fff,
+                                              0xffff,
+                                              0x7fffffff,
+                                              0x80000000,
+                                              0xffffffff,
+                                              0x7fffffffffffffff,
+                                              0x8000000000000000,
+                                              0xffffffffffffffff};
         const uint64_t edge = kEdges[Below(std::size(kEdges))];
         for (size_t i = 0; i < (size_t{1} << Below(4)) && at + i < input.size(); ++i) {
           input[at + i] = static_cast<char>(edge >> (8 * i));
         }
         return;
       }
-      default: input[at] = static_cast<char>(input[at] + 1);
+      default:
+        input[at] = static_cast<char>(input[at] + 1);
     }
   }
 

@@ -35,7 +35,8 @@ std::vector<std::string> fuzz::Seeds() {
   event.mutable_start_actor()->set_actor_id(ActorId::Make({1, 2}, 3).Binary());
   event.mutable_start_actor()->set_incarnation(1);
   seeds.push_back(FrameOf(3, 1, event.SerializeAsString()));
-  for (int kind = 0; kind < 8; ++kind) seeds.push_back(FrameOf(1, static_cast<uint8_t>(128 + kind), std::string(64, '\1')));
+  for (int kind = 0; kind < 8; ++kind)
+    seeds.push_back(FrameOf(1, static_cast<uint8_t>(128 + kind), std::string(64, '\1')));
   return seeds;
 }
 

@@ -1,5 +1,6 @@
 // Copyright The Sheaf Authors. SPDX-License-Identifier: Apache-2.0
-// A ring whose other end writes anything, cursors included: the reader gives records that lie inside, or is malformed for ever.
+// A ring whose other end writes anything, cursors included: the reader gives records that lie
+// inside, or is malformed for ever.
 #include <cstring>
 #include <memory>
 
@@ -8,7 +9,8 @@
 
 using namespace sheaf;
 
-// An input: rounds of {cursor step (2 bytes), offset (2 bytes), length (2 bytes), bytes to scribble}.
+// An input: rounds of {cursor step (2 bytes), offset (2 bytes), length (2 bytes), bytes to
+// scribble}.
 std::vector<std::string> fuzz::Seeds() {
   std::string record;
   const RingRecord head{16, 3, 0};

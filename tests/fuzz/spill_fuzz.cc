@@ -1,5 +1,6 @@
 // Copyright The Sheaf Authors. SPDX-License-Identifier: Apache-2.0
-// Files of spilled objects that somebody has changed: the right bytes come back, or DataLoss, never others.
+// Files of spilled objects that somebody has changed: the right bytes come back, or DataLoss, never
+// others.
 #include <stdlib.h>
 
 #include <cstring>
@@ -28,17 +29,21 @@ std::string Directory() {
 }  // namespace
 
 // An input is the file: two objects of kObject bytes.
-std::vector<std::string> fuzz::Seeds() { return {std::string(kObject, 'a') + std::string(kObject, 'b')}; }
+std::vector<std::string> fuzz::Seeds() {
+  return {std::string(kObject, 'a') + std::string(kObject, 'b')};
+}
 
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   static const auto spill = *FileSpill::Open({.directory = Directory(), .min_free_bytes = 0});
   static const std::string first(kObject, 'a'), second(kObject, 'b');
   static const std::vector<SpillRecord> records = [] {
-    const std::span<const std::byte> pieces[] = {std::as_bytes(std::span(first)), std::as_bytes(std::span(second))};
+    const std::span<const std::byte> pieces[] = {std::as_bytes(std::span(first)),
+                                                 std::as_bytes(std::span(second))};
     return *spill->Write(1, pieces);
   }();
   const std::string path = Directory() + "/objects-1";
-  std::ofstream(path, std::ios::binary | std::ios::trunc).write(reinterpret_cast<const char*>(data), static_cast<std::streamsize>(size));
+  std::ofstream(path, std::ios::binary | std::ios::trunc)
+      .write(reinterpret_cast<const char*>(data), static_cast<std::streamsize>(size));
   for (size_t i = 0; i < records.size(); ++i) {
     std::string bytes(kObject, '\0');
     const absl::Status read = spill->Read(records[i], reinterpret_cast<std::byte*>(bytes.data()));

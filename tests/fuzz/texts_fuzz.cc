@@ -1,5 +1,6 @@
 // Copyright The Sheaf Authors. SPDX-License-Identifier: Apache-2.0
-// Texts from people, from the environment and from peers: resources, sizes, ids, failpoints, runtime environments.
+// Texts from people, from the environment and from peers: resources, sizes, ids, failpoints,
+// runtime environments.
 #include "base/config.h"
 #include "base/environment.h"
 #include "base/failpoint.h"
@@ -10,9 +11,12 @@
 using namespace sheaf;
 
 std::vector<std::string> fuzz::Seeds() {
-  return {"0CPU:2,GPU:0.5,apple:1e9", "11.5GiB",
-          "2" + std::string(32, 'a'), "3store.seal:kill@3,gcs.commit:error@1,x:sleep(200)%0.01:4711",
-          "4" + std::string("@dir=/data\0A=1\0ZONE=b\0", 23), "5CPU:1"};
+  return {"0CPU:2,GPU:0.5,apple:1e9",
+          "11.5GiB",
+          "2" + std::string(32, 'a'),
+          "3store.seal:kill@3,gcs.commit:error@1,x:sleep(200)%0.01:4711",
+          "4" + std::string("@dir=/data\0A=1\0ZONE=b\0", 23),
+          "5CPU:1"};
 }
 
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
@@ -23,12 +27,17 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
     case 0:
       if (const auto resources = ParseResources(text); resources.ok()) {
         FUZZ_CHECK(!resources->ToString().empty());
-        resources->ForEach([](std::string_view name, Amount amount) { FUZZ_CHECK(Resources::CheckAmount(name, amount).ok()); });
+        resources->ForEach([](std::string_view name, Amount amount) {
+          FUZZ_CHECK(Resources::CheckAmount(name, amount).ok());
+        });
       }
       break;
-    case 1: (void)ParseBytes(text); break;
+    case 1:
+      (void)ParseBytes(text);
+      break;
     case 2:
-      if (const auto id = ObjectId::FromHex(text); id.ok()) FUZZ_CHECK(ObjectId::FromHex(id->ToHex()).value() == *id);
+      if (const auto id = ObjectId::FromHex(text); id.ok())
+        FUZZ_CHECK(ObjectId::FromHex(id->ToHex()).value() == *id);
       break;
     case 3:
       (void)ArmFailpoints(text, 1);
@@ -44,8 +53,11 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
       (void)LoadSettings(all, {text});
       break;
     }
-    case 6: (void)ObjectId::FromBinary(text); break;
-    default: (void)MergeEnvironments(text.substr(0, text.size() / 2), text.substr(text.size() / 2));
+    case 6:
+      (void)ObjectId::FromBinary(text);
+      break;
+    default:
+      (void)MergeEnvironments(text.substr(0, text.size() / 2), text.substr(text.size() / 2));
   }
   return 0;
 }

@@ -43,10 +43,12 @@ std::vector<std::string> fuzz::Seeds() {
   std::vector<std::string> seeds;
   seeds.push_back("0" + sheaf::Serialize(outer));
   seeds.push_back("1" + sheaf::Serialize(std::vector<double>{1, 2, 3, 4}));
-  seeds.push_back("2" + sheaf::Serialize(std::vector<std::string>{"a", "bc", std::string(300, 'x')}));
+  seeds.push_back("2" +
+                  sheaf::Serialize(std::vector<std::string>{"a", "bc", std::string(300, 'x')}));
   seeds.push_back("3" + sheaf::Serialize(std::string("text")));
   seeds.push_back("4" + sheaf::Serialize(int64_t{-5}));
-  seeds.push_back("5" + sheaf::Serialize(std::map<int, std::vector<std::vector<int>>>{{1, {{1}, {2, 3}}}}));
+  seeds.push_back(
+      "5" + sheaf::Serialize(std::map<int, std::vector<std::vector<int>>>{{1, {{1}, {2, 3}}}}));
   return seeds;
 }
 
@@ -55,14 +57,29 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   const uint8_t which = input.Byte();
   const std::string bytes = input.Rest();
   switch (which % 8) {
-    case 0: Read<Outer>(bytes); break;
-    case 1: Read<std::vector<double>>(bytes); break;
-    case 2: Read<std::vector<std::string>>(bytes); break;
-    case 3: Read<std::string>(bytes); break;
-    case 4: Read<int64_t>(bytes); break;
-    case 5: Read<std::map<int, std::vector<std::vector<int>>>>(bytes); break;
-    case 6: Read<std::vector<bool>>(bytes); break;
-    default: Read<std::tuple<int, std::string, std::optional<Inner>>>(bytes);
+    case 0:
+      Read<Outer>(bytes);
+      break;
+    case 1:
+      Read<std::vector<double>>(bytes);
+      break;
+    case 2:
+      Read<std::vector<std::string>>(bytes);
+      break;
+    case 3:
+      Read<std::string>(bytes);
+      break;
+    case 4:
+      Read<int64_t>(bytes);
+      break;
+    case 5:
+      Read<std::map<int, std::vector<std::vector<int>>>>(bytes);
+      break;
+    case 6:
+      Read<std::vector<bool>>(bytes);
+      break;
+    default:
+      Read<std::tuple<int, std::string, std::optional<Inner>>>(bytes);
   }
   return 0;
 }

@@ -22,7 +22,8 @@ namespace {
 constexpr int kQueued = 10'000;
 constexpr int kRunning = 3;  // On 4 CPUs; the detached actor needs one only to be placed.
 
-// Marks that it runs, with a child and a grandchild that fled to a session of its own, and ends never.
+// Marks that it runs, with a child and a grandchild that fled to a session of its own, and ends
+// never.
 int DriversHold(std::string folder, int number) {
   if (fork() == 0) {
     while (true) pause();
@@ -74,7 +75,10 @@ int RunSecondDriver() {
   while (true) pause();
 }
 
-TEST_CASE("row 7: a driver is killed with 10,000 tasks queued, and strays of its tasks; a detached actor answers", "[row7]") {
+TEST_CASE(
+    "row 7: a driver is killed with 10,000 tasks queued, and strays of its tasks; a detached actor "
+    "answers",
+    "[row7]") {
   NodeOptions options;
   options.daemon = true;
   Node node(options);
@@ -83,7 +87,8 @@ TEST_CASE("row 7: a driver is killed with 10,000 tasks queued, and strays of its
   const int rounds = Count(2, 20);
   for (int round = 0; round < rounds; ++round) {
     const Scratch marks;
-    const std::vector<pid_t> before = ProcessesOf(node.directory());  // Templates of earlier jobs stay for a while.
+    const std::vector<pid_t> before =
+        ProcessesOf(node.directory());  // Templates of earlier jobs stay for a while.
     const pid_t driver = fork();
     if (driver == 0) {
       setenv("SHEAF_ADDRESS", node.session().c_str(), 1);
@@ -101,7 +106,8 @@ TEST_CASE("row 7: a driver is killed with 10,000 tasks queued, and strays of its
       std::vector<pid_t> pids = ProcessesOf(node.directory());
       std::erase_if(pids, [&](pid_t pid) {
         // Of this job, but for the actor and the template that it would be started from again.
-        return pid == clerk_pid || pid == template_pid || std::count(before.begin(), before.end(), pid) != 0 ||
+        return pid == clerk_pid || pid == template_pid ||
+               std::count(before.begin(), before.end(), pid) != 0 ||
                CommandOf(pid).find(kSecondDriver) == std::string::npos;
       });
       return pids;
@@ -118,7 +124,8 @@ TEST_CASE("row 7: a driver is killed with 10,000 tasks queued, and strays of its
     INFO("left:\n" << left);
     CHECK(gone);
     CHECK(sheaf::Get(clerk.Task(&DriversClerk::Count).Remote(), 20s) == 2);
-    CHECK(sheaf::Get(sheaf::GetActor<DriversClerk>("clerk").Task(&DriversClerk::Pid).Remote(), 20s) == clerk_pid);
+    CHECK(sheaf::Get(sheaf::GetActor<DriversClerk>("clerk").Task(&DriversClerk::Pid).Remote(),
+                     20s) == clerk_pid);
     sheaf::Kill(clerk);
     clerk = {};
     node.RequireQuiet();

@@ -16,7 +16,8 @@ int main(int argc, char** argv) {
   faults::argv = argv;
   const char* text = std::getenv("FAULT_SEED");
   faults::seed = text != nullptr ? std::strtoull(text, nullptr, 10) : std::random_device()();
-  setenv("FAULT_SEED", std::to_string(faults::seed).c_str(), 1);  // Workers compute the same values.
+  setenv("FAULT_SEED", std::to_string(faults::seed).c_str(),
+         1);  // Workers compute the same values.
   if (std::getenv("SHEAF_WORKER") != nullptr || std::getenv("SHEAF_WORKER_TEMPLATE") != nullptr) {
     sheaf::Init(argc, argv);  // Does not return.
   }

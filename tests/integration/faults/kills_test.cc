@@ -24,7 +24,9 @@ uint64_t KillsSmall(uint64_t x) {
   return Mix(x);
 }
 std::vector<uint64_t> KillsLarge(uint64_t x) { return Values(x, kLarge); }
-uint64_t KillsCheck(sheaf::Array<uint64_t> values, uint64_t x) { return AreValues(values, x, kLarge) ? Mix(x) : 0; }
+uint64_t KillsCheck(sheaf::Array<uint64_t> values, uint64_t x) {
+  return AreValues(values, x, kLarge) ? Mix(x) : 0;
+}
 uint64_t KillsParent(uint64_t x);
 uint64_t KillsMarked(std::string marks, uint64_t x) {
   RunMarks::Add(marks, x);
@@ -39,7 +41,9 @@ std::vector<sheaf::ObjectRef<std::vector<uint64_t>>> KillsNested(uint64_t x) {
 }
 int KillsDie(std::string path) {
   const uint64_t now = MonotonicNs();
-  std::ofstream(path, std::ios::binary).write(reinterpret_cast<const char*>(&now), sizeof now).flush();
+  std::ofstream(path, std::ios::binary)
+      .write(reinterpret_cast<const char*>(&now), sizeof now)
+      .flush();
   raise(SIGKILL);
   return 0;
 }
@@ -68,8 +72,8 @@ class KillsCounter {
   uint64_t sum_ = 0;
 };
 
-SHEAF_REMOTE(KillsSmall, KillsLarge, KillsCheck, KillsParent, KillsMarked, KillsMarkedLarge, KillsNested, KillsDie,
-             KillsPoison, KillsCrashWhileWriting);
+SHEAF_REMOTE(KillsSmall, KillsLarge, KillsCheck, KillsParent, KillsMarked, KillsMarkedLarge,
+             KillsNested, KillsDie, KillsPoison, KillsCrashWhileWriting);
 SHEAF_ACTOR(KillsCounter, sheaf::Constructor<>, &KillsCounter::Add, &KillsCounter::Mark);
 
 uint64_t KillsParent(uint64_t x) {
@@ -85,10 +89,12 @@ class Killer {
       : thread_([this, &node, wanted, most_ms] {
           std::mt19937_64 random(seed);
           while (!stop_ && kills_ < wanted) {
-            std::this_thread::sleep_for(std::chrono::milliseconds(random() % static_cast<uint64_t>(most_ms)));
+            std::this_thread::sleep_for(
+                std::chrono::milliseconds(random() % static_cast<uint64_t>(most_ms)));
             std::vector<pid_t> workers = ProcessesOf(node.directory());
             std::erase(workers, node.pid());
-            if (!workers.empty() && kill(workers[random() % workers.size()], SIGKILL) == 0) ++kills_;
+            if (!workers.empty() && kill(workers[random() % workers.size()], SIGKILL) == 0)
+              ++kills_;
           }
         }) {}
   ~Killer() {
@@ -111,8 +117,9 @@ size_t MixedRound(sheaf::ActorHandle<KillsCounter>& counter, uint64_t base) {
     calls.push_back(counter.Task(&KillsCounter::Add).Remote(uint64_t{1}));
     if (i % 10 != 0) continue;
     parents.push_back(sheaf::Task(KillsParent).Retries(-1).Remote(base + i));
-    checks.push_back(
-        sheaf::Task(KillsCheck).Retries(-1).Remote(sheaf::Task(KillsLarge).Retries(-1).Remote(base + i), base + i));
+    checks.push_back(sheaf::Task(KillsCheck)
+                         .Retries(-1)
+                         .Remote(sheaf::Task(KillsLarge).Retries(-1).Remote(base + i), base + i));
   }
   size_t wrong = 0;
   for (uint64_t i = 0; i < small.size(); ++i) wrong += sheaf::Get(small[i], 60s) != Mix(base + i);
@@ -123,7 +130,8 @@ size_t MixedRound(sheaf::ActorHandle<KillsCounter>& counter, uint64_t base) {
   uint64_t last = sheaf::Get(calls[0], 60s);
   for (size_t i = 1; i < calls.size(); ++i) {
     const uint64_t value = sheaf::Get(calls[i], 60s);
-    wrong += value != last + 1 && value > last;  // In order within an incarnation; a new one counts from 1.
+    wrong += value != last + 1 &&
+             value > last;  // In order within an incarnation; a new one counts from 1.
     last = value;
   }
   return wrong;
@@ -137,12 +145,16 @@ std::string FailpointText(const std::string& name, double probability) {
 
 }  // namespace
 
-TEST_CASE("row 1: workers are killed at random moments and places under mixed load; every value is right", "[row1]") {
+TEST_CASE(
+    "row 1: workers are killed at random moments and places under mixed load; every value is right",
+    "[row1]") {
   const int wanted = Count(40, 1000);
   NodeOptions options;
-  for (const char* name : {"worker.before_call", "worker.before_reply", "worker.after_call", "store.sealed", "store.reported",
-                           "shm.batch", "shm.make_room", "shm.wake"}) {
-    options.worker_failpoints += (options.worker_failpoints.empty() ? "" : ",") + FailpointText(name, 0.0005);
+  for (const char* name :
+       {"worker.before_call", "worker.before_reply", "worker.after_call", "store.sealed",
+        "store.reported", "shm.batch", "shm.make_room", "shm.wake"}) {
+    options.worker_failpoints +=
+        (options.worker_failpoints.empty() ? "" : ",") + FailpointText(name, 0.0005);
   }
   Node node(options);
   const auto begin = Clock::now();
@@ -157,12 +169,13 @@ TEST_CASE("row 1: workers are killed at random moments and places under mixed lo
   }
   const double died = Metric("sheaf_worker_deaths_total", "cause=\"signalled\"");
   CHECK(wrong == 0);
-  CHECK(died >= kills / 2);  // A template or an idle worker counts as killed, not as a worker that died.
+  CHECK(died >=
+        kills / 2);  // A template or an idle worker counts as killed, not as a worker that died.
   counter = {};
   node.RequireQuiet();
   std::ostringstream words;
-  words << "kills " << kills << " from outside, " << died << " workers died by a signal, " << round << " rounds, " << wrong
-        << " wrong values, " << Seconds(Clock::now() - begin) << " s";
+  words << "kills " << kills << " from outside, " << died << " workers died by a signal, " << round
+        << " rounds, " << wrong << " wrong values, " << Seconds(Clock::now() - begin) << " s";
   Figures("1", words.str());
 }
 
@@ -172,7 +185,8 @@ TEST_CASE("row 1: without retries the caller hears of its worker's death at once
   std::vector<double> milliseconds;
   for (int i = 0; i < Count(20, 200); ++i) {
     const std::string path = scratch.path() + "/" + std::to_string(i);
-    CHECK_THROWS_AS(sheaf::Get(sheaf::Task(KillsDie).Retries(0).Remote(path), 20s), sheaf::WorkerCrashedError);
+    CHECK_THROWS_AS(sheaf::Get(sheaf::Task(KillsDie).Retries(0).Remote(path), 20s),
+                    sheaf::WorkerCrashedError);
     uint64_t at = 0;
     std::ifstream(path, std::ios::binary).read(reinterpret_cast<char*>(&at), sizeof at);
     milliseconds.push_back(static_cast<double>(MonotonicNs() - at) / 1e6);
@@ -182,33 +196,43 @@ TEST_CASE("row 1: without retries the caller hears of its worker's death at once
   const double p99 = milliseconds[milliseconds.size() * 99 / 100];
   CHECK(p50 < 500);
   std::ostringstream words;
-  words << "from the kill to WorkerCrashed: p50 " << p50 << " ms, p99 " << p99 << " ms of " << milliseconds.size();
+  words << "from the kill to WorkerCrashed: p50 " << p50 << " ms, p99 " << p99 << " ms of "
+        << milliseconds.size();
   Figures("1", words.str());
 }
 
-TEST_CASE("row 2: user code crashes while it writes an unsealed object; its memory is used again", "[row2]") {
+TEST_CASE("row 2: user code crashes while it writes an unsealed object; its memory is used again",
+          "[row2]") {
   Node node({});
   for (int i = 0; i < Count(12, 100); ++i) {  // Each 32 MB of a store of 128 MB.
-    CHECK_THROWS_AS(sheaf::Get(sheaf::Task(KillsCrashWhileWriting).Retries(0).Remote(), 20s), sheaf::WorkerCrashedError);
+    CHECK_THROWS_AS(sheaf::Get(sheaf::Task(KillsCrashWhileWriting).Retries(0).Remote(), 20s),
+                    sheaf::WorkerCrashedError);
   }
-  CHECK(sheaf::Get(sheaf::Task(KillsCheck).Remote(sheaf::Task(KillsLarge).Remote(uint64_t{5}), uint64_t{5}), 20s) == Mix(5));
+  CHECK(
+      sheaf::Get(
+          sheaf::Task(KillsCheck).Remote(sheaf::Task(KillsLarge).Remote(uint64_t{5}), uint64_t{5}),
+          20s) == Mix(5));
   node.RequireQuiet();
 }
 
 // Each process dies the n-th time it passes the place, so every worker dies there sooner or later.
-TEST_CASE("row 3: workers die between sealing, reporting and the acknowledgement: one result, no leak", "[row3]") {
+TEST_CASE(
+    "row 3: workers die between sealing, reporting and the acknowledgement: one result, no leak",
+    "[row3]") {
   const int calls = Count(60, 1500);
   int rounds = 0;
   double died = 0;
   size_t values = 0, crashed = 0, twice = 0;
   const auto begin = Clock::now();
-  for (const std::string place : {"store.sealed", "store.reported", "worker.before_reply", "worker.after_call"}) {
+  for (const std::string place :
+       {"store.sealed", "store.reported", "worker.before_reply", "worker.after_call"}) {
     const Scratch scratch;
     const RunMarks retried(scratch.path());
     const Scratch once_scratch;
     const RunMarks once(once_scratch.path());
     NodeOptions options;
-    options.worker_failpoints = place + ":kill@" + std::to_string(3 + Mix(seed + static_cast<uint64_t>(rounds)) % 7);
+    options.worker_failpoints =
+        place + ":kill@" + std::to_string(3 + Mix(seed + static_cast<uint64_t>(rounds)) % 7);
     INFO(options.worker_failpoints);
     Node node(options);
     for (int done = 0; done < calls;) {
@@ -218,9 +242,11 @@ TEST_CASE("row 3: workers die between sealing, reporting and the acknowledgement
       std::vector<sheaf::ObjectRef<std::vector<sheaf::ObjectRef<std::vector<uint64_t>>>>> nested;
       for (uint64_t i = 0; i < 20; ++i, ++done) {
         large.push_back(sheaf::Task(KillsMarkedLarge).Retries(-1).Remote(retried.path(), base + i));
-        small.push_back(sheaf::Task(KillsMarked).Retries(-1).Remote(retried.path(), base + 1000 + i));
+        small.push_back(
+            sheaf::Task(KillsMarked).Retries(-1).Remote(retried.path(), base + 1000 + i));
         fragile.push_back(sheaf::Task(KillsMarkedLarge).Retries(0).Remote(once.path(), base + i));
-        if (i % 5 == 0) nested.push_back(sheaf::Task(KillsNested).Retries(-1).Remote(base + 2000 + i));
+        if (i % 5 == 0)
+          nested.push_back(sheaf::Task(KillsNested).Retries(-1).Remote(base + 2000 + i));
       }
       for (uint64_t i = 0; i < 20; ++i) {
         CHECK(AreValues(sheaf::Get(large[i], 60s), base + i, kLarge));
@@ -254,19 +280,21 @@ TEST_CASE("row 3: workers die between sealing, reporting and the acknowledgement
   }
   CHECK(died > 0);
   std::ostringstream words;
-  words << died << " workers died at 4 places, " << rounds * 40 << " calls with retries right (" << twice
-        << " of them ran more than once), without retries " << values << " values and " << crashed
-        << " WorkerCrashed, none ran twice, " << Seconds(Clock::now() - begin) << " s";
+  words << died << " workers died at 4 places, " << rounds * 40 << " calls with retries right ("
+        << twice << " of them ran more than once), without retries " << values << " values and "
+        << crashed << " WorkerCrashed, none ran twice, " << Seconds(Clock::now() - begin) << " s";
   Figures("3", words.str());
 }
 
-TEST_CASE("row 4: a task that always kills its worker ends in an error, and others go on", "[row4]") {
+TEST_CASE("row 4: a task that always kills its worker ends in an error, and others go on",
+          "[row4]") {
   Node node({});
   const Scratch scratch;
   const RunMarks marks(scratch.path());
   const auto quiet_begin = Clock::now();
   size_t alone = 0;
-  while (Clock::now() - quiet_begin < 500ms) sheaf::Get(sheaf::Task(KillsSmall).Remote(uint64_t{alone++}), 20s);
+  while (Clock::now() - quiet_begin < 500ms)
+    sheaf::Get(sheaf::Task(KillsSmall).Remote(uint64_t{alone++}), 20s);
   const double alone_rate = static_cast<double>(alone) / Seconds(Clock::now() - quiet_begin);
   const auto begin = Clock::now();
   const auto poison = sheaf::Task(KillsPoison).Retries(3).Remote(marks.path());
@@ -281,8 +309,8 @@ TEST_CASE("row 4: a task that always kills its worker ends in an error, and othe
   CHECK(done > 10);
   node.RequireQuiet();
   std::ostringstream words;
-  words << "4 attempts in " << Seconds(Clock::now() - begin) << " s, others " << beside_rate << " tasks/s meanwhile, "
-        << alone_rate << " without it";
+  words << "4 attempts in " << Seconds(Clock::now() - begin) << " s, others " << beside_rate
+        << " tasks/s meanwhile, " << alone_rate << " without it";
   Figures("4", words.str());
 }
 

@@ -83,15 +83,18 @@ void Figures(const std::string& row, const std::string& words) {
   std::cout << "row " << row << ": " << words << std::endl;
 }
 
-// --- the system -------------------------------------------------------------------------------------------------------
+// --- the system
+// -------------------------------------------------------------------------------------------------------
 
 Scratch::Scratch(uint64_t tmpfs_bytes) {
   const char* base = std::getenv("TMPDIR");
   std::string pattern = std::string(base != nullptr ? base : "/tmp") + "/sheaf-fault-XXXXXX";
   path_ = mkdtemp(pattern.data());
   if (tmpfs_bytes == 0) return;
-  // A mount namespace of our own: the file system is gone with the last process in it, however that ends.
-  static const bool own = unshare(CLONE_NEWNS) == 0 && mount("none", "/", nullptr, MS_REC | MS_PRIVATE, nullptr) == 0;
+  // A mount namespace of our own: the file system is gone with the last process in it, however that
+  // ends.
+  static const bool own =
+      unshare(CLONE_NEWNS) == 0 && mount("none", "/", nullptr, MS_REC | MS_PRIVATE, nullptr) == 0;
   const std::string options = "mode=0700,size=" + std::to_string(tmpfs_bytes);
   mounted_ = own && mount("sheaf-fault", path_.c_str(), "tmpfs", 0, options.c_str()) == 0;
   ok_ = mounted_;
@@ -149,7 +152,9 @@ namespace {
 size_t EntriesOf(const std::string& folder) {
   std::error_code error;
   size_t entries = 0;
-  for (fs::directory_iterator entry(folder, error), end; !error && entry != end; entry.increment(error)) ++entries;
+  for (fs::directory_iterator entry(folder, error), end; !error && entry != end;
+       entry.increment(error))
+    ++entries;
   return entries;
 }
 
@@ -157,7 +162,8 @@ size_t DescriptorsOf(pid_t pid) { return EntriesOf("/proc/" + std::to_string(pid
 
 size_t MappingsOf(pid_t pid) {
   std::ifstream maps("/proc/" + std::to_string(pid) + "/maps");
-  return static_cast<size_t>(std::count(std::istreambuf_iterator<char>(maps), std::istreambuf_iterator<char>(), '\n'));
+  return static_cast<size_t>(
+      std::count(std::istreambuf_iterator<char>(maps), std::istreambuf_iterator<char>(), '\n'));
 }
 
 std::string Output(const std::string& command) {
@@ -199,13 +205,14 @@ class Variable {
 
 }  // namespace
 
-// --- the node ---------------------------------------------------------------------------------------------------------
+// --- the node
+// ---------------------------------------------------------------------------------------------------------
 
 NodeState StateOfNode() {
   sheaf::proto::StateQuery query;
   query.set_what(sheaf::proto::StateQuery::STATUS);
-  const auto answer =
-      sheaf::internal::ValueOrThrow(TheRuntime().Query(query, sheaf::Deadline(sheaf::MonotonicNow(), 10 * sheaf::kSecond)));
+  const auto answer = sheaf::internal::ValueOrThrow(
+      TheRuntime().Query(query, sheaf::Deadline(sheaf::MonotonicNow(), 10 * sheaf::kSecond)));
   NodeState state;
   state.objects = answer.store().objects();
   state.pinned_bytes = answer.store().pinned_bytes();
@@ -214,13 +221,15 @@ NodeState StateOfNode() {
   state.capacity_bytes = answer.store().capacity_bytes();
   state.workers = answer.workers_size();
   for (const auto& worker : answer.workers()) {
-    state.leased += worker.state() == "LEASED" || worker.state() == "BLOCKED" || worker.state() == "ACTOR";
+    state.leased +=
+        worker.state() == "LEASED" || worker.state() == "BLOCKED" || worker.state() == "ACTOR";
   }
   for (const auto& node : answer.nodes()) {
     if (node.state() != "ALIVE") continue;
     state.cpus += static_cast<double>(node.total().amounts().at("CPU")) / 10000;
     const auto free = node.available().amounts().find("CPU");
-    if (free != node.available().amounts().end()) state.cpus_free += static_cast<double>(free->second) / 10000;
+    if (free != node.available().amounts().end())
+      state.cpus_free += static_cast<double>(free->second) / 10000;
   }
   return state;
 }
@@ -250,8 +259,8 @@ Node::Node(const NodeOptions& options) : options_(options), directory_(options.d
 void Node::StartDaemon(const std::string& resume) {
   const Variable failpoints("SHEAF_FAILPOINT", options_.failpoints);
   std::ostringstream command;
-  command << Sheaf() << " start --head --num-cpus " << options_.cpus << " --object-store-memory " << options_.store_bytes
-          << " --timeout 60 --json";
+  command << Sheaf() << " start --head --num-cpus " << options_.cpus << " --object-store-memory "
+          << options_.store_bytes << " --timeout 60 --json";
   if (!resume.empty()) command << " --resume " << resume;
   command << " 2>&1";
   const std::string said = Output(command.str());
@@ -270,7 +279,8 @@ void Node::Join() {
   init.cpus = options_.cpus;
   init.store_bytes = options_.store_bytes;
   init.log_to_driver = false;
-  if (!options_.worker_failpoints.empty()) init.environment["SHEAF_FAILPOINT"] = options_.worker_failpoints;
+  if (!options_.worker_failpoints.empty())
+    init.environment["SHEAF_FAILPOINT"] = options_.worker_failpoints;
   sheaf::Init(argc, argv, init);
   session_ = fs::canonical(directory_ + "/latest").string();
   pid_ = 0;
@@ -311,7 +321,8 @@ Node::~Node() {
 std::vector<std::string> Node::SpillFiles() const {
   std::vector<std::string> files;
   std::error_code error;
-  for (fs::directory_iterator entry(session_ + "/spill", error), end; !error && entry != end; entry.increment(error)) {
+  for (fs::directory_iterator entry(session_ + "/spill", error), end; !error && entry != end;
+       entry.increment(error)) {
     files.push_back(entry->path().string());
   }
   std::sort(files.begin(), files.end());
@@ -323,14 +334,17 @@ void Node::RequireQuiet(int held) {
   const auto begin = Clock::now();
   const bool quiet = WaitUntil(45s, [&] {
     state = StateOfNode();
-    return state.objects == 0 && state.pinned_bytes == 0 && state.spilled_bytes == 0 && state.leased == held &&
-           (held != 0 || state.cpus_free == state.cpus) && SpillFiles().empty();
+    return state.objects == 0 && state.pinned_bytes == 0 && state.spilled_bytes == 0 &&
+           state.leased == held && (held != 0 || state.cpus_free == state.cpus) &&
+           SpillFiles().empty();
   });
-  INFO("objects " << state.objects << ", pinned " << state.pinned_bytes << ", spilled " << state.spilled_bytes << ", leased "
-                  << state.leased << ", CPUs free " << state.cpus_free << " of " << state.cpus << ", spill files "
+  INFO("objects " << state.objects << ", pinned " << state.pinned_bytes << ", spilled "
+                  << state.spilled_bytes << ", leased " << state.leased << ", CPUs free "
+                  << state.cpus_free << " of " << state.cpus << ", spill files "
                   << SpillFiles().size());
   CHECK(quiet);
-  // What a worker costs the node: rings, pipes of its output, a pidfd. Thousands of deaths must not add up.
+  // What a worker costs the node: rings, pipes of its output, a pidfd. Thousands of deaths must not
+  // add up.
   const size_t workers = static_cast<size_t>(state.workers) + 2;
   const size_t descriptors = DescriptorsOf(pid_);
   const size_t mappings = MappingsOf(pid_);
@@ -349,14 +363,17 @@ void Node::RequireQuiet(int held) {
     }
   }
   CHECK(kill(pid_, 0) == 0);
-  std::cout << "quiet after " << Seconds(Clock::now() - begin) << " s: " << state.workers << " workers, node holds "
-            << descriptors << " descriptors (" << descriptors_ << " at its start), " << mappings << " mappings ("
-            << mappings_ << ")" << std::endl;
+  std::cout << "quiet after " << Seconds(Clock::now() - begin) << " s: " << state.workers
+            << " workers, node holds " << descriptors << " descriptors (" << descriptors_
+            << " at its start), " << mappings << " mappings (" << mappings_ << ")" << std::endl;
 }
 
-// --- counting and filling ---------------------------------------------------------------------------------------------
+// --- counting and filling
+// ---------------------------------------------------------------------------------------------
 
-RunMarks::RunMarks(const std::string& folder) : path_(folder + "/runs") { std::ofstream(path_).flush(); }
+RunMarks::RunMarks(const std::string& folder) : path_(folder + "/runs") {
+  std::ofstream(path_).flush();
+}
 
 void RunMarks::Add(const std::string& path, uint64_t call) {
   const int fd = open(path.c_str(), O_WRONLY | O_APPEND | O_CLOEXEC);
@@ -387,28 +404,37 @@ FullDisk::FullDisk(const std::string& folder, uint64_t leave_bytes) : path_(fold
     if (n > 0) size += static_cast<uint64_t>(n);
     if (n < static_cast<ssize_t>(step)) step /= 2;
   }
-  if (leave_bytes > 0 && size > leave_bytes && ftruncate(fd, static_cast<off_t>(size - leave_bytes)) != 0) std::abort();
+  if (leave_bytes > 0 && size > leave_bytes &&
+      ftruncate(fd, static_cast<off_t>(size - leave_bytes)) != 0)
+    std::abort();
   close(fd);
 }
 
 void FullDisk::Free() { unlink(path_.c_str()); }
 
-sheaf::v1::ErrorKind KeyPut(const std::string& key, const std::string& value, std::chrono::seconds bound) {
-  const auto done = TheRuntime().KeyPut("faults", key, value, true, sheaf::internal::DeadlineAfter(bound));
-  return done.ok() ? sheaf::v1::ErrorKind::kNone
-                   : sheaf::internal::InfoOf(done.status(), sheaf::v1::ErrorKind::kGcsStorageFull).kind;
+sheaf::v1::ErrorKind KeyPut(const std::string& key, const std::string& value,
+                            std::chrono::seconds bound) {
+  const auto done =
+      TheRuntime().KeyPut("faults", key, value, true, sheaf::internal::DeadlineAfter(bound));
+  return done.ok()
+             ? sheaf::v1::ErrorKind::kNone
+             : sheaf::internal::InfoOf(done.status(), sheaf::v1::ErrorKind::kGcsStorageFull).kind;
 }
 
 std::optional<std::string> KeyGet(const std::string& key, std::chrono::seconds bound) {
-  return sheaf::internal::ValueOrThrow(TheRuntime().KeyGet("faults", key, sheaf::internal::DeadlineAfter(bound)));
+  return sheaf::internal::ValueOrThrow(
+      TheRuntime().KeyGet("faults", key, sheaf::internal::DeadlineAfter(bound)));
 }
 
-std::optional<sheaf::ObjectRef<std::vector<uint64_t>>> PutWithin(uint64_t id, size_t count, std::chrono::milliseconds bound,
+std::optional<sheaf::ObjectRef<std::vector<uint64_t>>> PutWithin(uint64_t id, size_t count,
+                                                                 std::chrono::milliseconds bound,
                                                                  std::string* error) {
   const size_t bytes = count * sizeof(uint64_t);
-  auto buffer = TheRuntime().Create(sheaf::internal::kArrayHeadBytes + bytes, sheaf::internal::DeadlineAfter(bound));
+  auto buffer = TheRuntime().Create(sheaf::internal::kArrayHeadBytes + bytes,
+                                    sheaf::internal::DeadlineAfter(bound));
   if (!buffer.ok()) {
-    const sheaf::ErrorInfo info = sheaf::internal::InfoOf(buffer.status(), sheaf::v1::ErrorKind::kObjectStoreFull);
+    const sheaf::ErrorInfo info =
+        sheaf::internal::InfoOf(buffer.status(), sheaf::v1::ErrorKind::kObjectStoreFull);
     *error = info.message;
     if (info.kind != sheaf::v1::ErrorKind::kObjectStoreFull) sheaf::Raise(info);
     return std::nullopt;
@@ -418,7 +444,8 @@ std::optional<sheaf::ObjectRef<std::vector<uint64_t>>> PutWithin(uint64_t id, si
   const std::vector<uint64_t> values = Values(id, count);
   std::memcpy(data + sheaf::internal::kArrayHeadBytes, values.data(), bytes);
   sheaf::ObjectHandle handle = sheaf::internal::ValueOrThrow(TheRuntime().Seal(*std::move(buffer)));
-  return sheaf::ObjectRef<std::vector<uint64_t>>::FromHandle(sheaf::internal::PublicHandle(std::move(handle)));
+  return sheaf::ObjectRef<std::vector<uint64_t>>::FromHandle(
+      sheaf::internal::PublicHandle(std::move(handle)));
 }
 
 }  // namespace faults

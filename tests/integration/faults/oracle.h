@@ -1,9 +1,10 @@
 // Copyright The Sheaf Authors. SPDX-License-Identifier: Apache-2.0
-// What the tests of the fault rows share: their seed, values that can be checked, a node of their own, and the oracle of every
-// row. "Nothing lost" means:
-//   O1  each call ends in one value or typed error, in bounded time: every Get here has a bound, and running out of it fails
-//   O2  a value is F(seed, id): Mix below
-//   O4  when all is quiet, nothing is held: no objects, pins or leases, every CPU free, no descriptors or mappings gathered in
+// What the tests of the fault rows share: their seed, values that can be checked, a node of their
+// own, and the oracle of every row. "Nothing lost" means:
+//   O1  each call ends in one value or typed error, in bounded time: every Get here has a bound,
+//   and running out of it fails O2  a value is F(seed, id): Mix below O4  when all is quiet,
+//   nothing is held: no objects, pins or leases, every CPU free, no descriptors or mappings
+//   gathered in
 //       the node, no spilled files; and after the node's end no process and no session is left
 //   O5  a call without retries ran at most once: RunMarks
 //   O6  the node itself lives, unless the row kills it
@@ -31,11 +32,11 @@ using namespace std::chrono_literals;
 using Clock = std::chrono::steady_clock;
 
 extern uint64_t seed;
-extern int argc;      // Of main: drivers pass them on, workers are started with them.
+extern int argc;  // Of main: drivers pass them on, workers are started with them.
 extern char** argv;
 
 uint64_t Mix(uint64_t x);
-std::vector<uint64_t> Values(uint64_t id, size_t count);             // F(seed, id), large.
+std::vector<uint64_t> Values(uint64_t id, size_t count);  // F(seed, id), large.
 bool AreValues(std::span<const uint64_t> values, uint64_t id, size_t count);
 bool LongForm();
 int Count(int short_form, int long_form);
@@ -47,8 +48,9 @@ bool WaitUntil(Clock::duration bound, const std::function<bool()>& condition);
 // One line of figures that `./do soak` puts into its table.
 void Figures(const std::string& row, const std::string& words);
 
-// A directory that goes with this object, below $TMPDIR or /tmp. With `tmpfs_bytes` a file system of that size of its own,
-// seen by this process and its children only; `ok()` is false where that takes rights that are missing.
+// A directory that goes with this object, below $TMPDIR or /tmp. With `tmpfs_bytes` a file system
+// of that size of its own, seen by this process and its children only; `ok()` is false where that
+// takes rights that are missing.
 class Scratch {
  public:
   explicit Scratch(uint64_t tmpfs_bytes = 0);
@@ -83,9 +85,9 @@ double Metric(const std::string& name, const std::string& label = "");
 struct NodeOptions {
   double cpus = 4;
   int64_t store_bytes = 128 << 20;
-  bool daemon = false;                       // Started by `sheaf start`; else Init starts it.
-  std::string directory;                     // Where sessions go; empty: one of its own.
-  std::string failpoints;                    // Of the node's process.
+  bool daemon = false;     // Started by `sheaf start`; else Init starts it.
+  std::string directory;   // Where sessions go; empty: one of its own.
+  std::string failpoints;  // Of the node's process.
   std::string worker_failpoints;
 };
 
@@ -148,11 +150,14 @@ class FullDisk {
   std::string path_;
 };
 
-// The key-value store of the GCS, which the public API has no words for. Errors by their kind; kNone: done.
-sheaf::v1::ErrorKind KeyPut(const std::string& key, const std::string& value, std::chrono::seconds bound = 10s);
+// The key-value store of the GCS, which the public API has no words for. Errors by their kind;
+// kNone: done.
+sheaf::v1::ErrorKind KeyPut(const std::string& key, const std::string& value,
+                            std::chrono::seconds bound = 10s);
 std::optional<std::string> KeyGet(const std::string& key, std::chrono::seconds bound = 10s);
 // An array of the store, waiting for room for so long; null: the store is full.
-std::optional<sheaf::ObjectRef<std::vector<uint64_t>>> PutWithin(uint64_t id, size_t count, std::chrono::milliseconds bound,
+std::optional<sheaf::ObjectRef<std::vector<uint64_t>>> PutWithin(uint64_t id, size_t count,
+                                                                 std::chrono::milliseconds bound,
                                                                  std::string* error);
 
 }  // namespace faults

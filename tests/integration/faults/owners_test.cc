@@ -64,11 +64,14 @@ SHEAF_REMOTE(OwnersWithChild);
 SHEAF_ACTOR(OwnersKeeper, sheaf::Constructor<>, &OwnersKeeper::Make, &OwnersKeeper::Pid);
 SHEAF_ACTOR(OwnersBorrower, sheaf::Constructor<>, &OwnersBorrower::Take, &OwnersBorrower::Look);
 
-int OwnersWithChild(int milliseconds) { return sheaf::Get(sheaf::Task(OwnersSlow).Remote(milliseconds)); }
+int OwnersWithChild(int milliseconds) {
+  return sheaf::Get(sheaf::Task(OwnersSlow).Remote(milliseconds));
+}
 
 }  // namespace
 
-TEST_CASE("row 5: an owner is killed while others hold its objects: each is there, or OwnerDied", "[row5]") {
+TEST_CASE("row 5: an owner is killed while others hold its objects: each is there, or OwnerDied",
+          "[row5]") {
   Node node({});
   size_t adopted = 0, died = 0;
   const int owners = Count(3, 100);
@@ -79,9 +82,11 @@ TEST_CASE("row 5: an owner is killed while others hold its objects: each is ther
     const int owner = sheaf::Get(keeper.Task(&OwnersKeeper::Pid).Remote(), 20s);
     const auto refs = sheaf::Get(keeper.Task(&OwnersKeeper::Make).Remote(uint64_t{20}), 20s);
     REQUIRE(refs.size() == 20);
-    const sheaf::Array<uint64_t> read = sheaf::Get(sheaf::ObjectRef<sheaf::Array<uint64_t>>(refs[0]), 20s);
+    const sheaf::Array<uint64_t> read =
+        sheaf::Get(sheaf::ObjectRef<sheaf::Array<uint64_t>>(refs[0]), 20s);
     auto taken = borrower.Task(&OwnersBorrower::Take).Remote(refs);
-    if (round % 2 == 0) sheaf::Get(taken, 20s);  // Else the references are in transit when the owner dies.
+    if (round % 2 == 0)
+      sheaf::Get(taken, 20s);  // Else the references are in transit when the owner dies.
     kill(owner, SIGKILL);
     for (uint64_t i = 0; i < refs.size(); ++i) {
       const auto begin = Clock::now();
@@ -95,14 +100,15 @@ TEST_CASE("row 5: an owner is killed while others hold its objects: each is ther
         ++died;
       }
     }
-    for (const int seen : sheaf::Get(borrower.Task(&OwnersBorrower::Look).Remote(), 60s)) CHECK(seen >= 0);
+    for (const int seen : sheaf::Get(borrower.Task(&OwnersBorrower::Look).Remote(), 60s))
+      CHECK(seen >= 0);
     CHECK(AreValues(read, 0, kLarge));
   }
   CHECK(slowest < 10);
   node.RequireQuiet();
   std::ostringstream words;
-  words << owners << " owners killed, " << adopted << " objects adopted, " << died << " OwnerDied, slowest answer " << slowest
-        << " s";
+  words << owners << " owners killed, " << adopted << " objects adopted, " << died
+        << " OwnerDied, slowest answer " << slowest << " s";
   Figures("5", words.str());
 }
 
@@ -116,10 +122,16 @@ TEST_CASE("row 35: calls are cancelled in every state, and always end", "[row35]
     sheaf::ObjectRef<int> ref;
     sheaf::ObjectRef<int> before;
     switch (random() % 4) {
-      case 0: ref = sheaf::Task(OwnersSlow).Remote(5000); break;
-      case 1: ref = sheaf::Task(OwnersWithChild).Remote(5000); break;
-      case 2: ref = sheaf::Task(OwnersSlow).Cpus(1000).Remote(5000); break;  // Waits for room that never comes.
-      default:                                                               // Waits for an argument.
+      case 0:
+        ref = sheaf::Task(OwnersSlow).Remote(5000);
+        break;
+      case 1:
+        ref = sheaf::Task(OwnersWithChild).Remote(5000);
+        break;
+      case 2:
+        ref = sheaf::Task(OwnersSlow).Cpus(1000).Remote(5000);
+        break;  // Waits for room that never comes.
+      default:  // Waits for an argument.
         before = sheaf::Task(OwnersSlow).Remote(5000);
         ref = sheaf::Task(OwnersAfter).Remote(before, 1);
     }
@@ -134,7 +146,8 @@ TEST_CASE("row 35: calls are cancelled in every state, and always end", "[row35]
   }
   node.RequireQuiet();
   std::ostringstream words;
-  words << count << " cancelled (" << forced << " by force), " << Seconds(Clock::now() - begin) << " s";
+  words << count << " cancelled (" << forced << " by force), " << Seconds(Clock::now() - begin)
+        << " s";
   Figures("35", words.str());
 }
 

@@ -1,5 +1,6 @@
 // Copyright The Sheaf Authors. SPDX-License-Identifier: Apache-2.0
-// Row 37: a reader with a zero-copy view is stopped, or killed, while the owner frees the object and others refill the store.
+// Row 37: a reader with a zero-copy view is stopped, or killed, while the owner frees the object
+// and others refill the store.
 #include <fcntl.h>
 #include <signal.h>
 #include <unistd.h>
@@ -30,8 +31,8 @@ class ReadersHolder {
   sheaf::Array<uint64_t> view_;
 };
 
-SHEAF_ACTOR(ReadersHolder, sheaf::Constructor<>, &ReadersHolder::Hold, &ReadersHolder::StillRight, &ReadersHolder::Drop,
-            &ReadersHolder::Pid);
+SHEAF_ACTOR(ReadersHolder, sheaf::Constructor<>, &ReadersHolder::Hold, &ReadersHolder::StillRight,
+            &ReadersHolder::Drop, &ReadersHolder::Pid);
 
 // Fills the store with other values, again and again; returns how many objects that took.
 uint64_t Refill(Clock::duration duration, uint64_t base, const std::function<void()>& between) {
@@ -47,7 +48,8 @@ uint64_t Refill(Clock::duration duration, uint64_t base, const std::function<voi
     refs.push_back(*ref);
     if (refs.size() == 8) {
       for (uint64_t i = 0; i < refs.size(); ++i) {
-        CHECK(AreValues(sheaf::Get(sheaf::ObjectRef<sheaf::Array<uint64_t>>(refs[i]), 20s), base + made - 8 + i, kCount));
+        CHECK(AreValues(sheaf::Get(sheaf::ObjectRef<sheaf::Array<uint64_t>>(refs[i]), 20s),
+                        base + made - 8 + i, kCount));
       }
       refs.clear();
       between();
@@ -58,7 +60,9 @@ uint64_t Refill(Clock::duration duration, uint64_t base, const std::function<voi
 
 }  // namespace
 
-TEST_CASE("row 37: the view of a stopped reader keeps its bytes; of a dead one the memory comes back", "[row37]") {
+TEST_CASE(
+    "row 37: the view of a stopped reader keeps its bytes; of a dead one the memory comes back",
+    "[row37]") {
   NodeOptions options;
   options.store_bytes = 64 << 20;
   Node node(options);
@@ -68,7 +72,8 @@ TEST_CASE("row 37: the view of a stopped reader keeps its bytes; of a dead one t
   auto ref = PutWithin(seed, kCount, 10s, &error);
   REQUIRE(ref.has_value());
   const uint64_t address = sheaf::Get(
-      holder.Task(&ReadersHolder::Hold).Remote(sheaf::ObjectRef<sheaf::Array<uint64_t>>(*ref)), 20s);
+      holder.Task(&ReadersHolder::Hold).Remote(sheaf::ObjectRef<sheaf::Array<uint64_t>>(*ref)),
+      20s);
   REQUIRE(kill(pid, SIGSTOP) == 0);
   ref.reset();  // The owner frees it.
   uint64_t looks = 0;
@@ -77,7 +82,9 @@ TEST_CASE("row 37: the view of a stopped reader keeps its bytes; of a dead one t
   const auto look = [&] {  // Through the stopped process's own mapping.
     std::vector<uint64_t> bytes(kCount);
     const size_t size = kCount * sizeof(uint64_t);
-    if (pread(memory, bytes.data(), size, static_cast<off_t>(address)) != static_cast<ssize_t>(size)) return;
+    if (pread(memory, bytes.data(), size, static_cast<off_t>(address)) !=
+        static_cast<ssize_t>(size))
+      return;
     ++looks;
     changed = changed || !AreValues(bytes, seed, kCount);
   };
@@ -91,15 +98,19 @@ TEST_CASE("row 37: the view of a stopped reader keeps its bytes; of a dead one t
   // The other end of it: dead while it holds a view, its memory is used again.
   ref = PutWithin(seed + 7, kCount, 10s, &error);
   REQUIRE(ref.has_value());
-  sheaf::Get(holder.Task(&ReadersHolder::Hold).Remote(sheaf::ObjectRef<sheaf::Array<uint64_t>>(*ref)), 20s);
+  sheaf::Get(
+      holder.Task(&ReadersHolder::Hold).Remote(sheaf::ObjectRef<sheaf::Array<uint64_t>>(*ref)),
+      20s);
   REQUIRE(kill(pid, SIGSTOP) == 0);
   ref.reset();
   REQUIRE(kill(pid, SIGKILL) == 0);
   holder = {};
   node.RequireQuiet();
   std::ostringstream words;
-  words << "stopped for " << Count(3, 60) << " s, " << made << " objects (" << made * kCount / 131'072
-        << " MiB) through a store of 64 MiB meanwhile, its view looked at " << looks << " times and never changed";
+  words << "stopped for " << Count(3, 60) << " s, " << made << " objects ("
+        << made * kCount / 131'072
+        << " MiB) through a store of 64 MiB meanwhile, its view looked at " << looks
+        << " times and never changed";
   Figures("37", words.str());
 }
 

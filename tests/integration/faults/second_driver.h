@@ -6,7 +6,8 @@ namespace faults {
 
 inline constexpr char kSecondDriver[] = "--second-driver";
 
-// Joins the node at SHEAF_ADDRESS, queues thousands of tasks, prints "running" and waits to be killed.
+// Joins the node at SHEAF_ADDRESS, queues thousands of tasks, prints "running" and waits to be
+// killed.
 int RunSecondDriver();
 
 }  // namespace faults

@@ -1,5 +1,6 @@
 // Copyright The Sheaf Authors. SPDX-License-Identifier: Apache-2.0
-// Rows 26 to 28: no memory for objects, no disk to spill them to, and spilled objects that are damaged.
+// Rows 26 to 28: no memory for objects, no disk to spill them to, and spilled objects that are
+// damaged.
 #include <fcntl.h>
 #include <sys/mount.h>
 #include <sys/stat.h>
@@ -19,8 +20,8 @@ using Ref = sheaf::ObjectRef<std::vector<uint64_t>>;
 using View = sheaf::Array<uint64_t>;
 
 constexpr int64_t kStore = 64 << 20;
-constexpr size_t kCount = 500'000;          // 4 MB.
-constexpr uint64_t kKeptFree = 256 << 20;   // Of the disk, by the store.
+constexpr size_t kCount = 500'000;         // 4 MB.
+constexpr uint64_t kKeptFree = 256 << 20;  // Of the disk, by the store.
 
 std::vector<uint64_t> StoreMake(uint64_t id) { return Values(id, kCount); }
 uint64_t StoreSmall(uint64_t x) { return Mix(x); }
@@ -50,9 +51,13 @@ class FullSharedMemory {
 
 }  // namespace
 
-TEST_CASE("row 26: what is pinned is twice the store, and /dev/shm is full: StoreFull within the deadline", "[row26]") {
+TEST_CASE(
+    "row 26: what is pinned is twice the store, and /dev/shm is full: StoreFull within the "
+    "deadline",
+    "[row26]") {
   const FullSharedMemory full;
-  if (!full.ok()) std::cout << "row 26: without a full /dev/shm, for want of the right to mount one" << std::endl;
+  if (!full.ok())
+    std::cout << "row 26: without a full /dev/shm, for want of the right to mount one" << std::endl;
   NodeOptions options;
   options.store_bytes = kStore;
   Node node(options);
@@ -78,7 +83,8 @@ TEST_CASE("row 26: what is pinned is twice the store, and /dev/shm is full: Stor
     CHECK(views.size() >= 8);
     CHECK(views.size() <= 16);
     for (size_t i = 0; i < views.size(); ++i) CHECK(AreValues(views[i].span(), ids[i], kCount));
-    CHECK(sheaf::Get(sheaf::Task(StoreSmall).Remote(seed), 20s) == Mix(seed));  // Small work needs no room.
+    CHECK(sheaf::Get(sheaf::Task(StoreSmall).Remote(seed), 20s) ==
+          Mix(seed));  // Small work needs no room.
     views.resize(views.size() / 2);
     std::string error;
     const auto after = PutWithin(seed, kCount, 10s, &error);
@@ -88,12 +94,15 @@ TEST_CASE("row 26: what is pinned is twice the store, and /dev/shm is full: Stor
   CHECK(slowest < 5);
   node.RequireQuiet();
   std::ostringstream words;
-  words << rounds << " times twice the store pinned, " << refused << " puts refused with ObjectStoreFull, the slowest after "
-        << slowest << " s of 0.2 allowed" << (full.ok() ? ", /dev/shm full all the time" : "");
+  words << rounds << " times twice the store pinned, " << refused
+        << " puts refused with ObjectStoreFull, the slowest after " << slowest
+        << " s of 0.2 allowed" << (full.ok() ? ", /dev/shm full all the time" : "");
   Figures("26", words.str());
 }
 
-TEST_CASE("row 26: what is held but not viewed is spilled, four times the store, and comes back right", "[row26]") {
+TEST_CASE(
+    "row 26: what is held but not viewed is spilled, four times the store, and comes back right",
+    "[row26]") {
   NodeOptions options;
   options.store_bytes = kStore;
   Node node(options);
@@ -106,12 +115,16 @@ TEST_CASE("row 26: what is held but not viewed is spilled, four times the store,
     refs.push_back(*ref);
   }
   CHECK(StateOfNode().spilled_bytes > 0);
-  for (uint64_t i = 0; i < refs.size(); ++i) CHECK(AreValues(ViewOf(refs[i]).span(), seed + i, kCount));
+  for (uint64_t i = 0; i < refs.size(); ++i)
+    CHECK(AreValues(ViewOf(refs[i]).span(), seed + i, kCount));
   refs.clear();
   node.RequireQuiet();
 }
 
-TEST_CASE("row 27: the disk for spilled objects is full: back-pressure, nothing dropped, and it goes on when freed", "[row27]") {
+TEST_CASE(
+    "row 27: the disk for spilled objects is full: back-pressure, nothing dropped, and it goes on "
+    "when freed",
+    "[row27]") {
   const Scratch disk(kKeptFree + (96 << 20));
   if (!disk.ok()) {
     std::cout << "SKIPPED: row 27 needs the right to mount a tmpfs" << std::endl;
@@ -147,7 +160,8 @@ TEST_CASE("row 27: the disk for spilled objects is full: back-pressure, nothing 
     for (size_t i = 0; i < refs.size(); ++i) {
       if (i % 4 != 1) refs[i] = {};
     }
-    for (uint64_t i = 1; i < refs.size(); i += 4) CHECK(AreValues(ViewOf(refs[i]).span(), seed + i, kCount));
+    for (uint64_t i = 1; i < refs.size(); i += 4)
+      CHECK(AreValues(ViewOf(refs[i]).span(), seed + i, kCount));
   }
   node.RequireQuiet();
   std::ostringstream words;
@@ -158,8 +172,8 @@ TEST_CASE("row 27: the disk for spilled objects is full: back-pressure, nothing 
 TEST_CASE("row 27: writes of spilled objects fail now and then: every object is there", "[row27]") {
   NodeOptions options;
   options.store_bytes = kStore;
-  options.failpoints = "store.spill.write:error%0.2:" + std::to_string(seed) + ",store.spill.begin:error%0.1:" +
-                       std::to_string(seed);
+  options.failpoints = "store.spill.write:error%0.2:" + std::to_string(seed) +
+                       ",store.spill.begin:error%0.1:" + std::to_string(seed);
   Node node(options);
   std::vector<Ref> refs;
   for (uint64_t i = 0; i < 40; ++i) {
@@ -169,13 +183,16 @@ TEST_CASE("row 27: writes of spilled objects fail now and then: every object is 
     REQUIRE(ref.has_value());
     refs.push_back(*ref);
   }
-  for (uint64_t i = 0; i < refs.size(); ++i) CHECK(AreValues(ViewOf(refs[i]).span(), seed + i, kCount));
+  for (uint64_t i = 0; i < refs.size(); ++i)
+    CHECK(AreValues(ViewOf(refs[i]).span(), seed + i, kCount));
   refs.clear();
   node.RequireQuiet();
 }
 
-TEST_CASE("row 27: the process that spills is killed in the middle of a write: all waits end, and the next node is clean",
-          "[row27]") {
+TEST_CASE(
+    "row 27: the process that spills is killed in the middle of a write: all waits end, and the "
+    "next node is clean",
+    "[row27]") {
   const Scratch scratch;
   {
     NodeOptions options;
@@ -196,7 +213,8 @@ TEST_CASE("row 27: the process that spills is killed in the middle of a write: a
     } catch (const sheaf::Error& error) {
       kind = error.kind();
     }
-    CHECK((kind == sheaf::ErrorKind::kRayletDied || kind == sheaf::ErrorKind::kSystem));  // kSystem: the put itself.
+    CHECK((kind == sheaf::ErrorKind::kRayletDied ||
+           kind == sheaf::ErrorKind::kSystem));  // kSystem: the put itself.
     CHECK(Clock::now() - begin < 15s);
   }
   NodeOptions options;
@@ -212,7 +230,10 @@ TEST_CASE("row 27: the process that spills is killed in the middle of a write: a
   node.RequireQuiet();
 }
 
-TEST_CASE("row 28: spilled objects are truncated, flipped or deleted: made again, or ObjectLost, never wrong", "[row28]") {
+TEST_CASE(
+    "row 28: spilled objects are truncated, flipped or deleted: made again, or ObjectLost, never "
+    "wrong",
+    "[row28]") {
   NodeOptions options;
   options.store_bytes = kStore;
   Node node(options);
@@ -251,7 +272,8 @@ TEST_CASE("row 28: spilled objects are truncated, flipped or deleted: made again
           close(fd);
           break;
         }
-        default: unlink(files[i].c_str());
+        default:
+          unlink(files[i].c_str());
       }
     }
     for (uint64_t i = 0; i < 16; ++i) {
@@ -274,8 +296,9 @@ TEST_CASE("row 28: spilled objects are truncated, flipped or deleted: made again
   CHECK(sheaf::Get(sheaf::Task(StoreSmall).Remote(seed), 20s) == Mix(seed));
   node.RequireQuiet();
   std::ostringstream words;
-  words << damaged << " files damaged; of " << right + lost << " values that were put " << lost << " ObjectLost, the others right; "
-        << again << " results of tasks there, made again where need be";
+  words << damaged << " files damaged; of " << right + lost << " values that were put " << lost
+        << " ObjectLost, the others right; " << again
+        << " results of tasks there, made again where need be";
   Figures("28", words.str());
 }
 

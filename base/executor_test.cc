@@ -37,12 +37,13 @@ SCENARIO("work that is posted by work runs before Stop returns if it was posted 
 SCENARIO("the tick runs without work, and with more work than time") {
   std::promise<void> ticked;
   int ticks = 0;
+  std::function<void()> again;  // Runs on the executor's thread until that has stopped.
   ThreadExecutor executor({.name = "tick", .tick_period = kMillisecond, .tick = [&] {
                              if (++ticks == 3) ticked.set_value();
                            }});
   WHEN("nothing is posted") { ticked.get_future().get(); }
   WHEN("work keeps posting itself") {
-    std::function<void()> again = [&] { executor.Post(again); };
+    again = [&] { executor.Post(again); };
     executor.Post(again);
     ticked.get_future().get();
   }

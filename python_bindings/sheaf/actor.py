@@ -66,6 +66,9 @@ class ActorMethod(_core.Caller):
 class ActorHandle:
     """A running actor. It may be passed to tasks and other actors; the actor ends when its last handle is gone."""
 
+    _ref: _core.ObjectRef
+    _info: ActorInfo
+
     def __init__(self, ref: _core.ObjectRef, info: ActorInfo):
         self.__dict__["_ref"] = ref
         self.__dict__["_info"] = info

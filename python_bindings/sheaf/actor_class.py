@@ -77,7 +77,8 @@ def info_of(cls: type) -> ActorInfo:
 def _inspect(cls: type) -> ActorInfo:
     import inspect
 
-    methods, is_async, groups = {}, False, {}
+    methods: dict[str, MethodInfo] = {}
+    is_async = False
     for name, function in inspect.getmembers(cls, callable):
         is_special = name.startswith("__") and name.endswith("__")
         if isinstance(function, type) or (is_special and name not in ("__call__", "__len__", "__getitem__", "__setitem__")):
@@ -94,6 +95,7 @@ def _inspect(cls: type) -> ActorInfo:
         info = MethodInfo(name, given, generator, *signature.bounds, function.__doc__)
         info._signature = signature
         methods[name] = info
-    made = ActorInfo(cls.__name__, methods, is_async, groups)
-    made._constructor = Signature(cls.__init__, skip=1) if cls.__init__ is not object.__init__ else Signature(lambda: None)
+    made = ActorInfo(cls.__name__, methods, is_async, {})
+    constructor = getattr(cls, "__init__")
+    made._constructor = Signature(lambda: None) if constructor is object.__init__ else Signature(constructor, skip=1)
     return made

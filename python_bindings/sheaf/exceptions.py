@@ -313,7 +313,7 @@ def rebuild_task_error(function_name: str, traceback_str: str, cause: BaseExcept
     kind = RayTaskError if cause is None or isinstance(cause, RayTaskError) else _class_of_both(type(cause))
     error = kind.__new__(kind)
     RayTaskError.__init__(error, function_name, traceback_str, cause, pid)
-    if kind is not RayTaskError:
+    if cause is not None and kind is not RayTaskError:
         error.args = cause.args
         for name, value in getattr(cause, "__dict__", {}).items():
             error.__dict__.setdefault(name, value)

@@ -135,8 +135,8 @@ class ObjectRefGenerator:
 
     def _next_sync(self, timeout: float | None = None) -> ObjectRef:
         """The next item, waiting `timeout` seconds at most (GetTimeoutError); StopIteration at the end."""
-        if self._ahead is not None:
-            ref, self._ahead = self._ahead, None
+        ref, self._ahead = self._ahead, None
+        if ref is not None:
             return ref
         ref = None if self._ended else _core.next_item(self._stream, timeout)
         if ref is None:

@@ -22,14 +22,16 @@ def load_function(key: str, name: str, extra: bytes) -> Callable[..., Any] | str
         _rules[key] = pickle.loads(rule)
     if key.startswith(exported.METHOD):
         method = key.split(":")[1]
-        return _BUILT_IN.get(method) or sys.intern(method)
+        built_in: Callable[..., Any] | None = _BUILT_IN.get(method)
+        return built_in or sys.intern(method)
     if carried:
         return _call_carried
     if body is None:
         body = _core.key_get(exported.KEY_SPACE, key.split(":")[1])
         if body is None:
             raise RuntimeError(f"the code of '{name}' is no longer in the cluster's key-value store")
-    return pickle.loads(body)
+    function: Callable[..., Any] = pickle.loads(body)
+    return function
 
 
 def is_retriable(key: str, error: BaseException) -> bool:

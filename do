@@ -193,8 +193,8 @@ ensure_venv() {
   fi
   note "installing into build/venv: $wanted"
   mkdir -p build
-  "$python" -m venv build/venv
-  build/venv/bin/pip install --quiet --disable-pip-version-check $wanted
+  "$python" -m venv build/venv || fail "no virtual environment: apt-get install python3-venv"
+  build/venv/bin/pip install --quiet --disable-pip-version-check $wanted || fail "pip could not install: $wanted"
   echo "$wanted" >build/venv/.installed
   # A build that was configured without it looks again.
   rm -f build/.configured

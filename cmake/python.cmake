@@ -17,6 +17,9 @@ if(SHEAF_PYTHON)
     endif()
   endif()
 endif()
+if(SHEAF_SANITIZE)
+  set(found OFF)  # An interpreter without the sanitizer cannot load a module with it.
+endif()
 option(SHEAF_BUILD_PYTHON "Build the Python package" ${found})
 if(SHEAF_BUILD_PYTHON AND NOT found)
   message(FATAL_ERROR "SHEAF_BUILD_PYTHON: no Python 3.11 with headers and nanobind (SHEAF_PYTHON='${SHEAF_PYTHON}'); run './do "

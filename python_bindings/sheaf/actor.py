@@ -6,6 +6,7 @@ from __future__ import annotations
 from sheaf import _core, exported, options
 from sheaf.actor_class import BUILT_IN, ActorInfo, MethodInfo, info_of
 from sheaf.ids import ActorID
+from sheaf.signatures import short_name
 
 TYPE_CHECKING = False  # Importing typing takes longer than all else here.
 if TYPE_CHECKING:
@@ -157,7 +158,7 @@ class ActorClass:
         generation = _core.generation() or _start()
         export = (self._root or self)._export(generation)
         spec = options.for_actor(self._options, info.is_async, info.groups)
-        spec.update(function=export.key, extra=export.extra, name=self._class.__qualname__)
+        spec.update(function=export.key, extra=export.extra, name=short_name(self._class))
         ref = _core.create_actor(
             _core.make_template(spec), args + tuple(kwargs.values()), tuple(kwargs) or None, export.carrier
         )

@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 from sheaf import _core, exported, options
-from sheaf.signatures import Signature
+from sheaf.signatures import Signature, short_name
 
 TYPE_CHECKING = False  # Importing typing takes longer than all else here.
 if TYPE_CHECKING:
@@ -39,7 +39,7 @@ class RemoteFunction(_core.Caller):
         self._generation = 0
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
-        name = self._function.__qualname__
+        name = short_name(self._function)
         raise TypeError(f"a remote function is not called directly: use {name}.remote() instead of {name}()")
 
     def options(self, **given: Any) -> RemoteFunction:
@@ -53,7 +53,7 @@ class RemoteFunction(_core.Caller):
         return made
 
     def __repr__(self) -> str:
-        return f"RemoteFunction({self._function.__module__}.{self._function.__qualname__})"
+        return f"RemoteFunction({getattr(self._function, "__module__", "")}.{short_name(self._function)})"
 
     def __reduce__(self) -> Any:
         return _blank, (type(self),), (self._function, self._options)
@@ -65,7 +65,7 @@ class RemoteFunction(_core.Caller):
         """Makes the template of this runtime if need be; TypeError when the arguments do not fit."""
         if self._signature is None:
             self._signature = Signature(self._function)
-        name = self._function.__qualname__
+        name = short_name(self._function)
         self._signature.check(name, count, names)
         generation = _core.generation()
         if self._generation == generation:

@@ -13,6 +13,12 @@ Bounds = tuple[int, int]
 FORCE_CHECK: Bounds = (0, -1)
 
 
+def short_name(target: Any) -> str:
+    """Its qualified name, without the functions around it."""
+    name: str = getattr(target, "__qualname__", None) or type(target).__name__
+    return name.rpartition("<locals>.")[2]
+
+
 class Signature:
     """The parameters of a function or method, without `self` where `skip` is 1."""
 

@@ -22,7 +22,7 @@ def load_function(key: str, name: str, extra: bytes) -> Callable[..., Any] | str
         _rules[key] = pickle.loads(rule)
     if key.startswith(exported.METHOD):
         method = key.split(":")[1]
-        built_in: Callable[..., Any] | None = _BUILT_IN.get(method)
+        built_in = _BUILT_IN.get(method)
         return built_in or sys.intern(method)
     if carried:
         return _call_carried
@@ -58,7 +58,7 @@ def _call(actor: Any, function: Callable[..., Any], *args: Any, **kwargs: Any) -
     return function(actor, *args, **kwargs)
 
 
-_BUILT_IN = {"__ray_ready__": _ready, "__ray_terminate__": _terminate, "__ray_call__": _call}
+_BUILT_IN: dict[str, Callable[..., Any]] = {"__ray_ready__": _ready, "__ray_terminate__": _terminate, "__ray_call__": _call}
 
 
 def show_gpus(ids: list[int]) -> None:

@@ -212,3 +212,34 @@ def test_a_queue_carries_items():
     assert [queue.get(), queue.get(timeout=5)] == [1, "b"]
     with pytest.raises(sheaf.util.queue.Empty):
         queue.get(timeout=0.01)
+
+
+def test_a_task_finds_a_named_actor():
+    counter = Counter.options(name="wanted").remote(7)
+
+    @sheaf.remote
+    def find():
+        return sheaf.get(sheaf.get_actor("wanted").add.remote())
+
+    assert sheaf.get(find.remote(), timeout=WAIT_S) == 8
+    assert sheaf.get(counter.add.remote(0)) == 8
+
+
+def test_an_actor_that_a_task_made_is_used_by_others():
+    @sheaf.remote(num_cpus=0)
+    def make():
+        return Counter.remote(3)
+
+    counter = sheaf.get(make.remote(), timeout=WAIT_S)
+    assert sheaf.get(counter.add.remote(), timeout=WAIT_S) == 4
+
+
+def test_a_detached_actor_travels_and_is_killed():
+    detached = Counter.options(name="detached", lifetime="detached").remote(1)
+
+    @sheaf.remote(num_cpus=0)
+    def use(handle):
+        return sheaf.get(handle.add.remote())
+
+    assert sheaf.get(use.remote(detached), timeout=WAIT_S) == 2
+    sheaf.kill(detached)

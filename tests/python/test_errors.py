@@ -187,3 +187,14 @@ def test_no_frames_of_the_package_hide_a_deep_recursion():
     with pytest.raises(RecursionError):
         sheaf.get(deep.remote(0), timeout=WAIT_S)
     assert sys.getrecursionlimit() >= 1000
+
+
+def test_exceptions_of_any_size_arrive():
+    @sheaf.remote(num_cpus=0)
+    def fail(size):
+        raise ValueError(b"x" * size)
+
+    for size in (10, 100_000, 10_000_000):
+        with pytest.raises(ValueError) as caught:
+            sheaf.get(fail.remote(size), timeout=WAIT_S)
+        assert caught.value.args == (b"x" * size,)

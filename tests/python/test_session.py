@@ -243,3 +243,13 @@ def test_references_and_handles_of_an_earlier_session_are_refused():
         print(refused, len(calls), sheaf.get(f.remote(2)))
     """
     assert run(text) == "8 8 2"
+
+
+def test_environment_of_all_tasks():
+    text = """
+        import os, sheaf
+        sheaf.init(num_cpus=1, runtime_env={"env_vars": {"OF_ALL": "1", "OWN": "a"}})
+        read = sheaf.remote(lambda: (os.environ.get("OF_ALL"), os.environ.get("OWN")))
+        print(*sheaf.get(read.remote()), *sheaf.get(read.options(runtime_env={"env_vars": {"OWN": "b"}}).remote()))
+    """
+    assert run(text) == "1 a 1 b"

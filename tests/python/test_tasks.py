@@ -168,3 +168,10 @@ def test_environment_variables_of_a_task():
 
 def test_ten_thousand_calls_in_flight():
     assert sheaf.get([add.remote(i, 1) for i in range(10_000)]) == list(range(1, 10_001))
+
+
+def test_hundreds_of_arguments():
+    assert len(sheaf.get(echo.remote(*range(3000)))[0]) == 3000
+    assert len(sheaf.get(echo.remote(**{f"k{i}": i for i in range(500)}))[1]) == 500
+    with pytest.raises(TypeError, match="thousand keyword"):
+        echo.remote(**{f"k{i}": i for i in range(1500)})

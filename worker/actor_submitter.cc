@@ -60,6 +60,22 @@ void ActorSubmitter::Submit(ActorClient& client, ObjectEntry& creation, TaskReco
   tasks_.Start(task, *this);
 }
 
+// One input about `client`. The end of a call can make arguments of others ready, or fail them, from inside: only the
+// outermost input settles, so that the client stays while somebody works on it.
+class ActorSubmitter::Input {
+ public:
+  Input(ActorSubmitter& submitter, ActorClient& client) : submitter_(submitter), client_(client) { ++client_.inputs; }
+  ~Input() {
+    if (--client_.inputs == 0) submitter_.Settle(client_);
+  }
+  Input(const Input&) = delete;
+  Input& operator=(const Input&) = delete;
+
+ private:
+  ActorSubmitter& submitter_;
+  ActorClient& client_;
+};
+
 void ActorSubmitter::Settle(ActorClient& client) {
   if (!client.held || pending(client) != 0) return;
   client.held = false;
@@ -68,6 +84,7 @@ void ActorSubmitter::Settle(ActorClient& client) {
 
 void ActorSubmitter::OnArgumentsReady(TaskRecord& task) {
   ActorClient& client = *static_cast<ActorClient*>(task.target);
+  const Input input(*this, client);
   if (task.references) {
     for (const auto& argument : task.references->arguments) {
       if (argument.object->state != ObjectState::kError) continue;
@@ -75,7 +92,6 @@ void ActorSubmitter::OnArgumentsReady(TaskRecord& task) {
       client.queue.Remove(&task);
       tasks_.Fail(task, error);
       Pump(client);
-      Settle(client);
       return;
     }
   }
@@ -115,19 +131,19 @@ void ActorSubmitter::OnReply(const TaskTable::Reply& reply, ProcessId from) {
   TaskRecord& task = *reply.task;
   ActorClient& client = *static_cast<ActorClient*>(task.target);
   if (client.peer == nullptr || client.peer->process != from) return;
+  const Input input(*this, client);
   client.in_flight.Remove(&task);
   if (tasks_.Finish(reply, from) == TaskTable::Outcome::kRetry) {
     task.state = TaskState::kQueued;
     client.queue.PushFront(&task);
     Pump(client);
-    return;
   }
-  Settle(client);
 }
 
 void ActorSubmitter::OnReturned(TaskRecord& task) {
   // The actor is ending: its next incarnation, or the error of its death, comes with an answer.
   ActorClient& client = *static_cast<ActorClient*>(task.target);
+  const Input input(*this, client);
   client.in_flight.Remove(&task);
   task.state = TaskState::kQueued;
   if (client.state == State::DEAD) {
@@ -144,6 +160,7 @@ void ActorSubmitter::OnAnswer(const proto::ActorAnswer& answer) {
   if (found == clients_.end()) return;
   ActorClient& client = *found->second;
   if (client.state == State::DEAD || answer.incarnation() < client.incarnation) return;
+  const Input input(*this, client);
   client.max_task_retries = answer.max_task_retries();
   client.max_pending_calls = answer.max_pending_calls();
   switch (answer.state()) {
@@ -161,7 +178,6 @@ void ActorSubmitter::OnAnswer(const proto::ActorAnswer& answer) {
       by_process_[process] = &client;
       DecideAfterDeath(client, false);
       Pump(client);
-      Settle(client);
       return;
     }
     case State::PENDING:
@@ -169,7 +185,6 @@ void ActorSubmitter::OnAnswer(const proto::ActorAnswer& answer) {
       client.state = answer.state();
       client.incarnation = answer.incarnation();
       if (answer.state() == State::RESTARTING) DecideAfterDeath(client, false);
-      Settle(client);
       return;
     case State::DEAD:
     default: {
@@ -180,16 +195,11 @@ void ActorSubmitter::OnAnswer(const proto::ActorAnswer& answer) {
       client.peer = nullptr;
       while (TaskRecord* task = client.in_flight.PopFront()) client.undecided.PushBack(task);
       DecideAfterDeath(client, true);
-      FailAll(client.queue, client.death);
-      Settle(client);
+      // Failing one may fail another that waits for its result, and takes it out of the queue.
+      while (TaskRecord* task = client.queue.PopFront()) tasks_.Fail(*task, client.death);
       return;
     }
   }
-}
-
-void ActorSubmitter::FailAll(TaskList& tasks, const Error& error) {
-  TaskList failed = std::exchange(tasks, {});
-  while (TaskRecord* task = failed.PopFront()) tasks_.Fail(*task, error);
 }
 
 void ActorSubmitter::DecideAfterDeath(ActorClient& client, bool dead) {
@@ -244,6 +254,7 @@ void ActorSubmitter::OnProcessDied(ProcessId process, const proto::Death& death,
 
 void ActorSubmitter::Cancel(TaskRecord& task, bool recursive) {
   ActorClient& client = *static_cast<ActorClient*>(task.target);
+  const Input input(*this, client);
   task.cancelled = true;
   if (task.state == TaskState::kPushed) {
     if (client.peer != nullptr) {
@@ -255,7 +266,6 @@ void ActorSubmitter::Cancel(TaskRecord& task, bool recursive) {
   client.queue.Remove(&task);
   tasks_.Fail(task, {ErrorKind::kTaskCancelled, absl::StrCat(tasks_.Describe(task), " was cancelled before it started"), {}});
   Pump(client);
-  Settle(client);
 }
 
 Nanos ActorSubmitter::Tick() {

@@ -28,6 +28,7 @@ struct ActorClient {
   Error death;                  // DEAD.
   int32_t max_task_retries = 0; // Of calls that name no number of their own; as the creator said.
   int64_t max_pending_calls = 0;  // Of this caller; 0 or below: no bound.
+  int inputs = 0;               // Being worked on.
   bool asked = false;
   Nanos asked_at = 0;
   bool local = false;           // Managed by this process: no questions are asked.
@@ -66,9 +67,9 @@ class ActorSubmitter final : public TaskDispatcher {
  private:
   void Pump(ActorClient& client);
   void Push(ActorClient& client, TaskRecord& task);
-  void Settle(ActorClient& client);  // Last in every input: may end the actor.
+  class Input;
+  void Settle(ActorClient& client);  // At the end of an input: may end the actor.
   void Ask(ActorClient& client);
-  void FailAll(TaskList& tasks, const Error& error);
   void DecideAfterDeath(ActorClient& client, bool dead);
 
   const ProcessId self_;

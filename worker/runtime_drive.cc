@@ -16,8 +16,9 @@ namespace {
 constexpr Nanos kSpin = 20 * kMicrosecond;
 constexpr Nanos kBackgroundTick = kMillisecond;
 constexpr int kQuietTicks = 5;               // After so many without a frame the background thread waits for the bell.
-constexpr int kSpinMisses = 8;               // After so many vain spins the next waits sleep at once...
-constexpr int kSpinRetry = 64;               // ...and one in so many tries again.
+constexpr int kSpinMisses = 8;               // After so many vain spins the next waits sleep at once,
+constexpr int kSpinRetry = 64;               // but one in so many tries again,
+constexpr Nanos kShortSleep = 100 * kMicrosecond;  // and all do after a sleep so short that both ends could have spun instead.
 constexpr Nanos kRayletCheck = 200 * kMillisecond;
 constexpr Nanos kOrphanGrace = 500 * kMillisecond;  // A worker without a raylet ends by itself so long, then at once.
 constexpr Nanos kBlockedAfter = 2 * kMillisecond;
@@ -155,10 +156,7 @@ void RuntimeImpl::EndRaylet(const std::string& why) {
 
 // One step of waiting for the thread that holds the token: drain, or spin, or sleep on the bell.
 void RuntimeImpl::DriveOnce(Lock& lock, Nanos deadline) {
-  if (PollRings()) {
-    spin_misses_ = 0;
-    return;
-  }
+  if (PollRings()) return;
   FlushOutgoing();
   const bool spin = spin_misses_ < kSpinMisses || spin_misses_ % kSpinRetry == 0;
   if (spin) {
@@ -190,8 +188,11 @@ void RuntimeImpl::DriveOnce(Lock& lock, Nanos deadline) {
     if (timeout > 0) {
       ++sleeps_;
       lock.Unlock();
+      const Nanos begun = clock_.Now();
       SleepOnBell(bell, timeout);
+      const bool brief = clock_.Now() - begun < kShortSleep;
       lock.Relock();
+      if (brief && mailbox_->Pending(true)) spin_misses_ = 0;
     }
   }
   SetBell(bell, BellState::kAwake);

@@ -82,6 +82,7 @@ void RuntimeImpl::OnRayletFrame(const Frame& frame) {
       proto::LeaseBegin begin;
       if (!Parse(frame.body, &begin)) return;
       job_ = begin.job();
+      if (name_space_.empty()) name_space_ = begin.name_space();  // A worker is of one job.
       executor_->OnLeaseBegin(begin);
       return;
     }

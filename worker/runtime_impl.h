@@ -207,8 +207,7 @@ class RuntimeImpl final : public Runtime, public FrameHandler, public LocalStore
   std::condition_variable progress_;
   Nanos next_tick_ = 0;
   Nanos last_raylet_check_ = 0;
-  bool spin_pays_ = true;           // Recent waits ended within the spin.
-  int spin_misses_ = 0;
+  int spin_misses_ = 8;             // Vain spins in a row. A new process sleeps until frames come fast.
   bool stopping_ = false;
   bool leaving_ = false;            // The raylet told this worker to end.
   bool raylet_dead_ = false;

@@ -10,7 +10,6 @@ namespace sheaf::sim {
 namespace {
 
 constexpr size_t kFailuresKept = 5;
-constexpr int kDeepest = 8;  // Of calls whose arguments are results of calls.
 
 }  // namespace
 
@@ -96,7 +95,8 @@ void Oracle::Read(ObjectId object, ErrorKind kind, std::string_view bytes, const
     }
   } else {
     ++errors_[kind];
-    const std::string why = WhyNot(object, kind, 0);
+    std::set<ObjectId> seen;
+    const std::string why = WhyNot(object, kind, &seen);
     if (!why.empty()) {
       Fail("O1", absl::StrCat("object ", object.ToHex(), " is ", ErrorName(kind), " (", words, "), but ", why));
     }
@@ -111,20 +111,19 @@ void Oracle::Read(ObjectId object, ErrorKind kind, std::string_view bytes, const
   }
 }
 
-std::string Oracle::WhyNot(ObjectId object, ErrorKind kind, int depth) {
+std::string Oracle::WhyNot(ObjectId object, ErrorKind kind, std::set<ObjectId>* seen) {
+  if (!seen->insert(object).second) return "it was looked at";
   if (kind == ErrorKind::kOwnerDied && IsDead(object.maker())) return "";
   auto found = objects_.find(object);
   if (found == objects_.end() || found->second.maker.is_nil()) return "it was put";
   const CallRecord* call = Find(found->second.maker);
-  return call == nullptr ? "its call is unknown" : WhyNotOfCall(*call, kind, depth);
+  return call == nullptr ? "its call is unknown" : WhyNotOfCall(*call, kind, seen);
 }
 
-std::string Oracle::WhyNotOfCall(const CallRecord& call, ErrorKind kind, int depth) {
+std::string Oracle::WhyNotOfCall(const CallRecord& call, ErrorKind kind, std::set<ObjectId>* seen) {
   // An argument's error is the call's.
-  if (depth < kDeepest) {
-    for (const ObjectId argument : call.depends) {
-      if (WhyNot(argument, kind, depth + 1).empty()) return "";
-    }
+  for (const ObjectId argument : call.depends) {
+    if (WhyNot(argument, kind, seen).empty()) return "";
   }
   switch (kind) {
     case ErrorKind::kTaskFailed:

@@ -136,8 +136,8 @@ class Oracle {
 
   void Disturb(ActorId actor);
   // Empty: `kind` may be the outcome of `object`.
-  std::string WhyNot(ObjectId object, ErrorKind kind, int depth);
-  std::string WhyNotOfCall(const CallRecord& call, ErrorKind kind, int depth);
+  std::string WhyNot(ObjectId object, ErrorKind kind, std::set<ObjectId>* seen);
+  std::string WhyNotOfCall(const CallRecord& call, ErrorKind kind, std::set<ObjectId>* seen);
 
   const uint64_t seed_;
   std::map<TaskId, CallRecord> calls_;

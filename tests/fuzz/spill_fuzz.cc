@@ -17,12 +17,13 @@ namespace {
 constexpr size_t kObject = 500;
 
 std::string Directory() {
-  static const std::string path = [] {
+  // Never destroyed: it is still read at exit.
+  static const std::string& path = *new std::string([] {
     char name[] = "/tmp/sheaf-fuzz-XXXXXX";
     std::string made = mkdtemp(name);
     atexit([] { std::filesystem::remove_all(Directory()); });
     return made;
-  }();
+  }());
   return path;
 }
 

@@ -171,7 +171,7 @@ void Cluster::CheckAtRest() {
     expect_none(stats.held_references, "borrowed references");
     expect_none(stats.adopted_objects, "adopted objects");
     expect_none(stats.remains, "remains of processes");
-    expect_none(stats.workers.leased + stats.workers.blocked + stats.workers.actor + stats.workers.dying, "busy workers");
+    expect_none(stats.workers.leased + stats.workers.blocked + stats.workers.actor, "busy workers");
     expect_none(stats.unanswered_gcs_commands, "commands that the GCS did not answer");
     expect_none(store.objects, "objects in the store");
     expect_none(store.waiting_requests, "requests for memory");

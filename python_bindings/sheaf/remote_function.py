@@ -53,7 +53,7 @@ class RemoteFunction(_core.Caller):
         return made
 
     def __repr__(self) -> str:
-        return f"RemoteFunction({getattr(self._function, "__module__", "")}.{short_name(self._function)})"
+        return f"RemoteFunction({getattr(self._function, '__module__', '')}.{short_name(self._function)})"
 
     def __reduce__(self) -> Any:
         return _blank, (type(self),), (self._function, self._options)

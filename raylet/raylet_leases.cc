@@ -206,6 +206,7 @@ void Raylet::OnAssigned(LeaseNumber number, ProcessId worker) {
   for (const uint32_t id : gpu_ids) begin.add_gpu_ids(id);
   if (const auto job = jobs_.find(JobOf(*lease)); job != jobs_.end()) {
     begin.set_job(job->second.number);
+    begin.set_name_space(job->second.start.name_space());
   }
   *begin.mutable_spec() = SpecForWorker(*lease->spec);
   SendMessage(To(worker), FrameKind::kLeaseBegin, begin);

@@ -62,6 +62,9 @@ ErrorInfo InfoOf(const absl::Status& status, ErrorKind exhausted) {
     case absl::StatusCode::kResourceExhausted:
       info.kind = exhausted;
       break;
+    case absl::StatusCode::kAborted:
+      info.kind = ErrorKind::kRayletDied;
+      break;
     default:
       info.kind = ErrorKind::kSystem;
       break;

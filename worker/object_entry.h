@@ -47,6 +47,9 @@ struct ObjectExtra {
   absl::flat_hash_set<NodeNumber> borrowers;                // Nodes that hold it. Owned objects.
   uint64_t report = 0;     // Borrowed: the RefsReport that announced it; 0: not announced yet.
   ObjectId stored_as;      // Not nil: the name its bytes have in the store, when that is not `id`.
+  // The object is in the store's keeping, but there was no room to read it back into: the next look at it gets `error`, and the
+  // one after that tries again. (`error` is written once: somebody may be reading it.)
+  bool unreachable = false;
   ActorClient* actor = nullptr;  // The entry is an actor's handle: the caller's side of that actor.
 };
 

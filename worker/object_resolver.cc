@@ -82,6 +82,12 @@ void ObjectResolver::OnLocated(ObjectId stored, const ObjectLocation* location, 
     object->location = *location;
     return;
   }
+  if (why_not.kind == ErrorKind::kObjectStoreFull) {
+    ObjectExtra& extra = object->more();
+    extra.unreachable = true;
+    if (extra.error.kind == ErrorKind::kNone) extra.error = why_not;
+    return;
+  }
   Lost(*object, why_not);
 }
 

@@ -339,6 +339,22 @@ SCENARIO("when the owner of a borrowed object dies, the raylet is asked, and say
   CHECK(entry->extra->error.kind == ErrorKind::kOwnerDied);
 }
 
+SCENARIO("an object that finds no room to be read back is not lost") {
+  Fixture f;
+  const ObjectId id = ObjectId::Make({1, 10}, 4, 1);
+  ObjectEntry* entry = f.owner.references.NewOwned(id);
+  const ObjectHandle handle(entry);
+  f.owner.references.SetStored(*entry, {1, 3, 1, 0}, 100);
+  f.owner.resolver.Missing(*entry);
+  f.owner.resolver.OnLocated(id, nullptr, {ErrorKind::kObjectStoreFull, "no room", {}});
+  CHECK(entry->state == ObjectState::kStore);
+  CHECK(entry->extra->unreachable);
+  CHECK(entry->extra->error.message == "no room");
+  f.owner.resolver.Missing(*entry);
+  f.owner.resolver.OnLocated(id, nullptr, {ErrorKind::kObjectLost, "gone", {}});
+  CHECK(entry->state == ObjectState::kError);
+}
+
 SCENARIO("frames that do not parse change nothing") {
   Fixture f;
   const ObjectHandle a = f.Submit(f.Template());

@@ -2,7 +2,8 @@
 // One process's place in a cluster: what the C++ API and the Python bindings stand on. Language-neutral: values are bytes.
 //
 // Thread-safe unless said otherwise. No call runs user code, and no call that takes a deadline outlives it by more than a
-// scheduling delay. Blocking calls return kCancelled when `interrupted` (see RuntimeOptions) says so.
+// scheduling delay. Blocking calls return kCancelled when `interrupted` (see RuntimeOptions) says so. Calls that need the node
+// return kAborted when its raylet has ended, or the runtime is being shut down.
 #pragma once
 
 #include <functional>

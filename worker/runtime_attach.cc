@@ -80,7 +80,7 @@ absl::Status RuntimeImpl::Begin() {
                                   Error why;
                                   if (!location.ok()) {
                                     const ErrorKind kind = StoreErrorKind(location.status());
-                                    why = {kind, absl::StrCat("the object ", id.ToHex(), " is lost: ",
+                                    why = {kind, absl::StrCat("the object ", id.ToHex(), kind == ErrorKind::kObjectStoreFull ? " cannot be read now: " : " is lost: ",
                                                               location.status().message()), {}};
                                   }
                                   owner_->resolver.OnLocated(id, location.ok() ? &*location : nullptr, why);

@@ -150,7 +150,7 @@ std::vector<ObjectHandle> RuntimeImpl::HandlesOf(const TaskRecord& task) {
 }
 
 absl::Status RuntimeImpl::CheckRoom(Lock& lock) {
-  if (raylet_dead_) return absl::UnavailableError(raylet_death_);
+  if (raylet_dead_) return absl::AbortedError(raylet_death_);
   return WaitForRoom(lock, [&] { return owner_->tasks.size() < kMaxQueuedCalls; }, "4,000,000 calls are queued");
 }
 
@@ -175,7 +175,7 @@ absl::StatusOr<ObjectHandle> RuntimeImpl::SubmitOne(const TemplateHandle& spec, 
 }
 
 absl::Status RuntimeImpl::CheckRoom(Lock& lock, const ActorClient& client) {
-  if (raylet_dead_) return absl::UnavailableError(raylet_death_);
+  if (raylet_dead_) return absl::AbortedError(raylet_death_);
   const int64_t bound = client.max_pending_calls;
   if (bound > 0 && owner_->actors.pending(client) >= static_cast<size_t>(bound)) {
     return absl::ResourceExhaustedError(absl::StrCat(bound, " calls to the actor are pending, its max_pending_calls"));
@@ -249,7 +249,7 @@ absl::StatusOr<ObjectHandle> RuntimeImpl::CreateActor(const TemplateHandle& crea
   const std::string name_space = options.name_space().empty() ? name_space_ : options.name_space();
   if (options.detached()) return CreateDetached(creation, std::move(arguments), name_space);
   Lock lock(*this);
-  if (raylet_dead_) return absl::UnavailableError(raylet_death_);
+  if (raylet_dead_) return absl::AbortedError(raylet_death_);
   TaskRecord* task = AddTask(creation, &arguments);
   ObjectHandle handle(task->first_return);
   if (!options.name().empty()) {

@@ -211,7 +211,7 @@ absl::Status RuntimeImpl::DriveUntil(Lock& lock, Nanos deadline, absl::FunctionR
   while (!finished) {
     const Nanos now = clock_.Now();
     if (raylet_dead_) {
-      status = absl::UnavailableError(raylet_death_);
+      status = absl::AbortedError(raylet_death_);
       break;
     }
     if (now >= deadline) {

@@ -9,7 +9,7 @@ namespace sheaf {
 absl::StatusOr<PlacementGroupId> RuntimeImpl::CreateGroup(proto::GroupRequest request) {
   if (request.bundles().empty()) return absl::InvalidArgumentError("a placement group has at least one bundle");
   Lock lock(*this);
-  if (raylet_dead_) return absl::UnavailableError(raylet_death_);
+  if (raylet_dead_) return absl::AbortedError(raylet_death_);
   const auto id = PlacementGroupId::Make(self_, owner_->references.NextSequence());
   request.set_action(proto::GroupRequest::CREATE);
   request.set_id(id.Binary());
@@ -20,7 +20,7 @@ absl::StatusOr<PlacementGroupId> RuntimeImpl::CreateGroup(proto::GroupRequest re
 
 absl::Status RuntimeImpl::RemoveGroup(PlacementGroupId group) {
   Lock lock(*this);
-  if (raylet_dead_) return absl::UnavailableError(raylet_death_);
+  if (raylet_dead_) return absl::AbortedError(raylet_death_);
   proto::GroupRequest request;
   request.set_action(proto::GroupRequest::REMOVE);
   request.set_id(group.Binary());

@@ -174,6 +174,11 @@ bool RuntimeImpl::TryView(const ObjectHandle& object, ObjectView* view) {
       view->handle = object;
       return true;
     case ObjectState::kStore: {
+      if (entry.extra && std::exchange(entry.extra->unreachable, false)) {
+        view->error = &entry.extra->error;
+        view->handle = object;
+        return true;
+      }
       const ObjectId stored = entry.extra && !entry.extra->stored_as.is_nil() ? entry.extra->stored_as : entry.id;
       absl::StatusOr<StoredObject> found = store_->Get(stored, entry.location);
       if (!found.ok()) {

@@ -258,7 +258,7 @@ _CLASSES: dict[int, type[RayError]] = {
 }
 
 # absl::StatusCode: what a call of this process itself met.
-_CANCELLED, _INVALID_ARGUMENT, _DEADLINE_EXCEEDED, _NOT_FOUND, _ALREADY_EXISTS, _RESOURCE_EXHAUSTED, _UNAVAILABLE = 1, 3, 4, 5, 6, 8, 14
+_CANCELLED, _INVALID_ARGUMENT, _DEADLINE_EXCEEDED, _NOT_FOUND, _ALREADY_EXISTS, _RESOURCE_EXHAUSTED, _ABORTED = 1, 3, 4, 5, 6, 8, 10
 
 
 def from_status(code: int, resource: int, message: str) -> Exception:
@@ -275,7 +275,7 @@ def from_status(code: int, resource: int, message: str) -> Exception:
         return ActorAlreadyExistsError(message)
     if code == _RESOURCE_EXHAUSTED:
         return _CLASSES.get(resource, RaySystemError)(message)
-    if code == _UNAVAILABLE:
+    if code == _ABORTED:
         return LocalRayletDiedError(message)
     return RaySystemError(message)
 

@@ -213,8 +213,7 @@ TEST_CASE(
     } catch (const sheaf::Error& error) {
       kind = error.kind();
     }
-    CHECK((kind == sheaf::ErrorKind::kRayletDied ||
-           kind == sheaf::ErrorKind::kSystem));  // kSystem: the put itself.
+    CHECK(kind == sheaf::ErrorKind::kRayletDied);
     CHECK(Clock::now() - begin < 15s);
   }
   NodeOptions options;

@@ -65,18 +65,33 @@ bool EncodeArgument(Runtime& runtime, PyObject* argument, Value* value, Argument
   return true;
 }
 
+absl::StatusOr<ObjectHandle> SubmitOne(Runtime& runtime, const TemplateHandle& spec, const ObjectHandle& actor, ArgumentList list) {
+  return actor ? runtime.SubmitOneToActor(actor, spec, std::move(list)) : runtime.SubmitOne(spec, std::move(list));
+}
+absl::StatusOr<std::vector<ObjectHandle>> SubmitAny(Runtime& runtime, const TemplateHandle& spec, const ObjectHandle& actor,
+                                                    ArgumentList list) {
+  return actor ? runtime.SubmitToActor(actor, spec, std::move(list)) : runtime.Submit(spec, std::move(list));
+}
+
+// `submit` with the GIL, which is cheaper, unless it may have to wait.
+template <class Function>
+auto SubmitWith(Function submit, const CallerObject& caller, Runtime& runtime, ArgumentList list) {
+  if (!IsCrowded(list.bytes())) [[likely]] return submit(runtime, caller.call_template, caller.actor, std::move(list));
+  const TemplateHandle spec = caller.call_template;
+  const ObjectHandle actor = caller.actor;
+  const Using use;
+  const WithoutGil free;
+  return submit(runtime, spec, actor, std::move(list));
+}
+
 PyObject* Submit(PyObject* self, Runtime& runtime, ArgumentList list) {
   const CallerObject& caller = In(self);
   if (caller.returns == 1) [[likely]] {
-    absl::StatusOr<ObjectHandle> result =
-        caller.actor ? runtime.SubmitOneToActor(caller.actor, caller.call_template, std::move(list))
-                     : runtime.SubmitOne(caller.call_template, std::move(list));
+    absl::StatusOr<ObjectHandle> result = SubmitWith(SubmitOne, caller, runtime, std::move(list));
     if (!result.ok()) return RaiseStatus(result.status(), ErrorKind::kPendingCallsLimit);
     return NewReference(*std::move(result));
   }
-  absl::StatusOr<std::vector<ObjectHandle>> results =
-      caller.actor ? runtime.SubmitToActor(caller.actor, caller.call_template, std::move(list))
-                   : runtime.Submit(caller.call_template, std::move(list));
+  absl::StatusOr<std::vector<ObjectHandle>> results = SubmitWith(SubmitAny, caller, runtime, std::move(list));
   if (!results.ok()) return RaiseStatus(results.status(), ErrorKind::kPendingCallsLimit);
   if (caller.streaming) {
     const Owned stream = Owned::Steal(NewReference(std::move(results->front())));

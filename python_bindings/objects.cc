@@ -29,7 +29,7 @@ PyObject* GetOne(Runtime& runtime, PyObject* reference, Nanos deadline) {
   std::vector<ObjectView> views;
   absl::Status status;
   {
-    const Using use;
+    const Waiting use;
     const WithoutGil free;
     status = runtime.Get({&handle, 1}, deadline, &views);
   }
@@ -52,7 +52,7 @@ PyObject* GetAll(Runtime& runtime, PyObject* list, Nanos deadline) {
   std::vector<ObjectView> views;
   absl::Status status;
   {
-    const Using use;
+    const Waiting use;
     const WithoutGil free;
     status = runtime.Get(handles, deadline, &views);
   }
@@ -166,7 +166,7 @@ PyObject* Wait(PyObject*, PyObject* const* args, Py_ssize_t count) {
   }
   absl::StatusOr<std::vector<size_t>> ready;
   {
-    const Using use;
+    const Waiting use;
     const WithoutGil free;
     ready = runtime->Wait(handles, static_cast<size_t>(wanted), deadline);
   }
@@ -185,7 +185,7 @@ PyObject* NextItem(PyObject*, PyObject* const* args, Py_ssize_t count) {
   const ObjectHandle stream = HandleOf(args[0]);
   absl::StatusOr<std::optional<ObjectHandle>> item;
   {
-    const Using use;
+    const Waiting use;
     const WithoutGil free;
     item = runtime->NextItem(stream, deadline);
   }

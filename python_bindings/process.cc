@@ -12,12 +12,15 @@
 namespace sheaf::python {
 namespace {
 
+constexpr size_t kCallBytes = 256;            // Of a call without arguments.
+constexpr size_t kCrowdedBytes = 16 << 20;    // Far below what makes a submission wait for room.
 constexpr Nanos kLeaveTimeout = 5 * kSecond;  // Of threads that wait when shutdown is called.
 
 Runtime* current = nullptr;  // Guarded by the GIL, as the next three.
 uint64_t generation = 0;
 uint64_t generations_made = 0;
 int users = 0;
+size_t submitted_bytes = 0;  // Since a thread last waited.
 bool is_worker = false;
 std::atomic<bool> ending{false};
 pthread_t main_thread;
@@ -51,8 +54,14 @@ Runtime* RequireRuntime() {
 uint64_t RuntimeGeneration() { return generation; }
 bool IsWorker() { return is_worker; }
 
+bool IsCrowded(size_t bytes) {
+  submitted_bytes += bytes + kCallBytes;
+  return submitted_bytes > kCrowdedBytes;
+}
+
 Using::Using() { ++users; }
 Using::~Using() { --users; }
+Waiting::Waiting() { submitted_bytes = 0; }
 
 void SetRuntime(std::unique_ptr<Runtime> runtime, bool worker) {
   current = runtime.release();

@@ -26,6 +26,9 @@ Runtime* RequireRuntime();
 uint64_t RuntimeGeneration();
 bool IsWorker();
 
+// Whether a submission of `bytes` may have to wait for room: much was submitted since this process last waited.
+bool IsCrowded(size_t bytes);
+
 // Keeps the runtime alive while the GIL is free; made and ended with the GIL held.
 class Using {
  public:
@@ -33,6 +36,12 @@ class Using {
   ~Using();
   Using(const Using&) = delete;
   Using& operator=(const Using&) = delete;
+};
+
+// The same while results are waited for.
+class Waiting : public Using {
+ public:
+  Waiting();
 };
 
 // From here on the process's runtime. `worker`: it runs tasks.

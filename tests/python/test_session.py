@@ -253,3 +253,14 @@ def test_environment_of_all_tasks():
         print(*sheaf.get(read.remote()), *sheaf.get(read.options(runtime_env={"env_vars": {"OWN": "b"}}).remote()))
     """
     assert run(text) == "1 a 1 b"
+
+
+def test_arrays_outlive_shutdown():
+    text = """
+        import numpy as np, sheaf
+        sheaf.init(num_cpus=1)
+        array = sheaf.get(sheaf.put(np.arange(1_000_000)))
+        sheaf.shutdown()
+        print(array.sum(), array.flags.writeable)
+    """
+    assert run(text) == "499999500000 False"

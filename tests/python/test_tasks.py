@@ -175,3 +175,9 @@ def test_hundreds_of_arguments():
     assert len(sheaf.get(echo.remote(**{f"k{i}": i for i in range(500)}))[1]) == 500
     with pytest.raises(TypeError, match="thousand keyword"):
         echo.remote(**{f"k{i}": i for i in range(1500)})
+
+
+def test_a_flood_of_calls_with_arguments():
+    text = "x" * 1000
+    refs = [echo.remote(text) for _ in range(40_000)]
+    assert sheaf.get(refs[-1]) == ((text,), {}) and len(sheaf.get(refs)) == 40_000

@@ -63,7 +63,7 @@ void RuntimeImpl::Ended(CallExecution* call) {
   }
   Lock lock(*this);
   ended_.push_back(call);
-  if (!group_threads_.empty()) group_work_.notify_all();  // Its group may run another.
+  if (!group_threads_.empty() && executor_->queued() != 0) group_work_.notify_all();  // Its group may run another.
 }
 
 void RuntimeImpl::FinishEnded() {

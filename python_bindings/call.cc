@@ -21,7 +21,8 @@ void FailPlainly(Execution& execution, ErrorKind kind, std::string message) {
 absl::Status Store(Execution& execution, size_t index, const Value& value) {
   const size_t size = value.size();
   if (size <= kSmallValueBytes) {
-    if (const std::string_view whole = value.whole(); !whole.empty()) return execution.Return(index, whole, value.nested());
+    if (const std::string_view whole = value.whole(); !whole.empty())
+      return execution.Return(index, whole, value.nested());
     std::string bytes(size, '\0');
     value.CopyTo(bytes.data());
     return execution.Return(index, bytes, value.nested());
@@ -41,7 +42,8 @@ bool ReturnOne(Execution& execution, size_t index, PyObject* result) {
     return false;
   }
   const absl::Status stored = Store(execution, index, value);
-  if (!stored.ok()) FailPlainly(execution, ErrorKind::kObjectStoreFull, std::string(stored.message()));
+  if (!stored.ok())
+    FailPlainly(execution, ErrorKind::kObjectStoreFull, std::string(stored.message()));
   return stored.ok();
 }
 
@@ -74,12 +76,13 @@ void ReturnStream(Execution& execution, PyObject* result) {
 }
 
 struct ExecutionObject {
-  PyObject_HEAD
-  std::shared_ptr<Execution> execution;
+  PyObject_HEAD std::shared_ptr<Execution> execution;
 };
 PyTypeObject* execution_type = nullptr;
 
-std::shared_ptr<Execution>& In(PyObject* self) { return reinterpret_cast<ExecutionObject*>(self)->execution; }
+std::shared_ptr<Execution>& In(PyObject* self) {
+  return reinterpret_cast<ExecutionObject*>(self)->execution;
+}
 
 void Release(PyObject* self) {
   std::shared_ptr<Execution> execution = std::move(In(self));
@@ -121,7 +124,9 @@ PyObject* End(PyObject* self, PyObject*) {
   Py_RETURN_NONE;
 }
 
-PyObject* IsCancelled(PyObject* self, PyObject*) { return PyBool_FromLong(In(self) != nullptr && In(self)->cancelled()); }
+PyObject* IsCancelled(PyObject* self, PyObject*) {
+  return PyBool_FromLong(In(self) != nullptr && In(self)->cancelled());
+}
 PyObject* Describe(PyObject* self, PyObject*) { return DescribeExecution(In(self).get()); }
 
 PyMethodDef methods[] = {
@@ -132,7 +137,8 @@ PyMethodDef methods[] = {
     {"cancelled", IsCancelled, METH_NOARGS, "Whether somebody asked for the call's end."},
     {"describe", Describe, METH_NOARGS, "What the call is, as a dict."},
     {}};
-PyType_Slot slots[] = {{Py_tp_dealloc, reinterpret_cast<void*>(Dealloc)}, {Py_tp_methods, methods}, {}};
+PyType_Slot slots[] = {
+    {Py_tp_dealloc, reinterpret_cast<void*>(Dealloc)}, {Py_tp_methods, methods}, {}};
 PyType_Spec spec = {"sheaf._core.Execution", sizeof(ExecutionObject), 0,
                     Py_TPFLAGS_DEFAULT | Py_TPFLAGS_DISALLOW_INSTANTIATION, slots};
 
@@ -153,7 +159,8 @@ bool DecodeArguments(const Execution& execution, CallArguments* out) {
   size_t next = 0;
   if (count > 0) {
     const std::string_view first = execution.argument(0).bytes;
-    if (first.size() > 2 && static_cast<uint8_t>(first[0]) == kOutOfBandMark && first[1] == kVersionNames) {
+    if (first.size() > 2 && static_cast<uint8_t>(first[0]) == kOutOfBandMark &&
+        first[1] == kVersionNames) {
       out->names = Owned::Steal(DecodeNative(first.substr(2), {}));
       if (!out->names) return false;
       next = 1;
@@ -199,24 +206,28 @@ void FailWithException(Execution& execution) {
   const Owned kept_type = Owned::Steal(type);
   const Owned kept_traceback = Owned::Steal(traceback);
   const Owned exception = Owned::Steal(value);
-  if (!exception) return FailPlainly(execution, ErrorKind::kSystem, "a call failed without an exception");
+  if (!exception)
+    return FailPlainly(execution, ErrorKind::kSystem, "a call failed without an exception");
   if (traceback != nullptr) PyException_SetTraceback(value, traceback);
   const proto::TaskTemplate& spec = execution.spec();
   const Owned name = Owned::Steal(NewText(spec.name()));
   const Owned key = Owned::Steal(NewText(spec.function()));
   const Owned cancelled = Owned::Steal(PyBool_FromLong(execution.cancelled()));
   const Owned retries = Owned::Steal(PyBool_FromLong(spec.retry_exceptions()));
-  const Owned told = Owned::Steal(describe_failure(exception.get(), name.get(), key.get(), cancelled.get(), retries.get()));
+  const Owned told = Owned::Steal(
+      describe_failure(exception.get(), name.get(), key.get(), cancelled.get(), retries.get()));
   int kind = 0;
   const char* words = nullptr;
   Py_ssize_t words_size = 0;
   const char* payload = nullptr;
   Py_ssize_t payload_size = 0;
   int retriable = 0;
-  if (!told || PyArg_ParseTuple(told.get(), "is#y#p", &kind, &words, &words_size, &payload, &payload_size, &retriable) == 0) {
+  if (!told || PyArg_ParseTuple(told.get(), "is#y#p", &kind, &words, &words_size, &payload,
+                                &payload_size, &retriable) == 0) {
     PyErr_Clear();
     const ErrorKind known = execution.cancelled() ? ErrorKind::kTaskCancelled : ErrorKind::kSystem;
-    return FailPlainly(execution, known, spec.name() + " failed with an exception that cannot be described");
+    return FailPlainly(execution, known,
+                       spec.name() + " failed with an exception that cannot be described");
   }
   execution.Fail({static_cast<ErrorKind>(kind), std::string(words, static_cast<size_t>(words_size)),
                   std::string(payload, static_cast<size_t>(payload_size))},
@@ -233,17 +244,21 @@ PyObject* NewExecutionObject(std::shared_ptr<Execution> execution) {
 bool AddExecutionType(PyObject* module) {
   execution_type = reinterpret_cast<PyTypeObject*>(PyType_FromSpec(&spec));
   return execution_type != nullptr &&
-         PyModule_AddObjectRef(module, "Execution", reinterpret_cast<PyObject*>(execution_type)) == 0;
+         PyModule_AddObjectRef(module, "Execution", reinterpret_cast<PyObject*>(execution_type)) ==
+             0;
 }
 
 PyObject* DescribeExecution(const Execution* execution) {
   if (execution == nullptr) return PyDict_New();
   const std::string task = execution->task().ToHex();
   const std::string actor = execution->actor().is_nil() ? "" : execution->actor().ToHex();
-  return Py_BuildValue("{ss#ss#ss#ss#sI}", "task", task.data(), static_cast<Py_ssize_t>(task.size()), "actor", actor.data(),
-                       static_cast<Py_ssize_t>(actor.size()), "name", execution->spec().name().data(),
-                       static_cast<Py_ssize_t>(execution->spec().name().size()), "function", execution->spec().function().data(),
-                       static_cast<Py_ssize_t>(execution->spec().function().size()), "attempt", execution->attempt());
+  return Py_BuildValue(
+      "{ss#ss#ss#ss#sI}", "task", task.data(), static_cast<Py_ssize_t>(task.size()), "actor",
+      actor.data(), static_cast<Py_ssize_t>(actor.size()), "name", execution->spec().name().data(),
+      static_cast<Py_ssize_t>(execution->spec().name().size()), "function",
+      execution->spec().function().data(),
+      static_cast<Py_ssize_t>(execution->spec().function().size()), "attempt",
+      execution->attempt());
 }
 
 }  // namespace sheaf::python

@@ -1,5 +1,6 @@
 // Copyright The Sheaf Authors. SPDX-License-Identifier: Apache-2.0
-// One call inside a worker, on Python's side: its arguments as objects, its result or exception on the way out. With the GIL.
+// One call inside a worker, on Python's side: its arguments as objects, its result or exception on
+// the way out. With the GIL.
 #pragma once
 
 #include <memory>
@@ -18,8 +19,8 @@ struct CallArguments {
 // False: an exception is set.
 bool DecodeArguments(const Execution& execution, CallArguments* out);
 
-// Ends the call with what the function gave: one value, several for num_returns above 1, or the items of a generator.
-// Whatever goes wrong becomes the call's failure.
+// Ends the call with what the function gave: one value, several for num_returns above 1, or the
+// items of a generator. Whatever goes wrong becomes the call's failure.
 void ReturnResult(Execution& execution, PyObject* result);
 // Ends the call with the exception that is set, and clears it.
 void FailWithException(Execution& execution);
@@ -33,7 +34,8 @@ Execution*& CurrentExecution();
 // Where the actor of this process was placed; empty in other workers.
 proto::Strategy& ActorStrategy();
 
-// _core.Execution: a call that runs on as a coroutine. Methods: finish(result), fail(exception), item(value), cancelled().
+// _core.Execution: a call that runs on as a coroutine. Methods: finish(result), fail(exception),
+// item(value), cancelled().
 PyObject* NewExecutionObject(std::shared_ptr<Execution> execution);
 bool AddExecutionType(PyObject* module);
 

@@ -65,18 +65,22 @@ bool EncodeArgument(Runtime& runtime, PyObject* argument, Value* value, Argument
   return true;
 }
 
-absl::StatusOr<ObjectHandle> SubmitOne(Runtime& runtime, const TemplateHandle& spec, const ObjectHandle& actor, ArgumentList list) {
-  return actor ? runtime.SubmitOneToActor(actor, spec, std::move(list)) : runtime.SubmitOne(spec, std::move(list));
+absl::StatusOr<ObjectHandle> SubmitOne(Runtime& runtime, const TemplateHandle& spec,
+                                       const ObjectHandle& actor, ArgumentList list) {
+  return actor ? runtime.SubmitOneToActor(actor, spec, std::move(list))
+               : runtime.SubmitOne(spec, std::move(list));
 }
-absl::StatusOr<std::vector<ObjectHandle>> SubmitAny(Runtime& runtime, const TemplateHandle& spec, const ObjectHandle& actor,
-                                                    ArgumentList list) {
-  return actor ? runtime.SubmitToActor(actor, spec, std::move(list)) : runtime.Submit(spec, std::move(list));
+absl::StatusOr<std::vector<ObjectHandle>> SubmitAny(Runtime& runtime, const TemplateHandle& spec,
+                                                    const ObjectHandle& actor, ArgumentList list) {
+  return actor ? runtime.SubmitToActor(actor, spec, std::move(list))
+               : runtime.Submit(spec, std::move(list));
 }
 
 // `submit` with the GIL, which is cheaper, unless it may have to wait.
 template <class Function>
 auto SubmitWith(Function submit, const CallerObject& caller, Runtime& runtime, ArgumentList list) {
-  if (!IsCrowded(list.bytes())) [[likely]] return submit(runtime, caller.call_template, caller.actor, std::move(list));
+  if (!IsCrowded(list.bytes())) [[likely]]
+    return submit(runtime, caller.call_template, caller.actor, std::move(list));
   const TemplateHandle spec = caller.call_template;
   const ObjectHandle actor = caller.actor;
   const Using use;
@@ -91,7 +95,8 @@ PyObject* Submit(PyObject* self, Runtime& runtime, ArgumentList list) {
     if (!result.ok()) return RaiseStatus(result.status(), ErrorKind::kPendingCallsLimit);
     return NewReference(*std::move(result));
   }
-  absl::StatusOr<std::vector<ObjectHandle>> results = SubmitWith(SubmitAny, caller, runtime, std::move(list));
+  absl::StatusOr<std::vector<ObjectHandle>> results =
+      SubmitWith(SubmitAny, caller, runtime, std::move(list));
   if (!results.ok()) return RaiseStatus(results.status(), ErrorKind::kPendingCallsLimit);
   if (caller.streaming) {
     const Owned stream = Owned::Steal(NewReference(std::move(results->front())));
@@ -119,7 +124,8 @@ PyObject* Remote(PyObject* self, PyObject* const* args, Py_ssize_t count, PyObje
   Runtime* const runtime = RequireRuntime();
   if (runtime == nullptr) return nullptr;
   const CallerObject& caller = In(self);
-  if (caller.generation != RuntimeGeneration() || names != nullptr || count < caller.least || count > caller.most) [[unlikely]] {
+  if (caller.generation != RuntimeGeneration() || names != nullptr || count < caller.least ||
+      count > caller.most) [[unlikely]] {
     if (!Prepare(self, count, names)) return nullptr;
     if (caller.generation != RuntimeGeneration()) {
       PyErr_SetString(PyExc_RuntimeError, "sheaf was shut down during this call");
@@ -140,7 +146,9 @@ PyObject* Bind(PyObject* self, PyObject* args) {
   Py_ssize_t least = 0;
   Py_ssize_t most = 0;
   PyObject* carrier = Py_None;
-  if (PyArg_ParseTuple(args, "OOipnnO:_bind", &made, &actor, &returns, &streaming, &least, &most, &carrier) == 0) return nullptr;
+  if (PyArg_ParseTuple(args, "OOipnnO:_bind", &made, &actor, &returns, &streaming, &least, &most,
+                       &carrier) == 0)
+    return nullptr;
   TemplateHandle handle;
   if (made != Py_None && !TemplateFrom(made, &handle)) return nullptr;
   for (PyObject* const reference : {actor, carrier}) {
@@ -165,27 +173,31 @@ PyObject* Bind(PyObject* self, PyObject* args) {
 }
 
 PyMethodDef methods[] = {
-    {"remote", reinterpret_cast<PyCFunction>(reinterpret_cast<void (*)()>(Remote)), METH_FASTCALL | METH_KEYWORDS,
-     "remote($self, /, *args, **kwargs)\n--\n\nCalls it in another process; gives an ObjectRef of the result at once.\n\n"
-     "ObjectRefs among the arguments stand for their values. Errors of the function are raised by sheaf.get.\n"
+    {"remote", reinterpret_cast<PyCFunction>(reinterpret_cast<void (*)()>(Remote)),
+     METH_FASTCALL | METH_KEYWORDS,
+     "remote($self, /, *args, **kwargs)\n--\n\nCalls it in another process; gives an ObjectRef of "
+     "the result at once.\n\n"
+     "ObjectRefs among the arguments stand for their values. Errors of the function are raised by "
+     "sheaf.get.\n"
      "TypeError: the arguments do not fit the signature, or one cannot be sent."},
     {"_bind", Bind, METH_VARARGS, nullptr},
     {}};
 PyMemberDef members[] = {
-    {"__weaklistoffset__", T_PYSSIZET, offsetof(CallerObject, weak_references), READONLY, nullptr}, {}};
-PyType_Slot slots[] = {
-    {Py_tp_new, reinterpret_cast<void*>(New)},
-    {Py_tp_dealloc, reinterpret_cast<void*>(Dealloc)},
-    {Py_tp_methods, methods},
-    {Py_tp_members, members},
-    {Py_tp_doc, const_cast<char*>("What can be called in another process.")},
+    {"__weaklistoffset__", T_PYSSIZET, offsetof(CallerObject, weak_references), READONLY, nullptr},
     {}};
-PyType_Spec spec = {"sheaf._core.Caller", sizeof(CallerObject), 0, Py_TPFLAGS_DEFAULT | Py_TPFLAGS_BASETYPE, slots};
+PyType_Slot slots[] = {{Py_tp_new, reinterpret_cast<void*>(New)},
+                       {Py_tp_dealloc, reinterpret_cast<void*>(Dealloc)},
+                       {Py_tp_methods, methods},
+                       {Py_tp_members, members},
+                       {Py_tp_doc, const_cast<char*>("What can be called in another process.")},
+                       {}};
+PyType_Spec spec = {"sheaf._core.Caller", sizeof(CallerObject), 0,
+                    Py_TPFLAGS_DEFAULT | Py_TPFLAGS_BASETYPE, slots};
 
 }  // namespace
 
-bool EncodeArguments(Runtime& runtime, const ObjectHandle& carrier, PyObject* const* args, Py_ssize_t count,
-                     PyObject* names, ArgumentList* list) {
+bool EncodeArguments(Runtime& runtime, const ObjectHandle& carrier, PyObject* const* args,
+                     Py_ssize_t count, PyObject* names, ArgumentList* list) {
   Value value;
   Py_ssize_t total = count;
   if (names != nullptr && PyTuple_Size(names) > 0) {
@@ -208,7 +220,8 @@ bool EncodeArguments(Runtime& runtime, const ObjectHandle& carrier, PyObject* co
 
 bool AddCallerType(PyObject* module) {
   caller_type = reinterpret_cast<PyTypeObject*>(PyType_FromSpec(&spec));
-  return caller_type != nullptr && PyModule_AddObjectRef(module, "Caller", reinterpret_cast<PyObject*>(caller_type)) == 0;
+  return caller_type != nullptr &&
+         PyModule_AddObjectRef(module, "Caller", reinterpret_cast<PyObject*>(caller_type)) == 0;
 }
 
 }  // namespace sheaf::python

@@ -1,6 +1,6 @@
 // Copyright The Sheaf Authors. SPDX-License-Identifier: Apache-2.0
-// _core.Caller: the base of RemoteFunction and ActorMethod, with the method `remote`. A call takes its template from here,
-// encodes the arguments and submits, without a frame of Python.
+// _core.Caller: the base of RemoteFunction and ActorMethod, with the method `remote`. A call takes
+// its template from here, encodes the arguments and submits, without a frame of Python.
 #pragma once
 
 #include <cstdint>
@@ -11,12 +11,12 @@
 namespace sheaf::python {
 
 struct CallerObject {
-  PyObject_HEAD
-  TemplateHandle call_template;
-  uint64_t generation;     // Of the runtime that made the template; 0: none yet.
-  ObjectHandle actor;      // Empty for functions.
-  ObjectHandle carrier;    // Of functions that hold references: the first argument, whose value is the function.
-  Py_ssize_t least;        // Positional arguments, between these two without a look at the signature.
+  PyObject_HEAD TemplateHandle call_template;
+  uint64_t generation;   // Of the runtime that made the template; 0: none yet.
+  ObjectHandle actor;    // Empty for functions.
+  ObjectHandle carrier;  // Of functions that hold references: the first argument, whose value is
+                         // the function.
+  Py_ssize_t least;      // Positional arguments, between these two without a look at the signature.
   Py_ssize_t most;
   int returns;
   bool streaming;
@@ -28,9 +28,9 @@ extern PyTypeObject* caller_type;
 // False: an exception is set.
 bool AddCallerType(PyObject* module);
 
-// Encodes the arguments of a call: `carrier` if there is one, `count` positional ones, then those of `names` (a tuple, or
-// nullptr). False: an exception is set.
-bool EncodeArguments(Runtime& runtime, const ObjectHandle& carrier, PyObject* const* args, Py_ssize_t count,
-                     PyObject* names, ArgumentList* list);
+// Encodes the arguments of a call: `carrier` if there is one, `count` positional ones, then those
+// of `names` (a tuple, or nullptr). False: an exception is set.
+bool EncodeArguments(Runtime& runtime, const ObjectHandle& carrier, PyObject* const* args,
+                     Py_ssize_t count, PyObject* names, ArgumentList* list);
 
 }  // namespace sheaf::python

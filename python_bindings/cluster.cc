@@ -51,7 +51,8 @@ proto::StateAnswer Query(proto::StateQuery::What what, const std::string& id = {
   proto::StateQuery query;
   query.set_what(what);
   query.set_id(id);
-  proto::StateAnswer answer = Ask([&](Runtime& runtime) { return runtime.Query(std::move(query), Soon()); });
+  proto::StateAnswer answer =
+      Ask([&](Runtime& runtime) { return runtime.Query(std::move(query), Soon()); });
   if (!answer.error().empty()) Throw(absl::InternalError(answer.error()));
   return answer;
 }
@@ -99,7 +100,8 @@ nb::list Groups() {
   for (const proto::GroupRow& row : answer.groups()) {
     nb::dict out;
     nb::list bundles;
-    for (const proto::Resources& bundle : row.bundles()) bundles.append(nb::cast(AmountsOf(bundle)));
+    for (const proto::Resources& bundle : row.bundles())
+      bundles.append(nb::cast(AmountsOf(bundle)));
     out["group_id"] = row.group_id();
     out["name"] = row.name();
     out["state"] = row.state();
@@ -111,8 +113,8 @@ nb::list Groups() {
   return rows;
 }
 
-std::string CreateGroup(const std::vector<Amounts>& bundles, int placement, const std::string& name, bool detached,
-                        const nb::list& selectors) {
+std::string CreateGroup(const std::vector<Amounts>& bundles, int placement, const std::string& name,
+                        bool detached, const nb::list& selectors) {
   proto::GroupRequest request;
   request.set_action(proto::GroupRequest::CREATE);
   request.set_placement(static_cast<proto::GroupRequest::Placement>(placement));
@@ -155,8 +157,10 @@ std::optional<nb::tuple> WaitGroup(const std::string& group, nb::handle timeout)
   }
   if (absl::IsDeadlineExceeded(state.status())) return std::nullopt;
   if (!state.ok()) Throw(state.status());
-  return nb::make_tuple(proto::GroupState::State_Name(state->state()),
-                        std::vector<uint32_t>(state->bundle_nodes().begin(), state->bundle_nodes().end()), state->message());
+  return nb::make_tuple(
+      proto::GroupState::State_Name(state->state()),
+      std::vector<uint32_t>(state->bundle_nodes().begin(), state->bundle_nodes().end()),
+      state->message());
 }
 
 // (reference, extra of its class), or None: there is no such actor.
@@ -175,12 +179,15 @@ std::optional<nb::tuple> GetActor(const std::string& name, const std::string& na
   return nb::make_tuple(reference, nb::bytes(creation.extra().data(), creation.extra().size()));
 }
 
-bool KeyPut(const std::string& space, const std::string& key, const nb::bytes& value, bool overwrite) {
+bool KeyPut(const std::string& space, const std::string& key, const nb::bytes& value,
+            bool overwrite) {
   const std::string_view bytes(value.c_str(), value.size());
-  return Ask([&](Runtime& runtime) { return runtime.KeyPut(space, key, bytes, overwrite, Soon()); });
+  return Ask(
+      [&](Runtime& runtime) { return runtime.KeyPut(space, key, bytes, overwrite, Soon()); });
 }
 std::optional<nb::bytes> KeyGet(const std::string& space, const std::string& key) {
-  const std::optional<std::string> value = Ask([&](Runtime& runtime) { return runtime.KeyGet(space, key, Soon()); });
+  const std::optional<std::string> value =
+      Ask([&](Runtime& runtime) { return runtime.KeyGet(space, key, Soon()); });
   if (!value) return std::nullopt;
   return nb::bytes(value->data(), value->size());
 }
@@ -203,8 +210,10 @@ nb::dict Context() {
   out["gpu_ids"] = runtime.gpu_ids();
   out["resources"] = AmountsOf(lease.resources());
   const Execution* const execution = CurrentExecution();
-  const bool is_task = execution != nullptr && execution->spec().kind() == proto::TaskTemplate::TASK;
-  const proto::Strategy& strategy = is_task ? execution->spec().lease().strategy() : ActorStrategy();
+  const bool is_task =
+      execution != nullptr && execution->spec().kind() == proto::TaskTemplate::TASK;
+  const proto::Strategy& strategy =
+      is_task ? execution->spec().lease().strategy() : ActorStrategy();
   const absl::StatusOr<PlacementGroupId> id = PlacementGroupId::FromBinary(strategy.group_id());
   out["group"] = strategy.group_id().empty() || !id.ok() ? "" : id->ToHex();
   out["captures"] = strategy.capture_children();
@@ -227,9 +236,10 @@ void BindCluster(nb::module_& module) {
   module.def("key_delete", &KeyDelete);
   module.def("key_list", &KeyList);
   module.def("context", &Context);
-  module.def("cancel_requested",
-             [] { return CurrentExecution() != nullptr && CurrentExecution()->cancelled(); },
-             "Whether the call that this thread executes was cancelled.");
+  module.def(
+      "cancel_requested",
+      [] { return CurrentExecution() != nullptr && CurrentExecution()->cancelled(); },
+      "Whether the call that this thread executes was cancelled.");
 }
 
 }  // namespace sheaf::python

@@ -1,5 +1,6 @@
 // Copyright The Sheaf Authors. SPDX-License-Identifier: Apache-2.0
-// What the cluster knows (nodes, actors, tasks ...), placement groups, names, key-value pairs, and this process's context.
+// What the cluster knows (nodes, actors, tasks ...), placement groups, names, key-value pairs, and
+// this process's context.
 #pragma once
 
 #include <nanobind/nanobind.h>

@@ -22,9 +22,12 @@ static_assert(sizeof(NestedForm) == 20);
 
 template <class Number>
 Number BigEndian(Number number) {
-  if constexpr (sizeof(Number) == 2) return static_cast<Number>(__builtin_bswap16(static_cast<uint16_t>(number)));
-  if constexpr (sizeof(Number) == 4) return static_cast<Number>(__builtin_bswap32(static_cast<uint32_t>(number)));
-  if constexpr (sizeof(Number) == 8) return static_cast<Number>(__builtin_bswap64(static_cast<uint64_t>(number)));
+  if constexpr (sizeof(Number) == 2)
+    return static_cast<Number>(__builtin_bswap16(static_cast<uint16_t>(number)));
+  if constexpr (sizeof(Number) == 4)
+    return static_cast<Number>(__builtin_bswap32(static_cast<uint32_t>(number)));
+  if constexpr (sizeof(Number) == 8)
+    return static_cast<Number>(__builtin_bswap64(static_cast<uint64_t>(number)));
   return number;
 }
 
@@ -61,7 +64,8 @@ void NativeEncoder::WriteTagged(uint8_t tag, Number number) {
   Write(bytes, sizeof bytes);
 }
 
-// The head of an array, map or string: `fixed` | count below `fixed_limit`, else `tag16` or the next with 16 or 32 bits.
+// The head of an array, map or string: `fixed` | count below `fixed_limit`, else `tag16` or the
+// next with 16 or 32 bits.
 void NativeEncoder::WriteCount(size_t count, uint8_t fixed, size_t fixed_limit, uint8_t tag16) {
   if (count < fixed_limit) {
     WriteByte(static_cast<uint8_t>(fixed | count));
@@ -96,7 +100,8 @@ bool NativeEncoder::EncodeOther(PyObject* value, int depth) {
     if (count > kMaxItems - items_) return false;
     constexpr uint8_t mark[] = {0xc7, 0, kExtTuple};
     Write(mark, sizeof mark);
-    return EncodeSequence(count, [value](Py_ssize_t i) { return PyTuple_GetItem(value, i); }, depth);
+    return EncodeSequence(
+        count, [value](Py_ssize_t i) { return PyTuple_GetItem(value, i); }, depth);
   }
   if (Is(value, PyList_Type)) {
     const Py_ssize_t count = PyList_Size(value);
@@ -224,7 +229,8 @@ class NativeDecoder {
   static constexpr int kMaxDepth = 200;
 
   static PyObject* Fail(const char* what) {
-    if (PyErr_Occurred() == nullptr) PyErr_Format(PyExc_ValueError, "these bytes are no value of Sheaf: %s", what);
+    if (PyErr_Occurred() == nullptr)
+      PyErr_Format(PyExc_ValueError, "these bytes are no value of Sheaf: %s", what);
     return nullptr;
   }
   bool Has(size_t bytes) const { return static_cast<size_t>(end_ - position_) >= bytes; }
@@ -260,29 +266,52 @@ class NativeDecoder {
   PyObject* Tagged(uint8_t tag, int depth) {
     size_t count = 0;
     switch (tag) {
-      case 0xc0: return Owned::Borrow(Py_None).Release();
-      case 0xc2: return Owned::Borrow(Py_False).Release();
-      case 0xc3: return Owned::Borrow(Py_True).Release();
-      case 0xca: return Number<uint32_t>([](uint32_t bits) { return PyFloat_FromDouble(std::bit_cast<float>(bits)); });
-      case 0xcb: return Number<uint64_t>([](uint64_t bits) { return PyFloat_FromDouble(std::bit_cast<double>(bits)); });
-      case 0xcc: return Number<uint8_t>([](uint8_t n) { return PyLong_FromLong(n); });
-      case 0xcd: return Number<uint16_t>([](uint16_t n) { return PyLong_FromLong(n); });
-      case 0xce: return Number<uint32_t>([](uint32_t n) { return PyLong_FromUnsignedLongLong(n); });
-      case 0xcf: return Number<uint64_t>([](uint64_t n) { return PyLong_FromUnsignedLongLong(n); });
-      case 0xd0: return Number<int8_t>([](int8_t n) { return PyLong_FromLong(n); });
-      case 0xd1: return Number<int16_t>([](int16_t n) { return PyLong_FromLong(n); });
-      case 0xd2: return Number<int32_t>([](int32_t n) { return PyLong_FromLong(n); });
-      case 0xd3: return Number<int64_t>([](int64_t n) { return PyLong_FromLongLong(n); });
-      case 0xc4: case 0xc5: case 0xc6:
+      case 0xc0:
+        return Owned::Borrow(Py_None).Release();
+      case 0xc2:
+        return Owned::Borrow(Py_False).Release();
+      case 0xc3:
+        return Owned::Borrow(Py_True).Release();
+      case 0xca:
+        return Number<uint32_t>(
+            [](uint32_t bits) { return PyFloat_FromDouble(std::bit_cast<float>(bits)); });
+      case 0xcb:
+        return Number<uint64_t>(
+            [](uint64_t bits) { return PyFloat_FromDouble(std::bit_cast<double>(bits)); });
+      case 0xcc:
+        return Number<uint8_t>([](uint8_t n) { return PyLong_FromLong(n); });
+      case 0xcd:
+        return Number<uint16_t>([](uint16_t n) { return PyLong_FromLong(n); });
+      case 0xce:
+        return Number<uint32_t>([](uint32_t n) { return PyLong_FromUnsignedLongLong(n); });
+      case 0xcf:
+        return Number<uint64_t>([](uint64_t n) { return PyLong_FromUnsignedLongLong(n); });
+      case 0xd0:
+        return Number<int8_t>([](int8_t n) { return PyLong_FromLong(n); });
+      case 0xd1:
+        return Number<int16_t>([](int16_t n) { return PyLong_FromLong(n); });
+      case 0xd2:
+        return Number<int32_t>([](int32_t n) { return PyLong_FromLong(n); });
+      case 0xd3:
+        return Number<int64_t>([](int64_t n) { return PyLong_FromLongLong(n); });
+      case 0xc4:
+      case 0xc5:
+      case 0xc6:
         return ReadCount(1 << (tag - 0xc4), &count) ? Bytes(count) : Fail("too short");
-      case 0xd9: case 0xda: case 0xdb:
+      case 0xd9:
+      case 0xda:
+      case 0xdb:
         return ReadCount(1 << (tag - 0xd9), &count) ? Text(count) : Fail("too short");
-      case 0xdc: case 0xdd:
+      case 0xdc:
+      case 0xdd:
         return ReadCount(2 << (tag - 0xdc), &count) ? List(count, depth) : Fail("too short");
-      case 0xde: case 0xdf:
+      case 0xde:
+      case 0xdf:
         return ReadCount(2 << (tag - 0xde), &count) ? Dict(count, depth) : Fail("too short");
-      case 0xc7: return Extension(depth);
-      default: return Fail("an unknown kind of value");
+      case 0xc7:
+        return Extension(depth);
+      default:
+        return Fail("an unknown kind of value");
     }
   }
 
@@ -298,7 +327,8 @@ class NativeDecoder {
   }
   PyObject* Bytes(size_t size) {
     if (!Has(size)) return Fail("too short");
-    return PyBytes_FromStringAndSize(std::exchange(position_, position_ + size), static_cast<Py_ssize_t>(size));
+    return PyBytes_FromStringAndSize(std::exchange(position_, position_ + size),
+                                     static_cast<Py_ssize_t>(size));
   }
   PyObject* List(size_t count, int depth) {
     if (depth == kMaxDepth || !Has(count)) return Fail("too short, or too deep");
@@ -347,7 +377,8 @@ class NativeDecoder {
     if (type != kExtTuple || size != 0 || !Read(&tag)) return Fail("an unknown extension");
     size_t count = tag & 0x0f;
     if (tag >= 0x90 && tag < 0xa0) return Tuple(count, depth);
-    if ((tag != 0xdc && tag != 0xdd) || !ReadCount(2 << (tag - 0xdc), &count)) return Fail("a tuple without items");
+    if ((tag != 0xdc && tag != 0xdd) || !ReadCount(2 << (tag - 0xdc), &count))
+      return Fail("a tuple without items");
     return Tuple(count, depth);
   }
 

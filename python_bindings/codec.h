@@ -1,7 +1,8 @@
 // Copyright The Sheaf Authors. SPDX-License-Identifier: Apache-2.0
-// The native form of small plain values: None, bool, int (64 bits), float, str, bytes, references, and short tuples, lists
-// and dicts of them, no subclasses. It is msgpack as api/include/sheaf/internal/encoder.h writes it, so that C++ reads what
-// Python wrote; a tuple is an array after a mark of its own (kExtTuple, no bytes), which C++ never sees.
+// The native form of small plain values: None, bool, int (64 bits), float, str, bytes, references,
+// and short tuples, lists and dicts of them, no subclasses. It is msgpack as
+// api/include/sheaf/internal/encoder.h writes it, so that C++ reads what Python wrote; a tuple is
+// an array after a mark of its own (kExtTuple, no bytes), which C++ never sees.
 //
 // What is not for this codec is pickled (python_bindings/value.h).
 #pragma once
@@ -17,10 +18,12 @@
 
 namespace sheaf::python {
 
-inline constexpr uint8_t kOutOfBandMark = 0xc1;  // With which no msgpack value begins; then a version:
-inline constexpr uint8_t kVersionArrays = 1;     // Of C++: arrays beside a msgpack value.
-inline constexpr uint8_t kVersionPickle = 2;     // PickleHead (python_bindings/value.h).
-inline constexpr uint8_t kVersionNames = 3;      // Then the tuple of the keywords of a call: its last arguments.
+inline constexpr uint8_t kOutOfBandMark =
+    0xc1;                                     // With which no msgpack value begins; then a version:
+inline constexpr uint8_t kVersionArrays = 1;  // Of C++: arrays beside a msgpack value.
+inline constexpr uint8_t kVersionPickle = 2;  // PickleHead (python_bindings/value.h).
+inline constexpr uint8_t kVersionNames =
+    3;  // Then the tuple of the keywords of a call: its last arguments.
 
 enum ExtType : int8_t { kExtObject = 3, kExtTuple = 5 };
 
@@ -30,7 +33,8 @@ class NativeEncoder {
   NativeEncoder(const NativeEncoder&) = delete;
   NativeEncoder& operator=(const NativeEncoder&) = delete;
 
-  // False: not for this codec; no exception is set, and what was written so far means nothing. Runs no Python code.
+  // False: not for this codec; no exception is set, and what was written so far means nothing. Runs
+  // no Python code.
   bool Encode(PyObject* value);
   // Room for another value.
   void Clear();
@@ -55,7 +59,8 @@ class NativeEncoder {
   bool EnterContainer(PyObject* value, Py_ssize_t count);
   bool WriteString(std::string_view bytes, uint8_t tag8, int depth);
   void Write(const void* data, size_t size) {
-    if (static_cast<size_t>(end_ - position_) < size) [[unlikely]] Grow(size);
+    if (static_cast<size_t>(end_ - position_) < size) [[unlikely]]
+      Grow(size);
     __builtin_memcpy(position_, data, size);
     position_ += size;
   }
@@ -65,8 +70,9 @@ class NativeEncoder {
   void Grow(size_t size);
 
   static constexpr int kMaxDepth = 8;
-  static constexpr int kMaxItems = 1024;      // Of all containers together; more are pickled.
-  static constexpr int kMaxContainers = 16;   // Lists and dicts: one that comes twice must stay one, which pickle does.
+  static constexpr int kMaxItems = 1024;  // Of all containers together; more are pickled.
+  static constexpr int kMaxContainers =
+      16;  // Lists and dicts: one that comes twice must stay one, which pickle does.
 
   char* position_;
   char* begin_;

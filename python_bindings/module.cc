@@ -1,6 +1,6 @@
 // Copyright The Sheaf Authors. SPDX-License-Identifier: Apache-2.0
-// sheaf._core: the extension under the package `sheaf`. Types and functions of the hot path are written by hand against the
-// stable ABI; everything else is bound by nanobind.
+// sheaf._core: the extension under the package `sheaf`. Types and functions of the hot path are
+// written by hand against the stable ABI; everything else is bound by nanobind.
 #include <nanobind/nanobind.h>
 
 #include "python_bindings/call.h"
@@ -15,8 +15,8 @@
 NB_MODULE(_core, module) {
   using namespace sheaf::python;
   PyObject* const self = module.ptr();
-  if (!AddReferenceType(self) || !AddPinnedType(self) || !AddCallerType(self) || !AddExecutionType(self) ||
-      PyModule_AddFunctions(self, object_functions) != 0) {
+  if (!AddReferenceType(self) || !AddPinnedType(self) || !AddCallerType(self) ||
+      !AddExecutionType(self) || PyModule_AddFunctions(self, object_functions) != 0) {
     throw nanobind::python_error();
   }
   BindSession(module);

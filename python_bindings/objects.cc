@@ -33,7 +33,8 @@ PyObject* GetOne(Runtime& runtime, PyObject* reference, Nanos deadline) {
     const WithoutGil free;
     status = runtime.Get({&handle, 1}, deadline, &views);
   }
-  if (!status.ok()) [[unlikely]] return RaiseStatus(status, ErrorKind::kObjectStoreFull);
+  if (!status.ok()) [[unlikely]]
+    return RaiseStatus(status, ErrorKind::kObjectStoreFull);
   return ValueOf(views[0]);
 }
 
@@ -44,7 +45,9 @@ PyObject* GetAll(Runtime& runtime, PyObject* list, Nanos deadline) {
   for (Py_ssize_t i = 0; i < count; ++i) {
     PyObject* const item = PyList_GetItem(list, i);
     if (!IsReference(item)) {
-      return PyErr_Format(PyExc_ValueError, "sheaf.get takes an ObjectRef or a list of them; item %zd is %R", i, item);
+      return PyErr_Format(PyExc_ValueError,
+                          "sheaf.get takes an ObjectRef or a list of them; item %zd is %R", i,
+                          item);
     }
     if (!IsCurrent(item)) return nullptr;
     handles.push_back(HandleOf(item));
@@ -68,7 +71,8 @@ PyObject* GetAll(Runtime& runtime, PyObject* list, Nanos deadline) {
 }
 
 // The one keyword that is allowed, or nullptr. False: an exception is set.
-bool TakeKeyword(PyObject* const* args, Py_ssize_t count, PyObject* names, const char* wanted, PyObject** out) {
+bool TakeKeyword(PyObject* const* args, Py_ssize_t count, PyObject* names, const char* wanted,
+                 PyObject** out) {
   *out = nullptr;
   const Py_ssize_t given = names == nullptr ? 0 : PyTuple_Size(names);
   for (Py_ssize_t i = 0; i < given; ++i) {
@@ -86,14 +90,17 @@ PyObject* Get(PyObject*, PyObject* const* args, Py_ssize_t count, PyObject* name
   PyObject* timeout = nullptr;
   if (!TakeKeyword(args, count, names, "timeout", &timeout)) return nullptr;
   if (count != 1) {
-    PyErr_SetString(PyExc_TypeError, "get(refs, *, timeout=None) takes one positional argument: an ObjectRef or a list of them");
+    PyErr_SetString(
+        PyExc_TypeError,
+        "get(refs, *, timeout=None) takes one positional argument: an ObjectRef or a list of them");
     return nullptr;
   }
   Runtime* const runtime = RequireRuntime();
   if (runtime == nullptr) return nullptr;
   Nanos deadline = kForever;
   if (timeout != nullptr && !DeadlineFrom(timeout, &deadline)) return nullptr;
-  if (Py_TYPE(args[0]) == reference_type) [[likely]] return GetOne(*runtime, args[0], deadline);
+  if (Py_TYPE(args[0]) == reference_type) [[likely]]
+    return GetOne(*runtime, args[0], deadline);
   if (PyList_Check(args[0]) != 0) return GetAll(*runtime, args[0], deadline);
   return get_other(args[0], timeout == nullptr ? Py_None : timeout);
 }
@@ -118,7 +125,9 @@ PyObject* Picked(PyObject* list, const std::vector<size_t>& indices, bool others
   for (size_t i = 0; out && i < size; ++i) {
     const bool picked = next != indices.end() && *next == i;
     if (picked) ++next;
-    if (picked != others) PyList_SetItem(out.get(), at++, Owned::Borrow(PyList_GetItem(list, static_cast<Py_ssize_t>(i))).Release());
+    if (picked != others)
+      PyList_SetItem(out.get(), at++,
+                     Owned::Borrow(PyList_GetItem(list, static_cast<Py_ssize_t>(i))).Release());
   }
   return out.Release();
 }
@@ -143,7 +152,8 @@ class SeenObjects {
   std::vector<const ObjectEntry*> slots_;
 };
 
-// wait_ready(list, num_returns, timeout): (ready, not ready). NotImplemented: not all items are references.
+// wait_ready(list, num_returns, timeout): (ready, not ready). NotImplemented: not all items are
+// references.
 PyObject* Wait(PyObject*, PyObject* const* args, Py_ssize_t count) {
   Runtime* const runtime = RequireRuntime();
   if (runtime == nullptr) return nullptr;
@@ -161,7 +171,8 @@ PyObject* Wait(PyObject*, PyObject* const* args, Py_ssize_t count) {
     if (!IsCurrent(item)) return nullptr;
     handles.push_back(HandleOf(item));
     if (!seen.Insert(handles.back().entry())) {
-      return PyErr_Format(PyExc_ValueError, "wait takes a list of different ObjectRefs; %R comes twice", item);
+      return PyErr_Format(PyExc_ValueError,
+                          "wait takes a list of different ObjectRefs; %R comes twice", item);
     }
   }
   absl::StatusOr<std::vector<size_t>> ready;
@@ -181,7 +192,9 @@ PyObject* NextItem(PyObject*, PyObject* const* args, Py_ssize_t count) {
   Runtime* const runtime = RequireRuntime();
   if (runtime == nullptr) return nullptr;
   Nanos deadline = kForever;
-  if (count != 2 || !IsReference(args[0]) || !IsCurrent(args[0]) || !DeadlineFrom(args[1], &deadline)) return nullptr;
+  if (count != 2 || !IsReference(args[0]) || !IsCurrent(args[0]) ||
+      !DeadlineFrom(args[1], &deadline))
+    return nullptr;
   const ObjectHandle stream = HandleOf(args[0]);
   absl::StatusOr<std::optional<ObjectHandle>> item;
   {
@@ -227,12 +240,14 @@ PyObject* Cancel(PyObject*, PyObject* const* args, Py_ssize_t count) {
     return nullptr;
   }
   if (!IsCurrent(args[0])) return nullptr;
-  const absl::Status status = runtime->Cancel(HandleOf(args[0]), PyObject_IsTrue(args[1]) == 1, PyObject_IsTrue(args[2]) == 1);
+  const absl::Status status = runtime->Cancel(HandleOf(args[0]), PyObject_IsTrue(args[1]) == 1,
+                                              PyObject_IsTrue(args[2]) == 1);
   if (!status.ok()) return RaiseStatus(status, ErrorKind::kSystem);
   Py_RETURN_NONE;
 }
 
-// create_actor(template, args, names | None, carrier | None): the reference that is the actor's handle.
+// create_actor(template, args, names | None, carrier | None): the reference that is the actor's
+// handle.
 PyObject* CreateActor(PyObject*, PyObject* const* args, Py_ssize_t count) {
   Runtime* const runtime = RequireRuntime();
   if (runtime == nullptr) return nullptr;
@@ -242,7 +257,8 @@ PyObject* CreateActor(PyObject*, PyObject* const* args, Py_ssize_t count) {
   PyObject* const names = args[2] == Py_None ? nullptr : args[2];
   std::vector<PyObject*> all;
   for (Py_ssize_t i = 0; i < PyTuple_Size(args[1]); ++i) all.push_back(PyTuple_GetItem(args[1], i));
-  const Py_ssize_t positional = static_cast<Py_ssize_t>(all.size()) - (names == nullptr ? 0 : PyTuple_Size(names));
+  const Py_ssize_t positional =
+      static_cast<Py_ssize_t>(all.size()) - (names == nullptr ? 0 : PyTuple_Size(names));
   ArgumentList list;
   if (!EncodeArguments(*runtime, carrier, all.data(), positional, names, &list)) return nullptr;
   absl::StatusOr<ObjectHandle> handle;
@@ -286,13 +302,18 @@ PyCFunction Fast(PyObject* (*function)(PyObject*, PyObject* const*, Py_ssize_t, 
 
 PyMethodDef object_functions[] = {
     {"get", Fast(Get), METH_FASTCALL | METH_KEYWORDS,
-     "get($module, refs, /, *, timeout=None)\n--\n\nThe value of an ObjectRef, or the list of values of a list of them; waits for "
-     "them.\n\nArrays in them are read-only views of shared memory.\n\ntimeout: seconds; None waits for ever.\n"
-     "Raises what the task raised (also as RayTaskError), another RayError, GetTimeoutError, or ValueError for what is no "
+     "get($module, refs, /, *, timeout=None)\n--\n\nThe value of an ObjectRef, or the list of "
+     "values of a list of them; waits for "
+     "them.\n\nArrays in them are read-only views of shared memory.\n\ntimeout: seconds; None "
+     "waits for ever.\n"
+     "Raises what the task raised (also as RayTaskError), another RayError, GetTimeoutError, or "
+     "ValueError for what is no "
      "reference."},
     {"put", Put, METH_O,
-     "put($module, value, /)\n--\n\nStores a value, so that it can be passed to many calls; gives its ObjectRef.\n\n"
-     "TypeError: it cannot be pickled; the text says which part. ObjectStoreFullError: there is no room for it."},
+     "put($module, value, /)\n--\n\nStores a value, so that it can be passed to many calls; gives "
+     "its ObjectRef.\n\n"
+     "TypeError: it cannot be pickled; the text says which part. ObjectStoreFullError: there is no "
+     "room for it."},
     {"wait_ready", Fast(Wait), METH_FASTCALL, nullptr},
     {"next_item", Fast(NextItem), METH_FASTCALL, nullptr},
     {"is_ready", IsReady, METH_O, nullptr},

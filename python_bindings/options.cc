@@ -30,7 +30,8 @@ void FillAmounts(const Amounts& amounts, proto::Resources* out) {
 
 Amounts AmountsOf(const proto::Resources& resources) {
   Amounts out;
-  for (const auto& [name, amount] : resources.amounts()) out[name] = static_cast<double>(amount) / kUnit;
+  for (const auto& [name, amount] : resources.amounts())
+    out[name] = static_cast<double>(amount) / kUnit;
   return out;
 }
 
@@ -53,7 +54,8 @@ void FillStrategy(const nb::dict& strategy, proto::Strategy* out) {
     out->set_soft(Field<bool>(strategy, "soft", false));
   } else if (kind == "group") {
     out->set_kind(proto::Strategy::PLACEMENT_GROUP);
-    const absl::StatusOr<PlacementGroupId> id = PlacementGroupId::FromHex(Field<std::string>(strategy, "group", ""));
+    const absl::StatusOr<PlacementGroupId> id =
+        PlacementGroupId::FromHex(Field<std::string>(strategy, "group", ""));
     if (!id.ok()) throw nb::value_error("a placement group is named by 32 hexadecimal digits");
     out->set_group_id(id->Binary());
     out->set_bundle(Field<int>(strategy, "bundle", -1));

@@ -1,5 +1,6 @@
 // Copyright The Sheaf Authors. SPDX-License-Identifier: Apache-2.0
-// Pieces of options, as plain Python values checked by sheaf.options, into protocol messages. They throw ValueError.
+// Pieces of options, as plain Python values checked by sheaf.options, into protocol messages. They
+// throw ValueError.
 #pragma once
 
 #include <nanobind/nanobind.h>
@@ -22,7 +23,8 @@ void FillAmounts(const Amounts& amounts, proto::Resources* out);
 Amounts AmountsOf(const proto::Resources& resources);
 // (key, values, negated) each.
 void FillSelector(nanobind::handle terms, proto::LabelSelector* out);
-// {"kind": "hybrid" | "spread" | "node" | "group", "node", "soft", "group", "bundle", "capture", "selectors"}
+// {"kind": "hybrid" | "spread" | "node" | "group", "node", "soft", "group", "bundle", "capture",
+// "selectors"}
 void FillStrategy(const nanobind::dict& strategy, proto::Strategy* out);
 // Variables, and names that begin with '@': the runtime environment as its bytes.
 std::string EnvironmentBytes(const std::map<std::string, std::string>& variables);

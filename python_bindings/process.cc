@@ -44,7 +44,8 @@ bool SignalRaised() {
 Runtime* CurrentRuntime() { return current; }
 
 Runtime* RequireRuntime() {
-  if (current != nullptr) [[likely]] return current;
+  if (current != nullptr) [[likely]]
+    return current;
   const Owned done = Owned::Steal(init_by_default());
   if (!done) return nullptr;
   if (current == nullptr) PyErr_SetString(PyExc_RuntimeError, "sheaf.init() has not joined a node");
@@ -100,7 +101,8 @@ void InterruptMainThread() { pthread_kill(main_thread, SIGINT); }
 
 PyObject* RaiseStatus(const absl::Status& status, ErrorKind resource) {
   if (PyErr_Occurred() != nullptr) return nullptr;
-  if (absl::IsCancelled(status) && ending) return RaiseStatus(absl::InternalError("sheaf.shutdown() was called meanwhile"), resource);
+  if (absl::IsCancelled(status) && ending)
+    return RaiseStatus(absl::InternalError("sheaf.shutdown() was called meanwhile"), resource);
   const Owned code = Owned::Steal(PyLong_FromLong(static_cast<long>(status.code())));
   const Owned kind = Owned::Steal(PyLong_FromLong(static_cast<long>(resource)));
   const Owned words = Owned::Steal(NewText({status.message().data(), status.message().size()}));
@@ -121,7 +123,8 @@ PyObject* RaiseError(const Error& error) {
 }
 
 PyObject* PythonFunction::get() {
-  if (function_ != nullptr) [[likely]] return function_;
+  if (function_ != nullptr) [[likely]]
+    return function_;
   const Owned module = Owned::Steal(PyImport_ImportModule(module_));
   if (module) function_ = PyObject_GetAttrString(module.get(), name_);
   return function_;
@@ -135,11 +138,13 @@ bool DeadlineFrom(PyObject* seconds, Nanos* deadline) {
   const double value = PyFloat_AsDouble(seconds);
   if (value == -1.0 && PyErr_Occurred() != nullptr) return false;
   if (std::isnan(value) || value < 0) {
-    PyErr_Format(PyExc_ValueError, "timeout=%S: want a number of seconds that is not negative, or None", seconds);
+    PyErr_Format(PyExc_ValueError,
+                 "timeout=%S: want a number of seconds that is not negative, or None", seconds);
     return false;
   }
   constexpr double kLongest = 1e9;  // Seconds, 30 years.
-  *deadline = Deadline(MonotonicNow(), value > kLongest ? kForever : static_cast<Nanos>(value * 1e9));
+  *deadline =
+      Deadline(MonotonicNow(), value > kLongest ? kForever : static_cast<Nanos>(value * 1e9));
   return true;
 }
 

@@ -1,6 +1,7 @@
 // Copyright The Sheaf Authors. SPDX-License-Identifier: Apache-2.0
-// This process's place in a cluster as Python sees it: the runtime between init and shutdown, and how its failures become
-// exceptions. Everything here is called with the GIL held, which is also what guards the state.
+// This process's place in a cluster as Python sees it: the runtime between init and shutdown, and
+// how its failures become exceptions. Everything here is called with the GIL held, which is also
+// what guards the state.
 #pragma once
 
 #include <cstdint>
@@ -14,7 +15,8 @@
 
 namespace sheaf::python {
 
-inline constexpr Nanos kStoreTimeout = 60 * kSecond;    // How long a value waits for room in the store.
+inline constexpr Nanos kStoreTimeout =
+    60 * kSecond;  // How long a value waits for room in the store.
 inline constexpr size_t kSmallValueBytes = 64 * 1024;   // Up to here values travel in frames.
 inline constexpr Nanos kClusterTimeout = 30 * kSecond;  // For answers of the node.
 
@@ -22,11 +24,13 @@ inline constexpr Nanos kClusterTimeout = 30 * kSecond;  // For answers of the no
 Runtime* CurrentRuntime();
 // The same, after sheaf.init() where a driver has not called it. nullptr: an exception is set.
 Runtime* RequireRuntime();
-// Counts runtimes, from 1: templates of an earlier one mean nothing to the next. 0: there is none now.
+// Counts runtimes, from 1: templates of an earlier one mean nothing to the next. 0: there is none
+// now.
 uint64_t RuntimeGeneration();
 bool IsWorker();
 
-// Whether a submission of `bytes` may have to wait for room: much was submitted since this process last waited.
+// Whether a submission of `bytes` may have to wait for room: much was submitted since this process
+// last waited.
 bool IsCrowded(size_t bytes);
 
 // Keeps the runtime alive while the GIL is free; made and ended with the GIL held.
@@ -46,12 +50,14 @@ class Waiting : public Using {
 
 // From here on the process's runtime. `worker`: it runs tasks.
 void SetRuntime(std::unique_ptr<Runtime> runtime, bool worker);
-// Ends it: waiting threads leave with an error first. Releases the GIL meanwhile. Does nothing when there is none.
+// Ends it: waiting threads leave with an error first. Releases the GIL meanwhile. Does nothing when
+// there is none.
 void EndRuntime();
 // In a forked child: this process has none, and the parent's is left alone.
 void ForgetRuntime();
 
-// For RuntimeOptions::interrupted of drivers: shutdown was called, or a signal handler has raised on this thread.
+// For RuntimeOptions::interrupted of drivers: shutdown was called, or a signal handler has raised
+// on this thread.
 bool DriverInterrupted();
 // The same for workers, whose main thread runs Python only while it executes a call.
 bool WorkerInterrupted();
@@ -62,13 +68,14 @@ void RememberMainThread();
 // Sends it SIGINT.
 void InterruptMainThread();
 
-// Sets the Python exception for a status; `resource`: what kResourceExhausted means here. Returns nullptr. When a signal
-// handler has raised, its exception stays.
+// Sets the Python exception for a status; `resource`: what kResourceExhausted means here. Returns
+// nullptr. When a signal handler has raised, its exception stays.
 PyObject* RaiseStatus(const absl::Status& status, ErrorKind resource);
 // Sets the Python exception for a failed object. Returns nullptr.
 PyObject* RaiseError(const Error& error);
 
-// A function of a module of this package, looked up once: `module` is "sheaf.exceptions". nullptr: an exception is set.
+// A function of a module of this package, looked up once: `module` is "sheaf.exceptions". nullptr:
+// an exception is set.
 class PythonFunction {
  public:
   constexpr PythonFunction(const char* module, const char* name) : module_(module), name_(name) {}
@@ -79,7 +86,8 @@ class PythonFunction {
     PyObject* const function = get();
     if (function == nullptr) return nullptr;
     PyObject* const list[] = {nullptr, arguments...};
-    return PyObject_Vectorcall(function, list + 1, sizeof...(arguments) | PY_VECTORCALL_ARGUMENTS_OFFSET, nullptr);
+    return PyObject_Vectorcall(function, list + 1,
+                               sizeof...(arguments) | PY_VECTORCALL_ARGUMENTS_OFFSET, nullptr);
   }
 
  private:

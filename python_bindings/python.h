@@ -1,6 +1,6 @@
 // Copyright The Sheaf Authors. SPDX-License-Identifier: Apache-2.0
-// What every source file here needs of CPython: owned references, the GIL, and three calls that the stable ABI has under
-// the same signature since 3.12 and CPython exports since 3.11.
+// What every source file here needs of CPython: owned references, the GIL, and three calls that the
+// stable ABI has under the same signature since 3.12 and CPython exports since 3.11.
 #pragma once
 
 #include <Python.h>
@@ -12,8 +12,10 @@
 
 #if Py_LIMITED_API + 0 != 0 && Py_LIMITED_API + 0 < 0x030C0000
 extern "C" {
-PyAPI_FUNC(PyObject*) PyObject_Vectorcall(PyObject* callable, PyObject* const* args, size_t nargsf, PyObject* names);
-PyAPI_FUNC(PyObject*) PyObject_VectorcallMethod(PyObject* name, PyObject* const* args, size_t nargsf, PyObject* names);
+PyAPI_FUNC(PyObject*)
+    PyObject_Vectorcall(PyObject* callable, PyObject* const* args, size_t nargsf, PyObject* names);
+PyAPI_FUNC(PyObject*) PyObject_VectorcallMethod(PyObject* name, PyObject* const* args,
+                                                size_t nargsf, PyObject* names);
 }
 #define PY_VECTORCALL_ARGUMENTS_OFFSET (size_t{1} << (8 * sizeof(size_t) - 1))
 #endif

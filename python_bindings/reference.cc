@@ -17,7 +17,8 @@ PythonFunction await_reference("sheaf.object_ref", "await_reference");
 PythonFunction future_of("sheaf.object_ref", "future_of");
 
 PyObject* NewByUser(PyTypeObject*, PyObject*, PyObject*) {
-  PyErr_SetString(PyExc_TypeError, "an ObjectRef is not made by hand: sheaf.put(value) and f.remote() give them");
+  PyErr_SetString(PyExc_TypeError,
+                  "an ObjectRef is not made by hand: sheaf.put(value) and f.remote() give them");
   return nullptr;
 }
 
@@ -32,7 +33,8 @@ void Dealloc(PyObject* self) {
 
 Py_hash_t Hash(PyObject* self) {
   const ObjectId id = HandleOf(self).id();
-  const auto hash = static_cast<Py_hash_t>((id.maker_bits * 0x9e37'79b9'7f4a'7c15) ^ id.sequence_bits ^ id.sequence_bits >> 16);
+  const auto hash = static_cast<Py_hash_t>((id.maker_bits * 0x9e37'79b9'7f4a'7c15) ^
+                                           id.sequence_bits ^ id.sequence_bits >> 16);
   return hash == -1 ? -2 : hash;
 }
 
@@ -46,13 +48,16 @@ PyObject* Hex(PyObject* self, PyObject*) { return NewText(HandleOf(self).id().To
 PyObject* Binary(PyObject* self, PyObject*) { return NewBytes(HandleOf(self).id().Binary()); }
 PyObject* Repr(PyObject* self) { return NewText("ObjectRef(" + HandleOf(self).id().ToHex() + ")"); }
 PyObject* IsNil(PyObject* self, PyObject*) { return PyBool_FromLong(!HandleOf(self)); }
-PyObject* TaskIdOf(PyObject* self, PyObject*) { return NewText(TaskOf(HandleOf(self).id()).ToHex()); }
+PyObject* TaskIdOf(PyObject* self, PyObject*) {
+  return NewText(TaskOf(HandleOf(self).id()).ToHex());
+}
 PyObject* Await(PyObject* self) { return await_reference(self); }
 PyObject* Future(PyObject* self, PyObject*) { return future_of(self); }
 PyObject* ClassItem(PyObject* type, PyObject*) { return Owned::Borrow(type).Release(); }
 PyObject* Reduce(PyObject*, PyObject*) {
   PyErr_SetString(PyExc_TypeError,
-                  "an ObjectRef can be pickled only as part of an argument, a result or a put value: pass it to a task, or "
+                  "an ObjectRef can be pickled only as part of an argument, a result or a put "
+                  "value: pass it to a task, or "
                   "pickle sheaf.get(ref)");
   return nullptr;
 }
@@ -61,13 +66,16 @@ PyMethodDef methods[] = {
     {"hex", Hex, METH_NOARGS, "The object's id as 32 hexadecimal digits."},
     {"binary", Binary, METH_NOARGS, "The object's id as 16 bytes."},
     {"is_nil", IsNil, METH_NOARGS, "Whether it names no object."},
-    {"task_id", TaskIdOf, METH_NOARGS, "The id, in hexadecimal digits, of the task that makes the object."},
+    {"task_id", TaskIdOf, METH_NOARGS,
+     "The id, in hexadecimal digits, of the task that makes the object."},
     {"future", Future, METH_NOARGS, "A concurrent.futures.Future of the object's value."},
     {"__reduce__", Reduce, METH_NOARGS, nullptr},
-    {"__class_getitem__", ClassItem, METH_O | METH_CLASS, "ObjectRef[int] is ObjectRef, for annotations."},
+    {"__class_getitem__", ClassItem, METH_O | METH_CLASS,
+     "ObjectRef[int] is ObjectRef, for annotations."},
     {}};
-PyMemberDef members[] = {
-    {"__weaklistoffset__", T_PYSSIZET, offsetof(ReferenceObject, weak_references), READONLY, nullptr}, {}};
+PyMemberDef members[] = {{"__weaklistoffset__", T_PYSSIZET,
+                          offsetof(ReferenceObject, weak_references), READONLY, nullptr},
+                         {}};
 PyType_Slot slots[] = {
     {Py_tp_new, reinterpret_cast<void*>(NewByUser)},
     {Py_tp_dealloc, reinterpret_cast<void*>(Dealloc)},
@@ -77,15 +85,19 @@ PyType_Slot slots[] = {
     {Py_tp_methods, methods},
     {Py_tp_members, members},
     {Py_am_await, reinterpret_cast<void*>(Await)},
-    {Py_tp_doc, const_cast<char*>("A reference to an object: the future result of a call, or a value that was put.")},
+    {Py_tp_doc,
+     const_cast<char*>(
+         "A reference to an object: the future result of a call, or a value that was put.")},
     {}};
 PyType_Spec spec = {"sheaf.ObjectRef", sizeof(ReferenceObject), 0, Py_TPFLAGS_DEFAULT, slots};
 
 }  // namespace
 
 bool IsCurrent(PyObject* reference) {
-  if (reinterpret_cast<ReferenceObject*>(reference)->generation == RuntimeGeneration()) [[likely]] return true;
-  PyErr_Format(PyExc_ValueError, "%R is of a session that has ended: sheaf.shutdown() was called since", reference);
+  if (reinterpret_cast<ReferenceObject*>(reference)->generation == RuntimeGeneration()) [[likely]]
+    return true;
+  PyErr_Format(PyExc_ValueError,
+               "%R is of a session that has ended: sheaf.shutdown() was called since", reference);
   return false;
 }
 
@@ -101,7 +113,8 @@ PyObject* NewReference(ObjectHandle handle) {
 bool AddReferenceType(PyObject* module) {
   reference_type = reinterpret_cast<PyTypeObject*>(PyType_FromSpec(&spec));
   return reference_type != nullptr &&
-         PyModule_AddObjectRef(module, "ObjectRef", reinterpret_cast<PyObject*>(reference_type)) == 0;
+         PyModule_AddObjectRef(module, "ObjectRef", reinterpret_cast<PyObject*>(reference_type)) ==
+             0;
 }
 
 }  // namespace sheaf::python

@@ -1,6 +1,6 @@
 // Copyright The Sheaf Authors. SPDX-License-Identifier: Apache-2.0
-// sheaf.ObjectRef: a Python object that counts one reference of an object. Written by hand, since making and dropping one is
-// part of every call.
+// sheaf.ObjectRef: a Python object that counts one reference of an object. Written by hand, since
+// making and dropping one is part of every call.
 #pragma once
 
 #include <cstdint>
@@ -11,8 +11,7 @@
 namespace sheaf::python {
 
 struct ReferenceObject {
-  PyObject_HEAD
-  ObjectHandle handle;
+  PyObject_HEAD ObjectHandle handle;
   uint64_t generation;  // Of the runtime that it belongs to: another one must not see it.
   PyObject* weak_references;
 };
@@ -20,9 +19,12 @@ struct ReferenceObject {
 extern PyTypeObject* reference_type;
 
 inline bool IsReference(PyObject* object) {
-  return Py_TYPE(object) == reference_type || PyType_IsSubtype(Py_TYPE(object), reference_type) != 0;
+  return Py_TYPE(object) == reference_type ||
+         PyType_IsSubtype(Py_TYPE(object), reference_type) != 0;
 }
-inline ObjectHandle& HandleOf(PyObject* reference) { return reinterpret_cast<ReferenceObject*>(reference)->handle; }
+inline ObjectHandle& HandleOf(PyObject* reference) {
+  return reinterpret_cast<ReferenceObject*>(reference)->handle;
+}
 // False: the reference is of a session that has ended, and ValueError is set.
 bool IsCurrent(PyObject* reference);
 // A new reference, or nullptr with an exception set.

@@ -49,7 +49,8 @@ std::string TextOf(absl::string_view text) { return {text.data(), text.size()}; 
 // The raylet's socket of a session directory, of "latest", or given as it is.
 std::string SocketOf(const std::string& address, const Settings& settings) {
   namespace fs = std::filesystem;
-  if (address == "latest" || address == "auto") return fs::path(settings.base_directory) / "latest" / kSocketName;
+  if (address == "latest" || address == "auto")
+    return fs::path(settings.base_directory) / "latest" / kSocketName;
   std::error_code error;
   if (fs::is_socket(address, error)) return address;
   return fs::path(address) / kSocketName;
@@ -71,18 +72,20 @@ void PrintLines(const proto::LogLines& lines) {
 }
 
 struct Joining {
-  std::string address;               // Empty: start a node with these flags.
-  std::string executable;            // Of `sheaf`, if it is known.
+  std::string address;     // Empty: start a node with these flags.
+  std::string executable;  // Of `sheaf`, if it is known.
   std::vector<std::string> flags;
   std::string name_space;
-  std::vector<std::string> argv;     // How a worker is started.
+  std::vector<std::string> argv;  // How a worker is started.
   std::string entrypoint;
   std::map<std::string, std::string> environment;
   bool log_to_driver;
 };
 
-absl::StatusOr<std::unique_ptr<Runtime>> Join(const Joining& joining, const std::string& environment, Settings settings,
-                                              std::unique_ptr<internal::EmbeddedNode>* node, std::string* session) {
+absl::StatusOr<std::unique_ptr<Runtime>> Join(const Joining& joining,
+                                              const std::string& environment, Settings settings,
+                                              std::unique_ptr<internal::EmbeddedNode>* node,
+                                              std::string* session) {
   if (joining.address.empty()) {
     absl::StatusOr<std::unique_ptr<internal::EmbeddedNode>> started = internal::EmbeddedNode::Start(
         settings.executable.empty() ? joining.executable : settings.executable, joining.flags);
@@ -141,7 +144,8 @@ void Shutdown() {
   OwnNode().reset();
 }
 
-// After a fork in user code: the child has no place in the cluster, and harms its parent's in no way.
+// After a fork in user code: the child has no place in the cluster, and harms its parent's in no
+// way.
 void ForgetAfterFork() {
   ForgetRuntime();
   OwnNode().release();
@@ -206,16 +210,26 @@ void ExitActor() {
 }  // namespace
 
 void BindSession(nb::module_& module) {
-  module.def("init", &Init, nb::arg("options"), "Joins a node as a driver, or starts one; gives its session directory.");
+  module.def("init", &Init, nb::arg("options"),
+             "Joins a node as a driver, or starts one; gives its session directory.");
   module.def("shutdown", &Shutdown, "Leaves the node, and ends it if init started it.");
-  module.def("forget_after_fork", &ForgetAfterFork, "In a forked child: it is no driver or worker.");
-  module.def("is_initialized", [] { return CurrentRuntime() != nullptr; }, "Whether this process has joined a node.");
+  module.def("forget_after_fork", &ForgetAfterFork,
+             "In a forked child: it is no driver or worker.");
+  module.def(
+      "is_initialized", [] { return CurrentRuntime() != nullptr; },
+      "Whether this process has joined a node.");
   module.def("generation", &RuntimeGeneration, "Counts the runtimes of this process; 0: none now.");
   module.def("is_worker", &IsWorker, "Whether this process runs tasks.");
-  module.def("enter_worker", &EnterWorker, "Takes this process's marks as a worker; False: it is none.");
-  module.def("run_worker", &RunWorker, "Runs calls until this process shall end; gives the exit status.");
-  module.def("call_event", [] { return Handler().call_event(); }, "The descriptor that is readable when take_calls has some.");
-  module.def("take_calls", [] { return nb::steal(Handler().TakeCalls()); }, "The calls that an async actor's loop shall start.");
+  module.def("enter_worker", &EnterWorker,
+             "Takes this process's marks as a worker; False: it is none.");
+  module.def("run_worker", &RunWorker,
+             "Runs calls until this process shall end; gives the exit status.");
+  module.def(
+      "call_event", [] { return Handler().call_event(); },
+      "The descriptor that is readable when take_calls has some.");
+  module.def(
+      "take_calls", [] { return nb::steal(Handler().TakeCalls()); },
+      "The calls that an async actor's loop shall start.");
   module.def("exit_actor", &ExitActor, "Ends the actor that this process is, for good.");
   module.def("variables", &Variables, "The environment of the process, as NAME=value bytes.");
 }

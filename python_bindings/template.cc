@@ -31,9 +31,12 @@ std::string BytesField(const nb::dict& options, const char* name) {
 
 void FillLease(const nb::dict& options, bool actor, proto::LeaseSpec* lease) {
   FillAmounts(Field<Amounts>(options, "resources", {}), lease->mutable_resources());
-  if (options.contains("running")) FillAmounts(Field<Amounts>(options, "running", {}), lease->mutable_running());
-  if (options.contains("strategy")) FillStrategy(nb::cast<nb::dict>(options["strategy"]), lease->mutable_strategy());
-  lease->set_environment(EnvironmentBytes(Field<std::map<std::string, std::string>>(options, "environment", {})));
+  if (options.contains("running"))
+    FillAmounts(Field<Amounts>(options, "running", {}), lease->mutable_running());
+  if (options.contains("strategy"))
+    FillStrategy(nb::cast<nb::dict>(options["strategy"]), lease->mutable_strategy());
+  lease->set_environment(
+      EnvironmentBytes(Field<std::map<std::string, std::string>>(options, "environment", {})));
   lease->set_actor(actor);
 }
 
@@ -42,7 +45,8 @@ void FillActor(const nb::dict& options, proto::ActorOptions* actor) {
   actor->set_max_task_retries(Field(options, "max_task_retries", 0));
   actor->set_max_concurrency(Field<uint32_t>(options, "max_concurrency", 0));
   actor->set_is_async(Field(options, "is_async", false));
-  for (const auto& [name, limit] : Field<std::map<std::string, uint32_t>>(options, "concurrency_groups", {})) {
+  for (const auto& [name, limit] :
+       Field<std::map<std::string, uint32_t>>(options, "concurrency_groups", {})) {
     proto::ConcurrencyGroup* const group = actor->add_groups();
     group->set_name(name);
     group->set_max_concurrency(limit);
@@ -99,9 +103,11 @@ bool TemplateFrom(PyObject* object, TemplateHandle* out) {
 }
 
 void BindTemplates(nb::module_& module) {
-  nb::class_<Template>(module, "Template", "What is the same for all calls of a function with its options.");
+  nb::class_<Template>(module, "Template",
+                       "What is the same for all calls of a function with its options.");
   module.def("make_template", &MakeTemplate, nb::arg("options"),
-             "The template for options as sheaf.options makes them; the same options give the same template.");
+             "The template for options as sheaf.options makes them; the same options give the same "
+             "template.");
 }
 
 }  // namespace sheaf::python

@@ -22,8 +22,7 @@ thread_local std::span<const ObjectHandle> current_nested;
 
 // Memory of an object, as a read-only buffer.
 struct PinnedObject {
-  PyObject_HEAD
-  Buffer keep;
+  PyObject_HEAD Buffer keep;
   ObjectHandle handle;
   std::string_view bytes;
 };
@@ -40,7 +39,8 @@ void DeallocPinned(PyObject* self) {
 
 int GetBuffer(PyObject* self, Py_buffer* view, int flags) {
   const std::string_view bytes = reinterpret_cast<PinnedObject*>(self)->bytes;
-  return PyBuffer_FillInfo(view, self, const_cast<char*>(bytes.data()), static_cast<Py_ssize_t>(bytes.size()),
+  return PyBuffer_FillInfo(view, self, const_cast<char*>(bytes.data()),
+                           static_cast<Py_ssize_t>(bytes.size()),
                            /*readonly=*/1, flags);
 }
 
@@ -80,15 +80,18 @@ PyObject* DecodePickled(const ObjectView& view) {
   for (uint32_t i = 0; i < head.buffer_count; ++i) {
     BufferEntry entry;
     std::memcpy(&entry, view.bytes.data() + sizeof head + i * sizeof entry, sizeof entry);
-    if (entry.offset > view.bytes.size() || entry.bytes > view.bytes.size() - entry.offset) return Malformed();
+    if (entry.offset > view.bytes.size() || entry.bytes > view.bytes.size() - entry.offset)
+      return Malformed();
     PyObject* const buffer = Pin(view, view.bytes.substr(entry.offset, entry.bytes));
     if (buffer == nullptr) return nullptr;
     PyList_SetItem(buffers.get(), i, buffer);
   }
-  const Owned pickle = Owned::Steal(PyMemoryView_FromMemory(const_cast<char*>(view.bytes.data() + begin),
-                                                            static_cast<Py_ssize_t>(head.pickle_bytes), PyBUF_READ));
+  const Owned pickle =
+      Owned::Steal(PyMemoryView_FromMemory(const_cast<char*>(view.bytes.data() + begin),
+                                           static_cast<Py_ssize_t>(head.pickle_bytes), PyBUF_READ));
   if (!pickle) return nullptr;
-  const std::span<const ObjectHandle> outer = std::exchange(current_nested, std::span<const ObjectHandle>(view.nested));
+  const std::span<const ObjectHandle> outer =
+      std::exchange(current_nested, std::span<const ObjectHandle>(view.nested));
   PyObject* const value = unpickle_value(pickle.get(), buffers.get());
   current_nested = outer;
   return value;
@@ -107,7 +110,8 @@ void Value::Clear() {
 }
 
 bool Value::Encode(PyObject* value) {
-  if (native_.Encode(value)) [[likely]] return true;
+  if (native_.Encode(value)) [[likely]]
+    return true;
   native_.Clear();
   return EncodePickled(value);
 }
@@ -134,8 +138,10 @@ bool Value::EncodePickled(PyObject* value) {
     nested_.push_back(HandleOf(PyList_GetItem(references, i)));
   }
   pickled_ = true;
-  size_t size = sizeof(PickleHead) + static_cast<size_t>(count) * sizeof(BufferEntry) + static_cast<size_t>(buffers_[0].len);
-  for (size_t i = 1; i < buffers_.size(); ++i) size = Aligned64(size) + static_cast<size_t>(buffers_[i].len);
+  size_t size = sizeof(PickleHead) + static_cast<size_t>(count) * sizeof(BufferEntry) +
+                static_cast<size_t>(buffers_[0].len);
+  for (size_t i = 1; i < buffers_.size(); ++i)
+    size = Aligned64(size) + static_cast<size_t>(buffers_[i].len);
   pickled_bytes_ = size;
   return true;
 }
@@ -175,7 +181,8 @@ absl::StatusOr<ObjectHandle> PutValue(Runtime& runtime, const Value& value) {
   }
   const Using use;
   const WithoutGil free;
-  absl::StatusOr<MutableBuffer> buffer = runtime.Create(size, Deadline(MonotonicNow(), kStoreTimeout), value.nested());
+  absl::StatusOr<MutableBuffer> buffer =
+      runtime.Create(size, Deadline(MonotonicNow(), kStoreTimeout), value.nested());
   if (!buffer.ok()) return buffer.status();
   value.CopyTo(reinterpret_cast<char*>(buffer->data()));
   return runtime.Seal(*std::move(buffer), value.nested());
@@ -186,17 +193,20 @@ PyObject* DecodeValue(const ObjectView& view) {
     return DecodeNative(view.bytes, view.nested);
   }
   if (static_cast<uint8_t>(view.bytes[1]) == kVersionPickle) return DecodePickled(view);
-  PyErr_SetString(PyExc_TypeError, "this value was made by C++ with arrays inside, which Python cannot read yet");
+  PyErr_SetString(PyExc_TypeError,
+                  "this value was made by C++ with arrays inside, which Python cannot read yet");
   return nullptr;
 }
 
 bool AddPinnedType(PyObject* module) {
   pinned_type = reinterpret_cast<PyTypeObject*>(PyType_FromSpec(&pinned_spec));
-  return pinned_type != nullptr && PyModule_AddObjectRef(module, "Pinned", reinterpret_cast<PyObject*>(pinned_type)) == 0;
+  return pinned_type != nullptr &&
+         PyModule_AddObjectRef(module, "Pinned", reinterpret_cast<PyObject*>(pinned_type)) == 0;
 }
 
 PyObject* NestedReferenceOf(PyObject*, PyObject* const* args, Py_ssize_t count) {
-  if (count != 2 || PyBytes_Check(args[1]) == 0 || PyBytes_Size(args[1]) != static_cast<Py_ssize_t>(sizeof(ObjectId))) {
+  if (count != 2 || PyBytes_Check(args[1]) == 0 ||
+      PyBytes_Size(args[1]) != static_cast<Py_ssize_t>(sizeof(ObjectId))) {
     PyErr_SetString(PyExc_TypeError, "nested_reference(index, id)");
     return nullptr;
   }

@@ -1,8 +1,9 @@
 // Copyright The Sheaf Authors. SPDX-License-Identifier: Apache-2.0
-// Python values to the bytes of objects and back: the native codec where it applies (python_bindings/codec.h), else pickle 5
-// with its buffers outside, by sheaf.serialization:
+// Python values to the bytes of objects and back: the native codec where it applies
+// (python_bindings/codec.h), else pickle 5 with its buffers outside, by sheaf.serialization:
 //   PickleHead | BufferEntry[buffer_count] | pickle | zeros | buffer | zeros | buffer ...
-// with each buffer at a multiple of 64 from the start, so that arrays are read where they lie. Little-endian.
+// with each buffer at a multiple of 64 from the start, so that arrays are read where they lie.
+// Little-endian.
 #pragma once
 
 #include <cstdint>
@@ -30,7 +31,8 @@ struct BufferEntry {
 };
 static_assert(sizeof(PickleHead) == 16 && sizeof(BufferEntry) == 16);
 
-// A value in the making. Made, filled and destroyed with the GIL held; holds the value's buffers meanwhile.
+// A value in the making. Made, filled and destroyed with the GIL held; holds the value's buffers
+// meanwhile.
 class Value {
  public:
   Value() = default;
@@ -45,7 +47,9 @@ class Value {
   // Without the GIL, if need be.
   void CopyTo(char* out) const;
   // The whole value, if it lies in one piece.
-  std::string_view whole() const { return pickled_ || !native_.tail().empty() ? std::string_view() : native_.body(); }
+  std::string_view whole() const {
+    return pickled_ || !native_.tail().empty() ? std::string_view() : native_.body();
+  }
   std::span<const ObjectHandle> nested() const { return pickled_ ? nested_ : native_.nested(); }
 
  private:
@@ -62,14 +66,15 @@ class Value {
 // As an object of this process; a large one is built in the store, without the GIL.
 absl::StatusOr<ObjectHandle> PutValue(Runtime& runtime, const Value& value);
 
-// A new reference, or nullptr with an exception set. Arrays in what comes back view the object's memory and pin it; where
-// nothing pins the bytes (arguments inside a frame), they are copied.
+// A new reference, or nullptr with an exception set. Arrays in what comes back view the object's
+// memory and pin it; where nothing pins the bytes (arguments inside a frame), they are copied.
 PyObject* DecodeValue(const ObjectView& view);
 
 // The type of what pins memory for those arrays. False: an exception is set.
 bool AddPinnedType(PyObject* module);
 
-// For unpickling: nested_reference(index, id), with the references of the value that this thread decodes.
+// For unpickling: nested_reference(index, id), with the references of the value that this thread
+// decodes.
 PyObject* NestedReferenceOf(PyObject* module, PyObject* const* args, Py_ssize_t count);
 
 }  // namespace sheaf::python

@@ -17,7 +17,8 @@ PythonFunction show_gpus("sheaf.worker_functions", "show_gpus");
 PythonFunction construct_async("sheaf.async_actor", "construct");
 PythonFunction cancel_coroutine("sheaf.async_actor", "cancel_call");
 
-// A Python thread of its own for each thread that runs calls, kept between them, so that threading.local stays.
+// A Python thread of its own for each thread that runs calls, kept between them, so that
+// threading.local stays.
 void KeepThreadState() {
   thread_local bool kept = false;
   if (kept) return;
@@ -51,7 +52,9 @@ bool IsActorExit() {
 // The thread runs this call.
 class Running {
  public:
-  explicit Running(Execution* execution) : outer_(std::exchange(CurrentExecution(), execution)) { SetRunsUserCode(true); }
+  explicit Running(Execution* execution) : outer_(std::exchange(CurrentExecution(), execution)) {
+    SetRunsUserCode(true);
+  }
   ~Running() {
     CurrentExecution() = outer_;
     SetRunsUserCode(false);
@@ -61,13 +64,15 @@ class Running {
   Execution* const outer_;
 };
 
-// Calls `function`, or the method of that name, with the arguments; `self` (or nullptr) comes first.
+// Calls `function`, or the method of that name, with the arguments; `self` (or nullptr) comes
+// first.
 PyObject* Invoke(PyObject* function, PyObject* self, const CallArguments& arguments) {
   std::vector<PyObject*> list;
   list.reserve(arguments.values.size() + 1);
   if (self != nullptr) list.push_back(self);
   for (const Owned& value : arguments.values) list.push_back(value.get());
-  const size_t named = arguments.names ? static_cast<size_t>(PyTuple_Size(arguments.names.get())) : 0;
+  const size_t named =
+      arguments.names ? static_cast<size_t>(PyTuple_Size(arguments.names.get())) : 0;
   const size_t positional = list.size() - named;
   if (PyUnicode_Check(function) != 0) {
     return PyObject_VectorcallMethod(function, list.data(), positional, arguments.names.get());
@@ -84,7 +89,8 @@ PyObject* PythonHandler::Find(const proto::TaskTemplate& spec) {
     const Owned key = Owned::Steal(NewText(spec.function()));
     const Owned name = Owned::Steal(NewText(spec.name()));
     const Owned extra = Owned::Steal(NewBytes(spec.extra()));
-    Owned loaded = Owned::Steal(load_function(key.get(), name.get(), extra.get()));  // May run user code, and calls.
+    Owned loaded = Owned::Steal(
+        load_function(key.get(), name.get(), extra.get()));  // May run user code, and calls.
     if (!loaded) return nullptr;
     functions_[spec.function()] = loaded;
     last_ = loaded.get();
@@ -98,7 +104,8 @@ PyObject* PythonHandler::Find(const proto::TaskTemplate& spec) {
 UniqueFd PythonHandler::MakeCallEvent() { return UniqueFd(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)); }
 
 void PythonHandler::Execute(std::shared_ptr<Execution> execution) {
-  if (async_.load(std::memory_order_acquire)) {  // Without the GIL, which the loop may hold for long.
+  if (async_.load(
+          std::memory_order_acquire)) {  // Without the GIL, which the loop may hold for long.
     const std::lock_guard lock(mutex_);
     calls_.push_back(std::move(execution));
     if (calls_.size() == 1) eventfd_write(call_event_.get(), 1);
@@ -112,7 +119,8 @@ void PythonHandler::Execute(std::shared_ptr<Execution> execution) {
 void PythonHandler::Run(std::shared_ptr<Execution> execution) {
   const Running running(execution.get());
   const proto::TaskTemplate& spec = execution->spec();
-  if (exited_) return execution->Fail({ErrorKind::kActorDied, "the actor has called exit_actor()", {}}, false);
+  if (exited_)
+    return execution->Fail({ErrorKind::kActorDied, "the actor has called exit_actor()", {}}, false);
   const Owned function = Owned::Borrow(Find(spec));
   if (!function) return FailWithException(*execution);
   const bool creation = spec.kind() == proto::TaskTemplate::ACTOR_CREATION;
@@ -124,9 +132,11 @@ void PythonHandler::Run(std::shared_ptr<Execution> execution) {
     if (!DecodeArguments(*execution, &arguments)) return FailWithException(*execution);
     if (creation && spec.actor().is_async()) {
       const Owned list = AsTuple(arguments);
-      result = Owned::Steal(construct_async(function.get(), list.get(), arguments.names ? arguments.names.get() : Py_None));
+      result = Owned::Steal(construct_async(function.get(), list.get(),
+                                            arguments.names ? arguments.names.get() : Py_None));
     } else {
-      PyObject* const self = spec.kind() == proto::TaskTemplate::ACTOR_METHOD ? instance_.get() : nullptr;
+      PyObject* const self =
+          spec.kind() == proto::TaskTemplate::ACTOR_METHOD ? instance_.get() : nullptr;
       result = Owned::Steal(Invoke(function.get(), self, arguments));
     }
   }
@@ -201,8 +211,9 @@ void PythonHandler::ShowGpus(const proto::TaskTemplate& spec) {
   if (!Owned::Steal(show_gpus(list.get()))) PyErr_Clear();
 }
 
-// A task on the main thread is interrupted as Ctrl-C would: SIGINT ends a sleep or a read, and its handler raises if the
-// call that runs is the one that was cancelled. Coroutines are cancelled as asyncio does it.
+// A task on the main thread is interrupted as Ctrl-C would: SIGINT ends a sleep or a read, and its
+// handler raises if the call that runs is the one that was cancelled. Coroutines are cancelled as
+// asyncio does it.
 void PythonHandler::Cancel(TaskId task) {
   KeepThreadState();
   const WithGil gil;

@@ -15,14 +15,16 @@
 
 namespace sheaf::python {
 
-// One per worker process, for ever. Execute comes without the GIL, on the main thread or on threads of the actor's groups.
+// One per worker process, for ever. Execute comes without the GIL, on the main thread or on threads
+// of the actor's groups.
 class PythonHandler final : public TaskHandler {
  public:
   void Execute(std::shared_ptr<Execution> execution) override;
   void Cancel(TaskId task) override;
 
-  // Of an actor with async methods: its event loop watches call_event(), and then starts what TakeCalls gives: a list of
-  // (execution, task id, function, actor, arguments, names of keywords or None, streaming). With the GIL.
+  // Of an actor with async methods: its event loop watches call_event(), and then starts what
+  // TakeCalls gives: a list of (execution, task id, function, actor, arguments, names of keywords
+  // or None, streaming). With the GIL.
   int call_event() const { return call_event_.get(); }
   PyObject* TakeCalls();
 
@@ -44,8 +46,8 @@ class PythonHandler final : public TaskHandler {
   absl::flat_hash_map<std::string, Owned> functions_;
   std::string last_key_;
   PyObject* last_ = nullptr;
-  Owned instance_;         // The actor.
-  bool exited_ = false;    // exit_actor was called: no further call runs.
+  Owned instance_;       // The actor.
+  bool exited_ = false;  // exit_actor was called: no further call runs.
 };
 
 }  // namespace sheaf::python

@@ -209,6 +209,10 @@ void ActorService::OnReport(CallPtr call, NodeNumber node, const proto::ActorSta
   ActorEntry* entry = id.ok() ? table_.Find(*id) : nullptr;
   if (entry == nullptr || !entry->is_alive() || !entry->info().detached() ||
       report.incarnation() != entry->info().incarnation()) {
+    if (entry != nullptr && report.state_case() == proto::ActorStateReport::kDied &&
+        report.incarnation() == entry->info().incarnation()) {
+      entry->ending = 0;
+    }
     if (id.ok() && report.state_case() != proto::ActorStateReport::kDied) {
       SendKill(node, *id, report.incarnation(), "this incarnation is not the actor's current one");
     }
@@ -321,6 +325,8 @@ void ActorService::Apply(const Happening& what, const ActorStep& step, proto::Ac
       entry.next_order = kForever;
       if (what.event == ActorEvent::kKilled && host != 0) {
         SendKill(host, what.id, old_incarnation, what.death.message());
+        entry.ending = host;
+        entry.next_order = Deadline(now, context_.options.repeat_after);
       }
       break;
     case ActorAction::kTell:
@@ -425,6 +431,13 @@ void ActorService::Tick() {
   for (auto& [id, entry] : table_.all()) {
     const bool starting = entry.info().detached() && entry.is_alive() && entry.info().state() != proto::ActorInfo::ALIVE;
     if (starting && entry.next_order <= now) Order(id, entry);
+    if (entry.ending == 0 || entry.next_order > now) continue;
+    if (!nodes_.IsMember(entry.ending)) {  // It took the actor with it.
+      entry.ending = 0;
+      continue;
+    }
+    SendKill(entry.ending, id, entry.info().incarnation(), entry.info().death().message());
+    entry.next_order = Deadline(now, context_.options.repeat_after);
   }
 }
 

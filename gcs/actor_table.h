@@ -20,7 +20,8 @@ namespace sheaf {
 struct ActorEntry {
   proto::ActorRecord record;
   NodeNumber asked = 0;       // The raylet that was told to start it. 0: none yet.
-  Nanos next_order = 0;       // When it is told (again), if no report comes. kForever: not before something happens.
+  Nanos next_order = 0;       // When the raylet is told (again) to start or end it, if no report comes. kForever: not before something happens.
+  NodeNumber ending = 0;      // Dead: the raylet that was told to end it, and has not said yet that it is gone. 0: none.
   bool unaccounted = false;   // From disk, and no raylet has reported it to this GCS yet.
   Nanos alive_since = 0;
   int quick_deaths = 0;       // In a row, for the back-off.

@@ -500,4 +500,24 @@ SCENARIO("the functions of an ended job stay as long as a detached actor of it l
   CHECK(world.service().Stats().blobs == 0);
 }
 
+SCENARIO("a raylet is told to end an actor until it says that the actor is gone") {
+  ActorWorld world;
+  world.Ask(world.driver, world.Registration("one", true));
+  CHECK(world.Starts(world.node) == std::vector<uint32_t>{1});
+  world.Started(world.node, 1);
+  proto::GcsRequest end;
+  end.mutable_end_actor()->set_actor_id(world.id.Binary());
+  world.Ask(world.driver, end);
+  world.Starts(world.node);
+  CHECK(world.kills == std::vector<uint32_t>{1});
+  world.Pass(2 * kSecond, {world.node});  // That word was lost.
+  world.Starts(world.node);
+  CHECK(world.kills.size() >= 2);
+  world.Died(world.node, 1);
+  world.kills.clear();
+  world.Pass(5 * kSecond, {world.node});
+  world.Starts(world.node);
+  CHECK(world.kills.empty());
+}
+
 }  // namespace sheaf

@@ -13,7 +13,6 @@ namespace sheaf {
 namespace {
 
 constexpr size_t kLineageBytes = 256 * 1024 * 1024;
-constexpr uint64_t kIndexedItems = 60'000;  // Items whose id is the task's with an index; later ones get their own.
 
 }  // namespace
 
@@ -409,7 +408,7 @@ void TaskTable::OnStreamItem(ProcessId from, std::string_view body) {
   stream.producer = from;
   const uint64_t expected = stream.handed_out + stream.items.size();
   if (head->index != expected) return;  // A repeat.
-  const bool indexed = head->index < kIndexedItems;
+  const bool indexed = head->index < StreamItemHead::kIndexedItems;
   const ObjectId id = indexed ? ReturnOf(IdOf(*task), static_cast<uint16_t>(head->index + 1))
                               : ObjectId::Make(self_, references_.NextSequence(), 1);
   ObjectEntry* item = references_.NewOwned(id);

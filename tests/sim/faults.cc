@@ -22,7 +22,6 @@ std::string_view PlantName(Plant plant) {
     case Plant::kDropTransitDone: return "drop_transit_done";
     case Plant::kDropLeaseReturn: return "drop_lease_return";
     case Plant::kDropCancel: return "drop_cancel";
-    case Plant::kUndrainedRings: return "undrained_rings";
     case Plant::kSilentDeath: return "silent_death";
     case Plant::kZombie: return "zombie";
     case Plant::kForgottenStart: return "forgotten_start";

@@ -23,7 +23,6 @@ enum class Plant : uint8_t {
   kDropTransitDone,     // A ring loses the word that references have arrived.
   kDropLeaseReturn,     // A ring loses a returned lease.
   kDropCancel,          // A ring loses a cancellation.
-  kUndrainedRings,      // A process answers "drained" for a dead peer without reading what that had sent.
   kSilentDeath,         // The launcher does not report a worker's death.
   kZombie,              // The launcher reports a death of a process that lives on.
   kForgottenStart,      // The page that says which call was started reads as if none was.

@@ -323,7 +323,7 @@ void Process::OnRayletFrame(const Frame& frame) {
 
 void Process::OnProcessDied(const proto::ProcessDied& died) {
   const ProcessId process = ProcessId::Unpack(died.process());
-  if (!world_.Planted(Plant::kUndrainedRings)) network_.Drain(process, self);
+  network_.Drain(process, self);
   owner_->OnProcessDied(process, died.death(), died.started());
   executor_->OnProcessDied(process);
   owner_->references.Flush();

@@ -120,7 +120,8 @@ std::vector<std::string> NodeFlags(const InitOptions& options) {
 // The raylet's socket of a session directory, of "latest", or given as it is.
 std::string SocketOf(const std::string& address, const Settings& settings) {
   namespace fs = std::filesystem;
-  if (address == "latest" || address == "auto") return fs::path(settings.base_directory) / "latest" / kSocketName;
+  if (address == "latest" || address == "auto")
+    return fs::path(settings.base_directory) / "latest" / kSocketName;
   std::error_code error;
   if (fs::is_socket(address, error)) return address;
   return fs::path(address) / kSocketName;

@@ -9,9 +9,9 @@ namespace sheaf {
 
 }  // namespace sheaf
 
-#define SHEAF_CHECK(condition, text) \
-  do {                               \
-    if (!(condition)) [[unlikely]] { \
+#define SHEAF_CHECK(condition, text)                              \
+  do {                                                            \
+    if (!(condition)) [[unlikely]] {                              \
       ::sheaf::CheckFailed(__FILE__, __LINE__, #condition, text); \
-    }                                \
+    }                                                             \
   } while (false)

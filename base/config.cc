@@ -57,7 +57,8 @@ class Reader {
     }
   }
   void Level(const char* name, LogLevel& out) {
-    constexpr std::array<absl::string_view, 5> kNames = {"debug", "info", "warning", "error", "off"};
+    constexpr std::array<absl::string_view, 5> kNames = {"debug", "info", "warning", "error",
+                                                         "off"};
     if (std::optional<std::string> value = Take(name)) {
       const auto found = std::find(kNames.begin(), kNames.end(), absl::AsciiStrToLower(*value));
       if (found != kNames.end()) {
@@ -83,8 +84,8 @@ class Reader {
   }
 
   const Environment& environment_;
-  std::vector<std::string> known_ = {kWorkerVariable, kSocketVariable, kTemplateVariable, kJobVariable,
-                                     kRuntimeEnvironmentVariable};
+  std::vector<std::string> known_ = {kWorkerVariable, kSocketVariable, kTemplateVariable,
+                                     kJobVariable, kRuntimeEnvironmentVariable};
   absl::Status status_;
 };
 
@@ -108,7 +109,8 @@ absl::StatusOr<Settings> LoadSettings(const Environment& environment,
   Settings settings;
   Reader reader(environment);
   settings.base_directory = DefaultBaseDirectory(environment);
-  if (std::optional<std::string> gpus = environment("CUDA_VISIBLE_DEVICES")) settings.visible_gpus = *gpus;
+  if (std::optional<std::string> gpus = environment("CUDA_VISIBLE_DEVICES"))
+    settings.visible_gpus = *gpus;
   reader.Text("SHEAF_ADDRESS", settings.address);
   reader.Text("SHEAF_DIR", settings.base_directory);
   reader.Text("SHEAF_EXECUTABLE", settings.executable);
@@ -186,7 +188,8 @@ absl::StatusOr<int64_t> ParseBytes(std::string_view text) {
   }
   double value = 0;
   if (!absl::SimpleAtod(number, &value) || !(value >= 0) || value * factor > 9e18) {
-    return absl::InvalidArgumentError(absl::StrCat("'", Abseil(text), "': want a size such as 512MiB"));
+    return absl::InvalidArgumentError(
+        absl::StrCat("'", Abseil(text), "': want a size such as 512MiB"));
   }
   return static_cast<int64_t>(value * factor);
 }

@@ -1,6 +1,7 @@
 // Copyright The Sheaf Authors. SPDX-License-Identifier: Apache-2.0
-// The settings that a process takes from its environment: the only file that reads environment variables. Options given in
-// code or on the command line override them. Each setting is one variable, SHEAF_ plus its name in capitals.
+// The settings that a process takes from its environment: the only file that reads environment
+// variables. Options given in code or on the command line override them. Each setting is one
+// variable, SHEAF_ plus its name in capitals.
 #pragma once
 
 #include <cstdint>
@@ -16,39 +17,52 @@
 namespace sheaf {
 
 struct Settings {
-  std::string address;               // SHEAF_ADDRESS: the session directory of a node to join. Empty: start a node.
-  std::string base_directory;        // SHEAF_DIR, or $XDG_RUNTIME_DIR/sheaf, or /tmp/sheaf-<uid>: holds sessions.
-  std::string executable;            // SHEAF_EXECUTABLE: the `sheaf` that Init starts. Empty: beside the library, or in PATH.
-  double cpus = 0;                   // SHEAF_CPUS: of the node; 0: what the kernel lets this process use.
-  double gpus = -1;                  // SHEAF_GPUS: of the node; below 0: what is found.
+  std::string
+      address;  // SHEAF_ADDRESS: the session directory of a node to join. Empty: start a node.
+  std::string
+      base_directory;  // SHEAF_DIR, or $XDG_RUNTIME_DIR/sheaf, or /tmp/sheaf-<uid>: holds sessions.
+  std::string executable;  // SHEAF_EXECUTABLE: the `sheaf` that Init starts. Empty: beside the
+                           // library, or in PATH.
+  double cpus = 0;         // SHEAF_CPUS: of the node; 0: what the kernel lets this process use.
+  double gpus = -1;        // SHEAF_GPUS: of the node; below 0: what is found.
   std::string visible_gpus = "unset";  // CUDA_VISIBLE_DEVICES, as CUDA reads it; "unset": all.
-  int64_t memory_bytes = 0;          // SHEAF_MEMORY: for tasks that ask for memory; 0: 70 % of what is there.
-  int64_t store_bytes = 0;           // SHEAF_STORE_BYTES: of the arena; 0: 30 % of what is there.
-  double memory_limit = 0.95;        // SHEAF_MEMORY_LIMIT: the part of memory above which a worker is killed; 0: never.
-  int64_t worker_log_bytes = 16 << 20;  // SHEAF_WORKER_LOG_BYTES: of one worker's output file, then it is rotated.
-  int64_t log_hours = 24;            // SHEAF_LOG_HOURS: output files of ended workers are deleted after this time.
-  bool log_to_driver = true;         // SHEAF_LOG_TO_DRIVER: workers' output appears at the driver.
-  bool worker_template = true;       // SHEAF_WORKER_TEMPLATES: C++ workers fork from a first one; 0: each is exec'd.
+  int64_t memory_bytes =
+      0;  // SHEAF_MEMORY: for tasks that ask for memory; 0: 70 % of what is there.
+  int64_t store_bytes = 0;  // SHEAF_STORE_BYTES: of the arena; 0: 30 % of what is there.
+  double memory_limit =
+      0.95;  // SHEAF_MEMORY_LIMIT: the part of memory above which a worker is killed; 0: never.
+  int64_t worker_log_bytes =
+      16 << 20;  // SHEAF_WORKER_LOG_BYTES: of one worker's output file, then it is rotated.
+  int64_t log_hours =
+      24;  // SHEAF_LOG_HOURS: output files of ended workers are deleted after this time.
+  bool log_to_driver = true;  // SHEAF_LOG_TO_DRIVER: workers' output appears at the driver.
+  bool worker_template =
+      true;  // SHEAF_WORKER_TEMPLATES: C++ workers fork from a first one; 0: each is exec'd.
   LogLevel log_level = LogLevel::kInfo;  // SHEAF_LOG_LEVEL: debug, info, warning, error, off.
-  std::string failpoints;            // SHEAF_FAILPOINT: base/failpoint.h.
-  std::vector<std::string> unknown;  // Variables that begin with SHEAF_ and mean nothing: misspelt ones.
+  std::string failpoints;                // SHEAF_FAILPOINT: base/failpoint.h.
+  std::vector<std::string>
+      unknown;  // Variables that begin with SHEAF_ and mean nothing: misspelt ones.
 };
 
 // The value of a variable, or nullopt.
 using Environment = std::function<std::optional<std::string>(const char* name)>;
 
-// kInvalidArgument: a value that cannot be read; the text names the variable, the value and what is wanted.
+// kInvalidArgument: a value that cannot be read; the text names the variable, the value and what is
+// wanted.
 absl::StatusOr<Settings> LoadSettings();
-absl::StatusOr<Settings> LoadSettings(const Environment& environment, const std::vector<std::string>& names);
+absl::StatusOr<Settings> LoadSettings(const Environment& environment,
+                                      const std::vector<std::string>& names);
 
-// How the raylet started this process: as a worker, or as the template that workers fork from (base/worker_template.h).
+// How the raylet started this process: as a worker, or as the template that workers fork from
+// (base/worker_template.h).
 struct WorkerStart {
   std::string token;        // For the attach handshake; empty in a template.
   std::string socket_path;  // Of the raylet.
   int template_fd = -1;     // Not negative: be a template, commands come from here.
 };
-// nullopt: this process was not started by a raylet. Removes the marks from the environment, so that programs which user
-// code starts are not taken for workers. Call it once, from Init, before threads exist.
+// nullopt: this process was not started by a raylet. Removes the marks from the environment, so
+// that programs which user code starts are not taken for workers. Call it once, from Init, before
+// threads exist.
 std::optional<WorkerStart> TakeWorkerStart();
 
 // Sets a variable of this process (a forked worker's, before its threads exist).
@@ -57,10 +71,13 @@ void SetVariable(const std::string& name, const std::string& value);
 // "512", "64KiB", "1.5GiB", "2GB". kInvalidArgument: not a size, or negative.
 absl::StatusOr<int64_t> ParseBytes(std::string_view text);
 
-inline constexpr char kWorkerVariable[] = "SHEAF_WORKER";             // The token of a worker.
-inline constexpr char kSocketVariable[] = "SHEAF_SOCKET";             // The raylet's socket.
-inline constexpr char kTemplateVariable[] = "SHEAF_WORKER_TEMPLATE";  // The descriptor of a template's commands.
-inline constexpr char kJobVariable[] = "SHEAF_JOB";  // Session and job: stays set, marks all descendants of a job's workers.
-inline constexpr char kRuntimeEnvironmentVariable[] = "SHEAF_RUNTIME_ENVIRONMENT";  // Hexadecimal; stays set.
+inline constexpr char kWorkerVariable[] = "SHEAF_WORKER";  // The token of a worker.
+inline constexpr char kSocketVariable[] = "SHEAF_SOCKET";  // The raylet's socket.
+inline constexpr char kTemplateVariable[] =
+    "SHEAF_WORKER_TEMPLATE";  // The descriptor of a template's commands.
+inline constexpr char kJobVariable[] =
+    "SHEAF_JOB";  // Session and job: stays set, marks all descendants of a job's workers.
+inline constexpr char kRuntimeEnvironmentVariable[] =
+    "SHEAF_RUNTIME_ENVIRONMENT";  // Hexadecimal; stays set.
 
 }  // namespace sheaf

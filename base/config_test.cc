@@ -31,9 +31,12 @@ SCENARIO("an empty environment gives the defaults") {
 }
 
 SCENARIO("each setting is read from its variable, and an empty value means the default") {
-  const absl::StatusOr<Settings> settings =
-      Load({{"SHEAF_DIR", "/x"}, {"SHEAF_CPUS", "2.5"}, {"SHEAF_STORE_BYTES", "1.5GiB"},
-            {"SHEAF_LOG_LEVEL", "Debug"}, {"SHEAF_LOG_TO_DRIVER", "0"}, {"SHEAF_MEMORY", ""}});
+  const absl::StatusOr<Settings> settings = Load({{"SHEAF_DIR", "/x"},
+                                                  {"SHEAF_CPUS", "2.5"},
+                                                  {"SHEAF_STORE_BYTES", "1.5GiB"},
+                                                  {"SHEAF_LOG_LEVEL", "Debug"},
+                                                  {"SHEAF_LOG_TO_DRIVER", "0"},
+                                                  {"SHEAF_MEMORY", ""}});
   REQUIRE(settings.ok());
   CHECK(settings->base_directory == "/x");
   CHECK(settings->cpus == 2.5);
@@ -43,7 +46,8 @@ SCENARIO("each setting is read from its variable, and an empty value means the d
   CHECK(settings->memory_bytes == 0);
 }
 
-SCENARIO("a value that cannot be read is an error that names the variable, the value and the remedy") {
+SCENARIO(
+    "a value that cannot be read is an error that names the variable, the value and the remedy") {
   const absl::Status status = Load({{"SHEAF_CPUS", "two"}}).status();
   CHECK(status.code() == absl::StatusCode::kInvalidArgument);
   CHECK(status.message() == "SHEAF_CPUS='two': want a number of CPUs, 0 for all");
@@ -54,7 +58,8 @@ SCENARIO("a value that cannot be read is an error that names the variable, the v
 }
 
 SCENARIO("a misspelt variable is noticed") {
-  const absl::StatusOr<Settings> settings = Load({{"SHEAF_CPU", "2"}, {"SHEAF_WORKER", "x"}, {"HOME", "/"}});
+  const absl::StatusOr<Settings> settings =
+      Load({{"SHEAF_CPU", "2"}, {"SHEAF_WORKER", "x"}, {"HOME", "/"}});
   REQUIRE(settings.ok());
   CHECK(settings->unknown == std::vector<std::string>{"SHEAF_CPU"});
 }

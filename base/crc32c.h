@@ -1,5 +1,6 @@
 // Copyright The Sheaf Authors. SPDX-License-Identifier: Apache-2.0
-// CRC-32C (Castagnoli), as iSCSI and ext4 use it: by the processor's instruction where there is one.
+// CRC-32C (Castagnoli), as iSCSI and ext4 use it: by the processor's instruction where there is
+// one.
 #pragma once
 
 #include <cstdint>

@@ -16,8 +16,8 @@ SCENARIO("the checksum is CRC-32C: the test vectors of RFC 3720, B.4") {
 SCENARIO("a checksum continues over pieces") {
   const std::string text = "The checksum of pieces is the checksum of the whole.";
   for (size_t cut = 0; cut <= text.size(); ++cut) {
-    CHECK(Crc32c(std::string_view(text).substr(cut), Crc32c(std::string_view(text).substr(0, cut))) ==
-          Crc32c(text));
+    CHECK(Crc32c(std::string_view(text).substr(cut),
+                 Crc32c(std::string_view(text).substr(0, cut))) == Crc32c(text));
   }
 }
 

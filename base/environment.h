@@ -30,8 +30,8 @@ struct RuntimeEnvironment {
 absl::StatusOr<std::string> EncodeEnvironment(const RuntimeEnvironment& environment);
 // From a peer. kInvalidArgument: as above, or not sorted.
 absl::StatusOr<RuntimeEnvironment> DecodeEnvironment(std::string_view bytes);
-// The bytes of `defaults` with what `own` sets put over it. kInvalidArgument: one of them is no environment, or together
-// they are too large.
+// The bytes of `defaults` with what `own` sets put over it. kInvalidArgument: one of them is no
+// environment, or together they are too large.
 absl::StatusOr<std::string> MergeEnvironments(std::string_view defaults, std::string_view own);
 
 }  // namespace sheaf

@@ -29,7 +29,8 @@ TEST_CASE("a task's environment is put over its job's, variable by variable") {
 
 TEST_CASE("names and values that a worker cannot have are refused by name") {
   const auto refused = [](const std::string& name, const std::string& value) {
-    return std::string(EncodeEnvironment({.variables = {{name, value}}, .others = {}}).status().message());
+    return std::string(
+        EncodeEnvironment({.variables = {{name, value}}, .others = {}}).status().message());
   };
   CHECK_THAT(refused("1A", "x"), Catch::Contains("'1A'"));
   CHECK_THAT(refused("", "x"), Catch::Contains("is no name"));
@@ -42,8 +43,9 @@ TEST_CASE("names and values that a worker cannot have are refused by name") {
 
 TEST_CASE("bytes of a peer that are no environment are refused") {
   for (const std::string& bytes :
-       {std::string("A=1"), std::string("A\0", 2), std::string("\0", 1), std::string("B=1\0A=1\0", 8),
-        std::string("A=1\0A=2\0", 8), std::string("=1\0", 3), std::string(kMaxEnvironmentBytes + 1, 'x')}) {
+       {std::string("A=1"), std::string("A\0", 2), std::string("\0", 1),
+        std::string("B=1\0A=1\0", 8), std::string("A=1\0A=2\0", 8), std::string("=1\0", 3),
+        std::string(kMaxEnvironmentBytes + 1, 'x')}) {
     CHECK(DecodeEnvironment(bytes).status().code() == absl::StatusCode::kInvalidArgument);
   }
 }

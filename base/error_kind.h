@@ -10,7 +10,7 @@ namespace sheaf {
 
 enum class ErrorKind : uint8_t {
   kNone = 0,
-  kTaskFailed = 1,        // User code threw; the payload is the language's own form of it.
+  kTaskFailed = 1,  // User code threw; the payload is the language's own form of it.
   kTaskCancelled = 2,
   kWorkerCrashed = 3,
   kActorDied = 4,
@@ -21,20 +21,20 @@ enum class ErrorKind : uint8_t {
   kOwnerDied = 9,
   kObjectStoreFull = 10,
   kOutOfDisk = 11,
-  kOutOfMemory = 12,      // The memory watch killed the worker.
+  kOutOfMemory = 12,  // The memory watch killed the worker.
   kTimeout = 13,
   kEnvironmentFailed = 14,
-  kGroupRemoved = 15,     // Placement group.
+  kGroupRemoved = 15,  // Placement group.
   kPendingCallsLimit = 16,
   kNodeDied = 17,
   kRayletDied = 18,
   kReconstructionFailed = 19,
-  kStreamReplay = 20,     // A generator re-run gave other items.
+  kStreamReplay = 20,  // A generator re-run gave other items.
   kInvalidArgument = 21,
   kActorNameTaken = 22,
-  kNotFound = 23,         // No actor of that name, no such function.
+  kNotFound = 23,  // No actor of that name, no such function.
   kGcsStorageFull = 24,
-  kSystem = 25,           // Anything else of Sheaf's own.
+  kSystem = 25,  // Anything else of Sheaf's own.
 };
 
 struct Error {

@@ -54,9 +54,8 @@ void ThreadExecutor::Loop() {
         Nanos wait = kLongestSleep;
         if (ticking) wait = std::min(wait, std::max<Nanos>(next_tick - MonotonicNow(), 0));
         sleeping_ = true;
-        work_or_stop_.wait_for(lock, std::chrono::nanoseconds(wait), [this] {
-          return !queue_.empty() || stopping_;
-        });
+        work_or_stop_.wait_for(lock, std::chrono::nanoseconds(wait),
+                               [this] { return !queue_.empty() || stopping_; });
         sleeping_ = false;
       }
       batch.swap(queue_);

@@ -1,6 +1,6 @@
 // Copyright The Sheaf Authors. SPDX-License-Identifier: Apache-2.0
-// Somewhere to run work later: a thread of its own on real nodes, the caller itself in tests. The only file that starts
-// threads. Functions must not throw.
+// Somewhere to run work later: a thread of its own on real nodes, the caller itself in tests. The
+// only file that starts threads. Functions must not throw.
 #pragma once
 
 #include <condition_variable>
@@ -26,11 +26,12 @@ class Executor {
 class ThreadExecutor final : public Executor {
  public:
   struct Options {
-    std::string name;            // As `ps -L` shows it; 15 bytes count.
-    Nanos tick_period = 0;       // Not 0: `tick` runs on the thread about every so often, work or not.
+    std::string name;       // As `ps -L` shows it; 15 bytes count.
+    Nanos tick_period = 0;  // Not 0: `tick` runs on the thread about every so often, work or not.
     std::function<void()> tick;
   };
-  explicit ThreadExecutor(std::string name) : ThreadExecutor(Options{std::move(name), 0, nullptr}) {}
+  explicit ThreadExecutor(std::string name)
+      : ThreadExecutor(Options{std::move(name), 0, nullptr}) {}
   explicit ThreadExecutor(Options options);
   ~ThreadExecutor() override { Stop(); }
   ThreadExecutor(const ThreadExecutor&) = delete;
@@ -38,7 +39,8 @@ class ThreadExecutor final : public Executor {
 
   // After Stop has begun, `work` is destroyed without being run.
   void Post(std::function<void()> work) override;
-  // Runs all that was posted so far, then ends the thread. Idempotent; not to be called on the thread itself.
+  // Runs all that was posted so far, then ends the thread. Idempotent; not to be called on the
+  // thread itself.
   void Stop();
   bool IsCurrent() const { return std::this_thread::get_id() == thread_.get_id(); }
 
@@ -54,7 +56,8 @@ class ThreadExecutor final : public Executor {
   std::thread thread_;  // Last: it uses the others.
 };
 
-// Runs work at once on the calling thread; work posted from within work runs after it. Not thread-safe.
+// Runs work at once on the calling thread; work posted from within work runs after it. Not
+// thread-safe.
 class InlineExecutor final : public Executor {
  public:
   void Post(std::function<void()> work) override;

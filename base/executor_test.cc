@@ -3,8 +3,8 @@
 
 #include <signal.h>
 
-#include <catch2/catch.hpp>
 #include <algorithm>
+#include <catch2/catch.hpp>
 #include <future>
 
 namespace sheaf {
@@ -26,7 +26,8 @@ SCENARIO("a thread executor runs everything, in order, on its own thread") {
   CHECK(seen.back() == 999);
 }
 
-SCENARIO("work that is posted by work runs before Stop returns if it was posted before Stop began") {
+SCENARIO(
+    "work that is posted by work runs before Stop returns if it was posted before Stop began") {
   ThreadExecutor executor("nested");
   std::promise<void> inner_ran;
   executor.Post([&] { executor.Post([&] { inner_ran.set_value(); }); });

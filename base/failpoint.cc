@@ -27,7 +27,7 @@ struct Entry {
   std::string name;
   Action action = Action::kError;
   int sleep_ms = 0;
-  uint64_t at = 0;           // The pass at which it acts; 0: by chance.
+  uint64_t at = 0;  // The pass at which it acts; 0: by chance.
   double probability = 0;
   SeededRandom random{0};
   uint64_t passes = 0;
@@ -35,7 +35,8 @@ struct Entry {
 
 std::mutex mutex;  // Guards `entries`.
 std::vector<Entry>& Entries() {
-  static auto* const entries = new std::vector<Entry>;  // Never destroyed: threads may outlive main.
+  static auto* const entries =
+      new std::vector<Entry>;  // Never destroyed: threads may outlive main.
   return *entries;
 }
 
@@ -77,8 +78,8 @@ absl::StatusOr<Entry> ParseEntry(absl::string_view text, uint64_t salt) {
   }
   const std::vector<absl::string_view> parts = absl::StrSplit(when, ':');
   uint64_t seed = 0;
-  if (parts.size() != 2 || !absl::SimpleAtod(parts[0], &entry.probability) || entry.probability < 0 ||
-      entry.probability > 1 || !absl::SimpleAtoi(parts[1], &seed)) {
+  if (parts.size() != 2 || !absl::SimpleAtod(parts[0], &entry.probability) ||
+      entry.probability < 0 || entry.probability > 1 || !absl::SimpleAtoi(parts[1], &seed)) {
     return Malformed(text);
   }
   entry.random = SeededRandom(SeededRandom(seed).Next() ^ salt);
@@ -130,7 +131,8 @@ absl::Status internal::PassFailpoint(std::string_view name) {
   }
   if (sleep_ms > 0) poll(nullptr, 0, sleep_ms);
   if (!error) return absl::OkStatus();
-  return absl::UnavailableError(absl::StrCat("failpoint ", absl::string_view(name.data(), name.size())));
+  return absl::UnavailableError(
+      absl::StrCat("failpoint ", absl::string_view(name.data(), name.size())));
 }
 
 }  // namespace sheaf

@@ -81,8 +81,8 @@ SCENARIO("chance is repeated by its seed and differs between processes") {
 SCENARIO("malformed text is refused and changes nothing") {
   const Disarm disarm;
   REQUIRE(ArmFailpoints("a:error@1", 0).ok());
-  for (const char* text : {"a", "a:kill", ":kill@1", "a:kill@0", "a:kill@x", "a:burn@1", "a:sleep(x)@1",
-                           "a:kill%2:1", "a:kill%0.5", "a:error@1,b"}) {
+  for (const char* text : {"a", "a:kill", ":kill@1", "a:kill@0", "a:kill@x", "a:burn@1",
+                           "a:sleep(x)@1", "a:kill%2:1", "a:kill%0.5", "a:error@1,b"}) {
     CAPTURE(text);
     CHECK(ArmFailpoints(text, 0).code() == absl::StatusCode::kInvalidArgument);
   }

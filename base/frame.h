@@ -18,20 +18,21 @@ enum class Lane : uint8_t { kWork = 0, kControl = 1 };
 enum class FrameKind : uint16_t {
   kNone = 0,
   // Owner <-> executor, borrower <-> owner, caller <-> actor: worker/wire.h.
-  kTemplate = 1,        // The constant part of a task, named by a number from here on.
-  kPushTask = 2,        // Lane kWork.
+  kTemplate = 1,  // The constant part of a task, named by a number from here on.
+  kPushTask = 2,  // Lane kWork.
   kTaskReply = 3,
-  kStreamItem = 4,      // One value of a streaming generator.
-  kStreamAck = 5,       // Items consumed so far.
+  kStreamItem = 4,  // One value of a streaming generator.
+  kStreamAck = 5,   // Items consumed so far.
   kCancelTask = 6,
-  kTakeBack = 7,        // "Give back what you have not started."
-  kTaskReturned = 8,    // "Not started, not going to be": another push is allowed.
-  kTransitDone = 9,     // "The references of your frame are registered; let go of yours."
-  kObjectQuery = 10,    // Borrower asks the owner for values or locations.
+  kTakeBack = 7,      // "Give back what you have not started."
+  kTaskReturned = 8,  // "Not started, not going to be": another push is allowed.
+  kTransitDone = 9,   // "The references of your frame are registered; let go of yours."
+  kObjectQuery = 10,  // Borrower asks the owner for values or locations.
   kObjectAnswer = 11,
-  kActorQuery = 12,     // Where is this actor? Asked of its creator (or the GCS), answered on each change.
+  kActorQuery =
+      12,  // Where is this actor? Asked of its creator (or the GCS), answered on each change.
   kActorAnswer = 13,
-  kActorControl = 14,   // Kill, or "this handle went out of scope".
+  kActorControl = 14,  // Kill, or "this handle went out of scope".
   // Process -> raylet: proto/raylet.proto.
   kJobStart = 32,
   kLeaseDemand = 33,
@@ -44,18 +45,18 @@ enum class FrameKind : uint16_t {
   kKillWorker = 40,
   kGroupRequest = 41,
   kActorReport = 42,
-  kStateQuery = 43,     // Both ways: the raylet asks processes for their tasks and objects too.
+  kStateQuery = 43,  // Both ways: the raylet asks processes for their tasks and objects too.
   kStateAnswer = 44,
   kWorkerReady = 45,
   kAdoptedQuery = 46,
-  kGoodbye = 47,        // The process leaves on purpose.
+  kGoodbye = 47,  // The process leaves on purpose.
   // Raylet -> process: proto/raylet.proto.
   kLeaseGrant = 64,
   kLeaseRefused = 65,
   kLeaseRevoke = 66,
-  kLeaseBegin = 67,     // To the worker: from now on pushes of this lease are welcome.
+  kLeaseBegin = 67,  // To the worker: from now on pushes of this lease are welcome.
   kLeaseEnd = 68,
-  kNewRing = 69,        // Its descriptor waits on the socket.
+  kNewRing = 69,  // Its descriptor waits on the socket.
   kConnectRefused = 70,
   kProcessDied = 71,
   kRefsReported = 72,

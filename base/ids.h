@@ -75,9 +75,9 @@ struct Id {
   static absl::StatusOr<Id> FromHex(std::string_view hex);
 };
 
-using TaskId = Id<struct TaskTag>;                      // Index 0.
-using ObjectId = Id<struct ObjectTag>;                  // Of a return: TaskId plus index 1...; puts: index 1.
-using ActorId = Id<struct ActorTag>;                    // The TaskId of its creation task.
+using TaskId = Id<struct TaskTag>;      // Index 0.
+using ObjectId = Id<struct ObjectTag>;  // Of a return: TaskId plus index 1...; puts: index 1.
+using ActorId = Id<struct ActorTag>;    // The TaskId of its creation task.
 using PlacementGroupId = Id<struct PlacementGroupTag>;  // Made by the process that asked for it.
 
 static_assert(sizeof(ProcessId) == 8 && sizeof(ObjectId) == 16);
@@ -89,15 +89,17 @@ inline ObjectId ReturnOf(TaskId task, uint16_t index) {  // `index` counts from 
 inline TaskId TaskOf(ObjectId object) {
   return {object.maker_bits, object.sequence_bits & ~uint64_t{0xffff}};
 }
-// The handle of a detached actor: the actor's id with this index. It is counted nowhere, for such an actor lives until it
-// is killed, and it needs no owner: whoever gets one asks the GCS.
+// The handle of a detached actor: the actor's id with this index. It is counted nowhere, for such
+// an actor lives until it is killed, and it needs no owner: whoever gets one asks the GCS.
 inline constexpr uint16_t kDetachedActorIndex = 0xffff;
 inline ObjectId DetachedActorHandle(ActorId actor) {
   return {actor.maker_bits, actor.sequence_bits + kDetachedActorIndex};
 }
-inline bool IsDetachedActorHandle(ObjectId object) { return (object.sequence_bits & 0xffff) == kDetachedActorIndex; }
+inline bool IsDetachedActorHandle(ObjectId object) {
+  return (object.sequence_bits & 0xffff) == kDetachedActorIndex;
+}
 
-using JobNumber = uint32_t;  // Given by the GCS, from 1.
+using JobNumber = uint32_t;    // Given by the GCS, from 1.
 using LeaseNumber = uint64_t;  // Given by one raylet, from 1, never reused by it.
 
 }  // namespace sheaf

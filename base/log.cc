@@ -58,9 +58,11 @@ absl::Status StartLog(const LogOptions& options) {
     sink = std::make_shared<spdlog::sinks::stderr_sink_mt>();
   } else {
     try {
-      sink = std::make_shared<spdlog::sinks::rotating_file_sink_mt>(options.file, options.max_bytes, 1);
+      sink = std::make_shared<spdlog::sinks::rotating_file_sink_mt>(options.file, options.max_bytes,
+                                                                    1);
     } catch (const spdlog::spdlog_ex& error) {
-      return absl::UnavailableError(absl::StrCat("cannot log to ", options.file, ": ", error.what()));
+      return absl::UnavailableError(
+          absl::StrCat("cannot log to ", options.file, ": ", error.what()));
     }
     chmod(options.file.c_str(), 0600);
   }

@@ -1,6 +1,6 @@
 // Copyright The Sheaf Authors. SPDX-License-Identifier: Apache-2.0
-// The log of a daemon or a driver: one line an event, for the person who runs it. Thread-safe. Until StartLog is called,
-// warnings and errors go to the standard error stream.
+// The log of a daemon or a driver: one line an event, for the person who runs it. Thread-safe.
+// Until StartLog is called, warnings and errors go to the standard error stream.
 #pragma once
 
 #include <atomic>
@@ -18,9 +18,10 @@ enum class LogLevel : uint8_t { kDebug = 0, kInfo = 1, kWarning = 2, kError = 3,
 
 struct LogOptions {
   LogLevel level = LogLevel::kInfo;
-  std::string file;                        // Empty: the standard error stream.
-  size_t max_bytes = 16 * 1024 * 1024;     // Of the file; then it becomes FILE.1, and FILE.1 is deleted.
-  std::string process;                     // In each line: "raylet 3", "gcs".
+  std::string file;  // Empty: the standard error stream.
+  size_t max_bytes =
+      16 * 1024 * 1024;  // Of the file; then it becomes FILE.1, and FILE.1 is deleted.
+  std::string process;   // In each line: "raylet 3", "gcs".
 };
 
 // kUnavailable: `file` cannot be written.

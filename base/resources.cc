@@ -225,10 +225,13 @@ std::string Resources::ToString() const {
 }
 
 absl::Status Resources::CheckAmount(std::string_view name, Amount amount) {
-  if (name.empty() || name.size() > kMaxResourceNameBytes || Printable(name) != name.substr(0, 64) ||
-      name.find_first_of(std::string_view("\0\n\r\t,", 5)) != std::string_view::npos || !IsUtf8(name)) {
-    return absl::InvalidArgumentError(absl::StrCat(
-        "'", Printable(name), "': a resource name has 1 to 256 bytes of UTF-8, none of them a comma"));
+  if (name.empty() || name.size() > kMaxResourceNameBytes ||
+      Printable(name) != name.substr(0, 64) ||
+      name.find_first_of(std::string_view("\0\n\r\t,", 5)) != std::string_view::npos ||
+      !IsUtf8(name)) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("'", Printable(name),
+                     "': a resource name has 1 to 256 bytes of UTF-8, none of them a comma"));
   }
   if (amount < 0) {
     return absl::InvalidArgumentError(
@@ -264,8 +267,7 @@ absl::StatusOr<Amount> AmountFromDouble(std::string_view name, double amount) {
 absl::StatusOr<Resources> ParseResources(std::string_view text) {
   Resources result;
   size_t names = 0;
-  for (absl::string_view piece :
-       absl::StrSplit(Text(text), ',', absl::SkipWhitespace())) {
+  for (absl::string_view piece : absl::StrSplit(Text(text), ',', absl::SkipWhitespace())) {
     const absl::string_view entry = absl::StripAsciiWhitespace(piece);
     const size_t colon = entry.rfind(':');
     if (colon == absl::string_view::npos) {

@@ -1,6 +1,6 @@
 // Copyright The Sheaf Authors. SPDX-License-Identifier: Apache-2.0
-// Amounts of named resources: what a node has, what a task asks for. Fixed point, so that a thousand
-// additions and subtractions of 0.1 end where they began.
+// Amounts of named resources: what a node has, what a task asks for. Fixed point, so that a
+// thousand additions and subtractions of 0.1 end where they began.
 #pragma once
 
 #include <array>
@@ -16,10 +16,10 @@
 
 namespace sheaf {
 
-using Amount = int64_t;                      // In 1/10000: CPU 10000 is one core, memory 10000 one byte.
+using Amount = int64_t;  // In 1/10000: CPU 10000 is one core, memory 10000 one byte.
 inline constexpr Amount kUnit = 10'000;
-inline constexpr double kMaxAmount = 1e9;    // Of anything but bytes.
-inline constexpr double kMaxBytes = 1e13;    // Of "memory" and "object_store_memory".
+inline constexpr double kMaxAmount = 1e9;  // Of anything but bytes.
+inline constexpr double kMaxBytes = 1e13;  // Of "memory" and "object_store_memory".
 inline constexpr size_t kMaxResourceNames = 256;
 inline constexpr size_t kMaxResourceNameBytes = 256;
 
@@ -29,8 +29,8 @@ inline constexpr size_t kKnownResources = 4;
 inline constexpr std::array<std::string_view, kKnownResources> kKnownResourceNames = {
     "CPU", "GPU", "memory", "object_store_memory"};
 
-// A value. What is not named has amount 0; names with amount 0 are not kept. Amounts may be negative (a
-// ledger whose lent CPUs were taken back). Without custom names no operation allocates.
+// A value. What is not named has amount 0; names with amount 0 are not kept. Amounts may be
+// negative (a ledger whose lent CPUs were taken back). Without custom names no operation allocates.
 class Resources {
  public:
   using Custom = std::pair<std::string, Amount>;
@@ -58,8 +58,8 @@ class Resources {
   friend Resources operator+(Resources a, const Resources& b) { return std::move(a += b); }
   friend Resources operator-(Resources a, const Resources& b) { return std::move(a -= b); }
 
-  // Whether `request` can be taken from this: of each name that it asks for (amount > 0) there is enough.
-  // A negative amount here forbids only requests for that name.
+  // Whether `request` can be taken from this: of each name that it asks for (amount > 0) there is
+  // enough. A negative amount here forbids only requests for that name.
   bool Fits(const Resources& request) const {
     for (size_t i = 0; i < kKnownResources; ++i) {
       if (request.known_[i] > 0 && request.known_[i] > known_[i]) {
@@ -76,7 +76,8 @@ class Resources {
 
   // What is neither of the known ones, by name, no amount 0.
   const std::vector<Custom>& custom() const { return custom_; }
-  // Calls visit(std::string_view name, Amount) for each amount other than 0: known ones, then custom by name.
+  // Calls visit(std::string_view name, Amount) for each amount other than 0: known ones, then
+  // custom by name.
   template <class Visit>
   void ForEach(Visit&& visit) const {
     for (size_t i = 0; i < kKnownResources; ++i) {
@@ -130,10 +131,11 @@ class Resources {
   std::vector<Custom> custom_;  // By name, no amount 0.
 };
 
-// `amount` in fixed point, rounded. kInvalidArgument: as CheckAmount; NaN; positive but below 0.0001.
+// `amount` in fixed point, rounded. kInvalidArgument: as CheckAmount; NaN; positive but below
+// 0.0001.
 absl::StatusOr<Amount> AmountFromDouble(std::string_view name, double amount);
-// Parses "CPU:2,GPU:0.5"; the amount follows the last colon. Bytes take the suffixes K, M, G and T (1024s).
-// kInvalidArgument: malformed, an amount as above, or a name that comes twice.
+// Parses "CPU:2,GPU:0.5"; the amount follows the last colon. Bytes take the suffixes K, M, G and T
+// (1024s). kInvalidArgument: malformed, an amount as above, or a name that comes twice.
 absl::StatusOr<Resources> ParseResources(std::string_view text);
 // "0.5 GPU", "2 GiB memory".
 std::string AmountToString(std::string_view name, Amount amount);

@@ -34,14 +34,17 @@ absl::Status Errno(const std::string& what) {
   return absl::ErrnoToStatus(error, what);
 }
 
-// File systems of the network: sockets and locks work between the processes of one machine only, or not at all.
+// File systems of the network: sockets and locks work between the processes of one machine only, or
+// not at all.
 bool IsNetworkFileSystem(const std::string& path) {
   constexpr std::array<uint32_t, 9> kMagics = {
-      0x6969 /* NFS */,        0xff534d42 /* CIFS */, 0xfe534d42 /* SMB2 */, 0x517b /* SMB */,    0x00c36400 /* Ceph */,
-      0x0bd00bd0 /* Lustre */, 0x47504653 /* GPFS */, 0x19830326 /* BeeGFS */, 0x5346414f /* AFS */};
+      0x6969 /* NFS */,      0xff534d42 /* CIFS */,   0xfe534d42 /* SMB2 */,
+      0x517b /* SMB */,      0x00c36400 /* Ceph */,   0x0bd00bd0 /* Lustre */,
+      0x47504653 /* GPFS */, 0x19830326 /* BeeGFS */, 0x5346414f /* AFS */};
   struct statfs info;
   if (statfs(path.c_str(), &info) != 0) return false;
-  return std::find(kMagics.begin(), kMagics.end(), static_cast<uint32_t>(info.f_type)) != kMagics.end();
+  return std::find(kMagics.begin(), kMagics.end(), static_cast<uint32_t>(info.f_type)) !=
+         kMagics.end();
 }
 
 absl::Status PrepareBase(const std::string& base) {
@@ -53,8 +56,8 @@ absl::Status PrepareBase(const std::string& base) {
   // Not through a link: in /tmp anybody may have put one there before us.
   if (lstat(base.c_str(), &info) != 0) return Errno(base);
   if (!S_ISDIR(info.st_mode) || info.st_uid != geteuid() || (info.st_mode & 077) != 0) {
-    return absl::PermissionDeniedError(
-        absl::StrCat(base, " must be a directory of this user with mode 0700; name another one with SHEAF_DIR"));
+    return absl::PermissionDeniedError(absl::StrCat(
+        base, " must be a directory of this user with mode 0700; name another one with SHEAF_DIR"));
   }
   if (IsNetworkFileSystem(base)) {
     return absl::FailedPreconditionError(
@@ -65,10 +68,12 @@ absl::Status PrepareBase(const std::string& base) {
 
 absl::StatusOr<std::string> WriteToken(const std::string& path) {
   std::array<char, 32> bytes;
-  if (getrandom(bytes.data(), bytes.size(), 0) != static_cast<ssize_t>(bytes.size())) return Errno("getrandom");
+  if (getrandom(bytes.data(), bytes.size(), 0) != static_cast<ssize_t>(bytes.size()))
+    return Errno("getrandom");
   const std::string token = absl::BytesToHexString(absl::string_view(bytes.data(), bytes.size()));
   const UniqueFd file(open(path.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0600));
-  if (!file.valid() || write(file.get(), token.data(), token.size()) != static_cast<ssize_t>(token.size())) {
+  if (!file.valid() ||
+      write(file.get(), token.data(), token.size()) != static_cast<ssize_t>(token.size())) {
     return Errno(path);
   }
   return token;
@@ -100,7 +105,8 @@ void RemoveTransient(const std::string& session) {
 }  // namespace
 
 absl::StatusOr<std::unique_ptr<SessionDirectory>> SessionDirectory::Make(const std::string& base,
-                                                                         int64_t start_time_unix_s, bool keep) {
+                                                                         int64_t start_time_unix_s,
+                                                                         bool keep) {
   SHEAF_RETURN_IF_ERROR(PrepareBase(base));
   const std::string path = absl::StrCat(base, "/", NameOf(start_time_unix_s));
   if (mkdir(path.c_str(), 0700) != 0) return Errno(path);
@@ -118,11 +124,13 @@ absl::StatusOr<std::unique_ptr<SessionDirectory>> SessionDirectory::Make(const s
   return result;
 }
 
-absl::StatusOr<std::unique_ptr<SessionDirectory>> SessionDirectory::Resume(const std::string& path) {
+absl::StatusOr<std::unique_ptr<SessionDirectory>> SessionDirectory::Resume(
+    const std::string& path) {
   std::error_code error;
   const fs::path session = fs::canonical(path, error);
   if (error || !fs::exists(session / "keep", error)) {
-    return absl::NotFoundError(absl::StrCat("'", path, "' is no session of a node that was started with `sheaf start`"));
+    return absl::NotFoundError(
+        absl::StrCat("'", path, "' is no session of a node that was started with `sheaf start`"));
   }
   SHEAF_RETURN_IF_ERROR(PrepareBase(session.parent_path().string()));
   UniqueFd lock = TakeLock(session.string(), O_CREAT);
@@ -166,10 +174,13 @@ int SessionDirectory::RemoveDead(const std::string& base, int keep_newest) {
   std::vector<std::string> kept;
   int changed = 0;
   std::error_code error;
-  for (fs::directory_iterator entry(base, error), end; !error && entry != end; entry.increment(error)) {
+  for (fs::directory_iterator entry(base, error), end; !error && entry != end;
+       entry.increment(error)) {
     const std::string session = entry->path().string();
     std::error_code ignored;
-    if (!absl::StartsWith(entry->path().filename().string(), "session-") || entry->is_symlink(ignored)) continue;
+    if (!absl::StartsWith(entry->path().filename().string(), "session-") ||
+        entry->is_symlink(ignored))
+      continue;
     const UniqueFd lock = TakeLock(session, 0);
     if (!lock.valid()) continue;
     if (fs::exists(session + "/keep", ignored)) {

@@ -1,8 +1,10 @@
 // Copyright The Sheaf Authors. SPDX-License-Identifier: Apache-2.0
-// The directory of one run of a node, BASE/session-<start>-<pid>, mode 0700 (start: as 20260131-235959, UTC):
-//   raylet.sock  the socket that local processes attach to      lock   held by the node while it lives
-//   logs/ spill/                                                keep   exists if logs outlive the node
-//   gcs.db       of the GCS, where it runs here                 token  256 bits in hexadecimal, 0600
+// The directory of one run of a node, BASE/session-<start>-<pid>, mode 0700 (start: as
+// 20260131-235959, UTC):
+//   raylet.sock  the socket that local processes attach to      lock   held by the node while it
+//   lives logs/ spill/                                                keep   exists if logs outlive
+//   the node gcs.db       of the GCS, where it runs here                 token  256 bits in
+//   hexadecimal, 0600
 // BASE/latest links to the one that was ready last.
 #pragma once
 
@@ -16,15 +18,17 @@ namespace sheaf {
 
 class SessionDirectory {
  public:
-  // Makes `base` (0700) where it is missing, and a new session in it. `keep`: it stays when the node ends, without socket and
-  // spilled objects. `start_time_unix_s` names it, with the process's number.
-  // kPermissionDenied: `base` is somebody else's, or open to others. kFailedPrecondition: on a network file system, where
-  // neither sockets nor the GCS's database work. Others: the file system's.
-  static absl::StatusOr<std::unique_ptr<SessionDirectory>> Make(const std::string& base, int64_t start_time_unix_s,
+  // Makes `base` (0700) where it is missing, and a new session in it. `keep`: it stays when the
+  // node ends, without socket and spilled objects. `start_time_unix_s` names it, with the process's
+  // number. kPermissionDenied: `base` is somebody else's, or open to others. kFailedPrecondition:
+  // on a network file system, where neither sockets nor the GCS's database work. Others: the file
+  // system's.
+  static absl::StatusOr<std::unique_ptr<SessionDirectory>> Make(const std::string& base,
+                                                                int64_t start_time_unix_s,
                                                                 bool keep);
-  // Goes on with the session at `path`, which was made to stay and whose node has ended: the GCS's database and the logs are
-  // there, socket, token and spilled objects are new.
-  // kNotFound: no such session. kFailedPrecondition: its node lives. Others: as Make.
+  // Goes on with the session at `path`, which was made to stay and whose node has ended: the GCS's
+  // database and the logs are there, socket, token and spilled objects are new. kNotFound: no such
+  // session. kFailedPrecondition: its node lives. Others: as Make.
   static absl::StatusOr<std::unique_ptr<SessionDirectory>> Resume(const std::string& path);
   // Removes what does not stay, and the link if it still points here.
   ~SessionDirectory();
@@ -42,8 +46,9 @@ class SessionDirectory {
   std::string database() const { return path_ + "/gcs.db"; }
   const std::string& token() const { return token_; }
 
-  // Removes what nodes that were killed left in `base`: their sessions, or what does not stay of them; of those that stay,
-  // all but the newest `keep_newest`. Returns the number of sessions changed. Sessions of living nodes are untouched.
+  // Removes what nodes that were killed left in `base`: their sessions, or what does not stay of
+  // them; of those that stay, all but the newest `keep_newest`. Returns the number of sessions
+  // changed. Sessions of living nodes are untouched.
   static int RemoveDead(const std::string& base, int keep_newest);
 
  private:

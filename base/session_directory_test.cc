@@ -33,7 +33,8 @@ int ModeOf(const std::string& path) {
 std::string DeadSession(const std::string& base, int start, bool keep) {
   const pid_t child = fork();
   if (child == 0) {
-    absl::StatusOr<std::unique_ptr<SessionDirectory>> session = SessionDirectory::Make(base, start, keep);
+    absl::StatusOr<std::unique_ptr<SessionDirectory>> session =
+        SessionDirectory::Make(base, start, keep);
     std::ofstream((*session)->log_directory() + "/raylet.log") << "words";
     std::ofstream((*session)->spill_directory() + "/1") << "object";
     _exit(0);
@@ -44,7 +45,9 @@ std::string DeadSession(const std::string& base, int start, bool keep) {
 
 }  // namespace
 
-SCENARIO("a session that was kept goes on with what was in it, without the old socket, token and spilled objects") {
+SCENARIO(
+    "a session that was kept goes on with what was in it, without the old socket, token and "
+    "spilled objects") {
   const Scratch scratch;
   const std::string path = DeadSession(scratch.root + "/b", 1, /*keep=*/true);
   std::ofstream(path + "/gcs.db") << "rows";
@@ -71,7 +74,8 @@ SCENARIO("a session that was kept goes on with what was in it, without the old s
 SCENARIO("only what was kept can go on") {
   const Scratch scratch;
   const std::string base = scratch.root + "/b";
-  CHECK(SessionDirectory::Resume(DeadSession(base, 1, /*keep=*/false)).status().code() == absl::StatusCode::kNotFound);
+  CHECK(SessionDirectory::Resume(DeadSession(base, 1, /*keep=*/false)).status().code() ==
+        absl::StatusCode::kNotFound);
   CHECK(SessionDirectory::Resume(base + "/nothing").status().code() == absl::StatusCode::kNotFound);
 }
 
@@ -112,7 +116,8 @@ SCENARIO("a base directory that others could have prepared is refused") {
     mkdir((scratch.root + "/target").c_str(), 0700);
     fs::create_symlink(scratch.root + "/target", base);
   }
-  CHECK(SessionDirectory::Make(base, 1, false).status().code() == absl::StatusCode::kPermissionDenied);
+  CHECK(SessionDirectory::Make(base, 1, false).status().code() ==
+        absl::StatusCode::kPermissionDenied);
 }
 
 SCENARIO("what killed nodes left is removed by the next one") {

@@ -4,11 +4,11 @@
 
 #include "absl/status/status.h"
 
-#define SHEAF_RETURN_IF_ERROR(expression)                            \
-  do {                                                               \
+#define SHEAF_RETURN_IF_ERROR(expression)                               \
+  do {                                                                  \
     if (absl::Status sheaf_status = (expression); !sheaf_status.ok()) { \
-      return sheaf_status;                                           \
-    }                                                                \
+      return sheaf_status;                                              \
+    }                                                                   \
   } while (false)
 
 #define SHEAF_CONCAT_INNER(a, b) a##b

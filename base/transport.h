@@ -1,6 +1,7 @@
 // Copyright The Sheaf Authors. SPDX-License-Identifier: Apache-2.0
-// How one process speaks to another. Over rings on real nodes (shm/mailbox.h), over a virtual network in
-// tests/sim. Owner, raylet and GCS logic see nothing else of the world between processes.
+// How one process speaks to another. Over rings on real nodes (shm/mailbox.h), over a virtual
+// network in tests/sim. Owner, raylet and GCS logic see nothing else of the world between
+// processes.
 #pragma once
 
 #include <cstddef>
@@ -16,8 +17,9 @@ namespace sheaf {
 class Channel {
  public:
   virtual ~Channel() = default;
-  // Hands over one frame whose body is `head` followed by `tail`. Never blocks and never drops while
-  // the peer lives: what does not fit is queued in this process. To a dead peer it goes nowhere.
+  // Hands over one frame whose body is `head` followed by `tail`. Never blocks and never drops
+  // while the peer lives: what does not fit is queued in this process. To a dead peer it goes
+  // nowhere.
   virtual void Send(Lane lane, FrameKind kind, std::string_view head,
                     std::string_view tail = {}) = 0;
   // Bytes accepted but not yet visible to the peer: the measure for back-pressure.

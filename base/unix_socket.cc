@@ -23,8 +23,8 @@ absl::Status Errno(std::string_view what) {
   return absl::ErrnoToStatus(error, std::string(what));
 }
 
-// A socket address for `path`. Addresses hold 107 bytes: a longer path is named through a descriptor of its directory,
-// which `directory` keeps open meanwhile.
+// A socket address for `path`. Addresses hold 107 bytes: a longer path is named through a
+// descriptor of its directory, which `directory` keeps open meanwhile.
 absl::StatusOr<sockaddr_un> AddressOf(const std::string& path, UniqueFd& directory) {
   sockaddr_un address{};
   address.sun_family = AF_UNIX;
@@ -46,7 +46,8 @@ absl::StatusOr<sockaddr_un> AddressOf(const std::string& path, UniqueFd& directo
 
 absl::StatusOr<UniqueFd> NewSocket() {
   UniqueFd fd(socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
-  if (!fd.valid()) return absl::ResourceExhaustedError(absl::StrCat("socket: ", std::strerror(errno)));
+  if (!fd.valid())
+    return absl::ResourceExhaustedError(absl::StrCat("socket: ", std::strerror(errno)));
   return fd;
 }
 
@@ -72,7 +73,8 @@ absl::Status CheckDirectory(const std::string& path) {
 
 // Descriptors that came with a message, whatever else is wrong with it.
 void TakeFds(msghdr& message, std::vector<UniqueFd>& fds) {
-  for (cmsghdr* part = CMSG_FIRSTHDR(&message); part != nullptr; part = CMSG_NXTHDR(&message, part)) {
+  for (cmsghdr* part = CMSG_FIRSTHDR(&message); part != nullptr;
+       part = CMSG_NXTHDR(&message, part)) {
     if (part->cmsg_level != SOL_SOCKET || part->cmsg_type != SCM_RIGHTS) continue;
     const size_t count = (part->cmsg_len - CMSG_LEN(0)) / sizeof(int);
     for (size_t i = 0; i < count; ++i) {
@@ -94,7 +96,8 @@ absl::Status WaitForFd(int fd, bool to_write, Nanos timeout) {
     const int ready = ppoll(&entry, 1, &wait, nullptr);
     if (ready > 0) return absl::OkStatus();
     if (ready < 0 && errno != EINTR) return Errno("poll");
-    if (ready == 0 && MonotonicNow() >= deadline) return absl::DeadlineExceededError("no answer in time");
+    if (ready == 0 && MonotonicNow() >= deadline)
+      return absl::DeadlineExceededError("no answer in time");
   }
 }
 
@@ -125,7 +128,8 @@ absl::StatusOr<std::pair<UnixSocket, UnixSocket>> UnixSocket::Pair() {
   return std::pair(UnixSocket(UniqueFd(fds[0])), UnixSocket(UniqueFd(fds[1])));
 }
 
-absl::Status UnixSocket::Send(std::string_view bytes, absl::Span<const int> fds, Nanos timeout) const {
+absl::Status UnixSocket::Send(std::string_view bytes, absl::Span<const int> fds,
+                              Nanos timeout) const {
   if (bytes.empty() || bytes.size() > kMaxMessageBytes || fds.size() > kMaxMessageFds) {
     return absl::InvalidArgumentError(
         absl::StrCat("a message of ", bytes.size(), " bytes and ", fds.size(), " descriptors"));
@@ -150,7 +154,8 @@ absl::Status UnixSocket::Send(std::string_view bytes, absl::Span<const int> fds,
     if (errno == EPIPE || errno == ECONNRESET || errno == ENOTCONN) {
       return absl::UnavailableError("the peer closed the connection");
     }
-    // ETOOMANYREFS: too many descriptors under way; the peer takes some out, as it makes room otherwise.
+    // ETOOMANYREFS: too many descriptors under way; the peer takes some out, as it makes room
+    // otherwise.
     if (errno != EAGAIN && errno != ENOBUFS && errno != ETOOMANYREFS) return Errno("sendmsg");
     const Nanos left = deadline - MonotonicNow();
     if (left <= 0) return absl::DeadlineExceededError("the peer does not read its socket");
@@ -206,7 +211,8 @@ absl::StatusOr<PeerCredentials> UnixSocket::Peer() const {
 
 UnixListener::~UnixListener() {
   struct stat info;
-  if (fd_.valid() && lstat(path_.c_str(), &info) == 0 && info.st_ino == inode_) unlink(path_.c_str());
+  if (fd_.valid() && lstat(path_.c_str(), &info) == 0 && info.st_ino == inode_)
+    unlink(path_.c_str());
 }
 
 absl::StatusOr<UnixListener> UnixListener::Listen(const std::string& path) {
@@ -238,7 +244,8 @@ absl::StatusOr<UnixSocket> UnixListener::Accept(Nanos timeout) const {
     UniqueFd fd(accept4(fd_.get(), nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK));
     if (fd.valid()) return UnixSocket(std::move(fd));
     if (errno == EINTR || errno == ECONNABORTED) continue;
-    if (errno != EAGAIN) return absl::ResourceExhaustedError(absl::StrCat("accept: ", std::strerror(errno)));
+    if (errno != EAGAIN)
+      return absl::ResourceExhaustedError(absl::StrCat("accept: ", std::strerror(errno)));
     const Nanos left = deadline - MonotonicNow();
     if (left <= 0) return absl::DeadlineExceededError("nobody connects");
     SHEAF_RETURN_IF_ERROR(WaitForFd(fd_.get(), /*to_write=*/false, left));

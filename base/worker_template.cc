@@ -57,7 +57,7 @@ class Server {
  public:
   Server(UnixSocket commands, const ForkFunction& fork_function)
       : commands_(std::move(commands)), fork_function_(fork_function) {
-    struct sigaction by_default {};
+    struct sigaction by_default{};
     by_default.sa_handler = SIG_DFL;
     sigaction(SIGCHLD, &by_default, &old_action_);
     sigset_t children;
@@ -69,7 +69,8 @@ class Server {
 
   // The token of the worker in which it returns.
   std::string Serve() {
-    if (absl::Status forkable = CheckForkable(); !forkable.ok()) Retire(std::string(forkable.message()));
+    if (absl::Status forkable = CheckForkable(); !forkable.ok())
+      Retire(std::string(forkable.message()));
     Report(TemplateReport::kReady, 0, 0, 0);
     while (true) {
       pollfd waiting[2] = {{commands_.fd(), POLLIN, 0}, {child_events_.get(), POLLIN, 0}};
@@ -84,8 +85,8 @@ class Server {
   }
 
  private:
-  void Report(TemplateReport::Kind kind, uint64_t process, pid_t pid, int value, std::string_view text = {},
-              int fd = -1) {
+  void Report(TemplateReport::Kind kind, uint64_t process, pid_t pid, int value,
+              std::string_view text = {}, int fd = -1) {
     TemplateReport report{};
     report.magic = kTemplateMagic;
     report.kind = kind;
@@ -132,7 +133,8 @@ class Server {
     const pid_t pid = fork_function_();
     if (pid == 0) {
       BecomeWorker(message);
-      return std::string(request->token.data(), strnlen(request->token.data(), request->token.size()));
+      return std::string(request->token.data(),
+                         strnlen(request->token.data(), request->token.size()));
     }
     if (pid < 0) {
       Report(TemplateReport::kForkFailed, request->process, 0, errno);
@@ -158,14 +160,15 @@ class Server {
     for (absl::string_view variable : absl::StrSplit(variables, '\0', absl::SkipEmpty())) {
       const size_t equals = variable.find('=');
       if (equals == absl::string_view::npos) continue;
-      SetVariable(std::string(variable.substr(0, equals)), std::string(variable.substr(equals + 1)));
+      SetVariable(std::string(variable.substr(0, equals)),
+                  std::string(variable.substr(equals + 1)));
     }
   }
 
   UnixSocket commands_;
   const ForkFunction& fork_function_;
   UniqueFd child_events_;
-  struct sigaction old_action_ {};
+  struct sigaction old_action_{};
   sigset_t old_mask_{};
   absl::flat_hash_map<pid_t, uint64_t> children_;  // pid -> packed ProcessId.
 };

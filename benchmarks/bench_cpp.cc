@@ -1,5 +1,6 @@
 // Copyright The Sheaf Authors. SPDX-License-Identifier: Apache-2.0
-// What calls, tasks and objects cost a C++ user, beside the floor of each (benchmarks/floor) measured in the same run.
+// What calls, tasks and objects cost a C++ user, beside the floor of each (benchmarks/floor)
+// measured in the same run.
 //   bench_cpp [--json FILE] [--only TEXT] [--seconds N] [--no-floors]
 #include <sheaf/sheaf.h>
 #include <sys/wait.h>
@@ -32,7 +33,9 @@ class Echo {
 SHEAF_REMOTE(Nothing);
 SHEAF_ACTOR(Echo, sheaf::Constructor<>, &Echo::Call);
 
-double Seconds(Clock::time_point begin) { return std::chrono::duration<double>(Clock::now() - begin).count(); }
+double Seconds(Clock::time_point begin) {
+  return std::chrono::duration<double>(Clock::now() - begin).count();
+}
 
 double seconds_per_row = 0.6;
 
@@ -43,8 +46,8 @@ double ResidentBytes() {
   return resident * static_cast<double>(sysconf(_SC_PAGESIZE));
 }
 
-// Forks of this program, 100 at a time, each of which touches what an actor's process surely does and ends: what the kernel
-// takes for a process with these libraries.
+// Forks of this program, 100 at a time, each of which touches what an actor's process surely does
+// and ends: what the kernel takes for a process with these libraries.
 double ForkRate() {
   static volatile char touched[64 * 4096];
   const auto begin = Clock::now();
@@ -105,11 +108,13 @@ std::map<std::string, double> RunFloors(const std::filesystem::path& directory) 
       char name[128];
       double value = 0;
       const char* at = std::strstr(line, "\"value\":");
-      if (std::sscanf(line, "{\"name\": \"%127[^\"]\"", name) == 1 && at != nullptr && std::sscanf(at, "\"value\": %lf", &value) == 1) {
+      if (std::sscanf(line, "{\"name\": \"%127[^\"]\"", name) == 1 && at != nullptr &&
+          std::sscanf(at, "\"value\": %lf", &value) == 1) {
         out[name] = value;
       }
     }
-    if (pclose(pipe) != 0) std::cerr << "bench_cpp: " << command << " failed; its floors are missing\n";
+    if (pclose(pipe) != 0)
+      std::cerr << "bench_cpp: " << command << " failed; its floors are missing\n";
   }
   return out;
 }
@@ -117,7 +122,8 @@ std::map<std::string, double> RunFloors(const std::filesystem::path& directory) 
 void Print(const Row& row) {
   char ratio[32] = "";
   if (row.floor > 0) std::snprintf(ratio, sizeof ratio, "%.2f", row.sheaf / row.floor);
-  std::printf("%-44s %14.4g %14.4g %8s  %s\n", row.name.c_str(), row.sheaf, row.floor, ratio, row.unit.c_str());
+  std::printf("%-44s %14.4g %14.4g %8s  %s\n", row.name.c_str(), row.sheaf, row.floor, ratio,
+              row.unit.c_str());
   std::fflush(stdout);
 }
 
@@ -130,7 +136,8 @@ int main(int argc, char** argv) {
   for (int i = 1; i + 1 < argc; ++i) {
     if (std::strcmp(argv[i], "--json") == 0) json = argv[i + 1];
     if (std::strcmp(argv[i], "--only") == 0) only = argv[i + 1];
-    if (std::strcmp(argv[i], "--seconds") == 0) seconds_per_row = std::max(0.05, std::atof(argv[i + 1]));
+    if (std::strcmp(argv[i], "--seconds") == 0)
+      seconds_per_row = std::max(0.05, std::atof(argv[i + 1]));
   }
   const auto start = Clock::now();
   sheaf::InitOptions options;
@@ -189,23 +196,24 @@ int main(int argc, char** argv) {
         return size_t{1000};
       });
     });
-    add("actor calls, 4 driver threads, 1,000 in flight", "calls/s", true, floor["floor_ring_1000_in_flight"], [&] {
-      return Rate([&] {
-        std::vector<std::thread> threads;
-        for (int t = 0; t < 4; ++t) {
-          threads.emplace_back([&] {
-            auto mine = echo.Task(&Echo::Call);
-            std::vector<sheaf::ObjectRef<int>> my_refs(1000);
-            for (int round = 0; round < 5; ++round) {
-              for (int i = 0; i < 1000; ++i) my_refs[i] = mine.Remote(i);
-              sheaf::Get(my_refs);
+    add("actor calls, 4 driver threads, 1,000 in flight", "calls/s", true,
+        floor["floor_ring_1000_in_flight"], [&] {
+          return Rate([&] {
+            std::vector<std::thread> threads;
+            for (int t = 0; t < 4; ++t) {
+              threads.emplace_back([&] {
+                auto mine = echo.Task(&Echo::Call);
+                std::vector<sheaf::ObjectRef<int>> my_refs(1000);
+                for (int round = 0; round < 5; ++round) {
+                  for (int i = 0; i < 1000; ++i) my_refs[i] = mine.Remote(i);
+                  sheaf::Get(my_refs);
+                }
+              });
             }
+            for (auto& thread : threads) thread.join();
+            return size_t{20'000};
           });
-        }
-        for (auto& thread : threads) thread.join();
-        return size_t{20'000};
-      });
-    });
+        });
   }
   {
     auto task = sheaf::Task(Nothing);
@@ -255,24 +263,30 @@ int main(int argc, char** argv) {
   add("wait on 1,000 references one by one", "ms", false, 0, [&] {
     std::vector<sheaf::ObjectRef<int>> refs;
     for (int i = 0; i < 1000; ++i) refs.push_back(sheaf::Put(i));
-    return Time(5, [&] {
-             auto left = refs;
-             while (!left.empty()) left = sheaf::Wait(std::move(left), 1).not_ready;
-           }) * 1e3;
+    return Time(5,
+                [&] {
+                  auto left = refs;
+                  while (!left.empty()) left = sheaf::Wait(std::move(left), 1).not_ready;
+                }) *
+           1e3;
   });
   add("10,000 references in one object", "ms", false, 0, [&] {
-    return Time(5, [&] {
-             std::vector<sheaf::ObjectRef<int>> refs;
-             for (int i = 0; i < 10'000; ++i) refs.push_back(sheaf::Put(i));
-             const auto all = sheaf::Put(refs);
-             sheaf::Get(sheaf::Get(all));
-           }) * 1e3;
+    return Time(5,
+                [&] {
+                  std::vector<sheaf::ObjectRef<int>> refs;
+                  for (int i = 0; i < 10'000; ++i) refs.push_back(sheaf::Put(i));
+                  const auto all = sheaf::Put(refs);
+                  sheaf::Get(sheaf::Get(all));
+                }) *
+           1e3;
   });
   {
     std::vector<double> large;
     add("put of 800 MB", "GB/s", true, floor["floor_memcpy_warm_800mb_1_thread"], [&] {
       large.assign(100'000'000, 1.0);
-      { auto warm = sheaf::Put(large); }
+      {
+        auto warm = sheaf::Put(large);
+      }
       return 0.8 / Time(3, [&] { auto ref = sheaf::Put(large); });
     });
     add("put of 800 MB, built in place", "ms", false, 0, [&] {
@@ -305,9 +319,9 @@ int main(int argc, char** argv) {
     out << "{\"rows\": [";
     for (size_t i = 0; i < rows.size(); ++i) {
       const Row& row = rows[i];
-      out << (i == 0 ? "\n" : ",\n") << "  {\"name\": \"" << row.name << "\", \"unit\": \"" << row.unit
-          << "\", \"better\": \"" << (row.higher_is_better ? "higher" : "lower") << "\", \"sheaf\": " << row.sheaf
-          << ", \"floor\": ";
+      out << (i == 0 ? "\n" : ",\n") << "  {\"name\": \"" << row.name << "\", \"unit\": \""
+          << row.unit << "\", \"better\": \"" << (row.higher_is_better ? "higher" : "lower")
+          << "\", \"sheaf\": " << row.sheaf << ", \"floor\": ";
       if (row.floor > 0) {
         out << row.floor << "}";
       } else {

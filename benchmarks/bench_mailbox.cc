@@ -1,6 +1,7 @@
 // Copyright The Sheaf Authors. SPDX-License-Identifier: Apache-2.0
-// Calls between two processes over their mailboxes, in the pattern of floor/floor_ring, which is run in turns with them:
-// the distance between the two is what lanes, lengths, batches and the choice of a peer cost.
+// Calls between two processes over their mailboxes, in the pattern of floor/floor_ring, which is
+// run in turns with them: the distance between the two is what lanes, lengths, batches and the
+// choice of a peer cost.
 //   bench_mailbox [--seconds N] [--floor PATH_OF_floor_ring] [--only FIGURE] [--two-cores]
 #include <signal.h>
 #include <sys/prctl.h>
@@ -61,7 +62,8 @@ class Caller final : public FrameHandler {
       : mailbox_(mailbox), to_replier_(mailbox.To(kReplier)), spin_steps_(spin_steps) {}
   void OnFrame(ProcessId, const Frame& frame) override {
     const Reply* reply = FrameHead<Reply>(frame.body);
-    floors::Require(reply != nullptr && reply->id == seen_ && reply->value == 8 * seen_ + 28, "reply");
+    floors::Require(reply != nullptr && reply->id == seen_ && reply->value == 8 * seen_ + 28,
+                    "reply");
     ++seen_;
   }
   void OnMalformed(ProcessId) override { floors::Require(false, "frame"); }
@@ -133,7 +135,8 @@ std::map<std::string, double> RunFloor(const std::string& path, double seconds) 
   char line[256], name[128];
   double value = 0;
   while (std::fgets(line, sizeof line, output) != nullptr) {
-    if (std::sscanf(line, "{\"name\": \"%127[^\"]\", \"unit\": \"calls/s\", \"value\": %lf}", name, &value) == 2) {
+    if (std::sscanf(line, "{\"name\": \"%127[^\"]\", \"unit\": \"calls/s\", \"value\": %lf}", name,
+                    &value) == 2) {
       values[name] = value;
     }
   }
@@ -146,8 +149,9 @@ struct Figure {
   int spin_steps;
   uint64_t in_flight;
 };
-constexpr Figure kFigures[] = {
-    {"sync_spinning", kSpinSteps, 1}, {"sync_asleep", 0, 1}, {"1000_in_flight", kSpinSteps, kInFlight}};
+constexpr Figure kFigures[] = {{"sync_spinning", kSpinSteps, 1},
+                               {"sync_asleep", 0, 1},
+                               {"1000_in_flight", kSpinSteps, kInFlight}};
 
 }  // namespace
 
@@ -181,7 +185,8 @@ int Main(int argc, char** argv) {
     const auto& beside = floor_values["floor_ring_" + name];
     if (beside.empty()) continue;
     floors::Print(("floor_ring_" + name).c_str(), "calls/s", floors::Median(beside));
-    floors::Print(("mailbox_" + name + "_of_floor").c_str(), "ratio", floors::Median(values) / floors::Median(beside));
+    floors::Print(("mailbox_" + name + "_of_floor").c_str(), "ratio",
+                  floors::Median(values) / floors::Median(beside));
   }
   return 0;
 }

@@ -6,7 +6,6 @@
 
 #include "base/utf8.h"
 
-
 namespace sheaf::cli {
 namespace {
 

@@ -22,7 +22,8 @@ struct ListOptions {
 
 int RunList(const ListOptions& options);
 
-// The rows of `kind` in `answer`. A task that both its owner and its worker reported has one row: it runs.
+// The rows of `kind` in `answer`. A task that both its owner and its worker reported has one row:
+// it runs.
 Table TableOf(std::string_view kind, const proto::StateAnswer& answer);
 
 }  // namespace sheaf::cli

@@ -38,7 +38,8 @@ namespace {
 constexpr Nanos kGrace = 2 * kSecond;  // Workers and drivers have so long to end by themselves.
 constexpr int kKeptSessions = 10;      // Of nodes that ended, with their logs.
 
-// Signals that end a node, as something to poll. Blocked here, so in all threads that are started later.
+// Signals that end a node, as something to poll. Blocked here, so in all threads that are started
+// later.
 UniqueFd BlockSignals() {
   sigset_t signals;
   sigemptyset(&signals);
@@ -58,7 +59,8 @@ void OpenStandardStreams() {
 // The node's parts, in the order of their making; they go in the opposite one.
 class Node {
  public:
-  explicit Node(bool embedded) : embedded_(embedded), stop_(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)) {}
+  explicit Node(bool embedded)
+      : embedded_(embedded), stop_(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)) {}
   ~Node() { Stop("the node ends", 0); }
 
   absl::Status Start(const NodeFlags& flags) {
@@ -97,7 +99,8 @@ class Node {
     }
     SessionDirectory::RemoveDead(settings.base_directory, kKeptSessions);
     if (session_ == nullptr) {
-      SHEAF_ASSIGN_OR_RETURN(session_, SessionDirectory::Make(settings.base_directory, time(nullptr), !embedded_));
+      SHEAF_ASSIGN_OR_RETURN(
+          session_, SessionDirectory::Make(settings.base_directory, time(nullptr), !embedded_));
     }
     LogOptions log;
     log.level = settings.log_level;
@@ -170,18 +173,22 @@ class Node {
 // Waits for a reason to end.
 std::string AwaitEnd(Node& node, int signals, int parent_pipe, int parent_pidfd) {
   while (true) {
-    std::array<pollfd, 4> waiting = {{{signals, POLLIN, 0}, {node.stop_fd(), POLLIN, 0}, {parent_pipe, POLLIN, 0},
+    std::array<pollfd, 4> waiting = {{{signals, POLLIN, 0},
+                                      {node.stop_fd(), POLLIN, 0},
+                                      {parent_pipe, POLLIN, 0},
                                       {parent_pidfd, POLLIN, 0}}};
     if (poll(waiting.data(), waiting.size(), -1) < 0) continue;
     if (waiting[0].revents != 0) {
       signalfd_siginfo info{};
       if (read(signals, &info, sizeof(info)) == sizeof(info)) {
-        return absl::StrCat("signal ", info.ssi_signo, " (", strsignal(static_cast<int>(info.ssi_signo)), ")");
+        return absl::StrCat("signal ", info.ssi_signo, " (",
+                            strsignal(static_cast<int>(info.ssi_signo)), ")");
       }
     }
     if (waiting[1].revents != 0) return node.stop_reason();
     char byte;
-    if (waiting[2].revents != 0 && read(parent_pipe, &byte, 1) <= 0) return "the program that started it is over";
+    if (waiting[2].revents != 0 && read(parent_pipe, &byte, 1) <= 0)
+      return "the program that started it is over";
     if (waiting[3].revents != 0) return "the program that started it has ended";
   }
 }
@@ -196,7 +203,8 @@ int RunNode(const NodeOptions& options) {
   const bool embedded = parent.valid();
   for (const UniqueFd* fd : {&std::as_const(ready), &parent}) {
     if (fd->valid() && fcntl(fd->get(), F_SETFD, FD_CLOEXEC) != 0) {
-      return Complain(absl::InvalidArgumentError(absl::StrCat("descriptor ", fd->get(), " is not open")));
+      return Complain(
+          absl::InvalidArgumentError(absl::StrCat("descriptor ", fd->get(), " is not open")));
     }
   }
   // Children of the parent may hold its end of the pipe for longer than it lives.

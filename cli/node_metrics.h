@@ -1,5 +1,6 @@
 // Copyright The Sheaf Authors. SPDX-License-Identifier: Apache-2.0
-// What a node's metrics endpoint serves: the pages of all processes, with that of the raylet brought up to date first.
+// What a node's metrics endpoint serves: the pages of all processes, with that of the raylet
+// brought up to date first.
 #pragma once
 
 #include <cstddef>
@@ -30,10 +31,12 @@ class OwnMetricsPage {
 class NodeMetrics final : public prometheus::Collectable {
  public:
   explicit NodeMetrics(std::string version) : registry_(std::move(version)) {}
-  // Called before each collection, by the endpoint's threads. Set it to nullptr before what it uses goes: that waits for a
-  // collection that is under way.
+  // Called before each collection, by the endpoint's threads. Set it to nullptr before what it uses
+  // goes: that waits for a collection that is under way.
   void SetRefresh(std::function<void()> refresh);
-  void OnPage(metrics::Page& page, bool added) { added ? registry_.Add(page) : registry_.Remove(page); }
+  void OnPage(metrics::Page& page, bool added) {
+    added ? registry_.Add(page) : registry_.Remove(page);
+  }
   std::vector<prometheus::MetricFamily> Collect() const override;
 
  private:

@@ -56,8 +56,10 @@ absl::StatusOr<Labels> ParseLabels(const std::string& text) {
 
 // An amount of a known resource, with the name of its flag in errors.
 absl::Status SetAmount(const char* flag, KnownResource name, double amount, Resources& out) {
-  const absl::StatusOr<Amount> fixed = AmountFromDouble(kKnownResourceNames[static_cast<size_t>(name)], amount);
-  if (!fixed.ok()) return absl::InvalidArgumentError(absl::StrCat(flag, ": ", fixed.status().message()));
+  const absl::StatusOr<Amount> fixed =
+      AmountFromDouble(kKnownResourceNames[static_cast<size_t>(name)], amount);
+  if (!fixed.ok())
+    return absl::InvalidArgumentError(absl::StrCat(flag, ": ", fixed.status().message()));
   out.Set(name, *fixed);
   return absl::OkStatus();
 }
@@ -72,20 +74,23 @@ absl::StatusOr<NodePlan> PlanNode(const NodeFlags& flags, const Settings& given)
   SHEAF_RETURN_IF_ERROR(ReadNumber("--num-cpus", flags.cpus, 1e6, settings.cpus));
   SHEAF_RETURN_IF_ERROR(ReadNumber("--num-gpus", flags.gpus, 1e4, settings.gpus));
   SHEAF_RETURN_IF_ERROR(ReadBytes("--memory", flags.memory, settings.memory_bytes));
-  SHEAF_RETURN_IF_ERROR(ReadBytes("--object-store-memory", flags.store_memory, settings.store_bytes));
+  SHEAF_RETURN_IF_ERROR(
+      ReadBytes("--object-store-memory", flags.store_memory, settings.store_bytes));
 
   const MachineMemory memory = ReadMachineMemory();
   RayletProcessOptions& raylet = plan.raylet;
   raylet.store_bytes = settings.store_bytes > 0 ? static_cast<uint64_t>(settings.store_bytes)
                                                 : DefaultStoreCapacity(memory);
-  const double task_memory = settings.memory_bytes > 0 ? static_cast<double>(settings.memory_bytes)
-                                                       : static_cast<double>(memory.limit_bytes) * kTaskMemoryPart;
+  const double task_memory = settings.memory_bytes > 0
+                                 ? static_cast<double>(settings.memory_bytes)
+                                 : static_cast<double>(memory.limit_bytes) * kTaskMemoryPart;
   const std::vector<uint32_t> gpus = FindGpus(settings.visible_gpus);
   const double gpu_count = settings.gpus >= 0 ? settings.gpus : static_cast<double>(gpus.size());
 
   RayletOptions& node = raylet.raylet;
   const absl::StatusOr<Resources> custom = ParseResources(flags.resources);
-  if (!custom.ok()) return absl::InvalidArgumentError(absl::StrCat("--resources: ", custom.status().message()));
+  if (!custom.ok())
+    return absl::InvalidArgumentError(absl::StrCat("--resources: ", custom.status().message()));
   for (const std::string_view name : kKnownResourceNames) {
     if (custom->Get(name) != 0) {
       return Bad("--resources", std::string(name), "only names that have no flag of their own");

@@ -16,7 +16,8 @@ struct NodePlan {
   metrics::EndpointOptions metrics;  // Without a token: an address beyond loopback is refused.
 };
 
-// kInvalidArgument: a flag or variable that cannot be read; the text names it and says what is wanted.
+// kInvalidArgument: a flag or variable that cannot be read; the text names it and says what is
+// wanted.
 absl::StatusOr<NodePlan> PlanNode(const NodeFlags& flags, const Settings& settings);
 
 }  // namespace sheaf::cli

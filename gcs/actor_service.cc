@@ -10,9 +10,10 @@
 namespace sheaf {
 namespace {
 
-constexpr size_t kMaxReplyBytes = 48 << 20;     // A frame has at most 64 MiB.
+constexpr size_t kMaxReplyBytes = 48 << 20;  // A frame has at most 64 MiB.
 constexpr size_t kMaxCreationBytes = 16 << 20;
-constexpr Nanos kQuickDeath = 10 * kSecond;     // An incarnation that lived no longer counts for the back-off.
+constexpr Nanos kQuickDeath =
+    10 * kSecond;  // An incarnation that lived no longer counts for the back-off.
 constexpr Nanos kFirstDelay = 100 * kMillisecond;
 constexpr Nanos kLongestDelay = 10 * kSecond;
 
@@ -35,7 +36,10 @@ bool MayRestart(const proto::ActorInfo& info) {
 
 ActorService::ActorService(const GcsContext& context, const NodeTable& nodes, const JobTable& jobs,
                            std::function<void(JobNumber)> on_last_detached)
-    : context_(context), nodes_(nodes), jobs_(jobs), on_last_detached_(std::move(on_last_detached)) {}
+    : context_(context),
+      nodes_(nodes),
+      jobs_(jobs),
+      on_last_detached_(std::move(on_last_detached)) {}
 
 void ActorService::Load(std::string_view key, std::string_view value) {
   const absl::StatusOr<ActorId> id = ActorId::FromBinary(key);
@@ -53,7 +57,8 @@ void ActorService::Activate() {
     if (!std::exchange(entry.unaccounted, false)) continue;
     const NodeNumber node = ProcessId::Unpack(entry.info().process()).node;
     if (nodes_.IsMember(node)) SendKill(node, id, entry.info().incarnation(), "nobody reported it");
-    lost.push_back({.id = id, .incarnation = entry.info().incarnation(), .event = ActorEvent::kLost});
+    lost.push_back(
+        {.id = id, .incarnation = entry.info().incarnation(), .event = ActorEvent::kLost});
     lost.back().death.set_cause(proto::Death::NODE_DIED);
     lost.back().death.set_message("no node knew of it after a restart of the GCS");
     entry.next_order = now;
@@ -61,7 +66,8 @@ void ActorService::Activate() {
   for (Happening& one : lost) Happen(nullptr, std::move(one));
   std::set<NodeNumber> dead;
   for (const auto& [id, entry] : table_.all()) {
-    if (entry.is_alive() && !entry.info().detached() && !nodes_.IsMember(id.maker().node)) dead.insert(id.maker().node);
+    if (entry.is_alive() && !entry.info().detached() && !nodes_.IsMember(id.maker().node))
+      dead.insert(id.maker().node);
   }
   for (const NodeNumber node : dead) OnNodeDead(node);
   Tick();
@@ -90,49 +96,52 @@ void ActorService::Register(CallPtr call, const proto::RegisterActor& request) {
     wrong = "creation arguments of more than 16 MiB; put them into the object store";
   }
   if (!wrong.empty()) {
-    return context_.pipeline.Answer(call, ErrorReply(ErrorKind::kInvalidArgument, std::move(wrong)));
+    return context_.pipeline.Answer(call,
+                                    ErrorReply(ErrorKind::kInvalidArgument, std::move(wrong)));
   }
   std::vector<std::string> latches = {ActorLatch(*id)};
   if (!request.name().empty()) latches.push_back(NameLatch(request.name_space(), request.name()));
-  context_.pipeline.Run(std::move(call), std::move(latches), [this, id = *id, request]() -> Outcome {
-    Outcome outcome;
-    if (const ActorEntry* known = table_.Find(id)) {
-      *outcome.reply.mutable_actor() = known->info();
-      return outcome;
-    }
-    if (const ActorEntry* holder = table_.FindByName(request.name_space(), request.name())) {
-      if (!request.get_if_exists()) {
-        outcome.reply = ErrorReply(ErrorKind::kActorNameTaken,
-                                   absl::StrCat("the name '", request.name(), "' is taken in name space '",
-                                                request.name_space(), "'; choose another or get_if_exists"));
-      }
-      *outcome.reply.mutable_actor() = holder->info();
-      return outcome;
-    }
-    proto::ActorRecord record;
-    proto::ActorInfo* info = record.mutable_info();
-    info->set_actor_id(request.actor_id());
-    info->set_name(request.name());
-    info->set_name_space(request.name_space());
-    info->set_job(request.job());
-    info->set_class_name(request.class_name());
-    info->set_detached(request.detached());
-    info->set_max_restarts(request.max_restarts());
-    info->set_handle(request.handle());
-    if (request.detached()) {
-      info->set_incarnation(1);
-      record.set_creation(request.creation());
-      *record.mutable_lease() = request.lease();
-    }
-    *outcome.reply.mutable_actor() = *info;
-    outcome.writes = {{Table::kActors, request.actor_id(), record.SerializeAsString()}};
-    outcome.apply = [this, id, record] {
-      ActorEntry& entry = table_.Put(id, record);
-      Publish(entry.info());
-      if (entry.info().detached() && active_) Order(id, entry);
-    };
-    return outcome;
-  });
+  context_.pipeline.Run(
+      std::move(call), std::move(latches), [this, id = *id, request]() -> Outcome {
+        Outcome outcome;
+        if (const ActorEntry* known = table_.Find(id)) {
+          *outcome.reply.mutable_actor() = known->info();
+          return outcome;
+        }
+        if (const ActorEntry* holder = table_.FindByName(request.name_space(), request.name())) {
+          if (!request.get_if_exists()) {
+            outcome.reply = ErrorReply(
+                ErrorKind::kActorNameTaken,
+                absl::StrCat("the name '", request.name(), "' is taken in name space '",
+                             request.name_space(), "'; choose another or get_if_exists"));
+          }
+          *outcome.reply.mutable_actor() = holder->info();
+          return outcome;
+        }
+        proto::ActorRecord record;
+        proto::ActorInfo* info = record.mutable_info();
+        info->set_actor_id(request.actor_id());
+        info->set_name(request.name());
+        info->set_name_space(request.name_space());
+        info->set_job(request.job());
+        info->set_class_name(request.class_name());
+        info->set_detached(request.detached());
+        info->set_max_restarts(request.max_restarts());
+        info->set_handle(request.handle());
+        if (request.detached()) {
+          info->set_incarnation(1);
+          record.set_creation(request.creation());
+          *record.mutable_lease() = request.lease();
+        }
+        *outcome.reply.mutable_actor() = *info;
+        outcome.writes = {{Table::kActors, request.actor_id(), record.SerializeAsString()}};
+        outcome.apply = [this, id, record] {
+          ActorEntry& entry = table_.Put(id, record);
+          Publish(entry.info());
+          if (entry.info().detached() && active_) Order(id, entry);
+        };
+        return outcome;
+      });
 }
 
 void ActorService::Lookup(const CallPtr& call, const proto::LookupActor& request) const {
@@ -145,9 +154,10 @@ void ActorService::Lookup(const CallPtr& call, const proto::LookupActor& request
   proto::GcsReply reply;
   if (entry == nullptr) {
     reply = ErrorReply(ErrorKind::kNotFound,
-                       request.actor_id().empty() ? absl::StrCat("no actor is named '", request.name(),
-                                                                 "' in name space '", request.name_space(), "'")
-                                                  : "no named or detached actor has this id");
+                       request.actor_id().empty()
+                           ? absl::StrCat("no actor is named '", request.name(),
+                                          "' in name space '", request.name_space(), "'")
+                           : "no named or detached actor has this id");
   } else {
     *reply.mutable_actor() = entry->info();
   }
@@ -161,7 +171,8 @@ void ActorService::List(const CallPtr& call, const proto::ListActors& request) c
     return request.all_name_spaces() || name_space == request.name_space();
   };
   for (const auto& [id, entry] : table_.all()) {
-    const bool shown = request.named_only() ? entry.is_alive() && !entry.info().name().empty() : true;
+    const bool shown =
+        request.named_only() ? entry.is_alive() && !entry.info().name().empty() : true;
     if (!shown || !wanted(entry.info().name_space())) continue;
     *list->add_actors() = RowOf(entry.info());
     // Its creator knows better how it is.
@@ -171,7 +182,8 @@ void ActorService::List(const CallPtr& call, const proto::ListActors& request) c
     }
   }
   for (const auto& [id, row] : table_.rows()) {
-    if (!request.named_only() && wanted(row.name_space()) && table_.Find(id) == nullptr) *list->add_actors() = row;
+    if (!request.named_only() && wanted(row.name_space()) && table_.Find(id) == nullptr)
+      *list->add_actors() = row;
   }
   context_.pipeline.Answer(call, std::move(reply));
 }
@@ -180,17 +192,20 @@ void ActorService::End(CallPtr call, const proto::EndActor& request) {
   const absl::StatusOr<ActorId> id = ActorId::FromBinary(request.actor_id());
   const ActorEntry* entry = id.ok() ? table_.Find(*id) : nullptr;
   if (entry == nullptr) {
-    return context_.pipeline.Answer(call, ErrorReply(ErrorKind::kNotFound, "no named or detached actor has this id"));
+    return context_.pipeline.Answer(
+        call, ErrorReply(ErrorKind::kNotFound, "no named or detached actor has this id"));
   }
   proto::Death death = request.death();
   if (death.cause() == proto::Death::UNKNOWN) {
     death.set_cause(proto::Death::KILLED);
-    if (death.message().empty()) death.set_message(absl::StrCat("killed by ", call->client.ToString()));
+    if (death.message().empty())
+      death.set_message(absl::StrCat("killed by ", call->client.ToString()));
   }
   if (!entry->info().detached()) {
     if (id->maker() != call->client && id->maker().node != call->from.node) {
       return context_.pipeline.Answer(
-          call, ErrorReply(ErrorKind::kInvalidArgument, "this actor is ended by its creator, " + id->maker().ToString()));
+          call, ErrorReply(ErrorKind::kInvalidArgument,
+                           "this actor is ended by its creator, " + id->maker().ToString()));
     }
     return EndNamed(std::move(call), *id, std::move(death));
   }
@@ -293,7 +308,9 @@ Outcome ActorService::Plan(const Happening& what) {
   }
   Outcome outcome;
   outcome.writes = {{Table::kActors, what.id.Binary(), record.SerializeAsString()}};
-  outcome.apply = [this, what, step = *step, record = std::move(record)] { Apply(what, step, record); };
+  outcome.apply = [this, what, step = *step, record = std::move(record)] {
+    Apply(what, step, record);
+  };
   return outcome;
 }
 
@@ -318,7 +335,8 @@ void ActorService::Apply(const Happening& what, const ActorStep& step, proto::Ac
       if (what.event == ActorEvent::kDied) entry.quick_deaths = quick ? entry.quick_deaths + 1 : 0;
       entry.alive_since = 0;
       entry.asked = 0;
-      entry.next_order = now + (what.event == ActorEvent::kDied ? RestartDelay(entry.quick_deaths) : 0);
+      entry.next_order =
+          now + (what.event == ActorEvent::kDied ? RestartDelay(entry.quick_deaths) : 0);
       break;
     }
     case ActorAction::kBury:
@@ -333,7 +351,8 @@ void ActorService::Apply(const Happening& what, const ActorStep& step, proto::Ac
       break;
   }
   Publish(entry.info());
-  if (step.action == ActorAction::kGrant && active_ && entry.next_order <= now) Order(what.id, entry);
+  if (step.action == ActorAction::kGrant && active_ && entry.next_order <= now)
+    Order(what.id, entry);
   const JobNumber job = entry.info().job();
   if (step.action == ActorAction::kBury && !table_.HasDetachedOf(job)) on_last_detached_(job);
 }
@@ -360,7 +379,8 @@ void ActorService::EndNamed(CallPtr call, const ActorId& id, proto::Death death)
       });
 }
 
-void ActorService::OnRows(NodeNumber node, const google::protobuf::RepeatedPtrField<proto::ActorRow>& rows) {
+void ActorService::OnRows(NodeNumber node,
+                          const google::protobuf::RepeatedPtrField<proto::ActorRow>& rows) {
   for (const proto::ActorRow& row : rows) {
     const absl::StatusOr<ActorId> id = ActorId::FromHex(row.actor_id());
     if (!id.ok() || id->maker().node != node || table_.rows().size() >= kMaxRows) continue;
@@ -382,7 +402,8 @@ void ActorService::OnNodeDead(NodeNumber node) {
   death.set_message(absl::StrCat("node ", node, " died"));
   for (const ActorId& id : table_.DetachedOn(node)) {
     const uint32_t incarnation = table_.Find(id)->info().incarnation();
-    Happen(nullptr, {.id = id, .incarnation = incarnation, .event = ActorEvent::kLost, .death = death});
+    Happen(nullptr,
+           {.id = id, .incarnation = incarnation, .event = ActorEvent::kLost, .death = death});
   }
   for (const ActorId& id : table_.NamedOfNode(node)) EndNamed(nullptr, id, death);
   table_.EraseRowsOfNode(node);
@@ -401,7 +422,8 @@ void ActorService::OnJobEnded(JobNumber job) {
   death.set_message(absl::StrCat("job ", job, " ended"));
   std::vector<ActorId> ended;
   for (const auto& [id, entry] : table_.all()) {
-    if (entry.is_alive() && !entry.info().detached() && entry.info().job() == job) ended.push_back(id);
+    if (entry.is_alive() && !entry.info().detached() && entry.info().job() == job)
+      ended.push_back(id);
   }
   for (const ActorId& id : ended) EndNamed(nullptr, id, death);
 }
@@ -410,7 +432,8 @@ bool ActorService::AddSnapshot(std::string_view key, proto::Snapshot* snapshot) 
   if (!key.empty()) {
     const absl::StatusOr<ActorId> id = ActorId::FromBinary(key);
     if (!id.ok()) return false;
-    if (const ActorEntry* entry = table_.Find(*id)) *snapshot->add_items()->mutable_actor() = entry->info();
+    if (const ActorEntry* entry = table_.Find(*id))
+      *snapshot->add_items()->mutable_actor() = entry->info();
     return true;
   }
   size_t bytes = 0;
@@ -429,7 +452,8 @@ void ActorService::Tick() {
   if (!active_) return;
   const Nanos now = context_.clock.Now();
   for (auto& [id, entry] : table_.all()) {
-    const bool starting = entry.info().detached() && entry.is_alive() && entry.info().state() != proto::ActorInfo::ALIVE;
+    const bool starting = entry.info().detached() && entry.is_alive() &&
+                          entry.info().state() != proto::ActorInfo::ALIVE;
     if (starting && entry.next_order <= now) Order(id, entry);
     if (entry.ending == 0 || entry.next_order > now) continue;
     if (!nodes_.IsMember(entry.ending)) {  // It took the actor with it.
@@ -446,7 +470,8 @@ void ActorService::Trim() {
   context_.pipeline.Run(nullptr, {"actors/trim"}, [this]() -> Outcome {
     Outcome outcome;
     std::vector<ActorId> surplus = table_.Surplus(context_.options.max_remembered);
-    for (const ActorId& id : surplus) outcome.writes.push_back({Table::kActors, id.Binary(), std::nullopt});
+    for (const ActorId& id : surplus)
+      outcome.writes.push_back({Table::kActors, id.Binary(), std::nullopt});
     outcome.apply = [this, surplus = std::move(surplus)] {
       for (const ActorId& id : surplus) table_.Erase(id);
     };
@@ -478,7 +503,8 @@ void ActorService::Order(const ActorId& id, ActorEntry& entry) {
   SendMessage(context_.transport.To(RayletOf(entry.asked)), FrameKind::kGcsEvent, event);
 }
 
-void ActorService::SendKill(NodeNumber node, const ActorId& id, uint32_t incarnation, std::string_view reason) {
+void ActorService::SendKill(NodeNumber node, const ActorId& id, uint32_t incarnation,
+                            std::string_view reason) {
   if (node == 0) return;
   proto::GcsEvent event;
   event.set_client(RayletOf(node).packed());

@@ -1,6 +1,7 @@
 // Copyright The Sheaf Authors. SPDX-License-Identifier: Apache-2.0
-// Names of actors, and the whole life of detached ones: orders to raylets, their reports, restarts. Durable: names,
-// incarnations, deaths. An incarnation is on disk before any raylet hears of it, so no two raylets are given the same.
+// Names of actors, and the whole life of detached ones: orders to raylets, their reports, restarts.
+// Durable: names, incarnations, deaths. An incarnation is on disk before any raylet hears of it, so
+// no two raylets are given the same.
 #pragma once
 
 #include <functional>
@@ -28,7 +29,8 @@ class ActorService {
                std::function<void(JobNumber)> on_last_detached);
 
   void Load(std::string_view key, std::string_view value);
-  // The raylets have reported (or had their time): what none of them knows is lost, and orders may go out.
+  // The raylets have reported (or had their time): what none of them knows is lost, and orders may
+  // go out.
   void Activate();
 
   void Register(CallPtr call, const proto::RegisterActor& request);

@@ -17,10 +17,10 @@ enum class ActorEvent : uint8_t {
   kKilled,    // For good, on request.
 };
 enum class ActorAction : uint8_t {
-  kTell,     // Subscribers hear of it, nothing else.
-  kRecord,   // On disk first.
-  kGrant,    // A new incarnation: on disk first, then to a raylet.
-  kBury,     // On disk first, then the name is free.
+  kTell,    // Subscribers hear of it, nothing else.
+  kRecord,  // On disk first.
+  kGrant,   // A new incarnation: on disk first, then to a raylet.
+  kBury,    // On disk first, then the name is free.
 };
 struct ActorStep {
   proto::ActorInfo::State next;
@@ -28,15 +28,18 @@ struct ActorStep {
   bool costs_restart = false;
 };
 
-// Pure: the caller stores `next` and performs `action`. nullopt: `event` means nothing in `state`, and is dropped.
+// Pure: the caller stores `next` and performs `action`. nullopt: `event` means nothing in `state`,
+// and is dropped.
 //
 //   PENDING --accepted--> STARTING --started--> ALIVE         started may overtake accepted.
 //      ^                     | lost | died        | died, lost
 //      +---------------------+      +--> RESTARTING <--+  while restarts are left, else DEAD
-//                                          | accepted: STARTING; lost: again RESTARTING, free of charge
-//   Any state but DEAD goes to DEAD when killed. A start that was lost with its node costs no restart: it may never
-//   have begun, and the new incarnation keeps it from counting if it had.
-constexpr std::optional<ActorStep> Next(proto::ActorInfo::State state, ActorEvent event, bool may_restart) {
+//                                          | accepted: STARTING; lost: again RESTARTING, free of
+//                                          charge
+//   Any state but DEAD goes to DEAD when killed. A start that was lost with its node costs no
+//   restart: it may never have begun, and the new incarnation keeps it from counting if it had.
+constexpr std::optional<ActorStep> Next(proto::ActorInfo::State state, ActorEvent event,
+                                        bool may_restart) {
   using Info = proto::ActorInfo;
   if (state == Info::DEAD) return std::nullopt;
   switch (event) {
@@ -48,11 +51,13 @@ constexpr std::optional<ActorStep> Next(proto::ActorInfo::State state, ActorEven
       return ActorStep{Info::ALIVE, ActorAction::kRecord};
     case ActorEvent::kLost:
       if (state != Info::ALIVE) {
-        return ActorStep{state == Info::RESTARTING ? Info::RESTARTING : Info::PENDING, ActorAction::kGrant};
+        return ActorStep{state == Info::RESTARTING ? Info::RESTARTING : Info::PENDING,
+                         ActorAction::kGrant};
       }
       [[fallthrough]];
     case ActorEvent::kDied:
-      if (may_restart) return ActorStep{Info::RESTARTING, ActorAction::kGrant, /*costs_restart=*/true};
+      if (may_restart)
+        return ActorStep{Info::RESTARTING, ActorAction::kGrant, /*costs_restart=*/true};
       return ActorStep{Info::DEAD, ActorAction::kBury};
     case ActorEvent::kKilled:
       return ActorStep{Info::DEAD, ActorAction::kBury};
@@ -60,6 +65,7 @@ constexpr std::optional<ActorStep> Next(proto::ActorInfo::State state, ActorEven
   return std::nullopt;
 }
 static_assert(!Next(proto::ActorInfo::DEAD, ActorEvent::kStarted, true));
-static_assert(Next(proto::ActorInfo::ALIVE, ActorEvent::kLost, false)->next == proto::ActorInfo::DEAD);
+static_assert(Next(proto::ActorInfo::ALIVE, ActorEvent::kLost, false)->next ==
+              proto::ActorInfo::DEAD);
 
 }  // namespace sheaf

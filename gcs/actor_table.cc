@@ -12,7 +12,9 @@ ActorEntry* ActorTable::Find(const ActorId& id) {
   return found == actors_.end() ? nullptr : &found->second;
 }
 
-const ActorEntry* ActorTable::Find(const ActorId& id) const { return const_cast<ActorTable*>(this)->Find(id); }
+const ActorEntry* ActorTable::Find(const ActorId& id) const {
+  return const_cast<ActorTable*>(this)->Find(id);
+}
 
 const ActorEntry* ActorTable::FindByName(std::string_view name_space, std::string_view name) const {
   if (name.empty()) return nullptr;

@@ -16,15 +16,18 @@
 
 namespace sheaf {
 
-// One named or detached actor. `record` is what is (or, for STARTING, was) on disk; all else is soft.
+// One named or detached actor. `record` is what is (or, for STARTING, was) on disk; all else is
+// soft.
 struct ActorEntry {
   proto::ActorRecord record;
-  NodeNumber asked = 0;       // The raylet that was told to start it. 0: none yet.
-  Nanos next_order = 0;       // When the raylet is told (again) to start or end it, if no report comes. kForever: not before something happens.
-  NodeNumber ending = 0;      // Dead: the raylet that was told to end it, and has not said yet that it is gone. 0: none.
-  bool unaccounted = false;   // From disk, and no raylet has reported it to this GCS yet.
+  NodeNumber asked = 0;   // The raylet that was told to start it. 0: none yet.
+  Nanos next_order = 0;   // When the raylet is told (again) to start or end it, if no report comes.
+                          // kForever: not before something happens.
+  NodeNumber ending = 0;  // Dead: the raylet that was told to end it, and has not said yet that it
+                          // is gone. 0: none.
+  bool unaccounted = false;  // From disk, and no raylet has reported it to this GCS yet.
   Nanos alive_since = 0;
-  int quick_deaths = 0;       // In a row, for the back-off.
+  int quick_deaths = 0;  // In a row, for the back-off.
 
   const proto::ActorInfo& info() const { return record.info(); }
   bool is_alive() const { return record.info().state() != proto::ActorInfo::DEAD; }
@@ -43,9 +46,9 @@ class ActorTable {
   std::vector<ActorId> Surplus(size_t max) const;
 
   // Living ones.
-  std::vector<ActorId> DetachedOn(NodeNumber node) const;  // There, or asked to start there.
-  std::vector<ActorId> NamedOf(ProcessId creator) const;   // Not detached.
-  std::vector<ActorId> NamedOfNode(NodeNumber node) const; // Not detached, of creators there.
+  std::vector<ActorId> DetachedOn(NodeNumber node) const;   // There, or asked to start there.
+  std::vector<ActorId> NamedOf(ProcessId creator) const;    // Not detached.
+  std::vector<ActorId> NamedOfNode(NodeNumber node) const;  // Not detached, of creators there.
   bool HasDetachedOf(JobNumber job) const { return detached_of_job_.contains(job); }
 
   // Soft rows. A row of a dead actor is remembered for a while.

@@ -19,7 +19,8 @@ class ActorWorld : public GcsWorld {
     driver = {node, 1};
     id = ActorId::Make(driver, 1);
   }
-  proto::GcsRequest Registration(const std::string& name, bool detached, int max_restarts = 0) const {
+  proto::GcsRequest Registration(const std::string& name, bool detached,
+                                 int max_restarts = 0) const {
     proto::GcsRequest request;
     proto::RegisterActor* actor = request.mutable_register_actor();
     actor->set_actor_id(id.Binary());
@@ -118,7 +119,8 @@ SCENARIO("the life of an actor, every state and event") {
       {Info::DEAD, kKilled, true, -1, false},
   };
   for (const Row& row : rows) {
-    INFO(Info::State_Name(row.state) << " " << static_cast<int>(row.event) << " " << row.may_restart);
+    INFO(Info::State_Name(row.state)
+         << " " << static_cast<int>(row.event) << " " << row.may_restart);
     const std::optional<ActorStep> step = Next(row.state, row.event, row.may_restart);
     CHECK((step ? static_cast<int>(step->next) : -1) == row.next);
     if (step) CHECK(step->costs_restart == row.costs_restart);
@@ -127,7 +129,8 @@ SCENARIO("the life of an actor, every state and event") {
 
 SCENARIO("a name is taken until its actor ends, and found by all") {
   ActorWorld world;
-  CHECK(Is(world.Ask(world.driver, world.Registration("name", /*detached=*/false)), ErrorKind::kNone));
+  CHECK(Is(world.Ask(world.driver, world.Registration("name", /*detached=*/false)),
+           ErrorKind::kNone));
   CHECK(world.LookupName("name").actor().handle() == "methods");
   CHECK(Is(world.LookupName("other"), ErrorKind::kNotFound));
   const ActorId other = ActorId::Make({world.node, 2}, 1);
@@ -192,7 +195,9 @@ SCENARIO("a registration that makes no sense is refused") {
   proto::RegisterActor* actor = request.mutable_register_actor();
   WHEN("the id is short") { actor->set_actor_id("short"); }
   WHEN("an attached actor has no name") { actor->clear_name(); }
-  WHEN("another process made the id") { actor->set_actor_id(ActorId::Make({world.node, 2}, 1).Binary()); }
+  WHEN("another process made the id") {
+    actor->set_actor_id(ActorId::Make({world.node, 2}, 1).Binary());
+  }
   WHEN("a detached one has no job") {
     actor->set_detached(true);
     actor->set_job(77);
@@ -200,7 +205,8 @@ SCENARIO("a registration that makes no sense is refused") {
   CHECK(Is(world.Ask(world.driver, request), ErrorKind::kInvalidArgument));
 }
 
-SCENARIO("a detached actor is ordered when its first incarnation is durable, and found when it runs") {
+SCENARIO(
+    "a detached actor is ordered when its first incarnation is durable, and found when it runs") {
   ActorWorld world;
   world.storage().hold = true;
   world.Send(world.driver, world.Registration("name", /*detached=*/true));
@@ -390,7 +396,8 @@ SCENARIO("a detached actor is killed on request, with or without a restart") {
   }
 }
 
-SCENARIO("after a restart the GCS replaces only what nobody reports, and only when all have reported") {
+SCENARIO(
+    "after a restart the GCS replaces only what nobody reports, and only when all have reported") {
   ActorWorld world;
   const NodeNumber other = world.AddNode();
   world.Ask(world.driver, world.Registration("name", /*detached=*/true, /*max_restarts=*/-1));

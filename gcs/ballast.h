@@ -1,6 +1,7 @@
 // Copyright The Sheaf Authors. SPDX-License-Identifier: Apache-2.0
-// Disk space held back in a file beside the database, so that on a full disk the log can still be finished, checkpointed
-// and closed. Released when the disk is full, taken again when there is space.
+// Disk space held back in a file beside the database, so that on a full disk the log can still be
+// finished, checkpointed and closed. Released when the disk is full, taken again when there is
+// space.
 #pragma once
 
 #include <cstdint>

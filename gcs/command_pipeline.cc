@@ -13,10 +13,13 @@ namespace {
 
 constexpr size_t kManyForgotten = 64;  // Rows.
 
-// Rows of Table::kAnswers: client -> confirmed sequence; client, sequence -> serialized reply. An answer is deleted in the
-// transaction that raises its client's number, so each sequence is either answered or known as confirmed.
+// Rows of Table::kAnswers: client -> confirmed sequence; client, sequence -> serialized reply. An
+// answer is deleted in the transaction that raises its client's number, so each sequence is either
+// answered or known as confirmed.
 std::string ClientKey(ProcessId client) { return RowKey(client.packed()); }
-std::string AnswerKey(ProcessId client, uint64_t sequence) { return ClientKey(client) + RowKey(sequence); }
+std::string AnswerKey(ProcessId client, uint64_t sequence) {
+  return ClientKey(client) + RowKey(sequence);
+}
 
 }  // namespace
 
@@ -28,8 +31,8 @@ void CommandPipeline::Load(std::string_view key, std::string_view value) {
   if (key.size() == 8) {
     client.confirmed = NumberFromRowKey<uint64_t>(value).value_or(0);
   } else if (const auto sequence = NumberFromRowKey<uint64_t>(key.substr(8))) {
-    auto call = std::make_shared<Call>(
-        Call{{}, ProcessId::Unpack(*packed), *sequence, /*keep_answer=*/true, /*durable_answer=*/true});
+    auto call = std::make_shared<Call>(Call{
+        {}, ProcessId::Unpack(*packed), *sequence, /*keep_answer=*/true, /*durable_answer=*/true});
     client.answers[*sequence] = {std::move(call), std::string(value)};
   }
 }
@@ -58,7 +61,8 @@ CallPtr CommandPipeline::Admit(ProcessId from, const proto::GcsRequest& request,
   }
   if (client.answers.size() >= kMaxAnswersPerClient) {
     Answer(call, ErrorReply(ErrorKind::kInvalidArgument,
-                            absl::StrCat(client.answers.size(), " answers are not confirmed; confirm some")));
+                            absl::StrCat(client.answers.size(),
+                                         " answers are not confirmed; confirm some")));
     return nullptr;
   }
   call->keep_answer = true;
@@ -67,8 +71,8 @@ CallPtr CommandPipeline::Admit(ProcessId from, const proto::GcsRequest& request,
   return call;
 }
 
-void CommandPipeline::Run(CallPtr call, std::vector<std::string> latches, std::function<Outcome()> plan,
-                          std::function<void()> on_full) {
+void CommandPipeline::Run(CallPtr call, std::vector<std::string> latches,
+                          std::function<Outcome()> plan, std::function<void()> on_full) {
   std::sort(latches.begin(), latches.end());
   latches.erase(std::unique(latches.begin(), latches.end()), latches.end());
   auto command = std::make_shared<Command>(
@@ -91,20 +95,22 @@ void CommandPipeline::Start(const CommandPtr& command) {
   if (const CallPtr& call = command->call; call && call->keep_answer && call->durable_answer) {
     outcome->reply.set_client(call->client.packed());
     outcome->reply.set_sequence(call->sequence);
-    outcome->writes.push_back(
-        {Table::kAnswers, AnswerKey(call->client, call->sequence), outcome->reply.SerializeAsString()});
-    if (const auto client = clients_.find(call->client); client != clients_.end()) client->second.on_disk = true;
+    outcome->writes.push_back({Table::kAnswers, AnswerKey(call->client, call->sequence),
+                               outcome->reply.SerializeAsString()});
+    if (const auto client = clients_.find(call->client); client != clients_.end())
+      client->second.on_disk = true;
   }
-  CommitWithForgotten(std::move(outcome->writes), [this, command, outcome](const absl::Status& status) {
-    if (status.ok()) {
-      Finish(command, outcome);
-      return;
-    }
-    outcome->apply = nullptr;
-    outcome->reply = ErrorReply(ErrorKind::kGcsStorageFull, std::string(status.message()));
-    Finish(command, outcome);
-    if (command->on_full) command->on_full();
-  });
+  CommitWithForgotten(
+      std::move(outcome->writes), [this, command, outcome](const absl::Status& status) {
+        if (status.ok()) {
+          Finish(command, outcome);
+          return;
+        }
+        outcome->apply = nullptr;
+        outcome->reply = ErrorReply(ErrorKind::kGcsStorageFull, std::string(status.message()));
+        Finish(command, outcome);
+        if (command->on_full) command->on_full();
+      });
 }
 
 void CommandPipeline::Finish(const CommandPtr& command, const std::shared_ptr<Outcome>& outcome) {
@@ -171,7 +177,8 @@ void CommandPipeline::Confirm(Client& client, ProcessId id, uint64_t confirmed_u
 void CommandPipeline::ForgetRows(ProcessId id, const Client& client) {
   if (!client.on_disk) return;
   for (const auto& [sequence, kept] : client.answers) {
-    if (kept.call->durable_answer) forgotten_.push_back({Table::kAnswers, AnswerKey(id, sequence), std::nullopt});
+    if (kept.call->durable_answer)
+      forgotten_.push_back({Table::kAnswers, AnswerKey(id, sequence), std::nullopt});
   }
   forgotten_.push_back({Table::kAnswers, ClientKey(id), std::nullopt});
 }
@@ -200,10 +207,12 @@ void CommandPipeline::CommitWithForgotten(WriteBatch writes, Storage::Done done)
   // First: a later write of this batch to the same row counts.
   writes.insert(writes.begin(), forgotten->begin(), forgotten->end());
   ++commits_;
-  storage_.Commit(std::move(writes), [this, forgotten, done = std::move(done)](absl::Status status) {
-    if (!status.ok()) forgotten_.insert(forgotten_.begin(), forgotten->begin(), forgotten->end());
-    done(std::move(status));
-  });
+  storage_.Commit(std::move(writes),
+                  [this, forgotten, done = std::move(done)](absl::Status status) {
+                    if (!status.ok())
+                      forgotten_.insert(forgotten_.begin(), forgotten->begin(), forgotten->end());
+                    done(std::move(status));
+                  });
 }
 
 void CommandPipeline::Send(const Call& call, std::string_view reply) {

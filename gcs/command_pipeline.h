@@ -1,6 +1,7 @@
 // Copyright The Sheaf Authors. SPDX-License-Identifier: Apache-2.0
-// Carries out commands: each once, in order where they meet, durable before anybody hears of them. The tables therefore
-// hold only what is on disk, and a question never sees a write that a crash could take back.
+// Carries out commands: each once, in order where they meet, durable before anybody hears of them.
+// The tables therefore hold only what is on disk, and a question never sees a write that a crash
+// could take back.
 #pragma once
 
 #include <cstdint>
@@ -23,7 +24,7 @@ namespace sheaf {
 
 // One request on its way to its answer.
 struct Call {
-  ProcessId from;       // The raylet that handed it over: the answer goes there.
+  ProcessId from;  // The raylet that handed it over: the answer goes there.
   ProcessId client;
   uint64_t sequence = 0;
   bool keep_answer = false;     // A command: a repeat gets the first answer.
@@ -33,9 +34,10 @@ using CallPtr = std::shared_ptr<Call>;
 
 // What a command comes to.
 struct Outcome {
-  WriteBatch writes;            // Empty: nothing to make durable.
-  std::function<void()> apply;  // Changes the tables and tells others, once the writes are durable. May be empty.
-  proto::GcsReply reply;        // Sent after `apply`.
+  WriteBatch writes;  // Empty: nothing to make durable.
+  std::function<void()>
+      apply;  // Changes the tables and tells others, once the writes are durable. May be empty.
+  proto::GcsReply reply;  // Sent after `apply`.
 };
 
 class CommandPipeline {
@@ -44,17 +46,20 @@ class CommandPipeline {
   static constexpr size_t kMaxAnswersPerClient = 10'000;
 
   // Both outlive the pipeline; so do all that `plan` and `apply` functions refer to.
-  CommandPipeline(Storage& storage, Transport& transport) : storage_(storage), transport_(transport) {}
+  CommandPipeline(Storage& storage, Transport& transport)
+      : storage_(storage), transport_(transport) {}
 
   // A row of Table::kAnswers, before the first request.
   void Load(std::string_view key, std::string_view value);
 
-  // Takes in a request. nullptr: a repeat; it has been answered from memory, is in progress, or is confirmed and dropped.
-  CallPtr Admit(ProcessId from, const proto::GcsRequest& request, bool keep_answer, bool durable_answer);
+  // Takes in a request. nullptr: a repeat; it has been answered from memory, is in progress, or is
+  // confirmed and dropped.
+  CallPtr Admit(ProcessId from, const proto::GcsRequest& request, bool keep_answer,
+                bool durable_answer);
 
-  // Runs `plan` once no earlier command with a latch in `latches` is in progress, makes what it says durable, applies it
-  // and answers `call` (nullptr: nobody asked). On a full disk nothing is applied, `call` gets kGcsStorageFull and
-  // `on_full` (may be empty) is called.
+  // Runs `plan` once no earlier command with a latch in `latches` is in progress, makes what it
+  // says durable, applies it and answers `call` (nullptr: nobody asked). On a full disk nothing is
+  // applied, `call` gets kGcsStorageFull and `on_full` (may be empty) is called.
   void Run(CallPtr call, std::vector<std::string> latches, std::function<Outcome()> plan,
            std::function<void()> on_full = nullptr);
 
@@ -63,7 +68,8 @@ class CommandPipeline {
   // The process, or all processes of the node, will not ask again.
   void ForgetClient(ProcessId client);
   void ForgetNode(NodeNumber node);
-  // Deletes forgotten answers from disk, when they are many; else the next command does it in passing.
+  // Deletes forgotten answers from disk, when they are many; else the next command does it in
+  // passing.
   void Tick();
 
   uint64_t repeats() const { return repeats_; }
@@ -102,9 +108,9 @@ class CommandPipeline {
   Transport& transport_;
   std::map<ProcessId, Client> clients_;
   absl::flat_hash_map<std::string, std::deque<CommandPtr>> latches_;  // The first of each holds it.
-  std::deque<CommandPtr> ready_;  // Hold all their latches.
+  std::deque<CommandPtr> ready_;                                      // Hold all their latches.
   bool starting_ = false;
-  WriteBatch forgotten_;          // Rides with the next commit.
+  WriteBatch forgotten_;  // Rides with the next commit.
   uint64_t repeats_ = 0;
   uint64_t errors_ = 0;
   uint64_t commits_ = 0;

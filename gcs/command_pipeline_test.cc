@@ -9,7 +9,8 @@
 namespace sheaf {
 namespace {
 
-proto::GcsRequest WithSequence(proto::GcsRequest request, uint64_t sequence, uint64_t confirmed = 0) {
+proto::GcsRequest WithSequence(proto::GcsRequest request, uint64_t sequence,
+                               uint64_t confirmed = 0) {
   request.set_sequence(sequence);
   request.set_confirmed_up_to(confirmed);
   return request;
@@ -123,13 +124,16 @@ SCENARIO("a hundred thousand commands behind one latch need no deep stack") {
   const NodeNumber node = world.AddNode();
   world.storage().hold = true;
   world.Send({node, 1}, KvPut("key", "1", /*overwrite=*/false));
-  for (uint32_t i = 0; i < 100'000; ++i) world.Send({node, 2 + i % 100}, KvPut("key", "2", /*overwrite=*/false));
+  for (uint32_t i = 0; i < 100'000; ++i)
+    world.Send({node, 2 + i % 100}, KvPut("key", "2", /*overwrite=*/false));
   CHECK(world.service().Stats().in_progress == 100'001);
   world.storage().ReleaseAll();
   CHECK(world.service().Stats().in_progress == 0);
 }
 
-SCENARIO("on a full disk commands fail with a typed error, questions are answered, and it goes on by itself") {
+SCENARIO(
+    "on a full disk commands fail with a typed error, questions are answered, and it goes on by "
+    "itself") {
   GcsWorld world;
   const NodeNumber node = world.AddNode();
   const ProcessId client{node, 1};
@@ -146,7 +150,8 @@ SCENARIO("on a full disk commands fail with a typed error, questions are answere
 SCENARIO("a client that never confirms is refused in the end") {
   GcsWorld world;
   const NodeNumber node = world.AddNode();
-  for (size_t i = 0; i < CommandPipeline::kMaxAnswersPerClient; ++i) world.Send({node, 1}, KvPut("key", "value"));
+  for (size_t i = 0; i < CommandPipeline::kMaxAnswersPerClient; ++i)
+    world.Send({node, 1}, KvPut("key", "value"));
   CHECK(Is(world.Ask({node, 1}, KvPut("key", "value")), ErrorKind::kInvalidArgument));
   auto confirming = KvPut("key", "value");
   confirming.set_confirmed_up_to(CommandPipeline::kMaxAnswersPerClient);

@@ -1,5 +1,6 @@
 // Copyright The Sheaf Authors. SPDX-License-Identifier: Apache-2.0
-// Puts and gets of functions and packages. Durable: workers that start after the driver's end still find them.
+// Puts and gets of functions and packages. Durable: workers that start after the driver's end still
+// find them.
 #pragma once
 
 #include <string_view>

@@ -11,13 +11,20 @@ namespace {
 
 metrics::CounterId CounterOf(GcsTable table) {
   switch (table) {
-    case GcsTable::kNode: return metrics::CounterId::kGcsNodeOps;
-    case GcsTable::kJob: return metrics::CounterId::kGcsJobOps;
-    case GcsTable::kActor: return metrics::CounterId::kGcsActorOps;
-    case GcsTable::kGroup: return metrics::CounterId::kGcsGroupOps;
-    case GcsTable::kFunction: return metrics::CounterId::kGcsFunctionOps;
-    case GcsTable::kKeyValue: return metrics::CounterId::kGcsKeyValueOps;
-    case GcsTable::kSubscription: return metrics::CounterId::kGcsSubscribeOps;
+    case GcsTable::kNode:
+      return metrics::CounterId::kGcsNodeOps;
+    case GcsTable::kJob:
+      return metrics::CounterId::kGcsJobOps;
+    case GcsTable::kActor:
+      return metrics::CounterId::kGcsActorOps;
+    case GcsTable::kGroup:
+      return metrics::CounterId::kGcsGroupOps;
+    case GcsTable::kFunction:
+      return metrics::CounterId::kGcsFunctionOps;
+    case GcsTable::kKeyValue:
+      return metrics::CounterId::kGcsKeyValueOps;
+    case GcsTable::kSubscription:
+      return metrics::CounterId::kGcsSubscribeOps;
   }
   return metrics::CounterId::kGcsNodeOps;
 }

@@ -7,7 +7,8 @@
 
 namespace sheaf {
 
-// Sets the counters and gauges of `page` that the GCS owns; no other writes them. What storage counts is not among them.
+// Sets the counters and gauges of `page` that the GCS owns; no other writes them. What storage
+// counts is not among them.
 void WriteGcsMetrics(const GcsStats& stats, metrics::Page& page);
 
 }  // namespace sheaf

@@ -18,10 +18,13 @@ struct GcsOptions {
   Nanos heartbeat_period = 250 * kMillisecond;
   Nanos suspect_after = kSecond;
   Nanos dead_after = 5 * kSecond;
-  Nanos lease = 4 * kSecond;      // Shorter than dead_after: what a node hosts has stopped before it is replaced.
-  Nanos repeat_after = kSecond;   // Orders to raylets that nobody has answered are given again.
-  size_t max_remembered = 1000;   // Of each kind: dead nodes, ended jobs, dead actors, for listings and late questions.
-  uint64_t max_blob_bytes = uint64_t{1} << 30;       // Functions and packages, all together: they are kept in memory.
+  Nanos lease =
+      4 * kSecond;  // Shorter than dead_after: what a node hosts has stopped before it is replaced.
+  Nanos repeat_after = kSecond;  // Orders to raylets that nobody has answered are given again.
+  size_t max_remembered =
+      1000;  // Of each kind: dead nodes, ended jobs, dead actors, for listings and late questions.
+  uint64_t max_blob_bytes =
+      uint64_t{1} << 30;  // Functions and packages, all together: they are kept in memory.
   uint64_t max_key_value_bytes = uint64_t{1} << 30;
 };
 

@@ -69,10 +69,12 @@ absl::StatusOr<std::unique_ptr<GcsProcess>> GcsProcess::Start(GcsProcessOptions 
   if (process->options_.database.empty()) {
     process->storage_ = std::make_unique<MemoryStorage>(process->disk_, *process->loop_);
   } else {
-    SqliteStorageOptions storage{.path = process->options_.database, .on_fatal = process->options_.on_fatal};
+    SqliteStorageOptions storage{.path = process->options_.database,
+                                 .on_fatal = process->options_.on_fatal};
     if (metrics::Page* page = process->options_.metrics) {
       storage.on_commit = [commits = metrics::Counter(*page, metrics::CounterId::kGcsCommits),
-                           seconds = metrics::Histogram(*page, metrics::HistogramId::kGcsCommit)](Nanos took) mutable {
+                           seconds = metrics::Histogram(*page, metrics::HistogramId::kGcsCommit)](
+                              Nanos took) mutable {
         commits.Add();
         seconds.Observe(took);
       };
@@ -81,8 +83,9 @@ absl::StatusOr<std::unique_ptr<GcsProcess>> GcsProcess::Start(GcsProcessOptions 
     process->sqlite_ = sqlite.get();
     process->storage_ = std::move(sqlite);
   }
-  process->service_ = std::make_unique<GcsService>(process->options_.gcs, process->clock_, *process->storage_,
-                                                   *process->transport_, process->random_);
+  process->service_ =
+      std::make_unique<GcsService>(process->options_.gcs, process->clock_, *process->storage_,
+                                   *process->transport_, process->random_);
   std::promise<absl::Status> started;
   process->loop_->Post([&] {
     const absl::Status status = process->service_->Start();
@@ -97,12 +100,14 @@ absl::StatusOr<std::unique_ptr<GcsProcess>> GcsProcess::Start(GcsProcessOptions 
 GcsProcess::~GcsProcess() { Stop(); }
 
 void GcsProcess::Post(ProcessId from, FrameKind kind, std::string body) {
-  loop_->Post([this, from, kind, body = std::move(body)] { service_->OnFrame(from, {kind, body}); });
+  loop_->Post(
+      [this, from, kind, body = std::move(body)] { service_->OnFrame(from, {kind, body}); });
 }
 
 void GcsProcess::Stop() {
   if (stopped_.exchange(true)) return;
-  // A command may wait for another's latch: again, as long as each round answers some. A dead disk answers none.
+  // A command may wait for another's latch: again, as long as each round answers some. A dead disk
+  // answers none.
   uint64_t before = UINT64_MAX;
   while (service_) {
     if (sqlite_ != nullptr) sqlite_->Flush();

@@ -1,6 +1,7 @@
 // Copyright The Sheaf Authors. SPDX-License-Identifier: Apache-2.0
-// The GCS of real clusters: storage, service, and the loop thread that owns them. In `sheaf node` it lives in the raylet's
-// process, in `sheaf gcs` behind a gRPC server; neither waits for the other.
+// The GCS of real clusters: storage, service, and the loop thread that owns them. In `sheaf node`
+// it lives in the raylet's process, in `sheaf gcs` behind a gRPC server; neither waits for the
+// other.
 #pragma once
 
 #include <atomic>
@@ -23,22 +24,27 @@ namespace sheaf {
 
 struct GcsProcessOptions {
   GcsOptions gcs;
-  std::string database;      // File of the SQLite storage. Empty: everything is kept in memory and lost with the process.
-  // Hands a frame to the raylet `to` (as it called itself in Post). Called on the loop thread; must not block.
+  std::string database;  // File of the SQLite storage. Empty: everything is kept in memory and lost
+                         // with the process.
+  // Hands a frame to the raylet `to` (as it called itself in Post). Called on the loop thread; must
+  // not block.
   std::function<void(ProcessId to, FrameKind kind, std::string body)> send;
   // As SqliteStorageOptions::on_fatal: unset, this process ends at once.
   std::function<void(absl::Status)> on_fatal = nullptr;
-  metrics::Page* metrics = nullptr;  // Outlives the process. Not null: the figures of the GCS are kept there.
+  metrics::Page* metrics =
+      nullptr;  // Outlives the process. Not null: the figures of the GCS are kept there.
   Nanos tick_period = 100 * kMillisecond;
 };
 
 class GcsProcess {
  public:
-  // The errors of SqliteStorage::Open and GcsService::Start. When it returns, the GCS takes requests.
+  // The errors of SqliteStorage::Open and GcsService::Start. When it returns, the GCS takes
+  // requests.
   static absl::StatusOr<std::unique_ptr<GcsProcess>> Start(GcsProcessOptions options);
   ~GcsProcess();
 
-  // A frame from the raylet `from`, {0, k} while it has no number. Any thread; never blocks for the disk.
+  // A frame from the raylet `from`, {0, k} while it has no number. Any thread; never blocks for the
+  // disk.
   void Post(ProcessId from, FrameKind kind, std::string body);
   // Answers what has been posted, closes the storage and ends the threads. Idempotent.
   void Stop();

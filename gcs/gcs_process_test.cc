@@ -44,7 +44,8 @@ class Raylet {
   uint64_t Post(GcsProcess& gcs, ProcessId client, proto::GcsRequest request) {
     request.set_client(client.packed());
     request.set_sequence(++sequence_);
-    gcs.Post(client.node == 0 ? client : RayletOf(client.node), FrameKind::kGcsRequest, request.SerializeAsString());
+    gcs.Post(client.node == 0 ? client : RayletOf(client.node), FrameKind::kGcsRequest,
+             request.SerializeAsString());
     return sequence_;
   }
   proto::GcsReply Ask(GcsProcess& gcs, ProcessId client, proto::GcsRequest request) {
@@ -73,7 +74,8 @@ class Raylet {
 
 }  // namespace
 
-SCENARIO("a GCS process remembers across its end what is in its database, and nothing without one") {
+SCENARIO(
+    "a GCS process remembers across its end what is in its database, and nothing without one") {
   TemporaryFile file;
   const std::string database = GENERATE(true, false) ? file.path() : "";
   std::string cluster_id;
@@ -100,7 +102,8 @@ SCENARIO("stopping answers what was posted") {
   auto gcs = GcsProcess::Start(raylet.Options(file.path()));
   REQUIRE(gcs.status() == absl::OkStatus());
   const NodeNumber node = raylet.Register(**gcs);
-  for (int i = 0; i < 500; ++i) raylet.Post(**gcs, {node, 1}, KvPut(std::to_string(i % 50), "value"));
+  for (int i = 0; i < 500; ++i)
+    raylet.Post(**gcs, {node, 1}, KvPut(std::to_string(i % 50), "value"));
   (*gcs)->Stop();
   CHECK(raylet.replies() == 501);
   (*gcs)->Post(RayletOf(node), FrameKind::kGcsRequest, "late");
@@ -121,7 +124,8 @@ SCENARIO("the figures of the GCS are kept in the metrics page it is given") {
   const uint64_t commits = page.counter(metrics::CounterId::kGcsCommits).load();
   CHECK(commits >= 21);
   uint64_t observed = 0;
-  for (const auto& bucket : page.histogram(metrics::HistogramId::kGcsCommit).buckets) observed += bucket.load();
+  for (const auto& bucket : page.histogram(metrics::HistogramId::kGcsCommit).buckets)
+    observed += bucket.load();
   CHECK(observed == commits);
   while (page.counter(metrics::CounterId::kGcsKeyValueOps).load() < 20) {  // Once a second.
     raylet.Ask(**gcs, {node, 1}, KvGet("key"));

@@ -13,7 +13,7 @@ namespace {
 
 constexpr char kClusterIdKey[] = "cluster_id";
 constexpr char kTermKey[] = "term";
-constexpr size_t kMaxWaiting = 100'000;         // Requests that wait for the term or the recovery.
+constexpr size_t kMaxWaiting = 100'000;  // Requests that wait for the term or the recovery.
 constexpr Nanos kSweepPeriod = 60 * kSecond;
 
 std::string MakeClusterId(Random& random) {
@@ -23,7 +23,8 @@ std::string MakeClusterId(Random& random) {
 
 }  // namespace
 
-GcsService::GcsService(GcsOptions options, const Clock& clock, Storage& storage, Transport& transport, Random& random)
+GcsService::GcsService(GcsOptions options, const Clock& clock, Storage& storage,
+                       Transport& transport, Random& random)
     : options_(std::move(options)),
       clock_(clock),
       storage_(storage),
@@ -36,29 +37,45 @@ GcsService::GcsService(GcsOptions options, const Clock& clock, Storage& storage,
       jobs_(
           context_, [this](JobNumber job) { OnJobEnded(job); },
           [this](JobNumber job) { return actors_.table().HasDetachedOf(job); }),
-      actors_(context_, nodes_.table(), jobs_.table(), [this](JobNumber job) { ReleaseFunctions(job); }),
+      actors_(context_, nodes_.table(), jobs_.table(),
+              [this](JobNumber job) { ReleaseFunctions(job); }),
       groups_(context_, nodes_.table()),
       functions_(context_),
       key_values_(context_) {}
 
 absl::Status GcsService::Start() {
-  SHEAF_RETURN_IF_ERROR(storage_.LoadAll([this](Table table, std::string_view key, std::string_view value) {
-    switch (table) {
-      case Table::kMeta:
-        if (key == kClusterIdKey) cluster_id_ = std::string(value);
-        if (key == kTermKey) term_ = NumberFromRowKey<uint64_t>(value).value_or(0);
-        if (key == "last_node") nodes_.LoadLastNumber(value);
-        if (key == "last_job") jobs_.LoadLastNumber(value);
-        break;
-      case Table::kNodes: nodes_.LoadNode(value); break;
-      case Table::kJobs: jobs_.LoadJob(value); break;
-      case Table::kActors: actors_.Load(key, value); break;
-      case Table::kGroups: groups_.Load(key, value); break;
-      case Table::kBlobs: functions_.Load(key, value); break;
-      case Table::kKeyValues: key_values_.Load(key, value); break;
-      case Table::kAnswers: pipeline_.Load(key, value); break;
-    }
-  }));
+  SHEAF_RETURN_IF_ERROR(
+      storage_.LoadAll([this](Table table, std::string_view key, std::string_view value) {
+        switch (table) {
+          case Table::kMeta:
+            if (key == kClusterIdKey) cluster_id_ = std::string(value);
+            if (key == kTermKey) term_ = NumberFromRowKey<uint64_t>(value).value_or(0);
+            if (key == "last_node") nodes_.LoadLastNumber(value);
+            if (key == "last_job") jobs_.LoadLastNumber(value);
+            break;
+          case Table::kNodes:
+            nodes_.LoadNode(value);
+            break;
+          case Table::kJobs:
+            jobs_.LoadJob(value);
+            break;
+          case Table::kActors:
+            actors_.Load(key, value);
+            break;
+          case Table::kGroups:
+            groups_.Load(key, value);
+            break;
+          case Table::kBlobs:
+            functions_.Load(key, value);
+            break;
+          case Table::kKeyValues:
+            key_values_.Load(key, value);
+            break;
+          case Table::kAnswers:
+            pipeline_.Load(key, value);
+            break;
+        }
+      }));
   if (cluster_id_.empty()) {
     cluster_id_ = options_.cluster_id.empty() ? MakeClusterId(random_) : options_.cluster_id;
   } else if (!options_.cluster_id.empty() && options_.cluster_id != cluster_id_) {
@@ -77,11 +94,12 @@ absl::Status GcsService::Start() {
 
 void GcsService::CommitTerm() {
   term_in_progress_ = true;
-  storage_.Commit({{Table::kMeta, kClusterIdKey, cluster_id_}, {Table::kMeta, kTermKey, RowKey(term_)}},
-                  [this](const absl::Status& status) {
-                    term_in_progress_ = false;  // On a full disk Tick tries again.
-                    if (status.ok()) OnTermDurable();
-                  });
+  storage_.Commit(
+      {{Table::kMeta, kClusterIdKey, cluster_id_}, {Table::kMeta, kTermKey, RowKey(term_)}},
+      [this](const absl::Status& status) {
+        term_in_progress_ = false;  // On a full disk Tick tries again.
+        if (status.ok()) OnTermDurable();
+      });
 }
 
 void GcsService::OnTermDurable() {
@@ -113,16 +131,18 @@ void GcsService::OnFrame(ProcessId from, const Frame& frame) {
 void GcsService::Handle(ProcessId from, proto::GcsRequest request) {
   const GcsOperation operation = OperationOf(request.body_case());
   const ProcessId client = ProcessId::Unpack(request.client());
-  const bool raylet_in_own_name = client.process == 0 && client.node == from.node && client.node != 0;
-  if (operation.name == nullptr || client.node != from.node || (operation.raylet_only && !raylet_in_own_name)) {
+  const bool raylet_in_own_name =
+      client.process == 0 && client.node == from.node && client.node != 0;
+  if (operation.name == nullptr || client.node != from.node ||
+      (operation.raylet_only && !raylet_in_own_name)) {
     ++malformed_;
     Call refused{from, client, request.sequence()};
     pipeline_.Answer(std::make_shared<Call>(refused),
                      ErrorReply(ErrorKind::kInvalidArgument,
                                 operation.name == nullptr
                                     ? "the GCS does not know this request; is its version older?"
-                                    : absl::StrCat(client.ToString(), " may not ask for ", operation.name, " through ",
-                                                   from.ToString())));
+                                    : absl::StrCat(client.ToString(), " may not ask for ",
+                                                   operation.name, " through ", from.ToString())));
     return;
   }
   ++requests_[request.body_case()];
@@ -140,11 +160,13 @@ void GcsService::Handle(ProcessId from, proto::GcsRequest request) {
 bool GcsService::IsAllowed(const Call& call, Body body) {
   const bool has_number = call.from.node != 0;
   if (has_number ? nodes_.table().IsMember(call.from.node) || body == proto::GcsRequest::kHeartbeat
-                 : body == proto::GcsRequest::kRegisterNode || body == proto::GcsRequest::kDescribeCluster) {
+                 : body == proto::GcsRequest::kRegisterNode ||
+                       body == proto::GcsRequest::kDescribeCluster) {
     return true;
   }
   pipeline_.Answer(std::make_shared<Call>(call),
-                   ErrorReply(ErrorKind::kNodeDied, absl::StrCat("node ", call.from.node, " is no member of the cluster")));
+                   ErrorReply(ErrorKind::kNodeDied, absl::StrCat("node ", call.from.node,
+                                                                 " is no member of the cluster")));
   return false;
 }
 
@@ -152,21 +174,31 @@ void GcsService::Dispatch(CallPtr call, const proto::GcsRequest& request) {
   using R = proto::GcsRequest;
   const NodeNumber node = call->from.node;
   switch (request.body_case()) {
-    case R::kRegisterNode: return nodes_.Register(std::move(call), request.register_node(), cluster_id_);
-    case R::kHeartbeat: return nodes_.OnHeartbeat(call, node, request.heartbeat());
-    case R::kNodeReport: return OnNodeReport(call, request.node_report());
-    case R::kUnregisterNode: return nodes_.Unregister(std::move(call), node, request.unregister_node());
-    case R::kListNodes: return nodes_.List(call);
-    case R::kRegisterJob: return jobs_.Register(std::move(call), request.register_job());
-    case R::kFinishJob: return jobs_.Finish(std::move(call), request.finish_job());
-    case R::kListJobs: return jobs_.List(call);
-    case R::kSubscribe: return Subscribe(call, request.subscribe());
+    case R::kRegisterNode:
+      return nodes_.Register(std::move(call), request.register_node(), cluster_id_);
+    case R::kHeartbeat:
+      return nodes_.OnHeartbeat(call, node, request.heartbeat());
+    case R::kNodeReport:
+      return OnNodeReport(call, request.node_report());
+    case R::kUnregisterNode:
+      return nodes_.Unregister(std::move(call), node, request.unregister_node());
+    case R::kListNodes:
+      return nodes_.List(call);
+    case R::kRegisterJob:
+      return jobs_.Register(std::move(call), request.register_job());
+    case R::kFinishJob:
+      return jobs_.Finish(std::move(call), request.finish_job());
+    case R::kListJobs:
+      return jobs_.List(call);
+    case R::kSubscribe:
+      return Subscribe(call, request.subscribe());
     case R::kUnsubscribe:
       publisher_.Unsubscribe(call->client, request.unsubscribe().subscription());
       return pipeline_.Answer(call, {});
     case R::kProcessGone: {
       const ProcessId process = ProcessId::Unpack(request.process_gone().process());
-      if (process.node == node && process.process != 0) OnProcessGone(process, request.process_gone().death());
+      if (process.node == node && process.process != 0)
+        OnProcessGone(process, request.process_gone().death());
       return pipeline_.Answer(call, {});
     }
     case R::kDescribeCluster: {
@@ -188,40 +220,60 @@ void GcsService::DispatchActorOrGroup(CallPtr call, const proto::GcsRequest& req
   using R = proto::GcsRequest;
   const NodeNumber node = call->from.node;
   switch (request.body_case()) {
-    case R::kRegisterActor: return actors_.Register(std::move(call), request.register_actor());
-    case R::kLookupActor: return actors_.Lookup(call, request.lookup_actor());
-    case R::kListActors: return actors_.List(call, request.list_actors());
-    case R::kActorStateReport: return actors_.OnReport(std::move(call), node, request.actor_state_report());
-    case R::kEndActor: return actors_.End(std::move(call), request.end_actor());
+    case R::kRegisterActor:
+      return actors_.Register(std::move(call), request.register_actor());
+    case R::kLookupActor:
+      return actors_.Lookup(call, request.lookup_actor());
+    case R::kListActors:
+      return actors_.List(call, request.list_actors());
+    case R::kActorStateReport:
+      return actors_.OnReport(std::move(call), node, request.actor_state_report());
+    case R::kEndActor:
+      return actors_.End(std::move(call), request.end_actor());
     case R::kActorRows:
       actors_.OnRows(node, request.actor_rows().rows());
       return pipeline_.Answer(call, {});
-    case R::kRegisterGroup: return groups_.Register(std::move(call), node, request.register_group());
-    case R::kLookupGroup: return groups_.Lookup(call, request.lookup_group());
-    case R::kListGroups: return groups_.List(call);
-    case R::kGroupReport: return groups_.OnReport(std::move(call), node, request.group_report());
-    case R::kRemoveGroup: return groups_.Remove(std::move(call), request.remove_group());
-    default: return;  // OperationOf knows no others.
+    case R::kRegisterGroup:
+      return groups_.Register(std::move(call), node, request.register_group());
+    case R::kLookupGroup:
+      return groups_.Lookup(call, request.lookup_group());
+    case R::kListGroups:
+      return groups_.List(call);
+    case R::kGroupReport:
+      return groups_.OnReport(std::move(call), node, request.group_report());
+    case R::kRemoveGroup:
+      return groups_.Remove(std::move(call), request.remove_group());
+    default:
+      return;  // OperationOf knows no others.
   }
 }
 
 void GcsService::DispatchKeyOrBlob(CallPtr call, const proto::GcsRequest& request) {
   using R = proto::GcsRequest;
   switch (request.body_case()) {
-    case R::kPutBlob: return functions_.Put(std::move(call), request.put_blob());
-    case R::kGetBlob: return functions_.Get(call, request.get_blob());
-    case R::kKvPut: return key_values_.Put(std::move(call), request.kv_put());
-    case R::kKvGet: return key_values_.Get(call, request.kv_get());
-    case R::kKvDelete: return key_values_.Delete(std::move(call), request.kv_delete());
-    case R::kKvKeys: return key_values_.Keys(call, request.kv_keys());
-    case R::kKvExists: return key_values_.Exists(call, request.kv_exists());
-    default: return;  // OperationOf knows no others.
+    case R::kPutBlob:
+      return functions_.Put(std::move(call), request.put_blob());
+    case R::kGetBlob:
+      return functions_.Get(call, request.get_blob());
+    case R::kKvPut:
+      return key_values_.Put(std::move(call), request.kv_put());
+    case R::kKvGet:
+      return key_values_.Get(call, request.kv_get());
+    case R::kKvDelete:
+      return key_values_.Delete(std::move(call), request.kv_delete());
+    case R::kKvKeys:
+      return key_values_.Keys(call, request.kv_keys());
+    case R::kKvExists:
+      return key_values_.Exists(call, request.kv_exists());
+    default:
+      return;  // OperationOf knows no others.
   }
 }
 
 void GcsService::Subscribe(const CallPtr& call, const proto::Subscribe& request) {
   using S = proto::Subscribe;
-  const bool soft = request.channel() == S::NODES || request.channel() == S::ACTORS || request.channel() == S::GROUPS;
+  const bool soft = request.channel() == S::NODES || request.channel() == S::ACTORS ||
+                    request.channel() == S::GROUPS;
   if (recovering_ && soft) {
     proto::GcsRequest again;
     again.set_client(call->client.packed());
@@ -233,25 +285,38 @@ void GcsService::Subscribe(const CallPtr& call, const proto::Subscribe& request)
   }
   proto::GcsReply reply;
   proto::Snapshot* snapshot = reply.mutable_snapshot();
-  if (!S::Channel_IsValid(request.channel()) || request.key().size() > KeyValueTable::kMaxKeyBytes ||
+  if (!S::Channel_IsValid(request.channel()) ||
+      request.key().size() > KeyValueTable::kMaxKeyBytes ||
       request.name_space().size() > KeyValueTable::kMaxKeyBytes ||
       !publisher_.Subscribe(call->client, call->from, request, snapshot)) {
     return pipeline_.Answer(
-        call, ErrorReply(ErrorKind::kInvalidArgument, "no such channel, a key too long, or too many subscriptions"));
+        call, ErrorReply(ErrorKind::kInvalidArgument,
+                         "no such channel, a key too long, or too many subscriptions"));
   }
   bool fits = true;
   if (!snapshot->current()) {
     switch (request.channel()) {
-      case S::NODES: nodes_.AddSnapshot(snapshot); break;
-      case S::JOBS: jobs_.AddSnapshot(snapshot); break;
-      case S::ACTORS: fits = actors_.AddSnapshot(request.key(), snapshot); break;
-      case S::GROUPS: fits = groups_.AddSnapshot(request.key(), snapshot); break;
-      default: fits = key_values_.AddSnapshot(request, snapshot); break;
+      case S::NODES:
+        nodes_.AddSnapshot(snapshot);
+        break;
+      case S::JOBS:
+        jobs_.AddSnapshot(snapshot);
+        break;
+      case S::ACTORS:
+        fits = actors_.AddSnapshot(request.key(), snapshot);
+        break;
+      case S::GROUPS:
+        fits = groups_.AddSnapshot(request.key(), snapshot);
+        break;
+      default:
+        fits = key_values_.AddSnapshot(request, snapshot);
+        break;
     }
   }
   if (!fits) {
     publisher_.Unsubscribe(call->client, request.subscription());
-    reply = ErrorReply(ErrorKind::kInvalidArgument, "the snapshot has more than 48 MiB, or the key is no id");
+    reply = ErrorReply(ErrorKind::kInvalidArgument,
+                       "the snapshot has more than 48 MiB, or the key is no id");
   }
   pipeline_.Answer(call, std::move(reply));
 }
@@ -259,7 +324,8 @@ void GcsService::Subscribe(const CallPtr& call, const proto::Subscribe& request)
 void GcsService::OnNodeReport(const CallPtr& call, const proto::NodeReport& report) {
   const NodeNumber node = call->from.node;
   if (report.has_available()) nodes_.SetAvailable(node, report.available());
-  for (const proto::ActorStateReport& actor : report.actors()) actors_.OnReport(nullptr, node, actor);
+  for (const proto::ActorStateReport& actor : report.actors())
+    actors_.OnReport(nullptr, node, actor);
   actors_.OnRows(node, report.rows());
   groups_.OnAttached(node, report.attached_groups());
   for (const proto::GroupReport& group : report.groups()) groups_.OnReport(nullptr, node, group);

@@ -1,10 +1,10 @@
 // Copyright The Sheaf Authors. SPDX-License-Identifier: Apache-2.0
-// The global control store: takes in requests, keeps the tables, tells subscribers, gives orders to raylets. Pure: one
-// thread, no clock, disk or socket of its own; runs unchanged in tests/sim.
+// The global control store: takes in requests, keeps the tables, tells subscribers, gives orders to
+// raylets. Pure: one thread, no clock, disk or socket of its own; runs unchanged in tests/sim.
 //
-// After a start it has a new term on disk before it answers anything. If the disk names members, it then recovers:
-// keys, jobs, names and functions are served at once, but questions about soft state and orders to raylets wait until all
-// members have reported or are dead.
+// After a start it has a new term on disk before it answers anything. If the disk names members, it
+// then recovers: keys, jobs, names and functions are served at once, but questions about soft state
+// and orders to raylets wait until all members have reported or are dead.
 #pragma once
 
 #include <array>
@@ -36,9 +36,10 @@ namespace sheaf {
 
 // A copy; counts since the start.
 struct GcsStats {
-  std::vector<std::pair<std::string, uint64_t>> requests;  // By operation: "kv_put". Those never asked are left out.
-  std::array<uint64_t, kGcsTables> by_table{};              // The same, by GcsTable.
-  uint64_t errors = 0;       // Requests answered with an error.
+  std::vector<std::pair<std::string, uint64_t>>
+      requests;  // By operation: "kv_put". Those never asked are left out.
+  std::array<uint64_t, kGcsTables> by_table{};  // The same, by GcsTable.
+  uint64_t errors = 0;                          // Requests answered with an error.
   uint64_t malformed = 0;    // Frames and requests that were dropped or refused before any work.
   uint64_t repeats = 0;      // Requests that had been heard before.
   uint64_t deferred = 0;     // Requests that waited for the recovery.
@@ -46,12 +47,12 @@ struct GcsStats {
   uint64_t in_progress = 0;  // Commands not answered yet.
   uint64_t deltas = 0;
   uint64_t subscriptions = 0;
-  uint64_t nodes = 0;        // Members.
-  uint64_t jobs = 0;         // Running.
-  uint64_t actors_alive = 0;       // Named, detached, and those that their creators reported.
+  uint64_t nodes = 0;         // Members.
+  uint64_t jobs = 0;          // Running.
+  uint64_t actors_alive = 0;  // Named, detached, and those that their creators reported.
   uint64_t actors_pending = 0;
   uint64_t actors_restarting = 0;
-  uint64_t actors_dead = 0;        // Of those remembered.
+  uint64_t actors_dead = 0;  // Of those remembered.
   uint64_t actor_restarts = 0;
   uint64_t groups = 0;
   uint64_t keys = 0;
@@ -65,15 +66,18 @@ struct GcsStats {
 
 class GcsService {
  public:
-  // All but `options` outlive the service; the storage's completions come on the thread of the other calls.
-  GcsService(GcsOptions options, const Clock& clock, Storage& storage, Transport& transport, Random& random);
+  // All but `options` outlive the service; the storage's completions come on the thread of the
+  // other calls.
+  GcsService(GcsOptions options, const Clock& clock, Storage& storage, Transport& transport,
+             Random& random);
   GcsService(const GcsService&) = delete;
   GcsService& operator=(const GcsService&) = delete;
 
-  // Loads the tables and begins a term. kFailedPrecondition: the storage belongs to another cluster. kDataLoss.
+  // Loads the tables and begins a term. kFailedPrecondition: the storage belongs to another
+  // cluster. kDataLoss.
   absl::Status Start();
-  // `from` is the raylet that hands the frame over, or {0, k} while it has no number. Never fails: what is wrong is
-  // dropped or refused.
+  // `from` is the raylet that hands the frame over, or {0, k} while it has no number. Never fails:
+  // what is wrong is dropped or refused.
   void OnFrame(ProcessId from, const Frame& frame);
   // To be called every 100 ms or so.
   void Tick();
@@ -118,10 +122,10 @@ class GcsService {
   FunctionService functions_;
   KeyValueService key_values_;
 
-  bool serving_ = false;          // The term is durable.
+  bool serving_ = false;  // The term is durable.
   bool term_in_progress_ = false;
   bool recovering_ = true;
-  Nanos recovery_ends_ = 0;       // At the latest.
+  Nanos recovery_ends_ = 0;  // At the latest.
   std::set<NodeNumber> unreported_;
   Nanos next_sweep_ = 0;
   std::deque<std::pair<ProcessId, proto::GcsRequest>> early_;     // Before the term is durable.

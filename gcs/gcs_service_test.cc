@@ -9,8 +9,8 @@
 namespace sheaf {
 namespace {
 
-proto::GcsRequest SubscribeTo(proto::Subscribe::Channel channel, uint64_t subscription, const std::string& key = "",
-                              const std::string& name_space = "") {
+proto::GcsRequest SubscribeTo(proto::Subscribe::Channel channel, uint64_t subscription,
+                              const std::string& key = "", const std::string& name_space = "") {
   proto::GcsRequest request;
   request.mutable_subscribe()->set_subscription(subscription);
   request.mutable_subscribe()->set_channel(channel);
@@ -80,7 +80,8 @@ SCENARIO("frames that make no sense are dropped or refused, and harm nobody") {
       proto::GcsRequest header;
       header.set_client(RayletOf(node).packed());
       bytes += header.SerializeAsString();
-      for (int flips = 0; flips < 3; ++flips) bytes[random.Below(bytes.size())] = static_cast<char>(random.Next());
+      for (int flips = 0; flips < 3; ++flips)
+        bytes[random.Below(bytes.size())] = static_cast<char>(random.Next());
       world.service().OnFrame(RayletOf(node), {FrameKind::kGcsRequest, bytes});
     }
     world.service().Tick();
@@ -120,9 +121,11 @@ SCENARIO("a disk of another cluster is refused") {
   InlineExecutor executor;
   MemoryStorage storage(world.disk(), executor);
   SeededRandom random(2);
-  GcsService other({.cluster_id = std::string(16, 'o')}, world.clock, storage, world.transport, random);
+  GcsService other({.cluster_id = std::string(16, 'o')}, world.clock, storage, world.transport,
+                   random);
   CHECK(other.Start().code() == absl::StatusCode::kFailedPrecondition);
-  GcsService same({.cluster_id = world.service().cluster_id()}, world.clock, storage, world.transport, random);
+  GcsService same({.cluster_id = world.service().cluster_id()}, world.clock, storage,
+                  world.transport, random);
   CHECK(same.Start().ok());
 }
 
@@ -156,7 +159,8 @@ SCENARIO("after a restart keys are served at once, questions about nodes wait fo
   CHECK(world.RepliesTo({a, 1}, subscription)[0].snapshot().items_size() == 2);
 }
 
-SCENARIO("a subscriber gets a snapshot and numbered deltas, and asks again when a number is missing") {
+SCENARIO(
+    "a subscriber gets a snapshot and numbered deltas, and asks again when a number is missing") {
   GcsWorld world;
   const NodeNumber node = world.AddNode();
   const ProcessId client{node, 1};
@@ -236,7 +240,9 @@ SCENARIO("node, job and actor channels tell what happens, one actor's channel of
   CHECK(world.Ask(watcher, SubscribeTo(proto::Subscribe::JOBS, 2)).snapshot().items_size() == 0);
   const ActorId wanted = ActorId::Make({node, 1}, 1);
   const ActorId unwanted = ActorId::Make({node, 1}, 2);
-  CHECK(world.Ask(watcher, SubscribeTo(proto::Subscribe::ACTORS, 3, wanted.Binary())).snapshot().items_size() == 0);
+  CHECK(world.Ask(watcher, SubscribeTo(proto::Subscribe::ACTORS, 3, wanted.Binary()))
+            .snapshot()
+            .items_size() == 0);
 
   const NodeNumber other = world.AddNode();
   const JobNumber job = world.AddJob(node, 1);
@@ -269,7 +275,8 @@ SCENARIO("operations are counted by name") {
   const NodeNumber node = world.AddNode();
   for (int i = 0; i < 3; ++i) world.Ask({node, 1}, KvPut("key", "value"));
   const GcsStats stats = world.service().Stats();
-  const std::vector<std::pair<std::string, uint64_t>> expected = {{"register_node", 1}, {"kv_put", 3}};
+  const std::vector<std::pair<std::string, uint64_t>> expected = {{"register_node", 1},
+                                                                  {"kv_put", 3}};
   CHECK(stats.requests == expected);
   CHECK(stats.nodes == 1);
   CHECK(stats.keys == 1);

@@ -26,14 +26,17 @@ class RecordingTransport final : public Transport {
     FrameKind kind;
     std::string body;
   };
-  Channel& To(ProcessId peer) override { return channels_.try_emplace(peer, *this, peer).first->second; }
+  Channel& To(ProcessId peer) override {
+    return channels_.try_emplace(peer, *this, peer).first->second;
+  }
   void Forget(ProcessId) override {}
   std::vector<Sent> sent;
 
  private:
   class RecordingChannel final : public Channel {
    public:
-    RecordingChannel(RecordingTransport& transport, ProcessId peer) : transport_(transport), peer_(peer) {}
+    RecordingChannel(RecordingTransport& transport, ProcessId peer)
+        : transport_(transport), peer_(peer) {}
     void Send(Lane, FrameKind kind, std::string_view head, std::string_view tail) override {
       transport_.sent.push_back({peer_, kind, std::string(head) + std::string(tail)});
     }
@@ -123,7 +126,8 @@ class GcsWorld {
     std::vector<proto::GcsEvent> events;
     for (auto at = transport.sent.begin(); at != transport.sent.end();) {
       proto::GcsEvent event;
-      if (at->kind == FrameKind::kGcsEvent && event.ParseFromString(at->body) && event.client() == client.packed()) {
+      if (at->kind == FrameKind::kGcsEvent && event.ParseFromString(at->body) &&
+          event.client() == client.packed()) {
         events.push_back(std::move(event));
         at = transport.sent.erase(at);
       } else {
@@ -149,7 +153,9 @@ class GcsWorld {
   RecordingTransport transport;
 
  private:
-  static ProcessId Via(ProcessId client) { return client.node == 0 ? client : RayletOf(client.node); }
+  static ProcessId Via(ProcessId client) {
+    return client.node == 0 ? client : RayletOf(client.node);
+  }
   void Boot() {
     storage_ = std::make_unique<MemoryStorage>(disk_, executor_);
     service_ = std::make_unique<GcsService>(options_, clock, *storage_, transport, random_);
@@ -169,7 +175,8 @@ class GcsWorld {
   absl::Status started;
 };
 
-inline proto::GcsRequest KvPut(const std::string& key, const std::string& value, bool overwrite = true) {
+inline proto::GcsRequest KvPut(const std::string& key, const std::string& value,
+                               bool overwrite = true) {
   proto::GcsRequest request;
   request.mutable_kv_put()->set_name_space("ns");
   request.mutable_kv_put()->set_key(key);
@@ -183,6 +190,8 @@ inline proto::GcsRequest KvGet(const std::string& key) {
   request.mutable_kv_get()->add_keys(key);
   return request;
 }
-inline bool Is(const proto::GcsReply& reply, ErrorKind kind) { return reply.error() == static_cast<uint32_t>(kind); }
+inline bool Is(const proto::GcsReply& reply, ErrorKind kind) {
+  return reply.error() == static_cast<uint32_t>(kind);
+}
 
 }  // namespace sheaf

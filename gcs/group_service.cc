@@ -41,7 +41,8 @@ void GroupService::Activate() {
     for (const NodeNumber node : Holders(entry.info)) {
       if (nodes_.IsMember(node)) SendDrop(node, id, entry.info.placement_number());
     }
-    lost.push_back({.id = id, .placement_number = entry.info.placement_number(), .event = GroupEvent::kLost});
+    lost.push_back(
+        {.id = id, .placement_number = entry.info.placement_number(), .event = GroupEvent::kLost});
   }
   for (Happening& one : lost) Happen(nullptr, std::move(one));
   Tick();
@@ -49,8 +50,9 @@ void GroupService::Activate() {
 
 void GroupService::Register(CallPtr call, NodeNumber node, const proto::RegisterGroup& request) {
   const absl::StatusOr<PlacementGroupId> id = PlacementGroupId::FromBinary(request.group_id());
-  if (!id.ok() || id->is_nil() || request.bundles_size() == 0 || request.bundles_size() > kMaxBundles ||
-      request.name().size() > kMaxNameBytes || request.name_space().size() > kMaxNameBytes) {
+  if (!id.ok() || id->is_nil() || request.bundles_size() == 0 ||
+      request.bundles_size() > kMaxBundles || request.name().size() > kMaxNameBytes ||
+      request.name_space().size() > kMaxNameBytes) {
     return context_.pipeline.Answer(
         call, ErrorReply(ErrorKind::kInvalidArgument,
                          absl::StrCat("a group needs an id of 16 bytes, 1 to ", kMaxBundles,
@@ -58,43 +60,48 @@ void GroupService::Register(CallPtr call, NodeNumber node, const proto::Register
   }
   std::vector<std::string> latches = {GroupLatch(*id)};
   if (!request.name().empty()) latches.push_back(NameLatch(request.name_space(), request.name()));
-  context_.pipeline.Run(std::move(call), std::move(latches), [this, id = *id, node, request]() -> Outcome {
-    Outcome outcome;
-    if (const GroupEntry* known = table_.Find(id)) {
-      *outcome.reply.mutable_group() = known->info;
-      return outcome;
-    }
-    if (table_.FindByName(request.name_space(), request.name()) != nullptr) {
-      outcome.reply = ErrorReply(ErrorKind::kInvalidArgument,
-                                 absl::StrCat("a placement group is named '", request.name(), "' already"));
-      return outcome;
-    }
-    proto::GroupInfo info;
-    info.set_group_id(request.group_id());
-    info.set_name(request.name());
-    info.set_name_space(request.name_space());
-    info.set_job(request.job());
-    *info.mutable_bundles() = request.bundles();
-    info.set_placement(request.placement());
-    *info.mutable_selectors() = request.selectors();
-    info.set_detached(request.detached());
-    info.set_placement_number(1);
-    info.set_raylet(node);
-    *outcome.reply.mutable_group() = info;
-    if (info.detached()) outcome.writes = {{Table::kGroups, request.group_id(), info.SerializeAsString()}};
-    outcome.apply = [this, id, info] {
-      table_.Put(id, info).next_order = kForever;  // The raylet that asked is at it.
-      Publish(info);
-    };
-    return outcome;
-  });
+  context_.pipeline.Run(
+      std::move(call), std::move(latches), [this, id = *id, node, request]() -> Outcome {
+        Outcome outcome;
+        if (const GroupEntry* known = table_.Find(id)) {
+          *outcome.reply.mutable_group() = known->info;
+          return outcome;
+        }
+        if (table_.FindByName(request.name_space(), request.name()) != nullptr) {
+          outcome.reply =
+              ErrorReply(ErrorKind::kInvalidArgument,
+                         absl::StrCat("a placement group is named '", request.name(), "' already"));
+          return outcome;
+        }
+        proto::GroupInfo info;
+        info.set_group_id(request.group_id());
+        info.set_name(request.name());
+        info.set_name_space(request.name_space());
+        info.set_job(request.job());
+        *info.mutable_bundles() = request.bundles();
+        info.set_placement(request.placement());
+        *info.mutable_selectors() = request.selectors();
+        info.set_detached(request.detached());
+        info.set_placement_number(1);
+        info.set_raylet(node);
+        *outcome.reply.mutable_group() = info;
+        if (info.detached())
+          outcome.writes = {{Table::kGroups, request.group_id(), info.SerializeAsString()}};
+        outcome.apply = [this, id, info] {
+          table_.Put(id, info).next_order = kForever;  // The raylet that asked is at it.
+          Publish(info);
+        };
+        return outcome;
+      });
 }
 
 void GroupService::Lookup(const CallPtr& call, const proto::LookupGroup& request) const {
   const GroupEntry* entry = nullptr;
   if (request.group_id().empty()) {
     entry = table_.FindByName(request.name_space(), request.name());
-  } else if (const absl::StatusOr<PlacementGroupId> id = PlacementGroupId::FromBinary(request.group_id()); id.ok()) {
+  } else if (const absl::StatusOr<PlacementGroupId> id =
+                 PlacementGroupId::FromBinary(request.group_id());
+             id.ok()) {
     entry = table_.Find(*id);
   }
   proto::GcsReply reply;
@@ -116,7 +123,8 @@ void GroupService::List(const CallPtr& call) const {
 void GroupService::Remove(CallPtr call, const proto::RemoveGroup& request) {
   const absl::StatusOr<PlacementGroupId> id = PlacementGroupId::FromBinary(request.group_id());
   if (!id.ok()) {
-    return context_.pipeline.Answer(call, ErrorReply(ErrorKind::kInvalidArgument, "a group id has 16 bytes"));
+    return context_.pipeline.Answer(
+        call, ErrorReply(ErrorKind::kInvalidArgument, "a group id has 16 bytes"));
   }
   Happen(std::move(call), {.id = *id, .event = GroupEvent::kRemoved});
 }
@@ -124,21 +132,25 @@ void GroupService::Remove(CallPtr call, const proto::RemoveGroup& request) {
 void GroupService::OnReport(CallPtr call, NodeNumber node, const proto::GroupReport& report) {
   const absl::StatusOr<PlacementGroupId> id = PlacementGroupId::FromBinary(report.group_id());
   GroupEntry* entry = id.ok() ? table_.Find(*id) : nullptr;
-  const bool current = entry != nullptr && report.placement_number() == entry->info.placement_number();
+  const bool current =
+      entry != nullptr && report.placement_number() == entry->info.placement_number();
   if (!current || report.bundle_nodes_size() > kMaxBundles) {
     const bool is_ours = entry != nullptr || report.detached();
-    if (id.ok() && is_ours && report.state() != proto::GroupInfo::REMOVED) SendDrop(node, *id, report.placement_number());
+    if (id.ok() && is_ours && report.state() != proto::GroupInfo::REMOVED)
+      SendDrop(node, *id, report.placement_number());
   } else if (report.state() == proto::GroupInfo::CREATED) {
     entry->unaccounted = false;
-    return Happen(std::move(call), {.id = *id,
-                                    .placement_number = report.placement_number(),
-                                    .event = GroupEvent::kPlaced,
-                                    .raylet = node,
-                                    .bundle_nodes = {report.bundle_nodes().begin(), report.bundle_nodes().end()}});
+    return Happen(std::move(call),
+                  {.id = *id,
+                   .placement_number = report.placement_number(),
+                   .event = GroupEvent::kPlaced,
+                   .raylet = node,
+                   .bundle_nodes = {report.bundle_nodes().begin(), report.bundle_nodes().end()}});
   } else if (report.state() == proto::GroupInfo::REMOVED) {
     entry->unaccounted = false;
     const GroupEvent event = entry->info.detached() ? GroupEvent::kLost : GroupEvent::kRemoved;
-    return Happen(std::move(call), {.id = *id, .placement_number = report.placement_number(), .event = event});
+    return Happen(std::move(call),
+                  {.id = *id, .placement_number = report.placement_number(), .event = event});
   } else {
     entry->unaccounted = false;
     entry->next_order = kForever;
@@ -150,10 +162,12 @@ void GroupService::OnReport(CallPtr call, NodeNumber node, const proto::GroupRep
   if (call) context_.pipeline.Answer(call, {});
 }
 
-void GroupService::OnAttached(NodeNumber node, const google::protobuf::RepeatedPtrField<proto::GroupInfo>& groups) {
+void GroupService::OnAttached(NodeNumber node,
+                              const google::protobuf::RepeatedPtrField<proto::GroupInfo>& groups) {
   for (const proto::GroupInfo& info : groups) {
     const absl::StatusOr<PlacementGroupId> id = PlacementGroupId::FromBinary(info.group_id());
-    if (!id.ok() || id->maker().node != node || info.detached() || table_.Find(*id) != nullptr) continue;
+    if (!id.ok() || id->maker().node != node || info.detached() || table_.Find(*id) != nullptr)
+      continue;
     table_.Put(*id, info).next_order = kForever;
     Publish(info);
   }
@@ -172,7 +186,8 @@ void GroupService::Happen(CallPtr call, Happening what) {
 Outcome GroupService::Plan(const Happening& what) {
   const GroupEntry* entry = table_.Find(what.id);
   if (entry == nullptr) return {};
-  if (what.placement_number != 0 && what.placement_number != entry->info.placement_number()) return {};
+  if (what.placement_number != 0 && what.placement_number != entry->info.placement_number())
+    return {};
   const std::optional<GroupStep> step = Next(entry->info.state(), what.event);
   if (!step) return {};
   proto::GroupInfo info = entry->info;
@@ -242,7 +257,8 @@ bool GroupService::AddSnapshot(std::string_view key, proto::Snapshot* snapshot) 
   if (!key.empty()) {
     const absl::StatusOr<PlacementGroupId> id = PlacementGroupId::FromBinary(key);
     if (!id.ok()) return false;
-    if (const GroupEntry* entry = table_.Find(*id)) *snapshot->add_items()->mutable_group() = entry->info;
+    if (const GroupEntry* entry = table_.Find(*id))
+      *snapshot->add_items()->mutable_group() = entry->info;
     return true;
   }
   for (const auto& [id, entry] : table_.all()) *snapshot->add_items()->mutable_group() = entry.info;
@@ -272,7 +288,8 @@ void GroupService::Order(GroupEntry& entry) {
   SendMessage(context_.transport.To(RayletOf(entry.info.raylet())), FrameKind::kGcsEvent, event);
 }
 
-void GroupService::SendDrop(NodeNumber node, const PlacementGroupId& id, uint32_t placement_number) {
+void GroupService::SendDrop(NodeNumber node, const PlacementGroupId& id,
+                            uint32_t placement_number) {
   proto::GcsEvent event;
   event.set_client(RayletOf(node).packed());
   event.mutable_drop_group()->set_group_id(id.Binary());

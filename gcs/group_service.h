@@ -1,6 +1,7 @@
 // Copyright The Sheaf Authors. SPDX-License-Identifier: Apache-2.0
-// Names of placement groups, and the whole life of detached ones. Durable: detached groups and their placement numbers.
-// Of all others the raylet that made the reservation is the owner; the GCS knows them for names and listings.
+// Names of placement groups, and the whole life of detached ones. Durable: detached groups and
+// their placement numbers. Of all others the raylet that made the reservation is the owner; the GCS
+// knows them for names and listings.
 #pragma once
 
 #include <set>
@@ -21,7 +22,8 @@ class GroupService {
   static constexpr size_t kMaxNameBytes = 1024;
   static constexpr int kMaxBundles = 10'000;
 
-  GroupService(const GcsContext& context, const NodeTable& nodes) : context_(context), nodes_(nodes) {}
+  GroupService(const GcsContext& context, const NodeTable& nodes)
+      : context_(context), nodes_(nodes) {}
 
   void Load(std::string_view key, std::string_view value);
   // As ActorService::Activate.
@@ -35,7 +37,8 @@ class GroupService {
   // From the raylet of `node`; `call` may be nullptr.
   void OnReport(CallPtr call, NodeNumber node, const proto::GroupReport& report);
   // After a restart, groups that only their raylet knows.
-  void OnAttached(NodeNumber node, const google::protobuf::RepeatedPtrField<proto::GroupInfo>& groups);
+  void OnAttached(NodeNumber node,
+                  const google::protobuf::RepeatedPtrField<proto::GroupInfo>& groups);
   void OnNodeDead(NodeNumber node);
   void OnProcessGone(ProcessId process);
   std::set<ProcessId> MakersOn(NodeNumber node) const;  // Of groups that are not detached.

@@ -10,8 +10,9 @@
 namespace sheaf {
 
 enum class GroupEvent : uint8_t {
-  kPlaced,   // A raylet has reserved all bundles.
-  kLost,     // A node with a bundle, or the raylet that was asked, is dead; or none knows of it after a restart.
+  kPlaced,  // A raylet has reserved all bundles.
+  kLost,  // A node with a bundle, or the raylet that was asked, is dead; or none knows of it after
+          // a restart.
   kRemoved,  // For good, on request or because its job ended.
 };
 enum class GroupDecision : uint8_t {
@@ -24,8 +25,8 @@ struct GroupStep {
   GroupDecision action;
 };
 
-// PENDING or RESCHEDULING --placed--> CREATED --lost--> RESCHEDULING; any but REMOVED --removed--> REMOVED.
-// nullopt: `event` means nothing in `state`, and is dropped.
+// PENDING or RESCHEDULING --placed--> CREATED --lost--> RESCHEDULING; any but REMOVED --removed-->
+// REMOVED. nullopt: `event` means nothing in `state`, and is dropped.
 constexpr std::optional<GroupStep> Next(proto::GroupInfo::State state, GroupEvent event) {
   using Info = proto::GroupInfo;
   if (state == Info::REMOVED) return std::nullopt;
@@ -34,7 +35,8 @@ constexpr std::optional<GroupStep> Next(proto::GroupInfo::State state, GroupEven
       if (state == Info::CREATED) return std::nullopt;
       return GroupStep{Info::CREATED, GroupDecision::kRecord};
     case GroupEvent::kLost:
-      return GroupStep{state == Info::PENDING ? Info::PENDING : Info::RESCHEDULING, GroupDecision::kPlace};
+      return GroupStep{state == Info::PENDING ? Info::PENDING : Info::RESCHEDULING,
+                       GroupDecision::kPlace};
     case GroupEvent::kRemoved:
       return GroupStep{Info::REMOVED, GroupDecision::kDrop};
   }

@@ -10,7 +10,9 @@ GroupEntry* GroupTable::Find(const PlacementGroupId& id) {
   return found == groups_.end() ? nullptr : &found->second;
 }
 
-const GroupEntry* GroupTable::Find(const PlacementGroupId& id) const { return const_cast<GroupTable*>(this)->Find(id); }
+const GroupEntry* GroupTable::Find(const PlacementGroupId& id) const {
+  return const_cast<GroupTable*>(this)->Find(id);
+}
 
 const GroupEntry* GroupTable::FindByName(std::string_view name_space, std::string_view name) const {
   if (name.empty()) return nullptr;
@@ -37,8 +39,8 @@ std::vector<PlacementGroupId> GroupTable::DetachedOn(NodeNumber node) const {
   std::vector<PlacementGroupId> ids;
   for (const auto& [id, entry] : groups_) {
     const auto& nodes = entry.info.bundle_nodes();
-    if (entry.info.detached() &&
-        (entry.info.raylet() == node || std::find(nodes.begin(), nodes.end(), node) != nodes.end())) {
+    if (entry.info.detached() && (entry.info.raylet() == node ||
+                                  std::find(nodes.begin(), nodes.end(), node) != nodes.end())) {
       ids.push_back(id);
     }
   }

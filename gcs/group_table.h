@@ -15,8 +15,9 @@
 namespace sheaf {
 
 struct GroupEntry {
-  proto::GroupInfo info;     // Of detached ones on disk, but for words.
-  Nanos next_order = 0;      // When its raylet is told (again) to place it. kForever: not before something happens.
+  proto::GroupInfo info;  // Of detached ones on disk, but for words.
+  Nanos next_order =
+      0;  // When its raylet is told (again) to place it. kForever: not before something happens.
   bool unaccounted = false;  // From disk, and no raylet has reported it to this GCS yet.
 };
 
@@ -27,7 +28,8 @@ class GroupTable {
   const GroupEntry* FindByName(std::string_view name_space, std::string_view name) const;
   GroupEntry& Put(const PlacementGroupId& id, proto::GroupInfo info);
   void Erase(const PlacementGroupId& id);
-  std::vector<PlacementGroupId> DetachedOn(NodeNumber node) const;  // A bundle, or the raylet that places it.
+  std::vector<PlacementGroupId> DetachedOn(
+      NodeNumber node) const;  // A bundle, or the raylet that places it.
   std::vector<PlacementGroupId> AttachedOf(ProcessId maker) const;  // Not detached.
   std::vector<PlacementGroupId> AttachedOfNode(NodeNumber node) const;
   std::map<PlacementGroupId, GroupEntry>& all() { return groups_; }

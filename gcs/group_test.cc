@@ -27,7 +27,8 @@ class GroupWorld : public GcsWorld {
     (*group->add_bundles()->mutable_amounts())["CPU"] = 10'000;
     return Ask(maker, request);
   }
-  void Report(NodeNumber from, uint32_t number, Info::State state, std::vector<uint32_t> nodes, bool detached = true) {
+  void Report(NodeNumber from, uint32_t number, Info::State state, std::vector<uint32_t> nodes,
+              bool detached = true) {
     proto::GcsRequest request;
     proto::GroupReport* report = request.mutable_group_report();
     report->set_group_id(id.Binary());
@@ -45,7 +46,8 @@ class GroupWorld : public GcsWorld {
   std::vector<uint32_t> Places(NodeNumber raylet) {
     std::vector<uint32_t> numbers;
     for (const proto::GcsEvent& event : TakeEvents(RayletOf(raylet))) {
-      if (event.has_place_group()) numbers.push_back(event.place_group().group().placement_number());
+      if (event.has_place_group())
+        numbers.push_back(event.place_group().group().placement_number());
       if (event.has_drop_group()) drops.emplace_back(raylet, event.drop_group().placement_number());
     }
     return numbers;
@@ -130,7 +132,8 @@ SCENARIO("a removed group gives its bundles back and its name free") {
   CHECK(Is(world.Ask({world.other, 3}, remove), ErrorKind::kNone));
   world.Places(world.node);
   world.Places(world.other);
-  CHECK(world.drops == std::vector<std::pair<NodeNumber, uint32_t>>{{world.node, 1}, {world.other, 1}});
+  CHECK(world.drops ==
+        std::vector<std::pair<NodeNumber, uint32_t>>{{world.node, 1}, {world.other, 1}});
   for (const auto& [key, value] : world.disk()) CHECK(key.first != Table::kGroups);
   world.id = PlacementGroupId::Make(world.maker, 2);
   CHECK(Is(world.Register(/*detached=*/true), ErrorKind::kNone));

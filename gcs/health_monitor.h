@@ -1,5 +1,6 @@
 // Copyright The Sheaf Authors. SPDX-License-Identifier: Apache-2.0
-// Which nodes are alive, by their heartbeats on the monotonic clock. Pure: called by the GCS loop and by tests/sim.
+// Which nodes are alive, by their heartbeats on the monotonic clock. Pure: called by the GCS loop
+// and by tests/sim.
 #pragma once
 
 #include <map>
@@ -23,7 +24,8 @@ class HealthMonitor {
     Health health;
     friend bool operator==(const Change&, const Change&) = default;
   };
-  HealthMonitor(Options options, const Clock& clock) : options_(options), clock_(clock), last_tick_(clock.Now()) {}
+  HealthMonitor(Options options, const Clock& clock)
+      : options_(options), clock_(clock), last_tick_(clock.Now()) {}
 
   // A node counts as heard of when it is added.
   void Add(NodeNumber node);
@@ -31,8 +33,9 @@ class HealthMonitor {
   // True: it was suspect and is healthy again. Nodes that were not added, or are dead, are ignored.
   bool OnHeartbeat(NodeNumber node);
   bool IsHealthy(NodeNumber node) const;
-  // What has changed since the last Tick, in the order of the numbers. A dead node is reported once, then forgotten.
-  // After a pause of this process the time of the pause counts for nobody: heartbeats may wait unread.
+  // What has changed since the last Tick, in the order of the numbers. A dead node is reported
+  // once, then forgotten. After a pause of this process the time of the pause counts for nobody:
+  // heartbeats may wait unread.
   std::vector<Change> Tick();
 
  private:

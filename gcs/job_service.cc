@@ -31,7 +31,8 @@ JobService::JobService(const GcsContext& context, std::function<void(JobNumber)>
 
 void JobService::LoadJob(std::string_view value) {
   proto::JobInfo info;
-  if (info.ParseFromArray(value.data(), static_cast<int>(value.size()))) table_.Put(std::move(info));
+  if (info.ParseFromArray(value.data(), static_cast<int>(value.size())))
+    table_.Put(std::move(info));
 }
 
 void JobService::LoadLastNumber(std::string_view value) {
@@ -45,34 +46,35 @@ void JobService::Register(CallPtr call, const proto::RegisterJob& request) {
         call, ErrorReply(ErrorKind::kInvalidArgument,
                          absl::StrCat(driver.ToString(), " is no driver on the node that asks")));
   }
-  context_.pipeline.Run(
-      std::move(call), {absl::StrCat("driver/", request.driver())}, [this, request, driver]() -> Outcome {
-        Outcome outcome;
-        proto::JobRegistered* registered = outcome.reply.mutable_job_registered();
-        if (const proto::JobInfo* known = table_.FindByDriver(driver)) {
-          registered->set_job(known->job());
-          registered->set_name_space(known->start().name_space());
-          return outcome;
-        }
-        proto::JobInfo info;
-        info.set_job(++last_number_);  // Used up even if the write fails.
-        info.set_driver(request.driver());
-        *info.mutable_start() = request.start();
-        if (info.start().name_space().empty()) {
-          info.mutable_start()->set_name_space(absl::StrCat("job-", info.job()));
-        }
-        info.set_os_pid(request.os_pid());
-        info.set_start_time_unix_s(request.start_time_unix_s());
-        registered->set_job(info.job());
-        registered->set_name_space(info.start().name_space());
-        outcome.writes = {{Table::kMeta, kLastNumberKey, RowKey(last_number_)},
-                          {Table::kJobs, RowKey(info.job()), info.SerializeAsString()}};
-        outcome.apply = [this, info] {
-          table_.Put(info);
-          Publish(info);
-        };
-        return outcome;
-      });
+  context_.pipeline.Run(std::move(call), {absl::StrCat("driver/", request.driver())},
+                        [this, request, driver]() -> Outcome {
+                          Outcome outcome;
+                          proto::JobRegistered* registered = outcome.reply.mutable_job_registered();
+                          if (const proto::JobInfo* known = table_.FindByDriver(driver)) {
+                            registered->set_job(known->job());
+                            registered->set_name_space(known->start().name_space());
+                            return outcome;
+                          }
+                          proto::JobInfo info;
+                          info.set_job(++last_number_);  // Used up even if the write fails.
+                          info.set_driver(request.driver());
+                          *info.mutable_start() = request.start();
+                          if (info.start().name_space().empty()) {
+                            info.mutable_start()->set_name_space(absl::StrCat("job-", info.job()));
+                          }
+                          info.set_os_pid(request.os_pid());
+                          info.set_start_time_unix_s(request.start_time_unix_s());
+                          registered->set_job(info.job());
+                          registered->set_name_space(info.start().name_space());
+                          outcome.writes = {
+                              {Table::kMeta, kLastNumberKey, RowKey(last_number_)},
+                              {Table::kJobs, RowKey(info.job()), info.SerializeAsString()}};
+                          outcome.apply = [this, info] {
+                            table_.Put(info);
+                            Publish(info);
+                          };
+                          return outcome;
+                        });
 }
 
 void JobService::Finish(CallPtr call, const proto::FinishJob& request) {
@@ -83,7 +85,8 @@ void JobService::Finish(CallPtr call, const proto::FinishJob& request) {
   }
   if (ProcessId::Unpack(known->driver()).node != call->client.node) {
     return context_.pipeline.Answer(
-        call, ErrorReply(ErrorKind::kInvalidArgument, "a job is finished by its driver or the driver's raylet"));
+        call, ErrorReply(ErrorKind::kInvalidArgument,
+                         "a job is finished by its driver or the driver's raylet"));
   }
   End(std::move(call), request.job(), request.failed() ? JobEvent::kFailed : JobEvent::kFinished);
 }
@@ -99,7 +102,8 @@ void JobService::OnProcessGone(ProcessId process, const proto::Death& death) {
 void JobService::EndWhere(const std::function<bool(ProcessId driver)>& is_gone) {
   std::vector<JobNumber> lost;
   for (const auto& [number, job] : table_.all()) {
-    if (job.state() == proto::JobInfo::RUNNING && is_gone(ProcessId::Unpack(job.driver()))) lost.push_back(number);
+    if (job.state() == proto::JobInfo::RUNNING && is_gone(ProcessId::Unpack(job.driver())))
+      lost.push_back(number);
   }
   for (const JobNumber job : lost) End(nullptr, job, JobEvent::kFailed);
 }
@@ -129,8 +133,11 @@ void JobService::End(CallPtr call, JobNumber job, JobEvent event) {
 std::vector<JobNumber> JobService::Surplus() const {
   std::vector<JobNumber> surplus;
   for (auto at = table_.all().begin();
-       at != table_.all().end() && surplus.size() + context_.options.max_remembered < table_.ended(); ++at) {
-    if (at->second.state() != proto::JobInfo::RUNNING && !is_needed_(at->first)) surplus.push_back(at->first);
+       at != table_.all().end() &&
+       surplus.size() + context_.options.max_remembered < table_.ended();
+       ++at) {
+    if (at->second.state() != proto::JobInfo::RUNNING && !is_needed_(at->first))
+      surplus.push_back(at->first);
   }
   return surplus;
 }
@@ -143,7 +150,8 @@ void JobService::List(const CallPtr& call) const {
 }
 
 void JobService::AddSnapshot(proto::Snapshot* snapshot) const {
-  for (const auto& [number, job] : table_.all()) *snapshot->add_items()->mutable_job() = Public(job);
+  for (const auto& [number, job] : table_.all())
+    *snapshot->add_items()->mutable_job() = Public(job);
 }
 
 void JobService::Tick() {
@@ -152,7 +160,8 @@ void JobService::Tick() {
   context_.pipeline.Run(nullptr, {"jobs/trim"}, [this]() -> Outcome {
     Outcome outcome;
     std::vector<JobNumber> surplus = Surplus();
-    for (const JobNumber job : surplus) outcome.writes.push_back({Table::kJobs, RowKey(job), std::nullopt});
+    for (const JobNumber job : surplus)
+      outcome.writes.push_back({Table::kJobs, RowKey(job), std::nullopt});
     outcome.apply = [this, surplus = std::move(surplus)] {
       for (const JobNumber job : surplus) table_.Erase(job);
     };

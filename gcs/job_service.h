@@ -15,7 +15,8 @@ namespace sheaf {
 
 class JobService {
  public:
-  // `on_ended` is called once per job, when its end is durable. An ended job is remembered at least while `is_needed`.
+  // `on_ended` is called once per job, when its end is durable. An ended job is remembered at least
+  // while `is_needed`.
   JobService(const GcsContext& context, std::function<void(JobNumber)> on_ended,
              std::function<bool(JobNumber)> is_needed);
 

@@ -29,8 +29,9 @@ void KeyValueService::Put(CallPtr call, const proto::KvPut& request) {
   if (!row.ok()) return context_.pipeline.Answer(call, Invalid(row.status().message()));
   if (request.value().size() > KeyValueTable::kMaxValueBytes) {
     return context_.pipeline.Answer(
-        call, Invalid(absl::StrCat("a value of ", request.value().size(), " bytes, at most ",
-                                   KeyValueTable::kMaxValueBytes, "; put it into the object store")));
+        call,
+        Invalid(absl::StrCat("a value of ", request.value().size(), " bytes, at most ",
+                             KeyValueTable::kMaxValueBytes, "; put it into the object store")));
   }
   context_.pipeline.Run(
       std::move(call), {KeyLatch(*row)},
@@ -40,8 +41,11 @@ void KeyValueService::Put(CallPtr call, const proto::KvPut& request) {
         outcome.reply.mutable_kv_put()->set_added(added);
         if (!added && !overwrite) return outcome;
         if (table_.bytes() + row.size() + value.size() > context_.options.max_key_value_bytes) {
-          return {{}, nullptr, Invalid(absl::StrCat("the key-value store is full: ", table_.bytes(), " of ",
-                                                    context_.options.max_key_value_bytes, " bytes; delete some keys"))};
+          return {{},
+                  nullptr,
+                  Invalid(absl::StrCat("the key-value store is full: ", table_.bytes(), " of ",
+                                       context_.options.max_key_value_bytes,
+                                       " bytes; delete some keys"))};
         }
         outcome.writes = {{Table::kKeyValues, row, value}};
         outcome.apply = [this, row, value] {
@@ -60,12 +64,14 @@ void KeyValueService::Delete(CallPtr call, const proto::KvDelete& request) {
     return table_.Find(row) == nullptr ? std::vector<std::string>() : std::vector{row};
   };
   std::vector<std::string> latches;
-  for (const std::string& one : request.prefix() ? rows() : std::vector{*row}) latches.push_back(KeyLatch(one));
+  for (const std::string& one : request.prefix() ? rows() : std::vector{*row})
+    latches.push_back(KeyLatch(one));
   context_.pipeline.Run(std::move(call), std::move(latches), [this, rows]() -> Outcome {
     Outcome outcome;
     std::vector<std::string> gone = rows();
     outcome.reply.mutable_kv_count()->set_count(gone.size());
-    for (const std::string& one : gone) outcome.writes.push_back({Table::kKeyValues, one, std::nullopt});
+    for (const std::string& one : gone)
+      outcome.writes.push_back({Table::kKeyValues, one, std::nullopt});
     outcome.apply = [this, gone = std::move(gone)] {
       for (const std::string& one : gone) {
         if (table_.Find(one) != nullptr) Publish(one, nullptr);
@@ -86,7 +92,8 @@ void KeyValueService::Get(const CallPtr& call, const proto::KvGet& request) cons
     if (value == nullptr) continue;
     bytes += key.size() + value->size();
     if (bytes > kMaxReplyBytes) {
-      return context_.pipeline.Answer(call, Invalid("the values have more than 48 MiB; ask for fewer at once"));
+      return context_.pipeline.Answer(
+          call, Invalid("the values have more than 48 MiB; ask for fewer at once"));
     }
     proto::KvEntry* entry = reply.mutable_kv_values()->add_entries();
     entry->set_key(key);
@@ -96,7 +103,8 @@ void KeyValueService::Get(const CallPtr& call, const proto::KvGet& request) cons
 }
 
 void KeyValueService::Keys(const CallPtr& call, const proto::KvKeys& request) const {
-  const absl::StatusOr<std::string> row = KeyValueTable::RowOf(request.name_space(), request.prefix());
+  const absl::StatusOr<std::string> row =
+      KeyValueTable::RowOf(request.name_space(), request.prefix());
   if (!row.ok()) return context_.pipeline.Answer(call, Invalid(row.status().message()));
   proto::GcsReply reply;
   proto::KvKeyList* list = reply.mutable_kv_keys();
@@ -122,7 +130,8 @@ void KeyValueService::Exists(const CallPtr& call, const proto::KvExists& request
   context_.pipeline.Answer(call, std::move(reply));
 }
 
-bool KeyValueService::AddSnapshot(const proto::Subscribe& request, proto::Snapshot* snapshot) const {
+bool KeyValueService::AddSnapshot(const proto::Subscribe& request,
+                                  proto::Snapshot* snapshot) const {
   const absl::StatusOr<std::string> row = KeyValueTable::RowOf(request.name_space(), request.key());
   if (!row.ok()) return false;
   size_t bytes = 0;
@@ -146,7 +155,8 @@ void KeyValueService::Publish(const std::string& row, const std::string* value) 
   } else {
     item->set_deleted(true);
   }
-  context_.publisher.Publish(proto::Subscribe::KEY_VALUES, KeyValueTable::NameSpaceOf(row), item->key(), change);
+  context_.publisher.Publish(proto::Subscribe::KEY_VALUES, KeyValueTable::NameSpaceOf(row),
+                             item->key(), change);
 }
 
 }  // namespace sheaf

@@ -14,10 +14,12 @@ constexpr size_t kLengthBytes = 4;
 
 }  // namespace
 
-absl::StatusOr<std::string> KeyValueTable::RowOf(std::string_view name_space, std::string_view key) {
+absl::StatusOr<std::string> KeyValueTable::RowOf(std::string_view name_space,
+                                                 std::string_view key) {
   if (name_space.size() > kMaxKeyBytes || key.size() > kMaxKeyBytes) {
-    return absl::InvalidArgumentError(absl::StrCat("a key of ", key.size(), " bytes in a name space of ",
-                                                   name_space.size(), ": at most ", kMaxKeyBytes, " each"));
+    return absl::InvalidArgumentError(absl::StrCat("a key of ", key.size(),
+                                                   " bytes in a name space of ", name_space.size(),
+                                                   ": at most ", kMaxKeyBytes, " each"));
   }
   std::string row = RowKey(static_cast<uint32_t>(name_space.size()));
   row.append(name_space).append(key);

@@ -1,6 +1,6 @@
 // Copyright The Sheaf Authors. SPDX-License-Identifier: Apache-2.0
-// Users' keys and values, by name space. Pure: what a command would write is computed first (kv_handlers.cc runs it through
-// the pipeline), and applied once it is durable.
+// Users' keys and values, by name space. Pure: what a command would write is computed first
+// (kv_handlers.cc runs it through the pipeline), and applied once it is durable.
 #pragma once
 
 #include <cstdint>
@@ -19,8 +19,8 @@ class KeyValueTable {
   static constexpr size_t kMaxKeyBytes = 4096;
   static constexpr size_t kMaxValueBytes = 32 << 20;
 
-  // The key of a row on disk and in memory: rows of one name space stand together, in the order of their keys.
-  // kInvalidArgument: too long.
+  // The key of a row on disk and in memory: rows of one name space stand together, in the order of
+  // their keys. kInvalidArgument: too long.
   static absl::StatusOr<std::string> RowOf(std::string_view name_space, std::string_view key);
   // The key within its name space.
   static std::string_view KeyOf(std::string_view row);
@@ -33,7 +33,8 @@ class KeyValueTable {
   void Erase(std::string_view row);
   template <class Visit>  // Visit(row, value).
   void VisitPrefix(std::string_view row_prefix, Visit visit) const {
-    for (auto at = rows_.lower_bound(row_prefix); at != rows_.end() && at->first.starts_with(row_prefix); ++at) {
+    for (auto at = rows_.lower_bound(row_prefix);
+         at != rows_.end() && at->first.starts_with(row_prefix); ++at) {
       visit(at->first, at->second);
     }
   }

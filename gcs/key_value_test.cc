@@ -77,7 +77,8 @@ SCENARIO("put, get, exists, keys and delete") {
     keys.mutable_kv_keys()->set_name_space("ns");
     keys.mutable_kv_keys()->set_prefix("a/");
     const proto::KvKeyList list = world.Ask(client, keys).kv_keys();
-    CHECK(std::vector<std::string>(list.keys().begin(), list.keys().end()) == std::vector<std::string>{"a/1", "a/2"});
+    CHECK(std::vector<std::string>(list.keys().begin(), list.keys().end()) ==
+          std::vector<std::string>{"a/1", "a/2"});
     keys.mutable_kv_keys()->set_name_space("other");
     CHECK(world.Ask(client, keys).kv_keys().keys_size() == 0);
   }

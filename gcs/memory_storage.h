@@ -1,6 +1,6 @@
 // Copyright The Sheaf Authors. SPDX-License-Identifier: Apache-2.0
-// A Storage in memory: for tests and tests/sim, which keep its Disk across a restart of the GCS, and for clusters that
-// may forget everything. Faults on request. Not thread-safe.
+// A Storage in memory: for tests and tests/sim, which keep its Disk across a restart of the GCS,
+// and for clusters that may forget everything. Faults on request. Not thread-safe.
 #pragma once
 
 #include <deque>
@@ -33,7 +33,8 @@ class MemoryStorage final : public Storage {
   }
   bool read_only() const override { return full; }
 
-  // Writes the oldest held batch; false: none is held. Destroying the storage instead loses them all, as a crash does.
+  // Writes the oldest held batch; false: none is held. Destroying the storage instead loses them
+  // all, as a crash does.
   bool ReleaseOne() {
     if (held_.empty()) return false;
     auto [batch, done] = std::move(held_.front());

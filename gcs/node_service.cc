@@ -45,13 +45,15 @@ std::string Row(proto::NodeInfo info) {
 NodeService::NodeService(const GcsContext& context, std::function<void(NodeNumber)> on_dead)
     : context_(context),
       on_dead_(std::move(on_dead)),
-      health_({.suspect_after = context.options.suspect_after, .dead_after = context.options.dead_after},
+      health_({.suspect_after = context.options.suspect_after,
+               .dead_after = context.options.dead_after},
               context.clock) {}
 
 void NodeService::LoadNode(std::string_view value) {
   proto::NodeInfo info;
   if (!info.ParseFromArray(value.data(), static_cast<int>(value.size()))) return;
-  // A member has from now on as long as any to be heard of, so every lease that an earlier GCS gave has ended by then.
+  // A member has from now on as long as any to be heard of, so every lease that an earlier GCS gave
+  // has ended by then.
   if (info.state() != proto::NodeInfo::DEAD) health_.Add(info.node());
   table_.Put(std::move(info));
 }
@@ -60,18 +62,22 @@ void NodeService::LoadLastNumber(std::string_view value) {
   last_number_ = NumberFromRowKey<uint32_t>(value).value_or(0);
 }
 
-void NodeService::Register(CallPtr call, const proto::RegisterNode& request, const std::string& cluster_id) {
+void NodeService::Register(CallPtr call, const proto::RegisterNode& request,
+                           const std::string& cluster_id) {
   if (request.nonce().size() != kNonceBytes) {
-    return context_.pipeline.Answer(call, ErrorReply(ErrorKind::kInvalidArgument, "a nonce has 16 bytes"));
+    return context_.pipeline.Answer(
+        call, ErrorReply(ErrorKind::kInvalidArgument, "a nonce has 16 bytes"));
   }
   if (request.version() != context_.options.version) {
     return context_.pipeline.Answer(
-        call, ErrorReply(ErrorKind::kInvalidArgument,
-                         absl::StrCat("version ", request.version(), " of the node is not the cluster's, ",
-                                      context_.options.version, "; install the same on both")));
+        call, ErrorReply(
+                  ErrorKind::kInvalidArgument,
+                  absl::StrCat("version ", request.version(), " of the node is not the cluster's, ",
+                               context_.options.version, "; install the same on both")));
   }
   if (request.labels_size() > static_cast<int>(kMaxLabels)) {
-    return context_.pipeline.Answer(call, ErrorReply(ErrorKind::kInvalidArgument, "more than 1000 labels"));
+    return context_.pipeline.Answer(
+        call, ErrorReply(ErrorKind::kInvalidArgument, "more than 1000 labels"));
   }
   const auto plan = [this, request, cluster_id]() -> Outcome {
     Outcome outcome;
@@ -82,8 +88,11 @@ void NodeService::Register(CallPtr call, const proto::RegisterNode& request, con
     registered->set_lease_ns(context_.options.lease);
     if (const proto::NodeInfo* known = table_.FindByNonce(request.nonce())) {
       if (known->state() == proto::NodeInfo::DEAD) {
-        return {{}, nullptr, ErrorReply(ErrorKind::kNodeDied, absl::StrCat("node ", known->node(), " was declared dead: ",
-                                                                            known->death(), "; start it anew"))};
+        return {{},
+                nullptr,
+                ErrorReply(ErrorKind::kNodeDied,
+                           absl::StrCat("node ", known->node(), " was declared dead: ",
+                                        known->death(), "; start it anew"))};
       }
       registered->set_node(known->node());
       return outcome;
@@ -115,7 +124,8 @@ void NodeService::Register(CallPtr call, const proto::RegisterNode& request, con
   context_.pipeline.Run(std::move(call), {"nonce/" + request.nonce()}, plan);
 }
 
-void NodeService::OnHeartbeat(const CallPtr& call, NodeNumber node, const proto::Heartbeat& request) {
+void NodeService::OnHeartbeat(const CallPtr& call, NodeNumber node,
+                              const proto::Heartbeat& request) {
   proto::GcsReply reply;
   proto::HeartbeatReply* heartbeat = reply.mutable_heartbeat();
   heartbeat->set_number(request.number());
@@ -152,7 +162,8 @@ void NodeService::Unregister(CallPtr call, NodeNumber node, const proto::Unregis
 void NodeService::Move(CallPtr call, NodeNumber node, NodeEvent event, std::string reason) {
   if (event == NodeEvent::kEnd && table_.IsMember(node)) unburied_.insert(node);
   context_.pipeline.Run(
-      std::move(call), {absl::StrCat("node/", node)}, [this, node, event, reason = std::move(reason)]() -> Outcome {
+      std::move(call), {absl::StrCat("node/", node)},
+      [this, node, event, reason = std::move(reason)]() -> Outcome {
         const proto::NodeInfo* known = table_.Find(node);
         const auto next = known == nullptr ? std::nullopt : Next(known->state(), event);
         if (!next) {
@@ -188,7 +199,8 @@ void NodeService::List(const CallPtr& call) const {
 }
 
 void NodeService::AddSnapshot(proto::Snapshot* snapshot) const {
-  for (const auto& [node, info] : table_.all()) *snapshot->add_items()->mutable_node() = Public(info);
+  for (const auto& [node, info] : table_.all())
+    *snapshot->add_items()->mutable_node() = Public(info);
 }
 
 void NodeService::Tick() {
@@ -208,7 +220,8 @@ void NodeService::Tick() {
   context_.pipeline.Run(nullptr, {"nodes/trim"}, [this]() -> Outcome {
     Outcome outcome;
     std::vector<NodeNumber> surplus = table_.Surplus(context_.options.max_remembered);
-    for (const NodeNumber node : surplus) outcome.writes.push_back({Table::kNodes, RowKey(node), std::nullopt});
+    for (const NodeNumber node : surplus)
+      outcome.writes.push_back({Table::kNodes, RowKey(node), std::nullopt});
     outcome.apply = [this, surplus = std::move(surplus)] {
       for (const NodeNumber node : surplus) table_.Erase(node);
     };

@@ -1,6 +1,6 @@
 // Copyright The Sheaf Authors. SPDX-License-Identifier: Apache-2.0
-// Registration, heartbeats, suspicion and death of nodes. Durable: that a number was given, and that its node is dead.
-// Soft: what it has available.
+// Registration, heartbeats, suspicion and death of nodes. Durable: that a number was given, and
+// that its node is dead. Soft: what it has available.
 #pragma once
 
 #include <functional>

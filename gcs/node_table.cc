@@ -53,7 +53,8 @@ std::optional<NodeNumber> NodeTable::Pick(NodeNumber preferred) const {
   const auto is_good = [](const proto::NodeInfo& info) {
     return info.state() == proto::NodeInfo::ALIVE && !info.suspect();
   };
-  if (const proto::NodeInfo* info = Find(preferred); info != nullptr && is_good(*info)) return preferred;
+  if (const proto::NodeInfo* info = Find(preferred); info != nullptr && is_good(*info))
+    return preferred;
   for (const auto& [node, info] : nodes_) {
     if (is_good(info)) return node;
   }

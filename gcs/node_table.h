@@ -1,5 +1,6 @@
 // Copyright The Sheaf Authors. SPDX-License-Identifier: Apache-2.0
-// The nodes of the cluster, dead ones for a while as well. Numbers are given once: a dead node that comes back is another.
+// The nodes of the cluster, dead ones for a while as well. Numbers are given once: a dead node that
+// comes back is another.
 #pragma once
 
 #include <cstdint>
@@ -20,7 +21,8 @@ enum class NodeEvent : uint8_t {
 };
 
 // The whole life of a node: ALIVE -> DRAINING -> DEAD. nullopt: `event` changes nothing.
-constexpr std::optional<proto::NodeInfo::State> Next(proto::NodeInfo::State state, NodeEvent event) {
+constexpr std::optional<proto::NodeInfo::State> Next(proto::NodeInfo::State state,
+                                                     NodeEvent event) {
   switch (event) {
     case NodeEvent::kDrain:
       if (state == proto::NodeInfo::ALIVE) return proto::NodeInfo::DRAINING;
@@ -31,7 +33,8 @@ constexpr std::optional<proto::NodeInfo::State> Next(proto::NodeInfo::State stat
   }
   return std::nullopt;
 }
-static_assert(!Next(proto::NodeInfo::DEAD, NodeEvent::kDrain) && !Next(proto::NodeInfo::DEAD, NodeEvent::kEnd));
+static_assert(!Next(proto::NodeInfo::DEAD, NodeEvent::kDrain) &&
+              !Next(proto::NodeInfo::DEAD, NodeEvent::kEnd));
 
 class NodeTable {
  public:
@@ -44,7 +47,8 @@ class NodeTable {
   // The dead nodes with the lowest numbers, when more than `max` are dead.
   std::vector<NodeNumber> Surplus(size_t max) const;
   void Erase(NodeNumber node);
-  // Where new work may go: `preferred` if it is healthy and ALIVE, else the lowest such number. nullopt: none.
+  // Where new work may go: `preferred` if it is healthy and ALIVE, else the lowest such number.
+  // nullopt: none.
   std::optional<NodeNumber> Pick(NodeNumber preferred) const;
 
   const std::map<NodeNumber, proto::NodeInfo>& all() const { return nodes_; }

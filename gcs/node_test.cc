@@ -87,7 +87,8 @@ SCENARIO("a raylet that asks again gets the same number") {
   }
 }
 
-SCENARIO("a node without heartbeats is suspect, then dead, and what it says afterwards is refused") {
+SCENARIO(
+    "a node without heartbeats is suspect, then dead, and what it says afterwards is refused") {
   GcsWorld world;
   const NodeNumber silent = world.AddNode();
   const NodeNumber other = world.AddNode();

@@ -18,14 +18,16 @@ bool Publisher::Subscribe(ProcessId client, ProcessId via, const proto::Subscrib
     size_t& count = counts_[client];
     if (count >= kMaxSubscriptionsPerClient) return false;
     ++count;
-    at = subscriptions_.insert({id, {via, request.channel(), request.name_space(), request.key()}}).first;
+    at = subscriptions_.insert({id, {via, request.channel(), request.name_space(), request.key()}})
+             .first;
     wanted_[request.channel()][{request.name_space(), request.key()}].insert(id);
   }
   at->second.via = via;
   snapshot->set_subscription(request.subscription());
   snapshot->set_term(term_);
   snapshot->set_number(at->second.number);
-  snapshot->set_current(known && request.known_term() == term_ && request.known_number() == at->second.number);
+  snapshot->set_current(known && request.known_term() == term_ &&
+                        request.known_number() == at->second.number);
   return true;
 }
 
@@ -53,8 +55,8 @@ Publisher::Subscriptions::iterator Publisher::Remove(Subscriptions::iterator at)
   return subscriptions_.erase(at);
 }
 
-void Publisher::Publish(proto::Subscribe::Channel channel, std::string_view name_space, std::string_view key,
-                        const proto::Change& change) {
+void Publisher::Publish(proto::Subscribe::Channel channel, std::string_view name_space,
+                        std::string_view key, const proto::Change& change) {
   const Wanted& wanted = wanted_[channel];
   if (wanted.empty()) return;
   const auto tell = [&](std::string_view part) {
@@ -66,7 +68,8 @@ void Publisher::Publish(proto::Subscribe::Channel channel, std::string_view name
     if (!key.empty()) tell(key);
     return;
   }
-  // Every prefix of the key that somebody wants; the map is in order, so those that are none end the search early.
+  // Every prefix of the key that somebody wants; the map is in order, so those that are none end
+  // the search early.
   for (auto at = wanted.lower_bound({std::string(name_space), ""});
        at != wanted.end() && at->first.first == name_space && at->first.second <= key; ++at) {
     if (key.starts_with(at->first.second)) Tell(at->second, change);

@@ -1,6 +1,6 @@
 // Copyright The Sheaf Authors. SPDX-License-Identifier: Apache-2.0
-// Who wants to hear of which changes. Each subscription counts its own deltas, so a client sees by the numbers whether it
-// has missed one, and asks again.
+// Who wants to hear of which changes. Each subscription counts its own deltas, so a client sees by
+// the numbers whether it has missed one, and asks again.
 #pragma once
 
 #include <cstdint>
@@ -24,14 +24,16 @@ class Publisher {
   explicit Publisher(Transport& transport) : transport_(transport) {}
   void set_term(uint64_t term) { term_ = term; }
 
-  // Begins the subscription or finds it again. The caller adds the items unless the snapshot is `current`.
-  // `via` is the raylet through which events reach the client. False: it has too many.
-  bool Subscribe(ProcessId client, ProcessId via, const proto::Subscribe& request, proto::Snapshot* snapshot);
+  // Begins the subscription or finds it again. The caller adds the items unless the snapshot is
+  // `current`. `via` is the raylet through which events reach the client. False: it has too many.
+  bool Subscribe(ProcessId client, ProcessId via, const proto::Subscribe& request,
+                 proto::Snapshot* snapshot);
   void Unsubscribe(ProcessId client, uint64_t subscription);
   void ForgetClient(ProcessId client);
   void ForgetNode(NodeNumber node);
 
-  // Tells all that subscribed to the channel as a whole or to `key` (KEY_VALUES: to a prefix of it in `name_space`).
+  // Tells all that subscribed to the channel as a whole or to `key` (KEY_VALUES: to a prefix of it
+  // in `name_space`).
   void Publish(proto::Subscribe::Channel channel, std::string_view name_space, std::string_view key,
                const proto::Change& change);
   bool HasSubscribers(proto::Subscribe::Channel channel) const { return !wanted_[channel].empty(); }

@@ -1,5 +1,6 @@
 // Copyright The Sheaf Authors. SPDX-License-Identifier: Apache-2.0
-// Numbers as keys of storage rows: big-endian, so that the order of the bytes is the order of the numbers.
+// Numbers as keys of storage rows: big-endian, so that the order of the bytes is the order of the
+// numbers.
 #pragma once
 
 #include <cstdint>

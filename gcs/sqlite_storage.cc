@@ -28,8 +28,8 @@ namespace {
 
 constexpr int kApplicationId = 0x53484541;  // "SHEA", in the header of the file.
 constexpr int kSchemaVersion = 1;
-constexpr int kCheckpointPages = 1000;      // 4 MB of log.
-constexpr size_t kGroupBytes = 8 << 20;     // Of one transaction, unless a single batch is larger.
+constexpr int kCheckpointPages = 1000;   // 4 MB of log.
+constexpr size_t kGroupBytes = 8 << 20;  // Of one transaction, unless a single batch is larger.
 constexpr size_t kChecksumBytes = 4;
 
 uint32_t RowChecksum(int table, std::string_view key, std::string_view value) {
@@ -55,7 +55,8 @@ absl::Status CheckFileSystem(const std::string& path) {
   if (statfs(path.c_str(), &system) != 0) {
     return absl::UnavailableError(absl::StrCat(path, ": ", std::strerror(errno)));
   }
-  constexpr uint32_t kCeph = 0x00c36400, kLustre = 0x0bd00bd0, kCifs = 0xff534d42, kSmb2 = 0xfe534d42;
+  constexpr uint32_t kCeph = 0x00c36400, kLustre = 0x0bd00bd0, kCifs = 0xff534d42,
+                     kSmb2 = 0xfe534d42;
   switch (static_cast<uint32_t>(system.f_type)) {
     case NFS_SUPER_MAGIC:
     case SMB_SUPER_MAGIC:
@@ -65,8 +66,8 @@ absl::Status CheckFileSystem(const std::string& path) {
     case kLustre:
     case kCifs:
     case kSmb2:
-      return absl::FailedPreconditionError(
-          absl::StrCat(path, ": on a network file system; the database of the GCS needs a local one"));
+      return absl::FailedPreconditionError(absl::StrCat(
+          path, ": on a network file system; the database of the GCS needs a local one"));
     default:
       return absl::OkStatus();
   }
@@ -74,7 +75,8 @@ absl::Status CheckFileSystem(const std::string& path) {
 
 size_t SizeOf(const WriteBatch& batch) {
   size_t size = 0;
-  for (const Write& write : batch) size += write.key.size() + (write.value ? write.value->size() : 0);
+  for (const Write& write : batch)
+    size += write.key.size() + (write.value ? write.value->size() : 0);
   return size;
 }
 
@@ -88,9 +90,11 @@ SqliteStorage::SqliteStorage(SqliteStorageOptions options, Executor& completions
 
 SqliteStorage::~SqliteStorage() {
   writer_.Stop();
-  // After a fault SQLite's clean-up would checkpoint pages that may be wrong, so the files stay as they are.
+  // After a fault SQLite's clean-up would checkpoint pages that may be wrong, so the files stay as
+  // they are.
   if (dead_ || database_ == nullptr) return;
-  for (sqlite3_stmt* statement : {put_, erase_, begin_, commit_, rollback_}) sqlite3_finalize(statement);
+  for (sqlite3_stmt* statement : {put_, erase_, begin_, commit_, rollback_})
+    sqlite3_finalize(statement);
   sqlite3_close(database_);
 }
 
@@ -108,7 +112,8 @@ absl::Status SqliteStorage::OpenDatabase() {
   {
     // Made here, as SQLite would make it readable by all.
     const UniqueFd file(open(path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0600));
-    if (!file.valid()) return absl::UnavailableError(absl::StrCat(path, ": ", std::strerror(errno)));
+    if (!file.valid())
+      return absl::UnavailableError(absl::StrCat(path, ": ", std::strerror(errno)));
     const size_t slash = path.rfind('/');
     const std::string folder = slash == std::string::npos ? "." : path.substr(0, slash + 1);
     const UniqueFd directory(open(folder.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
@@ -127,8 +132,8 @@ absl::Status SqliteStorage::OpenDatabase() {
     return failure;
   }
   sqlite3_extended_result_codes(database_, 1);
-  // Exclusive: no second process writes, and no -shm file is needed. FULL: each commit is an fsync of the log.
-  // Checkpoints are ours: SQLite's automatic ones hide a failed fsync.
+  // Exclusive: no second process writes, and no -shm file is needed. FULL: each commit is an fsync
+  // of the log. Checkpoints are ours: SQLite's automatic ones hide a failed fsync.
   return Execute(
       "PRAGMA locking_mode=EXCLUSIVE; PRAGMA journal_mode=WAL; PRAGMA synchronous=FULL;"
       "PRAGMA wal_autocheckpoint=0; PRAGMA journal_size_limit=16777216; PRAGMA cache_size=-2000;"
@@ -138,27 +143,33 @@ absl::Status SqliteStorage::OpenDatabase() {
 absl::Status SqliteStorage::CheckDatabase() {
   SHEAF_ASSIGN_OR_RETURN(const std::string mode, QueryText("PRAGMA journal_mode"));
   if (mode != "wal") {
-    return absl::FailedPreconditionError(absl::StrCat(options_.path, ": cannot use WAL, journal mode is ", mode));
+    return absl::FailedPreconditionError(
+        absl::StrCat(options_.path, ": cannot use WAL, journal mode is ", mode));
   }
   SHEAF_ASSIGN_OR_RETURN(const std::string tables, QueryText("SELECT count(*) FROM sqlite_schema"));
   SHEAF_ASSIGN_OR_RETURN(const std::string application, QueryText("PRAGMA application_id"));
   SHEAF_ASSIGN_OR_RETURN(const std::string version, QueryText("PRAGMA user_version"));
   if (tables == "0" && application == "0") {
     SHEAF_RETURN_IF_ERROR(Execute(
-        absl::StrCat("BEGIN IMMEDIATE;"
-                     "CREATE TABLE rows(tab INTEGER NOT NULL, key BLOB NOT NULL, value BLOB NOT NULL,"
-                     " PRIMARY KEY(tab, key)) WITHOUT ROWID;"
-                     "PRAGMA application_id=", kApplicationId, ";PRAGMA user_version=", kSchemaVersion, ";COMMIT")
+        absl::StrCat(
+            "BEGIN IMMEDIATE;"
+            "CREATE TABLE rows(tab INTEGER NOT NULL, key BLOB NOT NULL, value BLOB NOT NULL,"
+            " PRIMARY KEY(tab, key)) WITHOUT ROWID;"
+            "PRAGMA application_id=",
+            kApplicationId, ";PRAGMA user_version=", kSchemaVersion, ";COMMIT")
             .c_str()));
   } else if (application != absl::StrCat(kApplicationId)) {
-    return absl::FailedPreconditionError(absl::StrCat(options_.path, ": not a database of Sheaf's"));
+    return absl::FailedPreconditionError(
+        absl::StrCat(options_.path, ": not a database of Sheaf's"));
   } else if (version != absl::StrCat(kSchemaVersion)) {
-    return absl::FailedPreconditionError(absl::StrCat(options_.path, ": has schema version ", version,
-                                                      ", this program reads ", kSchemaVersion));
+    return absl::FailedPreconditionError(absl::StrCat(
+        options_.path, ": has schema version ", version, ", this program reads ", kSchemaVersion));
   }
   SHEAF_ASSIGN_OR_RETURN(const std::string verdict, QueryText("PRAGMA integrity_check(1)"));
-  if (verdict != "ok") return absl::DataLossError(absl::StrCat(options_.path, ": damaged: ", verdict));
-  SHEAF_RETURN_IF_ERROR(Prepare("INSERT INTO rows VALUES(?1, ?2, ?3) ON CONFLICT DO UPDATE SET value = ?3", &put_));
+  if (verdict != "ok")
+    return absl::DataLossError(absl::StrCat(options_.path, ": damaged: ", verdict));
+  SHEAF_RETURN_IF_ERROR(
+      Prepare("INSERT INTO rows VALUES(?1, ?2, ?3) ON CONFLICT DO UPDATE SET value = ?3", &put_));
   SHEAF_RETURN_IF_ERROR(Prepare("DELETE FROM rows WHERE tab = ?1 AND key = ?2", &erase_));
   SHEAF_RETURN_IF_ERROR(Prepare("BEGIN IMMEDIATE", &begin_));
   SHEAF_RETURN_IF_ERROR(Prepare("COMMIT", &commit_));
@@ -182,7 +193,8 @@ absl::Status SqliteStorage::LoadAll(const Visitor& visit) {
     const auto blob = [&](int column) {
       const void* data = sqlite3_column_blob(select, column);
       const auto size = static_cast<size_t>(sqlite3_column_bytes(select, column));
-      return size == 0 ? std::string_view() : std::string_view(static_cast<const char*>(data), size);
+      return size == 0 ? std::string_view()
+                       : std::string_view(static_cast<const char*>(data), size);
     };
     const int table = sqlite3_column_int(select, 0);
     const std::string_view key = blob(1);
@@ -244,7 +256,8 @@ void SqliteStorage::CommitGroup(std::vector<Pending> group) {
   if (dead_) return;
   absl::Status status;
   if (read_only() && !TryResume()) {
-    status = absl::ResourceExhaustedError(absl::StrCat(options_.path, ": the disk is full; free some space"));
+    status = absl::ResourceExhaustedError(
+        absl::StrCat(options_.path, ": the disk is full; free some space"));
   } else {
     int code = WriteTransaction(group);
     // The ballast is for this: finish what was begun, then take no more.
@@ -253,7 +266,8 @@ void SqliteStorage::CommitGroup(std::vector<Pending> group) {
       if (ballast_.Release()) code = WriteTransaction(group);
     }
     if (IsFull(code)) {
-      status = absl::ResourceExhaustedError(absl::StrCat(options_.path, ": the disk is full; free some space"));
+      status = absl::ResourceExhaustedError(
+          absl::StrCat(options_.path, ": the disk is full; free some space"));
     } else if (code != SQLITE_OK) {
       return Fatal(Failure(code, "commit"));
     }
@@ -274,7 +288,8 @@ int SqliteStorage::WriteTransaction(const std::vector<Pending>& group) {
   int code = run(begin_);
   if (code != SQLITE_OK) return code;
   for (auto pending = group.begin(); pending != group.end() && code == SQLITE_OK; ++pending) {
-    for (auto write = pending->batch.begin(); write != pending->batch.end() && code == SQLITE_OK; ++write) {
+    for (auto write = pending->batch.begin(); write != pending->batch.end() && code == SQLITE_OK;
+         ++write) {
       code = WriteRow(*write);
     }
   }
@@ -310,8 +325,9 @@ int SqliteStorage::WriteRow(const Write& write) {
 }
 
 bool SqliteStorage::IsFull(int code) const {
-  return code == SQLITE_FULL || (code == SQLITE_IOERR_WRITE && (sqlite3_system_errno(database_) == EDQUOT ||
-                                                                sqlite3_system_errno(database_) == ENOSPC));
+  return code == SQLITE_FULL ||
+         (code == SQLITE_IOERR_WRITE &&
+          (sqlite3_system_errno(database_) == EDQUOT || sqlite3_system_errno(database_) == ENOSPC));
 }
 
 bool SqliteStorage::TryResume() {
@@ -322,7 +338,8 @@ bool SqliteStorage::TryResume() {
 }
 
 void SqliteStorage::Checkpoint() {
-  const int code = sqlite3_wal_checkpoint_v2(database_, nullptr, SQLITE_CHECKPOINT_TRUNCATE, nullptr, nullptr);
+  const int code =
+      sqlite3_wal_checkpoint_v2(database_, nullptr, SQLITE_CHECKPOINT_TRUNCATE, nullptr, nullptr);
   if (code == SQLITE_OK) {
     log_pages_ = 0;
   } else if (IsFull(code)) {
@@ -338,8 +355,9 @@ void SqliteStorage::Fatal(absl::Status status) {
   if (options_.on_fatal) {
     options_.on_fatal(std::move(status));
   } else {
-    std::fprintf(stderr, "sheaf: the GCS cannot trust its disk and ends, to recover at its next start: %s\n",
-                 status.ToString().c_str());
+    std::fprintf(
+        stderr, "sheaf: the GCS cannot trust its disk and ends, to recover at its next start: %s\n",
+        status.ToString().c_str());
     _exit(74);
   }
 }
@@ -365,13 +383,15 @@ absl::StatusOr<std::string> SqliteStorage::QueryText(const char* sql) {
 }
 
 absl::Status SqliteStorage::Prepare(const char* sql, sqlite3_stmt** statement) {
-  const int code = sqlite3_prepare_v3(database_, sql, -1, SQLITE_PREPARE_PERSISTENT, statement, nullptr);
+  const int code =
+      sqlite3_prepare_v3(database_, sql, -1, SQLITE_PREPARE_PERSISTENT, statement, nullptr);
   return code == SQLITE_OK ? absl::OkStatus() : Failure(code, "prepare");
 }
 
 absl::Status SqliteStorage::Failure(int code, const char* doing) const {
-  const std::string text = absl::StrCat(options_.path, ": cannot ", doing, ": ", sqlite3_errstr(code), " (",
-                                        database_ ? sqlite3_errmsg(database_) : "", ", code ", code, ")");
+  const std::string text =
+      absl::StrCat(options_.path, ": cannot ", doing, ": ", sqlite3_errstr(code), " (",
+                   database_ ? sqlite3_errmsg(database_) : "", ", code ", code, ")");
   switch (code & 0xff) {
     case SQLITE_CORRUPT:
     case SQLITE_NOTADB:

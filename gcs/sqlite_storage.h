@@ -1,6 +1,7 @@
 // Copyright The Sheaf Authors. SPDX-License-Identifier: Apache-2.0
-// The Storage of embedded clusters: one SQLite database in WAL mode. A thread of its own commits whatever has queued up
-// as one transaction with one fsync. Every row carries a checksum of its table, key and value.
+// The Storage of embedded clusters: one SQLite database in WAL mode. A thread of its own commits
+// whatever has queued up as one transaction with one fsync. Every row carries a checksum of its
+// table, key and value.
 #pragma once
 
 #include <atomic>
@@ -24,23 +25,27 @@ struct sqlite3_stmt;
 namespace sheaf {
 
 struct SqliteStorageOptions {
-  std::string path;                      // Made (0600) when missing. "-wal" and "-ballast" files stand beside it.
+  std::string path;  // Made (0600) when missing. "-wal" and "-ballast" files stand beside it.
   int64_t ballast_bytes = 4 << 20;
-  // The disk failed, or the database is not what was written: this process must not acknowledge anything any more, and
-  // recovers by starting anew (a failed fsync must not be repeated: the kernel may have dropped the pages). Called once,
-  // on the writer thread. Unset: prints the reason and ends the process at once with status 74 (EX_IOERR).
+  // The disk failed, or the database is not what was written: this process must not acknowledge
+  // anything any more, and recovers by starting anew (a failed fsync must not be repeated: the
+  // kernel may have dropped the pages). Called once, on the writer thread. Unset: prints the reason
+  // and ends the process at once with status 74 (EX_IOERR).
   std::function<void(absl::Status)> on_fatal = nullptr;
   // Told of each transaction and how long it took, on the writer thread.
   std::function<void(Nanos)> on_commit = nullptr;
-  std::string vfs = {};                  // SQLite's name of the file layer; empty: the system's. Tests put faults there.
+  std::string vfs =
+      {};  // SQLite's name of the file layer; empty: the system's. Tests put faults there.
 };
 
 class SqliteStorage final : public Storage {
  public:
-  // Opens and checks the database; the calling thread reads the whole of it. `completions` outlives the storage.
-  // kFailedPrecondition: not Sheaf's, of another schema version, in use by another process, or on a network file system.
-  // kDataLoss: damaged; the message names the file and the reason. kUnavailable: the disk says no.
-  static absl::StatusOr<std::unique_ptr<SqliteStorage>> Open(SqliteStorageOptions options, Executor& completions);
+  // Opens and checks the database; the calling thread reads the whole of it. `completions` outlives
+  // the storage. kFailedPrecondition: not Sheaf's, of another schema version, in use by another
+  // process, or on a network file system. kDataLoss: damaged; the message names the file and the
+  // reason. kUnavailable: the disk says no.
+  static absl::StatusOr<std::unique_ptr<SqliteStorage>> Open(SqliteStorageOptions options,
+                                                             Executor& completions);
   // Writes what is queued, then closes; completions are posted.
   ~SqliteStorage() override;
 
@@ -49,7 +54,8 @@ class SqliteStorage final : public Storage {
   // Returns when all that was committed before is written, and its completions are posted.
   void Flush();
   bool read_only() const override { return read_only_.load(std::memory_order_relaxed); }
-  // Transactions so far; with the batches in them it shows what group commit saves. Any thread may call.
+  // Transactions so far; with the batches in them it shows what group commit saves. Any thread may
+  // call.
   uint64_t transactions() const { return transactions_.load(std::memory_order_relaxed); }
 
  private:
@@ -85,8 +91,8 @@ class SqliteStorage final : public Storage {
   sqlite3_stmt* begin_ = nullptr;
   sqlite3_stmt* commit_ = nullptr;
   sqlite3_stmt* rollback_ = nullptr;
-  int log_pages_ = 0;           // Of the write-ahead log after the last transaction.
-  bool dead_ = false;           // A fatal fault: nothing is touched any more.
+  int log_pages_ = 0;  // Of the write-ahead log after the last transaction.
+  bool dead_ = false;  // A fatal fault: nothing is touched any more.
   std::atomic<bool> read_only_ = false;
   std::atomic<uint64_t> transactions_ = 0;
 

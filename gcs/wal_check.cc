@@ -18,8 +18,9 @@ namespace sheaf {
 namespace {
 
 // The format: https://sqlite.org/fileformat2.html, section 4. All fields are big-endian.
-//   header  magic version page_size checkpoint salt1 salt2 sum1 sum2                           32 bytes
-//   frame   page_number pages_after_commit(0: no commit) salt1 salt2 sum1 sum2                 24 bytes, then the page
+//   header  magic version page_size checkpoint salt1 salt2 sum1 sum2                           32
+//   bytes frame   page_number pages_after_commit(0: no commit) salt1 salt2 sum1 sum2 24 bytes, then
+//   the page
 // A frame's sums continue those of the frame before it.
 constexpr size_t kHeaderSize = 32;
 constexpr size_t kFrameHeaderSize = 24;
@@ -100,15 +101,17 @@ absl::Status CheckWriteAheadLog(const std::string& path) {
   const bool plausible = (magic & ~1u) == kMagic && page_size >= 512 && page_size <= 65536 &&
                          (page_size & (page_size - 1)) == 0;
   if (!plausible || Continue({}, bytes.substr(0, 24), big_endian) != sums) {
-    // 32 bytes of one sector are not torn: either the file was extended and never filled, or a bit has changed.
+    // 32 bytes of one sector are not torn: either the file was extended and never filled, or a bit
+    // has changed.
     if (all_zero) return absl::OkStatus();
     return absl::DataLossError(absl::StrCat(path, ": damaged header at offset 0"));
   }
   Log log(file.get(), page_size, big_endian, bytes.substr(16, 8));
   size_t index = 0;
   for (; log.Read(index) && log.Follows(sums); ++index) sums = log.stored();
-  // Frame `index` is bad or the end. A transaction is synced before the next one begins: so the frame after a commit
-  // proves that the transactions before it were complete. Left-overs of an older log do not follow one another so.
+  // Frame `index` is bad or the end. A transaction is synced before the next one begins: so the
+  // frame after a commit proves that the transactions before it were complete. Left-overs of an
+  // older log do not follow one another so.
   const size_t bad = index;
   bool after_commit = false;
   for (; log.Read(index); ++index) {

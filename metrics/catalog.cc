@@ -14,7 +14,8 @@ constexpr auto kTasksHelp =
     "Tasks, by what happened to them, counted by the process that submitted them.";
 constexpr auto kCallsHelp = "Actor method calls, by what happened to them, counted by the caller.";
 constexpr auto kPushesHelp =
-    "Tasks and calls sent to a worker: sent, or returned before they started because the worker is busy or its lease "
+    "Tasks and calls sent to a worker: sent, or returned before they started because the worker is "
+    "busy or its lease "
     "has ended.";
 constexpr auto kExecutedHelp = "Tasks and actor calls that user code ran for, attempts included.";
 constexpr auto kPutsHelp =
@@ -23,8 +24,7 @@ constexpr auto kGetsHelp = "Values read: private ones, or from the node's store.
 constexpr auto kFramesHelp = "Frames sent to processes of this node, by lane.";
 constexpr auto kLeasesHelp = "Worker leases, by what happened to them.";
 constexpr auto kDeathsHelp = "Workers that ended, by cause.";
-constexpr auto kLogHelp =
-    "Lines of workers that were handed to their drivers, by stream.";
+constexpr auto kLogHelp = "Lines of workers that were handed to their drivers, by stream.";
 constexpr auto kGcsOpsHelp = "Operations of the global control store, by table.";
 constexpr auto kWorkersHelp = "Worker processes of this node, by state.";
 constexpr auto kCpuHelp = "CPUs of this node: in all, and free to lease.";
@@ -147,10 +147,12 @@ constexpr std::array<Description, kGaugeCount> kGauges = {{
 
 constexpr std::array<Description, kHistogramCount> kHistograms = {{
     {"sheaf_task_latency_seconds", "", "", "seconds",
-     "From the submission of a task to its result at the owner, queueing included; of one task in 64.",
+     "From the submission of a task to its result at the owner, queueing included; of one task in "
+     "64.",
      kNanosToSeconds},
     {"sheaf_actor_call_latency_seconds", "", "", "seconds",
-     "From an actor call to its result at the caller, queueing included; of one call in 64.", kNanosToSeconds},
+     "From an actor call to its result at the caller, queueing included; of one call in 64.",
+     kNanosToSeconds},
     {"sheaf_task_run_seconds", "", "", "seconds", "Time that user code of a task or call ran.",
      kNanosToSeconds},
     {"sheaf_lease_wait_seconds", "", "", "seconds", "From a lease request to its grant.",

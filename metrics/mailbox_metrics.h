@@ -8,7 +8,9 @@
 namespace sheaf::metrics {
 
 inline void PublishMailbox(const MailboxCounts& counts, Page& page) {
-  const auto set = [&page](CounterId id, uint64_t value) { page.counter(id).store(value, std::memory_order_relaxed); };
+  const auto set = [&page](CounterId id, uint64_t value) {
+    page.counter(id).store(value, std::memory_order_relaxed);
+  };
   set(CounterId::kFramesWork, counts.work_frames);
   set(CounterId::kFramesControl, counts.control_frames);
   set(CounterId::kFrameBytes, counts.bytes);

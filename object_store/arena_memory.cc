@@ -58,15 +58,16 @@ absl::Status SegmentArena::Populate(uint64_t offset, uint64_t bytes) {
     const absl::Status populated = mapping_.Populate(offset, bytes);
     if (!absl::IsUnimplemented(populated)) return populated;
   }
-  // Allocates pages without entering them into this process's page table, in a third of the time that
-  // MADV_POPULATE_WRITE takes; they are zeroed where they are first used.
+  // Allocates pages without entering them into this process's page table, in a third of the time
+  // that MADV_POPULATE_WRITE takes; they are zeroed where they are first used.
   int result;
   do {
     result = fallocate(fd_.get(), 0, static_cast<off_t>(offset), static_cast<off_t>(bytes));
   } while (result != 0 && errno == EINTR);
   if (result != 0) {
-    return absl::ResourceExhaustedError(absl::StrCat(
-        "no memory for ", bytes, " bytes of the arena: ", absl::ErrnoToStatus(errno, "").ToString()));
+    return absl::ResourceExhaustedError(
+        absl::StrCat("no memory for ", bytes,
+                     " bytes of the arena: ", absl::ErrnoToStatus(errno, "").ToString()));
   }
   return absl::OkStatus();
 }

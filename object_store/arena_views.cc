@@ -13,8 +13,8 @@ namespace {
 std::atomic<uint32_t> g_forks{0};  // How many forks lie between the first process and this one.
 
 uint32_t ForksSoFar() {
-  static const int registered = pthread_atfork(
-      nullptr, nullptr, [] { g_forks.fetch_add(1, std::memory_order_relaxed); });
+  static const int registered =
+      pthread_atfork(nullptr, nullptr, [] { g_forks.fetch_add(1, std::memory_order_relaxed); });
   (void)registered;
   return g_forks.load(std::memory_order_relaxed);
 }
@@ -60,9 +60,7 @@ ArenaViews::ArenaViews(UniqueFd arena_fd, Mapping arena, std::shared_ptr<Mapping
 
 ArenaViews::~ArenaViews() = default;
 
-bool ArenaViews::InForkedChild() const {
-  return g_forks.load(std::memory_order_relaxed) != forks_;
-}
+bool ArenaViews::InForkedChild() const { return g_forks.load(std::memory_order_relaxed) != forks_; }
 
 uint64_t ArenaViews::SetHazard(uint32_t slot, uint32_t generation) {
   uint64_t index = hazards_used_;

@@ -1,6 +1,7 @@
 // Copyright The Sheaf Authors. SPDX-License-Identifier: Apache-2.0
-// The part of a StoreClient that its buffers share: the read-only arena, this process's hazard list, and what was
-// dropped since the client looked last. Lives as long as the client or any buffer.
+// The part of a StoreClient that its buffers share: the read-only arena, this process's hazard
+// list, and what was dropped since the client looked last. Lives as long as the client or any
+// buffer.
 #pragma once
 
 #include <atomic>

@@ -1,7 +1,8 @@
 // Copyright The Sheaf Authors. SPDX-License-Identifier: Apache-2.0
-// Immutable bytes, wherever they lie: in the node's arena (pinned while a Buffer views them) or on the heap.
-// A Buffer is a pointer, a length and a counted reference; copying and slicing copy no bytes. Buffers may be
-// copied, read and dropped on any thread, also after the StoreClient they came from is gone.
+// Immutable bytes, wherever they lie: in the node's arena (pinned while a Buffer views them) or on
+// the heap. A Buffer is a pointer, a length and a counted reference; copying and slicing copy no
+// bytes. Buffers may be copied, read and dropped on any thread, also after the StoreClient they
+// came from is gone.
 #pragma once
 
 #include <atomic>
@@ -34,7 +35,8 @@ class BufferOwner {
  protected:
   BufferOwner() = default;
   virtual ~BufferOwner() = default;
-  // On the thread that dropped the last Buffer. Must not take locks of its user. Ends `this`, now or later.
+  // On the thread that dropped the last Buffer. Must not take locks of its user. Ends `this`, now
+  // or later.
   virtual void LastReferenceGone() = 0;
 
  private:
@@ -86,9 +88,9 @@ class Buffer {
 // What an unsealed buffer in the arena gives back when it is dropped (unsealed_slot.h).
 class UnsealedSlot;
 
-// Memory to build a value in, before anybody else sees it: in the arena (StoreClient::Create, then Seal) or on the
-// heap (OnHeap, then Freeze). Aligned to 64 bytes, contents undefined. Dropped unsealed, it is given back; on
-// any thread.
+// Memory to build a value in, before anybody else sees it: in the arena (StoreClient::Create, then
+// Seal) or on the heap (OnHeap, then Freeze). Aligned to 64 bytes, contents undefined. Dropped
+// unsealed, it is given back; on any thread.
 class MutableBuffer {
  public:
   MutableBuffer();

@@ -48,9 +48,8 @@ void ClientExtents::Drop(ClientExtent* extent) {
 ClientExtent* ClientExtents::Allocate(uint64_t footprint, uint64_t* offset) {
   if (open_ == nullptr || open_->bytes - open_->next < footprint) {
     // The hottest empty one that is large enough.
-    const auto fits = std::find_if(empty_.rbegin(), empty_.rend(), [&](const ClientExtent* e) {
-      return e->bytes >= footprint;
-    });
+    const auto fits = std::find_if(empty_.rbegin(), empty_.rend(),
+                                   [&](const ClientExtent* e) { return e->bytes >= footprint; });
     if (open_ != nullptr && open_->live == 0 && open_->bytes >= footprint) {
       open_->next = 0;
     } else if (fits == empty_.rend()) {
@@ -142,7 +141,8 @@ void ClientExtents::TakeInUse(ClientExtent* extent) {
 }
 
 void ClientExtents::RevokePointers(ClientExtent* extent) {
-  // Refused only for lack of address space: then a stray write goes unnoticed, as it would in private memory.
+  // Refused only for lack of address space: then a stray write goes unnoticed, as it would in
+  // private memory.
   extent->mapping->Move().IgnoreError();
 }
 

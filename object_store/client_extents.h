@@ -1,7 +1,8 @@
 // Copyright The Sheaf Authors. SPDX-License-Identifier: Apache-2.0
-// The extents leased to one process, mapped writable: shared ones, in which small objects follow each other, and
-// dedicated ones with one object each, bound to a slot. Keeps mappings of idle extents, with their populated
-// page tables, so that the next object of that size is written at the speed of warm memory.
+// The extents leased to one process, mapped writable: shared ones, in which small objects follow
+// each other, and dedicated ones with one object each, bound to a slot. Keeps mappings of idle
+// extents, with their populated page tables, so that the next object of that size is written at the
+// speed of warm memory.
 #pragma once
 
 #include <cstdint>
@@ -18,15 +19,15 @@
 namespace sheaf {
 
 struct ClientExtent {
-  uint64_t offset = 0;     // In the arena.
+  uint64_t offset = 0;  // In the arena.
   uint64_t bytes = 0;
   uint32_t slot = kNoSlot;  // Dedicated: the slot it is bound to.
   std::shared_ptr<MovableMapping> mapping;
-  uint32_t position = 0;   // Dedicated, in use: in the list of those.
+  uint32_t position = 0;  // Dedicated, in use: in the list of those.
   // Shared extents only.
-  uint64_t next = 0;       // Where the next object goes, from `offset`.
-  uint32_t live = 0;       // Objects created and not known to be freed.
-  uint32_t unsealed = 0;   // Of these, still being written.
+  uint64_t next = 0;      // Where the next object goes, from `offset`.
+  uint32_t live = 0;      // Objects created and not known to be freed.
+  uint32_t unsealed = 0;  // Of these, still being written.
 };
 
 class ClientExtents {
@@ -39,7 +40,8 @@ class ClientExtents {
   // Unmaps it, once nobody writes there any more.
   void Drop(ClientExtent* extent);
 
-  // Room for `footprint` bytes in a shared extent; its live and unsealed counts are raised. Null: ask for more.
+  // Room for `footprint` bytes in a shared extent; its live and unsealed counts are raised. Null:
+  // ask for more.
   ClientExtent* Allocate(uint64_t footprint, uint64_t* offset);
   void Sealed(ClientExtent* extent);   // One of its objects.
   void Freed(ClientExtent* extent);    // One of its sealed objects.
@@ -74,9 +76,9 @@ class ClientExtents {
   const uint64_t data_offset_;
   const uint64_t arena_bytes_;
   absl::flat_hash_map<uint64_t, std::unique_ptr<ClientExtent>> extents_;  // By offset.
-  ClientExtent* open_ = nullptr;           // The shared one that is being filled.
-  std::vector<ClientExtent*> empty_;       // Shared, not open, without objects; the hottest last.
-  std::vector<ClientExtent*> idle_;        // Dedicated; the hottest last.
+  ClientExtent* open_ = nullptr;      // The shared one that is being filled.
+  std::vector<ClientExtent*> empty_;  // Shared, not open, without objects; the hottest last.
+  std::vector<ClientExtent*> idle_;   // Dedicated; the hottest last.
   std::vector<ClientExtent*> in_use_;
   uint64_t held_bytes_ = 0;
   uint64_t shared_bytes_ = 0;

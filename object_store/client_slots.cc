@@ -10,19 +10,20 @@ namespace sheaf {
 absl::Status ClientSlots::AddPages(uint32_t first_page, uint32_t pages) {
   const uint32_t page_count = slot_count_ / kSlotsPerPage;
   if (pages == 0 || first_page >= page_count || pages > page_count - first_page) {
-    return absl::InvalidArgumentError(absl::StrCat("slot pages ", first_page, "+", pages,
-                                                   " of a table of ", page_count));
+    return absl::InvalidArgumentError(
+        absl::StrCat("slot pages ", first_page, "+", pages, " of a table of ", page_count));
   }
-  SHEAF_ASSIGN_OR_RETURN(
-      Mapping run, Mapping::Map(arena_fd_, kTableOffset + uint64_t{first_page} * kPageBytes,
-                                uint64_t{pages} * kPageBytes, Access::kReadWrite));
+  SHEAF_ASSIGN_OR_RETURN(Mapping run,
+                         Mapping::Map(arena_fd_, kTableOffset + uint64_t{first_page} * kPageBytes,
+                                      uint64_t{pages} * kPageBytes, Access::kReadWrite));
   SHEAF_RETURN_IF_ERROR(run.DontFork());
   for (uint32_t i = 0; i < pages; ++i) {
     auto page = std::make_unique<Page>();
     page->slots = reinterpret_cast<Slot*>(run.data() + uint64_t{i} * kPageBytes);
     pages_[first_page + i] = std::move(page);
     // The lowest slot on top: neighbours in time are neighbours in cache.
-    for (uint32_t s = kSlotsPerPage; s-- > 0;) free_.push_back((first_page + i) * kSlotsPerPage + s);
+    for (uint32_t s = kSlotsPerPage; s-- > 0;)
+      free_.push_back((first_page + i) * kSlotsPerPage + s);
   }
   runs_.push_back(std::move(run));
   return absl::OkStatus();

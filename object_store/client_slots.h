@@ -1,5 +1,6 @@
 // Copyright The Sheaf Authors. SPDX-License-Identifier: Apache-2.0
-// The slots leased to one process, and what it knows of each. Pure bookkeeping over mapped pages: no messages.
+// The slots leased to one process, and what it knows of each. Pure bookkeeping over mapped pages:
+// no messages.
 #pragma once
 
 #include <cstdint>
@@ -18,10 +19,11 @@ struct ClientExtent;
 
 class ClientSlots {
  public:
-  // What the process itself remembers of a slot. The word in shared memory says what became of it since.
+  // What the process itself remembers of a slot. The word in shared memory says what became of it
+  // since.
   struct Own {
-    uint32_t generation = 0;       // Of the object in it, while `extent` is set.
-    uint32_t position = 0;         // In the list of slots in use.
+    uint32_t generation = 0;         // Of the object in it, while `extent` is set.
+    uint32_t position = 0;           // In the list of slots in use.
     ClientExtent* extent = nullptr;  // Where its object lies; null: free, or reserved.
   };
 
@@ -43,7 +45,8 @@ class ClientSlots {
     return SlotWord::Unpack(at(slot).word.load(std::memory_order_acquire));
   }
 
-  // Lists slots whose objects the raylet may free unseen. Shared ones only: a dedicated extent knows its slot.
+  // Lists slots whose objects the raylet may free unseen. Shared ones only: a dedicated extent
+  // knows its slot.
   void Track(uint32_t slot);
   void Untrack(uint32_t slot);
   const std::vector<uint32_t>& tracked() const { return tracked_; }

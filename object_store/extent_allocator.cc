@@ -51,8 +51,8 @@ std::optional<uint64_t> ExtentAllocator::BestRunStart(const Want& want) const {
       if (it->second.populated) populated += it->second.bytes;
     }
     if (end - begin < want.bytes) continue;
-    const bool better = !start || populated > best_populated ||
-                        (populated == best_populated && want.from_top);
+    const bool better =
+        !start || populated > best_populated || (populated == best_populated && want.from_top);
     if (!better) continue;
     start = Place(begin, end, want);
     best_populated = populated;
@@ -76,15 +76,14 @@ ExtentAllocator::Taken ExtentAllocator::Carve(ExtentRange wanted) {
       taken.unpopulated.push_back({from, to - from});
     }
     if (offset < from) Insert({offset, from - offset}, range.populated, range.heat);
-    if (to < offset + range.bytes) Insert({to, offset + range.bytes - to}, range.populated, range.heat);
+    if (to < offset + range.bytes)
+      Insert({to, offset + range.bytes - to}, range.populated, range.heat);
     it = ranges_.lower_bound(to);
   }
   return taken;
 }
 
-void ExtentAllocator::Free(ExtentRange range, bool populated) {
-  Insert(range, populated, ++heat_);
-}
+void ExtentAllocator::Free(ExtentRange range, bool populated) { Insert(range, populated, ++heat_); }
 
 void ExtentAllocator::Insert(ExtentRange range, bool populated, uint64_t heat) {
   if (range.bytes == 0) return;

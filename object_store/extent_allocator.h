@@ -1,6 +1,7 @@
 // Copyright The Sheaf Authors. SPDX-License-Identifier: Apache-2.0
-// The free ranges of the arena. Remembers which of them have memory behind them (a page that was never touched costs
-// eight times a warm one) and which were used last. Pure; offsets and sizes are whole granules.
+// The free ranges of the arena. Remembers which of them have memory behind them (a page that was
+// never touched costs eight times a warm one) and which were used last. Pure; offsets and sizes are
+// whole granules.
 #pragma once
 
 #include <cstdint>
@@ -18,7 +19,8 @@ class ExtentAllocator {
   struct Want {
     uint64_t bytes = 0;
     bool populated_only = false;  // The machine has no memory for more.
-    bool from_top = false;        // Small ones gather at the upper end, so that large ones find long runs below.
+    bool from_top =
+        false;  // Small ones gather at the upper end, so that large ones find long runs below.
     uint64_t alignment = kGranuleBytes;  // Of the offset; a wish.
   };
   struct Taken {
@@ -29,8 +31,8 @@ class ExtentAllocator {
   // [begin, begin + bytes) is free, without memory.
   ExtentAllocator(uint64_t begin, uint64_t bytes);
 
-  // The hottest populated range that is large enough, else the run of free ranges with the most populated bytes.
-  // nullopt: no run is long enough.
+  // The hottest populated range that is large enough, else the run of free ranges with the most
+  // populated bytes. nullopt: no run is long enough.
   std::optional<Taken> Allocate(const Want& want);
   // Joins what it touches.
   void Free(ExtentRange range, bool populated);
@@ -50,7 +52,8 @@ class ExtentAllocator {
     bool populated = false;
     uint64_t heat = 0;  // Number of the Free that made it; higher is hotter.
   };
-  using Ranges = absl::btree_map<uint64_t, Range>;  // By offset. Neighbours differ in `populated` or do not touch.
+  using Ranges = absl::btree_map<uint64_t, Range>;  // By offset. Neighbours differ in `populated`
+                                                    // or do not touch.
 
   std::optional<uint64_t> HottestStart(const Want& want) const;
   std::optional<uint64_t> BestRunStart(const Want& want) const;

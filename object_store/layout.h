@@ -4,41 +4,47 @@
 //   0             4 KiB                         data_offset (2 MiB aligned)          arena_bytes
 //   | ArenaHeader | Slot[slot_count], in pages  | object bytes, leased in extents     |
 //
-// The arena is one memfd made by the raylet. Every process maps it once, read-only; what is leased to it
-// it maps a second time, writable. Positions are offsets from byte 0, never pointers.
+// The arena is one memfd made by the raylet. Every process maps it once, read-only; what is leased
+// to it it maps a second time, writable. Positions are offsets from byte 0, never pointers.
 //
-// Writers. ArenaHeader: the raylet, once, before anybody attaches. Slots: the raylet leases them in pages
-// of 64; the lessee writes the fields of its slots and the two transitions below marked L, the raylet all
-// others (R). Everybody else only reads. Object bytes: the lessee of the extent until it seals. What the
-// raylet must be able to rely on (which slot and extent is whose, generations) it also keeps privately.
+// Writers. ArenaHeader: the raylet, once, before anybody attaches. Slots: the raylet leases them in
+// pages of 64; the lessee writes the fields of its slots and the two transitions below marked L,
+// the raylet all others (R). Everybody else only reads. Object bytes: the lessee of the extent
+// until it seals. What the raylet must be able to rely on (which slot and extent is whose,
+// generations) it also keeps privately.
 //
 //   word = generation << 32 | state, one atomic: a reader sees state and generation of one moment.
 //
-//   kFree --L create--> kCreated --L seal--> kSealed --R free/spill/move--> kFreeing --R--> kFree  gen + 1
-//     |                   |  ^                  ^                              |   `--R--> kIdle  gen + 1
+//   kFree --L create--> kCreated --L seal--> kSealed --R free/spill/move--> kFreeing --R--> kFree
+//   gen + 1
+//     |                   |  ^                  ^                              |   `--R--> kIdle
+//     gen + 1
 //     `--L grant--> kIdle |  |                  `--R: still pinned, no spill---'
-//          kIdle <--L abort  |     An abort of a small object goes back to kFree. kIdle means: the slot and
-//          kIdle --L create--'     the dedicated extent bound to it are the lessee's to use again, warm.
-//          kIdle --R take back--> kFree (same generation; the extent is no longer the lessee's).
-//   Both ways out of kIdle are compare-exchanges, so exactly one side gets the extent, without a message
-//   and even while the lessee is stopped.
+//          kIdle <--L abort  |     An abort of a small object goes back to kFree. kIdle means: the
+//          slot and kIdle --L create--'     the dedicated extent bound to it are the lessee's to
+//          use again, warm. kIdle --R take back--> kFree (same generation; the extent is no longer
+//          the lessee's).
+//   Both ways out of kIdle are compare-exchanges, so exactly one side gets the extent, without a
+//   message and even while the lessee is stopped.
 //
-// Publication. The lessee writes bytes and fields, then stores kSealed (release). A reader that loads
-// kSealed (acquire) with the generation of its location sees all of them. No reader acts on kCreated, so
-// nobody ever sees partial bytes.
+// Publication. The lessee writes bytes and fields, then stores kSealed (release). A reader that
+// loads kSealed (acquire) with the generation of its location sees all of them. No reader acts on
+// kCreated, so nobody ever sees partial bytes.
 //
-// Pins. A reader stores {slot, generation} in its own hazard list, then re-reads the slot's word; if that is
-// not (generation, kSealed) it clears the hazard and asks the raylet. The raylet stores kFreeing, then
-// scans all hazard lists, and lets go of the memory only when no list names the slot. These four
-// accesses are seq_cst, so of a store-then-load pair on each side at least one sees the other: either
-// the reader re-reads kFreeing, or the scan finds the hazard. (Seq_cst accesses rather than fences: the
-// same instructions on x86, and ThreadSanitizer understands them.) hazard.pml is the model of this.
+// Pins. A reader stores {slot, generation} in its own hazard list, then re-reads the slot's word;
+// if that is not (generation, kSealed) it clears the hazard and asks the raylet. The raylet stores
+// kFreeing, then scans all hazard lists, and lets go of the memory only when no list names the
+// slot. These four accesses are seq_cst, so of a store-then-load pair on each side at least one
+// sees the other: either the reader re-reads kFreeing, or the scan finds the hazard. (Seq_cst
+// accesses rather than fences: the same instructions on x86, and ThreadSanitizer understands them.)
+// hazard.pml is the model of this.
 //
-// Crashes. Lessee dies in kFree, kIdle or kCreated: the raylet takes slot and extent back; no reader
-// has its location. In kSealed: the object stays as long as the raylet counts it as referenced; the slot
-// is the journal. Reader dies between hazard and re-read, or while pinned: its list is dropped with its last
-// mapping, so its pins end by themselves. A clearing store that never happened keeps the object
-// until that moment, no longer. The raylet dies: its workers end, the memfd goes with the last of them.
+// Crashes. Lessee dies in kFree, kIdle or kCreated: the raylet takes slot and extent back; no
+// reader has its location. In kSealed: the object stays as long as the raylet counts it as
+// referenced; the slot is the journal. Reader dies between hazard and re-read, or while pinned: its
+// list is dropped with its last mapping, so its pins end by themselves. A clearing store that never
+// happened keeps the object until that moment, no longer. The raylet dies: its workers end, the
+// memfd goes with the last of them.
 #pragma once
 
 #include <atomic>
@@ -52,8 +58,8 @@ namespace sheaf {
 
 inline constexpr uint32_t kNoSlot = UINT32_MAX;
 
-// Where a sealed object lies. Travels in frames beside the ObjectId; a stale one is recognised, never
-// followed: slot and generation together are used once.
+// Where a sealed object lies. Travels in frames beside the ObjectId; a stale one is recognised,
+// never followed: slot and generation together are used once.
 struct ObjectLocation {
   NodeNumber node = 0;
   uint32_t slot = kNoSlot;
@@ -66,10 +72,10 @@ struct ObjectLocation {
 static_assert(sizeof(ObjectLocation) == 16);
 
 struct ArenaHeader {
-  uint64_t magic;           // kArenaMagic; a change of any layout here changes it.
-  uint64_t arena_bytes;     // Size of the memfd.
+  uint64_t magic;        // kArenaMagic; a change of any layout here changes it.
+  uint64_t arena_bytes;  // Size of the memfd.
   uint64_t data_offset;
-  uint32_t slot_count;      // A multiple of kSlotsPerPage.
+  uint32_t slot_count;  // A multiple of kSlotsPerPage.
   NodeNumber node;
 };
 inline constexpr uint64_t kArenaMagic = 0x5348'4541'4601'0001;
@@ -93,12 +99,12 @@ struct SlotWord {
 
 struct alignas(64) Slot {  // One cache line, so that no two objects share one.
   std::atomic<uint64_t> word;
-  ObjectId id;             // The fields from here on are constant from seal to free.
-  uint64_t data_offset;    // In the arena; a multiple of kPayloadAlignment.
-  uint64_t data_bytes;     // Of the payload. nested_count ids follow it, see NestedOffset.
+  ObjectId id;           // The fields from here on are constant from seal to free.
+  uint64_t data_offset;  // In the arena; a multiple of kPayloadAlignment.
+  uint64_t data_bytes;   // Of the payload. nested_count ids follow it, see NestedOffset.
   uint32_t attempt;
-  uint32_t nested_count;   // References inside the value; they live as long as the object.
-  uint32_t flags;          // The codec's; opaque to the store.
+  uint32_t nested_count;  // References inside the value; they live as long as the object.
+  uint32_t flags;         // The codec's; opaque to the store.
   uint32_t unused;
 };
 static_assert(sizeof(Slot) == 64 && offsetof(Slot, id) == 8 && offsetof(Slot, flags) == 48);
@@ -125,7 +131,8 @@ inline constexpr uint64_t kDedicatedBytes = 1024 * 1024;
 inline constexpr uint64_t kGranuleBytes = 64 * 1024;
 inline constexpr uint64_t kHugePageBytes = 2 * 1024 * 1024;
 
-// Whether an idle extent of `extent_bytes` is used again for a footprint: not if most of it would be wasted.
+// Whether an idle extent of `extent_bytes` is used again for a footprint: not if most of it would
+// be wasted.
 constexpr bool FitsIdleExtent(uint64_t extent_bytes, uint64_t footprint_bytes) {
   return footprint_bytes <= extent_bytes && extent_bytes / 2 <= footprint_bytes;
 }

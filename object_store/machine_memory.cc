@@ -35,8 +35,8 @@ std::optional<int64_t> Number(const std::string& path) {
 }
 
 struct Group {
-  std::string root;   // Where its hierarchy is mounted.
-  std::string path;   // Of this process in it.
+  std::string root;  // Where its hierarchy is mounted.
+  std::string path;  // Of this process in it.
   const char* limit;
   const char* usage;
   const char* cache;  // Key in memory.stat of file cache that can go at once.

@@ -1,6 +1,6 @@
 // Copyright The Sheaf Authors. SPDX-License-Identifier: Apache-2.0
-// How much memory this process may use, and how much of it is left: the tightest of the machine and every control group
-// above it (versions 1 and 2).
+// How much memory this process may use, and how much of it is left: the tightest of the machine and
+// every control group above it (versions 1 and 2).
 #pragma once
 
 #include <cstdint>
@@ -13,7 +13,8 @@ struct MachineMemory {
   int64_t available_bytes = 0;  // Without anybody being killed; file cache counts as available.
 };
 
-// Reads below `root` ("/" on real machines): proc/meminfo, proc/self/cgroup, sys/fs/cgroup. Takes about 50 us.
+// Reads below `root` ("/" on real machines): proc/meminfo, proc/self/cgroup, sys/fs/cgroup. Takes
+// about 50 us.
 MachineMemory ReadMachineMemory(const std::string& root = "/");
 
 }  // namespace sheaf

@@ -13,7 +13,9 @@ namespace {
 // A machine made of files.
 class FakeMachine {
  public:
-  FakeMachine() { Set("proc/meminfo", "MemTotal:       1000 kB\nMemFree: 1 kB\nMemAvailable:    600 kB\n"); }
+  FakeMachine() {
+    Set("proc/meminfo", "MemTotal:       1000 kB\nMemFree: 1 kB\nMemAvailable:    600 kB\n");
+  }
   void Set(const std::string& path, const std::string& text) {
     const std::filesystem::path file = directory_.path() + "/" + path;
     std::filesystem::create_directories(file.parent_path());

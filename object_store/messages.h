@@ -1,8 +1,9 @@
 // Copyright The Sheaf Authors. SPDX-License-Identifier: Apache-2.0
-// What a process and the raylet of its node say to each other about objects. All on the control lane. A body
-// is a head, or an array of items; lengths and numbers are checked by the receiver, whoever sent them.
-// The raylet answers each ExtentRequest and SlotRequest exactly once, with the same number: by its grant, by
-// kStoreAlreadyYours or by a StoreRefusal. A request that is cancelled in time is refused.
+// What a process and the raylet of its node say to each other about objects. All on the control
+// lane. A body is a head, or an array of items; lengths and numbers are checked by the receiver,
+// whoever sent them. The raylet answers each ExtentRequest and SlotRequest exactly once, with the
+// same number: by its grant, by kStoreAlreadyYours or by a StoreRefusal. A request that is
+// cancelled in time is refused.
 #pragma once
 
 #include <cstdint>
@@ -18,28 +19,32 @@ namespace sheaf {
 // Process -> raylet.
 inline constexpr FrameKind kStoreExtentRequest{128};  // ExtentRequest.
 inline constexpr FrameKind kStoreExtentCancel{129};   // ExtentCancel.
-inline constexpr FrameKind kStoreExtentReturn{130};   // ExtentRange[]: nothing lives there any more.
-inline constexpr FrameKind kStoreSlotRequest{131};    // SlotRequest.
-inline constexpr FrameKind kStoreSealed{132};         // SealedSlot[]: for the raylet's index; sent lazily.
-inline constexpr FrameKind kStoreFree{133};           // ObjectName[]: free every copy on this node.
-inline constexpr FrameKind kStoreLookup{134};         // ObjectId[]: where are they? Restores what is spilled.
+inline constexpr FrameKind kStoreExtentReturn{130};  // ExtentRange[]: nothing lives there any more.
+inline constexpr FrameKind kStoreSlotRequest{131};   // SlotRequest.
+inline constexpr FrameKind kStoreSealed{132};  // SealedSlot[]: for the raylet's index; sent lazily.
+inline constexpr FrameKind kStoreFree{133};    // ObjectName[]: free every copy on this node.
+inline constexpr FrameKind kStoreLookup{
+    134};  // ObjectId[]: where are they? Restores what is spilled.
 // Raylet -> process.
-inline constexpr FrameKind kStoreExtentGrant{144};    // ExtentGrant.
-inline constexpr FrameKind kStoreAlreadyYours{145};   // ExtentCancel: look again, an idle extent of yours fits.
-inline constexpr FrameKind kStoreSlotGrant{146};      // SlotGrant.
-inline constexpr FrameKind kStoreRefused{147};        // StoreRefusal.
-inline constexpr FrameKind kStoreRecall{148};         // No body: return every shared extent that is empty.
-inline constexpr FrameKind kStoreLocated{149};        // LocatedObject[]: answers to lookups, in any order.
+inline constexpr FrameKind kStoreExtentGrant{144};  // ExtentGrant.
+inline constexpr FrameKind kStoreAlreadyYours{
+    145};  // ExtentCancel: look again, an idle extent of yours fits.
+inline constexpr FrameKind kStoreSlotGrant{146};  // SlotGrant.
+inline constexpr FrameKind kStoreRefused{147};    // StoreRefusal.
+inline constexpr FrameKind kStoreRecall{148};  // No body: return every shared extent that is empty.
+inline constexpr FrameKind kStoreLocated{
+    149};  // LocatedObject[]: answers to lookups, in any order.
 
 constexpr bool IsStoreFrame(FrameKind kind) {
   return kind >= FrameKind::kStoreFirst && kind <= FrameKind::kStoreLast;
 }
 
 struct ExtentRequest {
-  uint64_t request = 0;   // Chosen by the process, increasing, from 1.
-  uint64_t bytes = 0;     // At least this many.
-  int64_t wait_ns = 0;    // How long the raylet may make room before it refuses.
-  uint32_t slot = kNoSlot;  // The slot of the one object that will lie there; kNoSlot: many small ones.
+  uint64_t request = 0;  // Chosen by the process, increasing, from 1.
+  uint64_t bytes = 0;    // At least this many.
+  int64_t wait_ns = 0;   // How long the raylet may make room before it refuses.
+  uint32_t slot =
+      kNoSlot;  // The slot of the one object that will lie there; kNoSlot: many small ones.
   uint32_t unused = 0;
 };
 struct ExtentCancel {
@@ -47,7 +52,7 @@ struct ExtentCancel {
 };
 struct ExtentGrant {
   uint64_t request = 0;
-  uint64_t offset = 0;    // In the arena. All its pages are populated.
+  uint64_t offset = 0;  // In the arena. All its pages are populated.
   uint64_t bytes = 0;
   uint32_t slot = kNoSlot;
   uint32_t unused = 0;
@@ -68,11 +73,11 @@ struct SlotGrant {
 };
 
 enum class StoreRefusalReason : uint32_t {
-  kFull = 1,        // Nothing could be freed or spilled in time.
-  kOutOfDisk = 2,   // What could be spilled finds no room on the disk.
-  kTooLarge = 3,    // More than the whole store.
-  kTableFull = 4,   // No slots left.
-  kInvalid = 5,     // The request made no sense.
+  kFull = 1,       // Nothing could be freed or spilled in time.
+  kOutOfDisk = 2,  // What could be spilled finds no room on the disk.
+  kTooLarge = 3,   // More than the whole store.
+  kTableFull = 4,  // No slots left.
+  kInvalid = 5,    // The request made no sense.
   kCancelled = 6,
 };
 struct StoreRefusal {
@@ -90,13 +95,14 @@ struct SealedSlot {
 };
 struct ObjectName {
   ObjectId id;
-  ObjectLocation location;  // The sender's last knowledge; may be stale or unknown, `id` decides then.
+  ObjectLocation
+      location;  // The sender's last knowledge; may be stale or unknown, `id` decides then.
 };
 enum class LookupOutcome : uint32_t {
   kFound = 0,
-  kNotFound = 1,   // Not on this node, as far as the raylet knows.
-  kDataLoss = 2,   // It was spilled and its copy on disk is damaged or gone.
-  kFull = 3,       // It is spilled and there was no room to restore it in time.
+  kNotFound = 1,  // Not on this node, as far as the raylet knows.
+  kDataLoss = 2,  // It was spilled and its copy on disk is damaged or gone.
+  kFull = 3,      // It is spilled and there was no room to restore it in time.
 };
 struct LocatedObject {
   ObjectId id;
@@ -104,8 +110,9 @@ struct LocatedObject {
   LookupOutcome outcome = LookupOutcome::kNotFound;
   uint32_t flags = 0;
 };
-static_assert(sizeof(ExtentRequest) == 32 && sizeof(ExtentGrant) == 32 && sizeof(ObjectName) == 32 &&
-              sizeof(LocatedObject) == 40 && sizeof(StoreRefusal) == 40);
+static_assert(sizeof(ExtentRequest) == 32 && sizeof(ExtentGrant) == 32 &&
+              sizeof(ObjectName) == 32 && sizeof(LocatedObject) == 40 &&
+              sizeof(StoreRefusal) == 40);
 
 // The items of a body; what is left over at its end (a malformed frame) is not looked at.
 template <class T>

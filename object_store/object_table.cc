@@ -38,7 +38,8 @@ std::optional<SlotGrant> ObjectTable::LeasePages(ProcessId lessee, uint32_t page
     pages_[number]->used = 0;
     pages_of_[lessee].push_back(number);
     // The first touch of these pages of the arena is here, not in another process.
-    for (uint32_t i = 0; i < kSlotsPerPage; ++i) SetState(number * kSlotsPerPage + i, SlotState::kFree);
+    for (uint32_t i = 0; i < kSlotsPerPage; ++i)
+      SetState(number * kSlotsPerPage + i, SlotState::kFree);
   }
   return grant;
 }
@@ -81,7 +82,8 @@ uint32_t ObjectTable::TakeOwnSlot() {
   if (own_free_.empty()) {
     const std::optional<SlotGrant> grant = LeasePages(ProcessId{}, 1);
     if (!grant) return kNoSlot;
-    for (uint32_t i = 0; i < kSlotsPerPage; ++i) own_free_.insert(grant->first_page * kSlotsPerPage + i);
+    for (uint32_t i = 0; i < kSlotsPerPage; ++i)
+      own_free_.insert(grant->first_page * kSlotsPerPage + i);
   }
   const uint32_t slot = *own_free_.begin();
   own_free_.erase(own_free_.begin());

@@ -1,6 +1,7 @@
 // Copyright The Sheaf Authors. SPDX-License-Identifier: Apache-2.0
-// The raylet's own books about slots, leased extents and objects. What it must be able to rely on is kept here, in its
-// private memory; what processes write into their slots is looked at, checked and copied, never trusted.
+// The raylet's own books about slots, leased extents and objects. What it must be able to rely on
+// is kept here, in its private memory; what processes write into their slots is looked at, checked
+// and copied, never trusted.
 #pragma once
 
 #include <cstdint>
@@ -34,14 +35,14 @@ enum class ObjectPlace : uint8_t { kMemory, kDisk, kRestoring, kFreeing };
 struct ObjectRecord {
   StoreObjectInfo info;
   ObjectPlace place = ObjectPlace::kMemory;
-  uint32_t slot = kNoSlot;     // In memory: its slot, generation, extent and bytes.
+  uint32_t slot = kNoSlot;  // In memory: its slot, generation, extent and bytes.
   uint32_t generation = 0;
   Extent* extent = nullptr;
-  ExtentRange bytes;           // Payload and nested references.
-  SpillRecord disk;            // file 0: no copy on disk. One may exist beside that in memory.
-  bool writing = false;        // The disk thread reads its memory.
-  bool freed = false;          // Out of the index while the disk thread works on it.
-  uint64_t used = 0;           // When it was last known to be of use; smaller is longer ago.
+  ExtentRange bytes;               // Payload and nested references.
+  SpillRecord disk;                // file 0: no copy on disk. One may exist beside that in memory.
+  bool writing = false;            // The disk thread reads its memory.
+  bool freed = false;              // Out of the index while the disk thread works on it.
+  uint64_t used = 0;               // When it was last known to be of use; smaller is longer ago.
   std::vector<ProcessId> waiters;  // Processes that wait for its restoration.
 };
 
@@ -110,20 +111,23 @@ class ObjectTable {
   // It was of use now.
   void Touch(ObjectRecord& record);
   // Longest unused first; false from `visit` ends it. `visit` changes nothing.
-  void ForEachLeastUsed(const std::function<bool(const std::shared_ptr<ObjectRecord>&)>& visit) const;
-  const absl::btree_map<ObjectId, std::shared_ptr<ObjectRecord>>& objects() const { return objects_; }
+  void ForEachLeastUsed(
+      const std::function<bool(const std::shared_ptr<ObjectRecord>&)>& visit) const;
+  const absl::btree_map<ObjectId, std::shared_ptr<ObjectRecord>>& objects() const {
+    return objects_;
+  }
 
  private:
   struct SlotInfo {
     uint32_t generation = 0;
-    uint32_t viewed = 0;             // Number of the last scan that saw it viewed.
+    uint32_t viewed = 0;  // Number of the last scan that saw it viewed.
     ObjectRecord* record = nullptr;
   };
   struct Page {
     bool leased = false;
     ProcessId lessee;
-    uint32_t used = 0;               // Of the store's own: slots taken.
-    uint32_t known = 0;              // Slots with a record.
+    uint32_t used = 0;   // Of the store's own: slots taken.
+    uint32_t known = 0;  // Slots with a record.
     SlotInfo slots[kSlotsPerPage];
   };
   SlotInfo& Info(uint32_t slot) const {
@@ -135,14 +139,14 @@ class ObjectTable {
 
   const ArenaShape shape_;
   Slot* const slots_;
-  std::vector<std::unique_ptr<Page>> pages_;     // By number; null: never used.
-  uint32_t never_leased_ = 0;                    // Pages from here on were never used.
-  std::vector<uint32_t> free_pages_;             // Used before, and free.
+  std::vector<std::unique_ptr<Page>> pages_;  // By number; null: never used.
+  uint32_t never_leased_ = 0;                 // Pages from here on were never used.
+  std::vector<uint32_t> free_pages_;          // Used before, and free.
   absl::btree_map<ProcessId, std::vector<uint32_t>> pages_of_;
-  absl::btree_set<uint32_t> own_free_;           // Slots of the store's own pages.
+  absl::btree_set<uint32_t> own_free_;  // Slots of the store's own pages.
   absl::btree_map<uint64_t, std::unique_ptr<Extent>> extents_;
   absl::flat_hash_map<uint32_t, Extent*> dedicated_;
-  absl::btree_set<uint64_t> unused_;             // Offsets of extents that ForEachUnused visits.
+  absl::btree_set<uint64_t> unused_;  // Offsets of extents that ForEachUnused visits.
   uint64_t leased_bytes_ = 0;
   absl::btree_map<ObjectId, std::shared_ptr<ObjectRecord>> objects_;
   absl::btree_map<uint64_t, ObjectRecord*> by_use_;

@@ -1,10 +1,10 @@
 // Copyright The Sheaf Authors. SPDX-License-Identifier: Apache-2.0
 #include "object_store/parallel_copy.h"
 
+#include <fcntl.h>
 #include <pthread.h>
 #include <sched.h>
 #include <signal.h>
-#include <fcntl.h>
 #include <unistd.h>
 
 #include <algorithm>

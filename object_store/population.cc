@@ -8,7 +8,8 @@
 namespace sheaf {
 namespace {
 
-// One piece of work: 20-50 ms on pages that were never touched, so that a request waits behind one at most.
+// One piece of work: 20-50 ms on pages that were never touched, so that a request waits behind one
+// at most.
 constexpr uint64_t kChunkBytes = 32 * 1024 * 1024;
 constexpr Nanos kRetryPeriod = kSecond;
 
@@ -81,7 +82,8 @@ void Population::PopulateAhead() {
 
 uint64_t Population::GiveBack(uint64_t bytes) {
   if (giving_back_) return 0;
-  const auto range = allocator_.TakeColdest(std::min(AlignUp(bytes, kGranuleBytes), 4 * kChunkBytes));
+  const auto range =
+      allocator_.TakeColdest(std::min(AlignUp(bytes, kGranuleBytes), 4 * kChunkBytes));
   if (!range) return 0;
   giving_back_ = true;
   in_flight_bytes_ += range->bytes;

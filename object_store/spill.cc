@@ -25,7 +25,8 @@ constexpr char kPrefix[] = "objects-";
 
 absl::Status DiskError(int error, const std::string& what) {
   const std::string words = absl::StrCat(what, ": ", std::strerror(error));
-  if (error == ENOSPC || error == EDQUOT || error == EFBIG) return absl::ResourceExhaustedError(words);
+  if (error == ENOSPC || error == EDQUOT || error == EFBIG)
+    return absl::ResourceExhaustedError(words);
   return absl::UnknownError(words);
 }
 
@@ -46,7 +47,8 @@ absl::StatusOr<std::unique_ptr<FileSpill>> FileSpill::Open(Options options) {
       std::filesystem::remove(entry.path(), ignored);
     }
   }
-  if (error) return absl::ErrnoToStatus(error.value(), absl::StrCat("cannot read ", options.directory));
+  if (error)
+    return absl::ErrnoToStatus(error.value(), absl::StrCat("cannot read ", options.directory));
   return std::unique_ptr<FileSpill>(new FileSpill(std::move(options)));
 }
 

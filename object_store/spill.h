@@ -1,7 +1,7 @@
 // Copyright The Sheaf Authors. SPDX-License-Identifier: Apache-2.0
-// Spilled objects in files of one directory, on any file system. A file holds the bytes of one batch of objects, one
-// behind the other; where each lies and its checksum is what SpillRecord says. The files mean nothing to a later
-// raylet, so a new one removes them.
+// Spilled objects in files of one directory, on any file system. A file holds the bytes of one
+// batch of objects, one behind the other; where each lies and its checksum is what SpillRecord
+// says. The files mean nothing to a later raylet, so a new one removes them.
 #pragma once
 
 #include <cstdint>
@@ -19,11 +19,12 @@ namespace sheaf {
 class FileSpill final : public SpillStorage {
  public:
   struct Options {
-    std::string directory;                      // Made (0700) if it is missing.
-    uint64_t min_free_bytes = 256 << 20;        // Of the file system; less counts as full.
+    std::string directory;                // Made (0700) if it is missing.
+    uint64_t min_free_bytes = 256 << 20;  // Of the file system; less counts as full.
   };
 
-  // Removes the spill files of an earlier raylet. kPermissionDenied and others: the directory cannot be used.
+  // Removes the spill files of an earlier raylet. kPermissionDenied and others: the directory
+  // cannot be used.
   static absl::StatusOr<std::unique_ptr<FileSpill>> Open(Options options);
 
   absl::StatusOr<std::vector<SpillRecord>> Write(

@@ -67,7 +67,8 @@ SCENARIO("a spill file gives back what was written, or says that it cannot") {
 
 SCENARIO("a full disk is said to be full, and no part of a file stays") {
   ScratchDirectory directory;
-  auto spill = FileSpill::Open({.directory = directory.path(), .min_free_bytes = uint64_t{1} << 62});
+  auto spill =
+      FileSpill::Open({.directory = directory.path(), .min_free_bytes = uint64_t{1} << 62});
   const std::string bytes(1000, 'x');
   const std::vector pieces{BytesOf(bytes)};
   CHECK(absl::IsResourceExhausted((*spill)->Write(1, pieces).status()));
@@ -113,7 +114,8 @@ SCENARIO("what does not fit is spilled and comes back when asked for") {
   }
   CHECK(restored > 0);
   AND_WHEN("all are freed") {
-    for (size_t i = 0; i < locations.size(); ++i) node.store(writer).Free(IdOf(writer, i), locations[i]);
+    for (size_t i = 0; i < locations.size(); ++i)
+      node.store(writer).Free(IdOf(writer, i), locations[i]);
     node.Flush();
     node.Advance(kSecond);
     THEN("no object and no file is left") {
@@ -132,7 +134,8 @@ SCENARIO("a viewed object is never spilled; when all are viewed, the store says 
   absl::Status refused;
   const Nanos begin = node.clock.Now();
   for (int i = 0; refused.ok() && i < 20; ++i) {
-    const auto location = node.Put(writer, IdOf(writer, i), Pattern(2 * kMiB, i), {.wait = 3 * kSecond});
+    const auto location =
+        node.Put(writer, IdOf(writer, i), Pattern(2 * kMiB, i), {.wait = 3 * kSecond});
     if (!location.ok()) {
       refused = location.status();
       break;
@@ -144,7 +147,8 @@ SCENARIO("a viewed object is never spilled; when all are viewed, the store says 
   CHECK(node.clock.Now() - begin < 4 * kSecond);
   CHECK(views.size() >= 7);
   for (size_t i = 0; i < views.size(); ++i) CHECK(views[i].view() == Pattern(2 * kMiB, i));
-  CHECK(absl::IsInvalidArgument(node.Put(writer, IdOf(writer, 99), Pattern(17 * kMiB, 0)).status()));
+  CHECK(
+      absl::IsInvalidArgument(node.Put(writer, IdOf(writer, 99), Pattern(17 * kMiB, 0)).status()));
   WHEN("a view is dropped") {
     views.pop_back();
     THEN("there is room again") {
@@ -159,7 +163,8 @@ SCENARIO("while the disk is full nothing is lost, and when there is room puts go
   std::vector<ObjectLocation> locations;
   absl::Status refused;
   for (int i = 0; i < 20; ++i) {
-    const auto location = node.Put(writer, IdOf(writer, i), Pattern(2 * kMiB, i), {.wait = 3 * kSecond});
+    const auto location =
+        node.Put(writer, IdOf(writer, i), Pattern(2 * kMiB, i), {.wait = 3 * kSecond});
     if (!location.ok()) {
       refused = location.status();
       break;
@@ -168,7 +173,8 @@ SCENARIO("while the disk is full nothing is lost, and when there is room puts go
   }
   CHECK(StoreErrorKind(refused) == ErrorKind::kOutOfDisk);
   for (size_t i = 0; i < locations.size(); ++i) {
-    CHECK(node.store(writer).Get(IdOf(writer, i), locations[i])->bytes.view() == Pattern(2 * kMiB, i));
+    CHECK(node.store(writer).Get(IdOf(writer, i), locations[i])->bytes.view() ==
+          Pattern(2 * kMiB, i));
   }
   REQUIRE(ArmFailpoints("store.spill.write:error@1", 0).ok());  // Broken in another way, once.
   node.Put(writer, IdOf(writer, 50), Pattern(2 * kMiB, 50), {.wait = kSecond}).IgnoreError();
@@ -183,7 +189,8 @@ SCENARIO("a write to disk that fails midway is tried again, with the copy in mem
   REQUIRE(ArmFailpoints("", 0).ok());
   for (size_t i = 0; i < locations.size(); ++i) {
     auto object = node.store(writer).Get(IdOf(writer, i), locations[i]);
-    if (!object.ok()) object = node.store(writer).Get(IdOf(writer, i), *node.Lookup(writer, IdOf(writer, i)));
+    if (!object.ok())
+      object = node.store(writer).Get(IdOf(writer, i), *node.Lookup(writer, IdOf(writer, i)));
     CHECK(object->bytes.view() == Pattern(2 * kMiB, i));
   }
 }
@@ -258,7 +265,8 @@ SCENARIO("an object that is viewed while it is written to disk stays in memory")
   node.Flush();
   REQUIRE(node.disk.waiting() > 0);
   std::vector<Buffer> views;
-  for (int i = 0; i < 7; ++i) views.push_back(node.store(writer).Get(IdOf(writer, i), locations[i])->bytes);
+  for (int i = 0; i < 7; ++i)
+    views.push_back(node.store(writer).Get(IdOf(writer, i), locations[i])->bytes);
   node.disk_stopped = false;
   const auto put = node.Put(writer, IdOf(writer, 10), Pattern(4 * kMiB, 10), {.wait = kSecond});
   CHECK(absl::IsResourceExhausted(put.status()));
@@ -272,10 +280,12 @@ SCENARIO("lack of memory is an error of the put, not a signal") {
   const ProcessId writer = node.Attach(1);
   const auto first = node.Put(writer, IdOf(writer, 1), Pattern(8 * kMiB, 1));
   REQUIRE(first.ok());
-  node.memory = {.limit_bytes = 100 << 20, .available_bytes = 1 << 20};  // From now on there is none.
+  node.memory = {.limit_bytes = 100 << 20,
+                 .available_bytes = 1 << 20};  // From now on there is none.
   WHEN("others can be spilled, their memory is used") {
     for (int i = 2; i < 10; ++i) {
-      const auto location = node.Put(writer, IdOf(writer, i), Pattern(6 * kMiB, i), {.wait = 5 * kSecond});
+      const auto location =
+          node.Put(writer, IdOf(writer, i), Pattern(6 * kMiB, i), {.wait = 5 * kSecond});
       INFO(location.status());
       CHECK(location.ok());
     }
@@ -283,7 +293,8 @@ SCENARIO("lack of memory is an error of the put, not a signal") {
   }
   WHEN("all is viewed, the put is refused in time") {
     const Buffer view = node.store(writer).Get(IdOf(writer, 1), *first)->bytes;
-    const auto second = node.Put(writer, IdOf(writer, 2), Pattern(30 * kMiB, 2), {.wait = 2 * kSecond});
+    const auto second =
+        node.Put(writer, IdOf(writer, 2), Pattern(30 * kMiB, 2), {.wait = 2 * kSecond});
     CHECK(StoreErrorKind(second.status()) == ErrorKind::kObjectStoreFull);
     CHECK(view.view() == Pattern(8 * kMiB, 1));
   }

@@ -29,8 +29,8 @@ absl::StatusOr<std::unique_ptr<StoreClient>> StoreClient::Open(ProcessId self, U
                          ArenaViews::Map(std::move(arena), std::move(segment)));
   const ArenaHeader& header = views->header();
   auto slots = std::make_unique<ClientSlots>(views->arena_fd(), header.slot_count);
-  auto extents = std::make_unique<ClientExtents>(views->arena_fd(), header.data_offset,
-                                                 header.arena_bytes);
+  auto extents =
+      std::make_unique<ClientExtents>(views->arena_fd(), header.data_offset, header.arena_bytes);
   return std::unique_ptr<StoreClient>(new StoreClient(self, header.node, raylet,
                                                       std::move(on_located), std::move(views),
                                                       std::move(slots), std::move(extents)));
@@ -38,8 +38,7 @@ absl::StatusOr<std::unique_ptr<StoreClient>> StoreClient::Open(ProcessId self, U
 
 StoreClient::StoreClient(ProcessId self, NodeNumber node, Channel& raylet,
                          LocatedHandler on_located, std::shared_ptr<ArenaViews> views,
-                         std::unique_ptr<ClientSlots> slots,
-                         std::unique_ptr<ClientExtents> extents)
+                         std::unique_ptr<ClientSlots> slots, std::unique_ptr<ClientExtents> extents)
     : self_(self),
       node_(node),
       raylet_(raylet),
@@ -58,8 +57,8 @@ absl::StatusOr<MutableBuffer> StoreClient::Create(const ObjectSpec& spec) {
   const uint64_t footprint =
       std::max(FootprintBytes(spec.size_bytes, spec.nested.size()), kPayloadAlignment);
   if (footprint > capacity_bytes()) {
-    return absl::InvalidArgumentError(absl::StrCat(
-        "an object of ", footprint, " bytes in a store of ", capacity_bytes()));
+    return absl::InvalidArgumentError(
+        absl::StrCat("an object of ", footprint, " bytes in a store of ", capacity_bytes()));
   }
   if (const auto waiting = pending_.find(spec.id);
       waiting != pending_.end() && !waiting->second.refusal.ok()) {
@@ -108,7 +107,8 @@ absl::StatusOr<MutableBuffer> StoreClient::CreateDedicated(const ObjectSpec& spe
 
 absl::StatusOr<MutableBuffer> StoreClient::CreateShared(const ObjectSpec& spec,
                                                         uint64_t footprint) {
-  // Looking at every slot in use must stay cheap per object made: only after a good part of them is new.
+  // Looking at every slot in use must stay cheap per object made: only after a good part of them is
+  // new.
   if (!slots_->any_free()) HarvestShared(false);
   const uint32_t slot = slots_->Take();
   if (slot == kNoSlot) return WaitFor(spec.id, AskForSlots());
@@ -121,8 +121,8 @@ absl::StatusOr<MutableBuffer> StoreClient::CreateShared(const ObjectSpec& spec,
   if (extent == nullptr) {
     slots_->PutBack(slot);
     if (shared_request_ == 0) {
-      shared_request_ = AskForExtent(std::max(footprint, extents_->NextSharedBytes()), kNoSlot,
-                                     spec.wait);
+      shared_request_ =
+          AskForExtent(std::max(footprint, extents_->NextSharedBytes()), kNoSlot, spec.wait);
     }
     return WaitFor(spec.id, shared_request_);
   }

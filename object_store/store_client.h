@@ -1,15 +1,16 @@
 // Copyright The Sheaf Authors. SPDX-License-Identifier: Apache-2.0
-// The object store as a driver or worker sees it. Create, seal, get and free touch shared memory only; the
-// raylet is asked (and never waited for: its answers come through OnFrame) when memory or slots run out, and for
-// objects whose location is not known.
+// The object store as a driver or worker sees it. Create, seal, get and free touch shared memory
+// only; the raylet is asked (and never waited for: its answers come through OnFrame) when memory or
+// slots run out, and for objects whose location is not known.
 //
 // Not thread-safe: the user holds one lock around every call. What it hands out needs no lock: a
 // MutableBuffer is filled, and a Buffer read, copied and dropped, on any thread.
 //
-// Putting: Create; fill; Seal. When Create says kUnavailable it has sent a request; call it again with the same
-// id after the next OnFrame, until the caller's own deadline, then CancelCreate.
-// Getting: Get with the location that came with the reference. kNotFound: Lookup, and Get again with the location
-// that `on_located` brings. Re-ask at least each second: no wait hangs on one message.
+// Putting: Create; fill; Seal. When Create says kUnavailable it has sent a request; call it again
+// with the same id after the next OnFrame, until the caller's own deadline, then CancelCreate.
+// Getting: Get with the location that came with the reference. kNotFound: Lookup, and Get again
+// with the location that `on_located` brings. Re-ask at least each second: no wait hangs on one
+// message.
 #pragma once
 
 #include <cstdint>
@@ -44,10 +45,10 @@ class Pin;
 struct ObjectSpec {
   ObjectId id = {};
   uint32_t attempt = 0;
-  uint32_t flags = 0;                 // The codec's; given back by Get.
-  uint64_t size_bytes = 0;            // Of the payload; may be 0.
+  uint32_t flags = 0;                     // The codec's; given back by Get.
+  uint64_t size_bytes = 0;                // Of the payload; may be 0.
   std::span<const ObjectId> nested = {};  // References inside the value; copied.
-  Nanos wait = 10 * kSecond;          // How long the raylet may spill before it refuses.
+  Nanos wait = 10 * kSecond;              // How long the raylet may spill before it refuses.
 };
 
 // A sealed object. `nested` lies in the arena as well and is valid as long as a Buffer of it lives.
@@ -61,29 +62,32 @@ struct StoredObject {
 class StoreClient {
  public:
   // An answer to Lookup. Runs inside OnFrame, under the user's lock.
-  // kNotFound: not on this node. kDataLoss: spilled, and the disk lost it. kResourceExhausted: spilled, and no
-  // room to restore it.
+  // kNotFound: not on this node. kDataLoss: spilled, and the disk lost it. kResourceExhausted:
+  // spilled, and no room to restore it.
   using LocatedHandler = std::function<void(ObjectId, absl::StatusOr<ObjectLocation>)>;
 
   struct Stats {
-    uint64_t views = 0;              // Distinct objects pinned by this process.
-    uint64_t held_bytes = 0;         // Extents leased to this process.
-    uint64_t idle_bytes = 0;         // Of these, warm and unused.
+    uint64_t views = 0;       // Distinct objects pinned by this process.
+    uint64_t held_bytes = 0;  // Extents leased to this process.
+    uint64_t idle_bytes = 0;  // Of these, warm and unused.
     uint64_t slots = 0;
     uint64_t creates = 0;
-    uint64_t requests = 0;           // Extents and slot pages asked for: creates without one were local.
+    uint64_t requests = 0;  // Extents and slot pages asked for: creates without one were local.
   };
 
-  // `arena`: the memfd of the node. `segment`: this process's own (shm/process_segment.h), mapped writable. `raylet`
-  // outlives the client; buffers may outlive it. kInvalidArgument: not an arena of this layout.
+  // `arena`: the memfd of the node. `segment`: this process's own (shm/process_segment.h), mapped
+  // writable. `raylet` outlives the client; buffers may outlive it. kInvalidArgument: not an arena
+  // of this layout.
   static absl::StatusOr<std::unique_ptr<StoreClient>> Open(ProcessId self, UniqueFd arena,
                                                            std::shared_ptr<Mapping> segment,
                                                            Channel& raylet,
                                                            LocatedHandler on_located);
-  ~StoreClient();  // Unsealed objects are lost; the raylet gets the leases back when it sees the process end.
+  ~StoreClient();  // Unsealed objects are lost; the raylet gets the leases back when it sees the
+                   // process end.
 
-  // kUnavailable: asked the raylet; call again. kResourceExhausted: the store is full, or (StoreErrorKind tells)
-  // the disk behind it. kInvalidArgument: larger than the store can ever hold.
+  // kUnavailable: asked the raylet; call again. kResourceExhausted: the store is full, or
+  // (StoreErrorKind tells) the disk behind it. kInvalidArgument: larger than the store can ever
+  // hold.
   absl::StatusOr<MutableBuffer> Create(const ObjectSpec& spec);
   // The caller of Create gave up on `id`.
   void CancelCreate(ObjectId id);
@@ -94,12 +98,13 @@ class StoreClient {
   // Create, copy (with several threads when large) and Seal.
   absl::StatusOr<ObjectLocation> Put(const ObjectSpec& spec, std::string_view bytes);
 
-  // The object, pinned while a Buffer of it lives. kNotFound: not here, no more here, or not known to be here; ask
-  // Lookup. kResourceExhausted: this process pins a million objects.
+  // The object, pinned while a Buffer of it lives. kNotFound: not here, no more here, or not known
+  // to be here; ask Lookup. kResourceExhausted: this process pins a million objects.
   absl::StatusOr<StoredObject> Get(ObjectId id, const ObjectLocation& location);
   // Asks the raylet; one call of `on_located` for each id follows, or none if the raylet dies.
   void Lookup(std::span<const ObjectId> ids);
-  // Frees every copy of `id` on this node, of any attempt up to `location.attempt`. Views of it keep their bytes.
+  // Frees every copy of `id` on this node, of any attempt up to `location.attempt`. Views of it
+  // keep their bytes.
   void Free(ObjectId id, const ObjectLocation& location);
 
   // Sends what is batched (announcements, frees). Call before sleeping and at the end of each turn.
@@ -123,7 +128,8 @@ class StoreClient {
   };
 
   StoreClient(ProcessId self, NodeNumber node, Channel& raylet, LocatedHandler on_located,
-              std::shared_ptr<ArenaViews> views, std::unique_ptr<ClientSlots> slots, std::unique_ptr<ClientExtents> extents);
+              std::shared_ptr<ArenaViews> views, std::unique_ptr<ClientSlots> slots,
+              std::unique_ptr<ClientExtents> extents);
 
   absl::StatusOr<MutableBuffer> CreateDedicated(const ObjectSpec& spec, uint64_t footprint);
   absl::StatusOr<MutableBuffer> CreateShared(const ObjectSpec& spec, uint64_t footprint);
@@ -152,18 +158,18 @@ class StoreClient {
   const std::unique_ptr<ClientSlots> slots_;
   const std::unique_ptr<ClientExtents> extents_;
 
-  absl::flat_hash_map<uint32_t, Pin*> pins_;           // By slot; weak: a Pin may be on its way out.
+  absl::flat_hash_map<uint32_t, Pin*> pins_;  // By slot; weak: a Pin may be on its way out.
   absl::flat_hash_map<ObjectId, PendingCreate> pending_;
-  absl::flat_hash_map<uint64_t, Request> requests_;    // Sent and not answered.
+  absl::flat_hash_map<uint64_t, Request> requests_;  // Sent and not answered.
   uint64_t next_request_ = 1;
-  uint64_t shared_request_ = 0;                        // The one under way, or 0.
+  uint64_t shared_request_ = 0;  // The one under way, or 0.
   uint64_t slot_request_ = 0;
   uint64_t room_version_ = 0;
-  uint64_t harvested_at_ = 0;                          // Creates, when all slots were looked at.
-  std::vector<SealedSlot> soon_idle_;                  // Freed by this process, each with an extent of its own.
+  uint64_t harvested_at_ = 0;          // Creates, when all slots were looked at.
+  std::vector<SealedSlot> soon_idle_;  // Freed by this process, each with an extent of its own.
   uint64_t harvested_dedicated_at_ = 0;
-  std::vector<SealedSlot> sealed_;                     // Not yet announced.
-  std::vector<ObjectName> freed_;                      // Not yet sent.
+  std::vector<SealedSlot> sealed_;  // Not yet announced.
+  std::vector<ObjectName> freed_;   // Not yet sent.
   Stats counts_;
 };
 

@@ -1,5 +1,6 @@
 // Copyright The Sheaf Authors. SPDX-License-Identifier: Apache-2.0
-// The half of StoreClient that asks the raylet, hears its answers, and finds out what became free meanwhile.
+// The half of StoreClient that asks the raylet, hears its answers, and finds out what became free
+// meanwhile.
 #include <algorithm>
 #include <utility>
 
@@ -61,7 +62,8 @@ void StoreClient::HarvestDedicated(bool everything) {
   ForgetTakenBack();
   for (const SealedSlot& freed : std::exchange(soon_idle_, {})) {
     const ClientSlots::Own& own = slots_->own(freed.slot);
-    if (own.generation != freed.generation || own.extent == nullptr || own.extent->slot == kNoSlot) continue;
+    if (own.generation != freed.generation || own.extent == nullptr || own.extent->slot == kNoSlot)
+      continue;
     if (!HarvestIfFreed(own.extent)) soon_idle_.push_back(freed);  // Somebody views it still.
   }
   // What others freed: looking at all must stay cheap per object made.
@@ -215,8 +217,8 @@ void StoreClient::OnExtentGrant(const ExtentGrant& grant) {
     own.generation = slots_->Word(grant.slot).generation;
     own.extent = *extent;
     extents_->PushIdle(*extent);
-    slots_->at(grant.slot).word.store(SlotWord{own.generation, SlotState::kIdle}.packed(),
-                                      std::memory_order_release);
+    slots_->at(grant.slot)
+        .word.store(SlotWord{own.generation, SlotState::kIdle}.packed(), std::memory_order_release);
   }
   Answered(grant.request, absl::OkStatus());
 }

@@ -1,6 +1,6 @@
 // Copyright The Sheaf Authors. SPDX-License-Identifier: Apache-2.0
-// What the raylet's side of the store needs of the world, and what it tells the raylet: interfaces, so that tests/sim
-// runs it under virtual time. Real ones: arena_memory.h, spill.h, and the raylet.
+// What the raylet's side of the store needs of the world, and what it tells the raylet: interfaces,
+// so that tests/sim runs it under virtual time. Real ones: arena_memory.h, spill.h, and the raylet.
 #pragma once
 
 #include <cstddef>
@@ -24,8 +24,8 @@ class ArenaMemory {
   virtual uint64_t size_bytes() const = 0;
 
   // On any thread but the loop's; ranges are multiples of kGranuleBytes.
-  // Makes the pages exist, so that nobody's first touch can fail. kResourceExhausted: there is no memory for them;
-  // asked before the kernel is, which would kill.
+  // Makes the pages exist, so that nobody's first touch can fail. kResourceExhausted: there is no
+  // memory for them; asked before the kernel is, which would kill.
   virtual absl::Status Populate(uint64_t offset, uint64_t bytes) = 0;
   // Gives the pages back to the machine; the range reads as zeros then.
   virtual void Discard(uint64_t offset, uint64_t bytes) = 0;
@@ -33,22 +33,23 @@ class ArenaMemory {
 
 // Where one object lies on disk.
 struct SpillRecord {
-  uint64_t file = 0;      // 0: nowhere.
+  uint64_t file = 0;  // 0: nowhere.
   uint64_t offset = 0;
   uint64_t bytes = 0;
-  uint32_t crc = 0;       // Crc32c of the bytes.
+  uint32_t crc = 0;  // Crc32c of the bytes.
 };
 
 // Files of spilled objects. Blocking; called on the disk thread only.
 class SpillStorage {
  public:
   virtual ~SpillStorage() = default;
-  // Writes all `pieces` into new file `file` and has them on disk before it returns the record of each.
-  // kResourceExhausted: the disk is full. Any other error: the disk is broken. Nothing is left behind then.
+  // Writes all `pieces` into new file `file` and has them on disk before it returns the record of
+  // each. kResourceExhausted: the disk is full. Any other error: the disk is broken. Nothing is
+  // left behind then.
   virtual absl::StatusOr<std::vector<SpillRecord>> Write(
       uint64_t file, std::span<const std::span<const std::byte>> pieces) = 0;
-  // Reads into `bytes`, record.bytes long. kDataLoss: the file is gone, too short, or its bytes are not those
-  // that were written.
+  // Reads into `bytes`, record.bytes long. kDataLoss: the file is gone, too short, or its bytes are
+  // not those that were written.
   virtual absl::Status Read(const SpillRecord& record, std::byte* bytes) = 0;
   virtual void Remove(uint64_t file) = 0;
 };
@@ -56,13 +57,14 @@ class SpillStorage {
 struct StoreObjectInfo {
   ObjectId id;
   uint32_t attempt = 0;
-  uint64_t size_bytes = 0;   // Of the payload.
+  uint64_t size_bytes = 0;  // Of the payload.
   uint32_t flags = 0;
-  ProcessId writer;          // Whose extent it was sealed in.
+  ProcessId writer;  // Whose extent it was sealed in.
   std::vector<ObjectId> nested;
 };
 
-// What the store tells the raylet, from inside the store's calls; the raylet must not call back into the store.
+// What the store tells the raylet, from inside the store's calls; the raylet must not call back
+// into the store.
 class StoreObserver {
  public:
   virtual ~StoreObserver() = default;

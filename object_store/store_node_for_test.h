@@ -1,6 +1,6 @@
 // Copyright The Sheaf Authors. SPDX-License-Identifier: Apache-2.0
-// One node in one thread: the real StoreOwner and StoreClients over a real arena, joined by queues, under a clock that
-// the test moves. For tests only.
+// One node in one thread: the real StoreOwner and StoreClients over a real arena, joined by queues,
+// under a clock that the test moves. For tests only.
 #pragma once
 
 #include <algorithm>
@@ -27,7 +27,9 @@ namespace sheaf {
 inline constexpr NodeNumber kTestNode = 7;
 inline constexpr uint64_t kMiB = 1 << 20;
 
-inline ObjectId IdOf(ProcessId owner, uint64_t sequence) { return ObjectId::Make(owner, sequence, 1); }
+inline ObjectId IdOf(ProcessId owner, uint64_t sequence) {
+  return ObjectId::Make(owner, sequence, 1);
+}
 
 // Bytes that depend on `seed` at every place.
 inline std::string Pattern(size_t size, uint64_t seed) {
@@ -93,13 +95,14 @@ class StoreNode final : public Transport {
   explicit StoreNode(uint64_t capacity_bytes, StoreOptions options = {},
                      uint64_t min_free_disk_bytes = 0) {
     options.node = kTestNode;
-    auto made = SegmentArena::Make({.capacity_bytes = capacity_bytes,
-                                    .reserve_bytes = 0,
-                                    .memory = [this] { return memory; }});
+    auto made =
+        SegmentArena::Make({.capacity_bytes = capacity_bytes, .reserve_bytes = 0, .memory = [this] {
+                              return memory;
+                            }});
     REQUIRE(made.ok());
     arena = *std::move(made);
-    auto opened = FileSpill::Open({.directory = directory.path() + "/spill",
-                                   .min_free_bytes = min_free_disk_bytes});
+    auto opened = FileSpill::Open(
+        {.directory = directory.path() + "/spill", .min_free_bytes = min_free_disk_bytes});
     REQUIRE(opened.ok());
     spill = *std::move(opened);
     owner = std::make_unique<StoreOwner>(options,
@@ -121,10 +124,11 @@ class StoreNode final : public Transport {
     client.segment = MakeProcessSegment();
     owner->OnProcessAttached(id, client.segment);
     auto up = std::make_unique<UpChannel>(*this, id);
-    auto opened = StoreClient::Open(id, UniqueFd(dup(arena->fd())), client.segment, *up,
-                                    [&client](ObjectId object, absl::StatusOr<ObjectLocation> where) {
-                                      client.located.insert_or_assign(object, std::move(where));
-                                    });
+    auto opened =
+        StoreClient::Open(id, UniqueFd(dup(arena->fd())), client.segment, *up,
+                          [&client](ObjectId object, absl::StatusOr<ObjectLocation> where) {
+                            client.located.insert_or_assign(object, std::move(where));
+                          });
     REQUIRE(opened.ok());
     client.store = *std::move(opened);
     up_[id] = std::move(up);

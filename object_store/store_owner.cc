@@ -22,7 +22,8 @@ StoreOwner::StoreOwner(StoreOptions options, World world, uint64_t capacity_byte
                   [this](std::function<void()> work, std::function<void()> done) {
                     RunElsewhere(world_.memory, std::move(work), std::move(done));
                   }) {
-  SHEAF_CHECK(world.arena.size_bytes() == shape_.arena_bytes, "the arena has the size of its shape");
+  SHEAF_CHECK(world.arena.size_bytes() == shape_.arena_bytes,
+              "the arena has the size of its shape");
   population_.set_on_room([this] { ServeWaiting(); });
   population_.Tick();
 }
@@ -44,7 +45,8 @@ void StoreOwner::RunElsewhere(Executor& where, std::function<void()> work,
 void StoreOwner::OnProcessAttached(ProcessId process, std::shared_ptr<Mapping> segment) {
   SHEAF_CHECK(segment != nullptr && segment->size() >= kProcessSegmentBytes,
               "the segment of a process holds its hazard list");
-  processes_[process] = {.segment = std::move(segment), .alive = true, .slot_pages = 0, .recalled_at = 0};
+  processes_[process] = {
+      .segment = std::move(segment), .alive = true, .slot_pages = 0, .recalled_at = 0};
 }
 
 void StoreOwner::OnProcessDied(ProcessId process) {
@@ -83,9 +85,11 @@ void StoreOwner::OnFrame(ProcessId from, FrameKind kind, std::string_view body) 
   if (!body.empty()) std::memcpy(scratch_.data(), body.data(), body.size());
   const std::string_view copy(reinterpret_cast<const char*>(scratch_.data()), scratch_.size());
   if (kind == kStoreExtentRequest) {
-    if (const auto* request = FrameHead<ExtentRequest>(copy)) return OnExtentRequest(from, *request);
+    if (const auto* request = FrameHead<ExtentRequest>(copy))
+      return OnExtentRequest(from, *request);
   } else if (kind == kStoreExtentCancel) {
-    if (const auto* cancel = FrameHead<ExtentCancel>(copy)) return OnExtentCancel(from, cancel->request);
+    if (const auto* cancel = FrameHead<ExtentCancel>(copy))
+      return OnExtentCancel(from, cancel->request);
   } else if (kind == kStoreSlotRequest) {
     if (const auto* request = FrameHead<SlotRequest>(copy)) return OnSlotRequest(from, *request);
   } else if (kind == kStoreExtentReturn) {

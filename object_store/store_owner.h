@@ -1,10 +1,11 @@
 // Copyright The Sheaf Authors. SPDX-License-Identifier: Apache-2.0
-// The raylet's side of the object store: leases extents and slot pages, keeps the index of objects, frees them when no
-// view is left, spills and restores, and takes back what dead processes held. One thread (the raylet's loop); no
-// call blocks, scans of hazard lists apart (1 ns an entry). Nothing that a process sends can end it.
+// The raylet's side of the object store: leases extents and slot pages, keeps the index of objects,
+// frees them when no view is left, spills and restores, and takes back what dead processes held.
+// One thread (the raylet's loop); no call blocks, scans of hazard lists apart (1 ns an entry).
+// Nothing that a process sends can end it.
 //
-// Pure over its constructor's interfaces, so tests/sim runs it. `disk` and `memory` run blocking work elsewhere; its
-// results come back through `loop`.
+// Pure over its constructor's interfaces, so tests/sim runs it. `disk` and `memory` run blocking
+// work elsewhere; its results come back through `loop`.
 //
 //   store_owner.cc           the raylet's calls, attaching, deaths
 //   store_owner_leases.cc    extents, slot pages, what to do when memory is short
@@ -43,15 +44,19 @@ namespace sheaf {
 struct StoreOptions {
   NodeNumber node = 0;
   uint64_t idle_populated_bytes = 4 << 20;  // Kept ready on an idle node.
-  Nanos idle_after = 10 * kSecond;          // Warm memory that was not used for so long goes back to the machine.
-  Nanos take_back_after = 2 * kSecond;      // Idle extents go from a process to the store after this time.
-  Nanos rescan_period = 20 * kMillisecond;  // How often freed objects that are still viewed are looked at.
-  Nanos learn_period = 5 * kMillisecond;    // All slots are looked at no more often than this.
-  Nanos longest_wait = 60 * kSecond;        // Upper bound for ExtentRequest::wait_ns.
-  Nanos disk_retry_period = kSecond;        // After the disk was full.
-  uint64_t spill_file_bytes = 64 << 20;     // Objects of one batch go into one file of about this size.
-  Nanos restore_wait = 10 * kSecond;        // A restore fails when there is no room for so long.
-  bool align_to_huge_pages = false;         // The kernel gives huge pages for shared memory.
+  Nanos idle_after =
+      10 * kSecond;  // Warm memory that was not used for so long goes back to the machine.
+  Nanos take_back_after =
+      2 * kSecond;  // Idle extents go from a process to the store after this time.
+  Nanos rescan_period =
+      20 * kMillisecond;  // How often freed objects that are still viewed are looked at.
+  Nanos learn_period = 5 * kMillisecond;  // All slots are looked at no more often than this.
+  Nanos longest_wait = 60 * kSecond;      // Upper bound for ExtentRequest::wait_ns.
+  Nanos disk_retry_period = kSecond;      // After the disk was full.
+  uint64_t spill_file_bytes =
+      64 << 20;                       // Objects of one batch go into one file of about this size.
+  Nanos restore_wait = 10 * kSecond;  // A restore fails when there is no room for so long.
+  bool align_to_huge_pages = false;   // The kernel gives huge pages for shared memory.
 };
 
 struct StoreStats {
@@ -65,12 +70,12 @@ struct StoreStats {
   uint64_t leased_bytes = 0;     // In the hands of live processes.
   uint64_t waiting_requests = 0;
   // Since the start.
-  uint64_t spills = 0;           // Objects written to disk.
+  uint64_t spills = 0;  // Objects written to disk.
   uint64_t restores = 0;
   uint64_t spill_written_bytes = 0, restored_bytes = 0;
-  uint64_t disk_failures = 0;    // Writes and reads of spilled objects.
+  uint64_t disk_failures = 0;  // Writes and reads of spilled objects.
   uint64_t refusals = 0;
-  uint64_t lost = 0;             // Objects whose copy on disk was damaged.
+  uint64_t lost = 0;  // Objects whose copy on disk was damaged.
   uint64_t violations = 0;
 };
 
@@ -78,18 +83,18 @@ class StoreOwner {
  public:
   struct World {
     const Clock& clock;
-    Transport& transport;      // To the processes of this node.
+    Transport& transport;  // To the processes of this node.
     ArenaMemory& arena;
     SpillStorage& spill;
-    Executor& loop;            // Runs on the thread that calls everything here.
-    Executor& memory;          // Population and discarding.
-    Executor& disk;            // Spilling and restoring.
+    Executor& loop;    // Runs on the thread that calls everything here.
+    Executor& memory;  // Population and discarding.
+    Executor& disk;    // Spilling and restoring.
     StoreObserver& observer;
   };
 
-  // Everything in `world` outlives the owner; the executors may run its work, on arena and spill, after it is gone.
-  // Writes the header and the table of the arena, which must have the size of an ArenaShape.
-  // `capacity_bytes`: as given to ArenaShape::For.
+  // Everything in `world` outlives the owner; the executors may run its work, on arena and spill,
+  // after it is gone. Writes the header and the table of the arena, which must have the size of an
+  // ArenaShape. `capacity_bytes`: as given to ArenaShape::For.
   StoreOwner(StoreOptions options, World world, uint64_t capacity_bytes);
   ~StoreOwner();
   StoreOwner(const StoreOwner&) = delete;
@@ -99,14 +104,17 @@ class StoreOwner {
   // `segment`: that of the process (shm/process_segment.h), readable here; kept until OnViewsGone.
   // The raylet may attach itself as a client by its own id.
   void OnProcessAttached(ProcessId process, std::shared_ptr<Mapping> segment);
-  // `process` is dead (its pidfd says so): unsealed extents, idle ones and free slots return at once; what it sealed
-  // stays until it is freed or not adopted. Its pins stay, too: see OnViewsGone.
+  // `process` is dead (its pidfd says so): unsealed extents, idle ones and free slots return at
+  // once; what it sealed stays until it is freed or not adopted. Its pins stay, too: see
+  // OnViewsGone.
   void OnProcessDied(ProcessId process);
-  // No mapping of the dead `process` can exist any more (the end of its socket, which forked children keep).
+  // No mapping of the dead `process` can exist any more (the end of its socket, which forked
+  // children keep).
   void OnViewsGone(ProcessId process);
   // A frame with IsStoreFrame(kind).
   void OnFrame(ProcessId from, FrameKind kind, std::string_view body);
-  // After a batch of frames: does at once what they asked for together. Cheap when there is nothing.
+  // After a batch of frames: does at once what they asked for together. Cheap when there is
+  // nothing.
   void EndTurn();
   // At least each 100 ms. Returns when it would be of use next.
   Nanos Tick();
@@ -123,8 +131,9 @@ class StoreOwner {
   void ForEach(const std::function<void(const StoreObjectInfo&)>& visit) const;
   // Frees every copy of `id` here. Views keep their bytes.
   void Free(ObjectId id);
-  // `owner` is dead and its last references are counted: keeps of its objects those for which `still_referenced` is
-  // true and frees the others. Returns the kept ones: the raylet frees each when its last borrower goes.
+  // `owner` is dead and its last references are counted: keeps of its objects those for which
+  // `still_referenced` is true and frees the others. Returns the kept ones: the raylet frees each
+  // when its last borrower goes.
   std::vector<ObjectId> Adopt(ProcessId owner,
                               const std::function<bool(ObjectId)>& still_referenced);
 
@@ -142,10 +151,10 @@ class StoreOwner {
     ProcessId process;
     ExtentRequest request;
     std::shared_ptr<ObjectRecord> restore;  // Not null: the store itself waits.
-    uint64_t bytes = 0;           // Whole granules.
+    uint64_t bytes = 0;                     // Whole granules.
     Nanos deadline = 0;
-    bool populating = false;      // Its range is taken and being populated.
-    bool gone = false;            // Cancelled, or its process is dead.
+    bool populating = false;  // Its range is taken and being populated.
+    bool gone = false;        // Cancelled, or its process is dead.
   };
 
   // store_owner_leases.cc
@@ -163,14 +172,16 @@ class StoreOwner {
   void RefuseRequest(ProcessId to, uint64_t request, StoreRefusalReason reason);
   void ExpireWaiting(Nanos now);
   void MakeRoom(uint64_t bytes);
-  // Takes idle extents from processes until `enough` is free in one piece; those unused since `unused_since` only.
+  // Takes idle extents from processes until `enough` is free in one piece; those unused since
+  // `unused_since` only.
   void TakeBackIdle(Nanos unused_since, uint64_t enough);
   void Recall(Nanos now, Nanos empty_since);
   void EndLease(Extent* extent);
   void SplitExtents(ProcessId dead);
 
   // store_owner_objects.cc
-  // The record of the sealed object in `slot`, made now if it is new. Null: none, or it is not valid.
+  // The record of the sealed object in `slot`, made now if it is new. Null: none, or it is not
+  // valid.
   std::shared_ptr<ObjectRecord> LearnSealed(uint32_t slot);
   void LearnUnannounced();
   void OnSealed(std::span<const SealedSlot> slots);
@@ -208,24 +219,25 @@ class StoreOwner {
   Population population_;
   absl::btree_map<ProcessId, Process> processes_;
   std::deque<std::shared_ptr<Waiting>> waiting_;
-  std::vector<std::shared_ptr<ObjectRecord>> freeing_;  // Out of the index, not yet out of all views.
+  std::vector<std::shared_ptr<ObjectRecord>>
+      freeing_;  // Out of the index, not yet out of all views.
   bool new_frees_ = false;
   Nanos next_rescan_ = 0;
-  absl::btree_map<uint64_t, uint32_t> spill_files_;     // Objects with a copy in each.
+  absl::btree_map<uint64_t, uint32_t> spill_files_;  // Objects with a copy in each.
   uint64_t next_spill_file_ = 1;
-  uint32_t scan_ = 0;                                   // Number of the last scan of all hazard lists.
-  uint64_t pinned_bytes_ = 0;                           // As that scan saw it.
-  bool learned_ = false;                                // All slots were looked at in this turn.
-  std::vector<std::byte> scratch_;                      // The frame in hand: its sender may write the original.
-  uint64_t spilling_bytes_ = 0;                         // Being written.
-  bool disk_full_ = false;                              // The last attempt to write failed;
-  Nanos disk_retry_at_ = 0;                             // the next may be then.
-  Nanos next_spill_at_ = 0;                             // Nothing more could be spilled: not before.
+  uint32_t scan_ = 0;               // Number of the last scan of all hazard lists.
+  uint64_t pinned_bytes_ = 0;       // As that scan saw it.
+  bool learned_ = false;            // All slots were looked at in this turn.
+  std::vector<std::byte> scratch_;  // The frame in hand: its sender may write the original.
+  uint64_t spilling_bytes_ = 0;     // Being written.
+  bool disk_full_ = false;          // The last attempt to write failed;
+  Nanos disk_retry_at_ = 0;         // the next may be then.
+  Nanos next_spill_at_ = 0;         // Nothing more could be spilled: not before.
   Nanos next_learn_ = 0;
-  Nanos memory_short_until_ = 0;                        // The machine has no memory for unpopulated ranges.
+  Nanos memory_short_until_ = 0;  // The machine has no memory for unpopulated ranges.
   Nanos next_take_back_ = 0;
-  bool serving_ = false;                                // ServeWaiting runs;
-  bool serve_again_ = false;                            // it was called meanwhile.
+  bool serving_ = false;      // ServeWaiting runs;
+  bool serve_again_ = false;  // it was called meanwhile.
   StoreStats counts_;
   std::shared_ptr<bool> alive_ = std::make_shared<bool>(true);
 };

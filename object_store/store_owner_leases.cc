@@ -1,6 +1,7 @@
 // Copyright The Sheaf Authors. SPDX-License-Identifier: Apache-2.0
-// Extents and slot pages: who asks, who gets, and where room comes from when there is none. In this order:
-// freed objects without views, idle extents of processes, empty shared extents, spilling; at last a refusal.
+// Extents and slot pages: who asks, who gets, and where room comes from when there is none. In this
+// order: freed objects without views, idle extents of processes, empty shared extents, spilling; at
+// last a refusal.
 #include <algorithm>
 #include <utility>
 
@@ -10,11 +11,11 @@
 namespace sheaf {
 namespace {
 
-constexpr uint32_t kMostSlotPages = 64;             // In one lease.
-constexpr uint64_t kOvertakingPart = 8;             // Requests so much smaller than a stuck one overtake it.
+constexpr uint32_t kMostSlotPages = 64;  // In one lease.
+constexpr uint64_t kOvertakingPart = 8;  // Requests so much smaller than a stuck one overtake it.
 constexpr Nanos kMemoryRetryPeriod = 500 * kMillisecond;
 constexpr Nanos kRecallPeriod = 100 * kMillisecond;
-constexpr size_t kMostRequests = 4096;              // Of all processes, waiting.
+constexpr size_t kMostRequests = 4096;  // Of all processes, waiting.
 
 }  // namespace
 
@@ -25,9 +26,9 @@ void StoreOwner::OnExtentRequest(ProcessId from, ExtentRequest request) {
   }
   const bool dedicated = request.slot != kNoSlot;
   if (request.bytes == 0 || waiting_.size() >= kMostRequests ||
-      (dedicated && (table_.LesseeOf(request.slot) != from ||
-                     table_.DedicatedTo(request.slot) != nullptr ||
-                     table_.RecordIn(request.slot) != nullptr))) {
+      (dedicated &&
+       (table_.LesseeOf(request.slot) != from || table_.DedicatedTo(request.slot) != nullptr ||
+        table_.RecordIn(request.slot) != nullptr))) {
     return RefuseRequest(from, request.request, StoreRefusalReason::kInvalid);
   }
   if (new_frees_) ScanFreeing();
@@ -93,8 +94,7 @@ void StoreOwner::OnSlotRequest(ProcessId from, const SlotRequest& request) {
   if (request.pages == 0) {
     return RefuseRequest(from, request.request, StoreRefusalReason::kInvalid);
   }
-  std::optional<SlotGrant> grant =
-      table_.LeasePages(from, std::min(request.pages, kMostSlotPages));
+  std::optional<SlotGrant> grant = table_.LeasePages(from, std::min(request.pages, kMostSlotPages));
   if (!grant) return RefuseRequest(from, request.request, StoreRefusalReason::kTableFull);
   grant->request = request.request;
   world_.transport.To(from).Send(Lane::kControl, kStoreSlotGrant, AsBytes(*grant));
@@ -132,8 +132,9 @@ bool StoreOwner::TryServe(const std::shared_ptr<Waiting>& waiting) {
       .bytes = waiting->bytes,
       .populated_only = short_of_memory,
       .from_top = shared,
-      .alignment = options_.align_to_huge_pages && waiting->bytes >= kHugePageBytes ? kHugePageBytes
-                                                                                    : kGranuleBytes};
+      .alignment = options_.align_to_huge_pages && waiting->bytes >= kHugePageBytes
+                       ? kHugePageBytes
+                       : kGranuleBytes};
   auto taken = allocator_.Allocate(want);
   if (!taken) {
     MakeRoom(waiting->bytes);

@@ -1,6 +1,6 @@
 // Copyright The Sheaf Authors. SPDX-License-Identifier: Apache-2.0
-// Objects from the moment they are sealed: learned from the slots of their writers, found, freed when no view
-// of them is left.
+// Objects from the moment they are sealed: learned from the slots of their writers, found, freed
+// when no view of them is left.
 #include <algorithm>
 #include <utility>
 
@@ -39,14 +39,15 @@ std::shared_ptr<ObjectRecord> StoreOwner::LearnSealed(uint32_t slot) {
                                     record->bytes.offset, ", outside its extents"));
     return nullptr;
   }
-  const auto* ids = reinterpret_cast<const ObjectId*>(
-      world_.arena.data() + record->bytes.offset + NestedOffset(record->info.size_bytes));
+  const auto* ids = reinterpret_cast<const ObjectId*>(world_.arena.data() + record->bytes.offset +
+                                                      NestedOffset(record->info.size_bytes));
   record->info.nested.assign(ids, ids + nested);
   record->extent = extent;
   table_.AddObject(*extent);
   table_.Bind(slot, record.get());
   if (const std::shared_ptr<ObjectRecord> known = table_.Find(record->info.id)) {
-    if (known->info.attempt >= record->info.attempt) {  // A second copy, or one that nobody counts on.
+    if (known->info.attempt >=
+        record->info.attempt) {  // A second copy, or one that nobody counts on.
       table_.SetState(slot, SlotState::kFreeing);
       record->place = ObjectPlace::kFreeing;
       freeing_.push_back(record);
@@ -61,7 +62,8 @@ std::shared_ptr<ObjectRecord> StoreOwner::LearnSealed(uint32_t slot) {
 }
 
 void StoreOwner::LearnUnannounced() {
-  // Announcements come with the writer's next turn anyway; looking at all slots is for those that come too late.
+  // Announcements come with the writer's next turn anyway; looking at all slots is for those that
+  // come too late.
   const Nanos now = world_.clock.Now();
   if (learned_ || now < next_learn_) return;
   learned_ = true;
@@ -79,14 +81,16 @@ void StoreOwner::OnSealed(std::span<const SealedSlot> slots) {
 
 void StoreOwner::OnFree(ProcessId from, std::span<const ObjectName> names) {
   for (const ObjectName& name : names) {
-    if (name.location.node == options_.node && name.location.known()) LearnSealed(name.location.slot);
+    if (name.location.node == options_.node && name.location.known())
+      LearnSealed(name.location.slot);
     std::shared_ptr<ObjectRecord> record = table_.Find(name.id);
     if (record == nullptr && !name.location.known()) {
       LearnUnannounced();
       record = table_.Find(name.id);
     }
     // An attempt newer than the one that is to be freed stays.
-    if (record == nullptr || (name.location.known() && record->info.attempt > name.location.attempt)) {
+    if (record == nullptr ||
+        (name.location.known() && record->info.attempt > name.location.attempt)) {
       continue;
     }
     // Its owner decides; its writer may, too, when the owner never heard of it.
@@ -129,8 +133,8 @@ void StoreOwner::OnLookup(ProcessId from, std::span<const ObjectId> ids) {
 }
 
 void StoreOwner::AnswerWaiters(ObjectRecord& record, LookupOutcome outcome) {
-  LocatedObject answer{.id = record.info.id, .location = {}, .outcome = outcome,
-                       .flags = record.info.flags};
+  LocatedObject answer{
+      .id = record.info.id, .location = {}, .outcome = outcome, .flags = record.info.flags};
   if (outcome == LookupOutcome::kFound) answer.location = LocationOf(record);
   for (const ProcessId waiter : std::exchange(record.waiters, {})) {
     const auto process = processes_.find(waiter);
@@ -152,7 +156,8 @@ void StoreOwner::BeginFree(const std::shared_ptr<ObjectRecord>& record, bool los
     new_frees_ = true;
     return;
   }
-  if (place == ObjectPlace::kRestoring) {  // Waits for room, or for the disk thread: OnRestored sees `freed`.
+  if (place == ObjectPlace::kRestoring) {  // Waits for room, or for the disk thread: OnRestored
+                                           // sees `freed`.
     std::erase_if(waiting_, [&](const auto& w) {
       if (w->restore != record) return false;
       w->gone = true;
@@ -166,15 +171,13 @@ void StoreOwner::ScanHazards() {
   ++scan_;
   pinned_bytes_ = 0;
   for (const auto& [id, process] : processes_) {
-    const auto* list =
-        reinterpret_cast<const HazardList*>(process.segment->data() + kHazardOffset);
+    const auto* list = reinterpret_cast<const HazardList*>(process.segment->data() + kHazardOffset);
     const uint64_t used =
         std::min(list->used.load(std::memory_order_seq_cst), HazardList::kCapacity);
     for (uint64_t i = 0; i < used; ++i) {
       const uint64_t hazard = list->entries[i].load(std::memory_order_seq_cst);
       if (hazard == 0) continue;
-      ObjectRecord* viewed =
-          table_.MarkViewed(HazardSlot(hazard), HazardGeneration(hazard), scan_);
+      ObjectRecord* viewed = table_.MarkViewed(HazardSlot(hazard), HazardGeneration(hazard), scan_);
       if (viewed == nullptr) continue;
       pinned_bytes_ += viewed->bytes.bytes;
       table_.Touch(*viewed);

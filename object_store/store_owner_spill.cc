@@ -1,6 +1,7 @@
 // Copyright The Sheaf Authors. SPDX-License-Identifier: Apache-2.0
-// To disk when memory is short, and back when somebody asks. The copy in memory goes only after the one on disk
-// is complete and synced; what the disk returns is believed only with the right checksum.
+// To disk when memory is short, and back when somebody asks. The copy in memory goes only after the
+// one on disk is complete and synced; what the disk returns is believed only with the right
+// checksum.
 #include <algorithm>
 #include <utility>
 
@@ -20,7 +21,8 @@ void StoreOwner::SpillSome(uint64_t bytes) {
     table_.ForEachLeastUsed([&](const std::shared_ptr<ObjectRecord>& record) {
       if (wanted == 0) return false;
       if (record->place != ObjectPlace::kMemory || record->writing) return true;
-      // In an extent that small objects of a live process share, only its lessee can say when it is empty.
+      // In an extent that small objects of a live process share, only its lessee can say when it is
+      // empty.
       const bool yields = record->extent->slot != kNoSlot || record->extent->lessee == ProcessId{};
       if (yields != yields_at_once || table_.Viewed(record->slot, scan_)) return true;
       (record->disk.file != 0 ? evict : write).push_back(record);
@@ -170,8 +172,7 @@ void StoreOwner::ForgetOnDisk(ObjectRecord& record) {
   if (file == spill_files_.end() || --file->second != 0) return;
   const uint64_t number = file->first;
   spill_files_.erase(file);
-  RunElsewhere(
-      world_.disk, [&spill = world_.spill, number] { spill.Remove(number); }, [] {});
+  RunElsewhere(world_.disk, [&spill = world_.spill, number] { spill.Remove(number); }, [] {});
 }
 
 }  // namespace sheaf

@@ -1,6 +1,7 @@
 // Copyright The Sheaf Authors. SPDX-License-Identifier: Apache-2.0
-// Real processes over real memfds: writers that are killed at any point, readers that are stopped and killed while they
-// hold views, an arena far too small for what is put. The owner runs in the test's process, frames travel over sockets.
+// Real processes over real memfds: writers that are killed at any point, readers that are stopped
+// and killed while they hold views, an arena far too small for what is put. The owner runs in the
+// test's process, frames travel over sockets.
 #include <catch2/catch.hpp>
 
 #ifndef SHEAF_TSAN  // It sees one process only.
@@ -35,7 +36,8 @@ bool SendPacket(int fd, FrameKind kind, std::string_view head, std::string_view 
   std::string bytes(8, '\0');
   std::memcpy(bytes.data(), &kind, sizeof(kind));
   bytes.append(head).append(tail);
-  return send(fd, bytes.data(), bytes.size(), flags | MSG_NOSIGNAL) == static_cast<ssize_t>(bytes.size());
+  return send(fd, bytes.data(), bytes.size(), flags | MSG_NOSIGNAL) ==
+         static_cast<ssize_t>(bytes.size());
 }
 // nullopt: nothing there now. The end of the stream ends a child.
 std::optional<Packet> ReceivePacket(int fd, bool* closed) {
@@ -75,10 +77,11 @@ class Child {
   Child(ProcessId self, int socket, int arena, int segment)
       : self_(self), socket_(socket), channel_(socket), random_(self.packed()) {
     auto mapping = Mapping::Map(segment, 0, kProcessSegmentBytes, Access::kReadWrite);
-    auto opened = StoreClient::Open(self, UniqueFd(arena), std::make_shared<Mapping>(*std::move(mapping)),
-                                    channel_, [this](ObjectId id, absl::StatusOr<ObjectLocation> where) {
-                                      if (where.ok()) told_.push_back({id, *where});
-                                    });
+    auto opened =
+        StoreClient::Open(self, UniqueFd(arena), std::make_shared<Mapping>(*std::move(mapping)),
+                          channel_, [this](ObjectId id, absl::StatusOr<ObjectLocation> where) {
+                            if (where.ok()) told_.push_back({id, *where});
+                          });
     store_ = *std::move(opened);
   }
 
@@ -99,7 +102,8 @@ class Child {
       }
       // In pieces, so that a kill finds it half written.
       for (size_t at = 0; at < content.size(); at += 4096) {
-        std::memcpy(buffer->data() + at, content.data() + at, std::min<size_t>(4096, content.size() - at));
+        std::memcpy(buffer->data() + at, content.data() + at,
+                    std::min<size_t>(4096, content.size() - at));
       }
       if (random_.OneIn(10)) continue;  // Dropped unsealed.
       const ObjectLocation location = store_->Seal(*std::move(buffer));
@@ -207,8 +211,14 @@ class ProcessNode final : public Transport {
         memory_("test-memory"),
         disk_("test-disk"),
         owner_(StoreOptions{.node = kTestNode},
-               {.clock = clock_, .transport = *this, .arena = *arena_, .spill = *spill_,
-                .loop = loop_, .memory = memory_, .disk = disk_, .observer = observer_},
+               {.clock = clock_,
+                .transport = *this,
+                .arena = *arena_,
+                .spill = *spill_,
+                .loop = loop_,
+                .memory = memory_,
+                .disk = disk_,
+                .observer = observer_},
                capacity_bytes) {}
   ~ProcessNode() override {
     while (!processes_.empty()) Kill(processes_.begin()->first);

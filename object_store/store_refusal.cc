@@ -26,8 +26,8 @@ absl::Status RefusalStatus(const StoreRefusal& refusal) {
       return status;
     }
     case StoreRefusalReason::kTooLarge:
-      return absl::InvalidArgumentError(absl::StrCat(
-          "larger than the whole object store (", refusal.capacity_bytes, " bytes)"));
+      return absl::InvalidArgumentError(
+          absl::StrCat("larger than the whole object store (", refusal.capacity_bytes, " bytes)"));
     case StoreRefusalReason::kTableFull:
       return absl::ResourceExhaustedError("the object store's table of objects is full");
     case StoreRefusalReason::kInvalid:

@@ -76,7 +76,8 @@ SCENARIO("puts in a row ask the raylet a few times only") {
   CHECK(node.store(writer).stats().requests < 12);
 }
 
-SCENARIO("a freed object's bytes stay while a view lives, and its memory is used again afterwards") {
+SCENARIO(
+    "a freed object's bytes stay while a view lives, and its memory is used again afterwards") {
   StoreNode node(16 * kMiB);
   const ProcessId writer = node.Attach(1);
   const ProcessId reader = node.Attach(2);
@@ -115,7 +116,8 @@ SCENARIO("a freed object's bytes stay while a view lives, and its memory is used
   }
 }
 
-SCENARIO("put, free, put of a large object uses the same warm memory, without a message in between") {
+SCENARIO(
+    "put, free, put of a large object uses the same warm memory, without a message in between") {
   StoreNode node(64 * kMiB);
   const ProcessId writer = node.Attach(1);
   uint64_t requests = 0;
@@ -199,7 +201,8 @@ SCENARIO("a dead process leaves its sealed objects and nothing else") {
   const uint64_t used_before = node.owner->Stats().used_bytes;
   std::vector<ObjectLocation> kept;
   for (int i = 0; i < 50; ++i) {
-    const auto location = node.Put(writer, IdOf(owner, i), Pattern(i % 5 == 0 ? 2'000'000 : 70'000, i));
+    const auto location =
+        node.Put(writer, IdOf(owner, i), Pattern(i % 5 == 0 ? 2'000'000 : 70'000, i));
     REQUIRE(location.ok());
     kept.push_back(*location);
   }
@@ -228,8 +231,7 @@ SCENARIO("of a dead owner's objects the referenced ones are adopted") {
   node.Put(owner, IdOf(owner, 2), "dropped").value();
   node.Put(borrower, IdOf(borrower, 1), "not his").value();
   node.Kill(owner);
-  const auto adopted =
-      node.owner->Adopt(owner, [&](ObjectId id) { return id == IdOf(owner, 1); });
+  const auto adopted = node.owner->Adopt(owner, [&](ObjectId id) { return id == IdOf(owner, 1); });
   CHECK(adopted == std::vector{IdOf(owner, 1)});
   CHECK(node.store(borrower).Get(IdOf(owner, 1), *kept)->bytes.view() == "kept");
   CHECK(node.owner->Stats().objects == 2);
@@ -253,7 +255,8 @@ SCENARIO("a frame that makes no sense harms nobody") {
   }
   const ObjectName theft{IdOf(honest, 1), *location};
   node.Inject(wild, kStoreFree, AsBytes(theft));
-  node.Inject(wild, kStoreExtentReturn, AsBytes(ExtentRange{node.arena->size_bytes() - kMiB, kMiB}));
+  node.Inject(wild, kStoreExtentReturn,
+              AsBytes(ExtentRange{node.arena->size_bytes() - kMiB, kMiB}));
   CHECK(node.store(honest).Get(IdOf(honest, 1), *location)->bytes.view() == Pattern(5000, 1));
   CHECK_FALSE(node.observer.violations.empty());
   for (const auto& [process, what] : node.observer.violations) CHECK(process == wild);

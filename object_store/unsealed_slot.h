@@ -1,6 +1,6 @@
 // Copyright The Sheaf Authors. SPDX-License-Identifier: Apache-2.0
-// Inside a MutableBuffer in the arena: the slot it will be sealed in. Dropped unsealed, on any thread, it tells the
-// client, which gives slot and memory back.
+// Inside a MutableBuffer in the arena: the slot it will be sealed in. Dropped unsealed, on any
+// thread, it tells the client, which gives slot and memory back.
 #pragma once
 
 #include <cstdint>
@@ -14,7 +14,8 @@ namespace sheaf {
 
 class UnsealedSlot {
  public:
-  UnsealedSlot(std::shared_ptr<ArenaViews> views, std::shared_ptr<MovableMapping> memory, uint32_t slot)
+  UnsealedSlot(std::shared_ptr<ArenaViews> views, std::shared_ptr<MovableMapping> memory,
+               uint32_t slot)
       : views_(std::move(views)), memory_(std::move(memory)), slot_(slot) {}
   UnsealedSlot(const UnsealedSlot&) = delete;
   UnsealedSlot& operator=(const UnsealedSlot&) = delete;
@@ -28,7 +29,8 @@ class UnsealedSlot {
 
  private:
   const std::shared_ptr<ArenaViews> views_;
-  const std::shared_ptr<MovableMapping> memory_;  // Writable; stays mapped while somebody may write.
+  const std::shared_ptr<MovableMapping>
+      memory_;  // Writable; stays mapped while somebody may write.
   uint32_t slot_;
 };
 

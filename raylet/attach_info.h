@@ -22,11 +22,13 @@ struct AttachInfo {
   ProcessRole role = ProcessRole::kTool;
   int32_t os_pid = 0;
   std::string words;  // The command line, for listings; may be empty.
-  std::shared_ptr<Mapping> segment;  // shm/process_segment.h, as the raylet maps it. Null: a tool, it uses no store.
+  std::shared_ptr<Mapping>
+      segment;  // shm/process_segment.h, as the raylet maps it. Null: a tool, it uses no store.
 };
 
-// Numbers the processes of one node, from 1. Node numbers are never reused, so neither is a ProcessId.
-// Thread-safe: the raylet takes numbers for workers, the attach server for drivers and tools.
+// Numbers the processes of one node, from 1. Node numbers are never reused, so neither is a
+// ProcessId. Thread-safe: the raylet takes numbers for workers, the attach server for drivers and
+// tools.
 class ProcessNumbers {
  public:
   explicit ProcessNumbers(NodeNumber node) : node_(node) {}

@@ -46,7 +46,8 @@ AttachWelcome EmptyWelcome() {
 UniqueFd PeerPidfd(const UnixSocket& socket, pid_t pid) {
   int fd = -1;
   socklen_t size = sizeof(fd);
-  if (getsockopt(socket.fd(), SOL_SOCKET, SO_PEERPIDFD, &fd, &size) == 0 && fd >= 0) return UniqueFd(fd);
+  if (getsockopt(socket.fd(), SOL_SOCKET, SO_PEERPIDFD, &fd, &size) == 0 && fd >= 0)
+    return UniqueFd(fd);
   return pid > 0 ? OpenPidfd(pid) : UniqueFd();
 }
 
@@ -104,7 +105,7 @@ class AttachServer::Connection {
   // The event loop's.
   enum class Phase : uint8_t { kStranger, kAsking, kMember, kDropped } phase = Phase::kStranger;
   bool is_tool = false;
-  std::string question;         // Parts so far.
+  std::string question;  // Parts so far.
   Nanos retry_after = kFirstRetry;
   // Set by the raylet's loop before the first message can follow a welcome.
   std::atomic<uint64_t> process{0};
@@ -134,8 +135,9 @@ class AttachServer::Tool final : public Channel {
   const std::shared_ptr<Connection> connection_;
 };
 
-AttachServer::AttachServer(AttachServerOptions options, AttachServerEvents events, EventLoop& event_loop,
-                           Executor& loop, Mailbox& mailbox, Bell* board, ProcessNumbers& numbers,
+AttachServer::AttachServer(AttachServerOptions options, AttachServerEvents events,
+                           EventLoop& event_loop, Executor& loop, Mailbox& mailbox, Bell* board,
+                           ProcessNumbers& numbers,
                            std::function<absl::StatusOr<WorkerClaim>(std::string_view)> claim)
     : options_(std::move(options)),
       events_(std::move(events)),
@@ -168,14 +170,14 @@ void AttachServer::AcceptSome() {
       if (absl::IsResourceExhausted(socket.status())) {
         // Out of descriptors: look again later instead of at once, for ever.
         event_loop_.Rewatch(listener_->fd(), 0);
-        event_loop_.After(100 * kMillisecond, [this] { event_loop_.Rewatch(listener_->fd(), EPOLLIN); });
+        event_loop_.After(100 * kMillisecond,
+                          [this] { event_loop_.Rewatch(listener_->fd(), EPOLLIN); });
       }
       return;
     }
     auto connection = std::make_shared<Connection>(*std::move(socket));
-    const absl::Status watched =
-        event_loop_.Watch(connection->socket.fd(), EPOLLIN,
-                          [this, connection](uint32_t) { OnReadable(connection); });
+    const absl::Status watched = event_loop_.Watch(
+        connection->socket.fd(), EPOLLIN, [this, connection](uint32_t) { OnReadable(connection); });
     if (!watched.ok()) continue;
     ++strangers_;
     event_loop_.After(options_.hello_timeout, [this, weak = std::weak_ptr(connection)] {
@@ -207,7 +209,8 @@ void AttachServer::OnReadable(const std::shared_ptr<Connection>& connection) {
   absl::StatusOr<SocketMessage> message = connection->socket.Receive(0);
   if (absl::IsDeadlineExceeded(message.status())) return;
   if (!message.ok()) return Drop(connection);  // Its end, or more than any correct process sends.
-  if (connection->phase == Connection::Phase::kStranger) return OnHello(connection, *std::move(message));
+  if (connection->phase == Connection::Phase::kStranger)
+    return OnHello(connection, *std::move(message));
   if (connection->is_tool) return OnToolMessage(connection, *message);
   // Members speak over their rings; what they send here is not looked at.
 }
@@ -225,9 +228,10 @@ void AttachServer::Refuse(const std::shared_ptr<Connection>& connection, AttachR
 void AttachServer::OnHello(const std::shared_ptr<Connection>& connection, SocketMessage message) {
   EndHello(connection);
   const AttachHello* hello = FrameHead<AttachHello>(message.bytes);
-  if (hello == nullptr || message.bytes.size() != sizeof(AttachHello) || hello->magic != kAttachMagic ||
-      hello->role > static_cast<uint32_t>(AttachRole::kTool)) {
-    return Refuse(connection, AttachResult::kBadHello, "this is a Sheaf raylet, and that was no hello");
+  if (hello == nullptr || message.bytes.size() != sizeof(AttachHello) ||
+      hello->magic != kAttachMagic || hello->role > static_cast<uint32_t>(AttachRole::kTool)) {
+    return Refuse(connection, AttachResult::kBadHello,
+                  "this is a Sheaf raylet, and that was no hello");
   }
   const absl::StatusOr<PeerCredentials> peer = connection->socket.Peer();
   if (!peer.ok() || peer->uid != geteuid()) {
@@ -237,12 +241,14 @@ void AttachServer::OnHello(const std::shared_ptr<Connection>& connection, Socket
   const auto role = static_cast<AttachRole>(hello->role);
   if (LoadText(hello->version) != kSheafVersion) {
     return Refuse(connection, AttachResult::kOtherVersion,
-                  absl::StrCat("this process uses Sheaf ", ToValidUtf8(LoadText(hello->version)), ", the node ",
-                               View(kSheafVersion), ": install one version, or start another node"));
+                  absl::StrCat("this process uses Sheaf ", ToValidUtf8(LoadText(hello->version)),
+                               ", the node ", View(kSheafVersion),
+                               ": install one version, or start another node"));
   }
   if (role != AttachRole::kTool && hello->layout_hash != kShmLayoutHash) {
     return Refuse(connection, AttachResult::kOtherLayout,
-                  "this process and the node were built from different sources of the same version: rebuild both");
+                  "this process and the node were built from different sources of the same "
+                  "version: rebuild both");
   }
   auto admission = std::make_shared<Admission>();
   admission->role = role;
@@ -251,8 +257,9 @@ void AttachServer::OnHello(const std::shared_ptr<Connection>& connection, Socket
   if (role == AttachRole::kWorker) {
     const absl::StatusOr<WorkerClaim> claim = claim_(LoadText(hello->token));
     if (!claim.ok()) {
-      return Refuse(connection, AttachResult::kUnknownToken,
-                    "no worker with this token is awaited: its job has ended, or it took too long to start");
+      return Refuse(
+          connection, AttachResult::kUnknownToken,
+          "no worker with this token is awaited: its job has ended, or it took too long to start");
     }
     admission->claim = *claim;
   }
@@ -267,7 +274,8 @@ void AttachServer::OnHello(const std::shared_ptr<Connection>& connection, Socket
   loop_.Post([this, connection, admission] { Admit(connection, admission); });
 }
 
-void AttachServer::OnToolMessage(const std::shared_ptr<Connection>& connection, const SocketMessage& message) {
+void AttachServer::OnToolMessage(const std::shared_ptr<Connection>& connection,
+                                 const SocketMessage& message) {
   const absl::StatusOr<bool> whole = AddPart(message.bytes, kMaxToolQuestion, connection->question);
   if (!whole.ok()) return Drop(connection);
   if (!*whole) return;
@@ -284,7 +292,8 @@ void AttachServer::Flush(const std::shared_ptr<Connection>& connection) {
     connection->retry_after = kFirstRetry;
     return;
   }
-  // Not by EPOLLOUT: with too many descriptors under way the socket is writable and still takes nothing.
+  // Not by EPOLLOUT: with too many descriptors under way the socket is writable and still takes
+  // nothing.
   event_loop_.After(connection->retry_after, [this, connection] { Flush(connection); });
   connection->retry_after = std::min(2 * connection->retry_after, kLastRetry);
 }
@@ -298,19 +307,24 @@ absl::StatusOr<uint32_t> AttachServer::TakeBell() {
     return bell;
   }
   if (next_bell_ == kMaxProcessesPerNode) {
-    return absl::ResourceExhaustedError(absl::StrCat("a node has room for ", kMaxProcessesPerNode - 1, " processes"));
+    return absl::ResourceExhaustedError(
+        absl::StrCat("a node has room for ", kMaxProcessesPerNode - 1, " processes"));
   }
   return next_bell_++;
 }
 
-void AttachServer::Admit(const std::shared_ptr<Connection>& connection, std::shared_ptr<Admission> admission) {
+void AttachServer::Admit(const std::shared_ptr<Connection>& connection,
+                         std::shared_ptr<Admission> admission) {
   const auto refuse = [&](AttachResult result, std::string words) {
-    event_loop_.Post([this, connection, result, words = std::move(words)] { Refuse(connection, result, words); });
+    event_loop_.Post([this, connection, result, words = std::move(words)] {
+      Refuse(connection, result, words);
+    });
   };
   if (closing_) return refuse(AttachResult::kShuttingDown, "this node is shutting down");
   const bool worker = admission->role == AttachRole::kWorker;
   const ProcessId process = worker ? admission->claim.process : numbers_.Take();
-  if (attached_.contains(process)) return refuse(AttachResult::kBadHello, "this worker is attached already");
+  if (attached_.contains(process))
+    return refuse(AttachResult::kBadHello, "this worker is attached already");
   Attached attached;
   attached.connection = connection;
   attached.info.role = static_cast<ProcessRole>(admission->role);
@@ -348,7 +362,8 @@ void AttachServer::Admit(const std::shared_ptr<Connection>& connection, std::sha
   events_.on_attached(process, info);
 }
 
-absl::Status AttachServer::Welcome(ProcessId process, Attached& attached, const Admission& admission) {
+absl::Status AttachServer::Welcome(ProcessId process, Attached& attached,
+                                   const Admission& admission) {
   SHEAF_RETURN_IF_ERROR(SHEAF_FAILPOINT_STATUS("raylet.attach"));
   AttachWelcome welcome = EmptyWelcome();
   welcome.process = process.packed();
@@ -359,7 +374,8 @@ absl::Status AttachServer::Welcome(ProcessId process, Attached& attached, const 
     attached.tool = std::make_unique<Tool>(*this, attached.connection);
     return attached.connection->socket.Send(AsBytes(welcome), {}, 0);
   }
-  SHEAF_ASSIGN_OR_RETURN(const UniqueFd segment, MakeSegment("sheaf-process", kProcessSegmentBytes));
+  SHEAF_ASSIGN_OR_RETURN(const UniqueFd segment,
+                         MakeSegment("sheaf-process", kProcessSegmentBytes));
   SHEAF_ASSIGN_OR_RETURN(Mapping mapping,
                          Mapping::Map(segment.get(), 0, kProcessSegmentBytes, Access::kReadOnly));
   attached.info.segment = std::make_shared<Mapping>(std::move(mapping));
@@ -385,7 +401,8 @@ void AttachServer::OnSocketEnd(ProcessId process) {
   events_.on_socket_closed(process);
 }
 
-void AttachServer::Send(const std::shared_ptr<Connection>& connection, std::string bytes, UniqueFd fd) {
+void AttachServer::Send(const std::shared_ptr<Connection>& connection, std::string bytes,
+                        UniqueFd fd) {
   if (connection->IsEmpty()) {
     const int fds[] = {fd.get()};
     const absl::Status sent =
@@ -397,7 +414,8 @@ void AttachServer::Send(const std::shared_ptr<Connection>& connection, std::stri
 }
 
 void AttachServer::SendRing(ProcessId to, ProcessId peer, bool first, int segment) {
-  const RingTag tag{kAttachMagic, peer.packed(), last_ring_, attached_.at(peer).bell, first ? 1u : 0u};
+  const RingTag tag{kAttachMagic, peer.packed(), last_ring_, attached_.at(peer).bell,
+                    first ? 1u : 0u};
   Send(attached_.at(to).connection, std::string(AsBytes(tag)), UniqueFd(dup(segment)));
   proto::NewRing message;
   message.set_peer(peer.packed());
@@ -428,7 +446,8 @@ void AttachServer::Remove(ProcessId process) {
   const auto found = attached_.find(process);
   if (found == attached_.end()) return;
   for (ProcessId peer : found->second.peers) {
-    if (const auto other = attached_.find(peer); other != attached_.end()) other->second.peers.erase(process);
+    if (const auto other = attached_.find(peer); other != attached_.end())
+      other->second.peers.erase(process);
   }
   if (found->second.bell != 0) {
     events_.on_segment(*found->second.info.segment, false);
@@ -442,7 +461,8 @@ std::pair<LeaseNumber, uint64_t> AttachServer::Started(ProcessId process) {
   const auto found = attached_.find(process);
   if (found == attached_.end() || found->second.info.segment == nullptr) return {0, 0};
   const auto* page = reinterpret_cast<const ProcessPage*>(found->second.info.segment->data());
-  return {page->started_lease.load(std::memory_order_acquire), page->started_push.load(std::memory_order_acquire)};
+  return {page->started_lease.load(std::memory_order_acquire),
+          page->started_push.load(std::memory_order_acquire)};
 }
 
 std::vector<ProcessId> AttachServer::PeersOf(ProcessId process) {

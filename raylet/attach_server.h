@@ -1,8 +1,8 @@
 // Copyright The Sheaf Authors. SPDX-License-Identifier: Apache-2.0
-// The raylet's half of shm/attach.h: lets processes in, gives them their segments, joins them by rings, and says when their
-// sockets end. Two threads: the event loop accepts, checks and reads; the raylet's loop owns the table of processes and
-// makes segments and rings. What the kernel does not take at once is sent later by the event loop, so neither ever waits
-// for a peer.
+// The raylet's half of shm/attach.h: lets processes in, gives them their segments, joins them by
+// rings, and says when their sockets end. Two threads: the event loop accepts, checks and reads;
+// the raylet's loop owns the table of processes and makes segments and rings. What the kernel does
+// not take at once is sent later by the event loop, so neither ever waits for a peer.
 #pragma once
 
 #include <deque>
@@ -33,29 +33,34 @@ namespace sheaf {
 struct AttachServerOptions {
   std::string socket_path;
   NodeNumber node = 0;
-  int board_fd = -1;               // The bell board; the raylet's own bell is 0. Outlives the server, as `arena_fd`.
+  int board_fd =
+      -1;  // The bell board; the raylet's own bell is 0. Outlives the server, as `arena_fd`.
   int arena_fd = -1;
   uint64_t arena_bytes = 0;
   Nanos node_start = 0;
   Nanos hello_timeout = 5 * kSecond;
-  size_t max_strangers = 128;      // Connections that have not said hello; further ones wait in the kernel.
+  size_t max_strangers =
+      128;  // Connections that have not said hello; further ones wait in the kernel.
 };
 
 // All called on the raylet's loop.
 struct AttachServerEvents {
-  std::function<void(ProcessId, const AttachInfo&)> on_attached;   // Rings and segment are there; no frame came yet.
-  std::function<void(ProcessId, Frame)> on_tool_frame;             // A tool's kStateQuery.
-  std::function<void(ProcessId, const proto::Death&)> on_exited;   // Drivers and tools; workers' ends are the launcher's.
+  std::function<void(ProcessId, const AttachInfo&)>
+      on_attached;  // Rings and segment are there; no frame came yet.
+  std::function<void(ProcessId, Frame)> on_tool_frame;  // A tool's kStateQuery.
+  std::function<void(ProcessId, const proto::Death&)>
+      on_exited;  // Drivers and tools; workers' ends are the launcher's.
   std::function<void(ProcessId)> on_socket_closed;
-  std::function<void(Mapping&, bool added)> on_segment;            // Its metrics page begins or ceases to count.
+  std::function<void(Mapping&, bool added)>
+      on_segment;  // Its metrics page begins or ceases to count.
 };
 
 class AttachServer final : public Switchboard {
  public:
-  // `claim` says whose a worker's token is; called on the event loop. All references outlive the server; `loop` runs on the
-  // one thread that calls the methods below, `board` is mapped writable.
-  AttachServer(AttachServerOptions options, AttachServerEvents events, EventLoop& event_loop, Executor& loop,
-               Mailbox& mailbox, Bell* board, ProcessNumbers& numbers,
+  // `claim` says whose a worker's token is; called on the event loop. All references outlive the
+  // server; `loop` runs on the one thread that calls the methods below, `board` is mapped writable.
+  AttachServer(AttachServerOptions options, AttachServerEvents events, EventLoop& event_loop,
+               Executor& loop, Mailbox& mailbox, Bell* board, ProcessNumbers& numbers,
                std::function<absl::StatusOr<WorkerClaim>(std::string_view)> claim);
   // The event loop has stopped, or its work is not run any more.
   ~AttachServer() override;
@@ -76,7 +81,8 @@ class AttachServer final : public Switchboard {
   UniqueFd TakeExecutable(ProcessId driver);
   // `process` is dead: rings the bells of all that it could have left asleep (shm/doorbell.h).
   void RingPeersOf(ProcessId process);
-  // The channel to a tool, or nullptr when `process` is none. Only kStateAnswer frames are sent on. Valid until Remove.
+  // The channel to a tool, or nullptr when `process` is none. Only kStateAnswer frames are sent on.
+  // Valid until Remove.
   Channel* ToolChannel(ProcessId process);
 
  private:
@@ -94,7 +100,7 @@ class AttachServer final : public Switchboard {
   // What a stranger said, once it is checked.
   struct Admission {
     AttachRole role = AttachRole::kTool;
-    WorkerClaim claim;       // Of a worker.
+    WorkerClaim claim;  // Of a worker.
     int32_t os_pid = 0;
     std::string words;
     UniqueFd executable;
@@ -106,7 +112,8 @@ class AttachServer final : public Switchboard {
   void OnReadable(const std::shared_ptr<Connection>& connection);
   void OnHello(const std::shared_ptr<Connection>& connection, SocketMessage message);
   void OnToolMessage(const std::shared_ptr<Connection>& connection, const SocketMessage& message);
-  void Refuse(const std::shared_ptr<Connection>& connection, AttachResult result, const std::string& words);
+  void Refuse(const std::shared_ptr<Connection>& connection, AttachResult result,
+              const std::string& words);
   void Drop(const std::shared_ptr<Connection>& connection);
   void EndHello(const std::shared_ptr<Connection>& connection);
   void Flush(const std::shared_ptr<Connection>& connection);

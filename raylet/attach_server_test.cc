@@ -42,20 +42,24 @@ class Node final : public FrameHandler {
     options.hello_timeout = hello_timeout;
     options.max_strangers = 4;
     AttachServerEvents events;
-    events.on_attached = [this](ProcessId process, const AttachInfo& info) { Note([&] { attached[process] = info; }); };
-    events.on_exited = [this](ProcessId process, const proto::Death& death) { Note([&] { exited[process] = death; }); };
+    events.on_attached = [this](ProcessId process, const AttachInfo& info) {
+      Note([&] { attached[process] = info; });
+    };
+    events.on_exited = [this](ProcessId process, const proto::Death& death) {
+      Note([&] { exited[process] = death; });
+    };
     events.on_socket_closed = [this](ProcessId process) { Note([&] { closed.insert(process); }); };
     events.on_segment = [this](Mapping&, bool added) { Note([&] { segments += added ? 1 : -1; }); };
     events.on_tool_frame = [this](ProcessId process, Frame frame) {
       server->ToolChannel(process)->Send(Lane::kControl, FrameKind::kStateAnswer,
                                          std::string(1'000'000, frame.body[0]));
     };
-    server = std::make_unique<AttachServer>(
-        options, events, *event_loop, loop, *mailbox, bells, numbers,
-        [](std::string_view token) -> absl::StatusOr<WorkerClaim> {
-          if (token == "good") return WorkerClaim{{7, 1000}, 3};
-          return absl::NotFoundError("unknown");
-        });
+    server =
+        std::make_unique<AttachServer>(options, events, *event_loop, loop, *mailbox, bells, numbers,
+                                       [](std::string_view token) -> absl::StatusOr<WorkerClaim> {
+                                         if (token == "good") return WorkerClaim{{7, 1000}, 3};
+                                         return absl::NotFoundError("unknown");
+                                       });
     REQUIRE(server->Listen().ok());
   }
   ~Node() {
@@ -87,7 +91,9 @@ class Node final : public FrameHandler {
     });
     done.get_future().wait();
   }
-  void OnFrame(ProcessId from, const Frame& frame) override { frames.emplace_back(from, std::string(frame.body)); }
+  void OnFrame(ProcessId from, const Frame& frame) override {
+    frames.emplace_back(from, std::string(frame.body));
+  }
   void OnMalformed(ProcessId) override {}
 
   absl::StatusOr<Attached> Driver() {
@@ -132,10 +138,15 @@ class Node final : public FrameHandler {
 
 // The process's end of an attachment: its mailbox and the frames that came.
 struct Peer final : FrameHandler {
-  explicit Peer(Attached got) : attached(std::move(got)), mailbox(attached.board(), attached.welcome.bell, nullptr) {
-    REQUIRE(mailbox.AddRing({7, 0}, attached.raylet_rings.get(), false, attached.welcome.raylet_bell).ok());
+  explicit Peer(Attached got)
+      : attached(std::move(got)), mailbox(attached.board(), attached.welcome.bell, nullptr) {
+    REQUIRE(
+        mailbox.AddRing({7, 0}, attached.raylet_rings.get(), false, attached.welcome.raylet_bell)
+            .ok());
   }
-  void OnFrame(ProcessId from, const Frame& frame) override { frames.push_back({from, frame.kind, std::string(frame.body)}); }
+  void OnFrame(ProcessId from, const Frame& frame) override {
+    frames.push_back({from, frame.kind, std::string(frame.body)});
+  }
   void OnMalformed(ProcessId) override { FAIL("malformed"); }
   struct Got {
     ProcessId from;
@@ -272,7 +283,8 @@ SCENARIO("two processes are joined by a ring pair that both are told of") {
     CHECK(ring->ring == announced.ring());
     CHECK(ring->peer.packed() == announced.peer());
     CHECK(ring->first == announced.first());
-    REQUIRE(peer->mailbox.AddRing(ring->peer, ring->segment.get(), ring->first, ring->peer_bell).ok());
+    REQUIRE(
+        peer->mailbox.AddRing(ring->peer, ring->segment.get(), ring->first, ring->peer_bell).ok());
   }
   CHECK(ReceiveRing(one.attached.socket, 0).status().code() == absl::StatusCode::kDeadlineExceeded);
   one.mailbox.To(b).Send(Lane::kWork, FrameKind::kPushTask, "work");
@@ -298,7 +310,8 @@ SCENARIO("the end of a driver's process and that of its socket are two things") 
     const absl::StatusOr<Attached> attached = node.Driver();
     if (!attached.ok()) _exit(1);
     if (fork() == 0) {
-      // Its child holds the socket, and with it perhaps a view of the arena, until it is told to go.
+      // Its child holds the socket, and with it perhaps a view of the arena, until it is told to
+      // go.
       close(pipe_fds[1]);
       char byte;
       [[maybe_unused]] const ssize_t size = read(pipe_fds[0], &byte, 1);

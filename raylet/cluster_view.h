@@ -1,6 +1,6 @@
 // Copyright The Sheaf Authors. SPDX-License-Identifier: Apache-2.0
-// What this raylet believes about the nodes of the cluster. The core keeps it up to date from the GCS;
-// scheduling reads it, and subtracts what it hands to other nodes until they report anew.
+// What this raylet believes about the nodes of the cluster. The core keeps it up to date from the
+// GCS; scheduling reads it, and subtracts what it hands to other nodes until they report anew.
 #pragma once
 
 #include <cstdint>
@@ -17,7 +17,8 @@ namespace sheaf {
 
 using Labels = absl::btree_map<std::string, std::string>;
 
-// One label must be one of `values`, or (negated) none of them. An absent label satisfies only negated terms.
+// One label must be one of `values`, or (negated) none of them. An absent label satisfies only
+// negated terms.
 struct LabelTerm {
   std::string key;
   std::vector<std::string> values;
@@ -43,7 +44,8 @@ struct LabelSelector {
 
 struct NodeView {
   Resources total;
-  Resources available;  // Last reported, less what was sent there since. Of the local node: the ledger's.
+  Resources
+      available;  // Last reported, less what was sent there since. Of the local node: the ledger's.
   Labels labels;
   bool alive = true;
   bool draining = false;  // Takes nothing new.
@@ -60,7 +62,8 @@ struct GroupPlacement {
 
 struct ClusterView {
   NodeNumber local = 0;
-  absl::btree_map<NodeNumber, NodeView> nodes;  // The local one included. Ordered: equal seeds, equal choices.
+  absl::btree_map<NodeNumber, NodeView>
+      nodes;  // The local one included. Ordered: equal seeds, equal choices.
   absl::flat_hash_map<PlacementGroupId, GroupPlacement> groups;
 
   NodeView& here() { return nodes[local]; }

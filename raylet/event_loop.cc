@@ -22,8 +22,10 @@ absl::StatusOr<std::unique_ptr<EventLoop>> EventLoop::Start(const std::string& n
   epoll_event event{};
   event.events = EPOLLIN;
   event.data.u64 = 0;  // Numbers of watched descriptors begin at 1.
-  if (!epoll.valid() || !wake.valid() || epoll_ctl(epoll.get(), EPOLL_CTL_ADD, wake.get(), &event) != 0) {
-    return absl::ResourceExhaustedError(absl::StrCat("cannot make an event loop: ", std::strerror(errno)));
+  if (!epoll.valid() || !wake.valid() ||
+      epoll_ctl(epoll.get(), EPOLL_CTL_ADD, wake.get(), &event) != 0) {
+    return absl::ResourceExhaustedError(
+        absl::StrCat("cannot make an event loop: ", std::strerror(errno)));
   }
   return std::unique_ptr<EventLoop>(new EventLoop(name, std::move(epoll), std::move(wake)));
 }
@@ -73,13 +75,15 @@ void EventLoop::Stop() {
 }
 
 absl::Status EventLoop::Watch(int fd, uint32_t events, Handler handler) {
-  if (watched_.contains(fd)) return absl::AlreadyExistsError(absl::StrCat("descriptor ", fd, " is watched"));
+  if (watched_.contains(fd))
+    return absl::AlreadyExistsError(absl::StrCat("descriptor ", fd, " is watched"));
   const uint64_t number = ++last_number_;
   epoll_event event{};
   event.events = events;
   event.data.u64 = number;
   if (epoll_ctl(epoll_.get(), EPOLL_CTL_ADD, fd, &event) != 0) {
-    return absl::ResourceExhaustedError(absl::StrCat("cannot watch a descriptor: ", std::strerror(errno)));
+    return absl::ResourceExhaustedError(
+        absl::StrCat("cannot watch a descriptor: ", std::strerror(errno)));
   }
   watched_[fd] = Watched{number, std::make_shared<Handler>(std::move(handler))};
   fd_of_[number] = fd;
@@ -110,8 +114,8 @@ void EventLoop::After(Nanos delay, std::function<void()> work) {
 void EventLoop::Loop() {
   std::array<epoll_event, 64> events;
   while (running_.load(std::memory_order_relaxed)) {
-    const int count =
-        epoll_wait(epoll_.get(), events.data(), static_cast<int>(events.size()), WaitMilliseconds());
+    const int count = epoll_wait(epoll_.get(), events.data(), static_cast<int>(events.size()),
+                                 WaitMilliseconds());
     for (int i = 0; i < count; ++i) Deliver(events[i].data.u64, events[i].events);
     RunTimers();
     RunPosted();

@@ -1,6 +1,6 @@
 // Copyright The Sheaf Authors. SPDX-License-Identifier: Apache-2.0
-// A thread that sleeps in epoll: for descriptors (sockets, pidfds), timers and posted work. It owns no state of the raylet:
-// what it learns it posts to the raylet's loop.
+// A thread that sleeps in epoll: for descriptors (sockets, pidfds), timers and posted work. It owns
+// no state of the raylet: what it learns it posts to the raylet's loop.
 #pragma once
 
 #include <atomic>
@@ -31,9 +31,11 @@ class EventLoop final : public Executor {
   EventLoop(const EventLoop&) = delete;
   EventLoop& operator=(const EventLoop&) = delete;
 
-  // Runs `work` on the loop, after what was posted before. Any thread. After Stop it is destroyed without being run.
+  // Runs `work` on the loop, after what was posted before. Any thread. After Stop it is destroyed
+  // without being run.
   void Post(std::function<void()> work) override;
-  // Runs `work` on the loop and returns when it has run. Not to be called on the loop; after Stop it runs nothing.
+  // Runs `work` on the loop and returns when it has run. Not to be called on the loop; after Stop
+  // it runs nothing.
   void Run(const std::function<void()>& work);
   // Ends the thread; work posted so far is run first. Idempotent, not to be called on the loop.
   void Stop();
@@ -69,7 +71,8 @@ class EventLoop final : public Executor {
   bool stopping_ = false;
   std::atomic<bool> running_{true};
   // The loop's own.
-  uint64_t last_number_ = 0;  // Numbers tell a stale event from one for a descriptor of the same value.
+  uint64_t last_number_ =
+      0;  // Numbers tell a stale event from one for a descriptor of the same value.
   absl::flat_hash_map<int, Watched> watched_;
   absl::flat_hash_map<uint64_t, int> fd_of_;
   absl::btree_map<std::pair<Nanos, uint64_t>, std::function<void()>> timers_;

@@ -1,6 +1,7 @@
 // Copyright The Sheaf Authors. SPDX-License-Identifier: Apache-2.0
-// The raylet's own conversation with the GCS: numbered commands, each sent again until it is answered, so that neither
-// a lost frame nor a restart of the GCS loses one. Pure; one thread; Clock and Transport outlive it.
+// The raylet's own conversation with the GCS: numbered commands, each sent again until it is
+// answered, so that neither a lost frame nor a restart of the GCS loses one. Pure; one thread;
+// Clock and Transport outlive it.
 #pragma once
 
 #include <cstdint>
@@ -28,7 +29,7 @@ class GcsLink {
   void Report(proto::GcsRequest request);
   // A kGcsReply to this raylet. Of repeats the first counts.
   void OnReply(const proto::GcsReply& reply);
-  void Tick();  // Resends.
+  void Tick();       // Resends.
   void ResendAll();  // The GCS said that it restarted.
   size_t unanswered() const { return open_.size(); }
 

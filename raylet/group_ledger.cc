@@ -45,7 +45,8 @@ absl::StatusOr<GroupSpec> ParseGroupSpec(const proto::GroupRequest& request) {
   return spec;
 }
 
-GroupLedger::GroupLedger(ResourceLedger& ledger, ClusterView& view) : ledger_(ledger), view_(view) {}
+GroupLedger::GroupLedger(ResourceLedger& ledger, ClusterView& view)
+    : ledger_(ledger), view_(view) {}
 GroupLedger::~GroupLedger() = default;
 
 std::vector<GroupAction> GroupLedger::TakeActions() { return std::exchange(actions_, {}); }
@@ -172,11 +173,12 @@ void GroupLedger::Commit(Group& group) {
     group.committed[i] = true;
     const BundleId bundle{group.spec.id, static_cast<int32_t>(i)};
     if (group.nodes[i] == view_.local) {
-      ledger_.Commit(bundle).IgnoreError();  // It was prepared in this very event, or before and never returned.
+      ledger_.Commit(bundle)
+          .IgnoreError();  // It was prepared in this very event, or before and never returned.
     } else {
       const auto it = commit
-                          .try_emplace(group.nodes[i], ActionFor(group, GroupAction::Kind::kCommit,
-                                                                 group.nodes[i]))
+                          .try_emplace(group.nodes[i],
+                                       ActionFor(group, GroupAction::Kind::kCommit, group.nodes[i]))
                           .first;
       it->second.bundles.emplace_back(bundle, group.spec.bundles[i]);
     }
@@ -234,11 +236,13 @@ void GroupLedger::OnPrepared(PlacementGroupId id, NodeNumber node, uint32_t atte
   Group& group = *it->second;
   const auto waits = std::find(group.preparing.begin(), group.preparing.end(), node);
   if (waits == group.preparing.end() || attempt != group.attempt) {
-    return;  // Of an attempt that was given up: its kReturn is on its way, before the next kPrepare.
+    return;  // Of an attempt that was given up: its kReturn is on its way, before the next
+             // kPrepare.
   }
   if (!ok) {
     GiveUp(group);
-    view_.nodes[node].available = {};  // What was believed of it was wrong: not again before it reports.
+    view_.nodes[node]
+        .available = {};  // What was believed of it was wrong: not again before it reports.
     OnRoom(now);
     return;
   }
@@ -335,12 +339,12 @@ void GroupLedger::OnRoom(Nanos now) {
   for (Group* group : waiting) {
     const bool fresh = std::none_of(group->committed.begin(), group->committed.end(),
                                     [](bool committed) { return committed; });
-    const bool hopeless =
-        fresh && group->state == proto::GroupState::PENDING &&
-        std::any_of(failed.begin(), failed.end(), [&](const GroupSpec* spec) {
-          return spec->policy == group->spec.policy && spec->bundles == group->spec.bundles &&
-                 spec->selectors == group->spec.selectors;
-        });
+    const bool hopeless = fresh && group->state == proto::GroupState::PENDING &&
+                          std::any_of(failed.begin(), failed.end(), [&](const GroupSpec* spec) {
+                            return spec->policy == group->spec.policy &&
+                                   spec->bundles == group->spec.bundles &&
+                                   spec->selectors == group->spec.selectors;
+                          });
     if (hopeless) {
       continue;
     }
@@ -364,8 +368,8 @@ std::optional<Resources> GroupLedger::WaitingHere() const {
     Resources largest;
     for (size_t i = 0; i < group->spec.bundles.size(); ++i) {
       const Resources& bundle = group->spec.bundles[i];
-      const bool matches = group->spec.selectors.empty() ||
-                           group->spec.selectors[i].Matches(here->second.labels);
+      const bool matches =
+          group->spec.selectors.empty() || group->spec.selectors[i].Matches(here->second.labels);
       if (group->nodes[i] == 0 && matches && ledger_.total().Fits(bundle)) {
         sum += bundle;
         largest = std::max(largest, bundle);

@@ -1,9 +1,11 @@
 // Copyright The Sheaf Authors. SPDX-License-Identifier: Apache-2.0
-// The placement groups that this raylet coordinates (those of its own processes, and detached ones given to it): where
-// their bundles go, two-phase over all nodes concerned, until each group is created or removed. Pure state machine: events in, actions out.
-// One thread. Bundles on the local node are prepared and committed in the ledger at once; other nodes by actions.
+// The placement groups that this raylet coordinates (those of its own processes, and detached ones
+// given to it): where their bundles go, two-phase over all nodes concerned, until each group is
+// created or removed. Pure state machine: events in, actions out. One thread. Bundles on the local
+// node are prepared and committed in the ledger at once; other nodes by actions.
 //
-//   pending --all prepared--> created --a node dies--> pending (only the lost bundles are placed anew)
+//   pending --all prepared--> created --a node dies--> pending (only the lost bundles are placed
+//   anew)
 //      \________________________\___remove____________> gone
 #pragma once
 
@@ -28,17 +30,21 @@
 
 namespace sheaf {
 
-inline constexpr size_t kRemovedGroupsRemembered = 100'000;  // Later demands for older ones wait as for unknown ones.
+inline constexpr size_t kRemovedGroupsRemembered =
+    100'000;  // Later demands for older ones wait as for unknown ones.
 
-// kInvalidArgument: no bundles, an empty one, amounts out of range, a malformed id, selectors that are not one per bundle.
+// kInvalidArgument: no bundles, an empty one, amounts out of range, a malformed id, selectors that
+// are not one per bundle.
 absl::StatusOr<GroupSpec> ParseGroupSpec(const proto::GroupRequest& request);
 
 struct GroupAction {
   enum class Kind : uint8_t {
-    kPrepare,  // Ask `node` to prepare `bundles` (all or none) of `group`; answer by OnPrepared with this `attempt`.
+    kPrepare,  // Ask `node` to prepare `bundles` (all or none) of `group`; answer by OnPrepared
+               // with this `attempt`.
     kCommit,   // Ask `node` to commit them; repeat until it acknowledged or died.
     kReturn,   // Ask `node` to give them back; the same.
-    kState,    // Tell who watches: `state`, where its bundles are, `words`. view.groups is up to date.
+    kState,    // Tell who watches: `state`, where its bundles are, `words`. view.groups is up to
+               // date.
   };
   Kind kind = Kind::kState;
   PlacementGroupId group;
@@ -52,14 +58,16 @@ struct GroupAction {
 
 class GroupLedger {
  public:
-  // All outlive it. view.here().available must equal the ledger's whenever an event comes in, and does afterwards.
+  // All outlive it. view.here().available must equal the ledger's whenever an event comes in, and
+  // does afterwards.
   GroupLedger(ResourceLedger& ledger, ClusterView& view);
   ~GroupLedger();
 
   // A group of `creator`. A repeat with the same id only reports the state again.
   void OnCreate(GroupSpec spec, ProcessId creator, Nanos now);
-  // false: unknown (never made, or removed already). Its bundles go back as ResourceLedger::ReturnBundle says; the caller ends
-  // the leases in them (LeaseQueue::OnGroupChanged).
+  // false: unknown (never made, or removed already). Its bundles go back as
+  // ResourceLedger::ReturnBundle says; the caller ends the leases in them
+  // (LeaseQueue::OnGroupChanged).
   bool OnRemove(PlacementGroupId group, Nanos now);
   // The process is gone: its groups that are not detached are removed.
   void OnOwnerGone(ProcessId creator, Nanos now);
@@ -72,15 +80,17 @@ class GroupLedger {
 
   std::vector<GroupAction> TakeActions();
 
-  // What the oldest group that could be placed here lacks on the local node, for LeaseQueue::SetGroupWaiting.
+  // What the oldest group that could be placed here lacks on the local node, for
+  // LeaseQueue::SetGroupWaiting.
   std::optional<Resources> WaitingHere() const;
 
   struct Group {
     GroupSpec spec;
     ProcessId creator;
     proto::GroupState::State state = proto::GroupState::PENDING;
-    std::vector<NodeNumber> nodes;      // Per bundle; 0: not placed. While pending: where it is or is being prepared.
-    std::vector<bool> committed;        // Per bundle: it is there already (of a group that lost others).
+    std::vector<NodeNumber>
+        nodes;  // Per bundle; 0: not placed. While pending: where it is or is being prepared.
+    std::vector<bool> committed;  // Per bundle: it is there already (of a group that lost others).
     std::vector<NodeNumber> preparing;  // Nodes whose answer is awaited.
     uint32_t attempt = 0;               // How often it was tried to prepare it.
     Nanos since = 0;                    // Pending since.

@@ -152,8 +152,9 @@ SCENARIO("groups without room wait, oldest first, and say why when they wait in 
   CHECK(actions[0].words ==
         "STRICT_SPREAD: 2 bundles need as many nodes, of 1 not enough can hold one each; add "
         "nodes or use SPREAD");
-  CHECK(actions[1].words == "bundle 1 (1 GPU): no node has the resource 'GPU'; add a node with it "
-                            "or lower the request");
+  CHECK(actions[1].words ==
+        "bundle 1 (1 GPU): no node has the resource 'GPU'; add a node with it "
+        "or lower the request");
   CHECK_FALSE(cluster.groups.WaitingHere() == Parsed("CPU:2"));
   WHEN("a node joins") {
     cluster.view.nodes[2].total = cluster.view.nodes[2].available = Parsed("CPU:4");
@@ -168,8 +169,8 @@ SCENARIO("groups without room wait, oldest first, and say why when they wait in 
 SCENARIO("over several nodes a group is created only when all have prepared") {
   Cluster cluster("CPU:1", {"CPU:1", "CPU:1"});
   const auto create = [&] {
-    cluster.groups.OnCreate(
-        Spec(1, GroupPolicy::kStrictSpread, {"CPU:1", "CPU:1", "CPU:1"}), kCreator, cluster.now);
+    cluster.groups.OnCreate(Spec(1, GroupPolicy::kStrictSpread, {"CPU:1", "CPU:1", "CPU:1"}),
+                            kCreator, cluster.now);
   };
   create();
   const auto prepares = cluster.Take(Kind::kPrepare);

@@ -218,8 +218,9 @@ std::string InfeasibleGroupWords(const GroupSpec& spec, const ClusterView& view)
       return absl::StrCat("STRICT_PACK: no node can hold all bundles together (", sum.ToString(),
                           "); add a larger node, ask for less, or use PACK");
     case GroupPolicy::kStrictSpread:
-      return absl::StrCat("STRICT_SPREAD: ", spec.bundles.size(), " bundles need as many nodes, of ",
-                          usable, " not enough can hold one each; add nodes or use SPREAD");
+      return absl::StrCat("STRICT_SPREAD: ", spec.bundles.size(),
+                          " bundles need as many nodes, of ", usable,
+                          " not enough can hold one each; add nodes or use SPREAD");
     default:
       return absl::StrCat("all ", usable, " nodes together cannot hold ", spec.bundles.size(),
                           " bundles (", sum.ToString(), "); add nodes or ask for less");

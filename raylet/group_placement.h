@@ -1,6 +1,7 @@
 // Copyright The Sheaf Authors. SPDX-License-Identifier: Apache-2.0
-// On which nodes the bundles of a placement group should be: pure functions of the group and of what is believed about
-// the cluster. PACK and SPREAD are greedy, large and choosy bundles first; STRICT_SPREAD finds a placement if there is one.
+// On which nodes the bundles of a placement group should be: pure functions of the group and of
+// what is believed about the cluster. PACK and SPREAD are greedy, large and choosy bundles first;
+// STRICT_SPREAD finds a placement if there is one.
 #pragma once
 
 #include <cstdint>
@@ -32,8 +33,8 @@ struct GroupSpec {
   bool detached = false;
 };
 
-// Where the bundles of `spec` could go now: one node each. `kept[i]` != 0: bundle i is there already; empty: none is.
-// nullopt: nowhere, as far as the search goes.
+// Where the bundles of `spec` could go now: one node each. `kept[i]` != 0: bundle i is there
+// already; empty: none is. nullopt: nowhere, as far as the search goes.
 std::optional<std::vector<NodeNumber>> PlaceBundles(const GroupSpec& spec, const ClusterView& view,
                                                     const std::vector<NodeNumber>& kept);
 // The same, if all usable nodes were empty but for what is kept.

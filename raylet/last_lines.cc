@@ -21,8 +21,11 @@ constexpr size_t kLongestLine = 500;
 // The length of the UTF-8 sequence at the start of `text`, or 0 when there is none.
 size_t SequenceLength(std::string_view text) {
   const auto lead = static_cast<uint8_t>(text[0]);
-  const size_t length = lead < 0x80 ? 1 : lead >= 0xc2 && lead < 0xe0 ? 2 : (lead & 0xf0) == 0xe0 ? 3
-                        : lead >= 0xf0 && lead < 0xf5 ? 4 : 0;
+  const size_t length = lead < 0x80                   ? 1
+                        : lead >= 0xc2 && lead < 0xe0 ? 2
+                        : (lead & 0xf0) == 0xe0       ? 3
+                        : lead >= 0xf0 && lead < 0xf5 ? 4
+                                                      : 0;
   if (length == 0 || length > text.size()) return 0;
   for (size_t i = 1; i < length; ++i) {
     if ((static_cast<uint8_t>(text[i]) & 0xc0) != 0x80) return 0;

@@ -1,5 +1,6 @@
 // Copyright The Sheaf Authors. SPDX-License-Identifier: Apache-2.0
-// The part of the lease queue that sees to those who wait: room kept free for a large request, leases asked back.
+// The part of the lease queue that sees to those who wait: room kept free for a large request,
+// leases asked back.
 #include <algorithm>
 #include <utility>
 #include <vector>
@@ -10,8 +11,9 @@
 namespace sheaf {
 namespace {
 
-constexpr int kWaitersLooked = 32;   // Per event.
-constexpr int kLookedInVain = 4;     // Of those that hold something already. One that holds nothing speaks for all of its class.
+constexpr int kWaitersLooked = 32;  // Per event.
+constexpr int kLookedInVain =
+    4;  // Of those that hold something already. One that holds nothing speaks for all of its class.
 constexpr uint32_t kMaxDoubling = 8;
 
 }  // namespace
@@ -52,8 +54,9 @@ Resources LeaseQueue::FreeIn(const Pool& pool) const {
   return free;
 }
 
-// Whether `of` will fit once all tasks that run are over. Actors and blocked workers do not count: nobody knows when
-// those end, and what a blocked one waits for may be the very work that a reservation would hold up.
+// Whether `of` will fit once all tasks that run are over. Actors and blocked workers do not count:
+// nobody knows when those end, and what a blocked one waits for may be the very work that a
+// reservation would hold up.
 bool LeaseQueue::Obtainable(const Class& of) const {
   return (FreeIn(*of.pool) + of.pool->yielding).Fits(of.spec->resources);
 }
@@ -179,7 +182,8 @@ void LeaseQueue::AskForClass(Pool& pool, Class& of, Resources* free, int* looked
   }
 }
 
-// Asks as many leases back as one more lease for `waiter`, which has `share`, needs beyond `free`. false: not to be had.
+// Asks as many leases back as one more lease for `waiter`, which has `share`, needs beyond `free`.
+// false: not to be had.
 bool LeaseQueue::AskFor(Pool& pool, Class& of, const Entry* waiter, uint32_t share, Resources* free,
                         Nanos now) {
   const Resources& needed = of.spec->resources;
@@ -220,8 +224,9 @@ bool LeaseQueue::AskFor(Pool& pool, Class& of, const Entry* waiter, uint32_t sha
   return true;
 }
 
-// The lease that its owner can best do without: of a surplus, else of an owner without a backlog, else of the one with
-// most leases if that is more than fair. A lease in its quantum is spared unless its owner has two more than the waiter.
+// The lease that its owner can best do without: of a surplus, else of an owner without a backlog,
+// else of the one with most leases if that is more than fair. A lease in its quantum is spared
+// unless its owner has two more than the waiter.
 LeaseQueue::Record* LeaseQueue::ChooseVictim(Pool& pool, const Entry* waiter, uint32_t share,
                                              const Resources& missing, Nanos now) {
   Record* best = nullptr;

@@ -152,7 +152,8 @@ void LeaseQueue::Enqueue(Entry& entry, Nanos now) {
 
 void LeaseQueue::AppendTo(Class& of, Entry& entry) {
   if (entry.held == 0) {
-    of.pool->version += of.starving.empty() ? 1 : 0;  // The first to starve may ask for more than the others could.
+    of.pool->version +=
+        of.starving.empty() ? 1 : 0;  // The first to starve may ask for more than the others could.
     of.starving.push_back(entry);
   } else {
     of.waiting.push_back(entry);
@@ -456,8 +457,7 @@ void LeaseQueue::OnGroupChanged(PlacementGroupId group, Nanos now) {
   if (const auto it = group_pools_.find(group); it != group_pools_.end()) {
     Pool& pool = *it->second;
     const auto placed = view_.groups.find(group);
-    if (placed != view_.groups.end() &&
-        placed->second.state == GroupPlacement::State::kRemoved) {
+    if (placed != view_.groups.end() && placed->second.state == GroupPlacement::State::kRemoved) {
       for (Entry& entry : pool.holders) {
         for (Record& record : entry.leases) {
           EndLease(record, ErrorKind::kGroupRemoved, "its placement group was removed");

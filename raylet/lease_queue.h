@@ -1,16 +1,18 @@
 // Copyright The Sheaf Authors. SPDX-License-Identifier: Apache-2.0
-// Who gets a worker next on this raylet. Owners state how many leases of a kind they can use; the queue grants them as
-// the ledger has room, asks some back when others wait, and hands demands to other nodes. Pure state machine: events in,
-// actions out, time as an argument. One thread. Its work per grant and per return does not depend on the number of
-// tasks behind a demand, nor on the number of owners that ask for the same.
+// Who gets a worker next on this raylet. Owners state how many leases of a kind they can use; the
+// queue grants them as the ledger has room, asks some back when others wait, and hands demands to
+// other nodes. Pure state machine: events in, actions out, time as an argument. One thread. Its
+// work per grant and per return does not depend on the number of tasks behind a demand, nor on the
+// number of owners that ask for the same.
 //
 //   entry   one demand: (owner, key, the node that sent it on)
 //   class   entries that ask for the same resources in the same place; served in turn
 //   pool    the node itself, or one placement group: classes that compete with each other
 //
-// Between classes the one that was served least recently comes first. A class that does not fit is overtaken at most
-// `overtakes_max` times or for `reserve_after`; then what it needs is kept free until it fits, unless an actor or a
-// blocked worker holds it (nobody knows when those end), and for `reservation_limit` at most.
+// Between classes the one that was served least recently comes first. A class that does not fit is
+// overtaken at most `overtakes_max` times or for `reserve_after`; then what it needs is kept free
+// until it fits, unless an actor or a blocked worker holds it (nobody knows when those end), and
+// for `reservation_limit` at most.
 #pragma once
 
 #include <cstdint>
@@ -37,16 +39,18 @@
 
 namespace sheaf {
 
-inline constexpr uint32_t kMaxHops = 2;                  // Times a demand is handed on.
-inline constexpr uint32_t kMaxWanted = 1'000'000;        // Of one demand; more is cut to this.
+inline constexpr uint32_t kMaxHops = 2;            // Times a demand is handed on.
+inline constexpr uint32_t kMaxWanted = 1'000'000;  // Of one demand; more is cut to this.
 inline constexpr size_t kMaxKeysPerOwner = 1'000'000;
 
 struct LeaseQueueOptions {
   uint32_t overtakes_max = 32;
   Nanos reserve_after = 200 * kMillisecond;
   Nanos reservation_limit = 30 * kSecond;
-  Nanos quantum = 10 * kMillisecond;    // A busy lease is asked back for an equal only after this.
-  Nanos patience = 100 * kMillisecond;  // An owner that keeps a lease so long after kRevoke: another is asked as well.
+  Nanos quantum = 10 * kMillisecond;  // A busy lease is asked back for an equal only after this.
+  Nanos patience =
+      100 *
+      kMillisecond;  // An owner that keeps a lease so long after kRevoke: another is asked as well.
   Nanos lend_after = 5 * kMillisecond;  // A worker blocked so long lends its CPUs.
   uint32_t lenders_max = 512;           // Workers whose CPUs are lent at one time.
   uint32_t free_leases_max = 256;       // Of one demand for tasks that need no resources.
@@ -67,19 +71,22 @@ struct DemandId {
 
 struct LeaseAction {
   enum class Kind : uint8_t {
-    // The resources of Find(lease) are taken: find or start a worker for it, bind it, tell both. If that fails:
+    // The resources of Find(lease) are taken: find or start a worker for it, bind it, tell both. If
+    // that fails:
     // OnGrantFailed or OnReturn.
     kGrant,
     // Ask `demand.owner` to give `lease` back: somebody else waits. At most once per lease.
     kRevoke,
-    // End `lease` at its worker at once (its owner is gone, or its placement group: `error`), kill it if it is busy,
+    // End `lease` at its worker at once (its owner is gone, or its placement group: `error`), kill
+    // it if it is busy,
     // then OnReturn.
     kEnd,
     // Tell the owner that this demand is dropped: `error`, `words`.
     kRefuse,
     // Tell the owner that nothing can satisfy the demand now; it stays. Once, until that changes.
     kNotice,
-    // Send the raylet of `node` this demand with `wanted` (absolute, as its part), via = this node, `hops`. 0 takes it back.
+    // Send the raylet of `node` this demand with `wanted` (absolute, as its part), via = this node,
+    // `hops`. 0 takes it back.
     kSpill,
   };
   Kind kind = Kind::kGrant;
@@ -106,16 +113,18 @@ struct Lease {
 
 class LeaseQueue {
  public:
-  // `ledger`, `view` (which contains the local node) and `random` outlive the queue. The queue keeps view.here().available equal to the
-  // ledger's, and subtracts from other nodes what it hands to them.
+  // `ledger`, `view` (which contains the local node) and `random` outlive the queue. The queue
+  // keeps view.here().available equal to the ledger's, and subtracts from other nodes what it hands
+  // to them.
   LeaseQueue(const LeaseQueueOptions& options, ResourceLedger& ledger, ClusterView& view,
              Random& random);
   ~LeaseQueue();
 
-  // `demand` is absolute: `wanted` leases in all, held ones included. A repeat changes nothing. An owner that returns
-  // a lease for good lowers `wanted` first, or gets another. An actor's demand ends with its lease: to restart, ask again,
-  // with the spec. Malformed demands are refused. `via` and `hops` when another raylet handed it on. `argument_bytes`: of
-  // demand.argument_ids, where this raylet knows it.
+  // `demand` is absolute: `wanted` leases in all, held ones included. A repeat changes nothing. An
+  // owner that returns a lease for good lowers `wanted` first, or gets another. An actor's demand
+  // ends with its lease: to restart, ask again, with the spec. Malformed demands are refused. `via`
+  // and `hops` when another raylet handed it on. `argument_bytes`: of demand.argument_ids, where
+  // this raylet knows it.
   void OnDemand(ProcessId owner, const proto::LeaseDemand& demand, Nanos now,
                 ArgumentBytes argument_bytes = {}, NodeNumber via = 0, uint32_t hops = 0);
   // `lease` is over: given back, its worker died, or it was never bound. false: unknown (a repeat).
@@ -124,7 +133,8 @@ class LeaseQueue {
   void OnGrantFailed(LeaseNumber lease, ErrorKind error, const std::string& words, Nanos now);
   // The process is dead or left: its queued demands go, kEnd for each of its leases.
   void OnOwnerGone(ProcessId owner, Nanos now);
-  // The worker of `lease` waits in user code, or goes on. CPUs are lent after `lend_after` (OnTick).
+  // The worker of `lease` waits in user code, or goes on. CPUs are lent after `lend_after`
+  // (OnTick).
   void OnBlocked(LeaseNumber lease, Nanos now);
   void OnUnblocked(LeaseNumber lease, Nanos now);
   // Nodes came, went, or reported (view.nodes changed).
@@ -133,14 +143,15 @@ class LeaseQueue {
   void OnGroupChanged(PlacementGroupId group, Nanos now);
   // The ledger got room by other means than OnReturn (a bundle returned).
   void OnRoom(Nanos now);
-  // What the oldest pending placement group lacks on this node, so that leases make room for it; nullopt: none waits.
+  // What the oldest pending placement group lacks on this node, so that leases make room for it;
+  // nullopt: none waits.
   void SetGroupWaiting(std::optional<Resources> resources, Nanos now);
   // To be called at NextTick().
   void OnTick(Nanos now);
   Nanos NextTick() const;  // kForever: nothing is timed.
 
-  // What is to be done, in order; cleared. A kGrant may name a lease that an action before it in the same batch of events ended:
-  // Find() is nullptr then, or `ending` is set.
+  // What is to be done, in order; cleared. A kGrant may name a lease that an action before it in
+  // the same batch of events ended: Find() is nullptr then, or `ending` is set.
   std::vector<LeaseAction> TakeActions();
 
   const Lease* Find(LeaseNumber lease) const;
@@ -156,12 +167,13 @@ class LeaseQueue {
     uint32_t handed_on = 0;
     uint64_t backlog = 0;
     Nanos since = 0;
-    uint32_t overtaken = 0;           // Grants to others since it came to the head of its class.
-    bool reserving = false;           // Room is being kept free for it.
-    bool withheld = false;            // Room is being kept free for another.
+    uint32_t overtaken = 0;  // Grants to others since it came to the head of its class.
+    bool reserving = false;  // Room is being kept free for it.
+    bool withheld = false;   // Room is being kept free for another.
     bool infeasible = false;
   };
-  std::vector<Pending> AllPending() const;  // In the order in which they would be served if all fitted.
+  std::vector<Pending> AllPending()
+      const;  // In the order in which they would be served if all fitted.
   // nullopt: no such demand, or all of it is granted here.
   std::optional<Pending> FindPending(ProcessId owner, uint64_t key) const;
   size_t leases_out() const;
@@ -241,10 +253,11 @@ class LeaseQueue {
   absl::flat_hash_map<std::pair<Resources, Strategy>, std::unique_ptr<Class>> classes_;
   absl::flat_hash_map<PlacementGroupId, std::unique_ptr<Pool>> group_pools_;
   std::unique_ptr<Pool> node_pool_;
-  std::unique_ptr<Class> group_waiting_;                            // Stands in node_pool_ for the pending placement group.
-  absl::btree_map<NodeNumber, size_t> foreign_;                     // Entries by the other nodes that own, sent or got them.
-  std::deque<std::pair<LeaseNumber, Nanos>> blocked_;               // Not lent yet, by time.
-  absl::btree_set<std::pair<Nanos, PlacementGroupId>> timers_;      // Of pools; nil: the node's.
+  std::unique_ptr<Class> group_waiting_;  // Stands in node_pool_ for the pending placement group.
+  absl::btree_map<NodeNumber, size_t>
+      foreign_;  // Entries by the other nodes that own, sent or got them.
+  std::deque<std::pair<LeaseNumber, Nanos>> blocked_;           // Not lent yet, by time.
+  absl::btree_set<std::pair<Nanos, PlacementGroupId>> timers_;  // Of pools; nil: the node's.
   std::vector<LeaseAction> actions_;
 };
 

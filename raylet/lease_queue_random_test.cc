@@ -1,6 +1,6 @@
 // Copyright The Sheaf Authors. SPDX-License-Identifier: Apache-2.0
-// The lease queue and the group ledger under random owners, seed by seed: nothing is given twice, nothing is kept from
-// those who could have it, nobody starves, and all comes back.
+// The lease queue and the group ledger under random owners, seed by seed: nothing is given twice,
+// nothing is kept from those who could have it, nobody starves, and all comes back.
 #include <algorithm>
 #include <catch2/catch.hpp>
 #include <map>
@@ -23,8 +23,9 @@ struct Held {
   bool blocked = false;
 };
 
-// Owners 10 to 15 with four kinds of demands each on one node. A lease lasts as long as its task, 1 to 50 ms; an owner
-// asked for one back returns it when the task is over. Some block for a while, some die.
+// Owners 10 to 15 with four kinds of demands each on one node. A lease lasts as long as its task, 1
+// to 50 ms; an owner asked for one back returns it when the task is over. Some block for a while,
+// some die.
 class World {
  public:
   explicit World(uint64_t seed)
@@ -56,7 +57,8 @@ class World {
     CHECK(queue_.AllPending().empty());
     CHECK(queue_.NextTick() == kForever);
   }
-  // `wanted` leases of `resources` for a newcomer while everybody else has endless work: when it has had one.
+  // `wanted` leases of `resources` for a newcomer while everybody else has endless work: when it
+  // has had one.
   Nanos TimeToFirstGrant(const std::string& resources) {
     const Nanos begin = now_;
     queue_.OnDemand({1, 99}, Demand(1, resources, 1, false), now_);

@@ -1,6 +1,7 @@
 // Copyright The Sheaf Authors. SPDX-License-Identifier: Apache-2.0
-// What the lease queue keeps; included by its own files only. Lists are intrusive, so that moving between them costs no
-// allocation and their order, which decides who is served, is the same in every run.
+// What the lease queue keeps; included by its own files only. Lists are intrusive, so that moving
+// between them costs no allocation and their order, which decides who is served, is the same in
+// every run.
 #pragma once
 
 #include <boost/intrusive/list.hpp>
@@ -15,16 +16,17 @@ namespace sheaf {
 
 namespace lease_queue_internal {
 template <class Tag>
-using Hook = boost::intrusive::list_base_hook<boost::intrusive::tag<Tag>,
-                                              boost::intrusive::link_mode<boost::intrusive::auto_unlink>>;
+using Hook =
+    boost::intrusive::list_base_hook<boost::intrusive::tag<Tag>,
+                                     boost::intrusive::link_mode<boost::intrusive::auto_unlink>>;
 template <class T, class Tag>
 using List = boost::intrusive::list<T, boost::intrusive::base_hook<Hook<Tag>>,
                                     boost::intrusive::constant_time_size<false>>;
-struct OfEntry;   // Leases of an entry, oldest first.
-struct OfClass;   // Entries of a class that wait, next first.
-struct OfPool;    // Classes of a pool with entries that wait, next first.
-struct Holding;   // Entries of a pool with leases out.
-struct OfOwner;   // All entries of an owner.
+struct OfEntry;  // Leases of an entry, oldest first.
+struct OfClass;  // Entries of a class that wait, next first.
+struct OfPool;   // Classes of a pool with entries that wait, next first.
+struct Holding;  // Entries of a pool with leases out.
+struct OfOwner;  // All entries of an owner.
 }  // namespace lease_queue_internal
 
 struct LeaseQueue::Record : Lease, lease_queue_internal::Hook<lease_queue_internal::OfEntry> {
@@ -71,10 +73,10 @@ struct LeaseQueue::Class : lease_queue_internal::Hook<lease_queue_internal::OfPo
   // Those that hold nothing come first, in turn; then the others, who has least of the first few.
   lease_queue_internal::List<Entry, lease_queue_internal::OfClass> starving;
   lease_queue_internal::List<Entry, lease_queue_internal::OfClass> waiting;
-  uint32_t overtaken = 0;        // Grants to other classes since head_since.
-  Nanos head_since = 0;          // Since when its next one waits.
-  uint32_t failures = 0;         // Reservations that ran out.
-  uint64_t epoch = 0;            // When `infeasible` and `local` were found; 0: never.
+  uint32_t overtaken = 0;  // Grants to other classes since head_since.
+  Nanos head_since = 0;    // Since when its next one waits.
+  uint32_t failures = 0;   // Reservations that ran out.
+  uint64_t epoch = 0;      // When `infeasible` and `local` were found; 0: never.
   bool infeasible = false;
   bool local = false;              // This node could hold it.
   uint64_t no_room_elsewhere = 0;  // In this epoch it is the local node or none.
@@ -99,16 +101,17 @@ struct LeaseQueue::Pool {
   lease_queue_internal::List<Entry, lease_queue_internal::Holding> holders;
   Class* reserving = nullptr;
   Nanos reserving_since = 0;
-  Resources yielding;  // Held by tasks that run.
-  Resources coming;    // Asked back lately.
+  Resources yielding;                               // Held by tasks that run.
+  Resources coming;                                 // Asked back lately.
   std::deque<std::pair<LeaseNumber, Nanos>> asked;  // When what is in `coming` was asked back.
-  // Counts what may let a lease be asked back, other than time. At `barren_version` none could before `barren_until`.
+  // Counts what may let a lease be asked back, other than time. At `barren_version` none could
+  // before `barren_until`.
   uint64_t version = 1;
   uint64_t barren_version = 0;
   Nanos barren_until = 0;
   Nanos soonest = kForever;  // When a lease that is spared now no longer is.
-  Nanos timer = kForever;  // Registered in timers_.
-  Nanos next = kForever;   // As found by the Serve under way.
+  Nanos timer = kForever;    // Registered in timers_.
+  Nanos next = kForever;     // As found by the Serve under way.
 
   bool is_node() const { return group.is_nil(); }
 };

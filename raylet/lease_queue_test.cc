@@ -89,7 +89,8 @@ struct Node {
 
 }  // namespace
 
-SCENARIO("a demand is absolute: it is granted as far as there is room, and a repeat changes nothing") {
+SCENARIO(
+    "a demand is absolute: it is granted as far as there is room, and a repeat changes nothing") {
   Node node("CPU:2");
   node.queue.OnDemand(kA, Demand(1, "CPU:1", 3), node.now);
   CHECK(node.Count(Kind::kGrant) == 2);

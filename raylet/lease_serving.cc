@@ -27,7 +27,8 @@ LeaseQueue::Entry& LeaseQueue::Class::Head() {
   return *head;
 }
 
-// Grants and hands on whatever is possible now; then sees to those who wait. `pool` may be gone afterwards.
+// Grants and hands on whatever is possible now; then sees to those who wait. `pool` may be gone
+// afterwards.
 void LeaseQueue::Serve(Pool& pool, Nanos now) {
   pool.next = kForever;
   if (!pool.waiting.empty()) {
@@ -105,8 +106,8 @@ Placement LeaseQueue::Decide(Class& of, const Entry& head) {
   return Place(spec, view_, context);
 }
 
-// How many leases of `head` to hand to `node` in one step: half of what has room there, so that a queue is handed on in few
-// steps but evenly; all of it if the queue would fill the cluster anyway.
+// How many leases of `head` to hand to `node` in one step: half of what has room there, so that a
+// queue is handed on in few steps but evenly; all of it if the queue would fill the cluster anyway.
 uint32_t LeaseQueue::CountFor(const Entry& head, const NodeView& node) const {
   uint64_t room = kMaxWanted;
   head.spec->resources.ForEach([&](std::string_view name, Amount amount) {
@@ -174,8 +175,8 @@ LeaseQueue::Served LeaseQueue::ServeOne(Class& of, Nanos now) {
     return Served::kYes;
   }
   const std::vector<NodeNumber>& nodes = view_.groups.at(spec.strategy.group).bundle_nodes;
-  const bool all_here = std::all_of(nodes.begin(), nodes.end(),
-                                    [&](NodeNumber node) { return node == view_.local; });
+  const bool all_here =
+      std::all_of(nodes.begin(), nodes.end(), [&](NodeNumber node) { return node == view_.local; });
   if (here && (all_here || spec.strategy.bundle != kAnyBundle)) {
     if (ledger_.CouldEverAcquireIn(spec.strategy.group, spec.strategy.bundle, spec.resources)) {
       return Served::kNo;
@@ -305,8 +306,8 @@ void LeaseQueue::SetShare(Entry& entry, NodeNumber node, uint32_t share) {
       foreign_.erase(count);
     }
   }
-  for (auto earlier = actions_.rbegin(); earlier != actions_.rend() &&
-                                         earlier->kind == LeaseAction::Kind::kSpill;
+  for (auto earlier = actions_.rbegin();
+       earlier != actions_.rend() && earlier->kind == LeaseAction::Kind::kSpill;
        ++earlier) {  // Of one event, the last word counts.
     if (earlier->demand == entry.id && earlier->node == node) {
       earlier->wanted = share;

@@ -71,9 +71,9 @@ absl::StatusOr<LeaseSpec> ParseLeaseSpec(const proto::LeaseSpec& spec) {
   if (spec.has_running()) {
     SHEAF_ASSIGN_OR_RETURN(result.running, Resources::FromMap(spec.running().amounts()));
     if (!result.resources.Fits(result.running)) {
-      return absl::InvalidArgumentError(
-          absl::StrCat("holds ", result.running.ToString(), " once it runs, but asks only for ",
-                       result.resources.ToString()));
+      return absl::InvalidArgumentError(absl::StrCat("holds ", result.running.ToString(),
+                                                     " once it runs, but asks only for ",
+                                                     result.resources.ToString()));
     }
   }
   SHEAF_ASSIGN_OR_RETURN(result.strategy, ParseStrategy(spec.strategy()));

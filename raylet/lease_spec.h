@@ -25,11 +25,12 @@ enum class StrategyKind : uint8_t { kHybrid, kSpread, kNodeAffinity, kPlacementG
 
 struct Strategy {
   StrategyKind kind = StrategyKind::kHybrid;
-  NodeNumber node = 0;                   // kNodeAffinity.
-  bool soft = false;                     // kNodeAffinity: elsewhere if that node is dead or too small.
-  PlacementGroupId group;                // kPlacementGroup.
-  int32_t bundle = kAnyBundle;           // kPlacementGroup.
-  std::vector<LabelSelector> selectors;  // The first that some node satisfies counts. Empty: all nodes.
+  NodeNumber node = 0;          // kNodeAffinity.
+  bool soft = false;            // kNodeAffinity: elsewhere if that node is dead or too small.
+  PlacementGroupId group;       // kPlacementGroup.
+  int32_t bundle = kAnyBundle;  // kPlacementGroup.
+  std::vector<LabelSelector>
+      selectors;  // The first that some node satisfies counts. Empty: all nodes.
 
   friend bool operator==(const Strategy&, const Strategy&) = default;
   template <class H>
@@ -39,16 +40,17 @@ struct Strategy {
 };
 
 struct LeaseSpec {
-  Resources resources;      // Must fit for the lease to begin.
-  Resources running;        // Is held while it lasts; equal to `resources` but for some actors.
+  Resources resources;  // Must fit for the lease to begin.
+  Resources running;    // Is held while it lasts; equal to `resources` but for some actors.
   Strategy strategy;
   std::string environment;  // Serialized runtime environment.
   bool actor = false;       // Never returned alive, never revoked.
   ActorId actor_id;
-  std::string name;         // Function or class, for people.
+  std::string name;  // Function or class, for people.
 };
 
-// kInvalidArgument: amounts out of range, `running` above `resources`, malformed ids, too many label terms.
+// kInvalidArgument: amounts out of range, `running` above `resources`, malformed ids, too many
+// label terms.
 absl::StatusOr<LeaseSpec> ParseLeaseSpec(const proto::LeaseSpec& spec);
 absl::StatusOr<LabelSelector> ParseSelector(const proto::LabelSelector& selector);
 

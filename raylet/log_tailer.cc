@@ -45,7 +45,8 @@ void LogTailer::Add(const LaunchedWorker& worker) {
 }
 
 void LogTailer::End(ProcessId process) {
-  if (const auto found = workers_.find(process); found != workers_.end()) found->second.ended = true;
+  if (const auto found = workers_.find(process); found != workers_.end())
+    found->second.ended = true;
 }
 
 std::vector<LogBatch> LogTailer::Poll() {
@@ -97,7 +98,8 @@ void LogTailer::PollStream(Stream& stream, bool ended, proto::LogLines& lines) {
   if (size > options_.max_file_bytes) Rotate(stream);
 }
 
-void LogTailer::SplitLines(Stream& stream, std::string_view text, bool ended, proto::LogLines& lines) const {
+void LogTailer::SplitLines(Stream& stream, std::string_view text, bool ended,
+                           proto::LogLines& lines) const {
   if (stream.skipped > 0 && !text.empty()) {
     // The first line after a gap is most likely the end of one.
     const size_t line_end = text.find('\n');
@@ -106,7 +108,8 @@ void LogTailer::SplitLines(Stream& stream, std::string_view text, bool ended, pr
     stream.left_out += static_cast<int64_t>(cut);
     text.remove_prefix(cut);
     if (text.empty() && !ended) return;
-    lines.add_lines(absl::StrCat("... ", stream.skipped, " bytes left out; they are in ", stream.path));
+    lines.add_lines(
+        absl::StrCat("... ", stream.skipped, " bytes left out; they are in ", stream.path));
     stream.skipped = 0;
   }
   std::string& line = stream.partial;
@@ -138,17 +141,21 @@ void LogTailer::RemoveOld(int64_t now_unix_s) {
   std::vector<File> files;
   int64_t total = 0;
   std::error_code error;
-  for (fs::directory_iterator entry(options_.directory, error), end; !error && entry != end; entry.increment(error)) {
+  for (fs::directory_iterator entry(options_.directory, error), end; !error && entry != end;
+       entry.increment(error)) {
     const std::string path = entry->path().string();
     struct stat info;
-    if (!absl::StartsWith(entry->path().filename().string(), "worker-") || stat(path.c_str(), &info) != 0) continue;
+    if (!absl::StartsWith(entry->path().filename().string(), "worker-") ||
+        stat(path.c_str(), &info) != 0)
+      continue;
     total += info.st_size;
     const bool in_use = std::any_of(workers_.begin(), workers_.end(), [&](const auto& worker) {
       return worker.second.info.stdout_path == path || worker.second.info.stderr_path == path;
     });
     if (!in_use) files.push_back({info.st_mtime, info.st_size, path});
   }
-  std::sort(files.begin(), files.end(), [](const File& a, const File& b) { return a.modified < b.modified; });
+  std::sort(files.begin(), files.end(),
+            [](const File& a, const File& b) { return a.modified < b.modified; });
   for (const File& file : files) {
     const bool old = now_unix_s - file.modified >= options_.keep / kSecond;
     if (!old && total <= options_.max_total_bytes) break;

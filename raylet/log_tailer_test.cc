@@ -123,7 +123,8 @@ SCENARIO("old files go, those of living workers stay") {
   fixture.Write(2, ".out", "living");
   fixture.Write(8, ".out", "0123456789");
   fixture.Write(9, ".out", "0123456789");
-  fs::last_write_time(fixture.Path(8, ".out"), fs::file_time_type::clock::now() - std::chrono::hours(2));
+  fs::last_write_time(fixture.Path(8, ".out"),
+                      fs::file_time_type::clock::now() - std::chrono::hours(2));
   const int64_t now = time(nullptr);
   fixture.tailer->RemoveOld(now);
   CHECK_FALSE(fs::exists(fixture.Path(8, ".out")));  // Together they were too much.

@@ -63,7 +63,8 @@ double CpuQuota() {
 }
 
 bool HasPopulateWrite() {
-  void* const page = mmap(nullptr, 4096, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+  void* const page =
+      mmap(nullptr, 4096, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
   if (page == MAP_FAILED) return false;
   const bool has = madvise(page, 4096, MADV_POPULATE_WRITE) == 0;
   munmap(page, 4096);
@@ -81,8 +82,8 @@ double ParseCpuQuota(const std::string& quota_and_period) {
       absl::StrSplit(quota_and_period, absl::ByAnyChar(" \n"), absl::SkipEmpty());
   double quota = 0;
   double period = 0;
-  if (parts.size() != 2 || !absl::SimpleAtod(parts[0], &quota) || !absl::SimpleAtod(parts[1], &period) ||
-      quota <= 0 || period <= 0) {
+  if (parts.size() != 2 || !absl::SimpleAtod(parts[0], &quota) ||
+      !absl::SimpleAtod(parts[1], &period) || quota <= 0 || period <= 0) {
     return 0;
   }
   return quota / period;
@@ -98,14 +99,16 @@ std::vector<uint32_t> FindGpus(const std::string& visible) {
   std::vector<uint32_t> gpus;
   for (uint32_t gpu = 0; gpu < kMaxGpus; ++gpu) {
     struct stat info;
-    if (stat(absl::StrCat("/dev/nvidia", gpu).c_str(), &info) == 0 && S_ISCHR(info.st_mode)) gpus.push_back(gpu);
+    if (stat(absl::StrCat("/dev/nvidia", gpu).c_str(), &info) == 0 && S_ISCHR(info.st_mode))
+      gpus.push_back(gpu);
   }
   if (visible == "unset") return gpus;
   std::vector<uint32_t> chosen;
   for (absl::string_view text : absl::StrSplit(visible, ',', absl::SkipEmpty())) {
     uint32_t gpu = 0;
     // As CUDA does: what follows a number that is none is not seen.
-    if (!absl::SimpleAtoi(text, &gpu) || std::find(gpus.begin(), gpus.end(), gpu) == gpus.end()) break;
+    if (!absl::SimpleAtoi(text, &gpu) || std::find(gpus.begin(), gpus.end(), gpu) == gpus.end())
+      break;
     chosen.push_back(gpu);
   }
   return chosen;
@@ -115,7 +118,8 @@ std::vector<std::string> ProbeKernelFeatures() {
   return {
       Feature("pidfd", HasPidfd(), "processes are looked at every 20 ms"),
       Feature("MADV_POPULATE_WRITE", HasPopulateWrite(), "pages are touched one by one"),
-      // Process groups, the mark in the environment and the subreaper do it without rights over control groups.
+      // Process groups, the mark in the environment and the subreaper do it without rights over
+      // control groups.
       "cgroup kill: not used (process groups and the subreaper are)",
       absl::StrCat("huge pages for shared memory: ",
                    std::string(absl::StripAsciiWhitespace(

@@ -15,11 +15,13 @@ constexpr double kNear = 0.9;  // Of the limit: from here on it looks more often
 
 std::string Size(int64_t bytes) {
   constexpr double kGibibyte = 1024.0 * 1024 * 1024;
-  return bytes >= int64_t{1} << 30 ? absl::StrFormat("%.1f GiB", static_cast<double>(bytes) / kGibibyte)
-                                   : absl::StrFormat("%d MiB", bytes >> 20);
+  return bytes >= int64_t{1} << 30
+             ? absl::StrFormat("%.1f GiB", static_cast<double>(bytes) / kGibibyte)
+             : absl::StrFormat("%d MiB", bytes >> 20);
 }
 
-// The largest of those for whom `counts` holds; of those within a tenth of it the newest. Null: none.
+// The largest of those for whom `counts` holds; of those within a tenth of it the newest. Null:
+// none.
 template <class F>
 const WorkerMemory* Pick(std::span<const WorkerMemory> workers, F counts) {
   int64_t largest = 0;
@@ -42,12 +44,13 @@ double UsedPart(const MemoryUse& use) {
 
 std::optional<MemoryVerdict> JudgeMemory(const MemoryWatchOptions& options, const MemoryUse& use,
                                          std::span<const WorkerMemory> workers) {
-  if (options.limit <= 0 || use.limit_bytes <= 0 || UsedPart(use) <= options.limit) return std::nullopt;
+  if (options.limit <= 0 || use.limit_bytes <= 0 || UsedPart(use) <= options.limit)
+    return std::nullopt;
   const auto matters = [&](const WorkerMemory& worker) {
     return worker.anonymous_bytes >= options.least_victim_bytes;
   };
-  const WorkerMemory* victim =
-      Pick(workers, [&](const WorkerMemory& worker) { return matters(worker) && worker.retriable; });
+  const WorkerMemory* victim = Pick(
+      workers, [&](const WorkerMemory& worker) { return matters(worker) && worker.retriable; });
   if (victim == nullptr) victim = Pick(workers, matters);
   if (victim == nullptr) return std::nullopt;
 
@@ -57,11 +60,13 @@ std::optional<MemoryVerdict> JudgeMemory(const MemoryWatchOptions& options, cons
   }
   return MemoryVerdict{
       victim->process,
-      absl::StrCat("out of memory: ", Size(use.limit_bytes - use.available_bytes), " of ", Size(use.limit_bytes),
-                   " were in use (the limit is ", absl::StrFormat("%.0f", options.limit * 100),
-                   " %), and this worker", victim->running.empty() ? "" : absl::StrCat(", running ", victim->running, ","),
-                   " had ", Size(victim->anonymous_bytes), " of its own; the node's other ", workers.size() - 1,
-                   " workers had ", Size(others), " together. Ask for memory in the task's options, or give the node more")};
+      absl::StrCat("out of memory: ", Size(use.limit_bytes - use.available_bytes), " of ",
+                   Size(use.limit_bytes), " were in use (the limit is ",
+                   absl::StrFormat("%.0f", options.limit * 100), " %), and this worker",
+                   victim->running.empty() ? "" : absl::StrCat(", running ", victim->running, ","),
+                   " had ", Size(victim->anonymous_bytes), " of its own; the node's other ",
+                   workers.size() - 1, " workers had ", Size(others),
+                   " together. Ask for memory in the task's options, or give the node more")};
 }
 
 Nanos MemoryWatch::Look() {

@@ -1,7 +1,8 @@
 // Copyright The Sheaf Authors. SPDX-License-Identifier: Apache-2.0
-// Ends the worker that is about to take the machine's memory, before the kernel picks a victim of its own. Workers are
-// judged by memory that their death would give back (anonymous pages), never by RSS, which counts the arena. Who it was,
-// and the figures, are told in the Death that its owner sees.
+// Ends the worker that is about to take the machine's memory, before the kernel picks a victim of
+// its own. Workers are judged by memory that their death would give back (anonymous pages), never
+// by RSS, which counts the arena. Who it was, and the figures, are told in the Death that its owner
+// sees.
 #pragma once
 
 #include <cstdint>
@@ -25,8 +26,8 @@ struct WorkerMemory {
   ProcessId process;
   int64_t anonymous_bytes = 0;
   Nanos started_at = 0;
-  bool retriable = true;        // Its work is run again elsewhere.
-  std::string running;          // For people; may be empty.
+  bool retriable = true;  // Its work is run again elsewhere.
+  std::string running;    // For people; may be empty.
 };
 struct MemoryVerdict {
   ProcessId victim;
@@ -34,21 +35,22 @@ struct MemoryVerdict {
 };
 
 struct MemoryWatchOptions {
-  double limit = 0.95;                          // A worker goes when more of the memory than this is used. 0: never.
-  int64_t least_victim_bytes = 64 << 20;        // Smaller workers are not the cause.
-  Nanos pause = 500 * kMillisecond;             // After a kill: its memory needs time to come back.
+  double limit = 0.95;  // A worker goes when more of the memory than this is used. 0: never.
+  int64_t least_victim_bytes = 64 << 20;  // Smaller workers are not the cause.
+  Nanos pause = 500 * kMillisecond;       // After a kill: its memory needs time to come back.
 };
 
-// Who has to go, if anybody. Of the retriable workers the largest, of those within a tenth of it the newest (it has the
-// least to lose); of the others only if none of the retriable ones is large enough to matter.
+// Who has to go, if anybody. Of the retriable workers the largest, of those within a tenth of it
+// the newest (it has the least to lose); of the others only if none of the retriable ones is large
+// enough to matter.
 std::optional<MemoryVerdict> JudgeMemory(const MemoryWatchOptions& options, const MemoryUse& use,
                                          std::span<const WorkerMemory> workers);
 
 class MemoryReader {
  public:
   virtual ~MemoryReader() = default;
-  virtual MemoryUse ReadUse() = 0;                       // Cheap: each Look.
-  virtual std::vector<WorkerMemory> ReadWorkers() = 0;   // Only when the memory is short.
+  virtual MemoryUse ReadUse() = 0;                      // Cheap: each Look.
+  virtual std::vector<WorkerMemory> ReadWorkers() = 0;  // Only when the memory is short.
 };
 
 // One thread.
@@ -59,7 +61,8 @@ class MemoryWatch {
               std::function<void(ProcessId, const proto::Death&)> kill)
       : options_(options), clock_(clock), reader_(reader), kill_(std::move(kill)) {}
 
-  // Looks once, and kills at most one worker. Returns when to look again: sooner, the shorter the memory is.
+  // Looks once, and kills at most one worker. Returns when to look again: sooner, the shorter the
+  // memory is.
   Nanos Look();
 
  private:

@@ -45,13 +45,16 @@ SCENARIO("nobody goes while there is memory, or when no worker is the cause") {
   CHECK(VictimOf({Worker(1, 7 * kGiB, 1)}, kPlenty) == ProcessId{});
   CHECK(VictimOf({Worker(1, 7 * kGiB, 1)}, {0, 0}) == ProcessId{});
   CHECK(VictimOf({}) == ProcessId{});
-  CHECK(VictimOf({Worker(1, 10 << 20, 1)}) == ProcessId{});  // The arena fills the memory, or somebody else.
+  CHECK(VictimOf({Worker(1, 10 << 20, 1)}) ==
+        ProcessId{});  // The arena fills the memory, or somebody else.
 }
 
-SCENARIO("the largest worker goes, of equals the newest, and what can be run again before what cannot") {
-  CHECK(VictimOf({Worker(1, 2 * kGiB, 1), Worker(2, 6 * kGiB, 2), Worker(3, kGiB, 3)}) == ProcessId{1, 2});
-  CHECK(VictimOf({Worker(1, 6 * kGiB, 1), Worker(2, 6 * kGiB - (100 << 20), 9), Worker(3, 6 * kGiB, 2)}) ==
+SCENARIO(
+    "the largest worker goes, of equals the newest, and what can be run again before what cannot") {
+  CHECK(VictimOf({Worker(1, 2 * kGiB, 1), Worker(2, 6 * kGiB, 2), Worker(3, kGiB, 3)}) ==
         ProcessId{1, 2});
+  CHECK(VictimOf({Worker(1, 6 * kGiB, 1), Worker(2, 6 * kGiB - (100 << 20), 9),
+                  Worker(3, 6 * kGiB, 2)}) == ProcessId{1, 2});
   CHECK(VictimOf({Worker(1, 6 * kGiB, 1, false), Worker(2, 2 * kGiB, 2)}) == ProcessId{1, 2});
   CHECK(VictimOf({Worker(1, 6 * kGiB, 1, false), Worker(2, 10 << 20, 2)}) == ProcessId{1, 1});
 }
@@ -62,7 +65,8 @@ SCENARIO("the evidence names the figures") {
   const auto verdict = JudgeMemory({}, kShort, workers);
   REQUIRE(verdict);
   CHECK(verdict->evidence.starts_with(
-      "out of memory: 15.5 GiB of 16.0 GiB were in use (the limit is 95 %), and this worker, running train, had "
+      "out of memory: 15.5 GiB of 16.0 GiB were in use (the limit is 95 %), and this worker, "
+      "running train, had "
       "6.0 GiB of its own; the node's other 1 workers had 512 MiB together."));
 }
 
@@ -98,7 +102,8 @@ SCENARIO("anonymous memory of a real process leaves the arena out") {
   const Mapping arena = *Mapping::Map(segment.get(), 0, kBytes, Access::kReadWrite);
   std::memset(arena.data(), 1, kBytes);
   CHECK(AnonymousBytes(getpid()) - before < 8 << 20);
-  void* const own = mmap(nullptr, kBytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+  void* const own =
+      mmap(nullptr, kBytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
   std::memset(own, 1, kBytes);
   CHECK(AnonymousBytes(getpid()) - before > 56 << 20);
   munmap(own, kBytes);

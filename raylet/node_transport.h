@@ -1,6 +1,6 @@
 // Copyright The Sheaf Authors. SPDX-License-Identifier: Apache-2.0
-// To whom a raylet speaks and how: processes of its node over rings, tools over their sockets, the GCS through a callback.
-// One thread, the raylet's loop.
+// To whom a raylet speaks and how: processes of its node over rings, tools over their sockets, the
+// GCS through a callback. One thread, the raylet's loop.
 #pragma once
 
 #include <functional>

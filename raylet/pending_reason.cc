@@ -25,10 +25,9 @@ struct Holder {
 
 // "2 leases of f (owner 1.5)".
 std::string HolderWords(const Holder& holder) {
-  return absl::StrCat(holder.leases, holder.actor ? " actor" : " lease",
-                      holder.leases == 1 ? "" : "s", " of ",
-                      holder.name.empty() ? "unnamed code" : holder.name, " (owner ",
-                      holder.owner.ToString(), ")");
+  return absl::StrCat(
+      holder.leases, holder.actor ? " actor" : " lease", holder.leases == 1 ? "" : "s", " of ",
+      holder.name.empty() ? "unnamed code" : holder.name, " (owner ", holder.owner.ToString(), ")");
 }
 
 // Who has `name` on this node, most first.
@@ -87,10 +86,10 @@ std::string HeldBy(const LeaseQueue& queue, std::string_view name, PlacementGrou
   const std::string whole = AmountToString(name, total);
   std::string amount = AmountToString(name, held);
   amount = amount.substr(0, amount.find(' '));
-  std::string words =
-      parts.empty() ? absl::StrCat("none of ", whole, " is held")
-                    : absl::StrCat(amount, " of ", whole, held > kUnit ? " are" : " is",
-                                   " held by ", absl::StrJoin(parts, ", "));
+  std::string words = parts.empty()
+                          ? absl::StrCat("none of ", whole, " is held")
+                          : absl::StrCat(amount, " of ", whole, held > kUnit ? " are" : " is",
+                                         " held by ", absl::StrJoin(parts, ", "));
   if (lent > 0) {
     absl::StrAppend(&words, "; ", AmountToString(name, lent), " of blocked workers are lent");
   }
@@ -116,7 +115,8 @@ std::string GroupWords(const LeaseQueue& queue, PlacementGroupId group) {
                         ", of which this node has not heard");
   }
   return it->second.state == GroupPlacement::State::kPending
-             ? absl::StrCat("waits for placement group ", group.ToHex(), ", which is not placed yet")
+             ? absl::StrCat("waits for placement group ", group.ToHex(),
+                            ", which is not placed yet")
              : "";
 }
 
@@ -176,8 +176,9 @@ std::string WhyPending(const LeaseQueue::Pending& pending, const LeaseQueue& que
 
 std::string WhyDemand(const LeaseQueue& queue, ProcessId owner, uint64_t key) {
   const auto pending = queue.FindPending(owner, key);
-  return pending.has_value() ? WhyPending(*pending, queue)
-                             : "is not waiting: all leases asked for are granted, or none is asked for";
+  return pending.has_value()
+             ? WhyPending(*pending, queue)
+             : "is not waiting: all leases asked for are granted, or none is asked for";
 }
 
 std::string WhyNoWorker(const Lease& lease, int starting) {

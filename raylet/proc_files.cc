@@ -37,7 +37,8 @@ int64_t FieldBytes(absl::string_view text, absl::string_view name) {
   for (absl::string_view line : absl::StrSplit(text, '\n')) {
     if (!absl::ConsumePrefix(&line, name)) continue;
     int64_t kilobytes = 0;
-    const std::vector<absl::string_view> parts = absl::StrSplit(line, absl::ByAnyChar(" \t"), absl::SkipEmpty());
+    const std::vector<absl::string_view> parts =
+        absl::StrSplit(line, absl::ByAnyChar(" \t"), absl::SkipEmpty());
     if (!parts.empty() && absl::SimpleAtoi(parts[0], &kilobytes)) return kilobytes * 1024;
   }
   return 0;
@@ -50,7 +51,8 @@ std::string ReadKernelFile(const std::string& path, size_t limit_bytes) {
   std::string text;
   char buffer[4096];
   while (file.valid() && text.size() < limit_bytes) {
-    const ssize_t size = read(file.get(), buffer, std::min(sizeof(buffer), limit_bytes - text.size()));
+    const ssize_t size =
+        read(file.get(), buffer, std::min(sizeof(buffer), limit_bytes - text.size()));
     if (size < 0 && errno == EINTR) continue;
     if (size <= 0) break;
     text.append(buffer, static_cast<size_t>(size));
@@ -82,7 +84,8 @@ std::vector<pid_t> ChildrenOfThisProcess() {
   static const bool has_lists = access("/proc/thread-self/children", R_OK) == 0;
   if (has_lists) {
     for (pid_t thread : NumbersIn("/proc/self/task")) {
-      const std::string list = ReadKernelFile(absl::StrCat("/proc/self/task/", thread, "/children"));
+      const std::string list =
+          ReadKernelFile(absl::StrCat("/proc/self/task/", thread, "/children"));
       for (absl::string_view text : absl::StrSplit(list, ' ', absl::SkipEmpty())) {
         pid_t child = 0;
         if (absl::SimpleAtoi(text, &child)) children.push_back(child);
@@ -113,7 +116,8 @@ int64_t AnonymousBytes(pid_t pid) {
 }
 
 uint64_t KernelOomKills() {
-  // /proc/vmstat counts all of the machine: with the death of one of ours by SIGKILL that is evidence enough.
+  // /proc/vmstat counts all of the machine: with the death of one of ours by SIGKILL that is
+  // evidence enough.
   const std::string text = ReadKernelFile("/proc/vmstat");
   for (absl::string_view line : absl::StrSplit(text, '\n')) {
     uint64_t count = 0;

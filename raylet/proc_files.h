@@ -1,5 +1,6 @@
 // Copyright The Sheaf Authors. SPDX-License-Identifier: Apache-2.0
-// What the kernel says about processes, from /proc. Every answer may be stale when it returns. Thread-safe.
+// What the kernel says about processes, from /proc. Every answer may be stale when it returns.
+// Thread-safe.
 #pragma once
 
 #include <sys/types.h>
@@ -11,11 +12,12 @@
 
 namespace sheaf {
 
-// The whole of a small file of the kernel, at most `limit_bytes` of it; empty when it cannot be read.
+// The whole of a small file of the kernel, at most `limit_bytes` of it; empty when it cannot be
+// read.
 std::string ReadKernelFile(const std::string& path, size_t limit_bytes = 1 << 20);
 
 struct ProcStat {
-  char state = '?';          // 'R', 'S', 'D', 'T', 'Z', ...
+  char state = '?';  // 'R', 'S', 'D', 'T', 'Z', ...
   pid_t parent = 0;
   pid_t group = 0;
   pid_t session = 0;
@@ -29,14 +31,16 @@ std::optional<ProcStat> ParseProcStat(const std::string& text);
 // Living and dead children of this process, whichever thread is their parent.
 std::vector<pid_t> ChildrenOfThisProcess();
 
-// The value of `name` in the environment that `pid` was exec'd with. nullopt: not there, or not readable.
+// The value of `name` in the environment that `pid` was exec'd with. nullopt: not there, or not
+// readable.
 std::optional<std::string> ReadProcVariable(pid_t pid, const std::string& name);
 
-// Memory of `pid` that nobody shares and no file backs, swap included: what its death gives back. Never RSS, which counts
-// the arena. 0: no such process.
+// Memory of `pid` that nobody shares and no file backs, swap included: what its death gives back.
+// Never RSS, which counts the arena. 0: no such process.
 int64_t AnonymousBytes(pid_t pid);
 
-// How often the kernel has killed for want of memory, in all control groups of the machine, since it started.
+// How often the kernel has killed for want of memory, in all control groups of the machine, since
+// it started.
 uint64_t KernelOomKills();
 
 }  // namespace sheaf

@@ -47,11 +47,13 @@ bool IsPassedOn(absl::string_view variable) {
   return true;
 }
 
-// Variables that differ between the workers of one job. kInvalidArgument: the environment is not one.
+// Variables that differ between the workers of one job. kInvalidArgument: the environment is not
+// one.
 absl::StatusOr<std::vector<std::string>> VariablesOf(const WorkerSpec& spec) {
   std::vector<std::string> variables;
   SHEAF_ASSIGN_OR_RETURN(const RuntimeEnvironment environment, DecodeEnvironment(spec.environment));
-  for (const auto& [name, value] : environment.variables) variables.push_back(absl::StrCat(name, "=", value));
+  for (const auto& [name, value] : environment.variables)
+    variables.push_back(absl::StrCat(name, "=", value));
   if (!environment.others.empty()) {
     variables.push_back(
         absl::StrCat(kRuntimeEnvironmentVariable, "=", absl::BytesToHexString(spec.environment)));
@@ -71,10 +73,11 @@ absl::StatusOr<UniqueFd> OpenLog(const std::string& path) {
 }  // namespace
 
 absl::StatusOr<std::unique_ptr<ProcessLauncher>> ProcessLauncher::Make(
-    LauncherOptions options, LauncherEvents events, std::function<UniqueFd(ProcessId)> executable_of) {
+    LauncherOptions options, LauncherEvents events,
+    std::function<UniqueFd(ProcessId)> executable_of) {
   SHEAF_ASSIGN_OR_RETURN(std::unique_ptr<EventLoop> loop, EventLoop::Start("launcher"));
-  return std::unique_ptr<ProcessLauncher>(
-      new ProcessLauncher(std::move(options), std::move(events), std::move(executable_of), std::move(loop)));
+  return std::unique_ptr<ProcessLauncher>(new ProcessLauncher(
+      std::move(options), std::move(events), std::move(executable_of), std::move(loop)));
 }
 
 ProcessLauncher::ProcessLauncher(LauncherOptions options, LauncherEvents events,
@@ -95,12 +98,14 @@ void ProcessLauncher::Stop() {
     for (auto& [number, job] : jobs_) EndTemplate(job);
     for (auto& [process, worker] : workers_) KillProcesses(worker);
   });
-  // Their exits are handled by the loop; what they leave behind becomes ours, generation by generation.
+  // Their exits are handled by the loop; what they leave behind becomes ours, generation by
+  // generation.
   const Nanos deadline = MonotonicNow() + kEndTimeout;
   bool over = false;
   while (!over && MonotonicNow() < deadline) {
     loop_->Run([&] {
-      const int killed = strays_.Sweep([this](pid_t pid) { return IsOurs(pid); }, /*everything=*/true);
+      const int killed =
+          strays_.Sweep([this](pid_t pid) { return IsOurs(pid); }, /*everything=*/true);
       over = killed == 0 && workers_.empty();
     });
     if (!over) usleep(1000);
@@ -137,7 +142,8 @@ absl::Status ProcessLauncher::Start(const WorkerSpec& spec) {
   std::string token = NewToken();
   {
     const std::lock_guard lock(mutex_);
-    if (!known_jobs_.contains(spec.job)) return absl::NotFoundError(absl::StrCat("no job ", spec.job));
+    if (!known_jobs_.contains(spec.job))
+      return absl::NotFoundError(absl::StrCat("no job ", spec.job));
     tokens_[token] = {spec.process, spec.job};
   }
   loop_->Post([this, spec, token = std::move(token)] { StartOnLoop(spec, token); });
@@ -181,7 +187,8 @@ bool ProcessLauncher::IsAwaited(const std::string& token) const {
 
 std::string ProcessLauncher::NewToken() {
   const std::lock_guard lock(mutex_);
-  return absl::StrCat(absl::Hex(random_.Next(), absl::kZeroPad16), absl::Hex(random_.Next(), absl::kZeroPad16));
+  return absl::StrCat(absl::Hex(random_.Next(), absl::kZeroPad16),
+                      absl::Hex(random_.Next(), absl::kZeroPad16));
 }
 
 bool ProcessLauncher::IsOurs(pid_t pid) const {
@@ -198,15 +205,16 @@ ProcessLauncher::Worker& ProcessLauncher::AddWorker(const Job& job, const Worker
   worker.info.process = spec.process;
   worker.info.driver = job.driver;
   worker.info.job = spec.job;
-  const std::string stem =
-      absl::StrCat(options_.log_directory, "/worker-", spec.process.node, ".", spec.process.process);
+  const std::string stem = absl::StrCat(options_.log_directory, "/worker-", spec.process.node, ".",
+                                        spec.process.process);
   worker.info.stdout_path = stem + ".out";
   worker.info.stderr_path = stem + ".err";
   worker.oom_kills_before = events_.kernel_oom_kills ? events_.kernel_oom_kills() : 0;
   return worker;
 }
 
-absl::StatusOr<std::pair<UniqueFd, UniqueFd>> ProcessLauncher::OpenOutput(const Worker& worker) const {
+absl::StatusOr<std::pair<UniqueFd, UniqueFd>> ProcessLauncher::OpenOutput(
+    const Worker& worker) const {
   SHEAF_ASSIGN_OR_RETURN(UniqueFd out, OpenLog(worker.info.stdout_path));
   SHEAF_ASSIGN_OR_RETURN(UniqueFd err, OpenLog(worker.info.stderr_path));
   return std::pair(std::move(out), std::move(err));
@@ -265,7 +273,8 @@ void ProcessLauncher::StartByExec(Job& job, const WorkerSpec& spec, const std::s
   for (std::string& variable : *variables) {
     // Later ones do not win over earlier ones in every program: the driver's own value goes.
     const std::string name = variable.substr(0, variable.find('=') + 1);
-    std::erase_if(request.environ, [&](const std::string& old) { return absl::StartsWith(old, name); });
+    std::erase_if(request.environ,
+                  [&](const std::string& old) { return absl::StartsWith(old, name); });
     request.environ.push_back(std::move(variable));
   }
   request.working_dir = job.start.working_dir();
@@ -301,8 +310,8 @@ absl::Status ProcessLauncher::StartTemplate(JobNumber number, Job& job) {
   job.template_socket = std::move(own);
   job.template_state = TemplateState::kStarting;
   strays_.AddGroup(spawned.pid, number);
-  SHEAF_RETURN_IF_ERROR(
-      loop_->Watch(job.template_socket.fd(), EPOLLIN, [this, number](uint32_t) { OnTemplateMessage(number); }));
+  SHEAF_RETURN_IF_ERROR(loop_->Watch(job.template_socket.fd(), EPOLLIN,
+                                     [this, number](uint32_t) { OnTemplateMessage(number); }));
   const pid_t pid = spawned.pid;
   loop_->After(options_.template_timeout, [this, number, pid] {
     const auto found = jobs_.find(number);
@@ -322,7 +331,8 @@ void ProcessLauncher::OnTemplateMessage(JobNumber number) {
   while (job.template_socket.valid()) {
     absl::StatusOr<SocketMessage> message = job.template_socket.Receive(0);
     if (absl::IsDeadlineExceeded(message.status())) return;
-    const TemplateReport* report = message.ok() ? FrameHead<TemplateReport>(message->bytes) : nullptr;
+    const TemplateReport* report =
+        message.ok() ? FrameHead<TemplateReport>(message->bytes) : nullptr;
     if (report == nullptr || report->magic != kTemplateMagic) {
       RetireTemplate(job, message.ok() ? "it sent nonsense" : "it ended");
       return;
@@ -331,7 +341,8 @@ void ProcessLauncher::OnTemplateMessage(JobNumber number) {
   }
 }
 
-void ProcessLauncher::OnTemplateReport(Job& job, const TemplateReport& report, std::vector<UniqueFd> fds) {
+void ProcessLauncher::OnTemplateReport(Job& job, const TemplateReport& report,
+                                       std::vector<UniqueFd> fds) {
   const ProcessId process = ProcessId::Unpack(report.process);
   switch (report.kind) {
     case TemplateReport::kReady: {
@@ -383,20 +394,24 @@ void ProcessLauncher::StartByTemplate(Job& job, const WorkerSpec& spec, const st
 
 void ProcessLauncher::RetireTemplate(Job& job, const std::string& why) {
   if (job.template_state == TemplateState::kRetired) return;
-  Log(LogLevel::kInfo, "workers of driver ", job.driver.ToString(), " are exec'd from here on; their template: ", why);
+  Log(LogLevel::kInfo, "workers of driver ", job.driver.ToString(),
+      " are exec'd from here on; their template: ", why);
   const bool was_ready = job.template_state == TemplateState::kReady;
   EndTemplate(job);
   job.template_state = TemplateState::kRetired;
   for (auto& [spec, token] : std::exchange(job.queue, {})) StartByExec(job, spec, token);
   if (!was_ready) return;
-  // Requests that it did not answer before its end were not carried out, or their process is an orphan of ours that no one
-  // waits for; either way they count as failed starts, and the pool starts others.
+  // Requests that it did not answer before its end were not carried out, or their process is an
+  // orphan of ours that no one waits for; either way they count as failed starts, and the pool
+  // starts others.
   std::vector<ProcessId> lost;
   for (const auto& [process, worker] : workers_) {
-    if (worker.from_template && worker.info.os_pid == 0 && worker.info.driver == job.driver) lost.push_back(process);
+    if (worker.from_template && worker.info.os_pid == 0 && worker.info.driver == job.driver)
+      lost.push_back(process);
   }
   for (ProcessId process : lost) {
-    Finish(process, MakeDeath(proto::Death::START_FAILED, absl::StrCat("the template of its job ended: ", why)));
+    Finish(process, MakeDeath(proto::Death::START_FAILED,
+                              absl::StrCat("the template of its job ended: ", why)));
   }
 }
 
@@ -404,7 +419,8 @@ void ProcessLauncher::EndTemplate(Job& job) {
   if (job.template_socket.valid()) loop_->Unwatch(job.template_socket.fd());
   job.template_socket.Close();
   if (job.template_pid == 0) return;
-  // Only the template itself: its workers have groups of their own and, from here on, this process as their parent.
+  // Only the template itself: its workers have groups of their own and, from here on, this process
+  // as their parent.
   const pid_t pid = std::exchange(job.template_pid, 0);
   kill(pid, SIGKILL);
   watch_->Watch(pid, UniqueFd(), [pid] { waitpid(pid, nullptr, 0); });
@@ -436,22 +452,26 @@ void ProcessLauncher::OnChildExited(ProcessId process) {
   FinishWithStatus(process, status);
 }
 
-// The parent of a forked worker is its template, which reports the exit status; if it died, the parent is this process.
+// The parent of a forked worker is its template, which reports the exit status; if it died, the
+// parent is this process.
 void ProcessLauncher::AwaitTemplateReport(ProcessId process, int tries_left) {
   const auto found = workers_.find(process);
   if (found == workers_.end()) return;  // Reported meanwhile.
   const pid_t pid = found->second.info.os_pid;
   siginfo_t info{};
-  if (waitid(P_PID, static_cast<id_t>(pid), &info, WEXITED | WNOHANG | WNOWAIT) == 0 && info.si_pid == pid) {
+  if (waitid(P_PID, static_cast<id_t>(pid), &info, WEXITED | WNOHANG | WNOWAIT) == 0 &&
+      info.si_pid == pid) {
     kill(-pid, SIGKILL);  // Before it is reaped, as above.
     int status = 0;
     waitpid(pid, &status, 0);
     return FinishWithStatus(process, status);
   }
   if (tries_left == 0) {
-    return Finish(process, MakeDeath(proto::Death::UNKNOWN, "it ended; its exit status is not known"));
+    return Finish(process,
+                  MakeDeath(proto::Death::UNKNOWN, "it ended; its exit status is not known"));
   }
-  loop_->After(10 * kMillisecond, [this, process, tries_left] { AwaitTemplateReport(process, tries_left - 1); });
+  loop_->After(10 * kMillisecond,
+               [this, process, tries_left] { AwaitTemplateReport(process, tries_left - 1); });
 }
 
 void ProcessLauncher::FinishWithStatus(ProcessId process, int status) {
@@ -477,10 +497,10 @@ proto::Death ProcessLauncher::Explain(const Worker& worker, int status) const {
   if (WIFSIGNALED(status)) {
     death.set_cause(proto::Death::SIGNALLED);
     death.set_code(WTERMSIG(status));
-    words = absl::StrCat("ended by signal ", WTERMSIG(status), " (", strsignal(WTERMSIG(status)), ")",
-                         WCOREDUMP(status) ? ", core dumped" : "");
-    if (WTERMSIG(status) == SIGKILL && worker.doom.cause() == proto::Death::UNKNOWN && events_.kernel_oom_kills &&
-        events_.kernel_oom_kills() > worker.oom_kills_before) {
+    words = absl::StrCat("ended by signal ", WTERMSIG(status), " (", strsignal(WTERMSIG(status)),
+                         ")", WCOREDUMP(status) ? ", core dumped" : "");
+    if (WTERMSIG(status) == SIGKILL && worker.doom.cause() == proto::Death::UNKNOWN &&
+        events_.kernel_oom_kills && events_.kernel_oom_kills() > worker.oom_kills_before) {
       death.set_cause(proto::Death::OUT_OF_MEMORY);
       words = "killed by the kernel: the memory limit of the node's control group was reached";
     }
@@ -520,8 +540,8 @@ void ProcessLauncher::KillOnLoop(ProcessId process, const proto::Death& death) {
 
 void ProcessLauncher::KillProcesses(const Worker& worker) {
   if (worker.info.os_pid == 0) return;
-  // The worker itself first, by a name that cannot have been given away; it is watched, so not reaped, and thus the number
-  // of its group is still its own.
+  // The worker itself first, by a name that cannot have been given away; it is watched, so not
+  // reaped, and thus the number of its group is still its own.
   watch_->Signal(worker.watch, SIGKILL);
   if (!worker.from_template) kill(-worker.info.os_pid, SIGKILL);
 }
@@ -542,7 +562,8 @@ void ProcessLauncher::RemoveJobOnLoop(JobNumber number) {
 void ProcessLauncher::HuntStrays(JobNumber job, Nanos deadline) {
   absl::flat_hash_set<pid_t> spared;
   for (const auto& [process, worker] : workers_) {
-    if (worker.info.job == job && worker.doom.cause() == proto::Death::UNKNOWN) spared.insert(worker.info.os_pid);
+    if (worker.info.job == job && worker.doom.cause() == proto::Death::UNKNOWN)
+      spared.insert(worker.info.os_pid);
   }
   strays_.Hunt(job, std::move(spared));
   strays_.Sweep([this](pid_t pid) { return IsOurs(pid); }, /*everything=*/false);
@@ -562,7 +583,8 @@ void ProcessLauncher::SweepUntilGone(Nanos deadline) {
   const int killed = strays_.Sweep([this](pid_t pid) { return IsOurs(pid); }, /*everything=*/false);
   // A worker that is dying leaves strays a moment later, so one quiet look is not enough.
   const bool busy = killed > 0 || !workers_.empty();
-  if (busy && MonotonicNow() < deadline) loop_->After(10 * kMillisecond, [this, deadline] { SweepUntilGone(deadline); });
+  if (busy && MonotonicNow() < deadline)
+    loop_->After(10 * kMillisecond, [this, deadline] { SweepUntilGone(deadline); });
 }
 
 }  // namespace sheaf

@@ -1,11 +1,12 @@
 // Copyright The Sheaf Authors. SPDX-License-Identifier: Apache-2.0
-// Workers as processes of this machine. The driver's executable runs again: exec'd, or forked from a template, which is the
-// first such process of the job, stopped inside Init (base/worker_template.h). All forking, waiting and killing happens on
-// an event loop of its own; the raylet's loop only posts.
+// Workers as processes of this machine. The driver's executable runs again: exec'd, or forked from
+// a template, which is the first such process of the job, stopped inside Init
+// (base/worker_template.h). All forking, waiting and killing happens on an event loop of its own;
+// the raylet's loop only posts.
 //
-// Each worker leads a process group. Its descendants that left the group (setsid) are found when they are orphans: this
-// process is their subreaper. They are told from others by the mark SHEAF_JOB in their environment or by their group, and
-// killed when their job ends.
+// Each worker leads a process group. Its descendants that left the group (setsid) are found when
+// they are orphans: this process is their subreaper. They are told from others by the mark
+// SHEAF_JOB in their environment or by their group, and killed when their job ends.
 #pragma once
 
 #include <cstdint>
@@ -32,14 +33,16 @@
 namespace sheaf {
 
 struct LauncherOptions {
-  std::string socket_path;         // What workers attach to.
-  std::string log_directory;       // For worker-<process>.out and .err.
-  std::string session;             // Names this node's run in SHEAF_JOB.
-  int oom_score_adj = 500;         // Of workers; the node's own is lower.
-  uint64_t open_files = 0;         // Workers' limit of descriptors; 0: this process's.
+  std::string socket_path;    // What workers attach to.
+  std::string log_directory;  // For worker-<process>.out and .err.
+  std::string session;        // Names this node's run in SHEAF_JOB.
+  int oom_score_adj = 500;    // Of workers; the node's own is lower.
+  uint64_t open_files = 0;    // Workers' limit of descriptors; 0: this process's.
   bool use_templates = true;
-  Nanos template_timeout = 10 * kSecond;  // A template that is not ready by then is given up; workers are exec'd.
-  bool own_all_children = false;   // Every child of this process may be reaped: true in `sheaf node`.
+  Nanos template_timeout =
+      10 * kSecond;  // A template that is not ready by then is given up; workers are exec'd.
+  bool own_all_children =
+      false;  // Every child of this process may be reaped: true in `sheaf node`.
 };
 
 // A worker that runs, for the memory watch and the log tailer.
@@ -55,19 +58,23 @@ struct LaunchedWorker {
 
 // Called on the launcher's loop.
 struct LauncherEvents {
-  std::function<void(const LaunchedWorker&)> on_started;          // Its os_pid is known.
-  std::function<void(ProcessId, const proto::Death&)> on_exited;  // Once per accepted Start; os_pid may be reused now.
-  std::function<uint64_t()> kernel_oom_kills;  // How often the kernel killed in this cgroup; may be empty.
+  std::function<void(const LaunchedWorker&)> on_started;  // Its os_pid is known.
+  std::function<void(ProcessId, const proto::Death&)>
+      on_exited;  // Once per accepted Start; os_pid may be reused now.
+  std::function<uint64_t()>
+      kernel_oom_kills;  // How often the kernel killed in this cgroup; may be empty.
 };
 
 class ProcessLauncher final : public WorkerLauncher {
  public:
-  // `executable_of` gives a driver's executable away; called once per job, by AddJob, on its thread.
-  // kResourceExhausted: no descriptors.
+  // `executable_of` gives a driver's executable away; called once per job, by AddJob, on its
+  // thread. kResourceExhausted: no descriptors.
   static absl::StatusOr<std::unique_ptr<ProcessLauncher>> Make(
-      LauncherOptions options, LauncherEvents events, std::function<UniqueFd(ProcessId)> executable_of);
+      LauncherOptions options, LauncherEvents events,
+      std::function<UniqueFd(ProcessId)> executable_of);
   ~ProcessLauncher() override { Stop(); }
-  // Kills all workers and strays and waits for them, for 2 s at most. Later calls do nothing. Idempotent; not on the loop.
+  // Kills all workers and strays and waits for them, for 2 s at most. Later calls do nothing.
+  // Idempotent; not on the loop.
   void Stop();
 
   // WorkerLauncher. Any thread.
@@ -79,7 +86,8 @@ class ProcessLauncher final : public WorkerLauncher {
 
   // As Kill, with the death that is reported: the memory watch's evidence. Any thread.
   void KillWith(ProcessId process, const proto::Death& death);
-  // The worker that presents `token`, which is void from then on. kNotFound: none is awaited with it. Any thread.
+  // The worker that presents `token`, which is void from then on. kNotFound: none is awaited with
+  // it. Any thread.
   absl::StatusOr<WorkerClaim> Claim(std::string_view token);
   // Any thread but the loop.
   std::vector<LaunchedWorker> Workers();
@@ -88,9 +96,10 @@ class ProcessLauncher final : public WorkerLauncher {
   struct Worker {
     LaunchedWorker info;
     std::string token;
-    uint64_t watch = 0;     // Of its process, once that runs.
+    uint64_t watch = 0;  // Of its process, once that runs.
     bool from_template = false;
-    proto::Death doom;  // Cause set: it was killed on purpose, and this is how its death is reported.
+    proto::Death
+        doom;  // Cause set: it was killed on purpose, and this is how its death is reported.
     uint64_t oom_kills_before = 0;
   };
   enum class TemplateState : uint8_t { kNone, kStarting, kReady, kRetired };
@@ -101,10 +110,12 @@ class ProcessLauncher final : public WorkerLauncher {
     TemplateState template_state = TemplateState::kNone;
     pid_t template_pid = 0;
     UnixSocket template_socket;
-    std::deque<std::pair<WorkerSpec, std::string>> queue;  // With their tokens; waiting for the template.
+    std::deque<std::pair<WorkerSpec, std::string>>
+        queue;  // With their tokens; waiting for the template.
   };
 
-  ProcessLauncher(LauncherOptions options, LauncherEvents events, std::function<UniqueFd(ProcessId)> executable_of,
+  ProcessLauncher(LauncherOptions options, LauncherEvents events,
+                  std::function<UniqueFd(ProcessId)> executable_of,
                   std::unique_ptr<EventLoop> loop);
 
   // All on the loop.
@@ -139,7 +150,7 @@ class ProcessLauncher final : public WorkerLauncher {
   const LauncherEvents events_;
   const std::function<UniqueFd(ProcessId)> executable_of_;
 
-  mutable std::mutex mutex_;  // Guards the next three.
+  mutable std::mutex mutex_;                              // Guards the next three.
   absl::flat_hash_map<std::string, WorkerClaim> tokens_;  // Awaited.
   absl::flat_hash_set<JobNumber> known_jobs_;
   SeededRandom random_{EntropySeed()};

@@ -22,11 +22,12 @@
 namespace sheaf {
 namespace {
 
-// This test program is its own driver and worker: started by a launcher, it ends up here, before main. What it does is
-// told by TEST_WORKER.
+// This test program is its own driver and worker: started by a launcher, it ends up here, before
+// main. What it does is told by TEST_WORKER.
 void RunAsWorker() {
   const char* const script = std::getenv("TEST_WORKER");
-  if (script == nullptr || (std::getenv("SHEAF_WORKER") == nullptr && std::getenv("SHEAF_WORKER_TEMPLATE") == nullptr)) {
+  if (script == nullptr ||
+      (std::getenv("SHEAF_WORKER") == nullptr && std::getenv("SHEAF_WORKER_TEMPLATE") == nullptr)) {
     return;
   }
   const std::string text = script;
@@ -107,12 +108,14 @@ class Fixture {
   }
   LaunchedWorker AwaitStart(ProcessId process) {
     std::unique_lock lock(mutex_);
-    REQUIRE(changed_.wait_for(lock, std::chrono::seconds(10), [&] { return started_.contains(process); }));
+    REQUIRE(changed_.wait_for(lock, std::chrono::seconds(10),
+                              [&] { return started_.contains(process); }));
     return started_[process];
   }
   proto::Death AwaitExit(ProcessId process) {
     std::unique_lock lock(mutex_);
-    REQUIRE(changed_.wait_for(lock, std::chrono::seconds(10), [&] { return exited_.contains(process); }));
+    REQUIRE(changed_.wait_for(lock, std::chrono::seconds(10),
+                              [&] { return exited_.contains(process); }));
     return exited_[process];
   }
   // What `worker` printed behind `word`, once it has.
@@ -163,7 +166,9 @@ class Fixture {
 
 }  // namespace
 
-SCENARIO("a worker runs the driver's executable and learns who it is, exec'd or forked from a template") {
+SCENARIO(
+    "a worker runs the driver's executable and learns who it is, exec'd or forked from a "
+    "template") {
   const bool templates = GENERATE(false, true);
   CAPTURE(templates);
   Fixture fixture(templates);
@@ -328,8 +333,9 @@ TEST_CASE("how fast workers start", "[.measure]") {
     for (int i = 0; i < kCount; ++i) processes.push_back(fixture.Start(1));
     for (ProcessId process : processes) fixture.AwaitOutput(fixture.AwaitStart(process), "parent");
     const Nanos after_all = MonotonicNow();
-    WARN((templates ? "template" : "exec") << ": first worker in Init after " << (after_first - begin) / 1e6
-                                           << " ms, then " << kCount * 1e9 / (after_all - after_first) << "/s");
+    WARN((templates ? "template" : "exec")
+         << ": first worker in Init after " << (after_first - begin) / 1e6 << " ms, then "
+         << kCount * 1e9 / (after_all - after_first) << "/s");
   }
 }
 

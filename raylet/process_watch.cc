@@ -19,7 +19,9 @@ constexpr Nanos kLookPeriod = 20 * kMillisecond;
 
 }  // namespace
 
-UniqueFd OpenPidfd(pid_t pid) { return UniqueFd(static_cast<int>(syscall(SYS_pidfd_open, pid, 0))); }
+UniqueFd OpenPidfd(pid_t pid) {
+  return UniqueFd(static_cast<int>(syscall(SYS_pidfd_open, pid, 0)));
+}
 
 bool HasPidfd() {
   static const bool has = OpenPidfd(getpid()).valid();
@@ -44,7 +46,8 @@ uint64_t ProcessWatch::Watch(pid_t pid, UniqueFd pidfd, std::function<void()> on
   Watched& watched = watched_[number];
   watched = Watched{pid, std::move(pidfd), 0, std::move(on_exit)};
   if (watched.pidfd.valid() &&
-      loop_.Watch(watched.pidfd.get(), EPOLLIN, [this, number](uint32_t) { Exited(number); }).ok()) {
+      loop_.Watch(watched.pidfd.get(), EPOLLIN, [this, number](uint32_t) { Exited(number); })
+          .ok()) {
     return number;
   }
   watched.pidfd.Reset();
@@ -89,7 +92,8 @@ void ProcessWatch::Look() {
   for (const auto& [number, watched] : watched_) {
     if (watched.pidfd.valid()) continue;
     any = true;
-    if (watched.start_ticks == 0 || StartTicks(watched.pid) != watched.start_ticks) exited.push_back(number);
+    if (watched.start_ticks == 0 || StartTicks(watched.pid) != watched.start_ticks)
+      exited.push_back(number);
   }
   for (uint64_t watch : exited) Exited(watch);
   looking_ = any;

@@ -91,9 +91,12 @@ absl::Status Raylet::Dispatch(ProcessId from, Process& process, const Frame& fra
         return absl::InvalidArgumentError("a malformed request to the GCS");
       }
       return absl::OkStatus();
-    case FrameKind::kStateQuery: return OnStateQuery(from, frame);
-    case FrameKind::kStateAnswer: return OnStateAnswer(from, frame);
-    case FrameKind::kConnectRequest: return OnConnectRequest(from, frame);
+    case FrameKind::kStateQuery:
+      return OnStateQuery(from, frame);
+    case FrameKind::kStateAnswer:
+      return OnStateAnswer(from, frame);
+    case FrameKind::kConnectRequest:
+      return OnConnectRequest(from, frame);
     case FrameKind::kPeerDrained: {
       SHEAF_ASSIGN_OR_RETURN(const auto message, ParseFrame<proto::PeerDrained>(frame));
       OnPeerDrained(from, ProcessId::Unpack(message.process()));
@@ -105,7 +108,8 @@ absl::Status Raylet::Dispatch(ProcessId from, Process& process, const Frame& fra
       Bury(from, death, /*exited=*/false);
       return absl::OkStatus();
     }
-    default: break;
+    default:
+      break;
   }
   if (IsStoreFrame(frame.kind)) {
     world_.store.OnFrame(from, frame.kind, frame.body);
@@ -113,20 +117,31 @@ absl::Status Raylet::Dispatch(ProcessId from, Process& process, const Frame& fra
   }
   if (!worker && !driver) return absl::OkStatus();
   switch (frame.kind) {  // What those may say that own tasks and objects.
-    case FrameKind::kJobStart: return driver ? OnJobStart(from, process, frame) : absl::OkStatus();
-    case FrameKind::kLeaseDemand: return OnLeaseDemand(from, frame);
-    case FrameKind::kLeaseReturn: return OnLeaseReturn(from, frame);
-    case FrameKind::kKillWorker: return OnKillWorker(from, frame);
-    case FrameKind::kBlocked: return OnBlockedFrame(from, process, frame);
+    case FrameKind::kJobStart:
+      return driver ? OnJobStart(from, process, frame) : absl::OkStatus();
+    case FrameKind::kLeaseDemand:
+      return OnLeaseDemand(from, frame);
+    case FrameKind::kLeaseReturn:
+      return OnLeaseReturn(from, frame);
+    case FrameKind::kKillWorker:
+      return OnKillWorker(from, frame);
+    case FrameKind::kBlocked:
+      return OnBlockedFrame(from, process, frame);
     case FrameKind::kWorkerReady:
       if (worker) OnWorkerReady(from);
       return absl::OkStatus();
-    case FrameKind::kRefsReport: return OnRefsReport(from, frame);
-    case FrameKind::kNodeRefsAck: return OnNodeRefsAck(from, frame);
-    case FrameKind::kAdoptedQuery: return OnAdoptedQuery(from, frame);
-    case FrameKind::kGroupRequest: return OnGroupRequest(from, frame);
-    case FrameKind::kActorReport: return OnActorReport(from, frame);
-    default: return absl::OkStatus();  // Of a newer peer.
+    case FrameKind::kRefsReport:
+      return OnRefsReport(from, frame);
+    case FrameKind::kNodeRefsAck:
+      return OnNodeRefsAck(from, frame);
+    case FrameKind::kAdoptedQuery:
+      return OnAdoptedQuery(from, frame);
+    case FrameKind::kGroupRequest:
+      return OnGroupRequest(from, frame);
+    case FrameKind::kActorReport:
+      return OnActorReport(from, frame);
+    default:
+      return absl::OkStatus();  // Of a newer peer.
   }
 }
 

@@ -1,7 +1,8 @@
 // Copyright The Sheaf Authors. SPDX-License-Identifier: Apache-2.0
-// One node: who is attached, who works for whom, who holds what, and what follows when a process dies. Pure: all of the
-// world comes in through RayletWorld, so that tests/sim runs it under virtual time. One thread; each input is one
-// transaction. Nothing that a process or the GCS sends can end it.
+// One node: who is attached, who works for whom, who holds what, and what follows when a process
+// dies. Pure: all of the world comes in through RayletWorld, so that tests/sim runs it under
+// virtual time. One thread; each input is one transaction. Nothing that a process or the GCS sends
+// can end it.
 //
 //   raylet.cc                the inputs, attaching, the work that a transaction leaves behind
 //   raylet_jobs.cc           a driver's job, from its start to the end of its last worker
@@ -54,20 +55,20 @@ namespace sheaf {
 class StoreOwner;
 
 struct RayletOptions {
-  NodeNumber node = 0;               // From the GCS, which knows this node already.
+  NodeNumber node = 0;  // From the GCS, which knows this node already.
   Resources totals;
   Labels labels;
-  std::vector<uint32_t> gpu_ids;     // Of the GPUs in `totals`.
-  std::string address;               // Where other raylets dial; empty on a single node.
+  std::vector<uint32_t> gpu_ids;  // Of the GPUs in `totals`.
+  std::string address;            // Where other raylets dial; empty on a single node.
   std::string host_name;
   std::string version;
   std::string metrics_url;
   std::string session_dir;
-  std::vector<std::string> features; // Optional kernel features in use: "pidfd: yes".
-  int64_t unix_ns_at_zero = 0;       // Wall time when the monotonic clock was 0; only a label.
-  uint64_t gcs_term = 0;             // As NodeRegistered said.
+  std::vector<std::string> features;  // Optional kernel features in use: "pidfd: yes".
+  int64_t unix_ns_at_zero = 0;        // Wall time when the monotonic clock was 0; only a label.
+  uint64_t gcs_term = 0;              // As NodeRegistered said.
   Nanos heartbeat_period = kSecond;
-  WorkerPoolOptions workers;         // `cpus` 0: from `totals`.
+  WorkerPoolOptions workers;  // `cpus` 0: from `totals`.
   LeaseQueueOptions leases;
   Nanos drain_limit = 10 * kSecond;  // Peers of a dead process have so long to drain its rings.
   Nanos query_limit = kSecond;       // Processes have so long to answer a state query.
@@ -76,11 +77,11 @@ struct RayletOptions {
 // Everything outlives the raylet.
 struct RayletWorld {
   Clock& clock;
-  Transport& transport;      // To the processes of this node, and to kGcs.
+  Transport& transport;  // To the processes of this node, and to kGcs.
   WorkerLauncher& launcher;
   Switchboard& switchboard;
   StoreOwner& store;
-  StoreEvents& store_events; // The observer of `store`.
+  StoreEvents& store_events;  // The observer of `store`.
   Random& random;
   ProcessNumbers& numbers;
   metrics::Page& metrics;
@@ -95,24 +96,28 @@ class Raylet {
 
   // A process has its segment and its rings. Comes before the first OnFrame of that process.
   void OnAttached(ProcessId process, const AttachInfo& info);
-  // A process of this node sent `frame`. From a process that is unknown or dead it is dropped; a sender of malformed
-  // frames is told to end.
+  // A process of this node sent `frame`. From a process that is unknown or dead it is dropped; a
+  // sender of malformed frames is told to end.
   void OnFrame(ProcessId from, const Frame& frame);
   // kGcsReply or kGcsEvent, for this raylet or for one of its processes.
   void OnGcsFrame(const Frame& frame);
-  // `process` is dead (its pidfd says so), or a worker could not be started. A repeat changes nothing.
+  // `process` is dead (its pidfd says so), or a worker could not be started. A repeat changes
+  // nothing.
   void OnExited(ProcessId process, const proto::Death& death);
-  // The attach socket of `process` is at its end: no forked child of it can hold a view of the arena any more.
+  // The attach socket of `process` is at its end: no forked child of it can hold a view of the
+  // arena any more.
   void OnSocketClosed(ProcessId process);
   // After a batch of frames.
   void EndTurn();
-  // At least each 100 ms. NextTick says when it would be of use (kForever: not before the next 100 ms).
+  // At least each 100 ms. NextTick says when it would be of use (kForever: not before the next 100
+  // ms).
   void Tick();
   Nanos NextTick() const;
 
   // The GCS declared this node dead: the process must end, its number is used up.
   bool fenced() const { return fenced_; }
-  // Takes no new work; workers, drivers and their descendants are told to end. For an orderly stop of the node.
+  // Takes no new work; workers, drivers and their descendants are told to end. For an orderly stop
+  // of the node.
   void Shutdown(const std::string& reason);
   bool idle() const { return processes_.empty(); }  // Nobody is attached.
 
@@ -122,47 +127,49 @@ class Raylet {
     WorkerPool::Counts workers;
     size_t processes = 0;
     size_t drivers = 0;
-    size_t remains = 0;          // Dead processes of which something is left.
-    size_t rings = 0;            // Between processes, that with the raylet left out.
+    size_t remains = 0;  // Dead processes of which something is left.
+    size_t rings = 0;    // Between processes, that with the raylet left out.
     size_t groups = 0;
     size_t pending_groups = 0;
     size_t held_references = 0;
     size_t adopted_objects = 0;
     size_t unanswered_gcs_commands = 0;
-    uint64_t swept = 0;          // What the sweeper had to repair since the start,
-    std::string last_swept;      // and the table in which it did so last.
+    uint64_t swept = 0;      // What the sweeper had to repair since the start,
+    std::string last_swept;  // and the table in which it did so last.
   };
   Stats GetStats() const;
-  // Sets the gauges of `metrics` from these figures and those of ledger and store; call it before the page is read. The
-  // counters are kept as things happen.
+  // Sets the gauges of `metrics` from these figures and those of ledger and store; call it before
+  // the page is read. The counters are kept as things happen.
   void PublishMetrics();
 
  private:
   struct Process {
     AttachInfo info;
-    JobNumber job = 0;        // This node's own number of its job; 0: none (a tool, or a driver before kJobStart).
-    LeaseNumber lease = 0;    // A worker's, while it has one.
+    JobNumber job =
+        0;  // This node's own number of its job; 0: none (a tool, or a driver before kJobStart).
+    LeaseNumber lease = 0;  // A worker's, while it has one.
     Nanos attached_at = 0;
     Nanos socket_closed_at = 0;  // 0: it is open.
   };
   // This node's own number of a job: workers start while the GCS still numbers it.
   struct Job {
-    JobNumber number = 0;     // The GCS's; 0: not registered yet.
+    JobNumber number = 0;  // The GCS's; 0: not registered yet.
     ProcessId driver;
     proto::JobStart start;
     bool ended = false;
     bool failed = false;
     Nanos started_at = 0;
-    Nanos keep_until = 0;     // It stays known until then, though it ended.
+    Nanos keep_until = 0;  // It stays known until then, though it ended.
   };
   // A dead process of which something is left.
   struct Remains {
     ProcessRole role = ProcessRole::kTool;
     proto::Death death;
     Nanos died_at = 0;
-    bool exited = false;         // Its pidfd said so (else it said goodbye, and its exit is still to come).
+    bool exited =
+        false;  // Its pidfd said so (else it said goodbye, and its exit is still to come).
     bool socket_closed = false;
-    bool drained = false;        // All its ring peers have drained what it sent.
+    bool drained = false;  // All its ring peers have drained what it sent.
     bool store_knows = false;
     bool views_gone = false;
     absl::btree_set<ProcessId> undrained;
@@ -171,17 +178,18 @@ class Raylet {
   // A detached actor whose incarnation starts or lives here.
   struct DetachedActor {
     proto::StartActor start;
-    uint64_t key = 0;         // Of the lease demand that this raylet makes for it.
-    JobNumber job = 0;        // This node's own number.
-    LeaseNumber lease = 0;    // 0: no worker yet.
+    uint64_t key = 0;       // Of the lease demand that this raylet makes for it.
+    JobNumber job = 0;      // This node's own number.
+    LeaseNumber lease = 0;  // 0: no worker yet.
     ProcessId worker;
-    bool started = false;     // Its constructor has run.
+    bool started = false;  // Its constructor has run.
     bool ending = false;
-    std::string words;        // What it waits for.
-    proto::Death failure;     // Of its constructor.
+    std::string words;     // What it waits for.
+    proto::Death failure;  // Of its constructor.
   };
   struct StoreCounts {
-    uint64_t spills = 0, restores = 0, refusals = 0, spilled_bytes = 0, restored_bytes = 0, disk_failures = 0;
+    uint64_t spills = 0, restores = 0, refusals = 0, spilled_bytes = 0, restored_bytes = 0,
+             disk_failures = 0;
   };
   // A state query that waits for answers of others.
   struct Query {
@@ -328,14 +336,17 @@ class Raylet {
   absl::btree_map<JobNumber, Job> jobs_;
   JobNumber last_job_ = 0;
   absl::flat_hash_map<LeaseNumber, ProcessId> worker_of_;  // Leases that have one.
-  absl::flat_hash_map<ProcessId, proto::Death> deaths_;    // The last of those who died, for kConnectRefused.
+  absl::flat_hash_map<ProcessId, proto::Death>
+      deaths_;  // The last of those who died, for kConnectRefused.
   std::deque<ProcessId> deaths_order_;
   absl::btree_map<ObjectId, std::vector<ObjectId>> adopted_;  // With the references inside.
-  absl::btree_map<ObjectId, uint32_t> nested_holds_;          // Adopted objects inside which each lies.
-  std::deque<std::pair<Nanos, ProcessId>> recently_dead_;     // Nothing is left of them, or so it seems.
+  absl::btree_map<ObjectId, uint32_t> nested_holds_;  // Adopted objects inside which each lies.
+  std::deque<std::pair<Nanos, ProcessId>>
+      recently_dead_;       // Nothing is left of them, or so it seems.
   bool room_came_ = false;  // Leases ended since groups were last tried.
 
-  // Who is told of changes, what was said last, and under which placement number the GCS knows named and detached ones.
+  // Who is told of changes, what was said last, and under which placement number the GCS knows
+  // named and detached ones.
   absl::btree_map<PlacementGroupId, absl::btree_set<ProcessId>> group_watchers_;
   absl::btree_map<PlacementGroupId, proto::GroupState> group_states_;
   absl::btree_map<PlacementGroupId, uint32_t> registered_groups_;

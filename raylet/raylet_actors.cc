@@ -1,7 +1,7 @@
 // Copyright The Sheaf Authors. SPDX-License-Identifier: Apache-2.0
-// Detached actors: the GCS decides that an incarnation starts or ends, this raylet leases a worker for it in its own name,
-// hands over the creation task, and reports. The worker says by kActorReport that the constructor has run (ALIVE) or
-// failed (DEAD).
+// Detached actors: the GCS decides that an incarnation starts or ends, this raylet leases a worker
+// for it in its own name, hands over the creation task, and reports. The worker says by
+// kActorReport that the constructor has run (ALIVE) or failed (DEAD).
 #include "absl/strings/str_cat.h"
 #include "base/log.h"
 #include "base/status_macros.h"
@@ -11,7 +11,8 @@
 namespace sheaf {
 namespace {
 
-// How a worker of an ended job is started stays known for so long after the last detached actor of it here.
+// How a worker of an ended job is started stays known for so long after the last detached actor of
+// it here.
 constexpr Nanos kKeepJobForRestart = 30 * kSecond;
 constexpr size_t kMaxQueuedActorRows = 100'000;
 
@@ -27,7 +28,8 @@ void Raylet::OnStartActor(const proto::StartActor& message) {
       return;
     }
     if (known.start.incarnation() >= message.incarnation()) return;
-    EndDetached(known, "a newer incarnation of it starts");  // That one begins when this one is gone.
+    EndDetached(known,
+                "a newer incarnation of it starts");  // That one begins when this one is gone.
     return;
   }
   DetachedActor actor;
@@ -46,8 +48,10 @@ void Raylet::OnStartActor(const proto::StartActor& message) {
     job.started_at = Now();
     world_.launcher.AddJob(actor.job, job.driver, job.start);
   }
-  if (absl::Status merged = AddJobEnvironment(actor.job, actor.start.mutable_lease()); !merged.ok()) {
-    Log(LogLevel::kWarning, "the environment of the actor ", id->ToHex(), ": ", std::string(merged.message()));
+  if (absl::Status merged = AddJobEnvironment(actor.job, actor.start.mutable_lease());
+      !merged.ok()) {
+    Log(LogLevel::kWarning, "the environment of the actor ", id->ToHex(), ": ",
+        std::string(merged.message()));
   }
   pool_.AddJob(actor.job, actor.start.lease().environment());
   const DetachedActor& added = detached_.emplace(*id, std::move(actor)).first->second;
@@ -148,9 +152,7 @@ absl::Status Raylet::OnActorReport(ProcessId from, const Frame& frame) {
   return absl::OkStatus();
 }
 
-void Raylet::ReportDetached(const DetachedActor& actor) {
-  SendActorState(StateOf(actor));
-}
+void Raylet::ReportDetached(const DetachedActor& actor) { SendActorState(StateOf(actor)); }
 
 proto::ActorStateReport Raylet::StateOf(const DetachedActor& actor) const {
   proto::ActorStateReport report;

@@ -1,9 +1,10 @@
 // Copyright The Sheaf Authors. SPDX-License-Identifier: Apache-2.0
 // From the exit of a process until nothing of it is left:
 //   its leases, work and workers end at once, and all whom it concerns are told;
-//   when its ring peers have drained what it sent, no reference can be on its way from it any more: what it held goes,
-//   and of what it owned this node keeps the sealed objects that somebody still borrows;
-//   when its socket is at its end as well, nobody has a view through it: its rings, segment and pins go.
+//   when its ring peers have drained what it sent, no reference can be on its way from it any more:
+//   what it held goes, and of what it owned this node keeps the sealed objects that somebody still
+//   borrows; when its socket is at its end as well, nobody has a view through it: its rings,
+//   segment and pins go.
 #include "absl/strings/str_cat.h"
 #include "raylet/raylet.h"
 
@@ -13,18 +14,27 @@ namespace {
 using metrics::CounterId;
 
 constexpr size_t kDeathsRemembered = 10'000;
-constexpr Nanos kExitAfterSocket = kSecond;   // A live process whose socket closed is given up after this.
-constexpr Nanos kExitAfterGoodbye = 5 * kSecond;  // A worker that said goodbye is killed after this.
+constexpr Nanos kExitAfterSocket =
+    kSecond;  // A live process whose socket closed is given up after this.
+constexpr Nanos kExitAfterGoodbye =
+    5 * kSecond;  // A worker that said goodbye is killed after this.
 
 CounterId DeathCounter(proto::Death::Cause cause) {
   switch (cause) {
-    case proto::Death::EXITED: return CounterId::kWorkerDeathsExited;
-    case proto::Death::SIGNALLED: return CounterId::kWorkerDeathsSignalled;
-    case proto::Death::OUT_OF_MEMORY: return CounterId::kWorkerDeathsOutOfMemory;
-    case proto::Death::KILLED: return CounterId::kWorkerDeathsKilled;
-    case proto::Death::LEFT: return CounterId::kWorkerDeathsLeft;
-    case proto::Death::START_FAILED: return CounterId::kWorkerDeathsStartFailed;
-    default: return CounterId::kWorkerDeathsOther;
+    case proto::Death::EXITED:
+      return CounterId::kWorkerDeathsExited;
+    case proto::Death::SIGNALLED:
+      return CounterId::kWorkerDeathsSignalled;
+    case proto::Death::OUT_OF_MEMORY:
+      return CounterId::kWorkerDeathsOutOfMemory;
+    case proto::Death::KILLED:
+      return CounterId::kWorkerDeathsKilled;
+    case proto::Death::LEFT:
+      return CounterId::kWorkerDeathsLeft;
+    case proto::Death::START_FAILED:
+      return CounterId::kWorkerDeathsStartFailed;
+    default:
+      return CounterId::kWorkerDeathsOther;
   }
 }
 

@@ -235,7 +235,8 @@ SCENARIO("an adopted object keeps what lives elsewhere alive") {
   CHECK(dropped[0].dropped_ids() == Object(other, 9).Binary());
 }
 
-SCENARIO("a driver that says goodbye lives on with its views; its rings stay until its socket closes") {
+SCENARIO(
+    "a driver that says goodbye lives on with its views; its rings stay until its socket closes") {
   RayletNode node;
   const ProcessId driver = node.Driver();
   node.Send(driver, FrameKind::kGoodbye, proto::Goodbye());

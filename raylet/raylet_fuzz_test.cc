@@ -1,6 +1,7 @@
 // Copyright The Sheaf Authors. SPDX-License-Identifier: Apache-2.0
-// Nothing that a process or the GCS sends ends the raylet, and after all have gone nothing is left: random bytes, bitten
-// messages, and random histories of processes that live, ask, and die at any moment.
+// Nothing that a process or the GCS sends ends the raylet, and after all have gone nothing is left:
+// random bytes, bitten messages, and random histories of processes that live, ask, and die at any
+// moment.
 #include <catch2/catch.hpp>
 
 #include "raylet/raylet.h"
@@ -9,16 +10,32 @@
 namespace sheaf {
 namespace {
 
-constexpr FrameKind kKinds[] = {
-    FrameKind::kJobStart,    FrameKind::kLeaseDemand,    FrameKind::kLeaseReturn,
-    FrameKind::kBlocked,     FrameKind::kConnectRequest, FrameKind::kPeerDrained,
-    FrameKind::kRefsReport,  FrameKind::kNodeRefsAck,    FrameKind::kKillWorker,
-    FrameKind::kGroupRequest, FrameKind::kActorReport,   FrameKind::kStateQuery,
-    FrameKind::kStateAnswer, FrameKind::kWorkerReady,    FrameKind::kAdoptedQuery,
-    FrameKind::kGcsRequest,  FrameKind::kLeaseGrant,     FrameKind::kTaskReply,
-    FrameKind{128},          FrameKind{129},             FrameKind{130},
-    FrameKind{131},          FrameKind{132},             FrameKind{133},
-    FrameKind{134},          FrameKind{4711}};
+constexpr FrameKind kKinds[] = {FrameKind::kJobStart,
+                                FrameKind::kLeaseDemand,
+                                FrameKind::kLeaseReturn,
+                                FrameKind::kBlocked,
+                                FrameKind::kConnectRequest,
+                                FrameKind::kPeerDrained,
+                                FrameKind::kRefsReport,
+                                FrameKind::kNodeRefsAck,
+                                FrameKind::kKillWorker,
+                                FrameKind::kGroupRequest,
+                                FrameKind::kActorReport,
+                                FrameKind::kStateQuery,
+                                FrameKind::kStateAnswer,
+                                FrameKind::kWorkerReady,
+                                FrameKind::kAdoptedQuery,
+                                FrameKind::kGcsRequest,
+                                FrameKind::kLeaseGrant,
+                                FrameKind::kTaskReply,
+                                FrameKind{128},
+                                FrameKind{129},
+                                FrameKind{130},
+                                FrameKind{131},
+                                FrameKind{132},
+                                FrameKind{133},
+                                FrameKind{134},
+                                FrameKind{4711}};
 
 std::string RandomBytes(Random& random, size_t most) {
   std::string bytes(random.Below(most), '\0');
@@ -29,7 +46,8 @@ std::string RandomBytes(Random& random, size_t most) {
 // A message that is well-formed, of random numbers near those in use.
 std::string RandomMessage(Random& random, FrameKind kind) {
   const auto process = [&] {
-    return ProcessId{static_cast<NodeNumber>(random.Below(3)), static_cast<uint32_t>(random.Below(12))};
+    return ProcessId{static_cast<NodeNumber>(random.Below(3)),
+                     static_cast<uint32_t>(random.Below(12))};
   };
   const auto ids = [&] {
     std::string bytes;
@@ -94,7 +112,8 @@ std::string RandomMessage(Random& random, FrameKind kind) {
       m.set_action(static_cast<proto::GroupRequest::Action>(random.Below(3)));
       m.set_id(PlacementGroupId::Make(process(), random.Below(3)).Binary());
       for (uint64_t i = random.Below(4); i > 0; --i) {
-        (*m.add_bundles()->mutable_amounts())["CPU"] = static_cast<int64_t>(random.Below(2) * 10'000);
+        (*m.add_bundles()->mutable_amounts())["CPU"] =
+            static_cast<int64_t>(random.Below(2) * 10'000);
       }
       m.set_placement(static_cast<proto::GroupRequest::Placement>(random.Below(4)));
       if (random.OneIn(4)) m.set_name("g");
@@ -117,7 +136,8 @@ std::string RandomMessage(Random& random, FrameKind kind) {
       m.set_ids(ids());
       return m.SerializeAsString();
     }
-    default: return random.OneIn(2) ? "" : RandomBytes(random, 64);
+    default:
+      return random.OneIn(2) ? "" : RandomBytes(random, 64);
   }
 }
 
@@ -211,13 +231,21 @@ SCENARIO("after any history, when all processes are gone nothing is left") {
           node.Send(alive.back(), FrameKind::kJobStart, proto::JobStart());
         }
         break;
-      case 1: take_up(); break;
-      case 2: obey(); break;
+      case 1:
+        take_up();
+        break;
+      case 2:
+        obey();
+        break;
       case 3:
         if (!alive.empty() && random.OneIn(3)) bury(random.Below(alive.size()));
         break;
-      case 4: node.Advance(static_cast<Nanos>(random.Below(300)) * kMillisecond); break;
-      case 5: node.AnswerGcs(); break;
+      case 4:
+        node.Advance(static_cast<Nanos>(random.Below(300)) * kMillisecond);
+        break;
+      case 5:
+        node.AnswerGcs();
+        break;
       default: {
         if (alive.empty()) break;
         const FrameKind kind = kKinds[random.Below(std::size(kKinds))];

@@ -41,12 +41,23 @@ void Raylet::OnHeartbeatReply(const proto::HeartbeatReply& reply) {
 
 void Raylet::OnGcsEvent(const proto::GcsEvent& event) {
   switch (event.body_case()) {
-    case proto::GcsEvent::kStartActor: OnStartActor(event.start_actor()); return;
-    case proto::GcsEvent::kKillActor: OnKillActor(event.kill_actor()); return;
-    case proto::GcsEvent::kPlaceGroup: OnPlaceGroup(event.place_group()); return;
-    case proto::GcsEvent::kDropGroup: OnDropGroup(event.drop_group()); return;
-    case proto::GcsEvent::kRestarted: OnGcsRestarted(event.restarted().term()); return;
-    default: return;
+    case proto::GcsEvent::kStartActor:
+      OnStartActor(event.start_actor());
+      return;
+    case proto::GcsEvent::kKillActor:
+      OnKillActor(event.kill_actor());
+      return;
+    case proto::GcsEvent::kPlaceGroup:
+      OnPlaceGroup(event.place_group());
+      return;
+    case proto::GcsEvent::kDropGroup:
+      OnDropGroup(event.drop_group());
+      return;
+    case proto::GcsEvent::kRestarted:
+      OnGcsRestarted(event.restarted().term());
+      return;
+    default:
+      return;
   }
 }
 
@@ -85,7 +96,8 @@ void Raylet::TickGcs() {
     for (auto& [id, row] : actor_rows_) {
       const auto actor = ActorId::FromHex(id);
       // Of a creator that died since, the GCS forgot the rows when it heard of that.
-      if (actor.ok() && IsAlive(actor->maker())) *request.mutable_actor_rows()->add_rows() = std::move(row);
+      if (actor.ok() && IsAlive(actor->maker()))
+        *request.mutable_actor_rows()->add_rows() = std::move(row);
     }
     actor_rows_.clear();
     gcs_.Report(std::move(request));

@@ -1,6 +1,7 @@
 // Copyright The Sheaf Authors. SPDX-License-Identifier: Apache-2.0
-// Placement groups. Those of this node's processes live and die with their creator and are this raylet's alone;
-// named and detached ones are registered with the GCS first, which has detached ones placed anew when they lose their place.
+// Placement groups. Those of this node's processes live and die with their creator and are this
+// raylet's alone; named and detached ones are registered with the GCS first, which has detached
+// ones placed anew when they lose their place.
 #include "base/status_macros.h"
 #include "raylet/parse_frame.h"
 #include "raylet/raylet.h"
@@ -22,7 +23,8 @@ absl::Status Raylet::OnGroupRequest(ProcessId from, const Frame& frame) {
   SHEAF_ASSIGN_OR_RETURN(const auto request, ParseFrame<proto::GroupRequest>(frame));
   SHEAF_ASSIGN_OR_RETURN(const auto id, PlacementGroupId::FromBinary(request.id()));
   switch (request.action()) {
-    case proto::GroupRequest::CREATE: return CreateGroup(from, id, request);
+    case proto::GroupRequest::CREATE:
+      return CreateGroup(from, id, request);
     case proto::GroupRequest::REMOVE:
       if (registered_groups_.contains(id)) {
         proto::GcsRequest removal;
@@ -39,7 +41,8 @@ absl::Status Raylet::OnGroupRequest(ProcessId from, const Frame& frame) {
       group_watchers_[id].insert(from);
       SendMessage(To(from), FrameKind::kGroupState, group_states_[id]);
       return absl::OkStatus();
-    default: return absl::InvalidArgumentError("an unknown action on a placement group");
+    default:
+      return absl::InvalidArgumentError("an unknown action on a placement group");
   }
 }
 
@@ -70,17 +73,18 @@ absl::Status Raylet::CreateGroup(ProcessId from, PlacementGroupId id,
   *group.mutable_selectors() = request.selectors();
   group.set_placement(request.placement());
   group.set_detached(spec->detached);
-  gcs_.Command(std::move(registration), [this, from, id, spec = *std::move(spec)](
-                                            const proto::GcsReply& reply) {
-    if (reply.error() != 0) {
-      if (IsAlive(from)) SendMessage(To(from), FrameKind::kGroupState, Gone(id, reply.message()));
-      group_watchers_.erase(id);
-      return;
-    }
-    if (!spec.detached && !IsAlive(from)) return;
-    registered_groups_[id] = reply.group().placement_number();
-    groups_.OnCreate(spec, spec.detached ? RayletOf(options_.node) : from, Now());
-  });
+  gcs_.Command(std::move(registration),
+               [this, from, id, spec = *std::move(spec)](const proto::GcsReply& reply) {
+                 if (reply.error() != 0) {
+                   if (IsAlive(from))
+                     SendMessage(To(from), FrameKind::kGroupState, Gone(id, reply.message()));
+                   group_watchers_.erase(id);
+                   return;
+                 }
+                 if (!spec.detached && !IsAlive(from)) return;
+                 registered_groups_[id] = reply.group().placement_number();
+                 groups_.OnCreate(spec, spec.detached ? RayletOf(options_.node) : from, Now());
+               });
   return absl::OkStatus();
 }
 
@@ -90,8 +94,10 @@ void Raylet::Perform(const GroupAction& action) {
       groups_.OnPrepared(action.group, action.node, action.attempt, false, Now());
       return;
     case GroupAction::Kind::kCommit:
-    case GroupAction::Kind::kReturn: return;
-    case GroupAction::Kind::kState: break;
+    case GroupAction::Kind::kReturn:
+      return;
+    case GroupAction::Kind::kState:
+      break;
   }
   proto::GroupState state;
   state.set_id(action.group.Binary());
@@ -125,9 +131,15 @@ void Raylet::ReportGroup(PlacementGroupId id, const proto::GroupState& state) {
   report.set_group_id(id.Binary());
   report.set_placement_number(registered->second);
   switch (state.state()) {
-    case proto::GroupState::CREATED: report.set_state(proto::GroupInfo::CREATED); break;
-    case proto::GroupState::REMOVED: report.set_state(proto::GroupInfo::REMOVED); break;
-    default: report.set_state(proto::GroupInfo::PENDING); break;
+    case proto::GroupState::CREATED:
+      report.set_state(proto::GroupInfo::CREATED);
+      break;
+    case proto::GroupState::REMOVED:
+      report.set_state(proto::GroupInfo::REMOVED);
+      break;
+    default:
+      report.set_state(proto::GroupInfo::PENDING);
+      break;
   }
   *report.mutable_bundle_nodes() = state.bundle_nodes();
   report.set_words(state.message());

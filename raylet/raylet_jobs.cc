@@ -87,7 +87,7 @@ void Raylet::EndJob(JobNumber local, const proto::Death& death) {
   pool_.EndWorkers(local, DetachedWorkersOf(local),
                    absl::StrCat("its job ended: the driver ", job.driver.ToString(), " is gone"));
   if (HasDetachedActors(local)) world_.launcher.EndStrays(local);  // Else RemoveJob does it.
-  if (job.number == 0) return;  // OnJobRegistered goes on.
+  if (job.number == 0) return;                                     // OnJobRegistered goes on.
   FinishJob(job);
   RemoveJobIfOver(local);
 }
@@ -123,8 +123,6 @@ JobNumber Raylet::LocalJob(JobNumber number) const {
   return 0;
 }
 
-int64_t Raylet::UnixSeconds(Nanos at) const {
-  return (options_.unix_ns_at_zero + at) / kSecond;
-}
+int64_t Raylet::UnixSeconds(Nanos at) const { return (options_.unix_ns_at_zero + at) / kSecond; }
 
 }  // namespace sheaf

@@ -1,5 +1,6 @@
 // Copyright The Sheaf Authors. SPDX-License-Identifier: Apache-2.0
-// Demands, grants, returns and blocked workers: between the lease queue, which decides, and the worker pool.
+// Demands, grants, returns and blocked workers: between the lease queue, which decides, and the
+// worker pool.
 #include "absl/strings/str_cat.h"
 #include "base/environment.h"
 #include "base/status_macros.h"
@@ -43,9 +44,11 @@ absl::Status Raylet::OnLeaseDemand(ProcessId owner, const Frame& frame) {
 // What the driver set for all of its job's workers, below what the task sets for itself.
 absl::Status Raylet::AddJobEnvironment(JobNumber local, proto::LeaseSpec* spec) const {
   const auto job = jobs_.find(local);
-  if (job == jobs_.end() || job->second.start.default_environment().empty()) return absl::OkStatus();
-  SHEAF_ASSIGN_OR_RETURN(std::string merged,
-                         MergeEnvironments(job->second.start.default_environment(), spec->environment()));
+  if (job == jobs_.end() || job->second.start.default_environment().empty())
+    return absl::OkStatus();
+  SHEAF_ASSIGN_OR_RETURN(
+      std::string merged,
+      MergeEnvironments(job->second.start.default_environment(), spec->environment()));
   spec->set_environment(std::move(merged));
   return absl::OkStatus();
 }
@@ -69,7 +72,8 @@ absl::Status Raylet::OnLeaseReturn(ProcessId owner, const Frame& frame) {
   end.set_lease(lease->number);
   SendMessage(To(worker), FrameKind::kLeaseEnd, end);
   processes_.at(worker).lease = 0;
-  pool_.OnReturned(worker, /*discard=*/false);  // Before the queue grants to the next who needs one.
+  pool_.OnReturned(worker,
+                   /*discard=*/false);  // Before the queue grants to the next who needs one.
   ReturnLease(lease->number);
   return absl::OkStatus();
 }
@@ -189,7 +193,8 @@ void Raylet::OnAssigned(LeaseNumber number, ProcessId worker) {
     const absl::Status connected = world_.switchboard.Connect(owner, worker);
     if (!connected.ok()) {
       pool_.OnReturned(worker, /*discard=*/true);
-      if (absl::IsNotFound(connected)) {  // One of them is gone; if it is the worker, there will be another.
+      if (absl::IsNotFound(
+              connected)) {  // One of them is gone; if it is the worker, there will be another.
         ReturnLease(number);
       } else {
         queue_.OnGrantFailed(number, ErrorKind::kSystem, std::string(connected.message()), Now());

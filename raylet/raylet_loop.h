@@ -1,5 +1,6 @@
 // Copyright The Sheaf Authors. SPDX-License-Identifier: Apache-2.0
-// The thread that owns a raylet's state. It waits on its doorbell only: rings ring it, and so do those who post to it.
+// The thread that owns a raylet's state. It waits on its doorbell only: rings ring it, and so do
+// those who post to it.
 #pragma once
 
 #include <atomic>
@@ -17,9 +18,9 @@ namespace sheaf {
 // What the loop drives. All called on it.
 struct LoopClient {
   FrameHandler* frames = nullptr;
-  std::function<void()> end_turn;            // After a batch of frames and posted work.
-  std::function<void()> tick;                // At least each 100 ms.
-  std::function<Nanos()> next_tick;          // When the next would be of use; kForever: in its time.
+  std::function<void()> end_turn;    // After a batch of frames and posted work.
+  std::function<void()> tick;        // At least each 100 ms.
+  std::function<Nanos()> next_tick;  // When the next would be of use; kForever: in its time.
 };
 
 class RayletLoop final : public Executor {

@@ -40,8 +40,10 @@ class RayletNode {
   static constexpr uint64_t kCapacityBytes = 8 << 20;
 
   explicit RayletNode(Resources totals = Resources::Cpu(2)) {
-    auto made = SegmentArena::Make(
-        {.capacity_bytes = kCapacityBytes, .reserve_bytes = 0, .memory = [this] { return memory_; }});
+    auto made =
+        SegmentArena::Make({.capacity_bytes = kCapacityBytes, .reserve_bytes = 0, .memory = [this] {
+                              return memory_;
+                            }});
     REQUIRE(made.ok());
     arena_ = *std::move(made);
     store = std::make_unique<StoreOwner>(StoreOptions{.node = kNode},

@@ -29,7 +29,8 @@ namespace sheaf {
 namespace {
 
 constexpr Nanos kResendRegistration = 500 * kMillisecond;
-constexpr size_t kMaxQueuedLogBytes = 4 << 20;  // For one driver: one that does not read loses lines, not the node's memory.
+constexpr size_t kMaxQueuedLogBytes =
+    4 << 20;  // For one driver: one that does not read loses lines, not the node's memory.
 
 // Before it has a number, a raylet is {0, k} to the GCS.
 ProcessId NamelessRaylet() { return {0, static_cast<uint32_t>(getpid())}; }
@@ -47,26 +48,30 @@ struct OwnPage {
 
 }  // namespace
 
-// Everything of a registered node, in the order of its making. Members below the loop are used on it alone.
+// Everything of a registered node, in the order of its making. Members below the loop are used on
+// it alone.
 class RayletProcess::World final : public FrameHandler {
  public:
-  World(RayletProcessOptions& options, NodeNumber node) : options_(options), node_(node), numbers_(node) {}
+  World(RayletProcessOptions& options, NodeNumber node)
+      : options_(options), node_(node), numbers_(node) {}
   ~World() override { Stop("the node ends", 0); }
 
   absl::Status Make() {
     SHEAF_RETURN_IF_ERROR(MakeMemory());
-    mailbox_ = std::make_unique<Mailbox>(Board(), 0, [this](ProcessId peer) { mailbox_->Forget(peer); });
+    mailbox_ =
+        std::make_unique<Mailbox>(Board(), 0, [this](ProcessId peer) { mailbox_->Forget(peer); });
     loop_ = std::make_unique<RayletLoop>(*mailbox_);
     transport_ = std::make_unique<NodeTransport>(node_, *mailbox_, options_.to_gcs);
     MakeStore();
     SHEAF_RETURN_IF_ERROR(MakeProcesses());
-    RayletWorld world{clock_, *transport_, *launcher_, *attach_, *store_, store_events_, random_, numbers_,
-                      own_page_->page()};
+    RayletWorld world{clock_,        *transport_, *launcher_, *attach_,         *store_,
+                      store_events_, random_,     numbers_,   own_page_->page()};
     RayletOptions raylet = options_.raylet;
     raylet.node = node_;
     raylet_ = std::make_unique<Raylet>(std::move(raylet), world);
     options_.on_page(own_page_->page(), true);
-    loop_->Start({this, [this] { raylet_->EndTurn(); }, [this] { Tick(); }, [this] { return raylet_->NextTick(); }});
+    loop_->Start({this, [this] { raylet_->EndTurn(); }, [this] { Tick(); },
+                  [this] { return raylet_->NextTick(); }});
     return attach_->Listen();
   }
 
@@ -108,8 +113,10 @@ class RayletProcess::World final : public FrameHandler {
 
   absl::Status MakeMemory() {
     SHEAF_ASSIGN_OR_RETURN(board_fd_, MakeSegment("sheaf-bells", kBellBoardBytes));
-    SHEAF_ASSIGN_OR_RETURN(board_, Mapping::Map(board_fd_.get(), 0, kBellBoardBytes, Access::kReadWrite));
-    capacity_ = options_.store_bytes != 0 ? options_.store_bytes : DefaultStoreCapacity(ReadMachineMemory());
+    SHEAF_ASSIGN_OR_RETURN(board_,
+                           Mapping::Map(board_fd_.get(), 0, kBellBoardBytes, Access::kReadWrite));
+    capacity_ = options_.store_bytes != 0 ? options_.store_bytes
+                                          : DefaultStoreCapacity(ReadMachineMemory());
     SegmentArena::Options arena;
     arena.capacity_bytes = capacity_;
     SHEAF_ASSIGN_OR_RETURN(arena_, SegmentArena::Make(std::move(arena)));
@@ -125,10 +132,11 @@ class RayletProcess::World final : public FrameHandler {
     StoreOptions store;
     store.node = node_;
     store.align_to_huge_pages = arena_->huge_pages();
-    store_ = std::make_unique<StoreOwner>(store,
-                                          StoreOwner::World{clock_, *transport_, *arena_, *spill_, *loop_, *store_memory_,
-                                                            *store_disk_, store_events_},
-                                          capacity_);
+    store_ = std::make_unique<StoreOwner>(
+        store,
+        StoreOwner::World{clock_, *transport_, *arena_, *spill_, *loop_, *store_memory_,
+                          *store_disk_, store_events_},
+        capacity_);
   }
 
   absl::Status MakeProcesses() {
@@ -137,13 +145,15 @@ class RayletProcess::World final : public FrameHandler {
     logs.directory = options_.log_directory;
     logs.max_file_bytes = options_.worker_log_bytes;
     logs.keep = options_.log_keep;
-    SHEAF_ASSIGN_OR_RETURN(observer_,
-                           WorkerObserver::Start(options_.memory_watch, std::move(logs), [this](LogBatch batch) {
-                             if (options_.log_to_driver) Forward(std::move(batch));
-                           }));
-    SHEAF_ASSIGN_OR_RETURN(launcher_, ProcessLauncher::Make(LaunchOptions(), LaunchEvents(), [this](ProcessId driver) {
-                             return attach_->TakeExecutable(driver);
-                           }));
+    SHEAF_ASSIGN_OR_RETURN(observer_, WorkerObserver::Start(options_.memory_watch, std::move(logs),
+                                                            [this](LogBatch batch) {
+                                                              if (options_.log_to_driver)
+                                                                Forward(std::move(batch));
+                                                            }));
+    SHEAF_ASSIGN_OR_RETURN(
+        launcher_, ProcessLauncher::Make(LaunchOptions(), LaunchEvents(), [this](ProcessId driver) {
+          return attach_->TakeExecutable(driver);
+        }));
     observer_->WatchMemory([this](ProcessId process, const proto::Death& death) {
       Log(LogLevel::kWarning, "killing worker ", process.ToString(), ": ", death.message());
       launcher_->KillWith(process, death);
@@ -186,12 +196,16 @@ class RayletProcess::World final : public FrameHandler {
 
   AttachServerEvents AttachEvents() {
     AttachServerEvents events;
-    events.on_attached = [this](ProcessId process, const AttachInfo& info) { raylet_->OnAttached(process, info); };
+    events.on_attached = [this](ProcessId process, const AttachInfo& info) {
+      raylet_->OnAttached(process, info);
+    };
     events.on_tool_frame = [this](ProcessId process, Frame frame) {
       raylet_->OnFrame(process, frame);
       raylet_->EndTurn();
     };
-    events.on_exited = [this](ProcessId process, const proto::Death& death) { OnExited(process, death); };
+    events.on_exited = [this](ProcessId process, const proto::Death& death) {
+      OnExited(process, death);
+    };
     events.on_socket_closed = [this](ProcessId process) {
       mailbox_->Drain(process, *this);
       raylet_->OnSocketClosed(process);
@@ -294,11 +308,13 @@ absl::Status RayletProcess::Register() {
   }
   const proto::GcsReply& reply = *registration_;
   if (reply.error() != 0 || reply.node_registered().node() == 0) {
-    return absl::FailedPreconditionError(absl::StrCat("the GCS refuses this node: ", reply.message()));
+    return absl::FailedPreconditionError(
+        absl::StrCat("the GCS refuses this node: ", reply.message()));
   }
   node_ = reply.node_registered().node();
   options_.raylet.gcs_term = reply.node_registered().term();
-  options_.raylet.heartbeat_period = std::max<Nanos>(reply.node_registered().heartbeat_period_ns(), kMillisecond);
+  options_.raylet.heartbeat_period =
+      std::max<Nanos>(reply.node_registered().heartbeat_period_ns(), kMillisecond);
   return absl::OkStatus();
 }
 
@@ -316,7 +332,8 @@ void RayletProcess::PostFromGcs(ProcessId to, FrameKind kind, std::string body) 
   const std::lock_guard lock(mutex_);
   if (live_ != nullptr) return live_->OnGcsFrame(kind, std::move(body));
   proto::GcsReply reply;
-  if (to == NamelessRaylet() && kind == FrameKind::kGcsReply && reply.ParseFromString(body) && reply.sequence() == 1) {
+  if (to == NamelessRaylet() && kind == FrameKind::kGcsReply && reply.ParseFromString(body) &&
+      reply.sequence() == 1) {
     registration_ = std::move(reply);
     registered_or_live_.notify_one();
   }

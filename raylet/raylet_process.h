@@ -1,7 +1,8 @@
 // Copyright The Sheaf Authors. SPDX-License-Identifier: Apache-2.0
-// One node as it really runs: makes the clock, segments, threads, sockets and disk, and hands them to the logic (Raylet,
-// StoreOwner) by reference. Threads: the raylet's loop, which owns all state; "events" (sockets, pidfds); "launcher" (forks,
-// waits, kills); "watch" (memory, log files); "store-memory" and "store-disk".
+// One node as it really runs: makes the clock, segments, threads, sockets and disk, and hands them
+// to the logic (Raylet, StoreOwner) by reference. Threads: the raylet's loop, which owns all state;
+// "events" (sockets, pidfds); "launcher" (forks, waits, kills); "watch" (memory, log files);
+// "store-memory" and "store-disk".
 //
 //   processes <-- rings, bells --> loop <-- posts -- events, launcher, watch, store-*
 //                                   |  ^
@@ -30,24 +31,26 @@
 namespace sheaf {
 
 struct RayletProcessOptions {
-  RayletOptions raylet;                     // `node`, `gcs_term` and `heartbeat_period` are the GCS's to say.
+  RayletOptions raylet;  // `node`, `gcs_term` and `heartbeat_period` are the GCS's to say.
   std::string socket_path;
   std::string log_directory;
   std::string spill_directory;
-  std::string session;                      // Names this run of the node among all of this machine.
-  uint64_t store_bytes = 0;                 // Capacity of the arena; 0: 30 % of what is there.
+  std::string session;       // Names this run of the node among all of this machine.
+  uint64_t store_bytes = 0;  // Capacity of the arena; 0: 30 % of what is there.
   MemoryWatchOptions memory_watch;
   int64_t worker_log_bytes = 16 << 20;
   Nanos log_keep = 24 * 3600 * kSecond;
   bool log_to_driver = true;
   bool worker_templates = true;
-  uint64_t worker_open_files = 0;           // Soft limit of workers; 0: this process's.
-  bool own_all_children = false;            // This process has no children but the raylet's.
+  uint64_t worker_open_files = 0;  // Soft limit of workers; 0: this process's.
+  bool own_all_children = false;   // This process has no children but the raylet's.
   Nanos register_timeout = 10 * kSecond;
 
-  // Hands a frame to the GCS. Called on the loop (and by Start, for the registration); must not block.
+  // Hands a frame to the GCS. Called on the loop (and by Start, for the registration); must not
+  // block.
   std::function<void(ProcessId from, FrameKind kind, std::string body)> to_gcs;
-  // The page of a process begins, or ceases, to count in the node's metrics. Called on the loop, and by Start and Stop.
+  // The page of a process begins, or ceases, to count in the node's metrics. Called on the loop,
+  // and by Start and Stop.
   std::function<void(metrics::Page& page, bool added)> on_page;
   // The GCS declared this node dead: the process has to end. Called once, on the loop.
   std::function<void()> on_fenced;
@@ -61,15 +64,18 @@ class RayletProcess {
   RayletProcess& operator=(const RayletProcess&) = delete;
 
   // Registers with the GCS (which must take requests by now), then lets processes attach.
-  // kDeadlineExceeded: the GCS does not answer. kFailedPrecondition: it refuses this node. Others: what the machine refuses.
+  // kDeadlineExceeded: the GCS does not answer. kFailedPrecondition: it refuses this node. Others:
+  // what the machine refuses.
   absl::Status Start();
   // A frame from the GCS for this raylet or one of its processes. Any thread, also before Start.
   void PostFromGcs(ProcessId to, FrameKind kind, std::string body);
-  // Ends all: no new work, workers and drivers are told to end, `grace` later at most they are killed with all their
-  // descendants (drivers are not: they see the end of their connection). Idempotent.
+  // Ends all: no new work, workers and drivers are told to end, `grace` later at most they are
+  // killed with all their descendants (drivers are not: they see the end of their connection).
+  // Idempotent.
   void Stop(const std::string& reason, Nanos grace);
 
-  // Brings the figures in the raylet's page up to date. Any thread but the loop; waits for the loop.
+  // Brings the figures in the raylet's page up to date. Any thread but the loop; waits for the
+  // loop.
   void PublishMetrics();
   NodeNumber node() const { return node_; }
 

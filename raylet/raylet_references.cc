@@ -1,6 +1,7 @@
 // Copyright The Sheaf Authors. SPDX-License-Identifier: Apache-2.0
-// Borrowed references, and the objects of dead owners: what was sealed and is still borrowed on this node stays in its store
-// until the last borrower drops it, and holds the references inside it as long.
+// Borrowed references, and the objects of dead owners: what was sealed and is still borrowed on
+// this node stays in its store until the last borrower drops it, and holds the references inside it
+// as long.
 #include "base/status_macros.h"
 #include "object_store/store_owner.h"
 #include "raylet/parse_frame.h"
@@ -49,7 +50,8 @@ std::vector<ObjectId> Raylet::LearnObjectsOf(ProcessId owner) {
 }
 
 void Raylet::AdoptObjectsOf(ProcessId owner) {
-  // What lies inside an adopted object is held by it, and so adopted itself if it is of the same owner.
+  // What lies inside an adopted object is held by it, and so adopted itself if it is of the same
+  // owner.
   std::vector<ObjectId> candidates = LearnObjectsOf(owner);
   while (!candidates.empty()) {
     const ObjectId id = candidates.back();

@@ -1,6 +1,7 @@
 // Copyright The Sheaf Authors. SPDX-License-Identifier: Apache-2.0
-// What the command line and the `list` functions ask: answered from this raylet's own state, from the GCS where it knows
-// more, and from the owners on this node, who alone know their tasks and objects. Who does not answer in time is left out.
+// What the command line and the `list` functions ask: answered from this raylet's own state, from
+// the GCS where it knows more, and from the owners on this node, who alone know their tasks and
+// objects. Who does not answer in time is left out.
 #include <algorithm>
 
 #include "absl/strings/str_cat.h"
@@ -44,35 +45,49 @@ void AppendActors(google::protobuf::RepeatedPtrField<proto::ActorRow>* from, pro
 
 const char* StateName(proto::NodeInfo::State state) {
   switch (state) {
-    case proto::NodeInfo::ALIVE: return "ALIVE";
-    case proto::NodeInfo::DRAINING: return "DRAINING";
-    default: return "DEAD";
+    case proto::NodeInfo::ALIVE:
+      return "ALIVE";
+    case proto::NodeInfo::DRAINING:
+      return "DRAINING";
+    default:
+      return "DEAD";
   }
 }
 
 const char* StateName(proto::JobInfo::State state) {
   switch (state) {
-    case proto::JobInfo::RUNNING: return "RUNNING";
-    case proto::JobInfo::FINISHED: return "FINISHED";
-    default: return "FAILED";
+    case proto::JobInfo::RUNNING:
+      return "RUNNING";
+    case proto::JobInfo::FINISHED:
+      return "FINISHED";
+    default:
+      return "FAILED";
   }
 }
 
 const char* StateName(proto::GroupState::State state) {
   switch (state) {
-    case proto::GroupState::PENDING: return "PENDING";
-    case proto::GroupState::CREATED: return "CREATED";
-    case proto::GroupState::INFEASIBLE: return "INFEASIBLE";
-    default: return "REMOVED";
+    case proto::GroupState::PENDING:
+      return "PENDING";
+    case proto::GroupState::CREATED:
+      return "CREATED";
+    case proto::GroupState::INFEASIBLE:
+      return "INFEASIBLE";
+    default:
+      return "REMOVED";
   }
 }
 
 const char* PolicyName(GroupPolicy policy) {
   switch (policy) {
-    case GroupPolicy::kPack: return "PACK";
-    case GroupPolicy::kSpread: return "SPREAD";
-    case GroupPolicy::kStrictPack: return "STRICT_PACK";
-    case GroupPolicy::kStrictSpread: return "STRICT_SPREAD";
+    case GroupPolicy::kPack:
+      return "PACK";
+    case GroupPolicy::kSpread:
+      return "SPREAD";
+    case GroupPolicy::kStrictPack:
+      return "STRICT_PACK";
+    case GroupPolicy::kStrictSpread:
+      return "STRICT_SPREAD";
   }
   return "";
 }
@@ -109,13 +124,26 @@ absl::Status Raylet::OnStateQuery(ProcessId from, const Frame& frame) {
 
 void Raylet::FillFromHere(Query* query) {
   switch (query->message.what()) {
-    case proto::StateQuery::STATUS: FillStatus(query); return;
-    case proto::StateQuery::OBJECTS: FillStore(query); return;
-    case proto::StateQuery::WORKERS: FillWorkers(query); return;
-    case proto::StateQuery::GROUPS: FillGroups(query); return;
-    case proto::StateQuery::ACTORS: FillDetachedActors(query); return;
-    case proto::StateQuery::WHY: FillWhy(query); return;
-    default: return;  // The GCS knows better; see FinishQuery for when it does not answer.
+    case proto::StateQuery::STATUS:
+      FillStatus(query);
+      return;
+    case proto::StateQuery::OBJECTS:
+      FillStore(query);
+      return;
+    case proto::StateQuery::WORKERS:
+      FillWorkers(query);
+      return;
+    case proto::StateQuery::GROUPS:
+      FillGroups(query);
+      return;
+    case proto::StateQuery::ACTORS:
+      FillDetachedActors(query);
+      return;
+    case proto::StateQuery::WHY:
+      FillWhy(query);
+      return;
+    default:
+      return;  // The GCS knows better; see FinishQuery for when it does not answer.
   }
 }
 
@@ -181,10 +209,17 @@ void Raylet::AskGcs(uint64_t number, Query* query) {
   proto::GcsRequest request;
   switch (query->message.what()) {
     case proto::StateQuery::NODES:
-    case proto::StateQuery::STATUS: request.mutable_list_nodes(); break;
-    case proto::StateQuery::JOBS: request.mutable_list_jobs(); break;
-    case proto::StateQuery::ACTORS: request.mutable_list_actors()->set_all_name_spaces(true); break;
-    default: return;
+    case proto::StateQuery::STATUS:
+      request.mutable_list_nodes();
+      break;
+    case proto::StateQuery::JOBS:
+      request.mutable_list_jobs();
+      break;
+    case proto::StateQuery::ACTORS:
+      request.mutable_list_actors()->set_all_name_spaces(true);
+      break;
+    default:
+      return;
   }
   query->asks_gcs = true;
   gcs_.Command(std::move(request), [this, number](const proto::GcsReply& reply) {
@@ -326,7 +361,8 @@ void Raylet::FillWorkers(Query* query) {
     proto::WorkerRow& row = *query->answer.add_workers();
     row.set_process(process.packed());
     row.set_state(WorkerStateName(worker.state));
-    if (const auto job = jobs_.find(worker.job); job != jobs_.end()) row.set_job(job->second.number);
+    if (const auto job = jobs_.find(worker.job); job != jobs_.end())
+      row.set_job(job->second.number);
     const auto entry = processes_.find(process);
     if (entry == processes_.end()) continue;
     row.set_os_pid(entry->second.info.os_pid);
@@ -389,9 +425,9 @@ void Raylet::FillWhy(Query* query) {
   ProcessId owner = id->maker();
   if (const auto it = detached_.find(actor); it != detached_.end()) {
     const proto::ActorStateReport state = StateOf(it->second);
-    words.push_back(state.has_started() ? "the detached actor is alive"
-                                        : absl::StrCat("the detached actor waits for: ",
-                                                       state.pending()));
+    words.push_back(state.has_started()
+                        ? "the detached actor is alive"
+                        : absl::StrCat("the detached actor waits for: ", state.pending()));
     owner = RayletOf(options_.node);
   }
   for (const LeaseQueue::Pending& pending : queue_.AllPending()) {

@@ -1,12 +1,14 @@
 // Copyright The Sheaf Authors. SPDX-License-Identifier: Apache-2.0
-// What is compared with live owners every few seconds. Each check only looks for what no event should have left behind.
+// What is compared with live owners every few seconds. Each check only looks for what no event
+// should have left behind.
 #include "object_store/store_owner.h"
 #include "raylet/raylet.h"
 
 namespace sheaf {
 namespace {
 
-// An object of a dead owner can still be announced by the worker that made it, for as long as that takes to die.
+// An object of a dead owner can still be announced by the worker that made it, for as long as that
+// takes to die.
 constexpr Nanos kLateObjects = 30 * kSecond;
 constexpr Nanos kKillAgain = 3 * kSecond;
 
@@ -82,12 +84,14 @@ bool Raylet::SweepWorker(ProcessId process) {
   const WorkerPool::Worker* worker = pool_.Find(process);
   if (worker == nullptr) return false;
   switch (worker->state) {
-    case WorkerState::kStarting: return false;  // The pool's own timeout.
+    case WorkerState::kStarting:
+      return false;  // The pool's own timeout.
     case WorkerState::kDying:
       // Told once, and the launcher does it; said again in case that was lost, which is no repair.
       if (Now() - worker->since > kKillAgain) world_.launcher.Kill(process, "it did not end");
       return false;
-    default: break;
+    default:
+      break;
   }
   const auto entry = processes_.find(process);
   if (entry == processes_.end()) {

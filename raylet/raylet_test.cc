@@ -87,9 +87,7 @@ SCENARIO("a lease from demand to grant to return") {
   CHECK(ends[0].lease() == grant.lease());
   node.Return(driver, grant.lease());  // A repeat.
   CHECK(node.launcher.killed.empty());
-  THEN("the worker is used again") {
-    CHECK(node.Lease(driver, 2).worker() == grant.worker());
-  }
+  THEN("the worker is used again") { CHECK(node.Lease(driver, 2).worker() == grant.worker()); }
 }
 
 SCENARIO("workers have the environment of their job, and what the task sets for itself over it") {
@@ -225,7 +223,8 @@ SCENARIO("the kernel refuses a ring: an error, not a loop of workers") {
   CHECK_THAT(refused[0].message(), Catch::Contains("no descriptors"));
 }
 
-SCENARIO("two processes are joined on request; the dead and the unknown are refused with their death") {
+SCENARIO(
+    "two processes are joined on request; the dead and the unknown are refused with their death") {
   RayletNode node;
   const ProcessId a = node.Driver();
   const ProcessId b = node.Driver();
@@ -494,7 +493,8 @@ SCENARIO("heartbeats go out each period; a fenced node ends") {
   CHECK(node.launcher.killed.size() == 2);
 }
 
-SCENARIO("tasks and objects are asked of their owners, and one that is silent is left out in time") {
+SCENARIO(
+    "tasks and objects are asked of their owners, and one that is silent is left out in time") {
   RayletNode node;
   const ProcessId owner = node.Driver();
   const ProcessId silent = node.Driver();

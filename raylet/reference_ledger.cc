@@ -37,7 +37,8 @@ absl::Status ReferenceLedger::OnReport(ProcessId process, const proto::RefsRepor
   const bool repeated = message.sequence() <= holder.last_sequence;
   if (!repeated) {
     holder.last_sequence = message.sequence();
-    // A reference can come and go several times between two reports: it did last what it did once more.
+    // A reference can come and go several times between two reports: it did last what it did once
+    // more.
     absl::flat_hash_map<ObjectId, int> gains;
     const bool mixed = !held.empty() && !dropped.empty();
     if (mixed) {

@@ -1,11 +1,13 @@
 // Copyright The Sheaf Authors. SPDX-License-Identifier: Apache-2.0
-// Which objects of other owners the processes of this node hold, and telling each owner about the node as a whole:
-// an owner counts nodes, not processes. Pure: Clock and Transport come in by reference. One thread.
+// Which objects of other owners the processes of this node hold, and telling each owner about the
+// node as a whole: an owner counts nodes, not processes. Pure: Clock and Transport come in by
+// reference. One thread.
 //
-// Towards a process: each RefsReport is answered by one RefsReported, once every owner named in it has acknowledged
-// that this node holds the reference, or is dead (then the reference is an orphan).
-// Towards an owner: NodeRefs carries changes under a version that grows by one; one version is on its way at a time and
-// is sent again until acknowledged, so it counts once. A reference gained and lost in between is never mentioned.
+// Towards a process: each RefsReport is answered by one RefsReported, once every owner named in it
+// has acknowledged that this node holds the reference, or is dead (then the reference is an
+// orphan). Towards an owner: NodeRefs carries changes under a version that grows by one; one
+// version is on its way at a time and is sent again until acknowledged, so it counts once. A
+// reference gained and lost in between is never mentioned.
 #pragma once
 
 #include <cstdint>
@@ -39,9 +41,9 @@ class ReferenceLedger {
   ReferenceLedger(NodeNumber node, Clock& clock, Transport& transport,
                   std::function<bool(ProcessId)> is_dead);
 
-  // `holder` began or ceased to hold references. An id that is as often in one list as in the other stays as it was. A
-  // repeated report changes nothing and is answered again. kInvalidArgument: malformed; kResourceExhausted: over
-  // kMaxHeldByProcess; both change nothing.
+  // `holder` began or ceased to hold references. An id that is as often in one list as in the other
+  // stays as it was. A repeated report changes nothing and is answered again. kInvalidArgument:
+  // malformed; kResourceExhausted: over kMaxHeldByProcess; both change nothing.
   absl::Status OnReport(ProcessId holder, const proto::RefsReport& report);
   // `owner` knows what `ack.version` said. Stale ones are dropped.
   void OnAck(ProcessId owner, const proto::NodeRefsAck& ack);
@@ -49,10 +51,12 @@ class ReferenceLedger {
   void Hold(ObjectId id);
   void Unhold(ObjectId id);
 
-  // `owner` is dead: who waited for it learns of orphans; what is held of it stays on record for adoption.
+  // `owner` is dead: who waited for it learns of orphans; what is held of it stays on record for
+  // adoption.
   void OwnerDied(ProcessId owner);
   void NodeDied(NodeNumber node);  // All owners there.
-  // Nothing of `holder` can bring a new reference to light any more (its rings are drained): all its references go.
+  // Nothing of `holder` can bring a new reference to light any more (its rings are drained): all
+  // its references go.
   void DropHolder(ProcessId holder);
   void Tick();  // Resends.
 
@@ -70,19 +74,21 @@ class ReferenceLedger {
  private:
   struct Reference {
     absl::InlinedVector<ProcessId, 2> holders;
-    uint64_t told_version = 0;  // The version that said "held"; 0: the owner believes it is not held.
+    uint64_t told_version =
+        0;  // The version that said "held"; 0: the owner believes it is not held.
   };
   using ReportKey = std::pair<ProcessId, uint64_t>;  // Holder, sequence.
   struct Owner {
     bool dead = false;
     absl::flat_hash_map<ObjectId, Reference> references;
-    absl::btree_map<ObjectId, bool> changes;        // Not sent yet: held, or dropped.
-    uint64_t version = 0;                           // The last that was sent.
+    absl::btree_map<ObjectId, bool> changes;  // Not sent yet: held, or dropped.
+    uint64_t version = 0;                     // The last that was sent.
     uint64_t acked = 0;
-    std::string message;                            // Version `version`, for resending; empty: all is acknowledged.
+    std::string message;  // Version `version`, for resending; empty: all is acknowledged.
     Nanos resend_at = 0;
     Nanos resend_after = 0;
-    absl::btree_map<ReportKey, uint64_t> waiting;   // Reports, and the version they wait for; kNotSent: a later one.
+    absl::btree_map<ReportKey, uint64_t>
+        waiting;  // Reports, and the version they wait for; kNotSent: a later one.
   };
   struct Report {
     absl::btree_map<ProcessId, std::vector<ObjectId>> open;  // By owner that has not acknowledged.

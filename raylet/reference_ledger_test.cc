@@ -106,7 +106,7 @@ SCENARIO("one version is on its way at a time, and is sent until it is acknowled
   REQUIRE(next.size() == 1);
   CHECK(next[0].version() == 2);
   CHECK(Ids(next[0].held_ids()).size() == 2);  // All that came meanwhile.
-  t.Ack(kOwner, 1);                                  // A duplicate.
+  t.Ack(kOwner, 1);                            // A duplicate.
   CHECK(t.Answers(kA).empty());
   t.Ack(kOwner, 2);
   CHECK(t.Answers(kA).size() == 1);
@@ -237,8 +237,8 @@ SCENARIO("what the raylet holds itself is told like what a process holds") {
   CHECK(Ids(told[0].dropped_ids()).size() == 1);
 }
 
-// The owner as the contract has it: it applies each version once. After any history, with frames lost and doubled, it
-// believes what is true, and no report was answered before the owner knew.
+// The owner as the contract has it: it applies each version once. After any history, with frames
+// lost and doubled, it believes what is true, and no report was answered before the owner knew.
 SCENARIO("owner and node agree after any history") {
   const uint64_t seed = GENERATE(range(1, 40));
   SeededRandom random(seed);
@@ -281,7 +281,8 @@ SCENARIO("owner and node agree after any history") {
     std::vector<ObjectId> held, dropped;
     for (uint64_t i = random.Below(4); i > 0; --i) {
       const ObjectId id = Object(random.OneIn(2) ? kOwner : kRemoteOwner, 1 + random.Below(6));
-      if (std::count(held.begin(), held.end(), id) + std::count(dropped.begin(), dropped.end(), id)) {
+      if (std::count(held.begin(), held.end(), id) +
+          std::count(dropped.begin(), dropped.end(), id)) {
         continue;
       }
       if (truth[holder].contains(id)) {

@@ -25,8 +25,8 @@ bool GpuPool::CanTake(Amount amount) const {
     return std::any_of(gpus_.begin(), gpus_.end(),
                        [&](const Gpu& gpu) { return gpu.free >= amount; });
   }
-  const Amount whole = std::count_if(gpus_.begin(), gpus_.end(),
-                                     [](const Gpu& gpu) { return gpu.free >= kUnit; });
+  const Amount whole =
+      std::count_if(gpus_.begin(), gpus_.end(), [](const Gpu& gpu) { return gpu.free >= kUnit; });
   return whole >= amount / kUnit;
 }
 
@@ -204,8 +204,8 @@ absl::Status ResourceLedger::Prepare(BundleId bundle, const Resources& resources
   }
   std::optional<Allocation> allocation = Acquire(resources);
   if (!allocation.has_value()) {
-    return absl::ResourceExhaustedError(absl::StrCat(resources.ToString(), " wanted, ",
-                                                     available_.ToString(), " available"));
+    return absl::ResourceExhaustedError(
+        absl::StrCat(resources.ToString(), " wanted, ", available_.ToString(), " available"));
   }
   Bundle& made = bundles_[bundle];
   made.total = resources;

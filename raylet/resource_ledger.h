@@ -1,7 +1,7 @@
 // Copyright The Sheaf Authors. SPDX-License-Identifier: Apache-2.0
-// Who holds how much of one node. The only place where its resources are given and taken, so what it gives
-// out never exceeds the totals, but for CPUs that a blocked worker lent and took back (Reclaim).
-// Pure; one thread.
+// Who holds how much of one node. The only place where its resources are given and taken, so what
+// it gives out never exceeds the totals, but for CPUs that a blocked worker lent and took back
+// (Reclaim). Pure; one thread.
 #pragma once
 
 #include <cstdint>
@@ -46,8 +46,8 @@ struct Allocation {
   std::vector<uint32_t> GpuIds() const;
 };
 
-// The GPUs of a node or a bundle, by id. Fractions share an id, packed as tightly as they go; whole GPUs take
-// ids of which nothing is used.
+// The GPUs of a node or a bundle, by id. Fractions share an id, packed as tightly as they go; whole
+// GPUs take ids of which nothing is used.
 class GpuPool {
  public:
   void Add(uint32_t id, Amount amount);
@@ -67,7 +67,8 @@ class GpuPool {
 
 class ResourceLedger {
  public:
-  // `gpu_ids` names the GPUs of `total`; if too few are given, the rest are numbered upwards from 0.
+  // `gpu_ids` names the GPUs of `total`; if too few are given, the rest are numbered upwards from
+  // 0.
   ResourceLedger(Resources total, Labels labels, std::vector<uint32_t> gpu_ids = {});
 
   const Resources& total() const { return total_; }
@@ -81,33 +82,34 @@ class ResourceLedger {
   bool CanAcquireIn(PlacementGroupId group, int32_t bundle, const Resources& request);
   // Takes `request` from the node. nullopt: not now.
   std::optional<Allocation> Acquire(const Resources& request);
-  // Takes `request` from a committed bundle of `group` on this node: `bundle`, or with kAnyBundle the first with room.
-  // nullopt: not now, or no such bundle here.
+  // Takes `request` from a committed bundle of `group` on this node: `bundle`, or with kAnyBundle
+  // the first with room. nullopt: not now, or no such bundle here.
   std::optional<Allocation> AcquireIn(PlacementGroupId group, int32_t bundle,
                                       const Resources& request);
   // Whether a bundle of `group` here could ever hold `request`.
   bool CouldEverAcquireIn(PlacementGroupId group, int32_t bundle, const Resources& request) const;
   void Release(const Allocation& allocation);
 
-  // A worker blocked: its CPUs may serve others. It went on: it has them again, even if others use them too.
-  // A second call of either changes nothing.
+  // A worker blocked: its CPUs may serve others. It went on: it has them again, even if others use
+  // them too. A second call of either changes nothing.
   void Lend(Allocation& allocation);
   void Reclaim(Allocation& allocation);
 
-  // Two-phase. Prepare sets `resources` aside, Commit lets leases use them. A repeat of either is OK.
-  // Prepare: kResourceExhausted: does not fit now. kAlreadyExists: same name, other resources.
+  // Two-phase. Prepare sets `resources` aside, Commit lets leases use them. A repeat of either is
+  // OK. Prepare: kResourceExhausted: does not fit now. kAlreadyExists: same name, other resources.
   // Commit: kNotFound: not prepared (or returned since).
   absl::Status Prepare(BundleId bundle, const Resources& resources, ProcessId coordinator);
   absl::Status Commit(BundleId bundle);
-  // Gives a bundle back, prepared or committed: at once what no lease uses, the rest as each lease is released.
-  // false: no such bundle.
+  // Gives a bundle back, prepared or committed: at once what no lease uses, the rest as each lease
+  // is released. false: no such bundle.
   bool ReturnBundle(BundleId bundle);
 
   struct Bundle {
     Resources total;
     Resources available;
     GpuPool gpus;
-    ProcessId coordinator;   // Decides between Commit and ReturnBundle; if it dies uncommitted, return it.
+    ProcessId
+        coordinator;  // Decides between Commit and ReturnBundle; if it dies uncommitted, return it.
     uint64_t serial = 0;
     bool committed = false;
   };
@@ -117,7 +119,8 @@ class ResourceLedger {
   // The committed bundle that `request` would be taken from, or end().
   absl::btree_map<BundleId, Bundle>::iterator PickBundle(PlacementGroupId group, int32_t bundle,
                                                          const Resources& request);
-  // The amounts and GPUs that `allocation` goes back to: its bundle's, or the node's when that is gone.
+  // The amounts and GPUs that `allocation` goes back to: its bundle's, or the node's when that is
+  // gone.
   std::pair<Resources*, GpuPool*> AccountOf(const Allocation& allocation);
 
   Resources total_;

@@ -115,9 +115,9 @@ SCENARIO("whatever is done in whatever order, nothing is given twice and all com
     SeededRandom random(seed);
     const Resources total = Parsed("CPU:4,GPU:3,memory:1G,slot:5");
     ResourceLedger ledger(total, {});
-    const std::vector<Resources> requests = {
-        Parsed("CPU:1"), Parsed("CPU:0.3,GPU:0.3"), Parsed("GPU:2"), Parsed("GPU:0.7,slot:2"),
-        Parsed("CPU:2,memory:300M")};
+    const std::vector<Resources> requests = {Parsed("CPU:1"), Parsed("CPU:0.3,GPU:0.3"),
+                                             Parsed("GPU:2"), Parsed("GPU:0.7,slot:2"),
+                                             Parsed("CPU:2,memory:300M")};
     std::vector<Allocation> out;
     std::vector<BundleId> bundles;
     int32_t next_bundle = 0;

@@ -40,15 +40,20 @@ std::optional<uint64_t> FindVarintField(std::string_view message, uint32_t field
         if (*tag >> 3 == field) found = *value;
         break;
       }
-      case kFixed64: skip = 8; break;
-      case kFixed32: skip = 4; break;
+      case kFixed64:
+        skip = 8;
+        break;
+      case kFixed32:
+        skip = 4;
+        break;
       case kBytes: {
         const std::optional<uint64_t> size = TakeVarint(&message);
         if (!size.has_value() || *size > message.size()) return std::nullopt;
         skip = *size;
         break;
       }
-      default: return std::nullopt;
+      default:
+        return std::nullopt;
     }
     if (skip > message.size()) return std::nullopt;
     message.remove_prefix(skip);

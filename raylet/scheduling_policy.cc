@@ -90,7 +90,8 @@ Placement PlaceHybrid(const LeaseSpec& spec, const ClusterView& view, const Labe
   if (local_room && (view.nodes.size() == 1 || Utilization(*local, spec.resources) < kPackUntil)) {
     return {Kind::kNode, view.local};
   }
-  // Less is better: GPUs not wanted, then load from kPackUntil on. Equals: the local node, then at random.
+  // Less is better: GPUs not wanted, then load from kPackUntil on. Equals: the local node, then at
+  // random.
   std::optional<std::pair<bool, double>> best;
   NodeNumber chosen = 0;
   uint64_t equals = 0;
@@ -114,8 +115,7 @@ Placement PlaceHybrid(const LeaseSpec& spec, const ClusterView& view, const Labe
       }
     }
   }
-  return best.has_value() ? Placement{Kind::kNode, chosen}
-                          : WaitOrInfeasible(spec, view, selector);
+  return best.has_value() ? Placement{Kind::kNode, chosen} : WaitOrInfeasible(spec, view, selector);
 }
 
 }  // namespace
@@ -178,8 +178,7 @@ Placement Place(const LeaseSpec& spec, const ClusterView& view, const PolicyCont
       return {Kind::kNodeGone};
     }
     if (!none && node != nullptr && Feasible(spec, *node, selector)) {
-      return {node->available.Fits(spec.resources) ? Kind::kNode : Kind::kWait,
-              spec.strategy.node};
+      return {node->available.Fits(spec.resources) ? Kind::kNode : Kind::kWait, spec.strategy.node};
     }
     if (!spec.strategy.soft) {
       return {node->draining ? Kind::kWait : Kind::kInfeasible};
@@ -209,8 +208,8 @@ std::string InfeasibleWords(const LeaseSpec& spec, const ClusterView& view) {
   Resources largest;
   size_t usable = 0;
   for (const auto& [number, node] : view.nodes) {
-    if (node.usable() &&
-        (strategy.kind != StrategyKind::kNodeAffinity || strategy.soft || number == strategy.node)) {
+    if (node.usable() && (strategy.kind != StrategyKind::kNodeAffinity || strategy.soft ||
+                          number == strategy.node)) {
       ++usable;
       node.total.ForEach([&](std::string_view name, Amount amount) {
         largest.Set(name, std::max(largest.Get(name), amount));
@@ -239,13 +238,13 @@ std::string InfeasibleWords(const LeaseSpec& spec, const ClusterView& view) {
     }
   });
   if (words.empty() && !strategy.selectors.empty()) {
-    words = absl::StrCat(
-        bound ? node + " does not match the labels "
-              : absl::StrCat("no node that has ", spec.resources.ToString(), " matches the labels "),
-        absl::StrJoin(strategy.selectors, ", nor ",
-                      [](std::string* out, const LabelSelector& selector) {
-                        absl::StrAppend(out, selector.ToString());
-                      }));
+    words = absl::StrCat(bound ? node + " does not match the labels "
+                               : absl::StrCat("no node that has ", spec.resources.ToString(),
+                                              " matches the labels "),
+                         absl::StrJoin(strategy.selectors, ", nor ",
+                                       [](std::string* out, const LabelSelector& selector) {
+                                         absl::StrAppend(out, selector.ToString());
+                                       }));
   }
   if (words.empty()) {
     words = absl::StrCat("no node has ", spec.resources.ToString(), " together", kLarger);

@@ -1,5 +1,6 @@
 // Copyright The Sheaf Authors. SPDX-License-Identifier: Apache-2.0
-// On which node a lease should be: a pure function of the request and of what is believed about the cluster.
+// On which node a lease should be: a pure function of the request and of what is believed about the
+// cluster.
 #pragma once
 
 #include <cstdint>
@@ -20,17 +21,18 @@ using ArgumentBytes = std::vector<std::pair<NodeNumber, uint64_t>>;
 
 struct Placement {
   enum class Kind : uint8_t {
-    kNode,         // `node` has room now.
-    kWait,         // Some node could hold it, none has room now.
-    kInfeasible,   // No node of this cluster could ever hold it.
-    kGroupGone,    // Its placement group was removed.
-    kNodeGone,     // Hard affinity to a node that is dead or unknown.
+    kNode,        // `node` has room now.
+    kWait,        // Some node could hold it, none has room now.
+    kInfeasible,  // No node of this cluster could ever hold it.
+    kGroupGone,   // Its placement group was removed.
+    kNodeGone,    // Hard affinity to a node that is dead or unknown.
   };
   Kind kind = Kind::kInfeasible;
   NodeNumber node = 0;
 };
 
-inline constexpr double kPackUntil = 0.5;  // Hybrid: nodes are filled one after the other up to here.
+inline constexpr double kPackUntil =
+    0.5;  // Hybrid: nodes are filled one after the other up to here.
 
 // The largest used share of any resource of `node` that `request` names, in [0, 1].
 double Utilization(const NodeView& node, const Resources& request);
@@ -38,22 +40,27 @@ double Utilization(const NodeView& node, const Resources& request);
 struct PolicyContext {
   const ArgumentBytes* argument_bytes = nullptr;
   NodeNumber last_spread = 0;  // kSpread takes the next node with room after this one.
-  Random* random = nullptr;    // Breaks ties between equally loaded nodes; nullptr: the lowest number.
+  Random* random =
+      nullptr;  // Breaks ties between equally loaded nodes; nullptr: the lowest number.
 };
 
-// Hybrid: the node with most argument bytes if it has room; else the local node while less than half full; else the
-// other nodes in order (without GPUs first, unless GPUs are wanted) while less than half full; else the least loaded.
-// Placement group: the node of the bundle; any bundle: the local node if it has one, else one of the others. Whether the
-// bundle has room is for the ledger of that node to say.
+// Hybrid: the node with most argument bytes if it has room; else the local node while less than
+// half full; else the other nodes in order (without GPUs first, unless GPUs are wanted) while less
+// than half full; else the least loaded. Placement group: the node of the bundle; any bundle: the
+// local node if it has one, else one of the others. Whether the bundle has room is for the ledger
+// of that node to say.
 Placement Place(const LeaseSpec& spec, const ClusterView& view, const PolicyContext& context = {});
 
-// Whether node `number` could hold `spec` if it were empty: labels, totals, affinity; not its placement group.
+// Whether node `number` could hold `spec` if it were empty: labels, totals, affinity; not its
+// placement group.
 bool CouldHold(const LeaseSpec& spec, const ClusterView& view, NodeNumber number);
-// The selector that counts: the first that some usable node satisfies with room in its totals. nullptr: all nodes count.
+// The selector that counts: the first that some usable node satisfies with room in its totals.
+// nullptr: all nodes count.
 // `*none` is set when selectors exist and no node satisfies any.
 const LabelSelector* EffectiveSelector(const LeaseSpec& spec, const ClusterView& view, bool* none);
 
-// In words, why `spec` is infeasible: "no node has the resource 'slot'; add a node with it or lower the request".
+// In words, why `spec` is infeasible: "no node has the resource 'slot'; add a node with it or lower
+// the request".
 std::string InfeasibleWords(const LeaseSpec& spec, const ClusterView& view);
 
 }  // namespace sheaf

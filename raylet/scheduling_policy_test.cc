@@ -129,7 +129,8 @@ SCENARIO("label selectors: the first that some node satisfies counts") {
   spec.strategy.selectors = {{{{"zone", {"c"}}}}, {{{"disk", {"ssd"}, true}, {"zone", {"d"}}}}};
   CHECK((Place(spec, view) == Placement{Kind::kInfeasible}));
   CHECK(InfeasibleWords(spec, view) ==
-        "no node that has 1 CPU matches the labels zone in (c), nor disk not in (ssd) and zone in (d)");
+        "no node that has 1 CPU matches the labels zone in (c), nor disk not in (ssd) and zone in "
+        "(d)");
 }
 
 SCENARIO("a placement group names the nodes of its bundles") {
@@ -143,8 +144,7 @@ SCENARIO("a placement group names the nodes of its bundles") {
   CHECK((Place(spec, view) == At(3)));
   spec.strategy.bundle = 3;
   CHECK((Place(spec, view) == Placement{Kind::kInfeasible}));
-  CHECK(InfeasibleWords(spec, view) ==
-        "the placement group has 3 bundles, there is no bundle 3");
+  CHECK(InfeasibleWords(spec, view) == "the placement group has 3 bundles, there is no bundle 3");
   view.groups[kGroup].state = GroupPlacement::State::kRemoved;
   CHECK((Place(spec, view) == Placement{Kind::kGroupGone}));
 }
@@ -154,8 +154,9 @@ SCENARIO("what no node can ever hold is said in words") {
   CHECK((Place(Wants("slot:1"), view) == Placement{Kind::kInfeasible}));
   CHECK(InfeasibleWords(Wants("slot:1"), view) ==
         "no node has the resource 'slot'; add a node with it or lower the request");
-  CHECK(InfeasibleWords(Wants("CPU:64"), view) ==
-        "no node has more than 4 CPU, 64 CPU are asked for; add a larger node or lower the request");
+  CHECK(
+      InfeasibleWords(Wants("CPU:64"), view) ==
+      "no node has more than 4 CPU, 64 CPU are asked for; add a larger node or lower the request");
   view.nodes[1].total.Set("GPU", kUnit);
   view.nodes[1].total.Set("CPU", kUnit);
   CHECK(InfeasibleWords(Wants("CPU:4,GPU:1"), view) ==

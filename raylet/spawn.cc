@@ -25,8 +25,8 @@ namespace {
 
 enum class Step : int { kNone, kDirectory, kOutput, kExec };
 
-// What the child works with, prepared by the parent: between clone and exec the child shares the parent's memory, so it
-// makes system calls only.
+// What the child works with, prepared by the parent: between clone and exec the child shares the
+// parent's memory, so it makes system calls only.
 struct Plan {
   int executable_fd;
   char* const* argv;
@@ -41,7 +41,8 @@ struct Plan {
   Step failed = Step::kNone;
 };
 
-// Sanitizers keep books in the memory that the child shares, for the thread that waits: nothing here may enter them.
+// Sanitizers keep books in the memory that the child shares, for the thread that waits: nothing
+// here may enter them.
 #if defined(__has_attribute) && __has_attribute(no_sanitize)
 #define SHEAF_UNSANITIZED __attribute__((no_sanitize("thread"), no_sanitize("address")))
 #else
@@ -62,26 +63,32 @@ struct KernelSigaction {
   uint64_t mask;
 };
 
-// By syscall(2) alone: wrappers of the C library may be others' (sanitizers, profilers) and keep state.
+// By syscall(2) alone: wrappers of the C library may be others' (sanitizers, profilers) and keep
+// state.
 SHEAF_UNSANITIZED int RunChild(void* argument) {
   Plan& plan = *static_cast<Plan*>(argument);
   constexpr size_t kMaskBytes = sizeof(uint64_t);
   syscall(SYS_setpgid, 0, 0);
   const KernelSigaction by_default{};
-  for (int signal = 1; signal <= 64; ++signal) syscall(SYS_rt_sigaction, signal, &by_default, nullptr, kMaskBytes);
-  if (*plan.working_dir != '\0' && syscall(SYS_chdir, plan.working_dir) != 0) Fail(plan, Step::kDirectory);
+  for (int signal = 1; signal <= 64; ++signal)
+    syscall(SYS_rt_sigaction, signal, &by_default, nullptr, kMaskBytes);
+  if (*plan.working_dir != '\0' && syscall(SYS_chdir, plan.working_dir) != 0)
+    Fail(plan, Step::kDirectory);
   const int standard[3] = {plan.null_fd, plan.stdout_fd, plan.stderr_fd};
   for (int fd = 0; fd < 3; ++fd) {
-    const long done = standard[fd] == fd ? syscall(SYS_fcntl, fd, F_SETFD, 0) : syscall(SYS_dup3, standard[fd], fd, 0);
+    const long done = standard[fd] == fd ? syscall(SYS_fcntl, fd, F_SETFD, 0)
+                                         : syscall(SYS_dup3, standard[fd], fd, 0);
     if (done < 0) Fail(plan, Step::kOutput);
   }
 #ifdef SYS_close_range
   syscall(SYS_close_range, 3u, ~0u, 4u /* CLOSE_RANGE_CLOEXEC */);
 #endif
   if (plan.inherited_fd >= 0) syscall(SYS_fcntl, plan.inherited_fd, F_SETFD, 0);
-  const long score = syscall(SYS_openat, AT_FDCWD, "/proc/self/oom_score_adj", O_WRONLY | O_CLOEXEC);
+  const long score =
+      syscall(SYS_openat, AT_FDCWD, "/proc/self/oom_score_adj", O_WRONLY | O_CLOEXEC);
   if (score >= 0) syscall(SYS_write, score, plan.oom_score_adj, plan.oom_score_bytes);
-  if (plan.open_files.rlim_max != 0) syscall(SYS_prlimit64, 0, RLIMIT_NOFILE, &plan.open_files, nullptr);
+  if (plan.open_files.rlim_max != 0)
+    syscall(SYS_prlimit64, 0, RLIMIT_NOFILE, &plan.open_files, nullptr);
   const uint64_t no_signals = 0;
   syscall(SYS_rt_sigprocmask, SIG_SETMASK, &no_signals, nullptr, kMaskBytes);
   syscall(SYS_execveat, plan.executable_fd, "", plan.argv, plan.environ, AT_EMPTY_PATH);
@@ -97,7 +104,8 @@ rlimit OpenFiles(uint64_t soft) {
 }
 
 #ifdef SHEAF_TSAN
-// ThreadSanitizer's own clone takes the child for a fork and forgets, in the memory of both, all other threads.
+// ThreadSanitizer's own clone takes the child for a fork and forgets, in the memory of both, all
+// other threads.
 using CloneFunction = int (*)(int (*)(void*), void*, int, void*, ...);
 const auto kClone = reinterpret_cast<CloneFunction>(dlsym(dlopen("libc.so.6", RTLD_LAZY), "clone"));
 #else
@@ -112,8 +120,8 @@ std::vector<char*> Pointers(const std::vector<std::string>& texts) {
   return pointers;
 }
 
-// clone(2) with the parent stopped until the child has exec'd or ended: no page tables are copied, however large this
-// process is. -1 and errno: no child.
+// clone(2) with the parent stopped until the child has exec'd or ended: no page tables are copied,
+// however large this process is. -1 and errno: no child.
 pid_t CloneChild(Plan& plan, int* pidfd) {
   constexpr size_t kStackBytes = 64 * 1024;
   const auto stack = std::make_unique<std::byte[]>(kStackBytes);
@@ -137,15 +145,16 @@ absl::Status Describe(const Plan& plan, const SpawnRequest& request) {
   const char* const why = std::strerror(plan.error);
   switch (plan.failed) {
     case Step::kDirectory:
-      return absl::NotFoundError(absl::StrCat("the working directory ", request.working_dir, ": ", why));
+      return absl::NotFoundError(
+          absl::StrCat("the working directory ", request.working_dir, ": ", why));
     case Step::kOutput:
       return absl::ResourceExhaustedError(absl::StrCat("cannot redirect output: ", why));
     case Step::kNone:
     case Step::kExec:
       break;
   }
-  const std::string words =
-      absl::StrCat("cannot run ", request.argv.empty() ? "the executable" : request.argv[0], ": ", why);
+  const std::string words = absl::StrCat(
+      "cannot run ", request.argv.empty() ? "the executable" : request.argv[0], ": ", why);
   if (plan.error == ENOMEM || plan.error == EAGAIN) return absl::ResourceExhaustedError(words);
   return absl::InvalidArgumentError(words);
 }
@@ -157,13 +166,24 @@ absl::StatusOr<Spawned> Spawn(const SpawnRequest& request) {
   const std::vector<char*> environ = Pointers(request.environ);
   const std::string score = absl::StrCat(request.oom_score_adj);
   const UniqueFd null(open("/dev/null", O_RDONLY | O_CLOEXEC));
-  if (!null.valid()) return absl::ResourceExhaustedError(absl::StrCat("/dev/null: ", std::strerror(errno)));
-  Plan plan{request.executable_fd, argv.data(),      environ.data(),       request.working_dir.c_str(),
-            null.get(),            request.stdout_fd, request.stderr_fd,   request.inherited_fd,
-            score.c_str(),         score.size(),      OpenFiles(request.open_files)};
+  if (!null.valid())
+    return absl::ResourceExhaustedError(absl::StrCat("/dev/null: ", std::strerror(errno)));
+  Plan plan{request.executable_fd,
+            argv.data(),
+            environ.data(),
+            request.working_dir.c_str(),
+            null.get(),
+            request.stdout_fd,
+            request.stderr_fd,
+            request.inherited_fd,
+            score.c_str(),
+            score.size(),
+            OpenFiles(request.open_files)};
   int pidfd = -1;
   const pid_t pid = CloneChild(plan, &pidfd);
-  if (pid < 0) return absl::ResourceExhaustedError(absl::StrCat("cannot start a process: ", std::strerror(errno)));
+  if (pid < 0)
+    return absl::ResourceExhaustedError(
+        absl::StrCat("cannot start a process: ", std::strerror(errno)));
   Spawned result{pid, UniqueFd(pidfd)};
   if (plan.failed != Step::kNone) {
     waitpid(pid, nullptr, 0);

@@ -49,14 +49,17 @@ std::string Shell(const std::string& script, SpawnRequest request = {}) {
 
 }  // namespace
 
-SCENARIO("a spawned program gets its arguments, environment, directory and descriptors, and nothing else") {
+SCENARIO(
+    "a spawned program gets its arguments, environment, directory and descriptors, and nothing "
+    "else") {
   CHECK(Shell("echo $0 out; echo err >&2; read x || echo no input") == "sh out\nerr\nno input\n");
   CHECK(Shell("echo $A-$HOME", {.environ = {"A=1", "PATH=/bin:/usr/bin"}}) == "1-\n");
   CHECK(Shell("pwd", {.working_dir = "/usr"}) == "/usr\n");
-  CHECK(Shell("cat /proc/self/oom_score_adj", {.environ = {"PATH=/bin:/usr/bin"}, .oom_score_adj = 700}) ==
-        "700\n");
+  CHECK(Shell("cat /proc/self/oom_score_adj",
+              {.environ = {"PATH=/bin:/usr/bin"}, .oom_score_adj = 700}) == "700\n");
   Pipe inherited;
-  const int leaked = open("/dev/null", O_RDONLY);  // Not close-on-exec: must be closed all the same.
+  const int leaked =
+      open("/dev/null", O_RDONLY);  // Not close-on-exec: must be closed all the same.
   const UniqueFd owner(leaked);
   const std::string kept = std::to_string(inherited.writing.get());
   CHECK(Shell("[ -e /proc/self/fd/" + std::to_string(leaked) + " ] || echo closed",
@@ -79,8 +82,11 @@ SCENARIO("what cannot be started is a typed error, and leaves no child") {
   const UniqueFd shell(open("/bin/sh", O_RDONLY | O_CLOEXEC));
   const UniqueFd text(open("/proc/self/status", O_RDONLY | O_CLOEXEC));
   const UniqueFd null(open("/dev/null", O_WRONLY | O_CLOEXEC));
-  SpawnRequest request{.executable_fd = shell.get(), .argv = {"sh"}, .working_dir = "/nowhere",
-                       .stdout_fd = null.get(), .stderr_fd = null.get()};
+  SpawnRequest request{.executable_fd = shell.get(),
+                       .argv = {"sh"},
+                       .working_dir = "/nowhere",
+                       .stdout_fd = null.get(),
+                       .stderr_fd = null.get()};
   CHECK(Spawn(request).status().code() == absl::StatusCode::kNotFound);
   request.working_dir = "";
   request.executable_fd = text.get();

@@ -1,6 +1,6 @@
 // Copyright The Sheaf Authors. SPDX-License-Identifier: Apache-2.0
-// What the store said, kept until the raylet has time for it: the store calls from inside its own calls, where the raylet
-// must not call back.
+// What the store said, kept until the raylet has time for it: the store calls from inside its own
+// calls, where the raylet must not call back.
 #pragma once
 
 #include <cstdint>

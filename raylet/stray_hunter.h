@@ -1,6 +1,7 @@
 // Copyright The Sheaf Authors. SPDX-License-Identifier: Apache-2.0
-// Finds descendants of workers that outlived them: orphans that the kernel gave to this process, their subreaper. They are
-// kept while their job lives, killed when it ends, and reaped in any case. One thread.
+// Finds descendants of workers that outlived them: orphans that the kernel gave to this process,
+// their subreaper. They are kept while their job lives, killed when it ends, and reaped in any
+// case. One thread.
 #pragma once
 
 #include <sys/types.h>
@@ -21,8 +22,9 @@ void BecomeSubreaper();
 
 class StrayHunter {
  public:
-  // `session`: the first part of SHEAF_JOB in the processes of this node. `own_all_children`: whoever is a child of this
-  // process and unknown is a stray; else only who carries the mark or belongs to a worker's process group.
+  // `session`: the first part of SHEAF_JOB in the processes of this node. `own_all_children`:
+  // whoever is a child of this process and unknown is a stray; else only who carries the mark or
+  // belongs to a worker's process group.
   StrayHunter(std::string session, bool own_all_children)
       : session_(std::move(session)), own_all_children_(own_all_children) {}
 
@@ -33,12 +35,14 @@ class StrayHunter {
   // From here on strays of `job` are killed.
   void EndJob(JobNumber job) { ended_.insert(job); }
 
-  // Until EndHunt: strays of `job` are killed unless they are in the process group or session of one of `spared`.
+  // Until EndHunt: strays of `job` are killed unless they are in the process group or session of
+  // one of `spared`.
   void Hunt(JobNumber job, absl::flat_hash_set<pid_t> spared) { hunted_[job] = std::move(spared); }
   void EndHunt(JobNumber job) { hunted_.erase(job); }
 
-  // Reaps dead strays and kills those whose job has ended, or all (`everything`). `is_known`: children that somebody else
-  // waits for. Returns the number of those killed now; their own children become strays in turn, so sweep again until it is 0.
+  // Reaps dead strays and kills those whose job has ended, or all (`everything`). `is_known`:
+  // children that somebody else waits for. Returns the number of those killed now; their own
+  // children become strays in turn, so sweep again until it is 0.
   int Sweep(const std::function<bool(pid_t)>& is_known, bool everything);
 
  private:
@@ -54,7 +58,8 @@ class StrayHunter {
   absl::flat_hash_map<pid_t, Stray> seen_;  // Living ones, so that each is looked at once.
   absl::flat_hash_map<pid_t, JobNumber> groups_;
   absl::flat_hash_set<JobNumber> ended_;
-  absl::flat_hash_map<JobNumber, absl::flat_hash_set<pid_t>> hunted_;  // With those that are spared.
+  absl::flat_hash_map<JobNumber, absl::flat_hash_set<pid_t>>
+      hunted_;  // With those that are spared.
 };
 
 }  // namespace sheaf

@@ -1,6 +1,7 @@
 // Copyright The Sheaf Authors. SPDX-License-Identifier: Apache-2.0
-// Compares tables with what is alive, a slice at a time, so that whatever some path of clean-up missed leaks for seconds only.
-// It must never find anything: what it repairs is counted, and tests look at the count. Pure; one thread.
+// Compares tables with what is alive, a slice at a time, so that whatever some path of clean-up
+// missed leaks for seconds only. It must never find anything: what it repairs is counted, and tests
+// look at the count. Pure; one thread.
 #pragma once
 
 #include <cstddef>
@@ -22,8 +23,8 @@ class Sweeper {
 
   explicit Sweeper(Clock& clock) : clock_(clock) {}
 
-  // A table to sweep. `keys` lists its entries when a pass begins; `check` repairs one of them that is wrong and says so,
-  // and finds entries gone that were listed.
+  // A table to sweep. `keys` lists its entries when a pass begins; `check` repairs one of them that
+  // is wrong and says so, and finds entries gone that were listed.
   template <class Key>
   void Add(std::string name, std::function<std::vector<Key>()> keys,
            std::function<bool(Key)> check) {

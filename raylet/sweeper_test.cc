@@ -43,8 +43,7 @@ SCENARIO("each entry of each table is looked at once in a pass, a few at a time"
 SCENARIO("what is repaired is counted, with the name of its table") {
   FakeClock clock;
   Sweeper sweeper(clock);
-  sweeper.Add<int>(
-      "good", [] { return std::vector<int>{1, 2}; }, [](int) { return false; });
+  sweeper.Add<int>("good", [] { return std::vector<int>{1, 2}; }, [](int) { return false; });
   sweeper.Add<int>(
       "leaky", [] { return std::vector<int>{1, 2}; }, [](int key) { return key == 2; });
   sweeper.Tick();

@@ -17,17 +17,20 @@ constexpr Nanos kOldLogsPeriod = 600 * kSecond;
 
 }  // namespace
 
-absl::StatusOr<std::unique_ptr<WorkerObserver>> WorkerObserver::Start(MemoryWatchOptions memory,
-                                                                      LogTailerOptions logs,
-                                                                      std::function<void(LogBatch)> on_lines) {
+absl::StatusOr<std::unique_ptr<WorkerObserver>> WorkerObserver::Start(
+    MemoryWatchOptions memory, LogTailerOptions logs, std::function<void(LogBatch)> on_lines) {
   SHEAF_ASSIGN_OR_RETURN(std::unique_ptr<EventLoop> loop, EventLoop::Start("watch"));
   return std::unique_ptr<WorkerObserver>(
       new WorkerObserver(memory, std::move(logs), std::move(on_lines), std::move(loop)));
 }
 
 WorkerObserver::WorkerObserver(MemoryWatchOptions memory, LogTailerOptions logs,
-                               std::function<void(LogBatch)> on_lines, std::unique_ptr<EventLoop> loop)
-    : memory_options_(memory), on_lines_(std::move(on_lines)), tailer_(std::move(logs)), loop_(std::move(loop)) {
+                               std::function<void(LogBatch)> on_lines,
+                               std::unique_ptr<EventLoop> loop)
+    : memory_options_(memory),
+      on_lines_(std::move(on_lines)),
+      tailer_(std::move(logs)),
+      loop_(std::move(loop)) {
   loop_->Post([this] { loop_->After(kOldLogsPeriod, [this] { RemoveOldLogs(); }); });
 }
 

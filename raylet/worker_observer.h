@@ -1,5 +1,6 @@
 // Copyright The Sheaf Authors. SPDX-License-Identifier: Apache-2.0
-// What looks after running workers from outside, on a thread of its own: the memory watch and the log tailer.
+// What looks after running workers from outside, on a thread of its own: the memory watch and the
+// log tailer.
 #pragma once
 
 #include <functional>
@@ -17,8 +18,8 @@ class WorkerObserver final : public MemoryReader {
  public:
   // `on_lines` is called on the observer's thread. References outlive the observer.
   // kResourceExhausted: no descriptors.
-  static absl::StatusOr<std::unique_ptr<WorkerObserver>> Start(MemoryWatchOptions memory, LogTailerOptions logs,
-                                                               std::function<void(LogBatch)> on_lines);
+  static absl::StatusOr<std::unique_ptr<WorkerObserver>> Start(
+      MemoryWatchOptions memory, LogTailerOptions logs, std::function<void(LogBatch)> on_lines);
   ~WorkerObserver() override { Stop(); }
   void Stop();
 
@@ -32,8 +33,8 @@ class WorkerObserver final : public MemoryReader {
   std::vector<WorkerMemory> ReadWorkers() override;
 
  private:
-  WorkerObserver(MemoryWatchOptions memory, LogTailerOptions logs, std::function<void(LogBatch)> on_lines,
-                 std::unique_ptr<EventLoop> loop);
+  WorkerObserver(MemoryWatchOptions memory, LogTailerOptions logs,
+                 std::function<void(LogBatch)> on_lines, std::unique_ptr<EventLoop> loop);
   void Tail();
   void RemoveOldLogs();
   void LookAtMemory();

@@ -148,8 +148,8 @@ void WorkerPool::Tick() {
     if (worker.state != WorkerState::kStarting) continue;
     if (now - worker.since < options_.start_timeout) continue;
     const Nanos started_at = worker.since;
-    const std::string words = absl::StrCat("it was not ready within ",
-                                           options_.start_timeout / kSecond, " s");
+    const std::string words =
+        absl::StrCat("it was not ready within ", options_.start_timeout / kSecond, " s");
     EndWorker(process, worker, words);
     if (Pool* pool = PoolOf(worker)) {
       OnStartFailed(*pool, started_at, ErrorKind::kEnvironmentFailed, words);
@@ -168,13 +168,25 @@ WorkerPool::Counts WorkerPool::CountStates() const {
   Counts counts;
   for (const auto& [process, worker] : workers_) {
     switch (worker.state) {
-      case WorkerState::kStarting: ++counts.starting; break;
-      case WorkerState::kIdle: ++counts.idle; break;
-      case WorkerState::kLeased: ++counts.leased; break;
+      case WorkerState::kStarting:
+        ++counts.starting;
+        break;
+      case WorkerState::kIdle:
+        ++counts.idle;
+        break;
+      case WorkerState::kLeased:
+        ++counts.leased;
+        break;
       case WorkerState::kBlocked:
-      case WorkerState::kActorBlocked: ++counts.blocked; break;
-      case WorkerState::kActor: ++counts.actor; break;
-      case WorkerState::kDying: ++counts.dying; break;
+      case WorkerState::kActorBlocked:
+        ++counts.blocked;
+        break;
+      case WorkerState::kActor:
+        ++counts.actor;
+        break;
+      case WorkerState::kDying:
+        ++counts.dying;
+        break;
     }
   }
   return counts;

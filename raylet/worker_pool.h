@@ -1,7 +1,7 @@
 // Copyright The Sheaf Authors. SPDX-License-Identifier: Apache-2.0
-// The workers of one node: starts them ahead of need, gives them to leases, takes them back, culls idle ones.
-// Workers of two (job, environment) pairs are never exchanged. Pure: Clock and WorkerLauncher come in by reference and
-// outlive the pool. One thread.
+// The workers of one node: starts them ahead of need, gives them to leases, takes them back, culls
+// idle ones. Workers of two (job, environment) pairs are never exchanged. Pure: Clock and
+// WorkerLauncher come in by reference and outlive the pool. One thread.
 #pragma once
 
 #include <cstdint>
@@ -23,13 +23,13 @@
 namespace sheaf {
 
 struct WorkerPoolOptions {
-  int cpus = 0;                            // Of the node, whole ones: the measure for starting ahead. 0: 1.
-  int max_starting = 0;                    // At once, over all jobs; 0: 2 * cpus + 2.
-  Nanos start_timeout = 30 * kSecond;      // A worker that is not ready by then is killed.
-  Nanos cull_after = 10 * kSecond;         // Idle ones beyond `cpus` on this node go after this time.
-  Nanos ahead_for = 5 * kSecond;           // How long after the last need a pair keeps spares started.
-  int start_attempts = 4;                  // Failed starts in a row until those who wait get an error.
-  Nanos first_backoff = 50 * kMillisecond; // Before the next start after a failed one; doubles.
+  int cpus = 0;          // Of the node, whole ones: the measure for starting ahead. 0: 1.
+  int max_starting = 0;  // At once, over all jobs; 0: 2 * cpus + 2.
+  Nanos start_timeout = 30 * kSecond;  // A worker that is not ready by then is killed.
+  Nanos cull_after = 10 * kSecond;     // Idle ones beyond `cpus` on this node go after this time.
+  Nanos ahead_for = 5 * kSecond;       // How long after the last need a pair keeps spares started.
+  int start_attempts = 4;              // Failed starts in a row until those who wait get an error.
+  Nanos first_backoff = 50 * kMillisecond;  // Before the next start after a failed one; doubles.
 };
 
 // Who needs a worker, and of what sort. `ticket` is the caller's name for the need.
@@ -37,9 +37,10 @@ struct WorkerNeed {
   uint64_t ticket = 0;
   JobNumber job = 0;
   std::string environment = {};
-  std::vector<uint32_t> gpu_ids = {};  // Sorted. A worker that once had GPUs serves only leases of the same ones.
-  bool actor = false;             // The worker will never come back.
-  ProcessId owner = {};           // Whoever asks; an idle worker that owns tasks cannot run them itself.
+  std::vector<uint32_t> gpu_ids =
+      {};                // Sorted. A worker that once had GPUs serves only leases of the same ones.
+  bool actor = false;    // The worker will never come back.
+  ProcessId owner = {};  // Whoever asks; an idle worker that owns tasks cannot run them itself.
 };
 
 class WorkerPool {
@@ -67,9 +68,11 @@ class WorkerPool {
   WorkerPool(const WorkerPoolOptions& options, Clock& clock, WorkerLauncher& launcher,
              ProcessNumbers& numbers);
 
-  // `job` is known to the launcher. Begins to start workers for `environment`, as many as there are CPUs.
+  // `job` is known to the launcher. Begins to start workers for `environment`, as many as there are
+  // CPUs.
   void AddJob(JobNumber job, const std::string& environment);
-  // Kills the workers of `job` except `keep` and starts none ahead any more; needs still get theirs.
+  // Kills the workers of `job` except `keep` and starts none ahead any more; needs still get
+  // theirs.
   void EndWorkers(JobNumber job, const absl::btree_set<ProcessId>& keep, const std::string& reason);
   // Kills all workers of `job`. Its needs fail, now and later.
   void RemoveJob(JobNumber job, const std::string& reason);
@@ -86,7 +89,8 @@ class WorkerPool {
   void OnReturned(ProcessId worker, bool discard);
   bool OnBlocked(ProcessId worker, bool blocked);  // False: nothing changed.
   void Kill(ProcessId worker, const std::string& reason);
-  // The process is gone. A worker that had not become ready counts as a failed start. False: none of ours.
+  // The process is gone. A worker that had not become ready counts as a failed start. False: none
+  // of ours.
   bool OnExited(ProcessId worker, const proto::Death& death);
   // Starts, retries, timeouts and culling that time brings.
   void Tick();
@@ -97,7 +101,7 @@ class WorkerPool {
   const Worker* Find(ProcessId worker) const;
   const absl::btree_map<ProcessId, Worker>& workers() const { return workers_; }
   Counts CountStates() const;
-  size_t waiting() const;          // Needs without a worker.
+  size_t waiting() const;  // Needs without a worker.
   uint64_t started_total() const { return started_total_; }
   // Why a need of this pair waits, for `why`; empty: nothing hinders.
   std::string Words(JobNumber job, const std::string& environment) const;
@@ -105,13 +109,13 @@ class WorkerPool {
  private:
   using Key = std::pair<JobNumber, std::string>;
   struct Pool {
-    std::deque<WorkerNeed> needs;    // Oldest first.
-    std::vector<ProcessId> idle;     // The last one in is the first one out: its caches are warm.
+    std::deque<WorkerNeed> needs;  // Oldest first.
+    std::vector<ProcessId> idle;   // The last one in is the first one out: its caches are warm.
     int starting = 0;
-    int tasked = 0;                  // Leased to tasks and running: they will come back.
-    Nanos needed_at = 0;             // When somebody last needed a worker.
-    int failures = 0;                // Rounds of starts in a row that brought nothing.
-    Nanos failed_at = -1;            // When the last round was counted.
+    int tasked = 0;        // Leased to tasks and running: they will come back.
+    Nanos needed_at = 0;   // When somebody last needed a worker.
+    int failures = 0;      // Rounds of starts in a row that brought nothing.
+    Nanos failed_at = -1;  // When the last round was counted.
     Nanos start_not_before = 0;
     std::string last_failure;
   };

@@ -8,13 +8,13 @@
 namespace sheaf {
 
 enum class WorkerState : uint8_t {
-  kStarting,      // Its process was asked for; it has not said kWorkerReady yet.
+  kStarting,  // Its process was asked for; it has not said kWorkerReady yet.
   kIdle,
   kLeased,
-  kBlocked,       // Leased, and its user code waits in get.
-  kActor,         // Leased for ever.
+  kBlocked,  // Leased, and its user code waits in get.
+  kActor,    // Leased for ever.
   kActorBlocked,
-  kDying,         // Was told to die, or is not wanted any more; only its exit is awaited.
+  kDying,  // Was told to die, or is not wanted any more; only its exit is awaited.
 };
 
 enum class WorkerEvent : uint8_t {
@@ -61,13 +61,19 @@ static_assert(Next(WorkerState::kBlocked, WorkerEvent::kReturned) == WorkerState
 
 constexpr const char* WorkerStateName(WorkerState state) {
   switch (state) {
-    case WorkerState::kStarting: return "STARTING";
-    case WorkerState::kIdle: return "IDLE";
-    case WorkerState::kLeased: return "LEASED";
+    case WorkerState::kStarting:
+      return "STARTING";
+    case WorkerState::kIdle:
+      return "IDLE";
+    case WorkerState::kLeased:
+      return "LEASED";
     case WorkerState::kBlocked:
-    case WorkerState::kActorBlocked: return "BLOCKED";
-    case WorkerState::kActor: return "ACTOR";
-    case WorkerState::kDying: return "DYING";
+    case WorkerState::kActorBlocked:
+      return "BLOCKED";
+    case WorkerState::kActor:
+      return "ACTOR";
+    case WorkerState::kDying:
+      return "DYING";
   }
   return "UNKNOWN";
 }

@@ -24,7 +24,8 @@ absl::Status ToStatus(AttachResult result, std::string_view text, std::string_vi
     case AttachResult::kOtherVersion:
     case AttachResult::kOtherLayout:
       return absl::FailedPreconditionError(
-          absl::StrCat(words, " (this process: Sheaf ", absl::string_view(kSheafVersion.data(), kSheafVersion.size()),
+          absl::StrCat(words, " (this process: Sheaf ",
+                       absl::string_view(kSheafVersion.data(), kSheafVersion.size()),
                        ", node: ", std::string(version), ")"));
     case AttachResult::kOtherUser:
     case AttachResult::kUnknownToken:
@@ -52,8 +53,8 @@ AttachHello HelloOf(const AttachRequest& request) {
 }
 
 // Sends the hello and returns the answer: a welcome, with its descriptors.
-absl::StatusOr<SocketMessage> Greet(const UnixSocket& socket, const AttachRequest& request, Nanos deadline,
-                                    AttachWelcome& welcome) {
+absl::StatusOr<SocketMessage> Greet(const UnixSocket& socket, const AttachRequest& request,
+                                    Nanos deadline, AttachWelcome& welcome) {
   const AttachHello hello = HelloOf(request);
   UniqueFd executable;
   std::vector<int> fds;
@@ -101,21 +102,24 @@ absl::StatusOr<Attached> Attach(const AttachRequest& request) {
   const Nanos deadline = Deadline(MonotonicNow(), request.timeout);
   Attached result;
   SHEAF_ASSIGN_OR_RETURN(result.socket, ConnectTo(request.socket_path, request.timeout));
-  SHEAF_ASSIGN_OR_RETURN(SocketMessage answer, Greet(result.socket, request, deadline, result.welcome));
+  SHEAF_ASSIGN_OR_RETURN(SocketMessage answer,
+                         Greet(result.socket, request, deadline, result.welcome));
   const AttachWelcome& welcome = result.welcome;
   if (answer.fds.size() != kAttachFds || welcome.bell >= kMaxProcessesPerNode ||
       welcome.raylet_bell >= kMaxProcessesPerNode) {
     return absl::FailedPreconditionError("the raylet sent an incomplete welcome");
   }
-  const auto take = [&](AttachFd which) -> UniqueFd& { return answer.fds[static_cast<size_t>(which)]; };
+  const auto take = [&](AttachFd which) -> UniqueFd& {
+    return answer.fds[static_cast<size_t>(which)];
+  };
   SHEAF_RETURN_IF_ERROR(CheckSegment(take(AttachFd::kArena).get(), welcome.arena_bytes));
   SHEAF_RETURN_IF_ERROR(CheckSegment(take(AttachFd::kRayletRings).get(), kRingPairBytes));
   SHEAF_RETURN_IF_ERROR(CheckSegment(take(AttachFd::kBellBoard).get(), kBellBoardBytes));
   SHEAF_RETURN_IF_ERROR(CheckSegment(take(AttachFd::kProcessSegment).get(), kProcessSegmentBytes));
-  SHEAF_ASSIGN_OR_RETURN(result.bell_board,
-                         Mapping::Map(take(AttachFd::kBellBoard).get(), 0, kBellBoardBytes, Access::kReadWrite));
-  SHEAF_ASSIGN_OR_RETURN(Mapping segment, Mapping::Map(take(AttachFd::kProcessSegment).get(), 0, kProcessSegmentBytes,
-                                                       Access::kReadWrite));
+  SHEAF_ASSIGN_OR_RETURN(result.bell_board, Mapping::Map(take(AttachFd::kBellBoard).get(), 0,
+                                                         kBellBoardBytes, Access::kReadWrite));
+  SHEAF_ASSIGN_OR_RETURN(Mapping segment, Mapping::Map(take(AttachFd::kProcessSegment).get(), 0,
+                                                       kProcessSegmentBytes, Access::kReadWrite));
   SHEAF_RETURN_IF_ERROR(result.bell_board.DontFork());
   SHEAF_RETURN_IF_ERROR(segment.DontFork());
   result.process_segment = std::make_shared<Mapping>(std::move(segment));
@@ -147,7 +151,8 @@ absl::StatusOr<UnixSocket> AttachTool(const std::string& socket_path, Nanos time
   return socket;
 }
 
-absl::StatusOr<std::string> AskRaylet(const UnixSocket& socket, std::string_view query, Nanos timeout) {
+absl::StatusOr<std::string> AskRaylet(const UnixSocket& socket, std::string_view query,
+                                      Nanos timeout) {
   const Nanos deadline = Deadline(MonotonicNow(), timeout);
   SHEAF_RETURN_IF_ERROR(SendInParts(socket, query, timeout));
   return ReceiveInParts(socket, kMaxToolAnswer, deadline - MonotonicNow());
@@ -155,7 +160,8 @@ absl::StatusOr<std::string> AskRaylet(const UnixSocket& socket, std::string_view
 
 std::string NextPart(std::string_view body, size_t& offset) {
   const size_t size = std::min(kMaxToolPart, body.size() - offset);
-  const ToolHead head{kAttachMagic, offset + size < body.size() ? 1u : 0u, static_cast<uint32_t>(size)};
+  const ToolHead head{kAttachMagic, offset + size < body.size() ? 1u : 0u,
+                      static_cast<uint32_t>(size)};
   std::string part(AsBytes(head));
   part.append(body.substr(offset, size));
   offset += size;
@@ -164,7 +170,8 @@ std::string NextPart(std::string_view body, size_t& offset) {
 
 absl::StatusOr<bool> AddPart(std::string_view message, size_t limit_bytes, std::string& body) {
   const ToolHead* head = FrameHead<ToolHead>(message);
-  if (head == nullptr || head->magic != kAttachMagic || message.size() != sizeof(ToolHead) + head->body_bytes) {
+  if (head == nullptr || head->magic != kAttachMagic ||
+      message.size() != sizeof(ToolHead) + head->body_bytes) {
     return absl::InvalidArgumentError("not a part of a question or an answer");
   }
   if (body.size() + head->body_bytes > limit_bytes) {
@@ -183,7 +190,8 @@ absl::Status SendInParts(const UnixSocket& socket, std::string_view body, Nanos 
   return absl::OkStatus();
 }
 
-absl::StatusOr<std::string> ReceiveInParts(const UnixSocket& socket, size_t limit_bytes, Nanos timeout) {
+absl::StatusOr<std::string> ReceiveInParts(const UnixSocket& socket, size_t limit_bytes,
+                                           Nanos timeout) {
   const Nanos deadline = Deadline(MonotonicNow(), timeout);
   std::string body;
   while (true) {

@@ -16,7 +16,8 @@ namespace {
 
 void FutexWait(std::atomic<uint32_t>& word, uint32_t expected, Nanos timeout) {
   const timespec relative{timeout / kSecond, timeout % kSecond};
-  // Errors are EAGAIN (changed already), EINTR, ETIMEDOUT: the caller looks at its rings in each case.
+  // Errors are EAGAIN (changed already), EINTR, ETIMEDOUT: the caller looks at its rings in each
+  // case.
   syscall(SYS_futex, &word, FUTEX_WAIT, expected, &relative, nullptr, 0);
 }
 
@@ -49,7 +50,9 @@ void SleepOnBell(Bell& bell, Nanos timeout) {
 
 void SleepOnKnock(Bell& bell, Nanos timeout) {
   FutexWait(bell.knock, 0, Bounded(timeout));
-  bell.knock.exchange(0, std::memory_order_seq_cst);  // Reads the 1 that it clears, and so sees the frame behind it.
+  bell.knock.exchange(
+      0,
+      std::memory_order_seq_cst);  // Reads the 1 that it clears, and so sees the frame behind it.
 }
 
 void Knock(Bell& bell) {

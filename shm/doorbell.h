@@ -1,21 +1,26 @@
 // Copyright The Sheaf Authors. SPDX-License-Identifier: Apache-2.0
-// How a process that sleeps learns that a ring has something for it. One Bell per process, all on one board that every
-// process of the node maps; senders ring, the owner of the bell waits.
+// How a process that sleeps learns that a ring has something for it. One Bell per process, all on
+// one board that every process of the node maps; senders ring, the owner of the bell waits.
 //
-// Protocol. Two things can sleep in a process: the driver (the thread that waits for results and drains the rings), and
-// the background thread, which drains while user code keeps every other thread busy ("away").
+// Protocol. Two things can sleep in a process: the driver (the thread that waits for results and
+// drains the rings), and the background thread, which drains while user code keeps every other
+// thread busy ("away").
 //   state: kAwake   somebody looks at the rings again before it sleeps; nobody need be woken.
 //          kAsleep  the driver sleeps on `state`.
-//          kAway    user code runs: control wakes the background thread (it sleeps on `knock`), work does not.
-//   Sleeper: state := kAsleep or kAway, fence, look at the rings again, then wait while unchanged, state := kAwake.
-//   While user code runs, the background thread does the same with kAway each time it wakes: a sender that called it
-//   has left kAwake. Only the holder of the process's token (worker/runtime) sets the state, so the two never mix.
-//   Sender:  publish the frame, seq_cst fence, load state; if it asks for a wake, exchange(kAwake), and only the
+//          kAway    user code runs: control wakes the background thread (it sleeps on `knock`),
+//          work does not.
+//   Sleeper: state := kAsleep or kAway, fence, look at the rings again, then wait while unchanged,
+//   state := kAwake. While user code runs, the background thread does the same with kAway each time
+//   it wakes: a sender that called it has left kAwake. Only the holder of the process's token
+//   (worker/runtime) sets the state, so the two never mix. Sender:  publish the frame, seq_cst
+//   fence, load state; if it asks for a wake, exchange(kAwake), and only the
 //            sender whose exchange returned the old state wakes.
-//   Either the sender sees the sleeper's store, or the sleeper's second look sees the frame (Dekker). Load and clear must
-//   be one exchange: with a load and a plain store a late store clears the mark of a receiver that slept since, and its
-//   wake-up is lost. doorbell.pml is the model; its variants show this loss and that of a sender that dies (below).
-// Crash. A sender that dies or stops between its exchange and its wake leaves kAwake with the receiver asleep. So the raylet
+//   Either the sender sees the sleeper's store, or the sleeper's second look sees the frame
+//   (Dekker). Load and clear must be one exchange: with a load and a plain store a late store
+//   clears the mark of a receiver that slept since, and its wake-up is lost. doorbell.pml is the
+//   model; its variants show this loss and that of a sender that dies (below).
+// Crash. A sender that dies or stops between its exchange and its wake leaves kAwake with the
+// receiver asleep. So the raylet
 //   rings every peer of a dead process (RingAfterDeath), and no wait is longer than kLongestSleep.
 // Spurious wake-ups are always allowed.
 #pragma once
@@ -36,7 +41,8 @@ struct alignas(64) Bell {
 };
 static_assert(sizeof(Bell) == 64 && std::atomic<uint32_t>::is_always_lock_free);
 
-inline constexpr uint32_t kMaxProcessesPerNode = 16 * 1024;  // Bells of a node's board, 1 MiB of sparse memory.
+inline constexpr uint32_t kMaxProcessesPerNode =
+    16 * 1024;  // Bells of a node's board, 1 MiB of sparse memory.
 inline constexpr size_t kBellBoardBytes = kMaxProcessesPerNode * sizeof(Bell);
 inline constexpr Nanos kLongestSleep = 100 * kMillisecond;
 
@@ -69,22 +75,24 @@ void RingAfterDeath(Bell& bell);
 // Receiver. Set before the second look at the rings.
 inline void SetBell(Bell& bell, BellState state) {
   bell.state.exchange(static_cast<uint32_t>(state), std::memory_order_seq_cst);
-  FullFence(bell.state);  // The looks that follow are plain acquire loads, which may pass a seq_cst write (AArch64).
+  FullFence(bell.state);  // The looks that follow are plain acquire loads, which may pass a seq_cst
+                          // write (AArch64).
 }
 
-// The driver sleeps until rung, or `timeout` (cut to kLongestSleep), or a signal. The caller has called SetBell(kAsleep)
-// and looked at its rings; it calls SetBell(kAwake) afterwards.
+// The driver sleeps until rung, or `timeout` (cut to kLongestSleep), or a signal. The caller has
+// called SetBell(kAsleep) and looked at its rings; it calls SetBell(kAwake) afterwards.
 void SleepOnBell(Bell& bell, Nanos timeout);
-// The background thread sleeps until it is called for (a control frame came while the process was away).
+// The background thread sleeps until it is called for (a control frame came while the process was
+// away).
 void SleepOnKnock(Bell& bell, Nanos timeout);
 // Another thread of the same process calls the background thread.
 void Knock(Bell& bell);
 
-// One step of a spin: a few pauses, then a yield. The yield matters: two processes that share a core would else burn
-// their whole time slice waiting for each other.
+// One step of a spin: a few pauses, then a yield. The yield matters: two processes that share a
+// core would else burn their whole time slice waiting for each other.
 void SpinStep();
-// The same in eight smaller steps, for a loop that looks at its rings after each: a pause, and a yield in each eighth
-// step. `step` counts from 0.
+// The same in eight smaller steps, for a loop that looks at its rings after each: a pause, and a
+// yield in each eighth step. `step` counts from 0.
 void SpinStep(int step);
 constexpr bool SpinStepYields(int step) { return step % 8 == 7; }
 

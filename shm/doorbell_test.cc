@@ -110,8 +110,9 @@ SCENARIO("a death wakes the driver and the background thread, whatever the state
   background.join();
 }
 
-// A receiver with driver and background thread, and senders on both lanes, all sleeping at random. A frame is a count that
-// goes up. Lost: a sleep of kLongestSleep ended with a frame that had waited all the time.
+// A receiver with driver and background thread, and senders on both lanes, all sleeping at random.
+// A frame is a count that goes up. Lost: a sleep of kLongestSleep ended with a frame that had
+// waited all the time.
 SCENARIO("no wake-up is lost between senders, a driver and a background thread") {
   constexpr int kSenders = 3;
   constexpr uint64_t kFrames = 4'000;
@@ -129,7 +130,8 @@ SCENARIO("no wake-up is lost between senders, a driver and a background thread")
       for (uint64_t i = 0; i < kFrames; ++i) {
         const Lane lane = random.OneIn(2) ? Lane::kWork : Lane::kControl;
         (lane == Lane::kWork ? sent[s].work_at : sent[s].control_at).store(MonotonicNow());
-        (lane == Lane::kWork ? sent[s].work : sent[s].control).fetch_add(1, std::memory_order_release);
+        (lane == Lane::kWork ? sent[s].work : sent[s].control)
+            .fetch_add(1, std::memory_order_release);
         RingBell(*bell, lane);
         Pause(random);
       }
@@ -152,10 +154,13 @@ SCENARIO("no wake-up is lost between senders, a driver and a background thread")
     }
     return found;
   };
-  auto waited_since = [&](bool look_at_work, Nanos start) {  // Some frame waits since before `start`.
+  auto waited_since = [&](bool look_at_work,
+                          Nanos start) {  // Some frame waits since before `start`.
     for (int s = 0; s < kSenders; ++s) {
-      if (sent[s].control.load() != taken_control[s] && sent[s].control_at.load() < start) return true;
-      if (look_at_work && sent[s].work.load() != taken_work[s] && sent[s].work_at.load() < start) return true;
+      if (sent[s].control.load() != taken_control[s] && sent[s].control_at.load() < start)
+        return true;
+      if (look_at_work && sent[s].work.load() != taken_work[s] && sent[s].work_at.load() < start)
+        return true;
     }
     return false;
   };
@@ -165,7 +170,8 @@ SCENARIO("no wake-up is lost between senders, a driver and a background thread")
       SleepOnKnock(*bell, kLongestSleep);
       std::lock_guard lock(token);
       if (!away) continue;
-      if (MonotonicNow() - start >= kLongestSleep && waited_since(false, start + kLongestSleep / 2)) ++lost;
+      if (MonotonicNow() - start >= kLongestSleep && waited_since(false, start + kLongestSleep / 2))
+        ++lost;
       do {
         SetBell(*bell, BellState::kAway);
       } while (take(false));
@@ -189,7 +195,9 @@ SCENARIO("no wake-up is lost between senders, a driver and a background thread")
         const Nanos start = MonotonicNow();
         ++sleeps;
         SleepOnBell(*bell, kLongestSleep);
-        if (MonotonicNow() - start >= kLongestSleep && waited_since(true, start + kLongestSleep / 2)) ++lost;
+        if (MonotonicNow() - start >= kLongestSleep &&
+            waited_since(true, start + kLongestSleep / 2))
+          ++lost;
       }
       SetBell(*bell, BellState::kAwake);
       if (random.OneIn(3)) {  // User code runs now.

@@ -15,7 +15,8 @@ namespace sheaf {
 namespace {
 
 constexpr size_t kMaxFrameBytes = 64 * 1024 * 1024;  // Of a frame that comes in pieces.
-constexpr uint64_t kReleaseBytes = kRingBytes / 4;   // So much is given back in the middle of a Poll.
+constexpr uint64_t kReleaseBytes =
+    kRingBytes / 4;  // So much is given back in the middle of a Poll.
 
 // Copies `size` bytes from `offset` on of `head` followed by `tail`.
 void CopyPiece(char* to, std::string_view head, std::string_view tail, size_t offset, size_t size) {
@@ -104,7 +105,8 @@ class Mailbox::PeerChannel final : public Channel {
   bool ring = false;
   bool dead = false;       // Forgotten: destroyed once no Poll is on the stack.
   bool malformed = false;  // Wrote garbage: nothing more is read.
-  int reading = 0;         // Depth of PollLane: only the outermost gives bytes back, handlers still look at them.
+  int reading =
+      0;  // Depth of PollLane: only the outermost gives bytes back, handlers still look at them.
   RingEnds ends;
   std::deque<Queued> queues[2];
   size_t queued = 0;
@@ -233,12 +235,13 @@ void Mailbox::FlushLane(PeerChannel& channel, Lane lane) {
   }
   if (!news) return;
   out.Publish();
-  // A full work ring is a reason to wake even a busy receiver: it takes the frames into its own memory.
+  // A full work ring is a reason to wake even a busy receiver: it takes the frames into its own
+  // memory.
   Ring(*channel.bell, queue.empty() ? lane : Lane::kControl);
 }
 
-bool Mailbox::TakeRecord(PeerChannel& channel, Lane lane, FrameHandler& handler, const Frame& record,
-                         bool more, size_t* handled) {
+bool Mailbox::TakeRecord(PeerChannel& channel, Lane lane, FrameHandler& handler,
+                         const Frame& record, bool more, size_t* handled) {
   std::string& partial = channel.partial[static_cast<int>(lane)];
   FrameKind& kind = channel.partial_kind[static_cast<int>(lane)];
   if (!more && kind == FrameKind::kNone) [[likely]] {

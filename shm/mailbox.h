@@ -1,11 +1,12 @@
 // Copyright The Sheaf Authors. SPDX-License-Identifier: Apache-2.0
 // All rings of one process, and its bell: the Transport between the processes of a node.
 //
-// Not thread-safe: the caller holds one lock (a worker's runtime) or is one loop (the raylet). Frames of one lane of one
-// peer arrive in order. What does not fit into a ring waits here, without bound by itself: the caller looks at
-// queued_bytes() and holds its users back.
-// Outside Poll and Drain a frame is published when Send returns. What handlers send during them is published in the
-// order of the sends, in batches, at the latest when Poll or Drain returns: one fence and bell for up to kBatchFrames.
+// Not thread-safe: the caller holds one lock (a worker's runtime) or is one loop (the raylet).
+// Frames of one lane of one peer arrive in order. What does not fit into a ring waits here, without
+// bound by itself: the caller looks at queued_bytes() and holds its users back. Outside Poll and
+// Drain a frame is published when Send returns. What handlers send during them is published in the
+// order of the sends, in batches, at the latest when Poll or Drain returns: one fence and bell for
+// up to kBatchFrames.
 #pragma once
 
 #include <functional>
@@ -24,8 +25,8 @@ namespace sheaf {
 class FrameHandler {
  public:
   virtual ~FrameHandler() = default;
-  // May call Mailbox::To, Send, AddRing, Forget and Drain; `frame` is valid until it returns. Its bytes may lie in memory
-  // that the peer can still write: read once what is checked.
+  // May call Mailbox::To, Send, AddRing, Forget and Drain; `frame` is valid until it returns. Its
+  // bytes may lie in memory that the peer can still write: read once what is checked.
   virtual void OnFrame(ProcessId from, const Frame& frame) = 0;
   // `from` wrote what no correct peer writes; nothing more is read from it.
   virtual void OnMalformed(ProcessId from) = 0;
@@ -35,14 +36,15 @@ class FrameHandler {
 struct MailboxCounts {
   uint64_t work_frames = 0, control_frames = 0;  // Sent.
   uint64_t bytes = 0;                            // Of their bodies.
-  uint64_t waited = 0;                           // Frames, or pieces of long ones, that found no room in the ring.
-  uint64_t wakes = 0;                            // Receivers woken by a system call.
+  uint64_t waited = 0;  // Frames, or pieces of long ones, that found no room in the ring.
+  uint64_t wakes = 0;   // Receivers woken by a system call.
 };
 
 class Mailbox final : public Transport {
  public:
-  // `board` is the node's bell board, kBellBoardBytes long; `own_bell` this process's index on it. `make_contact` is
-  // called when the first frame for an unknown peer is queued; the answer is AddRing or Forget.
+  // `board` is the node's bell board, kBellBoardBytes long; `own_bell` this process's index on it.
+  // `make_contact` is called when the first frame for an unknown peer is queued; the answer is
+  // AddRing or Forget.
   Mailbox(Bell* board, uint32_t own_bell, std::function<void(ProcessId)> make_contact);
   ~Mailbox() override;
 
@@ -50,14 +52,15 @@ class Mailbox final : public Transport {
   void Forget(ProcessId peer) override;
 
   // The ring pair with `peer`, whose bell is `peer_bell`. What was queued for it is sent.
-  // kInvalidArgument: the segment or the bell number is not usable; kAlreadyExists: there is a ring already.
+  // kInvalidArgument: the segment or the bell number is not usable; kAlreadyExists: there is a ring
+  // already.
   absl::Status AddRing(ProcessId peer, int segment_fd, bool first, uint32_t peer_bell);
   bool HasRing(ProcessId peer) const;
 
-  // Hands at most `budget` records a lane of each peer to `handler`, control before work; work only when `take_work`.
-  // Sends what was queued and now fits. Returns the number of frames handed over.
-  // A loop that does nothing else between polls pauses (SpinStep) also after one that found frames: who looks at a
-  // cursor again at once takes the cache line from its writer for each record.
+  // Hands at most `budget` records a lane of each peer to `handler`, control before work; work only
+  // when `take_work`. Sends what was queued and now fits. Returns the number of frames handed over.
+  // A loop that does nothing else between polls pauses (SpinStep) also after one that found frames:
+  // who looks at a cursor again at once takes the cache line from its writer for each record.
   size_t Poll(FrameHandler& handler, bool take_work, size_t budget = 256);
   // Hands over everything that `peer`, dead or alive, has published. For the time after a death.
   void Drain(ProcessId peer, FrameHandler& handler);
@@ -80,8 +83,8 @@ class Mailbox final : public Transport {
   void Ring(Bell& bell, Lane lane) { counts_.wakes += RingBell(bell, lane) ? 1 : 0; }
   size_t PollLane(PeerChannel& channel, Lane lane, FrameHandler& handler, size_t budget);
   // Hands over one record, or keeps it as a piece of a frame; false: it is malformed.
-  bool TakeRecord(PeerChannel& channel, Lane lane, FrameHandler& handler, const Frame& record, bool more,
-                  size_t* handled);
+  bool TakeRecord(PeerChannel& channel, Lane lane, FrameHandler& handler, const Frame& record,
+                  bool more, size_t* handled);
   void EndPolling();
 
   Bell* const board_;
@@ -94,8 +97,8 @@ class Mailbox final : public Transport {
   size_t queued_channels_ = 0;
   int polling_ = 0;         // Depth of Poll and Drain: channels are destroyed only at depth 0.
   bool forgotten_ = false;  // Some channel waits for its destruction.
-  // Frames that a handler sent and nobody was told of yet: to one lane of one peer, so that publication keeps the order
-  // of the sends also between peers.
+  // Frames that a handler sent and nobody was told of yet: to one lane of one peer, so that
+  // publication keeps the order of the sends also between peers.
   PeerChannel* batch_ = nullptr;
   Lane batch_lane_ = Lane::kWork;
   int batch_frames_ = 0;

@@ -45,7 +45,8 @@ struct Keeper final : FrameHandler {
 struct Node {
   Bell* bells() { return reinterpret_cast<Bell*>(board.data()); }
   std::unique_ptr<Mailbox> MakeMailbox(uint32_t bell) {
-    return std::make_unique<Mailbox>(bells(), bell, [this](ProcessId peer) { contacts.push_back(peer); });
+    return std::make_unique<Mailbox>(bells(), bell,
+                                     [this](ProcessId peer) { contacts.push_back(peer); });
   }
   UniqueFd MakePair() { return MakeSegment("ring pair", kRingPairBytes).value(); }
   void Connect() {
@@ -72,7 +73,8 @@ SCENARIO("a frame is its head followed by its tail, on either lane, of any lengt
       const std::string content = Content(size, size);
       const std::string_view view = content;
       for (size_t cut : {size_t{0}, size / 3, size}) {
-        node.anna->To(kBert).Send(lane, FrameKind::kPushTask, view.substr(0, cut), view.substr(cut));
+        node.anna->To(kBert).Send(lane, FrameKind::kPushTask, view.substr(0, cut),
+                                  view.substr(cut));
         const size_t before = node.at_bert.Count(kAnna);
         while (node.at_bert.Count(kAnna) == before) {
           node.bert->Poll(node.at_bert, true);
@@ -95,10 +97,11 @@ SCENARIO("frames of a lane keep their order, short and long mixed, through a ful
   while (bytes < 8 << 20) {
     const Lane lane = random.OneIn(2) ? Lane::kWork : Lane::kControl;
     auto& list = sent[static_cast<int>(lane)];
-    list.push_back(Content(list.size(), random.OneIn(10) ? random.Below(300'000) : random.Below(500)));
+    list.push_back(
+        Content(list.size(), random.OneIn(10) ? random.Below(300'000) : random.Below(500)));
     bytes += list.back().size();
-    node.anna->To(kBert).Send(lane, lane == Lane::kWork ? FrameKind::kPushTask : FrameKind::kTaskReply,
-                              list.back());
+    node.anna->To(kBert).Send(
+        lane, lane == Lane::kWork ? FrameKind::kPushTask : FrameKind::kTaskReply, list.back());
     if (random.OneIn(30)) node.bert->Poll(node.at_bert, true, random.Below(40));
   }
   CHECK(node.anna->HasQueued());
@@ -162,16 +165,19 @@ SCENARIO("contact is asked for once; what was sent meanwhile arrives first and i
   for (int i = 0; i <= 100; ++i) CHECK(node.at_bert.got[kAnna][i + 1].second == std::to_string(i));
 
   UniqueFd another = node.MakePair();
-  CHECK(node.anna->AddRing(kBert, another.get(), true, kBertBell).code() == absl::StatusCode::kAlreadyExists);
+  CHECK(node.anna->AddRing(kBert, another.get(), true, kBertBell).code() ==
+        absl::StatusCode::kAlreadyExists);
 }
 
 SCENARIO("a segment that is too small or not sealed makes no ring") {
   Node node;
   UniqueFd small = MakeSegment("small", kRingPairBytes - kPageBytes).value();
-  CHECK(node.anna->AddRing(kBert, small.get(), true, kBertBell).code() == absl::StatusCode::kInvalidArgument);
+  CHECK(node.anna->AddRing(kBert, small.get(), true, kBertBell).code() ==
+        absl::StatusCode::kInvalidArgument);
   UniqueFd unsealed(memfd_create("unsealed", MFD_CLOEXEC));
   REQUIRE(ftruncate(unsealed.get(), kRingPairBytes) == 0);
-  CHECK(node.anna->AddRing(kBert, unsealed.get(), true, kBertBell).code() == absl::StatusCode::kInvalidArgument);
+  CHECK(node.anna->AddRing(kBert, unsealed.get(), true, kBertBell).code() ==
+        absl::StatusCode::kInvalidArgument);
   CHECK_FALSE(node.anna->HasRing(kBert));
 }
 
@@ -218,7 +224,9 @@ SCENARIO("a budget bounds a poll, and the rest stays pending") {
   CHECK_FALSE(node.bert->Pending(true));
 }
 
-SCENARIO("what a handler sends is published in the order of the sends, at the latest when Poll returns") {
+SCENARIO(
+    "what a handler sends is published in the order of the sends, at the latest when Poll "
+    "returns") {
   Node node;
   node.Connect();
   auto cora = node.MakeMailbox(kCoraBell);
@@ -315,9 +323,11 @@ SCENARIO("what a dead peer published is still drained, its unfinished frame is n
   if (child == 0) {
     Mailbox anna(node.bells(), kAnnaBell, nullptr);
     if (!anna.AddRing(kBert, pair.get(), true, kBertBell).ok()) _exit(1);
-    for (int i = 0; i < 100; ++i) anna.To(kBert).Send(Lane::kWork, FrameKind::kPushTask, std::to_string(i));
+    for (int i = 0; i < 100; ++i)
+      anna.To(kBert).Send(Lane::kWork, FrameKind::kPushTask, std::to_string(i));
     anna.To(kBert).Send(Lane::kControl, FrameKind::kTaskReply, "reply");
-    anna.To(kBert).Send(Lane::kWork, FrameKind::kPushTask, std::string(1 << 20, 'x'));  // Does not fit.
+    anna.To(kBert).Send(Lane::kWork, FrameKind::kPushTask,
+                        std::string(1 << 20, 'x'));  // Does not fit.
     kill(getpid(), SIGKILL);
   }
   REQUIRE(waitpid(child, nullptr, 0) == child);
@@ -359,9 +369,7 @@ SCENARIO("a malformed peer is reported once, and the others go on") {
   REQUIRE(node.bert->AddRing(kCora, pair.get(), true, kCoraBell).ok());
   REQUIRE(cora->AddRing(kBert, pair.get(), false, kBertBell).ok());
   Mapping scribbler = Mapping::Map(pair.get(), 0, kRingPairBytes, Access::kReadWrite).value();
-  SECTION("a cursor") {
-    reinterpret_cast<RingControl*>(scribbler.data())[2].tail.store(12345);
-  }
+  SECTION("a cursor") { reinterpret_cast<RingControl*>(scribbler.data())[2].tail.store(12345); }
   SECTION("a piece of one kind that continues a frame of another") {
     RingEnds ends = OpenRingPair(scribbler.data(), false);
     ends.work_out.Reserve(FrameKind::kPushTask, 8, true);
@@ -398,14 +406,16 @@ SCENARIO("random scribbles over a ring pair crash neither end") {
   auto* words = reinterpret_cast<std::atomic<uint64_t>*>(scribbler.data());
   node.at_bert.then = [&](ProcessId from, const Frame& frame) {
     node.at_bert.got.clear();
-    if (random.OneIn(3)) node.bert->To(from).Send(Lane::kControl, FrameKind::kTaskReply, frame.body);
+    if (random.OneIn(3))
+      node.bert->To(from).Send(Lane::kControl, FrameKind::kTaskReply, frame.body);
   };
   for (int step = 0; step < 300; ++step) {
     node.anna->To(kBert).Send(random.OneIn(2) ? Lane::kWork : Lane::kControl, FrameKind::kPushTask,
                               std::string(random.Below(100'000) >> random.Below(17), 'x'));
     if (random.OneIn(4)) {  // A control word, or a word of data near the start of a ring.
       const uint64_t at = random.OneIn(2) ? random.Below(4 * sizeof(RingControl) / 8)
-                                          : (kRingDataOffset + random.Below(4) * kRingBytes) / 8 + random.Below(512);
+                                          : (kRingDataOffset + random.Below(4) * kRingBytes) / 8 +
+                                                random.Below(512);
       words[at].store((random.Next() >> random.Below(64)) & ~(random.OneIn(2) ? 7u : 0u));
     }
     if (random.OneIn(2)) node.bert->Poll(node.at_bert, random.OneIn(2), random.Below(20));

@@ -64,7 +64,8 @@ RingReader::Result RingReader::SkipTo(Frame* frame, bool* more) {
   RingRecord record = RecordAt(head_);
   const uint64_t bytes = RecordBytes(record.body_bytes);
   // A jump leads to the start, and a record follows it.
-  if (record.kind != 0 || bytes != kRingBytes - (head_ & kMask) || bytes >= tail_ - head_) return Malformed();
+  if (record.kind != 0 || bytes != kRingBytes - (head_ & kMask) || bytes >= tail_ - head_)
+    return Malformed();
   head_ += bytes;
   record = RecordAt(head_);
   if (record.kind == 0 || record.body_bytes > kMaxRecordBody ||

@@ -17,7 +17,8 @@ namespace {
 
 using Result = RingReader::Result;
 
-// One ring whose data is a heap block of exactly its size, so that AddressSanitizer sees a step outside.
+// One ring whose data is a heap block of exactly its size, so that AddressSanitizer sees a step
+// outside.
 struct TestRing {
   TestRing() : control(std::make_unique<RingControl>()), data(new uint64_t[kRingBytes / 8]{}) {}
   std::byte* bytes() { return reinterpret_cast<std::byte*>(data.get()); }
@@ -125,7 +126,8 @@ SCENARIO("a ring that always holds something goes round, and no record is torn a
     REQUIRE(reader.Next(&frame, &more) == Result::kRecord);
     REQUIRE(frame.body == Content(read, frame.body.size()));
     REQUIRE(frame.body.data() >= reinterpret_cast<char*>(ring.bytes()));
-    REQUIRE(frame.body.data() + frame.body.size() <= reinterpret_cast<char*>(ring.bytes()) + kRingBytes);
+    REQUIRE(frame.body.data() + frame.body.size() <=
+            reinterpret_cast<char*>(ring.bytes()) + kRingBytes);
     ++read;
     reader.Release();
   }
@@ -223,7 +225,9 @@ SCENARIO("a reader finds every malformed record and cursor, and does not come ba
     scribble(0, {static_cast<uint32_t>(kMaxRecordBody + 1), 1, 0}, kRingBytes);
   }
   SECTION("a length that overflows 32 bits") { scribble(0, {UINT32_MAX, 1, 0}, kRingBytes); }
-  SECTION("a jump past the end") { scribble(0, {static_cast<uint32_t>(kRingBytes), 0, 0}, kRingBytes); }
+  SECTION("a jump past the end") {
+    scribble(0, {static_cast<uint32_t>(kRingBytes), 0, 0}, kRingBytes);
+  }
   SECTION("a jump that does not lead to the start") { scribble(0, {8, 0, 0}, 64); }
   SECTION("a jump with nothing behind it") {
     scribble(0, {static_cast<uint32_t>(kRingBytes - 8), 0, 0}, kRingBytes);
@@ -281,15 +285,27 @@ SCENARIO("random scribbles over cursors and records crash neither end and lead n
     for (uint64_t step = random.Below(40); step != 0; --step) {
       const uint64_t tail = ring.control->tail.load();
       switch (random.Below(9)) {
-        case 0: ring.control->tail.store(tail + random.Below(kRingBytes) / 8 * 8); break;
-        case 1: ring.control->tail.store(random.Next() >> random.Below(64)); break;
-        case 2: ring.control->head.store(random.Next() >> random.Below(64)); break;
-        case 3: ring.control->writer_waits.store(static_cast<uint32_t>(random.Next())); break;
-        case 4: ring.data[random.Below(kRingBytes / 8)] = random.Next() >> random.Below(64); break;
+        case 0:
+          ring.control->tail.store(tail + random.Below(kRingBytes) / 8 * 8);
+          break;
+        case 1:
+          ring.control->tail.store(random.Next() >> random.Below(64));
+          break;
+        case 2:
+          ring.control->head.store(random.Next() >> random.Below(64));
+          break;
+        case 3:
+          ring.control->writer_waits.store(static_cast<uint32_t>(random.Next()));
+          break;
+        case 4:
+          ring.data[random.Below(kRingBytes / 8)] = random.Next() >> random.Below(64);
+          break;
         case 5: {  // A likely record near the cursors.
           const RingRecord record{static_cast<uint32_t>(random.Next() >> (32 + random.Below(32))),
-                                  static_cast<uint16_t>(random.Below(3)), static_cast<uint16_t>(random.Below(2))};
-          std::memcpy(&ring.data[(tail / 8 + random.Below(64) - 32) % (kRingBytes / 8)], &record, sizeof record);
+                                  static_cast<uint16_t>(random.Below(3)),
+                                  static_cast<uint16_t>(random.Below(2))};
+          std::memcpy(&ring.data[(tail / 8 + random.Below(64) - 32) % (kRingBytes / 8)], &record,
+                      sizeof record);
           break;
         }
         case 6:
@@ -310,7 +326,8 @@ SCENARIO("random scribbles over cursors and records crash neither end and lead n
           bool more = false;
           while (reader.Next(&frame, &more) == Result::kRecord) {
             REQUIRE((frame.body.data() >= begin && frame.body.data() + frame.body.size() <= end));
-            for (char c : frame.body) sum = sum + static_cast<unsigned char>(c);  // AddressSanitizer looks on.
+            for (char c : frame.body)
+              sum = sum + static_cast<unsigned char>(c);  // AddressSanitizer looks on.
           }
           reader.Release();
         }
@@ -320,11 +337,14 @@ SCENARIO("random scribbles over cursors and records crash neither end and lead n
 }
 
 // Both ends as threads over one mapping: what ThreadSanitizer can see.
-SCENARIO("a writing and a reading thread agree on every byte, and a writer without room is always rung") {
+SCENARIO(
+    "a writing and a reading thread agree on every byte, and a writer without room is always "
+    "rung") {
   TestRing ring;
   auto bell = std::make_unique<Bell>();
   constexpr uint64_t kFrames = 30'000;
-  constexpr Nanos kLost = kLongestSleep / 2;  // The longest honest wait is the reader's time for one frame.
+  constexpr Nanos kLost =
+      kLongestSleep / 2;  // The longest honest wait is the reader's time for one frame.
   uint64_t rescued = 0;
   std::thread writing([&] {
     RingWriter writer = ring.Writer();

@@ -45,18 +45,19 @@ absl::StatusOr<Mapping> Mapping::Map(int fd, size_t offset_bytes, size_t size_by
                                      void* at) {
   struct stat file;
   if (fstat(fd, &file) != 0 || static_cast<size_t>(file.st_size) < offset_bytes + size_bytes) {
-    return absl::InvalidArgumentError(absl::StrCat("a segment of ", file.st_size, " bytes has no range of ",
-                                                   size_bytes, " at ", offset_bytes));
+    return absl::InvalidArgumentError(absl::StrCat("a segment of ", file.st_size,
+                                                   " bytes has no range of ", size_bytes, " at ",
+                                                   offset_bytes));
   }
   try {
     const bip::mode_t mode = access == Access::kReadOnly ? bip::read_only : bip::read_write;
     bip::mapped_region region(MemoryFd{fd, access}, mode, static_cast<bip::offset_t>(offset_bytes),
-                              size_bytes, at,
-                              MAP_SHARED | (at != nullptr ? MAP_FIXED : 0));
+                              size_bytes, at, MAP_SHARED | (at != nullptr ? MAP_FIXED : 0));
     madvise(region.get_address(), region.get_size(), MADV_DONTDUMP);
     return Mapping(std::unique_ptr<Region>(new Region{std::move(region)}));
   } catch (const bip::interprocess_exception& e) {
-    return absl::ResourceExhaustedError(absl::StrCat("cannot map ", size_bytes, " bytes: ", e.what()));
+    return absl::ResourceExhaustedError(
+        absl::StrCat("cannot map ", size_bytes, " bytes: ", e.what()));
   }
 }
 
@@ -74,7 +75,8 @@ absl::Status Mapping::Protect(size_t offset_bytes, size_t size_bytes, Access acc
 }
 
 absl::Status Mapping::DontFork() {
-  if (madvise(data(), size(), MADV_DONTFORK) != 0) return absl::ErrnoToStatus(errno, "MADV_DONTFORK");
+  if (madvise(data(), size(), MADV_DONTFORK) != 0)
+    return absl::ErrnoToStatus(errno, "MADV_DONTFORK");
   return absl::OkStatus();
 }
 
@@ -93,8 +95,8 @@ absl::Status Mapping::Populate(size_t offset_bytes, size_t size_bytes) {
   madvise(data() + offset_bytes, size_bytes, MADV_DONTNEED);
   if (result == 0) return absl::OkStatus();
   if (error == EINVAL) return absl::UnimplementedError("no MADV_POPULATE_WRITE");
-  return absl::ResourceExhaustedError(absl::StrCat("cannot populate ", size_bytes, " bytes: ",
-                                                   std::strerror(error)));
+  return absl::ResourceExhaustedError(
+      absl::StrCat("cannot populate ", size_bytes, " bytes: ", std::strerror(error)));
 }
 
 namespace {
@@ -104,7 +106,8 @@ constexpr size_t kMoveAlignment = 2 * 1024 * 1024;
 // Addresses without access, aligned. Null: there are none.
 std::byte* Reserve(size_t size_bytes) {
   const size_t padded = size_bytes + kMoveAlignment;
-  void* found = mmap(nullptr, padded, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+  void* found =
+      mmap(nullptr, padded, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
   if (found == MAP_FAILED) return nullptr;
   std::byte* start = static_cast<std::byte*>(found);
   const size_t skip = -reinterpret_cast<uintptr_t>(start) % kMoveAlignment;
@@ -115,13 +118,14 @@ std::byte* Reserve(size_t size_bytes) {
 
 }  // namespace
 
-absl::StatusOr<MovableMapping> MovableMapping::Map(int fd, size_t offset_bytes,
-                                                   size_t size_bytes) {
+absl::StatusOr<MovableMapping> MovableMapping::Map(int fd, size_t offset_bytes, size_t size_bytes) {
   struct stat file;
   if (fstat(fd, &file) != 0 || static_cast<size_t>(file.st_size) < offset_bytes ||
-      static_cast<size_t>(file.st_size) - offset_bytes < size_bytes || size_bytes % kPageBytes != 0) {
-    return absl::InvalidArgumentError(absl::StrCat("a segment of ", file.st_size, " bytes has no range of ",
-                                                   size_bytes, " at ", offset_bytes));
+      static_cast<size_t>(file.st_size) - offset_bytes < size_bytes ||
+      size_bytes % kPageBytes != 0) {
+    return absl::InvalidArgumentError(absl::StrCat("a segment of ", file.st_size,
+                                                   " bytes has no range of ", size_bytes, " at ",
+                                                   offset_bytes));
   }
   MovableMapping mapping;
   mapping.size_ = size_bytes;
@@ -129,8 +133,8 @@ absl::StatusOr<MovableMapping> MovableMapping::Map(int fd, size_t offset_bytes,
   if (mapping.address_ == nullptr ||
       mmap(mapping.address_, size_bytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_FIXED, fd,
            static_cast<off_t>(offset_bytes)) == MAP_FAILED) {
-    return absl::ResourceExhaustedError(absl::StrCat("cannot map ", size_bytes, " bytes: ",
-                                                     std::strerror(errno)));
+    return absl::ResourceExhaustedError(
+        absl::StrCat("cannot map ", size_bytes, " bytes: ", std::strerror(errno)));
   }
   madvise(mapping.address_, size_bytes, MADV_DONTDUMP);
   if (madvise(mapping.address_, size_bytes, MADV_DONTFORK) != 0) {
@@ -148,11 +152,12 @@ absl::Status MovableMapping::Move() {
   if (vacant_ == nullptr) vacant_ = Reserve(size_);
   if (vacant_ == nullptr ||
       mremap(address_, size_, size_, MREMAP_MAYMOVE | MREMAP_FIXED, vacant_) == MAP_FAILED) {
-    return absl::ResourceExhaustedError(absl::StrCat("cannot move ", size_, " mapped bytes: ",
-                                                     std::strerror(errno)));
+    return absl::ResourceExhaustedError(
+        absl::StrCat("cannot move ", size_, " mapped bytes: ", std::strerror(errno)));
   }
   std::byte* before = std::exchange(address_, vacant_);
-  // Another thread may have mapped something there in this instant: then it is simply not ours any more.
+  // Another thread may have mapped something there in this instant: then it is simply not ours any
+  // more.
   void* kept = mmap(before, size_, PROT_NONE,
                     MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_FIXED_NOREPLACE, -1, 0);
   if (kept != MAP_FAILED && kept != before) munmap(kept, size_);  // A kernel without NOREPLACE.

@@ -1,6 +1,7 @@
 // Copyright The Sheaf Authors. SPDX-License-Identifier: Apache-2.0
-// Anonymous shared memory: a memfd, handed to other processes by descriptor, and mappings of it. Nothing has
-// a name, so nothing is left behind by a crash. The only file that maps memory (with Boost.Interprocess).
+// Anonymous shared memory: a memfd, handed to other processes by descriptor, and mappings of it.
+// Nothing has a name, so nothing is left behind by a crash. The only file that maps memory (with
+// Boost.Interprocess).
 #pragma once
 
 #include <cstddef>
@@ -23,8 +24,8 @@ class Mapping {
   Mapping& operator=(Mapping&&) noexcept;
   ~Mapping();
 
-  // Maps `size_bytes` (> 0) of `fd` from `offset_bytes`, a multiple of the page size. The mapping is left out of core
-  // dumps (a core of a worker holds its own memory, not the node's objects).
+  // Maps `size_bytes` (> 0) of `fd` from `offset_bytes`, a multiple of the page size. The mapping
+  // is left out of core dumps (a core of a worker holds its own memory, not the node's objects).
   // `at`: nullptr, or an address where `size_bytes` are mapped already and are replaced.
   // kInvalidArgument: the file is shorter than the range. kResourceExhausted: no address space.
   static absl::StatusOr<Mapping> Map(int fd, size_t offset_bytes, size_t size_bytes, Access access,
@@ -34,12 +35,14 @@ class Mapping {
   size_t size() const;
   // Changes what this process may do with [offset, offset + size), page-aligned.
   absl::Status Protect(size_t offset_bytes, size_t size_bytes, Access access);
-  // A forked child does not get this range (its own accesses fault), so it cannot disturb the parent's peers.
+  // A forked child does not get this range (its own accesses fault), so it cannot disturb the
+  // parent's peers.
   absl::Status DontFork();
   // Asks for huge pages; a hint, which most kernels ignore for shared memory (shmem_enabled).
   void AdviseHugePages();
-  // Makes the pages of [offset, offset + size) exist, then drops them from this process's page table (they stay in the
-  // segment). kUnimplemented: the kernel cannot (before 5.14). kResourceExhausted: no memory.
+  // Makes the pages of [offset, offset + size) exist, then drops them from this process's page
+  // table (they stay in the segment). kUnimplemented: the kernel cannot (before 5.14).
+  // kResourceExhausted: no memory.
   absl::Status Populate(size_t offset_bytes, size_t size_bytes);
 
  private:
@@ -48,9 +51,9 @@ class Mapping {
   std::unique_ptr<Region> region_;
 };
 
-// A writable mapping that can take its page table to another address, in 0.1 ms for 512 MiB where two mprotects
-// take 25 (both measured): pointers into it are revoked, while the memory stays warm for its next use. A forked
-// child does not get it.
+// A writable mapping that can take its page table to another address, in 0.1 ms for 512 MiB where
+// two mprotects take 25 (both measured): pointers into it are revoked, while the memory stays warm
+// for its next use. A forked child does not get it.
 class MovableMapping {
  public:
   MovableMapping() = default;
@@ -85,11 +88,14 @@ class MovableMapping {
 // kResourceExhausted: the kernel refused (descriptors, memory).
 absl::StatusOr<UniqueFd> MakeSegment(const char* debug_name, size_t size_bytes);
 
-// kInvalidArgument: `fd` is no memfd sealed against shrinking, or has fewer than `size_bytes`. What a process got from
-// another is checked with this before it is mapped: a later truncation would be a SIGBUS.
+// kInvalidArgument: `fd` is no memfd sealed against shrinking, or has fewer than `size_bytes`. What
+// a process got from another is checked with this before it is mapped: a later truncation would be
+// a SIGBUS.
 absl::Status CheckSegment(int fd, size_t size_bytes);
 
 inline constexpr size_t kPageBytes = 4096;
-constexpr size_t RoundUpToPage(size_t bytes) { return (bytes + kPageBytes - 1) & ~(kPageBytes - 1); }
+constexpr size_t RoundUpToPage(size_t bytes) {
+  return (bytes + kPageBytes - 1) & ~(kPageBytes - 1);
+}
 
 }  // namespace sheaf

@@ -1,16 +1,20 @@
 // Copyright The Sheaf Authors. SPDX-License-Identifier: Apache-2.0
-// Real processes on one bell board, rings between all pairs, which send, sleep, run "user code", are killed and stopped
-// at random and replaced, under a parent that does what a raylet does: RingAfterDeath, kProcessDied, drains, new rings.
+// Real processes on one bell board, rings between all pairs, which send, sleep, run "user code",
+// are killed and stopped at random and replaced, under a parent that does what a raylet does:
+// RingAfterDeath, kProcessDied, drains, new rings.
 //
-//   shm_stress [--seed N] [--seconds N] [--kills N] [--processes N]     ends after --seconds or --kills, whichever is given
+//   shm_stress [--seed N] [--seconds N] [--kills N] [--processes N]     ends after --seconds or
+//   --kills, whichever is given
 //
-// Kills come from the parent at random times, and from failpoints inside the protocol (shm.wake: between a sender's
-// exchange and its wake). The seed fixes the schedule of signals, sizes and failpoints, not what the kernel makes of it.
-// Oracle, checked by every receiver:
+// Kills come from the parent at random times, and from failpoints inside the protocol (shm.wake:
+// between a sender's exchange and its wake). The seed fixes the schedule of signals, sizes and
+// failpoints, not what the kernel makes of it. Oracle, checked by every receiver:
 //   1. Frames of one lane of one sender have sequence numbers 0, 1, 2, ... and the right checksum.
-//   2. Of a dead sender everything is drained that its last finished Send had published; of a living one, in the end,
+//   2. Of a dead sender everything is drained that its last finished Send had published; of a
+//   living one, in the end,
 //      everything that it sent.
-//   3. A sleep that lasts kLongestSleep although a frame was published and rung in its first half is a lost wake-up, which
+//   3. A sleep that lasts kLongestSleep although a frame was published and rung in its first half
+//   is a lost wake-up, which
 //      only the bound on sleeps saved. There may be no more of them than senders killed or stopped.
 //   4. In the end, when nobody sends any more, all is received within kQuietTime.
 #include <signal.h>
@@ -41,10 +45,11 @@ constexpr uint32_t kSlots = 32;  // Bells in use; 0 is the parent's.
 constexpr Nanos kQuietTime = 30 * kSecond;
 constexpr size_t kMostQueued = 1 << 20;
 
-// What process `slot` says of its traffic with each other slot. Written by it alone; the parent clears it for a new one.
+// What process `slot` says of its traffic with each other slot. Written by it alone; the parent
+// clears it for a new one.
 struct Slot {
-  struct Confirmed {              // Frames that are published and rung.
-    std::atomic<Nanos> at;        // When the last of them was, or a little later.
+  struct Confirmed {        // Frames that are published and rung.
+    std::atomic<Nanos> at;  // When the last of them was, or a little later.
     std::atomic<uint64_t> count;
   };
   Confirmed confirmed[kSlots][2];
@@ -88,8 +93,13 @@ struct Peer {
 // One process: the driver's thread, and a background thread for control while the driver is away.
 class Process final : public FrameHandler {
  public:
-  Process(Shared& shared, Bell* bells, ProcessId self, uint32_t slot, UnixSocket socket, uint64_t seed)
-      : shared_(shared), self_(self), slot_(slot), socket_(std::move(socket)), random_(seed),
+  Process(Shared& shared, Bell* bells, ProcessId self, uint32_t slot, UnixSocket socket,
+          uint64_t seed)
+      : shared_(shared),
+        self_(self),
+        slot_(slot),
+        socket_(std::move(socket)),
+        random_(seed),
         mailbox_(bells, slot, nullptr) {}
 
   void Introduce(const Introduction& peer, int fd) {
@@ -121,8 +131,12 @@ class Process final : public FrameHandler {
 
   void OnFrame(ProcessId from, const Frame& frame) override {
     switch (frame.kind) {
-      case FrameKind::kPushTask: Receive(from, Lane::kWork, frame.body); break;
-      case FrameKind::kTaskReply: Receive(from, Lane::kControl, frame.body); break;
+      case FrameKind::kPushTask:
+        Receive(from, Lane::kWork, frame.body);
+        break;
+      case FrameKind::kTaskReply:
+        Receive(from, Lane::kControl, frame.body);
+        break;
       case FrameKind::kNewRing: {
         const SocketMessage message = socket_.Receive(kSecond).value();
         Introduce(*FrameHead<Introduction>(message.bytes), message.fds.at(0).get());
@@ -135,8 +149,8 @@ class Process final : public FrameHandler {
         for (int lane : {0, 1}) {
           const uint64_t confirmed = shared_.slots[peer.slot].confirmed[slot_][lane].count.load();
           if (peer.expected[lane] < confirmed) {
-            Fail(self_, "drained " + std::to_string(peer.expected[lane]) + " frames of dead " + dead.ToString() +
-                            ", which had published " + std::to_string(confirmed));
+            Fail(self_, "drained " + std::to_string(peer.expected[lane]) + " frames of dead " +
+                            dead.ToString() + ", which had published " + std::to_string(confirmed));
           }
         }
         mailbox_.Forget(dead);
@@ -144,9 +158,14 @@ class Process final : public FrameHandler {
         mailbox_.To(kParent).Send(Lane::kControl, FrameKind::kPeerDrained, frame.body);
         break;
       }
-      case FrameKind::kShutdown: quiet_ = true; break;
-      case FrameKind::kGoodbye: leaving_ = true; break;
-      default: Fail(self_, "unknown frame");
+      case FrameKind::kShutdown:
+        quiet_ = true;
+        break;
+      case FrameKind::kGoodbye:
+        leaving_ = true;
+        break;
+      default:
+        Fail(self_, "unknown frame");
     }
   }
   void OnMalformed(ProcessId from) override { Fail(self_, "malformed: " + from.ToString()); }
@@ -160,10 +179,11 @@ class Process final : public FrameHandler {
     Peer& peer = peers_.at(from);
     uint64_t& expected = peer.expected[static_cast<int>(lane)];
     if (start->sequence != expected) {
-      Fail(self_, "frame " + std::to_string(start->sequence) + " of " + from.ToString() + ", want " +
-                      std::to_string(expected));
+      Fail(self_, "frame " + std::to_string(start->sequence) + " of " + from.ToString() +
+                      ", want " + std::to_string(expected));
     }
-    if (start->checksum != Checksum(start->sequence, body.substr(sizeof *start))) Fail(self_, "checksum");
+    if (start->checksum != Checksum(start->sequence, body.substr(sizeof *start)))
+      Fail(self_, "checksum");
     ++expected;
     shared_.slots[slot_].received[peer.slot][static_cast<int>(lane)].store(expected);
     shared_.frames.fetch_add(1, std::memory_order_relaxed);
@@ -187,7 +207,8 @@ class Process final : public FrameHandler {
     const int l = static_cast<int>(lane);
     const FrameStart start{peer.sent[l], Checksum(peer.sent[l], payload), 0};
     shared_.slots[slot_].sent[peer.slot][l].store(++peer.sent[l]);
-    channel.Send(lane, lane == Lane::kWork ? FrameKind::kPushTask : FrameKind::kTaskReply, AsBytes(start), payload);
+    channel.Send(lane, lane == Lane::kWork ? FrameKind::kPushTask : FrameKind::kTaskReply,
+                 AsBytes(start), payload);
   }
 
   // Not during a Poll: there what was sent is not yet published.
@@ -217,7 +238,8 @@ class Process final : public FrameHandler {
 
   void JudgeSleep(Nanos start, uint32_t stops, bool look_at_work) {
     shared_.sleeps.fetch_add(1, std::memory_order_relaxed);
-    if (MonotonicNow() - start < kLongestSleep || shared_.slots[slot_].stops.load() != stops) return;
+    if (MonotonicNow() - start < kLongestSleep || shared_.slots[slot_].stops.load() != stops)
+      return;
     if (WaitsSince(start + kLongestSleep / 2, look_at_work)) shared_.rescued.fetch_add(1);
   }
 
@@ -280,7 +302,7 @@ class Process final : public FrameHandler {
   std::map<ProcessId, Peer> peers_;
   bool away_ = false;
   Nanos away_since_ = 0;
-  bool quiet_ = false;                 // Sends no more.
+  bool quiet_ = false;  // Sends no more.
   std::atomic<bool> leaving_ = false;
 };
 
@@ -297,8 +319,8 @@ class Raylet final : public FrameHandler {
   explicit Raylet(const Options& options)
       : options_(options),
         random_(options.seed),
-        shared_(static_cast<Shared*>(
-            mmap(nullptr, sizeof(Shared), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0))),
+        shared_(static_cast<Shared*>(mmap(nullptr, sizeof(Shared), PROT_READ | PROT_WRITE,
+                                          MAP_SHARED | MAP_ANONYMOUS, -1, 0))),
         board_fd_(MakeSegment("bells", kBellBoardBytes).value()),
         board_(Mapping::Map(board_fd_.get(), 0, kBellBoardBytes, Access::kReadWrite).value()),
         bells_(reinterpret_cast<Bell*>(board_.data())),
@@ -320,28 +342,35 @@ class Raylet final : public FrameHandler {
       while (children_.size() < options_.processes) Spawn();
     }
     ResumeAll();
-    for (auto& [id, child] : children_) mailbox_.To(id).Send(Lane::kControl, FrameKind::kShutdown, "");
+    for (auto& [id, child] : children_)
+      mailbox_.To(id).Send(Lane::kControl, FrameKind::kShutdown, "");
     const Nanos deadline = MonotonicNow() + kQuietTime;
     while (!dying_.empty() || !AllReceived()) {
-      if (MonotonicNow() > deadline) Fail(Process::kParent, "frames that never arrive: " + Missing());
+      if (MonotonicNow() > deadline)
+        Fail(Process::kParent, "frames that never arrive: " + Missing());
       Step();
     }
     ending_ = true;
-    for (auto& [id, child] : children_) mailbox_.To(id).Send(Lane::kControl, FrameKind::kGoodbye, "");
+    for (auto& [id, child] : children_)
+      mailbox_.To(id).Send(Lane::kControl, FrameKind::kGoodbye, "");
     while (!children_.empty()) {
       if (MonotonicNow() > deadline) Fail(Process::kParent, "a process that does not leave");
       Step();
     }
-    std::printf("%lu frames, %lu sleeps, %lu kills, %lu stops, %lu wake-ups saved by the bound on sleeps\n",
-                shared_->frames.load(), shared_->sleeps.load(), kills_, stops_, shared_->rescued.load());
-    if (shared_->rescued.load() > kills_ + stops_) Fail(Process::kParent, "wake-ups were lost without a cause");
+    std::printf(
+        "%lu frames, %lu sleeps, %lu kills, %lu stops, %lu wake-ups saved by the bound on sleeps\n",
+        shared_->frames.load(), shared_->sleeps.load(), kills_, stops_, shared_->rescued.load());
+    if (shared_->rescued.load() > kills_ + stops_)
+      Fail(Process::kParent, "wake-ups were lost without a cause");
   }
 
   void OnFrame(ProcessId from, const Frame& frame) override {
     SHEAF_CHECK(frame.kind == FrameKind::kPeerDrained, "what the processes say to the parent");
     Drained(*FrameHead<ProcessId>(frame.body), from);
   }
-  void OnMalformed(ProcessId from) override { Fail(Process::kParent, "malformed: " + from.ToString()); }
+  void OnMalformed(ProcessId from) override {
+    Fail(Process::kParent, "malformed: " + from.ToString());
+  }
 
  private:
   struct Child {
@@ -381,8 +410,9 @@ class Raylet final : public FrameHandler {
       prctl(PR_SET_PDEATHSIG, SIGKILL);
       const std::string seed = std::to_string(options_.seed);
       std::string failpoints = "shm.wake:sleep(2)%0.002:" + seed;
-      for (const char* kill : {"shm.wake:kill%0.0005:", "shm.make_room:kill%0.0005:", "shm.piece:kill%0.005:",
-                               "shm.batch:kill%0.0001:", "shm.fence:kill%0.001:"}) {
+      for (const char* kill :
+           {"shm.wake:kill%0.0005:", "shm.make_room:kill%0.0005:", "shm.piece:kill%0.005:",
+            "shm.batch:kill%0.0001:", "shm.fence:kill%0.001:"}) {
         failpoints += std::string(",") + kill + seed;
       }
       SHEAF_CHECK(ArmFailpoints(failpoints, id.process).ok(), "failpoints");
@@ -487,8 +517,8 @@ class Raylet final : public FrameHandler {
           const uint64_t sent = shared_->slots[sender.slot].sent[receiver.slot][lane];
           const uint64_t received = shared_->slots[receiver.slot].received[sender.slot][lane];
           if (sent != received) {
-            missing += from.ToString() + "->" + to.ToString() + " " + std::to_string(received) + " of " +
-                       std::to_string(sent) + "; ";
+            missing += from.ToString() + "->" + to.ToString() + " " + std::to_string(received) +
+                       " of " + std::to_string(sent) + "; ";
           }
         }
       }

@@ -14,10 +14,14 @@ using State = proto::ActorAnswer;
 
 const char* StateName(State::State state) {
   switch (state) {
-    case State::ALIVE: return "ALIVE";
-    case State::RESTARTING: return "RESTARTING";
-    case State::DEAD: return "DEAD";
-    default: return "PENDING";
+    case State::ALIVE:
+      return "ALIVE";
+    case State::RESTARTING:
+      return "RESTARTING";
+    case State::DEAD:
+      return "DEAD";
+    default:
+      return "PENDING";
   }
 }
 
@@ -41,7 +45,8 @@ void ActorManager::Create(TaskRecord& creation) {
   actor->creation = &creation;
   actor->restarts_left = creation.spec->spec.actor().max_restarts();
   creation.target = actor.get();
-  // The creation task lives as long as the actor, so it must not hold the object whose end ends the actor.
+  // The creation task lives as long as the actor, so it must not hold the object whose end ends the
+  // actor.
   --creation.first_return->uses;
   ActorClient& client = submitter_.ClientOf(*creation.first_return);
   client.local = true;
@@ -70,7 +75,9 @@ void ActorManager::OnArgumentsReady(TaskRecord& creation) {
     for (const auto& argument : creation.references->arguments) {
       if (argument.object->state != ObjectState::kError) continue;
       Bury(actor, {ErrorKind::kActorDied,
-                   absl::StrCat("an argument of the constructor failed: ", argument.object->extra->error.message), {}});
+                   absl::StrCat("an argument of the constructor failed: ",
+                                argument.object->extra->error.message),
+                   {}});
       return;
     }
   }
@@ -110,7 +117,10 @@ void ActorManager::OnRefused(const proto::LeaseRefused& refused) {
   auto found = by_key_.find(refused.key());
   if (found == by_key_.end() || static_cast<ErrorKind>(refused.error()) == ErrorKind::kNone) return;
   const auto kind = static_cast<ErrorKind>(refused.error());
-  Bury(*found->second, {kind == ErrorKind::kTaskUnschedulable ? ErrorKind::kActorUnschedulable : kind, refused.message(), {}});
+  Bury(*found->second,
+       {kind == ErrorKind::kTaskUnschedulable ? ErrorKind::kActorUnschedulable : kind,
+        refused.message(),
+        {}});
 }
 
 void ActorManager::OnReply(const TaskTable::Reply& reply, ProcessId from) {
@@ -121,7 +131,8 @@ void ActorManager::OnReply(const TaskTable::Reply& reply, ProcessId from) {
     WireReader in(reply.rest);
     const auto* head = in.Struct<ReturnHead>();
     Error error = DecodeError(head == nullptr ? std::string_view{} : in.Bytes(head->bytes));
-    error.message = absl::StrCat("the constructor of the actor ", creation.spec->spec.name(), " failed: ", error.message);
+    error.message = absl::StrCat("the constructor of the actor ", creation.spec->spec.name(),
+                                 " failed: ", error.message);
     error.kind = ErrorKind::kActorDied;
     EndLease(actor, "its constructor failed");
     Bury(actor, std::move(error));
@@ -147,9 +158,12 @@ void ActorManager::OnProcessDied(ProcessId process, const proto::Death& death) {
     Restart(actor);
     return;
   }
-  const auto kind = death.cause() == proto::Death::OUT_OF_MEMORY ? ErrorKind::kOutOfMemory : ErrorKind::kActorDied;
-  Bury(actor, {kind, absl::StrCat("the actor ", actor.creation->spec->spec.name(), " (", actor.id.ToHex(),
-                                  ") is dead: its process ", DescribeDeath(death)), {}});
+  const auto kind = death.cause() == proto::Death::OUT_OF_MEMORY ? ErrorKind::kOutOfMemory
+                                                                 : ErrorKind::kActorDied;
+  Bury(actor, {kind,
+               absl::StrCat("the actor ", actor.creation->spec->spec.name(), " (", actor.id.ToHex(),
+                            ") is dead: its process ", DescribeDeath(death)),
+               {}});
 }
 
 void ActorManager::Restart(Managed& actor) {
@@ -186,7 +200,9 @@ void ActorManager::Kill(ActorId id, bool no_restart, const std::string& reason) 
   EndLease(*actor, reason);
   if (for_good) {
     Bury(*actor, {ErrorKind::kActorDied,
-                  absl::StrCat("the actor ", actor->creation->spec->spec.name(), " (", id.ToHex(), ") was ended: ", reason), {}});
+                  absl::StrCat("the actor ", actor->creation->spec->spec.name(), " (", id.ToHex(),
+                               ") was ended: ", reason),
+                  {}});
   }
 }
 
@@ -231,7 +247,8 @@ proto::ActorAnswer ActorManager::AnswerOf(const Managed& actor) const {
 void ActorManager::Announce(Managed& actor) {
   const proto::ActorAnswer answer = AnswerOf(actor);
   submitter_.OnAnswer(answer);
-  for (ProcessId watcher : actor.watchers) SendMessage(transport_.To(watcher), FrameKind::kActorAnswer, answer);
+  for (ProcessId watcher : actor.watchers)
+    SendMessage(transport_.To(watcher), FrameKind::kActorAnswer, answer);
   proto::ActorReport report;
   proto::ActorRow& row = *report.mutable_actor();
   const proto::TaskTemplate& spec = actor.creation->spec->spec;
@@ -239,7 +256,8 @@ void ActorManager::Announce(Managed& actor) {
   row.set_class_name(spec.name());
   row.set_name(spec.actor().name());
   row.set_name_space(spec.actor().name_space());
-  row.set_state(actor.state == State::ALIVE && !actor.constructed ? "STARTING" : StateName(actor.state));
+  row.set_state(actor.state == State::ALIVE && !actor.constructed ? "STARTING"
+                                                                  : StateName(actor.state));
   if (actor.lease != 0) row.set_process(actor.process.packed());
   row.set_restarts(actor.incarnation > 0 ? actor.incarnation - 1 : 0);
   row.set_death(actor.death.message);
@@ -252,7 +270,8 @@ void ActorManager::Bury(Managed& actor, Error death) {
   actor.state = State::DEAD;
   actor.death = death;
   TaskRecord* creation = actor.creation;
-  ++creation->first_return->uses;  // As any unfinished task (see Create). First: calls that end now may hold the last other use.
+  ++creation->first_return->uses;  // As any unfinished task (see Create). First: calls that end now
+                                   // may hold the last other use.
   Announce(actor);
   by_key_.erase(actor.key);
   by_process_.erase(actor.process);

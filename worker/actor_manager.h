@@ -1,6 +1,7 @@
 // Copyright The Sheaf Authors. SPDX-License-Identifier: Apache-2.0
-// The actors that this process created and answers for: it leases a worker for each, sends the creation task, decides
-// about restarts, and tells everybody who asks where the actor is. (Detached actors are the GCS's.) Pure.
+// The actors that this process created and answers for: it leases a worker for each, sends the
+// creation task, decides about restarts, and tells everybody who asks where the actor is. (Detached
+// actors are the GCS's.) Pure.
 #pragma once
 
 #include <functional>
@@ -16,9 +17,11 @@ namespace sheaf {
 
 class ActorManager final : public TaskDispatcher {
  public:
-  static constexpr uint64_t kFirstKey = uint64_t{1} << 40;  // Lease keys from here on are this class's.
+  static constexpr uint64_t kFirstKey = uint64_t{1}
+                                        << 40;  // Lease keys from here on are this class's.
 
-  ActorManager(ProcessId self, Transport& transport, TaskTable& tasks, PeerTable& peers, ActorSubmitter& submitter);
+  ActorManager(ProcessId self, Transport& transport, TaskTable& tasks, PeerTable& peers,
+               ActorSubmitter& submitter);
 
   // `creation` is the creation task; the actor's id is the task's.
   void Create(TaskRecord& creation);
@@ -47,7 +50,7 @@ class ActorManager final : public TaskDispatcher {
     ProcessId process;
     uint32_t incarnation = 0;
     int32_t restarts_left = 0;
-    bool constructed = false;        // This incarnation's constructor has run.
+    bool constructed = false;  // This incarnation's constructor has run.
     Error death;
     absl::btree_set<ProcessId> watchers;
   };

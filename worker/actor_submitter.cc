@@ -17,7 +17,8 @@ using State = proto::ActorAnswer;
 
 }  // namespace
 
-ActorSubmitter::ActorSubmitter(ProcessId self, Transport& transport, TaskTable& tasks, PeerTable& peers)
+ActorSubmitter::ActorSubmitter(ProcessId self, Transport& transport, TaskTable& tasks,
+                               PeerTable& peers)
     : self_(self), transport_(transport), tasks_(tasks), peers_(peers) {}
 
 ActorClient& ActorSubmitter::ClientOf(ObjectEntry& creation) {
@@ -60,11 +61,14 @@ void ActorSubmitter::Submit(ActorClient& client, ObjectEntry& creation, TaskReco
   tasks_.Start(task, *this);
 }
 
-// One input about `client`. The end of a call can make arguments of others ready, or fail them, from inside: only the
-// outermost input settles, so that the client stays while somebody works on it.
+// One input about `client`. The end of a call can make arguments of others ready, or fail them,
+// from inside: only the outermost input settles, so that the client stays while somebody works on
+// it.
 class ActorSubmitter::Input {
  public:
-  Input(ActorSubmitter& submitter, ActorClient& client) : submitter_(submitter), client_(client) { ++client_.inputs; }
+  Input(ActorSubmitter& submitter, ActorClient& client) : submitter_(submitter), client_(client) {
+    ++client_.inputs;
+  }
   ~Input() {
     if (--client_.inputs == 0) submitter_.Settle(client_);
   }
@@ -188,7 +192,8 @@ void ActorSubmitter::OnAnswer(const proto::ActorAnswer& answer) {
       return;
     case State::DEAD:
     default: {
-      const auto kind = answer.error() == 0 ? ErrorKind::kActorDied : static_cast<ErrorKind>(answer.error());
+      const auto kind =
+          answer.error() == 0 ? ErrorKind::kActorDied : static_cast<ErrorKind>(answer.error());
       client.death = {kind, answer.message(), {}};
       client.state = State::DEAD;
       if (client.peer != nullptr) by_process_.erase(client.peer->process);
@@ -209,14 +214,20 @@ void ActorSubmitter::DecideAfterDeath(ActorClient& client, bool dead) {
     if (dead) {
       tasks_.FailStarted(*task, client.death);
     } else if (task->cancelled) {
-      tasks_.FailStarted(*task, {ErrorKind::kTaskCancelled, absl::StrCat(tasks_.Describe(*task), " was cancelled"), {}});
+      tasks_.FailStarted(
+          *task,
+          {ErrorKind::kTaskCancelled, absl::StrCat(tasks_.Describe(*task), " was cancelled"), {}});
     } else if (task->push == 0 || tasks_.TakeRetry(*task)) {  // 0: it had not started.
       again.push_back(task);
     } else {
-      tasks_.FailStarted(*task, {ErrorKind::kActorUnavailable,
-                          absl::StrCat("the actor ", client.id.ToHex(), " died and restarts while ", tasks_.Describe(*task),
-                                       " was on its way. Executed: unknown; allow retries (max_task_retries) if it may "
-                                       "run twice."), {}});
+      tasks_.FailStarted(
+          *task,
+          {ErrorKind::kActorUnavailable,
+           absl::StrCat(
+               "the actor ", client.id.ToHex(), " died and restarts while ", tasks_.Describe(*task),
+               " was on its way. Executed: unknown; allow retries (max_task_retries) if it may "
+               "run twice."),
+           {}});
     }
   }
   for (auto task = again.rbegin(); task != again.rend(); ++task) {
@@ -240,14 +251,16 @@ void ActorSubmitter::OnProcessDied(ProcessId process, const proto::Death& death,
   // Actors end with their creator.
   std::vector<std::pair<ActorId, uint32_t>> ended;
   for (auto& [id, client] : clients_) {
-    if (id.maker() == process && !client->detached && client->state != State::DEAD) ended.emplace_back(id, client->incarnation);
+    if (id.maker() == process && !client->detached && client->state != State::DEAD)
+      ended.emplace_back(id, client->incarnation);
   }
   for (auto [id, incarnation] : ended) {
     proto::ActorAnswer dead;
     dead.set_actor_id(id.Binary());
     dead.set_state(State::DEAD);
     dead.set_incarnation(incarnation);
-    dead.set_message(absl::StrCat("the actor ", id.ToHex(), " ended with its creator, which ", DescribeDeath(death)));
+    dead.set_message(absl::StrCat("the actor ", id.ToHex(), " ended with its creator, which ",
+                                  DescribeDeath(death)));
     OnAnswer(dead);
   }
 }
@@ -264,7 +277,9 @@ void ActorSubmitter::Cancel(TaskRecord& task, bool recursive) {
     return;
   }
   client.queue.Remove(&task);
-  tasks_.Fail(task, {ErrorKind::kTaskCancelled, absl::StrCat(tasks_.Describe(task), " was cancelled before it started"), {}});
+  tasks_.Fail(task, {ErrorKind::kTaskCancelled,
+                     absl::StrCat(tasks_.Describe(task), " was cancelled before it started"),
+                     {}});
   Pump(client);
 }
 
@@ -272,7 +287,9 @@ Nanos ActorSubmitter::Tick() {
   const Nanos now = tasks_.clock().Now();
   Nanos next = kForever;
   for (auto& [id, client] : clients_) {
-    if (client->local || client->state == State::ALIVE || client->state == State::DEAD || pending(*client) == 0) continue;
+    if (client->local || client->state == State::ALIVE || client->state == State::DEAD ||
+        pending(*client) == 0)
+      continue;
     if (now - client->asked_at >= kAskAgain) Ask(*client);
     next = std::min(next, client->asked_at + kAskAgain);
   }
@@ -281,13 +298,19 @@ Nanos ActorSubmitter::Tick() {
 
 std::string ActorSubmitter::Words(const TaskRecord& task) const {
   const ActorClient* client = static_cast<const ActorClient*>(task.target);
-  if (task.state == TaskState::kWaitingForArguments) return absl::StrCat("waits for ", task.unresolved, " arguments");
+  if (task.state == TaskState::kWaitingForArguments)
+    return absl::StrCat("waits for ", task.unresolved, " arguments");
   if (client == nullptr) return {};
   switch (client->state) {
-    case State::ALIVE: return task.state == TaskState::kPushed ? "is with its actor" : "waits for an earlier call of its caller";
-    case State::DEAD: return "its actor is dead";
-    case State::RESTARTING: return "waits for its actor to restart";
-    default: return "waits for its actor to start";
+    case State::ALIVE:
+      return task.state == TaskState::kPushed ? "is with its actor"
+                                              : "waits for an earlier call of its caller";
+    case State::DEAD:
+      return "its actor is dead";
+    case State::RESTARTING:
+      return "waits for its actor to restart";
+    default:
+      return "waits for its actor to start";
   }
 }
 

@@ -1,6 +1,7 @@
 // Copyright The Sheaf Authors. SPDX-License-Identifier: Apache-2.0
-// Calls to actors, from any process: in order per caller, directly to the actor's process, held back while it starts or
-// restarts. Where an actor is, its creator knows (ActorManager); others ask it, and are told of each change. Pure.
+// Calls to actors, from any process: in order per caller, directly to the actor's process, held
+// back while it starts or restarts. Where an actor is, its creator knows (ActorManager); others ask
+// it, and are told of each change. Pure.
 #pragma once
 
 #include <functional>
@@ -18,23 +19,24 @@ namespace sheaf {
 struct ActorClient {
   ActorId id;
   proto::ActorAnswer::State state = proto::ActorAnswer::PENDING;
-  Peer* peer = nullptr;         // ALIVE.
+  Peer* peer = nullptr;  // ALIVE.
   uint64_t lease = 0;
   uint32_t incarnation = 0;
-  uint64_t pushes = 0;          // In this incarnation.
-  TaskList queue;               // Not pushed, in call order.
-  TaskList in_flight;           // In push order.
-  TaskList undecided;           // Were in flight when the process died; the next answer says what becomes of them.
-  Error death;                  // DEAD.
-  int32_t max_task_retries = 0; // Of calls that name no number of their own; as the creator said.
+  uint64_t pushes = 0;  // In this incarnation.
+  TaskList queue;       // Not pushed, in call order.
+  TaskList in_flight;   // In push order.
+  TaskList undecided;  // Were in flight when the process died; the next answer says what becomes of
+                       // them.
+  Error death;         // DEAD.
+  int32_t max_task_retries = 0;   // Of calls that name no number of their own; as the creator said.
   int64_t max_pending_calls = 0;  // Of this caller; 0 or below: no bound.
-  int inputs = 0;               // Being worked on.
+  int inputs = 0;                 // Being worked on.
   bool asked = false;
   Nanos asked_at = 0;
-  bool local = false;           // Managed by this process: no questions are asked.
-  bool detached = false;        // Managed by the GCS.
+  bool local = false;               // Managed by this process: no questions are asked.
+  bool detached = false;            // Managed by the GCS.
   ObjectEntry* creation = nullptr;  // The actor's creation object...
-  bool held = false;                // ...has one use while calls are pending: they keep the actor alive.
+  bool held = false;  // ...has one use while calls are pending: they keep the actor alive.
 };
 
 class ActorSubmitter final : public TaskDispatcher {
@@ -46,7 +48,8 @@ class ActorSubmitter final : public TaskDispatcher {
 
   // By the actor's creation object (its handle); stays until that is freed.
   ActorClient& ClientOf(ObjectEntry& creation);
-  // `creation` is being freed: no handle of the actor is left in this process, and no call of it pending.
+  // `creation` is being freed: no handle of the actor is left in this process, and no call of it
+  // pending.
   void Forget(const ObjectEntry& creation);
   // The next call of this caller.
   void Submit(ActorClient& client, ObjectEntry& creation, TaskRecord& task);
@@ -77,7 +80,8 @@ class ActorSubmitter final : public TaskDispatcher {
   TaskTable& tasks_;
   PeerTable& peers_;
   std::function<void(ActorId)> ask_gcs_;
-  absl::btree_map<ActorId, std::unique_ptr<ActorClient>> clients_;  // Walked in this order, so that a run can be repeated.
+  absl::btree_map<ActorId, std::unique_ptr<ActorClient>>
+      clients_;  // Walked in this order, so that a run can be repeated.
   absl::flat_hash_map<ProcessId, ActorClient*> by_process_;
 };
 

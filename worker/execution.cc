@@ -15,7 +15,8 @@ constexpr size_t kInlineBytes = 64 * 1024;
 
 constexpr size_t kKeptBytes = 4096;  // Memory of strings that a cleared call keeps.
 
-void EncodeReturn(std::string& out, ReturnHead head, std::string_view bytes, std::span<const NestedReference> nested) {
+void EncodeReturn(std::string& out, ReturnHead head, std::string_view bytes,
+                  std::span<const NestedReference> nested) {
   out.clear();
   out.reserve(sizeof head + Aligned8(bytes.size()) + nested.size() * sizeof(NestedReference));
   head.bytes = static_cast<uint32_t>(bytes.size());
@@ -51,7 +52,8 @@ void CallExecution::Clear() {
   failure_.clear();
 }
 
-bool CallExecution::Begin(ProcessId from, std::shared_ptr<const proto::TaskTemplate> spec, std::string_view frame) {
+bool CallExecution::Begin(ProcessId from, std::shared_ptr<const proto::TaskTemplate> spec,
+                          std::string_view frame) {
   owner = from;
   spec_ = std::move(spec);
   frame_.assign(frame);
@@ -92,7 +94,8 @@ void CallExecution::SetArgument(const StoreArgument* from, ObjectView view) {
   }
 }
 
-absl::Status CallExecution::Return(size_t index, std::string_view bytes, std::span<const ObjectHandle> nested) {
+absl::Status CallExecution::Return(size_t index, std::string_view bytes,
+                                   std::span<const ObjectHandle> nested) {
   ReturnHead head{};
   std::vector<NestedReference> references;
   if (!nested.empty()) {
@@ -102,7 +105,8 @@ absl::Status CallExecution::Return(size_t index, std::string_view bytes, std::sp
   if (bytes.size() <= kInlineBytes) {
     EncodeReturn(ReturnAt(index), head, bytes, references);
   } else {
-    auto location = host_.StoreValue(ReturnOf(task(), static_cast<uint16_t>(index)), attempt(), bytes, nested);
+    auto location =
+        host_.StoreValue(ReturnOf(task(), static_cast<uint16_t>(index)), attempt(), bytes, nested);
     if (!location.ok()) return location.status();
     head.kind = ReturnKind::kStore;
     head.location = *location;
@@ -112,11 +116,13 @@ absl::Status CallExecution::Return(size_t index, std::string_view bytes, std::sp
   return absl::OkStatus();
 }
 
-absl::StatusOr<MutableBuffer> CallExecution::CreateReturn(size_t index, size_t size, std::span<const ObjectHandle> nested) {
+absl::StatusOr<MutableBuffer> CallExecution::CreateReturn(size_t index, size_t size,
+                                                          std::span<const ObjectHandle> nested) {
   return host_.CreateValue(ReturnOf(task(), static_cast<uint16_t>(index)), attempt(), size, nested);
 }
 
-absl::Status CallExecution::ReturnBuffer(size_t index, MutableBuffer buffer, std::span<const ObjectHandle> nested) {
+absl::Status CallExecution::ReturnBuffer(size_t index, MutableBuffer buffer,
+                                         std::span<const ObjectHandle> nested) {
   ReturnHead head{};
   head.kind = ReturnKind::kStore;
   head.size = buffer.size();
@@ -176,11 +182,15 @@ absl::Status CallExecution::Yield(std::string_view bytes, std::span<const Object
   return host_.SendItem(*this, item, nested);
 }
 
-void CallExecution::SendReply(Channel& owner_channel, uint64_t run_ns, uint64_t transit, bool keeps_arguments) {
+void CallExecution::SendReply(Channel& owner_channel, uint64_t run_ns, uint64_t transit,
+                              bool keeps_arguments) {
   const size_t returns = spec_->streaming() ? 0 : std::max<uint32_t>(1, spec_->num_returns());
   if (status_ == ReplyStatus::kDone && returns != 0) {
     if (first_.empty() || more_.size() + 1 < returns) {
-      Fail({ErrorKind::kSystem, absl::StrCat(spec_->name(), " ended without a result; ", returns, " are declared"), {}}, false);
+      Fail({ErrorKind::kSystem,
+            absl::StrCat(spec_->name(), " ended without a result; ", returns, " are declared"),
+            {}},
+           false);
     }
   }
   TaskReplyHead reply{};

@@ -1,6 +1,6 @@
 // Copyright The Sheaf Authors. SPDX-License-Identifier: Apache-2.0
-// One call inside a worker: its arguments as they came, its results as they go. The TaskExecutor queues these; the language's
-// TaskHandler sees them as Execution.
+// One call inside a worker: its arguments as they came, its results as they go. The TaskExecutor
+// queues these; the language's TaskHandler sees them as Execution.
 #pragma once
 
 #include <atomic>
@@ -23,13 +23,15 @@ class ExecutionHost {
   virtual absl::StatusOr<MutableBuffer> CreateValue(ObjectId id, uint32_t attempt, size_t size,
                                                     std::span<const ObjectHandle> nested) = 0;
   // The same, copied and sealed.
-  virtual absl::StatusOr<ObjectLocation> StoreValue(ObjectId id, uint32_t attempt, std::string_view bytes,
+  virtual absl::StatusOr<ObjectLocation> StoreValue(ObjectId id, uint32_t attempt,
+                                                    std::string_view bytes,
                                                     std::span<const ObjectHandle> nested) = 0;
   virtual ObjectLocation SealValue(MutableBuffer buffer) = 0;
   // The references as they travel.
   virtual std::vector<NestedReference> Outgoing(std::span<const ObjectHandle> nested) = 0;
   // Sends one item of a stream, waiting for the consumer where the template says so.
-  virtual absl::Status SendItem(class CallExecution& call, const std::string& item, std::span<const ObjectHandle> nested) = 0;
+  virtual absl::Status SendItem(class CallExecution& call, const std::string& item,
+                                std::span<const ObjectHandle> nested) = 0;
   // A name for a value of this process that is stored on behalf of another.
   virtual ObjectId NextStoredName() = 0;
   // The last copy of the call went: answers its owner and deletes it.
@@ -39,11 +41,16 @@ class ExecutionHost {
 class CallExecution final : public Execution {
  public:
   explicit CallExecution(ExecutionHost& host) : host_(host) {}
-  // Makes it the call that `frame` describes; false: malformed. Only a new or Cleared one may begin.
-  bool Begin(ProcessId owner, std::shared_ptr<const proto::TaskTemplate> spec, std::string_view frame);
-  // What handlers copy and keep, once for each Begin; when the last copy goes, on any thread, the host's Ended is called. The
-  // count of the copies is kept inside the call, so that a call that begins costs no allocation.
-  std::shared_ptr<CallExecution> Share() { return {this, [](CallExecution*) {}, CountInside<CallExecution>{this}}; }
+  // Makes it the call that `frame` describes; false: malformed. Only a new or Cleared one may
+  // begin.
+  bool Begin(ProcessId owner, std::shared_ptr<const proto::TaskTemplate> spec,
+             std::string_view frame);
+  // What handlers copy and keep, once for each Begin; when the last copy goes, on any thread, the
+  // host's Ended is called. The count of the copies is kept inside the call, so that a call that
+  // begins costs no allocation.
+  std::shared_ptr<CallExecution> Share() {
+    return {this, [](CallExecution*) {}, CountInside<CallExecution>{this}};
+  }
   // Empty again; keeps its memory, for the next Begin.
   void Clear();
 
@@ -58,9 +65,12 @@ class CallExecution final : public Execution {
   uint32_t attempt() const override { return head().attempt; }
   size_t argument_count() const override { return arguments_.size(); }
   const ObjectView& argument(size_t index) const override { return arguments_[index]; }
-  absl::Status Return(size_t index, std::string_view bytes, std::span<const ObjectHandle> nested) override;
-  absl::StatusOr<MutableBuffer> CreateReturn(size_t index, size_t size, std::span<const ObjectHandle> nested) override;
-  absl::Status ReturnBuffer(size_t index, MutableBuffer buffer, std::span<const ObjectHandle> nested) override;
+  absl::Status Return(size_t index, std::string_view bytes,
+                      std::span<const ObjectHandle> nested) override;
+  absl::StatusOr<MutableBuffer> CreateReturn(size_t index, size_t size,
+                                             std::span<const ObjectHandle> nested) override;
+  absl::Status ReturnBuffer(size_t index, MutableBuffer buffer,
+                            std::span<const ObjectHandle> nested) override;
   void Fail(Error error, bool retriable) override;
   absl::Status Yield(std::string_view bytes, std::span<const ObjectHandle> nested) override;
   bool cancelled() const override { return cancel_requested.load(std::memory_order_relaxed); }
@@ -74,19 +84,20 @@ class CallExecution final : public Execution {
   ProcessId owner;
   ActorId actor_id;
   std::atomic<bool> cancel_requested{false};
-  std::vector<ObjectEntry*> held;            // References inside the arguments: one use each. Under the runtime's lock.
-  uint64_t stream_sent = 0;                  // Under the runtime's lock, as the next two.
+  std::vector<ObjectEntry*>
+      held;  // References inside the arguments: one use each. Under the runtime's lock.
+  uint64_t stream_sent = 0;  // Under the runtime's lock, as the next two.
   uint64_t stream_consumed = 0;
   bool stream_stopped = false;
-  bool discarded = false;                    // No reply is wanted: the owner is gone, or it was returned.
+  bool discarded = false;  // No reply is wanted: the owner is gone, or it was returned.
   Nanos started = 0;
-  void* group = nullptr;                     // Set when it starts.
-  CallExecution* previous_running = nullptr; // The executor's list.
+  void* group = nullptr;                      // Set when it starts.
+  CallExecution* previous_running = nullptr;  // The executor's list.
   CallExecution* next_running = nullptr;
 
  private:
-  // The allocator of the shared pointers' control block: its memory is `count_`, and giving that back, the last thing that
-  // they ever do, is the end of the call.
+  // The allocator of the shared pointers' control block: its memory is `count_`, and giving that
+  // back, the last thing that they ever do, is the end of the call.
   template <class T>
   struct CountInside {
     using value_type = T;

@@ -1,6 +1,6 @@
 // Copyright The Sheaf Authors. SPDX-License-Identifier: Apache-2.0
-// Questions and commands of this process to the GCS, through its raylet: repeated each second until answered. Guarded by
-// the runtime's lock.
+// Questions and commands of this process to the GCS, through its raylet: repeated each second until
+// answered. Guarded by the runtime's lock.
 #pragma once
 
 #include <algorithm>
@@ -18,18 +18,25 @@ namespace sheaf {
 // What the answer says, as the status that users of the runtime get.
 inline absl::Status ErrorOf(const proto::GcsReply& reply) {
   switch (static_cast<ErrorKind>(reply.error())) {
-    case ErrorKind::kNone: return absl::OkStatus();
-    case ErrorKind::kActorNameTaken: return absl::AlreadyExistsError(reply.message());
-    case ErrorKind::kNotFound: return absl::NotFoundError(reply.message());
-    case ErrorKind::kGcsStorageFull: return absl::ResourceExhaustedError(reply.message());
-    case ErrorKind::kInvalidArgument: return absl::InvalidArgumentError(reply.message());
-    default: return absl::UnavailableError(reply.message());
+    case ErrorKind::kNone:
+      return absl::OkStatus();
+    case ErrorKind::kActorNameTaken:
+      return absl::AlreadyExistsError(reply.message());
+    case ErrorKind::kNotFound:
+      return absl::NotFoundError(reply.message());
+    case ErrorKind::kGcsStorageFull:
+      return absl::ResourceExhaustedError(reply.message());
+    case ErrorKind::kInvalidArgument:
+      return absl::InvalidArgumentError(reply.message());
+    default:
+      return absl::UnavailableError(reply.message());
   }
 }
 
 class GcsCalls {
  public:
-  GcsCalls(ProcessId self, Clock& clock, Transport& transport) : self_(self), clock_(clock), transport_(transport) {}
+  GcsCalls(ProcessId self, Clock& clock, Transport& transport)
+      : self_(self), clock_(clock), transport_(transport) {}
 
   // Sends `request`, of which only the doing counts: its answer is forgotten.
   void Tell(proto::GcsRequest request) { calls_[Begin(std::move(request))].nobody_waits = true; }

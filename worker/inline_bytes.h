@@ -1,5 +1,6 @@
 // Copyright The Sheaf Authors. SPDX-License-Identifier: Apache-2.0
-// A growing array of bytes, 8-byte aligned, that needs no allocation while it is short: the arguments of most calls.
+// A growing array of bytes, 8-byte aligned, that needs no allocation while it is short: the
+// arguments of most calls.
 #pragma once
 
 #include <cstdint>
@@ -37,7 +38,8 @@ class InlineBytes {
   // `bytes` more at the end, not initialised; returns where. At most 4 GiB in all.
   char* Extend(size_t bytes) {
     const size_t size = size_ + bytes;
-    if (size > capacity_) [[unlikely]] Grow(size);
+    if (size > capacity_) [[unlikely]]
+      Grow(size);
     char* at = data() + size_;
     size_ = static_cast<uint32_t>(size);
     return at;

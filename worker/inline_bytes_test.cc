@@ -21,7 +21,8 @@ TEST_CASE("bytes grow out of their own memory without losing any") {
 }
 
 TEST_CASE("moving takes the bytes, short or long, and leaves none") {
-  for (const size_t size : {size_t{0}, size_t{5}, size_t{InlineBytes::kInline}, size_t{InlineBytes::kInline} + 1, size_t{5000}}) {
+  for (const size_t size : {size_t{0}, size_t{5}, size_t{InlineBytes::kInline},
+                            size_t{InlineBytes::kInline} + 1, size_t{5000}}) {
     const std::string expected(size, 'x');
     InlineBytes from{expected};
     InlineBytes to(std::move(from));

@@ -1,5 +1,6 @@
 // Copyright The Sheaf Authors. SPDX-License-Identifier: Apache-2.0
-// What this process knows of one object, and the queue by which dropped handles reach the reference table.
+// What this process knows of one object, and the queue by which dropped handles reach the reference
+// table.
 #pragma once
 
 #include <atomic>
@@ -20,8 +21,9 @@ struct ActorClient;  // worker/actor_submitter.h
 struct ObjectEntry;
 struct TaskRecord;
 
-// Handles push entries whose last handle went; the reference table takes them under its owner's lock. A stack of Treiber
-// with a single consumer that takes all at once (so no ABA). Never destroyed before the last handle.
+// Handles push entries whose last handle went; the reference table takes them under its owner's
+// lock. A stack of Treiber with a single consumer that takes all at once (so no ABA). Never
+// destroyed before the last handle.
 class DropQueue {
  public:
   void Push(ObjectEntry* entry);
@@ -42,13 +44,15 @@ enum class ObjectState : uint8_t {
 // Whatever few objects have.
 struct ObjectExtra {
   Error error;
-  std::vector<std::function<void(ObjectEntry&)>> on_ready;  // Runs once, under the lock; must not free entries.
-  std::vector<ObjectEntry*> nested;                         // References inside the value: one use each.
-  absl::flat_hash_set<NodeNumber> borrowers;                // Nodes that hold it. Owned objects.
-  uint64_t report = 0;     // Borrowed: the RefsReport that announced it; 0: not announced yet.
-  ObjectId stored_as;      // Not nil: the name its bytes have in the store, when that is not `id`.
-  // The object is in the store's keeping, but there was no room to read it back into: the next look at it gets `error`, and the
-  // one after that tries again. (`error` is written once: somebody may be reading it.)
+  std::vector<std::function<void(ObjectEntry&)>>
+      on_ready;                               // Runs once, under the lock; must not free entries.
+  std::vector<ObjectEntry*> nested;           // References inside the value: one use each.
+  absl::flat_hash_set<NodeNumber> borrowers;  // Nodes that hold it. Owned objects.
+  uint64_t report = 0;  // Borrowed: the RefsReport that announced it; 0: not announced yet.
+  ObjectId stored_as;   // Not nil: the name its bytes have in the store, when that is not `id`.
+  // The object is in the store's keeping, but there was no room to read it back into: the next look
+  // at it gets `error`, and the one after that tries again. (`error` is written once: somebody may
+  // be reading it.)
   bool unreachable = false;
   ActorClient* actor = nullptr;  // The entry is an actor's handle: the caller's side of that actor.
 };
@@ -65,10 +69,11 @@ struct ObjectEntry {
   bool listed = false;      // Found by id: it has left the process, or came from another.
   bool registered = false;  // Borrowed: its owner knows of this node.
   bool stream = false;      // The handle of a streaming generator.
-  uint32_t uses = 0;        // Holds of the runtime itself: arguments, nesting, pending results, frames in transit.
+  uint32_t uses =
+      0;  // Holds of the runtime itself: arguments, nesting, pending results, frames in transit.
   std::string value;
   ObjectLocation location;
-  uint64_t size = 0;        // Bytes of the value, wherever it is.
+  uint64_t size = 0;           // Bytes of the value, wherever it is.
   TaskRecord* task = nullptr;  // Makes it, or made it and can again (lineage). Owned objects.
   std::unique_ptr<ObjectExtra> extra;
 
@@ -84,7 +89,8 @@ inline void DropQueue::Push(ObjectEntry* entry) {
   ObjectEntry* top = top_.load(std::memory_order_relaxed);
   do {
     entry->next_dropped = top;
-  } while (!top_.compare_exchange_weak(top, entry, std::memory_order_release, std::memory_order_relaxed));
+  } while (!top_.compare_exchange_weak(top, entry, std::memory_order_release,
+                                       std::memory_order_relaxed));
 }
 
 }  // namespace sheaf

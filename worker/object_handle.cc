@@ -12,7 +12,8 @@ void ObjectHandle::Retain() {
 }
 
 void ObjectHandle::Drop() {
-  // The queue is read first: after the decrement another thread may take the entry from it and free it.
+  // The queue is read first: after the decrement another thread may take the entry from it and free
+  // it.
   DropQueue* drops = entry_->drops;
   if (entry_->handles.fetch_sub(1, std::memory_order_acq_rel) == 1) drops->Push(entry_);
 }

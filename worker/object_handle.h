@@ -1,5 +1,6 @@
 // Copyright The Sheaf Authors. SPDX-License-Identifier: Apache-2.0
-// References to objects inside one process. The entry behind a handle belongs to the reference table.
+// References to objects inside one process. The entry behind a handle belongs to the reference
+// table.
 #pragma once
 
 #include <atomic>
@@ -12,8 +13,9 @@ namespace sheaf {
 
 struct ObjectEntry;
 
-// Counts one local reference. Copying and dropping are thread-safe and take no lock; dropping the last one only queues the entry
-// for the runtime, so a handle may die anywhere: in a finaliser, under the user's own locks, after Runtime::Shutdown.
+// Counts one local reference. Copying and dropping are thread-safe and take no lock; dropping the
+// last one only queues the entry for the runtime, so a handle may die anywhere: in a finaliser,
+// under the user's own locks, after Runtime::Shutdown.
 class ObjectHandle {
  public:
   ObjectHandle() = default;

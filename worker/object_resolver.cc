@@ -18,14 +18,16 @@ std::span<const ObjectId> IdsOf(std::string_view blob) {
 
 Error OwnerDied(const ObjectEntry& object) {
   return {ErrorKind::kOwnerDied,
-          absl::StrCat("the process ", object.id.maker().ToString(), " that owned the object ", object.id.ToHex(),
-                       " has died, and no copy of it is left on this node"), {}};
+          absl::StrCat("the process ", object.id.maker().ToString(), " that owned the object ",
+                       object.id.ToHex(), " has died, and no copy of it is left on this node"),
+          {}};
 }
 
 }  // namespace
 
-ObjectResolver::ObjectResolver(ProcessId self, Clock& clock, Transport& transport, ReferenceTable& references,
-                               TaskTable& tasks, TransitTable& transits, TaskDispatcher& submitter,
+ObjectResolver::ObjectResolver(ProcessId self, Clock& clock, Transport& transport,
+                               ReferenceTable& references, TaskTable& tasks, TransitTable& transits,
+                               TaskDispatcher& submitter,
                                std::function<void(std::span<const ObjectId>)> look_up)
     : self_(self),
       clock_(clock),
@@ -56,12 +58,13 @@ void ObjectResolver::Ask(ObjectEntry& object, bool lost) {
     SendMessage(transport_.To(RayletOf(self_.node)), FrameKind::kAdoptedQuery, query);
     return;
   }
-  transport_.To(owner).Send(Lane::kControl, FrameKind::kObjectQuery, AsBytes(ObjectQueryHead{1, lost}),
-                            AsBytes(object.id));
+  transport_.To(owner).Send(Lane::kControl, FrameKind::kObjectQuery,
+                            AsBytes(ObjectQueryHead{1, lost}), AsBytes(object.id));
 }
 
 void ObjectResolver::Missing(ObjectEntry& object) {
-  const ObjectId stored = object.extra && !object.extra->stored_as.is_nil() ? object.extra->stored_as : object.id;
+  const ObjectId stored =
+      object.extra && !object.extra->stored_as.is_nil() ? object.extra->stored_as : object.id;
   auto [looking, fresh] = looking_up_.try_emplace(stored, clock_.Now());
   if (!fresh) return;
   references_.List(object);  // The answer names it by id.
@@ -69,7 +72,8 @@ void ObjectResolver::Missing(ObjectEntry& object) {
   look_up_({&stored, 1});
 }
 
-void ObjectResolver::OnLocated(ObjectId stored, const ObjectLocation* location, const Error& why_not) {
+void ObjectResolver::OnLocated(ObjectId stored, const ObjectLocation* location,
+                               const Error& why_not) {
   looking_up_.erase(stored);
   ObjectId id = stored;
   if (auto named = stored_names_.find(stored); named != stored_names_.end()) {
@@ -112,8 +116,10 @@ void ObjectResolver::OnQuery(ProcessId from, std::string_view body) {
     ObjectEntry* object = references_.Find(ids[i]);
     if (object == nullptr || !object->owned) {
       std::string answer(AsBytes(ObjectAnswerHead{ids[i], 0}));
-      const std::string text = EncodeError(
-          {ErrorKind::kObjectLost, absl::StrCat("the object ", ids[i].ToHex(), " was freed by its owner"), {}});
+      const std::string text =
+          EncodeError({ErrorKind::kObjectLost,
+                       absl::StrCat("the object ", ids[i].ToHex(), " was freed by its owner"),
+                       {}});
       ReturnHead error{};
       error.kind = ReturnKind::kError;
       error.bytes = static_cast<uint32_t>(text.size());
@@ -152,7 +158,8 @@ void ObjectResolver::Answer(ProcessId to, ObjectEntry& object) {
   }
   value.bytes = static_cast<uint32_t>(bytes.size());
   value.nested_count = static_cast<uint32_t>(nested.size());
-  std::string answer(AsBytes(ObjectAnswerHead{object.id, transits_.Hold(to, std::move(travelling))}));
+  std::string answer(
+      AsBytes(ObjectAnswerHead{object.id, transits_.Hold(to, std::move(travelling))}));
   WireWriter out(answer);
   out.Struct(value);
   out.Bytes(bytes);
@@ -171,7 +178,8 @@ void ObjectResolver::OnAnswer(ProcessId from, std::string_view body) {
   std::vector<ObjectEntry*> nested = references_.IncomingAll({listed, value->nested_count});
   if (head->transit != 0) {
     references_.AfterRegistered(nested, [this, from, transit = head->transit] {
-      transport_.To(from).Send(Lane::kControl, FrameKind::kTransitDone, AsBytes(TransitDone{transit, 0, 0, 0}));
+      transport_.To(from).Send(Lane::kControl, FrameKind::kTransitDone,
+                               AsBytes(TransitDone{transit, 0, 0, 0}));
     });
   }
   asked_.erase(head->id);
@@ -181,9 +189,15 @@ void ObjectResolver::OnAnswer(ProcessId from, std::string_view body) {
     return;
   }
   switch (value->kind) {
-    case ReturnKind::kValue: references_.SetValue(*object, bytes, std::move(nested)); return;
-    case ReturnKind::kStore: references_.SetStored(*object, value->location, value->size, std::move(nested)); return;
-    case ReturnKind::kError: references_.SetError(*object, DecodeError(bytes)); return;
+    case ReturnKind::kValue:
+      references_.SetValue(*object, bytes, std::move(nested));
+      return;
+    case ReturnKind::kStore:
+      references_.SetStored(*object, value->location, value->size, std::move(nested));
+      return;
+    case ReturnKind::kError:
+      references_.SetError(*object, DecodeError(bytes));
+      return;
   }
   references_.DropUses(nested);
 }

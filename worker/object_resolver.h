@@ -1,6 +1,7 @@
 // Copyright The Sheaf Authors. SPDX-License-Identifier: Apache-2.0
-// Where the value of an object is, asked and answered: a borrower asks the owner (or, when that is dead, the raylet), the owner
-// answers when the object is ready; what the store has lost is made again by its owner. Pure.
+// Where the value of an object is, asked and answered: a borrower asks the owner (or, when that is
+// dead, the raylet), the owner answers when the object is ready; what the store has lost is made
+// again by its owner. Pure.
 #pragma once
 
 #include <functional>
@@ -20,11 +21,12 @@ namespace sheaf {
 
 class ObjectResolver {
  public:
-  ObjectResolver(ProcessId self, Clock& clock, Transport& transport, ReferenceTable& references, TaskTable& tasks,
-                 TransitTable& transits, TaskDispatcher& submitter,
+  ObjectResolver(ProcessId self, Clock& clock, Transport& transport, ReferenceTable& references,
+                 TaskTable& tasks, TransitTable& transits, TaskDispatcher& submitter,
                  std::function<void(std::span<const ObjectId>)> look_up);
 
-  // Somebody in this process waits for `object`. Does nothing for owned ones: their tasks bring them.
+  // Somebody in this process waits for `object`. Does nothing for owned ones: their tasks bring
+  // them.
   void Want(ObjectEntry& object);
   // The store does not have `object` where it was said to be: asks the raylet, then the owner.
   void Missing(ObjectEntry& object);
@@ -54,9 +56,10 @@ class ObjectResolver {
   TransitTable& transits_;
   TaskDispatcher& submitter_;
   const std::function<void(std::span<const ObjectId>)> look_up_;
-  absl::btree_map<ObjectId, Question> asked_;        // Of owners or, for the dead, the raylet.
-  absl::btree_map<ObjectId, Nanos> looking_up_;      // By the name in the store.
-  absl::flat_hash_map<ObjectId, ObjectId> stored_names_; // Name in the store -> object, where they differ.
+  absl::btree_map<ObjectId, Question> asked_;    // Of owners or, for the dead, the raylet.
+  absl::btree_map<ObjectId, Nanos> looking_up_;  // By the name in the store.
+  absl::flat_hash_map<ObjectId, ObjectId>
+      stored_names_;  // Name in the store -> object, where they differ.
   absl::flat_hash_set<ProcessId> dead_;
   uint64_t next_request_ = 1;
 };

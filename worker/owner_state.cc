@@ -44,9 +44,15 @@ OwnerState::~OwnerState() {
 
 bool OwnerState::OnFrame(ProcessId from, const Frame& frame) {
   switch (frame.kind) {
-    case FrameKind::kTaskReply: OnReply(from, frame.body); return true;
-    case FrameKind::kTaskReturned: OnReturned(from, frame.body); return true;
-    case FrameKind::kStreamItem: tasks.OnStreamItem(from, frame.body); return true;
+    case FrameKind::kTaskReply:
+      OnReply(from, frame.body);
+      return true;
+    case FrameKind::kTaskReturned:
+      OnReturned(from, frame.body);
+      return true;
+    case FrameKind::kStreamItem:
+      tasks.OnStreamItem(from, frame.body);
+      return true;
     case FrameKind::kTransitDone: {
       const auto* done = FrameHead<TransitDone>(frame.body);
       if (done == nullptr) return true;
@@ -57,8 +63,12 @@ bool OwnerState::OnFrame(ProcessId from, const Frame& frame) {
       }
       return true;
     }
-    case FrameKind::kObjectQuery: resolver.OnQuery(from, frame.body); return true;
-    case FrameKind::kObjectAnswer: resolver.OnAnswer(from, frame.body); return true;
+    case FrameKind::kObjectQuery:
+      resolver.OnQuery(from, frame.body);
+      return true;
+    case FrameKind::kObjectAnswer:
+      resolver.OnAnswer(from, frame.body);
+      return true;
     case FrameKind::kActorQuery: {
       proto::ActorQuery query;
       if (Parse(frame.body, &query)) actor_manager.OnQuery(from, query);
@@ -73,7 +83,8 @@ bool OwnerState::OnFrame(ProcessId from, const Frame& frame) {
       proto::ActorControl control;
       if (!Parse(frame.body, &control)) return true;
       auto actor = ActorId::FromBinary(control.actor_id());
-      if (actor.ok() && control.kill()) actor_manager.Kill(*actor, control.no_restart(), "kill was called");
+      if (actor.ok() && control.kill())
+        actor_manager.Kill(*actor, control.no_restart(), "kill was called");
       return true;
     }
     case FrameKind::kLeaseGrant: {
@@ -118,7 +129,8 @@ bool OwnerState::OnFrame(ProcessId from, const Frame& frame) {
       if (Parse(frame.body, &answer)) resolver.OnAdopted(answer);
       return true;
     }
-    default: return false;
+    default:
+      return false;
   }
 }
 
@@ -126,9 +138,15 @@ void OwnerState::OnReply(ProcessId from, std::string_view body) {
   const TaskTable::Reply reply = tasks.ParseReply(body);
   if (reply.task == nullptr) return;
   switch (reply.task->spec->spec.kind()) {
-    case proto::TaskTemplate::ACTOR_CREATION: actor_manager.OnReply(reply, from); return;
-    case proto::TaskTemplate::ACTOR_METHOD: actors.OnReply(reply, from); return;
-    default: submitter.OnReply(reply, from); return;
+    case proto::TaskTemplate::ACTOR_CREATION:
+      actor_manager.OnReply(reply, from);
+      return;
+    case proto::TaskTemplate::ACTOR_METHOD:
+      actors.OnReply(reply, from);
+      return;
+    default:
+      submitter.OnReply(reply, from);
+      return;
   }
 }
 
@@ -157,11 +175,14 @@ void OwnerState::OnProcessDied(ProcessId process, const proto::Death& death, uin
 
 void OwnerState::CancelRecord(TaskRecord& task, bool force, bool recursive) {
   switch (task.spec->spec.kind()) {
-    case proto::TaskTemplate::TASK: submitter.Cancel(task, force, recursive); return;
+    case proto::TaskTemplate::TASK:
+      submitter.Cancel(task, force, recursive);
+      return;
     case proto::TaskTemplate::ACTOR_METHOD:
       if (task.state != TaskState::kFinished) actors.Cancel(task, recursive);
       return;
-    default: return;
+    default:
+      return;
   }
 }
 
@@ -171,7 +192,8 @@ void OwnerState::Cancel(ObjectEntry& object, bool force, bool recursive) {
     return;
   }
   transport.To(object.id.maker())
-      .Send(Lane::kControl, FrameKind::kCancelTask, AsBytes(sheaf::CancelTask{TaskOf(object.id), force, recursive}));
+      .Send(Lane::kControl, FrameKind::kCancelTask,
+            AsBytes(sheaf::CancelTask{TaskOf(object.id), force, recursive}));
 }
 
 void OwnerState::CancelTask(TaskId id, bool force, bool recursive) {
@@ -185,7 +207,8 @@ void OwnerState::CancelTask(TaskId id, bool force, bool recursive) {
 void OwnerState::CancelChildren(TaskId parent, bool force) {
   std::vector<std::pair<uint32_t, uint64_t>> children;
   tasks.ForEach([&](TaskRecord& task) {
-    if (task.parent == parent && task.state != TaskState::kFinished) children.emplace_back(task.cookie, task.sequence_bits);
+    if (task.parent == parent && task.state != TaskState::kFinished)
+      children.emplace_back(task.cookie, task.sequence_bits);
   });
   for (auto [cookie, bits] : children) {
     TaskRecord* task = tasks.Find(cookie, bits);  // Cancelling one may have ended another.
@@ -193,8 +216,6 @@ void OwnerState::CancelChildren(TaskId parent, bool force) {
   }
 }
 
-Nanos OwnerState::Tick() {
-  return std::min({submitter.Tick(), actors.Tick(), resolver.Tick()});
-}
+Nanos OwnerState::Tick() { return std::min({submitter.Tick(), actors.Tick(), resolver.Tick()}); }
 
 }  // namespace sheaf

@@ -1,6 +1,7 @@
 // Copyright The Sheaf Authors. SPDX-License-Identifier: Apache-2.0
-// Everything a process knows as an owner, borrower and caller, wired together: the pure half of a Runtime, which tests/sim runs
-// as it is. One lock (the runtime's) or one thread (the simulator's) guards it.
+// Everything a process knows as an owner, borrower and caller, wired together: the pure half of a
+// Runtime, which tests/sim runs as it is. One lock (the runtime's) or one thread (the simulator's)
+// guards it.
 #pragma once
 
 #include <functional>

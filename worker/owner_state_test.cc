@@ -70,7 +70,9 @@ class RecordingTransport final : public Transport {
 class MapStore final : public LocalStore {
  public:
   void Free(ObjectId id, ObjectLocation) override { freed.push_back(id); }
-  ObjectLocation Promote(ObjectId, std::string_view, std::span<const ObjectId>) override { return {1, next++, 1, 0}; }
+  ObjectLocation Promote(ObjectId, std::string_view, std::span<const ObjectId>) override {
+    return {1, next++, 1, 0};
+  }
   std::vector<ObjectId> freed;
   uint32_t next = 0;
 };
@@ -80,8 +82,9 @@ struct Fixture {
   RecordingTransport transport;
   MapStore store;
   std::vector<ObjectId> looked_up;
-  OwnerState owner{kSelf, clock, transport, store,
-                   [this](std::span<const ObjectId> ids) { looked_up.insert(looked_up.end(), ids.begin(), ids.end()); }};
+  OwnerState owner{kSelf, clock, transport, store, [this](std::span<const ObjectId> ids) {
+                     looked_up.insert(looked_up.end(), ids.begin(), ids.end());
+                   }};
   std::deque<TemplateRecord> templates;
 
   const TemplateRecord& Template(int max_retries = 3) {
@@ -93,7 +96,8 @@ struct Fixture {
     (*record.spec.mutable_lease()->mutable_resources()->mutable_amounts())["CPU"] = 10'000;
     return record;
   }
-  ObjectHandle Submit(const TemplateRecord& spec, std::unique_ptr<TaskReferences> references = nullptr) {
+  ObjectHandle Submit(const TemplateRecord& spec,
+                      std::unique_ptr<TaskReferences> references = nullptr) {
     TaskRecord* task = owner.tasks.Add(spec, {}, std::move(references), {});
     ObjectHandle handle(task->first_return);
     owner.submitter.Submit(*task);
@@ -112,7 +116,8 @@ struct Fixture {
     std::memcpy(&head, frame.body.data(), sizeof head);
     return head;
   }
-  void Reply(const PushTaskHead& push, std::string_view value, ReplyStatus status = ReplyStatus::kDone, uint64_t run_ns = 1000,
+  void Reply(const PushTaskHead& push, std::string_view value,
+             ReplyStatus status = ReplyStatus::kDone, uint64_t run_ns = 1000,
              ProcessId from = kWorker) {
     TaskReplyHead head{};
     head.task_sequence_bits = push.task_sequence_bits;
@@ -123,8 +128,9 @@ struct Fixture {
     std::string body(AsBytes(head));
     ReturnHead result{};
     result.kind = status == ReplyStatus::kDone ? ReturnKind::kValue : ReturnKind::kError;
-    const std::string bytes =
-        status == ReplyStatus::kDone ? std::string(value) : EncodeError({ErrorKind::kTaskFailed, std::string(value), {}});
+    const std::string bytes = status == ReplyStatus::kDone
+                                  ? std::string(value)
+                                  : EncodeError({ErrorKind::kTaskFailed, std::string(value), {}});
     result.bytes = static_cast<uint32_t>(bytes.size());
     WireWriter out(body);
     out.Struct(result);
@@ -141,7 +147,8 @@ struct Fixture {
 
 }  // namespace
 
-SCENARIO("a task asks for a lease once, is pushed when it is granted, and its reply is its result") {
+SCENARIO(
+    "a task asks for a lease once, is pushed when it is granted, and its reply is its result") {
   Fixture f;
   const TemplateRecord& square = f.Template();
   const ObjectHandle a = f.Submit(square);
@@ -181,7 +188,9 @@ SCENARIO("tasks that are not known to be short go to a worker one at a time") {
   CHECK(f.transport.Count(FrameKind::kPushTask) == 1);
   WHEN("the first took a microsecond") {
     f.Reply(f.TakePush(), "1");
-    THEN("all others are in flight at once") { CHECK(f.transport.Count(FrameKind::kPushTask) == 99); }
+    THEN("all others are in flight at once") {
+      CHECK(f.transport.Count(FrameKind::kPushTask) == 99);
+    }
   }
   WHEN("the first took 2 ms") {
     f.Reply(f.TakePush(), "1", ReplyStatus::kDone, 2 * kMillisecond);
@@ -203,7 +212,8 @@ SCENARIO("what a long task holds up is taken back and runs elsewhere") {
   f.owner.Tick();
   REQUIRE(f.transport.Count(FrameKind::kTakeBack) == 1);
   for (int i = 2; i > 0; --i) {  // Newest first, as the executor does.
-    const TaskReturned returned{pushes[i].task_sequence_bits, pushes[i].push, pushes[i].cookie, pushes[i].attempt};
+    const TaskReturned returned{pushes[i].task_sequence_bits, pushes[i].push, pushes[i].cookie,
+                                pushes[i].attempt};
     f.owner.OnFrame(kWorker, {FrameKind::kTaskReturned, AsBytes(returned)});
   }
   CHECK(f.transport.Count(FrameKind::kPushTask) == 0);
@@ -225,7 +235,8 @@ SCENARIO("after a worker's death only what it had started counts as tried") {
   f.Die(kWorker, 2);
   CHECK(refs[1].entry()->extra->error.kind == ErrorKind::kWorkerCrashed);
   CHECK_FALSE(refs[2].entry()->ready());
-  CHECK(f.transport.Count(kStoreFree) == 1);  // Of the one that failed: its result may lie in the store.
+  CHECK(f.transport.Count(kStoreFree) ==
+        1);  // Of the one that failed: its result may lie in the store.
   f.Grant(2, {1, 9});
   f.Reply(f.TakePush(), "3", ReplyStatus::kDone, 1000, {1, 9});
   CHECK(refs[2].entry()->value == "3");
@@ -274,9 +285,12 @@ SCENARIO("a task waits for its arguments, and fails with the error of one that f
   CHECK(b.entry()->extra->error.message == "boom");
 }
 
-SCENARIO("dropping the last handle frees an object in the store, but not while another node borrows it") {
+SCENARIO(
+    "dropping the last handle frees an object in the store, but not while another node borrows "
+    "it") {
   Fixture f;
-  ObjectEntry* entry = f.owner.references.NewOwned(ObjectId::Make(kSelf, f.owner.references.NextSequence(), 1));
+  ObjectEntry* entry =
+      f.owner.references.NewOwned(ObjectId::Make(kSelf, f.owner.references.NextSequence(), 1));
   const ObjectId id = entry->id;
   {
     const ObjectHandle handle(entry);
@@ -321,7 +335,9 @@ SCENARIO("a borrowed reference is announced once, and its sender hears when its 
   CHECK(report.dropped_ids() == id.Binary());
 }
 
-SCENARIO("when the owner of a borrowed object dies, the raylet is asked, and says adopted or OwnerDied") {
+SCENARIO(
+    "when the owner of a borrowed object dies, the raylet is asked, and says adopted or "
+    "OwnerDied") {
   Fixture f;
   const ObjectId id = ObjectId::Make({1, 30}, 4, 1);
   ObjectEntry* entry = f.owner.references.Incoming({id, {}});
@@ -361,7 +377,8 @@ SCENARIO("frames that do not parse change nothing") {
   f.Grant();
   f.TakePush();
   for (int kind = 0; kind < 96; ++kind) {
-    for (const std::string body : {std::string(), std::string(3, '\xff'), std::string(24, '\xff'), std::string(200, '\x01')}) {
+    for (const std::string body : {std::string(), std::string(3, '\xff'), std::string(24, '\xff'),
+                                   std::string(200, '\x01')}) {
       f.owner.OnFrame(kWorker, {static_cast<FrameKind>(kind), body});
       f.owner.OnFrame(kRaylet, {static_cast<FrameKind>(kind), body});
     }

@@ -16,7 +16,8 @@ ReferenceTable::~ReferenceTable() {
     handles_live |= entry.handles.load(std::memory_order_acquire) != 0;
   });
   if (handles_live) {
-    entries_.Leak();  // A handle may be dropped after the end of the runtime; it must find its entry and the queue.
+    entries_.Leak();  // A handle may be dropped after the end of the runtime; it must find its
+                      // entry and the queue.
   } else {
     delete drops_;
   }
@@ -45,7 +46,9 @@ ObjectEntry* ReferenceTable::Incoming(const NestedReference& reference) {
   }
   if (reference.id.maker() == self_) {
     // Ours once, and freed since: its sender held no valid reference.
-    SetError(*entry, {ErrorKind::kObjectLost, "the object " + reference.id.ToHex() + " was freed by its owner", {}});
+    SetError(*entry, {ErrorKind::kObjectLost,
+                      "the object " + reference.id.ToHex() + " was freed by its owner",
+                      {}});
     entry->registered = true;
     return entry;
   }
@@ -80,7 +83,8 @@ NestedReference ReferenceTable::Outgoing(ObjectEntry& entry) {
 }
 
 void ReferenceTable::Promote(ObjectEntry& entry) {
-  // Before a reference leaves its process its value is in the store, where it survives this process.
+  // Before a reference leaves its process its value is in the store, where it survives this
+  // process.
   if (entry.location.known()) return;
   std::vector<ObjectId> nested;
   if (entry.extra) {
@@ -99,7 +103,8 @@ void ReferenceTable::MakeReady(ObjectEntry& entry, ObjectState state) {
   }
 }
 
-bool ReferenceTable::SetValue(ObjectEntry& entry, std::string_view bytes, std::vector<ObjectEntry*> nested) {
+bool ReferenceTable::SetValue(ObjectEntry& entry, std::string_view bytes,
+                              std::vector<ObjectEntry*> nested) {
   if (entry.ready()) {
     DropUses(nested);
     return false;
@@ -174,7 +179,8 @@ bool ReferenceTable::AllRegistered(std::span<ObjectEntry* const> entries) const 
   return true;
 }
 
-void ReferenceTable::AfterRegistered(std::span<ObjectEntry* const> entries, std::function<void()> done) {
+void ReferenceTable::AfterRegistered(std::span<ObjectEntry* const> entries,
+                                     std::function<void()> done) {
   std::shared_ptr<std::function<void()>> waiter;
   for (const ObjectEntry* entry : entries) {
     if (entry->owned || entry->registered || !entry->extra) continue;
@@ -213,13 +219,16 @@ void ReferenceTable::FreeIfUnheld(ObjectEntry& entry) {
   if (entry.listed) listed_.erase(entry.id);
   if (entry.owned) {
     if (entry.location.known()) {
-      store_.Free(entry.extra && !entry.extra->stored_as.is_nil() ? entry.extra->stored_as : entry.id, entry.location);
+      store_.Free(
+          entry.extra && !entry.extra->stored_as.is_nil() ? entry.extra->stored_as : entry.id,
+          entry.location);
     }
     if (entry.task != nullptr && release_task_) release_task_(entry);
   } else {
     dropped_.append(AsBytes(entry.id));
   }
-  if (entry.extra && entry.extra->actor != nullptr && on_actor_unreferenced_) on_actor_unreferenced_(entry);
+  if (entry.extra && entry.extra->actor != nullptr && on_actor_unreferenced_)
+    on_actor_unreferenced_(entry);
   if (entry.extra) DropUses(std::exchange(entry.extra->nested, {}));
   entries_.Delete(&entry);
 }
@@ -252,7 +261,8 @@ void ReferenceTable::OnRefsReported(const proto::RefsReported& reported) {
 
 void ReferenceTable::OnNodeRefs(ProcessId raylet, const proto::NodeRefs& refs) {
   auto ids_of = [](const std::string& blob) {
-    return std::span(reinterpret_cast<const ObjectId*>(blob.data()), blob.size() / sizeof(ObjectId));
+    return std::span(reinterpret_cast<const ObjectId*>(blob.data()),
+                     blob.size() / sizeof(ObjectId));
   };
   for (ObjectId id : ids_of(refs.held_ids())) {
     ObjectEntry* entry = Find(id);
@@ -275,7 +285,8 @@ std::vector<ObjectEntry*> ReferenceTable::BorrowedFrom(ProcessId owner) {
   for (auto& [id, entry] : listed_) {
     if (!entry->owned && id.maker() == owner) out.push_back(entry);
   }
-  std::sort(out.begin(), out.end(), [](const ObjectEntry* a, const ObjectEntry* b) { return a->id < b->id; });
+  std::sort(out.begin(), out.end(),
+            [](const ObjectEntry* a, const ObjectEntry* b) { return a->id < b->id; });
   return out;
 }
 

@@ -1,10 +1,12 @@
 // Copyright The Sheaf Authors. SPDX-License-Identifier: Apache-2.0
-// All objects that this process knows: its own (values or locations, lineage, who borrows them) and those of others that it
-// borrows. Pure: one lock of its user guards everything here; time and network come in by reference.
+// All objects that this process knows: its own (values or locations, lineage, who borrows them) and
+// those of others that it borrows. Pure: one lock of its user guards everything here; time and
+// network come in by reference.
 //
-// Life of an entry: it stays while a handle, a use of the runtime, or (owned) a borrowing node holds it. Borrowed ones are
-// announced to the raylet in batches (RefsReport), which tells the owner about the node as a whole; until the owner
-// knows, whoever sent us the reference keeps it alive (transit, see AfterRegistered).
+// Life of an entry: it stays while a handle, a use of the runtime, or (owned) a borrowing node
+// holds it. Borrowed ones are announced to the raylet in batches (RefsReport), which tells the
+// owner about the node as a whole; until the owner knows, whoever sent us the reference keeps it
+// alive (transit, see AfterRegistered).
 #pragma once
 
 #include <functional>
@@ -23,13 +25,16 @@
 
 namespace sheaf {
 
-// What the table needs of the node's store; the runtime passes it on to a StoreClient, tests/sim to a map.
+// What the table needs of the node's store; the runtime passes it on to a StoreClient, tests/sim to
+// a map.
 class LocalStore {
  public:
   virtual ~LocalStore() = default;
   virtual void Free(ObjectId id, ObjectLocation location) = 0;
-  // Copies a small value into the store at once, or returns an unknown location when there is no room right now.
-  virtual ObjectLocation Promote(ObjectId id, std::string_view bytes, std::span<const ObjectId> nested) = 0;
+  // Copies a small value into the store at once, or returns an unknown location when there is no
+  // room right now.
+  virtual ObjectLocation Promote(ObjectId id, std::string_view bytes,
+                                 std::span<const ObjectId> nested) = 0;
 };
 
 class ReferenceTable {
@@ -37,7 +42,8 @@ class ReferenceTable {
   ReferenceTable(ProcessId self, Transport& transport, LocalStore& store);
   ~ReferenceTable();
 
-  // A new object of this process, pending, without any hold yet: the caller takes a handle or a use before anything else.
+  // A new object of this process, pending, without any hold yet: the caller takes a handle or a use
+  // before anything else.
   ObjectEntry* NewOwned(ObjectId id);
   uint64_t NextSequence() { return next_sequence_++; }
 
@@ -45,12 +51,14 @@ class ReferenceTable {
   ObjectEntry* Incoming(const NestedReference& reference);
   ObjectEntry* Find(ObjectId id);  // Listed entries only.
   void List(ObjectEntry& entry);   // From here on Find finds it.
-  // `entry`'s id is about to leave the process inside a value. Returns what travels: id and location hint.
+  // `entry`'s id is about to leave the process inside a value. Returns what travels: id and
+  // location hint.
   NestedReference Outgoing(ObjectEntry& entry);
 
   // Pending -> ready, once; later calls change nothing but return false. Hooks run.
   bool SetValue(ObjectEntry& entry, std::string_view bytes, std::vector<ObjectEntry*> nested = {});
-  bool SetStored(ObjectEntry& entry, ObjectLocation location, uint64_t size, std::vector<ObjectEntry*> nested = {});
+  bool SetStored(ObjectEntry& entry, ObjectLocation location, uint64_t size,
+                 std::vector<ObjectEntry*> nested = {});
   bool SetError(ObjectEntry& entry, Error error);
   // A retry makes it again, or its bytes are looked for again.
   void SetPending(ObjectEntry& entry);
@@ -69,11 +77,18 @@ class ReferenceTable {
 
   // Frees what nothing holds any more. The lineage of freed objects is handed to `release_task`.
   void CollectDropped();
-  void set_release_task(std::function<void(ObjectEntry&)> release) { release_task_ = std::move(release); }
+  void set_release_task(std::function<void(ObjectEntry&)> release) {
+    release_task_ = std::move(release);
+  }
   // No handle of a stream is left, though its task still holds it.
-  void set_on_stream_abandoned(std::function<void(ObjectEntry&)> hook) { on_stream_abandoned_ = std::move(hook); }
-  // The handle of an actor is being freed: nothing here holds it, nor anywhere else if this process owns it.
-  void set_on_actor_unreferenced(std::function<void(ObjectEntry&)> hook) { on_actor_unreferenced_ = std::move(hook); }
+  void set_on_stream_abandoned(std::function<void(ObjectEntry&)> hook) {
+    on_stream_abandoned_ = std::move(hook);
+  }
+  // The handle of an actor is being freed: nothing here holds it, nor anywhere else if this process
+  // owns it.
+  void set_on_actor_unreferenced(std::function<void(ObjectEntry&)> hook) {
+    on_actor_unreferenced_ = std::move(hook);
+  }
 
   // Sends what has gathered since the last call: one report at most.
   void Flush();
@@ -85,7 +100,9 @@ class ReferenceTable {
   size_t size() const { return entries_.size(); }
   bool NeedsFlush() const { return !held_.empty() || !dropped_.empty() || !drops_->empty(); }
   template <class Visit>
-  void ForEach(Visit visit) { entries_.ForEach(visit); }
+  void ForEach(Visit visit) {
+    entries_.ForEach(visit);
+  }
 
  private:
   void MakeReady(ObjectEntry& entry, ObjectState state);
@@ -104,11 +121,12 @@ class ReferenceTable {
   std::function<void(ObjectEntry&)> on_stream_abandoned_;
 
   // Announcing borrowed references.
-  std::string held_, dropped_;                 // Gathered for the next report.
+  std::string held_, dropped_;  // Gathered for the next report.
   uint64_t next_report_ = 1;
   struct ReportWaiters {
     std::vector<ObjectId> held;
-    std::vector<std::shared_ptr<std::function<void()>>> done;  // Run when the last of their reports is answered.
+    std::vector<std::shared_ptr<std::function<void()>>>
+        done;  // Run when the last of their reports is answered.
   };
   absl::btree_map<uint64_t, ReportWaiters> reports_;  // Unanswered, and the one being gathered.
 };

@@ -1,9 +1,11 @@
 // Copyright The Sheaf Authors. SPDX-License-Identifier: Apache-2.0
-// One process's place in a cluster: what the C++ API and the Python bindings stand on. Language-neutral: values are bytes.
+// One process's place in a cluster: what the C++ API and the Python bindings stand on.
+// Language-neutral: values are bytes.
 //
-// Thread-safe unless said otherwise. No call runs user code, and no call that takes a deadline outlives it by more than a
-// scheduling delay. Blocking calls return kCancelled when `interrupted` (see RuntimeOptions) says so. Calls that need the node
-// return kAborted when its raylet has ended, or the runtime is being shut down.
+// Thread-safe unless said otherwise. No call runs user code, and no call that takes a deadline
+// outlives it by more than a scheduling delay. Blocking calls return kCancelled when `interrupted`
+// (see RuntimeOptions) says so. Calls that need the node return kAborted when its raylet has ended,
+// or the runtime is being shut down.
 #pragma once
 
 #include <functional>
@@ -28,13 +30,15 @@ namespace sheaf {
 // The bytes of a ready object, pinned while `keep` or the handle lives, or its error.
 struct ObjectView {
   std::string_view bytes;
-  Buffer keep;                       // Holds arena memory; empty for values inside the process.
-  ObjectHandle handle;               // Holds values inside the process.
-  const Error* error = nullptr;      // Not null: there is no value. Valid while `handle` lives.
-  std::vector<ObjectHandle> nested;  // The references inside the value, so that they outlive its reading.
+  Buffer keep;                   // Holds arena memory; empty for values inside the process.
+  ObjectHandle handle;           // Holds values inside the process.
+  const Error* error = nullptr;  // Not null: there is no value. Valid while `handle` lives.
+  std::vector<ObjectHandle>
+      nested;  // The references inside the value, so that they outlive its reading.
 };
 
-// TaskTemplate::max_retries of a method that names no number of its own: the actor's max_task_retries counts.
+// TaskTemplate::max_retries of a method that names no number of its own: the actor's
+// max_task_retries counts.
 inline constexpr int32_t kRetriesOfActor = -2;
 
 // A function or method with its options; made once, used by many calls.
@@ -71,96 +75,122 @@ class Execution {
  public:
   virtual ~Execution() = default;
   virtual TaskId task() const = 0;
-  virtual ActorId actor() const = 0;                       // Nil outside actors.
+  virtual ActorId actor() const = 0;  // Nil outside actors.
   virtual const proto::TaskTemplate& spec() const = 0;
-  virtual uint32_t attempt() const = 0;                    // From 0.
+  virtual uint32_t attempt() const = 0;  // From 0.
   virtual size_t argument_count() const = 0;
-  virtual const ObjectView& argument(size_t index) const = 0;  // Never an error: such calls are not pushed.
+  virtual const ObjectView& argument(
+      size_t index) const = 0;  // Never an error: such calls are not pushed.
   // Small values are copied, large ones go to the store. kResourceExhausted: the store is full.
   virtual absl::Status Return(size_t index, std::string_view bytes,
                               std::span<const ObjectHandle> nested = {}) = 0;
-  // A large value built in place and published without a copy: CreateReturn, fill, ReturnBuffer with the same references.
-  virtual absl::StatusOr<MutableBuffer> CreateReturn(size_t index, size_t size, std::span<const ObjectHandle> nested = {}) = 0;
+  // A large value built in place and published without a copy: CreateReturn, fill, ReturnBuffer
+  // with the same references.
+  virtual absl::StatusOr<MutableBuffer> CreateReturn(size_t index, size_t size,
+                                                     std::span<const ObjectHandle> nested = {}) = 0;
   virtual absl::Status ReturnBuffer(size_t index, MutableBuffer buffer,
                                     std::span<const ObjectHandle> nested = {}) = 0;
   // The call failed. `retriable`: user error that the template's retry rule covers.
   virtual void Fail(Error error, bool retriable) = 0;
-  // One item of a streaming generator. Waits while too many are unconsumed. kCancelled: the consumer is gone or cancelled.
+  // One item of a streaming generator. Waits while too many are unconsumed. kCancelled: the
+  // consumer is gone or cancelled.
   virtual absl::Status Yield(std::string_view bytes, std::span<const ObjectHandle> nested = {}) = 0;
-  virtual bool cancelled() const = 0;                      // Somebody asked for it; thread-safe, cheap.
+  virtual bool cancelled() const = 0;  // Somebody asked for it; thread-safe, cheap.
 };
 
-// The language's side of a worker. Called without locks, on the thread that the actor's concurrency rules name.
+// The language's side of a worker. Called without locks, on the thread that the actor's concurrency
+// rules name.
 class TaskHandler {
  public:
   virtual ~TaskHandler() = default;
-  // Runs the call to its end, or starts it and keeps `execution` for later: the call ends when the last copy goes.
+  // Runs the call to its end, or starts it and keeps `execution` for later: the call ends when the
+  // last copy goes.
   virtual void Execute(std::shared_ptr<Execution> execution) = 0;
   // A running call shall stop, if its language can. Called on the background thread.
   virtual void Cancel(TaskId task) { (void)task; }
 };
 
 struct RuntimeOptions {
-  std::string socket_path;              // Of the node's raylet.
+  std::string socket_path;  // Of the node's raylet.
   bool driver = true;
-  std::string worker_token;             // Workers: from the environment.
-  proto::JobStart job;                  // Drivers. argv, working_dir and environ are filled in when empty.
-  TaskHandler* handler = nullptr;       // Workers; outlives the runtime.
-  std::function<bool()> interrupted;    // Asked at least each 100 ms by blocking calls; true: give up. Called without locks.
+  std::string worker_token;  // Workers: from the environment.
+  proto::JobStart job;       // Drivers. argv, working_dir and environ are filled in when empty.
+  TaskHandler* handler = nullptr;     // Workers; outlives the runtime.
+  std::function<bool()> interrupted;  // Asked at least each 100 ms by blocking calls; true: give
+                                      // up. Called without locks.
   std::function<void(const proto::LogLines&)> on_log_lines;  // Drivers. Called without locks.
 };
 
-
 class Runtime {
  public:
-  // Joins the node. kUnavailable: no node listens there; kFailedPrecondition: another version, with both named.
+  // Joins the node. kUnavailable: no node listens there; kFailedPrecondition: another version, with
+  // both named.
   static absl::StatusOr<std::unique_ptr<Runtime>> Attach(RuntimeOptions options);
   virtual ~Runtime() = default;
   // Workers: runs calls until the raylet or the job ends this process; returns the exit status.
   virtual int RunWorker() = 0;
 
   // Objects.
-  virtual absl::StatusOr<ObjectHandle> Put(std::string_view bytes, std::span<const ObjectHandle> nested = {}) = 0;
-  // Memory of the store to build a value of `size` bytes in; waits for room until `deadline`. kResourceExhausted: none came.
-  // `nested`: the references that the value will contain; Seal gets the same.
-  virtual absl::StatusOr<MutableBuffer> Create(size_t size, Nanos deadline, std::span<const ObjectHandle> nested = {}) = 0;
-  virtual absl::StatusOr<ObjectHandle> Seal(MutableBuffer buffer, std::span<const ObjectHandle> nested = {}) = 0;
-  // Waits until all are ready; `views` is resized to match. kDeadlineExceeded: not all were (the message says what the first
-  // waits for). Errors of objects are in their views, not in the status.
-  virtual absl::Status Get(std::span<const ObjectHandle> objects, Nanos deadline, std::vector<ObjectView>* views) = 0;
-  // Until `num_returns` are ready, or `deadline`: the indices of the first ready ones, ascending, at most `num_returns`.
-  virtual absl::StatusOr<std::vector<size_t>> Wait(std::span<const ObjectHandle> objects, size_t num_returns, Nanos deadline) = 0;
+  virtual absl::StatusOr<ObjectHandle> Put(std::string_view bytes,
+                                           std::span<const ObjectHandle> nested = {}) = 0;
+  // Memory of the store to build a value of `size` bytes in; waits for room until `deadline`.
+  // kResourceExhausted: none came. `nested`: the references that the value will contain; Seal gets
+  // the same.
+  virtual absl::StatusOr<MutableBuffer> Create(size_t size, Nanos deadline,
+                                               std::span<const ObjectHandle> nested = {}) = 0;
+  virtual absl::StatusOr<ObjectHandle> Seal(MutableBuffer buffer,
+                                            std::span<const ObjectHandle> nested = {}) = 0;
+  // Waits until all are ready; `views` is resized to match. kDeadlineExceeded: not all were (the
+  // message says what the first waits for). Errors of objects are in their views, not in the
+  // status.
+  virtual absl::Status Get(std::span<const ObjectHandle> objects, Nanos deadline,
+                           std::vector<ObjectView>* views) = 0;
+  // Until `num_returns` are ready, or `deadline`: the indices of the first ready ones, ascending,
+  // at most `num_returns`.
+  virtual absl::StatusOr<std::vector<size_t>> Wait(std::span<const ObjectHandle> objects,
+                                                   size_t num_returns, Nanos deadline) = 0;
   virtual bool IsReady(const ObjectHandle& object) = 0;
-  // Calls `callback` once when `object` is ready (at once if it is): without locks, on the background thread or in the caller.
+  // Calls `callback` once when `object` is ready (at once if it is): without locks, on the
+  // background thread or in the caller.
   virtual void OnReady(const ObjectHandle& object, std::function<void()> callback) = 0;
-  // The handle for an id found inside a value that this process got. kNotFound: it got no such reference.
+  // The handle for an id found inside a value that this process got. kNotFound: it got no such
+  // reference.
   virtual absl::StatusOr<ObjectHandle> HandleFor(ObjectId id) = 0;
 
   // Tasks. `spec.number` is assigned here.
   virtual TemplateHandle MakeTemplate(proto::TaskTemplate spec) = 0;
   // One handle per return value; for streaming templates one handle, of the stream (NextItem).
   // kResourceExhausted: too much is queued, and stayed so for the back-pressure deadline.
-  virtual absl::StatusOr<std::vector<ObjectHandle>> Submit(const TemplateHandle& task, ArgumentList arguments) = 0;
+  virtual absl::StatusOr<std::vector<ObjectHandle>> Submit(const TemplateHandle& task,
+                                                           ArgumentList arguments) = 0;
   // The same for templates with one return value, without a vector.
-  virtual absl::StatusOr<ObjectHandle> SubmitOne(const TemplateHandle& task, ArgumentList arguments) = 0;
-  // The next item of a stream, waiting until `deadline`. nullopt: the generator ended. A failure is an item with an error, then the end.
-  virtual absl::StatusOr<std::optional<ObjectHandle>> NextItem(const ObjectHandle& stream, Nanos deadline) = 0;
+  virtual absl::StatusOr<ObjectHandle> SubmitOne(const TemplateHandle& task,
+                                                 ArgumentList arguments) = 0;
+  // The next item of a stream, waiting until `deadline`. nullopt: the generator ended. A failure is
+  // an item with an error, then the end.
+  virtual absl::StatusOr<std::optional<ObjectHandle>> NextItem(const ObjectHandle& stream,
+                                                               Nanos deadline) = 0;
   virtual absl::Status Cancel(const ObjectHandle& object, bool force, bool recursive) = 0;
 
-  // Actors. A handle of an actor is the handle of its creation object: ready when the constructor has run, and the
-  // actor ends when the last handle anywhere is dropped (unless detached). ActorOf(handle) names it.
-  // kAlreadyExists: the name is taken. kUnavailable, kResourceExhausted: the GCS could not make it durable.
-  virtual absl::StatusOr<ObjectHandle> CreateActor(const TemplateHandle& creation, ArgumentList arguments) = 0;
-  virtual absl::StatusOr<std::vector<ObjectHandle>> SubmitToActor(const ObjectHandle& actor, const TemplateHandle& method,
+  // Actors. A handle of an actor is the handle of its creation object: ready when the constructor
+  // has run, and the actor ends when the last handle anywhere is dropped (unless detached).
+  // ActorOf(handle) names it. kAlreadyExists: the name is taken. kUnavailable, kResourceExhausted:
+  // the GCS could not make it durable.
+  virtual absl::StatusOr<ObjectHandle> CreateActor(const TemplateHandle& creation,
+                                                   ArgumentList arguments) = 0;
+  virtual absl::StatusOr<std::vector<ObjectHandle>> SubmitToActor(const ObjectHandle& actor,
+                                                                  const TemplateHandle& method,
                                                                   ArgumentList arguments) = 0;
-  virtual absl::StatusOr<ObjectHandle> SubmitOneToActor(const ObjectHandle& actor, const TemplateHandle& method,
+  virtual absl::StatusOr<ObjectHandle> SubmitOneToActor(const ObjectHandle& actor,
+                                                        const TemplateHandle& method,
                                                         ArgumentList arguments) = 0;
-  // kNotFound: no such name. Empty name_space: the job's. `creation` (may be null): the creation template, for its `extra`.
+  // kNotFound: no such name. Empty name_space: the job's. `creation` (may be null): the creation
+  // template, for its `extra`.
   virtual absl::StatusOr<ObjectHandle> GetActor(std::string_view name, std::string_view name_space,
                                                 proto::TaskTemplate* creation) = 0;
   virtual absl::Status Kill(const ObjectHandle& actor, bool no_restart) = 0;
-  // In an actor's process: ends the actor for good. The caller takes no further calls, and has answered the running one.
-  // kFailedPrecondition: this process is no actor.
+  // In an actor's process: ends the actor for good. The caller takes no further calls, and has
+  // answered the running one. kFailedPrecondition: this process is no actor.
   virtual absl::Status ExitActor() = 0;
 
   // Placement groups; the state is waited for with WaitGroup.
@@ -169,12 +199,15 @@ class Runtime {
   virtual absl::StatusOr<proto::GroupState> WaitGroup(PlacementGroupId group, Nanos deadline) = 0;
 
   // Key-value pairs in the GCS (functions of dynamic languages live there too).
-  virtual absl::StatusOr<bool> KeyPut(std::string_view name_space, std::string_view key, std::string_view value,
-                                      bool overwrite, Nanos deadline) = 0;
-  virtual absl::StatusOr<std::optional<std::string>> KeyGet(std::string_view name_space, std::string_view key,
+  virtual absl::StatusOr<bool> KeyPut(std::string_view name_space, std::string_view key,
+                                      std::string_view value, bool overwrite, Nanos deadline) = 0;
+  virtual absl::StatusOr<std::optional<std::string>> KeyGet(std::string_view name_space,
+                                                            std::string_view key,
                                                             Nanos deadline) = 0;
-  virtual absl::StatusOr<bool> KeyDelete(std::string_view name_space, std::string_view key, Nanos deadline) = 0;
-  virtual absl::StatusOr<std::vector<std::string>> KeyList(std::string_view name_space, std::string_view prefix,
+  virtual absl::StatusOr<bool> KeyDelete(std::string_view name_space, std::string_view key,
+                                         Nanos deadline) = 0;
+  virtual absl::StatusOr<std::vector<std::string>> KeyList(std::string_view name_space,
+                                                           std::string_view prefix,
                                                            Nanos deadline) = 0;
 
   // What the node knows: nodes, actors, tasks, ... kDeadlineExceeded: it did not answer.
@@ -184,12 +217,14 @@ class Runtime {
   virtual ProcessId self() const = 0;
   virtual JobNumber job() const = 0;
   virtual const std::string& name_space() const = 0;
-  virtual std::vector<uint32_t> gpu_ids() const = 0;      // Of the current lease.
-  virtual proto::LeaseSpec current_lease() const = 0;     // Resources and strategy of the running task; empty in drivers.
+  virtual std::vector<uint32_t> gpu_ids() const = 0;  // Of the current lease.
+  virtual proto::LeaseSpec current_lease()
+      const = 0;  // Resources and strategy of the running task; empty in drivers.
   // The task that the calling thread runs, or nil.
   virtual TaskId current_task() const = 0;
   virtual ActorId current_actor() const = 0;
-  // The thread now runs (nil: no longer runs) this task: tasks it submits are its children (recursive cancel).
+  // The thread now runs (nil: no longer runs) this task: tasks it submits are its children
+  // (recursive cancel).
   virtual void SetCurrentTask(TaskId task) = 0;
 };
 

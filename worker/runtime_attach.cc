@@ -35,7 +35,8 @@ void FillJob(proto::JobStart* job) {
     for (std::string& argument : OwnArguments()) job->add_argv(std::move(argument));
   }
   if (job->entrypoint().empty()) {
-    for (const std::string& argument : job->argv()) absl::StrAppend(job->mutable_entrypoint(), argument, " ");
+    for (const std::string& argument : job->argv())
+      absl::StrAppend(job->mutable_entrypoint(), argument, " ");
     job->mutable_entrypoint()->pop_back();
   }
   if (job->working_dir().empty()) {
@@ -63,37 +64,49 @@ absl::StatusOr<std::unique_ptr<Runtime>> Runtime::Attach(RuntimeOptions options)
 }
 
 RuntimeImpl::RuntimeImpl(RuntimeOptions options, Attached attached)
-    : options_(std::move(options)), attached_(std::move(attached)), self_(attached_.process), segment_(attached_.process_segment) {}
+    : options_(std::move(options)),
+      attached_(std::move(attached)),
+      self_(attached_.process),
+      segment_(attached_.process_segment) {}
 
 absl::Status RuntimeImpl::Begin() {
   const ProcessId raylet = RayletOf(self_.node);
-  mailbox_ = std::make_unique<Mailbox>(attached_.board(), attached_.welcome.bell, [this, raylet](ProcessId peer) {
-    if (peer == raylet) return;
-    proto::ConnectRequest connect;
-    connect.set_peer(peer.packed());
-    SendMessage(mailbox_->To(RayletOf(self_.node)), FrameKind::kConnectRequest, connect);
-  });
-  SHEAF_RETURN_IF_ERROR(mailbox_->AddRing(raylet, attached_.raylet_rings.get(), false, attached_.welcome.raylet_bell));
+  mailbox_ = std::make_unique<Mailbox>(
+      attached_.board(), attached_.welcome.bell, [this, raylet](ProcessId peer) {
+        if (peer == raylet) return;
+        proto::ConnectRequest connect;
+        connect.set_peer(peer.packed());
+        SendMessage(mailbox_->To(RayletOf(self_.node)), FrameKind::kConnectRequest, connect);
+      });
+  SHEAF_RETURN_IF_ERROR(mailbox_->AddRing(raylet, attached_.raylet_rings.get(), false,
+                                          attached_.welcome.raylet_bell));
   SHEAF_ASSIGN_OR_RETURN(
       store_, StoreClient::Open(self_, std::move(attached_.arena), segment_, mailbox_->To(raylet),
                                 [this](ObjectId id, absl::StatusOr<ObjectLocation> location) {
                                   Error why;
                                   if (!location.ok()) {
                                     const ErrorKind kind = StoreErrorKind(location.status());
-                                    why = {kind, absl::StrCat("the object ", id.ToHex(), kind == ErrorKind::kObjectStoreFull ? " cannot be read now: " : " is lost: ",
-                                                              location.status().message()), {}};
+                                    why = {kind,
+                                           absl::StrCat("the object ", id.ToHex(),
+                                                        kind == ErrorKind::kObjectStoreFull
+                                                            ? " cannot be read now: "
+                                                            : " is lost: ",
+                                                        location.status().message()),
+                                           {}};
                                   }
-                                  owner_->resolver.OnLocated(id, location.ok() ? &*location : nullptr, why);
+                                  owner_->resolver.OnLocated(
+                                      id, location.ok() ? &*location : nullptr, why);
                                 }));
-  owner_ = std::make_unique<OwnerState>(self_, clock_, *mailbox_, *this,
-                                        [this](std::span<const ObjectId> ids) { store_->Lookup(ids); });
+  owner_ =
+      std::make_unique<OwnerState>(self_, clock_, *mailbox_, *this,
+                                   [this](std::span<const ObjectId> ids) { store_->Lookup(ids); });
   metrics::Page& figures = metrics::PageOf(segment_->data());
   owner_->tasks.set_latency(metrics::Histogram(figures, metrics::HistogramId::kTaskLatency),
                             metrics::Histogram(figures, metrics::HistogramId::kActorCallLatency));
   gcs_ = std::make_unique<GcsCalls>(self_, clock_, *mailbox_);
   auto* page = reinterpret_cast<ProcessPage*>(segment_->data());
-  executor_ = std::make_unique<TaskExecutor>(self_, clock_, *mailbox_, owner_->references, owner_->transits, *this, page,
-                                             figures);
+  executor_ = std::make_unique<TaskExecutor>(self_, clock_, *mailbox_, owner_->references,
+                                             owner_->transits, *this, page, figures);
   owner_->actors.set_ask_gcs([this](ActorId actor) { AskGcsAboutActor(actor); });
   owner_->actor_manager.set_on_named_end([this](ActorId actor) {
     proto::GcsRequest request;
@@ -110,8 +123,10 @@ absl::Status RuntimeImpl::Begin() {
   if (!options_.driver) return absl::OkStatus();
   Lock lock(*this);
   SendMessage(mailbox_->To(raylet), FrameKind::kJobStart, options_.job);
-  const absl::Status status = DriveUntil(lock, Deadline(clock_.Now(), kJobWait), [&] { return job_answered_; });
-  if (absl::IsDeadlineExceeded(status)) return absl::UnavailableError("the node did not start the job in time");
+  const absl::Status status =
+      DriveUntil(lock, Deadline(clock_.Now(), kJobWait), [&] { return job_answered_; });
+  if (absl::IsDeadlineExceeded(status))
+    return absl::UnavailableError("the node did not start the job in time");
   if (!status.ok()) return status;
   if (!job_error_.empty()) return absl::FailedPreconditionError(job_error_);
   return absl::OkStatus();

@@ -8,14 +8,16 @@
 namespace sheaf {
 namespace {
 
-constexpr size_t kInlineArguments = 64 * 1024;          // Of one call in sum; larger values go by the store.
-constexpr size_t kSmallArgument = 4 * 1024;             // Never moved to the store.
+constexpr size_t kInlineArguments =
+    64 * 1024;                               // Of one call in sum; larger values go by the store.
+constexpr size_t kSmallArgument = 4 * 1024;  // Never moved to the store.
 constexpr size_t kMaxQueuedCalls = 4'000'000;
-constexpr size_t kMaxChannelBytes = 64 * 1024 * 1024;   // Accepted by a channel and not yet visible to its peer.
+constexpr size_t kMaxChannelBytes =
+    64 * 1024 * 1024;  // Accepted by a channel and not yet visible to its peer.
 constexpr Nanos kBackPressure = 30 * kSecond;
 constexpr Nanos kGcsWait = 30 * kSecond;
 
-thread_local TaskId running_task;  // On this thread.
+thread_local TaskId running_task;                                // On this thread.
 thread_local const std::atomic<bool>* running_cancel = nullptr;  // Of the call that it runs.
 
 }  // namespace
@@ -57,7 +59,8 @@ char* ArgumentList::AddValueInPlace(size_t size) {
   char* at = encoded_.Extend(sizeof(ArgumentHead) + padded);
   const ArgumentHead head{ArgumentKind::kValue, static_cast<uint32_t>(size)};
   std::memcpy(at, &head, sizeof head);
-  if (padded != size) std::memset(at + sizeof head + padded - 8, 0, 8);  // What is padding travels as zeros.
+  if (padded != size)
+    std::memset(at + sizeof head + padded - 8, 0, 8);  // What is padding travels as zeros.
   ++count_;
   return at + sizeof head;
 }
@@ -92,8 +95,10 @@ TemplateHandle RuntimeImpl::MakeTemplate(proto::TaskTemplate spec) {
 
 // Values that are too large for a frame travel as objects of the store. Without the lock.
 absl::Status RuntimeImpl::MoveLargeArguments(ArgumentList* arguments) {
-  if (arguments->bytes() <= kInlineArguments) [[likely]] return absl::OkStatus();
-  if (ArgumentCodec::has_nested(*arguments)) return absl::OkStatus();  // The frame is split instead.
+  if (arguments->bytes() <= kInlineArguments) [[likely]]
+    return absl::OkStatus();
+  if (ArgumentCodec::has_nested(*arguments))
+    return absl::OkStatus();  // The frame is split instead.
   ArgumentList moved;
   WireReader in(ArgumentCodec::Bytes(*arguments));
   const std::vector<ObjectEntry*> references = ArgumentCodec::ReferencedEntries(*arguments);
@@ -102,7 +107,9 @@ absl::Status RuntimeImpl::MoveLargeArguments(ArgumentList* arguments) {
     const auto* head = in.Struct<ArgumentHead>();
     const std::string_view bytes = in.Bytes(head->bytes);
     if (next_reference < references.size() &&
-        arguments->reference_position(next_reference) == static_cast<size_t>(reinterpret_cast<const char*>(head) - ArgumentCodec::Bytes(*arguments).data())) {
+        arguments->reference_position(next_reference) ==
+            static_cast<size_t>(reinterpret_cast<const char*>(head) -
+                                ArgumentCodec::Bytes(*arguments).data())) {
       moved.AddReference(ObjectHandle(references[next_reference++]));
     } else if (bytes.size() <= kSmallArgument) {
       moved.AddValue(bytes);
@@ -122,23 +129,28 @@ absl::Status RuntimeImpl::MoveLargeArguments(ArgumentList* arguments) {
 }
 
 // Back-pressure: only here, where a user's thread makes calls, and with a bound.
-absl::Status RuntimeImpl::WaitForRoom(Lock& lock, absl::FunctionRef<bool()> has_room, const char* what) {
-  if (has_room()) [[likely]] return absl::OkStatus();
+absl::Status RuntimeImpl::WaitForRoom(Lock& lock, absl::FunctionRef<bool()> has_room,
+                                      const char* what) {
+  if (has_room()) [[likely]]
+    return absl::OkStatus();
   const absl::Status status = DriveUntil(lock, Deadline(clock_.Now(), kBackPressure), has_room);
   if (absl::IsDeadlineExceeded(status)) {
     return absl::ResourceExhaustedError(
-        absl::StrCat(what, " and stayed so for ", kBackPressure / kSecond, " s; make fewer calls at once, or wait for some"));
+        absl::StrCat(what, " and stayed so for ", kBackPressure / kSecond,
+                     " s; make fewer calls at once, or wait for some"));
   }
   return status;
 }
 
 TaskRecord* RuntimeImpl::AddTask(const TemplateHandle& spec, ArgumentList* arguments) {
-  std::unique_ptr<TaskReferences> references = ArgumentCodec::TakeReferences(owner_->references, *arguments);
+  std::unique_ptr<TaskReferences> references =
+      ArgumentCodec::TakeReferences(owner_->references, *arguments);
   for (size_t i = 0; references && i < references->arguments.size(); ++i) {
     ObjectEntry& object = *references->arguments[i].object;
     if (!object.ready()) owner_->resolver.Want(object);
   }
-  return owner_->tasks.Add(*spec, ArgumentCodec::TakeBytes(*arguments), std::move(references), running_task);
+  return owner_->tasks.Add(*spec, ArgumentCodec::TakeBytes(*arguments), std::move(references),
+                           running_task);
 }
 
 std::vector<ObjectHandle> RuntimeImpl::HandlesOf(const TaskRecord& task) {
@@ -151,10 +163,12 @@ std::vector<ObjectHandle> RuntimeImpl::HandlesOf(const TaskRecord& task) {
 
 absl::Status RuntimeImpl::CheckRoom(Lock& lock) {
   if (raylet_dead_) return absl::AbortedError(raylet_death_);
-  return WaitForRoom(lock, [&] { return owner_->tasks.size() < kMaxQueuedCalls; }, "4,000,000 calls are queued");
+  return WaitForRoom(
+      lock, [&] { return owner_->tasks.size() < kMaxQueuedCalls; }, "4,000,000 calls are queued");
 }
 
-absl::StatusOr<std::vector<ObjectHandle>> RuntimeImpl::Submit(const TemplateHandle& spec, ArgumentList arguments) {
+absl::StatusOr<std::vector<ObjectHandle>> RuntimeImpl::Submit(const TemplateHandle& spec,
+                                                              ArgumentList arguments) {
   if (absl::Status moved = MoveLargeArguments(&arguments); !moved.ok()) return moved;
   Lock lock(*this);
   if (absl::Status room = CheckRoom(lock); !room.ok()) return room;
@@ -164,7 +178,8 @@ absl::StatusOr<std::vector<ObjectHandle>> RuntimeImpl::Submit(const TemplateHand
   return handles;
 }
 
-absl::StatusOr<ObjectHandle> RuntimeImpl::SubmitOne(const TemplateHandle& spec, ArgumentList arguments) {
+absl::StatusOr<ObjectHandle> RuntimeImpl::SubmitOne(const TemplateHandle& spec,
+                                                    ArgumentList arguments) {
   if (absl::Status moved = MoveLargeArguments(&arguments); !moved.ok()) return moved;
   Lock lock(*this);
   if (absl::Status room = CheckRoom(lock); !room.ok()) return room;
@@ -178,14 +193,19 @@ absl::Status RuntimeImpl::CheckRoom(Lock& lock, const ActorClient& client) {
   if (raylet_dead_) return absl::AbortedError(raylet_death_);
   const int64_t bound = client.max_pending_calls;
   if (bound > 0 && owner_->actors.pending(client) >= static_cast<size_t>(bound)) {
-    return absl::ResourceExhaustedError(absl::StrCat(bound, " calls to the actor are pending, its max_pending_calls"));
+    return absl::ResourceExhaustedError(
+        absl::StrCat(bound, " calls to the actor are pending, its max_pending_calls"));
   }
   return WaitForRoom(
-      lock, [&] { return client.peer == nullptr || client.peer->channel->queued_bytes() < kMaxChannelBytes; },
+      lock,
+      [&] {
+        return client.peer == nullptr || client.peer->channel->queued_bytes() < kMaxChannelBytes;
+      },
       "the actor takes no more calls (64 MiB wait for it)");
 }
 
-absl::StatusOr<std::vector<ObjectHandle>> RuntimeImpl::SubmitToActor(const ObjectHandle& actor, const TemplateHandle& method,
+absl::StatusOr<std::vector<ObjectHandle>> RuntimeImpl::SubmitToActor(const ObjectHandle& actor,
+                                                                     const TemplateHandle& method,
                                                                      ArgumentList arguments) {
   if (absl::Status moved = MoveLargeArguments(&arguments); !moved.ok()) return moved;
   Lock lock(*this);
@@ -197,7 +217,8 @@ absl::StatusOr<std::vector<ObjectHandle>> RuntimeImpl::SubmitToActor(const Objec
   return handles;
 }
 
-absl::StatusOr<ObjectHandle> RuntimeImpl::SubmitOneToActor(const ObjectHandle& actor, const TemplateHandle& method,
+absl::StatusOr<ObjectHandle> RuntimeImpl::SubmitOneToActor(const ObjectHandle& actor,
+                                                           const TemplateHandle& method,
                                                            ArgumentList arguments) {
   if (absl::Status moved = MoveLargeArguments(&arguments); !moved.ok()) return moved;
   Lock lock(*this);
@@ -209,7 +230,8 @@ absl::StatusOr<ObjectHandle> RuntimeImpl::SubmitOneToActor(const ObjectHandle& a
   return handle;
 }
 
-absl::StatusOr<std::optional<ObjectHandle>> RuntimeImpl::NextItem(const ObjectHandle& stream, Nanos deadline) {
+absl::StatusOr<std::optional<ObjectHandle>> RuntimeImpl::NextItem(const ObjectHandle& stream,
+                                                                  Nanos deadline) {
   Lock lock(*this);
   if (!stream.entry()->stream) return absl::InvalidArgumentError("not the stream of a generator");
   ObjectHandle item;
@@ -234,16 +256,19 @@ absl::StatusOr<proto::GcsReply> RuntimeImpl::AskGcs(proto::GcsRequest request, N
   Lock lock(*this);
   const uint64_t sequence = gcs_->Begin(std::move(request));
   proto::GcsReply reply;
-  const absl::Status status = DriveUntil(lock, deadline, [&] { return gcs_->Take(sequence, &reply); });
+  const absl::Status status =
+      DriveUntil(lock, deadline, [&] { return gcs_->Take(sequence, &reply); });
   if (!status.ok()) {
     gcs_->Abandon(sequence);
-    if (absl::IsDeadlineExceeded(status)) return absl::UnavailableError("the GCS did not answer in time");
+    if (absl::IsDeadlineExceeded(status))
+      return absl::UnavailableError("the GCS did not answer in time");
     return status;
   }
   return reply;
 }
 
-absl::StatusOr<ObjectHandle> RuntimeImpl::CreateActor(const TemplateHandle& creation, ArgumentList arguments) {
+absl::StatusOr<ObjectHandle> RuntimeImpl::CreateActor(const TemplateHandle& creation,
+                                                      ArgumentList arguments) {
   if (absl::Status moved = MoveLargeArguments(&arguments); !moved.ok()) return moved;
   const proto::ActorOptions& options = creation->spec.actor();
   const std::string name_space = options.name_space().empty() ? name_space_ : options.name_space();
@@ -265,7 +290,8 @@ absl::StatusOr<ObjectHandle> RuntimeImpl::CreateActor(const TemplateHandle& crea
     named.set_get_if_exists(options.get_if_exists());
     named.set_handle(creation->wire);
     lock.Unlock();
-    absl::StatusOr<proto::GcsReply> reply = AskGcs(std::move(request), Deadline(clock_.Now(), kGcsWait));
+    absl::StatusOr<proto::GcsReply> reply =
+        AskGcs(std::move(request), Deadline(clock_.Now(), kGcsWait));
     absl::Status status = reply.ok() ? ErrorOf(*reply) : reply.status();
     lock.Relock();
     const bool mine = status.ok() && reply->actor().actor_id() == ActorOf(handle).Binary();
@@ -281,12 +307,14 @@ absl::StatusOr<ObjectHandle> RuntimeImpl::CreateActor(const TemplateHandle& crea
 }
 
 // The GCS keeps the creation task and has it started wherever there is room.
-absl::StatusOr<ObjectHandle> RuntimeImpl::CreateDetached(const TemplateHandle& creation, ArgumentList arguments,
+absl::StatusOr<ObjectHandle> RuntimeImpl::CreateDetached(const TemplateHandle& creation,
+                                                         ArgumentList arguments,
                                                          const std::string& name_space) {
   const std::vector<ObjectEntry*> references = ArgumentCodec::ReferencedEntries(arguments);
   if (!references.empty() || ArgumentCodec::has_nested(arguments)) {
     return absl::InvalidArgumentError(
-        "the constructor of a detached actor takes values, no references: it may run again when their owner is gone");
+        "the constructor of a detached actor takes values, no references: it may run again when "
+        "their owner is gone");
   }
   const proto::ActorOptions& options = creation->spec.actor();
   ActorId id;
@@ -309,12 +337,14 @@ absl::StatusOr<ObjectHandle> RuntimeImpl::CreateDetached(const TemplateHandle& c
   detached.set_detached(true);
   detached.set_max_restarts(options.max_restarts());
   detached.set_get_if_exists(options.get_if_exists());
-  detached.set_creation(std::string(AsBytes(head)).append(ArgumentCodec::Bytes(arguments)).append(creation->wire));
+  detached.set_creation(
+      std::string(AsBytes(head)).append(ArgumentCodec::Bytes(arguments)).append(creation->wire));
   *detached.mutable_lease() = creation->spec.lease();
   detached.mutable_lease()->set_actor(true);
   detached.mutable_lease()->set_actor_id(id.Binary());
   detached.set_handle(creation->wire);
-  absl::StatusOr<proto::GcsReply> reply = AskGcs(std::move(request), Deadline(clock_.Now(), kGcsWait));
+  absl::StatusOr<proto::GcsReply> reply =
+      AskGcs(std::move(request), Deadline(clock_.Now(), kGcsWait));
   if (!reply.ok()) return reply.status();
   if (absl::Status status = ErrorOf(*reply); !status.ok()) return status;
   Lock lock(*this);
@@ -324,26 +354,33 @@ absl::StatusOr<ObjectHandle> RuntimeImpl::CreateDetached(const TemplateHandle& c
 // A handle made from what the GCS says. Under the lock.
 ObjectHandle RuntimeImpl::HandleOfActor(const proto::ActorInfo& actor) {
   const ActorId id = ActorId::FromBinary(actor.actor_id()).value_or(ActorId());
-  const ObjectId creation = actor.detached() ? DetachedActorHandle(id) : ReturnOf({id.maker_bits, id.sequence_bits}, 0);
+  const ObjectId creation =
+      actor.detached() ? DetachedActorHandle(id) : ReturnOf({id.maker_bits, id.sequence_bits}, 0);
   return ObjectHandle(owner_->references.Incoming({creation, {}}));
 }
 
-absl::StatusOr<ObjectHandle> RuntimeImpl::GetActor(std::string_view name, std::string_view name_space,
+absl::StatusOr<ObjectHandle> RuntimeImpl::GetActor(std::string_view name,
+                                                   std::string_view name_space,
                                                    proto::TaskTemplate* creation) {
   proto::GcsRequest request;
   request.mutable_lookup_actor()->set_name(std::string(name));
-  request.mutable_lookup_actor()->set_name_space(name_space.empty() ? name_space_ : std::string(name_space));
-  absl::StatusOr<proto::GcsReply> reply = AskGcs(std::move(request), Deadline(clock_.Now(), kGcsWait));
+  request.mutable_lookup_actor()->set_name_space(name_space.empty() ? name_space_
+                                                                    : std::string(name_space));
+  absl::StatusOr<proto::GcsReply> reply =
+      AskGcs(std::move(request), Deadline(clock_.Now(), kGcsWait));
   if (!reply.ok()) return reply.status();
   if (absl::Status status = ErrorOf(*reply); !status.ok()) return status;
   if (creation != nullptr && !creation->ParseFromString(reply->actor().handle())) {
-    return absl::InternalError(absl::StrCat("what the GCS keeps of the actor '", absl::string_view(name.data(), name.size()), "' does not parse"));
+    return absl::InternalError(absl::StrCat("what the GCS keeps of the actor '",
+                                            absl::string_view(name.data(), name.size()),
+                                            "' does not parse"));
   }
   Lock lock(*this);
   return HandleOfActor(reply->actor());
 }
 
-// Detached actors: where they are, the GCS knows. Under the lock; the answer comes through PollLookups.
+// Detached actors: where they are, the GCS knows. Under the lock; the answer comes through
+// PollLookups.
 void RuntimeImpl::AskGcsAboutActor(ActorId actor) {
   if (actor_lookups_.contains(actor)) return;
   proto::GcsRequest request;
@@ -370,9 +407,10 @@ void RuntimeImpl::TakeActorLookups() {
     if (reply.error() != 0 || info.state() == proto::ActorInfo::DEAD) {
       answer.set_state(proto::ActorAnswer::DEAD);
       answer.set_incarnation(UINT32_MAX);
-      answer.set_message(reply.error() != 0 ? reply.message()
-                                            : absl::StrCat("the actor ", info.name(), " is dead: its process ",
-                                                           DescribeDeath(info.death())));
+      answer.set_message(reply.error() != 0
+                             ? reply.message()
+                             : absl::StrCat("the actor ", info.name(), " is dead: its process ",
+                                            DescribeDeath(info.death())));
     } else if (info.state() == proto::ActorInfo::ALIVE) {
       answer.set_state(proto::ActorAnswer::ALIVE);
       answer.set_process(info.process());
@@ -421,7 +459,8 @@ absl::Status RuntimeImpl::EndActor(ActorId id, bool detached, bool no_restart, c
   request.mutable_end_actor()->set_restart(!no_restart);
   request.mutable_end_actor()->mutable_death()->set_cause(proto::Death::KILLED);
   request.mutable_end_actor()->mutable_death()->set_message(words);
-  absl::StatusOr<proto::GcsReply> reply = AskGcs(std::move(request), Deadline(clock_.Now(), kGcsWait));
+  absl::StatusOr<proto::GcsReply> reply =
+      AskGcs(std::move(request), Deadline(clock_.Now(), kGcsWait));
   return reply.ok() ? ErrorOf(*reply) : reply.status();
 }
 
@@ -431,7 +470,9 @@ ActorId RuntimeImpl::current_actor() const {
   Lock lock(*this);
   return executor_->actor_id();
 }
-bool RuntimeImpl::Cancelled() const { return running_cancel != nullptr && running_cancel->load(std::memory_order_relaxed); }
+bool RuntimeImpl::Cancelled() const {
+  return running_cancel != nullptr && running_cancel->load(std::memory_order_relaxed);
+}
 void RuntimeImpl::SetCancelFlag(const std::atomic<bool>* flag) { running_cancel = flag; }
 bool RuntimeImpl::RunsUserCode() const { return !options_.driver && !running_task.is_nil(); }
 

@@ -15,12 +15,16 @@ namespace {
 
 constexpr Nanos kSpin = 20 * kMicrosecond;
 constexpr Nanos kBackgroundTick = kMillisecond;
-constexpr int kQuietTicks = 5;               // After so many without a frame the background thread waits for the bell.
-constexpr int kSpinMisses = 8;               // After so many vain spins the next waits sleep at once,
-constexpr int kSpinRetry = 64;               // but one in so many tries again,
-constexpr Nanos kShortSleep = 100 * kMicrosecond;  // and all do after a sleep so short that both ends could have spun instead.
+constexpr int kQuietTicks =
+    5;  // After so many without a frame the background thread waits for the bell.
+constexpr int kSpinMisses = 8;  // After so many vain spins the next waits sleep at once,
+constexpr int kSpinRetry = 64;  // but one in so many tries again,
+constexpr Nanos kShortSleep =
+    100 *
+    kMicrosecond;  // and all do after a sleep so short that both ends could have spun instead.
 constexpr Nanos kRayletCheck = 200 * kMillisecond;
-constexpr Nanos kOrphanGrace = 500 * kMillisecond;  // A worker without a raylet ends by itself so long, then at once.
+constexpr Nanos kOrphanGrace =
+    500 * kMillisecond;  // A worker without a raylet ends by itself so long, then at once.
 constexpr Nanos kBlockedAfter = 2 * kMillisecond;
 constexpr Nanos kLongestIdle = kSecond;
 
@@ -41,7 +45,8 @@ void RuntimeImpl::Lock::Unlock() {
   runtime_.FinishEnded();
   if (runtime_.owner_) runtime_.owner_->references.CollectDropped();
   std::vector<std::function<void()>> deferred;
-  if (!runtime_.deferred_.empty()) [[unlikely]] deferred.swap(runtime_.deferred_);
+  if (!runtime_.deferred_.empty()) [[unlikely]]
+    deferred.swap(runtime_.deferred_);
   holding = outer_;
   lock_.unlock();
   for (auto& run : deferred) run();
@@ -63,7 +68,8 @@ void RuntimeImpl::Ended(CallExecution* call) {
   }
   Lock lock(*this);
   ended_.push_back(call);
-  if (!group_threads_.empty() && executor_->queued() != 0) group_work_.notify_all();  // Its group may run another.
+  if (!group_threads_.empty() && executor_->queued() != 0)
+    group_work_.notify_all();  // Its group may run another.
 }
 
 void RuntimeImpl::FinishEnded() {
@@ -78,7 +84,8 @@ bool RuntimeImpl::PollRings() {
   const size_t handled = mailbox_->Poll(*this, true);
   if (handled == 0) return false;
   owner_->references.CollectDropped();
-  if (!actor_lookups_.empty()) [[unlikely]] TakeActorLookups();
+  if (!actor_lookups_.empty()) [[unlikely]]
+    TakeActorLookups();
   if (waiters_ != 0) WakeWaiters();
   return true;
 }
@@ -107,7 +114,9 @@ void RuntimeImpl::TickIfDue() {
 void RuntimeImpl::PublishMetrics() {
   using metrics::CounterId;
   metrics::Page& page = metrics::PageOf(segment_->data());
-  auto set = [&](CounterId id, uint64_t value) { page.counter(id).store(value, std::memory_order_relaxed); };
+  auto set = [&](CounterId id, uint64_t value) {
+    page.counter(id).store(value, std::memory_order_relaxed);
+  };
   const TaskCounts& tasks = owner_->tasks.task_counts();
   set(CounterId::kTasksSubmitted, tasks.submitted);
   set(CounterId::kTasksFinished, tasks.finished);
@@ -131,7 +140,8 @@ void RuntimeImpl::PublishMetrics() {
   set(CounterId::kGetsStore, object_counts_.gets_store);
   set(CounterId::kDoorbellSleeps, sleeps_);
   metrics::PublishMailbox(mailbox_->counts(), page);
-  page.gauge(metrics::GaugeId::kQueuedTasks).store(static_cast<int64_t>(owner_->tasks.size()), std::memory_order_relaxed);
+  page.gauge(metrics::GaugeId::kQueuedTasks)
+      .store(static_cast<int64_t>(owner_->tasks.size()), std::memory_order_relaxed);
   page.gauge(metrics::GaugeId::kOwnedObjects)
       .store(static_cast<int64_t>(owner_->references.size()), std::memory_order_relaxed);
 }
@@ -162,7 +172,8 @@ void RuntimeImpl::DriveOnce(Lock& lock, Nanos deadline) {
   if (spin) {
     const Nanos end = std::min(clock_.Now() + kSpin, deadline);
     for (int step = 0;; ++step) {
-      // The lock is given up where a step yields, and for whoever wants it: taking it for each look costs as much as the look.
+      // The lock is given up where a step yields, and for whoever wants it: taking it for each look
+      // costs as much as the look.
       const bool yields = SpinStepYields(step);
       if (yields || lock_seekers_.load(std::memory_order_relaxed) != 0) {
         lock.Unlock();
@@ -243,7 +254,8 @@ absl::Status RuntimeImpl::DriveUntil(Lock& lock, Nanos deadline, absl::FunctionR
     } else {
       ++waiters_;
       holding = nullptr;
-      progress_.wait_for(lock.native(), std::chrono::nanoseconds(std::min<Nanos>(slice - now, kLongestSleep)));
+      progress_.wait_for(lock.native(),
+                         std::chrono::nanoseconds(std::min<Nanos>(slice - now, kLongestSleep)));
       holding = this;
       --waiters_;
       finished = done();
@@ -275,7 +287,8 @@ absl::Status RuntimeImpl::DriveUntil(Lock& lock, Nanos deadline, absl::FunctionR
 
 // No thread waits any more: from here on the background thread looks after the rings.
 void RuntimeImpl::LeaveBell() {
-  if (background_ticks_.load(std::memory_order_relaxed)) return;  // It looks soon anyway; the bell stays kAwake.
+  if (background_ticks_.load(std::memory_order_relaxed))
+    return;  // It looks soon anyway; the bell stays kAwake.
   SetBell(mailbox_->bell(), BellState::kAway);
   if (mailbox_->Pending(true) || mailbox_->HasQueued()) Knock(mailbox_->bell());
 }
@@ -288,7 +301,8 @@ void RuntimeImpl::BackgroundLoop() {
   Lock lock(*this);
   while (!stopping_) {
     const bool ticking = background_ticks_.load(std::memory_order_relaxed);
-    const Nanos until_tick = std::clamp<Nanos>(next_tick_ - clock_.Now(), kMillisecond, kLongestIdle);
+    const Nanos until_tick =
+        std::clamp<Nanos>(next_tick_ - clock_.Now(), kMillisecond, kLongestIdle);
     lock.Unlock();
     SleepOnKnock(bell, ticking ? kBackgroundTick : until_tick);
     lock.Relock();
@@ -296,11 +310,13 @@ void RuntimeImpl::BackgroundLoop() {
     TickIfDue();
     if (raylet_dead_ && !options_.driver) {
       if (orphan_since == 0) orphan_since = clock_.Now();
-      // User code that still runs works for nobody: its results have no way out, and the next raylet knows nothing of it.
+      // User code that still runs works for nobody: its results have no way out, and the next
+      // raylet knows nothing of it.
       if (clock_.Now() - orphan_since >= kOrphanGrace) _exit(1);
     }
     if (driving_) {
-      background_ticks_.store(false, std::memory_order_relaxed);  // Its holder looks, and hands over when it leaves.
+      background_ticks_.store(
+          false, std::memory_order_relaxed);  // Its holder looks, and hands over when it leaves.
       continue;
     }
     driving_ = true;

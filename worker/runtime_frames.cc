@@ -23,7 +23,9 @@ void RuntimeImpl::OnMalformed(ProcessId from) {
 void RuntimeImpl::OnFrame(ProcessId from, const Frame& frame) {
   if (owner_->OnFrame(from, frame)) return;
   switch (frame.kind) {
-    case FrameKind::kTemplate: executor_->OnTemplate(from, frame.body); return;
+    case FrameKind::kTemplate:
+      executor_->OnTemplate(from, frame.body);
+      return;
     case FrameKind::kPushTask:
       executor_->OnPush(from, frame.body);
       if (executor_->is_actor()) {
@@ -32,7 +34,8 @@ void RuntimeImpl::OnFrame(ProcessId from, const Frame& frame) {
       }
       return;
     case FrameKind::kTakeBack:
-      if (const auto* take_back = FrameHead<TakeBack>(frame.body)) executor_->OnTakeBack(from, *take_back);
+      if (const auto* take_back = FrameHead<TakeBack>(frame.body))
+        executor_->OnTakeBack(from, *take_back);
       return;
     case FrameKind::kCancelTask: {
       const auto* cancel = FrameHead<sheaf::CancelTask>(frame.body);
@@ -42,7 +45,8 @@ void RuntimeImpl::OnFrame(ProcessId from, const Frame& frame) {
         return;
       }
       if (executor_->OnCancel(from, cancel->task) && options_.handler != nullptr) {
-        deferred_.push_back([handler = options_.handler, task = cancel->task] { handler->Cancel(task); });
+        deferred_.push_back(
+            [handler = options_.handler, task = cancel->task] { handler->Cancel(task); });
       }
       if (cancel->recursive != 0) owner_->CancelChildren(cancel->task, cancel->force != 0);
       return;
@@ -50,7 +54,8 @@ void RuntimeImpl::OnFrame(ProcessId from, const Frame& frame) {
     case FrameKind::kStreamAck:
       if (const auto* ack = FrameHead<StreamAck>(frame.body)) executor_->OnStreamAck(from, *ack);
       return;
-    default: break;
+    default:
+      break;
   }
   if (from == RayletOf(self_.node)) OnRayletFrame(frame);
 }
@@ -141,7 +146,8 @@ void RuntimeImpl::OnRayletFrame(const Frame& frame) {
       group_work_.notify_all();
       return;
     }
-    default: return;  // Of a newer raylet.
+    default:
+      return;  // Of a newer raylet.
   }
 }
 
@@ -151,7 +157,8 @@ void RuntimeImpl::OnNewRing(const proto::NewRing& ring) {
     if (absl::IsUnavailable(pair.status())) EndRaylet("the raylet of this node has ended");
     return;
   }
-  // Descriptors come in the order of their frames, so `pair` belongs to `ring` or the raylet is broken.
+  // Descriptors come in the order of their frames, so `pair` belongs to `ring` or the raylet is
+  // broken.
   if (pair->peer.packed() != ring.peer()) return;
   mailbox_->AddRing(pair->peer, pair->segment.get(), pair->first, pair->peer_bell).IgnoreError();
 }
@@ -161,7 +168,8 @@ void RuntimeImpl::OnProcessDied(const proto::ProcessDied& died) {
   mailbox_->Drain(process, *this);  // What it said before it died counts.
   owner_->OnProcessDied(process, died.death(), died.started());
   executor_->OnProcessDied(process);
-  owner_->references.Flush();  // New references go to the raylet before the word that the rings are drained.
+  owner_->references
+      .Flush();  // New references go to the raylet before the word that the rings are drained.
   proto::PeerDrained drained;
   drained.set_process(died.process());
   SendMessage(mailbox_->To(RayletOf(self_.node)), FrameKind::kPeerDrained, drained);
@@ -174,7 +182,9 @@ void RuntimeImpl::AnswerStateQuery(const proto::StateQuery& query) {
   if (query.what() == proto::StateQuery::TASKS || query.what() == proto::StateQuery::WHY) {
     owner_->tasks.ForEach([&](TaskRecord& task) {
       const std::string id = owner_->tasks.IdOf(task).ToHex();
-      if (task.state == TaskState::kFinished || (!query.id().empty() && id.compare(0, 28, query.id(), 0, 28) != 0)) return;
+      if (task.state == TaskState::kFinished ||
+          (!query.id().empty() && id.compare(0, 28, query.id(), 0, 28) != 0))
+        return;
       if (static_cast<uint32_t>(answer.tasks_size()) >= limit) {
         answer.set_truncated(true);
         return;
@@ -187,9 +197,15 @@ void RuntimeImpl::AnswerStateQuery(const proto::StateQuery& query) {
       row.set_job(job_);
       const bool of_actor = task.spec->spec.kind() == proto::TaskTemplate::ACTOR_METHOD;
       switch (task.state) {
-        case TaskState::kWaitingForArguments: row.set_state("WAITING_FOR_ARGUMENTS"); break;
-        case TaskState::kPushed: row.set_state("PUSHED"); break;
-        default: row.set_state(of_actor ? "WAITING_FOR_ACTOR" : "WAITING_FOR_LEASE"); break;
+        case TaskState::kWaitingForArguments:
+          row.set_state("WAITING_FOR_ARGUMENTS");
+          break;
+        case TaskState::kPushed:
+          row.set_state("PUSHED");
+          break;
+        default:
+          row.set_state(of_actor ? "WAITING_FOR_ACTOR" : "WAITING_FOR_LEASE");
+          break;
       }
       if (of_actor) {
         row.set_words(owner_->actors.Words(task));
@@ -222,15 +238,24 @@ void RuntimeImpl::AnswerStateQuery(const proto::StateQuery& query) {
       row.set_object_id(object.id.ToHex());
       row.set_size_bytes(object.size);
       switch (object.state) {
-        case ObjectState::kPending: row.set_where("pending"); break;
-        case ObjectState::kValue: row.set_where("memory"); break;
-        case ObjectState::kStore: row.set_where("store"); break;
-        case ObjectState::kError: row.set_where("error"); break;
+        case ObjectState::kPending:
+          row.set_where("pending");
+          break;
+        case ObjectState::kValue:
+          row.set_where("memory");
+          break;
+        case ObjectState::kStore:
+          row.set_where("store");
+          break;
+        case ObjectState::kError:
+          row.set_where("error");
+          break;
       }
       row.set_owner(self_.packed());
       row.set_local_refs(object.handles.load(std::memory_order_relaxed));
       row.set_task_refs(object.uses);
-      if (object.extra) row.set_borrowing_nodes(static_cast<uint32_t>(object.extra->borrowers.size()));
+      if (object.extra)
+        row.set_borrowing_nodes(static_cast<uint32_t>(object.extra->borrowers.size()));
     });
   }
   SendMessage(mailbox_->To(RayletOf(self_.node)), FrameKind::kStateAnswer, answer);

@@ -1,5 +1,6 @@
 // Copyright The Sheaf Authors. SPDX-License-Identifier: Apache-2.0
-// The Runtime of a real process: one lock over the pure state, the rings, the store, and the threads that drive them.
+// The Runtime of a real process: one lock over the pure state, the rings, the store, and the
+// threads that drive them.
 //
 //   runtime_attach.cc   joining a node and leaving it
 //   runtime_drive.cc    the lock, the driving token, the bell, the background thread
@@ -9,10 +10,11 @@
 //   runtime_node.cc     placement groups, key-value, state queries
 //   runtime_worker.cc   running calls
 //
-// Driving. Whoever waits drains the rings itself: driving is a token that one thread holds. The others that wait sleep on
-// `progress_`, and one of them takes the token when its holder leaves. When no thread waits (user code runs), the
-// background thread looks after the rings: called for by the bell (kAway) while little happens, and once a millisecond
-// while much does, so that a stream of replies costs no wake-up each.
+// Driving. Whoever waits drains the rings itself: driving is a token that one thread holds. The
+// others that wait sleep on `progress_`, and one of them takes the token when its holder leaves.
+// When no thread waits (user code runs), the background thread looks after the rings: called for by
+// the bell (kAway) while little happens, and once a millisecond while much does, so that a stream
+// of replies costs no wake-up each.
 #pragma once
 
 #include <atomic>
@@ -38,30 +40,44 @@
 
 namespace sheaf {
 
-class RuntimeImpl final : public Runtime, public FrameHandler, public LocalStore, public ExecutionHost {
+class RuntimeImpl final : public Runtime,
+                          public FrameHandler,
+                          public LocalStore,
+                          public ExecutionHost {
  public:
   RuntimeImpl(RuntimeOptions options, Attached attached);
   ~RuntimeImpl() override;
   absl::Status Begin();  // Store, threads, job or readiness.
 
   int RunWorker() override;
-  absl::StatusOr<ObjectHandle> Put(std::string_view bytes, std::span<const ObjectHandle> nested) override;
-  absl::StatusOr<MutableBuffer> Create(size_t size, Nanos deadline, std::span<const ObjectHandle> nested) override;
-  absl::StatusOr<ObjectHandle> Seal(MutableBuffer buffer, std::span<const ObjectHandle> nested) override;
-  absl::Status Get(std::span<const ObjectHandle> objects, Nanos deadline, std::vector<ObjectView>* views) override;
-  absl::StatusOr<std::vector<size_t>> Wait(std::span<const ObjectHandle> objects, size_t num_returns, Nanos deadline) override;
+  absl::StatusOr<ObjectHandle> Put(std::string_view bytes,
+                                   std::span<const ObjectHandle> nested) override;
+  absl::StatusOr<MutableBuffer> Create(size_t size, Nanos deadline,
+                                       std::span<const ObjectHandle> nested) override;
+  absl::StatusOr<ObjectHandle> Seal(MutableBuffer buffer,
+                                    std::span<const ObjectHandle> nested) override;
+  absl::Status Get(std::span<const ObjectHandle> objects, Nanos deadline,
+                   std::vector<ObjectView>* views) override;
+  absl::StatusOr<std::vector<size_t>> Wait(std::span<const ObjectHandle> objects,
+                                           size_t num_returns, Nanos deadline) override;
   bool IsReady(const ObjectHandle& object) override;
   void OnReady(const ObjectHandle& object, std::function<void()> callback) override;
   absl::StatusOr<ObjectHandle> HandleFor(ObjectId id) override;
   TemplateHandle MakeTemplate(proto::TaskTemplate spec) override;
-  absl::StatusOr<std::vector<ObjectHandle>> Submit(const TemplateHandle& task, ArgumentList arguments) override;
-  absl::StatusOr<ObjectHandle> SubmitOne(const TemplateHandle& task, ArgumentList arguments) override;
-  absl::StatusOr<std::optional<ObjectHandle>> NextItem(const ObjectHandle& stream, Nanos deadline) override;
+  absl::StatusOr<std::vector<ObjectHandle>> Submit(const TemplateHandle& task,
+                                                   ArgumentList arguments) override;
+  absl::StatusOr<ObjectHandle> SubmitOne(const TemplateHandle& task,
+                                         ArgumentList arguments) override;
+  absl::StatusOr<std::optional<ObjectHandle>> NextItem(const ObjectHandle& stream,
+                                                       Nanos deadline) override;
   absl::Status Cancel(const ObjectHandle& object, bool force, bool recursive) override;
-  absl::StatusOr<ObjectHandle> CreateActor(const TemplateHandle& creation, ArgumentList arguments) override;
-  absl::StatusOr<std::vector<ObjectHandle>> SubmitToActor(const ObjectHandle& actor, const TemplateHandle& method,
+  absl::StatusOr<ObjectHandle> CreateActor(const TemplateHandle& creation,
+                                           ArgumentList arguments) override;
+  absl::StatusOr<std::vector<ObjectHandle>> SubmitToActor(const ObjectHandle& actor,
+                                                          const TemplateHandle& method,
                                                           ArgumentList arguments) override;
-  absl::StatusOr<ObjectHandle> SubmitOneToActor(const ObjectHandle& actor, const TemplateHandle& method,
+  absl::StatusOr<ObjectHandle> SubmitOneToActor(const ObjectHandle& actor,
+                                                const TemplateHandle& method,
                                                 ArgumentList arguments) override;
   absl::StatusOr<ObjectHandle> GetActor(std::string_view name, std::string_view name_space,
                                         proto::TaskTemplate* creation) override;
@@ -70,12 +86,14 @@ class RuntimeImpl final : public Runtime, public FrameHandler, public LocalStore
   absl::StatusOr<PlacementGroupId> CreateGroup(proto::GroupRequest request) override;
   absl::Status RemoveGroup(PlacementGroupId group) override;
   absl::StatusOr<proto::GroupState> WaitGroup(PlacementGroupId group, Nanos deadline) override;
-  absl::StatusOr<bool> KeyPut(std::string_view name_space, std::string_view key, std::string_view value, bool overwrite,
-                              Nanos deadline) override;
-  absl::StatusOr<std::optional<std::string>> KeyGet(std::string_view name_space, std::string_view key,
-                                                    Nanos deadline) override;
-  absl::StatusOr<bool> KeyDelete(std::string_view name_space, std::string_view key, Nanos deadline) override;
-  absl::StatusOr<std::vector<std::string>> KeyList(std::string_view name_space, std::string_view prefix,
+  absl::StatusOr<bool> KeyPut(std::string_view name_space, std::string_view key,
+                              std::string_view value, bool overwrite, Nanos deadline) override;
+  absl::StatusOr<std::optional<std::string>> KeyGet(std::string_view name_space,
+                                                    std::string_view key, Nanos deadline) override;
+  absl::StatusOr<bool> KeyDelete(std::string_view name_space, std::string_view key,
+                                 Nanos deadline) override;
+  absl::StatusOr<std::vector<std::string>> KeyList(std::string_view name_space,
+                                                   std::string_view prefix,
                                                    Nanos deadline) override;
   absl::StatusOr<proto::StateAnswer> Query(proto::StateQuery query, Nanos deadline) override;
   ProcessId self() const override { return self_; }
@@ -127,7 +145,8 @@ class RuntimeImpl final : public Runtime, public FrameHandler, public LocalStore
 
   // LocalStore
   void Free(ObjectId id, ObjectLocation location) override;
-  ObjectLocation Promote(ObjectId id, std::string_view bytes, std::span<const ObjectId> nested) override;
+  ObjectLocation Promote(ObjectId id, std::string_view bytes,
+                         std::span<const ObjectId> nested) override;
 
   // ExecutionHost
   absl::StatusOr<MutableBuffer> CreateValue(ObjectId id, uint32_t attempt, size_t size,
@@ -136,7 +155,8 @@ class RuntimeImpl final : public Runtime, public FrameHandler, public LocalStore
                                             std::span<const ObjectHandle> nested) override;
   ObjectLocation SealValue(MutableBuffer buffer) override;
   std::vector<NestedReference> Outgoing(std::span<const ObjectHandle> nested) override;
-  absl::Status SendItem(CallExecution& call, const std::string& item, std::span<const ObjectHandle> nested) override;
+  absl::Status SendItem(CallExecution& call, const std::string& item,
+                        std::span<const ObjectHandle> nested) override;
   ObjectId NextStoredName() override;
   void Ended(CallExecution* call) override;
 
@@ -158,7 +178,8 @@ class RuntimeImpl final : public Runtime, public FrameHandler, public LocalStore
   absl::StatusOr<proto::GcsReply> AskGcs(proto::GcsRequest request, Nanos deadline);
   void AskGcsAboutActor(ActorId actor);
   void TakeActorLookups();
-  absl::StatusOr<ObjectHandle> CreateDetached(const TemplateHandle& creation, ArgumentList arguments,
+  absl::StatusOr<ObjectHandle> CreateDetached(const TemplateHandle& creation,
+                                              ArgumentList arguments,
                                               const std::string& name_space);
   ObjectHandle HandleOfActor(const proto::ActorInfo& actor);
 
@@ -200,16 +221,16 @@ class RuntimeImpl final : public Runtime, public FrameHandler, public LocalStore
     uint64_t puts_private = 0, puts_store = 0, put_bytes = 0, gets_private = 0, gets_store = 0;
   };
   ObjectCounts object_counts_;
-  uint64_t sleeps_ = 0;             // On the bell.
+  uint64_t sleeps_ = 0;  // On the bell.
 
-  bool driving_ = false;            // The token.
-  int waiters_ = 0;                 // Threads on `progress_`.
+  bool driving_ = false;  // The token.
+  int waiters_ = 0;       // Threads on `progress_`.
   std::condition_variable progress_;
   Nanos next_tick_ = 0;
   Nanos last_raylet_check_ = 0;
-  int spin_misses_ = 8;             // Vain spins in a row. A new process sleeps until frames come fast.
+  int spin_misses_ = 8;  // Vain spins in a row. A new process sleeps until frames come fast.
   bool stopping_ = false;
-  bool leaving_ = false;            // The raylet told this worker to end.
+  bool leaving_ = false;  // The raylet told this worker to end.
   bool raylet_dead_ = false;
   std::string raylet_death_;
   std::atomic<bool> background_ticks_{false};  // The background thread looks each millisecond.

@@ -7,7 +7,8 @@
 namespace sheaf {
 
 absl::StatusOr<PlacementGroupId> RuntimeImpl::CreateGroup(proto::GroupRequest request) {
-  if (request.bundles().empty()) return absl::InvalidArgumentError("a placement group has at least one bundle");
+  if (request.bundles().empty())
+    return absl::InvalidArgumentError("a placement group has at least one bundle");
   Lock lock(*this);
   if (raylet_dead_) return absl::AbortedError(raylet_death_);
   const auto id = PlacementGroupId::Make(self_, owner_->references.NextSequence());
@@ -38,19 +39,21 @@ absl::StatusOr<proto::GroupState> RuntimeImpl::WaitGroup(PlacementGroupId group,
     groups_[group].set_state(proto::GroupState::PENDING);
     SendMessage(mailbox_->To(RayletOf(self_.node)), FrameKind::kGroupRequest, request);
   }
-  const absl::Status status =
-      DriveUntil(lock, deadline, [&] { return groups_[group].state() != proto::GroupState::PENDING &&
-                                              groups_[group].state() != proto::GroupState::INFEASIBLE; });
+  const absl::Status status = DriveUntil(lock, deadline, [&] {
+    return groups_[group].state() != proto::GroupState::PENDING &&
+           groups_[group].state() != proto::GroupState::INFEASIBLE;
+  });
   if (absl::IsDeadlineExceeded(status)) {
-    return absl::DeadlineExceededError(
-        absl::StrCat("the placement group ", group.ToHex(), " was not placed in time. ", groups_[group].message()));
+    return absl::DeadlineExceededError(absl::StrCat("the placement group ", group.ToHex(),
+                                                    " was not placed in time. ",
+                                                    groups_[group].message()));
   }
   if (!status.ok()) return status;
   return groups_[group];
 }
 
-absl::StatusOr<bool> RuntimeImpl::KeyPut(std::string_view name_space, std::string_view key, std::string_view value,
-                                         bool overwrite, Nanos deadline) {
+absl::StatusOr<bool> RuntimeImpl::KeyPut(std::string_view name_space, std::string_view key,
+                                         std::string_view value, bool overwrite, Nanos deadline) {
   proto::GcsRequest request;
   proto::KvPut& put = *request.mutable_kv_put();
   put.set_name_space(std::string(name_space));
@@ -63,7 +66,8 @@ absl::StatusOr<bool> RuntimeImpl::KeyPut(std::string_view name_space, std::strin
   return reply->kv_put().added();
 }
 
-absl::StatusOr<std::optional<std::string>> RuntimeImpl::KeyGet(std::string_view name_space, std::string_view key,
+absl::StatusOr<std::optional<std::string>> RuntimeImpl::KeyGet(std::string_view name_space,
+                                                               std::string_view key,
                                                                Nanos deadline) {
   proto::GcsRequest request;
   request.mutable_kv_get()->set_name_space(std::string(name_space));
@@ -75,7 +79,8 @@ absl::StatusOr<std::optional<std::string>> RuntimeImpl::KeyGet(std::string_view 
   return std::optional<std::string>(reply->kv_values().entries(0).value());
 }
 
-absl::StatusOr<bool> RuntimeImpl::KeyDelete(std::string_view name_space, std::string_view key, Nanos deadline) {
+absl::StatusOr<bool> RuntimeImpl::KeyDelete(std::string_view name_space, std::string_view key,
+                                            Nanos deadline) {
   proto::GcsRequest request;
   request.mutable_kv_delete()->set_name_space(std::string(name_space));
   request.mutable_kv_delete()->set_key(std::string(key));
@@ -85,7 +90,8 @@ absl::StatusOr<bool> RuntimeImpl::KeyDelete(std::string_view name_space, std::st
   return reply->kv_count().count() != 0;
 }
 
-absl::StatusOr<std::vector<std::string>> RuntimeImpl::KeyList(std::string_view name_space, std::string_view prefix,
+absl::StatusOr<std::vector<std::string>> RuntimeImpl::KeyList(std::string_view name_space,
+                                                              std::string_view prefix,
                                                               Nanos deadline) {
   proto::GcsRequest request;
   request.mutable_kv_keys()->set_name_space(std::string(name_space));
@@ -106,7 +112,8 @@ absl::StatusOr<proto::StateAnswer> RuntimeImpl::Query(proto::StateQuery query, N
       DriveUntil(lock, deadline, [&] { return state_answers_[request].request() == UINT64_MAX; });
   proto::StateAnswer answer = std::move(state_answers_[request]);
   state_answers_.erase(request);
-  if (absl::IsDeadlineExceeded(status)) return absl::DeadlineExceededError("the raylet did not answer in time");
+  if (absl::IsDeadlineExceeded(status))
+    return absl::DeadlineExceededError("the raylet did not answer in time");
   if (!status.ok()) return status;
   if (!answer.error().empty()) return absl::InvalidArgumentError(answer.error());
   answer.set_request(request);

@@ -9,8 +9,10 @@
 namespace sheaf {
 namespace {
 
-constexpr size_t kPrivateBytes = 64 * 1024;  // Values up to here stay in this process until their reference leaves it.
-constexpr Nanos kStoreWait = 30 * kSecond;   // For room in the store, where the caller names no deadline.
+constexpr size_t kPrivateBytes =
+    64 * 1024;  // Values up to here stay in this process until their reference leaves it.
+constexpr Nanos kStoreWait =
+    30 * kSecond;  // For room in the store, where the caller names no deadline.
 
 std::vector<ObjectId> IdsOf(std::span<const ObjectHandle> handles) {
   std::vector<ObjectId> ids;
@@ -20,7 +22,8 @@ std::vector<ObjectId> IdsOf(std::span<const ObjectHandle> handles) {
 }
 
 // Uses of the entries, as a value holds its nested references.
-std::vector<ObjectEntry*> UsesOf(ReferenceTable& references, std::span<const ObjectHandle> handles) {
+std::vector<ObjectEntry*> UsesOf(ReferenceTable& references,
+                                 std::span<const ObjectHandle> handles) {
   std::vector<ObjectEntry*> out;
   out.reserve(handles.size());
   for (const ObjectHandle& handle : handles) {
@@ -34,7 +37,8 @@ std::vector<ObjectEntry*> UsesOf(ReferenceTable& references, std::span<const Obj
 
 void RuntimeImpl::Free(ObjectId id, ObjectLocation location) { store_->Free(id, location); }
 
-ObjectLocation RuntimeImpl::Promote(ObjectId id, std::string_view bytes, std::span<const ObjectId> nested) {
+ObjectLocation RuntimeImpl::Promote(ObjectId id, std::string_view bytes,
+                                    std::span<const ObjectId> nested) {
   ObjectSpec spec;
   spec.id = id;
   spec.size_bytes = bytes.size();
@@ -45,7 +49,8 @@ ObjectLocation RuntimeImpl::Promote(ObjectId id, std::string_view bytes, std::sp
   return {};
 }
 
-absl::StatusOr<ObjectHandle> RuntimeImpl::Put(std::string_view bytes, std::span<const ObjectHandle> nested) {
+absl::StatusOr<ObjectHandle> RuntimeImpl::Put(std::string_view bytes,
+                                              std::span<const ObjectHandle> nested) {
   if (bytes.size() > kPrivateBytes) {
     const ObjectId id = NextStoredName();
     absl::StatusOr<ObjectLocation> location = StoreValue(id, 0, bytes, nested);
@@ -53,18 +58,21 @@ absl::StatusOr<ObjectHandle> RuntimeImpl::Put(std::string_view bytes, std::span<
     Lock lock(*this);
     ObjectEntry* entry = owner_->references.NewOwned(id);
     ObjectHandle handle(entry);
-    owner_->references.SetStored(*entry, *location, bytes.size(), UsesOf(owner_->references, nested));
+    owner_->references.SetStored(*entry, *location, bytes.size(),
+                                 UsesOf(owner_->references, nested));
     return handle;
   }
   Lock lock(*this);
-  ObjectEntry* entry = owner_->references.NewOwned(ObjectId::Make(self_, owner_->references.NextSequence(), 1));
+  ObjectEntry* entry =
+      owner_->references.NewOwned(ObjectId::Make(self_, owner_->references.NextSequence(), 1));
   ObjectHandle handle(entry);
   owner_->references.SetValue(*entry, bytes, UsesOf(owner_->references, nested));
   CountPut(&object_counts_.puts_private, bytes.size());
   return handle;
 }
 
-absl::StatusOr<MutableBuffer> RuntimeImpl::CreateNamed(Lock& lock, const ObjectSpec& spec, Nanos deadline) {
+absl::StatusOr<MutableBuffer> RuntimeImpl::CreateNamed(Lock& lock, const ObjectSpec& spec,
+                                                       Nanos deadline) {
   if (spec.size_bytes >= kDedicatedBytes) {
     // What was dropped before this goes first, so that its warm pages can be had again.
     owner_->references.CollectDropped();
@@ -83,15 +91,16 @@ absl::StatusOr<MutableBuffer> RuntimeImpl::CreateNamed(Lock& lock, const ObjectS
   if (!waited.ok()) {
     store_->CancelCreate(spec.id);
     if (absl::IsDeadlineExceeded(waited)) {
-      return absl::ResourceExhaustedError(
-          absl::StrCat("no room for ", spec.size_bytes, " bytes in the object store came free in time"));
+      return absl::ResourceExhaustedError(absl::StrCat(
+          "no room for ", spec.size_bytes, " bytes in the object store came free in time"));
     }
     return waited;
   }
   return buffer;
 }
 
-absl::StatusOr<MutableBuffer> RuntimeImpl::Create(size_t size, Nanos deadline, std::span<const ObjectHandle> nested) {
+absl::StatusOr<MutableBuffer> RuntimeImpl::Create(size_t size, Nanos deadline,
+                                                  std::span<const ObjectHandle> nested) {
   const std::vector<ObjectId> ids = IdsOf(nested);
   Lock lock(*this);
   // Readers find the references in the object, so each must be found by its owner from now on.
@@ -104,7 +113,8 @@ absl::StatusOr<MutableBuffer> RuntimeImpl::Create(size_t size, Nanos deadline, s
   return CreateNamed(lock, spec, deadline);
 }
 
-absl::StatusOr<ObjectHandle> RuntimeImpl::Seal(MutableBuffer buffer, std::span<const ObjectHandle> nested) {
+absl::StatusOr<ObjectHandle> RuntimeImpl::Seal(MutableBuffer buffer,
+                                               std::span<const ObjectHandle> nested) {
   Lock lock(*this);
   const ObjectId id = store_->IdOf(buffer);
   const uint64_t size = buffer.size();
@@ -146,7 +156,8 @@ absl::StatusOr<MutableBuffer> RuntimeImpl::CreateValue(ObjectId id, uint32_t att
   return CreateNamed(lock, spec, Deadline(clock_.Now(), kStoreWait));
 }
 
-absl::StatusOr<ObjectLocation> RuntimeImpl::StoreValue(ObjectId id, uint32_t attempt, std::string_view bytes,
+absl::StatusOr<ObjectLocation> RuntimeImpl::StoreValue(ObjectId id, uint32_t attempt,
+                                                       std::string_view bytes,
                                                        std::span<const ObjectHandle> nested) {
   absl::StatusOr<MutableBuffer> buffer = CreateValue(id, attempt, bytes.size(), nested);
   if (!buffer.ok()) return buffer.status();
@@ -163,7 +174,9 @@ ObjectId RuntimeImpl::NextStoredName() {
 bool RuntimeImpl::TryView(const ObjectHandle& object, ObjectView* view) {
   ObjectEntry& entry = *object.entry();
   switch (entry.state) {
-    case ObjectState::kPending: owner_->resolver.Want(entry); return entry.ready() && TryView(object, view);
+    case ObjectState::kPending:
+      owner_->resolver.Want(entry);
+      return entry.ready() && TryView(object, view);
     case ObjectState::kValue:
       view->bytes = entry.value;
       view->handle = object;
@@ -179,7 +192,8 @@ bool RuntimeImpl::TryView(const ObjectHandle& object, ObjectView* view) {
         view->handle = object;
         return true;
       }
-      const ObjectId stored = entry.extra && !entry.extra->stored_as.is_nil() ? entry.extra->stored_as : entry.id;
+      const ObjectId stored =
+          entry.extra && !entry.extra->stored_as.is_nil() ? entry.extra->stored_as : entry.id;
       absl::StatusOr<StoredObject> found = store_->Get(stored, entry.location);
       if (!found.ok()) {
         owner_->resolver.Missing(entry);
@@ -206,14 +220,16 @@ bool RuntimeImpl::TryView(const ObjectHandle& object, ObjectView* view) {
 
 std::string RuntimeImpl::WhatItWaitsFor(ObjectEntry& object) {
   const std::string name = absl::StrCat("the object ", object.id.ToHex());
-  if (!object.owned) return absl::StrCat(name, " of process ", object.id.maker().ToString(), " is not there yet");
+  if (!object.owned)
+    return absl::StrCat(name, " of process ", object.id.maker().ToString(), " is not there yet");
   if (object.task == nullptr) return absl::StrCat(name, " is being restored");
   const TaskRecord& task = *object.task;
   return absl::StrCat(owner_->tasks.Describe(task), " ",
                       task.of_actor ? owner_->actors.Words(task) : owner_->submitter.Words(task));
 }
 
-absl::Status RuntimeImpl::Get(std::span<const ObjectHandle> objects, Nanos deadline, std::vector<ObjectView>* views) {
+absl::Status RuntimeImpl::Get(std::span<const ObjectHandle> objects, Nanos deadline,
+                              std::vector<ObjectView>* views) {
   Lock lock(*this);
   views->clear();
   views->resize(objects.size());
@@ -227,17 +243,18 @@ absl::Status RuntimeImpl::Get(std::span<const ObjectHandle> objects, Nanos deadl
     return next == objects.size();
   });
   if (absl::IsDeadlineExceeded(status)) {
-    status = absl::DeadlineExceededError(absl::StrCat(next, " of ", objects.size(), " were ready in time; ",
+    status = absl::DeadlineExceededError(absl::StrCat(next, " of ", objects.size(),
+                                                      " were ready in time; ",
                                                       WhatItWaitsFor(*objects[next].entry())));
   }
   return status;
 }
 
-absl::StatusOr<std::vector<size_t>> RuntimeImpl::Wait(std::span<const ObjectHandle> objects, size_t num_returns,
-                                                      Nanos deadline) {
+absl::StatusOr<std::vector<size_t>> RuntimeImpl::Wait(std::span<const ObjectHandle> objects,
+                                                      size_t num_returns, Nanos deadline) {
   if (num_returns == 0 || num_returns > objects.size()) {
-    return absl::InvalidArgumentError(
-        absl::StrCat("num_returns is ", num_returns, "; want 1 to ", objects.size(), ", the number of references"));
+    return absl::InvalidArgumentError(absl::StrCat("num_returns is ", num_returns, "; want 1 to ",
+                                                   objects.size(), ", the number of references"));
   }
   for (const ObjectHandle& object : objects) {
     if (!object) return absl::InvalidArgumentError("an empty reference is never ready");
@@ -268,16 +285,17 @@ bool RuntimeImpl::IsReady(const ObjectHandle& object) {
 void RuntimeImpl::OnReady(const ObjectHandle& object, std::function<void()> callback) {
   Lock lock(*this);
   owner_->resolver.Want(*object.entry());
-  owner_->references.WhenReady(*object.entry(), [this, callback = std::move(callback)](ObjectEntry&) {
-    deferred_.push_back(callback);
-  });
+  owner_->references.WhenReady(
+      *object.entry(),
+      [this, callback = std::move(callback)](ObjectEntry&) { deferred_.push_back(callback); });
 }
 
 absl::StatusOr<ObjectHandle> RuntimeImpl::HandleFor(ObjectId id) {
   Lock lock(*this);
   ObjectEntry* entry = owner_->references.Find(id);
   if (entry == nullptr) {
-    return absl::NotFoundError(absl::StrCat("no reference to ", id.ToHex(), " came to this process"));
+    return absl::NotFoundError(
+        absl::StrCat("no reference to ", id.ToHex(), " came to this process"));
   }
   return ObjectHandle(entry);
 }

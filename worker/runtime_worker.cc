@@ -19,11 +19,13 @@ std::vector<NestedReference> RuntimeImpl::Outgoing(std::span<const ObjectHandle>
   Lock lock(*this);
   std::vector<NestedReference> out;
   out.reserve(nested.size());
-  for (const ObjectHandle& handle : nested) out.push_back(owner_->references.Outgoing(*handle.entry()));
+  for (const ObjectHandle& handle : nested)
+    out.push_back(owner_->references.Outgoing(*handle.entry()));
   return out;
 }
 
-absl::Status RuntimeImpl::SendItem(CallExecution& call, const std::string& item, std::span<const ObjectHandle> nested) {
+absl::Status RuntimeImpl::SendItem(CallExecution& call, const std::string& item,
+                                   std::span<const ObjectHandle> nested) {
   Lock lock(*this);
   const int64_t bound = call.spec().max_unconsumed();
   const absl::Status room = DriveUntil(lock, kForever, [&] {
@@ -31,22 +33,26 @@ absl::Status RuntimeImpl::SendItem(CallExecution& call, const std::string& item,
            call.stream_sent - call.stream_consumed < static_cast<uint64_t>(bound);
   });
   if (!room.ok()) return room;
-  if (call.stream_stopped || call.cancelled()) return absl::CancelledError("nobody wants more items");
+  if (call.stream_stopped || call.cancelled())
+    return absl::CancelledError("nobody wants more items");
   std::string frame = item;
   StreamItemHead head;
   std::memcpy(&head, frame.data(), sizeof head);
   head.index = call.stream_sent++;
-  head.transit = owner_->transits.Hold(call.owner, std::vector<ObjectHandle>(nested.begin(), nested.end()));
+  head.transit =
+      owner_->transits.Hold(call.owner, std::vector<ObjectHandle>(nested.begin(), nested.end()));
   std::memcpy(frame.data(), &head, sizeof head);
   Channel& channel = mailbox_->To(call.owner);
   channel.Send(Lane::kControl, FrameKind::kStreamItem, frame);
-  return WaitForRoom(lock, [&] { return channel.queued_bytes() < (16u << 20); }, "the consumer takes no items");
+  return WaitForRoom(
+      lock, [&] { return channel.queued_bytes() < (16u << 20); }, "the consumer takes no items");
 }
 
 // The arguments that lie in the store, pinned. kNotFound: lost for good; the message names it.
 absl::Status RuntimeImpl::FetchArguments(Lock& lock, CallExecution& call) {
   const std::vector<const StoreArgument*> wanted = call.store_arguments();
-  if (wanted.empty()) [[likely]] return absl::OkStatus();
+  if (wanted.empty()) [[likely]]
+    return absl::OkStatus();
   // The caller holds them until the reply, so those that are there need no entry here.
   std::vector<const StoreArgument*> missing;
   for (const StoreArgument* argument : wanted) {
@@ -81,7 +87,8 @@ absl::Status RuntimeImpl::FetchArguments(Lock& lock, CallExecution& call) {
     return next == missing.size();
   });
   if (!status.ok()) {
-    return absl::NotFoundError(absl::StrCat("the argument ", missing[std::min(next, missing.size() - 1)]->id.ToHex(),
+    return absl::NotFoundError(absl::StrCat("the argument ",
+                                            missing[std::min(next, missing.size() - 1)]->id.ToHex(),
                                             " could not be fetched: ", status.message()));
   }
   for (size_t i = 0; i < missing.size(); ++i) {
@@ -132,12 +139,14 @@ void RuntimeImpl::RunCall(Lock& lock, std::shared_ptr<CallExecution> call) {
 
 // Actors that run several calls at once: the threads of each group; the main thread only drives.
 void RuntimeImpl::StartGroupThreads() {
-  const bool single = executor_->groups().size() == 1 && executor_->default_group().limit == 1 && !executor_->is_async();
+  const bool single = executor_->groups().size() == 1 && executor_->default_group().limit == 1 &&
+                      !executor_->is_async();
   if (single) return;
   for (auto& group : executor_->groups()) {
     // Coroutines need one thread, which starts them; they count until they end.
     const uint32_t threads = executor_->is_async() ? 1 : std::min<uint32_t>(group->limit, 256);
-    for (uint32_t i = 0; i < threads; ++i) group_threads_.emplace_back([this, &group = *group] { GroupLoop(group); });
+    for (uint32_t i = 0; i < threads; ++i)
+      group_threads_.emplace_back([this, &group = *group] { GroupLoop(group); });
   }
 }
 

@@ -1,5 +1,6 @@
 // Copyright The Sheaf Authors. SPDX-License-Identifier: Apache-2.0
-// Records of one type with a small number as their name, reused hottest first. Addresses are stable. Not thread-safe.
+// Records of one type with a small number as their name, reused hottest first. Addresses are
+// stable. Not thread-safe.
 #pragma once
 
 #include <bitset>
@@ -44,7 +45,8 @@ class Slab {
     if (cookie >= chunks_.size() * kChunk) return nullptr;
     Chunk& chunk = *chunks_[cookie / kChunk];
     const uint32_t index = cookie % kChunk;
-    return chunk.used[index] ? std::launder(reinterpret_cast<T*>(chunk.cells[index].bytes)) : nullptr;
+    return chunk.used[index] ? std::launder(reinterpret_cast<T*>(chunk.cells[index].bytes))
+                             : nullptr;
   }
   size_t size() const { return size_; }
   template <class Visit>

@@ -19,8 +19,9 @@ constexpr uint32_t kAsyncConcurrency = 1000;
 
 }  // namespace
 
-TaskExecutor::TaskExecutor(ProcessId self, Clock& clock, Transport& transport, ReferenceTable& references,
-                           TransitTable& transits, ExecutionHost& host, ProcessPage* page, metrics::Page& metrics)
+TaskExecutor::TaskExecutor(ProcessId self, Clock& clock, Transport& transport,
+                           ReferenceTable& references, TransitTable& transits, ExecutionHost& host,
+                           ProcessPage* page, metrics::Page& metrics)
     : self_(self),
       clock_(clock),
       transport_(transport),
@@ -53,7 +54,9 @@ void TaskExecutor::Recycle(CallExecution* call) {
 
 void TaskExecutor::OnTemplate(ProcessId from, std::string_view body) {
   auto spec = std::make_shared<proto::TaskTemplate>();
-  if (!spec->ParseFromArray(body.data(), static_cast<int>(body.size())) || spec->number() >= kMaxTemplates) return;
+  if (!spec->ParseFromArray(body.data(), static_cast<int>(body.size())) ||
+      spec->number() >= kMaxTemplates)
+    return;
   Templates& list = TemplatesOf(from);
   if (spec->number() >= list.size()) list.resize(spec->number() + 1);
   list[spec->number()] = std::move(spec);
@@ -68,9 +71,12 @@ void TaskExecutor::OnPush(ProcessId from, std::string_view body) {
   }
   std::shared_ptr<const proto::TaskTemplate> spec;
   if ((head->flags & kTemplateInline) != 0) {
-    const size_t offset = sizeof *head + head->argument_bytes + size_t{head->nested_count} * sizeof(NestedReference);
+    const size_t offset =
+        sizeof *head + head->argument_bytes + size_t{head->nested_count} * sizeof(NestedReference);
     auto parsed = std::make_shared<proto::TaskTemplate>();
-    if (offset > body.size() || !parsed->ParseFromArray(body.data() + offset, static_cast<int>(body.size() - offset))) return;
+    if (offset > body.size() ||
+        !parsed->ParseFromArray(body.data() + offset, static_cast<int>(body.size() - offset)))
+      return;
     spec = std::move(parsed);
   } else {
     const Templates& list = TemplatesOf(from);
@@ -81,18 +87,26 @@ void TaskExecutor::OnPush(ProcessId from, std::string_view body) {
   std::shared_ptr<CallExecution> call = spare_.back().release()->Share();
   spare_.pop_back();
   if (!call->Begin(from, std::move(spec), body)) {
-    call->Fail({ErrorKind::kSystem, "the call did not parse; caller and worker may be of different builds", {}}, false);
+    call->Fail({ErrorKind::kSystem,
+                "the call did not parse; caller and worker may be of different builds",
+                {}},
+               false);
     return;  // Its end sends the reply.
   }
   // Callers of a detached actor know no lease; its process is its own for life.
-  const bool any_lease = from.is_raylet() || (head->lease == 0 && call->spec().kind() == proto::TaskTemplate::ACTOR_METHOD);
+  const bool any_lease =
+      from.is_raylet() ||
+      (head->lease == 0 && call->spec().kind() == proto::TaskTemplate::ACTOR_METHOD);
   if (head->lease != lease_.lease() && !any_lease) {
     Bounce(*call);
     return;
   }
   call->held = references_.IncomingAll(call->nested_references());
   if (!cancelled_.empty() && cancelled_.contains(call->task())) [[unlikely]] {
-    call->Fail({ErrorKind::kTaskCancelled, absl::StrCat(call->spec().name(), " was cancelled before it started"), {}}, false);
+    call->Fail({ErrorKind::kTaskCancelled,
+                absl::StrCat(call->spec().name(), " was cancelled before it started"),
+                {}},
+               false);
     return;
   }
   Enqueue(std::move(call));
@@ -105,7 +119,8 @@ void TaskExecutor::Enqueue(std::shared_ptr<CallExecution> call) {
     const TaskId task = call->task();
     actor_id_ = lease_.spec().actor_id().empty()
                     ? ActorId{task.maker_bits, task.sequence_bits}
-                    : ActorId::FromBinary(lease_.spec().actor_id()).value_or(ActorId{task.maker_bits, task.sequence_bits});
+                    : ActorId::FromBinary(lease_.spec().actor_id())
+                          .value_or(ActorId{task.maker_bits, task.sequence_bits});
     call->actor_id = actor_id_;
     default_group().queue.push_front(std::move(call));
     return;
@@ -126,7 +141,9 @@ void TaskExecutor::BecomeActor(const proto::TaskTemplate& creation) {
   const proto::ActorOptions& options = creation.actor();
   is_actor_ = true;
   is_async_ = options.is_async();
-  default_group().limit = options.max_concurrency() != 0 ? options.max_concurrency() : is_async_ ? kAsyncConcurrency : 1;
+  default_group().limit = options.max_concurrency() != 0 ? options.max_concurrency()
+                          : is_async_                    ? kAsyncConcurrency
+                                                         : 1;
   for (const proto::ConcurrencyGroup& group : options.groups()) {
     auto made = std::make_unique<ConcurrencyGroup>();
     made->name = group.name();
@@ -211,7 +228,9 @@ bool TaskExecutor::OnCancel(ProcessId from, TaskId task) {
   auto cancel_in = [&](std::deque<std::shared_ptr<CallExecution>>& queue) {
     for (auto call = queue.begin(); call != queue.end(); ++call) {
       if ((*call)->task() != task || (*call)->owner != from) continue;
-      (*call)->Fail({ErrorKind::kTaskCancelled, absl::StrCat((*call)->spec().name(), " was cancelled before it started"), {}},
+      (*call)->Fail({ErrorKind::kTaskCancelled,
+                     absl::StrCat((*call)->spec().name(), " was cancelled before it started"),
+                     {}},
                     false);
       queue.erase(call);
       return true;
@@ -270,7 +289,8 @@ std::shared_ptr<CallExecution> TaskExecutor::Take(ConcurrencyGroup& group) {
   running_ = call.get();
   // Before user code: after a death only what stands here counts as tried.
   const PushTaskHead& head = call->head();
-  const uint64_t lease = head.lease != 0 ? head.lease : lease_.lease();  // Callers of a detached actor know none.
+  const uint64_t lease =
+      head.lease != 0 ? head.lease : lease_.lease();  // Callers of a detached actor know none.
   if (page_->started_lease.load(std::memory_order_relaxed) != lease) {
     page_->started_push.store(0, std::memory_order_relaxed);
     page_->started_lease.store(lease, std::memory_order_release);
@@ -293,17 +313,20 @@ std::shared_ptr<CallExecution> TaskExecutor::Take(ConcurrencyGroup& group) {
 void TaskExecutor::Ended(CallExecution& call) {
   if (call.group != nullptr) {
     --static_cast<ConcurrencyGroup*>(call.group)->running;
-    (call.previous_running != nullptr ? call.previous_running->next_running : running_) = call.next_running;
+    (call.previous_running != nullptr ? call.previous_running->next_running : running_) =
+        call.next_running;
     if (call.next_running != nullptr) call.next_running->previous_running = call.previous_running;
     (call.started != 0 ? tasks_executed_ : calls_executed_).AddUnderLock();
   }
   bool keeps = false;
   for (ObjectEntry* entry : call.held) {
-    keeps |= !entry->owned && (entry->uses > 1 || entry->handles.load(std::memory_order_acquire) != 0);
+    keeps |=
+        !entry->owned && (entry->uses > 1 || entry->handles.load(std::memory_order_acquire) != 0);
   }
   if (!call.discarded) {
     const uint64_t transit = transits_.Hold(call.owner, call.TakeReturnedNested());
-    const uint64_t run_ns = call.started == 0 ? 0 : static_cast<uint64_t>(clock_.Now() - call.started);
+    const uint64_t run_ns =
+        call.started == 0 ? 0 : static_cast<uint64_t>(clock_.Now() - call.started);
     if (run_ns != 0) run_time_.ObserveUnderLock(static_cast<int64_t>(run_ns));
     SHEAF_FAILPOINT("worker.before_reply");
     call.SendReply(transport_.To(call.owner), run_ns, transit, keeps);

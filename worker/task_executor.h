@@ -1,6 +1,7 @@
 // Copyright The Sheaf Authors. SPDX-License-Identifier: Apache-2.0
-// The calls that this worker has been given: which may run (its lease, the actor's constructor first, concurrency groups),
-// in which order, and what their owners hear. Guarded by the runtime's lock; the runtime's threads take calls from here.
+// The calls that this worker has been given: which may run (its lease, the actor's constructor
+// first, concurrency groups), in which order, and what their owners hear. Guarded by the runtime's
+// lock; the runtime's threads take calls from here.
 #pragma once
 
 #include <deque>
@@ -31,8 +32,9 @@ struct ConcurrencyGroup {
 
 class TaskExecutor {
  public:
-  TaskExecutor(ProcessId self, Clock& clock, Transport& transport, ReferenceTable& references, TransitTable& transits,
-               ExecutionHost& host, ProcessPage* page, metrics::Page& metrics);
+  TaskExecutor(ProcessId self, Clock& clock, Transport& transport, ReferenceTable& references,
+               TransitTable& transits, ExecutionHost& host, ProcessPage* page,
+               metrics::Page& metrics);
 
   void OnTemplate(ProcessId from, std::string_view body);
   void OnPush(ProcessId from, std::string_view body);
@@ -46,7 +48,9 @@ class TaskExecutor {
 
   // The next call that may run in `group`; nullptr: none now. It counts as running until Ended.
   std::shared_ptr<CallExecution> Take(ConcurrencyGroup& group);
-  bool HasWork(const ConcurrencyGroup& group) const { return group.running < group.limit && !group.queue.empty(); }
+  bool HasWork(const ConcurrencyGroup& group) const {
+    return group.running < group.limit && !group.queue.empty();
+  }
   // All copies of the call are gone (or it never ran): answers its owner.
   void Ended(CallExecution& call);
   // After Ended: the call's memory serves another.
@@ -86,22 +90,24 @@ class TaskExecutor {
   ProcessPage* const page_;
   metrics::Counter tasks_executed_, calls_executed_;
   metrics::Histogram run_time_;
-  using Templates = std::vector<std::shared_ptr<const proto::TaskTemplate>>;  // Of one sender, by number.
+  using Templates =
+      std::vector<std::shared_ptr<const proto::TaskTemplate>>;  // Of one sender, by number.
   Templates& TemplatesOf(ProcessId sender);
   absl::flat_hash_map<ProcessId, std::unique_ptr<Templates>> templates_;
   ProcessId last_sender_;
   Templates* last_templates_ = nullptr;
-  std::vector<std::unique_ptr<CallExecution>> spare_;  // Cleared.
+  std::vector<std::unique_ptr<CallExecution>> spare_;      // Cleared.
   std::vector<std::unique_ptr<ConcurrencyGroup>> groups_;  // The first is the default.
   bool groups_changed_ = false;
-  proto::LeaseBegin lease_;               // Current; lease 0: none.
-  std::deque<std::pair<ProcessId, std::string>> early_;  // Pushes of a lease that has not begun here.
+  proto::LeaseBegin lease_;  // Current; lease 0: none.
+  std::deque<std::pair<ProcessId, std::string>>
+      early_;  // Pushes of a lease that has not begun here.
   std::deque<std::shared_ptr<CallExecution>> before_construction_;
   bool is_actor_ = false, is_async_ = false, constructed_ = false;
   ActorId actor_id_;
   bool blocked_ = false;
   const proto::TaskTemplate* named_ = nullptr;  // Whose name the page shows. Only compared.
-  CallExecution* running_ = nullptr;  // A list: from Take to Ended.
+  CallExecution* running_ = nullptr;            // A list: from Take to Ended.
   // Cancelled before they came: control overtakes work. The oldest are forgotten.
   std::deque<TaskId> cancelled_order_;
   absl::flat_hash_set<TaskId> cancelled_;

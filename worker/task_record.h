@@ -1,5 +1,6 @@
 // Copyright The Sheaf Authors. SPDX-License-Identifier: Apache-2.0
-// One call, from submission until its results need it no more; and the templates and peers that calls share.
+// One call, from submission until its results need it no more; and the templates and peers that
+// calls share.
 #pragma once
 
 #include <cstdint>
@@ -19,8 +20,8 @@ namespace sheaf {
 struct LeaseKey;  // worker/task_submitter.h
 
 struct TemplateRecord {
-  proto::TaskTemplate spec;  // `number` is this process's.
-  std::string wire;          // Serialized.
+  proto::TaskTemplate spec;         // `number` is this process's.
+  std::string wire;                 // Serialized.
   mutable LeaseKey* key = nullptr;  // The submitter's, found at the first call.
 };
 
@@ -33,7 +34,7 @@ struct Peer {
 
 enum class TaskState : uint8_t {
   kWaitingForArguments,
-  kQueued,    // For a lease, or for its actor to live.
+  kQueued,  // For a lease, or for its actor to live.
   kPushed,
   kDelayed,   // A retry waits out its back-off.
   kFinished,  // Kept as lineage of its results.
@@ -45,8 +46,9 @@ struct TaskReferences {
     uint32_t position;    // Of its ArgumentHead in `arguments`.
   };
   std::vector<Argument> arguments;
-  std::vector<ObjectEntry*> nested;        // Inside values; one use each.
-  std::vector<ObjectEntry*> more_returns;  // From the second on; one use each while the task is unfinished.
+  std::vector<ObjectEntry*> nested;  // Inside values; one use each.
+  std::vector<ObjectEntry*>
+      more_returns;  // From the second on; one use each while the task is unfinished.
 };
 
 struct StreamState;
@@ -56,22 +58,23 @@ struct TaskRecord {
   uint32_t attempt = 0;
   uint64_t sequence_bits = 0;
   const TemplateRecord* spec = nullptr;
-  InlineBytes arguments;                       // Heads and values, as they travel; references as placeholders.
+  InlineBytes arguments;  // Heads and values, as they travel; references as placeholders.
   std::unique_ptr<TaskReferences> references;
-  std::unique_ptr<StreamState> stream;         // Streaming generators.
-  ObjectEntry* first_return = nullptr;         // One use while unfinished.
-  TaskRecord* previous = nullptr;              // In the one list that it is in.
+  std::unique_ptr<StreamState> stream;  // Streaming generators.
+  ObjectEntry* first_return = nullptr;  // One use while unfinished.
+  TaskRecord* previous = nullptr;       // In the one list that it is in.
   TaskRecord* next = nullptr;
-  void* target = nullptr;                      // kPushed: the OwnedLease or ActorClient; kQueued on an actor: its ActorClient.
+  void* target =
+      nullptr;  // kPushed: the OwnedLease or ActorClient; kQueued on an actor: its ActorClient.
   uint64_t push = 0;
-  TaskId parent;                               // The task of this process that submitted it, for recursive cancel.
-  int32_t retries_left = 0;                    // -1: without bound.
-  uint16_t unresolved = 0;                     // Arguments that are not ready.
+  TaskId parent;             // The task of this process that submitted it, for recursive cancel.
+  int32_t retries_left = 0;  // -1: without bound.
+  uint16_t unresolved = 0;   // Arguments that are not ready.
   TaskState state = TaskState::kWaitingForArguments;
   bool cancelled = false;
-  bool returned_before = false;                // Given back unstarted: goes to the front.
+  bool returned_before = false;  // Given back unstarted: goes to the front.
   bool of_actor = false;
-  bool sampled = false;                        // Its time from submission to result is measured.
+  bool sampled = false;  // Its time from submission to result is measured.
 };
 
 // Task lists without allocation.

@@ -13,7 +13,7 @@
 namespace sheaf {
 namespace {
 
-constexpr int kMemoryRetries = 3;              // A task whose worker the memory watch killed.
+constexpr int kMemoryRetries = 3;  // A task whose worker the memory watch killed.
 constexpr Nanos kFirstBackoff = 100 * kMillisecond;
 constexpr Nanos kLastBackoff = 2 * kSecond;
 
@@ -22,16 +22,31 @@ constexpr Nanos kLastBackoff = 2 * kSecond;
 std::string DescribeDeath(const proto::Death& death) {
   std::string words;
   switch (death.cause()) {
-    case proto::Death::EXITED: words = absl::StrCat("exited with status ", death.code()); break;
-    case proto::Death::SIGNALLED:
-      words = absl::StrCat("was killed by signal ", death.code(), " (", strsignal(death.code()), ")");
+    case proto::Death::EXITED:
+      words = absl::StrCat("exited with status ", death.code());
       break;
-    case proto::Death::OUT_OF_MEMORY: words = "was killed because the node ran out of memory"; break;
-    case proto::Death::KILLED: words = "was ended on request"; break;
-    case proto::Death::LEFT: words = "has left"; break;
-    case proto::Death::NODE_DIED: words = "was on a node that died"; break;
-    case proto::Death::START_FAILED: words = "did not start"; break;
-    default: words = "died"; break;
+    case proto::Death::SIGNALLED:
+      words =
+          absl::StrCat("was killed by signal ", death.code(), " (", strsignal(death.code()), ")");
+      break;
+    case proto::Death::OUT_OF_MEMORY:
+      words = "was killed because the node ran out of memory";
+      break;
+    case proto::Death::KILLED:
+      words = "was ended on request";
+      break;
+    case proto::Death::LEFT:
+      words = "has left";
+      break;
+    case proto::Death::NODE_DIED:
+      words = "was on a node that died";
+      break;
+    case proto::Death::START_FAILED:
+      words = "did not start";
+      break;
+    default:
+      words = "died";
+      break;
   }
   if (!death.message().empty()) absl::StrAppend(&words, ": ", death.message());
   if (death.last_lines_size() != 0) {
@@ -40,7 +55,8 @@ std::string DescribeDeath(const proto::Death& death) {
   return words;
 }
 
-TaskSubmitter::TaskSubmitter(ProcessId self, Transport& transport, TaskTable& tasks, PeerTable& peers)
+TaskSubmitter::TaskSubmitter(ProcessId self, Transport& transport, TaskTable& tasks,
+                             PeerTable& peers)
     : self_(self), transport_(transport), tasks_(tasks), peers_(peers) {}
 
 LeaseKey& TaskSubmitter::KeyOf(const TemplateRecord& spec) {
@@ -64,7 +80,8 @@ void TaskSubmitter::OnArgumentsReady(TaskRecord& task) {
   if (task.references) {
     for (const auto& argument : task.references->arguments) {
       if (argument.object->state != ObjectState::kError) continue;
-      const Error error = argument.object->extra->error;  // Copied: failing the task may free the object.
+      const Error error =
+          argument.object->extra->error;  // Copied: failing the task may free the object.
       tasks_.Fail(task, error);
       return;
     }
@@ -109,7 +126,8 @@ void TaskSubmitter::Pump(LeaseKey& key) {
 }
 
 void TaskSubmitter::PushTo(OwnedLease& lease, TaskRecord& task) {
-  if (lease.in_flight.empty()) lease.last_progress = 0;  // Known at the next Tick: a clock read a task costs too much.
+  if (lease.in_flight.empty())
+    lease.last_progress = 0;  // Known at the next Tick: a clock read a task costs too much.
   lease.in_flight.PushBack(&task);
   task.target = &lease;
   lease.idle_since = 0;
@@ -118,7 +136,8 @@ void TaskSubmitter::PushTo(OwnedLease& lease, TaskRecord& task) {
 
 void TaskSubmitter::UpdateDemand(LeaseKey& key) {
   const size_t held = key.leases.size();
-  // More than is held only while tasks queue; then enough for all of them, in steps, so that each step is one message.
+  // More than is held only while tasks queue; then enough for all of them, in steps, so that each
+  // step is one message.
   size_t wanted = held;
   if (!key.queue.empty()) {
     wanted = held + key.queue.size;
@@ -178,7 +197,8 @@ void TaskSubmitter::OnReply(const TaskTable::Reply& reply, ProcessId from) {
   lease.taking_back = false;
   lease.last_progress = 0;
   const Nanos run = static_cast<Nanos>(std::min<uint64_t>(reply.head->run_ns, 3600 * kSecond)) + 1;
-  // Slower at once, faster gradually: a wrong guess that tasks are short makes others wait behind a long one.
+  // Slower at once, faster gradually: a wrong guess that tasks are short makes others wait behind a
+  // long one.
   key.typical_run = run > key.typical_run ? run : key.typical_run - (key.typical_run - run) / 4;
   const uint32_t max_calls = task.spec->spec.max_calls();
   if (tasks_.Finish(reply, from) == TaskTable::Outcome::kRetry) Delay(task);
@@ -206,7 +226,9 @@ void TaskSubmitter::OnReturned(TaskRecord& task) {
   lease.taking_back = false;
   task.returned_before = true;
   if (task.cancelled) {
-    tasks_.Fail(task, {ErrorKind::kTaskCancelled, absl::StrCat(tasks_.Describe(task), " was cancelled before it started"), {}});
+    tasks_.Fail(task, {ErrorKind::kTaskCancelled,
+                       absl::StrCat(tasks_.Describe(task), " was cancelled before it started"),
+                       {}});
   } else {
     // The worker does not take more for now: it blocks, or runs something long.
     key.typical_run = std::max(key.typical_run, kWorkAhead);
@@ -238,7 +260,8 @@ void TaskSubmitter::OnRevoke(const proto::LeaseRevoke& revoke) {
 
 void TaskSubmitter::TakeBackFrom(OwnedLease& lease) {
   lease.taking_back = true;
-  lease.worker->channel->Send(Lane::kControl, FrameKind::kTakeBack, AsBytes(TakeBack{lease.number}));
+  lease.worker->channel->Send(Lane::kControl, FrameKind::kTakeBack,
+                              AsBytes(TakeBack{lease.number}));
 }
 
 void TaskSubmitter::Return(OwnedLease& lease, bool discard) {
@@ -260,14 +283,16 @@ void TaskSubmitter::Return(OwnedLease& lease, bool discard) {
   SendMessage(raylet, FrameKind::kLeaseReturn, message);
 }
 
-Error TaskSubmitter::DeathError(const TaskRecord& task, ProcessId worker, const proto::Death& death, bool started) const {
+Error TaskSubmitter::DeathError(const TaskRecord& task, ProcessId worker, const proto::Death& death,
+                                bool started) const {
   ErrorKind kind = ErrorKind::kWorkerCrashed;
   if (death.cause() == proto::Death::OUT_OF_MEMORY) kind = ErrorKind::kOutOfMemory;
   if (death.cause() == proto::Death::NODE_DIED) kind = ErrorKind::kNodeDied;
   return {kind,
-          absl::StrCat("the worker (process ", worker.ToString(), ") that ran ", tasks_.Describe(task), " ",
-                       DescribeDeath(death), ". Executed: ", started ? "unknown" : "no", "; attempt ",
-                       task.attempt + 1, " of ", task.attempt + 1 + std::max(task.retries_left, 0), "."),
+          absl::StrCat("the worker (process ", worker.ToString(), ") that ran ",
+                       tasks_.Describe(task), " ", DescribeDeath(death),
+                       ". Executed: ", started ? "unknown" : "no", "; attempt ", task.attempt + 1,
+                       " of ", task.attempt + 1 + std::max(task.retries_left, 0), "."),
           {}};
 }
 
@@ -284,11 +309,14 @@ void TaskSubmitter::OnProcessDied(ProcessId process, const proto::Death& death, 
   while (TaskRecord* task = orphans.PopFront()) {
     const bool tried = task->push <= started;
     if (task->cancelled) {
-      tasks_.FailStarted(*task, {ErrorKind::kTaskCancelled, absl::StrCat(tasks_.Describe(*task), " was cancelled"), {}});
+      tasks_.FailStarted(
+          *task,
+          {ErrorKind::kTaskCancelled, absl::StrCat(tasks_.Describe(*task), " was cancelled"), {}});
     } else if (!tried) {
       again.push_back(task);
-    } else if (death.cause() == proto::Death::OUT_OF_MEMORY ? task->attempt < kMemoryRetries && tasks_.TakeRetry(*task)
-                                                            : tasks_.TakeRetry(*task)) {
+    } else if (death.cause() == proto::Death::OUT_OF_MEMORY
+                   ? task->attempt < kMemoryRetries && tasks_.TakeRetry(*task)
+                   : tasks_.TakeRetry(*task)) {
       Delay(*task);
     } else {
       tasks_.FailStarted(*task, DeathError(*task, process, death, tried));
@@ -302,7 +330,8 @@ void TaskSubmitter::OnProcessDied(ProcessId process, const proto::Death& death, 
   Pump(key);
 }
 
-// The first retry follows at once, later ones wait: a task that kills its worker each time leaves the node to others.
+// The first retry follows at once, later ones wait: a task that kills its worker each time leaves
+// the node to others.
 void TaskSubmitter::Delay(TaskRecord& task) {
   task.target = nullptr;
   if (task.attempt <= 1) {
@@ -310,14 +339,17 @@ void TaskSubmitter::Delay(TaskRecord& task) {
     return;
   }
   task.state = TaskState::kDelayed;
-  const Nanos wait = std::min(kLastBackoff, kFirstBackoff << std::min<uint32_t>(task.attempt - 2, 10));
+  const Nanos wait =
+      std::min(kLastBackoff, kFirstBackoff << std::min<uint32_t>(task.attempt - 2, 10));
   delayed_.emplace(tasks_.clock().Now() + wait, DelayedTask{task.cookie, task.sequence_bits});
 }
 
 void TaskSubmitter::Cancel(TaskRecord& task, bool force, bool recursive) {
   if (task.state == TaskState::kFinished) return;
   task.cancelled = true;
-  const Error error{ErrorKind::kTaskCancelled, absl::StrCat(tasks_.Describe(task), " was cancelled before it started"), {}};
+  const Error error{ErrorKind::kTaskCancelled,
+                    absl::StrCat(tasks_.Describe(task), " was cancelled before it started"),
+                    {}};
   switch (task.state) {
     case TaskState::kQueued: {
       LeaseKey& key = KeyOf(*task.spec);
@@ -335,7 +367,8 @@ void TaskSubmitter::Cancel(TaskRecord& task, bool force, bool recursive) {
       lease.worker->channel->Send(Lane::kControl, FrameKind::kCancelTask,
                                   AsBytes(CancelTask{tasks_.IdOf(task), force, recursive}));
       if (!force) return;
-      // Others that were pushed to the same worker go elsewhere first, as far as they have not started.
+      // Others that were pushed to the same worker go elsewhere first, as far as they have not
+      // started.
       proto::KillWorker kill;
       kill.set_lease(lease.number);
       kill.set_process(lease.worker->process.packed());
@@ -343,7 +376,8 @@ void TaskSubmitter::Cancel(TaskRecord& task, bool force, bool recursive) {
       SendMessage(transport_.To(RayletOf(self_.node)), FrameKind::kKillWorker, kill);
       return;
     }
-    case TaskState::kFinished: return;
+    case TaskState::kFinished:
+      return;
   }
 }
 
@@ -367,8 +401,10 @@ Nanos TaskSubmitter::Tick() {
     }
     if (lease->last_progress == 0) lease->last_progress = now;
     next = std::min(next, std::max(lease->last_progress + kLongTask, now + kLongTask));
-    if (lease->in_flight.size > 1 && !lease->taking_back && now - lease->last_progress >= kLongTask) {
-      TakeBackFrom(*lease);  // What runs turned out long; those behind it run elsewhere, or wait here.
+    if (lease->in_flight.size > 1 && !lease->taking_back &&
+        now - lease->last_progress >= kLongTask) {
+      TakeBackFrom(
+          *lease);  // What runs turned out long; those behind it run elsewhere, or wait here.
     }
   }
   for (OwnedLease* lease : lingered) Return(*lease, false);
@@ -381,15 +417,20 @@ void TaskSubmitter::ReturnAll() {
 
 std::string TaskSubmitter::Words(const TaskRecord& task) const {
   switch (task.state) {
-    case TaskState::kWaitingForArguments: return absl::StrCat("waits for ", task.unresolved, " arguments");
+    case TaskState::kWaitingForArguments:
+      return absl::StrCat("waits for ", task.unresolved, " arguments");
     case TaskState::kQueued: {
       const LeaseKey* key = task.spec->key;
       if (key != nullptr && !key->notice.empty()) return key->notice;
-      return absl::StrCat("waits for a worker; ", key == nullptr ? 0 : key->leases.size(), " are leased for tasks like it");
+      return absl::StrCat("waits for a worker; ", key == nullptr ? 0 : key->leases.size(),
+                          " are leased for tasks like it");
     }
-    case TaskState::kPushed: return "runs, or is next on its worker";
-    case TaskState::kDelayed: return absl::StrCat("waits to be tried again, attempt ", task.attempt + 1);
-    case TaskState::kFinished: return "has finished";
+    case TaskState::kPushed:
+      return "runs, or is next on its worker";
+    case TaskState::kDelayed:
+      return absl::StrCat("waits to be tried again, attempt ", task.attempt + 1);
+    case TaskState::kFinished:
+      return "has finished";
   }
   return {};
 }

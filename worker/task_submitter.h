@@ -1,11 +1,12 @@
 // Copyright The Sheaf Authors. SPDX-License-Identifier: Apache-2.0
-// Runs the tasks of this process on leased workers. One LeaseKey for each (resources, environment, placement): tasks queue
-// there, the raylet grants workers, several short tasks are in flight to each. Pure: one lock of its user guards it.
+// Runs the tasks of this process on leased workers. One LeaseKey for each (resources, environment,
+// placement): tasks queue there, the raylet grants workers, several short tasks are in flight to
+// each. Pure: one lock of its user guards it.
 //
-// Depth. A worker is given about kWorkAhead of work, judged by the time that recent tasks of the key took; while that is
-// unknown, one task. What it has not started can be taken back: when the running task turns out long while others
-// wait, when it blocks (it returns them itself), when its lease is revoked. Only "returned" or proven death permits
-// another push of the same task.
+// Depth. A worker is given about kWorkAhead of work, judged by the time that recent tasks of the
+// key took; while that is unknown, one task. What it has not started can be taken back: when the
+// running task turns out long while others wait, when it blocks (it returns them itself), when its
+// lease is revoked. Only "returned" or proven death permits another push of the same task.
 #pragma once
 
 #include <functional>
@@ -25,30 +26,31 @@ struct OwnedLease {
   LeaseNumber number = 0;
   Peer* worker = nullptr;
   LeaseKey* key = nullptr;
-  TaskList in_flight;         // In push order.
+  TaskList in_flight;  // In push order.
   uint64_t pushes = 0;
-  Nanos last_progress = 0;    // When it last answered, or was given a first task.
+  Nanos last_progress = 0;  // When it last answered, or was given a first task.
   Nanos idle_since = 0;
   bool revoked = false;
-  bool taking_back = false;   // Asked; ends when a reply or a returned task comes.
+  bool taking_back = false;  // Asked; ends when a reply or a returned task comes.
 };
 
 struct LeaseKey {
   uint64_t number = 0;
   proto::LeaseSpec spec;
-  bool announced = false;     // The raylet has the spec.
+  bool announced = false;  // The raylet has the spec.
   TaskList queue;
   std::vector<std::unique_ptr<OwnedLease>> leases;
   uint32_t wanted_sent = 0;
-  Nanos typical_run = 0;      // Of its tasks, smoothed; 0: not known yet.
-  std::string notice;         // Why nothing is granted, from the raylet.
+  Nanos typical_run = 0;  // Of its tasks, smoothed; 0: not known yet.
+  std::string notice;     // Why nothing is granted, from the raylet.
 };
 
 class TaskSubmitter final : public TaskDispatcher {
  public:
   static constexpr Nanos kWorkAhead = kMillisecond;
-  static constexpr Nanos kLinger = 100 * kMillisecond;     // An idle lease is kept so long.
-  static constexpr Nanos kLongTask = 5 * kMillisecond;     // After so long without progress, others' work is taken back.
+  static constexpr Nanos kLinger = 100 * kMillisecond;  // An idle lease is kept so long.
+  static constexpr Nanos kLongTask =
+      5 * kMillisecond;  // After so long without progress, others' work is taken back.
   static constexpr size_t kMaxDepth = 1000;
 
   TaskSubmitter(ProcessId self, Transport& transport, TaskTable& tasks, PeerTable& peers);
@@ -67,7 +69,8 @@ class TaskSubmitter final : public TaskDispatcher {
   // Ends as TaskCancelled, at once or when the worker says so. `force` ends the worker.
   void Cancel(TaskRecord& task, bool force, bool recursive);
 
-  // Lingering leases, long tasks, delayed retries. Returns when it wants to be called next (kForever: not).
+  // Lingering leases, long tasks, delayed retries. Returns when it wants to be called next
+  // (kForever: not).
   Nanos Tick();
   // Gives everything back (the process ends).
   void ReturnAll();
@@ -86,7 +89,8 @@ class TaskSubmitter final : public TaskDispatcher {
   void TakeBackFrom(OwnedLease& lease);
   void Requeue(TaskRecord& task, bool front);
   void Delay(TaskRecord& task);
-  Error DeathError(const TaskRecord& task, ProcessId worker, const proto::Death& death, bool started) const;
+  Error DeathError(const TaskRecord& task, ProcessId worker, const proto::Death& death,
+                   bool started) const;
 
   const ProcessId self_;
   Transport& transport_;
@@ -102,7 +106,8 @@ class TaskSubmitter final : public TaskDispatcher {
   absl::btree_multimap<Nanos, DelayedTask> delayed_;
 };
 
-// The words for a dead process, shared by tasks and actors: "was killed by signal 9 (SIGKILL)", with evidence.
+// The words for a dead process, shared by tasks and actors: "was killed by signal 9 (SIGKILL)",
+// with evidence.
 std::string DescribeDeath(const proto::Death& death);
 
 }  // namespace sheaf

@@ -18,7 +18,8 @@ constexpr size_t kLineageBytes = 256 * 1024 * 1024;
 
 std::string EncodeError(const Error& error) {
   std::string out(8, '\0');
-  const uint32_t head[2] = {static_cast<uint32_t>(error.kind), static_cast<uint32_t>(error.message.size())};
+  const uint32_t head[2] = {static_cast<uint32_t>(error.kind),
+                            static_cast<uint32_t>(error.message.size())};
   std::memcpy(out.data(), head, sizeof head);
   return absl::StrCat(out, error.message, error.payload);
 }
@@ -63,7 +64,8 @@ TaskRecord* TaskTable::Add(const TemplateRecord& spec, InlineBytes arguments,
     task->stream = std::make_unique<StreamState>();
     task->first_return->stream = true;
   }
-  if (++CountsOf(*task).submitted % kSampled == 0 && latency_ && spec.spec.kind() != proto::TaskTemplate::ACTOR_CREATION) {
+  if (++CountsOf(*task).submitted % kSampled == 0 && latency_ &&
+      spec.spec.kind() != proto::TaskTemplate::ACTOR_CREATION) {
     task->sampled = true;
     sampled_[task->cookie] = clock_.Now();
   }
@@ -131,11 +133,13 @@ std::string TaskTable::ResolvedBody(const TaskRecord& task, const PushTaskHead& 
       out.Struct(ArgumentHead{ArgumentKind::kValue, static_cast<uint32_t>(object.value.size())});
       out.Bytes(object.value);
       if (object.extra) {
-        for (ObjectEntry* inner : object.extra->nested) nested.push_back(references_.Outgoing(*inner));
+        for (ObjectEntry* inner : object.extra->nested)
+          nested.push_back(references_.Outgoing(*inner));
       }
     } else {
       references_.List(object);  // Should it be missing there, the executor asks for it by name.
-      const ObjectId stored = object.extra && !object.extra->stored_as.is_nil() ? object.extra->stored_as : object.id;
+      const ObjectId stored =
+          object.extra && !object.extra->stored_as.is_nil() ? object.extra->stored_as : object.id;
       out.Struct(ArgumentHead{ArgumentKind::kStore, sizeof(StoreArgument)});
       out.Struct(StoreArgument{stored, object.location, object.size});
     }
@@ -155,7 +159,8 @@ TaskTable::Reply TaskTable::ParseReply(std::string_view body) {
   const auto* head = FrameHead<TaskReplyHead>(body);
   if (head == nullptr) return {};
   TaskRecord* task = Find(head->cookie, head->task_sequence_bits);
-  if (task == nullptr || task->attempt != head->attempt || task->state != TaskState::kPushed) return {};
+  if (task == nullptr || task->attempt != head->attempt || task->state != TaskState::kPushed)
+    return {};
   return {task, head, body.substr(sizeof *head)};
 }
 
@@ -180,8 +185,9 @@ bool TaskTable::FillReturn(TaskRecord& task, ObjectEntry& entry, WireReader& in,
       return true;
   }
   references_.SetError(entry, {ErrorKind::kSystem,
-                               absl::StrCat("process ", from.ToString(), " answered ", Describe(task),
-                                            " with something unknown"), {}});
+                               absl::StrCat("process ", from.ToString(), " answered ",
+                                            Describe(task), " with something unknown"),
+                               {}});
   return true;
 }
 
@@ -197,7 +203,8 @@ TaskTable::Outcome TaskTable::Finish(const Reply& reply, ProcessId from) {
     task.stream->total = head.stream_items;
     if (head.status != ReplyStatus::kDone) {
       // The failure is the last item.
-      ObjectEntry* item = references_.NewOwned(ObjectId::Make(self_, references_.NextSequence(), 1));
+      ObjectEntry* item =
+          references_.NewOwned(ObjectId::Make(self_, references_.NextSequence(), 1));
       item->uses = 1;
       good = FillReturn(task, *item, in, from, &nested);
       task.stream->items.push_back(item);
@@ -208,9 +215,10 @@ TaskTable::Outcome TaskTable::Finish(const Reply& reply, ProcessId from) {
     const auto* failed = in.Struct<ReturnHead>();
     const std::string_view bytes = failed == nullptr ? std::string_view{} : in.Bytes(failed->bytes);
     const Error error = DecodeError(bytes);
-    Fail(task, task.cancelled && error.kind == ErrorKind::kTaskFailed
-                   ? Error{ErrorKind::kTaskCancelled, absl::StrCat(Describe(task), " was cancelled"), {}}
-                   : error);
+    Fail(task,
+         task.cancelled && error.kind == ErrorKind::kTaskFailed
+             ? Error{ErrorKind::kTaskCancelled, absl::StrCat(Describe(task), " was cancelled"), {}}
+             : error);
     return Outcome::kFinished;
   } else {
     good = FillReturn(task, *task.first_return, in, from, &nested);
@@ -222,12 +230,15 @@ TaskTable::Outcome TaskTable::Finish(const Reply& reply, ProcessId from) {
   }
   if (head.transit != 0) ConfirmTransit(from, head.transit, nested);
   if (!good) {
-    Fail(task, {ErrorKind::kSystem, absl::StrCat("the answer of process ", from.ToString(), " to ", Describe(task),
-                                                 " does not parse"), {}});
+    Fail(task, {ErrorKind::kSystem,
+                absl::StrCat("the answer of process ", from.ToString(), " to ", Describe(task),
+                             " does not parse"),
+                {}});
     return Outcome::kFinished;
   }
   if (head.keeps_arguments != 0 && task.references) {
-    // The executor holds on to references of the arguments; ours stay until it is known as a borrower.
+    // The executor holds on to references of the arguments; ours stay until it is known as a
+    // borrower.
     Kept& kept = kept_[task.sequence_bits];
     kept.executor = from;
     kept.nested = std::exchange(task.references->nested, {});
@@ -241,9 +252,11 @@ TaskTable::Outcome TaskTable::Finish(const Reply& reply, ProcessId from) {
   return Outcome::kFinished;
 }
 
-void TaskTable::ConfirmTransit(ProcessId to, uint64_t transit, const std::vector<ObjectEntry*>& nested) {
+void TaskTable::ConfirmTransit(ProcessId to, uint64_t transit,
+                               const std::vector<ObjectEntry*>& nested) {
   references_.AfterRegistered(nested, [this, to, transit] {
-    transport_.To(to).Send(Lane::kControl, FrameKind::kTransitDone, AsBytes(TransitDone{transit, 0, 0, 0}));
+    transport_.To(to).Send(Lane::kControl, FrameKind::kTransitDone,
+                           AsBytes(TransitDone{transit, 0, 0, 0}));
   });
 }
 
@@ -297,16 +310,19 @@ void TaskTable::DropArguments(TaskRecord& task) {
 }
 
 bool TaskTable::LineageFits(const TaskRecord& task) const {
-  return task.retries_left != 0 && task.spec->spec.kind() == proto::TaskTemplate::TASK && !task.stream &&
+  return task.retries_left != 0 && task.spec->spec.kind() == proto::TaskTemplate::TASK &&
+         !task.stream &&
          lineage_bytes_ + task.arguments.size() + sizeof(TaskRecord) <= kLineageBytes;
 }
 
-// The results are in. What could be lost with the store keeps its lineage; everything else is let go.
+// The results are in. What could be lost with the store keeps its lineage; everything else is let
+// go.
 void TaskTable::Complete(TaskRecord& task) {
   if (task.sampled) {
     task.sampled = false;
     auto submitted = sampled_.extract(task.cookie);
-    (*latency_)[task.spec->spec.kind() == proto::TaskTemplate::ACTOR_METHOD].ObserveUnderLock(clock_.Now() - submitted.mapped());
+    (*latency_)[task.spec->spec.kind() == proto::TaskTemplate::ACTOR_METHOD].ObserveUnderLock(
+        clock_.Now() - submitted.mapped());
   }
   if (task.stream) {  // Kept until the stream's handle is dropped.
     task.state = TaskState::kFinished;
@@ -339,14 +355,16 @@ void TaskTable::Complete(TaskRecord& task) {
 
 void TaskTable::ReleaseLineage(ObjectEntry& entry) {
   TaskRecord& task = *entry.task;
-  if (task.spec->spec.kind() == proto::TaskTemplate::ACTOR_CREATION) return;  // The ActorManager ends it.
+  if (task.spec->spec.kind() == proto::TaskTemplate::ACTOR_CREATION)
+    return;  // The ActorManager ends it.
   entry.task = nullptr;
   if (task.stream) {
     for (ObjectEntry* item : std::exchange(task.stream->items, {})) references_.DropUse(*item);
     tasks_.Delete(&task);
     return;
   }
-  if (task.state != TaskState::kFinished) return;  // Unfinished calls hold their results, so this is none.
+  if (task.state != TaskState::kFinished)
+    return;  // Unfinished calls hold their results, so this is none.
   if (task.first_return == &entry) task.first_return = nullptr;
   bool others = task.first_return != nullptr;
   if (task.references) {
@@ -433,18 +451,21 @@ TaskTable::StreamNext TaskTable::NextItem(ObjectEntry& entry, ObjectHandle* item
   references_.DropUse(*next);
   if (task->spec->spec.max_unconsumed() > 0 && !stream.ended) {
     transport_.To(stream.producer)
-        .Send(Lane::kControl, FrameKind::kStreamAck, AsBytes(StreamAck{task->sequence_bits, stream.handed_out, 0}));
+        .Send(Lane::kControl, FrameKind::kStreamAck,
+              AsBytes(StreamAck{task->sequence_bits, stream.handed_out, 0}));
   }
   return StreamNext::kItem;
 }
 
 void TaskTable::StreamAbandoned(ObjectEntry& entry) {
   TaskRecord* task = entry.task;
-  if (task == nullptr || !task->stream || task->stream->ended || task->state != TaskState::kPushed) return;
+  if (task == nullptr || !task->stream || task->stream->ended || task->state != TaskState::kPushed)
+    return;
   const ProcessId producer = task->stream->producer;
   if (producer == ProcessId{}) return;  // No item yet: the first one is answered with a stop.
-  transport_.To(producer).Send(Lane::kControl, FrameKind::kStreamAck,
-                               AsBytes(StreamAck{task->sequence_bits, task->stream->handed_out, 1}));
+  transport_.To(producer).Send(
+      Lane::kControl, FrameKind::kStreamAck,
+      AsBytes(StreamAck{task->sequence_bits, task->stream->handed_out, 1}));
 }
 
 void TaskTable::ProcessDied(ProcessId process) {

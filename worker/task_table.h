@@ -1,6 +1,7 @@
 // Copyright The Sheaf Authors. SPDX-License-Identifier: Apache-2.0
-// The calls that this process has submitted and owns the results of: arguments and their readiness, results from replies,
-// failures, lineage. Where a call runs is the business of TaskSubmitter (leases) and ActorSubmitter (actors). Pure.
+// The calls that this process has submitted and owns the results of: arguments and their readiness,
+// results from replies, failures, lineage. Where a call runs is the business of TaskSubmitter
+// (leases) and ActorSubmitter (actors). Pure.
 #pragma once
 
 #include <array>
@@ -33,9 +34,10 @@ struct TaskCounts {
 
 // What a stream's owner knows of it.
 struct StreamState {
-  std::deque<ObjectEntry*> items;   // Not yet handed out: one use each. items[0] has index `handed_out`.
+  std::deque<ObjectEntry*>
+      items;  // Not yet handed out: one use each. items[0] has index `handed_out`.
   uint64_t handed_out = 0;
-  uint64_t total = 0;               // Valid once ended.
+  uint64_t total = 0;  // Valid once ended.
   bool ended = false;
   ProcessId producer;
 };
@@ -45,8 +47,8 @@ class TaskTable {
   TaskTable(ProcessId self, Clock& clock, Transport& transport, ReferenceTable& references);
 
   // A new call with its (pending) results. Its arguments keep one use each of what they refer to.
-  TaskRecord* Add(const TemplateRecord& spec, InlineBytes arguments, std::unique_ptr<TaskReferences> references,
-                  TaskId parent);
+  TaskRecord* Add(const TemplateRecord& spec, InlineBytes arguments,
+                  std::unique_ptr<TaskReferences> references, TaskId parent);
   // Starts to wait for the arguments; the dispatcher is called when they are ready, maybe at once.
   void Start(TaskRecord& task, TaskDispatcher& dispatcher);
   TaskRecord* Find(uint32_t cookie, uint64_t sequence_bits);
@@ -56,24 +58,29 @@ class TaskTable {
   // Sends one push: the template first if `peer` lacks it.
   void Push(TaskRecord& task, Peer& peer, uint64_t lease, uint64_t push);
 
-  // A reply from `from`. The task is looked up and its results are filled; nullptr: no such call, or of another attempt.
-  // The caller (who knows the lists that the task is in) removes it from them first: so two steps.
+  // A reply from `from`. The task is looked up and its results are filled; nullptr: no such call,
+  // or of another attempt. The caller (who knows the lists that the task is in) removes it from
+  // them first: so two steps.
   struct Reply {
     TaskRecord* task = nullptr;
     const struct TaskReplyHead* head = nullptr;
     std::string_view rest;
   };
   Reply ParseReply(std::string_view body);
-  // kRetry: a retriable failure with retries left; the caller runs it again. Else the call is finished and may be freed.
+  // kRetry: a retriable failure with retries left; the caller runs it again. Else the call is
+  // finished and may be freed.
   enum class Outcome { kFinished, kRetry };
   Outcome Finish(const Reply& reply, ProcessId from);
   // Ends a call without a reply: all its unready results get `error`.
   void Fail(TaskRecord& task, const Error& error);
-  // The same, after the death of a worker that had started it: the results it may have sealed, of which nobody knows, go.
+  // The same, after the death of a worker that had started it: the results it may have sealed, of
+  // which nobody knows, go.
   void FailStarted(TaskRecord& task, const Error& error);
   // Where the times from submission to result of a sample of all calls go (one in kSampled).
   static constexpr uint64_t kSampled = 64;
-  void set_latency(metrics::Histogram tasks, metrics::Histogram calls) { latency_ = {{tasks, calls}}; }
+  void set_latency(metrics::Histogram tasks, metrics::Histogram calls) {
+    latency_ = {{tasks, calls}};
+  }
   // Takes one retry and prepares the next attempt; false: none left (or cancelled).
   bool TakeRetry(TaskRecord& task);
 
@@ -99,7 +106,9 @@ class TaskTable {
   uint64_t reconstructions() const { return reconstructions_; }
   size_t size() const { return tasks_.size(); }
   template <class Visit>
-  void ForEach(Visit visit) { tasks_.ForEach(visit); }
+  void ForEach(Visit visit) {
+    tasks_.ForEach(visit);
+  }
   Clock& clock() { return clock_; }
   ReferenceTable& references() { return references_; }
 
@@ -125,7 +134,8 @@ class TaskTable {
   absl::flat_hash_map<uint32_t, Nanos> sampled_;  // By cookie: when the call was submitted.
   std::optional<std::array<metrics::Histogram, 2>> latency_;  // Tasks, calls of actor methods.
   size_t lineage_bytes_ = 0;
-  struct Kept {  // The nested references of a finished call's arguments, which the executor still holds.
+  struct Kept {  // The nested references of a finished call's arguments, which the executor still
+                 // holds.
     std::vector<ObjectEntry*> nested;
     ProcessId executor;
   };

@@ -1,6 +1,6 @@
 // Copyright The Sheaf Authors. SPDX-License-Identifier: Apache-2.0
-// References inside frames on their way: the sender keeps them alive until the receiver says that their owners know of it
-// (kTransitDone), or is dead.
+// References inside frames on their way: the sender keeps them alive until the receiver says that
+// their owners know of it (kTransitDone), or is dead.
 #pragma once
 
 #include <utility>

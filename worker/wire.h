@@ -1,6 +1,7 @@
 // Copyright The Sheaf Authors. SPDX-License-Identifier: Apache-2.0
-// The frames between owners, executors and borrowers: fixed heads, followed by variable parts, everything 8-byte
-// aligned. Receivers check every length with WireReader; a frame that does not parse is dropped and its sender reported.
+// The frames between owners, executors and borrowers: fixed heads, followed by variable parts,
+// everything 8-byte aligned. Receivers check every length with WireReader; a frame that does not
+// parse is dropped and its sender reported.
 #pragma once
 
 #include <cstdint>
@@ -39,12 +40,12 @@ struct NestedReference {
 struct PushTaskHead {
   uint64_t task_sequence_bits;  // Of the TaskId; its maker is the sender.
   uint64_t lease;
-  uint64_t push;                // 1, 2, ... within the lease, per sender.
-  uint32_t cookie;              // The owner's own name for the task; comes back in replies.
+  uint64_t push;    // 1, 2, ... within the lease, per sender.
+  uint32_t cookie;  // The owner's own name for the task; comes back in replies.
   uint32_t template_number;
   uint32_t attempt;
   uint16_t argument_count;
-  uint16_t flags;               // kTemplateInline, or 0.
+  uint16_t flags;  // kTemplateInline, or 0.
   uint32_t argument_bytes;
   uint32_t nested_count;
 };
@@ -54,19 +55,21 @@ inline constexpr uint16_t kTemplateInline = 1;
 
 enum class ReplyStatus : uint8_t {
   kDone = 0,
-  kFailed = 1,      // An error, as the only return.
+  kFailed = 1,  // An error, as the only return.
   kFailedRetriable = 2,
 };
-// kTaskReply: TaskReplyHead, then `return_count` ReturnHeads each followed by its bytes and nested references.
+// kTaskReply: TaskReplyHead, then `return_count` ReturnHeads each followed by its bytes and nested
+// references.
 struct TaskReplyHead {
   uint64_t task_sequence_bits;
   uint32_t cookie;
   uint32_t attempt;
-  uint64_t run_ns;       // Time in user code.
-  uint64_t transit;      // Not 0: send kTransitDone{transit} once the nested references are registered.
+  uint64_t run_ns;   // Time in user code.
+  uint64_t transit;  // Not 0: send kTransitDone{transit} once the nested references are registered.
   uint16_t return_count;
   ReplyStatus status;
-  uint8_t keeps_arguments;  // 1: references inside the arguments stay held here; kTransitDone comes when they are registered.
+  uint8_t keeps_arguments;  // 1: references inside the arguments stay held here; kTransitDone comes
+                            // when they are registered.
   uint32_t stream_items;    // Streaming: how many items there are in all.
 };
 static_assert(sizeof(TaskReplyHead) == 40);
@@ -74,7 +77,7 @@ static_assert(sizeof(TaskReplyHead) == 40);
 enum class ReturnKind : uint32_t { kValue = 0, kStore = 1, kError = 2 };
 struct ReturnHead {
   ReturnKind kind;
-  uint32_t bytes;           // kValue: of the value. kStore: 0. kError: of the error text (EncodeError).
+  uint32_t bytes;  // kValue: of the value. kStore: 0. kError: of the error text (EncodeError).
   uint32_t nested_count;
   uint32_t reserved;
   ObjectLocation location;  // kStore.
@@ -87,11 +90,12 @@ struct StreamItemHead {
   uint64_t task_sequence_bits;
   uint32_t cookie;
   uint32_t attempt;
-  uint64_t index;      // From 0.
+  uint64_t index;  // From 0.
   uint64_t transit;
   ObjectId stored_as;  // The name of its bytes in the store, if they are there.
 
-  static constexpr uint64_t kIndexedItems = 60'000;  // Items whose id is the task's with an index; later ones get their own.
+  static constexpr uint64_t kIndexedItems =
+      60'000;  // Items whose id is the task's with an index; later ones get their own.
 };
 // kStreamAck, consumer -> executor.
 struct StreamAck {
@@ -107,7 +111,8 @@ struct CancelTask {
   uint32_t recursive;
 };
 
-// kTakeBack, owner -> executor: return every push above `after` that has not started. kTaskReturned, back, one each.
+// kTakeBack, owner -> executor: return every push above `after` that has not started.
+// kTaskReturned, back, one each.
 struct TakeBack {
   uint64_t lease;
 };
@@ -120,13 +125,14 @@ struct TaskReturned {
 
 // kTransitDone.
 struct TransitDone {
-  uint64_t transit;             // Of a reply, stream item or answer; 0: of a push, named by the next two.
+  uint64_t transit;  // Of a reply, stream item or answer; 0: of a push, named by the next two.
   uint64_t task_sequence_bits;
   uint32_t cookie;
   uint32_t reserved;
 };
 
-// kObjectQuery, borrower -> owner: `count` ObjectIds follow. Each is answered when the object is ready; asking again is harmless.
+// kObjectQuery, borrower -> owner: `count` ObjectIds follow. Each is answered when the object is
+// ready; asking again is harmless.
 struct ObjectQueryHead {
   uint64_t count;
   uint64_t lost;  // 1: the borrower did not find them where they were said to be.

@@ -1,6 +1,6 @@
 // Copyright The Sheaf Authors. SPDX-License-Identifier: Apache-2.0
-// How the floors measure and print: a warm-up, then several repetitions, of which the median counts. One JSON line a
-// figure: {"name": "...", "unit": "...", "value": ...}. No code of Sheaf.
+// How the floors measure and print: a warm-up, then several repetitions, of which the median
+// counts. One JSON line a figure: {"name": "...", "unit": "...", "value": ...}. No code of Sheaf.
 #pragma once
 
 #include <sched.h>
@@ -17,8 +17,8 @@ namespace floors {
 
 inline constexpr int kRepetitions = 5;
 
-// For a receiver that has several calls in flight: one that looks at the sender's cursor again at once takes its cache line
-// for each record.
+// For a receiver that has several calls in flight: one that looks at the sender's cursor again at
+// once takes its cache line for each record.
 inline void PauseBetweenLooks() {
 #if defined(__x86_64__)
   for (int i = 0; i < 32; ++i) __builtin_ia32_pause();
@@ -44,8 +44,9 @@ inline double SecondsArgument(int argc, char** argv, double fallback) {
   return fallback;
 }
 
-// --two-cores: keeps the calling process (`second` of two) on a core of its own. Without it the kernel places both, at times
-// on one core, where nothing travels between caches and calls in flight are faster.
+// --two-cores: keeps the calling process (`second` of two) on a core of its own. Without it the
+// kernel places both, at times on one core, where nothing travels between caches and calls in
+// flight are faster.
 inline void PlaceProcess(int argc, char** argv, bool second) {
   for (int i = 1; i < argc; ++i) {
     if (std::strcmp(argv[i], "--two-cores") != 0) continue;
@@ -68,7 +69,8 @@ inline void Require(bool right, const char* what) {
   std::_Exit(1);
 }
 
-// Calls `batch`, which does and returns some number of operations, for `seconds`; operations per second.
+// Calls `batch`, which does and returns some number of operations, for `seconds`; operations per
+// second.
 template <class Batch>
 double Rate(double seconds, Batch batch) {
   const double start = NowSeconds();

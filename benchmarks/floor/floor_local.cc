@@ -1,6 +1,7 @@
 // Copyright The Sheaf Authors. SPDX-License-Identifier: Apache-2.0
-// A small value put into and read from a table of this process: take a slot, copy the bytes in, find them again by
-// (slot, generation), copy them out, free the slot. What put and get of a small value cost at least.
+// A small value put into and read from a table of this process: take a slot, copy the bytes in,
+// find them again by (slot, generation), copy them out, free the slot. What put and get of a small
+// value cost at least.
 #include <memory>
 
 #include "figures.h"
@@ -67,30 +68,32 @@ int main(int argc, char** argv) {
   std::vector<Reference> references(kBatch);
 
   floors::Print("floor_local_put_and_get", "1/s", floors::MedianRate(seconds, [&] {
-    for (uint64_t i = 0; i < kBatch; ++i) {
-      const Reference reference = table.Put(&i, sizeof i);
-      Keep(reference);
-      uint64_t value = 0;
-      floors::Require(table.Get(reference, &value, sizeof value) && value == i, "value");
-      table.Free(reference);
-    }
-    return kBatch;
-  }));
+                  for (uint64_t i = 0; i < kBatch; ++i) {
+                    const Reference reference = table.Put(&i, sizeof i);
+                    Keep(reference);
+                    uint64_t value = 0;
+                    floors::Require(table.Get(reference, &value, sizeof value) && value == i,
+                                    "value");
+                    table.Free(reference);
+                  }
+                  return kBatch;
+                }));
   floors::Print("floor_local_put", "1/s", floors::MedianRate(seconds, [&] {
-    for (uint64_t i = 0; i < kBatch; ++i) {
-      references[i] = table.Put(&i, sizeof i);
-      Keep(references[i]);
-    }
-    for (Reference reference : references) table.Free(reference);
-    return kBatch;
-  }));
+                  for (uint64_t i = 0; i < kBatch; ++i) {
+                    references[i] = table.Put(&i, sizeof i);
+                    Keep(references[i]);
+                  }
+                  for (Reference reference : references) table.Free(reference);
+                  return kBatch;
+                }));
   for (uint64_t i = 0; i < kBatch; ++i) references[i] = table.Put(&i, sizeof i);
   floors::Print("floor_local_get", "1/s", floors::MedianRate(seconds, [&] {
-    for (uint64_t i = 0; i < kBatch; ++i) {
-      uint64_t value = 0;
-      floors::Require(table.Get(references[i], &value, sizeof value) && value == i, "value");
-      Keep(value);
-    }
-    return kBatch;
-  }));
+                  for (uint64_t i = 0; i < kBatch; ++i) {
+                    uint64_t value = 0;
+                    floors::Require(table.Get(references[i], &value, sizeof value) && value == i,
+                                    "value");
+                    Keep(value);
+                  }
+                  return kBatch;
+                }));
 }

@@ -1,6 +1,6 @@
 // Copyright The Sheaf Authors. SPDX-License-Identifier: Apache-2.0
-// Copying a large value into shared memory: onto pages never touched and onto warm ones, with one thread and with two.
-// What a put of a large value costs at least.
+// Copying a large value into shared memory: onto pages never touched and onto warm ones, with one
+// thread and with two. What a put of a large value costs at least.
 #include <sys/mman.h>
 #include <unistd.h>
 
@@ -45,7 +45,8 @@ double Copy(char* to, const char* from, size_t size, int threads) {
     second.join();
   }
   const double took = floors::NowSeconds() - start;
-  floors::Require(to[0] == from[0] && to[size / 2] == from[size / 2] && to[size - 1] == from[size - 1], "copy");
+  floors::Require(
+      to[0] == from[0] && to[size / 2] == from[size / 2] && to[size - 1] == from[size - 1], "copy");
   return took;
 }
 
@@ -59,7 +60,8 @@ void Measure(const char* size_name, const char* from, size_t size, int threads, 
       warm.push_back(static_cast<double>(size) / Copy(segment.data(), from, size, threads) / 1e9);
     }
   }
-  const std::string end_of_name = std::string(size_name) + (threads == 1 ? "_1_thread" : "_2_threads");
+  const std::string end_of_name =
+      std::string(size_name) + (threads == 1 ? "_1_thread" : "_2_threads");
   floors::Print(("floor_memcpy_cold_" + end_of_name).c_str(), "GB/s", floors::Median(cold));
   floors::Print(("floor_memcpy_warm_" + end_of_name).c_str(), "GB/s", floors::Median(warm));
 }

@@ -1,7 +1,7 @@
 // Copyright The Sheaf Authors. SPDX-License-Identifier: Apache-2.0
-// Calls between two processes over bare rings: a call is 64 bytes of arguments and an 8-byte result, both checked. What
-// any actor call between two processes of this machine costs at least. No code of Sheaf: a slot per record, no lengths,
-// lanes, batches, errors or peers to choose from.
+// Calls between two processes over bare rings: a call is 64 bytes of arguments and an 8-byte
+// result, both checked. What any actor call between two processes of this machine costs at least.
+// No code of Sheaf: a slot per record, no lengths, lanes, batches, errors or peers to choose from.
 #include <linux/futex.h>
 #include <sched.h>
 #include <signal.h>
@@ -19,7 +19,8 @@ namespace {
 
 constexpr uint64_t kSlots = 2048;  // More than are ever in flight, so no ring is ever full.
 constexpr uint64_t kInFlight = 1000;
-constexpr int kReplyBatch = 32;  // The replier looks at the bell once in so many replies, or when it runs out of calls.
+constexpr int kReplyBatch =
+    32;  // The replier looks at the bell once in so many replies, or when it runs out of calls.
 constexpr int kSpinSteps = 200;  // 20-40 us, then the futex.
 
 struct Call {
@@ -61,7 +62,8 @@ void RingBell(std::atomic<uint32_t>& bell) {
 }
 
 // Until `tail` has passed `seen`; returns it.
-uint64_t Await(std::atomic<uint64_t>& tail, uint64_t seen, std::atomic<uint32_t>& bell, int spin_steps) {
+uint64_t Await(std::atomic<uint64_t>& tail, uint64_t seen, std::atomic<uint32_t>& bell,
+               int spin_steps) {
   for (int spins = 0;; ++spins) {
     const uint64_t now = tail.load(std::memory_order_acquire);
     if (now != seen) return now;
@@ -132,7 +134,8 @@ int argument_count;
 char** arguments;
 
 void Measure(const char* name, int spin_steps, uint64_t in_flight, double seconds) {
-  void* memory = mmap(nullptr, sizeof(Shared), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+  void* memory =
+      mmap(nullptr, sizeof(Shared), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
   floors::Require(memory != MAP_FAILED, "mmap");
   auto* shared = new (memory) Shared{};
   const pid_t child = fork();

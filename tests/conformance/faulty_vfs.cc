@@ -64,7 +64,9 @@ int WriteAt(sqlite3_file* file, const void* from, int size, sqlite3_int64 offset
   }
   return Real(file)->pMethods->xWrite(Real(file), from, size, offset);
 }
-int Truncate(sqlite3_file* file, sqlite3_int64 size) { return Real(file)->pMethods->xTruncate(Real(file), size); }
+int Truncate(sqlite3_file* file, sqlite3_int64 size) {
+  return Real(file)->pMethods->xTruncate(Real(file), size);
+}
 int Sync(sqlite3_file* file, int flags) {
   std::lock_guard lock(Self(file)->state->mutex);
   FaultyVfs::State& state = *Self(file)->state;
@@ -74,22 +76,33 @@ int Sync(sqlite3_file* file, int flags) {
   if (code == SQLITE_OK) state.synced[*Self(file)->path] = Contents(*Self(file)->path);
   return code;
 }
-int FileSize(sqlite3_file* file, sqlite3_int64* size) { return Real(file)->pMethods->xFileSize(Real(file), size); }
+int FileSize(sqlite3_file* file, sqlite3_int64* size) {
+  return Real(file)->pMethods->xFileSize(Real(file), size);
+}
 int Lock(sqlite3_file* file, int level) { return Real(file)->pMethods->xLock(Real(file), level); }
-int Unlock(sqlite3_file* file, int level) { return Real(file)->pMethods->xUnlock(Real(file), level); }
-int CheckReserved(sqlite3_file* file, int* out) { return Real(file)->pMethods->xCheckReservedLock(Real(file), out); }
+int Unlock(sqlite3_file* file, int level) {
+  return Real(file)->pMethods->xUnlock(Real(file), level);
+}
+int CheckReserved(sqlite3_file* file, int* out) {
+  return Real(file)->pMethods->xCheckReservedLock(Real(file), out);
+}
 int FileControl(sqlite3_file* file, int op, void* arg) {
   return Real(file)->pMethods->xFileControl(Real(file), op, arg);
 }
 int SectorSize(sqlite3_file* file) { return Real(file)->pMethods->xSectorSize(Real(file)); }
-int Characteristics(sqlite3_file* file) { return Real(file)->pMethods->xDeviceCharacteristics(Real(file)); }
+int Characteristics(sqlite3_file* file) {
+  return Real(file)->pMethods->xDeviceCharacteristics(Real(file));
+}
 
 // Version 1: no shared memory, which exclusive locking does not need, and no mmap.
-const sqlite3_io_methods kMethods = {1,        Close, Read,   WriteAt,       Truncate,    Sync,       FileSize,
-                                     Lock,     Unlock, CheckReserved, FileControl, SectorSize, Characteristics,
-                                     nullptr, nullptr, nullptr, nullptr, nullptr, nullptr};
+const sqlite3_io_methods kMethods = {
+    1,       Close,         Read,        WriteAt,    Truncate,        Sync,    FileSize, Lock,
+    Unlock,  CheckReserved, FileControl, SectorSize, Characteristics, nullptr, nullptr,  nullptr,
+    nullptr, nullptr,       nullptr};
 
-FaultyVfs::State* StateOf(sqlite3_vfs* vfs) { return static_cast<FaultyVfs::State*>(vfs->pAppData); }
+FaultyVfs::State* StateOf(sqlite3_vfs* vfs) {
+  return static_cast<FaultyVfs::State*>(vfs->pAppData);
+}
 
 int OpenFile(sqlite3_vfs* vfs, const char* name, sqlite3_file* file, int flags, int* out_flags) {
   FaultyVfs::State* state = StateOf(vfs);

@@ -1,5 +1,6 @@
 // Copyright The Sheaf Authors. SPDX-License-Identifier: Apache-2.0
-// What SqliteStorage does when processes, disks and bits fail: nothing acknowledged is lost, nothing wrong is read.
+// What SqliteStorage does when processes, disks and bits fail: nothing acknowledged is lost,
+// nothing wrong is read.
 #include <fcntl.h>
 #include <signal.h>
 #include <sys/mount.h>
@@ -34,9 +35,10 @@ absl::StatusOr<Rows> LoadFrom(const std::string& path, const std::string& vfs = 
   auto storage = SqliteStorage::Open({.path = path, .ballast_bytes = 0, .vfs = vfs}, executor);
   if (!storage.ok()) return storage.status();
   Rows rows;
-  const absl::Status status = (*storage)->LoadAll([&](Table table, std::string_view key, std::string_view value) {
-    rows[{table, std::string(key)}] = std::string(value);
-  });
+  const absl::Status status =
+      (*storage)->LoadAll([&](Table table, std::string_view key, std::string_view value) {
+        rows[{table, std::string(key)}] = std::string(value);
+      });
   if (!status.ok()) return status;
   return rows;
 }
@@ -47,7 +49,8 @@ absl::Status CommitAndWait(Storage& storage, WriteBatch batch) {
   return result->get_future().get();
 }
 
-// Commits pairs of rows without end, 32 batches in flight, and writes the number of each acknowledged one to `pipe`.
+// Commits pairs of rows without end, 32 batches in flight, and writes the number of each
+// acknowledged one to `pipe`.
 [[noreturn]] void RunWriter(const std::string& path, int pipe, uint64_t first) {
   ThreadExecutor executor("completions");
   auto storage = SqliteStorage::Open({.path = path}, executor);
@@ -56,7 +59,8 @@ absl::Status CommitAndWait(Storage& storage, WriteBatch batch) {
   std::function<void()> submit = [&] {
     const uint64_t number = next++;
     const std::string value(1 + number % 3000, 'v');
-    (*storage)->Commit({{Table::kJobs, absl::StrCat(number), value}, {Table::kActors, absl::StrCat(number), value}},
+    (*storage)->Commit({{Table::kJobs, absl::StrCat(number), value},
+                        {Table::kActors, absl::StrCat(number), value}},
                        [&submit, pipe, number](absl::Status status) {
                          if (!status.ok()) _exit(3);
                          if (write(pipe, &number, sizeof number) != sizeof number) _exit(4);
@@ -75,15 +79,18 @@ void FlipBit(const std::string& path, uint64_t bit) {
   file.put(byte);
 }
 
-// A database whose log still holds its `transactions` transactions, two rows each, as a killed process leaves it.
+// A database whose log still holds its `transactions` transactions, two rows each, as a killed
+// process leaves it.
 void MakeLog(const TemporaryDirectory& directory, int transactions) {
   ThreadExecutor executor("completions");
-  auto storage = SqliteStorage::Open({.path = directory.File("live.db"), .ballast_bytes = 0}, executor);
+  auto storage =
+      SqliteStorage::Open({.path = directory.File("live.db"), .ballast_bytes = 0}, executor);
   REQUIRE(storage.status() == absl::OkStatus());
   for (int i = 0; i < transactions; ++i) {
-    REQUIRE(CommitAndWait(**storage, {{Table::kJobs, absl::StrCat(1000 + i), std::string(100, 'j')},
-                                      {Table::kActors, absl::StrCat(1000 + i), std::string(3000, 'a')}})
-                .ok());
+    REQUIRE(
+        CommitAndWait(**storage, {{Table::kJobs, absl::StrCat(1000 + i), std::string(100, 'j')},
+                                  {Table::kActors, absl::StrCat(1000 + i), std::string(3000, 'a')}})
+            .ok());
   }
   std::filesystem::copy(directory.File("live.db"), directory.File("killed.db"));
   std::filesystem::copy(directory.File("live.db-wal"), directory.File("killed.db-wal"));
@@ -109,8 +116,10 @@ SCENARIO("a writer killed at any point has lost nothing that it was told is dura
     close(ends[1]);
     uint64_t left = 1 + random.Below(400);
     uint64_t number;
-    while (left-- > 0 && read(ends[0], &number, sizeof number) == sizeof number) acknowledged.insert(number);
-    usleep(static_cast<useconds_t>(random.Below(2000)));  // Not a wait: the kill is to fall anywhere.
+    while (left-- > 0 && read(ends[0], &number, sizeof number) == sizeof number)
+      acknowledged.insert(number);
+    usleep(
+        static_cast<useconds_t>(random.Below(2000)));  // Not a wait: the kill is to fall anywhere.
     kill(child, SIGKILL);
     int status;
     REQUIRE(waitpid(child, &status, 0) == child);
@@ -121,7 +130,8 @@ SCENARIO("a writer killed at any point has lost nothing that it was told is dura
     const absl::StatusOr<Rows> rows = LoadFrom(path);
     REQUIRE(rows.status() == absl::OkStatus());
     size_t missing = 0;
-    for (const uint64_t one : acknowledged) missing += !rows->contains({Table::kJobs, absl::StrCat(one)});
+    for (const uint64_t one : acknowledged)
+      missing += !rows->contains({Table::kJobs, absl::StrCat(one)});
     CHECK(missing == 0);
     size_t torn = 0;
     for (const auto& [key, value] : *rows) {
@@ -140,11 +150,14 @@ SCENARIO("a power failure takes only what was not acknowledged") {
   TemporaryDirectory directory;
   const std::string path = directory.File("gcs.db");
   ThreadExecutor executor("completions");
-  auto storage = SqliteStorage::Open({.path = path, .ballast_bytes = 0, .vfs = FaultyVfs::kName}, executor);
+  auto storage =
+      SqliteStorage::Open({.path = path, .ballast_bytes = 0, .vfs = FaultyVfs::kName}, executor);
   REQUIRE(storage.status() == absl::OkStatus());
   // More than one checkpoint's worth, so that the database file is written and synced as well.
   for (int i = 0; i < 300; ++i) {
-    REQUIRE(CommitAndWait(**storage, {{Table::kKeyValues, absl::StrCat(i), std::string(20'000, 'x')}}).ok());
+    REQUIRE(
+        CommitAndWait(**storage, {{Table::kKeyValues, absl::StrCat(i), std::string(20'000, 'x')}})
+            .ok());
     if (i % 60 == 59) {
       const std::string copy = directory.File(absl::StrCat("copy", i, ".db"));
       // The power fails here: only what was synced is in the copy.
@@ -173,11 +186,12 @@ SCENARIO("a failed fsync is fatal, is not repeated, and acknowledges nothing") {
   std::atomic<int> answered = 0;
   ThreadExecutor executor("completions");
   {
-    auto storage = SqliteStorage::Open({.path = path,
-                                        .ballast_bytes = 0,
-                                        .on_fatal = [&](absl::Status status) { fatal.set_value(status); },
-                                        .vfs = FaultyVfs::kName},
-                                       executor);
+    auto storage =
+        SqliteStorage::Open({.path = path,
+                             .ballast_bytes = 0,
+                             .on_fatal = [&](absl::Status status) { fatal.set_value(status); },
+                             .vfs = FaultyVfs::kName},
+                            executor);
     REQUIRE(storage.status() == absl::OkStatus());
     REQUIRE(CommitAndWait(**storage, {{Table::kMeta, "before", "1"}}).ok());
     disk.FailSync(1);
@@ -191,7 +205,8 @@ SCENARIO("a failed fsync is fatal, is not repeated, and acknowledges nothing") {
   executor.Stop();
   CHECK(answered == 0);
   disk.LosePower();
-  // The storage above has left its file open and locked, as the process it stands for would have ended.
+  // The storage above has left its file open and locked, as the process it stands for would have
+  // ended.
   std::filesystem::copy(path, path + "2");
   std::filesystem::copy(path + "-wal", path + "2-wal");
   const absl::StatusOr<Rows> rows = LoadFrom(path + "2");
@@ -204,14 +219,16 @@ SCENARIO("a failed fsync of a checkpoint is fatal as well") {
   TemporaryDirectory directory;
   std::promise<absl::Status> fatal;
   ThreadExecutor executor("completions");
-  auto storage = SqliteStorage::Open({.path = directory.File("gcs.db"),
-                                      .ballast_bytes = 0,
-                                      .on_fatal = [&](absl::Status status) { fatal.set_value(status); },
-                                      .vfs = FaultyVfs::kName},
-                                     executor);
+  auto storage =
+      SqliteStorage::Open({.path = directory.File("gcs.db"),
+                           .ballast_bytes = 0,
+                           .on_fatal = [&](absl::Status status) { fatal.set_value(status); },
+                           .vfs = FaultyVfs::kName},
+                          executor);
   REQUIRE(storage.status() == absl::OkStatus());
   disk.FailSync(3);  // 1 is the header of a new log, 2 its commit, 3 begins the checkpoint.
-  (*storage)->Commit({{Table::kBlobs, "more than a thousand pages", std::string(5 << 20, 'x')}}, [](absl::Status) {});
+  (*storage)->Commit({{Table::kBlobs, "more than a thousand pages", std::string(5 << 20, 'x')}},
+                     [](absl::Status) {});
   CHECK(fatal.get_future().get().code() == absl::StatusCode::kUnavailable);
 }
 
@@ -220,14 +237,17 @@ SCENARIO("on a full disk commits fail with a typed error, and go on when there i
   TemporaryDirectory directory;
   const std::string path = directory.File("gcs.db");
   ThreadExecutor executor("completions");
-  auto storage = SqliteStorage::Open(
-      {.path = path, .ballast_bytes = 1 << 20, .on_fatal = [](absl::Status) { FAIL(); }, .vfs = FaultyVfs::kName},
-      executor);
+  auto storage = SqliteStorage::Open({.path = path,
+                                      .ballast_bytes = 1 << 20,
+                                      .on_fatal = [](absl::Status) { FAIL(); },
+                                      .vfs = FaultyVfs::kName},
+                                     executor);
   REQUIRE(storage.status() == absl::OkStatus());
   CHECK(std::filesystem::file_size(path + "-ballast") == 1 << 20);
   REQUIRE(CommitAndWait(**storage, {{Table::kMeta, "before", "1"}}).ok());
   disk.FillDiskAfter(0);
-  const absl::Status full = CommitAndWait(**storage, {{Table::kMeta, "big", std::string(100'000, 'x')}});
+  const absl::Status full =
+      CommitAndWait(**storage, {{Table::kMeta, "big", std::string(100'000, 'x')}});
   CHECK(full.code() == absl::StatusCode::kResourceExhausted);
   CHECK((*storage)->read_only());
   CHECK(std::filesystem::file_size(path + "-ballast") == 0);
@@ -258,7 +278,8 @@ SCENARIO("a real file system of 16 MiB fills up and is freed") {
     int refused = 0;
     for (int i = 0; refused < 10 && i < 1000; ++i) {
       const std::string key = absl::StrCat(i);
-      const absl::Status status = CommitAndWait(**storage, {{Table::kKeyValues, key, std::string(50'000, 'x')}});
+      const absl::Status status =
+          CommitAndWait(**storage, {{Table::kKeyValues, key, std::string(50'000, 'x')}});
       if (status.ok()) {
         acknowledged.insert(key);
       } else {
@@ -288,7 +309,8 @@ SCENARIO("a flipped bit in the database is detected or does not matter, and neve
     auto storage = SqliteStorage::Open({.path = path, .ballast_bytes = 0}, executor);
     REQUIRE(storage.status() == absl::OkStatus());
     for (int i = 0; i < 200; ++i) {
-      (*storage)->Commit({{Table::kKeyValues, absl::StrCat("key", i), std::string(i * 10, 'v')}}, [](absl::Status) {});
+      (*storage)->Commit({{Table::kKeyValues, absl::StrCat("key", i), std::string(i * 10, 'v')}},
+                         [](absl::Status) {});
     }
   }
   const absl::StatusOr<Rows> expected = LoadFrom(path);
@@ -300,7 +322,8 @@ SCENARIO("a flipped bit in the database is detected or does not matter, and neve
     // Half of them in the two pages that matter most, the header and the root of the tree.
     const uint64_t bit = random.Below(i % 2 == 0 ? bits : 2 * 4096 * 8);
     FlipBit(path, bit);
-    std::filesystem::copy(path, directory.File("flipped.db"), std::filesystem::copy_options::overwrite_existing);
+    std::filesystem::copy(path, directory.File("flipped.db"),
+                          std::filesystem::copy_options::overwrite_existing);
     FlipBit(path, bit);
     std::filesystem::remove(directory.File("flipped.db-wal"));
     const absl::StatusOr<Rows> rows = LoadFrom(directory.File("flipped.db"));
@@ -326,7 +349,8 @@ SCENARIO("a torn end of the log is dropped, and only the transaction that it bel
   REQUIRE(LoadFrom(path)->size() == 2 * kTransactions);
   SeededRandom random(7);
   for (int i = 0; i < 40; ++i) {
-    std::filesystem::copy(directory.File("live.db"), path, std::filesystem::copy_options::overwrite_existing);
+    std::filesystem::copy(directory.File("live.db"), path,
+                          std::filesystem::copy_options::overwrite_existing);
     std::filesystem::copy(whole, path + "-wal", std::filesystem::copy_options::overwrite_existing);
     std::filesystem::resize_file(path + "-wal", size - 1 - random.Below(size / 3));
     const absl::StatusOr<Rows> rows = LoadFrom(path);
@@ -350,7 +374,8 @@ SCENARIO("a flipped bit in the middle of the log is refused with file and offset
   int refused = 0;
   for (int i = 0; i < 200; ++i) {
     const uint64_t bit = random.Below(bits);
-    std::filesystem::copy(directory.File("live.db"), path, std::filesystem::copy_options::overwrite_existing);
+    std::filesystem::copy(directory.File("live.db"), path,
+                          std::filesystem::copy_options::overwrite_existing);
     std::filesystem::copy(whole, path + "-wal", std::filesystem::copy_options::overwrite_existing);
     FlipBit(path + "-wal", bit);
     const absl::StatusOr<Rows> rows = LoadFrom(path);
@@ -402,7 +427,8 @@ SCENARIO("what is not this program's database is refused with the reason") {
     CHECK(LoadFrom(path).status().code() == absl::StatusCode::kFailedPrecondition);
   }
   WHEN("the directory does not exist") {
-    CHECK(LoadFrom(directory.File("missing/gcs.db")).status().code() == absl::StatusCode::kUnavailable);
+    CHECK(LoadFrom(directory.File("missing/gcs.db")).status().code() ==
+          absl::StatusCode::kUnavailable);
   }
 }
 

@@ -48,7 +48,8 @@ class MemoryWorld {
 class SqliteWorld {
  public:
   void Open() {
-    auto opened = SqliteStorage::Open({.path = directory_.File("gcs.db"), .ballast_bytes = 0}, executor_);
+    auto opened =
+        SqliteStorage::Open({.path = directory_.File("gcs.db"), .ballast_bytes = 0}, executor_);
     REQUIRE(opened.status() == absl::OkStatus());
     storage_ = *std::move(opened);
   }
@@ -69,7 +70,8 @@ absl::Status CommitAndWait(Storage& storage, WriteBatch batch) {
 
 }  // namespace
 
-TEMPLATE_TEST_CASE("a committed batch is there after the storage is opened again", "", MemoryWorld, SqliteWorld) {
+TEMPLATE_TEST_CASE("a committed batch is there after the storage is opened again", "", MemoryWorld,
+                   SqliteWorld) {
   TestType world;
   world.Open();
   CHECK(Load(world.storage()).empty());
@@ -78,7 +80,8 @@ TEMPLATE_TEST_CASE("a committed batch is there after the storage is opened again
   REQUIRE(CommitAndWait(world.storage(), {{Table::kKeyValues, binary, "value"},
                                           {Table::kKeyValues, "empty", ""},
                                           {Table::kBlobs, "large", large},
-                                          {Table::kJobs, binary, "another table"}}) == absl::OkStatus());
+                                          {Table::kJobs, binary, "another table"}}) ==
+          absl::OkStatus());
   const Rows expected = {{{Table::kKeyValues, binary}, "value"},
                          {{Table::kKeyValues, "empty"}, ""},
                          {{Table::kBlobs, "large"}, large},
@@ -88,11 +91,13 @@ TEMPLATE_TEST_CASE("a committed batch is there after the storage is opened again
   CHECK(Load(world.storage()) == expected);
 }
 
-TEMPLATE_TEST_CASE("puts overwrite, deletes delete, the last write of a batch counts", "", MemoryWorld, SqliteWorld) {
+TEMPLATE_TEST_CASE("puts overwrite, deletes delete, the last write of a batch counts", "",
+                   MemoryWorld, SqliteWorld) {
   TestType world;
   world.Open();
   Storage& storage = world.storage();
-  REQUIRE(CommitAndWait(storage, {{Table::kMeta, "a", "1"}, {Table::kMeta, "b", "1"}}) == absl::OkStatus());
+  REQUIRE(CommitAndWait(storage, {{Table::kMeta, "a", "1"}, {Table::kMeta, "b", "1"}}) ==
+          absl::OkStatus());
   REQUIRE(CommitAndWait(storage, {{Table::kMeta, "a", "2"},
                                   {Table::kMeta, "b", std::nullopt},
                                   {Table::kMeta, "never there", std::nullopt},
@@ -106,17 +111,19 @@ TEMPLATE_TEST_CASE("puts overwrite, deletes delete, the last write of a batch co
   CHECK(Load(world.storage()) == Rows{{{Table::kMeta, "a"}, "2"}, {{Table::kMeta, "c"}, "2"}});
 }
 
-TEMPLATE_TEST_CASE("completions come once each, in the order of the commits", "", MemoryWorld, SqliteWorld) {
+TEMPLATE_TEST_CASE("completions come once each, in the order of the commits", "", MemoryWorld,
+                   SqliteWorld) {
   TestType world;
   world.Open();
   constexpr int kBatches = 2000;
   std::vector<int> completed;  // Only touched by the executor until `all` is set.
   std::promise<void> all;
   for (int i = 0; i < kBatches; ++i) {
-    world.storage().Commit({{Table::kKeyValues, std::to_string(i % 7), std::to_string(i)}}, [&, i](absl::Status status) {
-      if (status.ok()) completed.push_back(i);
-      if (i == kBatches - 1) all.set_value();
-    });
+    world.storage().Commit({{Table::kKeyValues, std::to_string(i % 7), std::to_string(i)}},
+                           [&, i](absl::Status status) {
+                             if (status.ok()) completed.push_back(i);
+                             if (i == kBatches - 1) all.set_value();
+                           });
   }
   all.get_future().get();
   CHECK(completed.size() == kBatches);
@@ -125,10 +132,12 @@ TEMPLATE_TEST_CASE("completions come once each, in the order of the commits", ""
   world.Open();
   const Rows rows = Load(world.storage());
   CHECK(rows.size() == 7);
-  CHECK(rows.at({Table::kKeyValues, std::to_string((kBatches - 1) % 7)}) == std::to_string(kBatches - 1));
+  CHECK(rows.at({Table::kKeyValues, std::to_string((kBatches - 1) % 7)}) ==
+        std::to_string(kBatches - 1));
 }
 
-TEMPLATE_TEST_CASE("closing at once loses nothing that was committed before", "", MemoryWorld, SqliteWorld) {
+TEMPLATE_TEST_CASE("closing at once loses nothing that was committed before", "", MemoryWorld,
+                   SqliteWorld) {
   TestType world;
   world.Open();
   for (int i = 0; i < 100; ++i) {

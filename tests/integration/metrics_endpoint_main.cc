@@ -1,5 +1,6 @@
 // Copyright The Sheaf Authors. SPDX-License-Identifier: Apache-2.0
-// A metrics endpoint over known figures, for prometheus_test.py: prints its URL and serves until its input ends.
+// A metrics endpoint over known figures, for prometheus_test.py: prints its URL and serves until
+// its input ends.
 #include <cstdio>
 #include <memory>
 
@@ -13,9 +14,12 @@ int main() {
   auto page = std::make_unique<Page>();
   registry.Add(*page);
   // Every series has a figure of its own, so that a mix-up shows.
-  for (size_t i = 0; i < kCounterCount; ++i) Counter(*page, static_cast<CounterId>(i)).Add(1000 + i);
-  for (size_t i = 0; i < kGaugeCount; ++i) Gauge(*page, static_cast<GaugeId>(i)).Set(static_cast<int64_t>(2000 + i));
-  for (size_t i = 0; i < kHistogramCount; ++i) Histogram(*page, static_cast<HistogramId>(i)).Observe(1'000'000);
+  for (size_t i = 0; i < kCounterCount; ++i)
+    Counter(*page, static_cast<CounterId>(i)).Add(1000 + i);
+  for (size_t i = 0; i < kGaugeCount; ++i)
+    Gauge(*page, static_cast<GaugeId>(i)).Set(static_cast<int64_t>(2000 + i));
+  for (size_t i = 0; i < kHistogramCount; ++i)
+    Histogram(*page, static_cast<HistogramId>(i)).Observe(1'000'000);
   auto endpoint = HttpEndpoint::Start({}, registry);
   if (!endpoint.ok()) {
     std::fprintf(stderr, "%s\n", endpoint.status().ToString().c_str());

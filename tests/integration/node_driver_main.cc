@@ -1,8 +1,9 @@
 // Copyright The Sheaf Authors. SPDX-License-Identifier: Apache-2.0
-// A driver for node_test.py. `node_driver hold N`: N tasks run for ever, each with a child in its process group and one that
-// fled it by setsid; prints "running SESSION" when all do, then waits for its standard input to end and shuts down.
-// `node_driver add`: prints 1 + 2, computed by a task.
-// `node_driver work`: some of everything, for the metrics: 200 tasks and 200 actor calls, values put and read, a line printed.
+// A driver for node_test.py. `node_driver hold N`: N tasks run for ever, each with a child in its
+// process group and one that fled it by setsid; prints "running SESSION" when all do, then waits
+// for its standard input to end and shuts down. `node_driver add`: prints 1 + 2, computed by a
+// task. `node_driver work`: some of everything, for the metrics: 200 tasks and 200 actor calls,
+// values put and read, a line printed.
 #include <sheaf/sheaf.h>
 #include <unistd.h>
 

@@ -1,5 +1,6 @@
 // Copyright The Sheaf Authors. SPDX-License-Identifier: Apache-2.0
-// The whole runtime on one real node, through the public API: this program is the driver and all of its workers.
+// The whole runtime on one real node, through the public API: this program is the driver and all of
+// its workers.
 #define CATCH_CONFIG_RUNNER
 #include <sheaf/sheaf.h>
 #include <unistd.h>
@@ -24,7 +25,9 @@ int Divide(int a, int b) {
   if (b == 0) throw std::domain_error("division by zero");
   return a / b;
 }
-double Sum(std::span<const double> numbers) { return std::accumulate(numbers.begin(), numbers.end(), 0.0); }
+double Sum(std::span<const double> numbers) {
+  return std::accumulate(numbers.begin(), numbers.end(), 0.0);
+}
 std::vector<double> Ramp(size_t count) {
   std::vector<double> out(count);
   std::iota(out.begin(), out.end(), 0.0);
@@ -71,8 +74,8 @@ sheaf::Generator<int> HalfWay() {
 int Fibonacci(int n);
 
 }  // namespace
-SHEAF_REMOTE(Square, Add, Shout, Divide, Sum, Ramp, SumOfReferences, MakeReferences, DieOnce, Flaky, SleepFor, Two, CountTo,
-             HalfWay);
+SHEAF_REMOTE(Square, Add, Shout, Divide, Sum, Ramp, SumOfReferences, MakeReferences, DieOnce, Flaky,
+             SleepFor, Two, CountTo, HalfWay);
 SHEAF_REMOTE(Fibonacci);
 namespace {
 int Fibonacci(int n) {
@@ -95,7 +98,8 @@ class Counter {
  private:
   int value_;
 };
-SHEAF_ACTOR(Counter, sheaf::Constructor<int>, &Counter::Add, &Counter::Value, &Counter::Pid, &Counter::Die);
+SHEAF_ACTOR(Counter, sheaf::Constructor<int>, &Counter::Add, &Counter::Value, &Counter::Pid,
+            &Counter::Die);
 
 int AddThrough(sheaf::ActorHandle<Counter> counter, int times) {
   int last = 0;
@@ -146,7 +150,9 @@ TEST_CASE("references are arguments: a chain of 200 tasks, each waiting for the 
   CHECK(sheaf::Get(x) == 200);
 }
 
-TEST_CASE("tasks start tasks and wait for them without deadlock") { CHECK(sheaf::Get(sheaf::Task(Fibonacci).Remote(8)) == 21); }
+TEST_CASE("tasks start tasks and wait for them without deadlock") {
+  CHECK(sheaf::Get(sheaf::Task(Fibonacci).Remote(8)) == 21);
+}
 
 TEST_CASE("large arrays travel by the store, both ways") {
   auto ramp = sheaf::Task(Ramp).Remote(size_t{1'000'000});
@@ -165,13 +171,15 @@ TEST_CASE("references inside values arrive as references, and live as long as so
   std::vector<sheaf::ObjectRef<int>> refs;
   for (int i = 0; i < 20; ++i) refs.push_back(sheaf::Put(i));
   CHECK(sheaf::Get(sheaf::Task(SumOfReferences).Remote(refs)) == 190);
-  const std::vector<sheaf::ObjectRef<int>> made = sheaf::Get(sheaf::Task(MakeReferences).Remote(20));
+  const std::vector<sheaf::ObjectRef<int>> made =
+      sheaf::Get(sheaf::Task(MakeReferences).Remote(20));
   std::this_thread::sleep_for(50ms);  // The maker has dropped its own by now.
   const std::vector<int> values = sheaf::Get(made);
   CHECK(std::accumulate(values.begin(), values.end(), 0) == 190);
 }
 
-TEST_CASE("a user's exception arrives with its function, type and text, also through a dependency") {
+TEST_CASE(
+    "a user's exception arrives with its function, type and text, also through a dependency") {
   const auto bad = sheaf::Task(Divide).Remote(1, 0);
   const auto after = sheaf::Task(Divide).Remote(bad, 2);
   for (const auto& ref : {bad, after}) {
@@ -186,13 +194,17 @@ TEST_CASE("a user's exception arrives with its function, type and text, also thr
   CHECK(sheaf::TryGet(bad).kind() == sheaf::ErrorKind::kTaskFailed);
 }
 
-TEST_CASE("a worker that dies is replaced and its task tried again; without retries the caller hears of it") {
+TEST_CASE(
+    "a worker that dies is replaced and its task tried again; without retries the caller hears of "
+    "it") {
   CHECK(sheaf::Get(sheaf::Task(DieOnce).Remote(Scratch("a")), 30s) == 2);
-  CHECK_THROWS_AS(sheaf::Get(sheaf::Task(DieOnce).Retries(0).Remote(Scratch("b")), 30s), sheaf::WorkerCrashedError);
+  CHECK_THROWS_AS(sheaf::Get(sheaf::Task(DieOnce).Retries(0).Remote(Scratch("b")), 30s),
+                  sheaf::WorkerCrashedError);
 }
 
 TEST_CASE("chosen exceptions are retried") {
-  CHECK(sheaf::Get(sheaf::Task(Flaky).Retries(5).RetryOn<std::runtime_error>().Remote(Scratch("c")), 30s) == 4);
+  CHECK(sheaf::Get(sheaf::Task(Flaky).Retries(5).RetryOn<std::runtime_error>().Remote(Scratch("c")),
+                   30s) == 4);
 }
 
 TEST_CASE("a wait has a bound, and a running task can be cancelled") {
@@ -229,7 +241,8 @@ TEST_CASE("several results of one task") {
 
 TEST_CASE("a generator streams its items, and its failure is the last of them") {
   int expected = 0;
-  for (sheaf::ObjectRef<int> item : sheaf::Task(CountTo).Remote(2000)) REQUIRE(sheaf::Get(item) == expected++);
+  for (sheaf::ObjectRef<int> item : sheaf::Task(CountTo).Remote(2000))
+    REQUIRE(sheaf::Get(item) == expected++);
   CHECK(expected == 2000);
   auto stream = sheaf::Task(HalfWay).Remote();
   auto item = stream.begin();
@@ -271,7 +284,8 @@ TEST_CASE("a killed actor restarts while it may, then its calls fail") {
 
 TEST_CASE("a caller may have so many calls pending as the actor allows") {
   auto meeting = sheaf::Actor<Meeting>().MaxPendingCalls(2).Remote();
-  const auto first = meeting.Task(&Meeting::Meet).Remote(2);  // Waits 2 s for somebody who never comes.
+  const auto first =
+      meeting.Task(&Meeting::Meet).Remote(2);  // Waits 2 s for somebody who never comes.
   const auto second = meeting.Task(&Meeting::Meet).Remote(2);
   CHECK_THROWS_AS(meeting.Task(&Meeting::Meet).Remote(2), sheaf::PendingCallsLimitError);
   sheaf::Kill(meeting);
@@ -301,7 +315,8 @@ TEST_CASE("named and detached actors are found by name until they are killed") {
 TEST_CASE("placement groups reserve resources, and give them back") {
   auto group = sheaf::CreateGroup({{{"CPU", 1}}, {{"CPU", 1}}});
   REQUIRE(group.Wait(10s));
-  CHECK(sheaf::Get(sheaf::Task(Square).Place(sheaf::Strategy::Group(group, 1)).Remote(3), 20s) == 9);
+  CHECK(sheaf::Get(sheaf::Task(Square).Place(sheaf::Strategy::Group(group, 1)).Remote(3), 20s) ==
+        9);
   group.Remove();
   CHECK(sheaf::Get(sheaf::Task(Square).Remote(4), 20s) == 16);
 }

@@ -1,6 +1,6 @@
 // Copyright The Sheaf Authors. SPDX-License-Identifier: Apache-2.0
-// A thread of a simulated process, as a coroutine: Async<T> is a function that can wait. Destroying an unfinished one
-// destroys all that it called, as the death of a process does.
+// A thread of a simulated process, as a coroutine: Async<T> is a function that can wait. Destroying
+// an unfinished one destroys all that it called, as the death of a process does.
 #pragma once
 
 #include <coroutine>

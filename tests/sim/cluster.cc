@@ -9,16 +9,20 @@ namespace sheaf::sim {
 namespace {
 
 constexpr Nanos kBootLimit = 10 * kSecond;
-constexpr Nanos kLongestRun = 30 * kSecond;   // With faults.
+constexpr Nanos kLongestRun = 30 * kSecond;  // With faults.
 constexpr Nanos kLivenessLimit = 120 * kSecond;
-constexpr Nanos kRest = 8 * kSecond;          // Two passes of the sweeper.
+constexpr Nanos kRest = 8 * kSecond;  // Two passes of the sweeper.
 constexpr Nanos kEmptyLimit = 60 * kSecond;
 constexpr int kDriversPerNode = 2;
 
 }  // namespace
 
 Cluster::Cluster(const RunOptions& options)
-    : options_(options), world_(options.seed, options.plant, options.trace), workload_(world_, Mix::Draw(world_.random)), programs_(workload_.programs()), gcs_(world_) {
+    : options_(options),
+      world_(options.seed, options.plant, options.trace),
+      workload_(world_, Mix::Draw(world_.random)),
+      programs_(workload_.programs()),
+      gcs_(world_) {
   for (int i = 1; i <= options.nodes; ++i) {
     NodeOptions node;
     node.index = static_cast<uint64_t>(i);
@@ -41,7 +45,9 @@ bool Cluster::RunUntil(Nanos limit, const std::function<bool()>& done) {
 RunResult Cluster::Run() {
   gcs_.Start();
   for (auto& node : nodes_) node->Boot();
-  const bool booted = RunUntil(kBootLimit, [&] { return std::all_of(nodes_.begin(), nodes_.end(), [](auto& node) { return node->up(); }); });
+  const bool booted = RunUntil(kBootLimit, [&] {
+    return std::all_of(nodes_.begin(), nodes_.end(), [](auto& node) { return node->up(); });
+  });
   if (!booted) {
     world_.oracle.Fail("O1", "the nodes do not come up");
   } else {
@@ -68,7 +74,7 @@ RunResult Cluster::Run() {
 
 // --- Faults. ---
 
-void Cluster::Every(Nanos FaultPlan::*mean, std::function<void()> strike) {
+void Cluster::Every(Nanos FaultPlan::* mean, std::function<void()> strike) {
   const Nanos period = world_.faults.*mean;
   if (period == 0) return;
   world_.queue.After(world_.Between(1, 2 * period), [this, mean, strike = std::move(strike)] {
@@ -92,7 +98,8 @@ void Cluster::KillWorker() {
   Process& victim = *workers[world_.random.Below(workers.size())];
   world_.Count(victim.executor().is_actor() ? Fault::kActorKill : Fault::kWorkerKill);
   if (world_.random.OneIn(2)) {
-    victim.sends_left = static_cast<int>(world_.random.Below(6));  // In the middle of a turn, once it has sent so much.
+    victim.sends_left = static_cast<int>(
+        world_.random.Below(6));  // In the middle of a turn, once it has sent so much.
   } else {
     node.Crash(victim, proto::Death::SIGNALLED, 9);
   }
@@ -137,7 +144,8 @@ void Cluster::Finish() {
     return gcs_.up();
   });
   if (!finished) {
-    world_.oracle.Fail("O1", absl::StrCat("not all calls have ended ", kLivenessLimit / kSecond, " s after the last fault:", Describe()));
+    world_.oracle.Fail("O1", absl::StrCat("not all calls have ended ", kLivenessLimit / kSecond,
+                                          " s after the last fault:", Describe()));
     return;
   }
   workload_.EndDetached(*nodes_[0]->Living(ProcessRole::kDriver).front());
@@ -175,16 +183,23 @@ void Cluster::CheckAtRest() {
     expect_none(stats.unanswered_gcs_commands, "commands that the GCS did not answer");
     expect_none(store.objects, "objects in the store");
     expect_none(store.waiting_requests, "requests for memory");
-    expect_none(stats.swept, absl::StrCat("repairs by the sweeper, the last in ", stats.last_swept).c_str());
+    expect_none(stats.swept,
+                absl::StrCat("repairs by the sweeper, the last in ", stats.last_swept).c_str());
     for (ProcessRole role : {ProcessRole::kDriver, ProcessRole::kWorker}) {
       for (Process* process : node->Living(role)) {
-        expect_none(process->owner().tasks.size(), absl::StrCat("calls in ", process->self.ToString()).c_str());
-        expect_none(process->owner().references.size(), absl::StrCat("objects in ", process->self.ToString()).c_str());
-        expect_none(process->owner().transits.size(), absl::StrCat("transits in ", process->self.ToString()).c_str());
-        expect_none(process->executor().queued(), absl::StrCat("queued calls in ", process->self.ToString()).c_str());
+        expect_none(process->owner().tasks.size(),
+                    absl::StrCat("calls in ", process->self.ToString()).c_str());
+        expect_none(process->owner().references.size(),
+                    absl::StrCat("objects in ", process->self.ToString()).c_str());
+        expect_none(process->owner().transits.size(),
+                    absl::StrCat("transits in ", process->self.ToString()).c_str());
+        expect_none(process->executor().queued(),
+                    absl::StrCat("queued calls in ", process->self.ToString()).c_str());
       }
     }
-    if (!left.empty()) world_.oracle.Fail("O4", absl::StrCat("at rest node ", node->number(), " still has", left, Describe()));
+    if (!left.empty())
+      world_.oracle.Fail(
+          "O4", absl::StrCat("at rest node ", node->number(), " still has", left, Describe()));
   }
 }
 
@@ -204,18 +219,24 @@ void Cluster::CheckEmpty() {
     expect_none(store.used_bytes, "bytes in the store");
     expect_none(store.pinned_bytes, "pinned bytes");
     expect_none(store.violations, "violations of the store's rules");
-    expect_none(stats.swept, absl::StrCat("repairs by the sweeper, the last in ", stats.last_swept).c_str());
-    if (!left.empty()) world_.oracle.Fail("O4", absl::StrCat("after the last job node ", node->number(), " still has", left, Describe()));
+    expect_none(stats.swept,
+                absl::StrCat("repairs by the sweeper, the last in ", stats.last_swept).c_str());
+    if (!left.empty())
+      world_.oracle.Fail("O4", absl::StrCat("after the last job node ", node->number(),
+                                            " still has", left, Describe()));
   }
   if (!gcs_.up()) return;
   const GcsStats gcs = gcs_.service().Stats();
   // Rows for listings are soft: a frame that was repeated late may bring one back.
   const uint64_t late = world_.fault_counts[static_cast<size_t>(Fault::kGcsFrameDuplicated)] +
                         world_.fault_counts[static_cast<size_t>(Fault::kGcsFrameDelayed)];
-  const uint64_t actors = late != 0 ? 0 : gcs.actors_alive + gcs.actors_pending + gcs.actors_restarting;
+  const uint64_t actors =
+      late != 0 ? 0 : gcs.actors_alive + gcs.actors_pending + gcs.actors_restarting;
   if (gcs.jobs != 0 || actors != 0 || gcs.nodes != nodes_.size()) {
-    world_.oracle.Fail("O4", absl::StrCat("after the last job the GCS has ", gcs.jobs, " running jobs, ", gcs.actors_alive, " living, ",
-                                          gcs.actors_pending, " pending and ", gcs.actors_restarting, " restarting actors, ", gcs.nodes, " nodes"));
+    world_.oracle.Fail(
+        "O4", absl::StrCat("after the last job the GCS has ", gcs.jobs, " running jobs, ",
+                           gcs.actors_alive, " living, ", gcs.actors_pending, " pending and ",
+                           gcs.actors_restarting, " restarting actors, ", gcs.nodes, " nodes"));
   }
 }
 
@@ -223,13 +244,18 @@ std::string Cluster::Describe() {
   std::string words;
   for (auto& node : nodes_) {
     const Raylet::Stats stats = node->raylet().GetStats();
-    absl::StrAppend(&words, "\n  node ", node->number(), ": ", stats.leases, " leases, ", stats.scheduler_queue, " wanted, ", stats.remains,
-                    " remains, ", stats.unanswered_gcs_commands, " commands unanswered; workers: ", stats.workers.starting, " starting ",
-                    stats.workers.idle, " idle ", stats.workers.leased, " leased ", stats.workers.blocked, " blocked ", stats.workers.actor,
-                    " actors ", stats.workers.dying, " dying");
-    node->store().ForEach([&](const StoreObjectInfo& object) { absl::StrAppend(&words, "\n    stored ", object.id.ToHex()); });
+    absl::StrAppend(
+        &words, "\n  node ", node->number(), ": ", stats.leases, " leases, ", stats.scheduler_queue,
+        " wanted, ", stats.remains, " remains, ", stats.unanswered_gcs_commands,
+        " commands unanswered; workers: ", stats.workers.starting, " starting ", stats.workers.idle,
+        " idle ", stats.workers.leased, " leased ", stats.workers.blocked, " blocked ",
+        stats.workers.actor, " actors ", stats.workers.dying, " dying");
+    node->store().ForEach([&](const StoreObjectInfo& object) {
+      absl::StrAppend(&words, "\n    stored ", object.id.ToHex());
+    });
     for (ProcessRole role : {ProcessRole::kDriver, ProcessRole::kWorker}) {
-      for (Process* process : node->Living(role)) absl::StrAppend(&words, "\n  ", process->Describe());
+      for (Process* process : node->Living(role))
+        absl::StrAppend(&words, "\n  ", process->Describe());
     }
   }
   return words;

@@ -1,6 +1,6 @@
 // Copyright The Sheaf Authors. SPDX-License-Identifier: Apache-2.0
-// One run: a GCS, some nodes, drivers with their work, and faults; then a time without faults in which everything must finish,
-// and a look at what is left.
+// One run: a GCS, some nodes, drivers with their work, and faults; then a time without faults in
+// which everything must finish, and a look at what is left.
 #pragma once
 
 #include <memory>
@@ -42,7 +42,7 @@ class Cluster {
   // Runs events until `done`, at most for `limit` of virtual time; false: it was not.
   bool RunUntil(Nanos limit, const std::function<bool()>& done);
   void ScheduleFaults();
-  void Every(Nanos FaultPlan::*mean, std::function<void()> strike);
+  void Every(Nanos FaultPlan::* mean, std::function<void()> strike);
   void KillWorker();
   void KillDriver();
   void PauseSomething();

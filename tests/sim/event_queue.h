@@ -1,6 +1,6 @@
 // Copyright The Sheaf Authors. SPDX-License-Identifier: Apache-2.0
-// Virtual time: what is to happen, in order. Events of one moment happen in the order in which they were made, so a run depends
-// on nothing but its seed. One thread.
+// Virtual time: what is to happen, in order. Events of one moment happen in the order in which they
+// were made, so a run depends on nothing but its seed. One thread.
 #pragma once
 
 #include <algorithm>
@@ -59,9 +59,11 @@ class EventQueue {
 // Work of other threads (disk, memory), as events: in order, each a little later.
 class EventExecutor final : public Executor {
  public:
-  EventExecutor(EventQueue& queue, Random& random, Nanos longest) : queue_(queue), random_(random), longest_(longest) {}
+  EventExecutor(EventQueue& queue, Random& random, Nanos longest)
+      : queue_(queue), random_(random), longest_(longest) {}
   void Post(std::function<void()> work) override {
-    last_ = std::max(last_, queue_.now() + static_cast<Nanos>(random_.Below(static_cast<uint64_t>(longest_))));
+    last_ = std::max(
+        last_, queue_.now() + static_cast<Nanos>(random_.Below(static_cast<uint64_t>(longest_))));
     queue_.At(last_, std::move(work));
   }
 

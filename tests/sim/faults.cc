@@ -13,22 +13,38 @@ namespace sheaf::sim {
 
 std::string_view PlantName(Plant plant) {
   switch (plant) {
-    case Plant::kNone: return "none";
-    case Plant::kDropReply: return "drop_reply";
-    case Plant::kDuplicatePush: return "duplicate_push";
-    case Plant::kReorderCalls: return "reorder_calls";
-    case Plant::kCorruptReply: return "corrupt_reply";
-    case Plant::kDropFree: return "drop_free";
-    case Plant::kDropTransitDone: return "drop_transit_done";
-    case Plant::kDropLeaseReturn: return "drop_lease_return";
-    case Plant::kDropCancel: return "drop_cancel";
-    case Plant::kSilentDeath: return "silent_death";
-    case Plant::kZombie: return "zombie";
-    case Plant::kForgottenStart: return "forgotten_start";
-    case Plant::kEarlyAck: return "early_ack";
-    case Plant::kFrozenClock: return "frozen_clock";
-    case Plant::kBackwardClock: return "backward_clock";
-    case Plant::kCount: break;
+    case Plant::kNone:
+      return "none";
+    case Plant::kDropReply:
+      return "drop_reply";
+    case Plant::kDuplicatePush:
+      return "duplicate_push";
+    case Plant::kReorderCalls:
+      return "reorder_calls";
+    case Plant::kCorruptReply:
+      return "corrupt_reply";
+    case Plant::kDropFree:
+      return "drop_free";
+    case Plant::kDropTransitDone:
+      return "drop_transit_done";
+    case Plant::kDropLeaseReturn:
+      return "drop_lease_return";
+    case Plant::kDropCancel:
+      return "drop_cancel";
+    case Plant::kSilentDeath:
+      return "silent_death";
+    case Plant::kZombie:
+      return "zombie";
+    case Plant::kForgottenStart:
+      return "forgotten_start";
+    case Plant::kEarlyAck:
+      return "early_ack";
+    case Plant::kFrozenClock:
+      return "frozen_clock";
+    case Plant::kBackwardClock:
+      return "backward_clock";
+    case Plant::kCount:
+      break;
   }
   return "?";
 }
@@ -42,51 +58,72 @@ Plant PlantOf(std::string_view name) {
 
 std::string_view FaultName(Fault fault) {
   switch (fault) {
-    case Fault::kWorkerKill: return "worker kills";
-    case Fault::kActorKill: return "actor kills";
-    case Fault::kDriverKill: return "driver kills";
-    case Fault::kPause: return "pauses";
-    case Fault::kStartFailure: return "failed starts";
-    case Fault::kLateSocket: return "late sockets";
-    case Fault::kGcsCrash: return "GCS crashes";
-    case Fault::kGcsLostWrites: return "writes lost";
-    case Fault::kGcsFrameDropped: return "GCS frames dropped";
-    case Fault::kGcsFrameDuplicated: return "duplicated";
-    case Fault::kGcsFrameDelayed: return "delayed";
-    case Fault::kSlowFrame: return "slow frames";
-    case Fault::kCount: break;
+    case Fault::kWorkerKill:
+      return "worker kills";
+    case Fault::kActorKill:
+      return "actor kills";
+    case Fault::kDriverKill:
+      return "driver kills";
+    case Fault::kPause:
+      return "pauses";
+    case Fault::kStartFailure:
+      return "failed starts";
+    case Fault::kLateSocket:
+      return "late sockets";
+    case Fault::kGcsCrash:
+      return "GCS crashes";
+    case Fault::kGcsLostWrites:
+      return "writes lost";
+    case Fault::kGcsFrameDropped:
+      return "GCS frames dropped";
+    case Fault::kGcsFrameDuplicated:
+      return "duplicated";
+    case Fault::kGcsFrameDelayed:
+      return "delayed";
+    case Fault::kSlowFrame:
+      return "slow frames";
+    case Fault::kCount:
+      break;
   }
   return "?";
 }
 
 std::string FrameWords(FrameKind kind, std::string_view body) {
-  auto call = [](uint64_t sequence_bits, uint32_t attempt) { return absl::StrCat(" call ", absl::Hex(sequence_bits >> 16), " attempt ", attempt); };
+  auto call = [](uint64_t sequence_bits, uint32_t attempt) {
+    return absl::StrCat(" call ", absl::Hex(sequence_bits >> 16), " attempt ", attempt);
+  };
   switch (kind) {
     case FrameKind::kPushTask:
       if (const auto* push = FrameHead<PushTaskHead>(body)) {
-        return absl::StrCat(call(push->task_sequence_bits, push->attempt), " lease ", push->lease, " push ", push->push);
+        return absl::StrCat(call(push->task_sequence_bits, push->attempt), " lease ", push->lease,
+                            " push ", push->push);
       }
       break;
     case FrameKind::kTaskReply:
       if (const auto* reply = FrameHead<TaskReplyHead>(body)) {
-        return absl::StrCat(call(reply->task_sequence_bits, reply->attempt), " status ", static_cast<int>(reply->status));
+        return absl::StrCat(call(reply->task_sequence_bits, reply->attempt), " status ",
+                            static_cast<int>(reply->status));
       }
       break;
     case FrameKind::kTaskReturned:
-      if (const auto* returned = FrameHead<TaskReturned>(body)) return call(returned->task_sequence_bits, returned->attempt);
+      if (const auto* returned = FrameHead<TaskReturned>(body))
+        return call(returned->task_sequence_bits, returned->attempt);
       break;
     case FrameKind::kCancelTask:
-      if (const auto* cancel = FrameHead<CancelTask>(body)) return absl::StrCat(" call ", absl::Hex(cancel->task.sequence()));
+      if (const auto* cancel = FrameHead<CancelTask>(body))
+        return absl::StrCat(" call ", absl::Hex(cancel->task.sequence()));
       break;
     case FrameKind::kProcessDied: {
       proto::ProcessDied died;
       died.ParseFromArray(body.data(), static_cast<int>(body.size()));
-      return absl::StrCat(" ", ProcessId::Unpack(died.process()).ToString(), " started ", died.started());
+      return absl::StrCat(" ", ProcessId::Unpack(died.process()).ToString(), " started ",
+                          died.started());
     }
     case FrameKind::kLeaseGrant: {
       proto::LeaseGrant grant;
       grant.ParseFromArray(body.data(), static_cast<int>(body.size()));
-      return absl::StrCat(" lease ", grant.lease(), " at ", ProcessId::Unpack(grant.worker()).ToString(), " key ", grant.key());
+      return absl::StrCat(" lease ", grant.lease(), " at ",
+                          ProcessId::Unpack(grant.worker()).ToString(), " key ", grant.key());
     }
     case FrameKind::kLeaseReturn: {
       proto::LeaseReturn message;
@@ -110,31 +147,40 @@ std::string FrameWords(FrameKind kind, std::string_view body) {
       proto::RefsReport report;
       report.ParseFromArray(body.data(), static_cast<int>(body.size()));
       std::string words = absl::StrCat(" ", report.sequence(), " holds");
-      for (size_t i = 0; i + 16 <= report.held_ids().size(); i += 16) absl::StrAppend(&words, " ", FrameHead<ObjectId>(report.held_ids().substr(i, 16))->ToHex());
+      for (size_t i = 0; i + 16 <= report.held_ids().size(); i += 16)
+        absl::StrAppend(&words, " ", FrameHead<ObjectId>(report.held_ids().substr(i, 16))->ToHex());
       absl::StrAppend(&words, " drops");
-      for (size_t i = 0; i + 16 <= report.dropped_ids().size(); i += 16) absl::StrAppend(&words, " ", FrameHead<ObjectId>(report.dropped_ids().substr(i, 16))->ToHex());
+      for (size_t i = 0; i + 16 <= report.dropped_ids().size(); i += 16)
+        absl::StrAppend(&words, " ",
+                        FrameHead<ObjectId>(report.dropped_ids().substr(i, 16))->ToHex());
       return words;
     }
     case FrameKind::kNodeRefs: {
       proto::NodeRefs refs;
       refs.ParseFromArray(body.data(), static_cast<int>(body.size()));
       std::string words = absl::StrCat(" version ", refs.version(), " holds");
-      for (size_t i = 0; i + 16 <= refs.held_ids().size(); i += 16) absl::StrAppend(&words, " ", FrameHead<ObjectId>(refs.held_ids().substr(i, 16))->ToHex());
+      for (size_t i = 0; i + 16 <= refs.held_ids().size(); i += 16)
+        absl::StrAppend(&words, " ", FrameHead<ObjectId>(refs.held_ids().substr(i, 16))->ToHex());
       absl::StrAppend(&words, " drops");
-      for (size_t i = 0; i + 16 <= refs.dropped_ids().size(); i += 16) absl::StrAppend(&words, " ", FrameHead<ObjectId>(refs.dropped_ids().substr(i, 16))->ToHex());
+      for (size_t i = 0; i + 16 <= refs.dropped_ids().size(); i += 16)
+        absl::StrAppend(&words, " ",
+                        FrameHead<ObjectId>(refs.dropped_ids().substr(i, 16))->ToHex());
       return words;
     }
     case FrameKind::kGcsRequest: {
       proto::GcsRequest request;
       request.ParseFromArray(body.data(), static_cast<int>(body.size()));
-      return absl::StrCat(" of ", ProcessId::Unpack(request.client()).ToString(), " number ", request.sequence(), " body ", static_cast<int>(request.body_case()));
+      return absl::StrCat(" of ", ProcessId::Unpack(request.client()).ToString(), " number ",
+                          request.sequence(), " body ", static_cast<int>(request.body_case()));
     }
     case FrameKind::kGcsReply: {
       proto::GcsReply reply;
       reply.ParseFromArray(body.data(), static_cast<int>(body.size()));
-      return absl::StrCat(" of ", ProcessId::Unpack(reply.client()).ToString(), " number ", reply.sequence(), " error ", reply.error());
+      return absl::StrCat(" of ", ProcessId::Unpack(reply.client()).ToString(), " number ",
+                          reply.sequence(), " error ", reply.error());
     }
-    default: break;
+    default:
+      break;
   }
   return "";
 }
@@ -144,54 +190,102 @@ const char* FrameName(FrameKind kind) {
   if (kind == kStoreSealed) return "StoreSealed";
   if (kind == kStoreLookup) return "StoreLookup";
   switch (kind) {
-    case FrameKind::kTemplate: return "Template";
-    case FrameKind::kPushTask: return "PushTask";
-    case FrameKind::kTaskReply: return "TaskReply";
-    case FrameKind::kStreamItem: return "StreamItem";
-    case FrameKind::kStreamAck: return "StreamAck";
-    case FrameKind::kCancelTask: return "CancelTask";
-    case FrameKind::kTakeBack: return "TakeBack";
-    case FrameKind::kTaskReturned: return "TaskReturned";
-    case FrameKind::kTransitDone: return "TransitDone";
-    case FrameKind::kObjectQuery: return "ObjectQuery";
-    case FrameKind::kObjectAnswer: return "ObjectAnswer";
-    case FrameKind::kActorQuery: return "ActorQuery";
-    case FrameKind::kActorAnswer: return "ActorAnswer";
-    case FrameKind::kActorControl: return "ActorControl";
-    case FrameKind::kJobStart: return "JobStart";
-    case FrameKind::kLeaseDemand: return "LeaseDemand";
-    case FrameKind::kLeaseReturn: return "LeaseReturn";
-    case FrameKind::kBlocked: return "Blocked";
-    case FrameKind::kConnectRequest: return "ConnectRequest";
-    case FrameKind::kPeerDrained: return "PeerDrained";
-    case FrameKind::kRefsReport: return "RefsReport";
-    case FrameKind::kNodeRefsAck: return "NodeRefsAck";
-    case FrameKind::kKillWorker: return "KillWorker";
-    case FrameKind::kGroupRequest: return "GroupRequest";
-    case FrameKind::kActorReport: return "ActorReport";
-    case FrameKind::kStateQuery: return "StateQuery";
-    case FrameKind::kStateAnswer: return "StateAnswer";
-    case FrameKind::kWorkerReady: return "WorkerReady";
-    case FrameKind::kAdoptedQuery: return "AdoptedQuery";
-    case FrameKind::kGoodbye: return "Goodbye";
-    case FrameKind::kLeaseGrant: return "LeaseGrant";
-    case FrameKind::kLeaseRefused: return "LeaseRefused";
-    case FrameKind::kLeaseRevoke: return "LeaseRevoke";
-    case FrameKind::kLeaseBegin: return "LeaseBegin";
-    case FrameKind::kLeaseEnd: return "LeaseEnd";
-    case FrameKind::kNewRing: return "NewRing";
-    case FrameKind::kConnectRefused: return "ConnectRefused";
-    case FrameKind::kProcessDied: return "ProcessDied";
-    case FrameKind::kRefsReported: return "RefsReported";
-    case FrameKind::kNodeRefs: return "NodeRefs";
-    case FrameKind::kGroupState: return "GroupState";
-    case FrameKind::kShutdown: return "Shutdown";
-    case FrameKind::kAdoptedAnswer: return "AdoptedAnswer";
-    case FrameKind::kJobStarted: return "JobStarted";
-    case FrameKind::kGcsRequest: return "GcsRequest";
-    case FrameKind::kGcsReply: return "GcsReply";
-    case FrameKind::kGcsEvent: return "GcsEvent";
-    default: return IsStoreFrame(kind) ? "Store" : "other";
+    case FrameKind::kTemplate:
+      return "Template";
+    case FrameKind::kPushTask:
+      return "PushTask";
+    case FrameKind::kTaskReply:
+      return "TaskReply";
+    case FrameKind::kStreamItem:
+      return "StreamItem";
+    case FrameKind::kStreamAck:
+      return "StreamAck";
+    case FrameKind::kCancelTask:
+      return "CancelTask";
+    case FrameKind::kTakeBack:
+      return "TakeBack";
+    case FrameKind::kTaskReturned:
+      return "TaskReturned";
+    case FrameKind::kTransitDone:
+      return "TransitDone";
+    case FrameKind::kObjectQuery:
+      return "ObjectQuery";
+    case FrameKind::kObjectAnswer:
+      return "ObjectAnswer";
+    case FrameKind::kActorQuery:
+      return "ActorQuery";
+    case FrameKind::kActorAnswer:
+      return "ActorAnswer";
+    case FrameKind::kActorControl:
+      return "ActorControl";
+    case FrameKind::kJobStart:
+      return "JobStart";
+    case FrameKind::kLeaseDemand:
+      return "LeaseDemand";
+    case FrameKind::kLeaseReturn:
+      return "LeaseReturn";
+    case FrameKind::kBlocked:
+      return "Blocked";
+    case FrameKind::kConnectRequest:
+      return "ConnectRequest";
+    case FrameKind::kPeerDrained:
+      return "PeerDrained";
+    case FrameKind::kRefsReport:
+      return "RefsReport";
+    case FrameKind::kNodeRefsAck:
+      return "NodeRefsAck";
+    case FrameKind::kKillWorker:
+      return "KillWorker";
+    case FrameKind::kGroupRequest:
+      return "GroupRequest";
+    case FrameKind::kActorReport:
+      return "ActorReport";
+    case FrameKind::kStateQuery:
+      return "StateQuery";
+    case FrameKind::kStateAnswer:
+      return "StateAnswer";
+    case FrameKind::kWorkerReady:
+      return "WorkerReady";
+    case FrameKind::kAdoptedQuery:
+      return "AdoptedQuery";
+    case FrameKind::kGoodbye:
+      return "Goodbye";
+    case FrameKind::kLeaseGrant:
+      return "LeaseGrant";
+    case FrameKind::kLeaseRefused:
+      return "LeaseRefused";
+    case FrameKind::kLeaseRevoke:
+      return "LeaseRevoke";
+    case FrameKind::kLeaseBegin:
+      return "LeaseBegin";
+    case FrameKind::kLeaseEnd:
+      return "LeaseEnd";
+    case FrameKind::kNewRing:
+      return "NewRing";
+    case FrameKind::kConnectRefused:
+      return "ConnectRefused";
+    case FrameKind::kProcessDied:
+      return "ProcessDied";
+    case FrameKind::kRefsReported:
+      return "RefsReported";
+    case FrameKind::kNodeRefs:
+      return "NodeRefs";
+    case FrameKind::kGroupState:
+      return "GroupState";
+    case FrameKind::kShutdown:
+      return "Shutdown";
+    case FrameKind::kAdoptedAnswer:
+      return "AdoptedAnswer";
+    case FrameKind::kJobStarted:
+      return "JobStarted";
+    case FrameKind::kGcsRequest:
+      return "GcsRequest";
+    case FrameKind::kGcsReply:
+      return "GcsReply";
+    case FrameKind::kGcsEvent:
+      return "GcsEvent";
+    default:
+      return IsStoreFrame(kind) ? "Store" : "other";
   }
 }
 

@@ -1,6 +1,6 @@
 // Copyright The Sheaf Authors. SPDX-License-Identifier: Apache-2.0
-// What goes wrong in a run: faults that Sheaf promises to survive, drawn anew for each seed, and bugs that are planted at the
-// seams to see whether the oracle notices.
+// What goes wrong in a run: faults that Sheaf promises to survive, drawn anew for each seed, and
+// bugs that are planted at the seams to see whether the oracle notices.
 #pragma once
 
 #include <array>
@@ -15,34 +15,34 @@ namespace sheaf::sim {
 // Planted bugs. Each breaks a promise that one of the seams makes.
 enum class Plant : uint8_t {
   kNone = 0,
-  kDropReply,           // A ring loses a reply.
-  kDuplicatePush,       // A ring hands over a call twice.
-  kReorderCalls,        // A ring swaps two calls.
-  kCorruptReply,        // A ring flips a bit of a result.
-  kDropFree,            // A ring loses the word that an object is free.
-  kDropTransitDone,     // A ring loses the word that references have arrived.
-  kDropLeaseReturn,     // A ring loses a returned lease.
-  kDropCancel,          // A ring loses a cancellation.
-  kSilentDeath,         // The launcher does not report a worker's death.
-  kZombie,              // The launcher reports a death of a process that lives on.
-  kForgottenStart,      // The page that says which call was started reads as if none was.
-  kEarlyAck,            // The storage of the GCS acknowledges what it has not kept.
-  kFrozenClock,         // A process's clock stands still.
-  kBackwardClock,       // The raylet's clock runs backward.
+  kDropReply,        // A ring loses a reply.
+  kDuplicatePush,    // A ring hands over a call twice.
+  kReorderCalls,     // A ring swaps two calls.
+  kCorruptReply,     // A ring flips a bit of a result.
+  kDropFree,         // A ring loses the word that an object is free.
+  kDropTransitDone,  // A ring loses the word that references have arrived.
+  kDropLeaseReturn,  // A ring loses a returned lease.
+  kDropCancel,       // A ring loses a cancellation.
+  kSilentDeath,      // The launcher does not report a worker's death.
+  kZombie,           // The launcher reports a death of a process that lives on.
+  kForgottenStart,   // The page that says which call was started reads as if none was.
+  kEarlyAck,         // The storage of the GCS acknowledges what it has not kept.
+  kFrozenClock,      // A process's clock stands still.
+  kBackwardClock,    // The raylet's clock runs backward.
   kCount,
 };
 std::string_view PlantName(Plant plant);
 Plant PlantOf(std::string_view name);  // kCount: there is none of that name.
 
 enum class Fault : uint8_t {
-  kWorkerKill = 0,   // At an event, or in the middle of one.
+  kWorkerKill = 0,  // At an event, or in the middle of one.
   kActorKill,
   kDriverKill,
-  kPause,            // A process (or the raylet) stands still for a while.
-  kStartFailure,     // A worker does not come up.
-  kLateSocket,       // A forked child keeps the socket of a dead process.
+  kPause,         // A process (or the raylet) stands still for a while.
+  kStartFailure,  // A worker does not come up.
+  kLateSocket,    // A forked child keeps the socket of a dead process.
   kGcsCrash,
-  kGcsLostWrites,    // What the crash took with it.
+  kGcsLostWrites,  // What the crash took with it.
   kGcsFrameDropped,
   kGcsFrameDuplicated,
   kGcsFrameDelayed,
@@ -52,8 +52,8 @@ enum class Fault : uint8_t {
 std::string_view FaultName(Fault fault);
 using FaultCounts = std::array<uint64_t, static_cast<size_t>(Fault::kCount)>;
 
-// Which faults a run has, and how often: means in virtual time, 0 for never. Many seeds with few kinds each find more than
-// many with all of them.
+// Which faults a run has, and how often: means in virtual time, 0 for never. Many seeds with few
+// kinds each find more than many with all of them.
 struct FaultPlan {
   Nanos worker_kill_every = 0;
   Nanos driver_kill_every = 0;
@@ -69,7 +69,8 @@ struct FaultPlan {
     if (random.OneIn(6)) return plan;  // Without faults nothing may fail at all.
     auto maybe = [&](auto value) { return random.OneIn(2) ? value : decltype(value){0}; };
     plan.worker_kill_every = maybe(static_cast<Nanos>(20 + random.Below(400)) * kMillisecond);
-    plan.driver_kill_every = random.OneIn(3) ? static_cast<Nanos>(500 + random.Below(4000)) * kMillisecond : 0;
+    plan.driver_kill_every =
+        random.OneIn(3) ? static_cast<Nanos>(500 + random.Below(4000)) * kMillisecond : 0;
     plan.pause_every = maybe(static_cast<Nanos>(100 + random.Below(2000)) * kMillisecond);
     plan.gcs_crash_every = maybe(static_cast<Nanos>(500 + random.Below(3000)) * kMillisecond);
     plan.start_failure_one_in = maybe(5 + random.Below(40));

@@ -14,7 +14,8 @@ constexpr Nanos kTickPeriod = 100 * kMillisecond;
 
 }  // namespace
 
-// Batches get to disk in order, each after a while; a crash takes those that are under way, from some batch on.
+// Batches get to disk in order, each after a while; a crash takes those that are under way, from
+// some batch on.
 class GcsHost::Disk final : public Storage {
  public:
   Disk(World& world, MemoryStorage::Disk& rows) : world_(world), rows_(rows) {}
@@ -31,7 +32,7 @@ class GcsHost::Disk final : public Storage {
       last_ = std::max(last_, world_.now()) + kSecond;
     }
     const Nanos took = world_.random.OneIn(20) ? world_.Between(kMillisecond, 50 * kMillisecond)
-                                                : world_.Between(20 * kMicrosecond, kMillisecond);
+                                               : world_.Between(20 * kMicrosecond, kMillisecond);
     last_ = std::max(last_, world_.now() + took);
     world_.queue.At(last_, [this, alive = alive_] {
       if (*alive) FinishOne();
@@ -97,7 +98,8 @@ void GcsHost::Start() {
   service_ = std::make_unique<GcsService>(options, world_.queue.clock(), *disk_, *this, random_);
   world_.trace.Note(world_.now(), kGcs, "starts");
   const absl::Status started = service_->Start();
-  if (!started.ok()) world_.oracle.Fail("O3", "the GCS does not start again: " + std::string(started.message()));
+  if (!started.ok())
+    world_.oracle.Fail("O3", "the GCS does not start again: " + std::string(started.message()));
   ScheduleTick();
 }
 
@@ -157,9 +159,12 @@ void GcsHost::SendToGcs(ProcessId from, FrameKind kind, std::string body) {
   });
 }
 
-Channel& GcsHost::To(ProcessId peer) { return channels_.try_emplace(peer, *this, peer).first->second; }
+Channel& GcsHost::To(ProcessId peer) {
+  return channels_.try_emplace(peer, *this, peer).first->second;
+}
 
-void GcsHost::NodeChannel::Send(Lane, FrameKind kind, std::string_view head, std::string_view tail) {
+void GcsHost::NodeChannel::Send(Lane, FrameKind kind, std::string_view head,
+                                std::string_view tail) {
   std::string body(head);
   body.append(tail);
   host_.Carry(&host_.last_to_[peer_], [host = &host_, peer = peer_, kind, body = std::move(body)] {

@@ -1,6 +1,7 @@
 // Copyright The Sheaf Authors. SPDX-License-Identifier: Apache-2.0
-// The real GcsService on a disk that takes its time, in a process that crashes: of what was not acknowledged the disk keeps the
-// first part. Links to raylets lose, repeat and delay frames; both ends resend.
+// The real GcsService on a disk that takes its time, in a process that crashes: of what was not
+// acknowledged the disk keeps the first part. Links to raylets lose, repeat and delay frames; both
+// ends resend.
 #pragma once
 
 #include <deque>
@@ -41,6 +42,7 @@ class GcsHost final : public Transport {
     NodeChannel(GcsHost& host, ProcessId peer) : host_(host), peer_(peer) {}
     void Send(Lane, FrameKind kind, std::string_view head, std::string_view tail) override;
     size_t queued_bytes() const override { return 0; }
+
    private:
     GcsHost& host_;
     const ProcessId peer_;

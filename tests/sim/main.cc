@@ -26,16 +26,19 @@ std::string program;
 RunOptions current;  // For the word about a crash.
 
 std::string Replay(const RunOptions& options) {
-  std::string command = absl::StrCat(program, " --seed ", options.seed, " --events ", options.events);
+  std::string command =
+      absl::StrCat(program, " --seed ", options.seed, " --events ", options.events);
   if (options.nodes != 1) absl::StrAppend(&command, " --nodes ", options.nodes);
-  if (options.plant != Plant::kNone) absl::StrAppend(&command, " --plant ", std::string(PlantName(options.plant)));
+  if (options.plant != Plant::kNone)
+    absl::StrAppend(&command, " --plant ", std::string(PlantName(options.plant)));
   return command + " --trace";
 }
 
 void OnCrash(int signal) {
   // I1: no event may end a process.
   static std::string words;
-  words = absl::StrCat("I1: signal ", signal, " ended the run of seed ", current.seed, "\nreplay: ", Replay(current), "\n");
+  words = absl::StrCat("I1: signal ", signal, " ended the run of seed ", current.seed,
+                       "\nreplay: ", Replay(current), "\n");
   std::fputs(words.c_str(), stdout);
   std::fflush(stdout);
   std::signal(signal, SIG_DFL);
@@ -62,7 +65,8 @@ struct Total {
   void Print() const {
     std::printf("%lu runs, %lu events, %lu calls\nfaults:", runs, events, calls);
     for (size_t i = 0; i < faults.size(); ++i) {
-      std::printf(" %s %lu%s", std::string(FaultName(static_cast<Fault>(i))).c_str(), faults[i], i + 1 < faults.size() ? "," : "\n");
+      std::printf(" %s %lu%s", std::string(FaultName(static_cast<Fault>(i))).c_str(), faults[i],
+                  i + 1 < faults.size() ? "," : "\n");
     }
     std::printf("errors that calls ended in:");
     for (const auto& [kind, count] : errors) std::printf(" %s %zu", ErrorName(kind), count);
@@ -71,8 +75,8 @@ struct Total {
 };
 
 void PrintFailures(const RunOptions& options, const RunResult& result) {
-  std::printf("seed %lu fails after %lu events, %.3f s of virtual time:\n", options.seed, result.events,
-              static_cast<double>(result.virtual_time) / kSecond);
+  std::printf("seed %lu fails after %lu events, %.3f s of virtual time:\n", options.seed,
+              result.events, static_cast<double>(result.virtual_time) / kSecond);
   for (const std::string& failure : result.failures) std::printf("  %s\n", failure.c_str());
   std::printf("replay: %s\n", Replay(options).c_str());
   std::fflush(stdout);
@@ -107,7 +111,8 @@ int Test() {
   const RunResult again = RunOnce(options);
   total.Print();
   if (again.trace_hash != first_hash) {
-    std::printf("seed %lu was another run the second time: trace %016lx, then %016lx\n", kFirstSeed, first_hash, again.trace_hash);
+    std::printf("seed %lu was another run the second time: trace %016lx, then %016lx\n", kFirstSeed,
+                first_hash, again.trace_hash);
     return 1;
   }
   return total.failed == 0 ? 0 : 1;
@@ -124,10 +129,14 @@ int Planted() {
       const RunResult result = RunOnce(options);
       if (result.failures.empty() || result.planted == 0) continue;
       found = true;
-      std::printf("%-20s found by %s after %lu seeds: %.140s\n", std::string(PlantName(options.plant)).c_str(),
-                  result.failures[0].substr(0, 2).c_str(), seed, result.failures[0].substr(4, result.failures[0].find('\n') - 4).c_str());
+      std::printf("%-20s found by %s after %lu seeds: %.140s\n",
+                  std::string(PlantName(options.plant)).c_str(),
+                  result.failures[0].substr(0, 2).c_str(), seed,
+                  result.failures[0].substr(4, result.failures[0].find('\n') - 4).c_str());
     }
-    if (!found) std::printf("%-20s NOT FOUND in %lu seeds\n", std::string(PlantName(options.plant)).c_str(), kSeedsPerPlant);
+    if (!found)
+      std::printf("%-20s NOT FOUND in %lu seeds\n", std::string(PlantName(options.plant)).c_str(),
+                  kSeedsPerPlant);
     missed += !found;
     std::fflush(stdout);
   }
@@ -135,7 +144,9 @@ int Planted() {
 }
 
 int Usage() {
-  std::fprintf(stderr, "usage: sim --test | --planted | [--seed N|random] [--seeds K] [--events E] [--nodes N] [--plant NAME] [--trace]\nplants:");
+  std::fprintf(stderr,
+               "usage: sim --test | --planted | [--seed N|random] [--seeds K] [--events E] "
+               "[--nodes N] [--plant NAME] [--trace]\nplants:");
   for (uint8_t i = 1; i < static_cast<uint8_t>(Plant::kCount); ++i) {
     std::fprintf(stderr, " %s", std::string(PlantName(static_cast<Plant>(i))).c_str());
   }
@@ -159,7 +170,8 @@ int Main(int argc, char** argv) {
     if (i + 1 == argc) return Usage();
     const char* value = argv[++i];
     if (flag == "--seed") {
-      options.seed = std::string_view(value) == "random" ? EntropySeed() : std::strtoull(value, nullptr, 10);
+      options.seed =
+          std::string_view(value) == "random" ? EntropySeed() : std::strtoull(value, nullptr, 10);
     } else if (flag == "--seeds") {
       seeds = std::strtoull(value, nullptr, 10);
     } else if (flag == "--events") {

@@ -58,9 +58,12 @@ Nanos Network::Delay() {
 
 // True: the ring does not do what rings do, and the frame is dealt with.
 bool Network::SpoiltByPlant(Ring& ring, int lane, FrameKind kind, std::string* body) {
-  auto drops = [&](Plant plant, FrameKind what) { return kind == what && world_.Planted(plant, kPlantOneIn); };
+  auto drops = [&](Plant plant, FrameKind what) {
+    return kind == what && world_.Planted(plant, kPlantOneIn);
+  };
   if (drops(Plant::kDropReply, FrameKind::kTaskReply) || drops(Plant::kDropFree, kStoreFree) ||
-      drops(Plant::kDropTransitDone, FrameKind::kTransitDone) || drops(Plant::kDropLeaseReturn, FrameKind::kLeaseReturn) ||
+      drops(Plant::kDropTransitDone, FrameKind::kTransitDone) ||
+      drops(Plant::kDropLeaseReturn, FrameKind::kLeaseReturn) ||
       (kind == FrameKind::kCancelTask && world_.Planted(Plant::kDropCancel))) {
     return true;
   }
@@ -71,8 +74,8 @@ bool Network::SpoiltByPlant(Ring& ring, int lane, FrameKind kind, std::string* b
       world_.Planted(Plant::kCorruptReply, kPlantOneIn)) {
     (*body)[sizeof(TaskReplyHead) + sizeof(ReturnHead)] ^= 1;
   }
-  if (kind == FrameKind::kPushTask && !ring.lanes[lane].empty() && ring.lanes[lane].back().kind == kind &&
-      world_.Planted(Plant::kReorderCalls)) {
+  if (kind == FrameKind::kPushTask && !ring.lanes[lane].empty() &&
+      ring.lanes[lane].back().kind == kind && world_.Planted(Plant::kReorderCalls)) {
     std::swap(ring.lanes[lane].back().body, *body);
   }
   return false;
@@ -85,7 +88,8 @@ void Network::Publish(ProcessId from, ProcessId to, Lane lane, FrameKind kind, s
   if (kind == FrameKind::kLeaseBegin) {
     proto::LeaseBegin begin;
     if (begin.ParseFromString(body) && begin.spec().actor()) {
-      world_.oracle.ActorLeased(ActorId::FromBinary(begin.spec().actor_id()).value_or(ActorId()), to);
+      world_.oracle.ActorLeased(ActorId::FromBinary(begin.spec().actor_id()).value_or(ActorId()),
+                                to);
     }
   }
   if (world_.plant != Plant::kNone && SpoiltByPlant(*ring, index, kind, &body)) return;
@@ -144,7 +148,8 @@ void Network::Close(ProcessId from, ProcessId reader) {
 Channel& LocalTransport::To(ProcessId peer) {
   auto found = channels_.find(peer);
   if (found != channels_.end()) return *found->second;
-  RingChannel& made = *channels_.emplace(peer, std::make_unique<RingChannel>(*this, peer)).first->second;
+  RingChannel& made =
+      *channels_.emplace(peer, std::make_unique<RingChannel>(*this, peer)).first->second;
   make_contact_(peer);  // May forget it at once.
   return made;
 }
@@ -167,15 +172,18 @@ bool LocalTransport::HasRing(ProcessId peer) const {
 void LocalTransport::AddRing(ProcessId peer) {
   if (HasRing(peer)) return;
   auto found = channels_.find(peer);
-  if (found == channels_.end()) found = channels_.emplace(peer, std::make_unique<RingChannel>(*this, peer)).first;
+  if (found == channels_.end())
+    found = channels_.emplace(peer, std::make_unique<RingChannel>(*this, peer)).first;
   RingChannel& channel = *found->second;
   channel.ring = true;
   network_.Open(self_, peer);
-  for (auto& frame : std::exchange(channel.queued, {})) channel.Send(frame.lane, frame.kind, frame.body, {});
+  for (auto& frame : std::exchange(channel.queued, {}))
+    channel.Send(frame.lane, frame.kind, frame.body, {});
   channel.queued_size = 0;
 }
 
-void LocalTransport::RingChannel::Send(Lane lane, FrameKind kind, std::string_view head, std::string_view tail) {
+void LocalTransport::RingChannel::Send(Lane lane, FrameKind kind, std::string_view head,
+                                       std::string_view tail) {
   if (dead || !transport.endpoint_.alive) return;
   std::string body;
   body.reserve(head.size() + tail.size());

@@ -1,6 +1,7 @@
 // Copyright The Sheaf Authors. SPDX-License-Identifier: Apache-2.0
-// What lies between the processes of one node: pairs of rings, which lose nothing and keep the order of each lane, but take
-// their time; frames in a ring outlive their sender. Each process has a LocalTransport, which behaves as shm/mailbox.h does.
+// What lies between the processes of one node: pairs of rings, which lose nothing and keep the
+// order of each lane, but take their time; frames in a ring outlive their sender. Each process has
+// a LocalTransport, which behaves as shm/mailbox.h does.
 #pragma once
 
 #include <deque>
@@ -76,8 +77,13 @@ class Network {
 class LocalTransport final : public Transport {
  public:
   // `make_contact` as in shm/mailbox.h.
-  LocalTransport(World& world, Network& network, ProcessId self, Endpoint& endpoint, std::function<void(ProcessId)> make_contact)
-      : world_(world), network_(network), self_(self), endpoint_(endpoint), make_contact_(std::move(make_contact)) {}
+  LocalTransport(World& world, Network& network, ProcessId self, Endpoint& endpoint,
+                 std::function<void(ProcessId)> make_contact)
+      : world_(world),
+        network_(network),
+        self_(self),
+        endpoint_(endpoint),
+        make_contact_(std::move(make_contact)) {}
 
   Channel& To(ProcessId peer) override;
   void Forget(ProcessId peer) override;

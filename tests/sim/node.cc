@@ -14,15 +14,19 @@ constexpr Nanos kTickPeriod = 100 * kMillisecond;
 constexpr Nanos kResendRegistration = 500 * kMillisecond;
 constexpr Nanos kPlantedStepBack = 20 * kSecond;
 constexpr Nanos kPlantedStepAt = 3 * kSecond;
-constexpr MachineMemory kMachine{.limit_bytes = int64_t{16} << 30, .available_bytes = int64_t{8} << 30};
+constexpr MachineMemory kMachine{.limit_bytes = int64_t{16} << 30,
+                                 .available_bytes = int64_t{8} << 30};
 
 // The store is large enough: nothing is spilled.
 class NoSpill final : public SpillStorage {
  public:
-  absl::StatusOr<std::vector<SpillRecord>> Write(uint64_t, std::span<const std::span<const std::byte>>) override {
+  absl::StatusOr<std::vector<SpillRecord>> Write(
+      uint64_t, std::span<const std::span<const std::byte>>) override {
     return absl::ResourceExhaustedError("the simulated node has no disk");
   }
-  absl::Status Read(const SpillRecord&, std::byte*) override { return absl::DataLossError("the simulated node has no disk"); }
+  absl::Status Read(const SpillRecord&, std::byte*) override {
+    return absl::DataLossError("the simulated node has no disk");
+  }
   void Remove(uint64_t) override {}
 };
 
@@ -40,8 +44,11 @@ class Node::RayletTransport final : public Transport {
  public:
   RayletTransport(World& world, GcsHost& gcs, Network& network, NodeNumber node, Endpoint& endpoint)
       : gcs_(gcs, RayletOf(node)),
-        rings(world, network, RayletOf(node), endpoint, [this](ProcessId peer) { rings.Forget(peer); }) {}
-  Channel& To(ProcessId peer) override { return peer == kGcs ? static_cast<Channel&>(gcs_) : rings.To(peer); }
+        rings(world, network, RayletOf(node), endpoint,
+              [this](ProcessId peer) { rings.Forget(peer); }) {}
+  Channel& To(ProcessId peer) override {
+    return peer == kGcs ? static_cast<Channel&>(gcs_) : rings.To(peer);
+  }
   void Forget(ProcessId peer) override { rings.Forget(peer); }
 
  private:
@@ -117,14 +124,18 @@ void Node::OnGcsFrame(ProcessId to, FrameKind kind, const std::string& body) {
     return;
   }
   proto::GcsReply reply;
-  if (kind != FrameKind::kGcsReply || !reply.ParseFromString(body) || !reply.has_node_registered()) return;
+  if (kind != FrameKind::kGcsReply || !reply.ParseFromString(body) || !reply.has_node_registered())
+    return;
   const proto::NodeRegistered& registered = reply.node_registered();
   MakeRaylet(registered.node(), registered.term(), registered.heartbeat_period_ns());
 }
 
 void Node::MakeRaylet(NodeNumber number, uint64_t term, Nanos heartbeat_period) {
   number_ = number;
-  auto made = SegmentArena::Make({.capacity_bytes = options_.store_bytes, .reserve_bytes = 0, .memory = [] { return kMachine; }});
+  auto made =
+      SegmentArena::Make({.capacity_bytes = options_.store_bytes, .reserve_bytes = 0, .memory = [] {
+                            return kMachine;
+                          }});
   SHEAF_CHECK(made.ok(), "no memory for the arena of the simulated node");
   arena_ = *std::move(made);
   network_.Attach(RayletOf(number), this);
@@ -132,8 +143,10 @@ void Node::MakeRaylet(NodeNumber number, uint64_t term, Nanos heartbeat_period) 
   numbers_ = std::make_unique<ProcessNumbers>(number);
   StoreOptions store;
   store.node = number;
-  store_ = std::make_unique<StoreOwner>(
-      store, StoreOwner::World{clock_, *transport_, *arena_, *spill_, loop_, memory_, disk_, store_events_}, options_.store_bytes);
+  store_ = std::make_unique<StoreOwner>(store,
+                                        StoreOwner::World{clock_, *transport_, *arena_, *spill_,
+                                                          loop_, memory_, disk_, store_events_},
+                                        options_.store_bytes);
   RayletOptions raylet;
   raylet.node = number;
   raylet.totals = options_.totals;
@@ -142,7 +155,8 @@ void Node::MakeRaylet(NodeNumber number, uint64_t term, Nanos heartbeat_period) 
   raylet.gcs_term = term;
   raylet.heartbeat_period = heartbeat_period;
   raylet_ = std::make_unique<Raylet>(
-      raylet, RayletWorld{clock_, *transport_, *this, *this, *store_, store_events_, raylet_random_, *numbers_, *page_});
+      raylet, RayletWorld{clock_, *transport_, *this, *this, *store_, store_events_, raylet_random_,
+                          *numbers_, *page_});
   ScheduleTick();
 }
 
@@ -224,7 +238,8 @@ Process& Node::Attach(ProcessId id, ProcessRole role, ProcessId job_driver) {
   world_.trace.Note(world_.now(), id, "attaches");
   raylet_->OnAttached(id, info);
   EndTurn();
-  world_.queue.After(world_.Between(10 * kMicrosecond, kMillisecond), [process = process.get()] { process->Begin(); });
+  world_.queue.After(world_.Between(10 * kMicrosecond, kMillisecond),
+                     [process = process.get()] { process->Begin(); });
   return *process;
 }
 
@@ -240,7 +255,8 @@ void Node::RemoveJob(JobNumber job) { jobs_.erase(job); }
 absl::Status Node::Start(const WorkerSpec& spec) {
   if (!jobs_.contains(spec.job)) return absl::NotFoundError("no such job");
   starting_[spec.process] = spec.job;
-  const Nanos took = world_.random.OneIn(10) ? world_.Between(kMillisecond, 200 * kMillisecond) : world_.Between(kMillisecond, 5 * kMillisecond);
+  const Nanos took = world_.random.OneIn(10) ? world_.Between(kMillisecond, 200 * kMillisecond)
+                                             : world_.Between(kMillisecond, 5 * kMillisecond);
   // Never many in a row: after a few the raylet gives up on the job, as it should.
   const uint64_t one_in = world_.faults.start_failure_one_in;
   const bool fails = one_in != 0 && failed_starts_ < 2 && world_.random.OneIn(one_in);
@@ -285,7 +301,8 @@ void Node::Kill(ProcessId id, const std::string& reason) {
 
 void Node::Crash(Process& process, proto::Death::Cause cause, int code) {
   if (!process.alive) return;
-  world_.trace.Note(world_.now(), process.self, "dies", process.role == ProcessRole::kDriver ? "(driver)" : "(worker)");
+  world_.trace.Note(world_.now(), process.self, "dies",
+                    process.role == ProcessRole::kDriver ? "(driver)" : "(worker)");
   process.Die();
   world_.oracle.ProcessDied(process.self);
   proto::Death death;
@@ -299,15 +316,17 @@ void Node::Leave(Process& process) { Crash(process, proto::Death::EXITED, 0); }
 // The end of the process and that of its socket show separately, in any order.
 void Node::ReportDeath(ProcessId id, proto::Death death) {
   if (!world_.Planted(Plant::kSilentDeath, 4)) {
-    OnLoop(world_.Between(10 * kMicrosecond, 5 * kMillisecond), [this, id, death = std::move(death)] {
-      network_.Drain(id, RayletOf(number_));
-      raylet_->OnExited(id, death);
-    });
+    OnLoop(world_.Between(10 * kMicrosecond, 5 * kMillisecond),
+           [this, id, death = std::move(death)] {
+             network_.Drain(id, RayletOf(number_));
+             raylet_->OnExited(id, death);
+           });
   } else {
     return;  // Nor does its socket tell.
   }
   Nanos socket = world_.Between(10 * kMicrosecond, 5 * kMillisecond);
-  if (world_.faults.late_socket_one_in != 0 && world_.random.OneIn(world_.faults.late_socket_one_in)) {
+  if (world_.faults.late_socket_one_in != 0 &&
+      world_.random.OneIn(world_.faults.late_socket_one_in)) {
     world_.Count(Fault::kLateSocket);
     socket = world_.Between(kMillisecond, 3 * kSecond);
   }
@@ -325,7 +344,8 @@ absl::Status Node::Connect(ProcessId a, ProcessId b) {
   auto one = attached_.find(a);
   auto other = attached_.find(b);
   for (const auto& end : {one, other}) {
-    if (end == attached_.end() || end->second.socket_closed) return absl::NotFoundError("not attached");
+    if (end == attached_.end() || end->second.socket_closed)
+      return absl::NotFoundError("not attached");
   }
   auto& peers = one->second.peers;
   if (a == b || std::find(peers.begin(), peers.end(), b) != peers.end()) return absl::OkStatus();
@@ -344,7 +364,8 @@ void Node::Remove(ProcessId process) {
   auto found = attached_.find(process);
   if (found == attached_.end()) return;
   for (const ProcessId peer : found->second.peers) {
-    if (auto other = attached_.find(peer); other != attached_.end()) std::erase(other->second.peers, process);
+    if (auto other = attached_.find(peer); other != attached_.end())
+      std::erase(other->second.peers, process);
   }
   attached_.erase(found);
 }

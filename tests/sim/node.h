@@ -1,5 +1,6 @@
 // Copyright The Sheaf Authors. SPDX-License-Identifier: Apache-2.0
-// One node: the real Raylet and StoreOwner over a real arena, with a launcher, a switchboard and deaths that are simulated.
+// One node: the real Raylet and StoreOwner over a real arena, with a launcher, a switchboard and
+// deaths that are simulated.
 #pragma once
 
 #include <map>
@@ -61,6 +62,7 @@ class Node final : public Endpoint, public WorkerLauncher, public Switchboard {
    public:
     explicit RayletClock(World& world) : world_(world) {}
     Nanos Now() const override;
+
    private:
     World& world_;
   };

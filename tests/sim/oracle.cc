@@ -24,10 +24,13 @@ std::string Oracle::Value(uint64_t id, size_t size) const {
   return value;
 }
 
-bool Oracle::IsValue(uint64_t id, std::string_view bytes) const { return bytes == Value(id, bytes.size()); }
+bool Oracle::IsValue(uint64_t id, std::string_view bytes) const {
+  return bytes == Value(id, bytes.size());
+}
 
 void Oracle::Fail(std::string_view rule, const std::string& words) {
-  if (failures_.size() < kFailuresKept) failures_.push_back(absl::StrCat(absl::string_view(rule.data(), rule.size()), ": ", words));
+  if (failures_.size() < kFailuresKept)
+    failures_.push_back(absl::StrCat(absl::string_view(rule.data(), rule.size()), ": ", words));
 }
 
 CallRecord& Oracle::Submitted(TaskId task, const CallArguments& arguments) {
@@ -45,30 +48,38 @@ CallRecord* Oracle::Find(TaskId task) {
 
 void Oracle::Started(TaskId task, ProcessId where) {
   CallRecord* call = Find(task);
-  if (call == nullptr) return Fail("O2", absl::StrCat("process ", where.ToString(), " started ", task.ToHex(), ", which nobody submitted"));
+  if (call == nullptr)
+    return Fail("O2", absl::StrCat("process ", where.ToString(), " started ", task.ToHex(),
+                                   ", which nobody submitted"));
   ++call->starts;
-  const bool constructor = call->arguments.op == Op::kConstruct || call->arguments.op == Op::kConstructFails;
+  const bool constructor =
+      call->arguments.op == Op::kConstruct || call->arguments.op == Op::kConstructFails;
   if (!constructor && call->retries >= 0 && call->starts > 1 + call->retries) {
-    Fail("O5", absl::StrCat("call ", task.ToHex(), " was started ", call->starts, " times, with ", call->retries, " retries"));
+    Fail("O5", absl::StrCat("call ", task.ToHex(), " was started ", call->starts, " times, with ",
+                            call->retries, " retries"));
   }
   if (call->actor.is_nil() || constructor) return;
   ActorRecord& actor = actors_[call->actor];
   if (actor.processes.empty() || !actor.incarnations.contains(where)) {
-    return Fail("O5", absl::StrCat("process ", where.ToString(), " started a call of actor ", call->actor.ToHex(), " before its constructor"));
+    return Fail("O5", absl::StrCat("process ", where.ToString(), " started a call of actor ",
+                                   call->actor.ToHex(), " before its constructor"));
   }
   if (actor.processes.back() != where) {
-    Fail("O5", absl::StrCat("actor ", call->actor.ToHex(), ": process ", where.ToString(), " started call ", task.ToHex(),
-                            " though the newer incarnation ", actor.processes.back().ToString(), " lives"));
+    Fail("O5", absl::StrCat("actor ", call->actor.ToHex(), ": process ", where.ToString(),
+                            " started call ", task.ToHex(), " though the newer incarnation ",
+                            actor.processes.back().ToString(), " lives"));
   }
   Incarnation& incarnation = actor.incarnations[where];
   const bool again = !incarnation.started.insert(task).second;
   if (again && call->arguments.op != Op::kFlaky) {
-    Fail("O5", absl::StrCat("call ", task.ToHex(), " was started twice by one incarnation, ", where.ToString()));
+    Fail("O5", absl::StrCat("call ", task.ToHex(), " was started twice by one incarnation, ",
+                            where.ToString()));
   }
   uint64_t& last = incarnation.last_sequence[call->submitter];
   if (!again && call->arguments.sequence <= last) {
-    Fail("O5", absl::StrCat("call ", task.ToHex(), " is number ", call->arguments.sequence, " of its caller to actor ",
-                            call->actor.ToHex(), " and started after number ", last));
+    Fail("O5", absl::StrCat("call ", task.ToHex(), " is number ", call->arguments.sequence,
+                            " of its caller to actor ", call->actor.ToHex(),
+                            " and started after number ", last));
   }
   last = std::max(last, call->arguments.sequence);
 }
@@ -80,31 +91,41 @@ void Oracle::Cancelled(TaskId task, bool recursive) {
   }
 }
 
-void Oracle::Made(ObjectId object, uint64_t id, size_t size, TaskId maker) { objects_[object] = {id, size, maker}; }
+void Oracle::Made(ObjectId object, uint64_t id, size_t size, TaskId maker) {
+  objects_[object] = {id, size, maker};
+}
 
-void Oracle::Read(ObjectId object, ErrorKind kind, std::string_view bytes, const std::string& words) {
+void Oracle::Read(ObjectId object, ErrorKind kind, std::string_view bytes,
+                  const std::string& words) {
   auto found = objects_.find(object);
-  if (found == objects_.end()) return Fail("O2", absl::StrCat("object ", object.ToHex(), " was read, and nobody made it"));
+  if (found == objects_.end())
+    return Fail("O2", absl::StrCat("object ", object.ToHex(), " was read, and nobody made it"));
   const ObjectRecord& record = found->second;
   CallRecord* call = record.maker.is_nil() ? nullptr : Find(record.maker);
   if (kind == ErrorKind::kNone) {
-    const bool fails = call != nullptr && (call->arguments.op == Op::kFails || call->arguments.op == Op::kConstructFails);
-    if (fails) Fail("O2", absl::StrCat("call ", record.maker.ToHex(), " always fails and has a value"));
+    const bool fails = call != nullptr && (call->arguments.op == Op::kFails ||
+                                           call->arguments.op == Op::kConstructFails);
+    if (fails)
+      Fail("O2", absl::StrCat("call ", record.maker.ToHex(), " always fails and has a value"));
     if (bytes.size() != record.size || !IsValue(record.id, bytes)) {
-      Fail("O2", absl::StrCat("object ", object.ToHex(), " has ", bytes.size(), " bytes that are not its value (", record.size, " bytes)"));
+      Fail("O2", absl::StrCat("object ", object.ToHex(), " has ", bytes.size(),
+                              " bytes that are not its value (", record.size, " bytes)"));
     }
   } else {
     ++errors_[kind];
     std::set<ObjectId> seen;
     const std::string why = WhyNot(object, kind, &seen);
     if (!why.empty()) {
-      Fail("O1", absl::StrCat("object ", object.ToHex(), " is ", ErrorName(kind), " (", words, "), but ", why));
+      Fail("O1", absl::StrCat("object ", object.ToHex(), " is ", ErrorName(kind), " (", words,
+                              "), but ", why));
     }
   }
-  // Readers on their own side may see an error where the owner has a value: its owner died, and no copy is left.
+  // Readers on their own side may see an error where the owner has a value: its owner died, and no
+  // copy is left.
   if (call != nullptr && kind != ErrorKind::kOwnerDied && !IsDead(object.maker())) {
     if (call->has_outcome && call->outcome != kind) {
-      Fail("O1", absl::StrCat("object ", object.ToHex(), " was ", ErrorName(call->outcome), " and is ", ErrorName(kind), " now"));
+      Fail("O1", absl::StrCat("object ", object.ToHex(), " was ", ErrorName(call->outcome),
+                              " and is ", ErrorName(kind), " now"));
     }
     call->has_outcome = true;
     call->outcome = kind;
@@ -128,7 +149,8 @@ std::string Oracle::WhyNotOfCall(const CallRecord& call, ErrorKind kind, std::se
   switch (kind) {
     case ErrorKind::kTaskFailed:
       if (call.arguments.op == Op::kFails) return "";
-      if (call.arguments.op == Op::kFlaky && call.retries >= 0 && call.starts > call.retries) return "";
+      if (call.arguments.op == Op::kFlaky && call.retries >= 0 && call.starts > call.retries)
+        return "";
       return "it does not fail";
     case ErrorKind::kTaskCancelled: {
       if (call.cancelled) return "";
@@ -140,8 +162,10 @@ std::string Oracle::WhyNotOfCall(const CallRecord& call, ErrorKind kind, std::se
     case ErrorKind::kWorkerCrashed:
       if (!call.actor.is_nil()) return "it is an actor's";
       if (call.retries >= 0 && call.starts == 1 + call.retries) return "";
-      if (call.arguments.op == Op::kGenerator && call.starts > 0) return "";  // Not again, once an item was there.
-      return absl::StrCat("it was started ", call.starts, " times and has ", call.retries, " retries");
+      if (call.arguments.op == Op::kGenerator && call.starts > 0)
+        return "";  // Not again, once an item was there.
+      return absl::StrCat("it was started ", call.starts, " times and has ", call.retries,
+                          " retries");
     case ErrorKind::kActorDied: {
       if (call.actor.is_nil()) return "it is no actor's";
       const ActorRecord& actor = actors_[call.actor];
@@ -151,7 +175,8 @@ std::string Oracle::WhyNotOfCall(const CallRecord& call, ErrorKind kind, std::se
       if (call.actor.is_nil()) return "it is no actor's";
       return actors_[call.actor].disturbed ? "" : "no process of its actor died";
     }
-    default: return "nothing in this run may cause that";
+    default:
+      return "nothing in this run may cause that";
   }
 }
 
@@ -198,7 +223,9 @@ void Oracle::ProcessDied(ProcessId process) {
 void Oracle::ReadsRegister(const std::string& key, uint64_t least, uint64_t value) {
   const Register& known = registers_[key];
   if (value < least || value > known.begun) {
-    Fail("O3", absl::StrCat("key ", key, " reads as ", value, "; ", least, " was acknowledged before, and ", known.begun, " is the last that was written"));
+    Fail("O3", absl::StrCat("key ", key, " reads as ", value, "; ", least,
+                            " was acknowledged before, and ", known.begun,
+                            " is the last that was written"));
   }
 }
 

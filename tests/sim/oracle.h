@@ -1,10 +1,10 @@
 // Copyright The Sheaf Authors. SPDX-License-Identifier: Apache-2.0
 // What must hold in every run, checked as it happens:
-//   O1  each call ends in exactly one value or typed error, and an error only where something happened that may cause it
-//   O2  a value is f(seed, id)
-//   O3  what the GCS acknowledged is there
-//   O4  at rest nothing is left (checked by the cluster, which says so here)
-//   O5  no call is started more often than its retries allow; calls of one caller start in order; once a newer incarnation of an
+//   O1  each call ends in exactly one value or typed error, and an error only where something
+//   happened that may cause it O2  a value is f(seed, id) O3  what the GCS acknowledged is there O4
+//   at rest nothing is left (checked by the cluster, which says so here) O5  no call is started
+//   more often than its retries allow; calls of one caller start in order; once a newer incarnation
+//   of an
 //       actor runs, an older one starts nothing
 // Simulated processes tell the oracle what they do; it knows nothing of Sheaf's inside.
 #pragma once
@@ -25,27 +25,27 @@ namespace sheaf::sim {
 // What a call does, when it runs.
 enum class Op : uint8_t {
   kPlain = 0,
-  kSlow,          // Runs long.
-  kNested,        // Calls others and waits for them.
-  kMakesObject,   // Returns a reference to an object of its own.
-  kFails,         // Always.
-  kFlaky,         // Fails at the first attempt, retriably.
-  kCrashes,       // Ends its process at the first attempt.
+  kSlow,         // Runs long.
+  kNested,       // Calls others and waits for them.
+  kMakesObject,  // Returns a reference to an object of its own.
+  kFails,        // Always.
+  kFlaky,        // Fails at the first attempt, retriably.
+  kCrashes,      // Ends its process at the first attempt.
   kGenerator,
-  kForever,       // Until it is cancelled.
-  kConstruct,     // An actor.
+  kForever,    // Until it is cancelled.
+  kConstruct,  // An actor.
   kConstructFails,
   kActorCall,
-  kActorHold,     // Keeps the reference that lies inside its argument.
-  kActorGive,     // Returns the reference that it keeps.
+  kActorHold,  // Keeps the reference that lies inside its argument.
+  kActorGive,  // Returns the reference that it keeps.
   kActorCrash,
 };
 
 // The first argument of every call.
 struct CallArguments {
-  uint64_t id = 0;     // Of the call: its value is f(seed, id).
+  uint64_t id = 0;        // Of the call: its value is f(seed, id).
   uint64_t sequence = 0;  // Of its caller, to one actor.
-  uint64_t size = 0;   // Bytes of its value.
+  uint64_t size = 0;      // Bytes of its value.
   Op op = Op::kPlain;
   uint8_t depth = 0;
   uint16_t count = 0;  // Items, children.
@@ -57,10 +57,10 @@ struct CallRecord {
   TaskId task;
   TaskId parent;
   ProcessId submitter;
-  int retries = 0;                  // -1: without bound.
-  ActorId actor;                    // Nil: a task.
-  std::vector<ObjectId> depends;    // Objects that it gets as arguments,
-  std::vector<ObjectId> inside;     // and those of which a reference lies inside its first argument.
+  int retries = 0;                // -1: without bound.
+  ActorId actor;                  // Nil: a task.
+  std::vector<ObjectId> depends;  // Objects that it gets as arguments,
+  std::vector<ObjectId> inside;   // and those of which a reference lies inside its first argument.
   int starts = 0;
   bool cancelled = false;
   bool cancelled_with_children = false;
@@ -89,7 +89,7 @@ class Oracle {
   // Actors.
   void ActorMade(ActorId actor, ProcessId creator, int max_restarts);
   void ActorMayDie(ActorId actor);
-  void ActorKilled(ActorId actor);  // It may restart, if it has restarts left.
+  void ActorKilled(ActorId actor);                   // It may restart, if it has restarts left.
   void ActorLeased(ActorId actor, ProcessId where);  // A process becomes an incarnation,
   void ActorStarts(ActorId actor, ProcessId where);  // and begins its constructor.
 
@@ -98,7 +98,9 @@ class Oracle {
 
   // One register per key, with one writer who counts up.
   void Writes(const std::string& key, uint64_t value) { registers_[key].begun = value; }
-  void Acknowledged(const std::string& key, uint64_t value) { registers_[key].acknowledged = value; }
+  void Acknowledged(const std::string& key, uint64_t value) {
+    registers_[key].acknowledged = value;
+  }
   uint64_t LeastOf(const std::string& key) { return registers_[key].acknowledged; }
   void ReadsRegister(const std::string& key, uint64_t least, uint64_t value);
 
@@ -126,7 +128,7 @@ class Oracle {
     ProcessId creator;
     int restarts_left = 0;
     bool may_die = false;
-    bool disturbed = false;  // A process of it died.
+    bool disturbed = false;            // A process of it died.
     std::vector<ProcessId> processes;  // Oldest first.
     std::map<ProcessId, Incarnation> incarnations;
   };

@@ -57,32 +57,44 @@ bool Until::Ready() {
 
 Process::Process(World& world, Network& network, Node& node, ProcessId self, ProcessRole role,
                  std::shared_ptr<Mapping> segment, const Programs& programs)
-    : self(self), role(role), world_(world), network_(network), node_(node), programs_(programs), clock_(world), segment_(std::move(segment)) {
+    : self(self),
+      role(role),
+      world_(world),
+      network_(network),
+      node_(node),
+      programs_(programs),
+      clock_(world),
+      segment_(std::move(segment)) {
   const ProcessId raylet = RayletOf(self.node);
   network_.Attach(self, this);
-  transport_ = std::make_unique<LocalTransport>(world_, network_, self, *this, [this, raylet](ProcessId peer) {
-    if (peer == raylet) return;
-    proto::ConnectRequest connect;
-    connect.set_peer(peer.packed());
-    SendMessage(transport_->To(raylet), FrameKind::kConnectRequest, connect);
-  });
+  transport_ = std::make_unique<LocalTransport>(
+      world_, network_, self, *this, [this, raylet](ProcessId peer) {
+        if (peer == raylet) return;
+        proto::ConnectRequest connect;
+        connect.set_peer(peer.packed());
+        SendMessage(transport_->To(raylet), FrameKind::kConnectRequest, connect);
+      });
   transport_->AddRing(raylet);
-  auto opened = StoreClient::Open(self, UniqueFd(dup(node.arena_fd())), segment_, transport_->To(raylet),
-                                  [this](ObjectId id, absl::StatusOr<ObjectLocation> location) {
-                                    Error why;
-                                    if (!location.ok()) {
-                                      why = {StoreErrorKind(location.status()),
-                                             absl::StrCat("the object ", id.ToHex(), " is lost: ", location.status().message()), {}};
-                                    }
-                                    owner_->resolver.OnLocated(id, location.ok() ? &*location : nullptr, why);
-                                  });
+  auto opened = StoreClient::Open(
+      self, UniqueFd(dup(node.arena_fd())), segment_, transport_->To(raylet),
+      [this](ObjectId id, absl::StatusOr<ObjectLocation> location) {
+        Error why;
+        if (!location.ok()) {
+          why = {StoreErrorKind(location.status()),
+                 absl::StrCat("the object ", id.ToHex(), " is lost: ", location.status().message()),
+                 {}};
+        }
+        owner_->resolver.OnLocated(id, location.ok() ? &*location : nullptr, why);
+      });
   SHEAF_CHECK(opened.ok(), "the arena of the simulated node cannot be mapped");
   store_ = *std::move(opened);
-  owner_ = std::make_unique<OwnerState>(self, clock_, *transport_, *this,
-                                        [this](std::span<const ObjectId> ids) { store_->Lookup(ids); });
+  owner_ =
+      std::make_unique<OwnerState>(self, clock_, *transport_, *this,
+                                   [this](std::span<const ObjectId> ids) { store_->Lookup(ids); });
   gcs_ = std::make_unique<GcsCalls>(self, clock_, *transport_);
-  executor_ = std::make_unique<TaskExecutor>(self, clock_, *transport_, owner_->references, owner_->transits, *this,
-                                             reinterpret_cast<ProcessPage*>(segment_->data()), metrics::PageOf(segment_->data()));
+  executor_ = std::make_unique<TaskExecutor>(
+      self, clock_, *transport_, owner_->references, owner_->transits, *this,
+      reinterpret_cast<ProcessPage*>(segment_->data()), metrics::PageOf(segment_->data()));
   owner_->actors.set_ask_gcs([this](ActorId actor) { AskGcsAboutActor(actor); });
   owner_->actor_manager.set_on_named_end([this](ActorId actor) {
     proto::GcsRequest request;
@@ -108,7 +120,8 @@ void Process::Begin() {
 
 void Process::Die() {
   if (!std::exchange(alive, false)) return;
-  // The store first: from then on buffers that go leave their marks in the segment alone, as those of the dead do.
+  // The store first: from then on buffers that go leave their marks in the segment alone, as those
+  // of the dead do.
   store_.reset();
   waiting_.clear();
   threads_.clear();
@@ -140,7 +153,8 @@ void Process::SpendLater(Nanos delay, std::function<void()> work) {
 
 void Process::EnterWait(Until& wait) {
   waiting_.push_back(&wait);
-  if (wait.deadline_ != kForever) SpendLater(std::max<Nanos>(wait.deadline_ - world_.now(), 0), [] {});
+  if (wait.deadline_ != kForever)
+    SpendLater(std::max<Nanos>(wait.deadline_ - world_.now(), 0), [] {});
   if (wait.context_.task.is_nil() || role != ProcessRole::kWorker) return;
   ++blocked_threads_;
   executor_->SetBlocked(true);
@@ -224,19 +238,25 @@ void Process::OnFrame(ProcessId from, const Frame& frame) {
   if (!alive) return;
   if (owner_->OnFrame(from, frame)) return;
   switch (frame.kind) {
-    case FrameKind::kTemplate: executor_->OnTemplate(from, frame.body); return;
+    case FrameKind::kTemplate:
+      executor_->OnTemplate(from, frame.body);
+      return;
     case FrameKind::kPushTask:
       executor_->OnPush(from, frame.body);
       if (executor_->is_actor() && executor_->TakeGroupsChanged()) {
-        const bool single = executor_->groups().size() == 1 && executor_->default_group().limit == 1 && !executor_->is_async();
+        const bool single = executor_->groups().size() == 1 &&
+                            executor_->default_group().limit == 1 && !executor_->is_async();
         for (auto& group : executor_->groups()) {
-          const uint32_t threads = single ? 0 : executor_->is_async() ? 1 : std::min<uint32_t>(group->limit, 256);
+          const uint32_t threads = single                  ? 0
+                                   : executor_->is_async() ? 1
+                                                           : std::min<uint32_t>(group->limit, 256);
           for (uint32_t i = 0; i < threads; ++i, ++group_threads_) Spawn(RunGroup(*group));
         }
       }
       return;
     case FrameKind::kTakeBack:
-      if (const auto* take_back = FrameHead<TakeBack>(frame.body)) executor_->OnTakeBack(from, *take_back);
+      if (const auto* take_back = FrameHead<TakeBack>(frame.body))
+        executor_->OnTakeBack(from, *take_back);
       return;
     case FrameKind::kCancelTask: {
       const auto* cancel = FrameHead<sheaf::CancelTask>(frame.body);
@@ -252,7 +272,8 @@ void Process::OnFrame(ProcessId from, const Frame& frame) {
     case FrameKind::kStreamAck:
       if (const auto* ack = FrameHead<StreamAck>(frame.body)) executor_->OnStreamAck(from, *ack);
       return;
-    default: break;
+    default:
+      break;
   }
   if (from == RayletOf(self.node)) OnRayletFrame(frame);
 }
@@ -317,7 +338,8 @@ void Process::OnRayletFrame(const Frame& frame) {
       leaving_ = true;
       if (role == ProcessRole::kDriver) node_over_ = true;
       return;
-    default: return;
+    default:
+      return;
   }
 }
 
@@ -333,26 +355,33 @@ void Process::OnProcessDied(const proto::ProcessDied& died) {
 }
 
 std::string Process::Describe() {
-  std::string words = absl::StrCat(role == ProcessRole::kDriver ? "driver " : "worker ", self.ToString());
+  std::string words =
+      absl::StrCat(role == ProcessRole::kDriver ? "driver " : "worker ", self.ToString());
   if (!alive) return words + " is dead";
-  absl::StrAppend(&words, finished_ ? " has finished" : " runs", ", ", waiting_.size(), " threads wait, ", owner_->tasks.size(),
-                  " calls, ", owner_->references.size(), " objects, ", owner_->transits.size(), " transits, ", executor_->queued(),
+  absl::StrAppend(&words, finished_ ? " has finished" : " runs", ", ", waiting_.size(),
+                  " threads wait, ", owner_->tasks.size(), " calls, ", owner_->references.size(),
+                  " objects, ", owner_->transits.size(), " transits, ", executor_->queued(),
                   " queued here");
   int shown = 0;
   owner_->tasks.ForEach([&](TaskRecord& task) {
     if (++shown > 8) return;
-    absl::StrAppend(&words, "\n    ", owner_->tasks.Describe(task), " attempt ", task.attempt, " state ", static_cast<int>(task.state), ": ",
-                    task.of_actor && task.spec->spec.kind() == proto::TaskTemplate::ACTOR_METHOD ? owner_->actors.Words(task)
-                                                                                                  : owner_->submitter.Words(task));
+    absl::StrAppend(&words, "\n    ", owner_->tasks.Describe(task), " attempt ", task.attempt,
+                    " state ", static_cast<int>(task.state), ": ",
+                    task.of_actor && task.spec->spec.kind() == proto::TaskTemplate::ACTOR_METHOD
+                        ? owner_->actors.Words(task)
+                        : owner_->submitter.Words(task));
   });
   shown = 0;
   owner_->references.ForEach([&](ObjectEntry& object) {
     if (++shown > 8) return;
-    absl::StrAppend(&words, "\n    object ", object.id.ToHex(), object.owned ? " owned" : " borrowed", " state ", static_cast<int>(object.state),
-                    " handles ", object.handles.load(), " uses ", object.uses, " borrowers ",
-                    object.extra ? object.extra->borrowers.size() : 0);
+    absl::StrAppend(&words, "\n    object ", object.id.ToHex(),
+                    object.owned ? " owned" : " borrowed", " state ",
+                    static_cast<int>(object.state), " handles ", object.handles.load(), " uses ",
+                    object.uses, " borrowers ", object.extra ? object.extra->borrowers.size() : 0);
   });
-  executor_->ForEachRunning([&](CallExecution& call) { absl::StrAppend(&words, "\n    runs ", call.spec().name(), " ", call.task().ToHex()); });
+  executor_->ForEachRunning([&](CallExecution& call) {
+    absl::StrAppend(&words, "\n    runs ", call.spec().name(), " ", call.task().ToHex());
+  });
   return words;
 }
 
@@ -362,7 +391,8 @@ void Process::Free(ObjectId id, ObjectLocation location) {
   store_dirty_ = true;
 }
 
-ObjectLocation Process::Promote(ObjectId id, std::string_view bytes, std::span<const ObjectId> nested) {
+ObjectLocation Process::Promote(ObjectId id, std::string_view bytes,
+                                std::span<const ObjectId> nested) {
   if (!store_) return {};
   ObjectSpec spec;
   spec.id = id;

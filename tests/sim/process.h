@@ -1,7 +1,7 @@
 // Copyright The Sheaf Authors. SPDX-License-Identifier: Apache-2.0
-// A driver or worker: the real OwnerState, TaskExecutor, GcsCalls and StoreClient, in the order in which worker/runtime_* calls
-// them. What blocks there waits here as a coroutine. Its death is the end of all of it, between any two events or after any
-// frame sent.
+// A driver or worker: the real OwnerState, TaskExecutor, GcsCalls and StoreClient, in the order in
+// which worker/runtime_* calls them. What blocks there waits here as a coroutine. Its death is the
+// end of all of it, between any two events or after any frame sent.
 //
 //   process.cc        events, waiting, frames
 //   process_calls.cc  what user code may call
@@ -31,7 +31,7 @@ class Process;
 
 // What the running code is, to those it calls.
 struct Context {
-  TaskId task;                                    // Nil in drivers.
+  TaskId task;  // Nil in drivers.
   const std::atomic<bool>* cancelled = nullptr;
 };
 
@@ -79,8 +79,8 @@ struct Programs {
 
 class Process final : public Endpoint, public LocalStore, public ExecutionHost {
  public:
-  Process(World& world, Network& network, Node& node, ProcessId self, ProcessRole role, std::shared_ptr<Mapping> segment,
-          const Programs& programs);
+  Process(World& world, Network& network, Node& node, ProcessId self, ProcessRole role,
+          std::shared_ptr<Mapping> segment, const Programs& programs);
   ~Process() override;
   // Attached: the main thread begins.
   void Begin();
@@ -92,25 +92,29 @@ class Process final : public Endpoint, public LocalStore, public ExecutionHost {
 
   const ProcessId self;
   const ProcessRole role;
-  ProcessId job_driver;  // Of a worker. When it dies its workers see their calls fail in any way, until they die as well.
+  ProcessId job_driver;  // Of a worker. When it dies its workers see their calls fail in any way,
+                         // until they die as well.
   World& world() { return world_; }
   OwnerState& owner() { return *owner_; }
   TaskExecutor& executor() { return *executor_; }
   bool leaving() const { return leaving_; }
-  bool finished() const { return finished_; }   // The main program has ended.
+  bool finished() const { return finished_; }  // The main program has ended.
   bool job_started() const { return job_answered_ && job_error_.empty(); }
   // A driver whose program has ended says goodbye and ends.
   void Leave();
-  std::shared_ptr<void> user_state;             // What the program keeps in this process: an actor's fields.
-  std::string Describe();                       // What it waits for, for a failure.
+  std::shared_ptr<void> user_state;  // What the program keeps in this process: an actor's fields.
+  std::string Describe();            // What it waits for, for a failure.
 
   // process_calls.cc
-  TemplateRecord& Template(const std::string& key, const std::function<void(proto::TaskTemplate*)>& fill);
+  TemplateRecord& Template(const std::string& key,
+                           const std::function<void(proto::TaskTemplate*)>& fill);
   ObjectHandle Put(std::string_view bytes, std::span<const ObjectHandle> nested = {});
   Async<ObjectHandle> PutLarge(Context context, std::string bytes);
-  std::vector<ObjectHandle> Submit(const TemplateRecord& spec, Arguments arguments, const Context& context);
+  std::vector<ObjectHandle> Submit(const TemplateRecord& spec, Arguments arguments,
+                                   const Context& context);
   ObjectHandle CreateActor(const TemplateRecord& spec, Arguments arguments, const Context& context);
-  ObjectHandle SubmitToActor(const ObjectHandle& actor, const TemplateRecord& spec, Arguments arguments, const Context& context);
+  ObjectHandle SubmitToActor(const ObjectHandle& actor, const TemplateRecord& spec,
+                             Arguments arguments, const Context& context);
   void Kill(const ObjectHandle& actor, bool no_restart);
   void EndDetachedActor(ActorId actor, bool no_restart);
   void Cancel(const ObjectHandle& object, bool force, bool recursive);
@@ -128,7 +132,9 @@ class Process final : public Endpoint, public LocalStore, public ExecutionHost {
   proto::GroupState* FindGroup(PlacementGroupId group);
   Async<bool> CreateNamed(Context context, ObjectSpec spec, MutableBuffer* buffer);
   // For a detached actor: registers it; and a handle from what the GCS says.
-  Async<proto::GcsReply> RegisterDetached(Context context, const TemplateRecord& spec, Arguments arguments, const std::string& name, ActorId* id);
+  Async<proto::GcsReply> RegisterDetached(Context context, const TemplateRecord& spec,
+                                          Arguments arguments, const std::string& name,
+                                          ActorId* id);
   ObjectHandle HandleOfActor(const proto::ActorInfo& actor);
   void Spawn(Async<> thread);
 
@@ -144,6 +150,7 @@ class Process final : public Endpoint, public LocalStore, public ExecutionHost {
    public:
     explicit OwnClock(World& world) : world_(world) {}
     Nanos Now() const override;
+
    private:
     World& world_;
     mutable Nanos frozen_at_ = 0;
@@ -157,7 +164,8 @@ class Process final : public Endpoint, public LocalStore, public ExecutionHost {
   bool RunWaiting();
   void Flush();
   void Tick();
-  void SpendLater(Nanos delay, std::function<void()> work);  // In this process, unless it is dead by then.
+  void SpendLater(Nanos delay,
+                  std::function<void()> work);  // In this process, unless it is dead by then.
   TaskRecord* AddTask(const TemplateRecord& spec, Arguments* arguments, const Context& context);
   void AskGcsAboutActor(ActorId actor);
   void TakeActorLookups();
@@ -172,14 +180,17 @@ class Process final : public Endpoint, public LocalStore, public ExecutionHost {
 
   // LocalStore
   void Free(ObjectId id, ObjectLocation location) override;
-  ObjectLocation Promote(ObjectId id, std::string_view bytes, std::span<const ObjectId> nested) override;
+  ObjectLocation Promote(ObjectId id, std::string_view bytes,
+                         std::span<const ObjectId> nested) override;
   // ExecutionHost
-  absl::StatusOr<MutableBuffer> CreateValue(ObjectId id, uint32_t attempt, size_t size, std::span<const ObjectHandle> nested) override;
+  absl::StatusOr<MutableBuffer> CreateValue(ObjectId id, uint32_t attempt, size_t size,
+                                            std::span<const ObjectHandle> nested) override;
   absl::StatusOr<ObjectLocation> StoreValue(ObjectId id, uint32_t attempt, std::string_view bytes,
                                             std::span<const ObjectHandle> nested) override;
   ObjectLocation SealValue(MutableBuffer buffer) override;
   std::vector<NestedReference> Outgoing(std::span<const ObjectHandle> nested) override;
-  absl::Status SendItem(CallExecution& call, const std::string& item, std::span<const ObjectHandle> nested) override;
+  absl::Status SendItem(CallExecution& call, const std::string& item,
+                        std::span<const ObjectHandle> nested) override;
   ObjectId NextStoredName() override;
   void Ended(CallExecution* call) override;
 
@@ -204,7 +215,7 @@ class Process final : public Endpoint, public LocalStore, public ExecutionHost {
   int blocked_threads_ = 0;
   bool told_blocked_ = false;
   bool flush_scheduled_ = false;
-  bool store_dirty_ = false;    // The store has something to flush.
+  bool store_dirty_ = false;  // The store has something to flush.
   bool in_turn_ = false;
   bool leaving_ = false;
   bool node_over_ = false;

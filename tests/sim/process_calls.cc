@@ -1,5 +1,6 @@
 // Copyright The Sheaf Authors. SPDX-License-Identifier: Apache-2.0
-// What user code may call, in the order of steps of worker/runtime_calls.cc, runtime_objects.cc and runtime_node.cc.
+// What user code may call, in the order of steps of worker/runtime_calls.cc, runtime_objects.cc and
+// runtime_node.cc.
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -20,14 +21,16 @@ void Arguments::AddReference(const ObjectHandle& object) {
   WireWriter(encoded_).Struct(ArgumentHead{ArgumentKind::kValue, 0});
 }
 
-TemplateRecord& Process::Template(const std::string& key, const std::function<void(proto::TaskTemplate*)>& fill) {
+TemplateRecord& Process::Template(const std::string& key,
+                                  const std::function<void(proto::TaskTemplate*)>& fill) {
   std::unique_ptr<TemplateRecord>& made = templates_[key];
   if (!made) {
     made = std::make_unique<TemplateRecord>();
     fill(&made->spec);
     made->spec.set_name(key);
     if (made->spec.lease().name().empty()) made->spec.mutable_lease()->set_name(key);
-    if (made->spec.kind() == proto::TaskTemplate::ACTOR_CREATION) made->spec.mutable_lease()->set_actor(true);
+    if (made->spec.kind() == proto::TaskTemplate::ACTOR_CREATION)
+      made->spec.mutable_lease()->set_actor(true);
     made->spec.set_number(static_cast<uint32_t>(templates_.size()));
     made->wire = made->spec.SerializeAsString();
   }
@@ -35,7 +38,8 @@ TemplateRecord& Process::Template(const std::string& key, const std::function<vo
 }
 
 ObjectHandle Process::Put(std::string_view bytes, std::span<const ObjectHandle> nested) {
-  ObjectEntry* entry = owner_->references.NewOwned(ObjectId::Make(self, owner_->references.NextSequence(), 1));
+  ObjectEntry* entry =
+      owner_->references.NewOwned(ObjectId::Make(self, owner_->references.NextSequence(), 1));
   ObjectHandle handle(entry);
   std::vector<ObjectEntry*> uses;
   for (const ObjectHandle& inner : nested) {
@@ -62,7 +66,9 @@ Async<bool> Process::CreateNamed(Context context, ObjectSpec spec, MutableBuffer
   if (!made.ok()) {
     store_->CancelCreate(spec.id);
     if (!absl::IsUnavailable(made.status())) {
-      world_.oracle.Fail("O1", absl::StrCat("process ", self.ToString(), " gets no room in a store that is large enough: ", made.status().message()));
+      world_.oracle.Fail("O1", absl::StrCat("process ", self.ToString(),
+                                            " gets no room in a store that is large enough: ",
+                                            made.status().message()));
     }
     co_return false;
   }
@@ -88,7 +94,8 @@ Async<ObjectHandle> Process::PutLarge(Context context, std::string bytes) {
   co_return handle;
 }
 
-TaskRecord* Process::AddTask(const TemplateRecord& spec, Arguments* arguments, const Context& context) {
+TaskRecord* Process::AddTask(const TemplateRecord& spec, Arguments* arguments,
+                             const Context& context) {
   std::unique_ptr<TaskReferences> references;
   if (!arguments->references_.empty() || !arguments->nested_.empty()) {
     references = std::make_unique<TaskReferences>();
@@ -105,10 +112,12 @@ TaskRecord* Process::AddTask(const TemplateRecord& spec, Arguments* arguments, c
     ObjectEntry& object = *references->arguments[i].object;
     if (!object.ready()) owner_->resolver.Want(object);
   }
-  return owner_->tasks.Add(spec, InlineBytes(arguments->encoded_), std::move(references), context.task);
+  return owner_->tasks.Add(spec, InlineBytes(arguments->encoded_), std::move(references),
+                           context.task);
 }
 
-std::vector<ObjectHandle> Process::Submit(const TemplateRecord& spec, Arguments arguments, const Context& context) {
+std::vector<ObjectHandle> Process::Submit(const TemplateRecord& spec, Arguments arguments,
+                                          const Context& context) {
   TaskRecord* task = AddTask(spec, &arguments, context);
   std::vector<ObjectHandle> handles{ObjectHandle(task->first_return)};
   if (task->references) {
@@ -118,7 +127,8 @@ std::vector<ObjectHandle> Process::Submit(const TemplateRecord& spec, Arguments 
   return handles;
 }
 
-ObjectHandle Process::CreateActor(const TemplateRecord& spec, Arguments arguments, const Context& context) {
+ObjectHandle Process::CreateActor(const TemplateRecord& spec, Arguments arguments,
+                                  const Context& context) {
   TaskRecord* task = AddTask(spec, &arguments, context);
   ObjectHandle handle(task->first_return);
   owner_->references.List(*handle.entry());
@@ -126,7 +136,8 @@ ObjectHandle Process::CreateActor(const TemplateRecord& spec, Arguments argument
   return handle;
 }
 
-ObjectHandle Process::SubmitToActor(const ObjectHandle& actor, const TemplateRecord& spec, Arguments arguments, const Context& context) {
+ObjectHandle Process::SubmitToActor(const ObjectHandle& actor, const TemplateRecord& spec,
+                                    Arguments arguments, const Context& context) {
   ActorClient& client = owner_->actors.ClientOf(*actor.entry());
   TaskRecord* task = AddTask(spec, &arguments, context);
   ObjectHandle handle(task->first_return);
@@ -165,7 +176,9 @@ void Process::Cancel(const ObjectHandle& object, bool force, bool recursive) {
 bool Process::TryView(const ObjectHandle& object, ObjectView* view) {
   ObjectEntry& entry = *object.entry();
   switch (entry.state) {
-    case ObjectState::kPending: owner_->resolver.Want(entry); return entry.ready() && TryView(object, view);
+    case ObjectState::kPending:
+      owner_->resolver.Want(entry);
+      return entry.ready() && TryView(object, view);
     case ObjectState::kValue:
       view->bytes = entry.value;
       view->handle = object;
@@ -175,7 +188,8 @@ bool Process::TryView(const ObjectHandle& object, ObjectView* view) {
       view->handle = object;
       return true;
     case ObjectState::kStore: {
-      const ObjectId stored = entry.extra && !entry.extra->stored_as.is_nil() ? entry.extra->stored_as : entry.id;
+      const ObjectId stored =
+          entry.extra && !entry.extra->stored_as.is_nil() ? entry.extra->stored_as : entry.id;
       absl::StatusOr<StoredObject> found = store_->Get(stored, entry.location);
       if (!found.ok()) {
         owner_->resolver.Missing(entry);
@@ -200,7 +214,8 @@ bool Process::TryView(const ObjectHandle& object, ObjectView* view) {
 }
 
 Async<bool> Process::Get(Context context, ObjectHandle object, ObjectView* view) {
-  const Waited waited = co_await Until(*this, context, kForever, [&] { return TryView(object, view); });
+  const Waited waited =
+      co_await Until(*this, context, kForever, [&] { return TryView(object, view); });
   co_return waited == Waited::kDone;
 }
 
@@ -223,7 +238,8 @@ Async<ObjectHandle> Process::NextItem(Context context, ObjectHandle stream) {
 Async<proto::GcsReply> Process::AskGcs(Context context, proto::GcsRequest request) {
   const uint64_t sequence = gcs_->Begin(std::move(request));
   proto::GcsReply reply;
-  const Waited waited = co_await Until(*this, context, kForever, [&] { return gcs_->Take(sequence, &reply); });
+  const Waited waited =
+      co_await Until(*this, context, kForever, [&] { return gcs_->Take(sequence, &reply); });
   if (waited != Waited::kDone) {
     gcs_->Abandon(sequence);
     reply.set_error(static_cast<uint32_t>(ErrorKind::kSystem));
@@ -253,8 +269,9 @@ proto::GroupState* Process::FindGroup(PlacementGroupId group) {
   return found == groups_.end() ? nullptr : &found->second;
 }
 
-Async<proto::GcsReply> Process::RegisterDetached(Context context, const TemplateRecord& spec, Arguments arguments,
-                                                 const std::string& name, ActorId* id) {
+Async<proto::GcsReply> Process::RegisterDetached(Context context, const TemplateRecord& spec,
+                                                 Arguments arguments, const std::string& name,
+                                                 ActorId* id) {
   *id = ActorId::Make(self, owner_->references.NextSequence());
   PushTaskHead head{};
   head.task_sequence_bits = id->sequence_bits;
@@ -280,7 +297,8 @@ Async<proto::GcsReply> Process::RegisterDetached(Context context, const Template
 
 ObjectHandle Process::HandleOfActor(const proto::ActorInfo& actor) {
   const ActorId id = ActorId::FromBinary(actor.actor_id()).value_or(ActorId());
-  const ObjectId creation = actor.detached() ? DetachedActorHandle(id) : ReturnOf({id.maker_bits, id.sequence_bits}, 0);
+  const ObjectId creation =
+      actor.detached() ? DetachedActorHandle(id) : ReturnOf({id.maker_bits, id.sequence_bits}, 0);
   return ObjectHandle(owner_->references.Incoming({creation, {}}));
 }
 
@@ -303,7 +321,8 @@ void Process::TakeActorLookups() {
     const proto::ActorInfo& info = reply.actor();
     answer.set_incarnation(info.incarnation());
     proto::TaskTemplate creation;
-    if (creation.ParseFromString(info.handle())) answer.set_max_task_retries(creation.actor().max_task_retries());
+    if (creation.ParseFromString(info.handle()))
+      answer.set_max_task_retries(creation.actor().max_task_retries());
     if (reply.error() != 0 || info.state() == proto::ActorInfo::DEAD) {
       answer.set_state(proto::ActorAnswer::DEAD);
       answer.set_incarnation(UINT32_MAX);
@@ -312,7 +331,8 @@ void Process::TakeActorLookups() {
       answer.set_state(proto::ActorAnswer::ALIVE);
       answer.set_process(info.process());
     } else {
-      answer.set_state(info.state() == proto::ActorInfo::RESTARTING ? proto::ActorAnswer::RESTARTING : proto::ActorAnswer::PENDING);
+      answer.set_state(info.state() == proto::ActorInfo::RESTARTING ? proto::ActorAnswer::RESTARTING
+                                                                    : proto::ActorAnswer::PENDING);
     }
     actor_lookups_.erase(lookup++);
     owner_->actors.OnAnswer(answer);

@@ -19,7 +19,9 @@ Async<> Process::RunDriver() {
   start.set_entrypoint("simulated");
   SendMessage(transport_->To(RayletOf(self.node)), FrameKind::kJobStart, start);
   co_await Until(*this, {}, kForever, [this] { return job_answered_; });
-  if (!job_error_.empty()) world_.oracle.Fail("O1", absl::StrCat("driver ", self.ToString(), " gets no job: ", job_error_));
+  if (!job_error_.empty())
+    world_.oracle.Fail("O1",
+                       absl::StrCat("driver ", self.ToString(), " gets no job: ", job_error_));
   if (job_error_.empty() && !node_over_) co_await programs_.driver(*this);
   finished_ = true;
 }
@@ -103,7 +105,10 @@ Async<> Process::RunCall(std::shared_ptr<CallExecution> call) {
   // A detached actor's creation task is pushed by the raylet and named by its creator.
   const TaskId task = call->task();
   if (creation) world_.oracle.ActorStarts(executor_->actor_id(), self);
-  world_.oracle.Started(from_raylet ? TaskId{executor_->actor_id().maker_bits, executor_->actor_id().sequence_bits} : task, self);
+  world_.oracle.Started(
+      from_raylet ? TaskId{executor_->actor_id().maker_bits, executor_->actor_id().sequence_bits}
+                  : task,
+      self);
   const Context context{task, &call->cancel_requested};
   std::string failure;
   bool constructed = co_await FetchArguments({}, *call, &failure);
@@ -160,10 +165,12 @@ Async<bool> Process::WaitForStream(Context context, CallExecution& call) {
   co_return !call.stream_stopped && !call.cancelled();
 }
 
-absl::StatusOr<MutableBuffer> Process::CreateValue(ObjectId, uint32_t, size_t, std::span<const ObjectHandle>) {
+absl::StatusOr<MutableBuffer> Process::CreateValue(ObjectId, uint32_t, size_t,
+                                                   std::span<const ObjectHandle>) {
   return absl::UnimplementedError("simulated code makes room with CreateNamed");
 }
-absl::StatusOr<ObjectLocation> Process::StoreValue(ObjectId, uint32_t, std::string_view, std::span<const ObjectHandle>) {
+absl::StatusOr<ObjectLocation> Process::StoreValue(ObjectId, uint32_t, std::string_view,
+                                                   std::span<const ObjectHandle>) {
   return absl::UnimplementedError("simulated code makes room with CreateNamed");
 }
 ObjectLocation Process::SealValue(MutableBuffer buffer) {
@@ -173,22 +180,27 @@ ObjectLocation Process::SealValue(MutableBuffer buffer) {
 
 std::vector<NestedReference> Process::Outgoing(std::span<const ObjectHandle> nested) {
   std::vector<NestedReference> out;
-  for (const ObjectHandle& handle : nested) out.push_back(owner_->references.Outgoing(*handle.entry()));
+  for (const ObjectHandle& handle : nested)
+    out.push_back(owner_->references.Outgoing(*handle.entry()));
   return out;
 }
 
-absl::Status Process::SendItem(CallExecution& call, const std::string& item, std::span<const ObjectHandle> nested) {
+absl::Status Process::SendItem(CallExecution& call, const std::string& item,
+                               std::span<const ObjectHandle> nested) {
   std::string frame = item;
   StreamItemHead head;
   std::memcpy(&head, frame.data(), sizeof head);
   head.index = call.stream_sent++;
-  head.transit = owner_->transits.Hold(call.owner, std::vector<ObjectHandle>(nested.begin(), nested.end()));
+  head.transit =
+      owner_->transits.Hold(call.owner, std::vector<ObjectHandle>(nested.begin(), nested.end()));
   std::memcpy(frame.data(), &head, sizeof head);
   transport_->To(call.owner).Send(Lane::kControl, FrameKind::kStreamItem, frame);
   return absl::OkStatus();
 }
 
-ObjectId Process::NextStoredName() { return ObjectId::Make(self, owner_->references.NextSequence(), 1); }
+ObjectId Process::NextStoredName() {
+  return ObjectId::Make(self, owner_->references.NextSequence(), 1);
+}
 
 void Process::Ended(CallExecution* call) {
   if (!alive) {

@@ -19,8 +19,10 @@ constexpr int kDeepest = 2;
 
 Mix Mix::Draw(Random& random) {
   Mix mix;
-  for (uint32_t* weight : {&mix.tasks, &mix.chains, &mix.objects, &mix.large, &mix.nested, &mix.makes_object, &mix.fails, &mix.crashes,
-                           &mix.actors, &mix.actor_calls, &mix.streams, &mix.cancels, &mix.keys, &mix.groups, &mix.detached}) {
+  for (uint32_t* weight :
+       {&mix.tasks, &mix.chains, &mix.objects, &mix.large, &mix.nested, &mix.makes_object,
+        &mix.fails, &mix.crashes, &mix.actors, &mix.actor_calls, &mix.streams, &mix.cancels,
+        &mix.keys, &mix.groups, &mix.detached}) {
     if (random.OneIn(3)) *weight = 0;
     if (random.OneIn(6)) *weight *= 5;
   }
@@ -32,10 +34,10 @@ Mix Mix::Draw(Random& random) {
 }
 
 Programs Workload::programs() {
-  return {.driver = [this](Process& process) { return Driver(process); },
-          .execute = [this](Process& process, std::shared_ptr<CallExecution> call, Context context) {
-            return Execute(process, std::move(call), context);
-          }};
+  return {
+      .driver = [this](Process& process) { return Driver(process); },
+      .execute = [this](Process& process, std::shared_ptr<CallExecution> call,
+                        Context context) { return Execute(process, std::move(call), context); }};
 }
 
 CallArguments Workload::NewCall(Op op, Random& random) {
@@ -43,16 +45,19 @@ CallArguments Workload::NewCall(Op op, Random& random) {
   call.id = next_id_++;
   call.op = op;
   call.size = 8 + random.Below(kSmall);
-  call.run_us = static_cast<uint32_t>(random.Below(random.OneIn(10) ? 20 * mix_.longest_run_us : mix_.longest_run_us));
+  call.run_us = static_cast<uint32_t>(
+      random.Below(random.OneIn(10) ? 20 * mix_.longest_run_us : mix_.longest_run_us));
   return call;
 }
 
-ObjectHandle Workload::Submit(Process& process, Random&, const CallOptions& options, const Context& context) {
+ObjectHandle Workload::Submit(Process& process, Random&, const CallOptions& options,
+                              const Context& context) {
   const Op op = options.arguments.op;
   const bool streaming = op == Op::kGenerator;
   const std::string group = options.group.is_nil() ? "" : options.group.ToHex();
   TemplateRecord& spec = process.Template(
-      absl::StrCat("task r", options.retries, " l", options.lease, " s", streaming, group), [&](proto::TaskTemplate* made) {
+      absl::StrCat("task r", options.retries, " l", options.lease, " s", streaming, group),
+      [&](proto::TaskTemplate* made) {
         made->set_kind(proto::TaskTemplate::TASK);
         made->set_max_retries(options.retries);
         made->set_num_returns(streaming ? 0 : 1);
@@ -86,7 +91,8 @@ ObjectHandle Workload::Submit(Process& process, Random&, const CallOptions& opti
   return process.Submit(spec, std::move(arguments), context)[0];
 }
 
-ObjectHandle Workload::CallActor(Process& process, ActorHandle& actor, const CallOptions& options, const Context& context) {
+ObjectHandle Workload::CallActor(Process& process, ActorHandle& actor, const CallOptions& options,
+                                 const Context& context) {
   TemplateRecord& spec = process.Template("method", [&](proto::TaskTemplate* made) {
     made->set_kind(proto::TaskTemplate::ACTOR_METHOD);
     made->set_max_retries(kRetriesOfActor);
@@ -133,7 +139,9 @@ Async<> Workload::DriverThread(Process& process, DriverState& state) {
     co_await Step(process, state);
     if (state.results.size() > 60) co_await ReadSome(process, state, 20);
     if (state.random.OneIn(3)) {
-      co_await process.Sleep({}, static_cast<Nanos>(state.random.Below(state.random.OneIn(20) ? 300'000 : 3'000)) * kMicrosecond);
+      co_await process.Sleep(
+          {}, static_cast<Nanos>(state.random.Below(state.random.OneIn(20) ? 300'000 : 3'000)) *
+                  kMicrosecond);
     }
   }
   --state.threads;
@@ -141,8 +149,10 @@ Async<> Workload::DriverThread(Process& process, DriverState& state) {
 
 Async<> Workload::Step(Process& process, DriverState& state) {
   const std::pair<uint32_t, int> weights[] = {
-      {mix_.tasks, 0}, {mix_.chains, 1}, {mix_.objects, 2}, {mix_.large, 3}, {mix_.nested, 4}, {mix_.makes_object, 5}, {mix_.fails, 6}, {mix_.crashes, 7},
-      {mix_.actors, 8}, {mix_.actor_calls, 9}, {mix_.streams, 10}, {mix_.cancels, 11}, {mix_.keys, 12}, {mix_.groups, 13}, {mix_.detached, 14}};
+      {mix_.tasks, 0},  {mix_.chains, 1},       {mix_.objects, 2},  {mix_.large, 3},
+      {mix_.nested, 4}, {mix_.makes_object, 5}, {mix_.fails, 6},    {mix_.crashes, 7},
+      {mix_.actors, 8}, {mix_.actor_calls, 9},  {mix_.streams, 10}, {mix_.cancels, 11},
+      {mix_.keys, 12},  {mix_.groups, 13},      {mix_.detached, 14}};
   uint64_t all = 0;
   for (const auto& [weight, what] : weights) all += weight;
   uint64_t draw = state.random.Below(all);
@@ -176,14 +186,19 @@ Async<> Workload::Step(Process& process, DriverState& state) {
         call.arguments = NewCall(Op::kPlain, random);
         call.references.clear();
         if (last) call.references.push_back(last);
-        if (!state.results.empty() && random.OneIn(3)) call.references.push_back(state.results[random.Below(state.results.size())]);
+        if (!state.results.empty() && random.OneIn(3))
+          call.references.push_back(state.results[random.Below(state.results.size())]);
         last = Submit(process, random, call, {});
       }
       state.results.push_back(last);
       break;
     }
-    case 2: co_await Objects(process, state, false); break;
-    case 3: co_await Objects(process, state, true); break;
+    case 2:
+      co_await Objects(process, state, false);
+      break;
+    case 3:
+      co_await Objects(process, state, true);
+      break;
     case 4: {
       call.arguments = NewCall(Op::kNested, random);
       call.arguments.depth = static_cast<uint8_t>(random.Below(kDeepest));
@@ -191,7 +206,9 @@ Async<> Workload::Step(Process& process, DriverState& state) {
       state.results.push_back(Submit(process, random, call, {}));
       break;
     }
-    case 5: co_await MakesObject(process, state); break;
+    case 5:
+      co_await MakesObject(process, state);
+      break;
     case 6:
       call.arguments = NewCall(random.OneIn(2) ? Op::kFails : Op::kFlaky, random);
       if (call.retries == -1) call.retries = 1;
@@ -201,16 +218,31 @@ Async<> Workload::Step(Process& process, DriverState& state) {
       call.arguments = NewCall(Op::kCrashes, random);
       state.results.push_back(Submit(process, random, call, {}));
       break;
-    case 8: co_await Actors(process, state); break;
-    case 9: co_await ActorCalls(process, state); break;
-    case 10: co_await Stream(process, state); break;
-    case 11: co_await Cancels(process, state); break;
-    case 12: co_await Keys(process, state); break;
-    case 13: co_await Group(process, state); break;
-    default: co_await Detached(process, state); break;
+    case 8:
+      co_await Actors(process, state);
+      break;
+    case 9:
+      co_await ActorCalls(process, state);
+      break;
+    case 10:
+      co_await Stream(process, state);
+      break;
+    case 11:
+      co_await Cancels(process, state);
+      break;
+    case 12:
+      co_await Keys(process, state);
+      break;
+    case 13:
+      co_await Group(process, state);
+      break;
+    default:
+      co_await Detached(process, state);
+      break;
   }
   if (state.results.size() > 8 && random.OneIn(4)) {  // Some are never read.
-    state.results.erase(state.results.begin() + static_cast<ptrdiff_t>(random.Below(state.results.size())));
+    state.results.erase(state.results.begin() +
+                        static_cast<ptrdiff_t>(random.Below(state.results.size())));
   }
 }
 
@@ -257,7 +289,8 @@ Async<> Workload::Objects(Process& process, DriverState& state, bool large) {
     (random.OneIn(2) ? call.references : call.inside).push_back(object);
     if (!state.actors.empty() && random.OneIn(4)) {
       call.arguments.op = call.inside.empty() ? Op::kActorCall : Op::kActorHold;
-      state.results.push_back(CallActor(process, state.actors[random.Below(state.actors.size())], call, {}));
+      state.results.push_back(
+          CallActor(process, state.actors[random.Below(state.actors.size())], call, {}));
     } else {
       state.results.push_back(Submit(process, random, call, {}));
     }
@@ -279,7 +312,8 @@ Async<> Workload::MakesObject(Process& process, DriverState& state) {
     co_return;
   }
   const ObjectHandle inner = view.nested[0];
-  if (state.random.OneIn(3)) co_await process.Sleep({}, static_cast<Nanos>(state.random.Below(200'000)) * kMicrosecond);
+  if (state.random.OneIn(3))
+    co_await process.Sleep({}, static_cast<Nanos>(state.random.Below(200'000)) * kMicrosecond);
   if (state.random.OneIn(3)) {  // Pass it on.
     CallOptions reader;
     reader.arguments = NewCall(Op::kPlain, state.random);
@@ -306,7 +340,8 @@ Async<> Workload::Actors(Process& process, DriverState& state) {
     } else if (actor.detached) {
       co_return;
     }
-    state.actors.erase(state.actors.begin() + static_cast<ptrdiff_t>(at));  // Its last handle, maybe.
+    state.actors.erase(state.actors.begin() +
+                       static_cast<ptrdiff_t>(at));  // Its last handle, maybe.
     co_return;
   }
   const int restarts[] = {0, 1, 5, -1};
@@ -316,16 +351,17 @@ Async<> Workload::Actors(Process& process, DriverState& state) {
   actor.max_task_retries = retries[random.Below(3)];
   const uint32_t concurrency = 1;
   const bool fails = random.OneIn(12);
-  TemplateRecord& spec = process.Template(absl::StrCat("actor ", max_restarts, " ", actor.max_task_retries, " ", concurrency),
-                                          [&](proto::TaskTemplate* made) {
-                                            made->set_kind(proto::TaskTemplate::ACTOR_CREATION);
-                                            made->set_num_returns(1);
-                                            made->mutable_actor()->set_max_restarts(max_restarts);
-                                            made->mutable_actor()->set_max_task_retries(actor.max_task_retries);
-                                            made->mutable_actor()->set_max_concurrency(concurrency);
-                                            (*made->mutable_lease()->mutable_resources()->mutable_amounts())["CPU"] = kUnit;
-                                            (*made->mutable_lease()->mutable_running()->mutable_amounts())["CPU"] = 0;
-                                          });
+  TemplateRecord& spec = process.Template(
+      absl::StrCat("actor ", max_restarts, " ", actor.max_task_retries, " ", concurrency),
+      [&](proto::TaskTemplate* made) {
+        made->set_kind(proto::TaskTemplate::ACTOR_CREATION);
+        made->set_num_returns(1);
+        made->mutable_actor()->set_max_restarts(max_restarts);
+        made->mutable_actor()->set_max_task_retries(actor.max_task_retries);
+        made->mutable_actor()->set_max_concurrency(concurrency);
+        (*made->mutable_lease()->mutable_resources()->mutable_amounts())["CPU"] = kUnit;
+        (*made->mutable_lease()->mutable_running()->mutable_amounts())["CPU"] = 0;
+      });
   CallArguments arguments = NewCall(fails ? Op::kConstructFails : Op::kConstruct, random);
   arguments.size = 0;
   const TaskId task = TaskId::Make(process.self, process.owner().references.NextSequence() + 1);
@@ -348,9 +384,14 @@ Async<> Workload::ActorCalls(Process& process, DriverState& state) {
   const uint64_t count = 1 + random.Below(mix_.burst);
   for (uint64_t i = 0; i < count; ++i) {
     CallOptions call;
-    call.arguments = NewCall(random.OneIn(30) ? Op::kActorCrash : random.OneIn(8) ? Op::kActorGive : Op::kActorCall, random);
-    if (call.arguments.op == Op::kActorCrash && (mix_.crashes == 0 || state.actors[at].detached)) call.arguments.op = Op::kActorCall;
-    if (!state.results.empty() && random.OneIn(12)) call.references.push_back(state.results[random.Below(state.results.size())]);
+    call.arguments = NewCall(random.OneIn(30)  ? Op::kActorCrash
+                             : random.OneIn(8) ? Op::kActorGive
+                                               : Op::kActorCall,
+                             random);
+    if (call.arguments.op == Op::kActorCrash && (mix_.crashes == 0 || state.actors[at].detached))
+      call.arguments.op = Op::kActorCall;
+    if (!state.results.empty() && random.OneIn(12))
+      call.references.push_back(state.results[random.Below(state.results.size())]);
     state.results.push_back(CallActor(process, state.actors[at], call, {}));
   }
 }
@@ -367,13 +408,16 @@ Async<> Workload::Stream(Process& process, DriverState& state) {
   for (uint64_t i = 0; i < wanted; ++i) {
     const ObjectHandle item = co_await process.NextItem({}, stream);
     if (!item) {
-      if (i != call.arguments.count) world_.oracle.Fail("O2", absl::StrCat("a stream of ", call.arguments.count, " items ended after ", i));
+      if (i != call.arguments.count)
+        world_.oracle.Fail(
+            "O2", absl::StrCat("a stream of ", call.arguments.count, " items ended after ", i));
       break;
     }
     ObjectView view;
     if (!co_await process.Get({}, item, &view)) break;
     if (view.error == nullptr) {
-      if (!world_.oracle.IsValue(call.arguments.id + (i << 40), view.bytes)) world_.oracle.Fail("O2", absl::StrCat("item ", i, " of a stream has another's value"));
+      if (!world_.oracle.IsValue(call.arguments.id + (i << 40), view.bytes))
+        world_.oracle.Fail("O2", absl::StrCat("item ", i, " of a stream has another's value"));
       continue;
     }
     // A failure: an item with an error, then the end.
@@ -392,7 +436,8 @@ Async<> Workload::Cancels(Process& process, DriverState& state) {
   call.retries = random.OneIn(2) ? 0 : 2;
   call.lease = 2;
   const ObjectHandle result = Submit(process, random, call, {});
-  co_await process.Sleep({}, static_cast<Nanos>(random.Below(random.OneIn(3) ? 30'000 : 300)) * kMicrosecond);
+  co_await process.Sleep(
+      {}, static_cast<Nanos>(random.Below(random.OneIn(3) ? 30'000 : 300)) * kMicrosecond);
   process.Cancel(result, random.OneIn(3), random.OneIn(2));
   co_await Read(process, {}, result);
 }
@@ -420,18 +465,21 @@ Async<> Workload::Keys(Process& process, DriverState& state) {
   request.mutable_kv_get()->add_keys(key);
   const proto::GcsReply reply = co_await process.AskGcs({}, std::move(request));
   if (reply.error() != 0) co_return;
-  const std::string text = reply.kv_values().entries().empty() ? "0" : reply.kv_values().entries(0).value();
+  const std::string text =
+      reply.kv_values().entries().empty() ? "0" : reply.kv_values().entries(0).value();
   world_.oracle.ReadsRegister(key, least, std::strtoull(text.c_str(), nullptr, 10));
 }
 
 Async<> Workload::Group(Process& process, DriverState& state) {
   proto::GroupRequest request;
   const uint64_t bundles = 1 + state.random.Below(2);
-  for (uint64_t i = 0; i < bundles; ++i) (*request.add_bundles()->mutable_amounts())["bundle"] = kUnit;
+  for (uint64_t i = 0; i < bundles; ++i)
+    (*request.add_bundles()->mutable_amounts())["bundle"] = kUnit;
   const PlacementGroupId group = process.CreateGroup(std::move(request));
   co_await Until(process, {}, kForever, [&] {
     const proto::GroupState* now = process.FindGroup(group);
-    return now == nullptr || (now->state() != proto::GroupState::PENDING && now->state() != proto::GroupState::INFEASIBLE);
+    return now == nullptr || (now->state() != proto::GroupState::PENDING &&
+                              now->state() != proto::GroupState::INFEASIBLE);
   });
   std::vector<ObjectHandle> results;
   for (uint64_t i = 0; i < 2; ++i) {
@@ -450,27 +498,32 @@ Async<> Workload::Detached(Process& process, DriverState& state) {
   ActorHandle actor;
   actor.detached = true;
   actor.max_task_retries = state.random.OneIn(2) ? 0 : 3;
-  TemplateRecord& spec = process.Template(absl::StrCat("detached ", actor.max_task_retries), [&](proto::TaskTemplate* made) {
-    made->set_kind(proto::TaskTemplate::ACTOR_CREATION);
-    made->set_num_returns(1);
-    made->mutable_actor()->set_max_restarts(-1);
-    made->mutable_actor()->set_max_task_retries(actor.max_task_retries);
-    made->mutable_actor()->set_detached(true);
-    (*made->mutable_lease()->mutable_resources()->mutable_amounts())["CPU"] = kUnit;
-    (*made->mutable_lease()->mutable_running()->mutable_amounts())["CPU"] = 0;
-  });
+  TemplateRecord& spec = process.Template(
+      absl::StrCat("detached ", actor.max_task_retries), [&](proto::TaskTemplate* made) {
+        made->set_kind(proto::TaskTemplate::ACTOR_CREATION);
+        made->set_num_returns(1);
+        made->mutable_actor()->set_max_restarts(-1);
+        made->mutable_actor()->set_max_task_retries(actor.max_task_retries);
+        made->mutable_actor()->set_detached(true);
+        (*made->mutable_lease()->mutable_resources()->mutable_amounts())["CPU"] = kUnit;
+        (*made->mutable_lease()->mutable_running()->mutable_amounts())["CPU"] = 0;
+      });
   const CallArguments arguments = NewCall(Op::kConstruct, state.random);
   Arguments encoded;
   encoded.AddValue(AsBytes(arguments));
-  const ActorId expected = ActorId::Make(process.self, process.owner().references.NextSequence() + 1);
-  CallRecord& record = world_.oracle.Submitted({expected.maker_bits, expected.sequence_bits}, arguments);
+  const ActorId expected =
+      ActorId::Make(process.self, process.owner().references.NextSequence() + 1);
+  CallRecord& record =
+      world_.oracle.Submitted({expected.maker_bits, expected.sequence_bits}, arguments);
   record.actor = expected;
   world_.oracle.ActorMade(expected, {}, -1);
   detached_.push_back(expected);
-  const proto::GcsReply reply = co_await process.RegisterDetached({}, spec, std::move(encoded), name, &actor.id);
+  const proto::GcsReply reply =
+      co_await process.RegisterDetached({}, spec, std::move(encoded), name, &actor.id);
   if (reply.error() != 0) {
     if (static_cast<ErrorKind>(reply.error()) != ErrorKind::kSystem) {
-      world_.oracle.Fail("O1", absl::StrCat("the detached actor '", name, "' is refused: ", reply.message()));
+      world_.oracle.Fail(
+          "O1", absl::StrCat("the detached actor '", name, "' is refused: ", reply.message()));
     }
     co_return;
   }

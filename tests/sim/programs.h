@@ -1,6 +1,6 @@
 // Copyright The Sheaf Authors. SPDX-License-Identifier: Apache-2.0
-// What the simulated users do: drivers that make random calls, objects, actors, streams, groups and keys, and what the calls do
-// in their workers. All of it tells the oracle.
+// What the simulated users do: drivers that make random calls, objects, actors, streams, groups and
+// keys, and what the calls do in their workers. All of it tells the oracle.
 #pragma once
 
 #include <cstdint>
@@ -13,10 +13,11 @@ namespace sheaf::sim {
 
 // What the drivers of one run do, and how often: weights, drawn anew for each seed.
 struct Mix {
-  uint32_t tasks = 10, chains = 3, objects = 3, large = 1, nested = 3, makes_object = 3, fails = 2, crashes = 1, actors = 4,
-           actor_calls = 10, streams = 2, cancels = 2, keys = 2, groups = 1, detached = 1;
-  int threads = 2;          // Of each driver.
-  uint32_t burst = 6;       // Calls at once.
+  uint32_t tasks = 10, chains = 3, objects = 3, large = 1, nested = 3, makes_object = 3, fails = 2,
+           crashes = 1, actors = 4, actor_calls = 10, streams = 2, cancels = 2, keys = 2,
+           groups = 1, detached = 1;
+  int threads = 2;     // Of each driver.
+  uint32_t burst = 6;  // Calls at once.
   uint32_t longest_run_us = 500;
 
   static Mix Draw(Random& random);
@@ -43,16 +44,17 @@ class Workload {
   struct DriverState {
     explicit DriverState(uint64_t seed) : random(seed) {}
     SeededRandom random;
-    std::vector<ObjectHandle> results;          // Not read yet.
+    std::vector<ObjectHandle> results;  // Not read yet.
     std::vector<ActorHandle> actors;
-    uint64_t written = 0;                       // The last value of its key.
-    int threads = 0;                            // That run.
+    uint64_t written = 0;  // The last value of its key.
+    int threads = 0;       // That run.
   };
 
   Async<> Driver(Process& process);
   Async<> DriverThread(Process& process, DriverState& state);
   Async<> Step(Process& process, DriverState& state);
-  Async<bool> Read(Process& process, Context context, ObjectHandle object);  // False: the wait was ended.
+  Async<bool> Read(Process& process, Context context,
+                   ObjectHandle object);  // False: the wait was ended.
   void Judge(Process& process, ObjectId object, const ObjectView& view);
   Async<> ReadSome(Process& process, DriverState& state, size_t keep);
   Async<> Objects(Process& process, DriverState& state, bool large);
@@ -66,21 +68,27 @@ class Workload {
   Async<> Detached(Process& process, DriverState& state);
 
   Async<> Execute(Process& process, std::shared_ptr<CallExecution> call, Context context);
-  Async<bool> ExecuteNested(Process& process, CallExecution& call, const CallArguments& arguments, Context context);
-  Async<> ExecuteStream(Process& process, CallExecution& call, const CallArguments& arguments, Context context);
+  Async<bool> ExecuteNested(Process& process, CallExecution& call, const CallArguments& arguments,
+                            Context context);
+  Async<> ExecuteStream(Process& process, CallExecution& call, const CallArguments& arguments,
+                        Context context);
 
   struct CallOptions {
     CallArguments arguments;
     int retries = 3;
-    int lease = 0;                       // Which kind of worker.
+    int lease = 0;  // Which kind of worker.
     std::vector<ObjectHandle> references;
     std::vector<ObjectHandle> inside;
     PlacementGroupId group;
   };
-  ObjectHandle Submit(Process& process, Random& random, const CallOptions& options, const Context& context);
-  ObjectHandle CallActor(Process& process, ActorHandle& actor, const CallOptions& options, const Context& context);
+  ObjectHandle Submit(Process& process, Random& random, const CallOptions& options,
+                      const Context& context);
+  ObjectHandle CallActor(Process& process, ActorHandle& actor, const CallOptions& options,
+                         const Context& context);
   CallArguments NewCall(Op op, Random& random);
-  std::string ValueOf(const CallArguments& arguments) { return world_.oracle.Value(arguments.id, arguments.size); }
+  std::string ValueOf(const CallArguments& arguments) {
+    return world_.oracle.Value(arguments.id, arguments.size);
+  }
 
   World& world_;
   const Mix mix_;

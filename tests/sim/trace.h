@@ -1,5 +1,6 @@
 // Copyright The Sheaf Authors. SPDX-License-Identifier: Apache-2.0
-// What happened in a run: a hash over all of it, which says whether two runs were the same, and on request the text.
+// What happened in a run: a hash over all of it, which says whether two runs were the same, and on
+// request the text.
 #pragma once
 
 #include <cstdint>
@@ -31,7 +32,8 @@ class Trace {
     Mix(to.packed());
     Mix(static_cast<uint64_t>(kind) << 32 | body.size());
     if (print_) [[unlikely]] {
-      Line(now, absl::StrCat(from.ToString(), " -> ", to.ToString(), " ", FrameName(kind), " ", body.size(), FrameWords(kind, body)));
+      Line(now, absl::StrCat(from.ToString(), " -> ", to.ToString(), " ", FrameName(kind), " ",
+                             body.size(), FrameWords(kind, body)));
     }
   }
   // Something else than a frame: `words` is only made up when it is printed.
@@ -41,7 +43,8 @@ class Trace {
     Mix(who.packed());
     for (const char c : what) hash_ = (hash_ ^ static_cast<unsigned char>(c)) * kPrime;
     if (print_) [[unlikely]] {
-      Line(now, absl::StrCat(who.ToString(), " ", absl::string_view(what.data(), what.size()), " ", parts...));
+      Line(now, absl::StrCat(who.ToString(), " ", absl::string_view(what.data(), what.size()), " ",
+                             parts...));
     }
   }
 

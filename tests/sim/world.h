@@ -13,12 +13,15 @@
 namespace sheaf::sim {
 
 struct World {
-  World(uint64_t seed, Plant plant, bool print) : seed(seed), plant(plant), random(seed), trace(print), oracle(seed) {}
+  World(uint64_t seed, Plant plant, bool print)
+      : seed(seed), plant(plant), random(seed), trace(print), oracle(seed) {}
 
   Nanos now() const { return queue.now(); }
   void Count(Fault fault) { ++fault_counts[static_cast<size_t>(fault)]; }
   // Uniform in [low, high).
-  Nanos Between(Nanos low, Nanos high) { return low + static_cast<Nanos>(random.Below(static_cast<uint64_t>(high - low))); }
+  Nanos Between(Nanos low, Nanos high) {
+    return low + static_cast<Nanos>(random.Below(static_cast<uint64_t>(high - low)));
+  }
   // The planted bug, if it is `of`, and now is one of the times when it acts.
   bool Planted(Plant of, uint64_t one_in = 1) {
     if (plant != of || (one_in > 1 && !random.OneIn(one_in))) return false;
@@ -32,9 +35,9 @@ struct World {
   EventQueue queue;
   Trace trace;
   Oracle oracle;
-  FaultPlan faults;       // Cleared when the run comes to its end and everything must finish.
+  FaultPlan faults;  // Cleared when the run comes to its end and everything must finish.
   FaultCounts fault_counts{};
-  uint64_t planted = 0;   // How often the planted bug acted.
+  uint64_t planted = 0;  // How often the planted bug acted.
 };
 
 }  // namespace sheaf::sim

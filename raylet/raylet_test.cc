@@ -364,7 +364,7 @@ struct DetachedTest {
       const ProcessId worker{RayletNode::kNode, process};
       for (const SentFrame& frame : node.transport.Take(worker)) {
         if (frame.kind != FrameKind::kPushTask) continue;
-        CHECK(frame.lane == Lane::kWork);
+        CHECK(frame.lane == Lane::kControl);  // Behind the LeaseBegin that it belongs to.
         CHECK(frame.body == "creation");
         return worker;
       }

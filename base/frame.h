@@ -50,6 +50,7 @@ enum class FrameKind : uint16_t {
   kWorkerReady = 45,
   kAdoptedQuery = 46,
   kGoodbye = 47,  // The process leaves on purpose.
+  kRelay = 48,    // RelayHead, then the body of a frame for a process of another node.
   // Raylet -> process: proto/raylet.proto.
   kLeaseGrant = 64,
   kLeaseRefused = 65,
@@ -66,6 +67,17 @@ enum class FrameKind : uint16_t {
   kLogLines = 76,
   kAdoptedAnswer = 77,
   kJobStarted = 78,
+  kRelayed = 79,   // RelayHead, then the body of a frame from a process of another node.
+  kNodeGone = 80,  // A node of the cluster is dead.
+  // Raylet -> raylet of another node: proto/raylet.proto.
+  kRemoteJob = 96,       // What a worker of a job is; comes before the first demand of that job.
+  kHandedDemand = 97,    // A demand that finds no room at its owner's node.
+  kPrepareBundles = 98,  // Placement groups, in two phases.
+  kBundlesPrepared = 99,
+  kCommitBundles = 100,
+  kReturnBundles = 101,
+  kBundlesDone = 102,
+  kOwnerLeft = 103,  // A process is dead: what it asked for on other nodes ends.
   // Process <-> raylet about objects: object_store/messages.h.
   kStoreFirst = 128,
   kStoreLast = 159,
@@ -79,6 +91,14 @@ enum class FrameKind : uint16_t {
 struct Frame {
   FrameKind kind = FrameKind::kNone;
   std::string_view body;
+};
+
+// A frame that crosses nodes travels inside kRelay (process -> its raylet) and kRelayed (raylet ->
+// its process), on the lane that it is meant for.
+struct RelayHead {
+  uint64_t peer = 0;  // Packed ProcessId: the receiver in kRelay, the sender in kRelayed.
+  uint32_t kind = 0;  // FrameKind of what follows.
+  uint32_t unused = 0;
 };
 
 // The fixed struct at the start of `body`, or nullptr when it is too short to hold one.

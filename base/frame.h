@@ -97,7 +97,8 @@ struct Frame {
 // its process), on the lane that it is meant for.
 struct RelayHead {
   uint64_t peer = 0;  // Packed ProcessId: the receiver in kRelay, the sender in kRelayed.
-  uint32_t kind = 0;  // FrameKind of what follows.
+  uint16_t kind = 0;  // FrameKind of what follows.
+  uint16_t lane = 0;
   uint32_t unused = 0;
 };
 

@@ -96,7 +96,8 @@ void ActorManager::OnGrant(const proto::LeaseGrant& grant) {
     proto::LeaseReturn message;
     message.set_lease(grant.lease());
     message.set_discard_worker(true);
-    SendMessage(transport_.To(RayletOf(self_.node)), FrameKind::kLeaseReturn, message);
+    const NodeNumber node = ProcessId::Unpack(grant.worker()).node;
+    SendMessage(transport_.To(RayletOf(node)), FrameKind::kLeaseReturn, message);
     return;
   }
   Managed& actor = *found->second;
@@ -189,7 +190,7 @@ void ActorManager::EndLease(Managed& actor, const std::string& reason) {
   kill.set_lease(actor.lease);
   kill.set_process(actor.process.packed());
   kill.set_reason(reason);
-  SendMessage(transport_.To(RayletOf(self_.node)), FrameKind::kKillWorker, kill);
+  SendMessage(transport_.To(RayletOf(actor.process.node)), FrameKind::kKillWorker, kill);
 }
 
 void ActorManager::Kill(ActorId id, bool no_restart, const std::string& reason) {

@@ -109,7 +109,7 @@ bool OwnerState::OnFrame(ProcessId from, const Frame& frame) {
     }
     case FrameKind::kLeaseRevoke: {
       proto::LeaseRevoke revoke;
-      if (Parse(frame.body, &revoke)) submitter.OnRevoke(revoke);
+      if (Parse(frame.body, &revoke)) submitter.OnRevoke(from.node, revoke);
       return true;
     }
     case FrameKind::kRefsReported: {
@@ -172,6 +172,8 @@ void OwnerState::OnProcessDied(ProcessId process, const proto::Death& death, uin
   tasks.ProcessDied(process);
   peers.Forget(process);
 }
+
+void OwnerState::OnNodeGone(NodeNumber node) { references.OnNodeGone(node); }
 
 void OwnerState::CancelRecord(TaskRecord& task, bool force, bool recursive) {
   switch (task.spec->spec.kind()) {

@@ -31,6 +31,8 @@ class OwnerState {
   bool OnFrame(ProcessId from, const Frame& frame);
   // All frames of `process` have been handled.
   void OnProcessDied(ProcessId process, const proto::Death& death, uint64_t started);
+  // No process of `node` lives any more; OnProcessDied was called for those that were spoken to.
+  void OnNodeGone(NodeNumber node);
   // Cancels the call that makes `object`, wherever it is.
   void Cancel(ObjectEntry& object, bool force, bool recursive);
   void CancelTask(TaskId task, bool force, bool recursive);

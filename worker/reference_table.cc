@@ -280,6 +280,20 @@ void ReferenceTable::OnNodeRefs(ProcessId raylet, const proto::NodeRefs& refs) {
   SendMessage(transport_.To(raylet), FrameKind::kNodeRefsAck, ack);
 }
 
+void ReferenceTable::OnNodeGone(NodeNumber node) {
+  std::vector<ObjectEntry*> lent;
+  for (auto& [id, entry] : listed_) {
+    if (entry->owned && entry->extra && entry->extra->borrowers.contains(node)) {
+      lent.push_back(entry);
+    }
+  }
+  for (ObjectEntry* entry : lent) AddUse(*entry);  // Freeing one may free another.
+  for (ObjectEntry* entry : lent) {
+    entry->extra->borrowers.erase(node);
+    DropUse(*entry);
+  }
+}
+
 std::vector<ObjectEntry*> ReferenceTable::BorrowedFrom(ProcessId owner) {
   std::vector<ObjectEntry*> out;
   for (auto& [id, entry] : listed_) {

@@ -94,6 +94,8 @@ class ReferenceTable {
   void Flush();
   void OnRefsReported(const proto::RefsReported& reported);
   void OnNodeRefs(ProcessId raylet, const proto::NodeRefs& refs);
+  // `node` is dead: nobody there borrows anything any more.
+  void OnNodeGone(NodeNumber node);
   // Borrowed objects of `owner`.
   std::vector<ObjectEntry*> BorrowedFrom(ProcessId owner);
 

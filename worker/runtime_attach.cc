@@ -80,6 +80,7 @@ absl::Status RuntimeImpl::Begin() {
       });
   SHEAF_RETURN_IF_ERROR(mailbox_->AddRing(raylet, attached_.raylet_rings.get(), false,
                                           attached_.welcome.raylet_bell));
+  transport_ = std::make_unique<RelayTransport>(self_.node, *mailbox_);
   SHEAF_ASSIGN_OR_RETURN(
       store_, StoreClient::Open(self_, std::move(attached_.arena), segment_, mailbox_->To(raylet),
                                 [this](ObjectId id, absl::StatusOr<ObjectLocation> location) {
@@ -98,14 +99,14 @@ absl::Status RuntimeImpl::Begin() {
                                       id, location.ok() ? &*location : nullptr, why);
                                 }));
   owner_ =
-      std::make_unique<OwnerState>(self_, clock_, *mailbox_, *this,
+      std::make_unique<OwnerState>(self_, clock_, *transport_, *this,
                                    [this](std::span<const ObjectId> ids) { store_->Lookup(ids); });
   metrics::Page& figures = metrics::PageOf(segment_->data());
   owner_->tasks.set_latency(metrics::Histogram(figures, metrics::HistogramId::kTaskLatency),
                             metrics::Histogram(figures, metrics::HistogramId::kActorCallLatency));
   gcs_ = std::make_unique<GcsCalls>(self_, clock_, *mailbox_);
   auto* page = reinterpret_cast<ProcessPage*>(segment_->data());
-  executor_ = std::make_unique<TaskExecutor>(self_, clock_, *mailbox_, owner_->references,
+  executor_ = std::make_unique<TaskExecutor>(self_, clock_, *transport_, owner_->references,
                                              owner_->transits, *this, page, figures);
   owner_->actors.set_ask_gcs([this](ActorId actor) { AskGcsAboutActor(actor); });
   owner_->actor_manager.set_on_named_end([this](ActorId actor) {

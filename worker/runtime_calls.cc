@@ -450,7 +450,7 @@ absl::Status RuntimeImpl::EndActor(ActorId id, bool detached, bool no_restart, c
       control.set_actor_id(id.Binary());
       control.set_kill(true);
       control.set_no_restart(no_restart);
-      SendMessage(mailbox_->To(id.maker()), FrameKind::kActorControl, control);
+      SendMessage(transport_->To(id.maker()), FrameKind::kActorControl, control);
     }
     return absl::OkStatus();
   }

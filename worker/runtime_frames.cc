@@ -57,7 +57,28 @@ void RuntimeImpl::OnFrame(ProcessId from, const Frame& frame) {
     default:
       break;
   }
-  if (from == RayletOf(self_.node)) OnRayletFrame(frame);
+  if (from == RayletOf(self_.node)) {
+    OnRayletFrame(frame);
+  } else if (from.is_raylet()) {
+    OnRemoteRayletFrame(frame);
+  }
+}
+
+// What the raylet of another node may say: that somebody there is dead.
+void RuntimeImpl::OnRemoteRayletFrame(const Frame& frame) {
+  if (frame.kind == FrameKind::kConnectRefused) {
+    OnConnectRefused(frame);
+  } else if (frame.kind == FrameKind::kProcessDied) {
+    proto::ProcessDied died;
+    if (Parse(frame.body, &died)) OnProcessDied(died);
+  }
+}
+
+void RuntimeImpl::OnConnectRefused(const Frame& frame) {
+  proto::ConnectRefused refused;
+  if (!Parse(frame.body, &refused)) return;
+  owner_->OnProcessDied(ProcessId::Unpack(refused.peer()), refused.death(), 0);
+  executor_->OnProcessDied(ProcessId::Unpack(refused.peer()));
 }
 
 void RuntimeImpl::OnRayletFrame(const Frame& frame) {
@@ -71,11 +92,20 @@ void RuntimeImpl::OnRayletFrame(const Frame& frame) {
       if (Parse(frame.body, &ring)) OnNewRing(ring);
       return;
     }
-    case FrameKind::kConnectRefused: {
-      proto::ConnectRefused refused;
-      if (!Parse(frame.body, &refused)) return;
-      owner_->OnProcessDied(ProcessId::Unpack(refused.peer()), refused.death(), 0);
-      executor_->OnProcessDied(ProcessId::Unpack(refused.peer()));
+    case FrameKind::kConnectRefused:
+      OnConnectRefused(frame);
+      return;
+    case FrameKind::kRelayed: {
+      ProcessId sender;
+      Frame inside;
+      if (OpenRelayed(frame.body, &sender, &inside) && sender.node != self_.node) {
+        OnFrame(sender, inside);
+      }
+      return;
+    }
+    case FrameKind::kNodeGone: {
+      proto::NodeGone gone;
+      if (Parse(frame.body, &gone)) owner_->OnNodeGone(gone.node());
       return;
     }
     case FrameKind::kProcessDied: {
@@ -172,7 +202,7 @@ void RuntimeImpl::OnProcessDied(const proto::ProcessDied& died) {
       .Flush();  // New references go to the raylet before the word that the rings are drained.
   proto::PeerDrained drained;
   drained.set_process(died.process());
-  SendMessage(mailbox_->To(RayletOf(self_.node)), FrameKind::kPeerDrained, drained);
+  SendMessage(transport_->To(RayletOf(process.node)), FrameKind::kPeerDrained, drained);
 }
 
 void RuntimeImpl::AnswerStateQuery(const proto::StateQuery& query) {

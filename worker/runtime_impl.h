@@ -35,6 +35,7 @@
 #include "shm/mailbox.h"
 #include "worker/gcs_calls.h"
 #include "worker/owner_state.h"
+#include "worker/relay_transport.h"
 #include "worker/runtime.h"
 #include "worker/task_executor.h"
 
@@ -139,6 +140,8 @@ class RuntimeImpl final : public Runtime,
   void OnFrame(ProcessId from, const Frame& frame) override;
   void OnMalformed(ProcessId from) override;
   void OnRayletFrame(const Frame& frame);
+  void OnRemoteRayletFrame(const Frame& frame);
+  void OnConnectRefused(const Frame& frame);
   void OnNewRing(const proto::NewRing& ring);
   void OnProcessDied(const proto::ProcessDied& died);
   void AnswerStateQuery(const proto::StateQuery& query);
@@ -205,6 +208,7 @@ class RuntimeImpl final : public Runtime,
   mutable std::mutex mutex_;
   std::atomic<int> lock_seekers_{0};  // Threads that found it taken.
   std::unique_ptr<Mailbox> mailbox_;
+  std::unique_ptr<RelayTransport> transport_;  // The rings, and the other nodes.
   std::unique_ptr<StoreClient> store_;
   std::unique_ptr<OwnerState> owner_;
   std::unique_ptr<TaskExecutor> executor_;

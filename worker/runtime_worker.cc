@@ -42,7 +42,7 @@ absl::Status RuntimeImpl::SendItem(CallExecution& call, const std::string& item,
   head.transit =
       owner_->transits.Hold(call.owner, std::vector<ObjectHandle>(nested.begin(), nested.end()));
   std::memcpy(frame.data(), &head, sizeof head);
-  Channel& channel = mailbox_->To(call.owner);
+  Channel& channel = transport_->To(call.owner);
   channel.Send(Lane::kControl, FrameKind::kStreamItem, frame);
   return WaitForRoom(
       lock, [&] { return channel.queued_bytes() < (16u << 20); }, "the consumer takes no items");

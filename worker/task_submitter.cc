@@ -243,9 +243,9 @@ void TaskSubmitter::OnReturned(TaskRecord& task) {
   }
 }
 
-void TaskSubmitter::OnRevoke(const proto::LeaseRevoke& revoke) {
+void TaskSubmitter::OnRevoke(NodeNumber node, const proto::LeaseRevoke& revoke) {
   for (auto& [worker, lease] : by_worker_) {
-    if (lease->number != revoke.lease()) continue;
+    if (lease->number != revoke.lease() || worker.node != node) continue;
     lease->revoked = true;
     LeaseKey& key = *lease->key;
     if (lease->in_flight.empty()) {
@@ -266,7 +266,7 @@ void TaskSubmitter::TakeBackFrom(OwnedLease& lease) {
 
 void TaskSubmitter::Return(OwnedLease& lease, bool discard) {
   LeaseKey& key = *lease.key;
-  Channel& raylet = transport_.To(RayletOf(self_.node));
+  const NodeNumber node = lease.worker->process.node;
   proto::LeaseReturn message;
   message.set_lease(lease.number);
   message.set_discard_worker(discard);
@@ -278,9 +278,9 @@ void TaskSubmitter::Return(OwnedLease& lease, bool discard) {
     proto::LeaseDemand demand;
     demand.set_key(key.number);
     demand.set_wanted(key.wanted_sent);
-    SendMessage(raylet, FrameKind::kLeaseDemand, demand);
+    SendMessage(transport_.To(RayletOf(self_.node)), FrameKind::kLeaseDemand, demand);
   }
-  SendMessage(raylet, FrameKind::kLeaseReturn, message);
+  SendMessage(transport_.To(RayletOf(node)), FrameKind::kLeaseReturn, message);
 }
 
 Error TaskSubmitter::DeathError(const TaskRecord& task, ProcessId worker, const proto::Death& death,
@@ -373,7 +373,8 @@ void TaskSubmitter::Cancel(TaskRecord& task, bool force, bool recursive) {
       kill.set_lease(lease.number);
       kill.set_process(lease.worker->process.packed());
       kill.set_reason(absl::StrCat(tasks_.Describe(task), " was cancelled with force"));
-      SendMessage(transport_.To(RayletOf(self_.node)), FrameKind::kKillWorker, kill);
+      SendMessage(transport_.To(RayletOf(lease.worker->process.node)), FrameKind::kKillWorker,
+                  kill);
       return;
     }
     case TaskState::kFinished:

@@ -16,6 +16,7 @@ Usage: ./do COMMAND
   format [--check]         clang-format all sources; --check only says what differs
   tidy [FILE...]           clang-tidy all sources, or some
   python ARG...            run Python with this build of the package sheaf
+  wheel                    build a wheel of the package into build/wheel, and try it in a clean environment
   soak [ROW...]            the long fault runs, all or some rows; their figures go into docs/soak.md
   fuzz TARGET              fuzz one parser of untrusted bytes for a minute, with libFuzzer where clang has it
   clean                    remove the build folders
@@ -79,7 +80,7 @@ can_be_root() {
 
 # Prints the packages that a build with tests needs.
 needed_packages() {
-  echo g++ cmake ninja-build pkg-config protobuf-compiler protobuf-compiler-grpc libprotobuf-dev libgrpc++-dev zlib1g-dev \
+  echo g++ cmake ninja-build pkg-config protobuf-compiler protobuf-compiler-grpc libprotobuf-dev libgrpc++-dev libssl-dev zlib1g-dev \
     libabsl-dev prometheus-cpp-dev libcivetweb-dev libsqlite3-dev libcli11-dev libspdlog-dev catch2 python3-dev python3-venv
   # Debian 12 has two Boosts, and only 1.81 is new enough; it excludes the msgpack package, whose headers are unpacked
   # instead (unpack_msgpack). Later systems have one Boost and install both.
@@ -363,6 +364,20 @@ python_package() {
   PYTHONPATH=$PWD/build/python${PYTHONPATH:+:$PYTHONPATH} exec build/venv/bin/python "$@"
 }
 
+# Builds the wheel with pip, then runs its test on it.
+wheel() {
+  step "packages" ensure_packages ask
+  step "venv" ensure_venv
+  [[ -e build/venv/bin/pip ]] || fail "no build/venv to build the wheel with"
+  rm -rf build/wheel
+  CMAKE_BUILD_PARALLEL_LEVEL=$(jobs) step "build" build/venv/bin/pip wheel --disable-pip-version-check --no-build-isolation --no-deps \
+    --wheel-dir build/wheel .
+  say "try"
+  # 77: what the wheel requires could not be fetched; it is built all the same.
+  build/venv/bin/python tests/packaging/wheel_test.py --wheel build/wheel/*.whl || (($? == 77)) || fail "the wheel does not work"
+  note "$(ls -sh build/wheel/*.whl)"
+}
+
 soak() {
   step "packages" ensure_packages ask
   step "configure" configure build
@@ -403,6 +418,7 @@ main() {
     format) format "$@" ;;
     tidy) tidy "$@" ;;
     python) python_package "$@" ;;
+    wheel) wheel ;;
     soak) soak "$@" ;;
     fuzz) fuzz "$@" ;;
     clean) rm -rf build build-asan build-tsan build-fuzz ;;

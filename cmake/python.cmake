@@ -1,7 +1,9 @@
 # Finds what the Python package is built with: an interpreter with headers, and nanobind installed for it. `./do` makes
 # build/venv; SHEAF_PYTHON names another interpreter. Sets SHEAF_BUILD_PYTHON's default.
 set(SHEAF_PYTHON "" CACHE FILEPATH "The Python to build for; empty: build/venv/bin/python where there is one")
-if(NOT SHEAF_PYTHON AND EXISTS ${PROJECT_SOURCE_DIR}/build/venv/bin/python)
+if(SKBUILD)
+  set(SHEAF_PYTHON ${Python_EXECUTABLE} CACHE FILEPATH "" FORCE)  # scikit-build-core: the one that the wheel is built by.
+elseif(NOT SHEAF_PYTHON AND EXISTS ${PROJECT_SOURCE_DIR}/build/venv/bin/python)
   set(SHEAF_PYTHON ${PROJECT_SOURCE_DIR}/build/venv/bin/python CACHE FILEPATH "" FORCE)
 endif()
 set(found OFF)

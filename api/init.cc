@@ -6,7 +6,6 @@
 
 #include <cstdio>
 #include <cstdlib>
-#include <filesystem>
 #include <memory>
 #include <mutex>
 #include <string>
@@ -21,14 +20,13 @@
 #include "api/worker_handler.h"
 #include "base/config.h"
 #include "base/failpoint.h"
+#include "base/session_directory.h"
 #include "base/worker_template.h"
 #include "sheaf/sheaf.h"
 
 namespace sheaf::inline v1 {
 namespace internal {
 namespace {
-
-constexpr char kSocketName[] = "raylet.sock";
 
 struct Joined {
   std::mutex mutex;  // Init and Shutdown are rare; this keeps a mistake from being a crash.
@@ -117,16 +115,6 @@ std::vector<std::string> NodeFlags(const InitOptions& options) {
   return flags;
 }
 
-// The raylet's socket of a session directory, of "latest", or given as it is.
-std::string SocketOf(const std::string& address, const Settings& settings) {
-  namespace fs = std::filesystem;
-  if (address == "latest" || address == "auto")
-    return fs::path(settings.base_directory) / "latest" / kSocketName;
-  std::error_code error;
-  if (fs::is_socket(address, error)) return address;
-  return fs::path(address) / kSocketName;
-}
-
 void InitDriver(int argc, char** argv, const InitOptions& options) {
   Joined& joined = TheJoined();
   const std::lock_guard lock(joined.mutex);
@@ -144,7 +132,7 @@ void InitDriver(int argc, char** argv, const InitOptions& options) {
     node = ValueOrThrow(EmbeddedNode::Start(settings.executable, NodeFlags(options)));
 
   RuntimeOptions to;
-  to.socket_path = SocketOf(node != nullptr ? node->session() : address, settings);
+  to.socket_path = SocketOf(node != nullptr ? node->session() : address, settings.base_directory);
   to.driver = true;
   to.job.set_name_space(options.name_space);
   to.job.set_language(proto::JobStart::CPP);

@@ -97,12 +97,22 @@ std::string NameOf(int64_t start_time_unix_s) {
 
 void RemoveTransient(const std::string& session) {
   std::error_code ignored;
-  fs::remove(session + "/raylet.sock", ignored);
+  fs::remove(fs::path(session) / kRayletSocketName, ignored);
   fs::remove_all(session + "/spill", ignored);
   fs::remove(session + "/token", ignored);
 }
 
 }  // namespace
+
+std::string DirectoryOf(const std::string& address, const std::string& base) {
+  if (address == kLatest || address == "auto") return absl::StrCat(base, "/", kLatest);
+  std::error_code ignored;
+  return fs::is_socket(address, ignored) ? fs::path(address).parent_path().string() : address;
+}
+
+std::string SocketOf(const std::string& address, const std::string& base) {
+  return fs::path(DirectoryOf(address, base)) / kRayletSocketName;
+}
 
 absl::StatusOr<std::unique_ptr<SessionDirectory>> SessionDirectory::Make(const std::string& base,
                                                                          int64_t start_time_unix_s,
@@ -184,7 +194,7 @@ int SessionDirectory::RemoveDead(const std::string& base, int keep_newest) {
     const UniqueFd lock = TakeLock(session, 0);
     if (!lock.valid()) continue;
     if (fs::exists(session + "/keep", ignored)) {
-      if (fs::exists(session + "/raylet.sock", ignored)) ++changed;
+      if (fs::exists(fs::path(session) / kRayletSocketName, ignored)) ++changed;
       RemoveTransient(session);
       kept.push_back(session);
     } else {

@@ -1,10 +1,15 @@
 // Copyright The Sheaf Authors. SPDX-License-Identifier: Apache-2.0
 // The directory of one run of a node, BASE/session-<start>-<pid>, mode 0700 (start: as
-// 20260131-235959, UTC):
-//   raylet.sock  the socket that local processes attach to      lock   held by the node while it
-//   lives logs/ spill/                                                keep   exists if logs outlive
-//   the node gcs.db       of the GCS, where it runs here                 token  256 bits in
-//   hexadecimal, 0600
+// 20260131-235959, UTC). In it:
+//
+//   raylet.sock  the socket that local processes attach to
+//   token        256 bits in hexadecimal, mode 0600
+//   lock         held by the node while it lives
+//   keep         exists if the directory outlives the node
+//   gcs.db       of the GCS, where it runs here
+//   logs/        what the node and its workers print
+//   spill/       objects that found no room in memory
+//
 // BASE/latest links to the one that was ready last.
 #pragma once
 
@@ -15,6 +20,15 @@
 #include "base/unique_fd.h"
 
 namespace sheaf {
+
+inline constexpr char kRayletSocketName[] = "raylet.sock";  // In each session directory.
+
+// The session directory that an address names: for "latest" and "auto" the one in `base` that was
+// ready last, for the path of a raylet's socket the one that holds it, else the path as it is
+// given.
+std::string DirectoryOf(const std::string& address, const std::string& base);
+// The raylet's socket there.
+std::string SocketOf(const std::string& address, const std::string& base);
 
 class SessionDirectory {
  public:
@@ -40,7 +54,7 @@ class SessionDirectory {
 
   const std::string& path() const { return path_; }
   std::string name() const { return path_.substr(path_.rfind('/') + 1); }
-  std::string socket_path() const { return path_ + "/raylet.sock"; }
+  std::string socket_path() const { return path_ + "/" + kRayletSocketName; }
   std::string log_directory() const { return path_ + "/logs"; }
   std::string spill_directory() const { return path_ + "/spill"; }
   std::string database() const { return path_ + "/gcs.db"; }

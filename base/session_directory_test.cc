@@ -10,6 +10,8 @@
 #include <filesystem>
 #include <fstream>
 
+#include "base/unix_socket.h"
+
 namespace sheaf {
 namespace {
 
@@ -103,6 +105,21 @@ SCENARIO("a session is private, and leaves nothing unless it is kept") {
   CHECK(fs::exists(path + "/logs/raylet.log") == keep);
   CHECK_FALSE(fs::exists(path + "/token"));
   CHECK(fs::exists(base) == keep);
+}
+
+SCENARIO("an address names the node that was ready last, a session, or a raylet's socket") {
+  const Scratch scratch;
+  for (const char* const newest : {"latest", "auto"}) {
+    CHECK(DirectoryOf(newest, "/base") == "/base/latest");
+    CHECK(SocketOf(newest, "/base") == "/base/latest/raylet.sock");
+  }
+  CHECK(DirectoryOf("/elsewhere/session-1", "/base") == "/elsewhere/session-1");
+  CHECK(SocketOf("/elsewhere/session-1", "/base") == "/elsewhere/session-1/raylet.sock");
+  const std::string socket = scratch.root + "/raylet.sock";
+  const absl::StatusOr<UnixListener> listener = UnixListener::Listen(socket);
+  REQUIRE(listener.status() == absl::OkStatus());
+  CHECK(DirectoryOf(socket, "/base") == scratch.root);
+  CHECK(SocketOf(socket, "/base") == socket);
 }
 
 SCENARIO("a base directory that others could have prepared is refused") {

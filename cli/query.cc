@@ -9,6 +9,7 @@
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "base/config.h"
+#include "base/session_directory.h"
 #include "base/status_macros.h"
 #include "base/unix_socket.h"
 #include "shm/attach_client.h"
@@ -18,10 +19,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-constexpr char kSocket[] = "raylet.sock";
 constexpr Nanos kConnectTimeout = 2 * kSecond;
-
-std::string SocketOf(const std::string& session) { return absl::StrCat(session, "/", kSocket); }
 
 // Sessions below `directory`, newest first; the symbolic link `latest` only repeats one of them.
 std::vector<std::string> SessionsIn(const std::string& directory) {
@@ -30,7 +28,7 @@ std::vector<std::string> SessionsIn(const std::string& directory) {
   for (fs::directory_iterator entry(directory, error), end; !error && entry != end;
        entry.increment(error)) {
     std::error_code ignored;
-    const fs::path socket = entry->path() / kSocket;
+    const fs::path socket = entry->path() / kRayletSocketName;
     if (entry->is_symlink(ignored) || !fs::exists(socket, ignored)) continue;
     found.emplace_back(fs::last_write_time(socket, ignored), entry->path().string());
   }
@@ -42,8 +40,7 @@ std::vector<std::string> SessionsIn(const std::string& directory) {
 
 std::string Place(const std::string& address, const Settings& settings) {
   const std::string& wanted = address.empty() ? settings.address : address;
-  if (wanted == "latest") return absl::StrCat(settings.base_directory, "/latest");
-  return wanted.empty() ? settings.base_directory : wanted;
+  return wanted.empty() ? settings.base_directory : DirectoryOf(wanted, settings.base_directory);
 }
 
 absl::Status NoNode(const std::string& place) {
@@ -57,13 +54,13 @@ absl::StatusOr<std::vector<RunningNode>> FindNodes(const std::string& address) {
   SHEAF_ASSIGN_OR_RETURN(const Settings settings, LoadSettings());
   const std::string place = Place(address, settings);
   std::error_code ignored;
-  const std::vector<std::string> sessions = fs::exists(fs::path(place) / kSocket, ignored)
+  const std::vector<std::string> sessions = fs::exists(fs::path(place) / kRayletSocketName, ignored)
                                                 ? std::vector<std::string>{place}
                                                 : SessionsIn(place);
   std::vector<RunningNode> nodes;
   for (const std::string& session : sessions) {
     const absl::StatusOr<UnixSocket> socket =
-        UnixSocket::Connect(SocketOf(session), kConnectTimeout);
+        UnixSocket::Connect(SocketOf(session, settings.base_directory), kConnectTimeout);
     if (!socket.ok()) continue;  // A node that died left its directory.
     const absl::StatusOr<PeerCredentials> peer = socket->Peer();
     if (peer.ok()) nodes.push_back({session, static_cast<int>(peer->pid)});
@@ -76,8 +73,9 @@ absl::StatusOr<proto::StateAnswer> Ask(const QueryOptions& options,
   SHEAF_ASSIGN_OR_RETURN(const Settings settings, LoadSettings());
   SHEAF_ASSIGN_OR_RETURN(const std::vector<RunningNode> nodes, FindNodes(options.address));
   if (nodes.empty()) return NoNode(Place(options.address, settings));
-  SHEAF_ASSIGN_OR_RETURN(const UnixSocket socket,
-                         AttachTool(SocketOf(nodes[0].session), options.timeout));
+  SHEAF_ASSIGN_OR_RETURN(
+      const UnixSocket socket,
+      AttachTool(SocketOf(nodes[0].session, settings.base_directory), options.timeout));
   SHEAF_ASSIGN_OR_RETURN(const std::string bytes,
                          AskRaylet(socket, query.SerializeAsString(), options.timeout));
   proto::StateAnswer answer;

@@ -6,7 +6,6 @@
 #include <nanobind/stl/vector.h>
 #include <unistd.h>
 
-#include <filesystem>
 #include <memory>
 #include <optional>
 #include <string>
@@ -15,6 +14,7 @@
 
 #include "api/embedded_node.h"
 #include "base/config.h"
+#include "base/session_directory.h"
 #include "base/worker_template.h"
 #include "python_bindings/options.h"
 #include "python_bindings/process.h"
@@ -24,8 +24,6 @@ namespace sheaf::python {
 namespace {
 
 namespace nb = nanobind;
-
-constexpr char kSocketName[] = "raylet.sock";
 
 // A node of this process's own, if it started one.
 std::unique_ptr<internal::EmbeddedNode>& OwnNode() {
@@ -44,16 +42,6 @@ std::string TextOf(absl::string_view text) { return {text.data(), text.size()}; 
     RaiseStatus(status, ErrorKind::kSystem);
   }
   throw nb::python_error();
-}
-
-// The raylet's socket of a session directory, of "latest", or given as it is.
-std::string SocketOf(const std::string& address, const Settings& settings) {
-  namespace fs = std::filesystem;
-  if (address == "latest" || address == "auto")
-    return fs::path(settings.base_directory) / "latest" / kSocketName;
-  std::error_code error;
-  if (fs::is_socket(address, error)) return address;
-  return fs::path(address) / kSocketName;
 }
 
 PythonFunction print_lines("sheaf.log_lines", "print_lines");
@@ -96,7 +84,7 @@ absl::StatusOr<std::unique_ptr<Runtime>> Join(const Joining& joining,
     *session = joining.address;
   }
   RuntimeOptions options;
-  options.socket_path = SocketOf(*session, settings);
+  options.socket_path = SocketOf(*session, settings.base_directory);
   options.driver = true;
   options.job.set_name_space(joining.name_space);
   options.job.set_language(proto::JobStart::PYTHON);

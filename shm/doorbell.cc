@@ -69,8 +69,4 @@ void SpinStep(int step) {
   if (SpinStepYields(step)) sched_yield();
 }
 
-void SpinStep() {
-  for (int step = 0; step < 8; ++step) SpinStep(step);
-}
-
 }  // namespace sheaf

@@ -88,11 +88,9 @@ void SleepOnKnock(Bell& bell, Nanos timeout);
 // Another thread of the same process calls the background thread.
 void Knock(Bell& bell);
 
-// One step of a spin: a few pauses, then a yield. The yield matters: two processes that share a
-// core would else burn their whole time slice waiting for each other.
-void SpinStep();
-// The same in eight smaller steps, for a loop that looks at its rings after each: a pause, and a
-// yield in each eighth step. `step` counts from 0.
+// One step of a spin, for a loop that looks at its rings after each: a pause, and a yield in each
+// eighth step. The yield matters: two processes that share a core would else burn their whole time
+// slice waiting for each other. `step` counts from 0.
 void SpinStep(int step);
 constexpr bool SpinStepYields(int step) { return step % 8 == 7; }
 

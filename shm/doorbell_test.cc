@@ -21,9 +21,9 @@ BellState State(const Bell& bell) { return static_cast<BellState>(bell.state.loa
 template <class Condition>
 bool Eventually(Condition condition) {
   const Nanos deadline = MonotonicNow() + 10 * kSecond;
-  while (!condition()) {
+  for (int step = 0; !condition(); ++step) {
     if (MonotonicNow() > deadline) return false;
-    SpinStep();
+    SpinStep(step);
   }
   return true;
 }
@@ -33,7 +33,8 @@ void Pause(Random& random) {
   if (random.OneIn(16)) {
     usleep(1);
   } else {
-    for (uint64_t steps = random.Below(20); steps != 0; --steps) SpinStep();
+    const int steps = static_cast<int>(random.Below(160));
+    for (int step = 0; step < steps; ++step) SpinStep(step);
   }
 }
 

@@ -370,6 +370,7 @@ SCENARIO(
   RingReader reader = ring.Reader();
   SeededRandom sizes(3);
   uint64_t wrong = 0;
+  int spins = 0;
   for (uint64_t i = 0; i < kFrames;) {
     Frame frame;
     bool more = false;
@@ -377,7 +378,7 @@ SCENARIO(
     REQUIRE(result != Result::kMalformed);
     if (result == Result::kEmpty) {
       if (reader.Release()) RingBell(*bell, Lane::kControl);
-      SpinStep();
+      SpinStep(spins++);
       continue;
     }
     const size_t size = sizes.OneIn(50) ? sizes.Below(kMaxRecordBody) : sizes.Below(200);

@@ -274,7 +274,8 @@ class Process final : public FrameHandler {
     } else if (random_.OneIn(3)) {
       usleep(static_cast<useconds_t>(random_.Below(1000)));
     } else {
-      for (uint64_t steps = random_.Below(20); steps != 0; --steps) SpinStep();
+      const int steps = static_cast<int>(random_.Below(160));
+      for (int step = 0; step < steps; ++step) SpinStep(step);
     }
     lock.lock();
   }

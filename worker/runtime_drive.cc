@@ -17,11 +17,10 @@ constexpr Nanos kSpin = 20 * kMicrosecond;
 constexpr Nanos kBackgroundTick = kMillisecond;
 constexpr int kQuietTicks =
     5;  // After so many without a frame the background thread waits for the bell.
-constexpr int kSpinMisses = 8;  // After so many vain spins the next waits sleep at once,
-constexpr int kSpinRetry = 64;  // but one in so many tries again,
-constexpr Nanos kShortSleep =
-    100 *
-    kMicrosecond;  // and all do after a sleep so short that both ends could have spun instead.
+// After kSpinMisses (runtime_impl.h) vain spins the next waits sleep at once, but one in kSpinRetry
+// tries again, and all do after a sleep so short that both ends could have spun instead.
+constexpr int kSpinRetry = 64;
+constexpr Nanos kShortSleep = 100 * kMicrosecond;
 constexpr Nanos kRayletCheck = 200 * kMillisecond;
 constexpr Nanos kOrphanGrace =
     500 * kMillisecond;  // A worker without a raylet ends by itself so long, then at once.

@@ -232,7 +232,10 @@ class RuntimeImpl final : public Runtime,
   std::condition_variable progress_;
   Nanos next_tick_ = 0;
   Nanos last_raylet_check_ = 0;
-  int spin_misses_ = 8;  // Vain spins in a row. A new process sleeps until frames come fast.
+  // Vain spins in a row; from kSpinMisses on, waits sleep at once (DriveOnce). A new process begins
+  // with that: it sleeps until frames come fast.
+  static constexpr int kSpinMisses = 8;
+  int spin_misses_ = kSpinMisses;
   bool stopping_ = false;
   bool leaving_ = false;  // The raylet told this worker to end.
   bool raylet_dead_ = false;

@@ -25,6 +25,9 @@ inline constexpr FrameKind kStoreSealed{132};  // SealedSlot[]: for the raylet's
 inline constexpr FrameKind kStoreFree{133};    // ObjectName[]: free every copy on this node.
 inline constexpr FrameKind kStoreLookup{
     134};  // ObjectId[]: where are they? Restores what is spilled.
+// FetchWanted[]: they lie on another node; bring them here. Answered as a lookup, once a copy is
+// sealed here. To the raylet that the hint names it only asks whether the object is there still.
+inline constexpr FrameKind kStoreFetch{135};
 // Raylet -> process.
 inline constexpr FrameKind kStoreExtentGrant{144};  // ExtentGrant.
 inline constexpr FrameKind kStoreAlreadyYours{
@@ -34,6 +37,9 @@ inline constexpr FrameKind kStoreRefused{147};    // StoreRefusal.
 inline constexpr FrameKind kStoreRecall{148};  // No body: return every shared extent that is empty.
 inline constexpr FrameKind kStoreLocated{
     149};  // LocatedObject[]: answers to lookups, in any order.
+// Raylet -> the owner of the objects, on any node. ObjectName[]: here are copies of your objects.
+// Answered by kStoreFree for those that the owner does not know (any more).
+inline constexpr FrameKind kStoreCopied{150};
 
 constexpr bool IsStoreFrame(FrameKind kind) {
   return kind >= FrameKind::kStoreFirst && kind <= FrameKind::kStoreLast;
@@ -98,6 +104,11 @@ struct ObjectName {
   ObjectLocation
       location;  // The sender's last knowledge; may be stale or unknown, `id` decides then.
 };
+struct FetchWanted {
+  ObjectId id;
+  ObjectLocation hint;  // Where a copy was said to be; slot kNoSlot: somewhere on `hint.node`.
+  uint64_t size = 0;    // Of the payload; 0: not known.
+};
 enum class LookupOutcome : uint32_t {
   kFound = 0,
   kNotFound = 1,  // Not on this node, as far as the raylet knows.
@@ -111,8 +122,8 @@ struct LocatedObject {
   uint32_t flags = 0;
 };
 static_assert(sizeof(ExtentRequest) == 32 && sizeof(ExtentGrant) == 32 &&
-              sizeof(ObjectName) == 32 && sizeof(LocatedObject) == 40 &&
-              sizeof(StoreRefusal) == 40);
+              sizeof(ObjectName) == 32 && sizeof(FetchWanted) == 40 &&
+              sizeof(LocatedObject) == 40 && sizeof(StoreRefusal) == 40);
 
 // The items of a body; what is left over at its end (a malformed frame) is not looked at.
 template <class T>

@@ -41,9 +41,11 @@ struct ObjectRecord {
   ExtentRange bytes;               // Payload and nested references.
   SpillRecord disk;                // file 0: no copy on disk. One may exist beside that in memory.
   bool writing = false;            // The disk thread reads its memory.
+  uint32_t pins = 0;               // Blocks of it that are on their way to other nodes.
   bool freed = false;              // Out of the index while the disk thread works on it.
   uint64_t used = 0;               // When it was last known to be of use; smaller is longer ago.
   std::vector<ProcessId> waiters;  // Processes that wait for its restoration.
+  std::vector<std::function<void(LookupOutcome)>> hooks;  // The raylet itself waits for it.
 };
 
 class ObjectTable {

@@ -94,7 +94,8 @@ class StoreNode final : public Transport {
 
   explicit StoreNode(uint64_t capacity_bytes, StoreOptions options = {},
                      uint64_t min_free_disk_bytes = 0) {
-    options.node = kTestNode;
+    if (options.node == 0) options.node = kTestNode;
+    node_ = options.node;
     auto made =
         SegmentArena::Make({.capacity_bytes = capacity_bytes, .reserve_bytes = 0, .memory = [this] {
                               return memory;
@@ -119,7 +120,7 @@ class StoreNode final : public Transport {
   }
 
   ProcessId Attach(uint32_t number) {
-    const ProcessId id{kTestNode, number};
+    const ProcessId id{node_, number};
     Client& client = clients[id];
     client.segment = MakeProcessSegment();
     owner->OnProcessAttached(id, client.segment);
@@ -271,6 +272,7 @@ class StoreNode final : public Transport {
     const ProcessId peer_;
   };
 
+  NodeNumber node_ = 0;
   std::deque<Message> to_owner_;
   std::map<ProcessId, std::deque<Message>> to_client_;
   std::map<ProcessId, std::unique_ptr<UpChannel>> up_;

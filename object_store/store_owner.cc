@@ -60,7 +60,7 @@ void StoreOwner::OnProcessDied(ProcessId process) {
   });
   for (const uint32_t slot : sealed) LearnSealed(slot);
   for (const auto& waiting : waiting_) {
-    if (waiting->restore == nullptr && waiting->process == process) waiting->gone = true;
+    if (waiting->process == process) waiting->gone = true;
   }
   std::erase_if(waiting_, [](const auto& w) { return w->gone && !w->populating; });
   SplitExtents(process);

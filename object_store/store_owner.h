@@ -11,6 +11,7 @@
 //   store_owner_leases.cc    extents, slot pages, what to do when memory is short
 //   store_owner_objects.cc   sealed, freed, looked up
 //   store_owner_spill.cc     to disk and back
+//   store_owner_copies.cc    copies that come from other nodes, and bytes that go there
 //   object_table.h           slots and objects       extent_allocator.h   free ranges
 //   population.h             memory ahead of need
 #pragma once
@@ -77,7 +78,11 @@ struct StoreStats {
   uint64_t refusals = 0;
   uint64_t lost = 0;  // Objects whose copy on disk was damaged.
   uint64_t violations = 0;
+  uint64_t copies = 0;  // Received from other nodes.
+  uint64_t copied_bytes = 0;
 };
+
+struct Receiving;  // store_owner_copies.cc
 
 class StoreOwner {
  public:
@@ -138,6 +143,54 @@ class StoreOwner {
                               const std::function<bool(ObjectId)>& still_referenced);
 
   StoreStats Stats() const;
+  NodeNumber node() const { return options_.node; }
+
+  // --- Other nodes (store_owner_copies.cc). ---
+  // Answers `asker`, a process of any node, as a lookup does. `hint` helps to find what its writer
+  // has not announced yet.
+  void Locate(ProcessId asker, ObjectId id, const ObjectLocation& hint);
+  // kStoreFree from a process of another node: only what it owns is freed.
+  void OnRemoteFree(ProcessId from, std::span<const ObjectName> names);
+
+  // The bytes of an object, for another node: payload and nested references, as they lie in memory.
+  // They are neither freed nor moved while `hold`, which any thread may drop, lives. It must be
+  // dropped before the loop ends.
+  struct Pinned {
+    StoreObjectInfo info;
+    std::span<const char> bytes;
+    std::shared_ptr<const void> hold;
+  };
+  // Calls `done` once, on the loop, maybe at once. kNotFound; kDataLoss: the disk lost it;
+  // kResourceExhausted: it is on disk and there is no room to restore it.
+  void Pin(ObjectId id, const ObjectLocation& hint,
+           std::function<void(absl::StatusOr<Pinned>)> done);
+
+  // A copy of another node's object that is to arrive.
+  struct Arrival {
+    ObjectId id;
+    uint32_t attempt = 0;
+    uint32_t flags = 0;
+    uint64_t size_bytes = 0;  // Of the payload.
+    uint32_t nested_count = 0;
+    // Payload and nested references: what must be written before EndReceive.
+    uint64_t bytes() const {
+      return nested_count == 0 ? size_bytes
+                               : NestedOffset(size_bytes) + nested_count * sizeof(ObjectId);
+    }
+  };
+  // Finds room, as for an extent that a process asks for, and posts `ready` with it to the loop.
+  // kResourceExhausted: none came in time, or the object is larger than the store.
+  // kAlreadyExists: `id` is arriving already. Unless it got an error, the caller ends with
+  // EndReceive or AbortReceive, when nobody writes into the room any more.
+  void BeginReceive(const Arrival& arrival, Nanos wait,
+                    std::function<void(absl::StatusOr<std::span<char>>)> ready);
+  // Seals it. A sealed copy of this attempt or a later one wins; then the arrived bytes go.
+  // kResourceExhausted: the table is full. The arrival is over in any case.
+  absl::Status EndReceive(ObjectId id);
+  // Also while it waits for room: `ready` is not called then.
+  void AbortReceive(ObjectId id);
+  // Keeps the room of an arrival, which has got it, as Pinned::hold does: across its end.
+  std::shared_ptr<const void> HoldArriving(ObjectId id);
 
  private:
   struct Process {
@@ -151,6 +204,7 @@ class StoreOwner {
     ProcessId process;
     ExtentRequest request;
     std::shared_ptr<ObjectRecord> restore;  // Not null: the store itself waits.
+    std::shared_ptr<Receiving> receive;     // The same, for a copy from another node.
     uint64_t bytes = 0;                     // Whole granules.
     Nanos deadline = 0;
     bool populating = false;  // Its range is taken and being populated.
@@ -196,6 +250,20 @@ class StoreOwner {
   ObjectLocation LocationOf(const ObjectRecord& record) const;
   void Violation(ProcessId process, const std::string& what);
 
+  // store_owner_copies.cc
+  void ReceiveInto(const std::shared_ptr<Receiving>& arrival, ExtentRange range);
+  bool PlaceOnShelf(Receiving& arrival);
+  void LeaveShelf();
+  void Announce(const std::shared_ptr<Receiving>& arrival, absl::StatusOr<std::span<char>> room);
+  void GiveUpRoom(Receiving& arrival);
+  void RefuseArrival(const std::shared_ptr<Receiving>& arrival);
+  std::shared_ptr<const void> Hold(std::function<void()> release);
+  Pinned PinNow(const std::shared_ptr<ObjectRecord>& record);
+  // The object of that id, sealed, with the help of `hint`.
+  std::shared_ptr<ObjectRecord> FindSealed(ObjectId id, const ObjectLocation& hint);
+  void AnswerLookup(ProcessId asker, const std::shared_ptr<ObjectRecord>& record, ObjectId id,
+                    std::vector<LocatedObject>* answers);
+
   // store_owner_spill.cc
   void SpillSome(uint64_t bytes);
   void WriteOut(std::vector<std::shared_ptr<ObjectRecord>> records);
@@ -223,6 +291,9 @@ class StoreOwner {
       freeing_;  // Out of the index, not yet out of all views.
   bool new_frees_ = false;
   Nanos next_rescan_ = 0;
+  absl::btree_map<ObjectId, std::shared_ptr<Receiving>> receiving_;
+  Extent* shelf_ = nullptr;  // Where small copies are put side by side; counts one object more.
+  uint64_t shelf_used_ = 0;  // Of its bytes.
   absl::btree_map<uint64_t, uint32_t> spill_files_;  // Objects with a copy in each.
   uint64_t next_spill_file_ = 1;
   uint32_t scan_ = 0;               // Number of the last scan of all hazard lists.

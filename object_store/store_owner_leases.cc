@@ -60,8 +60,8 @@ bool StoreOwner::HasFittingIdle(ProcessId process, uint64_t bytes) {
 void StoreOwner::OnExtentCancel(ProcessId from, uint64_t request) {
   for (auto it = waiting_.begin(); it != waiting_.end(); ++it) {
     const std::shared_ptr<Waiting> waiting = *it;
-    if (waiting->restore != nullptr || waiting->process != from || waiting->gone ||
-        waiting->request.request != request) {
+    if (waiting->restore != nullptr || waiting->receive != nullptr || waiting->process != from ||
+        waiting->gone || waiting->request.request != request) {
       continue;
     }
     waiting->gone = true;
@@ -126,7 +126,8 @@ void StoreOwner::ServeWaiting() {
 }
 
 bool StoreOwner::TryServe(const std::shared_ptr<Waiting>& waiting) {
-  const bool shared = waiting->restore == nullptr && waiting->request.slot == kNoSlot;
+  const bool shared = waiting->restore == nullptr && waiting->receive == nullptr &&
+                      waiting->request.slot == kNoSlot;
   const bool short_of_memory = world_.clock.Now() < memory_short_until_;
   const ExtentAllocator::Want want{
       .bytes = waiting->bytes,
@@ -180,6 +181,7 @@ void StoreOwner::OnPopulated(const std::shared_ptr<Waiting>& waiting,
 
 void StoreOwner::Grant(const Waiting& waiting, ExtentRange range) {
   if (waiting.restore != nullptr) return RestoreInto(waiting.restore, range);
+  if (waiting.receive != nullptr) return ReceiveInto(waiting.receive, range);
   const uint32_t slot = waiting.request.slot;
   if (slot != kNoSlot && table_.DedicatedTo(slot) != nullptr) {  // Asked for twice at once.
     allocator_.Free(range, /*populated=*/true);
@@ -198,6 +200,7 @@ void StoreOwner::Refuse(const Waiting& waiting, StoreRefusalReason reason) {
     table_.SetPlace(*waiting.restore, ObjectPlace::kDisk);
     return AnswerWaiters(*waiting.restore, LookupOutcome::kFull);
   }
+  if (waiting.receive != nullptr) return RefuseArrival(waiting.receive);
   RefuseRequest(waiting.process, waiting.request.request, reason);
 }
 

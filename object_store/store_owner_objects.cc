@@ -110,19 +110,7 @@ void StoreOwner::OnLookup(ProcessId from, std::span<const ObjectId> ids) {
       LearnUnannounced();
       record = table_.Find(id);
     }
-    LocatedObject answer{.id = id, .location = {}, .outcome = LookupOutcome::kNotFound, .flags = 0};
-    if (record != nullptr && record->place == ObjectPlace::kMemory) {
-      table_.Touch(*record);
-      answer.outcome = LookupOutcome::kFound;
-      answer.location = LocationOf(*record);
-      answer.flags = record->info.flags;
-    } else if (record != nullptr) {
-      auto& waiters = record->waiters;
-      if (std::find(waiters.begin(), waiters.end(), from) == waiters.end()) waiters.push_back(from);
-      if (record->place == ObjectPlace::kDisk) StartRestore(record);
-      continue;
-    }
-    answers.push_back(answer);
+    AnswerLookup(from, record, id, &answers);
   }
   for (size_t at = 0; at < answers.size(); at += kMaxStoreItems) {
     const size_t count = std::min(kMaxStoreItems, answers.size() - at);
@@ -132,15 +120,34 @@ void StoreOwner::OnLookup(ProcessId from, std::span<const ObjectId> ids) {
   }
 }
 
+void StoreOwner::AnswerLookup(ProcessId asker, const std::shared_ptr<ObjectRecord>& record,
+                              ObjectId id, std::vector<LocatedObject>* answers) {
+  LocatedObject answer{.id = id, .location = {}, .outcome = LookupOutcome::kNotFound, .flags = 0};
+  if (record != nullptr && record->place == ObjectPlace::kMemory) {
+    table_.Touch(*record);
+    answer.outcome = LookupOutcome::kFound;
+    answer.location = LocationOf(*record);
+    answer.flags = record->info.flags;
+  } else if (record != nullptr) {
+    auto& waiters = record->waiters;
+    if (std::find(waiters.begin(), waiters.end(), asker) == waiters.end()) waiters.push_back(asker);
+    if (record->place == ObjectPlace::kDisk) StartRestore(record);
+    return;
+  }
+  answers->push_back(answer);
+}
+
 void StoreOwner::AnswerWaiters(ObjectRecord& record, LookupOutcome outcome) {
   LocatedObject answer{
       .id = record.info.id, .location = {}, .outcome = outcome, .flags = record.info.flags};
   if (outcome == LookupOutcome::kFound) answer.location = LocationOf(record);
   for (const ProcessId waiter : std::exchange(record.waiters, {})) {
     const auto process = processes_.find(waiter);
-    if (process == processes_.end() || !process->second.alive) continue;
+    const bool here = waiter.node == options_.node;
+    if (here && (process == processes_.end() || !process->second.alive)) continue;
     world_.transport.To(waiter).Send(Lane::kControl, kStoreLocated, AsBytes(answer));
   }
+  for (const auto& hook : std::exchange(record.hooks, {})) hook(outcome);
 }
 
 void StoreOwner::BeginFree(const std::shared_ptr<ObjectRecord>& record, bool lost) {
@@ -193,7 +200,7 @@ void StoreOwner::ScanFreeing() {
   const bool keep = waiting_.empty();
   std::vector<std::shared_ptr<ObjectRecord>> free;
   std::erase_if(freeing_, [&](const std::shared_ptr<ObjectRecord>& record) {
-    if (record->writing || table_.Viewed(record->slot, scan_)) return false;
+    if (record->writing || record->pins != 0 || table_.Viewed(record->slot, scan_)) return false;
     free.push_back(record);
     return true;
   });
@@ -210,7 +217,11 @@ void StoreOwner::ReleaseMemory(ObjectRecord& record, bool keep_extent) {
   const bool dedicated = extent->slot != kNoSlot;
   table_.DropObject(*extent, world_.clock.Now());
   const bool stays = dedicated && !own && keep_extent;
-  if (extent->objects == 0 && (own || (dedicated && !stays))) EndLease(extent);
+  if (extent == shelf_) {
+    if (extent->objects == 1) LeaveShelf();
+  } else if (extent->objects == 0 && (own || (dedicated && !stays))) {
+    EndLease(extent);
+  }
   table_.Release(slot, stays ? SlotState::kIdle : SlotState::kFree);
 }
 

@@ -24,7 +24,8 @@ void StoreOwner::SpillSome(uint64_t bytes) {
       // In an extent that small objects of a live process share, only its lessee can say when it is
       // empty.
       const bool yields = record->extent->slot != kNoSlot || record->extent->lessee == ProcessId{};
-      if (yields != yields_at_once || table_.Viewed(record->slot, scan_)) return true;
+      if (yields != yields_at_once || record->pins != 0 || table_.Viewed(record->slot, scan_))
+        return true;
       (record->disk.file != 0 ? evict : write).push_back(record);
       wanted -= std::min(wanted, record->bytes.bytes);
       return true;
@@ -97,7 +98,7 @@ void StoreOwner::Evict(std::span<const std::shared_ptr<ObjectRecord>> records) {
   for (const auto& record : records) table_.SetState(record->slot, SlotState::kFreeing);
   ScanHazards();
   for (const auto& record : records) {
-    if (table_.Viewed(record->slot, scan_)) {
+    if (record->pins != 0 || table_.Viewed(record->slot, scan_)) {
       // Whoever looked meanwhile was told to ask, and will be told this same place.
       table_.SetState(record->slot, SlotState::kSealed);
       continue;

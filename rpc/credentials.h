@@ -4,7 +4,10 @@
 #pragma once
 
 #include <string>
+#include <string_view>
+#include <vector>
 
+#include "absl/status/status.h"
 #include "absl/status/statusor.h"
 
 namespace sheaf {
@@ -18,5 +21,28 @@ struct Credentials {
   bool has_token() const { return !token.empty(); }
   bool has_certificates() const { return !certificate_pem.empty(); }
 };
+
+// The 32 bytes that 64 hexadecimal digits (white space around them) name.
+// kInvalidArgument: anything else; the text does not show it.
+absl::StatusOr<std::string> ParseToken(std::string_view hexadecimal);
+
+// The token in the file `path`, which is made with a new token, mode 0600, if there is none.
+// kPermissionDenied: somebody else's file, or one that others can read. kInvalidArgument: no token
+// in it. Others: the file system's.
+absl::StatusOr<std::string> LoadOrMakeToken(const std::string& path);
+// The same, but kNotFound where there is no file.
+absl::StatusOr<std::string> LoadToken(const std::string& path);
+
+// ca.pem, node.pem and node.key of `directory`, without a token. kPermissionDenied: others can read
+// the key. kInvalidArgument: not PEM, the key is not the certificate's, or the authority did not
+// sign it. Others: the file system's.
+absl::StatusOr<Credentials> LoadCertificates(const std::string& directory);
+
+// Makes `directory` (0700) with an authority (ca.pem, ca.key) and a certificate for a node
+// (node.pem, node.key; keys 0600) that is reached by `hosts`, names or addresses, beside localhost
+// and 127.0.0.1. All nodes may share it; ca.key is needed for others only. Both are good for ten
+// years. kAlreadyExists: one of the files is there. kInvalidArgument: a host that is none.
+absl::Status MakeCertificateSet(const std::string& directory,
+                                const std::vector<std::string>& hosts);
 
 }  // namespace sheaf

@@ -119,8 +119,9 @@ class Links {
 
   // Asks `peer` for a block; `done` is called once, on a thread of the links. kUnavailable: no
   // connection; kDeadlineExceeded; or what on_fetch answered.
+  using FetchDone = std::function<void(absl::StatusOr<std::unique_ptr<ReceivedBlock>>)>;
   virtual void Fetch(ProcessId self, ProcessId peer, std::string request, Nanos timeout,
-                     std::function<void(absl::StatusOr<std::unique_ptr<ReceivedBlock>>)> done) = 0;
+                     FetchDone done) = 0;
 
   // Closes everything; no callback is running or will be called when it returns. Idempotent.
   virtual void Stop() = 0;

@@ -1,0 +1,150 @@
+// Copyright The Sheaf Authors. SPDX-License-Identifier: Apache-2.0
+#include "rpc/grpc_channel.h"
+
+#include <grpc/slice.h>
+#include <grpc/support/log.h>
+#include <grpcpp/create_channel.h>
+#include <grpcpp/resource_quota.h>
+#include <grpcpp/security/credentials.h>
+#include <grpcpp/security/server_credentials.h>
+#include <grpcpp/server_builder.h>
+
+#include <algorithm>
+#include <cstring>
+#include <limits>
+#include <mutex>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "base/log.h"
+#include "rpc/link_wire.h"
+
+namespace sheaf {
+namespace {
+
+int Milliseconds(Nanos time) { return static_cast<int>(std::max<Nanos>(time / kMillisecond, 1)); }
+
+// A read of this size takes what the socket has with fewer system calls than the default of 8 KiB.
+constexpr int kBulkReadChunk = 256 * 1024;
+
+}  // namespace
+
+std::shared_ptr<grpc::Channel> MakeChannel(const ChannelOptions& options) {
+  grpc::ChannelArguments arguments;
+  arguments.SetInt(GRPC_ARG_USE_LOCAL_SUBCHANNEL_POOL, 1);
+  arguments.SetInt(GRPC_ARG_ENABLE_RETRIES, 0);
+  arguments.SetInt(GRPC_ARG_ENABLE_HTTP_PROXY, 0);
+  arguments.SetInt(GRPC_ARG_MIN_RECONNECT_BACKOFF_MS, 5000);
+  arguments.SetInt(GRPC_ARG_INITIAL_RECONNECT_BACKOFF_MS, 50);
+  arguments.SetInt(GRPC_ARG_MAX_RECONNECT_BACKOFF_MS, 1000);
+  // With keepalive gRPC sets TCP_USER_TIMEOUT too, to the keepalive's timeout.
+  arguments.SetInt(GRPC_ARG_KEEPALIVE_TIME_MS, Milliseconds(2 * options.silence_limit));
+  arguments.SetInt(GRPC_ARG_KEEPALIVE_TIMEOUT_MS, Milliseconds(options.silence_limit));
+  if (options.bulk) {
+    arguments.SetMaxReceiveMessageSize(-1);
+    arguments.SetInt(GRPC_ARG_HTTP2_MAX_FRAME_SIZE, 4 * 1024 * 1024);
+    arguments.SetInt(GRPC_ARG_TCP_READ_CHUNK_SIZE, kBulkReadChunk);
+  } else {
+    arguments.SetMaxReceiveMessageSize(kMaxMessageBytes);
+  }
+  std::shared_ptr<grpc::ChannelCredentials> credentials;
+  if (options.credentials->has_certificates()) {
+    credentials =
+        grpc::SslCredentials({options.credentials->authority_pem, options.credentials->key_pem,
+                              options.credentials->certificate_pem});
+  } else {
+    credentials = grpc::InsecureChannelCredentials();
+  }
+  return grpc::CreateCustomChannel(options.address, credentials, arguments);
+}
+
+absl::StatusOr<std::unique_ptr<grpc::Server>> StartServer(ListenAddress* address,
+                                                          const Credentials& credentials,
+                                                          Nanos silence_limit,
+                                                          grpc::CallbackGenericService* service) {
+  std::shared_ptr<grpc::ServerCredentials> server_credentials;
+  if (credentials.has_certificates()) {
+    grpc::SslServerCredentialsOptions options(
+        GRPC_SSL_REQUEST_AND_REQUIRE_CLIENT_CERTIFICATE_AND_VERIFY);
+    options.pem_root_certs = credentials.authority_pem;
+    options.pem_key_cert_pairs.push_back({credentials.key_pem, credentials.certificate_pem});
+    server_credentials = grpc::SslServerCredentials(options);
+  } else {
+    server_credentials = grpc::InsecureServerCredentials();
+  }
+  grpc::ServerBuilder builder;
+  int port = 0;
+  builder.AddListeningPort(address->ToString(), server_credentials, &port);
+  builder.RegisterCallbackGenericService(service);
+  builder.SetMaxReceiveMessageSize(kMaxMessageBytes);
+  builder.SetMaxSendMessageSize(-1);
+  builder.AddChannelArgument(GRPC_ARG_ALLOW_REUSEPORT, 0);
+  builder.AddChannelArgument(GRPC_ARG_MAX_CONCURRENT_STREAMS, 128);
+  builder.AddChannelArgument(GRPC_ARG_MAX_METADATA_SIZE, 4096);
+  builder.AddChannelArgument(GRPC_ARG_SERVER_HANDSHAKE_TIMEOUT_MS, 5000);
+  builder.AddChannelArgument(GRPC_ARG_KEEPALIVE_TIME_MS, Milliseconds(2 * silence_limit));
+  builder.AddChannelArgument(GRPC_ARG_KEEPALIVE_TIMEOUT_MS, Milliseconds(silence_limit));
+  builder.AddChannelArgument(GRPC_ARG_HTTP2_MIN_RECV_PING_INTERVAL_WITHOUT_DATA_MS, 100);
+  builder.AddChannelArgument(GRPC_ARG_HTTP2_MAX_PING_STRIKES, 0);
+  builder.AddChannelArgument(GRPC_ARG_HTTP2_MAX_FRAME_SIZE, 4 * 1024 * 1024);
+  std::unique_ptr<grpc::Server> server = builder.BuildAndStart();
+  if (server == nullptr || port == 0) {
+    return absl::AlreadyExistsError(
+        absl::StrCat("cannot listen on ", address->ToString(),
+                     ": the port is taken, the host is none of this machine, or the certificates "
+                     "cannot be read"));
+  }
+  address->port = static_cast<uint16_t>(port);
+  return server;
+}
+
+void QuietGrpc() {
+  static std::once_flag once;
+  std::call_once(once, [] {
+    gpr_set_log_function(
+        [](gpr_log_func_args* line) { Log(LogLevel::kDebug, "grpc: ", line->message); });
+    gpr_set_log_verbosity(GPR_LOG_SEVERITY_ERROR);
+  });
+}
+
+absl::Status FromGrpc(const grpc::Status& status) {
+  return absl::Status(static_cast<absl::StatusCode>(status.error_code()), status.error_message());
+}
+
+grpc::Status ToGrpc(const absl::Status& status) {
+  return grpc::Status(static_cast<grpc::StatusCode>(status.raw_code()),
+                      std::string(status.message()));
+}
+
+FlatBytes Flatten(const grpc::ByteBuffer& buffer) {
+  grpc::Slice single;
+  if (buffer.TrySingleSlice(&single).ok()) {
+    if (reinterpret_cast<uintptr_t>(single.begin()) % 8 == 0) {
+      auto hold = std::make_shared<grpc::Slice>(single);
+      // A short slice lies inside its object.
+      return {hold, {reinterpret_cast<const char*>(hold->begin()), hold->size()}};
+    }
+  }
+  const size_t size = buffer.Length();
+  std::shared_ptr<char[]> bytes(new char[size]);
+  std::vector<grpc::Slice> slices;
+  if (!buffer.Dump(&slices).ok()) return {};
+  size_t at = 0;
+  for (const grpc::Slice& slice : slices) {
+    std::memcpy(bytes.get() + at, slice.begin(), slice.size());
+    at += slice.size();
+  }
+  const std::string_view view(bytes.get(), at);
+  return {std::move(bytes), view};
+}
+
+grpc::Slice SliceOver(std::string_view bytes, std::shared_ptr<const void> hold) {
+  using Hold = std::shared_ptr<const void>;
+  return grpc::Slice(
+      grpc_slice_new_with_user_data(
+          const_cast<char*>(bytes.data()), bytes.size(),
+          [](void* kept) { delete static_cast<Hold*>(kept); }, new Hold(std::move(hold))),
+      grpc::Slice::STEAL_REF);
+}
+
+}  // namespace sheaf

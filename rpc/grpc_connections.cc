@@ -1,0 +1,457 @@
+// Copyright The Sheaf Authors. SPDX-License-Identifier: Apache-2.0
+// How connections come and go: dialled, accepted, proved, replaced, silent, lost.
+#include <grpc/support/time.h>
+
+#include <algorithm>
+#include <utility>
+
+#include "absl/strings/match.h"
+#include "absl/strings/str_cat.h"
+#include "base/log.h"
+#include "base/random.h"
+#include "rpc/grpc_links_parts.h"
+
+namespace sheaf {
+namespace {
+
+grpc::ByteBuffer BufferOf(std::string_view bytes) {
+  const grpc::Slice slice = CopyToSlice(bytes);
+  return grpc::ByteBuffer(&slice, 1);
+}
+
+// Of two connections dialled at once, that of the lower end stays.
+bool IsLower(ProcessId self, ProcessId peer) { return self.packed() < peer.packed(); }
+
+}  // namespace
+
+bool GrpcLinks::WantsDial(const Link& link, Nanos now) const {
+  return !stopping_ && !link.gone && link.current == nullptr && link.dialling == nullptr &&
+         !link.address.empty() && now >= link.next_dial &&
+         (link.keep || link.state.HasSomethingToSend() || !link.waiting_fetches.empty());
+}
+
+void GrpcLinks::Dial(const std::shared_ptr<Link>& link, Nanos now) {
+  auto connection = std::make_shared<Connection>(this);
+  connection->dialled = true;
+  connection->phase = Phase::kAwaitChallenge;
+  connection->deadline = now + std::min(kHandshakeTime, options_.silence_limit);
+  connection->dialler.emplace(options_.credentials.token, SecretBytes());
+  connection->link = link;
+  connection->outbox.push_back(BufferOf(connection->dialler->Hello()));
+  connection->stream = LinkStream::Dial(
+      MakeChannel({link->address, &options_.credentials, options_.silence_limit, false}),
+      kLinkMethod);
+  connection->stream->Begin(connection);
+  connections_.insert(connection);
+  link->dialling = connection;
+}
+
+grpc::ServerGenericBidiReactor* GrpcLinks::AcceptStream(
+    grpc::GenericCallbackServerContext* context) {
+  auto connection = std::make_shared<Connection>(this);
+  grpc::ServerGenericBidiReactor* reactor = nullptr;
+  Actions actions;
+  {
+    Lock lock(mutex_);
+    connection->stream = LinkStream::Accept(context, &reactor);
+    connection->deadline = MonotonicNow() + kHandshakeTime;
+    connection->acceptor.emplace(options_.credentials.token, SecretBytes());
+    if (!stopping_ && handshakes_ >= kMaxHandshakes) {
+      // The oldest had its time; among many that only wait it is the likeliest to be one of them.
+      std::shared_ptr<Connection> oldest;
+      for (const auto& other : connections_) {
+        if (other->counted && (oldest == nullptr || other->deadline < oldest->deadline)) {
+          oldest = other;
+        }
+      }
+      ++figures_.refused_handshakes;
+      Drop(oldest, absl::ResourceExhaustedError("too many unfinished handshakes"), &actions);
+    }
+    connection->counted = true;
+    ++handshakes_;
+    connections_.insert(connection);
+    connection->stream->Begin(connection);
+    if (stopping_) Drop(connection, absl::UnavailableError("stopping"), &actions);
+  }
+  Run(actions);
+  return reactor;
+}
+
+// --- events of streams ---
+
+void GrpcLinks::OnMessage(const std::shared_ptr<Connection>& connection,
+                          const grpc::ByteBuffer& message) {
+  {
+    Actions actions;
+    Lock lock(mutex_);
+    if (connection->phase == Phase::kOver || connection->phase == Phase::kClosing) return;
+    if (connection->phase != Phase::kEstablished) {
+      if (message.Length() > kMaxHandshakeBytes) {
+        if (!connection->dialled) ++figures_.refused_handshakes;
+        Drop(connection,
+             absl::UnauthenticatedError(
+                 absl::StrCat("a message of ", message.Length(), " bytes instead of a handshake")),
+             &actions);
+      } else {
+        Handshake(connection, std::string(Flatten(message).bytes), &actions);
+        Pump(connection, &actions);
+      }
+      lock.unlock();
+      Run(actions);
+      return;
+    }
+  }
+  HandleMessage(connection, message);
+}
+
+void GrpcLinks::OnWritten(const std::shared_ptr<Connection>& connection) {
+  Actions actions;
+  {
+    Lock lock(mutex_);
+    connection->writing = false;
+    Pump(connection, &actions);
+  }
+  Run(actions);
+}
+
+void GrpcLinks::OnClosed(const std::shared_ptr<Connection>& connection,
+                         const grpc::Status& status) {
+  Actions actions;
+  {
+    Lock lock(mutex_);
+    absl::Status reason = FromGrpc(status);
+    if (reason.ok() || reason.code() == absl::StatusCode::kCancelled) {
+      reason = absl::UnavailableError("the other end closed the connection");
+    } else if (options_.credentials.has_certificates() &&
+               connection->phase == Phase::kAwaitChallenge &&
+               (absl::StrContains(reason.message(), "andshake") ||
+                absl::StrContains(reason.message(), "SSL"))) {
+      reason = absl::UnauthenticatedError(
+          absl::StrCat("the certificates do not fit: ", reason.message()));
+    }
+    Detach(connection, reason, &actions);
+    connection->stream = nullptr;
+    connections_.erase(connection);
+    if (stopping_) nothing_runs_.notify_all();
+  }
+  Run(actions);
+}
+
+// --- handshake ---
+
+Introduction GrpcLinks::Introduce(const Link& link) const {
+  Introduction self;
+  self.end = link.self;
+  self.guest = link.guest;
+  self.wanted = link.peer;
+  self.incarnation = incarnation_;
+  self.stream = link.state.stream();
+  self.known_stream = link.state.peer_stream();
+  self.has_messages = link.state.ReceivedOf(link.state.peer_stream());
+  self.lost_connection = link.lost_connection;
+  self.version = options_.version;
+  return self;
+}
+
+void GrpcLinks::Handshake(const std::shared_ptr<Connection>& connection, std::string_view bytes,
+                          Actions* actions) {
+  switch (connection->phase) {
+    case Phase::kAwaitHello: {
+      absl::StatusOr<std::string> challenge = connection->acceptor->Challenge(bytes);
+      if (!challenge.ok()) {
+        ++figures_.refused_handshakes;
+        connection->phase = Phase::kClosing;
+        connection->closing_status = grpc::Status(grpc::StatusCode::UNAUTHENTICATED,
+                                                  std::string(challenge.status().message()));
+        return;
+      }
+      connection->outbox.push_back(BufferOf(*challenge));
+      connection->phase = Phase::kAwaitProof;
+      return;
+    }
+    case Phase::kAwaitChallenge: {
+      absl::StatusOr<std::string> proof =
+          connection->dialler->Answer(bytes, Introduce(*connection->link));
+      if (!proof.ok()) return Drop(connection, proof.status(), actions);
+      connection->outbox.push_back(BufferOf(*proof));
+      connection->phase = Phase::kAwaitVerdict;
+      return;
+    }
+    case Phase::kAwaitProof: {
+      const absl::StatusOr<Introduction> peer = connection->acceptor->Check(bytes);
+      if (!peer.ok()) {
+        ++figures_.refused_handshakes;
+        connection->phase = Phase::kClosing;
+        connection->closing_status = ToGrpc(peer.status());
+        return;
+      }
+      --handshakes_;
+      connection->counted = false;
+      std::shared_ptr<Link> link;
+      const absl::Status verdict = Judge(connection, *peer, &link, actions);
+      if (!verdict.ok()) {
+        if (verdict.code() != absl::StatusCode::kAlreadyExists) ++figures_.refused_handshakes;
+        connection->outbox.push_back(BufferOf(connection->acceptor->Refuse(verdict)));
+        connection->phase = Phase::kClosing;
+        return;
+      }
+      connection->outbox.push_back(BufferOf(connection->acceptor->Accept(Introduce(*link))));
+      connection->session_key = connection->acceptor->session_key();
+      connection->number = connection->acceptor->connection();
+      return Establish(link, connection, *peer, actions);
+    }
+    case Phase::kAwaitVerdict: {
+      const absl::StatusOr<Introduction> peer = connection->dialler->Conclude(bytes);
+      if (!peer.ok()) return Drop(connection, peer.status(), actions);
+      const absl::Status version = SameVersion(options_.version, peer->version);
+      if (!version.ok()) return Drop(connection, version, actions);
+      if (peer->end != connection->link->peer) {
+        return Drop(connection,
+                    absl::UnavailableError(absl::StrCat(connection->link->address, " is ",
+                                                        peer->end.ToString(), " and not ",
+                                                        connection->link->peer.ToString())),
+                    actions);
+      }
+      connection->session_key = connection->dialler->session_key();
+      connection->number = connection->dialler->connection();
+      connection->link->keep = true;
+      return Establish(connection->link, connection, *peer, actions);
+    }
+    case Phase::kClosing:
+    case Phase::kEstablished:
+    case Phase::kOver:
+      return;
+  }
+}
+
+// Whether the end that dialled and proved itself gets its connection, and which link that is.
+// kAlreadyExists: another connection serves it.
+absl::Status GrpcLinks::Judge(const std::shared_ptr<Connection>& connection,
+                              const Introduction& peer, std::shared_ptr<Link>* link,
+                              Actions* actions) {
+  const bool here = std::find(ends_.begin(), ends_.end(), peer.wanted) != ends_.end();
+  if (const absl::Status version = SameVersion(options_.version, peer.version); !version.ok()) {
+    Log(LogLevel::kWarning, "refused ", peer.guest ? "a guest" : peer.end.ToString(), ": ",
+        version.message());
+    if (here && !peer.guest && !forgotten_.contains(peer.end)) {
+      Report(FindOrMake(peer.wanted, false, peer.end), false, version, actions);
+    }
+    return version;
+  }
+  if (!here) {
+    return absl::UnavailableError(
+        absl::StrCat(peer.wanted.ToString(), " is not here: this process is ",
+                     ends_.empty() ? "nobody yet" : ends_.front().ToString()));
+  }
+  if ((!peer.guest && forgotten_.contains(peer.end)) || forgotten_streams_.contains(peer.stream)) {
+    return absl::PermissionDeniedError(absl::StrCat(peer.guest ? "this guest" : peer.end.ToString(),
+                                                    " was declared dead; it has to start anew"));
+  }
+  for (const auto& [key, other] : links_) {
+    if (other->state.peer_stream() == peer.stream && other->self == peer.wanted) *link = other;
+  }
+  if (*link == nullptr) {
+    *link = FindOrMake(peer.wanted, false, peer.guest ? ProcessId{0, ++guests_} : peer.end);
+    if ((*link)->state.peer_stream() != 0 && (*link)->peer_incarnation == peer.incarnation) {
+      return absl::AlreadyExistsError("the other end knows this link by another name");
+    }
+  } else if (!peer.guest && (*link)->peer != peer.end) {
+    RenamePeer(*link, peer.end, actions);
+  }
+  Link& mine = **link;
+  const bool restarted = mine.peer_incarnation != 0 && mine.peer_incarnation != peer.incarnation;
+  const bool lower = IsLower(mine.self, mine.peer);
+  const absl::Status other = absl::AlreadyExistsError("another connection was dialled at once");
+  if (mine.current != nullptr) {
+    if (!restarted && mine.current->dialled && lower &&
+        peer.lost_connection != mine.current->number) {
+      return other;
+    }
+  } else if (mine.dialling != nullptr && mine.dialling->phase == Phase::kAwaitVerdict && lower) {
+    return other;
+  }
+  connection->link = *link;
+  return absl::OkStatus();
+}
+
+void GrpcLinks::Establish(const std::shared_ptr<Link>& link,
+                          const std::shared_ptr<Connection>& connection, const Introduction& peer,
+                          Actions* actions) {
+  const bool restarted = link->peer_incarnation != 0 && link->peer_incarnation != peer.incarnation;
+  if (restarted) {
+    Report(link, false, absl::UnavailableError("the other end was restarted"), actions);
+  }
+  for (std::shared_ptr<Connection>* place : {&link->current, &link->dialling}) {
+    const std::shared_ptr<Connection> other = std::exchange(*place, nullptr);
+    if (other == nullptr || other == connection) continue;
+    Drop(other, absl::CancelledError("replaced by another connection"), actions);
+  }
+  const Nanos now = MonotonicNow();
+  const absl::StatusOr<uint64_t> again =
+      link->state.Connected(peer.stream, peer.known_stream, peer.has_messages, now);
+  if (!again.ok()) {
+    link->next_dial = now + link->backoff;
+    return Drop(connection, again.status(), actions);
+  }
+  figures_.resent_messages += *again;
+  if (std::exchange(link->was_up, true)) ++figures_.reconnects;
+  link->peer_incarnation = peer.incarnation;
+  link->current = connection;
+  link->established_at = now;
+  connection->phase = Phase::kEstablished;
+  sessions_[connection->number] =
+      std::make_shared<FetchSession>(connection->session_key, link->peer);
+  link->sessions.push_back(connection->number);
+  if (link->sessions.size() > 2) {  // A fetch may be on its way with the one before.
+    sessions_.erase(link->sessions.front());
+    link->sessions.pop_front();
+  }
+  Report(link, true, absl::OkStatus(), actions);
+  while (!link->waiting_fetches.empty()) {
+    PendingFetch fetch = std::move(link->waiting_fetches.front());
+    link->waiting_fetches.pop_front();
+    StartFetch(link, std::move(fetch), actions);
+  }
+  Pump(connection, actions);
+}
+
+// --- the end ---
+
+void GrpcLinks::Drop(const std::shared_ptr<Connection>& connection, const absl::Status& reason,
+                     Actions* actions) {
+  if (connection->stream != nullptr) {
+    actions->closes.emplace_back(connection->stream, ToGrpc(reason));
+  }
+  Detach(connection, reason, actions);
+}
+
+void GrpcLinks::Detach(const std::shared_ptr<Connection>& connection, const absl::Status& reason,
+                       Actions* actions) {
+  if (std::exchange(connection->phase, Phase::kOver) == Phase::kOver) return;
+  if (std::exchange(connection->counted, false)) --handshakes_;
+  const std::shared_ptr<Link> link = connection->link;
+  if (link == nullptr) return;
+  const Nanos now = MonotonicNow();
+  if (link->current == connection) {
+    link->current = nullptr;
+    link->state.Disconnected();
+    link->lost_connection = connection->number;
+    link->lost_at = now;
+    // Lost after a while: at once. One that is lost as soon as it stands waits like a failed dial.
+    if (now - link->established_at > kSecond) link->backoff = kFirstBackoff;
+    link->next_dial = now - link->established_at > kSecond ? now : now + link->backoff;
+    link->backoff = std::min(2 * link->backoff, kMaxBackoff);
+    actions->tick = true;
+    if (!stopping_) {
+      Log(LogLevel::kInfo, "the connection to ", link->peer.ToString(),
+          " is lost: ", reason.message());
+      Report(link, false, reason, actions);
+    }
+  } else if (link->dialling == connection) {
+    link->dialling = nullptr;
+    const Nanos jitter = static_cast<Nanos>(EntropySeed() % static_cast<uint64_t>(link->backoff));
+    link->next_dial = now + link->backoff / 2 + jitter / 2;
+    link->backoff = std::min(2 * link->backoff, kMaxBackoff);
+    if (reason.code() == absl::StatusCode::kAlreadyExists ||
+        reason.code() == absl::StatusCode::kCancelled) {
+      return;
+    }
+    if (!stopping_) {
+      Log(LogLevel::kInfo, "cannot reach ", link->peer.ToString(), " at ", link->address, ": ",
+          reason.message());
+      if (link->current == nullptr) Report(link, false, reason, actions);
+    }
+  }
+}
+
+void GrpcLinks::Tick() {
+  Actions actions;
+  std::vector<std::shared_ptr<Connection>> dialled;
+  {
+    Lock lock(mutex_);
+    if (stopping_) return;
+    const Nanos now = MonotonicNow();
+    // A process that did not run for a while has not listened: silence counts anew.
+    const bool slept = now - last_tick_ > options_.silence_limit / 2;
+    last_tick_ = now;
+    const std::vector<std::shared_ptr<Connection>> connections(connections_.begin(),
+                                                               connections_.end());
+    for (const auto& connection : connections) {
+      if (connection->phase < Phase::kEstablished && now > connection->deadline) {
+        if (!connection->dialled) ++figures_.refused_handshakes;
+        Drop(connection, absl::UnavailableError("no handshake in time"), &actions);
+      }
+    }
+    std::vector<std::shared_ptr<Link>> links;
+    for (const auto& [key, link] : links_) links.push_back(link);
+    for (const auto& link : links) {
+      if (link->current != nullptr) {
+        if (slept || link->delivering) link->state.Heard(now);
+        if (now - link->state.last_heard() > options_.silence_limit) {
+          Drop(link->current,
+               absl::UnavailableError(absl::StrCat("no sign of life for ",
+                                                   options_.silence_limit / kMillisecond, " ms")),
+               &actions);
+        } else {
+          Pump(link->current, &actions);
+        }
+      }
+      while (!link->waiting_fetches.empty() && link->waiting_fetches.front().deadline <= now) {
+        FailFetch(std::move(link->waiting_fetches.front().done),
+                  absl::DeadlineExceededError(
+                      absl::StrCat("no connection to ", link->peer.ToString(), " in time")),
+                  &actions);
+        link->waiting_fetches.pop_front();
+      }
+      if (WantsDial(*link, now)) {
+        Dial(link, now);
+        dialled.push_back(link->dialling);
+      }
+      const bool guest = link->peer.node == 0 && link->peer.process != 0;
+      if (guest && link->current == nullptr && now - link->lost_at > kGuestLife) {
+        FailFetches(link.get(), absl::UnavailableError("the guest is gone"), &actions);
+        for (const uint64_t session : link->sessions) sessions_.erase(session);
+        links_.erase(KeyOf(*link));
+      }
+    }
+    for (const auto& connection : dialled) Pump(connection, &actions);
+  }
+  Run(actions);
+}
+
+void GrpcLinks::Stop() {
+  Actions actions;
+  {
+    Lock lock(mutex_);
+    if (std::exchange(stopping_, true)) {
+      nothing_runs_.wait(lock, [this] { return stopped_; });
+      return;
+    }
+    const absl::Status reason = absl::CancelledError("the links of this process have stopped");
+    const std::vector<std::shared_ptr<Connection>> connections(connections_.begin(),
+                                                               connections_.end());
+    for (const auto& connection : connections) Drop(connection, reason, &actions);
+    for (const auto& [key, link] : links_) FailFetches(link.get(), reason, &actions);
+    CancelFetches();
+  }
+  Run(actions);
+  if (server_ != nullptr) {
+    server_->Shutdown(gpr_inf_past(GPR_CLOCK_REALTIME));
+  }
+  {
+    Lock lock(mutex_);
+    nothing_runs_.wait(lock, [this] {
+      return running_ == 0 && connections_.empty() && fetch_calls_.empty() && servings_.empty();
+    });
+  }
+  executor_->Stop();
+  server_ = nullptr;
+  Lock lock(mutex_);
+  links_.clear();
+  dirty_.clear();
+  sessions_.clear();
+  stopped_ = true;
+  nothing_runs_.notify_all();
+}
+
+}  // namespace sheaf

@@ -1,0 +1,147 @@
+// Copyright The Sheaf Authors. SPDX-License-Identifier: Apache-2.0
+// Links over gRPC. Everything but the streams themselves is under one lock; what must not run under
+// it (writes, closes, callbacks) is collected in Actions and done after the lock is gone.
+//
+// Threads: callers, gRPC's, and one of its own, which ticks (dials, deadlines, acknowledgements,
+// pings). Whatever goes to on_frames and on_link passes through the queue of its link, which one
+// thread at a time empties: that keeps their order over reconnects.
+#pragma once
+
+#include <grpcpp/generic/async_generic_service.h>
+#include <grpcpp/server.h>
+
+#include <condition_variable>
+#include <deque>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <set>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "absl/container/flat_hash_map.h"
+#include "absl/container/flat_hash_set.h"
+#include "base/executor.h"
+#include "rpc/fetch_session.h"
+#include "rpc/grpc_channel.h"
+#include "rpc/grpc_stream.h"
+#include "rpc/link_handshake.h"
+#include "rpc/link_state.h"
+#include "rpc/links.h"
+
+namespace sheaf {
+
+class GrpcLinks final : public Links {
+ public:
+  explicit GrpcLinks(LinksOptions options);
+  ~GrpcLinks() override;
+  absl::Status Listen();
+
+  std::string address() const override { return address_; }
+  void AddSelf(ProcessId end) override;
+  void SetAddress(ProcessId peer, const std::string& address) override;
+  void Forget(ProcessId peer) override;
+  void Send(ProcessId self, ProcessId peer, const LinkFrame& frame) override;
+  void Flush() override;
+  size_t queued_bytes(ProcessId peer) const override;
+  void Fetch(ProcessId self, ProcessId peer, std::string request, Nanos timeout,
+             FetchDone done) override;
+  void Stop() override;
+  Figures figures() const override;
+
+ private:
+  struct Link;
+  struct Delivery;
+  struct PendingFetch;
+  class Connection;
+  class FetchCall;
+  class FetchServing;
+  class Service;
+  enum class Phase : uint8_t;
+  using Key = std::pair<uint64_t, uint64_t>;  // Self and peer; a guest's self is kGuestKey.
+  using Lock = std::unique_lock<std::mutex>;
+
+  // What is to be done once the lock is gone, in this order.
+  struct Actions {
+    std::vector<std::pair<std::shared_ptr<LinkStream>, grpc::ByteBuffer>> writes;
+    std::vector<std::pair<std::shared_ptr<LinkStream>, grpc::Status>> closes;
+    std::vector<std::shared_ptr<Link>> deliveries;  // Links with something to deliver.
+    std::vector<std::shared_ptr<FetchCall>> fetches;
+    std::vector<std::pair<FetchDone, absl::Status>> failed_fetches;
+    bool tick = false;
+  };
+  void Run(Actions& actions);
+  void RunFetches(Actions& actions);
+
+  // grpc_links.cc: links and their frames. All with `mutex_` held unless they say otherwise.
+  std::shared_ptr<Link> FindOrMake(ProcessId self, bool guest, ProcessId peer);
+  std::shared_ptr<Link> Find(ProcessId self, ProcessId peer) const;
+  std::pair<ProcessId, bool> SelfNamed(ProcessId self) const;
+  static Key KeyOf(const Link& link);
+  void RenamePeer(const std::shared_ptr<Link>& link, ProcessId name, Actions* actions);
+  void Report(const std::shared_ptr<Link>& link, bool up, const absl::Status& reason,
+              Actions* actions);
+  void Pump(const std::shared_ptr<Connection>& connection, Actions* actions);
+  void Deliver(const std::shared_ptr<Link>& link);  // Without the lock.
+  void HandleMessage(const std::shared_ptr<Connection>& connection,
+                     const grpc::ByteBuffer& message);  // Without the lock.
+
+  // grpc_connections.cc: how connections come and go.
+  bool WantsDial(const Link& link, Nanos now) const;
+  void Dial(const std::shared_ptr<Link>& link, Nanos now);
+  grpc::ServerGenericBidiReactor* AcceptStream(grpc::GenericCallbackServerContext* context);
+  void OnMessage(const std::shared_ptr<Connection>& connection, const grpc::ByteBuffer& message);
+  void OnWritten(const std::shared_ptr<Connection>& connection);
+  void OnClosed(const std::shared_ptr<Connection>& connection, const grpc::Status& status);
+  void Handshake(const std::shared_ptr<Connection>& connection, std::string_view bytes,
+                 Actions* actions);
+  absl::Status Judge(const std::shared_ptr<Connection>& connection, const Introduction& peer,
+                     std::shared_ptr<Link>* link, Actions* actions);
+  void Establish(const std::shared_ptr<Link>& link, const std::shared_ptr<Connection>& connection,
+                 const Introduction& peer, Actions* actions);
+  Introduction Introduce(const Link& link) const;
+  // The connection is over, because of `reason`: takes it from its link and closes it.
+  void Drop(const std::shared_ptr<Connection>& connection, const absl::Status& reason,
+            Actions* actions);
+  void Detach(const std::shared_ptr<Connection>& connection, const absl::Status& reason,
+              Actions* actions);
+  void Tick();  // Without the lock.
+
+  // grpc_fetch.cc.
+  void StartFetch(const std::shared_ptr<Link>& link, PendingFetch fetch, Actions* actions);
+  grpc::ServerGenericBidiReactor* ServeFetch(grpc::GenericCallbackServerContext* context);
+  void CancelFetches();
+  void FailFetch(FetchDone done, const absl::Status& reason, Actions* actions);
+  void FailFetches(Link* link, const absl::Status& reason, Actions* actions);
+
+  const LinksOptions options_;
+  const uint64_t incarnation_;
+  std::string address_;  // Constant after Listen.
+
+  mutable std::mutex mutex_;  // Guards all that follows.
+  std::condition_variable nothing_runs_;
+  absl::flat_hash_map<Key, std::shared_ptr<Link>> links_;
+  std::vector<ProcessId> ends_;
+  std::map<ProcessId, std::string> addresses_;
+  std::set<ProcessId> forgotten_;
+  absl::flat_hash_set<uint64_t> forgotten_streams_;
+  std::vector<std::shared_ptr<Link>> dirty_;  // With frames that wait for Flush.
+  std::set<std::shared_ptr<Connection>> connections_;
+  absl::flat_hash_map<uint64_t, std::shared_ptr<FetchSession>> sessions_;  // By connection.
+  std::set<std::shared_ptr<FetchCall>> fetch_calls_;
+  std::set<std::shared_ptr<FetchServing>> servings_;
+  uint32_t guests_ = 0;
+  int handshakes_ = 0;  // Accepted connections whose peer has not proved itself.
+  int running_ = 0;     // Threads inside callbacks of the user.
+  bool stopping_ = false, stopped_ = false;
+  Nanos last_tick_ = 0;
+  Figures figures_;
+
+  std::unique_ptr<Service> service_;
+  std::unique_ptr<grpc::Server> server_;
+  std::unique_ptr<ThreadExecutor> executor_;
+};
+
+}  // namespace sheaf

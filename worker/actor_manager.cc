@@ -134,7 +134,7 @@ void ActorManager::OnReply(const TaskTable::Reply& reply, ProcessId from) {
     Error error = DecodeError(head == nullptr ? std::string_view{} : in.Bytes(head->bytes));
     error.message = absl::StrCat("the constructor of the actor ", creation.spec->spec.name(),
                                  " failed: ", error.message);
-    error.kind = ErrorKind::kActorDied;
+    if (error.kind != ErrorKind::kEnvironmentFailed) error.kind = ErrorKind::kActorDied;
     EndLease(actor, "its constructor failed");
     Bury(actor, std::move(error));
     return;

@@ -102,8 +102,7 @@ def init(
     flags = _node_flags(given)
     if where and flags:
         raise ValueError(f"{', '.join(n for n, v in given.items() if v is not None)}: of a node that is started; this one runs already ({where})")
-    from sheaf import options
-
+    plan = _environment(runtime_env)
     session = _core.init(
         {
             "address": where,
@@ -112,13 +111,28 @@ def init(
             "namespace": namespace or "",
             "argv": worker_command(),
             "entrypoint": " ".join(sys.argv) or "python",
-            "environment": options.environment_of(runtime_env),
+            "environment": plan.entries if plan else {},
             "log_to_driver": log_to_driver,
         }
     )
     atexit.register(shutdown)
     _context = Context(session)
+    if plan:
+        try:
+            plan.upload()
+        except BaseException:
+            shutdown()
+            raise
     return _context
+
+
+def _environment(runtime_env: Any) -> Any:
+    """Of all calls of this program; what it holds is uploaded when there is a node."""
+    if not runtime_env:
+        return None
+    from sheaf import runtime_env as module
+
+    return module.plan(runtime_env)
 
 
 def init_by_default() -> None:

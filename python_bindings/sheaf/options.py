@@ -5,6 +5,8 @@ from __future__ import annotations
 
 import math
 
+from sheaf import _core
+
 TYPE_CHECKING = False  # Importing typing takes longer than all else here.
 if TYPE_CHECKING:
     from typing import Any, Iterable
@@ -146,12 +148,20 @@ def strategy_of(options: dict[str, Any]) -> dict[str, Any]:
 
 
 def environment_of(runtime_env: Any) -> dict[str, str]:
-    """runtime_env as the variables that a worker is started with."""
+    """runtime_env as what a worker is started with. In a worker, its own environment lies beneath. What the environment
+    holds is in the cluster afterwards."""
+    own: dict[str, str] = {}
+    if _core.is_worker():
+        from sheaf import runtime_env_setup
+
+        own = runtime_env_setup.entries()
     if not runtime_env:
-        return {}
+        return own
     from sheaf import runtime_env as module
 
-    return module.variables(runtime_env)
+    plan = module.plan(runtime_env)
+    plan.upload()
+    return {**own, **plan.entries}
 
 
 def for_task(options: dict[str, Any], streaming: bool) -> dict[str, Any]:

@@ -9,7 +9,7 @@ import traceback
 from typing import Any
 
 from sheaf import worker_functions
-from sheaf.exceptions import Kind, RayTaskError
+from sheaf.exceptions import Kind, RayTaskError, RuntimeEnvSetupError
 
 _PACKAGE = os.path.dirname(os.path.abspath(__file__))
 
@@ -24,6 +24,8 @@ def describe_failure(error: BaseException, name: str, key: str, cancelled: bool,
         return Kind.TASK_CANCELLED, f"{name} was cancelled while it ran", b"", False
     if isinstance(error, ActorExit):
         return Kind.ACTOR_DIED, f"{name}: exit_actor() was called", b"", False
+    if isinstance(error, RuntimeEnvSetupError):
+        return Kind.ENVIRONMENT_FAILED, str(error), b"", False
     text = format_traceback(error, name)
     if isinstance(error, SystemExit):
         return Kind.WORKER_CRASHED, f"{name} called sys.exit({error.code!r})", b"", False

@@ -8,7 +8,7 @@ import pickle
 import sys
 from typing import Any, Callable
 
-from sheaf import _core, exported
+from sheaf import _core, exported, runtime_env_setup
 
 _rules: dict[str, tuple[type[BaseException], ...]] = {}
 
@@ -17,6 +17,8 @@ def load_function(key: str, name: str, extra: bytes) -> Callable[..., Any] | str
     """What the calls of a template run: a callable, or the name of a method of the actor. Raises what importing it raises."""
     if not key.startswith((exported.FUNCTION, exported.CLASS, exported.METHOD)):
         raise RuntimeError(f"'{name}' is a function of another language, which this worker cannot run")
+    if runtime_env_setup.VARIABLE in os.environ:
+        runtime_env_setup.ensure()
     body, carried, rule, _ = pickle.loads(extra) if extra else (None, False, None, None)
     if rule is not None:
         _rules[key] = pickle.loads(rule)

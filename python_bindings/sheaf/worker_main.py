@@ -11,12 +11,13 @@ import signal
 import sys
 from typing import Any
 
-from sheaf import _core
+from sheaf import _core, runtime_env_setup
 
 
 def main(start: dict[str, Any]) -> None:
     """Becomes the worker that the node asked for; ends the process. `start`: what lifecycle.worker_command wrote."""
-    _preload(start["preload"])
+    # An environment may have packages of its own, which must not find others imported.
+    _preload([] if runtime_env_setup.VARIABLE in os.environ else start["preload"])
     if not _core.enter_worker():
         sys.exit("this program is started by a node of Sheaf, not by hand")
     _take_variables()

@@ -298,6 +298,7 @@ void GrpcLinks::Establish(const std::shared_ptr<Link>& link,
   link->peer_incarnation = peer.incarnation;
   link->current = connection;
   link->established_at = now;
+  link->progress = link->state.progress();
   connection->phase = Phase::kEstablished;
   sessions_[connection->number] =
       std::make_shared<FetchSession>(connection->session_key, link->peer);
@@ -317,15 +318,17 @@ void GrpcLinks::Establish(const std::shared_ptr<Link>& link,
 
 // --- the end ---
 
-void GrpcLinks::Drop(const std::shared_ptr<Connection>& connection, const absl::Status& reason,
+// By value, here and in Detach: the place that held the connection is cleared.
+
+void GrpcLinks::Drop(std::shared_ptr<Connection> connection, const absl::Status& reason,
                      Actions* actions) {
   if (connection->stream != nullptr) {
     actions->closes.emplace_back(connection->stream, ToGrpc(reason));
   }
-  Detach(connection, reason, actions);
+  Detach(std::move(connection), reason, actions);
 }
 
-void GrpcLinks::Detach(const std::shared_ptr<Connection>& connection, const absl::Status& reason,
+void GrpcLinks::Detach(std::shared_ptr<Connection> connection, const absl::Status& reason,
                        Actions* actions) {
   if (std::exchange(connection->phase, Phase::kOver) == Phase::kOver) return;
   if (std::exchange(connection->counted, false)) --handshakes_;
@@ -337,10 +340,14 @@ void GrpcLinks::Detach(const std::shared_ptr<Connection>& connection, const absl
     link->state.Disconnected();
     link->lost_connection = connection->number;
     link->lost_at = now;
-    // Lost after a while: at once. One that is lost as soon as it stands waits like a failed dial.
-    if (now - link->established_at > kSecond) link->backoff = kFirstBackoff;
-    link->next_dial = now - link->established_at > kSecond ? now : now + link->backoff;
-    link->backoff = std::min(2 * link->backoff, kMaxBackoff);
+    // One that was good for something is replaced at once; the next waits like a failed dial.
+    if (now - link->established_at > kSecond || link->state.progress() != link->progress) {
+      link->backoff = kFirstBackoff;
+      link->next_dial = now;
+    } else {
+      link->next_dial = now + link->backoff;
+      link->backoff = std::min(2 * link->backoff, kMaxBackoff);
+    }
     actions->tick = true;
     if (!stopping_) {
       Log(LogLevel::kInfo, "the connection to ", link->peer.ToString(),

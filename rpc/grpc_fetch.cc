@@ -106,11 +106,12 @@ class GrpcLinks::FetchCall : public std::enable_shared_from_this<FetchCall> {
                 : FromGrpc(status));
     } else {
       absl::StatusOr<std::unique_ptr<ReceivedBlock>> block = SlicedBlock::Make(response_);
-      const uint64_t bytes = block.ok() ? (*block)->size() : 0;
       response_.Clear();
+      if (block.ok()) {
+        Lock lock(links_->mutex_);
+        links_->figures_.fetched_bytes += (*block)->size();
+      }
       done_(std::move(block));
-      Lock lock(links_->mutex_);
-      links_->figures_.fetched_bytes += bytes;
     }
     done_ = nullptr;
     Lock lock(links_->mutex_);

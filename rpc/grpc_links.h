@@ -103,10 +103,8 @@ class GrpcLinks final : public Links {
                  const Introduction& peer, Actions* actions);
   Introduction Introduce(const Link& link) const;
   // The connection is over, because of `reason`: takes it from its link and closes it.
-  void Drop(const std::shared_ptr<Connection>& connection, const absl::Status& reason,
-            Actions* actions);
-  void Detach(const std::shared_ptr<Connection>& connection, const absl::Status& reason,
-              Actions* actions);
+  void Drop(std::shared_ptr<Connection> connection, const absl::Status& reason, Actions* actions);
+  void Detach(std::shared_ptr<Connection> connection, const absl::Status& reason, Actions* actions);
   void Tick();  // Without the lock.
 
   // grpc_fetch.cc.

@@ -162,7 +162,8 @@ std::optional<OutgoingMessage> LinkState::NextToWrite(Nanos now) {
 uint64_t LinkState::Acknowledge() {
   acknowledged_ = handed_over_;
   bytes_since_acknowledged_ = 0;
-  unacknowledged_since_ = kForever;
+  // What is still being handed over is owed from when it came.
+  unacknowledged_since_ = accepted_ > handed_over_ ? last_heard_ : kForever;
   return handed_over_;
 }
 

@@ -1,0 +1,140 @@
+// Copyright The Sheaf Authors. SPDX-License-Identifier: Apache-2.0
+#include "rpc/credentials.h"
+
+#include <fcntl.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <catch2/catch.hpp>
+#include <filesystem>
+#include <fstream>
+#include <sstream>
+
+#include "absl/strings/escaping.h"
+#include "rpc/listen_address.h"
+
+namespace sheaf {
+namespace {
+
+class Directory {
+ public:
+  Directory() {
+    char name[] = "/tmp/sheaf-credentials-XXXXXX";
+    REQUIRE(mkdtemp(name) != nullptr);
+    path_ = name;
+  }
+  ~Directory() { std::filesystem::remove_all(path_); }
+  std::string operator/(const std::string& name) const { return path_ + "/" + name; }
+  const std::string& path() const { return path_; }
+
+ private:
+  std::string path_;
+};
+
+std::string Read(const std::string& path) {
+  std::ifstream file(path);
+  std::ostringstream out;
+  out << file.rdbuf();
+  return out.str();
+}
+
+mode_t ModeOf(const std::string& path) {
+  struct stat info;
+  REQUIRE(stat(path.c_str(), &info) == 0);
+  return info.st_mode & 0777;
+}
+
+TEST_CASE("a token file is made once, for this user alone, and read ever after") {
+  const Directory directory;
+  const std::string path = directory / "token";
+  CHECK(LoadToken(path).status().code() == absl::StatusCode::kNotFound);
+  const auto token = LoadOrMakeToken(path);
+  REQUIRE(token.ok());
+  CHECK(token->size() == 32);
+  CHECK(ModeOf(path) == 0600);
+  CHECK(Read(path) == absl::BytesToHexString(*token) + "\n");
+  CHECK(*LoadOrMakeToken(path) == *token);
+  CHECK(*LoadToken(path) == *token);
+  CHECK(std::distance(std::filesystem::directory_iterator(directory.path()), {}) == 1);
+  SECTION("one that others can read is refused") {
+    chmod(path.c_str(), 0640);
+    CHECK(LoadOrMakeToken(path).status().code() == absl::StatusCode::kPermissionDenied);
+  }
+  SECTION("one without a token is refused, and stays as it is") {
+    std::ofstream(path) << "secret";
+    const auto wrong = LoadOrMakeToken(path);
+    CHECK(wrong.status().code() == absl::StatusCode::kInvalidArgument);
+    CHECK(std::string(wrong.status().message()).find("secret") == std::string::npos);
+    CHECK(Read(path) == "secret");
+  }
+}
+
+TEST_CASE("a token is 64 hexadecimal digits") {
+  const std::string digits = "00112233445566778899aabbccddeeffFFEEDDCCBBAA99887766554433221100";
+  const auto token = ParseToken("  " + digits + "\n");
+  REQUIRE(token.ok());
+  CHECK(token->size() == 32);
+  CHECK((*token)[1] == 0x11);
+  CHECK_FALSE(ParseToken(digits.substr(1)).ok());
+  CHECK_FALSE(ParseToken("g" + digits.substr(1)).ok());
+  CHECK_FALSE(ParseToken("").ok());
+}
+
+TEST_CASE("a set of certificates is made once and can be loaded") {
+  const Directory directory;
+  const std::string place = directory / "certificates";
+  REQUIRE(MakeCertificateSet(place, {"node1.example.org", "10.0.0.7"}).ToString() == "OK");
+  CHECK(ModeOf(place) == 0700);
+  CHECK(ModeOf(place + "/node.key") == 0600);
+  CHECK(ModeOf(place + "/ca.key") == 0600);
+  const auto loaded = LoadCertificates(place);
+  REQUIRE(loaded.status().ToString() == "OK");
+  CHECK(loaded->has_certificates());
+  CHECK_FALSE(loaded->has_token());
+  const std::string before = Read(place + "/ca.pem");
+  CHECK(MakeCertificateSet(place, {}).code() == absl::StatusCode::kAlreadyExists);
+  CHECK(Read(place + "/ca.pem") == before);
+  SECTION("a key that others can read is refused") {
+    chmod((place + "/node.key").c_str(), 0644);
+    CHECK(LoadCertificates(place).status().code() == absl::StatusCode::kPermissionDenied);
+  }
+  SECTION("a key of another certificate is refused") {
+    const std::string other = directory / "other";
+    REQUIRE(MakeCertificateSet(other, {}).ok());
+    std::ofstream(place + "/node.key") << Read(other + "/node.key");
+    CHECK(LoadCertificates(place).status().code() == absl::StatusCode::kInvalidArgument);
+  }
+  SECTION("a file that is missing or no PEM is named") {
+    std::ofstream(place + "/ca.pem") << "nonsense";
+    CHECK(LoadCertificates(place).status().code() == absl::StatusCode::kInvalidArgument);
+    unlink((place + "/ca.pem").c_str());
+    CHECK(LoadCertificates(place).status().code() == absl::StatusCode::kNotFound);
+  }
+}
+
+TEST_CASE("a host that could be more than a host goes into no certificate") {
+  const Directory directory;
+  for (const char* host : {"", "a,DNS:evil", "a b", "host:80"}) {
+    CHECK(MakeCertificateSet(directory / "c", {host}).code() == absl::StatusCode::kInvalidArgument);
+  }
+  CHECK_FALSE(std::filesystem::exists(directory / "c"));
+}
+
+TEST_CASE("addresses as users write them") {
+  CHECK(ParseListenAddress("127.0.0.1:80")->is_loopback());
+  CHECK(ParseListenAddress("localhost:0")->is_loopback());
+  CHECK(ParseListenAddress("[::1]:7")->is_loopback());
+  CHECK(ParseListenAddress("[::1]:7")->ToString() == "[::1]:7");
+  CHECK_FALSE(ParseListenAddress("0.0.0.0:80")->is_loopback());
+  CHECK_FALSE(ParseListenAddress("[::]:80")->is_loopback());
+  CHECK_FALSE(ParseListenAddress("node1:80")->is_loopback());
+  CHECK(ParseListenAddress("node1.example.org:65535")->port == 65535);
+  for (const char* wrong : {"", ":", "host", "host:", ":80", "host:65536", "host:-1", "host:8x",
+                            "::1:80", "[::1]", "[::g]:1", "a b:1", "unix:/tmp/x", "host:000080"}) {
+    INFO(wrong);
+    CHECK(ParseListenAddress(wrong).status().code() == absl::StatusCode::kInvalidArgument);
+  }
+}
+
+}  // namespace
+}  // namespace sheaf

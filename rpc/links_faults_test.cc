@@ -1,0 +1,227 @@
+// Copyright The Sheaf Authors. SPDX-License-Identifier: Apache-2.0
+// Links over a network that cuts, swallows and delays, and between processes that come and go.
+#include <thread>
+
+#include "rpc/links_node_for_test.h"
+#include "rpc/proxy_for_test.h"
+
+namespace sheaf {
+namespace {
+
+constexpr ProcessId kOne{1, 0}, kTwo{2, 0};
+
+// For tests that cut connections, on a machine that may be busy: silence is not their subject.
+LinksOptions Patient() {
+  LinksOptions options = TestLinksOptions();
+  options.silence_limit = 20 * kSecond;
+  return options;
+}
+
+TEST_CASE("100,000 frames arrive once and in order, while the connection is cut again and again") {
+  TestNode two({kTwo}, Patient());
+  Proxy proxy(two.address());
+  TestNode one({kOne}, Patient());
+  two.CheckNumbers();
+  one.CheckNumbers();
+  one.links().SetAddress(kTwo, proxy.address());
+  constexpr uint64_t kFrames = 100'000, kPart = 4'000;
+  std::thread back([&] {
+    two.AwaitLink(kOne, true);
+    for (uint64_t sent = 0; sent < kFrames / 10; sent += 100) two.SendNumbers(kOne, sent, 100, 4);
+  });
+  for (uint64_t sent = 0; sent < kFrames; sent += kPart) {
+    one.SendNumbers(kTwo, sent, kPart, 16);
+    REQUIRE(two.AwaitFrames(sent + kPart / 4));
+    REQUIRE(one.AwaitLink(kTwo, true));
+    proxy.Cut();  // Somewhere in the rest.
+  }
+  back.join();
+  CHECK(two.AwaitFrames(kFrames));
+  CHECK(one.AwaitFrames(kFrames / 10));
+  CHECK(two.frames() == kFrames);
+  CHECK(two.wrong() == 0);
+  CHECK(one.wrong() == 0);
+  CHECK(one.links().figures().reconnects > 10);
+  CHECK(one.links().figures().resent_messages > 0);
+}
+
+TEST_CASE("a connection that swallows everything is given up after the limit, and replaced") {
+  TestNode two({kTwo});
+  Proxy proxy(two.address());
+  TestNode one({kOne});
+  one.links().SetAddress(kTwo, proxy.address());
+  one.Send(kTwo, "before");
+  REQUIRE(two.AwaitFrames(1));
+  const bool idle = GENERATE(true, false);
+  const auto hole = GENERATE(Proxy::Hole::kBoth, Proxy::Hole::kFromDialler);
+  proxy.Swallow(hole);
+  const Nanos begin = MonotonicNow();
+  if (!idle) one.Send(kTwo, "into the hole");
+  REQUIRE(one.AwaitLink(kTwo, false));
+  CHECK(MonotonicNow() - begin >= 300 * kMillisecond);
+  CHECK(MonotonicNow() - begin < 6 * kSecond);
+  CHECK(two.AwaitLink(kOne, false));
+  proxy.Swallow(Proxy::Hole::kNone);
+  proxy.Cut();
+  if (idle) one.Send(kTwo, "after");
+  CHECK(two.AwaitFrames(2));
+  CHECK(one.AwaitLink(kTwo, true));
+}
+
+TEST_CASE("delay is not death") {
+  TestNode two({kTwo});
+  Proxy proxy(two.address());
+  TestNode one({kOne});
+  proxy.Delay(60 * kMillisecond);
+  one.links().SetAddress(kTwo, proxy.address());
+  two.CheckNumbers();
+  one.SendNumbers(kTwo, 0, 2'000, 10);
+  REQUIRE(two.AwaitFrames(2'000));
+  CHECK(two.wrong() == 0);
+}
+
+TEST_CASE("a restarted end gets what the old one never took; its peer is told") {
+  auto two = std::make_unique<TestNode>(std::vector{kGcs});
+  const std::string address = two->address();
+  TestNode one({kOne});
+  one.links().SetAddress(kGcs, address);
+  one.Send(kGcs, "to the first");
+  REQUIRE(two->AwaitFrames(1));
+  two.reset();
+  REQUIRE(one.AwaitLink(kGcs, false));
+  one.Send(kGcs, "to the second");
+  LinksOptions options = TestLinksOptions();
+  options.listen_address = address;
+  TestNode second({kGcs}, options);
+  REQUIRE(second.AwaitFrames(1));
+  CHECK(second.arrived().back().body == "to the second");
+  REQUIRE(one.AwaitLink(kGcs, true));
+  second.Send(kOne, "hello again");
+  REQUIRE(one.AwaitFrames(1));
+}
+
+TEST_CASE("an end that cannot be dialled is reached over the link that it keeps up") {
+  LinksOptions only_dials = TestLinksOptions();
+  only_dials.listen_address = "";
+  TestNode inside({kTwo}, only_dials);
+  CHECK(inside.address().empty());
+  TestNode outside({kOne});
+  Proxy proxy(outside.address());
+  inside.links().SetAddress(kOne, proxy.address());
+  inside.Send(kOne, "hello");
+  REQUIRE(outside.AwaitFrames(1));
+  outside.Send(kTwo, "one");
+  REQUIRE(inside.AwaitFrames(1));
+  proxy.Cut();
+  REQUIRE(outside.AwaitLink(kTwo, false));
+  outside.Send(kTwo, "two");  // Nothing makes the inner end dial but the lost connection.
+  REQUIRE(inside.AwaitFrames(2));
+}
+
+TEST_CASE("of two connections dialled at once one stays") {
+  for (int round = 0; round < 20; ++round) {
+    TestNode one({kOne}), two({kTwo});
+    one.CheckNumbers();
+    two.CheckNumbers();
+    one.links().SetAddress(kTwo, two.address());
+    two.links().SetAddress(kOne, one.address());
+    std::thread other([&] { two.SendNumbers(kOne, 0, 100, 7); });
+    one.SendNumbers(kTwo, 0, 100, 7);
+    other.join();
+    REQUIRE(one.AwaitFrames(100));
+    REQUIRE(two.AwaitFrames(100));
+    CHECK(one.wrong() + two.wrong() == 0);
+    one.SendNumbers(kTwo, 100, 100, 7);
+    two.SendNumbers(kOne, 100, 100, 7);
+    REQUIRE(one.AwaitFrames(200));
+    REQUIRE(two.AwaitFrames(200));
+    CHECK(one.wrong() + two.wrong() == 0);
+  }
+}
+
+TEST_CASE("a forgotten peer is not spoken to, and not let in again") {
+  TestNode one({kOne}), two({kTwo});
+  one.links().SetAddress(kTwo, two.address());
+  two.links().SetAddress(kOne, one.address());
+  one.Send(kTwo, "hello");
+  REQUIRE(two.AwaitFrames(1));
+  one.links().Forget(kTwo);
+  REQUIRE(two.AwaitLink(kOne, false));
+  two.Send(kOne, "am I dead?");
+  REQUIRE(two.AwaitReason(absl::StatusCode::kPermissionDenied));
+  one.Send(kTwo, "nowhere");
+  CHECK(one.links().queued_bytes(kTwo) == 0);
+  CHECK(one.frames() == 0);
+  CHECK(one.Fetch(kTwo, "x").status().code() == absl::StatusCode::kUnavailable);
+}
+
+TEST_CASE("frames for a peer without an address wait for one") {
+  TestNode one({kOne}), two({kTwo});
+  one.Send(kTwo, "early");
+  CHECK(one.links().queued_bytes(kTwo) > 0);
+  one.links().SetAddress(kTwo, "127.0.0.1:1");  // Nobody is there.
+  REQUIRE(one.AwaitReason(absl::StatusCode::kUnavailable));
+  one.links().SetAddress(kTwo, two.address());
+  REQUIRE(two.AwaitFrames(1));
+}
+
+TEST_CASE("a fetch ends, whatever happens to the other end") {
+  LinksOptions silent = TestLinksOptions();
+  std::vector<LinksOptions::Respond> kept;
+  std::mutex mutex;
+  silent.on_fetch = [&](ProcessId, std::string request, LinksOptions::Respond respond) {
+    if (request == "drop") return;
+    if (request == "refuse") return respond(absl::NotFoundError("no such block"));
+    std::lock_guard lock(mutex);
+    kept.push_back(std::move(respond));
+  };
+  auto two = std::make_unique<TestNode>(std::vector{kTwo}, silent);
+  TestNode one({kOne});
+  SECTION("nobody knows where it is") {
+    CHECK(one.Fetch(kTwo, "x", 50 * kMillisecond).status().code() ==
+          absl::StatusCode::kDeadlineExceeded);
+  }
+  one.links().SetAddress(kTwo, two->address());
+  SECTION("it has nothing") {
+    const absl::Status status = one.Fetch(kTwo, "refuse").status();
+    CHECK(status.code() == absl::StatusCode::kNotFound);
+    CHECK(status.message() == "no such block");
+  }
+  SECTION("it drops the request") {
+    CHECK(one.Fetch(kTwo, "drop").status().code() == absl::StatusCode::kCancelled);
+  }
+  SECTION("it never answers") {
+    CHECK(one.Fetch(kTwo, "keep", 200 * kMillisecond).status().code() ==
+          absl::StatusCode::kDeadlineExceeded);
+  }
+  SECTION("it stops") {
+    one.Send(kTwo, "hello");
+    REQUIRE(two->AwaitFrames(1));
+    std::thread stopper([&] {
+      two->Await(
+          [&] {
+            std::lock_guard lock(mutex);
+            return !kept.empty();
+          },
+          200 * kMillisecond);
+      two->links().Stop();
+    });
+    CHECK_FALSE(one.Fetch(kTwo, "keep").ok());
+    stopper.join();
+  }
+  SECTION("this end stops") {
+    one.Send(kTwo, "hello");
+    REQUIRE(two->AwaitFrames(1));
+    std::thread stopper([&] {
+      one.Await([] { return false; }, 100 * kMillisecond);
+      one.links().Stop();
+    });
+    CHECK_FALSE(one.Fetch(kTwo, "keep").ok());
+    stopper.join();
+  }
+  std::lock_guard lock(mutex);
+  kept.clear();
+}
+
+}  // namespace
+}  // namespace sheaf

@@ -1,0 +1,187 @@
+// Copyright The Sheaf Authors. SPDX-License-Identifier: Apache-2.0
+// Who is let in over real sockets, and that those who are not disturb nobody.
+#include <filesystem>
+
+#include "rpc/links_node_for_test.h"
+#include "rpc/proxy_for_test.h"
+
+namespace sheaf {
+namespace {
+
+constexpr ProcessId kOne{1, 0}, kTwo{2, 0}, kThree{3, 0};
+
+TEST_CASE("a wrong token is refused, and both ends stay as they are") {
+  TestNode two({kTwo});
+  LinksOptions options = TestLinksOptions();
+  options.credentials.token = GENERATE(std::string(32, 'w'), std::string());
+  TestNode stranger({kOne}, options);
+  stranger.links().SetAddress(kTwo, two.address());
+  stranger.Send(kTwo, "let me in");
+  REQUIRE(stranger.AwaitReason(absl::StatusCode::kUnauthenticated));
+  CHECK(two.links().figures().refused_handshakes > 0);
+  CHECK(two.frames() == 0);
+  CHECK(two.events().empty());
+  CHECK(stranger.Fetch(kTwo, "x", 200 * kMillisecond).status().code() ==
+        absl::StatusCode::kDeadlineExceeded);
+}
+
+TEST_CASE("another version is told to both, with both names") {
+  TestNode two({kTwo});
+  LinksOptions options = TestLinksOptions();
+  options.version = "2.7";
+  TestNode other({kOne}, options);
+  other.links().SetAddress(kTwo, two.address());
+  other.Send(kTwo, "hello");
+  for (TestNode* node : {&two, &other}) {
+    REQUIRE(node->AwaitReason(absl::StatusCode::kFailedPrecondition));
+    const std::string text(node->events().back().reason.message());
+    CHECK(text.find("2.7") != std::string::npos);
+    CHECK(text.find("1.0") != std::string::npos);
+  }
+  CHECK(two.frames() == 0);
+}
+
+TEST_CASE("an address that is somebody else's by now is not the peer") {
+  TestNode three({kThree});
+  TestNode one({kOne});
+  one.links().SetAddress(kTwo, three.address());
+  one.Send(kTwo, "for two");
+  REQUIRE(one.AwaitReason(absl::StatusCode::kUnavailable));
+  CHECK(three.frames() == 0);
+}
+
+TEST_CASE("an open address needs credentials, a taken port and nonsense are told") {
+  LinksOptions options;
+  options.version = "1.0";
+  options.listen_address = "0.0.0.0:0";
+  CHECK(Links::Start(options).status().code() == absl::StatusCode::kFailedPrecondition);
+  options.credentials.token = kTestToken;
+  CHECK(Links::Start(options).status().ToString() == "OK");
+  options.listen_address = "not an address";
+  CHECK(Links::Start(options).status().code() == absl::StatusCode::kInvalidArgument);
+  TestNode one({kOne});
+  options.listen_address = one.address();
+  CHECK(Links::Start(options).status().code() == absl::StatusCode::kAlreadyExists);
+  options.listen_address = "127.0.0.1:0";
+  options.advertise_address = "node1:0";
+  auto advertised = Links::Start(options);
+  REQUIRE(advertised.ok());
+  CHECK((*advertised)->address().starts_with("node1:"));
+  CHECK((*advertised)->address() != "node1:0");
+}
+
+class TlsDirectory {
+ public:
+  TlsDirectory() {
+    char name[] = "/tmp/sheaf-tls-XXXXXX";
+    REQUIRE(mkdtemp(name) != nullptr);
+    path_ = name;
+    for (const char* set : {"/ours", "/theirs"}) {
+      REQUIRE(MakeCertificateSet(path_ + set, {}).ToString() == "OK");
+    }
+  }
+  ~TlsDirectory() { std::filesystem::remove_all(path_); }
+  Credentials Load(const std::string& set) const {
+    auto loaded = LoadCertificates(path_ + "/" + set);
+    REQUIRE(loaded.status().ToString() == "OK");
+    return *loaded;
+  }
+
+ private:
+  std::string path_;
+};
+
+TEST_CASE("certificates of one authority, with or without a token, let in; others do not") {
+  const TlsDirectory directory;
+  LinksOptions ours = TestLinksOptions(), other = TestLinksOptions();
+  ours.silence_limit = other.silence_limit = 5 * kSecond;
+  ours.credentials = directory.Load("ours");
+  if (GENERATE(true, false)) ours.credentials.token = kTestToken;
+  TestNode two({kTwo}, ours);
+  SECTION("the same authority") {
+    TestNode one({kOne}, ours);
+    one.links().SetAddress(kTwo, two.address());
+    one.Send(kTwo, "under cover");
+    REQUIRE(two.AwaitFrames(1));
+    auto block = one.Fetch(kTwo, "x");
+    REQUIRE(block.status().ToString() == "OK");
+    CHECK((*block)->size() == 2);
+  }
+  SECTION("another authority") {
+    other.credentials = directory.Load("theirs");
+    other.credentials.token = ours.credentials.token;
+    TestNode one({kOne}, other);
+    one.links().SetAddress(kTwo, two.address());
+    one.Send(kTwo, "let me in");
+    CHECK(one.AwaitReason(absl::StatusCode::kUnauthenticated));
+    CHECK(two.frames() == 0);
+  }
+  SECTION("none") {
+    other.credentials.token = ours.credentials.token;
+    TestNode one({kOne}, other);
+    one.links().SetAddress(kTwo, two.address());
+    one.Send(kTwo, "let me in");
+    CHECK(one.Await([&] { return false; }, 300 * kMillisecond) == false);
+    CHECK(two.frames() == 0);
+    CHECK_FALSE(one.events().empty());
+  }
+}
+
+TEST_CASE("half-open connections, garbage and wrong handshakes leave a good link alone") {
+  LinksOptions options = TestLinksOptions();
+  options.silence_limit = 5 * kSecond;
+  TestNode two({kTwo}, options);
+  TestNode one({kOne}, options);
+  two.CheckNumbers();
+  one.links().SetAddress(kTwo, two.address());
+  one.SendNumbers(kTwo, 0, 100, 10);
+  REQUIRE(two.AwaitFrames(100));
+
+  const uint16_t port = PortOf(two.address());
+  std::vector<UniqueFd> open;
+  for (int i = 0; i < 200; ++i) {
+    UniqueFd fd = ConnectTo(port);
+    REQUIRE(fd.valid());
+    std::string bytes;
+    if (i % 4 == 1) bytes = "GET /metrics HTTP/1.1\r\nHost: x\r\n\r\n";
+    if (i % 4 == 2) bytes = std::string(4096, static_cast<char>(i));
+    if (i % 4 == 3) bytes = "PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n" + std::string(100, '\xff');
+    if (!bytes.empty()) send(fd.get(), bytes.data(), bytes.size(), MSG_NOSIGNAL);
+    open.push_back(std::move(fd));
+  }
+  LinksOptions wrong = options;
+  wrong.credentials.token = std::string(32, 'w');
+  std::vector<std::unique_ptr<TestNode>> strangers;
+  for (NodeNumber i = 0; i < 5; ++i) {
+    strangers.push_back(std::make_unique<TestNode>(std::vector{RayletOf(10 + i)}, wrong));
+    strangers.back()->links().SetAddress(kTwo, two.address());
+    strangers.back()->Send(kTwo, "let me in");
+  }
+  one.SendNumbers(kTwo, 100, 20'000, 10);
+  REQUIRE(two.AwaitFrames(20'100));
+  TestNode late({kThree}, options);
+  late.links().SetAddress(kTwo, two.address());
+  late.Send(kTwo, "12345678");
+  CHECK(late.AwaitLink(kTwo, true));
+  for (auto& stranger : strangers) {
+    CHECK(stranger->AwaitReason(absl::StatusCode::kUnauthenticated));
+  }
+  CHECK(one.events().size() == 1);  // It came up, and that was all.
+  CHECK(one.links().figures().reconnects == 0);
+}
+
+TEST_CASE("a port tells nothing to those who do not speak its language") {
+  TestNode two({kTwo});
+  const UniqueFd fd = ConnectTo(PortOf(two.address()));
+  REQUIRE(fd.valid());
+  const std::string request = "GET / HTTP/1.1\r\n\r\n";
+  REQUIRE(send(fd.get(), request.data(), request.size(), MSG_NOSIGNAL) > 0);
+  std::string answer;
+  char bytes[4096];
+  for (ssize_t got; (got = recv(fd.get(), bytes, sizeof bytes, 0)) > 0;) answer.append(bytes, got);
+  CHECK(answer.find("1.0") == std::string::npos);  // The version.
+  CHECK(answer.size() < 200);                      // HTTP/2 settings and a goodbye.
+}
+
+}  // namespace
+}  // namespace sheaf

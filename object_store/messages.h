@@ -101,6 +101,7 @@ struct SealedSlot {
 };
 struct ObjectName {
   ObjectId id;
+  // `node` 0: any attempt is meant. Else attempts up to this one.
   ObjectLocation
       location;  // The sender's last knowledge; may be stale or unknown, `id` decides then.
 };

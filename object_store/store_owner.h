@@ -20,6 +20,7 @@
 #include <deque>
 #include <functional>
 #include <memory>
+#include <mutex>
 #include <span>
 #include <string>
 #include <string_view>
@@ -144,6 +145,7 @@ class StoreOwner {
 
   StoreStats Stats() const;
   NodeNumber node() const { return options_.node; }
+  size_t holds() const { return holds_; }  // Pinned::hold and the like, alive.
 
   // --- Other nodes (store_owner_copies.cc). ---
   // Answers `asker`, a process of any node, as a lookup does. `hint` helps to find what its writer
@@ -153,8 +155,8 @@ class StoreOwner {
   void OnRemoteFree(ProcessId from, std::span<const ObjectName> names);
 
   // The bytes of an object, for another node: payload and nested references, as they lie in memory.
-  // They are neither freed nor moved while `hold`, which any thread may drop, lives. It must be
-  // dropped before the loop ends.
+  // They are neither freed nor moved while `hold` lives. Any thread may drop it, also after this
+  // owner is gone; then the arena must outlive it.
   struct Pinned {
     StoreObjectInfo info;
     std::span<const char> bytes;
@@ -310,6 +312,14 @@ class StoreOwner {
   bool serving_ = false;      // ServeWaiting runs;
   bool serve_again_ = false;  // it was called meanwhile.
   StoreStats counts_;
+  size_t holds_ = 0;
+  // The way back to the loop for those who drop holds. Recursive: an executor may run at once what
+  // is posted.
+  struct Gate {
+    std::recursive_mutex mutex;
+    Executor* loop = nullptr;  // Null: this owner is gone.
+  };
+  std::shared_ptr<Gate> gate_ = std::make_shared<Gate>();
   std::shared_ptr<bool> alive_ = std::make_shared<bool>(true);
 };
 

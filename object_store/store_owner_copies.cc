@@ -60,11 +60,15 @@ void StoreOwner::OnRemoteFree(ProcessId from, std::span<const ObjectName> names)
 
 std::shared_ptr<const void> StoreOwner::Hold(std::function<void()> release) {
   static constexpr char kHeld = 0;
+  ++holds_;
   return std::shared_ptr<const void>(
-      &kHeld, [&loop = world_.loop, alive = std::weak_ptr<bool>(alive_),
-               release = std::move(release)](const void*) mutable {
-        loop.Post([alive = std::move(alive), release = std::move(release)] {
-          if (!alive.expired()) release();
+      &kHeld, [this, gate = gate_, release = std::move(release)](const void*) mutable {
+        const std::lock_guard lock(gate->mutex);
+        if (gate->loop == nullptr) return;
+        gate->loop->Post([this, alive = std::weak_ptr<bool>(alive_), release = std::move(release)] {
+          if (alive.expired()) return;
+          --holds_;
+          release();
         });
       });
 }

@@ -90,7 +90,7 @@ void StoreOwner::OnFree(ProcessId from, std::span<const ObjectName> names) {
     }
     // An attempt newer than the one that is to be freed stays.
     if (record == nullptr ||
-        (name.location.known() && record->info.attempt > name.location.attempt)) {
+        (name.location.node != 0 && record->info.attempt > name.location.attempt)) {
       continue;
     }
     // Its owner decides; its writer may, too, when the owner never heard of it.

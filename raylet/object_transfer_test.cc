@@ -9,6 +9,7 @@
 #include <string>
 
 #include "object_store/store_node_for_test.h"
+#include "raylet/fake_block_source.h"
 #include "raylet/object_puller.h"
 #include "raylet/object_server.h"
 
@@ -16,20 +17,6 @@ namespace sheaf {
 namespace {
 
 constexpr uint64_t kChunk = 64 * 1024;
-
-class CopiedBlock final : public ReceivedBlock {
- public:
-  CopiedBlock(std::string head, std::string bytes)
-      : head_(std::move(head)), bytes_(std::move(bytes)) {}
-  const std::string& head() const override { return head_; }
-  uint64_t size() const override { return bytes_.size(); }
-  void CopyTo(std::span<char> to) const override {
-    std::memcpy(to.data(), bytes_.data(), bytes_.size());
-  }
-
- private:
-  const std::string head_, bytes_;
-};
 
 struct Network;
 
@@ -128,7 +115,7 @@ struct Network {
             --truncate;
             bytes.pop_back();
           }
-          request.done(std::make_unique<CopiedBlock>(block->head, std::move(bytes)));
+          request.done(std::make_unique<OwnedBlock>(block->head, std::move(bytes)));
         });
     return true;
   }
@@ -496,7 +483,7 @@ TEST_CASE("a request that cannot be read is refused") {
 TEST_CASE("answers that lie end in an error, never in wrong bytes") {
   struct Liar final : BlockSource {
     void Fetch(NodeNumber, std::string, Nanos, Done done) override {
-      done(std::make_unique<CopiedBlock>(head.SerializeAsString(), bytes));
+      done(std::make_unique<OwnedBlock>(head.SerializeAsString(), bytes));
     }
     proto::BlockHead head;
     std::string bytes = "0123456789";

@@ -181,6 +181,7 @@ void ActorSubmitter::OnAnswer(const proto::ActorAnswer& answer) {
       client.peer = &peers_.Of(process);
       by_process_[process] = &client;
       DecideAfterDeath(client, false);
+      client.node = process.node;
       Pump(client);
       return;
     }
@@ -212,11 +213,12 @@ void ActorSubmitter::DecideAfterDeath(ActorClient& client, bool dead) {
   std::vector<TaskRecord*> again;
   while (TaskRecord* task = undecided.PopFront()) {
     if (dead) {
-      tasks_.FailStarted(*task, client.death);
+      tasks_.FailStarted(*task, client.death, client.node);
     } else if (task->cancelled) {
       tasks_.FailStarted(
           *task,
-          {ErrorKind::kTaskCancelled, absl::StrCat(tasks_.Describe(*task), " was cancelled"), {}});
+          {ErrorKind::kTaskCancelled, absl::StrCat(tasks_.Describe(*task), " was cancelled"), {}},
+          client.node);
     } else if (task->push == 0 || tasks_.TakeRetry(*task)) {  // 0: it had not started.
       again.push_back(task);
     } else {
@@ -227,7 +229,8 @@ void ActorSubmitter::DecideAfterDeath(ActorClient& client, bool dead) {
                "the actor ", client.id.ToHex(), " died and restarts while ", tasks_.Describe(*task),
                " was on its way. Executed: unknown; allow retries (max_task_retries) if it may "
                "run twice."),
-           {}});
+           {}},
+          client.node);
     }
   }
   for (auto task = again.rbegin(); task != again.rend(); ++task) {

@@ -28,6 +28,7 @@ struct ActorClient {
   TaskList undecided;  // Were in flight when the process died; the next answer says what becomes of
                        // them.
   Error death;         // DEAD.
+  NodeNumber node = 0;            // Of its last process.
   int32_t max_task_retries = 0;   // Of calls that name no number of their own; as the creator said.
   int64_t max_pending_calls = 0;  // Of this caller; 0 or below: no bound.
   int inputs = 0;                 // Being worked on.

@@ -37,7 +37,7 @@ class DropQueue {
 enum class ObjectState : uint8_t {
   kPending = 0,
   kValue = 1,  // In `value`.
-  kStore = 2,  // In the node's store, at `location` as last heard.
+  kStore = 2,  // In a store, at `location` as last heard: on this node if there is a copy.
   kError = 3,  // In `extra->error`.
 };
 
@@ -48,6 +48,7 @@ struct ObjectExtra {
       on_ready;                               // Runs once, under the lock; must not free entries.
   std::vector<ObjectEntry*> nested;           // References inside the value: one use each.
   absl::flat_hash_set<NodeNumber> borrowers;  // Nodes that hold it. Owned objects.
+  std::vector<ObjectLocation> copies;         // Beside `location`, one a node. Owned objects.
   uint64_t report = 0;  // Borrowed: the RefsReport that announced it; 0: not announced yet.
   ObjectId stored_as;   // Not nil: the name its bytes have in the store, when that is not `id`.
   // The object is in the store's keeping, but there was no room to read it back into: the next look

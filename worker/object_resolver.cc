@@ -11,6 +11,9 @@ namespace sheaf {
 namespace {
 
 constexpr Nanos kAskAgain = kSecond;
+// A raylet that says nothing about an object for so long does not have it. Its own pulls end
+// sooner.
+constexpr Nanos kSearchLimit = 60 * kSecond;
 
 std::span<const ObjectId> IdsOf(std::string_view blob) {
   return {reinterpret_cast<const ObjectId*>(blob.data()), blob.size() / sizeof(ObjectId)};
@@ -62,40 +65,153 @@ void ObjectResolver::Ask(ObjectEntry& object, bool lost) {
                             AsBytes(ObjectQueryHead{1, lost}), AsBytes(object.id));
 }
 
-void ObjectResolver::Missing(ObjectEntry& object) {
+void ObjectResolver::Missing(ObjectEntry& object) { Seek(object, true); }
+
+// Asks about `object`, unless that is under way.
+void ObjectResolver::Seek(ObjectEntry& object, bool bring) {
   const ObjectId stored =
       object.extra && !object.extra->stored_as.is_nil() ? object.extra->stored_as : object.id;
-  auto [looking, fresh] = looking_up_.try_emplace(stored, clock_.Now());
-  if (!fresh) return;
+  const Nanos now = clock_.Now();
+  auto [search, fresh] = looking_up_.try_emplace(stored, Search{now, now, 0, bring});
+  if (!fresh && (search->second.bring || !bring)) return;
+  search->second.bring = bring;
   references_.List(object);  // The answer names it by id.
   if (stored != object.id) stored_names_[stored] = object.id;
-  look_up_({&stored, 1});
+  AskStore(stored, object, search->second);
+}
+
+void ObjectResolver::AskStore(ObjectId stored, const ObjectEntry& object, Search& search) {
+  search.node = object.location.known() ? object.location.node : self_.node;
+  if (search.node == self_.node) {
+    look_up_({&stored, 1});
+    return;
+  }
+  const ProcessId raylet = RayletOf(search.bring ? self_.node : search.node);
+  transport_.To(raylet).Send(Lane::kControl, kStoreFetch,
+                             AsBytes(FetchWanted{stored, object.location, object.size}));
+}
+
+ObjectEntry* ObjectResolver::FindStored(ObjectId stored) {
+  const auto named = stored_names_.find(stored);
+  ObjectEntry* object = references_.Find(named == stored_names_.end() ? stored : named->second);
+  return object == nullptr || object->state != ObjectState::kStore ? nullptr : object;
 }
 
 void ObjectResolver::OnLocated(ObjectId stored, const ObjectLocation* location,
                                const Error& why_not) {
-  looking_up_.erase(stored);
-  ObjectId id = stored;
-  if (auto named = stored_names_.find(stored); named != stored_names_.end()) {
-    id = named->second;
-    stored_names_.erase(named);
+  NodeNumber node = self_.node;
+  if (const auto search = looking_up_.find(stored); search != looking_up_.end()) {
+    node = search->second.node;
+    looking_up_.erase(search);
   }
-  ObjectEntry* object = references_.Find(id);
-  if (object == nullptr || object->state != ObjectState::kStore) return;
-  if (location != nullptr) {
-    object->location = *location;
+  ObjectEntry* object = FindStored(stored);
+  stored_names_.erase(stored);
+  if (object == nullptr) return;
+  const bool outdated = location != nullptr && object->owned && object->location.known() &&
+                        location->attempt < object->location.attempt;
+  if (location != nullptr && !outdated) {
+    if (object->owned) {
+      references_.AddCopy(*object, *location);
+    } else {
+      object->location = *location;
+    }
+    AnswerDoubters(*object);
     return;
   }
   if (why_not.kind == ErrorKind::kObjectStoreFull) {
     ObjectExtra& extra = object->more();
     extra.unreachable = true;
     if (extra.error.kind == ErrorKind::kNone) extra.error = why_not;
+    AnswerDoubters(*object);
     return;
   }
-  Lost(*object, why_not);
+  OnNotThere(*object, node, why_not);
 }
 
-// No copy on this node. The owner can make it again; a borrower tells the owner.
+// `node` does not have it, or cannot be asked.
+void ObjectResolver::OnNotThere(ObjectEntry& object, NodeNumber node, const Error& why) {
+  if (!object.owned) return Lost(object, why);
+  if (object.location.known() && object.location.node == node && node != self_.node) {
+    // Should it have a copy after all, that must not outlive the object.
+    transport_.To(RayletOf(node))
+        .Send(Lane::kControl, kStoreFree, AsBytes(ObjectName{object.id, object.location}));
+  }
+  if (references_.DropCopy(object, node)) {
+    if (doubters_.contains(object.id)) Seek(object, false);
+    return;
+  }
+  references_.AddUse(object);
+  Lost(object, why);
+  AnswerDoubters(object);
+  references_.DropUse(object);
+}
+
+void ObjectResolver::AnswerDoubters(ObjectEntry& object) {
+  const auto found = doubters_.find(object.id);
+  if (found == doubters_.end()) return;
+  const std::vector<ProcessId> doubters = std::move(found->second);
+  doubters_.erase(found);
+  for (const ProcessId from : doubters) {
+    references_.WhenReady(object, [this, from](ObjectEntry& ready) { Answer(from, ready); });
+  }
+}
+
+void ObjectResolver::OnCopied(ProcessId from, std::span<const ObjectName> names) {
+  std::string unknown;
+  for (const ObjectName& name : names) {
+    if (!from.is_raylet() || name.location.node != from.node || !name.location.known()) continue;
+    ObjectEntry* object = references_.Find(name.id);
+    const bool counts = object != nullptr && object->owned && object->location.known() &&
+                        object->location.attempt == name.location.attempt;
+    if (counts) {
+      references_.AddCopy(*object, name.location);
+    } else {
+      unknown.append(AsBytes(name));
+    }
+  }
+  if (!unknown.empty()) transport_.To(from).Send(Lane::kControl, kStoreFree, unknown);
+}
+
+void ObjectResolver::OnNodeGone(NodeNumber node) {
+  std::vector<ObjectEntry*> lost;
+  references_.ForEach([&](ObjectEntry& object) {
+    const bool had = object.location.known();
+    if (!had || references_.DropCopy(object, node)) return;
+    if (object.owned && object.state == ObjectState::kStore) {
+      references_.AddUse(object);
+      lost.push_back(&object);
+    }
+  });
+  std::vector<ObjectId> unanswered;
+  for (const auto& [stored, search] : looking_up_) {
+    if (search.node == node) unanswered.push_back(stored);
+  }
+  for (const ObjectId stored : unanswered) {
+    looking_up_.erase(stored);
+    ObjectEntry* object = FindStored(stored);
+    stored_names_.erase(stored);
+    // Where there is another copy it is looked for there; borrowed ones ask their owners.
+    if (object != nullptr && object->location.known() && doubters_.contains(object->id)) {
+      Seek(*object, false);
+    }
+  }
+  // Arguments before the tasks that use them: they are older.
+  std::sort(lost.begin(), lost.end(),
+            [](const ObjectEntry* a, const ObjectEntry* b) { return a->id < b->id; });
+  for (ObjectEntry* object : lost) {
+    if (object->state == ObjectState::kStore && !object->location.known()) {
+      Lost(*object, {ErrorKind::kObjectLost,
+                     absl::StrCat("the object ", object->id.ToHex(), " was on node ", node,
+                                  ", which died, and no other copy is left"),
+                     {}});
+    }
+    AnswerDoubters(*object);
+  }
+  references_.DropUses(lost);
+}
+
+// No copy is left, or none that this process knows. The owner can make it again; a borrower tells
+// the owner.
 void ObjectResolver::Lost(ObjectEntry& object, const Error& why) {
   if (!object.owned) {
     references_.SetPending(object);
@@ -129,7 +245,13 @@ void ObjectResolver::OnQuery(ProcessId from, std::string_view body) {
       transport_.To(from).Send(Lane::kControl, FrameKind::kObjectAnswer, answer);
       continue;
     }
-    if (head->lost != 0 && object->state == ObjectState::kStore) Missing(*object);
+    if (object->state == ObjectState::kStore && (head->lost != 0 || !object->location.known())) {
+      std::vector<ProcessId>& doubters = doubters_[object->id];
+      if (std::find(doubters.begin(), doubters.end(), from) == doubters.end())
+        doubters.push_back(from);
+      Seek(*object, false);
+      continue;
+    }
     references_.WhenReady(*object, [this, from](ObjectEntry& ready) { Answer(from, ready); });
   }
 }
@@ -220,15 +342,24 @@ void ObjectResolver::OnOrphans(std::string_view ids) {
   for (ObjectId id : IdsOf(ids)) {
     dead_.insert(id.maker());
     ObjectEntry* object = references_.Find(id);
-    if (object != nullptr && !object->owned && !object->ready()) Ask(*object, false);
+    if (object != nullptr && !object->owned) Rescue(*object);
+  }
+}
+
+// The owner of a borrowed object is dead. Only this process may know where its bytes are, and where
+// nobody holds it they stay for a moment only.
+void ObjectResolver::Rescue(ObjectEntry& object) {
+  if (!object.ready()) {
+    Ask(object, false);
+  } else if (object.state == ObjectState::kStore && object.location.known() &&
+             object.location.node != self_.node) {
+    Missing(object);
   }
 }
 
 void ObjectResolver::OnProcessDied(ProcessId process) {
   dead_.insert(process);
-  for (ObjectEntry* object : references_.BorrowedFrom(process)) {
-    if (!object->ready()) Ask(*object, false);
-  }
+  for (ObjectEntry* object : references_.BorrowedFrom(process)) Rescue(*object);
 }
 
 Nanos ObjectResolver::Tick() {
@@ -247,13 +378,33 @@ Nanos ObjectResolver::Tick() {
       Ask(*object, asked_[id].lost);
     }
   }
-  std::vector<ObjectId> lookups;
-  for (auto& [stored, asked_at] : looking_up_) {
-    if (now - asked_at >= kAskAgain) {
-      lookups.push_back(stored);
-      asked_at = now;
+  std::vector<ObjectId> lookups, unknown, silent;
+  for (auto& [stored, search] : looking_up_) {
+    if (now - search.asked_at >= kAskAgain) {
+      search.asked_at = now;
+      const ObjectEntry* object = FindStored(stored);
+      if (object == nullptr) {
+        unknown.push_back(stored);
+      } else if (search.node != self_.node && now - search.since >= kSearchLimit) {
+        silent.push_back(stored);
+      } else if (object->location.known() && object->location.node != self_.node) {
+        AskStore(stored, *object, search);
+      } else {
+        search.node = self_.node;
+        lookups.push_back(stored);
+      }
     }
-    next = std::min(next, asked_at + kAskAgain);
+    next = std::min(next, search.asked_at + kAskAgain);
+  }
+  for (const ObjectId stored : unknown) {
+    looking_up_.erase(stored);
+    stored_names_.erase(stored);
+  }
+  for (const ObjectId stored : silent) {
+    OnLocated(stored, nullptr,
+              {ErrorKind::kObjectLost,
+               absl::StrCat("the node of the object ", stored.ToHex(), " does not answer"),
+               {}});
   }
   if (!lookups.empty()) look_up_(lookups);
   return next;

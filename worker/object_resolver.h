@@ -1,7 +1,7 @@
 // Copyright The Sheaf Authors. SPDX-License-Identifier: Apache-2.0
 // Where the value of an object is, asked and answered: a borrower asks the owner (or, when that is
-// dead, the raylet), the owner answers when the object is ready; what the store has lost is made
-// again by its owner. Pure.
+// dead, the raylet), the owner answers when the object is ready. What lies on another node the
+// raylet is asked to bring here. What the stores have lost is made again by its owner. Pure.
 #pragma once
 
 #include <functional>
@@ -12,6 +12,7 @@
 #include "absl/container/flat_hash_map.h"
 #include "absl/container/flat_hash_set.h"
 #include "base/clock.h"
+#include "object_store/messages.h"
 #include "proto/raylet.pb.h"
 #include "worker/reference_table.h"
 #include "worker/task_table.h"
@@ -28,7 +29,8 @@ class ObjectResolver {
   // Somebody in this process waits for `object`. Does nothing for owned ones: their tasks bring
   // them.
   void Want(ObjectEntry& object);
-  // The store does not have `object` where it was said to be: asks the raylet, then the owner.
+  // The store of this node does not have `object` where it was said to be, or it lies on another
+  // node: asks the raylet to find it or to bring it here, then the owner.
   void Missing(ObjectEntry& object);
 
   void OnQuery(ProcessId from, std::string_view body);
@@ -37,6 +39,10 @@ class ObjectResolver {
   void OnAdopted(const proto::AdoptedAnswer& answer);
   void OnOrphans(std::string_view ids);
   void OnProcessDied(ProcessId process);
+  // The raylet of another node (or this one) has copies of objects of this process.
+  void OnCopied(ProcessId from, std::span<const ObjectName> names);
+  // Of objects that it alone had those of this process are made again, or lost.
+  void OnNodeGone(NodeNumber node);
   Nanos Tick();  // Asks again what is not answered; returns when it wants to be called next.
 
  private:
@@ -44,7 +50,20 @@ class ObjectResolver {
     Nanos asked_at = 0;
     bool lost = false;  // The store had lost it.
   };
+  // An object of the store that is looked for.
+  struct Search {
+    Nanos asked_at = 0;
+    Nanos since = 0;
+    NodeNumber node = 0;  // Where.
+    bool bring = false;   // Here; else only whether it is there still.
+  };
   void Ask(ObjectEntry& object, bool lost);
+  void Seek(ObjectEntry& object, bool bring);
+  void AskStore(ObjectId stored, const ObjectEntry& object, Search& search);
+  ObjectEntry* FindStored(ObjectId stored);
+  void Rescue(ObjectEntry& object);
+  void OnNotThere(ObjectEntry& object, NodeNumber node, const Error& why);
+  void AnswerDoubters(ObjectEntry& object);
   void Answer(ProcessId to, ObjectEntry& object);
   void Lost(ObjectEntry& object, const Error& why);
 
@@ -56,8 +75,11 @@ class ObjectResolver {
   TransitTable& transits_;
   TaskDispatcher& submitter_;
   const std::function<void(std::span<const ObjectId>)> look_up_;
-  absl::btree_map<ObjectId, Question> asked_;    // Of owners or, for the dead, the raylet.
-  absl::btree_map<ObjectId, Nanos> looking_up_;  // By the name in the store.
+  absl::btree_map<ObjectId, Question> asked_;     // Of owners or, for the dead, the raylet.
+  absl::btree_map<ObjectId, Search> looking_up_;  // By the name in the store.
+  // Borrowers that did not find an object of this process where it was said to be. They are
+  // answered when it is known where it is.
+  absl::btree_map<ObjectId, std::vector<ProcessId>> doubters_;
   absl::flat_hash_map<ObjectId, ObjectId>
       stored_names_;  // Name in the store -> object, where they differ.
   absl::flat_hash_set<ProcessId> dead_;

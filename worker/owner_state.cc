@@ -5,6 +5,7 @@
 #include <utility>
 #include <vector>
 
+#include "object_store/messages.h"
 #include "worker/wire.h"
 
 namespace sheaf {
@@ -43,6 +44,10 @@ OwnerState::~OwnerState() {
 }
 
 bool OwnerState::OnFrame(ProcessId from, const Frame& frame) {
+  if (frame.kind == kStoreCopied) {
+    resolver.OnCopied(from, FrameItems<ObjectName>(frame.body));
+    return true;
+  }
   switch (frame.kind) {
     case FrameKind::kTaskReply:
       OnReply(from, frame.body);
@@ -173,7 +178,10 @@ void OwnerState::OnProcessDied(ProcessId process, const proto::Death& death, uin
   peers.Forget(process);
 }
 
-void OwnerState::OnNodeGone(NodeNumber node) { references.OnNodeGone(node); }
+void OwnerState::OnNodeGone(NodeNumber node) {
+  references.OnNodeGone(node);
+  resolver.OnNodeGone(node);
+}
 
 void OwnerState::CancelRecord(TaskRecord& task, bool force, bool recursive) {
   switch (task.spec->spec.kind()) {

@@ -4,6 +4,8 @@
 #include <algorithm>
 #include <utility>
 
+#include "object_store/messages.h"
+
 namespace sheaf {
 
 ReferenceTable::ReferenceTable(ProcessId self, Transport& transport, LocalStore& store)
@@ -137,6 +139,7 @@ bool ReferenceTable::SetError(ObjectEntry& entry, Error error) {
 }
 
 void ReferenceTable::SetPending(ObjectEntry& entry) {
+  if (entry.owned && entry.state == ObjectState::kStore) FreeCopies(entry);
   entry.state = ObjectState::kPending;
   entry.value.clear();
   entry.location = {};
@@ -152,6 +155,49 @@ void ReferenceTable::WhenReady(ObjectEntry& entry, std::function<void(ObjectEntr
   } else {
     entry.more().on_ready.push_back(std::move(hook));
   }
+}
+
+void ReferenceTable::AddCopy(ObjectEntry& entry, ObjectLocation location) {
+  if (entry.location.known() && entry.location.node != location.node) {
+    if (location.node == self_.node) std::swap(entry.location, location);
+    std::vector<ObjectLocation>& copies = entry.more().copies;
+    std::erase_if(copies, [&](const ObjectLocation& copy) {
+      return copy.node == location.node || copy.node == entry.location.node;
+    });
+    copies.push_back(location);
+  } else {
+    entry.location = location;
+  }
+}
+
+bool ReferenceTable::DropCopy(ObjectEntry& entry, NodeNumber node) {
+  if (entry.extra) {
+    std::erase_if(entry.extra->copies,
+                  [node](const ObjectLocation& copy) { return copy.node == node; });
+  }
+  if (entry.location.node != node) return entry.location.known();
+  entry.location = {};
+  if (entry.extra && !entry.extra->copies.empty()) {
+    entry.location = entry.extra->copies.back();
+    entry.extra->copies.pop_back();
+  }
+  return entry.location.known();
+}
+
+void ReferenceTable::FreeCopies(ObjectEntry& entry) {
+  const ObjectId stored =
+      entry.extra && !entry.extra->stored_as.is_nil() ? entry.extra->stored_as : entry.id;
+  const auto free = [&](const ObjectLocation& location) {
+    if (location.node == self_.node) {
+      store_.Free(stored, location);
+    } else if (location.known()) {
+      transport_.To(RayletOf(location.node))
+          .Send(Lane::kControl, kStoreFree, AsBytes(ObjectName{stored, location}));
+    }
+  };
+  free(entry.location);
+  if (!entry.extra) return;
+  for (const ObjectLocation& copy : std::exchange(entry.extra->copies, {})) free(copy);
 }
 
 void ReferenceTable::DropUse(ObjectEntry& entry) {
@@ -218,11 +264,7 @@ void ReferenceTable::FreeIfUnheld(ObjectEntry& entry) {
   ++entry.uses;  // What follows may come back here.
   if (entry.listed) listed_.erase(entry.id);
   if (entry.owned) {
-    if (entry.location.known()) {
-      store_.Free(
-          entry.extra && !entry.extra->stored_as.is_nil() ? entry.extra->stored_as : entry.id,
-          entry.location);
-    }
+    FreeCopies(entry);
     if (entry.task != nullptr && release_task_) release_task_(entry);
   } else {
     dropped_.append(AsBytes(entry.id));

@@ -65,6 +65,11 @@ class ReferenceTable {
   // Runs `hook` when `entry` is ready; at once if it is.
   void WhenReady(ObjectEntry& entry, std::function<void(ObjectEntry&)> hook);
 
+  // A copy of an owned object is at `location`. That on this node becomes entry.location.
+  void AddCopy(ObjectEntry& entry, ObjectLocation location);
+  // There is none on `node` (any more). False: none is known anywhere now.
+  bool DropCopy(ObjectEntry& entry, NodeNumber node);
+
   void AddUse(ObjectEntry& entry) { ++entry.uses; }
   void DropUse(ObjectEntry& entry);
   // The references of a frame: one use each, to be dropped with DropUses.
@@ -109,6 +114,7 @@ class ReferenceTable {
  private:
   void MakeReady(ObjectEntry& entry, ObjectState state);
   void FreeIfUnheld(ObjectEntry& entry);
+  void FreeCopies(ObjectEntry& entry);
   void Promote(ObjectEntry& entry);
 
   const ProcessId self_;

@@ -64,8 +64,12 @@ void RuntimeImpl::OnFrame(ProcessId from, const Frame& frame) {
   }
 }
 
-// What the raylet of another node may say: that somebody there is dead.
+// What the raylet of another node may say: that somebody there is dead, or an object there or not.
 void RuntimeImpl::OnRemoteRayletFrame(const Frame& frame) {
+  if (frame.kind == kStoreLocated) {
+    store_->OnFrame(frame.kind, frame.body);
+    return;
+  }
   if (frame.kind == FrameKind::kConnectRefused) {
     OnConnectRefused(frame);
   } else if (frame.kind == FrameKind::kProcessDied) {

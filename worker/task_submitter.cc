@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <csignal>
 #include <cstring>
+#include <tuple>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -16,6 +17,9 @@ namespace {
 constexpr int kMemoryRetries = 3;  // A task whose worker the memory watch killed.
 constexpr Nanos kFirstBackoff = 100 * kMillisecond;
 constexpr Nanos kLastBackoff = 2 * kSecond;
+// Fewer bytes of arguments are brought to where there is a worker sooner than a worker is found
+// beside them.
+constexpr uint64_t kBytesThatCount = 1 << 20;
 
 }  // namespace
 
@@ -106,12 +110,40 @@ size_t TaskSubmitter::Depth(const LeaseKey& key) const {
   return std::clamp<size_t>(kWorkAhead / std::max<Nanos>(key.typical_run, 1), 1, kMaxDepth);
 }
 
+// Where the bytes of a task's arguments lie; a node with few of them does not count.
+std::vector<std::pair<NodeNumber, uint64_t>> TaskSubmitter::ArgumentBytes(
+    const TaskRecord& task) const {
+  absl::btree_map<NodeNumber, uint64_t> bytes;
+  if (!task.references) return {};
+  for (const auto& argument : task.references->arguments) {
+    const ObjectEntry& object = *argument.object;
+    if (object.state != ObjectState::kStore || !object.location.known()) continue;
+    bytes[object.location.node] += object.size;
+    if (!object.extra) continue;
+    for (const ObjectLocation& copy : object.extra->copies) bytes[copy.node] += object.size;
+  }
+  absl::erase_if(bytes, [](const auto& entry) { return entry.second < kBytesThatCount; });
+  return {bytes.begin(), bytes.end()};
+}
+
 OwnedLease* TaskSubmitter::Choose(LeaseKey& key) {
   const size_t depth = Depth(key);
+  NodeNumber wanted = 0;  // With most bytes of the next task's arguments.
+  if (key.queue.first->references) [[unlikely]] {
+    uint64_t most = 0;
+    for (const auto& [node, bytes] : ArgumentBytes(*key.queue.first)) {
+      if (bytes > most) std::tie(most, wanted) = std::pair(bytes, node);
+    }
+  }
   OwnedLease* best = nullptr;
   for (auto& lease : key.leases) {
     if (lease->revoked || lease->taking_back || lease->in_flight.size >= depth) continue;
-    if (best == nullptr || lease->in_flight.size < best->in_flight.size) best = lease.get();
+    const bool there = lease->worker->process.node == wanted;
+    if (best == nullptr || (wanted != 0 && there && best->worker->process.node != wanted) ||
+        (lease->in_flight.size < best->in_flight.size &&
+         (there || best->worker->process.node != wanted))) {
+      best = lease.get();
+    }
   }
   return best;
 }
@@ -155,6 +187,12 @@ void TaskSubmitter::UpdateDemand(LeaseKey& key) {
   key.announced = true;
   demand.set_wanted(static_cast<uint32_t>(wanted));
   demand.set_backlog(key.queue.size);
+  if (!key.queue.empty() && key.queue.first->references) {
+    for (const auto& [node, bytes] : ArgumentBytes(*key.queue.first)) {
+      demand.add_argument_nodes(node);
+      demand.add_argument_node_bytes(bytes);
+    }
+  }
   key.wanted_sent = static_cast<uint32_t>(wanted);
   SendMessage(transport_.To(RayletOf(self_.node)), FrameKind::kLeaseDemand, demand);
 }
@@ -308,10 +346,13 @@ void TaskSubmitter::OnProcessDied(ProcessId process, const proto::Death& death, 
   std::vector<TaskRecord*> again;
   while (TaskRecord* task = orphans.PopFront()) {
     const bool tried = task->push <= started;
+    // Here the next attempt replaces what this one left; on another node nobody does.
+    if (tried && process.node != self_.node) tasks_.FreeUnheardOf(*task, process.node);
     if (task->cancelled) {
       tasks_.FailStarted(
           *task,
-          {ErrorKind::kTaskCancelled, absl::StrCat(tasks_.Describe(*task), " was cancelled"), {}});
+          {ErrorKind::kTaskCancelled, absl::StrCat(tasks_.Describe(*task), " was cancelled"), {}},
+          process.node);
     } else if (!tried) {
       again.push_back(task);
     } else if (death.cause() == proto::Death::OUT_OF_MEMORY
@@ -319,7 +360,7 @@ void TaskSubmitter::OnProcessDied(ProcessId process, const proto::Death& death, 
                    : tasks_.TakeRetry(*task)) {
       Delay(*task);
     } else {
-      tasks_.FailStarted(*task, DeathError(*task, process, death, tried));
+      tasks_.FailStarted(*task, DeathError(*task, process, death, tried), process.node);
     }
   }
   for (auto task = again.rbegin(); task != again.rend(); ++task) {

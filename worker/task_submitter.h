@@ -81,7 +81,8 @@ class TaskSubmitter final : public TaskDispatcher {
  private:
   LeaseKey& KeyOf(const TemplateRecord& spec);
   void Pump(LeaseKey& key);
-  OwnedLease* Choose(LeaseKey& key);
+  OwnedLease* Choose(LeaseKey& key);  // For the first of its queue.
+  std::vector<std::pair<NodeNumber, uint64_t>> ArgumentBytes(const TaskRecord& task) const;
   size_t Depth(const LeaseKey& key) const;
   void PushTo(OwnedLease& lease, TaskRecord& task);
   void UpdateDemand(LeaseKey& key);

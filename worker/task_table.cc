@@ -194,7 +194,11 @@ bool TaskTable::FillReturn(TaskRecord& task, ObjectEntry& entry, WireReader& in,
 TaskTable::Outcome TaskTable::Finish(const Reply& reply, ProcessId from) {
   TaskRecord& task = *reply.task;
   const TaskReplyHead& head = *reply.head;
-  if (head.status == ReplyStatus::kFailedRetriable && TakeRetry(task)) return Outcome::kRetry;
+  if (head.status == ReplyStatus::kFailedRetriable) {
+    // The next attempt may run on another node, where it replaces nothing.
+    if (from.node != self_.node && !task.stream) FreeUnheardOf(task, from.node);
+    if (TakeRetry(task)) return Outcome::kRetry;
+  }
   WireReader in(reply.rest);
   std::vector<ObjectEntry*> nested;
   bool good = true;
@@ -270,16 +274,22 @@ void TaskTable::OnTransitDone(std::string_view body) {
   references_.DropUses(nested);
 }
 
-void TaskTable::FailStarted(TaskRecord& task, const Error& error) {
-  std::vector<ObjectName> names = {{task.first_return->id, {}}};
+void TaskTable::FreeUnheardOf(const TaskRecord& task, NodeNumber node) {
+  const ObjectLocation up_to{.node = node, .attempt = task.attempt};
+  std::vector<ObjectName> names = {{task.first_return->id, up_to}};
   if (task.references) {
-    for (const ObjectEntry* more : task.references->more_returns) names.push_back({more->id, {}});
+    for (const ObjectEntry* more : task.references->more_returns)
+      names.push_back({more->id, up_to});
   }
   for (std::span<const ObjectName> rest = names; !rest.empty();) {
     const auto batch = rest.first(std::min(rest.size(), kMaxStoreItems));
-    transport_.To(RayletOf(self_.node)).Send(Lane::kControl, kStoreFree, ItemsAsBytes(batch));
+    transport_.To(RayletOf(node)).Send(Lane::kControl, kStoreFree, ItemsAsBytes(batch));
     rest = rest.subspan(batch.size());
   }
+}
+
+void TaskTable::FailStarted(TaskRecord& task, const Error& error, NodeNumber node) {
+  FreeUnheardOf(task, node);
   Fail(task, error);
 }
 

@@ -73,9 +73,11 @@ class TaskTable {
   Outcome Finish(const Reply& reply, ProcessId from);
   // Ends a call without a reply: all its unready results get `error`.
   void Fail(TaskRecord& task, const Error& error);
-  // The same, after the death of a worker that had started it: the results it may have sealed, of
-  // which nobody knows, go.
-  void FailStarted(TaskRecord& task, const Error& error);
+  // The same, after the death of a worker on `node` that had started it.
+  void FailStarted(TaskRecord& task, const Error& error, NodeNumber node);
+  // The results that a worker on `node` may have sealed for this attempt, of which nobody heard,
+  // go.
+  void FreeUnheardOf(const TaskRecord& task, NodeNumber node);
   // Where the times from submission to result of a sample of all calls go (one in kSampled).
   static constexpr uint64_t kSampled = 64;
   void set_latency(metrics::Histogram tasks, metrics::Histogram calls) {

@@ -13,6 +13,7 @@
 #include "cli/list.h"
 #include "cli/node.h"
 #include "cli/query.h"
+#include "cli/run.h"
 #include "cli/start.h"
 #include "cli/status.h"
 #include "cli/stop.h"
@@ -43,6 +44,7 @@ class CommandLine {
     AddList();
     AddWhy();
     AddMemory();
+    AddRun();
     AddVersion();
     AddCompletion();
   }
@@ -191,6 +193,21 @@ class CommandLine {
         ->type_name("N");
     AddQueryOptions(command, list_.query);
   }
+  void AddRun() {
+    CLI::App* command = Command("run", "Run a Python program that uses Sheaf", [this] {
+      run_program_.arguments = run_command_->remaining();
+      return RunProgram(run_program_);
+    });
+    run_command_ = command;
+    command->prefix_command();  // What follows the first word that is no option is the program's.
+    command->add_flag("--as-ray", run_program_.as_ray,
+                      "Let `import ray` mean sheaf, in its workers and children too");
+    command
+        ->add_option("--python", run_program_.python,
+                     "The Python to run (default: SHEAF_PYTHON, else python3)")
+        ->type_name("PROGRAM");
+    command->footer("\nExample: sheaf run --as-ray train.py --epochs 3\n");
+  }
   void AddVersion() {
     CLI::App* command = Command("version", "Print the version", [this] { return PrintVersion(); });
     AddJson(command, query_);
@@ -246,6 +263,8 @@ class CommandLine {
   QueryOptions query_;
   ListOptions list_;
   WhyOptions why_;
+  CLI::App* run_command_ = nullptr;
+  RunOptions run_program_;
   std::string shell_;
 };
 

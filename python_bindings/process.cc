@@ -71,6 +71,8 @@ void SetRuntime(std::unique_ptr<Runtime> runtime, bool worker) {
   ending = false;
 }
 
+void BeginRuntime() { ending = false; }
+
 void EndRuntime() {
   if (current == nullptr) return;
   std::unique_ptr<Runtime> runtime(std::exchange(current, nullptr));

@@ -48,6 +48,8 @@ class Waiting : public Using {
   Waiting();
 };
 
+// A driver is about to join again: waits no longer end because an earlier runtime did.
+void BeginRuntime();
 // From here on the process's runtime. `worker`: it runs tasks.
 void SetRuntime(std::unique_ptr<Runtime> runtime, bool worker);
 // Ends it: waiting threads leave with an error first. Releases the GIL meanwhile. Does nothing when

@@ -80,6 +80,13 @@ absl::StatusOr<std::unique_ptr<Runtime>> Join(const Joining& joining,
     if (!started.ok()) return started.status();
     *node = *std::move(started);
     *session = (*node)->session();
+  } else if (NamesHead(joining.address)) {  // A member without resources, for this program.
+    absl::StatusOr<std::unique_ptr<internal::EmbeddedNode>> started = internal::EmbeddedNode::Start(
+        settings.executable.empty() ? joining.executable : settings.executable,
+        {"--address=" + joining.address, "--num-cpus=0", "--num-gpus=0"});
+    if (!started.ok()) return started.status();
+    *node = *std::move(started);
+    *session = (*node)->session();
   } else {
     *session = joining.address;
   }
@@ -112,6 +119,7 @@ std::string Init(const nb::dict& options) {
   absl::StatusOr<Settings> settings = LoadSettings();
   if (!settings.ok()) throw nb::value_error(TextOf(settings.status().message()).c_str());
   RememberMainThread();
+  BeginRuntime();
   std::unique_ptr<internal::EmbeddedNode> node;
   std::string session;
   absl::StatusOr<std::unique_ptr<Runtime>> runtime;

@@ -1,7 +1,9 @@
 # Copyright The Sheaf Authors. SPDX-License-Identifier: Apache-2.0
-"""`import sheaf.as_ray` makes `import ray`, and its submodules, mean sheaf; in the workers of this program too.
+"""`import sheaf.as_ray` makes `import ray`, and its submodules, mean sheaf; in the workers of this program, and in the Python
+programs that it starts, too.
 
-    python -m sheaf.as_ray script.py ARGS      runs a program written for Ray, unchanged
+    sheaf run --as-ray script.py ARGS          runs a program written for Ray, unchanged
+    python -m sheaf.as_ray script.py ARGS      the same
 """
 
 from __future__ import annotations
@@ -10,6 +12,7 @@ import importlib
 import importlib.abc
 import importlib.machinery
 import importlib.util
+import os
 import sys
 import types
 from typing import Any, Sequence
@@ -55,13 +58,16 @@ def install() -> None:
     if loaded is not None and loaded is not sys.modules.get("sheaf"):
         raise RuntimeError("ray is imported already: import sheaf.as_ray before it")
     sys.meta_path.insert(0, _AliasFinder())
+    alias = os.path.join(os.path.dirname(os.path.abspath(__file__)), "_alias")  # Makes the alias in children.
+    inherited = os.environ.get("PYTHONPATH", "")
+    if alias not in inherited.split(os.pathsep):
+        os.environ["PYTHONPATH"] = alias + (os.pathsep + inherited if inherited else "")
 
 
 install()
 
 
 def _run(arguments: list[str]) -> None:
-    import os
     import runpy
 
     if not arguments:

@@ -45,7 +45,7 @@ class Case(unittest.TestCase):
 class WithoutANode(Case):
     def test_help_is_for_people(self):
         text = self.sheaf("--help")
-        for command in ["start", "stop", "status", "list", "why", "memory", "version", "completion"]:
+        for command in ["start", "stop", "status", "list", "why", "memory", "run", "version", "completion"]:
             self.assertIn(f"\n  {command} ", text)
             self.assertIn("--help", self.sheaf(command, "--help"))
 
@@ -74,6 +74,18 @@ class WithoutANode(Case):
         version = json.loads(self.sheaf("version", "--json"))["version"]
         self.assertIn(version, self.sheaf("version"))
         self.assertIn(version, self.sheaf("--version"))
+
+    def test_run_becomes_python_with_the_words_that_follow(self):
+        program = "import os, sys; print(os.getpid(), sys.argv[1:]); sys.exit(7)"
+        run = subprocess.Popen([SHEAF, "run", "--python", sys.executable, "-c", program, "--as-ray", "--help"], env=self.environment,
+                               stdout=subprocess.PIPE, text=True)
+        said, _ = run.communicate(timeout=30)
+        self.assertEqual((f"{run.pid} ['--as-ray', '--help']\n", 7), (said, run.returncode))
+
+    def test_run_without_a_program_or_without_python(self):
+        self.sheaf("run", code=2)
+        self.sheaf("run", "--python", "/nonexistent/python", "-c", "1", code=1)
+        self.assertIn("--python", self.errors)
 
     def test_completion_completes(self):
         script = self.sheaf("completion", "bash")

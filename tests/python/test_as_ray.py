@@ -1,10 +1,12 @@
 # Copyright The Sheaf Authors. SPDX-License-Identifier: Apache-2.0
 """Programs that import ray."""
 
+import os
 import subprocess
 import sys
 
 from conftest import WAIT_S
+from sheaf import _core
 
 SCRIPT = """
 import ray
@@ -62,3 +64,56 @@ def test_a_script_runs_unchanged(tmp_path):
     script = tmp_path / "program.py"
     script.write_text(SCRIPT)
     expect([sys.executable, "-m", "sheaf.as_ray", script])
+
+
+def run_as_ray(tmp_path, program, *arguments):
+    (tmp_path / "program.py").write_text(program)
+    sheaf_program = os.path.join(os.path.dirname(_core.__file__), "bin", "sheaf")
+    done = subprocess.run([sheaf_program, "run", "--as-ray", "--python", sys.executable, tmp_path / "program.py", *arguments],
+                          capture_output=True, text=True, timeout=2 * WAIT_S)
+    assert done.returncode == 0, done.stdout + done.stderr
+    return done.stdout.splitlines()
+
+
+def test_the_command_runs_a_script_unchanged(tmp_path):
+    assert run_as_ray(tmp_path, SCRIPT) == ["('sheaf', 1, True) plain 3", "True", "ray.nowhere"]
+
+
+CHILDREN = """
+import multiprocessing
+import os
+import subprocess
+import sys
+
+import ray
+
+ASK = [sys.executable, "-c", "import ray.util.queue; from ray.exceptions import RayError; print(ray.__name__, RayError.__module__)"]
+
+
+def ask():
+    return subprocess.run(ASK, capture_output=True, text=True).stdout.strip()
+
+
+def name(_):
+    import ray
+
+    return ray.__name__
+
+
+if __name__ == "__main__":
+    ray.init(num_cpus=1)
+    print(sys.argv[1:])
+    print("driver's child:", ask())
+    print("worker's child:", ray.get(ray.remote(ask).remote()))
+    with multiprocessing.get_context("spawn").Pool(1) as pool:
+        print("spawned:", pool.map(name, [0]))
+"""
+
+
+def test_children_of_the_driver_and_of_workers_have_the_alias_too(tmp_path):
+    answer = "sheaf sheaf.exceptions"
+    expected = ["['--flag']", f"driver's child: {answer}", f"worker's child: {answer}", "spawned: ['sheaf']"]
+    assert run_as_ray(tmp_path, CHILDREN, "--flag") == expected
+    (tmp_path / "other.py").write_text("import sheaf.as_ray\n" + CHILDREN)
+    done = subprocess.run([sys.executable, tmp_path / "other.py", "--flag"], capture_output=True, text=True, timeout=2 * WAIT_S)
+    assert done.stdout.splitlines() == expected, done.stderr

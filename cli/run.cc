@@ -1,0 +1,77 @@
+// Copyright The Sheaf Authors. SPDX-License-Identifier: Apache-2.0
+#include "cli/run.h"
+
+#include <unistd.h>
+
+#include <cerrno>
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+#include <filesystem>
+#include <system_error>
+
+#include "base/config.h"
+#include "cli/query.h"
+
+namespace sheaf::cli {
+namespace {
+
+namespace fs = std::filesystem;
+
+std::string VariableOr(const char* name, const std::string& otherwise) {
+  const char* const value = getenv(name);
+  return value == nullptr || *value == '\0' ? otherwise : value;
+}
+
+// Where the package is, seen from this program: around it in a wheel (sheaf/bin/sheaf), beside it
+// in a build folder (cli/sheaf and python/sheaf). Empty: in neither place.
+struct Package {
+  std::string folder;     // Holds __init__.py.
+  bool installed = true;  // Python finds it by itself.
+};
+Package FindPackage() {
+  std::error_code error;
+  const fs::path own = fs::canonical("/proc/self/exe", error).parent_path();
+  if (fs::exists(own.parent_path() / "__init__.py", error)) return {own.parent_path(), true};
+  const fs::path built = own.parent_path() / "python" / "sheaf";
+  if (fs::exists(built / "__init__.py", error)) return {built, false};
+  return {};
+}
+
+}  // namespace
+
+int RunProgram(const RunOptions& options) {
+  if (options.arguments.empty()) {
+    std::fputs("sheaf run: which program? As: sheaf run script.py ARGS\n", stderr);
+    return kUsage;
+  }
+  const Package package = FindPackage();
+  if (options.as_ray && package.folder.empty()) {
+    std::fputs(
+        "sheaf run --as-ray: the Python package is not beside this program: run the `sheaf` that "
+        "pip installed\n",
+        stderr);
+    return kFailed;
+  }
+  std::string path = VariableOr("PYTHONPATH", "");
+  const auto put_in_front = [&path](const std::string& folder) {
+    path = path.empty() ? folder : folder + ":" + path;
+  };
+  if (!package.installed) put_in_front(fs::path(package.folder).parent_path());
+  // Holds a module `ray`, which Python finds before a real one.
+  if (options.as_ray) put_in_front(fs::path(package.folder) / "_alias");
+  if (!path.empty()) SetVariable("PYTHONPATH", path);
+
+  std::string python =
+      options.python.empty() ? VariableOr("SHEAF_PYTHON", "python3") : options.python;
+  std::vector<std::string> arguments = options.arguments;
+  std::vector<char*> argv{python.data()};
+  for (std::string& argument : arguments) argv.push_back(argument.data());
+  argv.push_back(nullptr);
+  execvp(python.c_str(), argv.data());
+  std::fprintf(stderr, "sheaf run: %s: %s. Name a Python with --python or SHEAF_PYTHON.\n",
+               python.c_str(), std::strerror(errno));
+  return kFailed;
+}
+
+}  // namespace sheaf::cli

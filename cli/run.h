@@ -1,0 +1,22 @@
+// Copyright The Sheaf Authors. SPDX-License-Identifier: Apache-2.0
+// sheaf run: becomes Python with a program, so that the program finds the package sheaf.
+#pragma once
+
+#include <string>
+#include <vector>
+
+namespace sheaf::cli {
+
+struct RunOptions {
+  bool as_ray = false;  // `import ray` means sheaf, in the program's children too.
+  std::string python;   // Empty: SHEAF_PYTHON, else python3 of PATH.
+  std::vector<std::string>
+      arguments;  // What Python gets: a script (or -m MODULE, -c CODE), its own.
+};
+
+// Does not return if all goes well: the process is Python then, and its exit status the program's.
+// kUsage: there is no program. kFailed: Python cannot be run, or the package is not beside this
+// command.
+int RunProgram(const RunOptions& options);
+
+}  // namespace sheaf::cli

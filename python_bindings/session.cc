@@ -80,13 +80,6 @@ absl::StatusOr<std::unique_ptr<Runtime>> Join(const Joining& joining,
     if (!started.ok()) return started.status();
     *node = *std::move(started);
     *session = (*node)->session();
-  } else if (NamesHead(joining.address)) {  // A member without resources, for this program.
-    absl::StatusOr<std::unique_ptr<internal::EmbeddedNode>> started = internal::EmbeddedNode::Start(
-        settings.executable.empty() ? joining.executable : settings.executable,
-        {"--address=" + joining.address, "--num-cpus=0", "--num-gpus=0"});
-    if (!started.ok()) return started.status();
-    *node = *std::move(started);
-    *session = (*node)->session();
   } else {
     *session = joining.address;
   }

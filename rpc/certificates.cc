@@ -83,9 +83,9 @@ Certificate MakeCertificate(EVP_PKEY* key, const char* name, X509* issuer, EVP_P
   Certificate out(X509_new());
   if (out == nullptr) return nullptr;
   X509_set_version(out.get(), 2);
-  const Digest serial = SecretBytes();
+  Digest serial = SecretBytes();
+  serial[0] = static_cast<char>((serial[0] & 0x7f) | 0x40);  // Positive, and no zero in front.
   ASN1_STRING_set(X509_get_serialNumber(out.get()), serial.data(), 16);
-  X509_get_serialNumber(out.get())->data[0] &= 0x7f;
   X509_gmtime_adj(X509_getm_notBefore(out.get()), -3600);  // Clocks differ.
   X509_gmtime_adj(X509_getm_notAfter(out.get()), kSecondsValid);
   X509_set_pubkey(out.get(), key);

@@ -290,7 +290,7 @@ void GrpcLinks::Establish(const std::shared_ptr<Link>& link,
   const absl::StatusOr<uint64_t> again =
       link->state.Connected(peer.stream, peer.known_stream, peer.has_messages, now);
   if (!again.ok()) {
-    link->next_dial = now + link->backoff;
+    link->next_dial = now + kMaxBackoff;
     return Drop(connection, again.status(), actions);
   }
   figures_.resent_messages += *again;
@@ -298,7 +298,6 @@ void GrpcLinks::Establish(const std::shared_ptr<Link>& link,
   link->peer_incarnation = peer.incarnation;
   link->current = connection;
   link->established_at = now;
-  link->progress = link->state.progress();
   connection->phase = Phase::kEstablished;
   sessions_[connection->number] =
       std::make_shared<FetchSession>(connection->session_key, link->peer);
@@ -340,14 +339,11 @@ void GrpcLinks::Detach(std::shared_ptr<Connection> connection, const absl::Statu
     link->state.Disconnected();
     link->lost_connection = connection->number;
     link->lost_at = now;
-    // One that was good for something is replaced at once; the next waits like a failed dial.
-    if (now - link->established_at > kSecond || link->state.progress() != link->progress) {
-      link->backoff = kFirstBackoff;
-      link->next_dial = now;
-    } else {
-      link->next_dial = now + link->backoff;
-      link->backoff = std::min(2 * link->backoff, kMaxBackoff);
-    }
+    // Replaced at once, but not faster than dials that fail; slower where the peer sends nonsense.
+    link->backoff = kFirstBackoff;
+    link->next_dial = reason.code() == absl::StatusCode::kInvalidArgument
+                          ? now + kMaxBackoff
+                          : std::max(now, link->established_at + kFirstBackoff);
     actions->tick = true;
     if (!stopping_) {
       Log(LogLevel::kInfo, "the connection to ", link->peer.ToString(),

@@ -63,7 +63,6 @@ struct GrpcLinks::Link {
   uint64_t lost_connection = 0;
   Nanos lost_at = 0;
   Nanos established_at = 0;
-  uint64_t progress = 0;  // Of `state` when it was established.
   Nanos next_dial = 0;
   Nanos backoff = kFirstBackoff;
 

@@ -90,8 +90,6 @@ class LinkState {
 
   // Accepted and not acknowledged.
   size_t queued_bytes() const { return unacknowledged_bytes_ + open_.size(); }
-  // Grows with each message that arrives and each that is acknowledged.
-  uint64_t progress() const { return accepted_ + first_unacknowledged(); }
   bool HasSomethingToSend() const { return !messages_.empty() || open_frames_ > 0; }
 
  private:

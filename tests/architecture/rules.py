@@ -64,7 +64,8 @@ WORLD = [
     WorldRule("randomness", r"std::random_device|std::mt19937|" + _call("rand|srand|random|getrandom|getentropy"),
               "base/random.* base/session_directory.*"),
     WorldRule("SQLite", r"sqlite3", "gcs/sqlite_storage*"),
-    WorldRule("gRPC", r"grpc(?:pp)?/|grpc::", "rpc/*"),
+    WorldRule("gRPC", r"grpc(?:pp)?/|grpc::", "rpc/grpc_*"),
+    WorldRule("OpenSSL", r"openssl/", "rpc/hmac.* rpc/certificates.*"),
     WorldRule("NCCL", r"\bnccl[A-Z]", "collective/nccl_*"),
     WorldRule("CLI11, which takes 12 s to compile", r"CLI/CLI|CLI::", "cli/main.cc"),
     WorldRule("spdlog, which takes 6 s to compile", r"spdlog", "base/log.cc"),
@@ -98,7 +99,7 @@ def strip(text: str) -> str:
 
 
 def _is_test(path: pathlib.PurePath) -> bool:
-    return path.name.endswith("_test.cc") or path.parts[0] in USES_EVERYTHING
+    return path.name.endswith(("_test.cc", "_for_test.h")) or path.parts[0] in USES_EVERYTHING
 
 
 def _sources(root: pathlib.Path) -> list[pathlib.PurePath]:

@@ -128,8 +128,12 @@ void InitDriver(int argc, char** argv, const InitOptions& options) {
   }
   const std::string address = options.address.empty() ? settings.address : options.address;
   std::unique_ptr<EmbeddedNode> node;
-  if (address.empty())
+  if (address.empty()) {
     node = ValueOrThrow(EmbeddedNode::Start(settings.executable, NodeFlags(options)));
+  } else if (NamesHead(address)) {  // A member without resources, which ends with this program.
+    node = ValueOrThrow(EmbeddedNode::Start(
+        settings.executable, {"--address=" + address, "--num-cpus=0", "--num-gpus=0"}));
+  }
 
   RuntimeOptions to;
   to.socket_path = SocketOf(node != nullptr ? node->session() : address, settings.base_directory);

@@ -125,6 +125,9 @@ absl::StatusOr<Settings> LoadSettings(const Environment& environment,
   settings.log_hours = static_cast<int64_t>(hours);
   reader.Switch("SHEAF_LOG_TO_DRIVER", settings.log_to_driver);
   reader.Switch("SHEAF_WORKER_TEMPLATES", settings.worker_template);
+  reader.Text("SHEAF_TOKEN", settings.token);
+  reader.Text("SHEAF_TOKEN_FILE", settings.token_file);
+  reader.Text("SHEAF_TLS_DIR", settings.tls_directory);
   reader.Level("SHEAF_LOG_LEVEL", settings.log_level);
   reader.Text("SHEAF_FAILPOINT", settings.failpoints);
   SHEAF_RETURN_IF_ERROR(reader.status());

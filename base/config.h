@@ -38,6 +38,9 @@ struct Settings {
   bool log_to_driver = true;  // SHEAF_LOG_TO_DRIVER: workers' output appears at the driver.
   bool worker_template =
       true;  // SHEAF_WORKER_TEMPLATES: C++ workers fork from a first one; 0: each is exec'd.
+  std::string token;  // SHEAF_TOKEN: of the cluster, 64 hexadecimal digits. Empty: from the file.
+  std::string token_file;     // SHEAF_TOKEN_FILE. Empty: `token` in the base directory.
+  std::string tls_directory;  // SHEAF_TLS_DIR: ca.pem, node.pem, node.key. Empty: no TLS.
   LogLevel log_level = LogLevel::kInfo;  // SHEAF_LOG_LEVEL: debug, info, warning, error, off.
   std::string failpoints;                // SHEAF_FAILPOINT: base/failpoint.h.
   std::vector<std::string>

@@ -110,6 +110,13 @@ std::string DirectoryOf(const std::string& address, const std::string& base) {
   return fs::is_socket(address, ignored) ? fs::path(address).parent_path().string() : address;
 }
 
+bool NamesHead(const std::string& address) {
+  const size_t colon = address.rfind(':');
+  return colon != std::string::npos && colon + 1 < address.size() &&
+         address.find('/') == std::string::npos &&
+         address.find_first_not_of("0123456789", colon + 1) == std::string::npos;
+}
+
 std::string SocketOf(const std::string& address, const std::string& base) {
   return fs::path(DirectoryOf(address, base)) / kRayletSocketName;
 }

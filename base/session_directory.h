@@ -27,6 +27,8 @@ inline constexpr char kRayletSocketName[] = "raylet.sock";  // In each session d
 // ready last, for the path of a raylet's socket the one that holds it, else the path as it is
 // given.
 std::string DirectoryOf(const std::string& address, const std::string& base);
+// Whether `address` is the HOST:PORT of a cluster's head rather than a node of this machine.
+bool NamesHead(const std::string& address);
 // The raylet's socket there.
 std::string SocketOf(const std::string& address, const std::string& base);
 

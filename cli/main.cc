@@ -124,6 +124,31 @@ class CommandLine {
     command->add_option("--metrics-port", node.metrics_port, "Their port (default: a free one)")
         ->check(CLI::Range(0, 65535))
         ->type_name("PORT");
+    command->add_option("--address", node.join, "The head of the cluster to join")
+        ->type_name("HOST:PORT");
+    command
+        ->add_option("--host", node.host, "Address that this node listens on (default 127.0.0.1)")
+        ->type_name("IP");
+    command
+        ->add_option("--port", node.port,
+                     "The one port for all other nodes (default: of a head 6379 unless it is "
+                     "taken, else a free one)")
+        ->check(CLI::Range(0, 65535))
+        ->type_name("PORT");
+    command
+        ->add_option("--advertise-address", node.advertise,
+                     "What other nodes dial, if that is not where this one listens")
+        ->type_name("HOST:PORT");
+    command
+        ->add_option("--token-file", node.token_file,
+                     "The cluster's token (default: SHEAF_TOKEN, SHEAF_TOKEN_FILE, else the file "
+                     "token beside the sessions, made if missing)")
+        ->type_name("FILE");
+    command
+        ->add_option("--tls-dir", node.tls_directory,
+                     "ca.pem, node.pem and node.key for mutual TLS (default: SHEAF_TLS_DIR, else "
+                     "none)")
+        ->type_name("DIR");
   }
 
   void AddStart() {
@@ -136,7 +161,9 @@ class CommandLine {
     AddNodeOptions(command, start_.node);
     AddJson(command, start_.query);
     AddTimeout(command, start_.query, "Seconds that the node may take to be ready");
-    command->footer("\nExample: sheaf start --head --num-cpus 2 --object-store-memory 1GiB\n");
+    command->footer(
+        "\nExamples: sheaf start --head --num-cpus 2 --object-store-memory 1GiB\n"
+        "          sheaf start --address 10.0.0.1:6379\n");
   }
   void AddNode() {
     CLI::App* command =

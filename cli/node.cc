@@ -23,6 +23,7 @@
 #include "base/session_directory.h"
 #include "base/status_macros.h"
 #include "base/unique_fd.h"
+#include "cli/node_connections.h"
 #include "cli/node_metrics.h"
 #include "cli/node_plan.h"
 #include "gcs/gcs_process.h"
@@ -70,8 +71,10 @@ class Node {
     const uint64_t open_files = RaiseOpenFileLimit();
     SHEAF_RETURN_IF_ERROR(MakeSession(plan.settings, flags.resume));
     SHEAF_RETURN_IF_ERROR(StartMetrics(std::move(plan.metrics)));
+    join_ = flags.join;
+    if (!embedded_ || !join_.empty()) SHEAF_RETURN_IF_ERROR(Connect(flags, plan.settings));
     MakeRaylet(std::move(plan.raylet), open_files);
-    SHEAF_RETURN_IF_ERROR(StartGcs());
+    if (join_.empty()) SHEAF_RETURN_IF_ERROR(StartGcs());
     SHEAF_RETURN_IF_ERROR(raylet_->Start());
     metrics_.SetRefresh([this] { raylet_->PublishMetrics(); });
     session_->PublishLatest();
@@ -83,9 +86,14 @@ class Node {
     metrics_.SetRefresh(nullptr);
     if (raylet_ != nullptr) raylet_->Stop(reason, grace);
     if (gcs_ != nullptr) gcs_->Stop();
+    if (connections_ != nullptr) connections_->Stop();
   }
 
-  ReadyLine ready_line() const { return {session_->path(), endpoint_->url()}; }
+  ReadyLine ready_line() const {
+    std::string head = join_;
+    if (head.empty() && connections_ != nullptr) head = connections_->address();
+    return {session_->path(), endpoint_->url(), head};
+  }
   int stop_fd() const { return stop_.get(); }
   std::string stop_reason() {
     const std::lock_guard lock(mutex_);
@@ -119,6 +127,30 @@ class Node {
     return absl::OkStatus();
   }
 
+  absl::Status Connect(const NodeFlags& flags, const Settings& settings) {
+    ConnectionEvents events;
+    events.on_frames = [this](std::shared_ptr<LinkBatch> batch) {
+      raylet_->PostRemoteFrames([batch = std::move(batch)](const auto& handle) {
+        batch->ForEach([&handle](const LinkFrame& frame) {
+          handle(frame.from, frame.to, frame.lane, Frame{frame.kind, frame.body});
+        });
+      });
+    };
+    events.on_fetch = [this](ProcessId reader, std::string request, LinksOptions::Respond respond) {
+      raylet_->PostFetch(reader, std::move(request), std::move(respond));
+    };
+    events.to_gcs = [this](ProcessId from, FrameKind kind, std::string body) {
+      gcs_->Post(from, kind, std::move(body));
+    };
+    events.from_gcs = [this](ProcessId to, FrameKind kind, std::string body) {
+      raylet_->PostFromGcs(to, kind, std::move(body));
+    };
+    // An embedded node is reached over the connections that it makes.
+    SHEAF_ASSIGN_OR_RETURN(connections_,
+                           NodeConnections::Start(flags, settings, !embedded_, std::move(events)));
+    return absl::OkStatus();
+  }
+
   void MakeRaylet(RayletProcessOptions options, uint64_t open_files) {
     options.raylet.metrics_url = endpoint_->url();
     options.raylet.session_dir = session_->path();
@@ -128,9 +160,25 @@ class Node {
     options.session = session_->path();
     options.worker_open_files = open_files;
     options.own_all_children = true;
+    options.links = &no_other_nodes_;
+    options.flush_links = [] {};
+    options.on_registered = [](NodeNumber) {};
     options.to_gcs = [this](ProcessId from, FrameKind kind, std::string body) {
       gcs_->Post(from, kind, std::move(body));
     };
+    options.raylet.takes_work = !embedded_ || join_.empty();
+    if (connections_ != nullptr) {
+      options.raylet.address = connections_->address();
+      options.links = connections_.get();
+      options.block_links = &connections_->links();
+      options.flush_links = [this] { connections_->Flush(); };
+      options.on_registered = [this](NodeNumber node) { connections_->AddSelf(RayletOf(node)); };
+    }
+    if (!join_.empty()) {
+      options.to_gcs = [this](ProcessId from, FrameKind kind, std::string body) {
+        connections_->ToGcs(from, kind, body);
+      };
+    }
     options.on_page = [this](metrics::Page& page, bool added) { metrics_.OnPage(page, added); };
     options.on_fenced = [this] { RequestStop("the GCS declared this node dead"); };
     raylet_ = std::make_unique<RayletProcess>(std::move(options));
@@ -143,9 +191,14 @@ class Node {
     options.database = embedded_ ? "" : session_->database();
     options.metrics = &gcs_page_.page();
     options.send = [this](ProcessId to, FrameKind kind, std::string body) {
-      raylet_->PostFromGcs(to, kind, std::move(body));
+      if (raylet_->Is(to)) {
+        raylet_->PostFromGcs(to, kind, std::move(body));
+      } else if (connections_ != nullptr) {
+        connections_->FromGcs(to, kind, body);
+      }
     };
     SHEAF_ASSIGN_OR_RETURN(gcs_, GcsProcess::Start(std::move(options)));
+    if (connections_ != nullptr) connections_->AddSelf(kGcs);  // From here on others may ask.
     return absl::OkStatus();
   }
 
@@ -166,6 +219,9 @@ class Node {
   OwnMetricsPage gcs_page_;
   NodeMetrics metrics_{std::string(kSheafVersion)};
   std::unique_ptr<metrics::HttpEndpoint> endpoint_;
+  std::string join_;  // Where the GCS is; empty: here.
+  NoOtherNodes no_other_nodes_;
+  std::unique_ptr<NodeConnections> connections_;  // Null: a cluster of one.
   std::unique_ptr<RayletProcess> raylet_;
   std::unique_ptr<GcsProcess> gcs_;
 };

@@ -19,6 +19,7 @@
 #include "absl/strings/ascii.h"
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_split.h"
 #include "absl/strings/strip.h"
 #include "base/clock.h"
 #include "base/status_macros.h"
@@ -151,9 +152,11 @@ std::string Hints(const ReadyLine& line, double milliseconds) {
   return absl::StrCat(
       "Sheaf ", std::string(kSheafVersion), " runs on this machine, ready after ", took, ".\n",
       "  Session:  ", Printable(line.session), "\n", "  Metrics:  ", Printable(line.metrics_url),
-      "\n\n", "Next:\n", "  sheaf status         what the node has, and what is asked of it\n",
+      "\n", "  Cluster:  ", Printable(line.address), "\n\n", "Next:\n",
+      "  sheaf status         what the node has, and what is asked of it\n",
       "  sheaf list tasks     what runs and what waits; sheaf why ID says for what\n",
       "  sheaf stop           ends the node\n",
+      "Another node joins with: sheaf start --address=", Printable(line.address), "\n",
       "A program joins this node with SHEAF_ADDRESS=latest, or with the session directory in place "
       "of latest.\n");
 }
@@ -176,27 +179,37 @@ std::vector<std::string> NodeFlags::Arguments() const {
   add("--object-store-memory", store_memory);
   add("--metrics-address", metrics_address);
   add("--metrics-port", std::to_string(metrics_port));
+  add("--address", join);
+  add("--host", host);
+  add("--advertise-address", advertise);
+  if (port >= 0) add("--port", std::to_string(port));
+  add("--token-file",
+      token_file.empty() ? "" : std::filesystem::absolute(token_file, ignored).string());
+  add("--tls-dir",
+      tls_directory.empty() ? "" : std::filesystem::absolute(tls_directory, ignored).string());
   return out;
 }
 
 std::string ReadyLine::Text() const {
-  return absl::StrCat("ready\t", session, "\t", metrics_url, "\n");
+  return absl::StrCat("ready\t", session, "\t", metrics_url, "\t", address, "\n");
 }
 
 bool ReadyLine::Parse(const std::string& text, ReadyLine& out) {
   absl::string_view rest = text;
   if (!absl::ConsumePrefix(&rest, "ready\t") || !absl::ConsumeSuffix(&rest, "\n")) return false;
-  const size_t tab = rest.find('\t');
-  if (tab == absl::string_view::npos) return false;
-  out.session = std::string(rest.substr(0, tab));
-  out.metrics_url = std::string(rest.substr(tab + 1));
+  const std::vector<std::string> parts = absl::StrSplit(rest, '\t');
+  if (parts.size() != 3) return false;
+  out.session = parts[0];
+  out.metrics_url = parts[1];
+  out.address = parts[2];
   return true;
 }
 
 int RunStart(const StartOptions& options) {
-  if (!options.head) {
+  if (options.head != options.node.join.empty()) {
     return Complain(absl::InvalidArgumentError(
-        "say --head: this version runs clusters of one node, and the first node is the head"));
+        options.head ? "--head begins a cluster, --address HOST:PORT joins one: say one of them"
+                     : "say --head to begin a cluster, or --address HOST:PORT to join one"));
   }
   const Nanos begin = MonotonicNow();
   const absl::StatusOr<Started> started = StartNode(options);
@@ -209,6 +222,7 @@ int RunStart(const StartOptions& options) {
     std::printf("%s\n", JsonObject()
                             .Add("session", JsonString(started->line.session))
                             .Add("metrics_url", JsonString(started->line.metrics_url))
+                            .Add("address", JsonString(started->line.address))
                             .Add("os_pid", JsonNumber(int64_t{started->os_pid}))
                             .Add("milliseconds", JsonNumber(milliseconds))
                             .Done()

@@ -22,7 +22,14 @@ struct NodeFlags {
   std::string memory;        // "4GiB".
   std::string store_memory;  // "1GiB".
   std::string metrics_address;
-  int metrics_port = 0;  // 0: a free one.
+  int metrics_port = 0;   // 0: a free one.
+  std::string join;       // HOST:PORT of the head. Empty: be the head of a cluster.
+  std::string host;       // Where this node listens; empty: 127.0.0.1.
+  std::string advertise;  // HOST:PORT that others dial; empty: as it listens.
+  int port = -1;          // -1: of a head 6379, or a free one if that is taken; else a free one.
+  std::string
+      token_file;  // Empty: SHEAF_TOKEN, SHEAF_TOKEN_FILE, or `token` in the directory of sessions.
+  std::string tls_directory;  // Empty: SHEAF_TLS_DIR, or no TLS.
 
   // As arguments of `sheaf node`.
   std::vector<std::string> Arguments() const;
@@ -42,7 +49,8 @@ int RunStart(const StartOptions& options);
 struct ReadyLine {
   std::string session;
   std::string metrics_url;
-  std::string Text() const;  // "ready SESSION URL\n".
+  std::string address;       // Of the cluster's head, HOST:PORT; empty: the node is alone.
+  std::string Text() const;  // "ready SESSION URL ADDRESS\n".
   static bool Parse(const std::string& text, ReadyLine& out);
 };
 

@@ -484,7 +484,7 @@ void ActorService::Order(const ActorId& id, ActorEntry& entry) {
   entry.next_order = Deadline(now, context_.options.repeat_after);
   if (entry.asked == 0) {
     // One incarnation is only ever ordered from one node; that node's death makes it another.
-    const std::optional<NodeNumber> node = nodes_.Pick(id.maker().node);
+    const std::optional<NodeNumber> node = nodes_.PickFor(entry.record.lease(), id.maker().node);
     if (!node) return;
     entry.asked = *node;
   }

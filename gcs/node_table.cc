@@ -49,16 +49,45 @@ std::vector<NodeNumber> NodeTable::Surplus(size_t max) const {
   return surplus;
 }
 
-std::optional<NodeNumber> NodeTable::Pick(NodeNumber preferred) const {
-  const auto is_good = [](const proto::NodeInfo& info) {
-    return info.state() == proto::NodeInfo::ALIVE && !info.suspect();
-  };
-  if (const proto::NodeInfo* info = Find(preferred); info != nullptr && is_good(*info))
-    return preferred;
-  for (const auto& [node, info] : nodes_) {
-    if (is_good(info)) return node;
+namespace {
+
+bool TakesWork(const proto::NodeInfo& info) {
+  return info.state() == proto::NodeInfo::ALIVE && !info.suspect();
+}
+
+bool Fits(const proto::Resources& wanted, const proto::Resources& there) {
+  for (const auto& [name, amount] : wanted.amounts()) {
+    const auto found = there.amounts().find(name);
+    if (amount > 0 && (found == there.amounts().end() || found->second < amount)) return false;
   }
-  return std::nullopt;
+  return true;
+}
+
+}  // namespace
+
+std::optional<NodeNumber> NodeTable::Pick(NodeNumber preferred) const {
+  return PickFor({}, preferred);
+}
+
+std::optional<NodeNumber> NodeTable::PickFor(const proto::LeaseSpec& lease,
+                                             NodeNumber preferred) const {
+  if (lease.strategy().kind() == proto::Strategy::NODE_AFFINITY) {
+    const proto::NodeInfo* bound = Find(lease.strategy().node());
+    if (bound != nullptr && TakesWork(*bound)) return lease.strategy().node();
+  }
+  std::optional<NodeNumber> best;
+  int best_rank = -1;
+  for (const auto& [node, info] : nodes_) {
+    if (!TakesWork(info)) continue;
+    int rank = Fits(lease.resources(), info.available()) ? 4
+               : Fits(lease.resources(), info.total())   ? 2
+                                                         : 0;
+    if (node == preferred) ++rank;
+    if (rank <= best_rank) continue;
+    best_rank = rank;
+    best = node;
+  }
+  return best;
 }
 
 }  // namespace sheaf

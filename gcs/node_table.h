@@ -50,6 +50,9 @@ class NodeTable {
   // Where new work may go: `preferred` if it is healthy and ALIVE, else the lowest such number.
   // nullopt: none.
   std::optional<NodeNumber> Pick(NodeNumber preferred) const;
+  // For work that asks for `lease`: the node that it is bound to, else one with room for it now,
+  // else one that could ever hold it, else any; of equals `preferred`, then the lowest number.
+  std::optional<NodeNumber> PickFor(const proto::LeaseSpec& lease, NodeNumber preferred) const;
 
   const std::map<NodeNumber, proto::NodeInfo>& all() const { return nodes_; }
   size_t members() const { return nodes_.size() - dead_; }

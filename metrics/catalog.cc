@@ -22,6 +22,7 @@ constexpr auto kPutsHelp =
     "Values put or returned: kept private to their owner, or written to the node's store.";
 constexpr auto kGetsHelp = "Values read: private ones, or from the node's store.";
 constexpr auto kFramesHelp = "Frames sent to processes of this node, by lane.";
+constexpr auto kNodeFramesHelp = "Frames between processes of this node and of others.";
 constexpr auto kLeasesHelp = "Worker leases, by what happened to them.";
 constexpr auto kDeathsHelp = "Workers that ended, by cause.";
 constexpr auto kLogHelp = "Lines of workers that were handed to their drivers, by stream.";
@@ -67,6 +68,10 @@ constexpr std::array<Description, kCounterCount> kCounters = {{
     {"sheaf_leases_total", "event", "returned", "leases", kLeasesHelp},
     {"sheaf_leases_total", "event", "revoked", "leases", kLeasesHelp},
     {"sheaf_leases_total", "event", "refused", "leases", kLeasesHelp},
+    {"sheaf_demands_handed_on_total", "", "", "demands",
+     "Demands for leases that were handed to another node."},
+    {"sheaf_node_frames_total", "direction", "out", "frames", kNodeFramesHelp},
+    {"sheaf_node_frames_total", "direction", "in", "frames", kNodeFramesHelp},
     {"sheaf_workers_started_total", "", "", "workers", "Worker processes started."},
     {"sheaf_worker_deaths_total", "cause", "exited", "workers", kDeathsHelp},
     {"sheaf_worker_deaths_total", "cause", "signalled", "workers", kDeathsHelp},

@@ -50,6 +50,9 @@ enum class CounterId : uint16_t {
   kLeasesReturned,
   kLeasesRevoked,
   kLeasesRefused,
+  kDemandsHandedOn,
+  kRelayedOut,  // To other nodes.
+  kRelayedIn,
   kWorkersStarted,
   kWorkerDeathsExited,
   kWorkerDeathsSignalled,

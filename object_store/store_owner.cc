@@ -24,15 +24,12 @@ StoreOwner::StoreOwner(StoreOptions options, World world, uint64_t capacity_byte
                   }) {
   SHEAF_CHECK(world.arena.size_bytes() == shape_.arena_bytes,
               "the arena has the size of its shape");
-  gate_->loop = &world_.loop;
+  gate_ = std::make_shared<LoopGate>(world_.loop);
   population_.set_on_room([this] { ServeWaiting(); });
   population_.Tick();
 }
 
-StoreOwner::~StoreOwner() {
-  const std::lock_guard lock(gate_->mutex);
-  gate_->loop = nullptr;
-}
+StoreOwner::~StoreOwner() { gate_->Close(); }
 
 void StoreOwner::RunElsewhere(Executor& where, std::function<void()> work,
                               std::function<void()> done) {

@@ -20,7 +20,6 @@
 #include <deque>
 #include <functional>
 #include <memory>
-#include <mutex>
 #include <span>
 #include <string>
 #include <string_view>
@@ -35,6 +34,7 @@
 #include "base/transport.h"
 #include "object_store/extent_allocator.h"
 #include "object_store/layout.h"
+#include "object_store/loop_gate.h"
 #include "object_store/messages.h"
 #include "object_store/object_table.h"
 #include "object_store/population.h"
@@ -313,13 +313,7 @@ class StoreOwner {
   bool serve_again_ = false;  // it was called meanwhile.
   StoreStats counts_;
   size_t holds_ = 0;
-  // The way back to the loop for those who drop holds. Recursive: an executor may run at once what
-  // is posted.
-  struct Gate {
-    std::recursive_mutex mutex;
-    Executor* loop = nullptr;  // Null: this owner is gone.
-  };
-  std::shared_ptr<Gate> gate_ = std::make_shared<Gate>();
+  std::shared_ptr<LoopGate> gate_;  // For those who drop holds.
   std::shared_ptr<bool> alive_ = std::make_shared<bool>(true);
 };
 

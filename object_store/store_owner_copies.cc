@@ -62,10 +62,9 @@ std::shared_ptr<const void> StoreOwner::Hold(std::function<void()> release) {
   static constexpr char kHeld = 0;
   ++holds_;
   return std::shared_ptr<const void>(
-      &kHeld, [this, gate = gate_, release = std::move(release)](const void*) mutable {
-        const std::lock_guard lock(gate->mutex);
-        if (gate->loop == nullptr) return;
-        gate->loop->Post([this, alive = std::weak_ptr<bool>(alive_), release = std::move(release)] {
+      &kHeld, [this, gate = gate_, alive = std::weak_ptr<bool>(alive_),
+               release = std::move(release)](const void*) mutable {
+        gate->Post([this, alive = std::move(alive), release = std::move(release)] {
           if (alive.expired()) return;
           --holds_;
           release();

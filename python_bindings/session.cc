@@ -80,6 +80,13 @@ absl::StatusOr<std::unique_ptr<Runtime>> Join(const Joining& joining,
     if (!started.ok()) return started.status();
     *node = *std::move(started);
     *session = (*node)->session();
+  } else if (NamesHead(joining.address)) {  // A member without resources, for this program.
+    absl::StatusOr<std::unique_ptr<internal::EmbeddedNode>> started = internal::EmbeddedNode::Start(
+        settings.executable.empty() ? joining.executable : settings.executable,
+        {"--address=" + joining.address, "--num-cpus=0", "--num-gpus=0"});
+    if (!started.ok()) return started.status();
+    *node = *std::move(started);
+    *session = (*node)->session();
   } else {
     *session = joining.address;
   }
@@ -99,6 +106,10 @@ absl::StatusOr<std::unique_ptr<Runtime>> Join(const Joining& joining,
 // Joins a node as a driver, or starts one; gives its session directory.
 std::string Init(const nb::dict& options) {
   if (CurrentRuntime() != nullptr) throw nb::value_error("sheaf.init was called already");
+  if (IsForked()) {
+    RaiseForked();
+    throw nb::python_error();
+  }
   const auto text = [&](const char* name) { return nb::cast<std::string>(options[name]); };
   const Joining joining{text("address"),
                         text("executable"),

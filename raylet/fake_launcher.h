@@ -16,6 +16,10 @@ class FakeLauncher final : public WorkerLauncher {
   void AddJob(JobNumber job, ProcessId driver, const proto::JobStart&) override {
     jobs[job] = driver;
   }
+  void AddRemoteJob(JobNumber job, ProcessId driver, const proto::JobStart&,
+                    const proto::Program&) override {
+    jobs[job] = driver;
+  }
   void RemoveJob(JobNumber job) override { jobs.erase(job); }
   void EndStrays(JobNumber job) override { strays_ended.push_back(job); }
   absl::Status Start(const WorkerSpec& spec) override {

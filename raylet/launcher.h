@@ -31,6 +31,9 @@ class WorkerLauncher {
   // What workers of `job` run: `start` and the driver's executable (a descriptor kept by the
   // implementation from the attach handshake of `driver`).
   virtual void AddJob(JobNumber job, ProcessId driver, const proto::JobStart& start) = 0;
+  // The same for a job whose driver is on another node, with what is known of its executable there.
+  virtual void AddRemoteJob(JobNumber job, ProcessId driver, const proto::JobStart& start,
+                            const proto::Program& program) = 0;
   virtual void RemoveJob(JobNumber job) = 0;
   // The driver of `job` is gone, and some of its workers stay (detached actors): kills what the
   // others leave behind in the next seconds. Processes in the groups and sessions of those that

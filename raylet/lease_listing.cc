@@ -14,6 +14,11 @@ const Lease* LeaseQueue::Find(LeaseNumber lease) const {
   return it == leases_.end() ? nullptr : it->second.get();
 }
 
+const LeaseSpec* LeaseQueue::FindSpec(const DemandId& demand) const {
+  const auto it = entries_.find(demand);
+  return it == entries_.end() ? nullptr : it->second->spec.get();
+}
+
 std::vector<const Lease*> LeaseQueue::Leases() const {
   std::vector<const Lease*> all;
   all.reserve(leases_.size());

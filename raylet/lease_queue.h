@@ -155,6 +155,8 @@ class LeaseQueue {
   std::vector<LeaseAction> TakeActions();
 
   const Lease* Find(LeaseNumber lease) const;
+  // What a demand asks for; nullptr: unknown, or dropped.
+  const LeaseSpec* FindSpec(const DemandId& demand) const;
   // All leases out, by number. For listings.
   std::vector<const Lease*> Leases() const;
 

@@ -86,4 +86,51 @@ absl::StatusOr<LeaseSpec> ParseLeaseSpec(const proto::LeaseSpec& spec) {
   return result;
 }
 
+namespace {
+
+proto::Strategy ToMessage(const Strategy& strategy) {
+  proto::Strategy message;
+  switch (strategy.kind) {
+    case StrategyKind::kHybrid:
+      break;
+    case StrategyKind::kSpread:
+      message.set_kind(proto::Strategy::SPREAD);
+      break;
+    case StrategyKind::kNodeAffinity:
+      message.set_kind(proto::Strategy::NODE_AFFINITY);
+      message.set_node(strategy.node);
+      message.set_soft(strategy.soft);
+      break;
+    case StrategyKind::kPlacementGroup:
+      message.set_kind(proto::Strategy::PLACEMENT_GROUP);
+      message.set_group_id(strategy.group.Binary());
+      message.set_bundle(strategy.bundle);
+      break;
+  }
+  for (const LabelSelector& selector : strategy.selectors) {
+    proto::LabelSelector& one = *message.add_selectors();
+    for (const LabelTerm& term : selector.terms) {
+      proto::LabelTerm& made = *one.add_terms();
+      made.set_key(term.key);
+      for (const std::string& value : term.values) made.add_values(value);
+      made.set_negated(term.negated);
+    }
+  }
+  return message;
+}
+
+}  // namespace
+
+proto::LeaseSpec ToMessage(const LeaseSpec& spec) {
+  proto::LeaseSpec message;
+  spec.resources.ToMap(*message.mutable_resources()->mutable_amounts());
+  spec.running.ToMap(*message.mutable_running()->mutable_amounts());
+  *message.mutable_strategy() = ToMessage(spec.strategy);
+  message.set_environment(spec.environment);
+  message.set_actor(spec.actor);
+  if (spec.actor) message.set_actor_id(spec.actor_id.Binary());
+  message.set_name(spec.name);
+  return message;
+}
+
 }  // namespace sheaf

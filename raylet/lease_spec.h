@@ -52,6 +52,8 @@ struct LeaseSpec {
 // kInvalidArgument: amounts out of range, `running` above `resources`, malformed ids, too many
 // label terms.
 absl::StatusOr<LeaseSpec> ParseLeaseSpec(const proto::LeaseSpec& spec);
+// Parsed again it is equal.
+proto::LeaseSpec ToMessage(const LeaseSpec& spec);
 absl::StatusOr<LabelSelector> ParseSelector(const proto::LabelSelector& selector);
 
 }  // namespace sheaf

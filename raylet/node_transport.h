@@ -1,6 +1,6 @@
 // Copyright The Sheaf Authors. SPDX-License-Identifier: Apache-2.0
-// To whom a raylet speaks and how: processes of its node over rings, tools over their sockets, the
-// GCS through a callback. One thread, the raylet's loop.
+// To whom a raylet speaks and how: processes of its node over rings, tools over their sockets,
+// other nodes over links, the GCS through a callback. One thread, the raylet's loop.
 #pragma once
 
 #include <functional>
@@ -9,6 +9,7 @@
 
 #include "base/transport.h"
 #include "raylet/attach_server.h"
+#include "raylet/node_links.h"
 #include "shm/mailbox.h"
 
 namespace sheaf {
@@ -18,16 +19,26 @@ class NodeTransport final : public Transport {
   using ToGcs = std::function<void(ProcessId from, FrameKind kind, std::string body)>;
 
   // References outlive the transport; `attach` is set before the first frame to a tool.
-  NodeTransport(NodeNumber node, Mailbox& mailbox, ToGcs to_gcs)
-      : mailbox_(mailbox), gcs_(RayletOf(node), std::move(to_gcs)) {}
+  NodeTransport(NodeNumber node, Mailbox& mailbox, NodeLinks& links, ToGcs to_gcs)
+      : node_(node),
+        mailbox_(mailbox),
+        remote_(node, links),
+        gcs_(RayletOf(node), std::move(to_gcs)) {}
   void set_attach(AttachServer* attach) { attach_ = attach; }
 
   Channel& To(ProcessId peer) override {
     if (peer == kGcs) return gcs_;
+    if (peer.node != node_) return remote_.To(peer);
     if (Channel* tool = attach_->ToolChannel(peer)) return *tool;
     return mailbox_.To(peer);
   }
-  void Forget(ProcessId peer) override { mailbox_.Forget(peer); }
+  void Forget(ProcessId peer) override {
+    if (peer.node == node_) {
+      mailbox_.Forget(peer);
+    } else {
+      remote_.Forget(peer);
+    }
+  }
 
  private:
   class GcsChannel final : public Channel {
@@ -45,7 +56,9 @@ class NodeTransport final : public Transport {
     const ToGcs to_gcs_;
   };
 
+  const NodeNumber node_;
   Mailbox& mailbox_;
+  RemoteChannels remote_;
   AttachServer* attach_ = nullptr;
   GcsChannel gcs_;
 };

@@ -2,6 +2,7 @@
 #include "raylet/object_puller.h"
 
 #include <algorithm>
+#include <condition_variable>
 #include <cstring>
 #include <functional>
 #include <mutex>
@@ -36,12 +37,18 @@ struct ObjectPuller::Target {
   std::mutex mutex;
   char* data = nullptr;  // Null: nobody may begin to write.
   uint32_t writing = 0;
+  std::condition_variable written;  // Nobody writes.
 
   // No write begins after this. True: none is going on.
   bool Close() {
     const std::lock_guard lock(mutex);
     data = nullptr;
     return writing == 0;
+  }
+  void CloseAndWait() {
+    std::unique_lock lock(mutex);
+    data = nullptr;
+    written.wait(lock, [this] { return writing == 0; });
   }
   bool idle() {
     const std::lock_guard lock(mutex);
@@ -58,7 +65,7 @@ struct ObjectPuller::Target {
     block.CopyTo({to, block.size()});
     const bool whole = Crc32c({to, block.size()}) == crc;
     const std::lock_guard lock(mutex);
-    --writing;
+    if (--writing == 0) written.notify_all();
     return whole ? absl::OkStatus() : absl::DataLossError("its checksum is wrong");
   }
 };
@@ -94,10 +101,11 @@ using Stage = ObjectPuller::PullState::Stage;
 using Chunk = ObjectPuller::PullState::Chunk;
 
 ObjectPuller::ObjectPuller(const ObjectPullerOptions& options, World world)
-    : options_(options), world_(world) {}
+    : options_(options), world_(world), gate_(std::make_shared<LoopGate>(world.loop)) {}
 
 ObjectPuller::~ObjectPuller() {
-  for (const auto& [id, pull] : pulls_) pull->target->Close();
+  gate_->Close();
+  for (const auto& [id, pull] : pulls_) pull->target->CloseAndWait();
 }
 
 void ObjectPuller::Pull(ObjectId id, const ObjectLocation& hint, uint64_t size) {
@@ -196,10 +204,10 @@ void ObjectPuller::Ask(const PullPtr& pull) {
   const NodeNumber node = chosen->node;
   const std::string request = RequestFor(*pull, node, 0, options_.chunk_bytes).SerializeAsString();
   world_.blocks.Fetch(node, request, options_.fetch_timeout,
-                      [this, &loop = world_.loop, alive = std::weak_ptr<bool>(alive_), pull,
+                      [this, gate = gate_, alive = std::weak_ptr<bool>(alive_), pull,
                        node](absl::StatusOr<std::unique_ptr<ReceivedBlock>> answer) {
                         auto kept = std::make_shared<decltype(answer)>(std::move(answer));
-                        loop.Post([this, alive, pull, node, kept] {
+                        gate->Post([this, alive, pull, node, kept] {
                           if (!alive.expired()) OnFirst(pull, node, std::move(*kept));
                         });
                       });
@@ -267,11 +275,11 @@ void ObjectPuller::OnRoom(const PullPtr& pull, absl::StatusOr<std::span<char>> r
     OnChunk(pull, pull->first_from, 0, pull->target->Write(0, *first, pull->first_crc), {});
     return;
   }
-  world_.copier.Post([this, &loop = world_.loop, alive = std::weak_ptr<bool>(alive_), pull,
+  world_.copier.Post([this, gate = gate_, alive = std::weak_ptr<bool>(alive_), pull,
                       target = pull->target, crc = pull->first_crc, first,
                       from = pull->first_from] {
     const absl::Status outcome = target->Write(0, *first, crc);
-    loop.Post([this, alive, pull, from, outcome] {
+    gate->Post([this, alive, pull, from, outcome] {
       if (!alive.expired()) OnChunk(pull, from, 0, outcome, {});
     });
   });
@@ -334,7 +342,7 @@ void ObjectPuller::FetchChunk(const PullPtr& pull, Source& source, size_t chunk)
   const NodeNumber node = source.node;
   world_.blocks.Fetch(
       node, RequestFor(*pull, node, offset, length).SerializeAsString(), options_.fetch_timeout,
-      [this, &loop = world_.loop, alive = std::weak_ptr<bool>(alive_), pull, target = pull->target,
+      [this, gate = gate_, alive = std::weak_ptr<bool>(alive_), pull, target = pull->target,
        attempt = pull->arrival.attempt, node, chunk, offset,
        length](absl::StatusOr<std::unique_ptr<ReceivedBlock>> answer) {
         // On any thread: of the pull only what does not change is looked at.
@@ -347,7 +355,7 @@ void ObjectPuller::FetchChunk(const PullPtr& pull, Source& source, size_t chunk)
                         ? target->Write(offset, **answer, head.crc())
                         : absl::DataLossError("not the bytes that were asked for");
         }
-        loop.Post([this, alive, pull, node, chunk, outcome, head = std::move(head)] {
+        gate->Post([this, alive, pull, node, chunk, outcome, head = std::move(head)] {
           if (!alive.expired()) OnChunk(pull, node, chunk, outcome, head);
         });
       });

@@ -30,6 +30,7 @@
 #include "base/clock.h"
 #include "base/executor.h"
 #include "base/ids.h"
+#include "object_store/loop_gate.h"
 #include "object_store/store_owner.h"
 #include "proto/object.pb.h"
 #include "raylet/block_source.h"
@@ -147,6 +148,7 @@ class ObjectPuller {
   uint64_t active_bytes_ = 0;
   std::vector<Finished> finished_;
   Stats counts_;
+  std::shared_ptr<LoopGate> gate_;  // For fetches that end later.
   std::shared_ptr<bool> alive_ = std::make_shared<bool>(true);
 };
 

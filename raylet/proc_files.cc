@@ -7,6 +7,7 @@
 
 #include <algorithm>
 #include <cerrno>
+#include <climits>
 #include <cstdlib>
 
 #include "absl/strings/match.h"
@@ -73,6 +74,14 @@ std::optional<ProcStat> ParseProcStat(const std::string& text) {
   }
   stat.state = fields[0][0];
   return stat;
+}
+
+std::string PathOfDescriptor(int fd) {
+  std::string path(PATH_MAX, '\0');
+  const ssize_t size =
+      readlink(absl::StrCat("/proc/self/fd/", fd).c_str(), path.data(), path.size());
+  path.resize(size < 0 ? 0 : static_cast<size_t>(size));
+  return path;
 }
 
 std::optional<ProcStat> ReadProcStat(pid_t pid) {

@@ -16,6 +16,9 @@ namespace sheaf {
 // read.
 std::string ReadKernelFile(const std::string& path, size_t limit_bytes = 1 << 20);
 
+// The path of what `fd` was opened from; empty: it has none.
+std::string PathOfDescriptor(int fd);
+
 struct ProcStat {
   char state = '?';  // 'R', 'S', 'D', 'T', 'Z', ...
   pid_t parent = 0;

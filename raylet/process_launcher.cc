@@ -41,7 +41,7 @@ proto::Death MakeDeath(proto::Death::Cause cause, std::string words) {
 // What of the driver's environment must not reach its workers.
 bool IsPassedOn(absl::string_view variable) {
   for (const char* name : {kWorkerVariable, kSocketVariable, kTemplateVariable, kJobVariable,
-                           kRuntimeEnvironmentVariable, "SHEAF_ADDRESS"}) {
+                           kRuntimeEnvironmentVariable, "SHEAF_ADDRESS", "SHEAF_TOKEN"}) {
     if (absl::StartsWith(variable, absl::StrCat(name, "="))) return false;
   }
   return true;
@@ -119,6 +119,20 @@ void ProcessLauncher::AddJob(JobNumber job, ProcessId driver, const proto::JobSt
   fresh->driver = driver;
   fresh->executable = executable_of_(driver);
   fresh->start = start;
+  Add(job, std::move(fresh));
+}
+
+void ProcessLauncher::AddRemoteJob(JobNumber job, ProcessId driver, const proto::JobStart& start,
+                                   const proto::Program& program) {
+  auto fresh = std::make_shared<Job>();
+  fresh->driver = driver;
+  fresh->program = program.path();
+  fresh->executable = UniqueFd(open(fresh->program.c_str(), O_RDONLY | O_CLOEXEC));
+  fresh->start = start;
+  Add(job, std::move(fresh));
+}
+
+void ProcessLauncher::Add(JobNumber job, std::shared_ptr<Job> fresh) {
   {
     const std::lock_guard lock(mutex_);
     known_jobs_.insert(job);
@@ -237,6 +251,13 @@ void ProcessLauncher::StartOnLoop(const WorkerSpec& spec, const std::string& tok
     return;
   }
   Job& job = found->second;
+  if (!job.executable.valid()) {
+    events_.on_exited(spec.process,
+                      MakeDeath(proto::Death::START_FAILED,
+                                absl::StrCat("the program of its job, ", job.program,
+                                             ", is not on this node; install it here as well")));
+    return;
+  }
   AddWorker(job, spec, token);
   // Variables of an environment are there before main; a template has run that already.
   const bool by_template = options_.use_templates && spec.environment.empty();

@@ -79,6 +79,8 @@ class ProcessLauncher final : public WorkerLauncher {
 
   // WorkerLauncher. Any thread.
   void AddJob(JobNumber job, ProcessId driver, const proto::JobStart& start) override;
+  void AddRemoteJob(JobNumber job, ProcessId driver, const proto::JobStart& start,
+                    const proto::Program& program) override;
   void RemoveJob(JobNumber job) override;
   void EndStrays(JobNumber job) override;
   absl::Status Start(const WorkerSpec& spec) override;
@@ -106,6 +108,7 @@ class ProcessLauncher final : public WorkerLauncher {
   struct Job {
     ProcessId driver;
     UniqueFd executable;
+    std::string program;  // Its path, of a job from another node.
     proto::JobStart start;
     TemplateState template_state = TemplateState::kNone;
     pid_t template_pid = 0;
@@ -117,6 +120,8 @@ class ProcessLauncher final : public WorkerLauncher {
   ProcessLauncher(LauncherOptions options, LauncherEvents events,
                   std::function<UniqueFd(ProcessId)> executable_of,
                   std::unique_ptr<EventLoop> loop);
+
+  void Add(JobNumber job, std::shared_ptr<Job> fresh);
 
   // All on the loop.
   void StartOnLoop(const WorkerSpec& spec, const std::string& token);

@@ -23,12 +23,20 @@ RayletOptions Filled(RayletOptions options) {
   return options;
 }
 
+ObjectPullerOptions PullsOf(NodeNumber node, const StoreOwner& store) {
+  ObjectPullerOptions options;
+  options.node = node;
+  options.most_bytes = std::min(options.most_bytes, store.Stats().capacity_bytes / 4);
+  return options;
+}
+
 ClusterView ViewOf(const RayletOptions& options) {
   ClusterView view;
   view.local = options.node;
   view.here().total = options.totals;
   view.here().available = options.totals;
   view.here().labels = options.labels;
+  view.here().draining = !options.takes_work;
   return view;
 }
 
@@ -46,10 +54,20 @@ Raylet::Raylet(RayletOptions options, RayletWorld world)
                   [this](ProcessId owner) { return IsDeadOwner(owner); }),
       router_(options_.node, world_.transport),
       gcs_(options_.node, world_.clock, world_.transport),
+      puller_(PullsOf(options_.node, world_.store), {.clock = world_.clock,
+                                                     .store = world_.store,
+                                                     .blocks = world_.blocks,
+                                                     .loop = world_.loop,
+                                                     .copier = world_.copier}),
+      server_({.clock = world_.clock,
+               .store = world_.store,
+               .puller = puller_,
+               .copier = world_.copier}),
       sweeper_(world_.clock),
       started_at_(world_.clock.Now()),
       gcs_term_(options_.gcs_term) {
   AddSweeps();
+  FollowCluster();
 }
 
 Raylet::~Raylet() = default;
@@ -76,9 +94,9 @@ void Raylet::OnAttached(ProcessId process, const AttachInfo& info) {
 void Raylet::OnFrame(ProcessId from, const Frame& frame) {
   const auto it = processes_.find(from);
   if (it == processes_.end()) return;
-  if (absl::Status status = Dispatch(from, it->second, frame); !status.ok()) {
-    OnOffence(from, status);
-  }
+  const absl::Status status = Dispatch(from, it->second, frame);
+  if (!status.ok()) OnOffence(from, status);
+  if (frame.kind == FrameKind::kRelay && status.ok()) return;  // Nothing of this raylet changed.
   Settle();
 }
 
@@ -102,6 +120,9 @@ absl::Status Raylet::Dispatch(ProcessId from, Process& process, const Frame& fra
       OnPeerDrained(from, ProcessId::Unpack(message.process()));
       return absl::OkStatus();
     }
+    case FrameKind::kRelay:
+      if (!worker && !driver) return absl::InvalidArgumentError("tools speak to their node only");
+      return OnRelay(from, frame);
     case FrameKind::kGoodbye: {
       proto::Death death;
       death.set_cause(proto::Death::LEFT);
@@ -111,6 +132,7 @@ absl::Status Raylet::Dispatch(ProcessId from, Process& process, const Frame& fra
     default:
       break;
   }
+  if (frame.kind == kStoreFetch) return OnStoreFetch(from, frame);
   if (IsStoreFrame(frame.kind)) {
     world_.store.OnFrame(from, frame.kind, frame.body);
     return absl::OkStatus();
@@ -182,9 +204,12 @@ void Raylet::Tick() {
   CheckRemains();
   CheckJobs();
   CheckQueries();
+  CheckUnknownNodes();
+  CheckView();
   TickGcs();
   sweeper_.Tick();
   next_store_tick_ = world_.store.Tick();
+  TickObjects();
   Settle();
 }
 
@@ -194,7 +219,7 @@ void Raylet::EndTurn() {
 }
 
 Nanos Raylet::NextTick() const {
-  const Nanos next = std::min(queue_.NextTick(), next_store_tick_);
+  const Nanos next = std::min({queue_.NextTick(), next_store_tick_, puller_.NextTick()});
   return next <= Now() + kUsualTick ? next : kForever;
 }
 

@@ -8,10 +8,13 @@
 //   raylet_jobs.cc           a driver's job, from its start to the end of its last worker
 //   raylet_leases.cc         demands, grants, returns, blocked workers
 //   raylet_deaths.cc         from the exit of a process until nothing of it is left
+//   raylet_objects.cc        objects that come from other nodes and go there
 //   raylet_references.cc     borrowed references, objects of dead owners
 //   raylet_groups.cc         placement groups
 //   raylet_actors.cc         detached actors, for the GCS
 //   raylet_gcs.cc            heartbeats, reports, what the GCS says
+//   raylet_cluster.cc        the other nodes, as the GCS describes them
+//   raylet_remote.cc         frames to and from other nodes
 //   raylet_state_queries.cc  what the command line asks
 //   raylet_sweeps.cc         what is compared with live owners every few seconds
 //   raylet_metrics.cc        figures
@@ -30,6 +33,7 @@
 #include "absl/container/btree_set.h"
 #include "absl/container/flat_hash_map.h"
 #include "base/clock.h"
+#include "base/executor.h"
 #include "base/frame.h"
 #include "base/ids.h"
 #include "base/random.h"
@@ -43,6 +47,9 @@
 #include "raylet/group_ledger.h"
 #include "raylet/launcher.h"
 #include "raylet/lease_queue.h"
+#include "raylet/node_links.h"
+#include "raylet/object_puller.h"
+#include "raylet/object_server.h"
 #include "raylet/reference_ledger.h"
 #include "raylet/resource_ledger.h"
 #include "raylet/router.h"
@@ -59,6 +66,7 @@ struct RayletOptions {
   Resources totals;
   Labels labels;
   std::vector<uint32_t> gpu_ids;  // Of the GPUs in `totals`.
+  bool takes_work = true;         // false: it is there for a driver outside of the cluster.
   std::string address;            // Where other raylets dial; empty on a single node.
   std::string host_name;
   std::string version;
@@ -77,7 +85,8 @@ struct RayletOptions {
 // Everything outlives the raylet.
 struct RayletWorld {
   Clock& clock;
-  Transport& transport;  // To the processes of this node, and to kGcs.
+  Transport& transport;  // To all processes and raylets of the cluster, and to kGcs.
+  NodeLinks& links;      // To other nodes, for frames that processes of this one send.
   WorkerLauncher& launcher;
   Switchboard& switchboard;
   StoreOwner& store;
@@ -85,6 +94,9 @@ struct RayletWorld {
   Random& random;
   ProcessNumbers& numbers;
   metrics::Page& metrics;
+  BlockSource& blocks;  // Pieces of objects of other nodes.
+  Executor& loop;       // Runs on the thread that calls the raylet.
+  Executor& copier;     // Large copies and checksums.
 };
 
 class Raylet {
@@ -99,6 +111,10 @@ class Raylet {
   // A process of this node sent `frame`. From a process that is unknown or dead it is dropped; a
   // sender of malformed frames is told to end.
   void OnFrame(ProcessId from, const Frame& frame);
+  // A process or raylet of another node sent `frame` to `to`, this raylet or a process of its node.
+  void OnRemoteFrame(ProcessId from, ProcessId to, Lane lane, const Frame& frame);
+  // The raylet `reader` asks for a block of an object (ObjectServer::OnFetch).
+  void OnFetch(NodeNumber reader, std::string_view request, ObjectServer::Respond respond);
   // kGcsReply or kGcsEvent, for this raylet or for one of its processes.
   void OnGcsFrame(const Frame& frame);
   // `process` is dead (its pidfd says so), or a worker could not be started. A repeat changes
@@ -160,6 +176,8 @@ class Raylet {
     bool failed = false;
     Nanos started_at = 0;
     Nanos keep_until = 0;  // It stays known until then, though it ended.
+    bool remote = false;   // Its driver is on another node, which reports its end.
+    proto::Program program;
   };
   // A dead process of which something is left.
   struct Remains {
@@ -191,6 +209,12 @@ class Raylet {
     uint64_t spills = 0, restores = 0, refusals = 0, spilled_bytes = 0, restored_bytes = 0,
              disk_failures = 0;
   };
+  // A subscription of this raylet at the GCS.
+  struct Followed {
+    uint64_t term = 0;
+    uint64_t number = 0;  // Of the last delta that was taken.
+    bool asking = false;
+  };
   // A state query that waits for answers of others.
   struct Query {
     ProcessId asker;
@@ -206,6 +230,8 @@ class Raylet {
   Nanos Now() const { return world_.clock.Now(); }
   bool IsAlive(ProcessId process) const { return processes_.contains(process); }
   bool IsDeadOwner(ProcessId owner) const;
+  // Alive here, or on another node and not known to be dead.
+  bool MayHear(ProcessId process) const;
   Channel& To(ProcessId process) { return world_.transport.To(process); }
   // Handles one frame. kInvalidArgument: malformed.
   absl::Status Dispatch(ProcessId from, Process& process, const Frame& frame);
@@ -252,12 +278,54 @@ class Raylet {
   // raylet_references.cc
   absl::Status OnRefsReport(ProcessId from, const Frame& frame);
   absl::Status OnNodeRefsAck(ProcessId from, const Frame& frame);
-  absl::Status OnAdoptedQuery(ProcessId from, const Frame& frame);
   void StoreOnDeath(ProcessId process, Remains& remains);
   std::vector<ObjectId> LearnObjectsOf(ProcessId owner);  // All sealed ones here.
   void AdoptObjectsOf(ProcessId owner);
+  void Adopt(std::vector<ObjectId> candidates);
   void Disown(ObjectId id);
   void SettleStore();
+
+  // raylet_objects.cc
+  absl::Status OnStoreFetch(ProcessId from, const Frame& frame);
+  absl::Status OnRemoteStoreFrame(ProcessId from, const Frame& frame);
+  absl::Status OnAdoptedQuery(ProcessId from, const Frame& frame);
+  void AnswerFetch(ProcessId asker, ObjectId id, LookupOutcome outcome);
+  void SendAdopted(ProcessId to, const proto::AdoptedQuery& query);
+  void AnswerAdopted(ObjectId id);
+  void SettleObjects();
+  void TellOwnerOfCopy(ObjectId id);
+  void TellOwnersAgain();
+  void TickObjects();
+  void OnFetcherGone(ProcessId process);
+  void OnObjectsOfNodeGone(NodeNumber node);
+  bool HasOtherNodes() const;  // Alive ones.
+  static ArgumentBytes ArgumentBytesOf(const proto::LeaseDemand& demand);
+
+  // raylet_cluster.cc
+  void FollowCluster();
+  void Follow(uint64_t subscription, proto::Subscribe::Channel channel);
+  void OnDelta(const proto::Delta& delta);
+  void OnChange(const proto::Change& change);
+  void OnNodeInfo(const proto::NodeInfo& info);
+  void DropNodesOutside(const proto::Snapshot& snapshot);
+  bool IsNodeDead(NodeNumber node) const;
+  void CheckView();
+
+  // raylet_remote.cc
+  absl::Status OnRelay(ProcessId from, const Frame& frame);
+  void Deliver(ProcessId from, ProcessId to, Lane lane, const Frame& frame);
+  absl::Status DispatchRemote(ProcessId from, const Frame& frame);
+  void NoteContact(ProcessId process, ProcessId remote);
+  void RefuseContact(ProcessId process, ProcessId remote);
+  void TellContacts(ProcessId process, const proto::ProcessDied& message, Remains* remains);
+  void OnRemoteDeath(ProcessId process, const proto::Death& death);
+  void OnRemoteNodeDead(NodeNumber node, const std::string& words);
+  absl::Status OnRemoteJob(const Frame& frame);
+  absl::Status OnHandedDemand(ProcessId from, const Frame& frame);
+  void HandOn(const LeaseAction& action);
+  JobNumber JobOfDriver(ProcessId driver) const;
+  JobNumber JobOfOwner(ProcessId owner) const;
+  void CheckUnknownNodes();
 
   // raylet_sweeps.cc
   void AddSweeps();
@@ -273,6 +341,15 @@ class Raylet {
   absl::Status CreateGroup(ProcessId from, PlacementGroupId id, const proto::GroupRequest& request);
   void Perform(const GroupAction& action);
   void ReportGroup(PlacementGroupId id, const proto::GroupState& state);
+  void TellWatchers(PlacementGroupId id, const proto::GroupState& state);
+  bool IsElsewhere(PlacementGroupId id) const;  // Another raylet coordinates it.
+  void FollowGroup(PlacementGroupId id);
+  void SendBundles(const GroupAction& action, FrameKind kind);
+  absl::Status OnBundles(ProcessId from, const Frame& frame);
+  bool PrepareBundles(ProcessId coordinator, const std::vector<BundleId>& bundles,
+                      const proto::Bundles& message);
+  absl::Status OnRemoteGroupState(const Frame& frame);
+  void OnCoordinatorDead(NodeNumber node);
   void OnPlaceGroup(const proto::PlaceGroup& message);
   void OnDropGroup(const proto::DropGroup& message);
   void DropWatcher(ProcessId process);
@@ -330,6 +407,8 @@ class Raylet {
   ReferenceLedger references_;
   Router router_;
   GcsLink gcs_;
+  ObjectPuller puller_;
+  ObjectServer server_;
 
   absl::btree_map<ProcessId, Process> processes_;  // Attached and alive.
   absl::btree_map<ProcessId, Remains> remains_;
@@ -357,6 +436,27 @@ class Raylet {
 
   absl::btree_map<uint64_t, Query> queries_;
   uint64_t last_query_ = 0;
+
+  absl::btree_map<ObjectId, absl::btree_set<ProcessId>> fetchers_;  // Who waits for each pull.
+  // Questions that wait for pulls, by asker and the ids asked for.
+  absl::btree_map<std::pair<ProcessId, std::string>, proto::AdoptedQuery> adopted_queries_;
+  absl::btree_set<ObjectId> copies_;  // Of other nodes' objects, in the store.
+  ObjectId told_up_to_;               // Their owners were told again, in this round.
+  Nanos next_tell_copies_ = 0;
+  std::deque<std::pair<Nanos, ProcessId>> orphaned_;  // Dead owners whose objects go then.
+
+  absl::btree_map<uint64_t, Followed> followed_;
+  bool view_complete_ = false;  // The first snapshot of the nodes is in.
+  // Processes of this node, and those of others (raylets too) with which each has spoken.
+  absl::btree_map<ProcessId, absl::btree_set<ProcessId>> contacts_;
+  std::pair<ProcessId, ProcessId> last_contact_;                 // What NoteContact noted last.
+  absl::btree_map<ProcessId, JobNumber> remote_owner_jobs_;      // This node's own numbers.
+  absl::btree_set<std::pair<NodeNumber, JobNumber>> told_jobs_;  // Described to that node.
+  // What each other node said last to be free: the view is less what was handed there since.
+  absl::btree_map<NodeNumber, Resources> reported_;
+  Nanos next_view_check_ = 0;
+  Resources last_available_;                          // As the last heartbeat said.
+  absl::btree_map<NodeNumber, Nanos> unknown_nodes_;  // Addressed by processes, not heard of yet.
 
   Sweeper sweeper_;
   StoreCounts store_counts_;  // Of what was added to the counters so far.

@@ -61,7 +61,8 @@ void Raylet::OnStartActor(const proto::StartActor& message) {
   *demand.mutable_spec() = added.start.lease();
   demand.set_wanted(1);
   demand.set_backlog(1);
-  queue_.OnDemand(RayletOf(options_.node), demand, Now());
+  // The GCS chose this node.
+  queue_.OnDemand(RayletOf(options_.node), demand, Now(), {}, 0, kMaxHops);
 }
 
 void Raylet::OnKillActor(const proto::KillActor& message) {

@@ -79,6 +79,7 @@ void Raylet::Bury(ProcessId process, const proto::Death& death, bool exited) {
     if (IsAlive(other)) SendMessage(To(other), FrameKind::kProcessDied, message);
   }
 
+  TellContacts(process, message, &remains);
   if (entry.lease != 0) ReturnLease(entry.lease);
   if (pool_.OnExited(process, death)) {
     metrics::Counter(world_.metrics, DeathCounter(death.cause())).Add();
@@ -172,7 +173,7 @@ proto::Death Raylet::DeathOf(ProcessId process) const {
   proto::Death death;
   if (process.node != options_.node) {
     death.set_cause(proto::Death::NODE_DIED);
-    death.set_message(absl::StrCat("node ", process.node, " is not in this cluster"));
+    death.set_message(absl::StrCat("node ", process.node, " is dead, or not of this cluster"));
   } else {
     death.set_message(IsAlive(process) ? "the kernel refused another connection"
                                        : "it ended a long time ago, or never was");
@@ -182,8 +183,11 @@ proto::Death Raylet::DeathOf(ProcessId process) const {
 
 bool Raylet::IsDeadOwner(ProcessId owner) const {
   if (owner.node == options_.node) return !IsAlive(owner);
-  const NodeView* node = view_.Find(owner.node);
-  return node == nullptr || !node->alive;
+  return IsNodeDead(owner.node) || deaths_.contains(owner);
+}
+
+bool Raylet::MayHear(ProcessId process) const {
+  return process.node == options_.node ? IsAlive(process) : !IsDeadOwner(process);
 }
 
 }  // namespace sheaf

@@ -53,6 +53,9 @@ void Raylet::OnGcsEvent(const proto::GcsEvent& event) {
     case proto::GcsEvent::kDropGroup:
       OnDropGroup(event.drop_group());
       return;
+    case proto::GcsEvent::kDelta:
+      OnDelta(event.delta());
+      return;
     case proto::GcsEvent::kRestarted:
       OnGcsRestarted(event.restarted().term());
       return;
@@ -80,6 +83,7 @@ void Raylet::OnGcsRestarted(uint64_t term) {
   }
   for (const auto& [process, entry] : processes_) report.add_processes(process.packed());
   gcs_.ResendAll();
+  FollowCluster();
   gcs_.Command(std::move(request), nullptr);
   // Processes renew their subscriptions and their creators' rows.
   proto::GcsEvent event;
@@ -103,8 +107,13 @@ void Raylet::TickGcs() {
     gcs_.Report(std::move(request));
   }
   const Nanos now = Now();
-  if (now < next_heartbeat_ || fenced_) return;
+  if (fenced_) return;
+  if (now < next_heartbeat_) {
+    // Other nodes hand work to this one by what it says to be free.
+    if (view_.nodes.size() == 1 || ledger_.available() == last_available_) return;
+  }
   next_heartbeat_ = now + options_.heartbeat_period;
+  last_available_ = ledger_.available();
   proto::GcsRequest request;
   proto::Heartbeat& heartbeat = *request.mutable_heartbeat();
   heartbeat.set_number(++last_heartbeat_);

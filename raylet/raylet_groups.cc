@@ -26,6 +26,10 @@ absl::Status Raylet::OnGroupRequest(ProcessId from, const Frame& frame) {
     case proto::GroupRequest::CREATE:
       return CreateGroup(from, id, request);
     case proto::GroupRequest::REMOVE:
+      if (IsElsewhere(id)) {
+        SendMessage(To(RayletOf(id.maker().node)), FrameKind::kGroupRequest, request);
+        return absl::OkStatus();
+      }
       if (registered_groups_.contains(id)) {
         proto::GcsRequest removal;
         removal.mutable_remove_group()->set_group_id(id.Binary());
@@ -34,6 +38,11 @@ absl::Status Raylet::OnGroupRequest(ProcessId from, const Frame& frame) {
       if (!groups_.OnRemove(id, Now())) SendMessage(To(from), FrameKind::kGroupState, Gone(id, ""));
       return absl::OkStatus();
     case proto::GroupRequest::WATCH:
+      if (IsElsewhere(id)) {
+        group_watchers_[id].insert(from);
+        FollowGroup(id);
+        return absl::OkStatus();
+      }
       if (groups_.Find(id) == nullptr) {
         SendMessage(To(from), FrameKind::kGroupState, Gone(id, "no such placement group"));
         return absl::OkStatus();
@@ -90,12 +99,12 @@ absl::Status Raylet::CreateGroup(ProcessId from, PlacementGroupId id,
 
 void Raylet::Perform(const GroupAction& action) {
   switch (action.kind) {
-    case GroupAction::Kind::kPrepare:  // The view has one node, so there is no other to ask.
-      groups_.OnPrepared(action.group, action.node, action.attempt, false, Now());
-      return;
+    case GroupAction::Kind::kPrepare:
+      return SendBundles(action, FrameKind::kPrepareBundles);
     case GroupAction::Kind::kCommit:
+      return SendBundles(action, FrameKind::kCommitBundles);
     case GroupAction::Kind::kReturn:
-      return;
+      return SendBundles(action, FrameKind::kReturnBundles);
     case GroupAction::Kind::kState:
       break;
   }
@@ -105,12 +114,10 @@ void Raylet::Perform(const GroupAction& action) {
   for (const NodeNumber node : action.bundle_nodes) state.add_bundle_nodes(node);
   state.set_message(action.words);
   const bool removed = action.state == proto::GroupState::REMOVED;
-  if (const auto watchers = group_watchers_.find(action.group); watchers != group_watchers_.end()) {
-    for (const ProcessId watcher : watchers->second) {
-      if (IsAlive(watcher)) SendMessage(To(watcher), FrameKind::kGroupState, state);
-    }
-    if (removed) group_watchers_.erase(watchers);
+  for (const NodeNumber node : action.bundle_nodes) {  // They get tasks for it.
+    if (node != options_.node) group_watchers_[action.group].insert(RayletOf(node));
   }
+  TellWatchers(action.group, state);
   if (removed) {
     group_states_.erase(action.group);
   } else {
@@ -121,6 +128,126 @@ void Raylet::Perform(const GroupAction& action) {
   queue_.OnGroupChanged(action.group, Now());
   if (removed) queue_.OnRoom(Now());
   queue_.SetGroupWaiting(groups_.WaitingHere(), Now());
+}
+
+void Raylet::TellWatchers(PlacementGroupId id, const proto::GroupState& state) {
+  const auto watchers = group_watchers_.find(id);
+  if (watchers == group_watchers_.end()) return;
+  for (const ProcessId watcher : watchers->second) {
+    if (MayHear(watcher)) SendMessage(To(watcher), FrameKind::kGroupState, state);
+  }
+  if (state.state() == proto::GroupState::REMOVED) group_watchers_.erase(watchers);
+}
+
+// ---- Groups over several nodes. The raylet of the creator's node coordinates: it asks the others
+// to prepare their bundles, then to commit them, and tells all that know the group of its state.
+
+bool Raylet::IsElsewhere(PlacementGroupId id) const {
+  return id.maker().node != options_.node && groups_.Find(id) == nullptr &&
+         !IsNodeDead(id.maker().node);
+}
+
+void Raylet::FollowGroup(PlacementGroupId id) {
+  proto::GroupRequest request;
+  request.set_action(proto::GroupRequest::WATCH);
+  request.set_id(id.Binary());
+  SendMessage(To(RayletOf(id.maker().node)), FrameKind::kGroupRequest, request);
+}
+
+void Raylet::SendBundles(const GroupAction& action, FrameKind kind) {
+  proto::Bundles message;
+  message.set_group_id(action.group.Binary());
+  message.set_attempt(action.attempt);
+  for (const auto& [bundle, resources] : action.bundles) {
+    message.add_indexes(static_cast<uint32_t>(bundle.index));
+    resources.ToMap(*message.add_resources()->mutable_amounts());
+  }
+  SendMessage(To(RayletOf(action.node)), kind, message);
+}
+
+absl::Status Raylet::OnBundles(ProcessId from, const Frame& frame) {
+  SHEAF_ASSIGN_OR_RETURN(const auto message, ParseFrame<proto::Bundles>(frame));
+  SHEAF_ASSIGN_OR_RETURN(const auto id, PlacementGroupId::FromBinary(message.group_id()));
+  if (frame.kind == FrameKind::kBundlesPrepared) {
+    groups_.OnPrepared(id, from.node, message.attempt(), message.ok(), Now());
+    return absl::OkStatus();
+  }
+  if (message.indexes_size() != message.resources_size()) {
+    return absl::InvalidArgumentError("bundles without their resources");
+  }
+  std::vector<BundleId> bundles;
+  for (const uint32_t index : message.indexes()) {
+    bundles.push_back({id, static_cast<int32_t>(index)});
+  }
+  if (frame.kind == FrameKind::kPrepareBundles) {
+    proto::Bundles answer;
+    answer.set_group_id(message.group_id());
+    answer.set_attempt(message.attempt());
+    answer.set_ok(PrepareBundles(from, bundles, message));
+    SendMessage(To(from), FrameKind::kBundlesPrepared, answer);
+  } else if (frame.kind == FrameKind::kCommitBundles) {
+    for (const BundleId& bundle : bundles) SHEAF_RETURN_IF_ERROR(ledger_.Commit(bundle));
+  } else {
+    for (const BundleId& bundle : bundles) ledger_.ReturnBundle(bundle);
+    queue_.OnGroupChanged(id, Now());
+  }
+  room_came_ = true;
+  queue_.OnRoom(Now());
+  return absl::OkStatus();
+}
+
+// All or none.
+bool Raylet::PrepareBundles(ProcessId coordinator, const std::vector<BundleId>& bundles,
+                            const proto::Bundles& message) {
+  for (size_t i = 0; i < bundles.size(); ++i) {
+    const auto resources = Resources::FromMap(message.resources(static_cast<int>(i)).amounts());
+    if (resources.ok() && ledger_.Prepare(bundles[i], *resources, coordinator).ok()) continue;
+    for (size_t done = 0; done < i; ++done) ledger_.ReturnBundle(bundles[done]);
+    return false;
+  }
+  return true;
+}
+
+// Of a group that another raylet coordinates.
+absl::Status Raylet::OnRemoteGroupState(const Frame& frame) {
+  SHEAF_ASSIGN_OR_RETURN(const auto state, ParseFrame<proto::GroupState>(frame));
+  SHEAF_ASSIGN_OR_RETURN(const auto id, PlacementGroupId::FromBinary(state.id()));
+  if (groups_.Find(id) != nullptr) return absl::OkStatus();
+  GroupPlacement& placement = view_.groups[id];
+  placement.bundle_nodes.assign(state.bundle_nodes().begin(), state.bundle_nodes().end());
+  switch (state.state()) {
+    case proto::GroupState::CREATED:
+      placement.state = GroupPlacement::State::kCreated;
+      break;
+    case proto::GroupState::REMOVED:
+      placement.state = GroupPlacement::State::kRemoved;
+      break;
+    default:
+      placement.state = GroupPlacement::State::kPending;
+      break;
+  }
+  TellWatchers(id, state);
+  queue_.OnGroupChanged(id, Now());
+  return absl::OkStatus();
+}
+
+// The coordinator of these groups is gone: what was only prepared goes back, tasks end.
+void Raylet::OnCoordinatorDead(NodeNumber node) {
+  std::vector<BundleId> orphans;
+  for (const auto& [id, bundle] : ledger_.bundles()) {
+    if (bundle.coordinator.node == node) orphans.push_back(id);
+  }
+  absl::btree_set<PlacementGroupId> groups;
+  for (const BundleId& bundle : orphans) {
+    ledger_.ReturnBundle(bundle);
+    groups.insert(bundle.group);
+  }
+  for (const PlacementGroupId id : groups) {
+    view_.groups[id].state = GroupPlacement::State::kRemoved;
+    TellWatchers(id, Gone(id, "the node that placed it is dead"));
+    queue_.OnGroupChanged(id, Now());
+  }
+  if (!orphans.empty()) queue_.OnRoom(Now());
 }
 
 void Raylet::ReportGroup(PlacementGroupId id, const proto::GroupState& state) {

@@ -36,6 +36,7 @@ absl::Status Raylet::OnJobStart(ProcessId driver, Process& process, const Frame&
   Job& job = jobs_[local];
   job.driver = driver;
   job.start = start;
+  job.program.set_path(process.info.executable);
   job.started_at = Now();
   // Workers come up while the GCS makes the job durable: the first result needs both.
   world_.launcher.AddJob(local, driver, start);
@@ -87,8 +88,10 @@ void Raylet::EndJob(JobNumber local, const proto::Death& death) {
   pool_.EndWorkers(local, DetachedWorkersOf(local),
                    absl::StrCat("its job ended: the driver ", job.driver.ToString(), " is gone"));
   if (HasDetachedActors(local)) world_.launcher.EndStrays(local);  // Else RemoveJob does it.
-  if (job.number == 0) return;                                     // OnJobRegistered goes on.
-  FinishJob(job);
+  if (!job.remote) {
+    if (job.number == 0) return;  // OnJobRegistered goes on.
+    FinishJob(job);
+  }
   RemoveJobIfOver(local);
 }
 
@@ -111,7 +114,7 @@ void Raylet::RemoveJobIfOver(JobNumber local) {
 void Raylet::CheckJobs() {
   std::vector<JobNumber> ended;
   for (const auto& [local, job] : jobs_) {
-    if (job.ended && job.number != 0) ended.push_back(local);
+    if (job.ended && (job.number != 0 || job.remote)) ended.push_back(local);
   }
   for (const JobNumber local : ended) RemoveJobIfOver(local);
 }

@@ -17,13 +17,8 @@ using metrics::HistogramId;
 
 // What a worker needs to know of its lease; the strategy has done its work.
 proto::LeaseSpec SpecForWorker(const LeaseSpec& spec) {
-  proto::LeaseSpec message;
-  spec.resources.ToMap(*message.mutable_resources()->mutable_amounts());
-  spec.running.ToMap(*message.mutable_running()->mutable_amounts());
-  message.set_environment(spec.environment);
-  message.set_actor(spec.actor);
-  if (spec.actor) message.set_actor_id(spec.actor_id.Binary());
-  message.set_name(spec.name);
+  proto::LeaseSpec message = ToMessage(spec);
+  message.clear_strategy();
   return message;
 }
 
@@ -37,7 +32,11 @@ absl::Status Raylet::OnLeaseDemand(ProcessId owner, const Frame& frame) {
     return absl::OkStatus();
   }
   if (demand.has_spec()) SHEAF_RETURN_IF_ERROR(AddJobEnvironment(job, demand.mutable_spec()));
-  queue_.OnDemand(owner, demand, Now());
+  if (demand.spec().strategy().kind() == proto::Strategy::PLACEMENT_GROUP) {
+    const auto group = PlacementGroupId::FromBinary(demand.spec().strategy().group_id());
+    if (group.ok() && IsElsewhere(*group) && !view_.groups.contains(*group)) FollowGroup(*group);
+  }
+  queue_.OnDemand(owner, demand, Now(), ArgumentBytesOf(demand));
   return absl::OkStatus();
 }
 
@@ -136,7 +135,7 @@ void Raylet::Perform(const LeaseAction& action) {
       }
       return;
     case LeaseAction::Kind::kRevoke: {
-      if (!IsAlive(action.demand.owner)) return;
+      if (!MayHear(action.demand.owner)) return;
       proto::LeaseRevoke message;
       message.set_lease(action.lease);
       SendMessage(To(action.demand.owner), FrameKind::kLeaseRevoke, message);
@@ -154,14 +153,14 @@ void Raylet::Perform(const LeaseAction& action) {
       Refuse(action.demand, ErrorKind::kNone, action.words);
       return;
     case LeaseAction::Kind::kSpill:
-      return;  // The view has one node, so there is none to hand a demand to.
+      HandOn(action);
+      return;
   }
 }
 
 JobNumber Raylet::JobOf(const Lease& lease) const {
   if (lease.demand.owner == RayletOf(options_.node)) return DetachedJobOf(lease.demand.key);
-  const auto it = processes_.find(lease.demand.owner);
-  return it == processes_.end() ? 0 : it->second.job;
+  return JobOfOwner(lease.demand.owner);
 }
 
 void Raylet::FindWorker(const Lease& lease) {
@@ -189,7 +188,9 @@ void Raylet::OnAssigned(LeaseNumber number, ProcessId worker) {
   }
   const ProcessId owner = lease->demand.owner;
   const bool detached = owner == RayletOf(options_.node);
-  if (!detached) {
+  if (owner.node != options_.node) {
+    NoteContact(worker, owner);
+  } else if (!detached) {
     const absl::Status connected = world_.switchboard.Connect(owner, worker);
     if (!connected.ok()) {
       pool_.OnReturned(worker, /*discard=*/true);
@@ -244,7 +245,7 @@ void Raylet::Refuse(const DemandId& demand, ErrorKind error, const std::string& 
     OnDetachedRefused(demand.key, error, words);
     return;
   }
-  if (!IsAlive(demand.owner)) return;
+  if (!MayHear(demand.owner)) return;
   proto::LeaseRefused message;
   message.set_key(demand.key);
   message.set_error(static_cast<uint32_t>(error));

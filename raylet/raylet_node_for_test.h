@@ -16,7 +16,9 @@
 #include "object_store/arena_memory.h"
 #include "object_store/store_client.h"
 #include "object_store/store_owner.h"
+#include "raylet/fake_block_source.h"
 #include "raylet/fake_launcher.h"
+#include "raylet/fake_node_links.h"
 #include "raylet/fake_switchboard.h"
 #include "raylet/fake_transport.h"
 #include "raylet/raylet.h"
@@ -63,13 +65,17 @@ class RayletNode {
     options.metrics_url = "http://127.0.0.1:1/metrics";
     raylet = std::make_unique<Raylet>(options, RayletWorld{.clock = clock,
                                                            .transport = transport,
+                                                           .links = links,
                                                            .launcher = launcher,
                                                            .switchboard = switchboard,
                                                            .store = *store,
                                                            .store_events = store_events_,
                                                            .random = random_,
                                                            .numbers = numbers,
-                                                           .metrics = page_});
+                                                           .metrics = page_,
+                                                           .blocks = blocks,
+                                                           .loop = executor_,
+                                                           .copier = executor_});
   }
 
   // --- Processes. ---
@@ -154,6 +160,9 @@ class RayletNode {
       proto::GcsReply reply;
       reply.set_client(request.client());
       reply.set_sequence(request.sequence());
+      if (request.has_subscribe()) {  // This node is alone.
+        reply.mutable_snapshot()->set_subscription(request.subscribe().subscription());
+      }
       if (request.has_register_job()) {
         reply.mutable_job_registered()->set_job(++last_job_);
         reply.mutable_job_registered()->set_name_space("space");
@@ -250,6 +259,8 @@ class RayletNode {
 
   FakeClock clock;
   FakeTransport transport;
+  FakeNodeLinks links;
+  FakeBlockSource blocks;
   FakeLauncher launcher;
   FakeSwitchboard switchboard;
   ProcessNumbers numbers{kNode};

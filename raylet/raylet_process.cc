@@ -18,6 +18,7 @@
 #include "object_store/spill.h"
 #include "object_store/store_owner.h"
 #include "raylet/attach_server.h"
+#include "raylet/block_source.h"
 #include "raylet/node_transport.h"
 #include "raylet/proc_files.h"
 #include "raylet/process_launcher.h"
@@ -32,8 +33,11 @@ constexpr Nanos kResendRegistration = 500 * kMillisecond;
 constexpr size_t kMaxQueuedLogBytes =
     4 << 20;  // For one driver: one that does not read loses lines, not the node's memory.
 
-// Before it has a number, a raylet is {0, k} to the GCS.
-ProcessId NamelessRaylet() { return {0, static_cast<uint32_t>(getpid())}; }
+// Two raylets must not take the same one, or the GCS would answer one with the other's answer.
+ProcessId RandomName() {
+  SeededRandom random(EntropySeed());
+  return {0, static_cast<uint32_t>(random.Next()) | 1u << 31};
+}
 
 std::string RandomNonce(Random& random) {
   const uint64_t words[2] = {random.Next(), random.Next()};
@@ -54,23 +58,42 @@ class RayletProcess::World final : public FrameHandler {
  public:
   World(RayletProcessOptions& options, NodeNumber node)
       : options_(options), node_(node), numbers_(node) {}
-  ~World() override { Stop("the node ends", 0); }
+  ~World() override {
+    Stop("the node ends", 0);
+    // Blocks on their way to other nodes are read there until the links end.
+    if (store_ != nullptr && store_->holds() != 0) arena_.release();
+  }
 
   absl::Status Make() {
     SHEAF_RETURN_IF_ERROR(MakeMemory());
     mailbox_ =
         std::make_unique<Mailbox>(Board(), 0, [this](ProcessId peer) { mailbox_->Forget(peer); });
     loop_ = std::make_unique<RayletLoop>(*mailbox_);
-    transport_ = std::make_unique<NodeTransport>(node_, *mailbox_, options_.to_gcs);
+    transport_ =
+        std::make_unique<NodeTransport>(node_, *mailbox_, *options_.links, options_.to_gcs);
     MakeStore();
     SHEAF_RETURN_IF_ERROR(MakeProcesses());
-    RayletWorld world{clock_,        *transport_, *launcher_, *attach_,         *store_,
-                      store_events_, random_,     numbers_,   own_page_->page()};
+    if (options_.block_links != nullptr) {
+      blocks_ = std::make_unique<LinkBlocks>(node_, *options_.block_links);
+    } else {
+      blocks_ = std::make_unique<NoBlocks>();
+    }
+    RayletWorld world{clock_,   *transport_,   *options_.links, *launcher_, *attach_,
+                      *store_,  store_events_, random_,         numbers_,   own_page_->page(),
+                      *blocks_, *loop_,        *object_bytes_};
     RayletOptions raylet = options_.raylet;
     raylet.node = node_;
     raylet_ = std::make_unique<Raylet>(std::move(raylet), world);
     options_.on_page(own_page_->page(), true);
-    loop_->Start({this, [this] { raylet_->EndTurn(); }, [this] { Tick(); },
+    loop_->Start({this,
+                  [this] {
+                    raylet_->EndTurn();
+                    options_.flush_links();
+                  },
+                  [this] {
+                    Tick();
+                    options_.flush_links();
+                  },
                   [this] { return raylet_->NextTick(); }});
     return attach_->Listen();
   }
@@ -87,12 +110,25 @@ class RayletProcess::World final : public FrameHandler {
     if (launcher_ != nullptr) launcher_->Stop();  // Kills and waits; posts the last deaths.
     if (observer_ != nullptr) observer_->Stop();
     if (events_ != nullptr) events_->Stop();
+    if (object_bytes_ != nullptr) object_bytes_->Stop();
     if (loop_ != nullptr) loop_->Stop();
     if (raylet_ != nullptr) options_.on_page(own_page_->page(), false);
   }
 
   void OnGcsFrame(FrameKind kind, std::string body) {
     loop_->Post([this, kind, body = std::move(body)] { raylet_->OnGcsFrame(Frame{kind, body}); });
+  }
+  void OnRemoteFrames(ForEachFrame frames) {
+    loop_->Post([this, frames = std::move(frames)] {
+      frames([this](ProcessId from, ProcessId to, Lane lane, const Frame& frame) {
+        raylet_->OnRemoteFrame(from, to, lane, frame);
+      });
+    });
+  }
+  void OnFetch(ProcessId reader, std::string request, LinksOptions::Respond respond) {
+    loop_->Post([this, reader, request = std::move(request), respond = std::move(respond)] {
+      raylet_->OnFetch(reader.node, request, respond);
+    });
   }
   void PublishMetrics() {
     loop_->Run([this] {
@@ -129,6 +165,7 @@ class RayletProcess::World final : public FrameHandler {
   void MakeStore() {
     store_memory_ = std::make_unique<ThreadExecutor>("store-memory");
     store_disk_ = std::make_unique<ThreadExecutor>("store-disk");
+    object_bytes_ = std::make_unique<ThreadExecutor>("object-bytes");
     StoreOptions store;
     store.node = node_;
     store.align_to_huge_pages = arena_->huge_pages();
@@ -229,8 +266,8 @@ class RayletProcess::World final : public FrameHandler {
       metrics::Counter(figures, batch.lines.error_stream() ? metrics::CounterId::kLogLinesError
                                                            : metrics::CounterId::kLogLinesOut)
           .Add(static_cast<uint64_t>(batch.lines.lines_size()));
-      if (!mailbox_->HasRing(batch.driver)) return;
-      Channel& driver = mailbox_->To(batch.driver);
+      if (batch.driver.node == node_ && !mailbox_->HasRing(batch.driver)) return;
+      Channel& driver = transport_->To(batch.driver);
       if (driver.queued_bytes() > kMaxQueuedLogBytes) return;
       batch.lines.set_name(attach_->RunningOf(ProcessId::Unpack(batch.lines.process())));
       SendMessage(driver, FrameKind::kLogLines, batch.lines);
@@ -267,25 +304,27 @@ class RayletProcess::World final : public FrameHandler {
   std::unique_ptr<Mailbox> mailbox_;
   std::unique_ptr<NodeTransport> transport_;
   std::unique_ptr<RayletLoop> loop_;
-  std::unique_ptr<ThreadExecutor> store_memory_, store_disk_;
+  std::unique_ptr<ThreadExecutor> store_memory_, store_disk_, object_bytes_;
   std::unique_ptr<StoreOwner> store_;
   std::unique_ptr<EventLoop> events_;
   std::unique_ptr<WorkerObserver> observer_;
   std::unique_ptr<ProcessLauncher> launcher_;
   std::unique_ptr<AttachServer> attach_;
+  std::unique_ptr<BlockSource> blocks_;
   std::unique_ptr<Raylet> raylet_;
   bool told_fenced_ = false;
   bool stopped_ = false;
 };
 
-RayletProcess::RayletProcess(RayletProcessOptions options) : options_(std::move(options)) {}
+RayletProcess::RayletProcess(RayletProcessOptions options)
+    : options_(std::move(options)), nameless_(RandomName()) {}
 RayletProcess::~RayletProcess() { Stop("the node ends", 0); }
 
 absl::Status RayletProcess::Register() {
   SeededRandom random(EntropySeed());
   const RayletOptions& node = options_.raylet;
   proto::GcsRequest request;
-  request.set_client(NamelessRaylet().packed());
+  request.set_client(nameless_.packed());
   request.set_sequence(1);
   proto::RegisterNode& body = *request.mutable_register_node();
   body.set_nonce(RandomNonce(random));
@@ -301,7 +340,7 @@ absl::Status RayletProcess::Register() {
   while (!registration_) {
     if (MonotonicNow() >= deadline) return absl::DeadlineExceededError("the GCS does not answer");
     lock.unlock();
-    options_.to_gcs(NamelessRaylet(), FrameKind::kGcsRequest, request.SerializeAsString());
+    options_.to_gcs(nameless_, FrameKind::kGcsRequest, request.SerializeAsString());
     lock.lock();
     registered_or_live_.wait_for(lock, std::chrono::nanoseconds(kResendRegistration),
                                  [this] { return registration_.has_value(); });
@@ -312,6 +351,7 @@ absl::Status RayletProcess::Register() {
         absl::StrCat("the GCS refuses this node: ", reply.message()));
   }
   node_ = reply.node_registered().node();
+  options_.on_registered(node_);
   options_.raylet.gcs_term = reply.node_registered().term();
   options_.raylet.heartbeat_period =
       std::max<Nanos>(reply.node_registered().heartbeat_period_ns(), kMillisecond);
@@ -332,11 +372,23 @@ void RayletProcess::PostFromGcs(ProcessId to, FrameKind kind, std::string body) 
   const std::lock_guard lock(mutex_);
   if (live_ != nullptr) return live_->OnGcsFrame(kind, std::move(body));
   proto::GcsReply reply;
-  if (to == NamelessRaylet() && kind == FrameKind::kGcsReply && reply.ParseFromString(body) &&
-      reply.sequence() == 1) {
+  if (to.node == 0 && kind == FrameKind::kGcsReply && reply.ParseFromString(body) &&
+      reply.client() == nameless_.packed() && reply.sequence() == 1) {
     registration_ = std::move(reply);
     registered_or_live_.notify_one();
   }
+}
+
+void RayletProcess::PostFetch(ProcessId reader, std::string request,
+                              LinksOptions::Respond respond) {
+  const std::lock_guard lock(mutex_);
+  if (live_ == nullptr) return respond(absl::UnavailableError("this node is not up"));
+  live_->OnFetch(reader, std::move(request), std::move(respond));
+}
+
+void RayletProcess::PostRemoteFrames(ForEachFrame frames) {
+  const std::lock_guard lock(mutex_);
+  if (live_ != nullptr) live_->OnRemoteFrames(std::move(frames));
 }
 
 void RayletProcess::Stop(const std::string& reason, Nanos grace) {

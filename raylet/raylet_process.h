@@ -10,6 +10,7 @@
 //                                   GCS, in this process or behind a connection
 #pragma once
 
+#include <atomic>
 #include <condition_variable>
 #include <cstdint>
 #include <functional>
@@ -26,7 +27,9 @@
 #include "metrics/page.h"
 #include "proto/gcs.pb.h"
 #include "raylet/memory_watch.h"
+#include "raylet/node_links.h"
 #include "raylet/raylet.h"
+#include "rpc/links.h"
 
 namespace sheaf {
 
@@ -46,12 +49,20 @@ struct RayletProcessOptions {
   bool own_all_children = false;   // This process has no children but the raylet's.
   Nanos register_timeout = 10 * kSecond;
 
+  // The other nodes; outlives the process. Not null.
+  NodeLinks* links = nullptr;
+  // Where blocks of objects of other nodes are fetched; outlives the process. Null: nowhere.
+  Links* block_links = nullptr;
+  // After each turn of the loop: what was sent to other nodes may leave.
+  std::function<void()> flush_links;
   // Hands a frame to the GCS. Called on the loop (and by Start, for the registration); must not
   // block.
   std::function<void(ProcessId from, FrameKind kind, std::string body)> to_gcs;
   // The page of a process begins, or ceases, to count in the node's metrics. Called on the loop,
   // and by Start and Stop.
   std::function<void(metrics::Page& page, bool added)> on_page;
+  // This node has its number. Called by Start, before anything is sent in its name.
+  std::function<void(NodeNumber node)> on_registered;
   // The GCS declared this node dead: the process has to end. Called once, on the loop.
   std::function<void()> on_fenced;
 };
@@ -69,6 +80,13 @@ class RayletProcess {
   absl::Status Start();
   // A frame from the GCS for this raylet or one of its processes. Any thread, also before Start.
   void PostFromGcs(ProcessId to, FrameKind kind, std::string body);
+  // Frames of other nodes, taken on the loop, in order. Any thread; dropped while there is no
+  // raylet.
+  using ForEachFrame = std::function<void(
+      const std::function<void(ProcessId from, ProcessId to, Lane lane, const Frame& frame)>&)>;
+  void PostRemoteFrames(ForEachFrame frames);
+  // The raylet `reader` asks for a block (LinksOptions::on_fetch). Any thread.
+  void PostFetch(ProcessId reader, std::string request, LinksOptions::Respond respond);
   // Ends all: no new work, workers and drivers are told to end, `grace` later at most they are
   // killed with all their descendants (drivers are not: they see the end of their connection).
   // Idempotent.
@@ -78,14 +96,17 @@ class RayletProcess {
   // loop.
   void PublishMetrics();
   NodeNumber node() const { return node_; }
+  // This raylet, or what it called itself before it had a number. Any thread.
+  bool Is(ProcessId id) const { return id == nameless_ || id == RayletOf(node_); }
 
  private:
   class World;
   absl::Status Register();
 
   RayletProcessOptions options_;
-  NodeNumber node_ = 0;
-  std::mutex mutex_;  // Guards the next three.
+  std::atomic<NodeNumber> node_ = 0;
+  const ProcessId nameless_;  // Before it has a number, a raylet is {0, k} to the GCS.
+  std::mutex mutex_;          // Guards the next three.
   std::condition_variable registered_or_live_;
   std::optional<proto::GcsReply> registration_;  // The answer, while Start waits for it.
   World* live_ = nullptr;                        // Takes frames.

@@ -1,13 +1,20 @@
 // Copyright The Sheaf Authors. SPDX-License-Identifier: Apache-2.0
 // Borrowed references, and the objects of dead owners: what was sealed and is still borrowed on
 // this node stays in its store until the last borrower drops it, and holds the references inside it
-// as long.
+// as long. Who borrows it on other nodes only the owner knew: they have a moment to fetch it.
 #include "base/status_macros.h"
 #include "object_store/store_owner.h"
 #include "raylet/parse_frame.h"
 #include "raylet/raylet.h"
 
 namespace sheaf {
+
+namespace {
+
+// Borrowers on other nodes have so long to fetch what nobody here holds.
+constexpr Nanos kOrphanGrace = 3 * kSecond;
+
+}  // namespace
 
 using metrics::Counter;
 using metrics::CounterId;
@@ -23,20 +30,10 @@ absl::Status Raylet::OnNodeRefsAck(ProcessId from, const Frame& frame) {
   return absl::OkStatus();
 }
 
-absl::Status Raylet::OnAdoptedQuery(ProcessId from, const Frame& frame) {
-  SHEAF_ASSIGN_OR_RETURN(const auto query, ParseFrame<proto::AdoptedQuery>(frame));
-  SHEAF_ASSIGN_OR_RETURN(const std::vector<ObjectId> ids, ParseIds(query.ids()));
-  proto::AdoptedAnswer answer;
-  answer.set_request(query.request());
-  answer.set_ids(query.ids());
-  for (const ObjectId id : ids) answer.add_adopted(world_.store.Contains(id));
-  SendMessage(To(from), FrameKind::kAdoptedAnswer, answer);
-  return absl::OkStatus();
-}
-
 void Raylet::StoreOnDeath(ProcessId process, Remains& remains) {
   if (!remains.store_knows && (remains.exited || remains.socket_closed)) {
     remains.store_knows = true;
+    OnFetcherGone(process);
     world_.store.OnProcessDied(process);
   }
   if (remains.store_knows && remains.socket_closed && !remains.views_gone) {
@@ -50,9 +47,18 @@ std::vector<ObjectId> Raylet::LearnObjectsOf(ProcessId owner) {
 }
 
 void Raylet::AdoptObjectsOf(ProcessId owner) {
+  Adopt(LearnObjectsOf(owner));
+  if (HasOtherNodes()) {
+    orphaned_.emplace_back(Now() + kOrphanGrace, owner);
+  } else {
+    world_.store.Adopt(owner, [this](ObjectId id) { return adopted_.contains(id); });
+  }
+}
+
+// Those that somebody here holds.
+void Raylet::Adopt(std::vector<ObjectId> candidates) {
   // What lies inside an adopted object is held by it, and so adopted itself if it is of the same
   // owner.
-  std::vector<ObjectId> candidates = LearnObjectsOf(owner);
   while (!candidates.empty()) {
     const ObjectId id = candidates.back();
     candidates.pop_back();
@@ -64,13 +70,13 @@ void Raylet::AdoptObjectsOf(ProcessId owner) {
     for (const ObjectId nested : object->nested) {
       if (IsDetachedActorHandle(nested)) continue;
       if (++nested_holds_[nested] == 1) references_.Hold(nested);
-      if (nested.maker() == owner) candidates.push_back(nested);
+      if (nested.maker() == id.maker()) candidates.push_back(nested);
     }
   }
-  world_.store.Adopt(owner, [this](ObjectId id) { return adopted_.contains(id); });
 }
 
 void Raylet::SettleStore() {
+  SettleObjects();
   // Dropping one adopted object can drop the last reference to another that lies inside it.
   for (std::vector<ObjectId> unheld = references_.TakeUnheld(); !unheld.empty();
        unheld = references_.TakeUnheld()) {
@@ -81,6 +87,7 @@ void Raylet::SettleStore() {
   }
   for (const ObjectId id : world_.store_events.TakeGone()) {
     Counter(world_.metrics, CounterId::kObjectsFreed).Add();
+    if (!world_.store.Contains(id)) copies_.erase(id);
     Disown(id);
   }
   for (const auto& [process, what] : world_.store_events.TakeViolations()) {

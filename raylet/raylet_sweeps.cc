@@ -64,7 +64,7 @@ bool Raylet::SweepLease(LeaseNumber number) {
       EndLease(number, "its actor is not wanted any more");
       return true;
     }
-  } else if (owner.node == options_.node && !IsAlive(owner) && !lease->ending) {
+  } else if (!MayHear(owner) && !lease->ending) {
     queue_.OnOwnerGone(owner, Now());
     return true;
   }
@@ -114,7 +114,7 @@ bool Raylet::SweepHolder(ProcessId holder) {
 bool Raylet::SweepGroup(PlacementGroupId id) {
   const GroupLedger::Group* group = groups_.Find(id);
   if (group == nullptr) return group_states_.erase(id) > 0;
-  if (group->spec.detached || group->creator.node != options_.node || IsAlive(group->creator)) {
+  if (group->spec.detached || MayHear(group->creator)) {
     return false;
   }
   groups_.OnOwnerGone(group->creator, Now());
@@ -123,7 +123,7 @@ bool Raylet::SweepGroup(PlacementGroupId id) {
 
 bool Raylet::SweepJob(JobNumber local) {
   const auto it = jobs_.find(local);
-  if (it == jobs_.end() || it->second.ended || IsAlive(it->second.driver)) return false;
+  if (it == jobs_.end() || it->second.ended || MayHear(it->second.driver)) return false;
   EndJob(local, DeathOf(it->second.driver));
   return true;
 }

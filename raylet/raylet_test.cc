@@ -33,6 +33,7 @@ SCENARIO("workers start before the GCS has registered the job") {
 SCENARIO("the GCS refuses a job") {
   RayletNode node;
   const ProcessId driver = node.Attach(ProcessRole::kDriver);
+  node.AnswerGcs();
   node.Send(driver, FrameKind::kJobStart, proto::JobStart());
   const auto requests = node.transport.Take<proto::GcsRequest>(kGcs, FrameKind::kGcsRequest);
   REQUIRE(requests.size() == 1);

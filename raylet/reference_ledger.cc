@@ -123,12 +123,12 @@ void ReferenceLedger::OwnerDied(ProcessId process) {
   if (forgotten) owners_.erase(process);
 }
 
-void ReferenceLedger::NodeDied(NodeNumber node) {
-  std::vector<ProcessId> dead;
+std::vector<ProcessId> ReferenceLedger::OwnersOn(NodeNumber node) const {
+  std::vector<ProcessId> found;
   for (const auto& [process, owner] : owners_) {
-    if (process.node == node) dead.push_back(process);
+    if (process.node == node) found.push_back(process);
   }
-  for (const ProcessId process : dead) OwnerDied(process);
+  return found;
 }
 
 void ReferenceLedger::DropHolder(ProcessId process) {

@@ -54,13 +54,14 @@ class ReferenceLedger {
   // `owner` is dead: who waited for it learns of orphans; what is held of it stays on record for
   // adoption.
   void OwnerDied(ProcessId owner);
-  void NodeDied(NodeNumber node);  // All owners there.
   // Nothing of `holder` can bring a new reference to light any more (its rings are drained): all
   // its references go.
   void DropHolder(ProcessId holder);
   void Tick();  // Resends.
 
   bool IsHeld(ObjectId id) const;
+  // Owners on `node` of which something is held here, by id.
+  std::vector<ProcessId> OwnersOn(NodeNumber node) const;
   // Processes of this node that hold something of `owner`, by id.
   std::vector<ProcessId> HoldersOf(ProcessId owner) const;
   std::vector<ProcessId> holders() const;

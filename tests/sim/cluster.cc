@@ -22,14 +22,15 @@ Cluster::Cluster(const RunOptions& options)
       world_(options.seed, options.plant, options.trace),
       workload_(world_, Mix::Draw(world_.random)),
       programs_(workload_.programs()),
-      gcs_(world_) {
+      gcs_(world_),
+      between_(world_) {
   for (int i = 1; i <= options.nodes; ++i) {
     NodeOptions node;
     node.index = static_cast<uint64_t>(i);
     node.totals = Resources::Cpu(1 + static_cast<double>(world_.random.Below(4)));
     node.totals.Set("slot", 3 * kUnit);
     node.totals.Set("bundle", 4 * kUnit);
-    nodes_.push_back(std::make_unique<Node>(world_, gcs_, programs_, std::move(node)));
+    nodes_.push_back(std::make_unique<Node>(world_, gcs_, between_, programs_, std::move(node)));
   }
 }
 

@@ -56,6 +56,7 @@ class Cluster {
   Workload workload_;
   const Programs programs_;
   GcsHost gcs_;
+  InterNode between_;
   std::vector<std::unique_ptr<Node>> nodes_;
 };
 

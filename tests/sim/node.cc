@@ -42,14 +42,24 @@ Nanos Node::RayletClock::Now() const {
 // The raylet's side of the rings. A frame to a process that is not attached goes nowhere.
 class Node::RayletTransport final : public Transport {
  public:
-  RayletTransport(World& world, GcsHost& gcs, Network& network, NodeNumber node, Endpoint& endpoint)
-      : gcs_(gcs, RayletOf(node)),
+  RayletTransport(World& world, GcsHost& gcs, Network& network, NodeLinks& links, NodeNumber node,
+                  Endpoint& endpoint)
+      : node_(node),
+        gcs_(gcs, RayletOf(node)),
+        remote_(node, links),
         rings(world, network, RayletOf(node), endpoint,
               [this](ProcessId peer) { rings.Forget(peer); }) {}
   Channel& To(ProcessId peer) override {
-    return peer == kGcs ? static_cast<Channel&>(gcs_) : rings.To(peer);
+    if (peer == kGcs) return gcs_;
+    return peer.node == node_ ? rings.To(peer) : remote_.To(peer);
   }
-  void Forget(ProcessId peer) override { rings.Forget(peer); }
+  void Forget(ProcessId peer) override {
+    if (peer.node == node_) {
+      rings.Forget(peer);
+    } else {
+      remote_.Forget(peer);
+    }
+  }
 
  private:
   class ToGcs final : public Channel {
@@ -66,15 +76,19 @@ class Node::RayletTransport final : public Transport {
     GcsHost& gcs_;
     const ProcessId self_;
   };
+  const NodeNumber node_;
   ToGcs gcs_;
+  RemoteChannels remote_;
 
  public:
   LocalTransport rings;
 };
 
-Node::Node(World& world, GcsHost& gcs, const Programs& programs, NodeOptions options)
+Node::Node(World& world, GcsHost& gcs, InterNode& between, const Programs& programs,
+           NodeOptions options)
     : world_(world),
       gcs_(gcs),
+      between_(between),
       programs_(programs),
       options_(std::move(options)),
       nonce_(absl::StrCat("node ", 1'000'000 + options_.index, "....")),
@@ -139,7 +153,9 @@ void Node::MakeRaylet(NodeNumber number, uint64_t term, Nanos heartbeat_period) 
   SHEAF_CHECK(made.ok(), "no memory for the arena of the simulated node");
   arena_ = *std::move(made);
   network_.Attach(RayletOf(number), this);
-  transport_ = std::make_unique<RayletTransport>(world_, gcs_, network_, number, *this);
+  links_ = std::make_unique<SimLinks>(between_, number);
+  blocks_ = std::make_unique<SimBlocks>(between_, number);
+  transport_ = std::make_unique<RayletTransport>(world_, gcs_, network_, *links_, number, *this);
   numbers_ = std::make_unique<ProcessNumbers>(number);
   StoreOptions store;
   store.node = number;
@@ -155,8 +171,9 @@ void Node::MakeRaylet(NodeNumber number, uint64_t term, Nanos heartbeat_period) 
   raylet.gcs_term = term;
   raylet.heartbeat_period = heartbeat_period;
   raylet_ = std::make_unique<Raylet>(
-      raylet, RayletWorld{clock_, *transport_, *this, *this, *store_, store_events_, raylet_random_,
-                          *numbers_, *page_});
+      raylet, RayletWorld{clock_, *transport_, *links_, *this, *this, *store_, store_events_,
+                          raylet_random_, *numbers_, *page_, *blocks_, loop_, memory_});
+  between_.Attach(number, this);
   ScheduleTick();
 }
 

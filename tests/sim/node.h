@@ -12,6 +12,7 @@
 #include "object_store/arena_memory.h"
 #include "object_store/store_owner.h"
 #include "raylet/raylet.h"
+#include "tests/sim/inter_node.h"
 #include "tests/sim/network.h"
 #include "tests/sim/process.h"
 
@@ -27,7 +28,8 @@ struct NodeOptions {
 
 class Node final : public Endpoint, public WorkerLauncher, public Switchboard {
  public:
-  Node(World& world, GcsHost& gcs, const Programs& programs, NodeOptions options);
+  Node(World& world, GcsHost& gcs, InterNode& between, const Programs& programs,
+       NodeOptions options);
   ~Node() override;
 
   // Asks the GCS for a number until it has one, then runs the raylet.
@@ -69,6 +71,10 @@ class Node final : public Endpoint, public WorkerLauncher, public Switchboard {
 
   // WorkerLauncher
   void AddJob(JobNumber job, ProcessId driver, const proto::JobStart& start) override;
+  void AddRemoteJob(JobNumber job, ProcessId driver, const proto::JobStart& start,
+                    const proto::Program&) override {
+    AddJob(job, driver, start);
+  }
   void RemoveJob(JobNumber job) override;
   void EndStrays(JobNumber) {}  // Simulated workers leave none.
   absl::Status Start(const WorkerSpec& spec) override;
@@ -89,6 +95,7 @@ class Node final : public Endpoint, public WorkerLauncher, public Switchboard {
 
   World& world_;
   GcsHost& gcs_;
+  InterNode& between_;
   const Programs& programs_;
   const NodeOptions options_;
   const std::string nonce_;
@@ -100,6 +107,8 @@ class Node final : public Endpoint, public WorkerLauncher, public Switchboard {
   StoreEvents store_events_;
   SeededRandom raylet_random_;
   std::unique_ptr<metrics::Page> page_;
+  std::unique_ptr<SimLinks> links_;
+  std::unique_ptr<SimBlocks> blocks_;
   std::unique_ptr<RayletTransport> transport_;
   std::unique_ptr<StoreOwner> store_;
   std::unique_ptr<ProcessNumbers> numbers_;

@@ -75,6 +75,7 @@ Process::Process(World& world, Network& network, Node& node, ProcessId self, Pro
         SendMessage(transport_->To(raylet), FrameKind::kConnectRequest, connect);
       });
   transport_->AddRing(raylet);
+  remote_ = std::make_unique<RelayTransport>(self.node, *transport_);
   auto opened = StoreClient::Open(
       self, UniqueFd(dup(node.arena_fd())), segment_, transport_->To(raylet),
       [this](ObjectId id, absl::StatusOr<ObjectLocation> location) {
@@ -89,11 +90,11 @@ Process::Process(World& world, Network& network, Node& node, ProcessId self, Pro
   SHEAF_CHECK(opened.ok(), "the arena of the simulated node cannot be mapped");
   store_ = *std::move(opened);
   owner_ =
-      std::make_unique<OwnerState>(self, clock_, *transport_, *this,
+      std::make_unique<OwnerState>(self, clock_, *remote_, *this,
                                    [this](std::span<const ObjectId> ids) { store_->Lookup(ids); });
   gcs_ = std::make_unique<GcsCalls>(self, clock_, *transport_);
   executor_ = std::make_unique<TaskExecutor>(
-      self, clock_, *transport_, owner_->references, owner_->transits, *this,
+      self, clock_, *remote_, owner_->references, owner_->transits, *this,
       reinterpret_cast<ProcessPage*>(segment_->data()), metrics::PageOf(segment_->data()));
   owner_->actors.set_ask_gcs([this](ActorId actor) { AskGcsAboutActor(actor); });
   owner_->actor_manager.set_on_named_end([this](ActorId actor) {
@@ -275,7 +276,27 @@ void Process::OnFrame(ProcessId from, const Frame& frame) {
     default:
       break;
   }
-  if (from == RayletOf(self.node)) OnRayletFrame(frame);
+  if (from == RayletOf(self.node)) {
+    OnRayletFrame(frame);
+  } else if (from.is_raylet()) {
+    OnRemoteRayletFrame(frame);
+  }
+}
+
+void Process::OnRemoteRayletFrame(const Frame& frame) {
+  if (frame.kind == FrameKind::kConnectRefused) {
+    OnConnectRefused(frame);
+  } else if (frame.kind == FrameKind::kProcessDied) {
+    proto::ProcessDied died;
+    if (Parse(frame.body, &died)) OnProcessDied(died);
+  }
+}
+
+void Process::OnConnectRefused(const Frame& frame) {
+  proto::ConnectRefused refused;
+  if (!Parse(frame.body, &refused)) return;
+  owner_->OnProcessDied(ProcessId::Unpack(refused.peer()), refused.death(), 0);
+  executor_->OnProcessDied(ProcessId::Unpack(refused.peer()));
 }
 
 void Process::OnRayletFrame(const Frame& frame) {
@@ -289,11 +310,18 @@ void Process::OnRayletFrame(const Frame& frame) {
       if (Parse(frame.body, &ring)) transport_->AddRing(ProcessId::Unpack(ring.peer()));
       return;
     }
-    case FrameKind::kConnectRefused: {
-      proto::ConnectRefused refused;
-      if (!Parse(frame.body, &refused)) return;
-      owner_->OnProcessDied(ProcessId::Unpack(refused.peer()), refused.death(), 0);
-      executor_->OnProcessDied(ProcessId::Unpack(refused.peer()));
+    case FrameKind::kConnectRefused:
+      OnConnectRefused(frame);
+      return;
+    case FrameKind::kRelayed: {
+      ProcessId sender;
+      Frame inside;
+      if (OpenRelayed(frame.body, &sender, &inside)) OnFrame(sender, inside);
+      return;
+    }
+    case FrameKind::kNodeGone: {
+      proto::NodeGone gone;
+      if (Parse(frame.body, &gone)) owner_->OnNodeGone(gone.node());
       return;
     }
     case FrameKind::kProcessDied: {
@@ -351,7 +379,7 @@ void Process::OnProcessDied(const proto::ProcessDied& died) {
   owner_->references.Flush();
   proto::PeerDrained drained;
   drained.set_process(died.process());
-  SendMessage(transport_->To(RayletOf(self.node)), FrameKind::kPeerDrained, drained);
+  SendMessage(remote_->To(RayletOf(process.node)), FrameKind::kPeerDrained, drained);
 }
 
 std::string Process::Describe() {

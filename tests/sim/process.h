@@ -22,6 +22,7 @@
 #include "tests/sim/network.h"
 #include "worker/gcs_calls.h"
 #include "worker/owner_state.h"
+#include "worker/relay_transport.h"
 #include "worker/task_executor.h"
 
 namespace sheaf::sim {
@@ -157,6 +158,8 @@ class Process final : public Endpoint, public LocalStore, public ExecutionHost {
   };
 
   void OnRayletFrame(const Frame& frame);
+  void OnRemoteRayletFrame(const Frame& frame);
+  void OnConnectRefused(const Frame& frame);
   void OnProcessDied(const proto::ProcessDied& died);
   void EnterWait(Until& wait);
   void LeaveWait(const Until& wait);
@@ -201,6 +204,7 @@ class Process final : public Endpoint, public LocalStore, public ExecutionHost {
   OwnClock clock_;
   std::shared_ptr<Mapping> segment_;
   std::unique_ptr<LocalTransport> transport_;
+  std::unique_ptr<RelayTransport> remote_;  // The same, and other nodes.
   std::unique_ptr<StoreClient> store_;
   std::unique_ptr<OwnerState> owner_;
   std::unique_ptr<TaskExecutor> executor_;

@@ -156,7 +156,7 @@ void Process::Kill(const ObjectHandle& actor, bool no_restart) {
     control.set_actor_id(id.Binary());
     control.set_kill(true);
     control.set_no_restart(no_restart);
-    SendMessage(transport_->To(id.maker()), FrameKind::kActorControl, control);
+    SendMessage(remote_->To(id.maker()), FrameKind::kActorControl, control);
   }
 }
 

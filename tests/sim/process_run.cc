@@ -194,7 +194,7 @@ absl::Status Process::SendItem(CallExecution& call, const std::string& item,
   head.transit =
       owner_->transits.Hold(call.owner, std::vector<ObjectHandle>(nested.begin(), nested.end()));
   std::memcpy(frame.data(), &head, sizeof head);
-  transport_->To(call.owner).Send(Lane::kControl, FrameKind::kStreamItem, frame);
+  remote_->To(call.owner).Send(Lane::kControl, FrameKind::kStreamItem, frame);
   return absl::OkStatus();
 }
 

@@ -1,0 +1,118 @@
+// Copyright The Sheaf Authors. SPDX-License-Identifier: Apache-2.0
+#include "cli/node_connections.h"
+
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "base/log.h"
+#include "base/status_macros.h"
+#include "shm/attach.h"
+
+namespace sheaf::cli {
+namespace {
+
+constexpr uint16_t kUsualPort = 6379;  // Of heads.
+
+absl::StatusOr<Credentials> LoadCredentials(const NodeFlags& flags, const Settings& settings) {
+  Credentials credentials;
+  const std::string tls =
+      flags.tls_directory.empty() ? settings.tls_directory : flags.tls_directory;
+  if (!tls.empty()) {
+    SHEAF_ASSIGN_OR_RETURN(credentials, LoadCertificates(tls));
+  }
+  std::string file = flags.token_file.empty() ? settings.token_file : flags.token_file;
+  if (file.empty()) file = settings.base_directory + "/token";
+  if (!settings.token.empty()) {
+    SHEAF_ASSIGN_OR_RETURN(credentials.token, ParseToken(settings.token));
+  } else {
+    SHEAF_ASSIGN_OR_RETURN(credentials.token, LoadOrMakeToken(file));
+  }
+  return credentials;
+}
+
+}  // namespace
+
+absl::StatusOr<std::unique_ptr<NodeConnections>> NodeConnections::Start(const NodeFlags& flags,
+                                                                        const Settings& settings,
+                                                                        bool listen,
+                                                                        ConnectionEvents events) {
+  std::unique_ptr<NodeConnections> made(new NodeConnections(std::move(events)));
+  LinksOptions options;
+  SHEAF_ASSIGN_OR_RETURN(options.credentials, LoadCredentials(flags, settings));
+  options.version = std::string(kSheafVersion);
+  options.on_frames = [node = made.get()](ProcessId peer, std::unique_ptr<LinkBatch> batch) {
+    node->OnFrames(peer, std::move(batch));
+  };
+  options.on_fetch = made->events_.on_fetch;
+  options.on_link = [](ProcessId peer, bool up, absl::Status reason) {
+    Log(up ? LogLevel::kInfo : LogLevel::kWarning, "the link to ",
+        peer == kGcs ? std::string("the GCS") : absl::StrCat("node ", peer.node),
+        up ? " is up" : " is down: ", std::string(reason.message()));
+  };
+  const std::string host = flags.host.empty() ? "127.0.0.1" : flags.host;
+  const bool usual = flags.port < 0 && flags.join.empty();
+  const int port = flags.port < 0 ? (usual ? kUsualPort : 0) : flags.port;
+  if (listen) {
+    options.listen_address = absl::StrCat(host, ":", port);
+    if (!flags.advertise.empty()) options.advertise_address = flags.advertise;
+  }
+  absl::StatusOr<std::unique_ptr<Links>> links = Links::Start(options);
+  if (listen && usual && absl::IsAlreadyExists(links.status())) {  // Another cluster has it.
+    options.listen_address = absl::StrCat(host, ":0");
+    links = Links::Start(options);
+  }
+  if (!links.ok()) return links.status();
+  made->links_ = *std::move(links);
+  if (listen) made->address_ = made->links_->address();
+  if (!flags.join.empty()) made->links_->SetAddress(kGcs, flags.join);
+  return made;
+}
+
+void NodeConnections::OnFrames(ProcessId peer, std::unique_ptr<LinkBatch> batch) {
+  const std::shared_ptr<LinkBatch> shared = std::move(batch);
+  bool between_nodes = false;
+  shared->ForEach([&](const LinkFrame& frame) {
+    if (frame.to == kGcs) {
+      events_.to_gcs(peer, frame.kind, std::string(frame.body));
+    } else if (frame.from == kGcs) {
+      events_.from_gcs(frame.to, frame.kind, std::string(frame.body));
+    } else {
+      between_nodes = true;
+    }
+  });
+  if (between_nodes) events_.on_frames(shared);
+}
+
+void NodeConnections::ToGcs(ProcessId from, FrameKind kind, const std::string& body) {
+  const ProcessId self = from.node == 0 ? ProcessId{} : from;
+  links_->Send(self, kGcs, {from, kGcs, Lane::kControl, kind, body});
+  if (from.node == 0) links_->Flush();  // No loop runs yet that would.
+}
+
+void NodeConnections::FromGcs(ProcessId to, FrameKind kind, const std::string& body) {
+  links_->Send(kGcs, to, {kGcs, to, Lane::kControl, kind, body});
+  links_->Flush();
+}
+
+void NodeConnections::Send(ProcessId from, ProcessId to, Lane lane, FrameKind kind,
+                           std::string_view head, std::string_view tail) {
+  std::string whole;
+  if (!tail.empty()) {
+    whole.reserve(head.size() + tail.size());
+    whole.append(head).append(tail);
+    head = whole;
+  }
+  links_->Send(RayletOf(from.node), RayletOf(to.node), {from, to, lane, kind, head});
+}
+
+size_t NodeConnections::queued_bytes(NodeNumber node) const {
+  return links_->queued_bytes(RayletOf(node));
+}
+
+void NodeConnections::SetAddress(NodeNumber node, const std::string& address) {
+  links_->SetAddress(RayletOf(node), address);
+}
+
+void NodeConnections::Forget(NodeNumber node) { links_->Forget(RayletOf(node)); }
+
+}  // namespace sheaf::cli

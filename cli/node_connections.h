@@ -1,0 +1,67 @@
+// Copyright The Sheaf Authors. SPDX-License-Identifier: Apache-2.0
+// The node's connections to the rest of its cluster: frames of the raylet and of the GCS, if it
+// runs here, over one Links (rpc/links.h). Any thread.
+#pragma once
+
+#include <functional>
+#include <memory>
+#include <string>
+
+#include "absl/status/statusor.h"
+#include "base/config.h"
+#include "cli/start.h"
+#include "raylet/node_links.h"
+#include "rpc/links.h"
+
+namespace sheaf::cli {
+
+// What comes in. Called on threads of the links.
+struct ConnectionEvents {
+  // Frames between raylets and processes.
+  std::function<void(std::shared_ptr<LinkBatch> batch)> on_frames;
+  // To the GCS, of the raylet `from` ({0, k}: one without a number).
+  std::function<void(ProcessId from, FrameKind kind, std::string body)> to_gcs;
+  // The raylet `reader` asks for a piece of an object.
+  std::function<void(ProcessId reader, std::string request, LinksOptions::Respond respond)>
+      on_fetch;
+  // From the GCS, for this node's raylet or one of its processes.
+  std::function<void(ProcessId to, FrameKind kind, std::string body)> from_gcs;
+};
+
+class NodeConnections final : public NodeLinks {
+ public:
+  // Listens as `flags` say (not at all if `listen` is false) and knows the GCS by flags.join.
+  // Errors: of Links::Start, of token and certificate files.
+  static absl::StatusOr<std::unique_ptr<NodeConnections>> Start(const NodeFlags& flags,
+                                                                const Settings& settings,
+                                                                bool listen,
+                                                                ConnectionEvents events);
+
+  const std::string& address() const { return address_; }  // Empty: nobody can dial this node.
+  // This process is the GCS, or this raylet.
+  void AddSelf(ProcessId end) { links_->AddSelf(end); }
+  // A frame of the raylet for the GCS elsewhere; `from` is {0, k} while it has no number.
+  void ToGcs(ProcessId from, FrameKind kind, const std::string& body);
+  // A frame of the GCS for the raylet `to` elsewhere.
+  void FromGcs(ProcessId to, FrameKind kind, const std::string& body);
+  void Flush() { links_->Flush(); }
+  void Stop() { links_->Stop(); }
+  Links& links() { return *links_; }
+
+  // NodeLinks, of the raylet.
+  void Send(ProcessId from, ProcessId to, Lane lane, FrameKind kind, std::string_view head,
+            std::string_view tail) override;
+  size_t queued_bytes(NodeNumber node) const override;
+  void SetAddress(NodeNumber node, const std::string& address) override;
+  void Forget(NodeNumber node) override;
+
+ private:
+  explicit NodeConnections(ConnectionEvents events) : events_(std::move(events)) {}
+  void OnFrames(ProcessId peer, std::unique_ptr<LinkBatch> batch);
+
+  const ConnectionEvents events_;
+  std::string address_;
+  std::unique_ptr<Links> links_;
+};
+
+}  // namespace sheaf::cli

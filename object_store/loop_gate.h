@@ -1,0 +1,35 @@
+// Copyright The Sheaf Authors. SPDX-License-Identifier: Apache-2.0
+// The way back to a loop for callbacks that may outlive it. Thread-safe.
+#pragma once
+
+#include <functional>
+#include <mutex>
+#include <utility>
+
+#include "base/executor.h"
+
+namespace sheaf {
+
+class LoopGate {
+ public:
+  explicit LoopGate(Executor& loop) : loop_(&loop) {}
+  LoopGate(const LoopGate&) = delete;
+  LoopGate& operator=(const LoopGate&) = delete;
+
+  // Posts to the loop; after Close `work` is destroyed without being run.
+  void Post(std::function<void()> work) {
+    const std::lock_guard lock(mutex_);
+    if (loop_ != nullptr) loop_->Post(std::move(work));
+  }
+  // The loop may go when this returns.
+  void Close() {
+    const std::lock_guard lock(mutex_);
+    loop_ = nullptr;
+  }
+
+ private:
+  std::recursive_mutex mutex_;  // An executor may run at once what is posted, and that may post.
+  Executor* loop_;
+};
+
+}  // namespace sheaf

@@ -1,0 +1,150 @@
+// Copyright The Sheaf Authors. SPDX-License-Identifier: Apache-2.0
+// What this raylet believes about the cluster: nodes and ended jobs, as the GCS streams them.
+#include "absl/strings/str_cat.h"
+#include "base/log.h"
+#include "raylet/raylet.h"
+
+namespace sheaf {
+namespace {
+
+constexpr uint64_t kNodes = 1;  // Subscriptions of this raylet.
+constexpr uint64_t kJobs = 2;
+constexpr Nanos kViewPeriod = 2 * kSecond;  // Longer than two heartbeats.
+
+}  // namespace
+
+void Raylet::FollowCluster() {
+  Follow(kNodes, proto::Subscribe::NODES);
+  Follow(kJobs, proto::Subscribe::JOBS);
+  if (options_.takes_work) return;
+  proto::GcsRequest request;
+  request.mutable_unregister_node()->set_drain_only(true);
+  gcs_.Command(std::move(request), nullptr);
+}
+
+void Raylet::Follow(uint64_t subscription, proto::Subscribe::Channel channel) {
+  Followed& followed = followed_[subscription];
+  if (followed.asking) return;
+  followed.asking = true;
+  proto::GcsRequest request;
+  proto::Subscribe& subscribe = *request.mutable_subscribe();
+  subscribe.set_subscription(subscription);
+  subscribe.set_channel(channel);
+  subscribe.set_known_term(followed.term);
+  subscribe.set_known_number(followed.number);
+  gcs_.Command(std::move(request), [this, subscription](const proto::GcsReply& reply) {
+    Followed& known = followed_[subscription];
+    known.asking = false;
+    if (reply.error() != 0 || !reply.has_snapshot()) {
+      Log(LogLevel::kWarning, "the GCS refuses to say what changes: ", reply.message());
+      return;
+    }
+    const proto::Snapshot& snapshot = reply.snapshot();
+    known.term = snapshot.term();
+    known.number = snapshot.number();
+    for (const proto::Change& change : snapshot.items()) OnChange(change);
+    if (subscription == kNodes) {
+      if (!snapshot.current()) DropNodesOutside(snapshot);
+      view_complete_ = true;
+    }
+  });
+}
+
+void Raylet::OnDelta(const proto::Delta& delta) {
+  const auto it = followed_.find(delta.subscription());
+  if (it == followed_.end() || it->second.asking) return;  // The snapshot will contain it.
+  Followed& known = it->second;
+  if (delta.term() == known.term && delta.number() <= known.number) return;
+  if (delta.term() != known.term || delta.number() != known.number + 1) {  // One is missing.
+    Follow(delta.subscription(),
+           delta.subscription() == kNodes ? proto::Subscribe::NODES : proto::Subscribe::JOBS);
+    return;
+  }
+  known.number = delta.number();
+  OnChange(delta.change());
+}
+
+void Raylet::OnChange(const proto::Change& change) {
+  if (change.has_node()) {
+    OnNodeInfo(change.node());
+  } else if (change.has_job() && change.job().state() != proto::JobInfo::RUNNING) {
+    const JobNumber local = JobOfDriver(ProcessId::Unpack(change.job().driver()));
+    if (local == 0 || !jobs_.at(local).remote) return;
+    proto::Death death;
+    death.set_cause(proto::Death::LEFT);
+    EndJob(local, death);
+  }
+}
+
+void Raylet::OnNodeInfo(const proto::NodeInfo& info) {
+  const NodeNumber node = info.node();
+  if (node == options_.node || node == 0) return;
+  const auto known = view_.nodes.find(node);
+  const bool alive = info.state() != proto::NodeInfo::DEAD;
+  if (known == view_.nodes.end() && !alive) return;
+  NodeView& seen = view_.nodes[node];
+  const bool was_alive = known == view_.nodes.end() || seen.alive;
+  if (!was_alive) return;  // Numbers are never used again.
+  if (absl::StatusOr<Resources> total = Resources::FromMap(info.total().amounts()); total.ok()) {
+    seen.total = *std::move(total);
+  }
+  absl::StatusOr<Resources> available = Resources::FromMap(info.available().amounts());
+  if (available.ok()) seen.available = reported_[node] = *std::move(available);
+  seen.labels.clear();
+  for (const auto& [key, value] : info.labels()) seen.labels.emplace(key, value);
+  seen.alive = alive;
+  // A silent node keeps what it runs and gets nothing new.
+  seen.draining = info.state() == proto::NodeInfo::DRAINING || info.suspect();
+  if (alive && !info.address().empty()) world_.links.SetAddress(node, info.address());
+  queue_.OnClusterChanged(Now());
+  if (!alive) {
+    reported_.erase(node);
+    groups_.OnNodeDead(node, Now());
+    OnRemoteNodeDead(node, info.death().empty()
+                               ? absl::StrCat("node ", node, " is dead")
+                               : absl::StrCat("node ", node, " is dead: ", info.death()));
+  }
+  room_came_ = true;  // For placement groups.
+}
+
+// The GCS remembers the dead for a while only: who is missing in a snapshot is dead.
+void Raylet::DropNodesOutside(const proto::Snapshot& snapshot) {
+  absl::btree_set<NodeNumber> listed;
+  for (const proto::Change& change : snapshot.items()) listed.insert(change.node().node());
+  std::vector<NodeNumber> missing;
+  for (const auto& [node, seen] : view_.nodes) {
+    if (node != options_.node && seen.alive && !listed.contains(node)) missing.push_back(node);
+  }
+  for (const NodeNumber node : missing) {
+    proto::NodeInfo info;
+    info.set_node(node);
+    info.set_state(proto::NodeInfo::DEAD);
+    OnNodeInfo(info);
+  }
+}
+
+// What was handed to a node may be over before that node reports: then its report says nothing
+// new, and is not sent.
+void Raylet::CheckView() {
+  const Nanos now = Now();
+  if (now < next_view_check_) return;
+  next_view_check_ = now + kViewPeriod;
+  bool changed = false;
+  for (const auto& [node, available] : reported_) {
+    NodeView& seen = view_.nodes[node];
+    changed |= !(seen.available == available);
+    seen.available = available;
+  }
+  if (!changed) return;
+  queue_.OnClusterChanged(now);
+  room_came_ = true;
+}
+
+bool Raylet::IsNodeDead(NodeNumber node) const {
+  if (node == options_.node) return false;
+  if (const NodeView* seen = view_.Find(node); seen != nullptr) return !seen->alive;
+  // Unknown: forgotten long ago, or so new that the word of it is on its way.
+  return view_complete_ && node < view_.nodes.rbegin()->first;
+}
+
+}  // namespace sheaf

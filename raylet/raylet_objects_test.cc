@@ -1,0 +1,253 @@
+// Copyright The Sheaf Authors. SPDX-License-Identifier: Apache-2.0
+// A raylet and the objects of other nodes: who is told what, and what becomes of copies.
+#include "base/crc32c.h"
+#include "proto/object.pb.h"
+#include "raylet/raylet_node_for_test.h"
+
+namespace sheaf {
+namespace {
+
+constexpr ProcessId kFarOwner{2, 5};
+const ObjectId kFarObject = ObjectId::Make(kFarOwner, 1, 1);
+
+struct Objects : RayletNode {
+  ProcessId driver = Driver();
+
+  void Fetch(ProcessId from, ObjectId id, ObjectLocation hint) {
+    const FetchWanted wanted{.id = id, .hint = hint, .size = 0};
+    raylet->OnFrame(from, {kStoreFetch, AsBytes(wanted)});
+    raylet->EndTurn();
+  }
+  // Answers the oldest question for a block of an object without references.
+  NodeNumber Serve(std::string bytes, uint32_t attempt = 0) {
+    FakeBlockSource::Asked asked = blocks.Take();
+    proto::BlockHead head;
+    head.set_attempt(attempt);
+    head.set_size_bytes(bytes.size());
+    head.set_crc(Crc32c(bytes));
+    asked.done(std::make_unique<OwnedBlock>(head.SerializeAsString(), std::move(bytes)));
+    raylet->EndTurn();
+    return asked.node;
+  }
+  void Refuse() {
+    proto::BlockHead head;
+    head.set_outcome(proto::BlockHead::NOT_FOUND);
+    blocks.Take().done(std::make_unique<OwnedBlock>(head.SerializeAsString(), ""));
+    raylet->EndTurn();
+  }
+  std::vector<LocatedObject> Located(ProcessId process) {
+    std::vector<LocatedObject> out;
+    for (const SentFrame& frame : transport.Take(process)) {
+      if (frame.kind != kStoreLocated) continue;
+      for (const LocatedObject& item : FrameItems<LocatedObject>(frame.body)) out.push_back(item);
+    }
+    return out;
+  }
+  std::vector<ObjectName> Told(ProcessId owner) {
+    std::vector<ObjectName> out;
+    for (const SentFrame& frame : transport.Take(owner)) {
+      if (frame.kind != kStoreCopied) continue;
+      for (const ObjectName& item : FrameItems<ObjectName>(frame.body)) out.push_back(item);
+    }
+    return out;
+  }
+  void NodeSays(NodeNumber node, proto::NodeInfo::State state) {
+    proto::GcsEvent event;
+    event.set_client(RayletOf(kNode).packed());
+    proto::Delta& delta = *event.mutable_delta();
+    delta.set_subscription(1);
+    delta.set_number(++deltas_);
+    delta.mutable_change()->mutable_node()->set_node(node);
+    delta.mutable_change()->mutable_node()->set_state(state);
+    GcsSays(event);
+  }
+  void NodeDies(NodeNumber node) {
+    AnswerGcs();
+    if (deltas_ == 0) NodeSays(node, proto::NodeInfo::ALIVE);
+    NodeSays(node, proto::NodeInfo::DEAD);
+  }
+  void OwnerDies(ProcessId owner) {
+    proto::OwnerLeft left;
+    left.set_process(owner.packed());
+    const std::string body = left.SerializeAsString();
+    raylet->OnRemoteFrame(RayletOf(owner.node), RayletOf(kNode), Lane::kControl,
+                          {FrameKind::kOwnerLeft, body});
+  }
+  // Known at its owner.
+  void Borrow(ProcessId process, ObjectId id) { Refs(process, ++reports_, {id}); }
+
+ private:
+  uint64_t deltas_ = 0;
+  uint64_t reports_ = 0;
+};
+
+TEST_CASE("a process gets an object of another node, and its owner hears of the copy") {
+  Objects node;
+  const ProcessId other = node.Driver();
+  const ObjectLocation there{2, 7, 3, 0};
+  node.Fetch(node.driver, kFarObject, there);
+  node.Fetch(other, kFarObject, there);
+  REQUIRE(node.blocks.asked.size() == 1);
+  proto::BlockRequest request;
+  REQUIRE(request.ParseFromString(node.blocks.asked[0].request));
+  CHECK(request.slot() == 7);
+  CHECK(node.Serve("hello") == 2);
+  const auto told = node.Told(kFarOwner);
+  REQUIRE(told.size() == 1);
+  CHECK(told[0].id == kFarObject);
+  CHECK(told[0].location.node == Objects::kNode);
+  for (const ProcessId asker : {node.driver, other}) {
+    const auto located = node.Located(asker);
+    REQUIRE(located.size() == 1);
+    CHECK(located[0].outcome == LookupOutcome::kFound);
+    CHECK(located[0].location == told[0].location);
+  }
+  SECTION("the next one finds it here") {
+    node.Fetch(node.driver, kFarObject, there);
+    CHECK(node.blocks.asked.empty());
+    CHECK(node.Located(node.driver).at(0).outcome == LookupOutcome::kFound);
+  }
+  SECTION("its owner, and nobody else of other nodes, frees it") {
+    const ObjectName name{kFarObject, told[0].location};
+    const auto free_from = [&](ProcessId from) {
+      node.raylet->OnRemoteFrame(from, RayletOf(Objects::kNode), Lane::kControl,
+                                 {kStoreFree, AsBytes(name)});
+      return !node.store->Contains(kFarObject);
+    };
+    CHECK_FALSE(free_from({2, 6}));
+    CHECK_FALSE(free_from({3, 5}));
+    CHECK(free_from(kFarOwner));
+  }
+  SECTION("the owner is told again, in case it did not hear") {
+    node.Advance(11 * kSecond);
+    CHECK(node.Told(kFarOwner).size() == 1);
+  }
+}
+
+TEST_CASE("what cannot be brought is answered all the same") {
+  Objects node;
+  SECTION("it is not there") {
+    node.Fetch(node.driver, kFarObject, {2, 7, 3, 0});
+    node.Refuse();
+    CHECK(node.Located(node.driver).at(0).outcome == LookupOutcome::kNotFound);
+  }
+  SECTION("its node is dead") {
+    node.NodeDies(2);
+    node.Fetch(node.driver, kFarObject, {2, 7, 3, 0});
+    CHECK(node.Located(node.driver).at(0).outcome == LookupOutcome::kNotFound);
+    CHECK(node.blocks.asked.empty());
+  }
+  SECTION("its node dies meanwhile") {
+    node.Fetch(node.driver, kFarObject, {2, 7, 3, 0});
+    node.NodeDies(2);
+    node.blocks.Take().done(absl::UnavailableError("closed"));
+    node.raylet->EndTurn();
+    CHECK(node.Located(node.driver).at(0).outcome == LookupOutcome::kNotFound);
+  }
+  SECTION("a hint without a node") {
+    node.Fetch(node.driver, kFarObject, {});
+    CHECK(node.Located(node.driver).at(0).outcome == LookupOutcome::kNotFound);
+  }
+}
+
+TEST_CASE("nobody waits for it any more: the pull ends") {
+  Objects node;
+  const ProcessId other = node.Driver();
+  node.Fetch(other, kFarObject, {2, 7, 3, 0});
+  node.Exit(other);
+  node.Serve("hello");
+  CHECK_FALSE(node.store->Contains(kFarObject));
+  CHECK(node.store->Stats().used_bytes == 0);
+}
+
+TEST_CASE("a copy whose owner dies stays while somebody here holds the reference") {
+  Objects node;
+  const bool held = GENERATE(true, false);
+  if (held) node.Borrow(node.driver, kFarObject);
+  node.Fetch(node.driver, kFarObject, {2, 7, 3, 0});
+  SECTION("before the copy has come") {
+    node.OwnerDies(kFarOwner);
+    node.Serve("hello");
+    CHECK(node.Told(kFarOwner).empty());
+  }
+  SECTION("after it has come") {
+    node.Serve("hello");
+    node.OwnerDies(kFarOwner);
+  }
+  SECTION("with its whole node") {
+    node.Serve("hello");
+    node.NodeDies(2);
+  }
+  CHECK(node.store->Contains(kFarObject) == held);
+  if (!held) return;
+  node.Refs(node.driver, 2, {}, {kFarObject});
+  CHECK_FALSE(node.store->Contains(kFarObject));
+}
+
+TEST_CASE("an object of a dead owner is looked for where its owner was") {
+  Objects node;
+  node.Borrow(node.driver, kFarObject);
+  node.OwnerDies(kFarOwner);
+  node.transport.Take(node.driver);
+  proto::AdoptedQuery query;
+  AppendId(query.mutable_ids(), kFarObject);
+  for (uint64_t request : {5, 6}) {  // Asked again.
+    query.set_request(request);
+    node.Send(node.driver, FrameKind::kAdoptedQuery, query);
+  }
+  CHECK(node.Received<proto::AdoptedAnswer>(node.driver, FrameKind::kAdoptedAnswer).empty());
+  REQUIRE(node.blocks.asked.size() == 1);
+  const bool there = GENERATE(true, false);
+  if (there) {
+    CHECK(node.Serve("hello") == 2);
+  } else {
+    node.Refuse();
+  }
+  const auto answers = node.Received<proto::AdoptedAnswer>(node.driver, FrameKind::kAdoptedAnswer);
+  REQUIRE(answers.size() == 1);
+  CHECK(answers[0].request() == 6);
+  CHECK(answers[0].adopted(0) == there);
+  CHECK(node.store->Contains(kFarObject) == there);
+}
+
+TEST_CASE("other raylets fetch objects of this node, and are asked whether they are there") {
+  Objects node;
+  const ObjectId id = ObjectId::Make(node.driver, 1, 1);
+  node.Put(node.driver, id, "hello");
+  proto::BlockRequest request;
+  request.set_id(id.Binary());
+  request.set_length(100);
+  absl::StatusOr<Block> answer = absl::UnknownError("");
+  node.raylet->OnFetch(2, request.SerializeAsString(),
+                       [&](absl::StatusOr<Block> block) { answer = std::move(block); });
+  REQUIRE(answer.ok());
+  CHECK(std::string_view(answer->bytes.data(), answer->bytes.size()) == "hello");
+  const FetchWanted wanted{.id = id, .hint = {.node = Objects::kNode}, .size = 0};
+  node.raylet->OnRemoteFrame({2, 9}, RayletOf(Objects::kNode), Lane::kControl,
+                             {kStoreFetch, AsBytes(wanted)});
+  const auto located = node.Located({2, 9});
+  REQUIRE(located.size() == 1);
+  CHECK(located[0].outcome == LookupOutcome::kFound);
+  SECTION("but not the dead") {
+    node.NodeDies(2);
+    node.raylet->OnFetch(2, request.SerializeAsString(),
+                         [&](absl::StatusOr<Block> block) { answer = std::move(block); });
+    CHECK(absl::IsUnavailable(answer.status()));
+  }
+}
+
+TEST_CASE("malformed frames about objects of other nodes change nothing") {
+  Objects node;
+  for (const std::string& body : {std::string(), std::string(39, 'x'), std::string(4000, '\xff')}) {
+    node.raylet->OnFrame(node.driver, {kStoreFetch, body});
+    node.raylet->OnRemoteFrame({2, 9}, RayletOf(Objects::kNode), Lane::kControl,
+                               {kStoreFetch, body});
+    node.raylet->OnRemoteFrame({2, 9}, RayletOf(Objects::kNode), Lane::kControl,
+                               {kStoreFree, body});
+  }
+  node.Advance(kSecond);
+  CHECK(node.store->Stats().used_bytes == 0);
+}
+
+}  // namespace
+}  // namespace sheaf

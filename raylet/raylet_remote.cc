@@ -1,0 +1,358 @@
+// Copyright The Sheaf Authors. SPDX-License-Identifier: Apache-2.0
+// Frames between processes of this node and of others, and what raylets say to each other.
+//
+// A process that has spoken with one of another node, in either direction, is in contact with it:
+// when it dies, the other is told, behind all that it had sent. Raylets are contacts as well, for
+// they ask on behalf of their processes.
+#include "absl/strings/str_cat.h"
+#include "base/log.h"
+#include "base/status_macros.h"
+#include "object_store/messages.h"
+#include "raylet/parse_frame.h"
+#include "raylet/raylet.h"
+
+namespace sheaf {
+namespace {
+
+using metrics::Counter;
+using metrics::CounterId;
+
+constexpr Nanos kUnknownNodeLimit =
+    10 * kSecond;  // A node that nobody knows after so long is none.
+
+// What a process may send to one of another node.
+bool MayCross(FrameKind kind, bool to_raylet) {
+  if (!to_raylet) return kind >= FrameKind::kTemplate && kind <= FrameKind::kActorControl;
+  switch (kind) {
+    case FrameKind::kLeaseReturn:
+    case FrameKind::kKillWorker:
+    case FrameKind::kPeerDrained:
+    case FrameKind::kNodeRefsAck:
+      return true;
+    default:
+      return kind == kStoreFree || kind == kStoreFetch;
+  }
+}
+
+}  // namespace
+
+absl::Status Raylet::OnRelay(ProcessId from, const Frame& frame) {
+  const auto* mapped = FrameHead<RelayHead>(frame.body);
+  if (mapped == nullptr) return absl::InvalidArgumentError("a relayed frame without its head");
+  const RelayHead head = *mapped;  // Once: the sender can still write there.
+  const ProcessId to = ProcessId::Unpack(head.peer);
+  const auto kind = static_cast<FrameKind>(head.kind);
+  if (head.lane > static_cast<uint16_t>(Lane::kControl) || to.node == kGcs.node ||
+      to.node == options_.node || !MayCross(kind, to.is_raylet())) {
+    return absl::InvalidArgumentError(absl::StrCat("a frame of kind ", head.kind, " for ",
+                                                   to.ToString(), " may not leave this node"));
+  }
+  if (const NodeView* node = view_.Find(to.node); node == nullptr) {
+    unknown_nodes_.try_emplace(to.node, Now());  // The word of it may be on its way.
+  } else if (!node->alive) {
+    if (!to.is_raylet()) RefuseContact(from, to);
+    return absl::OkStatus();
+  }
+  NoteContact(from, to);
+  Counter(world_.metrics, CounterId::kRelayedOut).Add();
+  world_.links.Send(from, to, static_cast<Lane>(head.lane), kind,
+                    frame.body.substr(sizeof(RelayHead)));
+  return absl::OkStatus();
+}
+
+void Raylet::OnRemoteFrame(ProcessId from, ProcessId to, Lane lane, const Frame& frame) {
+  if (to.node != options_.node || from.node == options_.node) return;
+  if (const NodeView* node = view_.Find(from.node); node != nullptr && !node->alive) {
+    return;  // The words of a node that was declared dead.
+  }
+  if (to != RayletOf(options_.node)) {
+    Deliver(from, to, lane, frame);
+    return;
+  }
+  if (absl::Status status = DispatchRemote(from, frame); !status.ok()) {
+    Counter(world_.metrics, CounterId::kBadFrames).Add();
+    Log(LogLevel::kWarning, from.ToString(), " sent a frame of kind ", static_cast<int>(frame.kind),
+        " that cannot be read: ", std::string(status.message()));
+  }
+  Settle();
+}
+
+// To a process of this node.
+void Raylet::Deliver(ProcessId from, ProcessId to, Lane lane, const Frame& frame) {
+  if (!IsAlive(to)) {
+    const bool about_the_dead =
+        frame.kind == FrameKind::kConnectRefused || frame.kind == FrameKind::kProcessDied;
+    if (about_the_dead) return;
+    proto::ConnectRefused refusal;
+    refusal.set_peer(to.packed());
+    *refusal.mutable_death() = DeathOf(to);
+    SendMessage(To(from), FrameKind::kConnectRefused, refusal);
+    return;
+  }
+  NoteContact(to, from);
+  Counter(world_.metrics, CounterId::kRelayedIn).Add();
+  RelayHead head;
+  head.peer = from.packed();
+  head.kind = static_cast<uint16_t>(frame.kind);
+  head.lane = static_cast<uint16_t>(lane);
+  To(to).Send(lane, FrameKind::kRelayed, AsBytes(head), frame.body);
+}
+
+absl::Status Raylet::DispatchRemote(ProcessId from, const Frame& frame) {
+  if (IsStoreFrame(frame.kind)) return OnRemoteStoreFrame(from, frame);
+  switch (frame.kind) {  // What processes say, and raylets.
+    case FrameKind::kLeaseReturn:
+      return OnLeaseReturn(from, frame);
+    case FrameKind::kKillWorker:
+      return OnKillWorker(from, frame);
+    case FrameKind::kNodeRefsAck:
+      return OnNodeRefsAck(from, frame);
+    case FrameKind::kPeerDrained: {
+      SHEAF_ASSIGN_OR_RETURN(const auto message, ParseFrame<proto::PeerDrained>(frame));
+      OnPeerDrained(from, ProcessId::Unpack(message.process()));
+      return absl::OkStatus();
+    }
+    default:
+      break;
+  }
+  if (!from.is_raylet()) return absl::OkStatus();
+  switch (frame.kind) {
+    case FrameKind::kRemoteJob:
+      return OnRemoteJob(frame);
+    case FrameKind::kHandedDemand:
+      return OnHandedDemand(from, frame);
+    case FrameKind::kGroupRequest:
+      return OnGroupRequest(from, frame);
+    case FrameKind::kGroupState:
+      return OnRemoteGroupState(frame);
+    case FrameKind::kPrepareBundles:
+    case FrameKind::kBundlesPrepared:
+    case FrameKind::kCommitBundles:
+    case FrameKind::kReturnBundles:
+      return OnBundles(from, frame);
+    case FrameKind::kOwnerLeft: {
+      SHEAF_ASSIGN_OR_RETURN(const auto message, ParseFrame<proto::OwnerLeft>(frame));
+      const ProcessId process = ProcessId::Unpack(message.process());
+      if (process.node == from.node) OnRemoteDeath(process, message.death());
+      return absl::OkStatus();
+    }
+    case FrameKind::kConnectRefused: {  // This raylet wrote to a process that is no more.
+      SHEAF_ASSIGN_OR_RETURN(const auto message, ParseFrame<proto::ConnectRefused>(frame));
+      const ProcessId process = ProcessId::Unpack(message.peer());
+      if (process.node == from.node) OnRemoteDeath(process, message.death());
+      return absl::OkStatus();
+    }
+    default:
+      return absl::OkStatus();  // Of a newer raylet.
+  }
+}
+
+void Raylet::NoteContact(ProcessId process, ProcessId remote) {
+  if (last_contact_ == std::pair(process, remote)) return;  // A stream of frames.
+  last_contact_ = {process, remote};
+  contacts_[process].insert(remote);
+}
+
+void Raylet::RefuseContact(ProcessId process, ProcessId remote) {
+  proto::ConnectRefused refusal;
+  refusal.set_peer(remote.packed());
+  *refusal.mutable_death() = DeathOf(remote);
+  SendMessage(To(process), FrameKind::kConnectRefused, refusal);
+}
+
+// `process` of this node is dead: all with whom it spoke learn of it behind what it sent. Those
+// that may have references from it say when they have seen everything.
+void Raylet::TellContacts(ProcessId process, const proto::ProcessDied& message, Remains* remains) {
+  last_contact_ = {};
+  absl::btree_set<ProcessId> remote;
+  if (const auto it = contacts_.find(process); it != contacts_.end()) {
+    remote = std::move(it->second);
+    contacts_.erase(it);
+  }
+  absl::btree_set<NodeNumber> nodes;
+  for (const ProcessId other : remote) {
+    nodes.insert(other.node);
+    if (other.is_raylet()) continue;
+    SendMessage(To(other), FrameKind::kProcessDied, message);
+    remains->undrained.insert(other);
+  }
+  for (const auto& [node, job] : told_jobs_) nodes.insert(node);
+  proto::OwnerLeft left;
+  left.set_process(process.packed());
+  *left.mutable_death() = message.death();
+  for (const NodeNumber node : nodes) SendMessage(To(RayletOf(node)), FrameKind::kOwnerLeft, left);
+}
+
+// `process` of another node is dead.
+void Raylet::OnRemoteDeath(ProcessId process, const proto::Death& death) {
+  Remember(process, death);
+  queue_.OnOwnerGone(process, Now());
+  groups_.OnOwnerGone(process, Now());
+  remote_owner_jobs_.erase(process);
+  proto::ProcessDied message;
+  message.set_process(process.packed());
+  *message.mutable_death() = death;
+  // Who spoke with it has been told, or is told by its raylet.
+  for (const ProcessId holder : references_.HoldersOf(process)) {
+    if (IsAlive(holder)) SendMessage(To(holder), FrameKind::kProcessDied, message);
+  }
+  for (auto& [local, remote] : contacts_) remote.erase(process);
+  last_contact_ = {};
+  LearnObjectsOf(process);
+  references_.OwnerDied(process);
+  AdoptObjectsOf(process);
+  world_.transport.Forget(process);
+  for (const auto& [local, job] : jobs_) {
+    if (job.driver != process || job.ended) continue;
+    EndJob(local, death);
+    return;
+  }
+}
+
+void Raylet::OnRemoteNodeDead(NodeNumber node, const std::string& words) {
+  OnCoordinatorDead(node);
+  world_.links.Forget(node);
+  proto::Death death;
+  death.set_cause(proto::Death::NODE_DIED);
+  death.set_message(words);
+  proto::NodeGone gone;
+  gone.set_node(node);
+  gone.set_words(words);
+  proto::ProcessDied died;
+  *died.mutable_death() = death;
+  for (const auto& [process, entry] : processes_) {
+    if (entry.info.role == ProcessRole::kTool) continue;
+    if (const auto it = contacts_.find(process); it != contacts_.end()) {
+      const absl::btree_set<ProcessId> remote = it->second;
+      for (const ProcessId other : remote) {
+        if (other.node != node) continue;
+        it->second.erase(other);
+        if (other.is_raylet()) continue;
+        died.set_process(other.packed());
+        SendMessage(To(process), FrameKind::kProcessDied, died);
+      }
+    }
+    SendMessage(To(process), FrameKind::kNodeGone, gone);
+  }
+  last_contact_ = {};
+  for (const ProcessId owner : references_.OwnersOn(node)) {
+    died.set_process(owner.packed());
+    for (const ProcessId holder : references_.HoldersOf(owner)) {
+      if (IsAlive(holder)) SendMessage(To(holder), FrameKind::kProcessDied, died);
+    }
+    LearnObjectsOf(owner);
+    references_.OwnerDied(owner);
+    AdoptObjectsOf(owner);
+  }
+  OnObjectsOfNodeGone(node);
+  std::vector<ProcessId> drained;
+  for (auto& [process, remains] : remains_) {
+    absl::erase_if(remains.undrained, [node](ProcessId peer) { return peer.node == node; });
+    if (remains.undrained.empty() && !remains.drained) drained.push_back(process);
+  }
+  for (const ProcessId process : drained) OnDrained(process);
+  absl::erase_if(remote_owner_jobs_,
+                 [node](const auto& entry) { return entry.first.node == node; });
+  absl::erase_if(told_jobs_, [node](const auto& entry) { return entry.first == node; });
+  std::vector<JobNumber> over;
+  for (const auto& [local, job] : jobs_) {
+    if (job.driver.node == node && !job.ended) over.push_back(local);
+  }
+  for (const JobNumber local : over) EndJob(local, death);
+}
+
+// A job whose driver is on another node, and whose owners ask for workers here.
+absl::Status Raylet::OnRemoteJob(const Frame& frame) {
+  SHEAF_ASSIGN_OR_RETURN(auto message, ParseFrame<proto::RemoteJob>(frame));
+  const ProcessId driver = ProcessId::Unpack(message.driver());
+  if (driver.process == 0 || driver.node == kGcs.node) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("the driver of job ", message.job(), " is ", driver.ToString()));
+  }
+  if (driver.node == options_.node) return absl::OkStatus();
+  if (const JobNumber known = JobOfDriver(driver); known != 0) {
+    if (Job& job = jobs_.at(known); job.number == 0) job.number = message.job();
+    return absl::OkStatus();
+  }
+  if (shutting_down_) return absl::OkStatus();
+  const JobNumber local = ++last_job_;
+  Job& job = jobs_[local];
+  job.number = message.job();
+  job.driver = driver;
+  job.start = *message.mutable_start();
+  job.started_at = Now();
+  job.remote = true;
+  job.program = std::move(*message.mutable_program());
+  world_.launcher.AddRemoteJob(local, driver, job.start, job.program);
+  pool_.AddJob(local, job.start.default_environment());
+  return absl::OkStatus();
+}
+
+absl::Status Raylet::OnHandedDemand(ProcessId from, const Frame& frame) {
+  SHEAF_ASSIGN_OR_RETURN(const auto message, ParseFrame<proto::HandedDemand>(frame));
+  const ProcessId owner = ProcessId::Unpack(message.owner());
+  if (owner.node == kGcs.node || owner.is_raylet()) {
+    return absl::InvalidArgumentError(absl::StrCat("a demand of ", owner.ToString()));
+  }
+  if (!MayHear(owner)) return absl::OkStatus();
+  const JobNumber job = JobOfDriver(ProcessId::Unpack(message.driver()));
+  if (job == 0 || jobs_.at(job).ended) return absl::OkStatus();
+  if (owner.node != options_.node) remote_owner_jobs_[owner] = job;
+  queue_.OnDemand(owner, message.demand(), Now(), {}, from.node, message.hops());
+  return absl::OkStatus();
+}
+
+// Hands a demand, or what is left of it, to another node.
+void Raylet::HandOn(const LeaseAction& action) {
+  proto::HandedDemand message;
+  message.set_owner(action.demand.owner.packed());
+  message.set_hops(action.hops);
+  message.mutable_demand()->set_key(action.demand.key);
+  message.mutable_demand()->set_wanted(action.wanted);
+  const LeaseSpec* spec = queue_.FindSpec(action.demand);
+  if (spec != nullptr) {
+    *message.mutable_demand()->mutable_spec() = ToMessage(*spec);
+    message.mutable_demand()->set_backlog(action.wanted);
+  }
+  const JobNumber local = JobOfOwner(action.demand.owner);
+  const auto job = jobs_.find(local);
+  if (job == jobs_.end()) return;  // Ended: the other node hears of that as well.
+  message.set_driver(job->second.driver.packed());
+  if (told_jobs_.insert({action.node, local}).second) {
+    proto::RemoteJob told;
+    told.set_job(job->second.number);
+    told.set_driver(job->second.driver.packed());
+    *told.mutable_start() = job->second.start;
+    *told.mutable_program() = job->second.program;
+    SendMessage(To(RayletOf(action.node)), FrameKind::kRemoteJob, told);
+  }
+  Counter(world_.metrics, CounterId::kDemandsHandedOn).Add();
+  SendMessage(To(RayletOf(action.node)), FrameKind::kHandedDemand, message);
+}
+
+JobNumber Raylet::JobOfDriver(ProcessId driver) const {
+  for (const auto& [local, job] : jobs_) {
+    if (job.driver == driver) return local;
+  }
+  return 0;
+}
+
+JobNumber Raylet::JobOfOwner(ProcessId owner) const {
+  if (const auto it = processes_.find(owner); it != processes_.end()) return it->second.job;
+  const auto it = remote_owner_jobs_.find(owner);
+  return it == remote_owner_jobs_.end() ? 0 : it->second;
+}
+
+void Raylet::CheckUnknownNodes() {
+  const Nanos now = Now();
+  std::vector<NodeNumber> none;
+  for (const auto& [node, since] : unknown_nodes_) {
+    if (view_.Find(node) != nullptr || now - since >= kUnknownNodeLimit) none.push_back(node);
+  }
+  for (const NodeNumber node : none) {
+    unknown_nodes_.erase(node);
+    if (view_.Find(node) == nullptr) OnRemoteNodeDead(node, "no such node is in this cluster");
+  }
+}
+
+}  // namespace sheaf

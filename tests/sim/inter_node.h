@@ -1,0 +1,82 @@
+// Copyright The Sheaf Authors. SPDX-License-Identifier: Apache-2.0
+// What lies between nodes: from each to each a stream of frames that arrive once and in order, as
+// rpc/links.h promises, but late.
+#pragma once
+
+#include <deque>
+#include <map>
+#include <string>
+#include <utility>
+
+#include "raylet/block_source.h"
+#include "raylet/node_links.h"
+#include "tests/sim/world.h"
+
+namespace sheaf::sim {
+
+class Node;
+
+class InterNode {
+ public:
+  explicit InterNode(World& world) : world_(world) {}
+
+  void Attach(NodeNumber number, Node* node) { nodes_[number] = node; }
+  void Send(ProcessId from, ProcessId to, Lane lane, FrameKind kind, std::string body);
+  // Asks the raylet of `node` for a block, and answers when that has.
+  void Fetch(NodeNumber reader, NodeNumber node, std::string request, BlockSource::Done done);
+  // `node` hears nothing more of `dead`, and sends it nothing.
+  void Forget(NodeNumber node, NodeNumber dead) { forgotten_[{node, dead}] = true; }
+
+ private:
+  struct Sent {
+    ProcessId from, to;
+    Lane lane;
+    FrameKind kind;
+    std::string body;
+    Nanos at;
+  };
+  struct Stream {
+    std::deque<Sent> sent;
+    bool scheduled = false;
+    Nanos last_at = 0;
+  };
+  using Key = std::pair<NodeNumber, NodeNumber>;
+  void Schedule(Key key);
+  void Deliver(Key key);
+
+  World& world_;
+  std::map<NodeNumber, Node*> nodes_;
+  std::map<Key, Stream> streams_;
+  std::map<Key, bool> forgotten_;
+};
+
+// One node's end.
+class SimLinks final : public NodeLinks {
+ public:
+  SimLinks(InterNode& between, NodeNumber node) : between_(between), node_(node) {}
+  void Send(ProcessId from, ProcessId to, Lane lane, FrameKind kind, std::string_view head,
+            std::string_view tail) override {
+    between_.Send(from, to, lane, kind, std::string(head) + std::string(tail));
+  }
+  size_t queued_bytes(NodeNumber) const override { return 0; }
+  void SetAddress(NodeNumber, const std::string&) override {}
+  void Forget(NodeNumber node) override { between_.Forget(node_, node); }
+
+ private:
+  InterNode& between_;
+  const NodeNumber node_;
+};
+
+class SimBlocks final : public BlockSource {
+ public:
+  SimBlocks(InterNode& between, NodeNumber node) : between_(between), node_(node) {}
+  void Fetch(NodeNumber node, std::string request, Nanos, Done done) override {
+    between_.Fetch(node_, node, std::move(request), std::move(done));
+  }
+
+ private:
+  InterNode& between_;
+  const NodeNumber node_;
+};
+
+}  // namespace sheaf::sim

@@ -110,6 +110,22 @@ std::vector<ExtentRange> ClientExtents::TakeEmpty(size_t keep) {
   return taken;
 }
 
+std::vector<ExtentRange> ClientExtents::TakeSealed() {
+  std::vector<ClientExtent*> sealed;
+  for (const auto& [offset, extent] : extents_) {
+    if (extent->IsSealed()) sealed.push_back(extent.get());
+  }
+  std::vector<ExtentRange> taken;
+  for (ClientExtent* extent : sealed) {
+    if (extent == open_) open_ = nullptr;
+    taken.push_back({extent->offset, extent->bytes});
+    Drop(extent);
+  }
+  std::sort(taken.begin(), taken.end(),
+            [](const ExtentRange& a, const ExtentRange& b) { return a.offset < b.offset; });
+  return taken;
+}
+
 uint64_t ClientExtents::NextSharedBytes() const {
   return std::clamp(shared_bytes_, kFirstSharedBytes, kLargestSharedBytes);
 }

@@ -28,6 +28,7 @@ struct ClientExtent {
   uint64_t next = 0;      // Where the next object goes, from `offset`.
   uint32_t live = 0;      // Objects created and not known to be freed.
   uint32_t unsealed = 0;  // Of these, still being written.
+  bool IsSealed() const { return slot == kNoSlot && live != 0 && unsealed == 0; }
 };
 
 class ClientExtents {
@@ -48,6 +49,9 @@ class ClientExtents {
   void Aborted(ClientExtent* extent);  // One of its unsealed objects.
   // Takes out shared extents without objects, but for `keep` of them.
   std::vector<ExtentRange> TakeEmpty(size_t keep);
+  // Takes out the shared extents with sealed objects and no unsealed one. The caller forgets first
+  // where its objects in them lie.
+  std::vector<ExtentRange> TakeSealed();
   // What to ask for next: more as more is in use.
   uint64_t NextSharedBytes() const;
 

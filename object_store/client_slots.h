@@ -24,7 +24,8 @@ class ClientSlots {
   struct Own {
     uint32_t generation = 0;         // Of the object in it, while `extent` is set.
     uint32_t position = 0;           // In the list of slots in use.
-    ClientExtent* extent = nullptr;  // Where its object lies; null: free, or reserved.
+    ClientExtent* extent = nullptr;  // Where its object lies; null: free, reserved, or in an
+                                     // extent that was returned.
   };
 
   // `arena_fd` stays open longer than this.

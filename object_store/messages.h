@@ -19,8 +19,10 @@ namespace sheaf {
 // Process -> raylet.
 inline constexpr FrameKind kStoreExtentRequest{128};  // ExtentRequest.
 inline constexpr FrameKind kStoreExtentCancel{129};   // ExtentCancel.
-inline constexpr FrameKind kStoreExtentReturn{130};  // ExtentRange[]: nothing lives there any more.
-inline constexpr FrameKind kStoreSlotRequest{131};   // SlotRequest.
+// ExtentRange[]: shared extents in which nothing is being written, or any without objects. What is
+// sealed there becomes the store's own.
+inline constexpr FrameKind kStoreExtentReturn{130};
+inline constexpr FrameKind kStoreSlotRequest{131};  // SlotRequest.
 inline constexpr FrameKind kStoreSealed{132};  // SealedSlot[]: for the raylet's index; sent lazily.
 inline constexpr FrameKind kStoreFree{133};    // ObjectName[]: free every copy on this node.
 inline constexpr FrameKind kStoreLookup{
@@ -34,7 +36,7 @@ inline constexpr FrameKind kStoreAlreadyYours{
     145};  // ExtentCancel: look again, an idle extent of yours fits.
 inline constexpr FrameKind kStoreSlotGrant{146};  // SlotGrant.
 inline constexpr FrameKind kStoreRefused{147};    // StoreRefusal.
-inline constexpr FrameKind kStoreRecall{148};  // No body: return every shared extent that is empty.
+inline constexpr FrameKind kStoreRecall{148};     // StoreRecall: return shared extents.
 inline constexpr FrameKind kStoreLocated{
     149};  // LocatedObject[]: answers to lookups, in any order.
 // Raylet -> the owner of the objects, on any node. ObjectName[]: here are copies of your objects.
@@ -51,7 +53,8 @@ struct ExtentRequest {
   int64_t wait_ns = 0;   // How long the raylet may make room before it refuses.
   uint32_t slot =
       kNoSlot;  // The slot of the one object that will lie there; kNoSlot: many small ones.
-  uint32_t unused = 0;
+  // Many small ones: so many granules will do when `bytes` cannot be had. 0: they will not.
+  uint32_t least_granules = 0;
 };
 struct ExtentCancel {
   uint64_t request = 0;
@@ -66,6 +69,9 @@ struct ExtentGrant {
 struct ExtentRange {
   uint64_t offset = 0;
   uint64_t bytes = 0;
+};
+struct StoreRecall {
+  uint32_t with_objects = 0;  // 0: the empty ones. Else those with sealed objects in them, too.
 };
 struct SlotRequest {
   uint64_t request = 0;

@@ -219,6 +219,14 @@ void ObjectTable::ForEachUnused(const std::function<void(Extent&)>& visit) {
   }
 }
 
+absl::btree_set<ProcessId> ObjectTable::SharedLessees() const {
+  absl::btree_set<ProcessId> lessees;
+  for (const auto& [offset, extent] : extents_) {
+    if (extent->slot == kNoSlot && extent->lessee != ProcessId{}) lessees.insert(extent->lessee);
+  }
+  return lessees;
+}
+
 std::shared_ptr<ObjectRecord> ObjectTable::Find(ObjectId id) const {
   const auto found = objects_.find(id);
   return found == objects_.end() ? nullptr : found->second;

@@ -99,6 +99,8 @@ class ObjectTable {
   void ForEachExtentOf(ProcessId lessee, const std::function<void(Extent&)>& visit);
   // Extents of processes without a known object. As above.
   void ForEachUnused(const std::function<void(Extent&)>& visit);
+  // Processes that hold an extent for many objects.
+  absl::btree_set<ProcessId> SharedLessees() const;
   uint64_t leased_bytes() const { return leased_bytes_; }
 
   // --- Objects. ---

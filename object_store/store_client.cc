@@ -102,7 +102,7 @@ absl::StatusOr<MutableBuffer> StoreClient::CreateDedicated(const ObjectSpec& spe
     HarvestShared(true);
     return WaitFor(spec.id, slots_->any_free() ? 0 : AskForSlots());
   }
-  return WaitFor(spec.id, AskForExtent(footprint, slot, spec.wait));
+  return WaitFor(spec.id, AskForExtent(footprint, footprint, slot, spec.wait));
 }
 
 absl::StatusOr<MutableBuffer> StoreClient::CreateShared(const ObjectSpec& spec,
@@ -121,8 +121,8 @@ absl::StatusOr<MutableBuffer> StoreClient::CreateShared(const ObjectSpec& spec,
   if (extent == nullptr) {
     slots_->PutBack(slot);
     if (shared_request_ == 0) {
-      shared_request_ =
-          AskForExtent(std::max(footprint, extents_->NextSharedBytes()), kNoSlot, spec.wait);
+      shared_request_ = AskForExtent(std::max(footprint, extents_->NextSharedBytes()), footprint,
+                                     kNoSlot, spec.wait);
     }
     return WaitFor(spec.id, shared_request_);
   }

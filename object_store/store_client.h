@@ -136,13 +136,17 @@ class StoreClient {
   MutableBuffer Prepare(const ObjectSpec& spec, uint32_t slot, ClientExtent& extent,
                         uint64_t offset);
   uint64_t AskForSlots();
-  uint64_t AskForExtent(uint64_t bytes, uint32_t slot, Nanos wait);
+  // `least`: shared ones only, what will do when `bytes` cannot be had.
+  uint64_t AskForExtent(uint64_t bytes, uint64_t least, uint32_t slot, Nanos wait);
   absl::Status WaitFor(ObjectId id, uint64_t request);
   void HarvestDedicated(bool everything);
   bool HarvestIfFreed(ClientExtent* extent);
   void ForgetTakenBack();
   void HarvestShared(bool everything);
   void ReturnEmptyExtents(size_t keep);
+  // Shared extents that nobody writes into: the store takes over the objects in them.
+  void ReturnSealedExtents();
+  void SendReturn(std::span<const ExtentRange> ranges);
   void DrainReleased();
   void Unseal(uint32_t slot);  // An unsealed buffer was dropped.
   void Answered(uint64_t request, const absl::Status& outcome);

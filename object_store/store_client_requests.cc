@@ -32,10 +32,14 @@ uint64_t StoreClient::AskForSlots() {
   return request.request;
 }
 
-uint64_t StoreClient::AskForExtent(uint64_t bytes, uint32_t slot, Nanos wait) {
+uint64_t StoreClient::AskForExtent(uint64_t bytes, uint64_t least, uint32_t slot, Nanos wait) {
   ++counts_.requests;
   const ExtentRequest request{
-      .request = next_request_++, .bytes = bytes, .wait_ns = wait, .slot = slot};
+      .request = next_request_++,
+      .bytes = bytes,
+      .wait_ns = wait,
+      .slot = slot,
+      .least_granules = static_cast<uint32_t>(AlignUp(least, kGranuleBytes) / kGranuleBytes)};
   requests_[request.request] = {.slot = slot};
   Flush();  // Frees first: they may be what makes the room.
   raylet_.Send(Lane::kControl, kStoreExtentRequest, AsBytes(request));
@@ -113,18 +117,30 @@ void StoreClient::HarvestShared(bool everything) {
       continue;
     }
     slots_->Untrack(slot);
-    extents_->Freed(std::exchange(own.extent, nullptr));
+    ClientExtent* const extent = std::exchange(own.extent, nullptr);
+    if (extent != nullptr) extents_->Freed(extent);
     slots_->PutBack(slot);
   }
   ReturnEmptyExtents(kWarmSharedExtents);
 }
 
-void StoreClient::ReturnEmptyExtents(size_t keep) {
-  const std::vector<ExtentRange> empty = extents_->TakeEmpty(keep);
-  if (empty.empty()) return;
-  Flush();
-  raylet_.Send(Lane::kControl, kStoreExtentReturn,
-               ItemsAsBytes(std::span<const ExtentRange>(empty)));
+void StoreClient::ReturnSealedExtents() {
+  for (const uint32_t slot : slots_->tracked()) {
+    ClientExtent*& extent = slots_->own(slot).extent;
+    if (extent != nullptr && extent->IsSealed()) extent = nullptr;
+  }
+  SendReturn(extents_->TakeSealed());
+}
+
+void StoreClient::ReturnEmptyExtents(size_t keep) { SendReturn(extents_->TakeEmpty(keep)); }
+
+void StoreClient::SendReturn(std::span<const ExtentRange> ranges) {
+  if (!ranges.empty()) Flush();
+  while (!ranges.empty()) {
+    const auto batch = ranges.first(std::min(ranges.size(), kMaxStoreItems));
+    raylet_.Send(Lane::kControl, kStoreExtentReturn, ItemsAsBytes(batch));
+    ranges = ranges.subspan(batch.size());
+  }
 }
 
 void StoreClient::DrainReleased() {
@@ -174,6 +190,8 @@ void StoreClient::OnFrame(FrameKind kind, std::string_view body) {
     HarvestDedicated(true);
     HarvestShared(true);
     ReturnEmptyExtents(0);
+    const auto* recall = FrameHead<StoreRecall>(body);
+    if (recall != nullptr && recall->with_objects != 0) ReturnSealedExtents();
     ++room_version_;
   } else if (kind == kStoreLocated) {
     OnLocated(FrameItems<LocatedObject>(body));

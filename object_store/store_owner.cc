@@ -64,7 +64,7 @@ void StoreOwner::OnProcessDied(ProcessId process) {
     if (waiting->process == process) waiting->gone = true;
   }
   std::erase_if(waiting_, [](const auto& w) { return w->gone && !w->populating; });
-  SplitExtents(process);
+  SplitExtents(process, nullptr);
   table_.EndPageLeases(process);
   ScanFreeing();
   ServeWaiting();
@@ -96,7 +96,7 @@ void StoreOwner::OnFrame(ProcessId from, FrameKind kind, std::string_view body) 
   } else if (kind == kStoreExtentReturn) {
     const std::vector<ExtentRange> ranges(FrameItems<ExtentRange>(copy).begin(),
                                           FrameItems<ExtentRange>(copy).end());
-    for (const ExtentRange& range : ranges) OnExtentReturn(from, range);
+    OnExtentReturn(from, ranges);
     return ServeWaiting();
   } else if (kind == kStoreSealed) {
     return OnSealed(FrameItems<SealedSlot>(copy));

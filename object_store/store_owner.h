@@ -26,6 +26,7 @@
 #include <vector>
 
 #include "absl/container/btree_map.h"
+#include "absl/container/btree_set.h"
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "base/clock.h"
@@ -216,7 +217,7 @@ class StoreOwner {
   // store_owner_leases.cc
   void OnExtentRequest(ProcessId from, ExtentRequest request);
   void OnExtentCancel(ProcessId from, uint64_t request);
-  void OnExtentReturn(ProcessId from, const ExtentRange& range);
+  void OnExtentReturn(ProcessId from, std::span<const ExtentRange> ranges);
   void OnSlotRequest(ProcessId from, const SlotRequest& request);
   bool HasFittingIdle(ProcessId process, uint64_t bytes);
   void ServeWaiting();
@@ -231,9 +232,14 @@ class StoreOwner {
   // Takes idle extents from processes until `enough` is free in one piece; those unused since
   // `unused_since` only.
   void TakeBackIdle(Nanos unused_since, uint64_t enough);
+  // Asks for the empty shared extents of processes that have such since `empty_since`.
   void Recall(Nanos now, Nanos empty_since);
+  // Asks for all shared extents that nobody writes into.
+  void RecallAll(Nanos now);
   void EndLease(Extent* extent);
-  void SplitExtents(ProcessId dead);
+  // Takes over what `lessee` has sealed in its extents (or in those at `offsets` alone), each
+  // object with the granules that it touches, and frees the rest of them.
+  void SplitExtents(ProcessId lessee, const absl::btree_set<uint64_t>* offsets);
 
   // store_owner_objects.cc
   // The record of the sealed object in `slot`, made now if it is new. Null: none, or it is not
@@ -309,6 +315,7 @@ class StoreOwner {
   Nanos next_learn_ = 0;
   Nanos memory_short_until_ = 0;  // The machine has no memory for unpopulated ranges.
   Nanos next_take_back_ = 0;
+  Nanos next_recall_all_ = 0;
   bool serving_ = false;      // ServeWaiting runs;
   bool serve_again_ = false;  // it was called meanwhile.
   StoreStats counts_;

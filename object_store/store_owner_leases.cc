@@ -1,7 +1,7 @@
 // Copyright The Sheaf Authors. SPDX-License-Identifier: Apache-2.0
 // Extents and slot pages: who asks, who gets, and where room comes from when there is none. In this
-// order: freed objects without views, idle extents of processes, empty shared extents, spilling; at
-// last a refusal.
+// order: freed objects without views, idle extents of processes, shared extents of processes,
+// spilling, less than was asked for where that will do; at last a refusal.
 #include <algorithm>
 #include <utility>
 
@@ -71,23 +71,29 @@ void StoreOwner::OnExtentCancel(ProcessId from, uint64_t request) {
   }
 }
 
-void StoreOwner::OnExtentReturn(ProcessId from, const ExtentRange& range) {
-  Extent* extent = table_.FindExtent(range);
-  if (extent == nullptr || extent->lessee != from || extent->range.offset != range.offset ||
-      extent->range.bytes != range.bytes) {
-    return Violation(from, absl::StrCat("it returns ", range.bytes, " bytes at ", range.offset,
-                                        ", which it does not hold"));
-  }
-  // Nothing sealed may lie there, announced or not: others may view it.
+void StoreOwner::OnExtentReturn(ProcessId from, std::span<const ExtentRange> ranges) {
+  // What was sealed there and not announced must be known first: others may view it.
   std::vector<uint32_t> sealed;
   table_.ForEachUnknown(from, [&](uint32_t slot) {
     if (table_.Word(slot).state == SlotState::kSealed) sealed.push_back(slot);
   });
   for (const uint32_t slot : sealed) LearnSealed(slot);
-  if (extent->objects != 0) {
-    return Violation(from, absl::StrCat("it returns an extent with ", extent->objects, " objects"));
+  absl::btree_set<uint64_t> with_objects;
+  for (const ExtentRange& range : ranges) {
+    Extent* extent = table_.FindExtent(range);
+    if (extent == nullptr || extent->lessee != from || extent->range.offset != range.offset ||
+        extent->range.bytes != range.bytes) {
+      Violation(from, absl::StrCat("it returns ", range.bytes, " bytes at ", range.offset,
+                                   ", which it does not hold"));
+    } else if (extent->objects == 0) {
+      EndLease(extent);
+    } else if (extent->slot == kNoSlot) {
+      with_objects.insert(range.offset);
+    } else {
+      Violation(from, "it returns the extent of an object that exists");
+    }
   }
-  EndLease(extent);
+  if (!with_objects.empty()) SplitExtents(from, &with_objects);
 }
 
 void StoreOwner::OnSlotRequest(ProcessId from, const SlotRequest& request) {
@@ -129,7 +135,7 @@ bool StoreOwner::TryServe(const std::shared_ptr<Waiting>& waiting) {
   const bool shared = waiting->restore == nullptr && waiting->receive == nullptr &&
                       waiting->request.slot == kNoSlot;
   const bool short_of_memory = world_.clock.Now() < memory_short_until_;
-  const ExtentAllocator::Want want{
+  ExtentAllocator::Want want{
       .bytes = waiting->bytes,
       .populated_only = short_of_memory,
       .from_top = shared,
@@ -140,6 +146,12 @@ bool StoreOwner::TryServe(const std::shared_ptr<Waiting>& waiting) {
   if (!taken) {
     MakeRoom(waiting->bytes);
     taken = allocator_.Allocate(want);
+    const uint64_t least = waiting->request.least_granules * kGranuleBytes;
+    if (!taken && shared && least != 0 && least < want.bytes && spilling_bytes_ == 0) {
+      want.bytes = least;
+      want.alignment = kGranuleBytes;
+      taken = allocator_.Allocate(want);
+    }
     if (!taken) return false;
   }
   if (taken->unpopulated.empty()) {
@@ -242,6 +254,7 @@ void StoreOwner::MakeRoom(uint64_t bytes) {
     }
   }
   Recall(now, now);
+  RecallAll(now);
   SpillSome(bytes);
 }
 
@@ -260,8 +273,18 @@ void StoreOwner::Recall(Nanos now, Nanos empty_since) {
     const auto lessee = processes_.find(extent.lessee);
     if (lessee == processes_.end() || now - lessee->second.recalled_at < kRecallPeriod) return;
     lessee->second.recalled_at = now;
-    world_.transport.To(extent.lessee).Send(Lane::kControl, kStoreRecall, {});
+    world_.transport.To(extent.lessee)
+        .Send(Lane::kControl, kStoreRecall, AsBytes(StoreRecall{.with_objects = 0}));
   });
+}
+
+void StoreOwner::RecallAll(Nanos now) {
+  if (now < next_recall_all_) return;
+  next_recall_all_ = now + kRecallPeriod;
+  for (const ProcessId lessee : table_.SharedLessees()) {
+    world_.transport.To(lessee).Send(Lane::kControl, kStoreRecall,
+                                     AsBytes(StoreRecall{.with_objects = 1}));
+  }
 }
 
 void StoreOwner::EndLease(Extent* extent) {
@@ -269,9 +292,9 @@ void StoreOwner::EndLease(Extent* extent) {
   table_.RemoveExtent(extent);
 }
 
-void StoreOwner::SplitExtents(ProcessId dead) {
+void StoreOwner::SplitExtents(ProcessId lessee, const absl::btree_set<uint64_t>* offsets) {
   absl::btree_map<uint64_t, std::vector<ObjectRecord*>> kept;  // By offset of their extent.
-  table_.ForEachKnown(dead, [&](ObjectRecord& record) {
+  table_.ForEachKnown(lessee, [&](ObjectRecord& record) {
     if (record.extent != nullptr) kept[record.extent->range.offset].push_back(&record);
   });
   // Whole granules with objects in them; neighbours that share one stay together.
@@ -280,7 +303,8 @@ void StoreOwner::SplitExtents(ProcessId dead) {
     uint64_t end = 0;
     std::vector<ObjectRecord*> records;
   };
-  table_.ForEachExtentOf(dead, [&](Extent& extent) {
+  table_.ForEachExtentOf(lessee, [&](Extent& extent) {
+    if (offsets != nullptr && !offsets->contains(extent.range.offset)) return;
     const ExtentRange whole = extent.range;
     const uint64_t whole_end = whole.offset + whole.bytes;
     table_.RemoveExtent(&extent);

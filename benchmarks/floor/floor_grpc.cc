@@ -1,0 +1,300 @@
+// Copyright The Sheaf Authors. SPDX-License-Identifier: Apache-2.0
+// What gRPC and TCP do between two processes of this machine: a bidirectional stream there and
+// back, one message or many frames at a time, and bulk, by byte buffers and by a bare socket. What
+// calls and objects between two nodes cost at least. No code of Sheaf.
+#include <arpa/inet.h>
+#include <grpc/slice.h>
+#include <grpcpp/create_channel.h>
+#include <grpcpp/generic/async_generic_service.h>
+#include <grpcpp/generic/generic_stub.h>
+#include <grpcpp/security/credentials.h>
+#include <grpcpp/security/server_credentials.h>
+#include <grpcpp/server_builder.h>
+#include <signal.h>
+#include <sys/prctl.h>
+#include <sys/socket.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <condition_variable>
+#include <mutex>
+#include <string>
+#include <thread>
+
+#include "figures.h"
+
+namespace {
+
+using grpc::ByteBuffer;
+
+constexpr size_t kBulkBytes = 4 << 20;
+constexpr size_t kFrameBytes = 128;
+constexpr size_t kFramesPerMessage = 64;
+
+ByteBuffer BufferOf(const void* bytes, size_t size) {
+  const grpc::Slice slice(bytes, size);
+  return ByteBuffer(&slice, 1);
+}
+
+// --- the second process ---
+
+class Echo final : public grpc::ServerGenericBidiReactor {
+ public:
+  Echo() { StartRead(&message_); }
+  void OnReadDone(bool ok) override {
+    if (!ok) return Finish(grpc::Status::OK);
+    std::lock_guard lock(mutex_);
+    waiting_.push_back(message_);
+    message_.Clear();
+    StartRead(&message_);
+    Next();
+  }
+  void OnWriteDone(bool ok) override {
+    std::lock_guard lock(mutex_);
+    writing_ = false;
+    if (ok) Next();
+  }
+  void OnDone() override { delete this; }
+
+ private:
+  void Next() {
+    if (writing_ || waiting_.empty()) return;
+    writing_ = true;
+    out_ = waiting_.front();
+    waiting_.erase(waiting_.begin());
+    StartWrite(&out_);
+  }
+  std::mutex mutex_;
+  ByteBuffer message_, out_;
+  std::vector<ByteBuffer> waiting_;
+  bool writing_ = false;
+};
+
+class Bulk final : public grpc::ServerGenericBidiReactor {
+ public:
+  explicit Bulk(const char* bytes) {
+    const grpc::Slice slice(grpc_slice_from_static_buffer(bytes, kBulkBytes),
+                            grpc::Slice::STEAL_REF);
+    answer_ = ByteBuffer(&slice, 1);
+    StartRead(&request_);
+  }
+  void OnReadDone(bool) override {
+    StartWriteAndFinish(&answer_, grpc::WriteOptions(), grpc::Status::OK);
+  }
+  void OnDone() override { delete this; }
+
+ private:
+  ByteBuffer request_, answer_;
+};
+
+class Service final : public grpc::CallbackGenericService {
+ public:
+  explicit Service(const char* bytes) : bytes_(bytes) {}
+  grpc::ServerGenericBidiReactor* CreateReactor(
+      grpc::GenericCallbackServerContext* context) override {
+    if (context->method() == "/floor/Echo") return new Echo;
+    return new Bulk(bytes_);
+  }
+
+ private:
+  const char* const bytes_;
+};
+
+int TcpListener(uint16_t* port) {
+  const int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+  sockaddr_in address{};
+  address.sin_family = AF_INET;
+  address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+  socklen_t size = sizeof address;
+  floors::Require(bind(fd, reinterpret_cast<sockaddr*>(&address), size) == 0 &&
+                      listen(fd, 4) == 0 &&
+                      getsockname(fd, reinterpret_cast<sockaddr*>(&address), &size) == 0,
+                  "tcp");
+  *port = ntohs(address.sin_port);
+  return fd;
+}
+
+[[noreturn]] void Serve(int out) {
+  prctl(PR_SET_PDEATHSIG, SIGKILL);
+  signal(SIGPIPE, SIG_IGN);
+  const std::string bytes(kBulkBytes, 'b');
+  Service service(bytes.data());
+  grpc::ServerBuilder builder;
+  int grpc_port = 0;
+  builder.AddListeningPort("127.0.0.1:0", grpc::InsecureServerCredentials(), &grpc_port);
+  builder.RegisterCallbackGenericService(&service);
+  const auto server = builder.BuildAndStart();
+  uint16_t tcp_port = 0;
+  const int listener = TcpListener(&tcp_port);
+  const int ports[2] = {grpc_port, tcp_port};
+  floors::Require(write(out, ports, sizeof ports) == sizeof ports, "pipe");
+  while (true) {  // A connection gets the same bytes for ever.
+    const int fd = accept(listener, nullptr, nullptr);
+    while (fd >= 0 && write(fd, bytes.data(), 1 << 20) > 0) {
+    }
+    close(fd);
+  }
+}
+
+// --- the first process ---
+
+// Sends messages over one stream, and counts what comes back.
+class Caller final : public grpc::ClientBidiReactor<ByteBuffer, ByteBuffer> {
+ public:
+  explicit Caller(std::shared_ptr<grpc::Channel> channel) : stub_(std::move(channel)) {
+    stub_.PrepareBidiStreamingCall(&context_, "/floor/Echo", {}, this);
+    AddHold();
+    StartRead(&in_);
+    StartCall();
+  }
+  ~Caller() override {
+    context_.TryCancel();
+    RemoveHold();
+    std::unique_lock lock(mutex_);
+    changed_.wait(lock, [this] { return done_; });
+  }
+  // `count` messages, at most `in_flight` at a time.
+  void Run(const ByteBuffer& message, uint64_t count, uint64_t in_flight) {
+    std::unique_lock lock(mutex_);
+    message_ = message;
+    limit_ = sent_ + count;
+    in_flight_ = in_flight;
+    Next();
+    changed_.wait(lock, [this] { return back_ == limit_; });
+  }
+  void OnWriteDone(bool ok) override {
+    std::lock_guard lock(mutex_);
+    writing_ = false;
+    if (ok) Next();
+  }
+  void OnReadDone(bool ok) override {
+    if (!ok) return;
+    std::lock_guard lock(mutex_);
+    floors::Require(in_.Length() == message_.Length(), "echo");
+    ++back_;
+    in_.Clear();
+    StartRead(&in_);
+    if (back_ == limit_) changed_.notify_all();
+    Next();
+  }
+  void OnDone(const grpc::Status&) override {
+    std::lock_guard lock(mutex_);
+    done_ = true;
+    changed_.notify_all();
+  }
+
+ private:
+  void Next() {
+    if (writing_ || sent_ == limit_ || sent_ - back_ >= in_flight_) return;
+    writing_ = true;
+    ++sent_;
+    out_ = message_;
+    StartWrite(&out_);
+  }
+  grpc::GenericStub stub_;
+  grpc::ClientContext context_;
+  std::mutex mutex_;
+  std::condition_variable changed_;
+  ByteBuffer in_, out_, message_;
+  uint64_t sent_ = 0, back_ = 0, limit_ = 0, in_flight_ = 0;
+  bool writing_ = false, done_ = false;
+};
+
+// One answer of 4 MiB, copied out.
+size_t Fetch(grpc::GenericStub& stub, std::string& to) {
+  grpc::ClientContext context;
+  const ByteBuffer request = BufferOf("please", 6);
+  ByteBuffer answer;
+  std::mutex mutex;
+  std::condition_variable changed;
+  bool done = false;
+  stub.UnaryCall(&context, "/floor/Bulk", {}, &request, &answer, [&](const grpc::Status& status) {
+    floors::Require(status.ok(), "bulk");
+    std::lock_guard lock(mutex);
+    done = true;
+    changed.notify_all();
+  });
+  {
+    std::unique_lock lock(mutex);
+    changed.wait(lock, [&] { return done; });
+  }
+  std::vector<grpc::Slice> slices;
+  floors::Require(answer.Dump(&slices).ok() && answer.Length() == kBulkBytes, "answer");
+  size_t at = 0;
+  for (const grpc::Slice& slice : slices) {
+    std::memcpy(to.data() + at, slice.begin(), slice.size());
+    at += slice.size();
+  }
+  return at;
+}
+
+// `fetchers` threads, each with one block on its way.
+size_t FetchSeveral(grpc::GenericStub& stub, std::vector<std::string>& to, int rounds) {
+  std::vector<std::thread> threads;
+  for (std::string& buffer : to) {
+    threads.emplace_back([&, rounds] {
+      for (int i = 0; i < rounds; ++i) Fetch(stub, buffer);
+    });
+  }
+  for (std::thread& thread : threads) thread.join();
+  return to.size() * static_cast<size_t>(rounds) * kBulkBytes;
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  const double seconds = floors::SecondsArgument(argc, argv, 1.0);
+  int pipes[2];
+  floors::Require(pipe(pipes) == 0, "pipe");
+  const pid_t child = fork();  // Before gRPC has a thread.
+  floors::Require(child >= 0, "fork");
+  if (child == 0) Serve(pipes[1]);
+  int ports[2];
+  floors::Require(read(pipes[0], ports, sizeof ports) == sizeof ports, "ports");
+
+  grpc::ChannelArguments arguments;
+  arguments.SetMaxReceiveMessageSize(-1);
+  const auto channel = grpc::CreateCustomChannel("127.0.0.1:" + std::to_string(ports[0]),
+                                                 grpc::InsecureChannelCredentials(), arguments);
+  {
+    Caller caller(channel);
+    const std::string small(64, 's'), batch(kFrameBytes * kFramesPerMessage, 'f');
+    const ByteBuffer one = BufferOf(small.data(), small.size());
+    const ByteBuffer many = BufferOf(batch.data(), batch.size());
+    floors::Print("floor_grpc_stream_ping_pong", "1/s", floors::MedianRate(seconds, [&] {
+                    caller.Run(one, 100, 1);
+                    return uint64_t{100};
+                  }));
+    floors::Print("floor_grpc_stream_64_frames", "frames/s", floors::MedianRate(seconds, [&] {
+                    caller.Run(many, 200, 8);
+                    return 200 * kFramesPerMessage;
+                  }));
+  }
+  {
+    grpc::GenericStub stub(channel);
+    std::vector<std::string> one(1, std::string(kBulkBytes, '\0'));
+    std::vector<std::string> two(2, std::string(kBulkBytes, '\0'));
+    floors::Print("floor_grpc_bytes_4mib", "GB/s",
+                  floors::MedianRate(seconds, [&] { return FetchSeveral(stub, one, 8); }) / 1e9);
+    floors::Print("floor_grpc_bytes_4mib_2_at_once", "GB/s",
+                  floors::MedianRate(seconds, [&] { return FetchSeveral(stub, two, 4); }) / 1e9);
+  }
+  {
+    const int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+    sockaddr_in address{};
+    address.sin_family = AF_INET;
+    address.sin_port = htons(static_cast<uint16_t>(ports[1]));
+    address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+    floors::Require(connect(fd, reinterpret_cast<sockaddr*>(&address), sizeof address) == 0,
+                    "connect");
+    std::string to(1 << 20, '\0');
+    floors::Print("floor_tcp_bytes", "GB/s", floors::MedianRate(seconds, [&] {
+                                               const ssize_t got = read(fd, to.data(), to.size());
+                                               floors::Require(got > 0, "read");
+                                               return static_cast<uint64_t>(got);
+                                             }) / 1e9);
+    close(fd);
+  }
+  kill(child, SIGKILL);
+  waitpid(child, nullptr, 0);
+}

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "cli/cert.h"
 #include "cli/completion.h"
 #include "cli/json.h"
 #include "cli/list.h"
@@ -40,6 +41,7 @@ class CommandLine {
     AddStart();
     AddNode();
     AddStop();
+    AddCert();
     AddStatus();
     AddList();
     AddWhy();
@@ -181,6 +183,17 @@ class CommandLine {
             "Descriptor of a pipe; the node ends, and leaves nothing, when its other end is closed")
         ->type_name("FD");
   }
+  void AddCert() {
+    CLI::App* command = app_.add_subcommand("cert", "Certificates for clusters that use TLS");
+    command->require_subcommand(1);
+    CLI::App* init = command->add_subcommand("init", "Make an authority and a node's certificate");
+    init->callback([this] { run_ = [this] { return RunCertInit(cert_); }; });
+    init->add_option("DIR", cert_.directory,
+                     "Where they go; made if missing, nothing is overwritten")
+        ->required();
+    init->add_option("--host", cert_.hosts, "A name or address of a node; may be given again")
+        ->type_name("HOST");
+  }
   void AddStop() {
     CLI::App* command = Command("stop", "Stop the nodes of this user, with all their processes",
                                 [this] { return RunStop(stop_); });
@@ -284,6 +297,7 @@ class CommandLine {
   CLI::App app_;
   std::function<int()> run_;
   StartOptions start_;
+  CertOptions cert_;
   bool block_ = false;
   NodeOptions node_;
   StopOptions stop_;

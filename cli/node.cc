@@ -92,7 +92,7 @@ class Node {
   ReadyLine ready_line() const {
     std::string head = join_;
     if (head.empty() && connections_ != nullptr) head = connections_->address();
-    return {session_->path(), endpoint_->url(), head};
+    return {session_->path(), endpoint_->url(), head, raylet_->node()};
   }
   int stop_fd() const { return stop_.get(); }
   std::string stop_reason() {

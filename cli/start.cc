@@ -191,14 +191,14 @@ std::vector<std::string> NodeFlags::Arguments() const {
 }
 
 std::string ReadyLine::Text() const {
-  return absl::StrCat("ready\t", session, "\t", metrics_url, "\t", address, "\n");
+  return absl::StrCat("ready\t", session, "\t", metrics_url, "\t", address, "\t", node, "\n");
 }
 
 bool ReadyLine::Parse(const std::string& text, ReadyLine& out) {
   absl::string_view rest = text;
   if (!absl::ConsumePrefix(&rest, "ready\t") || !absl::ConsumeSuffix(&rest, "\n")) return false;
   const std::vector<std::string> parts = absl::StrSplit(rest, '\t');
-  if (parts.size() != 3) return false;
+  if (parts.size() != 4 || !absl::SimpleAtoi(parts[3], &out.node)) return false;
   out.session = parts[0];
   out.metrics_url = parts[1];
   out.address = parts[2];
@@ -223,6 +223,7 @@ int RunStart(const StartOptions& options) {
                             .Add("session", JsonString(started->line.session))
                             .Add("metrics_url", JsonString(started->line.metrics_url))
                             .Add("address", JsonString(started->line.address))
+                            .Add("node", JsonNumber(int64_t{started->line.node}))
                             .Add("os_pid", JsonNumber(int64_t{started->os_pid}))
                             .Add("milliseconds", JsonNumber(milliseconds))
                             .Done()

@@ -50,7 +50,8 @@ struct ReadyLine {
   std::string session;
   std::string metrics_url;
   std::string address;       // Of the cluster's head, HOST:PORT; empty: the node is alone.
-  std::string Text() const;  // "ready SESSION URL ADDRESS\n".
+  uint32_t node = 0;         // Its number.
+  std::string Text() const;  // "ready SESSION URL ADDRESS NODE\n".
   static bool Parse(const std::string& text, ReadyLine& out);
 };
 

@@ -1,0 +1,27 @@
+// Copyright The Sheaf Authors. SPDX-License-Identifier: Apache-2.0
+#include "cli/cert.h"
+
+#include <cstdio>
+
+#include "cli/query.h"
+#include "cli/table.h"
+#include "rpc/credentials.h"
+
+namespace sheaf::cli {
+
+int RunCertInit(const CertOptions& options) {
+  if (absl::Status made = MakeCertificateSet(options.directory, options.hosts); !made.ok()) {
+    return Complain(made);
+  }
+  const std::string directory = Printable(options.directory);
+  std::printf(
+      "Made an authority and a certificate for nodes in %s, good for ten years:\n"
+      "  ca.pem, node.pem, node.key   what every node needs: copy them there, node.key unreadable "
+      "to others\n"
+      "  ca.key                       signs certificates of further nodes: keep it apart\n\n"
+      "Next: sheaf start --head --host 0.0.0.0 --tls-dir %s\n",
+      directory.c_str(), directory.c_str());
+  return kDone;
+}
+
+}  // namespace sheaf::cli

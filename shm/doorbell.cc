@@ -44,8 +44,10 @@ void RingAfterDeath(Bell& bell) {
   Knock(bell);
 }
 
-void SleepOnBell(Bell& bell, Nanos timeout) {
-  FutexWait(bell.state, static_cast<uint32_t>(BellState::kAsleep), Bounded(timeout));
+void SleepOnBell(Bell& bell, Nanos timeout) { SleepWhile(bell, BellState::kAsleep, timeout); }
+
+void SleepWhile(Bell& bell, BellState seen, Nanos timeout) {
+  FutexWait(bell.state, static_cast<uint32_t>(seen), Bounded(timeout));
 }
 
 void SleepOnKnock(Bell& bell, Nanos timeout) {

@@ -82,6 +82,10 @@ inline void SetBell(Bell& bell, BellState state) {
 // The driver sleeps until rung, or `timeout` (cut to kLongestSleep), or a signal. The caller has
 // called SetBell(kAsleep) and looked at its rings; it calls SetBell(kAwake) afterwards.
 void SleepOnBell(Bell& bell, Nanos timeout);
+// Another thread of the receiver, which watches while it has no driver: sleeps while the state is
+// `seen`, whatever that is; if it is kAsleep when a sender rings, this is the sleeper that is
+// woken.
+void SleepWhile(Bell& bell, BellState seen, Nanos timeout);
 // The background thread sleeps until it is called for (a control frame came while the process was
 // away).
 void SleepOnKnock(Bell& bell, Nanos timeout);

@@ -108,6 +108,12 @@ class TaskHandler {
   virtual void Execute(std::shared_ptr<Execution> execution) = 0;
   // A running call shall stop, if its language can. Called on the background thread.
   virtual void Cancel(TaskId task) { (void)task; }
+  // Whether async actors run on an event loop of the language, which takes its calls itself
+  // (Runtime::TakeCalls). Execute then gets their creation alone.
+  virtual bool has_event_loop() const { return false; }
+  // The event loop, which sleeps, shall call TakeCalls. Called under locks: it only makes something
+  // readable.
+  virtual void WakeLoop() {}
 };
 
 struct RuntimeOptions {
@@ -129,6 +135,10 @@ class Runtime {
   virtual ~Runtime() = default;
   // Workers: runs calls until the raylet or the job ends this process; returns the exit status.
   virtual int RunWorker() = 0;
+  // Event loops of async actors, on their thread: appends the calls that shall start now. With
+  // `may_sleep` it looks at the rings for a while first; true: there are none, and
+  // TaskHandler::WakeLoop is called when there are.
+  virtual bool TakeCalls(bool may_sleep, std::vector<std::shared_ptr<Execution>>* calls) = 0;
 
   // Objects.
   virtual absl::StatusOr<ObjectHandle> Put(std::string_view bytes,

@@ -146,7 +146,9 @@ RuntimeImpl::~RuntimeImpl() {
     raylet_dead_ = true;  // Threads that still wait end with an error.
     if (raylet_death_.empty()) raylet_death_ = "Sheaf was shut down in this process";
     WakeWaiters();
-    group_work_.notify_all();
+    to_fetch_changed_.notify_all();
+    leaves_.notify_all();
+    if (mailbox_) RingBell(mailbox_->bell(), Lane::kControl);
   }
   if (mailbox_) Knock(mailbox_->bell());
   if (background_.joinable()) background_.join();

@@ -46,8 +46,11 @@ void RuntimeImpl::Lock::Unlock() {
   std::vector<std::function<void()>> deferred;
   if (!runtime_.deferred_.empty()) [[unlikely]]
     deferred.swap(runtime_.deferred_);
+  std::vector<std::shared_ptr<Waiter>> woken;
+  if (!runtime_.to_wake_.empty()) woken.swap(runtime_.to_wake_);
   holding = outer_;
   lock_.unlock();
+  for (const std::shared_ptr<Waiter>& waiter : woken) waiter->Wake();
   for (auto& run : deferred) run();
 }
 
@@ -67,16 +70,16 @@ void RuntimeImpl::Ended(CallExecution* call) {
   }
   Lock lock(*this);
   ended_.push_back(call);
-  if (!group_threads_.empty() && executor_->queued() != 0)
-    group_work_.notify_all();  // Its group may run another.
 }
 
 void RuntimeImpl::FinishEnded() {
+  if (ended_.empty()) return;
   for (size_t i = 0; i < ended_.size(); ++i) {  // By index: the end of one may end another.
     executor_->Ended(*ended_[i]);
     executor_->Recycle(ended_[i]);
   }
   ended_.clear();
+  if (!group_threads_.empty() && executor_->queued() != 0) Recheck();  // Groups may run others.
 }
 
 bool RuntimeImpl::PollRings() {
@@ -85,11 +88,73 @@ bool RuntimeImpl::PollRings() {
   owner_->references.CollectDropped();
   if (!actor_lookups_.empty()) [[unlikely]]
     TakeActorLookups();
-  if (waiters_ != 0) WakeWaiters();
+  if (loop_sleeps_) [[unlikely]]
+    NudgeLoop();
   return true;
 }
 
-void RuntimeImpl::WakeWaiters() { progress_.notify_all(); }
+void RuntimeImpl::Waiter::Wake() {
+  {
+    const std::lock_guard lock(mutex);
+    woken = true;
+  }
+  changed.notify_one();
+}
+
+void RuntimeImpl::Waiter::Sleep(Nanos timeout) {
+  std::unique_lock lock(mutex);
+  changed.wait_for(lock, std::chrono::nanoseconds(timeout), [this] { return woken; });
+  woken = false;
+}
+
+// All look by themselves whether to go on.
+void RuntimeImpl::WakeWaiters() {
+  to_wake_.insert(to_wake_.end(), waiters_.begin(), waiters_.end());
+}
+
+// Wakes those whose wait has ended.
+void RuntimeImpl::ServeWaiters() {
+  std::erase_if(waiters_, [this](const std::shared_ptr<Waiter>& waiter) {
+    waiter->finished = !waiter->drives && (*waiter->done)();
+    if (waiter->finished) to_wake_.push_back(waiter);
+    return waiter->finished;
+  });
+}
+
+// Something other than a frame has changed: all who wait look again.
+void RuntimeImpl::Recheck() {
+  ServeWaiters();
+  if (loop_sleeps_) NudgeLoop();
+  if (driving_) {
+    look_again_ = true;
+    RingBell(mailbox_->bell(), Lane::kControl);
+  }
+}
+
+// The holder of the token leaves it to another that waits, or to nobody.
+void RuntimeImpl::LeaveToken() {
+  if (waiters_.empty()) {
+    driving_ = false;
+    LeaveBell();
+    return;
+  }
+  waiters_.back()->drives = true;
+  to_wake_.push_back(waiters_.back());
+}
+
+// Sleeps as a Waiter; true: `done` has said yes.
+bool RuntimeImpl::WaitBeside(Lock& lock, absl::FunctionRef<bool()> done, Nanos timeout,
+                             bool* drives) {
+  const auto waiter = std::make_shared<Waiter>();
+  waiter->done = &done;
+  waiters_.push_back(waiter);
+  lock.Unlock();
+  waiter->Sleep(timeout);
+  lock.Relock();
+  *drives = waiter->drives;
+  if (!waiter->finished) std::erase(waiters_, waiter);
+  return waiter->finished || done();
+}
 
 void RuntimeImpl::FlushOutgoing() {
   owner_->references.Flush();
@@ -160,13 +225,12 @@ void RuntimeImpl::EndRaylet(const std::string& why) {
   raylet_death_ = why;
   leaving_ = true;
   WakeWaiters();
-  group_work_.notify_all();
+  leaves_.notify_all();
 }
 
-// One step of waiting for the thread that holds the token: drain, or spin, or sleep on the bell.
-void RuntimeImpl::DriveOnce(Lock& lock, Nanos deadline) {
-  if (PollRings()) return;
-  FlushOutgoing();
+// Looks at the rings for a while, if frames come fast these days; true: some came, or Recheck was
+// called.
+bool RuntimeImpl::Spin(Lock& lock, Nanos deadline) {
   const bool spin = spin_misses_ < kSpinMisses || spin_misses_ % kSpinRetry == 0;
   if (spin) {
     const Nanos end = std::min(clock_.Now() + kSpin, deadline);
@@ -183,12 +247,21 @@ void RuntimeImpl::DriveOnce(Lock& lock, Nanos deadline) {
       }
       if (PollRings()) {
         spin_misses_ = 0;
-        return;
+        return true;
       }
+      if (std::exchange(look_again_, false)) return true;
       if (yields && clock_.Now() >= end) break;
     }
   }
   ++spin_misses_;
+  return std::exchange(look_again_, false);
+}
+
+// One step of waiting for the thread that holds the token: drain, or spin, or sleep on the bell.
+void RuntimeImpl::DriveOnce(Lock& lock, Nanos deadline) {
+  if (PollRings()) return;
+  FlushOutgoing();
+  if (Spin(lock, deadline)) return;
   TickIfDue();
   Bell& bell = mailbox_->bell();
   SetBell(bell, BellState::kAsleep);
@@ -218,6 +291,7 @@ absl::Status RuntimeImpl::DriveUntil(Lock& lock, Nanos deadline, absl::FunctionR
   const Nanos begun = clock_.Now();
   absl::Status status;
   bool finished = false;
+  bool drives = false;  // The token is this thread's.
   while (!finished) {
     const Nanos now = clock_.Now();
     if (raylet_dead_) {
@@ -236,28 +310,19 @@ absl::Status RuntimeImpl::DriveUntil(Lock& lock, Nanos deadline, absl::FunctionR
     }
     Nanos slice = std::min(deadline, now + kLongestSleep);
     if (in_task && !told_blocked_) slice = std::min(slice, begun + kBlockedAfter);
-    if (!driving_) {
+    if (drives || !driving_) {
       driving_ = true;
       SetBell(mailbox_->bell(), BellState::kAwake);
       while (true) {
         DriveOnce(lock, slice);
         finished = done();
+        if (!waiters_.empty()) ServeWaiters();
         if (finished || raylet_dead_ || (in_task && Cancelled()) || clock_.Now() >= slice) break;
       }
-      driving_ = false;
-      if (waiters_ != 0) {
-        progress_.notify_one();
-      } else {
-        LeaveBell();
-      }
+      drives = false;
+      LeaveToken();
     } else {
-      ++waiters_;
-      holding = nullptr;
-      progress_.wait_for(lock.native(),
-                         std::chrono::nanoseconds(std::min<Nanos>(slice - now, kLongestSleep)));
-      holding = this;
-      --waiters_;
-      finished = done();
+      finished = WaitBeside(lock, done, std::min<Nanos>(slice - now, kLongestSleep), &drives);
     }
     if (finished) break;
     if (in_task && Cancelled()) {
@@ -274,6 +339,7 @@ absl::Status RuntimeImpl::DriveUntil(Lock& lock, Nanos deadline, absl::FunctionR
       }
     }
   }
+  if (drives) LeaveToken();
   if (in_task && --blocked_threads_ == 0) {
     executor_->SetBlocked(false);
     if (told_blocked_) {
@@ -284,8 +350,14 @@ absl::Status RuntimeImpl::DriveUntil(Lock& lock, Nanos deadline, absl::FunctionR
   return status;
 }
 
-// No thread waits any more: from here on the background thread looks after the rings.
+// No thread waits any more: from here on the background thread looks after the rings, or the main
+// thread while an event loop sleeps.
 void RuntimeImpl::LeaveBell() {
+  if (loop_sleeps_) {
+    SetBell(mailbox_->bell(), BellState::kAsleep);
+    if (!mailbox_->Pending(true)) return;
+    NudgeLoop(/*surely=*/true);
+  }
   if (background_ticks_.load(std::memory_order_relaxed))
     return;  // It looks soon anyway; the bell stays kAwake.
   SetBell(mailbox_->bell(), BellState::kAway);
@@ -322,8 +394,13 @@ void RuntimeImpl::BackgroundLoop() {
     SetBell(bell, BellState::kAwake);
     const bool any = PollRings();
     FlushOutgoing();
+    ServeWaiters();
+    if (!waiters_.empty() || loop_sleeps_) {
+      background_ticks_.store(false, std::memory_order_relaxed);
+      LeaveToken();
+      continue;
+    }
     driving_ = false;
-    if (waiters_ != 0) progress_.notify_one();
     quiet = any || mailbox_->HasQueued() ? 0 : quiet + 1;
     if (quiet < kQuietTicks) {
       background_ticks_.store(true, std::memory_order_relaxed);

@@ -1,4 +1,6 @@
 // Copyright The Sheaf Authors. SPDX-License-Identifier: Apache-2.0
+#include <unistd.h>
+
 #include <algorithm>
 
 #include "worker/runtime_impl.h"
@@ -20,7 +22,22 @@ void RuntimeImpl::OnMalformed(ProcessId from) {
   if (from == RayletOf(self_.node)) EndRaylet("the ring from the raylet is damaged");
 }
 
+// A request that nothing can satisfy now goes on waiting; the driver's user is told at once.
+void RuntimeImpl::SayNotice(std::string_view body) {
+  proto::LeaseRefused refused;
+  if (!options_.on_log_lines || !Parse(body, &refused) ||
+      static_cast<ErrorKind>(refused.error()) != ErrorKind::kNone)
+    return;
+  proto::LogLines lines;
+  lines.set_name("sheaf");
+  lines.set_os_pid(getpid());
+  lines.set_error_stream(true);
+  lines.add_lines(refused.message());
+  deferred_.push_back([this, lines = std::move(lines)] { options_.on_log_lines(lines); });
+}
+
 void RuntimeImpl::OnFrame(ProcessId from, const Frame& frame) {
+  if (frame.kind == FrameKind::kLeaseRefused && from.is_raylet()) SayNotice(frame.body);
   if (owner_->OnFrame(from, frame)) return;
   switch (frame.kind) {
     case FrameKind::kTemplate:
@@ -30,7 +47,6 @@ void RuntimeImpl::OnFrame(ProcessId from, const Frame& frame) {
       executor_->OnPush(from, frame.body);
       if (executor_->is_actor()) {
         if (executor_->TakeGroupsChanged()) StartGroupThreads();
-        if (!group_threads_.empty()) group_work_.notify_all();
       }
       return;
     case FrameKind::kTakeBack:
@@ -177,7 +193,7 @@ void RuntimeImpl::OnRayletFrame(const Frame& frame) {
       leaving_ = true;
       if (options_.driver) EndRaylet("the node shuts down: " + shutdown.reason());
       WakeWaiters();
-      group_work_.notify_all();
+      leaves_.notify_all();
       return;
     }
     default:

@@ -10,15 +10,21 @@
 //   runtime_node.cc     placement groups, key-value, state queries
 //   runtime_worker.cc   running calls
 //
+//   runtime_loop.cc     event loops of async actors
+//
 // Driving. Whoever waits drains the rings itself: driving is a token that one thread holds. The
-// others that wait sleep on `progress_`, and one of them takes the token when its holder leaves.
+// others that wait sleep, each as a Waiter: the holder asks for them whether they have what they
+// wait for, wakes those that have, and gives one of the rest the token when it leaves.
 // When no thread waits (user code runs), the background thread looks after the rings: called for by
 // the bell (kAway) while little happens, and once a millisecond while much does, so that a stream
 // of replies costs no wake-up each.
+// An event loop holds the token while it looks for calls. While it sleeps in its own way, the main
+// thread sleeps on the bell for it.
 #pragma once
 
 #include <atomic>
 #include <condition_variable>
+#include <deque>
 #include <functional>
 #include <memory>
 #include <mutex>
@@ -51,6 +57,7 @@ class RuntimeImpl final : public Runtime,
   absl::Status Begin();  // Store, threads, job or readiness.
 
   int RunWorker() override;
+  bool TakeCalls(bool may_sleep, std::vector<std::shared_ptr<Execution>>* calls) override;
   absl::StatusOr<ObjectHandle> Put(std::string_view bytes,
                                    std::span<const ObjectHandle> nested) override;
   absl::StatusOr<MutableBuffer> Create(size_t size, Nanos deadline,
@@ -114,6 +121,10 @@ class RuntimeImpl final : public Runtime,
     ~Lock();
     void Unlock();  // Runs what follows.
     void Relock();
+    void Breathe() {  // Runs what follows, and goes on.
+      Unlock();
+      Relock();
+    }
     std::unique_lock<std::mutex>& native() { return lock_; }
 
    private:
@@ -122,10 +133,29 @@ class RuntimeImpl final : public Runtime,
     const RuntimeImpl* outer_;
   };
 
-  // runtime_drive.cc. `done` is asked under the lock after each change.
+  // A thread that waits while another holds the token. It outlives its thread's wait, so that it
+  // can be woken without the lock.
+  struct Waiter {
+    std::mutex mutex;
+    std::condition_variable changed;
+    bool woken = false;  // Guarded by `mutex`; what follows by the runtime's lock.
+    absl::FunctionRef<bool()>* done = nullptr;
+    bool finished = false;  // `done` has said so.
+    bool drives = false;    // The token is its own.
+    void Wake();
+    void Sleep(Nanos timeout);
+  };
+
+  // runtime_drive.cc. `done` is asked under the lock after each change, on any thread, and not
+  // again once it has said yes.
   absl::Status DriveUntil(Lock& lock, Nanos deadline, absl::FunctionRef<bool()> done);
   void DriveOnce(Lock& lock, Nanos deadline);
   bool PollRings();
+  bool Spin(Lock& lock, Nanos deadline);
+  void ServeWaiters();
+  void Recheck();
+  void LeaveToken();
+  bool WaitBeside(Lock& lock, absl::FunctionRef<bool()> done, Nanos timeout, bool* drives);
   void LeaveBell();
   void BackgroundLoop();
   void TickIfDue();
@@ -139,6 +169,7 @@ class RuntimeImpl final : public Runtime,
   // runtime_frames.cc
   void OnFrame(ProcessId from, const Frame& frame) override;
   void OnMalformed(ProcessId from) override;
+  void SayNotice(std::string_view body);
   void OnRayletFrame(const Frame& frame);
   void OnRemoteRayletFrame(const Frame& frame);
   void OnConnectRefused(const Frame& frame);
@@ -186,11 +217,21 @@ class RuntimeImpl final : public Runtime,
                                               const std::string& name_space);
   ObjectHandle HandleOfActor(const proto::ActorInfo& actor);
 
+  // runtime_loop.cc
+  bool RunsLoop() const;
+  bool LoopHasCalls();
+  bool CollectCalls(std::vector<std::shared_ptr<Execution>>* calls);
+  void NudgeLoop(bool surely = false);
+  void HelpLoop();
+  void WatchBell(Lock& lock);
+
   // runtime_worker.cc
   void StartGroupThreads();
   void GroupLoop(ConcurrencyGroup& group);
   void RunCall(Lock& lock, std::shared_ptr<CallExecution> call);
-  absl::Status FetchArguments(Lock& lock, CallExecution& call);
+  std::vector<const StoreArgument*> PinArguments(CallExecution& call);
+  absl::Status FetchArguments(Lock& lock, CallExecution& call,
+                              std::span<const StoreArgument* const> missing);
   bool RunsUserCode() const;
   static void SetCancelFlag(const std::atomic<bool>* flag);
   bool Cancelled() const;  // The call that this thread runs.
@@ -227,9 +268,10 @@ class RuntimeImpl final : public Runtime,
   ObjectCounts object_counts_;
   uint64_t sleeps_ = 0;  // On the bell.
 
-  bool driving_ = false;  // The token.
-  int waiters_ = 0;       // Threads on `progress_`.
-  std::condition_variable progress_;
+  bool driving_ = false;                          // The token.
+  bool look_again_ = false;                       // For its holder: not only frames matter.
+  std::vector<std::shared_ptr<Waiter>> waiters_;  // Not finished, longest first.
+  std::vector<std::shared_ptr<Waiter>> to_wake_;  // When the lock is free.
   Nanos next_tick_ = 0;
   Nanos last_raylet_check_ = 0;
   // Vain spins in a row; from kSpinMisses on, waits sleep at once (DriveOnce). A new process begins
@@ -237,13 +279,21 @@ class RuntimeImpl final : public Runtime,
   static constexpr int kSpinMisses = 8;
   int spin_misses_ = kSpinMisses;
   bool stopping_ = false;
-  bool leaving_ = false;  // The raylet told this worker to end.
+  bool leaving_ = false;            // The raylet told this worker to end.
+  std::condition_variable leaves_;  // Wakes a main thread that has nothing else to do.
   bool raylet_dead_ = false;
   std::string raylet_death_;
   std::atomic<bool> background_ticks_{false};  // The background thread looks each millisecond.
   std::thread background_;
   std::vector<std::thread> group_threads_;
-  std::condition_variable group_work_;
+  bool loop_sleeps_ = false;  // The event loop: WakeLoop wakes it.
+  struct Fetch {
+    std::shared_ptr<CallExecution> call;
+    std::vector<const StoreArgument*> missing;
+  };
+  std::deque<Fetch> to_fetch_;  // For the thread that waits for arguments on the loop's behalf.
+  std::condition_variable to_fetch_changed_;
+  std::vector<std::shared_ptr<Execution>> fetched_;  // For the loop.
   int blocked_threads_ = 0;
   bool told_blocked_ = false;
 };

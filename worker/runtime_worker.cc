@@ -48,11 +48,9 @@ absl::Status RuntimeImpl::SendItem(CallExecution& call, const std::string& item,
       lock, [&] { return channel.queued_bytes() < (16u << 20); }, "the consumer takes no items");
 }
 
-// The arguments that lie in the store, pinned. kNotFound: lost for good; the message names it.
-absl::Status RuntimeImpl::FetchArguments(Lock& lock, CallExecution& call) {
+// Pins the arguments that lie in the store; gives those that are not within reach.
+std::vector<const StoreArgument*> RuntimeImpl::PinArguments(CallExecution& call) {
   const std::vector<const StoreArgument*> wanted = call.store_arguments();
-  if (wanted.empty()) [[likely]]
-    return absl::OkStatus();
   // The caller holds them until the reply, so those that are there need no entry here.
   std::vector<const StoreArgument*> missing;
   for (const StoreArgument* argument : wanted) {
@@ -72,7 +70,14 @@ absl::Status RuntimeImpl::FetchArguments(Lock& lock, CallExecution& call) {
     view.keep = std::move(found->bytes);
     call.SetArgument(argument, std::move(view));
   }
-  if (missing.empty()) return absl::OkStatus();
+  return missing;
+}
+
+// Waits for the others, and pins them. kNotFound: lost for good; the message names it.
+absl::Status RuntimeImpl::FetchArguments(Lock& lock, CallExecution& call,
+                                         std::span<const StoreArgument* const> missing) {
+  if (missing.empty()) [[likely]]
+    return absl::OkStatus();
   std::vector<ObjectHandle> handles;
   for (const StoreArgument* argument : missing) {
     ObjectEntry* known = owner_->references.Find(argument->id);
@@ -101,7 +106,7 @@ absl::Status RuntimeImpl::FetchArguments(Lock& lock, CallExecution& call) {
 void RuntimeImpl::RunCall(Lock& lock, std::shared_ptr<CallExecution> call) {
   SHEAF_FAILPOINT("worker.before_call");
   const bool creation = call->spec().kind() == proto::TaskTemplate::ACTOR_CREATION;
-  const absl::Status fetched = FetchArguments(lock, *call);
+  const absl::Status fetched = FetchArguments(lock, *call, PinArguments(*call));
   const bool from_raylet = call->owner.is_raylet();
   const TaskId task = call->task();
   lock.Unlock();
@@ -134,14 +139,19 @@ void RuntimeImpl::RunCall(Lock& lock, std::shared_ptr<CallExecution> call) {
     report.mutable_actor()->set_death(failure);
     SendMessage(mailbox_->To(RayletOf(self_.node)), FrameKind::kActorReport, report);
   }
-  group_work_.notify_all();
+  Recheck();
 }
 
-// Actors that run several calls at once: the threads of each group; the main thread only drives.
+// Actors that run several calls at once: the threads of each group. Those that are free wait for
+// frames themselves; the main thread has nothing to do.
 void RuntimeImpl::StartGroupThreads() {
   const bool single = executor_->groups().size() == 1 && executor_->default_group().limit == 1 &&
                       !executor_->is_async();
   if (single) return;
+  if (RunsLoop()) {
+    group_threads_.emplace_back([this] { HelpLoop(); });
+    return;
+  }
   for (auto& group : executor_->groups()) {
     // Coroutines need one thread, which starts them; they count until they end.
     const uint32_t threads = executor_->is_async() ? 1 : std::min<uint32_t>(group->limit, 256);
@@ -154,12 +164,13 @@ void RuntimeImpl::GroupLoop(ConcurrencyGroup& group) {
   pthread_setname_np(pthread_self(), "sheaf-actor");
   Lock lock(*this);
   while (!stopping_) {
-    std::shared_ptr<CallExecution> call = executor_->Take(group);
-    if (call == nullptr) {
-      group_work_.wait_for(lock.native(), std::chrono::milliseconds(100));
-      continue;
-    }
-    RunCall(lock, std::move(call));
+    std::shared_ptr<CallExecution> call;
+    const absl::Status status = DriveUntil(lock, kForever, [&] {
+      call = executor_->Take(group);
+      return call != nullptr;
+    });
+    if (call != nullptr) RunCall(lock, std::move(call));
+    if (!status.ok()) return;
   }
 }
 
@@ -167,10 +178,20 @@ int RuntimeImpl::RunWorker() {
   Lock lock(*this);
   SendMessage(mailbox_->To(RayletOf(self_.node)), FrameKind::kWorkerReady, proto::WorkerReady());
   while (!leaving_) {
+    if (!group_threads_.empty()) {
+      if (RunsLoop()) {
+        WatchBell(lock);
+      } else {
+        lock.Breathe();
+        leaves_.wait_for(lock.native(), std::chrono::nanoseconds(kLongestSleep),
+                         [this] { return leaving_; });
+      }
+      continue;
+    }
     std::shared_ptr<CallExecution> call;
     const absl::Status status = DriveUntil(lock, kForever, [&] {
-      if (leaving_) return true;
-      if (group_threads_.empty()) call = executor_->Take(executor_->default_group());
+      if (leaving_ || !group_threads_.empty()) return true;
+      call = executor_->Take(executor_->default_group());
       return call != nullptr;
     });
     if (!status.ok()) break;

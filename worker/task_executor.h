@@ -27,6 +27,7 @@ struct ConcurrencyGroup {
   std::string name;
   uint32_t limit = 1;
   uint32_t running = 0;
+  bool held_back = false;  // An event loop's call waits for its arguments, and later ones for it.
   std::deque<std::shared_ptr<CallExecution>> queue;
 };
 
@@ -49,7 +50,7 @@ class TaskExecutor {
   // The next call that may run in `group`; nullptr: none now. It counts as running until Ended.
   std::shared_ptr<CallExecution> Take(ConcurrencyGroup& group);
   bool HasWork(const ConcurrencyGroup& group) const {
-    return group.running < group.limit && !group.queue.empty();
+    return group.running < group.limit && !group.queue.empty() && !group.held_back;
   }
   // All copies of the call are gone (or it never ran): answers its owner.
   void Ended(CallExecution& call);

@@ -2,10 +2,18 @@
 """What calls and objects cost from Python: one row per figure, and --json FILE for programs.
 
     ./do bench python [--json FILE] [--seconds N] [--only WORD]
+    ./do bench python --peer ray [...]   the rows of `ray microbenchmark`, beside Ray in the same run (peer_rows.py)
+
+Ray is installed into build/peers/ray, or $SHEAF_PEERS/ray, when it is not there.
 """
 
 import argparse
 import json
+import os
+import pathlib
+import statistics
+import subprocess
+import sys
 import time
 
 import numpy as np
@@ -84,12 +92,108 @@ def measure(run, amount, seconds):
     return sorted(rates)[len(rates) // 2]
 
 
+# What a bare ring between two Python processes allows, or the part of a row that cannot go away (docs/benchmarks_python.md).
+FLOORS = {
+    "single client get calls": 33_800_000, "single client put calls": 28_900_000, "single client tasks sync": 1_000_000,
+    "single client tasks async": 5_300_000, "1:1 actor calls sync": 1_000_000, "1:1 actor calls async": 5_300_000,
+    "1:1 async-actor calls sync": 1_000_000, "1:1 async-actor calls async": 5_300_000,
+}  # fmt: skip
+PEER_VERSIONS = ("ray==2.60.*", "ray")
+
+
+def peer_python(name):
+    """The interpreter of the peer's own virtual environment; makes it."""
+    root = pathlib.Path(os.environ.get("SHEAF_PEERS") or pathlib.Path(__file__).parents[1] / "build" / "peers") / name
+    python = root / "bin" / "python"
+    if subprocess.run([python, "-c", f"import {name}, numpy"], capture_output=True).returncode if python.exists() else True:
+        subprocess.run(["/usr/bin/python3", "-m", "venv", root], check=True)
+        pip = [python, "-m", "pip", "install", "--quiet", "--disable-pip-version-check", "numpy"]
+        if all(subprocess.run([*pip, version]).returncode for version in PEER_VERSIONS):
+            raise SystemExit(f"pip could not install {name} into {root}")
+    return python
+
+
+class Side:
+    """One package, in a process of its own that waits for the names of rows."""
+
+    def __init__(self, python, package):
+        environment = {**os.environ, "RAY_USAGE_STATS_ENABLED": "0", "RAY_DEDUP_LOGS": "0"}
+        command = [python, pathlib.Path(__file__).with_name("peer_rows.py"), package]
+        self.process = subprocess.Popen(
+            command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True, env=environment
+        )
+        self.start = self.answer()
+
+    def answer(self):
+        while line := self.process.stdout.readline():
+            if line.startswith("{"):
+                return json.loads(line)
+        raise SystemExit(f"the benchmark's process ended: {self.process.args[-1]} (status {self.process.wait()})")
+
+    def ask(self, line):
+        self.process.stdin.write(line + "\n")
+        self.process.stdin.flush()
+        return self.answer()
+
+
+def compare(peer, seconds, only, rounds=3):
+    """Rows of {name, unit, better, sheaf, floor, <peer>}: medians of rounds in which both take turns."""
+    import peer_rows
+
+    sides = {"sheaf": Side(sys.executable, "sheaf"), peer: Side(peer_python(peer), peer)}
+    found = []
+    for name, (unit, _, _) in peer_rows.ROWS.items():
+        if only not in name:
+            continue
+        rates = {side: [] for side in sides}
+        for _ in range(rounds):
+            for side, process in sides.items():
+                answer = process.ask(f"{name} {seconds}")
+                if "error" in answer:
+                    print(f"{side}: {name}: {answer['error']}", file=sys.stderr)
+                else:
+                    rates[side].append(answer["rate"])
+        medians = {side: statistics.median(some) if some else None for side, some in rates.items()}
+        found.append({"name": name, "unit": unit, "better": "higher", "floor": FLOORS.get(name), **medians})
+        if unit == "GB/s":
+            array = np.ones(12_500_000)
+            found[-1]["floor"] = measure(_copier(array), array.nbytes / 1e9, 0.5)
+        print_row(found[-1], peer)
+    for key, unit, name in (
+        ("import", "s", "import"), ("init", "s", "init"), ("first result", "s", "init to first result"), ("PSS", "MB", "idle node, PSS"),
+    ):  # fmt: skip
+        found.append({"name": name, "unit": unit, "better": "lower", "floor": None, **{s: p.start[key] for s, p in sides.items()}})
+    ends = {side: process.ask("end 0")["shutdown"] for side, process in sides.items()}
+    found.append({"name": "shutdown", "unit": "s", "better": "lower", "floor": None, **ends})
+    for row in found[-5:]:
+        print_row(row, peer)
+    return found
+
+
+def print_row(row, peer):
+    def show(value):
+        return "-" if value is None else f"{value:,.4f}" if value < 10 else f"{value:,.0f}"
+
+    both = row["sheaf"] and row[peer]
+    ratio = (row["sheaf"] / row[peer] if row["better"] == "higher" else row[peer] / row["sheaf"]) if both else None
+    cells = [row["name"], show(row["sheaf"]), show(row[peer]), show(ratio), show(row["floor"]), row["unit"]]
+    print("| {:44} | {:>12} | {:>10} | {:>8} | {:>11} | {:4} |".format(*cells), flush=True)
+
+
 def main():
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--json")
     parser.add_argument("--seconds", type=float, default=1.0)
     parser.add_argument("--only", default="")
+    parser.add_argument("--peer", choices=["ray"])
     options = parser.parse_args()
+    if options.peer:
+        print("| {:44} | {:>12} | {:>10} | {:>8} | {:>11} | {:4} |".format("row", "Sheaf", options.peer.title(), "ratio", "floor", "unit"))
+        print("|---|---|---|---|---|---|")
+        found = compare(options.peer, options.seconds, options.only)
+        if options.json:
+            pathlib.Path(options.json).write_text(json.dumps({"rows": found}, indent=1))
+        return
     sheaf.init(num_cpus=2, object_store_memory=1 << 30)
     figures = {}
     for name, unit, amount, run in rows():

@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "python_bindings/process.h"
+#include "python_bindings/timeline.h"
 #include "python_bindings/value.h"
 
 namespace sheaf::python {
@@ -77,6 +78,7 @@ void ReturnStream(Execution& execution, PyObject* result) {
 
 struct ExecutionObject {
   PyObject_HEAD std::shared_ptr<Execution> execution;
+  Nanos begin;
 };
 PyTypeObject* execution_type = nullptr;
 
@@ -101,6 +103,7 @@ void Dealloc(PyObject* self) {
 PyObject* Finish(PyObject* self, PyObject* result) {
   if (In(self) == nullptr) Py_RETURN_NONE;
   ReturnResult(*In(self), result);
+  RecordCall(In(self)->spec().name(), reinterpret_cast<ExecutionObject*>(self)->begin);
   Release(self);
   Py_RETURN_NONE;
 }
@@ -238,6 +241,7 @@ PyObject* NewExecutionObject(std::shared_ptr<Execution> execution) {
   ExecutionObject* const made = PyObject_New(ExecutionObject, execution_type);
   if (made == nullptr) return nullptr;
   new (&made->execution) std::shared_ptr<Execution>(std::move(execution));
+  made->begin = MonotonicNow();
   return reinterpret_cast<PyObject*>(made);
 }
 

@@ -113,6 +113,74 @@ nb::list Groups() {
   return rows;
 }
 
+nb::list Tasks() {
+  nb::list rows;
+  const proto::StateAnswer answer = Query(proto::StateQuery::TASKS);
+  for (const proto::TaskRow& row : answer.tasks()) {
+    nb::dict out;
+    out["task_id"] = row.task_id();
+    out["name"] = row.name();
+    out["state"] = row.state();
+    out["owner"] = ProcessId::Unpack(row.owner()).ToString();
+    out["worker"] = row.worker() == 0 ? "" : ProcessId::Unpack(row.worker()).ToString();
+    out["attempt"] = row.attempt();
+    out["job"] = row.job();
+    out["actor_id"] = row.actor_id();
+    out["words"] = row.words();
+    rows.append(out);
+  }
+  return rows;
+}
+
+nb::list Objects() {
+  nb::list rows;
+  const proto::StateAnswer answer = Query(proto::StateQuery::OBJECTS);
+  for (const proto::ObjectRow& row : answer.objects()) {
+    nb::dict out;
+    out["object_id"] = row.object_id();
+    out["size"] = row.size_bytes();
+    out["where"] = row.where();
+    out["owner"] = ProcessId::Unpack(row.owner()).ToString();
+    out["local_refs"] = row.local_refs();
+    out["task_refs"] = row.task_refs();
+    out["borrowing_nodes"] = row.borrowing_nodes();
+    rows.append(out);
+  }
+  return rows;
+}
+
+nb::list Jobs() {
+  nb::list rows;
+  const proto::StateAnswer answer = Query(proto::StateQuery::JOBS);
+  for (const proto::JobRow& row : answer.jobs()) {
+    nb::dict out;
+    out["job"] = row.job();
+    out["pid"] = row.os_pid();
+    out["namespace"] = row.name_space();
+    out["entrypoint"] = row.entrypoint();
+    out["state"] = row.state();
+    out["start_time"] = row.start_time_unix_s();
+    rows.append(out);
+  }
+  return rows;
+}
+
+nb::list Workers() {
+  nb::list rows;
+  const proto::StateAnswer answer = Query(proto::StateQuery::WORKERS);
+  for (const proto::WorkerRow& row : answer.workers()) {
+    nb::dict out;
+    out["worker"] = ProcessId::Unpack(row.process()).ToString();
+    out["node"] = ProcessId::Unpack(row.process()).node;
+    out["pid"] = row.os_pid();
+    out["state"] = row.state();
+    out["job"] = row.job();
+    out["running"] = row.running();
+    rows.append(out);
+  }
+  return rows;
+}
+
 std::string CreateGroup(const std::vector<Amounts>& bundles, int placement, const std::string& name,
                         bool detached, const nb::list& selectors) {
   proto::GroupRequest request;
@@ -226,6 +294,13 @@ void BindCluster(nb::module_& module) {
   module.def("nodes", &Nodes);
   module.def("actors", &Actors);
   module.def("groups", &Groups);
+  module.def("tasks", &Tasks);
+  module.def("objects", &Objects);
+  module.def("jobs", &Jobs);
+  module.def("workers", &Workers);
+  module.def(
+      "why", [](const std::string& id) { return Query(proto::StateQuery::WHY, id).words(); },
+      nb::arg("id"), "Why the task, actor or placement group with this id waits, in words.");
   module.def("metrics_url", [] { return Query(proto::StateQuery::STATUS).metrics_url(); });
   module.def("create_group", &CreateGroup);
   module.def("remove_group", &RemoveGroup);

@@ -15,6 +15,7 @@ namespace {
 
 PythonFunction await_reference("sheaf.object_ref", "await_reference");
 PythonFunction future_of("sheaf.object_ref", "future_of");
+PythonFunction in_html("sheaf.notebook", "reference");
 
 PyObject* NewByUser(PyTypeObject*, PyObject*, PyObject*) {
   PyErr_SetString(PyExc_TypeError,
@@ -53,6 +54,7 @@ PyObject* TaskIdOf(PyObject* self, PyObject*) {
 }
 PyObject* Await(PyObject* self) { return await_reference(self); }
 PyObject* Future(PyObject* self, PyObject*) { return future_of(self); }
+PyObject* InHtml(PyObject* self, PyObject*) { return in_html(self); }
 PyObject* ClassItem(PyObject* type, PyObject*) { return Owned::Borrow(type).Release(); }
 PyObject* Reduce(PyObject*, PyObject*) {
   PyErr_SetString(PyExc_TypeError,
@@ -69,6 +71,7 @@ PyMethodDef methods[] = {
     {"task_id", TaskIdOf, METH_NOARGS,
      "The id, in hexadecimal digits, of the task that makes the object."},
     {"future", Future, METH_NOARGS, "A concurrent.futures.Future of the object's value."},
+    {"_repr_html_", InHtml, METH_NOARGS, "How it looks in a notebook."},
     {"__reduce__", Reduce, METH_NOARGS, nullptr},
     {"__class_getitem__", ClassItem, METH_O | METH_CLASS,
      "ObjectRef[int] is ObjectRef, for annotations."},

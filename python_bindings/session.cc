@@ -31,6 +31,12 @@ std::unique_ptr<internal::EmbeddedNode>& OwnNode() {
   return node;
 }
 
+// Of the node that this process joined last.
+std::string& SessionDirectory() {
+  static auto& directory = *new std::string;
+  return directory;
+}
+
 std::string TextOf(absl::string_view text) { return {text.data(), text.size()}; }
 
 // Sets ConnectionError, or another exception that fits, and throws it.
@@ -99,6 +105,7 @@ absl::StatusOr<std::unique_ptr<Runtime>> Join(const Joining& joining,
   for (const std::string& argument : joining.argv) options.job.add_argv(argument);
   options.job.set_entrypoint(joining.entrypoint);
   options.interrupted = DriverInterrupted;
+  SessionDirectory() = std::filesystem::path(options.socket_path).parent_path().string();
   if (joining.log_to_driver && settings.log_to_driver) options.on_log_lines = PrintLines;
   return Runtime::Attach(std::move(options));
 }
@@ -183,6 +190,7 @@ int RunWorker() {
   RuntimeOptions options;
   options.socket_path = Started()->socket_path;
   options.driver = false;
+  SessionDirectory() = std::filesystem::path(options.socket_path).parent_path().string();
   options.worker_token = Started()->token;
   options.handler = &Handler();
   options.interrupted = WorkerInterrupted;
@@ -226,10 +234,14 @@ void BindSession(nb::module_& module) {
              "Runs calls until this process shall end; gives the exit status.");
   module.def(
       "call_event", [] { return Handler().call_event(); },
-      "The descriptor that is readable when take_calls has some.");
+      "The descriptor that is readable when take_calls has some for a loop that sleeps.");
   module.def(
-      "take_calls", [] { return nb::steal(Handler().TakeCalls()); },
-      "The calls that an async actor's loop shall start.");
+      "take_calls", [](bool may_sleep) { return nb::steal(Handler().TakeCalls(may_sleep)); },
+      nb::arg("may_sleep"),
+      "The calls that an async actor's loop shall start; None: it may sleep until call_event().");
+  module.def(
+      "session_directory", [] { return SessionDirectory(); },
+      "The directory of the session that this process joined; empty: none.");
   module.def("exit_actor", &ExitActor, "Ends the actor that this process is, for good.");
   module.def("variables", &Variables, "The environment of the process, as NAME=value bytes.");
 }

@@ -8,6 +8,7 @@
 
 #include "python_bindings/call.h"
 #include "python_bindings/process.h"
+#include "python_bindings/timeline.h"
 
 namespace sheaf::python {
 namespace {
@@ -52,16 +53,19 @@ bool IsActorExit() {
 // The thread runs this call.
 class Running {
  public:
-  explicit Running(Execution* execution) : outer_(std::exchange(CurrentExecution(), execution)) {
+  explicit Running(Execution* execution)
+      : outer_(std::exchange(CurrentExecution(), execution)), begin_(MonotonicNow()) {
     SetRunsUserCode(true);
   }
   ~Running() {
     CurrentExecution() = outer_;
     SetRunsUserCode(false);
   }
+  void Record(const proto::TaskTemplate& spec) const { RecordCall(spec.name(), begin_); }
 
  private:
   Execution* const outer_;
+  const Nanos begin_;
 };
 
 // Calls `function`, or the method of that name, with the arguments; `self` (or nullptr) comes
@@ -104,13 +108,6 @@ PyObject* PythonHandler::Find(const proto::TaskTemplate& spec) {
 UniqueFd PythonHandler::MakeCallEvent() { return UniqueFd(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)); }
 
 void PythonHandler::Execute(std::shared_ptr<Execution> execution) {
-  if (async_.load(
-          std::memory_order_acquire)) {  // Without the GIL, which the loop may hold for long.
-    const std::lock_guard lock(mutex_);
-    calls_.push_back(std::move(execution));
-    if (calls_.size() == 1) eventfd_write(call_event_.get(), 1);
-    return;
-  }
   KeepThreadState();
   const WithGil gil;
   Run(std::move(execution));
@@ -143,6 +140,7 @@ void PythonHandler::Run(std::shared_ptr<Execution> execution) {
   if (!result) {
     const bool exits = IsActorExit();
     FailWithException(*execution);
+    running.Record(spec);
     if (exits) ExitActor(std::move(execution));
     return;
   }
@@ -152,20 +150,28 @@ void PythonHandler::Run(std::shared_ptr<Execution> execution) {
     return ReturnResult(*execution, Py_None);
   }
   ReturnResult(*execution, result.get());
+  running.Record(spec);
   result = {};
   // The reply leaves without the GIL: other threads of the actor need not wait for it.
   const WithoutGil free;
   execution.reset();
 }
 
-PyObject* PythonHandler::TakeCalls() {
+void PythonHandler::WakeLoop() { eventfd_write(call_event_.get(), 1); }
+
+PyObject* PythonHandler::TakeCalls(bool may_sleep) {
   std::vector<std::shared_ptr<Execution>> calls;
-  {
-    const std::lock_guard lock(mutex_);
+  Runtime* const runtime = CurrentRuntime();
+  runtime->TakeCalls(false, &calls);
+  if (calls.empty() && may_sleep) {
+    const WithoutGil free;
     eventfd_t ignored;
     eventfd_read(call_event_.get(), &ignored);
-    calls.swap(calls_);
+    may_sleep = runtime->TakeCalls(true, &calls);
+  } else {
+    may_sleep = false;
   }
+  if (may_sleep) Py_RETURN_NONE;
   Owned list = Owned::Steal(PyList_New(0));
   for (std::shared_ptr<Execution>& execution : calls) {
     const Owned call = Owned::Steal(Prepare(execution));
@@ -215,8 +221,7 @@ void PythonHandler::ShowGpus(const proto::TaskTemplate& spec) {
 // handler raises if the call that runs is the one that was cancelled. Coroutines are cancelled as
 // asyncio does it.
 void PythonHandler::Cancel(TaskId task) {
-  KeepThreadState();
-  const WithGil gil;
+  const WithGil gil;  // Which the event loop's thread may hold already.
   if (!async_) {
     InterruptMainThread();
     return;

@@ -4,9 +4,7 @@
 
 #include <atomic>
 #include <memory>
-#include <mutex>
 #include <string>
-#include <vector>
 
 #include "absl/container/flat_hash_map.h"
 #include "base/unique_fd.h"
@@ -21,12 +19,15 @@ class PythonHandler final : public TaskHandler {
  public:
   void Execute(std::shared_ptr<Execution> execution) override;
   void Cancel(TaskId task) override;
+  bool has_event_loop() const override { return true; }
+  void WakeLoop() override;
 
-  // Of an actor with async methods: its event loop watches call_event(), and then starts what
-  // TakeCalls gives: a list of (execution, task id, function, actor, arguments, names of keywords
-  // or None, streaming). With the GIL.
+  // Of an actor with async methods, on its event loop's thread, with the GIL: the calls that shall
+  // start now, a list of (execution, task id, function, actor, arguments, names of keywords or
+  // None, streaming). None: there are none, and the loop `may_sleep` until call_event() is
+  // readable.
   int call_event() const { return call_event_.get(); }
-  PyObject* TakeCalls();
+  PyObject* TakeCalls(bool may_sleep);
 
  private:
   // What sheaf.worker_functions.load gave: a callable, or the name of a method.
@@ -39,8 +40,6 @@ class PythonHandler final : public TaskHandler {
 
   std::atomic<bool> async_{false};  // The actor's calls run on the event loop's thread.
   const UniqueFd call_event_{MakeCallEvent()};
-  std::mutex mutex_;
-  std::vector<std::shared_ptr<Execution>> calls_;  // Guarded by mutex_: for the loop.
 
   // Guarded by the GIL.
   absl::flat_hash_map<std::string, Owned> functions_;

@@ -102,6 +102,11 @@ class ActorHandle:
     def __repr__(self) -> str:
         return f"Actor({self._info.name}, {self._ref.task_id()})"
 
+    def _repr_html_(self) -> str:
+        from sheaf import notebook
+
+        return notebook.actor(self._info.name, self._actor_id.hex())
+
     def __hash__(self) -> int:
         return hash(self._ref)
 

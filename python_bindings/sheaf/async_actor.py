@@ -5,9 +5,10 @@ from __future__ import annotations
 
 import asyncio
 import contextvars
-import functools
 import inspect
+import selectors
 import threading
+import types
 from typing import Any
 
 from sheaf import _core
@@ -15,14 +16,35 @@ from sheaf.worker_errors import ActorExit
 
 current_execution: contextvars.ContextVar[Any] = contextvars.ContextVar("sheaf_execution", default=None)
 _loop: asyncio.AbstractEventLoop | None = None
-_running: dict[bytes, asyncio.Task[None]] = {}
+_running: dict[bytes, asyncio.Task[Any]] = {}
+_STEPS_WITHOUT_FILES = 16  # While calls come, the loop looks at descriptors in each so manieth step.
+
+
+class _Selector(selectors.EpollSelector):
+    """Takes the calls where an event loop looks for events. A loop that waits for a call looks at the rings a while before it sleeps."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._steps = 0
+
+    def select(self, timeout: float | None = None) -> list[tuple[selectors.SelectorKey, int]]:
+        calls = _core.take_calls(timeout is None or timeout > 0)
+        if calls is None:
+            return super().select(timeout)
+        if calls:
+            _start(calls)
+            self._steps += 1
+            if self._steps < _STEPS_WITHOUT_FILES:
+                return []
+        self._steps = 0
+        return super().select(0)
 
 
 def _the_loop() -> asyncio.AbstractEventLoop:
     global _loop
     if _loop is None:
-        _loop = asyncio.new_event_loop()
-        _loop.add_reader(_core.call_event(), _start_waiting)
+        _loop = asyncio.SelectorEventLoop(_Selector())
+        _loop.add_reader(_core.call_event(), _woken)
         threading.Thread(target=_run_loop, args=(_loop,), name="sheaf-asyncio", daemon=True).start()
     return _loop
 
@@ -49,32 +71,33 @@ def construct(cls: Any, args: tuple[Any, ...], names: tuple[str, ...] | None) ->
     return asyncio.run_coroutine_threadsafe(make(), _the_loop()).result()
 
 
-def _start_waiting() -> None:
-    """Starts the calls that have come; the loop calls it when the event says that there are some."""
-    loop = _the_loop()
-    for execution, task, *call in _core.take_calls():
-        running = loop.create_task(_run(execution, *call))
-        _running[task] = running
-        running.add_done_callback(functools.partial(_ended, execution, task))
+def _woken() -> None:
+    """The next look for events takes the calls."""
 
 
-def _ended(execution: Any, task: bytes, running: asyncio.Task[None]) -> None:
-    _running.pop(task, None)
-    if running.cancelled():  # Before its first step.
-        execution.fail(asyncio.CancelledError())
+def _start(calls: list[tuple[Any, ...]]) -> None:
+    create_task = _the_loop().create_task
+    for call in calls:
+        create_task(_run(*call))
 
 
 async def _run(
-    execution: Any, function: Any, actor: Any, args: tuple[Any, ...], names: tuple[str, ...] | None, streaming: bool
+    execution: Any, task: bytes, function: Any, actor: Any, args: tuple[Any, ...], names: tuple[str, ...] | None, streaming: bool
 ) -> None:
+    if execution.cancelled():  # Before its first step.
+        execution.fail(asyncio.CancelledError())
+        return
+    running = asyncio.current_task()
+    assert running is not None
+    _running[task] = running
     current_execution.set(execution)
-    positional, keywords = _split(args, names)
     try:
+        positional, keywords = _split(args, names)
         if isinstance(function, str):
             result = getattr(actor, function)(*positional, **keywords)
         else:
             result = function(actor, *positional, **keywords)
-        if inspect.isawaitable(result):
+        if type(result) is types.CoroutineType or inspect.isawaitable(result):
             result = await result
         if streaming:
             await _send_items(execution, result)
@@ -85,6 +108,8 @@ async def _run(
         _core.exit_actor()
     except BaseException as error:
         execution.fail(error)
+    finally:
+        del _running[task]
 
 
 async def _send_items(execution: Any, result: Any) -> None:

@@ -61,6 +61,11 @@ class Context:
     def __repr__(self) -> str:
         return f"Context(address={self.address_info['address']!r})"
 
+    def _repr_html_(self) -> str:
+        from sheaf import notebook
+
+        return notebook.session(self.address_info["address"])
+
 
 def init(
     address: str | None = None,
@@ -160,6 +165,10 @@ def shutdown(*, wait_for_processes: bool = False, _exiting_interpreter: bool = F
     if _core.is_initialized():
         _let_output_arrive()
     _core.shutdown()
+    if "sheaf.log_lines" in sys.modules:
+        from sheaf import log_lines
+
+        log_lines.flush()
 
 
 def _let_output_arrive() -> None:

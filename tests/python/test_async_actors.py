@@ -2,6 +2,7 @@
 """Actors with async methods."""
 
 import asyncio
+import time
 
 import pytest
 import sheaf
@@ -75,3 +76,116 @@ def test_a_waiting_call_is_cancelled():
     with pytest.raises(sheaf.exceptions.TaskCancelledError):
         sheaf.get(ref, timeout=WAIT_S)
     assert sheaf.get(gate.plain.remote(), timeout=WAIT_S)
+
+
+def test_the_loop_serves_calls_timers_and_descriptors_at_once():
+    @sheaf.remote(num_cpus=0)
+    class Busy:
+        def __init__(self):
+            self.ticks = 0
+            self.lines = 0
+
+        async def start(self):
+            import os
+
+            async def tick():
+                while True:
+                    await asyncio.sleep(0.001)
+                    self.ticks += 1
+
+            self.tasks = [asyncio.ensure_future(tick())]
+            self.read, self.write = os.pipe()
+            asyncio.get_running_loop().add_reader(self.read, self.on_line)
+
+        def on_line(self):
+            import os
+
+            self.lines += len(os.read(self.read, 100))
+
+        async def write_line(self):
+            import os
+
+            os.write(self.write, b"x")
+
+        async def seen(self):
+            return self.ticks, self.lines
+
+    busy = Busy.remote()
+    sheaf.get(busy.start.remote(), timeout=WAIT_S)
+    for _ in range(500):  # Calls come faster than the loop sleeps.
+        sheaf.get(busy.write_line.remote(), timeout=WAIT_S)
+    deadline = time.monotonic() + WAIT_S
+    while (seen := sheaf.get(busy.seen.remote(), timeout=WAIT_S))[1] < 500 or seen[0] < 3:
+        assert time.monotonic() < deadline, f"ticks and lines: {seen}"
+
+
+def test_large_arguments_wait_beside_the_loop():
+    import numpy as np
+
+    @sheaf.remote(num_cpus=0)
+    class Summer:
+        async def sum(self, array):
+            return float(array.sum())
+
+    summer = Summer.remote()
+    refs = [sheaf.put(np.full(50_000, i, dtype=np.float64)) for i in range(10)]
+    assert sheaf.get([summer.sum.remote(ref) for ref in refs], timeout=WAIT_S) == [i * 50_000.0 for i in range(10)]
+
+
+def test_a_coroutine_may_block_in_get():
+    @sheaf.remote
+    def one():
+        return 1
+
+    @sheaf.remote(num_cpus=0)
+    class Blocking:
+        async def sum(self, n):
+            return sum(sheaf.get([one.remote() for _ in range(n)]))
+
+        async def beside(self):
+            return await asyncio.get_running_loop().run_in_executor(None, lambda: sheaf.get(one.remote()))
+
+    actor = Blocking.remote()
+    assert sheaf.get(actor.sum.remote(20), timeout=WAIT_S) == 20
+    assert sheaf.get([actor.beside.remote() for _ in range(20)], timeout=WAIT_S) == [1] * 20
+
+
+def test_an_idle_loop_answers_and_ends_with_its_actor():
+    gate = Gate.remote()
+    for pause in (0, 0.01, 0.15, 0.15):  # Sleeps of the loop, some longer than its main thread's.
+        time.sleep(pause)
+        assert sheaf.get(gate.plain.remote(), timeout=WAIT_S)
+
+
+def test_many_threads_call_at_once():
+    import threading
+
+    @sheaf.remote(num_cpus=0)
+    class Echo:
+        async def echo(self, x):
+            return x
+
+    @sheaf.remote(num_cpus=0, max_concurrency=4)
+    class Threaded:
+        def echo(self, x):
+            return x
+
+    @sheaf.remote
+    def task(x):
+        return x
+
+    calls = [Echo.remote().echo, Threaded.remote().echo, task]
+    wrong = []
+
+    def loop(number):
+        for i in range(200):
+            call = calls[(number + i) % 3]
+            if sheaf.get(call.remote((number, i)), timeout=WAIT_S) != (number, i):
+                wrong.append((number, i))
+
+    threads = [threading.Thread(target=loop, args=(number,)) for number in range(6)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(4 * WAIT_S)
+    assert not wrong and not any(thread.is_alive() for thread in threads)

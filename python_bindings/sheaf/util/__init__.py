@@ -20,7 +20,8 @@ _WHERE = {
     "DeveloperAPI": "sheaf.util.annotations",
 }
 _MODULES = (
-    "actor_pool", "annotations", "client", "collective", "dask", "metrics", "placement_group", "queue", "scheduling_strategies", "state",
+    "actor_pool", "annotations", "client", "collective", "dask", "joblib", "metrics", "multiprocessing", "placement_group", "progress", "queue",
+    "scheduling_strategies", "state",
 )
 
 

@@ -1,0 +1,98 @@
+# Copyright The Sheaf Authors. SPDX-License-Identifier: Apache-2.0
+"""A progress bar for many references: `for value in progress(refs):`, or `wait_all(refs)`."""
+
+from __future__ import annotations
+
+import sys
+import time
+from typing import Any, Iterable, Iterator
+
+from sheaf import _core
+from sheaf.object_ref import ObjectRef, wait
+
+_EACH_S = 0.1  # Between two looks of the bar.
+_WIDTH = 30
+
+
+class Bar:
+    """One line of text, written anew in its place: a bar on terminals and in notebooks, elsewhere one line at the end."""
+
+    def __init__(self, total: int, words: str = "", stream: Any = None):
+        self.total, self.words = total, words
+        self.done = 0
+        self._stream = stream or sys.stderr
+        self._live = bool(getattr(self._stream, "isatty", bool)()) or "ipykernel" in sys.modules
+        self._begin = time.monotonic()
+        self._shown = 0.0
+        self._closed = False
+
+    def text(self) -> str:
+        """The line."""
+        spent = time.monotonic() - self._begin
+        share = self.done / self.total if self.total else 1.0
+        left = f", {spent / share - spent:.0f} s left" if 0 < share < 1 else ""
+        filled = round(share * _WIDTH)
+        words = f"{self.words}: " if self.words else ""
+        return f"{words}{share:4.0%} |{'#' * filled}{'.' * (_WIDTH - filled)}| {self.done}/{self.total}, {spent:.1f} s{left}"
+
+    def add(self, count: int) -> None:
+        """So many more are done."""
+        self.done += count
+        if self._live and time.monotonic() - self._shown >= _EACH_S:
+            self._shown = time.monotonic()
+            self._stream.write(f"\r{self.text()}\033[K" if self._stream.isatty() else f"\r{self.text():<100}")
+            self._stream.flush()
+
+    def close(self) -> None:
+        """The last look."""
+        if self._closed:
+            return
+        self._closed = True
+        self._stream.write(f"\r{self.text()}\n" if self._live else f"{self.text()}\n")
+        self._stream.flush()
+
+
+def _ready(refs: list[ObjectRef], bar: Bar) -> Iterator[list[ObjectRef]]:
+    left = refs
+    while left:
+        ready, _ = wait(left, num_returns=len(left), timeout=_EACH_S)
+        if not ready:
+            ready, _ = wait(left, num_returns=1)
+        taken = set(ready)
+        left = [ref for ref in left if ref not in taken]
+        bar.add(len(ready))
+        yield ready
+
+
+def progress(refs: Iterable[ObjectRef], words: str = "", ordered: bool = True, stream: Any = None) -> Iterator[Any]:
+    """The values of the references, in order (or as they are ready), while a bar shows how many are.
+
+    stream: where the bar goes; None: stderr.
+    """
+    listed = list(refs)
+    bar = Bar(len(listed), words, stream)
+    try:
+        arrived: set[ObjectRef] = set()
+        at = 0
+        for ready in _ready(listed, bar):
+            if not ordered:
+                yield from (_core.get(ref) for ref in ready)
+                continue
+            arrived.update(ready)
+            while at < len(listed) and listed[at] in arrived:
+                yield _core.get(listed[at])
+                at += 1
+    finally:
+        bar.close()
+
+
+def wait_all(refs: Iterable[ObjectRef], words: str = "", stream: Any = None) -> list[ObjectRef]:
+    """Waits for all, with a bar; gives the references. Failed ones count as ready."""
+    listed = list(refs)
+    bar = Bar(len(listed), words, stream)
+    try:
+        for _ in _ready(listed, bar):
+            pass
+    finally:
+        bar.close()
+    return listed

@@ -1,0 +1,126 @@
+# Copyright The Sheaf Authors. SPDX-License-Identifier: Apache-2.0
+"""What the cluster says of itself: the state API, the timeline, progress bars, notebook views, the fixtures of sheaf.testing."""
+
+import io
+import json
+import os
+import subprocess
+import sys
+import time
+
+import pytest
+import sheaf
+from sheaf.util import state
+from sheaf.util.progress import progress, wait_all
+
+from conftest import WAIT_S
+
+pytestmark = pytest.mark.usefixtures("node")
+
+
+@sheaf.remote
+def nap(seconds):
+    time.sleep(seconds)
+    return os.getpid()
+
+
+@sheaf.remote
+def square(x):
+    return x * x
+
+
+@sheaf.remote(num_cpus=0)
+class Counter:
+    def wait(self, seconds):
+        time.sleep(seconds)
+
+
+def until(condition):
+    deadline = time.monotonic() + WAIT_S
+    while not (found := condition()):
+        assert time.monotonic() < deadline, "it did not happen in time"
+        time.sleep(0.01)
+    return found
+
+
+def test_calls_are_listed_while_they_run_and_wait():
+    running, waiting = nap.remote(1), nap.options(resources={"slot": 100}).remote(0)
+    rows = until(lambda: {row.state for row in state.list_tasks()} >= {"RUNNING", "PENDING_NODE_ASSIGNMENT"} and state.list_tasks())
+    row = next(row for row in rows if row.state == "PENDING_NODE_ASSIGNMENT")
+    assert row.name == "nap" and "slot" in row.waits_for
+    assert state.get_task(row.task_id).name == "nap" and state.get_task("no such") is None
+    assert state.summarize_tasks()["cluster"]["summary"]["nap"]["state_counts"]["RUNNING"] >= 1
+    assert state.list_tasks(filters=[("state", "=", "RUNNING")], limit=1)[0].state == "RUNNING"
+    with pytest.raises(ValueError, match="operator"):
+        state.list_tasks(filters=[("state", "~", "x")])
+    sheaf.cancel(waiting)
+    sheaf.get(running, timeout=WAIT_S)
+
+
+def test_objects_workers_jobs_and_actors_are_listed():
+    ref, actor = sheaf.put(b"x" * 100_000), Counter.options(name="counted").remote()
+    sheaf.get(actor.wait.remote(0), timeout=WAIT_S)
+    (row,) = state.get_objects(ref.hex())
+    assert row.object_size >= 100_000 and row.local_references >= 1
+    assert state.summarize_objects()["cluster"]["total_objects"] >= 1
+    worker = until(lambda: next((row for row in state.list_workers() if row.state == "ACTOR"), None))
+    assert state.get_worker(worker.worker_id).pid == worker.pid
+    (job,) = (row for row in state.list_jobs() if row.driver_pid == os.getpid())
+    assert job.status == "RUNNING" and state.get_job(job.job_id).driver_pid == os.getpid()
+    until(lambda: state.summarize_actors()["cluster"]["summary"].get("Counter", {"state_counts": {}})["state_counts"].get("ALIVE") == 1)
+    assert any(row.name == "counted" for row in state.list_actors())
+
+
+def test_the_timeline_has_begin_and_end_of_calls(tmp_path):
+    pid = sheaf.get(nap.remote(0.05), timeout=WAIT_S)
+    path = tmp_path / "trace.json"
+    assert sheaf.timeline(str(path)) is None
+    events = [event for event in json.loads(path.read_text()) if event["ph"] == "X" and event["name"] == "nap" and event["pid"] == pid]
+    assert events and 50_000 <= events[-1]["dur"] < WAIT_S * 1e6
+    assert sheaf.timeline()
+
+
+def test_calls_that_fail_are_in_the_timeline():
+    @sheaf.remote
+    def fail_for_the_timeline():
+        raise KeyError
+
+    with pytest.raises(KeyError):
+        sheaf.get(fail_for_the_timeline.remote(), timeout=WAIT_S)
+    until(lambda: [event for event in sheaf.timeline() if event["name"] == "fail_for_the_timeline"])
+
+
+class Terminal(io.StringIO):
+    def isatty(self):
+        return True
+
+
+def test_progress_gives_the_values_and_draws_a_bar():
+    terminal, plain = Terminal(), io.StringIO()
+    assert list(progress([square.remote(i) for i in range(50)], "squares", stream=terminal)) == [i * i for i in range(50)]
+    assert terminal.getvalue().startswith("\rsquares:") and "100%" in terminal.getvalue() and "50/50" in terminal.getvalue()
+    assert sorted(progress([square.remote(i) for i in range(50)], ordered=False, stream=plain)) == [i * i for i in range(50)]
+    assert plain.getvalue().count("\n") == 1 and "\r" not in plain.getvalue()
+    refs = [square.remote(i) for i in range(3)]
+    assert wait_all(refs, stream=plain) == refs
+    assert list(progress([], stream=plain)) == []
+
+
+def test_notebook_views_say_what_things_are():
+    ref, actor = sheaf.put(1), Counter.remote()
+    assert ref.hex() in ref._repr_html_() and "ready" in ref._repr_html_()
+    sheaf.get(actor.wait.remote(0), timeout=WAIT_S)
+    until(lambda: "ALIVE" in actor._repr_html_())
+    assert "Actor Counter" in actor._repr_html_()
+
+
+def test_the_fixtures_of_the_package_start_a_node(tmp_path):
+    (tmp_path / "conftest.py").write_text('pytest_plugins = ["sheaf.testing"]\n')
+    (tmp_path / "test_it.py").write_text(
+        "def test_it(sheaf_cluster):\n"
+        "    assert sheaf_cluster.get(sheaf_cluster.put(1)) == 1\n"
+        "    assert sheaf_cluster.cluster_resources()['CPU'] == 2\n"
+    )
+    command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", str(tmp_path)]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=4 * WAIT_S)
+    assert done.returncode == 0, done.stdout + done.stderr

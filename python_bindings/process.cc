@@ -22,6 +22,7 @@ uint64_t generations_made = 0;
 int users = 0;
 size_t submitted_bytes = 0;  // Since a thread last waited.
 bool is_worker = false;
+bool forked = false;
 std::atomic<bool> ending{false};
 pthread_t main_thread;
 thread_local bool runs_user_code = false;
@@ -46,6 +47,10 @@ Runtime* CurrentRuntime() { return current; }
 Runtime* RequireRuntime() {
   if (current != nullptr) [[likely]]
     return current;
+  if (forked) {
+    RaiseForked();
+    return nullptr;
+  }
   const Owned done = Owned::Steal(init_by_default());
   if (!done) return nullptr;
   if (current == nullptr) PyErr_SetString(PyExc_RuntimeError, "sheaf.init() has not joined a node");
@@ -89,8 +94,19 @@ void EndRuntime() {
 }
 
 void ForgetRuntime() {
+  forked |= current != nullptr;
   current = nullptr;
   generation = 0;
+}
+
+bool IsForked() { return forked; }
+
+void RaiseForked() {
+  PyErr_SetString(
+      PyExc_RuntimeError,
+      "this process was forked from a driver or worker of Sheaf and has no place in the "
+      "cluster: only its parent may make calls. Start it with subprocess, or with "
+      "multiprocessing's 'spawn', and call sheaf.init() there");
 }
 
 bool DriverInterrupted() { return ending.load(std::memory_order_relaxed) || SignalRaised(); }

@@ -24,6 +24,11 @@ inline constexpr Nanos kClusterTimeout = 30 * kSecond;  // For answers of the no
 Runtime* CurrentRuntime();
 // The same, after sheaf.init() where a driver has not called it. nullptr: an exception is set.
 Runtime* RequireRuntime();
+// Whether this process was forked, by user code, from one that had a runtime. It has none and gets
+// none: what it shares with its parent is its parent's.
+bool IsForked();
+// Sets the RuntimeError that says so.
+void RaiseForked();
 // Counts runtimes, from 1: templates of an earlier one mean nothing to the next. 0: there is none
 // now.
 uint64_t RuntimeGeneration();

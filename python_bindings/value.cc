@@ -30,7 +30,8 @@ PyTypeObject* pinned_type = nullptr;
 
 void DeallocPinned(PyObject* self) {
   auto* pinned = reinterpret_cast<PinnedObject*>(self);
-  pinned->keep.~Buffer();
+  // In a forked child the pin is the parent's: both have the same one, in shared memory.
+  if (!IsForked()) pinned->keep.~Buffer();
   pinned->handle.~ObjectHandle();
   PyTypeObject* const type = Py_TYPE(self);
   PyObject_Free(self);

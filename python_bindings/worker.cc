@@ -2,6 +2,7 @@
 #include "python_bindings/worker.h"
 
 #include <sys/eventfd.h>
+#include <unistd.h>
 
 #include <utility>
 #include <vector>
@@ -16,6 +17,7 @@ namespace {
 PythonFunction load_function("sheaf.worker_functions", "load_function");
 PythonFunction show_gpus("sheaf.worker_functions", "show_gpus");
 PythonFunction construct_async("sheaf.async_actor", "construct");
+PythonFunction leave_fork("sheaf.worker_main", "leave_fork");
 PythonFunction cancel_coroutine("sheaf.async_actor", "cancel_call");
 
 // A Python thread of its own for each thread that runs calls, kept between them, so that
@@ -67,6 +69,18 @@ class Running {
   Execution* const outer_;
   const Nanos begin_;
 };
+
+// User code forked, and the child came back from the call: it must not answer it. Ends the process.
+[[noreturn]] void LeaveFork() {
+  PyObject* type = nullptr;
+  PyObject* value = nullptr;
+  PyObject* traceback = nullptr;
+  PyErr_Fetch(&type, &value, &traceback);
+  PyErr_NormalizeException(&type, &value, &traceback);
+  if (value != nullptr && traceback != nullptr) PyException_SetTraceback(value, traceback);
+  (void)leave_fork(value == nullptr ? Py_None : value);
+  _exit(1);
+}
 
 // Calls `function`, or the method of that name, with the arguments; `self` (or nullptr) comes
 // first.
@@ -137,6 +151,8 @@ void PythonHandler::Run(std::shared_ptr<Execution> execution) {
       result = Owned::Steal(Invoke(function.get(), self, arguments));
     }
   }
+  if (IsForked()) [[unlikely]]
+    LeaveFork();
   if (!result) {
     const bool exits = IsActorExit();
     FailWithException(*execution);

@@ -22,6 +22,8 @@ def main(start: dict[str, Any]) -> None:
         sys.exit("this program is started by a node of Sheaf, not by hand")
     _take_variables()
     _fresh_randomness()
+    # A child that multiprocessing spawns would run it again: it is no program of the user's.
+    sys.modules["__main__"].__dict__.pop("__file__", None)
     sys.stdout.reconfigure(line_buffering=True)  # type: ignore[union-attr]  # The driver shows lines as they come.
     signal.signal(signal.SIGINT, _on_interrupt)
     signal.signal(signal.SIGTERM, signal.SIG_DFL)
@@ -70,6 +72,21 @@ def _on_interrupt(signum: int, frame: Any) -> None:
     """The node sends SIGINT when a call is cancelled; one that came too late means nothing."""
     if _core.cancel_requested():
         raise KeyboardInterrupt
+
+
+def leave_fork(error: BaseException | None) -> None:
+    """Ends a process that user code has forked in a call and let return from it; `error` is what it raised."""
+    status = 0
+    try:
+        if isinstance(error, SystemExit):
+            if error.code is not None and not isinstance(error.code, int):
+                print(error.code, file=sys.stderr)
+            status = error.code if isinstance(error.code, int) else 0 if error.code is None else 1
+        elif error is not None:
+            sys.excepthook(type(error), error, error.__traceback__)
+            status = 1
+    finally:
+        _leave(status)
 
 
 def _leave(status: int) -> None:

@@ -1,0 +1,175 @@
+# Copyright The Sheaf Authors. SPDX-License-Identifier: Apache-2.0
+"""Several nodes on this machine, for trying out programs and what happens to them when a node goes away."""
+
+from __future__ import annotations
+
+import atexit
+import json
+import os
+import shutil
+import signal
+import subprocess
+import tempfile
+import time
+from typing import Any
+
+import sheaf
+from sheaf.lifecycle import _executable
+
+_START_S = 30
+_FLAGS = {
+    "num_cpus": "--num-cpus",
+    "num_gpus": "--num-gpus",
+    "memory": "--memory",
+    "object_store_memory": "--object-store-memory",
+    "port": "--port",
+}
+_IGNORED = {"include_dashboard", "dashboard_port", "_system_config", "env_vars"}
+
+
+class ClusterNode:
+    """One node of a Cluster."""
+
+    def __init__(self, session: str, os_pid: int, address: str, number: int):
+        self.session = session
+        self.os_pid = os_pid
+        self.address = address
+        self.node_number = number
+
+    @property
+    def node_id(self) -> str:
+        """As sheaf.nodes() and the runtime context name it."""
+        return f"{self.node_number:056x}"
+
+    unique_id = node_id
+
+    def __repr__(self) -> str:
+        return f"ClusterNode({self.node_number}, pid={self.os_pid})"
+
+
+class Cluster:
+    """A head and any number of further nodes, each a daemon of its own, in a temporary directory.
+
+    cluster = Cluster(initialize_head=True, head_node_args={"num_cpus": 2})
+    node = cluster.add_node(num_cpus=1, resources={"disk": 1})
+    sheaf.init(address=cluster.address)
+    cluster.remove_node(node)          # allow_graceful=False kills it
+    cluster.shutdown()
+
+    `address` names the head's session on this machine, `join_address` is its HOST:PORT. Errors: RuntimeError with what the
+    node said, if one does not start; TypeError for unknown arguments. Not thread-safe.
+    """
+
+    def __init__(
+        self,
+        initialize_head: bool = False,
+        connect: bool = False,
+        head_node_args: dict[str, Any] | None = None,
+        shutdown_at_exit: bool = True,
+    ):
+        self._directory = tempfile.mkdtemp(prefix="sheaf-cluster-")
+        self.head_node: ClusterNode | None = None
+        self.worker_nodes: list[ClusterNode] = []
+        self.join_address = ""
+        if shutdown_at_exit:
+            atexit.register(self.shutdown)
+        if initialize_head:
+            self.add_node(**(head_node_args or {}))
+            if connect:
+                self.connect()
+
+    @property
+    def address(self) -> str:
+        if self.head_node is None:
+            raise RuntimeError("this cluster has no node yet; call add_node first")
+        return self.head_node.session
+
+    def connect(self, namespace: str | None = None) -> None:
+        """sheaf.init with this cluster's address."""
+        sheaf.init(address=self.address, namespace=namespace)
+
+    def add_node(self, wait: bool = True, **arguments: Any) -> ClusterNode:
+        """Starts a node: num_cpus, num_gpus, resources, labels, memory, object_store_memory. The first one is the head."""
+        command = [_program(), "start", "--json", f"--dir={self._directory}"]
+        command += ["--head"] if self.head_node is None else [f"--address={self.join_address}"]
+        if "port" not in arguments:
+            command.append("--port=0")
+        for name, value in arguments.items():
+            if name in _IGNORED or value is None:
+                continue
+            if name == "resources":
+                command.append("--resources=" + ",".join(f"{key}:{amount}" for key, amount in value.items()))
+            elif name == "labels":
+                command.append("--labels=" + ",".join(f"{key}={text}" for key, text in value.items()))
+            elif name in _FLAGS:
+                command.append(f"{_FLAGS[name]}={int(value) if 'memory' in name else value}")
+            else:
+                raise TypeError(f"add_node() knows no argument {name!r}; it knows {', '.join([*_FLAGS, 'labels', 'resources'])}")
+        done = subprocess.run(command, capture_output=True, text=True, timeout=_START_S)
+        if done.returncode != 0:
+            raise RuntimeError(f"the node did not start: {done.stderr.strip()}")
+        said = json.loads(done.stdout)
+        node = ClusterNode(said["session"], said["os_pid"], said["address"], said["node"])
+        if self.head_node is None:
+            self.head_node = node
+            self.join_address = said["address"]
+        else:
+            self.worker_nodes.append(node)
+        if wait and sheaf.is_initialized():
+            self.wait_for_nodes()
+        return node
+
+    def remove_node(self, node: ClusterNode, allow_graceful: bool = True) -> None:
+        """Ends a node with all its processes; without `allow_graceful` as a crash does."""
+        if allow_graceful:
+            subprocess.run([_program(), "stop", f"--address={node.session}"], capture_output=True, timeout=_START_S)
+        else:
+            os.kill(node.os_pid, signal.SIGKILL)
+        _await_end(node.os_pid)
+        if node is self.head_node:
+            self.head_node = None
+        else:
+            self.worker_nodes.remove(node)
+
+    def list_all_nodes(self) -> list[ClusterNode]:
+        return ([self.head_node] if self.head_node else []) + self.worker_nodes
+
+    def wait_for_nodes(self, timeout: float = 30) -> None:
+        """Returns when the connected driver sees exactly these nodes alive. TimeoutError otherwise."""
+        wanted = {node.node_id for node in self.list_all_nodes()}
+        deadline = time.monotonic() + timeout
+        while True:
+            alive = {row["NodeID"] for row in sheaf.nodes() if row["Alive"]}
+            if wanted <= alive and len(alive) == len(wanted):
+                return
+            if time.monotonic() > deadline:
+                raise TimeoutError(f"after {timeout} s these nodes are alive: {sorted(alive)}, wanted: {sorted(wanted)}")
+            time.sleep(0.02)
+
+    def shutdown(self) -> None:
+        """Ends all nodes and removes their files. Idempotent."""
+        for node in reversed(self.list_all_nodes()):
+            try:
+                self.remove_node(node)
+            except (OSError, subprocess.TimeoutExpired):
+                continue
+        shutil.rmtree(self._directory, ignore_errors=True)
+
+
+def _program() -> str:
+    program = os.environ.get("SHEAF_EXECUTABLE") or _executable() or shutil.which("sheaf")
+    if not program:
+        raise FileNotFoundError("the program sheaf is neither in this package nor in PATH; set SHEAF_EXECUTABLE to it")
+    return program
+
+
+def _await_end(pid: int) -> None:
+    deadline = time.monotonic() + _START_S
+    while time.monotonic() < deadline:
+        try:
+            with open(f"/proc/{pid}/stat", encoding="utf-8") as file:
+                if file.read().rsplit(")", 1)[1].split()[0] == "Z":
+                    return
+        except OSError:
+            return
+        time.sleep(0.005)

@@ -1,0 +1,178 @@
+# Copyright The Sheaf Authors. SPDX-License-Identifier: Apache-2.0
+"""Clusters of real nodes on this machine: where work goes, what moves, and what happens when a node dies."""
+
+import time
+
+import numpy as np
+import pytest
+import sheaf
+from sheaf.cluster_utils import Cluster
+from sheaf.util.placement_group import placement_group, remove_placement_group
+from sheaf.util.scheduling_strategies import NodeAffinitySchedulingStrategy, PlacementGroupSchedulingStrategy
+
+from conftest import WAIT_S
+
+
+@pytest.fixture(scope="module", autouse=True)
+def no_node_of_another_module():
+    sheaf.shutdown()
+
+
+@pytest.fixture
+def cluster():
+    made = Cluster(initialize_head=True, head_node_args={"num_cpus": 1, "object_store_memory": 128 << 20})
+    try:
+        for name in ("b", "c"):
+            made.add_node(num_cpus=2, resources={name: 2}, labels={"zone": name}, object_store_memory=128 << 20)
+        made.connect()
+        made.wait_for_nodes()
+        yield made
+    finally:
+        sheaf.shutdown()
+        made.shutdown()
+
+
+@sheaf.remote
+def where(seconds=0.0):
+    time.sleep(seconds)
+    return sheaf.get_runtime_context().get_node_id()
+
+
+@sheaf.remote
+class Counter:
+    def __init__(self):
+        self.total = 0
+
+    def add(self, amount):
+        self.total += amount
+        return self.total
+
+    def where(self):
+        return sheaf.get_runtime_context().get_node_id()
+
+
+def test_work_goes_where_there_is_room_and_where_it_must(cluster):
+    nodes = {node.node_id for node in cluster.list_all_nodes()}
+    assert {row["NodeID"] for row in sheaf.nodes() if row["Alive"]} == nodes
+    assert sheaf.cluster_resources()["CPU"] == 5
+    assert set(sheaf.get([where.remote(0.5) for _ in range(5)], timeout=WAIT_S)) == nodes
+    b, c = cluster.worker_nodes
+    assert sheaf.get(where.options(resources={"b": 1}).remote(), timeout=WAIT_S) == b.node_id
+    assert sheaf.get(where.options(resources={"c": 1}).remote(), timeout=WAIT_S) == c.node_id
+    bound = NodeAffinitySchedulingStrategy(c.node_id, soft=False)
+    assert sheaf.get([where.options(scheduling_strategy=bound).remote() for _ in range(3)], timeout=WAIT_S) == [c.node_id] * 3
+    spread = sheaf.get([where.options(scheduling_strategy="SPREAD").remote(0.2) for _ in range(6)], timeout=WAIT_S)
+    assert len(set(spread)) > 1
+
+
+def test_actors_answer_across_nodes_in_order(cluster):
+    counter = Counter.options(resources={"b": 1}).remote()
+    assert sheaf.get(counter.where.remote(), timeout=WAIT_S) == cluster.worker_nodes[0].node_id
+    assert sheaf.get([counter.add.remote(1) for _ in range(2000)], timeout=WAIT_S) == list(range(1, 2001))
+
+    @sheaf.remote(resources={"c": 1})
+    def add_from_there(handle):
+        return sheaf.get([handle.add.remote(1) for _ in range(100)])[-1]
+
+    assert sheaf.get(add_from_there.remote(counter), timeout=WAIT_S) == 2100
+
+
+def test_values_move_and_references_inside_values_stay_alive(cluster):
+    @sheaf.remote(resources={"b": 1})
+    def make(seed):
+        return np.arange(3_000_000, dtype=np.int64) + seed
+
+    @sheaf.remote(resources={"c": 1})
+    def total(array):
+        return int(array[0]), len(array)
+
+    @sheaf.remote(resources={"c": 1})
+    def put_inside():
+        return [sheaf.put(np.full(2_000_000, 7))]
+
+    made = make.remote(5)
+    assert sheaf.get(total.remote(made), timeout=WAIT_S) == (5, 3_000_000)
+    assert sheaf.get(made, timeout=WAIT_S)[-1] == 3_000_004
+    (inside,) = sheaf.get(put_inside.remote(), timeout=WAIT_S)
+    assert sheaf.get(total.options(resources={"b": 1}).remote(inside), timeout=WAIT_S) == (7, 2_000_000)
+
+
+def test_placement_groups_span_nodes(cluster):
+    group = placement_group([{"CPU": 1}] * 3, strategy="STRICT_SPREAD")
+    assert group.wait(WAIT_S)
+    places = [
+        sheaf.get(
+            where.options(scheduling_strategy=PlacementGroupSchedulingStrategy(group, placement_group_bundle_index=index)).remote(),
+            timeout=WAIT_S,
+        )
+        for index in range(3)
+    ]
+    assert len(set(places)) == 3
+    remove_placement_group(group)
+    deadline = time.monotonic() + WAIT_S
+    while sheaf.available_resources().get("CPU") != 5:
+        assert time.monotonic() < deadline, sheaf.available_resources()
+        time.sleep(0.05)
+
+
+def test_a_node_that_dies_takes_no_result_along(cluster):
+    b, _ = cluster.worker_nodes
+
+    @sheaf.remote(max_retries=3)
+    def square(x):
+        time.sleep(0.3)
+        return x * x
+
+    @sheaf.remote(resources={"b": 0.001}, max_retries=0)
+    def bound_there():
+        time.sleep(60)
+
+    @sheaf.remote(max_retries=3, scheduling_strategy=NodeAffinitySchedulingStrategy(b.node_id, soft=True))
+    def large(seed):
+        return np.full(2_000_000, seed)
+
+    counter = Counter.options(resources={"b": 0.001}).remote()
+    assert sheaf.get(counter.add.remote(1), timeout=WAIT_S) == 1
+    lost = large.remote(9)
+    sheaf.wait([lost], timeout=WAIT_S, fetch_local=False)
+    stuck = bound_there.remote()
+    results = [square.remote(x) for x in range(20)]
+    time.sleep(0.2)
+    begin = time.monotonic()
+    cluster.remove_node(b, allow_graceful=False)
+    assert sheaf.get(results, timeout=WAIT_S) == [x * x for x in range(20)]
+    with pytest.raises(sheaf.exceptions.RayActorError):
+        sheaf.get(counter.add.remote(1), timeout=WAIT_S)
+    with pytest.raises((sheaf.exceptions.NodeDiedError, sheaf.exceptions.WorkerCrashedError)):
+        sheaf.get(stuck, timeout=WAIT_S)
+    assert time.monotonic() - begin < WAIT_S
+    assert sheaf.get(lost, timeout=WAIT_S)[0] == 9
+    cluster.wait_for_nodes()
+
+
+def test_detached_actors_move_to_another_node(cluster):
+    b, c = cluster.worker_nodes
+    keeper = Counter.options(name="keeper", lifetime="detached", max_restarts=-1, num_cpus=1.5).remote()
+    home = sheaf.get(keeper.where.remote(), timeout=WAIT_S)
+    assert home in (b.node_id, c.node_id)
+    cluster.remove_node(b if home == b.node_id else c, allow_graceful=False)
+    deadline = time.monotonic() + WAIT_S
+    while True:
+        try:
+            assert sheaf.get(keeper.where.remote(), timeout=WAIT_S) not in (home, None)
+            break
+        except sheaf.exceptions.RayActorError:
+            assert time.monotonic() < deadline
+            time.sleep(0.1)
+
+
+def test_a_driver_outside_of_the_cluster_joins_by_address(cluster):
+    sheaf.shutdown()
+    sheaf.init(address=cluster.join_address)
+    try:
+        nodes = {node.node_id for node in cluster.list_all_nodes()}
+        assert set(sheaf.get([where.remote(0.3) for _ in range(5)], timeout=WAIT_S)) <= nodes
+        array = np.arange(1_000_000)
+        assert sheaf.get(sheaf.put(array), timeout=WAIT_S)[-1] == 999_999
+    finally:
+        sheaf.shutdown()

@@ -122,6 +122,7 @@ class Node {
   }
 
   absl::Status StartMetrics(metrics::EndpointOptions options) {
+    metrics_.SetUserDirectory(session_->path() + "/metrics");
     SHEAF_ASSIGN_OR_RETURN(endpoint_, metrics::HttpEndpoint::Start(options, metrics_));
     metrics_.OnPage(gcs_page_.page(), true);
     return absl::OkStatus();

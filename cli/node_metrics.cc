@@ -3,6 +3,8 @@
 
 #include <utility>
 
+#include "metrics/user_metrics.h"
+
 namespace sheaf::cli {
 
 void NodeMetrics::SetRefresh(std::function<void()> refresh) {
@@ -15,7 +17,11 @@ std::vector<prometheus::MetricFamily> NodeMetrics::Collect() const {
     const std::lock_guard lock(mutex_);
     if (refresh_) refresh_();
   }
-  return registry_.Collect();
+  std::vector<prometheus::MetricFamily> families = registry_.Collect();
+  for (prometheus::MetricFamily& family : metrics::CollectUserMetrics(user_directory_)) {
+    families.push_back(std::move(family));
+  }
+  return families;
 }
 
 }  // namespace sheaf::cli

@@ -1,6 +1,6 @@
 // Copyright The Sheaf Authors. SPDX-License-Identifier: Apache-2.0
 // What a node's metrics endpoint serves: the pages of all processes, with that of the raylet
-// brought up to date first.
+// brought up to date first, and what user code counts.
 #pragma once
 
 #include <cstddef>
@@ -37,10 +37,14 @@ class NodeMetrics final : public prometheus::Collectable {
   void OnPage(metrics::Page& page, bool added) {
     added ? registry_.Add(page) : registry_.Remove(page);
   }
+  // What user code counts lies there (metrics/user_metrics.h). Called once, before the first
+  // collection.
+  void SetUserDirectory(std::string directory) { user_directory_ = std::move(directory); }
   std::vector<prometheus::MetricFamily> Collect() const override;
 
  private:
   metrics::Registry registry_;
+  std::string user_directory_;
   mutable std::mutex mutex_;  // Guards `refresh_`, and is held while it runs.
   std::function<void()> refresh_;
 };

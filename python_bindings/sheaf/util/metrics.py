@@ -1,9 +1,239 @@
 # Copyright The Sheaf Authors. SPDX-License-Identifier: Apache-2.0
-"""Metrics of user code; not there yet."""
+"""Counter, Gauge and Histogram of user code, on the Prometheus endpoint of the node (`sheaf status` prints its address).
 
-from sheaf import absent
+A metric is served as `ray_NAME`, one series per process (label "pid") and set of tags. Values reach the endpoint within half a second.
+"""
 
-Metric = absent.a_class("util.metrics.Metric")
-Counter = absent.a_class("util.metrics.Counter")
-Gauge = absent.a_class("util.metrics.Gauge")
-Histogram = absent.a_class("util.metrics.Histogram")
+from __future__ import annotations
+
+import atexit
+import bisect
+import math
+import os
+import re
+import threading
+import time
+from typing import Any
+
+from sheaf import _core
+
+_EACH_S = 0.5
+_NAME = re.compile(r"[a-zA-Z_][a-zA-Z0-9_]*")
+_RESERVED = ("pid", "le")
+
+Labels = tuple[tuple[str, str], ...]
+
+
+class _File:
+    """What this process has counted, and the file that shows it to the endpoint (metrics/user_metrics.h has the format)."""
+
+    def __init__(self) -> None:
+        self.lock = threading.Lock()
+        self.metrics: dict[str, _Series] = {}
+        self._written = 0.0
+        self._timer: threading.Timer | None = None
+
+    def changed(self) -> None:
+        """Writes the file now, or soon if that was done lately. With the lock."""
+        if self._timer is not None:
+            return
+        wait = self._written + _EACH_S - time.monotonic()
+        if wait <= 0:
+            self._write()
+            return
+        self._timer = threading.Timer(wait, self._write_late)
+        self._timer.daemon = True
+        self._timer.start()
+
+    def _write_late(self) -> None:
+        with self.lock:
+            self._timer = None
+            self._write()
+
+    def write_last(self) -> None:
+        """At the end of the process."""
+        with self.lock:
+            if self._timer is not None:
+                self._write()
+
+    def _write(self) -> None:
+        self._written = time.monotonic()
+        session = _core.session_directory()
+        if not session:
+            return  # What is counted before init is shown after it.
+        folder = os.path.join(session, "metrics")
+        lines = [line for series in self.metrics.values() for line in series.lines()]
+        hidden = os.path.join(folder, f".{os.getpid()}")
+        try:
+            os.makedirs(folder, exist_ok=True)
+            with open(hidden, "w", encoding="utf-8") as file:
+                file.write("".join(f"{line}\n" for line in lines))
+            os.replace(hidden, os.path.join(folder, str(os.getpid())))
+        except OSError:
+            pass  # The session has ended, or its disk is full: figures alone are lost.
+
+    def forget(self) -> None:
+        """In a forked child: what it counts is its own."""
+        self.__init__()  # type: ignore[misc]
+
+
+_file = _File()
+atexit.register(_file.write_last)
+os.register_at_fork(after_in_child=_file.forget)
+
+
+class _Series:
+    """The values of one metric in this process."""
+
+    def __init__(self, kind: str, name: str, words: str, boundaries: tuple[float, ...]):
+        self.kind, self.name, self.words, self.boundaries = kind, name, words, boundaries
+        self.values: dict[Labels, float] = {}
+        self.counts: dict[Labels, list[int]] = {}
+
+    def lines(self) -> list[str]:
+        out = [f"F\t{self.kind}\tray_{self.name}\t{_plain(self.words)}"]
+        for labels, value in self.values.items():
+            tail = "".join(f"\t{key}\t{_plain(text)}" for key, text in labels)
+            if self.kind != "histogram":
+                out.append(f"S\t{value!r}{tail}")
+                continue
+            total, buckets = 0, []
+            for bound, count in zip((*self.boundaries, math.inf), self.counts[labels]):
+                total += count
+                buckets.append(f"{bound!r}:{total}")
+            out.append(f"H\t{value!r}\t{','.join(buckets)}{tail}")
+        return out
+
+
+def _plain(text: str) -> str:
+    return " ".join(text.split()) if any(c in text for c in "\t\n\r") else text
+
+
+class Metric:
+    """What the three kinds have in common: a name, tags, and defaults for them."""
+
+    _kind = ""
+
+    def __init__(self, name: str, description: str = "", tag_keys: tuple[str, ...] | None = None):
+        if type(self) is Metric:
+            raise TypeError("Metric has no values: want a Counter, a Gauge or a Histogram")
+        if not isinstance(name, str) or not _NAME.fullmatch(name):
+            raise ValueError(f"name={name!r}: want letters, digits and _, as a Prometheus metric has")
+        keys = () if tag_keys is None else tag_keys
+        if not isinstance(keys, tuple) or not all(isinstance(key, str) for key in keys):
+            raise TypeError(f"tag_keys={tag_keys!r}: want a tuple of str")
+        for key in keys:
+            if not _NAME.fullmatch(key) or key in _RESERVED:
+                raise ValueError(f"tag_keys: {key!r} is no name for a tag: want letters, digits and _, and neither 'pid' nor 'le'")
+        self._name, self._description, self._tag_keys = name, description, keys
+        self._default_tags: dict[str, str] = {}
+        with _file.lock:
+            series = _file.metrics.setdefault(name, _Series(self._kind, name, description, self._boundaries()))
+        if (series.kind, series.boundaries) != (self._kind, self._boundaries()):
+            raise ValueError(f"{name} is a {series.kind} of this process already, with boundaries {list(series.boundaries)}")
+
+    def _boundaries(self) -> tuple[float, ...]:
+        return ()
+
+    def set_default_tags(self, default_tags: dict[str, str]) -> Metric:
+        """Values of tags that calls need not name; gives the metric."""
+        self._check_tags(default_tags)
+        self._default_tags = dict(default_tags)
+        return self
+
+    def _check_tags(self, tags: dict[str, str]) -> None:
+        for key, value in tags.items():
+            if key not in self._tag_keys:
+                raise ValueError(f"{self._name} has no tag {key!r}: there are {list(self._tag_keys)}")
+            if not isinstance(value, str):
+                raise TypeError(f"tags: {key}={value!r}: want a str")
+
+    def _labels(self, tags: dict[str, str] | None) -> Labels:
+        if not self._tag_keys and not tags:
+            return ()
+        self._check_tags(tags or {})
+        merged = {**self._default_tags, **(tags or {})}
+        missing = [key for key in self._tag_keys if key not in merged]
+        if missing:
+            raise ValueError(f"{self._name}: a value is missing for the tags {missing}")
+        return tuple((key, merged[key]) for key in self._tag_keys)
+
+    def _series(self) -> _Series:
+        # Anew after a fork.
+        return _file.metrics.setdefault(self._name, _Series(self._kind, self._name, self._description, self._boundaries()))
+
+    @property
+    def info(self) -> dict[str, Any]:
+        """name, description, tag_keys and default_tags."""
+        return {
+            "name": self._name, "description": self._description, "tag_keys": self._tag_keys, "default_tags": dict(self._default_tags),
+        }  # fmt: skip
+
+    def _arguments(self) -> tuple[Any, ...]:
+        return self._name, self._description, self._tag_keys
+
+    def __reduce__(self) -> Any:
+        return _made_again, (type(self), self._arguments(), self._default_tags)
+
+
+def _made_again(kind: type[Metric], arguments: tuple[Any, ...], default_tags: dict[str, str]) -> Metric:
+    return kind(*arguments).set_default_tags(default_tags)
+
+
+class Counter(Metric):
+    """A sum that only grows."""
+
+    _kind = "counter"
+
+    def inc(self, value: float = 1.0, tags: dict[str, str] | None = None) -> None:
+        """Adds a positive number."""
+        if not value > 0:
+            raise ValueError(f"inc({value!r}): want a number above 0")
+        labels = self._labels(tags)
+        with _file.lock:
+            values = self._series().values
+            values[labels] = values.get(labels, 0.0) + float(value)
+            _file.changed()
+
+
+class Gauge(Metric):
+    """A number that goes up and down."""
+
+    _kind = "gauge"
+
+    def set(self, value: float, tags: dict[str, str] | None = None) -> None:
+        """The value from now on."""
+        labels = self._labels(tags)
+        with _file.lock:
+            self._series().values[labels] = float(value)
+            _file.changed()
+
+
+class Histogram(Metric):
+    """How many observations fell below each of the boundaries."""
+
+    _kind = "histogram"
+
+    def __init__(
+        self, name: str, description: str = "", boundaries: list[float] | None = None, tag_keys: tuple[str, ...] | None = None
+    ):
+        if not boundaries or any(not bound > 0 for bound in boundaries) or sorted(set(boundaries)) != list(boundaries):
+            raise ValueError(f"boundaries={boundaries!r}: want numbers above 0 that grow")
+        self._bounds = tuple(float(bound) for bound in boundaries)
+        super().__init__(name, description, tag_keys)
+
+    def _boundaries(self) -> tuple[float, ...]:
+        return self._bounds
+
+    def _arguments(self) -> tuple[Any, ...]:
+        return self._name, self._description, list(self._bounds), self._tag_keys
+
+    def observe(self, value: float, tags: dict[str, str] | None = None) -> None:
+        """Counts one observation."""
+        labels = self._labels(tags)
+        with _file.lock:
+            series = self._series()
+            counts = series.counts.setdefault(labels, [0] * (len(self._bounds) + 1))
+            counts[bisect.bisect_left(self._bounds, value)] += 1
+            series.values[labels] = series.values.get(labels, 0.0) + float(value)
+            _file.changed()

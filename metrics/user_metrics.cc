@@ -1,0 +1,142 @@
+// Copyright The Sheaf Authors. SPDX-License-Identifier: Apache-2.0
+#include "metrics/user_metrics.h"
+
+#include <algorithm>
+#include <filesystem>
+#include <fstream>
+#include <limits>
+#include <utility>
+
+#include "absl/strings/ascii.h"
+#include "absl/strings/numbers.h"
+#include "absl/strings/string_view.h"
+
+namespace sheaf::metrics {
+namespace {
+
+std::vector<std::string_view> Split(std::string_view text, char at) {
+  std::vector<std::string_view> parts;
+  for (size_t begin = 0; begin <= text.size();) {
+    const size_t end = std::min(text.find(at, begin), text.size());
+    parts.push_back(text.substr(begin, end - begin));
+    begin = end + 1;
+  }
+  return parts;
+}
+
+absl::string_view View(std::string_view text) { return {text.data(), text.size()}; }
+
+bool IsName(std::string_view name) {
+  return !name.empty() && !absl::ascii_isdigit(static_cast<unsigned char>(name[0])) &&
+         std::all_of(name.begin(), name.end(), [](char c) {
+           return absl::ascii_isalnum(static_cast<unsigned char>(c)) || c == '_';
+         });
+}
+
+// The fields from `first` on, in pairs. False: they are none.
+bool ReadLabels(const std::vector<std::string_view>& fields, size_t first,
+                prometheus::ClientMetric* metric) {
+  for (size_t i = first; i + 1 < fields.size(); i += 2) {
+    if (!IsName(fields[i]) || fields[i] == "pid" || fields[i] == "le") return false;
+    metric->label.push_back({std::string(fields[i]), std::string(fields[i + 1])});
+  }
+  return (fields.size() - first) % 2 == 0;
+}
+
+bool ReadBuckets(std::string_view text, prometheus::ClientMetric::Histogram* histogram) {
+  uint64_t before = 0;
+  double bound_before = -std::numeric_limits<double>::infinity();
+  for (const std::string_view bucket : Split(text, ',')) {
+    const std::vector<std::string_view> parts = Split(bucket, ':');
+    double bound = 0;
+    uint64_t count = 0;
+    if (parts.size() != 2 || !absl::SimpleAtod(View(parts[0]), &bound) ||
+        !absl::SimpleAtoi(View(parts[1]), &count) || !(bound > bound_before) || count < before)
+      return false;
+    histogram->bucket.push_back({count, bound});
+    before = count;
+    bound_before = bound;
+  }
+  histogram->sample_count = before;
+  return bound_before == std::numeric_limits<double>::infinity();
+}
+
+bool ReadSeries(const std::vector<std::string_view>& fields, prometheus::MetricType type,
+                prometheus::ClientMetric* metric) {
+  double value = 0;
+  if (fields.size() < 2 || !absl::SimpleAtod(View(fields[1]), &value)) return false;
+  if (type != prometheus::MetricType::Histogram) {
+    (type == prometheus::MetricType::Counter ? metric->counter.value : metric->gauge.value) = value;
+    return fields[0] == "S" && ReadLabels(fields, 2, metric);
+  }
+  metric->histogram.sample_sum = value;
+  return fields[0] == "H" && fields.size() >= 3 && ReadBuckets(fields[2], &metric->histogram) &&
+         ReadLabels(fields, 3, metric);
+}
+
+bool TypeOf(std::string_view word, prometheus::MetricType* type) {
+  if (word == "counter") {
+    *type = prometheus::MetricType::Counter;
+  } else if (word == "gauge") {
+    *type = prometheus::MetricType::Gauge;
+  } else if (word == "histogram") {
+    *type = prometheus::MetricType::Histogram;
+  } else {
+    return false;
+  }
+  return true;
+}
+
+}  // namespace
+
+void ReadUserMetrics(std::string_view content, std::string_view pid, bool with_gauges,
+                     UserFamilies* families) {
+  prometheus::MetricFamily* family = nullptr;
+  for (const std::string_view line : Split(content, '\n')) {
+    const std::vector<std::string_view> fields = Split(line, '\t');
+    if (fields[0] == "F") {
+      family = nullptr;
+      prometheus::MetricType type;
+      if (fields.size() != 4 || !TypeOf(fields[1], &type) || !IsName(fields[2])) continue;
+      if (type == prometheus::MetricType::Gauge && !with_gauges) continue;
+      auto [known, added] = families->try_emplace(std::string(fields[2]));
+      if (added) {
+        known->second.name = known->first;
+        known->second.help = std::string(fields[3]);
+        known->second.type = type;
+      }
+      if (known->second.type == type) family = &known->second;
+      continue;
+    }
+    prometheus::ClientMetric metric;
+    if (family == nullptr || !ReadSeries(fields, family->type, &metric)) continue;
+    metric.label.push_back({"pid", std::string(pid)});
+    family->metric.push_back(std::move(metric));
+  }
+}
+
+std::vector<prometheus::MetricFamily> CollectUserMetrics(const std::string& directory) {
+  namespace fs = std::filesystem;
+  UserFamilies families;
+  size_t files = 0;
+  std::error_code error;
+  for (fs::directory_iterator entry(directory, error), end; !error && entry != end;
+       entry.increment(error)) {
+    const std::string pid = entry->path().filename().string();
+    if (!std::all_of(pid.begin(), pid.end(),
+                     [](unsigned char c) { return absl::ascii_isdigit(c); }))
+      continue;
+    if (++files > kMaxUserFiles) break;
+    std::string content(kMaxUserFileBytes, '\0');
+    std::ifstream file(entry->path(), std::ios::binary);
+    file.read(content.data(), static_cast<std::streamsize>(content.size()));
+    content.resize(static_cast<size_t>(file.gcount()));
+    std::error_code gone;
+    ReadUserMetrics(content, pid, fs::exists("/proc/" + pid, gone), &families);
+  }
+  std::vector<prometheus::MetricFamily> out;
+  for (auto& [name, family] : families) out.push_back(std::move(family));
+  return out;
+}
+
+}  // namespace sheaf::metrics

@@ -1,0 +1,79 @@
+# Copyright The Sheaf Authors. SPDX-License-Identifier: Apache-2.0
+"""Metrics of user code, from workers to the node's endpoint."""
+
+import os
+import pickle
+import time
+import urllib.request
+
+import pytest
+import sheaf
+from sheaf import _core
+from sheaf.util.metrics import Counter, Gauge, Histogram, Metric
+
+from conftest import WAIT_S
+
+pytestmark = pytest.mark.usefixtures("node")
+
+
+def scrape(wanted):
+    """The lines of the endpoint, once all of `wanted` are among them."""
+    deadline = time.monotonic() + WAIT_S
+    while True:
+        with urllib.request.urlopen(_core.metrics_url(), timeout=WAIT_S) as answer:
+            lines = answer.read().decode().splitlines()
+        if all(line in lines for line in wanted):
+            return lines
+        assert time.monotonic() < deadline, [line for line in lines if line.startswith("ray_")]
+        time.sleep(0.05)
+
+
+def test_what_workers_and_the_driver_count_is_served():
+    @sheaf.remote
+    def work(calls, load, sizes):
+        calls.inc(2, {"route": "/a"})
+        calls.inc(tags={"route": "/a"})
+        load.set(0.5)
+        for size in (1, 5, 50):
+            sizes.observe(size)
+        return os.getpid()
+
+    calls = Counter("test_calls", "How many", tag_keys=("route",))
+    load, sizes = Gauge("test_load"), Histogram("test_sizes", "In bytes", boundaries=[1, 10])
+    pid = sheaf.get(work.remote(calls, load, sizes), timeout=WAIT_S)
+    calls.inc(7, {"route": 'a "quoted" one'})
+    lines = scrape(
+        [
+            f'ray_test_calls{{route="/a",pid="{pid}"}} 3',
+            f'ray_test_calls{{route="a \\"quoted\\" one",pid="{os.getpid()}"}} 7',
+            f'ray_test_load{{pid="{pid}"}} 0.5',
+            f'ray_test_sizes_bucket{{pid="{pid}",le="1"}} 1',
+            f'ray_test_sizes_bucket{{pid="{pid}",le="10"}} 2',
+            f'ray_test_sizes_bucket{{pid="{pid}",le="+Inf"}} 3',
+            f'ray_test_sizes_sum{{pid="{pid}"}} 56',
+        ]
+    )
+    assert lines.count("# TYPE ray_test_calls counter") == 1
+
+
+def test_tags_and_values_are_checked():
+    with pytest.raises(ValueError, match="want letters"):
+        Counter("a-b")
+    with pytest.raises(TypeError, match="tuple of str"):
+        Counter("test_tags", tag_keys=["k"])
+    with pytest.raises(ValueError, match="'pid'"):
+        Counter("test_tags", tag_keys=("pid",))
+    counter = Counter("test_tags", tag_keys=("k", "l")).set_default_tags({"k": "1"})
+    with pytest.raises(ValueError, match=r"\['l'\]"):
+        counter.inc()
+    with pytest.raises(ValueError, match="no tag 'm'"):
+        counter.inc(tags={"l": "2", "m": "3"})
+    with pytest.raises(ValueError, match="above 0"):
+        counter.inc(0, {"l": "2"})
+    with pytest.raises(ValueError, match="boundaries"):
+        Histogram("test_bounds", boundaries=[2, 1])
+    with pytest.raises(ValueError, match="is a counter"):
+        Gauge("test_tags")
+    with pytest.raises(TypeError, match="Counter, a Gauge"):
+        Metric("test_metric")
+    assert counter.info["default_tags"] == {"k": "1"} and pickle.loads(pickle.dumps(counter)).info == counter.info

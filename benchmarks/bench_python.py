@@ -2,7 +2,7 @@
 """What calls and objects cost from Python: one row per figure, and --json FILE for programs.
 
     ./do bench python [--json FILE] [--seconds N] [--only WORD]
-    ./do bench python --peer ray [...]   the rows of `ray microbenchmark`, beside Ray in the same run (peer_rows.py)
+    ./do bench python --peer ray [--rounds N] [--only WORD,WORD...] [...]   the rows of `ray microbenchmark`, beside Ray in the same run (peer_rows.py)
 
 Ray is installed into build/peers/ray, or $SHEAF_PEERS/ray, when it is not there.
 """
@@ -136,14 +136,14 @@ class Side:
         return self.answer()
 
 
-def compare(peer, seconds, only, rounds=3):
+def compare(peer, seconds, only, rounds):
     """Rows of {name, unit, better, sheaf, floor, <peer>}: medians of rounds in which both take turns."""
     import peer_rows
 
     sides = {"sheaf": Side(sys.executable, "sheaf"), peer: Side(peer_python(peer), peer)}
     found = []
     for name, (unit, _, _) in peer_rows.ROWS.items():
-        if only not in name:
+        if not any(word in name for word in only.split(",")):
             continue
         rates = {side: [] for side in sides}
         for _ in range(rounds):
@@ -186,11 +186,12 @@ def main():
     parser.add_argument("--seconds", type=float, default=1.0)
     parser.add_argument("--only", default="")
     parser.add_argument("--peer", choices=["ray"])
+    parser.add_argument("--rounds", type=int, default=3)
     options = parser.parse_args()
     if options.peer:
         print("| {:44} | {:>12} | {:>10} | {:>8} | {:>11} | {:4} |".format("row", "Sheaf", options.peer.title(), "ratio", "floor", "unit"))
         print("|---|---|---|---|---|---|")
-        found = compare(options.peer, options.seconds, options.only)
+        found = compare(options.peer, options.seconds, options.only, options.rounds)
         if options.json:
             pathlib.Path(options.json).write_text(json.dumps({"rows": found}, indent=1))
         return

@@ -125,6 +125,25 @@ def test_ctrl_c_ends_a_wait(call):
         process.stdout.close()
 
 
+def test_a_request_that_nothing_can_satisfy_is_told_at_once():
+    text = """
+        import sheaf
+        sheaf.init(num_cpus=2)
+        @sheaf.remote(num_cpus=99)
+        def f():
+            pass
+        assert sheaf.wait([f.remote()], timeout=0.5)[0] == []  # It keeps waiting.
+        input()
+    """
+    process = subprocess.Popen(program(text), stdin=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    try:
+        line = process.stderr.readline()
+        assert "99 CPU" in line and "more than 2 CPU" in line and line.startswith("(sheaf pid=")
+    finally:
+        process.communicate("\n", timeout=WAIT_S)
+    assert process.returncode == 0
+
+
 def alive(pid):
     try:
         with open(f"/proc/{pid}/stat") as file:

@@ -80,3 +80,9 @@ def test_what_can_never_fit_waits_and_harms_nobody():
     ready, rest = sheaf.wait([where.options(num_cpus=64).remote()], timeout=0.2)
     assert not ready and len(rest) == 1
     assert sheaf.get(where.remote(), timeout=WAIT_S)
+
+
+def test_util_placement_group_is_a_module_and_a_function():
+    group = sheaf.util.placement_group([{"CPU": 1}])
+    assert group.wait(WAIT_S)
+    sheaf.util.remove_placement_group(group)

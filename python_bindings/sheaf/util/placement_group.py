@@ -3,6 +3,8 @@
 
 from __future__ import annotations
 
+import sys
+import types
 from typing import Any
 
 from sheaf import _core
@@ -143,3 +145,13 @@ def _row(row: dict[str, Any]) -> dict[str, Any]:
         "state": row["state"],
         "stats": {},
     }
+
+
+class _Callable(types.ModuleType):
+    """`util.placement_group` is this module, and programs call it as the function of that name."""
+
+    def __call__(self, *args: Any, **kwargs: Any) -> PlacementGroup:
+        return placement_group(*args, **kwargs)
+
+
+sys.modules[__name__].__class__ = _Callable

@@ -43,6 +43,41 @@ SCENARIO("a leased worker dies: its lessee hears how, and what it had started") 
   }
 }
 
+SCENARIO("what a worker had started is said of its lease alone") {
+  RayletNode node;
+  const ProcessId driver = node.Driver();
+  const proto::LeaseGrant grant = node.Lease(driver);
+  const ProcessId worker = ProcessId::Unpack(grant.worker());
+  node.Demand(driver, 1, 0);
+  node.Return(driver, grant.lease());
+  node.switchboard.started[worker] = {0, 17};  // Not of a lease, as its page says.
+  node.Exit(worker);
+  const auto died = node.Received<proto::ProcessDied>(driver, FrameKind::kProcessDied);
+  REQUIRE(died.size() == 1);
+  CHECK(died[0].started() == 0);
+}
+
+SCENARIO("the GCS hears no more of an actor whose creator has died") {
+  RayletNode node;
+  const ProcessId creator = node.Driver();
+  const ProcessId other = node.Driver();
+  const auto report = [&](ProcessId from) {
+    proto::ActorReport message;
+    message.mutable_actor()->set_actor_id(ActorId::Make(from, 5).ToHex());
+    message.mutable_actor()->set_state("ALIVE");
+    node.Send(from, FrameKind::kActorReport, message);
+  };
+  report(creator);
+  report(other);
+  node.Exit(creator);  // The GCS hears of that at once, of rows with the next tick.
+  node.Advance(kSecond);
+  std::vector<std::string> told;
+  for (const proto::GcsRequest& request : node.Asked(proto::GcsRequest::kActorRows)) {
+    for (const proto::ActorRow& row : request.actor_rows().rows()) told.push_back(row.actor_id());
+  }
+  CHECK(told == std::vector{ActorId::Make(other, 5).ToHex()});
+}
+
 SCENARIO("frames of the dead are not listened to") {
   RayletNode node;
   const ProcessId driver = node.Driver();

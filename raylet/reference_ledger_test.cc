@@ -214,6 +214,33 @@ SCENARIO("a repeated report changes nothing and is answered again") {
   CHECK_FALSE(t.ledger.IsHeld(Object(kOwner, 1)));
 }
 
+SCENARIO(
+    "a reference that comes and goes several times within one report ends as it did once more") {
+  LedgerTest t;
+  const ObjectId id = Object(kOwner, 1);
+  GIVEN("it was not held") {
+    REQUIRE(t.Report(kA, 1, {id, id}, {id}).ok());
+    CHECK(t.ledger.IsHeld(id));
+  }
+  GIVEN("it was held") {
+    REQUIRE(t.Report(kA, 1, {id}).ok());
+    t.Ack(kOwner, 1);
+    t.ToOwner();
+    THEN("dropped, held and dropped again it is dropped, and its owner hears so") {
+      REQUIRE(t.Report(kA, 2, {id}, {id, id}).ok());
+      CHECK_FALSE(t.ledger.IsHeld(id));
+      const auto told = t.ToOwner();
+      REQUIRE(told.size() == 1);
+      CHECK(Ids(told[0].dropped_ids()) == std::vector{id});
+    }
+    THEN("dropped and held again it is held as before") {
+      REQUIRE(t.Report(kA, 2, {id}, {id}).ok());
+      CHECK(t.ledger.IsHeld(id));
+      CHECK(t.ToOwner().empty());
+    }
+  }
+}
+
 SCENARIO("malformed lists change nothing") {
   LedgerTest t;
   proto::RefsReport report;

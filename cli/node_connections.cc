@@ -64,6 +64,7 @@ absl::StatusOr<std::unique_ptr<NodeConnections>> NodeConnections::Start(const No
   if (!links.ok()) return links.status();
   made->links_ = *std::move(links);
   if (listen) made->address_ = made->links_->address();
+  made->hosts_gcs_ = flags.join.empty();
   if (!flags.join.empty()) made->links_->SetAddress(kGcs, flags.join);
   return made;
 }
@@ -113,6 +114,9 @@ void NodeConnections::SetAddress(NodeNumber node, const std::string& address) {
   links_->SetAddress(RayletOf(node), address);
 }
 
-void NodeConnections::Forget(NodeNumber node) { links_->Forget(RayletOf(node)); }
+void NodeConnections::Forget(NodeNumber node) {
+  // The GCS still has a word for it: that it is dead and must end.
+  if (!hosts_gcs_) links_->Forget(RayletOf(node));
+}
 
 }  // namespace sheaf::cli

@@ -61,6 +61,7 @@ class NodeConnections final : public NodeLinks {
 
   const ConnectionEvents events_;
   std::string address_;
+  bool hosts_gcs_ = false;
   std::unique_ptr<Links> links_;
 };
 

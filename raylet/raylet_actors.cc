@@ -16,6 +16,14 @@ namespace {
 constexpr Nanos kKeepJobForRestart = 30 * kSecond;
 constexpr size_t kMaxQueuedActorRows = 100'000;
 
+// Where the program of a job lies whose driver never attached here: as its command line says.
+std::string ProgramOf(const proto::JobStart& start) {
+  if (start.argv().empty()) return "";
+  const std::string& program = start.argv(0);
+  return program.empty() || program[0] == '/' ? program
+                                              : absl::StrCat(start.working_dir(), "/", program);
+}
+
 }  // namespace
 
 void Raylet::OnStartActor(const proto::StartActor& message) {
@@ -45,8 +53,10 @@ void Raylet::OnStartActor(const proto::StartActor& message) {
     job.driver = ProcessId::Unpack(message.job().driver());
     job.start = message.job().start();
     job.ended = true;
+    job.remote = job.driver.node != options_.node;
     job.started_at = Now();
-    world_.launcher.AddJob(actor.job, job.driver, job.start);
+    job.program.set_path(ProgramOf(job.start));
+    world_.launcher.AddRemoteJob(actor.job, job.driver, job.start, job.program);
   }
   if (absl::Status merged = AddJobEnvironment(actor.job, actor.start.mutable_lease());
       !merged.ok()) {

@@ -101,8 +101,11 @@ absl::StatusOr<std::unique_ptr<grpc::Server>> StartServer(ListenAddress* address
 void QuietGrpc() {
   static std::once_flag once;
   std::call_once(once, [] {
-    gpr_set_log_function(
-        [](gpr_log_func_args* line) { Log(LogLevel::kDebug, "grpc: ", line->message); });
+    gpr_set_log_function([](gpr_log_func_args* line) {
+      const bool last_words = std::string_view(line->message).starts_with("assertion failed");
+      Log(last_words ? LogLevel::kError : LogLevel::kDebug, "grpc: ", line->message, " (",
+          line->file, ":", line->line, ")");
+    });
     gpr_set_log_verbosity(GPR_LOG_SEVERITY_ERROR);
   });
 }

@@ -284,6 +284,8 @@ void GrpcLinks::Establish(const std::shared_ptr<Link>& link,
   for (std::shared_ptr<Connection>* place : {&link->current, &link->dialling}) {
     const std::shared_ptr<Connection> other = std::exchange(*place, nullptr);
     if (other == nullptr || other == connection) continue;
+    FailLinkFetches(link.get(), kForever, absl::UnavailableError("the connection was replaced"),
+                    actions);
     Drop(other, absl::CancelledError("replaced by another connection"), actions);
   }
   const Nanos now = MonotonicNow();
@@ -331,10 +333,15 @@ void GrpcLinks::Detach(std::shared_ptr<Connection> connection, const absl::Statu
                        Actions* actions) {
   if (std::exchange(connection->phase, Phase::kOver) == Phase::kOver) return;
   if (std::exchange(connection->counted, false)) --handshakes_;
+  connection->blocks.clear();
   const std::shared_ptr<Link> link = connection->link;
   if (link == nullptr) return;
   const Nanos now = MonotonicNow();
   if (link->current == connection) {
+    FailLinkFetches(link.get(), kForever,
+                    absl::UnavailableError(
+                        absl::StrCat("the connection to ", link->peer.ToString(), " was lost")),
+                    actions);
     link->current = nullptr;
     link->state.Disconnected();
     link->lost_connection = connection->number;
@@ -399,6 +406,7 @@ void GrpcLinks::Tick() {
           Pump(link->current, &actions);
         }
       }
+      FailLinkFetches(link.get(), now, absl::DeadlineExceededError("no answer in time"), &actions);
       while (!link->waiting_fetches.empty() && link->waiting_fetches.front().deadline <= now) {
         FailFetch(std::move(link->waiting_fetches.front().done),
                   absl::DeadlineExceededError(
@@ -448,6 +456,7 @@ void GrpcLinks::Stop() {
     });
   }
   executor_->Stop();
+  CloseGate();
   server_ = nullptr;
   Lock lock(mutex_);
   links_.clear();

@@ -1,6 +1,6 @@
 // Copyright The Sheaf Authors. SPDX-License-Identifier: Apache-2.0
 // Blocks of bytes on request: one call each, on a channel of its own per peer, so that no block
-// delays a frame.
+// delays a frame. grpc_link_fetch.cc is for peers without an address.
 //
 //   metadata  FetchTicket, looked at before the request is read
 //   request   the user's
@@ -155,11 +155,7 @@ void GrpcLinks::Fetch(ProcessId self, ProcessId peer, std::string request, Nanos
 
 void GrpcLinks::StartFetch(const std::shared_ptr<Link>& link, PendingFetch fetch,
                            Actions* actions) {
-  if (link->address.empty()) {
-    return FailFetch(std::move(fetch.done),
-                     absl::UnavailableError(absl::StrCat("no address of ", link->peer.ToString())),
-                     actions);
-  }
+  if (link->address.empty()) return StartLinkFetch(link, std::move(fetch), actions);
   if (link->fetch_channel == nullptr || link->fetch_address != link->address) {
     link->fetch_address = link->address;
     link->fetch_channel =

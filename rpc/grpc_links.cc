@@ -36,7 +36,8 @@ absl::StatusOr<std::unique_ptr<Links>> Links::Start(LinksOptions options) {
 }
 
 GrpcLinks::GrpcLinks(LinksOptions options)
-    : options_(std::move(options)), incarnation_(EntropySeed()) {
+    : options_(std::move(options)), incarnation_(EntropySeed()), gate_(std::make_shared<Gate>()) {
+  gate_->links = this;
   const Nanos period = std::clamp(std::min(options_.ping_period, options_.silence_limit) / 8,
                                   5 * kMillisecond, 25 * kMillisecond);
   last_tick_ = MonotonicNow();
@@ -171,6 +172,7 @@ void GrpcLinks::Forget(ProcessId peer) {
         forgotten_streams_.insert(link->state.peer_stream());
       }
       FailFetches(link.get(), reason, &actions);
+      FailLinkFetches(link.get(), kForever, reason, &actions);
       for (const uint64_t session : link->sessions) sessions_.erase(session);
       link->fetch_channel = nullptr;
       if (link->current != nullptr) Drop(link->current, reason, &actions);
@@ -293,15 +295,18 @@ void GrpcLinks::Pump(const std::shared_ptr<Connection>& connection, Actions* act
     return;
   } else if (connection->phase == Phase::kEstablished && connection->link->current == connection) {
     std::optional<OutgoingMessage> next = connection->link->state.NextToWrite(MonotonicNow());
-    if (!next.has_value()) return;
-    std::vector<grpc::Slice> slices;
-    slices.push_back(
-        CopyToSlice({reinterpret_cast<const char*>(&next->header), sizeof next->header}));
-    if (next->payload != nullptr) {
-      const std::string_view payload = *next->payload;
-      slices.push_back(SliceOver(payload, std::move(next->payload)));
+    if (next.has_value()) {
+      std::vector<grpc::Slice> slices;
+      slices.push_back(
+          CopyToSlice({reinterpret_cast<const char*>(&next->header), sizeof next->header}));
+      if (next->payload != nullptr) {
+        const std::string_view payload = *next->payload;
+        slices.push_back(SliceOver(payload, std::move(next->payload)));
+      }
+      message = grpc::ByteBuffer(slices.data(), slices.size());
+    } else if (!NextPart(connection, &message)) {
+      return;
     }
-    message = grpc::ByteBuffer(slices.data(), slices.size());
     ++figures_.messages_sent;
     figures_.bytes_sent += message.Length();
   } else {
@@ -325,8 +330,14 @@ void GrpcLinks::HandleMessage(const std::shared_ptr<Connection>& connection,
     } else {
       ++figures_.messages_received;
       figures_.bytes_received += flat.bytes.size();
-      absl::StatusOr<LinkState::Received> received = link->state.Receive(
-          *header, std::move(flat.hold), flat.bytes.substr(sizeof(MessageHeader)), MonotonicNow());
+      const std::string_view payload = flat.bytes.substr(sizeof(MessageHeader));
+      absl::StatusOr<LinkState::Received> received =
+          link->state.Receive(*header, flat.hold, payload, MonotonicNow());
+      if (received.ok() &&
+          (header->kind == MessageKind::kFetch || header->kind == MessageKind::kFetchPart)) {
+        const absl::Status status = HandleFetch(connection, *header, payload, &actions);
+        if (!status.ok()) received = status;
+      }
       if (!received.ok()) {
         Drop(connection, received.status(), &actions);
       } else if (received->duplicate) {
@@ -367,6 +378,8 @@ void GrpcLinks::Run(Actions& actions) {
     });
   }
   RunFetches(actions);
+  for (auto& [done, block] : actions.fetched) FinishFetch(std::move(done), std::move(block));
+  for (LinkQuestion& question : actions.questions) AskUser(std::move(question));
   if (actions.tick) executor_->Post([this] { Tick(); });
 }
 

@@ -63,6 +63,14 @@ class GrpcLinks final : public Links {
   using Key = std::pair<uint64_t, uint64_t>;  // Self and peer; a guest's self is kGuestKey.
   using Lock = std::unique_lock<std::mutex>;
 
+  // The other end asks for a block over the link.
+  struct LinkQuestion {
+    std::shared_ptr<Connection> connection;
+    ProcessId peer;
+    uint64_t number;
+    std::string request;
+  };
+
   // What is to be done once the lock is gone, in this order.
   struct Actions {
     std::vector<std::pair<std::shared_ptr<LinkStream>, grpc::ByteBuffer>> writes;
@@ -70,6 +78,8 @@ class GrpcLinks final : public Links {
     std::vector<std::shared_ptr<Link>> deliveries;  // Links with something to deliver.
     std::vector<std::shared_ptr<FetchCall>> fetches;
     std::vector<std::pair<FetchDone, absl::Status>> failed_fetches;
+    std::vector<std::pair<FetchDone, absl::StatusOr<std::unique_ptr<ReceivedBlock>>>> fetched;
+    std::vector<LinkQuestion> questions;
     bool tick = false;
   };
   void Run(Actions& actions);
@@ -114,6 +124,18 @@ class GrpcLinks final : public Links {
   void FailFetch(FetchDone done, const absl::Status& reason, Actions* actions);
   void FailFetches(Link* link, const absl::Status& reason, Actions* actions);
 
+  // grpc_link_fetch.cc: fetches over the link itself, from a peer that cannot be dialled.
+  struct Gate;
+  class LinkServing;
+  void StartLinkFetch(const std::shared_ptr<Link>& link, PendingFetch fetch, Actions* actions);
+  absl::Status HandleFetch(const std::shared_ptr<Connection>& connection,
+                           const MessageHeader& header, std::string_view payload, Actions* actions);
+  void FailLinkFetches(Link* link, Nanos until, const absl::Status& reason, Actions* actions);
+  bool NextPart(const std::shared_ptr<Connection>& connection, grpc::ByteBuffer* message);
+  void AskUser(LinkQuestion question);  // Without the lock.
+  void FinishFetch(FetchDone done, absl::StatusOr<std::unique_ptr<ReceivedBlock>> block);  // Also.
+  void CloseGate();                                                                        // Also.
+
   const LinksOptions options_;
   const uint64_t incarnation_;
   std::string address_;  // Constant after Listen.
@@ -137,6 +159,7 @@ class GrpcLinks final : public Links {
   Nanos last_tick_ = 0;
   Figures figures_;
 
+  const std::shared_ptr<Gate> gate_;
   std::unique_ptr<Service> service_;
   std::unique_ptr<grpc::Server> server_;
   std::unique_ptr<ThreadExecutor> executor_;

@@ -4,12 +4,14 @@
 #pragma once
 
 #include <deque>
+#include <map>
 #include <memory>
 #include <optional>
 #include <string>
 #include <vector>
 
 #include "rpc/grpc_links.h"
+#include "rpc/link_fetch.h"
 
 namespace sheaf {
 
@@ -75,10 +77,24 @@ struct GrpcLinks::Link {
 
   std::deque<PendingFetch> waiting_fetches;
   std::shared_ptr<grpc::Channel> fetch_channel;
-  std::string fetch_address;      // Of fetch_channel.
+  std::string fetch_address;  // Of fetch_channel.
+  struct LinkFetch {
+    BlockAssembly block;
+    Nanos deadline = kForever;
+    FetchDone done;
+  };
+  std::map<uint64_t, LinkFetch> link_fetches;  // By number.
+  uint64_t last_link_fetch = 0;
   std::deque<uint64_t> sessions;  // The newest last.
 
   explicit Link(const LinkState::Options& options) : state(options) {}
+};
+
+// What answers to questions go through: shut when the links have stopped, so that a late answer
+// finds nobody. Taken before the links' lock.
+struct GrpcLinks::Gate {
+  std::mutex mutex;
+  GrpcLinks* links = nullptr;
 };
 
 class GrpcLinks::Connection final : public LinkStream::Events,
@@ -106,6 +122,7 @@ class GrpcLinks::Connection final : public LinkStream::Events,
   uint64_t fetches = 0;  // Asked over this session.
 
   std::deque<grpc::ByteBuffer> outbox;  // Goes before what the link has.
+  std::deque<BlockParts> blocks;        // Goes when nothing else is to be sent.
   bool writing = false;
   grpc::Status closing_status;
   bool counted = false;  // In handshakes_.

@@ -116,6 +116,20 @@ TEST_CASE("an end that cannot be dialled is reached over the link that it keeps 
   REQUIRE(outside.AwaitLink(kTwo, false));
   outside.Send(kTwo, "two");  // Nothing makes the inner end dial but the lost connection.
   REQUIRE(inside.AwaitFrames(2));
+
+  for (const size_t size : {size_t{0}, size_t{10}, size_t{60'000}}) {
+    const std::string request(size, 'q');
+    auto block = outside.Fetch(kTwo, request);
+    REQUIRE(block.status().ToString() == "OK");
+    CHECK((*block)->head() == "for 1.0");
+    REQUIRE((*block)->size() == 2 * size);
+    std::string bytes(2 * size, '\0');
+    (*block)->CopyTo({bytes.data(), bytes.size()});
+    CHECK(bytes == request + request);
+  }
+  proxy.Swallow(Proxy::Hole::kBoth);
+  const absl::StatusCode code = outside.Fetch(kTwo, "x", 300 * kMillisecond).status().code();
+  CHECK((code == absl::StatusCode::kDeadlineExceeded || code == absl::StatusCode::kUnavailable));
 }
 
 TEST_CASE("of two connections dialled at once one stays") {

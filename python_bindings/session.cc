@@ -6,6 +6,7 @@
 #include <nanobind/stl/vector.h>
 #include <unistd.h>
 
+#include <filesystem>
 #include <memory>
 #include <optional>
 #include <string>

@@ -17,8 +17,8 @@ Usage: ./do COMMAND
   tidy [FILE...]           clang-tidy all sources, or some
   python ARG...            run Python with this build of the package sheaf
   wheel                    build a wheel of the package into build/wheel, and try it in a clean environment
-  soak [ROW...]            the long fault runs, all or some rows; their figures go into docs/soak.md
-  fuzz TARGET              fuzz one parser of untrusted bytes for a minute, with libFuzzer where clang has it
+  soak [ROW...]            the long fault runs and the simulator, all or some rows; their figures go into docs/soak.md
+  fuzz [TARGET] [SECONDS]  fuzz one parser of untrusted bytes for a minute, or all for 20 s each; with libFuzzer where clang has it
   clean                    remove the build folders
 
 Environment: JOBS=N compiles with N jobs (default: one per core, fewer when memory is short); CI=true installs missing
@@ -295,8 +295,10 @@ bench() {
   step "bench $area" "build/benchmarks/bench_$area" "$@"
 }
 
+# Builds everything but the Python package and runs all tests: an interpreter without the sanitizer cannot load a module
+# that has it. Whole runs (no REGEX) leave a line in docs/sanitizers.md.
 sanitize() {
-  local kinds=(address thread) kind folder status=0
+  local kinds=(address thread) kind folder status=0 began result
   case ${1:-} in
     address | thread)
       kinds=("$1")
@@ -310,12 +312,26 @@ sanitize() {
     folder=build-$([[ $kind == address ]] && echo asan || echo tsan)
     step "configure ($kind)" configure "$folder" -DSHEAF_SANITIZE="$kind"
     step "build ($kind)" build_into "$folder"
+    began=$SECONDS
+    result=0
+    # Workers fork from a template that has threads by then, which ThreadSanitizer would refuse.
     ASAN_OPTIONS=${ASAN_OPTIONS:-abort_on_error=1:detect_leaks=1} \
     UBSAN_OPTIONS=${UBSAN_OPTIONS:-print_stacktrace=1} \
-    TSAN_OPTIONS=${TSAN_OPTIONS:-halt_on_error=1:second_deadlock_stack=1} \
-      run_tests "$folder" "$@" || status=1
+    TSAN_OPTIONS=${TSAN_OPTIONS:-halt_on_error=1:second_deadlock_stack=1:die_after_fork=0} \
+      run_tests "$folder" "$@" | tee "$folder/sanitize.log" || result=1
+    ((result == 0)) || status=1
+    if (($# == 0)); then
+      sanitizer_rows "$kind" "$began" "$result" "$(tail -n 1 "$folder/sanitize.log")"
+    fi
   done
   return "$status"
+}
+
+# sanitizer_rows KIND BEGAN RESULT COUNTS: the line of KIND in docs/sanitizers.md; that of the other stays.
+sanitizer_rows() {
+  local page=docs/sanitizers.md other
+  other=$(sed -n "/^| \(address\|thread\) |/p" "$page" | grep -v "^| $1 |" || true)
+  write_rows "$page" "$(printf '%s\n' "$other" "| $1 | $(date -u +%F) | $(git rev-parse --short HEAD) | $((SECONDS - $2)) s | $4 | $( (($3 == 0)) && echo passed || echo FAILED) |" | grep . | sort)"$'\n'
 }
 
 sources() { git ls-files -co --exclude-standard -- '*.cc' '*.h' | while read -r file; do [[ -e $file ]] && echo "$file"; done; }
@@ -381,29 +397,82 @@ wheel() {
 soak() {
   step "packages" ensure_packages ask
   step "configure" configure build
-  step "build" build_into build fault_test sheaf
+  step "build" build_into build fault_test sheaf sim
   step "soak" python3 tests/integration/faults/soak.py build/tests/integration/faults/fault_test build/cli/sheaf "$@"
 }
 
+fuzz_targets() { (cd tests/fuzz && ls ./*_fuzz.cc | sed 's|./||; s/_fuzz.cc//'); }
+
+# What libFuzzer needs beyond g++; without it inputs are mutated by chance alone.
+fuzz_packages() { echo clang-19 libclang-rt-19-dev; }
+
+# fuzz: all targets for 20 s each, the results into docs/fuzz.md. fuzz TARGET [SECONDS] [LIBFUZZER_FLAG...]: one.
 fuzz() {
-  local target=${1:-} compiler
-  [[ -n $target ]] || fail "which target? There are: $(cd tests/fuzz && ls ./*_fuzz.cc | sed 's|./||; s/_fuzz.cc//' | tr '\n' ' ')"
-  [[ -e tests/fuzz/${target}_fuzz.cc ]] || fail "there is no tests/fuzz/${target}_fuzz.cc"
+  local target=${1:-} seconds=${2:-} compiler targets status=0 page=docs/fuzz.md rows='' began guided=yes
+  if [[ -n $target && $target != all ]]; then
+    [[ -e tests/fuzz/${target}_fuzz.cc ]] || fail "fuzz '$target': want one of $(fuzz_targets | tr '\n' ' ')"
+    targets=$target
+    seconds=${seconds:-60}
+  else
+    targets=$(fuzz_targets)
+    seconds=${seconds:-20}
+  fi
+  [[ $seconds =~ ^[0-9]+$ ]] || fail "fuzz for '$seconds' seconds: want a number"
   step "packages" ensure_packages ask
+  if command -v apt-get >/dev/null && can_be_root; then
+    local missing
+    missing=$(missing_packages $(fuzz_packages))
+    [[ -z $missing ]] || (apt_install $missing) || note "could not install: $missing"
+  fi
   compiler=$(command -v clang++-19 || command -v clang++ || true)
   if [[ -n $compiler ]] && echo 'extern "C" int LLVMFuzzerTestOneInput(const char*, unsigned long) { return 0; }' |
     "$compiler" -x c++ -fsanitize=fuzzer,address - -o /dev/null 2>/dev/null; then
     step "configure" configure build-fuzz -DCMAKE_CXX_COMPILER="$compiler" -DSHEAF_SANITIZE=address -DSHEAF_FUZZ=ON
-    step "build" build_into build-fuzz "${target}_fuzz"
-    mkdir -p "build-fuzz/corpus/$target"
-    step "fuzz $target" "build-fuzz/tests/fuzz/${target}_fuzz" -max_total_time=60 -timeout=10 -rss_limit_mb=4096 \
-      -artifact_prefix="build-fuzz/${target}-" "${@:2}" "build-fuzz/corpus/$target"
+    step "build" build_into build-fuzz $(printf '%s_fuzz ' $targets)
   else
-    note "no clang with libFuzzer here: inputs are mutated by chance alone"
+    note "no clang with libFuzzer here (apt-get install $(fuzz_packages)): inputs are mutated by chance alone"
+    guided=no
     step "configure" configure build
-    step "build" build_into build "${target}_fuzz"
-    step "fuzz $target" "build/tests/fuzz/${target}_fuzz" --seconds 60 "${@:2}"
+    step "build" build_into build $(printf '%s_fuzz ' $targets)
   fi
+  for target in $targets; do
+    local log result=0
+    log=$(mktemp)
+    began=$SECONDS
+    say "fuzz $target"
+    if [[ $guided == yes ]]; then
+      mkdir -p "build-fuzz/corpus/$target"
+      "build-fuzz/tests/fuzz/${target}_fuzz" -max_total_time="$seconds" -timeout=30 -rss_limit_mb=4096 -print_final_stats=1 \
+        -artifact_prefix="build-fuzz/${target}-" "${@:3}" "build-fuzz/corpus/$target" 2>&1 | tee "$log" | tail -n 25 || result=1
+    else
+      "build/tests/fuzz/${target}_fuzz" --seconds "$seconds" 2>&1 | tee "$log" | tail -n 25 || result=1
+    fi
+    ((result == 0)) || status=1
+    rows+="| $target | $(date -u +%F) | $((SECONDS - began)) s | $guided | $(fuzz_figure "$log") | $( ((result == 0)) && echo none || echo FOUND) |"$'\n'
+    rm -f "$log"
+  done
+  if [[ ${1:-all} == all ]]; then
+    write_rows "$page" "$rows"
+    note "the results are in $page"
+  fi
+  return "$status"
+}
+
+# The number of inputs that a run of either main tried.
+fuzz_figure() { sed -n 's/.*number_of_executed_units: *\([0-9]*\).*/\1/p; s/^\([0-9]*\) inputs.*/\1/p' "$1" | tail -n 1; }
+
+# write_rows PAGE ROWS: puts them in place of the lines between the marks of PAGE.
+write_rows() {
+  python3 - "$1" "$2" <<'PYTHON'
+import pathlib
+import sys
+
+page = pathlib.Path(sys.argv[1])
+head, rest = page.read_text().split("<!-- rows -->\n")
+table, tail = rest.split("<!-- end of rows -->\n")
+header = "".join(table.splitlines(keepends=True)[:2])
+page.write_text(head + "<!-- rows -->\n" + header + sys.argv[2] + "<!-- end of rows -->\n" + tail)
+PYTHON
 }
 
 main() {

@@ -3,19 +3,23 @@
 
 Usage: soak.py FAULT_TEST SHEAF_PROGRAM [ROW...]
 
-Rows that are not named keep the line of their last run. FAULT_SEED and FAULT_COUNT are passed on.
+Rows that are not named keep the line of their last run. FAULT_SEED and FAULT_COUNT are passed on. The row `sim` runs the
+simulator (tests/sim) for SIM_SECONDS, 300 unless set, from a random seed on.
 """
 
 import datetime
 import os
 import pathlib
+import random
 import re
 import subprocess
 import sys
 import time
 
-ROWS = ["1", "2", "3", "4", "5", "7", "11", "14", "26", "27", "28", "35", "37"]
+ROWS = ["1", "2", "3", "4", "5", "7", "11", "14", "26", "27", "28", "35", "37", "sim"]
 PAGE = pathlib.Path(__file__).resolve().parents[3] / "docs" / "soak.md"
+ROW_LINE = r"\| (\d|sim \|)"
+SIM_BATCH = 20  # Seeds of one process.
 BEGIN, END = "<!-- rows -->\n", "<!-- end of rows -->\n"
 
 
@@ -30,8 +34,33 @@ def run(program: str, row: str) -> tuple[list[str], bool]:
     figures = re.findall(rf"^row {row}: (.*)$", done.stdout, flags=re.M)
     passed = done.returncode == 0
     result = "skipped" if "SKIPPED:" in done.stdout else "passed" if passed else "FAILED"
-    day = datetime.datetime.now(datetime.timezone.utc).strftime("%Y-%m-%d")
-    return [f"| {row} | {day} | {seed.group(1) if seed else ''} | {seconds:.0f} s | {result} | {'; '.join(figures)} |\n"], passed
+    return [f"| {row} | {today()} | {seed.group(1) if seed else ''} | {seconds:.0f} s | {result} | {'; '.join(figures)} |\n"], passed
+
+
+def today() -> str:
+    return datetime.datetime.now(datetime.timezone.utc).strftime("%Y-%m-%d")
+
+
+def simulate(program: str) -> tuple[list[str], bool]:
+    """The table line of the row `sim`: seeds from a random one on, until the time is over."""
+    first = seed = random.randrange(1, 1 << 40)
+    begin = time.monotonic()
+    counts = {"runs": 0, "events": 0, "calls": 0}
+    failed = []
+    while time.monotonic() - begin < float(os.environ.get("SIM_SECONDS", "300")):
+        done = subprocess.run([program, "--seed", str(seed), "--seeds", str(SIM_BATCH)], stdout=subprocess.PIPE,
+                              stderr=subprocess.STDOUT, text=True, errors="replace", timeout=3600, check=False)
+        if done.returncode != 0:
+            print(done.stdout, flush=True)
+            failed += re.findall(r"^seed (\d+) fails", done.stdout, flags=re.M) or [f"{seed} and on: exit {done.returncode}"]
+        for name in counts:
+            counts[name] += sum(int(n) for n in re.findall(rf"(\d+) {name}", done.stdout))
+        seed += SIM_BATCH
+    figures = ", ".join(f"{count} {name}" for name, count in counts.items())
+    figures += f"; failed seeds: {', '.join(failed)}" if failed else ", no seed failed"
+    print(f"row sim: {figures}", flush=True)
+    took = time.monotonic() - begin
+    return [f"| sim | {today()} | {first} | {took:.0f} s | {'FAILED' if failed else 'passed'} | {figures} |\n"], not failed
 
 
 def main() -> int:
@@ -39,16 +68,17 @@ def main() -> int:
     for row in rows:
         if row not in ROWS:
             sys.exit(f"soak: there is no row '{row}'; want some of {' '.join(ROWS)}")
+    simulator = str(pathlib.Path(program).resolve().parents[2] / "sim" / "sim")
     os.environ["SHEAF_EXECUTABLE"] = os.path.abspath(sheaf)
     text = PAGE.read_text()
     head, rest = text.split(BEGIN)
     table, tail = rest.split(END)
-    lines = {line.split("|")[1].strip(): [line] for line in table.splitlines(keepends=True) if re.match(r"\| \d", line)}
-    header = [line for line in table.splitlines(keepends=True) if not re.match(r"\| \d", line)]
+    lines = {line.split("|")[1].strip(): [line] for line in table.splitlines(keepends=True) if re.match(ROW_LINE, line)}
+    header = [line for line in table.splitlines(keepends=True) if not re.match(ROW_LINE, line)]
     failed = []
     for row in rows:
         print(f"== row {row}", flush=True)
-        lines[row], passed = run(program, row)
+        lines[row], passed = simulate(simulator) if row == "sim" else run(program, row)
         if not passed:
             failed.append(row)
         body = "".join("".join(lines[row]) for row in ROWS if row in lines)

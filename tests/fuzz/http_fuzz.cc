@@ -1,0 +1,92 @@
+// Copyright The Sheaf Authors. SPDX-License-Identifier: Apache-2.0
+// Bytes from the network at the endpoint of metrics: civetweb's parser, and our checks behind it.
+#include <arpa/inet.h>
+#include <netinet/in.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include "absl/strings/ascii.h"
+#include "absl/strings/match.h"
+#include "base/check.h"
+#include "metrics/http_endpoint.h"
+#include "prometheus/metric_family.h"
+#include "tests/fuzz/fuzz_target.h"
+
+using namespace sheaf;
+
+namespace {
+
+constexpr char kToken[] = "a-secret";
+
+struct NoFigures final : prometheus::Collectable {
+  std::vector<prometheus::MetricFamily> Collect() const override { return {}; }
+};
+
+uint16_t Port() {
+  static const NoFigures figures;
+  static const auto& endpoint =
+      *new absl::StatusOr<std::unique_ptr<metrics::HttpEndpoint>>(metrics::HttpEndpoint::Start(
+          {.address = "127.0.0.1", .port = 0, .host_name = "here", .token = kToken}, figures));
+  SHEAF_CHECK(endpoint.ok(), "the endpoint starts");
+  return (*endpoint)->port();
+}
+
+// What the endpoint answers to `request`, which nothing follows.
+std::string Ask(const std::string& request) {
+  const int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+  const timeval bound{20, 0};  // The endpoint gives a request 5 s.
+  setsockopt(fd, SOL_SOCKET, SO_RCVTIMEO, &bound, sizeof bound);
+  sockaddr_in to{};
+  to.sin_family = AF_INET;
+  to.sin_port = htons(Port());
+  to.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+  std::string reply;
+  if (connect(fd, reinterpret_cast<const sockaddr*>(&to), sizeof to) == 0) {
+    // It may close before it has read everything.
+    (void)!send(fd, request.data(), request.size(), MSG_NOSIGNAL);
+    shutdown(fd, SHUT_WR);
+    char part[4096];
+    ssize_t got = 0;
+    while ((got = recv(fd, part, sizeof part, 0)) > 0) reply.append(part, static_cast<size_t>(got));
+    FUZZ_CHECK(got == 0 || errno == ECONNRESET);  // Not the bound.
+  }
+  close(fd);
+  return reply;
+}
+
+std::string Request(const std::string& line, const std::string& headers) {
+  return line + " HTTP/1.1\r\n" + headers + "\r\n";
+}
+
+}  // namespace
+
+std::vector<std::string> fuzz::Seeds() {
+  const std::string token = std::string("Authorization: Bearer ") + kToken + "\r\n";
+  return {Request("GET /metrics", "Host: 127.0.0.1:80\r\n" + token),
+          Request("HEAD /metrics?name=x", "Host: [::1]:1\r\n" + token),
+          Request("GET /metrics", "Host: here\r\nOrigin: http://localhost:3\r\n" + token),
+          Request("GET /metrics", "Host: evil.example\r\n" + token),
+          Request("GET http://here/%6detrics", "Host: HERE\r\n" + token),
+          Request("POST /metrics", "Host: here\r\nTransfer-Encoding: chunked\r\n" + token) +
+              "5\r\nabcde\r\n0\r\n\r\n",
+          Request("GET /../etc/passwd", "Host: localhost\r\nContent-Length: 9999999999\r\n")};
+}
+
+extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
+  const std::string request(reinterpret_cast<const char*>(data), size);
+  const std::string reply = Ask(request);
+  if (absl::StartsWith(reply, "HTTP/1.1 200")) {
+    // Only who knows the token and calls us by one of our names hears a figure.
+    FUZZ_CHECK(absl::StrContains(request, kToken));
+    const std::string lower = absl::AsciiStrToLower(request);
+    FUZZ_CHECK(absl::StrContains(lower, "host"));
+    FUZZ_CHECK(absl::StrContains(lower, "localhost") || absl::StrContains(lower, "127.0.0.1") ||
+               absl::StrContains(lower, "[::1]") || absl::StrContains(lower, "here"));
+    FUZZ_CHECK(lower[0] == 'g' || lower[0] == 'h' || absl::ascii_isspace(lower[0]));
+  }
+  static uint64_t inputs = 0;
+  if (++inputs % 64 == 0) {  // It still serves.
+    FUZZ_CHECK(absl::StartsWith(Ask(fuzz::Seeds()[0]), "HTTP/1.1 200"));
+  }
+  return 0;
+}

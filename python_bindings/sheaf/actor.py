@@ -244,11 +244,13 @@ def exit_actor() -> None:
     raise worker_errors.ActorExit
 
 
-def method(*args: Any, **given: Any) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
+def method(*args: Any, **given: Any) -> Any:
     """Options of a method of an actor class, as a decorator: num_returns, concurrency_group, max_task_retries, ...
 
     Raises ValueError or TypeError naming a wrong option.
     """
+    if len(args) == 1 and not given and callable(args[0]):
+        return args[0]  # Without options it is for type checkers alone (sheaf.types.typed).
     if args or not given:
         raise ValueError("method takes options by name, as @sheaf.method(num_returns=2)")
     options.check("method", given)

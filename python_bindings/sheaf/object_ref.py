@@ -8,19 +8,21 @@ from sheaf._core import ObjectRef
 
 TYPE_CHECKING = False  # Importing typing takes longer than all else here.
 if TYPE_CHECKING:
-    from typing import Any, Generator
+    from typing import Any, Generator, TypeVar
 
     import asyncio
     import concurrent.futures
 
+    T = TypeVar("T")
+
 
 def wait(
-    refs: list[ObjectRef],
+    refs: list[ObjectRef[T]],
     *,
     num_returns: int = 1,
     timeout: float | None = None,
     fetch_local: bool = True,
-) -> tuple[list[ObjectRef], list[ObjectRef]]:
+) -> tuple[list[ObjectRef[T]], list[ObjectRef[T]]]:
     """Waits until `num_returns` of the references are ready, or for `timeout` seconds.
 
     Returns (ready, not ready): at most `num_returns` ready ones, both in the order of `refs`. `fetch_local` is accepted for

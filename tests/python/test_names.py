@@ -42,10 +42,10 @@ def test_the_name_is_there(name):
 
 
 def test_what_is_absent_says_so():
-    import sheaf.util.metrics
+    from sheaf.experimental import tqdm_ray
 
-    with pytest.raises(NotImplementedError, match="util.metrics.Counter is not in Sheaf yet"):
-        sheaf.util.metrics.Counter("requests", tag_keys=("a",))
+    with pytest.raises(NotImplementedError, match="experimental.tqdm_ray.tqdm is not in Sheaf yet"):
+        tqdm_ray.tqdm([])
     with pytest.raises(AttributeError, match="nothing_of_the_kind"):
         sheaf.nothing_of_the_kind
 

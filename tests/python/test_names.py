@@ -42,6 +42,7 @@ def test_the_name_is_there(name):
 
 
 def test_what_is_absent_says_so():
+    import sheaf
     from sheaf.experimental import tqdm_ray
 
     with pytest.raises(NotImplementedError, match="experimental.tqdm_ray.tqdm is not in Sheaf yet"):

@@ -3,7 +3,9 @@
 
 #include <grpc/slice.h>
 #include <grpc/support/log.h>
+#include <grpcpp/client_context.h>
 #include <grpcpp/create_channel.h>
+#include <grpcpp/generic/generic_stub.h>
 #include <grpcpp/resource_quota.h>
 #include <grpcpp/security/credentials.h>
 #include <grpcpp/security/server_credentials.h>
@@ -98,7 +100,29 @@ absl::StatusOr<std::unique_ptr<grpc::Server>> StartServer(ListenAddress* address
   return server;
 }
 
-void QuietGrpc() {
+namespace {
+
+// gRPC's callback threads end with the last channel or server that used them, and whoever drops
+// that one waits for them: from a callback, for itself. A channel that nobody dials keeps them.
+void KeepCallbackThreads() {
+  struct Call {
+    std::shared_ptr<grpc::Channel> channel;
+    grpc::GenericStub stub;
+    grpc::ClientContext context;
+    grpc::ByteBuffer request, response;
+  };
+  // Without credentials gRPC gives a channel whose calls fail at once.
+  auto channel = grpc::CreateCustomChannel("", nullptr, grpc::ChannelArguments());
+  static Call* const call = new Call{channel, grpc::GenericStub(channel), {}, {}, {}};
+  const grpc::Slice nothing = CopyToSlice("nothing");
+  call->request = grpc::ByteBuffer(&nothing, 1);
+  call->stub.UnaryCall(&call->context, "/sheaf.Link/None", {}, &call->request, &call->response,
+                       [](const grpc::Status&) {});
+}
+
+}  // namespace
+
+void PrepareGrpc() {
   static std::once_flag once;
   std::call_once(once, [] {
     gpr_set_log_function([](gpr_log_func_args* line) {
@@ -107,6 +131,7 @@ void QuietGrpc() {
           line->file, ":", line->line, ")");
     });
     gpr_set_log_verbosity(GPR_LOG_SEVERITY_ERROR);
+    KeepCallbackThreads();
   });
 }
 

@@ -36,8 +36,9 @@ absl::StatusOr<std::unique_ptr<grpc::Server>> StartServer(ListenAddress* address
                                                           Nanos silence_limit,
                                                           grpc::CallbackGenericService* service);
 
-// gRPC's own log lines go to ours, at level debug: whoever reaches the port can cause them.
-void QuietGrpc();
+// Before anything else of gRPC: its own log lines go to ours, at level debug (whoever reaches the
+// port can cause them), and its callback threads stay for the life of the process.
+void PrepareGrpc();
 
 absl::Status FromGrpc(const grpc::Status& status);
 grpc::Status ToGrpc(const absl::Status& status);

@@ -29,7 +29,7 @@ class GrpcLinks::Service final : public grpc::CallbackGenericService {
 };
 
 absl::StatusOr<std::unique_ptr<Links>> Links::Start(LinksOptions options) {
-  QuietGrpc();
+  PrepareGrpc();
   auto links = std::make_unique<GrpcLinks>(std::move(options));
   SHEAF_RETURN_IF_ERROR(links->Listen());
   return links;

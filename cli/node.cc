@@ -137,6 +137,10 @@ class Node {
         });
       });
     };
+    events.on_refused = [this, head = flags.join](absl::Status why) {
+      raylet_->RefuseRegistration(
+          absl::Status(why.code(), absl::StrCat("cannot join ", head, ": ", why.message())));
+    };
     events.on_fetch = [this](ProcessId reader, std::string request, LinksOptions::Respond respond) {
       raylet_->PostFetch(reader, std::move(request), std::move(respond));
     };

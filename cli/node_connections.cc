@@ -44,10 +44,12 @@ absl::StatusOr<std::unique_ptr<NodeConnections>> NodeConnections::Start(const No
     node->OnFrames(peer, std::move(batch));
   };
   options.on_fetch = made->events_.on_fetch;
-  options.on_link = [](ProcessId peer, bool up, absl::Status reason) {
+  options.on_link = [node = made.get()](ProcessId peer, bool up, absl::Status reason) {
     Log(up ? LogLevel::kInfo : LogLevel::kWarning, "the link to ",
         peer == kGcs ? std::string("the GCS") : absl::StrCat("node ", peer.node),
         up ? " is up" : " is down: ", std::string(reason.message()));
+    const bool refused = absl::IsUnauthenticated(reason) || absl::IsFailedPrecondition(reason);
+    if (!up && peer == kGcs && refused) node->events_.on_refused(reason);
   };
   const std::string host = flags.host.empty() ? "127.0.0.1" : flags.host;
   const bool usual = flags.port < 0 && flags.join.empty();

@@ -21,6 +21,8 @@ struct ConnectionEvents {
   std::function<void(std::shared_ptr<LinkBatch> batch)> on_frames;
   // To the GCS, of the raylet `from` ({0, k}: one without a number).
   std::function<void(ProcessId from, FrameKind kind, std::string body)> to_gcs;
+  // The GCS refuses this node: wrong token, certificate or version.
+  std::function<void(absl::Status why)> on_refused;
   // The raylet `reader` asks for a piece of an object.
   std::function<void(ProcessId reader, std::string request, LinksOptions::Respond respond)>
       on_fetch;

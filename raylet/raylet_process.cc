@@ -338,12 +338,13 @@ absl::Status RayletProcess::Register() {
   const Nanos deadline = Deadline(MonotonicNow(), options_.register_timeout);
   std::unique_lock lock(mutex_);
   while (!registration_) {
+    if (!refused_.ok()) return refused_;
     if (MonotonicNow() >= deadline) return absl::DeadlineExceededError("the GCS does not answer");
     lock.unlock();
     options_.to_gcs(nameless_, FrameKind::kGcsRequest, request.SerializeAsString());
     lock.lock();
     registered_or_live_.wait_for(lock, std::chrono::nanoseconds(kResendRegistration),
-                                 [this] { return registration_.has_value(); });
+                                 [this] { return registration_ || !refused_.ok(); });
   }
   const proto::GcsReply& reply = *registration_;
   if (reply.error() != 0 || reply.node_registered().node() == 0) {
@@ -384,6 +385,12 @@ void RayletProcess::PostFetch(ProcessId reader, std::string request,
   const std::lock_guard lock(mutex_);
   if (live_ == nullptr) return respond(absl::UnavailableError("this node is not up"));
   live_->OnFetch(reader, std::move(request), std::move(respond));
+}
+
+void RayletProcess::RefuseRegistration(absl::Status why) {
+  const std::lock_guard lock(mutex_);
+  refused_ = std::move(why);
+  registered_or_live_.notify_one();
 }
 
 void RayletProcess::PostRemoteFrames(ForEachFrame frames) {

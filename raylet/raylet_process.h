@@ -80,6 +80,9 @@ class RayletProcess {
   absl::Status Start();
   // A frame from the GCS for this raylet or one of its processes. Any thread, also before Start.
   void PostFromGcs(ProcessId to, FrameKind kind, std::string body);
+  // The GCS will not talk to this node: Start ends with `why`. Any thread; no-op once it is
+  // registered.
+  void RefuseRegistration(absl::Status why);
   // Frames of other nodes, taken on the loop, in order. Any thread; dropped while there is no
   // raylet.
   using ForEachFrame = std::function<void(
@@ -106,10 +109,11 @@ class RayletProcess {
   RayletProcessOptions options_;
   std::atomic<NodeNumber> node_ = 0;
   const ProcessId nameless_;  // Before it has a number, a raylet is {0, k} to the GCS.
-  std::mutex mutex_;          // Guards the next three.
+  std::mutex mutex_;          // Guards the next four.
   std::condition_variable registered_or_live_;
   std::optional<proto::GcsReply> registration_;  // The answer, while Start waits for it.
-  World* live_ = nullptr;                        // Takes frames.
+  absl::Status refused_;
+  World* live_ = nullptr;  // Takes frames.
   std::unique_ptr<World> world_;
 };
 

@@ -84,6 +84,11 @@ class Cluster:
             raise RuntimeError("this cluster has no node yet; call add_node first")
         return self.head_node.session
 
+    @property
+    def token_file(self) -> str:
+        """What a program or node needs that joins by `join_address`: set SHEAF_TOKEN_FILE to it."""
+        return os.path.join(self._directory, "token")
+
     def connect(self, namespace: str | None = None) -> None:
         """sheaf.init with this cluster's address."""
         sheaf.init(address=self.address, namespace=namespace)

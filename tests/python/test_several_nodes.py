@@ -124,7 +124,8 @@ def test_a_node_that_dies_takes_no_result_along(cluster):
         return x * x
 
     @sheaf.remote(resources={"b": 0.001}, max_retries=0)
-    def bound_there():
+    def bound_there(started):
+        started.add.remote(1)
         time.sleep(60)
 
     @sheaf.remote(max_retries=3, scheduling_strategy=NodeAffinitySchedulingStrategy(b.node_id, soft=True))
@@ -135,9 +136,10 @@ def test_a_node_that_dies_takes_no_result_along(cluster):
     assert sheaf.get(counter.add.remote(1), timeout=WAIT_S) == 1
     lost = large.remote(9)
     sheaf.wait([lost], timeout=WAIT_S, fetch_local=False)
-    stuck = bound_there.remote()
+    stuck = bound_there.remote(counter)
+    while sheaf.get(counter.add.remote(0), timeout=WAIT_S) == 1:  # It does not run yet.
+        time.sleep(0.01)
     results = [square.remote(x) for x in range(20)]
-    time.sleep(0.2)
     begin = time.monotonic()
     cluster.remove_node(b, allow_graceful=False)
     assert sheaf.get(results, timeout=WAIT_S) == [x * x for x in range(20)]
@@ -166,8 +168,9 @@ def test_detached_actors_move_to_another_node(cluster):
             time.sleep(0.1)
 
 
-def test_a_driver_outside_of_the_cluster_joins_by_address(cluster):
+def test_a_driver_outside_of_the_cluster_joins_by_address(cluster, monkeypatch):
     sheaf.shutdown()
+    monkeypatch.setenv("SHEAF_TOKEN_FILE", cluster.token_file)
     sheaf.init(address=cluster.join_address)
     try:
         nodes = {node.node_id for node in cluster.list_all_nodes()}

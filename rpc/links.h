@@ -80,9 +80,9 @@ struct LinksOptions {
   // All of these are called on threads of the links and must not block.
   // Frames for an end that this process hosts. `peer` names the other end of the link.
   std::function<void(ProcessId peer, std::unique_ptr<LinkBatch> batch)> on_frames;
-  // A link came up or went down (it is redialled while there is something to send). `reason`:
-  // kUnavailable, kUnauthenticated (wrong token or certificate), kFailedPrecondition (another
-  // version).
+  // A link came up, or down (and is redialled). `reason`: kUnavailable, kUnauthenticated (token or
+  // certificate), kFailedPrecondition (another version), kPermissionDenied (the peer forgot this
+  // end), kCancelled (a guest has its number now; the link stays, under the new name).
   std::function<void(ProcessId peer, bool up, absl::Status reason)> on_link;
   // Somebody fetches a block. Answer once, from any thread.
   using Respond = std::function<void(absl::StatusOr<Block>)>;
@@ -117,8 +117,8 @@ class Links {
   // Accepted and not acknowledged, on the link to `peer`: the measure for back-pressure.
   virtual size_t queued_bytes(ProcessId peer) const = 0;
 
-  // Asks `peer` for a block; `done` is called once, on a thread of the links. kUnavailable: no
-  // connection; kDeadlineExceeded; or what on_fetch answered.
+  // Asks `peer` for a block (over the link itself where it has no address); `done` is called once,
+  // on a thread of the links. kUnavailable; kDeadlineExceeded; or what on_fetch answered.
   using FetchDone = std::function<void(absl::StatusOr<std::unique_ptr<ReceivedBlock>>)>;
   virtual void Fetch(ProcessId self, ProcessId peer, std::string request, Nanos timeout,
                      FetchDone done) = 0;

@@ -4,6 +4,7 @@
 #include <cstring>
 #include <memory>
 
+#include "rpc/link_fetch.h"
 #include "rpc/link_state.h"
 #include "tests/fuzz/fuzz_target.h"
 
@@ -39,6 +40,12 @@ std::vector<std::string> fuzz::Seeds() {
   first.more = 1;
   first.frame_count = 0;
   last.sequence = 2;
+  BlockParts parts(1, Block{"head", {payload.data(), payload.size()}, nullptr});
+  MessageHeader part;
+  part.kind = MessageKind::kFetchPart;
+  const std::string begin = Sized(Message(part, parts.Next().front));
+  const BlockParts::Part bytes = parts.Next();
+  const std::string block = begin + Sized(Message(part, bytes.front + std::string(bytes.bytes)));
   sign.kind = MessageKind::kSign;
   sign.acknowledged = 3;
   rename.kind = MessageKind::kRename;
@@ -64,6 +71,8 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   fuzz::Input input(data, size);
   uint64_t last = 0;
   Nanos now = 0;
+  BlockAssembly block;
+  uint64_t block_bytes = 0;
   while (!input.empty()) {
     const std::string message = input.Bytes(input.Short());
     const auto header = ParseMessageHeader(message, message.size());
@@ -76,6 +85,16 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
     const auto received = state.Receive(*header, copy, view, ++now);
     if (!received.ok()) return 0;
     FUZZ_CHECK(state.queued_bytes() <= 4 * 32);
+    if (header->kind == MessageKind::kFetchPart) {
+      const auto part = BlockAssembly::Parse(view);
+      if (!part.ok() || !block.Add(*part, view).ok()) return 0;
+      block_bytes += view.size();
+      if (!block.complete()) continue;
+      const auto whole = block.Take();
+      FUZZ_CHECK(!whole.ok() || (*whole)->size() <= block_bytes);
+      return 0;
+    }
+    if (header->kind == MessageKind::kFetch && !ParseFetch(view).ok()) return 0;
     if (received->sequence != 0) {
       FUZZ_CHECK(received->sequence > last);
       last = received->sequence;

@@ -56,6 +56,7 @@ class CallExecution final : public Execution {
 
   const PushTaskHead& head() const { return *reinterpret_cast<const PushTaskHead*>(frame_.data()); }
   std::span<const NestedReference> nested_references() const { return nested_references_; }
+  bool has_store_arguments() const { return !stored_.empty(); }
   std::vector<const StoreArgument*> store_arguments() const;
   void SetArgument(const StoreArgument* from, ObjectView view);
 

@@ -7,6 +7,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "base/failpoint.h"
+#include "object_store/messages.h"
 #include "worker/task_table.h"
 
 namespace sheaf {
@@ -102,6 +103,8 @@ void TaskExecutor::OnPush(ProcessId from, std::string_view body) {
     return;
   }
   call->held = references_.IncomingAll(call->nested_references());
+  if (call->has_store_arguments()) [[unlikely]]
+    FetchAhead(*call);
   if (!cancelled_.empty() && cancelled_.contains(call->task())) [[unlikely]] {
     call->Fail({ErrorKind::kTaskCancelled,
                 absl::StrCat(call->spec().name(), " was cancelled before it started"),
@@ -110,6 +113,18 @@ void TaskExecutor::OnPush(ProcessId from, std::string_view body) {
     return;
   }
   Enqueue(std::move(call));
+}
+
+// What lies on other nodes comes while the call waits for its turn.
+void TaskExecutor::FetchAhead(const CallExecution& call) {
+  std::string wanted;
+  for (const StoreArgument* argument : call.store_arguments()) {
+    if (argument->location.known() && argument->location.node != self_.node) {
+      wanted.append(AsBytes(FetchWanted{argument->id, argument->location, argument->size}));
+    }
+  }
+  if (wanted.empty()) return;
+  transport_.To(RayletOf(self_.node)).Send(Lane::kControl, kStoreFetch, wanted);
 }
 
 void TaskExecutor::Enqueue(std::shared_ptr<CallExecution> call) {

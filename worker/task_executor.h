@@ -76,6 +76,7 @@ class TaskExecutor {
 
  private:
   void Enqueue(std::shared_ptr<CallExecution> call);
+  void FetchAhead(const CallExecution& call);
   void Bounce(const CallExecution& call);
   void ReturnQueued(ConcurrencyGroup& group);
   CallExecution* FindRunning(ProcessId owner, TaskId task);

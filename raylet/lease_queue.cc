@@ -55,6 +55,26 @@ void LeaseQueue::OnDemand(ProcessId owner, const proto::LeaseDemand& demand, Nan
   SetWanted(*entry, wanted, now);
 }
 
+void LeaseQueue::OnGivenBack(ProcessId owner, uint64_t key, NodeNumber node, uint32_t hops,
+                             uint32_t kept, Nanos now) {
+  const auto it = owners_.find(owner);
+  if (it == owners_.end()) {
+    return;
+  }
+  for (Entry& entry : it->second->entries) {
+    if (entry.id.key != key || entry.hops + 1 != hops) {
+      continue;
+    }
+    for (const auto& [at, share] : entry.shares) {
+      if (at == node && share > kept) {
+        SetShare(entry, node, kept);
+        SetWanted(entry, entry.wanted, now);
+        return;
+      }
+    }
+  }
+}
+
 LeaseQueue::Entry* LeaseQueue::AddEntry(const DemandId& id, const proto::LeaseDemand& demand,
                                         uint32_t hops) {
   if (!demand.has_spec()) {

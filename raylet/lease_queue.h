@@ -88,6 +88,9 @@ struct LeaseAction {
     // Send the raylet of `node` this demand with `wanted` (absolute, as its part), via = this node,
     // `hops`. 0 takes it back.
     kSpill,
+    // Tell the raylet `node`, which handed this demand on, that only `wanted` of it stays here:
+    // others have room and it may not be handed on again.
+    kGiveBack,
   };
   Kind kind = Kind::kGrant;
   DemandId demand;
@@ -127,6 +130,9 @@ class LeaseQueue {
   // this raylet knows it.
   void OnDemand(ProcessId owner, const proto::LeaseDemand& demand, Nanos now,
                 ArgumentBytes argument_bytes = {}, NodeNumber via = 0, uint32_t hops = 0);
+  // `node` keeps only `kept` of what it got of this demand, and has it for the `hops`-th time.
+  void OnGivenBack(ProcessId owner, uint64_t key, NodeNumber node, uint32_t hops, uint32_t kept,
+                   Nanos now);
   // `lease` is over: given back, its worker died, or it was never bound. false: unknown (a repeat).
   bool OnReturn(LeaseNumber lease, Nanos now);
   // No worker can be had for `lease`, and trying again would not help: the whole demand is refused.
@@ -217,6 +223,7 @@ class LeaseQueue {
   uint32_t CountFor(const Entry& head, const NodeView& node) const;
   bool Grant(Class& of, Entry& entry, Nanos now);
   Served HandOn(Class& of, Entry& entry, NodeNumber node, uint32_t count, Nanos now);
+  Served GiveBack(Entry& entry);
   void SetShare(Entry& entry, NodeNumber node, uint32_t share);
   void RefuseAll(Class& of, ErrorKind error, const std::string& words);
   void SetInfeasible(Class& of, bool infeasible);

@@ -208,6 +208,7 @@ class World {
       case Kind::kNotice:
         return;
       case Kind::kSpill:
+      case Kind::kGiveBack:
         FAIL("there is no other node");
     }
   }

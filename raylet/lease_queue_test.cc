@@ -431,7 +431,9 @@ SCENARIO("a full node hands demands on, at most twice") {
       CHECK(actions[0].wanted == 1);
     }
   }
-  WHEN("a demand comes with two hops behind it") {
+  WHEN("a demand comes with two hops behind it and no other node has room") {
+    node.AddNode(3, "CPU:1");
+    node.view.nodes[2].available = node.view.nodes[3].available = {};
     node.queue.OnDemand({3, 9}, Demand(1, "CPU:1", 1), node.now, {}, 3, 2);
     THEN("it waits here") {
       CHECK(node.Take().empty());
@@ -439,6 +441,39 @@ SCENARIO("a full node hands demands on, at most twice") {
       node.view.nodes[3].alive = false;
       node.queue.OnClusterChanged(node.now);
       CHECK(node.queue.AllPending().empty());  // Its owner's node is dead.
+    }
+    AND_WHEN("another node gets room before this one does") {
+      node.AddNode(4, "CPU:1");
+      THEN("it goes back to who sent it, who may hand it on anew") {
+        actions = node.Take();
+        REQUIRE(actions.size() == 1);
+        CHECK(actions[0].kind == Kind::kGiveBack);
+        CHECK(actions[0].node == 3);
+        CHECK(actions[0].hops == 2);
+        CHECK(actions[0].wanted == 0);
+        CHECK(node.queue.AllPending().empty());
+      }
+    }
+  }
+  WHEN("the other node gives back what finds no room there, and a third one has room") {
+    node.AddNode(4, "CPU:2");
+    node.Take();
+    node.view.nodes[2].available = {};
+    node.queue.OnGivenBack(kA, 1, 2, 1, 3, node.now);
+    THEN("the rest goes to that one") {
+      actions = node.Take();
+      REQUIRE(actions.size() == 2);
+      CHECK(actions[0].node == 2);
+      CHECK(actions[0].wanted == 3);
+      CHECK(actions[1].node == 4);
+      CHECK(actions[1].wanted == 1);
+      CHECK(node.queue.FindPending(kA, 1)->missing == 0);
+    }
+    AND_WHEN("the same word comes again, or from a node that got nothing") {
+      node.Take();
+      node.queue.OnGivenBack(kA, 1, 2, 1, 3, node.now);
+      node.queue.OnGivenBack(kA, 1, 5, 1, 0, node.now);
+      CHECK(node.Take().empty());
     }
   }
 }

@@ -160,8 +160,11 @@ LeaseQueue::Served LeaseQueue::ServeOne(Class& of, Nanos now) {
     if ((here || (head.hops > 0 && of.local)) && Grant(of, head, now)) {
       return Served::kYes;
     }
-    if (here || !may_hand_on) {
+    if (here) {
       return Served::kNo;
+    }
+    if (!may_hand_on) {
+      return head.id.via == 0 ? Served::kNo : GiveBack(head);  // The GCS chose this node.
     }
     uint32_t count = 1;
     if (spec.strategy.kind == StrategyKind::kSpread) {
@@ -289,6 +292,23 @@ LeaseQueue::Served LeaseQueue::HandOn(Class& of, Entry& entry, NodeNumber node, 
     AppendTo(of, entry);
   }
   return Served::kYes;
+}
+
+// What holds the room here may hold it for ever (actors), so a demand that cannot go on from here
+// goes back to who sent it.
+LeaseQueue::Served LeaseQueue::GiveBack(Entry& entry) {
+  LeaseAction action;
+  action.kind = LeaseAction::Kind::kGiveBack;
+  action.demand = entry.id;
+  action.node = entry.id.via;
+  action.hops = entry.hops;
+  action.wanted = entry.wanted = entry.held + entry.handed_on;
+  actions_.push_back(std::move(action));
+  Dequeue(entry);
+  if (entry.wanted == 0) {
+    DropEntry(&entry);
+  }
+  return Served::kChanged;
 }
 
 void LeaseQueue::SetShare(Entry& entry, NodeNumber node, uint32_t share) {

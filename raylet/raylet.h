@@ -32,6 +32,7 @@
 #include "absl/container/btree_map.h"
 #include "absl/container/btree_set.h"
 #include "absl/container/flat_hash_map.h"
+#include "absl/functional/function_ref.h"
 #include "base/clock.h"
 #include "base/executor.h"
 #include "base/frame.h"
@@ -177,6 +178,8 @@ class Raylet {
     Nanos started_at = 0;
     Nanos keep_until = 0;  // It stays known until then, though it ended.
     bool remote = false;   // Its driver is on another node, which reports its end.
+    // `ended` is a guess: it is known for its detached actor only, which may outlive it.
+    bool only_detached = false;
     proto::Program program;
   };
   // A dead process of which something is left.
@@ -268,6 +271,7 @@ class Raylet {
 
   // raylet_deaths.cc
   void Bury(ProcessId process, const proto::Death& death, bool exited);
+  void ForgetUndrained(absl::FunctionRef<bool(ProcessId)> gone);
   void OnPeerDrained(ProcessId from, ProcessId dead);
   void OnDrained(ProcessId process);
   void ForgetIfOver(ProcessId process);

@@ -52,7 +52,7 @@ void Raylet::OnStartActor(const proto::StartActor& message) {
     job.number = message.job().job();
     job.driver = ProcessId::Unpack(message.job().driver());
     job.start = message.job().start();
-    job.ended = true;
+    job.ended = job.only_detached = true;
     job.remote = job.driver.node != options_.node;
     job.started_at = Now();
     job.program.set_path(ProgramOf(job.start));

@@ -99,10 +99,15 @@ void Raylet::Bury(ProcessId process, const proto::Death& death, bool exited) {
   *gone.mutable_process_gone()->mutable_death() = death;
   gcs_.Command(std::move(gone), nullptr);
 
+  ForgetUndrained([process](ProcessId peer) { return peer == process; });
+}
+
+// These peers will not say any more that they have drained what a dead process sent.
+void Raylet::ForgetUndrained(absl::FunctionRef<bool(ProcessId)> gone) {
   std::vector<ProcessId> drained;
-  for (auto& [dead, other] : remains_) {
-    other.undrained.erase(process);
-    if (other.undrained.empty() && !other.drained) drained.push_back(dead);
+  for (auto& [dead, remains] : remains_) {
+    absl::erase_if(remains.undrained, gone);
+    if (remains.undrained.empty() && !remains.drained) drained.push_back(dead);
   }
   for (const ProcessId dead : drained) OnDrained(dead);
 }

@@ -43,6 +43,37 @@ SCENARIO("a leased worker dies: its lessee hears how, and what it had started") 
   }
 }
 
+SCENARIO("two processes of different nodes that spoke with each other die together") {
+  RayletNode node;
+  const ProcessId driver = node.Driver();
+  const ProcessId far{2, 5};
+  const auto from_node_2 = [&](ProcessId to, FrameKind kind, const std::string& body) {
+    node.raylet->OnRemoteFrame(RayletOf(2), to, Lane::kControl, {kind, body});
+  };
+  node.raylet->OnRemoteFrame(far, driver, Lane::kWork, {FrameKind::kTemplate, ""});
+  node.Exit(driver);
+  CHECK(node.raylet->GetStats().remains == 1);  // Until `far` has seen all of it.
+  node.transport.Take(RayletOf(2));
+  WHEN("the other node says that its process is no more") {
+    proto::ConnectRefused refused;
+    refused.set_peer(far.packed());
+    from_node_2(RayletOf(RayletNode::kNode), FrameKind::kConnectRefused,
+                refused.SerializeAsString());
+    THEN("nobody is waited for") { CHECK(node.raylet->GetStats().remains == 0); }
+  }
+  WHEN("the other node tells the dead process about its own death") {
+    proto::ProcessDied died;
+    died.set_process(far.packed());
+    from_node_2(driver, FrameKind::kProcessDied, died.SerializeAsString());
+    THEN("it learns that nobody is there to drain anything") {
+      const auto refusals =
+          node.transport.Take<proto::ConnectRefused>(RayletOf(2), FrameKind::kConnectRefused);
+      REQUIRE(refusals.size() == 1);
+      CHECK(refusals[0].peer() == driver.packed());
+    }
+  }
+}
+
 SCENARIO("what a worker had started is said of its lease alone") {
   RayletNode node;
   const ProcessId driver = node.Driver();

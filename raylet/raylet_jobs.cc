@@ -80,8 +80,10 @@ void Raylet::OnJobRegistered(JobNumber local, const proto::GcsReply& reply) {
 
 void Raylet::EndJob(JobNumber local, const proto::Death& death) {
   const auto it = jobs_.find(local);
-  if (it == jobs_.end() || it->second.ended) return;
+  if (it == jobs_.end()) return;
   Job& job = it->second;
+  job.only_detached = false;
+  if (job.ended) return;
   job.ended = true;
   job.failed = !(death.cause() == proto::Death::LEFT ||
                  (death.cause() == proto::Death::EXITED && death.code() == 0));

@@ -153,6 +153,7 @@ void Raylet::Perform(const LeaseAction& action) {
       Refuse(action.demand, ErrorKind::kNone, action.words);
       return;
     case LeaseAction::Kind::kSpill:
+    case LeaseAction::Kind::kGiveBack:
       HandOn(action);
       return;
   }

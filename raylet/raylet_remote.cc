@@ -80,9 +80,7 @@ void Raylet::OnRemoteFrame(ProcessId from, ProcessId to, Lane lane, const Frame&
 // To a process of this node.
 void Raylet::Deliver(ProcessId from, ProcessId to, Lane lane, const Frame& frame) {
   if (!IsAlive(to)) {
-    const bool about_the_dead =
-        frame.kind == FrameKind::kConnectRefused || frame.kind == FrameKind::kProcessDied;
-    if (about_the_dead) return;
+    if (frame.kind == FrameKind::kConnectRefused) return;  // Of two dead neither is told.
     proto::ConnectRefused refusal;
     refusal.set_peer(to.packed());
     *refusal.mutable_death() = DeathOf(to);
@@ -198,12 +196,13 @@ void Raylet::OnRemoteDeath(ProcessId process, const proto::Death& death) {
   }
   for (auto& [local, remote] : contacts_) remote.erase(process);
   last_contact_ = {};
+  ForgetUndrained([process](ProcessId peer) { return peer == process; });
   LearnObjectsOf(process);
   references_.OwnerDied(process);
   AdoptObjectsOf(process);
   world_.transport.Forget(process);
   for (const auto& [local, job] : jobs_) {
-    if (job.driver != process || job.ended) continue;
+    if (job.driver != process) continue;
     EndJob(local, death);
     return;
   }
@@ -220,6 +219,7 @@ void Raylet::OnRemoteNodeDead(NodeNumber node, const std::string& words) {
   gone.set_words(words);
   proto::ProcessDied died;
   *died.mutable_death() = death;
+  died.set_started(UINT64_MAX);  // Nobody can say what they began: all may have been.
   for (const auto& [process, entry] : processes_) {
     if (entry.info.role == ProcessRole::kTool) continue;
     if (const auto it = contacts_.find(process); it != contacts_.end()) {
@@ -245,18 +245,13 @@ void Raylet::OnRemoteNodeDead(NodeNumber node, const std::string& words) {
     AdoptObjectsOf(owner);
   }
   OnObjectsOfNodeGone(node);
-  std::vector<ProcessId> drained;
-  for (auto& [process, remains] : remains_) {
-    absl::erase_if(remains.undrained, [node](ProcessId peer) { return peer.node == node; });
-    if (remains.undrained.empty() && !remains.drained) drained.push_back(process);
-  }
-  for (const ProcessId process : drained) OnDrained(process);
+  ForgetUndrained([node](ProcessId peer) { return peer.node == node; });
   absl::erase_if(remote_owner_jobs_,
                  [node](const auto& entry) { return entry.first.node == node; });
   absl::erase_if(told_jobs_, [node](const auto& entry) { return entry.first == node; });
   std::vector<JobNumber> over;
   for (const auto& [local, job] : jobs_) {
-    if (job.driver.node == node && !job.ended) over.push_back(local);
+    if (job.driver.node == node) over.push_back(local);
   }
   for (const JobNumber local : over) EndJob(local, death);
 }
@@ -271,7 +266,9 @@ absl::Status Raylet::OnRemoteJob(const Frame& frame) {
   }
   if (driver.node == options_.node) return absl::OkStatus();
   if (const JobNumber known = JobOfDriver(driver); known != 0) {
-    if (Job& job = jobs_.at(known); job.number == 0) job.number = message.job();
+    Job& job = jobs_.at(known);
+    if (job.number == 0) job.number = message.job();
+    if (job.only_detached && MayHear(driver)) job.ended = job.only_detached = false;
     return absl::OkStatus();
   }
   if (shutting_down_) return absl::OkStatus();
@@ -294,6 +291,11 @@ absl::Status Raylet::OnHandedDemand(ProcessId from, const Frame& frame) {
   if (owner.node == kGcs.node || owner.is_raylet()) {
     return absl::InvalidArgumentError(absl::StrCat("a demand of ", owner.ToString()));
   }
+  if (message.driver() == 0) {
+    queue_.OnGivenBack(owner, message.demand().key(), from.node, message.hops(),
+                       message.demand().wanted(), Now());
+    return absl::OkStatus();
+  }
   if (!MayHear(owner)) return absl::OkStatus();
   const JobNumber job = JobOfDriver(ProcessId::Unpack(message.driver()));
   if (job == 0 || jobs_.at(job).ended) return absl::OkStatus();
@@ -302,13 +304,17 @@ absl::Status Raylet::OnHandedDemand(ProcessId from, const Frame& frame) {
   return absl::OkStatus();
 }
 
-// Hands a demand, or what is left of it, to another node.
+// Hands a demand, or what is left of it, to another node; or back, which names no driver.
 void Raylet::HandOn(const LeaseAction& action) {
   proto::HandedDemand message;
   message.set_owner(action.demand.owner.packed());
   message.set_hops(action.hops);
   message.mutable_demand()->set_key(action.demand.key);
   message.mutable_demand()->set_wanted(action.wanted);
+  if (action.kind == LeaseAction::Kind::kGiveBack) {
+    SendMessage(To(RayletOf(action.node)), FrameKind::kHandedDemand, message);
+    return;
+  }
   const LeaseSpec* spec = queue_.FindSpec(action.demand);
   if (spec != nullptr) {
     *message.mutable_demand()->mutable_spec() = ToMessage(*spec);

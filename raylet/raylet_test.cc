@@ -440,6 +440,42 @@ SCENARIO("a detached actor starts at the GCS's word and outlives its driver") {
   }
 }
 
+SCENARIO("a job known for its detached actor only goes on when its driver asks for workers") {
+  DetachedTest t;
+  const ProcessId far{2, 1};
+  t.start.mutable_start_actor()->mutable_job()->set_job(7);
+  t.start.mutable_start_actor()->mutable_job()->set_driver(far.packed());
+  t.node.GcsSays(t.start);
+  t.node.WorkersReady();
+  t.Placed();
+  const auto from_node_2 = [&](FrameKind kind, const std::string& body) {
+    t.node.raylet->OnRemoteFrame(RayletOf(2), RayletOf(RayletNode::kNode), Lane::kControl,
+                                 {kind, body});
+  };
+  const bool over = GENERATE(false, true);
+  if (over) {
+    proto::OwnerLeft left;
+    left.set_process(far.packed());
+    from_node_2(FrameKind::kOwnerLeft, left.SerializeAsString());
+  }
+  proto::RemoteJob job;
+  job.set_job(7);
+  job.set_driver(far.packed());
+  from_node_2(FrameKind::kRemoteJob, job.SerializeAsString());
+  proto::HandedDemand demand;
+  demand.set_owner(far.packed());
+  demand.set_driver(far.packed());
+  demand.set_hops(1);
+  demand.mutable_demand()->set_key(1);
+  demand.mutable_demand()->set_wanted(1);
+  Resources::Cpu(1).ToMap(
+      *demand.mutable_demand()->mutable_spec()->mutable_resources()->mutable_amounts());
+  from_node_2(FrameKind::kHandedDemand, demand.SerializeAsString());
+  t.node.WorkersReady();
+  const auto grants = t.node.transport.Take<proto::LeaseGrant>(far, FrameKind::kLeaseGrant);
+  CHECK(grants.size() == (over ? 0 : 1));
+}
+
 SCENARIO("the constructor of a detached actor fails") {
   DetachedTest t;
   t.node.GcsSays(t.start);

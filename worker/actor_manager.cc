@@ -91,19 +91,20 @@ void ActorManager::OnArgumentsReady(TaskRecord& creation) {
 
 void ActorManager::OnGrant(const proto::LeaseGrant& grant) {
   auto found = by_key_.find(grant.key());
-  if (found == by_key_.end()) {
-    // Killed while it was pending.
+  const ProcessId worker = ProcessId::Unpack(grant.worker());
+  if (found == by_key_.end() || (found->second->lease != 0 && found->second->process != worker)) {
+    // Killed while it was pending, or granted on two nodes because one of them seemed dead.
     proto::LeaseReturn message;
     message.set_lease(grant.lease());
     message.set_discard_worker(true);
-    const NodeNumber node = ProcessId::Unpack(grant.worker()).node;
-    SendMessage(transport_.To(RayletOf(node)), FrameKind::kLeaseReturn, message);
+    SendMessage(transport_.To(RayletOf(worker.node)), FrameKind::kLeaseReturn, message);
     return;
   }
   Managed& actor = *found->second;
-  if (actor.lease != 0) return;  // A repeat.
+  if (actor.lease != 0) return;                    // A repeat.
+  if (worker.node != self_.node) Withdraw(actor);  // This raylet need not look any further.
   actor.lease = grant.lease();
-  actor.process = ProcessId::Unpack(grant.worker());
+  actor.process = worker;
   ++actor.incarnation;
   actor.constructed = false;
   by_process_[actor.process] = &actor;
@@ -176,14 +177,18 @@ void ActorManager::Restart(Managed& actor) {
   Demand(actor);
 }
 
+void ActorManager::Withdraw(const Managed& actor) {
+  proto::LeaseDemand none;
+  none.set_key(actor.key);
+  none.set_wanted(0);
+  SendMessage(transport_.To(RayletOf(self_.node)), FrameKind::kLeaseDemand, none);
+}
+
 void ActorManager::EndLease(Managed& actor, const std::string& reason) {
   if (actor.lease == 0) {
     if (actor.key == 0) return;
     by_key_.erase(actor.key);
-    proto::LeaseDemand none;
-    none.set_key(actor.key);
-    none.set_wanted(0);
-    SendMessage(transport_.To(RayletOf(self_.node)), FrameKind::kLeaseDemand, none);
+    Withdraw(actor);
     return;
   }
   proto::KillWorker kill;

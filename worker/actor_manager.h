@@ -59,6 +59,7 @@ class ActorManager final : public TaskDispatcher {
   void Announce(Managed& actor);
   void Restart(Managed& actor);
   void Bury(Managed& actor, Error death);
+  void Withdraw(const Managed& actor);  // Its demand.
   void EndLease(Managed& actor, const std::string& reason);
   proto::ActorAnswer AnswerOf(const Managed& actor) const;
 

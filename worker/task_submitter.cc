@@ -222,6 +222,11 @@ void TaskSubmitter::OnRefused(const proto::LeaseRefused& refused) {
   const auto kind = static_cast<ErrorKind>(refused.error());
   if (kind == ErrorKind::kNone) return;
   key.wanted_sent = static_cast<uint32_t>(key.leases.size());
+  // Another node may have refused: this one still counts on it.
+  proto::LeaseDemand demand;
+  demand.set_key(key.number);
+  demand.set_wanted(key.wanted_sent);
+  SendMessage(transport_.To(RayletOf(self_.node)), FrameKind::kLeaseDemand, demand);
   TaskList failed = std::exchange(key.queue, {});
   while (TaskRecord* task = failed.PopFront()) tasks_.Fail(*task, {kind, refused.message(), {}});
 }

@@ -24,14 +24,16 @@ Cluster::Cluster(const RunOptions& options)
       programs_(workload_.programs()),
       gcs_(world_),
       between_(world_) {
-  for (int i = 1; i <= options.nodes; ++i) {
-    NodeOptions node;
-    node.index = static_cast<uint64_t>(i);
-    node.totals = Resources::Cpu(1 + static_cast<double>(world_.random.Below(4)));
-    node.totals.Set("slot", 3 * kUnit);
-    node.totals.Set("bundle", 4 * kUnit);
-    nodes_.push_back(std::make_unique<Node>(world_, gcs_, between_, programs_, std::move(node)));
-  }
+  for (int i = 1; i <= options.nodes; ++i) AddNode();
+}
+
+void Cluster::AddNode() {
+  NodeOptions node;
+  node.index = ++last_index_;
+  node.totals = Resources::Cpu(1 + static_cast<double>(world_.random.Below(4)));
+  node.totals.Set("slot", 3 * kUnit);
+  node.totals.Set("bundle", 4 * kUnit);
+  nodes_.push_back(std::make_unique<Node>(world_, gcs_, between_, programs_, std::move(node)));
 }
 
 bool Cluster::RunUntil(Nanos limit, const std::function<bool()>& done) {
@@ -56,6 +58,7 @@ RunResult Cluster::Run() {
       for (int i = 0; i < kDriversPerNode; ++i) node->StartDriver();
     }
     world_.faults = FaultPlan::Draw(world_.random);
+    if (options_.nodes > 1) world_.faults.DrawOfNodes(world_.random);
     ScheduleFaults();
     RunUntil(kLongestRun, [&] { return world_.queue.events() >= options_.events; });
     Finish();
@@ -90,10 +93,67 @@ void Cluster::ScheduleFaults() {
   Every(&FaultPlan::driver_kill_every, [this] { KillDriver(); });
   Every(&FaultPlan::pause_every, [this] { PauseSomething(); });
   Every(&FaultPlan::gcs_crash_every, [this] { gcs_.Crash(); });
+  Every(&FaultPlan::node_crash_every, [this] { CrashNode(); });
+  Every(&FaultPlan::apart_every, [this] { PartTwoNodes(); });
+  Every(&FaultPlan::away_every, [this] { PartFromGcs(); });
+  Every(&FaultPlan::slow_node_every, [this] { SlowNode(); });
+}
+
+Node& Cluster::AnyNode() { return *nodes_[world_.random.Below(nodes_.size())]; }
+
+void Cluster::CrashNode() {
+  Node& node = AnyNode();
+  if (!node.up()) return;
+  world_.Count(Fault::kNodeCrash);
+  node.Vanish();
+  AddNode();
+  nodes_.back()->Boot();
+  StartDriversOnceUp(*nodes_.back());
+  BuryCrashed();
+}
+
+// Those that were fenced have ended themselves.
+void Cluster::BuryCrashed() {
+  for (size_t i = 0; i < nodes_.size();) {
+    if (!nodes_[i]->crashed()) {
+      ++i;
+      continue;
+    }
+    crashed_.push_back(std::move(nodes_[i]));
+    nodes_.erase(nodes_.begin() + static_cast<ptrdiff_t>(i));
+  }
+}
+
+void Cluster::StartDriversOnceUp(Node& node) {
+  world_.queue.After(10 * kMillisecond, [this, &node] {
+    if (node.crashed()) return;
+    if (!node.up()) return StartDriversOnceUp(node);
+    for (int i = 0; i < kDriversPerNode; ++i) node.StartDriver();
+  });
+}
+
+void Cluster::PartTwoNodes() {
+  Node &a = AnyNode(), &b = AnyNode();
+  if (&a == &b) return;
+  world_.Count(Fault::kNodesApart);
+  between_.Separate(a.number(), b.number(),
+                    world_.now() + world_.Between(100 * kMillisecond, 4 * kSecond));
+}
+
+// Up to three seconds: no node dies of that.
+void Cluster::PartFromGcs() {
+  world_.Count(Fault::kNodeAwayGcs);
+  gcs_.Separate(AnyNode(), world_.now() + world_.Between(100 * kMillisecond, 3 * kSecond));
+}
+
+void Cluster::SlowNode() {
+  world_.Count(Fault::kSlowNode);
+  between_.Slow(AnyNode().number(), world_.Between(kMillisecond, 200 * kMillisecond),
+                world_.now() + world_.Between(100 * kMillisecond, 4 * kSecond));
 }
 
 void Cluster::KillWorker() {
-  Node& node = *nodes_[world_.random.Below(nodes_.size())];
+  Node& node = AnyNode();
   std::vector<Process*> workers = node.Living(ProcessRole::kWorker);
   if (workers.empty()) return;
   Process& victim = *workers[world_.random.Below(workers.size())];
@@ -107,7 +167,7 @@ void Cluster::KillWorker() {
 }
 
 void Cluster::KillDriver() {
-  Node& node = *nodes_[world_.random.Below(nodes_.size())];
+  Node& node = AnyNode();
   std::vector<Process*> drivers = node.Living(ProcessRole::kDriver);
   if (drivers.empty()) return;
   Process& victim = *drivers[world_.random.Below(drivers.size())];
@@ -117,7 +177,7 @@ void Cluster::KillDriver() {
 }
 
 void Cluster::PauseSomething() {
-  Node& node = *nodes_[world_.random.Below(nodes_.size())];
+  Node& node = AnyNode();
   world_.Count(Fault::kPause);
   const Nanos until = world_.now() + world_.Between(kMillisecond, 400 * kMillisecond);
   std::vector<Process*> all = node.Living(ProcessRole::kWorker);
@@ -136,21 +196,30 @@ void Cluster::Finish() {
   if (!world_.oracle.ok()) return;
   workload_.Stop();
   world_.faults = {};
+  // The GCS must have found who is dead, and partitions are over.
+  const Nanos settled = world_.now() + (options_.nodes > 1 ? 8 * kSecond : 0);
   const bool finished = RunUntil(kLivenessLimit, [&] {
     for (auto& node : nodes_) {
+      if (!node->up()) return false;
       for (Process* driver : node->Living(ProcessRole::kDriver)) {
         if (!driver->finished()) return false;
       }
     }
-    return gcs_.up();
+    return gcs_.up() && world_.now() >= settled;
   });
+  BuryCrashed();
   if (!finished) {
     world_.oracle.Fail("O1", absl::StrCat("not all calls have ended ", kLivenessLimit / kSecond,
                                           " s after the last fault:", Describe()));
     return;
   }
-  workload_.EndDetached(*nodes_[0]->Living(ProcessRole::kDriver).front());
+  if (Process* driver = AnyDriver()) workload_.EndDetached(*driver);
   RunUntil(kRest, [] { return false; });
+  // A worker that is let go just now has died a moment ago.
+  RunUntil(kSecond, [&] {
+    return std::all_of(nodes_.begin(), nodes_.end(),
+                       [](auto& node) { return node->raylet().GetStats().remains == 0; });
+  });
   CheckAtRest();
   if (!world_.oracle.ok()) return;
   for (auto& node : nodes_) {
@@ -164,6 +233,14 @@ void Cluster::Finish() {
   });
   RunUntil(2 * kSecond, [] { return false; });
   CheckEmpty();
+}
+
+Process* Cluster::AnyDriver() {
+  for (auto& node : nodes_) {
+    const std::vector<Process*> drivers = node->Living(ProcessRole::kDriver);
+    if (!drivers.empty()) return drivers.front();
+  }
+  return nullptr;
 }
 
 void Cluster::CheckAtRest() {

@@ -46,6 +46,15 @@ class Cluster {
   void KillWorker();
   void KillDriver();
   void PauseSomething();
+  void CrashNode();
+  void AddNode();
+  void BuryCrashed();
+  void StartDriversOnceUp(Node& node);
+  void PartTwoNodes();
+  void PartFromGcs();
+  void SlowNode();
+  Node& AnyNode();
+  Process* AnyDriver();
   void Finish();
   void CheckAtRest();
   void CheckEmpty();
@@ -57,7 +66,9 @@ class Cluster {
   const Programs programs_;
   GcsHost gcs_;
   InterNode between_;
-  std::vector<std::unique_ptr<Node>> nodes_;
+  std::vector<std::unique_ptr<Node>> nodes_;  // Those that have not crashed.
+  std::vector<std::unique_ptr<Node>> crashed_;
+  uint64_t last_index_ = 0;
 };
 
 }  // namespace sheaf::sim

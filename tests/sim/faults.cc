@@ -82,6 +82,14 @@ std::string_view FaultName(Fault fault) {
       return "delayed";
     case Fault::kSlowFrame:
       return "slow frames";
+    case Fault::kNodeCrash:
+      return "node crashes";
+    case Fault::kNodesApart:
+      return "nodes apart";
+    case Fault::kNodeAwayGcs:
+      return "nodes away from the GCS";
+    case Fault::kSlowNode:
+      return "slow nodes";
     case Fault::kCount:
       break;
   }
@@ -118,6 +126,23 @@ std::string FrameWords(FrameKind kind, std::string_view body) {
       died.ParseFromArray(body.data(), static_cast<int>(body.size()));
       return absl::StrCat(" ", ProcessId::Unpack(died.process()).ToString(), " started ",
                           died.started());
+    }
+    case FrameKind::kLeaseDemand: {
+      proto::LeaseDemand demand;
+      demand.ParseFromArray(body.data(), static_cast<int>(body.size()));
+      return absl::StrCat(" key ", demand.key(), " wanted ", demand.wanted());
+    }
+    case FrameKind::kHandedDemand: {
+      proto::HandedDemand handed;
+      handed.ParseFromArray(body.data(), static_cast<int>(body.size()));
+      return absl::StrCat(" of ", ProcessId::Unpack(handed.owner()).ToString(), " key ",
+                          handed.demand().key(), " wanted ", handed.demand().wanted(), " hops ",
+                          handed.hops());
+    }
+    case FrameKind::kLeaseRefused: {
+      proto::LeaseRefused refused;
+      refused.ParseFromArray(body.data(), static_cast<int>(body.size()));
+      return absl::StrCat(" key ", refused.key(), " error ", refused.error());
     }
     case FrameKind::kLeaseGrant: {
       proto::LeaseGrant grant;
@@ -189,6 +214,8 @@ const char* FrameName(FrameKind kind) {
   if (kind == kStoreFree) return "StoreFree";
   if (kind == kStoreSealed) return "StoreSealed";
   if (kind == kStoreLookup) return "StoreLookup";
+  if (kind == kStoreFetch) return "StoreFetch";
+  if (kind == kStoreCopied) return "StoreCopied";
   switch (kind) {
     case FrameKind::kTemplate:
       return "Template";
@@ -278,6 +305,26 @@ const char* FrameName(FrameKind kind) {
       return "AdoptedAnswer";
     case FrameKind::kJobStarted:
       return "JobStarted";
+    case FrameKind::kRelay:
+      return "Relay";
+    case FrameKind::kRelayed:
+      return "Relayed";
+    case FrameKind::kNodeGone:
+      return "NodeGone";
+    case FrameKind::kRemoteJob:
+      return "RemoteJob";
+    case FrameKind::kHandedDemand:
+      return "HandedDemand";
+    case FrameKind::kPrepareBundles:
+      return "PrepareBundles";
+    case FrameKind::kBundlesPrepared:
+      return "BundlesPrepared";
+    case FrameKind::kCommitBundles:
+      return "CommitBundles";
+    case FrameKind::kReturnBundles:
+      return "ReturnBundles";
+    case FrameKind::kOwnerLeft:
+      return "OwnerLeft";
     case FrameKind::kGcsRequest:
       return "GcsRequest";
     case FrameKind::kGcsReply:

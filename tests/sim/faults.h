@@ -47,6 +47,10 @@ enum class Fault : uint8_t {
   kGcsFrameDuplicated,
   kGcsFrameDelayed,
   kSlowFrame,
+  kNodeCrash,    // A raylet and all its processes vanish; another node joins.
+  kNodesApart,   // Two nodes hear nothing of each other for a while: frames come later.
+  kNodeAwayGcs,  // A node and the GCS lose all that they send to each other for a while.
+  kSlowNode,     // Everything between a node and others takes long for a while.
   kCount,
 };
 std::string_view FaultName(Fault fault);
@@ -63,7 +67,19 @@ struct FaultPlan {
   uint64_t late_socket_one_in = 0;
   uint64_t gcs_frame_fault_one_in = 0;
   uint64_t slow_frame_one_in = 0;
+  // Of clusters with several nodes.
+  Nanos node_crash_every = 0;
+  Nanos apart_every = 0;
+  Nanos away_every = 0;
+  Nanos slow_node_every = 0;
 
+  void DrawOfNodes(Random& random) {
+    auto maybe = [&](Nanos value) { return random.OneIn(3) ? value : 0; };
+    node_crash_every = maybe(static_cast<Nanos>(500 + random.Below(2000)) * kMillisecond);
+    apart_every = maybe(static_cast<Nanos>(300 + random.Below(2000)) * kMillisecond);
+    away_every = maybe(static_cast<Nanos>(300 + random.Below(2000)) * kMillisecond);
+    slow_node_every = maybe(static_cast<Nanos>(300 + random.Below(2000)) * kMillisecond);
+  }
   static FaultPlan Draw(Random& random) {
     FaultPlan plan;
     if (random.OneIn(6)) return plan;  // Without faults nothing may fail at all.

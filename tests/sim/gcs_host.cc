@@ -150,7 +150,22 @@ void GcsHost::Carry(Nanos* last_at, std::function<void()> deliver) {
   }
 }
 
+Node* GcsHost::Find(ProcessId peer) const {
+  for (Node* node : nodes_) {
+    const bool named = peer.node != 0 && node->number() == peer.node;
+    if (named || (peer.node == 0 && peer.process == node->index())) return node;
+  }
+  return nullptr;
+}
+
+bool GcsHost::Hears(const Node* node) const {
+  if (node == nullptr || node->crashed()) return false;
+  const auto away = away_until_.find(node);
+  return away == away_until_.end() || away->second <= world_.now();
+}
+
 void GcsHost::SendToGcs(ProcessId from, FrameKind kind, std::string body) {
+  if (!Hears(Find(from))) return;
   Carry(&last_from_[from], [this, life = life_, from, kind, body = std::move(body)] {
     // What is on its way when the GCS dies is lost with its connection.
     if (life != life_ || service_ == nullptr) return;
@@ -173,13 +188,10 @@ void GcsHost::NodeChannel::Send(Lane, FrameKind kind, std::string_view head,
 }
 
 void GcsHost::DeliverToNode(ProcessId to, FrameKind kind, const std::string& body) {
-  for (Node* node : nodes_) {
-    const bool named = to.node != 0 && node->number() == to.node;
-    if (!named && !(to.node == 0 && to.process == node->index())) continue;
-    world_.trace.Frame(world_.now(), kGcs, to, kind, body);
-    node->OnGcsFrame(to, kind, body);
-    return;
-  }
+  Node* node = Find(to);
+  if (!Hears(node)) return;
+  world_.trace.Frame(world_.now(), kGcs, to, kind, body);
+  node->OnGcsFrame(to, kind, body);
 }
 
 }  // namespace sheaf::sim

@@ -30,6 +30,8 @@ class GcsHost final : public Transport {
 
   // `from`: the raylet of `node`, or {0, k} before it has a number.
   void Connect(Node& node) { nodes_.push_back(&node); }
+  // What this node and the GCS send to each other until then is lost.
+  void Separate(const Node& node, Nanos until) { away_until_[&node] = until; }
   void SendToGcs(ProcessId from, FrameKind kind, std::string body);
 
   Channel& To(ProcessId peer) override;
@@ -51,6 +53,8 @@ class GcsHost final : public Transport {
   void Carry(Nanos* last_at, std::function<void()> deliver);
   void DeliverToNode(ProcessId to, FrameKind kind, const std::string& body);
   void ScheduleTick();
+  Node* Find(ProcessId peer) const;
+  bool Hears(const Node* node) const;
 
   World& world_;
   SeededRandom random_;
@@ -61,6 +65,7 @@ class GcsHost final : public Transport {
   std::deque<Node*> nodes_;
   std::map<ProcessId, NodeChannel> channels_;
   std::map<ProcessId, Nanos> last_to_, last_from_;
+  std::map<const Node*, Nanos> away_until_;
 };
 
 }  // namespace sheaf::sim

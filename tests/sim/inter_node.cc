@@ -8,12 +8,44 @@
 
 namespace sheaf::sim {
 
-void InterNode::Send(ProcessId from, ProcessId to, Lane lane, FrameKind kind, std::string body) {
-  const Key key{from.node, to.node};
-  if (forgotten_.contains(key)) return;
-  Stream& stream = streams_[key];
+void InterNode::Separate(NodeNumber a, NodeNumber b, Nanos until) {
+  separate_until_[std::minmax(a, b)] = until;
+}
+
+Nanos InterNode::SeparateUntil(NodeNumber a, NodeNumber b) const {
+  const auto found = separate_until_.find(std::minmax(a, b));
+  return found == separate_until_.end() ? 0 : found->second;
+}
+
+bool InterNode::IsLive(NodeNumber node) const {
+  const auto found = nodes_.find(node);
+  return found != nodes_.end() && !found->second->crashed();
+}
+
+void InterNode::Crashed(NodeNumber node) {
+  for (auto& [key, stream] : streams_) {
+    if (key.first != node || stream.sent.empty()) continue;
+    const size_t kept = world_.random.Below(stream.sent.size() + 1);
+    stream.sent.erase(stream.sent.begin() + static_cast<ptrdiff_t>(kept), stream.sent.end());
+  }
+}
+
+Nanos InterNode::Delay(NodeNumber from, NodeNumber to) {
   Nanos delay = world_.Between(50 * kMicrosecond, kMillisecond);
   if (world_.random.OneIn(200)) delay += world_.Between(kMillisecond, 50 * kMillisecond);
+  for (const NodeNumber node : {from, to}) {
+    if (const auto slow = slow_.find(node); slow != slow_.end()) {
+      if (world_.now() < slow->second.second) delay += slow->second.first;
+    }
+  }
+  return delay;
+}
+
+void InterNode::Send(ProcessId from, ProcessId to, Lane lane, FrameKind kind, std::string body) {
+  const Key key{from.node, to.node};
+  if (forgotten_.contains(key) || !IsLive(from.node)) return;
+  Stream& stream = streams_[key];
+  const Nanos delay = Delay(from.node, to.node);
   stream.last_at = std::max(stream.last_at, world_.now() + delay);
   stream.sent.push_back({from, to, lane, kind, std::move(body), stream.last_at});
   Schedule(key);
@@ -21,11 +53,16 @@ void InterNode::Send(ProcessId from, ProcessId to, Lane lane, FrameKind kind, st
 
 void InterNode::Fetch(NodeNumber reader, NodeNumber node, std::string request,
                       BlockSource::Done done) {
-  const auto delay = [this] { return world_.Between(100 * kMicrosecond, 5 * kMillisecond); };
+  const auto delay = [this, reader, node] {
+    return world_.Between(100 * kMicrosecond, 5 * kMillisecond) + Delay(reader, node);
+  };
   world_.queue.After(delay(), [this, reader, node, delay, request = std::move(request),
                                done = std::move(done)] {
     const auto found = nodes_.find(node);
-    if (found == nodes_.end()) return done(absl::UnavailableError("no such node is simulated"));
+    if (found == nodes_.end() || found->second->crashed() ||
+        SeparateUntil(reader, node) > world_.now()) {
+      return done(absl::UnavailableError("the node does not answer"));
+    }
     found->second->raylet().OnFetch(
         reader, request, [this, delay, done](absl::StatusOr<Block> block) {
           absl::StatusOr<std::unique_ptr<ReceivedBlock>> received =
@@ -57,9 +94,15 @@ void InterNode::Schedule(Key key) {
 void InterNode::Deliver(Key key) {
   Stream& stream = streams_[key];
   const auto found = nodes_.find(key.second);
-  if (found == nodes_.end() || forgotten_.contains({key.second, key.first})) {
+  if (found == nodes_.end() || found->second->crashed() ||
+      forgotten_.contains({key.second, key.first})) {
     stream.sent.clear();
     return;
+  }
+  if (stream.sent.empty()) return;  // Lost in a crash.
+  if (const Nanos until = SeparateUntil(key.first, key.second); until > world_.now()) {
+    stream.sent.front().at = until;
+    return Schedule(key);
   }
   Node& node = *found->second;
   if (node.paused_until > world_.now()) {

@@ -26,6 +26,12 @@ class InterNode {
   void Fetch(NodeNumber reader, NodeNumber node, std::string request, BlockSource::Done done);
   // `node` hears nothing more of `dead`, and sends it nothing.
   void Forget(NodeNumber node, NodeNumber dead) { forgotten_[{node, dead}] = true; }
+  // Nothing comes through between the two until then.
+  void Separate(NodeNumber a, NodeNumber b, Nanos until);
+  // What goes to and from `node` takes so much longer until then.
+  void Slow(NodeNumber node, Nanos longer, Nanos until) { slow_[node] = {longer, until}; }
+  // `node` has crashed: of what it sent, the last part may be lost.
+  void Crashed(NodeNumber node);
 
  private:
   struct Sent {
@@ -43,11 +49,16 @@ class InterNode {
   using Key = std::pair<NodeNumber, NodeNumber>;
   void Schedule(Key key);
   void Deliver(Key key);
+  Nanos Delay(NodeNumber from, NodeNumber to);
+  bool IsLive(NodeNumber node) const;
+  Nanos SeparateUntil(NodeNumber a, NodeNumber b) const;
 
   World& world_;
   std::map<NodeNumber, Node*> nodes_;
   std::map<Key, Stream> streams_;
   std::map<Key, bool> forgotten_;
+  std::map<Key, Nanos> separate_until_;  // By the lower number first.
+  std::map<NodeNumber, std::pair<Nanos, Nanos>> slow_;
 };
 
 // One node's end.

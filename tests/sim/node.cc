@@ -111,8 +111,22 @@ Node::~Node() {
 
 void Node::Boot() { Register(); }
 
+void Node::Vanish() {
+  if (crashed_) return;
+  crashed_ = true;
+  alive = false;
+  world_.trace.Note(world_.now(), RayletOf(number_), "vanishes");
+  for (auto& [id, process] : processes_) {
+    if (!process->alive) continue;
+    process->Die();
+    world_.oracle.ProcessDied(id);
+  }
+  world_.oracle.NodeDied(number_);
+  between_.Crashed(number_);
+}
+
 void Node::Register() {
-  if (up()) return;
+  if (up() || crashed_) return;
   proto::GcsRequest request;
   const ProcessId nameless{0, static_cast<uint32_t>(options_.index)};
   request.set_client(nameless.packed());
@@ -181,6 +195,7 @@ void Node::MakeRaylet(NodeNumber number, uint64_t term, Nanos heartbeat_period) 
 
 void Node::OnLoop(Nanos delay, std::function<void()> work) {
   world_.queue.After(delay, [this, work = std::move(work)] {
+    if (crashed_) return;
     if (paused_until > world_.now()) {
       OnLoop(paused_until - world_.now(), work);
       return;
@@ -197,6 +212,7 @@ void Node::EndTurn() {
   if (!std::exchange(turn_scheduled_, true)) {
     world_.queue.After(world_.Between(0, 10 * kMicrosecond), [this] {
       turn_scheduled_ = false;
+      if (crashed_) return;
       raylet_->EndTurn();
       transport_->rings.BuryForgotten();
     });
@@ -210,7 +226,8 @@ void Node::ScheduleTick() {
   tick_at_ = world_.now() + kTickPeriod;
   if (next != kForever) tick_at_ = std::clamp(next, world_.now() + kMillisecond / 4, tick_at_);
   world_.queue.At(tick_at_, [this, number = ++tick_number_] {
-    if (number != tick_number_) return;
+    if (number != tick_number_ || crashed_) return;
+    if (raylet_->fenced()) return Vanish();  // Declared dead: its processes end with it.
     if (paused_until > world_.now()) {
       tick_at_ = paused_until;
     } else {

@@ -39,6 +39,9 @@ class Node final : public Endpoint, public WorkerLauncher, public Switchboard {
   // Ends `process` now: the raylet hears of it a little later.
   void Crash(Process& process, proto::Death::Cause cause, int code);
   void Leave(Process& process);  // After its goodbye.
+  // The raylet and all its processes vanish; nobody is told.
+  void Vanish();
+  bool crashed() const { return crashed_; }
 
   void OnGcsFrame(ProcessId to, FrameKind kind, const std::string& body);
 
@@ -118,6 +121,7 @@ class Node final : public Endpoint, public WorkerLauncher, public Switchboard {
   uint64_t tick_number_ = 0;
   Nanos tick_at_ = 0;
   int failed_starts_ = 0;  // In a row.
+  bool crashed_ = false;
 
   struct Attached {
     ProcessRole role;

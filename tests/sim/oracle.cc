@@ -123,7 +123,9 @@ void Oracle::Read(ObjectId object, ErrorKind kind, std::string_view bytes,
   // Readers on their own side may see an error where the owner has a value: its owner died, and no
   // copy is left.
   if (call != nullptr && kind != ErrorKind::kOwnerDied && !IsDead(object.maker())) {
-    if (call->has_outcome && call->outcome != kind) {
+    // What was there can be lost with its node.
+    const bool lost = !dead_nodes_.empty() && call->outcome == ErrorKind::kNone;
+    if (call->has_outcome && call->outcome != kind && !lost) {
       Fail("O1", absl::StrCat("object ", object.ToHex(), " was ", ErrorName(call->outcome),
                               " and is ", ErrorName(kind), " now"));
     }
@@ -135,6 +137,7 @@ void Oracle::Read(ObjectId object, ErrorKind kind, std::string_view bytes,
 std::string Oracle::WhyNot(ObjectId object, ErrorKind kind, std::set<ObjectId>* seen) {
   if (!seen->insert(object).second) return "it was looked at";
   if (kind == ErrorKind::kOwnerDied && IsDead(object.maker())) return "";
+  if (kind == ErrorKind::kObjectLost && !dead_nodes_.empty()) return "";
   auto found = objects_.find(object);
   if (found == objects_.end() || found->second.maker.is_nil()) return "it was put";
   const CallRecord* call = Find(found->second.maker);
@@ -159,6 +162,8 @@ std::string Oracle::WhyNotOfCall(const CallRecord& call, ErrorKind kind, std::se
       }
       return "nobody cancelled it";
     }
+    case ErrorKind::kNodeDied:
+      return dead_nodes_.empty() ? "no node died" : "";
     case ErrorKind::kWorkerCrashed:
       if (!call.actor.is_nil()) return "it is an actor's";
       if (call.retries >= 0 && call.starts == 1 + call.retries) return "";

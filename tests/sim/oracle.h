@@ -94,6 +94,7 @@ class Oracle {
   void ActorStarts(ActorId actor, ProcessId where);  // and begins its constructor.
 
   void ProcessDied(ProcessId process);
+  void NodeDied(NodeNumber node) { dead_nodes_.insert(node); }
   bool IsDead(ProcessId process) const { return dead_.contains(process); }
 
   // One register per key, with one writer who counts up.
@@ -147,6 +148,7 @@ class Oracle {
   std::map<ActorId, ActorRecord> actors_;
   std::map<ProcessId, ActorId> actor_of_;
   std::set<ProcessId> dead_;
+  std::set<NodeNumber> dead_nodes_;
   std::map<std::string, Register> registers_;
   std::map<ErrorKind, size_t> errors_;
   std::vector<std::string> failures_;

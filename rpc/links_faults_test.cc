@@ -87,6 +87,11 @@ TEST_CASE("a restarted end gets what the old one never took; its peer is told") 
   one.links().SetAddress(kGcs, address);
   one.Send(kGcs, "to the first");
   REQUIRE(two->AwaitFrames(1));
+  // Until it is acknowledged the second would get it too.
+  const Nanos deadline = MonotonicNow() + kTestPatience;
+  while (one.links().queued_bytes(kGcs) > 0 && MonotonicNow() < deadline) {
+    one.Await([] { return false; }, 5 * kMillisecond);
+  }
   two.reset();
   REQUIRE(one.AwaitLink(kGcs, false));
   one.Send(kGcs, "to the second");

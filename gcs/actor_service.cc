@@ -235,6 +235,9 @@ void ActorService::OnReport(CallPtr call, NodeNumber node, const proto::ActorSta
     return;
   }
   entry->unaccounted = false;
+  // Until this is on disk the actor counts as pending: it must not be ordered from another node.
+  entry->asked = node;
+  entry->next_order = Deadline(context_.clock.Now(), context_.options.repeat_after);
   Happening what{.id = *id, .incarnation = report.incarnation(), .event = ActorEvent::kStarted};
   switch (report.state_case()) {
     case proto::ActorStateReport::kStarted:

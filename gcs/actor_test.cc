@@ -447,6 +447,26 @@ SCENARIO(
   }
 }
 
+SCENARIO("an actor that started while the GCS was away is not ordered from another node") {
+  ActorWorld world;
+  const NodeNumber other = world.AddNode();
+  world.Ask(world.driver, world.Registration("name", /*detached=*/true, /*max_restarts=*/-1));
+  world.Starts(world.node);
+  world.Restart();
+  proto::NodeReport report;
+  *report.add_actors() = world.Report(1);
+  report.mutable_actors(0)->mutable_started()->set_process(ProcessId{other, 9}.packed());
+  world.ReportNode(world.node);
+  world.storage().hold = true;
+  world.ReportNode(other, report);
+  CHECK_FALSE(world.service().recovering());
+  CHECK(world.Starts(world.node).empty());
+  CHECK(world.Starts(other).empty());
+  world.storage().hold = false;
+  world.storage().ReleaseAll();
+  CHECK(world.Lookup(world.id).state() == Info::ALIVE);
+}
+
 SCENARIO("creators' rows are listed while their creators live") {
   ActorWorld world;
   proto::GcsRequest rows;

@@ -67,8 +67,11 @@ void LeaseQueue::OnGivenBack(ProcessId owner, uint64_t key, NodeNumber node, uin
     }
     for (const auto& [at, share] : entry.shares) {
       if (at == node && share > kept) {
+        const uint32_t less = share - kept;
         SetShare(entry, node, kept);
-        SetWanted(entry, entry.wanted, now);
+        // An owner with no tasks left does not need it elsewhere.
+        const bool needed = entry.backlog > 0 || entry.spec->actor;
+        SetWanted(entry, needed ? entry.wanted : entry.wanted - std::min(entry.wanted, less), now);
         return;
       }
     }
@@ -278,6 +281,23 @@ LeaseQueue::Entry* LeaseQueue::EraseRecord(LeaseNumber lease) {
     }
   }
   return entry;
+}
+
+void LeaseQueue::OnUnneeded(LeaseNumber lease) {
+  const auto it = leases_.find(lease);
+  if (it == leases_.end() || it->second->revoked || it->second->demand.via == 0) {
+    return;
+  }
+  Entry& entry = *it->second->entry;
+  if (entry.wanted < entry.held) {
+    return;
+  }
+  const uint32_t here = entry.held - 1;
+  if (entry.wanted > here + entry.handed_on) {
+    entry.wanted = here + entry.handed_on;
+    Dequeue(entry);
+    SayKept(entry);
+  }
 }
 
 bool LeaseQueue::OnReturn(LeaseNumber lease, Nanos now) {

@@ -133,6 +133,10 @@ class LeaseQueue {
   // `node` keeps only `kept` of what it got of this demand, and has it for the `hops`-th time.
   void OnGivenBack(ProcessId owner, uint64_t key, NodeNumber node, uint32_t hops, uint32_t kept,
                    Nanos now);
+  // Comes before OnReturn: the owner of `lease` had nothing to do for it. If the demand was handed
+  // on, this node counts one less as wanted, and says so to who sent it; the owner's own node hears
+  // that from the owner.
+  void OnUnneeded(LeaseNumber lease);
   // `lease` is over: given back, its worker died, or it was never bound. false: unknown (a repeat).
   bool OnReturn(LeaseNumber lease, Nanos now);
   // No worker can be had for `lease`, and trying again would not help: the whole demand is refused.
@@ -224,6 +228,7 @@ class LeaseQueue {
   bool Grant(Class& of, Entry& entry, Nanos now);
   Served HandOn(Class& of, Entry& entry, NodeNumber node, uint32_t count, Nanos now);
   Served GiveBack(Entry& entry);
+  void SayKept(const Entry& entry);
   void SetShare(Entry& entry, NodeNumber node, uint32_t share);
   void RefuseAll(Class& of, ErrorKind error, const std::string& words);
   void SetInfeasible(Class& of, bool infeasible);

@@ -478,6 +478,34 @@ SCENARIO("a full node hands demands on, at most twice") {
   }
 }
 
+SCENARIO("what an owner of another node returns unused is not granted to it again") {
+  Node node("CPU:2");
+  node.AddNode(2, "CPU:2");
+  const ProcessId far{2, 9};
+  node.queue.OnDemand(far, Demand(1, "CPU:1", 2), node.now, {}, 2, 1);
+  CHECK(node.Count(Kind::kGrant) == 2);
+  node.queue.OnUnneeded(1);
+  CHECK(node.queue.OnReturn(1, node.now));
+  const auto actions = node.Take();
+  REQUIRE(actions.size() == 1);
+  CHECK(actions[0].kind == Kind::kGiveBack);
+  CHECK(actions[0].node == 2);
+  CHECK(actions[0].wanted == 1);
+  WHEN("its raylet hears of that, and the owner has no more tasks") {
+    Node home("CPU:1");
+    home.AddNode(2, "CPU:2");
+    home.queue.OnDemand(kA, Demand(1, "CPU:1", 3, 0), home.now);
+    CHECK(home.Take().size() == 2);  // One here, two there.
+    home.queue.OnGivenBack(kA, 1, 2, 1, 1, home.now);
+    THEN("the other node is told its part, and nothing is looked for elsewhere") {
+      const auto said = home.Take();
+      REQUIRE(said.size() == 1);
+      CHECK(said[0].kind == Kind::kSpill);
+      CHECK(said[0].wanted == 1);
+    }
+  }
+}
+
 SCENARIO("leases in a placement group use its bundles, and end with it") {
   Node node("CPU:4");
   node.queue.OnDemand(kA, InGroup(Demand(1, "CPU:1", 3)), node.now);

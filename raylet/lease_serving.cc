@@ -294,16 +294,21 @@ LeaseQueue::Served LeaseQueue::HandOn(Class& of, Entry& entry, NodeNumber node, 
   return Served::kYes;
 }
 
-// What holds the room here may hold it for ever (actors), so a demand that cannot go on from here
-// goes back to who sent it.
-LeaseQueue::Served LeaseQueue::GiveBack(Entry& entry) {
+void LeaseQueue::SayKept(const Entry& entry) {
   LeaseAction action;
   action.kind = LeaseAction::Kind::kGiveBack;
   action.demand = entry.id;
   action.node = entry.id.via;
   action.hops = entry.hops;
-  action.wanted = entry.wanted = entry.held + entry.handed_on;
+  action.wanted = entry.wanted;
   actions_.push_back(std::move(action));
+}
+
+// What holds the room here may hold it for ever (actors), so a demand that cannot go on from here
+// goes back to who sent it.
+LeaseQueue::Served LeaseQueue::GiveBack(Entry& entry) {
+  entry.wanted = entry.held + entry.handed_on;
+  SayKept(entry);
   Dequeue(entry);
   if (entry.wanted == 0) {
     DropEntry(&entry);

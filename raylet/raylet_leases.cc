@@ -70,6 +70,7 @@ absl::Status Raylet::OnLeaseReturn(ProcessId owner, const Frame& frame) {
   proto::LeaseEnd end;
   end.set_lease(lease->number);
   SendMessage(To(worker), FrameKind::kLeaseEnd, end);
+  queue_.OnUnneeded(lease->number);
   processes_.at(worker).lease = 0;
   pool_.OnReturned(worker,
                    /*discard=*/false);  // Before the queue grants to the next who needs one.

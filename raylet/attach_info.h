@@ -21,7 +21,7 @@ enum class ProcessRole : uint8_t {
 struct AttachInfo {
   ProcessRole role = ProcessRole::kTool;
   int32_t os_pid = 0;
-  std::string words;  // The command line, for listings; may be empty.
+  std::string words;       // The command line, for listings; may be empty.
   std::string executable;  // Of a driver: the path of its program, as far as the kernel knows one.
   std::shared_ptr<Mapping>
       segment;  // shm/process_segment.h, as the raylet maps it. Null: a tool, it uses no store.

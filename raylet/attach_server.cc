@@ -331,7 +331,8 @@ void AttachServer::Admit(const std::shared_ptr<Connection>& connection,
   attached.info.os_pid = admission->os_pid;
   attached.info.words = admission->words;
   attached.executable = std::move(admission->executable);
-  if (attached.executable.valid()) attached.info.executable = PathOfDescriptor(attached.executable.get());
+  if (attached.executable.valid())
+    attached.info.executable = PathOfDescriptor(attached.executable.get());
   connection->process.store(process.packed());
   if (absl::Status status = Welcome(process, attached, *admission); !status.ok()) {
     connection->process.store(0);

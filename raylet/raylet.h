@@ -319,6 +319,7 @@ class Raylet {
   absl::Status OnRelay(ProcessId from, const Frame& frame);
   void Deliver(ProcessId from, ProcessId to, Lane lane, const Frame& frame);
   absl::Status DispatchRemote(ProcessId from, const Frame& frame);
+  void NoteNode(NodeNumber node);
   void NoteContact(ProcessId process, ProcessId remote);
   void RefuseContact(ProcessId process, ProcessId remote);
   void TellContacts(ProcessId process, const proto::ProcessDied& message, Remains* remains);

@@ -113,7 +113,10 @@ void Raylet::DropNodesOutside(const proto::Snapshot& snapshot) {
   for (const proto::Change& change : snapshot.items()) listed.insert(change.node().node());
   std::vector<NodeNumber> missing;
   for (const auto& [node, seen] : view_.nodes) {
-    if (node != options_.node && seen.alive && !listed.contains(node)) missing.push_back(node);
+    const bool newer = listed.empty() || node > *listed.rbegin();  // Its registration is to come.
+    if (node != options_.node && seen.alive && !newer && !listed.contains(node)) {
+      missing.push_back(node);
+    }
   }
   for (const NodeNumber node : missing) {
     proto::NodeInfo info;

@@ -366,6 +366,10 @@ absl::Status RayletProcess::Start() {
   const std::lock_guard lock(mutex_);
   world_ = std::move(world);
   live_ = world_.get();
+  for (auto& [kind, body] : early_gcs_) live_->OnGcsFrame(kind, std::move(body));
+  for (ForEachFrame& frames : early_) live_->OnRemoteFrames(std::move(frames));
+  early_gcs_.clear();
+  early_.clear();
   return absl::OkStatus();
 }
 
@@ -377,6 +381,8 @@ void RayletProcess::PostFromGcs(ProcessId to, FrameKind kind, std::string body) 
       reply.client() == nameless_.packed() && reply.sequence() == 1) {
     registration_ = std::move(reply);
     registered_or_live_.notify_one();
+  } else if (to.node != 0 && !stopped_) {
+    early_gcs_.emplace_back(kind, std::move(body));
   }
 }
 
@@ -395,7 +401,11 @@ void RayletProcess::RefuseRegistration(absl::Status why) {
 
 void RayletProcess::PostRemoteFrames(ForEachFrame frames) {
   const std::lock_guard lock(mutex_);
-  if (live_ != nullptr) live_->OnRemoteFrames(std::move(frames));
+  if (live_ != nullptr) {
+    live_->OnRemoteFrames(std::move(frames));
+  } else if (!stopped_) {
+    early_.push_back(std::move(frames));
+  }
 }
 
 void RayletProcess::Stop(const std::string& reason, Nanos grace) {
@@ -404,6 +414,7 @@ void RayletProcess::Stop(const std::string& reason, Nanos grace) {
   {
     const std::lock_guard lock(mutex_);
     live_ = nullptr;
+    stopped_ = true;
   }
   world_.reset();
 }

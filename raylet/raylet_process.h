@@ -18,6 +18,8 @@
 #include <mutex>
 #include <optional>
 #include <string>
+#include <utility>
+#include <vector>
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
@@ -83,8 +85,7 @@ class RayletProcess {
   // The GCS will not talk to this node: Start ends with `why`. Any thread; no-op once it is
   // registered.
   void RefuseRegistration(absl::Status why);
-  // Frames of other nodes, taken on the loop, in order. Any thread; dropped while there is no
-  // raylet.
+  // Frames of other nodes, taken on the loop, in order. Any thread; kept while Start is at work.
   using ForEachFrame = std::function<void(
       const std::function<void(ProcessId from, ProcessId to, Lane lane, const Frame& frame)>&)>;
   void PostRemoteFrames(ForEachFrame frames);
@@ -109,10 +110,15 @@ class RayletProcess {
   RayletProcessOptions options_;
   std::atomic<NodeNumber> node_ = 0;
   const ProcessId nameless_;  // Before it has a number, a raylet is {0, k} to the GCS.
-  std::mutex mutex_;          // Guards the next four.
+  std::mutex mutex_;          // Guards the members from here on.
   std::condition_variable registered_or_live_;
   std::optional<proto::GcsReply> registration_;  // The answer, while Start waits for it.
   absl::Status refused_;
+  // Frames of the GCS and of nodes that heard of this one before it was made: an answer that is
+  // lost then costs half a second. After the end they are dropped.
+  std::vector<std::pair<FrameKind, std::string>> early_gcs_;
+  std::vector<ForEachFrame> early_;
+  bool stopped_ = false;
   World* live_ = nullptr;  // Takes frames.
   std::unique_ptr<World> world_;
 };

@@ -65,6 +65,7 @@ void Raylet::OnRemoteFrame(ProcessId from, ProcessId to, Lane lane, const Frame&
   if (const NodeView* node = view_.Find(from.node); node != nullptr && !node->alive) {
     return;  // The words of a node that was declared dead.
   }
+  NoteNode(from.node);
   if (to != RayletOf(options_.node)) {
     Deliver(from, to, lane, frame);
     return;
@@ -75,6 +76,11 @@ void Raylet::OnRemoteFrame(ProcessId from, ProcessId to, Lane lane, const Frame&
         " that cannot be read: ", std::string(status.message()));
   }
   Settle();
+}
+
+// Who speaks is alive, also before the GCS has described it; work waits for that.
+void Raylet::NoteNode(NodeNumber node) {
+  if (view_.Find(node) == nullptr && !IsNodeDead(node)) view_.nodes[node].draining = true;
 }
 
 // To a process of this node.
@@ -296,9 +302,12 @@ absl::Status Raylet::OnHandedDemand(ProcessId from, const Frame& frame) {
                        message.demand().wanted(), Now());
     return absl::OkStatus();
   }
+  Log(LogLevel::kDebug, "node ", from.node, " hands on ", message.demand().wanted(), " of demand ",
+      message.demand().key(), " of ", owner.ToString(), ", hop ", message.hops());
   if (!MayHear(owner)) return absl::OkStatus();
   const JobNumber job = JobOfDriver(ProcessId::Unpack(message.driver()));
   if (job == 0 || jobs_.at(job).ended) return absl::OkStatus();
+  NoteNode(owner.node);
   if (owner.node != options_.node) remote_owner_jobs_[owner] = job;
   queue_.OnDemand(owner, message.demand(), Now(), {}, from.node, message.hops());
   return absl::OkStatus();
@@ -333,6 +342,8 @@ void Raylet::HandOn(const LeaseAction& action) {
     SendMessage(To(RayletOf(action.node)), FrameKind::kRemoteJob, told);
   }
   Counter(world_.metrics, CounterId::kDemandsHandedOn).Add();
+  Log(LogLevel::kDebug, "handing ", action.wanted, " of demand ", action.demand.key, " of ",
+      action.demand.owner.ToString(), " to node ", action.node);
   SendMessage(To(RayletOf(action.node)), FrameKind::kHandedDemand, message);
 }
 

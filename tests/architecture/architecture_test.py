@@ -91,6 +91,7 @@ class PlantedViolations(unittest.TestCase):
             "randomness": "std::random_device seed;",
             "SQLite": "sqlite3* db;",
             "gRPC": "#include <grpcpp/grpcpp.h>",
+            "OpenSSL": "#include <openssl/sha.h>",
             "NCCL": "ncclComm_t comm;",
             "CLI11, which takes 12 s to compile": "#include <CLI/CLI.hpp>",
             "spdlog, which takes 6 s to compile": "#include <spdlog/spdlog.h>",

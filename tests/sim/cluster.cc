@@ -14,6 +14,7 @@ constexpr Nanos kLivenessLimit = 120 * kSecond;
 constexpr Nanos kRest = 8 * kSecond;  // Two passes of the sweeper.
 constexpr Nanos kEmptyLimit = 60 * kSecond;
 constexpr int kDriversPerNode = 2;
+constexpr Nanos kLongestApart = 10 * kSecond;  // Longer than the GCS needs to declare a node dead.
 
 }  // namespace
 
@@ -136,8 +137,10 @@ void Cluster::PartTwoNodes() {
   Node &a = AnyNode(), &b = AnyNode();
   if (&a == &b) return;
   world_.Count(Fault::kNodesApart);
-  between_.Separate(a.number(), b.number(),
-                    world_.now() + world_.Between(100 * kMillisecond, 4 * kSecond));
+  between_.Separate(
+      a.number(), b.number(),
+      world_.now() +
+          world_.Between(100 * kMillisecond, world_.random.OneIn(4) ? kLongestApart : kSecond));
 }
 
 // Up to three seconds: no node dies of that.
@@ -197,7 +200,7 @@ void Cluster::Finish() {
   workload_.Stop();
   world_.faults = {};
   // The GCS must have found who is dead, and partitions are over.
-  const Nanos settled = world_.now() + (options_.nodes > 1 ? 8 * kSecond : 0);
+  const Nanos settled = world_.now() + (options_.nodes > 1 ? kLongestApart + kSecond : 0);
   const bool finished = RunUntil(kLivenessLimit, [&] {
     for (auto& node : nodes_) {
       if (!node->up()) return false;

@@ -2,7 +2,8 @@
 // The simulator as a program.
 //   sim --test                 what ctest runs: many seeds, and one of them twice
 //   sim --planted              plants each bug and looks whether it is found
-//   sim --seed N [--events E] [--nodes N] [--plant NAME] [--trace]     one run
+//   sim --seed N [--events E] [--nodes N] [--plant NAME] [--trace]     one run; with several nodes
+//                              whole nodes crash too, and links between them are cut and slow
 //   sim --seeds K --seed FIRST ...                                     K runs
 #include <csignal>
 #include <cstdio>
@@ -20,7 +21,14 @@ namespace {
 
 constexpr uint64_t kFirstSeed = 1;           // Of those that every CI run has.
 constexpr uint64_t kTestEvents = 1'000'000;  // In all.
-constexpr uint64_t kFailedOnce[] = {117};    // Run besides: what they found stays mended.
+// The same for clusters of several nodes.
+struct SeveralNodes {
+  int nodes;
+  uint64_t first_seed;
+  uint64_t events;
+};
+constexpr SeveralNodes kSeveralNodes[] = {{3, 100, 400'000}, {10, 1, 100'000}};
+constexpr uint64_t kFailedOnce[] = {117};  // Run besides: what they found stays mended.
 constexpr uint64_t kSeedsPerPlant = 60;
 
 std::string program;
@@ -95,18 +103,26 @@ int RunSeeds(RunOptions options, uint64_t seeds) {
   return total.failed == 0 ? 0 : 1;
 }
 
+// Runs seeds from `options.seed` on until there were so many events.
+void RunEvents(RunOptions options, uint64_t events, Total* total) {
+  for (const uint64_t until = total->events + events; total->events < until; ++options.seed) {
+    const RunResult result = RunOnce(options);
+    total->Add(result);
+    if (!result.failures.empty()) PrintFailures(options, result);
+  }
+}
+
 int Test() {
   Total total;
   RunOptions options;
   options.seed = kFirstSeed;
   std::printf("seeds from %lu on\n", kFirstSeed);
-  uint64_t first_hash = 0;
-  for (uint64_t runs = 0; total.events < kTestEvents; ++runs) {
-    const RunResult result = RunOnce(options);
-    if (runs == 0) first_hash = result.trace_hash;
-    total.Add(result);
-    if (!result.failures.empty()) PrintFailures(options, result);
-    ++options.seed;
+  RunEvents(options, kTestEvents, &total);
+  for (const SeveralNodes& several : kSeveralNodes) {
+    RunOptions with_nodes;
+    with_nodes.nodes = several.nodes;
+    with_nodes.seed = several.first_seed;
+    RunEvents(with_nodes, several.events, &total);
   }
   for (const uint64_t seed : kFailedOnce) {
     options.seed = seed;
@@ -114,12 +130,14 @@ int Test() {
     total.Add(result);
     if (!result.failures.empty()) PrintFailures(options, result);
   }
-  options.seed = kFirstSeed;
-  const RunResult again = RunOnce(options);
   total.Print();
-  if (again.trace_hash != first_hash) {
-    std::printf("seed %lu was another run the second time: trace %016lx, then %016lx\n", kFirstSeed,
-                first_hash, again.trace_hash);
+  for (const int nodes : {1, 3}) {
+    options.nodes = nodes;
+    options.seed = kFirstSeed;
+    const uint64_t first = RunOnce(options).trace_hash, again = RunOnce(options).trace_hash;
+    if (first == again) continue;
+    std::printf("seed %lu of %d nodes was another run the second time: trace %016lx, then %016lx\n",
+                kFirstSeed, nodes, first, again);
     return 1;
   }
   return total.failed == 0 ? 0 : 1;
@@ -153,7 +171,9 @@ int Planted() {
 int Usage() {
   std::fprintf(stderr,
                "usage: sim --test | --planted | [--seed N|random] [--seeds K] [--events E] "
-               "[--nodes N] [--plant NAME] [--trace]\nplants:");
+               "[--nodes N] [--plant NAME] [--trace]\n"
+               "--nodes N: a cluster of N; from 2 on whole nodes crash and others join, nodes lose "
+               "sight of each other and of the GCS, and some are slow\nplants:");
   for (uint8_t i = 1; i < static_cast<uint8_t>(Plant::kCount); ++i) {
     std::fprintf(stderr, " %s", std::string(PlantName(static_cast<Plant>(i))).c_str());
   }

@@ -62,6 +62,7 @@ struct GroupPlacement {
 
 struct ClusterView {
   NodeNumber local = 0;
+  bool complete = true;  // false: the GCS has not listed the nodes yet.
   absl::btree_map<NodeNumber, NodeView>
       nodes;  // The local one included. Ordered: equal seeds, equal choices.
   absl::flat_hash_map<PlacementGroupId, GroupPlacement> groups;

@@ -33,6 +33,7 @@ ObjectPullerOptions PullsOf(NodeNumber node, const StoreOwner& store) {
 ClusterView ViewOf(const RayletOptions& options) {
   ClusterView view;
   view.local = options.node;
+  view.complete = false;
   view.here().total = options.totals;
   view.here().available = options.totals;
   view.here().labels = options.labels;

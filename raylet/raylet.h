@@ -451,7 +451,6 @@ class Raylet {
   std::deque<std::pair<Nanos, ProcessId>> orphaned_;  // Dead owners whose objects go then.
 
   absl::btree_map<uint64_t, Followed> followed_;
-  bool view_complete_ = false;  // The first snapshot of the nodes is in.
   // Processes of this node, and those of others (raylets too) with which each has spoken.
   absl::btree_map<ProcessId, absl::btree_set<ProcessId>> contacts_;
   std::pair<ProcessId, ProcessId> last_contact_;                 // What NoteContact noted last.

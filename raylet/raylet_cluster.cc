@@ -45,7 +45,8 @@ void Raylet::Follow(uint64_t subscription, proto::Subscribe::Channel channel) {
     for (const proto::Change& change : snapshot.items()) OnChange(change);
     if (subscription == kNodes) {
       if (!snapshot.current()) DropNodesOutside(snapshot);
-      view_complete_ = true;
+      view_.complete = true;
+      queue_.OnClusterChanged(Now());
     }
   });
 }
@@ -147,7 +148,7 @@ bool Raylet::IsNodeDead(NodeNumber node) const {
   if (node == options_.node) return false;
   if (const NodeView* seen = view_.Find(node); seen != nullptr) return !seen->alive;
   // Unknown: forgotten long ago, or so new that the word of it is on its way.
-  return view_complete_ && node < view_.nodes.rbegin()->first;
+  return view_.complete && node < view_.nodes.rbegin()->first;
 }
 
 }  // namespace sheaf

@@ -178,6 +178,7 @@ TEST_CASE("a copy whose owner dies stays while somebody here holds the reference
     node.Serve("hello");
     node.NodeDies(2);
   }
+  node.Advance(4 * kSecond);  // Borrowers on other nodes may fetch it until then.
   CHECK(node.store->Contains(kFarObject) == held);
   if (!held) return;
   node.Refs(node.driver, 2, {}, {kFarObject});

@@ -174,8 +174,8 @@ Placement Place(const LeaseSpec& spec, const ClusterView& view, const PolicyCont
   const LabelSelector* selector = EffectiveSelector(spec, view, &none);
   if (spec.strategy.kind == StrategyKind::kNodeAffinity) {
     const NodeView* node = view.Find(spec.strategy.node);
-    if (!spec.strategy.soft && node == nullptr && spec.strategy.node > view.nodes.rbegin()->first) {
-      return {Kind::kInfeasible};  // The word of it may be on its way.
+    if (!spec.strategy.soft && node == nullptr && !view.complete) {
+      return {Kind::kInfeasible};  // The word of it is on its way.
     }
     if (!spec.strategy.soft && (node == nullptr || !node->alive)) {
       return {Kind::kNodeGone};

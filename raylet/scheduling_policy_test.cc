@@ -109,6 +109,9 @@ SCENARIO("node affinity: hard waits for its node, soft goes elsewhere when that 
   CHECK((Place(spec, view) == At(2)));
   spec.strategy.soft = false;
   CHECK((Place(spec, view) == Placement{Kind::kNodeGone}));
+  view.complete = false;  // It may be among those that the GCS has yet to list.
+  CHECK((Place(spec, view) == Placement{Kind::kInfeasible}));
+  view.complete = true;
   spec = Wants("CPU:5", StrategyKind::kNodeAffinity);
   spec.strategy.node = 1;
   CHECK((Place(spec, view) == Placement{Kind::kInfeasible}));

@@ -14,6 +14,7 @@
 #include <cstdio>
 #include <ctime>
 #include <filesystem>
+#include <fstream>
 #include <system_error>
 #include <vector>
 
@@ -176,6 +177,19 @@ SessionDirectory::~SessionDirectory() {
     fs::remove_all(path_, ignored);
     fs::remove(base_, ignored);  // Fails while others are in it.
   }
+}
+
+uint32_t SessionDirectory::ReadNode() const {
+  std::ifstream file(path_ + "/node");
+  uint32_t number = 0;
+  return file >> number ? number : 0;
+}
+
+void SessionDirectory::WriteNode(uint32_t number) const {
+  const std::string text = std::to_string(number);
+  const UniqueFd file(
+      open((path_ + "/node").c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0600));
+  if (file.valid()) (void)!write(file.get(), text.data(), text.size());
 }
 
 void SessionDirectory::PublishLatest() const {

@@ -7,6 +7,7 @@
 //   lock         held by the node while it lives
 //   keep         exists if the directory outlives the node
 //   gcs.db       of the GCS, where it runs here
+//   node         the number of the node
 //   logs/        what the node and its workers print
 //   spill/       objects that found no room in memory
 //
@@ -59,6 +60,10 @@ class SessionDirectory {
   std::string socket_path() const { return path_ + "/" + kRayletSocketName; }
   std::string log_directory() const { return path_ + "/logs"; }
   std::string spill_directory() const { return path_ + "/spill"; }
+  // The number of the node that ran here last; 0: none did.
+  uint32_t ReadNode() const;
+  // Best effort: without it a resumed session takes a while to know that its last node is dead.
+  void WriteNode(uint32_t number) const;
   std::string database() const { return path_ + "/gcs.db"; }
   const std::string& token() const { return token_; }
 

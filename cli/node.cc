@@ -77,6 +77,7 @@ class Node {
     if (join_.empty()) SHEAF_RETURN_IF_ERROR(StartGcs());
     SHEAF_RETURN_IF_ERROR(raylet_->Start());
     metrics_.SetRefresh([this] { raylet_->PublishMetrics(); });
+    session_->WriteNode(raylet_->node());
     session_->PublishLatest();
     Log(LogLevel::kInfo, "node ", raylet_->node(), " is ready");
     return absl::OkStatus();
@@ -165,6 +166,7 @@ class Node {
     options.session = session_->path();
     options.worker_open_files = open_files;
     options.own_all_children = true;
+    options.replaces = session_->ReadNode();
     options.links = &no_other_nodes_;
     options.flush_links = [] {};
     options.on_registered = [](NodeNumber) {};

@@ -331,6 +331,7 @@ absl::Status RayletProcess::Register() {
   body.set_version(node.version);
   body.set_address(node.address);
   body.set_host_name(node.host_name);
+  body.set_replaces(options_.replaces);
   node.totals.ToMap(*body.mutable_total()->mutable_amounts());
   for (const auto& [key, value] : node.labels) (*body.mutable_labels())[key] = value;
   body.set_start_time_unix_s((node.unix_ns_at_zero + MonotonicNow()) / kSecond);

@@ -125,3 +125,22 @@ def test_a_chain_of_results_is_computed_again_when_their_node_dies(cluster):
     cluster.add_node(num_cpus=2, resources={"c": 2})
     cluster.remove_node(lost, allow_graceful=False)
     assert [sheaf.get(value, timeout=WAIT_S)[-1] for value in chain] == list(range(1, 22))
+
+
+def test_a_detached_actor_comes_back_with_its_head(tmp_path):
+    sheaf.shutdown()
+    start = [_program(), "start", "--head", "--json", f"--dir={tmp_path}", "--num-cpus=1", "--port=0"]
+    first = json.loads(subprocess.run(start, capture_output=True, text=True, timeout=WAIT_S).stdout)
+    sheaf.init(address=first["session"], namespace="kept", log_to_driver=False)
+    keeper = Counter.options(name="keeper", lifetime="detached", max_restarts=-1).remote()
+    assert sheaf.get([keeper.add.remote() for _ in range(3)], timeout=WAIT_S) == [1, 2, 3]
+    os.kill(first["os_pid"], signal.SIGKILL)
+    sheaf.shutdown()
+    command = [*start, f"--resume={first['session']}"]
+    again = json.loads(subprocess.run(command, capture_output=True, text=True, timeout=WAIT_S).stdout)
+    try:
+        sheaf.init(address=again["session"], namespace="kept", log_to_driver=False)
+        assert sheaf.get(sheaf.get_actor("keeper").add.remote(), timeout=WAIT_S) == 1  # It began anew.
+    finally:
+        sheaf.shutdown()
+        subprocess.run([_program(), "stop", f"--address={again['session']}"], capture_output=True, timeout=WAIT_S)

@@ -10,6 +10,9 @@ namespace {
 
 constexpr Nanos kBootLimit = 10 * kSecond;
 constexpr Nanos kLongestRun = 30 * kSecond;  // With faults.
+// A whole run takes some ten thousand: who needs more before a wait ends goes in circles, at a pace
+// at which the limits of virtual time would never come.
+constexpr uint64_t kEventsInCircles = 1'000'000;
 constexpr Nanos kLivenessLimit = 120 * kSecond;
 constexpr Nanos kRest = 8 * kSecond;  // Two passes of the sweeper.
 constexpr Nanos kEmptyLimit = 60 * kSecond;
@@ -39,9 +42,13 @@ void Cluster::AddNode() {
 
 bool Cluster::RunUntil(Nanos limit, const std::function<bool()>& done) {
   const Nanos deadline = world_.now() + limit;
+  const uint64_t last_event = world_.queue.events() + kEventsInCircles;
   while (world_.oracle.ok()) {
     if (done()) return true;
     if (world_.now() >= deadline || !world_.queue.RunOne()) return false;
+    if (world_.queue.events() == last_event)
+      world_.oracle.Fail("O1", absl::StrCat("the cluster runs in circles: ", kEventsInCircles,
+                                            " events and no end:", Describe()));
   }
   return false;
 }
@@ -201,10 +208,16 @@ void Cluster::Finish() {
   world_.faults = {};
   // The GCS must have found who is dead, and partitions are over.
   const Nanos settled = world_.now() + (options_.nodes > 1 ? kLongestApart + kSecond : 0);
+  ProcessId at_work;  // Asked first: a list of the living after each event takes long.
   const bool finished = RunUntil(kLivenessLimit, [&] {
+    for (auto& node : nodes_) {
+      const Process* driver = node->Find(at_work);
+      if (driver != nullptr && driver->alive && !driver->finished()) return false;
+    }
     for (auto& node : nodes_) {
       if (!node->up()) return false;
       for (Process* driver : node->Living(ProcessRole::kDriver)) {
+        at_work = driver->self;
         if (!driver->finished()) return false;
       }
     }

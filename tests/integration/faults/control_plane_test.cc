@@ -94,7 +94,8 @@ TEST_CASE(
     bool named = false;
     threads.emplace_back([&] {
       try {
-        const auto clerk = sheaf::Actor<ControlClerk>().Name(name).Detached().Remote();
+        const auto clerk =
+            sheaf::Actor<ControlClerk>().Name(name).Detached().MaxRestarts(-1).Remote();
         named = true;  // The name was durable before Remote returned.
       } catch (const sheaf::Error&) {
       }
@@ -123,9 +124,10 @@ TEST_CASE(
       CHECK(std::stoull(key.substr(key.rfind('-') + 1)) < 40);
     }
     if (named && round % (LongForm() ? 10 : 2) ==
-                     0) {  // The GCS answers once it is sure that the old node is dead: 5 s.
+                     0) {  // It went down with its node, and starts again under its name.
       ++names;
       auto clerk = sheaf::GetActor<ControlClerk>(name);
+      CHECK(sheaf::Get(clerk.Task(&ControlClerk::Pid).Retries(-1).Remote(), 20s) > 0);
       sheaf::Kill(clerk);
     }
   }

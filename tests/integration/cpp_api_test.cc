@@ -1,7 +1,6 @@
 // Copyright The Sheaf Authors. SPDX-License-Identifier: Apache-2.0
 // The public C++ interface against a real node. This program is driver and worker, as users'
 // programs are.
-#define CATCH_CONFIG_RUNNER
 #include <unistd.h>
 
 #include <sheaf/sheaf.h>

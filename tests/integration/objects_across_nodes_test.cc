@@ -1,7 +1,6 @@
 // Copyright The Sheaf Authors. SPDX-License-Identifier: Apache-2.0
 // Objects between real nodes: several on this machine, joined over loopback. Test, driver and
 // workers are this program.
-#define CATCH_CONFIG_RUNNER
 #include <fcntl.h>
 #include <sheaf/sheaf.h>
 #include <signal.h>

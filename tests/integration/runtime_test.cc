@@ -1,7 +1,6 @@
 // Copyright The Sheaf Authors. SPDX-License-Identifier: Apache-2.0
 // The whole runtime on one real node, through the public API: this program is the driver and all of
 // its workers.
-#define CATCH_CONFIG_RUNNER
 #include <sheaf/sheaf.h>
 #include <unistd.h>
 

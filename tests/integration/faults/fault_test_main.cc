@@ -1,6 +1,5 @@
 // Copyright The Sheaf Authors. SPDX-License-Identifier: Apache-2.0
 // The program of all fault rows: test, driver and workers are the same one. See oracle.h.
-#define CATCH_CONFIG_RUNNER
 #include <cstdlib>
 #include <iostream>
 #include <random>

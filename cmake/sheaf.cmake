@@ -27,12 +27,9 @@ endfunction()
 
 # Catch2 itself, compiled once, and a main for the programs that have none of their own.
 if(SHEAF_BUILD_TESTS)
-  file(WRITE ${PROJECT_BINARY_DIR}/catch/implementation.cc "#define CATCH_CONFIG_RUNNER\n#include <catch2/catch.hpp>\n")
-  file(WRITE ${PROJECT_BINARY_DIR}/catch/main.cc
-    "#include <catch2/catch.hpp>\nint main(int argc, char** argv) { return Catch::Session().run(argc, argv); }\n")
-  add_library(sheaf_catch STATIC ${PROJECT_BINARY_DIR}/catch/implementation.cc ${PROJECT_BINARY_DIR}/catch/main.cc)
+  add_library(sheaf_catch STATIC tests/catch/run.cc tests/catch/main.cc)
+  target_include_directories(sheaf_catch PUBLIC ${PROJECT_SOURCE_DIR})
   target_link_libraries(sheaf_catch PUBLIC Catch2::Catch2)
-  target_compile_definitions(sheaf_catch PUBLIC CATCH_CONFIG_EXTERNAL_INTERFACES)  # Catch::Session
   target_compile_options(sheaf_catch PRIVATE -O0)
 endif()
 

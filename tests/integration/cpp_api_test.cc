@@ -12,6 +12,8 @@
 #include <set>
 #include <thread>
 
+#include "tests/catch/run.h"
+
 namespace live {
 
 using namespace std::chrono_literals;
@@ -503,5 +505,5 @@ int main(int argc, char** argv) {
   options.cpus = 4;
   options.resources = {{"slot", 2}};
   sheaf::Init(argc, argv, options);
-  return Catch::Session().run(argc, argv);
+  return sheaf::RunTests(argc, argv);
 }

@@ -18,6 +18,8 @@
 #include <thread>
 #include <vector>
 
+#include "tests/catch/run.h"
+
 namespace {
 
 using namespace std::chrono_literals;
@@ -307,5 +309,5 @@ int main(int argc, char** argv) {
   if (std::getenv("SHEAF_WORKER") != nullptr || std::getenv("SHEAF_WORKER_TEMPLATE") != nullptr) {
     sheaf::Init(argc, argv);  // Does not return.
   }
-  return Catch::Session().run(argc, argv);
+  return sheaf::RunTests(argc, argv);
 }

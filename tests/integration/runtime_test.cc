@@ -13,6 +13,8 @@
 #include <numeric>
 #include <thread>
 
+#include "tests/catch/run.h"
+
 using namespace std::chrono_literals;
 
 namespace {
@@ -349,7 +351,7 @@ int main(int argc, char** argv) {
   options.cpus = 4;
   options.store_bytes = 256 << 20;
   sheaf::Init(argc, argv, options);
-  const int result = Catch::Session().run(argc, argv);
+  const int result = sheaf::RunTests(argc, argv);
   sheaf::Shutdown();
   return result;
 }

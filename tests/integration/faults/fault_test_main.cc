@@ -7,6 +7,7 @@
 
 #include <catch2/catch.hpp>
 
+#include "tests/catch/run.h"
 #include "tests/integration/faults/oracle.h"
 #include "tests/integration/faults/second_driver.h"
 
@@ -22,5 +23,5 @@ int main(int argc, char** argv) {
   }
   if (argc > 1 && std::string(argv[1]) == faults::kSecondDriver) return faults::RunSecondDriver();
   std::cout << "FAULT_SEED=" << faults::seed << std::endl;
-  return Catch::Session().run(argc, argv);
+  return sheaf::RunTests(argc, argv);
 }

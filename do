@@ -396,9 +396,11 @@ wheel() {
 
 soak() {
   step "packages" ensure_packages ask
+  step "venv" ensure_venv
+  [[ -x build/venv/bin/python ]] || fail "no build/venv: the rows of several nodes need the Python package"
   step "configure" configure build
-  step "build" build_into build fault_test sheaf sim
-  step "soak" python3 tests/integration/faults/soak.py build/tests/integration/faults/fault_test build/cli/sheaf "$@"
+  step "build" build_into build fault_test sheaf sheaf_python sim
+  step "soak" build/venv/bin/python tests/integration/faults/soak.py build/tests/integration/faults/fault_test build/cli/sheaf "$@"
 }
 
 fuzz_targets() { (cd tests/fuzz && ls ./*_fuzz.cc | sed 's|./||; s/_fuzz.cc//'); }

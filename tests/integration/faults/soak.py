@@ -3,6 +3,7 @@
 
 Usage: soak.py FAULT_TEST SHEAF_PROGRAM [ROW...]
 
+Rows of several nodes are run by node_rows.py, with this Python, which must be able to import the package of this build.
 Rows that are not named keep the line of their last run. FAULT_SEED and FAULT_COUNT are passed on. The row `sim` runs the
 simulator (tests/sim) for SIM_SECONDS, 300 unless set, from a random seed on.
 """
@@ -16,9 +17,13 @@ import subprocess
 import sys
 import time
 
-ROWS = ["1", "2", "3", "4", "5", "7", "11", "14", "26", "27", "28", "35", "37", "sim"]
-PAGE = pathlib.Path(__file__).resolve().parents[3] / "docs" / "soak.md"
-ROW_LINE = r"\| (\d|sim \|)"
+import node_rows
+
+PROGRAM_ROWS = ["1", "2", "3", "4", "5", "7", "11", "14", "26", "27", "28", "35", "37"]
+ROWS = sorted([*PROGRAM_ROWS, *node_rows.ROWS], key=lambda row: (not row.isdigit(), int(row) if row.isdigit() else 0, row)) + ["sim"]
+FOLDER = pathlib.Path(__file__).resolve().parent
+PAGE = FOLDER.parents[2] / "docs" / "soak.md"
+ROW_LINE = r"\| (\d+|[a-z]+) \| 20\d\d-"
 SIM_BATCH = 20  # Seeds of one process.
 BEGIN, END = "<!-- rows -->\n", "<!-- end of rows -->\n"
 
@@ -26,7 +31,8 @@ BEGIN, END = "<!-- rows -->\n", "<!-- end of rows -->\n"
 def run(program: str, row: str) -> tuple[list[str], bool]:
     """The table lines of one row."""
     begin = time.monotonic()
-    done = subprocess.run([program, f"[row{row}]"], env=os.environ | {"FAULT_LONG": "1"}, stdout=subprocess.PIPE,
+    command = [program, f"[row{row}]"] if row in PROGRAM_ROWS else [sys.executable, str(FOLDER / "node_rows.py"), row]
+    done = subprocess.run(command, env=os.environ | {"FAULT_LONG": "1"}, stdout=subprocess.PIPE,
                           stderr=subprocess.STDOUT, text=True, errors="replace", timeout=3600, check=False)
     seconds = time.monotonic() - begin
     print(done.stdout, flush=True)
@@ -70,6 +76,7 @@ def main() -> int:
             sys.exit(f"soak: there is no row '{row}'; want some of {' '.join(ROWS)}")
     simulator = str(pathlib.Path(program).resolve().parents[2] / "sim" / "sim")
     os.environ["SHEAF_EXECUTABLE"] = os.path.abspath(sheaf)
+    os.environ["PYTHONPATH"] = str(pathlib.Path(sheaf).resolve().parents[1] / "python")
     text = PAGE.read_text()
     head, rest = text.split(BEGIN)
     table, tail = rest.split(END)

@@ -23,7 +23,7 @@ ObjectID = ObjectRef
 LOCAL_MODE, SCRIPT_MODE, WORKER_MODE = 2, 0, 1
 _SUBMODULES = (
     "_private", "actor", "autoscaler", "cloudpickle", "exceptions", "experimental", "job_submission", "object_ref", "remote_function",
-    "runtime_context", "runtime_env", "serialization", "types", "util", "worker",
+    "runtime_context", "runtime_env", "serialization", "train", "types", "util", "worker",
 )
 
 __all__ = [

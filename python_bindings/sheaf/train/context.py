@@ -1,0 +1,284 @@
+# Copyright The Sheaf Authors. SPDX-License-Identifier: Apache-2.0
+"""What a training loop asks and says: its place in the group, the checkpoint to go on from, its part of the data, its reports.
+
+One loop runs in a worker at a time; all functions may be called from any thread of it. Outside of one they raise RuntimeError.
+"""
+
+from __future__ import annotations
+
+import collections
+import dataclasses
+import os
+import shutil
+import threading
+import time
+from typing import TYPE_CHECKING, Any
+
+from sheaf.train import datasets, storage
+from sheaf.train.checkpoint import Checkpoint
+from sheaf.train.errors import LoopStopped
+
+if TYPE_CHECKING:
+    from sheaf.train.backend import BackendConfig
+
+_MOST_UNREAD = 1000  # Reports that the driver has not fetched; further ones wait.
+
+
+@dataclasses.dataclass(frozen=True)
+class Storage:
+    """Where the run's files are."""
+
+    filesystem: Any
+    path: str  # The run's folder.
+
+
+@dataclasses.dataclass(frozen=True)
+class Start:
+    """What a worker is told when its loop starts. `epoch` counts how often the group was formed; all else holds for it alone."""
+
+    epoch: int
+    rank: int
+    world_size: int
+    local_rank: int
+    local_world_size: int
+    node_rank: int
+    experiment: str
+    storage: Storage
+    first_report: int  # The number of the first report of this epoch.
+    checkpoint: Checkpoint | None
+    checkpoints: tuple[tuple[Checkpoint, dict[str, Any]], ...]
+    address: str  # Of rank 0, for a rendezvous of the backend's own.
+    port: int
+    group: str  # The name of the group for collectives; empty: there is none.
+    backend: BackendConfig
+    datasets: dict[str, Any]
+    metadata: dict[str, Any]
+
+
+@dataclasses.dataclass(frozen=True)
+class Report:
+    """One call of report. `temporary`: the folder that its checkpoint was uploaded to, or None."""
+
+    number: int
+    metrics: dict[str, Any]
+    temporary: str | None
+    name: str | None
+
+
+class Session:
+    """The loop of one epoch: reports on their way to the driver, and what the driver has acknowledged. Thread-safe."""
+
+    def __init__(self, start: Start):
+        self.start = start
+        self.checkpoint = start.checkpoint
+        self.checkpoints = list(start.checkpoints)
+        self._next = start.first_report
+        self._committed = start.first_report  # All reports before it are.
+        self._unread: collections.deque[Report] = collections.deque()
+        self._changed = threading.Condition()
+        self._stopped = False
+        self._ended = False
+        self.group: Any = None  # See sheaf.train.collective.
+
+    def report(self, metrics: dict[str, Any], checkpoint: Checkpoint | None, name: str | None, delete: bool) -> None:
+        with self._changed:
+            self._raise_if_stopped()
+            number = self._next
+            self._next += 1
+        temporary = None
+        if checkpoint is not None:
+            temporary = self._upload(checkpoint, number)
+            if delete:
+                shutil.rmtree(checkpoint.path, ignore_errors=True)
+        with self._changed:
+            self._unread.append(Report(number, metrics, temporary, name))
+            self._changed.notify_all()
+            # With a checkpoint it is a barrier: when it returns, the checkpoint is durable and all ranks have reported.
+            while (checkpoint is not None and self._committed <= number) or len(self._unread) > _MOST_UNREAD:
+                self._raise_if_stopped()
+                self._changed.wait(1.0)
+            self._raise_if_stopped()
+
+    def _upload(self, checkpoint: Checkpoint, number: int) -> str:
+        files = storage.files_of(self.start.storage.filesystem)
+        temporary = f"{self.start.storage.path}/.incomplete-{number:06d}-{self.start.epoch}"
+        files.make_folder(temporary)
+        with checkpoint.as_directory() as local:
+            files.upload(local, temporary)
+        return temporary
+
+    def _raise_if_stopped(self) -> None:
+        if self._stopped:
+            raise LoopStopped
+
+    # The driver's side.
+
+    def take(self, timeout_s: float) -> tuple[list[Report], bool]:
+        """(reports not taken yet, whether the loop has ended behind them); waits until there is something."""
+        deadline = time.monotonic() + timeout_s
+        with self._changed:
+            while not self._unread and not self._ended:
+                left = deadline - time.monotonic()
+                if left <= 0:
+                    break
+                self._changed.wait(left)
+            reports = list(self._unread)
+            self._unread.clear()
+            self._changed.notify_all()
+            return reports, self._ended
+
+    def commit(self, number: int, checkpoint: Checkpoint | None, metrics: dict[str, Any]) -> None:
+        """All reports up to this one are recorded."""
+        with self._changed:
+            if checkpoint is not None:
+                self.checkpoint = checkpoint
+                self.checkpoints.append((checkpoint, metrics))
+            self._committed = max(self._committed, number + 1)
+            self._changed.notify_all()
+
+    def stop(self) -> None:
+        """The next report, or the one that waits, raises LoopStopped."""
+        with self._changed:
+            self._stopped = True
+            self._changed.notify_all()
+
+    @property
+    def stopped(self) -> bool:
+        """Whether stop was called."""
+        return self._stopped
+
+    def end(self) -> None:
+        """The loop is over."""
+        with self._changed:
+            self._ended = True
+            self._changed.notify_all()
+
+
+_session: Session | None = None
+
+
+def set_session(session: Session | None) -> None:
+    """In a worker, when a loop begins or ends."""
+    global _session
+    _session = session
+
+
+def current() -> Session:
+    """The session of the running loop. RuntimeError: none runs here."""
+    if _session is None:
+        raise RuntimeError("this is for training loops: call it inside the train_loop_per_worker of a trainer")
+    return _session
+
+
+class TrainContext:
+    """The place of this worker in its group. `epoch` counts how often the group was formed, from 0."""
+
+    def __init__(self, session: Session):
+        self._session = session
+        self._start = session.start
+
+    def get_world_size(self) -> int:
+        """How many workers there are."""
+        return self._start.world_size
+
+    def get_world_rank(self) -> int:
+        """Which one this is, from 0."""
+        return self._start.rank
+
+    def get_local_rank(self) -> int:
+        """Which one of those on this node."""
+        return self._start.local_rank
+
+    def get_local_world_size(self) -> int:
+        """How many are on this node."""
+        return self._start.local_world_size
+
+    def get_node_rank(self) -> int:
+        """Which node this is, from 0."""
+        return self._start.node_rank
+
+    def get_experiment_name(self) -> str:
+        """The run's name."""
+        return self._start.experiment
+
+    def get_storage(self) -> Storage:
+        """Where the run's files are."""
+        return self._start.storage
+
+    def get_metadata(self) -> dict[str, Any]:
+        """What the trainer was given as metadata."""
+        return dict(self._start.metadata)
+
+    @property
+    def epoch(self) -> int:
+        """How often the group has been formed anew."""
+        return self._start.epoch
+
+    @property
+    def master_address(self) -> str:
+        """The address of rank 0's node, for a rendezvous of one's own; master_port is free there."""
+        return self._start.address
+
+    @property
+    def master_port(self) -> int:
+        """See master_address."""
+        return self._start.port
+
+    def __repr__(self) -> str:
+        return f"TrainContext(rank {self._start.rank} of {self._start.world_size}, epoch {self._start.epoch})"
+
+
+def get_context() -> TrainContext:
+    """The place of this worker in its group. RuntimeError outside of a training loop."""
+    return TrainContext(current())
+
+
+def get_checkpoint() -> Checkpoint | None:
+    """The newest durable checkpoint, to go on from; None: begin from the start."""
+    return current().checkpoint
+
+
+def get_all_reported_checkpoints() -> list[tuple[Checkpoint, dict[str, Any]]]:
+    """The durable checkpoints of the run with their metrics, oldest first; some may be deleted by now (CheckpointConfig)."""
+    return list(current().checkpoints)
+
+
+def get_dataset_shard(dataset_name: str = "train") -> Any:
+    """This worker's part of the trainer's `datasets[dataset_name]`.
+
+    An array or list: a contiguous part, sizes differ by at most one. A dict of arrays: each of them so. Any other iterable: every
+    world_size-th item. KeyError: there is no such dataset.
+    """
+    start = current().start
+    if dataset_name not in start.datasets:
+        raise KeyError(f"there is no dataset {dataset_name!r}; the trainer got {sorted(start.datasets) or 'none'}")
+    return datasets.shard(start.datasets[dataset_name], start.rank, start.world_size)
+
+
+def report(
+    metrics: dict[str, Any],
+    checkpoint: Checkpoint | None = None,
+    checkpoint_dir_name: str | None = None,
+    *,
+    delete_local_checkpoint_after_upload: bool = False,
+) -> None:
+    """Reports a step; each worker calls it equally often. Rank 0's metrics are recorded, each step once, also over restarts.
+
+    With a checkpoint (on one rank or several: their files are merged) it returns when all ranks have reported this step and the
+    checkpoint is durable; the local folder may then be deleted. checkpoint_dir_name: instead of checkpoint_NNNNNN.
+
+    TypeError or ValueError for wrong arguments; OSError when the storage fails.
+    """
+    if not isinstance(metrics, dict) or not all(isinstance(name, str) for name in metrics):
+        raise TypeError(f"metrics={metrics!r}: want a dict from names to values, as {{'loss': 0.1}}")
+    if checkpoint is not None and not isinstance(checkpoint, Checkpoint):
+        raise TypeError(f"checkpoint={checkpoint!r}: want Checkpoint.from_directory(folder)")
+    if checkpoint_dir_name is not None and (not checkpoint_dir_name or os.sep in checkpoint_dir_name or checkpoint_dir_name.startswith(".")):
+        raise ValueError(f"checkpoint_dir_name={checkpoint_dir_name!r}: want the name of a folder, not beginning with '.'")
+    current().report({name: _plain(value) for name, value in metrics.items()}, checkpoint, checkpoint_dir_name,
+                     delete_local_checkpoint_after_upload)
+
+
+def _plain(value: Any) -> Any:
+    """Scalars of NumPy and torch as Python's: nobody shall need these packages to read them."""
+    return value.item() if getattr(value, "ndim", None) == 0 and hasattr(value, "item") else value

@@ -1,0 +1,90 @@
+# Copyright The Sheaf Authors. SPDX-License-Identifier: Apache-2.0
+"""Trainers: a training loop, run by a group of workers."""
+
+from __future__ import annotations
+
+import inspect
+import time
+import uuid
+from typing import Any, Callable
+
+import sheaf
+from sheaf.train import datasets as data
+from sheaf.train import storage
+from sheaf.train.backend import BackendConfig
+from sheaf.train.checkpoint import Checkpoint
+from sheaf.train.config import RunConfig, ScalingConfig
+from sheaf.train.result import Result
+from sheaf.train.run import Plan, Run
+
+_HOME = "~/sheaf_results"
+
+
+class DataParallelTrainer:
+    """Runs `train_loop_per_worker` in each worker of a group.
+
+    The loop takes train_loop_config, if it takes an argument. Inside it see get_context, get_checkpoint, get_dataset_shard, report.
+    datasets: arrays, lists, dicts of arrays, iterables or functions that make one, by name; split by rank.
+    resume_from_checkpoint: what get_checkpoint gives at first. metadata: what get_metadata gives.
+
+    TypeError or ValueError for wrong arguments, with the value and the remedy.
+    """
+
+    def __init__(
+        self,
+        train_loop_per_worker: Callable[..., Any],
+        *,
+        train_loop_config: dict[str, Any] | None = None,
+        backend_config: BackendConfig | None = None,
+        scaling_config: ScalingConfig | None = None,
+        run_config: RunConfig | None = None,
+        datasets: dict[str, Any] | None = None,
+        resume_from_checkpoint: Checkpoint | None = None,
+        metadata: dict[str, Any] | None = None,
+    ):
+        for name, value, kind in (
+            ("train_loop_config", train_loop_config, dict),
+            ("backend_config", backend_config, BackendConfig),
+            ("scaling_config", scaling_config, ScalingConfig),
+            ("run_config", run_config, RunConfig),
+            ("resume_from_checkpoint", resume_from_checkpoint, Checkpoint),
+            ("metadata", metadata, dict),
+        ):
+            if value is not None and not isinstance(value, kind):
+                raise TypeError(f"{name}={value!r}: want a {kind.__name__}")
+        self._run_config = run_config or RunConfig()
+        self._plan = Plan(
+            loop=train_loop_per_worker,
+            config=_argument(train_loop_per_worker, train_loop_config),
+            scaling=scaling_config or ScalingConfig(),
+            run=self._run_config,
+            backend=backend_config or BackendConfig(),
+            datasets=data.check(datasets),
+            metadata=dict(metadata or {}),
+            resume_from=resume_from_checkpoint,
+        )
+
+    def fit(self) -> Result:
+        """Trains, and gives the result. A run of the same RunConfig.name goes on from its newest checkpoint.
+
+        TrainingFailedError: workers failed more often than FailureConfig allows, or there is no room for them.
+        """
+        if not sheaf.is_initialized():
+            sheaf.init()
+        run = self._run_config
+        filesystem, root = storage.resolve(run.storage_path or _HOME, run.storage_filesystem)
+        name = run.name or f"train-{time.strftime('%Y%m%d-%H%M%S')}-{uuid.uuid4().hex[:6]}"
+        return Run(self._plan, name, filesystem, f"{root}/{name}").go()
+
+
+def _argument(loop: Any, config: dict[str, Any] | None) -> dict[str, Any] | None:
+    """What the loop is called with: its configuration, or None for no argument."""
+    if not callable(loop):
+        raise TypeError(f"train_loop_per_worker={loop!r}: want a function")
+    wanted = [p for p in inspect.signature(loop).parameters.values() if p.default is p.empty and p.kind in (p.POSITIONAL_ONLY, p.POSITIONAL_OR_KEYWORD)]
+    takes = [p for p in inspect.signature(loop).parameters.values() if p.kind not in (p.KEYWORD_ONLY, p.VAR_KEYWORD)]
+    if len(wanted) > 1:
+        raise TypeError(f"train_loop_per_worker={loop!r} takes {len(wanted)} arguments: want one, the configuration, or none")
+    if config is not None and not takes:
+        raise TypeError(f"train_loop_config={config!r}, but {loop!r} takes no argument: add one, or leave the configuration out")
+    return dict(config or {}) if wanted or config is not None else None

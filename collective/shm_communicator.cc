@@ -1,0 +1,204 @@
+// Copyright The Sheaf Authors. SPDX-License-Identifier: Apache-2.0
+#include "collective/shm_communicator.h"
+
+#include <atomic>
+#include <chrono>
+#include <condition_variable>
+#include <mutex>
+#include <utility>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "base/executor.h"
+#include "base/status_macros.h"
+#include "collective/shm_arena.h"
+#include "collective/shm_collectives.h"
+#include "collective/shm_group.h"
+#include "collective/shm_pairs.h"
+
+namespace sheaf {
+namespace {
+
+constexpr std::chrono::milliseconds kInterruptPeriod{50};
+
+class ShmWork final : public Work {
+ public:
+  explicit ShmWork(const std::function<bool()>& interrupted) : interrupted_(interrupted) {}
+  void Finish(absl::Status status) {
+    const std::lock_guard<std::mutex> lock(mutex_);
+    status_ = std::move(status);
+    done_ = true;
+    changed_.notify_all();
+  }
+  bool Done() const override {
+    const std::lock_guard<std::mutex> lock(mutex_);
+    return done_;
+  }
+  absl::Status Wait(Nanos timeout) override {
+    const Nanos deadline = Deadline(MonotonicNow(), timeout);
+    std::unique_lock<std::mutex> lock(mutex_);
+    while (!done_) {
+      changed_.wait_for(lock, kInterruptPeriod);
+      if (done_) break;
+      if (MonotonicNow() >= deadline) return absl::DeadlineExceededError("it is still running");
+      if (interrupted_) {
+        lock.unlock();
+        if (interrupted_()) return absl::CancelledError("the wait was interrupted");
+        lock.lock();
+      }
+    }
+    return status_;
+  }
+
+ private:
+  const std::function<bool()> interrupted_;
+  mutable std::mutex mutex_;
+  std::condition_variable changed_;
+  bool done_ = false;
+  absl::Status status_;
+};
+
+// Operations that run one after the other: the collective ones, or those of one end of a pair.
+struct OperationLine {
+  std::mutex running;           // Held by whoever runs an operation.
+  std::atomic<int> started{0};  // With Start, and not finished.
+  std::mutex executor_mutex;    // Guards making the executor.
+  std::unique_ptr<ThreadExecutor> executor;
+};
+
+class ShmCommunicator final : public Communicator {
+ public:
+  explicit ShmCommunicator(std::unique_ptr<ShmGroup> group)
+      : group_(std::move(group)),
+        arena_(std::make_shared<ShmArena>(group_->arena_bytes())),
+        collectives_(*group_),
+        lines_(1 + 2 * static_cast<size_t>(group_->world_size())) {
+    for (int peer = 0; peer < group_->world_size(); ++peer) {
+      senders_.emplace_back(*group_, peer);
+      receivers_.emplace_back(*group_, peer);
+    }
+  }
+
+  ~ShmCommunicator() override {
+    for (OperationLine& line : lines_) {
+      // The threads of this process's parent are not this process's.
+      if (group_->Forked()) {
+        line.executor.release();
+        continue;
+      }
+      if (line.started.load() > 0) {
+        group_
+            ->Fail(absl::StatusCode::kCancelled, -1,
+                   "the group was destroyed while an operation ran")
+            .IgnoreError();
+      }
+    }
+    for (OperationLine& line : lines_) line.executor.reset();
+  }
+
+  int rank() const override { return group_->rank(); }
+  int world_size() const override { return group_->world_size(); }
+  uint64_t epoch() const override { return group_->epoch(); }
+  const std::string& name() const override { return group_->options().name; }
+
+  absl::Status Run(const Operation& operation) override {
+    SHEAF_RETURN_IF_ERROR(Check(operation));
+    OperationLine& line = LineOf(operation);
+    if (line.started.load(std::memory_order_acquire) > 0) return Start(operation)->Wait(kForever);
+    const std::lock_guard<std::mutex> lock(line.running);
+    return RunNow(operation, /*interruptible=*/true);
+  }
+
+  std::shared_ptr<Work> Start(const Operation& operation) override {
+    auto work = std::make_shared<ShmWork>(group_->options().interrupted);
+    if (absl::Status status = Check(operation); !status.ok()) {
+      work->Finish(std::move(status));
+      return work;
+    }
+    OperationLine& line = LineOf(operation);
+    line.started.fetch_add(1, std::memory_order_acq_rel);
+    const std::lock_guard<std::mutex> lock(line.executor_mutex);
+    if (line.executor == nullptr) line.executor = std::make_unique<ThreadExecutor>("collective");
+    line.executor->Post([this, &line, work, operation] {
+      absl::Status status;
+      {
+        const std::lock_guard<std::mutex> running(line.running);
+        status = Check(operation);
+        if (status.ok()) status = RunNow(operation, /*interruptible=*/false);
+      }
+      line.started.fetch_sub(1, std::memory_order_acq_rel);
+      work->Finish(std::move(status));
+    });
+    return work;
+  }
+
+  void Abort(absl::string_view why) override {
+    if (!group_->Forked()) {
+      group_->Fail(absl::StatusCode::kCancelled, -1, absl::StrCat("aborted: ", why)).IgnoreError();
+    }
+  }
+
+  absl::Status Health() const override { return group_->Failure(); }
+
+  absl::StatusOr<std::shared_ptr<std::byte>> Allocate(size_t size_bytes) override {
+    SHEAF_ASSIGN_OR_RETURN(const size_t offset, arena_->Take(size_bytes));
+    return std::shared_ptr<std::byte>(group_->arena(rank()) + offset,
+                                      [arena = arena_, mapping = group_->own_mapping(),
+                                       offset](std::byte*) { arena->GiveBack(offset); });
+  }
+
+ private:
+  absl::Status Check(const Operation& operation) const {
+    if (group_->Forked()) [[unlikely]] {
+      return absl::FailedPreconditionError(absl::StrCat(
+          "the group '", name(), "' belongs to the process that this one was forked from"));
+    }
+    if (absl::Status failure = group_->Failure(); !failure.ok()) [[unlikely]] {
+      absl::Status dead = absl::FailedPreconditionError(
+          absl::StrCat("the group '", name(), "' (epoch ", epoch(),
+                       ") is dead, form it anew: ", failure.message()));
+      const std::optional<int> culprit = RankOf(failure);
+      return culprit.has_value() ? WithRank(std::move(dead), *culprit) : dead;
+    }
+    return CheckOperation(operation, rank(), world_size());
+  }
+
+  OperationLine& LineOf(const Operation& operation) {
+    switch (operation.kind) {
+      case CollectiveKind::kSend:
+        return lines_[1 + 2 * static_cast<size_t>(operation.peer)];
+      case CollectiveKind::kReceive:
+        return lines_[2 + 2 * static_cast<size_t>(operation.peer)];
+      default:
+        return lines_[0];
+    }
+  }
+
+  absl::Status RunNow(const Operation& operation, bool interruptible) {
+    switch (operation.kind) {
+      case CollectiveKind::kSend:
+        return senders_[operation.peer].Run(operation, interruptible);
+      case CollectiveKind::kReceive:
+        return receivers_[operation.peer].Run(operation, interruptible);
+      default:
+        return collectives_.Run(operation, interruptible);
+    }
+  }
+
+  const std::unique_ptr<ShmGroup> group_;
+  const std::shared_ptr<ShmArena> arena_;
+  ShmCollectives collectives_;
+  std::vector<ShmSender> senders_;
+  std::vector<ShmReceiver> receivers_;
+  std::vector<OperationLine> lines_;
+};
+
+}  // namespace
+
+absl::StatusOr<std::unique_ptr<Communicator>> FormShmCommunicator(
+    const CommunicatorOptions& options, Rendezvous& rendezvous) {
+  SHEAF_ASSIGN_OR_RETURN(std::unique_ptr<ShmGroup> group, ShmGroup::Form(options, rendezvous));
+  return std::make_unique<ShmCommunicator>(std::move(group));
+}
+
+}  // namespace sheaf

@@ -1,0 +1,399 @@
+// Copyright The Sheaf Authors. SPDX-License-Identifier: Apache-2.0
+// What happens when a rank is killed, stopped, late, or calls something else: ranks are processes
+// here, and each reports what its operations returned.
+#include <poll.h>
+#include <signal.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <catch2/catch.hpp>
+#include <filesystem>
+#include <functional>
+
+#include "base/failpoint.h"
+#include "collective/fake_rendezvous.h"
+#include "collective/shm_communicator.h"
+
+namespace sheaf {
+namespace {
+
+constexpr Nanos kSoon = 20 * kSecond;  // What should come at once comes within this.
+
+// What a rank tells the test: lines of text through a pipe.
+class Ranks {
+ public:
+  using Body = std::function<void(int rank, Rendezvous& rendezvous)>;
+
+  ~Ranks() {
+    for (pid_t pid : pids_) {
+      kill(pid, SIGKILL);
+      kill(pid, SIGCONT);
+      waitpid(pid, nullptr, 0);
+    }
+    for (int fd : outputs_) close(fd);
+  }
+  // `body` runs in a child, which says things with Say and then ends.
+  void Start(int rank, const Body& body) {
+    int ends[2];
+    REQUIRE(pipe(ends) == 0);
+    const pid_t pid = fork();
+    REQUIRE(pid >= 0);
+    if (pid == 0) {
+      said_ = ends[1];
+      FakeRendezvous rendezvous(place_);
+      body(rank, rendezvous);
+      _exit(0);
+    }
+    close(ends[1]);
+    pids_.push_back(pid);
+    outputs_.push_back(ends[0]);
+  }
+  static void Say(const std::string& line) {
+    const std::string text = line + "\n";
+    if (write(said_, text.data(), text.size()) < 0) _exit(2);
+  }
+  // The next line of rank `index`, in the order of Start; empty: it ended, or took too long.
+  std::string Line(size_t index) {
+    std::string line;
+    const Nanos deadline = MonotonicNow() + kSoon;
+    while (MonotonicNow() < deadline) {
+      pollfd entry{outputs_[index], POLLIN, 0};
+      if (poll(&entry, 1, 100) <= 0) continue;
+      char letter;
+      if (read(outputs_[index], &letter, 1) != 1) return line;
+      if (letter == '\n') return line;
+      line += letter;
+    }
+    return line + " (nothing more came)";
+  }
+  pid_t pid(size_t index) const { return pids_[index]; }
+
+ private:
+  FakeMeetingPlace place_;
+  std::vector<pid_t> pids_;
+  std::vector<int> outputs_;
+  static inline int said_ = -1;
+};
+
+CommunicatorOptions OptionsOf(int rank, int world) {
+  CommunicatorOptions options;
+  options.rank = rank;
+  options.world_size = world;
+  options.arena_bytes = 64 << 20;
+  return options;
+}
+
+std::unique_ptr<Communicator> Form(int rank, int world, Rendezvous& rendezvous) {
+  auto group = FormShmCommunicator(OptionsOf(rank, world), rendezvous);
+  if (!group.ok()) {
+    Ranks::Say("not formed: " + group.status().ToString());
+    _exit(1);
+  }
+  return *std::move(group);
+}
+
+// "CODE rank: words".
+std::string Words(const absl::Status& status) {
+  return absl::StatusCodeToString(status.code()) + " " +
+         std::to_string(RankOf(status).value_or(-1)) + ": " + std::string(status.message());
+}
+bool Contains(const std::string& text, const std::string& part) {
+  return text.find(part) != std::string::npos;
+}
+void PauseForever() {
+  while (true) pause();
+}
+
+TEST_CASE("a rank that was killed is named to all others within a second", "[faults]") {
+  // Before it enters, having entered, with half of the chunks, and inside the others' arrays.
+  const std::string where =
+      GENERATE("idle", "collective.entered", "collective.consumed", "collective.direct");
+  Ranks ranks;
+  for (int rank = 0; rank < 3; ++rank) {
+    ranks.Start(rank, [&](int rank, Rendezvous& rendezvous) {
+      auto group = Form(rank, 3, rendezvous);
+      const size_t count = 1 << 20;
+      auto shared = *group->Allocate(count * 4);
+      std::vector<float> own(count);
+      void* array = where == "collective.direct" ? static_cast<void*>(shared.get()) : own.data();
+      if (!group->Barrier().ok()) Ranks::Say("no barrier");
+      Ranks::Say("ready");
+      if (rank == 1) {
+        if (where == "idle") PauseForever();
+        ArmFailpoints(where + ":kill@2", 0).IgnoreError();
+      }
+      absl::Status status;
+      const Nanos began = MonotonicNow();
+      for (int i = 0; i < 3 && status.ok(); ++i) {
+        status = group->AllReduce(array, array, count, DataType::kFloat32);
+      }
+      const bool slow = MonotonicNow() - began > 10 * kSecond;
+      Ranks::Say(Words(status) + (slow ? " SLOW" : ""));
+      Ranks::Say(Words(group->Barrier()));
+    });
+  }
+  for (size_t rank = 0; rank < 3; ++rank) REQUIRE(ranks.Line(rank) == "ready");
+  if (where == "idle") kill(ranks.pid(1), SIGKILL);
+  for (size_t rank : {0, 2}) {
+    const std::string line = ranks.Line(rank);
+    INFO(where << ", rank " << rank << ": " << line);
+    CHECK(Contains(line, "UNAVAILABLE 1: "));
+    CHECK(Contains(line, "all_reduce (float32 x 1048576, sum)"));
+    CHECK(Contains(line, "died"));
+    CHECK(Contains(line, where == "idle" ? "its last finished operation is barrier #1"
+                                         : "its last finished operation is"));
+    CHECK_FALSE(Contains(line, "SLOW"));
+    const std::string next = ranks.Line(rank);
+    CHECK(Contains(next, "FAILED_PRECONDITION 1: the group 'default' (epoch 0) is dead"));
+  }
+}
+
+TEST_CASE("a rank that is stopped is named after the timeout, and learns of it when it goes on",
+          "[faults]") {
+  Ranks ranks;
+  for (int rank = 0; rank < 3; ++rank) {
+    ranks.Start(rank, [](int rank, Rendezvous& rendezvous) {
+      auto group = Form(rank, 3, rendezvous);
+      if (!group->Barrier().ok()) Ranks::Say("no barrier");
+      Ranks::Say("ready");
+      if (rank == 2) raise(SIGSTOP);
+      float value = 1;
+      Ranks::Say(Words(group->AllReduce(&value, &value, 1, DataType::kFloat32, ReduceOp::kMax,
+                                        rank == 2 ? kSoon : 300 * kMillisecond)));
+    });
+  }
+  for (size_t rank = 0; rank < 3; ++rank) REQUIRE(ranks.Line(rank) == "ready");
+  for (size_t rank : {0, 1}) {
+    const std::string line = ranks.Line(rank);
+    INFO(line);
+    CHECK(Contains(line, "DEADLINE_EXCEEDED 2: "));
+    CHECK(Contains(line, ", which is stopped) has not entered all_reduce (float32 x 1, max) #2"));
+    CHECK(Contains(line, "within 300ms; its last finished operation is barrier #1"));
+  }
+  kill(ranks.pid(2), SIGCONT);
+  const std::string line = ranks.Line(2);
+  INFO(line);
+  CHECK(Contains(line, "DEADLINE_EXCEEDED 2: "));
+  CHECK(Contains(line, "gave up: rank 2 (process"));
+}
+
+TEST_CASE("a rank that calls something else is named to all, with what it called", "[faults]") {
+  using Call = std::function<absl::Status(Communicator&, float*)>;
+  const auto [odd, words] = GENERATE(table<Call, std::string>(
+      {{[](Communicator& g, float* a) { return g.Broadcast(a, 1000, DataType::kFloat32, 0); },
+        "rank 1 called broadcast (float32 x 1000, root 0) #1"},
+       {[](Communicator& g, float* a) { return g.AllReduce(a, a, 999, DataType::kFloat32); },
+        "rank 1 called all_reduce (float32 x 999, sum) #1"},
+       {[](Communicator& g, float* a) { return g.AllReduce(a, a, 1000, DataType::kInt32); },
+        "rank 1 called all_reduce (int32 x 1000, sum) #1"},
+       {[](Communicator& g, float* a) {
+          return g.AllReduce(a, a, 1000, DataType::kFloat32, ReduceOp::kMin);
+        },
+        "rank 1 called all_reduce (float32 x 1000, min) #1"},
+       {[](Communicator& g, float*) { return g.Barrier(); }, "rank 1 called barrier #1"}}));
+  const int world = GENERATE(2, 3);
+  Ranks ranks;
+  for (int rank = 0; rank < world; ++rank) {
+    ranks.Start(rank, [&, call = odd](int rank, Rendezvous& rendezvous) {
+      auto group = Form(rank, world, rendezvous);
+      std::vector<float> array(1000);
+      const absl::Status status =
+          rank == 1 ? call(*group, array.data())
+                    : group->AllReduce(array.data(), array.data(), 1000, DataType::kFloat32);
+      Ranks::Say(Words(status));
+      group->Barrier(kSecond).IgnoreError();
+    });
+  }
+  for (int rank = 0; rank < world; ++rank) {
+    std::string line = ranks.Line(static_cast<size_t>(rank));
+    INFO("rank " << rank << ": " << line);
+    CHECK(Contains(line, "INVALID_ARGUMENT 1: "));
+    if (rank == 1) line.replace(line.find(" (this one)"), 11, "");
+    CHECK(Contains(line, words));
+    CHECK(Contains(line, "rank 0"));
+  }
+}
+
+TEST_CASE("a message of another size is an error of both ends", "[faults]") {
+  Ranks ranks;
+  for (int rank = 0; rank < 2; ++rank) {
+    ranks.Start(rank, [](int rank, Rendezvous& rendezvous) {
+      auto group = Form(rank, 2, rendezvous);
+      std::vector<int32_t> array(1 << 20);
+      Ranks::Say(Words(rank == 0 ? group->Send(array.data(), 1 << 20, DataType::kInt32, 1)
+                                 : group->Receive(array.data(), 7, DataType::kInt32, 0)));
+    });
+  }
+  const std::string words =
+      "rank 0 sent int32 x 1048576 where rank 1 called recv (int32 x 7, from 0)";
+  for (size_t rank : {0, 1}) {
+    const std::string line = ranks.Line(rank);
+    INFO(line);
+    CHECK(Contains(line, "INVALID_ARGUMENT 0: "));
+    CHECK(Contains(line, words));
+  }
+}
+
+TEST_CASE("an abort, and a rank that leaves, end what the others wait for", "[faults]") {
+  const bool leave = GENERATE(true, false);
+  Ranks ranks;
+  for (int rank = 0; rank < 2; ++rank) {
+    ranks.Start(rank, [&](int rank, Rendezvous& rendezvous) {
+      auto group = Form(rank, 2, rendezvous);
+      if (rank == 1) {
+        if (!leave) group->Abort("enough");
+        group.reset();
+        Ranks::Say("gone");
+        PauseForever();
+      }
+      Ranks::Say(Words(group->Barrier()));
+    });
+  }
+  CHECK(ranks.Line(1) == "gone");
+  const std::string line = ranks.Line(0);
+  INFO(line);
+  CHECK(Contains(line, "UNAVAILABLE 1: barrier #1"));
+  CHECK(Contains(line, leave ? "rank 1 left the group; its last finished operation is none"
+                             : "rank 1 gave up: aborted: enough"));
+}
+
+TEST_CASE("a thread that waits goes when it is interrupted, and the others hear of it",
+          "[faults]") {
+  Ranks ranks;
+  for (int rank = 0; rank < 2; ++rank) {
+    ranks.Start(rank, [](int rank, Rendezvous& rendezvous) {
+      CommunicatorOptions options = OptionsOf(rank, 2);
+      bool formed = false;
+      if (rank == 0) options.interrupted = [&] { return formed; };
+      auto group = FormShmCommunicator(options, rendezvous);
+      formed = true;
+      float value = 0;
+      Ranks::Say(Words(rank == 0 ? (*group)->Receive(&value, 1, DataType::kFloat32, 1)
+                                 : (*group)->Barrier()));
+    });
+  }
+  CHECK(Contains(ranks.Line(0), "CANCELLED -1: recv (float32 x 1, from 1) #1 was interrupted"));
+  CHECK(Contains(ranks.Line(1), "UNAVAILABLE 0: barrier #1 ended, as rank 0 gave up"));
+}
+
+TEST_CASE("a group is formed anew, under the next epoch, by survivors and a successor",
+          "[faults]") {
+  Ranks ranks;
+  const auto body = [](int rank, Rendezvous& rendezvous) {
+    for (int life = 0; life < 2; ++life) {
+      auto group = Form(rank, 3, rendezvous);
+      absl::Status status;
+      int32_t value = 1;
+      while (status.ok()) {
+        Ranks::Say("epoch " + std::to_string(group->epoch()));
+        if (rank == 0 && group->epoch() == 0) raise(SIGKILL);
+        value = 1;
+        status = group->AllReduce(&value, &value, 1, DataType::kInt32);
+        if (status.ok()) {
+          Ranks::Say("sum " + std::to_string(value));
+          group->Barrier().IgnoreError();
+          PauseForever();
+        }
+      }
+      Ranks::Say(Words(status));
+    }
+  };
+  for (int rank = 0; rank < 3; ++rank) ranks.Start(rank, body);
+  for (size_t rank = 0; rank < 3; ++rank) REQUIRE(ranks.Line(rank) == "epoch 0");
+  for (size_t rank : {1, 2}) CHECK(Contains(ranks.Line(rank), "UNAVAILABLE 0: "));
+  ranks.Start(0, body);
+  for (size_t rank : {1, 2, 3}) {
+    CHECK(ranks.Line(rank) == "epoch 1");
+    CHECK(ranks.Line(rank) == "sum 3");
+  }
+}
+
+TEST_CASE("a group that is not complete is an error that says who is missing and why", "[faults]") {
+  FakeMeetingPlace place;
+  FakeRendezvous rendezvous(place);
+  CommunicatorOptions options = OptionsOf(0, 3);
+  options.formation_timeout = 200 * kMillisecond;
+  // What a process that is gone left, and what another kind of rank left.
+  REQUIRE(rendezvous.Publish(1, "not for me", kForever).ok());
+  const absl::Status status = FormShmCommunicator(options, rendezvous).status();
+  INFO(status);
+  CHECK(absl::IsDeadlineExceeded(status));
+  CHECK(
+      Contains(std::string(status.message()),
+               "the group 'default' of 3 ranks was not formed within 200 ms: rank 1: it published "
+               "what this version of Sheaf cannot read; rank 2: it has not come"));
+  CHECK(*rendezvous.Look(0, kForever) == std::nullopt);
+  options.rank = 3;
+  CHECK(absl::IsInvalidArgument(FormShmCommunicator(options, rendezvous).status()));
+}
+
+TEST_CASE("what a dead process published is refused, and its successor is found", "[faults]") {
+  Ranks ranks;
+  const auto lonely = [](int rank, Rendezvous& rendezvous) {
+    Ranks::Say("here");
+    Form(rank, 2, rendezvous)->Barrier().IgnoreError();
+    Ranks::Say("formed");
+    PauseForever();
+  };
+  ranks.Start(1, lonely);
+  REQUIRE(ranks.Line(0) == "here");
+  kill(ranks.pid(0), SIGKILL);  // With what it published, if it had come so far.
+  waitpid(ranks.pid(0), nullptr, 0);
+  ranks.Start(0, lonely);
+  ranks.Start(1, lonely);
+  for (size_t index : {1, 2}) {
+    CHECK(ranks.Line(index) == "here");
+    CHECK(ranks.Line(index) == "formed");
+  }
+}
+
+TEST_CASE("a forked child cannot use its parent's group, nor harm it", "[faults]") {
+  Ranks ranks;
+  for (int rank = 0; rank < 2; ++rank) {
+    ranks.Start(rank, [](int rank, Rendezvous& rendezvous) {
+      auto group = Form(rank, 2, rendezvous);
+      const pid_t child = fork();
+      if (child == 0) {
+        const absl::Status status = group->Barrier();
+        group->Abort("by the child");
+        group.reset();
+        _exit(absl::IsFailedPrecondition(status) ? 0 : 1);
+      }
+      int exit_status = 1;
+      waitpid(child, &exit_status, 0);
+      Ranks::Say(exit_status == 0 ? Words(group->Barrier()) : "the child could");
+      PauseForever();
+    });
+  }
+  for (size_t rank : {0, 1}) CHECK(Contains(ranks.Line(rank), "OK"));
+}
+
+TEST_CASE("nothing is left when all ranks were killed", "[faults]") {
+  const auto segments = [] {
+    size_t found = 0;
+    std::error_code error;
+    for (const auto& entry : std::filesystem::directory_iterator("/proc/self/fd", error)) {
+      const std::string target = std::filesystem::read_symlink(entry.path(), error).string();
+      found += Contains(target, "sheaf-collective");
+    }
+    for (const auto& entry : std::filesystem::directory_iterator("/dev/shm", error)) {
+      found += Contains(entry.path().string(), "sheaf-collective");
+    }
+    return found;
+  };
+  {
+    Ranks ranks;
+    for (int rank = 0; rank < 2; ++rank) {
+      ranks.Start(rank, [](int rank, Rendezvous& rendezvous) {
+        auto group = Form(rank, 2, rendezvous);
+        Ranks::Say("ready");
+        PauseForever();
+      });
+    }
+    for (size_t rank : {0, 1}) REQUIRE(ranks.Line(rank) == "ready");
+  }
+  CHECK(segments() == 0);
+}
+
+}  // namespace
+}  // namespace sheaf

@@ -100,6 +100,7 @@ void RemoveTransient(const std::string& session) {
   std::error_code ignored;
   fs::remove(fs::path(session) / kRayletSocketName, ignored);
   fs::remove_all(session + "/spill", ignored);
+  fs::remove_all(session + "/programs", ignored);
   fs::remove(session + "/token", ignored);
 }
 

@@ -10,6 +10,7 @@
 //   node         the number of the node
 //   logs/        what the node and its workers print
 //   spill/       objects that found no room in memory
+//   programs/    of drivers on other nodes, each under the digest of its bytes
 //
 // BASE/latest links to the one that was ready last.
 #pragma once
@@ -60,6 +61,7 @@ class SessionDirectory {
   std::string socket_path() const { return path_ + "/" + kRayletSocketName; }
   std::string log_directory() const { return path_ + "/logs"; }
   std::string spill_directory() const { return path_ + "/spill"; }
+  std::string program_directory() const { return path_ + "/programs"; }
   // The number of the node that ran here last; 0: none did.
   uint32_t ReadNode() const;
   // Best effort: without it a resumed session takes a while to know that its last node is dead.

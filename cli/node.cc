@@ -163,6 +163,7 @@ class Node {
     options.socket_path = session_->socket_path();
     options.log_directory = session_->log_directory();
     options.spill_directory = session_->spill_directory();
+    options.program_directory = session_->program_directory();
     options.session = session_->path();
     options.worker_open_files = open_files;
     options.own_all_children = true;

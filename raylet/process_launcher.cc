@@ -22,6 +22,7 @@
 #include "base/status_macros.h"
 #include "raylet/last_lines.h"
 #include "raylet/spawn.h"
+#include "raylet/worker_start.h"
 
 namespace sheaf {
 namespace {
@@ -30,13 +31,6 @@ constexpr Nanos kSweepPeriod = kSecond;
 constexpr Nanos kEndTimeout = 2 * kSecond;
 constexpr int kTemplateReportTries = 10;  // Of 10 ms each.
 constexpr size_t kLastLines = 20;
-
-proto::Death MakeDeath(proto::Death::Cause cause, std::string words) {
-  proto::Death death;
-  death.set_cause(cause);
-  death.set_message(std::move(words));
-  return death;
-}
 
 // What of the driver's environment must not reach its workers.
 bool IsPassedOn(absl::string_view variable) {
@@ -47,45 +41,21 @@ bool IsPassedOn(absl::string_view variable) {
   return true;
 }
 
-// Variables that differ between the workers of one job. kInvalidArgument: the environment is not
-// one.
-absl::StatusOr<std::vector<std::string>> VariablesOf(const WorkerSpec& spec) {
-  std::vector<std::string> variables;
-  SHEAF_ASSIGN_OR_RETURN(const RuntimeEnvironment environment, DecodeEnvironment(spec.environment));
-  for (const auto& [name, value] : environment.variables)
-    variables.push_back(absl::StrCat(name, "=", value));
-  if (!environment.others.empty()) {
-    variables.push_back(
-        absl::StrCat(kRuntimeEnvironmentVariable, "=", absl::BytesToHexString(spec.environment)));
-  }
-  if (!spec.gpu_ids.empty()) {
-    variables.push_back(absl::StrCat("CUDA_VISIBLE_DEVICES=", absl::StrJoin(spec.gpu_ids, ",")));
-  }
-  return variables;
-}
-
-absl::StatusOr<UniqueFd> OpenLog(const std::string& path) {
-  UniqueFd file(open(path.c_str(), O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC | O_NOFOLLOW, 0600));
-  if (!file.valid()) return absl::ErrnoToStatus(errno, path);
-  return file;
-}
-
 }  // namespace
 
-absl::StatusOr<std::unique_ptr<ProcessLauncher>> ProcessLauncher::Make(
-    LauncherOptions options, LauncherEvents events,
-    std::function<UniqueFd(ProcessId)> executable_of) {
+absl::StatusOr<std::unique_ptr<ProcessLauncher>> ProcessLauncher::Make(LauncherOptions options,
+                                                                       LauncherEvents events,
+                                                                       LauncherPrograms programs) {
   SHEAF_ASSIGN_OR_RETURN(std::unique_ptr<EventLoop> loop, EventLoop::Start("launcher"));
   return std::unique_ptr<ProcessLauncher>(new ProcessLauncher(
-      std::move(options), std::move(events), std::move(executable_of), std::move(loop)));
+      std::move(options), std::move(events), std::move(programs), std::move(loop)));
 }
 
 ProcessLauncher::ProcessLauncher(LauncherOptions options, LauncherEvents events,
-                                 std::function<UniqueFd(ProcessId)> executable_of,
-                                 std::unique_ptr<EventLoop> loop)
+                                 LauncherPrograms programs, std::unique_ptr<EventLoop> loop)
     : options_(std::move(options)),
       events_(std::move(events)),
-      executable_of_(std::move(executable_of)),
+      programs_(std::move(programs)),
       watch_(std::make_unique<ProcessWatch>(*loop)),
       strays_(options_.session, options_.own_all_children),
       loop_(std::move(loop)) {
@@ -117,7 +87,7 @@ void ProcessLauncher::Stop() {
 void ProcessLauncher::AddJob(JobNumber job, ProcessId driver, const proto::JobStart& start) {
   auto fresh = std::make_shared<Job>();
   fresh->driver = driver;
-  fresh->executable = executable_of_(driver);
+  fresh->executable = programs_.of_driver(driver);
   fresh->start = start;
   Add(job, std::move(fresh));
 }
@@ -127,7 +97,9 @@ void ProcessLauncher::AddRemoteJob(JobNumber job, ProcessId driver, const proto:
   auto fresh = std::make_shared<Job>();
   fresh->driver = driver;
   fresh->program = program.path();
-  fresh->executable = UniqueFd(open(fresh->program.c_str(), O_RDONLY | O_CLOEXEC));
+  // An interpreter is of use only with what is installed around it: the one that is here.
+  if (start.language() == proto::JobStart::PYTHON)
+    fresh->executable = UniqueFd(open(fresh->program.c_str(), O_RDONLY | O_CLOEXEC));
   fresh->start = start;
   Add(job, std::move(fresh));
 }
@@ -182,6 +154,18 @@ absl::StatusOr<WorkerClaim> ProcessLauncher::Claim(std::string_view token) {
     tokens_.erase(found);
   }
   return claim;
+}
+
+absl::StatusOr<UniqueFd> ProcessLauncher::ProgramOf(ProcessId driver) {
+  UniqueFd copy;
+  loop_->Run([&] {
+    for (const auto& [number, job] : jobs_) {
+      if (job.driver == driver && job.executable.valid())
+        copy = UniqueFd(fcntl(job.executable.get(), F_DUPFD_CLOEXEC, 0));
+    }
+  });
+  if (!copy.valid()) return absl::NotFoundError("no job of that driver is here");
+  return copy;
 }
 
 std::vector<LaunchedWorker> ProcessLauncher::Workers() {
@@ -251,14 +235,39 @@ void ProcessLauncher::StartOnLoop(const WorkerSpec& spec, const std::string& tok
     return;
   }
   Job& job = found->second;
-  if (!job.executable.valid()) {
-    events_.on_exited(spec.process,
-                      MakeDeath(proto::Death::START_FAILED,
-                                absl::StrCat("the program of its job, ", job.program,
-                                             ", is not on this node; install it here as well")));
-    return;
-  }
   AddWorker(job, spec, token);
+  if (job.executable.valid()) return StartWithProgram(job, spec, token);
+  if (job.start.language() == proto::JobStart::PYTHON) {
+    const std::string words = absl::StrCat("the program of its job, ", job.program,
+                                           ", is not on this node; install it here as well");
+    return Finish(spec.process, MakeDeath(proto::Death::START_FAILED, words));
+  }
+  job.without_program.emplace_back(spec, token);
+  if (job.without_program.size() > 1) return;  // It is on its way.
+  programs_.fetch(job.driver, job.program,
+                  [this, number = spec.job](absl::StatusOr<UniqueFd> program) {
+                    auto arrived = std::make_shared<absl::StatusOr<UniqueFd>>(std::move(program));
+                    loop_->Post([this, number, arrived] { OnProgram(number, *arrived); });
+                  });
+}
+
+void ProcessLauncher::OnProgram(JobNumber number, absl::StatusOr<UniqueFd>& program) {
+  const auto found = jobs_.find(number);
+  if (found == jobs_.end()) return;
+  Job& job = found->second;
+  if (program.ok()) job.executable = std::move(*program);
+  for (auto& [spec, token] : std::exchange(job.without_program, {})) {
+    if (program.ok()) {
+      StartWithProgram(job, spec, token);
+    } else {  // The next start asks again.
+      Finish(spec.process,
+             MakeDeath(proto::Death::START_FAILED, std::string(program.status().message())));
+    }
+  }
+}
+
+void ProcessLauncher::StartWithProgram(Job& job, const WorkerSpec& spec, const std::string& token) {
+  if (!workers_.contains(spec.process)) return;  // Killed while it waited.
   // Variables of an environment are there before main; a template has run that already.
   const bool by_template = options_.use_templates && spec.environment.empty();
   if (by_template && job.template_state == TemplateState::kNone) {
@@ -306,145 +315,6 @@ void ProcessLauncher::StartByExec(Job& job, const WorkerSpec& spec, const std::s
   absl::StatusOr<Spawned> spawned = Spawn(request);
   if (!spawned.ok()) return fail(spawned.status());
   OnRunning(worker, spawned->pid, std::move(spawned->pidfd));
-}
-
-absl::Status ProcessLauncher::StartTemplate(JobNumber number, Job& job) {
-  auto sockets = UnixSocket::Pair();
-  if (!sockets.ok()) return sockets.status();
-  auto& [own, theirs] = *sockets;
-  const std::string stem = absl::StrCat(options_.log_directory, "/job-", number, "-template");
-  SHEAF_ASSIGN_OR_RETURN(const UniqueFd out, OpenLog(stem + ".out"));
-  SHEAF_ASSIGN_OR_RETURN(const UniqueFd err, OpenLog(stem + ".err"));
-  SpawnRequest request;
-  request.executable_fd = job.executable.get();
-  request.argv.assign(job.start.argv().begin(), job.start.argv().end());
-  request.environ = EnvironmentOf(job, number);
-  request.environ.push_back(absl::StrCat(kTemplateVariable, "=", theirs.fd()));
-  request.working_dir = job.start.working_dir();
-  request.stdout_fd = out.get();
-  request.stderr_fd = err.get();
-  request.inherited_fd = theirs.fd();
-  request.open_files = options_.open_files;
-  request.oom_score_adj = options_.oom_score_adj;
-  SHEAF_ASSIGN_OR_RETURN(Spawned spawned, Spawn(request));
-  job.template_pid = spawned.pid;
-  job.template_socket = std::move(own);
-  job.template_state = TemplateState::kStarting;
-  strays_.AddGroup(spawned.pid, number);
-  SHEAF_RETURN_IF_ERROR(loop_->Watch(job.template_socket.fd(), EPOLLIN,
-                                     [this, number](uint32_t) { OnTemplateMessage(number); }));
-  const pid_t pid = spawned.pid;
-  loop_->After(options_.template_timeout, [this, number, pid] {
-    const auto found = jobs_.find(number);
-    if (found == jobs_.end() || found->second.template_pid != pid ||
-        found->second.template_state != TemplateState::kStarting) {
-      return;
-    }
-    RetireTemplate(found->second, "it did not reach Init in time");
-  });
-  return absl::OkStatus();
-}
-
-void ProcessLauncher::OnTemplateMessage(JobNumber number) {
-  const auto found = jobs_.find(number);
-  if (found == jobs_.end()) return;
-  Job& job = found->second;
-  while (job.template_socket.valid()) {
-    absl::StatusOr<SocketMessage> message = job.template_socket.Receive(0);
-    if (absl::IsDeadlineExceeded(message.status())) return;
-    const TemplateReport* report =
-        message.ok() ? FrameHead<TemplateReport>(message->bytes) : nullptr;
-    if (report == nullptr || report->magic != kTemplateMagic) {
-      RetireTemplate(job, message.ok() ? "it sent nonsense" : "it ended");
-      return;
-    }
-    OnTemplateReport(job, *report, std::move(message->fds));
-  }
-}
-
-void ProcessLauncher::OnTemplateReport(Job& job, const TemplateReport& report,
-                                       std::vector<UniqueFd> fds) {
-  const ProcessId process = ProcessId::Unpack(report.process);
-  switch (report.kind) {
-    case TemplateReport::kReady: {
-      job.template_state = TemplateState::kReady;
-      for (auto& [spec, token] : std::exchange(job.queue, {})) StartByTemplate(job, spec, token);
-      return;
-    }
-    case TemplateReport::kRetired:
-      return RetireTemplate(
-          job, std::string(report.text.data(), strnlen(report.text.data(), report.text.size())));
-    case TemplateReport::kForked: {
-      const auto found = workers_.find(process);
-      if (found == workers_.end() || found->second.info.os_pid != 0 || report.pid <= 1) return;
-      return OnRunning(found->second, report.pid, fds.empty() ? UniqueFd() : std::move(fds[0]));
-    }
-    case TemplateReport::kForkFailed:
-      return Finish(process, MakeDeath(proto::Death::START_FAILED,
-                                       absl::StrCat("cannot fork: ", std::strerror(report.value))));
-    case TemplateReport::kExited:
-      return FinishWithStatus(process, report.value);
-  }
-}
-
-void ProcessLauncher::StartByTemplate(Job& job, const WorkerSpec& spec, const std::string& token) {
-  const auto found = workers_.find(spec.process);
-  if (found == workers_.end()) return;  // Killed while it waited.
-  Worker& worker = found->second;
-  absl::StatusOr<std::pair<UniqueFd, UniqueFd>> output = OpenOutput(worker);
-  const absl::StatusOr<std::vector<std::string>> list = VariablesOf(spec);
-  if (!output.ok() || !list.ok()) {
-    const absl::Status& why = output.ok() ? list.status() : output.status();
-    return Finish(spec.process, MakeDeath(proto::Death::START_FAILED, std::string(why.message())));
-  }
-  std::string variables;
-  for (const std::string& variable : *list) variables.append(variable).push_back('\0');
-  ForkRequest request{kTemplateMagic, spec.process.packed(), {}, variables.size()};
-  token.copy(request.token.data(), request.token.size() - 1);
-  const std::string message = absl::StrCat(
-      absl::string_view(reinterpret_cast<const char*>(&request), sizeof(request)), variables);
-  const absl::Status sent =
-      job.template_socket.Send(message, {output->first.get(), output->second.get()}, kSecond);
-  if (sent.ok()) {
-    worker.from_template = true;
-    return;
-  }
-  RetireTemplate(job, std::string(sent.message()));
-  StartByExec(job, spec, token);
-}
-
-void ProcessLauncher::RetireTemplate(Job& job, const std::string& why) {
-  if (job.template_state == TemplateState::kRetired) return;
-  Log(LogLevel::kInfo, "workers of driver ", job.driver.ToString(),
-      " are exec'd from here on; their template: ", why);
-  const bool was_ready = job.template_state == TemplateState::kReady;
-  EndTemplate(job);
-  job.template_state = TemplateState::kRetired;
-  for (auto& [spec, token] : std::exchange(job.queue, {})) StartByExec(job, spec, token);
-  if (!was_ready) return;
-  // Requests that it did not answer before its end were not carried out, or their process is an
-  // orphan of ours that no one waits for; either way they count as failed starts, and the pool
-  // starts others.
-  std::vector<ProcessId> lost;
-  for (const auto& [process, worker] : workers_) {
-    if (worker.from_template && worker.info.os_pid == 0 && worker.info.driver == job.driver)
-      lost.push_back(process);
-  }
-  for (ProcessId process : lost) {
-    Finish(process, MakeDeath(proto::Death::START_FAILED,
-                              absl::StrCat("the template of its job ended: ", why)));
-  }
-}
-
-void ProcessLauncher::EndTemplate(Job& job) {
-  if (job.template_socket.valid()) loop_->Unwatch(job.template_socket.fd());
-  job.template_socket.Close();
-  if (job.template_pid == 0) return;
-  // Only the template itself: its workers have groups of their own and, from here on, this process
-  // as their parent.
-  const pid_t pid = std::exchange(job.template_pid, 0);
-  kill(pid, SIGKILL);
-  watch_->Watch(pid, UniqueFd(), [pid] { waitpid(pid, nullptr, 0); });
 }
 
 void ProcessLauncher::OnRunning(Worker& worker, pid_t pid, UniqueFd pidfd) {
@@ -553,7 +423,7 @@ void ProcessLauncher::KillOnLoop(ProcessId process, const proto::Death& death) {
   if (worker.info.os_pid != 0 || worker.from_template) {
     KillProcesses(worker);  // Of one that is being forked, once its number is known.
   } else {
-    // It waits for the template.
+    // It waits for the template, or for its program.
     const proto::Death doom = worker.doom;
     Finish(process, doom);
   }
@@ -572,8 +442,9 @@ void ProcessLauncher::RemoveJobOnLoop(JobNumber number) {
   if (found == jobs_.end()) return;
   EndTemplate(found->second);
   found->second.template_state = TemplateState::kRetired;
-  for (auto& [spec, token] : std::exchange(found->second.queue, {})) {
-    Finish(spec.process, MakeDeath(proto::Death::KILLED, "its job ended"));
+  for (auto* waiting : {&found->second.queue, &found->second.without_program}) {
+    for (auto& [spec, token] : std::exchange(*waiting, {}))
+      Finish(spec.process, MakeDeath(proto::Death::KILLED, "its job ended"));
   }
   jobs_.erase(found);
   strays_.EndJob(number);

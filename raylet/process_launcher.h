@@ -65,13 +65,23 @@ struct LauncherEvents {
       kernel_oom_kills;  // How often the kernel killed in this cgroup; may be empty.
 };
 
+// Where executables come from.
+struct LauncherPrograms {
+  // Gives a driver's executable away; called once per job, by AddJob, on its thread.
+  std::function<UniqueFd(ProcessId driver)> of_driver;
+  // Finds the program of a driver on another node, where it lies at `path`. Calls `done` once, on
+  // any thread, or never if the node ends before.
+  std::function<void(ProcessId driver, std::string path,
+                     std::function<void(absl::StatusOr<UniqueFd>)> done)>
+      fetch;
+};
+
 class ProcessLauncher final : public WorkerLauncher {
  public:
-  // `executable_of` gives a driver's executable away; called once per job, by AddJob, on its
-  // thread. kResourceExhausted: no descriptors.
-  static absl::StatusOr<std::unique_ptr<ProcessLauncher>> Make(
-      LauncherOptions options, LauncherEvents events,
-      std::function<UniqueFd(ProcessId)> executable_of);
+  // kResourceExhausted: no descriptors.
+  static absl::StatusOr<std::unique_ptr<ProcessLauncher>> Make(LauncherOptions options,
+                                                               LauncherEvents events,
+                                                               LauncherPrograms programs);
   ~ProcessLauncher() override { Stop(); }
   // Kills all workers and strays and waits for them, for 2 s at most. Later calls do nothing.
   // Idempotent; not on the loop.
@@ -93,6 +103,9 @@ class ProcessLauncher final : public WorkerLauncher {
   absl::StatusOr<WorkerClaim> Claim(std::string_view token);
   // Any thread but the loop.
   std::vector<LaunchedWorker> Workers();
+  // A copy of the descriptor that workers of `driver`'s job are started from. kNotFound: there is
+  // none here. Any thread but the loop.
+  absl::StatusOr<UniqueFd> ProgramOf(ProcessId driver);
 
  private:
   struct Worker {
@@ -113,18 +126,20 @@ class ProcessLauncher final : public WorkerLauncher {
     TemplateState template_state = TemplateState::kNone;
     pid_t template_pid = 0;
     UnixSocket template_socket;
-    std::deque<std::pair<WorkerSpec, std::string>>
-        queue;  // With their tokens; waiting for the template.
+    // With their tokens.
+    std::deque<std::pair<WorkerSpec, std::string>> queue;            // Waiting for the template.
+    std::deque<std::pair<WorkerSpec, std::string>> without_program;  // It is being fetched.
   };
 
-  ProcessLauncher(LauncherOptions options, LauncherEvents events,
-                  std::function<UniqueFd(ProcessId)> executable_of,
+  ProcessLauncher(LauncherOptions options, LauncherEvents events, LauncherPrograms programs,
                   std::unique_ptr<EventLoop> loop);
 
   void Add(JobNumber job, std::shared_ptr<Job> fresh);
 
   // All on the loop.
   void StartOnLoop(const WorkerSpec& spec, const std::string& token);
+  void StartWithProgram(Job& job, const WorkerSpec& spec, const std::string& token);
+  void OnProgram(JobNumber number, absl::StatusOr<UniqueFd>& program);
   void StartByExec(Job& job, const WorkerSpec& spec, const std::string& token);
   void StartByTemplate(Job& job, const WorkerSpec& spec, const std::string& token);
   absl::Status StartTemplate(JobNumber number, Job& job);
@@ -153,7 +168,7 @@ class ProcessLauncher final : public WorkerLauncher {
 
   const LauncherOptions options_;
   const LauncherEvents events_;
-  const std::function<UniqueFd(ProcessId)> executable_of_;
+  const LauncherPrograms programs_;
 
   mutable std::mutex mutex_;                              // Guards the next three.
   absl::flat_hash_map<std::string, WorkerClaim> tokens_;  // Awaited.

@@ -10,6 +10,7 @@
 #include <condition_variable>
 #include <cstdio>
 #include <cstdlib>
+#include <deque>
 #include <filesystem>
 #include <map>
 #include <thread>
@@ -61,6 +62,10 @@ void RunAsWorker() {
 }
 [[maybe_unused]] const int as_worker = (RunAsWorker(), 0);
 
+using ProgramFound = std::function<void(absl::StatusOr<UniqueFd>)>;
+
+UniqueFd OwnProgram() { return UniqueFd(open("/proc/self/exe", O_RDONLY | O_CLOEXEC)); }
+
 // A launcher with a log directory, and all that it reports.
 class Fixture {
  public:
@@ -84,9 +89,14 @@ class Fixture {
       exited_[process] = death;
       changed_.notify_all();
     };
-    launcher_ = *ProcessLauncher::Make(options, events, [](ProcessId) {
-      return UniqueFd(open("/proc/self/exe", O_RDONLY | O_CLOEXEC));
-    });
+    LauncherPrograms programs;
+    programs.of_driver = [](ProcessId) { return OwnProgram(); };
+    programs.fetch = [this](ProcessId, std::string, ProgramFound done) {
+      const std::lock_guard lock(mutex_);
+      fetches_.push_back(std::move(done));
+      changed_.notify_all();
+    };
+    launcher_ = *ProcessLauncher::Make(options, events, std::move(programs));
   }
   ~Fixture() {
     launcher_.reset();
@@ -99,6 +109,29 @@ class Fixture {
     start.add_environ("TEST_WORKER=" + script);
     start.add_environ("SHEAF_WORKER=of the driver, not to be passed on");
     launcher_->AddJob(job, {1, 1}, start);
+  }
+  // Of a driver on another node, whose program has to be fetched.
+  void AddRemoteJob(JobNumber job, const std::string& script,
+                    proto::JobStart::Language language = proto::JobStart::CPP) {
+    proto::JobStart start;
+    start.add_argv("raylet_test");
+    start.add_environ("TEST_WORKER=" + script);
+    start.set_language(language);
+    proto::Program program;
+    program.set_path("/nowhere/program");
+    launcher_->AddRemoteJob(job, {2, 1}, start, program);
+  }
+  // The next program that is asked for.
+  ProgramFound AwaitFetch() {
+    std::unique_lock lock(mutex_);
+    REQUIRE(changed_.wait_for(lock, std::chrono::seconds(10), [&] { return !fetches_.empty(); }));
+    ProgramFound found = std::move(fetches_.front());
+    fetches_.pop_front();
+    return found;
+  }
+  size_t fetches() {
+    const std::lock_guard lock(mutex_);
+    return fetches_.size();
   }
   WorkerSpec Spec(JobNumber job) { return {{1, ++last_}, job, "", {}}; }
   ProcessId Start(JobNumber job) {
@@ -160,6 +193,7 @@ class Fixture {
   std::condition_variable changed_;
   std::map<ProcessId, LaunchedWorker> started_;
   std::map<ProcessId, proto::Death> exited_;
+  std::deque<ProgramFound> fetches_;
   uint32_t last_ = 1;
   std::unique_ptr<ProcessLauncher> launcher_;
 };
@@ -206,6 +240,56 @@ SCENARIO(
     CHECK(death.cause() == proto::Death::SIGNALLED);
     CHECK(death.code() == SIGABRT);
   }
+}
+
+SCENARIO("workers of a driver on another node wait for its program") {
+  const bool templates = GENERATE(false, true);
+  CAPTURE(templates);
+  Fixture fixture(templates);
+  fixture.AddRemoteJob(1, "wait");
+  const ProcessId first = fixture.Start(1), second = fixture.Start(1);
+  ProgramFound found = fixture.AwaitFetch();
+  THEN("they start when it is there, and so do later ones without another fetch") {
+    found(OwnProgram());
+    const ProcessId third = fixture.Start(1);
+    for (const ProcessId process : {first, second, third})
+      CHECK(fixture.AwaitStart(process).driver == ProcessId{2, 1});
+    CHECK(fixture.fetches() == 0);
+  }
+  THEN("they fail in its words when it does not come, and the next start asks again") {
+    found(absl::NotFoundError("it is nowhere"));
+    for (const ProcessId process : {first, second}) {
+      const proto::Death death = fixture.AwaitExit(process);
+      CHECK(death.cause() == proto::Death::START_FAILED);
+      CHECK(death.message() == "it is nowhere");
+    }
+    const ProcessId third = fixture.Start(1);
+    fixture.AwaitFetch()(OwnProgram());
+    fixture.AwaitStart(third);
+  }
+  THEN("one that is killed meanwhile is not started") {
+    fixture.launcher().Kill(first, "no longer wanted");
+    CHECK(fixture.AwaitExit(first).cause() == proto::Death::KILLED);
+    found(OwnProgram());
+    fixture.AwaitStart(second);
+    CHECK(fixture.launcher().Workers().size() == 1);
+  }
+  THEN("they end with their job") {
+    fixture.launcher().RemoveJob(1);
+    for (const ProcessId process : {first, second})
+      CHECK(fixture.AwaitExit(process).cause() == proto::Death::KILLED);
+    found(OwnProgram());
+    CHECK(fixture.launcher().Workers().empty());
+  }
+}
+
+SCENARIO("an interpreter is not fetched: without it the worker fails at once") {
+  Fixture fixture(/*templates=*/true);
+  fixture.AddRemoteJob(1, "wait", proto::JobStart::PYTHON);
+  const proto::Death death = fixture.AwaitExit(fixture.Start(1));
+  CHECK(death.cause() == proto::Death::START_FAILED);
+  CHECK(death.message().find("/nowhere/program") != std::string::npos);
+  CHECK(fixture.fetches() == 0);
 }
 
 SCENARIO("variables of an environment are there before main, instead of the driver's") {

@@ -22,6 +22,8 @@
 #include "raylet/node_transport.h"
 #include "raylet/proc_files.h"
 #include "raylet/process_launcher.h"
+#include "raylet/program_server.h"
+#include "raylet/program_store.h"
 #include "raylet/raylet_loop.h"
 #include "raylet/store_events.h"
 #include "raylet/worker_observer.h"
@@ -72,12 +74,12 @@ class RayletProcess::World final : public FrameHandler {
     transport_ =
         std::make_unique<NodeTransport>(node_, *mailbox_, *options_.links, options_.to_gcs);
     MakeStore();
-    SHEAF_RETURN_IF_ERROR(MakeProcesses());
     if (options_.block_links != nullptr) {
       blocks_ = std::make_unique<LinkBlocks>(node_, *options_.block_links);
     } else {
       blocks_ = std::make_unique<NoBlocks>();
     }
+    SHEAF_RETURN_IF_ERROR(MakeProcesses());
     RayletWorld world{clock_,   *transport_,   *options_.links, *launcher_, *attach_,
                       *store_,  store_events_, random_,         numbers_,   own_page_->page(),
                       *blocks_, *loop_,        *object_bytes_};
@@ -107,6 +109,7 @@ class RayletProcess::World final : public FrameHandler {
       });
       WaitUntilIdle(grace);
     }
+    if (program_store_ != nullptr) program_store_->Stop();
     if (launcher_ != nullptr) launcher_->Stop();  // Kills and waits; posts the last deaths.
     if (observer_ != nullptr) observer_->Stop();
     if (events_ != nullptr) events_->Stop();
@@ -126,6 +129,9 @@ class RayletProcess::World final : public FrameHandler {
     });
   }
   void OnFetch(ProcessId reader, std::string request, LinksOptions::Respond respond) {
+    proto::BlockRequest asked;
+    if (asked.ParseFromString(request) && ProgramServer::IsFor(asked))
+      return program_server_->OnFetch(std::move(asked), std::move(respond));
     loop_->Post([this, reader, request = std::move(request), respond = std::move(respond)] {
       raylet_->OnFetch(reader.node, request, respond);
     });
@@ -188,9 +194,9 @@ class RayletProcess::World final : public FrameHandler {
                                                                 Forward(std::move(batch));
                                                             }));
     SHEAF_ASSIGN_OR_RETURN(
-        launcher_, ProcessLauncher::Make(LaunchOptions(), LaunchEvents(), [this](ProcessId driver) {
-          return attach_->TakeExecutable(driver);
-        }));
+        launcher_, ProcessLauncher::Make(LaunchOptions(), LaunchEvents(), LaunchPrograms()));
+    program_server_ = std::make_unique<ProgramServer>(
+        *object_bytes_, [this](ProcessId driver) { return launcher_->ProgramOf(driver); });
     observer_->WatchMemory([this](ProcessId process, const proto::Death& death) {
       Log(LogLevel::kWarning, "killing worker ", process.ToString(), ": ", death.message());
       launcher_->KillWith(process, death);
@@ -218,6 +224,18 @@ class RayletProcess::World final : public FrameHandler {
     options.use_templates = options_.worker_templates;
     options.own_all_children = options_.own_all_children;
     return options;
+  }
+
+  LauncherPrograms LaunchPrograms() {
+    ProgramStoreOptions kept;
+    kept.directory = options_.program_directory;
+    program_store_ = std::make_unique<ProgramStore>(std::move(kept), *blocks_);
+    LauncherPrograms programs;
+    programs.of_driver = [this](ProcessId driver) { return attach_->TakeExecutable(driver); };
+    programs.fetch = [this](ProcessId driver, std::string path, ProgramStore::Done done) {
+      program_store_->Find(driver, std::move(path), std::move(done));
+    };
+    return programs;
   }
 
   LauncherEvents LaunchEvents() {
@@ -308,9 +326,11 @@ class RayletProcess::World final : public FrameHandler {
   std::unique_ptr<StoreOwner> store_;
   std::unique_ptr<EventLoop> events_;
   std::unique_ptr<WorkerObserver> observer_;
-  std::unique_ptr<ProcessLauncher> launcher_;
-  std::unique_ptr<AttachServer> attach_;
   std::unique_ptr<BlockSource> blocks_;
+  std::unique_ptr<ProgramStore> program_store_;
+  std::unique_ptr<ProcessLauncher> launcher_;
+  std::unique_ptr<ProgramServer> program_server_;
+  std::unique_ptr<AttachServer> attach_;
   std::unique_ptr<Raylet> raylet_;
   bool told_fenced_ = false;
   bool stopped_ = false;

@@ -40,6 +40,7 @@ struct RayletProcessOptions {
   std::string socket_path;
   std::string log_directory;
   std::string spill_directory;
+  std::string program_directory;  // Made when it is needed.
   std::string session;       // Names this run of the node among all of this machine.
   NodeNumber replaces = 0;   // The node that had this session before and is proven dead; 0: none.
   uint64_t store_bytes = 0;  // Capacity of the arena; 0: 30 % of what is there.

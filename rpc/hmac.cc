@@ -34,6 +34,27 @@ Digest Sha256(std::string_view bytes) {
   return out;
 }
 
+RunningSha256::RunningSha256() : context_(EVP_MD_CTX_new()) {
+  SHEAF_CHECK(context_ != nullptr && EVP_DigestInit_ex(context_, EVP_sha256(), nullptr) == 1,
+              "OpenSSL has no SHA256");
+}
+
+RunningSha256::~RunningSha256() { EVP_MD_CTX_free(context_); }
+
+void RunningSha256::Add(std::string_view bytes) {
+  const bool done = EVP_DigestUpdate(context_, bytes.data(), bytes.size()) == 1;
+  SHEAF_CHECK(done, "SHA256 of a running sum failed");
+}
+
+Digest RunningSha256::Finish() {
+  Digest out;
+  unsigned int size = 0;
+  const bool done =
+      EVP_DigestFinal_ex(context_, reinterpret_cast<unsigned char*>(out.data()), &size) == 1;
+  SHEAF_CHECK(done && size == out.size(), "SHA256 of a running sum failed");
+  return out;
+}
+
 bool SameSecret(std::string_view a, std::string_view b) {
   return a.size() == b.size() && CRYPTO_memcmp(a.data(), b.data(), a.size()) == 0;
 }

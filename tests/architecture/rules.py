@@ -22,7 +22,7 @@ MAY_USE = {
     "raylet": "base proto shm metrics rpc object_store",
     "worker": "base proto shm metrics object_store collective",
     "api": "base shm worker object_store collective",
-    "python_bindings": "api worker object_store base",
+    "python_bindings": "api worker object_store collective base",
     "cli": "base proto shm rpc metrics object_store gcs raylet",
     "examples": "api",
 }
@@ -48,7 +48,7 @@ WORLD = [
     WorldRule("the clock", r"clock_gettime|gettimeofday|(?:steady|system|high_resolution)_clock::now|" + _call("time"),
               "base/clock.* base/log.* raylet/worker_observer.* cli/node_plan.*"),  # The last two: wall time as a label.
     WorldRule("sleeping", r"this_thread::sleep|absl::SleepFor|" + _call("nanosleep|clock_nanosleep|usleep|sleep"),
-              "base/clock.* base/executor.* raylet/process_launcher.* raylet/raylet_process.* api/embedded_node.*"),
+              "base/clock.* base/executor.* raylet/process_launcher* raylet/raylet_process.* api/embedded_node.*"),
     # A runtime has one background thread and the threads of its actor's groups; parallel_copy borrows idle cores.
     WorldRule("threads", r"std::(?:j?thread|async)\b|" + _call("pthread_create"),
               "base/executor.* metrics/http_endpoint.* worker/runtime_* object_store/parallel_copy.*"),
@@ -58,7 +58,7 @@ WORLD = [
               "shm/segment.* raylet/machine.*"),  # The second asks the kernel what it can.
     WorldRule("futexes", r"\bFUTEX_|SYS_futex", "shm/doorbell.*"),
     WorldRule("processes", _call("fork|vfork|clone|clone3|posix_spawn|posix_spawnp|exec[lv]p?e?|fexecve|waitpid|waitid|daemon"),
-              "raylet/process_launcher.* raylet/spawn.* raylet/stray_hunter.* base/worker_template.* api/embedded_node.* cli/start.* cli/run.*"),  # The last becomes Python.
+              "raylet/process_launcher* raylet/spawn.* raylet/stray_hunter.* base/worker_template.* api/embedded_node.* cli/start.* cli/run.*"),  # The last becomes Python.
     # A driver's environment, whole, goes to its workers and to its own node; `sheaf run` adds to Python's search path.
     WorldRule("the environment", r"extern char\s*\*\*\s*environ|" + _call("getenv|secure_getenv|setenv|putenv|unsetenv"), "base/config.* worker/runtime_attach.* api/embedded_node.* cli/run.*"),
     WorldRule("randomness", r"std::random_device|std::mt19937|" + _call("rand|srand|random|getrandom|getentropy"),

@@ -1,5 +1,6 @@
 // Copyright The Sheaf Authors. SPDX-License-Identifier: Apache-2.0
-// What frames and blocks cost between two daemons over their links, beside the floor of each
+// What frames and blocks cost between two daemons over their links, and what calls, objects and
+// actors cost in a cluster of five nodes on this machine, beside the floor of each
 // (benchmarks/floor/floor_grpc) measured in the same run.
 //   bench_cluster [--json FILE] [--only TEXT] [--seconds N] [--no-floors]
 #include <signal.h>
@@ -21,6 +22,7 @@
 #include <string>
 #include <vector>
 
+#include "benchmarks/cluster_rows.h"
 #include "rpc/links.h"
 
 namespace {
@@ -33,6 +35,7 @@ using sheaf::ProcessId;
 constexpr ProcessId kOne{1, 0}, kTwo{2, 0};
 constexpr size_t kBulkBytes = 4 << 20;
 constexpr size_t kFrameBytes = 128;
+constexpr size_t kBroadcastBytes = 256'000'000;
 
 double seconds_per_row = 1.0;
 
@@ -56,10 +59,18 @@ double Rate(const std::function<double()>& batch) {
   return rates[2];
 }
 
+// The middle one of three.
+double Middle(const std::function<double()>& measure) {
+  std::vector<double> all = {measure(), measure(), measure()};
+  std::sort(all.begin(), all.end());
+  return all[1];
+}
+
 struct Row {
   std::string name, unit;
   double sheaf;
   double floor;  // 0: none applies.
+  bool lower_is_better = false;
 };
 
 std::map<std::string, double> RunFloors(const std::filesystem::path& directory) {
@@ -201,6 +212,7 @@ void Print(const Row& row) {
 }  // namespace
 
 int main(int argc, char** argv) {
+  bench::BecomeWorker(argc, argv);
   std::string json, only;
   bool with_floors = true;
   for (int i = 1; i < argc; ++i) {
@@ -254,6 +266,28 @@ int main(int argc, char** argv) {
   }
   kill(child, SIGKILL);
   waitpid(child, nullptr, 0);
+  {
+    bench::ClusterNodes cluster(argc, argv, 5);
+    add("actor call on another node, one by one", "1/s", "floor_grpc_stream_ping_pong",
+        [&] { return Middle([&] { return cluster.CallsOneByOne(200); }); });
+    add("actor calls on another node, in flight", "1/s", "floor_grpc_stream_64_frames",
+        [&] { return Middle([&] { return cluster.CallsInFlight(20'000); }); });
+    add("tasks on another node, in flight", "1/s", "floor_grpc_stream_64_frames",
+        [&] { return Middle([&] { return cluster.TasksInFlight(20'000); }); });
+    double one = 0;
+    add("256 MB read on one other node", "GB/s", "floor_grpc_bytes_4mib", [&] {
+      one = Middle([&] { return cluster.Broadcast(kBroadcastBytes, 1); });
+      return kBroadcastBytes / one / 1e9;
+    });
+    // Its floor: the time of the one transfer above.
+    if (one > 0 && (only.empty() || std::strstr("broadcast", only.c_str()) != nullptr)) {
+      rows.push_back({"256 MB read on four other nodes", "s",
+                      Middle([&] { return cluster.Broadcast(kBroadcastBytes, 4); }), one, true});
+      Print(rows.back());
+    }
+    add("actors on three nodes, 1,000 made and called", "1/s", "",
+        [&] { return cluster.Actors(1'000); });
+  }
 
   if (!json.empty()) {
     std::ofstream out(json);
@@ -261,7 +295,8 @@ int main(int argc, char** argv) {
     for (size_t i = 0; i < rows.size(); ++i) {
       const Row& row = rows[i];
       out << (i == 0 ? "\n" : ",\n") << "  {\"name\": \"" << row.name << "\", \"unit\": \""
-          << row.unit << "\", \"better\": \"higher\", \"sheaf\": " << row.sheaf << ", \"floor\": ";
+          << row.unit << "\", \"better\": \"" << (row.lower_is_better ? "lower" : "higher")
+          << "\", \"sheaf\": " << row.sheaf << ", \"floor\": ";
       if (row.floor > 0) {
         out << row.floor << "}";
       } else {

@@ -11,6 +11,11 @@ elseif(NOT SHEAF_SANITIZE STREQUAL "")
   message(FATAL_ERROR "SHEAF_SANITIZE='${SHEAF_SANITIZE}': want address, thread or nothing")
 endif()
 
+# Instrumented code gains little from -O2, and its build takes much longer.
+if(NOT SHEAF_SANITIZE STREQUAL "")
+  set(CMAKE_CXX_FLAGS_RELWITHDEBINFO "-O1 -g1")
+endif()
+
 # Everything with the counters that libFuzzer is guided by; tests/fuzz then takes libFuzzer's main.
 option(SHEAF_FUZZ "Build the fuzz programs for libFuzzer; needs clang" OFF)
 if(SHEAF_FUZZ)

@@ -6,6 +6,7 @@
 #include "python_bindings/call.h"
 #include "python_bindings/caller.h"
 #include "python_bindings/cluster.h"
+#include "python_bindings/collective.h"
 #include "python_bindings/objects.h"
 #include "python_bindings/reference.h"
 #include "python_bindings/session.h"
@@ -22,4 +23,5 @@ NB_MODULE(_core, module) {
   BindSession(module);
   BindTemplates(module);
   BindCluster(module);
+  BindCollective(module);
 }

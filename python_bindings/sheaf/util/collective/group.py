@@ -1,0 +1,164 @@
+# Copyright The Sheaf Authors. SPDX-License-Identifier: Apache-2.0
+"""A collective group as an object."""
+
+from __future__ import annotations
+
+from sheaf import _core
+from sheaf.util.collective.arrays import buffer_of
+from sheaf.util.collective.types import Backend, ReduceOp, reduction
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from types import TracebackType
+    from typing import Any
+
+    import numpy
+
+    from sheaf._core import CollectiveWork
+
+# In the order of CollectiveKind (collective/communicator.h).
+_BARRIER, _ALL_REDUCE, _REDUCE, _REDUCE_SCATTER, _ALL_GATHER, _BROADCAST, _ALL_TO_ALL, _SEND, _RECV = range(9)
+
+DEFAULT_TIMEOUT_S = 30.0
+DEFAULT_ARENA_BYTES = 4 << 30
+
+
+class Group:
+    """This process's place among ``world_size`` ranks that reduce and exchange arrays.
+
+    The ranks are actors, tasks or drivers of one job and, so far, of one node. They meet by the group's name: the constructor
+    returns when all have come. Arrays are NumPy arrays, torch tensors on the CPU, or anything else with the buffer protocol,
+    contiguous; they are used in place, without copies. From arrays of :meth:`empty` the ranks read straight from each other's
+    memory, which is several times faster.
+
+    Every rank calls the same operations in the same order. What goes wrong is an exception on every rank
+    (`sheaf.util.collective.errors`) that names the rank whose fault it is; after it the group is dead, its arrays hold
+    undefined values, and a new Group of the same name may be made.
+
+    Args:
+        world_size: number of ranks.
+        rank: this process's, from 0.
+        name: of the group, within the job. A process may be in several.
+        timeout: seconds that an operation waits for the other ranks, if it does not name its own.
+        formation_timeout: seconds to wait for the other ranks here; None: ``timeout``.
+        epoch: counts the groups of one name; the ranks agree on the largest that one of them gives or knows.
+        arena_bytes: of memory for :meth:`empty`; the same on all ranks. Memory is only taken as it is used.
+
+    Raises:
+        CollectiveTimeoutError: a rank did not come; the message says which, and why.
+        NotImplementedError: a rank is on another node.
+
+    Example (in each of two actors):
+        >>> group = Group(world_size=2, rank=rank)
+        >>> x = group.empty(3, "float32"); x[:] = rank
+        >>> group.all_reduce(x); x
+        array([1., 1., 1.], dtype=float32)
+    """
+
+    def __init__(
+        self, world_size: int, rank: int, name: str = "default", *, timeout: float = DEFAULT_TIMEOUT_S,
+        formation_timeout: float | None = None, epoch: int = 0, arena_bytes: int = DEFAULT_ARENA_BYTES, backend: str = "shm",
+    ) -> None:
+        if Backend(backend) == Backend.NCCL:
+            raise NotImplementedError("backend 'nccl' is not in Sheaf yet: CUDA arrays cannot be reduced; 'shm' reduces CPU arrays")
+        self.timeout = timeout
+        self._group = _core.form_collective_group(
+            name, world_size, rank, epoch, arena_bytes, timeout if formation_timeout is None else formation_timeout
+        )
+        self.name, self.world_size, self.rank, self.epoch = name, world_size, rank, self._group.epoch
+
+    def all_reduce(
+        self, array: Any, op: ReduceOp | str = "sum", *, out: Any = None, timeout: float | None = None, async_op: bool = False
+    ) -> CollectiveWork | None:
+        """Replaces ``array`` (or fills ``out``) by the reduction of the arrays of all ranks."""
+        return self._run(_ALL_REDUCE, array, array if out is None else out, reduction(op), 0, timeout, async_op)
+
+    def reduce(
+        self, array: Any, root: int = 0, op: ReduceOp | str = "sum", *, timeout: float | None = None, async_op: bool = False
+    ) -> CollectiveWork | None:
+        """The same on rank ``root`` only; the arrays of the others stay."""
+        out = array if self.rank == root else None
+        return self._run(_REDUCE, array, out, reduction(op), root, timeout, async_op)
+
+    def broadcast(self, array: Any, root: int = 0, *, timeout: float | None = None, async_op: bool = False) -> CollectiveWork | None:
+        """Replaces ``array`` by that of rank ``root``."""
+        own = self.rank == root
+        return self._run(_BROADCAST, array if own else None, None if own else array, 0, root, timeout, async_op)
+
+    def all_gather(self, out: Any, array: Any, *, timeout: float | None = None, async_op: bool = False) -> CollectiveWork | None:
+        """Fills ``out``, of ``world_size`` times the size, with the arrays of all ranks, in their order."""
+        return self._run(_ALL_GATHER, array, out, 0, 0, timeout, async_op)
+
+    def reduce_scatter(
+        self, out: Any, array: Any, op: ReduceOp | str = "sum", *, timeout: float | None = None, async_op: bool = False
+    ) -> CollectiveWork | None:
+        """Fills ``out`` with this rank's block of the reduction of ``array``, which has ``world_size`` times its size."""
+        return self._run(_REDUCE_SCATTER, array, out, reduction(op), 0, timeout, async_op)
+
+    def all_to_all(self, out: Any, array: Any, *, timeout: float | None = None, async_op: bool = False) -> CollectiveWork | None:
+        """Sends block ``r`` of ``array`` to rank ``r``, and fills block ``r`` of ``out`` with what came from it."""
+        return self._run(_ALL_TO_ALL, array, out, 0, 0, timeout, async_op)
+
+    def send(self, array: Any, to: int, *, timeout: float | None = None, async_op: bool = False) -> CollectiveWork | None:
+        """Sends ``array`` to rank ``to``, which receives one of the same type and size."""
+        return self._run(_SEND, array, None, 0, to, timeout, async_op)
+
+    def recv(self, array: Any, source: int, *, timeout: float | None = None, async_op: bool = False) -> CollectiveWork | None:
+        """Fills ``array`` with what rank ``source`` sends."""
+        return self._run(_RECV, None, array, 0, source, timeout, async_op)
+
+    def barrier(self, *, timeout: float | None = None, async_op: bool = False) -> CollectiveWork | None:
+        """Waits until every rank is here."""
+        return self._run(_BARRIER, None, None, 0, 0, timeout, async_op)
+
+    def empty(self, shape: int | tuple[int, ...], dtype: Any = "float32") -> numpy.ndarray[Any, Any]:
+        """A NumPy array in memory that the ranks share; its values are undefined. It may outlive the group.
+
+        ``torch.from_numpy`` of it is a tensor there. After an error of the group a rank that was late may still write to it:
+        take a new one from the new group.
+        """
+        import numpy
+
+        kind = numpy.dtype(dtype)
+        shape = (shape,) if isinstance(shape, int) else tuple(shape)
+        count = 1
+        for extent in shape:
+            count *= int(extent)
+        memory = self._group.allocate(count * kind.itemsize)
+        return numpy.frombuffer(memory, dtype=kind, count=count).reshape(shape)
+
+    def zeros(self, shape: int | tuple[int, ...], dtype: Any = "float32") -> numpy.ndarray[Any, Any]:
+        """The same, filled with zeros."""
+        array = self.empty(shape, dtype)
+        array.fill(0)
+        return array
+
+    def healthy(self) -> bool:
+        """Whether no operation has failed here."""
+        return self._group.healthy()
+
+    def abort(self, why: str = "abort() was called") -> None:
+        """Ends the operations of all ranks with an error. Any thread may call it."""
+        self._group.abort(why)
+
+    def destroy(self) -> None:
+        """Leaves the group. Ranks that still wait for this one get RankLostError."""
+        self._group.close()
+
+    def __enter__(self) -> Group:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+        self.destroy()
+
+    def __repr__(self) -> str:
+        return f"Group(world_size={self.world_size}, rank={self.rank}, name={self.name!r}, epoch={self.epoch})"
+
+    def _run(
+        self, kind: int, source: Any, target: Any, op: int, peer: int, timeout: float | None, async_op: bool
+    ) -> CollectiveWork | None:
+        start, source_type = buffer_of(source)
+        end, target_type = (start, source_type) if target is source else buffer_of(target)
+        limit = self.timeout if timeout is None else timeout
+        call = self._group.start if async_op else self._group.run
+        return call(kind, start, end, source_type or target_type, op, peer, limit)

@@ -1,0 +1,190 @@
+# Copyright The Sheaf Authors. SPDX-License-Identifier: Apache-2.0
+"""The groups of this process by name: what Ray has in ray.util.collective, with its signatures."""
+
+from __future__ import annotations
+
+import json
+import threading
+
+from sheaf import _core
+from sheaf.util.collective.group import DEFAULT_TIMEOUT_S, Group
+from sheaf.util.collective.types import Backend, ReduceOp
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any
+
+_NAMESPACE = "sheaf.collective"  # Of the GCS's key-value store.
+
+_groups: dict[str, Group] = {}
+_lock = threading.Lock()
+
+
+def nccl_available() -> bool:
+    """Whether groups of CUDA arrays can be made: not yet."""
+    return False
+
+
+def gloo_available() -> bool:
+    """Whether groups of CPU arrays can be made: always, through shared memory."""
+    return True
+
+
+def is_group_initialized(group_name: str = "default") -> bool:
+    """Whether this process is in the group."""
+    return group_name in _groups
+
+
+def init_collective_group(
+    world_size: int, rank: int, backend: str = Backend.SHM, group_name: str = "default", gloo_timeout: int = 30000
+) -> None:
+    """Makes this process rank ``rank`` of a group; returns when all ranks have called it.
+
+    Args:
+        world_size: number of ranks.
+        rank: of this process, from 0.
+        backend: "shm", or "gloo", which is the same within a node; "nccl" is not there yet.
+        group_name: within the job; a process may be in several groups.
+        gloo_timeout: milliseconds that each operation, and this call, waits for the other ranks.
+    """
+    if not group_name:
+        raise ValueError("group_name is empty: want a name")
+    with _lock:
+        old = _groups.get(group_name)
+        if old is not None and old.healthy():
+            raise RuntimeError(f"this process is in the group {group_name!r} already: call destroy_collective_group first")
+        if old is not None:
+            old.destroy()
+            del _groups[group_name]
+    timeout = gloo_timeout / 1000 if gloo_timeout > 0 else DEFAULT_TIMEOUT_S
+    group = Group(world_size, rank, group_name, timeout=timeout, backend=backend)
+    with _lock:
+        _groups[group_name] = group
+
+
+def create_collective_group(
+    actors: list[Any], world_size: int, ranks: list[int], backend: str = Backend.SHM, group_name: str = "default",
+    gloo_timeout: int = 30000,
+) -> None:
+    """Declares that ``actors`` are the ranks ``ranks`` of a group. Each joins with its first operation on that group."""
+    Backend(backend)
+    if len(actors) != len(ranks) or len(ranks) != world_size or sorted(ranks) != list(range(world_size)):
+        raise ValueError(f"ranks={ranks} for {len(actors)} actors and world_size={world_size}: want each of 0 to {world_size - 1} once")
+    declared = {
+        "ranks": {actor._actor_id.hex(): rank for actor, rank in zip(actors, ranks)},
+        "world_size": world_size, "backend": backend, "timeout": gloo_timeout,
+    }
+    if not _core.key_put(_NAMESPACE, _declaration_key(group_name), json.dumps(declared).encode(), False):
+        raise RuntimeError(f"the group {group_name!r} is declared already: call destroy_collective_group first")
+
+
+def destroy_collective_group(group_name: str = "default") -> None:
+    """Leaves the group; in the process that declared it, takes back the declaration."""
+    with _lock:
+        group = _groups.pop(group_name, None)
+    if group is not None:
+        group.destroy()
+    elif _core.is_initialized():
+        _core.key_delete(_NAMESPACE, _declaration_key(group_name))
+
+
+def get_group_handle(group_name: str = "default") -> Group:
+    """The group of this name that this process is in; joins it if this actor was declared a rank of it."""
+    group = _groups.get(group_name)
+    return group if group is not None else _join_declared(group_name)
+
+
+def get_rank(group_name: str = "default") -> int:
+    """This process's rank; -1: it is not in the group."""
+    group = _groups.get(group_name)
+    return group.rank if group is not None else -1
+
+
+def get_collective_group_size(group_name: str = "default") -> int:
+    """The number of ranks; -1: this process is not in the group."""
+    group = _groups.get(group_name)
+    return group.world_size if group is not None else -1
+
+
+def allreduce(tensor: Any, group_name: str = "default", op: ReduceOp = ReduceOp.SUM) -> None:
+    """Replaces ``tensor`` by the reduction of the tensors of all ranks."""
+    get_group_handle(group_name).all_reduce(tensor, op)
+
+
+def barrier(group_name: str = "default") -> None:
+    """Waits until every rank is here."""
+    get_group_handle(group_name).barrier()
+
+
+def reduce(tensor: Any, dst_rank: int = 0, group_name: str = "default", op: ReduceOp = ReduceOp.SUM) -> None:
+    """Replaces ``tensor`` of rank ``dst_rank`` by the reduction of the tensors of all ranks."""
+    get_group_handle(group_name).reduce(tensor, dst_rank, op)
+
+
+def broadcast(tensor: Any, src_rank: int = 0, group_name: str = "default") -> None:
+    """Replaces ``tensor`` by that of rank ``src_rank``."""
+    get_group_handle(group_name).broadcast(tensor, src_rank)
+
+
+def allgather(tensor_list: list[Any], tensor: Any, group_name: str = "default") -> None:
+    """Fills ``tensor_list``, one tensor for each rank, with the tensors of all ranks."""
+    group = get_group_handle(group_name)
+    _check_list(tensor_list, tensor, group.world_size)
+    whole = _scratch(group, tensor)
+    group.all_gather(whole, tensor)
+    for target, part in zip(tensor_list, whole):
+        target[...] = part
+
+
+def reducescatter(tensor: Any, tensor_list: list[Any], group_name: str = "default", op: ReduceOp = ReduceOp.SUM) -> None:
+    """Fills ``tensor`` with the reduction of the ranks' ``tensor_list[r]``, where r is this rank."""
+    group = get_group_handle(group_name)
+    _check_list(tensor_list, tensor, group.world_size)
+    whole = _scratch(group, tensor)
+    for part, source in zip(whole, tensor_list):
+        part[...] = source
+    group.reduce_scatter(tensor, whole, op)
+
+
+def send(tensor: Any, dst_rank: int, group_name: str = "default") -> None:
+    """Sends ``tensor`` to rank ``dst_rank``, which calls recv."""
+    get_group_handle(group_name).send(tensor, dst_rank)
+
+
+def recv(tensor: Any, src_rank: int, group_name: str = "default") -> None:
+    """Fills ``tensor`` with what rank ``src_rank`` sends."""
+    get_group_handle(group_name).recv(tensor, src_rank)
+
+
+def _declaration_key(group_name: str) -> str:
+    return f"{_core.context()['job']}/{group_name}/declared"
+
+
+def _join_declared(group_name: str) -> Group:
+    context = _core.context()
+    found = _core.key_get(_NAMESPACE, _declaration_key(group_name))
+    declared = json.loads(found) if found is not None else {"ranks": {}}
+    rank = declared["ranks"].get(context.get("actor", ""))
+    if rank is None:
+        raise RuntimeError(f"this process is not in the group {group_name!r}: call init_collective_group here first")
+    init_collective_group(declared["world_size"], rank, declared["backend"], group_name, declared["timeout"])
+    return _groups[group_name]
+
+
+def _check_list(tensors: list[Any], tensor: Any, world_size: int) -> None:
+    if len(tensors) != world_size:
+        raise ValueError(f"a list of {len(tensors)} tensors in a group of {world_size}: want one for each rank")
+    if any(tuple(other.shape) != tuple(tensor.shape) or other.dtype != tensor.dtype for other in tensors):
+        raise ValueError(f"the tensors of the list differ from the tensor of shape {tuple(tensor.shape)} and type {tensor.dtype}")
+
+
+def _scratch(group: Group, tensor: Any) -> Any:
+    """One array for a tensor like ``tensor`` of each rank."""
+    from sheaf.util.collective.arrays import is_tensor
+
+    shape = (group.world_size, *tensor.shape)
+    if is_tensor(tensor):
+        return tensor.new_empty(shape)
+    import numpy
+
+    return numpy.empty(shape, tensor.dtype)

@@ -1,0 +1,48 @@
+# Copyright The Sheaf Authors. SPDX-License-Identifier: Apache-2.0
+"""Names of backends and reductions, as Ray has them."""
+
+from __future__ import annotations
+
+import enum
+
+unset_timeout_ms = -1
+
+
+class Backend:
+    """``Backend("gloo")``: a name in lower case. What runs is said by `sheaf.util.collective.group.Group`."""
+
+    NCCL = "nccl"
+    MPI = "mpi"
+    GLOO = "gloo"
+    SHM = "shm"
+    UNRECOGNIZED = "unrecognized"
+
+    def __new__(cls, name: str) -> str:  # type: ignore[misc]
+        backend = getattr(cls, name.upper(), cls.UNRECOGNIZED)
+        if backend == cls.UNRECOGNIZED:
+            raise ValueError(f"backend {name!r}: want 'shm', 'gloo' or 'nccl'")
+        if backend == cls.MPI:
+            raise RuntimeError("backend 'mpi' does not exist: want 'shm', 'gloo' or 'nccl'")
+        return str(backend)
+
+
+class ReduceOp(enum.Enum):
+    """How values of the ranks become one. Sums and products of integers wrap around."""
+
+    SUM = 0
+    PRODUCT = 1
+    MIN = 2
+    MAX = 3
+    AVERAGE = 4
+
+
+def reduction(op: ReduceOp | str) -> int:
+    """The number of a reduction, given itself or its name: "sum", "product", "min", "max", "average"."""
+    if isinstance(op, str):
+        try:
+            op = ReduceOp[op.upper()]
+        except KeyError:
+            raise ValueError(f"op={op!r}: want 'sum', 'product', 'min', 'max' or 'average'") from None
+    if not isinstance(op, ReduceOp):
+        raise TypeError(f"op={op!r}: want a ReduceOp or its name")
+    return op.value

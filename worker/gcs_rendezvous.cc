@@ -1,0 +1,36 @@
+// Copyright The Sheaf Authors. SPDX-License-Identifier: Apache-2.0
+#include "worker/gcs_rendezvous.h"
+
+#include "absl/strings/str_cat.h"
+#include "base/status_macros.h"
+
+namespace sheaf {
+namespace {
+
+constexpr std::string_view kNameSpace = "sheaf.collective";
+
+}  // namespace
+
+GcsRendezvous::GcsRendezvous(Runtime& runtime, const std::string& group)
+    : runtime_(runtime), prefix_(absl::StrCat(runtime.job(), "/", group, "/")) {}
+
+std::string GcsRendezvous::KeyOf(int rank) const { return absl::StrCat(prefix_, rank); }
+
+absl::Status GcsRendezvous::Publish(int rank, absl::string_view bytes, Nanos deadline) {
+  return runtime_
+      .KeyPut(kNameSpace, KeyOf(rank), {bytes.data(), bytes.size()}, /*overwrite=*/true, deadline)
+      .status();
+}
+
+absl::StatusOr<std::optional<std::string>> GcsRendezvous::Look(int rank, Nanos deadline) {
+  return runtime_.KeyGet(kNameSpace, KeyOf(rank), deadline);
+}
+
+absl::Status GcsRendezvous::Withdraw(int rank, absl::string_view bytes, Nanos deadline) {
+  SHEAF_ASSIGN_OR_RETURN(const std::optional<std::string> found, Look(rank, deadline));
+  if (!found.has_value() || *found != bytes) return absl::OkStatus();
+  // A successor that publishes at this instant finds its own bytes missing and repeats them.
+  return runtime_.KeyDelete(kNameSpace, KeyOf(rank), deadline).status();
+}
+
+}  // namespace sheaf

@@ -1,0 +1,207 @@
+// Copyright The Sheaf Authors. SPDX-License-Identifier: Apache-2.0
+// All-reduce of float32 between processes of one node: from arrays in the arena and from private
+// ones, beside a plain memcpy of as many bytes, Gloo over loopback TCP and Open MPI in the same
+// run.
+//   bench_collective [--json FILE] [--ranks N]... [--no-peers]
+// Bandwidths by the method of nccl-tests: algbw = bytes / time, busbw = algbw * 2 (n - 1) / n.
+#include <signal.h>
+#include <sys/prctl.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <cstring>
+#include <filesystem>
+#include <fstream>
+#include <iostream>
+#include <map>
+#include <string>
+
+#include "benchmarks/collective_rounds.h"
+#include "collective/fake_rendezvous.h"
+#include "collective/shm_communicator.h"
+
+namespace {
+
+using sheaf::Communicator;
+using sheaf::DataType;
+
+using Figures = std::map<size_t, rounds::Figure>;
+
+void Check(const absl::Status& status) {
+  if (status.ok()) return;
+  std::cerr << "bench_collective: " << status << "\n";
+  std::_Exit(1);
+}
+
+// One rank's whole run; prints the figures of rank 0.
+void RunRank(int rank, int ranks, bool in_arena, sheaf::FakeMeetingPlace& place) {
+  sheaf::FakeRendezvous rendezvous(place);
+  sheaf::CommunicatorOptions options;
+  options.rank = rank;
+  options.world_size = ranks;
+  options.arena_bytes = size_t{1} << 30;
+  auto group = sheaf::FormShmCommunicator(options, rendezvous);
+  Check(group.status());
+  for (size_t bytes : rounds::kSizes) {
+    const size_t count = bytes / sizeof(float);
+    std::vector<float> own(in_arena ? 0 : count);
+    std::shared_ptr<std::byte> shared;
+    float* array = own.data();
+    if (in_arena) {
+      auto memory = (*group)->Allocate(bytes);
+      Check(memory.status());
+      shared = *std::move(memory);
+      array = reinterpret_cast<float*>(shared.get());
+    }
+    std::fill(array, array + count, static_cast<float>(rank + 1));
+    const auto reduce = [&] {
+      Check((*group)->AllReduce(array, array, count, DataType::kFloat32));
+    };
+    const auto barrier = [&] { Check((*group)->Barrier()); };
+    barrier();
+    reduce();
+    const float sum = static_cast<float>(ranks * (ranks + 1)) / 2;
+    floors::Require(array[0] == sum && array[count - 1] == sum, "sum");
+    barrier();
+    std::fill(array, array + count, 0.0f);
+    const rounds::Figure figure = rounds::Measure(bytes, reduce, barrier);
+    if (rank == 0) rounds::PrintFigure(bytes, figure);
+  }
+  (*group)->Barrier().IgnoreError();
+}
+
+Figures Read(FILE* from) {
+  Figures figures;
+  size_t bytes = 0;
+  rounds::Figure figure;
+  while (std::fscanf(from, "%zu %lf %lf", &bytes, &figure.median_us, &figure.best_us) == 3) {
+    figures[bytes] = figure;
+  }
+  return figures;
+}
+
+Figures RunSheaf(int ranks, bool in_arena) {
+  sheaf::FakeMeetingPlace place;
+  int ends[2];
+  if (pipe(ends) != 0) return {};
+  for (int rank = 0; rank < ranks; ++rank) {
+    if (fork() != 0) continue;
+    prctl(PR_SET_PDEATHSIG, SIGKILL);
+    dup2(ends[1], STDOUT_FILENO);
+    RunRank(rank, ranks, in_arena, place);
+    std::_Exit(0);
+  }
+  close(ends[1]);
+  FILE* output = fdopen(ends[0], "r");
+  Figures figures = Read(output);
+  fclose(output);
+  for (int rank = 0; rank < ranks; ++rank) wait(nullptr);
+  return figures;
+}
+
+Figures RunPeer(const std::string& command) {
+  FILE* output = popen((command + " 2>/dev/null").c_str(), "r");
+  if (output == nullptr) return {};
+  Figures figures = Read(output);
+  return pclose(output) == 0 ? figures : Figures();
+}
+
+Figures RunMemcpy() {
+  Figures figures;
+  for (size_t bytes : rounds::kSizes) {
+    std::vector<char> from(bytes, 1), to(bytes, 2);
+    figures[bytes] = rounds::Measure(
+        bytes,
+        [&] {
+          std::memcpy(to.data(), from.data(), bytes);
+          asm volatile("" : : "r"(to.data()) : "memory");
+        },
+        [] {});
+  }
+  return figures;
+}
+
+std::string SizeText(size_t bytes) {
+  return bytes >= (1 << 20) ? std::to_string(bytes >> 20) + " MiB"
+                            : std::to_string(bytes >> 10) + " KiB";
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  std::string json;
+  std::vector<int> worlds;
+  bool peers = true;
+  for (int i = 1; i < argc; ++i) {
+    const std::string argument = argv[i];
+    if (argument == "--json" && i + 1 < argc) {
+      json = argv[++i];
+    } else if (argument == "--ranks" && i + 1 < argc) {
+      worlds.push_back(std::atoi(argv[++i]));
+    } else if (argument == "--no-peers") {
+      peers = false;
+    } else {
+      std::cerr << "bench_collective: '" << argument
+                << "': want --json FILE, --ranks N or --no-peers\n";
+      return 2;
+    }
+  }
+  if (worlds.empty()) worlds = {2, 4};
+  const std::filesystem::path directory = std::filesystem::path(argv[0]).parent_path();
+  std::string rows;
+  for (int ranks : worlds) {
+    std::vector<std::pair<std::string, Figures>> columns;
+    columns.emplace_back("arena", RunSheaf(ranks, true));
+    columns.emplace_back("private", RunSheaf(ranks, false));
+    columns.emplace_back("memcpy", RunMemcpy());
+    const std::string count = std::to_string(ranks);
+    if (peers && exists(directory / "peer_gloo")) {
+      columns.emplace_back("gloo", RunPeer((directory / "peer_gloo").string() + " " + count));
+    } else if (peers) {
+      std::cout << "gloo is left out: libgloo-dev was not there when this was built\n";
+    }
+    if (peers && exists(directory / "peer_mpi")) {
+      columns.emplace_back("mpi", RunPeer("mpirun --allow-run-as-root --oversubscribe -n " + count +
+                                          " " + (directory / "peer_mpi").string()));
+    } else if (peers) {
+      std::cout << "mpi is left out: libopenmpi-dev was not there when this was built\n";
+    }
+    std::printf("\nall_reduce float32, %d ranks: median us for an operation (algbw GB/s)\n%-9s",
+                ranks, "");
+    for (const auto& [name, figures] : columns) std::printf("%20s", name.c_str());
+    std::printf("\n");
+    for (size_t bytes : rounds::kSizes) {
+      std::printf("%-9s", SizeText(bytes).c_str());
+      for (const auto& [name, figures] : columns) {
+        const auto figure = figures.find(bytes);
+        if (figure == figures.end()) {
+          std::printf("%20s", "failed");
+          continue;
+        }
+        const double us = figure->second.median_us;
+        const double algbw = static_cast<double>(bytes) / us / 1e3;
+        const double busbw = name == "memcpy" ? algbw : algbw * 2 * (ranks - 1) / ranks;
+        std::printf("%12.1f (%5.2f)", us, algbw);
+        char row[400];
+        std::snprintf(
+            row, sizeof row,
+            "%s  {\"name\": \"all_reduce %s, %d ranks, %s\", \"unit\": \"us\", \"value\": %.6g, "
+            "\"best\": %.6g, \"algbw_gbps\": %.4g, \"busbw_gbps\": %.4g}",
+            rows.empty() ? "" : ",\n", SizeText(bytes).c_str(), ranks, name.c_str(), us,
+            figure->second.best_us, algbw, busbw);
+        rows += row;
+      }
+      std::printf("\n");
+    }
+    std::fflush(stdout);
+  }
+  if (!json.empty()) {
+    std::ofstream out(json);
+    out << "[\n" << rows << "\n]\n";
+    if (!out) {
+      std::cerr << "bench_collective: cannot write " << json << "\n";
+      return 1;
+    }
+  }
+  return 0;
+}

@@ -421,6 +421,13 @@ sheaf::v1::ErrorKind KeyPut(const std::string& key, const std::string& value,
              : sheaf::internal::InfoOf(done.status(), sheaf::v1::ErrorKind::kGcsStorageFull).kind;
 }
 
+std::optional<bool> KeyPutIfAbsent(const std::string& key, const std::string& value,
+                                   std::chrono::seconds bound) {
+  const auto added =
+      TheRuntime().KeyPut("faults", key, value, false, sheaf::internal::DeadlineAfter(bound));
+  return added.ok() ? std::optional<bool>(*added) : std::nullopt;
+}
+
 std::optional<std::string> KeyGet(const std::string& key, std::chrono::seconds bound) {
   return sheaf::internal::ValueOrThrow(
       TheRuntime().KeyGet("faults", key, sheaf::internal::DeadlineAfter(bound)));

@@ -154,6 +154,9 @@ class FullDisk {
 // kNone: done.
 sheaf::v1::ErrorKind KeyPut(const std::string& key, const std::string& value,
                             std::chrono::seconds bound = 10s);
+// Whether it was added; null: no answer.
+std::optional<bool> KeyPutIfAbsent(const std::string& key, const std::string& value,
+                                   std::chrono::seconds bound = 10s);
 std::optional<std::string> KeyGet(const std::string& key, std::chrono::seconds bound = 10s);
 // An array of the store, waiting for room for so long; null: the store is full.
 std::optional<sheaf::ObjectRef<std::vector<uint64_t>>> PutWithin(uint64_t id, size_t count,

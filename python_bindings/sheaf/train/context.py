@@ -20,8 +20,10 @@ from sheaf.train.errors import LoopStopped
 
 if TYPE_CHECKING:
     from sheaf.train.backend import BackendConfig
+    from sheaf.util.collective import Group
 
 _MOST_UNREAD = 1000  # Reports that the driver has not fetched; further ones wait.
+_TOGETHER_S = 0.02  # Reports that nobody waits for are fetched together.
 
 
 @dataclasses.dataclass(frozen=True)
@@ -76,9 +78,11 @@ class Session:
         self._committed = start.first_report  # All reports before it are.
         self._unread: collections.deque[Report] = collections.deque()
         self._changed = threading.Condition()
+        self._urgent = False  # A report waits for the driver.
         self._stopped = False
         self._ended = False
-        self.group: Any = None  # See sheaf.train.collective.
+        self._group: Group | None = None
+        self._group_lock = threading.Lock()
 
     def report(self, metrics: dict[str, Any], checkpoint: Checkpoint | None, name: str | None, delete: bool) -> None:
         with self._changed:
@@ -92,7 +96,9 @@ class Session:
                 shutil.rmtree(checkpoint.path, ignore_errors=True)
         with self._changed:
             self._unread.append(Report(number, metrics, temporary, name))
-            self._changed.notify_all()
+            if len(self._unread) == 1 or checkpoint is not None:
+                self._urgent = self._urgent or checkpoint is not None
+                self._changed.notify_all()
             # With a checkpoint it is a barrier: when it returns, the checkpoint is durable and all ranks have reported.
             while (checkpoint is not None and self._committed <= number) or len(self._unread) > _MOST_UNREAD:
                 self._raise_if_stopped()
@@ -111,6 +117,16 @@ class Session:
         if self._stopped:
             raise LoopStopped
 
+    def group(self) -> Group:
+        """See TrainContext.group."""
+        with self._group_lock:
+            if self._group is None:
+                from sheaf.util.collective import Group
+
+                self._raise_if_stopped()
+                self._group = Group(self.start.world_size, self.start.rank, self.start.group)
+            return self._group
+
     # The driver's side.
 
     def take(self, timeout_s: float) -> tuple[list[Report], bool]:
@@ -122,6 +138,10 @@ class Session:
                 if left <= 0:
                     break
                 self._changed.wait(left)
+            soon = min(deadline, time.monotonic() + _TOGETHER_S)
+            while not self._ended and not self._urgent and (left := soon - time.monotonic()) > 0:
+                self._changed.wait(left)
+            self._urgent = False
             reports = list(self._unread)
             self._unread.clear()
             self._changed.notify_all()
@@ -141,6 +161,9 @@ class Session:
         with self._changed:
             self._stopped = True
             self._changed.notify_all()
+        group = self._group
+        if group is not None:
+            group.abort("the group of workers is formed anew")
 
     @property
     def stopped(self) -> bool:
@@ -149,6 +172,9 @@ class Session:
 
     def end(self) -> None:
         """The loop is over."""
+        group, self._group = self._group, None
+        if group is not None:
+            group.destroy()
         with self._changed:
             self._ended = True
             self._changed.notify_all()
@@ -208,6 +234,15 @@ class TrainContext:
     def get_metadata(self) -> dict[str, Any]:
         """What the trainer was given as metadata."""
         return dict(self._start.metadata)
+
+    @property
+    def group(self) -> Group:
+        """For collectives between the workers (sheaf.util.collective.Group), by rank; formed when each of them first asks for it.
+
+        When a worker is lost, operations under way end with a CollectiveError, and the loops begin again with a new group.
+        NotImplementedError: the workers are on several nodes.
+        """
+        return self._session.group()
 
     @property
     def epoch(self) -> int:

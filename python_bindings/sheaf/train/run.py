@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import dataclasses
 import time
+import uuid
 from typing import Any, Callable
 
 import sheaf
@@ -23,6 +24,7 @@ from sheaf.train.progress_line import ProgressLine
 from sheaf.train.result import Event, Result
 from sheaf.train.run_files import RunFiles
 from sheaf.train.worker_group import Worker, WorkerGroup
+from sheaf.util.collective import CollectiveError
 
 _POLL_S = 1.0
 _STOP_S = 3.0  # How long a healthy worker may take to leave its loop; then its process is ended too.
@@ -139,7 +141,7 @@ class Run:
         new = self._group.form()
         workers = list(self._group.members)
         epoch = _Epoch(number, workers, reports)
-        kept = self._files.kept
+        kept, token = self._files.kept, uuid.uuid4().hex[:8]
         address = next((row["NodeManagerAddress"] for row in sheaf.nodes() if row["NodeID"] == workers[0].node), "127.0.0.1")
         checkpoint = kept[-1].checkpoint if kept else self._plan.resume_from
         try:
@@ -151,7 +153,7 @@ class Run:
             start = Start(
                 epoch=number, rank=rank, world_size=len(workers), experiment=self._name, storage=self._storage, first_report=reports,
                 checkpoint=checkpoint, checkpoints=tuple((one.checkpoint, one.metrics) for one in kept), address=address, port=port,
-                group=f"train:{self._name}:{number}", backend=self._plan.backend, datasets=shared, metadata=self._plan.metadata, **place,
+                group=f"train:{self._name}:{number}:{token}", backend=self._plan.backend, datasets=shared, metadata=self._plan.metadata, **place,
             )
             # Calls of one caller run in order, but in different threads: `run` and `take` come when the session is there.
             start_ref = workers[rank].handle.prepare.remote(start)
@@ -179,7 +181,10 @@ class Run:
         self._recovering_since = time.monotonic()
         self._take_apart(epoch)
         self._commit(epoch)
+        first = epoch.failures[_first_cause(epoch.failures)]
         for rank, error in epoch.failures.items():
+            if error is not first and isinstance(error, CollectiveError):
+                continue  # It says that the other is lost.
             last = (str(error).strip() or type(error).__name__).splitlines()[-1]
             kind = "raised" if isinstance(error, RayTaskError) else "is lost"
             self._happened(f"rank {rank} (pid {epoch.workers[rank].pid}) {kind}: {last}")
@@ -297,9 +302,10 @@ class Run:
 
 
 def _first_cause(failures: dict[int, BaseException]) -> int:
-    """The rank whose failure explains the others: a death before what it made others raise, then whatever came first."""
+    """The rank whose failure explains the others: a death, else what a loop raised by itself, else what came first."""
     dead = [rank for rank, error in failures.items() if not isinstance(error, RayTaskError)]
-    return dead[0] if dead else next(iter(failures))
+    own = [rank for rank, error in failures.items() if not isinstance(error, CollectiveError)]
+    return (dead or own or list(failures))[0]
 
 
 def _last_name(path: str) -> str:

@@ -102,7 +102,7 @@ class TrainWorker:
         session = self._of(epoch)
         if session is None:
             return
-        session.stop()
+        session.stop()  # Also what waits in the group for collectives.
         session.start.backend.on_stop(context.TrainContext(session))
         with self._lock:
             if self._thread is not None:

@@ -98,6 +98,19 @@ SCENARIO("after a worker's death only what it had started counts as tried") {
   CHECK(refs[2].entry()->value == "3");
 }
 
+SCENARIO("a worker that dies with the last task asks for no other in its place") {
+  Fixture f;
+  const ObjectHandle a = f.Submit(f.Template(0));
+  f.Grant();
+  f.TakePush();
+  f.transport.sent.clear();
+  f.Die(kWorker, 1);
+  CHECK(a.entry()->extra->error.kind == ErrorKind::kWorkerCrashed);
+  proto::LeaseDemand demand;
+  REQUIRE(demand.ParseFromString(f.transport.Take(FrameKind::kLeaseDemand).body));
+  CHECK(demand.wanted() == 0);
+}
+
 SCENARIO("a task with retries is tried again, with pauses, until none is left") {
   Fixture f;
   const ObjectHandle a = f.Submit(f.Template(2));

@@ -197,6 +197,14 @@ void TaskSubmitter::UpdateDemand(LeaseKey& key) {
   SendMessage(transport_.To(RayletOf(self_.node)), FrameKind::kLeaseDemand, demand);
 }
 
+void TaskSubmitter::WantOnlyHeld(LeaseKey& key) {
+  key.wanted_sent = static_cast<uint32_t>(key.leases.size());
+  proto::LeaseDemand demand;
+  demand.set_key(key.number);
+  demand.set_wanted(key.wanted_sent);
+  SendMessage(transport_.To(RayletOf(self_.node)), FrameKind::kLeaseDemand, demand);
+}
+
 void TaskSubmitter::OnGrant(const proto::LeaseGrant& grant) {
   auto found = by_number_.find(grant.key());
   if (found == by_number_.end()) return;
@@ -221,12 +229,7 @@ void TaskSubmitter::OnRefused(const proto::LeaseRefused& refused) {
   key.notice = refused.message();
   const auto kind = static_cast<ErrorKind>(refused.error());
   if (kind == ErrorKind::kNone) return;
-  key.wanted_sent = static_cast<uint32_t>(key.leases.size());
-  // Another node may have refused: this one still counts on it.
-  proto::LeaseDemand demand;
-  demand.set_key(key.number);
-  demand.set_wanted(key.wanted_sent);
-  SendMessage(transport_.To(RayletOf(self_.node)), FrameKind::kLeaseDemand, demand);
+  WantOnlyHeld(key);  // Another node may have refused: this one still counts on it.
   TaskList failed = std::exchange(key.queue, {});
   while (TaskRecord* task = failed.PopFront()) tasks_.Fail(*task, {kind, refused.message(), {}});
 }
@@ -316,12 +319,7 @@ void TaskSubmitter::Return(OwnedLease& lease, bool discard) {
   by_worker_.erase(lease.worker->process);
   std::erase_if(key.leases, [&](const auto& held) { return held.get() == &lease; });
   if (key.queue.empty()) {
-    // First, or the raylet would grant another one for it.
-    key.wanted_sent = static_cast<uint32_t>(key.leases.size());
-    proto::LeaseDemand demand;
-    demand.set_key(key.number);
-    demand.set_wanted(key.wanted_sent);
-    SendMessage(transport_.To(RayletOf(self_.node)), FrameKind::kLeaseDemand, demand);
+    WantOnlyHeld(key);  // First, or the raylet would grant another one for it.
   }
   SendMessage(transport_.To(RayletOf(node)), FrameKind::kLeaseReturn, message);
 }
@@ -373,7 +371,11 @@ void TaskSubmitter::OnProcessDied(ProcessId process, const proto::Death& death, 
     (*task)->target = nullptr;
     key.queue.PushFront(*task);
   }
-  Pump(key);
+  if (key.queue.empty()) {
+    WantOnlyHeld(key);  // Or the raylet would look for another one in its place.
+  } else {
+    Pump(key);
+  }
 }
 
 // The first retry follows at once, later ones wait: a task that kills its worker each time leaves

@@ -86,6 +86,7 @@ class TaskSubmitter final : public TaskDispatcher {
   size_t Depth(const LeaseKey& key) const;
   void PushTo(OwnedLease& lease, TaskRecord& task);
   void UpdateDemand(LeaseKey& key);
+  void WantOnlyHeld(LeaseKey& key);  // Nothing waits: no lease beyond those held is needed.
   void Return(OwnedLease& lease, bool discard);
   void TakeBackFrom(OwnedLease& lease);
   void Requeue(TaskRecord& task, bool front);

@@ -5,7 +5,7 @@
 veth pair, and the cable is a program: packets are lost below TCP, as in a real network. Node N has the address ADDRESS(N).
 A namespace lives as long as this process and those in it: nothing is left behind, however a test ends.
 
-    network = Network(3)                        # needs root and /dev/net/tun; PermissionError says what is missing
+    network = Network(3)                        # needs root and /dev/net/tun; Missing says what is not there
     subprocess.run(network.within(2) + command)   # runs a command in the namespace of node 2
     network.rule(2, 3, loss=1.0)                # from 2 to 3 nothing arrives any more; both(2, 3, ...) for both ways
     network.heal()
@@ -31,6 +31,10 @@ SET_TUN = 0x400454CA
 PLAIN_TUN = 0x1001  # IFF_TUN | IFF_NO_PI
 QUEUE_BYTES = 1 << 20  # Of a direction with a rate; more is dropped, as by a router.
 MOST_AT_ONCE = 64  # Packets of one device before the others have their turn.
+
+
+class Missing(Exception):
+    """What a row needs, and this machine or user does not have."""
 
 
 def address_of(node: int) -> str:
@@ -64,7 +68,7 @@ class Switch:
         """Makes a namespace; the descriptor by which others of its user can enter it."""
         libc = ctypes.CDLL(None, use_errno=True)
         if libc.unshare(CLONE_NEWNET) != 0:
-            raise PermissionError(f"unshare(CLONE_NEWNET): {os.strerror(ctypes.get_errno())}")
+            raise Missing(f"unshare(CLONE_NEWNET): {os.strerror(ctypes.get_errno())}")
         space = os.open("/proc/self/ns/net", os.O_RDONLY)
         device = os.open(TUN, os.O_RDWR | os.O_NONBLOCK)
         fcntl.ioctl(device, SET_TUN, struct.pack("16sH22x", b"cable", PLAIN_TUN))
@@ -159,15 +163,15 @@ class Switch:
 class Network:
     def __init__(self, nodes: int, seed: int = 0, mtu: int = 16000):
         if os.geteuid() != 0:
-            raise PermissionError("network namespaces need root (or run the test inside `unshare -Ur`)")
+            raise Missing("network namespaces need root (or run the test inside `unshare -Ur`)")
         if not os.access(TUN, os.R_OK | os.W_OK):
-            raise PermissionError(f"no {TUN} that this user may open")
+            raise Missing(f"no {TUN} that this user may open")
         environment = {name: value for name, value in os.environ.items() if not name.startswith("SHEAF_")}
         self._switch = subprocess.Popen([sys.executable, os.path.abspath(__file__), str(seed), str(mtu)], stdin=subprocess.PIPE,
                                         stdout=subprocess.PIPE, text=True, bufsize=1, env=environment)
         self._spaces = {}
         if self._switch.stdout.readline() != "ready\n":
-            raise PermissionError("the packet switch did not start")
+            raise Missing("the packet switch did not start")
         for _ in range(nodes):
             self.add()
 
@@ -214,7 +218,7 @@ class Network:
         self._switch.stdin.write(json.dumps(command) + "\n")
         line = self._switch.stdout.readline()
         if not line:
-            raise PermissionError(f"the packet switch ended at {command}: no right to make a namespace or its device here?")
+            raise Missing(f"the packet switch ended at {command}: no right to make a namespace or its device here?")
         return json.loads(line)
 
     def close(self):

@@ -246,7 +246,16 @@ class CommandLine {
         ->add_option("--python", run_program_.python,
                      "The Python to run (default: SHEAF_PYTHON, else python3)")
         ->type_name("PROGRAM");
-    command->footer("\nExample: sheaf run --as-ray train.py --epochs 3\n");
+    command
+        ->add_option(
+            "--nproc", run_program_.processes,
+            "Run it in N processes with RANK, WORLD_SIZE, MASTER_ADDR and so on as torchrun "
+            "sets them; the first that fails ends all")
+        ->type_name("N")
+        ->check(CLI::Range(1, 1 << 16));
+    command->footer(
+        "\nExamples: sheaf run --as-ray train.py --epochs 3\n"
+        "          sheaf run --nproc 4 train_ddp.py\n");
   }
   void AddVersion() {
     CLI::App* command = Command("version", "Print the version", [this] { return PrintVersion(); });

@@ -8,7 +8,9 @@
 #include <cstdlib>
 #include <cstring>
 #include <filesystem>
+#include <string>
 #include <system_error>
+#include <vector>
 
 #include "base/config.h"
 #include "cli/query.h"
@@ -65,6 +67,10 @@ int RunProgram(const RunOptions& options) {
   std::string python =
       options.python.empty() ? VariableOr("SHEAF_PYTHON", "python3") : options.python;
   std::vector<std::string> arguments = options.arguments;
+  if (options.processes > 0) {
+    const std::string count = std::to_string(options.processes);
+    arguments.insert(arguments.begin(), {"-m", "sheaf.launch", "--nproc", count});
+  }
   std::vector<char*> argv{python.data()};
   for (std::string& argument : arguments) argv.push_back(argument.data());
   argv.push_back(nullptr);

@@ -9,6 +9,7 @@ namespace sheaf::cli {
 
 struct RunOptions {
   bool as_ray = false;  // `import ray` means sheaf, in the program's children too.
+  int processes = 0;    // 0: this process; else so many, as ranks of one group (sheaf.launch).
   std::string python;   // Empty: SHEAF_PYTHON, else python3 of PATH.
   std::vector<std::string>
       arguments;  // What Python gets: a script (or -m MODULE, -c CODE), its own.

@@ -1,0 +1,323 @@
+# Copyright The Sheaf Authors. SPDX-License-Identifier: Apache-2.0
+"""A backend "sheaf" for torch.distributed, over sheaf.util.collective: importing this module registers it.
+
+    import sheaf.torch
+    torch.distributed.init_process_group("sheaf")
+
+DistributedDataParallel, DistributedSampler and what else is built on torch.distributed run over it unchanged, on CPU tensors. The
+process belongs to a cluster of Sheaf: it is one of `sheaf run --nproc`, a worker of sheaf.train, or has called sheaf.init. ImportError:
+torch is not installed.
+"""
+
+from __future__ import annotations
+
+import collections
+import datetime
+import inspect
+import queue
+import threading
+import uuid
+from typing import Any, Callable
+
+try:
+    import torch
+    import torch.distributed as distributed
+except ImportError as error:
+    raise ImportError("sheaf.torch needs PyTorch: pip install torch") from error
+
+import sheaf
+from sheaf.util.collective import Group
+from sheaf.util.collective.types import ReduceOp
+
+_Tensors = list[Any]
+_WorkBase: Any = getattr(distributed, "Work", None) or getattr(distributed, "_Work", None) or torch._C._distributed_c10d.Work
+_OPS = {"SUM": ReduceOp.SUM, "AVG": ReduceOp.AVERAGE, "PRODUCT": ReduceOp.PRODUCT, "MIN": ReduceOp.MIN, "MAX": ReduceOp.MAX}
+_REDUCED = (torch.float16, torch.bfloat16, torch.float32, torch.float64, torch.int32, torch.int64, torch.uint8)
+
+
+class _Work(_WorkBase):  # type: ignore[misc]
+    """An operation under way. `finish` brings its result where it belongs, once."""
+
+    def __init__(self, started: list[Any], outputs: _Tensors, futures: _Futures, finish: Callable[[], None] | None = None):
+        super().__init__()
+        futures.keep(self)
+        self._started, self._outputs, self._futures, self._finish = started, outputs, futures, finish
+        self._lock = threading.Lock()
+        self._future: Any = None
+        self._over = False
+
+    def wait(self, timeout: Any = None) -> bool:
+        """Until it is done. Raises CollectiveError."""
+        with self._lock:
+            if self._over:
+                return True
+            for started in self._started:
+                started.wait()  # Bounded by the timeout of the operation.
+            if self._finish is not None:
+                self._finish()
+            self._over = True
+        return True
+
+    def is_completed(self) -> bool:
+        """Whether wait would return at once."""
+        return self._over or all(started.done() for started in self._started)
+
+    def is_success(self) -> bool:
+        """Whether it is done well."""
+        return self._over
+
+    def result(self) -> _Tensors:
+        """The tensors that it filled."""
+        return self._outputs
+
+    def synchronize(self) -> None:
+        """The same as wait: there is no device to wait for."""
+        self.wait()
+
+    def get_future(self) -> Any:
+        """A torch.futures.Future of the tensors."""
+        if self._future is None:
+            self._future = torch.futures.Future()
+            self._futures.resolve(self, self._future)
+        return self._future
+
+
+class _Futures:
+    """Sets the futures of operations when they are done, in their order, from one thread.
+
+    Keeps the last operations alive: torch's C++ holds only its own half of a _Work, which without the other would wait for ever. It
+    asks each for its future, or waits for it, before it starts more than two others.
+    """
+
+    def __init__(self) -> None:
+        self._last: collections.deque[_Work] = collections.deque(maxlen=16)
+        self._pending: queue.SimpleQueue[tuple[_Work, Any] | None] = queue.SimpleQueue()
+        self._thread: threading.Thread | None = None
+
+    def keep(self, work: _Work) -> None:
+        self._last.append(work)
+
+    def resolve(self, work: _Work, future: Any) -> None:
+        if self._thread is None:
+            self._thread = threading.Thread(target=self._run, name="sheaf-torch", daemon=True)
+            self._thread.start()
+        self._pending.put((work, future))
+
+    def close(self) -> None:
+        self._pending.put(None)
+
+    def _run(self) -> None:
+        while (pending := self._pending.get()) is not None:
+            work, future = pending
+            try:
+                work.wait()
+            except Exception as error:
+                future.set_exception(error)
+            else:
+                future.set_result(work.result())
+
+
+class ProcessGroupSheaf(distributed.ProcessGroup):  # type: ignore[misc]
+    """The ranks of one process group. Operations are started in the order of their calls and run beside the program."""
+
+    def __init__(self, group: Group):
+        super().__init__(group.rank, group.world_size)
+        self._group = group
+        self._futures = _Futures()
+
+    def __del__(self) -> None:
+        if hasattr(self, "_futures"):
+            self._futures.close()
+            self._group.destroy()
+
+    def getBackendName(self) -> str:
+        return "sheaf"
+
+    def name(self) -> str:
+        return "sheaf"
+
+    _get_backend_name = getBackendName
+
+    def abort(self) -> None:
+        """Ends the operations of all ranks with an error."""
+        self._group.abort()
+
+    # Operations as torch.distributed calls them: lists of tensors of one device each, hence of one.
+
+    def allreduce(self, tensors: _Tensors, opts: Any = None) -> Any:
+        return self._each(tensors, lambda staged: self._group.all_reduce(staged, _reduction(opts), async_op=True, **_timeout(opts)), True)
+
+    def allreduce_coalesced(self, tensors: _Tensors, opts: Any = None) -> Any:
+        return self.allreduce(tensors, opts)
+
+    def reduce(self, tensors: _Tensors, opts: Any) -> Any:
+        root = opts.rootRank
+        return self._each(tensors, lambda staged: self._group.reduce(staged, root, _reduction(opts), async_op=True, **_timeout(opts)), True)
+
+    def broadcast(self, tensors: _Tensors, opts: Any) -> Any:
+        root = opts.rootRank
+        return self._each(tensors, lambda staged: self._group.broadcast(staged, root, async_op=True, **_timeout(opts)), False)
+
+    def allgather(self, output_lists: list[_Tensors], inputs: _Tensors, opts: Any = None) -> Any:
+        (outputs,), (own,) = output_lists, inputs
+        return self._gather_into(outputs, own, opts)
+
+    def allgather_coalesced(self, output_lists: list[_Tensors], inputs: _Tensors, opts: Any = None) -> Any:
+        works = [self._gather_into([outputs[index] for outputs in output_lists], own, opts) for index, own in enumerate(inputs)]
+        return _all(works, self._futures)
+
+    def _allgather_base(self, output: Any, own: Any, opts: Any = None) -> Any:
+        return self._gather_into(list(output.view(-1).chunk(self._group.world_size)) if own.numel() else [], own, opts, [output])
+
+    def allgather_into_tensor_coalesced(self, outputs: _Tensors, inputs: _Tensors, opts: Any = None) -> Any:
+        return _all([self._allgather_base(output, own, opts) for output, own in zip(outputs, inputs)], self._futures)
+
+    def reduce_scatter(self, outputs: _Tensors, input_lists: list[_Tensors], opts: Any = None) -> Any:
+        (output,), (parts,) = outputs, input_lists
+        return self._scatter_sum(output, torch.cat([part.reshape(-1) for part in parts]), opts)
+
+    def _reduce_scatter_base(self, output: Any, whole: Any, opts: Any = None) -> Any:
+        return self._scatter_sum(output, whole.reshape(-1), opts)
+
+    def reduce_scatter_tensor_coalesced(self, outputs: _Tensors, inputs: _Tensors, opts: Any = None) -> Any:
+        return _all([self._reduce_scatter_base(output, whole, opts) for output, whole in zip(outputs, inputs)], self._futures)
+
+    def alltoall_base(self, output: Any, whole: Any, output_sizes: list[int], input_sizes: list[int], opts: Any = None) -> Any:
+        if not output_sizes and not input_sizes:
+            staged, source = _staged(output, False), _staged(whole, False)
+            started = self._group.all_to_all(staged, source, async_op=True, **_timeout(opts))
+            return _Work([started], [output], self._futures, lambda: _bring(staged, output))
+        return self.alltoall(list(output.split(output_sizes)), list(whole.split(input_sizes)), opts)
+
+    def alltoall(self, outputs: _Tensors, inputs: _Tensors, opts: Any = None) -> Any:
+        return self._exchange(
+            {rank: part for rank, part in enumerate(inputs)}, {rank: part for rank, part in enumerate(outputs)}, outputs, opts
+        )
+
+    def gather(self, output_lists: list[_Tensors], inputs: _Tensors, opts: Any) -> Any:
+        outputs = output_lists[0] if self._group.rank == opts.rootRank else []
+        return self._exchange({opts.rootRank: inputs[0]}, dict(enumerate(outputs)), outputs, opts)
+
+    def scatter(self, outputs: _Tensors, input_lists: list[_Tensors], opts: Any) -> Any:
+        parts = input_lists[0] if self._group.rank == opts.rootRank else []
+        return self._exchange(dict(enumerate(parts)), {opts.rootRank: outputs[0]}, outputs, opts)
+
+    def send(self, tensors: _Tensors, to: int, tag: int = 0) -> Any:
+        return self._exchange({to: tensors[0]}, {}, tensors, None)
+
+    def recv(self, tensors: _Tensors, source: int, tag: int = 0) -> Any:
+        return self._exchange({}, {source: tensors[0]}, tensors, None)
+
+    def barrier(self, opts: Any = None) -> Any:
+        return _Work([self._group.barrier(async_op=True, **_timeout(opts))], [], self._futures)
+
+    def _each(self, tensors: _Tensors, start: Callable[[Any], Any], reduces: bool) -> Any:
+        staged = [_staged(tensor, reduces) for tensor in tensors]
+
+        def finish() -> None:
+            for copy, tensor in zip(staged, tensors):
+                _bring(copy, tensor)
+
+        return _Work([start(copy) for copy in staged], tensors, self._futures, finish)
+
+    def _gather_into(self, outputs: _Tensors, own: Any, opts: Any, result: _Tensors | None = None) -> Any:
+        source = _staged(own, False)
+        whole = source.new_empty(source.numel() * self._group.world_size)
+        started = self._group.all_gather(whole, source, async_op=True, **_timeout(opts))
+
+        def finish() -> None:
+            for output, part in zip(outputs, whole.chunk(self._group.world_size)):
+                _bring(part, output)
+
+        return _Work([started], result or outputs, self._futures, finish)
+
+    def _scatter_sum(self, output: Any, whole: Any, opts: Any) -> Any:
+        source, staged = _staged(whole, True), _staged(output, True)
+        started = self._group.reduce_scatter(staged, source, _reduction(opts), async_op=True, **_timeout(opts))
+        return _Work([started], [output], self._futures, lambda: _bring(staged, output))
+
+    def _exchange(self, parts: dict[int, Any], outputs: dict[int, Any], result: _Tensors, opts: Any) -> Any:
+        """Sends parts to ranks and fills outputs from ranks; what goes to this rank itself is copied."""
+        rank = self._group.rank
+        if rank in parts and rank in outputs:
+            outputs[rank].copy_(parts[rank])
+        staged = {peer: _staged(output, False) for peer, output in outputs.items() if peer != rank}
+        started = [self._group.send(_staged(part, False), peer, async_op=True, **_timeout(opts)) for peer, part in parts.items() if peer != rank]
+        started += [self._group.recv(copy, peer, async_op=True, **_timeout(opts)) for peer, copy in staged.items()]
+
+        def finish() -> None:
+            for peer, copy in staged.items():
+                _bring(copy, outputs[peer])
+
+        return _Work(started, result, self._futures, finish)
+
+
+def _staged(tensor: Any, reduces: bool) -> Any:
+    """The tensor itself, or a flat copy that a group can work on: contiguous, and of a type that it knows."""
+    if tensor.is_sparse:
+        raise NotImplementedError("the backend 'sheaf' has no sparse tensors: call .to_dense() first")
+    flat = tensor.detach().contiguous().view(-1)
+    if flat.dtype in _REDUCED:
+        return flat
+    if reduces:
+        if flat.is_complex():
+            return torch.view_as_real(flat).reshape(-1)
+        return flat.to(torch.int32)
+    return flat.view(torch.uint8)
+
+
+def _bring(staged: Any, tensor: Any) -> None:
+    """Writes a staged result into the tensor, if it is a copy."""
+    if staged.data_ptr() == tensor.data_ptr() and staged.numel() * staged.element_size() == tensor.numel() * tensor.element_size():
+        return
+    with torch.no_grad():
+        if tensor.is_complex() and staged.dtype != torch.uint8:
+            staged = torch.view_as_complex(staged.view(-1, 2))
+        elif staged.dtype == torch.uint8 and tensor.dtype != torch.uint8:
+            staged = staged.view(tensor.dtype)
+        tensor.copy_(staged.view(tensor.shape))
+
+
+def _all(works: list[_Work], futures: _Futures) -> _Work:
+    return _Work([_Nested(work) for work in works], [tensor for work in works for tensor in work.result()], futures)
+
+
+class _Nested:
+    """A work in the place of what a group has started."""
+
+    def __init__(self, work: _Work):
+        self.wait, self.done = work.wait, work.is_completed
+
+
+def _reduction(opts: Any) -> ReduceOp:
+    wanted = distributed.ReduceOp.SUM if opts is None else opts.reduceOp
+    for name, op in _OPS.items():
+        if wanted == getattr(distributed.ReduceOp, name, None):
+            return op
+    raise NotImplementedError(f"the backend 'sheaf' has no {wanted}: want SUM, AVG, PRODUCT, MIN or MAX")
+
+
+def _timeout(opts: Any) -> dict[str, float]:
+    """What the call names; torch's mark for none is a negative time."""
+    given = getattr(opts, "timeout", None)
+    return {"timeout": given.total_seconds()} if isinstance(given, datetime.timedelta) and given.total_seconds() > 0 else {}
+
+
+def _create(store: Any, rank: int, size: int, timeout: datetime.timedelta) -> ProcessGroupSheaf:
+    if not sheaf.is_initialized():
+        raise RuntimeError("the backend 'sheaf' needs a process of a cluster: use `sheaf run --nproc`, sheaf.train, or call sheaf.init() first")
+    if rank == 0:
+        store.set("sheaf/group", f"torch:{uuid.uuid4().hex}")
+    name = store.get("sheaf/group").decode()
+    seconds = timeout.total_seconds()
+    return ProcessGroupSheaf(Group(size, rank, name, timeout=seconds, formation_timeout=seconds))
+
+
+def _register() -> None:
+    if "SHEAF" in getattr(distributed.Backend, "_plugins", {}):
+        return
+    takes_devices = "devices" in inspect.signature(distributed.Backend.register_backend).parameters
+    distributed.Backend.register_backend("sheaf", _create, **({"devices": ["cpu"]} if takes_devices else {}))
+
+
+_register()

@@ -1,19 +1,24 @@
 # Copyright The Sheaf Authors. SPDX-License-Identifier: Apache-2.0
-"""The example of the README prints what it says."""
+"""The examples of the README print what they say."""
 
+import os
 import pathlib
 import re
 import subprocess
 import sys
 
+import pytest
+
 from conftest import WAIT_S
 
 README = pathlib.Path(__file__).parents[2] / "README.md"
+PROGRAMS = re.findall(r"```python\n(.*?)```", README.read_text(), re.S)
 
 
-def test_the_example_prints_what_it_says(tmp_path):
-    (program,) = re.findall(r"```python\n(.*?)```", README.read_text(), re.S)
+@pytest.mark.parametrize("program", PROGRAMS, ids=["calls", "training"])
+def test_the_example_prints_what_it_says(tmp_path, program):
     (tmp_path / "program.py").write_text(program)
     said = re.findall(r"print\(.*\)  # (.*)", program)
-    done = subprocess.run([sys.executable, tmp_path / "program.py"], capture_output=True, text=True, timeout=WAIT_S)
+    environment = {**os.environ, "HOME": str(tmp_path)}  # Where training puts its results.
+    done = subprocess.run([sys.executable, tmp_path / "program.py"], capture_output=True, text=True, timeout=2 * WAIT_S, env=environment)
     assert said and done.stdout.splitlines() == said, done.stderr

@@ -248,6 +248,8 @@ void Raylet::Refuse(const DemandId& demand, ErrorKind error, const std::string& 
     return;
   }
   if (!MayHear(demand.owner)) return;
+  // Only this node ends: the owner's raylet will hear so, and look elsewhere.
+  if (shutting_down_ && demand.owner.node != options_.node) return;
   proto::LeaseRefused message;
   message.set_key(demand.key);
   message.set_error(static_cast<uint32_t>(error));

@@ -476,6 +476,31 @@ SCENARIO("a job known for its detached actor only goes on when its driver asks f
   CHECK(grants.size() == (over ? 0 : 1));
 }
 
+SCENARIO("a node that ends refuses nothing to owners elsewhere: their raylets look further") {
+  RayletNode node;
+  const ProcessId far{2, 1};
+  const auto from_node_2 = [&](FrameKind kind, const std::string& body) {
+    node.raylet->OnRemoteFrame(RayletOf(2), RayletOf(RayletNode::kNode), Lane::kControl,
+                               {kind, body});
+  };
+  proto::RemoteJob job;
+  job.set_job(7);
+  job.set_driver(far.packed());
+  from_node_2(FrameKind::kRemoteJob, job.SerializeAsString());
+  proto::HandedDemand demand;
+  demand.set_owner(far.packed());
+  demand.set_driver(far.packed());
+  demand.set_hops(1);
+  demand.mutable_demand()->set_key(1);
+  demand.mutable_demand()->set_wanted(1);
+  Resources::Cpu(1).ToMap(
+      *demand.mutable_demand()->mutable_spec()->mutable_resources()->mutable_amounts());
+  from_node_2(FrameKind::kHandedDemand, demand.SerializeAsString());
+  REQUIRE(node.raylet->GetStats().leases == 1);  // Its worker is being started.
+  node.raylet->Shutdown("told to end");
+  CHECK(node.transport.Take<proto::LeaseRefused>(far, FrameKind::kLeaseRefused).empty());
+}
+
 SCENARIO("the constructor of a detached actor fails") {
   DetachedTest t;
   t.node.GcsSays(t.start);

@@ -34,8 +34,10 @@ ROWS = {
     "23": "rows_links",
     "24": "rows_links",
     "25": "rows_nodes",
+    "32": "rows_signals",
     "34": "rows_nodes",
     "36": "rows_nodes",
+    "38": "rows_mixed",
     "ports": "rows_programs",
 }
 

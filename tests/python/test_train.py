@@ -16,6 +16,7 @@ import pytest
 import sheaf
 from sheaf import train
 from sheaf.train.progress_line import ProgressLine
+from sheaf.util.collective import CollectiveError
 
 from conftest import WAIT_S
 
@@ -155,6 +156,37 @@ def test_pure_python_loops_are_interrupted(node, tmp_path):
 
     result = trainer(tmp_path, loop=loop, max_failures=1).fit()
     assert "(2 kept, 1 new)" in result.events[-2].text
+
+
+def test_a_rank_that_is_stopped_is_named_to_the_others_and_replaced(node, tmp_path):
+    def loop(config):
+        context = train.get_context()
+        context.group.barrier()
+        if (context.epoch, context.get_world_rank()) == (0, 1):
+            os.kill(os.getpid(), signal.SIGSTOP)
+        try:
+            total = np.ones(1)
+            context.group.all_reduce(total, timeout=1)
+        except CollectiveError as error:
+            (tmp_path / str(context.get_world_rank())).write_text(f"{type(error).__name__} {error.rank}")
+            raise
+        train.report({"total": total[0]})
+
+    result = trainer(tmp_path, loop=loop, max_failures=1).fit()
+    assert result.metrics["total"] == 3 and "(2 kept, 1 new)" in "".join(event.text for event in result.events)
+    said = {(tmp_path / rank).read_text() for rank in ("0", "2")}
+    assert "CollectiveTimeoutError 1" in said and said <= {"CollectiveTimeoutError 1", "RankLostError 0", "RankLostError 2", "RankLostError 1"}
+
+
+def test_values_go_from_rank_zero_to_all(node, tmp_path):
+    def loop(config):
+        rank = train.get_context().get_world_rank()
+        given = train.collective.broadcast_from_rank_zero({"rank": rank, "more": "x" * 1000})
+        train.collective.barrier()
+        assert given["rank"] == 0 and len(given["more"]) == 1000
+        train.report({"done": True})
+
+    assert trainer(tmp_path, loop=loop).fit().metrics["done"]
 
 
 def test_a_run_of_the_same_name_goes_on_and_never_sees_a_torn_checkpoint(node, tmp_path):
@@ -330,12 +362,41 @@ def test_callbacks_hear_what_happens(node, tmp_path):
     assert [json.loads(line)["step"] for line in (tmp_path / "own.jsonl").read_text().splitlines()] == [1, 2, 3]
 
 
-def test_callbacks_that_lack_a_package_say_which():
+class Spy:
+    """Stands for a package: remembers calls as (name, arguments)."""
+
+    def __init__(self, said, name=""):
+        self._said, self._name = said, name
+
+    def __getattr__(self, name):
+        return Spy(self._said, name)
+
+    def __call__(self, *arguments, **named):
+        self._said.append((self._name, *arguments, *named.values()))
+        return Spy(self._said)
+
+
+def test_tensorboard_and_mlflow_get_numbers_of_each_step(node, tmp_path, monkeypatch):
+    board, flow = [], []
+    monkeypatch.setitem(sys.modules, "torch.utils.tensorboard", None)
+    monkeypatch.setitem(sys.modules, "tensorboardX", Spy(board))
+    monkeypatch.setitem(sys.modules, "mlflow", Spy(flow))
+    made = trainer(tmp_path, workers=1, max_failures=1, steps=4, every=2, fail=[(0, 0, 3, "raise")])
+    made._run_config.callbacks = (train.TensorBoardCallback(), train.MLflowCallback("file:x", "mine"))
+    made.fit()
+    folder = str(tmp_path / "out" / "run" / "tensorboard")
+    assert [entry[1:] for entry in board if entry[0] == "SummaryWriter"] == [(folder, 1), (folder, 3)]  # Steps behind the checkpoint go.
+    assert [entry[2:] for entry in board if entry[:2] == ("add_scalar", "step")] == [(1.0, 1), (2.0, 2), (3.0, 3), (3.0, 3), (4.0, 4)]
+    assert flow[:3] == [("set_tracking_uri", "file:x"), ("set_experiment", "mine"), ("start_run", "run")]
+    assert [entry[2] for entry in flow if entry[0] == "log_metrics"] == [1, 2, 3, 4] and flow[-1] == ("end_run", "FINISHED")
+
+
+def test_callbacks_that_lack_a_package_say_which(monkeypatch):
+    for name in ("torch.utils.tensorboard", "tensorboardX", "mlflow"):
+        monkeypatch.setitem(sys.modules, name, None)
     for make, package in ((train.TensorBoardCallback, "tensorboardX"), (train.MLflowCallback, "mlflow")):
-        try:
+        with pytest.raises(ImportError, match=f"pip install {package}"):
             make()
-        except ImportError as error:
-            assert f"pip install {package}" in str(error)
 
 
 class Terminal(io.StringIO):
@@ -372,7 +433,7 @@ def test_the_package_stands_on_public_names_alone():
                 names = [f"{node.module}.{alias.name}" if node.module == "sheaf" else node.module for alias in node.names]
             for name in names:
                 package, _, rest = name.partition(".")
-                public = rest.split(".")[0] in ("", "train", "util", "exceptions")
+                public = rest.split(".")[0] in ("", "train", "util", "exceptions", "torch")
                 assert (package == "sheaf" and public) or package in sys.stdlib_module_names | OPTIONAL, f"{file.name} imports {name}"
 
 

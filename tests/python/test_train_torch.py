@@ -136,6 +136,12 @@ def test_a_torch_trainer_loses_a_worker_and_goes_on(tmp_path):
     assert re.search(r"\(1 kept, 1 new\) begin from checkpoint_00000[12]", said[2]), said  # The last report may die with its rank.
 
 
+def test_the_example_recognises_digits(tmp_path):
+    program = pathlib.Path(__file__).parents[2] / "examples" / "python" / "train_torch.py"
+    said = run(tmp_path, f"import runpy, sys; sys.argv[1:] = ['--epochs', '5']; runpy.run_path({str(program)!r}, run_name='__main__')")
+    assert float(re.search(r"recognised: (0\.\d+)", said).group(1)) > 0.9
+
+
 def test_without_torch_the_package_says_what_is_missing(tmp_path):
     (tmp_path / "torch.py").write_text("raise ImportError('no torch here')")
     program = """

@@ -154,7 +154,8 @@ absl::Status ShmCollectives::Enter(const Operation& operation) {
       return theirs.load(std::memory_order_acquire) >= sequence_;
     }));
   }
-  return Compare(operation);
+  SHEAF_RETURN_IF_ERROR(Compare(operation));
+  return group_.CheckEntered(waiting_);
 }
 
 absl::Status ShmCollectives::Compare(const Operation& operation) {

@@ -141,7 +141,7 @@ class ShmGroup::Formation {
   absl::Status Meet() {
     group_->epoch_ = own_.epoch;
     if (options_.world_size == 1) return absl::OkStatus();
-    SHEAF_RETURN_IF_ERROR(rendezvous_.Publish(options_.rank, published_, deadline_));
+    SHEAF_RETURN_IF_ERROR(rendezvous_.Publish(options_.rank, published_, AnswerBy()));
     Nanos pause = kMillisecond;
     while (true) {
       for (int rank = 0; rank < options_.world_size; ++rank) {
@@ -164,6 +164,9 @@ class ShmGroup::Formation {
     return absl::OkStatus();
   }
 
+  // The last question is asked just before the deadline, and may still be answered.
+  Nanos AnswerBy() const { return Deadline(deadline_, kSecond); }
+
   // Each has mapped the other as it is now.
   bool Joined(int rank) const {
     return peers_[rank].mapped && group_->page(rank)->confirmed[options_.rank].load(
@@ -179,7 +182,7 @@ class ShmGroup::Formation {
   // What this rank published is still there; else somebody else claims its place.
   absl::Status CheckOwn() {
     SHEAF_ASSIGN_OR_RETURN(const std::optional<std::string> found,
-                           rendezvous_.Look(options_.rank, deadline_));
+                           rendezvous_.Look(options_.rank, AnswerBy()));
     if (found == published_) return absl::OkStatus();
     if (found.has_value()) {
       const absl::StatusOr<Publication> other = Decode(*found);
@@ -190,13 +193,13 @@ class ShmGroup::Formation {
                         options_.rank);
       }
     }
-    return rendezvous_.Publish(options_.rank, published_, deadline_);
+    return rendezvous_.Publish(options_.rank, published_, AnswerBy());
   }
 
   absl::Status TryJoin(int rank) {
     Peer& peer = peers_[rank];
     SHEAF_ASSIGN_OR_RETURN(const std::optional<std::string> found,
-                           rendezvous_.Look(rank, deadline_));
+                           rendezvous_.Look(rank, AnswerBy()));
     // Withdrawn: it has formed the group, or has given up and may come again.
     if (!found.has_value() || *found == peer.bytes) return absl::OkStatus();
     peer.bytes = *found;

@@ -116,6 +116,32 @@ absl::Status ShmGroup::Sleep(WaitLine& line, const Waiting& waiting, int peer,
   }
 }
 
+// The failure of `peer`, which has one, as this rank's own.
+absl::Status ShmGroup::Adopt(const Waiting& waiting, int peer) {
+  const RankFailure& record = page(peer)->failure;
+  const absl::string_view text(record.text, strnlen(record.text, sizeof record.text));
+  auto code = static_cast<absl::StatusCode>(record.code);
+  if (code != absl::StatusCode::kDeadlineExceeded && code != absl::StatusCode::kInvalidArgument) {
+    code = absl::StatusCode::kUnavailable;
+  }
+  const int culprit = record.rank >= 0 && record.rank < world_size() ? record.rank : peer;
+  return Fail(code, culprit,
+              absl::StrCat(DescribeCall(waiting.operation, waiting.sequence), " ended, as rank ",
+                           peer, " gave up: ", text));
+}
+
+absl::Status ShmGroup::CheckEntered(const Waiting& waiting) {
+  for (int peer = 0; peer < world_size(); ++peer) {
+    const RankPage& theirs = *page(peer);
+    if (theirs.failure.state.load(std::memory_order_acquire) ==
+            static_cast<uint32_t>(RankState::kFailed) &&
+        theirs.progress.finished.load(std::memory_order_acquire) < waiting.sequence) [[unlikely]] {
+      return peer == rank() ? Failure() : Adopt(waiting, peer);
+    }
+  }
+  return absl::OkStatus();
+}
+
 absl::Status ShmGroup::LookForTrouble(const Waiting& waiting, int peer,
                                       absl::FunctionRef<bool()> ready) {
   if (absl::Status failure = Failure(); !failure.ok()) return failure;
@@ -125,17 +151,7 @@ absl::Status ShmGroup::LookForTrouble(const Waiting& waiting, int peer,
     const RankFailure& record = page(other)->failure;
     const auto state = static_cast<RankState>(record.state.load(std::memory_order_acquire));
     if (ready()) return absl::OkStatus();  // What failed there was a later operation.
-    if (state == RankState::kFailed) {
-      const absl::string_view text(record.text, strnlen(record.text, sizeof record.text));
-      auto code = static_cast<absl::StatusCode>(record.code);
-      if (code != absl::StatusCode::kDeadlineExceeded &&
-          code != absl::StatusCode::kInvalidArgument) {
-        code = absl::StatusCode::kUnavailable;
-      }
-      const int culprit = record.rank >= 0 && record.rank < world_size() ? record.rank : other;
-      return Fail(code, culprit,
-                  absl::StrCat(doing, " ended, as rank ", other, " gave up: ", text));
-    }
+    if (state == RankState::kFailed) return Adopt(waiting, other);
     if (other == peer && state == RankState::kLeft) {
       return Fail(
           absl::StatusCode::kUnavailable, peer,

@@ -92,6 +92,10 @@ class ShmGroup {
     return Sleep(line, waiting, peer, ready);
   }
 
+  // OK, or the failure of a rank that entered what is waited for and gave up: the last to enter
+  // would not notice.
+  absl::Status CheckEntered(const Waiting& waiting);
+
   // Ends the group for all ranks, unless it has ended before; returns the failure that ended it.
   // `culprit`: a rank, or -1.
   absl::Status Fail(absl::StatusCode code, int culprit, absl::string_view text);
@@ -117,6 +121,7 @@ class ShmGroup {
                      absl::FunctionRef<bool()> ready);
   // OK, or why the wait for `peer` is over.
   absl::Status LookForTrouble(const Waiting& waiting, int peer, absl::FunctionRef<bool()> ready);
+  absl::Status Adopt(const Waiting& waiting, int peer);
   absl::Status Late(const Waiting& waiting, int peer);
   std::string LastOperationOf(int peer) const;
   void RingAllLines() const;

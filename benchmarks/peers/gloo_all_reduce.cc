@@ -26,7 +26,8 @@ void RunRank(int rank, int ranks, const std::string& directory) {
   attributes.iface = "lo";
   auto context = std::make_shared<gloo::rendezvous::Context>(rank, ranks);
   gloo::rendezvous::FileStore store(directory);
-  context->connectFullMesh(store, gloo::transport::tcp::CreateDevice(attributes));
+  auto device = gloo::transport::tcp::CreateDevice(attributes);
+  context->connectFullMesh(store, device);
   for (size_t bytes : rounds::kSizes) {
     std::vector<float> array(bytes / sizeof(float), static_cast<float>(rank + 1));
     const std::vector<float*> pointers{array.data()};

@@ -175,6 +175,22 @@ ensure_test_packages() {
   [[ -z $missing ]] || note "some tests will be skipped: not installed: $missing"
 }
 
+# What `bench collective` is compared with; a peer that is not installed is left out.
+peer_packages() { echo libgloo-dev libopenmpi-dev openmpi-bin; }
+
+ensure_peer_packages() {
+  command -v apt-get >/dev/null || return 0
+  local missing
+  missing=$(missing_packages $(peer_packages))
+  [[ -n $missing ]] || return 0
+  if can_be_root; then
+    (apt_install $missing) || note "could not install: $missing"
+    rm -f build/.configured  # A build that was configured without them looks again.
+  else
+    note "left out of the comparison: not installed: $missing"
+  fi
+}
+
 # What the Python package is built, tested and run with, from PyPI: in a virtual environment, since Debian 12 refuses pip elsewhere.
 python_packages() { echo nanobind==3.1.0 nanobind-backend==1.0.0 scikit-build-core==1.1.2 cloudpickle==3.1.2 numpy pytest; }
 
@@ -289,6 +305,9 @@ bench() {
     python_package benchmarks/bench_python.py "$@"
   fi
   step "packages" ensure_packages ask
+  if [[ $area == collective ]]; then
+    step "peers" ensure_peer_packages
+  fi
   step "configure" configure build
   grep -q "^build bench_$area:" build/build.ninja || fail "there is no benchmarks/bench_$area"
   step "build" build_into build "bench_$area"

@@ -68,7 +68,10 @@ namespace {
 std::vector<float> TrainTogether(const Samples& training) {
   std::vector<sheaf::ActorHandle<Worker>> workers;
   for (size_t i = 0; i < kWorkers; ++i)
-    workers.push_back(sheaf::Actor<Worker>().Remote(ShardOf(training, i)));
+    // One that is lost is made again from its images, and asked again: a gradient depends on
+    // nothing else.
+    workers.push_back(
+        sheaf::Actor<Worker>().MaxRestarts(3).MaxTaskRetries(3).Remote(ShardOf(training, i)));
   const auto server = sheaf::Actor<ParameterServer>().Remote(InitialWeights());
   std::string where;
   for (const auto& worker : workers) {

@@ -39,6 +39,7 @@ ROWS = {
     "36": "rows_nodes",
     "38": "rows_mixed",
     "ports": "rows_programs",
+    "programs": "rows_programs",
 }
 
 

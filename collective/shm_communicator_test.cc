@@ -415,7 +415,7 @@ TEST_CASE("an array outlives its group") {
   FakeRendezvous rendezvous(place);
   std::shared_ptr<std::byte> kept;
   {
-    auto group = FormShmCommunicator({.arena_bytes = 1 << 20}, rendezvous);
+    auto group = FormShmCommunicator({.name = "alone", .arena_bytes = 1 << 20}, rendezvous);
     REQUIRE(group.ok());
     CHECK(absl::IsResourceExhausted((*group)->Allocate(2 << 20).status()));
     kept = *(*group)->Allocate(1000);

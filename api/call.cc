@@ -128,7 +128,8 @@ void ResumeWhenReady(const Handle& object, std::coroutine_handle<> waiting) {
 void ResumeAfter(std::chrono::nanoseconds duration, std::coroutine_handle<> waiting) {
   ThrowIfCancelled();
   std::function<void()> resume = CoroutineLoop::Suspend(waiting);
-  CoroutineLoop::Current()->loop->PostAt(DeadlineAfter(duration), std::move(resume));
+  // The loop lives: this is its thread.
+  CoroutineLoop::Current()->loop.lock()->PostAt(DeadlineAfter(duration), std::move(resume));
 }
 
 void ThrowIfCancelled() {
@@ -139,14 +140,15 @@ void ThrowIfCancelled() {
 
 void RunUntil(std::coroutine_handle<> start, const bool* done) {
   auto root = std::make_shared<CoroutineRoot>();
-  root->loop = std::make_shared<CoroutineLoop>();
+  const auto loop = std::make_shared<CoroutineLoop>();
+  root->loop = loop;
   root->execution = CurrentExecution();
   if (root->execution != nullptr) root->task = root->execution->task();
-  root->loop->Start(root, start);
-  root->loop->Run(
+  loop->Start(root, start);
+  loop->Run(
       [&] {
         if (root->execution != nullptr && root->execution->cancelled() && !root->cancelled)
-          root->loop->Cancel(root);
+          loop->Cancel(root);
         return *done;
       },
       100 * kMillisecond);

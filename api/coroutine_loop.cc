@@ -58,7 +58,9 @@ std::function<void()> CoroutineLoop::Suspend(std::coroutine_handle<> waiting) {
   root->waiting = waiting;
   const uint64_t wait = ++root->waits;
   return [root = std::move(root), wait] {
-    root->loop->Post([root, wait] {
+    const std::shared_ptr<CoroutineLoop> loop = root->loop.lock();
+    if (loop == nullptr) return;  // Its coroutines have all ended.
+    loop->Post([root, wait] {
       if (root->waits == wait && root->waiting) Resume(root, std::exchange(root->waiting, nullptr));
     });
   };

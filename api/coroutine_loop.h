@@ -20,8 +20,8 @@ class CoroutineLoop;
 // One call (or BlockOn) whose coroutine runs or waits. Touched by its loop's thread only, but for
 // `loop`.
 struct CoroutineRoot {
-  std::shared_ptr<CoroutineLoop> loop;
-  Execution* execution = nullptr;  // Of a call; outlives the coroutine's frame, not this struct.
+  std::weak_ptr<CoroutineLoop> loop;  // Weak, as what the loop has to run holds roots.
+  Execution* execution = nullptr;     // Of a call; outlives the coroutine's frame, not this struct.
   TaskId task;
   bool cancelled = false;
   uint64_t waits =

@@ -68,7 +68,8 @@ TEST_CASE("awaiting outside of what Sheaf runs is refused") {
 TEST_CASE("a cancelled coroutine ends its wait with an exception, and late wake-ups do nothing") {
   using namespace sheaf::internal;
   auto root = std::make_shared<CoroutineRoot>();
-  root->loop = std::make_shared<CoroutineLoop>();
+  const auto loop = std::make_shared<CoroutineLoop>();
+  root->loop = loop;
   std::string end;
   const auto body = [&]() -> Async<void> {
     try {
@@ -85,12 +86,13 @@ TEST_CASE("a cancelled coroutine ends its wait with an exception, and late wake-
   Async<void> async = body();
   bool done = false;
   std::exception_ptr error;
-  root->loop->Start(root, Finish(async, &done, &error).coroutine);
-  root->loop->Cancel(root);
-  root->loop->Cancel(root);
-  root->loop->Run([&] { return done; }, sheaf::kSecond);
+  loop->Start(root, Finish(async, &done, &error).coroutine);
+  loop->Cancel(root);
+  loop->Cancel(root);
+  loop->Run([&] { return done; }, sheaf::kSecond);
   CHECK(end == "cancelled for good");
   CHECK(error == nullptr);
+  CHECK(loop.use_count() == 1);  // Its timers, which are an hour away, do not keep it.
 }
 
 TEST_CASE("wake-ups come from any thread") {

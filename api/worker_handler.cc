@@ -98,7 +98,8 @@ std::shared_ptr<CoroutineLoop> WorkerHandler::Loop() {
 
 void WorkerHandler::StartCoroutine(const Call& call, std::coroutine_handle<> body) {
   auto root = std::make_shared<CoroutineRoot>();
-  root->loop = Loop();
+  const std::shared_ptr<CoroutineLoop> loop = Loop();
+  root->loop = loop;
   root->execution = &call.execution();
   root->task = call.execution().task();
   {
@@ -106,7 +107,7 @@ void WorkerHandler::StartCoroutine(const Call& call, std::coroutine_handle<> bod
     absl::erase_if(roots_, [](const auto& entry) { return entry.second.expired(); });
     roots_[root->task] = root;
   }
-  root->loop->Start(root, body);
+  loop->Start(root, body);
 }
 
 void WorkerHandler::Cancel(TaskId task) {
@@ -116,7 +117,8 @@ void WorkerHandler::Cancel(TaskId task) {
     const auto found = roots_.find(task);
     if (found != roots_.end()) root = found->second.lock();
   }
-  if (root != nullptr) root->loop->Cancel(root);
+  if (root == nullptr) return;
+  if (const std::shared_ptr<CoroutineLoop> loop = root->loop.lock()) loop->Cancel(root);
 }
 
 void WorkerHandler::Stop() {

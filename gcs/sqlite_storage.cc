@@ -82,6 +82,18 @@ size_t SizeOf(const WriteBatch& batch) {
 
 }  // namespace
 
+namespace {
+
+// Keeps a connection for as long as the process lives, which ends soon after.
+void Abandon(sqlite3* database) {
+  static std::mutex mutex;
+  static auto* const abandoned = new std::vector<sqlite3*>;
+  const std::lock_guard lock(mutex);
+  abandoned->push_back(database);
+}
+
+}  // namespace
+
 SqliteStorage::SqliteStorage(SqliteStorageOptions options, Executor& completions)
     : options_(std::move(options)),
       completions_(completions),
@@ -92,6 +104,7 @@ SqliteStorage::~SqliteStorage() {
   writer_.Stop();
   // After a fault SQLite's clean-up would checkpoint pages that may be wrong, so the files stay as
   // they are.
+  if (dead_) Abandon(database_);
   if (dead_ || database_ == nullptr) return;
   for (sqlite3_stmt* statement : {put_, erase_, begin_, commit_, rollback_})
     sqlite3_finalize(statement);

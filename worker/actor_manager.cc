@@ -252,7 +252,6 @@ proto::ActorAnswer ActorManager::AnswerOf(const Managed& actor) const {
 
 void ActorManager::Announce(Managed& actor) {
   const proto::ActorAnswer answer = AnswerOf(actor);
-  submitter_.OnAnswer(answer);
   for (ProcessId watcher : actor.watchers)
     SendMessage(transport_.To(watcher), FrameKind::kActorAnswer, answer);
   proto::ActorReport report;
@@ -268,6 +267,8 @@ void ActorManager::Announce(Managed& actor) {
   row.set_restarts(actor.incarnation > 0 ? actor.incarnation - 1 : 0);
   row.set_death(actor.death.message);
   SendMessage(transport_.To(RayletOf(self_.node)), FrameKind::kActorReport, report);
+  // Last: calls that end now may hold the last reference, with which the actor goes.
+  submitter_.OnAnswer(answer);
 }
 
 // For good. The creation task goes; the creation object keeps its value or gets the error.

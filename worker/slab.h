@@ -6,6 +6,7 @@
 #include <bitset>
 #include <cstdint>
 #include <memory>
+#include <mutex>
 #include <new>
 #include <vector>
 
@@ -17,8 +18,9 @@ class Slab {
   Slab() = default;
   Slab(const Slab&) = delete;
   Slab& operator=(const Slab&) = delete;
-  // Every record has been freed by then, or lives in memory that nobody touches again.
-  ~Slab() = default;
+  ~Slab() {
+    ForEach([](T& record) { record.~T(); });
+  }
 
   // T must have a field `uint32_t cookie`, which becomes the record's name.
   template <class... Args>
@@ -55,9 +57,13 @@ class Slab {
       if (T* record = Find(cookie)) visit(*record);
     }
   }
-  // Handles to records live on: their memory must too.
+  // Handles to records live on: their memory stays until the process ends.
   void Leak() {
-    for (auto& chunk : chunks_) chunk.release();
+    static std::mutex mutex;
+    static auto* const kept = new std::vector<std::unique_ptr<Chunk>>;
+    const std::lock_guard lock(mutex);
+    for (auto& chunk : chunks_) kept->push_back(std::move(chunk));
+    chunks_.clear();
   }
 
  private:

@@ -336,7 +336,7 @@ sanitize() {
     # Workers fork from a template that has threads by then, which ThreadSanitizer would refuse.
     ASAN_OPTIONS=${ASAN_OPTIONS:-abort_on_error=1:detect_leaks=1} \
     UBSAN_OPTIONS=${UBSAN_OPTIONS:-print_stacktrace=1} \
-    TSAN_OPTIONS=${TSAN_OPTIONS:-halt_on_error=1:second_deadlock_stack=1:die_after_fork=0} \
+    TSAN_OPTIONS=${TSAN_OPTIONS:-halt_on_error=1:second_deadlock_stack=1:die_after_fork=0:suppressions=$PWD/cmake/thread_sanitizer.supp} \
       run_tests "$folder" "$@" | tee "$folder/sanitize.log" || result=1
     ((result == 0)) || status=1
     if (($# == 0)); then

@@ -343,8 +343,7 @@ SCENARIO(
   TestRing ring;
   auto bell = std::make_unique<Bell>();
   constexpr uint64_t kFrames = 30'000;
-  constexpr Nanos kLost =
-      kLongestSleep / 2;  // The longest honest wait is the reader's time for one frame.
+  constexpr Nanos kLost = 5 * kSecond;  // The longest honest wait: the reader's for a processor.
   uint64_t rescued = 0;
   std::thread writing([&] {
     RingWriter writer = ring.Writer();
@@ -358,8 +357,12 @@ SCENARIO(
         at = writer.Reserve(FrameKind::kPushTask, size);
         if (at == nullptr && !writer.RoomWasMade()) {
           const Nanos start = MonotonicNow();
-          SleepOnBell(*bell, kLongestSleep);
-          if (MonotonicNow() - start > kLost) ++rescued;
+          while (bell->state == static_cast<uint32_t>(BellState::kAsleep)) {
+            SleepOnBell(*bell, kLongestSleep);
+            if (MonotonicNow() - start < kLost) continue;
+            ++rescued;
+            break;
+          }
         }
         SetBell(*bell, BellState::kAwake);
       }

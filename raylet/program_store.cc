@@ -26,6 +26,8 @@ namespace {
 namespace fs = std::filesystem;
 
 constexpr int kTries = 3;  // Of one block.
+// For a node that may be dead, when there is a file to go on with.
+constexpr Nanos kPatience = 2 * kSecond;
 constexpr char kPartial[] = ".partial";
 
 absl::Status WriteAll(int fd, std::string_view bytes) {
@@ -88,10 +90,15 @@ absl::StatusOr<UniqueFd> ProgramStore::FindOnThread(ProcessId driver, const std:
   UniqueFd local = OpenToExecute(path);
   absl::StatusOr<ProgramFile> here = absl::NotFoundError("");
   if (local.valid()) here = ExamineProgram(local.get());
-  SHEAF_ASSIGN_OR_RETURN(
-      const Answer answer,
-      Ask(driver, here.ok() ? here->identity : std::string(), /*offset=*/0, /*length=*/0));
-  const proto::BlockHead& wanted = answer.head;
+  const absl::StatusOr<Answer> answer =
+      driver.node == 0 ? absl::UnavailableError("its driver is gone with its node")
+                       : Ask(driver, here.ok() ? here->identity : std::string(), /*offset=*/0,
+                             /*length=*/0, here.ok() ? kPatience : options_.block_timeout);
+  if (!answer.ok()) {  // A detached actor outlives its driver: what lies here is the best there is.
+    if (here.ok()) return local;
+    return answer.status();
+  }
+  const proto::BlockHead& wanted = answer->head;
   if (wanted.same_file()) return local;
   if (wanted.sha256().size() != sizeof(Digest))
     return absl::InternalError("that node named no digest of it");
@@ -127,7 +134,8 @@ absl::Status ProgramStore::Fetch(ProcessId driver, const proto::BlockHead& wante
   for (uint64_t offset = 0; offset < wanted.size_bytes();) {
     const uint64_t length = std::min(options_.block_bytes, wanted.size_bytes() - offset);
     absl::StatusOr<Answer> block = absl::UnknownError("");
-    for (int i = 0; i < kTries && !block.ok(); ++i) block = Ask(driver, {}, offset, length);
+    for (int i = 0; i < kTries && !block.ok(); ++i)
+      block = Ask(driver, {}, offset, length, options_.block_timeout);
     if (!block.ok()) return block.status();
     if (block->bytes.size() != length || block->head.sha256() != wanted.sha256())
       return absl::AbortedError("it changed while it was read");
@@ -140,7 +148,8 @@ absl::Status ProgramStore::Fetch(ProcessId driver, const proto::BlockHead& wante
 }
 
 absl::StatusOr<ProgramStore::Answer> ProgramStore::Ask(ProcessId driver, const std::string& file,
-                                                       uint64_t offset, uint64_t length) {
+                                                       uint64_t offset, uint64_t length,
+                                                       Nanos timeout) {
   proto::BlockRequest request;
   request.set_program_of(driver.packed());
   request.set_file(file);
@@ -152,7 +161,7 @@ absl::StatusOr<ProgramStore::Answer> ProgramStore::Ask(ProcessId driver, const s
     if (stopping_) return absl::CancelledError("this node ends");
     waiting_ = wait;
   }
-  blocks_.Fetch(driver.node, request.SerializeAsString(), options_.block_timeout,
+  blocks_.Fetch(driver.node, request.SerializeAsString(), timeout,
                 [wait](absl::StatusOr<std::unique_ptr<ReceivedBlock>> received) {
                   absl::StatusOr<Answer> answer = absl::InternalError("its answer cannot be read");
                   Answer parsed;
@@ -175,7 +184,7 @@ absl::StatusOr<ProgramStore::Answer> ProgramStore::Ask(ProcessId driver, const s
                 });
   std::unique_lock lock(wait->mutex);
   // The links keep to the timeout; the second half of the bound is for a source that does not.
-  const auto bound = std::chrono::nanoseconds(2 * options_.block_timeout);
+  const auto bound = std::chrono::nanoseconds(2 * timeout);
   wait->changed.wait_for(lock, bound, [&] { return wait->given_up || wait->answer.has_value(); });
   if (!wait->answer.has_value()) return absl::DeadlineExceededError("no answer");
   return std::move(*wait->answer);

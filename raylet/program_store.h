@@ -40,7 +40,9 @@ class ProgramStore {
   ProgramStore(ProgramStoreOptions options, BlockSource& blocks);
   ~ProgramStore() { Stop(); }
 
-  // The program of `driver`, which lies at `path` on the driver's node. Any thread.
+  // The program of `driver`, which lies at `path` on the driver's node. If that cannot be asked
+  // (its number is 0: it is dead; or it has forgotten the driver), what lies at `path` here. Any
+  // thread.
   void Find(ProcessId driver, std::string path, Done done);
   // No Done is running or will be called when it returns. Idempotent.
   void Stop();
@@ -55,7 +57,7 @@ class ProgramStore {
 
   absl::StatusOr<UniqueFd> FindOnThread(ProcessId driver, const std::string& path);
   absl::StatusOr<Answer> Ask(ProcessId driver, const std::string& file, uint64_t offset,
-                             uint64_t length);
+                             uint64_t length, Nanos timeout);
   absl::Status Fetch(ProcessId driver, const proto::BlockHead& wanted, const std::string& to);
   absl::Status MakeRoom(uint64_t size_bytes) const;
 

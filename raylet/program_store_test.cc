@@ -193,6 +193,15 @@ TEST_CASE_METHOD(Fixture, "what cannot be fetched is an error that names program
   }
 }
 
+TEST_CASE_METHOD(Fixture, "a detached actor's program is what lies here, if its driver is gone",
+                 "[programs]") {
+  Write(here(), Bytes(2500, 2));  // Nothing is there: the driver's node has forgotten the job.
+  ProgramStore store(Options(), *this);
+  const absl::StatusOr<UniqueFd> program = Find(store);
+  REQUIRE(program.ok());
+  CHECK(ReadAll(program->get()) == Bytes(2500, 2));
+}
+
 TEST_CASE_METHOD(Fixture, "programs that are kept stay within their room; one in use stays usable",
                  "[programs]") {
   ProgramStoreOptions options = Options();

@@ -196,9 +196,14 @@ void Raylet::OnAssigned(LeaseNumber number, ProcessId worker) {
     const absl::Status connected = world_.switchboard.Connect(owner, worker);
     if (!connected.ok()) {
       pool_.OnReturned(worker, /*discard=*/true);
-      if (absl::IsNotFound(
-              connected)) {  // One of them is gone; if it is the worker, there will be another.
-        ReturnLease(number);
+      if (absl::IsNotFound(connected)) {
+        // One of them is gone; if it is the worker, there will be another. An actor's demand would
+        // end with its lease, so that stays.
+        if (lease->spec->actor) {
+          FindWorker(*lease);
+        } else {
+          ReturnLease(number);
+        }
       } else {
         queue_.OnGrantFailed(number, ErrorKind::kSystem, std::string(connected.message()), Now());
       }

@@ -233,7 +233,9 @@ class RayletProcess::World final : public FrameHandler {
     LauncherPrograms programs;
     programs.of_driver = [this](ProcessId driver) { return attach_->TakeExecutable(driver); };
     programs.fetch = [this](ProcessId driver, std::string path, ProgramStore::Done done) {
-      program_store_->Find(driver, std::move(path), std::move(done));
+      // A driver of this node that attached before this raylet started is gone.
+      program_store_->Find(driver.node == node_ ? ProcessId() : driver, std::move(path),
+                           std::move(done));
     };
     return programs;
   }

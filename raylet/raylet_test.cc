@@ -224,6 +224,26 @@ SCENARIO("the kernel refuses a ring: an error, not a loop of workers") {
   CHECK_THAT(refused[0].message(), Catch::Contains("no descriptors"));
 }
 
+SCENARIO("an actor whose worker is gone when it is to meet its owner gets another one") {
+  RayletNode node;
+  const ProcessId driver = node.Driver();
+  node.WorkersReady();
+  node.switchboard.error = absl::NotFoundError("the worker is gone");
+  proto::LeaseDemand demand;
+  demand.set_key(1);
+  demand.set_wanted(1);
+  demand.set_backlog(1);
+  Resources::Cpu(1).ToMap(*demand.mutable_spec()->mutable_resources()->mutable_amounts());
+  demand.mutable_spec()->set_actor(true);
+  demand.mutable_spec()->set_actor_id(ActorId{driver.packed(), 1}.Binary());
+  node.Send(driver, FrameKind::kLeaseDemand, demand);
+  CHECK(node.Received<proto::LeaseGrant>(driver, FrameKind::kLeaseGrant).empty());
+  node.switchboard.error = absl::OkStatus();
+  node.ExitKilled();
+  node.WorkersReady();
+  CHECK(node.Received<proto::LeaseGrant>(driver, FrameKind::kLeaseGrant).size() == 1);
+}
+
 SCENARIO(
     "two processes are joined on request; the dead and the unknown are refused with their death") {
   RayletNode node;

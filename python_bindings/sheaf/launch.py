@@ -157,6 +157,7 @@ def _run(ranks: list[Any], program: list[str], module: bool, mark: str, output: 
         running[actor.run.remote(program, module, os.getcwd(), _environment(rank, nodes, address, ports[0], run_id), mark)] = rank
     while running:
         ready, _ = sheaf.wait(list(running), num_returns=1, timeout=1.0)
+        _raise_signal()
         for ref in ready:
             rank = running.pop(ref)
             try:
@@ -197,8 +198,20 @@ def _status_of_death(words: str) -> int:
     return 128 + int(ended.group(1)) if ended else 1
 
 
-def _terminated(signum: int, frame: Any) -> None:
-    raise SystemExit(128 + signum)
+_signals: list[int] = []
+
+
+def _on_signal(signum: int, frame: Any) -> None:
+    _signals.append(signum)
+    _raise_signal()
+
+
+def _raise_signal() -> None:
+    """Again, as an exception that a handler raises inside a finalizer or callback is lost."""
+    if signal.SIGINT in _signals:
+        raise KeyboardInterrupt
+    if _signals:
+        raise SystemExit(128 + _signals[0])
 
 
 def main(arguments: list[str]) -> int:
@@ -214,7 +227,8 @@ def main(arguments: list[str]) -> int:
         parser.error("which program? As: sheaf run --nproc 4 train.py ARGS")
     if not given.module and not os.path.isfile(given.program[0]):
         parser.error(f"{given.program[0]}: there is no such file")
-    signal.signal(signal.SIGTERM, _terminated)
+    signal.signal(signal.SIGTERM, _on_signal)
+    signal.signal(signal.SIGINT, _on_signal)
     program = given.program if given.module else [os.path.abspath(given.program[0]), *given.program[1:]]
     try:
         status = launch(given.nproc, program, given.module)

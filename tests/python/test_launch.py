@@ -74,7 +74,10 @@ def test_a_signal_ends_all(tmp_path, number, status):
     with process:
         assert process.stdout.readline() and process.stdout.readline()
         process.send_signal(number)
-        assert process.wait(WAIT_S) == status
+        try:
+            assert process.wait(WAIT_S) == status
+        finally:
+            process.kill()
 
 
 def test_wrong_command_lines_are_refused(tmp_path):

@@ -16,6 +16,7 @@
 #include "absl/strings/escaping.h"
 #include "absl/strings/str_cat.h"
 #include "base/crc32c.h"
+#include "base/log.h"
 #include "base/status_macros.h"
 #include "raylet/program_file.h"
 #include "rpc/hmac.h"
@@ -95,8 +96,11 @@ absl::StatusOr<UniqueFd> ProgramStore::FindOnThread(ProcessId driver, const std:
                        : Ask(driver, here.ok() ? here->identity : std::string(), /*offset=*/0,
                              /*length=*/0, here.ok() ? kPatience : options_.block_timeout);
   if (!answer.ok()) {  // A detached actor outlives its driver: what lies here is the best there is.
-    if (here.ok()) return local;
-    return answer.status();
+    if (!here.ok()) return answer.status();
+    Log(LogLevel::kWarning, "node ", driver.node, " does not say which program ", driver.ToString(),
+        " runs (", std::string(answer.status().message()), "): workers run what lies at ", path,
+        " here");
+    return local;
   }
   const proto::BlockHead& wanted = answer->head;
   if (wanted.same_file()) return local;

@@ -231,10 +231,12 @@ void Cluster::Finish() {
   }
   if (Process* driver = AnyDriver()) workload_.EndDetached(*driver);
   RunUntil(kRest, [] { return false; });
-  // A worker that is let go just now has died a moment ago.
+  // A worker that is let go just now has died a moment ago, and the GCS is being told.
   RunUntil(kSecond, [&] {
-    return std::all_of(nodes_.begin(), nodes_.end(),
-                       [](auto& node) { return node->raylet().GetStats().remains == 0; });
+    return std::all_of(nodes_.begin(), nodes_.end(), [](auto& node) {
+      const Raylet::Stats stats = node->raylet().GetStats();
+      return stats.remains == 0 && stats.unanswered_gcs_commands == 0;
+    });
   });
   CheckAtRest();
   if (!world_.oracle.ok()) return;

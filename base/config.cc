@@ -11,12 +11,17 @@
 #include "absl/strings/match.h"
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
+#include "base/library_paths.h"
 #include "base/status_macros.h"
 
 extern char** environ;
 
 namespace sheaf {
 namespace {
+
+// Read when a group of CUDA arrays is formed, not with the settings.
+constexpr char kNcclVariable[] = "SHEAF_NCCL_LIB";
+constexpr char kCudaVariable[] = "SHEAF_CUDA_LIB";
 
 absl::string_view Abseil(std::string_view text) { return {text.data(), text.size()}; }
 
@@ -84,8 +89,13 @@ class Reader {
   }
 
   const Environment& environment_;
-  std::vector<std::string> known_ = {kWorkerVariable, kSocketVariable, kTemplateVariable,
-                                     kJobVariable, kRuntimeEnvironmentVariable};
+  std::vector<std::string> known_ = {kWorkerVariable,
+                                     kSocketVariable,
+                                     kTemplateVariable,
+                                     kJobVariable,
+                                     kRuntimeEnvironmentVariable,
+                                     kNcclVariable,
+                                     kCudaVariable};
   absl::Status status_;
 };
 
@@ -144,6 +154,11 @@ absl::StatusOr<Settings> LoadSettings() {
     names.emplace_back(text.substr(0, text.find('=')));
   }
   return LoadSettings(ProcessEnvironment, names);
+}
+
+LibraryPaths NamedLibraries() {
+  return {ProcessEnvironment(kNcclVariable).value_or(""),
+          ProcessEnvironment(kCudaVariable).value_or("")};
 }
 
 std::optional<WorkerStart> TakeWorkerStart() {

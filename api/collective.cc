@@ -5,7 +5,7 @@
 
 #include "api/failures.h"
 #include "api/process.h"
-#include "collective/shm_communicator.h"
+#include "collective/hierarchical_communicator.h"
 #include "sheaf/task.h"
 #include "worker/gcs_rendezvous.h"
 
@@ -94,8 +94,14 @@ Group Group::Init(const std::string& name, int world_size, int rank, const Group
   core.arena_bytes = options.arena_bytes;
   core.formation_timeout = NanosOf(options.formation_timeout);
   core.interrupted = [] { return IsCancelled(); };
-  GcsRendezvous rendezvous(v1::internal::TheRuntime(), name);
-  absl::StatusOr<std::unique_ptr<Communicator>> formed = FormShmCommunicator(core, rendezvous);
+  Runtime& runtime = v1::internal::TheRuntime();
+  GcsRendezvous rendezvous(runtime, name);
+  const absl::StatusOr<CollectivePlace> place =
+      PlaceOfThisNode(runtime, Deadline(MonotonicNow(), core.formation_timeout));
+  ThrowIfFailed(place.status());
+  core.node = place->node;
+  core.host = place->host;
+  absl::StatusOr<std::unique_ptr<Communicator>> formed = FormCommunicator(core, rendezvous);
   ThrowIfFailed(formed.status());
   Group group;
   group.state_ = std::make_shared<GroupState>(*std::move(formed), NanosOf(options.timeout));

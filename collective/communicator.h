@@ -169,6 +169,10 @@ struct CommunicatorOptions {
   uint64_t epoch = 0;
   size_t arena_bytes = size_t{4} << 30;  // For Allocate; address space, memory only where used.
   Nanos formation_timeout = kDefaultCollectiveTimeout;
+  // Of the cluster, where this rank is: ranks of one node of one machine share memory, others talk
+  // over the network. Without blanks.
+  std::string node;
+  std::string host = "127.0.0.1";  // This node's address, as the other nodes know it.
   // Asked each 100 ms, or more often, by threads that wait in Run or Work::Wait; true: give up.
   std::function<bool()> interrupted;
 };

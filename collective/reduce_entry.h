@@ -27,13 +27,25 @@ struct KernelCall {
   void* targets;        // std::byte* const*
   size_t target_count;  // At least 1.
   size_t count;         // Elements.
+  size_t divisor;       // Of kAverage.
+};
+// Between float and float16 or bfloat16.
+struct ConvertCall {
+  KernelType type;  // Of the 16 bits.
+  bool to_float;
+  const void* from;
+  void* to;
+  size_t count;
 };
 
 namespace plain_kernels {
 void RunKernel(const KernelCall& call);
-}
+void RunConvert(const ConvertCall& call);
+}  // namespace plain_kernels
 namespace avx2_kernels {
-void RunKernel(const KernelCall& call);  // Needs AVX2 and F16C.
-}
+// Need AVX2 and F16C.
+void RunKernel(const KernelCall& call);
+void RunConvert(const ConvertCall& call);
+}  // namespace avx2_kernels
 
 }  // namespace sheaf

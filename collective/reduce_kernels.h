@@ -214,7 +214,7 @@ void ReduceConverted(const uint16_t* const* sources, size_t source_count, uint16
 
 // Calls `reduce` with the reduction and what is done to its results.
 template <class Acc, class ReduceWith>
-void WithOp(KernelOp op, size_t source_count, ReduceWith reduce) {
+void WithOp(KernelOp op, size_t divisor, ReduceWith reduce) {
   switch (op) {
     case KernelOp::kSum:
       return reduce(Sum{}, Keep{});
@@ -226,11 +226,11 @@ void WithOp(KernelOp op, size_t source_count, ReduceWith reduce) {
       return reduce(Max{}, Keep{});
     case KernelOp::kAverage:
       if constexpr (Acc(0.5) != Acc(0)) {
-        if ((source_count & (source_count - 1)) == 0) {
-          return reduce(Sum{}, Multiply<Acc>{Acc(1) / static_cast<Acc>(source_count)});
+        if ((divisor & (divisor - 1)) == 0) {
+          return reduce(Sum{}, Multiply<Acc>{Acc(1) / static_cast<Acc>(divisor)});
         }
       }
-      return reduce(Sum{}, Divide<Acc>{static_cast<Acc>(source_count)});
+      return reduce(Sum{}, Divide<Acc>{static_cast<Acc>(divisor)});
   }
 }
 
@@ -238,7 +238,7 @@ template <class T>
 void Typed(const KernelCall& call) {
   const T* const* sources = reinterpret_cast<const T* const*>(call.sources);
   T* const* targets = reinterpret_cast<T* const*>(call.targets);
-  WithOp<T>(call.op, call.source_count, [&](auto op, auto finish) {
+  WithOp<T>(call.op, call.divisor, [&](auto op, auto finish) {
     ReduceMany<T, decltype(op)>(sources, call.source_count, targets, call.target_count, call.count,
                                 finish);
   });
@@ -248,7 +248,7 @@ template <class Codec>
 void Converted(const KernelCall& call) {
   const uint16_t* const* sources = reinterpret_cast<const uint16_t* const*>(call.sources);
   uint16_t* const* targets = reinterpret_cast<uint16_t* const*>(call.targets);
-  WithOp<float>(call.op, call.source_count, [&](auto op, auto finish) {
+  WithOp<float>(call.op, call.divisor, [&](auto op, auto finish) {
     ReduceConverted<Codec, decltype(op)>(sources, call.source_count, targets, call.target_count,
                                          call.count, finish);
   });
@@ -273,6 +273,19 @@ void RunKernel(const KernelCall& call) {
     case KernelType::kFloat64:
       return Typed<double>(call);
   }
+}
+
+void RunConvert(const ConvertCall& call) {
+  if (call.to_float) {
+    const auto* const from = static_cast<const uint16_t*>(call.from);
+    auto* const to = static_cast<float*>(call.to);
+    return call.type == KernelType::kFloat16 ? Half::DecodeBlock(from, to, call.count)
+                                             : Brain::DecodeBlock(from, to, call.count);
+  }
+  const auto* const from = static_cast<const float*>(call.from);
+  auto* const to = static_cast<uint16_t*>(call.to);
+  return call.type == KernelType::kFloat16 ? Half::EncodeBlock(from, to, call.count)
+                                           : Brain::EncodeBlock(from, to, call.count);
 }
 
 }  // namespace sheaf::SHEAF_KERNELS

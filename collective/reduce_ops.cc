@@ -12,41 +12,61 @@ static_assert(static_cast<int>(KernelType::kFloat64) == static_cast<int>(DataTyp
               static_cast<int>(KernelOp::kMin) == static_cast<int>(ReduceOp::kMin));
 
 KernelCall CallOf(DataType type, ReduceOp op, std::span<const std::byte* const> sources,
-                  std::span<std::byte* const> targets, size_t count) {
+                  std::span<std::byte* const> targets, size_t count, size_t divisor) {
   return {static_cast<KernelType>(type),
           static_cast<KernelOp>(op),
           sources.data(),
           sources.size(),
           const_cast<std::byte**>(targets.data()),
           targets.size(),
-          count};
+          count,
+          divisor};
 }
 
-using Kernel = void (*)(const KernelCall&);
+struct Kernels {
+  void (*run)(const KernelCall&);
+  void (*convert)(const ConvertCall&);
+};
 
-Kernel Best() {
+const Kernels& Best() {
+  static const Kernels best = [] {
 #if defined(__x86_64__)
-  __builtin_cpu_init();
-  if (__builtin_cpu_supports("avx2") && __builtin_cpu_supports("f16c")) {
-    return &avx2_kernels::RunKernel;
-  }
+    __builtin_cpu_init();
+    if (__builtin_cpu_supports("avx2") && __builtin_cpu_supports("f16c")) {
+      return Kernels{&avx2_kernels::RunKernel, &avx2_kernels::RunConvert};
+    }
 #endif
-  return &plain_kernels::RunKernel;
+    return Kernels{&plain_kernels::RunKernel, &plain_kernels::RunConvert};
+  }();
+  return best;
 }
 
 }  // namespace
 
 void Reduce(DataType type, ReduceOp op, std::span<const std::byte* const> sources,
             std::span<std::byte* const> targets, size_t count) {
-  static const Kernel kernel = Best();
-  if (count != 0 && !targets.empty()) kernel(CallOf(type, op, sources, targets, count));
+  ReduceAndDivide(type, op, sources, targets, count, sources.size());
+}
+
+void ReduceAndDivide(DataType type, ReduceOp op, std::span<const std::byte* const> sources,
+                     std::span<std::byte* const> targets, size_t count, size_t divisor) {
+  if (count == 0 || targets.empty()) return;
+  Best().run(CallOf(type, op, sources, targets, count, divisor));
 }
 
 void ReducePlainly(DataType type, ReduceOp op, std::span<const std::byte* const> sources,
                    std::span<std::byte* const> targets, size_t count) {
   if (count != 0 && !targets.empty()) {
-    plain_kernels::RunKernel(CallOf(type, op, sources, targets, count));
+    plain_kernels::RunKernel(CallOf(type, op, sources, targets, count, sources.size()));
   }
+}
+
+void ToFloat(DataType type, const void* from, float* to, size_t count) {
+  Best().convert({static_cast<KernelType>(type), true, from, to, count});
+}
+
+void FromFloat(DataType type, const float* from, void* to, size_t count) {
+  Best().convert({static_cast<KernelType>(type), false, from, to, count});
 }
 
 }  // namespace sheaf

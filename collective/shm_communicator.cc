@@ -1,16 +1,13 @@
 // Copyright The Sheaf Authors. SPDX-License-Identifier: Apache-2.0
 #include "collective/shm_communicator.h"
 
-#include <atomic>
-#include <chrono>
-#include <condition_variable>
 #include <mutex>
 #include <utility>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
-#include "base/executor.h"
 #include "base/status_macros.h"
+#include "collective/operation_line.h"
 #include "collective/shm_arena.h"
 #include "collective/shm_collectives.h"
 #include "collective/shm_group.h"
@@ -18,53 +15,6 @@
 
 namespace sheaf {
 namespace {
-
-constexpr std::chrono::milliseconds kInterruptPeriod{50};
-
-class ShmWork final : public Work {
- public:
-  explicit ShmWork(const std::function<bool()>& interrupted) : interrupted_(interrupted) {}
-  void Finish(absl::Status status) {
-    const std::lock_guard<std::mutex> lock(mutex_);
-    status_ = std::move(status);
-    done_ = true;
-    changed_.notify_all();
-  }
-  bool Done() const override {
-    const std::lock_guard<std::mutex> lock(mutex_);
-    return done_;
-  }
-  absl::Status Wait(Nanos timeout) override {
-    const Nanos deadline = Deadline(MonotonicNow(), timeout);
-    std::unique_lock<std::mutex> lock(mutex_);
-    while (!done_) {
-      changed_.wait_for(lock, kInterruptPeriod);
-      if (done_) break;
-      if (MonotonicNow() >= deadline) return absl::DeadlineExceededError("it is still running");
-      if (interrupted_) {
-        lock.unlock();
-        if (interrupted_()) return absl::CancelledError("the wait was interrupted");
-        lock.lock();
-      }
-    }
-    return status_;
-  }
-
- private:
-  const std::function<bool()> interrupted_;
-  mutable std::mutex mutex_;
-  std::condition_variable changed_;
-  bool done_ = false;
-  absl::Status status_;
-};
-
-// Operations that run one after the other: the collective ones, or those of one end of a pair.
-struct OperationLine {
-  std::mutex running;           // Held by whoever runs an operation.
-  std::atomic<int> started{0};  // With Start, and not finished.
-  std::mutex executor_mutex;    // Guards making the executor.
-  std::unique_ptr<ThreadExecutor> executor;
-};
 
 class ShmCommunicator final : public Communicator {
  public:
@@ -110,7 +60,7 @@ class ShmCommunicator final : public Communicator {
   }
 
   std::shared_ptr<Work> Start(const Operation& operation) override {
-    auto work = std::make_shared<ShmWork>(group_->options().interrupted);
+    auto work = std::make_shared<OperationWork>(group_->options().interrupted);
     if (absl::Status status = Check(operation); !status.ok()) {
       work->Finish(std::move(status));
       return work;

@@ -14,13 +14,14 @@
 #include <sys/stat.h>
 
 #include <algorithm>
-#include <map>
 
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
 #include "base/random.h"
 #include "base/status_macros.h"
+#include "collective/group_epochs.h"
+#include "collective/net_publication.h"
 #include "collective/shm_group.h"
 
 namespace sheaf {
@@ -58,23 +59,6 @@ absl::StatusOr<Publication> Decode(absl::string_view text) {
   }
   out.process.machine = std::string(parts[3]);
   return out;
-}
-
-// The largest epoch of each name that this process was part of.
-std::mutex epochs_mutex;
-std::map<std::string, uint64_t>& Epochs() {
-  static auto& epochs = *new std::map<std::string, uint64_t>;
-  return epochs;
-}
-uint64_t NextEpoch(const std::string& name, uint64_t at_least) {
-  const std::lock_guard<std::mutex> lock(epochs_mutex);
-  const auto last = Epochs().find(name);
-  return last == Epochs().end() ? at_least : std::max(at_least, last->second + 1);
-}
-void RememberEpoch(const std::string& name, uint64_t epoch) {
-  const std::lock_guard<std::mutex> lock(epochs_mutex);
-  uint64_t& last = Epochs()[name];
-  last = std::max(last, epoch);
 }
 
 }  // namespace
@@ -123,6 +107,7 @@ class ShmGroup::Formation {
     fstat(fd_.get(), &file);
     own_.process = OwnIdentity();
     SHEAF_ASSIGN_OR_RETURN(member.process, ProcessPresence::Watch(own_.process));
+    own_.process.machine = NodeOf(options_);
     own_.fd = fd_.get();
     own_.inode = file.st_ino;
     own_.size_bytes = size;
@@ -205,17 +190,16 @@ class ShmGroup::Formation {
     peer.bytes = *found;
     peer.mapped = false;
     const absl::StatusOr<Publication> publication = Decode(*found);
+    if (IsNetPublication(*found) ||
+        (publication.ok() && publication->process.machine != own_.process.machine)) {
+      return WithRank(absl::UnimplementedError(
+                          absl::StrCat("rank ", rank, " of the group '", options_.name,
+                                       "' is on another node: ranks that share memory are on one")),
+                      rank);
+    }
     if (!publication.ok()) {
       peer.reason = std::string(publication.status().message());
       return absl::OkStatus();
-    }
-    if (publication->process.machine != own_.process.machine) {
-      return WithRank(
-          absl::UnimplementedError(absl::StrCat(
-              "rank ", rank, " of the group '", options_.name,
-              "' is on another machine or in another container: ranks that share memory are on one "
-              "node; place the actors with a STRICT_PACK placement group")),
-          rank);
     }
     if (publication->world_size != options_.world_size) {
       peer.reason = absl::StrCat("it wants a group of ", publication->world_size);

@@ -1,24 +1,15 @@
 // Copyright The Sheaf Authors. SPDX-License-Identifier: Apache-2.0
 #include "collective/shm_group.h"
 
-#include <pthread.h>
-
 #include <algorithm>
 #include <cstring>
 
 #include "absl/strings/str_cat.h"
 #include "absl/time/time.h"
+#include "collective/group_epochs.h"
 
 namespace sheaf {
 namespace {
-
-// Counts the forks between the first process of this program's and this one.
-std::atomic<uint64_t> forks{0};
-uint64_t Forks() {
-  static const int registered = pthread_atfork(nullptr, nullptr, [] { forks.fetch_add(1); });
-  (void)registered;
-  return forks.load(std::memory_order_relaxed);
-}
 
 std::string Seconds(Nanos duration) { return absl::FormatDuration(absl::Nanoseconds(duration)); }
 

@@ -33,4 +33,20 @@ absl::Status GcsRendezvous::Withdraw(int rank, absl::string_view bytes, Nanos de
   return runtime_.KeyDelete(kNameSpace, KeyOf(rank), deadline).status();
 }
 
+absl::StatusOr<CollectivePlace> PlaceOfThisNode(Runtime& runtime, Nanos deadline) {
+  CollectivePlace place;
+  place.node = absl::StrCat(runtime.self().node);
+  place.host = "127.0.0.1";
+  proto::StateQuery query;
+  query.set_what(proto::StateQuery::NODES);
+  SHEAF_ASSIGN_OR_RETURN(const proto::StateAnswer answer, runtime.Query(query, deadline));
+  for (const proto::NodeRow& row : answer.nodes()) {
+    if (row.node() != runtime.self().node || row.address().empty()) continue;
+    std::string host = row.address().substr(0, row.address().rfind(':'));
+    if (host.size() > 2 && host.front() == '[') host = host.substr(1, host.size() - 2);
+    if (!host.empty()) place.host = host;
+  }
+  return place;
+}
+
 }  // namespace sheaf

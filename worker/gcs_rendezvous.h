@@ -5,6 +5,7 @@
 
 #include <string>
 
+#include "absl/status/statusor.h"
 #include "collective/rendezvous.h"
 #include "worker/runtime.h"
 
@@ -23,5 +24,12 @@ class GcsRendezvous final : public Rendezvous {
   Runtime& runtime_;
   const std::string prefix_;
 };
+
+// Where this process is, for groups whose ranks are on several nodes.
+struct CollectivePlace {
+  std::string node;  // Of the cluster.
+  std::string host;  // The address by which other nodes know it; loopback if there are none.
+};
+absl::StatusOr<CollectivePlace> PlaceOfThisNode(Runtime& runtime, Nanos deadline);
 
 }  // namespace sheaf

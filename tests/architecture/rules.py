@@ -53,7 +53,7 @@ WORLD = [
     WorldRule("threads", r"std::(?:j?thread|async)\b|" + _call("pthread_create"),
               "base/executor.* metrics/http_endpoint.* worker/runtime_* object_store/parallel_copy.*"),
     WorldRule("sockets", _call("socket|socketpair|accept|accept4|listen|bind|connect|sendmsg|recvmsg", "::"),
-              "base/unix_socket.* rpc/grpc_* metrics/http_endpoint.*"),
+              "base/unix_socket.* rpc/grpc_* metrics/http_endpoint.* collective/link_formation.*"),  # The last: between nodes.
     WorldRule("memory mappings", r"mapped_region|" + _call("mmap|mmap64|munmap|mremap|mprotect|madvise|memfd_create|shm_open"),
               "shm/segment.* raylet/machine.*"),  # The second asks the kernel what it can.
     WorldRule("futexes", r"\bFUTEX_|SYS_futex", "shm/doorbell.*"),
@@ -66,6 +66,7 @@ WORLD = [
     WorldRule("SQLite", r"sqlite3", "gcs/sqlite_storage*"),
     WorldRule("gRPC", r"grpc(?:pp)?/|grpc::", "rpc/grpc_*"),
     WorldRule("OpenSSL", r"openssl/", "rpc/hmac.* rpc/certificates.*"),
+    WorldRule("Gloo", r"gloo/|\bgloo::", "collective/gloo_transport.*"),
     WorldRule("NCCL", r"\bnccl[A-Z]", "collective/nccl_*"),
     WorldRule("CLI11, which takes 12 s to compile", r"CLI/CLI|CLI::", "cli/main.cc"),
     WorldRule("spdlog, which takes 6 s to compile", r"spdlog", "base/log.cc"),

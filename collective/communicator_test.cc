@@ -1,8 +1,7 @@
 // Copyright The Sheaf Authors. SPDX-License-Identifier: Apache-2.0
-// The table of values: every operation, type, reduction, size and kind of memory, with ranks as
-// threads of this process. What needs processes is in shm_faults_test.cc.
-#include "collective/shm_communicator.h"
-
+// The table of values: every operation, type, reduction, size and kind of memory, for each
+// implementation, with ranks as threads of this process. What needs processes is in
+// communicator_faults_test.cc.
 #include <catch2/catch.hpp>
 #include <cmath>
 #include <cstring>
@@ -10,16 +9,18 @@
 #include <thread>
 
 #include "collective/fake_rendezvous.h"
+#include "collective/implementations_for_test.h"
 #include "collective/rank_page.h"
 
 namespace sheaf {
 namespace {
 
 constexpr size_t kArena = 64 << 20;
+using enum Implementation;
 
 // Runs `body` as each of `world` ranks; all must return OK.
 template <class Body>
-void AsRanks(int world, Body body, size_t arena_bytes = kArena) {
+void AsRanks(Implementation implementation, int world, Body body, size_t arena_bytes = kArena) {
   FakeMeetingPlace place;
   std::vector<std::thread> threads;
   std::vector<std::string> errors(static_cast<size_t>(world));
@@ -28,7 +29,7 @@ void AsRanks(int world, Body body, size_t arena_bytes = kArena) {
       FakeRendezvous rendezvous(place);
       CommunicatorOptions options{
           .name = "table", .rank = rank, .world_size = world, .arena_bytes = arena_bytes};
-      auto group = FormShmCommunicator(options, rendezvous);
+      auto group = FormFor(implementation, options, rendezvous);
       absl::Status status = group.ok() ? body(**group) : group.status();
       // Nobody leaves while others are still in its arrays' checks.
       if (status.ok()) status = (*group)->Barrier();
@@ -38,7 +39,7 @@ void AsRanks(int world, Body body, size_t arena_bytes = kArena) {
   }
   for (std::thread& thread : threads) thread.join();
   for (int rank = 0; rank < world; ++rank) {
-    INFO("rank " << rank << " of " << world);
+    INFO(implementation << ", rank " << rank << " of " << world);
     REQUIRE(errors[static_cast<size_t>(rank)] == "");
   }
 }
@@ -262,8 +263,9 @@ absl::Status Copies(Communicator& group, DataType type, size_t count, bool in_ar
 }
 
 TEST_CASE("every reduction, type and size gives the right values", "[table]") {
+  const auto implementation = GENERATE(kShm, kGloo, kHierarchical);
   const int world = GENERATE(1, 2, 3, 4);
-  AsRanks(world, [](Communicator& group) -> absl::Status {
+  AsRanks(implementation, world, [](Communicator& group) -> absl::Status {
     for (bool in_arena : {true, false}) {
       for (int type = 0; type < kDataTypes; ++type) {
         for (int op = 0; op < kReduceOps; ++op) {
@@ -279,8 +281,9 @@ TEST_CASE("every reduction, type and size gives the right values", "[table]") {
 }
 
 TEST_CASE("every copy gives the right values", "[table]") {
+  const auto implementation = GENERATE(kShm, kGloo, kHierarchical);
   const int world = GENERATE(1, 2, 3, 4);
-  AsRanks(world, [](Communicator& group) -> absl::Status {
+  AsRanks(implementation, world, [](Communicator& group) -> absl::Status {
     for (bool in_arena : {true, false}) {
       for (int type = 0; type < kDataTypes; ++type) {
         for (size_t count : {0, 1, 7, 1001}) {
@@ -293,8 +296,9 @@ TEST_CASE("every copy gives the right values", "[table]") {
 }
 
 TEST_CASE("arrays of many chunks go through the pipeline", "[table]") {
+  const auto implementation = GENERATE(kShm, kGloo, kHierarchical);
   const int world = GENERATE(2, 3, 4);
-  AsRanks(world, [](Communicator& group) -> absl::Status {
+  AsRanks(implementation, world, [](Communicator& group) -> absl::Status {
     for (bool in_arena : {true, false}) {
       // Seven chunks and a bit: the slots are used again.
       for (size_t count : {kSlotBytes * 7 / 4 + 13, kSlotBytes / 4}) {
@@ -308,8 +312,9 @@ TEST_CASE("arrays of many chunks go through the pipeline", "[table]") {
 }
 
 TEST_CASE("some ranks may have their arrays in the arena and others not", "[table]") {
+  const auto implementation = GENERATE(kShm, kHierarchical);
   const int world = GENERATE(2, 3);
-  AsRanks(world, [](Communicator& group) -> absl::Status {
+  AsRanks(implementation, world, [](Communicator& group) -> absl::Status {
     for (int with_arena = 0; with_arena < group.world_size(); ++with_arena) {
       for (size_t count : {size_t{5}, kSlotBytes * 5 / 4 + 1}) {
         const bool in_arena = group.rank() == with_arena;
@@ -322,7 +327,8 @@ TEST_CASE("some ranks may have their arrays in the arena and others not", "[tabl
 }
 
 TEST_CASE("operations that were started run in their order, beside the thread that started them") {
-  AsRanks(3, [](Communicator& group) -> absl::Status {
+  const auto implementation = GENERATE(kShm, kGloo, kHierarchical);
+  AsRanks(implementation, 3, [](Communicator& group) -> absl::Status {
     std::vector<std::vector<float>> arrays(20, std::vector<float>(1000));
     std::vector<std::shared_ptr<Work>> works;
     for (size_t i = 0; i < arrays.size(); ++i) {
@@ -343,7 +349,8 @@ TEST_CASE("operations that were started run in their order, beside the thread th
 }
 
 TEST_CASE("started sends and receives of all pairs get past each other") {
-  AsRanks(3, [](Communicator& group) -> absl::Status {
+  const auto implementation = GENERATE(kShm, kGloo, kHierarchical);
+  AsRanks(implementation, 3, [](Communicator& group) -> absl::Status {
     const size_t count = kPairSlotBytes;  // Four chunks: no sender is done before its receiver.
     std::vector<std::vector<int32_t>> in(3), out(3);
     std::vector<std::shared_ptr<Work>> works;
@@ -373,7 +380,8 @@ TEST_CASE("started sends and receives of all pairs get past each other") {
 }
 
 TEST_CASE("all ranks get the same bits, in the arena or not") {
-  AsRanks(3, [](Communicator& group) -> absl::Status {
+  const auto implementation = GENERATE(kShm, kGloo, kHierarchical);
+  AsRanks(implementation, 3, [](Communicator& group) -> absl::Status {
     std::vector<float> values(5000);
     for (size_t i = 0; i < values.size(); ++i) {
       values[i] = 1.0f / static_cast<float>(i * 7 + static_cast<size_t>(group.rank()) + 1);
@@ -392,7 +400,8 @@ TEST_CASE("all ranks get the same bits, in the arena or not") {
 }
 
 TEST_CASE("wrong arguments are refused, and the group goes on") {
-  AsRanks(2, [](Communicator& group) -> absl::Status {
+  const auto implementation = GENERATE(kShm, kGloo, kHierarchical);
+  AsRanks(implementation, 2, [](Communicator& group) -> absl::Status {
     float value = 1;
     const absl::Status bad[] = {
         group.Broadcast(&value, 1, DataType::kFloat32, 2),
@@ -411,11 +420,12 @@ TEST_CASE("wrong arguments are refused, and the group goes on") {
 }
 
 TEST_CASE("an array outlives its group") {
+  const auto implementation = GENERATE(kShm, kGloo, kHierarchical);
   FakeMeetingPlace place;
   FakeRendezvous rendezvous(place);
   std::shared_ptr<std::byte> kept;
   {
-    auto group = FormShmCommunicator({.name = "alone", .arena_bytes = 1 << 20}, rendezvous);
+    auto group = FormFor(implementation, {.name = "alone", .arena_bytes = 1 << 20}, rendezvous);
     REQUIRE(group.ok());
     CHECK(absl::IsResourceExhausted((*group)->Allocate(2 << 20).status()));
     kept = *(*group)->Allocate(1000);

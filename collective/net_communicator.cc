@@ -1,0 +1,139 @@
+// Copyright The Sheaf Authors. SPDX-License-Identifier: Apache-2.0
+#include "collective/net_communicator.h"
+
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "base/status_macros.h"
+
+namespace sheaf {
+
+NetCommunicator::NetCommunicator(std::unique_ptr<NetGroup> group,
+                                 std::unique_ptr<NetOperations> operations)
+    : group_(std::move(group)),
+      operations_(std::move(operations)),
+      lines_(1 + 2 * static_cast<size_t>(group_->world_size())) {
+  group_->OnFailure([this](const std::string& why) { operations_->End(why); });
+}
+
+NetCommunicator::~NetCommunicator() {
+  if (group_->Forked()) {  // The threads of this process's parent are not this process's.
+    for (OperationLine& line : lines_) line.executor.release();
+    operations_->Forsake();
+    operations_.release();
+    group_->Forsake();
+    return;
+  }
+  for (OperationLine& line : lines_) {
+    if (line.started.load() == 0) continue;
+    group_->Fail(absl::StatusCode::kCancelled, -1, "the group was destroyed while an operation ran")
+        .IgnoreError();
+  }
+  for (OperationLine& line : lines_) line.executor.reset();
+  group_->OnFailure(nullptr);
+  operations_.reset();
+}
+
+absl::Status NetCommunicator::Check(const Operation& operation) const {
+  if (group_->Forked()) {
+    return absl::FailedPreconditionError(absl::StrCat(
+        "the group '", name(), "' belongs to the process that this one was forked from"));
+  }
+  if (absl::Status failure = group_->Failure(); !failure.ok()) {
+    absl::Status dead =
+        absl::FailedPreconditionError(absl::StrCat("the group '", name(), "' (epoch ", epoch(),
+                                                   ") is dead, form it anew: ", failure.message()));
+    const std::optional<int> culprit = RankOf(failure);
+    return culprit.has_value() ? WithRank(std::move(dead), *culprit) : dead;
+  }
+  return CheckOperation(operation, rank(), world_size());
+}
+
+OperationLine& NetCommunicator::LineOf(const Operation& operation) {
+  switch (operation.kind) {
+    case CollectiveKind::kSend:
+      return lines_[1 + 2 * static_cast<size_t>(operation.peer)];
+    case CollectiveKind::kReceive:
+      return lines_[2 + 2 * static_cast<size_t>(operation.peer)];
+    default:
+      return lines_[0];
+  }
+}
+
+absl::Status NetCommunicator::RunNow(const Operation& operation) {
+  if (operation.kind == CollectiveKind::kSend || operation.kind == CollectiveKind::kReceive) {
+    return operations_->RunPairwise(operation);
+  }
+  Waiting waiting;
+  SHEAF_RETURN_IF_ERROR(group_->Enter(operation, &waiting));
+  SHEAF_RETURN_IF_ERROR(operations_->RunCollective(operation, waiting));
+  group_->Finish(waiting);
+  return absl::OkStatus();
+}
+
+// Whoever may be interrupted leaves the work to another thread.
+absl::Status NetCommunicator::Run(const Operation& operation) {
+  SHEAF_RETURN_IF_ERROR(Check(operation));
+  OperationLine& line = LineOf(operation);
+  if (!group_->options().interrupted && line.started.load(std::memory_order_acquire) == 0) {
+    const std::lock_guard<std::mutex> lock(line.running);
+    return RunNow(operation);
+  }
+  const std::shared_ptr<Work> work = Start(operation);
+  absl::Status status = work->Wait(kForever);
+  if (work->Done()) return work->Wait(0);
+  group_
+      ->Fail(absl::StatusCode::kCancelled, -1,
+             absl::StrCat(Describe(operation), " was interrupted"))
+      .IgnoreError();
+  while (!work->Done()) status = work->Wait(kSecond);
+  return work->Wait(0);
+}
+
+std::shared_ptr<Work> NetCommunicator::Start(const Operation& operation) {
+  auto work = std::make_shared<OperationWork>(group_->options().interrupted);
+  if (absl::Status status = Check(operation); !status.ok()) {
+    work->Finish(std::move(status));
+    return work;
+  }
+  OperationLine& line = LineOf(operation);
+  line.started.fetch_add(1, std::memory_order_acq_rel);
+  const std::lock_guard<std::mutex> lock(line.executor_mutex);
+  if (line.executor == nullptr) line.executor = std::make_unique<ThreadExecutor>("collective");
+  line.executor->Post([this, &line, work, operation] {
+    absl::Status status;
+    {
+      const std::lock_guard<std::mutex> running(line.running);
+      status = Check(operation);
+      if (status.ok()) status = RunNow(operation);
+    }
+    line.started.fetch_sub(1, std::memory_order_acq_rel);
+    work->Finish(std::move(status));
+  });
+  return work;
+}
+
+void NetCommunicator::Abort(absl::string_view why) {
+  if (group_->Forked()) return;
+  group_->Fail(absl::StatusCode::kCancelled, -1, absl::StrCat("aborted: ", why)).IgnoreError();
+}
+
+absl::StatusOr<std::unique_ptr<NetGroup>> FormNetGroup(
+    const CommunicatorOptions& options, Rendezvous& rendezvous, bool all_pairs,
+    absl::FunctionRef<absl::Status(NetGroup& group, Nanos deadline)> complete) {
+  const Nanos deadline = Deadline(MonotonicNow(), options.formation_timeout);
+  while (true) {
+    CommunicatorOptions now = options;
+    now.formation_timeout = std::max<Nanos>(deadline - MonotonicNow(), kMillisecond);
+    SHEAF_ASSIGN_OR_RETURN(std::unique_ptr<NetGroup> group, NetGroup::Form(now, rendezvous));
+    const std::string& node = group->member(group->rank()).node;
+    absl::Status status = group->ConnectBulk(
+        [&](int rank) { return all_pairs || group->member(rank).node != node; }, deadline);
+    if (status.ok()) status = complete(*group, deadline);
+    if (status.ok()) return group;
+    // A rank that has died meanwhile may have a successor.
+    if (!absl::IsUnavailable(status) || MonotonicNow() >= deadline) return status;
+  }
+}
+
+}  // namespace sheaf

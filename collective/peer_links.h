@@ -1,0 +1,129 @@
+// Copyright The Sheaf Authors. SPDX-License-Identifier: Apache-2.0
+// One TCP connection between each two ranks of a group on several nodes, for what they say about
+// operations; the arrays go another way (bulk_transport.h). link_formation.cc makes them: both ends
+// prove that they read what the other published at the rendezvous, so only members of the job's
+// cluster get in. What travels is neither encrypted nor signed: a group on several nodes needs a
+// network in which nobody listens or forges packets, as Gloo and NCCL do.
+//
+//   frame: | uint32 bytes of the payload | uint32 kind | payload |     at most kMaxFrameBytes
+//
+// A connection that ends, or that nothing has crossed for about 15 s though the other node was
+// asked, is closed for good: its rank is gone.
+#pragma once
+
+#include <atomic>
+#include <condition_variable>
+#include <cstdint>
+#include <memory>
+#include <mutex>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "base/executor.h"
+#include "base/unique_fd.h"
+#include "collective/communicator.h"
+#include "collective/rendezvous.h"
+
+namespace sheaf {
+
+inline constexpr size_t kMaxFrameBytes = 64 * 1024;
+
+enum class LinkFrameKind : uint32_t {
+  kHello,   // link_formation.cc
+  kAnswer,  // The same.
+  kReady,   // The same.
+  kPlace,   // For the rendezvous of the ranks of one node.
+  kBulk,    // Where the sender's bulk transport awaits the receiver.
+  kCall,    // net_records.h, from here on.
+  kMessage,
+  kTaken,
+  kFailure,
+  kPing,
+  kPong,
+  kLeave,
+};
+
+struct LinkFrame {
+  LinkFrameKind kind;
+  std::string_view bytes;
+};
+
+// One end of one connection, and what came on it that nobody has looked at.
+struct Link {
+  UniqueFd fd;
+  std::string received;
+};
+
+// What the ranks know of each other.
+struct NetMember {
+  pid_t pid = 0;
+  std::string node;
+  std::string host;
+};
+
+// The frames at the start of `received`, whole ones only. kInvalidArgument: no frame of ours.
+absl::StatusOr<std::vector<LinkFrame>> FramesIn(std::string_view received, size_t* used);
+std::string EncodeFrame(LinkFrameKind kind, std::string_view bytes);
+
+class PeerLinks {
+ public:
+  class Handler {
+   public:
+    virtual ~Handler() = default;
+    // What came from `rank` at one time, in order; `closed`: and nothing more will. On the thread
+    // of the links.
+    virtual void OnFrames(int rank, std::span<const LinkFrame> frames, bool closed) = 0;
+  };
+
+  struct Formed {
+    std::vector<Link> links;  // By rank; this rank's own is empty.
+    std::vector<NetMember> members;
+    uint64_t epoch = 0;
+  };
+  // Meets the other ranks at `rendezvous`, which is used until this returns. Errors as those of
+  // FormShmCommunicator.
+  static absl::StatusOr<Formed> Form(const CommunicatorOptions& options, Rendezvous& rendezvous);
+
+  explicit PeerLinks(std::vector<Link> links);
+  // Gives what was sent a moment to leave.
+  ~PeerLinks();
+  PeerLinks(const PeerLinks&) = delete;
+  PeerLinks& operator=(const PeerLinks&) = delete;
+
+  // Once: `handler` is called from now on, until this is destroyed.
+  void Start(Handler& handler);
+  // Any thread; never waits. What cannot be sent, as the link is closed, is dropped.
+  void Send(int rank, LinkFrameKind kind, std::string_view bytes);
+  void SendAll(LinkFrameKind kind, std::string_view bytes);
+  // Returns when the handler has seen what has come so far; at most a second later.
+  void Settle();
+  // In a forked child: the links are the parent's; nothing of them is touched any more.
+  void Forsake();
+
+ private:
+  struct Peer {
+    UniqueFd fd;           // Closed by the thread alone, under the mutex.
+    std::string received;  // The thread's.
+    std::mutex mutex;      // Guards `to_send`, and sending on `fd`.
+    std::string to_send;
+  };
+
+  void Loop();
+  void Receive(int rank);
+  void Flush(Peer& peer);
+  void Wake();
+
+  Handler* handler_ = nullptr;
+  std::vector<std::unique_ptr<Peer>> peers_;
+  UniqueFd wake_;
+  std::atomic<bool> stopping_{false};
+  std::mutex turns_mutex_;  // Guards turns_.
+  std::condition_variable turned_;
+  uint64_t turns_ = 0;                      // Of the thread: each looks at all links.
+  std::unique_ptr<ThreadExecutor> thread_;  // Last: it uses the others.
+};
+
+}  // namespace sheaf

@@ -12,7 +12,6 @@
 #include <utility>
 
 #include "collective/hierarchical_communicator.h"
-#include "collective/nccl_communicator.h"
 #include "python_bindings/process.h"
 #include "worker/gcs_rendezvous.h"
 
@@ -288,25 +287,6 @@ PyGroup Form(const std::string& name, int world_size, int rank, uint64_t epoch, 
     } else {
       group = place.status();
     }
-  }
-  ThrowIfFailed(group.status());
-  return PyGroup(*std::move(group));
-}
-
-PyGroup FormNccl(const std::string& name, int world_size, int rank, uint64_t epoch, double timeout,
-                 int device, const std::vector<std::string>& folders) {
-  Runtime* const runtime = RequireRuntime();
-  if (runtime == nullptr) throw nb::python_error();
-  NcclOptions options;
-  options.group = OptionsOf(name, world_size, rank, epoch, /*arena_bytes=*/0, timeout);
-  options.device = device;
-  options.folders = folders;
-  const Using use;
-  absl::StatusOr<std::unique_ptr<NcclCommunicator>> group;
-  {
-    const WithoutGil free;
-    GcsRendezvous rendezvous(*runtime, name);
-    group = NewNcclCommunicator(options, rendezvous);
   }
   ThrowIfFailed(group.status());
   return PyGroup(*std::move(group));

@@ -182,6 +182,27 @@ SCENARIO(
   CHECK(f.store.freed == std::vector{id});
 }
 
+SCENARIO("references in a value leave with it, however deep they lie") {
+  Fixture f;
+  const auto put = [&](std::vector<ObjectEntry*> nested) {
+    ObjectEntry* entry =
+        f.owner.references.NewOwned(ObjectId::Make(kSelf, f.owner.references.NextSequence(), 1));
+    for (ObjectEntry* inner : nested) f.owner.references.AddUse(*inner);
+    f.owner.references.SetValue(*entry, "v", std::move(nested));
+    return ObjectHandle(entry);
+  };
+  const ObjectHandle inmost = put({});
+  const ObjectHandle inner = put({inmost.entry()});
+  const ObjectHandle outer = put({inner.entry(), inmost.entry()});
+  CHECK(f.owner.references.Find(inmost.id()) == nullptr);
+  f.owner.references.Outgoing(*outer.entry());
+  for (const ObjectHandle* handle : {&outer, &inner, &inmost}) {
+    CHECK(f.owner.references.Find(handle->id()) == handle->entry());
+    CHECK(handle->entry()->location.known());
+  }
+  CHECK(f.store.next == 3);  // Each once.
+}
+
 SCENARIO("a borrowed reference is announced once, and its sender hears when its owner knows") {
   Fixture f;
   const ObjectId id = ObjectId::Make({1, 30}, 4, 1);

@@ -68,17 +68,20 @@ void ReferenceTable::List(ObjectEntry& entry) {
   listed_.emplace(entry.id, &entry);
 }
 
-NestedReference ReferenceTable::Outgoing(ObjectEntry& entry) {
+bool ReferenceTable::MayLeave(ObjectEntry& entry) {
   List(entry);
-  if (IsDetachedActorHandle(entry.id)) return {entry.id, {}};
-  if (entry.owned) {
-    if (entry.state == ObjectState::kValue) Promote(entry);
-    if (entry.state == ObjectState::kPending && !entry.stream && entry.task != nullptr) {
-      WhenReady(entry, [this](ObjectEntry& ready) {
-        if (ready.state == ObjectState::kValue) Promote(ready);
-      });
-    }
+  if (IsDetachedActorHandle(entry.id) || !entry.owned) return false;
+  if (entry.state == ObjectState::kPending && !entry.stream && entry.task != nullptr) {
+    WhenReady(entry, [this](ObjectEntry& ready) {
+      if (ready.state == ObjectState::kValue) Promote(ready);
+    });
   }
+  return entry.state == ObjectState::kValue;
+}
+
+NestedReference ReferenceTable::Outgoing(ObjectEntry& entry) {
+  if (MayLeave(entry)) Promote(entry);
+  if (IsDetachedActorHandle(entry.id)) return {entry.id, {}};
   NestedReference out{entry.id, {}};
   if (!entry.extra || entry.extra->stored_as.is_nil()) out.location = entry.location;
   return out;
@@ -86,13 +89,21 @@ NestedReference ReferenceTable::Outgoing(ObjectEntry& entry) {
 
 void ReferenceTable::Promote(ObjectEntry& entry) {
   // Before a reference leaves its process its value is in the store, where it survives this
-  // process.
-  if (entry.location.known()) return;
-  std::vector<ObjectId> nested;
-  if (entry.extra) {
-    for (ObjectEntry* inner : entry.extra->nested) nested.push_back(inner->id);
+  // process. Readers find the references in it, so those leave with it, however deep they lie.
+  std::vector<ObjectEntry*> leaving{&entry};
+  while (!leaving.empty()) {
+    ObjectEntry& next = *leaving.back();
+    leaving.pop_back();
+    if (next.location.known()) continue;
+    std::vector<ObjectId> nested;
+    if (next.extra) {
+      for (ObjectEntry* inner : next.extra->nested) {
+        nested.push_back(inner->id);
+        if (MayLeave(*inner)) leaving.push_back(inner);
+      }
+    }
+    next.location = store_.Promote(next.id, next.value, nested);
   }
-  entry.location = store_.Promote(entry.id, entry.value, nested);
 }
 
 void ReferenceTable::MakeReady(ObjectEntry& entry, ObjectState state) {

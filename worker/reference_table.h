@@ -115,6 +115,8 @@ class ReferenceTable {
   void MakeReady(ObjectEntry& entry, ObjectState state);
   void FreeIfUnheld(ObjectEntry& entry);
   void FreeCopies(ObjectEntry& entry);
+  // From now on its owner is asked about it. True: its value must be promoted first.
+  bool MayLeave(ObjectEntry& entry);
   void Promote(ObjectEntry& entry);
 
   const ProcessId self_;

@@ -49,6 +49,11 @@ int SumOf(const Bundle& bundle) {
   for (const int number : sheaf::Get(bundle.numbers)) sum += number;
   return sum;
 }
+int SumInside(const std::vector<sheaf::ObjectRef<Bundle>>& bundles) {
+  int sum = 0;
+  for (const Bundle& bundle : sheaf::Get(bundles)) sum += SumOf(bundle);
+  return sum;
+}
 std::vector<sheaf::ObjectRef<int>> Spread(int count) {
   std::vector<sheaf::ObjectRef<int>> refs;
   for (int i = 0; i < count; ++i) refs.push_back(sheaf::Put(i));
@@ -101,8 +106,8 @@ std::vector<std::string> Where() {
   return {context.task_name, context.task_id, std::to_string(context.resources.at("CPU")),
           std::to_string(context.node)};
 }
-SHEAF_REMOTE(Square, Process, Nothing, Mirror, Join, Sum, SumArray, Iota, SumOf, Spread, Fibonacci,
-             Throw, CallsThrow, Crash);
+SHEAF_REMOTE(Square, Process, Nothing, Mirror, Join, Sum, SumArray, Iota, SumOf, SumInside, Spread,
+             Fibonacci, Throw, CallsThrow, Crash);
 SHEAF_REMOTE(Both, Count, CountThenThrow, AddLater, UntilCancelled, Sleep, FailAtFirst, Variable,
              Where);
 
@@ -201,6 +206,11 @@ TEST_CASE("references inside arguments and results stay references") {
   CHECK(sheaf::Get(sheaf::Task(SumOf).Remote(bundle)) == 15);
   const std::vector<sheaf::ObjectRef<int>> refs = sheaf::Get(sheaf::Task(Spread).Remote(5));
   CHECK(sheaf::Get(refs) == std::vector<int>{0, 1, 2, 3, 4});
+}
+
+TEST_CASE("references inside objects inside arguments are found, when nobody else holds them") {
+  const auto inside = sheaf::Put(Bundle{"two", {sheaf::Put(1), sheaf::Task(Square).Remote(3)}});
+  CHECK(sheaf::Get(sheaf::Task(SumInside).Remote(std::vector{inside})) == 10);
 }
 
 TEST_CASE("arrays of numbers travel by shared memory and are read in place") {

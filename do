@@ -8,7 +8,7 @@ usage() {
   cat <<'TEXT'
 Usage: ./do COMMAND
 
-  quickstart               install what is needed, build, and run the main job
+  quickstart [--keep]      install what is needed, build, and run the main job; --keep leaves its two nodes up until Ctrl-C
   build [TARGET...]        build everything, or some targets, into build/
   test [REGEX]             build and run the tests (REGEX: those whose name matches)
   bench AREA [ARG...]      build and run benchmarks/bench_AREA; --json FILE writes figures, --peer NAME compares
@@ -266,16 +266,14 @@ PYTHON
 }
 
 quickstart() {
-  local started=$SECONDS
+  local started=$SECONDS targets=(sheaf examples/main_job)
   step "packages" ensure_packages install
+  (step "venv" ensure_venv) || note "the training in Python is left out"
   step "configure" configure build
-  if ! grep -q '^build examples/main_job:' build/build.ninja; then
-    step "build" build_into build
-    fail "there is no main job in this tree (examples/: main_job). All else is built, into build/."
-  fi
-  step "build" build_into build sheaf examples/main_job
+  [[ ! -e build/venv/.installed ]] || targets+=(sheaf_python)
+  step "build" build_into build "${targets[@]}"
   note "built after $((SECONDS - started)) s"
-  step "main job" build/examples/main_job "$@"
+  step "main job" examples/main_job.sh build "$@"
   say "done in $((SECONDS - started)) s. Next: ./do test, or read README.md"
 }
 

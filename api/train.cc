@@ -9,6 +9,7 @@
 
 #include <algorithm>
 #include <set>
+#include <string_view>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -61,7 +62,11 @@ struct Epoch {
   }
 };
 
-std::string LastLine(const std::string& text) {
+// The last line, without the name of the actor that is dead.
+std::string Briefly(const std::string& error) {
+  constexpr std::string_view kDead = " is dead: ";
+  const size_t dead = error.find(kDead);
+  const std::string text = dead == std::string::npos ? error : error.substr(dead + kDead.size());
   const size_t end = text.find_last_not_of('\n');
   if (end == std::string::npos) return "no reason given";
   const size_t begin = text.rfind('\n', end);
@@ -197,7 +202,7 @@ class TrainingRun {
       if (rank != first && failure.collective) continue;  // It says that the other is lost.
       Happened(absl::StrCat(
           "rank ", rank, " (pid ", epoch_->processes[static_cast<size_t>(rank)].place.pid, ") ",
-          failure.died ? "is lost: " : "failed: ", LastLine(failure.error.message)));
+          failure.died ? "is lost: " : "failed: ", Briefly(failure.error.message)));
     }
     return false;
   }
@@ -239,6 +244,8 @@ class TrainingRun {
     const sheaf::Result<void> returned = TryGet(epoch_->functions[at], kAnswer);
     if (returned.ok()) {
       epoch_->finished.insert(rank);
+    } else if (returned.kind() == ErrorKind::kTaskCancelled) {
+      return;  // By TakeApart, whose Stop had not come yet.
     } else if (returned.kind() == ErrorKind::kTaskFailed) {
       ErrorInfo error = returned.error();
       error.function = loop_name_;  // Which this side knows better.
@@ -332,7 +339,7 @@ class TrainingRun {
     const std::string text = absl::StrCat(
         "rank ", rank, " of ", epoch_->processes.size(), cause.died ? " died" : " failed",
         " at step ", epoch_->said[static_cast<size_t>(rank)] + 1, ": ",
-        LastLine(cause.error.message), " (train::Options::max_failures=", options_.max_failures,
+        Briefly(cause.error.message), " (train::Options::max_failures=", options_.max_failures,
         " allows no more)");
     Happened(text);
     Gather();

@@ -8,23 +8,22 @@ SHEAF_REMOTE(Square);
 
 class Counter {
  public:
-  explicit Counter(int start) : value_(start) {}
-  int Add(int n) { return value_ += n; }
+  explicit Counter(int start) : total_(start) {}
+  int Add(int n) { return total_ += n; }
 
  private:
-  int value_;
+  int total_;
 };
 SHEAF_ACTOR(Counter, sheaf::Constructor<int>, &Counter::Add);
 
 int main(int argc, char** argv) {
-  sheaf::Init(argc, argv);  // Starts a node on this machine, or joins one: SHEAF_ADDRESS.
+  sheaf::Init(argc, argv);  // Joins a node, or starts one that ends with this program.
 
-  sheaf::ObjectRef<int> nine = sheaf::Task(Square).Remote(3);  // Runs in another process.
-  sheaf::ObjectRef<int> eighty_one =
-      sheaf::Task(Square).Remote(nine);  // Starts when `nine` is there.
-  std::cout << "3 * 3 = " << sheaf::Get(nine) << ", squared " << sheaf::Get(eighty_one) << "\n";
+  sheaf::ObjectRef<int> nine = sheaf::Task(Square).Remote(3);
+  sheaf::ObjectRef<int> more = sheaf::Task(Square).Remote(nine);  // Runs when `nine` is there.
 
-  auto counter = sheaf::Actor<Counter>().Remote(10);  // An object in a process of its own.
+  sheaf::ActorHandle<Counter> counter = sheaf::Actor<Counter>().Remote(10);
   counter.Task(&Counter::Add).Remote(1);
-  std::cout << "10 + 1 + 31 = " << sheaf::Get(counter.Task(&Counter::Add).Remote(31)) << "\n";
+  sheaf::ObjectRef<int> total = counter.Task(&Counter::Add).Remote(2);
+  std::cout << sheaf::Get(more) << " " << sheaf::Get(total) << "\n";  // 81 13
 }

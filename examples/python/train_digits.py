@@ -3,14 +3,19 @@
 all-reduce. One worker is killed in the middle; the others stay, a new one joins, and training goes on from the last checkpoint.
 
     python train_digits.py [--workers 4] [--epochs 12] [--scaling]
+    python train_digits.py --kills 50    # As many runs, each with a kill at a random step.
 """
 
 import argparse
+import contextlib
 import os
 import pathlib
+import random
 import signal
+import statistics
+import sys
 import tempfile
-import time
+from collections.abc import Generator
 from typing import Any
 
 import numpy as np
@@ -22,7 +27,9 @@ Floats = npt.NDArray[np.float64]
 Arrays = dict[str, npt.NDArray[Any]]
 DATA = pathlib.Path(__file__).resolve().parents[1] / "data" / "digits.npz"
 PIXELS, HIDDEN, CLASSES = 64, 32, 10
-BATCH, RATE, MOMENTUM = 64, 0.05, 0.9
+BATCH, RATE, MOMENTUM = 64, 0.05, 0.9  # BATCH: of all workers together.
+SAVE_EACH = 20
+ROUNDING = 1e-9  # Sums in another order.
 
 
 def load() -> tuple[Arrays, Arrays]:
@@ -83,7 +90,7 @@ def accuracy(weights: Floats, test: Arrays) -> float:
 def loop(config: dict[str, Any]) -> None:
     """Runs in each worker."""
     context = train.get_context()
-    rank, size = context.get_world_rank(), context.get_world_size()
+    rank, size, batch = context.get_world_rank(), context.get_world_size(), config["batch"]
     images, _ = load()
     weights, velocity, step = initial_weights(), np.zeros_like(initial_weights()), 0
     if (checkpoint := train.get_checkpoint()) is not None:
@@ -93,11 +100,11 @@ def loop(config: dict[str, Any]) -> None:
     shared = group.zeros(len(weights) + 1, "float64")  # Where the workers can read each other's gradients, and losses behind.
     gradients = shared[:-1]
     while step < config["steps"]:
-        batch = step % (len(images["y"]) // BATCH) * BATCH
-        mine = slice(batch + BATCH * rank // size, batch + BATCH * (rank + 1) // size)
+        begin = step % (len(images["y"]) // batch) * batch
+        mine = slice(begin + batch * rank // size, begin + batch * (rank + 1) // size)
         shared[-1] = add_gradients(weights, images["x"][mine], images["y"][mine], gradients)
         group.all_reduce(shared)
-        velocity = MOMENTUM * velocity + gradients / BATCH
+        velocity = MOMENTUM * velocity + gradients / batch
         weights = weights - RATE * velocity
         step += 1
         saved = None
@@ -105,7 +112,7 @@ def loop(config: dict[str, Any]) -> None:
             if rank == 0 and (step % config["save_each"] == 0 or step == config["steps"]):
                 np.savez(f"{folder}/state.npz", weights=weights, velocity=velocity, step=step)
                 saved = train.Checkpoint.from_directory(folder)
-            train.report({"loss": shared[-1] / BATCH, "samples": BATCH, "step": step, "pid": os.getpid()}, checkpoint=saved)
+            train.report({"loss": shared[-1] / batch, "samples": batch, "step": step, "pid": os.getpid()}, checkpoint=saved)
 
 
 class KillOne(train.UserCallback):
@@ -120,20 +127,22 @@ class KillOne(train.UserCallback):
             os.kill(metrics[self._rank]["pid"], signal.SIGKILL)
 
 
-def fit(workers: int, steps: int, kill_at: int | None = None) -> tuple[train.Result, Floats]:
-    """Trains; gives the result and the weights."""
+def fit(workers: int, steps: int, kill_at: int | None = None, victim: int | None = None, batch: int = BATCH) -> tuple[train.Result, Floats]:
+    """Trains; gives the result and the weights. Behind step `kill_at` the rank `victim` is killed; None: one in the middle."""
+    victim = workers // 2 if victim is None else victim
     with tempfile.TemporaryDirectory() as folder:
         result = train.DataParallelTrainer(
             loop,
-            train_loop_config={"steps": steps, "save_each": 20},
+            train_loop_config={"steps": steps, "save_each": SAVE_EACH, "batch": batch},
             scaling_config=train.ScalingConfig(num_workers=workers),
             run_config=train.RunConfig(
                 name=f"digits-{workers}",
                 storage_path=folder,
                 failure_config=train.FailureConfig(max_failures=1 if kill_at else 0),
                 checkpoint_config=train.CheckpointConfig(num_to_keep=2),
-                callbacks=[KillOne(workers // 2, kill_at)] if kill_at else [],
+                callbacks=[KillOne(victim, kill_at)] if kill_at else [],
                 total_reports=steps,
+                progress=sys.stderr.isatty(),
             ),
         ).fit()
         assert result.checkpoint is not None
@@ -153,10 +162,85 @@ def alone(images: Arrays, steps: int) -> Floats:
     return weights
 
 
-def throughput(result: train.Result) -> float:
+def difference(result: train.Result, weights: Floats, expected: Floats, steps: int) -> float:
+    """How far the weights are apart; without bound when steps are missing or doubled."""
+    if [row["step"] for row in result.metrics_history] != list(range(1, steps + 1)):
+        return float("inf")
+    return float(np.abs(weights - expected).max())
+
+
+def throughput(result: train.Result, batch: int = BATCH) -> float:
     """Images per second, from the first step to the last."""
     rows = result.metrics_history
-    return BATCH * float(len(rows) - 1) / float(rows[-1]["timestamp"] - rows[0]["timestamp"])
+    return batch * float(len(rows) - 1) / float(rows[-1]["timestamp"] - rows[0]["timestamp"])
+
+
+def recovery(result: train.Result) -> float:
+    """Seconds from the loss to the next step."""
+    (text,) = [event.text for event in result.events if event.text.endswith(" s after the loss")]
+    return float(text.split()[-5])
+
+
+def row(label: str, text: str) -> None:
+    print(f"  {label:12} {text}", flush=True)
+
+
+def bar(part: float) -> str:
+    return "\u2588" * round(24 * part)
+
+
+@contextlib.contextmanager
+def cluster(cpus: int) -> Generator[None, None, None]:
+    """The one that SHEAF_ADDRESS names, or a node of this program's own."""
+    with sheaf.init(log_to_driver=False) if os.environ.get("SHEAF_ADDRESS") else sheaf.init(num_cpus=cpus, log_to_driver=False):
+        yield
+
+
+def tour(workers: int, epochs: int, scaling: bool) -> bool:
+    """Trains, kills one worker in the middle, and compares with this process alone."""
+    images, test = load()
+    steps = epochs * (len(images["y"]) // BATCH)
+    print(f"\nTraining in Python  {workers} workers add up their gradients by all-reduce; one will be killed")
+    row("images", f"{len(images['y']):,} to learn from, {len(test['y']):,} for the test")
+    result, weights = fit(workers, steps, kill_at=steps // 2)
+    row("steps", f"{steps}, {throughput(result):,.0f} images a second, the loss of a worker included")
+    for event in result.events:
+        row(f"at {event.time - result.events[0].time:.2f} s", event.text)
+    right = accuracy(weights, test)
+    row("accuracy", f"{bar(right)} {100 * right:.1f} % of the test images")
+    off = difference(result, weights, alone(images, steps), steps)
+    row("check", f"each step once, and the weights of one process to {off:.0e}")
+    one = 0.0
+    if scaling:
+        row("scaling", f"batches of {len(images['y']):,} images; this machine has {os.cpu_count()} cores")
+    for count in (1, 2, workers) if scaling else ():
+        # Large batches, as they are for large models: the digits are so few that all make one.
+        speed = throughput(fit(count, 60, batch=len(images["y"]))[0], len(images["y"]))
+        one = speed if count == 1 else one
+        row(f"{count} worker{'s' * (count > 1)}", f"{bar(speed / one / workers)} {speed:,.0f} images a second, {speed / one:.1f} times")
+    return off < ROUNDING and right > 0.93
+
+
+def kills(workers: int, count: int, seed: int) -> bool:
+    """Trains `count` times, each time with a kill of a random worker at a random step."""
+    images, _ = load()
+    steps = 3 * (len(images["y"]) // BATCH)
+    expected, choice, largest = alone(images, steps), random.Random(seed), 0.0
+    times: list[float] = []
+    print(f"\nKills  {count} runs, each with a kill at a random step; seed {seed}")
+    for run in range(1, count + 1):
+        # Before the last time but one that all wait for a checkpoint: nobody has finished by then.
+        kill_at, victim = choice.randrange(1, steps // SAVE_EACH * SAVE_EACH), choice.randrange(workers)
+        result, weights = fit(workers, steps, kill_at, victim)
+        off = difference(result, weights, expected, steps)
+        if off >= ROUNDING:
+            row("run", f"{run}: rank {victim} was killed behind step {kill_at}; {len(result.metrics_history)} of {steps} steps, weights off by {off}")
+            return False
+        largest = max(largest, off)
+        times.append(recovery(result))
+    row("runs", f"{count} of {steps} steps: each step once, the weights of one process to {largest:.0e}")
+    row("recovery", f"from the loss to the next step: median {statistics.median(times):.2f} s, longest {max(times):.2f} s")
+    return True
 
 
 def main() -> None:
@@ -164,22 +248,12 @@ def main() -> None:
     parser.add_argument("--workers", type=int, default=4)
     parser.add_argument("--epochs", type=int, default=12)
     parser.add_argument("--scaling", action="store_true", help="also with 1, 2, 4 workers")
+    parser.add_argument("--kills", type=int, metavar="COUNT", help="so many runs with a kill at a random step")
+    parser.add_argument("--seed", type=int, default=random.SystemRandom().randrange(1 << 32))
     given = parser.parse_args()
-    images, test = load()
-    steps = given.epochs * (len(images["y"]) // BATCH)
-    expected = alone(images, steps)
-    with sheaf.init(num_cpus=max(given.workers, 4)):
-        result, weights = fit(given.workers, steps, kill_at=steps // 2)
-        print(f"recognised: {accuracy(weights, test):.3f} of {len(test['y'])} images; loss {result.metrics_history[-1]['loss']:.4f}")
-        print(f"steps: {[row['step'] for row in result.metrics_history] == list(range(1, steps + 1)) and steps}, each once")
-        print(f"weights as in one process, to {np.abs(weights - expected).max():.1e}")
-        print(f"throughput: {throughput(result):,.0f} images/s with {given.workers} workers, the loss of one included")
-        print("what happened:", *result.events, sep="\n  ")
-        for workers in (1, 2, 4) if given.scaling else ():
-            begin = time.monotonic()
-            again, weights = fit(workers, steps)
-            off = np.abs(weights - expected).max()
-            print(f"{workers} workers: {throughput(again):>8,.0f} images/s, {time.monotonic() - begin:.1f} s, weights to {off:.1e}")
+    with cluster(max(given.workers, 4)):
+        right = kills(given.workers, given.kills, given.seed) if given.kills else tour(given.workers, given.epochs, given.scaling)
+    sys.exit(0 if right else "train_digits: steps are missing or doubled, the weights differ, or too few digits are recognised")
 
 
 if __name__ == "__main__":

@@ -11,7 +11,8 @@ import pytest
 
 from conftest import WAIT_S
 
-README = pathlib.Path(__file__).parents[2] / "README.md"
+ROOT = pathlib.Path(__file__).parents[2]
+README = ROOT / "README.md"
 PROGRAMS = re.findall(r"```python\n(.*?)```", README.read_text(), re.S)
 
 
@@ -22,3 +23,11 @@ def test_the_example_prints_what_it_says(tmp_path, program):
     environment = {**os.environ, "HOME": str(tmp_path)}  # Where training puts its results.
     done = subprocess.run([sys.executable, tmp_path / "program.py"], capture_output=True, text=True, timeout=2 * WAIT_S, env=environment)
     assert said and done.stdout.splitlines() == said, done.stderr
+
+
+@pytest.mark.parametrize(("block", "name"), enumerate(["hello", "hello_training"]))
+def test_the_programs_in_cpp_are_those_that_run_as_examples(block, name):
+    """Each prints what it says there: example_hello and example_hello_training among the tests."""
+    said = re.findall(r"```cpp\n(.*?)```", README.read_text(), re.S)[block]
+    program = (ROOT / "examples" / "cpp" / f"{name}.cc").read_text().split("\n", 2)[2]  # Behind the licence and a headline.
+    assert said == program

@@ -2,6 +2,7 @@
 """Distributed training gives what one process gives, also when a worker is killed on the way: the program of the examples."""
 
 import importlib.util
+import os
 import pathlib
 import re
 import subprocess
@@ -37,18 +38,19 @@ def test_the_weights_are_those_of_one_process(digits, workers):
     np.testing.assert_allclose(weights, digits.alone(digits.load()[0], 45), rtol=0, atol=1e-12)
 
 
-def test_the_same_when_workers_are_killed_on_the_way(digits):
-    expected = digits.alone(digits.load()[0], 60)
-    for kill_at in np.random.default_rng().integers(1, 60, 2).tolist():
-        result, weights = digits.fit(3, steps=60, kill_at=kill_at)
-        assert [row["step"] for row in result.metrics_history] == list(range(1, 61)), kill_at
-        np.testing.assert_allclose(weights, expected, rtol=0, atol=1e-12, err_msg=f"killed at step {kill_at}")
+def run(*arguments):
+    environment = {name: value for name, value in os.environ.items() if name != "SHEAF_ADDRESS"}
+    done = subprocess.run([sys.executable, PROGRAM, *arguments], capture_output=True, text=True, timeout=8 * WAIT_S, env=environment)
+    assert done.returncode == 0, done.stdout + done.stderr
+    return done.stdout
 
 
 def test_the_program_says_what_happened():
-    done = subprocess.run([sys.executable, PROGRAM, "--epochs", "6"], capture_output=True, text=True, timeout=4 * WAIT_S)
-    assert done.returncode == 0, done.stderr
-    assert float(re.search(r"recognised: (0\.\d+)", done.stdout).group(1)) > 0.93
-    assert "steps: 132, each once" in done.stdout and re.search(r"rank 2 \(pid \d+\) is lost", done.stdout)
-    assert re.search(r"\(3 kept, 1 new\) begin from checkpoint_\d+, step \d+\n  .*is done, \d+\.\d\d s after the loss", done.stdout), done.stdout
-    assert float(re.search(r"weights as in one process, to (\S+)", done.stdout).group(1)) < 1e-12
+    said = run("--epochs", "6")
+    assert float(re.search(r"accuracy +\S+ (\d+\.\d) %", said).group(1)) > 93
+    assert "each step once, and the weights of one process to" in said and re.search(r"rank 2 \(pid \d+\) is lost", said), said
+    assert re.search(r"\(3 kept, 1 new\) begin from checkpoint_\d+, step \d+\n.*is done, \d+\.\d\d s after the loss", said), said
+
+
+def test_the_program_survives_kills_at_random_steps():
+    assert re.search(r"2 of 66 steps: each step once, the weights of one process to .*\n  recovery", run("--kills", "2"))

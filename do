@@ -217,6 +217,20 @@ ensure_venv() {
   rm -f build/.configured
 }
 
+# NCCL's own library, which its tests load without a GPU. 300 MB; not fatal: without it they are skipped.
+nccl_wheel() { echo nvidia-nccl-cu13==2.32.3; }
+
+# Unpacks it into build/nccl.
+fetch_nccl_wheel() {
+  local wanted
+  wanted=$(nccl_wheel)
+  [[ -x build/venv/bin/pip ]] || return 0
+  [[ -e build/nccl/.installed && $(<build/nccl/.installed) == "$wanted" ]] && return
+  rm -rf build/nccl build/nccl.part
+  build/venv/bin/pip install --quiet --disable-pip-version-check --retries 1 --no-deps --no-compile --target build/nccl.part "$wanted" \
+    >build/nccl.log 2>&1 && mv build/nccl.part build/nccl && echo "$wanted" >build/nccl/.installed || rm -rf build/nccl.part
+}
+
 # --- commands ---------------------------------------------------------------------------------------------------------
 
 # configure FOLDER [CMAKE_ARG...]: only when it was never done, or not to its end; ninja repeats it when a CMakeLists changes.
@@ -288,8 +302,12 @@ run_all_tests() {
   step "packages" ensure_packages ask
   ensure_test_packages
   step "venv" ensure_venv
+  fetch_nccl_wheel &  # Beside the build, which the network does not slow down.
+  local wheel=$!
   step "configure" configure build
   step "build" build_into build
+  wait "$wheel" || true
+  [[ -e build/nccl/.installed ]] || note "the wheel $(nccl_wheel) could not be fetched (build/nccl.log): its tests are skipped"
   run_tests build "$@"
 }
 

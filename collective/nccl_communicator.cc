@@ -7,11 +7,11 @@
 
 #include "absl/strings/str_cat.h"
 #include "base/status_macros.h"
+#include "collective/hierarchical_communicator.h"
 #include "collective/nccl_agreement.h"
 #include "collective/nccl_group.h"
 #include "collective/nccl_lane.h"
 #include "collective/operation_line.h"
-#include "collective/shm_communicator.h"
 
 namespace sheaf {
 namespace {
@@ -242,7 +242,7 @@ absl::StatusOr<std::unique_ptr<NcclCommunicator>> NewNcclCommunicator(const Nccl
   control.arena_bytes = 0;
   control.interrupted = NcclGroup::OnUserThread(options.group.interrupted);
   SHEAF_ASSIGN_OR_RETURN(std::unique_ptr<Communicator> group,
-                         FormShmCommunicator(control, rendezvous));
+                         FormCommunicator(control, rendezvous));
   return NewNcclCommunicator(options, std::move(group));
 }
 

@@ -55,13 +55,13 @@ class NcclCommunicator : public Communicator {
 // cannot be used (kFailedPrecondition).
 absl::Status NcclAvailable(const std::vector<std::string>& folders = {});
 
-// Meets the other ranks, which are on this node, at `rendezvous`. Errors: of NcclAvailable, of
-// FormShmCommunicator; kFailedPrecondition: ranks have different versions of NCCL;
-// kInvalidArgument, kUnavailable, kInternal: of NCCL.
+// Meets the other ranks, on this node or several, at `rendezvous`. Errors: of NcclAvailable, of
+// FormCommunicator (hierarchical_communicator.h); kFailedPrecondition: ranks have different
+// versions of NCCL; kInvalidArgument, kUnavailable, kInternal: of NCCL.
 absl::StatusOr<std::unique_ptr<NcclCommunicator>> NewNcclCommunicator(const NcclOptions& options,
                                                                       Rendezvous& rendezvous);
-// The same with the control group `control`, whose ranks may be on several nodes, and which is used
-// for nothing else. Of `options.group` counts what `control` does not know.
+// The same with the control group `control`, which is used for nothing else. Of `options.group`
+// counts what `control` does not know.
 absl::StatusOr<std::unique_ptr<NcclCommunicator>> NewNcclCommunicator(
     const NcclOptions& options, std::unique_ptr<Communicator> control);
 

@@ -3,6 +3,7 @@
 
 #include <nanobind/stl/optional.h>
 #include <nanobind/stl/string.h>
+#include <nanobind/stl/vector.h>
 
 #include <cmath>
 #include <memory>
@@ -10,8 +11,10 @@
 #include <string>
 #include <string_view>
 #include <utility>
+#include <vector>
 
 #include "collective/hierarchical_communicator.h"
+#include "collective/nccl_communicator.h"
 #include "python_bindings/process.h"
 #include "worker/gcs_rendezvous.h"
 
@@ -54,25 +57,49 @@ std::optional<DataType> TypeNamed(std::string_view name) {
   return std::nullopt;
 }
 
-// The bytes of an object with the buffer protocol, held as long as this lives.
+// An array in a GPU's memory; holds what it lies in.
+struct DeviceArray {
+  uintptr_t pointer = 0;
+  size_t size = 0;
+  uintptr_t stream = 0;  // In which its last work is.
+  nb::object owner;
+  std::shared_ptr<std::byte> memory;  // Of a group.
+};
+
+// The bytes of an object with the buffer protocol, or of a DeviceArray, held as long as this lives.
 class Bytes {
  public:
   Bytes() = default;
   Bytes(nb::handle object, bool writable) {
+    if (nb::isinstance<DeviceArray>(object)) {
+      const DeviceArray& array = nb::cast<const DeviceArray&>(object);
+      owner_ = nb::borrow(object);
+      view_.buf = reinterpret_cast<void*>(array.pointer);
+      view_.len = static_cast<Py_ssize_t>(array.size);
+      stream_ = reinterpret_cast<CudaStream>(array.stream);
+      return;
+    }
     const int flags = PyBUF_C_CONTIGUOUS | PyBUF_FORMAT | (writable ? PyBUF_WRITABLE : 0);
     if (PyObject_GetBuffer(object.ptr(), &view_, flags) != 0) throw nb::python_error();
     held_ = true;
   }
-  Bytes(Bytes&& other) noexcept : view_(other.view_), held_(std::exchange(other.held_, false)) {}
+  Bytes(Bytes&& other) noexcept
+      : view_(other.view_),
+        held_(std::exchange(other.held_, false)),
+        owner_(std::move(other.owner_)),
+        stream_(other.stream_) {}
   Bytes& operator=(Bytes&&) = delete;
   ~Bytes() {
     if (held_) PyBuffer_Release(&view_);
   }
-  void* data() const { return held_ ? view_.buf : nullptr; }
-  size_t size() const { return held_ ? static_cast<size_t>(view_.len) : 0; }
-  bool held() const { return held_; }
+  void* data() const { return held() ? view_.buf : nullptr; }
+  size_t size() const { return held() ? static_cast<size_t>(view_.len) : 0; }
+  bool held() const { return held_ || on_device(); }
+  bool on_device() const { return owner_.is_valid(); }
+  CudaStream stream() const { return stream_; }
   // By its format; none: no type that is reduced.
   std::optional<DataType> type() const {
+    if (on_device()) return std::nullopt;
     std::string_view format = view_.format != nullptr ? view_.format : "B";
     if (format.size() == 2 && std::string_view("@=<").find(format[0]) != format.npos) {
       format.remove_prefix(1);
@@ -103,6 +130,8 @@ class Bytes {
  private:
   Py_buffer view_{};
   bool held_ = false;
+  nb::object owner_;  // Of an array on a device.
+  CudaStream stream_ = nullptr;
 };
 
 bool Reduces(CollectiveKind kind) {
@@ -171,6 +200,8 @@ PyType_Slot memory_slots[] = {{Py_bf_getbuffer, reinterpret_cast<void*>(&PyMemor
 class PyGroup {
  public:
   explicit PyGroup(std::unique_ptr<Communicator> group) : group_(std::move(group)) {}
+  explicit PyGroup(std::unique_ptr<NcclCommunicator> group)
+      : nccl_(group.get()), group_(std::move(group)) {}
   PyGroup(PyGroup&&) = default;
   ~PyGroup() { Close(); }
   // Leaves the group. Operations of other threads end first, by their own timeout at the latest.
@@ -192,6 +223,12 @@ class PyGroup {
     Call call{input.is_none() ? Bytes() : Bytes(input, false),
               output.is_none() ? Bytes() : Bytes(output, true),
               {}};
+    for (const Bytes* array : {&call.input, &call.output}) {
+      if (array->held() && array->on_device() != (nccl_ != nullptr)) {
+        throw nb::type_error(nccl_ != nullptr ? "the group wants arrays in its GPU's memory"
+                                              : "the group wants arrays in the CPU's memory");
+      }
+    }
     Operation& operation = call.operation;
     operation.kind = static_cast<CollectiveKind>(kind);
     operation.op = static_cast<ReduceOp>(op);
@@ -238,7 +275,8 @@ class PyGroup {
     absl::Status status;
     {
       const WithoutGil free;
-      status = group->Run(call.operation);
+      status = nccl_ != nullptr ? nccl_->RunAfter(call.operation, StreamOf(call))
+                                : group->Run(call.operation);
     }
     ThrowIfFailed(status);
   }
@@ -246,7 +284,10 @@ class PyGroup {
   PyWork Start(int kind, nb::handle input, nb::handle output, std::optional<std::string> type,
                int op, int peer, double timeout) const {
     Call call = Prepare(kind, input, output, type, op, peer, timeout);
-    std::shared_ptr<Work> work = Get()->Start(call.operation);
+    const std::shared_ptr<Communicator> group = Get();
+    std::shared_ptr<Work> work = nccl_ != nullptr
+                                     ? nccl_->StartAfter(call.operation, StreamOf(call))
+                                     : group->Start(call.operation);
     return PyWork(std::move(work), std::move(call));
   }
 
@@ -256,15 +297,25 @@ class PyGroup {
     return PyMemory(*std::move(memory), size);
   }
 
+  DeviceArray AllocateDevice(size_t size) const {
+    absl::StatusOr<std::shared_ptr<std::byte>> memory = Get()->Allocate(size);
+    ThrowIfFailed(memory.status());
+    const auto pointer = reinterpret_cast<uintptr_t>(memory->get());
+    return DeviceArray{pointer, size, 0, nb::none(), *std::move(memory)};
+  }
+
  private:
+  static CudaStream StreamOf(const Call& call) {
+    return call.input.held() ? call.input.stream() : call.output.stream();
+  }
+
+  NcclCommunicator* nccl_ = nullptr;  // What group_ is, for arrays on GPUs.
   std::shared_ptr<Communicator> group_;
 };
 
-PyGroup Form(const std::string& name, int world_size, int rank, uint64_t epoch, size_t arena_bytes,
-             double timeout) {
-  Runtime* const runtime = RequireRuntime();
-  if (runtime == nullptr) throw nb::python_error();
-  CommunicatorOptions options{
+CommunicatorOptions OptionsOf(const std::string& name, int world_size, int rank, uint64_t epoch,
+                              size_t arena_bytes, double timeout) {
+  return {
       .name = name,
       .rank = rank,
       .world_size = world_size,
@@ -273,23 +324,59 @@ PyGroup Form(const std::string& name, int world_size, int rank, uint64_t epoch, 
       .formation_timeout = NanosOf(timeout),
       .interrupted = IsWorker() ? &WorkerInterrupted : &DriverInterrupted,
   };
+}
+
+// Puts into `options` where this rank is.
+absl::Status FindPlace(Runtime& runtime, CommunicatorOptions& options) {
+  const absl::StatusOr<CollectivePlace> place =
+      PlaceOfThisNode(runtime, Deadline(MonotonicNow(), options.formation_timeout));
+  if (!place.ok()) return place.status();
+  options.node = place->node;
+  options.host = place->host;
+  return absl::OkStatus();
+}
+
+PyGroup Form(const std::string& name, int world_size, int rank, uint64_t epoch, size_t arena_bytes,
+             double timeout) {
+  Runtime* const runtime = RequireRuntime();
+  if (runtime == nullptr) throw nb::python_error();
+  CommunicatorOptions options = OptionsOf(name, world_size, rank, epoch, arena_bytes, timeout);
   const Using use;
   absl::StatusOr<std::unique_ptr<Communicator>> group;
   {
     const WithoutGil free;
     GcsRendezvous rendezvous(*runtime, name);
-    const absl::StatusOr<CollectivePlace> place =
-        PlaceOfThisNode(*runtime, Deadline(MonotonicNow(), options.formation_timeout));
-    if (place.ok()) {
-      options.node = place->node;
-      options.host = place->host;
-      group = FormCommunicator(options, rendezvous);
-    } else {
-      group = place.status();
-    }
+    const absl::Status found = FindPlace(*runtime, options);
+    group = found.ok() ? FormCommunicator(options, rendezvous) : found;
   }
   ThrowIfFailed(group.status());
   return PyGroup(*std::move(group));
+}
+
+PyGroup FormNccl(const std::string& name, int world_size, int rank, uint64_t epoch, double timeout,
+                 int device, const std::vector<std::string>& folders) {
+  Runtime* const runtime = RequireRuntime();
+  if (runtime == nullptr) throw nb::python_error();
+  NcclOptions options;
+  options.group = OptionsOf(name, world_size, rank, epoch, /*arena_bytes=*/0, timeout);
+  options.device = device;
+  options.folders = folders;
+  const Using use;
+  absl::StatusOr<std::unique_ptr<NcclCommunicator>> group;
+  {
+    const WithoutGil free;
+    GcsRendezvous rendezvous(*runtime, name);
+    const absl::Status found = FindPlace(*runtime, options.group);
+    group = found.ok() ? NewNcclCommunicator(options, rendezvous) : found;
+  }
+  ThrowIfFailed(group.status());
+  return PyGroup(*std::move(group));
+}
+
+std::string WhyNoNccl(const std::vector<std::string>& folders) {
+  const WithoutGil free;
+  const absl::Status status = NcclAvailable(folders);
+  return status.ok() ? std::string() : std::string(status.message());
 }
 
 }  // namespace
@@ -297,6 +384,16 @@ PyGroup Form(const std::string& name, int world_size, int rank, uint64_t epoch, 
 void BindCollective(nb::module_& module) {
   nb::class_<PyMemory>(module, "CollectiveMemory", nb::type_slots(memory_slots),
                        "Memory that the ranks of a group share; a buffer of bytes.");
+  nb::class_<DeviceArray>(module, "DeviceArray", "An array in a GPU's memory, for a group.")
+      .def(
+          "__init__",
+          [](DeviceArray* self, uintptr_t pointer, size_t size, uintptr_t stream,
+             nb::object owner) {
+            new (self) DeviceArray{pointer, size, stream, std::move(owner), nullptr};
+          },
+          nb::arg("pointer"), nb::arg("size"), nb::arg("stream"), nb::arg("owner").none())
+      .def_ro("pointer", &DeviceArray::pointer)
+      .def_ro("size", &DeviceArray::size);
   nb::class_<PyWork>(module, "CollectiveWork", "An operation that runs beside its caller.")
       .def("done", &PyWork::Done)
       .def("wait", &PyWork::Wait, nb::arg("timeout") = nb::none());
@@ -312,12 +409,16 @@ void BindCollective(nb::module_& module) {
            nb::arg("output").none(), nb::arg("type").none(), nb::arg("op"), nb::arg("peer"),
            nb::arg("timeout"))
       .def("allocate", &PyGroup::Allocate, nb::arg("size"))
+      .def("allocate_device", &PyGroup::AllocateDevice, nb::arg("size"))
       .def(
           "abort", [](const PyGroup& group, const std::string& why) { group.Get()->Abort(why); },
           nb::arg("why"))
       .def("close", &PyGroup::Close);
   module.def("form_collective_group", &Form, nb::arg("name"), nb::arg("world_size"),
              nb::arg("rank"), nb::arg("epoch"), nb::arg("arena_bytes"), nb::arg("timeout"));
+  module.def("form_nccl_group", &FormNccl, nb::arg("name"), nb::arg("world_size"), nb::arg("rank"),
+             nb::arg("epoch"), nb::arg("timeout"), nb::arg("device"), nb::arg("folders"));
+  module.def("nccl_unavailable", &WhyNoNccl, nb::arg("folders"));
 }
 
 }  // namespace sheaf::python

@@ -21,7 +21,7 @@ def buffer_of(array: Any) -> tuple[Any, str | None]:
     if array is None or not is_tensor(array):
         return array, None
     if array.device.type != "cpu":
-        raise NotImplementedError(f"a tensor on {array.device}: groups work on CPU tensors so far; copy it with .cpu()")
+        raise NotImplementedError(f"a tensor on {array.device}: this group works on CPU arrays; backend='nccl' on those of GPUs, or copy it with .cpu()")
     if not array.is_contiguous():
         raise ValueError("the tensor is not contiguous: call .contiguous() and copy the result back")
     torch = sys.modules["torch"]

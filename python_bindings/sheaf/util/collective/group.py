@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 from sheaf import _core
+from sheaf.util.collective import cuda_arrays
 from sheaf.util.collective.arrays import buffer_of
 from sheaf.util.collective.types import Backend, ReduceOp, reduction
 
@@ -26,7 +27,8 @@ DEFAULT_ARENA_BYTES = 4 << 30
 class Group:
     """This process's place among ``world_size`` ranks that reduce and exchange arrays.
 
-    The ranks are actors, tasks or drivers of one job and, so far, of one node. They meet by the group's name: the constructor
+    The ranks are actors, tasks or drivers of one job, on any nodes: those of one node share memory, nodes talk over TCP between
+    their addresses in the cluster (not encrypted). They meet by the group's name: the constructor
     returns when all have come. Arrays are NumPy arrays, torch tensors on the CPU, or anything else with the buffer protocol,
     contiguous; they are used in place, without copies. From arrays of :meth:`empty` the ranks read straight from each other's
     memory, which is several times faster.
@@ -43,10 +45,13 @@ class Group:
         formation_timeout: seconds to wait for the other ranks here; None: ``timeout``.
         epoch: counts the groups of one name; the ranks agree on the largest that one of them gives or knows.
         arena_bytes: of memory for :meth:`empty`; the same on all ranks. Memory is only taken as it is used.
+        backend: "shm" for arrays of the CPU; "nccl" for CUDA arrays: torch tensors, or what has __cuda_array_interface__.
+        device: of "nccl": the GPU, among those that this process sees; None: torch's current one, else the first.
 
     Raises:
         CollectiveTimeoutError: a rank did not come; the message says which, and why.
-        NotImplementedError: a rank is on another node.
+        NotImplementedError: a rank is on another node, and Gloo (libgloo0) is not installed.
+        RuntimeError: backend "nccl" without NCCL, an NVIDIA driver or a GPU; the message says which, and the remedy.
 
     Example (in each of two actors):
         >>> group = Group(world_size=2, rank=rank)
@@ -58,13 +63,20 @@ class Group:
     def __init__(
         self, world_size: int, rank: int, name: str = "default", *, timeout: float = DEFAULT_TIMEOUT_S,
         formation_timeout: float | None = None, epoch: int = 0, arena_bytes: int = DEFAULT_ARENA_BYTES, backend: str = "shm",
+        device: int | None = None,
     ) -> None:
-        if Backend(backend) == Backend.NCCL:
-            raise NotImplementedError("backend 'nccl' is not in Sheaf yet: CUDA arrays cannot be reduced; 'shm' reduces CPU arrays")
         self.timeout = timeout
-        self._group = _core.form_collective_group(
-            name, world_size, rank, epoch, arena_bytes, timeout if formation_timeout is None else formation_timeout
-        )
+        formation = timeout if formation_timeout is None else formation_timeout
+        self._on_gpu = Backend(backend) == Backend.NCCL
+        if self._on_gpu:
+            reason = cuda_arrays.why_not()
+            if reason:
+                raise RuntimeError(f"backend 'nccl' cannot be used here: {reason}")
+            self._device = cuda_arrays.current_device() if device is None else device
+            folders = cuda_arrays.library_folders()
+            self._group = _core.form_nccl_group(name, world_size, rank, epoch, formation, self._device, folders)
+        else:
+            self._group = _core.form_collective_group(name, world_size, rank, epoch, arena_bytes, formation)
         self.name, self.world_size, self.rank, self.epoch = name, world_size, rank, self._group.epoch
 
     def all_reduce(
@@ -115,8 +127,10 @@ class Group:
         """A NumPy array in memory that the ranks share; its values are undefined. It may outlive the group.
 
         ``torch.from_numpy`` of it is a tensor there. After an error of the group a rank that was late may still write to it:
-        take a new one from the new group.
+        take a new one from the new group. Of backend "nccl": an array in the GPU's memory, a tensor where torch is loaded.
         """
+        if self._on_gpu:
+            return cuda_arrays.empty(self._group, shape, dtype, self._device)
         import numpy
 
         kind = numpy.dtype(dtype)
@@ -157,8 +171,9 @@ class Group:
     def _run(
         self, kind: int, source: Any, target: Any, op: int, peer: int, timeout: float | None, async_op: bool
     ) -> CollectiveWork | None:
-        start, source_type = buffer_of(source)
-        end, target_type = (start, source_type) if target is source else buffer_of(target)
+        buffer = cuda_arrays.buffer_of if self._on_gpu else buffer_of
+        start, source_type = buffer(source)
+        end, target_type = (start, source_type) if target is source else buffer(target)
         limit = self.timeout if timeout is None else timeout
         call = self._group.start if async_op else self._group.run
         return call(kind, start, end, source_type or target_type, op, peer, limit)

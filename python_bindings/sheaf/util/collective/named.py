@@ -7,6 +7,7 @@ import json
 import threading
 
 from sheaf import _core
+from sheaf.util.collective import cuda_arrays
 from sheaf.util.collective.group import DEFAULT_TIMEOUT_S, Group
 from sheaf.util.collective.types import Backend, ReduceOp
 
@@ -21,8 +22,8 @@ _lock = threading.Lock()
 
 
 def nccl_available() -> bool:
-    """Whether groups of CUDA arrays can be made: not yet."""
-    return False
+    """Whether groups of CUDA arrays can be made: NCCL, a driver and a GPU are here."""
+    return not cuda_arrays.why_not()
 
 
 def gloo_available() -> bool:
@@ -43,7 +44,7 @@ def init_collective_group(
     Args:
         world_size: number of ranks.
         rank: of this process, from 0.
-        backend: "shm", or "gloo", which is the same within a node; "nccl" is not there yet.
+        backend: "shm", or "gloo", which is the same within a node; "nccl" for CUDA arrays.
         group_name: within the job; a process may be in several groups.
         gloo_timeout: milliseconds that each operation, and this call, waits for the other ranks.
     """

@@ -4,6 +4,7 @@
 #include "sheaf/collective.h"
 
 #include "api/failures.h"
+#include "api/group_state.h"
 #include "api/process.h"
 #include "collective/hierarchical_communicator.h"
 #include "sheaf/task.h"
@@ -17,6 +18,8 @@ static_assert(static_cast<int>(DataType::kFloat64) == static_cast<int>(sheaf::Da
               static_cast<int>(Op::kAverage) == static_cast<int>(ReduceOp::kAverage) &&
               static_cast<int>(internal::Kind::kReceive) ==
                   static_cast<int>(CollectiveKind::kReceive));
+
+}  // namespace
 
 void ThrowIfFailed(const absl::Status& status) {
   if (status.ok()) [[likely]]
@@ -43,6 +46,8 @@ void ThrowIfFailed(const absl::Status& status) {
   }
 }
 
+namespace {
+
 Nanos NanosOf(std::chrono::nanoseconds duration) {
   return duration == std::chrono::nanoseconds::max() ? kNever : duration.count();
 }
@@ -55,17 +60,12 @@ LostRankError::~LostRankError() = default;
 MismatchError::~MismatchError() = default;
 DeadGroupError::~DeadGroupError() = default;
 
-struct GroupState {
-  std::unique_ptr<Communicator> communicator;
-  Nanos timeout;
-};
-
-namespace {
-
-Communicator& In(const std::shared_ptr<GroupState>& state) {
+Communicator& CommunicatorIn(const std::shared_ptr<GroupState>& state) {
   if (state == nullptr) throw InvalidArgumentError("a Group that was never formed: call Init");
   return *state->communicator;
 }
+
+namespace {
 
 Operation OperationOf(const internal::Call& call, Nanos timeout) {
   return {static_cast<CollectiveKind>(call.kind),
@@ -108,26 +108,26 @@ Group Group::Init(const std::string& name, int world_size, int rank, const Group
   return group;
 }
 
-int Group::rank() const { return In(state_).rank(); }
-int Group::world_size() const { return In(state_).world_size(); }
-uint64_t Group::epoch() const { return In(state_).epoch(); }
-bool Group::healthy() const { return In(state_).Health().ok(); }
-void Group::Abort(const std::string& why) { In(state_).Abort(why); }
+int Group::rank() const { return CommunicatorIn(state_).rank(); }
+int Group::world_size() const { return CommunicatorIn(state_).world_size(); }
+uint64_t Group::epoch() const { return CommunicatorIn(state_).epoch(); }
+bool Group::healthy() const { return CommunicatorIn(state_).Health().ok(); }
+void Group::Abort(const std::string& why) { CommunicatorIn(state_).Abort(why); }
 
 void Group::Run(const internal::Call& call) {
-  Communicator& communicator = In(state_);
+  Communicator& communicator = CommunicatorIn(state_);
   ThrowIfFailed(communicator.Run(OperationOf(call, state_->timeout)));
 }
 
 collective::Work Group::Start(const internal::Call& call) {
-  Communicator& communicator = In(state_);
+  Communicator& communicator = CommunicatorIn(state_);
   Work work;
   work.work_ = communicator.Start(OperationOf(call, state_->timeout));
   return work;
 }
 
 std::shared_ptr<std::byte> Group::AllocateBytes(size_t bytes) {
-  absl::StatusOr<std::shared_ptr<std::byte>> memory = In(state_).Allocate(bytes);
+  absl::StatusOr<std::shared_ptr<std::byte>> memory = CommunicatorIn(state_).Allocate(bytes);
   ThrowIfFailed(memory.status());
   return *std::move(memory);
 }

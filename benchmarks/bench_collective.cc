@@ -1,7 +1,7 @@
 // Copyright The Sheaf Authors. SPDX-License-Identifier: Apache-2.0
 // All-reduce of float32 between processes of one node: from arrays in the arena and from private
 // ones, beside a plain memcpy of as many bytes, Gloo over loopback TCP and Open MPI in the same
-// run.
+// run; and as if the ranks were on several nodes: each on its own ("apart"), or on two ("2 nodes").
 //   bench_collective [--json FILE] [--ranks N]... [--no-peers]
 // Bandwidths by the method of nccl-tests: algbw = bytes / time, busbw = algbw * 2 (n - 1) / n.
 #include <signal.h>
@@ -18,6 +18,8 @@
 
 #include "benchmarks/collective_rounds.h"
 #include "collective/fake_rendezvous.h"
+#include "collective/gloo_communicator.h"
+#include "collective/hierarchical_communicator.h"
 #include "collective/shm_communicator.h"
 
 namespace {
@@ -33,14 +35,19 @@ void Check(const absl::Status& status) {
   std::_Exit(1);
 }
 
+enum class Nodes { kOne, kTwo, kApart };
+
 // One rank's whole run; prints the figures of rank 0.
-void RunRank(int rank, int ranks, bool in_arena, sheaf::FakeMeetingPlace& place) {
+void RunRank(int rank, int ranks, bool in_arena, Nodes nodes, sheaf::FakeMeetingPlace& place) {
   sheaf::FakeRendezvous rendezvous(place);
   sheaf::CommunicatorOptions options;
   options.rank = rank;
   options.world_size = ranks;
   options.arena_bytes = size_t{1} << 30;
-  auto group = sheaf::FormShmCommunicator(options, rendezvous);
+  if (nodes == Nodes::kTwo) options.node = rank < ranks / 2 ? "first" : "second";
+  auto group = nodes == Nodes::kOne   ? sheaf::FormShmCommunicator(options, rendezvous)
+               : nodes == Nodes::kTwo ? sheaf::FormHierarchicalCommunicator(options, rendezvous)
+                                      : sheaf::FormGlooCommunicator(options, rendezvous);
   Check(group.status());
   for (size_t bytes : rounds::kSizes) {
     const size_t count = bytes / sizeof(float);
@@ -80,7 +87,7 @@ Figures Read(FILE* from) {
   return figures;
 }
 
-Figures RunSheaf(int ranks, bool in_arena) {
+Figures RunSheaf(int ranks, bool in_arena, Nodes nodes) {
   sheaf::FakeMeetingPlace place;
   int ends[2];
   if (pipe(ends) != 0) return {};
@@ -88,7 +95,7 @@ Figures RunSheaf(int ranks, bool in_arena) {
     if (fork() != 0) continue;
     prctl(PR_SET_PDEATHSIG, SIGKILL);
     dup2(ends[1], STDOUT_FILENO);
-    RunRank(rank, ranks, in_arena, place);
+    RunRank(rank, ranks, in_arena, nodes, place);
     std::_Exit(0);
   }
   close(ends[1]);
@@ -151,8 +158,10 @@ int main(int argc, char** argv) {
   std::string rows;
   for (int ranks : worlds) {
     std::vector<std::pair<std::string, Figures>> columns;
-    columns.emplace_back("arena", RunSheaf(ranks, true));
-    columns.emplace_back("private", RunSheaf(ranks, false));
+    columns.emplace_back("arena", RunSheaf(ranks, true, Nodes::kOne));
+    columns.emplace_back("private", RunSheaf(ranks, false, Nodes::kOne));
+    columns.emplace_back("apart", RunSheaf(ranks, false, Nodes::kApart));
+    if (ranks > 2) columns.emplace_back("2 nodes", RunSheaf(ranks, true, Nodes::kTwo));
     columns.emplace_back("memcpy", RunMemcpy());
     const std::string count = std::to_string(ranks);
     if (peers && exists(directory / "peer_gloo")) {

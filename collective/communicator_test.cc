@@ -18,6 +18,12 @@ namespace {
 constexpr size_t kArena = 64 << 20;
 using enum Implementation;
 
+// Which kinds of memory there are to try: in the arena and private.
+std::vector<bool> KindsOfMemory(Implementation implementation) {
+  if (implementation == kShm) return {true, false};
+  return {implementation == kHierarchical};
+}
+
 // Runs `body` as each of `world` ranks; all must return OK.
 template <class Body>
 void AsRanks(Implementation implementation, int world, Body body, size_t arena_bytes = kArena) {
@@ -265,8 +271,8 @@ absl::Status Copies(Communicator& group, DataType type, size_t count, bool in_ar
 TEST_CASE("every reduction, type and size gives the right values", "[table]") {
   const auto implementation = GENERATE(kShm, kGloo, kHierarchical);
   const int world = GENERATE(1, 2, 3, 4);
-  AsRanks(implementation, world, [](Communicator& group) -> absl::Status {
-    for (bool in_arena : {true, false}) {
+  AsRanks(implementation, world, [&](Communicator& group) -> absl::Status {
+    for (bool in_arena : KindsOfMemory(implementation)) {
       for (int type = 0; type < kDataTypes; ++type) {
         for (int op = 0; op < kReduceOps; ++op) {
           for (size_t count : {0, 1, 7, 1001}) {
@@ -283,8 +289,8 @@ TEST_CASE("every reduction, type and size gives the right values", "[table]") {
 TEST_CASE("every copy gives the right values", "[table]") {
   const auto implementation = GENERATE(kShm, kGloo, kHierarchical);
   const int world = GENERATE(1, 2, 3, 4);
-  AsRanks(implementation, world, [](Communicator& group) -> absl::Status {
-    for (bool in_arena : {true, false}) {
+  AsRanks(implementation, world, [&](Communicator& group) -> absl::Status {
+    for (bool in_arena : KindsOfMemory(implementation)) {
       for (int type = 0; type < kDataTypes; ++type) {
         for (size_t count : {0, 1, 7, 1001}) {
           RETURN_IF(Copies(group, static_cast<DataType>(type), count, in_arena));
@@ -298,8 +304,8 @@ TEST_CASE("every copy gives the right values", "[table]") {
 TEST_CASE("arrays of many chunks go through the pipeline", "[table]") {
   const auto implementation = GENERATE(kShm, kGloo, kHierarchical);
   const int world = GENERATE(2, 3, 4);
-  AsRanks(implementation, world, [](Communicator& group) -> absl::Status {
-    for (bool in_arena : {true, false}) {
+  AsRanks(implementation, world, [&](Communicator& group) -> absl::Status {
+    for (bool in_arena : KindsOfMemory(implementation)) {
       // Seven chunks and a bit: the slots are used again.
       for (size_t count : {kSlotBytes * 7 / 4 + 13, kSlotBytes / 4}) {
         RETURN_IF(Reductions(group, DataType::kFloat32, ReduceOp::kSum, count, in_arena));
@@ -314,7 +320,7 @@ TEST_CASE("arrays of many chunks go through the pipeline", "[table]") {
 TEST_CASE("some ranks may have their arrays in the arena and others not", "[table]") {
   const auto implementation = GENERATE(kShm, kHierarchical);
   const int world = GENERATE(2, 3);
-  AsRanks(implementation, world, [](Communicator& group) -> absl::Status {
+  AsRanks(implementation, world, [&](Communicator& group) -> absl::Status {
     for (int with_arena = 0; with_arena < group.world_size(); ++with_arena) {
       for (size_t count : {size_t{5}, kSlotBytes * 5 / 4 + 1}) {
         const bool in_arena = group.rank() == with_arena;

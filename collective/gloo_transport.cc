@@ -13,6 +13,9 @@
 #include <gloo/transport/tcp/device.h>
 #include <gloo/transport/unbound_buffer.h>
 
+#include <pthread.h>
+#include <signal.h>
+
 #include <algorithm>
 #include <chrono>
 #include <cstdio>
@@ -32,6 +35,33 @@ using gloo::transport::UnboundBuffer;
 std::chrono::milliseconds Bounded(int64_t timeout_ms) {
   return std::chrono::milliseconds(std::clamp<int64_t>(timeout_ms, 0, 1000LL * 3600 * 24 * 365));
 }
+
+// Gloo writes to sockets whose peer may be gone without saying that it wants no SIGPIPE, which
+// would end the process: this thread, and those that it starts, get none while this lives.
+class WithoutSigpipe {
+ public:
+  WithoutSigpipe() {
+    sigemptyset(&pipe_);
+    sigaddset(&pipe_, SIGPIPE);
+    sigset_t pending;
+    sigpending(&pending);
+    was_pending_ = sigismember(&pending, SIGPIPE) == 1;
+    pthread_sigmask(SIG_BLOCK, &pipe_, &before_);
+  }
+  ~WithoutSigpipe() {
+    const timespec now = {};
+    while (!was_pending_ && sigtimedwait(&pipe_, nullptr, &now) == SIGPIPE) {
+    }
+    pthread_sigmask(SIG_SETMASK, &before_, nullptr);
+  }
+  WithoutSigpipe(const WithoutSigpipe&) = delete;
+  WithoutSigpipe& operator=(const WithoutSigpipe&) = delete;
+
+ private:
+  sigset_t pipe_;
+  sigset_t before_;
+  bool was_pending_;
+};
 
 class GlooTransfer final : public BulkTransport::Transfer {
  public:
@@ -55,6 +85,7 @@ class GlooTransport final : public BulkTransport {
  public:
   GlooTransport(int rank, int world_size, const char* host, int64_t connect_timeout_ms)
       : addresses_(static_cast<size_t>(world_size)) {
+    const WithoutSigpipe quiet;  // Also in the thread of the device.
     gloo::transport::tcp::attr attributes(host);
     device_ = gloo::transport::tcp::CreateDevice(attributes);
     context_ = device_->createContext(rank, world_size);
@@ -76,6 +107,7 @@ class GlooTransport final : public BulkTransport {
   }
 
   bool Connect(int peer, const void* address, size_t size) override {
+    const WithoutSigpipe quiet;
     try {
       const char* const bytes = static_cast<const char*>(address);
       context_->getPair(peer)->connect(std::vector<char>(bytes, bytes + size));
@@ -94,6 +126,7 @@ class GlooTransport final : public BulkTransport {
   }
 
   void Break() override {
+    const WithoutSigpipe quiet;
     try {
       unused_->waitRecv(std::chrono::milliseconds(0));
     } catch (const std::exception&) {
@@ -105,6 +138,7 @@ class GlooTransport final : public BulkTransport {
 
  private:
   Transfer* Begin(int peer, Lane lane, void* bytes, size_t size, bool sends) {
+    const WithoutSigpipe quiet;
     try {
       std::unique_ptr<UnboundBuffer> buffer = context_->createUnboundBuffer(bytes, size);
       const auto slot = static_cast<uint64_t>(lane);

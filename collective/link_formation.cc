@@ -231,7 +231,9 @@ class LinkFormation {
       peer.next_dial = 0;
       const absl::StatusOr<NetPublication> publication = DecodeNetPublication(*found);
       if (!publication.ok()) {
-        peer.reason = "it has not yet found out that the group is on several nodes";
+        peer.reason = IsShmPublication(*found)
+                          ? "it does not know yet that the group is on several nodes"
+                          : std::string(publication.status().message());
       } else if (publication->world_size != options_.world_size) {
         peer.reason = absl::StrCat("it wants a group of ", publication->world_size);
       } else {

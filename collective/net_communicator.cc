@@ -122,9 +122,8 @@ absl::StatusOr<std::unique_ptr<NetGroup>> FormNetGroup(
     const CommunicatorOptions& options, Rendezvous& rendezvous, bool all_pairs,
     absl::FunctionRef<absl::Status(NetGroup& group, Nanos deadline)> complete) {
   const Nanos deadline = Deadline(MonotonicNow(), options.formation_timeout);
+  CommunicatorOptions now = options;
   while (true) {
-    CommunicatorOptions now = options;
-    now.formation_timeout = std::max<Nanos>(deadline - MonotonicNow(), kMillisecond);
     SHEAF_ASSIGN_OR_RETURN(std::unique_ptr<NetGroup> group, NetGroup::Form(now, rendezvous));
     const std::string& node = group->member(group->rank()).node;
     absl::Status status = group->ConnectBulk(
@@ -133,6 +132,7 @@ absl::StatusOr<std::unique_ptr<NetGroup>> FormNetGroup(
     if (status.ok()) return group;
     // A rank that has died meanwhile may have a successor.
     if (!absl::IsUnavailable(status) || MonotonicNow() >= deadline) return status;
+    now.formation_timeout = std::max<Nanos>(deadline - MonotonicNow(), kMillisecond);
   }
 }
 

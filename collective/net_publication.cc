@@ -41,6 +41,9 @@ absl::StatusOr<NetPublication> DecodeNetPublication(absl::string_view text) {
 }
 
 bool IsNetPublication(absl::string_view text) { return absl::StartsWith(text, kVersion); }
+bool IsShmPublication(absl::string_view text) {
+  return absl::StartsWith(text, "sheaf-collective-1 ");
+}
 
 std::string NodeOf(const CommunicatorOptions& options) {
   const std::string machine = OwnIdentity().machine;

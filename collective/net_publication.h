@@ -28,6 +28,7 @@ std::string EncodeNetPublication(const NetPublication& publication);
 // kInvalidArgument: it was published by another version, or by nobody.
 absl::StatusOr<NetPublication> DecodeNetPublication(absl::string_view text);
 bool IsNetPublication(absl::string_view text);
+bool IsShmPublication(absl::string_view text);  // That of shm_formation.cc.
 
 // Which ranks share memory: the machine, the namespace of process numbers, and options.node.
 std::string NodeOf(const CommunicatorOptions& options);

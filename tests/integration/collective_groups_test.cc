@@ -5,6 +5,7 @@
 #include <unistd.h>
 
 #include <sheaf/collective.h>
+#include <sheaf/gradients.h>
 #include <sheaf/sheaf.h>
 #include <catch2/catch.hpp>
 #include <numeric>
@@ -67,6 +68,34 @@ class Member {
     group_.Barrier();
     return "";
   }
+  // Gradients in two buckets, in two steps, plainly and as float16.
+  std::string Gradients() {
+    for (const auto compression :
+         {collective::Compression::kNone, collective::Compression::kFloat16}) {
+      collective::GradientOptions options;
+      options.compression = compression;
+      options.bucket_bytes = 4096;
+      collective::GradientReducer reducer(group_, {{"last", 1000}, {"first", 500}}, options);
+      for (int step = 0; step < 2; ++step) {
+        for (size_t index : {0, 1}) {
+          const std::span<float> array = reducer.array(index);
+          std::fill(array.begin(), array.end(), static_cast<float>(rank_ + step));
+          reducer.MarkReady(index);
+        }
+        reducer.Finish();
+        const float average = static_cast<float>(world_size_ - 1) / 2 + static_cast<float>(step);
+        if (reducer.array(0).back() != average || reducer.array(1).front() != average) {
+          return "an average of " + std::to_string(reducer.array(0).back());
+        }
+      }
+    }
+    try {
+      collective::GradientReducer nothing(group_, {});
+      return "no arrays";
+    } catch (const sheaf::InvalidArgumentError&) {
+    }
+    return "";
+  }
   // The type of the exception, the rank that it names, and its words.
   std::string Failure(size_t count) {
     std::vector<float> array(count, 1);
@@ -106,7 +135,7 @@ class Member {
   collective::Group group_;
 };
 SHEAF_ACTOR(Member, sheaf::Constructor<int, int>, &Member::Pid, &Member::Join, &Member::Sums,
-            &Member::Others, &Member::Failure, &Member::LateBarrier);
+            &Member::Others, &Member::Gradients, &Member::Failure, &Member::LateBarrier);
 
 using Handle = sheaf::ActorHandle<Member>;
 
@@ -138,6 +167,7 @@ TEST_CASE("actors form a group, and reduce and exchange arrays") {
     }
   }
   CHECK(OnAll(members, &Member::Others) == std::vector<std::string>(3));
+  CHECK(OnAll(members, &Member::Gradients) == std::vector<std::string>(3));
 }
 
 TEST_CASE(

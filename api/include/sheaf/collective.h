@@ -12,9 +12,12 @@
 //     sheaf::collective::Group group_;
 //     std::vector<float> gradients_;
 //   };
-// Every rank calls the same operations in the same order, with arrays of the same type and size. So
-// far the ranks of a group are on one node (GroupPolicy::kStrictPack puts actors there), and share
-// memory: arrays of Group::Allocate are reduced where they lie, others are copied in chunks.
+// Every rank calls the same operations in the same order, with arrays of the same type and size.
+// Ranks of one node share memory: arrays of Group::Allocate are reduced where they lie, others are
+// copied in chunks. Ranks of several nodes also open TCP connections between the addresses of their
+// nodes, while Init runs; both ends prove that they belong to the group, but what follows is not
+// encrypted: keep the network of a cluster to itself. float16 and bfloat16 are then rounded once in
+// each node, and once between them.
 #pragma once
 
 #include <chrono>
@@ -186,7 +189,8 @@ class Group {
  public:
   Group() = default;
   // Returns when all ranks have come. `name`: of the group, within the job. Throws LateRankError,
-  // InvalidArgumentError (no such rank), CollectiveError (a rank is on another node, or taken).
+  // InvalidArgumentError (no such rank), CollectiveError (the rank is taken, or a node's address
+  // cannot be reached).
   SHEAF_API static Group Init(const std::string& name, int world_size, int rank,
                               const GroupOptions& options = {});
   Group(Group&&) noexcept = default;
@@ -287,6 +291,7 @@ class Group {
   SHEAF_API Work Start(const internal::Call& call);
   SHEAF_API std::shared_ptr<std::byte> AllocateBytes(size_t bytes);
 
+  friend class GradientReducer;
   std::shared_ptr<struct GroupState> state_;
 };
 

@@ -28,7 +28,7 @@ _INIT_METHODS = ("tcp", "env")
 class TorchConfig(BackendConfig):
     """The process group of the workers.
 
-    backend: "sheaf", "gloo", "nccl", or another that torch.distributed knows; None: nccl with CUDA, sheaf on one node, else gloo.
+    backend: "sheaf", "gloo", "nccl", or another that torch.distributed knows; None: nccl with CUDA, else sheaf.
     init_method: "tcp", or "env" through MASTER_ADDR and so on. timeout_s: of its operations.
     """
 
@@ -50,8 +50,7 @@ class TorchConfig(BackendConfig):
         rank, size = context.get_world_rank(), context.get_world_size()
         backend = self.backend
         if backend is None:
-            one_node = context.get_local_world_size() == size
-            backend = "nccl" if torch.cuda.is_available() else "sheaf" if one_node else "gloo"
+            backend = "nccl" if torch.cuda.is_available() else "sheaf"
         if backend == "sheaf":
             import sheaf.torch  # noqa: F401  # Registers it.
         os.environ.update(

@@ -2,7 +2,7 @@
 """Collective communication between actors: Ray's functions by group name, and `Group` objects.
 
 Arrays are NumPy arrays, torch tensors on the CPU, or anything else with the buffer protocol, and are changed in place. The
-ranks of a group are on one node so far; there the backends "shm" and "gloo" are one, through shared memory.
+ranks of a group may be on any nodes: those of one node share memory, nodes talk over TCP. So the backends "shm" and "gloo" are one.
 """
 
 from __future__ import annotations

@@ -135,10 +135,15 @@ class HierarchicalOperations final : public NetOperations {
     return LocalOp(operation) == ReduceOp::kAverage ? 0 : static_cast<size_t>(group_.world_size());
   }
   // Memory of this rank for what stands between two steps.
-  absl::StatusOr<std::byte*> Scratch(size_t bytes) {
+  std::byte* Scratch(size_t bytes) {
     if (bytes > scratch_bytes_) {
       scratch_.reset();
-      SHEAF_ASSIGN_OR_RETURN(scratch_, local_->Allocate(bytes));
+      scratch_bytes_ = 0;
+      absl::StatusOr<std::shared_ptr<std::byte>> shared = local_->Allocate(bytes);
+      // Private memory is slower, and there is more of it.
+      scratch_ = shared.ok() ? *std::move(shared)
+                             : std::shared_ptr<std::byte>(new std::byte[bytes],
+                                                          std::default_delete<std::byte[]>());
       scratch_bytes_ = bytes;
     }
     return scratch_.get();
@@ -175,13 +180,13 @@ class HierarchicalOperations final : public NetOperations {
     const size_t bytes = operation.count * SizeOf(operation.type);
     void* output = group_.rank() == root ? operation.output : nullptr;
     if (IsLeader() && output == nullptr) {
-      SHEAF_ASSIGN_OR_RETURN(output, Scratch(bytes));
+      output = Scratch(bytes);
     }
     SHEAF_RETURN_IF_ERROR(
         ReduceToLeaders(operation, operation.input, output, operation.count, root_node, waiting));
     if (own_node_ != root_node || here_[0] == root) return absl::OkStatus();
     // From the leader to the root; pairs of this node carry messages of the user.
-    SHEAF_ASSIGN_OR_RETURN(std::byte* const unused, Scratch(bytes));
+    std::byte* const unused = Scratch(bytes);
     return LocalBroadcast(output != nullptr ? output : unused, operation.count, operation.type,
                           waiting);
   }
@@ -189,7 +194,7 @@ class HierarchicalOperations final : public NetOperations {
   absl::Status ReduceScatter(const Operation& operation, const Waiting& waiting) {
     const size_t element = SizeOf(operation.type);
     const auto world = static_cast<size_t>(group_.world_size());
-    SHEAF_ASSIGN_OR_RETURN(std::byte* const all, Scratch(operation.count * world * element));
+    std::byte* const all = Scratch(operation.count * world * element);
     SHEAF_RETURN_IF_ERROR(
         ReduceToLeaders(operation, operation.input, all, operation.count * world, -1, waiting));
     SHEAF_RETURN_IF_ERROR(LocalBroadcast(all, operation.count * world, operation.type, waiting));
@@ -202,8 +207,7 @@ class HierarchicalOperations final : public NetOperations {
     const size_t bytes = operation.count * SizeOf(operation.type);
     auto* const output = static_cast<std::byte*>(operation.output);
     // The blocks of this node side by side, then those of all nodes at each leader, then in place.
-    SHEAF_ASSIGN_OR_RETURN(std::byte* const gathered,
-                           Scratch(bytes * static_cast<size_t>(group_.world_size())));
+    std::byte* const gathered = Scratch(bytes * static_cast<size_t>(group_.world_size()));
     std::vector<size_t> starts;  // By node, in blocks.
     size_t blocks = 0;
     size_t largest = 0;
@@ -266,7 +270,7 @@ class HierarchicalOperations final : public NetOperations {
     const size_t bytes = operation.count * SizeOf(operation.type);
     const auto* const input = static_cast<const std::byte*>(operation.input);
     auto* const output = static_cast<std::byte*>(operation.output);
-    SHEAF_ASSIGN_OR_RETURN(std::byte* const scratch, Scratch(2 * bytes * here_.size()));
+    std::byte* const scratch = Scratch(2 * bytes * here_.size());
     std::byte* const received = scratch + bytes * here_.size();
     for (size_t place = 0; place < here_.size(); ++place) {
       std::memcpy(scratch + place * bytes, input + static_cast<size_t>(here_[place]) * bytes,

@@ -66,7 +66,9 @@ absl::Status NetCommunicator::RunNow(const Operation& operation) {
   }
   Waiting waiting;
   SHEAF_RETURN_IF_ERROR(group_->Enter(operation, &waiting));
-  SHEAF_RETURN_IF_ERROR(operations_->RunCollective(operation, waiting));
+  const absl::Status status = operations_->RunCollective(operation, waiting);
+  // Nobody waits for a rank that could not do its part.
+  if (!status.ok()) return group_->FailPart(waiting, status, group_->rank());
   group_->Finish(waiting);
   return absl::OkStatus();
 }

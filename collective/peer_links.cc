@@ -2,12 +2,14 @@
 #include "collective/peer_links.h"
 
 #include <poll.h>
+#include <pthread.h>
 #include <sys/eventfd.h>
 #include <sys/socket.h>
 
 #include <cerrno>
 #include <chrono>
 #include <cstring>
+#include <set>
 #include <utility>
 
 namespace sheaf {
@@ -16,7 +18,22 @@ namespace {
 constexpr size_t kHeaderBytes = 8;
 constexpr Nanos kLinger = 500 * kMillisecond;
 
+// All that exist, for CloseInChild. The lock is held across a fork.
+std::mutex all_mutex;
+std::set<PeerLinks*>& All() {
+  static auto& all = *new std::set<PeerLinks*>;
+  return all;
+}
+
 }  // namespace
+
+void PeerLinks::CloseInChild() {
+  for (PeerLinks* links : All()) {
+    for (const auto& peer : links->peers_) close(peer->fd.Release());
+  }
+  All().clear();
+  all_mutex.unlock();
+}
 
 std::string EncodeFrame(LinkFrameKind kind, std::string_view bytes) {
   const uint32_t header[2] = {static_cast<uint32_t>(bytes.size()), static_cast<uint32_t>(kind)};
@@ -52,12 +69,23 @@ PeerLinks::PeerLinks(std::vector<Link> links) : wake_(eventfd(0, EFD_NONBLOCK | 
 
 void PeerLinks::Start(Handler& handler) {
   handler_ = &handler;
+  static const int registered =
+      pthread_atfork([] { all_mutex.lock(); }, [] { all_mutex.unlock(); }, &CloseInChild);
+  (void)registered;
+  {
+    const std::lock_guard<std::mutex> lock(all_mutex);
+    All().insert(this);
+  }
   thread_ = std::make_unique<ThreadExecutor>("peer-links");
   thread_->Post([this] { Loop(); });
 }
 
 PeerLinks::~PeerLinks() {
   if (thread_ == nullptr) return;
+  {
+    const std::lock_guard<std::mutex> lock(all_mutex);
+    All().erase(this);
+  }
   stopping_.store(true);
   Wake();
   thread_.reset();

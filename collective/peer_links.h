@@ -111,6 +111,9 @@ class PeerLinks {
     std::string to_send;
   };
 
+  // Closes all links in a child that is being forked: else others would not notice the parent's
+  // end.
+  static void CloseInChild();
   void Loop();
   void Receive(int rank);
   void Flush(Peer& peer);

@@ -81,7 +81,7 @@ def test_a_group_of_two_nodes_survives_the_death_of_a_rank_by_forming_anew(clust
     os.kill(sheaf.get(actors[2].pid.remote(), timeout=WAIT_S), signal.SIGKILL)
     for kind, rank, words in sheaf.get(calls, timeout=WAIT_S):
         assert (kind, rank) == ("RankLostError", 2)
-        assert "rank 2" in words and "died" in words and "all_reduce (float64 x 262144, sum)" in words
+        assert "rank 2 (process" in words and " at 127.0.0.1) died" in words and "all_reduce (float64 x 262144, sum)" in words
 
     actors[2] = ranks_of(["second"])[0]
     formed = sheaf.get([actor.form.remote(4, rank) for rank, actor in enumerate(actors)], timeout=2 * WAIT_S)

@@ -210,8 +210,18 @@ void ActorSubmitter::OnAnswer(const proto::ActorAnswer& answer) {
 
 void ActorSubmitter::DecideAfterDeath(ActorClient& client, bool dead) {
   TaskList undecided = std::exchange(client.undecided, {});
-  std::vector<TaskRecord*> again;
+  std::vector<TaskRecord*> again, over;
   while (TaskRecord* task = undecided.PopFront()) {
+    const bool runs_again = !dead && !task->cancelled &&
+                            (task->push == 0 || tasks_.TakeRetry(*task));  // 0: it had not started.
+    (runs_again ? again : over).push_back(task);
+  }
+  // First: the end of a call may fail another that waits for its value, and those behind go on.
+  for (auto task = again.rbegin(); task != again.rend(); ++task) {
+    (*task)->state = TaskState::kQueued;
+    client.queue.PushFront(*task);
+  }
+  for (TaskRecord* task : over) {
     if (dead) {
       tasks_.FailStarted(*task, client.death, client.node);
     } else if (task->cancelled) {
@@ -219,8 +229,6 @@ void ActorSubmitter::DecideAfterDeath(ActorClient& client, bool dead) {
           *task,
           {ErrorKind::kTaskCancelled, absl::StrCat(tasks_.Describe(*task), " was cancelled"), {}},
           client.node);
-    } else if (task->push == 0 || tasks_.TakeRetry(*task)) {  // 0: it had not started.
-      again.push_back(task);
     } else {
       tasks_.FailStarted(
           *task,
@@ -232,10 +240,6 @@ void ActorSubmitter::DecideAfterDeath(ActorClient& client, bool dead) {
            {}},
           client.node);
     }
-  }
-  for (auto task = again.rbegin(); task != again.rend(); ++task) {
-    (*task)->state = TaskState::kQueued;
-    client.queue.PushFront(*task);
   }
 }
 

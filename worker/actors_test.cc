@@ -25,8 +25,15 @@ struct ActorFixture : Fixture {
     REQUIRE(demand.ParseFromString(transport.Take(FrameKind::kLeaseDemand).body));
     return handle;
   }
-  ObjectHandle Call(const ObjectHandle& actor) {
-    TaskRecord* task = owner.tasks.Add(Method(), {}, nullptr, {});
+  // `argument`: a call whose value this one waits for.
+  ObjectHandle Call(const ObjectHandle& actor, const ObjectHandle& argument = {}) {
+    std::unique_ptr<TaskReferences> references;
+    if (argument) {
+      references = std::make_unique<TaskReferences>();
+      references->arguments.push_back({argument.entry(), 0});
+      owner.references.AddUse(*argument.entry());
+    }
+    TaskRecord* task = owner.tasks.Add(Method(), {}, std::move(references), {});
     ObjectHandle result(task->first_return);
     owner.actors.Submit(owner.actors.ClientOf(*actor.entry()), *actor.entry(), *task);
     return result;
@@ -66,6 +73,36 @@ SCENARIO("a constructor fails when nobody but pending calls holds the actor") {
     REQUIRE(result.entry()->state == ObjectState::kError);
     CHECK(result.entry()->extra->error.kind == ErrorKind::kActorDied);
   }
+}
+
+SCENARIO("what had not started goes to the next incarnation before what was called later") {
+  ActorFixture f;
+  const ObjectHandle actor = f.Create(f.Creation(/*max_restarts=*/1));
+  f.GrantActor();
+  f.Reply(f.TakePush(), "");
+  const ObjectHandle started = f.Call(actor);
+  const uint64_t started_push = f.TakePush().push;
+  const ObjectHandle second = f.Call(actor);
+  const TaskId second_task = TaskOf(second.id());
+  f.TakePush();
+  const ObjectHandle waits = f.Call(actor, started);  // Holds back what comes behind it,
+  const ObjectHandle last = f.Call(actor);
+  proto::ProcessDied died;
+  f.owner.OnProcessDied(kWorker, died.death(), started_push);
+  // until the one that had started, and may not run again, ends with the old incarnation.
+  REQUIRE(f.demand.ParseFromString(f.transport.Take(FrameKind::kLeaseDemand).body));
+  constexpr ProcessId kNext{1, 78};
+  proto::LeaseGrant grant;
+  grant.set_key(f.demand.key());
+  grant.set_lease(6);
+  grant.set_worker(kNext.packed());
+  f.owner.OnFrame(kRaylet, {FrameKind::kLeaseGrant, grant.SerializeAsString()});
+  const PushTaskHead creation = f.TakePush();
+  f.Reply(creation, "", ReplyStatus::kDone, 1000, kNext);
+  REQUIRE(started.entry()->state == ObjectState::kError);
+  CHECK(waits.entry()->state == ObjectState::kError);
+  CHECK(f.TakePush().task_sequence_bits == second_task.sequence_bits);
+  CHECK(f.TakePush().task_sequence_bits == TaskOf(last.id()).sequence_bits);
 }
 
 SCENARIO("with its last handle an actor ends, and nothing of it is kept") {

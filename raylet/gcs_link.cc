@@ -15,6 +15,16 @@ void GcsLink::Command(proto::GcsRequest request, Done done) {
   Send(open);
 }
 
+void GcsLink::Describe(std::function<void(proto::GcsRequest*)> fill) {
+  open_.erase(description_);
+  description_ = ++last_sequence_;
+  Open& open = open_[description_];
+  open.request.set_client(client_.packed());
+  open.request.set_sequence(description_);
+  open.fill = std::move(fill);
+  Send(open);
+}
+
 void GcsLink::Report(proto::GcsRequest request) {
   request.set_client(client_.packed());
   request.clear_sequence();
@@ -41,6 +51,7 @@ void GcsLink::ResendAll() {
 
 void GcsLink::Send(Open& open) {
   open.sent_at = clock_.Now();
+  if (open.fill) open.fill(&open.request);
   open.request.set_confirmed_up_to(open_.begin()->first - 1);
   SendMessage(transport_.To(kGcs), FrameKind::kGcsRequest, open.request);
 }

@@ -25,6 +25,9 @@ class GcsLink {
 
   // `done` is called once, when the answer is here; at once never.
   void Command(proto::GcsRequest request, Done done);
+  // A command that says how things are: `fill` writes its body anew each time it is sent, as an
+  // old word sent again would deny what has come since. One at a time: it replaces the last one.
+  void Describe(std::function<void(proto::GcsRequest*)> fill);
   // Soft: sent once, not answered.
   void Report(proto::GcsRequest request);
   // A kGcsReply to this raylet. Of repeats the first counts.
@@ -38,6 +41,7 @@ class GcsLink {
     proto::GcsRequest request;
     Done done;
     Nanos sent_at = 0;
+    std::function<void(proto::GcsRequest*)> fill;  // Of Describe.
   };
   void Send(Open& open);
 
@@ -45,6 +49,7 @@ class GcsLink {
   Clock& clock_;
   Transport& transport_;
   uint64_t last_sequence_ = 0;
+  uint64_t description_ = 0;  // The sequence of the last Describe.
   absl::btree_map<uint64_t, Open> open_;
 };
 

@@ -1,12 +1,18 @@
 // Copyright The Sheaf Authors. SPDX-License-Identifier: Apache-2.0
 // Heartbeats and reports to the GCS, and what it says.
 #include <algorithm>
+#include <iterator>
 #include <limits>
 
 #include "raylet/parse_frame.h"
 #include "raylet/raylet.h"
 
 namespace sheaf {
+namespace {
+
+constexpr size_t kMostHeartbeatsOpen = 100;  // Older ones would renew nothing.
+
+}  // namespace
 
 void Raylet::OnGcsFrame(const Frame& frame) {
   if (frame.kind != FrameKind::kGcsReply && frame.kind != FrameKind::kGcsEvent) return;
@@ -36,6 +42,12 @@ void Raylet::OnHeartbeatReply(const proto::HeartbeatReply& reply) {
     Shutdown("the GCS declared this node dead");
     return;
   }
+  // Counted from when it was sent: the GCS counts from when that came.
+  if (const auto sent = heartbeats_sent_.find(reply.number()); sent != heartbeats_sent_.end()) {
+    const Nanos until = Deadline(sent->second, reply.lease_ns());
+    heartbeats_sent_.erase(heartbeats_sent_.begin(), std::next(sent));
+    if (!reply.fenced() && reply.lease_ns() > 0) OnActorLease(until, reply.lease_ns());
+  }
   if (reply.term() > gcs_term_) OnGcsRestarted(reply.term());
 }
 
@@ -64,27 +76,29 @@ void Raylet::OnGcsEvent(const proto::GcsEvent& event) {
   }
 }
 
-void Raylet::OnGcsRestarted(uint64_t term) {
-  if (term <= gcs_term_) return;
-  gcs_term_ = term;
-  proto::GcsRequest request;
-  proto::NodeReport& report = *request.mutable_node_report();
-  ledger_.available().ToMap(*report.mutable_available()->mutable_amounts());
-  for (const auto& [id, actor] : detached_) *report.add_actors() = StateOf(actor);
+void Raylet::FillReport(proto::NodeReport* report) const {
+  report->Clear();
+  ledger_.available().ToMap(*report->mutable_available()->mutable_amounts());
+  for (const auto& [id, actor] : detached_) *report->add_actors() = StateOf(actor);
   for (const auto& [id, number] : registered_groups_) {
     const auto state = group_states_.find(id);
     if (state == group_states_.end()) continue;
-    proto::GroupReport& group = *report.add_groups();
+    proto::GroupReport& group = *report->add_groups();
     group.set_group_id(id.Binary());
     group.set_placement_number(number);
     const bool created = state->second.state() == proto::GroupState::CREATED;
     group.set_state(created ? proto::GroupInfo::CREATED : proto::GroupInfo::PENDING);
     *group.mutable_bundle_nodes() = state->second.bundle_nodes();
   }
-  for (const auto& [process, entry] : processes_) report.add_processes(process.packed());
+  for (const auto& [process, entry] : processes_) report->add_processes(process.packed());
+}
+
+void Raylet::OnGcsRestarted(uint64_t term) {
+  if (term <= gcs_term_) return;
+  gcs_term_ = term;
   gcs_.ResendAll();
   FollowCluster();
-  gcs_.Command(std::move(request), nullptr);
+  gcs_.Describe([this](proto::GcsRequest* request) { FillReport(request->mutable_node_report()); });
   // Processes renew their subscriptions and their creators' rows.
   proto::GcsEvent event;
   event.mutable_restarted()->set_term(term);
@@ -117,6 +131,9 @@ void Raylet::TickGcs() {
   proto::GcsRequest request;
   proto::Heartbeat& heartbeat = *request.mutable_heartbeat();
   heartbeat.set_number(++last_heartbeat_);
+  heartbeats_sent_[last_heartbeat_] = now;
+  if (heartbeats_sent_.size() > kMostHeartbeatsOpen)
+    heartbeats_sent_.erase(heartbeats_sent_.begin());
   heartbeat.set_term(gcs_term_);
   ledger_.available().ToMap(*heartbeat.mutable_available()->mutable_amounts());
   Resources demand;
@@ -129,6 +146,7 @@ void Raylet::TickGcs() {
     demand += all;  // Saturates.
   }
   demand.ToMap(*heartbeat.mutable_demand()->mutable_amounts());
+  heartbeat.set_drained(IsDrained());
   gcs_.Report(std::move(request));
 }
 

@@ -67,8 +67,9 @@ enum class FrameKind : uint16_t {
   kLogLines = 76,
   kAdoptedAnswer = 77,
   kJobStarted = 78,
-  kRelayed = 79,   // RelayHead, then the body of a frame from a process of another node.
-  kNodeGone = 80,  // A node of the cluster is dead.
+  kRelayed = 79,     // RelayHead, then the body of a frame from a process of another node.
+  kNodeGone = 80,    // A node of the cluster is dead.
+  kActorLease = 81,  // To a detached actor: until when it may begin calls.
   // Raylet -> raylet of another node: proto/raylet.proto.
   kRemoteJob = 96,       // What a worker of a job is; comes before the first demand of that job.
   kHandedDemand = 97,    // A demand that finds no room at its owner's node.

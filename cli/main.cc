@@ -10,6 +10,7 @@
 #include "absl/strings/str_cat.h"
 #include "cli/cert.h"
 #include "cli/completion.h"
+#include "cli/drain.h"
 #include "cli/json.h"
 #include "cli/list.h"
 #include "cli/node.h"
@@ -41,6 +42,7 @@ class CommandLine {
     AddStart();
     AddNode();
     AddStop();
+    AddDrain();
     AddCert();
     AddStatus();
     AddList();
@@ -203,6 +205,24 @@ class CommandLine {
         "\nA node that has not ended after --timeout is killed. Without --address, all nodes of "
         "this user end.\n");
   }
+  void AddDrain() {
+    CLI::App* command = Command("drain", "Let a node take no new work, so that it can be stopped",
+                                [this] { return RunDrain(drain_); });
+    command->add_option("NODE", drain_.node, "Its number, as sheaf list nodes prints it")
+        ->required()
+        ->check(CLI::Range(1u, UINT32_MAX));
+    command
+        ->add_option_function<double>(
+            "--wait",
+            [this](double seconds) { drain_.wait = static_cast<Nanos>(seconds * kSecond); },
+            "Wait until no task, actor or driver runs there, for so long at most")
+        ->check(CLI::Range(0.0, 1e6))
+        ->type_name("SECONDS");
+    AddQueryOptions(command, drain_.query);
+    command->footer(
+        "\nTasks that wait go to other nodes; tasks and actors that run there stay until they "
+        "end.\nThere is no way back: stop the node, and start it anew.\n");
+  }
   void AddStatus() {
     CLI::App* command = Command("status", "Show nodes, resources, demand and the object store",
                                 [this] { return RunStatus(query_); });
@@ -310,6 +330,7 @@ class CommandLine {
   bool block_ = false;
   NodeOptions node_;
   StopOptions stop_;
+  DrainOptions drain_;
   QueryOptions query_;
   ListOptions list_;
   WhyOptions why_;

@@ -76,7 +76,10 @@ class Node {
     MakeRaylet(std::move(plan.raylet), open_files);
     if (join_.empty()) SHEAF_RETURN_IF_ERROR(StartGcs());
     SHEAF_RETURN_IF_ERROR(raylet_->Start());
-    metrics_.SetRefresh([this] { raylet_->PublishMetrics(); });
+    metrics_.SetRefresh([this] {
+      raylet_->PublishMetrics();
+      if (connections_ != nullptr) connections_->PublishMetrics(own_page_.page());
+    });
     session_->WriteNode(raylet_->node());
     session_->PublishLatest();
     Log(LogLevel::kInfo, "node ", raylet_->node(), " is ready");
@@ -125,7 +128,7 @@ class Node {
   absl::Status StartMetrics(metrics::EndpointOptions options) {
     metrics_.SetUserDirectory(session_->path() + "/metrics");
     SHEAF_ASSIGN_OR_RETURN(endpoint_, metrics::HttpEndpoint::Start(options, metrics_));
-    metrics_.OnPage(gcs_page_.page(), true);
+    metrics_.OnPage(own_page_.page(), true);
     return absl::OkStatus();
   }
 
@@ -197,7 +200,7 @@ class Node {
     options.gcs.version = std::string(kSheafVersion);
     // An embedded node's cluster ends with it: nothing of it is worth a disk.
     options.database = embedded_ ? "" : session_->database();
-    options.metrics = &gcs_page_.page();
+    options.metrics = &own_page_.page();
     options.send = [this](ProcessId to, FrameKind kind, std::string body) {
       if (raylet_->Is(to)) {
         raylet_->PostFromGcs(to, kind, std::move(body));
@@ -224,7 +227,7 @@ class Node {
   std::mutex mutex_;  // Guards `stop_reason_`.
   std::string stop_reason_;
   std::unique_ptr<SessionDirectory> session_;
-  OwnMetricsPage gcs_page_;
+  OwnMetricsPage own_page_;  // Of the GCS and of links.
   NodeMetrics metrics_{std::string(kSheafVersion)};
   std::unique_ptr<metrics::HttpEndpoint> endpoint_;
   std::string join_;  // Where the GCS is; empty: here.

@@ -6,6 +6,7 @@
 #include "absl/strings/str_cat.h"
 #include "base/log.h"
 #include "base/status_macros.h"
+#include "metrics/counter.h"
 #include "shm/attach.h"
 
 namespace sheaf::cli {
@@ -110,6 +111,23 @@ void NodeConnections::Send(ProcessId from, ProcessId to, Lane lane, FrameKind ki
 
 size_t NodeConnections::queued_bytes(NodeNumber node) const {
   return links_->queued_bytes(RayletOf(node));
+}
+
+void NodeConnections::PublishMetrics(metrics::Page& page) {
+  using metrics::CounterId;
+  const Links::Figures now = links_->figures();
+  const auto grow = [&page](CounterId id, uint64_t value, uint64_t before) {
+    metrics::Counter(page, id).Add(value - before);
+  };
+  const Links::Figures& old = published_;
+  grow(CounterId::kLinkBytesOut, now.bytes_sent + now.served_bytes,
+       old.bytes_sent + old.served_bytes);
+  grow(CounterId::kLinkBytesIn, now.bytes_received + now.fetched_bytes,
+       old.bytes_received + old.fetched_bytes);
+  grow(CounterId::kLinkResent, now.resent_messages, old.resent_messages);
+  grow(CounterId::kLinkReconnects, now.reconnects, old.reconnects);
+  grow(CounterId::kLinkRefused, now.refused_handshakes, old.refused_handshakes);
+  published_ = now;
 }
 
 void NodeConnections::SetAddress(NodeNumber node, const std::string& address) {

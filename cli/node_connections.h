@@ -10,6 +10,7 @@
 #include "absl/status/statusor.h"
 #include "base/config.h"
 #include "cli/start.h"
+#include "metrics/page.h"
 #include "raylet/node_links.h"
 #include "rpc/links.h"
 
@@ -49,6 +50,8 @@ class NodeConnections final : public NodeLinks {
   void Flush() { links_->Flush(); }
   void Stop() { links_->Stop(); }
   Links& links() { return *links_; }
+  // Brings the counters of links up to date. One thread at a time.
+  void PublishMetrics(metrics::Page& page);
 
   // NodeLinks, of the raylet.
   void Send(ProcessId from, ProcessId to, Lane lane, FrameKind kind, std::string_view head,
@@ -65,6 +68,7 @@ class NodeConnections final : public NodeLinks {
   std::string address_;
   bool hosts_gcs_ = false;
   std::unique_ptr<Links> links_;
+  Links::Figures published_;
 };
 
 }  // namespace sheaf::cli

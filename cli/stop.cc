@@ -55,6 +55,7 @@ class Process {
 std::vector<Process> WorkersOf(const RunningNode& node) {
   proto::StateQuery query;
   query.set_what(proto::StateQuery::WORKERS);
+  query.set_this_node(true);
   const auto answer = Ask({.address = node.session, .json = false, .timeout = kSecond}, query);
   std::vector<Process> workers;
   if (!answer.ok()) return workers;

@@ -37,6 +37,7 @@ std::string Row(proto::NodeInfo info) {
   info.clear_available();
   info.clear_demand();
   info.clear_suspect();
+  info.clear_drained();
   return info.SerializeAsString();
 }
 
@@ -143,6 +144,8 @@ void NodeService::OnHeartbeat(const CallPtr& call, NodeNumber node,
     }
     changed |= request.has_available() && Update(request.available(), info->mutable_available());
     changed |= request.has_demand() && Update(request.demand(), info->mutable_demand());
+    changed |= info->drained() != request.drained();
+    info->set_drained(request.drained());
     if (changed) Publish(*info);
   }
   context_.pipeline.Answer(call, std::move(reply));
@@ -156,7 +159,20 @@ void NodeService::SetAvailable(NodeNumber node, const proto::Resources& availabl
 }
 
 void NodeService::Unregister(CallPtr call, NodeNumber node, const proto::UnregisterNode& request) {
-  Move(std::move(call), node, request.drain_only() ? NodeEvent::kDrain : NodeEvent::kEnd, "left");
+  if (request.node() == 0 || request.node() == node) {
+    return Move(std::move(call), node, request.drain_only() ? NodeEvent::kDrain : NodeEvent::kEnd,
+                "left");
+  }
+  if (!request.drain_only() || !table_.IsMember(request.node())) {
+    return context_.pipeline.Answer(
+        call,
+        ErrorReply(ErrorKind::kInvalidArgument,
+                   request.drain_only()
+                       ? absl::StrCat("no node ", request.node(),
+                                      " is in the cluster; sheaf list nodes shows those that are")
+                       : "a node may only drain another, not end it"));
+  }
+  Move(std::move(call), request.node(), NodeEvent::kDrain, "left");
 }
 
 void NodeService::Move(CallPtr call, NodeNumber node, NodeEvent event, std::string reason) {

@@ -145,6 +145,27 @@ SCENARIO("a node leaves, drains, or is replaced by the next one on its machine")
     CHECK(Find(world, other, node).state() == proto::NodeInfo::DRAINING);
     CHECK_FALSE(HeartbeatOf(world, node).fenced());
   }
+  WHEN("another node asks that it drains, and it has nothing left to do") {
+    leave.mutable_unregister_node()->set_drain_only(true);
+    leave.mutable_unregister_node()->set_node(node);
+    CHECK(world.Ask(RayletOf(other), leave).error() == 0);
+    CHECK(Find(world, other, node).state() == proto::NodeInfo::DRAINING);
+    CHECK(Find(world, other, other).state() == proto::NodeInfo::ALIVE);
+    CHECK_FALSE(Find(world, other, node).drained());
+    proto::GcsRequest heartbeat;
+    heartbeat.mutable_heartbeat()->set_drained(true);
+    world.Ask(RayletOf(node), heartbeat);
+    CHECK(Find(world, other, node).drained());
+  }
+  WHEN("another node asks for what it may not, or for a node that is not there") {
+    leave.mutable_unregister_node()->set_node(node);
+    CHECK(world.Ask(RayletOf(other), leave).error() != 0);
+    leave.mutable_unregister_node()->set_drain_only(true);
+    leave.mutable_unregister_node()->set_node(99);
+    const proto::GcsReply reply = world.Ask(RayletOf(other), leave);
+    CHECK_THAT(reply.message(), Catch::StartsWith("no node 99 is in the cluster"));
+    CHECK(Find(world, other, node).state() == proto::NodeInfo::ALIVE);
+  }
   WHEN("it leaves") {
     leave.mutable_unregister_node();
     world.Ask(RayletOf(node), leave);

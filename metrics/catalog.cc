@@ -23,6 +23,7 @@ constexpr auto kPutsHelp =
 constexpr auto kGetsHelp = "Values read: private ones, or from the node's store.";
 constexpr auto kFramesHelp = "Frames sent to processes of this node, by lane.";
 constexpr auto kNodeFramesHelp = "Frames between processes of this node and of others.";
+constexpr auto kLinkBytesHelp = "Bytes of frames and objects between this node and others.";
 constexpr auto kLeasesHelp = "Worker leases, by what happened to them.";
 constexpr auto kDeathsHelp = "Workers that ended, by cause.";
 constexpr auto kLogHelp = "Lines of workers that were handed to their drivers, by stream.";
@@ -72,6 +73,19 @@ constexpr std::array<Description, kCounterCount> kCounters = {{
      "Demands for leases that were handed to another node."},
     {"sheaf_node_frames_total", "direction", "out", "frames", kNodeFramesHelp},
     {"sheaf_node_frames_total", "direction", "in", "frames", kNodeFramesHelp},
+    {"sheaf_link_bytes_total", "direction", "out", "bytes", kLinkBytesHelp},
+    {"sheaf_link_bytes_total", "direction", "in", "bytes", kLinkBytesHelp},
+    {"sheaf_link_resent_messages_total", "", "", "messages",
+     "Messages to other nodes sent again after a connection was lost."},
+    {"sheaf_link_reconnects_total", "", "", "connections",
+     "Connections to other nodes made anew after one was lost."},
+    {"sheaf_link_refused_handshakes_total", "", "", "handshakes",
+     "Connections refused for a wrong token, certificate, cluster or version."},
+    {"sheaf_object_pulls_total", "", "", "objects", "Objects asked for from other nodes."},
+    {"sheaf_object_pull_failures_total", "", "", "objects",
+     "Objects that no other node could give."},
+    {"sheaf_object_pulled_bytes_total", "", "", "bytes", "Bytes of objects got from other nodes."},
+    {"sheaf_object_served_bytes_total", "", "", "bytes", "Bytes of objects given to other nodes."},
     {"sheaf_workers_started_total", "", "", "workers", "Worker processes started."},
     {"sheaf_worker_deaths_total", "cause", "exited", "workers", kDeathsHelp},
     {"sheaf_worker_deaths_total", "cause", "signalled", "workers", kDeathsHelp},
@@ -140,6 +154,8 @@ constexpr std::array<Description, kGaugeCount> kGauges = {{
     {"sheaf_store_populated_bytes", "", "", "bytes",
      "Bytes of the store that the kernel has given memory for."},
     {"sheaf_store_objects", "", "", "objects", "Objects in the store, spilled ones included."},
+    {"sheaf_object_pulls_queued", "", "", "objects",
+     "Objects of other nodes that wait for room before they are fetched."},
     {"sheaf_actors", "state", "alive", "actors", kActorsHelp},
     {"sheaf_actors", "state", "pending", "actors", kActorsHelp},
     {"sheaf_actors", "state", "restarting", "actors", kActorsHelp},

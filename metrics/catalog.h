@@ -53,6 +53,15 @@ enum class CounterId : uint16_t {
   kDemandsHandedOn,
   kRelayedOut,  // To other nodes.
   kRelayedIn,
+  kLinkBytesOut,  // Frames and blocks of objects.
+  kLinkBytesIn,
+  kLinkResent,
+  kLinkReconnects,
+  kLinkRefused,
+  kPulls,
+  kPullFailures,
+  kPulledBytes,
+  kServedBytes,
   kWorkersStarted,
   kWorkerDeathsExited,
   kWorkerDeathsSignalled,
@@ -116,6 +125,7 @@ enum class GaugeId : uint16_t {
   kStoreSpilledBytes,
   kStorePopulatedBytes,
   kStoreObjects,
+  kPullsQueued,
   // GCS.
   kActorsAlive,
   kActorsPending,

@@ -224,6 +224,24 @@ bool LeaseQueue::AskFor(Pool& pool, Class& of, const Entry* waiter, uint32_t sha
   return true;
 }
 
+void LeaseQueue::OnDraining(Nanos now) {
+  for (const Lease* lease : Leases()) {
+    Record& record = *leases_.at(lease->number);
+    Entry& entry = *record.entry;
+    if (record.revoked || record.ending || record.spec->actor || !entry.of->pool->is_node()) {
+      continue;
+    }
+    record.revoked = true;
+    ++entry.revoked;
+    LeaseAction action;
+    action.kind = LeaseAction::Kind::kRevoke;
+    action.demand = record.demand;
+    action.lease = record.number;
+    actions_.push_back(std::move(action));
+  }
+  OnClusterChanged(now);
+}
+
 // The lease that its owner can best do without: of a surplus, else of an owner without a backlog,
 // else of the one with most leases if that is more than fair. A lease in its quantum is spared
 // unless its owner has two more than the waiter.

@@ -67,11 +67,8 @@ void LeaseQueue::OnGivenBack(ProcessId owner, uint64_t key, NodeNumber node, uin
     }
     for (const auto& [at, share] : entry.shares) {
       if (at == node && share > kept) {
-        const uint32_t less = share - kept;
         SetShare(entry, node, kept);
-        // An owner with no tasks left does not need it elsewhere.
-        const bool needed = entry.backlog > 0 || entry.spec->actor;
-        SetWanted(entry, needed ? entry.wanted : entry.wanted - std::min(entry.wanted, less), now);
+        SetWanted(entry, entry.wanted, now);  // What is missing now is looked for elsewhere.
         return;
       }
     }

@@ -123,11 +123,11 @@ class LeaseQueue {
              Random& random);
   ~LeaseQueue();
 
-  // `demand` is absolute: `wanted` leases in all, held ones included. A repeat changes nothing. An
-  // owner that returns a lease for good lowers `wanted` first, or gets another. An actor's demand
-  // ends with its lease: to restart, ask again, with the spec. Malformed demands are refused. `via`
-  // and `hops` when another raylet handed it on. `argument_bytes`: of demand.argument_ids, where
-  // this raylet knows it.
+  // `demand` is absolute: `wanted` leases in all, held ones included; none is granted while the
+  // owner says that it has no backlog. A repeat changes nothing. An owner that returns a lease for
+  // good lowers `wanted` first, or gets another. An actor's demand ends with its lease: to restart,
+  // ask again, with the spec. Malformed demands are refused. `via` and `hops` when another raylet
+  // handed it on. `argument_bytes`: of demand.argument_ids, where this raylet knows it.
   void OnDemand(ProcessId owner, const proto::LeaseDemand& demand, Nanos now,
                 ArgumentBytes argument_bytes = {}, NodeNumber via = 0, uint32_t hops = 0);
   // `node` keeps only `kept` of what it got of this demand, and has it for the `hops`-th time.
@@ -149,6 +149,9 @@ class LeaseQueue {
   void OnUnblocked(LeaseNumber lease, Nanos now);
   // Nodes came, went, or reported (view.nodes changed).
   void OnClusterChanged(Nanos now);
+  // view.here().draining became true. Leases of tasks outside of placement groups are asked back,
+  // so that their owners go on elsewhere; actors stay until they end.
+  void OnDraining(Nanos now);
   // view.groups[group] changed, or bundles of it came to or left the ledger.
   void OnGroupChanged(PlacementGroupId group, Nanos now);
   // The ledger got room by other means than OnReturn (a bundle returned).

@@ -61,6 +61,9 @@ struct LeaseQueue::Entry : lease_queue_internal::Hook<lease_queue_internal::OfCl
 
   bool waiting() const { return WaitHook::is_linked(); }
   uint32_t missing() const {
+    // An owner without queued tasks wants what it holds, whatever this node thinks that to be: its
+    // word and the other nodes' about returned leases cross. It speaks again when it needs more.
+    if (backlog == 0 && id.via == 0 && !spec->actor) return 0;
     const uint64_t have = uint64_t{held} + handed_on;
     return wanted > have ? static_cast<uint32_t>(wanted - have) : 0;
   }

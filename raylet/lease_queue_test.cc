@@ -1,94 +1,14 @@
 // Copyright The Sheaf Authors. SPDX-License-Identifier: Apache-2.0
 #include "raylet/lease_queue.h"
 
-#include <algorithm>
 #include <catch2/catch.hpp>
-#include <map>
 #include <set>
 
+#include "raylet/lease_queue_for_test.h"
+
 namespace sheaf {
-namespace {
 
-using Kind = LeaseAction::Kind;
-constexpr ProcessId kA{1, 5};
-constexpr ProcessId kB{1, 6};
-constexpr ProcessId kC{1, 7};
-const PlacementGroupId kGroup = PlacementGroupId::Make({1, 1}, 7);
-
-Resources Parsed(const std::string& text) { return ParseResources(text).value(); }
-
-proto::LeaseDemand Demand(uint64_t key, const std::string& resources, uint32_t wanted,
-                          uint64_t backlog = 1'000'000) {
-  proto::LeaseDemand demand;
-  demand.set_key(key);
-  demand.set_wanted(wanted);
-  demand.set_backlog(backlog);
-  demand.mutable_spec()->set_name("f");
-  Parsed(resources).ToMap(*demand.mutable_spec()->mutable_resources()->mutable_amounts());
-  return demand;
-}
-
-proto::LeaseDemand ActorDemand(uint64_t key, const std::string& resources) {
-  proto::LeaseDemand demand = Demand(key, resources, 1);
-  demand.mutable_spec()->set_actor(true);
-  demand.mutable_spec()->mutable_running();
-  return demand;
-}
-
-proto::LeaseDemand InGroup(proto::LeaseDemand demand, int bundle = kAnyBundle) {
-  proto::Strategy* strategy = demand.mutable_spec()->mutable_strategy();
-  strategy->set_kind(proto::Strategy::PLACEMENT_GROUP);
-  strategy->set_group_id(kGroup.Binary());
-  strategy->set_bundle(bundle);
-  return demand;
-}
-
-// A raylet's queue with its ledger, and what it said last.
-struct Node {
-  explicit Node(const std::string& total, LeaseQueueOptions options = {})
-      : ledger(Parsed(total), {}), queue(options, ledger, WithLocal(view, Parsed(total)), random) {}
-
-  static ClusterView& WithLocal(ClusterView& view, const Resources& total) {
-    view.local = 1;
-    view.nodes[1].total = view.nodes[1].available = total;
-    return view;
-  }
-  void AddNode(NodeNumber number, const std::string& total) {
-    view.nodes[number].total = view.nodes[number].available = Parsed(total);
-    queue.OnClusterChanged(now);
-  }
-  // The actions since the last call, of one kind, as "owner.key:lease" or what that kind carries.
-  std::vector<LeaseAction> Take() {
-    std::vector<LeaseAction> actions = queue.TakeActions();
-    for (const LeaseAction& action : actions) {
-      if (action.kind == Kind::kGrant) {
-        held[action.demand.owner].push_back(action.lease);
-      }
-    }
-    return actions;
-  }
-  size_t Count(Kind kind) {
-    const auto actions = Take();
-    return std::count_if(actions.begin(), actions.end(),
-                         [&](const LeaseAction& action) { return action.kind == kind; });
-  }
-  void ReturnOne(ProcessId owner) {
-    REQUIRE_FALSE(held[owner].empty());
-    const LeaseNumber lease = held[owner].front();
-    held[owner].erase(held[owner].begin());
-    REQUIRE(queue.OnReturn(lease, now));
-  }
-
-  SeededRandom random{1};
-  ResourceLedger ledger;
-  ClusterView view;
-  LeaseQueue queue;
-  Nanos now = kSecond;
-  std::map<ProcessId, std::vector<LeaseNumber>> held;
-};
-
-}  // namespace
-
+using namespace lease_queue_test;
 SCENARIO(
     "a demand is absolute: it is granted as far as there is room, and a repeat changes nothing") {
   Node node("CPU:2");
@@ -192,7 +112,8 @@ SCENARIO("one core and two owners with endless work: each has it for a quantum")
 
 SCENARIO("a lease of an owner without backlog is asked back first; actors are never asked") {
   Node node("CPU:3");
-  node.queue.OnDemand(kA, Demand(1, "CPU:1", 1, 0), node.now);
+  node.queue.OnDemand(kA, Demand(1, "CPU:1", 1), node.now);
+  node.queue.OnDemand(kA, Demand(1, "CPU:1", 1, /*backlog=*/0), node.now);
   proto::LeaseDemand actor = Demand(2, "CPU:2", 1);
   actor.mutable_spec()->set_actor(true);
   node.queue.OnDemand(kA, actor, node.now);
@@ -374,136 +295,6 @@ SCENARIO("an actor needs a CPU to be placed and none to run, and its demand ends
   CHECK(node.Take().empty());
   node.queue.OnDemand(kA, ActorDemand(1, "CPU:1"), node.now);  // A restart.
   CHECK(node.Count(Kind::kGrant) == 1);
-}
-
-SCENARIO("what no node can hold is said once, and again only after it could be held") {
-  Node node("CPU:2");
-  node.queue.OnDemand(kA, Demand(1, "slot:1", 1), node.now);
-  node.queue.OnDemand(kA, Demand(1, "slot:1", 2), node.now);
-  auto actions = node.Take();
-  REQUIRE(actions.size() == 1);
-  CHECK(actions[0].kind == Kind::kNotice);
-  CHECK(actions[0].words ==
-        "no node has the resource 'slot'; add a node with it or lower the request");
-  node.queue.OnDemand(kB, Demand(1, "slot:1", 2), node.now);
-  CHECK(node.Count(Kind::kNotice) == 1);
-  node.queue.OnClusterChanged(node.now);
-  CHECK(node.Take().empty());
-  WHEN("a node with it joins") {
-    node.AddNode(2, "CPU:2,slot:1");
-    THEN("the demand goes there, as far as there is room") {
-      actions = node.Take();
-      REQUIRE(actions.size() == 1);
-      CHECK(actions[0].kind == Kind::kSpill);
-      CHECK(actions[0].node == 2);
-      CHECK(actions[0].wanted == 1);
-      CHECK(actions[0].hops == 1);
-    }
-    node.Take();
-    AND_WHEN("that node dies") {
-      node.view.nodes[2].alive = false;
-      node.queue.OnClusterChanged(node.now);
-      THEN("the demand is back here, and said to be infeasible") {
-        const auto after = node.Take();
-        CHECK(std::count_if(after.begin(), after.end(), [](const LeaseAction& action) {
-                return action.kind == Kind::kNotice;
-              }) == 2);
-        CHECK(node.queue.FindPending(kA, 1)->missing == 2);
-      }
-    }
-  }
-}
-
-SCENARIO("a full node hands demands on, at most twice") {
-  Node node("CPU:1");
-  node.AddNode(2, "CPU:8");
-  node.queue.OnDemand(kA, Demand(1, "CPU:1", 5), node.now);
-  auto actions = node.Take();
-  REQUIRE(actions.size() == 2);
-  CHECK(actions[0].kind == Kind::kGrant);
-  CHECK(actions[1].kind == Kind::kSpill);
-  CHECK(actions[1].wanted == 4);
-  WHEN("the owner wants fewer") {
-    node.queue.OnDemand(kA, Demand(1, "CPU:1", 2), node.now);
-    THEN("the other node hears the smaller number") {
-      actions = node.Take();
-      REQUIRE(actions.size() == 1);
-      CHECK(actions[0].wanted == 1);
-    }
-  }
-  WHEN("a demand comes with two hops behind it and no other node has room") {
-    node.AddNode(3, "CPU:1");
-    node.view.nodes[2].available = node.view.nodes[3].available = {};
-    node.queue.OnDemand({3, 9}, Demand(1, "CPU:1", 1), node.now, {}, 3, 2);
-    THEN("it waits here") {
-      CHECK(node.Take().empty());
-      CHECK(node.queue.AllPending().size() == 1);
-      node.view.nodes[3].alive = false;
-      node.queue.OnClusterChanged(node.now);
-      CHECK(node.queue.AllPending().empty());  // Its owner's node is dead.
-    }
-    AND_WHEN("another node gets room before this one does") {
-      node.AddNode(4, "CPU:1");
-      THEN("it goes back to who sent it, who may hand it on anew") {
-        actions = node.Take();
-        REQUIRE(actions.size() == 1);
-        CHECK(actions[0].kind == Kind::kGiveBack);
-        CHECK(actions[0].node == 3);
-        CHECK(actions[0].hops == 2);
-        CHECK(actions[0].wanted == 0);
-        CHECK(node.queue.AllPending().empty());
-      }
-    }
-  }
-  WHEN("the other node gives back what finds no room there, and a third one has room") {
-    node.AddNode(4, "CPU:2");
-    node.Take();
-    node.view.nodes[2].available = {};
-    node.queue.OnGivenBack(kA, 1, 2, 1, 3, node.now);
-    THEN("the rest goes to that one") {
-      actions = node.Take();
-      REQUIRE(actions.size() == 2);
-      CHECK(actions[0].node == 2);
-      CHECK(actions[0].wanted == 3);
-      CHECK(actions[1].node == 4);
-      CHECK(actions[1].wanted == 1);
-      CHECK(node.queue.FindPending(kA, 1)->missing == 0);
-    }
-    AND_WHEN("the same word comes again, or from a node that got nothing") {
-      node.Take();
-      node.queue.OnGivenBack(kA, 1, 2, 1, 3, node.now);
-      node.queue.OnGivenBack(kA, 1, 5, 1, 0, node.now);
-      CHECK(node.Take().empty());
-    }
-  }
-}
-
-SCENARIO("what an owner of another node returns unused is not granted to it again") {
-  Node node("CPU:2");
-  node.AddNode(2, "CPU:2");
-  const ProcessId far{2, 9};
-  node.queue.OnDemand(far, Demand(1, "CPU:1", 2), node.now, {}, 2, 1);
-  CHECK(node.Count(Kind::kGrant) == 2);
-  node.queue.OnUnneeded(1);
-  CHECK(node.queue.OnReturn(1, node.now));
-  const auto actions = node.Take();
-  REQUIRE(actions.size() == 1);
-  CHECK(actions[0].kind == Kind::kGiveBack);
-  CHECK(actions[0].node == 2);
-  CHECK(actions[0].wanted == 1);
-  WHEN("its raylet hears of that, and the owner has no more tasks") {
-    Node home("CPU:1");
-    home.AddNode(2, "CPU:2");
-    home.queue.OnDemand(kA, Demand(1, "CPU:1", 3, 0), home.now);
-    CHECK(home.Take().size() == 2);  // One here, two there.
-    home.queue.OnGivenBack(kA, 1, 2, 1, 1, home.now);
-    THEN("the other node is told its part, and nothing is looked for elsewhere") {
-      const auto said = home.Take();
-      REQUIRE(said.size() == 1);
-      CHECK(said[0].kind == Kind::kSpill);
-      CHECK(said[0].wanted == 1);
-    }
-  }
 }
 
 SCENARIO("leases in a placement group use its bundles, and end with it") {

@@ -314,6 +314,8 @@ class Raylet {
   void DropNodesOutside(const proto::Snapshot& snapshot);
   bool IsNodeDead(NodeNumber node) const;
   void CheckView();
+  void StartDraining();
+  bool IsDrained() const;
 
   // raylet_remote.cc
   absl::Status OnRelay(ProcessId from, const Frame& frame);
@@ -364,6 +366,8 @@ class Raylet {
   void OnKillActor(const proto::KillActor& message);
   absl::Status OnActorReport(ProcessId from, const Frame& frame);
   void OnDetachedPlaced(uint64_t key, LeaseNumber lease, ProcessId worker);
+  void OnActorLease(Nanos until, Nanos length);
+  void SendActorLease(ProcessId worker);
   void OnDetachedRefused(uint64_t key, ErrorKind error, const std::string& words);
   void OnDetachedWorkerDied(ProcessId worker, const proto::Death& death);
   void EndDetached(DetachedActor& actor, const std::string& reason);
@@ -380,11 +384,21 @@ class Raylet {
   void OnHeartbeatReply(const proto::HeartbeatReply& reply);
   void OnGcsEvent(const proto::GcsEvent& event);
   void OnGcsRestarted(uint64_t term);
+  void FillReport(proto::NodeReport* report) const;
   void TickGcs();
 
   // raylet_state_queries.cc
   absl::Status OnStateQuery(ProcessId from, const Frame& frame);
   absl::Status OnStateAnswer(ProcessId from, const Frame& frame);
+  void AskProcesses(uint64_t number, Query* query);
+  void AskNodes(uint64_t number, Query* query);
+  void AskGcs(uint64_t number, Query* query);
+  void MergeGcs(const proto::GcsReply& reply, Query* query);
+  void CheckQueries();
+  void DropFromQueries(ProcessId process);
+  void FinishQuery(uint64_t number);
+
+  // raylet_state_rows.cc
   void FillFromHere(Query* query);
   void FillWithoutGcs(Query* query);
   void FillStatus(Query* query);
@@ -394,12 +408,6 @@ class Raylet {
   void FillDetachedActors(Query* query);
   void FillWhy(Query* query);
   void FillAvailable(proto::NodeRow* row) const;
-  void AskProcesses(uint64_t number, Query* query);
-  void AskGcs(uint64_t number, Query* query);
-  void MergeGcs(const proto::GcsReply& reply, Query* query);
-  void CheckQueries();
-  void DropFromQueries(ProcessId process);
-  void FinishQuery(uint64_t number);
   std::string WordsFor(const LeaseQueue::Pending& pending) const;
 
   RayletOptions options_;
@@ -456,6 +464,7 @@ class Raylet {
   std::pair<ProcessId, ProcessId> last_contact_;                 // What NoteContact noted last.
   absl::btree_map<ProcessId, JobNumber> remote_owner_jobs_;      // This node's own numbers.
   absl::btree_set<std::pair<NodeNumber, JobNumber>> told_jobs_;  // Described to that node.
+  absl::btree_set<uint32_t> ended_jobs_;  // Of the GCS's numbers, the last that were unknown here.
   // What each other node said last to be free: the view is less what was handed there since.
   absl::btree_map<NodeNumber, Resources> reported_;
   Nanos next_view_check_ = 0;
@@ -464,9 +473,14 @@ class Raylet {
 
   Sweeper sweeper_;
   StoreCounts store_counts_;  // Of what was added to the counters so far.
+  ObjectPuller::Stats pull_counts_;
+  uint64_t served_bytes_ = 0;
   const Nanos started_at_;
   uint64_t gcs_term_ = 0;
   uint64_t last_heartbeat_ = 0;
+  absl::btree_map<uint64_t, Nanos> heartbeats_sent_;  // Not answered yet.
+  Nanos actor_lease_until_ = 0;                       // Of detached actors.
+  Nanos told_lease_until_ = 0;
   Nanos next_heartbeat_ = 0;
   Nanos next_store_tick_ = 0;
   bool fenced_ = false;

@@ -2,6 +2,8 @@
 // Detached actors: the GCS decides that an incarnation starts or ends, this raylet leases a worker
 // for it in its own name, hands over the creation task, and reports. The worker says by
 // kActorReport that the constructor has run (ALIVE) or failed (DEAD).
+#include <algorithm>
+
 #include "absl/strings/str_cat.h"
 #include "base/log.h"
 #include "base/status_macros.h"
@@ -113,8 +115,26 @@ void Raylet::OnDetachedPlaced(uint64_t key, LeaseNumber lease, ProcessId worker)
   }
   actor->worker = worker;
   actor->lease = lease;
+  SendActorLease(worker);
   // On the lane of kLeaseBegin, which the worker must see first.
   To(worker).Send(Lane::kControl, FrameKind::kPushTask, actor->start.creation());
+}
+
+// The GCS has heard of this node: its detached actors may begin calls for a while more. They are
+// told a few times in each lease.
+void Raylet::OnActorLease(Nanos until, Nanos length) {
+  actor_lease_until_ = std::max(actor_lease_until_, until);
+  if (actor_lease_until_ - told_lease_until_ < length / 4) return;
+  told_lease_until_ = actor_lease_until_;
+  for (const auto& [id, actor] : detached_) {
+    if (actor.worker.process != 0) SendActorLease(actor.worker);
+  }
+}
+
+void Raylet::SendActorLease(ProcessId worker) {
+  proto::ActorLease lease;
+  lease.set_until_ns(actor_lease_until_);
+  SendMessage(To(worker), FrameKind::kActorLease, lease);
 }
 
 void Raylet::OnDetachedRefused(uint64_t key, ErrorKind error, const std::string& words) {

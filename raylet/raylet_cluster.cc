@@ -1,5 +1,7 @@
 // Copyright The Sheaf Authors. SPDX-License-Identifier: Apache-2.0
 // What this raylet believes about the cluster: nodes and ended jobs, as the GCS streams them.
+#include <algorithm>
+
 #include "absl/strings/str_cat.h"
 #include "base/log.h"
 #include "raylet/raylet.h"
@@ -9,6 +11,7 @@ namespace {
 
 constexpr uint64_t kNodes = 1;  // Subscriptions of this raylet.
 constexpr uint64_t kJobs = 2;
+constexpr size_t kMostEndedJobs = 1000;
 constexpr Nanos kViewPeriod = 2 * kSecond;  // Longer than two heartbeats.
 
 }  // namespace
@@ -70,7 +73,12 @@ void Raylet::OnChange(const proto::Change& change) {
     OnNodeInfo(change.node());
   } else if (change.has_job() && change.job().state() != proto::JobInfo::RUNNING) {
     const JobNumber local = JobOfDriver(ProcessId::Unpack(change.job().driver()));
-    if (local == 0 || !jobs_.at(local).remote) return;
+    if (local == 0) {  // Another raylet may be about to describe it.
+      ended_jobs_.insert(change.job().job());
+      if (ended_jobs_.size() > kMostEndedJobs) ended_jobs_.erase(ended_jobs_.begin());
+      return;
+    }
+    if (!jobs_.at(local).remote) return;
     proto::Death death;
     death.set_cause(proto::Death::LEFT);
     EndJob(local, death);
@@ -79,6 +87,7 @@ void Raylet::OnChange(const proto::Change& change) {
 
 void Raylet::OnNodeInfo(const proto::NodeInfo& info) {
   const NodeNumber node = info.node();
+  if (node == options_.node && info.state() == proto::NodeInfo::DRAINING) StartDraining();
   if (node == options_.node || node == 0) return;
   const auto known = view_.nodes.find(node);
   const bool alive = info.state() != proto::NodeInfo::DEAD;
@@ -106,6 +115,23 @@ void Raylet::OnNodeInfo(const proto::NodeInfo& info) {
                                : absl::StrCat("node ", node, " is dead: ", info.death()));
   }
   room_came_ = true;  // For placement groups.
+}
+
+// What runs goes on, and ends where it is; tasks that wait go to other nodes.
+void Raylet::StartDraining() {
+  if (view_.here().draining) return;
+  Log(LogLevel::kInfo, "draining: this node takes no new work");
+  view_.here().draining = true;
+  queue_.OnDraining(Now());
+  room_came_ = true;  // Placement groups that were to come here go elsewhere.
+}
+
+bool Raylet::IsDrained() const {
+  const NodeView* here = view_.Find(options_.node);
+  return here->draining && queue_.leases_out() == 0 &&
+         std::none_of(processes_.begin(), processes_.end(), [](const auto& entry) {
+           return entry.second.info.role == ProcessRole::kDriver;
+         });
 }
 
 // The GCS remembers the dead for a while only: who is missing in a snapshot is dead.

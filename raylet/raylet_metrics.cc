@@ -72,6 +72,13 @@ void Raylet::PublishMetrics() {
   grow(CounterId::kRestoredBytes, store.restored_bytes, &store_counts_.restored_bytes);
   grow(CounterId::kSpillFailures, store.disk_failures, &store_counts_.disk_failures);
   grow(CounterId::kStoreFull, store.refusals, &store_counts_.refusals);
+
+  const ObjectPuller::Stats pulls = puller_.stats();
+  grow(CounterId::kPulls, pulls.pulls, &pull_counts_.pulls);
+  grow(CounterId::kPullFailures, pulls.failed, &pull_counts_.failed);
+  grow(CounterId::kPulledBytes, pulls.bytes, &pull_counts_.bytes);
+  grow(CounterId::kServedBytes, server_.stats().bytes, &served_bytes_);
+  set(GaugeId::kPullsQueued, pulls.queued);
 }
 
 }  // namespace sheaf

@@ -185,11 +185,36 @@ class RayletNode {
     return found;
   }
 
+  // --- Other nodes. ---
+  void NodeBecomes(NodeNumber number, proto::NodeInfo::State state, const Resources& total = {}) {
+    proto::GcsEvent event;
+    event.set_client(RayletOf(kNode).packed());
+    proto::Delta& delta = *event.mutable_delta();
+    delta.set_subscription(1);
+    delta.set_number(++last_delta_);
+    proto::NodeInfo& info = *delta.mutable_change()->mutable_node();
+    info.set_node(number);
+    info.set_state(state);
+    total.ToMap(*info.mutable_total()->mutable_amounts());
+    *info.mutable_available() = info.total();
+    GcsSays(event);
+  }
+  void AddNode(NodeNumber number, const std::string& total) {
+    AnswerGcs();
+    NodeBecomes(number, proto::NodeInfo::ALIVE, ParseResources(total).value());
+  }
+  template <class Message>
+  void FromNode(NodeNumber number, FrameKind kind, const Message& message) {
+    const std::string body = message.SerializeAsString();
+    raylet->OnRemoteFrame(RayletOf(number), RayletOf(kNode), Lane::kControl, {kind, body});
+  }
+
   // --- Leases. ---
   void Demand(ProcessId owner, uint64_t key, uint32_t wanted, double cpus = 1, bool actor = false) {
     proto::LeaseDemand demand;
     demand.set_key(key);
     demand.set_wanted(wanted);
+    demand.set_backlog(wanted);
     Resources::Cpu(cpus).ToMap(*demand.mutable_spec()->mutable_resources()->mutable_amounts());
     demand.mutable_spec()->set_name("f");
     if (actor) {
@@ -319,6 +344,7 @@ class RayletNode {
   SeededRandom random_{1};
   metrics::Page page_{};
   JobNumber last_job_ = 0;
+  uint64_t last_delta_ = 0;
   std::map<ProcessId, std::shared_ptr<Mapping>> segments_;
   std::map<ProcessId, std::vector<SentFrame>> inbox_;
 

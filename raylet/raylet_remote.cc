@@ -134,6 +134,10 @@ absl::Status Raylet::DispatchRemote(ProcessId from, const Frame& frame) {
     case FrameKind::kCommitBundles:
     case FrameKind::kReturnBundles:
       return OnBundles(from, frame);
+    case FrameKind::kStateQuery:
+      return OnStateQuery(from, frame);
+    case FrameKind::kStateAnswer:
+      return OnStateAnswer(from, frame);
     case FrameKind::kOwnerLeft: {
       SHEAF_ASSIGN_OR_RETURN(const auto message, ParseFrame<proto::OwnerLeft>(frame));
       const ProcessId process = ProcessId::Unpack(message.process());
@@ -180,7 +184,14 @@ void Raylet::TellContacts(ProcessId process, const proto::ProcessDied& message, 
     SendMessage(To(other), FrameKind::kProcessDied, message);
     remains->undrained.insert(other);
   }
-  for (const auto& [node, job] : told_jobs_) nodes.insert(node);
+  // Nodes that know its job hear of a driver's end. Of a worker's only those that it spoke with: a
+  // demand of it that waits elsewhere is taken back as it was handed on, and a lease that is granted
+  // after its death is refused when it comes (Deliver).
+  if (const JobNumber own = JobOfDriver(process); own != 0) {
+    for (const auto& [node, job] : told_jobs_) {
+      if (job == own) nodes.insert(node);
+    }
+  }
   proto::OwnerLeft left;
   left.set_process(process.packed());
   *left.mutable_death() = message.death();
@@ -216,6 +227,7 @@ void Raylet::OnRemoteDeath(ProcessId process, const proto::Death& death) {
 
 void Raylet::OnRemoteNodeDead(NodeNumber node, const std::string& words) {
   OnCoordinatorDead(node);
+  DropFromQueries(RayletOf(node));
   world_.links.Forget(node);
   proto::Death death;
   death.set_cause(proto::Death::NODE_DIED);
@@ -277,7 +289,9 @@ absl::Status Raylet::OnRemoteJob(const Frame& frame) {
     if (job.only_detached && MayHear(driver)) job.ended = job.only_detached = false;
     return absl::OkStatus();
   }
-  if (shutting_down_) return absl::OkStatus();
+  if (shutting_down_ || !MayHear(driver) || ended_jobs_.contains(message.job())) {
+    return absl::OkStatus();  // Who asks for workers of it will hear so, too.
+  }
   const JobNumber local = ++last_job_;
   Job& job = jobs_[local];
   job.number = message.job();

@@ -1,5 +1,5 @@
 // Copyright The Sheaf Authors. SPDX-License-Identifier: Apache-2.0
-// Jobs, leases, connections, groups, detached actors and queries, seen from the processes.
+// Jobs, leases, connections and groups, seen from the processes.
 #include "raylet/raylet.h"
 
 #include <catch2/catch.hpp>
@@ -106,6 +106,7 @@ SCENARIO("workers have the environment of their job, and what the task sets for 
   demand.set_key(2);
   demand.set_wanted(1);
   demand.set_backlog(1);
+  demand.set_backlog(1);
   (*demand.mutable_spec()->mutable_resources()->mutable_amounts())["CPU"] = kUnit;
   demand.mutable_spec()->set_environment(EncodeEnvironment({{{"B", "3"}}, {}}).value());
   node.Send(driver, FrameKind::kLeaseDemand, demand);
@@ -202,6 +203,7 @@ SCENARIO("workers that cannot be started become an error of the demand") {
   proto::LeaseDemand demand;
   demand.set_key(1);
   demand.set_wanted(1);
+  demand.set_backlog(1);
   demand.mutable_spec()->set_environment("other");
   node.Send(driver, FrameKind::kLeaseDemand, demand);
   node.Advance(10 * kSecond);
@@ -232,6 +234,7 @@ SCENARIO("an actor whose worker is gone when it is to meet its owner gets anothe
   proto::LeaseDemand demand;
   demand.set_key(1);
   demand.set_wanted(1);
+  demand.set_backlog(1);
   demand.set_backlog(1);
   Resources::Cpu(1).ToMap(*demand.mutable_spec()->mutable_resources()->mutable_amounts());
   demand.mutable_spec()->set_actor(true);
@@ -362,140 +365,6 @@ SCENARIO("a named placement group is registered before it is created") {
   CHECK(node.Asked(proto::GcsRequest::kGroupReport).back().group_report().state() ==
         proto::GroupInfo::CREATED);
 }
-
-struct DetachedTest {
-  DetachedTest() {
-    driver = node.Driver();
-    start.mutable_start_actor()->set_actor_id(id.Binary());
-    start.mutable_start_actor()->set_incarnation(1);
-    start.mutable_start_actor()->set_creation("creation");
-    start.mutable_start_actor()->mutable_job()->set_job(1);
-    Resources::Cpu(1).ToMap(
-        *start.mutable_start_actor()->mutable_lease()->mutable_resources()->mutable_amounts());
-    start.set_client(RayletOf(RayletNode::kNode).packed());
-  }
-  proto::ActorStateReport LastReport() {
-    const auto reports = node.Asked(proto::GcsRequest::kActorStateReport);
-    REQUIRE_FALSE(reports.empty());
-    return reports.back().actor_state_report();
-  }
-  // The worker that runs its creation task.
-  ProcessId Placed() {
-    for (uint32_t process = 1; process < 20; ++process) {
-      const ProcessId worker{RayletNode::kNode, process};
-      for (const SentFrame& frame : node.transport.Take(worker)) {
-        if (frame.kind != FrameKind::kPushTask) continue;
-        CHECK(frame.lane == Lane::kControl);  // Behind the LeaseBegin that it belongs to.
-        CHECK(frame.body == "creation");
-        return worker;
-      }
-    }
-    FAIL("no worker got the creation task");
-    return {};
-  }
-  void Says(ProcessId worker, const char* state) {
-    proto::ActorReport report;
-    report.mutable_actor()->set_actor_id(id.ToHex());
-    report.mutable_actor()->set_state(state);
-    report.mutable_actor()->set_death("it threw");
-    node.Send(worker, FrameKind::kActorReport, report);
-  }
-
-  RayletNode node;
-  ProcessId driver;
-  const ActorId id = ActorId::Make({1, 1}, 5);
-  proto::GcsEvent start;
-};
-
-SCENARIO("a detached actor starts at the GCS's word and outlives its driver") {
-  DetachedTest t;
-  t.node.GcsSays(t.start);
-  CHECK(t.LastReport().has_pending());
-  t.node.WorkersReady();
-  const ProcessId worker = t.Placed();
-  t.Says(worker, "ALIVE");
-  CHECK(t.LastReport().started().process() == worker.packed());
-  CHECK(t.LastReport().started().lease() != 0);
-  GIVEN("a repeat of the start") {
-    const size_t before = t.node.Asked(proto::GcsRequest::kActorStateReport).size();
-    t.node.GcsSays(t.start);
-    CHECK(t.node.Asked(proto::GcsRequest::kActorStateReport).size() == before + 1);
-    CHECK(t.node.raylet->GetStats().leases == 1);
-  }
-  GIVEN("the end of its job") {
-    t.node.Exit(t.driver, proto::Death::EXITED, 0);
-    CHECK_FALSE(t.node.launcher.WasKilled(worker));
-    CHECK(t.node.launcher.strays_ended.size() == 1);  // What its other workers left behind.
-    t.node.Advance(40 * kSecond);
-    CHECK(t.node.launcher.jobs.size() == 1);  // It may have to start again.
-    CHECK(t.node.raylet->GetStats().leases == 1);
-    THEN("when it is killed, its job is forgotten after a while") {
-      proto::GcsEvent kill;
-      kill.set_client(t.start.client());
-      kill.mutable_kill_actor()->set_actor_id(t.id.Binary());
-      kill.mutable_kill_actor()->set_incarnation(1);
-      t.node.GcsSays(kill);
-      CHECK(t.node.launcher.WasKilled(worker));
-      t.node.ExitKilled();
-      CHECK(t.LastReport().has_died());
-      t.node.Advance(40 * kSecond);
-      CHECK(t.node.launcher.jobs.empty());
-      CHECK(t.node.raylet->GetStats().leases == 0);
-    }
-  }
-  GIVEN("its worker crashes") {
-    t.node.Exit(worker);
-    CHECK(t.LastReport().died().cause() == proto::Death::SIGNALLED);
-    CHECK(t.node.raylet->GetStats().leases == 0);
-    THEN("another incarnation can start") {
-      t.start.mutable_start_actor()->set_incarnation(2);
-      t.node.GcsSays(t.start);
-      t.node.WorkersReady();
-      const ProcessId next = t.Placed();
-      CHECK(next != worker);
-      t.Says(next, "ALIVE");
-      CHECK(t.LastReport().incarnation() == 2);
-      CHECK(t.LastReport().has_started());
-    }
-  }
-}
-
-SCENARIO("a job known for its detached actor only goes on when its driver asks for workers") {
-  DetachedTest t;
-  const ProcessId far{2, 1};
-  t.start.mutable_start_actor()->mutable_job()->set_job(7);
-  t.start.mutable_start_actor()->mutable_job()->set_driver(far.packed());
-  t.node.GcsSays(t.start);
-  t.node.WorkersReady();
-  t.Placed();
-  const auto from_node_2 = [&](FrameKind kind, const std::string& body) {
-    t.node.raylet->OnRemoteFrame(RayletOf(2), RayletOf(RayletNode::kNode), Lane::kControl,
-                                 {kind, body});
-  };
-  const bool over = GENERATE(false, true);
-  if (over) {
-    proto::OwnerLeft left;
-    left.set_process(far.packed());
-    from_node_2(FrameKind::kOwnerLeft, left.SerializeAsString());
-  }
-  proto::RemoteJob job;
-  job.set_job(7);
-  job.set_driver(far.packed());
-  from_node_2(FrameKind::kRemoteJob, job.SerializeAsString());
-  proto::HandedDemand demand;
-  demand.set_owner(far.packed());
-  demand.set_driver(far.packed());
-  demand.set_hops(1);
-  demand.mutable_demand()->set_key(1);
-  demand.mutable_demand()->set_wanted(1);
-  Resources::Cpu(1).ToMap(
-      *demand.mutable_demand()->mutable_spec()->mutable_resources()->mutable_amounts());
-  from_node_2(FrameKind::kHandedDemand, demand.SerializeAsString());
-  t.node.WorkersReady();
-  const auto grants = t.node.transport.Take<proto::LeaseGrant>(far, FrameKind::kLeaseGrant);
-  CHECK(grants.size() == (over ? 0 : 1));
-}
-
 SCENARIO("a node that ends refuses nothing to owners elsewhere: their raylets look further") {
   RayletNode node;
   const ProcessId far{2, 1};
@@ -521,43 +390,6 @@ SCENARIO("a node that ends refuses nothing to owners elsewhere: their raylets lo
   CHECK(node.transport.Take<proto::LeaseRefused>(far, FrameKind::kLeaseRefused).empty());
 }
 
-SCENARIO("the constructor of a detached actor fails") {
-  DetachedTest t;
-  t.node.GcsSays(t.start);
-  t.node.WorkersReady();
-  const ProcessId worker = t.Placed();
-  t.Says(worker, "DEAD");
-  CHECK(t.node.launcher.WasKilled(worker));
-  t.node.ExitKilled();
-  CHECK(t.LastReport().died().message() == "it threw");
-}
-
-SCENARIO("a kill of what is not here is answered") {
-  DetachedTest t;
-  proto::GcsEvent kill;
-  kill.set_client(t.start.client());
-  kill.mutable_kill_actor()->set_actor_id(t.id.Binary());
-  kill.mutable_kill_actor()->set_incarnation(3);
-  t.node.GcsSays(kill);
-  CHECK(t.LastReport().incarnation() == 3);
-  CHECK(t.LastReport().has_died());
-}
-
-SCENARIO("the GCS restarts: all soft state is reported, and processes are told") {
-  DetachedTest t;
-  t.node.GcsSays(t.start);
-  proto::GcsEvent restarted;
-  restarted.set_client(t.start.client());
-  restarted.mutable_restarted()->set_term(9);
-  t.node.GcsSays(restarted);
-  t.node.GcsSays(restarted);
-  const auto reports = t.node.Asked(proto::GcsRequest::kNodeReport);
-  REQUIRE(reports.size() == 1);
-  CHECK(reports[0].node_report().actors_size() == 1);
-  CHECK(reports[0].node_report().processes_size() == 1);
-  CHECK(t.node.Received<proto::GcsEvent>(t.driver, FrameKind::kGcsEvent).size() == 1);
-}
-
 SCENARIO("heartbeats go out each period; a fenced node ends") {
   RayletNode node;
   const ProcessId driver = node.Driver();
@@ -573,88 +405,6 @@ SCENARIO("heartbeats go out each period; a fenced node ends") {
   CHECK(node.raylet->fenced());
   CHECK(node.Received<proto::Shutdown>(driver, FrameKind::kShutdown).size() == 1);
   CHECK(node.launcher.killed.size() == 2);
-}
-
-SCENARIO(
-    "tasks and objects are asked of their owners, and one that is silent is left out in time") {
-  RayletNode node;
-  const ProcessId owner = node.Driver();
-  const ProcessId silent = node.Driver();
-  const ProcessId tool = node.Attach(ProcessRole::kTool);
-  proto::StateQuery query;
-  query.set_request(42);
-  query.set_what(proto::StateQuery::TASKS);
-  node.Send(tool, FrameKind::kStateQuery, query);
-  const auto asked = node.Received<proto::StateQuery>(owner, FrameKind::kStateQuery);
-  REQUIRE(asked.size() == 1);
-  REQUIRE(node.Received<proto::StateQuery>(silent, FrameKind::kStateQuery).size() == 1);
-  proto::StateAnswer answer;
-  answer.set_request(asked[0].request());
-  answer.add_tasks()->set_name("f");
-  node.Send(owner, FrameKind::kStateAnswer, answer);
-  node.Send(owner, FrameKind::kStateAnswer, answer);  // A duplicate.
-  CHECK(node.Received<proto::StateAnswer>(tool, FrameKind::kStateAnswer).empty());
-  const bool dies = GENERATE(false, true);
-  if (dies) {
-    node.Exit(silent);
-  } else {
-    node.Advance(1100 * kMillisecond);
-  }
-  const auto answers = node.Received<proto::StateAnswer>(tool, FrameKind::kStateAnswer);
-  REQUIRE(answers.size() == 1);
-  CHECK(answers[0].request() == 42);
-  CHECK(answers[0].tasks_size() == 1);
-  CHECK(answers[0].truncated() != dies);
-}
-
-SCENARIO("why: the owner's words, then the raylet's") {
-  RayletNode node;
-  const ProcessId driver = node.Driver();
-  node.Demand(driver, 1, 1, 64);
-  const ProcessId tool = node.Attach(ProcessRole::kTool);
-  proto::StateQuery query;
-  query.set_what(proto::StateQuery::WHY);
-  query.set_id(TaskId::Make(driver, 3).ToHex());
-  node.Send(tool, FrameKind::kStateQuery, query);
-  const auto asked = node.Received<proto::StateQuery>(driver, FrameKind::kStateQuery);
-  REQUIRE(asked.size() == 1);
-  proto::StateAnswer answer;
-  answer.set_request(asked[0].request());
-  answer.set_words("f waits for a lease");
-  node.Send(driver, FrameKind::kStateAnswer, answer);
-  auto answers = node.Received<proto::StateAnswer>(tool, FrameKind::kStateAnswer);
-  REQUIRE(answers.size() == 1);
-  CHECK_THAT(answers[0].words(), Catch::StartsWith("f waits for a lease\n"));
-  CHECK_THAT(answers[0].words(), Catch::Contains("64 CPU"));
-  GIVEN("an id that nobody knows, or none at all") {
-    query.set_id(GENERATE(std::string("nonsense"), TaskId::Make({1, 99}, 1).ToHex()));
-    node.Send(tool, FrameKind::kStateQuery, query);
-    answers = node.Received<proto::StateAnswer>(tool, FrameKind::kStateAnswer);
-    REQUIRE(answers.size() == 1);
-    CHECK_FALSE(answers[0].error().empty());
-  }
-}
-
-SCENARIO("the status of a node, also while the GCS is away") {
-  RayletNode node;
-  const ProcessId driver = node.Driver();
-  node.Demand(driver, 1, 5);
-  node.WorkersReady();
-  const ProcessId tool = node.Attach(ProcessRole::kTool);
-  proto::StateQuery query;
-  query.set_what(proto::StateQuery::STATUS);
-  node.Send(tool, FrameKind::kStateQuery, query);
-  node.Advance(1100 * kMillisecond);
-  const auto answers = node.Received<proto::StateAnswer>(tool, FrameKind::kStateAnswer);
-  REQUIRE(answers.size() == 1);
-  REQUIRE(answers[0].nodes_size() == 1);
-  CHECK(answers[0].nodes(0).total().amounts().at("CPU") == 20'000);
-  CHECK(answers[0].nodes(0).available().amounts().empty());
-  REQUIRE(answers[0].demand_size() == 1);
-  CHECK(answers[0].demand(0).count() == 3);
-  CHECK(answers[0].workers_size() >= 2);
-  CHECK(answers[0].metrics_url() == "http://127.0.0.1:1/metrics");
-  CHECK(answers[0].store().capacity_bytes() > 0);
 }
 
 }  // namespace

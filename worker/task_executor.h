@@ -41,6 +41,7 @@ class TaskExecutor {
   void OnPush(ProcessId from, std::string_view body);
   void OnLeaseBegin(const proto::LeaseBegin& begin);
   void OnLeaseEnd(const proto::LeaseEnd& end);
+  void OnActorLease(const proto::ActorLease& lease) { may_begin_until_ = lease.until_ns(); }
   void OnTakeBack(ProcessId from, const TakeBack& take_back);
   // True: it runs, and has been asked to end. A queued one is answered as cancelled.
   bool OnCancel(ProcessId from, TaskId task);
@@ -50,7 +51,8 @@ class TaskExecutor {
   // The next call that may run in `group`; nullptr: none now. It counts as running until Ended.
   std::shared_ptr<CallExecution> Take(ConcurrencyGroup& group);
   bool HasWork(const ConcurrencyGroup& group) const {
-    return group.running < group.limit && !group.queue.empty() && !group.held_back;
+    return group.running < group.limit && !group.queue.empty() && !group.held_back &&
+           (may_begin_until_ == kForever || clock_.Now() < may_begin_until_);
   }
   // All copies of the call are gone (or it never ran): answers its owner.
   void Ended(CallExecution& call);
@@ -107,6 +109,7 @@ class TaskExecutor {
   std::deque<std::shared_ptr<CallExecution>> before_construction_;
   bool is_actor_ = false, is_async_ = false, constructed_ = false;
   ActorId actor_id_;
+  Nanos may_begin_until_ = kForever;  // Of detached actors: kActorLease.
   bool blocked_ = false;
   const proto::TaskTemplate* named_ = nullptr;  // Whose name the page shows. Only compared.
   CallExecution* running_ = nullptr;            // A list: from Take to Ended.

@@ -110,4 +110,26 @@ SCENARIO("callers of a detached actor know no lease; what they push is started u
   CHECK(t.started == std::pair{kLease, uint64_t{2}});
 }
 
+SCENARIO("a detached actor begins no call when its lease from the GCS has run out") {
+  ExecutorTest t;
+  t.Begin(kLease);
+  t.Push(kRaylet, proto::TaskTemplate::ACTOR_CREATION, 0, 1);
+  t.RunNext();
+  t.executor.CountConstructed(true);
+  proto::ActorLease lease;
+  lease.set_until_ns(t.process.clock.Now() + kSecond);
+  t.executor.OnActorLease(lease);
+  t.Push(kCaller, proto::TaskTemplate::ACTOR_METHOD, 0, 2);
+  t.Push(kCaller, proto::TaskTemplate::ACTOR_METHOD, 0, 3);
+  t.RunNext();
+  t.process.clock.Advance(kSecond);
+  CHECK(t.executor.Take(t.executor.default_group()) == nullptr);
+  CHECK(t.executor.queued() == 1);
+  THEN("it goes on with the next lease") {
+    lease.set_until_ns(t.process.clock.Now() + kSecond);
+    t.executor.OnActorLease(lease);
+    t.RunNext();
+  }
+}
+
 }  // namespace sheaf

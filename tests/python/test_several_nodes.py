@@ -1,12 +1,16 @@
 # Copyright The Sheaf Authors. SPDX-License-Identifier: Apache-2.0
 """Clusters of real nodes on this machine: where work goes, what moves, and what happens when a node dies."""
 
+import json
+import subprocess
 import time
 
 import numpy as np
 import pytest
 import sheaf
 from sheaf.cluster_utils import Cluster
+from sheaf.lifecycle import _executable
+from sheaf.util import state
 from sheaf.util.placement_group import placement_group, remove_placement_group
 from sheaf.util.scheduling_strategies import NodeAffinitySchedulingStrategy, PlacementGroupSchedulingStrategy
 
@@ -179,3 +183,84 @@ def test_a_driver_outside_of_the_cluster_joins_by_address(cluster, monkeypatch):
         assert sheaf.get(sheaf.put(array), timeout=WAIT_S)[-1] == 999_999
     finally:
         sheaf.shutdown()
+
+
+def sheaf_command(cluster, *words):
+    return subprocess.run([_executable(), *words, f"--address={cluster.head_node.session}"], capture_output=True, text=True, timeout=WAIT_S)
+
+
+def test_a_node_that_drains_finishes_what_it_runs_and_gets_nothing_more(cluster):
+    b, c = cluster.worker_nodes
+    actor = Counter.options(resources={"b": 1}).remote()
+    assert sheaf.get(actor.add.remote(1), timeout=WAIT_S) == 1
+    done = sheaf_command(cluster, "drain", str(b.node_number))
+    assert done.returncode == 0 and "takes no new work" in done.stdout, done.stderr
+    states = lambda: {row["node"]: row["state"] for row in json.loads(sheaf_command(cluster, "list", "nodes", "--json").stdout)["nodes"]}  # noqa: E731
+    assert states()[b.node_number] == "DRAINING"
+    assert sheaf_command(cluster, "drain", str(b.node_number), "--wait", "0.3").returncode == 5  # The actor runs there.
+    assert b.node_id not in sheaf.get([where.options(num_cpus=0.1).remote(0.05) for _ in range(40)], timeout=WAIT_S)
+    assert sheaf.get(actor.add.remote(1), timeout=WAIT_S) == 2
+    waiting = where.options(resources={"b": 1}).remote()
+    assert sheaf.wait([waiting], timeout=0.3)[1] == [waiting]
+    sheaf.cancel(waiting)
+    sheaf.kill(actor)
+    done = sheaf_command(cluster, "drain", str(b.node_number), "--wait", "30")
+    assert done.returncode == 0 and "DRAINED" in done.stdout, done.stderr
+    cluster.remove_node(b)
+    done = sheaf_command(cluster, "drain", str(b.node_number))
+    assert done.returncode == 4 and f"no node {b.node_number} is in the cluster" in done.stderr
+
+
+def test_tasks_that_an_owner_has_queued_leave_a_node_that_drains(cluster):
+    b, c = cluster.worker_nodes
+    refs = [where.remote(0.2) for _ in range(40)]  # 8 s of work for one CPU.
+    first = sheaf.get(sheaf.wait(refs, num_returns=5, timeout=WAIT_S)[0])
+    assert len(first) == 5
+    assert sheaf_command(cluster, "drain", str(b.node_number), "--wait", str(WAIT_S)).returncode == 0
+    late = sheaf.get([where.remote() for _ in range(5)] + refs, timeout=WAIT_S)
+    assert b.node_id not in late[:5] and len(late) == 45
+
+
+def test_listings_show_all_nodes(cluster):
+    b, c = cluster.worker_nodes
+
+    @sheaf.remote
+    class Starter:
+        def start(self):
+            self.running = where.options(name="far away", resources={"c": 1}).remote(60)
+            self.kept = sheaf.put(b"x" * 300_000)
+            return [self.kept]
+
+        def go(self):
+            sheaf.cancel(self.running, force=True)
+
+    starter = Starter.options(resources={"b": 1}, name="starter").remote()
+    (kept,) = sheaf.get(starter.start.remote(), timeout=WAIT_S)
+    until = time.monotonic() + WAIT_S
+    while not (rows := [row for row in state.list_tasks() if row.name == "far away" and row.state == "RUNNING"]):
+        assert time.monotonic() < until, state.list_tasks()
+        time.sleep(0.02)
+    assert state.get_task(rows[0].task_id).name == "far away"
+    assert any(row.object_id == kept.hex() and row.object_size >= 300_000 for row in state.list_objects(limit=1000))
+    assert {row.node_id for row in state.list_workers()} >= {b.node_id, c.node_id}
+    sheaf.get(starter.go.remote(), timeout=WAIT_S)
+
+
+def test_the_timeline_has_the_calls_of_all_nodes(cluster):
+    @sheaf.remote
+    def seen_in_the_timeline():
+        return sheaf.get_runtime_context().get_node_id()
+
+    begin = time.monotonic() * 1e6
+    nodes = [node.node_id for node in cluster.list_all_nodes()]
+    places = [NodeAffinitySchedulingStrategy(node, soft=False) for node in nodes]
+    assert sheaf.get([seen_in_the_timeline.options(scheduling_strategy=place).remote() for place in places], timeout=WAIT_S) == nodes
+    deadline = time.monotonic() + WAIT_S
+    while True:  # A worker records a call behind its reply.
+        events = [event for event in sheaf.timeline() if event["name"] == "seen_in_the_timeline"]
+        if len(events) == len(nodes):
+            break
+        assert time.monotonic() < deadline, events
+        time.sleep(0.05)
+    assert len({event["pid"] for event in events}) == len(nodes)
+    assert all(begin - 1e6 < event["ts"] < time.monotonic() * 1e6 + 1e6 for event in events)

@@ -341,6 +341,11 @@ void Process::OnRayletFrame(const Frame& frame) {
       if (Parse(frame.body, &end)) executor_->OnLeaseEnd(end);
       return;
     }
+    case FrameKind::kActorLease: {
+      proto::ActorLease lease;
+      if (Parse(frame.body, &lease)) executor_->OnActorLease(lease);
+      return;
+    }
     case FrameKind::kJobStarted: {
       proto::JobStarted started;
       if (!Parse(frame.body, &started)) return;

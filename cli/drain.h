@@ -1,0 +1,22 @@
+// Copyright The Sheaf Authors. SPDX-License-Identifier: Apache-2.0
+// sheaf drain NODE: a node takes no new work; what runs there goes on to its end. Then it can be
+// stopped, and nothing is lost but objects that only it holds, which their owners compute anew.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+
+#include "base/clock.h"
+#include "cli/query.h"
+
+namespace sheaf::cli {
+
+struct DrainOptions {
+  QueryOptions query;
+  uint32_t node = 0;
+  std::optional<Nanos> wait;  // Until nothing runs there, for so long at most.
+};
+
+int RunDrain(const DrainOptions& options);
+
+}  // namespace sheaf::cli

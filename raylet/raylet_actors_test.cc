@@ -1,0 +1,236 @@
+// Copyright The Sheaf Authors. SPDX-License-Identifier: Apache-2.0
+// Detached actors: the raylet hosts them, the GCS decides.
+#include <catch2/catch.hpp>
+
+#include "raylet/raylet.h"
+#include "raylet/raylet_node_for_test.h"
+
+namespace sheaf {
+namespace {
+
+struct DetachedTest {
+  DetachedTest() {
+    driver = node.Driver();
+    start.mutable_start_actor()->set_actor_id(id.Binary());
+    start.mutable_start_actor()->set_incarnation(1);
+    start.mutable_start_actor()->set_creation("creation");
+    start.mutable_start_actor()->mutable_job()->set_job(1);
+    Resources::Cpu(1).ToMap(
+        *start.mutable_start_actor()->mutable_lease()->mutable_resources()->mutable_amounts());
+    start.set_client(RayletOf(RayletNode::kNode).packed());
+  }
+  proto::ActorStateReport LastReport() {
+    const auto reports = node.Asked(proto::GcsRequest::kActorStateReport);
+    REQUIRE_FALSE(reports.empty());
+    return reports.back().actor_state_report();
+  }
+  // The worker that runs its creation task.
+  ProcessId Placed() {
+    for (uint32_t process = 1; process < 20; ++process) {
+      const ProcessId worker{RayletNode::kNode, process};
+      for (const SentFrame& frame : node.transport.Take(worker)) {
+        if (frame.kind != FrameKind::kPushTask) continue;
+        CHECK(frame.lane == Lane::kControl);  // Behind the LeaseBegin that it belongs to.
+        CHECK(frame.body == "creation");
+        return worker;
+      }
+    }
+    FAIL("no worker got the creation task");
+    return {};
+  }
+  void Says(ProcessId worker, const char* state) {
+    proto::ActorReport report;
+    report.mutable_actor()->set_actor_id(id.ToHex());
+    report.mutable_actor()->set_state(state);
+    report.mutable_actor()->set_death("it threw");
+    node.Send(worker, FrameKind::kActorReport, report);
+  }
+
+  RayletNode node;
+  ProcessId driver;
+  const ActorId id = ActorId::Make({1, 1}, 5);
+  proto::GcsEvent start;
+};
+
+SCENARIO("a detached actor starts at the GCS's word and outlives its driver") {
+  DetachedTest t;
+  t.node.GcsSays(t.start);
+  CHECK(t.LastReport().has_pending());
+  t.node.WorkersReady();
+  const ProcessId worker = t.Placed();
+  t.Says(worker, "ALIVE");
+  CHECK(t.LastReport().started().process() == worker.packed());
+  CHECK(t.LastReport().started().lease() != 0);
+  GIVEN("a repeat of the start") {
+    const size_t before = t.node.Asked(proto::GcsRequest::kActorStateReport).size();
+    t.node.GcsSays(t.start);
+    CHECK(t.node.Asked(proto::GcsRequest::kActorStateReport).size() == before + 1);
+    CHECK(t.node.raylet->GetStats().leases == 1);
+  }
+  GIVEN("the end of its job") {
+    t.node.Exit(t.driver, proto::Death::EXITED, 0);
+    CHECK_FALSE(t.node.launcher.WasKilled(worker));
+    CHECK(t.node.launcher.strays_ended.size() == 1);  // What its other workers left behind.
+    t.node.Advance(40 * kSecond);
+    CHECK(t.node.launcher.jobs.size() == 1);  // It may have to start again.
+    CHECK(t.node.raylet->GetStats().leases == 1);
+    THEN("when it is killed, its job is forgotten after a while") {
+      proto::GcsEvent kill;
+      kill.set_client(t.start.client());
+      kill.mutable_kill_actor()->set_actor_id(t.id.Binary());
+      kill.mutable_kill_actor()->set_incarnation(1);
+      t.node.GcsSays(kill);
+      CHECK(t.node.launcher.WasKilled(worker));
+      t.node.ExitKilled();
+      CHECK(t.LastReport().has_died());
+      t.node.Advance(40 * kSecond);
+      CHECK(t.node.launcher.jobs.empty());
+      CHECK(t.node.raylet->GetStats().leases == 0);
+    }
+  }
+  GIVEN("its worker crashes") {
+    t.node.Exit(worker);
+    CHECK(t.LastReport().died().cause() == proto::Death::SIGNALLED);
+    CHECK(t.node.raylet->GetStats().leases == 0);
+    THEN("another incarnation can start") {
+      t.start.mutable_start_actor()->set_incarnation(2);
+      t.node.GcsSays(t.start);
+      t.node.WorkersReady();
+      const ProcessId next = t.Placed();
+      CHECK(next != worker);
+      t.Says(next, "ALIVE");
+      CHECK(t.LastReport().incarnation() == 2);
+      CHECK(t.LastReport().has_started());
+    }
+  }
+}
+
+SCENARIO("a job known for its detached actor only goes on when its driver asks for workers") {
+  DetachedTest t;
+  const ProcessId far{2, 1};
+  t.start.mutable_start_actor()->mutable_job()->set_job(7);
+  t.start.mutable_start_actor()->mutable_job()->set_driver(far.packed());
+  t.node.GcsSays(t.start);
+  t.node.WorkersReady();
+  t.Placed();
+  const auto from_node_2 = [&](FrameKind kind, const std::string& body) {
+    t.node.raylet->OnRemoteFrame(RayletOf(2), RayletOf(RayletNode::kNode), Lane::kControl,
+                                 {kind, body});
+  };
+  const bool over = GENERATE(false, true);
+  if (over) {
+    proto::OwnerLeft left;
+    left.set_process(far.packed());
+    from_node_2(FrameKind::kOwnerLeft, left.SerializeAsString());
+  }
+  proto::RemoteJob job;
+  job.set_job(7);
+  job.set_driver(far.packed());
+  from_node_2(FrameKind::kRemoteJob, job.SerializeAsString());
+  proto::HandedDemand demand;
+  demand.set_owner(far.packed());
+  demand.set_driver(far.packed());
+  demand.set_hops(1);
+  demand.mutable_demand()->set_key(1);
+  demand.mutable_demand()->set_wanted(1);
+  Resources::Cpu(1).ToMap(
+      *demand.mutable_demand()->mutable_spec()->mutable_resources()->mutable_amounts());
+  from_node_2(FrameKind::kHandedDemand, demand.SerializeAsString());
+  t.node.WorkersReady();
+  const auto grants = t.node.transport.Take<proto::LeaseGrant>(far, FrameKind::kLeaseGrant);
+  CHECK(grants.size() == (over ? 0 : 1));
+}
+
+SCENARIO("the constructor of a detached actor fails") {
+  DetachedTest t;
+  t.node.GcsSays(t.start);
+  t.node.WorkersReady();
+  const ProcessId worker = t.Placed();
+  t.Says(worker, "DEAD");
+  CHECK(t.node.launcher.WasKilled(worker));
+  t.node.ExitKilled();
+  CHECK(t.LastReport().died().message() == "it threw");
+}
+
+SCENARIO(
+    "a detached actor may begin calls for one lease from the last heartbeat that was answered") {
+  DetachedTest t;
+  const auto answered = [&](uint64_t number) {
+    proto::GcsReply reply;
+    reply.set_client(RayletOf(RayletNode::kNode).packed());
+    reply.mutable_heartbeat()->set_number(number);
+    reply.mutable_heartbeat()->set_lease_ns(4 * kSecond);
+    const std::string body = reply.SerializeAsString();
+    t.node.raylet->OnGcsFrame({FrameKind::kGcsReply, body});
+  };
+  t.node.Advance(300 * kMillisecond);
+  const auto last = [&] {
+    return t.node.Asked(proto::GcsRequest::kHeartbeat).back().heartbeat().number();
+  };
+  const uint64_t first = last();
+  const Nanos sent = t.node.clock.Now();
+  answered(first);
+  t.node.GcsSays(t.start);
+  t.node.WorkersReady();
+  ProcessId worker;
+  std::vector<proto::ActorLease> leases;
+  for (uint32_t process = 1; process < 20; ++process) {
+    for (const SentFrame& frame : t.node.transport.Take({RayletNode::kNode, process})) {
+      if (frame.kind != FrameKind::kActorLease) continue;
+      worker = {RayletNode::kNode, process};
+      leases.push_back(frame.As<proto::ActorLease>());
+    }
+  }
+  REQUIRE(leases.size() == 1);
+  CHECK(leases[0].until_ns() <= sent + 4 * kSecond);
+  CHECK(leases[0].until_ns() > sent + 3 * kSecond);
+  t.Says(worker, "ALIVE");
+  const auto renewed = [&] {
+    return t.node.Received<proto::ActorLease>(worker, FrameKind::kActorLease);
+  };
+  WHEN("heartbeats go on") {
+    t.node.Advance(1500 * kMillisecond);
+    answered(last());
+    THEN("it is told of the next lease") {
+      const auto told = renewed();
+      REQUIRE(told.size() == 1);
+      CHECK(told[0].until_ns() >= leases[0].until_ns() + kSecond);
+    }
+  }
+  WHEN("an old one is answered late") {
+    t.node.Advance(1500 * kMillisecond);
+    answered(last());
+    renewed();
+    answered(first);
+    THEN("it renews nothing") { CHECK(renewed().empty()); }
+  }
+}
+
+SCENARIO("a kill of what is not here is answered") {
+  DetachedTest t;
+  proto::GcsEvent kill;
+  kill.set_client(t.start.client());
+  kill.mutable_kill_actor()->set_actor_id(t.id.Binary());
+  kill.mutable_kill_actor()->set_incarnation(3);
+  t.node.GcsSays(kill);
+  CHECK(t.LastReport().incarnation() == 3);
+  CHECK(t.LastReport().has_died());
+}
+
+SCENARIO("the GCS restarts: all soft state is reported, and processes are told") {
+  DetachedTest t;
+  t.node.GcsSays(t.start);
+  proto::GcsEvent restarted;
+  restarted.set_client(t.start.client());
+  restarted.mutable_restarted()->set_term(9);
+  t.node.GcsSays(restarted);
+  t.node.GcsSays(restarted);
+  const auto reports = t.node.Asked(proto::GcsRequest::kNodeReport);
+  REQUIRE(reports.size() == 1);
+  CHECK(reports[0].node_report().actors_size() == 1);
+  CHECK(reports[0].node_report().processes_size() == 1);
+  CHECK(t.node.Received<proto::GcsEvent>(t.driver, FrameKind::kGcsEvent).size() == 1);
+}
+
+}  // namespace
+}  // namespace sheaf

@@ -1,0 +1,203 @@
+// Copyright The Sheaf Authors. SPDX-License-Identifier: Apache-2.0
+// What tools ask, and how it is answered from owners, the GCS and other raylets.
+#include <catch2/catch.hpp>
+
+#include "raylet/raylet.h"
+#include "raylet/raylet_node_for_test.h"
+
+namespace sheaf {
+namespace {
+
+SCENARIO(
+    "tasks and objects are asked of their owners, and one that is silent is left out in time") {
+  RayletNode node;
+  const ProcessId owner = node.Driver();
+  const ProcessId silent = node.Driver();
+  const ProcessId tool = node.Attach(ProcessRole::kTool);
+  proto::StateQuery query;
+  query.set_request(42);
+  query.set_what(proto::StateQuery::TASKS);
+  node.Send(tool, FrameKind::kStateQuery, query);
+  const auto asked = node.Received<proto::StateQuery>(owner, FrameKind::kStateQuery);
+  REQUIRE(asked.size() == 1);
+  REQUIRE(node.Received<proto::StateQuery>(silent, FrameKind::kStateQuery).size() == 1);
+  proto::StateAnswer answer;
+  answer.set_request(asked[0].request());
+  answer.add_tasks()->set_name("f");
+  node.Send(owner, FrameKind::kStateAnswer, answer);
+  node.Send(owner, FrameKind::kStateAnswer, answer);  // A duplicate.
+  CHECK(node.Received<proto::StateAnswer>(tool, FrameKind::kStateAnswer).empty());
+  const bool dies = GENERATE(false, true);
+  if (dies) {
+    node.Exit(silent);
+  } else {
+    node.Advance(1100 * kMillisecond);
+  }
+  const auto answers = node.Received<proto::StateAnswer>(tool, FrameKind::kStateAnswer);
+  REQUIRE(answers.size() == 1);
+  CHECK(answers[0].request() == 42);
+  CHECK(answers[0].tasks_size() == 1);
+  CHECK(answers[0].truncated() != dies);
+}
+
+SCENARIO("why: the owner's words, then the raylet's") {
+  RayletNode node;
+  const ProcessId driver = node.Driver();
+  node.Demand(driver, 1, 1, 64);
+  const ProcessId tool = node.Attach(ProcessRole::kTool);
+  proto::StateQuery query;
+  query.set_what(proto::StateQuery::WHY);
+  query.set_id(TaskId::Make(driver, 3).ToHex());
+  node.Send(tool, FrameKind::kStateQuery, query);
+  const auto asked = node.Received<proto::StateQuery>(driver, FrameKind::kStateQuery);
+  REQUIRE(asked.size() == 1);
+  proto::StateAnswer answer;
+  answer.set_request(asked[0].request());
+  answer.set_words("f waits for a lease");
+  node.Send(driver, FrameKind::kStateAnswer, answer);
+  auto answers = node.Received<proto::StateAnswer>(tool, FrameKind::kStateAnswer);
+  REQUIRE(answers.size() == 1);
+  CHECK_THAT(answers[0].words(), Catch::StartsWith("f waits for a lease\n"));
+  CHECK_THAT(answers[0].words(), Catch::Contains("64 CPU"));
+  GIVEN("an id that nobody knows, or none at all") {
+    query.set_id(GENERATE(std::string("nonsense"), TaskId::Make({1, 99}, 1).ToHex()));
+    node.Send(tool, FrameKind::kStateQuery, query);
+    answers = node.Received<proto::StateAnswer>(tool, FrameKind::kStateAnswer);
+    REQUIRE(answers.size() == 1);
+    CHECK_FALSE(answers[0].error().empty());
+  }
+}
+
+SCENARIO("the status of a node, also while the GCS is away") {
+  RayletNode node;
+  const ProcessId driver = node.Driver();
+  node.Demand(driver, 1, 5);
+  node.WorkersReady();
+  const ProcessId tool = node.Attach(ProcessRole::kTool);
+  proto::StateQuery query;
+  query.set_what(proto::StateQuery::STATUS);
+  node.Send(tool, FrameKind::kStateQuery, query);
+  node.Advance(1100 * kMillisecond);
+  const auto answers = node.Received<proto::StateAnswer>(tool, FrameKind::kStateAnswer);
+  REQUIRE(answers.size() == 1);
+  REQUIRE(answers[0].nodes_size() == 1);
+  CHECK(answers[0].nodes(0).total().amounts().at("CPU") == 20'000);
+  CHECK(answers[0].nodes(0).available().amounts().empty());
+  REQUIRE(answers[0].demand_size() == 1);
+  CHECK(answers[0].demand(0).count() == 3);
+  CHECK(answers[0].workers_size() >= 2);
+  CHECK(answers[0].metrics_url() == "http://127.0.0.1:1/metrics");
+  CHECK(answers[0].store().capacity_bytes() > 0);
+}
+
+SCENARIO("actors, tasks, objects, groups and workers of other nodes come from their raylets") {
+  RayletNode node;
+  node.AddNode(2, "CPU:1");
+  node.AddNode(3, "CPU:1");
+  const ProcessId tool = node.Attach(ProcessRole::kTool);
+  proto::StateQuery query;
+  query.set_what(proto::StateQuery::WORKERS);
+  node.Send(tool, FrameKind::kStateQuery, query);
+  const auto questions = [&](NodeNumber number) {
+    return node.transport.Take<proto::StateQuery>(RayletOf(number), FrameKind::kStateQuery);
+  };
+  const auto sent = questions(2);
+  REQUIRE(sent.size() == 1);
+  REQUIRE(questions(3).size() == 1);
+  const proto::StateQuery& asked = sent[0];
+  CHECK(asked.this_node());
+  CHECK(node.Received<proto::StateAnswer>(tool, FrameKind::kStateAnswer).empty());
+  proto::StateAnswer answer;
+  answer.set_request(asked.request());
+  answer.add_workers()->set_process(ProcessId{2, 4}.packed());
+  node.FromNode(2, FrameKind::kStateAnswer, answer);
+  WHEN("the last one answers") {
+    answer.mutable_workers(0)->set_process(ProcessId{3, 4}.packed());
+    node.FromNode(3, FrameKind::kStateAnswer, answer);
+    const auto answers = node.Received<proto::StateAnswer>(tool, FrameKind::kStateAnswer);
+    REQUIRE(answers.size() == 1);
+    CHECK(answers[0].workers_size() == 2);
+    CHECK_FALSE(answers[0].truncated());
+  }
+  WHEN("the last one dies") {
+    node.NodeBecomes(3, proto::NodeInfo::DEAD);
+    const auto answers = node.Received<proto::StateAnswer>(tool, FrameKind::kStateAnswer);
+    REQUIRE(answers.size() == 1);
+    CHECK(answers[0].workers_size() == 1);
+  }
+  WHEN("the last one is silent") {
+    node.Advance(1100 * kMillisecond);
+    const auto answers = node.Received<proto::StateAnswer>(tool, FrameKind::kStateAnswer);
+    REQUIRE(answers.size() == 1);
+    CHECK(answers[0].workers_size() == 1);
+    CHECK(answers[0].truncated());
+  }
+}
+
+SCENARIO("another raylet is told of this node alone, before its own askers lose patience") {
+  RayletNode node;
+  node.AddNode(2, "CPU:1");
+  node.AddNode(3, "CPU:1");
+  const ProcessId driver = node.Driver();
+  proto::StateQuery query;
+  query.set_request(77);
+  query.set_what(proto::StateQuery::TASKS);
+  node.FromNode(2, FrameKind::kStateQuery, query);
+  REQUIRE(node.Received<proto::StateQuery>(driver, FrameKind::kStateQuery).size() == 1);
+  CHECK(node.transport.Take(RayletOf(3)).empty());  // Nobody else is asked.
+  node.Advance(600 * kMillisecond);
+  const auto answers =
+      node.transport.Take<proto::StateAnswer>(RayletOf(2), FrameKind::kStateAnswer);
+  REQUIRE(answers.size() == 1);
+  CHECK(answers[0].request() == 77);
+  CHECK(answers[0].truncated());
+}
+
+SCENARIO("a tool has a node drained") {
+  RayletNode node;
+  const ProcessId tool = node.Attach(ProcessRole::kTool);
+  proto::StateQuery query;
+  query.set_what(proto::StateQuery::DRAIN);
+  WHEN("it names a node") {
+    query.set_id("5");
+    node.Send(tool, FrameKind::kStateQuery, query);
+    const auto asked = node.Asked(proto::GcsRequest::kUnregisterNode);
+    REQUIRE(asked.size() == 1);
+    CHECK(asked[0].unregister_node().node() == 5);
+    CHECK(asked[0].unregister_node().drain_only());
+    const auto answers = node.Received<proto::StateAnswer>(tool, FrameKind::kStateAnswer);
+    REQUIRE(answers.size() == 1);
+    CHECK(answers[0].error().empty());
+  }
+  WHEN("it names none") {
+    query.set_id(GENERATE("", "0", "two", "-1", "99999999999"));
+    node.Send(tool, FrameKind::kStateQuery, query);
+    const auto answers = node.Received<proto::StateAnswer>(tool, FrameKind::kStateAnswer);
+    REQUIRE(answers.size() == 1);
+    CHECK_THAT(answers[0].error(), Catch::Contains("is no node number"));
+    CHECK(node.Asked(proto::GcsRequest::kUnregisterNode).empty());
+  }
+}
+
+SCENARIO("a node that drains asks for its leases, and says when nothing runs there any more") {
+  RayletNode node;
+  const ProcessId driver = node.Driver();
+  const proto::LeaseGrant grant = node.Lease(driver);
+  const auto drained = [&] {
+    node.Advance(kSecond);
+    return node.Asked(proto::GcsRequest::kHeartbeat).back().heartbeat().drained();
+  };
+  CHECK_FALSE(drained());
+  node.NodeBecomes(RayletNode::kNode, proto::NodeInfo::DRAINING);
+  CHECK(node.Received<proto::LeaseRevoke>(driver, FrameKind::kLeaseRevoke).size() == 1);
+  CHECK_FALSE(drained());
+  node.Return(driver, grant.lease());
+  node.Demand(driver, 2, 1);
+  CHECK(node.Received<proto::LeaseGrant>(driver, FrameKind::kLeaseGrant).empty());
+  CHECK_FALSE(drained());  // A driver runs there.
+  node.Exit(driver, proto::Death::EXITED, 0);
+  CHECK(drained());
+}
+
+}  // namespace
+}  // namespace sheaf

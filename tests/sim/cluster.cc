@@ -17,6 +17,20 @@ constexpr Nanos kLivenessLimit = 120 * kSecond;
 constexpr Nanos kRest = 8 * kSecond;  // Two passes of the sweeper.
 constexpr Nanos kEmptyLimit = 60 * kSecond;
 constexpr int kDriversPerNode = 2;
+constexpr int kNodesPerTaskDriver = 10;
+constexpr uint64_t kEventsPerTask = 1'000;  // At most, by far.
+constexpr uint64_t kEventsPerNode = 100'000;
+
+int TaskDrivers(const RunOptions& options) {
+  return (options.nodes + kNodesPerTaskDriver - 1) / kNodesPerTaskDriver;
+}
+
+Mix MixOf(const RunOptions& options, Random& random) {
+  if (options.tasks == 0) return Mix::Draw(random);
+  Mix mix;
+  mix.only_tasks = options.tasks / static_cast<uint64_t>(TaskDrivers(options));
+  return mix;
+}
 constexpr Nanos kLongestApart = 10 * kSecond;  // Longer than the GCS needs to declare a node dead.
 
 }  // namespace
@@ -24,7 +38,7 @@ constexpr Nanos kLongestApart = 10 * kSecond;  // Longer than the GCS needs to d
 Cluster::Cluster(const RunOptions& options)
     : options_(options),
       world_(options.seed, options.plant, options.trace),
-      workload_(world_, Mix::Draw(world_.random)),
+      workload_(world_, MixOf(options, world_.random)),
       programs_(workload_.programs()),
       gcs_(world_),
       between_(world_) {
@@ -42,12 +56,16 @@ void Cluster::AddNode() {
 
 bool Cluster::RunUntil(Nanos limit, const std::function<bool()>& done) {
   const Nanos deadline = world_.now() + limit;
-  const uint64_t last_event = world_.queue.events() + kEventsInCircles;
+  const uint64_t last_event =
+      world_.queue.events() + kEventsInCircles +
+      (options_.tasks == 0 ? 0
+                           : options_.tasks * kEventsPerTask +
+                                 static_cast<uint64_t>(options_.nodes) * kEventsPerNode);
   while (world_.oracle.ok()) {
     if (done()) return true;
     if (world_.now() >= deadline || !world_.queue.RunOne()) return false;
     if (world_.queue.events() == last_event)
-      world_.oracle.Fail("O1", absl::StrCat("the cluster runs in circles: ", kEventsInCircles,
+      world_.oracle.Fail("O1", absl::StrCat("the cluster runs in circles: ", last_event,
                                             " events and no end:", Describe()));
   }
   return false;
@@ -59,19 +77,14 @@ RunResult Cluster::Run() {
   const bool booted = RunUntil(kBootLimit, [&] {
     return std::all_of(nodes_.begin(), nodes_.end(), [](auto& node) { return node->up(); });
   });
+  RunResult result;
   if (!booted) {
     world_.oracle.Fail("O1", "the nodes do not come up");
+  } else if (options_.tasks > 0) {
+    RunTasks(&result);
   } else {
-    for (auto& node : nodes_) {
-      for (int i = 0; i < kDriversPerNode; ++i) node->StartDriver();
-    }
-    world_.faults = FaultPlan::Draw(world_.random);
-    if (options_.nodes > 1) world_.faults.DrawOfNodes(world_.random);
-    ScheduleFaults();
-    RunUntil(kLongestRun, [&] { return world_.queue.events() >= options_.events; });
-    Finish();
+    RunRandomWork();
   }
-  RunResult result;
   result.events = world_.queue.events();
   result.trace_hash = world_.trace.hash();
   result.planted = world_.planted;
@@ -82,6 +95,37 @@ RunResult Cluster::Run() {
   result.failures = world_.oracle.failures();
   world_.queue.Clear();
   return result;
+}
+
+void Cluster::RunRandomWork() {
+  for (auto& node : nodes_) {
+    for (int i = 0; i < kDriversPerNode; ++i) node->StartDriver();
+  }
+  world_.faults = FaultPlan::Draw(world_.random);
+  if (options_.nodes > 1) world_.faults.DrawOfNodes(world_.random);
+  ScheduleFaults();
+  RunUntil(kLongestRun, [&] { return world_.queue.events() >= options_.events; });
+  Finish();
+}
+
+void Cluster::RunTasks(RunResult* result) {
+  for (int i = 0; i < TaskDrivers(options_); ++i) {
+    nodes_[static_cast<size_t>(i * kNodesPerTaskDriver)]->StartDriver();
+  }
+  uint64_t events = world_.queue.events();
+  Nanos began = MonotonicNow();
+  if (!RunUntil(kLivenessLimit, [&] { return DriversFinished(); }) && world_.oracle.ok()) {
+    world_.oracle.Fail("O1", absl::StrCat("not all tasks have ended:", Describe()));
+  }
+  result->task_events = world_.queue.events() - events;
+  result->task_wall = MonotonicNow() - began;
+  RunUntil(kRest, [] { return false; });  // What the tasks left behind.
+  events = world_.queue.events();
+  began = MonotonicNow();
+  RunUntil(kRest, [] { return false; });
+  result->idle_events = world_.queue.events() - events;
+  result->idle_wall = MonotonicNow() - began;
+  result->idle_time = kRest;
 }
 
 // --- Faults. ---
@@ -208,21 +252,8 @@ void Cluster::Finish() {
   world_.faults = {};
   // The GCS must have found who is dead, and partitions are over.
   const Nanos settled = world_.now() + (options_.nodes > 1 ? kLongestApart + kSecond : 0);
-  ProcessId at_work;  // Asked first: a list of the living after each event takes long.
-  const bool finished = RunUntil(kLivenessLimit, [&] {
-    for (auto& node : nodes_) {
-      const Process* driver = node->Find(at_work);
-      if (driver != nullptr && driver->alive && !driver->finished()) return false;
-    }
-    for (auto& node : nodes_) {
-      if (!node->up()) return false;
-      for (Process* driver : node->Living(ProcessRole::kDriver)) {
-        at_work = driver->self;
-        if (!driver->finished()) return false;
-      }
-    }
-    return gcs_.up() && world_.now() >= settled;
-  });
+  const bool finished = RunUntil(
+      kLivenessLimit, [&] { return DriversFinished() && gcs_.up() && world_.now() >= settled; });
   BuryCrashed();
   if (!finished) {
     world_.oracle.Fail("O1", absl::StrCat("not all calls have ended ", kLivenessLimit / kSecond,
@@ -251,6 +282,24 @@ void Cluster::Finish() {
   });
   RunUntil(2 * kSecond, [] { return false; });
   CheckEmpty();
+}
+
+// All nodes are up, and the programs of all living drivers have ended.
+bool Cluster::DriversFinished() {
+  if (at_work_node_ < nodes_.size()) {
+    const Process* driver = nodes_[at_work_node_]->Find(at_work_);
+    if (driver != nullptr && driver->alive && !driver->finished()) return false;
+  }
+  for (size_t i = 0; i < nodes_.size(); ++i) {
+    if (!nodes_[i]->up()) return false;
+    for (Process* driver : nodes_[i]->Living(ProcessRole::kDriver)) {
+      if (driver->finished()) continue;
+      at_work_ = driver->self;
+      at_work_node_ = i;
+      return false;
+    }
+  }
+  return true;
 }
 
 Process* Cluster::AnyDriver() {

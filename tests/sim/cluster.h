@@ -18,6 +18,7 @@ struct RunOptions {
   uint64_t seed = 1;
   uint64_t events = 20'000;  // Faults and new work end after about so many.
   int nodes = 1;
+  uint64_t tasks = 0;  // No faults; so many tasks in all, and nothing else.
   Plant plant = Plant::kNone;
   bool trace = false;
 };
@@ -31,6 +32,9 @@ struct RunResult {
   FaultCounts faults{};
   std::map<ErrorKind, size_t> errors;
   std::vector<std::string> failures;  // Empty: all is well.
+  // With RunOptions::tasks: what the tasks took, and the whole cluster at rest in virtual time.
+  uint64_t task_events = 0, idle_events = 0;
+  Nanos task_wall = 0, idle_wall = 0, idle_time = 0;
 };
 
 class Cluster {
@@ -41,6 +45,9 @@ class Cluster {
  private:
   // Runs events until `done`, at most for `limit` of virtual time; false: it was not.
   bool RunUntil(Nanos limit, const std::function<bool()>& done);
+  void RunRandomWork();
+  void RunTasks(RunResult* result);
+  bool DriversFinished();
   void ScheduleFaults();
   void Every(Nanos FaultPlan::* mean, std::function<void()> strike);
   void KillWorker();
@@ -69,6 +76,9 @@ class Cluster {
   std::vector<std::unique_ptr<Node>> nodes_;  // Those that have not crashed.
   std::vector<std::unique_ptr<Node>> crashed_;
   uint64_t last_index_ = 0;
+  // Who was last found at work. Asked first: a list of the living after each event takes long.
+  ProcessId at_work_;
+  size_t at_work_node_ = 0;
 };
 
 }  // namespace sheaf::sim

@@ -5,6 +5,7 @@
 //   sim --seed N [--events E] [--nodes N] [--plant NAME] [--trace]     one run; with several nodes
 //                              whole nodes crash too, and links between them are cut and slow
 //   sim --seeds K --seed FIRST ...                                     K runs
+//   sim --scale N              what a task and an idle node cost in clusters of up to N nodes
 #include <csignal>
 #include <cstdio>
 #include <cstdlib>
@@ -15,6 +16,7 @@
 #include "absl/strings/str_cat.h"
 #include "base/log.h"
 #include "tests/sim/cluster.h"
+#include "tests/sim/scale.h"
 
 namespace sheaf::sim {
 namespace {
@@ -169,11 +171,12 @@ int Planted() {
 }
 
 int Usage() {
-  std::fprintf(stderr,
-               "usage: sim --test | --planted | [--seed N|random] [--seeds K] [--events E] "
-               "[--nodes N] [--plant NAME] [--trace]\n"
-               "--nodes N: a cluster of N; from 2 on whole nodes crash and others join, nodes lose "
-               "sight of each other and of the GCS, and some are slow\nplants:");
+  std::fprintf(
+      stderr,
+      "usage: sim --test | --planted | --scale NODES | [--seed N|random] [--seeds K] [--events E] "
+      "[--nodes N] [--plant NAME] [--trace]\n"
+      "--nodes N: a cluster of N; from 2 on whole nodes crash and others join, nodes lose "
+      "sight of each other and of the GCS, and some are slow\nplants:");
   for (uint8_t i = 1; i < static_cast<uint8_t>(Plant::kCount); ++i) {
     std::fprintf(stderr, " %s", std::string(PlantName(static_cast<Plant>(i))).c_str());
   }
@@ -205,6 +208,9 @@ int Main(int argc, char** argv) {
       options.events = std::strtoull(value, nullptr, 10);
     } else if (flag == "--nodes") {
       options.nodes = std::atoi(value);
+    } else if (flag == "--scale") {
+      const int nodes = std::atoi(value);
+      return nodes < 1 ? Usage() : RunAtScale(kFirstSeed, nodes);
     } else if (flag == "--plant") {
       options.plant = PlantOf(value);
       if (options.plant == Plant::kCount) return Usage();

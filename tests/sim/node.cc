@@ -337,6 +337,9 @@ void Node::Crash(Process& process, proto::Death::Cause cause, int code) {
   if (!process.alive) return;
   world_.trace.Note(world_.now(), process.self, "dies",
                     process.role == ProcessRole::kDriver ? "(driver)" : "(worker)");
+  if (process.role == ProcessRole::kWorker && process.executor().lease().lease() == 0) {
+    world_.oracle.WorkerDiedEarly();
+  }
   process.Die();
   world_.oracle.ProcessDied(process.self);
   proto::Death death;

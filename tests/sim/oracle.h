@@ -94,6 +94,7 @@ class Oracle {
   void ActorStarts(ActorId actor, ProcessId where);  // and begins its constructor.
 
   void ProcessDied(ProcessId process);
+  void WorkerDiedEarly() { ++early_deaths_; }  // Before its first lease.
   void NodeDied(NodeNumber node) { dead_nodes_.insert(node); }
   bool IsDead(ProcessId process) const { return dead_.contains(process); }
 
@@ -149,6 +150,7 @@ class Oracle {
   std::map<ProcessId, ActorId> actor_of_;
   std::set<ProcessId> dead_;
   std::set<NodeNumber> dead_nodes_;
+  uint64_t early_deaths_ = 0;
   std::map<std::string, Register> registers_;
   std::map<ErrorKind, size_t> errors_;
   std::vector<std::string> failures_;

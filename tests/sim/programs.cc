@@ -118,6 +118,15 @@ ObjectHandle Workload::CallActor(Process& process, ActorHandle& actor, const Cal
 
 Async<> Workload::Driver(Process& process) {
   auto state = std::make_shared<DriverState>(world_.random.Next());
+  if (mix_.only_tasks > 0) {
+    CallOptions call;
+    for (uint64_t i = 0; i < mix_.only_tasks; ++i) {
+      call.arguments = NewCall(Op::kPlain, state->random);
+      state->results.push_back(Submit(process, state->random, call, {}));
+    }
+    for (ObjectHandle& result : state->results) co_await Read(process, {}, std::move(result));
+    co_return;
+  }
   for (int i = 0; i < mix_.threads; ++i) {
     ++state->threads;
     process.Spawn(DriverThread(process, *state));

@@ -19,6 +19,7 @@ struct Mix {
   int threads = 2;     // Of each driver.
   uint32_t burst = 6;  // Calls at once.
   uint32_t longest_run_us = 500;
+  uint64_t only_tasks = 0;  // Of each driver: it makes so many tasks, reads them, and ends.
 
   static Mix Draw(Random& random);
 };

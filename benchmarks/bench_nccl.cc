@@ -2,7 +2,7 @@
 // Collective operations on CUDA arrays through NCCL, by the method of nccl-tests: warm-up, then
 // operations back to back, of which the average counts. Ranks are threads of this process, one for
 // each GPU; with one GPU, one rank, or with NCCL_MULTI_RANK_GPU_ENABLE=1 the given number.
-//   bench_nccl [--json FILE] [--ranks N] [--folder FOLDER]
+//   bench_nccl [--json FILE] [--ranks N] [--folder FOLDER] [--largest BYTES]
 // algbw = bytes / time; busbw = algbw * 2 (n - 1) / n for all_reduce, (n - 1) / n for
 // reduce_scatter, all_gather and all_to_all, 1 for broadcast. `bytes` are those of the larger
 // array. An operation is one call of Sheaf: it includes that the ranks compare what they called,
@@ -64,7 +64,7 @@ double BusFactor(CollectiveKind kind, int world) {
 }
 
 void RunRank(int rank, int world, int device, const std::vector<std::string>& folders,
-             sheaf::FakeMeetingPlace& place, std::vector<Row>& rows) {
+             size_t largest, sheaf::FakeMeetingPlace& place, std::vector<Row>& rows) {
   sheaf::FakeRendezvous rendezvous(place);
   sheaf::NcclOptions options;
   options.group.rank = rank;
@@ -73,13 +73,13 @@ void RunRank(int rank, int world, int device, const std::vector<std::string>& fo
   options.folders = folders;
   auto group = sheaf::NewNcclCommunicator(options, rendezvous);
   Check(group.status());
-  const size_t largest = kSizes[std::size(kSizes) - 1];
   const auto input = (*group)->Allocate(largest);
   const auto output = (*group)->Allocate(largest);
   Check(input.status());
   Check(output.status());
   for (CollectiveKind kind : kKinds) {
     for (size_t bytes : kSizes) {
+      if (bytes > largest) break;
       const Operation operation = OperationOf(kind, bytes, world, input->get(), output->get());
       const rounds::Figure figure = rounds::Measure(
           bytes, [&] { Check((*group)->Run(operation)); }, [&] { Check((*group)->Barrier()); });
@@ -94,6 +94,7 @@ void RunRank(int rank, int world, int device, const std::vector<std::string>& fo
 int main(int argc, char** argv) {
   std::string json;
   int world = 0;
+  size_t largest = kSizes[std::size(kSizes) - 1];
   std::vector<std::string> folders;
   for (int i = 1; i < argc; ++i) {
     const std::string argument = argv[i];
@@ -103,9 +104,12 @@ int main(int argc, char** argv) {
       world = std::atoi(argv[++i]);
     } else if (argument == "--folder" && i + 1 < argc) {
       folders.emplace_back(argv[++i]);
+    } else if (argument == "--largest" && i + 1 < argc) {
+      largest = std::strtoull(argv[++i], nullptr, 10);
     } else {
       std::cerr << "bench_nccl: '" << argument
-                << "': want --json FILE, --ranks N or --folder FOLDER (with libnccl.so.2)\n";
+                << "': want --json FILE, --ranks N, --folder FOLDER (with libnccl.so.2) or "
+                   "--largest BYTES\n";
       return 2;
     }
   }
@@ -120,7 +124,8 @@ int main(int argc, char** argv) {
     sheaf::FakeMeetingPlace place;
     std::vector<std::thread> ranks;
     for (int rank = 0; rank < world; ++rank) {
-      ranks.emplace_back([&, rank] { RunRank(rank, world, rank % devices, folders, place, rows); });
+      ranks.emplace_back(
+          [&, rank] { RunRank(rank, world, rank % devices, folders, largest, place, rows); });
     }
     for (std::thread& rank : ranks) rank.join();
     const auto device = sheaf::CudaDevice::Open(*cuda, 0);

@@ -53,7 +53,6 @@ absl::StatusOr<std::shared_ptr<const CudaLibrary>> CudaLibrary::Load(
   SHEAF_LOAD(cuPointerGetAttribute);
   SHEAF_LOAD(cuStreamCreate);
   SHEAF_LOAD(cuStreamDestroy_v2);
-  SHEAF_LOAD(cuStreamSynchronize);
   SHEAF_LOAD(cuStreamWaitEvent);
   SHEAF_LOAD(cuEventCreate);
   SHEAF_LOAD(cuEventDestroy_v2);
@@ -179,11 +178,6 @@ absl::Status CudaDevice::CheckPointer(const void* address) const {
                                                    ", which this rank was formed with"));
   }
   return absl::OkStatus();
-}
-
-absl::Status CudaDevice::Synchronize(CudaStream stream) const {
-  const Current current(*this);
-  return library_->StatusOf((*library_)->cuStreamSynchronize(stream), "cuStreamSynchronize");
 }
 
 }  // namespace sheaf

@@ -51,7 +51,6 @@ struct CudaFunctions {
   int (*cuPointerGetAttribute)(void* value, int attribute, CudaPointer pointer);
   int (*cuStreamCreate)(CudaStream* stream, unsigned flags);
   int (*cuStreamDestroy_v2)(CudaStream stream);
-  int (*cuStreamSynchronize)(CudaStream stream);
   int (*cuStreamWaitEvent)(CudaStream stream, CudaEvent event, unsigned flags);
   int (*cuEventCreate)(CudaEvent* event, unsigned flags);
   int (*cuEventDestroy_v2)(CudaEvent event);
@@ -118,7 +117,6 @@ class CudaDevice : public std::enable_shared_from_this<CudaDevice> {
   absl::Status CopyFrom(void* host, const void* device, size_t size_bytes) const;
   // OK: `address` is memory of this device (or managed memory). kInvalidArgument: it is not.
   absl::Status CheckPointer(const void* address) const;
-  absl::Status Synchronize(CudaStream stream) const;
 
  private:
   CudaDevice() = default;

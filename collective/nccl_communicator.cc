@@ -33,11 +33,13 @@ class NcclCommunicatorImpl final : public NcclCommunicator {
   }
 
   ~NcclCommunicatorImpl() override {
-    if (group_->Forked()) {  // Neither the threads nor the device are this process's.
+    if (group_->Forked()) {
+      // The threads, the device and what the others see are not this process's.
       for (NcclLine& line : lines_) {
         line.executor.release();
         line.lane.release();
       }
+      group_.release();
       return;
     }
     for (NcclLine& line : lines_) {
@@ -212,7 +214,7 @@ class NcclCommunicatorImpl final : public NcclCommunicator {
     for (NcclLine& line : lines_) line.lane.reset();
   }
 
-  const std::unique_ptr<NcclGroup> group_;
+  std::unique_ptr<NcclGroup> group_;
   std::vector<NcclLine> lines_;
 };
 

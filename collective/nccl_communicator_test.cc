@@ -5,6 +5,8 @@
 #include "collective/nccl_communicator.h"
 
 #include <dlfcn.h>
+#include <sys/wait.h>
+#include <unistd.h>
 
 #include <catch2/catch.hpp>
 #include <cmath>
@@ -396,6 +398,26 @@ TEST_CASE("a message of another size is an error of both ends", "[nccl]") {
                    "rank 0 called send (int32 x 8, to 1) #1 where rank 1 called "
                    "recv (int32 x 7, from 0) #1"));
   }
+}
+
+TEST_CASE("a forked child can neither use nor harm its parent's group of device arrays", "[nccl]") {
+  const StandIn stand_in;
+  AsRanks(1, [](NcclCommunicator&) { return absl::OkStatus(); });  // Loads the libraries.
+  FakeMeetingPlace place;
+  FakeRendezvous rendezvous(place);
+  auto group = NewNcclCommunicator(OptionsOf(0, 1, "forked"), rendezvous);
+  REQUIRE(group.status().ToString() == "OK");
+  const pid_t child = fork();
+  if (child == 0) {
+    const absl::Status status = (*group)->Barrier();
+    (*group)->Abort("by the child");
+    group->reset();
+    _exit(absl::IsFailedPrecondition(status) ? 0 : 1);
+  }
+  int exit_status = 1;
+  REQUIRE(waitpid(child, &exit_status, 0) == child);
+  CHECK(exit_status == 0);
+  CHECK(Reductions(**group, DataType::kFloat32, ReduceOp::kSum, 3).ToString() == "OK");
 }
 
 TEST_CASE("a rank that does not come is named when the timeout ends", "[nccl]") {

@@ -355,11 +355,6 @@ int cuPointerGetAttribute(void* value, int attribute, unsigned long long pointer
 }
 int cuStreamCreate(void** stream, unsigned) { return *stream = new Stream, 0; }
 int cuStreamDestroy_v2(void* stream) { return delete static_cast<Stream*>(stream), 0; }
-int cuStreamSynchronize(void* stream) {
-  Stream& on = Of(stream);
-  for (const uint64_t until = on.launched; on.finished < until;) std::this_thread::yield();
-  return 0;
-}
 int cuStreamWaitEvent(void*, void*, unsigned) { return 0; }
 int cuEventCreate(void** event, unsigned) { return *event = new Event, 0; }
 int cuEventDestroy_v2(void* event) { return delete static_cast<Event*>(event), 0; }

@@ -130,7 +130,8 @@ class Group:
         take a new one from the new group. Of backend "nccl": an array in the GPU's memory, a tensor where torch is loaded.
         """
         if self._on_gpu:
-            return cuda_arrays.empty(self._group, shape, dtype, self._device)
+            array: numpy.ndarray[Any, Any] = cuda_arrays.empty(self._group, shape, dtype, self._device)
+            return array
         import numpy
 
         kind = numpy.dtype(dtype)

@@ -111,6 +111,11 @@ std::string Places(const std::vector<train::Member>& members) {
   return text;
 }
 
+void ShowEvents(const train::Result& result) {
+  for (const train::Event& event : result.events)
+    Row("at " + Text("%.2f s", event.seconds), event.text);
+}
+
 struct Trained {
   train::Result result;
   std::vector<float> weights;
@@ -125,7 +130,7 @@ Trained TrainTogether(const Settings& settings, int workers, uint64_t kill_at, i
   options.workers = workers;
   options.folder = scratch.path();
   options.keep_checkpoints = 2;
-  options.max_failures = kill_at == 0 ? 0 : 1;
+  options.max_failures = 5;
   train::WorkerGroup<Train>* running = nullptr;
   options.on_step = [&, killed = false](const train::Row& row) mutable {
     if (trained.places.empty()) trained.places = Places(running->members());
@@ -135,7 +140,12 @@ Trained TrainTogether(const Settings& settings, int workers, uint64_t kill_at, i
   };
   train::WorkerGroup<Train> group(options);
   running = &group;
-  trained.result = group.Run(settings);
+  try {
+    trained.result = group.Run(settings);
+  } catch (const train::TrainingError& error) {
+    ShowEvents(error.result());
+    throw;
+  }
   trained.weights = trained.result.checkpoint.value().Read<State>("state").weights;
   return trained;
 }
@@ -205,9 +215,7 @@ bool RunTraining(const std::string& data, int epochs, bool scaling) {
                 WithCommas(static_cast<uint64_t>(ImagesPerSecond(trained.result, kBatch))) +
                 " images a second, the loss of a worker included");
   Row("ranks", trained.places);
-  for (const train::Event& event : trained.result.events)
-    Row("at " + Text("%.2f s", event.seconds), event.text);
-
+  ShowEvents(trained.result);
   const double accuracy = Accuracy(trained.weights, digits.test);
   Row("accuracy",
       Bar(accuracy, 24) + " " + Text("%.1f %%", 100 * accuracy) + " of the test images");
@@ -237,17 +245,17 @@ bool RunKills(const std::string& data, int kills, uint64_t seed) {
     const Trained trained = TrainTogether(settings, kTrainWorkers, kill_at, victim);
     const double off = Difference(trained, expected, steps);
     largest = std::max(largest, off);
-    if (!(off < kRounding) || trained.result.recoveries.size() != 1) {
+    if (!(off < kRounding) || trained.result.recoveries.empty()) {
       progress.Done("in run " + std::to_string(run) + " rank " + std::to_string(victim) +
                     " was killed behind step " + std::to_string(kill_at) + ": " +
                     std::to_string(trained.result.history.size()) + " of " + std::to_string(steps) +
                     " steps, " + std::to_string(trained.result.recoveries.size()) +
                     " recoveries, weights off by " + Text("%g", off));
-      for (const train::Event& event : trained.result.events)
-        Row("at " + Text("%.2f s", event.seconds), event.text);
+      ShowEvents(trained.result);
       return false;
     }
-    recoveries.push_back(trained.result.recoveries[0]);
+    recoveries.insert(recoveries.end(), trained.result.recoveries.begin(),
+                      trained.result.recoveries.end());
     progress.Show(1.0 * run / kills, "rank " + std::to_string(victim) + " behind step " +
                                          std::to_string(kill_at) + ", back after " +
                                          Seconds(recoveries.back()));
@@ -255,7 +263,7 @@ bool RunKills(const std::string& data, int kills, uint64_t seed) {
   progress.Done(std::to_string(kills) + " of " + std::to_string(steps) +
                 " steps: each step once, the weights of one process to " + Text("%.0e", largest));
   std::sort(recoveries.begin(), recoveries.end());
-  Row("recovery", "from the loss to the next step: median " +
+  Row("recovery", std::to_string(recoveries.size()) + " losses; to the next step: median " +
                       Seconds(recoveries[recoveries.size() / 2]) + ", longest " +
                       Seconds(recoveries.back()));
   return true;

@@ -229,13 +229,14 @@ class ShmGroup::Formation {
     SHEAF_ASSIGN_OR_RETURN(member.process, ProcessPresence::Watch(publication.process));
     absl::StatusOr<UniqueFd> fd = OpenDescriptorOf(publication.process, publication.fd);
     if (!fd.ok()) {
-      // Gone meanwhile, or it has closed the descriptor: then what it published is old.
-      struct stat listed;
+      // Gone meanwhile, or it has closed the descriptor, whose number may name a socket by now:
+      // then what it published is old.
+      struct stat named = {};
       const std::string path =
           absl::StrCat("/proc/", publication.process.pid, "/fd/", publication.fd);
-      if (!member.process.Alive() || (lstat(path.c_str(), &listed) != 0 && errno == ENOENT)) {
-        return stale("descriptor");
-      }
+      const bool same =
+          stat(path.c_str(), &named) == 0 ? named.st_ino == publication.inode : errno != ENOENT;
+      if (!member.process.Alive() || !same) return stale("descriptor");
       return fd.status();
     }
     struct stat file = {};

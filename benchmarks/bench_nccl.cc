@@ -113,6 +113,11 @@ int main(int argc, char** argv) {
       return 2;
     }
   }
+  if (world < 0 || world > sheaf::FakeMeetingPlace::kRanks) {
+    std::cerr << "bench_nccl: --ranks " << world << ": want 1 to "
+              << sheaf::FakeMeetingPlace::kRanks << "\n";
+    return 2;
+  }
   std::vector<Row> rows;
   if (const absl::Status available = sheaf::NcclAvailable(folders); !available.ok()) {
     std::cout << "no GPU on this machine that NCCL can use: " << available.message() << "\n";

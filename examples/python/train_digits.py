@@ -127,6 +127,9 @@ class KillOne(train.UserCallback):
             os.kill(metrics[self._rank]["pid"], signal.SIGKILL)
 
 
+cpus_of_worker = 1.0
+
+
 def fit(workers: int, steps: int, kill_at: int | None = None, victim: int | None = None, batch: int = BATCH) -> tuple[train.Result, Floats]:
     """Trains; gives the result and the weights. Behind step `kill_at` the rank `victim` is killed; None: one in the middle."""
     victim = workers // 2 if victim is None else victim
@@ -134,7 +137,7 @@ def fit(workers: int, steps: int, kill_at: int | None = None, victim: int | None
         result = train.DataParallelTrainer(
             loop,
             train_loop_config={"steps": steps, "save_each": SAVE_EACH, "batch": batch},
-            scaling_config=train.ScalingConfig(num_workers=workers),
+            scaling_config=train.ScalingConfig(num_workers=workers, resources_per_worker={"CPU": cpus_of_worker}),
             run_config=train.RunConfig(
                 name=f"digits-{workers}",
                 storage_path=folder,
@@ -249,7 +252,10 @@ def main() -> None:
     parser.add_argument("--scaling", action="store_true", help="also with 1, 2, 4 workers")
     parser.add_argument("--kills", type=int, metavar="COUNT", help="so many runs with a kill at a random step")
     parser.add_argument("--seed", type=int, default=random.SystemRandom().randrange(1 << 32))
+    parser.add_argument("--cpus-of-worker", type=float, default=1.0)
     given = parser.parse_args()
+    global cpus_of_worker
+    cpus_of_worker = given.cpus_of_worker
     with cluster(max(given.workers, 4)):
         right = kills(given.workers, given.kills, given.seed) if given.kills else tour(given.workers, given.epochs, given.scaling)
     sys.exit(0 if right else "train_digits: steps are missing or doubled, the weights differ, or too few digits are recognised")

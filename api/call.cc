@@ -51,6 +51,10 @@ void Call::ExpectArguments(size_t count) const {
   throw InvalidArgumentError("called with " + std::to_string(execution_->argument_count()) +
                              " arguments, has " + std::to_string(count) + " parameters");
 }
+void ThrowWrongArgument(size_t index, const std::string& type, const SerializationError& error) {
+  throw SerializationError("argument " + std::to_string(index + 1) + " (" + type +
+                           "): " + error.what());
+}
 std::string_view Call::bytes(size_t argument) const { return execution_->argument(argument).bytes; }
 const Source* Call::source(size_t argument) const {
   return reinterpret_cast<const Source*>(&execution_->argument(argument));

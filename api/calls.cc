@@ -96,6 +96,10 @@ Handle CreateActor(const FunctionRecord& constructor, OptionHolder& options, Arg
 Handle FindActor(std::string_view name, std::string_view name_space, const std::string& class_key) {
   proto::TaskTemplate creation;
   Handle actor = PublicHandle(ValueOrThrow(TheRuntime().GetActor(name, name_space, &creation)));
+  if (creation.language() != proto::JobStart::CPP) {
+    throw InvalidArgumentError("actor '" + std::string(name) +
+                               "' is one of Python: its handle comes from GetPyActor");
+  }
   const TemplateExtra extra = Deserialize<TemplateExtra>(creation.extra());
   if (extra.class_key != class_key) {
     throw InvalidArgumentError("actor '" + std::string(name) + "' is a " + creation.name() +

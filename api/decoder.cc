@@ -40,6 +40,11 @@ void Decoder::OpenOutOfBand() {
   OutOfBandHead head;
   if (value_.size() < sizeof(head)) Fail("too short");
   std::memcpy(&head, value_.data(), sizeof(head));
+  if (head.version == 2) {
+    Fail(
+        "it is a pickle, which only Python reads; what C++ shall read is None, bool, int, float, "
+        "str, bytes, lists, dicts and arrays of numbers");
+  }
   if (head.version != 1) Fail("written by another version of Sheaf");
   const size_t entries = size_t{head.buffer_count} * sizeof(BufferEntry);
   if (value_.size() - sizeof(head) < entries + head.body_bytes) Fail("too short");
@@ -132,7 +137,11 @@ std::string_view Decoder::ReadText() {
 }
 
 size_t Decoder::ReadArrayHead() {
-  const uint8_t tag = Byte();
+  uint8_t tag = Byte();
+  if (tag == 0xc7 && end_ - position_ >= 2 && position_[0] == 0 && position_[1] == kExtTuple) {
+    position_ += 2;
+    tag = Byte();
+  }
   uint64_t count = 0;
   if (tag >= 0x90 && tag <= 0x9f) {
     count = tag & 0xf;

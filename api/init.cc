@@ -15,6 +15,7 @@
 #include "api/embedded_node.h"
 #include "api/failures.h"
 #include "api/process.h"
+#include "api/python_worker.h"
 #include "api/registry.h"
 #include "api/templates.h"
 #include "api/worker_handler.h"
@@ -160,6 +161,8 @@ void InitDriver(int argc, char** argv, const InitOptions& options) {
 void Init(int argc, char** argv, const InitOptions& options) {
   const std::string errors = internal::RegistrationErrors();
   if (!errors.empty()) throw InvalidArgumentError(errors);
+  internal::SetPythonInterpreter(options.python);
+  internal::TakeWorkerLanguage();
   if (std::optional<WorkerStart> start = TakeWorkerStart()) {
     if (start->template_fd >= 0) start = RunWorkerTemplate(*std::move(start), &fork);
     internal::RunAsWorker(*start);
@@ -181,3 +184,17 @@ bool IsInitialized() {
 }
 
 }  // namespace sheaf::inline v1
+
+// The worker of a job of Python that calls a library: python_bindings/sheaf/worker_start.py opens
+// the library and calls this, by its C name. Returns only when this process is no worker.
+extern "C" SHEAF_API int sheaf_run_worker() {
+  const std::string errors = sheaf::internal::RegistrationErrors();
+  if (!errors.empty()) {
+    std::fprintf(stderr, "sheaf: %s", errors.c_str());
+    return 1;
+  }
+  sheaf::internal::TakeWorkerLanguage();
+  if (const std::optional<sheaf::WorkerStart> start = sheaf::TakeWorkerStart())
+    sheaf::internal::RunAsWorker(*start);
+  return 1;
+}

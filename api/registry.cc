@@ -2,8 +2,10 @@
 #include "api/registry.h"
 
 #include <mutex>
+#include <vector>
 
 #include "absl/container/flat_hash_map.h"
+#include "absl/strings/str_cat.h"
 #include "sheaf/task.h"
 
 namespace sheaf::inline v1::internal {
@@ -46,6 +48,41 @@ const FunctionRecord* FindFunction(std::string_view key) {
   const std::lock_guard lock(tables.mutex);
   const auto found = tables.functions.find(Abseil(key));
   return found == tables.functions.end() ? nullptr : found->second;
+}
+
+const FunctionRecord& FindFunctionNamed(std::string_view name, FunctionRecord::Kind kind,
+                                        size_t parameters) {
+  std::vector<const FunctionRecord*> named;
+  {
+    Tables& tables = TheTables();
+    const std::lock_guard lock(tables.mutex);
+    for (const auto& [key, record] : tables.functions) {
+      const std::string_view before_types = std::string_view(key).substr(0, key.find('#'));
+      if (record->kind == kind && (record->name == name || before_types == name))
+        named.push_back(record);
+    }
+  }
+  if (named.empty()) {
+    const char* const macro =
+        kind == FunctionRecord::Kind::kFunction ? "SHEAF_REMOTE" : "SHEAF_ACTOR";
+    throw NotFoundError(absl::StrCat("this program has no '", Abseil(name), "' in any ", macro,
+                                     ": names are written with their namespaces, as app::Square"));
+  }
+  const FunctionRecord* found = nullptr;
+  for (const FunctionRecord* record : named) {
+    if (record->parameters != parameters) continue;
+    if (found != nullptr) {
+      throw InvalidArgumentError(absl::StrCat(
+          "'", Abseil(name), "' with ", parameters,
+          " parameters is registered more than once: other languages call by name, so register a "
+          "function with a name of its own"));
+    }
+    found = record;
+  }
+  if (found != nullptr) return *found;
+  throw InvalidArgumentError(absl::StrCat("'", Abseil(name), "' is called with ", parameters,
+                                          " arguments, it has ", named.front()->parameters,
+                                          " parameters"));
 }
 
 const RetryRule* FindRetryRule(std::string_view key) {

@@ -13,6 +13,12 @@ namespace sheaf::inline v1::internal {
 
 // nullptr: no such function here.
 const FunctionRecord* FindFunction(std::string_view key);
+// For calls of other languages, which know names only: the one of this kind and name
+// ("app::Square", "app::Counter::Add"; constructors by their class or factory) with so many
+// parameters. Throws NotFoundError, or InvalidArgumentError when there is none with that number, or
+// several.
+const FunctionRecord& FindFunctionNamed(std::string_view name, FunctionRecord::Kind kind,
+                                        size_t parameters);
 const RetryRule* FindRetryRule(std::string_view key);
 // What was registered twice with one key, in words; empty: nothing.
 std::string RegistrationErrors();

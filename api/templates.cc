@@ -6,6 +6,7 @@
 
 #include "api/failures.h"
 #include "api/process.h"
+#include "api/python_worker.h"
 #include "base/environment.h"
 #include "base/resources.h"
 #include "sheaf/serialize.h"
@@ -74,7 +75,8 @@ void FillLease(const FunctionRecord& function, const Options& options, proto::Le
     (*lease->mutable_resources()->mutable_amounts())["CPU"] = kUnit;
   }
   if (options.strategy) FillStrategy(*options.strategy, lease->mutable_strategy());
-  lease->set_environment(EnvironmentBytes(options.environment));
+  lease->set_environment(ValueOrThrow(EncodeEnvironment(
+      {.variables = options.environment, .others = LanguageEnvironment(function.python)})));
   lease->set_actor(is_actor);
   lease->set_name(function.name);
 }
@@ -138,7 +140,7 @@ void FillSelectors(const std::vector<LabelSelector>& selectors,
 proto::TaskTemplate BuildTemplate(const FunctionRecord& function, const Options& options,
                                   uint32_t results) {
   proto::TaskTemplate spec;
-  spec.set_language(proto::JobStart::CPP);
+  spec.set_language(function.python ? proto::JobStart::PYTHON : proto::JobStart::CPP);
   spec.set_function(function.key);
   spec.set_name(options.name.empty() || function.kind == FunctionRecord::Kind::kConstructor
                     ? function.name
@@ -149,7 +151,7 @@ proto::TaskTemplate BuildTemplate(const FunctionRecord& function, const Options&
   spec.set_retry_exceptions(options.retry_exceptions);
   if (options.max_retries && *options.max_retries < -1)
     throw InvalidArgumentError("retries are -1 (without bound) or more");
-  TemplateExtra extra{options.retry_rule, function.class_key};
+  const TemplateExtra extra{options.retry_rule, function.class_key};
   switch (function.kind) {
     case FunctionRecord::Kind::kFunction:
       spec.set_kind(proto::TaskTemplate::TASK);
@@ -169,7 +171,7 @@ proto::TaskTemplate BuildTemplate(const FunctionRecord& function, const Options&
                                                                    : options.concurrency_group);
       break;
   }
-  spec.set_extra(Serialize(extra));
+  if (!function.python) spec.set_extra(Serialize(extra));
   return spec;
 }
 

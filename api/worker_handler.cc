@@ -15,6 +15,34 @@ namespace {
 
 std::atomic<WorkerHandler*> current_handler{nullptr};
 
+// Of a call from another language.
+const FunctionRecord* RecordNamed(const Execution& execution) {
+  struct Found {
+    std::string function;
+    size_t parameters;
+    const FunctionRecord* record = nullptr;
+  };
+  thread_local Found last;
+  const proto::TaskTemplate& spec = execution.spec();
+  const size_t count = execution.argument_count();
+  if (last.record != nullptr && last.parameters == count && last.function == spec.function())
+    return last.record;
+  const auto kind = spec.kind() == proto::TaskTemplate::TASK ? FunctionRecord::Kind::kFunction
+                    : spec.kind() == proto::TaskTemplate::ACTOR_CREATION
+                        ? FunctionRecord::Kind::kConstructor
+                        : FunctionRecord::Kind::kMethod;
+  const FunctionRecord& record =
+      FindFunctionNamed(std::string_view(spec.function()).substr(kNamedPrefix.size()), kind, count);
+  if (record.streaming != spec.streaming()) {
+    throw InvalidArgumentError(
+        "'" + record.name +
+        (record.streaming ? "' is a generator: call it with num_returns='streaming'"
+                          : "' is no generator: call it without num_returns='streaming'"));
+  }
+  last = {spec.function(), count, &record};
+  return &record;
+}
+
 // The calling thread runs `execution`.
 class Running {
  public:
@@ -25,9 +53,11 @@ class Running {
   Execution* const outer_;
 };
 
-// The record of a template's function. Threads remember their last one: workers run the same
-// function again and again.
-const FunctionRecord* RecordOf(const proto::TaskTemplate& spec) {
+// The record of a call's function; nullptr: there is none. Threads remember their last one: workers
+// run the same function again and again. Throws what FindFunctionNamed throws.
+const FunctionRecord* RecordOf(const Execution& execution) {
+  const proto::TaskTemplate& spec = execution.spec();
+  if (std::string_view(spec.function()).starts_with(kNamedPrefix)) return RecordNamed(execution);
   thread_local const FunctionRecord* last = nullptr;
   if (last == nullptr || last->key != spec.function()) last = FindFunction(spec.function());
   return last;
@@ -45,7 +75,13 @@ WorkerHandler::~WorkerHandler() {
 WorkerHandler* WorkerHandler::Current() { return current_handler.load(std::memory_order_acquire); }
 
 void WorkerHandler::Execute(std::shared_ptr<Execution> execution) {
-  const FunctionRecord* function = RecordOf(execution->spec());
+  const FunctionRecord* function = nullptr;
+  try {
+    function = RecordOf(*execution);
+  } catch (const Error&) {
+    Call(std::move(execution), nullptr).FailWithCurrentException();
+    return;
+  }
   if (function == nullptr || function->invoke == nullptr) {
     CoreError error;
     error.kind = CoreErrorKind::kNotFound;
@@ -74,9 +110,23 @@ void WorkerHandler::Run(const FunctionRecord& function, std::shared_ptr<Executio
   const Running running(execution.get());
   Call call(std::move(execution), instance_.load(std::memory_order_acquire));
   try {
+    CheckClass(function);
     function.invoke(call);
   } catch (...) {
     call.FailWithCurrentException();
+  }
+}
+
+// A handle of another language is believed to name the class of its actor: not here.
+void WorkerHandler::CheckClass(const FunctionRecord& function) {
+  if (function.kind == FunctionRecord::Kind::kConstructor) {
+    class_.store(&function, std::memory_order_release);
+  } else if (function.kind == FunctionRecord::Kind::kMethod) {
+    const FunctionRecord* const made = class_.load(std::memory_order_acquire);
+    if (made == nullptr || made->class_key != function.class_key) [[unlikely]] {
+      throw InvalidArgumentError("this actor is a " + (made == nullptr ? "?" : made->name) +
+                                 ", which has no " + function.name);
+    }
   }
 }
 

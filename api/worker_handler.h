@@ -33,10 +33,12 @@ class WorkerHandler final : public TaskHandler {
 
  private:
   void Run(const FunctionRecord& function, std::shared_ptr<Execution> execution);
+  void CheckClass(const FunctionRecord& function);
   std::shared_ptr<CoroutineLoop> Loop();
 
   std::atomic<void*> instance_{nullptr};
   void (*destroy_)(void*) = nullptr;
+  std::atomic<const FunctionRecord*> class_{nullptr};  // The constructor that made the instance.
   std::atomic<bool> async_actor_{false};
 
   std::mutex mutex_;  // Guards the rest.

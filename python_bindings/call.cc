@@ -35,10 +35,18 @@ absl::Status Store(Execution& execution, size_t index, const Value& value) {
   return execution.ReturnBuffer(index, *std::move(buffer), value.nested());
 }
 
+// Another language made the call (kNamedPrefix of api/include/sheaf/internal/registry.h): it reads
+// plain values.
+bool EncodeFor(const Execution& execution, PyObject* result, Value* value) {
+  if (!std::string_view(execution.spec().function()).starts_with("name:")) [[likely]]
+    return value->Encode(result);
+  return value->EncodePlain(result, "the result of " + execution.spec().name());
+}
+
 // False: the call has failed.
 bool ReturnOne(Execution& execution, size_t index, PyObject* result) {
   Value value;
-  if (!value.Encode(result)) {
+  if (!EncodeFor(execution, result, &value)) {
     FailWithException(execution);
     return false;
   }
@@ -186,7 +194,7 @@ void ReturnResult(Execution& execution, PyObject* result) {
 
 bool YieldItem(Execution& execution, PyObject* item, bool* wanted) {
   Value value;
-  if (!value.Encode(item)) return false;
+  if (!EncodeFor(execution, item, &value)) return false;
   std::string bytes(value.size(), '\0');
   absl::Status sent;
   {

@@ -7,6 +7,7 @@
 
 #include "python_bindings/process.h"
 #include "python_bindings/reference.h"
+#include "python_bindings/remote_attribute.h"
 #include "python_bindings/template.h"
 #include "python_bindings/value.h"
 
@@ -42,14 +43,18 @@ void Dealloc(PyObject* self) {
   Py_DECREF(type);
 }
 
-bool EncodeArgument(Runtime& runtime, PyObject* argument, Value* value, ArgumentList* list) {
+// `plain`: of which it is the argument of that number; 0: in Python's own form.
+bool EncodeArgument(Runtime& runtime, PyObject* argument, Py_ssize_t plain, Value* value,
+                    ArgumentList* list) {
   if (Py_TYPE(argument) == reference_type) {
     if (!IsCurrent(argument)) return false;
     list->AddReference(HandleOf(argument));
     return true;
   }
   value->Clear();
-  if (!value->Encode(argument)) return false;
+  if (plain > 0 ? !value->EncodePlain(argument, "argument " + std::to_string(plain))
+                : !value->Encode(argument)) [[unlikely]]
+    return false;
   const size_t size = value->size();
   if (size > kSmallValueBytes) {
     absl::StatusOr<ObjectHandle> put = PutValue(runtime, *value);
@@ -133,11 +138,12 @@ PyObject* Remote(PyObject* self, PyObject* const* args, Py_ssize_t count, PyObje
     }
   }
   ArgumentList list;
-  if (!EncodeArguments(*runtime, caller.carrier, args, count, names, &list)) return nullptr;
+  if (!EncodeArguments(*runtime, caller.carrier, args, count, names, caller.plain, &list))
+    return nullptr;
   return Submit(self, *runtime, std::move(list));
 }
 
-// _bind(template | None, actor | None, returns, streaming, least, most, carrier | None)
+// _bind(template | None, actor | None, returns, streaming, least, most, carrier | None, plain)
 PyObject* Bind(PyObject* self, PyObject* args) {
   PyObject* made = nullptr;
   PyObject* actor = nullptr;
@@ -146,8 +152,9 @@ PyObject* Bind(PyObject* self, PyObject* args) {
   Py_ssize_t least = 0;
   Py_ssize_t most = 0;
   PyObject* carrier = Py_None;
-  if (PyArg_ParseTuple(args, "OOipnnO:_bind", &made, &actor, &returns, &streaming, &least, &most,
-                       &carrier) == 0)
+  int plain = 0;
+  if (PyArg_ParseTuple(args, "OOipnnO|p:_bind", &made, &actor, &returns, &streaming, &least, &most,
+                       &carrier, &plain) == 0)
     return nullptr;
   TemplateHandle handle;
   if (made != Py_None && !TemplateFrom(made, &handle)) return nullptr;
@@ -167,21 +174,13 @@ PyObject* Bind(PyObject* self, PyObject* args) {
   caller.carrier = carrier == Py_None ? ObjectHandle() : HandleOf(carrier);
   caller.returns = streaming != 0 ? -1 : returns;
   caller.streaming = streaming != 0;
+  caller.plain = plain != 0;
   caller.least = least;
   caller.most = most;
   Py_RETURN_NONE;
 }
 
-PyMethodDef methods[] = {
-    {"remote", reinterpret_cast<PyCFunction>(reinterpret_cast<void (*)()>(Remote)),
-     METH_FASTCALL | METH_KEYWORDS,
-     "remote($self, /, *args, **kwargs)\n--\n\nCalls it in another process; gives an ObjectRef of "
-     "the result at once.\n\n"
-     "ObjectRefs among the arguments stand for their values. Errors of the function are raised by "
-     "sheaf.get.\n"
-     "TypeError: the arguments do not fit the signature, or one cannot be sent."},
-    {"_bind", Bind, METH_VARARGS, nullptr},
-    {}};
+PyMethodDef methods[] = {{"_bind", Bind, METH_VARARGS, nullptr}, {}};
 PyMemberDef members[] = {
     {"__weaklistoffset__", T_PYSSIZET, offsetof(CallerObject, weak_references), READONLY, nullptr},
     {}};
@@ -197,7 +196,7 @@ PyType_Spec spec = {"sheaf._core.Caller", sizeof(CallerObject), 0,
 }  // namespace
 
 bool EncodeArguments(Runtime& runtime, const ObjectHandle& carrier, PyObject* const* args,
-                     Py_ssize_t count, PyObject* names, ArgumentList* list) {
+                     Py_ssize_t count, PyObject* names, bool plain, ArgumentList* list) {
   Value value;
   Py_ssize_t total = count;
   if (names != nullptr && PyTuple_Size(names) > 0) {
@@ -213,14 +212,14 @@ bool EncodeArguments(Runtime& runtime, const ObjectHandle& carrier, PyObject* co
   }
   if (carrier) list->AddReference(carrier);
   for (Py_ssize_t i = 0; i < total; ++i) {
-    if (!EncodeArgument(runtime, args[i], &value, list)) return false;
+    if (!EncodeArgument(runtime, args[i], plain ? i + 1 : 0, &value, list)) return false;
   }
   return true;
 }
 
 bool AddCallerType(PyObject* module) {
   caller_type = reinterpret_cast<PyTypeObject*>(PyType_FromSpec(&spec));
-  return caller_type != nullptr &&
+  return caller_type != nullptr && AddRemoteAttribute(caller_type, Remote) &&
          PyModule_AddObjectRef(module, "Caller", reinterpret_cast<PyObject*>(caller_type)) == 0;
 }
 

@@ -20,6 +20,7 @@ struct CallerObject {
   Py_ssize_t most;
   int returns;
   bool streaming;
+  bool plain;  // Another language runs it: python_bindings/plain_encoder.h.
   PyObject* weak_references;
 };
 
@@ -29,8 +30,9 @@ extern PyTypeObject* caller_type;
 bool AddCallerType(PyObject* module);
 
 // Encodes the arguments of a call: `carrier` if there is one, `count` positional ones, then those
-// of `names` (a tuple, or nullptr). False: an exception is set.
+// of `names` (a tuple, or nullptr); `plain`: as every language reads them. False: an exception is
+// set.
 bool EncodeArguments(Runtime& runtime, const ObjectHandle& carrier, PyObject* const* args,
-                     Py_ssize_t count, PyObject* names, ArgumentList* list);
+                     Py_ssize_t count, PyObject* names, bool plain, ArgumentList* list);
 
 }  // namespace sheaf::python

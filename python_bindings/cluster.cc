@@ -231,7 +231,8 @@ std::optional<nb::tuple> WaitGroup(const std::string& group, nb::handle timeout)
       state->message());
 }
 
-// (reference, extra of its class), or None: there is no such actor.
+// (reference, extra of its class, name of its class, key of its class), or None: there is no such
+// actor.
 std::optional<nb::tuple> GetActor(const std::string& name, const std::string& name_space) {
   Runtime& runtime = Required();
   proto::TaskTemplate creation;
@@ -244,7 +245,8 @@ std::optional<nb::tuple> GetActor(const std::string& name, const std::string& na
   if (absl::IsNotFound(handle.status())) return std::nullopt;
   if (!handle.ok()) Throw(handle.status());
   nb::object reference = nb::steal(NewReference(*std::move(handle)));
-  return nb::make_tuple(reference, nb::bytes(creation.extra().data(), creation.extra().size()));
+  return nb::make_tuple(reference, nb::bytes(creation.extra().data(), creation.extra().size()),
+                        creation.name(), creation.function());
 }
 
 bool KeyPut(const std::string& space, const std::string& key, const nb::bytes& value,

@@ -14,11 +14,7 @@ namespace {
 
 constexpr size_t kLargeString = 4096;  // Not copied into the encoder when it is the whole value.
 
-struct NestedForm {
-  uint32_t index;
-  char id[16];
-};
-static_assert(sizeof(NestedForm) == 20);
+PythonFunction array_of("sheaf.serialization", "array_of");
 
 template <class Number>
 Number BigEndian(Number number) {
@@ -216,8 +212,12 @@ namespace {
 
 class NativeDecoder {
  public:
-  NativeDecoder(std::string_view bytes, std::span<const ObjectHandle> handles)
-      : position_(bytes.data()), end_(bytes.data() + bytes.size()), handles_(handles) {}
+  NativeDecoder(std::string_view bytes, std::span<const ObjectHandle> handles,
+                const BufferSource* buffers)
+      : position_(bytes.data()),
+        end_(bytes.data() + bytes.size()),
+        handles_(handles),
+        buffers_(buffers) {}
   PyObject* Decode() {
     PyObject* const value = Item(0);
     if (value == nullptr || position_ == end_) return value;
@@ -308,8 +308,16 @@ class NativeDecoder {
       case 0xde:
       case 0xdf:
         return ReadCount(2 << (tag - 0xde), &count) ? Dict(count, depth) : Fail("too short");
+      case 0xd4:
+      case 0xd5:
+      case 0xd6:
+      case 0xd7:
+      case 0xd8:
+        return Extension(size_t{1} << (tag - 0xd4), depth);
       case 0xc7:
-        return Extension(depth);
+      case 0xc8:
+      case 0xc9:
+        return ReadCount(1 << (tag - 0xc7), &count) ? Extension(count, depth) : Fail("too short");
       default:
         return Fail("an unknown kind of value");
     }
@@ -361,10 +369,33 @@ class NativeDecoder {
     }
     return dict.Release();
   }
-  PyObject* Extension(int depth) {
-    uint8_t size = 0;
+  // Numbers of C++, in place or outside, as a NumPy array.
+  PyObject* Array(int8_t type, size_t size) {
+    const uint8_t kind = static_cast<uint8_t>(*position_);
+    const std::string_view content(position_ + 1, size - 1);
+    position_ += size;
+    Owned memory;
+    if (type == kExtArray) {
+      memory = Owned::Steal(NewBytes(content));
+    } else {
+      uint32_t index = 0;
+      if (buffers_ == nullptr || content.size() != sizeof index) return Fail("a malformed array");
+      std::memcpy(&index, content.data(), sizeof index);
+      memory = Owned::Steal((*buffers_)(index));
+    }
+    const Owned number = Owned::Steal(PyLong_FromLong(kind));
+    if (!memory || !number) return Fail("an array that is not there");
+    return array_of(memory.get(), number.get());
+  }
+  PyObject* Extension(size_t size, int depth) {
     int8_t type = 0;
-    if (!Read(&size) || !Read(&type) || !Has(size)) return Fail("too short");
+    if (!Read(&type) || !Has(size)) return Fail("too short");
+    if ((type == kExtArray || type == kExtBuffer) && size > 0) return Array(type, size);
+    if (type == kExtActor) {
+      return Fail(
+          "it holds an actor's handle of C++, which Python cannot use: name the actor, and find it "
+          "with get_actor");
+    }
     if (type == kExtObject && size == sizeof(NestedForm)) {
       NestedForm form;
       std::memcpy(&form, position_, sizeof form);
@@ -385,12 +416,14 @@ class NativeDecoder {
   const char* position_;
   const char* const end_;
   const std::span<const ObjectHandle> handles_;
+  const BufferSource* const buffers_;
 };
 
 }  // namespace
 
-PyObject* DecodeNative(std::string_view bytes, std::span<const ObjectHandle> handles) {
-  return NativeDecoder(bytes, handles).Decode();
+PyObject* DecodeNative(std::string_view bytes, std::span<const ObjectHandle> handles,
+                       const BufferSource* buffers) {
+  return NativeDecoder(bytes, handles, buffers).Decode();
 }
 
 PyObject* ReferenceNamed(std::span<const ObjectHandle> handles, uint32_t index, ObjectId id) {

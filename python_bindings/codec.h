@@ -8,6 +8,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <span>
 #include <string_view>
@@ -25,7 +26,25 @@ inline constexpr uint8_t kVersionPickle = 2;  // PickleHead (python_bindings/val
 inline constexpr uint8_t kVersionNames =
     3;  // Then the tuple of the keywords of a call: its last arguments.
 
-enum ExtType : int8_t { kExtObject = 3, kExtTuple = 5 };
+// As api/include/sheaf/internal/encoder.h has them.
+enum ExtType : int8_t {
+  kExtArray = 1,
+  kExtBuffer = 2,
+  kExtObject = 3,
+  kExtActor = 4,
+  kExtTuple = 5
+};
+struct NestedForm {
+  uint32_t index;
+  char id[16];
+};
+struct ArraysHead {
+  uint8_t mark = kOutOfBandMark;
+  uint8_t version = kVersionArrays;
+  uint16_t buffer_count = 0;
+  uint32_t body_bytes = 0;
+};
+static_assert(sizeof(NestedForm) == 20 && sizeof(ArraysHead) == 8);
 
 class NativeEncoder {
  public:
@@ -86,8 +105,12 @@ class NativeEncoder {
   char local_[512];
 };
 
-// `handles`: the references inside the value. A new reference, or nullptr with an exception set.
-PyObject* DecodeNative(std::string_view bytes, std::span<const ObjectHandle> handles);
+// The memory of an array that lies outside, by its index; nullptr: there is none.
+using BufferSource = std::function<PyObject*(uint32_t index)>;
+// `handles`: the references inside the value; `buffers` may be null: it has none. A new reference,
+// or nullptr with an exception set.
+PyObject* DecodeNative(std::string_view bytes, std::span<const ObjectHandle> handles,
+                       const BufferSource* buffers = nullptr);
 
 // The reference that a value names by its place and id. nullptr: an exception is set.
 PyObject* ReferenceNamed(std::span<const ObjectHandle> handles, uint32_t index, ObjectId id);

@@ -246,21 +246,23 @@ PyObject* Cancel(PyObject*, PyObject* const* args, Py_ssize_t count) {
   Py_RETURN_NONE;
 }
 
-// create_actor(template, args, names | None, carrier | None): the reference that is the actor's
-// handle.
+// create_actor(template, args, names | None, carrier | None, plain = False): the reference that is
+// the actor's handle.
 PyObject* CreateActor(PyObject*, PyObject* const* args, Py_ssize_t count) {
   Runtime* const runtime = RequireRuntime();
   if (runtime == nullptr) return nullptr;
   TemplateHandle creation;
-  if (count != 4 || !TemplateFrom(args[0], &creation)) return nullptr;
+  if (count < 4 || count > 5 || !TemplateFrom(args[0], &creation)) return nullptr;
   const ObjectHandle carrier = args[3] == Py_None ? ObjectHandle() : HandleOf(args[3]);
   PyObject* const names = args[2] == Py_None ? nullptr : args[2];
+  const bool plain = count == 5 && args[4] == Py_True;
   std::vector<PyObject*> all;
   for (Py_ssize_t i = 0; i < PyTuple_Size(args[1]); ++i) all.push_back(PyTuple_GetItem(args[1], i));
   const Py_ssize_t positional =
       static_cast<Py_ssize_t>(all.size()) - (names == nullptr ? 0 : PyTuple_Size(names));
   ArgumentList list;
-  if (!EncodeArguments(*runtime, carrier, all.data(), positional, names, &list)) return nullptr;
+  if (!EncodeArguments(*runtime, carrier, all.data(), positional, names, plain, &list))
+    return nullptr;
   absl::StatusOr<ObjectHandle> handle;
   {
     const Using use;
@@ -322,6 +324,8 @@ PyMethodDef object_functions[] = {
     {"create_actor", Fast(CreateActor), METH_FASTCALL, nullptr},
     {"kill", Fast(Kill), METH_FASTCALL, nullptr},
     {"nested_reference", Fast(NestedReferenceOf), METH_FASTCALL, nullptr},
+    {"encode_plain", EncodePlain, METH_O, nullptr},
+    {"decode_plain", DecodePlain, METH_O, nullptr},
     {}};
 
 }  // namespace sheaf::python

@@ -65,7 +65,7 @@ Template MakeTemplate(const nb::dict& options) {
   if (runtime == nullptr) throw nb::python_error();
   proto::TaskTemplate spec;
   const std::string kind = Field<std::string>(options, "kind", "task");
-  spec.set_language(proto::JobStart::PYTHON);
+  spec.set_language(Field(options, "cpp", false) ? proto::JobStart::CPP : proto::JobStart::PYTHON);
   spec.set_function(Field<std::string>(options, "function", ""));
   spec.set_name(Field<std::string>(options, "name", ""));
   spec.set_extra(BytesField(options, "extra"));

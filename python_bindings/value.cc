@@ -98,6 +98,25 @@ PyObject* DecodePickled(const ObjectView& view) {
   return value;
 }
 
+// What C++ wrote with arrays beside the rest.
+PyObject* DecodeArrays(const ObjectView& view) {
+  ArraysHead head;
+  if (view.bytes.size() < sizeof head) return Malformed();
+  std::memcpy(&head, view.bytes.data(), sizeof head);
+  const size_t entries = head.buffer_count * sizeof(BufferEntry);
+  if (view.bytes.size() - sizeof head < entries + head.body_bytes) return Malformed();
+  const BufferSource buffers = [&](uint32_t index) -> PyObject* {
+    if (index >= head.buffer_count) return nullptr;
+    BufferEntry entry;
+    std::memcpy(&entry, view.bytes.data() + sizeof head + index * sizeof entry, sizeof entry);
+    if (entry.offset > view.bytes.size() || entry.bytes > view.bytes.size() - entry.offset)
+      return nullptr;
+    return Pin(view, view.bytes.substr(entry.offset, entry.bytes));
+  };
+  return DecodeNative(view.bytes.substr(sizeof head + entries, head.body_bytes), view.nested,
+                      &buffers);
+}
+
 }  // namespace
 
 Value::~Value() { Clear(); }
@@ -106,6 +125,7 @@ void Value::Clear() {
   for (Py_buffer& buffer : buffers_) PyBuffer_Release(&buffer);
   buffers_.clear();
   nested_.clear();
+  plain_.reset();
   native_.Clear();
   pickled_ = false;
 }
@@ -115,6 +135,11 @@ bool Value::Encode(PyObject* value) {
     return true;
   native_.Clear();
   return EncodePickled(value);
+}
+
+bool Value::EncodePlain(PyObject* value, std::string_view what) {
+  plain_ = std::make_unique<PlainEncoder>();
+  return plain_->Encode(value, what);
 }
 
 bool Value::TakeBuffer(PyObject* object) {
@@ -148,6 +173,7 @@ bool Value::EncodePickled(PyObject* value) {
 }
 
 void Value::CopyTo(char* out) const {
+  if (plain_) return plain_->CopyTo(out);
   if (!pickled_) {
     const std::string_view body = native_.body();
     std::memcpy(out, body.data(), body.size());
@@ -194,8 +220,8 @@ PyObject* DecodeValue(const ObjectView& view) {
     return DecodeNative(view.bytes, view.nested);
   }
   if (static_cast<uint8_t>(view.bytes[1]) == kVersionPickle) return DecodePickled(view);
-  PyErr_SetString(PyExc_TypeError,
-                  "this value was made by C++ with arrays inside, which Python cannot read yet");
+  if (static_cast<uint8_t>(view.bytes[1]) == kVersionArrays) return DecodeArrays(view);
+  PyErr_SetString(PyExc_ValueError, "this value was made by another version of Sheaf");
   return nullptr;
 }
 

@@ -7,12 +7,14 @@
 #pragma once
 
 #include <cstdint>
+#include <memory>
 #include <span>
 #include <string_view>
 #include <vector>
 
 #include "absl/status/statusor.h"
 #include "python_bindings/codec.h"
+#include "python_bindings/plain_encoder.h"
 #include "python_bindings/python.h"
 #include "worker/runtime.h"
 
@@ -42,21 +44,29 @@ class Value {
 
   // Once. False: an exception is set, which names what cannot be sent.
   bool Encode(PyObject* value);
+  // For callers and functions of other languages. `what`: begins the words about what is refused.
+  bool EncodePlain(PyObject* value, std::string_view what);
   void Clear();  // Then Encode may be called again.
-  size_t size() const { return pickled_ ? pickled_bytes_ : native_.size(); }
+  size_t size() const {
+    return plain_ ? plain_->size() : pickled_ ? pickled_bytes_ : native_.size();
+  }
   // Without the GIL, if need be.
   void CopyTo(char* out) const;
   // The whole value, if it lies in one piece.
   std::string_view whole() const {
+    if (plain_) return plain_->whole();
     return pickled_ || !native_.tail().empty() ? std::string_view() : native_.body();
   }
-  std::span<const ObjectHandle> nested() const { return pickled_ ? nested_ : native_.nested(); }
+  std::span<const ObjectHandle> nested() const {
+    return plain_ ? plain_->nested() : pickled_ ? nested_ : native_.nested();
+  }
 
  private:
   bool EncodePickled(PyObject* value);
   bool TakeBuffer(PyObject* object);
 
   NativeEncoder native_;
+  std::unique_ptr<PlainEncoder> plain_;
   bool pickled_ = false;
   size_t pickled_bytes_ = 0;
   std::vector<Py_buffer> buffers_;  // The pickle, then those outside it.

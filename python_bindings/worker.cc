@@ -18,6 +18,7 @@ PythonFunction load_function("sheaf.worker_functions", "load_function");
 PythonFunction show_gpus("sheaf.worker_functions", "show_gpus");
 PythonFunction construct_async("sheaf.async_actor", "construct");
 PythonFunction leave_fork("sheaf.worker_main", "leave_fork");
+PythonFunction run_exit_functions("sheaf.worker_main", "run_exit_functions");
 PythonFunction cancel_coroutine("sheaf.async_actor", "cancel_call");
 
 // A Python thread of its own for each thread that runs calls, kept between them, so that
@@ -216,8 +217,12 @@ PyObject* PythonHandler::Prepare(std::shared_ptr<Execution> execution) {
 
 void PythonHandler::ExitActor(std::shared_ptr<Execution> execution) {
   exited_ = true;
+  {
+    const WithoutGil free;
+    execution.reset();  // Its answer leaves first.
+  }
+  if (!Owned::Steal(run_exit_functions())) PyErr_Clear();
   const WithoutGil free;
-  execution.reset();  // Its answer leaves first.
   (void)CurrentRuntime()->ExitActor();
 }
 

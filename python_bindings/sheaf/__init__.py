@@ -22,8 +22,9 @@ __version__ = "2.60.0+sheaf"
 ObjectID = ObjectRef
 LOCAL_MODE, SCRIPT_MODE, WORKER_MODE = 2, 0, 1
 _SUBMODULES = (
-    "_private", "actor", "autoscaler", "cloudpickle", "exceptions", "experimental", "job_submission", "object_ref", "remote_function",
-    "runtime_context", "runtime_env", "serialization", "train", "types", "util", "worker",
+    "_private", "actor", "autoscaler", "cloudpickle", "cross_language", "exceptions", "experimental", "job_config",
+    "job_submission", "object_ref", "remote_function", "runtime_context", "runtime_env", "serialization", "train", "types",
+    "util", "worker",
 )
 
 __all__ = [

@@ -26,6 +26,8 @@ class ActorMethod(_core.Caller):
         self._given = given
         self._generation = 0
         self.__doc__ = method.doc
+        self.__name__ = method.name
+        self.__qualname__ = f"{info.name}.{method.name}"
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         raise TypeError(f"a method of an actor is not called directly: use .{self._method.name}.remote()")
@@ -37,6 +39,14 @@ class ActorMethod(_core.Caller):
         """
         options.check("method", given)
         return ActorMethod(self._ref, self._info, self._method, {**self._given, **given})
+
+    @property
+    def _signature_of_call(self) -> Any:
+        """For `.remote.__signature__`: that of the method, where its class is known; AttributeError: elsewhere."""
+        signature = self._method.signature
+        if signature is None:
+            raise AttributeError("__signature__")
+        return signature
 
     def bind(self, *args: Any, **kwargs: Any) -> Any:
         """Compiled graphs are not there."""
@@ -152,12 +162,22 @@ class ActorClass:
         options.check("actor", given)
         return ActorClass(self._class, {**self._options, **given}, self._root or self)
 
-    def remote(self, *args: Any, **kwargs: Any) -> ActorHandle:
-        """Starts an actor; gives its handle at once. Errors of the constructor come from calls, as ActorDiedError.
+    @property
+    def remote(self) -> Callable[..., ActorHandle]:
+        """`C.remote(...)` starts an actor; gives its handle at once. Errors of the constructor come from calls, as ActorDiedError.
 
         TypeError: the arguments do not fit the constructor, or one cannot be sent. ActorAlreadyExistsError (a ValueError):
         its name is taken.
         """
+
+        def remote(*args: Any, **kwargs: Any) -> ActorHandle:
+            return self._create(args, kwargs)
+
+        remote.__doc__ = self.__doc__
+        remote.__wrapped__ = self._class  # type: ignore[attr-defined]  # Its signature.
+        return remote
+
+    def _create(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> ActorHandle:
         info = info_of(self._class)
         info.constructor_signature().check(self._class.__name__, len(args), tuple(kwargs))
         generation = _core.generation() or _start()
@@ -216,9 +236,13 @@ def get_actor(name: str, namespace: str | None = None) -> ActorHandle:
     if found is None:
         where = f"the namespace '{namespace}'" if namespace else "this namespace"
         raise ValueError(f"there is no actor named '{name}' in {where}: it was not made, has ended, or its handles are gone")
+    ref, extra, *described = found
+    if extra[:1] != b"\x80":  # No pickle: made by C++, or one of C++.
+        from sheaf import cross_language
+
+        return cross_language.handle_of(ref, *described)
     import pickle
 
-    ref, extra = found
     return ActorHandle(ref, pickle.loads(extra)[3])
 
 
@@ -227,7 +251,7 @@ def kill(actor: ActorHandle, *, no_restart: bool = True) -> None:
 
     no_restart=False lets it restart, if it has max_restarts. ValueError: it is no handle.
     """
-    if not isinstance(actor, ActorHandle):
+    if not isinstance(actor, ActorHandle) and type(actor).__name__ != "CppActorHandle":
         raise ValueError(f"kill takes the handle of an actor, got {actor!r}; to end a task, use cancel(ref)")
     _core.kill(actor._ref, no_restart)
 
@@ -237,7 +261,9 @@ def exit_actor() -> None:
 
     TypeError: the caller is no actor.
     """
-    if not _core.is_worker() or not _core.context().get("actor"):
+    from sheaf.runtime_context import get_runtime_context
+
+    if not _core.is_worker() or not get_runtime_context().get_actor_id():
         raise TypeError("exit_actor is called in a method of an actor")
     from sheaf import worker_errors
 

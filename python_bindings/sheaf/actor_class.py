@@ -27,6 +27,11 @@ class MethodInfo:
         self.doc = doc
         self._signature: Signature | None = None  # Only where the class is.
 
+    @property
+    def signature(self) -> Any:
+        """An inspect.Signature, where the class is; elsewhere None."""
+        return None if self._signature is None else self._signature.full
+
     def check(self, owner: str, count: int, names: tuple[str, ...] | None) -> None:
         """TypeError when the arguments do not fit; where the class is not known only their number is compared."""
         if self._signature is not None:

@@ -11,7 +11,7 @@ import threading
 import types
 from typing import Any
 
-from sheaf import _core
+from sheaf import _core, worker_main
 from sheaf.worker_errors import ActorExit
 
 current_execution: contextvars.ContextVar[Any] = contextvars.ContextVar("sheaf_execution", default=None)
@@ -105,6 +105,7 @@ async def _run(
             execution.finish(result)
     except ActorExit as error:
         execution.fail(error)
+        worker_main.run_exit_functions()
         _core.exit_actor()
     except BaseException as error:
         execution.fail(error)

@@ -72,7 +72,21 @@ class TaskCancelledError(RayError):
 
 
 class CrossLanguageError(RayError):
-    """A function of another language failed."""
+    """A function of another language failed.
+
+    language: "c++"; function_name: what was called; cause_type: the type of what it threw ("std::out_of_range");
+    cause_message: its text.
+    """
+
+    def __init__(self, message: str = "", language: str = "", function_name: str = "", cause_type: str = "", cause_message: str = ""):
+        super().__init__(message)
+        self.language = language
+        self.function_name = function_name
+        self.cause_type = cause_type
+        self.cause_message = cause_message
+
+    def __reduce__(self) -> Any:
+        return type(self), (str(self), self.language, self.function_name, self.cause_type, self.cause_message)
 
 
 class WorkerCrashedError(RayError):
@@ -174,6 +188,11 @@ class RayActorError(RayError):
         super().__init__(message)
         self.error_msg = message
         self.cause = cause
+        if cause is not None:
+            self.__cause__ = cause
+
+    def __reduce__(self) -> Any:
+        return type(self), (self.error_msg, self.cause)
 
 
 class ActorDiedError(RayActorError):
@@ -287,16 +306,18 @@ def from_error(kind: int, message: str, payload: bytes) -> Exception:
     if kind == Kind.INVALID_ARGUMENT:
         return ValueError(message)
     if kind == Kind.ACTOR_DIED and payload:
-        error = ActorDiedError(message)
-        cause = _task_error(message, payload)
-        error.__cause__ = error.cause = cause
-        return error
+        return ActorDiedError(message, _task_error(message, payload))
     return _CLASSES.get(kind, RaySystemError)(message)
 
 
 def _task_error(message: str, payload: bytes) -> Exception:
     if payload[:1] != b"\x80":  # No pickle: a function of another language.
-        return CrossLanguageError(message)
+        try:
+            from sheaf import _core
+
+            return CrossLanguageError(message, *_core.decode_plain(payload))
+        except (TypeError, ValueError):  # Of another version.
+            return CrossLanguageError(message)
     function_name, traceback_str, cause_bytes, cause_words, pid = pickle.loads(payload)
     cause: BaseException
     try:

@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from typing import Any
 
 FUNCTION, CLASS, METHOD = "f:", "c:", "m:"  # How a key begins.
+NAMED = "name:"  # Of what a call of another language names (sheaf.cross_language).
 KEY_SPACE = "sheaf-functions"
 _INLINE_BYTES = 24 * 1024
 
@@ -23,7 +24,7 @@ class Exported:
 
     __slots__ = ("key", "extra", "carrier")
 
-    def __init__(self, key: str, extra: bytes, carrier: _core.ObjectRef | None):
+    def __init__(self, key: str, extra: bytes, carrier: _core.ObjectRef[Any] | None):
         self.key = key
         self.extra = extra
         self.carrier = carrier  # Its calls begin with this reference, whose value is the function.

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from typing import Any
 
 _IGNORED = {
-    "include_dashboard", "dashboard_host", "dashboard_port", "job_config", "configure_logging", "logging_level",
+    "include_dashboard", "dashboard_host", "dashboard_port", "configure_logging", "logging_level",
     "logging_format", "logging_config", "enable_resource_isolation", "cgroup_path", "system_reserved_cpu",
     "system_reserved_memory", "proxy_server_url", "_redis_password", "_redis_username", "_system_config", "_temp_dir",
     "_node_ip_address", "_tracing_startup_hook", "_metrics_export_port", "_memory", "_driver_object_store_memory",
@@ -80,6 +80,7 @@ def init(
     ignore_reinit_error: bool = False,
     log_to_driver: bool = True,
     local_mode: bool = False,
+    job_config: Any = None,
     **others: Any,
 ) -> Context:
     """Joins a cluster as a driver, or starts a node of its own.
@@ -88,6 +89,7 @@ def init(
         always starts one; else the session directory of a node, as `sheaf start` prints it.
     num_cpus, num_gpus, resources, labels, object_store_memory (bytes): of a node that is started.
     namespace: where named actors are found. runtime_env: for all tasks and actors. log_to_driver: print what workers print.
+    job_config: a sheaf.job_config.JobConfig, whose namespace and environment count where none is given here.
 
     Raises ConnectionError when no node answers, RuntimeError when called twice (unless ignore_reinit_error), ValueError for
     wrong values. Options of Ray that mean nothing here are accepted.
@@ -107,6 +109,10 @@ def init(
     flags = _node_flags(given)
     if where and flags:
         raise ValueError(f"{', '.join(n for n, v in given.items() if v is not None)}: of a node that is started; this one runs already ({where})")
+    if job_config is not None:
+        job_config.apply()
+        runtime_env = runtime_env or job_config.runtime_env
+        namespace = namespace or job_config.ray_namespace
     plan = _environment(runtime_env)
     session = _core.init(
         {

@@ -33,8 +33,8 @@ def _make_pickler() -> type:
 
     reduce_other = cloudpickle.Pickler.reducer_override
 
-    class Pickler(cloudpickle.Pickler):
-        def __init__(self, file: io.BytesIO, buffers: list[pickle.PickleBuffer] | None, references: list[_core.ObjectRef]):
+    class Pickler(cloudpickle.Pickler):  # type: ignore[misc]
+        def __init__(self, file: io.BytesIO, buffers: list[pickle.PickleBuffer] | None, references: list[_core.ObjectRef[Any]]):
             super().__init__(file, protocol=5, buffer_callback=None if buffers is None else buffers.append)
             self.references = references
 
@@ -52,11 +52,11 @@ def _make_pickler() -> type:
     return Pickler
 
 
-def pickle_value(value: Any) -> tuple[memoryview, list[pickle.PickleBuffer], list[_core.ObjectRef]]:
+def pickle_value(value: Any) -> tuple[memoryview, list[pickle.PickleBuffer], list[_core.ObjectRef[Any]]]:
     """The pickle of `value`, the buffers outside it, and the references inside it. TypeError: what cannot be pickled, and where."""
     file = io.BytesIO()
     buffers: list[pickle.PickleBuffer] = []
-    references: list[_core.ObjectRef] = []
+    references: list[_core.ObjectRef[Any]] = []
     _dump(value, file, buffers, references)
     return file.getbuffer(), buffers, references
 
@@ -66,10 +66,10 @@ def unpickle_value(data: memoryview, buffers: list[Any]) -> Any:
     return pickle.loads(data, buffers=buffers)
 
 
-def dumps(value: Any) -> tuple[bytes, list[_core.ObjectRef]]:
+def dumps(value: Any) -> tuple[bytes, list[_core.ObjectRef[Any]]]:
     """One piece of bytes for `value`, and the references inside it."""
     file = io.BytesIO()
-    references: list[_core.ObjectRef] = []
+    references: list[_core.ObjectRef[Any]] = []
     _dump(value, file, None, references)
     return file.getvalue(), references
 
@@ -79,10 +79,24 @@ def loads(data: bytes) -> Any:
     return pickle.loads(data)
 
 
-def _dump(value: Any, file: io.BytesIO, buffers: list[pickle.PickleBuffer] | None, references: list[_core.ObjectRef]) -> None:
+def _dump(value: Any, file: io.BytesIO, buffers: list[pickle.PickleBuffer] | None, references: list[_core.ObjectRef[Any]]) -> None:
     try:
         (_pickler_class or _make_pickler())(file, buffers, references).dump(value)
     except Exception as error:
         from sheaf import unpicklable
 
         raise unpicklable.explain(value, error) from None
+
+
+_ARRAY_TYPES = {
+    0x11: "i1", 0x12: "<i2", 0x14: "<i4", 0x18: "<i8", 0x21: "u1", 0x22: "<u2", 0x24: "<u4", 0x28: "<u8", 0x34: "<f4", 0x38: "<f8",
+}
+
+
+def array_of(memory: Any, kind: int) -> Any:
+    """Numbers that C++ wrote, as a NumPy array over their memory; `kind`: sheaf/internal/type_traits.h's NumberKind."""
+    import numpy
+
+    if kind not in _ARRAY_TYPES:
+        raise ValueError(f"these bytes are no value of Sheaf: there are no numbers of kind {kind:#x}")
+    return numpy.frombuffer(memory, _ARRAY_TYPES[kind])

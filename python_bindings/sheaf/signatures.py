@@ -40,6 +40,11 @@ class Signature:
         self._signature = signature.replace(parameters=parameters)
         self.bounds = bounds_of(self._signature)
 
+    @property
+    def full(self) -> Any:
+        """An inspect.Signature, or None: of a builtin."""
+        return self._signature
+
     def check(self, name: str, count: int, names: tuple[str, ...] | None) -> None:
         """TypeError when `count` positional arguments and these keywords do not fit."""
         key = (count, names)

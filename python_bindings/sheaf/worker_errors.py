@@ -8,7 +8,7 @@ import pickle
 import traceback
 from typing import Any
 
-from sheaf import worker_functions
+from sheaf import _core, exported, worker_functions
 from sheaf.exceptions import Kind, RayTaskError, RuntimeEnvSetupError
 
 _PACKAGE = os.path.dirname(os.path.abspath(__file__))
@@ -32,6 +32,9 @@ def describe_failure(error: BaseException, name: str, key: str, cancelled: bool,
     cause = error
     if isinstance(error, RayTaskError) and error.cause is not None:
         cause = error.cause
+    if key.startswith(exported.NAMED):  # The caller is C++: api/failures.cc reads this.
+        payload = _core.encode_plain(["python", name, type(cause).__qualname__, str(cause)])
+        return Kind.TASK_FAILED, text, payload, retries and isinstance(error, Exception)
     payload = pickle.dumps((name, text, _pickled(cause), f"{type(cause).__name__}: {cause}", os.getpid()), 5)
     return Kind.TASK_FAILED, text, payload, retries and worker_functions.is_retriable(key, error)
 

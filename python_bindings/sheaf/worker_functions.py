@@ -3,22 +3,27 @@
 
 from __future__ import annotations
 
+import importlib
 import os
 import pickle
 import sys
 from typing import Any, Callable
 
 from sheaf import _core, exported, runtime_env_setup
+from sheaf.actor import ActorClass
+from sheaf.remote_function import RemoteFunction
 
 _rules: dict[str, tuple[type[BaseException], ...]] = {}
 
 
 def load_function(key: str, name: str, extra: bytes) -> Callable[..., Any] | str:
     """What the calls of a template run: a callable, or the name of a method of the actor. Raises what importing it raises."""
-    if not key.startswith((exported.FUNCTION, exported.CLASS, exported.METHOD)):
+    if not key.startswith((exported.FUNCTION, exported.CLASS, exported.METHOD, exported.NAMED)):
         raise RuntimeError(f"'{name}' is a function of another language, which this worker cannot run")
     if runtime_env_setup.VARIABLE in os.environ:
         runtime_env_setup.ensure()
+    if key.startswith(exported.NAMED):
+        return named(key[len(exported.NAMED):])
     body, carried, rule, _ = pickle.loads(extra) if extra else (None, False, None, None)
     if rule is not None:
         _rules[key] = pickle.loads(rule)
@@ -33,6 +38,22 @@ def load_function(key: str, name: str, extra: bytes) -> Callable[..., Any] | str
         if body is None:
             raise RuntimeError(f"the code of '{name}' is no longer in the cluster's key-value store")
     function: Callable[..., Any] = pickle.loads(body)
+    return function
+
+
+def named(path: str) -> Callable[..., Any] | str:
+    """What a call of another language names: "module:function", "module:Class", or ":method" of the actor."""
+    module, _, name = path.partition(":")
+    if not module:
+        return _BUILT_IN.get(name) or sys.intern(name)
+    target: Any = importlib.import_module(module)
+    for part in name.split("."):
+        target = getattr(target, part)
+    if isinstance(target, RemoteFunction):
+        target = target._function
+    elif isinstance(target, ActorClass):
+        target = target._class
+    function: Callable[..., Any] = target
     return function
 
 

@@ -92,8 +92,13 @@ def leave_fork(error: BaseException | None) -> None:
 def _leave(status: int) -> None:
     """Ends the process without waiting for threads of user code, after its exit functions."""
     try:
-        atexit._run_exitfuncs()
-        sys.stdout.flush()
-        sys.stderr.flush()
+        run_exit_functions()
     finally:
         os._exit(status)
+
+
+def run_exit_functions() -> None:
+    """What user code registered with atexit, once; an actor that asks for its end is killed afterwards."""
+    atexit._run_exitfuncs()
+    sys.stdout.flush()
+    sys.stderr.flush()

@@ -58,9 +58,9 @@ WORLD = [
               "shm/segment.* raylet/machine.*"),  # The second asks the kernel what it can.
     WorldRule("futexes", r"\bFUTEX_|SYS_futex", "shm/doorbell.*"),
     WorldRule("processes", _call("fork|vfork|clone|clone3|posix_spawn|posix_spawnp|exec[lv]p?e?|fexecve|waitpid|waitid|daemon"),
-              "raylet/process_launcher* raylet/spawn.* raylet/stray_hunter.* base/worker_template.* api/embedded_node.* cli/start.* cli/run.*"),  # The last becomes Python.
+              "raylet/process_launcher* raylet/spawn.* raylet/stray_hunter.* base/worker_template.* api/embedded_node.* api/python_worker.* cli/start.* cli/run.*"),  # Two become Python.
     # A driver's environment, whole, goes to its workers and to its own node; `sheaf run` adds to Python's search path.
-    WorldRule("the environment", r"extern char\s*\*\*\s*environ|" + _call("getenv|secure_getenv|setenv|putenv|unsetenv"), "base/config.* worker/runtime_attach.* api/embedded_node.* cli/run.*"),
+    WorldRule("the environment", r"extern char\s*\*\*\s*environ|" + _call("getenv|secure_getenv|setenv|putenv|unsetenv"), "base/config.* worker/runtime_attach.* api/embedded_node.* api/python_worker.* cli/run.*"),
     WorldRule("randomness", r"std::random_device|std::mt19937|" + _call("rand|srand|random|getrandom|getentropy"),
               "base/random.* base/session_directory.*"),
     WorldRule("SQLite", r"sqlite3", "gcs/sqlite_storage*"),

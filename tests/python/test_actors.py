@@ -1,6 +1,8 @@
 # Copyright The Sheaf Authors. SPDX-License-Identifier: Apache-2.0
 """Actors: state, order, names, handles, ends."""
 
+import atexit
+import pickle
 import threading
 import time
 
@@ -168,8 +170,9 @@ def test_a_failed_constructor_is_told_by_calls():
         def call(self):
             return 1
 
-    with pytest.raises(sheaf.exceptions.ActorDiedError, match="no luck"):
+    with pytest.raises(sheaf.exceptions.ActorDiedError, match="no luck") as caught:
         sheaf.get(Broken.remote().call.remote(), timeout=WAIT_S)
+    assert str(pickle.loads(pickle.dumps(caught.value))) == str(caught.value)
 
 
 def test_exit_actor_ends_it_for_good():
@@ -189,6 +192,25 @@ def test_exit_actor_ends_it_for_good():
         sheaf.get(leaver.here.remote(), timeout=WAIT_S)
     with pytest.raises(TypeError):
         sheaf.actor.exit_actor()
+
+
+@pytest.mark.parametrize("kind", ["sync", "async"])
+def test_an_actor_that_is_told_to_end_runs_its_exit_functions(kind, tmp_path):
+    class Sync:
+        def __init__(self, path):
+            atexit.register(path.write_text, "bye")
+
+    class Async(Sync):
+        async def method(self):
+            pass
+
+    actor = sheaf.remote(num_cpus=0)({"sync": Sync, "async": Async}[kind]).remote(tmp_path / "left")
+    with pytest.raises(sheaf.exceptions.ActorDiedError):
+        sheaf.get(actor.__ray_terminate__.remote(), timeout=WAIT_S)
+    deadline = time.monotonic() + WAIT_S
+    while not (tmp_path / "left").exists() or not (tmp_path / "left").read_text():
+        assert time.monotonic() < deadline
+        time.sleep(0.01)
 
 
 def test_built_in_methods():

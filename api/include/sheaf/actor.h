@@ -124,6 +124,7 @@ struct Member<Class, kMember, ConstructorTag<Parameters...>> {
       record.name = TypeName<Class>();
       record.key = KeyOf<void(Parameters...)>(record.name + "()");
       record.class_key = typeid(Class).name();
+      record.parameters = sizeof...(Parameters);
       record.is_async = class_is_async;
       if constexpr (std::is_constructible_v<Class, Parameters...>) {
         record.invoke = &InvokeConstructor<Class, Parameters...>;
@@ -148,6 +149,7 @@ struct Member<Class, kFactory, R (*)(Parameters...)> {
     record.name = TypeName<Class>();
     record.key = KeyOf<R(Parameters...)>(NameOf<kFactory>());
     record.class_key = typeid(Class).name();
+    record.parameters = sizeof...(Parameters);
     record.is_async = class_is_async;
     record.invoke = &InvokeFactory<Class, kFactory>;
     internal::Register(&record);
@@ -173,6 +175,7 @@ struct MethodMember {
     record.name = TypeName<Class>() + name.substr(name.rfind("::"));
     record.key = KeyOf<typename Signature::Plain>(record.name);
     record.class_key = typeid(Class).name();
+    record.parameters = std::tuple_size_v<typename Signature::Parameters>;
     record.streaming = RemoteOf<typename Signature::Return>::kStreaming;
     record.group = std::move(group);
     if constexpr (CheckFunction<decltype(kMethod)>()) record.invoke = &InvokeMethod<Class, kMethod>;
@@ -341,39 +344,53 @@ class ActorHandle {
   internal::Handle handle_;
 };
 
-// An actor to be made, with its options.
-template <class Class, class Parameters = void>
-class ActorCaller : public internal::OptionHolder,
-                    public internal::PlacedOptions<ActorCaller<Class, Parameters>> {
- public:
-  ActorCaller() = default;
-  explicit ActorCaller(const internal::FunctionRecord* factory) : factory_(factory) {}
+namespace internal {
 
-  // Name(x) makes it findable by GetActor(x). It is a CPU to place and none to run, unless
-  // resources are asked for.
-  ActorCaller& Namespace(std::string name_space) {
+// Options of actors. Name(x) makes one findable by GetActor(x). It is a CPU to place and none to
+// run, unless resources are asked for.
+template <class Self>
+class ActorOptions : public OptionHolder, public PlacedOptions<Self> {
+ public:
+  Self& Namespace(std::string name_space) {
     return Set(&Options::name_space, std::move(name_space));
   }
-  ActorCaller& Detached() {
+  Self& Detached() {
     return Set(&Options::detached, true);
   }  // Lives until killed, also after this job. Needs a name.
-  ActorCaller& GetIfExists() {
+  Self& GetIfExists() {
     return Set(&Options::get_if_exists, true);
   }  // The one of that name, if there is one.
   // How often it is made anew when its process dies; -1: without bound.
-  ActorCaller& MaxRestarts(int count) { return Set(&Options::max_restarts, count); }
+  Self& MaxRestarts(int count) { return Set(&Options::max_restarts, count); }
   // How often a call is sent again when the actor died under it; -1: without bound.
-  ActorCaller& MaxTaskRetries(int count) { return Set(&Options::max_task_retries, count); }
+  Self& MaxTaskRetries(int count) { return Set(&Options::max_task_retries, count); }
   // Calls at the same time: threads, or coroutines.
-  ActorCaller& MaxConcurrency(uint32_t calls) { return Set(&Options::max_concurrency, calls); }
+  Self& MaxConcurrency(uint32_t calls) { return Set(&Options::max_concurrency, calls); }
   // Further calls at the same time, for methods with sheaf::InGroup or calls with Group.
-  ActorCaller& ConcurrencyGroup(std::string name, uint32_t calls) {
+  Self& ConcurrencyGroup(std::string name, uint32_t calls) {
     this->Change().concurrency_groups.emplace_back(std::move(name), calls);
-    return *this;
+    return this->self();
   }
-  ActorCaller& OutOfOrder() { return Set(&Options::out_of_order, true); }
+  Self& OutOfOrder() { return Set(&Options::out_of_order, true); }
   // A caller with so many calls unanswered gets PendingCallsLimitError.
-  ActorCaller& MaxPendingCalls(int64_t calls) { return Set(&Options::max_pending_calls, calls); }
+  Self& MaxPendingCalls(int64_t calls) { return Set(&Options::max_pending_calls, calls); }
+
+ private:
+  template <class T>
+  Self& Set(T Options::* field, T value) {
+    this->Change().*field = std::move(value);
+    return this->self();
+  }
+};
+
+}  // namespace internal
+
+// An actor to be made, with its options.
+template <class Class, class Parameters = void>
+class ActorCaller : public internal::ActorOptions<ActorCaller<Class, Parameters>> {
+ public:
+  ActorCaller() = default;
+  explicit ActorCaller(const internal::FunctionRecord* factory) : factory_(factory) {}
 
   // Makes the actor and returns at once (a named one: when the name is taken for it, else throws
   // ActorNameTakenError).
@@ -395,11 +412,6 @@ class ActorCaller : public internal::OptionHolder,
   }
 
  private:
-  template <class T>
-  ActorCaller& Set(T Options::* field, T value) {
-    this->Change().*field = std::move(value);
-    return *this;
-  }
   template <class Types, class... Given>
   ActorHandle<Class> Make(const internal::FunctionRecord& record, std::type_identity<Types> types,
                           const Given&... arguments) {

@@ -27,6 +27,7 @@
 #include "sheaf/object_ref.h"
 #include "sheaf/options.h"
 #include "sheaf/placement.h"
+#include "sheaf/python.h"
 #include "sheaf/serialize.h"
 #include "sheaf/task.h"
 
@@ -39,6 +40,7 @@ struct InitOptions {
   std::string address{};
   std::string name_space{};  // Named actors are found within one. Empty: one of its own.
   std::map<std::string, std::string> environment{};  // Variables of all workers of this job.
+  std::string python = "python3";  // Of PyTask and PyActor: a name in PATH, or a path.
   bool log_to_driver = true;  // What workers print appears here, with "(name pid=...)" before it.
   // Of a node of its own; 0 (below 0 for GPUs): what the machine has.
   double cpus = 0;

@@ -46,6 +46,7 @@ struct FunctionRegistration {
       using Signature = SignatureOf<decltype(kFunction)>;
       record.name = NameOf<kFunction>();
       record.key = KeyOf<typename Signature::Plain>(record.name);
+      record.parameters = std::tuple_size_v<typename Signature::Parameters>;
       record.streaming = RemoteOf<typename Signature::Return>::kStreaming;
       if constexpr (CheckFunction<decltype(kFunction)>())
         record.invoke = &InvokeFunction<kFunction>;

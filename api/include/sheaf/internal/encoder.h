@@ -40,6 +40,7 @@ enum ExtType : int8_t {
   kExtBuffer = 2,  // NumberKind, then the index of a buffer, 4 bytes.
   kExtObject = 3,  // Index among the value's nested references, 4 bytes; the object's id, 16 bytes.
   kExtActor = 4,   // The same, of the actor's creation object.
+  kExtTuple = 5,   // No bytes. Of Python: the array that follows is a tuple.
 };
 struct NestedForm {
   uint32_t index;

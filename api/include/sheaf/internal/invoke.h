@@ -13,6 +13,7 @@
 #include "sheaf/generator.h"
 #include "sheaf/internal/arguments.h"
 #include "sheaf/internal/call.h"
+#include "sheaf/internal/names.h"
 
 namespace sheaf::inline v1::internal {
 
@@ -97,8 +98,12 @@ struct SlotFor<Parameter> {
   using Type = BorrowedSpan<std::remove_const_t<typename ValueOf<Parameter>::element_type>>;
 };
 
+// `type`: what was wanted of the argument whose bytes are none.
+[[noreturn]] SHEAF_API void ThrowWrongArgument(size_t index, const std::string& type,
+                                               const SerializationError& error);
+
 template <class Parameter>
-typename SlotFor<Parameter>::Type ReadSlot(const Call& call, size_t index) {
+typename SlotFor<Parameter>::Type ReadSlot(const Call& call, size_t index) try {
   using Value = ValueOf<Parameter>;
   Decoder in(call.bytes(index), call.source(index));
   if constexpr (std::same_as<Value, std::string_view>) {
@@ -114,6 +119,8 @@ typename SlotFor<Parameter>::Type ReadSlot(const Call& call, size_t index) {
     in.Finish();
     return value;
   }
+} catch (const SerializationError& error) {
+  ThrowWrongArgument(index, TypeName<ValueOf<Parameter>>(), error);
 }
 template <class Parameter, class Slot>
 decltype(auto) Pass(Slot& slot) {

@@ -48,7 +48,7 @@ WORLD = [
     WorldRule("the clock", r"clock_gettime|gettimeofday|(?:steady|system|high_resolution)_clock::now|" + _call("time"),
               "base/clock.* base/log.* raylet/worker_observer.* cli/node_plan.*"),  # The last two: wall time as a label.
     WorldRule("sleeping", r"this_thread::sleep|absl::SleepFor|" + _call("nanosleep|clock_nanosleep|usleep|sleep"),
-              "base/clock.* base/executor.* raylet/process_launcher* raylet/raylet_process.* api/embedded_node.*"),
+              "base/clock.* base/executor.* raylet/process_launcher* raylet/raylet_process.* api/embedded_node.* cli/drain.*"),
     # A runtime has one background thread and the threads of its actor's groups; parallel_copy borrows idle cores.
     WorldRule("threads", r"std::(?:j?thread|async)\b|" + _call("pthread_create"),
               "base/executor.* metrics/http_endpoint.* worker/runtime_* object_store/parallel_copy.*"),

@@ -207,6 +207,10 @@ def test_a_node_that_drains_finishes_what_it_runs_and_gets_nothing_more(cluster)
     done = sheaf_command(cluster, "drain", str(b.node_number), "--wait", "30")
     assert done.returncode == 0 and "DRAINED" in done.stdout, done.stderr
     cluster.remove_node(b)
+    deadline = time.monotonic() + WAIT_S
+    while states()[b.node_number] != "DEAD":
+        assert time.monotonic() < deadline
+        time.sleep(0.1)
     done = sheaf_command(cluster, "drain", str(b.node_number))
     assert done.returncode == 4 and f"no node {b.node_number} is in the cluster" in done.stderr
 

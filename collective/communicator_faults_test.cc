@@ -3,6 +3,7 @@
 // here, and each reports what its operations returned.
 #include <poll.h>
 #include <signal.h>
+#include <sys/socket.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -396,6 +397,40 @@ TEST_CASE("what a dead process published is refused, and its successor is found"
     CHECK(ranks.Line(index) == "here");
     CHECK(ranks.Line(index) == "formed");
   }
+}
+
+// What was published stays, as that of a rank that gave up a moment ago.
+class NothingIsWithdrawn final : public Rendezvous {
+ public:
+  absl::Status Publish(int rank, absl::string_view bytes, Nanos deadline) override {
+    return inner_.Publish(rank, bytes, deadline);
+  }
+  absl::StatusOr<std::optional<std::string>> Look(int rank, Nanos deadline) override {
+    return inner_.Look(rank, deadline);
+  }
+  absl::Status Withdraw(int, absl::string_view, Nanos) override { return absl::OkStatus(); }
+
+ private:
+  FakeMeetingPlace place_;
+  FakeRendezvous inner_{place_};
+};
+
+TEST_CASE("a published descriptor whose number names a socket by now is old", "[faults]") {
+  NothingIsWithdrawn rendezvous;
+  CommunicatorOptions options = OptionsOf(1, 2);
+  options.formation_timeout = 50 * kMillisecond;
+  CHECK(absl::IsDeadlineExceeded(FormFor(kShm, options, rendezvous).status()));
+  std::vector<UniqueFd> sockets;  // They take the lowest numbers, so also that of the segment.
+  for (int i = 0; i < 16; ++i) {
+    int pair[2];
+    REQUIRE(socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, pair) == 0);
+    for (const int fd : pair) sockets.emplace_back(fd);
+  }
+  options.rank = 0;
+  const absl::Status status = FormFor(kShm, options, rendezvous).status();
+  INFO(status);
+  CHECK(absl::IsDeadlineExceeded(status));
+  CHECK(Contains(std::string(status.message()), "is old: the descriptor is another's"));
 }
 
 TEST_CASE("a forked child cannot use its parent's group, nor harm it", "[faults]") {

@@ -4,8 +4,9 @@
 from __future__ import annotations
 
 from sheaf import _core
+from sheaf._core import ObjectRef
 from sheaf.ids import node_id
-from sheaf.object_ref import ObjectRef, ObjectRefGenerator
+from sheaf.object_ref import ObjectRefGenerator
 
 TYPE_CHECKING = False  # Importing typing takes longer than all else here.
 if TYPE_CHECKING:
@@ -65,7 +66,7 @@ def get_gpu_ids() -> list[int]:
     return list(_core.context()["gpu_ids"])
 
 
-def cancel(ref: ObjectRef | ObjectRefGenerator, *, force: bool = False, recursive: bool = True) -> None:
+def cancel(ref: ObjectRef[Any] | ObjectRefGenerator, *, force: bool = False, recursive: bool = True) -> None:
     """Cancels the call that makes `ref`: one that waits never starts, one that runs is interrupted (KeyboardInterrupt).
 
     Its get raises TaskCancelledError, if it was not done already. force: end its worker. recursive: also what it has called.
@@ -79,15 +80,16 @@ def cancel(ref: ObjectRef | ObjectRefGenerator, *, force: bool = False, recursiv
 
 
 def timeline(filename: str | None = None) -> Any:
-    """The last calls of each worker of this node, as a Chrome trace (chrome://tracing, Perfetto): written to a file, or as a list.
+    """The last calls of each worker, as a Chrome trace (chrome://tracing, Perfetto): written to a file, or as a list.
 
-    A worker remembers some 4,000 calls; times are microseconds of the monotonic clock.
+    A worker remembers some 4,000 calls; times are microseconds of this machine's monotonic clock, to which those of other nodes are
+    brought by their wall clocks. A node that does not answer within seconds is left out, with a warning.
     """
     import json
 
     from sheaf import timeline_file
 
-    events = timeline_file.events()
+    events = timeline_file.events_of_all_nodes()
     if filename is None:
         return events
     with open(filename, "w") as file:

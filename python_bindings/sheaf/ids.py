@@ -30,7 +30,7 @@ class BaseID:
         return not self._hex.strip("0")
 
     def __eq__(self, other: object) -> bool:
-        return type(other) is type(self) and self._hex == other._hex  # type: ignore[attr-defined]
+        return type(other) is type(self) and self._hex == other._hex
 
     def __hash__(self) -> int:
         return hash(self._hex)

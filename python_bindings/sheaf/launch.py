@@ -133,7 +133,7 @@ def launch(count: int, program: list[str], module: bool = False) -> int:
     ranks = []
     for index in range(count):
         # The class's name is what the lines of its process come with.
-        kind = sheaf.remote(type(f"rank_{index}", (Rank,), {"__module__": __name__, "__reduce__": object.__reduce__}))
+        kind: Any = sheaf.remote(type(f"rank_{index}", (Rank,), {"__module__": __name__, "__reduce__": object.__reduce__}))
         where = PlacementGroupSchedulingStrategy(group, placement_group_bundle_index=index)
         ranks.append(kind.options(num_cpus=1, scheduling_strategy=where).remote())
     try:

@@ -68,7 +68,7 @@ def get_other(refs: Any, timeout: float | None) -> Any:
     raise ValueError(f"get takes an ObjectRef or a list of them, got {refs!r}")
 
 
-def future_of(ref: ObjectRef) -> concurrent.futures.Future[Any]:
+def future_of(ref: ObjectRef[Any]) -> concurrent.futures.Future[Any]:
     """A concurrent future that ends with the value of `ref`, or with its error."""
     import concurrent.futures
 
@@ -86,7 +86,7 @@ def future_of(ref: ObjectRef) -> concurrent.futures.Future[Any]:
     return future
 
 
-def asyncio_future_of(ref: ObjectRef) -> asyncio.Future[Any]:
+def asyncio_future_of(ref: ObjectRef[Any]) -> asyncio.Future[Any]:
     """A future of the running event loop that ends with the value of `ref`, or with its error."""
     import asyncio
 
@@ -113,7 +113,7 @@ def asyncio_future_of(ref: ObjectRef) -> asyncio.Future[Any]:
     return future
 
 
-def await_reference(ref: ObjectRef) -> Generator[Any, None, Any]:
+def await_reference(ref: ObjectRef[Any]) -> Generator[Any, None, Any]:
     """`await ref`: its value."""
     return asyncio_future_of(ref).__await__()
 
@@ -124,18 +124,18 @@ class ObjectRefGenerator:
     `for ref in items`, `async for ref in items`. An error of the generator is the last item: its get raises.
     """
 
-    def __init__(self, stream: ObjectRef) -> None:
+    def __init__(self, stream: ObjectRef[Any]) -> None:
         self._stream = stream
-        self._ahead: ObjectRef | None = None
+        self._ahead: ObjectRef[Any] | None = None
         self._ended = False
 
     def __iter__(self) -> ObjectRefGenerator:
         return self
 
-    def __next__(self) -> ObjectRef:
+    def __next__(self) -> ObjectRef[Any]:
         return self._next_sync(None)
 
-    def _next_sync(self, timeout: float | None = None) -> ObjectRef:
+    def _next_sync(self, timeout: float | None = None) -> ObjectRef[Any]:
         """The next item, waiting `timeout` seconds at most (GetTimeoutError); StopIteration at the end."""
         ref, self._ahead = self._ahead, None
         if ref is not None:
@@ -146,7 +146,7 @@ class ObjectRefGenerator:
             raise StopIteration
         return ref
 
-    def _next_ref(self) -> ObjectRef:
+    def _next_ref(self) -> ObjectRef[Any]:
         """The next item, which stays the next one: what wait looks at."""
         if self._ahead is None:
             self._ahead = self._next_sync(None)
@@ -155,7 +155,7 @@ class ObjectRefGenerator:
     def __aiter__(self) -> ObjectRefGenerator:
         return self
 
-    async def __anext__(self) -> ObjectRef:
+    async def __anext__(self) -> ObjectRef[Any]:
         import asyncio
 
         try:
@@ -163,13 +163,13 @@ class ObjectRefGenerator:
         except _End:
             raise StopAsyncIteration from None
 
-    def _next_or_none(self) -> ObjectRef | None:
+    def _next_or_none(self) -> ObjectRef[Any] | None:
         try:
             return self._next_sync(None)
         except StopIteration:
             return None
 
-    def completed(self) -> ObjectRef:
+    def completed(self) -> ObjectRef[Any]:
         """A reference that is ready when the generator has ended."""
         return self._stream
 
@@ -188,10 +188,10 @@ class _End(Exception):
     pass
 
 
-def _end() -> ObjectRef:
+def _end() -> ObjectRef[Any]:
     raise _End
 
 
-def wrap_stream(stream: ObjectRef) -> ObjectRefGenerator:
+def wrap_stream(stream: ObjectRef[Any]) -> ObjectRefGenerator:
     """What a call of a generator gives."""
     return ObjectRefGenerator(stream)

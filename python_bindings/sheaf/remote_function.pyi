@@ -1,6 +1,7 @@
 # Copyright The Sheaf Authors. SPDX-License-Identifier: Apache-2.0
 # Types of remote functions. Arguments are checked as those of the function; a call that passes references, of which a function
 # sees the values, is checked for its result only.
+from collections.abc import Callable
 from typing import Any, Generic, ParamSpec, TypeVar, overload
 
 from sheaf import _core
@@ -11,8 +12,10 @@ P = ParamSpec("P")
 R = TypeVar("R", covariant=True)
 
 class RemoteFunction(_core.Caller, Generic[P, R]):
+    _function: Callable[P, R]
     __name__: str
     __qualname__: str
+    def __init__(self, function: Callable[P, R], given: dict[str, Any], root: RemoteFunction[P, R] | None = None) -> None: ...
     @overload
     def remote(self, *args: P.args, **kwargs: P.kwargs) -> ObjectRef[R]: ...
     @overload

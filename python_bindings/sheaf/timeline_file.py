@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import os
 import struct
+import time
 
 from sheaf import _core
 
@@ -16,6 +17,7 @@ if TYPE_CHECKING:
 _RECORD = struct.Struct("<QQII40s")
 _CALLS = 4095  # Of one worker.
 _MOST_FILES = 256
+_ANSWER_S = 10.0  # How long the other nodes may take.
 
 
 def open_file() -> mmap.mmap | None:
@@ -43,6 +45,48 @@ def _remove_old(folder: str) -> None:
     paths = [os.path.join(folder, name) for name in names]
     for path in sorted(paths, key=os.path.getmtime)[: len(paths) - _MOST_FILES // 2]:
         os.unlink(path)
+
+
+def events_of_all_nodes() -> list[dict[str, Any]]:
+    """What the workers of all nodes have recorded. Each other node is asked by a small task that runs there."""
+    from sheaf import cluster
+    from sheaf.decorator import remote
+    from sheaf.ids import node_id
+    from sheaf.object_ref import wait
+    from sheaf.util.scheduling_strategies import NodeAffinitySchedulingStrategy
+
+    out = events()
+    here = node_id(_core.context()["node"])
+    others = [row["NodeID"] for row in cluster.nodes() if row["NodeID"] != here and row["Resources"].get("CPU")]
+    if not others:
+        return out
+    ask = remote(num_cpus=0, max_retries=0)(_events_by_wall_time)
+    asked = {ask.options(scheduling_strategy=NodeAffinitySchedulingStrategy(node, soft=False)).remote(): node for node in others}
+    ready, late = wait(list(asked), num_returns=len(asked), timeout=_ANSWER_S)
+    ahead = (time.time() - time.monotonic()) * 1e6
+    for ref in ready:
+        try:
+            found = _core.get(ref)
+        except Exception:
+            late.append(ref)
+            continue
+        for event in found:
+            if "ts" in event:
+                event["ts"] -= ahead
+            else:
+                event["args"]["name"] += f" of node {asked[ref][:8]}"
+            event["pid"] = f"{asked[ref][:8]}:{event['pid']}"
+        out += found
+    if late:
+        import warnings
+
+        warnings.warn(f"timeline: without the nodes {', '.join(asked[ref] for ref in late)}, which did not answer", stacklevel=3)
+    return sorted(out, key=lambda event: event.get("ts", 0.0))
+
+
+def _events_by_wall_time() -> list[dict[str, Any]]:
+    ahead = (time.time() - time.monotonic()) * 1e6
+    return [{**event, "ts": event["ts"] + ahead} if "ts" in event else event for event in events()]
 
 
 def events() -> list[dict[str, Any]]:

@@ -230,8 +230,8 @@ class Run:
         first = said[min(said)]
         now = time.time()
         row = {**first.metrics}
-        for name, value in (("training_iteration", number + 1), ("timestamp", now), ("time_total_s", now - self._begin)):
-            row.setdefault(name, value)
+        for key, value in (("training_iteration", number + 1), ("timestamp", now), ("time_total_s", now - self._begin)):
+            row.setdefault(key, value)
         temporary = next((report.temporary for report in said.values() if report.temporary), None)
         name = next((report.name for report in said.values() if report.name), None)
         checkpoint = self._files.record(row, temporary, name)

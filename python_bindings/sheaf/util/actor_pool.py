@@ -6,9 +6,10 @@ from __future__ import annotations
 from typing import Any, Callable, Iterable, Iterator
 
 from sheaf import _core
-from sheaf.object_ref import ObjectRef, wait
+from sheaf._core import ObjectRef
+from sheaf.object_ref import wait
 
-Submit = Callable[[Any, Any], ObjectRef]
+Submit = Callable[[Any, Any], "ObjectRef[Any]"]
 
 
 class ActorPool:
@@ -16,8 +17,8 @@ class ActorPool:
 
     def __init__(self, actors: Iterable[Any]):
         self._idle = list(actors)
-        self._running: dict[ObjectRef, tuple[int, Any]] = {}
-        self._by_index: dict[int, ObjectRef] = {}
+        self._running: dict[ObjectRef[Any], tuple[int, Any]] = {}
+        self._by_index: dict[int, ObjectRef[Any]] = {}
         self._waiting: list[tuple[Submit, Any]] = []
         self._next_task = 0
         self._next_return = 0

@@ -8,10 +8,22 @@ import time
 from typing import Any, Iterable, Iterator
 
 from sheaf import _core
-from sheaf.object_ref import ObjectRef, wait
+from sheaf._core import ObjectRef
+from sheaf.object_ref import wait
 
 _EACH_S = 0.1  # Between two looks of the bar.
 _WIDTH = 30
+
+
+def bar_text(words: str, done: int, total: int | None, spent: float, unit: str = "") -> str:
+    """A bar as a line: `words`, a share, how many of how many, seconds. total None: it is not known."""
+    head = f"{words}: " if words else ""
+    if total is None:
+        return f"{head}{done}{unit and ' ' + unit}, {spent:.1f} s"
+    share = min(done / total, 1.0) if total else 1.0
+    left = f", {spent / share - spent:.0f} s left" if 0 < share < 1 else ""
+    filled = round(share * _WIDTH)
+    return f"{head}{share:4.0%} |{'#' * filled}{'.' * (_WIDTH - filled)}| {done}/{total}{unit and ' ' + unit}, {spent:.1f} s{left}"
 
 
 class Bar:
@@ -28,12 +40,7 @@ class Bar:
 
     def text(self) -> str:
         """The line."""
-        spent = time.monotonic() - self._begin
-        share = self.done / self.total if self.total else 1.0
-        left = f", {spent / share - spent:.0f} s left" if 0 < share < 1 else ""
-        filled = round(share * _WIDTH)
-        words = f"{self.words}: " if self.words else ""
-        return f"{words}{share:4.0%} |{'#' * filled}{'.' * (_WIDTH - filled)}| {self.done}/{self.total}, {spent:.1f} s{left}"
+        return bar_text(self.words, self.done, self.total, time.monotonic() - self._begin)
 
     def add(self, count: int) -> None:
         """So many more are done."""
@@ -52,7 +59,7 @@ class Bar:
         self._stream.flush()
 
 
-def _ready(refs: list[ObjectRef], bar: Bar) -> Iterator[list[ObjectRef]]:
+def _ready(refs: list[ObjectRef[Any]], bar: Bar) -> Iterator[list[ObjectRef[Any]]]:
     left = refs
     while left:
         ready, _ = wait(left, num_returns=len(left), timeout=_EACH_S)
@@ -64,7 +71,7 @@ def _ready(refs: list[ObjectRef], bar: Bar) -> Iterator[list[ObjectRef]]:
         yield ready
 
 
-def progress(refs: Iterable[ObjectRef], words: str = "", ordered: bool = True, stream: Any = None) -> Iterator[Any]:
+def progress(refs: Iterable[ObjectRef[Any]], words: str = "", ordered: bool = True, stream: Any = None) -> Iterator[Any]:
     """The values of the references, in order (or as they are ready), while a bar shows how many are.
 
     stream: where the bar goes; None: stderr.
@@ -72,7 +79,7 @@ def progress(refs: Iterable[ObjectRef], words: str = "", ordered: bool = True, s
     listed = list(refs)
     bar = Bar(len(listed), words, stream)
     try:
-        arrived: set[ObjectRef] = set()
+        arrived: set[ObjectRef[Any]] = set()
         at = 0
         for ready in _ready(listed, bar):
             if not ordered:
@@ -86,7 +93,7 @@ def progress(refs: Iterable[ObjectRef], words: str = "", ordered: bool = True, s
         bar.close()
 
 
-def wait_all(refs: Iterable[ObjectRef], words: str = "", stream: Any = None) -> list[ObjectRef]:
+def wait_all(refs: Iterable[ObjectRef[Any]], words: str = "", stream: Any = None) -> list[ObjectRef[Any]]:
     """Waits for all, with a bar; gives the references. Failed ones count as ready."""
     listed = list(refs)
     bar = Bar(len(listed), words, stream)

@@ -26,7 +26,8 @@ class Queue:
 
     def qsize(self) -> int:
         """How many items there are."""
-        return _core.get(self.actor.qsize.remote())
+        count: int = _core.get(self.actor.qsize.remote())
+        return count
 
     size = qsize
 
@@ -77,7 +78,7 @@ class Queue:
         """Takes that many items; Empty: there are fewer."""
         if num_items < 0:
             raise ValueError(f"num_items={num_items}: want a number that is not negative")
-        items = _core.get(self.actor.get_batch.remote(num_items))
+        items: list[Any] | None = _core.get(self.actor.get_batch.remote(num_items))
         if items is None:
             raise Empty(f"there are fewer than {num_items} items")
         return items

@@ -33,7 +33,7 @@ class SheafBackend(MultiprocessingBackend):  # type: ignore[misc]
     def configure(self, n_jobs: int = 1, parallel: Any = None, prefer: Any = None, require: Any = None, **others: Any) -> int:
         """Makes the pool; gives how many processes it has."""
         n_jobs = self.effective_n_jobs(n_jobs)
-        self._pool = Pool(n_jobs, ray_remote_args=self._options)
+        self._pool: Pool | None = Pool(n_jobs, ray_remote_args=self._options)
         self.parallel = parallel
         return n_jobs
 

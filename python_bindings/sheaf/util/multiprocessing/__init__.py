@@ -1,6 +1,8 @@
 # Copyright The Sheaf Authors. SPDX-License-Identifier: Apache-2.0
 """multiprocessing.Pool over actors: the same names, on the cluster's CPUs."""
 
-from sheaf.util.multiprocessing.pool import AsyncResult, IMapIterator, Pool, TimeoutError
+from multiprocessing import TimeoutError
+
+from sheaf.util.multiprocessing.pool import AsyncResult, IMapIterator, Pool
 
 __all__ = ["AsyncResult", "IMapIterator", "Pool", "TimeoutError"]

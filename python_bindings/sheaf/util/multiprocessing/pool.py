@@ -9,10 +9,11 @@ from multiprocessing import TimeoutError
 from typing import Any, Callable, Iterable, Iterator
 
 from sheaf import _core, cluster, lifecycle
+from sheaf._core import ObjectRef
 from sheaf.actor import kill
 from sheaf.decorator import remote
 from sheaf.exceptions import GetTimeoutError
-from sheaf.object_ref import ObjectRef, wait
+from sheaf.object_ref import wait
 
 Chunk = list[tuple[tuple[Any, ...], dict[str, Any]]]
 _CHUNKS_PER_PROCESS = 4  # As multiprocessing divides what map gets.
@@ -40,7 +41,7 @@ class AsyncResult:
     """What apply_async and its kin give: the results of a number of chunks."""
 
     def __init__(
-        self, chunks: list[ObjectRef], single: bool, callback: Callable[[Any], Any] | None, error_callback: Callable[[Any], Any] | None
+        self, chunks: list[ObjectRef[Any]], single: bool, callback: Callable[[Any], Any] | None, error_callback: Callable[[Any], Any] | None
     ):
         self._chunks = chunks
         self._single = single
@@ -113,7 +114,7 @@ class IMapIterator:
 
     def __init__(self, pool: Pool, function: Callable[..., Any], items: Iterator[Chunk], ordered: bool):
         self._pool, self._function, self._items, self._ordered = pool, function, items, ordered
-        self._pending: list[ObjectRef] = []
+        self._pending: list[ObjectRef[Any]] = []
         self._values: list[tuple[bool, Any]] = []
         self._submit(2 * _CHUNKS_PER_PROCESS * len(pool._processes))
 
@@ -173,10 +174,10 @@ class Pool:
         self._processes = [self._class.remote(*self._starting) for _ in range(processes)]
         self._given = [0] * processes  # Chunks, ever.
         self._unfinished = [0] * processes
-        self._pending: set[ObjectRef] = set()
+        self._pending: set[ObjectRef[Any]] = set()
         self._closed = False
 
-    def _submit(self, function: Callable[..., Any], chunk: Chunk) -> ObjectRef:
+    def _submit(self, function: Callable[..., Any], chunk: Chunk) -> ObjectRef[Any]:
         if self._closed:
             raise ValueError("the pool is closed: it takes no more calls")
         with self._lock:
@@ -186,7 +187,7 @@ class Pool:
                 self._given[index] = 0
             self._given[index] += 1
             self._unfinished[index] += 1
-            ref: ObjectRef = self._processes[index].run.remote(function, chunk)
+            ref: ObjectRef[Any] = self._processes[index].run.remote(function, chunk)
             self._pending.add(ref)
 
         def finished() -> None:
@@ -204,8 +205,11 @@ class Pool:
         if size < 1:
             raise ValueError(f"chunksize={size}: want a number from 1")
         source = iter(items)
-        while chunk := [(arguments, {}) for arguments in itertools.islice(source, size)]:
-            yield chunk  # type: ignore[misc]
+        while True:
+            chunk: Chunk = [(arguments, {}) for arguments in itertools.islice(source, size)]
+            if not chunk:
+                return
+            yield chunk
 
     def _map(self, function: Any, items: Iterable[tuple[Any, ...]], size: int | None, callback: Any, error_callback: Any) -> AsyncResult:
         refs = [self._submit(function, chunk) for chunk in self._chunks(items, size)]
@@ -224,7 +228,8 @@ class Pool:
 
     def map(self, func: Callable[..., Any], iterable: Iterable[Any], chunksize: int | None = None) -> list[Any]:
         """func(item) for each item, in order."""
-        return self.map_async(func, iterable, chunksize).get()
+        values: list[Any] = self.map_async(func, iterable, chunksize).get()
+        return values
 
     def map_async(
         self, func: Callable[..., Any], iterable: Iterable[Any], chunksize: int | None = None, callback: Any = None, error_callback: Any = None
@@ -234,7 +239,8 @@ class Pool:
 
     def starmap(self, func: Callable[..., Any], iterable: Iterable[Iterable[Any]], chunksize: int | None = None) -> list[Any]:
         """func(*item) for each item, in order."""
-        return self.starmap_async(func, iterable, chunksize).get()
+        values: list[Any] = self.starmap_async(func, iterable, chunksize).get()
+        return values
 
     def starmap_async(
         self, func: Callable[..., Any], iterable: Iterable[Iterable[Any]], chunksize: int | None = None, callback: Any = None,

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 
 _WINDOW_S = 5.0
 _MOST_LINES = 1000  # Remembered; beyond, the oldest are told and forgotten.
+_BAR = "__sheaf_bar__ "  # tqdm_ray.MARK.
 _COLOURS = (36, 35, 34, 32, 33)  # Cyan, magenta, blue, green, yellow: by process.
 
 
@@ -78,8 +79,15 @@ def _wanted() -> bool:
 
 
 def print_lines(name: str, pid: int, error: bool, lines: list[str]) -> None:
-    """Writes the lines of one worker to stdout or stderr."""
+    """Writes the lines of one worker to stdout or stderr; those that tell a bar of tqdm_ray draw it."""
     global _timer
+    if any(line.startswith(_BAR) for line in lines):
+        from sheaf.experimental import tqdm_ray
+
+        for line in lines:
+            if line.startswith(_BAR):
+                tqdm_ray.take_line(name, pid, line)
+        lines = [line for line in lines if not line.startswith(_BAR)]
     with _lock:
         if not _wanted():
             _write([(name, pid, error, line) for line in lines])
@@ -106,6 +114,9 @@ def flush() -> None:
 
 def _write(rows: list[tuple[str, int, bool, str]]) -> None:
     streams: dict[bool, tuple[TextIO, bool]] = {}
+    bars = sys.modules.get("sheaf.experimental.tqdm_ray") if rows else None
+    if bars is not None:
+        bars.board.hide()
     for name, pid, error, line in rows:
         if error not in streams:
             stream = sys.stderr if error else sys.stdout
@@ -117,3 +128,5 @@ def _write(rows: list[tuple[str, int, bool, str]]) -> None:
         stream.write(f"{prefix} {line}\n")
     for stream, _ in streams.values():
         stream.flush()
+    if bars is not None:
+        bars.board.show()

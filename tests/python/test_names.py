@@ -43,10 +43,10 @@ def test_the_name_is_there(name):
 
 def test_what_is_absent_says_so():
     import sheaf
-    from sheaf.experimental import tqdm_ray
+    from sheaf.job_submission import JobSubmissionClient
 
-    with pytest.raises(NotImplementedError, match="experimental.tqdm_ray.tqdm is not in Sheaf yet"):
-        tqdm_ray.tqdm([])
+    with pytest.raises(NotImplementedError, match="JobSubmissionClient is not in Sheaf yet"):
+        JobSubmissionClient("http://127.0.0.1:8265")
     with pytest.raises(AttributeError, match="nothing_of_the_kind"):
         sheaf.nothing_of_the_kind
 

@@ -1,6 +1,190 @@
 # Copyright The Sheaf Authors. SPDX-License-Identifier: Apache-2.0
-"""Progress bars; not there yet."""
+"""Progress bars that also work in tasks and actors: what a worker counts is shown by its driver.
 
-from sheaf import absent
+    from sheaf.experimental.tqdm_ray import tqdm
+    for item in tqdm(items, desc="load"):
 
-tqdm = absent.a_class("experimental.tqdm_ray.tqdm")
+A worker tells its bars as lines of its output, at most one per `flush_interval_s`; the driver takes these lines out of what it
+prints (log_lines.py) and keeps the bars of all processes below it, on terminals and in notebooks. Elsewhere a bar is one line when it
+ends.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+import threading
+import time
+from typing import Any, Generic, Iterable, Iterator, TextIO, TypeVar
+
+from sheaf import _core
+from sheaf.util.progress import bar_text
+
+T = TypeVar("T")
+MARK = "__sheaf_bar__ "  # How the line of a worker begins that tells a bar.
+_MOST_BARS = 64  # Shown at once; of more, the oldest are forgotten.
+
+
+class Board:
+    """The bars of a driver, below what else it prints. Thread-safe."""
+
+    def __init__(self, stream: TextIO | None = None):
+        self._lock = threading.RLock()
+        self._stream = stream
+        self._bars: dict[str, dict[str, Any]] = {}
+        self._drawn = 0  # Lines on the terminal now.
+
+    def take(self, state: dict[str, Any]) -> None:
+        """A bar's new state: id, desc, done, total, unit, spent (seconds), closed."""
+        with self._lock:
+            self.hide()
+            if state["closed"]:
+                self._bars.pop(state["id"], None)
+                self._out.write(self._text(state) + "\n")
+            else:
+                self._bars[state["id"]] = state
+                while len(self._bars) > _MOST_BARS:
+                    del self._bars[next(iter(self._bars))]
+            self.show()
+
+    def hide(self) -> None:
+        """Takes the bars off the terminal, for other lines; show() brings them back."""
+        with self._lock:
+            if self._drawn:
+                self._out.write(f"\r\033[{self._drawn}A\033[J")
+                self._drawn = 0
+
+    def show(self) -> None:
+        """Draws the bars, where something can be drawn anew."""
+        with self._lock:
+            if self._live:
+                self._out.writelines(self._text(state) + "\n" for state in self._bars.values())
+                self._drawn = len(self._bars)
+            self._out.flush()
+
+    @property
+    def _out(self) -> TextIO:
+        return self._stream or sys.stderr
+
+    @property
+    def _live(self) -> bool:
+        return bool(getattr(self._out, "isatty", bool)())
+
+    @staticmethod
+    def _text(state: dict[str, Any]) -> str:
+        words = f"({state['name']} pid={state['pid']}) {state['desc']}" if state.get("name") else state["desc"]
+        return bar_text(words.strip(), state["done"], state["total"], state["spent"], state["unit"])
+
+
+board = Board()
+
+
+def take_line(name: str, pid: int, line: str) -> None:
+    """A line of a worker that begins with MARK. One that is damaged is dropped."""
+    try:
+        state = json.loads(line[len(MARK) :])
+        board.take({**state, "name": name, "pid": pid})
+    except (ValueError, KeyError, TypeError):
+        pass
+
+
+def safe_print(*args: Any, **kwargs: Any) -> None:
+    """print, above the bars."""
+    board.hide()
+    try:
+        print(*args, **kwargs)
+    finally:
+        board.show()
+
+
+class tqdm(Generic[T]):
+    """A bar. iterable: what is counted as it is consumed, or None: update() counts. total: how many there will be; None: as many as
+    the iterable says, or unknown. position means nothing: bars stand in the order in which they began."""
+
+    def __init__(
+        self,
+        iterable: Iterable[T] | None = None,
+        desc: str | None = None,
+        total: int | None = None,
+        unit: str = "it",
+        position: int | None = None,
+        flush_interval_s: float = 5.0,
+    ):
+        self._iterable = iterable
+        self._desc = desc or ""
+        self._total = total
+        if total is None and hasattr(iterable, "__len__"):
+            self._total = len(iterable)  # type: ignore[arg-type]
+        self._unit = unit
+        self._each_s = flush_interval_s
+        self._done = 0
+        self._id = f"{os.getpid()}-{os.urandom(4).hex()}"
+        self._begin = time.monotonic()
+        self._told = float("-inf")
+        self._closed = False
+
+    @property
+    def total(self) -> int | None:
+        """How many there will be."""
+        return self._total
+
+    @total.setter
+    def total(self, total: int | None) -> None:
+        self._total = total
+        self._tell()
+
+    @property
+    def n(self) -> int:
+        """How many are done."""
+        return self._done
+
+    def set_description(self, desc: str) -> None:
+        """The words in front of the bar."""
+        self._desc = desc
+        self._tell()
+
+    def update(self, n: int = 1) -> None:
+        """So many more are done."""
+        self._done += n
+        self._tell()
+
+    def refresh(self) -> None:
+        """Shows the bar as it is now."""
+        self._tell(at_once=True)
+
+    def close(self) -> None:
+        """The last look. Idempotent."""
+        if not self._closed:
+            self._closed = True
+            self._tell(at_once=True)
+
+    def __iter__(self) -> Iterator[T]:
+        if self._iterable is None:
+            raise ValueError("tqdm: there is nothing to iterate over: pass an iterable, or call update()")
+        try:
+            for item in self._iterable:
+                yield item
+                self.update()
+        finally:
+            self.close()
+
+    def __enter__(self) -> tqdm[T]:
+        return self
+
+    def __exit__(self, *exc: Any) -> None:
+        self.close()
+
+    def _tell(self, at_once: bool = False) -> None:
+        now = time.monotonic()
+        if not at_once and now - self._told < self._each_s:
+            return
+        self._told = now
+        state = {
+            "id": self._id, "desc": self._desc, "done": self._done, "total": self._total, "unit": self._unit,
+            "spent": now - self._begin, "closed": self._closed,
+        }  # fmt: skip
+        if _core.is_worker():
+            print(MARK + json.dumps(state), flush=True)
+        else:
+            board.take(state)

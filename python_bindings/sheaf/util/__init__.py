@@ -16,6 +16,7 @@ _WHERE = {
     "register_serializer": "sheaf.serialization",
     "deregister_serializer": "sheaf.serialization",
     "Queue": "sheaf.util.queue",
+    "tqdm": "sheaf.experimental.tqdm_ray",
     "PublicAPI": "sheaf.util.annotations",
     "DeveloperAPI": "sheaf.util.annotations",
 }

@@ -423,6 +423,7 @@ wheel() {
   rm -rf build/wheel
   CMAKE_BUILD_PARALLEL_LEVEL=$(jobs) step "build" build/venv/bin/pip wheel --disable-pip-version-check --no-build-isolation --no-deps \
     --wheel-dir build/wheel .
+  step "name" build/venv/bin/python tests/packaging/platform_tag.py build/wheel/*.whl
   say "try"
   # 77: what the wheel requires could not be fetched; it is built all the same.
   build/venv/bin/python tests/packaging/wheel_test.py --wheel build/wheel/*.whl || (($? == 77)) || fail "the wheel does not work"

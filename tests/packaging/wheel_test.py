@@ -12,6 +12,8 @@ import tempfile
 import unittest
 import venv
 
+import platform_tag
+
 SKIPPED = 77
 WAIT_S = 200
 NO_INDEX = ("No matching distribution found", "Could not find a version", "Connection", "Temporary failure in name resolution", "Max retries")
@@ -80,6 +82,17 @@ class Wheel(unittest.TestCase):
         finally:
             self.assertEqual(self.command("sheaf", "stop").returncode, 0)
 
+    def test_its_name_says_which_linux_it_needs(self):
+        """Of glibc's version; it can be found out where binutils are, on the machine that builds."""
+        package = next(self.place.glob("lib/python*/site-packages/sheaf"))
+        major, minor = platform_tag.glibc_of(package)
+        self.assertGreaterEqual((major, minor), (2, 17))
+        self.assertRegex(self.wheel.name, rf"-(linux|manylinux_{major}_{minor})_\w+\.whl$")
+
+    def test_pytest_finds_its_fixtures(self):
+        code = "from importlib.metadata import entry_points; print(*(e.name + '=' + e.value for e in entry_points(group='pytest11')))"
+        self.assertEqual(self.command("python", "-c", code).stdout.split(), ["sheaf.testing=sheaf.testing"])
+
     def test_its_types_and_terms_are_in_it(self):
         package = next(self.place.glob("lib/python*/site-packages/sheaf"))
         for name in ("py.typed", "_core.pyi", "lib/licenses"):
@@ -99,5 +112,5 @@ if __name__ == "__main__":
         else:
             from assemble import assemble
 
-            Wheel.wheel = assemble(arguments.cmake, arguments.build, Wheel.scratch)
+            Wheel.wheel = platform_tag.retag(assemble(arguments.cmake, arguments.build, Wheel.scratch))
         unittest.main(argv=sys.argv[:1], verbosity=2)

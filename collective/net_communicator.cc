@@ -131,6 +131,8 @@ absl::StatusOr<std::unique_ptr<NetGroup>> FormNetGroup(
     absl::Status status = group->ConnectBulk(
         [&](int rank) { return all_pairs || group->member(rank).node != node; }, deadline);
     if (status.ok()) status = complete(*group, deadline);
+    // Whoever is lost before makes all begin again, not those alone who notice.
+    if (status.ok()) status = group->AwaitFormed(deadline);
     if (status.ok()) return group;
     // A rank that has died meanwhile may have a successor.
     if (!absl::IsUnavailable(status) || MonotonicNow() >= deadline) return status;

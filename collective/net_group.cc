@@ -15,6 +15,7 @@ namespace sheaf {
 namespace {
 
 constexpr size_t kMaxCallsAhead = 64;
+constexpr std::string_view kFormed = "formed";
 
 bool IsRooted(CollectiveKind kind) {
   return kind == CollectiveKind::kReduce || kind == CollectiveKind::kBroadcast;
@@ -115,6 +116,25 @@ void NetGroup::EndOthers(const std::string& why) {
   if (end_others_) end_others_(why);
 }
 
+absl::Status NetGroup::AwaitFormed(Nanos deadline) {
+  links_->SendAll(LinkFrameKind::kReady, kFormed);
+  std::unique_lock<std::mutex> lock(mutex_);
+  for (int other = 0; other < world_size(); ++other) {
+    while (other != rank() && !At(other).formed) {
+      if (broken_ || At(other).gone || MonotonicNow() >= deadline) {
+        return WithRank(
+            absl::Status(MonotonicNow() >= deadline ? absl::StatusCode::kDeadlineExceeded
+                                                    : absl::StatusCode::kUnavailable,
+                         absl::StrCat("the group '", options_.name,
+                                      "' was not formed: ", NameOfRank(other), ") did not go on")),
+            other);
+      }
+      changed_.wait_for(lock, std::chrono::milliseconds(50));
+    }
+  }
+  return absl::OkStatus();
+}
+
 // What the links bring.
 
 StateRecord NetGroup::OwnState(uint64_t id) const { return {id, sequence_, finished_}; }
@@ -123,7 +143,8 @@ bool NetGroup::OnFrame(int rank, Peer& peer, const LinkFrame& frame) {
   std::string_view more;
   switch (frame.kind) {
     case LinkFrameKind::kReady:
-      return true;  // Said twice.
+      peer.formed |= frame.bytes == kFormed;  // Else it is the formation's, said twice.
+      return true;
     case LinkFrameKind::kPlace:
       peer.place = std::string(frame.bytes);
       return true;

@@ -42,6 +42,8 @@ class NetGroup final : public PeerLinks::Handler {
 
   // Connects the bulk transport with the ranks that `wanted` names (both ends name each other).
   absl::Status ConnectBulk(const std::function<bool(int rank)>& wanted, Nanos deadline);
+  // Waits until all ranks have come this far. kUnavailable: one did not, and begins again.
+  absl::Status AwaitFormed(Nanos deadline);
   // A rendezvous among some of the ranks, by their places in `ranks`; valid as long as this. What
   // it goes through:
   std::unique_ptr<Rendezvous> LocalRendezvous(std::vector<int> ranks);
@@ -104,6 +106,7 @@ class NetGroup final : public PeerLinks::Handler {
     uint64_t entered = 0;              // By its calls.
     std::optional<uint64_t> finished;  // If it has said so, at `entered`.
     uint64_t pong = 0;                 // The last ping that it answered.
+    bool formed = false;               // It has all that it works with.
     bool gone = false;
     bool left = false;  // Gone, and it said so.
     std::optional<FailureRecord> failure;

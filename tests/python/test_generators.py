@@ -20,12 +20,18 @@ def stream(n, pause=0.0):
         yield i
 
 
-def test_items_come_while_the_generator_runs():
-    begin = time.monotonic()
-    items = stream.remote(3, 2.0)
-    assert sheaf.get(next(items)) == 0
-    assert time.monotonic() - begin < 4
-    sheaf.cancel(items)
+def test_items_come_while_the_generator_runs(tmp_path):
+    @sheaf.remote(num_cpus=0)
+    def in_two_parts(go_on):
+        yield "first"
+        while not go_on.exists():
+            time.sleep(0.01)
+        yield "second"
+
+    items = in_two_parts.remote(tmp_path / "go on")
+    assert sheaf.get(next(items), timeout=WAIT_S) == "first"
+    (tmp_path / "go on").touch()
+    assert sheaf.get(next(items), timeout=WAIT_S) == "second"
 
 
 def test_many_items_and_none():

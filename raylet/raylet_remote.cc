@@ -290,7 +290,7 @@ absl::Status Raylet::OnRemoteJob(const Frame& frame) {
     return absl::OkStatus();
   }
   if (shutting_down_ || !MayHear(driver) || ended_jobs_.contains(message.job())) {
-    return absl::OkStatus();  // Who asks for workers of it will hear so, too.
+    return absl::OkStatus();  // Its owners end with it; what they ask for meanwhile is dropped.
   }
   const JobNumber local = ++last_job_;
   Job& job = jobs_[local];

@@ -390,6 +390,26 @@ SCENARIO("a node that ends refuses nothing to owners elsewhere: their raylets lo
   CHECK(node.transport.Take<proto::LeaseRefused>(far, FrameKind::kLeaseRefused).empty());
 }
 
+SCENARIO("a report that the GCS does not answer is sent again as things are by then") {
+  RayletNode node;
+  const ProcessId first = node.Driver();
+  proto::GcsEvent restarted;
+  restarted.set_client(RayletOf(RayletNode::kNode).packed());
+  restarted.mutable_restarted()->set_term(2);
+  node.GcsSays(restarted);
+  const ProcessId second = node.Attach(ProcessRole::kDriver);
+  node.Advance(GcsLink::kResendAfter + 100 * kMillisecond);
+  const auto reports = node.Asked(proto::GcsRequest::kNodeReport);
+  REQUIRE(reports.size() == 2);
+  const auto processes = [&](size_t i) {
+    const auto& listed = reports[i].node_report().processes();
+    return std::vector<uint64_t>(listed.begin(), listed.end());
+  };
+  CHECK(processes(0) == std::vector{first.packed()});
+  CHECK(processes(1) == std::vector{first.packed(), second.packed()});
+  CHECK(reports[0].sequence() == reports[1].sequence());
+}
+
 SCENARIO("heartbeats go out each period; a fenced node ends") {
   RayletNode node;
   const ProcessId driver = node.Driver();

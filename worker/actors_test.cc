@@ -77,31 +77,29 @@ SCENARIO("a constructor fails when nobody but pending calls holds the actor") {
 
 SCENARIO("what had not started goes to the next incarnation before what was called later") {
   ActorFixture f;
-  const ObjectHandle actor = f.Create(f.Creation(/*max_restarts=*/1));
-  f.GrantActor();
-  f.Reply(f.TakePush(), "");
+  const ActorId id = ActorId::Make({1, 30}, 4);
+  const ObjectHandle actor(f.owner.references.Incoming({DetachedActorHandle(id), {}}));
+  const auto alive = [&](uint32_t incarnation, ProcessId process) {
+    proto::ActorAnswer answer;
+    answer.set_actor_id(id.Binary());
+    answer.set_state(proto::ActorAnswer::ALIVE);
+    answer.set_incarnation(incarnation);
+    answer.set_process(process.packed());
+    f.owner.actors.OnAnswer(answer);
+  };
   const ObjectHandle started = f.Call(actor);
+  alive(1, kWorker);
   const uint64_t started_push = f.TakePush().push;
   const ObjectHandle second = f.Call(actor);
-  const TaskId second_task = TaskOf(second.id());
   f.TakePush();
   const ObjectHandle waits = f.Call(actor, started);  // Holds back what comes behind it,
   const ObjectHandle last = f.Call(actor);
-  proto::ProcessDied died;
-  f.owner.OnProcessDied(kWorker, died.death(), started_push);
-  // until the one that had started, and may not run again, ends with the old incarnation.
-  REQUIRE(f.demand.ParseFromString(f.transport.Take(FrameKind::kLeaseDemand).body));
-  constexpr ProcessId kNext{1, 78};
-  proto::LeaseGrant grant;
-  grant.set_key(f.demand.key());
-  grant.set_lease(6);
-  grant.set_worker(kNext.packed());
-  f.owner.OnFrame(kRaylet, {FrameKind::kLeaseGrant, grant.SerializeAsString()});
-  const PushTaskHead creation = f.TakePush();
-  f.Reply(creation, "", ReplyStatus::kDone, 1000, kNext);
+  f.owner.OnProcessDied(kWorker, {}, started_push);
+  // until the one that had started, and may not run again, fails as the next incarnation is there.
+  alive(2, {1, 78});
   REQUIRE(started.entry()->state == ObjectState::kError);
   CHECK(waits.entry()->state == ObjectState::kError);
-  CHECK(f.TakePush().task_sequence_bits == second_task.sequence_bits);
+  CHECK(f.TakePush().task_sequence_bits == TaskOf(second.id()).sequence_bits);
   CHECK(f.TakePush().task_sequence_bits == TaskOf(last.id()).sequence_bits);
 }
 

@@ -185,8 +185,8 @@ void Raylet::TellContacts(ProcessId process, const proto::ProcessDied& message, 
     remains->undrained.insert(other);
   }
   // Nodes that know its job hear of a driver's end. Of a worker's only those that it spoke with: a
-  // demand of it that waits elsewhere is taken back as it was handed on, and a lease that is granted
-  // after its death is refused when it comes (Deliver).
+  // demand of it that waits elsewhere is taken back as it was handed on, and a lease that is
+  // granted after its death is refused when it comes (Deliver).
   if (const JobNumber own = JobOfDriver(process); own != 0) {
     for (const auto& [node, job] : told_jobs_) {
       if (job == own) nodes.insert(node);

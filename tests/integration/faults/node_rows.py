@@ -38,6 +38,7 @@ ROWS = {
     "34": "rows_nodes",
     "36": "rows_nodes",
     "38": "rows_mixed",
+    "lease": "rows_lease",
     "ports": "rows_programs",
     "programs": "rows_programs",
 }

@@ -73,9 +73,9 @@ export PYTHONPATH=$build/python${PYTHONPATH:+:$PYTHONPATH} PYTHONDONTWRITEBYTECO
 if ! "$python" -c 'import numpy, sheaf' 2>/dev/null; then
   printf '\nNo training in Python: %s cannot import NumPy and the package sheaf.\n' "$python"
 else
-  # The ranks of the tour are on both nodes, two on each; these take half a CPU, so that they have room on one.
+  # As in the tour, the ranks are on both nodes, two on each.
   [[ ${#short[@]} -gt 0 ]] && how=(--epochs 8) || how=(--epochs 15 --scaling)
-  run "$python" "$examples/python/train_digits.py" --cpus-of-worker 0.5 "${how[@]}" || status=$?
+  run "$python" "$examples/python/train_digits.py" "${how[@]}" || status=$?
 fi
 
 printf '\nMetrics of the nodes, for as long as they run:\n  %s\n  %s\n' "$(field metrics_url "$head")" "$(field metrics_url "$member")"

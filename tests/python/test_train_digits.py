@@ -1,6 +1,7 @@
 # Copyright The Sheaf Authors. SPDX-License-Identifier: Apache-2.0
 """Distributed training gives what one process gives, also when a worker is killed on the way: the program of the examples."""
 
+import contextlib
 import importlib.util
 import os
 import pathlib
@@ -16,19 +17,26 @@ from conftest import WAIT_S
 PROGRAM = pathlib.Path(__file__).parents[2] / "examples" / "python" / "train_digits.py"
 
 
-@pytest.fixture(scope="module")
-def digits():
+@contextlib.contextmanager
+def program():
+    """The example as a module, which workers find as well; clusters are joined inside."""
     spec = importlib.util.spec_from_file_location("train_digits", PROGRAM)
     module = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(module)
     sys.modules["train_digits"] = module
+    path, sys.path = sys.path, [str(PROGRAM.parent), *sys.path]
+    try:
+        yield module
+    finally:
+        sys.path = path
+        del sys.modules["train_digits"]
+
+
+@pytest.fixture(scope="module")
+def digits():
     sheaf.shutdown()
-    path, sys.path = sys.path, [str(PROGRAM.parent), *sys.path]  # Workers find it there.
-    sheaf.init(num_cpus=4, log_to_driver=False)
-    yield module
-    sheaf.shutdown()
-    sys.path = path
-    del sys.modules["train_digits"]
+    with program() as module, sheaf.init(num_cpus=4, log_to_driver=False):
+        yield module
 
 
 @pytest.mark.parametrize("workers", [1, 2, 4])

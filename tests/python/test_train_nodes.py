@@ -1,29 +1,39 @@
 # Copyright The Sheaf Authors. SPDX-License-Identifier: Apache-2.0
 """sheaf.train on several nodes, one of which dies."""
 
+import contextlib
 import threading
 
+import numpy as np
 import pytest
 import sheaf
 from sheaf import train
 from sheaf.cluster_utils import Cluster
 
 from test_train import load, save, steps
+from test_train_digits import program
 
 
-@pytest.fixture
-def cluster():
+@contextlib.contextmanager
+def nodes(count, cpus):
+    """A cluster of `count` nodes with so many CPUs each; this process is its driver."""
     sheaf.shutdown()
-    made = Cluster(initialize_head=True, head_node_args={"num_cpus": 1, "object_store_memory": 64 << 20})
+    made = Cluster(initialize_head=True, head_node_args={"num_cpus": cpus, "object_store_memory": 64 << 20})
     try:
-        for _ in range(2):
-            made.add_node(num_cpus=1, object_store_memory=64 << 20)
+        for _ in range(count - 1):
+            made.add_node(num_cpus=cpus, object_store_memory=64 << 20)
         sheaf.init(address=made.address, log_to_driver=False)
         made.wait_for_nodes()
         yield made
     finally:
         sheaf.shutdown()
         made.shutdown()
+
+
+@pytest.fixture
+def cluster():
+    with nodes(3, 1) as made:
+        yield made
 
 
 def count(config):
@@ -76,3 +86,29 @@ def test_training_goes_on_without_a_node_that_dies(cluster, tmp_path, workers, w
 class Full:
     def ready(self):
         return True
+
+
+class ReplaceNode(train.UserCallback):
+    """Kills a node when a step has been recorded, and starts another."""
+
+    def __init__(self, cluster, step):
+        self._cluster, self._step = cluster, step
+
+    def after_report(self, run_context, metrics, checkpoint):
+        # The driver does nothing else meanwhile, so no rank comes further than to the next checkpoint.
+        if metrics[0]["step"] == self._step:
+            self._step = None
+            self._cluster.remove_node(self._cluster.worker_nodes[0], allow_graceful=False)
+            self._cluster.add_node(wait=False, num_cpus=2, object_store_memory=64 << 20)
+
+
+def test_two_nodes_give_the_weights_of_one_process_also_when_one_is_lost():
+    with program() as digits, nodes(2, 2) as cluster:
+        images = digits.load()[0]
+        for steps_in_all, callbacks in ((25, []), (65, [ReplaceNode(cluster, 25)])):
+            result, weights = digits.fit(4, steps_in_all, callbacks=callbacks)
+            assert steps(result) == list(range(1, steps_in_all + 1))
+            np.testing.assert_allclose(weights, digits.alone(images, steps_in_all), rtol=0, atol=1e-12)
+            begun = [event.text for event in result.events if " begin from " in event.text]
+            assert begun[0] == "4 workers on 2 nodes (0 kept, 4 new) begin from the start"
+        assert begun[-1].startswith("4 workers on 2 nodes") and begun[-1].endswith("begin from checkpoint_000020, step 20"), result.events

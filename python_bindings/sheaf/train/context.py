@@ -240,7 +240,7 @@ class TrainContext:
         """For collectives between the workers (sheaf.util.collective.Group), by rank; formed when each of them first asks for it.
 
         When a worker is lost, operations under way end with a CollectiveError, and the loops begin again with a new group.
-        NotImplementedError: the workers are on several nodes.
+        NotImplementedError: the workers are on several nodes, and Gloo (libgloo0) is not installed.
         """
         return self._session.group()
 

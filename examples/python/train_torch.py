@@ -30,45 +30,53 @@ def load() -> Any:
 
 def loop(config: dict[str, Any]) -> None:
     torch.manual_seed(0)
-    data = load()
+    data, device = load(), get_device()
     split = len(data) * 4 // 5
     training = torch.utils.data.Subset(data, range(split))
     loader = prepare_data_loader(torch.utils.data.DataLoader(training, batch_size=16, shuffle=True, drop_last=True))
     model = prepare_model(torch.nn.Sequential(torch.nn.Linear(64, 64), torch.nn.ReLU(), torch.nn.Linear(64, 10)))
     plain = getattr(model, "module", model)
     optimizer = torch.optim.SGD(model.parameters(), lr=0.1, momentum=0.9)
+    # float16 on a GPU: the loss is scaled so that small gradients are not lost. bfloat16 has float32's range and needs no scaler.
+    precision = torch.float16 if device.type == "cuda" else torch.bfloat16
+    scaler = getattr(torch.amp, "GradScaler", torch.cuda.amp.GradScaler)(enabled=precision == torch.float16)
     first = 0
     if (checkpoint := train.get_checkpoint()) is not None:
         with checkpoint.as_directory() as folder:
             state = torch.load(f"{folder}/state.pt")
         plain.load_state_dict(state["model"])
         optimizer.load_state_dict(state["optimizer"])
+        scaler.load_state_dict(state["scaler"])
         first = state["epoch"]
     for epoch in range(first, config["epochs"]):
         if hasattr(loader.sampler, "set_epoch"):
             loader.sampler.set_epoch(epoch)
-        total = 0.0
+        total, clipped = 0.0, 0
         for index, (images, digits) in enumerate(loader):
             last = index % config["accumulate"] == config["accumulate"] - 1 or index == len(loader) - 1
             # Gradients are added up here; only the last of them is reduced over the workers.
             with contextlib.nullcontext() if last or model is plain else model.no_sync():
-                with torch.autocast(get_device().type, dtype=torch.bfloat16):  # Mixed precision; float16 needs a GradScaler.
+                with torch.autocast(device.type, dtype=precision):
                     loss = torch.nn.functional.cross_entropy(model(images).float(), digits) / config["accumulate"]
-                loss.backward()
+                scaler.scale(loss).backward()
             total += float(loss.detach()) * config["accumulate"]
             if last:
-                torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
-                optimizer.step()
+                scaler.unscale_(optimizer)  # The bound is for the gradients themselves.
+                clipped += float(torch.nn.utils.clip_grad_norm_(model.parameters(), config["longest"])) > config["longest"]
+                scaler.step(optimizer)  # Leaves the step out if a scaled gradient was infinite, and scales by less from then on.
+                scaler.update()
                 optimizer.zero_grad()
         with torch.no_grad():
             images, digits = data[split:]
-            accuracy = float((plain(images.to(get_device())).argmax(1).cpu() == digits).float().mean())
+            accuracy = float((plain(images.to(device)).argmax(1).cpu() == digits).float().mean())
         with tempfile.TemporaryDirectory() as folder:
             saved = None
             if train.get_context().get_world_rank() == 0:
-                torch.save({"model": plain.state_dict(), "optimizer": optimizer.state_dict(), "epoch": epoch + 1}, f"{folder}/state.pt")
+                state = {"model": plain.state_dict(), "optimizer": optimizer.state_dict(), "scaler": scaler.state_dict(), "epoch": epoch + 1}
+                torch.save(state, f"{folder}/state.pt")
                 saved = train.Checkpoint.from_directory(folder)
-            train.report({"loss": total / len(loader), "accuracy": accuracy, "samples": split}, checkpoint=saved)
+            metrics = {"loss": total / len(loader), "accuracy": accuracy, "samples": split, "clipped": clipped, "precision": str(precision)}
+            train.report(metrics, checkpoint=saved)
 
 
 def main() -> None:
@@ -79,7 +87,7 @@ def main() -> None:
     with sheaf.init(num_cpus=given.workers), tempfile.TemporaryDirectory() as folder:
         result = TorchTrainer(
             loop,
-            train_loop_config={"epochs": given.epochs, "accumulate": 2},
+            train_loop_config={"epochs": given.epochs, "accumulate": 2, "longest": 1.0},
             scaling_config=train.ScalingConfig(num_workers=given.workers),
             run_config=train.RunConfig(
                 storage_path=folder, failure_config=train.FailureConfig(max_failures=2), total_reports=given.epochs,
@@ -87,7 +95,9 @@ def main() -> None:
             ),
         ).fit()
     assert result.metrics is not None
+    clipped = sum(row["clipped"] for row in result.metrics_history)
     print(f"recognised: {result.metrics['accuracy']:.3f}, loss {result.metrics['loss']:.3f}")
+    print(f"gradients of 2 batches a step, {result.metrics['precision']}, clipped in {clipped} steps")
 
 
 if __name__ == "__main__":

@@ -32,3 +32,8 @@ def test_the_counter_counts():
 
 def test_digits_are_recognised():
     assert float(re.search(r"recognised: (0\.\d+)", run("digits.py")).group(1)) > 0.85
+
+
+def test_accumulated_and_clipped_gradients_give_the_weights_of_one_process():
+    said = re.search(r"recognised: (0\.\d+), (\d+) of 60 steps clipped, the weights of one process to (\S+)", run("train_accumulate.py"))
+    assert float(said.group(1)) > 0.8 and 0 < int(said.group(2)) < 60 and float(said.group(3)) < 1e-9, said.group(0)

@@ -172,6 +172,8 @@ def test_the_example_recognises_digits(tmp_path):
     program = pathlib.Path(__file__).parents[2] / "examples" / "python" / "train_torch.py"
     said = run(tmp_path, f"import runpy, sys; sys.argv[1:] = ['--epochs', '5']; runpy.run_path({str(program)!r}, run_name='__main__')")
     assert float(re.search(r"recognised: (0\.\d+)", said).group(1)) > 0.9
+    clipped = re.search(r"gradients of 2 batches a step, torch\.(?:bfloat16|float16), clipped in (\d+) steps", said)
+    assert clipped and int(clipped.group(1)) > 0, said
 
 
 def test_without_torch_the_package_says_what_is_missing(tmp_path):

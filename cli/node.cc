@@ -161,6 +161,7 @@ class Node {
   }
 
   void MakeRaylet(RayletProcessOptions options, uint64_t open_files) {
+    options.leaves_at_stop = !join_.empty();
     options.raylet.metrics_url = endpoint_->url();
     options.raylet.session_dir = session_->path();
     options.socket_path = session_->socket_path();

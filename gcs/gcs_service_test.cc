@@ -270,6 +270,36 @@ SCENARIO("node, job and actor channels tell what happens, one actor's channel of
   CHECK(died);
 }
 
+SCENARIO("what nodes have free is told at once in a small cluster, and of many nodes together") {
+  GcsWorld world;
+  const auto load = [&](NodeNumber node, int64_t cpus) {
+    proto::GcsRequest request;
+    (*request.mutable_heartbeat()->mutable_available()->mutable_amounts())["CPU"] = cpus;
+    world.Ask(RayletOf(node), request);
+  };
+  std::vector<NodeNumber> nodes(200);
+  for (NodeNumber& node : nodes) node = world.AddNode();
+  const ProcessId watcher = RayletOf(nodes[0]);
+  world.Ask(watcher, SubscribeTo(proto::Subscribe::NODES, 1));
+  world.Pass(100 * kMillisecond, nodes);
+  world.TakeEvents(watcher);
+
+  load(nodes[1], 1);
+  for (size_t i = 2; i < nodes.size(); ++i) load(nodes[i], static_cast<int64_t>(i));
+  load(nodes[2], 7);
+  world.Pass(100 * kMillisecond, nodes);
+  const std::vector<proto::GcsEvent> events = world.TakeEvents(watcher);
+  REQUIRE(events.size() == 2);
+  proto::NodeLoads first, rest;
+  REQUIRE(first.ParseFromString(events[0].delta().loads()));
+  REQUIRE(first.loads_size() == 1);
+  CHECK(first.loads(0).node() == nodes[1]);
+  REQUIRE(rest.ParseFromString(events[1].delta().loads()));
+  REQUIRE(rest.loads_size() == 198);
+  CHECK(rest.loads(0).available().amounts().at("CPU") == 7);  // As it is now.
+  CHECK(events[1].delta().number() == events[0].delta().number() + 1);
+}
+
 SCENARIO("operations are counted by name") {
   GcsWorld world;
   const NodeNumber node = world.AddNode();

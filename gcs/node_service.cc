@@ -13,6 +13,9 @@ namespace {
 constexpr char kLastNumberKey[] = "last_node";
 constexpr size_t kNonceBytes = 16;
 constexpr size_t kMaxLabels = 1000;
+// Every node hears of every other's load: the more nodes there are, the more changes share a delta,
+// so that this many deltas go out in a second at most. Three nodes hear of each at once.
+constexpr Nanos kLoadsPeriodPerNode = kSecond / 10'000;
 
 proto::NodeInfo Public(const proto::NodeInfo& info) {
   proto::NodeInfo copy = info;
@@ -142,11 +145,12 @@ void NodeService::OnHeartbeat(const CallPtr& call, NodeNumber node,
       info->set_suspect(false);
       changed = true;
     }
-    changed |= request.has_available() && Update(request.available(), info->mutable_available());
-    changed |= request.has_demand() && Update(request.demand(), info->mutable_demand());
-    changed |= info->drained() != request.drained();
+    const bool load =
+        request.has_available() && Update(request.available(), info->mutable_available());
+    if (request.has_demand()) *info->mutable_demand() = request.demand();  // Listed, not published.
     info->set_drained(request.drained());
     if (changed) Publish(*info);
+    if (load && !changed) LoadChanged(node);
   }
   context_.pipeline.Answer(call, std::move(reply));
 }
@@ -155,7 +159,27 @@ void NodeService::SetAvailable(NodeNumber node, const proto::Resources& availabl
   proto::NodeInfo* info = table_.FindSoft(node);
   if (info == nullptr) return;
   *info->mutable_available() = available;
-  Publish(*info);
+  LoadChanged(node);
+}
+
+void NodeService::LoadChanged(NodeNumber node) {
+  loads_changed_.insert(node);
+  if (context_.clock.Now() >= next_loads_) PublishLoads();
+}
+
+void NodeService::PublishLoads() {
+  proto::NodeLoads loads;
+  for (const NodeNumber node : loads_changed_) {
+    const proto::NodeInfo* info = table_.Find(node);
+    if (info == nullptr || info->state() == proto::NodeInfo::DEAD) continue;
+    proto::NodeLoad& load = *loads.add_loads();
+    load.set_node(node);
+    *load.mutable_available() = info->available();
+  }
+  loads_changed_.clear();
+  next_loads_ =
+      Deadline(context_.clock.Now(), static_cast<Nanos>(table_.members()) * kLoadsPeriodPerNode);
+  if (loads.loads_size() > 0) context_.publisher.PublishLoads(loads);
 }
 
 void NodeService::Unregister(CallPtr call, NodeNumber node, const proto::UnregisterNode& request) {
@@ -221,6 +245,7 @@ void NodeService::AddSnapshot(proto::Snapshot* snapshot) const {
 
 void NodeService::Tick() {
   const std::set<NodeNumber> again = unburied_;
+  if (!loads_changed_.empty() && context_.clock.Now() >= next_loads_) PublishLoads();
   for (const HealthMonitor::Change& change : health_.Tick()) {
     proto::NodeInfo* info = table_.FindSoft(change.node);
     if (info == nullptr) continue;

@@ -39,13 +39,18 @@ class NodeService {
   // Ends or drains a node in the name of `call` (nullptr: nobody asked).
   void Move(CallPtr call, NodeNumber node, NodeEvent event, std::string reason);
   void Publish(const proto::NodeInfo& info);
+  // Soon all nodes hear what `node` has free.
+  void LoadChanged(NodeNumber node);
+  void PublishLoads();
 
   const GcsContext context_;
   const std::function<void(NodeNumber)> on_dead_;
   NodeTable table_;
   HealthMonitor health_;
   NodeNumber last_number_ = 0;
-  std::set<NodeNumber> unburied_;  // Their death did not get to disk: again at the next Tick.
+  std::set<NodeNumber> loads_changed_;  // Not published yet.
+  Nanos next_loads_ = 0;                // When they may be.
+  std::set<NodeNumber> unburied_;       // Their death did not get to disk: again at the next Tick.
 };
 
 }  // namespace sheaf

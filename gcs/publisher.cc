@@ -1,6 +1,8 @@
 // Copyright The Sheaf Authors. SPDX-License-Identifier: Apache-2.0
 #include "gcs/publisher.h"
 
+#include <utility>
+
 namespace sheaf {
 
 bool Publisher::Subscribe(ProcessId client, ProcessId via, const proto::Subscribe& request,
@@ -59,9 +61,11 @@ void Publisher::Publish(proto::Subscribe::Channel channel, std::string_view name
                         std::string_view key, const proto::Change& change) {
   const Wanted& wanted = wanted_[channel];
   if (wanted.empty()) return;
+  proto::Delta delta;
+  *delta.mutable_change() = change;
   const auto tell = [&](std::string_view part) {
     const auto found = wanted.find({std::string(name_space), std::string(part)});
-    if (found != wanted.end()) Tell(found->second, change);
+    if (found != wanted.end()) Tell(found->second, delta);
   };
   if (channel != proto::Subscribe::KEY_VALUES) {
     tell("");
@@ -72,20 +76,28 @@ void Publisher::Publish(proto::Subscribe::Channel channel, std::string_view name
   // the search early.
   for (auto at = wanted.lower_bound({std::string(name_space), ""});
        at != wanted.end() && at->first.first == name_space && at->first.second <= key; ++at) {
-    if (key.starts_with(at->first.second)) Tell(at->second, change);
+    if (key.starts_with(at->first.second)) Tell(at->second, delta);
   }
 }
 
-void Publisher::Tell(const std::set<Id>& ids, const proto::Change& change) {
+void Publisher::PublishLoads(const proto::NodeLoads& loads) {
+  const Wanted& wanted = wanted_[proto::Subscribe::NODES];
+  const auto all = wanted.find({"", ""});
+  if (all == wanted.end()) return;
+  proto::Delta delta;
+  delta.set_loads(loads.SerializeAsString());
+  Tell(all->second, std::move(delta));
+}
+
+void Publisher::Tell(const std::set<Id>& ids, proto::Delta delta) {
   proto::GcsEvent event;
-  proto::Delta* delta = event.mutable_delta();
-  delta->set_term(term_);
-  *delta->mutable_change() = change;
+  *event.mutable_delta() = std::move(delta);
+  event.mutable_delta()->set_term(term_);
   for (const Id& id : ids) {
     Subscription& subscription = subscriptions_.at(id);
     event.set_client(id.first.packed());
-    delta->set_subscription(id.second);
-    delta->set_number(++subscription.number);
+    event.mutable_delta()->set_subscription(id.second);
+    event.mutable_delta()->set_number(++subscription.number);
     SendMessage(transport_.To(subscription.via), FrameKind::kGcsEvent, event);
     ++deltas_;
   }

@@ -36,6 +36,8 @@ class Publisher {
   // in `name_space`).
   void Publish(proto::Subscribe::Channel channel, std::string_view name_space, std::string_view key,
                const proto::Change& change);
+  // The same for many nodes' loads at once, to all that subscribed to NODES as a whole.
+  void PublishLoads(const proto::NodeLoads& loads);
   bool HasSubscribers(proto::Subscribe::Channel channel) const { return !wanted_[channel].empty(); }
 
   size_t subscriptions() const { return subscriptions_.size(); }
@@ -55,7 +57,7 @@ class Publisher {
   using Subscriptions = std::map<Id, Subscription>;
 
   Subscriptions::iterator Remove(Subscriptions::iterator at);
-  void Tell(const std::set<Id>& ids, const proto::Change& change);
+  void Tell(const std::set<Id>& ids, proto::Delta delta);
 
   Transport& transport_;
   uint64_t term_ = 0;

@@ -137,6 +137,9 @@ class Raylet {
   // of the node.
   void Shutdown(const std::string& reason);
   bool idle() const { return processes_.empty(); }  // Nobody is attached.
+  // Tells the GCS that this node is over, after Shutdown; from then on it says no more of itself.
+  void Leave();
+  bool has_left() const { return has_left_; }  // The GCS has recorded it.
 
   struct Stats {
     size_t scheduler_queue = 0;  // Leases wanted and not granted.
@@ -309,6 +312,7 @@ class Raylet {
   void FollowCluster();
   void Follow(uint64_t subscription, proto::Subscribe::Channel channel);
   void OnDelta(const proto::Delta& delta);
+  void OnLoads(std::string_view bytes);  // NodeLoads.
   void OnChange(const proto::Change& change);
   void OnNodeInfo(const proto::NodeInfo& info);
   void DropNodesOutside(const proto::Snapshot& snapshot);
@@ -483,6 +487,8 @@ class Raylet {
   Nanos told_lease_until_ = 0;
   Nanos next_heartbeat_ = 0;
   Nanos next_store_tick_ = 0;
+  bool leaving_ = false;
+  bool has_left_ = false;
   bool fenced_ = false;
   bool shutting_down_ = false;
 };

@@ -65,7 +65,25 @@ void Raylet::OnDelta(const proto::Delta& delta) {
     return;
   }
   known.number = delta.number();
-  OnChange(delta.change());
+  if (delta.has_change()) OnChange(delta.change());
+  if (delta.has_loads()) OnLoads(delta.loads());
+}
+
+void Raylet::OnLoads(std::string_view bytes) {
+  proto::NodeLoads loads;
+  if (!loads.ParseFromArray(bytes.data(), static_cast<int>(bytes.size()))) {
+    Log(LogLevel::kWarning, "the GCS says what nodes have free in a way that cannot be read");
+    return;
+  }
+  for (const proto::NodeLoad& load : loads.loads()) {
+    const auto known = view_.nodes.find(load.node());
+    if (load.node() == options_.node || known == view_.nodes.end() || !known->second.alive)
+      continue;
+    absl::StatusOr<Resources> available = Resources::FromMap(load.available().amounts());
+    if (available.ok()) known->second.available = reported_[load.node()] = *std::move(available);
+  }
+  queue_.OnClusterChanged(Now());
+  room_came_ = true;  // For placement groups.
 }
 
 void Raylet::OnChange(const proto::Change& change) {

@@ -37,6 +37,7 @@ void Raylet::OnGcsFrame(const Frame& frame) {
 }
 
 void Raylet::OnHeartbeatReply(const proto::HeartbeatReply& reply) {
+  if (leaving_) return;
   if (reply.fenced() && !fenced_) {
     fenced_ = true;
     Shutdown("the GCS declared this node dead");
@@ -108,6 +109,13 @@ void Raylet::OnGcsRestarted(uint64_t term) {
   }
 }
 
+void Raylet::Leave() {
+  leaving_ = true;
+  proto::GcsRequest request;
+  request.mutable_unregister_node();
+  gcs_.Command(std::move(request), [this](const proto::GcsReply&) { has_left_ = true; });
+}
+
 void Raylet::TickGcs() {
   if (!actor_rows_.empty()) {
     proto::GcsRequest request;
@@ -121,7 +129,7 @@ void Raylet::TickGcs() {
     gcs_.Report(std::move(request));
   }
   const Nanos now = Now();
-  if (fenced_) return;
+  if (fenced_ || leaving_) return;
   if (now < next_heartbeat_) {
     // Other nodes hand work to this one by what it says to be free.
     if (view_.nodes.size() == 1 || ledger_.available() == last_available_) return;

@@ -199,6 +199,14 @@ class RayletNode {
     *info.mutable_available() = info.total();
     GcsSays(event);
   }
+  void NodesHaveFree(const std::string& loads) {
+    proto::GcsEvent event;
+    event.set_client(RayletOf(kNode).packed());
+    event.mutable_delta()->set_subscription(1);
+    event.mutable_delta()->set_number(++last_delta_);
+    event.mutable_delta()->set_loads(loads);
+    GcsSays(event);
+  }
   void AddNode(NodeNumber number, const std::string& total) {
     AnswerGcs();
     NodeBecomes(number, proto::NodeInfo::ALIVE, ParseResources(total).value());

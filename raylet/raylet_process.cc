@@ -32,6 +32,7 @@ namespace sheaf {
 namespace {
 
 constexpr Nanos kResendRegistration = 500 * kMillisecond;
+constexpr Nanos kLeaveTime = 500 * kMillisecond;
 constexpr size_t kMaxQueuedLogBytes =
     4 << 20;  // For one driver: one that does not read loses lines, not the node's memory.
 
@@ -111,6 +112,7 @@ class RayletProcess::World final : public FrameHandler {
     }
     if (program_store_ != nullptr) program_store_->Stop();
     if (launcher_ != nullptr) launcher_->Stop();  // Kills and waits; posts the last deaths.
+    if (raylet_ != nullptr && options_.leaves_at_stop) Leave();
     if (observer_ != nullptr) observer_->Stop();
     if (events_ != nullptr) events_->Stop();
     if (object_bytes_ != nullptr) object_bytes_->Stop();
@@ -301,11 +303,25 @@ class RayletProcess::World final : public FrameHandler {
 
   // Everybody has left, or `grace` is over.
   void WaitUntilIdle(Nanos grace) {
-    const Nanos deadline = Deadline(clock_.Now(), grace);
-    bool idle = false;
-    while (!idle && clock_.Now() < deadline) {
-      loop_->Run([&] { idle = raylet_->idle(); });
-      if (!idle) usleep(2000);
+    WaitFor([this] { return raylet_->idle(); }, grace);
+  }
+
+  // Nothing runs here any more: the others need not wait until silence proves it.
+  void Leave() {
+    loop_->Run([this] {
+      raylet_->Leave();
+      options_.flush_links();
+    });
+    WaitFor([this] { return raylet_->has_left(); }, kLeaveTime);
+  }
+
+  template <class Condition>  // Looked at on the loop.
+  void WaitFor(Condition condition, Nanos longest) {
+    const Nanos deadline = Deadline(clock_.Now(), longest);
+    bool holds = false;
+    while (!holds && clock_.Now() < deadline) {
+      loop_->Run([&] { holds = condition(); });
+      if (!holds) usleep(2000);
     }
   }
 

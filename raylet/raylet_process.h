@@ -41,7 +41,7 @@ struct RayletProcessOptions {
   std::string log_directory;
   std::string spill_directory;
   std::string program_directory;  // Made when it is needed.
-  std::string session;       // Names this run of the node among all of this machine.
+  std::string session;            // Names this run of the node among all of this machine.
   NodeNumber replaces = 0;   // The node that had this session before and is proven dead; 0: none.
   uint64_t store_bytes = 0;  // Capacity of the arena; 0: 30 % of what is there.
   MemoryWatchOptions memory_watch;
@@ -52,6 +52,7 @@ struct RayletProcessOptions {
   uint64_t worker_open_files = 0;  // Soft limit of workers; 0: this process's.
   bool own_all_children = false;   // This process has no children but the raylet's.
   Nanos register_timeout = 10 * kSecond;
+  bool leaves_at_stop = false;  // Stop tells the GCS, which runs elsewhere, that the node is over.
 
   // The other nodes; outlives the process. Not null.
   NodeLinks* links = nullptr;

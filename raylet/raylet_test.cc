@@ -410,6 +410,51 @@ SCENARIO("a report that the GCS does not answer is sent again as things are by t
   CHECK(reports[0].sequence() == reports[1].sequence());
 }
 
+SCENARIO("work goes to another node as soon as the GCS says that it has room") {
+  RayletNode node;
+  node.AddNode(2, "CPU:4");
+  const auto says = [&](NodeNumber number, double cpus) {
+    proto::NodeLoads loads;
+    loads.add_loads()->set_node(number);
+    Resources::Cpu(cpus).ToMap(*loads.mutable_loads(0)->mutable_available()->mutable_amounts());
+    node.NodesHaveFree(loads.SerializeAsString());
+  };
+  const auto handed = [&] {
+    std::vector<proto::HandedDemand> demands;
+    for (const SentFrame& frame : node.transport.Take(RayletOf(2))) {
+      if (frame.kind == FrameKind::kHandedDemand)
+        demands.push_back(frame.As<proto::HandedDemand>());
+    }
+    return demands;
+  };
+  says(2, 0);
+  const ProcessId driver = node.Driver();
+  node.Demand(driver, 1, 9);
+  node.NodesHaveFree("\xff\xff");
+  says(3, 4);  // Nobody announced it.
+  CHECK(handed().empty());
+  CHECK(node.transport.Take(RayletOf(3)).empty());
+  says(2, 3);
+  const auto demands = handed();
+  REQUIRE(demands.size() == 1);
+  CHECK(demands[0].demand().wanted() == 3);
+}
+
+SCENARIO("a node that leaves says so once, and no more of itself") {
+  RayletNode node;
+  node.Advance(kSecond);
+  node.raylet->Shutdown("the node ends");
+  const size_t heartbeats = node.Asked(proto::GcsRequest::kHeartbeat).size();
+  node.raylet->Leave();
+  CHECK_FALSE(node.raylet->has_left());
+  const auto asked = node.Asked(proto::GcsRequest::kUnregisterNode);
+  REQUIRE(asked.size() == 1);
+  CHECK_FALSE(asked[0].unregister_node().drain_only());
+  CHECK(node.raylet->has_left());
+  node.Advance(3 * kSecond);
+  CHECK(node.Asked(proto::GcsRequest::kHeartbeat).size() == heartbeats);
+}
+
 SCENARIO("heartbeats go out each period; a fenced node ends") {
   RayletNode node;
   const ProcessId driver = node.Driver();

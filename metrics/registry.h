@@ -7,12 +7,11 @@
 #include <array>
 #include <cstdint>
 #include <functional>
+#include <mutex>
 #include <string>
 #include <vector>
 
-#include "absl/base/thread_annotations.h"
 #include "absl/container/flat_hash_set.h"
-#include "absl/synchronization/mutex.h"
 #include "metrics/page.h"
 #include "prometheus/collectable.h"
 #include "prometheus/metric_family.h"
@@ -25,21 +24,21 @@ class Registry final : public prometheus::Collectable {
   explicit Registry(std::string version);
 
   // `page` counts from now on. It stays mapped until Remove(page). Adding it twice counts it once.
-  void Add(const Page& page) ABSL_LOCKS_EXCLUDED(mutex_);
+  void Add(const Page& page);
   // The process of `page` has exited: its counters and histograms are kept as totals, its gauges
   // are forgotten. The page may be unmapped afterwards. Does nothing for a page that is not there.
-  void Remove(const Page& page) ABSL_LOCKS_EXCLUDED(mutex_);
+  void Remove(const Page& page);
 
   // Adds `read()` to gauge `id`, in the catalog's stored unit (nanoseconds, ten-thousandths).
   // Called by the endpoint's threads under the registry's lock: it must be thread-safe, quick, and
   // call nothing of the registry.
-  void SetCallback(GaugeId id, std::function<int64_t()> read) ABSL_LOCKS_EXCLUDED(mutex_);
+  void SetCallback(GaugeId id, std::function<int64_t()> read);
 
   // The sum over all processes, as `sheaf status` shows it.
-  uint64_t Value(CounterId id) const ABSL_LOCKS_EXCLUDED(mutex_);
-  int64_t Value(GaugeId id) const ABSL_LOCKS_EXCLUDED(mutex_);
+  uint64_t Value(CounterId id) const;
+  int64_t Value(GaugeId id) const;
 
-  std::vector<prometheus::MetricFamily> Collect() const override ABSL_LOCKS_EXCLUDED(mutex_);
+  std::vector<prometheus::MetricFamily> Collect() const override;
 
  private:
   struct Sums {
@@ -50,13 +49,13 @@ class Registry final : public prometheus::Collectable {
     void AddCounts(const Page& page);
     void AddGauges(const Page& page);
   };
-  Sums Total() const ABSL_LOCKS_EXCLUDED(mutex_);
+  Sums Total() const;
 
   const std::string version_;
-  mutable absl::Mutex mutex_;
-  absl::flat_hash_set<const Page*> pages_ ABSL_GUARDED_BY(mutex_);
-  Sums exited_ ABSL_GUARDED_BY(mutex_);  // Gauges stay 0.
-  std::array<std::function<int64_t()>, kGaugeCount> callbacks_ ABSL_GUARDED_BY(mutex_);
+  mutable std::mutex mutex_;  // Guards all below.
+  absl::flat_hash_set<const Page*> pages_;
+  Sums exited_;  // Gauges stay 0.
+  std::array<std::function<int64_t()>, kGaugeCount> callbacks_;
 };
 
 }  // namespace sheaf::metrics

@@ -7,12 +7,11 @@
 #include <atomic>
 #include <cstdint>
 #include <memory>
+#include <mutex>
 #include <utility>
 #include <vector>
 
-#include "absl/base/thread_annotations.h"
 #include "absl/status/statusor.h"
-#include "absl/synchronization/mutex.h"
 #include "base/unique_fd.h"
 #include "object_store/buffer.h"
 #include "object_store/layout.h"
@@ -60,10 +59,10 @@ class ArenaViews {
   void TakeReleased(std::vector<std::unique_ptr<Pin>>* pins, std::vector<uint32_t>* unsealed);
 
   // On any thread.
-  void ReleasePin(Pin* pin) ABSL_LOCKS_EXCLUDED(mutex_);
-  void ReleaseUnsealed(uint32_t slot) ABSL_LOCKS_EXCLUDED(mutex_);
+  void ReleasePin(Pin* pin);
+  void ReleaseUnsealed(uint32_t slot);
   // The client is gone: from now on what is released is just forgotten.
-  void Close() ABSL_LOCKS_EXCLUDED(mutex_);
+  void Close();
 
  private:
   ArenaViews(UniqueFd arena_fd, Mapping arena, std::shared_ptr<Mapping> segment,
@@ -82,10 +81,10 @@ class ArenaViews {
   uint64_t hazards_held_ = 0;
 
   std::atomic<bool> any_released_{false};
-  absl::Mutex mutex_;
-  bool closed_ ABSL_GUARDED_BY(mutex_) = false;
-  std::vector<std::unique_ptr<Pin>> released_ ABSL_GUARDED_BY(mutex_);
-  std::vector<uint32_t> unsealed_ ABSL_GUARDED_BY(mutex_);
+  std::mutex mutex_;  // Guards all below.
+  bool closed_ = false;
+  std::vector<std::unique_ptr<Pin>> released_;
+  std::vector<uint32_t> unsealed_;
 };
 
 }  // namespace sheaf

@@ -9,13 +9,12 @@
 
 #include <algorithm>
 #include <atomic>
+#include <condition_variable>
 #include <cstdlib>
 #include <cstring>
 #include <deque>
 #include <memory>
-
-#include "absl/base/thread_annotations.h"
-#include "absl/synchronization/mutex.h"
+#include <mutex>
 
 namespace sheaf {
 namespace {
@@ -60,14 +59,15 @@ class Helpers {
     return *helpers;
   }
 
-  void Invite(const std::shared_ptr<Job>& job, int helpers) ABSL_LOCKS_EXCLUDED(mutex_) {
-    absl::MutexLock lock(&mutex_);
+  void Invite(const std::shared_ptr<Job>& job, int helpers) {
+    const std::lock_guard lock(mutex_);
     for (int i = 0; i < helpers; ++i) invitations_.push_back(job);
+    invited_.notify_all();
     while (threads_ < helpers && Start()) ++threads_;
   }
 
  private:
-  bool Start() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
+  bool Start() {  // Under the mutex.
     sigset_t all;
     sigset_t before;
     sigfillset(&all);
@@ -82,23 +82,24 @@ class Helpers {
     static_cast<Helpers*>(self)->Serve();
     return nullptr;
   }
-  void Serve() ABSL_LOCKS_EXCLUDED(mutex_) {
+  void Serve() {
     for (;;) {
       std::shared_ptr<Job> job;
       {
-        absl::MutexLock lock(&mutex_, absl::Condition(this, &Helpers::Invited));
+        std::unique_lock lock(mutex_);
+        invited_.wait(lock, [this] { return !invitations_.empty(); });
         job = std::move(invitations_.front());
         invitations_.pop_front();
       }
       job->Help();
     }
   }
-  bool Invited() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) { return !invitations_.empty(); }
 
   static std::atomic<Helpers*> g_helpers;
-  absl::Mutex mutex_;
-  int threads_ ABSL_GUARDED_BY(mutex_) = 0;
-  std::deque<std::shared_ptr<Job>> invitations_ ABSL_GUARDED_BY(mutex_);
+  std::mutex mutex_;  // Guards all below.
+  std::condition_variable invited_;
+  int threads_ = 0;
+  std::deque<std::shared_ptr<Job>> invitations_;
 };
 std::atomic<Helpers*> Helpers::g_helpers{nullptr};
 

@@ -94,6 +94,7 @@ SCENARIO("the watch kills one at a time and gives its memory time to come back")
   CHECK(killed == std::vector<ProcessId>{{1, 1}, {1, 2}});
 }
 
+#ifndef SHEAF_TSAN  // Whose shadow of the arena is anonymous memory.
 SCENARIO("anonymous memory of a real process leaves the arena out") {
   const int64_t before = AnonymousBytes(getpid());
   CHECK(before > 0);
@@ -109,5 +110,6 @@ SCENARIO("anonymous memory of a real process leaves the arena out") {
   munmap(own, kBytes);
   CHECK(AnonymousBytes(1 << 29) == 0);
 }
+#endif
 
 }  // namespace sheaf

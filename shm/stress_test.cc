@@ -268,15 +268,19 @@ class Process final : public FrameHandler {
     away_ = true;
     away_since_ = MonotonicNow();
     GoAway();
-    lock.unlock();
+    // Drawn under the token: the other thread draws as well.
+    useconds_t pause = 0;
+    int steps = 0;
     if (random_.OneIn(200)) {
-      usleep(static_cast<useconds_t>(random_.Below(150'000)));  // Longer than any sleep may be.
+      pause = static_cast<useconds_t>(random_.Below(150'000));  // Longer than any sleep may be.
     } else if (random_.OneIn(3)) {
-      usleep(static_cast<useconds_t>(random_.Below(1000)));
+      pause = static_cast<useconds_t>(random_.Below(1000));
     } else {
-      const int steps = static_cast<int>(random_.Below(160));
-      for (int step = 0; step < steps; ++step) SpinStep(step);
+      steps = static_cast<int>(random_.Below(160));
     }
+    lock.unlock();
+    if (pause != 0) usleep(pause);
+    for (int step = 0; step < steps; ++step) SpinStep(step);
     lock.lock();
   }
 

@@ -117,7 +117,7 @@ class OwnNode(Case):
         # Strays of tasks are nobody's children then; the workers themselves end.
         while workers := [pid for pid, command in self.processes().items() if pid != driver.pid and
                           b"node_driver" in command and os.getpgid(pid) == pid and os.getsid(pid) != pid]:
-            self.assertLess(time.monotonic() - begin, 1, workers)
+            self.assertLess(time.monotonic() - begin, 10, workers)  # Fault row 8 measures it.
             time.sleep(0.005)
         self.kill_all()
         driver.wait()

@@ -9,9 +9,9 @@ from sheaf._core import ObjectRef, get, put
 from sheaf.actor import ActorHandle, get_actor, kill, method
 from sheaf.cluster import available_resources, cancel, cluster_resources, get_gpu_ids, nodes, timeline
 from sheaf.decorator import remote
-from sheaf.ids import ActorID, JobID, NodeID, PlacementGroupID, TaskID, WorkerID
+from sheaf.ids import ActorClassID, ActorID, FunctionID, JobID, NodeID, PlacementGroupID, TaskID, UniqueID, WorkerID
 from sheaf.lifecycle import init, is_initialized, shutdown
-from sheaf.object_ref import ObjectRefGenerator, wait
+from sheaf.object_ref import DynamicObjectRefGenerator, ObjectRefGenerator, wait
 from sheaf.runtime_context import get_runtime_context
 
 TYPE_CHECKING = False  # Importing typing takes longer than all else here.
@@ -22,14 +22,18 @@ __version__ = "2.60.0+sheaf"
 ObjectID = ObjectRef
 LOCAL_MODE, SCRIPT_MODE, WORKER_MODE = 2, 0, 1
 _SUBMODULES = (
-    "_private", "actor", "autoscaler", "cloudpickle", "cross_language", "exceptions", "experimental", "job_config",
-    "job_submission", "object_ref", "remote_function", "runtime_context", "runtime_env", "serialization", "train", "types",
+    "_private", "actor", "autoscaler", "client_builder", "cloudpickle", "cluster_utils", "cross_language", "exceptions", "experimental",
+    "ids", "job_config", "job_submission", "logging_config", "object_ref", "remote_function", "runtime_context", "runtime_env", "serialization", "train", "types",
     "util", "worker",
 )
+_WHERE = {
+    "client": "client_builder", "ClientBuilder": "client_builder", "cpp_function": "cross_language", "java_function": "cross_language",
+    "java_actor_class": "cross_language", "Language": "cross_language", "LoggingConfig": "logging_config",
+}
 
 __all__ = [
-    "ActorHandle", "ActorID", "JobID", "NodeID", "ObjectID", "ObjectRef", "ObjectRefGenerator", "PlacementGroupID", "TaskID",
-    "WorkerID", "available_resources", "cancel", "cluster_resources", "get", "get_actor", "get_gpu_ids", "get_runtime_context",
+    "ActorClassID", "ActorHandle", "ActorID", "DynamicObjectRefGenerator", "FunctionID", "JobID", "NodeID", "ObjectID", "ObjectRef",
+    "ObjectRefGenerator", "PlacementGroupID", "TaskID", "UniqueID", "WorkerID", "available_resources", "cancel", "cluster_resources", "get", "get_actor", "get_gpu_ids", "get_runtime_context",
     "init", "is_initialized", "kill", "method", "nodes", "put", "remote", "shutdown", "timeline", "wait",
 ]
 
@@ -37,8 +41,14 @@ __all__ = [
 def __getattr__(name: str) -> Any:
     if name in _SUBMODULES:
         return importlib.import_module(f"sheaf.{name}")
+    if name in _WHERE:
+        return getattr(importlib.import_module(f"sheaf.{_WHERE[name]}"), name)
     if name == "logger":
         import logging
 
         return logging.getLogger("sheaf")
     raise AttributeError(f"sheaf has no '{name}'")
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *_SUBMODULES, *_WHERE, "logger"})

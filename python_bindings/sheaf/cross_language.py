@@ -13,10 +13,11 @@ positional. docs/cross_language.md says which values travel and what errors come
 
 from __future__ import annotations
 
+import enum
 import os
 import sys
 
-from sheaf import _core, exported, options
+from sheaf import _core, absent, exported, options
 from sheaf.actor import ActorHandle
 from sheaf.actor_class import info_of
 from sheaf.ids import ActorID
@@ -25,12 +26,24 @@ TYPE_CHECKING = False  # Importing typing takes longer than all else here.
 if TYPE_CHECKING:
     from typing import Any
 
+java_function = absent.function("cross_language.java_function")
+java_actor_class = absent.function("cross_language.java_actor_class")
+
 _CPP, _PYTHON = "@cpp", "@python"  # api/python_worker.h.
 _library = ""
 
 
+class Language(enum.Enum):
+    """Of a function or actor."""
+
+    PYTHON = 0
+    JAVA = 1
+    CPP = 2
+
+
 def load(path: str | os.PathLike[str]) -> str:
-    """From now on cpp_function and cpp_actor_class name what this library or program registers; gives its whole path.
+    """From now on cpp_function and cpp_actor_class name what this library or program registers; gives its whole path. If it is called
+    before init, they do so in workers, too.
 
     ValueError: there is no such file. A process that is a worker of a C++ program needs no library: the program has them.
     """
@@ -40,6 +53,12 @@ def load(path: str | os.PathLike[str]) -> str:
         raise ValueError(f"load({os.fspath(path)!r}): there is no such file; build the library first, and give its path")
     _library = whole
     return whole
+
+
+def load_as_driver(path: str) -> None:
+    """In a worker: the library that the driver had loaded before init is the one of cpp_function here, too."""
+    global _library
+    _library = path
 
 
 def cpp_function(function_name: str) -> CppFunction:

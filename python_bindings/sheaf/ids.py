@@ -3,6 +3,8 @@
 
 from __future__ import annotations
 
+import builtins
+
 
 class BaseID:
     """An id of 16 bytes."""
@@ -24,6 +26,21 @@ class BaseID:
     def from_hex(cls, hexadecimal: str) -> BaseID:
         """The id that these digits write."""
         return cls(hexadecimal)
+
+    @classmethod
+    def from_binary(cls, data: bytes) -> BaseID:
+        """The id of these bytes."""
+        return cls(data.hex())
+
+    @classmethod
+    def nil(cls) -> BaseID:
+        """The id that names nothing."""
+        return cls("0" * (2 * cls.size()))
+
+    @staticmethod
+    def size() -> int:
+        """Its length in bytes."""
+        return 16
 
     def is_nil(self) -> bool:
         """Whether it names nothing."""
@@ -57,13 +74,49 @@ class PlacementGroupID(BaseID):
 class NodeID(BaseID):
     """Of a node: its number, as 56 digits."""
 
+    @staticmethod
+    def size() -> int:
+        """Its length in bytes."""
+        return 28
+
 
 class JobID(BaseID):
     """Of a driver's job: its number, as 8 digits."""
 
+    @staticmethod
+    def size() -> int:
+        """Its length in bytes."""
+        return 4
+
+    @classmethod
+    def from_int(cls, number: int) -> JobID:
+        """The id of a number."""
+        return cls(f"{number:08x}")
+
+    def int(self) -> builtins.int:
+        """Its number."""
+        return int(self._hex, 16)
+
 
 class WorkerID(BaseID):
     """Of a process: node and number."""
+
+    @staticmethod
+    def size() -> int:
+        """Its length in bytes."""
+        return 8
+
+
+class UniqueID(BaseID):
+    """Of anything."""
+
+
+class FunctionID(UniqueID):
+    """Of a function."""
+
+
+class ActorClassID(UniqueID):
+    """Of a class of actors."""
 
 
 def node_id(number: int) -> str:

@@ -8,21 +8,21 @@ import os
 import sys
 import time
 
-from sheaf import _core
+from sheaf import _core, ids
 
 TYPE_CHECKING = False  # Importing typing takes longer than all else here.
 if TYPE_CHECKING:
     from typing import Any
 
 _IGNORED = {
-    "include_dashboard", "dashboard_host", "dashboard_port", "configure_logging", "logging_level",
-    "logging_format", "logging_config", "enable_resource_isolation", "cgroup_path", "system_reserved_cpu",
+    "include_dashboard", "dashboard_host", "dashboard_port", "logging_format", "enable_resource_isolation", "cgroup_path", "system_reserved_cpu",
     "system_reserved_memory", "proxy_server_url", "_redis_password", "_redis_username", "_system_config", "_temp_dir",
     "_node_ip_address", "_tracing_startup_hook", "_metrics_export_port", "_memory", "_driver_object_store_memory",
     "_enable_object_reconstruction", "_plasma_directory", "_node_name", "enable_task_events", "log_to_driver_dedup",
 }
 _PRELOADED = ("numpy",)  # What workers import ahead of their forks, if the driver has it.
 _context: Context | None = None
+_entries: dict[str, str] = {}  # Of the environment that init was given.
 
 
 class Context:
@@ -81,6 +81,9 @@ def init(
     log_to_driver: bool = True,
     local_mode: bool = False,
     job_config: Any = None,
+    configure_logging: bool = True,
+    logging_level: int | str | None = None,
+    logging_config: Any = None,
     **others: Any,
 ) -> Context:
     """Joins a cluster as a driver, or starts a node of its own.
@@ -90,11 +93,13 @@ def init(
     num_cpus, num_gpus, resources, labels, object_store_memory (bytes): of a node that is started.
     namespace: where named actors are found. runtime_env: for all tasks and actors. log_to_driver: print what workers print.
     job_config: a sheaf.job_config.JobConfig, whose namespace and environment count where none is given here.
+    logging_level: of sheaf.logger, unless configure_logging is False. logging_config: a sheaf.LoggingConfig, for the loggers of the
+        driver and of all workers.
 
     Raises ConnectionError when no node answers, RuntimeError when called twice (unless ignore_reinit_error), ValueError for
     wrong values. Options of Ray that mean nothing here are accepted.
     """
-    global _context
+    global _context, _entries
     for name in others:
         if name not in _IGNORED:
             raise ValueError(_unknown(name))
@@ -114,20 +119,28 @@ def init(
         runtime_env = runtime_env or job_config.runtime_env
         namespace = namespace or job_config.ray_namespace
     plan = _environment(runtime_env)
+    if logging_level is not None and configure_logging:
+        import logging
+
+        logging.getLogger("sheaf").setLevel(logging_level)
+    if logging_config is not None:
+        logging_config.apply()
     session = _core.init(
         {
             "address": where,
             "executable": _executable(),
             "flags": flags,
             "namespace": namespace or "",
-            "argv": worker_command(),
+            "argv": worker_command(logging_config),
             "entrypoint": " ".join(sys.argv) or "python",
             "environment": plan.entries if plan else {},
             "log_to_driver": log_to_driver,
         }
     )
     atexit.register(shutdown)
+    _entries = plan.entries if plan else {}
     _context = Context(session)
+    _context.address_info["node_id"] = ids.node_id(_core.context()["node"])
     if plan:
         try:
             plan.upload()
@@ -135,6 +148,11 @@ def init(
             shutdown()
             raise
     return _context
+
+
+def environment_entries() -> dict[str, str]:
+    """The runtime environment of this driver, as runtime_env.Plan has it."""
+    return _entries if _core.is_initialized() else {}
 
 
 def _environment(runtime_env: Any) -> Any:
@@ -182,7 +200,7 @@ def _let_output_arrive() -> None:
     time.sleep(0)
 
 
-def worker_command() -> list[str]:
+def worker_command(logging_config: Any = None) -> list[str]:
     """The command that starts a worker of this process's job."""
     import json
     import subprocess
@@ -192,6 +210,8 @@ def worker_command() -> list[str]:
         "argv": [sys.argv[0] if sys.argv else ""],
         "preload": [name for name in _PRELOADED if name in sys.modules],
         "as_ray": "sheaf.as_ray" in sys.modules,
+        "logging": logging_config and logging_config.to_dict(),
+        "cpp_library": getattr(sys.modules.get("sheaf.cross_language"), "_library", ""),
     }
     program = os.path.join(os.path.dirname(os.path.abspath(__file__)), "worker_start.py")
     flags = subprocess._args_from_interpreter_flags()  # type: ignore[attr-defined]

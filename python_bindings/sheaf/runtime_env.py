@@ -21,7 +21,8 @@ _KNOWN = {
     "_inject_current_ray",
 }
 _IGNORED = {"_ray_release", "_ray_commit", "_inject_current_ray"}
-_SERVED = {"env_vars", "working_dir", "py_modules", "excludes", "pip", "uv", "config"}
+_SERVED = {"env_vars", "working_dir", "py_modules", "excludes", "pip", "uv", "config", "worker_process_setup_hook"}
+_MAX_HOOK_BYTES = 16 * 1024  # It is part of what each worker is started with.
 _OPTIONS = {  # Of the dict form of pip and uv: the key of the packages' check, and of further arguments.
     "pip": ("pip_check", "pip_install_options", "pip_version"),
     "uv": ("uv_check", "uv_pip_install_options", "uv_version"),
@@ -34,6 +35,53 @@ class RuntimeEnv(dict):  # type: ignore[type-arg]
     def __init__(self, **fields: Any):
         super().__init__({name: value for name, value in fields.items() if value is not None})
         check(self)
+
+
+    def set(self, name: str, value: Any) -> None:
+        """Changes a field. Raises as the constructor does."""
+        self[name] = value
+        check(self)
+
+    def to_dict(self) -> dict[str, Any]:
+        """The fields as a plain dict."""
+        return dict(self)
+
+    def serialize(self) -> str:
+        """As JSON."""
+        import json
+
+        return json.dumps(self, sort_keys=True)
+
+    @classmethod
+    def deserialize(cls, text: str) -> RuntimeEnv:
+        """From what serialize gave."""
+        import json
+
+        return cls(**json.loads(text))
+
+    def env_vars(self) -> dict[str, str]:
+        """The variables."""
+        return dict(self.get("env_vars") or {})
+
+    def working_dir(self) -> str:
+        """The directory; empty: there is none."""
+        return str(self.get("working_dir") or "")
+
+    def py_modules(self) -> list[Any]:
+        """The modules."""
+        return list(self.get("py_modules") or [])
+
+    def has_working_dir(self) -> bool:
+        """Whether there is a directory."""
+        return bool(self.get("working_dir"))
+
+    def has_pip(self) -> bool:
+        """Whether pip installs packages."""
+        return bool(self.get("pip"))
+
+    def has_uv(self) -> bool:
+        """Whether uv installs packages."""
+        return bool(self.get("uv"))
 
 
 class Plan:
@@ -90,12 +138,45 @@ def plan(runtime_env: Any) -> Plan:
     for tool in ("pip", "uv"):
         if runtime_env.get(tool):
             entries["@packages"] = _packages(tool, runtime_env[tool])
+    if runtime_env.get("worker_process_setup_hook") is not None:
+        entries["@setup_hook"] = _hook(runtime_env["worker_process_setup_hook"])
     timeout = _timeout(runtime_env)
     if timeout is not None:
         entries["@timeout"] = str(timeout)
     if entries and not any(name[0] == "@" for name in entries):
         entries["@variables"] = ""  # So that the worker knows its environment, for the calls that it makes.
     return Plan(entries, packages)
+
+
+def described(entries: dict[str, str]) -> RuntimeEnv:
+    """The environment that a plan's entries make; directories by the names under which the cluster keeps them."""
+    import json
+
+    fields: dict[str, Any] = {"env_vars": {name: value for name, value in entries.items() if name[0] != "@"} or None}
+    fields["working_dir"] = entries.get("@working_dir")
+    fields["py_modules"] = entries.get("@py_modules", "").split() or None
+    if "@packages" in entries:
+        wanted = json.loads(entries["@packages"])
+        fields[wanted["tool"]] = wanted["packages"]
+    if "@timeout" in entries:
+        fields["config"] = {"setup_timeout_seconds": float(entries["@timeout"])}
+    return RuntimeEnv(**fields)
+
+
+def _hook(hook: Any) -> str:
+    """What a worker calls before its first call: "module.function" as it is, a function as its pickle in hexadecimal."""
+    if isinstance(hook, str):
+        if "." not in hook:
+            raise ValueError(f"runtime_env worker_process_setup_hook={hook!r}: want a function, or its name as 'module.function'")
+        return hook
+    if not callable(hook):
+        raise TypeError(f"runtime_env worker_process_setup_hook={hook!r}: want a function, or its name as 'module.function'")
+    from sheaf import serialization
+
+    data, references = serialization.dumps(hook)
+    if references or len(data) > _MAX_HOOK_BYTES:
+        raise ValueError(f"runtime_env worker_process_setup_hook={hook!r}: holds references or {len(data)} bytes: name it as 'module.function'")
+    return ":" + data.hex()
 
 
 def _timeout(runtime_env: dict[str, Any]) -> float | None:

@@ -63,7 +63,25 @@ def ensure() -> None:
         for folder in in_front:
             if folder.endswith("site-packages"):
                 site.addsitedir(folder)  # For its .pth files; that it is in front already counts.
+    if "@setup_hook" in wanted:
+        _call_hook(wanted["@setup_hook"])
     _made = True
+
+
+def _call_hook(hook: str) -> None:
+    """The user's function that prepares a worker (runtime_env._hook has the form)."""
+    import importlib
+    import pickle
+    import traceback
+
+    try:
+        if hook.startswith(":"):
+            pickle.loads(bytes.fromhex(hook[1:]))()
+        else:
+            module, _, name = hook.rpartition(".")
+            getattr(importlib.import_module(module), name)()
+    except Exception:
+        raise RuntimeEnvSetupError("runtime_env worker_process_setup_hook raised:\n" + traceback.format_exc().rstrip()) from None
 
 
 def _folder(name: str) -> str:

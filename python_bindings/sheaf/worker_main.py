@@ -18,6 +18,14 @@ def main(start: dict[str, Any]) -> None:
     """Becomes the worker that the node asked for; ends the process. `start`: what lifecycle.worker_command wrote."""
     # An environment may have packages of its own, which must not find others imported.
     _preload([] if runtime_env_setup.VARIABLE in os.environ else start["preload"])
+    if start.get("logging"):
+        from sheaf.logging_config import LoggingConfig
+
+        LoggingConfig.from_dict(start["logging"]).apply()
+    if start.get("cpp_library"):
+        from sheaf import cross_language
+
+        cross_language.load_as_driver(start["cpp_library"])
     if not _core.enter_worker():
         sys.exit("this program is started by a node of Sheaf, not by hand")
     _take_variables()

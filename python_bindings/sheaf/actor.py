@@ -66,6 +66,8 @@ class ActorMethod(_core.Caller):
         if self._generation == generation:
             return
         given = {**method.options, **self._given}
+        if given.get("num_returns") == "dynamic":  # Of functions only; in Ray itself replaced by streaming.
+            given["num_returns"] = "streaming"
         streaming = options.is_streaming(given, method.is_generator)
         spec = options.for_method(given, streaming)
         key, extra = exported.method_key(method.name, given.get("retry_exceptions"))
@@ -213,6 +215,9 @@ class ActorClass:
             info = info_of(self._class)
             known = self._exports[generation] = exported.export(exported.CLASS, self._class, None, info)
         return known
+
+
+ActorProxy = ActorHandle  # As annotations of Ray programs have it.
 
 
 def _blank() -> ActorClass:

@@ -65,10 +65,16 @@ def construct(cls: Any, args: tuple[Any, ...], names: tuple[str, ...] | None) ->
     """Makes the actor on the loop's thread; raises what its constructor raises."""
     positional, keywords = _split(args, names)
 
-    async def make() -> Any:
-        return cls(*positional, **keywords)
+    async def make() -> tuple[Any, BaseException | None]:
+        try:
+            return cls(*positional, **keywords), None
+        except BaseException as error:  # A future's result() would add its own lines to the traceback.
+            return None, error
 
-    return asyncio.run_coroutine_threadsafe(make(), _the_loop()).result()
+    actor, error = asyncio.run_coroutine_threadsafe(make(), _the_loop()).result()
+    if error is not None:
+        raise error
+    return actor
 
 
 def _woken() -> None:

@@ -13,8 +13,12 @@ if TYPE_CHECKING:
     from typing import Any
 
 
+HEAD = 1  # The number of the node that started the cluster.
+_HEAD_RESOURCE = "node:__internal_head__"
+
+
 def nodes() -> list[dict[str, Any]]:
-    """One dict per node, dead ones included: NodeID, Alive, NodeManagerAddress, NodeManagerHostname, Resources, Labels."""
+    """One dict per node, dead ones included: NodeID, Alive, NodeManagerAddress, NodeManagerHostname, Resources, Labels, ..."""
     rows = []
     for row in _core.nodes():
         address = _address(row)
@@ -26,6 +30,7 @@ def nodes() -> list[dict[str, Any]]:
                 "alive": alive,
                 "NodeManagerAddress": address,
                 "NodeManagerHostname": row["host_name"],
+                "NodeManagerPort": int(row["address"].rpartition(":")[2] or 0) if ":" in row["address"] else 0,
                 "NodeName": address,
                 "Resources": _with_node_resource(row["total"], row) if alive else {},
                 "Labels": row["labels"],
@@ -39,7 +44,50 @@ def _address(row: dict[str, Any]) -> str:
 
 
 def _with_node_resource(amounts: dict[str, float], row: dict[str, Any]) -> dict[str, float]:
-    return {**amounts, f"node:{_address(row)}": 1.0}
+    out = {**amounts, f"node:{_address(row)}": 1.0}
+    if row["node"] == HEAD:
+        out[_HEAD_RESOURCE] = 1.0
+    return out
+
+
+def node_named(resource: str) -> int | None:
+    """The number of the node that has this resource, "node:ADDRESS" or "node:__internal_head__"; None: all nodes have it.
+
+    Each node has such a resource, so a call that asks for some of it runs there; there is always enough. Of several nodes at one
+    address one is chosen. ValueError: no node has it.
+    """
+    import random
+
+    alive = [row for row in _core.nodes() if row["state"] == "ALIVE"]
+    fit = [row["node"] for row in alive if resource in _with_node_resource({}, row)]
+    if not fit:
+        there = sorted({name for row in alive for name in _with_node_resource({}, row)})
+        raise ValueError(f"resources={{{resource!r}: ...}}: no node has it; there are {', '.join(there)}")
+    return None if len(fit) == len(alive) else random.choice(fit)
+
+
+def actors() -> list[dict[str, Any]]:
+    """The rows of all actors, each with its process, its job, and the namespace that it is found in."""
+    rows = _core.actors()
+    if all(row["detached"] for row in rows):
+        return rows
+    # Of the others the GCS knows what their creators know; the nodes know their processes.
+    processes = {row["worker"]: row for row in _core.workers()}
+    namespaces = {row["job"]: row["namespace"] for row in _core.jobs()}
+    own = _core.context()
+    for row in rows:
+        if row["detached"]:
+            continue
+        process = processes.get(row.get("process", ""))
+        creator = f"{int(row['actor_id'][:8], 16)}.{int(row['actor_id'][8:16], 16)}"
+        if process is not None:
+            row["pid"], row["job"] = process["pid"], process["job"]
+        elif creator in processes:
+            row["job"] = processes[creator]["job"]
+        elif creator == f"{own['node']}.{own['process']}":
+            row["job"] = own["job"]
+        row["namespace"] = row["namespace"] or namespaces.get(row["job"], "")
+    return rows
 
 
 def _sum(kind: str) -> dict[str, float]:

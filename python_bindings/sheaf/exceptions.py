@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import enum
 import pickle
+import re
 from typing import Any
 
 
@@ -182,14 +183,24 @@ class OufOfBandObjectRefSerializationException(RayError):
 
 
 class RayActorError(RayError):
-    """The actor cannot answer: it died, or is not reachable now."""
+    """The actor cannot answer: it died, or is not reachable now.
+
+    cause: what its constructor raised, if that is why, as RayTaskError and as itself; in processes that neither made the actor nor
+    waited for its constructor, a RayTaskError with the remote traceback alone.
+    """
+
+    preempted = False
+    actor_id: str | None = None
 
     def __init__(self, message: str = "The actor died.", cause: BaseException | None = None):
         super().__init__(message)
         self.error_msg = message
-        self.cause = cause
-        if cause is not None:
-            self.__cause__ = cause
+        self.cause = cause  # Not __cause__: the message has its traceback.
+
+    @property
+    def actor_init_failed(self) -> bool:
+        """Whether the actor died of an exception of its constructor."""
+        return self.cause is not None
 
     def __reduce__(self) -> Any:
         return type(self), (self.error_msg, self.cause)
@@ -305,9 +316,18 @@ def from_error(kind: int, message: str, payload: bytes) -> Exception:
         return _task_error(message, payload)
     if kind == Kind.INVALID_ARGUMENT:
         return ValueError(message)
-    if kind == Kind.ACTOR_DIED and payload:
-        return ActorDiedError(message, _task_error(message, payload))
+    if kind == Kind.ACTOR_DIED:
+        return ActorDiedError(message, _task_error(message, payload) if payload else _constructor_error(message))
     return _CLASSES.get(kind, RaySystemError)(message)
+
+
+def _constructor_error(message: str) -> RayTaskError | None:
+    """What the constructor raised, of which only the words came here (worker/task_table.h, ConstructorFailed)."""
+    _, found, text = message.partition(" failed: in ")
+    if not found or "the constructor of the actor " not in message:
+        return None
+    pid = re.match(r"(.*) \(pid=(\d+)\):", text)
+    return RayTaskError(pid[1] if pid else "", "in " + text, None, int(pid[2]) if pid else 0)
 
 
 def _task_error(message: str, payload: bytes) -> Exception:
@@ -320,6 +340,8 @@ def _task_error(message: str, payload: bytes) -> Exception:
             return CrossLanguageError(message)
     function_name, traceback_str, cause_bytes, cause_words, pid = pickle.loads(payload)
     cause: BaseException
+    if cause_bytes is None:
+        return rebuild_task_error(function_name, traceback_str, UnserializableException(cause_words), pid)
     try:
         from sheaf import serialization
 

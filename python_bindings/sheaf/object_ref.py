@@ -3,12 +3,14 @@
 
 from __future__ import annotations
 
+import math
+
 from sheaf import _core
 from sheaf._core import ObjectRef
 
 TYPE_CHECKING = False  # Importing typing takes longer than all else here.
 if TYPE_CHECKING:
-    from typing import Any, Generator, TypeVar
+    from typing import Any, Generator, Iterator, TypeVar
 
     import asyncio
     import concurrent.futures
@@ -46,15 +48,27 @@ def wait(
 
 
 def _wait_for_streams(refs: list[Any], num_returns: int, timeout: float | None) -> tuple[list[Any], list[Any]]:
-    """wait for a list with generators in it: each stands for its next item."""
-    listed = []
+    """wait for a list with generators in it: one is ready when its next item is there, or its end."""
+    import time
+
     for index, ref in enumerate(refs):
         if not isinstance(ref, (ObjectRef, ObjectRefGenerator)):
             raise TypeError(f"wait takes a list of ObjectRefs; item {index} is {ref!r}")
-        listed.append(ref._next_ref() if isinstance(ref, ObjectRefGenerator) else ref)
-    ready = set(_core.wait_ready(listed, num_returns, timeout)[0])
-    pairs = list(zip(refs, listed))
-    return [ref for ref, item in pairs if item in ready], [ref for ref, item in pairs if item not in ready]
+    deadline = math.inf if timeout is None else time.monotonic() + timeout
+    pause = 0.001
+    while True:
+        ready = [ref.next_ready() if isinstance(ref, ObjectRefGenerator) else _core.is_ready(ref) for ref in refs]
+        left = deadline - time.monotonic()
+        if sum(ready) >= num_returns or left <= 0:
+            break
+        first = refs[ready.index(False)]
+        pause = min(2 * pause, 0.02)
+        if isinstance(first, ObjectRefGenerator):
+            first._await_next(min(pause, left))
+        else:
+            _core.wait_ready([first], 1, min(pause, left))
+    chosen = [index for index, is_ready in enumerate(ready) if is_ready][:num_returns]
+    return [refs[index] for index in chosen], [ref for index, ref in enumerate(refs) if index not in chosen]
 
 
 def get_other(refs: Any, timeout: float | None) -> Any:
@@ -146,11 +160,16 @@ class ObjectRefGenerator:
             raise StopIteration
         return ref
 
-    def _next_ref(self) -> ObjectRef[Any]:
-        """The next item, which stays the next one: what wait looks at."""
-        if self._ahead is None:
-            self._ahead = self._next_sync(None)
-        return self._ahead
+    def _await_next(self, timeout: float) -> bool:
+        """Waits `timeout` seconds at most for the next item, which stays the next one, or the end; whether it came."""
+        if self._ahead is None and not self._ended:
+            try:
+                self._ahead = self._next_sync(timeout)
+            except StopIteration:
+                pass
+            except TimeoutError:
+                return False
+        return True
 
     def __aiter__(self) -> ObjectRefGenerator:
         return self
@@ -169,7 +188,11 @@ class ObjectRefGenerator:
         except StopIteration:
             return None
 
-    def completed(self) -> ObjectRef[Any]:
+    def next_ready(self) -> bool:
+        """Whether next() gives an item, or ends, without waiting."""
+        return self._await_next(0)
+
+    def completed(self) -> ObjectRef[None]:
         """A reference that is ready when the generator has ended."""
         return self._stream
 
@@ -182,6 +205,19 @@ class ObjectRefGenerator:
 
     def __reduce__(self) -> Any:
         raise TypeError("an ObjectRefGenerator stays in the process that made the call; pass the ObjectRefs of its items")
+
+
+class DynamicObjectRefGenerator:
+    """The value of a call with num_returns="dynamic": the ObjectRefs of all items of a generator that has ended."""
+
+    def __init__(self, refs: list[ObjectRef[Any]]) -> None:
+        self._refs = refs
+
+    def __iter__(self) -> Iterator[ObjectRef[Any]]:
+        return iter(self._refs)
+
+    def __len__(self) -> int:
+        return len(self._refs)
 
 
 class _End(Exception):

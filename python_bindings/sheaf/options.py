@@ -111,7 +111,7 @@ def _check_amount(name: str, value: Any) -> None:
 
 def resources_of(options: dict[str, Any], default_cpus: float) -> dict[str, float]:
     """The amounts that the options ask for, by resource."""
-    amounts = {name: float(amount) for name, amount in (options.get("resources") or {}).items()}
+    amounts = {name: float(amount) for name, amount in (options.get("resources") or {}).items() if not name.startswith("node:")}
     cpus = options.get("num_cpus")
     amounts["CPU"] = default_cpus if cpus is None else float(cpus)
     if options.get("num_gpus"):
@@ -128,6 +128,13 @@ def strategy_of(options: dict[str, Any]) -> dict[str, Any]:
     from sheaf.util import scheduling_strategies
 
     given = options.get("scheduling_strategy")
+    named = [name for name in options.get("resources") or () if name.startswith("node:")]
+    if named and given is None:
+        from sheaf import cluster
+
+        number = cluster.node_named(named[0])
+        if number is not None:
+            return {"kind": "node", "node": number, "soft": False}
     group = options.get("placement_group")
     if given is None and group is not None and group != "default":
         given = scheduling_strategies.PlacementGroupSchedulingStrategy(
@@ -174,7 +181,7 @@ def for_task(options: dict[str, Any], streaming: bool) -> dict[str, Any]:
         "resources": resources_of(options, 1.0),
         "strategy": strategy_of(options),
         "environment": environment_of(options.get("runtime_env")),
-        "num_returns": 0 if streaming else 1 if returns is None else returns,
+        "num_returns": 0 if streaming else 1 if returns in (None, "dynamic") else returns,
         "streaming": streaming,
         "max_unconsumed": _unconsumed(options.get("_generator_backpressure_num_objects")),
         "max_retries": 3 if retries is None else retries,
@@ -232,4 +239,4 @@ def _unconsumed(bound: int | None) -> int:
 def is_streaming(options: dict[str, Any], is_generator: bool) -> bool:
     """Whether a call gives a generator of references: asked for, or natural for the function."""
     returns = options.get("num_returns")
-    return returns in ("streaming", "dynamic") or (returns is None and is_generator)
+    return returns == "streaming" or (returns is None and is_generator)

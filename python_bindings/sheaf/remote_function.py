@@ -74,19 +74,33 @@ class RemoteFunction(_core.Caller):
 
         streaming = options.is_streaming(self._options, inspect.isgeneratorfunction(self._function))
         rule = self._options.get("retry_exceptions")
-        export = (self._root or self)._export(generation, rule)
+        dynamic = self._options.get("num_returns") == "dynamic"
+        export = (self._root or self)._export(generation, rule, dynamic)
         spec = options.for_task(self._options, streaming)
         spec.update(function=export.key, extra=export.extra, name=self._options.get("name") or name)
         least, most = self._signature.bounds
         self._bind(_core.make_template(spec), None, spec["num_returns"], streaming, least, most, export.carrier)
         self._generation = generation
 
-    def _export(self, generation: int, rule: Any) -> exported.Exported:
-        key = (generation, tuple(rule) if isinstance(rule, (list, tuple)) else None)
+    def _export(self, generation: int, rule: Any, dynamic: bool) -> exported.Exported:
+        key = (generation, tuple(rule) if isinstance(rule, (list, tuple)) else None, dynamic)
         known = self._exports.get(key)
         if known is None:
-            known = self._exports[key] = exported.export(exported.FUNCTION, self._function, rule, None)
+            target: Any = _Collected(self._function) if dynamic else self._function
+            known = self._exports[key] = exported.export(exported.FUNCTION, target, rule, None)
         return known
+
+
+class _Collected:
+    """A generator function with num_returns="dynamic": one result, which holds the references of all items."""
+
+    def __init__(self, function: Callable[..., Any]):
+        self._function = function
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        from sheaf.object_ref import DynamicObjectRefGenerator
+
+        return DynamicObjectRefGenerator([_core.put(item) for item in self._function(*args, **kwargs)])
 
 
 def _blank(cls: type[RemoteFunction]) -> RemoteFunction:

@@ -83,7 +83,50 @@ class RuntimeContext:
 
     def get_runtime_env_string(self) -> str:
         """The runtime environment, as JSON."""
-        return "{}"
+        import json
+
+        return json.dumps(self.runtime_env, sort_keys=True)
+
+    @property
+    def runtime_env(self) -> dict[str, Any]:
+        """The runtime environment, a RuntimeEnv; directories by the names under which the cluster keeps them."""
+        from sheaf import lifecycle, runtime_env, runtime_env_setup
+
+        return runtime_env.described(runtime_env_setup.entries() if _core.is_worker() else lifecycle.environment_entries())
+
+    @property
+    def current_actor(self) -> Any:
+        """The handle of the actor that this is called in. RuntimeError: outside of actors."""
+        if not self.get_actor_id():
+            raise RuntimeError("current_actor is asked for in a method of an actor")
+        from sheaf import worker_functions
+        from sheaf.actor import ActorHandle
+
+        return ActorHandle(_core.own_actor(), worker_functions.own_class)
+
+    def is_canceled(self) -> bool:
+        """Whether the running call was cancelled."""
+        from sheaf.async_actor import current_execution
+
+        execution = current_execution.get()
+        return execution.cancelled() if execution is not None else _core.cancel_requested()
+
+    def get_node_labels(self) -> dict[str, str]:
+        """The labels of this node."""
+        own = self._get()["node"]
+        return next((dict(row["labels"]) for row in _core.nodes() if row["node"] == own), {})
+
+    def get_session_name(self) -> str:
+        """The name of the session of this node."""
+        import os
+
+        return os.path.basename(_core.session_directory())
+
+    def get_temp_dir(self) -> str:
+        """The directory that the session lies in."""
+        import os
+
+        return os.path.dirname(_core.session_directory())
 
     @property
     def namespace(self) -> str:
@@ -103,6 +146,8 @@ class RuntimeContext:
 
         return lifecycle._context.address_info["address"] if lifecycle._context else ""
 
+    get_resource_ids = get_assigned_resources
+    current_placement_group_id = property(get_placement_group_id)
     node_id = property(get_node_id)
     job_id = property(get_job_id)
     task_id = property(get_task_id)

@@ -14,7 +14,7 @@ _MAX_WORDS = 120
 
 def explain(value: Any, error: Exception) -> TypeError:
     """A TypeError of at most six lines: the path to the part that cannot be pickled, its type, and what to do."""
-    path, culprit, reason = _find(value, error)
+    path, culprit, reason = find(value, error)
     where = "value" + path
     text = (
         f"cannot send this {type(value).__name__} to another process: {where} is a {_type_name(culprit)}\n"
@@ -57,7 +57,8 @@ def _problem(value: Any) -> Exception | None:
     return None
 
 
-def _find(value: Any, error: Exception) -> tuple[str, Any, Exception]:
+def find(value: Any, error: Exception) -> tuple[str, Any, Exception]:
+    """The path to the part of `value` that cannot be pickled, that part, and why; ("", value, error): there is no such part."""
     path, looks, seen = "", 0, {id(value)}
     for _ in range(_MAX_DEPTH):
         for step, part in _parts(value):

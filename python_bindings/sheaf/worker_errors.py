@@ -35,7 +35,12 @@ def describe_failure(error: BaseException, name: str, key: str, cancelled: bool,
     if key.startswith(exported.NAMED):  # The caller is C++: api/failures.cc reads this.
         payload = _core.encode_plain(["python", name, type(cause).__qualname__, str(cause)])
         return Kind.TASK_FAILED, text, payload, retries and isinstance(error, Exception)
-    payload = pickle.dumps((name, text, _pickled(cause), f"{type(cause).__name__}: {cause}", os.getpid()), 5)
+    words = f"{type(cause).__name__}: {cause}"
+    try:
+        data: bytes | None = _pickled(cause)
+    except Exception as reason:
+        data, words = None, f"{words} (it cannot be sent: {str(reason).splitlines()[0]})"
+    payload = pickle.dumps((name, text, data, words, os.getpid()), 5)
     return Kind.TASK_FAILED, text, payload, retries and worker_functions.is_retriable(key, error)
 
 
@@ -45,15 +50,14 @@ def _is_interrupt(error: BaseException) -> bool:
     return type(error).__name__ in ("CancelledError", "TaskCancelledError")
 
 
-def _pickled(error: BaseException) -> bytes | None:
+def _pickled(error: BaseException) -> bytes:
     from sheaf import serialization
 
-    try:
-        data, references = serialization.dumps(error)
-        pickle.loads(data)  # Some exceptions are pickled but not unpickled.
-    except Exception:
-        return None
-    return None if references else data
+    data, references = serialization.dumps(error)
+    if references:
+        raise TypeError("it holds ObjectRefs")
+    pickle.loads(data)  # Some exceptions are pickled but not unpickled.
+    return data
 
 
 def format_traceback(error: BaseException, name: str) -> str:

@@ -14,6 +14,7 @@ from sheaf.actor import ActorClass
 from sheaf.remote_function import RemoteFunction
 
 _rules: dict[str, tuple[type[BaseException], ...]] = {}
+own_class: Any = None  # In an actor: the ActorInfo of its handles.
 
 
 def load_function(key: str, name: str, extra: bytes) -> Callable[..., Any] | str:
@@ -24,7 +25,10 @@ def load_function(key: str, name: str, extra: bytes) -> Callable[..., Any] | str
         runtime_env_setup.ensure()
     if key.startswith(exported.NAMED):
         return named(key[len(exported.NAMED):])
-    body, carried, rule, _ = pickle.loads(extra) if extra else (None, False, None, None)
+    body, carried, rule, about = pickle.loads(extra) if extra else (None, False, None, None)
+    if key.startswith(exported.CLASS):
+        global own_class
+        own_class = about
     if rule is not None:
         _rules[key] = pickle.loads(rule)
     if key.startswith(exported.METHOD):

@@ -60,8 +60,10 @@ def test_exceptions_with_state_or_without_pickle():
     with pytest.raises(exceptions.RayTaskError) as caught:
         sheaf.get(fail.remote(Special, 7, "special"))
     assert "Special: special" in str(caught.value)
-    with pytest.raises(exceptions.RayTaskError, match="NotPicklable: held"):
+    assert "Special: special (it cannot be sent: Special.__init__() missing 1" in str(caught.value.cause)
+    with pytest.raises(exceptions.RayTaskError, match="NotPicklable: held") as caught:
         sheaf.get(fail.remote(NotPicklable))
+    assert "value.lock is a _thread.lock" in str(caught.value.cause)
     with pytest.raises(exceptions.WorkerCrashedError, match="sys.exit"):
         sheaf.get(fail.remote(SystemExit, 3))
 

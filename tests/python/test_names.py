@@ -3,8 +3,14 @@
 
 import functools
 import importlib
+import inspect
+import subprocess
+import sys
 
 import pytest
+import sheaf
+from conftest import WAIT_S
+from sheaf import exceptions, lifecycle, options, runtime_context, runtime_env
 
 CORE = """
 init shutdown is_initialized remote get put wait cancel kill method nodes cluster_resources available_resources get_actor get_gpu_ids
@@ -28,32 +34,182 @@ _private.services.get_node_ip_address job_submission.JobSubmissionClient job_sub
 """.split()
 
 
-@pytest.mark.parametrize("name", CORE)
-def test_the_name_is_there(name):
+MORE = """
+LoggingConfig Language client ClientBuilder ClientBuilder.connect cpp_function java_function java_actor_class NodeID JobID ActorID TaskID
+WorkerID PlacementGroupID UniqueID FunctionID ActorClassID ObjectRefGenerator DynamicObjectRefGenerator job_config.JobConfig
+cross_language.cpp_actor_class actor.ActorProxy actor.ActorMethod cluster_utils.Cluster
+util.as_completed util.map_unordered util.inspect_serializability util.check_serialize.inspect_serializability util.log_once
+util.debug.log_once util.deregister_serializer util.disconnect util.accelerators.NVIDIA_A100 util.accelerators.NVIDIA_H100
+util.accelerators.GOOGLE_TPU_V4 util.tpu.get_current_pod_name util.iter.from_items util.dask.enable_dask_on_ray util.joblib.register_ray
+util.spark.setup_ray_cluster util.tracing.setup_tracing util.rpdb.set_trace util.debugpy.set_trace util.pdb util.ray_debugpy
+util.queue.Empty util.queue.Full util.multiprocessing.Pool util.get_node_instance_id util.scheduling_strategies.Exists
+util.scheduling_strategies.DoesNotExist util.metrics.Counter.inc util.metrics.Gauge.set util.metrics.Histogram.observe
+util.state.list_nodes util.state.list_tasks util.state.list_objects util.state.list_workers util.state.list_jobs
+util.state.list_placement_groups util.state.get_actor util.state.get_node util.state.get_task util.state.get_worker util.state.get_job
+util.state.get_placement_group util.state.get_objects util.state.summarize_tasks util.state.summarize_actors
+util.state.summarize_objects util.collective.create_collective_group util.collective.allreduce util.collective.allgather
+util.collective.reduce util.collective.reducescatter util.collective.get_rank util.collective.get_collective_group_size
+util.collective.types.ReduceOp util.collective.types.Backend train.report train.get_context train.get_checkpoint train.Checkpoint
+train.ScalingConfig train.RunConfig train.FailureConfig train.CheckpointConfig train.get_dataset_shard
+""".split()
+
+# What calls name of each: sheaf.NAME(keyword=...).
+KEYWORDS = {
+    "init": """num_cpus num_gpus resources labels object_store_memory local_mode ignore_reinit_error include_dashboard dashboard_host
+        dashboard_port job_config configure_logging logging_level logging_format logging_config log_to_driver namespace runtime_env
+        enable_resource_isolation cgroup_path system_reserved_cpu system_reserved_memory proxy_server_url _system_config _temp_dir
+        _node_ip_address _redis_password _tracing_startup_hook address""",
+    "get": "timeout",
+    "wait": "num_returns timeout fetch_local",
+    "kill": "no_restart",
+    "cancel": "force recursive",
+    "get_actor": "name namespace",
+    "shutdown": "wait_for_processes",
+    "timeline": "filename",
+    "util.queue.Queue": "maxsize actor_options",
+    "util.queue.Queue.put": "item block timeout",
+    "util.queue.Queue.get": "block timeout",
+    "util.ActorPool.submit": "fn value",
+    "util.ActorPool.get_next": "timeout ignore_if_timedout",
+    "util.multiprocessing.Pool": "processes initializer initargs maxtasksperchild context ray_address ray_remote_args",
+    "util.placement_group.placement_group": "bundles strategy name lifetime _soft_target_node_id bundle_label_selector",
+    "util.scheduling_strategies.PlacementGroupSchedulingStrategy":
+        "placement_group placement_group_bundle_index placement_group_capture_child_tasks",
+    "util.scheduling_strategies.NodeAffinitySchedulingStrategy": "node_id soft _spill_on_unavailable _fail_on_unavailable",
+    "util.scheduling_strategies.NodeLabelSchedulingStrategy": "hard soft",
+    "util.metrics.Counter": "name description tag_keys",
+    "util.metrics.Gauge": "name description tag_keys",
+    "util.metrics.Histogram": "name description boundaries tag_keys",
+    "util.state.list_actors": "address filters limit detail",
+    "util.inspect_serializability": "base_obj name depth print_file",
+    "util.register_serializer": "cls serializer deserializer",
+    "util.map_unordered": "fn items backpressure_size chunk_size yield_obj_refs",
+    "util.as_completed": "refs chunk_size yield_obj_refs",
+    "util.list_named_actors": "all_namespaces",
+    "util.collective.init_collective_group": "world_size rank backend group_name",
+    "cluster_utils.Cluster": "initialize_head connect head_node_args shutdown_at_exit",
+    "cluster_utils.Cluster.remove_node": "node allow_graceful",
+    "train.ScalingConfig": "num_workers use_gpu resources_per_worker placement_strategy accelerator_type",
+    "train.RunConfig": "name storage_path failure_config checkpoint_config callbacks",
+    "train.report": "metrics checkpoint checkpoint_dir_name",
+}  # fmt: skip
+
+COMMON = """num_cpus num_gpus memory resources accelerator_type name runtime_env scheduling_strategy label_selector fallback_strategy
+    placement_group placement_group_bundle_index placement_group_capture_child_tasks object_store_memory enable_task_events _labels"""
+OPTIONS = {
+    "task": COMMON + """ num_returns max_retries retry_exceptions max_calls _generator_backpressure_num_objects _num_objects_per_yield""",
+    "actor": COMMON + """ max_restarts max_task_retries max_concurrency concurrency_groups lifetime namespace get_if_exists
+        max_pending_calls allow_out_of_order_execution enable_tensor_transport _actor_generator_backpressure_num_objects""",
+    "method": """num_returns concurrency_group max_task_retries retry_exceptions _generator_backpressure_num_objects
+        _num_objects_per_yield enable_task_events tensor_transport""",
+}
+
+EXCEPTIONS = {
+    "RayError": """RayTaskError TaskCancelledError CrossLanguageError WorkerCrashedError LocalRayletDiedError NodeDiedError
+        UserCodeException AuthenticationError RpcError RuntimeEnvSetupError ObjectStoreFullError OutOfDiskError OutOfMemoryError
+        GetTimeoutError PlasmaObjectNotAvailable AsyncioActorExit PendingCallsLimitExceeded TaskPlacementGroupRemoved
+        ActorPlacementGroupRemoved TaskUnschedulableError ActorUnschedulableError ActorAlreadyExistsError ActorHandleNotFoundError
+        ObjectRefStreamEndOfStreamError UnserializableException OufOfBandObjectRefSerializationException RayActorError ObjectLostError
+        RaySystemError""",
+    "RayActorError": "ActorDiedError ActorUnavailableError",
+    "ObjectLostError": """ObjectFetchTimedOutError ReferenceCountingAssertionError ObjectFreedError OwnerDiedError
+        ObjectReconstructionFailedError""",
+    "RaySystemError": "RayChannelError RayCgraphCapacityExceeded RayDirectTransportError StreamingGeneratorReplayInconsistentError",
+    "RayChannelError": "RayChannelTimeoutError",
+}  # fmt: skip
+
+CONTEXT = """get_job_id get_node_id get_worker_id get_task_id get_task_name get_task_function_name get_actor_id get_actor_name namespace
+    get_placement_group_id should_capture_child_tasks_in_placement_group get_assigned_resources get_runtime_env_string runtime_env
+    current_actor gcs_address get_accelerator_ids get_node_labels was_current_actor_reconstructed is_canceled get_session_name
+    get_temp_dir get""".split()
+
+
+def found(name):
     parts = name.split(".")
     for split in range(len(parts), -1, -1):
         try:
             module = importlib.import_module(".".join(["sheaf", *parts[:split]]))
         except ModuleNotFoundError:
             continue
-        functools.reduce(getattr, parts[split:], module)
-        return
+        return functools.reduce(getattr, parts[split:], module)
     raise AssertionError(name)
 
 
+@pytest.mark.parametrize("name", CORE + MORE)
+def test_the_name_is_there(name):
+    found(name)
+
+
+@pytest.mark.parametrize("name", KEYWORDS)
+def test_the_keywords_are_taken(name):
+    parameters = inspect.signature(found(name)).parameters
+    others = lifecycle._IGNORED if name == "init" else set()
+    assert not set(KEYWORDS[name].split()) - set(parameters) - others
+
+
+@pytest.mark.parametrize(("kind", "name"), [(kind, name) for kind, names in OPTIONS.items() for name in names.split()])
+def test_the_option_is_known(kind, name):
+    options.check(kind, {name: None})
+
+
+@pytest.mark.parametrize(("base", "name"), [(base, name) for base, names in EXCEPTIONS.items() for name in names.split()])
+def test_the_exception_is_of_its_kind(base, name):
+    assert issubclass(getattr(exceptions, name), getattr(exceptions, base))
+
+
+def test_exceptions_are_of_pythons_own_kinds_too():
+    assert issubclass(exceptions.GetTimeoutError, TimeoutError)
+    assert issubclass(exceptions.ActorAlreadyExistsError, ValueError) and issubclass(exceptions.ActorHandleNotFoundError, ValueError)
+
+
+@pytest.mark.parametrize("name", CONTEXT)
+def test_the_context_has(name):
+    assert hasattr(runtime_context.RuntimeContext, name)
+
+
+def test_the_environment_knows_its_fields():
+    fields = "working_dir py_modules py_executable excludes pip uv conda container image_uri env_vars worker_process_setup_hook java_jars config"
+    assert set(fields.split()) | {"_nsight", "_rocprof_sys", "_ray_release", "_ray_commit", "_inject_current_ray"} == runtime_env._KNOWN
+
+
+def test_the_alias_has_all_of_them():
+    """Both as attributes and, of modules, as `import ray.x.y`."""
+    program = """if True:
+        import sheaf.as_ray, functools, importlib, sys
+        import ray
+        for name in sys.argv[1:]:
+            parts = name.split(".")
+            for split in range(len(parts), -1, -1):
+                try:
+                    module = importlib.import_module(".".join(["ray", *parts[:split]]))
+                except ModuleNotFoundError:
+                    continue
+                break
+            functools.reduce(getattr, parts[split:], module)
+            if split:
+                functools.reduce(getattr, parts, ray)
+    """
+    done = subprocess.run([sys.executable, "-c", program, *CORE, *MORE], capture_output=True, text=True, timeout=WAIT_S)
+    assert done.returncode == 0, done.stderr
+
+
+def test_names_that_are_imported_late_are_listed_by_dir():
+    assert {"client", "LoggingConfig", "logger", "util"} <= set(dir(sheaf)) and {"iter", "log_once", "connect"} <= set(dir(sheaf.util))
+
+
 def test_what_is_absent_says_so():
-    import sheaf
     from sheaf.job_submission import JobSubmissionClient
 
     with pytest.raises(NotImplementedError, match="JobSubmissionClient is not in Sheaf yet"):
         JobSubmissionClient("http://127.0.0.1:8265")
+    with pytest.raises(NotImplementedError, match="util.iter.from_items is not in Sheaf"):
+        sheaf.util.iter.from_items([1])
     with pytest.raises(AttributeError, match="nothing_of_the_kind"):
         sheaf.nothing_of_the_kind
 
 
 @pytest.mark.usefixtures("node")
 def test_actors_and_nodes_are_listed():
-    import sheaf
     from sheaf.util import state
 
     @sheaf.remote(num_cpus=0)

@@ -149,6 +149,38 @@ def test_env_vars_of_a_caller_reach_the_calls_that_it_makes(node):
     assert node.get(inner.remote(), timeout=WAIT_S) is None
 
 
+def test_the_context_tells_the_environment(node, project):
+    def told():
+        context = sheaf.get_runtime_context()
+        return context.runtime_env, context.get_runtime_env_string()
+
+    env = {"env_vars": {"NAME": "value"}, "working_dir": str(project), "config": {"setup_timeout_seconds": 77}}
+    found, text = node.get(node.remote(runtime_env=env)(told).remote(), timeout=WAIT_S)
+    assert isinstance(found, runtime_env.RuntimeEnv) and found.env_vars() == {"NAME": "value"} and found.has_working_dir()
+    assert found["config"] == {"setup_timeout_seconds": 77} and runtime_env.RuntimeEnv.deserialize(text) == found
+    assert node.get(node.remote(told).remote(), timeout=WAIT_S) == ({}, "{}")
+    assert node.get_runtime_context().runtime_env == {}
+
+
+def test_a_hook_prepares_the_worker(node, tmp_path):
+    def prepare():
+        os.environ["PREPARED"] = "yes"
+
+    def look():
+        return os.environ.get("PREPARED")
+
+    assert node.get(node.remote(runtime_env={"worker_process_setup_hook": prepare})(look).remote(), timeout=WAIT_S) == "yes"
+    (tmp_path / "hooks_of_a_test.py").write_text("import os\n\ndef by_name():\n    os.environ['PREPARED'] = 'by name'\n")
+    env = {"worker_process_setup_hook": "hooks_of_a_test.by_name", "py_modules": [str(tmp_path / "hooks_of_a_test.py")]}
+    assert node.get(node.remote(runtime_env=env)(look).remote(), timeout=WAIT_S) == "by name"
+
+    def fails():
+        raise KeyError("not prepared")
+
+    with pytest.raises(RuntimeEnvSetupError, match="worker_process_setup_hook raised(.|\n)*KeyError: 'not prepared'"):
+        node.get(node.remote(runtime_env={"worker_process_setup_hook": fails})(look).remote(), timeout=WAIT_S)
+
+
 def test_subprocesses_find_the_modules_too(node, tmp_path):
     (tmp_path / "for_children.py").write_text("VALUE = 9\n")
 
@@ -255,6 +287,8 @@ def test_uv_is_called_for_the_environment_of_the_worker(node, wheels, tmp_path):
         ({"excludes": "*.log"}, TypeError, "list of patterns"),
         ({"config": {"setup_timeout_seconds": -5}}, ValueError, "seconds above 0"),
         ({"env_vars": {"N": 1}}, TypeError, "are str"),
+        ({"worker_process_setup_hook": "prepare"}, ValueError, "module.function"),
+        ({"worker_process_setup_hook": 3}, TypeError, "want a function"),
     ],
 )
 def test_wrong_fields_are_named(env, error, words):

@@ -24,7 +24,7 @@ def total_resources_per_node() -> dict[str, dict[str, float]]:
 
 def actors(actor_id: str | None = None) -> dict[str, Any]:
     """The actors by id; of one, its entry."""
-    rows = {row["actor_id"]: _actor(row) for row in _core.actors()}
+    rows = {row["actor_id"]: _actor(row) for row in cluster.actors()}
     return rows if actor_id is None else rows.get(actor_id, {})
 
 

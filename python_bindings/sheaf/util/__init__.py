@@ -17,12 +17,17 @@ _WHERE = {
     "deregister_serializer": "sheaf.serialization",
     "Queue": "sheaf.util.queue",
     "tqdm": "sheaf.experimental.tqdm_ray",
+    "inspect_serializability": "sheaf.util.check_serialize",
+    "log_once": "sheaf.util.debug",
+    "disable_log_once_globally": "sheaf.util.debug",
+    "enable_periodic_logging": "sheaf.util.debug",
     "PublicAPI": "sheaf.util.annotations",
     "DeveloperAPI": "sheaf.util.annotations",
 }
 _MODULES = (
-    "actor_pool", "annotations", "client", "collective", "dask", "joblib", "metrics", "multiprocessing", "placement_group", "progress", "queue",
-    "scheduling_strategies", "state",
+    "accelerators", "actor_pool", "annotations", "check_serialize", "client", "collective", "dask", "debug", "debugpy", "iter", "joblib",
+    "metrics", "multiprocessing", "placement_group", "progress", "queue", "rpdb", "scheduling_strategies", "spark", "state", "tpu",
+    "tracing",
 )
 
 
@@ -31,11 +36,14 @@ def __getattr__(name: str) -> Any:
         return getattr(importlib.import_module(_WHERE[name]), name)
     if name in _MODULES:
         return importlib.import_module(f"sheaf.util.{name}")
+    if name in ("pdb", "ray_debugpy"):  # As Ray calls them here.
+        return importlib.import_module("sheaf.util." + ("rpdb" if name == "pdb" else "debugpy"))
     raise AttributeError(f"sheaf.util has no '{name}'")
 
 
 def __dir__() -> list[str]:
-    return sorted([*_WHERE, *_MODULES, "get_node_ip_address", "list_named_actors", "as_completed", "map_unordered"])
+    own = [name for name, value in globals().items() if callable(value) and name[0] != "_"]
+    return sorted([*_WHERE, *_MODULES, "pdb", "ray_debugpy", *own])
 
 
 def get_node_ip_address(address: str = "8.8.8.8:53") -> str:
@@ -46,6 +54,13 @@ def get_node_ip_address(address: str = "8.8.8.8:53") -> str:
     for row in cluster.nodes():
         return row["NodeManagerAddress"]
     return "127.0.0.1"
+
+
+def get_node_instance_id() -> str:
+    """The id of this node."""
+    from sheaf.runtime_context import get_runtime_context
+
+    return get_runtime_context().get_node_id()
 
 
 def connect(address: str, **others: Any) -> Any:
@@ -66,11 +81,13 @@ def list_named_actors(all_namespaces: bool = False) -> list[Any]:
     """The names of the actors that are alive: of this namespace, or of all as dicts of name and namespace."""
     from sheaf import _core
 
+    from sheaf import cluster
+
     own = _core.context()["namespace"]
-    rows = [row for row in _core.actors() if row["name"] and row["state"] != "DEAD"]
+    rows = [row for row in cluster.actors() if row["name"] and row["state"] != "DEAD"]
     if all_namespaces:
         return [{"name": row["name"], "namespace": row["namespace"]} for row in rows]
-    return [row["name"] for row in rows if row["namespace"] in ("", own)]
+    return [row["name"] for row in rows if row["namespace"] == own]
 
 
 def as_completed(refs: list[Any], chunk_size: int = 10, yield_obj_refs: bool = False) -> Any:
@@ -85,7 +102,7 @@ def as_completed(refs: list[Any], chunk_size: int = 10, yield_obj_refs: bool = F
         yield from ready if yield_obj_refs else _core.get(ready)
 
 
-def map_unordered(function: Any, items: Any, backpressure_size: int = 100, chunk_size: int = 10, yield_obj_refs: bool = False) -> Any:
+def map_unordered(fn: Any, items: Any, backpressure_size: int = 100, chunk_size: int = 10, yield_obj_refs: bool = False) -> Any:
     """Calls a remote function for each item, at most backpressure_size at once; gives results as they become ready."""
     del chunk_size
     from sheaf import _core
@@ -96,5 +113,5 @@ def map_unordered(function: Any, items: Any, backpressure_size: int = 100, chunk
         if len(pending) >= backpressure_size:
             ready, pending = wait(pending, num_returns=1)
             yield from ready if yield_obj_refs else _core.get(ready)
-        pending.append(function.remote(item))
+        pending.append(fn.remote(item))
     yield from as_completed(pending, yield_obj_refs=yield_obj_refs)

@@ -86,6 +86,7 @@ def placement_group(
     lifetime: str | None = None,
     _soft_target_node_id: str | None = None,
     bundle_label_selector: list[dict[str, str]] | None = None,
+    topology_strategy: Any = None,
 ) -> PlacementGroup:
     """Asks for bundles of resources, reserved all or none; gives the group at once (see ready and wait).
 
@@ -93,6 +94,8 @@ def placement_group(
     Raises ValueError for wrong bundles or strategies.
     """
     del _soft_target_node_id
+    if topology_strategy is not None:
+        raise NotImplementedError("topology_strategy of placement groups is not in Sheaf: use labels and bundle_label_selector")
     if not isinstance(bundles, list) or not bundles:
         raise ValueError(f"bundles={bundles!r}: want a list of at least one dict of resources, as [{{'CPU': 1}}]")
     for index, bundle in enumerate(bundles):
@@ -132,7 +135,13 @@ def get_current_placement_group() -> PlacementGroup | None:
 def placement_group_table(placement_group: PlacementGroup | None = None) -> dict[str, Any]:
     """What is known about a group, or about all by their ids."""
     rows = {row["group_id"]: _row(row) for row in _core.groups()}
-    return rows if placement_group is None else rows.get(placement_group.id.hex(), {})
+    if placement_group is None:
+        return rows
+    group = placement_group.id.hex()
+    return rows.get(group) or {  # One that was removed is listed no more.
+        "placement_group_id": group, "name": "", "bundles": dict(enumerate(placement_group._bundles or [])), "bundles_to_node_id": {},
+        "strategy": "", "state": "REMOVED", "stats": {},
+    }  # fmt: skip
 
 
 def _row(row: dict[str, Any]) -> dict[str, Any]:

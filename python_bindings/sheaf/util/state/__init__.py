@@ -37,7 +37,7 @@ def list_actors(address: str | None = None, filters: Any = None, limit: int = 10
             ray_namespace=row["namespace"], pid=row["pid"], job_id=f"{row['job']:08x}", num_restarts=row["restarts"],
             death_cause=row["death"] or None, is_detached=row["detached"],
         )
-        for row in _core.actors()
+        for row in cluster.actors()
     ]  # fmt: skip
     return _chosen(rows, filters, limit)
 
@@ -47,7 +47,7 @@ def list_nodes(address: str | None = None, filters: Any = None, limit: int = 100
     rows = [
         Row(
             node_id=row["NodeID"], node_ip=row["NodeManagerAddress"], node_name=row["NodeName"],
-            state="ALIVE" if row["Alive"] else "DEAD", resources_total=row["Resources"], labels=row["Labels"], is_head_node=True,
+            state="ALIVE" if row["Alive"] else "DEAD", resources_total=row["Resources"], labels=row["Labels"], is_head_node=row["NodeID"] == node_id(cluster.HEAD),
         )
         for row in cluster.nodes()
     ]  # fmt: skip

@@ -1,0 +1,33 @@
+# Copyright The Sheaf Authors. SPDX-License-Identifier: Apache-2.0
+"""Why a value cannot be sent to another process, before somebody sends it."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from sheaf import serialization, unpicklable
+
+
+class FailureTuple:
+    """A part of a value that cannot be pickled: the part, the path to it, and the value."""
+
+    def __init__(self, obj: Any, path: tuple[str, ...], parent: Any):
+        self.obj, self.path, self.parent = obj, path, parent
+
+    def __repr__(self) -> str:
+        return f"FailTuple({self.path[-1]} [path={' -> '.join(self.path)}, obj={self.obj}, parent={self.parent}])"
+
+
+def inspect_serializability(
+    base_obj: Any, name: str | None = None, depth: int = 3, print_file: Any = None
+) -> tuple[bool, set[FailureTuple]]:
+    """(True, nothing) when `base_obj` can be sent; else False and the part that cannot, which is described on `print_file` (stdout)."""
+    del depth  # The whole value is searched.
+    try:
+        serialization.dumps(base_obj)
+    except Exception as error:
+        print(error, file=print_file)
+        path, culprit, _ = unpicklable.find(base_obj, error)
+        top = name or getattr(base_obj, "__name__", None) or "value"
+        return False, {FailureTuple(culprit, (top, top + path) if path else (top,), base_obj)}
+    return True, set()

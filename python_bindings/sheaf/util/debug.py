@@ -1,0 +1,38 @@
+# Copyright The Sheaf Authors. SPDX-License-Identifier: Apache-2.0
+"""Saying things once."""
+
+from __future__ import annotations
+
+import time
+
+_PERIOD_S = 60.0
+_said: set[str] = set()
+_disabled = _periodic = False
+_last = 0.0
+
+
+def log_once(key: str) -> bool:
+    """Whether this is the first call with this key in this process; `if log_once("slow"): logger.warning(...)`."""
+    global _last
+    if _disabled:
+        return False
+    if key not in _said:
+        _said.add(key)
+        _last = time.monotonic()
+        return True
+    if _periodic and time.monotonic() - _last > _PERIOD_S:
+        _said.clear()
+        _last = time.monotonic()
+    return False
+
+
+def disable_log_once_globally() -> None:
+    """From now on log_once says no."""
+    global _disabled
+    _disabled = True
+
+
+def enable_periodic_logging() -> None:
+    """From now on log_once forgets what it has seen once a minute."""
+    global _periodic
+    _periodic = True

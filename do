@@ -317,8 +317,8 @@ bench() {
     fail "which area? There are: $(ls benchmarks | sed -n 's/^bench_\([a-z_]*\)\.\(cc\|py\)$/\1/p' | tr '\n' ' ')"
   fi
   shift
-  if [[ $area == python ]]; then
-    python_package benchmarks/bench_python.py "$@"
+  if [[ $area == python || $area == train ]]; then
+    python_package "benchmarks/bench_$area.py" "$@"
   fi
   step "packages" ensure_packages ask
   if [[ $area == collective ]]; then
@@ -349,7 +349,9 @@ sanitize() {
     step "build ($kind)" build_into "$folder"
     began=$SECONDS
     result=0
-    # Workers fork from a template that has threads by then, which ThreadSanitizer would refuse.
+    # Workers fork from a template that has threads by then, which ThreadSanitizer would refuse. A sanitizer calls dlopen in a
+    # program's stead, so the RPATH to libsheaf_gloo.so is not seen.
+    LD_LIBRARY_PATH=$PWD/$folder/collective${LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH} \
     ASAN_OPTIONS=${ASAN_OPTIONS:-abort_on_error=1:detect_leaks=1} \
     UBSAN_OPTIONS=${UBSAN_OPTIONS:-print_stacktrace=1} \
     TSAN_OPTIONS=${TSAN_OPTIONS:-halt_on_error=1:second_deadlock_stack=1:die_after_fork=0:suppressions=$PWD/cmake/thread_sanitizer.supp} \

@@ -455,7 +455,7 @@ fuzz() {
     seconds=${seconds:-60}
   else
     targets=$(fuzz_targets)
-    seconds=${seconds:-20}
+    seconds=${seconds:-60}
   fi
   [[ $seconds =~ ^[0-9]+$ ]] || fail "fuzz for '$seconds' seconds: want a number"
   step "packages" ensure_packages ask

@@ -18,7 +18,7 @@ Usage: ./do COMMAND
   python ARG...            run Python with this build of the package sheaf
   wheel                    build a wheel of the package into build/wheel, and try it in a clean environment
   soak [ROW...]            the long fault runs and the simulator, all or some rows; their figures go into docs/soak.md
-  fuzz [TARGET] [SECONDS]  fuzz one parser of untrusted bytes for a minute, or all for 20 s each; with libFuzzer where clang has it
+  fuzz [TARGET] [SECONDS]  fuzz one parser of untrusted bytes for a minute, or all one after the other; with libFuzzer where clang has it
   clean                    remove the build folders
 
 Environment: JOBS=N compiles with N jobs (default: one per core, fewer when memory is short); CI=true installs missing
@@ -446,7 +446,7 @@ fuzz_targets() { (cd tests/fuzz && ls ./*_fuzz.cc | sed 's|./||; s/_fuzz.cc//');
 # What libFuzzer needs beyond g++; without it inputs are mutated by chance alone.
 fuzz_packages() { echo clang-19 libclang-rt-19-dev; }
 
-# fuzz: all targets for 20 s each, the results into docs/fuzz.md. fuzz TARGET [SECONDS] [LIBFUZZER_FLAG...]: one.
+# fuzz: all targets for a minute each, the results into docs/fuzz.md. fuzz TARGET [SECONDS] [LIBFUZZER_FLAG...]: one.
 fuzz() {
   local target=${1:-} seconds=${2:-} compiler targets status=0 page=docs/fuzz.md rows='' began guided=yes
   if [[ -n $target && $target != all ]]; then

@@ -49,38 +49,24 @@ def _remove_old(folder: str) -> None:
 
 def events_of_all_nodes() -> list[dict[str, Any]]:
     """What the workers of all nodes have recorded. Each other node is asked by a small task that runs there."""
-    from sheaf import cluster
-    from sheaf.decorator import remote
-    from sheaf.ids import node_id
-    from sheaf.object_ref import wait
-    from sheaf.util.scheduling_strategies import NodeAffinitySchedulingStrategy
+    from sheaf import each_node
 
-    out = events()
-    here = node_id(_core.context()["node"])
-    others = [row["NodeID"] for row in cluster.nodes() if row["NodeID"] != here and row["Resources"].get("CPU")]
-    if not others:
-        return out
-    ask = remote(num_cpus=0, max_retries=0)(_events_by_wall_time)
-    asked = {ask.options(scheduling_strategy=NodeAffinitySchedulingStrategy(node, soft=False)).remote(): node for node in others}
-    ready, late = wait(list(asked), num_returns=len(asked), timeout=_ANSWER_S)
+    found, late = each_node.answers(_events_by_wall_time, timeout=_ANSWER_S)
     ahead = (time.time() - time.monotonic()) * 1e6
-    for ref in ready:
-        try:
-            found = _core.get(ref)
-        except Exception:
-            late.append(ref)
-            continue
-        for event in found:
+    out: list[dict[str, Any]] = []
+    for index, (node, recorded) in enumerate(found.items()):
+        for event in recorded:
             if "ts" in event:
                 event["ts"] -= ahead
-            else:
-                event["args"]["name"] += f" of node {asked[ref][:8]}"
-            event["pid"] = f"{asked[ref][:8]}:{event['pid']}"
-        out += found
+            elif index > 0:  # Of another node.
+                event["args"]["name"] += f" of node {node[-8:]}"
+            if index > 0:
+                event["pid"] = f"{node[-8:]}:{event['pid']}"
+        out += recorded
     if late:
         import warnings
 
-        warnings.warn(f"timeline: without the nodes {', '.join(asked[ref] for ref in late)}, which did not answer", stacklevel=3)
+        warnings.warn(f"timeline: without the nodes {', '.join(late)}, which did not answer", stacklevel=3)
     return sorted(out, key=lambda event: event.get("ts", 0.0))
 
 

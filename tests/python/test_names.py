@@ -46,7 +46,7 @@ util.queue.Empty util.queue.Full util.multiprocessing.Pool util.get_node_instanc
 util.scheduling_strategies.DoesNotExist util.metrics.Counter.inc util.metrics.Gauge.set util.metrics.Histogram.observe
 util.state.list_nodes util.state.list_tasks util.state.list_objects util.state.list_workers util.state.list_jobs
 util.state.list_placement_groups util.state.get_actor util.state.get_node util.state.get_task util.state.get_worker util.state.get_job
-util.state.get_placement_group util.state.get_objects util.state.summarize_tasks util.state.summarize_actors
+util.state.get_placement_group util.state.get_log util.state.list_logs util.state.get_objects util.state.summarize_tasks util.state.summarize_actors
 util.state.summarize_objects util.collective.create_collective_group util.collective.allreduce util.collective.allgather
 util.collective.reduce util.collective.reducescatter util.collective.get_rank util.collective.get_collective_group_size
 util.collective.types.ReduceOp util.collective.types.Backend train.report train.get_context train.get_checkpoint train.Checkpoint

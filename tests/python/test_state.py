@@ -65,6 +65,8 @@ def test_objects_workers_jobs_and_actors_are_listed():
     assert state.summarize_objects()["cluster"]["total_objects"] >= 1
     worker = until(lambda: next((row for row in state.list_workers() if row.state == "ACTOR"), None))
     assert state.get_worker(worker.worker_id).pid == worker.pid
+    inside = sheaf.get(actor.__ray_call__.remote(lambda self: sheaf.get_runtime_context().get_worker_id()), timeout=WAIT_S)
+    assert state.get_worker(inside).state == "ACTOR"
     (job,) = (row for row in state.list_jobs() if row.driver_pid == os.getpid())
     assert job.status == "RUNNING" and state.get_job(job.job_id).driver_pid == os.getpid()
     until(lambda: state.summarize_actors()["cluster"]["summary"].get("Counter", {"state_counts": {}})["state_counts"].get("ALIVE") == 1)

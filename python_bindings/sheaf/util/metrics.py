@@ -1,5 +1,5 @@
 # Copyright The Sheaf Authors. SPDX-License-Identifier: Apache-2.0
-"""Counter, Gauge and Histogram of user code, on the Prometheus endpoint of the node (`sheaf status` prints its address).
+"""Counter, Gauge and Histogram of user code, on the Prometheus endpoint of the node (endpoints() has those of all nodes).
 
 A metric is served as `ray_NAME`, one series per process (label "pid") and set of tags. Values reach the endpoint within half a second.
 """
@@ -22,6 +22,36 @@ _NAME = re.compile(r"[a-zA-Z_][a-zA-Z0-9_]*")
 _RESERVED = ("pid", "le")
 
 Labels = tuple[tuple[str, str], ...]
+
+
+_ANSWER_S = 10.0  # How long the other nodes may take.
+
+
+def endpoints() -> dict[str, str]:
+    """The URL of each node's endpoint, by NodeID. Nodes serve on the loopback of their machine unless `sheaf start
+    --metrics-address` says otherwise; a node without CPUs, or that does not answer, is missing."""
+    from sheaf import each_node
+
+    return each_node.answers(_url_here, timeout=_ANSWER_S)[0]
+
+
+def scrape(node_id: str | None = None) -> dict[str, str]:
+    """What the endpoints serve now, by NodeID, in Prometheus's text format: of all nodes, or of one. It is read on each node, so
+    endpoints on the loopback are no hindrance."""
+    from sheaf import each_node
+
+    return each_node.answers(_scrape_here, timeout=_ANSWER_S, only=node_id)[0]
+
+
+def _url_here() -> str:
+    return _core.metrics_url()
+
+
+def _scrape_here() -> str:
+    import urllib.request
+
+    with urllib.request.urlopen(_core.metrics_url(), timeout=_ANSWER_S) as answer:
+        return str(answer.read().decode())
 
 
 class _File:

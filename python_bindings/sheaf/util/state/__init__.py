@@ -5,10 +5,18 @@ from __future__ import annotations
 
 from sheaf import _core, cluster
 from sheaf.ids import node_id
+from sheaf.util.state.logs import get_log, list_logs
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any
+
+
+__all__ = [
+    "Row", "get_actor", "get_job", "get_log", "get_node", "get_objects", "get_placement_group", "get_task", "get_worker", "list_actors",
+    "list_jobs", "list_logs", "list_nodes", "list_objects", "list_placement_groups", "list_tasks", "list_workers", "summarize_actors",
+    "summarize_objects", "summarize_tasks", "worker_id",
+]  # fmt: skip
 
 
 class Row(dict):  # type: ignore[type-arg]
@@ -19,6 +27,12 @@ class Row(dict):  # type: ignore[type-arg]
             return self[name]
         except KeyError:
             raise AttributeError(name) from None
+
+
+def worker_id(process: str) -> str:
+    """The id of a process, "NODE.NUMBER", as the runtime context has it; empty: of none."""
+    node, _, number = process.partition(".")
+    return f"{int(node):08x}{int(number):08x}" if number else ""
 
 
 def _chosen(rows: list[Row], filters: list[tuple[str, str, Any]] | None, limit: int) -> list[Row]:
@@ -68,7 +82,7 @@ def list_tasks(address: str | None = None, filters: Any = None, limit: int = 100
     rows = [
         Row(
             task_id=row["task_id"], name=row["name"], func_or_class_name=row["name"], state=_TASK_STATES.get(row["state"], row["state"]),
-            attempt_number=row["attempt"], job_id=f"{row['job']:08x}", actor_id=row["actor_id"] or None, worker_id=row["worker"] or None,
+            attempt_number=row["attempt"], job_id=f"{row['job']:08x}", actor_id=row["actor_id"] or None, worker_id=worker_id(row["worker"]) or None,
             type="ACTOR_TASK" if row["state"] == "WAITING_FOR_ACTOR" or row["actor_id"] else "NORMAL_TASK", waits_for=row["words"],
         )
         for row in _core.tasks()
@@ -105,7 +119,7 @@ def list_workers(address: str | None = None, filters: Any = None, limit: int = 1
     """The processes that run tasks and actors."""
     rows = [
         Row(
-            worker_id=row["worker"], node_id=node_id(row["node"]), pid=row["pid"], state=row["state"], job_id=f"{row['job']:08x}",
+            worker_id=worker_id(row["worker"]), node_id=node_id(row["node"]), pid=row["pid"], state=row["state"], job_id=f"{row['job']:08x}",
             running=row["running"], is_alive=True, worker_type="WORKER",
         )
         for row in _core.workers()

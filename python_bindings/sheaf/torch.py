@@ -26,6 +26,7 @@ except ImportError as error:
     raise ImportError("sheaf.torch needs PyTorch: pip install torch") from error
 
 import sheaf
+from sheaf.torch_buckets import SharedBuckets, shared_copy
 from sheaf.util.collective import Group
 from sheaf.util.collective.types import ReduceOp
 
@@ -77,8 +78,7 @@ class _Work(_WorkBase):  # type: ignore[misc]
     def get_future(self) -> Any:
         """A torch.futures.Future of the tensors."""
         if self._future is None:
-            self._future = torch.futures.Future()
-            self._futures.resolve(self, self._future)
+            self._future = self._futures.of(self, self._outputs)
         return self._future
 
 
@@ -91,30 +91,34 @@ class _Futures:
 
     def __init__(self) -> None:
         self._last: collections.deque[_Work] = collections.deque(maxlen=16)
-        self._pending: queue.SimpleQueue[tuple[_Work, Any] | None] = queue.SimpleQueue()
+        self._pending: queue.SimpleQueue[tuple[Any, Any, Any] | None] = queue.SimpleQueue()
         self._thread: threading.Thread | None = None
 
     def keep(self, work: _Work) -> None:
         self._last.append(work)
 
-    def resolve(self, work: _Work, future: Any) -> None:
+    def of(self, work: Any, value: Any) -> Any:
+        """A torch.futures.Future that has this value, or an exception, when the operation is done."""
         if self._thread is None:
             self._thread = threading.Thread(target=self._run, name="sheaf-torch", daemon=True)
             self._thread.start()
-        self._pending.put((work, future))
+        future: Any = torch.futures.Future()
+        self._pending.put((work, future, value))
+        return future
 
     def close(self) -> None:
         self._pending.put(None)
 
     def _run(self) -> None:
         while (pending := self._pending.get()) is not None:
-            work, future = pending
+            work, future, value = pending
             try:
                 work.wait()
             except Exception as error:
                 future.set_exception(error)
             else:
-                future.set_result(work.result())
+                future.set_result(value)
+            del pending, work, future, value  # Nothing is kept while this waits for more.
 
 
 class ProcessGroupSheaf(distributed.ProcessGroup):  # type: ignore[misc]
@@ -142,10 +146,15 @@ class ProcessGroupSheaf(distributed.ProcessGroup):  # type: ignore[misc]
         """Ends the operations of all ranks with an error."""
         self._group.abort()
 
+    def shared_buckets(self) -> SharedBuckets:
+        """A communication hook for one DistributedDataParallel over this group."""
+        return SharedBuckets(self._group, self._futures.of)
+
     # Operations as torch.distributed calls them: lists of tensors of one device each, hence of one.
 
     def allreduce(self, tensors: _Tensors, opts: Any = None) -> Any:
-        return self._each(tensors, lambda staged: self._group.all_reduce(staged, _reduction(opts), async_op=True, **_timeout(opts)), True)
+        staged = [shared_copy(self._group, copy) for copy in (_staged(tensor, True) for tensor in tensors)]
+        return self._run(tensors, staged, lambda copy: self._group.all_reduce(copy, _reduction(opts), async_op=True, **_timeout(opts)))
 
     def allreduce_coalesced(self, tensors: _Tensors, opts: Any = None) -> Any:
         return self.allreduce(tensors, opts)
@@ -212,8 +221,9 @@ class ProcessGroupSheaf(distributed.ProcessGroup):  # type: ignore[misc]
         return _Work([self._group.barrier(async_op=True, **_timeout(opts))], [], self._futures)
 
     def _each(self, tensors: _Tensors, start: Callable[[Any], Any], reduces: bool) -> Any:
-        staged = [_staged(tensor, reduces) for tensor in tensors]
+        return self._run(tensors, [_staged(tensor, reduces) for tensor in tensors], start)
 
+    def _run(self, tensors: _Tensors, staged: list[Any], start: Callable[[Any], Any]) -> Any:
         def finish() -> None:
             for copy, tensor in zip(staged, tensors):
                 _bring(copy, tensor)
@@ -250,6 +260,18 @@ class ProcessGroupSheaf(distributed.ProcessGroup):  # type: ignore[misc]
                 _bring(copy, outputs[peer])
 
         return _Work(started, result, self._futures, finish)
+
+
+def share_gradients(model: Any) -> None:
+    """Lets the gradients of a DistributedDataParallel lie in memory that the ranks share, where they are reduced without copies.
+
+    Called by each rank before the first step; with gradient_as_bucket_view=True, else copies remain. Results are those of DDP alone
+    up to rounding. TypeError: the model is none of DDP over a process group of the backend "sheaf", or has a hook already.
+    """
+    group = getattr(model, "process_group", None)
+    if not isinstance(model, torch.nn.parallel.DistributedDataParallel) or not isinstance(group, ProcessGroupSheaf):
+        raise TypeError(f"share_gradients({type(model).__name__}): want a DistributedDataParallel over a process group of the backend 'sheaf'")
+    model.register_comm_hook(None, group.shared_buckets().hook)
 
 
 def _staged(tensor: Any, reduces: bool) -> Any:

@@ -48,6 +48,8 @@ for dt in (torch.float32, torch.float64, torch.float16, torch.bfloat16, torch.in
     x = torch.arange(7).to(dt) + r
     dist.all_reduce(x); assert torch.equal(x, (torch.arange(7) * n + n * (n - 1) // 2).to(dt)), (dt, x)
 x = torch.full((3, 2), r); dist.broadcast(x, 1); assert (x == 1).all()
+for big in (torch.full((100_000,), r + 1.0), torch.full((400, 500), r + 1.0).t(), torch.full((200_000,), r + 1.0).bfloat16(), torch.full((99_999,), r + 1)):
+    dist.all_reduce(big); assert (big == n * (n + 1) // 2).all(), big
 b = torch.tensor([r == 1, False]); dist.all_reduce(b, dist.ReduceOp.MAX); assert b.tolist() == [True, False], b
 out = [torch.zeros(2, 3) for _ in range(n)]; dist.all_gather(out, torch.full((2, 3), float(r))); assert [o[1, 2].item() for o in out] == list(range(n))
 o = [None] * n; dist.all_gather_object(o, {"rank": r}); assert o == [{"rank": i} for i in range(n)]
@@ -76,6 +78,45 @@ for e in range(2):
         opt.zero_grad(); torch.nn.functional.mse_loss(d(a), t).backward(); opt.step()
 flat = torch.cat([p.detach().view(-1) for p in m.parameters()]); al = [torch.empty_like(flat) for _ in range(n)]; dist.all_gather(al, flat)
 assert all(torch.equal(al[0], v) for v in al)
+
+def in_shared_memory(tensor):
+    for line in open("/proc/self/maps"):
+        begin, end = (int(part, 16) for part in line.split()[0].split("-"))
+        if begin <= tensor.data_ptr() < end:
+            return "memfd:" in line
+
+class Net(torch.nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.first, self.second, self.seldom = torch.nn.Linear(8, 64), torch.nn.Linear(64, 32), torch.nn.Linear(64, 32)
+    def forward(self, x, seldom):
+        x = self.first(x).relu()
+        return (self.seldom(x) if seldom else self.second(x)).sum()
+
+for unused in (False, True):
+    plain, views = Net(), Net()
+    if not unused:
+        del plain.seldom, views.seldom
+    views.load_state_dict(plain.state_dict())
+    plain = DDP(plain, find_unused_parameters=unused, bucket_cap_mb=0.005, gradient_as_bucket_view=True)
+    views = DDP(views, find_unused_parameters=unused, bucket_cap_mb=0.005, gradient_as_bucket_view=True)
+    sheaf.torch.share_gradients(views)
+    for step in range(6):
+        x = torch.randn(4, 8, generator=torch.Generator().manual_seed(10 * step + r))
+        for model in (plain, views):
+            model.zero_grad(set_to_none=step % 2 == 1)
+            with model.no_sync():
+                model(2 * x, unused and step == 3).backward()
+            model(x, unused and step in (0, 3)).backward()
+        for a, b in zip(plain.parameters(), views.parameters()):
+            assert (a.grad is None) == (b.grad is None), (unused, step)
+            assert a.grad is None or torch.allclose(a.grad, b.grad, rtol=1e-4, atol=1e-5), (unused, step)
+    if not unused:
+        assert all(in_shared_memory(parameter.grad) for parameter in views.parameters())
+try:
+    sheaf.torch.share_gradients(torch.nn.Linear(1, 1)); assert False
+except TypeError as error:
+    assert "want a DistributedDataParallel" in str(error)
 dist.destroy_process_group(); print("ok", flush=True)
 """
 

@@ -133,6 +133,8 @@ def prepare_model(
 ) -> Any:
     """The model on this worker's device, and, with more than one worker, in DistributedDataParallel.
 
+    On the CPU, over the backend "sheaf", the gradients lie in memory that the workers of a node share (sheaf.torch.share_gradients);
+    parallel_strategy_kwargs={"gradient_as_bucket_view": False} leaves them to DDP, and room for a communication hook of your own.
     parallel_strategy: "ddp", "fsdp", or None to leave it as it is. ValueError: another.
     """
     torch = _torch()
@@ -150,7 +152,14 @@ def prepare_model(
         return FullyShardedDataParallel(model, **more)
     if device.type == "cuda":
         more.setdefault("device_ids", [device])
-    return torch.nn.parallel.DistributedDataParallel(model, **more)
+        return torch.nn.parallel.DistributedDataParallel(model, **more)
+    shares = torch.distributed.get_backend(more.get("process_group")) == "sheaf" and more.setdefault("gradient_as_bucket_view", True)
+    prepared = torch.nn.parallel.DistributedDataParallel(model, **more)
+    if shares:
+        from sheaf.torch import share_gradients
+
+        share_gradients(prepared)
+    return prepared
 
 
 def prepare_data_loader(data_loader: Any, add_dist_sampler: bool = True, move_to_device: bool = True, auto_transfer: bool = True) -> Any:

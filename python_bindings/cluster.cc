@@ -85,6 +85,7 @@ nb::list Actors() {
     out["namespace"] = row.name_space();
     out["state"] = row.state();
     out["pid"] = row.os_pid();
+    out["process"] = row.process() == 0 ? "" : ProcessId::Unpack(row.process()).ToString();
     out["restarts"] = row.restarts();
     out["job"] = row.job();
     out["death"] = row.death();
@@ -249,6 +250,12 @@ std::optional<nb::tuple> GetActor(const std::string& name, const std::string& na
                         creation.name(), creation.function());
 }
 
+nb::object OwnActor() {
+  absl::StatusOr<ObjectHandle> handle = Required().OwnActor();
+  if (!handle.ok()) Throw(handle.status());
+  return nb::steal(NewReference(*std::move(handle)));
+}
+
 bool KeyPut(const std::string& space, const std::string& key, const nb::bytes& value,
             bool overwrite) {
   const std::string_view bytes(value.c_str(), value.size());
@@ -308,6 +315,7 @@ void BindCluster(nb::module_& module) {
   module.def("remove_group", &RemoveGroup);
   module.def("wait_group", &WaitGroup);
   module.def("get_actor", &GetActor);
+  module.def("own_actor", &OwnActor, "In an actor: the reference that a handle of it holds.");
   module.def("key_put", &KeyPut);
   module.def("key_get", &KeyGet);
   module.def("key_delete", &KeyDelete);

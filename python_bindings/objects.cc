@@ -108,6 +108,11 @@ PyObject* Get(PyObject*, PyObject* const* args, Py_ssize_t count, PyObject* name
 PyObject* Put(PyObject*, PyObject* value) {
   Runtime* const runtime = RequireRuntime();
   if (runtime == nullptr) return nullptr;
+  if (Py_TYPE(value) == reference_type) [[unlikely]] {
+    PyErr_SetString(PyExc_TypeError,
+                    "put takes a value, got an ObjectRef: pass it on as it is, or put [ref]");
+    return nullptr;
+  }
   Value encoded;
   if (!encoded.Encode(value)) return nullptr;
   absl::StatusOr<ObjectHandle> handle = PutValue(*runtime, encoded);
@@ -314,7 +319,8 @@ PyMethodDef object_functions[] = {
     {"put", Put, METH_O,
      "put($module, value, /)\n--\n\nStores a value, so that it can be passed to many calls; gives "
      "its ObjectRef.\n\n"
-     "TypeError: it cannot be pickled; the text says which part. ObjectStoreFullError: there is no "
+     "TypeError: it cannot be pickled, and the text says which part; or it is an ObjectRef. "
+     "ObjectStoreFullError: there is no "
      "room for it."},
     {"wait_ready", Fast(Wait), METH_FASTCALL, nullptr},
     {"next_item", Fast(NextItem), METH_FASTCALL, nullptr},

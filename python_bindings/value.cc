@@ -216,6 +216,8 @@ absl::StatusOr<ObjectHandle> PutValue(Runtime& runtime, const Value& value) {
 }
 
 PyObject* DecodeValue(const ObjectView& view) {
+  if (view.bytes.empty()) [[unlikely]]
+    Py_RETURN_NONE;
   if (view.bytes.size() < 2 || static_cast<uint8_t>(view.bytes[0]) != kOutOfBandMark) [[likely]] {
     return DecodeNative(view.bytes, view.nested);
   }

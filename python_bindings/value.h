@@ -77,7 +77,8 @@ class Value {
 absl::StatusOr<ObjectHandle> PutValue(Runtime& runtime, const Value& value);
 
 // A new reference, or nullptr with an exception set. Arrays in what comes back view the object's
-// memory and pin it; where nothing pins the bytes (arguments inside a frame), they are copied.
+// memory and pin it; where nothing pins the bytes (arguments inside a frame), they are copied. No
+// bytes are None: the end of a stream.
 PyObject* DecodeValue(const ObjectView& view);
 
 // The type of what pins memory for those arrays. False: an exception is set.

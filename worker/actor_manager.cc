@@ -36,6 +36,11 @@ ActorManager::Managed* ActorManager::Find(ActorId actor) {
   return found == actors_.end() ? nullptr : found->second.get();
 }
 
+ProcessId ActorManager::ProcessOf(ActorId actor) const {
+  const auto found = actors_.find(actor);
+  return found == actors_.end() ? ProcessId{} : found->second->process;
+}
+
 void ActorManager::Create(TaskRecord& creation) {
   const TaskId task = tasks_.IdOf(creation);
   const ActorId id{task.maker_bits, task.sequence_bits};
@@ -133,11 +138,8 @@ void ActorManager::OnReply(const TaskTable::Reply& reply, ProcessId from) {
     WireReader in(reply.rest);
     const auto* head = in.Struct<ReturnHead>();
     Error error = DecodeError(head == nullptr ? std::string_view{} : in.Bytes(head->bytes));
-    error.message = absl::StrCat("the constructor of the actor ", creation.spec->spec.name(),
-                                 " failed: ", error.message);
-    if (error.kind != ErrorKind::kEnvironmentFailed) error.kind = ErrorKind::kActorDied;
     EndLease(actor, "its constructor failed");
-    Bury(actor, std::move(error));
+    Bury(actor, ConstructorFailed(creation.spec->spec.name(), std::move(error)));
     return;
   }
   actor.constructed = true;
@@ -227,7 +229,14 @@ void ActorManager::OnQuery(ProcessId from, const proto::ActorQuery& query) {
   } else {
     answer.set_actor_id(query.actor_id());
     answer.set_state(State::DEAD);
-    answer.set_message(absl::StrCat("the actor ", id->ToHex(), " has ended"));
+    const TaskId task{id->maker_bits, id->sequence_bits};
+    const ObjectEntry* object = tasks_.references().Find(ReturnOf(task, 0));
+    if (object != nullptr && object->state == ObjectState::kError) {  // Handles of it are left.
+      answer.set_error(static_cast<uint32_t>(object->extra->error.kind));
+      answer.set_message(object->extra->error.message);
+    } else {
+      answer.set_message(absl::StrCat("the actor ", id->ToHex(), " has ended"));
+    }
   }
   SendMessage(transport_.To(from), FrameKind::kActorAnswer, answer);
 }
@@ -268,7 +277,7 @@ void ActorManager::Announce(Managed& actor) {
   row.set_death(actor.death.message);
   SendMessage(transport_.To(RayletOf(self_.node)), FrameKind::kActorReport, report);
   // Last: calls that end now may hold the last reference, with which the actor goes.
-  submitter_.OnAnswer(answer);
+  submitter_.OnAnswer(answer, actor.death.payload);
 }
 
 // For good. The creation task goes; the creation object keeps its value or gets the error.

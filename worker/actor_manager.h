@@ -27,6 +27,7 @@ class ActorManager final : public TaskDispatcher {
   void Create(TaskRecord& creation);
   void OnArgumentsReady(TaskRecord& creation) override;
   bool Manages(ActorId actor) const { return actors_.contains(actor); }
+  ProcessId ProcessOf(ActorId actor) const;  // Of its last incarnation; default: there is none.
 
   void OnGrant(const proto::LeaseGrant& grant);
   void OnRefused(const proto::LeaseRefused& refused);

@@ -157,7 +157,7 @@ void ActorSubmitter::OnReturned(TaskRecord& task) {
   }
 }
 
-void ActorSubmitter::OnAnswer(const proto::ActorAnswer& answer) {
+void ActorSubmitter::OnAnswer(const proto::ActorAnswer& answer, const std::string& payload) {
   auto id = ActorId::FromBinary(answer.actor_id());
   if (!id.ok()) return;
   auto found = clients_.find(*id);
@@ -195,7 +195,7 @@ void ActorSubmitter::OnAnswer(const proto::ActorAnswer& answer) {
     default: {
       const auto kind =
           answer.error() == 0 ? ErrorKind::kActorDied : static_cast<ErrorKind>(answer.error());
-      client.death = {kind, answer.message(), {}};
+      client.death = {kind, answer.message(), payload};
       client.state = State::DEAD;
       if (client.peer != nullptr) by_process_.erase(client.peer->process);
       client.peer = nullptr;

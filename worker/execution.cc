@@ -49,7 +49,7 @@ void CallExecution::Clear() {
   more_.clear();
   returned_nested_.clear();
   status_ = ReplyStatus::kDone;
-  failure_.clear();
+  failure_ = {};
 }
 
 bool CallExecution::Begin(ProcessId from, std::shared_ptr<const proto::TaskTemplate> spec,
@@ -144,10 +144,10 @@ std::string& CallExecution::ReturnAt(size_t index) {
 
 void CallExecution::Fail(Error error, bool retriable) {
   status_ = retriable ? ReplyStatus::kFailedRetriable : ReplyStatus::kFailed;
-  failure_ = error.message;
   ReturnHead head{};
   head.kind = ReturnKind::kError;
   EncodeReturn(first_, head, EncodeError(error), {});
+  failure_ = std::move(error);
   more_.clear();
   returned_nested_.clear();
 }

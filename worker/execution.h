@@ -79,7 +79,7 @@ class CallExecution final : public Execution {
   // `run_ns` and `keeps_arguments` are the executor's to say.
   void SendReply(Channel& owner_channel, uint64_t run_ns, uint64_t transit, bool keeps_arguments);
   bool succeeded() const { return status_ == ReplyStatus::kDone; }
-  std::string failure() const { return failure_; }
+  const Error& failure() const { return failure_; }
   std::vector<ObjectHandle> TakeReturnedNested() { return std::move(returned_nested_); }
 
   ProcessId owner;
@@ -127,7 +127,7 @@ class CallExecution final : public Execution {
   std::vector<std::string> more_;
   std::vector<ObjectHandle> returned_nested_;
   ReplyStatus status_ = ReplyStatus::kDone;
-  std::string failure_;  // The error's message.
+  Error failure_;  // What Fail was given.
 };
 
 }  // namespace sheaf

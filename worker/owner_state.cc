@@ -89,7 +89,9 @@ bool OwnerState::OnFrame(ProcessId from, const Frame& frame) {
       if (!Parse(frame.body, &control)) return true;
       auto actor = ActorId::FromBinary(control.actor_id());
       if (actor.ok() && control.kill())
-        actor_manager.Kill(*actor, control.no_restart(), "kill was called");
+        actor_manager.Kill(
+            *actor, control.no_restart(),
+            actor_manager.ProcessOf(*actor) == from ? "it asked for its end" : "kill was called");
       return true;
     }
     case FrameKind::kLeaseGrant: {

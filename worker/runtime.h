@@ -236,6 +236,8 @@ class Runtime {
   // The thread now runs (nil: no longer runs) this task: tasks it submits are its children
   // (recursive cancel).
   virtual void SetCurrentTask(TaskId task) = 0;
+  // In an actor's process: a handle of the actor itself. kFailedPrecondition: this is none.
+  virtual absl::StatusOr<ObjectHandle> OwnActor() = 0;
 };
 
 inline ActorId ActorOf(const ObjectHandle& handle) {

@@ -437,7 +437,17 @@ absl::Status RuntimeImpl::ExitActor() {
     detached = ProcessId::Unpack(executor_->lease().owner()).is_raylet();
   }
   if (id.is_nil()) return absl::FailedPreconditionError("this process is no actor");
-  return EndActor(id, detached, /*no_restart=*/true, "the actor asked for its end");
+  return EndActor(id, detached, /*no_restart=*/true, "it asked for its end");
+}
+
+absl::StatusOr<ObjectHandle> RuntimeImpl::OwnActor() {
+  Lock lock(*this);
+  const ActorId id = executor_->actor_id();
+  if (id.is_nil()) return absl::FailedPreconditionError("this process is no actor");
+  const bool detached = ProcessId::Unpack(executor_->lease().owner()).is_raylet();
+  const ObjectId creation =
+      detached ? DetachedActorHandle(id) : ReturnOf({id.maker_bits, id.sequence_bits}, 0);
+  return ObjectHandle(owner_->references.Incoming({creation, {}}));
 }
 
 absl::Status RuntimeImpl::EndActor(ActorId id, bool detached, bool no_restart, const char* words) {

@@ -35,6 +35,7 @@
 #include "absl/container/btree_map.h"
 #include "absl/container/flat_hash_map.h"
 #include "absl/functional/function_ref.h"
+#include "base/unique_fd.h"
 #include "metrics/counter.h"
 #include "object_store/store_client.h"
 #include "shm/attach_client.h"
@@ -91,6 +92,7 @@ class RuntimeImpl final : public Runtime,
                                         proto::TaskTemplate* creation) override;
   absl::Status Kill(const ObjectHandle& actor, bool no_restart) override;
   absl::Status ExitActor() override;
+  absl::StatusOr<ObjectHandle> OwnActor() override;
   absl::StatusOr<PlacementGroupId> CreateGroup(proto::GroupRequest request) override;
   absl::Status RemoveGroup(PlacementGroupId group) override;
   absl::StatusOr<proto::GroupState> WaitGroup(PlacementGroupId group, Nanos deadline) override;
@@ -174,6 +176,7 @@ class RuntimeImpl final : public Runtime,
   void OnRemoteRayletFrame(const Frame& frame);
   void OnConnectRefused(const Frame& frame);
   void OnNewRing(const proto::NewRing& ring);
+  bool KeepSpareDescriptor();
   void OnProcessDied(const proto::ProcessDied& died);
   void AnswerStateQuery(const proto::StateQuery& query);
 
@@ -241,6 +244,9 @@ class RuntimeImpl final : public Runtime,
   Attached attached_;
   const ProcessId self_;
   std::shared_ptr<Mapping> segment_;
+  // Closed while the descriptor of a ring is received and mapped: user code that has all others
+  // open would else never get the ring, and its calls would wait for ever.
+  UniqueFd spare_descriptor_;
   JobNumber job_ = 0;
   std::string name_space_;
   std::string job_error_;

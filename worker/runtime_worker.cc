@@ -110,8 +110,6 @@ void RuntimeImpl::RunCall(Lock& lock, std::shared_ptr<CallExecution> call) {
   const bool from_raylet = call->owner.is_raylet();
   const TaskId task = call->task();
   lock.Unlock();
-  bool constructed = fetched.ok();
-  std::string failure(fetched.message());
   SetCurrentTask(task);
   SetCancelFlag(&call->cancel_requested);
   if (!fetched.ok()) {
@@ -119,9 +117,9 @@ void RuntimeImpl::RunCall(Lock& lock, std::shared_ptr<CallExecution> call) {
   } else {
     options_.handler->Execute(call);
   }
-  if (creation && fetched.ok()) {
-    constructed = call->succeeded();
-    failure = call->failure();
+  Error failure;
+  if (creation && !call->succeeded()) {
+    failure = ConstructorFailed(call->spec().name(), call->failure());
   }
   SetCurrentTask({});
   SetCancelFlag(nullptr);
@@ -130,13 +128,13 @@ void RuntimeImpl::RunCall(Lock& lock, std::shared_ptr<CallExecution> call) {
   call.reset();
   FinishEnded();  // The reply goes out before another call is taken.
   if (!creation) return;
-  executor_->CountConstructed(constructed);
+  executor_->CountConstructed(failure);
   if (from_raylet) {  // A detached actor: the raylet speaks for it to the GCS.
     proto::ActorReport report;
     report.mutable_actor()->set_actor_id(executor_->actor_id().ToHex());
-    report.mutable_actor()->set_state(constructed ? "ALIVE" : "DEAD");
+    report.mutable_actor()->set_state(failure.kind == ErrorKind::kNone ? "ALIVE" : "DEAD");
     report.mutable_actor()->set_process(self_.packed());
-    report.mutable_actor()->set_death(failure);
+    report.mutable_actor()->set_death(failure.message);
     SendMessage(mailbox_->To(RayletOf(self_.node)), FrameKind::kActorReport, report);
   }
   Recheck();

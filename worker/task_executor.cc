@@ -168,15 +168,14 @@ void TaskExecutor::BecomeActor(const proto::TaskTemplate& creation) {
   groups_changed_ = true;
 }
 
-// The constructor has run: the calls that came meanwhile may.
-void TaskExecutor::CountConstructed(bool ok) {
-  constructed_ = ok;
+void TaskExecutor::CountConstructed(const Error& failure) {
+  constructed_ = failure.kind == ErrorKind::kNone;
   auto waiting = std::exchange(before_construction_, {});
   for (auto& call : waiting) {
-    if (ok) {
+    if (constructed_) {
       GroupOf(*call).queue.push_back(std::move(call));
     } else {
-      call->Fail({ErrorKind::kActorDied, "the constructor of the actor failed", {}}, false);
+      call->Fail(failure, false);
     }
   }
 }

@@ -69,7 +69,8 @@ class TaskExecutor {
   bool is_async() const { return is_async_; }
   ActorId actor_id() const { return actor_id_; }
   const proto::LeaseBegin& lease() const { return lease_; }
-  void CountConstructed(bool ok);
+  // The constructor has run. kNone: well; else why the calls that wait for it fail.
+  void CountConstructed(const Error& failure);
   size_t queued() const;
   template <class Visit>
   void ForEachRunning(Visit visit) {

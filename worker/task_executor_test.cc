@@ -104,7 +104,7 @@ SCENARIO("callers of a detached actor know no lease; what they push is started u
   t.Push(kRaylet, proto::TaskTemplate::ACTOR_CREATION, 0, 1);
   t.RunNext();
   CHECK(t.started == std::pair{kLease, uint64_t{1}});
-  t.executor.CountConstructed(true);
+  t.executor.CountConstructed({});
   t.Push(kCaller, proto::TaskTemplate::ACTOR_METHOD, 0, 2);
   t.RunNext();
   CHECK(t.started == std::pair{kLease, uint64_t{2}});
@@ -115,7 +115,7 @@ SCENARIO("a detached actor begins no call when its lease from the GCS has run ou
   t.Begin(kLease);
   t.Push(kRaylet, proto::TaskTemplate::ACTOR_CREATION, 0, 1);
   t.RunNext();
-  t.executor.CountConstructed(true);
+  t.executor.CountConstructed({});
   proto::ActorLease lease;
   lease.set_until_ns(t.process.clock.Now() + kSecond);
   t.executor.OnActorLease(lease);

@@ -34,6 +34,12 @@ Error DecodeError(std::string_view bytes) {
   return {kind, std::string(bytes.substr(0, message)), std::string(bytes.substr(message))};
 }
 
+Error ConstructorFailed(const std::string& actor, Error error) {
+  error.message = absl::StrCat("the constructor of the actor ", actor, " failed: ", error.message);
+  if (error.kind != ErrorKind::kEnvironmentFailed) error.kind = ErrorKind::kActorDied;
+  return error;
+}
+
 TaskTable::TaskTable(ProcessId self, Clock& clock, Transport& transport, ReferenceTable& references)
     : self_(self), clock_(clock), transport_(transport), references_(references) {}
 

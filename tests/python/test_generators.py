@@ -95,3 +95,27 @@ def test_async_iteration():
         return [await ref async for ref in stream.remote(4)]
 
     assert asyncio.run(asyncio.wait_for(collect(), WAIT_S)) == [0, 1, 2, 3]
+
+
+def test_wait_takes_generators_and_keeps_its_timeout(tmp_path):
+    @sheaf.remote(num_cpus=0)
+    def held(go_on):
+        while not go_on.exists():
+            time.sleep(0.005)
+        yield "item"
+
+    items, ready = held.remote(tmp_path / "go on"), sheaf.put(1)
+    assert not items.next_ready()
+    assert sheaf.wait([items], timeout=0.05) == ([], [items])
+    assert sheaf.wait([items, ready], timeout=WAIT_S) == ([ready], [items])
+    (tmp_path / "go on").touch()
+    assert sheaf.wait([items, ready], num_returns=2, timeout=WAIT_S) == ([items, ready], [])
+    assert items.next_ready() and sheaf.get(next(items)) == "item"
+    assert sheaf.wait([items], timeout=WAIT_S) == ([items], [])  # Its end is there.
+    assert next(items, None) is None
+    assert sheaf.get(items.completed(), timeout=WAIT_S) is None
+
+
+def test_a_dynamic_number_of_results_is_one_reference_to_all():
+    refs = sheaf.get(stream.options(num_returns="dynamic").remote(3), timeout=WAIT_S)
+    assert len(refs) == 3 and sheaf.get(list(refs), timeout=WAIT_S) == [0, 1, 2]

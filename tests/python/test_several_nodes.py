@@ -10,7 +10,7 @@ import pytest
 import sheaf
 from sheaf.cluster_utils import Cluster
 from sheaf.lifecycle import _executable
-from sheaf.util import state
+from sheaf.util import metrics, state
 from sheaf.util.placement_group import placement_group, remove_placement_group
 from sheaf.util.scheduling_strategies import NodeAffinitySchedulingStrategy, PlacementGroupSchedulingStrategy
 
@@ -67,6 +67,60 @@ def test_work_goes_where_there_is_room_and_where_it_must(cluster):
     assert sheaf.get([where.options(scheduling_strategy=bound).remote() for _ in range(3)], timeout=WAIT_S) == [c.node_id] * 3
     spread = sheaf.get([where.options(scheduling_strategy="SPREAD").remote(0.2) for _ in range(6)], timeout=WAIT_S)
     assert len(set(spread)) > 1
+
+
+def test_each_node_has_a_resource_of_its_name(cluster):
+    rows = {row["NodeID"]: row for row in sheaf.nodes() if row["Alive"]}
+    (head,) = (node for node, row in rows.items() if "node:__internal_head__" in row["Resources"])
+    assert head == cluster.head_node.node_id
+    assert [row.node_id for row in state.list_nodes() if row.is_head_node] == [head]
+    bound = where.options(num_cpus=0, resources={"node:__internal_head__": 0.001})
+    assert sheaf.get([bound.remote() for _ in range(3)], timeout=WAIT_S) == [head] * 3
+    address = rows[head]["NodeManagerAddress"]  # All nodes of this test have the same.
+    assert sheaf.get(where.options(num_cpus=0, resources={f"node:{address}": 0.01}).remote(), timeout=WAIT_S) in rows
+    with pytest.raises(ValueError, match="no node has it; there are"):
+        where.options(resources={"node:203.0.113.1": 1}).remote()
+
+
+def test_actors_are_listed_with_process_job_and_namespace(cluster):
+    actors = [Counter.options(name=name, resources={name: 1}).remote() for name in ("b", "c")]
+    pids = sheaf.get([actor.__ray_call__.remote(lambda self: __import__("os").getpid()) for actor in actors], timeout=WAIT_S)
+    job = sheaf.get_runtime_context().get_job_id()
+    deadline = time.monotonic() + WAIT_S
+    while [row.pid for row in sorted(state.list_actors(), key=lambda row: row.name)] != pids:
+        assert time.monotonic() < deadline, state.list_actors()
+        time.sleep(0.02)
+    assert {row.job_id for row in state.list_actors()} == {job}
+    namespace = sheaf.get_runtime_context().namespace
+    assert sorted(sheaf.util.list_named_actors()) == ["b", "c"]
+    assert {row["namespace"] for row in sheaf.util.list_named_actors(all_namespaces=True)} == {namespace}
+
+
+def test_figures_and_logs_of_each_node_are_at_hand(cluster):
+    @sheaf.remote(num_cpus=0)
+    class Talker:
+        def __init__(self):
+            self.said = metrics.Counter("said_on_a_node")
+
+        def say(self, word):
+            print(word, flush=True)
+            self.said.inc()
+            return sheaf.get_runtime_context().get_node_id()
+
+    talkers = [Talker.options(resources={name: 1}).remote() for name in ("b", "c")]
+    nodes = sheaf.get([talker.say.remote(f"word {index}") for index, talker in enumerate(talkers)], timeout=WAIT_S)
+    urls = metrics.endpoints()
+    assert set(urls) == {node.node_id for node in cluster.list_all_nodes()} and len(set(urls.values())) == 3
+    deadline = time.monotonic() + WAIT_S
+    while not all("ray_said_on_a_node" in metrics.scrape(node)[node] for node in nodes):
+        assert time.monotonic() < deadline
+        time.sleep(0.05)
+    for index, node in enumerate(nodes):
+        names = state.list_logs(node_id=node, glob_filter="*.out")["worker"]
+        texts = ["".join(state.get_log(node_id=node, filename=name)) for name in names]
+        assert sum(f"word {index}\n" in text for text in texts) == 1
+    with pytest.raises(ValueError, match="no log 'nothing'"):
+        list(state.get_log(filename="nothing"))
 
 
 def test_actors_answer_across_nodes_in_order(cluster):

@@ -137,6 +137,13 @@ def test_get_takes_references_only():
         sheaf.get(sheaf.put(1), timeout=-1)
 
 
+def test_a_reference_is_not_put_but_what_holds_it_is():
+    ref = sheaf.put(1)
+    with pytest.raises(TypeError, match=r"put \[ref\]"):
+        sheaf.put(ref)
+    assert sheaf.get(sheaf.get(sheaf.put([ref]))) == [1]
+
+
 def test_get_with_a_timeout_says_what_it_waits_for():
     @sheaf.remote(num_cpus=0)
     def nap():

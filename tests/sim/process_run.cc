@@ -110,28 +110,27 @@ Async<> Process::RunCall(std::shared_ptr<CallExecution> call) {
                   : task,
       self);
   const Context context{task, &call->cancel_requested};
-  std::string failure;
-  bool constructed = co_await FetchArguments({}, *call, &failure);
-  if (!constructed) {
-    call->Fail({ErrorKind::kObjectLost, failure, {}}, true);
+  std::string why_not;
+  if (!co_await FetchArguments({}, *call, &why_not)) {
+    call->Fail({ErrorKind::kObjectLost, why_not, {}}, true);
   } else if (executor_->is_async() && !creation) {
     Spawn(Execute(call, context));
   } else {
     co_await Execute(call, context);
   }
-  if (creation && constructed) {
-    constructed = call->succeeded();
-    failure = call->failure();
+  Error failure;
+  if (creation && !call->succeeded()) {
+    failure = ConstructorFailed(call->spec().name(), call->failure());
   }
   call.reset();
   if (!creation) co_return;
-  executor_->CountConstructed(constructed);
+  executor_->CountConstructed(failure);
   if (from_raylet) {
     proto::ActorReport report;
     report.mutable_actor()->set_actor_id(executor_->actor_id().ToHex());
-    report.mutable_actor()->set_state(constructed ? "ALIVE" : "DEAD");
+    report.mutable_actor()->set_state(failure.kind == ErrorKind::kNone ? "ALIVE" : "DEAD");
     report.mutable_actor()->set_process(self.packed());
-    report.mutable_actor()->set_death(failure);
+    report.mutable_actor()->set_death(failure.message);
     SendMessage(transport_->To(RayletOf(self.node)), FrameKind::kActorReport, report);
   }
 }

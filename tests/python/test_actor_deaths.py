@@ -1,0 +1,145 @@
+# Copyright The Sheaf Authors. SPDX-License-Identifier: Apache-2.0
+"""What calls of an actor say whose constructor failed, or which was ended."""
+
+import os
+import pathlib
+import pickle
+import time
+
+import pytest
+import sheaf
+from sheaf.exceptions import ActorDiedError, RayTaskError
+
+from conftest import WAIT_S
+
+pytestmark = pytest.mark.usefixtures("node")
+
+
+class NoLuck(Exception):
+    def __init__(self, code):
+        super().__init__(code)
+        self.code = code
+
+
+def wait_for(path):
+    deadline = time.monotonic() + WAIT_S
+    while not path.exists() and time.monotonic() < deadline:
+        time.sleep(0.005)
+
+
+class Sync:
+    def __init__(self, gate: pathlib.Path):
+        wait_for(gate)
+        raise NoLuck(7)
+
+    def call(self):
+        return 1
+
+
+class Async(Sync):
+    async def call(self):
+        return 1
+
+
+@sheaf.remote(num_cpus=0)
+def ask(actor):
+    """Of another process: the error of a call."""
+    try:
+        sheaf.get(actor.call.remote(), timeout=WAIT_S)
+    except ActorDiedError as error:
+        return error
+    return None
+
+
+@pytest.mark.parametrize("kind", [Sync, Async])
+@pytest.mark.parametrize("options", [{}, {"max_restarts": 2, "max_task_retries": 2}, {"max_concurrency": 3}], ids=["plain", "restarts", "threads"])
+def test_calls_before_and_after_tell_what_the_constructor_raised(kind, options, tmp_path):
+    gate = tmp_path / "gate"
+    actor = sheaf.remote(num_cpus=0, **options)(kind).remote(gate)
+    before, elsewhere = actor.call.remote(), ask.remote(actor)
+    gate.touch()
+    errors = []
+    for ref in before, actor.call.remote(), actor.call.remote():
+        with pytest.raises(ActorDiedError) as caught:
+            sheaf.get(ref, timeout=WAIT_S)
+        errors.append(caught.value)
+    for error in errors:
+        assert isinstance(error.cause, NoLuck) and isinstance(error.cause, RayTaskError) and error.cause.code == 7
+    errors += [sheaf.get(elsewhere, timeout=2 * WAIT_S), sheaf.get(ask.remote(actor), timeout=2 * WAIT_S)]
+    for error in errors:
+        assert error.actor_init_failed and isinstance(error.cause, RayTaskError)
+        text = str(error)
+        assert f"the constructor of the actor {kind.__name__} failed" in text
+        assert text.count("raise NoLuck(7)") == 1 and text.endswith("NoLuck: 7")
+        # Frames of the user alone: neither Sheaf's nor those of the event loop.
+        files = {line.split('"')[1] for line in text.splitlines() if line.startswith("  File ")}
+        assert files == {__file__}
+        assert "raise NoLuck(7)" in str(error.cause)
+        again = pickle.loads(pickle.dumps(error))
+        assert str(again) == text and str(again.cause) == str(error.cause)
+
+
+def test_a_detached_actor_tells_it_too():
+    actor = sheaf.remote(num_cpus=0)(Sync).options(name="doomed", lifetime="detached").remote(pathlib.Path("/"))
+    for _ in range(2):
+        with pytest.raises(ActorDiedError, match=r"the constructor of the actor Sync failed(.|\n)*NoLuck: 7") as caught:
+            sheaf.get(actor.call.remote(), timeout=WAIT_S)
+        assert caught.value.actor_init_failed
+
+
+@sheaf.remote(num_cpus=0)
+class Plain:
+    def pid(self):
+        return os.getpid()
+
+    def leave(self):
+        sheaf.actor.exit_actor()
+
+    def crash(self):
+        os._exit(3)
+
+
+@pytest.mark.parametrize(
+    ("how", "words"), [("leave", "it asked for its end"), ("crash", "exited with status 3"), ("kill", "kill was called")]
+)
+def test_an_actor_that_ended_says_how(how, words):
+    actor = Plain.remote()
+    sheaf.get(actor.pid.remote(), timeout=WAIT_S)
+    if how == "kill":
+        sheaf.kill(actor)
+    else:
+        with pytest.raises(ActorDiedError):
+            sheaf.get(getattr(actor, how).remote(), timeout=WAIT_S)
+    with pytest.raises(ActorDiedError, match=words) as caught:
+        sheaf.get(actor.pid.remote(), timeout=WAIT_S)
+    assert not caught.value.actor_init_failed and caught.value.cause is None
+
+
+def test_an_actor_has_a_handle_of_itself():
+    @sheaf.remote(num_cpus=0)
+    class Parent:
+        def __init__(self):
+            self.told = []
+
+        def make(self):
+            return Child.remote(sheaf.get_runtime_context().current_actor)
+
+        def tell(self, word):
+            self.told.append(word)
+            return self.told
+
+    @sheaf.remote(num_cpus=0)
+    class Child:
+        def __init__(self, parent):
+            self.parent = parent
+
+        def call_home(self):
+            return sheaf.get(self.parent.tell.remote("hello"), timeout=WAIT_S)
+
+    parent = Parent.remote()
+    child = sheaf.get(parent.make.remote(), timeout=WAIT_S)
+    assert sheaf.get(child.call_home.remote(), timeout=WAIT_S) == ["hello"]
+    del parent  # The child's handle keeps it.
+    assert sheaf.get(child.call_home.remote(), timeout=WAIT_S) == ["hello", "hello"]
+    with pytest.raises(RuntimeError, match="in a method of an actor"):
+        sheaf.get_runtime_context().current_actor

@@ -9,6 +9,7 @@ from __future__ import annotations
 import enum
 import pickle
 import re
+import types
 from typing import Any
 
 
@@ -51,7 +52,7 @@ class RayTaskError(RayError):
     """A task or an actor's method raised. `cause` is what it raised; str() is the remote traceback."""
 
     def __init__(self, function_name: str = "", traceback_str: str = "", cause: BaseException | None = None, pid: int = 0):
-        super().__init__(function_name, traceback_str, cause)
+        BaseException.__init__(self, function_name, traceback_str, cause)  # super() may be the cause's class, with arguments of its own.
         self.function_name = function_name
         self.traceback_str = traceback_str
         self.cause = cause
@@ -360,7 +361,21 @@ def rebuild_task_error(function_name: str, traceback_str: str, cause: BaseExcept
         error.args = cause.args
         for name, value in getattr(cause, "__dict__", {}).items():
             error.__dict__.setdefault(name, value)
+        _copy_slots(cause, error)
     return error
+
+
+def _copy_slots(cause: BaseException, error: BaseException) -> None:
+    """What classes keep beside __dict__: errno of OSError, value of StopIteration, and __slots__."""
+    for kind in type(cause).__mro__:
+        if kind in (Exception, BaseException, object):
+            continue
+        for name, descriptor in vars(kind).items():
+            if isinstance(descriptor, (types.MemberDescriptorType, types.GetSetDescriptorType)) and name[:2] != "__":
+                try:
+                    setattr(error, name, getattr(cause, name))
+                except (AttributeError, TypeError):
+                    pass  # Not set, or not to be set.
 
 
 _both: dict[type[BaseException], type[RayTaskError]] = {}

@@ -1,6 +1,7 @@
 # Copyright The Sheaf Authors. SPDX-License-Identifier: Apache-2.0
 """What users see when things go wrong: types, tracebacks, retries, cancellation."""
 
+import errno
 import os
 import pickle
 import sys
@@ -66,6 +67,41 @@ def test_exceptions_with_state_or_without_pickle():
     assert "value.lock is a _thread.lock" in str(caught.value.cause)
     with pytest.raises(exceptions.WorkerCrashedError, match="sys.exit"):
         sheaf.get(fail.remote(SystemExit, 3))
+
+
+class Coded(Exception):
+    """With a constructor of its own, and pickled all the same."""
+
+    def __init__(self, code):
+        super().__init__(code)
+        self.code = code
+
+
+class Slotted(Exception):
+    __slots__ = ("where",)
+
+
+def test_what_was_raised_has_its_attributes():
+    @sheaf.remote(num_cpus=0)
+    def fail(kind):
+        if kind is OSError:
+            open("/no/such/file")
+        if kind is UnicodeDecodeError:
+            b"\xff".decode()
+        raise kind(7)
+
+    with pytest.raises(Coded) as caught:
+        sheaf.get(fail.remote(Coded), timeout=WAIT_S)
+    assert caught.value.code == 7 and caught.value.args == (7,)
+    with pytest.raises(FileNotFoundError) as caught:
+        sheaf.get(fail.remote(OSError), timeout=WAIT_S)
+    assert (caught.value.errno, caught.value.filename) == (errno.ENOENT, "/no/such/file")
+    with pytest.raises(UnicodeDecodeError) as caught:
+        sheaf.get(fail.remote(UnicodeDecodeError), timeout=WAIT_S)
+    assert (caught.value.encoding, caught.value.object, caught.value.start) == ("utf-8", b"\xff", 0)
+    with pytest.raises(Slotted):
+        sheaf.get(fail.remote(Slotted), timeout=WAIT_S)
+    assert caught.value.function_name == "fail" and "in fail (pid=" in str(caught.value)
 
 
 def test_task_errors_can_be_pickled():

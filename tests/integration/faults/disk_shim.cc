@@ -1,12 +1,15 @@
 // Copyright The Sheaf Authors. SPDX-License-Identifier: Apache-2.0
-// Loaded in front of the C library (LD_PRELOAD) by fault rows 12 and 15: what a disk does to the
-// files of the GCS that the process itself cannot see.
+// Loaded in front of the C library (LD_PRELOAD) by fault rows 12, 15 and 25: what a disk does to
+// the files of the GCS, and to spilled objects, that the process itself cannot see.
 //   FAULT_DISK_KEEP=1     after each sync of a file whose name holds "gcs.db", a copy of it is put
 //                         beside it as FILE.synced: what a power cut would leave of it at worst
 //   FAULT_DISK_FAIL=PATH  when a file is there, the next sync of such a file removes it and fails
 //                         with EIO, once
+//   FAULT_DISK_SLOW=PATH  while a file is there, spilled objects are synced and read at the bytes
+//                         per second that it holds; PATH.delayed gets a line for each, the bytes
 #include <dlfcn.h>
 #include <fcntl.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <cerrno>
@@ -17,6 +20,8 @@
 #include <string>
 
 namespace {
+
+constexpr unsigned kSliceUs = 20'000;
 
 std::string PathOf(int fd) {
   char link[64], path[4096];
@@ -46,11 +51,36 @@ void Keep(const std::string& path) {
   close(to);
 }
 
+// As long as a slow disk would take. Ends early when the disk is slow no more.
+void TakeTime(int fd, double bytes) {
+  const char* slow = std::getenv("FAULT_DISK_SLOW");
+  if (slow == nullptr || access(slow, F_OK) != 0) return;
+  if (PathOf(fd).find("/spill/") == std::string::npos) return;
+  if (std::FILE* log = std::fopen((std::string(slow) + ".delayed").c_str(), "a")) {
+    std::fprintf(log, "%.0f\n", bytes);
+    std::fclose(log);
+  }
+  while (bytes > 0) {
+    std::FILE* file = std::fopen(slow, "r");
+    double rate = 0;
+    if (file == nullptr) return;
+    if (std::fscanf(file, "%lf", &rate) != 1) rate = 0;
+    std::fclose(file);
+    if (rate <= 0) return;
+    usleep(kSliceUs);
+    bytes -= rate * kSliceUs / 1e6;
+  }
+}
+
 using Sync = int (*)(int);
 
 int SyncWith(Sync real, int fd) {
   const std::string path = PathOf(fd);
-  if (!IsOfTheGcs(path)) return real(fd);
+  if (!IsOfTheGcs(path)) {
+    struct stat file;
+    if (fstat(fd, &file) == 0) TakeTime(fd, static_cast<double>(file.st_size));
+    return real(fd);
+  }
   const char* fail = std::getenv("FAULT_DISK_FAIL");
   if (fail != nullptr && unlink(fail) == 0) {
     errno = EIO;
@@ -73,6 +103,14 @@ int fsync(int fd) {
 int fdatasync(int fd) {
   static const auto real = reinterpret_cast<Sync>(dlsym(RTLD_NEXT, "fdatasync"));
   return SyncWith(real, fd);
+}
+
+ssize_t pread(int fd, void* bytes, size_t count, off_t offset) {
+  using Read = ssize_t (*)(int, void*, size_t, off_t);
+  static const auto real = reinterpret_cast<Read>(dlsym(RTLD_NEXT, "pread"));
+  const ssize_t got = real(fd, bytes, count, offset);
+  if (got > 0) TakeTime(fd, static_cast<double>(got));
+  return got;
 }
 
 }  // extern "C"

@@ -207,6 +207,7 @@ def row_17(run):
         cluster.connect(2)
         clerk = Clerk.options(resources={"n3": 1}).remote()
         call_of(clerk, 1)
+        standby = cluster.network.add()
         head = cluster.nodes[1]
         total = 1
         kept = {}
@@ -215,9 +216,11 @@ def row_17(run):
             wait_until(lambda: len(writers.acknowledged) > 5, what="keys are written")
             os.kill(head.pid, signal.SIGSTOP)
             begin = time.monotonic()
-            done = cluster.try_start(1, 0, [f"--resume={head.session}"])  # A standby that believes it dead.
-            assert done.returncode != 0 and "a node runs in" in done.stderr, done.stderr
-            said = (done.stderr + done.stdout).strip().splitlines()[-1]
+            # A standby that believes it dead, on this machine and, with the same disk and a free port, on another.
+            for place in (1, standby):
+                done = cluster.try_start(place, 0, [f"--resume={head.session}"], head=True)
+                assert done.returncode != 0 and "a node runs in" in done.stderr, done.stderr
+                said = (done.stderr + done.stdout).strip().splitlines()[-1]
             while time.monotonic() - begin < seconds:
                 total += 1
                 call_of(clerk, total)
@@ -236,5 +239,5 @@ def row_17(run):
             total += 1
             call_of(clerk, total)
         assert "declared dead" not in cluster.nodes[2].log() + cluster.nodes[3].log()
-        run.figures(f"stopped twice for {seconds} s: a second head was refused ('{said[-120:]}'); once it woke, once it was killed and another went on; "
+        run.figures(f"stopped twice for {seconds} s: a second head, beside it and on another machine with its disk, was refused ('{said[-120:]}'); once it woke, once it was killed and another went on; "
                     f"{total} calls of an actor elsewhere and {len(kept)} acknowledged keys right, no node lost")

@@ -69,7 +69,7 @@ class Place:
         self.actor = Witness.options(name=self.name, lifetime="detached", max_restarts=-1, max_task_retries=0,
                                      scheduling_strategy=NodeAffinitySchedulingStrategy(self.node.node_id, soft=True)
                                      ).remote(self.marks.path, run.seed)
-        assert sheaf.get(self.actor.begin.remote(10**6), timeout=WAIT_S) == expected(run.seed, 10**6)
+        assert sheaf.get(self.actor.begin.remote(10**6), timeout=90) == expected(run.seed, 10**6)
         self.pid = self.marks.all()[0][1]
         program = f"import rows_lease; rows_lease.driver({self.node.session!r}, {self.name!r}, {run.seed}, {place == ALL_STOPPED})"
         self.driver = subprocess.Popen([sys.executable, "-c", program], stdout=subprocess.PIPE, text=True, env=os.environ.copy())

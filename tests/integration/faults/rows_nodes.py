@@ -1,24 +1,19 @@
 # Copyright The Sheaf Authors. SPDX-License-Identifier: Apache-2.0
-"""Rows 6, 25, 34 and 36: borrowers that die, and nodes that are slow, poor or of another version."""
+"""Rows 6 and 25: borrowers that die, and a node that is slow in all that it does."""
 
 import contextlib
-import json
 import os
-import shutil
 import signal
-import subprocess
-import sys
 import threading
 import time
 import zlib
 
 import numpy as np
 import sheaf
-from node_cluster import SHEAF, WAIT_S, Cluster, array_of, expected, outcome, wait_until
-from packet_switch import address_of
+from node_cluster import WAIT_S, Cluster, array_of, expected, outcome, wait_until
+from rows_disk import with_shim
 
 MIB = 1 << 20
-VERSION = b"0.1.0"
 
 
 @sheaf.remote(num_cpus=0.1, max_restarts=0)
@@ -198,11 +193,65 @@ class DutyCycle(threading.Thread):
         self.join()
 
 
+@sheaf.remote(num_cpus=0.1, max_retries=0)
+def make(seed, number, size_bytes):
+    return array_of(seed, number, size_bytes)
+
+
+@sheaf.remote(num_cpus=0.1, max_retries=0)
+def checksum(array):
+    return zlib.crc32(array)
+
+
+class SlowDisk:
+    """Of a node that was started with `environment`: spilled objects move at 1 MB/s while it is slow."""
+
+    RATE = 1_000_000
+    PIECE = 4 * MIB
+
+    def __init__(self, cluster, run):
+        self.cluster, self.run = cluster, run
+        self.switch = os.path.join(cluster.scratch, "slow-disk")
+        self.environment = with_shim(FAULT_DISK_SLOW=self.switch)
+        self.kept = []
+
+    def fill(self, pieces):
+        """Objects on node 3, which its owner keeps."""
+        first = len(self.kept)
+        self.kept += [make.options(resources={"n3": 1}).remote(self.run.seed, number, self.PIECE) for number in range(first, first + pieces)]
+
+    def begin(self):
+        with open(self.switch, "w", encoding="utf-8") as file:
+            file.write(str(self.RATE))
+
+    def end(self):
+        with contextlib.suppress(FileNotFoundError):
+            os.remove(self.switch)
+
+    def delayed(self):
+        try:
+            with open(self.switch + ".delayed", encoding="utf-8") as file:
+                return sum(int(line) for line in file)
+        except FileNotFoundError:
+            return 0
+
+    def check(self):
+        """Every object is what was made."""
+        for number, made in enumerate(self.kept):
+            assert sheaf.get(checksum.options(resources={"n3": 1}).remote(made), timeout=90) == zlib.crc32(array_of(self.run.seed, number, self.PIECE))
+        self.kept.clear()
+
+
 def row_25(run):
-    """A node has 5 % of a core and a cable of 1 Mbit/s: it is slow, and lives, and the others are as fast as before."""
+    """A node has 5 % of a core, a cable of 1 Mbit/s and a disk of 1 MB/s: it is slow, and lives, and the others are as fast as before."""
     seconds = run.count(6, 60)
-    with Cluster(seed=run.seed, cpus=(0, 2, 2, 2)) as cluster:
+    with Cluster(seed=run.seed, cpus=(0, 2)) as cluster:
+        disk = SlowDisk(cluster, run)
+        for environment in (disk.environment, None):
+            cluster.start(cluster.network.add(), 2, environment=environment)
         cluster.connect(2)
+        disk.fill(cluster.store_mib * MIB // disk.PIECE - 3)
+        sheaf.wait(disk.kept, num_returns=len(disk.kept), timeout=WAIT_S, fetch_local=False)
         near, far = (Holder.options(resources={f"n{place}": 1}).remote() for place in (4, 3))
         sheaf.get([near.process.remote(), far.process.remote()], timeout=WAIT_S)
         before = Latency(near)
@@ -218,7 +267,9 @@ def row_25(run):
             cycle = DutyCycle(slow, 0.05)
             cycle.start()
         cluster.network.isolate(3, rate=125_000)
+        disk.begin()
         try:
+            disk.fill(6)
             meanwhile = Latency(near)
             meanwhile.start()
             begin = time.monotonic()
@@ -241,14 +292,17 @@ def row_25(run):
             if cycle is not None:
                 cycle.end()
             cluster.network.heal()
+            disk.end()
             if limit.ok:
                 with open(os.path.join(limit.path, "cpu.cfs_quota_us"), "w", encoding="utf-8") as file:
                     file.write("-1")
+        disk.check()
+        assert disk.delayed() > 0, "nothing was spilled while the disk was slow: this run shows nothing of it"
         assert all(cluster.is_alive(place) for place in (1, 2, 3, 4))
         assert "declared dead" not in cluster.nodes[3].log()
         assert slowed < 10 * usual + 0.1, (usual, slowed)
-        run.figures(f"{seconds} s at 5 % of a core ({'a group' if limit.ok else 'stopped and continued'}) and 1 Mbit/s: no node lost, {done} calls "
-                    f"right; a call to a node beside it: p99 {slowed * 1e3:.1f} ms, {usual * 1e3:.1f} ms before ({slowed / usual:.2f} times)")
+        run.figures(f"{seconds} s at 5 % of a core ({'a group' if limit.ok else 'stopped and continued'}) and 1 Mbit/s, spilling at 1 MB/s ({disk.delayed() / MIB:.0f} MiB): "
+                    f"no node lost, {done} calls and all objects right; a call to a node beside it: p99 {slowed * 1e3:.1f} ms, {usual * 1e3:.1f} ms before ({slowed / usual:.2f} times)")
     limit.remove()
 
 
@@ -258,125 +312,3 @@ def fails(done, *words):
     said = done.stderr + done.stdout
     assert all(word in said for word in words), f"wanted {words} in: {said}"
     return said.strip().splitlines()[-1]
-
-
-def row_34(run):
-    """64 descriptors, no free port, no more processes: an error that says so, no hang, and the others go on."""
-    words = []
-    with Cluster(seed=run.seed) as cluster:
-        cluster.connect(2)
-        place = cluster.network.add()
-
-        begin = time.monotonic()
-        done = cluster.try_start(place, 2, prefix=["prlimit", "--nofile=64:64"])
-        if done.returncode == 0:  # It found that enough.
-            said = json.loads(done.stdout)
-            calls = [work.options(resources={f"n{place}": 1}).remote(run.seed, number) for number in range(20)]
-            ends = [outcome(call) for call in calls]
-            assert all(error is not None or value == expected(run.seed, number) for number, (value, error) in enumerate(ends))
-            subprocess.run([SHEAF, "stop", "--force", f"--address={said['session']}"], capture_output=True, timeout=60, check=True)
-            words.append(f"64 descriptors: {sum(error is None for _, error in ends)} values and {sum(error is not None for _, error in ends)} "
-                         "typed errors of 20 calls")
-        else:
-            words.append(f"64 descriptors: refused after {time.monotonic() - begin:.1f} s ('{fails(done, 'open files')[:100]}')")
-
-        begin = time.monotonic()
-        second = subprocess.run([*cluster.network.within(1), SHEAF, "start", "--head", f"--dir={cluster.directory}", "--host=10.77.0.1",
-                                 "--port=6379", "--num-cpus=1"], capture_output=True, text=True, timeout=60)
-        fails(second, "6379")
-        # All ports that the kernel gives away in this namespace are two, and both are taken.
-        taken = subprocess.Popen([*cluster.network.within(place), sys.executable, "-c", f"""
-import socket, sys
-open('/proc/sys/net/ipv4/ip_local_port_range', 'w').write('41000 41001')
-held = [socket.create_server((host, port)) for port in (41000, 41001) for host in ('{address_of(place)}', '127.0.0.1')]
-print('taken', flush=True)
-sys.stdin.read()
-"""], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
-        assert taken.stdout.readline() == "taken\n"
-        done = cluster.try_start(place, 2)
-        said = fails(done, "port")
-        words.append(f"no port: refused in {time.monotonic() - begin:.1f} s ('{said[:100]}')")
-        taken.communicate("")
-        with contextlib.suppress(AssertionError):
-            wait_until(lambda: not cluster.processes(place), 10)
-        assert not cluster.processes(place), cluster.processes(place)
-
-        words.append(no_processes(cluster, run))
-        assert sheaf.get([work.remote(run.seed, number) for number in range(10)], timeout=WAIT_S) == [expected(run.seed, n) for n in range(10)]
-        wait_until(lambda: len(cluster.alive()) == 3, what="the node that was stopped is known to be gone")
-    run.figures("; ".join(words))
-
-
-def no_processes(cluster, run):
-    """A node that may start no process more: its calls wait for its workers or fail, those of others go on."""
-    group = f"/sys/fs/cgroup/pids/sheaf-fault-{os.getpid()}"
-    try:
-        os.mkdir(group)
-    except OSError as error:
-        return f"no group that limits processes here ({error.strerror})"
-    node = cluster.nodes[3]
-    for pid in cluster.processes(3):
-        with open(os.path.join(group, "cgroup.procs"), "w", encoding="utf-8") as file:
-            file.write(str(pid))
-    with open(os.path.join(group, "pids.current"), encoding="utf-8") as file:
-        current = int(file.read())
-    with open(os.path.join(group, "pids.max"), "w", encoding="utf-8") as file:
-        file.write(str(current))
-    begin = time.monotonic()
-    calls = [work.options(resources={"n3": 1}).remote(run.seed, number) for number in range(4)]
-    ends = [outcome(call, 60) for call in calls]
-    took = time.monotonic() - begin
-    assert all(error is not None or value == expected(run.seed, number) for number, (value, error) in enumerate(ends))
-    kinds = sorted({type(error).__name__ for _, error in ends if error is not None})
-    assert node.is_running() and cluster.is_alive(3)
-    with open(os.path.join(group, "pids.max"), "w", encoding="utf-8") as file:
-        file.write("max")
-    assert sheaf.get(work.options(resources={"n3": 1}).remote(run.seed, 77), timeout=WAIT_S) == expected(run.seed, 77)
-    for pid in cluster.processes(3):
-        with contextlib.suppress(OSError), open("/sys/fs/cgroup/pids/cgroup.procs", "w", encoding="utf-8") as file:
-            file.write(str(pid))
-    with contextlib.suppress(OSError):
-        os.rmdir(group)
-    return f"no process more: {kinds or 'values'} after {took:.1f} s, and values when there was room again"
-
-
-def of_another_version(source, target):
-    """Copies a program or module so that it says of itself that it is version 9.9.9. How often it said its own."""
-    with open(source, "rb") as file:
-        data = file.read()
-    with open(target, "wb") as file:
-        file.write(data.replace(VERSION + b"\0", b"9.9.9\0"))
-    os.chmod(target, 0o755)
-    return data.count(VERSION + b"\0")
-
-
-def row_36(run):
-    """A node and a driver of another version are told so, at once, in words that name both; nobody else notices."""
-    with Cluster(seed=run.seed) as cluster:
-        cluster.connect(2)
-        place = cluster.network.add()
-        other = os.path.join(cluster.scratch, "other")
-        os.mkdir(other)
-        assert of_another_version(shutil.which(SHEAF), os.path.join(other, "sheaf")) > 0
-        calls = [work.remote(run.seed, number) for number in range(50)]
-        begin = time.monotonic()
-        done = subprocess.run([*cluster.network.within(place), os.path.join(other, "sheaf"), "start", f"--dir={cluster.directory}",
-                               f"--host={address_of(place)}", "--port=0", "--num-cpus=1", f"--address={address_of(1)}:6379"],
-                              capture_output=True, text=True, timeout=60)
-        said = fails(done, "0.1.0", "9.9.9")
-        took = time.monotonic() - begin
-        assert took < 20, took
-        package = os.path.join(other, "python", "sheaf")
-        shutil.copytree(os.path.dirname(sheaf.__file__), package)
-        (module,) = [name for name in os.listdir(package) if name.startswith("_core") and name.endswith(".so")]
-        assert of_another_version(os.path.join(os.path.dirname(sheaf.__file__), module), os.path.join(package, module)) > 0
-        # On one machine the layout of the shared memory decides, not the version: a driver with the same one may work.
-        program = f"import sheaf; sheaf.init(address={cluster.nodes[2].session!r}); print(sheaf.get(sheaf.put('served'), timeout=20))"
-        begin = time.monotonic()
-        done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=60,
-                              env=os.environ | {"PYTHONPATH": os.path.dirname(package)})
-        driver = "served" if done.stdout.strip() == "served" else f"refused ('{fails(done, '0.1.0', '9.9.9')[:100]}')"
-        assert sheaf.get(calls, timeout=WAIT_S) == [expected(run.seed, number) for number in range(50)]
-        assert len(cluster.alive()) == 3
-        run.figures(f"a node of version 9.9.9 was refused after {took:.1f} s ('{said[:160]}'), a driver was {driver} within {time.monotonic() - begin:.1f} s; "
-                    "50 calls meanwhile right")

@@ -191,6 +191,11 @@ absl::StatusOr<SocketMessage> UnixSocket::Receive(Nanos timeout) const {
       continue;
     }
     TakeFds(message, result.fds);
+    if ((message.msg_flags & MSG_CTRUNC) != 0 && result.fds.size() < kMaxMessageFds) {
+      return absl::ResourceExhaustedError(
+          "descriptors came that this process may not open: it has as many open files as it may "
+          "have; close some or raise the limit (ulimit -n)");
+    }
     if ((message.msg_flags & (MSG_TRUNC | MSG_CTRUNC)) != 0) {
       return absl::InvalidArgumentError("a message with too many bytes or descriptors");
     }

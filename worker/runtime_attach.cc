@@ -70,6 +70,7 @@ RuntimeImpl::RuntimeImpl(RuntimeOptions options, Attached attached)
       segment_(attached_.process_segment) {}
 
 absl::Status RuntimeImpl::Begin() {
+  if (!KeepSpareDescriptor()) return absl::ErrnoToStatus(errno, "cannot open /dev/null");
   const ProcessId raylet = RayletOf(self_.node);
   mailbox_ = std::make_unique<Mailbox>(
       attached_.board(), attached_.welcome.bell, [this, raylet](ProcessId peer) {

@@ -1,8 +1,10 @@
 // Copyright The Sheaf Authors. SPDX-License-Identifier: Apache-2.0
+#include <fcntl.h>
 #include <unistd.h>
 
 #include <algorithm>
 
+#include "absl/cleanup/cleanup.h"
 #include "worker/runtime_impl.h"
 #include "worker/wire.h"
 
@@ -206,7 +208,15 @@ void RuntimeImpl::OnRayletFrame(const Frame& frame) {
   }
 }
 
+bool RuntimeImpl::KeepSpareDescriptor() {
+  spare_descriptor_.Reset(open("/dev/null", O_RDONLY | O_CLOEXEC));
+  return spare_descriptor_.valid();
+}
+
 void RuntimeImpl::OnNewRing(const proto::NewRing& ring) {
+  spare_descriptor_.Reset();
+  // At the end, when the pair is closed.
+  const absl::Cleanup keep_again = [this] { KeepSpareDescriptor(); };
   absl::StatusOr<NewRingPair> pair = ReceiveRing(attached_.socket, kRingWait);
   if (!pair.ok()) {
     if (absl::IsUnavailable(pair.status())) EndRaylet("the raylet of this node has ended");

@@ -45,7 +45,7 @@ def poor_driver(session, seed):
                 os.close(descriptor)
     sheaf.init(address=session, log_to_driver=False)
     assert sheaf.get(work.options(resources={"n2": 1}).remote(seed, 0), timeout=WAIT_S) == expected(seed, 0)
-    taken = take_descriptors(1)
+    taken = take_descriptors(0)
     # New workers, near and far, an object too large for a message, and an actor: what each needs there may be none for.
     calls = [work.options(resources={f"n{2 + number % 2}": 1}).remote(seed, number) for number in range(40)]
     actor = Holder.options(resources={"n2": 1}).remote()

@@ -106,14 +106,18 @@ def main():
             pathlib.Path(given.rank_figures).write_text(json.dumps(measured))
         return
     measured = run_ranks(given.rounds)
-    print(f"\nDistributedDataParallel, {measured['parameters']:,} parameters, 2 ranks, torch {measured['torch']}: median ms of {given.rounds} rounds")
-    print(f"{'':26}{'step':>10}{'alone':>10}{'communication':>15}{'Gloo by it':>12}")
+    print(f"\nDistributedDataParallel, {measured['parameters']:,} parameters, 2 ranks, torch {measured['torch']}, {given.rounds} rounds: ms")
+    print(f"{'':26}{'median: step':>14}{'alone':>10}{'communication':>15}{'best: step':>14}{'alone':>10}{'communication':>15}{'Gloo by it':>12}")
     rows, of_gloo = [], 0.0
     for name, pairs in measured["times"].items():
         step, alone = (1e3 * statistics.median(pair[index] for pair in pairs) for index in (0, 1))
         spent = 1e3 * statistics.median(whole - without for whole, without in pairs)
-        of_gloo = of_gloo or spent
-        print(f"{name:26}{step:10.1f}{alone:10.1f}{spent:15.2f}{of_gloo / spent:12.1f}")
+        best_step, best_alone = (1e3 * min(pair[index] for pair in pairs) for index in (0, 1))
+        best = best_step - best_alone  # On a busy machine, where the median is a matter of luck.
+        of_gloo = of_gloo or best
+        ratio = f"{of_gloo / best:12.1f}" if best > 0 else f"{'no cost':>12}"
+        print(f"{name:26}{step:14.1f}{alone:10.1f}{spent:15.2f}{best_step:14.1f}{best_alone:10.1f}{best:15.2f}{ratio}")
+        rows.append({"name": f"DDP communication by the best rounds, 10 M parameters, 2 ranks, {name}", "unit": "ms", "value": best})
         for what, value in (("step", step), ("step without communication", alone), ("communication", spent)):
             rows.append({"name": f"DDP {what}, 10 M parameters, 2 ranks, {name}", "unit": "ms", "value": value})
     if given.json:

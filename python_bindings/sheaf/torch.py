@@ -217,6 +217,15 @@ class ProcessGroupSheaf(distributed.ProcessGroup):  # type: ignore[misc]
     def recv(self, tensors: _Tensors, source: int, tag: int = 0) -> Any:
         return self._exchange({}, {source: tensors[0]}, tensors, None)
 
+    def gather_single(self, output: Any, own: Any, opts: Any) -> Any:
+        parts = list(output.view(-1).chunk(self._group.world_size)) if self._group.rank == opts.rootRank and output.numel() else []
+        return self._exchange({opts.rootRank: own.reshape(-1)} if own.numel() else {}, dict(enumerate(parts)), [output], opts)
+
+    # Their names since torch 2.15.
+    all_gather_single, all_gather_single_coalesced = _allgather_base, allgather_into_tensor_coalesced
+    reduce_scatter_single, reduce_scatter_single_coalesced = _reduce_scatter_base, reduce_scatter_tensor_coalesced
+    all_to_all_single = alltoall_base
+
     def barrier(self, opts: Any = None) -> Any:
         return _Work([self._group.barrier(async_op=True, **_timeout(opts))], [], self._futures)
 

@@ -63,7 +63,10 @@ void PrintLines(const proto::LogLines& lines) {
     const Owned text = Owned::Steal(NewText(line));
     if (text) PyList_Append(list.get(), text.get());
   }
-  if (!Owned::Steal(print_lines(name.get(), pid.get(), error.get(), list.get()))) PyErr_Clear();
+  if (Owned::Steal(print_lines(name.get(), pid.get(), error.get(), list.get()))) return;
+  // A Ctrl-C that struck the main thread here is raised again where the program waits.
+  if (PyErr_ExceptionMatches(PyExc_KeyboardInterrupt) != 0) PyErr_SetInterrupt();
+  PyErr_Clear();
 }
 
 struct Joining {

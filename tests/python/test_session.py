@@ -283,3 +283,36 @@ def test_arrays_outlive_shutdown():
         print(array.sum(), array.flags.writeable)
     """
     assert run(text) == "499999500000 False"
+
+
+def test_ctrl_c_is_not_lost_while_the_lines_of_a_worker_are_printed():
+    program = """if True:
+        import os, signal, threading
+        import sheaf
+        from sheaf import log_lines
+
+        struck = []
+
+        def strike(*lines):
+            if threading.current_thread() is threading.main_thread() and not struck:
+                struck.append(True)
+                os.kill(os.getpid(), signal.SIGINT)
+
+        log_lines.print_lines = strike
+        sheaf.init(num_cpus=1)
+
+        @sheaf.remote
+        def talk():
+            import time
+
+            while True:
+                print("line", flush=True)
+                time.sleep(0.01)
+
+        try:
+            sheaf.get(talk.remote(), timeout=%d)
+        except KeyboardInterrupt:
+            print("interrupted", bool(struck))
+    """
+    done = subprocess.run([sys.executable, "-c", program % WAIT_S], capture_output=True, text=True, timeout=3 * WAIT_S)
+    assert done.stdout == "interrupted True\n", done.stdout + done.stderr

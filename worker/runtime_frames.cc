@@ -82,7 +82,8 @@ void RuntimeImpl::OnFrame(ProcessId from, const Frame& frame) {
   }
 }
 
-// What the raylet of another node may say: that somebody there is dead, or an object there or not.
+// What the raylet of another node may say: that somebody there is dead, that an object is there or
+// not, and what this driver's workers there print.
 void RuntimeImpl::OnRemoteRayletFrame(const Frame& frame) {
   if (frame.kind == kStoreLocated) {
     store_->OnFrame(frame.kind, frame.body);
@@ -93,6 +94,8 @@ void RuntimeImpl::OnRemoteRayletFrame(const Frame& frame) {
   } else if (frame.kind == FrameKind::kProcessDied) {
     proto::ProcessDied died;
     if (Parse(frame.body, &died)) OnProcessDied(died);
+  } else if (frame.kind == FrameKind::kLogLines) {
+    OnRayletFrame(frame);
   }
 }
 

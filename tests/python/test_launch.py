@@ -9,6 +9,7 @@ import sys
 
 import pytest
 from sheaf import _core
+from sheaf.cluster_utils import Cluster
 
 from conftest import WAIT_S
 
@@ -35,8 +36,9 @@ def command(tmp_path, *arguments, count=3):
     return [SHEAF, "run", "--nproc", str(count), "--python", sys.executable, "program.py", *arguments]
 
 
-def run(tmp_path, *arguments):
-    return subprocess.run(command(tmp_path, *arguments), cwd=tmp_path, capture_output=True, text=True, timeout=2 * WAIT_S)
+def run(tmp_path, *arguments, count=3, environment=None):
+    made = command(tmp_path, *arguments, count=count)
+    return subprocess.run(made, cwd=tmp_path, capture_output=True, text=True, timeout=2 * WAIT_S, env={**os.environ, **(environment or {})})
 
 
 def test_processes_find_what_torchrun_sets(tmp_path):
@@ -52,6 +54,22 @@ def test_processes_find_what_torchrun_sets(tmp_path):
         rest.add(found.group(3))
     (shared,) = rest
     assert re.fullmatch(r'"127.0.0.1", "\d+", "1", "[0-9a-f]+"', shared)
+
+
+def test_processes_on_two_nodes_find_what_torchrun_sets_there(tmp_path):
+    cluster = Cluster(initialize_head=True, head_node_args={"num_cpus": 2, "object_store_memory": 64 << 20})
+    try:
+        cluster.add_node(num_cpus=2, object_store_memory=64 << 20)
+        there = {"count": 4, "environment": {"SHEAF_ADDRESS": cluster.address}}
+        done = run(tmp_path, "end", **there)
+        assert done.returncode == 0, done.stderr
+        found = re.findall(r'\["(\d)", "(\d)", "4", "2", "(\d)", ("127.0.0.1", "\d+")', done.stdout)
+        assert sorted(row[:3] for row in found) == [("0", "0", "0"), ("1", "1", "0"), ("2", "0", "1"), ("3", "1", "1")], done.stdout
+        assert len({row[3] for row in found}) == 1 and done.stdout.count("a line without its endbye") == 4, done.stdout
+        died = run(tmp_path, "os.kill(os.getpid(), signal.SIGKILL)", **there)
+        assert died.returncode == 137 and "rank 1 failed" in died.stderr, died.stderr
+    finally:
+        cluster.shutdown()
 
 
 @pytest.mark.parametrize(

@@ -132,9 +132,12 @@ void GrpcLinks::OnClosed(const std::shared_ptr<Connection>& connection,
     Detach(connection, reason, &actions);
     connection->stream = nullptr;
     connections_.erase(connection);
-    if (stopping_) nothing_runs_.notify_all();
+    ++running_;  // Nothing else keeps Stop from ending while the actions run.
   }
   Run(actions);
+  Lock lock(mutex_);
+  --running_;
+  if (stopping_) nothing_runs_.notify_all();
 }
 
 // --- handshake ---

@@ -87,7 +87,11 @@ Process::Process(World& world, Network& network, Node& node, ProcessId self, Pro
         }
         owner_->resolver.OnLocated(id, location.ok() ? &*location : nullptr, why);
       });
-  SHEAF_CHECK(opened.ok(), "the arena of the simulated node cannot be mapped");
+  SHEAF_CHECK(
+      opened.ok(),
+      absl::StrCat("the arena of a simulated node cannot be mapped: ", opened.status().ToString(),
+                   "; of 1,000 nodes: sysctl vm.max_map_count=1000000, ulimit -n 1000000")
+          .c_str());
   store_ = *std::move(opened);
   owner_ =
       std::make_unique<OwnerState>(self, clock_, *remote_, *this,

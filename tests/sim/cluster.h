@@ -18,7 +18,8 @@ struct RunOptions {
   uint64_t seed = 1;
   uint64_t events = 20'000;  // Faults and new work end after about so many.
   int nodes = 1;
-  uint64_t tasks = 0;  // No faults; so many tasks in all, and nothing else.
+  uint64_t tasks = 0;              // No faults; so many tasks in all, and nothing else.
+  MethodTable* methods = nullptr;  // Every method is used, and has faults of its own.
   Plant plant = Plant::kNone;
   bool trace = false;
 };
@@ -54,12 +55,14 @@ class Cluster {
   void KillDriver();
   void PauseSomething();
   void CrashNode();
+  void ReplaceNode(Node& node);
   void AddNode();
   void BuryCrashed();
   void StartDriversOnceUp(Node& node);
   void PartTwoNodes();
   void PartFromGcs();
   void SlowNode();
+  void DrainNode();
   Node& AnyNode();
   Process* AnyDriver();
   void Finish();
@@ -69,6 +72,7 @@ class Cluster {
 
   const RunOptions options_;
   World world_;
+  std::unique_ptr<MethodFaults> methods_;
   Workload workload_;
   const Programs programs_;
   GcsHost gcs_;
@@ -76,6 +80,7 @@ class Cluster {
   std::vector<std::unique_ptr<Node>> nodes_;  // Those that have not crashed.
   std::vector<std::unique_ptr<Node>> crashed_;
   uint64_t last_index_ = 0;
+  bool draining_ = false;  // Some node takes no new work.
   // Who was last found at work. Asked first: a list of the living after each event takes long.
   ProcessId at_work_;
   size_t at_work_node_ = 0;

@@ -90,6 +90,8 @@ std::string_view FaultName(Fault fault) {
       return "nodes away from the GCS";
     case Fault::kSlowNode:
       return "slow nodes";
+    case Fault::kDrain:
+      return "drains";
     case Fault::kCount:
       break;
   }

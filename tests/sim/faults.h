@@ -51,6 +51,7 @@ enum class Fault : uint8_t {
   kNodesApart,   // Two nodes hear nothing of each other for a while: frames come later.
   kNodeAwayGcs,  // A node and the GCS lose all that they send to each other for a while.
   kSlowNode,     // Everything between a node and others takes long for a while.
+  kDrain,        // A node is asked to take no new work, and vanishes some time later.
   kCount,
 };
 std::string_view FaultName(Fault fault);
@@ -72,6 +73,7 @@ struct FaultPlan {
   Nanos apart_every = 0;
   Nanos away_every = 0;
   Nanos slow_node_every = 0;
+  Nanos drain_every = 0;  // Only in runs of every method.
 
   void DrawOfNodes(Random& random) {
     auto maybe = [&](Nanos value) { return random.OneIn(3) ? value : 0; };
@@ -79,6 +81,16 @@ struct FaultPlan {
     apart_every = maybe(static_cast<Nanos>(300 + random.Below(2000)) * kMillisecond);
     away_every = maybe(static_cast<Nanos>(300 + random.Below(2000)) * kMillisecond);
     slow_node_every = maybe(static_cast<Nanos>(300 + random.Below(2000)) * kMillisecond);
+  }
+  // Whatever makes somebody speak to the GCS.
+  static FaultPlan OfMethods() {
+    FaultPlan plan;
+    plan.worker_kill_every = 150 * kMillisecond;
+    plan.driver_kill_every = kSecond;
+    plan.gcs_crash_every = 1200 * kMillisecond;
+    plan.node_crash_every = 3 * kSecond;
+    plan.drain_every = kSecond;
+    return plan;
   }
   static FaultPlan Draw(Random& random) {
     FaultPlan plan;

@@ -122,12 +122,29 @@ void GcsHost::ScheduleTick() {
   });
 }
 
-void GcsHost::Carry(Nanos* last_at, std::function<void()> deliver) {
+void GcsHost::Carry(Fate fate, Nanos* last_at, std::function<void()> deliver) {
   const uint64_t one_in = world_.faults.gcs_frame_fault_one_in;
   int copies = 1;
   Nanos delay = world_.Between(2 * kMicrosecond, 60 * kMicrosecond);
   bool in_order = true;
-  if (one_in != 0 && world_.random.OneIn(one_in)) {
+  switch (fate) {
+    case Fate::kLost:
+    case Fate::kReplyLost:
+      world_.Count(Fault::kGcsFrameDropped);
+      return;
+    case Fate::kTwice:
+    case Fate::kInFlight:
+      world_.Count(Fault::kGcsFrameDuplicated);
+      world_.queue.At(*last_at = std::max(*last_at, world_.now() + delay), deliver);
+      if (fate == Fate::kTwice) {
+        delay += world_.Between(kMillisecond, 200 * kMillisecond);
+        in_order = false;
+      }
+      break;
+    case Fate::kWhole:
+      break;
+  }
+  if (fate == Fate::kWhole && one_in != 0 && world_.random.OneIn(one_in)) {
     switch (world_.random.Below(3)) {
       case 0:
         world_.Count(Fault::kGcsFrameDropped);
@@ -166,7 +183,10 @@ bool GcsHost::Hears(const Node* node) const {
 
 void GcsHost::SendToGcs(ProcessId from, FrameKind kind, std::string body) {
   if (!Hears(Find(from))) return;
-  Carry(&last_from_[from], [this, life = life_, from, kind, body = std::move(body)] {
+  const Fate fate = world_.methods == nullptr || kind != FrameKind::kGcsRequest
+                        ? Fate::kWhole
+                        : world_.methods->OfFrameToGcs(body);
+  Carry(fate, &last_from_[from], [this, life = life_, from, kind, body = std::move(body)] {
     // What is on its way when the GCS dies is lost with its connection.
     if (life != life_ || service_ == nullptr) return;
     world_.trace.Frame(world_.now(), from, kGcs, kind, body);
@@ -182,9 +202,13 @@ void GcsHost::NodeChannel::Send(Lane, FrameKind kind, std::string_view head,
                                 std::string_view tail) {
   std::string body(head);
   body.append(tail);
-  host_.Carry(&host_.last_to_[peer_], [host = &host_, peer = peer_, kind, body = std::move(body)] {
-    host->DeliverToNode(peer, kind, body);
-  });
+  const Fate fate = host_.world_.methods == nullptr
+                        ? Fate::kWhole
+                        : host_.world_.methods->OfFrameFromGcs(kind, body);
+  host_.Carry(fate, &host_.last_to_[peer_],
+              [host = &host_, peer = peer_, kind, body = std::move(body)] {
+                host->DeliverToNode(peer, kind, body);
+              });
 }
 
 void GcsHost::DeliverToNode(ProcessId to, FrameKind kind, const std::string& body) {

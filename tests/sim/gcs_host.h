@@ -50,7 +50,7 @@ class GcsHost final : public Transport {
     const ProcessId peer_;
   };
   // Runs `deliver` after the way of one frame: never, once, or twice.
-  void Carry(Nanos* last_at, std::function<void()> deliver);
+  void Carry(Fate fate, Nanos* last_at, std::function<void()> deliver);
   void DeliverToNode(ProcessId to, FrameKind kind, const std::string& body);
   void ScheduleTick();
   Node* Find(ProcessId peer) const;

@@ -23,6 +23,9 @@ bool InterNode::IsLive(NodeNumber node) const {
 }
 
 void InterNode::Crashed(NodeNumber node) {
+  for (auto& [key, wire] : wires_) {
+    if (key.first == node || key.second == node) wire->Close();
+  }
   for (auto& [key, stream] : streams_) {
     if (key.first != node || stream.sent.empty()) continue;
     const size_t kept = world_.random.Below(stream.sent.size() + 1);
@@ -44,6 +47,10 @@ Nanos InterNode::Delay(NodeNumber from, NodeNumber to) {
 void InterNode::Send(ProcessId from, ProcessId to, Lane lane, FrameKind kind, std::string body) {
   const Key key{from.node, to.node};
   if (forgotten_.contains(key) || !IsLive(from.node)) return;
+  if (world_.methods != nullptr) {
+    if (!IsLive(to.node)) return;
+    return WireOf(key).Send(from.node < to.node ? 0 : 1, {from, to, lane, kind, body});
+  }
   Stream& stream = streams_[key];
   const Nanos delay = Delay(from.node, to.node);
   stream.last_at = std::max(stream.last_at, world_.now() + delay);
@@ -51,23 +58,52 @@ void InterNode::Send(ProcessId from, ProcessId to, Lane lane, FrameKind kind, st
   Schedule(key);
 }
 
+NodeWire& InterNode::WireOf(Key key) {
+  const auto [low, high] = std::minmax(key.first, key.second);
+  std::unique_ptr<NodeWire>& wire = wires_[{low, high}];
+  if (wire == nullptr) {
+    wire = std::make_unique<NodeWire>(
+        world_, [this, low, high] { return Delay(low, high); },
+        [this](const LinkFrame& frame) { Arrive(frame); });
+  }
+  return *wire;
+}
+
+void InterNode::Arrive(const LinkFrame& frame) {
+  const Key key{frame.from.node, frame.to.node};
+  streams_[key].sent.push_back(
+      {frame.from, frame.to, frame.lane, frame.kind, std::string(frame.body), world_.now()});
+  Schedule(key);
+}
+
+void InterNode::CheckAtRest() const {
+  for (const auto& [key, wire] : wires_) wire->CheckAtRest();
+}
+
 void InterNode::Fetch(NodeNumber reader, NodeNumber node, std::string request,
                       BlockSource::Done done) {
+  const Fate fate = world_.methods == nullptr ? Fate::kWhole : world_.methods->OfFetch();
   const auto delay = [this, reader, node] {
     return world_.Between(100 * kMicrosecond, 5 * kMillisecond) + Delay(reader, node);
   };
-  world_.queue.After(delay(), [this, reader, node, delay, request = std::move(request),
+  world_.queue.After(delay(), [this, reader, node, delay, fate, request = std::move(request),
                                done = std::move(done)] {
     const auto found = nodes_.find(node);
+    if (fate == Fate::kLost) return done(absl::UnavailableError("the question is lost"));
+    if (found != nodes_.end() && !found->second->crashed() &&
+        (fate == Fate::kTwice || fate == Fate::kInFlight))
+      found->second->raylet().OnFetch(reader, request, [](const absl::StatusOr<Block>&) {});
     if (found == nodes_.end() || found->second->crashed() ||
         SeparateUntil(reader, node) > world_.now()) {
       return done(absl::UnavailableError("the node does not answer"));
     }
     found->second->raylet().OnFetch(
-        reader, request, [this, delay, done](absl::StatusOr<Block> block) {
+        reader, request, [this, delay, fate, done](absl::StatusOr<Block> block) {
           absl::StatusOr<std::unique_ptr<ReceivedBlock>> received =
               absl::UnavailableError("not served");
-          if (!block.ok()) {
+          if (fate == Fate::kReplyLost) {
+            received = absl::UnavailableError("the answer is lost");
+          } else if (!block.ok()) {
             received = block.status();
           } else {
             received = std::make_unique<OwnedBlock>(
@@ -94,12 +130,17 @@ void InterNode::Schedule(Key key) {
 void InterNode::Deliver(Key key) {
   Stream& stream = streams_[key];
   const auto found = nodes_.find(key.second);
-  if (found == nodes_.end() || found->second->crashed() ||
-      forgotten_.contains({key.second, key.first})) {
+  if (forgotten_.contains({key.second, key.first}) ||
+      (found != nodes_.end() && found->second->crashed())) {
     stream.sent.clear();
     return;
   }
   if (stream.sent.empty()) return;  // Lost in a crash.
+  // Registered, but it has not heard its number yet: a link keeps what it cannot deliver.
+  if (found == nodes_.end()) {
+    stream.sent.front().at = world_.now() + kMillisecond;
+    return Schedule(key);
+  }
   if (const Nanos until = SeparateUntil(key.first, key.second); until > world_.now()) {
     stream.sent.front().at = until;
     return Schedule(key);

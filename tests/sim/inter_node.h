@@ -5,11 +5,13 @@
 
 #include <deque>
 #include <map>
+#include <memory>
 #include <string>
 #include <utility>
 
 #include "raylet/block_source.h"
 #include "raylet/node_links.h"
+#include "tests/sim/node_wire.h"
 #include "tests/sim/world.h"
 
 namespace sheaf::sim {
@@ -32,6 +34,7 @@ class InterNode {
   void Slow(NodeNumber node, Nanos longer, Nanos until) { slow_[node] = {longer, until}; }
   // `node` has crashed: of what it sent, the last part may be lost.
   void Crashed(NodeNumber node);
+  void CheckAtRest() const;
 
  private:
   struct Sent {
@@ -47,6 +50,9 @@ class InterNode {
     Nanos last_at = 0;
   };
   using Key = std::pair<NodeNumber, NodeNumber>;
+  // In runs of every method frames travel by links that break.
+  NodeWire& WireOf(Key key);
+  void Arrive(const LinkFrame& frame);
   void Schedule(Key key);
   void Deliver(Key key);
   Nanos Delay(NodeNumber from, NodeNumber to);
@@ -56,6 +62,7 @@ class InterNode {
   World& world_;
   std::map<NodeNumber, Node*> nodes_;
   std::map<Key, Stream> streams_;
+  std::map<Key, std::unique_ptr<NodeWire>> wires_;  // By the lower number first.
   std::map<Key, bool> forgotten_;
   std::map<Key, Nanos> separate_until_;  // By the lower number first.
   std::map<NodeNumber, std::pair<Nanos, Nanos>> slow_;

@@ -2,10 +2,14 @@
 // The simulator as a program.
 //   sim --test                 what ctest runs: many seeds, and one of them twice
 //   sim --planted              plants each bug and looks whether it is found
+//   sim --methods [--seed FIRST] [--seeds K]     what the GCS is asked and says, and what raylets
+//                              say to each other, is lost, comes twice and comes again in flight;
+//                              prints how often for each method, and fails if one had too little
 //   sim --seed N [--events E] [--nodes N] [--plant NAME] [--trace]     one run; with several nodes
 //                              whole nodes crash too, and links between them are cut and slow
 //   sim --seeds K --seed FIRST ...                                     K runs
 //   sim --scale N              what a task and an idle node cost in clusters of up to N nodes
+#include <algorithm>
 #include <csignal>
 #include <cstdio>
 #include <cstdlib>
@@ -32,11 +36,15 @@ struct SeveralNodes {
 constexpr SeveralNodes kSeveralNodes[] = {{3, 100, 400'000}, {10, 1, 100'000}};
 constexpr uint64_t kFailedOnce[] = {117};  // Run besides: what they found stays mended.
 constexpr uint64_t kSeedsPerPlant = 60;
+constexpr uint64_t kEventsOfMethods = 60'000;  // Of one run.
+constexpr uint64_t kLeastSeedsOfMethods = 5, kMostSeedsOfMethods = 60;
 
 std::string program;
 RunOptions current;  // For the word about a crash.
 
 std::string Replay(const RunOptions& options) {
+  if (options.methods != nullptr)
+    return absl::StrCat(program, " --methods --seed ", options.seed, " --seeds 1 --trace");
   std::string command =
       absl::StrCat(program, " --seed ", options.seed, " --events ", options.events);
   if (options.nodes != 1) absl::StrAppend(&command, " --nodes ", options.nodes);
@@ -145,6 +153,31 @@ int Test() {
   return total.failed == 0 ? 0 : 1;
 }
 
+// `least` runs from the seed of `options` on, and more until each method has had enough of each
+// fault.
+int Methods(RunOptions options, uint64_t least) {
+  MethodTable table;
+  Total total;
+  options.nodes = 3;
+  options.events = kEventsOfMethods;
+  options.methods = &table;
+  const uint64_t first = options.seed, most = std::max(least, kMostSeedsOfMethods);
+  std::printf("seeds from %lu on\n", first);
+  for (; options.seed < first + most; ++options.seed) {
+    if (options.seed >= first + least && (least == 1 || table.Missing().empty())) break;
+    const RunResult result = RunOnce(options);
+    total.Add(result);
+    if (!result.failures.empty()) PrintFailures(options, result);
+  }
+  table.Print();
+  total.Print();
+  for (const std::string& words : table.Missing()) std::printf("not covered: %s\n", words.c_str());
+  std::printf("%zu of %zu methods had each fault at least %lu times, %lu of %lu runs failed\n",
+              table.CountWanted() - table.CountMissing(), table.CountWanted(), MethodTable::kWanted,
+              total.failed, total.runs);
+  return total.failed == 0 && table.Missing().empty() ? 0 : 1;
+}
+
 int Planted() {
   int missed = 0;
   for (uint8_t i = 1; i < static_cast<uint8_t>(Plant::kCount); ++i) {
@@ -171,12 +204,12 @@ int Planted() {
 }
 
 int Usage() {
-  std::fprintf(
-      stderr,
-      "usage: sim --test | --planted | --scale NODES | [--seed N|random] [--seeds K] [--events E] "
-      "[--nodes N] [--plant NAME] [--trace]\n"
-      "--nodes N: a cluster of N; from 2 on whole nodes crash and others join, nodes lose "
-      "sight of each other and of the GCS, and some are slow\nplants:");
+  std::fprintf(stderr,
+               "usage: sim --test | --planted | --methods | --scale NODES | [--seed N|random] "
+               "[--seeds K] [--events E] "
+               "[--nodes N] [--plant NAME] [--trace]\n"
+               "--nodes N: a cluster of N; from 2 on whole nodes crash and others join, nodes lose "
+               "sight of each other and of the GCS, and some are slow\nplants:");
   for (uint8_t i = 1; i < static_cast<uint8_t>(Plant::kCount); ++i) {
     std::fprintf(stderr, " %s", std::string(PlantName(static_cast<Plant>(i))).c_str());
   }
@@ -188,11 +221,16 @@ int Main(int argc, char** argv) {
   program = argv[0];
   for (const int signal : {SIGABRT, SIGSEGV, SIGBUS}) std::signal(signal, OnCrash);
   RunOptions options;
-  uint64_t seeds = 1;
+  uint64_t seeds = 0;  // As many as it needs.
+  bool methods = false;
   for (int i = 1; i < argc; ++i) {
     const std::string_view flag = argv[i];
     if (flag == "--test") return Test();
     if (flag == "--planted") return Planted();
+    if (flag == "--methods") {
+      methods = true;
+      continue;
+    }
     if (flag == "--trace") {
       options.trace = true;
       continue;
@@ -219,7 +257,8 @@ int Main(int argc, char** argv) {
     }
   }
   if (options.nodes < 1) return Usage();
-  return RunSeeds(options, seeds);
+  if (methods) return Methods(options, seeds != 0 ? seeds : kLeastSeedsOfMethods);
+  return RunSeeds(options, std::max<uint64_t>(seeds, 1));
 }
 
 }  // namespace

@@ -100,6 +100,7 @@ class Process final : public Endpoint, public LocalStore, public ExecutionHost {
   TaskExecutor& executor() { return *executor_; }
   bool leaving() const { return leaving_; }
   bool finished() const { return finished_; }  // The main program has ended.
+  JobNumber job() const { return job_; }
   bool job_started() const { return job_answered_ && job_error_.empty(); }
   // A driver whose program has ended says goodbye and ends.
   void Leave();
@@ -128,6 +129,7 @@ class Process final : public Endpoint, public LocalStore, public ExecutionHost {
   // The next item of a stream; null: it ended, or the wait was.
   Async<ObjectHandle> NextItem(Context context, ObjectHandle stream);
   Async<proto::GcsReply> AskGcs(Context context, proto::GcsRequest request);
+  void AskState(const proto::StateQuery& query);  // The answer is not waited for.
   PlacementGroupId CreateGroup(proto::GroupRequest request);
   void RemoveGroup(PlacementGroupId group);
   proto::GroupState* FindGroup(PlacementGroupId group);

@@ -247,6 +247,10 @@ Async<proto::GcsReply> Process::AskGcs(Context context, proto::GcsRequest reques
   co_return reply;
 }
 
+void Process::AskState(const proto::StateQuery& query) {
+  SendMessage(transport_->To(RayletOf(self.node)), FrameKind::kStateQuery, query);
+}
+
 PlacementGroupId Process::CreateGroup(proto::GroupRequest request) {
   const auto id = PlacementGroupId::Make(self, owner_->references.NextSequence());
   request.set_action(proto::GroupRequest::CREATE);

@@ -141,6 +141,7 @@ void Workload::EndDetached(Process& process) {
     world_.oracle.ActorMayDie(actor);
     process.EndDetachedActor(actor, true);
   }
+  for (const PlacementGroupId group : detached_groups_) process.Spawn(EndGroup(process, group));
 }
 
 Async<> Workload::DriverThread(Process& process, DriverState& state) {
@@ -158,10 +159,10 @@ Async<> Workload::DriverThread(Process& process, DriverState& state) {
 
 Async<> Workload::Step(Process& process, DriverState& state) {
   const std::pair<uint32_t, int> weights[] = {
-      {mix_.tasks, 0},  {mix_.chains, 1},       {mix_.objects, 2},  {mix_.large, 3},
-      {mix_.nested, 4}, {mix_.makes_object, 5}, {mix_.fails, 6},    {mix_.crashes, 7},
-      {mix_.actors, 8}, {mix_.actor_calls, 9},  {mix_.streams, 10}, {mix_.cancels, 11},
-      {mix_.keys, 12},  {mix_.groups, 13},      {mix_.detached, 14}};
+      {mix_.tasks, 0},  {mix_.chains, 1},       {mix_.objects, 2},   {mix_.large, 3},
+      {mix_.nested, 4}, {mix_.makes_object, 5}, {mix_.fails, 6},     {mix_.crashes, 7},
+      {mix_.actors, 8}, {mix_.actor_calls, 9},  {mix_.streams, 10},  {mix_.cancels, 11},
+      {mix_.keys, 12},  {mix_.groups, 13},      {mix_.detached, 14}, {mix_.control, 15}};
   uint64_t all = 0;
   for (const auto& [weight, what] : weights) all += weight;
   uint64_t draw = state.random.Below(all);
@@ -245,8 +246,11 @@ Async<> Workload::Step(Process& process, DriverState& state) {
     case 13:
       co_await Group(process, state);
       break;
-    default:
+    case 14:
       co_await Detached(process, state);
+      break;
+    default:
+      co_await Control(process, state);
       break;
   }
   if (state.results.size() > 8 && random.OneIn(4)) {  // Some are never read.

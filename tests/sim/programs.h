@@ -15,13 +15,15 @@ namespace sheaf::sim {
 struct Mix {
   uint32_t tasks = 10, chains = 3, objects = 3, large = 1, nested = 3, makes_object = 3, fails = 2,
            crashes = 1, actors = 4, actor_calls = 10, streams = 2, cancels = 2, keys = 2,
-           groups = 1, detached = 1;
+           groups = 1, detached = 1, control = 0;
   int threads = 2;     // Of each driver.
   uint32_t burst = 6;  // Calls at once.
   uint32_t longest_run_us = 500;
   uint64_t only_tasks = 0;  // Of each driver: it makes so many tasks, reads them, and ends.
 
   static Mix Draw(Random& random);
+  // Whatever makes somebody speak to the GCS.
+  static Mix OfMethods(Random& random);
 };
 
 class Workload {
@@ -67,6 +69,14 @@ class Workload {
   Async<> Keys(Process& process, DriverState& state);
   Async<> Group(Process& process, DriverState& state);
   Async<> Detached(Process& process, DriverState& state);
+  // programs_control.cc: what the others never ask the GCS.
+  Async<> Control(Process& process, DriverState& state);
+  Async<> Blobs(Process& process, DriverState& state);
+  Async<> OneKey(Process& process);
+  Async<> Lists(Process& process);
+  Async<> NamedActor(Process& process);
+  Async<> DetachedGroup(Process& process);
+  Async<> EndGroup(Process& process, PlacementGroupId group);
 
   Async<> Execute(Process& process, std::shared_ptr<CallExecution> call, Context context);
   Async<bool> ExecuteNested(Process& process, CallExecution& call, const CallArguments& arguments,
@@ -96,6 +106,8 @@ class Workload {
   uint64_t next_id_ = 1;
   uint64_t next_name_ = 1;
   std::vector<ActorId> detached_;
+  std::vector<PlacementGroupId> detached_groups_;
+  std::string cluster_id_;
   bool stopping_ = false;
 };
 

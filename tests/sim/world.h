@@ -7,6 +7,7 @@
 #include "base/random.h"
 #include "tests/sim/event_queue.h"
 #include "tests/sim/faults.h"
+#include "tests/sim/method_faults.h"
 #include "tests/sim/oracle.h"
 #include "tests/sim/trace.h"
 
@@ -37,7 +38,8 @@ struct World {
   Oracle oracle;
   FaultPlan faults;  // Cleared when the run comes to its end and everything must finish.
   FaultCounts fault_counts{};
-  uint64_t planted = 0;  // How often the planted bug acted.
+  uint64_t planted = 0;             // How often the planted bug acted.
+  MethodFaults* methods = nullptr;  // In `sim --methods`.
 };
 
 }  // namespace sheaf::sim

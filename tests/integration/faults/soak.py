@@ -5,7 +5,8 @@ Usage: soak.py FAULT_TEST SHEAF_PROGRAM [ROW...]
 
 Rows of several nodes are run by node_rows.py, with this Python, which must be able to import the package of this build.
 Rows that are not named keep the line of their last run. FAULT_SEED and FAULT_COUNT are passed on. The row `sim` runs the
-simulator (tests/sim) for SIM_SECONDS, 300 unless set, from a random seed on.
+simulator (tests/sim) for SIM_SECONDS, 300 unless set, from a random seed on; row 22 runs FAULT_COUNT seeds, 100 unless set, of
+its faults for each method.
 """
 
 import datetime
@@ -20,7 +21,7 @@ import time
 import node_rows
 
 PROGRAM_ROWS = ["1", "2", "3", "4", "5", "7", "11", "14", "26", "27", "28", "35", "37"]
-ROWS = sorted([*PROGRAM_ROWS, *node_rows.ROWS], key=lambda row: (not row.isdigit(), int(row) if row.isdigit() else 0, row)) + ["sim"]
+ROWS = sorted([*PROGRAM_ROWS, "22", *node_rows.ROWS], key=lambda row: (not row.isdigit(), int(row) if row.isdigit() else 0, row)) + ["sim"]
 FOLDER = pathlib.Path(__file__).resolve().parent
 PAGE = FOLDER.parents[2] / "docs" / "soak.md"
 ROW_LINE = r"\| (\d+|[a-z]+) \| 20\d\d-"
@@ -69,6 +70,19 @@ def simulate(program: str) -> tuple[list[str], bool]:
     return [f"| sim | {today()} | {first} | {took:.0f} s | {'FAILED' if failed else 'passed'} | {figures} |\n"], not failed
 
 
+def every_method(program: str) -> tuple[list[str], bool]:
+    """The table line of row 22."""
+    first = int(os.environ.get("FAULT_SEED") or random.randrange(1, 1 << 32))
+    begin = time.monotonic()
+    done = subprocess.run([program, "--methods", "--seed", str(first), "--seeds", os.environ.get("FAULT_COUNT", "100")], stdout=subprocess.PIPE,
+                          stderr=subprocess.STDOUT, text=True, errors="replace", timeout=3600, check=False)
+    print(done.stdout, flush=True)
+    figures = "; ".join(re.findall(r"^(\d+ runs, .*|\d+ of \d+ methods .*)$", done.stdout, flags=re.M))
+    passed = done.returncode == 0
+    took = time.monotonic() - begin
+    return [f"| 22 | {today()} | {first} | {took:.0f} s | {'passed' if passed else 'FAILED'} | {figures} |\n"], passed
+
+
 def main() -> int:
     program, sheaf, rows = sys.argv[1], sys.argv[2], sys.argv[3:] or ROWS
     for row in rows:
@@ -85,7 +99,8 @@ def main() -> int:
     failed = []
     for row in rows:
         print(f"== row {row}", flush=True)
-        lines[row], passed = simulate(simulator) if row == "sim" else run(program, row)
+        in_simulator = {"22": every_method, "sim": simulate}.get(row)
+        lines[row], passed = in_simulator(simulator) if in_simulator else run(program, row)
         if not passed:
             failed.append(row)
         body = "".join("".join(lines[row]) for row in ROWS if row in lines)

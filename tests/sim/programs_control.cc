@@ -1,0 +1,239 @@
+// Copyright The Sheaf Authors. SPDX-License-Identifier: Apache-2.0
+// What drivers ask of the GCS besides the work of the other programs, so that each of its methods
+// is used. Every answer is compared with what it must be, however often the question was lost or
+// came.
+#include <algorithm>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "base/resources.h"
+#include "tests/sim/programs.h"
+
+namespace sheaf::sim {
+namespace {
+
+constexpr size_t kBlobBytes = 300;
+
+// The wait was ended, or the process has no say any more: nothing follows from the answer.
+bool IsOver(const proto::GcsReply& reply) {
+  const auto error = static_cast<ErrorKind>(reply.error());
+  return error == ErrorKind::kSystem || error == ErrorKind::kNodeDied;
+}
+
+}  // namespace
+
+Mix Mix::OfMethods(Random& random) {
+  Mix mix;
+  mix.control = 20;
+  mix.detached = 4;
+  mix.groups = 4;
+  mix.threads = 1 + static_cast<int>(random.Below(3));
+  return mix;
+}
+
+Async<> Workload::Control(Process& process, DriverState& state) {
+  switch (state.random.Below(6)) {
+    case 0:
+      co_await Blobs(process, state);
+      break;
+    case 1:
+      co_await OneKey(process);
+      break;
+    case 2:
+      co_await Lists(process);
+      break;
+    case 3:
+      co_await NamedActor(process);
+      break;
+    case 4: {  // Somebody's: those that call it see it die.
+      if (detached_.empty()) break;
+      const ActorId actor = detached_[state.random.Below(detached_.size())];
+      world_.oracle.ActorMayDie(actor);
+      process.EndDetachedActor(actor, true);
+      break;
+    }
+    default:
+      co_await DetachedGroup(process);
+      break;
+  }
+}
+
+Async<> Workload::Blobs(Process& process, DriverState&) {
+  const uint64_t id = next_id_++;
+  const std::string hash = absl::StrCat("blob ", id), data = world_.oracle.Value(id, kBlobBytes);
+  proto::GcsRequest put;
+  put.mutable_put_blob()->set_hash(hash);
+  put.mutable_put_blob()->set_data(data);
+  put.mutable_put_blob()->set_job(process.job());
+  const proto::GcsReply kept = co_await process.AskGcs({}, std::move(put));
+  if (IsOver(kept)) co_return;
+  proto::GcsRequest get;
+  get.mutable_get_blob()->set_hash(hash);
+  const proto::GcsReply found = co_await process.AskGcs({}, std::move(get));
+  if (IsOver(found)) co_return;
+  if (kept.error() != 0 || found.error() != 0 || found.blob().data() != data)
+    world_.oracle.Fail("O3", absl::StrCat("the blob '", hash, "' is not what was put: ",
+                                          kept.message(), " ", found.message()));
+}
+
+// A key that nobody else knows: each command is done once.
+Async<> Workload::OneKey(Process& process) {
+  const std::string key = absl::StrCat("one key ", next_id_++, ".");  // The begin of no other.
+  const auto with_key = [&key](auto* body) {
+    body->set_name_space("control");
+    body->set_key(key);
+  };
+  std::string wrong;
+  for (const bool is_new : {true, false}) {
+    proto::GcsRequest put;
+    with_key(put.mutable_kv_put());
+    put.mutable_kv_put()->set_value("value");
+    const proto::GcsReply reply = co_await process.AskGcs({}, std::move(put));
+    if (IsOver(reply)) co_return;
+    if (reply.error() != 0 || reply.kv_put().added() != is_new)
+      absl::StrAppend(&wrong, " put (", is_new, ") says ", reply.kv_put().added());
+  }
+  const uint64_t subscription = next_id_++;
+  proto::GcsRequest follow;
+  follow.mutable_subscribe()->set_subscription(subscription);
+  follow.mutable_subscribe()->set_channel(proto::Subscribe::KEY_VALUES);
+  follow.mutable_subscribe()->set_name_space("control");
+  follow.mutable_subscribe()->set_key(key);
+  const proto::GcsReply followed = co_await process.AskGcs({}, std::move(follow));
+  if (IsOver(followed)) co_return;
+  if (followed.error() != 0 || followed.snapshot().items_size() != 1)
+    absl::StrAppend(&wrong, " its snapshot has ", followed.snapshot().items_size(), " items");
+  for (const uint64_t there : {1, 0, 0}) {
+    proto::GcsRequest exists, keys, remove;
+    exists.mutable_kv_exists()->set_name_space("control");
+    exists.mutable_kv_exists()->add_keys(key);
+    keys.mutable_kv_keys()->set_name_space("control");
+    keys.mutable_kv_keys()->set_prefix(key);
+    with_key(remove.mutable_kv_delete());
+    const proto::GcsReply seen = co_await process.AskGcs({}, std::move(exists));
+    if (IsOver(seen)) co_return;
+    const proto::GcsReply listed = co_await process.AskGcs({}, std::move(keys));
+    if (IsOver(listed)) co_return;
+    const proto::GcsReply removed = co_await process.AskGcs({}, std::move(remove));
+    if (IsOver(removed)) co_return;
+    const auto listed_count = static_cast<uint64_t>(listed.kv_keys().keys_size());
+    if (seen.kv_count().count() != there || listed_count != there ||
+        removed.kv_count().count() != there)
+      absl::StrAppend(&wrong, " with ", there, " there: exists ", seen.kv_count().count(),
+                      ", listed ", listed_count, ", deleted ", removed.kv_count().count());
+  }
+  proto::GcsRequest leave;
+  leave.mutable_unsubscribe()->set_subscription(subscription);
+  const proto::GcsReply left = co_await process.AskGcs({}, std::move(leave));
+  if (IsOver(left)) co_return;
+  if (left.error() != 0) absl::StrAppend(&wrong, " unsubscribe: ", left.message());
+  if (!wrong.empty()) world_.oracle.Fail("O3", absl::StrCat("'", key, "':", wrong));
+}
+
+Async<> Workload::Lists(Process& process) {
+  proto::GcsRequest cluster, nodes, jobs, actors, groups;
+  cluster.mutable_describe_cluster();
+  nodes.mutable_list_nodes();
+  jobs.mutable_list_jobs();
+  actors.mutable_list_actors()->set_all_name_spaces(true);
+  groups.mutable_list_groups();
+  const proto::GcsReply described = co_await process.AskGcs({}, std::move(cluster));
+  if (IsOver(described)) co_return;
+  if (cluster_id_.empty()) cluster_id_ = described.cluster().cluster_id();
+  if (described.cluster().cluster_id() != cluster_id_)
+    world_.oracle.Fail("O3", "the cluster has another id than before");
+  const proto::GcsReply listed = co_await process.AskGcs({}, std::move(nodes));
+  if (IsOver(listed)) co_return;
+  const auto& rows = listed.nodes().nodes();
+  if (std::none_of(rows.begin(), rows.end(),
+                   [&](const auto& row) { return row.node() == process.self.node; }))
+    world_.oracle.Fail("O3", absl::StrCat("node ", process.self.node, " is not listed"));
+  const proto::GcsReply running = co_await process.AskGcs({}, std::move(jobs));
+  if (IsOver(running)) co_return;
+  const auto& all = running.jobs().jobs();
+  if (std::none_of(all.begin(), all.end(), [&](const auto& row) {
+        return row.job() == process.job() && row.state() == proto::JobInfo::RUNNING;
+      }))
+    world_.oracle.Fail("O3", absl::StrCat("job ", process.job(), " is not listed as running"));
+  const proto::GcsReply living = co_await process.AskGcs({}, std::move(actors));
+  if (IsOver(living)) co_return;
+  const proto::GcsReply placed = co_await process.AskGcs({}, std::move(groups));
+  if (IsOver(placed)) co_return;
+  if (living.error() != 0 || placed.error() != 0)
+    world_.oracle.Fail("O3", absl::StrCat(living.message(), " ", placed.message()));
+}
+
+// An actor that its creator looks after: the GCS knows its name, until it is told of its end.
+Async<> Workload::NamedActor(Process& process) {
+  const std::string name = absl::StrCat("named ", next_name_++);
+  const auto registration = [&] {
+    proto::GcsRequest request;
+    proto::RegisterActor& actor = *request.mutable_register_actor();
+    actor.set_actor_id(
+        ActorId::Make(process.self, process.owner().references.NextSequence()).Binary());
+    actor.set_name(name);
+    actor.set_name_space("control");
+    actor.set_job(process.job());
+    return request;
+  };
+  proto::GcsRequest first = registration();
+  const std::string id = first.register_actor().actor_id();
+  const proto::GcsReply made = co_await process.AskGcs({}, std::move(first));
+  if (IsOver(made)) co_return;
+  const proto::GcsReply refused = co_await process.AskGcs({}, registration());
+  if (IsOver(refused)) co_return;
+  proto::GcsRequest by_name;
+  by_name.mutable_lookup_actor()->set_name(name);
+  by_name.mutable_lookup_actor()->set_name_space("control");
+  const proto::GcsReply found = co_await process.AskGcs({}, by_name);
+  if (IsOver(found)) co_return;
+  proto::GcsRequest end;
+  end.mutable_end_actor()->set_actor_id(id);
+  end.mutable_end_actor()->mutable_death()->set_cause(proto::Death::LEFT);
+  const proto::GcsReply ended = co_await process.AskGcs({}, std::move(end));
+  if (IsOver(ended)) co_return;
+  const proto::GcsReply gone = co_await process.AskGcs({}, std::move(by_name));
+  if (IsOver(gone)) co_return;
+  // What was done before a crash of the GCS, and is asked again behind it, finds nothing to end.
+  const auto end_error = static_cast<ErrorKind>(ended.error());
+  if (made.error() != 0 || static_cast<ErrorKind>(refused.error()) != ErrorKind::kActorNameTaken ||
+      found.actor().actor_id() != id ||
+      (end_error != ErrorKind::kNone && end_error != ErrorKind::kNotFound) ||
+      static_cast<ErrorKind>(gone.error()) != ErrorKind::kNotFound)
+    world_.oracle.Fail("O3", absl::StrCat("'", name, "': registered ", made.error(), " again ",
+                                          refused.error(), " found ", found.error(), " ended ",
+                                          ended.error(), " then found ", gone.error()));
+}
+
+Async<> Workload::DetachedGroup(Process& process) {
+  const std::string name = absl::StrCat("group ", next_name_++);
+  proto::GroupRequest request;
+  (*request.add_bundles()->mutable_amounts())["bundle"] = kUnit;
+  request.set_name(name);
+  request.set_detached(true);
+  const PlacementGroupId group = process.CreateGroup(std::move(request));
+  detached_groups_.push_back(group);
+  const Waited waited = co_await Until(process, {}, kForever, [&] {
+    const proto::GroupState* now = process.FindGroup(group);
+    return now == nullptr || (now->state() != proto::GroupState::PENDING &&
+                              now->state() != proto::GroupState::INFEASIBLE);
+  });
+  if (waited != Waited::kDone) co_return;
+  proto::GcsRequest lookup;
+  lookup.mutable_lookup_group()->set_group_id(group.Binary());
+  const proto::GcsReply found = co_await process.AskGcs({}, std::move(lookup));
+  if (IsOver(found)) co_return;
+  if (found.error() != 0 || found.group().name() != name)
+    world_.oracle.Fail("O3",
+                       absl::StrCat("the group '", name, "' is not found: ", found.message()));
+  if (world_.random.OneIn(2)) co_return;  // It stays until the end of the run.
+  process.RemoveGroup(group);
+}
+
+Async<> Workload::EndGroup(Process& process, PlacementGroupId group) {
+  proto::GcsRequest request;
+  request.mutable_remove_group()->set_group_id(group.Binary());
+  co_await process.AskGcs({}, std::move(request));
+}
+
+}  // namespace sheaf::sim

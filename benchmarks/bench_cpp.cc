@@ -15,6 +15,7 @@
 #include <iostream>
 #include <map>
 #include <sstream>
+#include <stdexcept>
 #include <string>
 #include <thread>
 #include <vector>
@@ -44,6 +45,35 @@ double ResidentBytes() {
   double pages = 0, resident = 0;
   file >> pages >> resident;
   return resident * static_cast<double>(sysconf(_SC_PAGESIZE));
+}
+
+// Proportional set size of all descendants of this process: the node and its workers.
+double DescendantsMegabytes() {
+  std::multimap<pid_t, pid_t> children;
+  for (const auto& entry : std::filesystem::directory_iterator("/proc")) {
+    std::ifstream file(entry.path() / "status");
+    const pid_t pid = std::atoi(entry.path().filename().c_str());
+    for (std::string word; pid > 0 && file >> word;) {
+      pid_t parent = 0;
+      if (word == "PPid:" && file >> parent) children.emplace(parent, pid);
+    }
+  }
+  double kilobytes = 0;
+  std::vector<pid_t> open = {getpid()};
+  while (!open.empty()) {
+    const auto [begin, end] = children.equal_range(open.back());
+    open.pop_back();
+    for (auto child = begin; child != end; ++child) {
+      open.push_back(child->second);
+      std::ifstream file("/proc/" + std::to_string(child->second) + "/smaps_rollup");
+      double amount = 0;
+      for (std::string word; file >> word;) {
+        if (word == "Pss:" && file >> amount) kilobytes += amount;
+      }
+    }
+  }
+  if (kilobytes == 0) throw std::runtime_error("the node is no child of this process");
+  return kilobytes / 1024;
 }
 
 // Forks of this program, 100 at a time, each of which touches what an actor's process surely does
@@ -147,6 +177,7 @@ int main(int argc, char** argv) {
   const double attached = Seconds(start);
   sheaf::Get(sheaf::Task(Nothing).Remote(1));
   const double first = Seconds(start);
+  const double megabytes = DescendantsMegabytes();
 
   std::map<std::string, double> floor;
   if (floors) {
@@ -164,6 +195,7 @@ int main(int argc, char** argv) {
 
   add("node start to attached driver", "ms", false, 0, [&] { return attached * 1e3; });
   add("node start to first C++ result", "ms", false, 0, [&] { return first * 1e3; });
+  add("node and workers before the first put, PSS", "MB", false, 0, [&] { return megabytes; });
   {
     auto echo = sheaf::Actor<Echo>().Remote();
     auto call = echo.Task(&Echo::Call);

@@ -163,7 +163,7 @@ def test_a_rank_that_is_stopped_is_named_to_the_others_and_replaced(node, tmp_pa
         context = train.get_context()
         context.group.barrier()
         if (context.epoch, context.get_world_rank()) == (0, 1):
-            os.kill(os.getpid(), signal.SIGSTOP)
+            signal.raise_signal(signal.SIGSTOP)  # Sent to the process, it may find this thread in the operation already.
         try:
             total = np.ones(1)
             context.group.all_reduce(total, timeout=1)
@@ -173,11 +173,10 @@ def test_a_rank_that_is_stopped_is_named_to_the_others_and_replaced(node, tmp_pa
         train.report({"total": total[0]})
 
     result = trainer(tmp_path, loop=loop, max_failures=1).fit()
-    happened = "\n".join(event.text for event in result.events)
-    assert result.metrics["total"] == 3 and "(2 kept, 1 new)" in happened and "rank 1" in happened, happened
-    # The others may be stopped by the driver before they have a word: the first error that it hears of ends the epoch.
+    assert result.metrics["total"] == 3 and "(2 kept, 1 new)" in "".join(event.text for event in result.events)
+    # Who comes second may be stopped by the driver before it has a word: the first one's error ends the epoch.
     said = {(tmp_path / rank).read_text() for rank in ("0", "2") if (tmp_path / rank).exists()}
-    assert said <= {"CollectiveTimeoutError 1", "RankLostError 0", "RankLostError 2", "RankLostError 1"}, happened
+    assert "CollectiveTimeoutError 1" in said and said <= {"CollectiveTimeoutError 1", "RankLostError 0", "RankLostError 2", "RankLostError 1"}
 
 
 def test_values_go_from_rank_zero_to_all(node, tmp_path):

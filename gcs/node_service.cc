@@ -107,6 +107,7 @@ void NodeService::Register(CallPtr call, const proto::RegisterNode& request,
     info.set_version(request.version());
     info.set_address(request.address());
     info.set_host_name(request.host_name());
+    info.set_metrics_url(request.metrics_url());
     *info.mutable_total() = request.total();
     *info.mutable_available() = request.total();
     *info.mutable_labels() = request.labels();

@@ -66,6 +66,7 @@ nb::list Nodes() {
     out["state"] = row.state();
     out["host_name"] = row.host_name();
     out["address"] = row.address();
+    out["metrics_url"] = row.metrics_url();
     out["total"] = AmountsOf(row.total());
     out["available"] = AmountsOf(row.available());
     out["labels"] = std::map<std::string, std::string>(row.labels().begin(), row.labels().end());
@@ -325,6 +326,13 @@ void BindCluster(nb::module_& module) {
       "cancel_requested",
       [] { return CurrentExecution() != nullptr && CurrentExecution()->cancelled(); },
       "Whether the call that this thread executes was cancelled.");
+  module.def(
+      "take_interrupt",
+      [] {
+        const Execution* const call = CurrentExecution();
+        return call != nullptr && call->cancelled() && TakeInterrupt();
+      },
+      "Main thread: whether SIGINT means its call, and is the first that does.");
 }
 
 }  // namespace sheaf::python

@@ -229,10 +229,10 @@ PyObject* OnReady(PyObject*, PyObject* const* args, Py_ssize_t count) {
   if (!IsCurrent(args[0])) return nullptr;
   PyObject* const callback = Owned::Borrow(args[1]).Release();
   runtime->OnReady(HandleOf(args[0]), [callback] {
-    const WithGil gil;
+    const Interlude interlude;
     const Owned once = Owned::Steal(callback);
     const Owned done = Owned::Steal(PyObject_CallNoArgs(callback));
-    if (!done) PyErr_WriteUnraisable(callback);
+    if (!done && !Interlude::Interrupted()) PyErr_WriteUnraisable(callback);
   });
   Py_RETURN_NONE;
 }

@@ -1,8 +1,11 @@
 // Copyright The Sheaf Authors. SPDX-License-Identifier: Apache-2.0
 #include "python_bindings/process.h"
 
+#include <poll.h>
 #include <pthread.h>
 #include <signal.h>
+#include <sys/syscall.h>
+#include <unistd.h>
 
 #include <atomic>
 #include <cmath>
@@ -26,10 +29,11 @@ bool forked = false;
 std::atomic<bool> ending{false};
 pthread_t main_thread;
 thread_local bool runs_user_code = false;
+std::atomic<bool> interrupt_taken{false};  // By the call that the main thread runs.
 
 PythonFunction make_error("sheaf.exceptions", "from_error");
 PythonFunction make_status_error("sheaf.exceptions", "from_status");
-PythonFunction sleep_for("time", "sleep");
+PythonFunction find_main_thread("threading", "main_thread");
 PythonFunction init_by_default("sheaf.lifecycle", "init_by_default");
 
 bool OnMainThread() { return pthread_equal(pthread_self(), main_thread) != 0; }
@@ -85,9 +89,9 @@ void EndRuntime() {
   ending = true;
   // Calls that wait ask DriverInterrupted each 100 ms and leave.
   const Nanos deadline = MonotonicNow() + kLeaveTimeout;
-  const Owned pause = Owned::Steal(PyFloat_FromDouble(0.001));
-  while (users > 0 && MonotonicNow() < deadline) {
-    if (!Owned::Steal(sleep_for(pause.get()))) PyErr_Clear();  // A second Ctrl-C does not hurry it.
+  while (users > 0 && MonotonicNow() < deadline) {  // Ctrl-C does not hurry it, and comes afterwards.
+    const WithoutGil free;
+    poll(nullptr, 0, 1);
   }
   const WithoutGil free;
   runtime.reset();
@@ -114,8 +118,51 @@ bool DriverInterrupted() { return ending.load(std::memory_order_relaxed) || Sign
 bool WorkerInterrupted() { return runs_user_code && SignalRaised(); }
 void SetRunsUserCode(bool runs) { runs_user_code = runs; }
 
-void RememberMainThread() { main_thread = pthread_self(); }
-void InterruptMainThread() { pthread_kill(main_thread, SIGINT); }
+void RememberMainThread() {
+  main_thread = pthread_self();
+  if (syscall(SYS_gettid) == getpid()) return;
+  const Owned thread = Owned::Steal(find_main_thread());
+  const Owned number =
+      Owned::Steal(thread ? PyObject_GetAttrString(thread.get(), "ident") : nullptr);
+  if (number) main_thread = PyLong_AsUnsignedLong(number.get());
+  PyErr_Clear();
+}
+void InterruptMainThread() {
+  if (!interrupt_taken) pthread_kill(main_thread, SIGINT);
+}
+void ExpectInterrupt() {
+  if (OnMainThread()) interrupt_taken.store(false, std::memory_order_relaxed);
+}
+bool TakeInterrupt() { return !interrupt_taken.exchange(true); }
+
+namespace {
+
+volatile sig_atomic_t came_late = 0;  // SIGINT while the process was leaving.
+struct sigaction usual_interrupt;
+
+void NoteInterrupt(int) { came_late = 1; }
+
+// The last thing that the interpreter does.
+void EndByInterrupt() {
+  if (came_late == 0) return;
+  signal(SIGINT, SIG_DFL);
+  raise(SIGINT);
+}
+
+}  // namespace
+
+void HoldInterrupts() {
+  static const int registered = Py_AtExit(EndByInterrupt);
+  struct sigaction note = {};
+  note.sa_handler = registered == 0 ? NoteInterrupt : SIG_IGN;
+  sigaction(SIGINT, &note, &usual_interrupt);
+  if (PyErr_CheckSignals() != 0) {  // One that came just before.
+    PyErr_Clear();
+    came_late = 1;
+  }
+}
+
+void RestoreInterrupts() { sigaction(SIGINT, &usual_interrupt, nullptr); }
 
 PyObject* RaiseStatus(const absl::Status& status, ErrorKind resource) {
   if (PyErr_Occurred() != nullptr) return nullptr;

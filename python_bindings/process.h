@@ -70,10 +70,20 @@ bool DriverInterrupted();
 bool WorkerInterrupted();
 // Workers: the calling thread executes a call from here on, or no longer.
 void SetRunsUserCode(bool runs);
-// Remembers the main thread, the only one on which signal handlers run.
+// Remembers the main thread, the only one on which signal handlers run; it may be another one.
 void RememberMainThread();
-// Sends it SIGINT.
+// Sends it SIGINT, unless the call that it runs has taken one.
 void InterruptMainThread();
+// On the main thread: the call that begins may be interrupted, once.
+void ExpectInterrupt();
+// In the handler of SIGINT, for the call that shall end: false, it was interrupted before.
+bool TakeInterrupt();
+
+// While the program leaves the cluster at its end, Ctrl-C ends it by SIGINT as it would have, but
+// when the interpreter is done, and without words: no user code waits for it any more. Between
+// these two, on the main thread, where the handler is Python's own.
+void HoldInterrupts();
+void RestoreInterrupts();
 
 // Sets the Python exception for a status; `resource`: what kResourceExhausted means here. Returns
 // nullptr. When a signal handler has raised, its exception stays.

@@ -74,6 +74,32 @@ class WithGil {
   const PyGILState_STATE state_;
 };
 
+// The GIL, for Python code that the runtime runs in between: what it raises ends there, and an
+// exception that is on its way in the program meanwhile stays. KeyboardInterrupt that strikes the
+// main thread here is raised again where the program waits.
+class Interlude {
+ public:
+  Interlude() { PyErr_Fetch(&type_, &value_, &traceback_); }
+  ~Interlude() {
+    if (PyErr_Occurred() != nullptr) {
+      if (PyErr_ExceptionMatches(PyExc_KeyboardInterrupt) != 0) PyErr_SetInterrupt();
+      PyErr_Clear();
+    }
+    PyErr_Restore(type_, value_, traceback_);
+  }
+  Interlude(const Interlude&) = delete;
+  Interlude& operator=(const Interlude&) = delete;
+  static bool Interrupted() {
+    return PyErr_Occurred() != nullptr && PyErr_ExceptionMatches(PyExc_KeyboardInterrupt) != 0;
+  }
+
+ private:
+  const WithGil gil_;
+  PyObject* type_ = nullptr;
+  PyObject* value_ = nullptr;
+  PyObject* traceback_ = nullptr;
+};
+
 inline std::string_view BytesOf(PyObject* bytes) {  // `bytes` is a bytes object.
   return {PyBytes_AsString(bytes), static_cast<size_t>(PyBytes_Size(bytes))};
 }

@@ -43,6 +43,8 @@ std::string TextOf(absl::string_view text) { return {text.data(), text.size()}; 
 // Sets ConnectionError, or another exception that fits, and throws it.
 [[noreturn]] void ThrowStatus(const absl::Status& status) {
   const std::string words = TextOf(status.message());
+  // Ctrl-C may be what ended it.
+  if (PyErr_Occurred() != nullptr || PyErr_CheckSignals() != 0) throw nb::python_error();
   if (absl::IsUnavailable(status) || absl::IsNotFound(status)) {
     PyErr_SetString(PyExc_ConnectionError, words.c_str());
   } else {
@@ -54,7 +56,7 @@ std::string TextOf(absl::string_view text) { return {text.data(), text.size()}; 
 PythonFunction print_lines("sheaf.log_lines", "print_lines");
 
 void PrintLines(const proto::LogLines& lines) {
-  const WithGil gil;
+  const Interlude interlude;
   const Owned name = Owned::Steal(NewText(lines.name()));
   const Owned pid = Owned::Steal(PyLong_FromLong(lines.os_pid()));
   const Owned error = Owned::Steal(PyBool_FromLong(lines.error_stream()));
@@ -63,10 +65,7 @@ void PrintLines(const proto::LogLines& lines) {
     const Owned text = Owned::Steal(NewText(line));
     if (text) PyList_Append(list.get(), text.get());
   }
-  if (Owned::Steal(print_lines(name.get(), pid.get(), error.get(), list.get()))) return;
-  // A Ctrl-C that struck the main thread here is raised again where the program waits.
-  if (PyErr_ExceptionMatches(PyExc_KeyboardInterrupt) != 0) PyErr_SetInterrupt();
-  PyErr_Clear();
+  const Owned done = Owned::Steal(print_lines(name.get(), pid.get(), error.get(), list.get()));
 }
 
 struct Joining {
@@ -225,6 +224,9 @@ void BindSession(nb::module_& module) {
   module.def("init", &Init, nb::arg("options"),
              "Joins a node as a driver, or starts one; gives its session directory.");
   module.def("shutdown", &Shutdown, "Leaves the node, and ends it if init started it.");
+  module.def("hold_interrupts", &HoldInterrupts,
+             "From here on Ctrl-C ends the process when the interpreter is done, without words.");
+  module.def("restore_interrupts", &RestoreInterrupts, "From here on Ctrl-C is what it was.");
   module.def("forget_after_fork", &ForgetAfterFork,
              "In a forked child: it is no driver or worker.");
   module.def(

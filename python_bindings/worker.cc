@@ -59,6 +59,7 @@ class Running {
   explicit Running(Execution* execution)
       : outer_(std::exchange(CurrentExecution(), execution)), begin_(MonotonicNow()) {
     SetRunsUserCode(true);
+    ExpectInterrupt();
   }
   ~Running() {
     CurrentExecution() = outer_;
@@ -239,16 +240,17 @@ void PythonHandler::ShowGpus(const proto::TaskTemplate& spec) {
 }
 
 // A task on the main thread is interrupted as Ctrl-C would: SIGINT ends a sleep or a read, and its
-// handler raises if the call that runs is the one that was cancelled. Coroutines are cancelled as
-// asyncio does it.
+// handler raises, once, if the call that runs is the one that was cancelled. A signal that comes
+// between the interpreter's last look and the sleep is lost: the next one ends it. Coroutines are
+// cancelled as asyncio does it.
 void PythonHandler::Cancel(TaskId task) {
-  const WithGil gil;  // Which the event loop's thread may hold already.
   if (!async_) {
     InterruptMainThread();
     return;
   }
+  const Interlude interlude;  // The event loop's thread may hold the GIL already.
   const Owned name = Owned::Steal(NewBytes(task.Binary()));
-  if (!Owned::Steal(cancel_coroutine(name.get()))) PyErr_Clear();
+  const Owned done = Owned::Steal(cancel_coroutine(name.get()));
 }
 
 }  // namespace sheaf::python

@@ -369,6 +369,7 @@ absl::Status RayletProcess::Register() {
   body.set_version(node.version);
   body.set_address(node.address);
   body.set_host_name(node.host_name);
+  body.set_metrics_url(node.metrics_url);
   body.set_replaces(options_.replaces);
   node.totals.ToMap(*body.mutable_total()->mutable_amounts());
   for (const auto& [key, value] : node.labels) (*body.mutable_labels())[key] = value;

@@ -207,6 +207,7 @@ void Raylet::MergeGcs(const proto::GcsReply& reply, Query* query) {
     *row.mutable_available() = node.available();
     *row.mutable_labels() = node.labels();
     row.set_host_name(node.host_name());
+    row.set_metrics_url(node.metrics_url());
     row.set_start_time_unix_s(node.start_time_unix_s());
     row.set_version(node.version());
     if (node.node() == options_.node) FillAvailable(&row);

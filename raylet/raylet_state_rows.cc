@@ -119,6 +119,7 @@ void Raylet::FillWithoutGcs(Query* query) {
     ledger_.total().ToMap(*row.mutable_total()->mutable_amounts());
     row.mutable_labels()->insert(options_.labels.begin(), options_.labels.end());
     row.set_host_name(options_.host_name);
+    row.set_metrics_url(options_.metrics_url);
     row.set_start_time_unix_s(UnixSeconds(started_at_));
     row.set_version(options_.version);
     FillAvailable(&row);

@@ -25,6 +25,14 @@ const char* StateName(State::State state) {
   }
 }
 
+constexpr size_t kLargestPayload = 1 << 20;
+
+void SetDeath(const Error& error, proto::ActorAnswer* answer) {
+  answer->set_error(static_cast<uint32_t>(error.kind));
+  answer->set_message(error.message);
+  if (error.payload.size() <= kLargestPayload) answer->set_payload(error.payload);
+}
+
 }  // namespace
 
 ActorManager::ActorManager(ProcessId self, Transport& transport, TaskTable& tasks, PeerTable& peers,
@@ -232,8 +240,7 @@ void ActorManager::OnQuery(ProcessId from, const proto::ActorQuery& query) {
     const TaskId task{id->maker_bits, id->sequence_bits};
     const ObjectEntry* object = tasks_.references().Find(ReturnOf(task, 0));
     if (object != nullptr && object->state == ObjectState::kError) {  // Handles of it are left.
-      answer.set_error(static_cast<uint32_t>(object->extra->error.kind));
-      answer.set_message(object->extra->error.message);
+      SetDeath(object->extra->error, &answer);
     } else {
       answer.set_message(absl::StrCat("the actor ", id->ToHex(), " has ended"));
     }
@@ -253,8 +260,7 @@ proto::ActorAnswer ActorManager::AnswerOf(const Managed& actor) const {
     answer.set_lease(actor.lease);
   }
   if (actor.state == State::DEAD) {
-    answer.set_error(static_cast<uint32_t>(actor.death.kind));
-    answer.set_message(actor.death.message);
+    SetDeath(actor.death, &answer);
   }
   return answer;
 }
@@ -277,7 +283,7 @@ void ActorManager::Announce(Managed& actor) {
   row.set_death(actor.death.message);
   SendMessage(transport_.To(RayletOf(self_.node)), FrameKind::kActorReport, report);
   // Last: calls that end now may hold the last reference, with which the actor goes.
-  submitter_.OnAnswer(answer, actor.death.payload);
+  submitter_.OnAnswer(answer);
 }
 
 // For good. The creation task goes; the creation object keeps its value or gets the error.

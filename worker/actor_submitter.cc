@@ -157,7 +157,7 @@ void ActorSubmitter::OnReturned(TaskRecord& task) {
   }
 }
 
-void ActorSubmitter::OnAnswer(const proto::ActorAnswer& answer, const std::string& payload) {
+void ActorSubmitter::OnAnswer(const proto::ActorAnswer& answer) {
   auto id = ActorId::FromBinary(answer.actor_id());
   if (!id.ok()) return;
   auto found = clients_.find(*id);
@@ -195,7 +195,7 @@ void ActorSubmitter::OnAnswer(const proto::ActorAnswer& answer, const std::strin
     default: {
       const auto kind =
           answer.error() == 0 ? ErrorKind::kActorDied : static_cast<ErrorKind>(answer.error());
-      client.death = {kind, answer.message(), payload};
+      client.death = {kind, answer.message(), answer.payload()};
       client.state = State::DEAD;
       if (client.peer != nullptr) by_process_.erase(client.peer->process);
       client.peer = nullptr;
@@ -284,9 +284,7 @@ void ActorSubmitter::Cancel(TaskRecord& task, bool recursive) {
     return;
   }
   client.queue.Remove(&task);
-  tasks_.Fail(task, {ErrorKind::kTaskCancelled,
-                     absl::StrCat(tasks_.Describe(task), " was cancelled before it started"),
-                     {}});
+  tasks_.Fail(task, CancelledBeforeStart(tasks_.Describe(task)));
   Pump(client);
 }
 

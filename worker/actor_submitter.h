@@ -57,9 +57,8 @@ class ActorSubmitter final : public TaskDispatcher {
   void OnArgumentsReady(TaskRecord& task) override;
   void OnReply(const TaskTable::Reply& reply, ProcessId from);
   void OnReturned(TaskRecord& task);
-  // The creator, the GCS or the ActorManager of this process says how things stand. Only the last
-  // knows what the constructor raised, in `payload`; others tell the words.
-  void OnAnswer(const proto::ActorAnswer& answer, const std::string& payload = {});
+  // The creator, the GCS or the ActorManager of this process says how things stand.
+  void OnAnswer(const proto::ActorAnswer& answer);
   void OnProcessDied(ProcessId process, const proto::Death& death, uint64_t started);
   void Cancel(TaskRecord& task, bool recursive);
   // Asks again about actors that are waited for. Returns when it wants to be called next.

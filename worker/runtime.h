@@ -106,7 +106,8 @@ class TaskHandler {
   // Runs the call to its end, or starts it and keeps `execution` for later: the call ends when the
   // last copy goes.
   virtual void Execute(std::shared_ptr<Execution> execution) = 0;
-  // A running call shall stop, if its language can. Called on the background thread.
+  // A running call shall stop, if its language can. Repeated while the call runs, a few times a
+  // second; on any thread, without locks.
   virtual void Cancel(TaskId task) { (void)task; }
   // Whether async actors run on an event loop of the language, which takes its calls itself
   // (Runtime::TakeCalls). Execute then gets their creation alone.

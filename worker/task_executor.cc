@@ -106,10 +106,7 @@ void TaskExecutor::OnPush(ProcessId from, std::string_view body) {
   if (call->has_store_arguments()) [[unlikely]]
     FetchAhead(*call);
   if (!cancelled_.empty() && cancelled_.contains(call->task())) [[unlikely]] {
-    call->Fail({ErrorKind::kTaskCancelled,
-                absl::StrCat(call->spec().name(), " was cancelled before it started"),
-                {}},
-               false);
+    call->Fail(CancelledBeforeStart(call->spec().name()), false);
     return;
   }
   Enqueue(std::move(call));
@@ -242,10 +239,7 @@ bool TaskExecutor::OnCancel(ProcessId from, TaskId task) {
   auto cancel_in = [&](std::deque<std::shared_ptr<CallExecution>>& queue) {
     for (auto call = queue.begin(); call != queue.end(); ++call) {
       if ((*call)->task() != task || (*call)->owner != from) continue;
-      (*call)->Fail({ErrorKind::kTaskCancelled,
-                     absl::StrCat((*call)->spec().name(), " was cancelled before it started"),
-                     {}},
-                    false);
+      (*call)->Fail(CancelledBeforeStart((*call)->spec().name()), false);
       queue.erase(call);
       return true;
     }

@@ -272,9 +272,7 @@ void TaskSubmitter::OnReturned(TaskRecord& task) {
   lease.taking_back = false;
   task.returned_before = true;
   if (task.cancelled) {
-    tasks_.Fail(task, {ErrorKind::kTaskCancelled,
-                       absl::StrCat(tasks_.Describe(task), " was cancelled before it started"),
-                       {}});
+    tasks_.Fail(task, CancelledBeforeStart(tasks_.Describe(task)));
   } else {
     // The worker does not take more for now: it blocks, or runs something long.
     key.typical_run = std::max(key.typical_run, kWorkAhead);
@@ -395,9 +393,7 @@ void TaskSubmitter::Delay(TaskRecord& task) {
 void TaskSubmitter::Cancel(TaskRecord& task, bool force, bool recursive) {
   if (task.state == TaskState::kFinished) return;
   task.cancelled = true;
-  const Error error{ErrorKind::kTaskCancelled,
-                    absl::StrCat(tasks_.Describe(task), " was cancelled before it started"),
-                    {}};
+  const Error error = CancelledBeforeStart(tasks_.Describe(task));
   switch (task.state) {
     case TaskState::kQueued: {
       LeaseKey& key = KeyOf(*task.spec);

@@ -34,6 +34,10 @@ Error DecodeError(std::string_view bytes) {
   return {kind, std::string(bytes.substr(0, message)), std::string(bytes.substr(message))};
 }
 
+Error CancelledBeforeStart(const std::string& call) {
+  return {ErrorKind::kTaskCancelled, absl::StrCat(call, " was cancelled before it started"), {}};
+}
+
 Error ConstructorFailed(const std::string& actor, Error error) {
   error.message = absl::StrCat("the constructor of the actor ", actor, " failed: ", error.message);
   if (error.kind != ErrorKind::kEnvironmentFailed) error.kind = ErrorKind::kActorDied;

@@ -151,6 +151,7 @@ class TaskTable {
 // The text form of an Error inside frames.
 std::string EncodeError(const Error& error);
 Error DecodeError(std::string_view bytes);
+Error CancelledBeforeStart(const std::string& call);
 // What the calls of an actor end in whose constructor ended in `error`.
 Error ConstructorFailed(const std::string& actor, Error error);
 

@@ -116,7 +116,7 @@ async def _run(
     except BaseException as error:
         execution.fail(error)
     finally:
-        del _running[task]
+        _running.pop(task, None)
 
 
 async def _send_items(execution: Any, result: Any) -> None:
@@ -134,7 +134,7 @@ async def _send_items(execution: Any, result: Any) -> None:
 
 
 def cancel_call(task: bytes) -> None:
-    """Cancels the coroutine of a call, if it runs."""
-    running = _running.get(task)
+    """Cancels the coroutine of a call, if it runs and was not cancelled before."""
+    running = _running.pop(task, None)
     if running is not None and _loop is not None:
         _loop.call_soon_threadsafe(running.cancel)

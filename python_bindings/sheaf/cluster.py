@@ -19,6 +19,8 @@ _HEAD_RESOURCE = "node:__internal_head__"
 
 def nodes() -> list[dict[str, Any]]:
     """One dict per node, dead ones included: NodeID, Alive, NodeManagerAddress, NodeManagerHostname, Resources, Labels, ..."""
+    from urllib.parse import urlsplit
+
     rows = []
     for row in _core.nodes():
         address = _address(row)
@@ -32,6 +34,7 @@ def nodes() -> list[dict[str, Any]]:
                 "NodeManagerHostname": row["host_name"],
                 "NodeManagerPort": int(row["address"].rpartition(":")[2] or 0) if ":" in row["address"] else 0,
                 "NodeName": address,
+                "MetricsExportPort": urlsplit(row["metrics_url"]).port,
                 "Resources": _with_node_resource(row["total"], row) if alive else {},
                 "Labels": row["labels"],
             }
@@ -78,7 +81,7 @@ def actors() -> list[dict[str, Any]]:
     for row in rows:
         if row["detached"]:
             continue
-        process = processes.get(row.get("process", ""))
+        process = processes.get(row["process"])
         creator = f"{int(row['actor_id'][:8], 16)}.{int(row['actor_id'][8:16], 16)}"
         if process is not None:
             row["pid"], row["job"] = process["pid"], process["job"]

@@ -186,8 +186,8 @@ class OufOfBandObjectRefSerializationException(RayError):
 class RayActorError(RayError):
     """The actor cannot answer: it died, or is not reachable now.
 
-    cause: what its constructor raised, if that is why, as RayTaskError and as itself; in processes that neither made the actor nor
-    waited for its constructor, a RayTaskError with the remote traceback alone.
+    cause: what its constructor raised, if that is why, as RayTaskError and as itself (of more than a megabyte: a RayTaskError
+    with the remote traceback alone).
     """
 
     preempted = False

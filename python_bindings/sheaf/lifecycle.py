@@ -125,6 +125,8 @@ def init(
         logging.getLogger("sheaf").setLevel(logging_level)
     if logging_config is not None:
         logging_config.apply()
+    atexit.unregister(_leave_at_exit)
+    atexit.register(_leave_at_exit)  # Before: Ctrl-C may come as soon as there is a node.
     session = _core.init(
         {
             "address": where,
@@ -137,7 +139,6 @@ def init(
             "log_to_driver": log_to_driver,
         }
     )
-    atexit.register(shutdown)
     _entries = plan.entries if plan else {}
     _context = Context(session)
     _context.address_info["node_id"] = ids.node_id(_core.context()["node"])
@@ -184,7 +185,6 @@ def shutdown(*, wait_for_processes: bool = False, _exiting_interpreter: bool = F
     del wait_for_processes, _exiting_interpreter
     if _core.is_worker():
         return
-    atexit.unregister(shutdown)
     _context = None
     if _core.is_initialized():
         _let_output_arrive()
@@ -193,6 +193,20 @@ def shutdown(*, wait_for_processes: bool = False, _exiting_interpreter: bool = F
         from sheaf import log_lines
 
         log_lines.flush()
+
+
+def _leave_at_exit() -> None:
+    """Ctrl-C meanwhile has no traceback, for the program is over, but ends the process as it would have."""
+    import _signal  # What `signal` adds to it takes longer to import than this function takes.
+
+    if _signal.getsignal(_signal.SIGINT) is not _signal.default_int_handler:
+        shutdown()
+        return
+    _core.hold_interrupts()
+    try:
+        shutdown()
+    finally:
+        _core.restore_interrupts()
 
 
 def _let_output_arrive() -> None:

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import _thread
 import math
 
 from sheaf import _core
@@ -95,6 +96,8 @@ def future_of(ref: ObjectRef[Any]) -> concurrent.futures.Future[Any]:
             future.set_result(_core.get(ref))
         except BaseException as error:
             future.set_exception(error)
+            if type(error) is KeyboardInterrupt:  # Ctrl-C, which met the main thread here by chance.
+                raise
 
     _core.on_ready(ref, finish)
     return future
@@ -116,6 +119,8 @@ def asyncio_future_of(ref: ObjectRef[Any]) -> asyncio.Future[Any]:
             future.set_exception(RuntimeError(str(error)))
         except BaseException as error:
             future.set_exception(error)
+            if type(error) is KeyboardInterrupt:  # Ctrl-C, where asyncio.run does not look after it.
+                raise
 
     def on_ready() -> None:
         try:
@@ -132,6 +137,9 @@ def await_reference(ref: ObjectRef[Any]) -> Generator[Any, None, Any]:
     return asyncio_future_of(ref).__await__()
 
 
+_SLICE_S = 0.05  # How long a thread waits on for an item that nobody waits for any more.
+
+
 class ObjectRefGenerator:
     """The items of a generator that runs in another process, as ObjectRefs, in order; they come while it runs.
 
@@ -142,6 +150,7 @@ class ObjectRefGenerator:
         self._stream = stream
         self._ahead: ObjectRef[Any] | None = None
         self._ended = False
+        self._awaits = _thread.allocate_lock()  # Held by the one that waits for an asyncio program.
 
     def __iter__(self) -> ObjectRefGenerator:
         return self
@@ -177,16 +186,49 @@ class ObjectRefGenerator:
     async def __anext__(self) -> ObjectRef[Any]:
         import asyncio
 
-        try:
-            return await asyncio.get_running_loop().run_in_executor(None, self._next_or_none) or _end()
-        except _End:
-            raise StopAsyncIteration from None
-
-    def _next_or_none(self) -> ObjectRef[Any] | None:
+        if not self._is_there_now():
+            await self._next_is_there(asyncio.get_running_loop())
         try:
             return self._next_sync(None)
         except StopIteration:
-            return None
+            raise StopAsyncIteration from None
+
+    def _is_there_now(self) -> bool:
+        if not self._awaits.acquire(blocking=False):
+            return False
+        try:
+            return self._await_next(0)
+        finally:
+            self._awaits.release()
+
+    async def _next_is_there(self, loop: asyncio.AbstractEventLoop) -> None:
+        """In a thread that ends soon when nobody waits any more; what came until then is the next item still."""
+        import threading
+
+        there, given_up = loop.create_future(), threading.Event()
+
+        def settle(error: BaseException | None) -> None:
+            if not there.done():
+                there.set_result(None) if error is None else there.set_exception(error)
+
+        def wait() -> None:
+            error: BaseException | None = None
+            try:
+                with self._awaits:  # A task that was cancelled may have left it a moment ago.
+                    while not given_up.is_set() and not self._await_next(_SLICE_S):
+                        pass
+            except BaseException as caught:
+                error = caught
+            try:
+                loop.call_soon_threadsafe(settle, error)
+            except RuntimeError:
+                pass  # The loop is closed: nobody waits.
+
+        threading.Thread(target=wait, name="sheaf-items", daemon=True).start()
+        try:
+            await there
+        finally:
+            given_up.set()
 
     def next_ready(self) -> bool:
         """Whether next() gives an item, or ends, without waiting."""
@@ -218,14 +260,6 @@ class DynamicObjectRefGenerator:
 
     def __len__(self) -> int:
         return len(self._refs)
-
-
-class _End(Exception):
-    pass
-
-
-def _end() -> ObjectRef[Any]:
-    raise _End
 
 
 def wrap_stream(stream: ObjectRef[Any]) -> ObjectRefGenerator:

@@ -77,8 +77,8 @@ def _fresh_randomness() -> None:
 
 
 def _on_interrupt(signum: int, frame: Any) -> None:
-    """The node sends SIGINT when a call is cancelled; one that came too late means nothing."""
-    if _core.cancel_requested():
+    """SIGINT comes when a call is cancelled, again and again while it runs; one that came too late means nothing."""
+    if _core.take_interrupt():
         raise KeyboardInterrupt
 
 

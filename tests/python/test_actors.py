@@ -173,6 +173,18 @@ def test_a_failed_constructor_is_told_by_calls():
     with pytest.raises(sheaf.exceptions.ActorDiedError, match="no luck") as caught:
         sheaf.get(Broken.remote().call.remote(), timeout=WAIT_S)
     assert str(pickle.loads(pickle.dumps(caught.value))) == str(caught.value)
+    assert isinstance(caught.value.cause, RuntimeError)
+
+    @sheaf.remote(num_cpus=0)
+    def ask(handle):
+        try:
+            sheaf.get(handle.call.remote())
+        except sheaf.exceptions.ActorDiedError as error:
+            return isinstance(error.cause, RuntimeError)
+
+    broken = Broken.remote()
+    sheaf.wait([broken.call.remote()], timeout=WAIT_S)
+    assert sheaf.get(ask.remote(broken), timeout=WAIT_S)  # Who asks late hears it whole too.
 
 
 def test_exit_actor_ends_it_for_good():

@@ -5,6 +5,7 @@ import time
 
 import pytest
 import sheaf
+from sheaf._core import metrics_url
 from sheaf.util.placement_group import placement_group, placement_group_table, remove_placement_group
 from sheaf.util.scheduling_strategies import NodeAffinitySchedulingStrategy, PlacementGroupSchedulingStrategy
 
@@ -21,6 +22,7 @@ def where():
 
 def test_nodes_and_resources():
     (row,) = sheaf.nodes()
+    assert f":{row['MetricsExportPort']}/" in metrics_url()
     assert row["Alive"] and row["Resources"]["CPU"] == 4 and row["Resources"]["slot"] == 2
     assert sheaf.cluster_resources()["GPU"] == 2
     assert any(name.startswith("node:") for name in sheaf.cluster_resources())

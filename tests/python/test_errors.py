@@ -4,6 +4,7 @@
 import errno
 import os
 import pickle
+import signal
 import sys
 import time
 
@@ -158,6 +159,41 @@ def test_a_sleeping_task_is_cancelled_at_once():
         sheaf.get(ref, timeout=WAIT_S)
     assert time.monotonic() - begin < 10
     assert sheaf.get(divide.remote(4, 2), timeout=WAIT_S) == 2
+
+
+def test_an_interruption_that_was_lost_is_repeated(tmp_path):
+    @sheaf.remote(num_cpus=0)
+    def deaf_at_first(heard):
+        handler = signal.signal(signal.SIGINT, lambda *_: open(heard, "w").close())  # As one that comes just before the sleep.
+        while not os.path.exists(heard):
+            time.sleep(0.001)
+        signal.signal(signal.SIGINT, handler)
+        time.sleep(2 * WAIT_S)
+
+    ref = deaf_at_first.remote(str(tmp_path / "heard"))
+    assert sheaf.wait([ref], timeout=0.3) == ([], [ref])
+    sheaf.cancel(ref)
+    with pytest.raises(exceptions.TaskCancelledError):
+        sheaf.get(ref, timeout=WAIT_S)
+
+
+def test_what_a_cancelled_task_does_before_it_ends_is_not_interrupted_again(tmp_path):
+    @sheaf.remote(num_cpus=0)
+    def tidy(begun, done):
+        try:
+            open(begun, "w").close()
+            time.sleep(2 * WAIT_S)
+        finally:
+            time.sleep(1)
+            open(done, "w").close()
+
+    ref = tidy.remote(str(tmp_path / "begun"), str(tmp_path / "done"))
+    while not (tmp_path / "begun").exists():
+        time.sleep(0.01)
+    sheaf.cancel(ref)
+    with pytest.raises(exceptions.TaskCancelledError):
+        sheaf.get(ref, timeout=WAIT_S)
+    assert (tmp_path / "done").exists()
 
 
 def test_a_task_that_waits_for_another_is_cancelled_with_it():

@@ -109,6 +109,8 @@ absl::Status RuntimeImpl::Begin() {
   auto* page = reinterpret_cast<ProcessPage*>(segment_->data());
   executor_ = std::make_unique<TaskExecutor>(self_, clock_, *transport_, owner_->references,
                                              owner_->transits, *this, page, figures);
+  dispatch_ = std::make_unique<FrameDispatch>(self_, *this, *transport_, *store_, *owner_,
+                                              *executor_, *gcs_);
   owner_->actors.set_ask_gcs([this](ActorId actor) { AskGcsAboutActor(actor); });
   owner_->actor_manager.set_on_named_end([this](ActorId actor) {
     proto::GcsRequest request;
@@ -126,11 +128,13 @@ absl::Status RuntimeImpl::Begin() {
   Lock lock(*this);
   SendMessage(mailbox_->To(raylet), FrameKind::kJobStart, options_.job);
   const absl::Status status =
-      DriveUntil(lock, Deadline(clock_.Now(), kJobWait), [&] { return job_answered_; });
+      DriveUntil(lock, Deadline(clock_.Now(), kJobWait), [&] { return dispatch_->job().answered; });
   if (absl::IsDeadlineExceeded(status))
     return absl::UnavailableError("the node did not start the job in time");
   if (!status.ok()) return status;
-  if (!job_error_.empty()) return absl::FailedPreconditionError(job_error_);
+  if (const std::string& error = dispatch_->job().error; !error.empty()) {
+    return absl::FailedPreconditionError(error);
+  }
   return absl::OkStatus();
 }
 

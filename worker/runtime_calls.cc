@@ -271,7 +271,8 @@ absl::StatusOr<ObjectHandle> RuntimeImpl::CreateActor(const TemplateHandle& crea
                                                       ArgumentList arguments) {
   if (absl::Status moved = MoveLargeArguments(&arguments); !moved.ok()) return moved;
   const proto::ActorOptions& options = creation->spec.actor();
-  const std::string name_space = options.name_space().empty() ? name_space_ : options.name_space();
+  const std::string name_space =
+      options.name_space().empty() ? dispatch_->job().name_space : options.name_space();
   if (options.detached()) return CreateDetached(creation, std::move(arguments), name_space);
   Lock lock(*this);
   if (raylet_dead_) return absl::AbortedError(raylet_death_);
@@ -284,7 +285,7 @@ absl::StatusOr<ObjectHandle> RuntimeImpl::CreateActor(const TemplateHandle& crea
     named.set_actor_id(ActorOf(handle).Binary());
     named.set_name(options.name());
     named.set_name_space(name_space);
-    named.set_job(job_);
+    named.set_job(job());
     named.set_class_name(creation->spec.name());
     named.set_max_restarts(options.max_restarts());
     named.set_get_if_exists(options.get_if_exists());
@@ -332,7 +333,7 @@ absl::StatusOr<ObjectHandle> RuntimeImpl::CreateDetached(const TemplateHandle& c
   detached.set_actor_id(id.Binary());
   detached.set_name(options.name());
   detached.set_name_space(name_space);
-  detached.set_job(job_);
+  detached.set_job(job());
   detached.set_class_name(creation->spec.name());
   detached.set_detached(true);
   detached.set_max_restarts(options.max_restarts());
@@ -364,7 +365,7 @@ absl::StatusOr<ObjectHandle> RuntimeImpl::GetActor(std::string_view name,
                                                    proto::TaskTemplate* creation) {
   proto::GcsRequest request;
   request.mutable_lookup_actor()->set_name(std::string(name));
-  request.mutable_lookup_actor()->set_name_space(name_space.empty() ? name_space_
+  request.mutable_lookup_actor()->set_name_space(name_space.empty() ? dispatch_->job().name_space
                                                                     : std::string(name_space));
   absl::StatusOr<proto::GcsReply> reply =
       AskGcs(std::move(request), Deadline(clock_.Now(), kGcsWait));

@@ -171,6 +171,10 @@ void RuntimeImpl::TickIfDue() {
     last_raylet_check_ = now;
     CheckRaylet();
     PublishMetrics();
+    // What interrupts a call may meet it just before the system call that shall end, and be lost.
+    executor_->ForEachRunning([this](const CallExecution& call) {
+      if (call.cancelled()) OnRunningCancelled(call.task());
+    });
   }
 }
 

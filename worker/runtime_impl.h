@@ -4,12 +4,12 @@
 //
 //   runtime_attach.cc   joining a node and leaving it
 //   runtime_drive.cc    the lock, the driving token, the bell, the background thread
-//   runtime_frames.cc   what frames mean to this process
+//   runtime_frames.cc   frames that concern the process itself; others: frame_dispatch.h
 //   runtime_objects.cc  put, create, seal, get, wait
 //   runtime_calls.cc    tasks, actors, streams, cancellation
-//   runtime_node.cc     placement groups, key-value, state queries
+//   runtime_node.cc     placement groups, key-value, questions about the cluster's state
+//   runtime_state.cc    the rows of this process in answers to such questions
 //   runtime_worker.cc   running calls
-//
 //   runtime_loop.cc     event loops of async actors
 //
 // Driving. Whoever waits drains the rings itself: driving is a token that one thread holds. The
@@ -40,6 +40,7 @@
 #include "object_store/store_client.h"
 #include "shm/attach_client.h"
 #include "shm/mailbox.h"
+#include "worker/frame_dispatch.h"
 #include "worker/gcs_calls.h"
 #include "worker/owner_state.h"
 #include "worker/relay_transport.h"
@@ -50,6 +51,7 @@ namespace sheaf {
 
 class RuntimeImpl final : public Runtime,
                           public FrameHandler,
+                          public FrameHost,
                           public LocalStore,
                           public ExecutionHost {
  public:
@@ -107,8 +109,8 @@ class RuntimeImpl final : public Runtime,
                                                    Nanos deadline) override;
   absl::StatusOr<proto::StateAnswer> Query(proto::StateQuery query, Nanos deadline) override;
   ProcessId self() const override { return self_; }
-  JobNumber job() const override { return job_; }
-  const std::string& name_space() const override { return name_space_; }
+  JobNumber job() const override { return dispatch_->job().number; }
+  const std::string& name_space() const override { return dispatch_->job().name_space; }
   std::vector<uint32_t> gpu_ids() const override;
   proto::LeaseSpec current_lease() const override;
   TaskId current_task() const override;
@@ -172,12 +174,14 @@ class RuntimeImpl final : public Runtime,
   void OnFrame(ProcessId from, const Frame& frame) override;
   void OnMalformed(ProcessId from) override;
   void SayNotice(std::string_view body);
-  void OnRayletFrame(const Frame& frame);
-  void OnRemoteRayletFrame(const Frame& frame);
-  void OnConnectRefused(const Frame& frame);
-  void OnNewRing(const proto::NewRing& ring);
   bool KeepSpareDescriptor();
-  void OnProcessDied(const proto::ProcessDied& died);
+  // FrameHost
+  void OnGroupsChanged() override { StartGroupThreads(); }
+  void OnRunningCancelled(TaskId task) override;
+  void OnNewRing(const proto::NewRing& ring) override;
+  void DrainRings(ProcessId dead) override;
+  void OnHostFrame(const Frame& frame) override;
+  // runtime_state.cc
   void AnswerStateQuery(const proto::StateQuery& query);
 
   // LocalStore
@@ -247,10 +251,6 @@ class RuntimeImpl final : public Runtime,
   // Closed while the descriptor of a ring is received and mapped: user code that has all others
   // open would else never get the ring, and its calls would wait for ever.
   UniqueFd spare_descriptor_;
-  JobNumber job_ = 0;
-  std::string name_space_;
-  std::string job_error_;
-  bool job_answered_ = false;
 
   mutable std::mutex mutex_;
   std::atomic<int> lock_seekers_{0};  // Threads that found it taken.
@@ -260,8 +260,8 @@ class RuntimeImpl final : public Runtime,
   std::unique_ptr<OwnerState> owner_;
   std::unique_ptr<TaskExecutor> executor_;
   std::unique_ptr<GcsCalls> gcs_;
+  std::unique_ptr<FrameDispatch> dispatch_;
   absl::flat_hash_map<std::string, TemplateHandle> template_by_spec_;
-  absl::flat_hash_map<PlacementGroupId, proto::GroupState> groups_;
   absl::btree_map<uint64_t, proto::StateAnswer> state_answers_;
   uint64_t next_query_ = 1;
   absl::flat_hash_map<ActorId, uint64_t> actor_lookups_;  // At the GCS, under way.

@@ -14,7 +14,7 @@ absl::StatusOr<PlacementGroupId> RuntimeImpl::CreateGroup(proto::GroupRequest re
   const auto id = PlacementGroupId::Make(self_, owner_->references.NextSequence());
   request.set_action(proto::GroupRequest::CREATE);
   request.set_id(id.Binary());
-  groups_[id].set_state(proto::GroupState::PENDING);
+  dispatch_->groups()[id].set_state(proto::GroupState::PENDING);
   SendMessage(mailbox_->To(RayletOf(self_.node)), FrameKind::kGroupRequest, request);
   return id;
 }
@@ -25,31 +25,31 @@ absl::Status RuntimeImpl::RemoveGroup(PlacementGroupId group) {
   proto::GroupRequest request;
   request.set_action(proto::GroupRequest::REMOVE);
   request.set_id(group.Binary());
-  groups_.erase(group);
+  dispatch_->groups().erase(group);
   SendMessage(mailbox_->To(RayletOf(self_.node)), FrameKind::kGroupRequest, request);
   return absl::OkStatus();
 }
 
 absl::StatusOr<proto::GroupState> RuntimeImpl::WaitGroup(PlacementGroupId group, Nanos deadline) {
   Lock lock(*this);
-  if (!groups_.contains(group)) {  // Another process's.
+  if (!dispatch_->groups().contains(group)) {  // Another process's.
     proto::GroupRequest request;
     request.set_action(proto::GroupRequest::WATCH);
     request.set_id(group.Binary());
-    groups_[group].set_state(proto::GroupState::PENDING);
+    dispatch_->groups()[group].set_state(proto::GroupState::PENDING);
     SendMessage(mailbox_->To(RayletOf(self_.node)), FrameKind::kGroupRequest, request);
   }
   const absl::Status status = DriveUntil(lock, deadline, [&] {
-    return groups_[group].state() != proto::GroupState::PENDING &&
-           groups_[group].state() != proto::GroupState::INFEASIBLE;
+    return dispatch_->groups()[group].state() != proto::GroupState::PENDING &&
+           dispatch_->groups()[group].state() != proto::GroupState::INFEASIBLE;
   });
   if (absl::IsDeadlineExceeded(status)) {
     return absl::DeadlineExceededError(absl::StrCat("the placement group ", group.ToHex(),
                                                     " was not placed in time. ",
-                                                    groups_[group].message()));
+                                                    dispatch_->groups()[group].message()));
   }
   if (!status.ok()) return status;
-  return groups_[group];
+  return dispatch_->groups()[group];
 }
 
 absl::StatusOr<bool> RuntimeImpl::KeyPut(std::string_view name_space, std::string_view key,

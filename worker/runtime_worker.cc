@@ -103,6 +103,11 @@ absl::Status RuntimeImpl::FetchArguments(Lock& lock, CallExecution& call,
   return absl::OkStatus();
 }
 
+void RuntimeImpl::OnRunningCancelled(TaskId task) {
+  if (options_.handler == nullptr) return;
+  deferred_.push_back([handler = options_.handler, task] { handler->Cancel(task); });
+}
+
 void RuntimeImpl::RunCall(Lock& lock, std::shared_ptr<CallExecution> call) {
   SHEAF_FAILPOINT("worker.before_call");
   const bool creation = call->spec().kind() == proto::TaskTemplate::ACTOR_CREATION;
@@ -114,6 +119,8 @@ void RuntimeImpl::RunCall(Lock& lock, std::shared_ptr<CallExecution> call) {
   SetCancelFlag(&call->cancel_requested);
   if (!fetched.ok()) {
     call->Fail({ErrorKind::kObjectLost, std::string(fetched.message()), {}}, true);
+  } else if (call->cancelled()) [[unlikely]] {
+    call->Fail(CancelledBeforeStart(call->spec().name()), false);
   } else {
     options_.handler->Execute(call);
   }

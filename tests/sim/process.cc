@@ -100,6 +100,8 @@ Process::Process(World& world, Network& network, Node& node, ProcessId self, Pro
   executor_ = std::make_unique<TaskExecutor>(
       self, clock_, *remote_, owner_->references, owner_->transits, *this,
       reinterpret_cast<ProcessPage*>(segment_->data()), metrics::PageOf(segment_->data()));
+  dispatch_ =
+      std::make_unique<FrameDispatch>(self, *this, *remote_, *store_, *owner_, *executor_, *gcs_);
   owner_->actors.set_ask_gcs([this](ActorId actor) { AskGcsAboutActor(actor); });
   owner_->actor_manager.set_on_named_end([this](ActorId actor) {
     proto::GcsRequest request;
@@ -240,155 +242,30 @@ void Process::Tick() {
 }
 
 void Process::OnFrame(ProcessId from, const Frame& frame) {
-  if (!alive) return;
-  if (owner_->OnFrame(from, frame)) return;
-  switch (frame.kind) {
-    case FrameKind::kTemplate:
-      executor_->OnTemplate(from, frame.body);
-      return;
-    case FrameKind::kPushTask:
-      executor_->OnPush(from, frame.body);
-      if (executor_->is_actor() && executor_->TakeGroupsChanged()) {
-        const bool single = executor_->groups().size() == 1 &&
-                            executor_->default_group().limit == 1 && !executor_->is_async();
-        for (auto& group : executor_->groups()) {
-          const uint32_t threads = single                  ? 0
-                                   : executor_->is_async() ? 1
-                                                           : std::min<uint32_t>(group->limit, 256);
-          for (uint32_t i = 0; i < threads; ++i, ++group_threads_) Spawn(RunGroup(*group));
-        }
-      }
-      return;
-    case FrameKind::kTakeBack:
-      if (const auto* take_back = FrameHead<TakeBack>(frame.body))
-        executor_->OnTakeBack(from, *take_back);
-      return;
-    case FrameKind::kCancelTask: {
-      const auto* cancel = FrameHead<sheaf::CancelTask>(frame.body);
-      if (cancel == nullptr) return;
-      if (cancel->task.maker() == self) {
-        owner_->CancelTask(cancel->task, cancel->force != 0, cancel->recursive != 0);
-        return;
-      }
-      executor_->OnCancel(from, cancel->task);
-      if (cancel->recursive != 0) owner_->CancelChildren(cancel->task, cancel->force != 0);
-      return;
-    }
-    case FrameKind::kStreamAck:
-      if (const auto* ack = FrameHead<StreamAck>(frame.body)) executor_->OnStreamAck(from, *ack);
-      return;
-    default:
-      break;
-  }
-  if (from == RayletOf(self.node)) {
-    OnRayletFrame(frame);
-  } else if (from.is_raylet()) {
-    OnRemoteRayletFrame(frame);
+  if (alive) dispatch_->OnFrame(from, frame);
+}
+
+void Process::OnGroupsChanged() {
+  const bool single = executor_->groups().size() == 1 && executor_->default_group().limit == 1 &&
+                      !executor_->is_async();
+  for (auto& group : executor_->groups()) {
+    const uint32_t threads = single                  ? 0
+                             : executor_->is_async() ? 1
+                                                     : std::min<uint32_t>(group->limit, 256);
+    for (uint32_t i = 0; i < threads; ++i, ++group_threads_) Spawn(RunGroup(*group));
   }
 }
 
-void Process::OnRemoteRayletFrame(const Frame& frame) {
-  if (frame.kind == FrameKind::kConnectRefused) {
-    OnConnectRefused(frame);
-  } else if (frame.kind == FrameKind::kProcessDied) {
-    proto::ProcessDied died;
-    if (Parse(frame.body, &died)) OnProcessDied(died);
-  }
+void Process::OnNewRing(const proto::NewRing& ring) {
+  transport_->AddRing(ProcessId::Unpack(ring.peer()));
 }
 
-void Process::OnConnectRefused(const Frame& frame) {
-  proto::ConnectRefused refused;
-  if (!Parse(frame.body, &refused)) return;
-  owner_->OnProcessDied(ProcessId::Unpack(refused.peer()), refused.death(), 0);
-  executor_->OnProcessDied(ProcessId::Unpack(refused.peer()));
-}
+void Process::DrainRings(ProcessId dead) { network_.Drain(dead, self); }
 
-void Process::OnRayletFrame(const Frame& frame) {
-  if (IsStoreFrame(frame.kind)) {
-    store_->OnFrame(frame.kind, frame.body);
-    return;
-  }
-  switch (frame.kind) {
-    case FrameKind::kNewRing: {
-      proto::NewRing ring;
-      if (Parse(frame.body, &ring)) transport_->AddRing(ProcessId::Unpack(ring.peer()));
-      return;
-    }
-    case FrameKind::kConnectRefused:
-      OnConnectRefused(frame);
-      return;
-    case FrameKind::kRelayed: {
-      ProcessId sender;
-      Frame inside;
-      if (OpenRelayed(frame.body, &sender, &inside)) OnFrame(sender, inside);
-      return;
-    }
-    case FrameKind::kNodeGone: {
-      proto::NodeGone gone;
-      if (Parse(frame.body, &gone)) owner_->OnNodeGone(gone.node());
-      return;
-    }
-    case FrameKind::kProcessDied: {
-      proto::ProcessDied died;
-      if (Parse(frame.body, &died)) OnProcessDied(died);
-      return;
-    }
-    case FrameKind::kLeaseBegin: {
-      proto::LeaseBegin begin;
-      if (!Parse(frame.body, &begin)) return;
-      job_ = begin.job();
-      executor_->OnLeaseBegin(begin);
-      return;
-    }
-    case FrameKind::kLeaseEnd: {
-      proto::LeaseEnd end;
-      if (Parse(frame.body, &end)) executor_->OnLeaseEnd(end);
-      return;
-    }
-    case FrameKind::kActorLease: {
-      proto::ActorLease lease;
-      if (Parse(frame.body, &lease)) executor_->OnActorLease(lease);
-      return;
-    }
-    case FrameKind::kJobStarted: {
-      proto::JobStarted started;
-      if (!Parse(frame.body, &started)) return;
-      job_ = started.job();
-      name_space_ = started.name_space();
-      job_error_ = started.error();
-      job_answered_ = true;
-      return;
-    }
-    case FrameKind::kGroupState: {
-      proto::GroupState state;
-      if (!Parse(frame.body, &state)) return;
-      auto id = PlacementGroupId::FromBinary(state.id());
-      if (id.ok()) groups_[*id] = std::move(state);
-      return;
-    }
-    case FrameKind::kGcsReply: {
-      proto::GcsReply reply;
-      if (Parse(frame.body, &reply)) gcs_->OnReply(std::move(reply));
-      return;
-    }
-    case FrameKind::kShutdown:
-      leaving_ = true;
-      if (role == ProcessRole::kDriver) node_over_ = true;
-      return;
-    default:
-      return;
-  }
-}
-
-void Process::OnProcessDied(const proto::ProcessDied& died) {
-  const ProcessId process = ProcessId::Unpack(died.process());
-  network_.Drain(process, self);
-  owner_->OnProcessDied(process, died.death(), died.started());
-  executor_->OnProcessDied(process);
-  owner_->references.Flush();
-  proto::PeerDrained drained;
-  drained.set_process(died.process());
-  SendMessage(remote_->To(RayletOf(process.node)), FrameKind::kPeerDrained, drained);
+void Process::OnHostFrame(const Frame& frame) {
+  if (frame.kind != FrameKind::kShutdown) return;
+  leaving_ = true;
+  if (role == ProcessRole::kDriver) node_over_ = true;
 }
 
 std::string Process::Describe() {

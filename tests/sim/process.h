@@ -20,6 +20,7 @@
 #include "raylet/attach_info.h"
 #include "tests/sim/async.h"
 #include "tests/sim/network.h"
+#include "worker/frame_dispatch.h"
 #include "worker/gcs_calls.h"
 #include "worker/owner_state.h"
 #include "worker/relay_transport.h"
@@ -78,7 +79,7 @@ struct Programs {
   std::function<Async<>(Process&, std::shared_ptr<CallExecution>, Context)> execute;
 };
 
-class Process final : public Endpoint, public LocalStore, public ExecutionHost {
+class Process final : public Endpoint, public FrameHost, public LocalStore, public ExecutionHost {
  public:
   Process(World& world, Network& network, Node& node, ProcessId self, ProcessRole role,
           std::shared_ptr<Mapping> segment, const Programs& programs);
@@ -100,8 +101,8 @@ class Process final : public Endpoint, public LocalStore, public ExecutionHost {
   TaskExecutor& executor() { return *executor_; }
   bool leaving() const { return leaving_; }
   bool finished() const { return finished_; }  // The main program has ended.
-  JobNumber job() const { return job_; }
-  bool job_started() const { return job_answered_ && job_error_.empty(); }
+  JobNumber job() const { return dispatch_->job().number; }
+  bool job_started() const { return dispatch_->job().answered && dispatch_->job().error.empty(); }
   // A driver whose program has ended says goodbye and ends.
   void Leave();
   std::shared_ptr<void> user_state;  // What the program keeps in this process: an actor's fields.
@@ -159,10 +160,6 @@ class Process final : public Endpoint, public LocalStore, public ExecutionHost {
     mutable Nanos frozen_at_ = 0;
   };
 
-  void OnRayletFrame(const Frame& frame);
-  void OnRemoteRayletFrame(const Frame& frame);
-  void OnConnectRefused(const Frame& frame);
-  void OnProcessDied(const proto::ProcessDied& died);
   void EnterWait(Until& wait);
   void LeaveWait(const Until& wait);
   void Settle();
@@ -183,6 +180,12 @@ class Process final : public Endpoint, public LocalStore, public ExecutionHost {
   Async<> Execute(std::shared_ptr<CallExecution> call, Context context);
   Async<bool> FetchArguments(Context context, CallExecution& call, std::string* why_not);
 
+  // FrameHost
+  void OnGroupsChanged() override;
+  void OnRunningCancelled(TaskId) override {}  // Programs look at the call's flag.
+  void OnNewRing(const proto::NewRing& ring) override;
+  void DrainRings(ProcessId dead) override;
+  void OnHostFrame(const Frame& frame) override;
   // LocalStore
   void Free(ObjectId id, ObjectLocation location) override;
   ObjectLocation Promote(ObjectId id, std::string_view bytes,
@@ -211,8 +214,8 @@ class Process final : public Endpoint, public LocalStore, public ExecutionHost {
   std::unique_ptr<OwnerState> owner_;
   std::unique_ptr<TaskExecutor> executor_;
   std::unique_ptr<GcsCalls> gcs_;
+  std::unique_ptr<FrameDispatch> dispatch_;
   std::map<std::string, std::unique_ptr<TemplateRecord>> templates_;
-  std::map<PlacementGroupId, proto::GroupState> groups_;
   std::map<ActorId, uint64_t> actor_lookups_;
   std::vector<CallExecution*> ended_;
   std::list<Until*> waiting_;
@@ -225,10 +228,7 @@ class Process final : public Endpoint, public LocalStore, public ExecutionHost {
   bool in_turn_ = false;
   bool leaving_ = false;
   bool node_over_ = false;
-  bool job_answered_ = false;
   bool finished_ = false;
-  JobNumber job_ = 0;
-  std::string job_error_, name_space_;
 };
 
 }  // namespace sheaf::sim

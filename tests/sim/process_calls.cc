@@ -255,7 +255,7 @@ PlacementGroupId Process::CreateGroup(proto::GroupRequest request) {
   const auto id = PlacementGroupId::Make(self, owner_->references.NextSequence());
   request.set_action(proto::GroupRequest::CREATE);
   request.set_id(id.Binary());
-  groups_[id].set_state(proto::GroupState::PENDING);
+  dispatch_->groups()[id].set_state(proto::GroupState::PENDING);
   SendMessage(transport_->To(RayletOf(self.node)), FrameKind::kGroupRequest, request);
   return id;
 }
@@ -264,13 +264,13 @@ void Process::RemoveGroup(PlacementGroupId group) {
   proto::GroupRequest request;
   request.set_action(proto::GroupRequest::REMOVE);
   request.set_id(group.Binary());
-  groups_.erase(group);
+  dispatch_->groups().erase(group);
   SendMessage(transport_->To(RayletOf(self.node)), FrameKind::kGroupRequest, request);
 }
 
 proto::GroupState* Process::FindGroup(PlacementGroupId group) {
-  auto found = groups_.find(group);
-  return found == groups_.end() ? nullptr : &found->second;
+  auto found = dispatch_->groups().find(group);
+  return found == dispatch_->groups().end() ? nullptr : &found->second;
 }
 
 Async<proto::GcsReply> Process::RegisterDetached(Context context, const TemplateRecord& spec,
@@ -287,7 +287,7 @@ Async<proto::GcsReply> Process::RegisterDetached(Context context, const Template
   detached.set_actor_id(id->Binary());
   detached.set_name(name);
   detached.set_name_space("all");
-  detached.set_job(job_);
+  detached.set_job(job());
   detached.set_class_name(spec.spec.name());
   detached.set_detached(true);
   detached.set_max_restarts(spec.spec.actor().max_restarts());

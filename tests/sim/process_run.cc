@@ -18,11 +18,11 @@ Async<> Process::RunDriver() {
   proto::JobStart start;
   start.set_entrypoint("simulated");
   SendMessage(transport_->To(RayletOf(self.node)), FrameKind::kJobStart, start);
-  co_await Until(*this, {}, kForever, [this] { return job_answered_; });
-  if (!job_error_.empty())
-    world_.oracle.Fail("O1",
-                       absl::StrCat("driver ", self.ToString(), " gets no job: ", job_error_));
-  if (job_error_.empty() && !node_over_) co_await programs_.driver(*this);
+  co_await Until(*this, {}, kForever, [this] { return dispatch_->job().answered; });
+  if (!dispatch_->job().error.empty())
+    world_.oracle.Fail(
+        "O1", absl::StrCat("driver ", self.ToString(), " gets no job: ", dispatch_->job().error));
+  if (dispatch_->job().error.empty() && !node_over_) co_await programs_.driver(*this);
   finished_ = true;
 }
 

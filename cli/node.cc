@@ -145,6 +145,7 @@ class Node {
       raylet_->RefuseRegistration(
           absl::Status(why.code(), absl::StrCat("cannot join ", head, ": ", why.message())));
     };
+    events.on_deposed = [this](absl::Status why) { RequestStop(std::string(why.message())); };
     events.on_fetch = [this](ProcessId reader, std::string request, LinksOptions::Respond respond) {
       raylet_->PostFetch(reader, std::move(request), std::move(respond));
     };
@@ -210,7 +211,9 @@ class Node {
       }
     };
     SHEAF_ASSIGN_OR_RETURN(gcs_, GcsProcess::Start(std::move(options)));
-    if (connections_ != nullptr) connections_->AddSelf(kGcs);  // From here on others may ask.
+    if (connections_ != nullptr) {  // From here on others may ask.
+      connections_->HostGcs(GcsTerm::Of(gcs_->cluster_id(), gcs_->term()));
+    }
     return absl::OkStatus();
   }
 

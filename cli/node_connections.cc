@@ -51,6 +51,7 @@ absl::StatusOr<std::unique_ptr<NodeConnections>> NodeConnections::Start(const No
         up ? " is up" : " is down: ", std::string(reason.message()));
     const bool refused = absl::IsUnauthenticated(reason) || absl::IsFailedPrecondition(reason);
     if (!up && peer == kGcs && refused) node->events_.on_refused(reason);
+    if (!up && node->hosts_gcs_ && absl::IsAborted(reason)) node->events_.on_deposed(reason);
   };
   const std::string host = flags.host.empty() ? "127.0.0.1" : flags.host;
   const bool usual = flags.port < 0 && flags.join.empty();

@@ -24,6 +24,8 @@ struct ConnectionEvents {
   std::function<void(ProcessId from, FrameKind kind, std::string body)> to_gcs;
   // The GCS refuses this node: wrong token, certificate or version.
   std::function<void(absl::Status why)> on_refused;
+  // The term of the GCS here is over: the cluster follows another one.
+  std::function<void(absl::Status why)> on_deposed;
   // The raylet `reader` asks for a piece of an object.
   std::function<void(ProcessId reader, std::string request, LinksOptions::Respond respond)>
       on_fetch;
@@ -41,8 +43,13 @@ class NodeConnections final : public NodeLinks {
                                                                 ConnectionEvents events);
 
   const std::string& address() const { return address_; }  // Empty: nobody can dial this node.
-  // This process is the GCS, or this raylet.
+  // This process is this raylet.
   void AddSelf(ProcessId end) { links_->AddSelf(end); }
+  // And the GCS, in this term.
+  void HostGcs(const GcsTerm& term) {
+    links_->SetTerm(term);
+    links_->AddSelf(kGcs);
+  }
   // A frame of the raylet for the GCS elsewhere; `from` is {0, k} while it has no number.
   void ToGcs(ProcessId from, FrameKind kind, const std::string& body);
   // A frame of the GCS for the raylet `to` elsewhere.

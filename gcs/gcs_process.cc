@@ -94,6 +94,7 @@ absl::StatusOr<std::unique_ptr<GcsProcess>> GcsProcess::Start(GcsProcessOptions 
   });
   SHEAF_RETURN_IF_ERROR(started.get_future().get());
   process->cluster_id_ = process->service_->cluster_id();
+  process->term_ = process->service_->term();
   return process;
 }
 

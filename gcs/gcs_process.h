@@ -51,6 +51,7 @@ class GcsProcess {
   // Any thread but the loop; waits for the loop. Empty after Stop.
   GcsStats Stats();
   const std::string& cluster_id() const { return cluster_id_; }
+  uint64_t term() const { return term_; }
 
  private:
   class CallbackTransport;
@@ -67,6 +68,7 @@ class GcsProcess {
   SqliteStorage* sqlite_ = nullptr;  // The same, if it is one.
   std::unique_ptr<GcsService> service_;
   std::string cluster_id_;
+  uint64_t term_ = 0;
   std::atomic<bool> started_ = false;
   std::atomic<bool> stopped_ = false;
   Nanos next_metrics_ = 0;

@@ -84,6 +84,7 @@ class GcsService {
 
   GcsStats Stats() const;
   const std::string& cluster_id() const { return cluster_id_; }
+  uint64_t term() const { return term_; }
   bool recovering() const { return recovering_; }
 
  private:

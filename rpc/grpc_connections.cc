@@ -152,8 +152,25 @@ Introduction GrpcLinks::Introduce(const Link& link) const {
   self.known_stream = link.state.peer_stream();
   self.has_messages = link.state.ReceivedOf(link.state.peer_stream());
   self.lost_connection = link.lost_connection;
+  self.gcs_term = gcs_term_;
   self.version = options_.version;
   return self;
+}
+
+absl::Status GrpcLinks::CompareTerms(const Introduction& peer) {
+  const bool gcs_here = std::find(ends_.begin(), ends_.end(), kGcs) != ends_.end();
+  const auto words = [](const GcsTerm& old, const GcsTerm& now) {
+    return absl::StrCat("the term ", old.term, " of the GCS is over: its cluster follows a later ",
+                        "start from what the disk had, in term ", now.term);
+  };
+  if (gcs_here && peer.gcs_term.Replaces(gcs_term_)) {
+    return absl::AbortedError(words(gcs_term_, peer.gcs_term));
+  }
+  if (peer.end == kGcs && gcs_term_.Replaces(peer.gcs_term)) {
+    return absl::UnavailableError(words(peer.gcs_term, gcs_term_));
+  }
+  if (peer.end == kGcs && !gcs_here) gcs_term_ = peer.gcs_term;
+  return absl::OkStatus();
 }
 
 void GrpcLinks::Handshake(const std::shared_ptr<Connection>& connection, std::string_view bytes,
@@ -215,6 +232,8 @@ void GrpcLinks::Handshake(const std::shared_ptr<Connection>& connection, std::st
                                                         connection->link->peer.ToString())),
                     actions);
       }
+      const absl::Status term = CompareTerms(*peer);
+      if (!term.ok()) return Drop(connection, term, actions);
       connection->session_key = connection->dialler->session_key();
       connection->number = connection->dialler->connection();
       connection->link->keep = true;
@@ -245,6 +264,13 @@ absl::Status GrpcLinks::Judge(const std::shared_ptr<Connection>& connection,
     return absl::UnavailableError(
         absl::StrCat(peer.wanted.ToString(), " is not here: this process is ",
                      ends_.empty() ? "nobody yet" : ends_.front().ToString()));
+  }
+  if (const absl::Status term = CompareTerms(peer); !term.ok()) {
+    if (!peer.guest) Report(FindOrMake(peer.wanted, false, peer.end), false, term, actions);
+    // Whose term is over hears kAborted.
+    return absl::Status(
+        absl::IsAborted(term) ? absl::StatusCode::kUnavailable : absl::StatusCode::kAborted,
+        term.message());
   }
   if ((!peer.guest && forgotten_.contains(peer.end)) || forgotten_streams_.contains(peer.stream)) {
     return absl::PermissionDeniedError(absl::StrCat(peer.guest ? "this guest" : peer.end.ToString(),

@@ -113,6 +113,11 @@ std::shared_ptr<GrpcLinks::Link> GrpcLinks::FindOrMake(ProcessId self, bool gues
   return link;
 }
 
+void GrpcLinks::SetTerm(const GcsTerm& term) {
+  const Lock lock(mutex_);
+  gcs_term_ = term;
+}
+
 void GrpcLinks::AddSelf(ProcessId end) {
   Actions actions;
   {

@@ -40,6 +40,7 @@ class GrpcLinks final : public Links {
   absl::Status Listen();
 
   std::string address() const override { return address_; }
+  void SetTerm(const GcsTerm& term) override;
   void AddSelf(ProcessId end) override;
   void SetAddress(ProcessId peer, const std::string& address) override;
   void Forget(ProcessId peer) override;
@@ -112,6 +113,8 @@ class GrpcLinks final : public Links {
   void Establish(const std::shared_ptr<Link>& link, const std::shared_ptr<Connection>& connection,
                  const Introduction& peer, Actions* actions);
   Introduction Introduce(const Link& link) const;
+  // kAborted: the term of the GCS here is over. kUnavailable: the peer is a GCS whose term is.
+  absl::Status CompareTerms(const Introduction& peer);
   // The connection is over, because of `reason`: takes it from its link and closes it.
   void Drop(std::shared_ptr<Connection> connection, const absl::Status& reason, Actions* actions);
   void Detach(std::shared_ptr<Connection> connection, const absl::Status& reason, Actions* actions);
@@ -144,6 +147,7 @@ class GrpcLinks final : public Links {
   std::condition_variable nothing_runs_;
   absl::flat_hash_map<Key, std::shared_ptr<Link>> links_;
   std::vector<ProcessId> ends_;
+  GcsTerm gcs_term_;
   std::map<ProcessId, std::string> addresses_;
   std::set<ProcessId> forgotten_;
   absl::flat_hash_set<uint64_t> forgotten_streams_;

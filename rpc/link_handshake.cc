@@ -80,6 +80,8 @@ void PutIntroduction(const Introduction& self, std::string* out) {
   Put(self.known_stream, out);
   Put(self.has_messages, out);
   Put(self.lost_connection, out);
+  Put(self.gcs_term.cluster, out);
+  Put(self.gcs_term.term, out);
   PutText(std::string_view(self.version).substr(0, kMaxVersionBytes), out);
 }
 
@@ -94,6 +96,8 @@ Introduction ReadIntroduction(Reader* reader) {
   out.known_stream = reader->Number<uint64_t>();
   out.has_messages = reader->Number<uint64_t>();
   out.lost_connection = reader->Number<uint64_t>();
+  out.gcs_term.cluster = reader->Number<uint64_t>();
+  out.gcs_term.term = reader->Number<uint64_t>();
   out.version = reader->Text(kMaxVersionBytes);
   const bool named = out.end == kGcs || (out.end.is_raylet() && !out.guest);
   reader->ok = reader->ok && guest <= 1 && named && out.stream != 0;

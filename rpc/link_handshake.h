@@ -23,6 +23,7 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "base/ids.h"
+#include "rpc/gcs_term.h"
 #include "rpc/hmac.h"
 
 namespace sheaf {
@@ -41,6 +42,7 @@ struct Introduction {
   uint64_t known_stream = 0;     // Of the other end, as far as this end knows; 0: none.
   uint64_t has_messages = 0;     // Of `known_stream`.
   uint64_t lost_connection = 0;  // Dialler only: the last connection that it had; 0: none.
+  GcsTerm gcs_term;              // The last that it knows of: its own, if it is the GCS.
   std::string version;
 };
 

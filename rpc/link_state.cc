@@ -194,9 +194,9 @@ absl::StatusOr<LinkState::Received> LinkState::Receive(const MessageHeader& head
           absl::StrCat("an end calls itself ", out.renamed.ToString(), ", which is no raylet"));
     }
   } else if (header.more != 0 || !partial_.empty()) {
-    if (partial_.size() + payload.size() > kMaxPayloadBytes) {
+    if (partial_.size() + payload.size() > kMaxLinkPayloadBytes) {
       return absl::ResourceExhaustedError(
-          absl::StrCat("a payload of more than ", kMaxPayloadBytes, " bytes"));
+          absl::StrCat("a payload of more than ", kMaxLinkPayloadBytes, " bytes"));
     }
     if (partial_.empty()) first_piece_ = header.sequence;
     partial_.append(payload);

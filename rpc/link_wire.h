@@ -22,7 +22,7 @@ namespace sheaf {
 inline constexpr size_t kBatchBytes = 64 * 1024;      // A batch that reaches it takes no more.
 inline constexpr size_t kPieceBytes = 128 * 1024;     // Of payload in one message: 1 s at 1 Mbit/s.
 inline constexpr size_t kMaxFrameBytes = 128u << 20;  // Of one body.
-inline constexpr size_t kMaxPayloadBytes = kMaxFrameBytes + kBatchBytes;
+inline constexpr size_t kMaxLinkPayloadBytes = kMaxFrameBytes + kBatchBytes;
 inline constexpr size_t kMaxMessageBytes = kPieceBytes + 4096;  // What a stream accepts.
 
 enum class MessageKind : uint8_t {

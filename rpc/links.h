@@ -29,6 +29,7 @@
 #include "base/frame.h"
 #include "base/ids.h"
 #include "rpc/credentials.h"
+#include "rpc/gcs_term.h"
 
 namespace sheaf {
 
@@ -82,7 +83,8 @@ struct LinksOptions {
   std::function<void(ProcessId peer, std::unique_ptr<LinkBatch> batch)> on_frames;
   // A link came up, or down (and is redialled). `reason`: kUnavailable, kUnauthenticated (token or
   // certificate), kFailedPrecondition (another version), kPermissionDenied (the peer forgot this
-  // end), kCancelled (a guest has its number now; the link stays, under the new name).
+  // end), kCancelled (a guest has its number now; the link stays, under the new name), kAborted
+  // (the term of the GCS here is over: another one is followed).
   std::function<void(ProcessId peer, bool up, absl::Status reason)> on_link;
   // Somebody fetches a block. Answer once, from any thread.
   using Respond = std::function<void(absl::StatusOr<Block>)>;
@@ -102,6 +104,8 @@ class Links {
   // `end` (RayletOf(n) or kGcs) is this process. A raylet that registers speaks as a guest until it
   // knows its number; links that it dialled as a guest are told the new name, and stay.
   virtual void AddSelf(ProcessId end) = 0;
+  // Before AddSelf(kGcs). Others learn the term of the GCS that they dial.
+  virtual void SetTerm(const GcsTerm& term) = 0;
   // Where `peer` can be dialled; a repeat changes nothing.
   virtual void SetAddress(ProcessId peer, const std::string& address) = 0;
   // `peer` is dead (or refused): what is queued for it goes, its connections are closed and not

@@ -41,6 +41,59 @@ TEST_CASE("another version is told to both, with both names") {
   CHECK(two.frames() == 0);
 }
 
+TEST_CASE("a GCS whose term is over is not followed, and hears of it, whoever dials") {
+  const std::string cluster = "the cluster's id";
+  TestNode now({kThree});
+  now.links().SetTerm(GcsTerm::Of(cluster, 5));
+  now.links().AddSelf(kGcs);
+  TestNode one({kOne});
+  one.links().SetAddress(kGcs, now.address());
+  one.Send(kGcs, "hello");
+  REQUIRE(now.AwaitFrames(1));
+
+  TestNode old({kTwo});
+  old.links().SetTerm(GcsTerm::Of(cluster, 4));
+  old.links().AddSelf(kGcs);
+  SECTION("a raylet that knew the later one dials it") {
+    TestNode late({kOne});
+    late.links().SetTerm(GcsTerm::Of(cluster, 5));
+    late.links().SetAddress(kGcs, old.address());
+    late.Send(kGcs, "for the later one");
+    REQUIRE(late.AwaitReason(absl::StatusCode::kUnavailable));
+  }
+  SECTION("it dials a raylet that knows the later one") {
+    old.links().SetAddress(kOne, one.address());
+    old.links().Send(kGcs, kOne, {kGcs, kOne, Lane::kControl, FrameKind::kGcsEvent, "an order"});
+    old.links().Flush();
+  }
+  SECTION("it dials the later one's raylet") {
+    old.links().SetAddress(kThree, now.address());
+    old.Send(kThree, "hello");
+  }
+  SECTION("the later one dials its raylet") {
+    now.links().SetAddress(kTwo, old.address());
+    now.Send(kTwo, "hello");
+  }
+  REQUIRE(old.AwaitReason(absl::StatusCode::kAborted));
+  CHECK(old.frames() == 0);
+  CHECK(one.frames() == 0);
+  CHECK(now.frames() == 1);
+  for (const TestNode::Event& event : now.events()) {
+    CHECK(event.reason.code() != absl::StatusCode::kAborted);
+  }
+}
+
+TEST_CASE("another cluster's terms say nothing") {
+  TestNode gcs({kTwo});
+  gcs.links().SetTerm(GcsTerm::Of("one cluster", 1));
+  gcs.links().AddSelf(kGcs);
+  TestNode other({kOne});
+  other.links().SetTerm(GcsTerm::Of("another one", 7));
+  other.links().SetAddress(kGcs, gcs.address());
+  other.Send(kGcs, "hello");
+  REQUIRE(gcs.AwaitFrames(1));
+}
+
 TEST_CASE("an address that is somebody else's by now is not the peer") {
   TestNode three({kThree});
   TestNode one({kOne});

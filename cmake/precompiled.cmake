@@ -19,12 +19,13 @@ function(_sheaf_precompiled name)
   add_library(sheaf_precompiled_${name} STATIC ${PROJECT_BINARY_DIR}/precompiled/${name}.cc)
   target_link_libraries(sheaf_precompiled_${name} PRIVATE ${ARG_LINK} Threads::Threads
     absl::btree absl::flat_hash_map absl::flat_hash_set absl::statusor absl::strings)
+  target_include_directories(sheaf_precompiled_${name} PRIVATE ${PROJECT_SOURCE_DIR})
   target_compile_options(sheaf_precompiled_${name} PRIVATE ${ARG_OPTIONS})
   target_precompile_headers(sheaf_precompiled_${name} PRIVATE ${ARG_HEADERS})
 endfunction()
 
-# sheaf_use_precompiled(TARGET KIND): KIND is `base` (no messages), `messages` or `test`. The compiler refuses a
-# precompiled header that was made with other flags, and reads the headers as usual.
+# sheaf_use_precompiled(TARGET KIND): KIND is `base` (no messages), `messages`, `raylet` (and raylet.h, which takes longer than
+# all of them) or `test`. The compiler refuses a precompiled header that was made with other flags, and reads the headers as usual.
 function(sheaf_use_precompiled target kind)
   if(NOT SHEAF_PRECOMPILE)
     return()
@@ -35,6 +36,9 @@ function(sheaf_use_precompiled target kind)
       _sheaf_precompiled(base HEADERS ${sheaf_common_headers} OPTIONS ${library_options})
     elseif(kind STREQUAL "messages")
       _sheaf_precompiled(messages HEADERS ${sheaf_common_headers} ${sheaf_message_headers}
+        LINK sheaf_proto OPTIONS ${library_options})
+    elseif(kind STREQUAL "raylet")
+      _sheaf_precompiled(raylet HEADERS ${sheaf_common_headers} ${sheaf_message_headers} <raylet/raylet.h>
         LINK sheaf_proto OPTIONS ${library_options})
     else()
       _sheaf_precompiled(test HEADERS <catch2/catch.hpp> ${sheaf_common_headers} ${sheaf_message_headers}

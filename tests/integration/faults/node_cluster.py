@@ -85,8 +85,8 @@ class Marks:
 
 
 class Node:
-    def __init__(self, place: int, said: dict):
-        self.place = place  # Of its namespace.
+    def __init__(self, place: int, said: dict, is_head: bool):
+        self.place, self.is_head = place, is_head  # Its namespace.
         self.session, self.pid, self.number = said["session"], said["os_pid"], said["node"]
         self.address, self.metrics_url = said["address"], said["metrics_url"]
 
@@ -124,7 +124,7 @@ class Cluster:
         self._shared_memory = set(os.listdir("/dev/shm"))
         self.store_mib = store_mib
         self.nodes = {}
-        self._fates = {}
+        self.head_address = f"{address_of(1)}:6379"  # What nodes that join dial.
         self.network = Network(len(cpus), seed, mtu)
         try:
             for place, count in enumerate(cpus, 1):
@@ -150,12 +150,12 @@ class Cluster:
             self.network.close()
             self._scratch.cleanup()
 
-    def start(self, place: int, cpus: float, flags=(), environment=None, prefix=()) -> Node:
+    def start(self, place: int, cpus: float, flags=(), environment=None, prefix=(), head=None) -> Node:
         """RuntimeError: it did not start, and what it said."""
-        done = self.try_start(place, cpus, flags, environment, prefix)
+        done = self.try_start(place, cpus, flags, environment, prefix, head)
         if done.returncode != 0:
             raise RuntimeError(f"the node at {place} did not start: {done.stderr.strip()}")
-        self.nodes[place] = Node(place, json.loads(done.stdout))
+        self.nodes[place] = Node(place, json.loads(done.stdout), place == 1 if head is None else head)
         return self.nodes[place]
 
     def try_start(self, place: int, cpus: float, flags=(), environment=None, prefix=(), head=None) -> subprocess.CompletedProcess:
@@ -164,7 +164,7 @@ class Cluster:
         if place == 1 if head is None else head:
             command += ["--head", "--port=6379"]
         else:
-            command += [f"--address={address_of(1)}:6379", "--port=0"]
+            command += [f"--address={self.head_address}", "--port=0"]
         return subprocess.run([*command, *flags], env=os.environ | (environment or {}), capture_output=True, text=True, timeout=60)
 
     def connect(self, place: int, **options) -> None:
@@ -262,7 +262,7 @@ class Cluster:
                 took = wait_until(quiet, 45)
             except AssertionError:
                 raise AssertionError("still held 45 s after the last driver:\n" + "\n".join(words)) from None
-            for node in sorted(self.nodes.values(), key=lambda node: -node.place):
+            for node in sorted(self.nodes.values(), key=lambda node: (node.is_head, -node.place)):
                 done = subprocess.run([SHEAF, "stop", f"--address={node.session}"], capture_output=True, text=True, timeout=60)
                 assert done.returncode == 0, done.stderr
             left = {}

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import importlib
 
+import sheaf.extension  # noqa: F401  # isort: skip (first)
 from sheaf._core import ObjectRef, get, put
 from sheaf.actor import ActorHandle, get_actor, kill, method
 from sheaf.cluster import available_resources, cancel, cluster_resources, get_gpu_ids, nodes, timeline

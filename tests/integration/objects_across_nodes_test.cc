@@ -7,27 +7,16 @@
 #include <unistd.h>
 
 #include <catch2/catch.hpp>
-#include <chrono>
-#include <cstdio>
-#include <cstdlib>
-#include <filesystem>
 #include <fstream>
-#include <functional>
 #include <iostream>
 #include <string>
-#include <thread>
 #include <vector>
 
-#include "tests/catch/run.h"
+#include "tests/integration/loopback_nodes.h"
 
 namespace {
 
-using namespace std::chrono_literals;
-using Clock = std::chrono::steady_clock;
-namespace fs = std::filesystem;
-
-int main_argc = 0;
-char** main_argv = nullptr;
+using namespace loopback;
 
 std::vector<uint64_t> Values(uint64_t seed, size_t count) {
   std::vector<uint64_t> values(count);
@@ -49,7 +38,6 @@ bool Check(sheaf::Array<uint64_t> values, uint64_t seed, size_t count) {
 uint32_t NodeOf(sheaf::Array<uint64_t> values) {
   return values.size() == 0 ? 0 : sheaf::Context().node;
 }
-uint32_t WhereAmI() { return sheaf::Context().node; }
 // A reference inside a value, read where the value goes.
 bool CheckInside(std::vector<sheaf::ObjectRef<std::vector<uint64_t>>> inside, uint64_t seed,
                  size_t count) {
@@ -59,129 +47,12 @@ std::vector<sheaf::ObjectRef<std::vector<uint64_t>>> PutThere(uint64_t seed, siz
   return {sheaf::Put(Values(seed, count))};
 }
 
-SHEAF_REMOTE(Make, Check, NodeOf, WhereAmI, CheckInside, PutThere);
-
-std::string Output(const std::string& command) {
-  FILE* const pipe = popen((command + " 2>&1").c_str(), "r");
-  std::string text;
-  char buffer[4096];
-  for (size_t n = 1; pipe != nullptr && n != 0;) {
-    n = fread(buffer, 1, sizeof buffer, pipe);
-    text.append(buffer, n);
-  }
-  if (pipe != nullptr) pclose(pipe);
-  return text;
-}
-
-std::string Field(const std::string& json, const std::string& name) {
-  const size_t at = json.find("\"" + name + "\":");
-  if (at == std::string::npos) return "";
-  size_t begin = at + name.size() + 3;
-  while (begin < json.size() && json[begin] == ' ') ++begin;
-  if (json[begin] == '"') return json.substr(begin + 1, json.find('"', begin + 1) - begin - 1);
-  return json.substr(begin, json.find_first_of(",}\n", begin) - begin);
-}
-
-std::string Sheaf() {
-  const char* path = std::getenv("SHEAF_EXECUTABLE");
-  return path != nullptr ? path : "sheaf";
-}
-
-bool WaitUntil(Clock::duration bound, const std::function<bool()>& condition) {
-  const auto end = Clock::now() + bound;
-  while (!condition()) {
-    if (Clock::now() > end) return false;
-    std::this_thread::sleep_for(20ms);
-  }
-  return true;
-}
-
-// Several nodes; this process is a driver on the first.
-class Cluster {
- public:
-  struct Member {
-    std::string session;
-    uint32_t number = 0;
-    pid_t pid = 0;
-  };
-
-  explicit Cluster(int nodes, const std::string& store = "512MiB") {
-    std::string pattern = "/tmp/sheaf-nodes-XXXXXX";
-    scratch_ = mkdtemp(pattern.data());
-    directory_ = scratch_ + "/sheaf";
-    setenv("SHEAF_DIR", directory_.c_str(), 1);
-    const std::string head = Start("--head --port 0", store);
-    address_ = Field(head, "address");
-    for (int i = 1; i < nodes; ++i) Start("--address " + address_, store);
-    sheaf::InitOptions init;
-    init.address = members[0].session;
-    init.log_to_driver = false;
-    sheaf::Init(main_argc, main_argv, init);
-    REQUIRE(WaitUntil(30s, [&] { return Alive() == static_cast<size_t>(nodes); }));
-    for (size_t i = 0; i < members.size(); ++i) {
-      members[i].number = static_cast<uint32_t>(i + 1);
-      // The raylet may hear of a node a moment after the control store lists it.
-      const auto there = sheaf::Strategy::Node(members[i].number);
-      REQUIRE(WaitUntil(60s, [&] {
-        return sheaf::TryGet(sheaf::Task(WhereAmI).Place(there).Remote(), 60s).ok();
-      }));
-    }
-  }
-  ~Cluster() {
-    sheaf::Shutdown();
-    for (auto member = members.rbegin(); member != members.rend(); ++member) {
-      if (member->pid != 0) Output(Sheaf() + " stop --force --address " + member->session);
-    }
-    for (const Member& member : members) {
-      if (member.pid != 0) kill(member.pid, SIGKILL);
-    }
-    std::error_code ignored;
-    fs::remove_all(scratch_, ignored);
-  }
-
-  size_t Alive() const {
-    size_t alive = 0;
-    for (const sheaf::NodeInfo& node : sheaf::Nodes()) alive += node.state == "ALIVE";
-    return alive;
-  }
-  uint64_t StoreBytes(size_t member) const {
-    const std::string json =
-        Output(Sheaf() + " status --json --address " + members[member].session);
-    return std::strtoull(Field(json, "used_bytes").c_str(), nullptr, 10);
-  }
-  bool AllEmpty() const {
-    for (size_t i = 0; i < members.size(); ++i) {
-      if (members[i].pid != 0 && StoreBytes(i) != 0) return false;
-    }
-    return true;
-  }
-  void Kill(size_t member) {
-    kill(members[member].pid, SIGKILL);
-    members[member].pid = 0;
-  }
-  void Signal(size_t member, int signal) const { kill(members[member].pid, signal); }
-
-  std::vector<Member> members;
-
- private:
-  std::string Start(const std::string& how, const std::string& store) {
-    const std::string said = Output(Sheaf() + " start " + how + " --num-cpus 2 --timeout 60" +
-                                    " --object-store-memory " + store + " --json");
-    INFO(said);
-    const std::string session = Field(said, "session");
-    REQUIRE(!session.empty());
-    const pid_t pid = std::atoi(Field(said, "os_pid").c_str());
-    REQUIRE(pid > 0);
-    members.push_back({session, 0, pid});
-    return said;
-  }
-  std::string scratch_, directory_, address_;
-};
+SHEAF_REMOTE(Make, Check, NodeOf, CheckInside, PutThere);
 
 constexpr size_t kNumbers = 200'000;  // 1.6 MB.
 
 TEST_CASE("values go to other nodes and come back") {
-  Cluster cluster(2);
+  Cluster cluster({.nodes = 2});
   const auto there = sheaf::Strategy::Node(cluster.members[1].number);
   REQUIRE(sheaf::Get(sheaf::Task(WhereAmI).Place(there).Remote(), 60s) ==
           cluster.members[1].number);
@@ -216,7 +87,7 @@ TEST_CASE("values go to other nodes and come back") {
 
 TEST_CASE("300 MB put on one node are read on another") {
   constexpr size_t kMany = 300'000'000 / 8;
-  Cluster cluster(2, "800MiB");
+  Cluster cluster({.nodes = 2, .store = "800MiB"});
   const auto there = sheaf::Strategy::Node(cluster.members[1].number);
   sheaf::Get(sheaf::Task(WhereAmI).Place(there).Remote(), 60s);
   {
@@ -245,7 +116,7 @@ TEST_CASE("300 MB put on one node are read on another") {
 
 TEST_CASE("one value goes to three nodes at once") {
   constexpr size_t kMany = 64'000'000 / 8;
-  Cluster cluster(4, "256MiB");
+  Cluster cluster({.nodes = 4, .store = "256MiB"});
   for (size_t i = 1; i < 4; ++i) {  // Workers are up.
     sheaf::Get(
         sheaf::Task(WhereAmI).Place(sheaf::Strategy::Node(cluster.members[i].number)).Remote(),
@@ -269,7 +140,7 @@ TEST_CASE("one value goes to three nodes at once") {
 }
 
 TEST_CASE("a node dies") {
-  Cluster cluster(3);
+  Cluster cluster({.nodes = 3});
   const auto second = sheaf::Strategy::Node(cluster.members[1].number);
   const auto soft = sheaf::Strategy::Node(cluster.members[1].number, /*soft=*/true);
   const auto third = sheaf::Strategy::Node(cluster.members[2].number);
@@ -294,7 +165,7 @@ TEST_CASE("a node dies") {
 }
 
 TEST_CASE("tasks go where their large arguments are") {
-  Cluster cluster(2);
+  Cluster cluster({.nodes = 2});
   const auto there = sheaf::Strategy::Node(cluster.members[1].number);
   const auto made = sheaf::Task(Make).Place(there).Remote(1, 4'000'000);
   CHECK(sheaf::Wait(std::vector{made}, 1, 60s).ready.size() == 1);
@@ -303,11 +174,4 @@ TEST_CASE("tasks go where their large arguments are") {
 
 }  // namespace
 
-int main(int argc, char** argv) {
-  main_argc = argc;
-  main_argv = argv;
-  if (std::getenv("SHEAF_WORKER") != nullptr || std::getenv("SHEAF_WORKER_TEMPLATE") != nullptr) {
-    sheaf::Init(argc, argv);  // Does not return.
-  }
-  return sheaf::RunTests(argc, argv);
-}
+int main(int argc, char** argv) { return loopback::Main(argc, argv); }

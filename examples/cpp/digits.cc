@@ -66,13 +66,16 @@ SHEAF_ACTOR(ParameterServer, sheaf::Constructor<std::vector<float>>, &ParameterS
 namespace {
 
 std::vector<float> TrainTogether(const Samples& training) {
+  // The weights are nowhere else: they live and die with the node of this program.
+  const auto server = sheaf::Actor<ParameterServer>()
+                          .Place(sheaf::Strategy::Node(sheaf::Context().node))
+                          .Remote(InitialWeights());
   std::vector<sheaf::ActorHandle<Worker>> workers;
   for (size_t i = 0; i < kWorkers; ++i)
     // One that is lost is made again from its images, and asked again: a gradient depends on
     // nothing else.
     workers.push_back(
         sheaf::Actor<Worker>().MaxRestarts(3).MaxTaskRetries(3).Remote(ShardOf(training, i)));
-  const auto server = sheaf::Actor<ParameterServer>().Remote(InitialWeights());
   std::string where;
   for (const auto& worker : workers) {
     if (!where.empty()) where += ", ";

@@ -262,11 +262,13 @@ bool RuntimeImpl::Spin(Lock& lock, Nanos deadline) {
 }
 
 // One step of waiting for the thread that holds the token: drain, or spin, or sleep on the bell.
-void RuntimeImpl::DriveOnce(Lock& lock, Nanos deadline) {
-  if (PollRings()) return;
+// True: the sleep ended early and without a frame, by a signal perhaps.
+bool RuntimeImpl::DriveOnce(Lock& lock, Nanos deadline) {
+  if (PollRings()) return false;
   FlushOutgoing();
-  if (Spin(lock, deadline)) return;
+  if (Spin(lock, deadline)) return false;
   TickIfDue();
+  bool roused = false;
   Bell& bell = mailbox_->bell();
   SetBell(bell, BellState::kAsleep);
   if (!mailbox_->Pending(true)) {
@@ -277,12 +279,14 @@ void RuntimeImpl::DriveOnce(Lock& lock, Nanos deadline) {
       lock.Unlock();
       const Nanos begun = clock_.Now();
       SleepOnBell(bell, timeout);
-      const bool brief = clock_.Now() - begun < kShortSleep;
+      const Nanos slept = clock_.Now() - begun;
       lock.Relock();
-      if (brief && mailbox_->Pending(true)) spin_misses_ = 0;
+      roused = slept < timeout && !mailbox_->Pending(true);
+      if (slept < kShortSleep && !roused) spin_misses_ = 0;
     }
   }
   SetBell(bell, BellState::kAwake);
+  return roused;
 }
 
 absl::Status RuntimeImpl::DriveUntil(Lock& lock, Nanos deadline, absl::FunctionRef<bool()> done) {
@@ -318,10 +322,11 @@ absl::Status RuntimeImpl::DriveUntil(Lock& lock, Nanos deadline, absl::FunctionR
       driving_ = true;
       SetBell(mailbox_->bell(), BellState::kAwake);
       while (true) {
-        DriveOnce(lock, slice);
+        const bool roused = DriveOnce(lock, slice);
         finished = done();
         if (!waiters_.empty()) ServeWaiters();
-        if (finished || raylet_dead_ || (in_task && Cancelled()) || clock_.Now() >= slice) break;
+        if (finished || roused || raylet_dead_ || (in_task && Cancelled()) || clock_.Now() >= slice)
+          break;
       }
       drives = false;
       LeaveToken();

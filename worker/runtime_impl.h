@@ -153,7 +153,7 @@ class RuntimeImpl final : public Runtime,
   // runtime_drive.cc. `done` is asked under the lock after each change, on any thread, and not
   // again once it has said yes.
   absl::Status DriveUntil(Lock& lock, Nanos deadline, absl::FunctionRef<bool()> done);
-  void DriveOnce(Lock& lock, Nanos deadline);
+  bool DriveOnce(Lock& lock, Nanos deadline);
   bool PollRings();
   bool Spin(Lock& lock, Nanos deadline);
   void ServeWaiters();

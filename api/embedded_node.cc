@@ -9,6 +9,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <cstring>
 #include <filesystem>
@@ -30,6 +31,7 @@ namespace fs = std::filesystem;
 
 constexpr Nanos kStartTimeout = 30 * kSecond;
 constexpr Nanos kStopTimeout = 10 * kSecond;  // Then it is killed.
+constexpr Nanos kAskInterrupted = 100 * kMillisecond;
 
 struct Pipe {
   UniqueFd read;
@@ -60,14 +62,18 @@ fs::path OwnDirectory() {
 
 // The line that the node writes when it is ready: "ready", its session and its metrics URL, by
 // tabs.
-absl::StatusOr<std::string> ReadReadyLine(int fd) {
+absl::StatusOr<std::string> ReadReadyLine(int fd, const std::function<bool()>& interrupted) {
   const Nanos deadline = MonotonicNow() + kStartTimeout;
   std::string line;
   while (line.find('\n') == std::string::npos) {
     const Nanos left = deadline - MonotonicNow();
     if (left <= 0) return absl::DeadlineExceededError("the node was not ready within 30 s");
     pollfd entry{fd, POLLIN, 0};
-    if (poll(&entry, 1, static_cast<int>(left / kMillisecond) + 1) <= 0) continue;
+    const Nanos slice = interrupted ? std::min(left, kAskInterrupted) : left;
+    if (poll(&entry, 1, static_cast<int>(slice / kMillisecond) + 1) <= 0) {
+      if (interrupted && interrupted()) return absl::CancelledError("interrupted");
+      continue;
+    }
     char buffer[4096];
     const ssize_t n = read(fd, buffer, sizeof(buffer));
     if (n < 0 && errno == EINTR) continue;
@@ -111,7 +117,8 @@ absl::StatusOr<std::string> FindExecutable(const std::string& wanted) {
 }
 
 absl::StatusOr<std::unique_ptr<EmbeddedNode>> EmbeddedNode::Start(
-    const std::string& executable, const std::vector<std::string>& flags) {
+    const std::string& executable, const std::vector<std::string>& flags,
+    const std::function<bool()>& interrupted) {
   SHEAF_ASSIGN_OR_RETURN(const std::string program, FindExecutable(executable));
   SHEAF_ASSIGN_OR_RETURN(Pipe ready, MakePipe());
   SHEAF_ASSIGN_OR_RETURN(Pipe alive, MakePipe());
@@ -147,7 +154,7 @@ absl::StatusOr<std::unique_ptr<EmbeddedNode>> EmbeddedNode::Start(
   }
   node->alive_ = std::move(alive.write);
   ready.write.Reset();
-  SHEAF_ASSIGN_OR_RETURN(node->session_, ReadReadyLine(ready.read.get()));
+  SHEAF_ASSIGN_OR_RETURN(node->session_, ReadReadyLine(ready.read.get(), interrupted));
   return node;
 }
 

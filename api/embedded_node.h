@@ -4,6 +4,7 @@
 
 #include <sys/types.h>
 
+#include <functional>
 #include <memory>
 #include <string>
 #include <vector>
@@ -17,9 +18,11 @@ class EmbeddedNode {
  public:
   // `executable`: of the `sheaf` program; empty: beside this library, or in PATH. `flags`: of
   // `sheaf node`. kNotFound: no such program. kAborted: it ended before it was ready (its words are
-  // on stderr). kDeadlineExceeded.
-  static absl::StatusOr<std::unique_ptr<EmbeddedNode>> Start(const std::string& executable,
-                                                             const std::vector<std::string>& flags);
+  // on stderr). kDeadlineExceeded. kCancelled: `interrupted`, asked each 100 ms and when a signal
+  // comes, said so.
+  static absl::StatusOr<std::unique_ptr<EmbeddedNode>> Start(
+      const std::string& executable, const std::vector<std::string>& flags,
+      const std::function<bool()>& interrupted = nullptr);
   ~EmbeddedNode();  // Ends it, and waits for that.
   EmbeddedNode(const EmbeddedNode&) = delete;
   EmbeddedNode& operator=(const EmbeddedNode&) = delete;

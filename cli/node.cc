@@ -18,6 +18,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "base/config.h"
+#include "base/executor.h"
 #include "base/failpoint.h"
 #include "base/log.h"
 #include "base/session_directory.h"
@@ -38,6 +39,8 @@ namespace {
 
 constexpr Nanos kGrace = 2 * kSecond;  // Workers and drivers have so long to end by themselves.
 constexpr int kKeptSessions = 10;      // Of nodes that ended, with their logs.
+constexpr Nanos kLookAtParent = 20 * kMillisecond;  // While the node joins a cluster.
+constexpr char kParentIsOver[] = "the program that started it is over";
 
 // Signals that end a node, as something to poll. Blocked here, so in all threads that are started
 // later.
@@ -57,11 +60,19 @@ void OpenStandardStreams() {
   close(fd);
 }
 
+// Nothing is ever written to the pipe; the other end is closed, or is not.
+bool ParentIsOver(int pipe) {
+  pollfd end{pipe, POLLIN, 0};
+  return poll(&end, 1, 0) > 0;
+}
+
 // The node's parts, in the order of their making; they go in the opposite one.
 class Node {
  public:
-  explicit Node(bool embedded)
-      : embedded_(embedded), stop_(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)) {}
+  explicit Node(int parent_pipe)
+      : embedded_(parent_pipe >= 0),
+        parent_pipe_(parent_pipe),
+        stop_(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)) {}
   ~Node() { Stop("the node ends", 0); }
 
   absl::Status Start(const NodeFlags& flags) {
@@ -75,7 +86,7 @@ class Node {
     if (!embedded_ || !join_.empty()) SHEAF_RETURN_IF_ERROR(Connect(flags, plan.settings));
     MakeRaylet(std::move(plan.raylet), open_files);
     if (join_.empty()) SHEAF_RETURN_IF_ERROR(StartGcs());
-    SHEAF_RETURN_IF_ERROR(raylet_->Start());
+    SHEAF_RETURN_IF_ERROR(StartRaylet());
     metrics_.SetRefresh([this] {
       raylet_->PublishMetrics();
       if (connections_ != nullptr) connections_->PublishMetrics(own_page_.page());
@@ -197,6 +208,16 @@ class Node {
     raylet_ = std::make_unique<RayletProcess>(std::move(options));
   }
 
+  // A head that does not answer is waited for as long as the program that joins it waits.
+  absl::Status StartRaylet() {
+    if (!embedded_ || join_.empty()) return raylet_->Start();
+    ThreadExecutor watch({"sheaf-parent", kLookAtParent, [this] {
+                            if (!ParentIsOver(parent_pipe_)) return;
+                            raylet_->RefuseRegistration(absl::CancelledError(kParentIsOver));
+                          }});
+    return raylet_->Start();
+  }
+
   absl::Status StartGcs() {
     GcsProcessOptions options;
     options.gcs.version = std::string(kSheafVersion);
@@ -227,6 +248,7 @@ class Node {
   }
 
   const bool embedded_;
+  const int parent_pipe_;
   const UniqueFd stop_;
   std::mutex mutex_;  // Guards `stop_reason_`.
   std::string stop_reason_;
@@ -258,8 +280,7 @@ std::string AwaitEnd(Node& node, int signals, int parent_pipe, int parent_pidfd)
     }
     if (waiting[1].revents != 0) return node.stop_reason();
     char byte;
-    if (waiting[2].revents != 0 && read(parent_pipe, &byte, 1) <= 0)
-      return "the program that started it is over";
+    if (waiting[2].revents != 0 && read(parent_pipe, &byte, 1) <= 0) return kParentIsOver;
     if (waiting[3].revents != 0) return "the program that started it has ended";
   }
 }
@@ -282,8 +303,10 @@ int RunNode(const NodeOptions& options) {
   const UniqueFd parent_process = embedded ? OpenPidfd(getppid()) : UniqueFd();
   std::string reason;
   {
-    Node node(embedded);
-    if (absl::Status started = node.Start(options.flags); !started.ok()) return Complain(started);
+    Node node(parent.get());
+    if (absl::Status started = node.Start(options.flags); !started.ok()) {
+      return embedded && ParentIsOver(parent.get()) ? kDone : Complain(started);
+    }
     const std::string line = node.ready_line().Text();
     const int out = ready.valid() ? ready.get() : STDOUT_FILENO;
     if (write(out, line.data(), line.size()) != static_cast<ssize_t>(line.size())) {

@@ -85,14 +85,15 @@ absl::StatusOr<std::unique_ptr<Runtime>> Join(const Joining& joining,
                                               std::string* session) {
   if (joining.address.empty()) {
     absl::StatusOr<std::unique_ptr<internal::EmbeddedNode>> started = internal::EmbeddedNode::Start(
-        settings.executable.empty() ? joining.executable : settings.executable, joining.flags);
+        settings.executable.empty() ? joining.executable : settings.executable, joining.flags,
+        DriverInterrupted);
     if (!started.ok()) return started.status();
     *node = *std::move(started);
     *session = (*node)->session();
   } else if (NamesHead(joining.address)) {  // A member without resources, for this program.
     absl::StatusOr<std::unique_ptr<internal::EmbeddedNode>> started = internal::EmbeddedNode::Start(
         settings.executable.empty() ? joining.executable : settings.executable,
-        {"--address=" + joining.address, "--num-cpus=0", "--num-gpus=0"});
+        {"--address=" + joining.address, "--num-cpus=0", "--num-gpus=0"}, DriverInterrupted);
     if (!started.ok()) return started.status();
     *node = *std::move(started);
     *session = (*node)->session();

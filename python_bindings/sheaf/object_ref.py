@@ -93,11 +93,13 @@ def future_of(ref: ObjectRef[Any]) -> concurrent.futures.Future[Any]:
         if not future.set_running_or_notify_cancel():
             return
         try:
-            future.set_result(_core.get(ref))
+            value = _core.get(ref)
         except BaseException as error:
             future.set_exception(error)
             if type(error) is KeyboardInterrupt:  # Ctrl-C, which met the main thread here by chance.
                 raise
+        else:
+            future.set_result(value)
 
     _core.on_ready(ref, finish)
     return future
@@ -114,13 +116,15 @@ def asyncio_future_of(ref: ObjectRef[Any]) -> asyncio.Future[Any]:
         if future.done():
             return
         try:
-            future.set_result(_core.get(ref))
+            value = _core.get(ref)
         except StopIteration as error:  # A future refuses it.
             future.set_exception(RuntimeError(str(error)))
         except BaseException as error:
             future.set_exception(error)
             if type(error) is KeyboardInterrupt:  # Ctrl-C, where asyncio.run does not look after it.
                 raise
+        else:
+            future.set_result(value)
 
     def on_ready() -> None:
         try:

@@ -175,7 +175,10 @@ void PythonHandler::Run(std::shared_ptr<Execution> execution) {
   execution.reset();
 }
 
-void PythonHandler::WakeLoop() { eventfd_write(call_event_.get(), 1); }
+void PythonHandler::WakeLoop() {
+  eventfd_write(call_event_.get(), 1);
+  woken_.store(true, std::memory_order_release);  // Behind it, so that it is never left readable.
+}
 
 PyObject* PythonHandler::TakeCalls(bool may_sleep) {
   std::vector<std::shared_ptr<Execution>> calls;
@@ -184,7 +187,8 @@ PyObject* PythonHandler::TakeCalls(bool may_sleep) {
   if (calls.empty() && may_sleep) {
     const WithoutGil free;
     eventfd_t ignored;
-    eventfd_read(call_event_.get(), &ignored);
+    if (woken_.exchange(false, std::memory_order_acquire))
+      eventfd_read(call_event_.get(), &ignored);
     may_sleep = runtime->TakeCalls(true, &calls);
   } else {
     may_sleep = false;

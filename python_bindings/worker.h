@@ -40,6 +40,7 @@ class PythonHandler final : public TaskHandler {
 
   std::atomic<bool> async_{false};  // The actor's calls run on the event loop's thread.
   const UniqueFd call_event_{MakeCallEvent()};
+  std::atomic<bool> woken_{false};  // call_event_ was written to since it was last read.
 
   // Guarded by the GIL.
   absl::flat_hash_map<std::string, Owned> functions_;

@@ -189,3 +189,153 @@ def test_many_threads_call_at_once():
     for thread in threads:
         thread.join(4 * WAIT_S)
     assert not wrong and not any(thread.is_alive() for thread in threads)
+
+
+@sheaf.remote(num_cpus=0)
+class Tasks:
+    """What calls see of asyncio, whether they wait or not; a method's first call is the one that may not know yet that it waits."""
+
+    def __init__(self):
+        import contextvars
+
+        self.variable = contextvars.ContextVar("variable", default=None)
+        self.seen = []
+        self.event = asyncio.Event()
+
+    async def same_task_after_a_wait(self):
+        before = asyncio.current_task()
+        await asyncio.sleep(0.001)
+        return asyncio.current_task() is before and before in asyncio.all_tasks() and isinstance(before, asyncio.Task)
+
+    async def keep_task(self):
+        self.seen.append(asyncio.current_task())
+        return len(set(self.seen))
+
+    async def kept_tasks_are_done(self):
+        await asyncio.sleep(0)
+        return [task.done() for task in self.seen]
+
+    async def variable_over_a_wait(self, value):
+        before = self.variable.get()
+        self.variable.set(value)
+        await asyncio.sleep(0.001)
+        return before, self.variable.get()
+
+    async def set_variable(self, value):
+        before = self.variable.get()
+        self.variable.set(value)
+        return before
+
+    async def time_out(self):
+        try:
+            async with asyncio.timeout(0.01):
+                await asyncio.sleep(1000)
+        except TimeoutError:
+            return asyncio.current_task().cancelling()
+
+    async def cancel_itself(self):
+        asyncio.current_task().cancel()
+        try:
+            await asyncio.sleep(1000)
+        except asyncio.CancelledError:
+            return "cancelled"
+
+    async def cancel_itself_and_end(self):
+        asyncio.current_task().cancel()
+        return "ended"
+
+    async def wait_for_the_others(self):
+        others = asyncio.all_tasks() - {asyncio.current_task()}
+        await asyncio.gather(*others)
+        return len(others)
+
+    async def note(self, number, waits):
+        self.seen.append(number)
+        if waits:
+            await self.event.wait()
+
+    async def note_at_once(self, number):
+        self.seen.append(number)
+
+    async def all_seen(self):
+        self.event.set()
+        return self.seen
+
+    async def raise_after_a_wait(self):
+        await asyncio.sleep(0)
+        raise KeyError("late")
+
+    async def cancel_inner(self):
+        async def inner():
+            try:
+                await asyncio.sleep(1000)
+            finally:
+                self.seen.append("inner ended")
+
+        await asyncio.create_task(inner())
+
+    async def where(self):
+        first = sheaf.get_runtime_context().get_task_id()
+        await asyncio.sleep(0.001)
+        return first == sheaf.get_runtime_context().get_task_id(), first
+
+
+def call(actor, name, *args):
+    return sheaf.get(getattr(actor, name).remote(*args), timeout=WAIT_S)
+
+
+def test_a_call_has_one_task_for_its_whole_life():
+    actor = Tasks.remote()
+    assert [call(actor, "same_task_after_a_wait") for _ in range(3)] == [True] * 3
+
+
+def test_a_task_that_somebody_keeps_is_no_other_calls_and_ends():
+    actor = Tasks.remote()
+    assert [call(actor, "keep_task") for _ in range(3)] == [1, 2, 3]
+    assert call(actor, "kept_tasks_are_done") == [True] * 3
+
+
+def test_context_variables_belong_to_one_call():
+    actor = Tasks.remote()
+    assert [call(actor, "set_variable", i) for i in range(3)] == [None] * 3
+    assert [call(actor, "variable_over_a_wait", i) for i in range(3)] == [(None, i) for i in range(3)]
+    told = [call(actor, "where") for _ in range(3)]
+    assert all(same for same, _ in told) and len({task for _, task in told}) == 3
+
+
+def test_timeouts_and_cancellation_by_the_call_itself():
+    actor = Tasks.remote()
+    assert [call(actor, "time_out") for _ in range(2)] == [0, 0]
+    assert [call(actor, "cancel_itself") for _ in range(2)] == ["cancelled"] * 2
+    assert [call(actor, "cancel_itself_and_end") for _ in range(2)] == ["ended"] * 2
+    assert call(actor, "same_task_after_a_wait")
+
+
+def test_an_idle_actor_has_no_other_tasks():
+    actor = Tasks.remote()
+    call(actor, "note_at_once", 1)
+    assert call(actor, "wait_for_the_others") == 0
+
+
+@pytest.mark.parametrize("first", [False, True])
+def test_calls_start_in_their_order_whether_they_wait_or_not(first):
+    actor = Tasks.remote()
+    if first:
+        sheaf.wait([actor.note.remote(-1, True)], timeout=0.05)
+    refs = [actor.note.remote(i, i % 3 == 1) if i % 2 else actor.note_at_once.remote(i) for i in range(300)]
+    assert [i for i in call(actor, "all_seen") if i >= 0] == list(range(300))
+    sheaf.get(refs, timeout=WAIT_S)
+
+
+def test_the_first_call_of_a_method_fails_and_is_cancelled_as_others_are():
+    actor = Tasks.remote()
+    for _ in range(2):
+        with pytest.raises(KeyError, match="late"):
+            call(actor, "raise_after_a_wait")
+    for count in (1, 2):
+        ref = actor.cancel_inner.remote()
+        sheaf.wait([ref], timeout=0.1)
+        sheaf.cancel(ref)
+        with pytest.raises(sheaf.exceptions.TaskCancelledError):
+            sheaf.get(ref, timeout=WAIT_S)
+        assert call(actor, "all_seen") == ["inner ended"] * count

@@ -1,7 +1,8 @@
 // Copyright The Sheaf Authors. SPDX-License-Identifier: Apache-2.0
 // All-reduce of float32 between processes of one node: from arrays in the arena and from private
-// ones, beside a plain memcpy of as many bytes, Gloo over loopback TCP and Open MPI in the same
-// run; and as if the ranks were on several nodes: each on its own ("apart"), or on two ("2 nodes").
+// ones, beside the same loop in bare shared memory ("loop": nothing but two flags around it), a
+// plain memcpy of as many bytes, Gloo over loopback TCP and Open MPI in the same run; and as if the
+// ranks were on several nodes: each on its own ("apart"), or on two ("2 nodes").
 //   bench_collective [--json FILE] [--ranks N]... [--no-peers]
 // Bandwidths by the method of nccl-tests: algbw = bytes / time, busbw = algbw * 2 (n - 1) / n.
 #include <signal.h>
@@ -9,6 +10,8 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <algorithm>
+#include <atomic>
 #include <cstring>
 #include <filesystem>
 #include <fstream>
@@ -20,14 +23,19 @@
 #include "collective/fake_rendezvous.h"
 #include "collective/gloo_communicator.h"
 #include "collective/hierarchical_communicator.h"
+#include "collective/reduce_ops.h"
 #include "collective/shm_communicator.h"
+#include "shm/doorbell.h"
+#include "shm/segment.h"
 
 namespace {
 
 using sheaf::Communicator;
 using sheaf::DataType;
+using sheaf::ReduceOp;
 
 using Figures = std::map<size_t, rounds::Figure>;
+constexpr size_t kLargest = rounds::kSizes[std::size(rounds::kSizes) - 1];
 
 void Check(const absl::Status& status) {
   if (status.ok()) return;
@@ -71,10 +79,57 @@ void RunRank(int rank, int ranks, bool in_arena, Nodes nodes, sheaf::FakeMeeting
     floors::Require(array[0] == sum && array[count - 1] == sum, "sum");
     barrier();
     std::fill(array, array + count, 0.0f);
-    const rounds::Figure figure = rounds::Measure(bytes, reduce, barrier);
+    const auto largest = [&](double seconds) {
+      Check((*group)->AllReduce(&seconds, &seconds, 1, DataType::kFloat64, ReduceOp::kMax));
+      return seconds;
+    };
+    const rounds::Figure figure = rounds::Measure(reduce, barrier, largest);
     if (rank == 0) rounds::PrintFigure(bytes, figure);
   }
   (*group)->Barrier().IgnoreError();
+}
+
+// A rank of the floor: its slice of all arrays, between two barriers of which it sees nothing but
+// `entered`.
+void RunBareRank(int rank, int ranks, std::byte* memory) {
+  struct alignas(64) Flag {
+    std::atomic<uint64_t> entered;
+  };
+  Flag* const flags = reinterpret_cast<Flag*>(memory);
+  uint64_t entered = 0;
+  const auto barrier = [&] {
+    flags[rank].entered.store(++entered, std::memory_order_release);
+    for (int peer = 0; peer < ranks; ++peer) {
+      for (int look = 0; flags[peer].entered.load(std::memory_order_acquire) < entered; ++look)
+        sheaf::SpinStep(look);
+    }
+  };
+  const auto largest = [&](double seconds) {
+    double* const said = reinterpret_cast<double*>(memory + sheaf::kPageBytes / 2);
+    said[rank] = seconds;
+    barrier();
+    const double most = *std::max_element(said, said + ranks);
+    barrier();
+    return most;
+  };
+  for (size_t bytes : rounds::kSizes) {
+    const size_t count = bytes / sizeof(float);
+    const size_t each = count / static_cast<size_t>(ranks);
+    std::vector<const std::byte*> sources;
+    std::vector<std::byte*> targets;
+    for (int peer = 0; peer < ranks; ++peer) {
+      targets.push_back(memory + sheaf::kPageBytes + static_cast<size_t>(peer) * kLargest +
+                        static_cast<size_t>(rank) * each * sizeof(float));
+      sources.push_back(targets.back());
+    }
+    const auto reduce = [&] {
+      barrier();
+      sheaf::Reduce(DataType::kFloat32, ReduceOp::kSum, sources, targets, each);
+      barrier();
+    };
+    const rounds::Figure figure = rounds::Measure(reduce, barrier, largest);
+    if (rank == 0) rounds::PrintFigure(bytes, figure);
+  }
 }
 
 Figures Read(FILE* from) {
@@ -87,15 +142,16 @@ Figures Read(FILE* from) {
   return figures;
 }
 
-Figures RunSheaf(int ranks, bool in_arena, Nodes nodes) {
-  sheaf::FakeMeetingPlace place;
+// What rank 0 of `ranks` processes prints.
+template <class Run>
+Figures RunRanks(int ranks, Run run) {
   int ends[2];
   if (pipe(ends) != 0) return {};
   for (int rank = 0; rank < ranks; ++rank) {
     if (fork() != 0) continue;
     prctl(PR_SET_PDEATHSIG, SIGKILL);
     dup2(ends[1], STDOUT_FILENO);
-    RunRank(rank, ranks, in_arena, nodes, place);
+    run(rank);
     std::_Exit(0);
   }
   close(ends[1]);
@@ -104,6 +160,20 @@ Figures RunSheaf(int ranks, bool in_arena, Nodes nodes) {
   fclose(output);
   for (int rank = 0; rank < ranks; ++rank) wait(nullptr);
   return figures;
+}
+
+Figures RunSheaf(int ranks, bool in_arena, Nodes nodes) {
+  sheaf::FakeMeetingPlace place;
+  return RunRanks(ranks, [&](int rank) { RunRank(rank, ranks, in_arena, nodes, place); });
+}
+
+Figures RunBare(int ranks) {
+  const size_t size = sheaf::kPageBytes + static_cast<size_t>(ranks) * kLargest;
+  const auto segment = sheaf::MakeSegment("bench", size);
+  Check(segment.status());
+  const auto memory = sheaf::Mapping::Map(segment->get(), 0, size, sheaf::Access::kReadWrite);
+  Check(memory.status());
+  return RunRanks(ranks, [&](int rank) { RunBareRank(rank, ranks, memory->data()); });
 }
 
 Figures RunPeer(const std::string& command) {
@@ -118,12 +188,11 @@ Figures RunMemcpy() {
   for (size_t bytes : rounds::kSizes) {
     std::vector<char> from(bytes, 1), to(bytes, 2);
     figures[bytes] = rounds::Measure(
-        bytes,
         [&] {
           std::memcpy(to.data(), from.data(), bytes);
           asm volatile("" : : "r"(to.data()) : "memory");
         },
-        [] {});
+        [] {}, [](double seconds) { return seconds; });
   }
   return figures;
 }
@@ -162,6 +231,7 @@ int main(int argc, char** argv) {
     columns.emplace_back("private", RunSheaf(ranks, false, Nodes::kOne));
     columns.emplace_back("apart", RunSheaf(ranks, false, Nodes::kApart));
     if (ranks > 2) columns.emplace_back("2 nodes", RunSheaf(ranks, true, Nodes::kTwo));
+    columns.emplace_back("loop", RunBare(ranks));
     columns.emplace_back("memcpy", RunMemcpy());
     const std::string count = std::to_string(ranks);
     if (peers && exists(directory / "peer_gloo")) {

@@ -56,6 +56,11 @@ Operation OperationOf(CollectiveKind kind, size_t bytes, int world, std::byte* i
           /*root=*/0};
 }
 
+// Of one round.
+int OperationsOf(size_t bytes) {
+  return static_cast<int>(std::clamp<size_t>((size_t{128} << 20) / bytes, 2, 1000));
+}
+
 double BusFactor(CollectiveKind kind, int world) {
   const double others = static_cast<double>(world - 1) / world;
   return kind == CollectiveKind::kBroadcast   ? 1
@@ -81,8 +86,11 @@ void RunRank(int rank, int world, int device, const std::vector<std::string>& fo
     for (size_t bytes : kSizes) {
       if (bytes > largest) break;
       const Operation operation = OperationOf(kind, bytes, world, input->get(), output->get());
-      const rounds::Figure figure = rounds::Measure(
-          bytes, [&] { Check((*group)->Run(operation)); }, [&] { Check((*group)->Barrier()); });
+      const auto run = [&] { Check((*group)->Run(operation)); };
+      const int count = OperationsOf(bytes);
+      for (int warm_up = 0; warm_up < std::min(count, 5); ++warm_up) run();
+      const rounds::Figure figure =
+          rounds::MeasureRounds(rounds::kRounds, count, run, [&] { Check((*group)->Barrier()); });
       if (rank == 0) rows.push_back({kind, bytes, figure});
     }
   }

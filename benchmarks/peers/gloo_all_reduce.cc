@@ -28,6 +28,14 @@ void RunRank(int rank, int ranks, const std::string& directory) {
   gloo::rendezvous::FileStore store(directory);
   auto device = gloo::transport::tcp::CreateDevice(attributes);
   context->connectFullMesh(store, device);
+  std::vector<float> agreed(1);
+  gloo::AllreduceHalvingDoubling<float> agree(context, {agreed.data()}, 1,
+                                              gloo::ReductionFunction<float>::max);
+  const auto largest = [&](double seconds) {
+    agreed[0] = static_cast<float>(seconds);
+    agree.run();
+    return agreed[0];
+  };
   for (size_t bytes : rounds::kSizes) {
     std::vector<float> array(bytes / sizeof(float), static_cast<float>(rank + 1));
     const std::vector<float*> pointers{array.data()};
@@ -43,7 +51,7 @@ void RunRank(int rank, int ranks, const std::string& directory) {
     rounds::Figure best{1e300, 1e300};
     gloo::Algorithm* const algorithms[] = {&doubling, &ring, &bcube};
     for (gloo::Algorithm* algorithm : algorithms) {
-      const rounds::Figure figure = rounds::Measure(bytes, [&] { algorithm->run(); }, barrier);
+      const rounds::Figure figure = rounds::Measure([&] { algorithm->run(); }, barrier, largest);
       if (figure.median_us < best.median_us) best = figure;
     }
     if (rank == 0) rounds::PrintFigure(bytes, best);

@@ -20,8 +20,12 @@ int main(int argc, char** argv) {
     const float sum = static_cast<float>(ranks * (ranks + 1)) / 2;
     floors::Require(array.front() == sum && array.back() == sum, "sum of MPI");
     std::fill(array.begin(), array.end(), 0.0f);
+    const auto largest = [](double seconds) {
+      MPI_Allreduce(MPI_IN_PLACE, &seconds, 1, MPI_DOUBLE, MPI_MAX, MPI_COMM_WORLD);
+      return seconds;
+    };
     const rounds::Figure figure =
-        rounds::Measure(bytes, reduce, [] { MPI_Barrier(MPI_COMM_WORLD); });
+        rounds::Measure(reduce, [] { MPI_Barrier(MPI_COMM_WORLD); }, largest);
     if (rank == 0) rounds::PrintFigure(bytes, figure);
   }
   MPI_Finalize();

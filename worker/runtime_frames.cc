@@ -5,6 +5,7 @@
 #include <algorithm>
 
 #include "absl/cleanup/cleanup.h"
+#include "absl/strings/str_cat.h"
 #include "worker/runtime_impl.h"
 
 namespace sheaf {
@@ -24,21 +25,33 @@ void RuntimeImpl::OnMalformed(ProcessId from) {
 }
 
 // A request that nothing can satisfy now goes on waiting; the driver's user is told at once.
-void RuntimeImpl::SayNotice(std::string_view body) {
-  proto::LeaseRefused refused;
-  if (!options_.on_log_lines || !Parse(body, &refused) ||
-      static_cast<ErrorKind>(refused.error()) != ErrorKind::kNone)
-    return;
+void RuntimeImpl::SayNotice(const Frame& frame) {
+  if (!options_.on_log_lines) return;
+  std::string words;
+  if (proto::LeaseRefused refused; frame.kind == FrameKind::kLeaseRefused &&
+                                   Parse(frame.body, &refused) &&
+                                   static_cast<ErrorKind>(refused.error()) == ErrorKind::kNone) {
+    words = refused.message();
+  }
+  if (proto::GroupState group; frame.kind == FrameKind::kGroupState && Parse(frame.body, &group) &&
+                               group.state() == proto::GroupState::INFEASIBLE) {
+    const auto id = PlacementGroupId::FromBinary(group.id());
+    if (!id.ok() || dispatch_->groups()[*id].state() == group.state()) return;  // Said before.
+    words = absl::StrCat("the placement group ", id->ToHex(), ": ", group.message());
+  }
+  if (words.empty()) return;
   proto::LogLines lines;
   lines.set_name("sheaf");
   lines.set_os_pid(getpid());
   lines.set_error_stream(true);
-  lines.add_lines(refused.message());
+  lines.add_lines(words);
   deferred_.push_back([this, lines = std::move(lines)] { options_.on_log_lines(lines); });
 }
 
 void RuntimeImpl::OnFrame(ProcessId from, const Frame& frame) {
-  if (frame.kind == FrameKind::kLeaseRefused && from.is_raylet()) SayNotice(frame.body);
+  if ((frame.kind == FrameKind::kLeaseRefused || frame.kind == FrameKind::kGroupState) &&
+      from.is_raylet()) [[unlikely]]
+    SayNotice(frame);
   dispatch_->OnFrame(from, frame);
 }
 

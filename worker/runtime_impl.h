@@ -173,7 +173,7 @@ class RuntimeImpl final : public Runtime,
   // runtime_frames.cc
   void OnFrame(ProcessId from, const Frame& frame) override;
   void OnMalformed(ProcessId from) override;
-  void SayNotice(std::string_view body);
+  void SayNotice(const Frame& frame);
   bool KeepSpareDescriptor();
   // FrameHost
   void OnGroupsChanged() override { StartGroupThreads(); }

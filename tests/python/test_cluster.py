@@ -1,6 +1,8 @@
 # Copyright The Sheaf Authors. SPDX-License-Identifier: Apache-2.0
 """Nodes, resources, placement groups, the context of a call."""
 
+import subprocess
+import sys
 import time
 
 import pytest
@@ -88,3 +90,18 @@ def test_util_placement_group_is_a_module_and_a_function():
     group = sheaf.util.placement_group([{"CPU": 1}])
     assert group.wait(WAIT_S)
     sheaf.util.remove_placement_group(group)
+
+
+def test_a_placement_group_that_fits_nowhere_is_said_at_once():
+    text = """if True:
+        import sheaf
+
+        sheaf.init(num_cpus=1)
+        group = sheaf.util.placement_group([{"CPU": 7}])
+        assert not group.wait(0.1)
+        sheaf.get(sheaf.remote(lambda: 1).remote())
+        assert not group.wait(0.1)
+    """
+    done = subprocess.run([sys.executable, "-c", text], capture_output=True, text=True, timeout=2 * WAIT_S)
+    assert done.returncode == 0, done.stderr
+    assert done.stderr.count("the placement group") == 1 and "7" in done.stderr and "CPU" in done.stderr, done.stderr

@@ -68,6 +68,7 @@ class Cluster:
         shutdown_at_exit: bool = True,
     ):
         self._directory = tempfile.mkdtemp(prefix="sheaf-cluster-")
+        self._watch = _end_with_this_process(self._directory) if shutdown_at_exit else None
         self.head_node: ClusterNode | None = None
         self.worker_nodes: list[ClusterNode] = []
         self.join_address = ""
@@ -159,6 +160,23 @@ class Cluster:
             except (OSError, subprocess.TimeoutExpired):
                 continue
         shutil.rmtree(self._directory, ignore_errors=True)
+        if self._watch is not None and self._watch.stdin is not None:
+            self._watch.stdin.close()
+            self._watch.wait()
+
+
+# Reads until all ends of the pipe are closed, by shutdown or by the end of the process, however that came about.
+_WATCH = """while read -r _; do :; done
+"$1" stop --force --address="$2"
+rm -rf "$2" """
+
+
+def _end_with_this_process(directory: str) -> subprocess.Popen[bytes]:
+    """Ends the nodes in `directory` if this process is killed."""
+    return subprocess.Popen(
+        ["/bin/sh", "-c", _WATCH, "sheaf-cluster", _program(), directory],
+        stdin=subprocess.PIPE, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, start_new_session=True, cwd="/",
+    )  # fmt: skip
 
 
 def _program() -> str:

@@ -2,7 +2,9 @@
 """Clusters of real nodes on this machine: where work goes, what moves, and what happens when a node dies."""
 
 import json
+import os
 import subprocess
+import sys
 import time
 
 import numpy as np
@@ -322,3 +324,30 @@ def test_the_timeline_has_the_calls_of_all_nodes(cluster):
         time.sleep(0.05)
     assert len({event["pid"] for event in events}) == len(nodes)
     assert all(begin - 1e6 < event["ts"] < time.monotonic() * 1e6 + 1e6 for event in events)
+
+
+def test_the_nodes_end_with_the_process_that_made_them_however_it_ends():
+    text = """if True:
+        import os
+        from sheaf.cluster_utils import Cluster
+
+        cluster = Cluster(initialize_head=True, head_node_args={"num_cpus": 1, "object_store_memory": 64 << 20})
+        cluster.add_node(num_cpus=1, object_store_memory=64 << 20)
+        print(cluster._directory, *[node.os_pid for node in cluster.list_all_nodes()], flush=True)
+        os.kill(os.getpid(), 9)
+    """
+    done = subprocess.run([sys.executable, "-c", text], capture_output=True, text=True, timeout=2 * WAIT_S)
+    directory, *pids = done.stdout.split()
+    assert len(pids) == 2, done.stderr
+    deadline = time.monotonic() + 2 * WAIT_S
+    while os.path.exists(directory) or any(_runs(pid) for pid in pids):
+        assert time.monotonic() < deadline, (os.path.exists(directory), pids)
+        time.sleep(0.02)
+
+
+def _runs(pid):
+    try:
+        with open(f"/proc/{pid}/stat", encoding="utf-8") as file:
+            return file.read().rpartition(")")[2].split()[0] != "Z"
+    except OSError:
+        return False

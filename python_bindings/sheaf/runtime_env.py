@@ -104,6 +104,11 @@ def check(runtime_env: Any) -> None:
     for name in runtime_env:
         if name not in _KNOWN:
             raise ValueError(f"runtime_env has no field '{name}': there are " + ", ".join(sorted(n for n in _KNOWN if n[0] != "_")))
+        if name == "conda":
+            raise NotImplementedError(
+                "runtime_env['conda'] is not in Sheaf, which makes no conda environments: name the packages under 'pip' or 'uv', as "
+                "{'pip': ['numpy==2.1']}, or start the nodes inside of the environment"
+            )
         if name not in _SERVED and name not in _IGNORED:
             raise NotImplementedError(f"runtime_env['{name}'] is not in Sheaf; there are " + ", ".join(sorted(_SERVED)))
     for name, value in (runtime_env.get("env_vars") or {}).items():

@@ -2,13 +2,13 @@
 // What the bytes of a rank's segment mean to the other ranks of its node. Each rank makes one
 // memfd; all map all of them, read and write.
 //
-//   0          stage_offset        result_offset        pair_offset            arena_offset    size
-//   | RankPage | 4 staging slots   | 4 result slots     | 2 slots per peer     | Allocate      |
+//   0          stage_offset        pair_offset            arena_offset    size
+//   | RankPage | 4 staging slots   | 2 slots per peer     | Allocate      |
 //
 // Who writes what. All of RankPage but the bells is written by its owner only, the bells by whoever
-// rings. Staging, result and pair slots are written by their owner only. Arrays in the arena are
-// written by their owner, and during an operation that names them by the others too, each its own
-// slice (all_reduce, reduce). Everything else is read only.
+// rings. Pair slots are written by their owner only. Staging slots and arrays in the arena are
+// written by their owner, and during an operation that names or stages them by the others too, each
+// its own slice (all_reduce, reduce). Everything else is read only.
 //
 // Ordering. An operation has a sequence number, the same on all ranks. A rank enters it by filling
 // calls[sequence % 2] and then storing `sequence` with release; readers load it with acquire. No
@@ -17,10 +17,12 @@
 //   direct (all arrays that others need lie in arenas): each rank reads and writes the arenas,
 //     stores `done` = sequence with release, and returns when all whose memory it lent have; or
 //   in chunks: a rank copies a chunk into its staging slot and stores `staged`; when all have, it
-//     reduces or copies what it needs and stores `consumed`; of all_reduce and reduce it puts its
-//     slice into its result slot first, which the others copy before they store `collected`. The
-//     three count chunks over all operations, alike on all ranks; slot = count % 4. A slot is
-//     filled anew when all have counted past its last use, so no barrier stands at the end.
+//     reduces or copies what it needs and stores `consumed`; of all_reduce and reduce it puts what
+//     it reduced back into the slots that it read it from, where their owners find it when all
+//     have consumed: lines that it holds anyway, so that fewer travel than with slots for results.
+//     The two count chunks over all operations, alike on all ranks; slot = count % 4. A rank fills
+//     a slot anew when it has found its results there and all have consumed its last use, so no
+//     barrier stands at the end.
 // After each store the writer rings the others (shm/doorbell.h: either it sees the sleeper, or the
 // sleeper sees the store).
 //
@@ -43,7 +45,7 @@
 namespace sheaf {
 
 inline constexpr int kMaxLocalRanks = 128;
-inline constexpr uint64_t kRankPageMagic = 0x5348'4541'4643'0001;  // "SHEAFC", layout version 1.
+inline constexpr uint64_t kRankPageMagic = 0x5348'4541'4643'0002;  // "SHEAFC", layout version 2.
 inline constexpr int kCallRecords = 16;
 inline constexpr uint64_t kSlots = 4;
 inline constexpr size_t kSlotBytes = 128 * 1024;
@@ -88,7 +90,6 @@ static_assert(sizeof(RankFailure) == 512);
 struct alignas(64) RankProgress {
   std::atomic<uint64_t> staged;
   std::atomic<uint64_t> consumed;
-  std::atomic<uint64_t> collected;
   std::atomic<uint64_t> done;
   std::atomic<uint64_t> finished;  // The last operation that returned OK here.
 };
@@ -120,8 +121,7 @@ struct alignas(64) RankPage {
 static_assert(std::atomic<uint64_t>::is_always_lock_free);
 
 inline constexpr size_t kStageOffset = RoundUpToPage(sizeof(RankPage));
-inline constexpr size_t kResultOffset = kStageOffset + kSlots * kSlotBytes;
-inline constexpr size_t kPairOffset = kResultOffset + kSlots * kSlotBytes;
+inline constexpr size_t kPairOffset = kStageOffset + kSlots * kSlotBytes;
 constexpr size_t ArenaOffset(int world_size) {
   return kPairOffset + static_cast<size_t>(world_size) * kPairSlots * kPairSlotBytes;
 }

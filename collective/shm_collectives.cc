@@ -358,11 +358,10 @@ void ShmCollectives::Consume(const Operation& operation, const Chunks& chunks, u
         sources_.push_back(peer == rank_ ? input + (slice.begin + mine.begin) * element
                                          : group_.stage_slot(peer, slot) + mine.begin * element);
       }
-      if (Collects(operation, rank_)) {
-        targets_.push_back(output + (slice.begin + mine.begin) * element);
-      }
-      if (operation.kind == CollectiveKind::kAllReduce || rank_ != operation.peer) {
-        targets_.push_back(group_.result_slot(rank_, slot) + mine.begin * element);
+      for (int peer = 0; peer < world_size_; ++peer) {
+        if (!Collects(operation, peer)) continue;
+        targets_.push_back(peer == rank_ ? output + (slice.begin + mine.begin) * element
+                                         : group_.stage_slot(peer, slot) + mine.begin * element);
       }
       return Reduce(operation.type, operation.op, sources_, targets_, mine.size());
     }
@@ -398,25 +397,21 @@ void ShmCollectives::Consume(const Operation& operation, const Chunks& chunks, u
   }
 }
 
-// The slices that the others reduced.
+// The slices that the others reduced: each has put its own where this rank had staged it.
 void ShmCollectives::Collect(const Operation& operation, const Chunks& chunks, uint64_t chunk) {
   const size_t element = SizeOf(operation.type);
   const Slice slice = ChunkSlice(operation, chunks, chunk);
-  for (int peer = 0; peer < world_size_; ++peer) {
-    if (peer == rank_) continue;
-    const Slice theirs = RankSlice(slice.size(), element, peer);
-    Copy(OutputOf(operation) + (slice.begin + theirs.begin) * element,
-         group_.result_slot(peer, chunks_before_ + chunk) + theirs.begin * element,
-         theirs.size() * element);
-  }
+  const std::byte* const slot = group_.stage_slot(rank_, chunks_before_ + chunk);
+  std::byte* const output = OutputOf(operation) + slice.begin * element;
+  const Slice mine = RankSlice(slice.size(), element, rank_);
+  Copy(output, slot, mine.begin * element);
+  Copy(output + mine.end * element, slot + mine.end * element, (slice.size() - mine.end) * element);
 }
 
 // A pipeline: while chunk n is staged, n - 1 is reduced and n - 2 collected.
 absl::Status ShmCollectives::RunInChunks(const Operation& operation) {
   const Chunks chunks = ChunksOf(operation);
   const uint64_t base = chunks_before_;
-  const bool has_results =
-      operation.kind == CollectiveKind::kAllReduce || operation.kind == CollectiveKind::kReduce;
   const bool stages = Stages(operation, rank_);
   const bool collects = Collects(operation, rank_);
   const bool consumes = operation.kind != CollectiveKind::kBroadcast || rank_ != operation.peer;
@@ -427,7 +422,6 @@ absl::Status ShmCollectives::RunInChunks(const Operation& operation) {
   // Whoever has no part in a step has done it for all chunks.
   if (!stages) Store(&RankProgress::staged, base + chunks.count);
   if (!consumes) Store(&RankProgress::consumed, base + chunks.count);
-  if (!collects) Store(&RankProgress::collected, base + chunks.count);
   for (uint64_t turn = 0; turn < chunks.count + 2; ++turn) {
     if (stages && turn < chunks.count && (turn > 0 || !first_chunk_staged_)) {
       SHEAF_RETURN_IF_ERROR(AwaitCounter(&RankProgress::consumed, earlier(base + turn), everyone));
@@ -437,10 +431,6 @@ absl::Status ShmCollectives::RunInChunks(const Operation& operation) {
     if (consumes && turn >= 1 && turn - 1 < chunks.count) {
       const uint64_t chunk = turn - 1;
       SHEAF_RETURN_IF_ERROR(AwaitCounter(&RankProgress::staged, base + chunk + 1, stagers));
-      if (has_results) {
-        SHEAF_RETURN_IF_ERROR(
-            AwaitCounter(&RankProgress::collected, earlier(base + chunk), everyone));
-      }
       Consume(operation, chunks, chunk);
       SHEAF_FAILPOINT("collective.consumed");
       Store(&RankProgress::consumed, base + chunk + 1);
@@ -449,7 +439,6 @@ absl::Status ShmCollectives::RunInChunks(const Operation& operation) {
       const uint64_t chunk = turn - 2;
       SHEAF_RETURN_IF_ERROR(AwaitCounter(&RankProgress::consumed, base + chunk + 1, everyone));
       Collect(operation, chunks, chunk);
-      Store(&RankProgress::collected, base + chunk + 1);
     }
   }
   chunks_before_ = base + chunks.count;

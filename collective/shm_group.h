@@ -53,9 +53,6 @@ class ShmGroup {
   std::byte* stage_slot(int rank, uint64_t chunk) const {
     return base(rank) + kStageOffset + chunk % kSlots * kSlotBytes;
   }
-  std::byte* result_slot(int rank, uint64_t chunk) const {
-    return base(rank) + kResultOffset + chunk % kSlots * kSlotBytes;
-  }
   // Of the pair whose sender is `rank`.
   std::byte* pair_slot(int rank, int receiver, uint64_t chunk) const {
     return base(rank) + kPairOffset +

@@ -182,7 +182,8 @@ def _start(calls: list[tuple[Any, ...]]) -> bool:
     global _spare
     loop = _the_loop()
     works = queued = False
-    for call in calls:
+    for index, call in enumerate(calls):
+        calls[index] = ()  # Its arguments go with the call.
         if queued or call[2] in _waits:  # Those behind it start behind it.
             loop.create_task(_run(True, *call))
             works = queued = True

@@ -32,7 +32,8 @@ void LeaseQueue::OnDemand(ProcessId owner, const proto::LeaseDemand& demand, Nan
   const DemandId id{owner, demand.key(), via};
   const auto it = entries_.find(id);
   Entry* entry = it == entries_.end() ? nullptr : it->second.get();
-  if (entry == nullptr) {
+  const bool comes = entry == nullptr;
+  if (comes) {
     if (demand.wanted() == 0) {
       return;
     }
@@ -53,6 +54,9 @@ void LeaseQueue::OnDemand(ProcessId owner, const proto::LeaseDemand& demand, Nan
     wanted = std::min(wanted, options_.free_leases_max);
   }
   SetWanted(*entry, wanted, now);
+  if (const auto made = entries_.find(id); comes && via != 0 && made != entries_.end()) {
+    RefuseToQueue(*made->second);
+  }
 }
 
 void LeaseQueue::OnGivenBack(ProcessId owner, uint64_t key, NodeNumber node, uint32_t hops,
@@ -68,6 +72,12 @@ void LeaseQueue::OnGivenBack(ProcessId owner, uint64_t key, NodeNumber node, uin
     for (const auto& [at, share] : entry.shares) {
       if (at == node && share > kept) {
         SetShare(entry, node, kept);
+        if (entry.missing() > 0 && entry.of->pool->is_node()) {  // It came back for want of room.
+          Resources& available = view_.nodes[node].available;
+          entry.spec->resources.ForEach([&](std::string_view name, Amount amount) {
+            available.Set(name, std::min(available.Get(name), amount - 1));
+          });
+        }
         SetWanted(entry, entry.wanted, now);  // What is missing now is looked for elsewhere.
         return;
       }
@@ -159,6 +169,7 @@ void LeaseQueue::Enqueue(Entry& entry, Nanos now) {
   }
   Class& of = *entry.of;
   entry.since = now;
+  of.handed += entry.id.via != 0 ? 1 : 0;
   AppendTo(of, entry);
   if (!of.waits()) {
     of.pool->waiting.push_back(of);
@@ -187,6 +198,7 @@ void LeaseQueue::Dequeue(Entry& entry) {
   entry.WaitHook::unlink();
   entry.noticed = false;
   Class& of = *entry.of;
+  of.handed -= entry.id.via != 0 ? 1 : 0;
   if (of.empty()) {
     of.unlink();
     if (of.pool->reserving == &of) {

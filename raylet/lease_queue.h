@@ -39,7 +39,10 @@
 
 namespace sheaf {
 
-inline constexpr uint32_t kMaxHops = 2;            // Times a demand is handed on.
+// Times a demand is handed on: to where there is room once, and what finds none there goes back to
+// who knows its owner; among the bundles of a placement group twice.
+inline constexpr uint32_t kHopsToRoom = 1;
+inline constexpr uint32_t kMaxHops = 2;
 inline constexpr uint32_t kMaxWanted = 1'000'000;  // Of one demand; more is cut to this.
 inline constexpr size_t kMaxKeysPerOwner = 1'000'000;
 
@@ -231,6 +234,8 @@ class LeaseQueue {
   bool Grant(Class& of, Entry& entry, Nanos now);
   Served HandOn(Class& of, Entry& entry, NodeNumber node, uint32_t count, Nanos now);
   Served GiveBack(Entry& entry);
+  void RefuseToQueue(Entry& entry);
+  bool BackIsDue(Class& of, const Entry& entry, Nanos now);
   void SayKept(const Entry& entry);
   void SetShare(Entry& entry, NodeNumber node, uint32_t share);
   void RefuseAll(Class& of, ErrorKind error, const std::string& words);

@@ -60,6 +60,12 @@ struct Node {
     view.nodes[number].total = view.nodes[number].available = Parsed(total);
     queue.OnClusterChanged(now);
   }
+  // Until something is to be done.
+  void PassTime() {
+    REQUIRE(queue.NextTick() != kForever);
+    now = queue.NextTick();
+    queue.OnTick(now);
+  }
   // The actions since the last call, of one kind, as "owner.key:lease" or what that kind carries.
   std::vector<LeaseAction> Take() {
     std::vector<LeaseAction> actions = queue.TakeActions();

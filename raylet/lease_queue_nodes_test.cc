@@ -47,7 +47,7 @@ SCENARIO("what no node can hold is said once, and again only after it could be h
   }
 }
 
-SCENARIO("a full node hands demands on, at most twice") {
+SCENARIO("a full node hands demands on, once") {
   Node node("CPU:1");
   node.AddNode(2, "CPU:8");
   node.queue.OnDemand(kA, Demand(1, "CPU:1", 5), node.now);
@@ -64,10 +64,10 @@ SCENARIO("a full node hands demands on, at most twice") {
       CHECK(actions[0].wanted == 1);
     }
   }
-  WHEN("a demand comes with two hops behind it and no other node has room") {
+  WHEN("a demand is handed on to a full node and no other node has room") {
     node.AddNode(3, "CPU:1");
     node.view.nodes[2].available = node.view.nodes[3].available = {};
-    node.queue.OnDemand({3, 9}, Demand(1, "CPU:1", 1), node.now, {}, 3, 2);
+    node.queue.OnDemand({3, 9}, Demand(1, "CPU:1", 1), node.now, {}, 3, 1);
     THEN("it waits here") {
       CHECK(node.Take().empty());
       CHECK(node.queue.AllPending().size() == 1);
@@ -77,12 +77,14 @@ SCENARIO("a full node hands demands on, at most twice") {
     }
     AND_WHEN("another node gets room before this one does") {
       node.AddNode(4, "CPU:1");
-      THEN("it goes back to who sent it, who may hand it on anew") {
+      THEN("it goes back to who sent it, who may hand it on anew, when that had time to hear so") {
+        CHECK(node.Take().empty());
+        node.PassTime();
         actions = node.Take();
         REQUIRE(actions.size() == 1);
         CHECK(actions[0].kind == Kind::kGiveBack);
         CHECK(actions[0].node == 3);
-        CHECK(actions[0].hops == 2);
+        CHECK(actions[0].hops == 1);
         CHECK(actions[0].wanted == 0);
         CHECK(node.queue.AllPending().empty());
       }
@@ -109,6 +111,105 @@ SCENARIO("a full node hands demands on, at most twice") {
       CHECK(node.Take().empty());
     }
   }
+}
+
+SCENARIO("a node that gave something back counts as full until it says what it has free") {
+  Node node("CPU:1");
+  node.AddNode(2, "CPU:2");
+  node.queue.OnDemand(kA, Demand(1, "CPU:1", 3), node.now);
+  CHECK(node.Count(Kind::kSpill) == 1);
+  node.view.nodes[2].available = Parsed("CPU:2");  // As the GCS has it: this word is older.
+  node.queue.OnClusterChanged(node.now);
+  node.queue.OnGivenBack(kA, 1, 2, 1, 0, node.now);
+  auto actions = node.Take();
+  REQUIRE(actions.size() == 1);
+  CHECK(actions[0].wanted == 0);
+  CHECK(node.queue.FindPending(kA, 1)->missing == 2);
+  node.view.nodes[2].available = Parsed("CPU:2");
+  node.queue.OnClusterChanged(node.now);
+  actions = node.Take();
+  REQUIRE(actions.size() == 1);
+  CHECK(actions[0].node == 2);
+  CHECK(actions[0].wanted == 2);
+}
+
+SCENARIO("no more demands of other nodes queue than fit on the empty node") {
+  Node node("CPU:2");
+  node.queue.OnDemand(kA, Demand(1, "CPU:1", 2), node.now);
+  node.AddNode(2, "CPU:8");
+  node.Take();
+  const auto hand = [&](uint32_t owner, const char* resources = "CPU:1") {
+    node.queue.OnDemand({2, owner}, Demand(1, resources, 1), node.now, {}, 2, 1);
+    return node.Count(Kind::kGiveBack);
+  };
+  CHECK(hand(1) == 0);
+  CHECK(hand(2) == 0);
+  CHECK(hand(3) == 1);
+  CHECK(hand(4) == 1);
+  CHECK(hand(5, "CPU:2") == 0);  // Another kind.
+  CHECK(node.queue.AllPending().size() == 3);
+  WHEN("room comes free") {
+    node.ReturnOne(kA);
+    THEN("the first gets it, and one more may queue") {
+      CHECK(node.Count(Kind::kGrant) == 1);
+      CHECK(hand(6) == 0);
+      CHECK(hand(7) == 1);
+    }
+  }
+  WHEN("this node drains") {
+    node.view.here().draining = true;
+    node.queue.OnDraining(node.now);
+    node.Take();
+    CHECK(hand(8) == 1);
+  }
+  WHEN("it is bound to this node") {
+    proto::LeaseDemand bound = Demand(1, "CPU:1", 1);
+    bound.mutable_spec()->mutable_strategy()->set_kind(proto::Strategy::NODE_AFFINITY);
+    bound.mutable_spec()->mutable_strategy()->set_node(1);
+    for (uint32_t owner = 10; owner < 20; ++owner) {
+      node.queue.OnDemand({2, owner}, bound, node.now, {}, 2, 1);
+    }
+    THEN("all of them queue") { CHECK(node.Count(Kind::kGiveBack) == 0); }
+  }
+}
+
+SCENARIO("demands of other nodes that wait go to room elsewhere one after the other") {
+  Node node("CPU:4");
+  node.queue.OnDemand(kA, Demand(1, "CPU:1", 4), node.now);
+  node.AddNode(2, "CPU:1");
+  node.view.nodes[2].available = {};
+  node.queue.OnClusterChanged(node.now);
+  for (uint32_t owner = 1; owner <= 3; ++owner) {
+    node.queue.OnDemand({2, owner}, Demand(1, "CPU:1", 1), node.now, {}, 2, 1);
+  }
+  node.Take();
+  node.AddNode(3, "CPU:8");
+  CHECK(node.Take().empty());
+  for (uint32_t owner = 1; owner <= 3; ++owner) {
+    node.PassTime();
+    const auto actions = node.Take();
+    REQUIRE(actions.size() == 1);
+    CHECK(actions[0].kind == Kind::kGiveBack);
+    CHECK(actions[0].demand.owner == ProcessId{2, owner});
+  }
+  CHECK(node.queue.AllPending().empty());
+}
+
+SCENARIO("demands of this node do not wait behind those of others for room elsewhere") {
+  Node node("CPU:1");
+  node.queue.OnDemand(kA, Demand(1, "CPU:1", 1), node.now);
+  node.AddNode(2, "CPU:1");
+  node.view.nodes[2].available = {};
+  node.queue.OnClusterChanged(node.now);
+  node.queue.OnDemand({2, 1}, Demand(1, "CPU:1", 1), node.now, {}, 2, 1);
+  node.queue.OnDemand(kB, Demand(1, "CPU:1", 1), node.now);
+  node.Take();
+  node.AddNode(3, "CPU:1");
+  const auto actions = node.Take();
+  REQUIRE(actions.size() == 1);
+  CHECK(actions[0].kind == Kind::kSpill);
+  CHECK(actions[0].node == 3);
+  CHECK(actions[0].demand.owner == kB);
 }
 
 SCENARIO("what an owner of another node returns unused is not granted to it again") {

@@ -73,6 +73,7 @@ struct LeaseQueue::Class : lease_queue_internal::Hook<lease_queue_internal::OfPo
   std::shared_ptr<const LeaseSpec> spec;  // Of its first entry: equal resources and strategy.
   Pool* pool = nullptr;
   size_t entries = 0;  // Waiting or not.
+  size_t handed = 0;   // Of those that wait, handed on by other nodes.
   // Those that hold nothing come first, in turn; then the others, who has least of the first few.
   lease_queue_internal::List<Entry, lease_queue_internal::OfClass> starving;
   lease_queue_internal::List<Entry, lease_queue_internal::OfClass> waiting;
@@ -83,10 +84,12 @@ struct LeaseQueue::Class : lease_queue_internal::Hook<lease_queue_internal::OfPo
   bool infeasible = false;
   bool local = false;              // This node could hold it.
   uint64_t no_room_elsewhere = 0;  // In this epoch it is the local node or none.
+  Nanos gave_back_at = 0;          // One after the other goes back to who handed it on.
 
   bool waits() const { return is_linked(); }
   bool empty() const { return starving.empty() && waiting.empty(); }
   Entry& Head();
+  Entry* FirstOfThisNode();  // The next one that other nodes may get; nullptr: none.
   template <class Visit>
   void ForEachWaiting(Visit&& visit) const {
     for (const auto* list : {&starving, &waiting}) {

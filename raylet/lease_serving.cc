@@ -8,6 +8,12 @@
 #include "raylet/lease_queue_state.h"
 
 namespace sheaf {
+namespace {
+
+// The GCS says what nodes have free about so often (gcs/node_service.cc).
+constexpr Nanos kNewsPerNode = kSecond / 10'000;
+
+}  // namespace
 
 LeaseQueue::Entry& LeaseQueue::Class::Head() {
   if (!starving.empty()) {
@@ -25,6 +31,17 @@ LeaseQueue::Entry& LeaseQueue::Class::Head() {
     }
   }
   return *head;
+}
+
+LeaseQueue::Entry* LeaseQueue::Class::FirstOfThisNode() {
+  for (auto* list : {&starving, &waiting}) {
+    for (Entry& entry : *list) {
+      if (entry.hops < kHopsToRoom) {
+        return &entry;
+      }
+    }
+  }
+  return nullptr;
 }
 
 // Grants and hands on whatever is possible now; then sees to those who wait. `pool` may be gone
@@ -124,7 +141,7 @@ LeaseQueue::Served LeaseQueue::ServeOne(Class& of, Nanos now) {
   const ErrorKind unschedulable =
       head.spec->actor ? ErrorKind::kActorUnschedulable : ErrorKind::kTaskUnschedulable;
   const Placement placement = Decide(of, head);
-  const bool may_hand_on = head.hops < kMaxHops;
+  const bool may_hand_on = head.hops < (of.pool->is_node() ? kHopsToRoom : kMaxHops);
   switch (placement.kind) {
     case Placement::Kind::kGroupGone:
       RefuseAll(of, ErrorKind::kGroupRemoved,
@@ -163,16 +180,23 @@ LeaseQueue::Served LeaseQueue::ServeOne(Class& of, Nanos now) {
     if (here) {
       return Served::kNo;
     }
+    Entry* goes = &head;
     if (!may_hand_on) {
-      return head.id.via == 0 ? Served::kNo : GiveBack(head);  // The GCS chose this node.
+      if (head.id.via != 0 && BackIsDue(of, head, now)) {
+        return GiveBack(head);
+      }
+      goes = of.FirstOfThisNode();
+    }
+    if (goes == nullptr) {
+      return Served::kNo;
     }
     uint32_t count = 1;
     if (spec.strategy.kind == StrategyKind::kSpread) {
       last_spread_ = placement.node;
     } else {
-      count = CountFor(head, view_.nodes.at(placement.node));
+      count = CountFor(*goes, view_.nodes.at(placement.node));
     }
-    return HandOn(of, head, placement.node, count, now);
+    return HandOn(of, *goes, placement.node, count, now);
   }
   if (here && Grant(of, head, now)) {
     return Served::kYes;
@@ -314,6 +338,38 @@ LeaseQueue::Served LeaseQueue::GiveBack(Entry& entry) {
     DropEntry(&entry);
   }
   return Served::kChanged;
+}
+
+// `entry` was handed on to this node just now. If nothing is free it queues here, so that what
+// comes free has work at once; but no more queue than the node holds when it is empty: many nodes
+// send their demands to the same few of which the last word was that they had room.
+void LeaseQueue::RefuseToQueue(Entry& entry) {
+  const Class& of = *entry.of;
+  if (!entry.waiting() || !of.pool->is_node() ||
+      of.spec->strategy.kind == StrategyKind::kNodeAffinity) {  // For that it is this node or none.
+    return;
+  }
+  uint64_t most = of.local ? UINT64_MAX : 0;
+  of.spec->resources.ForEach([&](std::string_view name, Amount amount) {
+    most = std::min(most, static_cast<uint64_t>(ledger_.total().Get(name) / amount));
+  });
+  if (of.handed > most) {
+    GiveBack(entry);
+  }
+}
+
+// Whether `entry`, which waits here while other nodes have room, goes back to who handed it on. Not
+// before the word of that room is old enough for those nodes to have used it themselves, and one at
+// a time, or all would go and meet again at the same nodes.
+bool LeaseQueue::BackIsDue(Class& of, const Entry& entry, Nanos now) {
+  const Nanos due = std::max(entry.since, of.gave_back_at) +
+                    static_cast<Nanos>(view_.nodes.size()) * kNewsPerNode;
+  if (now < due) {
+    of.pool->next = std::min(of.pool->next, due);
+    return false;
+  }
+  of.gave_back_at = now;
+  return true;
 }
 
 void LeaseQueue::SetShare(Entry& entry, NodeNumber node, uint32_t share) {

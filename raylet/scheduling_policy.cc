@@ -12,6 +12,10 @@ namespace {
 
 using Kind = Placement::Kind;
 
+// Nodes that are filled one after the other are chosen among the first of so many: others choose
+// at the same time, and know as little of each other.
+constexpr size_t kNodesPerChoice = 5;
+
 // Whether `node` may be chosen at all, now or later.
 bool Feasible(const LeaseSpec& spec, const NodeView& node, const LabelSelector* selector) {
   return node.usable() && node.total.Fits(spec.resources) &&
@@ -91,7 +95,8 @@ Placement PlaceHybrid(const LeaseSpec& spec, const ClusterView& view, const Labe
     return {Kind::kNode, view.local};
   }
   // Less is better: GPUs not wanted, then load from kPackUntil on. Equals: the local node, then at
-  // random.
+  // random, of those below kPackUntil among the first few.
+  const uint64_t first_few = view.nodes.size() / kNodesPerChoice;
   std::optional<std::pair<bool, double>> best;
   NodeNumber chosen = 0;
   uint64_t equals = 0;
@@ -108,7 +113,7 @@ Placement PlaceHybrid(const LeaseSpec& spec, const ClusterView& view, const Labe
       best = score;
       chosen = number;
       equals = 1;
-    } else if (score == *best && !packs && chosen != view.local) {
+    } else if (score == *best && chosen != view.local && (!packs || equals < first_few)) {
       ++equals;
       if (number == view.local || (context.random != nullptr && context.random->OneIn(equals))) {
         chosen = number;

@@ -46,9 +46,9 @@ struct PolicyContext {
 
 // Hybrid: the node with most argument bytes if it has room; else the local node while less than
 // half full; else the other nodes in order (without GPUs first, unless GPUs are wanted) while less
-// than half full; else the least loaded. Placement group: the node of the bundle; any bundle: the
-// local node if it has one, else one of the others. Whether the bundle has room is for the ledger
-// of that node to say.
+// than half full, of many nodes one of the next few; else the least loaded. Placement group: the
+// node of the bundle; any bundle: the local node if it has one, else one of the others. Whether the
+// bundle has room is for the ledger of that node to say.
 Placement Place(const LeaseSpec& spec, const ClusterView& view, const PolicyContext& context = {});
 
 // Whether node `number` could hold `spec` if it were empty: labels, totals, affinity; not its

@@ -3,6 +3,7 @@
 
 #include <catch2/catch.hpp>
 #include <map>
+#include <set>
 
 namespace sheaf {
 namespace {
@@ -166,6 +167,24 @@ SCENARIO("what no node can ever hold is said in words") {
         "no node has 4 CPU, 1 GPU together; add a larger node or lower the request");
   view.nodes[1].alive = view.nodes[2].alive = view.nodes[3].alive = false;
   CHECK(InfeasibleWords(Wants("CPU:1"), view) == "no node takes work: all are draining or dead");
+}
+
+SCENARIO("of many nodes to fill, raylets that choose at the same time choose different ones") {
+  ClusterView view;
+  view.local = 100;
+  for (NodeNumber node = 1; node <= 100; ++node) {
+    view.nodes[node] = Node("CPU:4", node == view.local ? "CPU:0" : "CPU:4");
+  }
+  CHECK((Place(Wants("CPU:1"), view) == At(1)));
+  std::set<NodeNumber> chosen;
+  for (uint64_t seed = 1; seed <= 200; ++seed) {
+    SeededRandom random(seed);
+    PolicyContext context;
+    context.random = &random;
+    chosen.insert(Place(Wants("CPU:1"), view, context).node);
+  }
+  CHECK(chosen.size() >= 15);
+  CHECK(*chosen.rbegin() <= 20);  // The others stay empty, for what needs a whole node.
 }
 
 SCENARIO("a thousand nodes are filled to the last core, and equal seeds choose equally") {

@@ -289,12 +289,14 @@ void Node::RemoveJob(JobNumber job) { jobs_.erase(job); }
 absl::Status Node::Start(const WorkerSpec& spec) {
   if (!jobs_.contains(spec.job)) return absl::NotFoundError("no such job");
   starting_[spec.process] = spec.job;
+  ++started_workers_;
   const Nanos took = world_.random.OneIn(10) ? world_.Between(kMillisecond, 200 * kMillisecond)
                                              : world_.Between(kMillisecond, 5 * kMillisecond);
-  // Never many in a row: after a few the raylet gives up on the job, as it should.
+  // Never many in a row: after a few the raylet gives up on such workers, as it should.
+  int& failed = failed_starts_[{spec.job, spec.environment}];
   const uint64_t one_in = world_.faults.start_failure_one_in;
-  const bool fails = one_in != 0 && failed_starts_ < 2 && world_.random.OneIn(one_in);
-  failed_starts_ = fails ? failed_starts_ + 1 : 0;
+  const bool fails = one_in != 0 && failed < 2 && world_.random.OneIn(one_in);
+  failed = fails ? failed + 1 : 0;
   OnLoop(took, [this, process = spec.process, fails] {
     if (!starting_.contains(process)) return;  // Killed on its way.
     const auto job = jobs_.find(starting_.at(process));

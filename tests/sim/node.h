@@ -60,6 +60,7 @@ class Node final : public Endpoint, public WorkerLauncher, public Switchboard {
   // Living ones of a role.
   std::vector<Process*> Living(ProcessRole role);
   size_t starting() const { return starting_.size(); }
+  uint64_t started_workers() const { return started_workers_; }
 
  private:
   class RayletTransport;
@@ -120,7 +121,8 @@ class Node final : public Endpoint, public WorkerLauncher, public Switchboard {
   bool turn_scheduled_ = false;
   uint64_t tick_number_ = 0;
   Nanos tick_at_ = 0;
-  int failed_starts_ = 0;  // In a row.
+  std::map<std::pair<JobNumber, std::string>, int> failed_starts_;  // In a row.
+  uint64_t started_workers_ = 0;
   bool crashed_ = false;
 
   struct Attached {

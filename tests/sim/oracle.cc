@@ -163,8 +163,9 @@ std::string Oracle::WhyNotOfCall(const CallRecord& call, ErrorKind kind, std::se
       return "nobody cancelled it";
     }
     case ErrorKind::kEnvironmentFailed:
-      // Starts fail twice in a row at most, and the raylet tries four times.
-      return early_deaths_ >= 2 ? "" : "workers do start";
+      // Starts of a kind of worker fail twice in a row at most, and the raylet tries four times.
+      // One that dies before it is ready counts as well, and then two more may fail.
+      return early_deaths_ >= 1 ? "" : "workers do start";
     case ErrorKind::kNodeDied:
       return dead_nodes_.empty() ? "no node died" : "";
     case ErrorKind::kWorkerCrashed:

@@ -1,6 +1,8 @@
 // Copyright The Sheaf Authors. SPDX-License-Identifier: Apache-2.0
 #include "tests/sim/cluster.h"
 
+#include <sys/resource.h>
+
 #include <algorithm>
 
 #include "absl/strings/str_cat.h"
@@ -15,15 +17,18 @@ constexpr Nanos kLongestRun = 30 * kSecond;  // With faults.
 constexpr uint64_t kEventsInCircles = 1'000'000;
 constexpr Nanos kLivenessLimit = 120 * kSecond;
 constexpr Nanos kRest = 8 * kSecond;  // Two passes of the sweeper.
+constexpr Nanos kUntilIdle = 20 * kSecond;
 constexpr Nanos kEmptyLimit = 60 * kSecond;
 constexpr Nanos kDrainTime = 600 * kMillisecond;
 constexpr int kDriversPerNode = 2;
-constexpr int kNodesPerTaskDriver = 10;
+// Each job has workers of its own on each node, and all of them are simulated at one time.
+constexpr int kNodesPerTaskDriver = 10, kMostTaskDrivers = 5;
 constexpr uint64_t kEventsPerTask = 1'000;  // At most, by far.
 constexpr uint64_t kEventsPerNode = 100'000;
 
 int TaskDrivers(const RunOptions& options) {
-  return (options.nodes + kNodesPerTaskDriver - 1) / kNodesPerTaskDriver;
+  return std::min((options.nodes + kNodesPerTaskDriver - 1) / kNodesPerTaskDriver,
+                  kMostTaskDrivers);
 }
 
 Mix MixOf(const RunOptions& options, Random& random) {
@@ -34,6 +39,23 @@ Mix MixOf(const RunOptions& options, Random& random) {
   return mix;
 }
 constexpr Nanos kLongestApart = 10 * kSecond;  // Longer than the GCS needs to declare a node dead.
+
+Nanos CpuTime() {
+  rusage usage{};
+  getrusage(RUSAGE_SELF, &usage);
+  const auto nanos = [](const timeval& time) {
+    return time.tv_sec * kSecond + time.tv_usec * kMicrosecond;
+  };
+  return nanos(usage.ru_utime) + nanos(usage.ru_stime);
+}
+
+RunPart Between(const RunPart& begin, RunPart end) {
+  end.events -= begin.events;
+  for (size_t kind = 0; kind < end.frames.size(); ++kind) end.frames[kind] -= begin.frames[kind];
+  end.cpu -= begin.cpu;
+  end.time -= begin.time;
+  return end;
+}
 
 }  // namespace
 
@@ -120,23 +142,25 @@ void Cluster::RunRandomWork() {
 }
 
 void Cluster::RunTasks(RunResult* result) {
+  RunUntil(kRest, [] { return false; });  // Each node hears of all others.
+  result->boot = SoFar();
   for (int i = 0; i < TaskDrivers(options_); ++i) {
     nodes_[static_cast<size_t>(i * kNodesPerTaskDriver)]->StartDriver();
   }
-  uint64_t events = world_.queue.events();
-  Nanos began = MonotonicNow();
+  RunPart before = SoFar();
   if (!RunUntil(kLivenessLimit, [&] { return DriversFinished(); }) && world_.oracle.ok()) {
     world_.oracle.Fail("O1", absl::StrCat("not all tasks have ended:", Describe()));
   }
-  result->task_events = world_.queue.events() - events;
-  result->task_wall = MonotonicNow() - began;
-  RunUntil(kRest, [] { return false; });  // What the tasks left behind.
-  events = world_.queue.events();
-  began = MonotonicNow();
+  result->tasks = Between(before, SoFar());
+  for (auto& node : nodes_) result->started_workers += node->started_workers();
+  RunUntil(kUntilIdle, [] { return false; });  // Workers that nobody uses end after ten seconds.
+  before = SoFar();
   RunUntil(kRest, [] { return false; });
-  result->idle_events = world_.queue.events() - events;
-  result->idle_wall = MonotonicNow() - began;
-  result->idle_time = kRest;
+  result->idle = Between(before, SoFar());
+}
+
+RunPart Cluster::SoFar() const {
+  return {world_.queue.events(), world_.trace.between_nodes(), CpuTime(), world_.now()};
 }
 
 // --- Faults. ---

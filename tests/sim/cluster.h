@@ -24,6 +24,14 @@ struct RunOptions {
   bool trace = false;
 };
 
+// What a part of a run took.
+struct RunPart {
+  uint64_t events = 0;
+  FrameCounts frames{};
+  Nanos cpu = 0;   // Of this process.
+  Nanos time = 0;  // Virtual.
+};
+
 struct RunResult {
   uint64_t events = 0;
   uint64_t trace_hash = 0;
@@ -33,9 +41,10 @@ struct RunResult {
   FaultCounts faults{};
   std::map<ErrorKind, size_t> errors;
   std::vector<std::string> failures;  // Empty: all is well.
-  // With RunOptions::tasks: what the tasks took, and the whole cluster at rest in virtual time.
-  uint64_t task_events = 0, idle_events = 0;
-  Nanos task_wall = 0, idle_wall = 0, idle_time = 0;
+  // With RunOptions::tasks: what it took until all nodes knew each other, the tasks, and then the
+  // cluster at rest.
+  RunPart boot, tasks, idle;
+  uint64_t started_workers = 0;
 };
 
 class Cluster {
@@ -48,6 +57,7 @@ class Cluster {
   bool RunUntil(Nanos limit, const std::function<bool()>& done);
   void RunRandomWork();
   void RunTasks(RunResult* result);
+  RunPart SoFar() const;
   bool DriversFinished();
   void ScheduleFaults();
   void Every(Nanos FaultPlan::* mean, std::function<void()> strike);

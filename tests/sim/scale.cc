@@ -5,8 +5,14 @@
 
 #include <algorithm>
 #include <cstdio>
+#include <numeric>
 #include <string>
+#include <utility>
+#include <vector>
 
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
+#include "absl/strings/str_join.h"
 #include "tests/sim/cluster.h"
 
 namespace sheaf::sim {
@@ -33,6 +39,28 @@ void RaiseFileLimit() {
   setrlimit(RLIMIT_NOFILE, &limit);
 }
 
+constexpr size_t kKindsShown = 6;
+
+double Micros(Nanos time) { return static_cast<double>(time) / kMicrosecond; }
+
+// "3.1 HandedDemand, 1.2 RemoteJob": of what there was most, for each of `of`.
+std::string MostFrequent(const FrameCounts& frames, double of) {
+  std::vector<std::pair<uint64_t, size_t>> most;
+  for (size_t kind = 0; kind < frames.size(); ++kind) {
+    if (frames[kind] > 0) most.emplace_back(frames[kind], kind);
+  }
+  std::sort(most.rbegin(), most.rend());
+  if (most.size() > kKindsShown) most.resize(kKindsShown);
+  return absl::StrJoin(most, ", ", [of](std::string* out, const auto& entry) {
+    absl::StrAppendFormat(out, "%.2f %s", static_cast<double>(entry.first) / of,
+                          FrameName(static_cast<FrameKind>(entry.second)));
+  });
+}
+
+double Sum(const FrameCounts& frames) {
+  return static_cast<double>(std::accumulate(frames.begin(), frames.end(), uint64_t{0}));
+}
+
 bool Measure(uint64_t seed, int nodes, Cost* cost) {
   RunOptions options;
   options.seed = seed;
@@ -41,17 +69,24 @@ bool Measure(uint64_t seed, int nodes, Cost* cost) {
   const RunResult result = Cluster(options).Run();
   for (const std::string& failure : result.failures) std::printf("  %s\n", failure.c_str());
   const double tasks = static_cast<double>(result.calls);
-  const double node_seconds = nodes * static_cast<double>(result.idle_time) / kSecond;
+  const double node_seconds = nodes * static_cast<double>(result.idle.time) / kSecond;
   if (!result.failures.empty() || result.calls != options.tasks || node_seconds == 0) {
     std::printf("%zu of %lu tasks were made\n", result.calls, options.tasks);
     return false;
   }
-  cost->events_per_task = static_cast<double>(result.task_events) / tasks;
-  cost->idle_events_per_node = static_cast<double>(result.idle_events) / node_seconds;
-  std::printf("%8d %9.0f %14.1f %12.1f %18.1f %18.1f\n", nodes, tasks, cost->events_per_task,
-              static_cast<double>(result.task_wall) / kMicrosecond / tasks,
-              cost->idle_events_per_node,
-              static_cast<double>(result.idle_wall) / kMicrosecond / node_seconds);
+  cost->events_per_task = static_cast<double>(result.tasks.events) / tasks;
+  cost->idle_events_per_node = static_cast<double>(result.idle.events) / node_seconds;
+  std::printf("%6d %8.0f %8.0f %8.2f %8.1f %8.1f %8.1f %8.2f | %8.1f %8.1f %8.1f\n", nodes, tasks,
+              static_cast<double>(result.boot.events) / nodes,
+              static_cast<double>(result.tasks.time) / kSecond, cost->events_per_task,
+              Sum(result.tasks.frames) / tasks, Micros(result.tasks.cpu) / tasks,
+              static_cast<double>(result.started_workers) / nodes, cost->idle_events_per_node,
+              Sum(result.idle.frames) / node_seconds, Micros(result.idle.cpu) / node_seconds);
+  if (nodes > 1) {
+    std::printf("         frames of a task: %s\n         of an idle node: %s\n",
+                MostFrequent(result.tasks.frames, tasks).c_str(),
+                MostFrequent(result.idle.frames, node_seconds).c_str());
+  }
   std::fflush(stdout);
   return true;
 }
@@ -60,8 +95,10 @@ bool Measure(uint64_t seed, int nodes, Cost* cost) {
 
 int RunAtScale(uint64_t seed, int nodes) {
   RaiseFileLimit();
-  std::printf("%8s %9s %14s %12s %18s %18s\n", "nodes", "tasks", "events a task", "us a task",
-              "idle events/node/s", "idle us/node/s");
+  std::printf("%6s %8s %8s %8s %26s %8s | %26s\n", "", "", "a node's", "tasks", "a task", "workers",
+              "an idle node, a second");
+  std::printf("%6s %8s %8s %8s %8s %8s %8s %8s | %8s %8s %8s\n", "nodes", "tasks", "start ev.",
+              "took s", "events", "frames", "cpu us", "a node", "events", "frames", "cpu us");
   Cost first, last;
   if (!Measure(seed, std::max(nodes / 100, 1), &first)) return 1;
   if (nodes >= 20 && !Measure(seed, nodes / 10, &last)) return 1;

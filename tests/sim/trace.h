@@ -3,6 +3,8 @@
 // request the text.
 #pragma once
 
+#include <array>
+#include <cstddef>
 #include <cstdint>
 #include <cstdio>
 #include <string>
@@ -19,18 +21,23 @@ const char* FrameName(FrameKind kind);
 // What matters of a frame about one call, for people.
 std::string FrameWords(FrameKind kind, std::string_view body);
 
+// Frames that went from one node to another, or to and from the GCS, by kind.
+using FrameCounts = std::array<uint64_t, 256>;
+
 class Trace {
  public:
   explicit Trace(bool print) : print_(print) {}
 
   bool printing() const { return print_; }
   uint64_t hash() const { return hash_; }
+  const FrameCounts& between_nodes() const { return between_nodes_; }
 
   void Frame(Nanos now, ProcessId from, ProcessId to, FrameKind kind, std::string_view body) {
     Mix(static_cast<uint64_t>(now));
     Mix(from.packed());
     Mix(to.packed());
     Mix(static_cast<uint64_t>(kind) << 32 | body.size());
+    if (from.node != to.node) ++between_nodes_[static_cast<size_t>(kind) % between_nodes_.size()];
     if (print_) [[unlikely]] {
       Line(now, absl::StrCat(from.ToString(), " -> ", to.ToString(), " ", FrameName(kind), " ",
                              body.size(), FrameWords(kind, body)));
@@ -60,6 +67,7 @@ class Trace {
 
   const bool print_;
   uint64_t hash_ = 0xcbf29ce484222325u;
+  FrameCounts between_nodes_{};
 };
 
 }  // namespace sheaf::sim

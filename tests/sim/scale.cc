@@ -22,7 +22,7 @@ constexpr uint64_t kTasksPerNode = 100;
 // Events are counted, not timed, so that the verdict is the same on each machine. What a task or an
 // idle node costs may grow by this much of what the cluster grows by: each change of a node's free
 // resources goes to all others, in an event of its own.
-constexpr double kMostGrowth = 0.1;
+constexpr double kMostGrowth = 0.05;
 
 struct Cost {
   double events_per_task = 0;

@@ -8,8 +8,8 @@ namespace sheaf::sim {
 
 // Runs clusters of 1/100, 1/10 and all of `nodes`, with 100 tasks per node, without faults, and
 // prints what a task and an idle node take. 0: no call was wrong or lost, and from the smallest
-// cluster to the largest the events per task and per node grew by a tenth of what the nodes did at
-// most; else 1.
+// cluster to the largest the events per task and per node grew by a twentieth of what the nodes did
+// at most; else 1.
 int RunAtScale(uint64_t seed, int nodes);
 
 }  // namespace sheaf::sim

@@ -1,6 +1,7 @@
 // Copyright The Sheaf Authors. SPDX-License-Identifier: Apache-2.0
 #include "gcs/gcs_process.h"
 
+#include <deque>
 #include <future>
 #include <map>
 #include <utility>
@@ -16,47 +17,82 @@ constexpr Nanos kMetricsPeriod = kSecond;
 
 }  // namespace
 
-// Every channel ends in the one callback.
+// Every channel ends in the one callback, but for the time after a pause.
 class GcsProcess::CallbackTransport final : public Transport {
  public:
-  using SendFunction = std::function<void(ProcessId to, FrameKind kind, std::string body)>;
-  explicit CallbackTransport(SendFunction send) : send_(std::move(send)) {}
+  CallbackTransport(const GcsProcessOptions& options, const Clock& clock,
+                    const std::atomic<bool>& silenced)
+      : options_(options), clock_(clock), silenced_(silenced) {}
 
   Channel& To(ProcessId peer) override {
-    return channels_.try_emplace(peer, peer, send_).first->second;
+    return channels_.try_emplace(peer, peer, *this).first->second;
+  }
+  // Looks for pauses, and lets go what was held after one.
+  void Turn() {
+    const Nanos now = clock_.Now();
+    if (last_turn_ != 0 && now - last_turn_ >= options_.longest_pause) {
+      held_until_ = now + options_.held_after_pause;
+    }
+    last_turn_ = now;
+    while (!held_.empty() && now >= held_until_) {
+      Held frame = std::move(held_.front());
+      held_.pop_front();
+      if (!silenced_) options_.send(frame.to, frame.kind, std::move(frame.body));
+    }
   }
   void Forget(ProcessId peer) override { channels_.erase(peer); }
 
  private:
   class CallbackChannel final : public Channel {
    public:
-    CallbackChannel(ProcessId peer, const SendFunction& send) : peer_(peer), send_(send) {}
+    CallbackChannel(ProcessId peer, CallbackTransport& transport)
+        : peer_(peer), transport_(transport) {}
     void Send(Lane, FrameKind kind, std::string_view head, std::string_view tail) override {
       std::string body;
       body.reserve(head.size() + tail.size());
       body.append(head).append(tail);
-      send_(peer_, kind, std::move(body));
+      transport_.Send({peer_, kind, std::move(body)});
     }
     size_t queued_bytes() const override { return 0; }
 
    private:
     const ProcessId peer_;
-    const SendFunction& send_;
+    CallbackTransport& transport_;
   };
+  struct Held {
+    ProcessId to;
+    FrameKind kind;
+    std::string body;
+  };
+  void Send(Held frame) {
+    Turn();
+    if (silenced_) return;
+    if (last_turn_ < held_until_) {
+      held_.push_back(std::move(frame));
+    } else {
+      options_.send(frame.to, frame.kind, std::move(frame.body));
+    }
+  }
 
-  const SendFunction send_;
+  const GcsProcessOptions& options_;
+  const Clock& clock_;
+  const std::atomic<bool>& silenced_;
+  Nanos last_turn_ = 0;
+  Nanos held_until_ = 0;
+  std::deque<Held> held_;
   std::map<ProcessId, CallbackChannel> channels_;
 };
 
 GcsProcess::GcsProcess(GcsProcessOptions options)
     : options_(std::move(options)),
       random_(EntropySeed()),
-      transport_(std::make_unique<CallbackTransport>(options_.send)),
+      transport_(std::make_unique<CallbackTransport>(options_, clock_, silenced_)),
       loop_(std::make_unique<ThreadExecutor>(ThreadExecutor::Options{
           .name = "gcs", .tick_period = options_.tick_period, .tick = [this] { Tick(); }})) {}
 
 void GcsProcess::Tick() {
   if (!started_) return;
+  transport_->Turn();
   service_->Tick();
   const Nanos now = clock_.Now();
   if (options_.metrics == nullptr || now < next_metrics_) return;

@@ -34,6 +34,10 @@ struct GcsProcessOptions {
   metrics::Page* metrics =
       nullptr;  // Outlives the process. Not null: the figures of the GCS are kept there.
   Nanos tick_period = 100 * kMillisecond;
+  // After a pause of this process nothing leaves for a while: if others follow a later GCS by now,
+  // Silence is called in that time, and what was answered to nobody was never acknowledged.
+  Nanos longest_pause = 3 * kSecond;
+  Nanos held_after_pause = 2 * kSecond;  // Links are dialled once a second.
 };
 
 class GcsProcess {
@@ -46,6 +50,8 @@ class GcsProcess {
   // A frame from the raylet `from`, {0, k} while it has no number. Any thread; never blocks for the
   // disk.
   void Post(ProcessId from, FrameKind kind, std::string body);
+  // The term is over: nothing leaves any more. Any thread.
+  void Silence() { silenced_ = true; }
   // Answers what has been posted, closes the storage and ends the threads. Idempotent.
   void Stop();
   // Any thread but the loop; waits for the loop. Empty after Stop.
@@ -71,6 +77,7 @@ class GcsProcess {
   uint64_t term_ = 0;
   std::atomic<bool> started_ = false;
   std::atomic<bool> stopped_ = false;
+  std::atomic<bool> silenced_ = false;
   Nanos next_metrics_ = 0;
   std::unique_ptr<ThreadExecutor> loop_;
 };

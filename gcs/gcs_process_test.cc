@@ -2,11 +2,14 @@
 // With a real thread, clock and database.
 #include "gcs/gcs_process.h"
 
+#include <atomic>
 #include <catch2/catch.hpp>
+#include <chrono>
 #include <condition_variable>
 #include <cstdlib>
 #include <filesystem>
 #include <mutex>
+#include <thread>
 
 #include "gcs/gcs_world.h"
 
@@ -142,6 +145,36 @@ SCENARIO("a database of another cluster, or none at all, is refused") {
   CHECK(GcsProcess::Start(other).status().code() == absl::StatusCode::kFailedPrecondition);
   CHECK(GcsProcess::Start(raylet.Options("/no/such/directory/gcs.db")).status().code() ==
         absl::StatusCode::kUnavailable);
+}
+
+SCENARIO(
+    "after a pause of the process answers are held, until it may be sure that it still leads") {
+  class Raylet raylet;
+  GcsProcessOptions options = raylet.Options("");
+  options.longest_pause = 200 * kMillisecond;
+  options.held_after_pause = 500 * kMillisecond;
+  std::atomic<bool> pauses = false;
+  options.send = [&pauses, send = options.send](ProcessId to, FrameKind kind, std::string body) {
+    send(to, kind, std::move(body));
+    if (pauses.exchange(false)) std::this_thread::sleep_for(std::chrono::milliseconds(300));
+  };
+  const auto gcs = GcsProcess::Start(std::move(options));
+  REQUIRE(gcs.ok());
+  const NodeNumber node = raylet.Register(**gcs);
+  const Nanos begin = MonotonicNow();
+  pauses = true;
+  raylet.Ask(**gcs, {node, 1}, KvPut("before", "it"));
+  WHEN("it leads") {
+    raylet.Ask(**gcs, {node, 1}, KvPut("behind", "it"));
+    CHECK(MonotonicNow() - begin >= 500 * kMillisecond);
+  }
+  WHEN("it is told that its term is over") {
+    const size_t before = raylet.replies();
+    raylet.Post(**gcs, {node, 1}, KvPut("behind", "it"));
+    (*gcs)->Silence();
+    (*gcs)->Stop();
+    CHECK(raylet.replies() == before);
+  }
 }
 
 }  // namespace sheaf

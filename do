@@ -437,7 +437,7 @@ soak() {
   step "venv" ensure_venv
   [[ -x build/venv/bin/python ]] || fail "no build/venv: the rows of several nodes need the Python package"
   step "configure" configure build
-  step "build" build_into build fault_test disk_shim sheaf sheaf_python sim examples/{word_count,counter,digits}
+  step "build" build_into build fault_test disk_shim sheaf sheaf_python sim strange_peer examples/{word_count,counter,digits,train_digits}
   step "soak" build/venv/bin/python tests/integration/faults/soak.py build/tests/integration/faults/fault_test build/cli/sheaf "$@"
 }
 

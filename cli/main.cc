@@ -144,6 +144,12 @@ class CommandLine {
                      "What other nodes dial, if that is not where this one listens")
         ->type_name("HOST:PORT");
     command
+        ->add_option("--unheard-limit", node.unheard_limit,
+                     "Seconds after which a node that this one does not hear, while the head hears "
+                     "both, is reported: the head then ends one of the two (default 15)")
+        ->check(CLI::Range(1., 1e6))
+        ->type_name("SECONDS");
+    command
         ->add_option("--token-file", node.token_file,
                      "The cluster's token (default: SHEAF_TOKEN, SHEAF_TOKEN_FILE, else the file "
                      "token beside the sessions, made if missing)")

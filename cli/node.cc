@@ -38,7 +38,8 @@ namespace sheaf::cli {
 namespace {
 
 constexpr Nanos kGrace = 2 * kSecond;  // Workers and drivers have so long to end by themselves.
-constexpr int kKeptSessions = 10;      // Of nodes that ended, with their logs.
+constexpr Nanos kUnheardLookPeriod = 4 * kSecond;   // While all nodes are heard.
+constexpr int kKeptSessions = 10;                   // Of nodes that ended, with their logs.
 constexpr Nanos kLookAtParent = 20 * kMillisecond;  // While the node joins a cluster.
 constexpr char kParentIsOver[] = "the program that started it is over";
 
@@ -83,6 +84,7 @@ class Node {
     SHEAF_RETURN_IF_ERROR(MakeSession(plan.settings, flags.resume));
     SHEAF_RETURN_IF_ERROR(StartMetrics(std::move(plan.metrics)));
     join_ = flags.join;
+    unheard_limit_ = static_cast<Nanos>(flags.unheard_limit * kSecond);
     if (!embedded_ || !join_.empty()) SHEAF_RETURN_IF_ERROR(Connect(flags, plan.settings));
     MakeRaylet(std::move(plan.raylet), open_files);
     if (join_.empty()) SHEAF_RETURN_IF_ERROR(StartGcs());
@@ -108,6 +110,17 @@ class Node {
     std::string head = join_;
     if (head.empty() && connections_ != nullptr) head = connections_->address();
     return {session_->path(), endpoint_->url(), head, raylet_->node()};
+  }
+  // To be called again after the time that it returns.
+  Nanos ReportUnheard() {
+    if (connections_ == nullptr) return kForever;
+    const bool some = connections_->ReportUnheard(
+        unheard_limit_, [this](ProcessId from, FrameKind kind, std::string body) {
+          if (gcs_ != nullptr) return gcs_->Post(from, kind, std::move(body));
+          connections_->ToGcs(from, kind, body);
+          connections_->Flush();
+        });
+    return some ? kSecond : kUnheardLookPeriod;
   }
   int stop_fd() const { return stop_.get(); }
   std::string stop_reason() {
@@ -156,7 +169,10 @@ class Node {
       raylet_->RefuseRegistration(
           absl::Status(why.code(), absl::StrCat("cannot join ", head, ": ", why.message())));
     };
-    events.on_deposed = [this](absl::Status why) { RequestStop(std::string(why.message())); };
+    events.on_deposed = [this](absl::Status why) {
+      gcs_->Silence();
+      RequestStop(std::string(why.message()));
+    };
     events.on_fetch = [this](ProcessId reader, std::string request, LinksOptions::Respond respond) {
       raylet_->PostFetch(reader, std::move(request), std::move(respond));
     };
@@ -221,6 +237,7 @@ class Node {
   absl::Status StartGcs() {
     GcsProcessOptions options;
     options.gcs.version = std::string(kSheafVersion);
+    if (connections_ != nullptr) options.gcs.address = connections_->address();
     // An embedded node's cluster ends with it: nothing of it is worth a disk.
     options.database = embedded_ ? "" : session_->database();
     options.metrics = &own_page_.page();
@@ -256,6 +273,7 @@ class Node {
   OwnMetricsPage own_page_;  // Of the GCS and of links.
   NodeMetrics metrics_{std::string(kSheafVersion)};
   std::unique_ptr<metrics::HttpEndpoint> endpoint_;
+  Nanos unheard_limit_ = 0;
   std::string join_;  // Where the GCS is; empty: here.
   NoOtherNodes no_other_nodes_;
   std::unique_ptr<NodeConnections> connections_;  // Null: a cluster of one.
@@ -270,7 +288,9 @@ std::string AwaitEnd(Node& node, int signals, int parent_pipe, int parent_pidfd)
                                       {node.stop_fd(), POLLIN, 0},
                                       {parent_pipe, POLLIN, 0},
                                       {parent_pidfd, POLLIN, 0}}};
-    if (poll(waiting.data(), waiting.size(), -1) < 0) continue;
+    const Nanos pause = node.ReportUnheard();
+    const int timeout = pause == kForever ? -1 : static_cast<int>(pause / kMillisecond);
+    if (poll(waiting.data(), waiting.size(), timeout) <= 0) continue;
     if (waiting[0].revents != 0) {
       signalfd_siginfo info{};
       if (read(signals, &info, sizeof(info)) == sizeof(info)) {

@@ -2,11 +2,13 @@
 #include "cli/node_connections.h"
 
 #include <utility>
+#include <vector>
 
 #include "absl/strings/str_cat.h"
 #include "base/log.h"
 #include "base/status_macros.h"
 #include "metrics/counter.h"
+#include "proto/gcs.pb.h"
 #include "shm/attach.h"
 
 namespace sheaf::cli {
@@ -49,6 +51,7 @@ absl::StatusOr<std::unique_ptr<NodeConnections>> NodeConnections::Start(const No
     Log(up ? LogLevel::kInfo : LogLevel::kWarning, "the link to ",
         peer == kGcs ? std::string("the GCS") : absl::StrCat("node ", peer.node),
         up ? " is up" : " is down: ", std::string(reason.message()));
+    if (peer.node != 0 && peer != kGcs) node->OnNodeLink(peer.node, up);
     const bool refused = absl::IsUnauthenticated(reason) || absl::IsFailedPrecondition(reason);
     if (!up && peer == kGcs && refused) node->events_.on_refused(reason);
     if (!up && node->hosts_gcs_ && absl::IsAborted(reason)) node->events_.on_deposed(reason);
@@ -135,7 +138,50 @@ void NodeConnections::SetAddress(NodeNumber node, const std::string& address) {
   links_->SetAddress(RayletOf(node), address);
 }
 
+void NodeConnections::AddSelf(ProcessId end) {
+  links_->AddSelf(end);
+  const std::lock_guard lock(mutex_);
+  self_ = end;
+}
+
+void NodeConnections::OnNodeLink(NodeNumber node, bool up) {
+  const std::lock_guard lock(mutex_);
+  if (up || dead_.contains(node)) {
+    unheard_since_.erase(node);
+  } else {
+    unheard_since_.try_emplace(node, MonotonicNow());
+  }
+}
+
+bool NodeConnections::ReportUnheard(
+    Nanos limit,
+    const std::function<void(ProcessId from, FrameKind kind, std::string body)>& to_gcs) {
+  std::vector<NodeNumber> unheard;
+  ProcessId self;
+  {
+    const std::lock_guard lock(mutex_);
+    if (unheard_since_.empty()) return false;
+    self = self_;
+    const Nanos now = MonotonicNow();
+    for (const auto& [node, since] : unheard_since_) {
+      if (now - since >= limit) unheard.push_back(node);
+    }
+  }
+  for (const NodeNumber node : unheard) {
+    proto::GcsRequest request;
+    request.set_client(self.packed());
+    request.mutable_unregister_node()->set_node(node);
+    to_gcs(self, FrameKind::kGcsRequest, request.SerializeAsString());
+  }
+  return true;
+}
+
 void NodeConnections::Forget(NodeNumber node) {
+  {
+    const std::lock_guard lock(mutex_);
+    dead_.insert(node);
+    unheard_since_.erase(node);
+  }
   // The GCS still has a word for it: that it is dead and must end.
   if (!hosts_gcs_) links_->Forget(RayletOf(node));
 }

@@ -4,10 +4,14 @@
 #pragma once
 
 #include <functional>
+#include <map>
 #include <memory>
+#include <mutex>
+#include <set>
 #include <string>
 
 #include "absl/status/statusor.h"
+#include "base/clock.h"
 #include "base/config.h"
 #include "cli/start.h"
 #include "metrics/page.h"
@@ -44,12 +48,18 @@ class NodeConnections final : public NodeLinks {
 
   const std::string& address() const { return address_; }  // Empty: nobody can dial this node.
   // This process is this raylet.
-  void AddSelf(ProcessId end) { links_->AddSelf(end); }
+  void AddSelf(ProcessId end);
   // And the GCS, in this term.
   void HostGcs(const GcsTerm& term) {
     links_->SetTerm(term);
     links_->AddSelf(kGcs);
   }
+  // Tells the GCS, through `to_gcs`, of the nodes that are not heard any more for `limit`, though
+  // nobody declared them dead: it ends one of the two, as what they ask of each other waits. Any
+  // thread, about once a second; false: all that this node has to do with are heard.
+  bool ReportUnheard(
+      Nanos limit,
+      const std::function<void(ProcessId from, FrameKind kind, std::string body)>& to_gcs);
   // A frame of the raylet for the GCS elsewhere; `from` is {0, k} while it has no number.
   void ToGcs(ProcessId from, FrameKind kind, const std::string& body);
   // A frame of the GCS for the raylet `to` elsewhere.
@@ -70,10 +80,15 @@ class NodeConnections final : public NodeLinks {
  private:
   explicit NodeConnections(ConnectionEvents events) : events_(std::move(events)) {}
   void OnFrames(ProcessId peer, std::unique_ptr<LinkBatch> batch);
+  void OnNodeLink(NodeNumber node, bool up);
 
   const ConnectionEvents events_;
   std::string address_;
   bool hosts_gcs_ = false;
+  std::mutex mutex_;  // Guards the next three.
+  ProcessId self_;
+  std::map<NodeNumber, Nanos> unheard_since_;  // Whose links are down.
+  std::set<NodeNumber> dead_;
   std::unique_ptr<Links> links_;
   Links::Figures published_;
 };

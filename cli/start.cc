@@ -182,6 +182,7 @@ std::vector<std::string> NodeFlags::Arguments() const {
   add("--address", join);
   add("--host", host);
   add("--advertise-address", advertise);
+  add("--unheard-limit", absl::StrCat(unheard_limit));
   if (port >= 0) add("--port", std::to_string(port));
   add("--token-file",
       token_file.empty() ? "" : std::filesystem::absolute(token_file, ignored).string());

@@ -29,6 +29,7 @@ struct NodeFlags {
   int port = -1;          // -1: of a head 6379, or a free one if that is taken; else a free one.
   std::string
       token_file;  // Empty: SHEAF_TOKEN, SHEAF_TOKEN_FILE, or `token` in the directory of sessions.
+  double unheard_limit = 15;  // Seconds; docs/cli.md.
   std::string tls_directory;  // Empty: SHEAF_TLS_DIR, or no TLS.
 
   // As arguments of `sheaf node`.

@@ -15,6 +15,7 @@ namespace sheaf {
 struct GcsOptions {
   std::string version = "0.1.0";  // Raylets of another are refused.
   std::string cluster_id = {};    // 16 bytes; empty: the one on disk, or a new one.
+  std::string address = {};       // Of the node that hosts the GCS; empty: a cluster of one.
   Nanos heartbeat_period = 250 * kMillisecond;
   Nanos suspect_after = kSecond;
   Nanos dead_after = 5 * kSecond;

@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "base/log.h"
 #include "gcs/reply.h"
 #include "gcs/row_key.h"
 
@@ -136,7 +137,8 @@ void NodeService::OnHeartbeat(const CallPtr& call, NodeNumber node,
   heartbeat->set_number(request.number());
   heartbeat->set_term(context_.term);
   // A node whose death waits for the disk has no lease either: the death is decided.
-  const bool member = table_.IsMember(node) && !unburied_.contains(node);
+  const bool member =
+      table_.IsMember(node) && !unburied_.contains(node) && !condemned_.contains(node);
   heartbeat->set_fenced(!member);
   if (member) {
     heartbeat->set_lease_ns(context_.options.lease);
@@ -185,17 +187,24 @@ void NodeService::PublishLoads() {
 
 void NodeService::Unregister(CallPtr call, NodeNumber node, const proto::UnregisterNode& request) {
   if (request.node() == 0 || request.node() == node) {
+    const auto condemned = condemned_.find(node);
     return Move(std::move(call), node, request.drain_only() ? NodeEvent::kDrain : NodeEvent::kEnd,
-                "left");
+                condemned == condemned_.end() ? "left" : condemned->second.reason);
   }
-  if (!request.drain_only() || !table_.IsMember(request.node())) {
+  if (!table_.IsMember(request.node())) {
     return context_.pipeline.Answer(
         call,
         ErrorReply(ErrorKind::kInvalidArgument,
-                   request.drain_only()
-                       ? absl::StrCat("no node ", request.node(),
-                                      " is in the cluster; sheaf list nodes shows those that are")
-                       : "a node may only drain another, not end it"));
+                   absl::StrCat("no node ", request.node(),
+                                " is in the cluster; sheaf list nodes shows those that are")));
+  }
+  if (!request.drain_only()) {  // The two have not heard each other for long. One of them goes.
+    const auto goes = [this](NodeNumber which) {
+      return condemned_.contains(which) || unburied_.contains(which);
+    };
+    if (!goes(node) && !goes(request.node()))
+      unheard_.Report(node, request.node(), context_.clock.Now());
+    return context_.pipeline.Answer(call, {});
   }
   Move(std::move(call), request.node(), NodeEvent::kDrain, "left");
 }
@@ -223,6 +232,8 @@ void NodeService::Move(CallPtr call, NodeNumber node, NodeEvent event, std::stri
           table_.Put(info);
           if (state == proto::NodeInfo::DEAD) {
             unburied_.erase(node);
+            unheard_.Remove(node);
+            condemned_.erase(node);
             health_.Remove(node);
           }
           Publish(info);
@@ -257,6 +268,7 @@ void NodeService::Tick() {
       Move(nullptr, change.node, NodeEvent::kEnd, "no heartbeat");
     }
   }
+  EndUnheard();
   for (const NodeNumber node : again) Move(nullptr, node, NodeEvent::kEnd, "no heartbeat");
   if (table_.Surplus(context_.options.max_remembered).empty()) return;
   context_.pipeline.Run(nullptr, {"nodes/trim"}, [this]() -> Outcome {
@@ -269,6 +281,31 @@ void NodeService::Tick() {
     };
     return outcome;
   });
+}
+
+// The node of the GCS stays: without it there is no cluster. What takes no work is there for a
+// driver, or leaves anyhow.
+void NodeService::EndUnheard() {
+  const auto worth = [this](NodeNumber node) {
+    const proto::NodeInfo* info = table_.Find(node);
+    if (info == nullptr ||
+        (!info->address().empty() && info->address() == context_.options.address))
+      return -1;
+    return info->state() == proto::NodeInfo::DRAINING ? 1 : 0;
+  };
+  while (const auto verdict = unheard_.Next(context_.clock.Now(), worth)) {
+    Log(LogLevel::kWarning, "node ", verdict->node, " is ended: ", verdict->reason);
+    unheard_.Remove(verdict->node);
+    condemned_.emplace(
+        verdict->node,
+        Condemned{Deadline(context_.clock.Now(), context_.options.lease), verdict->reason});
+  }
+  std::vector<std::pair<NodeNumber, std::string>> over;
+  for (const auto& [node, condemned] : condemned_) {
+    if (context_.clock.Now() >= condemned.dead_at && !unburied_.contains(node))
+      over.emplace_back(node, condemned.reason);
+  }
+  for (const auto& [node, reason] : over) Move(nullptr, node, NodeEvent::kEnd, reason);
 }
 
 void NodeService::Publish(const proto::NodeInfo& info) {

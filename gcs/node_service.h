@@ -4,6 +4,7 @@
 #pragma once
 
 #include <functional>
+#include <map>
 #include <set>
 #include <string>
 #include <string_view>
@@ -13,6 +14,7 @@
 #include "gcs/gcs_options.h"
 #include "gcs/health_monitor.h"
 #include "gcs/node_table.h"
+#include "gcs/unheard_pairs.h"
 
 namespace sheaf {
 
@@ -36,6 +38,7 @@ class NodeService {
   NodeNumber last_number() const { return last_number_; }
 
  private:
+  void EndUnheard();
   // Ends or drains a node in the name of `call` (nullptr: nobody asked).
   void Move(CallPtr call, NodeNumber node, NodeEvent event, std::string reason);
   void Publish(const proto::NodeInfo& info);
@@ -43,10 +46,18 @@ class NodeService {
   void LoadChanged(NodeNumber node);
   void PublishLoads();
 
+  // It is told to end, and is dead when the last lease that it was given has ended.
+  struct Condemned {
+    Nanos dead_at;
+    std::string reason;
+  };
+
   const GcsContext context_;
   const std::function<void(NodeNumber)> on_dead_;
   NodeTable table_;
   HealthMonitor health_;
+  UnheardPairs unheard_{{}};
+  std::map<NodeNumber, Condemned> condemned_;
   NodeNumber last_number_ = 0;
   std::set<NodeNumber> loads_changed_;  // Not published yet.
   Nanos next_loads_ = 0;                // When they may be.

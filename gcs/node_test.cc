@@ -157,9 +157,26 @@ SCENARIO("a node leaves, drains, or is replaced by the next one on its machine")
     world.Ask(RayletOf(node), heartbeat);
     CHECK(Find(world, other, node).drained());
   }
-  WHEN("another node asks for what it may not, or for a node that is not there") {
+  WHEN("another node says once that it does not hear it") {
     leave.mutable_unregister_node()->set_node(node);
-    CHECK(world.Ask(RayletOf(other), leave).error() != 0);
+    CHECK(world.Ask(RayletOf(other), leave).error() == 0);
+    world.Pass(10 * kSecond, {node, other});
+    CHECK(Find(world, other, node).state() == proto::NodeInfo::ALIVE);
+  }
+  WHEN("another node says again and again that it does not hear it") {
+    leave.mutable_unregister_node()->set_node(node);
+    for (int second = 0; second < 4; ++second) {
+      world.Ask(RayletOf(other), leave);
+      world.Pass(kSecond, {node, other});
+    }
+    CHECK(Find(world, node, node).state() == proto::NodeInfo::ALIVE);  // The lower number stays.
+    CHECK(HeartbeatOf(world, other).fenced());
+    CHECK(Find(world, node, other).state() == proto::NodeInfo::ALIVE);  // Its last lease runs.
+    world.Pass(4 * kSecond, {node, other});
+    CHECK(Find(world, node, other).state() == proto::NodeInfo::DEAD);
+    CHECK_THAT(Find(world, node, other).death(), Catch::Contains("do not hear each other"));
+  }
+  WHEN("another node asks for a node that is not there") {
     leave.mutable_unregister_node()->set_drain_only(true);
     leave.mutable_unregister_node()->set_node(99);
     const proto::GcsReply reply = world.Ask(RayletOf(other), leave);

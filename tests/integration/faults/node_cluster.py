@@ -116,7 +116,8 @@ class Cluster:
     A node at place N has the resource nN, 100 of it. Ends with `close`, or in a `with` statement.
     """
 
-    def __init__(self, cpus=(0, 2, 2), store_mib: int = 64, seed: int = 0, mtu: int = 16000, head_flags=(), head_environment=None):
+    def __init__(self, cpus=(0, 2, 2), store_mib: int = 64, seed: int = 0, mtu: int = 16000, head_flags=(), head_environment=None,
+                 node_flags=()):
         self._scratch = tempfile.TemporaryDirectory(prefix="sheaf-fault-")
         self.directory = os.path.join(self._scratch.name, "sheaf")
         self.scratch = self._scratch.name
@@ -129,7 +130,7 @@ class Cluster:
         try:
             for place, count in enumerate(cpus, 1):
                 head = place == 1
-                self.start(place, count, head_flags if head else (), head_environment if head else None)
+                self.start(place, count, [*(head_flags if head else ()), *node_flags], head_environment if head else None)
         except BaseException:
             self.kill_all()
             self.network.close()

@@ -38,6 +38,7 @@ ROWS = {
     "34": "rows_limits",
     "36": "rows_versions",
     "38": "rows_mixed",
+    "apart": "rows_partitions",
     "fencing": "rows_fencing",
     "lease": "rows_lease",
     "ports": "rows_programs",

@@ -1,12 +1,17 @@
 # Copyright The Sheaf Authors. SPDX-License-Identifier: Apache-2.0
-"""Row 18: a node and the GCS do not hear each other, for shorter and for longer than a node may be silent."""
+"""Row 18: a node and the GCS do not hear each other, for shorter and for longer than a node may be silent. Row apart: two nodes do not
+hear each other, while the GCS hears both."""
 
+import re
 import threading
 import time
 
+import numpy as np
 import sheaf
-from node_cluster import WAIT_S, Cluster, Marks, expected, outcome, wait_until
+from node_cluster import WAIT_S, Cluster, Marks, array_of, expected, outcome, wait_until
 from sheaf.util.scheduling_strategies import NodeAffinitySchedulingStrategy
+
+MIB = 1 << 20
 
 
 @sheaf.remote(num_cpus=0.5)
@@ -156,3 +161,118 @@ def row_18(run):
         if run.long:
             words.append(long_partition(cluster, run, 60, not whole))
         run.figures("; ".join(words))
+
+
+@sheaf.remote(num_cpus=0.1)
+class Keeper:
+    """Owns objects on its node."""
+
+    def make(self, seed, number):
+        return [sheaf.put(array_of(seed, number, MIB))]
+
+    def sleep(self, seconds):
+        time.sleep(seconds)
+        return seconds
+
+
+@sheaf.remote(num_cpus=0.1, max_retries=3)
+def make(seed, number):
+    return array_of(seed, number, MIB)
+
+
+@sheaf.remote(num_cpus=0.1, max_retries=3)
+def where():
+    return sheaf.get_runtime_context().get_node_id()
+
+
+class Waiting(threading.Thread):
+    """One wait: what came of it and when."""
+
+    def __init__(self, name, reference, bound_s):
+        super().__init__()
+        self.name, self.reference, self.bound_s = name, reference, bound_s
+        self.end = None
+        self.start()
+
+    def run(self):
+        begin = time.monotonic()
+        try:
+            self.end = (*outcome(self.reference, self.bound_s), time.monotonic() - begin)
+        except AssertionError as late:
+            self.end = (None, late, time.monotonic() - begin)
+
+    def ended(self):
+        self.join(self.bound_s + 10)
+        value, error, took = self.end
+        assert not isinstance(error, AssertionError), f"{self.name}: {error}"
+        return value, error, took
+
+
+def row_apart(run):
+    """Calls, objects and actors between the two: each wait ends, in a value or a typed error, and work is placed elsewhere."""
+    limit = run.count(3, 15)
+    bound = 5 + limit + 8 + WAIT_S  # Silence, the limit, the verdict; and what is done then, on a busy machine.
+    with Cluster(seed=run.seed, cpus=(0, 2, 2, 2), node_flags=[f"--unheard-limit={limit}"]) as cluster:
+        cluster.connect(2)
+        marks, once, accepted = (Marks(cluster.directory, name) for name in ("retried", "once", "accepted"))
+        lost = cluster.nodes[3]
+        keeper = Keeper.options(resources={"n3": 1}).remote()
+        (owned_there,) = sheaf.get(keeper.make.remote(run.seed, 1), timeout=WAIT_S)
+        made_there = make.options(scheduling_strategy=soft(lost)).remote(run.seed, 2)
+        sheaf.wait([made_there], timeout=WAIT_S, fetch_local=False)
+        actor = Recorder.options(name="apart", lifetime="detached", max_restarts=-1, max_task_retries=0, scheduling_strategy=soft(lost)).remote(
+            accepted.path)
+        assert sheaf.get(actor.accept.remote(-1), timeout=WAIT_S) == 1
+        movable = Keeper.options(max_restarts=1, max_task_retries=1, scheduling_strategy=soft(lost)).remote()
+        assert sheaf.get(movable.sleep.remote(0), timeout=WAIT_S) == 0
+        retried = {number: marked.options(num_cpus=0.1, max_retries=3, scheduling_strategy=soft(lost)).remote(marks.path, run.seed, number, 120)
+                   for number in range(2)}
+        stuck = {number: marked.options(num_cpus=0.1, max_retries=0, resources={"n3": 1}).remote(once.path, run.seed, number, 120)
+                 for number in range(2)}
+        wait_until(lambda: len(once.all()) == 2 and len(marks.all()) == 2, what="calls run on the node")
+        caller = Caller(actor)
+        caller.start()
+        one_way = run.random.random() < 0.5
+        begin = time.monotonic()
+        cluster.network.rule(2, 3, loss=1.0)
+        if not one_way:
+            cluster.network.rule(3, 2, loss=1.0)
+        waits = [Waiting("an object owned there", owned_there, bound), Waiting("an object made there", made_there, bound),
+                 Waiting("a call of an actor there", keeper.sleep.remote(0), bound), Waiting("a call of an actor that may move", movable.sleep.remote(0), bound)]
+        waits += [Waiting("a call without retries", call, bound) for call in stuck.values()]
+        more = [Waiting("a new call", where.options(scheduling_strategy=soft(lost)).remote(), bound) for _ in range(8)]
+        ends = [wait.ended() for wait in waits]
+        for wait in more:
+            place, error, _ = wait.ended()
+            assert error is None and place in {node.node_id for node in cluster.nodes.values()} - {lost.node_id}, (place, error)
+        slowest = max(took for _, _, took in ends)
+        owned, made, call, moved, *without = ends
+        lost_errors = (sheaf.exceptions.ObjectLostError, sheaf.exceptions.OwnerDiedError, sheaf.exceptions.NodeDiedError)
+        assert isinstance(owned[1], lost_errors) or np.array_equal(owned[0], array_of(run.seed, 1, MIB)), owned
+        assert made[1] is None and np.array_equal(made[0], array_of(run.seed, 2, MIB)), made
+        assert call[1] is None or isinstance(call[1], (sheaf.exceptions.RayActorError, sheaf.exceptions.NodeDiedError)), call
+        assert moved[:2] == (0, None), moved
+        for value, error, _ in without:
+            assert isinstance(error, (sheaf.exceptions.NodeDiedError, sheaf.exceptions.WorkerCrashedError)), (value, error)
+        left = cluster.expect_end(3)  # Of two that are alike the younger goes; while they still do not hear each other.
+        reason = re.search(rf"node {lost.number} is ended: (.*)", cluster.nodes[1].log()).group(1)
+        assert "do not hear each other, while the GCS hears both" in reason, reason
+        wait_until(lambda: len({process for _, process, _ in accepted.all()}) == 2, what="the detached actor accepts calls elsewhere")
+        took = time.monotonic() - begin
+        caller.end()
+        assert one_at_a_time(accepted) == 2
+        cluster.network.heal()
+        for number in retried:
+            wait_until(lambda number=number: marks.counts()[number] == 2, what="a call with retries runs again")
+            sheaf.cancel(retried[number], force=True)
+            outcome(retried[number])
+        assert max(once.counts().values()) == 1 and max(marks.counts().values()) == 2
+        cluster.start(3, 2)
+        wait_until(lambda: cluster.is_alive(3), what="the new node is seen")
+        assert sheaf.get(where.options(resources={"n3": 1}).remote(), timeout=WAIT_S) == cluster.nodes[3].node_id
+        assert len(cluster.alive()) == 4
+        sheaf.kill(sheaf.get_actor("apart"))
+        run.figures(f"{'one way' if one_way else 'both ways'} lost, with a limit of {limit} s: '{reason}'; the node ended {left:.1f} s after the last of {len(waits)} waits, "
+                    f"of which the slowest took {slowest:.1f} s; new calls ran elsewhere; a detached actor moved once, within {took:.1f} s, after "
+                    f"{len(caller.values)} calls with {len(caller.errors)} typed errors; nothing without retries ran twice")
+

@@ -45,7 +45,9 @@ def run(program: str, row: str) -> tuple[list[str], bool]:
 
 
 def today() -> str:
-    return datetime.datetime.now(datetime.timezone.utc).strftime("%Y-%m-%d")
+    """And of which commit the sources are, where that can be told."""
+    done = subprocess.run(["git", "-C", str(FOLDER), "rev-parse", "--short", "HEAD"], capture_output=True, text=True, check=False)
+    return f"{datetime.datetime.now(datetime.timezone.utc):%Y-%m-%d} {done.stdout.strip()}".strip()
 
 
 def simulate(program: str) -> tuple[list[str], bool]:
@@ -83,6 +85,17 @@ def every_method(program: str) -> tuple[list[str], bool]:
     return [f"| 22 | {today()} | {first} | {took:.0f} s | {'passed' if passed else 'FAILED'} | {figures} |\n"], passed
 
 
+def replace_lines(row: str, fresh: list[str]) -> None:
+    """Puts the lines of a row into the page, which somebody may have edited since the last."""
+    head, rest = PAGE.read_text().split(BEGIN)
+    table, tail = rest.split(END)
+    lines = {line.split("|")[1].strip(): [line] for line in table.splitlines(keepends=True) if re.match(ROW_LINE, line)}
+    header = [line for line in table.splitlines(keepends=True) if not re.match(ROW_LINE, line)]
+    lines[row] = fresh
+    body = "".join("".join(lines[row]) for row in ROWS if row in lines)
+    PAGE.write_text(head + BEGIN + "".join(header) + body + END + tail)
+
+
 def main() -> int:
     program, sheaf, rows = sys.argv[1], sys.argv[2], sys.argv[3:] or ROWS
     for row in rows:
@@ -91,20 +104,14 @@ def main() -> int:
     simulator = str(pathlib.Path(program).resolve().parents[2] / "sim" / "sim")
     os.environ["SHEAF_EXECUTABLE"] = os.path.abspath(sheaf)
     os.environ["PYTHONPATH"] = str(pathlib.Path(sheaf).resolve().parents[1] / "python")
-    text = PAGE.read_text()
-    head, rest = text.split(BEGIN)
-    table, tail = rest.split(END)
-    lines = {line.split("|")[1].strip(): [line] for line in table.splitlines(keepends=True) if re.match(ROW_LINE, line)}
-    header = [line for line in table.splitlines(keepends=True) if not re.match(ROW_LINE, line)]
     failed = []
     for row in rows:
         print(f"== row {row}", flush=True)
         in_simulator = {"22": every_method, "sim": simulate}.get(row)
-        lines[row], passed = in_simulator(simulator) if in_simulator else run(program, row)
+        fresh, passed = in_simulator(simulator) if in_simulator else run(program, row)
         if not passed:
             failed.append(row)
-        body = "".join("".join(lines[row]) for row in ROWS if row in lines)
-        PAGE.write_text(head + BEGIN + "".join(header) + body + END + tail)
+        replace_lines(row, fresh)
     print(f"soak: {'all rows passed' if not failed else 'FAILED rows: ' + ' '.join(failed)}; see docs/soak.md")
     return 1 if failed else 0
 

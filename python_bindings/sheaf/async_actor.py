@@ -18,7 +18,7 @@ import threading
 import types
 import weakref
 from asyncio.tasks import _enter_task, _leave_task, _register_task, _unregister_task
-from typing import Any, Generator
+from typing import Any, Coroutine, Generator
 
 from sheaf import _core, worker_main
 from sheaf.worker_errors import ActorExit
@@ -146,7 +146,7 @@ class _Rest:
 
     __slots__ = ("_coroutine", "_context", "_awaited")
 
-    def __init__(self, coroutine: types.CoroutineType[Any, Any, Any], context: contextvars.Context, awaited: Any) -> None:
+    def __init__(self, coroutine: Coroutine[Any, Any, None], context: contextvars.Context, awaited: Any) -> None:
         self._coroutine, self._context, self._awaited = coroutine, context, awaited
 
     @types.coroutine

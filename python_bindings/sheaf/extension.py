@@ -5,7 +5,7 @@ which takes some milliseconds, would be lost: it is held back, and comes when th
 
 from __future__ import annotations
 
-import _signal  # What `signal` adds to it takes a millisecond to import.
+import _signal  # type: ignore[import-not-found]  # What `signal` adds to it takes a millisecond to import.
 
 _came: list[int] = []
 

@@ -197,7 +197,7 @@ def shutdown(*, wait_for_processes: bool = False, _exiting_interpreter: bool = F
 
 def _leave_at_exit() -> None:
     """Ctrl-C meanwhile has no traceback, for the program is over, but ends the process as it would have."""
-    import _signal  # What `signal` adds to it takes longer to import than this function takes.
+    import _signal  # type: ignore[import-not-found]  # What `signal` adds to it takes longer to import than this function takes.
 
     if _signal.getsignal(_signal.SIGINT) is not _signal.default_int_handler:
         shutdown()

@@ -40,6 +40,8 @@ function(sheaf_use_precompiled target kind)
     elseif(kind STREQUAL "raylet")
       _sheaf_precompiled(raylet HEADERS ${sheaf_common_headers} ${sheaf_message_headers} <raylet/raylet.h>
         LINK sheaf_proto OPTIONS ${library_options})
+      # Made anew, never taken from a cache: it knows our headers, which say #pragma once, by their times.
+      set_target_properties(sheaf_precompiled_raylet PROPERTIES CXX_COMPILER_LAUNCHER "")
     else()
       _sheaf_precompiled(test HEADERS <catch2/catch.hpp> ${sheaf_common_headers} ${sheaf_message_headers}
         LINK sheaf_proto sheaf_catch OPTIONS -Wall -Wextra -O1 -fPIE)

@@ -31,7 +31,8 @@ constexpr GcsOperation OperationOf(proto::GcsRequest::BodyCase body) {
     case R::kHeartbeat:
       return {.name = "heartbeat", .raylet_only = true};
     case R::kNodeReport:
-      return {.name = "node_report", .raylet_only = true};
+      // A repeat that comes late knows nothing of processes that have attached since.
+      return {.name = "node_report", .keep_answer = true, .raylet_only = true};
     case R::kUnregisterNode:
       return {.name = "unregister_node", .keep_answer = true, .raylet_only = true};
     case R::kProcessGone:

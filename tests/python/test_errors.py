@@ -188,7 +188,9 @@ def test_what_a_cancelled_task_does_before_it_ends_is_not_interrupted_again(tmp_
             open(done, "w").close()
 
     ref = tidy.remote(str(tmp_path / "begun"), str(tmp_path / "done"))
+    deadline = time.monotonic() + WAIT_S
     while not (tmp_path / "begun").exists():
+        assert time.monotonic() < deadline
         time.sleep(0.01)
     sheaf.cancel(ref)
     with pytest.raises(exceptions.TaskCancelledError):

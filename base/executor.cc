@@ -2,21 +2,20 @@
 #include "base/executor.h"
 
 #include <pthread.h>
-#include <signal.h>
 
 #include <algorithm>
 #include <chrono>
 #include <utility>
 
+#include "base/signal_mask.h"
+
 namespace sheaf {
 
 ThreadExecutor::ThreadExecutor(Options options) : options_(std::move(options)) {
-  sigset_t all;
-  sigset_t before;
-  sigfillset(&all);
-  pthread_sigmask(SIG_SETMASK, &all, &before);  // The new thread inherits it.
-  thread_ = std::thread([this] { Loop(); });
-  pthread_sigmask(SIG_SETMASK, &before, nullptr);
+  {
+    const AllSignalsBlocked blocked;
+    thread_ = std::thread([this] { Loop(); });
+  }
   pthread_setname_np(thread_.native_handle(), options_.name.substr(0, 15).c_str());
 }
 

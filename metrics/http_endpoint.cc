@@ -3,8 +3,6 @@
 
 #include <arpa/inet.h>
 #include <civetweb.h>
-#include <pthread.h>
-#include <signal.h>
 
 #include <chrono>
 #include <future>
@@ -18,6 +16,7 @@
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/strip.h"
+#include "base/signal_mask.h"
 #include "prometheus/text_serializer.h"
 
 namespace sheaf::metrics {
@@ -89,11 +88,6 @@ class CivetEndpoint final : public HttpEndpoint {
     library_ = true;
     mg_init_library(MG_FEATURES_IPV6);
 
-    // Signals are for the threads of the program; the new threads inherit this mask.
-    sigset_t all;
-    sigset_t before;
-    sigfillset(&all);
-    pthread_sigmask(SIG_SETMASK, &all, &before);
     char text[256] = "";
     mg_init_data init{};
     init.callbacks = &callbacks;
@@ -102,8 +96,10 @@ class CivetEndpoint final : public HttpEndpoint {
     mg_error_data error{};
     error.text = text;
     error.text_buffer_size = sizeof(text);
-    context_ = mg_start2(&init, &error);
-    pthread_sigmask(SIG_SETMASK, &before, nullptr);
+    {
+      const AllSignalsBlocked blocked;
+      context_ = mg_start2(&init, &error);
+    }
 
     mg_server_port bound{};
     if (context_ == nullptr || mg_get_server_ports(context_, 1, &bound) < 1) {

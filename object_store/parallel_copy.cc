@@ -4,7 +4,6 @@
 #include <fcntl.h>
 #include <pthread.h>
 #include <sched.h>
-#include <signal.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -15,6 +14,8 @@
 #include <deque>
 #include <memory>
 #include <mutex>
+
+#include "base/signal_mask.h"
 
 namespace sheaf {
 namespace {
@@ -68,14 +69,10 @@ class Helpers {
 
  private:
   bool Start() {  // Under the mutex.
-    sigset_t all;
-    sigset_t before;
-    sigfillset(&all);
-    pthread_sigmask(SIG_SETMASK, &all, &before);  // Signals are for the user's threads.
+    const AllSignalsBlocked blocked;
     pthread_t thread;
     const bool started = pthread_create(&thread, nullptr, &Helpers::Main, this) == 0;
     if (started) pthread_detach(thread);
-    pthread_sigmask(SIG_SETMASK, &before, nullptr);
     return started;
   }
   static void* Main(void* self) {

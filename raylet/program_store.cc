@@ -173,10 +173,11 @@ absl::StatusOr<ProgramStore::Answer> ProgramStore::Ask(ProcessId driver, const s
                     answer = received.status();
                   } else if (parsed.head.ParseFromString((*received)->head())) {
                     parsed.bytes.resize((*received)->size());
-                    (*received)->CopyTo({parsed.bytes.data(), parsed.bytes.size()});
+                    const uint32_t crc =
+                        (*received)->CopyTo({parsed.bytes.data(), parsed.bytes.size()});
                     if (parsed.head.outcome() != proto::BlockHead::FOUND) {
                       answer = absl::NotFoundError("no job of that driver is there any more");
-                    } else if (Crc32c(parsed.bytes) != parsed.head.crc()) {
+                    } else if (crc != parsed.head.crc()) {
                       answer = absl::DataLossError("a checksum is wrong");
                     } else {
                       answer = std::move(parsed);

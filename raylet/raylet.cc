@@ -4,9 +4,9 @@
 #include <algorithm>
 
 #include "absl/strings/str_cat.h"
+#include "base/parse_frame.h"
 #include "base/status_macros.h"
 #include "object_store/store_owner.h"
-#include "raylet/parse_frame.h"
 
 namespace sheaf {
 namespace {
@@ -93,6 +93,7 @@ void Raylet::OnAttached(ProcessId process, const AttachInfo& info) {
 }
 
 void Raylet::OnFrame(ProcessId from, const Frame& frame) {
+  if (frame.kind == FrameKind::kRelay && PassOn(from, frame)) return;
   const auto it = processes_.find(from);
   if (it == processes_.end()) return;
   const absl::Status status = Dispatch(from, it->second, frame);

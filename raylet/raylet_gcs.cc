@@ -4,7 +4,7 @@
 #include <iterator>
 #include <limits>
 
-#include "raylet/parse_frame.h"
+#include "base/parse_frame.h"
 #include "raylet/raylet.h"
 
 namespace sheaf {

@@ -2,8 +2,8 @@
 // Placement groups. Those of this node's processes live and die with their creator and are this
 // raylet's alone; named and detached ones are registered with the GCS first, which has detached
 // ones placed anew when they lose their place.
+#include "base/parse_frame.h"
 #include "base/status_macros.h"
-#include "raylet/parse_frame.h"
 #include "raylet/raylet.h"
 
 namespace sheaf {

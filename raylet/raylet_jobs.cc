@@ -1,8 +1,8 @@
 // Copyright The Sheaf Authors. SPDX-License-Identifier: Apache-2.0
 // A driver's job, from its start to the end of its last worker.
 #include "absl/strings/str_cat.h"
+#include "base/parse_frame.h"
 #include "base/status_macros.h"
-#include "raylet/parse_frame.h"
 #include "raylet/raylet.h"
 
 namespace sheaf {

@@ -9,9 +9,9 @@
 #include <algorithm>
 #include <utility>
 
+#include "base/parse_frame.h"
 #include "base/status_macros.h"
 #include "object_store/store_owner.h"
-#include "raylet/parse_frame.h"
 #include "raylet/raylet.h"
 
 namespace sheaf {

@@ -2,9 +2,9 @@
 // Borrowed references, and the objects of dead owners: what was sealed and is still borrowed on
 // this node stays in its store until the last borrower drops it, and holds the references inside it
 // as long. Who borrows it on other nodes only the owner knew: they have a moment to fetch it.
+#include "base/parse_frame.h"
 #include "base/status_macros.h"
 #include "object_store/store_owner.h"
-#include "raylet/parse_frame.h"
 #include "raylet/raylet.h"
 
 namespace sheaf {

@@ -6,8 +6,8 @@
 #include "absl/strings/escaping.h"
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
+#include "base/parse_frame.h"
 #include "base/status_macros.h"
-#include "raylet/parse_frame.h"
 #include "raylet/raylet.h"
 
 namespace sheaf {

@@ -3,6 +3,7 @@
 
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
+#include "collective/call_record.h"
 
 namespace sheaf {
 namespace {
@@ -21,10 +22,6 @@ constexpr const char* kKinds[kCollectiveKinds] = {"barrier",        "all_reduce"
                                                   "reduce_scatter", "all_gather", "broadcast",
                                                   "all_to_all",     "send",       "recv"};
 
-bool IsReduction(CollectiveKind kind) {
-  return kind == CollectiveKind::kAllReduce || kind == CollectiveKind::kReduce ||
-         kind == CollectiveKind::kReduceScatter;
-}
 bool HasPeer(CollectiveKind kind) {
   return kind == CollectiveKind::kReduce || kind == CollectiveKind::kBroadcast ||
          kind == CollectiveKind::kSend || kind == CollectiveKind::kReceive;

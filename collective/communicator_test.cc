@@ -3,20 +3,22 @@
 // implementation, with ranks as threads of this process. What needs processes is in
 // communicator_faults_test.cc.
 #include <catch2/catch.hpp>
-#include <cmath>
 #include <cstring>
-#include <numeric>
 #include <thread>
 
 #include "collective/fake_rendezvous.h"
 #include "collective/implementations_for_test.h"
 #include "collective/rank_page.h"
+#include "collective/value_table_for_test.h"
 
 namespace sheaf {
 namespace {
 
 constexpr size_t kArena = 64 << 20;
 using enum Implementation;
+using testing::Copies;
+using testing::Given;
+using testing::Reductions;
 
 // Which kinds of memory there are to try: in the arena and private.
 std::vector<bool> KindsOfMemory(Implementation implementation) {
@@ -50,100 +52,6 @@ void AsRanks(Implementation implementation, int world, Body body, size_t arena_b
   }
 }
 
-// Numbers as each type stores them; float16 and bfloat16 hold the small integers exactly.
-void Store(DataType type, double value, std::byte* to) {
-  const auto put = [&](auto number) { std::memcpy(to, &number, sizeof number); };
-  const float single = static_cast<float>(value);
-  uint32_t bits;
-  std::memcpy(&bits, &single, sizeof bits);
-  switch (type) {
-    case DataType::kUint8:
-      return put(static_cast<uint8_t>(value));
-    case DataType::kInt32:
-      return put(static_cast<int32_t>(value));
-    case DataType::kInt64:
-      return put(static_cast<int64_t>(value));
-    case DataType::kFloat32:
-      return put(single);
-    case DataType::kFloat64:
-      return put(value);
-    case DataType::kBfloat16:
-      return put(static_cast<uint16_t>(bits >> 16));
-    case DataType::kFloat16:
-      return put(static_cast<uint16_t>(
-          value == 0 ? 0
-                     : (bits >> 16 & 0x8000) | ((bits >> 13 & 0x3ffff) - (112u << 10)) % 0x8000));
-  }
-}
-
-double Expected(ReduceOp op, DataType type, const std::vector<double>& values) {
-  double result = values[0];
-  for (size_t i = 1; i < values.size(); ++i) {
-    switch (op) {
-      case ReduceOp::kProduct:
-        result *= values[i];
-        break;
-      case ReduceOp::kMin:
-        result = std::min(result, values[i]);
-        break;
-      case ReduceOp::kMax:
-        result = std::max(result, values[i]);
-        break;
-      default:
-        result += values[i];
-    }
-  }
-  if (op == ReduceOp::kAverage) {
-    result /= static_cast<double>(values.size());
-    if (type <= DataType::kInt64) result = std::trunc(result);
-  }
-  return result;
-}
-
-// What rank `rank` gives as element `index`: 1 to 4, so that products of four stay exact.
-double Given(int rank, size_t index) { return 1 + static_cast<double>((index + rank * 3) % 4); }
-
-// Averages that float16 and bfloat16 cannot hold are compared by value.
-double Load(DataType type, const std::byte* from) {
-  const auto get = [&]<class T>(T number) {
-    std::memcpy(&number, from, sizeof number);
-    return number;
-  };
-  switch (type) {
-    case DataType::kUint8:
-      return get(uint8_t{});
-    case DataType::kInt32:
-      return get(int32_t{});
-    case DataType::kInt64:
-      return static_cast<double>(get(int64_t{}));
-    case DataType::kFloat32:
-      return static_cast<double>(get(float{}));
-    case DataType::kFloat64:
-      return get(double{});
-    case DataType::kBfloat16: {
-      const uint32_t bits = static_cast<uint32_t>(get(uint16_t{})) << 16;
-      float single;
-      std::memcpy(&single, &bits, sizeof single);
-      return static_cast<double>(single);
-    }
-    case DataType::kFloat16: {
-      const uint16_t half = get(uint16_t{});
-      const int exponent = half >> 10 & 31;
-      return std::ldexp(exponent == 0 ? half & 1023 : 1024 + (half & 1023),
-                        (exponent == 0 ? 1 : exponent) - 25);
-    }
-  }
-  return 0;
-}
-
-bool Near(DataType type, double got, double wanted) {
-  const double unit = type == DataType::kBfloat16  ? 1.0 / 128
-                      : type == DataType::kFloat16 ? 1.0 / 1024
-                      : type == DataType::kFloat32 ? 1e-6
-                                                   : 0;
-  return std::abs(got - wanted) <= unit * std::abs(wanted);
-}
-
 // An array of this rank, in the arena or private.
 class Array {
  public:
@@ -162,18 +70,11 @@ class Array {
   std::byte* at(size_t index) const { return data_ + index * SizeOf(type_); }
   template <class Value>
   void Fill(size_t from, size_t count, Value value) {
-    for (size_t i = 0; i < count; ++i) Store(type_, value(i), at(from + i));
+    for (size_t i = 0; i < count; ++i) testing::Store(type_, value(i), at(from + i));
   }
-  // The first element that is not `value(i)`, or -1.
   template <class Value>
   absl::Status Check(size_t from, size_t count, Value value, const char* what) const {
-    for (size_t i = 0; i < count; ++i) {
-      const double got = Load(type_, at(from + i));
-      if (Near(type_, got, value(i))) continue;
-      return absl::InternalError(absl::StrCat(what, " ", NameOf(type_), " x ", count, ": element ",
-                                              i, " is ", got, ", want ", value(i)));
-    }
-    return absl::OkStatus();
+    return testing::CheckElements(type_, at(from), count, value, what);
   }
 
  private:
@@ -183,89 +84,30 @@ class Array {
   std::byte* data_ = nullptr;
 };
 
-#define RETURN_IF(expression)                             \
-  do {                                                    \
-    if (absl::Status s = (expression); !s.ok()) return s; \
-  } while (false)
-
-// One reduction of `count` elements in all its forms.
-absl::Status Reductions(Communicator& group, DataType type, ReduceOp op, size_t count,
-                        bool in_arena) {
-  const int world = group.world_size();
-  const int rank = group.rank();
-  const auto reduced = [&](size_t index) {
-    std::vector<double> values;
-    for (int r = 0; r < world; ++r) values.push_back(Given(r, index));
-    return Expected(op, type, values);
+// How the table gets its arrays.
+auto ArraysOf(Communicator& group, bool in_arena) {
+  return [&group, in_arena](DataType type, size_t count) {
+    return Array(group, type, count, in_arena);
   };
-  {
-    Array input(group, type, count, in_arena), output(group, type, count, in_arena);
-    input.Fill(0, count, [&](size_t i) { return Given(rank, i); });
-    RETURN_IF(group.AllReduce(input.data(), output.data(), count, type, op));
-    RETURN_IF(output.Check(0, count, reduced, NameOf(op)));
-    RETURN_IF(group.AllReduce(input.data(), input.data(), count, type, op));
-    RETURN_IF(input.Check(0, count, reduced, "in place"));
-  }
-  {
-    const int root = world - 1;
-    Array array(group, type, count, in_arena);
-    array.Fill(0, count, [&](size_t i) { return Given(rank, i); });
-    RETURN_IF(
-        group.Reduce(array.data(), rank == root ? array.data() : nullptr, count, type, root, op));
-    RETURN_IF(array.Check(
-        0, count, [&](size_t i) { return rank == root ? reduced(i) : Given(rank, i); }, "reduce"));
-  }
-  {
-    Array input(group, type, count * world, in_arena), output(group, type, count, in_arena);
-    input.Fill(0, count * world, [&](size_t i) { return Given(rank, i); });
-    RETURN_IF(group.ReduceScatter(input.data(), output.data(), count, type, op));
-    const auto mine = [&](size_t i) { return reduced(count * rank + i); };
-    RETURN_IF(output.Check(0, count, mine, "reduce_scatter"));
-    RETURN_IF(group.ReduceScatter(input.data(), input.at(count * rank), count, type, op));
-    RETURN_IF(input.Check(count * rank, count, mine, "reduce_scatter in place"));
-  }
-  return absl::OkStatus();
 }
 
-absl::Status Copies(Communicator& group, DataType type, size_t count, bool in_arena) {
+// Each rank sends to the next one, the even ones first.
+absl::Status RoundTheRing(Communicator& group, DataType type, size_t count, bool in_arena) {
   const int world = group.world_size();
   const int rank = group.rank();
-  const auto of_all = [&](size_t i) { return Given(static_cast<int>(i / count), i % count); };
-  {
-    Array input(group, type, count, in_arena), output(group, type, count * world, in_arena);
-    input.Fill(0, count, [&](size_t i) { return Given(rank, i); });
-    RETURN_IF(group.AllGather(input.data(), output.data(), count, type));
-    RETURN_IF(output.Check(0, count * world, of_all, "all_gather"));
-    Array whole(group, type, count * world, in_arena);
-    whole.Fill(count * rank, count, [&](size_t i) { return Given(rank, i); });
-    RETURN_IF(group.AllGather(whole.at(count * rank), whole.data(), count, type));
-    RETURN_IF(whole.Check(0, count * world, of_all, "all_gather in place"));
-  }
-  for (int root = 0; root < world; ++root) {
-    Array array(group, type, count, in_arena);
-    if (rank == root) array.Fill(0, count, [&](size_t i) { return Given(root, i); });
-    RETURN_IF(group.Broadcast(array.data(), count, type, root));
-    RETURN_IF(array.Check(0, count, [&](size_t i) { return Given(root, i); }, "broadcast"));
-  }
-  {
-    Array input(group, type, count * world, in_arena), output(group, type, count * world, in_arena);
-    input.Fill(0, count * world, [&](size_t i) { return Given(rank, i); });
-    RETURN_IF(group.AllToAll(input.data(), output.data(), count, type));
-    const auto from_all = [&](size_t i) {
-      return Given(static_cast<int>(i / count), count * rank + i % count);
-    };
-    RETURN_IF(output.Check(0, count * world, from_all, "all_to_all"));
-  }
-  if (world > 1) {  // Around the ring, the even ranks send first.
-    Array input(group, type, count, in_arena), output(group, type, count, in_arena);
-    input.Fill(0, count, [&](size_t i) { return Given(rank, i); });
-    const int next = (rank + 1) % world, previous = (rank + world - 1) % world;
-    if (rank % 2 == 0) RETURN_IF(group.Send(input.data(), count, type, next));
-    RETURN_IF(group.Receive(output.data(), count, type, previous));
-    if (rank % 2 == 1) RETURN_IF(group.Send(input.data(), count, type, next));
-    RETURN_IF(output.Check(0, count, [&](size_t i) { return Given(previous, i); }, "recv"));
-  }
-  return absl::OkStatus();
+  if (world == 1) return absl::OkStatus();
+  Array input(group, type, count, in_arena), output(group, type, count, in_arena);
+  input.Fill(0, count, [&](size_t i) { return Given(rank, i); });
+  const int next = (rank + 1) % world, previous = (rank + world - 1) % world;
+  if (rank % 2 == 0) SHEAF_RETURN_IF_ERROR(group.Send(input.data(), count, type, next));
+  SHEAF_RETURN_IF_ERROR(group.Receive(output.data(), count, type, previous));
+  if (rank % 2 == 1) SHEAF_RETURN_IF_ERROR(group.Send(input.data(), count, type, next));
+  return output.Check(0, count, [&](size_t i) { return Given(previous, i); }, "recv");
+}
+
+absl::Status AllCopies(Communicator& group, DataType type, size_t count, bool in_arena) {
+  SHEAF_RETURN_IF_ERROR(Copies(group, type, count, ArraysOf(group, in_arena)));
+  return RoundTheRing(group, type, count, in_arena);
 }
 
 TEST_CASE("every reduction, type and size gives the right values", "[table]") {
@@ -276,8 +118,9 @@ TEST_CASE("every reduction, type and size gives the right values", "[table]") {
       for (int type = 0; type < kDataTypes; ++type) {
         for (int op = 0; op < kReduceOps; ++op) {
           for (size_t count : {0, 1, 7, 1001}) {
-            RETURN_IF(Reductions(group, static_cast<DataType>(type), static_cast<ReduceOp>(op),
-                                 count, in_arena));
+            SHEAF_RETURN_IF_ERROR(Reductions(group, static_cast<DataType>(type),
+                                             static_cast<ReduceOp>(op), count,
+                                             ArraysOf(group, in_arena)));
           }
         }
       }
@@ -293,7 +136,7 @@ TEST_CASE("every copy gives the right values", "[table]") {
     for (bool in_arena : KindsOfMemory(implementation)) {
       for (int type = 0; type < kDataTypes; ++type) {
         for (size_t count : {0, 1, 7, 1001}) {
-          RETURN_IF(Copies(group, static_cast<DataType>(type), count, in_arena));
+          SHEAF_RETURN_IF_ERROR(AllCopies(group, static_cast<DataType>(type), count, in_arena));
         }
       }
     }
@@ -308,10 +151,12 @@ TEST_CASE("arrays of many chunks go through the pipeline", "[table]") {
     for (bool in_arena : KindsOfMemory(implementation)) {
       // Seven chunks and a bit: the slots are used again.
       for (size_t count : {kSlotBytes * 7 / 4 + 13, kSlotBytes / 4}) {
-        RETURN_IF(Reductions(group, DataType::kFloat32, ReduceOp::kSum, count, in_arena));
-        RETURN_IF(Copies(group, DataType::kFloat32, count, in_arena));
+        SHEAF_RETURN_IF_ERROR(Reductions(group, DataType::kFloat32, ReduceOp::kSum, count,
+                                         ArraysOf(group, in_arena)));
+        SHEAF_RETURN_IF_ERROR(AllCopies(group, DataType::kFloat32, count, in_arena));
       }
-      RETURN_IF(Reductions(group, DataType::kFloat16, ReduceOp::kSum, kSlotBytes + 5, in_arena));
+      SHEAF_RETURN_IF_ERROR(Reductions(group, DataType::kFloat16, ReduceOp::kSum, kSlotBytes + 5,
+                                       ArraysOf(group, in_arena)));
     }
     return absl::OkStatus();
   });
@@ -324,8 +169,9 @@ TEST_CASE("some ranks may have their arrays in the arena and others not", "[tabl
     for (int with_arena = 0; with_arena < group.world_size(); ++with_arena) {
       for (size_t count : {size_t{5}, kSlotBytes * 5 / 4 + 1}) {
         const bool in_arena = group.rank() == with_arena;
-        RETURN_IF(Reductions(group, DataType::kFloat32, ReduceOp::kSum, count, in_arena));
-        RETURN_IF(Copies(group, DataType::kInt32, count, in_arena));
+        SHEAF_RETURN_IF_ERROR(Reductions(group, DataType::kFloat32, ReduceOp::kSum, count,
+                                         ArraysOf(group, in_arena)));
+        SHEAF_RETURN_IF_ERROR(AllCopies(group, DataType::kInt32, count, in_arena));
       }
     }
     return absl::OkStatus();
@@ -344,10 +190,10 @@ TEST_CASE("operations that were started run in their order, beside the thread th
     }
     // A call comes after all that was started.
     float last = 1;
-    RETURN_IF(group.AllReduce(&last, &last, 1, DataType::kFloat32));
+    SHEAF_RETURN_IF_ERROR(group.AllReduce(&last, &last, 1, DataType::kFloat32));
     for (size_t i = 0; i < arrays.size(); ++i) {
       if (!works[i]->Done()) return absl::InternalError("a later call was faster");
-      RETURN_IF(works[i]->Wait());
+      SHEAF_RETURN_IF_ERROR(works[i]->Wait());
       if (arrays[i][999] != static_cast<float>(3 * i)) return absl::InternalError("wrong sum");
     }
     return last == 3 ? absl::OkStatus() : absl::InternalError("wrong last sum");
@@ -375,7 +221,7 @@ TEST_CASE("started sends and receives of all pairs get past each other") {
                                    .count = count,
                                    .peer = peer}));
     }
-    for (const auto& work : works) RETURN_IF(work->Wait());
+    for (const auto& work : works) SHEAF_RETURN_IF_ERROR(work->Wait());
     for (int peer = 0; peer < 3; ++peer) {
       if (peer != group.rank() && in[peer][count - 1] != peer * 10 + group.rank()) {
         return absl::InternalError("wrong message");
@@ -394,13 +240,15 @@ TEST_CASE("all ranks get the same bits, in the arena or not") {
     }
     std::shared_ptr<std::byte> shared = *group.Allocate(values.size() * 4);
     std::memcpy(shared.get(), values.data(), values.size() * 4);
-    RETURN_IF(group.AllReduce(shared.get(), shared.get(), values.size(), DataType::kFloat32));
-    RETURN_IF(group.AllReduce(values.data(), values.data(), values.size(), DataType::kFloat32));
+    SHEAF_RETURN_IF_ERROR(
+        group.AllReduce(shared.get(), shared.get(), values.size(), DataType::kFloat32));
+    SHEAF_RETURN_IF_ERROR(
+        group.AllReduce(values.data(), values.data(), values.size(), DataType::kFloat32));
     if (std::memcmp(shared.get(), values.data(), values.size() * 4) != 0) {
       return absl::InternalError("the arena's result has other bits");
     }
     std::vector<float> of_first = values;
-    RETURN_IF(group.Broadcast(of_first.data(), of_first.size(), DataType::kFloat32, 0));
+    SHEAF_RETURN_IF_ERROR(group.Broadcast(of_first.data(), of_first.size(), DataType::kFloat32, 0));
     return of_first == values ? absl::OkStatus() : absl::InternalError("rank 0 has other bits");
   });
 }
@@ -420,7 +268,7 @@ TEST_CASE("wrong arguments are refused, and the group goes on") {
     for (const absl::Status& status : bad) {
       if (!absl::IsInvalidArgument(status)) return absl::InternalError(status.ToString());
     }
-    RETURN_IF(group.AllReduce(&value, &value, 1, DataType::kFloat32));
+    SHEAF_RETURN_IF_ERROR(group.AllReduce(&value, &value, 1, DataType::kFloat32));
     return value == 2 ? group.Health() : absl::InternalError("wrong sum");
   });
 }

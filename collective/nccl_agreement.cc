@@ -5,6 +5,7 @@
 #include <cstring>
 
 #include "absl/strings/str_cat.h"
+#include "collective/call_record.h"
 
 namespace sheaf {
 namespace {
@@ -41,13 +42,7 @@ NcclCall CallOf(const Operation& operation, uint64_t sequence) {
 }
 
 std::string Describe(const NcclCall& call) {
-  Operation operation;
-  operation.kind = static_cast<CollectiveKind>(call.kind);
-  operation.type = static_cast<DataType>(call.type);
-  operation.op = static_cast<ReduceOp>(call.op);
-  operation.count = call.count;
-  operation.peer = call.peer;
-  return absl::StrCat(Describe(operation), " #", call.sequence);
+  return absl::StrCat(Describe(OperationOf(call)), " #", call.sequence);
 }
 
 absl::Status Compare(const std::vector<NcclCall>& calls) {

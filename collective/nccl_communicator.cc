@@ -64,7 +64,7 @@ class NcclCommunicatorImpl final : public NcclCommunicator {
 
   absl::Status RunAfter(const Operation& operation, CudaStream after) override {
     SHEAF_RETURN_IF_ERROR(Check(operation));
-    NcclLine& line = LineOf(operation);
+    NcclLine& line = LineOf(lines_, operation);
     if (line.started.load(std::memory_order_acquire) > 0) {
       return StartAfter(operation, after)->Wait(kForever);
     }
@@ -74,26 +74,12 @@ class NcclCommunicatorImpl final : public NcclCommunicator {
   }
 
   std::shared_ptr<Work> StartAfter(const Operation& operation, CudaStream after) override {
-    auto work = std::make_shared<OperationWork>(group_->options().interrupted);
-    if (absl::Status status = Check(operation); !status.ok()) {
-      work->Finish(std::move(status));
-      return work;
-    }
-    NcclLine& line = LineOf(operation);
-    line.started.fetch_add(1, std::memory_order_acq_rel);
-    const std::lock_guard<std::mutex> lock(line.executor_mutex);
-    if (line.executor == nullptr) line.executor = std::make_unique<ThreadExecutor>("nccl");
-    line.executor->Post([this, &line, work, operation, after] {
-      absl::Status status;
-      {
-        const std::lock_guard<std::mutex> running(line.running);
-        status = Check(operation);
-        if (status.ok()) status = RunNow(line, operation, after);
-      }
-      line.started.fetch_sub(1, std::memory_order_acq_rel);
-      work->Finish(std::move(status));
+    if (absl::Status status = Check(operation); !status.ok()) return FinishedWork(status);
+    NcclLine& line = LineOf(lines_, operation);
+    return line.Start("nccl", group_->options().interrupted, [=, this, &line] {
+      SHEAF_RETURN_IF_ERROR(Check(operation));
+      return RunNow(line, operation, after);
     });
-    return work;
   }
 
   void Abort(absl::string_view why) override {
@@ -109,17 +95,7 @@ class NcclCommunicatorImpl final : public NcclCommunicator {
 
  private:
   absl::Status Check(const Operation& operation) const {
-    if (group_->Forked()) [[unlikely]] {
-      return absl::FailedPreconditionError(absl::StrCat(
-          "the group '", name(), "' belongs to the process that this one was forked from"));
-    }
-    if (absl::Status failure = group_->Failure(); !failure.ok()) [[unlikely]] {
-      absl::Status dead = absl::FailedPreconditionError(
-          absl::StrCat("the group '", name(), "' (epoch ", epoch(),
-                       ") is dead, form it anew: ", failure.message()));
-      const std::optional<int> culprit = RankOf(failure);
-      return culprit.has_value() ? WithRank(std::move(dead), *culprit) : dead;
-    }
+    SHEAF_RETURN_IF_ERROR(CheckUsable(*this, *group_));
     SHEAF_RETURN_IF_ERROR(CheckOperation(operation, rank(), world_size()));
     if (operation.count == 0 || operation.kind == CollectiveKind::kBarrier) return absl::OkStatus();
     for (const void* array : ArraysOf(operation, rank())) {
@@ -131,17 +107,6 @@ class NcclCommunicatorImpl final : public NcclCommunicator {
       }
     }
     return absl::OkStatus();
-  }
-
-  NcclLine& LineOf(const Operation& operation) {
-    switch (operation.kind) {
-      case CollectiveKind::kSend:
-        return lines_[1 + 2 * static_cast<size_t>(operation.peer)];
-      case CollectiveKind::kReceive:
-        return lines_[2 + 2 * static_cast<size_t>(operation.peer)];
-      default:
-        return lines_[0];
-    }
   }
 
   // With line.running held.

@@ -9,19 +9,19 @@
 #include <unistd.h>
 
 #include <catch2/catch.hpp>
-#include <cmath>
-#include <cstring>
 #include <iostream>
 #include <thread>
 
 #include "collective/fake_rendezvous.h"
 #include "collective/nccl_library.h"
 #include "collective/nccl_rig_for_test.h"
+#include "collective/value_table_for_test.h"
 
 namespace sheaf {
 namespace {
 
 using testing::Contains;
+using testing::Given;
 using testing::StandIn;
 
 NcclOptions OptionsOf(int rank, int world, const std::string& name = "table") {
@@ -64,80 +64,6 @@ void AsRanks(int world, Body body, int devices = 1) {
   }
 }
 
-// Numbers as each type stores them. All that are given, and their sums and products, are exact in
-// each type.
-void Store(DataType type, double value, std::byte* to) {
-  const auto put = [&](auto number) { std::memcpy(to, &number, sizeof number); };
-  const float single = static_cast<float>(value);
-  uint32_t bits;
-  std::memcpy(&bits, &single, sizeof bits);
-  switch (type) {
-    case DataType::kUint8:
-      return put(static_cast<uint8_t>(value));
-    case DataType::kInt32:
-      return put(static_cast<int32_t>(value));
-    case DataType::kInt64:
-      return put(static_cast<int64_t>(value));
-    case DataType::kFloat32:
-      return put(single);
-    case DataType::kFloat64:
-      return put(value);
-    case DataType::kBfloat16:
-      return put(static_cast<uint16_t>(bits >> 16));
-    case DataType::kFloat16:
-      return put(static_cast<uint16_t>(value == 0 ? 0 : (bits >> 13) - (112u << 10)));
-  }
-}
-
-double Load(DataType type, const std::byte* from) {
-  const auto get = [&]<class T>(T number) {
-    std::memcpy(&number, from, sizeof number);
-    return number;
-  };
-  switch (type) {
-    case DataType::kUint8:
-      return get(uint8_t{});
-    case DataType::kInt32:
-      return get(int32_t{});
-    case DataType::kInt64:
-      return static_cast<double>(get(int64_t{}));
-    case DataType::kFloat32:
-      return static_cast<double>(get(float{}));
-    case DataType::kFloat64:
-      return get(double{});
-    case DataType::kBfloat16: {
-      const uint32_t bits = static_cast<uint32_t>(get(uint16_t{})) << 16;
-      float single;
-      std::memcpy(&single, &bits, sizeof single);
-      return static_cast<double>(single);
-    }
-    case DataType::kFloat16: {
-      const uint16_t half = get(uint16_t{});
-      const int exponent = half >> 10 & 31;
-      return std::ldexp(exponent == 0 ? half & 1023 : 1024 + (half & 1023),
-                        (exponent == 0 ? 1 : exponent) - 25);
-    }
-  }
-  return 0;
-}
-
-// What rank `rank` gives as element `index`.
-double Given(int rank, size_t index) { return 1 + static_cast<double>((index + rank * 3) % 4); }
-
-double Reduced(ReduceOp op, DataType type, int world, size_t index) {
-  double result = Given(0, index);
-  for (int rank = 1; rank < world; ++rank) {
-    const double value = Given(rank, index);
-    result = op == ReduceOp::kProduct ? result * value
-             : op == ReduceOp::kMin   ? std::min(result, value)
-             : op == ReduceOp::kMax   ? std::max(result, value)
-                                      : result + value;
-  }
-  if (op != ReduceOp::kAverage) return result;
-  result /= world;
-  return type <= DataType::kInt64 ? std::trunc(result) : result;
-}
-
 // An array in the device's memory, filled and read by copies.
 class DeviceArray {
  public:
@@ -151,7 +77,8 @@ class DeviceArray {
   template <class Value>
   void Fill(size_t from, size_t count, Value value) {
     std::vector<std::byte> host(count * SizeOf(type_));
-    for (size_t i = 0; i < count; ++i) Store(type_, value(i), host.data() + i * SizeOf(type_));
+    for (size_t i = 0; i < count; ++i)
+      testing::Store(type_, value(i), host.data() + i * SizeOf(type_));
     if (count > 0 && !group_.device().CopyTo(at(from), host.data(), host.size()).ok()) abort();
   }
   template <class Value>
@@ -161,17 +88,7 @@ class DeviceArray {
       absl::Status status = group_.device().CopyFrom(host.data(), at(from), host.size());
       if (!status.ok()) return status;
     }
-    const double unit = type_ == DataType::kBfloat16  ? 1.0 / 128
-                        : type_ == DataType::kFloat16 ? 1.0 / 1024
-                        : type_ == DataType::kFloat32 ? 1e-6
-                                                      : 0;
-    for (size_t i = 0; i < count; ++i) {
-      const double got = Load(type_, host.data() + i * SizeOf(type_));
-      if (std::abs(got - value(i)) <= unit * std::abs(value(i))) continue;
-      return absl::InternalError(absl::StrCat(what, " ", NameOf(type_), " x ", count, ": element ",
-                                              i, " is ", got, ", want ", value(i)));
-    }
-    return absl::OkStatus();
+    return testing::CheckElements(type_, host.data(), count, value, what);
   }
 
  private:
@@ -181,96 +98,41 @@ class DeviceArray {
   const std::shared_ptr<std::byte> memory_;
 };
 
-#define RETURN_IF(expression)                             \
-  do {                                                    \
-    if (absl::Status s = (expression); !s.ok()) return s; \
-  } while (false)
-
-// A reduction of `count` elements in all its forms.
 absl::Status Reductions(NcclCommunicator& group, DataType type, ReduceOp op, size_t count) {
-  const int world = group.world_size();
-  const int rank = group.rank();
-  const auto given = [&](size_t i) { return Given(rank, i); };
-  const auto reduced = [&](size_t i) { return Reduced(op, type, world, i); };
-  {
-    DeviceArray input(group, type, count), output(group, type, count);
-    input.Fill(0, count, given);
-    RETURN_IF(group.AllReduce(input.data(), output.data(), count, type, op));
-    RETURN_IF(output.Check(0, count, reduced, NameOf(op)));
-    RETURN_IF(group.AllReduce(input.data(), input.data(), count, type, op));
-    RETURN_IF(input.Check(0, count, reduced, "in place"));
-  }
-  {
-    const int root = world - 1;
-    DeviceArray array(group, type, count);
-    array.Fill(0, count, given);
-    RETURN_IF(
-        group.Reduce(array.data(), rank == root ? array.data() : nullptr, count, type, root, op));
-    RETURN_IF(array.Check(
-        0, count, [&](size_t i) { return rank == root ? reduced(i) : given(i); }, "reduce"));
-  }
-  {
-    DeviceArray input(group, type, count * world), output(group, type, count);
-    input.Fill(0, count * world, given);
-    const auto mine = [&](size_t i) { return reduced(count * rank + i); };
-    RETURN_IF(group.ReduceScatter(input.data(), output.data(), count, type, op));
-    RETURN_IF(output.Check(0, count, mine, "reduce_scatter"));
-    RETURN_IF(group.ReduceScatter(input.data(), input.at(count * rank), count, type, op));
-    RETURN_IF(input.Check(count * rank, count, mine, "reduce_scatter in place"));
-  }
-  return absl::OkStatus();
+  return testing::Reductions(group, type, op, count, [&](DataType of, size_t elements) {
+    return DeviceArray(group, of, elements);
+  });
 }
 
 absl::Status Copies(NcclCommunicator& group, DataType type, size_t count) {
+  SHEAF_RETURN_IF_ERROR(testing::Copies(group, type, count, [&](DataType of, size_t elements) {
+    return DeviceArray(group, of, elements);
+  }));
   const int world = group.world_size();
   const int rank = group.rank();
-  const auto given = [&](size_t i) { return Given(rank, i); };
-  {
-    const auto of_all = [&](size_t i) { return Given(static_cast<int>(i / count), i % count); };
-    DeviceArray input(group, type, count), output(group, type, count * world);
-    input.Fill(0, count, given);
-    RETURN_IF(group.AllGather(input.data(), output.data(), count, type));
-    RETURN_IF(output.Check(0, count * world, of_all, "all_gather"));
-  }
-  for (int root = 0; root < world; ++root) {
-    DeviceArray array(group, type, count);
-    if (rank == root) array.Fill(0, count, given);
-    RETURN_IF(group.Broadcast(array.data(), count, type, root));
-    RETURN_IF(array.Check(0, count, [&](size_t i) { return Given(root, i); }, "broadcast"));
-  }
-  {
-    DeviceArray input(group, type, count * world), output(group, type, count * world);
-    input.Fill(0, count * world, given);
-    RETURN_IF(group.AllToAll(input.data(), output.data(), count, type));
-    const auto from_all = [&](size_t i) {
-      return Given(static_cast<int>(i / count), count * rank + i % count);
-    };
-    RETURN_IF(output.Check(0, count * world, from_all, "all_to_all"));
-  }
-  if (world > 1) {
-    DeviceArray input(group, type, count), output(group, type, count);
-    input.Fill(0, count, given);
-    const int next = (rank + 1) % world, previous = (rank + world - 1) % world;
-    // The two directions of a pair, and the pairs, are lines of their own.
-    const auto send = group.Start({.kind = CollectiveKind::kSend,
-                                   .type = type,
-                                   .input = input.data(),
-                                   .count = count,
-                                   .peer = next});
-    RETURN_IF(group.Receive(output.data(), count, type, previous));
-    RETURN_IF(send->Wait());
-    RETURN_IF(output.Check(0, count, [&](size_t i) { return Given(previous, i); }, "recv"));
-  }
-  return absl::OkStatus();
+  if (world == 1) return absl::OkStatus();
+  DeviceArray input(group, type, count), output(group, type, count);
+  input.Fill(0, count, [&](size_t i) { return Given(rank, i); });
+  const int next = (rank + 1) % world, previous = (rank + world - 1) % world;
+  // The two directions of a pair, and the pairs, are lines of their own.
+  const auto send = group.Start({.kind = CollectiveKind::kSend,
+                                 .type = type,
+                                 .input = input.data(),
+                                 .count = count,
+                                 .peer = next});
+  SHEAF_RETURN_IF_ERROR(group.Receive(output.data(), count, type, previous));
+  SHEAF_RETURN_IF_ERROR(send->Wait());
+  return output.Check(0, count, [&](size_t i) { return Given(previous, i); }, "recv");
 }
 
 absl::Status Table(NcclCommunicator& group) {
   for (int type = 0; type < kDataTypes; ++type) {
     for (size_t count : {0, 1, 7, 1001}) {
       for (int op = 0; op < kReduceOps; ++op) {
-        RETURN_IF(Reductions(group, static_cast<DataType>(type), static_cast<ReduceOp>(op), count));
+        SHEAF_RETURN_IF_ERROR(
+            Reductions(group, static_cast<DataType>(type), static_cast<ReduceOp>(op), count));
       }
-      RETURN_IF(Copies(group, static_cast<DataType>(type), count));
+      SHEAF_RETURN_IF_ERROR(Copies(group, static_cast<DataType>(type), count));
     }
   }
   return absl::OkStatus();
@@ -287,11 +149,12 @@ absl::Status Order(NcclCommunicator& group) {
     works.push_back(group.Start(
         {CollectiveKind::kAllReduce, DataType::kFloat32, ReduceOp::kSum, data, data, 1000}));
   }
-  RETURN_IF(group.Barrier());
+  SHEAF_RETURN_IF_ERROR(group.Barrier());
   for (int i = 0; i < 20; ++i) {
     if (!works[i]->Done()) return absl::InternalError("a later call was faster");
-    RETURN_IF(works[i]->Wait());
-    RETURN_IF(arrays[i]->Check(0, 1000, [&](size_t) { return i * group.world_size(); }, "started"));
+    SHEAF_RETURN_IF_ERROR(works[i]->Wait());
+    SHEAF_RETURN_IF_ERROR(
+        arrays[i]->Check(0, 1000, [&](size_t) { return i * group.world_size(); }, "started"));
   }
   return absl::OkStatus();
 }
@@ -366,7 +229,7 @@ TEST_CASE("ranks that call different things learn it before data moves", "[nccl]
         absl::Status status =
             group.rank() == 1 ? group.Broadcast(array.data(), 8, DataType::kFloat32, 0)
                               : group.AllReduce(array.data(), array.data(), 8, DataType::kFloat32);
-        RETURN_IF(array.Check(0, 8, [](size_t) { return 99; }, "moved"));
+        SHEAF_RETURN_IF_ERROR(array.Check(0, 8, [](size_t) { return 99; }, "moved"));
         if (group.Health().ok() || !absl::IsFailedPrecondition(group.Barrier())) {
           return absl::InternalError("the group lives on");
         }
@@ -487,10 +350,10 @@ TEST_CASE("an error that NCCL finds later ends the group on all ranks", "[nccl]"
   const std::vector<absl::Status> statuses =
       StatusesOf(2, [&](NcclCommunicator& group) -> absl::Status {
         DeviceArray array(group, DataType::kFloat32, 8);
-        RETURN_IF(group.AllReduce(array.data(), array.data(), 8, DataType::kFloat32));
-        RETURN_IF(group.Barrier());
+        SHEAF_RETURN_IF_ERROR(group.AllReduce(array.data(), array.data(), 8, DataType::kFloat32));
+        SHEAF_RETURN_IF_ERROR(group.Barrier());
         if (group.rank() == 0) fail_next(6);  // ncclRemoteError.
-        RETURN_IF(group.Barrier());
+        SHEAF_RETURN_IF_ERROR(group.Barrier());
         return group.AllReduce(array.data(), array.data(), 8, DataType::kFloat32);
       });
   bool said = false;
@@ -535,9 +398,6 @@ TEST_CASE("a group of device arrays is formed anew after an error, under the nex
   CHECK(said[0] == "");
   CHECK(said[1] == "");
 }
-
-// --- with a GPU
-// -----------------------------------------------------------------------------------
 
 // False: there is none, which is said.
 bool HaveGpu() {

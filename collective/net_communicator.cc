@@ -35,29 +35,8 @@ NetCommunicator::~NetCommunicator() {
 }
 
 absl::Status NetCommunicator::Check(const Operation& operation) const {
-  if (group_->Forked()) {
-    return absl::FailedPreconditionError(absl::StrCat(
-        "the group '", name(), "' belongs to the process that this one was forked from"));
-  }
-  if (absl::Status failure = group_->Failure(); !failure.ok()) {
-    absl::Status dead =
-        absl::FailedPreconditionError(absl::StrCat("the group '", name(), "' (epoch ", epoch(),
-                                                   ") is dead, form it anew: ", failure.message()));
-    const std::optional<int> culprit = RankOf(failure);
-    return culprit.has_value() ? WithRank(std::move(dead), *culprit) : dead;
-  }
+  SHEAF_RETURN_IF_ERROR(CheckUsable(*this, *group_));
   return CheckOperation(operation, rank(), world_size());
-}
-
-OperationLine& NetCommunicator::LineOf(const Operation& operation) {
-  switch (operation.kind) {
-    case CollectiveKind::kSend:
-      return lines_[1 + 2 * static_cast<size_t>(operation.peer)];
-    case CollectiveKind::kReceive:
-      return lines_[2 + 2 * static_cast<size_t>(operation.peer)];
-    default:
-      return lines_[0];
-  }
 }
 
 absl::Status NetCommunicator::RunNow(const Operation& operation) {
@@ -76,7 +55,7 @@ absl::Status NetCommunicator::RunNow(const Operation& operation) {
 // Whoever may be interrupted leaves the work to another thread.
 absl::Status NetCommunicator::Run(const Operation& operation) {
   SHEAF_RETURN_IF_ERROR(Check(operation));
-  OperationLine& line = LineOf(operation);
+  OperationLine& line = LineOf(lines_, operation);
   if (!group_->options().interrupted && line.started.load(std::memory_order_acquire) == 0) {
     const std::lock_guard<std::mutex> lock(line.running);
     return RunNow(operation);
@@ -93,26 +72,11 @@ absl::Status NetCommunicator::Run(const Operation& operation) {
 }
 
 std::shared_ptr<Work> NetCommunicator::Start(const Operation& operation) {
-  auto work = std::make_shared<OperationWork>(group_->options().interrupted);
-  if (absl::Status status = Check(operation); !status.ok()) {
-    work->Finish(std::move(status));
-    return work;
-  }
-  OperationLine& line = LineOf(operation);
-  line.started.fetch_add(1, std::memory_order_acq_rel);
-  const std::lock_guard<std::mutex> lock(line.executor_mutex);
-  if (line.executor == nullptr) line.executor = std::make_unique<ThreadExecutor>("collective");
-  line.executor->Post([this, &line, work, operation] {
-    absl::Status status;
-    {
-      const std::lock_guard<std::mutex> running(line.running);
-      status = Check(operation);
-      if (status.ok()) status = RunNow(operation);
-    }
-    line.started.fetch_sub(1, std::memory_order_acq_rel);
-    work->Finish(std::move(status));
+  if (absl::Status status = Check(operation); !status.ok()) return FinishedWork(status);
+  return LineOf(lines_, operation).Start("collective", group_->options().interrupted, [=, this] {
+    SHEAF_RETURN_IF_ERROR(Check(operation));
+    return RunNow(operation);
   });
-  return work;
 }
 
 void NetCommunicator::Abort(absl::string_view why) {

@@ -48,7 +48,6 @@ class NetCommunicator final : public Communicator {
 
  private:
   absl::Status Check(const Operation& operation) const;
-  OperationLine& LineOf(const Operation& operation);
   absl::Status RunNow(const Operation& operation);
 
   std::unique_ptr<NetGroup> group_;

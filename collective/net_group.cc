@@ -9,6 +9,7 @@
 #include "absl/time/time.h"
 #include "base/failpoint.h"
 #include "base/status_macros.h"
+#include "collective/call_record.h"
 #include "collective/group_epochs.h"
 
 namespace sheaf {
@@ -17,13 +18,6 @@ namespace {
 constexpr size_t kMaxCallsAhead = 64;
 constexpr std::string_view kFormed = "formed";
 
-bool IsRooted(CollectiveKind kind) {
-  return kind == CollectiveKind::kReduce || kind == CollectiveKind::kBroadcast;
-}
-bool IsReduction(CollectiveKind kind) {
-  return kind == CollectiveKind::kAllReduce || kind == CollectiveKind::kReduce ||
-         kind == CollectiveKind::kReduceScatter;
-}
 bool IsPairwise(CollectiveKind kind) {
   return kind == CollectiveKind::kSend || kind == CollectiveKind::kReceive;
 }
@@ -37,25 +31,6 @@ NetCallRecord RecordOf(const Operation& operation, uint64_t sequence) {
   record.op = static_cast<uint8_t>(operation.op);
   record.peer = operation.peer;
   return record;
-}
-
-Operation OperationOf(const NetCallRecord& record) {
-  Operation operation;
-  operation.kind = static_cast<CollectiveKind>(record.kind);
-  operation.type = static_cast<DataType>(record.type);
-  operation.op = static_cast<ReduceOp>(record.op);
-  operation.count = record.count;
-  operation.peer = record.peer;
-  return operation;
-}
-
-// Whether two ranks mean the same.
-bool Match(const NetCallRecord& a, const NetCallRecord& b) {
-  const auto kind = static_cast<CollectiveKind>(a.kind);
-  if (a.kind != b.kind) return false;
-  if (kind == CollectiveKind::kBarrier) return true;
-  return a.type == b.type && a.count == b.count && (!IsReduction(kind) || a.op == b.op) &&
-         (!IsRooted(kind) || a.peer == b.peer);
 }
 
 std::chrono::nanoseconds ForWaiting(Nanos duration) {

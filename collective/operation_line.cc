@@ -4,6 +4,8 @@
 #include <chrono>
 #include <utility>
 
+#include "absl/strings/str_cat.h"
+
 namespace sheaf {
 namespace {
 
@@ -37,6 +39,45 @@ absl::Status OperationWork::Wait(Nanos timeout) {
     }
   }
   return status_;
+}
+
+std::shared_ptr<Work> FinishedWork(absl::Status status) {
+  auto work = std::make_shared<OperationWork>(nullptr);
+  work->Finish(std::move(status));
+  return work;
+}
+
+std::shared_ptr<Work> OperationLine::Start(const char* thread,
+                                           const std::function<bool()>& interrupted,
+                                           std::function<absl::Status()> run) {
+  auto work = std::make_shared<OperationWork>(interrupted);
+  started.fetch_add(1, std::memory_order_acq_rel);
+  const std::lock_guard<std::mutex> lock(executor_mutex);
+  if (executor == nullptr) executor = std::make_unique<ThreadExecutor>(thread);
+  executor->Post([this, work, run = std::move(run)] {
+    absl::Status status;
+    {
+      const std::lock_guard<std::mutex> alone(running);
+      status = run();
+    }
+    started.fetch_sub(1, std::memory_order_acq_rel);
+    work->Finish(std::move(status));
+  });
+  return work;
+}
+
+absl::Status OfAnotherProcess(const Communicator& communicator) {
+  return absl::FailedPreconditionError(
+      absl::StrCat("the group '", communicator.name(),
+                   "' belongs to the process that this one was forked from"));
+}
+
+absl::Status Dead(const Communicator& communicator, const absl::Status& failure) {
+  absl::Status dead = absl::FailedPreconditionError(
+      absl::StrCat("the group '", communicator.name(), "' (epoch ", communicator.epoch(),
+                   ") is dead, form it anew: ", failure.message()));
+  const std::optional<int> culprit = RankOf(failure);
+  return culprit.has_value() ? WithRank(std::move(dead), *culprit) : dead;
 }
 
 }  // namespace sheaf

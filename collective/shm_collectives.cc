@@ -7,6 +7,7 @@
 #include "absl/strings/str_cat.h"
 #include "base/failpoint.h"
 #include "base/status_macros.h"
+#include "collective/call_record.h"
 #include "collective/reduce_ops.h"
 
 namespace sheaf {
@@ -14,13 +15,6 @@ namespace {
 
 constexpr size_t kLineBytes = 64;
 
-bool IsRooted(CollectiveKind kind) {
-  return kind == CollectiveKind::kReduce || kind == CollectiveKind::kBroadcast;
-}
-bool IsReduction(CollectiveKind kind) {
-  return kind == CollectiveKind::kAllReduce || kind == CollectiveKind::kReduce ||
-         kind == CollectiveKind::kReduceScatter;
-}
 // Input and output are world_size blocks, of which each rank stages all but its own.
 bool HasBlocks(CollectiveKind kind) {
   return kind == CollectiveKind::kReduceScatter || kind == CollectiveKind::kAllToAll;
@@ -43,25 +37,6 @@ const std::byte* InputOf(const Operation& operation) {
 }
 std::byte* OutputOf(const Operation& operation) {
   return static_cast<std::byte*>(operation.output);
-}
-
-Operation OperationOf(const CallRecord& record) {
-  Operation operation;
-  operation.kind = static_cast<CollectiveKind>(record.kind);
-  operation.type = static_cast<DataType>(record.type);
-  operation.op = static_cast<ReduceOp>(record.op);
-  operation.count = record.count;
-  operation.peer = record.peer;
-  return operation;
-}
-
-// Whether two ranks mean the same.
-bool Match(const CallRecord& a, const CallRecord& b) {
-  const auto kind = static_cast<CollectiveKind>(a.kind);
-  if (a.kind != b.kind) return false;
-  if (kind == CollectiveKind::kBarrier) return true;
-  return a.type == b.type && a.count == b.count && (!IsReduction(kind) || a.op == b.op) &&
-         (!IsRooted(kind) || a.peer == b.peer);
 }
 
 }  // namespace

@@ -53,33 +53,18 @@ class ShmCommunicator final : public Communicator {
 
   absl::Status Run(const Operation& operation) override {
     SHEAF_RETURN_IF_ERROR(Check(operation));
-    OperationLine& line = LineOf(operation);
+    OperationLine& line = LineOf(lines_, operation);
     if (line.started.load(std::memory_order_acquire) > 0) return Start(operation)->Wait(kForever);
     const std::lock_guard<std::mutex> lock(line.running);
     return RunNow(operation, /*interruptible=*/true);
   }
 
   std::shared_ptr<Work> Start(const Operation& operation) override {
-    auto work = std::make_shared<OperationWork>(group_->options().interrupted);
-    if (absl::Status status = Check(operation); !status.ok()) {
-      work->Finish(std::move(status));
-      return work;
-    }
-    OperationLine& line = LineOf(operation);
-    line.started.fetch_add(1, std::memory_order_acq_rel);
-    const std::lock_guard<std::mutex> lock(line.executor_mutex);
-    if (line.executor == nullptr) line.executor = std::make_unique<ThreadExecutor>("collective");
-    line.executor->Post([this, &line, work, operation] {
-      absl::Status status;
-      {
-        const std::lock_guard<std::mutex> running(line.running);
-        status = Check(operation);
-        if (status.ok()) status = RunNow(operation, /*interruptible=*/false);
-      }
-      line.started.fetch_sub(1, std::memory_order_acq_rel);
-      work->Finish(std::move(status));
+    if (absl::Status status = Check(operation); !status.ok()) return FinishedWork(status);
+    return LineOf(lines_, operation).Start("collective", group_->options().interrupted, [=, this] {
+      SHEAF_RETURN_IF_ERROR(Check(operation));
+      return RunNow(operation, /*interruptible=*/false);
     });
-    return work;
   }
 
   void Abort(absl::string_view why) override {
@@ -99,29 +84,8 @@ class ShmCommunicator final : public Communicator {
 
  private:
   absl::Status Check(const Operation& operation) const {
-    if (group_->Forked()) [[unlikely]] {
-      return absl::FailedPreconditionError(absl::StrCat(
-          "the group '", name(), "' belongs to the process that this one was forked from"));
-    }
-    if (absl::Status failure = group_->Failure(); !failure.ok()) [[unlikely]] {
-      absl::Status dead = absl::FailedPreconditionError(
-          absl::StrCat("the group '", name(), "' (epoch ", epoch(),
-                       ") is dead, form it anew: ", failure.message()));
-      const std::optional<int> culprit = RankOf(failure);
-      return culprit.has_value() ? WithRank(std::move(dead), *culprit) : dead;
-    }
+    SHEAF_RETURN_IF_ERROR(CheckUsable(*this, *group_));
     return CheckOperation(operation, rank(), world_size());
-  }
-
-  OperationLine& LineOf(const Operation& operation) {
-    switch (operation.kind) {
-      case CollectiveKind::kSend:
-        return lines_[1 + 2 * static_cast<size_t>(operation.peer)];
-      case CollectiveKind::kReceive:
-        return lines_[2 + 2 * static_cast<size_t>(operation.peer)];
-      default:
-        return lines_[0];
-    }
   }
 
   absl::Status RunNow(const Operation& operation, bool interruptible) {

@@ -44,7 +44,7 @@ static_assert(sizeof(Bell) == 64 && std::atomic<uint32_t>::is_always_lock_free);
 inline constexpr uint32_t kMaxProcessesPerNode =
     16 * 1024;  // Bells of a node's board, 1 MiB of sparse memory.
 inline constexpr size_t kBellBoardBytes = kMaxProcessesPerNode * sizeof(Bell);
-inline constexpr Nanos kLongestSleep = 100 * kMillisecond;
+inline constexpr Nanos kLongestSleep = 250 * kMillisecond;
 
 // A seq_cst fence. ThreadSanitizer models none: there it is a read-modify-write of `word`.
 inline void FullFence([[maybe_unused]] std::atomic<uint32_t>& word) {

@@ -10,5 +10,7 @@ namespace sheaf {
 
 // Of `bytes`, continuing from the `crc` of the bytes before them; 0 begins.
 uint32_t Crc32c(std::string_view bytes, uint32_t crc = 0);
+// The same while `bytes` are copied to `to`, so that they come from memory once.
+uint32_t CopyWithCrc32c(char* to, std::string_view bytes, uint32_t crc = 0);
 
 }  // namespace sheaf

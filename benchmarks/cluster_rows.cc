@@ -9,7 +9,10 @@
 #include <cstdio>
 #include <cstdlib>
 #include <filesystem>
+#include <fstream>
+#include <functional>
 #include <iostream>
+#include <iterator>
 #include <thread>
 
 namespace bench {
@@ -42,6 +45,36 @@ std::string Sheaf() {
   return std::filesystem::canonical("/proc/self/exe").parent_path().parent_path() / "cli/sheaf";
 }
 
+// Of all threads, user and system.
+double CpuSeconds(pid_t process) {
+  std::ifstream stat("/proc/" + std::to_string(process) + "/stat");
+  const std::string line((std::istreambuf_iterator<char>(stat)), std::istreambuf_iterator<char>());
+  unsigned long user = 0, system = 0;
+  const size_t name_end = line.rfind(')');  // The name may hold anything.
+  if (name_end == std::string::npos ||
+      std::sscanf(line.c_str() + name_end + 1,
+                  " %*c %*d %*d %*d %*d %*d %*u %*u %*u %*u %*u %lu %lu", &user, &system) != 2) {
+    Give("nothing is known of process " + std::to_string(process));
+  }
+  return static_cast<double>(user + system) / static_cast<double>(sysconf(_SC_CLK_TCK));
+}
+
+// Calls a second: `calls` of them, in batches, of which a new one begins once the oldest is done.
+double InFlight(int calls, int in_flight,
+                const std::function<sheaf::ObjectRef<uint64_t>(uint64_t)>& call) {
+  constexpr int kBatches = 10;
+  const int batch = in_flight / kBatches;
+  std::vector<std::vector<sheaf::ObjectRef<uint64_t>>> answers(kBatches);
+  const auto begin = Clock::now();
+  for (int done = 0, which = 0; done < calls; done += batch, which = (which + 1) % kBatches) {
+    sheaf::Get(answers[which], kBound);
+    answers[which].clear();
+    for (int i = 0; i < batch; ++i) answers[which].push_back(call(static_cast<uint64_t>(i)));
+  }
+  for (auto& last : answers) sheaf::Get(last, kBound);
+  return calls / Seconds(begin);
+}
+
 }  // namespace
 
 uint64_t Next(uint64_t i) { return i + 1; }
@@ -51,16 +84,18 @@ class Counter {
  public:
   Counter() = default;
   uint64_t Add(uint64_t by) { return sum_ += by; }
+  int64_t Process() const { return getpid(); }
 
  private:
   uint64_t sum_ = 0;
 };
 
 SHEAF_REMOTE(Next, Read);
-SHEAF_ACTOR(Counter, sheaf::Constructor<>, &Counter::Add);
+SHEAF_ACTOR(Counter, sheaf::Constructor<>, &Counter::Add, &Counter::Process);
 
 struct ClusterNodes::Callee {
   sheaf::ActorHandle<Counter> actor;
+  pid_t process;
 };
 
 void BecomeWorker(int argc, char** argv) {
@@ -83,8 +118,9 @@ ClusterNodes::ClusterNodes(int argc, char** argv, int nodes) {
     if (!first.ok()) Give("node " + std::to_string(node.number) + " runs no task");
   }
   const auto second = sheaf::Strategy::Node(nodes_[1].number);
-  callee_.reset(new Callee{sheaf::Actor<Counter>().Cpus(0).Place(second).Remote()});
-  sheaf::Get(callee_->actor.Task(&Counter::Add).Remote(uint64_t{1}), kBound);
+  callee_.reset(new Callee{sheaf::Actor<Counter>().Cpus(0).Place(second).Remote(), 0});
+  callee_->process =
+      static_cast<pid_t>(sheaf::Get(callee_->actor.Task(&Counter::Process).Remote(), kBound));
 }
 
 ClusterNodes::~ClusterNodes() {
@@ -124,25 +160,20 @@ double ClusterNodes::CallsOneByOne(int calls) {
   return calls / Seconds(begin);
 }
 
-double ClusterNodes::CallsInFlight(int calls) {
-  std::vector<sheaf::ObjectRef<uint64_t>> answers;
-  answers.reserve(static_cast<size_t>(calls));
-  const auto begin = Clock::now();
-  for (int i = 0; i < calls; ++i)
-    answers.push_back(callee_->actor.Task(&Counter::Add).Remote(uint64_t{1}));
-  sheaf::Get(answers, kBound);
-  return calls / Seconds(begin);
+double ClusterNodes::CallsInFlight(int calls, int in_flight) {
+  const pid_t hops[] = {getpid(), nodes_[0].pid, nodes_[1].pid, callee_->process};
+  double before[std::size(hops)];
+  for (size_t i = 0; i < std::size(hops); ++i) before[i] = CpuSeconds(hops[i]);
+  auto add = callee_->actor.Task(&Counter::Add);
+  const double rate = InFlight(calls, in_flight, [&](uint64_t) { return add.Remote(uint64_t{1}); });
+  for (size_t i = 0; i < std::size(hops); ++i)
+    cpu_per_call_[kHops[i]] = (CpuSeconds(hops[i]) - before[i]) / calls * 1e6;
+  return rate;
 }
 
-double ClusterNodes::TasksInFlight(int tasks) {
-  const auto there = sheaf::Strategy::Node(nodes_[1].number);
-  std::vector<sheaf::ObjectRef<uint64_t>> answers;
-  answers.reserve(static_cast<size_t>(tasks));
-  const auto begin = Clock::now();
-  for (int i = 0; i < tasks; ++i)
-    answers.push_back(sheaf::Task(Next).Place(there).Remote(static_cast<uint64_t>(i)));
-  sheaf::Get(answers, kBound);
-  return tasks / Seconds(begin);
+double ClusterNodes::TasksInFlight(int tasks, int in_flight) {
+  auto next = sheaf::Task(Next).Place(sheaf::Strategy::Node(nodes_[1].number));
+  return InFlight(tasks, in_flight, [&](uint64_t i) { return next.Remote(i); });
 }
 
 double ClusterNodes::Broadcast(size_t bytes, int readers) {

@@ -6,11 +6,16 @@
 #include <sys/types.h>
 
 #include <cstdint>
+#include <map>
 #include <memory>
 #include <string>
 #include <vector>
 
 namespace bench {
+
+// What a call to another node passes, there and back.
+inline constexpr const char* kHops[] = {"the driver", "its raylet", "the other raylet",
+                                        "the worker"};
 
 class ClusterNodes {
  public:
@@ -21,8 +26,10 @@ class ClusterNodes {
 
   // Each measures once. Rates are per second.
   double CallsOneByOne(int calls);  // Of an actor on the second node: the next after each answer.
-  double CallsInFlight(int calls);  // Of the same actor, all sent before the first answer is read.
-  double TasksInFlight(int tasks);  // On the second node.
+  double CallsInFlight(int calls, int in_flight);  // Of the same actor.
+  // Microseconds of CPU that `hop` took for each of the calls of the last CallsInFlight.
+  double cpu_per_call(const std::string& hop) const { return cpu_per_call_.at(hop); }
+  double TasksInFlight(int tasks, int in_flight);  // On the second node.
   // Seconds until an object of `bytes` that lies on the first node has been read on the next
   // `readers` ones.
   double Broadcast(size_t bytes, int readers);
@@ -43,6 +50,7 @@ class ClusterNodes {
   std::vector<Node> nodes_;
   std::string head_address_;
   std::unique_ptr<Callee> callee_;
+  std::map<std::string, double> cpu_per_call_;
 };
 
 // Whether this process was started as a worker; then it does not return.

@@ -2,12 +2,12 @@
 // Keeps what is asked for; the test answers.
 #pragma once
 
-#include <cstring>
 #include <deque>
 #include <memory>
 #include <string>
 #include <utility>
 
+#include "base/crc32c.h"
 #include "raylet/block_source.h"
 
 namespace sheaf {
@@ -19,9 +19,7 @@ class OwnedBlock final : public ReceivedBlock {
       : head_(std::move(head)), bytes_(std::move(bytes)) {}
   const std::string& head() const override { return head_; }
   uint64_t size() const override { return bytes_.size(); }
-  void CopyTo(std::span<char> to) const override {
-    std::memcpy(to.data(), bytes_.data(), bytes_.size());
-  }
+  uint32_t CopyTo(std::span<char> to) const override { return CopyWithCrc32c(to.data(), bytes_); }
 
  private:
   const std::string head_, bytes_;

@@ -62,8 +62,7 @@ struct ObjectPuller::Target {
       to = data + offset;
       ++writing;
     }
-    block.CopyTo({to, block.size()});
-    const bool whole = Crc32c({to, block.size()}) == crc;
+    const bool whole = block.CopyTo({to, block.size()}) == crc;
     const std::lock_guard lock(mutex);
     if (--writing == 0) written.notify_all();
     return whole ? absl::OkStatus() : absl::DataLossError("its checksum is wrong");

@@ -32,6 +32,7 @@
 #include "absl/container/btree_map.h"
 #include "absl/container/btree_set.h"
 #include "absl/container/flat_hash_map.h"
+#include "absl/container/flat_hash_set.h"
 #include "absl/functional/function_ref.h"
 #include "base/clock.h"
 #include "base/executor.h"
@@ -322,11 +323,12 @@ class Raylet {
   bool IsDrained() const;
 
   // raylet_remote.cc
+  bool PassOn(ProcessId from, const Frame& frame);
   absl::Status OnRelay(ProcessId from, const Frame& frame);
   void Deliver(ProcessId from, ProcessId to, Lane lane, const Frame& frame);
+  void Relayed(ProcessId from, ProcessId to, Lane lane, const Frame& frame);
   absl::Status DispatchRemote(ProcessId from, const Frame& frame);
   void NoteNode(NodeNumber node);
-  void NoteContact(ProcessId process, ProcessId remote);
   void RefuseContact(ProcessId process, ProcessId remote);
   void TellContacts(ProcessId process, const proto::ProcessDied& message, Remains* remains);
   void OnRemoteDeath(ProcessId process, const proto::Death& death);
@@ -465,7 +467,9 @@ class Raylet {
   absl::btree_map<uint64_t, Followed> followed_;
   // Processes of this node, and those of others (raylets too) with which each has spoken.
   absl::btree_map<ProcessId, absl::btree_set<ProcessId>> contacts_;
-  std::pair<ProcessId, ProcessId> last_contact_;                 // What NoteContact noted last.
+  // The contacts, local process first, between whom frames pass without another question: both
+  // live, as far as is known here. All are forgotten whenever a process or node dies.
+  absl::flat_hash_set<std::pair<ProcessId, ProcessId>> open_contacts_;
   absl::btree_map<ProcessId, JobNumber> remote_owner_jobs_;      // This node's own numbers.
   absl::btree_set<std::pair<NodeNumber, JobNumber>> told_jobs_;  // Described to that node.
   absl::btree_set<uint32_t> ended_jobs_;  // Of the GCS's numbers, the last that were unknown here.

@@ -6,8 +6,8 @@
 
 #include "absl/strings/str_cat.h"
 #include "base/log.h"
+#include "base/parse_frame.h"
 #include "base/status_macros.h"
-#include "raylet/parse_frame.h"
 #include "raylet/raylet.h"
 
 namespace sheaf {
@@ -223,6 +223,11 @@ void Raylet::RemoveDetached(uint64_t key, const proto::Death& death) {
     none.set_key(key);
     *none.mutable_spec() = actor.start.lease();
     queue_.OnDemand(RayletOf(options_.node), none, Now());
+    for (const Lease* lease : queue_.Leases()) {  // Granted, and its worker is still to come.
+      if (lease->demand.owner != RayletOf(options_.node) || lease->demand.key != key) continue;
+      EndLease(lease->number, "its actor is not wanted any more");
+      break;
+    }
     if (const auto job = jobs_.find(actor.job); job != jobs_.end()) {
       job->second.keep_until = Now() + kKeepJobForRestart;
     }

@@ -11,6 +11,8 @@ namespace {
 
 constexpr Nanos kTickPeriod = 100 * kMillisecond;
 constexpr Nanos kRetryQueued = kMillisecond;  // Frames wait for room in a ring (shm/mailbox.h).
+// Frames for other nodes travel together: a message costs far more than a frame in it.
+constexpr Nanos kFlushDelay = kMillisecond / 10;
 constexpr Nanos kShortestTick = kMillisecond / 4;
 
 }  // namespace
@@ -89,14 +91,21 @@ void RayletLoop::Sleep(Nanos until) {
 
 void RayletLoop::Loop() {
   Nanos next_tick = MonotonicNow() + kTickPeriod;
+  Nanos flush_at = kForever;  // Something waits to be flushed.
   while (running_.load(std::memory_order_relaxed)) {
     bool busy = RunPosted();
     busy |= mailbox_.Poll(*client_.frames, /*take_work=*/true) > 0;
     if (busy) client_.end_turn();
     const Nanos now = MonotonicNow();
+    if (busy && flush_at == kForever) flush_at = now + kFlushDelay;
     if (now >= next_tick || now >= client_.next_tick()) {
       client_.tick();
       next_tick = now + kTickPeriod;
+      flush_at = std::min(flush_at, now);
+    }
+    if (flush_at != kForever && (!busy || now >= flush_at)) {
+      client_.flush();
+      flush_at = kForever;
     }
     turns_.fetch_add(1, std::memory_order_relaxed);
     if (busy) continue;
@@ -104,6 +113,7 @@ void RayletLoop::Loop() {
     if (mailbox_.HasQueued()) until = std::min(until, now + kRetryQueued);
     Sleep(until);
   }
+  if (flush_at != kForever) client_.flush();  // What the last turn has sent.
 }
 
 }  // namespace sheaf

@@ -19,6 +19,7 @@ namespace sheaf {
 struct LoopClient {
   FrameHandler* frames = nullptr;
   std::function<void()> end_turn;    // After a batch of frames and posted work.
+  std::function<void()> flush;       // After a turn, once nothing more is there or 0.1 ms is over.
   std::function<void()> tick;        // At least each 100 ms.
   std::function<Nanos()> next_tick;  // When the next would be of use; kForever: in its time.
 };

@@ -88,16 +88,8 @@ class RayletProcess::World final : public FrameHandler {
     raylet.node = node_;
     raylet_ = std::make_unique<Raylet>(std::move(raylet), world);
     options_.on_page(own_page_->page(), true);
-    loop_->Start({this,
-                  [this] {
-                    raylet_->EndTurn();
-                    options_.flush_links();
-                  },
-                  [this] {
-                    Tick();
-                    options_.flush_links();
-                  },
-                  [this] { return raylet_->NextTick(); }});
+    loop_->Start({this, [this] { raylet_->EndTurn(); }, [this] { options_.flush_links(); },
+                  [this] { Tick(); }, [this] { return raylet_->NextTick(); }});
     return attach_->Listen();
   }
 

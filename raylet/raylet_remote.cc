@@ -6,9 +6,9 @@
 // they ask on behalf of their processes.
 #include "absl/strings/str_cat.h"
 #include "base/log.h"
+#include "base/parse_frame.h"
 #include "base/status_macros.h"
 #include "object_store/messages.h"
-#include "raylet/parse_frame.h"
 #include "raylet/raylet.h"
 
 namespace sheaf {
@@ -36,32 +36,50 @@ bool MayCross(FrameKind kind, bool to_raylet) {
 
 }  // namespace
 
-absl::Status Raylet::OnRelay(ProcessId from, const Frame& frame) {
+// Between an open contact, which most frames are; false: OnRelay has to look.
+bool Raylet::PassOn(ProcessId from, const Frame& frame) {
   const auto* mapped = FrameHead<RelayHead>(frame.body);
-  if (mapped == nullptr) return absl::InvalidArgumentError("a relayed frame without its head");
+  if (mapped == nullptr) return false;
   const RelayHead head = *mapped;  // Once: the sender can still write there.
   const ProcessId to = ProcessId::Unpack(head.peer);
   const auto kind = static_cast<FrameKind>(head.kind);
+  if (head.lane > static_cast<uint16_t>(Lane::kControl) || !MayCross(kind, to.is_raylet()) ||
+      !open_contacts_.contains({from, to})) {
+    return false;
+  }
+  Counter(world_.metrics, CounterId::kRelayedOut).Add();
+  world_.links.Send(from, to, static_cast<Lane>(head.lane), kind,
+                    frame.body.substr(sizeof(RelayHead)));
+  return true;
+}
+
+absl::Status Raylet::OnRelay(ProcessId from, const Frame& frame) {
+  const auto* mapped = FrameHead<RelayHead>(frame.body);
+  if (mapped == nullptr) return absl::InvalidArgumentError("a relayed frame without its head");
+  const RelayHead head = *mapped;
+  const ProcessId to = ProcessId::Unpack(head.peer);
   if (head.lane > static_cast<uint16_t>(Lane::kControl) || to.node == kGcs.node ||
-      to.node == options_.node || !MayCross(kind, to.is_raylet())) {
+      to.node == options_.node || !MayCross(static_cast<FrameKind>(head.kind), to.is_raylet())) {
     return absl::InvalidArgumentError(absl::StrCat("a frame of kind ", head.kind, " for ",
                                                    to.ToString(), " may not leave this node"));
   }
-  if (const NodeView* node = view_.Find(to.node); node == nullptr) {
+  const NodeView* const node = view_.Find(to.node);
+  if (node == nullptr) {
     unknown_nodes_.try_emplace(to.node, Now());  // The word of it may be on its way.
   } else if (!node->alive) {
     if (!to.is_raylet()) RefuseContact(from, to);
     return absl::OkStatus();
   }
-  NoteContact(from, to);
-  Counter(world_.metrics, CounterId::kRelayedOut).Add();
-  world_.links.Send(from, to, static_cast<Lane>(head.lane), kind,
-                    frame.body.substr(sizeof(RelayHead)));
-  return absl::OkStatus();
+  contacts_[from].insert(to);
+  open_contacts_.emplace(from, to);
+  return PassOn(from, frame)
+             ? absl::OkStatus()
+             : absl::InvalidArgumentError("the head of a relayed frame changed while it was read");
 }
 
 void Raylet::OnRemoteFrame(ProcessId from, ProcessId to, Lane lane, const Frame& frame) {
   if (to.node != options_.node || from.node == options_.node) return;
+  if (open_contacts_.contains({to, from})) return Relayed(from, to, lane, frame);
   if (const NodeView* node = view_.Find(from.node); node != nullptr && !node->alive) {
     return;  // The words of a node that was declared dead.
   }
@@ -93,7 +111,13 @@ void Raylet::Deliver(ProcessId from, ProcessId to, Lane lane, const Frame& frame
     SendMessage(To(from), FrameKind::kConnectRefused, refusal);
     return;
   }
-  NoteContact(to, from);
+  contacts_[to].insert(from);
+  open_contacts_.emplace(to, from);
+  Relayed(from, to, lane, frame);
+}
+
+// Both live.
+void Raylet::Relayed(ProcessId from, ProcessId to, Lane lane, const Frame& frame) {
   Counter(world_.metrics, CounterId::kRelayedIn).Add();
   RelayHead head;
   head.peer = from.packed();
@@ -155,12 +179,6 @@ absl::Status Raylet::DispatchRemote(ProcessId from, const Frame& frame) {
   }
 }
 
-void Raylet::NoteContact(ProcessId process, ProcessId remote) {
-  if (last_contact_ == std::pair(process, remote)) return;  // A stream of frames.
-  last_contact_ = {process, remote};
-  contacts_[process].insert(remote);
-}
-
 void Raylet::RefuseContact(ProcessId process, ProcessId remote) {
   proto::ConnectRefused refusal;
   refusal.set_peer(remote.packed());
@@ -171,7 +189,7 @@ void Raylet::RefuseContact(ProcessId process, ProcessId remote) {
 // `process` of this node is dead: all with whom it spoke learn of it behind what it sent. Those
 // that may have references from it say when they have seen everything.
 void Raylet::TellContacts(ProcessId process, const proto::ProcessDied& message, Remains* remains) {
-  last_contact_ = {};
+  open_contacts_.clear();
   absl::btree_set<ProcessId> remote;
   if (const auto it = contacts_.find(process); it != contacts_.end()) {
     remote = std::move(it->second);
@@ -212,7 +230,7 @@ void Raylet::OnRemoteDeath(ProcessId process, const proto::Death& death) {
     if (IsAlive(holder)) SendMessage(To(holder), FrameKind::kProcessDied, message);
   }
   for (auto& [local, remote] : contacts_) remote.erase(process);
-  last_contact_ = {};
+  open_contacts_.clear();
   ForgetUndrained([process](ProcessId peer) { return peer == process; });
   LearnObjectsOf(process);
   references_.OwnerDied(process);
@@ -252,7 +270,7 @@ void Raylet::OnRemoteNodeDead(NodeNumber node, const std::string& words) {
     }
     SendMessage(To(process), FrameKind::kNodeGone, gone);
   }
-  last_contact_ = {};
+  open_contacts_.clear();
   for (const ProcessId owner : references_.OwnersOn(node)) {
     died.set_process(owner.packed());
     for (const ProcessId holder : references_.HoldersOf(owner)) {

@@ -131,6 +131,9 @@ void PrepareGrpc() {
           line->file, ":", line->line, ")");
     });
     gpr_set_log_verbosity(GPR_LOG_SEVERITY_ERROR);
+    // Debian's Abseil looks for cycles at each lock, gRPC takes dozens a message, and nobody else
+    // here uses them.
+    absl::SetMutexDeadlockDetectionMode(absl::OnDeadlockCycle::kIgnore);
     KeepCallbackThreads();
   });
 }

@@ -452,6 +452,7 @@ void GrpcLinks::Tick() {
         FailFetches(link.get(), absl::UnavailableError("the guest is gone"), &actions);
         for (const uint64_t session : link->sessions) sessions_.erase(session);
         links_.erase(KeyOf(*link));
+        last_sent_ = nullptr;
       }
     }
     for (const auto& connection : dialled) Pump(connection, &actions);

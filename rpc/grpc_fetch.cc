@@ -9,10 +9,10 @@
 #include <grpcpp/generic/generic_stub.h>
 
 #include <algorithm>
-#include <cstring>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "base/crc32c.h"
 #include "rpc/grpc_links_parts.h"
 #include "rpc/link_wire.h"
 
@@ -47,25 +47,27 @@ class SlicedBlock final : public ReceivedBlock {
 
   const std::string& head() const override { return head_; }
   uint64_t size() const override { return size_; }
-  void CopyTo(std::span<char> to) const override {
-    Copy(begin_, std::min<uint64_t>(size_, to.size()), to.data());
+  uint32_t CopyTo(std::span<char> to) const override {
+    return Copy(begin_, std::min<uint64_t>(size_, to.size()), to.data());
   }
 
  private:
-  // `size` bytes from `at` on.
-  void Copy(uint64_t at, uint64_t size, char* to) const {
+  // `size` bytes from `at` on; their Crc32c.
+  uint32_t Copy(uint64_t at, uint64_t size, char* to) const {
+    uint32_t crc = 0;
     for (const grpc::Slice& slice : slices_) {
-      if (size == 0) return;
+      if (size == 0) break;
       if (at >= slice.size()) {
         at -= slice.size();
         continue;
       }
       const uint64_t part = std::min<uint64_t>(size, slice.size() - at);
-      std::memcpy(to, slice.begin() + at, part);
+      crc = CopyWithCrc32c(to, {reinterpret_cast<const char*>(slice.begin()) + at, part}, crc);
       to += part;
       size -= part;
       at = 0;
     }
+    return crc;
   }
 
   std::vector<grpc::Slice> slices_;

@@ -124,6 +124,7 @@ void GrpcLinks::AddSelf(ProcessId end) {
     Lock lock(mutex_);
     if (std::find(ends_.begin(), ends_.end(), end) != ends_.end()) return;
     ends_.push_back(end);
+    last_sent_ = nullptr;
     if (!end.is_raylet()) return;
     std::vector<std::shared_ptr<Link>> guests;
     for (const auto& [key, link] : links_) {
@@ -162,6 +163,7 @@ void GrpcLinks::Forget(ProcessId peer) {
   {
     Lock lock(mutex_);
     forgotten_.insert(peer);
+    last_sent_ = nullptr;
     addresses_.erase(peer);
     std::set<std::shared_ptr<Link>> gone;
     for (const auto& [key, link] : links_) {
@@ -189,6 +191,7 @@ void GrpcLinks::Forget(ProcessId peer) {
 
 void GrpcLinks::RenamePeer(const std::shared_ptr<Link>& link, ProcessId name, Actions* actions) {
   if (link->peer == name) return;
+  last_sent_ = nullptr;
   const ProcessId before = link->peer;
   Report(link, false,
          absl::CancelledError(absl::StrCat("the guest is ", name.ToString(), " from here on")),
@@ -249,12 +252,21 @@ void GrpcLinks::Send(ProcessId self, ProcessId peer, const LinkFrame& frame) {
     return;
   }
   Lock lock(mutex_);
-  if (stopping_ || forgotten_.contains(peer)) return;
-  const auto [end, guest] = SelfNamed(self);
-  const std::shared_ptr<Link> link = FindOrMake(end, guest, peer);
+  Link* const link = FindToSend(self, peer);
+  if (link == nullptr) return;
   link->state.Queue(frame);
   ++figures_.frames_sent;
-  if (!std::exchange(link->dirty, true)) dirty_.push_back(link);
+  if (!std::exchange(link->dirty, true)) dirty_.push_back(last_sent_);
+}
+
+GrpcLinks::Link* GrpcLinks::FindToSend(ProcessId self, ProcessId peer) {
+  if (stopping_) return nullptr;
+  if (last_sent_ != nullptr && last_sent_ends_ == std::pair(self, peer)) return last_sent_.get();
+  if (forgotten_.contains(peer)) return nullptr;
+  const auto [end, guest] = SelfNamed(self);
+  last_sent_ = FindOrMake(end, guest, peer);
+  last_sent_ends_ = {self, peer};
+  return last_sent_.get();
 }
 
 void GrpcLinks::Flush() {

@@ -88,6 +88,7 @@ class GrpcLinks final : public Links {
 
   // grpc_links.cc: links and their frames. All with `mutex_` held unless they say otherwise.
   std::shared_ptr<Link> FindOrMake(ProcessId self, bool guest, ProcessId peer);
+  Link* FindToSend(ProcessId self, ProcessId peer);  // Null: nothing goes there.
   std::shared_ptr<Link> Find(ProcessId self, ProcessId peer) const;
   std::pair<ProcessId, bool> SelfNamed(ProcessId self) const;
   static Key KeyOf(const Link& link);
@@ -146,6 +147,9 @@ class GrpcLinks final : public Links {
   mutable std::mutex mutex_;  // Guards all that follows.
   std::condition_variable nothing_runs_;
   absl::flat_hash_map<Key, std::shared_ptr<Link>> links_;
+  // Of the last Send, since many frames go one way. Null where ends or links have changed.
+  std::shared_ptr<Link> last_sent_;
+  std::pair<ProcessId, ProcessId> last_sent_ends_;
   std::vector<ProcessId> ends_;
   GcsTerm gcs_term_;
   std::map<ProcessId, std::string> addresses_;

@@ -5,6 +5,7 @@
 #include <cstring>
 
 #include "absl/strings/str_cat.h"
+#include "base/crc32c.h"
 #include "rpc/link_wire.h"
 
 namespace sheaf {
@@ -16,8 +17,8 @@ class WholeBlock final : public ReceivedBlock {
       : head_(std::move(head)), bytes_(std::move(bytes)), size_(size) {}
   const std::string& head() const override { return head_; }
   uint64_t size() const override { return size_; }
-  void CopyTo(std::span<char> to) const override {
-    if (size_ > 0) std::memcpy(to.data(), bytes_.get(), std::min<uint64_t>(size_, to.size()));
+  uint32_t CopyTo(std::span<char> to) const override {
+    return CopyWithCrc32c(to.data(), {bytes_.get(), std::min<size_t>(size_, to.size())});
   }
 
  private:

@@ -63,8 +63,8 @@ class ReceivedBlock {
   virtual ~ReceivedBlock() = default;
   virtual const std::string& head() const = 0;
   virtual uint64_t size() const = 0;  // Of the bytes.
-  // `to` has size() bytes. May be called on any thread.
-  virtual void CopyTo(std::span<char> to) const = 0;
+  // `to` has size() bytes. Returns their Crc32c. May be called on any thread.
+  virtual uint32_t CopyTo(std::span<char> to) const = 0;
 };
 
 struct LinksOptions {

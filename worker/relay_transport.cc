@@ -1,6 +1,9 @@
 // Copyright The Sheaf Authors. SPDX-License-Identifier: Apache-2.0
 #include "worker/relay_transport.h"
 
+#include <algorithm>
+#include <array>
+#include <cstring>
 #include <string>
 
 namespace sheaf {
@@ -15,10 +18,15 @@ class RelayTransport::RelayChannel final : public Channel {
     relay.peer = peer_.packed();
     relay.kind = static_cast<uint16_t>(kind);
     relay.lane = static_cast<uint16_t>(lane);
-    std::string front;
-    front.reserve(sizeof(relay) + head.size());
-    front.append(AsBytes(relay)).append(head);
-    rings_.To(raylet_).Send(lane, FrameKind::kRelay, front, tail);
+    Channel& raylet = rings_.To(raylet_);
+    std::array<char, 256> front;  // Where a usual head fits.
+    if (sizeof relay + head.size() <= front.size()) [[likely]] {
+      std::memcpy(front.data(), &relay, sizeof relay);
+      std::copy(head.begin(), head.end(), front.begin() + sizeof relay);  // May be none at all.
+      raylet.Send(lane, FrameKind::kRelay, {front.data(), sizeof relay + head.size()}, tail);
+    } else {
+      raylet.Send(lane, FrameKind::kRelay, std::string(AsBytes(relay)).append(head), tail);
+    }
   }
   size_t queued_bytes() const override { return rings_.To(raylet_).queued_bytes(); }
 

@@ -1,7 +1,9 @@
 // Copyright The Sheaf Authors. SPDX-License-Identifier: Apache-2.0
 // What gRPC and TCP do between two processes of this machine: a bidirectional stream there and
 // back, one message or many frames at a time, and bulk, by byte buffers and by a bare socket. What
-// calls and objects between two nodes cost at least. No code of Sheaf.
+// calls and objects between two nodes cost at least; and bulk to four processes at once, which is
+// what the cores and the memory of the machine leave of a broadcast. Memory and locks are set as
+// nodes of Sheaf set them. No code of Sheaf.
 #include <arpa/inet.h>
 #include <grpc/slice.h>
 #include <grpcpp/create_channel.h>
@@ -10,6 +12,7 @@
 #include <grpcpp/security/credentials.h>
 #include <grpcpp/security/server_credentials.h>
 #include <grpcpp/server_builder.h>
+#include <malloc.h>
 #include <signal.h>
 #include <sys/prctl.h>
 #include <sys/socket.h>
@@ -21,6 +24,7 @@
 #include <string>
 #include <thread>
 
+#include "absl/synchronization/mutex.h"
 #include "figures.h"
 
 namespace {
@@ -30,6 +34,8 @@ using grpc::ByteBuffer;
 constexpr size_t kBulkBytes = 4 << 20;
 constexpr size_t kFrameBytes = 128;
 constexpr size_t kFramesPerMessage = 64;
+constexpr int kReaders = 4;
+constexpr int kBlocksPerReader = 61;  // 256 MB.
 
 ByteBuffer BufferOf(const void* bytes, size_t size) {
   const grpc::Slice slice(bytes, size);
@@ -240,10 +246,71 @@ size_t FetchSeveral(grpc::GenericStub& stub, std::vector<std::string>& to, int r
   return to.size() * static_cast<size_t>(rounds) * kBulkBytes;
 }
 
+std::shared_ptr<grpc::Channel> ChannelTo(int port) {
+  grpc::ChannelArguments arguments;
+  arguments.SetMaxReceiveMessageSize(-1);
+  return grpc::CreateCustomChannel("127.0.0.1:" + std::to_string(port),
+                                   grpc::InsecureChannelCredentials(), arguments);
+}
+
+// A process that fetches kBlocksPerReader blocks, two at a time, each time that it is told to.
+class Reader {
+ public:
+  // Before gRPC has a thread.
+  Reader() {
+    floors::Require(pipe(orders_) == 0 && pipe(reports_) == 0, "pipe");
+    child_ = fork();
+    floors::Require(child_ >= 0, "fork");
+    if (child_ == 0) Read();
+  }
+  ~Reader() {
+    kill(child_, SIGKILL);
+    waitpid(child_, nullptr, 0);
+  }
+  void Begin(int port) {
+    floors::Require(write(orders_[1], &port, sizeof port) == sizeof port, "pipe");
+  }
+  void Await() {
+    char done;
+    floors::Require(read(reports_[0], &done, 1) == 1, "reader");
+  }
+
+ private:
+  [[noreturn]] void Read() {
+    prctl(PR_SET_PDEATHSIG, SIGKILL);
+    int port = 0;
+    std::unique_ptr<grpc::GenericStub> stub;
+    std::vector<std::string> two(2, std::string(kBulkBytes, '\0'));
+    while (read(orders_[0], &port, sizeof port) == sizeof port) {
+      if (stub == nullptr) stub = std::make_unique<grpc::GenericStub>(ChannelTo(port));
+      FetchSeveral(*stub, two, (kBlocksPerReader + 1) / 2);
+      floors::Require(write(reports_[1], "d", 1) == 1, "pipe");
+    }
+    std::_Exit(0);
+  }
+  int orders_[2], reports_[2];
+  pid_t child_ = -1;
+};
+
+// Seconds until all have what they fetch.
+double Broadcast(std::vector<std::unique_ptr<Reader>>& readers, int port) {
+  std::vector<double> all;
+  for (int round = 0; round < 4; ++round) {
+    const double begin = floors::NowSeconds();
+    for (const auto& reader : readers) reader->Begin(port);
+    for (const auto& reader : readers) reader->Await();
+    if (round != 0) all.push_back(floors::NowSeconds() - begin);  // Not the first, which connects.
+  }
+  return floors::Median(all);
+}
+
 }  // namespace
 
 int main(int argc, char** argv) {
   const double seconds = floors::SecondsArgument(argc, argv, 1.0);
+  mallopt(M_MMAP_THRESHOLD, 8 << 20);
+  mallopt(M_TRIM_THRESHOLD, 32 << 20);
+  absl::SetMutexDeadlockDetectionMode(absl::OnDeadlockCycle::kIgnore);
   int pipes[2];
   floors::Require(pipe(pipes) == 0, "pipe");
   const pid_t child = fork();  // Before gRPC has a thread.
@@ -252,10 +319,12 @@ int main(int argc, char** argv) {
   int ports[2];
   floors::Require(read(pipes[0], ports, sizeof ports) == sizeof ports, "ports");
 
-  grpc::ChannelArguments arguments;
-  arguments.SetMaxReceiveMessageSize(-1);
-  const auto channel = grpc::CreateCustomChannel("127.0.0.1:" + std::to_string(ports[0]),
-                                                 grpc::InsecureChannelCredentials(), arguments);
+  {
+    std::vector<std::unique_ptr<Reader>> readers(kReaders);
+    for (auto& reader : readers) reader = std::make_unique<Reader>();
+    floors::Print("floor_grpc_256mb_to_4_processes", "s", Broadcast(readers, ports[0]));
+  }
+  const auto channel = ChannelTo(ports[0]);
   {
     Caller caller(channel);
     const std::string small(64, 's'), batch(kFrameBytes * kFramesPerMessage, 'f');

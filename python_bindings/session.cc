@@ -219,6 +219,11 @@ void ExitActor() {
   if (!status.ok()) ThrowStatus(status);
 }
 
+void WatchLoop(int descriptor) {
+  const absl::Status status = CurrentRuntime()->WatchLoop(descriptor);
+  if (!status.ok()) ThrowStatus(status);
+}
+
 }  // namespace
 
 void BindSession(nb::module_& module) {
@@ -239,13 +244,14 @@ void BindSession(nb::module_& module) {
              "Takes this process's marks as a worker; False: it is none.");
   module.def("run_worker", &RunWorker,
              "Runs calls until this process shall end; gives the exit status.");
+  module.def("watch_loop", &WatchLoop, nb::arg("descriptor"),
+             "From here on take_calls returns when the descriptor of an async actor's loop is "
+             "readable.");
   module.def(
-      "call_event", [] { return Handler().call_event(); },
-      "The descriptor that is readable when take_calls has some for a loop that sleeps.");
-  module.def(
-      "take_calls", [](bool may_sleep) { return nb::steal(Handler().TakeCalls(may_sleep)); },
-      nb::arg("may_sleep"),
-      "The calls that an async actor's loop shall start; None: it may sleep until call_event().");
+      "take_calls",
+      [](nb::handle timeout) { return nb::steal(Handler().TakeCalls(timeout.ptr())); },
+      nb::arg("timeout").none(),
+      "The calls that an async actor's loop shall start, for which it waits; None: no more come.");
   module.def(
       "session_directory", [] { return SessionDirectory(); },
       "The directory of the session that this process joined; empty: none.");

@@ -1,7 +1,6 @@
 // Copyright The Sheaf Authors. SPDX-License-Identifier: Apache-2.0
 #include "python_bindings/worker.h"
 
-#include <sys/eventfd.h>
 #include <unistd.h>
 
 #include <utility>
@@ -121,8 +120,6 @@ PyObject* PythonHandler::Find(const proto::TaskTemplate& spec) {
   return last_;
 }
 
-UniqueFd PythonHandler::MakeCallEvent() { return UniqueFd(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)); }
-
 void PythonHandler::Execute(std::shared_ptr<Execution> execution) {
   KeepThreadState();
   const WithGil gil;
@@ -175,25 +172,17 @@ void PythonHandler::Run(std::shared_ptr<Execution> execution) {
   execution.reset();
 }
 
-void PythonHandler::WakeLoop() {
-  eventfd_write(call_event_.get(), 1);
-  woken_.store(true, std::memory_order_release);  // Behind it, so that it is never left readable.
-}
-
-PyObject* PythonHandler::TakeCalls(bool may_sleep) {
+PyObject* PythonHandler::TakeCalls(PyObject* timeout) {
   std::vector<std::shared_ptr<Execution>> calls;
   Runtime* const runtime = CurrentRuntime();
-  runtime->TakeCalls(false, &calls);
-  if (calls.empty() && may_sleep) {
+  bool more = runtime->TakeCalls(0, &calls);  // Without giving up the GIL.
+  if (calls.empty() && (timeout == Py_None || PyObject_IsTrue(timeout) != 0)) {
+    Nanos deadline;
+    if (!DeadlineFrom(timeout, &deadline)) return nullptr;
     const WithoutGil free;
-    eventfd_t ignored;
-    if (woken_.exchange(false, std::memory_order_acquire))
-      eventfd_read(call_event_.get(), &ignored);
-    may_sleep = runtime->TakeCalls(true, &calls);
-  } else {
-    may_sleep = false;
+    more = runtime->TakeCalls(deadline, &calls);
   }
-  if (may_sleep) Py_RETURN_NONE;
+  if (calls.empty() && !more) Py_RETURN_NONE;
   Owned list = Owned::Steal(PyList_New(0));
   for (std::shared_ptr<Execution>& execution : calls) {
     const Owned call = Owned::Steal(Prepare(execution));

@@ -7,7 +7,6 @@
 #include <string>
 
 #include "absl/container/flat_hash_map.h"
-#include "base/unique_fd.h"
 #include "python_bindings/python.h"
 #include "worker/runtime.h"
 
@@ -20,14 +19,13 @@ class PythonHandler final : public TaskHandler {
   void Execute(std::shared_ptr<Execution> execution) override;
   void Cancel(TaskId task) override;
   bool has_event_loop() const override { return true; }
-  void WakeLoop() override;
 
   // Of an actor with async methods, on its event loop's thread, with the GIL: the calls that shall
   // start now, a list of (execution, task id, function, actor, arguments, names of keywords or
-  // None, streaming). None: there are none, and the loop `may_sleep` until call_event() is
-  // readable.
-  int call_event() const { return call_event_.get(); }
-  PyObject* TakeCalls(bool may_sleep);
+  // None, streaming). While there are none it waits, for `timeout` in seconds (None: for ever) or
+  // until the loop has something else to do. None: the node has ended. nullptr: an exception is
+  // set.
+  PyObject* TakeCalls(PyObject* timeout);
 
  private:
   // What sheaf.worker_functions.load gave: a callable, or the name of a method.
@@ -36,11 +34,8 @@ class PythonHandler final : public TaskHandler {
   PyObject* Prepare(std::shared_ptr<Execution> execution);
   void ShowGpus(const proto::TaskTemplate& spec);
   void ExitActor(std::shared_ptr<Execution> execution);
-  static UniqueFd MakeCallEvent();
 
   std::atomic<bool> async_{false};  // The actor's calls run on the event loop's thread.
-  const UniqueFd call_event_{MakeCallEvent()};
-  std::atomic<bool> woken_{false};  // call_event_ was written to since it was last read.
 
   // Guarded by the GIL.
   absl::flat_hash_map<std::string, Owned> functions_;

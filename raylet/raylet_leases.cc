@@ -1,10 +1,11 @@
 // Copyright The Sheaf Authors. SPDX-License-Identifier: Apache-2.0
 // Demands, grants, returns and blocked workers: between the lease queue, which decides, and the
 // worker pool.
+#include "absl/algorithm/container.h"
 #include "absl/strings/str_cat.h"
 #include "base/environment.h"
+#include "base/parse_frame.h"
 #include "base/status_macros.h"
-#include "raylet/parse_frame.h"
 #include "raylet/raylet.h"
 
 namespace sheaf {
@@ -88,6 +89,17 @@ void Raylet::ReturnLease(LeaseNumber lease) {
 
 absl::Status Raylet::OnKillWorker(ProcessId owner, const Frame& frame) {
   SHEAF_ASSIGN_OR_RETURN(const auto message, ParseFrame<proto::KillWorker>(frame));
+  if (message.lease() == 0) {  // It found damage in the rings that it shares with that process.
+    const ProcessId peer = ProcessId::Unpack(message.process());
+    const std::vector<ProcessId> peers = world_.switchboard.PeersOf(owner);
+    if (!absl::c_linear_search(peers, peer)) return absl::OkStatus();
+    Counter(world_.metrics, CounterId::kBadFrames).Add();
+    // Either of the two may have done it, and nobody can tell which: users' own programs stay.
+    for (const ProcessId end : {peer, owner}) {
+      if (pool_.Find(end) != nullptr) pool_.Kill(end, message.reason());
+    }
+    return absl::OkStatus();
+  }
   const Lease* lease = queue_.Find(message.lease());
   if (lease == nullptr || lease->demand.owner != owner) return absl::OkStatus();
   const auto it = worker_of_.find(lease->number);
@@ -191,7 +203,7 @@ void Raylet::OnAssigned(LeaseNumber number, ProcessId worker) {
   const ProcessId owner = lease->demand.owner;
   const bool detached = owner == RayletOf(options_.node);
   if (owner.node != options_.node) {
-    NoteContact(worker, owner);
+    contacts_[worker].insert(owner);
   } else if (!detached) {
     const absl::Status connected = world_.switchboard.Connect(owner, worker);
     if (!connected.ok()) {

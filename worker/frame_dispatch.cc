@@ -3,19 +3,12 @@
 
 #include <utility>
 
+#include "base/parse_frame.h"
 #include "object_store/messages.h"
 #include "worker/relay_transport.h"
 #include "worker/wire.h"
 
 namespace sheaf {
-namespace {
-
-template <class Message>
-bool Parse(std::string_view body, Message* message) {
-  return message->ParseFromArray(body.data(), static_cast<int>(body.size()));
-}
-
-}  // namespace
 
 void FrameDispatch::OnFrame(ProcessId from, const Frame& frame) {
   if (owner_.OnFrame(from, frame)) return;
@@ -79,8 +72,7 @@ void FrameDispatch::OnRayletFrame(const Frame& frame) {
   }
   switch (frame.kind) {
     case FrameKind::kNewRing: {
-      proto::NewRing ring;
-      if (Parse(frame.body, &ring)) host_.OnNewRing(ring);
+      if (auto ring = ParseFrame<proto::NewRing>(frame); ring.ok()) host_.OnNewRing(*ring);
       return;
     }
     case FrameKind::kConnectRefused:
@@ -95,47 +87,48 @@ void FrameDispatch::OnRayletFrame(const Frame& frame) {
       return;
     }
     case FrameKind::kNodeGone: {
-      proto::NodeGone gone;
-      if (Parse(frame.body, &gone)) owner_.OnNodeGone(gone.node());
+      if (auto gone = ParseFrame<proto::NodeGone>(frame); gone.ok())
+        owner_.OnNodeGone(gone->node());
       return;
     }
     case FrameKind::kProcessDied:
       OnProcessDied(frame);
       return;
     case FrameKind::kLeaseBegin: {
-      proto::LeaseBegin begin;
-      if (!Parse(frame.body, &begin)) return;
-      job_.number = begin.job();
-      if (job_.name_space.empty()) job_.name_space = begin.name_space();  // A worker is of one job.
-      executor_.OnLeaseBegin(begin);
+      const auto begin = ParseFrame<proto::LeaseBegin>(frame);
+      if (!begin.ok()) return;
+      job_.number = begin->job();
+      if (job_.name_space.empty())
+        job_.name_space = begin->name_space();  // A worker is of one job.
+      executor_.OnLeaseBegin(*begin);
       return;
     }
     case FrameKind::kLeaseEnd: {
-      proto::LeaseEnd end;
-      if (Parse(frame.body, &end)) executor_.OnLeaseEnd(end);
+      if (auto end = ParseFrame<proto::LeaseEnd>(frame); end.ok()) executor_.OnLeaseEnd(*end);
       return;
     }
     case FrameKind::kActorLease: {
-      proto::ActorLease lease;
-      if (Parse(frame.body, &lease)) executor_.OnActorLease(lease);
+      if (auto lease = ParseFrame<proto::ActorLease>(frame); lease.ok())
+        executor_.OnActorLease(*lease);
       return;
     }
     case FrameKind::kJobStarted: {
-      proto::JobStarted started;
-      if (!Parse(frame.body, &started)) return;
-      job_ = {static_cast<JobNumber>(started.job()), started.name_space(), started.error(), true};
+      const auto started = ParseFrame<proto::JobStarted>(frame);
+      if (!started.ok()) return;
+      job_ = {static_cast<JobNumber>(started->job()), started->name_space(), started->error(),
+              true};
       return;
     }
     case FrameKind::kGroupState: {
-      proto::GroupState state;
-      if (!Parse(frame.body, &state)) return;
-      auto id = PlacementGroupId::FromBinary(state.id());
-      if (id.ok()) groups_[*id] = std::move(state);
+      auto state = ParseFrame<proto::GroupState>(frame);
+      if (!state.ok()) return;
+      auto id = PlacementGroupId::FromBinary(state->id());
+      if (id.ok()) groups_[*id] = std::move(*state);
       return;
     }
     case FrameKind::kGcsReply: {
-      proto::GcsReply reply;
-      if (Parse(frame.body, &reply)) gcs_.OnReply(std::move(reply));
+      if (auto reply = ParseFrame<proto::GcsReply>(frame); reply.ok())
+        gcs_.OnReply(*std::move(reply));
       return;
     }
     default:
@@ -144,24 +137,24 @@ void FrameDispatch::OnRayletFrame(const Frame& frame) {
 }
 
 void FrameDispatch::OnConnectRefused(const Frame& frame) {
-  proto::ConnectRefused refused;
-  if (!Parse(frame.body, &refused)) return;
-  const ProcessId peer = ProcessId::Unpack(refused.peer());
-  owner_.OnProcessDied(peer, refused.death(), 0);
+  const auto refused = ParseFrame<proto::ConnectRefused>(frame);
+  if (!refused.ok()) return;
+  const ProcessId peer = ProcessId::Unpack(refused->peer());
+  owner_.OnProcessDied(peer, refused->death(), 0);
   executor_.OnProcessDied(peer);
 }
 
 void FrameDispatch::OnProcessDied(const Frame& frame) {
-  proto::ProcessDied died;
-  if (!Parse(frame.body, &died)) return;
-  const ProcessId process = ProcessId::Unpack(died.process());
+  const auto died = ParseFrame<proto::ProcessDied>(frame);
+  if (!died.ok()) return;
+  const ProcessId process = ProcessId::Unpack(died->process());
   host_.DrainRings(process);  // What it said before it died counts.
-  owner_.OnProcessDied(process, died.death(), died.started());
+  owner_.OnProcessDied(process, died->death(), died->started());
   executor_.OnProcessDied(process);
   // New references go to the raylet before the word that the rings are drained.
   owner_.references.Flush();
   proto::PeerDrained drained;
-  drained.set_process(died.process());
+  drained.set_process(died->process());
   SendMessage(transport_.To(RayletOf(process.node)), FrameKind::kPeerDrained, drained);
 }
 

@@ -5,18 +5,11 @@
 #include <utility>
 #include <vector>
 
+#include "base/parse_frame.h"
 #include "object_store/messages.h"
 #include "worker/wire.h"
 
 namespace sheaf {
-namespace {
-
-template <class Message>
-bool Parse(std::string_view body, Message* message) {
-  return message->ParseFromArray(body.data(), static_cast<int>(body.size()));
-}
-
-}  // namespace
 
 OwnerState::OwnerState(ProcessId self, Clock& clock, Transport& transport, LocalStore& store,
                        std::function<void(std::span<const ObjectId>)> look_up)
@@ -75,65 +68,65 @@ bool OwnerState::OnFrame(ProcessId from, const Frame& frame) {
       resolver.OnAnswer(from, frame.body);
       return true;
     case FrameKind::kActorQuery: {
-      proto::ActorQuery query;
-      if (Parse(frame.body, &query)) actor_manager.OnQuery(from, query);
+      if (auto query = ParseFrame<proto::ActorQuery>(frame); query.ok())
+        actor_manager.OnQuery(from, *query);
       return true;
     }
     case FrameKind::kActorAnswer: {
-      proto::ActorAnswer answer;
-      if (Parse(frame.body, &answer)) actors.OnAnswer(answer);
+      if (auto answer = ParseFrame<proto::ActorAnswer>(frame); answer.ok())
+        actors.OnAnswer(*answer);
       return true;
     }
     case FrameKind::kActorControl: {
-      proto::ActorControl control;
-      if (!Parse(frame.body, &control)) return true;
-      auto actor = ActorId::FromBinary(control.actor_id());
-      if (actor.ok() && control.kill())
+      const auto control = ParseFrame<proto::ActorControl>(frame);
+      if (!control.ok()) return true;
+      auto actor = ActorId::FromBinary(control->actor_id());
+      if (actor.ok() && control->kill())
         actor_manager.Kill(
-            *actor, control.no_restart(),
+            *actor, control->no_restart(),
             actor_manager.ProcessOf(*actor) == from ? "it asked for its end" : "kill was called");
       return true;
     }
     case FrameKind::kLeaseGrant: {
-      proto::LeaseGrant grant;
-      if (!Parse(frame.body, &grant)) return true;
-      if (grant.key() >= ActorManager::kFirstKey) {
-        actor_manager.OnGrant(grant);
+      const auto grant = ParseFrame<proto::LeaseGrant>(frame);
+      if (!grant.ok()) return true;
+      if (grant->key() >= ActorManager::kFirstKey) {
+        actor_manager.OnGrant(*grant);
       } else {
-        submitter.OnGrant(grant);
+        submitter.OnGrant(*grant);
       }
       return true;
     }
     case FrameKind::kLeaseRefused: {
-      proto::LeaseRefused refused;
-      if (!Parse(frame.body, &refused)) return true;
-      if (refused.key() >= ActorManager::kFirstKey) {
-        actor_manager.OnRefused(refused);
+      const auto refused = ParseFrame<proto::LeaseRefused>(frame);
+      if (!refused.ok()) return true;
+      if (refused->key() >= ActorManager::kFirstKey) {
+        actor_manager.OnRefused(*refused);
       } else {
-        submitter.OnRefused(refused);
+        submitter.OnRefused(*refused);
       }
       return true;
     }
     case FrameKind::kLeaseRevoke: {
-      proto::LeaseRevoke revoke;
-      if (Parse(frame.body, &revoke)) submitter.OnRevoke(from.node, revoke);
+      if (auto revoke = ParseFrame<proto::LeaseRevoke>(frame); revoke.ok())
+        submitter.OnRevoke(from.node, *revoke);
       return true;
     }
     case FrameKind::kRefsReported: {
-      proto::RefsReported reported;
-      if (!Parse(frame.body, &reported)) return true;
-      references.OnRefsReported(reported);
-      resolver.OnOrphans(reported.orphan_ids());
+      const auto reported = ParseFrame<proto::RefsReported>(frame);
+      if (!reported.ok()) return true;
+      references.OnRefsReported(*reported);
+      resolver.OnOrphans(reported->orphan_ids());
       return true;
     }
     case FrameKind::kNodeRefs: {
-      proto::NodeRefs refs;
-      if (Parse(frame.body, &refs)) references.OnNodeRefs(from, refs);
+      if (auto refs = ParseFrame<proto::NodeRefs>(frame); refs.ok())
+        references.OnNodeRefs(from, *refs);
       return true;
     }
     case FrameKind::kAdoptedAnswer: {
-      proto::AdoptedAnswer answer;
-      if (Parse(frame.body, &answer)) resolver.OnAdopted(answer);
+      if (auto answer = ParseFrame<proto::AdoptedAnswer>(frame); answer.ok())
+        resolver.OnAdopted(*answer);
       return true;
     }
     default:

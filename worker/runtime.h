@@ -112,9 +112,6 @@ class TaskHandler {
   // Whether async actors run on an event loop of the language, which takes its calls itself
   // (Runtime::TakeCalls). Execute then gets their creation alone.
   virtual bool has_event_loop() const { return false; }
-  // The event loop, which sleeps, shall call TakeCalls. Called under locks: it only makes something
-  // readable.
-  virtual void WakeLoop() {}
 };
 
 struct RuntimeOptions {
@@ -136,10 +133,14 @@ class Runtime {
   virtual ~Runtime() = default;
   // Workers: runs calls until the raylet or the job ends this process; returns the exit status.
   virtual int RunWorker() = 0;
-  // Event loops of async actors, on their thread: appends the calls that shall start now. With
-  // `may_sleep` it looks at the rings for a while first; true: there are none, and
-  // TaskHandler::WakeLoop is called when there are.
-  virtual bool TakeCalls(bool may_sleep, std::vector<std::shared_ptr<Execution>>* calls) = 0;
+  // Event loops of async actors, before their first TakeCalls: `descriptor`, which stays open, is
+  // readable while the loop has something to do besides calls. kResourceExhausted: the process has
+  // no descriptor left to watch it with.
+  virtual absl::Status WatchLoop(int descriptor) = 0;
+  // Event loops, on their thread: waits until there are calls that shall start, which it appends,
+  // until the loop has something else to do, or until `deadline`; 0: does not wait. False: the
+  // node has ended, and no more calls come.
+  virtual bool TakeCalls(Nanos deadline, std::vector<std::shared_ptr<Execution>>* calls) = 0;
 
   // Objects.
   virtual absl::StatusOr<ObjectHandle> Put(std::string_view bytes,

@@ -1,13 +1,14 @@
 // Copyright The Sheaf Authors. SPDX-License-Identifier: Apache-2.0
-#include <signal.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
 #include <climits>
 #include <fstream>
+#include <system_error>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "base/signal_mask.h"
 #include "base/status_macros.h"
 #include "worker/runtime_impl.h"
 
@@ -59,7 +60,13 @@ absl::StatusOr<std::unique_ptr<Runtime>> Runtime::Attach(RuntimeOptions options)
   request.words = options.job.entrypoint();
   SHEAF_ASSIGN_OR_RETURN(Attached attached, sheaf::Attach(request));
   auto runtime = std::make_unique<RuntimeImpl>(std::move(options), std::move(attached));
-  SHEAF_RETURN_IF_ERROR(runtime->Begin());
+  try {
+    SHEAF_RETURN_IF_ERROR(runtime->Begin());
+  } catch (const std::system_error& error) {  // Of a thread that was to be started.
+    return absl::UnavailableError(
+        absl::StrCat("this process may start no thread more (", error.what(),
+                     "); let it have more: ulimit -u, or pids.max of its control group"));
+  }
   return std::unique_ptr<Runtime>(std::move(runtime));
 }
 
@@ -118,12 +125,10 @@ absl::Status RuntimeImpl::Begin() {
     request.mutable_end_actor()->mutable_death()->set_cause(proto::Death::LEFT);
     gcs_->Tell(std::move(request));
   });
-  // Signals are for the user's threads.
-  sigset_t all, before;
-  sigfillset(&all);
-  pthread_sigmask(SIG_SETMASK, &all, &before);
-  background_ = std::thread([this] { BackgroundLoop(); });
-  pthread_sigmask(SIG_SETMASK, &before, nullptr);
+  {
+    const AllSignalsBlocked blocked;
+    background_ = std::thread([this] { BackgroundLoop(); });
+  }
   if (!options_.driver) return absl::OkStatus();
   Lock lock(*this);
   SendMessage(mailbox_->To(raylet), FrameKind::kJobStart, options_.job);

@@ -2,6 +2,7 @@
 #include <poll.h>
 #include <pthread.h>
 #include <signal.h>
+#include <sys/eventfd.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -20,10 +21,13 @@ constexpr int kQuietTicks =
 // After kSpinMisses (runtime_impl.h) vain spins the next waits sleep at once, but one in kSpinRetry
 // tries again, and all do after a sleep so short that both ends could have spun instead.
 constexpr int kSpinRetry = 64;
+// After a spin that lost its core to others, none for so many times as long as it took.
+constexpr int kSpinPause = 4;
 constexpr Nanos kShortSleep = 100 * kMicrosecond;
 constexpr Nanos kRayletCheck = 200 * kMillisecond;
 constexpr Nanos kOrphanGrace =
     500 * kMillisecond;  // A worker without a raylet ends by itself so long, then at once.
+constexpr Nanos kAskPeriod = 100 * kMillisecond;  // Users' waits ask so often whether to give up.
 constexpr Nanos kBlockedAfter = 2 * kMillisecond;
 constexpr Nanos kLongestIdle = kSecond;
 
@@ -88,8 +92,6 @@ bool RuntimeImpl::PollRings() {
   owner_->references.CollectDropped();
   if (!actor_lookups_.empty()) [[unlikely]]
     TakeActorLookups();
-  if (loop_sleeps_) [[unlikely]]
-    NudgeLoop();
   return true;
 }
 
@@ -124,7 +126,6 @@ void RuntimeImpl::ServeWaiters() {
 // Something other than a frame has changed: all who wait look again.
 void RuntimeImpl::Recheck() {
   ServeWaiters();
-  if (loop_sleeps_) NudgeLoop();
   if (driving_) {
     look_again_ = true;
     RingBell(mailbox_->bell(), Lane::kControl);
@@ -227,17 +228,25 @@ void RuntimeImpl::EndRaylet(const std::string& why) {
   if (raylet_dead_) return;
   raylet_dead_ = true;
   raylet_death_ = why;
+  Leave();
+}
+
+// RunWorker returns.
+void RuntimeImpl::Leave() {
   leaving_ = true;
   WakeWaiters();
   leaves_.notify_all();
+  if (leave_event_.valid()) eventfd_write(leave_event_.get(), 1);
 }
 
 // Looks at the rings for a while, if frames come fast these days; true: some came, or Recheck was
 // called.
 bool RuntimeImpl::Spin(Lock& lock, Nanos deadline) {
-  const bool spin = spin_misses_ < kSpinMisses || spin_misses_ % kSpinRetry == 0;
+  const Nanos begun = clock_.Now();
+  const bool spin =
+      begun >= no_spin_before_ && (spin_misses_ < kSpinMisses || spin_misses_ % kSpinRetry == 0);
   if (spin) {
-    const Nanos end = std::min(clock_.Now() + kSpin, deadline);
+    const Nanos end = std::min(begun + kSpin, deadline);
     for (int step = 0;; ++step) {
       // The lock is given up where a step yields, and for whoever wants it: taking it for each look
       // costs as much as the look.
@@ -249,12 +258,16 @@ bool RuntimeImpl::Spin(Lock& lock, Nanos deadline) {
       } else {
         SpinStep(step);
       }
+      const Nanos now = yields ? clock_.Now() : begun;
+      // Whoever yields to a busy thread waits for its whole time slice, where one that sleeps would
+      // have been given the core as soon as it was woken.
+      if (now - begun > 2 * kSpin) no_spin_before_ = now + kSpinPause * (now - begun);
       if (PollRings()) {
         spin_misses_ = 0;
         return true;
       }
       if (std::exchange(look_again_, false)) return true;
-      if (yields && clock_.Now() >= end) break;
+      if (yields && now >= end) break;
     }
   }
   ++spin_misses_;
@@ -296,6 +309,8 @@ absl::Status RuntimeImpl::DriveUntil(Lock& lock, Nanos deadline, absl::FunctionR
     ++blocked_threads_;
     executor_->SetBlocked(true);
   }
+  // A thousand idle workers must cost next to nothing.
+  const Nanos longest_slice = in_task || options_.driver ? kAskPeriod : kLongestSleep;
   const Nanos begun = clock_.Now();
   absl::Status status;
   bool finished = false;
@@ -316,7 +331,7 @@ absl::Status RuntimeImpl::DriveUntil(Lock& lock, Nanos deadline, absl::FunctionR
       blocked.set_blocked(true);
       SendMessage(mailbox_->To(RayletOf(self_.node)), FrameKind::kBlocked, blocked);
     }
-    Nanos slice = std::min(deadline, now + kLongestSleep);
+    Nanos slice = std::min(deadline, now + longest_slice);
     if (in_task && !told_blocked_) slice = std::min(slice, begun + kBlockedAfter);
     if (drives || !driving_) {
       driving_ = true;
@@ -331,7 +346,7 @@ absl::Status RuntimeImpl::DriveUntil(Lock& lock, Nanos deadline, absl::FunctionR
       drives = false;
       LeaveToken();
     } else {
-      finished = WaitBeside(lock, done, std::min<Nanos>(slice - now, kLongestSleep), &drives);
+      finished = WaitBeside(lock, done, slice - now, &drives);
     }
     if (finished) break;
     if (in_task && Cancelled()) {
@@ -359,14 +374,8 @@ absl::Status RuntimeImpl::DriveUntil(Lock& lock, Nanos deadline, absl::FunctionR
   return status;
 }
 
-// No thread waits any more: from here on the background thread looks after the rings, or the main
-// thread while an event loop sleeps.
+// No thread waits any more: from here on the background thread looks after the rings.
 void RuntimeImpl::LeaveBell() {
-  if (loop_sleeps_) {
-    SetBell(mailbox_->bell(), BellState::kAsleep);
-    if (!mailbox_->Pending(true)) return;
-    NudgeLoop(/*surely=*/true);
-  }
   if (background_ticks_.load(std::memory_order_relaxed))
     return;  // It looks soon anyway; the bell stays kAwake.
   SetBell(mailbox_->bell(), BellState::kAway);
@@ -404,7 +413,7 @@ void RuntimeImpl::BackgroundLoop() {
     const bool any = PollRings();
     FlushOutgoing();
     ServeWaiters();
-    if (!waiters_.empty() || loop_sleeps_) {
+    if (!waiters_.empty()) {
       background_ticks_.store(false, std::memory_order_relaxed);
       LeaveToken();
       continue;

@@ -6,38 +6,41 @@
 
 #include "absl/cleanup/cleanup.h"
 #include "absl/strings/str_cat.h"
+#include "base/parse_frame.h"
 #include "worker/runtime_impl.h"
 
 namespace sheaf {
 namespace {
-
-template <class Message>
-bool Parse(std::string_view body, Message* message) {
-  return message->ParseFromArray(body.data(), static_cast<int>(body.size()));
-}
 
 constexpr Nanos kRingWait = 5 * kSecond;  // For a descriptor that a frame announced.
 
 }  // namespace
 
 void RuntimeImpl::OnMalformed(ProcessId from) {
-  if (from == RayletOf(self_.node)) EndRaylet("the ring from the raylet is damaged");
+  if (from == RayletOf(self_.node)) return EndRaylet("the ring from the raylet is damaged");
+  // Nothing more is read of it, so its calls end only with its process. The lease that would name
+  // it may be another's: 0 stands for the rings.
+  proto::KillWorker damaged;
+  damaged.set_process(from.packed());
+  damaged.set_reason(absl::StrCat("the rings between the processes ", self_.ToString(), " and ",
+                                  from.ToString(), " are damaged"));
+  SendMessage(mailbox_->To(RayletOf(self_.node)), FrameKind::kKillWorker, damaged);
 }
 
 // A request that nothing can satisfy now goes on waiting; the driver's user is told at once.
 void RuntimeImpl::SayNotice(const Frame& frame) {
   if (!options_.on_log_lines) return;
   std::string words;
-  if (proto::LeaseRefused refused; frame.kind == FrameKind::kLeaseRefused &&
-                                   Parse(frame.body, &refused) &&
-                                   static_cast<ErrorKind>(refused.error()) == ErrorKind::kNone) {
-    words = refused.message();
-  }
-  if (proto::GroupState group; frame.kind == FrameKind::kGroupState && Parse(frame.body, &group) &&
-                               group.state() == proto::GroupState::INFEASIBLE) {
-    const auto id = PlacementGroupId::FromBinary(group.id());
-    if (!id.ok() || dispatch_->groups()[*id].state() == group.state()) return;  // Said before.
-    words = absl::StrCat("the placement group ", id->ToHex(), ": ", group.message());
+  if (frame.kind == FrameKind::kLeaseRefused) {
+    const auto refused = ParseFrame<proto::LeaseRefused>(frame);
+    if (!refused.ok() || static_cast<ErrorKind>(refused->error()) != ErrorKind::kNone) return;
+    words = refused->message();
+  } else {
+    const auto group = ParseFrame<proto::GroupState>(frame);
+    if (!group.ok() || group->state() != proto::GroupState::INFEASIBLE) return;
+    const auto id = PlacementGroupId::FromBinary(group->id());
+    if (!id.ok() || dispatch_->groups()[*id].state() == group->state()) return;  // Said before.
+    words = absl::StrCat("the placement group ", id->ToHex(), ": ", group->message());
   }
   if (words.empty()) return;
   proto::LogLines lines;
@@ -58,32 +61,29 @@ void RuntimeImpl::OnFrame(ProcessId from, const Frame& frame) {
 void RuntimeImpl::OnHostFrame(const Frame& frame) {
   switch (frame.kind) {
     case FrameKind::kStateQuery: {
-      proto::StateQuery query;
-      if (Parse(frame.body, &query)) AnswerStateQuery(query);
+      if (auto query = ParseFrame<proto::StateQuery>(frame); query.ok()) AnswerStateQuery(*query);
       return;
     }
     case FrameKind::kStateAnswer: {
-      proto::StateAnswer answer;
-      if (Parse(frame.body, &answer) && state_answers_.contains(answer.request())) {
-        const uint64_t request = answer.request();
-        state_answers_[request] = std::move(answer);
+      auto answer = ParseFrame<proto::StateAnswer>(frame);
+      if (answer.ok() && state_answers_.contains(answer->request())) {
+        const uint64_t request = answer->request();
+        state_answers_[request] = *std::move(answer);
         state_answers_[request].set_request(UINT64_MAX);  // Answered.
       }
       return;
     }
     case FrameKind::kLogLines: {
-      proto::LogLines lines;
-      if (!options_.on_log_lines || !Parse(frame.body, &lines)) return;
-      deferred_.push_back([this, lines = std::move(lines)] { options_.on_log_lines(lines); });
+      auto lines = ParseFrame<proto::LogLines>(frame);
+      if (!options_.on_log_lines || !lines.ok()) return;
+      deferred_.push_back([this, lines = *std::move(lines)] { options_.on_log_lines(lines); });
       return;
     }
     case FrameKind::kShutdown: {
-      proto::Shutdown shutdown;
-      Parse(frame.body, &shutdown);
-      leaving_ = true;
-      if (options_.driver) EndRaylet("the node shuts down: " + shutdown.reason());
-      WakeWaiters();
-      leaves_.notify_all();
+      const auto shutdown = ParseFrame<proto::Shutdown>(frame);
+      if (options_.driver)
+        EndRaylet("the node shuts down: " + (shutdown.ok() ? shutdown->reason() : ""));
+      Leave();
       return;
     }
     default:

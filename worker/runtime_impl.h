@@ -18,8 +18,8 @@
 // When no thread waits (user code runs), the background thread looks after the rings: called for by
 // the bell (kAway) while little happens, and once a millisecond while much does, so that a stream
 // of replies costs no wake-up each.
-// An event loop holds the token while it looks for calls. While it sleeps in its own way, the main
-// thread sleeps on the bell for it.
+// An event loop with nothing to do waits for calls in the same way, while the main thread watches
+// its descriptors.
 #pragma once
 
 #include <atomic>
@@ -60,7 +60,8 @@ class RuntimeImpl final : public Runtime,
   absl::Status Begin();  // Store, threads, job or readiness.
 
   int RunWorker() override;
-  bool TakeCalls(bool may_sleep, std::vector<std::shared_ptr<Execution>>* calls) override;
+  absl::Status WatchLoop(int descriptor) override;
+  bool TakeCalls(Nanos deadline, std::vector<std::shared_ptr<Execution>>* calls) override;
   absl::StatusOr<ObjectHandle> Put(std::string_view bytes,
                                    std::span<const ObjectHandle> nested) override;
   absl::StatusOr<MutableBuffer> Create(size_t size, Nanos deadline,
@@ -169,6 +170,7 @@ class RuntimeImpl final : public Runtime,
   void WakeWaiters();
   void FinishEnded();
   void EndRaylet(const std::string& why);
+  void Leave();
 
   // runtime_frames.cc
   void OnFrame(ProcessId from, const Frame& frame) override;
@@ -226,11 +228,10 @@ class RuntimeImpl final : public Runtime,
 
   // runtime_loop.cc
   bool RunsLoop() const;
-  bool LoopHasCalls();
   bool CollectCalls(std::vector<std::shared_ptr<Execution>>* calls);
-  void NudgeLoop(bool surely = false);
+  void ArmLoopWatch();
+  void WatchDescriptors(Lock& lock);
   void HelpLoop();
-  void WatchBell(Lock& lock);
 
   // runtime_worker.cc
   void StartGroupThreads();
@@ -284,6 +285,7 @@ class RuntimeImpl final : public Runtime,
   // with that: it sleeps until frames come fast.
   static constexpr int kSpinMisses = 8;
   int spin_misses_ = kSpinMisses;
+  Nanos no_spin_before_ = 0;  // Others want the cores.
   bool stopping_ = false;
   bool leaving_ = false;            // The raylet told this worker to end.
   std::condition_variable leaves_;  // Wakes a main thread that has nothing else to do.
@@ -292,7 +294,11 @@ class RuntimeImpl final : public Runtime,
   std::atomic<bool> background_ticks_{false};  // The background thread looks each millisecond.
   std::thread background_;
   std::vector<std::thread> group_threads_;
-  bool loop_sleeps_ = false;  // The event loop: WakeLoop wakes it.
+  int loop_descriptor_ = -1;  // Of the event loop; what follows stands in runtime_loop.cc.
+  UniqueFd loop_watch_;       // An epoll instance with it and `leave_event_`.
+  UniqueFd leave_event_;
+  bool loop_watched_ = false;  // Once it is readable the main thread sets `loop_looks_`.
+  bool loop_looks_ = false;    // The loop's wait ends: it shall look at its descriptors.
   struct Fetch {
     std::shared_ptr<CallExecution> call;
     std::vector<const StoreArgument*> missing;

@@ -1,28 +1,31 @@
 // Copyright The Sheaf Authors. SPDX-License-Identifier: Apache-2.0
 // Async actors whose language has an event loop (TaskHandler::has_event_loop). Three threads share
 // the work:
-//   the loop's    takes the calls, and while it is idle looks at the rings itself: a call that
-//   comes
-//                 fast enough wakes nobody.
-//   the main      sleeps on the bell while the loop sleeps in its own way, and wakes it for calls.
-//   the helper    runs the creation, and waits for arguments that are not within reach.
+//   the loop's  takes the calls. When it has nothing to do it waits for them as all threads wait
+//               (DriveUntil): a call wakes it alone, and one that comes fast enough nobody.
+//   the main    sleeps in epoll for it: what the loop's descriptors have to say ends that wait.
+//   the helper  runs the creation, and waits for arguments that are not within reach.
 #include <pthread.h>
+#include <sys/epoll.h>
+#include <sys/eventfd.h>
 
+#include <cerrno>
+#include <cstring>
+
+#include "absl/strings/str_cat.h"
 #include "base/failpoint.h"
 #include "worker/runtime_impl.h"
 
 namespace sheaf {
+namespace {
+
+constexpr uint32_t kReadableOnce = EPOLLIN | EPOLLONESHOT;
+constexpr int kLongestWatch = 1000;  // Milliseconds; whatever ends it writes to leave_event_.
+
+}  // namespace
 
 bool RuntimeImpl::RunsLoop() const {
   return executor_->is_async() && options_.handler->has_event_loop();
-}
-
-bool RuntimeImpl::LoopHasCalls() {
-  if (!fetched_.empty()) return true;
-  for (const auto& group : executor_->groups()) {
-    if (executor_->HasWork(*group)) return true;
-  }
-  return false;
 }
 
 // False: there are none.
@@ -47,54 +50,63 @@ bool RuntimeImpl::CollectCalls(std::vector<std::shared_ptr<Execution>>* calls) {
   return !calls->empty();
 }
 
-// Wakes the loop, which sleeps, if it has something to do.
-void RuntimeImpl::NudgeLoop(bool surely) {
-  if (!surely && !LoopHasCalls()) return;
-  loop_sleeps_ = false;
-  options_.handler->WakeLoop();
-}
-
-bool RuntimeImpl::TakeCalls(bool may_sleep, std::vector<std::shared_ptr<Execution>>* calls) {
+absl::Status RuntimeImpl::WatchLoop(int descriptor) {
+  UniqueFd watch(epoll_create1(EPOLL_CLOEXEC));
+  UniqueFd leave(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
+  epoll_event loop = {.events = kReadableOnce, .data = {.fd = descriptor}};
+  epoll_event leaves = {.events = EPOLLIN, .data = {.fd = leave.get()}};
+  if (!watch.valid() || !leave.valid() ||
+      epoll_ctl(watch.get(), EPOLL_CTL_ADD, descriptor, &loop) != 0 ||
+      epoll_ctl(watch.get(), EPOLL_CTL_ADD, leave.get(), &leaves) != 0) {
+    return absl::ResourceExhaustedError(absl::StrCat("the event loop's descriptor ", descriptor,
+                                                     " cannot be watched: ", strerror(errno)));
+  }
   Lock lock(*this);
-  loop_sleeps_ = false;
-  if (driving_) {  // Another thread looks at the rings.
-    loop_sleeps_ = !CollectCalls(calls) && may_sleep;
-    return loop_sleeps_;
-  }
-  driving_ = true;
-  SetBell(mailbox_->bell(), BellState::kAwake);
-  PollRings();
-  if (!CollectCalls(calls) && may_sleep) {
-    FlushOutgoing();
-    // Whatever has come, the loop looks at its own things before it sleeps.
-    const bool came = Spin(lock, kForever);
-    loop_sleeps_ = !CollectCalls(calls) && !came;
-    TickIfDue();
-  }
-  if (!waiters_.empty()) ServeWaiters();
-  const bool sleeps = loop_sleeps_;
-  LeaveToken();
-  return sleeps;
+  loop_descriptor_ = descriptor;
+  loop_watch_ = std::move(watch);
+  leave_event_ = std::move(leave);
+  loop_watched_ = true;
+  leaves_.notify_all();
+  if (leaving_) eventfd_write(leave_event_.get(), 1);
+  return absl::OkStatus();
 }
 
-// The main thread, until something happens or a while has passed.
-void RuntimeImpl::WatchBell(Lock& lock) {
-  Bell& bell = mailbox_->bell();
-  const auto seen = static_cast<BellState>(bell.state.load(std::memory_order_relaxed));
+// For each time that it is readable the main thread is called once, and not while the loop runs.
+void RuntimeImpl::ArmLoopWatch() {
+  if (std::exchange(loop_watched_, true)) return;
+  epoll_event loop = {.events = kReadableOnce, .data = {.fd = loop_descriptor_}};
+  epoll_ctl(loop_watch_.get(), EPOLL_CTL_MOD, loop_descriptor_, &loop);
+}
+
+// The main thread, until a descriptor has something to say or a while has passed.
+void RuntimeImpl::WatchDescriptors(Lock& lock) {
   lock.Unlock();
-  SleepWhile(bell, seen, kLongestSleep);
+  epoll_event event;
+  const int count = epoll_wait(loop_watch_.get(), &event, 1, kLongestWatch);
   lock.Relock();
-  if (driving_) {
-    WakeSleeper(bell, BellState::kAsleep);  // What woke this thread may have been for its holder.
-    return;
+  if (count != 1 || event.data.fd != loop_descriptor_) return;
+  loop_watched_ = false;
+  loop_looks_ = true;
+  Recheck();
+}
+
+bool RuntimeImpl::TakeCalls(Nanos deadline, std::vector<std::shared_ptr<Execution>>* calls) {
+  Lock lock(*this);
+  if (deadline != 0) {
+    ArmLoopWatch();
+    const absl::Status status = DriveUntil(
+        lock, deadline, [&] { return CollectCalls(calls) || std::exchange(loop_looks_, false); });
+    return status.ok() || absl::IsDeadlineExceeded(status);
   }
-  driving_ = true;
-  SetBell(bell, BellState::kAwake);
-  PollRings();
-  FlushOutgoing();
-  ServeWaiters();
-  TickIfDue();
-  LeaveToken();
+  if (!driving_) {  // Else another thread looks at the rings.
+    driving_ = true;
+    SetBell(mailbox_->bell(), BellState::kAwake);
+    PollRings();
+    ServeWaiters();
+    LeaveToken();
+  }
+  CollectCalls(calls);
+  return !raylet_dead_;
 }
 
 void RuntimeImpl::HelpLoop() {

@@ -184,12 +184,12 @@ int RuntimeImpl::RunWorker() {
   SendMessage(mailbox_->To(RayletOf(self_.node)), FrameKind::kWorkerReady, proto::WorkerReady());
   while (!leaving_) {
     if (!group_threads_.empty()) {
-      if (RunsLoop()) {
-        WatchBell(lock);
+      if (loop_watch_.valid()) {
+        WatchDescriptors(lock);
       } else {
         lock.Breathe();
         leaves_.wait_for(lock.native(), std::chrono::nanoseconds(kLongestSleep),
-                         [this] { return leaving_; });
+                         [this] { return leaving_ || loop_watch_.valid(); });
       }
       continue;
     }

@@ -1,10 +1,8 @@
 # Copyright The Sheaf Authors. SPDX-License-Identifier: Apache-2.0
 """In a worker: actors with async methods. All their methods, and the constructor, run on the thread of one event loop.
 
-A call is started where the loop looks for events (_start), up to where it first waits for something; most end before that, and so need no
-task of their own, whose making costs more than such a call. asyncio.current_task() is a task all the same, the spare one (_Spare). A call
-that waits keeps it, as its task from then on, and another spare one is made; so does a call after which somebody still knows the task. A
-method that has waited once is given a task at once from then on.
+A call is started where the loop looks for events (_Selector), up to where it first waits for something; most end before that, and so need
+no task of their own (spare_task.py). A method that has waited once is given one at once from then on.
 """
 
 from __future__ import annotations
@@ -13,24 +11,22 @@ import asyncio
 import contextvars
 import inspect
 import selectors
-import sys
 import threading
 import types
-import weakref
-from asyncio.tasks import _enter_task, _leave_task, _register_task, _unregister_task
-from typing import Any, Coroutine, Generator
+from typing import Any
 
-from sheaf import _core, worker_main
+from sheaf import _core, spare_task, worker_main
+from sheaf.spare_task import Beginner
 from sheaf.worker_errors import ActorExit
 
 current_execution: contextvars.ContextVar[Any] = contextvars.ContextVar("sheaf_execution", default=None)
 _loop: asyncio.AbstractEventLoop | None = None
 _running: dict[bytes, asyncio.Task[Any]] = {}
-_STEPS_WITHOUT_FILES = 16  # While calls come, the loop looks at descriptors in each so manieth step.
+_STEPS_WITHOUT_FILES = 16  # While calls come without a pause, the loop looks at its descriptors once in so many steps.
 
 
 class _Selector(selectors.EpollSelector):
-    """Takes the calls where an event loop looks for events. A loop that waits for a call looks at the rings a while before it sleeps."""
+    """Takes the calls where an event loop looks for events. A loop that has nothing to do waits for calls, and no longer than for events."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -38,7 +34,7 @@ class _Selector(selectors.EpollSelector):
 
     def select(self, timeout: float | None = None) -> list[tuple[selectors.SelectorKey, int]]:
         while True:
-            calls = _core.take_calls(timeout is None or timeout > 0)
+            calls = _core.take_calls(timeout)
             if calls is None:
                 return super().select(timeout)
             if not calls:
@@ -47,7 +43,7 @@ class _Selector(selectors.EpollSelector):
             self._steps += 1
             if self._steps >= _STEPS_WITHOUT_FILES:
                 break
-            if works or timeout == 0:  # The loop has something to do.
+            if works or timeout is not None:  # The loop has something to do, or will have: it looks at its timers.
                 return []
         self._steps = 0
         return super().select(0)
@@ -56,8 +52,9 @@ class _Selector(selectors.EpollSelector):
 def _the_loop() -> asyncio.AbstractEventLoop:
     global _loop
     if _loop is None:
-        _loop = asyncio.SelectorEventLoop(_Selector())
-        _loop.add_reader(_core.call_event(), _woken)
+        selector = _Selector()
+        _core.watch_loop(selector.fileno())
+        _loop = asyncio.SelectorEventLoop(selector)
         threading.Thread(target=_run_loop, args=(_loop,), name="sheaf-asyncio", daemon=True).start()
     return _loop
 
@@ -90,132 +87,28 @@ def construct(cls: Any, args: tuple[Any, ...], names: tuple[str, ...] | None) ->
     return actor
 
 
-def _woken() -> None:
-    """The next look for events takes the calls."""
-
-
-@types.coroutine
-def _primed() -> Generator[None, None, None]:
-    yield
-
-
-class _Spare:
-    """The task that the next calls run in up to where they wait; asyncio.all_tasks() has it until one has ended in it."""
-
-    __slots__ = ("task", "_taken", "_rest", "_listed")
-
-    def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
-        self._taken: asyncio.Future[None] = loop.create_future()
-        self._rest: _Rest | None = None
-        self._listed = True
-        carry = self._carry()
-        carry.send(None)  # It is begun, or a task that is cancelled at once would never begin it.
-        self.task = loop.create_task(carry)
-
-    async def _carry(self) -> None:
-        cancelled = False
-        try:
-            await _primed()
-            await self._taken
-        except asyncio.CancelledError:
-            cancelled = True
-        if self._rest is not None:
-            await self._rest.wait(cancelled)
-
-    def known(self) -> int:
-        """Changes when somebody gets to know the task, or loses it."""
-        return sys.getrefcount(self.task) + weakref.getweakrefcount(self.task)
-
-    def keep(self) -> None:
-        """A call has ended in it; the next one may have it."""
-        if self._listed:
-            self._listed = False
-            _unregister_task(self.task)
-
-    def leave(self, rest: _Rest | None) -> None:
-        """The task is that of this call from here on, or, if its call has ended, ends too."""
-        self._rest = rest
-        if not self._listed:
-            _register_task(self.task)
-        if not self._taken.done():
-            self._taken.set_result(None)
-
-
-class _Rest:
-    """What a coroutine does from where it first waits, in the context in which it began."""
-
-    __slots__ = ("_coroutine", "_context", "_awaited")
-
-    def __init__(self, coroutine: Coroutine[Any, Any, None], context: contextvars.Context, awaited: Any) -> None:
-        self._coroutine, self._context, self._awaited = coroutine, context, awaited
-
-    @types.coroutine
-    def wait(self, cancelled: bool) -> Generator[Any, Any, None]:
-        """`cancelled`: the task was, before it could wait for what the coroutine waits for."""
-        awaited = self._awaited
-        if cancelled and hasattr(awaited, "cancel") and awaited.cancel():
-            cancelled = False  # By that.
-        while True:
-            step: Any = self._coroutine.send
-            value: Any = None
-            if cancelled:
-                step, value, cancelled = self._coroutine.throw, asyncio.CancelledError(), False
-            else:
-                try:
-                    value = yield awaited
-                except BaseException as error:
-                    step, value = self._coroutine.throw, error
-            try:
-                awaited = self._context.run(step, value)
-            except StopIteration:
-                return
-            finally:
-                value = None  # Its traceback knows this frame.
-
-
-_spare: _Spare | None = None
+_beginner: Beginner | None = None
 _waits: set[Any] = set()  # The methods that have waited in a call.
 
 
 def _start(calls: list[tuple[Any, ...]]) -> bool:
     """Starts them in their order; whether the loop has something to do for them."""
-    global _spare
-    loop = _the_loop()
-    works = queued = False
+    global _beginner
+    if _beginner is None:
+        _beginner = Beginner(_the_loop())
+    beginner = _beginner
+    beginner.scheduled = later = False
     for index, call in enumerate(calls):
         calls[index] = ()  # Its arguments go with the call.
-        if queued or call[2] in _waits:  # Those behind it start behind it.
-            loop.create_task(_run(True, *call))
-            works = queued = True
+        if later or call[2] in _waits or not spare_task.LENDS:
+            beginner.begin_later(_run(True, *call))
+            later = True  # Those behind it begin behind it.
             continue
-        if _spare is None or _spare.task.cancelling():
-            _spare = _Spare(loop)
-            works = True
-        spare, task = _spare, _spare.task
-        known = spare.known()
-        context = contextvars.copy_context()
-        coroutine = _run(False, *call)
-        rest = None
-        _enter_task(loop, task)
-        try:
-            awaited = context.run(coroutine.send, None)
-        except StopIteration:
-            pass
-        except BaseException as error:  # Of exit functions; what the call itself raised is its answer.
-            loop.call_exception_handler({"message": "a call of an async actor", "exception": error, "task": task})
-        else:
-            rest = _Rest(coroutine, context, awaited)
+        task = beginner.begin(_run(False, *call))
+        if task is not None:
             _running[call[1]] = task
             _waits.add(call[2])
-        finally:
-            _leave_task(loop, task)
-        if rest is None and spare.known() == known and not task.cancelling():
-            spare.keep()
-            continue
-        spare.leave(rest)
-        _spare = None
-        works = True
-    return works
+    return beginner.scheduled
 
 
 async def _run(

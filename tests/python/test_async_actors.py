@@ -157,6 +157,51 @@ def test_an_idle_loop_answers_and_ends_with_its_actor():
         assert sheaf.get(gate.plain.remote(), timeout=WAIT_S)
 
 
+@sheaf.remote(num_cpus=0)
+class Sleeper:
+    async def hear(self):
+        """What a loop that sleeps has to hear besides calls, one after the other."""
+        import os
+        import threading
+
+        loop = asyncio.get_running_loop()
+        for _ in range(3):
+            heard = loop.create_future()
+            read, write = os.pipe()
+            loop.add_reader(read, heard.set_result, None)
+            threading.Timer(0.03, os.write, (write, b"x")).start()
+            await heard
+            loop.remove_reader(read)
+            os.close(read)
+            os.close(write)
+            told = loop.create_future()
+            threading.Timer(0.03, loop.call_soon_threadsafe, (told.set_result, None)).start()
+            await told
+            await asyncio.sleep(0.03)
+        return True
+
+    async def naps_of_the_main_thread(self):
+        import os
+
+        with open(f"/proc/self/task/{os.getpid()}/status") as status:
+            return next(int(line.split()[1]) for line in status if line.startswith("voluntary_ctxt_switches"))
+
+
+def test_a_loop_that_sleeps_hears_descriptors_other_threads_and_timers():
+    sleeper = Sleeper.remote()
+    assert sheaf.get(sleeper.hear.remote(), timeout=WAIT_S)
+    assert sheaf.get([sleeper.hear.remote() for _ in range(3)], timeout=WAIT_S) == [True] * 3
+
+
+def test_a_call_wakes_the_thread_of_the_loop_alone():
+    sleeper = Sleeper.remote()
+    before = sheaf.get(sleeper.naps_of_the_main_thread.remote(), timeout=WAIT_S)
+    for _ in range(200):
+        time.sleep(0.001)  # Longer than the loop looks for calls before it sleeps.
+        after = sheaf.get(sleeper.naps_of_the_main_thread.remote(), timeout=WAIT_S)
+    assert after - before < 100
+
+
 def test_many_threads_call_at_once():
     import threading
 
@@ -195,9 +240,12 @@ def test_many_threads_call_at_once():
 class Tasks:
     """What calls see of asyncio, whether they wait or not; a method's first call is the one that may not know yet that it waits."""
 
-    def __init__(self):
+    def __init__(self, lends=True):
         import contextvars
 
+        from sheaf import spare_task
+
+        spare_task.LENDS = spare_task.LENDS and lends
         self.variable = contextvars.ContextVar("variable", default=None)
         self.seen = []
         self.event = asyncio.Event()
@@ -267,10 +315,11 @@ class Tasks:
 
     async def cancel_inner(self):
         async def inner():
+            self.seen.append("begun")
             try:
                 await asyncio.sleep(1000)
             finally:
-                self.seen.append("inner ended")
+                self.seen.append("ended")
 
         await asyncio.create_task(inner())
 
@@ -284,42 +333,42 @@ def call(actor, name, *args):
     return sheaf.get(getattr(actor, name).remote(*args), timeout=WAIT_S)
 
 
-def test_a_call_has_one_task_for_its_whole_life():
-    actor = Tasks.remote()
+@pytest.fixture(params=["lends", "makes"])
+def actor(request):
+    """Calls begin in the spare task, or, as with an asyncio that lends nobody its tasks, each in one of its own."""
+    return Tasks.remote(request.param == "lends")
+
+
+def test_a_call_has_one_task_for_its_whole_life(actor):
     assert [call(actor, "same_task_after_a_wait") for _ in range(3)] == [True] * 3
 
 
-def test_a_task_that_somebody_keeps_is_no_other_calls_and_ends():
-    actor = Tasks.remote()
+def test_a_task_that_somebody_keeps_is_no_other_calls_and_ends(actor):
     assert [call(actor, "keep_task") for _ in range(3)] == [1, 2, 3]
     assert call(actor, "kept_tasks_are_done") == [True] * 3
 
 
-def test_context_variables_belong_to_one_call():
-    actor = Tasks.remote()
+def test_context_variables_belong_to_one_call(actor):
     assert [call(actor, "set_variable", i) for i in range(3)] == [None] * 3
     assert [call(actor, "variable_over_a_wait", i) for i in range(3)] == [(None, i) for i in range(3)]
     told = [call(actor, "where") for _ in range(3)]
     assert all(same for same, _ in told) and len({task for _, task in told}) == 3
 
 
-def test_timeouts_and_cancellation_by_the_call_itself():
-    actor = Tasks.remote()
+def test_timeouts_and_cancellation_by_the_call_itself(actor):
     assert [call(actor, "time_out") for _ in range(2)] == [0, 0]
     assert [call(actor, "cancel_itself") for _ in range(2)] == ["cancelled"] * 2
     assert [call(actor, "cancel_itself_and_end") for _ in range(2)] == ["ended"] * 2
     assert call(actor, "same_task_after_a_wait")
 
 
-def test_an_idle_actor_has_no_other_tasks():
-    actor = Tasks.remote()
+def test_an_idle_actor_has_no_other_tasks(actor):
     call(actor, "note_at_once", 1)
     assert call(actor, "wait_for_the_others") == 0
 
 
 @pytest.mark.parametrize("first", [False, True])
-def test_calls_start_in_their_order_whether_they_wait_or_not(first):
-    actor = Tasks.remote()
+def test_calls_start_in_their_order_whether_they_wait_or_not(actor, first):
     if first:
         sheaf.wait([actor.note.remote(-1, True)], timeout=0.05)
     refs = [actor.note.remote(i, i % 3 == 1) if i % 2 else actor.note_at_once.remote(i) for i in range(300)]
@@ -327,15 +376,16 @@ def test_calls_start_in_their_order_whether_they_wait_or_not(first):
     sheaf.get(refs, timeout=WAIT_S)
 
 
-def test_the_first_call_of_a_method_fails_and_is_cancelled_as_others_are():
-    actor = Tasks.remote()
+def test_the_first_call_of_a_method_fails_and_is_cancelled_as_others_are(actor):
     for _ in range(2):
         with pytest.raises(KeyError, match="late"):
             call(actor, "raise_after_a_wait")
     for count in (1, 2):
         ref = actor.cancel_inner.remote()
-        sheaf.wait([ref], timeout=0.1)
+        deadline = time.monotonic() + WAIT_S
+        while call(actor, "all_seen").count("begun") < count:
+            assert time.monotonic() < deadline
         sheaf.cancel(ref)
         with pytest.raises(sheaf.exceptions.TaskCancelledError):
             sheaf.get(ref, timeout=WAIT_S)
-        assert call(actor, "all_seen") == ["inner ended"] * count
+        assert call(actor, "all_seen") == ["begun", "ended"] * count

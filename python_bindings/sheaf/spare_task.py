@@ -1,0 +1,146 @@
+# Copyright The Sheaf Authors. SPDX-License-Identifier: Apache-2.0
+"""Begins coroutines at once, in an asyncio task that they keep only if they wait.
+
+Most coroutines that are calls of an actor never wait, and making a task for one costs more than running it. So each begins in a task that
+is there already, the spare one: asyncio.current_task() is a task as it would be otherwise. A coroutine that waits keeps it, as its task from
+then on, and another spare one is made; so does a coroutine after whose end somebody still knows the task.
+
+The functions of asyncio by which this is done are those that it has for tasks of other packages ("Extending" in its documentation).
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextvars
+import sys
+import types
+import weakref
+from typing import Any, Coroutine, Generator
+
+try:
+    from asyncio import _enter_task, _leave_task, _register_task, _unregister_task
+except ImportError:
+    LENDS = False  # Every coroutine gets a task of its own, as asyncio makes it.
+else:
+    LENDS = True
+
+
+class Beginner:
+    """Begins coroutines of one event loop, on its thread, outside of any task."""
+
+    def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
+        self._loop = loop
+        self._spare: _SpareTask | None = None
+        self.scheduled = False  # The loop has got something to do; the caller may reset it.
+
+    def begin(self, coroutine: Coroutine[Any, Any, None]) -> asyncio.Task[None] | None:
+        """Runs it up to where it first waits; only if LENDS. The task in which it goes on, or None: it has ended."""
+        spare = self._spare
+        if spare is None or spare.task.cancelling():
+            spare = self._spare = _SpareTask(self._loop)
+            self.scheduled = True
+        task, known = spare.task, spare.known()
+        context = contextvars.copy_context()
+        rest = None
+        _enter_task(self._loop, task)
+        try:
+            awaited = context.run(coroutine.send, None)
+        except StopIteration:
+            pass
+        except BaseException as error:  # As it would be of a task that nobody asks for its result.
+            self._loop.call_exception_handler({"message": "a coroutine that waited for nothing", "exception": error, "task": task})
+        else:
+            rest = _Rest(coroutine, context, awaited)
+        finally:
+            _leave_task(self._loop, task)
+        if rest is None and spare.known() == known and not task.cancelling():
+            spare.keep()
+            return None
+        spare.leave(rest)
+        self._spare = None
+        self.scheduled = True
+        return task if rest is not None else None
+
+    def begin_later(self, coroutine: Coroutine[Any, Any, None]) -> None:
+        """Gives it a task of its own, which begins behind all that the loop has to do already."""
+        self.scheduled = True
+        self._loop.create_task(coroutine)
+
+
+@types.coroutine
+def _primed() -> Generator[None, None, None]:
+    yield
+
+
+class _SpareTask:
+    """A task that waits for a coroutine to go on with; asyncio.all_tasks() has it until one has ended in it."""
+
+    __slots__ = ("task", "_taken", "_rest", "_listed")
+
+    def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
+        self._taken: asyncio.Future[None] = loop.create_future()
+        self._rest: _Rest | None = None
+        self._listed = True
+        carry = self._carry()
+        carry.send(None)  # It is begun, or a task that is cancelled at once would never begin it.
+        self.task = loop.create_task(carry)
+
+    async def _carry(self) -> None:
+        cancelled = False
+        try:
+            await _primed()
+            await self._taken
+        except asyncio.CancelledError:
+            cancelled = True
+        if self._rest is not None:
+            await self._rest.wait(cancelled)
+
+    def known(self) -> int:
+        """Changes when somebody gets to know the task, or loses it."""
+        return sys.getrefcount(self.task) + weakref.getweakrefcount(self.task)
+
+    def keep(self) -> None:
+        """A coroutine has ended in it; the next one may have it."""
+        if self._listed:
+            self._listed = False
+            _unregister_task(self.task)
+
+    def leave(self, rest: _Rest | None) -> None:
+        """The task is that of this coroutine from here on, or, if its coroutine has ended, ends too."""
+        self._rest = rest
+        if not self._listed:
+            _register_task(self.task)
+        if not self._taken.done():
+            self._taken.set_result(None)
+
+
+class _Rest:
+    """What a coroutine does from where it first waits, in the context in which it began."""
+
+    __slots__ = ("_coroutine", "_context", "_awaited")
+
+    def __init__(self, coroutine: Coroutine[Any, Any, None], context: contextvars.Context, awaited: Any) -> None:
+        self._coroutine, self._context, self._awaited = coroutine, context, awaited
+
+    @types.coroutine
+    def wait(self, cancelled: bool) -> Generator[Any, Any, None]:
+        """`cancelled`: the task was, before it could wait for what the coroutine waits for."""
+        awaited = self._awaited
+        if cancelled and hasattr(awaited, "cancel") and awaited.cancel():
+            cancelled = False  # By that.
+        while True:
+            step: Any = self._coroutine.send
+            value: Any = None
+            if cancelled:
+                step, value, cancelled = self._coroutine.throw, asyncio.CancelledError(), False
+            else:
+                try:
+                    value = yield awaited
+                except BaseException as error:
+                    step, value = self._coroutine.throw, error
+            try:
+                awaited = self._context.run(step, value)
+            except StopIteration:
+                return
+            finally:
+                value = None  # Its traceback knows this frame.

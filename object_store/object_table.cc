@@ -127,6 +127,26 @@ void ObjectTable::Bind(uint32_t slot, ObjectRecord* record) {
   ++pages_[slot / kSlotsPerPage]->known;
 }
 
+bool ObjectTable::Mend(const ObjectRecord& record) {
+  Slot& slot = slots_[record.slot];
+  const StoreObjectInfo& info = record.info;
+  const SlotWord sealed{record.generation, SlotState::kSealed};
+  if (Word(record.slot) == sealed && slot.id == info.id &&
+      slot.data_offset == record.bytes.offset && slot.data_bytes == info.size_bytes &&
+      slot.attempt == info.attempt && slot.nested_count == info.nested.size() &&
+      slot.flags == info.flags) {
+    return false;
+  }
+  slot.id = info.id;
+  slot.data_offset = record.bytes.offset;
+  slot.data_bytes = info.size_bytes;
+  slot.attempt = info.attempt;
+  slot.nested_count = static_cast<uint32_t>(info.nested.size());
+  slot.flags = info.flags;
+  SetState(record.slot, SlotState::kSealed);
+  return true;
+}
+
 void ObjectTable::SetState(uint32_t slot, SlotState state) {
   slots_[slot].word.store(SlotWord{Info(slot).generation, state}.packed(),
                           std::memory_order_seq_cst);

@@ -75,6 +75,9 @@ class ObjectTable {
   uint32_t GenerationOf(uint32_t slot) const { return Info(slot).generation; }
   ObjectRecord* RecordIn(uint32_t slot) const;
   void Bind(uint32_t slot, ObjectRecord* record);
+  // Writes into the slot of `record`, which is in memory, what was learned from it, if it says
+  // something else now; whether it did.
+  bool Mend(const ObjectRecord& record);
   // Stores `state` with the slot's generation.
   void SetState(uint32_t slot, SlotState state);
   // kIdle -> kFree, if the lessee has not just taken it.

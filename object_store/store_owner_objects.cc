@@ -125,6 +125,11 @@ void StoreOwner::AnswerLookup(ProcessId asker, const std::shared_ptr<ObjectRecor
   LocatedObject answer{.id = id, .location = {}, .outcome = LookupOutcome::kNotFound, .flags = 0};
   if (record != nullptr && record->place == ObjectPlace::kMemory) {
     table_.Touch(*record);
+    // Who found something else there would ask again for ever.
+    if (table_.Mend(*record)) {
+      Violation(record->info.writer, absl::StrCat("the header of the sealed object ", id.ToHex(),
+                                                  " was not what it had been"));
+    }
     answer.outcome = LookupOutcome::kFound;
     answer.location = LocationOf(*record);
     answer.flags = record->info.flags;

@@ -240,6 +240,36 @@ SCENARIO("of a dead owner's objects the referenced ones are adopted") {
   CHECK(node.owner->Stats().objects == 1);
 }
 
+SCENARIO("an object whose header was scribbled over is found again, and its writer is named") {
+  StoreNode node(16 * kMiB);
+  const ProcessId writer = node.Attach(1);
+  const ProcessId reader = node.Attach(2);
+  const ObjectId id = IdOf(writer, 1);
+  const std::array inner = {IdOf(writer, 2)};
+  const auto location = node.Put(writer, id, Pattern(5000, 1), {.nested = inner});
+  REQUIRE(location.ok());
+  node.Flush();
+  // As the writer could, through its own mapping.
+  auto* header = reinterpret_cast<unsigned char*>(node.arena->data() + kTableOffset +
+                                                  location->slot * sizeof(Slot));
+  size_t mended = 0;
+  for (size_t at = 0; at < offsetof(Slot, unused); ++at) {
+    CAPTURE(at);
+    if (at > 0 && at < 4) continue;  // Between the state and the generation lies nothing.
+    header[at] ^= 0x81;
+    REQUIRE(node.Lookup(reader, id).ok());
+    CHECK(node.observer.violations.size() == ++mended);
+    CHECK(node.observer.violations.back().first == writer);
+    const auto object = node.store(reader).Get(id, *location);
+    REQUIRE(object.ok());
+    CHECK(object->bytes.view() == Pattern(5000, 1));
+    CHECK(std::vector(object->nested.begin(), object->nested.end()) ==
+          std::vector(inner.begin(), inner.end()));
+  }
+  REQUIRE(node.Lookup(reader, id).ok());
+  CHECK(node.observer.violations.size() == mended);
+}
+
 SCENARIO("a frame that makes no sense harms nobody") {
   StoreNode node(16 * kMiB);
   const ProcessId honest = node.Attach(1);

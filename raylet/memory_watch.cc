@@ -2,6 +2,8 @@
 #include "raylet/memory_watch.h"
 
 #include <algorithm>
+#include <utility>
+#include <vector>
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
@@ -69,14 +71,35 @@ std::optional<MemoryVerdict> JudgeMemory(const MemoryWatchOptions& options, cons
                    " together. Ask for memory in the task's options, or give the node more")};
 }
 
+// Of a worker that the kernel or this watch has killed the memory is used for a while longer than
+// anybody can say whose it is.
+bool MemoryWatch::IsConfirmed(std::span<const WorkerMemory> workers) {
+  bool none_ended = !seen_short_.empty();
+  std::vector<ProcessId> now;
+  for (const WorkerMemory& worker : workers) {
+    none_ended = none_ended && worker.anonymous_bytes > 0;
+    now.push_back(worker.process);
+  }
+  for (const ProcessId before : seen_short_) {
+    none_ended = none_ended && std::find(now.begin(), now.end(), before) != now.end();
+  }
+  seen_short_ = std::move(now);
+  return none_ended;
+}
+
 Nanos MemoryWatch::Look() {
   const Nanos now = clock_.Now();
   if (options_.limit <= 0) return kForever;
   const MemoryUse use = reader_.ReadUse();
   if (use.limit_bytes <= 0) return Deadline(now, kUsualPeriod);
+  if (std::exchange(kernel_kills_, use.kernel_kills) != use.kernel_kills)
+    not_before_ = now + options_.pause;
+  if (UsedPart(use) <= options_.limit) seen_short_.clear();
   if (UsedPart(use) <= options_.limit * kNear) return now + kUsualPeriod;
   if (UsedPart(use) > options_.limit && now >= not_before_) {
-    if (const auto verdict = JudgeMemory(options_, use, reader_.ReadWorkers())) {
+    const std::vector<WorkerMemory> workers = reader_.ReadWorkers();
+    if (!IsConfirmed(workers)) return now + kShortPeriod;
+    if (const auto verdict = JudgeMemory(options_, use, workers)) {
       proto::Death death;
       death.set_cause(proto::Death::OUT_OF_MEMORY);
       death.set_message(verdict->evidence);

@@ -1,8 +1,8 @@
 // Copyright The Sheaf Authors. SPDX-License-Identifier: Apache-2.0
 // Ends the worker that is about to take the machine's memory, before the kernel picks a victim of
-// its own. Workers are judged by memory that their death would give back (anonymous pages), never
-// by RSS, which counts the arena. Who it was, and the figures, are told in the Death that its owner
-// sees.
+// its own. Workers are judged by memory that their death would give back (anonymous pages of theirs
+// and of their children, who go with them), never by RSS, which counts the arena. Who it was, and
+// the figures, are told in the Death that its owner sees.
 #pragma once
 
 #include <cstdint>
@@ -21,10 +21,11 @@ namespace sheaf {
 struct MemoryUse {
   int64_t limit_bytes = 0;      // Of the machine or the control group, the tighter; 0: not known.
   int64_t available_bytes = 0;  // Without anybody being killed.
+  uint64_t kernel_kills = 0;    // Processes that the kernel has ended for want of memory, so far.
 };
 struct WorkerMemory {
   ProcessId process;
-  int64_t anonymous_bytes = 0;
+  int64_t anonymous_bytes = 0;  // With its descendants'. 0: it is about to end.
   Nanos started_at = 0;
   bool retriable = true;  // Its work is run again elsewhere.
   std::string running;    // For people; may be empty.
@@ -61,16 +62,22 @@ class MemoryWatch {
               std::function<void(ProcessId, const proto::Death&)> kill)
       : options_(options), clock_(clock), reader_(reader), kill_(std::move(kill)) {}
 
-  // Looks once, and kills at most one worker. Returns when to look again: sooner, the shorter the
-  // memory is.
+  // Looks once, and kills at most one worker: not for a while after the kernel or this watch has
+  // killed, and only when the memory was short at two looks between which no worker ended. What the
+  // ended had may be on its way back. Returns when to look again: sooner, the shorter the memory
+  // is.
   Nanos Look();
 
  private:
+  bool IsConfirmed(std::span<const WorkerMemory> workers);
+
   const MemoryWatchOptions options_;
   const Clock& clock_;
   MemoryReader& reader_;
   const std::function<void(ProcessId, const proto::Death&)> kill_;
   Nanos not_before_ = 0;
+  uint64_t kernel_kills_ = 0;
+  std::vector<ProcessId> seen_short_;  // The workers of the last look, at which memory was short.
 };
 
 }  // namespace sheaf

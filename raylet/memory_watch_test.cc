@@ -83,15 +83,76 @@ SCENARIO("the watch kills one at a time and gives its memory time to come back")
   CHECK(watch.Look() - clock.Now() == 250 * kMillisecond);
   CHECK(reader.reads == 0);
   reader.use = kShort;
-  CHECK(watch.Look() - clock.Now() == 50 * kMillisecond);
+  const auto look = [&] {
+    CHECK(watch.Look() - clock.Now() == 50 * kMillisecond);
+    clock.Advance(50 * kMillisecond);
+  };
+  look();
+  CHECK(killed.empty());
+  look();
   CHECK(killed == std::vector<ProcessId>{{1, 1}});
-  clock.Advance(50 * kMillisecond);
-  watch.Look();
+  look();
   CHECK(killed.size() == 1);
   clock.Advance(500 * kMillisecond);
   reader.workers = {Worker(2, 5 * kGiB, 2)};
-  watch.Look();
+  look();  // One has ended since the last.
+  CHECK(killed.size() == 1);
+  look();
   CHECK(killed == std::vector<ProcessId>{{1, 1}, {1, 2}});
+}
+
+SCENARIO("after the kernel has ended somebody, a worker's child perhaps, the watch waits as well") {
+  FakeClock clock;
+  FakeReader reader;
+  int killed = 0;
+  MemoryWatch watch({}, clock, reader, [&](ProcessId, const proto::Death&) { ++killed; });
+  reader.workers = {Worker(1, 6 * kGiB, 1)};
+  reader.use = kPlenty;
+  watch.Look();
+  reader.use = kShort;
+  reader.use.kernel_kills = 1;
+  for (int i = 0; i < 10; ++i) {
+    watch.Look();
+    clock.Advance(50 * kMillisecond);
+  }
+  CHECK(killed == 0);
+  for (int i = 0; i < 2; ++i) {
+    watch.Look();
+    clock.Advance(50 * kMillisecond);
+  }
+  CHECK(killed == 1);
+}
+
+SCENARIO("while a worker ends, or has just ended, its memory may be on its way back") {
+  FakeClock clock;
+  FakeReader reader;
+  int killed = 0;
+  MemoryWatch watch({}, clock, reader, [&](ProcessId, const proto::Death&) { ++killed; });
+  const auto look = [&] {
+    watch.Look();
+    clock.Advance(50 * kMillisecond);
+  };
+  reader.use = kShort;
+  reader.workers = {Worker(1, 6 * kGiB, 1), Worker(2, 5 * kGiB, 2)};
+  look();
+  reader.workers[0].anonymous_bytes = 0;  // The kernel has killed it.
+  for (int i = 0; i < 20; ++i) look();
+  reader.workers.erase(reader.workers.begin());
+  look();
+  CHECK(killed == 0);
+  SECTION("and it comes back") {
+    reader.use = kPlenty;
+    look();
+    reader.use = kShort;
+    look();
+    CHECK(killed == 0);
+    look();
+    CHECK(killed == 1);
+  }
+  SECTION("and it does not") {
+    look();
+    CHECK(killed == 1);
+  }
 }
 
 #ifndef SHEAF_TSAN  // Whose shadow of the arena is anonymous memory.

@@ -10,6 +10,7 @@
 #include <climits>
 #include <cstdlib>
 
+#include "absl/container/flat_hash_set.h"
 #include "absl/strings/match.h"
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
@@ -21,9 +22,9 @@ namespace sheaf {
 namespace {
 
 // Entries of `directory` that are numbers.
-std::vector<pid_t> NumbersIn(const char* directory) {
+std::vector<pid_t> NumbersIn(const std::string& directory) {
   std::vector<pid_t> numbers;
-  DIR* entries = opendir(directory);
+  DIR* entries = opendir(directory.c_str());
   if (entries == nullptr) return numbers;
   while (const dirent* entry = readdir(entries)) {
     pid_t number = 0;
@@ -43,6 +44,27 @@ int64_t FieldBytes(absl::string_view text, absl::string_view name) {
     if (!parts.empty() && absl::SimpleAtoi(parts[0], &kilobytes)) return kilobytes * 1024;
   }
   return 0;
+}
+
+std::vector<pid_t> ChildrenOf(pid_t parent) {
+  std::vector<pid_t> children;
+  static const bool has_lists = access("/proc/thread-self/children", R_OK) == 0;
+  if (has_lists) {
+    const std::string threads = absl::StrCat("/proc/", parent, "/task");
+    for (pid_t thread : NumbersIn(threads)) {
+      const std::string list = ReadKernelFile(absl::StrCat(threads, "/", thread, "/children"));
+      for (absl::string_view text : absl::StrSplit(list, ' ', absl::SkipEmpty())) {
+        pid_t child = 0;
+        if (absl::SimpleAtoi(text, &child)) children.push_back(child);
+      }
+    }
+    return children;
+  }
+  for (pid_t pid : NumbersIn("/proc")) {
+    const std::optional<ProcStat> stat = ReadProcStat(pid);
+    if (stat && stat->parent == parent) children.push_back(pid);
+  }
+  return children;
 }
 
 }  // namespace
@@ -88,25 +110,17 @@ std::optional<ProcStat> ReadProcStat(pid_t pid) {
   return ParseProcStat(ReadKernelFile(absl::StrCat("/proc/", pid, "/stat"), 4096));
 }
 
-std::vector<pid_t> ChildrenOfThisProcess() {
-  std::vector<pid_t> children;
-  static const bool has_lists = access("/proc/thread-self/children", R_OK) == 0;
-  if (has_lists) {
-    for (pid_t thread : NumbersIn("/proc/self/task")) {
-      const std::string list =
-          ReadKernelFile(absl::StrCat("/proc/self/task/", thread, "/children"));
-      for (absl::string_view text : absl::StrSplit(list, ' ', absl::SkipEmpty())) {
-        pid_t child = 0;
-        if (absl::SimpleAtoi(text, &child)) children.push_back(child);
-      }
+std::vector<pid_t> ChildrenOfThisProcess() { return ChildrenOf(getpid()); }
+
+std::vector<pid_t> DescendantsOf(pid_t pid) {
+  std::vector<pid_t> found = ChildrenOf(pid);
+  absl::flat_hash_set<pid_t> seen(found.begin(), found.end());
+  for (size_t next = 0; next < found.size(); ++next) {
+    for (const pid_t child : ChildrenOf(found[next])) {
+      if (seen.insert(child).second) found.push_back(child);
     }
-    return children;
   }
-  for (pid_t pid : NumbersIn("/proc")) {
-    const std::optional<ProcStat> stat = ReadProcStat(pid);
-    if (stat && stat->parent == getpid()) children.push_back(pid);
-  }
-  return children;
+  return found;
 }
 
 std::optional<std::string> ReadProcVariable(pid_t pid, const std::string& name) {

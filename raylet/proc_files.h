@@ -34,6 +34,10 @@ std::optional<ProcStat> ParseProcStat(const std::string& text);
 // Living and dead children of this process, whichever thread is their parent.
 std::vector<pid_t> ChildrenOfThisProcess();
 
+// The children of `pid`, theirs, and so on, whatever groups and sessions they are in. Not those of
+// a process that has died: they belong to the subreaper.
+std::vector<pid_t> DescendantsOf(pid_t pid);
+
 // The value of `name` in the environment that `pid` was exec'd with. nullopt: not there, or not
 // readable.
 std::optional<std::string> ReadProcVariable(pid_t pid, const std::string& name);

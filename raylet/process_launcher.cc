@@ -11,6 +11,7 @@
 #include <cerrno>
 #include <cstring>
 #include <utility>
+#include <vector>
 
 #include "absl/strings/escaping.h"
 #include "absl/strings/match.h"
@@ -21,6 +22,7 @@
 #include "base/log.h"
 #include "base/status_macros.h"
 #include "raylet/last_lines.h"
+#include "raylet/proc_files.h"
 #include "raylet/spawn.h"
 #include "raylet/worker_start.h"
 
@@ -431,10 +433,19 @@ void ProcessLauncher::KillOnLoop(ProcessId process, const proto::Death& death) {
 
 void ProcessLauncher::KillProcesses(const Worker& worker) {
   if (worker.info.os_pid == 0) return;
+  // It may be its children that have the memory, and not all need to be in its group.
+  std::vector<pid_t> descendants;
+  if (worker.doom.cause() == proto::Death::OUT_OF_MEMORY) {
+    descendants = DescendantsOf(worker.info.os_pid);
+  }
   // The worker itself first, by a name that cannot have been given away; it is watched, so not
   // reaped, and thus the number of its group is still its own.
   watch_->Signal(worker.watch, SIGKILL);
   if (!worker.from_template) kill(-worker.info.os_pid, SIGKILL);
+  for (const pid_t descendant : descendants) {
+    strays_.AddGroup(descendant, worker.info.job);  // So that a dead one is known for a stray too.
+    kill(descendant, SIGKILL);
+  }
 }
 
 void ProcessLauncher::RemoveJobOnLoop(JobNumber number) {

@@ -404,6 +404,27 @@ SCENARIO("of a job that lives on in one worker, what the others left behind is k
   CHECK(fixture.CountMarked() == 4 + own);
 }
 
+SCENARIO("a worker that takes too much memory ends with its children, wherever they are") {
+  const bool templates = GENERATE(false, true);
+  CAPTURE(templates);
+  Fixture fixture(templates);
+  fixture.AddJob(1, "strays");
+  const ProcessId worker = fixture.Start(1);
+  const LaunchedWorker started = fixture.AwaitStart(worker);
+  fixture.AwaitOutput(started, "token");
+  const int own = templates ? 1 : 0;
+  while (fixture.CountMarked() < 4 + own) std::this_thread::yield();
+  CHECK(DescendantsOf(started.os_pid).size() == 3);
+  proto::Death death;
+  death.set_cause(proto::Death::OUT_OF_MEMORY);
+  death.set_message("out of memory: evidence");
+  fixture.launcher().KillWith(worker, death);
+  CHECK(fixture.AwaitExit(worker).message() == "out of memory: evidence");
+  const Nanos deadline = MonotonicNow() + 30 * kSecond;
+  while (fixture.CountMarked() != own && MonotonicNow() < deadline) usleep(1000);
+  CHECK(fixture.CountMarked() == own);
+}
+
 TEST_CASE("how fast workers start", "[.measure]") {
   for (const bool templates : {false, true}) {
     Fixture fixture(templates);

@@ -105,6 +105,27 @@ SCENARIO("a detached actor starts at the GCS's word and outlives its driver") {
   }
 }
 
+SCENARIO("a detached actor that is killed before its worker is there leaves nothing") {
+  DetachedTest t;
+  t.node.GcsSays(t.start);
+  CHECK(t.node.raylet->GetStats().leases == 1);
+  proto::GcsEvent kill;
+  kill.set_client(t.start.client());
+  kill.mutable_kill_actor()->set_actor_id(t.id.Binary());
+  kill.mutable_kill_actor()->set_incarnation(1);
+  t.node.GcsSays(kill);
+  CHECK(t.LastReport().has_died());
+  CHECK(t.node.raylet->GetStats().leases == 0);
+  THEN("its worker is free for others when it comes") {
+    t.node.WorkersReady();
+    CHECK(t.node.raylet->GetStats().leases == 0);
+    CHECK(t.node.raylet->GetStats().workers.actor == 0);
+    CHECK(t.node.raylet->GetStats().workers.dying == 0);
+    t.node.Advance(10 * kSecond);  // Passes of the sweeper.
+    CHECK(t.node.raylet->GetStats().swept == 0);
+  }
+}
+
 SCENARIO("a job known for its detached actor only goes on when its driver asks for workers") {
   DetachedTest t;
   const ProcessId far{2, 1};

@@ -237,6 +237,21 @@ TEST_CASE("other raylets fetch objects of this node, and are asked whether they 
   }
 }
 
+TEST_CASE("what is sealed in the name of a process that never was is freed") {
+  Objects node;
+  node.AnswerGcs();
+  const bool elsewhere = GENERATE(false, true);
+  const ProcessId nobody = elsewhere ? ProcessId{777'777, 3} : ProcessId{Objects::kNode, 777'777};
+  const ObjectId own = ObjectId::Make(node.driver, 1, 1), lost = ObjectId::Make(nobody, 1, 1);
+  node.Put(node.driver, own, "whose maker lives");
+  node.Put(node.driver, lost, "scribbled over");
+  node.Advance(5 * kSecond);
+  CHECK(node.store->Contains(lost));  // The word of its maker may be on its way.
+  node.Advance(40 * kSecond);
+  CHECK_FALSE(node.store->Contains(lost));
+  CHECK(node.store->Contains(own));
+}
+
 TEST_CASE("malformed frames about objects of other nodes change nothing") {
   Objects node;
   for (const std::string& body : {std::string(), std::string(39, 'x'), std::string(4000, '\xff')}) {

@@ -11,6 +11,12 @@ namespace {
 // takes to die.
 constexpr Nanos kLateObjects = 30 * kSecond;
 constexpr Nanos kKillAgain = 3 * kSecond;
+// Objects of makers that nobody knows: how long one that is on its way may be unknown, and how
+// often all objects are looked at, if there are few or many of them.
+constexpr Nanos kUnknownFor = 10 * kSecond;
+constexpr Nanos kLookAtFew = 5 * kSecond;
+constexpr Nanos kLookAtMany = 60 * kSecond;
+constexpr size_t kMany = 20'000;
 
 template <class Map>
 auto KeysOf(const Map& map) {
@@ -53,6 +59,34 @@ void Raylet::AddSweeps() {
         return dead;
       },
       [this](ProcessId process) { return SweepDead(process); });
+  // A writer that scribbled over the name of its object before it was learned gave it to nobody.
+  sweeper_.Add<ProcessId>(
+      "objects of nobody",
+      [this, next = Nanos{0}, unknown = absl::btree_map<ProcessId, Nanos>()]() mutable {
+        std::vector<ProcessId> nobody;
+        if (Now() < next) return nobody;
+        size_t objects = 0;
+        absl::btree_map<ProcessId, Nanos> still;
+        world_.store.ForEach([&](const StoreObjectInfo& object) {
+          ++objects;
+          const ProcessId maker = object.id.maker();
+          if (still.contains(maker) || adopted_.contains(object.id)) return;
+          const bool here = maker.node == options_.node;
+          if (here ? IsAlive(maker) : !view_.complete || view_.Find(maker.node) != nullptr) return;
+          const auto since = unknown.find(maker);
+          still[maker] = since == unknown.end() ? Now() : since->second;
+        });
+        for (const auto& [maker, since] : still) {
+          if (Now() - since >= kUnknownFor) nobody.push_back(maker);
+        }
+        unknown = std::move(still);
+        next = Now() + (objects > kMany ? kLookAtMany : kLookAtFew);
+        return nobody;
+      },
+      [this](ProcessId maker) {
+        AdoptObjectsOf(maker);
+        return false;
+      });
 }
 
 bool Raylet::SweepLease(LeaseNumber number) {

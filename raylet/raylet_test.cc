@@ -163,6 +163,28 @@ SCENARIO("only the lessee can have a worker killed") {
   CHECK(node.launcher.WasKilled(worker));
 }
 
+SCENARIO(
+    "of two processes whose rings are damaged the workers end, and nobody else's word counts") {
+  RayletNode node(Resources::Cpu(2));
+  const ProcessId driver = node.Driver();
+  const ProcessId worker = ProcessId::Unpack(node.Lease(driver).worker());
+  const ProcessId stranger = node.Driver();
+  proto::KillWorker damaged;
+  damaged.set_process(worker.packed());
+  damaged.set_reason("the rings are damaged");
+  node.Send(stranger, FrameKind::kKillWorker, damaged);
+  CHECK(node.launcher.killed.empty());
+  SECTION("the program says so") {
+    node.Send(driver, FrameKind::kKillWorker, damaged);
+    CHECK(node.launcher.WasKilled(worker));
+  }
+  SECTION("the worker says so") {
+    damaged.set_process(driver.packed());
+    node.Send(worker, FrameKind::kKillWorker, damaged);
+    CHECK(node.launcher.WasKilled(worker));
+  }
+}
+
 SCENARIO("a worker that blocks lends its CPU after a few milliseconds, another stands in") {
   RayletNode node(Resources::Cpu(1));
   const ProcessId driver = node.Driver();

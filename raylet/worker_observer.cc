@@ -81,13 +81,15 @@ void WorkerObserver::LookAtMemory() {
 
 MemoryUse WorkerObserver::ReadUse() {
   const MachineMemory memory = ReadMachineMemory();
-  return {memory.limit_bytes, memory.available_bytes};
+  return {memory.limit_bytes, memory.available_bytes, KernelOomKills()};
 }
 
 std::vector<WorkerMemory> WorkerObserver::ReadWorkers() {
   std::vector<WorkerMemory> result;
   for (const auto& [process, worker] : workers_) {
-    result.push_back({process, AnonymousBytes(worker.os_pid), worker.started_at, true, ""});
+    int64_t bytes = AnonymousBytes(worker.os_pid);
+    for (const pid_t child : DescendantsOf(worker.os_pid)) bytes += AnonymousBytes(child);
+    result.push_back({process, bytes, worker.started_at, true, ""});
   }
   return result;
 }

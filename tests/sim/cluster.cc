@@ -12,6 +12,7 @@ namespace {
 
 constexpr Nanos kBootLimit = 10 * kSecond;
 constexpr Nanos kLongestRun = 30 * kSecond;  // With faults.
+constexpr Nanos kLookEvery = kMillisecond;   // Whether a wait is over: that looks at all processes.
 // A whole run takes some ten thousand: who needs more before a wait ends goes in circles, at a pace
 // at which the limits of virtual time would never come.
 constexpr uint64_t kEventsInCircles = 1'000'000;
@@ -39,6 +40,10 @@ Mix MixOf(const RunOptions& options, Random& random) {
   return mix;
 }
 constexpr Nanos kLongestApart = 10 * kSecond;  // Longer than the GCS needs to declare a node dead.
+// And of two that do not hear each other: until both know that, the GCS has gathered what others
+// hear, and the lease of the one that ends is over.
+constexpr Nanos kUntilVerdict = 25 * kSecond;
+constexpr size_t kNodesPerLostLink = 3;
 
 Nanos CpuTime() {
   rusage usage{};
@@ -86,12 +91,14 @@ void Cluster::AddNode() {
 bool Cluster::RunUntil(Nanos limit, const std::function<bool()>& done) {
   const Nanos deadline = world_.now() + limit;
   const uint64_t last_event =
-      world_.queue.events() + kEventsInCircles +
-      (options_.tasks == 0 ? 0
-                           : options_.tasks * kEventsPerTask +
-                                 static_cast<uint64_t>(options_.nodes) * kEventsPerNode);
+      world_.queue.events() + kEventsInCircles + options_.tasks * kEventsPerTask +
+      (options_.nodes == 1 ? 0 : static_cast<uint64_t>(options_.nodes) * kEventsPerNode);
+  Nanos next_look = 0;
   while (world_.oracle.ok()) {
-    if (done()) return true;
+    if (world_.now() >= next_look) {
+      if (done()) return true;
+      next_look = world_.now() + kLookEvery;
+    }
     if (world_.now() >= deadline || !world_.queue.RunOne()) return false;
     if (world_.queue.events() == last_event)
       world_.oracle.Fail("O1", absl::StrCat("the cluster runs in circles: ", last_event,
@@ -137,7 +144,8 @@ void Cluster::RunRandomWork() {
     if (options_.nodes > 1) world_.faults.DrawOfNodes(world_.random);
   }
   ScheduleFaults();
-  RunUntil(kLongestRun, [&] { return world_.queue.events() >= options_.events; });
+  const uint64_t until = world_.queue.events() + options_.events;
+  RunUntil(kLongestRun, [&] { return world_.queue.events() >= until; });
   Finish();
 }
 
@@ -185,6 +193,7 @@ void Cluster::ScheduleFaults() {
   Every(&FaultPlan::away_every, [this] { PartFromGcs(); });
   Every(&FaultPlan::slow_node_every, [this] { SlowNode(); });
   Every(&FaultPlan::drain_every, [this] { DrainNode(); });
+  Every(&FaultPlan::lose_link_every, [this] { LoseLink(); });
 }
 
 Node& Cluster::AnyNode() { return *nodes_[world_.random.Below(nodes_.size())]; }
@@ -231,6 +240,15 @@ void Cluster::PartTwoNodes() {
       a.number(), b.number(),
       world_.now() +
           world_.Between(100 * kMillisecond, world_.random.OneIn(4) ? kLongestApart : kSecond));
+}
+
+// Few enough that most nodes stay.
+void Cluster::LoseLink() {
+  Node &a = AnyNode(), &b = AnyNode();
+  if (&a == &b || !a.up() || !b.up() || a.crashed() || b.crashed()) return;
+  if (between_.lost_links() >= nodes_.size() / kNodesPerLostLink) return;
+  world_.Count(Fault::kLinkLost);
+  between_.LoseLink(a.number(), b.number());
 }
 
 // Up to three seconds: no node dies of that.
@@ -309,9 +327,11 @@ void Cluster::Finish() {
   world_.faults = {};
   if (methods_ != nullptr) methods_->End();
   // The GCS must have found who is dead, and partitions are over.
-  const Nanos settled = world_.now() + (options_.nodes > 1 ? kLongestApart + kSecond : 0);
+  const Nanos settled = world_.now() + (between_.lost_links() > 0 ? kUntilVerdict
+                                        : options_.nodes > 1      ? kLongestApart + kSecond
+                                                                  : 0);
   const bool finished = RunUntil(
-      kLivenessLimit, [&] { return DriversFinished() && gcs_.up() && world_.now() >= settled; });
+      kLivenessLimit, [&] { return world_.now() >= settled && gcs_.up() && DriversFinished(); });
   BuryCrashed();
   if (!finished) {
     world_.oracle.Fail("O1", absl::StrCat("not all calls have ended ", kLivenessLimit / kSecond,
@@ -370,6 +390,15 @@ Process* Cluster::AnyDriver() {
 
 void Cluster::CheckAtRest() {
   between_.CheckAtRest();
+  const auto happened = [&](Fault fault) {
+    return world_.fault_counts[static_cast<size_t>(fault)];
+  };
+  // Who is away from the GCS again and again is taken for dead.
+  if (happened(Fault::kNodeAwayGcs) == 0 &&
+      happened(Fault::kNodeFenced) > happened(Fault::kLinkLost)) {
+    world_.oracle.Fail("O1", absl::StrCat(happened(Fault::kNodeFenced), " nodes have ended for ",
+                                          happened(Fault::kLinkLost), " links that were lost"));
+  }
   for (auto& node : nodes_) {
     const Raylet::Stats stats = node->raylet().GetStats();
     const StoreStats store = node->store().Stats();
@@ -387,12 +416,8 @@ void Cluster::CheckAtRest() {
     expect_none(stats.unanswered_gcs_commands, "commands that the GCS did not answer");
     expect_none(store.objects, "objects in the store");
     expect_none(store.waiting_requests, "requests for memory");
-    // With each method at fault a lease was seen to be left to the sweeper, which is there for
-    // that.
-    if (methods_ == nullptr) {
-      expect_none(stats.swept,
-                  absl::StrCat("repairs by the sweeper, the last in ", stats.last_swept).c_str());
-    }
+    expect_none(stats.swept,
+                absl::StrCat("repairs by the sweeper, the last in ", stats.last_swept).c_str());
     for (ProcessRole role : {ProcessRole::kDriver, ProcessRole::kWorker}) {
       for (Process* process : node->Living(role)) {
         expect_none(process->owner().tasks.size(),
@@ -427,12 +452,8 @@ void Cluster::CheckEmpty() {
     expect_none(store.used_bytes, "bytes in the store");
     expect_none(store.pinned_bytes, "pinned bytes");
     expect_none(store.violations, "violations of the store's rules");
-    // With each method at fault a lease was seen to be left to the sweeper, which is there for
-    // that.
-    if (methods_ == nullptr) {
-      expect_none(stats.swept,
-                  absl::StrCat("repairs by the sweeper, the last in ", stats.last_swept).c_str());
-    }
+    expect_none(stats.swept,
+                absl::StrCat("repairs by the sweeper, the last in ", stats.last_swept).c_str());
     if (!left.empty())
       world_.oracle.Fail("O4", absl::StrCat("after the last job node ", node->number(),
                                             " still has", left, Describe()));

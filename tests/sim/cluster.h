@@ -16,7 +16,7 @@ namespace sheaf::sim {
 
 struct RunOptions {
   uint64_t seed = 1;
-  uint64_t events = 20'000;  // Faults and new work end after about so many.
+  uint64_t events = 20'000;  // Faults and new work end after about so many, once all nodes are up.
   int nodes = 1;
   uint64_t tasks = 0;              // No faults; so many tasks in all, and nothing else.
   MethodTable* methods = nullptr;  // Every method is used, and has faults of its own.
@@ -70,6 +70,7 @@ class Cluster {
   void BuryCrashed();
   void StartDriversOnceUp(Node& node);
   void PartTwoNodes();
+  void LoseLink();
   void PartFromGcs();
   void SlowNode();
   void DrainNode();

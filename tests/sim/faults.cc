@@ -43,10 +43,18 @@ std::string_view PlantName(Plant plant) {
       return "frozen_clock";
     case Plant::kBackwardClock:
       return "backward_clock";
+    case Plant::kNeitherEnds:
+      return "neither_ends";
+    case Plant::kBothEnd:
+      return "both_end";
     case Plant::kCount:
       break;
   }
   return "?";
+}
+
+int NodesFor(Plant plant) {
+  return plant == Plant::kNeitherEnds || plant == Plant::kBothEnd ? 3 : 1;
 }
 
 Plant PlantOf(std::string_view name) {
@@ -92,6 +100,10 @@ std::string_view FaultName(Fault fault) {
       return "slow nodes";
     case Fault::kDrain:
       return "drains";
+    case Fault::kLinkLost:
+      return "links lost";
+    case Fault::kNodeFenced:
+      return "nodes ended";
     case Fault::kCount:
       break;
   }

@@ -29,9 +29,13 @@ enum class Plant : uint8_t {
   kEarlyAck,         // The storage of the GCS acknowledges what it has not kept.
   kFrozenClock,      // A process's clock stands still.
   kBackwardClock,    // The raylet's clock runs backward.
+  // Of clusters with several nodes.
+  kNeitherEnds,  // The word that a node does not hear another is lost.
+  kBothEnd,  // A node that does not hear another ends, and does not ask the GCS which of the two.
   kCount,
 };
 std::string_view PlantName(Plant plant);
+int NodesFor(Plant plant);             // How large a cluster must be for it to act.
 Plant PlantOf(std::string_view name);  // kCount: there is none of that name.
 
 enum class Fault : uint8_t {
@@ -52,6 +56,8 @@ enum class Fault : uint8_t {
   kNodeAwayGcs,  // A node and the GCS lose all that they send to each other for a while.
   kSlowNode,     // Everything between a node and others takes long for a while.
   kDrain,        // A node is asked to take no new work, and vanishes some time later.
+  kLinkLost,     // Two nodes never hear anything of each other again, though the GCS hears both.
+  kNodeFenced,   // What follows of it: a node was declared dead and has ended.
   kCount,
 };
 std::string_view FaultName(Fault fault);
@@ -73,6 +79,7 @@ struct FaultPlan {
   Nanos apart_every = 0;
   Nanos away_every = 0;
   Nanos slow_node_every = 0;
+  Nanos lose_link_every = 0;
   Nanos drain_every = 0;  // Only in runs of every method.
 
   void DrawOfNodes(Random& random) {
@@ -81,6 +88,7 @@ struct FaultPlan {
     apart_every = maybe(static_cast<Nanos>(300 + random.Below(2000)) * kMillisecond);
     away_every = maybe(static_cast<Nanos>(300 + random.Below(2000)) * kMillisecond);
     slow_node_every = maybe(static_cast<Nanos>(300 + random.Below(2000)) * kMillisecond);
+    lose_link_every = maybe(static_cast<Nanos>(300 + random.Below(2000)) * kMillisecond);
   }
   // Whatever makes somebody speak to the GCS.
   static FaultPlan OfMethods() {

@@ -3,13 +3,38 @@
 
 #include <algorithm>
 
+#include "absl/strings/str_cat.h"
 #include "raylet/fake_block_source.h"
 #include "tests/sim/node.h"
 
 namespace sheaf::sim {
+namespace {
+
+constexpr Nanos kSilence = 5 * kSecond;       // After so long a link is down (rpc/links.h),
+constexpr Nanos kUnheardLimit = 2 * kSecond;  // and after so long again the GCS is told,
+constexpr Nanos kUnheardPeriod = kSecond;     // so often.
+
+}  // namespace
 
 void InterNode::Separate(NodeNumber a, NodeNumber b, Nanos until) {
-  separate_until_[std::minmax(a, b)] = until;
+  Nanos& known = separate_until_[std::minmax(a, b)];
+  known = std::max(known, until);
+}
+
+void InterNode::LoseLink(NodeNumber a, NodeNumber b) {
+  if (SeparateUntil(a, b) == kForever) return;
+  Separate(a, b, kForever);
+  lost_links_.push_back(std::minmax(a, b));
+  for (const auto& [node, about] : {Key{a, b}, Key{b, a}}) {
+    const Nanos first = kSilence + kUnheardLimit + world_.Between(0, kUnheardPeriod);
+    world_.queue.After(first, [this, node, about] { ReportUnheard(node, about); });
+  }
+}
+
+void InterNode::ReportUnheard(NodeNumber node, NodeNumber about) {
+  if (!IsLive(node) || forgotten_.contains({node, about})) return;
+  nodes_.at(node)->ReportUnheard(about);
+  world_.queue.After(kUnheardPeriod, [this, node, about] { ReportUnheard(node, about); });
 }
 
 Nanos InterNode::SeparateUntil(NodeNumber a, NodeNumber b) const {
@@ -78,6 +103,11 @@ void InterNode::Arrive(const LinkFrame& frame) {
 
 void InterNode::CheckAtRest() const {
   for (const auto& [key, wire] : wires_) wire->CheckAtRest();
+  for (const auto& [a, b] : lost_links_) {
+    if (IsLive(a) && IsLive(b))
+      world_.oracle.Fail("O1", absl::StrCat("nodes ", a, " and ", b,
+                                            " do not hear each other, and neither has ended"));
+  }
 }
 
 void InterNode::Fetch(NodeNumber reader, NodeNumber node, std::string request,
@@ -141,7 +171,9 @@ void InterNode::Deliver(Key key) {
     stream.sent.front().at = world_.now() + kMillisecond;
     return Schedule(key);
   }
-  if (const Nanos until = SeparateUntil(key.first, key.second); until > world_.now()) {
+  const Nanos until = SeparateUntil(key.first, key.second);
+  if (until == kForever) return;
+  if (until > world_.now()) {
     stream.sent.front().at = until;
     return Schedule(key);
   }

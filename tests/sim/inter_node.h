@@ -8,6 +8,7 @@
 #include <memory>
 #include <string>
 #include <utility>
+#include <vector>
 
 #include "raylet/block_source.h"
 #include "raylet/node_links.h"
@@ -30,6 +31,9 @@ class InterNode {
   void Forget(NodeNumber node, NodeNumber dead) { forgotten_[{node, dead}] = true; }
   // Nothing comes through between the two until then.
   void Separate(NodeNumber a, NodeNumber b, Nanos until);
+  // Nor ever again. Both tell the GCS, as cli/node_connections.h does, until one of them is dead.
+  void LoseLink(NodeNumber a, NodeNumber b);
+  size_t lost_links() const { return lost_links_.size(); }
   // What goes to and from `node` takes so much longer until then.
   void Slow(NodeNumber node, Nanos longer, Nanos until) { slow_[node] = {longer, until}; }
   // `node` has crashed: of what it sent, the last part may be lost.
@@ -58,6 +62,8 @@ class InterNode {
   Nanos Delay(NodeNumber from, NodeNumber to);
   bool IsLive(NodeNumber node) const;
   Nanos SeparateUntil(NodeNumber a, NodeNumber b) const;
+  // While that is so, `node` says again and again that it does not hear `about`.
+  void ReportUnheard(NodeNumber node, NodeNumber about);
 
   World& world_;
   std::map<NodeNumber, Node*> nodes_;
@@ -65,6 +71,7 @@ class InterNode {
   std::map<Key, std::unique_ptr<NodeWire>> wires_;  // By the lower number first.
   std::map<Key, bool> forgotten_;
   std::map<Key, Nanos> separate_until_;  // By the lower number first.
+  std::vector<Key> lost_links_;
   std::map<NodeNumber, std::pair<Nanos, Nanos>> slow_;
 };
 

@@ -5,8 +5,9 @@
 //   sim --methods [--seed FIRST] [--seeds K]     what the GCS is asked and says, and what raylets
 //                              say to each other, is lost, comes twice and comes again in flight;
 //                              prints how often for each method, and fails if one had too little
-//   sim --seed N [--events E] [--nodes N] [--plant NAME] [--trace]     one run; with several nodes
-//                              whole nodes crash too, and links between them are cut and slow
+//   sim --seed N [--events E] [--nodes N|FIRST..LAST] [--plant NAME] [--trace]     one run; with
+//                              several nodes whole nodes crash too, and links between them are cut,
+//                              lost and slow
 //   sim --seeds K --seed FIRST ...                                     K runs
 //   sim --scale N              what a task and an idle node cost in clusters of up to N nodes
 #include <algorithm>
@@ -14,11 +15,14 @@
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
+#include <optional>
 #include <string>
 #include <string_view>
 
+#include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "base/log.h"
+#include "base/random.h"
 #include "tests/sim/cluster.h"
 #include "tests/sim/scale.h"
 
@@ -36,8 +40,16 @@ struct SeveralNodes {
 constexpr SeveralNodes kSeveralNodes[] = {{3, 100, 400'000}, {10, 1, 100'000}};
 constexpr uint64_t kFailedOnce[] = {117};  // Run besides: what they found stays mended.
 constexpr uint64_t kSeedsPerPlant = 60;
+constexpr uint64_t kEvents = 20'000;  // Of one run, without --events;
+constexpr int kSmallCluster = 10;     // of more nodes than these, so many more for each.
+constexpr uint64_t kEventsPerNode = 1'000;
 constexpr uint64_t kEventsOfMethods = 60'000;  // Of one run.
 constexpr uint64_t kLeastSeedsOfMethods = 5, kMostSeedsOfMethods = 60;
+
+// So that each node of a large cluster has its share.
+uint64_t EventsFor(int nodes) {
+  return kEvents + (nodes > kSmallCluster ? kEventsPerNode * static_cast<uint64_t>(nodes) : 0);
+}
 
 std::string program;
 RunOptions current;  // For the word about a crash.
@@ -94,16 +106,40 @@ struct Total {
 };
 
 void PrintFailures(const RunOptions& options, const RunResult& result) {
-  std::printf("seed %lu fails after %lu events, %.3f s of virtual time:\n", options.seed,
-              result.events, static_cast<double>(result.virtual_time) / kSecond);
+  std::printf("seed %lu of %d nodes fails after %lu events, %.3f s of virtual time:\n",
+              options.seed, options.nodes, result.events,
+              static_cast<double>(result.virtual_time) / kSecond);
   for (const std::string& failure : result.failures) std::printf("  %s\n", failure.c_str());
   std::printf("replay: %s\n", Replay(options).c_str());
   std::fflush(stdout);
 }
 
-int RunSeeds(RunOptions options, uint64_t seeds) {
+// How many nodes the clusters of some runs have; each seed draws its own number.
+struct NodeRange {
+  int least = 1, most = 1;
+  int Draw(uint64_t seed) const {
+    return least +
+           static_cast<int>(SeededRandom(seed).Below(static_cast<uint64_t>(most - least) + 1));
+  }
+};
+
+// "3" or "10..50"; nothing else.
+std::optional<NodeRange> ParseNodes(const std::string& words) {
+  NodeRange range;
+  const size_t dots = words.find("..");
+  if (!absl::SimpleAtoi(words.substr(0, dots), &range.least)) return std::nullopt;
+  range.most = range.least;
+  if (dots != std::string::npos && !absl::SimpleAtoi(words.substr(dots + 2), &range.most))
+    return std::nullopt;
+  if (range.least < 1 || range.most < range.least) return std::nullopt;
+  return range;
+}
+
+int RunSeeds(RunOptions options, uint64_t seeds, const NodeRange& nodes, uint64_t events) {
   Total total;
   for (uint64_t i = 0; i < seeds; ++i, ++options.seed) {
+    options.nodes = nodes.Draw(options.seed);
+    options.events = events != 0 ? events : EventsFor(options.nodes);
     const RunResult result = RunOnce(options);
     total.Add(result);
     if (seeds == 1) std::printf("seed %lu: trace %016lx\n", options.seed, result.trace_hash);
@@ -183,6 +219,7 @@ int Planted() {
   for (uint8_t i = 1; i < static_cast<uint8_t>(Plant::kCount); ++i) {
     RunOptions options;
     options.plant = static_cast<Plant>(i);
+    options.nodes = NodesFor(options.plant);
     bool found = false;
     for (uint64_t seed = 1; seed <= kSeedsPerPlant && !found; ++seed) {
       options.seed = seed;
@@ -207,8 +244,9 @@ int Usage() {
   std::fprintf(stderr,
                "usage: sim --test | --planted | --methods | --scale NODES | [--seed N|random] "
                "[--seeds K] [--events E] "
-               "[--nodes N] [--plant NAME] [--trace]\n"
-               "--nodes N: a cluster of N; from 2 on whole nodes crash and others join, nodes lose "
+               "[--nodes N|FIRST..LAST] [--plant NAME] [--trace]\n"
+               "--nodes N: a cluster of N, or each seed draws how many; from 2 on whole nodes "
+               "crash and others join, nodes lose "
                "sight of each other and of the GCS, and some are slow\nplants:");
   for (uint8_t i = 1; i < static_cast<uint8_t>(Plant::kCount); ++i) {
     std::fprintf(stderr, " %s", std::string(PlantName(static_cast<Plant>(i))).c_str());
@@ -222,6 +260,8 @@ int Main(int argc, char** argv) {
   for (const int signal : {SIGABRT, SIGSEGV, SIGBUS}) std::signal(signal, OnCrash);
   RunOptions options;
   uint64_t seeds = 0;  // As many as it needs.
+  uint64_t events = 0;
+  std::optional<NodeRange> range = NodeRange();
   bool methods = false;
   for (int i = 1; i < argc; ++i) {
     const std::string_view flag = argv[i];
@@ -243,9 +283,10 @@ int Main(int argc, char** argv) {
     } else if (flag == "--seeds") {
       seeds = std::strtoull(value, nullptr, 10);
     } else if (flag == "--events") {
-      options.events = std::strtoull(value, nullptr, 10);
+      events = std::strtoull(value, nullptr, 10);
     } else if (flag == "--nodes") {
-      options.nodes = std::atoi(value);
+      range = ParseNodes(value);
+      if (!range) return Usage();
     } else if (flag == "--scale") {
       const int nodes = std::atoi(value);
       return nodes < 1 ? Usage() : RunAtScale(kFirstSeed, nodes);
@@ -256,9 +297,8 @@ int Main(int argc, char** argv) {
       return Usage();
     }
   }
-  if (options.nodes < 1) return Usage();
   if (methods) return Methods(options, seeds != 0 ? seeds : kLeastSeedsOfMethods);
-  return RunSeeds(options, std::max<uint64_t>(seeds, 1));
+  return RunSeeds(options, std::max<uint64_t>(seeds, 1), *range, events);
 }
 
 }  // namespace

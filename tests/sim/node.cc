@@ -125,6 +125,20 @@ void Node::Vanish() {
   between_.Crashed(number_);
 }
 
+void Node::End() {
+  world_.Count(Fault::kNodeFenced);
+  Vanish();
+}
+
+void Node::ReportUnheard(NodeNumber about) {
+  if (world_.Planted(Plant::kNeitherEnds)) return;
+  if (world_.Planted(Plant::kBothEnd)) return End();
+  proto::GcsRequest request;
+  request.set_client(RayletOf(number_).packed());
+  request.mutable_unregister_node()->set_node(about);
+  gcs_.SendToGcs(RayletOf(number_), FrameKind::kGcsRequest, request.SerializeAsString());
+}
+
 void Node::Register() {
   if (up() || crashed_) return;
   proto::GcsRequest request;
@@ -227,7 +241,7 @@ void Node::ScheduleTick() {
   if (next != kForever) tick_at_ = std::clamp(next, world_.now() + kMillisecond / 4, tick_at_);
   world_.queue.At(tick_at_, [this, number = ++tick_number_] {
     if (number != tick_number_ || crashed_) return;
-    if (raylet_->fenced()) return Vanish();  // Declared dead: its processes end with it.
+    if (raylet_->fenced()) return End();  // Declared dead: its processes end with it.
     if (paused_until > world_.now()) {
       tick_at_ = paused_until;
     } else {

@@ -39,6 +39,8 @@ class Node final : public Endpoint, public WorkerLauncher, public Switchboard {
   // Ends `process` now: the raylet hears of it a little later.
   void Crash(Process& process, proto::Death::Cause cause, int code);
   void Leave(Process& process);  // After its goodbye.
+  // Tells the GCS that this node does not hear `about` any more.
+  void ReportUnheard(NodeNumber about);
   // The raylet and all its processes vanish; nobody is told.
   void Vanish();
   bool crashed() const { return crashed_; }
@@ -89,6 +91,7 @@ class Node final : public Endpoint, public WorkerLauncher, public Switchboard {
   std::pair<LeaseNumber, uint64_t> Started(ProcessId process) override;
   std::vector<ProcessId> PeersOf(ProcessId process) override;
 
+  void End();
   void Register();
   void MakeRaylet(NodeNumber number, uint64_t term, Nanos heartbeat_period);
   Process& Attach(ProcessId id, ProcessRole role, ProcessId job_driver);

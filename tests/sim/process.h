@@ -100,7 +100,8 @@ class Process final : public Endpoint, public FrameHost, public LocalStore, publ
   OwnerState& owner() { return *owner_; }
   TaskExecutor& executor() { return *executor_; }
   bool leaving() const { return leaving_; }
-  bool finished() const { return finished_; }  // The main program has ended.
+  bool finished() const { return finished_; }    // The main program has ended.
+  bool node_over() const { return node_over_; }  // Waits end at once.
   JobNumber job() const { return dispatch_->job().number; }
   bool job_started() const { return dispatch_->job().answered && dispatch_->job().error.empty(); }
   // A driver whose program has ended says goodbye and ends.

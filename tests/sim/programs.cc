@@ -129,7 +129,7 @@ Async<> Workload::Driver(Process& process) {
   }
   for (int i = 0; i < mix_.threads; ++i) {
     ++state->threads;
-    process.Spawn(DriverThread(process, *state));
+    process.Spawn(DriverThread(process, state));
   }
   co_await Until(process, {}, kForever, [&] { return state->threads == 0; });
   co_await ReadSome(process, *state, 0);
@@ -144,8 +144,10 @@ void Workload::EndDetached(Process& process) {
   for (const PlacementGroupId group : detached_groups_) process.Spawn(EndGroup(process, group));
 }
 
-Async<> Workload::DriverThread(Process& process, DriverState& state) {
-  while (!stopping_) {
+// The main thread need not wait for the others when the node ends.
+Async<> Workload::DriverThread(Process& process, std::shared_ptr<DriverState> shared) {
+  DriverState& state = *shared;
+  while (!stopping_ && !process.node_over()) {
     co_await Step(process, state);
     if (state.results.size() > 60) co_await ReadSome(process, state, 20);
     if (state.random.OneIn(3)) {

@@ -4,6 +4,7 @@
 #pragma once
 
 #include <cstdint>
+#include <memory>
 #include <string>
 #include <vector>
 
@@ -54,7 +55,7 @@ class Workload {
   };
 
   Async<> Driver(Process& process);
-  Async<> DriverThread(Process& process, DriverState& state);
+  Async<> DriverThread(Process& process, std::shared_ptr<DriverState> shared);
   Async<> Step(Process& process, DriverState& state);
   Async<bool> Read(Process& process, Context context,
                    ObjectHandle object);  // False: the wait was ended.

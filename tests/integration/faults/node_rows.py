@@ -23,6 +23,9 @@ FOLDER = pathlib.Path(__file__).resolve().parent
 # Row: its module, which has a function row_ROW.
 ROWS = {
     "6": "rows_nodes",
+    "8": "rows_raylets",
+    "9": "rows_raylets",
+    "10": "rows_lineage",
     "12": "rows_disk",
     "13": "rows_disk",
     "15": "rows_disk",
@@ -34,7 +37,11 @@ ROWS = {
     "23": "rows_links",
     "24": "rows_links",
     "25": "rows_nodes",
+    "29": "rows_memory",
+    "30": "rows_clock",
+    "31": "rows_forks",
     "32": "rows_signals",
+    "33": "rows_scribble",
     "34": "rows_limits",
     "36": "rows_versions",
     "38": "rows_mixed",

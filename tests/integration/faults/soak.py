@@ -5,11 +5,12 @@ Usage: soak.py FAULT_TEST SHEAF_PROGRAM [ROW...]
 
 Rows of several nodes are run by node_rows.py, with this Python, which must be able to import the package of this build.
 Rows that are not named keep the line of their last run. FAULT_SEED and FAULT_COUNT are passed on. The row `sim` runs the
-simulator (tests/sim) for SIM_SECONDS, 300 unless set, from a random seed on; row 22 runs FAULT_COUNT seeds, 100 unless set, of
+simulator (tests/sim) for SIM_SECONDS, 300 unless set, from a random seed on, with 1 to 50 nodes; row 22 runs FAULT_COUNT seeds, 100 unless set, of
 its faults for each method.
 """
 
 import datetime
+import itertools
 import os
 import pathlib
 import random
@@ -25,7 +26,8 @@ ROWS = sorted([*PROGRAM_ROWS, "22", *node_rows.ROWS], key=lambda row: (not row.i
 FOLDER = pathlib.Path(__file__).resolve().parent
 PAGE = FOLDER.parents[2] / "docs" / "soak.md"
 ROW_LINE = r"\| (\d+|[a-z]+) \| 20\d\d-"
-SIM_BATCH = 20  # Seeds of one process.
+SIM_BATCH = 10  # Seeds of one process.
+SIM_NODES = ["1", "2..9", "10..50"]  # Of its clusters, in turn.
 BEGIN, END = "<!-- rows -->\n", "<!-- end of rows -->\n"
 
 
@@ -56,12 +58,14 @@ def simulate(program: str) -> tuple[list[str], bool]:
     begin = time.monotonic()
     counts = {"runs": 0, "events": 0, "calls": 0}
     failed = []
-    while time.monotonic() - begin < float(os.environ.get("SIM_SECONDS", "300")):
-        done = subprocess.run([program, "--seed", str(seed), "--seeds", str(SIM_BATCH)], stdout=subprocess.PIPE,
+    for nodes in itertools.cycle(SIM_NODES):
+        if time.monotonic() - begin >= float(os.environ.get("SIM_SECONDS", "300")):
+            break
+        done = subprocess.run([program, "--seed", str(seed), "--seeds", str(SIM_BATCH), "--nodes", nodes], stdout=subprocess.PIPE,
                               stderr=subprocess.STDOUT, text=True, errors="replace", timeout=3600, check=False)
         if done.returncode != 0:
             print(done.stdout, flush=True)
-            failed += re.findall(r"^seed (\d+) fails", done.stdout, flags=re.M) or [f"{seed} and on: exit {done.returncode}"]
+            failed += re.findall(r"^seed (\d+ .*) fails", done.stdout, flags=re.M) or [f"{seed} and on, --nodes {nodes}: exit {done.returncode}"]
         for name in counts:
             counts[name] += sum(int(n) for n in re.findall(rf"(\d+) {name}", done.stdout))
         seed += SIM_BATCH

@@ -113,6 +113,21 @@ SCENARIO("a full node hands demands on, once") {
   }
 }
 
+SCENARIO("what is spread goes to all nodes in turn, the own one too") {
+  Node node("CPU:4");
+  node.AddNode(2, "CPU:4");
+  node.AddNode(3, "CPU:4");
+  std::vector<NodeNumber> turns;
+  for (uint64_t key = 1; key <= 6; ++key) {
+    proto::LeaseDemand demand = key % 2 == 0 ? Demand(key, "CPU:1", 1) : ActorDemand(key, "CPU:1");
+    demand.mutable_spec()->mutable_strategy()->set_kind(proto::Strategy::SPREAD);
+    node.queue.OnDemand(kA, demand, node.now);
+    for (const LeaseAction& action : node.Take())
+      turns.push_back(action.kind == Kind::kSpill ? action.node : node.view.local);
+  }
+  CHECK(turns == std::vector<NodeNumber>{1, 2, 3, 1, 2, 3});
+}
+
 SCENARIO("a node that gave something back counts as full until it says what it has free") {
   Node node("CPU:1");
   node.AddNode(2, "CPU:2");

@@ -174,7 +174,9 @@ LeaseQueue::Served LeaseQueue::ServeOne(Class& of, Nanos now) {
   SetInfeasible(of, false);
   const bool here = placement.node == view_.local;
   if (of.pool->is_node()) {
+    const bool next_in_turn = here && head.hops == 0 && spec.strategy.kind == StrategyKind::kSpread;
     if ((here || (head.hops > 0 && of.local)) && Grant(of, head, now)) {
+      if (next_in_turn) last_spread_ = view_.local;
       return Served::kYes;
     }
     if (here) {

@@ -4,7 +4,7 @@
 #include <sheaf/sheaf.h>
 #include <cstdio>
 #include <cstring>
-#include <set>
+#include <map>
 #include <vector>
 
 #include "console.h"
@@ -39,12 +39,12 @@ class Worker {
   GradientOf Gradient(std::span<const float> weights, uint64_t step) {
     return BatchGradient(weights, samples_, step * kBatch, kBatch);
   }
-  uint32_t Process() const { return sheaf::Context().process; }
+  uint32_t Node() const { return sheaf::Context().node; }
 
  private:
   Samples samples_;
 };
-SHEAF_ACTOR(Worker, sheaf::Constructor<Samples>, &Worker::Gradient, &Worker::Process);
+SHEAF_ACTOR(Worker, sheaf::Constructor<Samples>, &Worker::Gradient, &Worker::Node);
 
 // Holds the weights.
 class ParameterServer {
@@ -74,15 +74,18 @@ std::vector<float> TrainTogether(const Samples& training) {
   for (size_t i = 0; i < kWorkers; ++i)
     // One that is lost is made again from its images, and asked again: a gradient depends on
     // nothing else.
-    workers.push_back(
-        sheaf::Actor<Worker>().MaxRestarts(3).MaxTaskRetries(3).Remote(ShardOf(training, i)));
+    workers.push_back(sheaf::Actor<Worker>()
+                          .Place(sheaf::Strategy::Spread())
+                          .MaxRestarts(3)
+                          .MaxTaskRetries(3)
+                          .Remote(ShardOf(training, i)));
+  std::map<uint32_t, int> on_node;
+  for (const auto& worker : workers) ++on_node[sheaf::Get(worker.Task(&Worker::Node).Remote())];
   std::string where;
-  for (const auto& worker : workers) {
-    if (!where.empty()) where += ", ";
-    where += std::to_string(sheaf::Get(worker.Task(&Worker::Process).Remote()));
-  }
-  Row("actors",
-      std::to_string(kWorkers) + " workers (processes " + where + ") and a parameter server");
+  for (const auto& [node, count] : on_node)
+    where +=
+        (where.empty() ? "" : ", ") + std::to_string(count) + " on node " + std::to_string(node);
+  Row("actors", "workers: " + where + "; and a parameter server");
 
   // Nothing is waited for but for the display: each step's call waits for its arguments by itself.
   Progress progress("steps");

@@ -69,6 +69,8 @@ def test_work_goes_where_there_is_room_and_where_it_must(cluster):
     assert sheaf.get([where.options(scheduling_strategy=bound).remote() for _ in range(3)], timeout=WAIT_S) == [c.node_id] * 3
     spread = sheaf.get([where.options(scheduling_strategy="SPREAD").remote(0.2) for _ in range(6)], timeout=WAIT_S)
     assert len(set(spread)) > 1
+    spread = [Counter.options(num_cpus=0, scheduling_strategy="SPREAD").remote() for _ in range(3)]
+    assert set(sheaf.get([actor.where.remote() for actor in spread], timeout=WAIT_S)) == nodes
 
 
 def test_each_node_has_a_resource_of_its_name(cluster):

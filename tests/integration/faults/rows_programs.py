@@ -94,15 +94,22 @@ RANKS = 4  # Of train_digits.
 WORKS = {"word_count": "input", "counter": "actor", "digits": "actors", "train_digits": "images"}  # The last line before the work.
 
 
+def busy_workers(cluster, place) -> list:
+    """Of the node there, those that run a task or have an actor."""
+    rows = cluster.ask(2, "list", "workers")["workers"]  # Of all nodes.
+    return [row for row in rows if int(row["process"].split(".")[0]) == cluster.nodes[place].number and row["state"] in ("LEASED", "ACTOR")]
+
+
 def node_to_lose(cluster, program):
     """A node that the program can lose: not its own, nor that of an actor with state. It hosts work of the program, but for
-    `counter`, which is one actor alone. None: the program has ended."""
-    while program.is_running():
+    `counter`, which is one actor alone. None: the program has ended, or it has no such node."""
+    begin = time.monotonic()
+    while program.is_running() and time.monotonic() - begin < WAIT_S:
         actors = [row for row in cluster.ask(2, "list", "actors")["actors"] if row["state"] == "ALIVE"]
         home = {int(row["process"].split(".")[0]) for row in actors if any(word in row["class_name"] for word in STATEFUL)}
         if not home and program.name in ("counter", "digits"):
             continue  # It is not made yet.
-        states = {place: [row["state"] for row in cluster.ask(place, "list", "workers")["workers"]] for place in (2, 3, 4)}
+        states = {place: [row["state"] for row in busy_workers(cluster, place)] for place in (2, 3, 4)}
         if program.name == "train_digits" and sum(words.count("ACTOR") for words in states.values()) < RANKS:
             continue  # What is leased until then may be of no use in the end.
         for place in (4, 3):
@@ -134,10 +141,10 @@ def lose_a_node(cluster, run, name, arguments):
         if victim is None:
             program.answers()
             continue
-        if name == "train_digits" and victim is not None:  # In some step: the ranks have to meet first.
-            ranks = [row["os_pid"] for row in cluster.ask(victim, "list", "workers")["workers"] if row["state"] == "ACTOR"]
+        if name == "train_digits":  # In some step: the ranks have to meet first.
+            ranks = [row["os_pid"] for row in busy_workers(cluster, victim)]
             begin = sum(map(cpu_seconds, ranks))
-            wait_until(lambda: sum(map(cpu_seconds, ranks)) > begin + 0.5 or not program.is_running(), LIMIT_S, "the ranks compute")
+            wait_until(lambda: sum(map(cpu_seconds, ranks)) > begin + 0.1 or not program.is_running(), LIMIT_S, "the ranks compute")
         cluster.crash(victim)
         in_the_middle = program.is_running()
         result = program.answers()
@@ -155,7 +162,7 @@ def row_programs(run):
     words, or weights, with those of one process by itself, and ends with an error if they differ; the long form compares runs as well."""
     words = []
     with Cluster(seed=run.seed, cpus=(0, 2, 2, 2)) as cluster:
-        programs = {"word_count": [texts(cluster, run)], "digits": [], "train_digits": ["40"]}
+        programs = {"word_count": [texts(cluster, run)], "digits": [], "train_digits": ["160"]}
         if run.long:
             programs["counter"] = ["1000000"]
         for name, arguments in programs.items():

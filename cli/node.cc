@@ -184,6 +184,7 @@ class Node {
     events.on_fetch = [this](ProcessId reader, std::string request, LinksOptions::Respond respond) {
       raylet_->PostFetch(reader, std::move(request), std::move(respond));
     };
+    events.on_node_link = [this](NodeNumber node, bool up) { raylet_->PostNodeLink(node, up); };
     events.to_gcs = [this](ProcessId from, FrameKind kind, std::string body) {
       gcs_->Post(from, kind, std::move(body));
     };

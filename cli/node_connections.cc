@@ -145,6 +145,7 @@ void NodeConnections::AddSelf(ProcessId end) {
 }
 
 void NodeConnections::OnNodeLink(NodeNumber node, bool up) {
+  events_.on_node_link(node, up);
   const std::lock_guard lock(mutex_);
   if (up || dead_.contains(node)) {
     unheard_since_.erase(node);

@@ -24,6 +24,8 @@ namespace sheaf::cli {
 struct ConnectionEvents {
   // Frames between raylets and processes.
   std::function<void(std::shared_ptr<LinkBatch> batch)> on_frames;
+  // The link to another node is up, or down.
+  std::function<void(NodeNumber node, bool up)> on_node_link;
   // To the GCS, of the raylet `from` ({0, k}: one without a number).
   std::function<void(ProcessId from, FrameKind kind, std::string body)> to_gcs;
   // The GCS refuses this node: wrong token, certificate or version.

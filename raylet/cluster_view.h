@@ -49,6 +49,7 @@ struct NodeView {
   Labels labels;
   bool alive = true;
   bool draining = false;  // Takes nothing new.
+  bool heard = true;      // By this node itself. While not, it is given what only it can take.
 
   bool usable() const { return alive && !draining; }
 };

@@ -117,6 +117,8 @@ class Raylet {
   void OnRemoteFrame(ProcessId from, ProcessId to, Lane lane, const Frame& frame);
   // The raylet `reader` asks for a block of an object (ObjectServer::OnFetch).
   void OnFetch(NodeNumber reader, std::string_view request, ObjectServer::Respond respond);
+  // The link to `node` is up, or silent: new work then goes elsewhere where it can.
+  void OnNodeLink(NodeNumber node, bool up);
   // kGcsReply or kGcsEvent, for this raylet or for one of its processes.
   void OnGcsFrame(const Frame& frame);
   // `process` is dead (its pidfd says so), or a worker could not be started. A repeat changes

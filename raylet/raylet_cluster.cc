@@ -103,6 +103,13 @@ void Raylet::OnChange(const proto::Change& change) {
   }
 }
 
+void Raylet::OnNodeLink(NodeNumber node, bool up) {
+  const auto known = view_.nodes.find(node);
+  if (node == options_.node || known == view_.nodes.end() || known->second.heard == up) return;
+  known->second.heard = up;
+  queue_.OnClusterChanged(Now());
+}
+
 void Raylet::OnNodeInfo(const proto::NodeInfo& info) {
   const NodeNumber node = info.node();
   if (node == options_.node && info.state() == proto::NodeInfo::DRAINING) StartDraining();

@@ -122,6 +122,9 @@ class RayletProcess::World final : public FrameHandler {
       });
     });
   }
+  void OnNodeLink(NodeNumber node, bool up) {
+    loop_->Post([this, node, up] { raylet_->OnNodeLink(node, up); });
+  }
   void OnFetch(ProcessId reader, std::string request, LinksOptions::Respond respond) {
     proto::BlockRequest asked;
     if (asked.ParseFromString(request) && ProgramServer::IsFor(asked))
@@ -438,6 +441,11 @@ void RayletProcess::PostRemoteFrames(ForEachFrame frames) {
   } else if (!stopped_) {
     early_.push_back(std::move(frames));
   }
+}
+
+void RayletProcess::PostNodeLink(NodeNumber node, bool up) {
+  const std::lock_guard lock(mutex_);
+  if (live_ != nullptr) live_->OnNodeLink(node, up);
 }
 
 void RayletProcess::Stop(const std::string& reason, Nanos grace) {

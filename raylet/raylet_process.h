@@ -92,6 +92,9 @@ class RayletProcess {
   using ForEachFrame = std::function<void(
       const std::function<void(ProcessId from, ProcessId to, Lane lane, const Frame& frame)>&)>;
   void PostRemoteFrames(ForEachFrame frames);
+  // The link to another node is up, or down. Any thread; before the end of Start it counts for
+  // nothing.
+  void PostNodeLink(NodeNumber node, bool up);
   // The raylet `reader` asks for a block (LinksOptions::on_fetch). Any thread.
   void PostFetch(ProcessId reader, std::string request, LinksOptions::Respond respond);
   // Ends all: no new work, workers and drivers are told to end, `grace` later at most they are

@@ -23,7 +23,7 @@ bool Feasible(const LeaseSpec& spec, const NodeView& node, const LabelSelector* 
 }
 
 bool HasRoom(const LeaseSpec& spec, const NodeView& node, const LabelSelector* selector) {
-  return node.available.Fits(spec.resources) && Feasible(spec, node, selector);
+  return node.heard && node.available.Fits(spec.resources) && Feasible(spec, node, selector);
 }
 
 Placement WaitOrInfeasible(const LeaseSpec& spec, const ClusterView& view,
@@ -185,7 +185,8 @@ Placement Place(const LeaseSpec& spec, const ClusterView& view, const PolicyCont
     if (!spec.strategy.soft && (node == nullptr || !node->alive)) {
       return {Kind::kNodeGone};
     }
-    if (!none && node != nullptr && Feasible(spec, *node, selector)) {
+    const bool may_wait = node != nullptr && (node->heard || !spec.strategy.soft);
+    if (!none && may_wait && Feasible(spec, *node, selector)) {
       return {node->available.Fits(spec.resources) ? Kind::kNode : Kind::kWait, spec.strategy.node};
     }
     if (!spec.strategy.soft) {

@@ -120,6 +120,23 @@ SCENARIO("node affinity: hard waits for its node, soft goes elsewhere when that 
         "node 1 has at most 4 CPU, 5 CPU are asked for; add a larger node or lower the request");
 }
 
+SCENARIO("a node that this one does not hear gets what only it can take") {
+  ClusterView view = ThreeNodes();
+  view.nodes[3].heard = false;
+  view.nodes[2].available = {};
+  CHECK((Place(Wants("CPU:1"), view) == At(1)));
+  CHECK((Place(Wants("CPU:1", StrategyKind::kSpread), view, {.last_spread = 1}) == At(1)));
+  const ArgumentBytes bytes = {{3, 20}};
+  CHECK((Place(Wants("CPU:1"), view, {.argument_bytes = &bytes}) == At(1)));
+  LeaseSpec bound = Wants("CPU:1", StrategyKind::kNodeAffinity);
+  bound.strategy.node = 3;
+  CHECK((Place(bound, view) == At(3)));
+  bound.strategy.soft = true;
+  CHECK((Place(bound, view) == At(1)));
+  view.nodes[1].available = {};
+  CHECK((Place(Wants("CPU:1"), view) == Placement{Kind::kWait}));  // It may be heard again.
+}
+
 SCENARIO("label selectors: the first that some node satisfies counts") {
   ClusterView view = ThreeNodes();
   LeaseSpec spec = Wants("CPU:1");

@@ -208,8 +208,32 @@ class Waiting(threading.Thread):
         return value, error, took
 
 
+def avoid_the_unheard(run):
+    """Long before anybody is ended, new work goes where the driver's node hears somebody; and there again once it does."""
+    with Cluster(seed=run.seed, cpus=(0, 2, 2, 2), node_flags=["--unheard-limit=300"]) as cluster:
+        cluster.connect(2)
+        unheard = cluster.nodes[3]
+        near = where.options(num_cpus=0, scheduling_strategy=soft(unheard))
+        assert sheaf.get(near.remote(), timeout=WAIT_S) == unheard.node_id
+        cluster.network.rule(2, 3, loss=1.0)
+        cluster.network.rule(3, 2, loss=1.0)
+        words = f"the link to node {unheard.number} is down"
+        begin = time.monotonic()
+        wait_until(lambda: words in cluster.nodes[2].log(), what="the silence is noticed")
+        noticed = time.monotonic() - begin
+        spread = where.options(num_cpus=0, scheduling_strategy="SPREAD")
+        places = sheaf.get([near.remote() for _ in range(4)] + [spread.remote() for _ in range(6)], timeout=WAIT_S)
+        assert unheard.node_id not in places and len(cluster.alive()) == 4, places
+        cluster.network.heal()
+        again = Waiting("a call that only that node can take", where.options(resources={"n3": 1}).remote(), WAIT_S)
+        assert again.ended()[:2] == (unheard.node_id, None), again.end
+        wait_until(lambda: sheaf.get(near.remote(), timeout=WAIT_S) == unheard.node_id, what="it is given work again")
+        return noticed
+
+
 def row_apart(run):
     """Calls, objects and actors between the two: each wait ends, in a value or a typed error, and work is placed elsewhere."""
+    noticed = avoid_the_unheard(run)
     limit = run.count(3, 15)
     bound = 5 + limit + 8 + WAIT_S  # Silence, the limit, the verdict; and what is done then, on a busy machine.
     with Cluster(seed=run.seed, cpus=(0, 2, 2, 2), node_flags=[f"--unheard-limit={limit}"]) as cluster:
@@ -272,7 +296,8 @@ def row_apart(run):
         assert sheaf.get(where.options(resources={"n3": 1}).remote(), timeout=WAIT_S) == cluster.nodes[3].node_id
         assert len(cluster.alive()) == 4
         sheaf.kill(sheaf.get_actor("apart"))
-        run.figures(f"{'one way' if one_way else 'both ways'} lost, with a limit of {limit} s: '{reason}'; the node ended {left:.1f} s after the last of {len(waits)} waits, "
+        run.figures(f"silent to each other: after {noticed:.1f} s new work went elsewhere, though both lived, and there again once they heard each other; "
+                    f"{'one way' if one_way else 'both ways'} lost, with a limit of {limit} s: '{reason}'; the node ended {left:.1f} s after the last of {len(waits)} waits, "
                     f"of which the slowest took {slowest:.1f} s; new calls ran elsewhere; a detached actor moved once, within {took:.1f} s, after "
                     f"{len(caller.values)} calls with {len(caller.errors)} typed errors; nothing without retries ran twice")
 

@@ -58,10 +58,12 @@ bool ReturnOne(Execution& execution, size_t index, PyObject* result) {
 
 void ReturnSeveral(Execution& execution, PyObject* result, size_t count) {
   const Owned items = Owned::Steal(PySequence_List(result));
+  if (!items && PyIter_Check(result) != 0) return FailWithException(execution);  // It raised.
   if (!items || static_cast<size_t>(PyList_Size(items.get())) != count) {
     PyErr_Clear();
     const Owned number = Owned::Steal(PyLong_FromSize_t(count));
-    const Owned raised = Owned::Steal(wrong_count(result, number.get()));  // Raises.
+    const Owned raised =
+        Owned::Steal(wrong_count(result, items ? items.get() : Py_None, number.get()));  // Raises.
     return FailWithException(execution);
   }
   for (size_t i = 0; i < count; ++i) {

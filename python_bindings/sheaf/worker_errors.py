@@ -76,10 +76,9 @@ def _drop_own_frames(shown: traceback.TracebackException | None) -> None:
         shown = shown.__cause__
 
 
-def wrong_count(result: Any, count: int) -> None:
-    """Raises what a function meets that gives another number of results than num_returns says."""
-    try:
-        words = f"{len(result)} values"
-    except TypeError:
-        words = f"a {type(result).__name__}"
+def wrong_count(result: Any, items: list[Any] | None, count: int) -> None:
+    """Raises what a function meets that gives another number of results than num_returns says; `items` are what it gave."""
+    if items is not None and hasattr(result, "__next__"):
+        raise ValueError(f"num_returns={count}, and the generator yielded {len(items)} items: it must yield {count}")
+    words = f"a {type(result).__name__}" if items is None else f"{len(items)} values"
     raise ValueError(f"num_returns={count}, and the function returned {words}: return a tuple or list of {count}")

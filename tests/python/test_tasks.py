@@ -78,6 +78,20 @@ def test_several_results():
         sheaf.get(one_of_two.remote())
 
 
+def test_a_generator_gives_several_results():
+    @sheaf.remote(num_returns=2)
+    def count_to(n):
+        yield from range(n)
+        if n == 5:
+            raise KeyError("five")
+
+    assert sheaf.get(count_to.remote(2)) == [0, 1]
+    with pytest.raises(ValueError, match="num_returns=2, and the generator yielded 3 items: it must yield 2"):
+        sheaf.get(count_to.remote(3))
+    with pytest.raises(KeyError, match="five"):
+        sheaf.get(count_to.remote(5))
+
+
 def test_a_function_may_call_itself():
     @sheaf.remote
     def fib(n):

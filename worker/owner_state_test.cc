@@ -154,6 +154,29 @@ SCENARIO("a task waits for its arguments, and fails with the error of one that f
   CHECK(b.entry()->extra->error.message == "boom");
 }
 
+SCENARIO("a task that is tried again looks at its arguments again") {
+  Fixture f;
+  ObjectEntry* argument =
+      f.owner.references.NewOwned(ObjectId::Make(kSelf, f.owner.references.NextSequence(), 1));
+  const ObjectHandle handle(argument);
+  f.owner.references.SetStored(*argument, {2, 3, 1, 0}, 100);
+  auto references = std::make_unique<TaskReferences>();
+  references->arguments.push_back({argument, 0});
+  f.owner.references.AddUse(*argument);
+  TaskRecord* task =
+      f.owner.tasks.Add(f.Template(-1), InlineBytes(AsBytes(ArgumentHead{ArgumentKind::kStore, 0})),
+                        std::move(references), {});
+  const ObjectHandle result(task->first_return);
+  f.owner.submitter.Submit(*task);
+  f.Grant();
+  const PushTaskHead push = f.TakePush();
+  f.owner.OnNodeGone(2);
+  REQUIRE(argument->state == ObjectState::kError);
+  f.Reply(push, "the argument could not be fetched", ReplyStatus::kFailedRetriable);
+  REQUIRE(result.entry()->state == ObjectState::kError);
+  CHECK(result.entry()->extra->error.kind == ErrorKind::kObjectLost);
+}
+
 SCENARIO(
     "dropping the last handle frees an object in the store, but not while another node borrows "
     "it") {

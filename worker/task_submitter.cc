@@ -90,14 +90,10 @@ void TaskSubmitter::OnArgumentsReady(TaskRecord& task) {
       return;
     }
   }
-  Requeue(task, task.returned_before);
-}
-
-void TaskSubmitter::Requeue(TaskRecord& task, bool front) {
   LeaseKey& key = KeyOf(*task.spec);
   task.state = TaskState::kQueued;
   task.target = nullptr;
-  if (front) {
+  if (task.returned_before) {
     key.queue.PushFront(&task);
   } else {
     key.queue.PushBack(&task);
@@ -381,7 +377,7 @@ void TaskSubmitter::OnProcessDied(ProcessId process, const proto::Death& death, 
 void TaskSubmitter::Delay(TaskRecord& task) {
   task.target = nullptr;
   if (task.attempt <= 1) {
-    Requeue(task, false);
+    Submit(task);  // Its arguments may have been lost meanwhile.
     return;
   }
   task.state = TaskState::kDelayed;
@@ -433,7 +429,7 @@ Nanos TaskSubmitter::Tick() {
     const DelayedTask due = delayed_.begin()->second;
     delayed_.erase(delayed_.begin());
     TaskRecord* task = tasks_.Find(due.cookie, due.sequence_bits);
-    if (task != nullptr && task->state == TaskState::kDelayed) Requeue(*task, false);
+    if (task != nullptr && task->state == TaskState::kDelayed) Submit(*task);
   }
   if (!delayed_.empty()) next = delayed_.begin()->first;
   std::vector<OwnedLease*> lingered;

@@ -89,7 +89,6 @@ class TaskSubmitter final : public TaskDispatcher {
   void WantOnlyHeld(LeaseKey& key);  // Nothing waits: no lease beyond those held is needed.
   void Return(OwnedLease& lease, bool discard);
   void TakeBackFrom(OwnedLease& lease);
-  void Requeue(TaskRecord& task, bool front);
   void Delay(TaskRecord& task);
   Error DeathError(const TaskRecord& task, ProcessId worker, const proto::Death& death,
                    bool started) const;

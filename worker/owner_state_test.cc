@@ -98,6 +98,25 @@ SCENARIO("after a worker's death only what it had started counts as tried") {
   CHECK(refs[2].entry()->value == "3");
 }
 
+SCENARIO("when a node dies nothing is pushed to its other workers, whose deaths are not told yet") {
+  Fixture f;
+  const TemplateRecord& square = f.Template(1);
+  const std::vector<ObjectHandle> refs = {f.Submit(square), f.Submit(square)};
+  const ProcessId one{2, 8}, two{2, 9};
+  f.Grant(1, one);
+  f.Grant(2, two);
+  f.Reply(f.TakePush(), "1", ReplyStatus::kDone, kSecond, one);
+  f.TakePush();
+  proto::Death death;
+  death.set_cause(proto::Death::NODE_DIED);
+  f.owner.OnProcessDied(two, death, UINT64_MAX);
+  CHECK(f.transport.Count(FrameKind::kPushTask) == 0);
+  f.owner.OnProcessDied(one, death, UINT64_MAX);
+  f.Grant(3, kWorker);
+  f.Reply(f.TakePush(), "2");
+  CHECK(refs[1].entry()->value == "2");
+}
+
 SCENARIO("a worker that dies with the last task asks for no other in its place") {
   Fixture f;
   const ObjectHandle a = f.Submit(f.Template(0));

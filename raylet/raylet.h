@@ -191,6 +191,7 @@ class Raylet {
   // A dead process of which something is left.
   struct Remains {
     ProcessRole role = ProcessRole::kTool;
+    JobNumber job = 0;  // As in Process.
     proto::Death death;
     Nanos died_at = 0;
     bool exited =

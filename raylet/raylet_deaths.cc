@@ -65,6 +65,7 @@ void Raylet::Bury(ProcessId process, const proto::Death& death, bool exited) {
   }
   Remains& remains = remains_[process];
   remains.role = entry.info.role;
+  remains.job = entry.job;
   remains.died_at = Now();
   remains.exited = exited;
   remains.socket_closed = entry.socket_closed_at != 0;
@@ -92,6 +93,8 @@ void Raylet::Bury(ProcessId process, const proto::Death& death, bool exited) {
   LearnObjectsOf(process);  // So that borrowers who ask now learn what is there.
   references_.OwnerDied(process);
   DropFromQueries(process);
+  // While its job is known: what other nodes have of its demands is taken back in the job's name.
+  for (const LeaseAction& action : queue_.TakeActions()) Perform(action);
   if (entry.info.role == ProcessRole::kDriver && entry.job != 0) EndJob(entry.job, death);
 
   proto::GcsRequest gone;

@@ -301,6 +301,32 @@ SCENARIO("an adopted object keeps what lives elsewhere alive") {
   CHECK(dropped[0].dropped_ids() == Object(other, 9).Binary());
 }
 
+SCENARIO("what a process wanted of another node is taken back when it dies") {
+  RayletNode node(Resources::Cpu(1));
+  const ProcessId driver = node.Driver();
+  const ProcessId worker = ProcessId::Unpack(node.Lease(driver).worker());
+  const ProcessId owner = GENERATE(true, false) ? worker : driver;
+  node.AddNode(2, "CPU:4");
+  node.Demand(owner, 2, 3);
+  const auto handed = [&] {
+    return node.Received<proto::HandedDemand>(RayletOf(2), FrameKind::kHandedDemand);
+  };
+  const auto given = handed();
+  REQUIRE(given.size() == 1);
+  CHECK(given[0].demand().wanted() == 3);
+  if (GENERATE(true, false)) {  // Then its exit leaves no remains.
+    node.switchboard.joined.clear();
+    node.raylet->OnSocketClosed(owner);
+  }
+  node.Exit(owner);
+  const auto taken_back = handed();
+  REQUIRE(taken_back.size() == 1);
+  CHECK(taken_back[0].owner() == owner.packed());
+  CHECK(taken_back[0].driver() == driver.packed());
+  CHECK(taken_back[0].demand().key() == given[0].demand().key());
+  CHECK(taken_back[0].demand().wanted() == 0);
+}
+
 SCENARIO(
     "a driver that says goodbye lives on with its views; its rings stay until its socket closes") {
   RayletNode node;

@@ -388,6 +388,7 @@ JobNumber Raylet::JobOfDriver(ProcessId driver) const {
 
 JobNumber Raylet::JobOfOwner(ProcessId owner) const {
   if (const auto it = processes_.find(owner); it != processes_.end()) return it->second.job;
+  if (const auto it = remains_.find(owner); it != remains_.end()) return it->second.job;
   const auto it = remote_owner_jobs_.find(owner);
   return it == remote_owner_jobs_.end() ? 0 : it->second;
 }

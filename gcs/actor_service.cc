@@ -17,6 +17,8 @@ constexpr Nanos kQuickDeath =
 constexpr Nanos kFirstDelay = 100 * kMillisecond;
 constexpr Nanos kLongestDelay = 10 * kSecond;
 
+constexpr std::string_view kNotCurrent = "this incarnation is not the actor's current one";
+
 std::string ActorLatch(const ActorId& id) { return "actor/" + id.Binary(); }
 std::string NameLatch(const std::string& name_space, const std::string& name) {
   return absl::StrCat("name/", name_space.size(), "/", name_space, "/", name);
@@ -55,13 +57,12 @@ void ActorService::Activate() {
   std::vector<Happening> lost;
   for (auto& [id, entry] : table_.all()) {
     if (!std::exchange(entry.unaccounted, false)) continue;
-    const NodeNumber node = ProcessId::Unpack(entry.info().process()).node;
-    if (nodes_.IsMember(node)) SendKill(node, id, entry.info().incarnation(), "nobody reported it");
     lost.push_back(
         {.id = id, .incarnation = entry.info().incarnation(), .event = ActorEvent::kLost});
     lost.back().death.set_cause(proto::Death::NODE_DIED);
     lost.back().death.set_message("no node knew of it after a restart of the GCS");
-    entry.next_order = now;
+    // Until this is on disk the incarnation that is lost must not be ordered.
+    entry.next_order = Deadline(now, context_.options.repeat_after);
   }
   for (Happening& one : lost) Happen(nullptr, std::move(one));
   std::set<NodeNumber> dead;
@@ -222,14 +223,18 @@ void ActorService::End(CallPtr call, const proto::EndActor& request) {
 void ActorService::OnReport(CallPtr call, NodeNumber node, const proto::ActorStateReport& report) {
   const absl::StatusOr<ActorId> id = ActorId::FromBinary(report.actor_id());
   ActorEntry* entry = id.ok() ? table_.Find(*id) : nullptr;
+  const bool died = report.state_case() == proto::ActorStateReport::kDied;
+  if (entry != nullptr && died) {
+    const auto ending = entry->ending.find(node);
+    if (ending != entry->ending.end() && ending->second <= report.incarnation())
+      entry->ending.erase(ending);
+  }
   if (entry == nullptr || !entry->is_alive() || !entry->info().detached() ||
       report.incarnation() != entry->info().incarnation()) {
-    if (entry != nullptr && report.state_case() == proto::ActorStateReport::kDied &&
-        report.incarnation() == entry->info().incarnation()) {
-      entry->ending = 0;
-    }
-    if (id.ok() && report.state_case() != proto::ActorStateReport::kDied) {
-      SendKill(node, *id, report.incarnation(), "this incarnation is not the actor's current one");
+    if (entry != nullptr && !died) {
+      EndIncarnation(node, *id, *entry, report.incarnation());
+    } else if (id.ok() && !died) {
+      SendKill(node, *id, report.incarnation(), kNotCurrent);
     }
     if (call) context_.pipeline.Answer(call, {});
     return;
@@ -334,6 +339,7 @@ void ActorService::Apply(const Happening& what, const ActorStep& step, proto::Ac
       break;
     case ActorAction::kGrant: {
       if (step.costs_restart) ++restarts_;
+      if (what.event == ActorEvent::kLost) EndIncarnation(host, what.id, entry, old_incarnation);
       const bool quick = entry.alive_since == 0 || now - entry.alive_since < kQuickDeath;
       if (what.event == ActorEvent::kDied) entry.quick_deaths = quick ? entry.quick_deaths + 1 : 0;
       entry.alive_since = 0;
@@ -344,11 +350,7 @@ void ActorService::Apply(const Happening& what, const ActorStep& step, proto::Ac
     }
     case ActorAction::kBury:
       entry.next_order = kForever;
-      if (what.event == ActorEvent::kKilled && host != 0) {
-        SendKill(host, what.id, old_incarnation, what.death.message());
-        entry.ending = host;
-        entry.next_order = Deadline(now, context_.options.repeat_after);
-      }
+      if (what.event != ActorEvent::kDied) EndIncarnation(host, what.id, entry, old_incarnation);
       break;
     case ActorAction::kTell:
       break;
@@ -458,14 +460,20 @@ void ActorService::Tick() {
     const bool starting = entry.info().detached() && entry.is_alive() &&
                           entry.info().state() != proto::ActorInfo::ALIVE;
     if (starting && entry.next_order <= now) Order(id, entry);
-    if (entry.ending == 0 || entry.next_order > now) continue;
-    if (!nodes_.IsMember(entry.ending)) {  // It took the actor with it.
-      entry.ending = 0;
-      continue;
-    }
-    SendKill(entry.ending, id, entry.info().incarnation(), entry.info().death().message());
-    entry.next_order = Deadline(now, context_.options.repeat_after);
+    if (entry.ending.empty() || entry.next_kill > now) continue;
+    for (const auto& [node, incarnation] : std::exchange(entry.ending, {}))
+      EndIncarnation(node, id, entry, incarnation);
   }
+}
+
+// Again and again, until the raylet of `node` says that it is gone.
+void ActorService::EndIncarnation(NodeNumber node, const ActorId& id, ActorEntry& entry,
+                                  uint32_t incarnation) {
+  if (!nodes_.IsMember(node)) return;  // It took the actor with it.
+  uint32_t& last = entry.ending[node];
+  last = std::max(last, incarnation);
+  entry.next_kill = Deadline(context_.clock.Now(), context_.options.repeat_after);
+  SendKill(node, id, last, entry.is_alive() ? kNotCurrent : entry.info().death().message());
 }
 
 void ActorService::Trim() {

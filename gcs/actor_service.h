@@ -67,6 +67,7 @@ class ActorService {
   void EndNamed(CallPtr call, const ActorId& id, proto::Death death);
   void Trim();
   void Order(const ActorId& id, ActorEntry& entry);
+  void EndIncarnation(NodeNumber node, const ActorId& id, ActorEntry& entry, uint32_t incarnation);
   void SendKill(NodeNumber node, const ActorId& id, uint32_t incarnation, std::string_view reason);
   void Publish(const proto::ActorInfo& info);
 

@@ -20,11 +20,13 @@ namespace sheaf {
 // soft.
 struct ActorEntry {
   proto::ActorRecord record;
-  NodeNumber asked = 0;   // The raylet that was told to start it. 0: none yet.
-  Nanos next_order = 0;   // When the raylet is told (again) to start or end it, if no report comes.
-                          // kForever: not before something happens.
-  NodeNumber ending = 0;  // Dead: the raylet that was told to end it, and has not said yet that it
-                          // is gone. 0: none.
+  NodeNumber asked = 0;  // The raylet that was told to start it. 0: none yet.
+  Nanos next_order = 0;  // When the raylet is told (again) to start it, if no report comes.
+                         // kForever: not before something happens.
+  // Raylets that were told to end this incarnation and all before it, and have not said yet that
+  // they are gone; and when they are told again.
+  std::map<NodeNumber, uint32_t> ending;
+  Nanos next_kill = 0;
   bool unaccounted = false;  // From disk, and no raylet has reported it to this GCS yet.
   Nanos alive_since = 0;
   int quick_deaths = 0;  // In a row, for the back-off.

@@ -85,7 +85,6 @@ void Raylet::OnKillActor(const proto::KillActor& message) {
     EndDetached(it->second, message.reason());
     return;
   }
-  if (it != detached_.end()) return;  // A newer one lives.
   proto::ActorStateReport report;
   report.set_actor_id(message.actor_id());
   report.set_incarnation(message.incarnation());

@@ -238,6 +238,20 @@ SCENARIO("a kill of what is not here is answered") {
   CHECK(t.LastReport().has_died());
 }
 
+SCENARIO("a kill of an incarnation before the one that is here is answered, and ends nothing") {
+  DetachedTest t;
+  t.start.mutable_start_actor()->set_incarnation(2);
+  t.node.GcsSays(t.start);
+  proto::GcsEvent kill;
+  kill.set_client(t.start.client());
+  kill.mutable_kill_actor()->set_actor_id(t.id.Binary());
+  kill.mutable_kill_actor()->set_incarnation(1);
+  t.node.GcsSays(kill);
+  CHECK(t.LastReport().incarnation() == 1);
+  CHECK(t.LastReport().has_died());
+  CHECK(t.node.raylet->GetStats().leases == 1);
+}
+
 SCENARIO("the GCS restarts: all soft state is reported, and processes are told") {
   DetachedTest t;
   t.node.GcsSays(t.start);

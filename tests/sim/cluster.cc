@@ -12,7 +12,9 @@ namespace {
 
 constexpr Nanos kBootLimit = 10 * kSecond;
 constexpr Nanos kLongestRun = 30 * kSecond;  // With faults.
-constexpr Nanos kLookEvery = kMillisecond;   // Whether a wait is over: that looks at all processes.
+// Of several nodes: so long that dead nodes are found, or with so much to do that queues grow.
+constexpr Nanos kShortestSpan = 300 * kMillisecond, kLongestSpan = 20 * kSecond;
+constexpr Nanos kLookEvery = kMillisecond;  // Whether a wait is over: that looks at all processes.
 // A whole run takes some ten thousand: who needs more before a wait ends goes in circles, at a pace
 // at which the limits of virtual time would never come.
 constexpr uint64_t kEventsInCircles = 1'000'000;
@@ -119,7 +121,7 @@ RunResult Cluster::Run() {
   } else if (options_.tasks > 0) {
     RunTasks(&result);
   } else {
-    RunRandomWork();
+    RunRandomWork(&result);
   }
   result.events = world_.queue.events();
   result.trace_hash = world_.trace.hash();
@@ -133,19 +135,28 @@ RunResult Cluster::Run() {
   return result;
 }
 
-void Cluster::RunRandomWork() {
+void Cluster::RunRandomWork(RunResult* result) {
   for (auto& node : nodes_) {
     for (int i = 0; i < kDriversPerNode; ++i) node->StartDriver();
   }
+  Nanos longest = kLongestRun;
   if (options_.methods != nullptr) {
     world_.faults = FaultPlan::OfMethods();
   } else {
     world_.faults = FaultPlan::Draw(world_.random);
-    if (options_.nodes > 1) world_.faults.DrawOfNodes(world_.random);
+    if (options_.nodes > 1) {
+      const Nanos span = world_.random.OneIn(3) ? world_.Between(kShortestSpan, kSecond)
+                                                : world_.Between(kSecond, kLongestSpan);
+      world_.pace = {world_.now(), span, world_.queue.events(), options_.events};
+      longest = 2 * span;
+      world_.faults.DrawOfNodes(world_.random, span);
+    }
   }
   ScheduleFaults();
   const uint64_t until = world_.queue.events() + options_.events;
-  RunUntil(kLongestRun, [&] { return world_.queue.events() >= until; });
+  const Nanos begin = world_.now();
+  RunUntil(longest, [&] { return world_.queue.events() >= until; });
+  result->fault_time = world_.now() - begin;
   Finish();
 }
 
@@ -477,6 +488,15 @@ std::string Cluster::Describe() {
   std::string words;
   for (auto& node : nodes_) {
     const Raylet::Stats stats = node->raylet().GetStats();
+    std::string processes;
+    for (ProcessRole role : {ProcessRole::kDriver, ProcessRole::kWorker}) {
+      for (Process* process : node->Living(role)) {
+        if (!process->is_at_rest()) absl::StrAppend(&processes, "\n  ", process->Describe());
+      }
+    }
+    if (processes.empty() && stats.leases + stats.scheduler_queue + stats.remains == 0 &&
+        stats.unanswered_gcs_commands == 0 && node->store().Stats().objects == 0)
+      continue;
     absl::StrAppend(
         &words, "\n  node ", node->number(), ": ", stats.leases, " leases, ", stats.scheduler_queue,
         " wanted, ", stats.remains, " remains, ", stats.unanswered_gcs_commands,
@@ -486,10 +506,7 @@ std::string Cluster::Describe() {
     node->store().ForEach([&](const StoreObjectInfo& object) {
       absl::StrAppend(&words, "\n    stored ", object.id.ToHex());
     });
-    for (ProcessRole role : {ProcessRole::kDriver, ProcessRole::kWorker}) {
-      for (Process* process : node->Living(role))
-        absl::StrAppend(&words, "\n  ", process->Describe());
-    }
+    words += processes;
   }
   return words;
 }

@@ -38,6 +38,7 @@ struct RunResult {
   uint64_t planted = 0;
   size_t calls = 0;
   Nanos virtual_time = 0;
+  Nanos fault_time = 0;  // Of it, that in which there are faults and new work.
   FaultCounts faults{};
   std::map<ErrorKind, size_t> errors;
   std::vector<std::string> failures;  // Empty: all is well.
@@ -55,7 +56,7 @@ class Cluster {
  private:
   // Runs events until `done`, at most for `limit` of virtual time; false: it was not.
   bool RunUntil(Nanos limit, const std::function<bool()>& done);
-  void RunRandomWork();
+  void RunRandomWork(RunResult* result);
   void RunTasks(RunResult* result);
   RunPart SoFar() const;
   bool DriversFinished();

@@ -3,6 +3,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "base/frame.h"
+#include "gcs/gcs_operations.h"
 #include "object_store/messages.h"
 #include "proto/gcs.pb.h"
 #include "proto/raylet.pb.h"
@@ -110,6 +111,12 @@ std::string_view FaultName(Fault fault) {
   return "?";
 }
 
+template <class Message>
+static std::string ActorWords(const Message& message) {
+  const absl::StatusOr<ActorId> id = ActorId::FromBinary(message.actor_id());
+  return " actor " + (id.ok() ? id->ToHex() : "?");
+}
+
 std::string FrameWords(FrameKind kind, std::string_view body) {
   auto call = [](uint64_t sequence_bits, uint32_t attempt) {
     return absl::StrCat(" call ", absl::Hex(sequence_bits >> 16), " attempt ", attempt);
@@ -172,7 +179,8 @@ std::string FrameWords(FrameKind kind, std::string_view body) {
     case FrameKind::kLeaseBegin: {
       proto::LeaseBegin begin;
       begin.ParseFromArray(body.data(), static_cast<int>(body.size()));
-      return absl::StrCat(" lease ", begin.lease());
+      return absl::StrCat(" lease ", begin.lease(),
+                          begin.spec().actor() ? ActorWords(begin.spec()) : "");
     }
     case FrameKind::kObjectQuery:
       if (body.size() >= sizeof(ObjectQueryHead) + sizeof(ObjectId)) {
@@ -209,8 +217,31 @@ std::string FrameWords(FrameKind kind, std::string_view body) {
     case FrameKind::kGcsRequest: {
       proto::GcsRequest request;
       request.ParseFromArray(body.data(), static_cast<int>(body.size()));
-      return absl::StrCat(" of ", ProcessId::Unpack(request.client()).ToString(), " number ",
-                          request.sequence(), " body ", static_cast<int>(request.body_case()));
+      const char* name = OperationOf(request.body_case()).name;
+      std::string words =
+          absl::StrCat(" of ", ProcessId::Unpack(request.client()).ToString(), " number ",
+                       request.sequence(), " ", name == nullptr ? "of nothing" : name);
+      if (request.has_register_actor()) return words + ActorWords(request.register_actor());
+      if (request.has_end_actor()) return words + ActorWords(request.end_actor());
+      if (request.has_actor_state_report()) {
+        const proto::ActorStateReport& report = request.actor_state_report();
+        absl::StrAppend(&words, ActorWords(report), " incarnation ", report.incarnation(),
+                        report.has_died()      ? " died"
+                        : report.has_started() ? " started"
+                                               : " pending");
+      }
+      return words;
+    }
+    case FrameKind::kGcsEvent: {
+      proto::GcsEvent event;
+      event.ParseFromArray(body.data(), static_cast<int>(body.size()));
+      if (event.has_start_actor())
+        return absl::StrCat(" start", ActorWords(event.start_actor()), " incarnation ",
+                            event.start_actor().incarnation());
+      if (event.has_kill_actor())
+        return absl::StrCat(" kill", ActorWords(event.kill_actor()), " incarnation ",
+                            event.kill_actor().incarnation(), ": ", event.kill_actor().reason());
+      break;
     }
     case FrameKind::kGcsReply: {
       proto::GcsReply reply;

@@ -80,15 +80,19 @@ struct FaultPlan {
   Nanos away_every = 0;
   Nanos slow_node_every = 0;
   Nanos lose_link_every = 0;
-  Nanos drain_every = 0;  // Only in runs of every method.
+  Nanos drain_every = 0;
 
-  void DrawOfNodes(Random& random) {
-    auto maybe = [&](Nanos value) { return random.OneIn(3) ? value : 0; };
-    node_crash_every = maybe(static_cast<Nanos>(500 + random.Below(2000)) * kMillisecond);
-    apart_every = maybe(static_cast<Nanos>(300 + random.Below(2000)) * kMillisecond);
-    away_every = maybe(static_cast<Nanos>(300 + random.Below(2000)) * kMillisecond);
-    slow_node_every = maybe(static_cast<Nanos>(300 + random.Below(2000)) * kMillisecond);
-    lose_link_every = maybe(static_cast<Nanos>(300 + random.Below(2000)) * kMillisecond);
+  // For a run that has faults for `span`: of each kind that it has, some two to ten.
+  void DrawOfNodes(Random& random, Nanos span) {
+    auto some = [&] { return span / static_cast<Nanos>(2 + random.Below(9)); };
+    auto maybe = [&] { return random.OneIn(3) ? some() : 0; };
+    if (gcs_crash_every != 0) gcs_crash_every = some();
+    node_crash_every = maybe();
+    apart_every = maybe();
+    away_every = maybe();
+    slow_node_every = maybe();
+    lose_link_every = maybe();
+    drain_every = maybe();
   }
   // Whatever makes somebody speak to the GCS.
   static FaultPlan OfMethods() {

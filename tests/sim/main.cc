@@ -42,7 +42,7 @@ constexpr uint64_t kFailedOnce[] = {117};  // Run besides: what they found stays
 constexpr uint64_t kSeedsPerPlant = 60;
 constexpr uint64_t kEvents = 20'000;  // Of one run, without --events;
 constexpr int kSmallCluster = 10;     // of more nodes than these, so many more for each.
-constexpr uint64_t kEventsPerNode = 1'000;
+constexpr uint64_t kEventsPerNode = 4'000;
 constexpr uint64_t kEventsOfMethods = 60'000;  // Of one run.
 constexpr uint64_t kLeastSeedsOfMethods = 5, kMostSeedsOfMethods = 60;
 
@@ -83,18 +83,21 @@ RunResult RunOnce(const RunOptions& options) {
 
 struct Total {
   uint64_t runs = 0, failed = 0, events = 0, calls = 0;
+  Nanos fault_time = 0;
   FaultCounts faults{};
   std::map<ErrorKind, size_t> errors;
   void Add(const RunResult& result) {
     ++runs;
     events += result.events;
     calls += result.calls;
+    fault_time += result.fault_time;
     for (size_t i = 0; i < faults.size(); ++i) faults[i] += result.faults[i];
     for (const auto& [kind, count] : result.errors) errors[kind] += count;
     failed += !result.failures.empty();
   }
   void Print() const {
-    std::printf("%lu runs, %lu events, %lu calls\nfaults:", runs, events, calls);
+    std::printf("%lu runs, %lu events, %lu calls\nfaults in %.0f s:", runs, events, calls,
+                static_cast<double>(fault_time) / kSecond);
     for (size_t i = 0; i < faults.size(); ++i) {
       std::printf(" %s %lu%s", std::string(FaultName(static_cast<Fault>(i))).c_str(), faults[i],
                   i + 1 < faults.size() ? "," : "\n");

@@ -268,6 +268,13 @@ void Process::OnHostFrame(const Frame& frame) {
   if (role == ProcessRole::kDriver) node_over_ = true;
 }
 
+bool Process::is_at_rest() const {
+  return (role == ProcessRole::kDriver ? finished_ : executor_->lease().lease() == 0) &&
+         owner_->tasks.size() + owner_->references.size() + owner_->transits.size() +
+                 executor_->queued() ==
+             0;
+}
+
 std::string Process::Describe() {
   std::string words =
       absl::StrCat(role == ProcessRole::kDriver ? "driver " : "worker ", self.ToString());

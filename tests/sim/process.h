@@ -108,6 +108,7 @@ class Process final : public Endpoint, public FrameHost, public LocalStore, publ
   void Leave();
   std::shared_ptr<void> user_state;  // What the program keeps in this process: an actor's fields.
   std::string Describe();            // What it waits for, for a failure.
+  bool is_at_rest() const;           // There is nothing to describe.
 
   // process_calls.cc
   TemplateRecord& Template(const std::string& key,

@@ -14,6 +14,7 @@ namespace {
 constexpr size_t kSmall = 64;
 constexpr size_t kLarge = 100 * 1024;  // Lies in the store.
 constexpr int kDeepest = 2;
+constexpr uint64_t kLooksAtPace = 50;
 
 }  // namespace
 
@@ -148,6 +149,11 @@ void Workload::EndDetached(Process& process) {
 Async<> Workload::DriverThread(Process& process, std::shared_ptr<DriverState> shared) {
   DriverState& state = *shared;
   while (!stopping_ && !process.node_over()) {
+    if (world_.pace.IsAhead(world_.now(), world_.queue.events())) {
+      co_await process.Sleep(
+          {}, static_cast<Nanos>(state.random.Below(world_.pace.span / kLooksAtPace)));
+      continue;
+    }
     co_await Step(process, state);
     if (state.results.size() > 60) co_await ReadSome(process, state, 20);
     if (state.random.OneIn(3)) {

@@ -13,6 +13,17 @@
 
 namespace sheaf::sim {
 
+// The events of a run, spread over the virtual time that it should take: many nodes could do all of
+// them within a part of a second, in which no node can be found dead.
+struct Pace {
+  Nanos begin = 0, span = 0;  // 0: as fast as it goes.
+  uint64_t first_event = 0, events = 0;
+  bool IsAhead(Nanos now, uint64_t event) const {
+    return span != 0 && static_cast<double>(event - first_event) / static_cast<double>(events) >
+                            static_cast<double>(now - begin) / static_cast<double>(span);
+  }
+};
+
 struct World {
   World(uint64_t seed, Plant plant, bool print)
       : seed(seed), plant(plant), random(seed), trace(print), oracle(seed) {}
@@ -36,6 +47,7 @@ struct World {
   EventQueue queue;
   Trace trace;
   Oracle oracle;
+  Pace pace;
   FaultPlan faults;  // Cleared when the run comes to its end and everything must finish.
   FaultCounts fault_counts{};
   uint64_t planted = 0;             // How often the planted bug acted.

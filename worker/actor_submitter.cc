@@ -225,10 +225,7 @@ void ActorSubmitter::DecideAfterDeath(ActorClient& client, bool dead) {
     if (dead) {
       tasks_.FailStarted(*task, client.death, client.node);
     } else if (task->cancelled) {
-      tasks_.FailStarted(
-          *task,
-          {ErrorKind::kTaskCancelled, absl::StrCat(tasks_.Describe(*task), " was cancelled"), {}},
-          client.node);
+      tasks_.FailStarted(*task, tasks_.Cancelled(*task), client.node);
     } else {
       tasks_.FailStarted(
           *task,

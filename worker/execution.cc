@@ -33,8 +33,10 @@ void CallExecution::Clear() {
   actor_id = {};
   cancel_requested.store(false, std::memory_order_relaxed);
   held.clear();
-  stream_sent = stream_consumed = 0;
-  stream_stopped = discarded = false;
+  stream_sent = stream_consumed = missing_from_ = 0;
+  lost_ = {};
+  stream_stopped.store(false, std::memory_order_relaxed);
+  discarded = false;
   started = 0;
   group = nullptr;
   previous_running = next_running = nullptr;
@@ -64,6 +66,14 @@ bool CallExecution::Begin(ProcessId from, std::shared_ptr<const proto::TaskTempl
   const auto* nested = in.Structs<NestedReference>(head->nested_count);
   if (in.failed()) return false;
   nested_references_ = {nested, head->nested_count};
+  if ((head->flags & kStreamResumes) != 0) {
+    const auto* resume = in.Struct<StreamResume>();
+    const auto* lost = resume == nullptr ? nullptr : in.Structs<uint64_t>(resume->lost_count);
+    if (lost == nullptr) return false;
+    missing_from_ = resume->from;
+    stream_consumed = resume->consumed;
+    lost_ = {lost, resume->lost_count};
+  }
   WireReader rest(arguments);
   while (!rest.rest().empty()) {
     const auto* argument = rest.Struct<ArgumentHead>();
@@ -152,7 +162,21 @@ void CallExecution::Fail(Error error, bool retriable) {
   returned_nested_.clear();
 }
 
+bool CallExecution::HasRoom() const {
+  const int64_t bound = spec_->max_unconsumed();
+  return stream_stopped.load(std::memory_order_relaxed) || cancelled() || bound <= 0 ||
+         stream_sent <= missing_from_ ||
+         stream_sent < stream_consumed + static_cast<uint64_t>(bound);
+}
+
 absl::Status CallExecution::Yield(std::string_view bytes, std::span<const ObjectHandle> nested) {
+  const absl::Status over = absl::CancelledError("nobody wants more items");
+  if (stream_stopped.load(std::memory_order_relaxed) || cancelled()) return over;
+  const bool had_before = stream_sent < missing_from_;
+  if (had_before && (lost_.empty() || lost_.front() != stream_sent)) {
+    ++stream_sent;
+    return ConsumerHasAll() ? over : absl::OkStatus();
+  }
   ReturnHead head{};
   std::vector<NestedReference> references;
   if (!nested.empty()) references = host_.Outgoing(nested);
@@ -179,7 +203,9 @@ absl::Status CallExecution::Yield(std::string_view bytes, std::span<const Object
   }
   item.append(AsBytes(item_head));
   item.append(value);
-  return host_.SendItem(*this, item, nested);
+  if (absl::Status sent = host_.SendItem(*this, item, nested); !sent.ok()) return sent;
+  if (had_before) lost_ = lost_.subspan(1);
+  return ConsumerHasAll() ? over : absl::OkStatus();
 }
 
 void CallExecution::SendReply(Channel& owner_channel, uint64_t run_ns, uint64_t transit,

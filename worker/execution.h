@@ -78,6 +78,10 @@ class CallExecution final : public Execution {
 
   // `run_ns` and `keeps_arguments` are the executor's to say.
   void SendReply(Channel& owner_channel, uint64_t run_ns, uint64_t transit, bool keeps_arguments);
+  // Whether a streaming call may send its next item: few enough are unconsumed, or nobody waits.
+  // The first that nobody has yet goes in any case: what was consumed before a run began may have
+  // been told to the one before it.
+  bool HasRoom() const;
   bool succeeded() const { return status_ == ReplyStatus::kDone; }
   const Error& failure() const { return failure_; }
   std::vector<ObjectHandle> TakeReturnedNested() { return std::move(returned_nested_); }
@@ -87,9 +91,9 @@ class CallExecution final : public Execution {
   std::atomic<bool> cancel_requested{false};
   std::vector<ObjectEntry*>
       held;  // References inside the arguments: one use each. Under the runtime's lock.
-  uint64_t stream_sent = 0;  // Under the runtime's lock, as the next two.
-  uint64_t stream_consumed = 0;
-  bool stream_stopped = false;
+  uint64_t stream_sent = 0;  // Items so far, with those that were left out. Of the yielding thread.
+  uint64_t stream_consumed = 0;  // Under the runtime's lock.
+  std::atomic<bool> stream_stopped{false};
   bool discarded = false;  // No reply is wanted: the owner is gone, or it was returned.
   Nanos started = 0;
   void* group = nullptr;                      // Set when it starts.
@@ -121,6 +125,10 @@ class CallExecution final : public Execution {
   std::vector<ObjectView> arguments_;
   std::vector<std::pair<const StoreArgument*, size_t>> stored_;
   std::span<const NestedReference> nested_references_;
+  // Streams: what the consumer lacks.
+  bool ConsumerHasAll() const { return lost_.empty() && missing_from_ == StreamResume::kNoMore; }
+  uint64_t missing_from_ = 0;
+  std::span<const uint64_t> lost_;  // Of those before: what was not sent yet.
   // Results, encoded: the usual single one in `first_`, others by index.
   std::string& ReturnAt(size_t index);
   std::string first_;

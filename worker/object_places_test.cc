@@ -17,8 +17,9 @@ const ObjectLocation kHere{1, 4, 1, 0};
 
 struct Places : Fixture {
   void ReplyStored(const PushTaskHead& push, ObjectLocation location, uint64_t size = 1 << 20,
-                   ProcessId from = kFar) {
+                   ProcessId from = kFar, bool keeps_arguments = false) {
     TaskReplyHead head{};
+    head.keeps_arguments = keeps_arguments;
     head.task_sequence_bits = push.task_sequence_bits;
     head.cookie = push.cookie;
     head.attempt = push.attempt;
@@ -215,6 +216,32 @@ TEST_CASE("a node dies") {
     const Sent query = f.transport.Take(FrameKind::kObjectQuery);
     CHECK(query.to == ProcessId{5, 3});
   }
+}
+
+TEST_CASE("a call runs again with the references in its arguments that its first worker kept") {
+  Places f;
+  ObjectHandle inner = f.PutThere();
+  auto references = std::make_unique<TaskReferences>();
+  f.owner.references.AddUse(*inner.entry());
+  references->nested.push_back(inner.entry());
+  TaskRecord* task = f.owner.tasks.Add(f.Template(), {}, std::move(references), {});
+  ObjectHandle result(task->first_return);
+  f.owner.submitter.Submit(*task);
+  f.Grant(1, kFar);
+  for (int run = 0; run < 2; ++run) {
+    const PushTaskHead push = f.TakePush();
+    CHECK(push.nested_count == 1);
+    f.ReplyStored(push, kThere, 1 << 20, kFar, true);
+    f.owner.references.DropCopy(*result.entry(), 2);
+    if (run == 0) REQUIRE(f.owner.tasks.Reconstruct(*result.entry(), f.owner.submitter));
+  }
+  const uint64_t bits = TaskOf(result.id()).sequence_bits;
+  const ObjectId id = inner.id();
+  inner = result = {};
+  f.owner.references.CollectDropped();
+  CHECK(f.owner.references.Find(id) != nullptr);
+  f.owner.OnFrame(kFar, {FrameKind::kTransitDone, AsBytes(TransitDone{0, bits, 0, 0})});
+  CHECK(f.owner.references.Find(id) == nullptr);
 }
 
 TEST_CASE("a borrower that found nothing is answered when the owner has looked") {

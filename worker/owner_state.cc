@@ -193,7 +193,7 @@ void OwnerState::CancelRecord(TaskRecord& task, bool force, bool recursive) {
 
 void OwnerState::Cancel(ObjectEntry& object, bool force, bool recursive) {
   if (object.owned) {
-    if (object.task != nullptr) CancelRecord(*object.task, force, recursive);
+    if (object.task != nullptr && !object.ready()) CancelRecord(*object.task, force, recursive);
     return;
   }
   transport.To(object.id.maker())

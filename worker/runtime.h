@@ -92,8 +92,8 @@ class Execution {
                                     std::span<const ObjectHandle> nested = {}) = 0;
   // The call failed. `retriable`: user error that the template's retry rule covers.
   virtual void Fail(Error error, bool retriable) = 0;
-  // One item of a streaming generator. Waits while too many are unconsumed. kCancelled: the
-  // consumer is gone or cancelled.
+  // One item of a streaming generator. Waits while too many are unconsumed. kCancelled: no more
+  // are wanted, as the consumer is gone, cancelled, or has the others from an earlier run.
   virtual absl::Status Yield(std::string_view bytes, std::span<const ObjectHandle> nested = {}) = 0;
   virtual bool cancelled() const = 0;  // Somebody asked for it; thread-safe, cheap.
 };

@@ -27,11 +27,7 @@ std::vector<NestedReference> RuntimeImpl::Outgoing(std::span<const ObjectHandle>
 absl::Status RuntimeImpl::SendItem(CallExecution& call, const std::string& item,
                                    std::span<const ObjectHandle> nested) {
   Lock lock(*this);
-  const int64_t bound = call.spec().max_unconsumed();
-  const absl::Status room = DriveUntil(lock, kForever, [&] {
-    return call.stream_stopped || call.cancelled() || bound <= 0 ||
-           call.stream_sent - call.stream_consumed < static_cast<uint64_t>(bound);
-  });
+  const absl::Status room = DriveUntil(lock, kForever, [&] { return call.HasRoom(); });
   if (!room.ok()) return room;
   if (call.stream_stopped || call.cancelled())
     return absl::CancelledError("nobody wants more items");

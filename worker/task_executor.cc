@@ -262,7 +262,7 @@ bool TaskExecutor::OnCancel(ProcessId from, TaskId task) {
 void TaskExecutor::OnStreamAck(ProcessId from, const StreamAck& ack) {
   if (CallExecution* call = FindRunning(from, TaskId{from.packed(), ack.task_sequence_bits})) {
     call->stream_consumed = std::max(call->stream_consumed, ack.consumed);
-    call->stream_stopped |= ack.stop != 0;
+    if (ack.stop != 0) call->stream_stopped.store(true, std::memory_order_relaxed);
   }
 }
 

@@ -12,7 +12,7 @@ namespace {
 constexpr ProcessId kCaller{1, 9};
 constexpr uint64_t kLease = 5;
 
-struct ExecutorTest final : ExecutionHost {
+struct ExecutorTest : ExecutionHost {
   absl::StatusOr<MutableBuffer> CreateValue(ObjectId, uint32_t, size_t,
                                             std::span<const ObjectHandle>) override {
     return absl::ResourceExhaustedError("no store in this test");
@@ -23,8 +23,9 @@ struct ExecutorTest final : ExecutionHost {
   }
   ObjectLocation SealValue(MutableBuffer) override { return {}; }
   std::vector<NestedReference> Outgoing(std::span<const ObjectHandle>) override { return {}; }
-  absl::Status SendItem(CallExecution&, const std::string&,
+  absl::Status SendItem(CallExecution& call, const std::string&,
                         std::span<const ObjectHandle>) override {
+    sent.push_back(call.stream_sent++);
     return absl::OkStatus();
   }
   ObjectId NextStoredName() override { return {}; }
@@ -70,6 +71,26 @@ struct ExecutorTest final : ExecutionHost {
                         &page,
                         metrics};
   std::pair<uint64_t, uint64_t> started;
+  std::vector<uint64_t> sent;  // Indices of items.
+};
+
+// A stream whose consumer has all items before `from` but `lost`.
+struct Resumed : ExecutorTest {
+  Resumed(uint64_t from, uint64_t consumed, std::vector<uint64_t> lost, int max_unconsumed = 0) {
+    PushTaskHead head{};
+    head.flags = kStreamResumes;
+    std::string frame(AsBytes(head));
+    WireWriter out(frame);
+    out.Struct(StreamResume{from, consumed, lost.size()});
+    for (const uint64_t index : lost) out.Struct(index);
+    auto spec = std::make_shared<proto::TaskTemplate>();
+    spec->set_streaming(true);
+    spec->set_max_unconsumed(max_unconsumed);
+    REQUIRE(call.Begin(kCaller, spec, frame));
+  }
+  // Whether another item is wanted.
+  bool Yield() { return call.Yield("item", {}).ok(); }
+  CallExecution call{*this};
 };
 
 }  // namespace
@@ -130,6 +151,48 @@ SCENARIO("a detached actor begins no call when its lease from the GCS has run ou
     t.executor.OnActorLease(lease);
     t.RunNext();
   }
+}
+
+SCENARIO("a stream that runs again sends what its consumer lacks, and stops when that has all") {
+  WHEN("it goes on behind what was there") {
+    Resumed r(3, 0, {1});
+    for (int i = 0; i < 5; ++i) CHECK(r.Yield());
+    CHECK(r.sent == std::vector<uint64_t>{1, 3, 4});
+  }
+  WHEN("it had ended") {
+    Resumed r(StreamResume::kNoMore, 0, {1, 2});
+    CHECK(r.Yield());
+    CHECK(r.Yield());
+    CHECK_FALSE(r.Yield());
+    CHECK(r.sent == std::vector<uint64_t>{1, 2});
+  }
+  WHEN("nothing is lost any more") {
+    Resumed r(StreamResume::kNoMore, 0, {});
+    CHECK_FALSE(r.Yield());
+    CHECK(r.sent.empty());
+  }
+}
+
+SCENARIO("a bound on what is unconsumed holds a stream that runs again back behind its old items") {
+  Resumed r(4, 3, {0}, 2);
+  for (int i = 0; i < 5; ++i) {
+    CHECK(r.call.HasRoom());  // Also for item 4: nobody may have told how much was consumed since.
+    r.Yield();
+  }
+  CHECK(r.sent == std::vector<uint64_t>{0, 4});
+  CHECK_FALSE(r.call.HasRoom());
+  r.call.stream_consumed = 4;
+  CHECK(r.call.HasRoom());
+}
+
+SCENARIO("a push that says nothing sensible of its items does not parse") {
+  ExecutorTest t;
+  PushTaskHead head{};
+  head.flags = kStreamResumes;
+  std::string frame(AsBytes(head));
+  CHECK_FALSE(CallExecution(t).Begin(kCaller, std::make_shared<proto::TaskTemplate>(), frame));
+  WireWriter(frame).Struct(StreamResume{0, 0, UINT64_MAX});
+  CHECK_FALSE(CallExecution(t).Begin(kCaller, std::make_shared<proto::TaskTemplate>(), frame));
 }
 
 }  // namespace sheaf

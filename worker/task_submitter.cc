@@ -351,15 +351,14 @@ void TaskSubmitter::OnProcessDied(ProcessId process, const proto::Death& death, 
     // Here the next attempt replaces what this one left; on another node nobody does.
     if (tried && process.node != self_.node) tasks_.FreeUnheardOf(*task, process.node);
     if (task->cancelled) {
-      tasks_.FailStarted(
-          *task,
-          {ErrorKind::kTaskCancelled, absl::StrCat(tasks_.Describe(*task), " was cancelled"), {}},
-          process.node);
+      tasks_.FailStarted(*task, tasks_.Cancelled(*task), process.node);
     } else if (!tried) {
       again.push_back(task);
     } else if (death.cause() == proto::Death::OUT_OF_MEMORY
                    ? task->attempt < kMemoryRetries && tasks_.TakeRetry(*task)
                    : tasks_.TakeRetry(*task)) {
+      // Now, as the next run is told once what it shall bring.
+      if (node_died && task->stream) tasks_.LoseItemsOn(*task, process.node);
       Delay(*task);
     } else {
       tasks_.FailStarted(*task, DeathError(*task, process, death, tried), process.node);

@@ -123,11 +123,14 @@ void TaskTable::Push(TaskRecord& task, Peer& peer, uint64_t lease, uint64_t push
   task.state = TaskState::kPushed;
   task.push = push;
   ++pushes_;
-  if (!task.references) [[likely]] {
+  if (!task.references && !task.stream) [[likely]] {
     peer.channel->Send(Lane::kWork, FrameKind::kPushTask, AsBytes(head), task.arguments);
-  } else {
-    peer.channel->Send(Lane::kWork, FrameKind::kPushTask, ResolvedBody(task, head));
+    return;
   }
+  std::string resume;
+  if (task.stream) resume = BeginRun(task, peer.process);
+  if (!resume.empty()) head.flags |= kStreamResumes;
+  peer.channel->Send(Lane::kWork, FrameKind::kPushTask, ResolvedBody(task, head), resume);
 }
 
 std::string TaskTable::ResolvedBody(const TaskRecord& task, const PushTaskHead& head) {
@@ -136,7 +139,9 @@ std::string TaskTable::ResolvedBody(const TaskRecord& task, const PushTaskHead& 
   size_t copied = 0;
   const std::string_view arguments = task.arguments;
   std::vector<NestedReference> nested;
-  for (const auto& argument : task.references->arguments) {
+  static const TaskReferences kNone;
+  const TaskReferences& references = task.references ? *task.references : kNone;
+  for (const auto& argument : references.arguments) {
     body.append(arguments.substr(copied, argument.position - copied));
     ObjectEntry& object = *argument.object;
     if (object.state == ObjectState::kValue) {
@@ -158,7 +163,7 @@ std::string TaskTable::ResolvedBody(const TaskRecord& task, const PushTaskHead& 
   body.append(arguments.substr(copied));
   PushTaskHead resolved = head;
   resolved.argument_bytes = static_cast<uint32_t>(body.size() - sizeof head);
-  for (ObjectEntry* inner : task.references->nested) nested.push_back(references_.Outgoing(*inner));
+  for (ObjectEntry* inner : references.nested) nested.push_back(references_.Outgoing(*inner));
   for (const NestedReference& reference : nested) out.Struct(reference);
   resolved.nested_count = static_cast<uint32_t>(nested.size());
   std::memcpy(body.data(), &resolved, sizeof resolved);
@@ -204,36 +209,29 @@ bool TaskTable::FillReturn(TaskRecord& task, ObjectEntry& entry, WireReader& in,
 TaskTable::Outcome TaskTable::Finish(const Reply& reply, ProcessId from) {
   TaskRecord& task = *reply.task;
   const TaskReplyHead& head = *reply.head;
+  if (task.stream && (task.stream->again || IsAbandoned(task))) {
+    // It may have been stopped between making an item and sending it.
+    FreeUnheardOf(task, from.node);
+    if (task.stream->again && TakeRetry(task)) return Outcome::kRetry;
+  }
   if (head.status == ReplyStatus::kFailedRetriable) {
     // The next attempt may run on another node, where it replaces nothing.
-    if (from.node != self_.node && !task.stream) FreeUnheardOf(task, from.node);
+    if (from.node != self_.node) FreeUnheardOf(task, from.node);
     if (TakeRetry(task)) return Outcome::kRetry;
   }
+  if (head.keeps_arguments != 0 && task.references) KeepArguments(task, from);
   WireReader in(reply.rest);
-  std::vector<ObjectEntry*> nested;
-  bool good = true;
-  if (task.stream) {
-    task.stream->ended = true;
-    task.stream->total = head.stream_items;
-    if (head.status != ReplyStatus::kDone) {
-      // The failure is the last item.
-      ObjectEntry* item =
-          references_.NewOwned(ObjectId::Make(self_, references_.NextSequence(), 1));
-      item->uses = 1;
-      good = FillReturn(task, *item, in, from, &nested);
-      task.stream->items.push_back(item);
-      task.stream->total = task.stream->handed_out + task.stream->items.size();
-    }
-    references_.SetValue(*task.first_return, {});
-  } else if (head.status != ReplyStatus::kDone) {
+  if (head.status != ReplyStatus::kDone) {
     const auto* failed = in.Struct<ReturnHead>();
     const std::string_view bytes = failed == nullptr ? std::string_view{} : in.Bytes(failed->bytes);
     const Error error = DecodeError(bytes);
-    Fail(task,
-         task.cancelled && error.kind == ErrorKind::kTaskFailed
-             ? Error{ErrorKind::kTaskCancelled, absl::StrCat(Describe(task), " was cancelled"), {}}
-             : error);
+    Fail(task, task.cancelled && error.kind == ErrorKind::kTaskFailed ? Cancelled(task) : error);
     return Outcome::kFinished;
+  }
+  std::vector<ObjectEntry*> nested;
+  bool good = true;
+  if (task.stream) {
+    EndStream(task, {}, head.stream_items);
   } else {
     good = FillReturn(task, *task.first_return, in, from, &nested);
     if (task.references) {
@@ -250,20 +248,18 @@ TaskTable::Outcome TaskTable::Finish(const Reply& reply, ProcessId from) {
                 {}});
     return Outcome::kFinished;
   }
-  if (head.keeps_arguments != 0 && task.references) {
-    // The executor holds on to references of the arguments; ours stay until it is known as a
-    // borrower.
-    Kept& kept = kept_[task.sequence_bits];
-    kept.executor = from;
-    kept.nested = std::exchange(task.references->nested, {});
-    for (auto& argument : task.references->arguments) {
-      kept.nested.push_back(argument.object);
-      ++argument.object->uses;
-    }
-  }
   ++CountsOf(task).finished;
   Complete(task);
   return Outcome::kFinished;
+}
+
+// `executor` holds on to references of the arguments; they stay until it is known as a borrower.
+void TaskTable::KeepArguments(const TaskRecord& task, ProcessId executor) {
+  std::vector<ObjectEntry*> held = task.references->nested;
+  for (const auto& argument : task.references->arguments) held.push_back(argument.object);
+  for (ObjectEntry* object : held) references_.AddUse(*object);
+  const Kept before = std::exchange(kept_[task.sequence_bits], {std::move(held), executor});
+  references_.DropUses(before.nested);
 }
 
 void TaskTable::ConfirmTransit(ProcessId to, uint64_t transit,
@@ -286,7 +282,12 @@ void TaskTable::OnTransitDone(std::string_view body) {
 
 void TaskTable::FreeUnheardOf(const TaskRecord& task, NodeNumber node) {
   const ObjectLocation up_to{.node = node, .attempt = task.attempt};
-  std::vector<ObjectName> names = {{task.first_return->id, up_to}};
+  std::vector<ObjectName> names;
+  if (task.stream) {
+    for (const ObjectId item : UnheardItems(task)) names.push_back({item, up_to});
+  } else {
+    names.push_back({task.first_return->id, up_to});
+  }
   if (task.references) {
     for (const ObjectEntry* more : task.references->more_returns)
       names.push_back({more->id, up_to});
@@ -304,15 +305,7 @@ void TaskTable::FailStarted(TaskRecord& task, const Error& error, NodeNumber nod
 }
 
 void TaskTable::Fail(TaskRecord& task, const Error& error) {
-  if (task.stream && !task.stream->ended) {
-    ObjectEntry* item = references_.NewOwned(ObjectId::Make(self_, references_.NextSequence(), 1));
-    item->uses = 1;
-    references_.SetError(*item, error);
-    task.stream->items.push_back(item);
-    task.stream->ended = true;
-    task.stream->total = task.stream->handed_out + task.stream->items.size();
-    references_.SetValue(*task.first_return, {});
-  }
+  if (task.stream) EndStream(task, error, 0);
   references_.SetError(*task.first_return, error);
   if (task.references) {
     for (ObjectEntry* more : task.references->more_returns) references_.SetError(*more, error);
@@ -331,8 +324,7 @@ void TaskTable::DropArguments(TaskRecord& task) {
 
 bool TaskTable::LineageFits(const TaskRecord& task) const {
   return task.retries_left != 0 && task.spec->spec.kind() == proto::TaskTemplate::TASK &&
-         !task.stream &&
-         lineage_bytes_ + task.arguments.size() + sizeof(TaskRecord) <= kLineageBytes;
+         lineage_bytes_ + LineageBytes(task) <= kLineageBytes;
 }
 
 // The results are in. What could be lost with the store keeps its lineage; everything else is let
@@ -344,12 +336,7 @@ void TaskTable::Complete(TaskRecord& task) {
     (*latency_)[task.spec->spec.kind() == proto::TaskTemplate::ACTOR_METHOD].ObserveUnderLock(
         clock_.Now() - submitted.mapped());
   }
-  if (task.stream) {  // Kept until the stream's handle is dropped.
-    task.state = TaskState::kFinished;
-    DropArguments(task);
-    references_.DropUse(*task.first_return);
-    return;
-  }
+  if (task.stream) return CompleteStream(task);
   std::vector<ObjectEntry*> more;
   bool in_store = task.first_return->state == ObjectState::kStore;
   if (task.references) {
@@ -359,7 +346,7 @@ void TaskTable::Complete(TaskRecord& task) {
   ObjectEntry* first = task.first_return;
   if (in_store && LineageFits(task)) {
     task.state = TaskState::kFinished;
-    lineage_bytes_ += task.arguments.size() + sizeof(TaskRecord);
+    lineage_bytes_ += LineageBytes(task);
     if (task.references) task.references->more_returns = more;
     references_.DropUse(*first);
     references_.DropUses(more);
@@ -378,11 +365,7 @@ void TaskTable::ReleaseLineage(ObjectEntry& entry) {
   if (task.spec->spec.kind() == proto::TaskTemplate::ACTOR_CREATION)
     return;  // The ActorManager ends it.
   entry.task = nullptr;
-  if (task.stream) {
-    for (ObjectEntry* item : std::exchange(task.stream->items, {})) references_.DropUse(*item);
-    tasks_.Delete(&task);
-    return;
-  }
+  if (task.stream) return ReleaseOfStream(task, entry);
   if (task.state != TaskState::kFinished)
     return;  // Unfinished calls hold their results, so this is none.
   if (task.first_return == &entry) task.first_return = nullptr;
@@ -393,16 +376,17 @@ void TaskTable::ReleaseLineage(ObjectEntry& entry) {
     others |= !more.empty();
   }
   if (others) return;
-  lineage_bytes_ -= task.arguments.size() + sizeof(TaskRecord);
+  lineage_bytes_ -= LineageBytes(task);
   DropArguments(task);
   tasks_.Delete(&task);
 }
 
 bool TaskTable::Reconstruct(ObjectEntry& entry, TaskDispatcher& dispatcher) {
   TaskRecord* task = MakerOf(entry);
-  if (task == nullptr || task->state != TaskState::kFinished || task->stream) return false;
-  if (!TakeRetry(*task)) return false;
-  lineage_bytes_ -= task->arguments.size() + sizeof(TaskRecord);
+  if (task == nullptr) return false;
+  if (task->stream) return ReconstructItem(*task, dispatcher);
+  if (task->state != TaskState::kFinished || !TakeRetry(*task)) return false;
+  lineage_bytes_ -= LineageBytes(*task);
   if (task->first_return == nullptr) {
     // Its handle is gone, the slot is needed for the reply all the same.
     task->first_return = references_.NewOwned(ReturnOf(IdOf(*task), 0));
@@ -422,70 +406,14 @@ bool TaskTable::Reconstruct(ObjectEntry& entry, TaskDispatcher& dispatcher) {
 }
 
 bool TaskTable::TakeRetry(TaskRecord& task) {
-  if (task.cancelled || task.retries_left == 0) return false;
-  if (task.stream && (task.stream->handed_out != 0 || !task.stream->items.empty())) return false;
-  if (task.retries_left > 0) --task.retries_left;
+  if (task.cancelled) return false;
+  if (!task.stream || !task.stream->again) {
+    if (task.retries_left == 0) return false;
+    if (task.retries_left > 0) --task.retries_left;
+  }
   ++task.attempt;
   ++CountsOf(task).retried;
   return true;
-}
-
-void TaskTable::OnStreamItem(ProcessId from, std::string_view body) {
-  WireReader in(body);
-  const auto* head = in.Struct<StreamItemHead>();
-  if (head == nullptr) return;
-  TaskRecord* task = Find(head->cookie, head->task_sequence_bits);
-  std::vector<ObjectEntry*> nested;
-  if (task == nullptr || !task->stream || task->attempt != head->attempt || task->stream->ended ||
-      task->first_return->handles.load(std::memory_order_relaxed) == 0) {
-    transport_.To(from).Send(Lane::kControl, FrameKind::kStreamAck,
-                             AsBytes(StreamAck{head->task_sequence_bits, 0, 1}));
-    return;
-  }
-  StreamState& stream = *task->stream;
-  stream.producer = from;
-  const uint64_t expected = stream.handed_out + stream.items.size();
-  if (head->index != expected) return;  // A repeat.
-  const bool indexed = head->index < StreamItemHead::kIndexedItems;
-  const ObjectId id = indexed ? ReturnOf(IdOf(*task), static_cast<uint16_t>(head->index + 1))
-                              : ObjectId::Make(self_, references_.NextSequence(), 1);
-  ObjectEntry* item = references_.NewOwned(id);
-  item->uses = 1;
-  if (head->stored_as != id) item->more().stored_as = head->stored_as;
-  if (!FillReturn(*task, *item, in, from, &nested)) {
-    references_.SetError(*item, {ErrorKind::kSystem, "a stream item does not parse", {}});
-  }
-  if (head->transit != 0) ConfirmTransit(from, head->transit, nested);
-  stream.items.push_back(item);
-}
-
-TaskTable::StreamNext TaskTable::NextItem(ObjectEntry& entry, ObjectHandle* item) {
-  TaskRecord* task = entry.task;
-  if (task == nullptr || !task->stream) return StreamNext::kEnd;
-  StreamState& stream = *task->stream;
-  if (stream.items.empty()) return stream.ended ? StreamNext::kEnd : StreamNext::kPending;
-  ObjectEntry* next = stream.items.front();
-  stream.items.pop_front();
-  ++stream.handed_out;
-  *item = ObjectHandle(next);
-  references_.DropUse(*next);
-  if (task->spec->spec.max_unconsumed() > 0 && !stream.ended) {
-    transport_.To(stream.producer)
-        .Send(Lane::kControl, FrameKind::kStreamAck,
-              AsBytes(StreamAck{task->sequence_bits, stream.handed_out, 0}));
-  }
-  return StreamNext::kItem;
-}
-
-void TaskTable::StreamAbandoned(ObjectEntry& entry) {
-  TaskRecord* task = entry.task;
-  if (task == nullptr || !task->stream || task->stream->ended || task->state != TaskState::kPushed)
-    return;
-  const ProcessId producer = task->stream->producer;
-  if (producer == ProcessId{}) return;  // No item yet: the first one is answered with a stop.
-  transport_.To(producer).Send(
-      Lane::kControl, FrameKind::kStreamAck,
-      AsBytes(StreamAck{task->sequence_bits, task->stream->handed_out, 1}));
 }
 
 void TaskTable::ProcessDied(ProcessId process) {
@@ -503,6 +431,10 @@ void TaskTable::ProcessDied(ProcessId process) {
 
 std::string TaskTable::Describe(const TaskRecord& task) const {
   return absl::StrCat(task.spec->spec.name(), " (task ", IdOf(task).ToHex(), ")");
+}
+
+Error TaskTable::Cancelled(const TaskRecord& task) const {
+  return {ErrorKind::kTaskCancelled, absl::StrCat(Describe(task), " was cancelled"), {}};
 }
 
 }  // namespace sheaf

@@ -5,7 +5,6 @@
 #pragma once
 
 #include <array>
-#include <deque>
 #include <functional>
 #include <optional>
 #include <span>
@@ -17,6 +16,7 @@
 #include "metrics/counter.h"
 #include "worker/reference_table.h"
 #include "worker/slab.h"
+#include "worker/stream_state.h"
 #include "worker/task_record.h"
 
 namespace sheaf {
@@ -30,16 +30,6 @@ class TaskDispatcher {
 
 struct TaskCounts {
   uint64_t submitted = 0, finished = 0, failed = 0, retried = 0, cancelled = 0;
-};
-
-// What a stream's owner knows of it.
-struct StreamState {
-  std::deque<ObjectEntry*>
-      items;  // Not yet handed out: one use each. items[0] has index `handed_out`.
-  uint64_t handed_out = 0;
-  uint64_t total = 0;  // Valid once ended.
-  bool ended = false;
-  ProcessId producer;
 };
 
 class TaskTable {
@@ -91,6 +81,8 @@ class TaskTable {
   // Hands out the next item: kPending, kItem (one handle is moved out), kEnd.
   enum class StreamNext { kPending, kItem, kEnd };
   StreamNext NextItem(ObjectEntry& stream, ObjectHandle* item);
+  // The items of a call that shall run again are lost with `node`.
+  void LoseItemsOn(TaskRecord& task, NodeNumber node);
   // No handle of a running stream is left: its producer may stop.
   void StreamAbandoned(ObjectEntry& stream);
 
@@ -102,6 +94,7 @@ class TaskTable {
 
   TaskId IdOf(const TaskRecord& task) const { return {self_.packed(), task.sequence_bits}; }
   std::string Describe(const TaskRecord& task) const;  // "count_words (task 0001...)"
+  Error Cancelled(const TaskRecord& task) const;
   const TaskCounts& task_counts() const { return counts_[0]; }
   const TaskCounts& call_counts() const { return counts_[1]; }  // Of actor methods.
   uint64_t pushes() const { return pushes_; }
@@ -119,10 +112,27 @@ class TaskTable {
   bool FillReturn(TaskRecord& task, ObjectEntry& entry, class WireReader& in, ProcessId from,
                   std::vector<ObjectEntry*>* nested);
   void Complete(TaskRecord& task);
+  // Streams (task_streams.cc).
+  // What its push says of the items that are there already; nothing if there are none.
+  std::string BeginRun(TaskRecord& task, ProcessId producer);
+  bool IsAbandoned(const TaskRecord& task) const;
+  ObjectEntry* TakeItem(TaskRecord& task, const struct StreamItemHead& head);
+  void RefuseItem(ProcessId from, const StreamItemHead& head, WireReader& in, bool stop);
+  void StopProducer(const TaskRecord& task);
+  std::vector<ObjectId> UnheardItems(const TaskRecord& task) const;
+  void EndStream(TaskRecord& task, Error error, uint64_t yielded);
+  void CompleteStream(TaskRecord& task);
+  void ReleaseOfStream(TaskRecord& task, ObjectEntry& entry);
+  bool ReconstructItem(TaskRecord& task, TaskDispatcher& dispatcher);
+  void LoseItems(StreamState& stream);
   TaskCounts& CountsOf(const TaskRecord& task) {
     return counts_[task.spec->spec.kind() == proto::TaskTemplate::ACTOR_METHOD];
   }
+  void KeepArguments(const TaskRecord& task, ProcessId executor);
   void DropArguments(TaskRecord& task);
+  static size_t LineageBytes(const TaskRecord& task) {
+    return task.arguments.size() + sizeof(TaskRecord);
+  }
   bool LineageFits(const TaskRecord& task) const;
   void ConfirmTransit(ProcessId to, uint64_t transit, const std::vector<ObjectEntry*>& nested);
 

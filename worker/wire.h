@@ -36,7 +36,8 @@ struct NestedReference {
   ObjectLocation location;  // A hint, if the sender knows it.
 };
 
-// kPushTask: PushTaskHead, arguments (ArgumentHead and bytes each), nested references.
+// kPushTask: PushTaskHead, arguments (ArgumentHead and bytes each), nested references; what `flags`
+// name.
 struct PushTaskHead {
   uint64_t task_sequence_bits;  // Of the TaskId; its maker is the sender.
   uint64_t lease;
@@ -45,13 +46,24 @@ struct PushTaskHead {
   uint32_t template_number;
   uint32_t attempt;
   uint16_t argument_count;
-  uint16_t flags;  // kTemplateInline, or 0.
+  uint16_t flags;
   uint32_t argument_bytes;
   uint32_t nested_count;
 };
 static_assert(sizeof(PushTaskHead) == 48);
 // A serialized template follows the references; `template_number` means nothing.
 inline constexpr uint16_t kTemplateInline = 1;
+// A StreamResume follows the references.
+inline constexpr uint16_t kStreamResumes = 2;
+
+// A stream that runs again: what its consumer lacks. The other items are neither stored nor sent.
+struct StreamResume {
+  uint64_t from;        // All from this index on; kNoMore: none.
+  uint64_t consumed;    // As in StreamAck.
+  uint64_t lost_count;  // So many indices below `from` follow, ascending: items that are lost.
+
+  static constexpr uint64_t kNoMore = UINT64_MAX;
+};
 
 enum class ReplyStatus : uint8_t {
   kDone = 0,

@@ -161,6 +161,11 @@ std::vector<std::string> fuzz::Seeds() {
   out.Bytes("twelve bytes");
   out.Struct(NestedReference{ObjectId::Make({1, 9}, 4, 1), {}});
   seeds.push_back(FrameOf(2, 0, push));
+  head.flags = kStreamResumes;
+  std::memcpy(push.data(), &head, sizeof head);
+  out.Struct(StreamResume{4, 2, 1});
+  out.Struct(uint64_t{1});
+  seeds.push_back(FrameOf(2, 0, push));
   return seeds;
 }
 
@@ -174,7 +179,8 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
     const std::string body = input.Bytes(input.Short());
     if (from % 3 == 2) {
       CallExecution call(host);
-      call.Begin(kWorker, std::make_shared<proto::TaskTemplate>(), body);
+      if (call.Begin(kWorker, std::make_shared<proto::TaskTemplate>(), body))
+        call.Yield("an item", {}).IgnoreError();
     } else {
       owner.owner.OnFrame(from % 3 == 0 ? kWorker : kRaylet, {kind, body});
     }
@@ -183,5 +189,6 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   proto::Death death;
   death.set_cause(proto::Death::SIGNALLED);
   owner.owner.OnProcessDied(kWorker, death, 1);
+  owner.owner.OnNodeGone(2);
   return 0;
 }

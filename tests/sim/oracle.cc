@@ -137,10 +137,16 @@ void Oracle::Read(ObjectId object, ErrorKind kind, std::string_view bytes,
 std::string Oracle::WhyNot(ObjectId object, ErrorKind kind, std::set<ObjectId>* seen) {
   if (!seen->insert(object).second) return "it was looked at";
   if (kind == ErrorKind::kOwnerDied && IsDead(object.maker())) return "";
-  if (kind == ErrorKind::kObjectLost && !dead_nodes_.empty()) return "";
   auto found = objects_.find(object);
-  if (found == objects_.end() || found->second.maker.is_nil()) return "it was put";
-  const CallRecord* call = Find(found->second.maker);
+  const bool made = found != objects_.end() && !found->second.maker.is_nil();
+  const CallRecord* call = made ? Find(found->second.maker) : nullptr;
+  if (kind == ErrorKind::kObjectLost && !dead_nodes_.empty()) {
+    // Its owner reads it, and makes it again while it may.
+    const bool again =
+        call != nullptr && call->arguments.op == Op::kGenerator && call->starts < 1 + call->retries;
+    return again ? absl::StrCat("its stream may run again, and ran ", call->starts, " times") : "";
+  }
+  if (!made) return "it was put";
   return call == nullptr ? "its call is unknown" : WhyNotOfCall(*call, kind, seen);
 }
 
@@ -171,8 +177,6 @@ std::string Oracle::WhyNotOfCall(const CallRecord& call, ErrorKind kind, std::se
     case ErrorKind::kWorkerCrashed:
       if (!call.actor.is_nil()) return "it is an actor's";
       if (call.retries >= 0 && call.starts == 1 + call.retries) return "";
-      if (call.arguments.op == Op::kGenerator && call.starts > 0)
-        return "";  // Not again, once an item was there.
       return absl::StrCat("it was started ", call.starts, " times and has ", call.retries,
                           " retries");
     case ErrorKind::kActorDied: {

@@ -156,11 +156,7 @@ Async<> Process::ReturnLarge(Context context, CallExecution& call, std::string b
 }
 
 Async<bool> Process::WaitForStream(Context context, CallExecution& call) {
-  const int64_t bound = call.spec().max_unconsumed();
-  co_await Until(*this, context, kForever, [&] {
-    return call.stream_stopped || call.cancelled() || bound <= 0 ||
-           call.stream_sent - call.stream_consumed < static_cast<uint64_t>(bound);
-  });
+  co_await Until(*this, context, kForever, [&] { return call.HasRoom(); });
   co_return !call.stream_stopped && !call.cancelled();
 }
 
@@ -168,9 +164,18 @@ absl::StatusOr<MutableBuffer> Process::CreateValue(ObjectId, uint32_t, size_t,
                                                    std::span<const ObjectHandle>) {
   return absl::UnimplementedError("simulated code makes room with CreateNamed");
 }
-absl::StatusOr<ObjectLocation> Process::StoreValue(ObjectId, uint32_t, std::string_view,
+// Items of streams. kUnavailable: there is no room now.
+absl::StatusOr<ObjectLocation> Process::StoreValue(ObjectId id, uint32_t attempt,
+                                                   std::string_view bytes,
                                                    std::span<const ObjectHandle>) {
-  return absl::UnimplementedError("simulated code makes room with CreateNamed");
+  ObjectSpec spec;
+  spec.id = id;
+  spec.attempt = attempt;
+  spec.size_bytes = bytes.size();
+  store_dirty_ = true;
+  absl::StatusOr<ObjectLocation> location = store_->Put(spec, bytes);
+  if (!location.ok()) store_->CancelCreate(id);
+  return location;
 }
 ObjectLocation Process::SealValue(MutableBuffer buffer) {
   store_dirty_ = true;

@@ -422,9 +422,11 @@ Async<> Workload::Stream(Process& process, DriverState& state) {
   CallOptions call;
   call.arguments = NewCall(Op::kGenerator, random);
   call.arguments.count = static_cast<uint16_t>(random.Below(12));
-  call.retries = random.OneIn(2) ? 0 : 2;
-  const ObjectHandle stream = Submit(process, random, call, {});
+  call.retries = random.OneIn(3) ? 0 : 2;
+  if (random.OneIn(3)) call.arguments.size = kLarge;
+  ObjectHandle stream = Submit(process, random, call, {});
   const TaskId task = Process::TaskIdOf(stream);
+  std::vector<std::pair<uint64_t, ObjectHandle>> held;
   const uint64_t wanted = random.OneIn(4) ? random.Below(4) : call.arguments.count + 1;
   for (uint64_t i = 0; i < wanted; ++i) {
     const ObjectHandle item = co_await process.NextItem({}, stream);
@@ -434,18 +436,32 @@ Async<> Workload::Stream(Process& process, DriverState& state) {
             "O2", absl::StrCat("a stream of ", call.arguments.count, " items ended after ", i));
       break;
     }
-    ObjectView view;
-    if (!co_await process.Get({}, item, &view)) break;
-    if (view.error == nullptr) {
-      if (!world_.oracle.IsValue(call.arguments.id + (i << 40), view.bytes))
-        world_.oracle.Fail("O2", absl::StrCat("item ", i, " of a stream has another's value"));
-      continue;
-    }
-    // A failure: an item with an error, then the end.
-    world_.oracle.Made(item.id(), 0, 0, task);
-    world_.oracle.Read(item.id(), view.error->kind, {}, view.error->message);
-    break;
+    if (random.OneIn(2)) held.emplace_back(i, item);
+    if (!co_await ReadItem(process, call.arguments, task, i, item)) co_return;
   }
+  // What is kept has its value for as long as it is kept, also without the stream.
+  if (random.OneIn(2)) stream = {};
+  co_await process.Sleep({}, world_.Between(0, 20 * kMillisecond));
+  for (const auto& [i, item] : held) {
+    if (!co_await ReadItem(process, call.arguments, task, i, item)) co_return;
+  }
+}
+
+// False: it is an error, which is the last item, or the wait was ended.
+Async<bool> Workload::ReadItem(Process& process, const CallArguments& call, TaskId task,
+                               uint64_t index, ObjectHandle item) {
+  ObjectView view;
+  if (!co_await process.Get({}, item, &view)) co_return false;
+  if (view.error == nullptr) {
+    if (view.bytes.size() != call.size ||
+        !world_.oracle.IsValue(call.id + (index << 40), view.bytes)) {
+      world_.oracle.Fail("O2", absl::StrCat("item ", index, " of a stream has another's value"));
+    }
+    co_return true;
+  }
+  world_.oracle.Made(item.id(), 0, 0, task);
+  world_.oracle.Read(item.id(), view.error->kind, {}, view.error->message);
+  co_return false;
 }
 
 Async<> Workload::Cancels(Process& process, DriverState& state) {

@@ -66,6 +66,8 @@ class Workload {
   Async<> Actors(Process& process, DriverState& state);
   Async<> ActorCalls(Process& process, DriverState& state);
   Async<> Stream(Process& process, DriverState& state);
+  Async<bool> ReadItem(Process& process, const CallArguments& call, TaskId task, uint64_t index,
+                       ObjectHandle item);
   Async<> Cancels(Process& process, DriverState& state);
   Async<> Keys(Process& process, DriverState& state);
   Async<> Group(Process& process, DriverState& state);

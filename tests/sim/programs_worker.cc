@@ -151,7 +151,10 @@ Async<> Workload::ExecuteStream(Process& process, CallExecution& call,
       call.Fail({ErrorKind::kTaskCancelled, "nobody wants more items", {}}, false);
       co_return;
     }
-    call.Yield(world_.oracle.Value(arguments.id + (i << 40), 16), {}).IgnoreError();
+    const std::string value = world_.oracle.Value(arguments.id + (i << 40), arguments.size);
+    while (absl::IsUnavailable(call.Yield(value, {}))) {
+      co_await process.Sleep({}, world_.Between(0, kMillisecond));
+    }
     if (world_.random.OneIn(3)) co_await process.Sleep({}, world_.Between(0, kMillisecond));
   }
 }

@@ -1,5 +1,7 @@
 // Copyright The Sheaf Authors. SPDX-License-Identifier: Apache-2.0
-// Functions that give many values, one by one. The caller gets each as soon as it is there.
+// Functions that give many values, one by one. The caller gets each as soon as it is there. When
+// its process dies, or values are lost with a node, a task's function runs again (max_retries) for
+// what is missing: it has to yield the same values. StreamReplayError: it yielded fewer.
 //
 //   sheaf::Generator<int> Squares(int n) { for (int i = 0; i < n; ++i) co_yield i * i; }
 //   SHEAF_REMOTE(Squares);

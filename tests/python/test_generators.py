@@ -2,6 +2,8 @@
 """Streaming generators."""
 
 import asyncio
+import os
+import signal
 import time
 
 import numpy as np
@@ -119,3 +121,66 @@ def test_wait_takes_generators_and_keeps_its_timeout(tmp_path):
 def test_a_dynamic_number_of_results_is_one_reference_to_all():
     refs = sheaf.get(stream.options(num_returns="dynamic").remote(3), timeout=WAIT_S)
     assert len(refs) == 3 and sheaf.get(list(refs), timeout=WAIT_S) == [0, 1, 2]
+
+
+def dies_once(path, n, at, again=None):
+    """Yields n items, the larger ones into the store; ends its process before item `at`. With `again` it yields so many the next time."""
+    first = not path.exists()
+    with open(path, "a") as file:
+        file.write("x")
+    for i in range(n if first or again is None else again):
+        if first and i == at:
+            os.kill(os.getpid(), signal.SIGKILL)
+        yield np.full(50_000, i) if i % 2 else i
+
+
+def values(refs):
+    return [int(np.max(sheaf.get(ref, timeout=WAIT_S))) for ref in refs]
+
+
+@pytest.mark.parametrize("options", [{}, {"_generator_backpressure_num_objects": 2}])
+def test_a_generator_goes_on_behind_what_came_when_its_worker_dies(tmp_path, options):
+    run = sheaf.remote(num_cpus=0, max_retries=1, **options)(dies_once)
+    items = run.remote(tmp_path / "runs", 8, 5)
+    kept = [next(items) for _ in range(3)]
+    rest = list(items)
+    assert values(kept + rest) == list(range(8))
+    assert (tmp_path / "runs").read_text() == "xx"
+
+
+def test_without_retries_its_death_is_the_last_item(tmp_path):
+    run = sheaf.remote(num_cpus=0, max_retries=0)(dies_once)
+    *items, last = run.remote(tmp_path / "runs", 8, 5)
+    assert values(items) == list(range(5))
+    with pytest.raises(sheaf.exceptions.WorkerCrashedError):
+        sheaf.get(last)
+
+
+def test_a_generator_that_yields_fewer_items_when_it_runs_again_ends_in_an_error(tmp_path):
+    run = sheaf.remote(num_cpus=0, max_retries=1)(dies_once)
+    *items, last = run.remote(tmp_path / "runs", 8, 5, again=3)
+    assert values(items) == list(range(5))
+    with pytest.raises(sheaf.exceptions.StreamingGeneratorReplayInconsistentError, match="yielded 3 items when it ran again, after 5"):
+        sheaf.get(last)
+
+
+def test_exceptions_that_are_retried_are_no_items(tmp_path):
+    @sheaf.remote(num_cpus=0, max_retries=2, retry_exceptions=[OSError])
+    def flaky():
+        for i in range(4):
+            yield i
+            mark = tmp_path / str(i)
+            if i % 2 and not mark.exists():
+                mark.touch()
+                raise OSError("not yet")
+
+    assert values(flaky.remote()) == [0, 1, 2, 3]
+
+
+def test_a_method_goes_on_in_the_next_process_of_its_actor(tmp_path):
+    @sheaf.remote(num_cpus=0, max_restarts=1, max_task_retries=1)
+    class Source:
+        def items(self, path):
+            yield from dies_once(path, 6, 3)
+
+    assert values(Source.remote().items.remote(tmp_path / "runs")) == list(range(6))

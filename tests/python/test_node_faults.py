@@ -127,6 +127,26 @@ def test_a_chain_of_results_is_computed_again_when_their_node_dies(cluster):
     assert [sheaf.get(value, timeout=WAIT_S)[-1] for value in chain] == list(range(1, 22))
 
 
+def test_items_of_a_stream_are_made_again_when_their_node_dies(cluster, tmp_path):
+    _, lost = cluster.worker_nodes
+    runs = tmp_path / "runs"
+
+    @sheaf.remote(max_retries=1, resources={"c": 1})
+    def blocks():
+        with open(runs, "a") as file:
+            file.write("x")
+        for i in range(6):
+            yield np.full(200_000, i)
+
+    items = list(blocks.remote())
+    assert [sheaf.get(ref, timeout=WAIT_S)[0] for ref in items[:2]] == [0, 1]  # Copies of these are here.
+    del items[5]
+    cluster.add_node(num_cpus=2, resources={"c": 2})
+    cluster.remove_node(lost, allow_graceful=False)
+    assert [sheaf.get(ref, timeout=WAIT_S)[-1] for ref in items] == [0, 1, 2, 3, 4]
+    assert runs.read_text() == "xx"
+
+
 def test_a_detached_actor_comes_back_with_its_head(tmp_path):
     sheaf.shutdown()
     start = [_program(), "start", "--head", "--json", f"--dir={tmp_path}", "--num-cpus=1", "--port=0"]

@@ -129,8 +129,8 @@ class Process final : public Endpoint, public FrameHost, public LocalStore, publ
   // False: the wait was ended (cancelled, or the node is over).
   Async<bool> Get(Context context, ObjectHandle object, ObjectView* view);
   Async<> Sleep(Context context, Nanos duration);
-  // The next item of a stream; null: it ended, or the wait was.
-  Async<ObjectHandle> NextItem(Context context, ObjectHandle stream);
+  // The next item of a stream, or null: the end. False: the wait was ended.
+  Async<bool> NextItem(Context context, ObjectHandle stream, ObjectHandle* item);
   Async<proto::GcsReply> AskGcs(Context context, proto::GcsRequest request);
   void AskState(const proto::StateQuery& query);  // The answer is not waited for.
   PlacementGroupId CreateGroup(proto::GroupRequest request);

@@ -225,14 +225,11 @@ Async<> Process::Sleep(Context context, Nanos duration) {
   co_await Until(*this, own, world_.now() + duration, [] { return false; });
 }
 
-Async<ObjectHandle> Process::NextItem(Context context, ObjectHandle stream) {
-  ObjectHandle item;
-  TaskTable::StreamNext next = TaskTable::StreamNext::kPending;
-  co_await Until(*this, context, kForever, [&] {
-    next = owner_->tasks.NextItem(*stream.entry(), &item);
-    return next != TaskTable::StreamNext::kPending;
+Async<bool> Process::NextItem(Context context, ObjectHandle stream, ObjectHandle* item) {
+  const Waited waited = co_await Until(*this, context, kForever, [&] {
+    return owner_->tasks.NextItem(*stream.entry(), item) != TaskTable::StreamNext::kPending;
   });
-  co_return next == TaskTable::StreamNext::kItem ? item : ObjectHandle();
+  co_return waited == Waited::kDone;
 }
 
 Async<proto::GcsReply> Process::AskGcs(Context context, proto::GcsRequest request) {

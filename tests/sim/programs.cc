@@ -429,7 +429,8 @@ Async<> Workload::Stream(Process& process, DriverState& state) {
   std::vector<std::pair<uint64_t, ObjectHandle>> held;
   const uint64_t wanted = random.OneIn(4) ? random.Below(4) : call.arguments.count + 1;
   for (uint64_t i = 0; i < wanted; ++i) {
-    const ObjectHandle item = co_await process.NextItem({}, stream);
+    ObjectHandle item;
+    if (!co_await process.NextItem({}, stream, &item)) break;
     if (!item) {
       if (i != call.arguments.count)
         world_.oracle.Fail(

@@ -78,7 +78,9 @@ enum class FrameKind : uint16_t {
   kCommitBundles = 100,
   kReturnBundles = 101,
   kBundlesDone = 102,
-  kOwnerLeft = 103,  // A process is dead: what it asked for on other nodes ends.
+  kOwnerLeft = 103,   // A process is dead: what it asked for on other nodes ends.
+  kOrphanRefs = 104,  // "Which of these objects of dead owners have you? Keep them for my node."
+  kOrphanRefsAck = 105,
   // Process <-> raylet about objects: object_store/messages.h.
   kStoreFirst = 128,
   kStoreLast = 159,

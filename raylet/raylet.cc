@@ -53,6 +53,7 @@ Raylet::Raylet(RayletOptions options, RayletWorld world)
       pool_(options_.workers, world_.clock, world_.launcher, world_.numbers),
       references_(options_.node, world_.clock, world_.transport,
                   [this](ProcessId owner) { return IsDeadOwner(owner); }),
+      orphans_(world_.clock, world_.transport, [this] { return OtherNodes(); }),
       router_(options_.node, world_.transport),
       gcs_(options_.node, world_.clock, world_.transport),
       puller_(PullsOf(options_.node, world_.store), {.clock = world_.clock,
@@ -212,6 +213,7 @@ void Raylet::Tick() {
   sweeper_.Tick();
   next_store_tick_ = world_.store.Tick();
   TickObjects();
+  TickOrphans();
   Settle();
 }
 

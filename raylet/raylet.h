@@ -10,6 +10,7 @@
 //   raylet_deaths.cc         from the exit of a process until nothing of it is left
 //   raylet_objects.cc        objects that come from other nodes and go there
 //   raylet_references.cc     borrowed references, objects of dead owners
+//   raylet_orphans.cc        references whose dead owner's object is on another node, or nowhere
 //   raylet_groups.cc         placement groups
 //   raylet_actors.cc         detached actors, for the GCS
 //   raylet_gcs.cc            heartbeats, reports, what the GCS says
@@ -52,6 +53,7 @@
 #include "raylet/node_links.h"
 #include "raylet/object_puller.h"
 #include "raylet/object_server.h"
+#include "raylet/orphan_ledger.h"
 #include "raylet/reference_ledger.h"
 #include "raylet/resource_ledger.h"
 #include "raylet/router.h"
@@ -156,6 +158,7 @@ class Raylet {
     size_t pending_groups = 0;
     size_t held_references = 0;
     size_t adopted_objects = 0;
+    size_t orphans = 0;  // References to objects of dead owners that are not here.
     size_t unanswered_gcs_commands = 0;
     uint64_t swept = 0;      // What the sweeper had to repair since the start,
     std::string last_swept;  // and the table in which it did so last.
@@ -224,6 +227,12 @@ class Raylet {
     uint64_t term = 0;
     uint64_t number = 0;  // Of the last delta that was taken.
     bool asking = false;
+  };
+  // A question about objects of dead owners that waits for other nodes.
+  struct AdoptedQuestion {
+    proto::AdoptedQuery query;
+    std::vector<ObjectId> ids;
+    Nanos until = 0;  // Then it is answered in any case.
   };
   // A state query that waits for answers of others.
   struct Query {
@@ -299,18 +308,24 @@ class Raylet {
   // raylet_objects.cc
   absl::Status OnStoreFetch(ProcessId from, const Frame& frame);
   absl::Status OnRemoteStoreFrame(ProcessId from, const Frame& frame);
-  absl::Status OnAdoptedQuery(ProcessId from, const Frame& frame);
   void AnswerFetch(ProcessId asker, ObjectId id, LookupOutcome outcome);
-  void SendAdopted(ProcessId to, const proto::AdoptedQuery& query);
-  void AnswerAdopted(ObjectId id);
   void SettleObjects();
   void TellOwnerOfCopy(ObjectId id);
   void TellOwnersAgain();
   void TickObjects();
   void OnFetcherGone(ProcessId process);
   void OnObjectsOfNodeGone(NodeNumber node);
-  bool HasOtherNodes() const;  // Alive ones.
   static ArgumentBytes ArgumentBytesOf(const proto::LeaseDemand& demand);
+
+  // raylet_orphans.cc
+  absl::Status OnAdoptedQuery(ProcessId from, const Frame& frame);
+  bool IsAnswerable(const AdoptedQuestion& question) const;
+  void SendAdopted(ProcessId to, const AdoptedQuestion& question);
+  void AnswerAdopted(Nanos now);
+  absl::Status OnOrphanRefs(ProcessId from, const Frame& frame);
+  void SettleOrphans();
+  void TickOrphans();
+  std::vector<NodeNumber> OtherNodes() const;  // Alive ones.
 
   // raylet_cluster.cc
   void FollowCluster();
@@ -427,6 +442,7 @@ class Raylet {
   GroupLedger groups_;
   WorkerPool pool_;
   ReferenceLedger references_;
+  OrphanLedger orphans_;
   Router router_;
   GcsLink gcs_;
   ObjectPuller puller_;
@@ -460,12 +476,13 @@ class Raylet {
   uint64_t last_query_ = 0;
 
   absl::btree_map<ObjectId, absl::btree_set<ProcessId>> fetchers_;  // Who waits for each pull.
-  // Questions that wait for pulls, by asker and the ids asked for.
-  absl::btree_map<std::pair<ProcessId, std::string>, proto::AdoptedQuery> adopted_queries_;
-  absl::btree_set<ObjectId> copies_;  // Of other nodes' objects, in the store.
-  ObjectId told_up_to_;               // Their owners were told again, in this round.
+  // By asker and the ids asked for.
+  absl::btree_map<std::pair<ProcessId, std::string>, AdoptedQuestion> adopted_questions_;
+  absl::btree_map<NodeNumber, uint64_t> orphan_versions_;  // The last that each node sent.
+  absl::btree_set<ObjectId> copies_;                       // Of other nodes' objects, in the store.
+  ObjectId told_up_to_;  // Their owners were told again, in this round.
   Nanos next_tell_copies_ = 0;
-  std::deque<std::pair<Nanos, ProcessId>> orphaned_;  // Dead owners whose objects go then.
+  absl::btree_map<ProcessId, Nanos> orphaned_;  // Dead owners, and when their objects go.
 
   absl::btree_map<uint64_t, Followed> followed_;
   // Processes of this node, and those of others (raylets too) with which each has spoken.

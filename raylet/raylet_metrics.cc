@@ -28,6 +28,7 @@ Raylet::Stats Raylet::GetStats() const {
   stats.pending_groups = groups_.pending();
   stats.held_references = references_.held_references();
   stats.adopted_objects = adopted_.size();
+  stats.orphans = orphans_.size();
   stats.unanswered_gcs_commands = gcs_.unanswered();
   stats.swept = sweeper_.repaired();
   stats.last_swept = sweeper_.last_repaired();

@@ -18,7 +18,6 @@ namespace sheaf {
 namespace {
 
 constexpr Nanos kTellAgain = 10 * kSecond;
-constexpr size_t kMostAdoptedQueries = 10'000;
 
 template <class T>
 std::vector<T> ItemsOf(std::string_view body) {  // Copied once: the sender can still write there.
@@ -36,12 +35,15 @@ absl::Status Raylet::OnStoreFetch(ProcessId from, const Frame& frame) {
       world_.store.Locate(from, wanted.id, wanted.hint);
       continue;
     }
-    if (wanted.hint.node == 0 || IsNodeDead(wanted.hint.node)) {
+    const bool there = wanted.hint.node != 0 && !IsNodeDead(wanted.hint.node);
+    const std::vector<NodeNumber> places = orphans_.PlacesOf(wanted.id);
+    if (!there && places.empty()) {
       AnswerFetch(from, wanted.id, LookupOutcome::kNotFound);
       continue;
     }
     fetchers_[wanted.id].insert(from);
-    puller_.Pull(wanted.id, wanted.hint, wanted.size);
+    if (there) puller_.Pull(wanted.id, wanted.hint, wanted.size);
+    for (const NodeNumber place : places) puller_.Pull(wanted.id, {.node = place}, wanted.size);
   }
   return absl::OkStatus();
 }
@@ -79,6 +81,7 @@ void Raylet::SettleObjects() {
       }
       const auto asked = fetchers_.extract(pull.id);
       if (!asked.empty()) {
+        if (!found && pull.outcome != LookupOutcome::kFull) orphans_.PlacesFailed(pull.id);
         for (const ProcessId asker : asked.mapped()) {
           if (!found) {
             AnswerFetch(asker, pull.id, pull.outcome);
@@ -87,7 +90,6 @@ void Raylet::SettleObjects() {
           }
         }
       }
-      AnswerAdopted(pull.id);
     }
   }
 }
@@ -122,7 +124,7 @@ void Raylet::TellOwnersAgain() {
   for (size_t i = 0; i < kMaxStoreItems && copy != copies_.end(); ++i, ++copy) {
     const ObjectId id = told_up_to_ = *copy;
     if (IsDeadOwner(id.maker())) {
-      if (!adopted_.contains(id)) of_the_dead.push_back(id);
+      if (!adopted_.contains(id) && !orphaned_.contains(id.maker())) of_the_dead.push_back(id);
     } else if (const auto location = world_.store.Locate(id); location.ok()) {
       names[id.maker()].push_back({id, *location});
     }
@@ -138,18 +140,19 @@ void Raylet::TickObjects() {
   puller_.Tick();
   server_.Tick();
   TellOwnersAgain();
-  while (!orphaned_.empty() && orphaned_.front().first <= Now()) {
-    const ProcessId owner = orphaned_.front().second;
-    orphaned_.pop_front();
-    Adopt(LearnObjectsOf(owner));
+  std::vector<ProcessId> over;
+  for (const auto& [owner, until] : orphaned_) {
+    if (until <= Now()) over.push_back(owner);
+  }
+  for (const ProcessId owner : over) {
+    orphaned_.erase(owner);
+    const std::vector<ObjectId> objects = LearnObjectsOf(owner);
+    for (const ObjectId id : objects) {
+      if (!references_.IsHeld(id)) Disown(id);
+    }
+    Adopt(objects);
     world_.store.Adopt(owner, [this](ObjectId id) { return adopted_.contains(id); });
   }
-}
-
-bool Raylet::HasOtherNodes() const {
-  return std::any_of(view_.nodes.begin(), view_.nodes.end(), [this](const auto& entry) {
-    return entry.first != options_.node && entry.second.alive;
-  });
 }
 
 void Raylet::OnObjectsOfNodeGone(NodeNumber node) {
@@ -163,68 +166,16 @@ void Raylet::OnObjectsOfNodeGone(NodeNumber node) {
 }
 
 void Raylet::OnFetcherGone(ProcessId process) {
-  absl::erase_if(adopted_queries_, [&](const auto& query) { return query.first.first == process; });
+  absl::erase_if(adopted_questions_,
+                 [&](const auto& entry) { return entry.first.first == process; });
   std::vector<ObjectId> unwanted;
   for (auto& [id, askers] : fetchers_) {
     if (askers.erase(process) != 0 && askers.empty()) unwanted.push_back(id);
   }
   for (const ObjectId id : unwanted) {
     fetchers_.erase(id);
-    const std::string name = id.Binary();
-    const bool asked_about = std::any_of(
-        adopted_queries_.begin(), adopted_queries_.end(),
-        [&](const auto& query) { return query.first.second.find(name) != std::string::npos; });
-    if (!asked_about) puller_.Cancel(id);
+    puller_.Cancel(id);
   }
-}
-
-absl::Status Raylet::OnAdoptedQuery(ProcessId from, const Frame& frame) {
-  SHEAF_ASSIGN_OR_RETURN(auto query, ParseFrame<proto::AdoptedQuery>(frame));
-  SHEAF_ASSIGN_OR_RETURN(const std::vector<ObjectId> ids, ParseIds(query.ids()));
-  // What is not here may be where its owner was.
-  bool pulls = false;
-  for (const ObjectId id : ids) {
-    const NodeNumber node = id.maker().node;
-    if (world_.store.Contains(id) || node == options_.node || node == 0 || IsNodeDead(node) ||
-        adopted_queries_.size() >= kMostAdoptedQueries) {
-      continue;
-    }
-    pulls = true;
-    puller_.Pull(id, {.node = node}, 0);
-  }
-  if (!pulls) {
-    SendAdopted(from, query);
-    return absl::OkStatus();
-  }
-  const std::string names = query.ids();
-  adopted_queries_[{from, names}] = std::move(query);  // Asked again: the last is answered.
-  return absl::OkStatus();
-}
-
-void Raylet::SendAdopted(ProcessId to, const proto::AdoptedQuery& query) {
-  proto::AdoptedAnswer answer;
-  answer.set_request(query.request());
-  answer.set_ids(query.ids());
-  const absl::StatusOr<std::vector<ObjectId>> ids = ParseIds(query.ids());  // Checked before.
-  for (const ObjectId id : *ids) answer.add_adopted(world_.store.Contains(id));
-  SendMessage(To(to), FrameKind::kAdoptedAnswer, answer);
-}
-
-// The pull of `id` is over: who waits for nothing else gets the answer.
-void Raylet::AnswerAdopted(ObjectId id) {
-  const std::string name = id.Binary();
-  absl::erase_if(adopted_queries_, [&](const auto& entry) {
-    const auto& [key, query] = entry;
-    bool concerned = false, pulling = false;
-    for (size_t at = 0; at + name.size() <= key.second.size(); at += name.size()) {
-      const std::string_view one = std::string_view(key.second).substr(at, name.size());
-      concerned |= one == name;
-      pulling |= puller_.IsPulling(*ObjectId::FromBinary(one));
-    }
-    if (!concerned || pulling) return false;
-    if (IsAlive(key.first)) SendAdopted(key.first, query);
-    return true;
-  });
 }
 
 ArgumentBytes Raylet::ArgumentBytesOf(const proto::LeaseDemand& demand) {

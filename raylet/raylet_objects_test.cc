@@ -1,85 +1,9 @@
 // Copyright The Sheaf Authors. SPDX-License-Identifier: Apache-2.0
 // A raylet and the objects of other nodes: who is told what, and what becomes of copies.
-#include "base/crc32c.h"
-#include "proto/object.pb.h"
-#include "raylet/raylet_node_for_test.h"
+#include "raylet/raylet_objects_for_test.h"
 
 namespace sheaf {
 namespace {
-
-constexpr ProcessId kFarOwner{2, 5};
-const ObjectId kFarObject = ObjectId::Make(kFarOwner, 1, 1);
-
-struct Objects : RayletNode {
-  ProcessId driver = Driver();
-
-  void Fetch(ProcessId from, ObjectId id, ObjectLocation hint) {
-    const FetchWanted wanted{.id = id, .hint = hint, .size = 0};
-    raylet->OnFrame(from, {kStoreFetch, AsBytes(wanted)});
-    raylet->EndTurn();
-  }
-  // Answers the oldest question for a block of an object without references.
-  NodeNumber Serve(std::string bytes, uint32_t attempt = 0) {
-    FakeBlockSource::Asked asked = blocks.Take();
-    proto::BlockHead head;
-    head.set_attempt(attempt);
-    head.set_size_bytes(bytes.size());
-    head.set_crc(Crc32c(bytes));
-    asked.done(std::make_unique<OwnedBlock>(head.SerializeAsString(), std::move(bytes)));
-    raylet->EndTurn();
-    return asked.node;
-  }
-  void Refuse() {
-    proto::BlockHead head;
-    head.set_outcome(proto::BlockHead::NOT_FOUND);
-    blocks.Take().done(std::make_unique<OwnedBlock>(head.SerializeAsString(), ""));
-    raylet->EndTurn();
-  }
-  std::vector<LocatedObject> Located(ProcessId process) {
-    std::vector<LocatedObject> out;
-    for (const SentFrame& frame : transport.Take(process)) {
-      if (frame.kind != kStoreLocated) continue;
-      for (const LocatedObject& item : FrameItems<LocatedObject>(frame.body)) out.push_back(item);
-    }
-    return out;
-  }
-  std::vector<ObjectName> Told(ProcessId owner) {
-    std::vector<ObjectName> out;
-    for (const SentFrame& frame : transport.Take(owner)) {
-      if (frame.kind != kStoreCopied) continue;
-      for (const ObjectName& item : FrameItems<ObjectName>(frame.body)) out.push_back(item);
-    }
-    return out;
-  }
-  void NodeSays(NodeNumber node, proto::NodeInfo::State state) {
-    proto::GcsEvent event;
-    event.set_client(RayletOf(kNode).packed());
-    proto::Delta& delta = *event.mutable_delta();
-    delta.set_subscription(1);
-    delta.set_number(++deltas_);
-    delta.mutable_change()->mutable_node()->set_node(node);
-    delta.mutable_change()->mutable_node()->set_state(state);
-    GcsSays(event);
-  }
-  void NodeDies(NodeNumber node) {
-    AnswerGcs();
-    if (deltas_ == 0) NodeSays(node, proto::NodeInfo::ALIVE);
-    NodeSays(node, proto::NodeInfo::DEAD);
-  }
-  void OwnerDies(ProcessId owner) {
-    proto::OwnerLeft left;
-    left.set_process(owner.packed());
-    const std::string body = left.SerializeAsString();
-    raylet->OnRemoteFrame(RayletOf(owner.node), RayletOf(kNode), Lane::kControl,
-                          {FrameKind::kOwnerLeft, body});
-  }
-  // Known at its owner.
-  void Borrow(ProcessId process, ObjectId id) { Refs(process, ++reports_, {id}); }
-
- private:
-  uint64_t deltas_ = 0;
-  uint64_t reports_ = 0;
-};
 
 TEST_CASE("a process gets an object of another node, and its owner hears of the copy") {
   Objects node;
@@ -183,32 +107,6 @@ TEST_CASE("a copy whose owner dies stays while somebody here holds the reference
   if (!held) return;
   node.Refs(node.driver, 2, {}, {kFarObject});
   CHECK_FALSE(node.store->Contains(kFarObject));
-}
-
-TEST_CASE("an object of a dead owner is looked for where its owner was") {
-  Objects node;
-  node.Borrow(node.driver, kFarObject);
-  node.OwnerDies(kFarOwner);
-  node.transport.Take(node.driver);
-  proto::AdoptedQuery query;
-  AppendId(query.mutable_ids(), kFarObject);
-  for (uint64_t request : {5, 6}) {  // Asked again.
-    query.set_request(request);
-    node.Send(node.driver, FrameKind::kAdoptedQuery, query);
-  }
-  CHECK(node.Received<proto::AdoptedAnswer>(node.driver, FrameKind::kAdoptedAnswer).empty());
-  REQUIRE(node.blocks.asked.size() == 1);
-  const bool there = GENERATE(true, false);
-  if (there) {
-    CHECK(node.Serve("hello") == 2);
-  } else {
-    node.Refuse();
-  }
-  const auto answers = node.Received<proto::AdoptedAnswer>(node.driver, FrameKind::kAdoptedAnswer);
-  REQUIRE(answers.size() == 1);
-  CHECK(answers[0].request() == 6);
-  CHECK(answers[0].adopted(0) == there);
-  CHECK(node.store->Contains(kFarObject) == there);
 }
 
 TEST_CASE("other raylets fetch objects of this node, and are asked whether they are there") {

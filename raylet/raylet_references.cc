@@ -1,7 +1,8 @@
 // Copyright The Sheaf Authors. SPDX-License-Identifier: Apache-2.0
 // Borrowed references, and the objects of dead owners: what was sealed and is still borrowed on
 // this node stays in its store until the last borrower drops it, and holds the references inside it
-// as long. Who borrows it on other nodes only the owner knew: they have a moment to fetch it.
+// as long. Who borrows it on other nodes only the owner knew: they have a moment to ask for it
+// (raylet_orphans.cc).
 #include "base/parse_frame.h"
 #include "base/status_macros.h"
 #include "object_store/store_owner.h"
@@ -11,7 +12,7 @@ namespace sheaf {
 
 namespace {
 
-// Borrowers on other nodes have so long to fetch what nobody here holds.
+// Other nodes have so long to say that they hold what nobody here holds.
 constexpr Nanos kOrphanGrace = 3 * kSecond;
 
 }  // namespace
@@ -48,8 +49,8 @@ std::vector<ObjectId> Raylet::LearnObjectsOf(ProcessId owner) {
 
 void Raylet::AdoptObjectsOf(ProcessId owner) {
   Adopt(LearnObjectsOf(owner));
-  if (HasOtherNodes()) {
-    orphaned_.emplace_back(Now() + kOrphanGrace, owner);
+  if (!OtherNodes().empty()) {
+    orphaned_.try_emplace(owner, Now() + kOrphanGrace);
   } else {
     world_.store.Adopt(owner, [this](ObjectId id) { return adopted_.contains(id); });
   }
@@ -69,7 +70,7 @@ void Raylet::Adopt(std::vector<ObjectId> candidates) {
     adopted_[id] = object->nested;
     for (const ObjectId nested : object->nested) {
       if (IsDetachedActorHandle(nested)) continue;
-      if (++nested_holds_[nested] == 1) references_.Hold(nested);
+      if (++nested_holds_[nested] == 1) references_.Hold(RayletOf(options_.node), nested);
       if (nested.maker() == id.maker()) candidates.push_back(nested);
     }
   }
@@ -77,11 +78,15 @@ void Raylet::Adopt(std::vector<ObjectId> candidates) {
 
 void Raylet::SettleStore() {
   SettleObjects();
+  SettleOrphans();
   // Dropping one adopted object can drop the last reference to another that lies inside it.
   for (std::vector<ObjectId> unheld = references_.TakeUnheld(); !unheld.empty();
        unheld = references_.TakeUnheld()) {
     for (const ObjectId id : unheld) {
-      if (adopted_.contains(id) && !references_.IsHeld(id)) world_.store.Free(id);
+      if (references_.IsHeld(id)) continue;
+      orphans_.Remove(id);
+      if (orphaned_.contains(id.maker())) continue;  // Others may want it still.
+      if (adopted_.contains(id)) world_.store.Free(id);
       Disown(id);
     }
   }
@@ -104,7 +109,7 @@ void Raylet::Disown(ObjectId id) {
     // Another adopted object may hold it as well.
     if (--nested_holds_[inner] > 0) continue;
     nested_holds_.erase(inner);
-    references_.Unhold(inner);
+    references_.Unhold(RayletOf(options_.node), inner);
   }
 }
 

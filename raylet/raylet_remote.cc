@@ -168,6 +168,12 @@ absl::Status Raylet::DispatchRemote(ProcessId from, const Frame& frame) {
       if (process.node == from.node) OnRemoteDeath(process, message.death());
       return absl::OkStatus();
     }
+    case FrameKind::kOrphanRefs:
+      return OnOrphanRefs(from, frame);
+    case FrameKind::kOrphanRefsAck: {
+      SHEAF_ASSIGN_OR_RETURN(const auto ack, ParseFrame<proto::OrphanRefsAck>(frame));
+      return orphans_.OnAck(from.node, ack);
+    }
     case FrameKind::kConnectRefused: {  // This raylet wrote to a process that is no more.
       SHEAF_ASSIGN_OR_RETURN(const auto message, ParseFrame<proto::ConnectRefused>(frame));
       const ProcessId process = ProcessId::Unpack(message.peer());
@@ -281,6 +287,9 @@ void Raylet::OnRemoteNodeDead(NodeNumber node, const std::string& words) {
     AdoptObjectsOf(owner);
   }
   OnObjectsOfNodeGone(node);
+  orphans_.NodeGone(node);
+  orphan_versions_.erase(node);
+  references_.DropHolder(RayletOf(node));
   ForgetUndrained([node](ProcessId peer) { return peer.node == node; });
   absl::erase_if(remote_owner_jobs_,
                  [node](const auto& entry) { return entry.first.node == node; });

@@ -59,6 +59,13 @@ void Raylet::AddSweeps() {
         return dead;
       },
       [this](ProcessId process) { return SweepDead(process); });
+  sweeper_.Add<ObjectId>(
+      "orphans", [this] { return orphans_.ids(); },
+      [this](ObjectId id) {
+        // Dropped while its owner was alive, for all that was known here.
+        if (!references_.IsHeld(id)) orphans_.Remove(id);
+        return false;
+      });
   // A writer that scribbled over the name of its object before it was learned gave it to nobody.
   sweeper_.Add<ProcessId>(
       "objects of nobody",

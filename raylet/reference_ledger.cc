@@ -61,7 +61,12 @@ absl::Status ReferenceLedger::OnReport(ProcessId process, const proto::RefsRepor
     touched.insert(maker);
     Owner& owner = OwnerOf(id);
     if (owner.dead) {
-      AppendId(&report.orphan_ids, id);
+      if (owner.unsettled.contains(id)) {
+        report.open[maker].push_back(id);
+        owner.waiting[key] = kNotSent;
+      } else {
+        AppendId(&report.orphan_ids, id);
+      }
       continue;
     }
     const Reference& reference = owner.references.at(id);
@@ -99,13 +104,13 @@ void ReferenceLedger::OnAck(ProcessId process, const proto::NodeRefsAck& ack) {
   Flush(process, owner);
 }
 
-void ReferenceLedger::Hold(ObjectId id) {
-  Add(RayletOf(node_), id);
+void ReferenceLedger::Hold(ProcessId raylet, ObjectId id) {
+  Add(raylet, id);
   Flush(id.maker(), OwnerOf(id));
 }
 
-void ReferenceLedger::Unhold(ObjectId id) {
-  Remove(RayletOf(node_), id);
+void ReferenceLedger::Unhold(ProcessId raylet, ObjectId id) {
+  Remove(raylet, id);
   if (const auto it = owners_.find(id.maker()); it != owners_.end()) Flush(it->first, it->second);
 }
 
@@ -117,10 +122,37 @@ void ReferenceLedger::OwnerDied(ProcessId process) {
   owner.message.clear();
   owner.changes.clear();
   absl::erase_if(owner.references, [](const auto& entry) { return entry.second.holders.empty(); });
-  const auto waiting = std::exchange(owner.waiting, {});
-  const bool forgotten = owner.references.empty();
-  for (const auto& [key, version] : waiting) ReportSettled(key, process, true);
-  if (forgotten) owners_.erase(process);
+  for (const auto& [id, reference] : owner.references) owner.unsettled.insert(id);
+  orphans_.insert(orphans_.end(), owner.unsettled.begin(), owner.unsettled.end());
+  SettleReports(process, owner);
+}
+
+void ReferenceLedger::Settled(const std::vector<ObjectId>& orphans) {
+  absl::btree_set<ProcessId> owners;
+  for (const ObjectId id : orphans) {
+    const auto owner = owners_.find(id.maker());
+    if (owner != owners_.end() && owner->second.unsettled.erase(id) != 0) {
+      owners.insert(owner->first);
+    }
+  }
+  for (const ProcessId owner : owners) SettleReports(owner, owners_.at(owner));
+}
+
+// Of a dead owner, which goes when nothing of it is held and nobody waits.
+void ReferenceLedger::SettleReports(ProcessId process, Owner& owner) {
+  std::vector<ReportKey> settled;
+  for (const auto& [key, version] : owner.waiting) {
+    const std::vector<ObjectId>& ids = reports_.at(key).open.at(process);
+    if (std::none_of(ids.begin(), ids.end(),
+                     [&](ObjectId id) { return owner.unsettled.contains(id); })) {
+      settled.push_back(key);
+    }
+  }
+  for (const ReportKey& key : settled) {
+    owner.waiting.erase(key);
+    ReportSettled(key, process, true);
+  }
+  if (owner.references.empty() && owner.waiting.empty()) owners_.erase(process);
 }
 
 std::vector<ProcessId> ReferenceLedger::OwnersOn(NodeNumber node) const {
@@ -144,6 +176,7 @@ void ReferenceLedger::DropHolder(ProcessId process) {
   for (auto report = reports_.lower_bound({process, 0});
        report != reports_.end() && report->first.first == process;) {
     for (const auto& [maker, ids] : report->second.open) {
+      touched.insert(maker);
       if (const auto owner = owners_.find(maker); owner != owners_.end()) {
         owner->second.waiting.erase(report->first);
       }
@@ -174,6 +207,11 @@ bool ReferenceLedger::IsHeld(ObjectId id) const {
   return reference != owner->second.references.end() && !reference->second.holders.empty();
 }
 
+bool ReferenceLedger::Holds(ProcessId process, ObjectId id) const {
+  const auto holder = holders_.find(process);
+  return holder != holders_.end() && holder->second.held.contains(id);
+}
+
 std::vector<ProcessId> ReferenceLedger::HoldersOf(ProcessId process) const {
   absl::btree_set<ProcessId> found;
   if (const auto it = owners_.find(process); it != owners_.end()) {
@@ -181,14 +219,14 @@ std::vector<ProcessId> ReferenceLedger::HoldersOf(ProcessId process) const {
       found.insert(reference.holders.begin(), reference.holders.end());
     }
   }
-  found.erase(RayletOf(node_));
+  absl::erase_if(found, [](ProcessId holder) { return holder.is_raylet(); });
   return {found.begin(), found.end()};
 }
 
 std::vector<ProcessId> ReferenceLedger::holders() const {
   std::vector<ProcessId> result;
   for (const auto& [process, holder] : holders_) {
-    if (process != RayletOf(node_)) result.push_back(process);
+    if (!process.is_raylet()) result.push_back(process);
   }
   return result;
 }
@@ -205,7 +243,12 @@ void ReferenceLedger::Add(ProcessId process, ObjectId id) {
   Owner& owner = OwnerOf(id);
   Reference& reference = owner.references[id];
   reference.holders.push_back(process);
-  if (owner.dead || reference.holders.size() > 1) return;
+  if (reference.holders.size() > 1) return;
+  if (owner.dead) {
+    owner.unsettled.insert(id);
+    orphans_.push_back(id);
+    return;
+  }
   if (reference.told_version != 0) {
     owner.changes.erase(id);  // The drop was not sent yet.
   } else {
@@ -225,7 +268,8 @@ void ReferenceLedger::Remove(ProcessId process, ObjectId id) {
   if (owner.dead) {
     unheld_.push_back(id);
     owner.references.erase(id);
-    if (owner.references.empty()) owners_.erase(it);
+    owner.unsettled.erase(id);
+    if (owner.references.empty() && owner.waiting.empty()) owners_.erase(it);
   } else if (reference.told_version != 0) {
     owner.changes[id] = false;
   } else {
@@ -235,7 +279,8 @@ void ReferenceLedger::Remove(ProcessId process, ObjectId id) {
 }
 
 void ReferenceLedger::Flush(ProcessId process, Owner& owner) {
-  if (owner.dead || !owner.message.empty()) return;
+  if (owner.dead) return SettleReports(process, owner);
+  if (!owner.message.empty()) return;
   if (owner.changes.empty()) {
     // What waited for a version to come was dropped before it was sent: nothing is left to tell.
     const auto waiting = std::exchange(owner.waiting, {});

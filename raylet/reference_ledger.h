@@ -4,8 +4,9 @@
 // reference. One thread.
 //
 // Towards a process: each RefsReport is answered by one RefsReported, once every owner named in it
-// has acknowledged that this node holds the reference, or is dead (then the reference is an
-// orphan). Towards an owner: NodeRefs carries changes under a version that grows by one; one
+// has acknowledged that this node holds the reference, or is dead: then the reference is an orphan,
+// and it is for the raylet to find out who keeps the object and to say so (TakeOrphans, Settled).
+// Towards an owner: NodeRefs carries changes under a version that grows by one; one
 // version is on its way at a time and is sent again until acknowledged, so it counts once. A
 // reference gained and lost in between is never mentioned.
 #pragma once
@@ -47,13 +48,18 @@ class ReferenceLedger {
   absl::Status OnReport(ProcessId holder, const proto::RefsReport& report);
   // `owner` knows what `ack.version` said. Stale ones are dropped.
   void OnAck(ProcessId owner, const proto::NodeRefsAck& ack);
-  // The raylet itself holds or drops `id`: nested in an object that it adopted.
-  void Hold(ObjectId id);
-  void Unhold(ObjectId id);
+  // A raylet holds or drops `id`: that of this node for what is nested in an object that it
+  // adopted, that of another for its processes, when the object is here and its owner dead.
+  void Hold(ProcessId raylet, ObjectId id);
+  void Unhold(ProcessId raylet, ObjectId id);
+  bool Holds(ProcessId holder, ObjectId id) const;
 
-  // `owner` is dead: who waited for it learns of orphans; what is held of it stays on record for
-  // adoption.
+  // `owner` is dead: what is held of it are orphans now, and stay on record for adoption.
   void OwnerDied(ProcessId owner);
+  // References that became orphans, or orphans that came; each once while it is held.
+  std::vector<ObjectId> TakeOrphans() { return std::exchange(orphans_, {}); }
+  // Where these are is known: reports that waited for nothing else are answered.
+  void Settled(const std::vector<ObjectId>& orphans);
   // Nothing of `holder` can bring a new reference to light any more (its rings are drained): all
   // its references go.
   void DropHolder(ProcessId holder);
@@ -81,6 +87,7 @@ class ReferenceLedger {
   using ReportKey = std::pair<ProcessId, uint64_t>;  // Holder, sequence.
   struct Owner {
     bool dead = false;
+    absl::btree_set<ObjectId> unsettled;  // Of a dead one: orphans.
     absl::flat_hash_map<ObjectId, Reference> references;
     absl::btree_map<ObjectId, bool> changes;  // Not sent yet: held, or dropped.
     uint64_t version = 0;                     // The last that was sent.
@@ -89,10 +96,11 @@ class ReferenceLedger {
     Nanos resend_at = 0;
     Nanos resend_after = 0;
     absl::btree_map<ReportKey, uint64_t>
-        waiting;  // Reports, and the version they wait for; kNotSent: a later one.
+        waiting;  // Reports, and the version they wait for (kNotSent: a later one, or orphans).
   };
   struct Report {
-    absl::btree_map<ProcessId, std::vector<ObjectId>> open;  // By owner that has not acknowledged.
+    // By owner that has not acknowledged, or is dead and has unsettled orphans.
+    absl::btree_map<ProcessId, std::vector<ObjectId>> open;
     std::string orphan_ids;
   };
   struct Holder {
@@ -105,6 +113,7 @@ class ReferenceLedger {
   void Add(ProcessId holder, ObjectId id);
   void Remove(ProcessId holder, ObjectId id);
   void Flush(ProcessId process, Owner& owner);
+  void SettleReports(ProcessId process, Owner& owner);
   void ReportSettled(ReportKey key, ProcessId owner, bool orphaned);
   void Answer(ReportKey key, const Report& report);
 
@@ -116,6 +125,7 @@ class ReferenceLedger {
   absl::btree_map<ProcessId, Holder> holders_;
   absl::btree_map<ReportKey, Report> reports_;  // Unanswered.
   std::vector<ObjectId> unheld_;
+  std::vector<ObjectId> orphans_;  // New ones.
   size_t held_references_ = 0;
 };
 

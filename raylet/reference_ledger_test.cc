@@ -154,16 +154,69 @@ SCENARIO("an id in both lists of a report stays as it was") {
   CHECK_FALSE(t.ledger.IsHeld(Object(kOwner, 2)));
 }
 
-SCENARIO("references to a dead owner are orphans, at once") {
+SCENARIO("references to a dead owner are orphans: a report waits until they are settled") {
   LedgerTest t;
   t.dead.insert(kOwner);
   REQUIRE(t.Report(kA, 1, {Object(kOwner, 1), Object(kRemoteOwner, 1)}).ok());
   CHECK(t.ToOwner().empty());
-  CHECK(t.Answers(kA).empty());  // The other owner has still to acknowledge.
-  t.Ack(kRemoteOwner, 1);
+  CHECK(t.ledger.TakeOrphans() == std::vector{Object(kOwner, 1)});
+  CHECK(t.ledger.TakeOrphans().empty());
+  if (GENERATE(true, false)) {
+    t.Ack(kRemoteOwner, 1);
+    CHECK(t.Answers(kA).empty());
+    t.ledger.Settled({Object(kOwner, 1)});
+  } else {
+    t.ledger.Settled({Object(kOwner, 1), Object(kOwner, 2)});
+    CHECK(t.Answers(kA).empty());  // The other owner has still to acknowledge.
+    t.Ack(kRemoteOwner, 1);
+  }
   const auto answers = t.Answers(kA);
   REQUIRE(answers.size() == 1);
   CHECK(Ids(answers[0].orphan_ids()) == std::vector{Object(kOwner, 1)});
+  THEN("the next holder is answered at once") {
+    REQUIRE(t.Report(kB, 1, {Object(kOwner, 1)}).ok());
+    CHECK(t.Answers(kB).size() == 1);
+    CHECK(t.ledger.TakeOrphans().empty());
+  }
+}
+
+SCENARIO("an orphan that is dropped, or whose holder dies, holds up no report") {
+  LedgerTest t;
+  t.dead.insert(kOwner);
+  REQUIRE(t.Report(kA, 1, {Object(kOwner, 1)}).ok());
+  if (GENERATE(true, false)) {
+    REQUIRE(t.Report(kA, 2, {}, {Object(kOwner, 1)}).ok());
+    CHECK(t.Answers(kA).size() == 2);
+  } else {
+    t.ledger.DropHolder(kA);
+    CHECK(t.Answers(kA).empty());
+  }
+  CHECK(t.ledger.TakeUnheld() == std::vector{Object(kOwner, 1)});
+  CHECK(t.ledger.unanswered_reports() == 0);
+  CHECK(t.ledger.OwnersOn(kOwner.node).empty());
+  THEN("held again it is a new orphan") {
+    t.ledger.TakeOrphans();
+    REQUIRE(t.Report(kB, 1, {Object(kOwner, 1)}).ok());
+    CHECK(t.ledger.TakeOrphans() == std::vector{Object(kOwner, 1)});
+    CHECK(t.Answers(kB).empty());
+  }
+}
+
+SCENARIO("another node holds what is here for it, as a process would") {
+  LedgerTest t;
+  t.dead.insert(kOwner);
+  t.ledger.Hold(RayletOf(2), Object(kOwner, 1));
+  CHECK(t.ledger.Holds(RayletOf(2), Object(kOwner, 1)));
+  CHECK(t.ledger.IsHeld(Object(kOwner, 1)));
+  CHECK(t.ledger.holders().empty());  // Processes.
+  CHECK(t.ledger.HoldersOf(kOwner).empty());
+  if (GENERATE(true, false)) {
+    t.ledger.Unhold(RayletOf(2), Object(kOwner, 1));
+  } else {
+    t.ledger.DropHolder(RayletOf(2));
+  }
+  CHECK(t.ledger.TakeUnheld() == std::vector{Object(kOwner, 1)});
+  CHECK(t.ledger.held_references() == 0);
 }
 
 SCENARIO("an owner that dies instead of acknowledging leaves orphans") {
@@ -172,6 +225,9 @@ SCENARIO("an owner that dies instead of acknowledging leaves orphans") {
   REQUIRE(t.Report(kB, 1, {Object(kOwner, 2)}).ok());
   CHECK(t.ledger.OwnersOn(kOwner.node) == std::vector{kOwner});
   t.ledger.OwnerDied(kOwner);
+  CHECK(t.Answers(kA).empty());
+  CHECK(t.ledger.TakeOrphans() == std::vector{Object(kOwner, 1), Object(kOwner, 2)});
+  t.ledger.Settled({Object(kOwner, 1), Object(kOwner, 2)});
   REQUIRE(t.Answers(kA).size() == 1);
   const auto answers = t.Answers(kB);
   REQUIRE(answers.size() == 1);
@@ -252,10 +308,10 @@ SCENARIO("malformed lists change nothing") {
 
 SCENARIO("what the raylet holds itself is told like what a process holds") {
   LedgerTest t;
-  t.ledger.Hold(Object(kOwner, 1));
+  t.ledger.Hold(RayletOf(kNode), Object(kOwner, 1));
   CHECK(t.ToOwner().size() == 1);
   t.Ack(kOwner, 1);
-  t.ledger.Unhold(Object(kOwner, 1));
+  t.ledger.Unhold(RayletOf(kNode), Object(kOwner, 1));
   const auto told = t.ToOwner();
   REQUIRE(told.size() == 1);
   CHECK(Ids(told[0].dropped_ids()).size() == 1);

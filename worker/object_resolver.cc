@@ -22,7 +22,7 @@ std::span<const ObjectId> IdsOf(std::string_view blob) {
 Error OwnerDied(const ObjectEntry& object) {
   return {ErrorKind::kOwnerDied,
           absl::StrCat("the process ", object.id.maker().ToString(), " that owned the object ",
-                       object.id.ToHex(), " has died, and no copy of it is left on this node"),
+                       object.id.ToHex(), " has died, and no node has a copy of it"),
           {}};
 }
 
@@ -54,15 +54,16 @@ void ObjectResolver::Want(ObjectEntry& object) {
 void ObjectResolver::Ask(ObjectEntry& object, bool lost) {
   asked_[object.id] = {clock_.Now(), lost};
   const ProcessId owner = object.id.maker();
-  if (dead_.contains(owner) || owner == kGcs) {
-    proto::AdoptedQuery query;
-    query.set_request(next_request_++);
-    query.set_ids(std::string(AsBytes(object.id)));
-    SendMessage(transport_.To(RayletOf(self_.node)), FrameKind::kAdoptedQuery, query);
-    return;
-  }
+  if (dead_.contains(owner) || owner == kGcs) return AskRaylet(std::string(AsBytes(object.id)));
   transport_.To(owner).Send(Lane::kControl, FrameKind::kObjectQuery,
                             AsBytes(ObjectQueryHead{1, lost}), AsBytes(object.id));
+}
+
+void ObjectResolver::AskRaylet(std::string ids) {
+  proto::AdoptedQuery query;
+  query.set_request(next_request_++);
+  query.set_ids(std::move(ids));
+  SendMessage(transport_.To(RayletOf(self_.node)), FrameKind::kAdoptedQuery, query);
 }
 
 void ObjectResolver::Missing(ObjectEntry& object) { Seek(object, true); }
@@ -81,7 +82,7 @@ void ObjectResolver::Seek(ObjectEntry& object, bool bring) {
 }
 
 void ObjectResolver::AskStore(ObjectId stored, const ObjectEntry& object, Search& search) {
-  search.node = object.location.known() ? object.location.node : self_.node;
+  search.node = object.location.node != 0 ? object.location.node : self_.node;
   if (search.node == self_.node) {
     look_up_({&stored, 1});
     return;
@@ -326,12 +327,15 @@ void ObjectResolver::OnAnswer(ProcessId from, std::string_view body) {
 
 void ObjectResolver::OnAdopted(const proto::AdoptedAnswer& answer) {
   const std::span<const ObjectId> ids = IdsOf(answer.ids());
+  const size_t nodes = static_cast<size_t>(answer.nodes_size());
   for (size_t i = 0; i < ids.size() && i < static_cast<size_t>(answer.adopted_size()); ++i) {
     asked_.erase(ids[i]);
     ObjectEntry* object = references_.Find(ids[i]);
     if (object == nullptr || object->owned || object->ready()) continue;
     if (answer.adopted(static_cast<int>(i))) {
-      references_.SetStored(*object, {}, 0);  // Where in the store, a lookup says.
+      // Where in its store, a lookup says.
+      references_.SetStored(*object, {.node = i < nodes ? answer.nodes(static_cast<int>(i)) : 0},
+                            0);
     } else {
       references_.SetError(*object, OwnerDied(*object));
     }
@@ -339,27 +343,29 @@ void ObjectResolver::OnAdopted(const proto::AdoptedAnswer& answer) {
 }
 
 void ObjectResolver::OnOrphans(std::string_view ids) {
+  std::vector<ObjectEntry*> orphans;
   for (ObjectId id : IdsOf(ids)) {
     dead_.insert(id.maker());
     ObjectEntry* object = references_.Find(id);
-    if (object != nullptr && !object->owned) Rescue(*object);
+    if (object != nullptr && !object->owned) orphans.push_back(object);
   }
-}
-
-// The owner of a borrowed object is dead. Only this process may know where its bytes are, and where
-// nobody holds it they stay for a moment only.
-void ObjectResolver::Rescue(ObjectEntry& object) {
-  if (!object.ready()) {
-    Ask(object, false);
-  } else if (object.state == ObjectState::kStore && object.location.known() &&
-             object.location.node != self_.node) {
-    Missing(object);
-  }
+  AskAboutOrphans(orphans);
 }
 
 void ObjectResolver::OnProcessDied(ProcessId process) {
   dead_.insert(process);
-  for (ObjectEntry* object : references_.BorrowedFrom(process)) Rescue(*object);
+  AskAboutOrphans(references_.BorrowedFrom(process));
+}
+
+// Their owners are dead: in one question about all that are not ready.
+void ObjectResolver::AskAboutOrphans(std::span<ObjectEntry* const> orphans) {
+  std::string ids;
+  for (const ObjectEntry* object : orphans) {
+    if (object->ready()) continue;
+    asked_[object->id] = {clock_.Now(), false};
+    ids.append(AsBytes(object->id));
+  }
+  if (!ids.empty()) AskRaylet(std::move(ids));
 }
 
 Nanos ObjectResolver::Tick() {
@@ -370,14 +376,18 @@ Nanos ObjectResolver::Tick() {
     if (now - question.asked_at >= kAskAgain) again.push_back(id);
     next = std::min(next, question.asked_at + kAskAgain);
   }
+  std::vector<ObjectEntry*> orphans;
   for (ObjectId id : again) {
     ObjectEntry* object = references_.Find(id);
     if (object == nullptr || object->ready()) {
       asked_.erase(id);
+    } else if (dead_.contains(id.maker())) {
+      orphans.push_back(object);
     } else {
       Ask(*object, asked_[id].lost);
     }
   }
+  AskAboutOrphans(orphans);
   std::vector<ObjectId> lookups, unknown, silent;
   for (auto& [stored, search] : looking_up_) {
     if (now - search.asked_at >= kAskAgain) {
@@ -387,7 +397,7 @@ Nanos ObjectResolver::Tick() {
         unknown.push_back(stored);
       } else if (search.node != self_.node && now - search.since >= kSearchLimit) {
         silent.push_back(stored);
-      } else if (object->location.known() && object->location.node != self_.node) {
+      } else if (object->location.node != 0 && object->location.node != self_.node) {
         AskStore(stored, *object, search);
       } else {
         search.node = self_.node;

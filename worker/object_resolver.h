@@ -1,7 +1,8 @@
 // Copyright The Sheaf Authors. SPDX-License-Identifier: Apache-2.0
 // Where the value of an object is, asked and answered: a borrower asks the owner (or, when that is
-// dead, the raylet), the owner answers when the object is ready. What lies on another node the
-// raylet is asked to bring here. What the stores have lost is made again by its owner. Pure.
+// dead, the raylet, which asks the other nodes), the owner answers when the object is ready. What
+// lies on another node the raylet is asked to bring here. What the stores have lost is made again
+// by its owner. Pure.
 #pragma once
 
 #include <functional>
@@ -58,10 +59,11 @@ class ObjectResolver {
     bool bring = false;   // Here; else only whether it is there still.
   };
   void Ask(ObjectEntry& object, bool lost);
+  void AskRaylet(std::string ids);
   void Seek(ObjectEntry& object, bool bring);
   void AskStore(ObjectId stored, const ObjectEntry& object, Search& search);
   ObjectEntry* FindStored(ObjectId stored);
-  void Rescue(ObjectEntry& object);
+  void AskAboutOrphans(std::span<ObjectEntry* const> orphans);
   void OnNotThere(ObjectEntry& object, NodeNumber node, const Error& why);
   void AnswerDoubters(ObjectEntry& object);
   void Answer(ProcessId to, ObjectEntry& object);

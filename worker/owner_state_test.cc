@@ -287,6 +287,39 @@ SCENARIO(
   CHECK(entry->extra->error.kind == ErrorKind::kOwnerDied);
 }
 
+SCENARIO(
+    "of all objects of a dead owner the raylet is asked at once, and says on which node each is") {
+  Fixture f;
+  const ObjectId there = ObjectId::Make({2, 30}, 4, 1), gone = ObjectId::Make({2, 30}, 5, 1);
+  ObjectEntry* entry = f.owner.references.Incoming({there, {}});
+  const ObjectHandle handle(entry);
+  const ObjectHandle other(f.owner.references.Incoming({gone, {}}));
+  f.Die({2, 30}, 0);
+  proto::AdoptedQuery query;
+  REQUIRE(query.ParseFromString(f.transport.Take(FrameKind::kAdoptedQuery).body));
+  CHECK(query.ids() == there.Binary() + gone.Binary());
+  CHECK(f.transport.Count(FrameKind::kAdoptedQuery) == 0);
+  f.clock.Advance(kSecond);
+  f.owner.Tick();
+  REQUIRE(f.transport.Count(FrameKind::kAdoptedQuery) == 1);  // Asked again, in one as well.
+  proto::AdoptedAnswer answer;
+  answer.set_ids(query.ids());
+  answer.add_adopted(true);
+  answer.add_adopted(false);
+  answer.add_nodes(3);
+  answer.add_nodes(0);
+  f.owner.OnFrame(kRaylet, {FrameKind::kAdoptedAnswer, answer.SerializeAsString()});
+  CHECK(entry->state == ObjectState::kStore);
+  CHECK(other.entry()->extra->error.kind == ErrorKind::kOwnerDied);
+  f.owner.resolver.Missing(*entry);
+  const Sent fetch = f.transport.Take(kStoreFetch);
+  CHECK(fetch.to == kRaylet);
+  FetchWanted wanted;
+  std::memcpy(&wanted, fetch.body.data(), sizeof wanted);
+  CHECK(wanted.hint.node == 3);
+  CHECK_FALSE(wanted.hint.known());
+}
+
 SCENARIO("an object that finds no room to be read back is not lost") {
   Fixture f;
   const ObjectId id = ObjectId::Make({1, 10}, 4, 1);

@@ -422,6 +422,7 @@ void Cluster::CheckAtRest() {
     expect_none(stats.groups + stats.pending_groups, "placement groups");
     expect_none(stats.held_references, "borrowed references");
     expect_none(stats.adopted_objects, "adopted objects");
+    expect_none(stats.orphans, "orphans");
     expect_none(stats.remains, "remains of processes");
     expect_none(stats.workers.leased + stats.workers.blocked + stats.workers.actor, "busy workers");
     expect_none(stats.unanswered_gcs_commands, "commands that the GCS did not answer");

@@ -370,6 +370,10 @@ const char* FrameName(FrameKind kind) {
       return "ReturnBundles";
     case FrameKind::kOwnerLeft:
       return "OwnerLeft";
+    case FrameKind::kOrphanRefs:
+      return "OrphanRefs";
+    case FrameKind::kOrphanRefsAck:
+      return "OrphanRefsAck";
     case FrameKind::kGcsRequest:
       return "GcsRequest";
     case FrameKind::kGcsReply:

@@ -249,7 +249,9 @@ void ActorService::OnReport(CallPtr call, NodeNumber node, const proto::ActorSta
       what.started = report.started();
       return Happen(std::move(call), std::move(what));
     case proto::ActorStateReport::kDied:
-      what.event = ActorEvent::kDied;
+      // Of a raylet that lives: it was to start there, and the node takes no more work.
+      what.event =
+          report.died().cause() == proto::Death::NODE_DIED ? ActorEvent::kLost : ActorEvent::kDied;
       what.death = report.died();
       return Happen(std::move(call), std::move(what));
     case proto::ActorStateReport::kPending:

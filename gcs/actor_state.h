@@ -13,7 +13,7 @@ enum class ActorEvent : uint8_t {
   kAccepted,  // A raylet works on its start.
   kStarted,   // Its constructor has run.
   kDied,      // Its worker ended, or the constructor failed.
-  kLost,      // Its node is dead, or no raylet knows of it after a restart of the GCS.
+  kLost,      // Its node is dead or drains, or no raylet knows of it after a restart of the GCS.
   kKilled,    // For good, on request.
 };
 enum class ActorAction : uint8_t {

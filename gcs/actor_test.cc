@@ -354,6 +354,23 @@ SCENARIO("an actor moves when its node dies; a start that was under way costs no
   CHECK(info.restarts() == (was_alive ? 1 : 0));
 }
 
+SCENARIO("a start that a draining node gives back costs no restart") {
+  ActorWorld world;
+  const NodeNumber other = world.AddNode();
+  world.Ask(world.driver, world.Registration("name", /*detached=*/true, /*max_restarts=*/0));
+  CHECK(world.Starts(world.node) == std::vector<uint32_t>{1});
+  proto::GcsRequest drain;
+  drain.mutable_unregister_node()->set_drain_only(true);
+  world.Ask(RayletOf(world.node), drain);
+  auto report = world.Report(1);
+  report.mutable_died()->set_cause(proto::Death::NODE_DIED);
+  world.SendReport(world.node, report);
+  CHECK(world.Starts(world.node).empty());
+  CHECK(world.Starts(other) == std::vector<uint32_t>{2});
+  CHECK(world.Lookup(world.id).state() == Info::PENDING);
+  CHECK(world.Lookup(world.id).restarts() == 0);
+}
+
 SCENARIO("a stale incarnation that turns up is ordered to end") {
   ActorWorld world;
   world.Ask(world.driver, world.Registration("name", /*detached=*/true, /*max_restarts=*/-1));

@@ -67,6 +67,10 @@ void Raylet::OnStartActor(const proto::StartActor& message) {
   }
   pool_.AddJob(actor.job, actor.start.lease().environment());
   const DetachedActor& added = detached_.emplace(*id, std::move(actor)).first->second;
+  if (view_.here().draining) {  // The order and the word to drain have crossed.
+    OnDetachedRefused(added.key, ErrorKind::kNodeDied, "the node drains");
+    return;
+  }
   ReportDetached(added);
   proto::LeaseDemand demand;
   demand.set_key(added.key);
@@ -145,7 +149,9 @@ void Raylet::OnDetachedRefused(uint64_t key, ErrorKind error, const std::string&
     return;
   }
   proto::Death death;
-  death.set_cause(proto::Death::START_FAILED);
+  // A node that drains is as good as gone: the GCS has the actor started elsewhere.
+  death.set_cause(error == ErrorKind::kNodeDied ? proto::Death::NODE_DIED
+                                                : proto::Death::START_FAILED);
   death.set_message(words);
   RemoveDetached(key, death);
 }

@@ -238,6 +238,33 @@ SCENARIO("a kill of what is not here is answered") {
   CHECK(t.LastReport().has_died());
 }
 
+SCENARIO("a node that drains gives back the detached actors that have no worker yet") {
+  DetachedTest t;
+  const auto drain = [&] {
+    t.node.AnswerGcs();
+    t.node.NodeBecomes(RayletNode::kNode, proto::NodeInfo::DRAINING);
+  };
+  WHEN("one waits") {
+    t.node.GcsSays(t.start);
+    drain();
+    CHECK(t.LastReport().died().cause() == proto::Death::NODE_DIED);
+    CHECK(t.node.raylet->GetStats().leases == 0);
+  }
+  WHEN("one is ordered afterwards") {
+    drain();
+    t.node.GcsSays(t.start);
+    CHECK(t.LastReport().died().cause() == proto::Death::NODE_DIED);
+  }
+  WHEN("one runs") {
+    t.node.GcsSays(t.start);
+    t.node.WorkersReady();
+    t.Says(t.Placed(), "ALIVE");
+    drain();
+    CHECK(t.LastReport().has_started());
+    CHECK(t.node.raylet->GetStats().leases == 1);
+  }
+}
+
 SCENARIO("a kill of an incarnation before the one that is here is answered, and ends nothing") {
   DetachedTest t;
   t.start.mutable_start_actor()->set_incarnation(2);

@@ -148,6 +148,12 @@ void Raylet::StartDraining() {
   Log(LogLevel::kInfo, "draining: this node takes no new work");
   view_.here().draining = true;
   queue_.OnDraining(Now());
+  std::vector<uint64_t> waiting;  // Detached actors that have no worker yet.
+  for (const auto& [id, actor] : detached_) {
+    if (actor.worker.process == 0) waiting.push_back(actor.key);
+  }
+  for (const uint64_t key : waiting)
+    OnDetachedRefused(key, ErrorKind::kNodeDied, "the node drains");
   room_came_ = true;  // Placement groups that were to come here go elsewhere.
 }
 

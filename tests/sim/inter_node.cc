@@ -19,6 +19,17 @@ constexpr Nanos kUnheardPeriod = kSecond;     // so often.
 void InterNode::Separate(NodeNumber a, NodeNumber b, Nanos until) {
   Nanos& known = separate_until_[std::minmax(a, b)];
   known = std::max(known, until);
+  world_.queue.After(kSilence, [this, a, b] { LookAtLink(a, b); });
+}
+
+void InterNode::LookAtLink(NodeNumber a, NodeNumber b) {
+  const Nanos until = SeparateUntil(a, b);
+  const bool heard = until <= world_.now();
+  for (const auto& [node, about] : {Key{a, b}, Key{b, a}}) {
+    if (IsLive(node)) nodes_.at(node)->OnNodeLink(about, heard);
+  }
+  if (!heard && until != kForever)
+    world_.queue.After(until - world_.now(), [this, a, b] { LookAtLink(a, b); });
 }
 
 void InterNode::LoseLink(NodeNumber a, NodeNumber b) {

@@ -62,7 +62,9 @@ class InterNode {
   Nanos Delay(NodeNumber from, NodeNumber to);
   bool IsLive(NodeNumber node) const;
   Nanos SeparateUntil(NodeNumber a, NodeNumber b) const;
-  // While that is so, `node` says again and again that it does not hear `about`.
+  // Tells both whether they hear each other.
+  void LookAtLink(NodeNumber a, NodeNumber b);
+  // While they do not, `node` says again and again that it does not hear `about`.
   void ReportUnheard(NodeNumber node, NodeNumber about);
 
   World& world_;

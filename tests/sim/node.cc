@@ -130,6 +130,10 @@ void Node::End() {
   Vanish();
 }
 
+void Node::OnNodeLink(NodeNumber about, bool heard) {
+  if (up()) OnLoop(0, [this, about, heard] { raylet_->OnNodeLink(about, heard); });
+}
+
 void Node::ReportUnheard(NodeNumber about) {
   if (world_.Planted(Plant::kNeitherEnds)) return;
   if (world_.Planted(Plant::kBothEnd)) return End();

@@ -39,6 +39,8 @@ class Node final : public Endpoint, public WorkerLauncher, public Switchboard {
   // Ends `process` now: the raylet hears of it a little later.
   void Crash(Process& process, proto::Death::Cause cause, int code);
   void Leave(Process& process);  // After its goodbye.
+  // Its link to `about` is up or down.
+  void OnNodeLink(NodeNumber about, bool heard);
   // Tells the GCS that this node does not hear `about` any more.
   void ReportUnheard(NodeNumber about);
   // The raylet and all its processes vanish; nobody is told.

@@ -437,6 +437,7 @@ class Raylet {
   RayletOptions options_;
   RayletWorld world_;
   ClusterView view_;
+  NodeNumber last_described_ = 0;  // The newest node that the GCS has spoken of.
   ResourceLedger ledger_;
   LeaseQueue queue_;
   GroupLedger groups_;

@@ -113,6 +113,7 @@ void Raylet::OnNodeLink(NodeNumber node, bool up) {
 void Raylet::OnNodeInfo(const proto::NodeInfo& info) {
   const NodeNumber node = info.node();
   if (node == options_.node && info.state() == proto::NodeInfo::DRAINING) StartDraining();
+  last_described_ = std::max(last_described_, node);
   if (node == options_.node || node == 0) return;
   const auto known = view_.nodes.find(node);
   const bool alive = info.state() != proto::NodeInfo::DEAD;
@@ -204,8 +205,9 @@ void Raylet::CheckView() {
 bool Raylet::IsNodeDead(NodeNumber node) const {
   if (node == options_.node) return false;
   if (const NodeView* seen = view_.Find(node); seen != nullptr) return !seen->alive;
-  // Unknown: forgotten long ago, or so new that the word of it is on its way.
-  return view_.complete && node < view_.nodes.rbegin()->first;
+  // Unknown: forgotten long ago, or so new that the word of it is on its way, though a newer one
+  // may have spoken.
+  return view_.complete && node <= last_described_;
 }
 
 }  // namespace sheaf

@@ -412,6 +412,34 @@ SCENARIO("a node that ends refuses nothing to owners elsewhere: their raylets lo
   CHECK(node.transport.Take<proto::LeaseRefused>(far, FrameKind::kLeaseRefused).empty());
 }
 
+SCENARIO("a node that the GCS has yet to describe is heard, also when a newer one has spoken") {
+  RayletNode node;
+  node.AddNode(2, "CPU:1");
+  const auto asks = [&](NodeNumber number) {
+    const ProcessId driver{number, 1};
+    proto::RemoteJob job;
+    job.set_job(number);
+    job.set_driver(driver.packed());
+    node.FromNode(number, FrameKind::kRemoteJob, job);
+    proto::HandedDemand demand;
+    demand.set_owner(driver.packed());
+    demand.set_driver(driver.packed());
+    demand.set_hops(1);
+    demand.mutable_demand()->set_key(1);
+    demand.mutable_demand()->set_wanted(1);
+    Resources::Cpu(1).ToMap(
+        *demand.mutable_demand()->mutable_spec()->mutable_resources()->mutable_amounts());
+    node.FromNode(number, FrameKind::kHandedDemand, demand);
+  };
+  asks(4);
+  CHECK(node.raylet->GetStats().leases == 1);
+  asks(3);
+  CHECK(node.raylet->GetStats().leases == 2);
+  node.AddNode(6, "CPU:1");
+  asks(5);  // Described and forgotten, for all that is known here.
+  CHECK(node.raylet->GetStats().leases == 2);
+}
+
 SCENARIO("a report that the GCS does not answer is sent again as things are by then") {
   RayletNode node;
   const ProcessId first = node.Driver();

@@ -4,6 +4,7 @@
 Usage: node_test.py SHEAF_PROGRAM NODE_DRIVER
 """
 
+import contextlib
 import json
 import os
 import pathlib
@@ -54,7 +55,8 @@ class Case(unittest.TestCase):
 
     def kill_all(self):
         for pid in self.processes():
-            os.kill(pid, signal.SIGKILL)
+            with contextlib.suppress(ProcessLookupError):  # It may be ending.
+                os.kill(pid, signal.SIGKILL)
 
     def await_none(self, seconds: float, but: tuple = ()) -> float:
         """Waits until no process is left but those; the seconds that took."""

@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import argparse
 import concurrent.futures
+import contextlib
 import dataclasses
 import os
 import pathlib
@@ -300,7 +301,8 @@ def attempt(program: str, mark_line: str, after_s: float, group: bool, log: bool
         if left and not result.wrong:
             result.wrong = f"left: {left}"
         for pid in marked(mark):
-            os.kill(pid, signal.SIGKILL)
+            with contextlib.suppress(ProcessLookupError):  # It may be ending.
+                os.kill(pid, signal.SIGKILL)
     return result
 
 

@@ -17,7 +17,8 @@ PROGRAMS = ["submit", "get", "wait", "put", "actors", "await", "async generator 
 
 def test_programs_end_by_ctrl_c_at_any_moment():
     done = interrupts.run(tries=len(PROGRAMS), seed=11, programs=PROGRAMS, jobs=2)
-    assert not [one for one in done if one.wrong]
+    wrong = [one for one in done if one.wrong]
+    assert not wrong, "\n".join(f"{one.program}, {one.after_s:.3f} s after '{one.mark}': {one.wrong}\n{one.output}" for one in wrong)
 
 
 def test_ctrl_c_is_not_lost_while_the_package_is_imported():

@@ -343,7 +343,7 @@ SCENARIO("frames that do not parse change nothing") {
   f.TakePush();
   for (int kind = 0; kind < 96; ++kind) {
     for (const std::string& body : {std::string(), std::string(3, '\xff'), std::string(24, '\xff'),
-                                   std::string(200, '\x01')}) {
+                                    std::string(200, '\x01')}) {
       f.owner.OnFrame(kWorker, {static_cast<FrameKind>(kind), body});
       f.owner.OnFrame(kRaylet, {static_cast<FrameKind>(kind), body});
     }

@@ -6,8 +6,10 @@
 #include <algorithm>
 #include <utility>
 
+#include "absl/strings/str_cat.h"
 #include "base/parse_frame.h"
 #include "base/status_macros.h"
+#include "object_store/messages.h"
 #include "object_store/store_owner.h"
 #include "raylet/raylet.h"
 
@@ -32,6 +34,10 @@ absl::Status Raylet::OnAdoptedQuery(ProcessId from, const Frame& frame) {
   AdoptedQuestion question;
   SHEAF_ASSIGN_OR_RETURN(question.query, ParseFrame<proto::AdoptedQuery>(frame));
   SHEAF_ASSIGN_OR_RETURN(question.ids, ParseIds(question.query.ids()));
+  if (question.ids.size() > kMaxStoreItems) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("a question about ", question.ids.size(), " objects of dead owners"));
+  }
   for (const ObjectId id : question.ids) {
     if (references_.IsHeld(id) && !world_.store.Contains(id) && id.maker().node != kGcs.node) {
       orphans_.Add(id);

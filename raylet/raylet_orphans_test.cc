@@ -255,5 +255,14 @@ TEST_CASE("a dead node's questions and malformed ones change nothing") {
   CHECK(node.raylet->GetStats().held_references == 0);
 }
 
+SCENARIO("a process that asks about more orphans at once than a frame may have is told to end") {
+  Orphans node;
+  std::vector<ObjectId> ids;
+  for (uint64_t i = 0; i <= kMaxStoreItems; ++i) ids.push_back(ObjectId::Make({2, 7}, i, 1));
+  node.Ask(ids);
+  CHECK(node.Answers().empty());
+  CHECK(node.Received<proto::Shutdown>(node.driver, FrameKind::kShutdown).size() == 1);
+}
+
 }  // namespace
 }  // namespace sheaf

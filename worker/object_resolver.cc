@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "object_store/messages.h"
 #include "worker/wire.h"
 
 namespace sheaf {
@@ -357,13 +358,14 @@ void ObjectResolver::OnProcessDied(ProcessId process) {
   AskAboutOrphans(references_.BorrowedFrom(process));
 }
 
-// Their owners are dead: in one question about all that are not ready.
+// Their owners are dead: in as few questions as may be about all that are not ready.
 void ObjectResolver::AskAboutOrphans(std::span<ObjectEntry* const> orphans) {
   std::string ids;
   for (const ObjectEntry* object : orphans) {
     if (object->ready()) continue;
     asked_[object->id] = {clock_.Now(), false};
     ids.append(AsBytes(object->id));
+    if (ids.size() == kMaxStoreItems * sizeof(ObjectId)) AskRaylet(std::exchange(ids, {}));
   }
   if (!ids.empty()) AskRaylet(std::move(ids));
 }

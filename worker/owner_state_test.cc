@@ -320,6 +320,15 @@ SCENARIO(
   CHECK_FALSE(wanted.hint.known());
 }
 
+SCENARIO("of very many objects of a dead owner the raylet is asked in parts") {
+  Fixture f;
+  std::vector<ObjectHandle> handles;
+  for (uint64_t i = 1; i <= kMaxStoreItems + 1; ++i)
+    handles.emplace_back(f.owner.references.Incoming({ObjectId::Make({2, 30}, i, 1), {}}));
+  f.Die({2, 30}, 0);
+  CHECK(f.transport.Count(FrameKind::kAdoptedQuery) == 2);
+}
+
 SCENARIO("an object that finds no room to be read back is not lost") {
   Fixture f;
   const ObjectId id = ObjectId::Make({1, 10}, 4, 1);

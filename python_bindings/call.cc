@@ -162,9 +162,24 @@ Execution*& CurrentExecution() {
   return current;
 }
 
-proto::Strategy& ActorStrategy() {
+namespace {
+
+proto::Strategy& StrategyCell() {
   static proto::Strategy& strategy = *new proto::Strategy;
   return strategy;
+}
+
+}  // namespace
+
+const proto::Strategy& ProcessStrategy() { return StrategyCell(); }
+
+void SetProcessStrategy(const proto::Strategy& strategy) {
+  proto::Strategy& known = StrategyCell();
+  if (known.group_id() == strategy.group_id() &&
+      known.capture_children() == strategy.capture_children()) [[likely]]
+    return;
+  known = strategy;
+  SetInheritedGroup(strategy.capture_children() ? strategy.group_id() : "");
 }
 
 bool DecodeArguments(const Execution& execution, CallArguments* out) {

@@ -31,8 +31,10 @@ bool YieldItem(Execution& execution, PyObject* item, bool* wanted);
 // The call that this thread executes, or nullptr.
 Execution*& CurrentExecution();
 
-// Where the actor of this process was placed; empty in other workers.
-proto::Strategy& ActorStrategy();
+// Where the actor of this process, or the task that it began last, was placed.
+const proto::Strategy& ProcessStrategy();
+// A task, or the constructor of an actor, begins in this process.
+void SetProcessStrategy(const proto::Strategy& strategy);
 
 // _core.Execution: a call that runs on as a coroutine. Methods: finish(result), fail(exception),
 // item(value), cancelled().

@@ -29,6 +29,7 @@ PyObject* New(PyTypeObject* type, PyObject*, PyObject*) {
   new (&In(self).actor) ObjectHandle;
   new (&In(self).carrier) ObjectHandle;
   In(self).most = -1;  // Each call is prepared.
+  In(self).counts = &RuntimeGenerationCell();
   return self;
 }
 
@@ -129,10 +130,10 @@ PyObject* Remote(PyObject* self, PyObject* const* args, Py_ssize_t count, PyObje
   Runtime* const runtime = RequireRuntime();
   if (runtime == nullptr) return nullptr;
   const CallerObject& caller = In(self);
-  if (caller.generation != RuntimeGeneration() || names != nullptr || count < caller.least ||
+  if (caller.generation != *caller.counts || names != nullptr || count < caller.least ||
       count > caller.most) [[unlikely]] {
     if (!Prepare(self, count, names)) return nullptr;
-    if (caller.generation != RuntimeGeneration()) {
+    if (caller.generation != *caller.counts) {
       PyErr_SetString(PyExc_RuntimeError, "sheaf was shut down during this call");
       return nullptr;
     }
@@ -143,7 +144,7 @@ PyObject* Remote(PyObject* self, PyObject* const* args, Py_ssize_t count, PyObje
   return Submit(self, *runtime, std::move(list));
 }
 
-// _bind(template | None, actor | None, returns, streaming, least, most, carrier | None, plain)
+// _bind(template | None, actor | None, returns, streaming, least, most, carrier | None, plain, inherits)
 PyObject* Bind(PyObject* self, PyObject* args) {
   PyObject* made = nullptr;
   PyObject* actor = nullptr;
@@ -153,8 +154,9 @@ PyObject* Bind(PyObject* self, PyObject* args) {
   Py_ssize_t most = 0;
   PyObject* carrier = Py_None;
   int plain = 0;
-  if (PyArg_ParseTuple(args, "OOipnnO|p:_bind", &made, &actor, &returns, &streaming, &least, &most,
-                       &carrier, &plain) == 0)
+  int inherits = 0;
+  if (PyArg_ParseTuple(args, "OOipnnO|pp:_bind", &made, &actor, &returns, &streaming, &least, &most,
+                       &carrier, &plain, &inherits) == 0)
     return nullptr;
   TemplateHandle handle;
   if (made != Py_None && !TemplateFrom(made, &handle)) return nullptr;
@@ -168,7 +170,8 @@ PyObject* Bind(PyObject* self, PyObject* args) {
     return nullptr;
   }
   CallerObject& caller = In(self);
-  caller.generation = handle ? RuntimeGeneration() : 0;
+  caller.counts = inherits != 0 ? &CallGenerationCell() : &RuntimeGenerationCell();
+  caller.generation = handle ? *caller.counts : 0;
   caller.call_template = std::move(handle);
   caller.actor = actor == Py_None ? ObjectHandle() : HandleOf(actor);
   caller.carrier = carrier == Py_None ? ObjectHandle() : HandleOf(carrier);

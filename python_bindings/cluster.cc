@@ -287,11 +287,7 @@ nb::dict Context() {
   out["namespace"] = runtime.name_space();
   out["gpu_ids"] = runtime.gpu_ids();
   out["resources"] = AmountsOf(lease.resources());
-  const Execution* const execution = CurrentExecution();
-  const bool is_task =
-      execution != nullptr && execution->spec().kind() == proto::TaskTemplate::TASK;
-  const proto::Strategy& strategy =
-      is_task ? execution->spec().lease().strategy() : ActorStrategy();
+  const proto::Strategy& strategy = ProcessStrategy();
   const absl::StatusOr<PlacementGroupId> id = PlacementGroupId::FromBinary(strategy.group_id());
   out["group"] = strategy.group_id().empty() || !id.ok() ? "" : id->ToHex();
   out["captures"] = strategy.capture_children();

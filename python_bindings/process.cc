@@ -9,7 +9,9 @@
 
 #include <atomic>
 #include <cmath>
+#include <map>
 #include <memory>
+#include <string>
 #include <utility>
 
 namespace sheaf::python {
@@ -22,6 +24,11 @@ constexpr Nanos kLeaveTimeout = 5 * kSecond;  // Of threads that wait when shutd
 Runtime* current = nullptr;  // Guarded by the GIL, as the next three.
 uint64_t generation = 0;
 uint64_t generations_made = 0;
+uint64_t call_generation = 0;    // `generation`, and above it the number of the inherited group.
+uint64_t inherited_number = 0;   // 0: none is inherited.
+uint64_t numbers_given = 0;
+constexpr int kGroupShift = 32;
+constexpr size_t kGroupsRemembered = 1024;  // One that is forgotten gets a new number.
 int users = 0;
 size_t submitted_bytes = 0;  // Since a thread last waited.
 bool is_worker = false;
@@ -35,6 +42,16 @@ PythonFunction make_error("sheaf.exceptions", "from_error");
 PythonFunction make_status_error("sheaf.exceptions", "from_status");
 PythonFunction find_main_thread("threading", "main_thread");
 PythonFunction init_by_default("sheaf.lifecycle", "init_by_default");
+
+std::map<std::string, uint64_t>& GroupNumbers() {
+  static std::map<std::string, uint64_t>& numbers = *new std::map<std::string, uint64_t>;
+  return numbers;
+}
+
+void SetGeneration(uint64_t number) {
+  generation = number;
+  call_generation = number == 0 ? 0 : number | inherited_number << kGroupShift;
+}
 
 bool OnMainThread() { return pthread_equal(pthread_self(), main_thread) != 0; }
 
@@ -62,6 +79,22 @@ Runtime* RequireRuntime() {
 }
 
 uint64_t RuntimeGeneration() { return generation; }
+uint64_t CallGeneration() { return call_generation; }
+const uint64_t& RuntimeGenerationCell() { return generation; }
+const uint64_t& CallGenerationCell() { return call_generation; }
+
+void SetInheritedGroup(const std::string& group) {
+  inherited_number = 0;
+  if (!group.empty()) {
+    std::map<std::string, uint64_t>& numbers = GroupNumbers();
+    if (numbers.size() >= kGroupsRemembered && !numbers.contains(group)) numbers.clear();
+    uint64_t& number = numbers[group];
+    if (number == 0) number = ++numbers_given;
+    inherited_number = number;
+  }
+  SetGeneration(generation);
+}
+
 bool IsWorker() { return is_worker; }
 
 bool IsCrowded(size_t bytes) {
@@ -75,7 +108,7 @@ Waiting::Waiting() { submitted_bytes = 0; }
 
 void SetRuntime(std::unique_ptr<Runtime> runtime, bool worker) {
   current = runtime.release();
-  generation = ++generations_made;
+  SetGeneration(++generations_made);
   is_worker = worker;
   ending = false;
 }
@@ -85,7 +118,7 @@ void BeginRuntime() { ending = false; }
 void EndRuntime() {
   if (current == nullptr) return;
   std::unique_ptr<Runtime> runtime(std::exchange(current, nullptr));
-  generation = 0;
+  SetGeneration(0);
   ending = true;
   // Calls that wait ask DriverInterrupted each 100 ms and leave.
   const Nanos deadline = MonotonicNow() + kLeaveTimeout;
@@ -101,7 +134,7 @@ void EndRuntime() {
 void ForgetRuntime() {
   forked |= current != nullptr;
   current = nullptr;
-  generation = 0;
+  SetGeneration(0);
 }
 
 bool IsForked() { return forked; }

@@ -6,6 +6,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <string>
 
 #include "absl/status/statusor.h"
 #include "base/clock.h"
@@ -32,6 +33,14 @@ void RaiseForked();
 // Counts runtimes, from 1: templates of an earlier one mean nothing to the next. 0: there is none
 // now.
 uint64_t RuntimeGeneration();
+// The same, and another number for each placement group that this process hands down to the calls
+// it makes: a template that inherits the group of one task means nothing to the next task.
+uint64_t CallGeneration();
+// The group that the task, or the actor, of this process hands down; empty: none.
+void SetInheritedGroup(const std::string& group);
+// Where the two numbers stand, for who compares often.
+const uint64_t& RuntimeGenerationCell();
+const uint64_t& CallGenerationCell();
 bool IsWorker();
 
 // Whether a submission of `bytes` may have to wait for room: much was submitted since this process

@@ -239,6 +239,8 @@ void BindSession(nb::module_& module) {
       "is_initialized", [] { return CurrentRuntime() != nullptr; },
       "Whether this process has joined a node.");
   module.def("generation", &RuntimeGeneration, "Counts the runtimes of this process; 0: none now.");
+  module.def("call_generation", &CallGeneration,
+             "The same, with a number for the placement group that calls made now inherit.");
   module.def("is_worker", &IsWorker, "Whether this process runs tasks.");
   module.def("enter_worker", &EnterWorker,
              "Takes this process's marks as a worker; False: it is none.");

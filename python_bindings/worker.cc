@@ -134,8 +134,10 @@ void PythonHandler::Run(std::shared_ptr<Execution> execution) {
   const Owned function = Owned::Borrow(Find(spec));
   if (!function) return FailWithException(*execution);
   const bool creation = spec.kind() == proto::TaskTemplate::ACTOR_CREATION;
-  if (spec.kind() != proto::TaskTemplate::ACTOR_METHOD) ShowGpus(spec);
-  if (creation) ActorStrategy() = spec.lease().strategy();
+  if (spec.kind() != proto::TaskTemplate::ACTOR_METHOD) {
+    ShowGpus(spec);
+    SetProcessStrategy(spec.lease().strategy());
+  }
   Owned result;
   {
     CallArguments arguments;

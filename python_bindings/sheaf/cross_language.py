@@ -21,6 +21,7 @@ from sheaf import _core, absent, exported, options
 from sheaf.actor import ActorHandle
 from sheaf.actor_class import info_of
 from sheaf.ids import ActorID
+from sheaf.remote_function import MOST_BOUND
 
 TYPE_CHECKING = False  # Importing typing takes longer than all else here.
 if TYPE_CHECKING:
@@ -118,6 +119,7 @@ class CppFunction(_core.Caller):
         self._library = library
         self._options = given
         self._generation = 0
+        self._bound: dict[int, tuple[Any, ...]] = {}
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         raise TypeError(f"a remote function is not called directly: use .remote() of {self!r}")
@@ -135,15 +137,24 @@ class CppFunction(_core.Caller):
 
     def _prepare(self, count: int, names: tuple[str, ...] | None) -> None:
         _no_keywords(self._name, names)
-        generation = _core.generation()
-        if self._generation == generation:
+        current = _core.call_generation()
+        if self._generation == current:
             return
+        bound = self._bound.get(current)
+        if bound is None:
+            bound = self._template()
+            if len(self._bound) >= MOST_BOUND:
+                self._bound.clear()
+            self._bound[current] = bound
+        self._bind(*bound)
+        self._generation = current
+
+    def _template(self) -> tuple[Any, ...]:
         streaming = options.is_streaming(self._options, False)
         spec = options.for_task(self._options, streaming)
         spec["environment"] = _environment(spec["environment"], self._library)
         spec.update(cpp=True, function=exported.NAMED + self._name, extra=_extra(""), name=self._options.get("name") or self._name)
-        self._bind(_core.make_template(spec), None, spec["num_returns"], streaming, 0, sys.maxsize, None, True)
-        self._generation = generation
+        return (_core.make_template(spec), None, spec["num_returns"], streaming, 0, sys.maxsize, None, True, True)
 
 
 class CppMethod(_core.Caller):

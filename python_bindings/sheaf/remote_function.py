@@ -10,6 +10,8 @@ TYPE_CHECKING = False  # Importing typing takes longer than all else here.
 if TYPE_CHECKING:
     from typing import Any, Callable
 
+MOST_BOUND = 64  # Templates of one function, for as many placement groups that its callers hand down.
+
 
 class RemoteFunction(_core.Caller):
     """A function that runs in another process: `f.remote(...)` gives an ObjectRef of its result at once."""
@@ -37,6 +39,7 @@ class RemoteFunction(_core.Caller):
         self._exports: dict[Any, exported.Exported] = {}
         self._signature: Signature | None = None
         self._generation = 0
+        self._bound: dict[int, tuple[Any, ...]] = {}
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         name = short_name(self._function)
@@ -67,10 +70,23 @@ class RemoteFunction(_core.Caller):
             self._signature = Signature(self._function)
         name = short_name(self._function)
         self._signature.check(name, count, names)
-        generation = _core.generation()
-        if self._generation == generation:
+        # A call inherits the placement group of the task that makes it, and this process may run tasks of several.
+        current = _core.call_generation()
+        if self._generation == current:
             return
+        bound = self._bound.get(current)
+        if bound is None:
+            bound = self._template(name)
+            if len(self._bound) >= MOST_BOUND:
+                self._bound.clear()
+            self._bound[current] = bound
+        self._bind(*bound)
+        self._generation = current
+
+    def _template(self, name: str) -> tuple[Any, ...]:
         import inspect
+
+        generation = _core.generation()
 
         streaming = options.is_streaming(self._options, inspect.isgeneratorfunction(self._function))
         rule = self._options.get("retry_exceptions")
@@ -79,8 +95,7 @@ class RemoteFunction(_core.Caller):
         spec = options.for_task(self._options, streaming)
         spec.update(function=export.key, extra=export.extra, name=self._options.get("name") or name)
         least, most = self._signature.bounds
-        self._bind(_core.make_template(spec), None, spec["num_returns"], streaming, least, most, export.carrier)
-        self._generation = generation
+        return (_core.make_template(spec), None, spec["num_returns"], streaming, least, most, export.carrier, False, True)
 
     def _export(self, generation: int, rule: Any, dynamic: bool) -> exported.Exported:
         key = (generation, tuple(rule) if isinstance(rule, (list, tuple)) else None, dynamic)

@@ -74,6 +74,45 @@ def test_a_placement_group_from_wish_to_end():
             sheaf.get(where.options(scheduling_strategy=inside).remote(), timeout=WAIT_S)
 
 
+def test_a_child_inherits_the_group_of_the_task_that_makes_it_whatever_its_process_ran_before():
+    text = """if True:
+        import sheaf
+        from sheaf.util.placement_group import placement_group, remove_placement_group
+        from sheaf.util.scheduling_strategies import PlacementGroupSchedulingStrategy
+
+        @sheaf.remote
+        def child():
+            return sheaf.get_runtime_context().get_placement_group_id()
+
+        @sheaf.remote
+        def parent():
+            return sheaf.get(child.remote())
+
+        def run(**given):
+            return sheaf.get(parent.options(num_cpus=1, **given).remote(), timeout=%d)
+
+        def into(group, index, capture):
+            return PlacementGroupSchedulingStrategy(group, index, placement_group_capture_child_tasks=capture)
+
+        sheaf.init(num_cpus=2)
+        assert run() is None  # The processes that serve it make the template of `child`, outside of any group.
+        first = placement_group([{"CPU": 1}])
+        assert first.wait(%d)
+        for index in (-1, 0, -1, 0):
+            assert run(scheduling_strategy=into(first, index, True)) == first.id.hex()
+        for index in (-1, 0):  # Its children have the other CPU.
+            assert run(scheduling_strategy=into(first, index, False)) is None
+        assert run() is None
+        remove_placement_group(first)
+        assert run() is None  # Not in the group that is gone.
+        second = placement_group([{"CPU": 1}])
+        assert second.wait(%d)
+        assert run(scheduling_strategy=into(second, 0, True)) == second.id.hex()
+    """ % (WAIT_S, WAIT_S, WAIT_S)
+    done = subprocess.run([sys.executable, "-c", text], capture_output=True, text=True, timeout=3 * WAIT_S)
+    assert done.returncode == 0, done.stderr
+
+
 @pytest.mark.parametrize("bundles, strategy", [([], "PACK"), ([{}], "PACK"), ([{"CPU": 1}], "TIGHT")])
 def test_wrong_placement_groups_are_refused(bundles, strategy):
     with pytest.raises(ValueError):

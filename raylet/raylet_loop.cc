@@ -100,6 +100,7 @@ void RayletLoop::Loop() {
     if (busy && flush_at == kForever) flush_at = now + kFlushDelay;
     if (now >= next_tick || now >= client_.next_tick()) {
       client_.tick();
+      if (now >= next_tick) mailbox_.LookAtAll();
       next_tick = now + kTickPeriod;
       flush_at = std::min(flush_at, now);
     }

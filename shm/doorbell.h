@@ -19,6 +19,10 @@
 //   (Dekker). Load and clear must be one exchange: with a load and a plain store a late store
 //   clears the mark of a receiver that slept since, and its wake-up is lost. doorbell.pml is the
 //   model; its variants show this loss and that of a sender that dies (below).
+// Calls. A receiver looks at few of many rings (ring.h): the sender whose ring is unwatched sets the
+// bit of its own bell's number in `calls`, before it looks at the state. For the receiver that word
+// is one more ring: it takes the bits and then looks at the rings that they stand for, and its
+// second look covers it. Two senders may share a bit: both are looked at. watch.pml is the model.
 // Crash. A sender that dies or stops between its exchange and its wake leaves kAwake with the
 // receiver asleep. So the raylet
 //   rings every peer of a dead process (RingAfterDeath), and no wait is longer than kLongestSleep.
@@ -35,9 +39,13 @@ namespace sheaf {
 
 enum class BellState : uint32_t { kAwake = 0, kAsleep = 1, kAway = 2 };
 
+inline constexpr uint32_t kCallWords = 6;
+inline constexpr uint32_t kCallBits = 64 * kCallWords;
+
 struct alignas(64) Bell {
-  std::atomic<uint32_t> state;  // BellState.
-  std::atomic<uint32_t> knock;  // 1: the background thread was called.
+  std::atomic<uint32_t> state;              // BellState.
+  std::atomic<uint32_t> knock;              // 1: the background thread was called.
+  std::atomic<uint64_t> calls[kCallWords];  // By number of the caller's bell, modulo kCallBits.
 };
 static_assert(sizeof(Bell) == 64 && std::atomic<uint32_t>::is_always_lock_free);
 
@@ -57,9 +65,8 @@ inline void FullFence([[maybe_unused]] std::atomic<uint32_t>& word) {
 
 void WakeSleeper(Bell& bell, BellState was);  // The system call behind RingBell.
 
-// Sender, after publishing. True: the receiver slept, and a system call woke it.
-inline bool RingBell(Bell& bell, Lane lane) {
-  FullFence(bell.state);
+// Sender, after publishing and a FullFence. True: the receiver slept, and a system call woke it.
+inline bool RingBellFenced(Bell& bell, Lane lane) {
   const auto seen = static_cast<BellState>(bell.state.load(std::memory_order_relaxed));
   if (seen == BellState::kAwake || (seen == BellState::kAway && lane == Lane::kWork)) return false;
   const auto was = static_cast<BellState>(
@@ -67,6 +74,17 @@ inline bool RingBell(Bell& bell, Lane lane) {
   if (was == BellState::kAwake) return false;
   WakeSleeper(bell, was);
   return true;
+}
+
+inline bool RingBell(Bell& bell, Lane lane) {
+  FullFence(bell.state);
+  return RingBellFenced(bell, lane);
+}
+
+// Sender whose ring was unwatched; RingBell follows. `caller` is the number of its own bell.
+inline void CallReader(Bell& bell, uint32_t caller) {
+  const uint32_t bit = caller % kCallBits;
+  bell.calls[bit / 64].fetch_or(uint64_t{1} << (bit % 64), std::memory_order_seq_cst);
 }
 
 // Raylet, for each process that the dead could have rung.

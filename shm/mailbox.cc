@@ -2,6 +2,7 @@
 #include "shm/mailbox.h"
 
 #include <algorithm>
+#include <bit>
 #include <cstring>
 #include <deque>
 #include <utility>
@@ -47,7 +48,7 @@ class Mailbox::PeerChannel final : public Channel {
           mailbox.AddToBatch(*this, lane);
         } else {
           writer(lane).Publish();
-          mailbox.Ring(*bell, lane);
+          mailbox.Tell(*this, lane, lane);
         }
         return;
       }
@@ -78,7 +79,7 @@ class Mailbox::PeerChannel final : public Channel {
         CopyPiece(body, head, tail, offset, piece);
         SHEAF_FAILPOINT("shm.piece");
         writer(lane).Publish();
-        mailbox.Ring(*bell, lane);
+        mailbox.Tell(*this, lane, lane);
       } else {
         std::string waiting(piece, '\0');
         CopyPiece(waiting.data(), head, tail, offset, piece);
@@ -89,7 +90,10 @@ class Mailbox::PeerChannel final : public Channel {
       }
       offset += piece;
     }
-    if (ring && queued_frames() != 0) mailbox.Flush(*this);
+    if (ring && queued_frames() != 0) {
+      mailbox.Watch(*this);
+      mailbox.Flush(*this);
+    }
   }
 
   // A frame may go straight into the ring.
@@ -103,6 +107,9 @@ class Mailbox::PeerChannel final : public Channel {
   const ProcessId peer;
   Bell* bell = nullptr;
   bool ring = false;
+  bool watched = false;  // In watched_.
+  uint32_t quiet = 0;    // Polls since it was heard of.
+  uint32_t call = 0;     // Its bit.
   bool dead = false;       // Forgotten: destroyed once no Poll is on the stack.
   bool malformed = false;  // Wrote garbage: nothing more is read.
   int reading =
@@ -155,6 +162,10 @@ void Mailbox::Forget(ProcessId peer) {
 void Mailbox::EndPolling() {
   CloseBatch();
   if (--polling_ != 0 || !forgotten_) return;
+  std::erase_if(watched_, [](const PeerChannel* channel) { return channel->dead; });
+  for (const auto& channel : channels_) {
+    if (channel->dead && channel->ring) std::erase(by_call_[channel->call], channel.get());
+  }
   std::erase_if(channels_, [](const auto& channel) { return channel->dead; });
   forgotten_ = false;
 }
@@ -178,6 +189,9 @@ absl::Status Mailbox::AddRing(ProcessId peer, int segment_fd, bool first, uint32
   channel.ends = OpenRingPair(channel.segment.data(), first);
   channel.bell = &board_[peer_bell];
   channel.ring = true;
+  channel.call = peer_bell % kCallBits;
+  by_call_[channel.call].push_back(&channel);
+  Watch(channel);
   if (channel.queued_frames() != 0) Flush(channel);
   return absl::OkStatus();
 }
@@ -201,8 +215,64 @@ void Mailbox::CloseBatch() {
   if (batch_ == nullptr) return;
   SHEAF_FAILPOINT("shm.batch");
   batch_->writer(batch_lane_).Publish();
-  Ring(*batch_->bell, batch_lane_);
+  Tell(*batch_, batch_lane_, batch_lane_);
   batch_ = nullptr;
+}
+
+void Mailbox::Tell(PeerChannel& channel, Lane lane, Lane as) {
+  Bell& bell = *channel.bell;
+  FullFence(bell.state);
+  if (channel.writer(lane).TakeUnwatched()) [[unlikely]] {
+    SHEAF_FAILPOINT("shm.call");
+    CallReader(bell, own_bell_);
+    FullFence(bell.state);
+  }
+  counts_.wakes += RingBellFenced(bell, as) ? 1 : 0;
+}
+
+void Mailbox::TakeCalls() {
+  for (uint32_t word = 0; word < kCallWords; ++word) {
+    std::atomic<uint64_t>& calls = bell().calls[word];
+    if (calls.load(std::memory_order_relaxed) == 0) [[likely]]
+      continue;
+    uint64_t bits = calls.exchange(0, std::memory_order_seq_cst);
+    for (; bits != 0; bits &= bits - 1) {
+      const auto found = by_call_.find(word * 64 + static_cast<uint32_t>(std::countr_zero(bits)));
+      if (found == by_call_.end()) continue;
+      for (PeerChannel* channel : found->second) Watch(*channel);
+    }
+  }
+}
+
+void Mailbox::Watch(PeerChannel& channel) {
+  channel.quiet = 0;
+  if (std::exchange(channel.watched, true)) return;
+  for (Lane lane : {Lane::kControl, Lane::kWork}) channel.reader(lane).Watch();
+  watched_.push_back(&channel);
+}
+
+bool Mailbox::Unwatch(PeerChannel& channel) {
+  channel.quiet = 0;
+  if (channel.queued_frames() != 0) return false;
+  if (!channel.malformed) {
+    for (Lane lane : {Lane::kControl, Lane::kWork}) channel.reader(lane).Unwatch();
+    FullFence(bell().state);
+    if (channel.reader(Lane::kControl).Pending() || channel.reader(Lane::kWork).Pending()) {
+      for (Lane lane : {Lane::kControl, Lane::kWork}) channel.reader(lane).Watch();
+      return false;
+    }
+  }
+  channel.watched = false;
+  std::erase(watched_, &channel);
+  return true;
+}
+
+void Mailbox::LookAtAll() {
+  for (const auto& channel : channels_) {
+    if (!channel->ring || channel->watched || channel->dead || channel->malformed) continue;
+    if (channel->reader(Lane::kControl).Pending() || channel->reader(Lane::kWork).Pending())
+      Watch(*channel);
+  }
 }
 
 void Mailbox::Flush(PeerChannel& channel) {
@@ -237,7 +307,7 @@ void Mailbox::FlushLane(PeerChannel& channel, Lane lane) {
   out.Publish();
   // A full work ring is a reason to wake even a busy receiver: it takes the frames into its own
   // memory.
-  Ring(*channel.bell, queue.empty() ? lane : Lane::kControl);
+  Tell(channel, lane, queue.empty() ? lane : Lane::kControl);
 }
 
 bool Mailbox::TakeRecord(PeerChannel& channel, Lane lane, FrameHandler& handler,
@@ -290,15 +360,23 @@ size_t Mailbox::PollLane(PeerChannel& channel, Lane lane, FrameHandler& handler,
 
 size_t Mailbox::Poll(FrameHandler& handler, bool take_work, size_t budget) {
   ++polling_;
+  TakeCalls();
   size_t handled = 0;
-  for (size_t i = 0; i < channels_.size(); ++i) {  // By index: a handler may add channels.
-    PeerChannel& channel = *channels_[i];
-    if (!channel.ring || channel.dead) continue;
+  for (size_t i = 0; i < watched_.size(); ++i) {  // By index: a handler may add channels.
+    PeerChannel& channel = *watched_[i];
+    if (channel.dead) continue;
     if (channel.queued_frames() != 0) Flush(channel);
-    if (channel.malformed) continue;
-    handled += PollLane(channel, Lane::kControl, handler, budget);
+    size_t found = 0;
+    if (!channel.malformed) found = PollLane(channel, Lane::kControl, handler, budget);
     if (take_work && !channel.malformed && !channel.dead) {
-      handled += PollLane(channel, Lane::kWork, handler, budget);
+      found += PollLane(channel, Lane::kWork, handler, budget);
+    }
+    handled += found;
+    if (found != 0) {
+      channel.quiet = 0;
+    } else if (++channel.quiet > kQuietPolls && watched_.size() > kAlwaysWatched &&
+               !channel.dead && Unwatch(channel)) {
+      --i;  // The next one is in its place.
     }
   }
   EndPolling();
@@ -319,8 +397,11 @@ void Mailbox::Drain(ProcessId peer, FrameHandler& handler) {
 }
 
 bool Mailbox::Pending(bool take_work) const {
-  for (const auto& channel : channels_) {
-    if (!channel->ring || channel->dead) continue;
+  for (const auto& calls : board_[own_bell_].calls) {
+    if (calls.load(std::memory_order_acquire) != 0) return true;
+  }
+  for (PeerChannel* channel : watched_) {
+    if (channel->dead) continue;
     for (Lane lane : {Lane::kControl, Lane::kWork}) {
       if (!channel->queue(lane).empty() && channel->writer(lane).RoomWasMade()) return true;
       if (channel->malformed || (lane == Lane::kWork && !take_work)) continue;

@@ -7,6 +7,10 @@
 // Drain a frame is published when Send returns. What handlers send during them is published in the
 // order of the sends, in batches, at the latest when Poll or Drain returns: one fence and bell for
 // up to kBatchFrames.
+//
+// Polls look at the peers that were heard of lately. One that was quiet for kQuietPolls polls, of
+// more than kAlwaysWatched, calls when it has something (ring.h, doorbell.h), so that what a poll
+// costs does not grow with the peers that say nothing.
 #pragma once
 
 #include <functional>
@@ -66,13 +70,20 @@ class Mailbox final : public Transport {
   void Drain(ProcessId peer, FrameHandler& handler);
   // Poll has something to do: the second look of a sleeper.
   bool Pending(bool take_work) const;
+  // Looks at all peers, once: for now and then, should one of them not have called.
+  void LookAtAll();
   // Some frame waits here for room. Its receiver rings this process's bell when it has made some.
   bool HasQueued() const { return queued_channels_ != 0; }
+
+  // Peers that each Poll looks at.
+  size_t watched() const { return watched_.size(); }
 
   Bell& bell() { return board_[own_bell_]; }
   const MailboxCounts& counts() const { return counts_; }
 
   static constexpr int kBatchFrames = 32;
+  static constexpr uint32_t kQuietPolls = 256;
+  static constexpr size_t kAlwaysWatched = 8;
 
  private:
   class PeerChannel;
@@ -81,6 +92,11 @@ class Mailbox final : public Transport {
   void AddToBatch(PeerChannel& channel, Lane lane);
   void CloseBatch();
   void Ring(Bell& bell, Lane lane) { counts_.wakes += RingBell(bell, lane) ? 1 : 0; }
+  // Tells the peer of what was published in `lane`, as of something in lane `as`.
+  void Tell(PeerChannel& channel, Lane lane, Lane as);
+  void TakeCalls();
+  void Watch(PeerChannel& channel);
+  bool Unwatch(PeerChannel& channel);  // False: there is something to look at.
   size_t PollLane(PeerChannel& channel, Lane lane, FrameHandler& handler, size_t budget);
   // Hands over one record, or keeps it as a piece of a frame; false: it is malformed.
   bool TakeRecord(PeerChannel& channel, Lane lane, FrameHandler& handler, const Frame& record,
@@ -92,6 +108,8 @@ class Mailbox final : public Transport {
   const std::function<void(ProcessId)> make_contact_;
   absl::flat_hash_map<ProcessId, PeerChannel*> by_peer_;
   std::vector<std::unique_ptr<PeerChannel>> channels_;  // In order of first contact.
+  std::vector<PeerChannel*> watched_;                   // Those that each Poll looks at.
+  absl::flat_hash_map<uint32_t, std::vector<PeerChannel*>> by_call_;  // With rings, by their bit.
   MailboxCounts counts_;
   PeerChannel* last_to_ = nullptr;  // What To found last: a stream of frames goes to one peer.
   size_t queued_channels_ = 0;

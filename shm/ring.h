@@ -19,6 +19,11 @@
 // `writer_waits`, but only once in kRingBytes / 4 released bytes: less than that is never what a
 // writer waits for, since any record fits into three quarters of a ring. So either the writer's
 // last try succeeds, or the reader sees the flag, clears it and rings. ring.pml is the model.
+// Calls. A reader with many rings does not look at those that were quiet for long: it sets
+// `unwatched`, fences and looks once more. A writer looks at the word after it has published and
+// fenced; when it is set, it clears it and calls the reader (doorbell.h). So either the reader's
+// last look finds the record, or the writer calls. A writer that dies between the two has called
+// nobody: of its death the reader hears, and then it looks at all that was published.
 // Crash. A writer that dies before it stores tail has written nothing. A reader that dies leaves a
 // ring nobody empties. Trust. Each end starts at 0 and keeps its own cursor in private memory, so
 // the peer can spoil neither. The reader checks every record against the published bytes; a writer
@@ -43,6 +48,7 @@ struct RingControl {
   alignas(64) std::atomic<uint64_t> head;          // Bytes consumed. Reader.
   alignas(64) std::atomic<uint32_t> writer_waits;  // Writer: 1, "I found no room, ring me." The
                                                    // reader clears it.
+  std::atomic<uint32_t> unwatched;  // Reader: 1, "I do not look here." The writer clears it.
 };
 static_assert(sizeof(RingControl) == 192 && std::atomic<uint64_t>::is_always_lock_free);
 
@@ -93,6 +99,11 @@ class RingWriter {
   // After a Reserve that found no room, and Publish: asks the reader to ring when it has made some.
   // Call Reserve once more afterwards; when that fails too, the ring is sure to come.
   void AskForRoom();
+  // After Publish and a FullFence: the reader did not look at this ring, and is to be called.
+  bool TakeUnwatched() {
+    return control_->unwatched.load(std::memory_order_relaxed) != 0 &&
+           control_->unwatched.exchange(0, std::memory_order_seq_cst) != 0;
+  }
   // The reader has made room since AskForRoom. A waiting writer looks at this before it sleeps, as
   // it looks at its rings.
   bool RoomWasMade() const { return control_->writer_waits.load(std::memory_order_acquire) == 0; }
@@ -143,6 +154,9 @@ class RingReader {
     control_->writer_waits.store(0, std::memory_order_release);
     return true;
   }
+  // Unwatch, a FullFence and a look that finds nothing: from then on the writer calls.
+  void Unwatch() { control_->unwatched.exchange(1, std::memory_order_seq_cst); }
+  void Watch() { control_->unwatched.store(0, std::memory_order_relaxed); }
   // Bytes taken and not yet released.
   uint64_t held_bytes() const { return head_ - released_; }
 

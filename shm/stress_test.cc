@@ -7,7 +7,8 @@
 //   --kills, whichever is given
 //
 // Kills come from the parent at random times, and from failpoints inside the protocol (shm.wake:
-// between a sender's exchange and its wake). The seed fixes the schedule of signals, sizes and
+// between a sender's exchange and its wake; shm.call: between its look at a ring that nobody watches
+// and its call). The seed fixes the schedule of signals, sizes and
 // failpoints, not what the kernel makes of it. Oracle, checked by every receiver:
 //   1. Frames of one lane of one sender have sequence numbers 0, 1, 2, ... and the right checksum.
 //   2. Of a dead sender everything is drained that its last finished Send had published; of a
@@ -143,10 +144,11 @@ class Raylet final : public FrameHandler {
     if (pid == 0) {
       prctl(PR_SET_PDEATHSIG, SIGKILL);
       const std::string seed = std::to_string(options_.seed);
-      std::string failpoints = "shm.wake:sleep(2)%0.002:" + seed;
+      std::string failpoints =
+          "shm.wake:sleep(2)%0.002:" + seed + ",shm.call:sleep(2)%0.01:" + seed;
       for (const char* kill :
            {"shm.wake:kill%0.0005:", "shm.make_room:kill%0.0005:", "shm.piece:kill%0.005:",
-            "shm.batch:kill%0.0001:", "shm.fence:kill%0.001:"}) {
+            "shm.batch:kill%0.0001:", "shm.fence:kill%0.001:", "shm.call:kill%0.01:"}) {
         failpoints += std::string(",") + kill + seed;
       }
       SHEAF_CHECK(ArmFailpoints(failpoints, id.process).ok(), "failpoints");

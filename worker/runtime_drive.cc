@@ -170,6 +170,7 @@ void RuntimeImpl::TickIfDue() {
   }
   if (now - last_raylet_check_ >= kRayletCheck) {
     last_raylet_check_ = now;
+    mailbox_->LookAtAll();
     CheckRaylet();
     PublishMetrics();
     // What interrupts a call may meet it just before the system call that shall end, and be lost.

@@ -79,6 +79,7 @@ void PrintLines(const proto::LogLines& lines) {
     options.socket_path = start.socket_path;
     options.driver = false;
     options.worker_token = start.token;
+    options.value_bytes = static_cast<uint64_t>(settings->value_bytes);
     options.handler = &handler;
     options.interrupted = [] { return IsCancelled(); };
     absl::StatusOr<std::unique_ptr<Runtime>> runtime = Runtime::Attach(std::move(options));
@@ -139,6 +140,7 @@ void InitDriver(int argc, char** argv, const InitOptions& options) {
   RuntimeOptions to;
   to.socket_path = SocketOf(node != nullptr ? node->session() : address, settings.base_directory);
   to.driver = true;
+  to.value_bytes = static_cast<uint64_t>(settings.value_bytes);
   to.job.set_name_space(options.name_space);
   to.job.set_language(proto::JobStart::CPP);
   to.job.set_default_environment(EnvironmentBytes(options.environment));

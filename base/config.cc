@@ -128,6 +128,7 @@ absl::StatusOr<Settings> LoadSettings(const Environment& environment,
   reader.Number("SHEAF_GPUS", -1, 1e4, "a number of GPUs, -1 for what is found", settings.gpus);
   reader.Bytes("SHEAF_MEMORY", settings.memory_bytes);
   reader.Bytes("SHEAF_STORE_BYTES", settings.store_bytes);
+  reader.Bytes("SHEAF_VALUE_BYTES", settings.value_bytes);
   reader.Number("SHEAF_MEMORY_LIMIT", 0, 1, "a part of memory from 0 to 1", settings.memory_limit);
   reader.Bytes("SHEAF_WORKER_LOG_BYTES", settings.worker_log_bytes);
   double hours = static_cast<double>(settings.log_hours);

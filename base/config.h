@@ -29,6 +29,9 @@ struct Settings {
   int64_t memory_bytes =
       0;  // SHEAF_MEMORY: for tasks that ask for memory; 0: 70 % of what is there.
   int64_t store_bytes = 0;  // SHEAF_STORE_BYTES: of the arena; 0: 30 % of what is there.
+  // SHEAF_VALUE_BYTES: of the small values (up to 64 KiB each) that one process keeps in its own
+  // memory: puts, results, arguments. Those beyond it go to the store. 0: all do, from 1 KiB on.
+  int64_t value_bytes = 256 << 20;
   double memory_limit =
       0.95;  // SHEAF_MEMORY_LIMIT: the part of memory above which a worker is killed; 0: never.
   int64_t worker_log_bytes =

@@ -28,6 +28,7 @@ SCENARIO("an empty environment gives the defaults") {
   CHECK(settings->base_directory.starts_with("/tmp/sheaf-"));
   CHECK(settings->log_level == LogLevel::kInfo);
   CHECK(settings->memory_limit == 0.95);
+  CHECK(settings->value_bytes == 256 << 20);
 }
 
 SCENARIO("each setting is read from its variable, and an empty value means the default") {

@@ -89,6 +89,9 @@ class StoreClient {
   // (StoreErrorKind tells) the disk behind it. kInvalidArgument: larger than the store can ever
   // hold.
   absl::StatusOr<MutableBuffer> Create(const ObjectSpec& spec);
+  // Asks for slots and a little room ahead of need, if there are none: the first small objects are
+  // then created at once.
+  void Reserve();
   // The caller of Create gave up on `id`.
   void CancelCreate(ObjectId id);
   // The name that `buffer`, which must come from Create, will be sealed under.

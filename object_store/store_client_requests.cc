@@ -16,6 +16,8 @@ namespace {
 constexpr uint32_t kLargestSlotLease = 16;  // Pages.
 // Empty shared extents kept warm; what is beyond goes back to the raylet.
 constexpr size_t kWarmSharedExtents = 2;
+constexpr uint64_t kReservedBytes = 64 * 1024;
+constexpr Nanos kReserveWait = kSecond;
 
 }  // namespace
 
@@ -44,6 +46,12 @@ uint64_t StoreClient::AskForExtent(uint64_t bytes, uint64_t least, uint32_t slot
   Flush();  // Frees first: they may be what makes the room.
   raylet_.Send(Lane::kControl, kStoreExtentRequest, AsBytes(request));
   return request.request;
+}
+
+void StoreClient::Reserve() {
+  if (!slots_->any_free()) AskForSlots();
+  if (extents_->held_bytes() == 0 && shared_request_ == 0)
+    shared_request_ = AskForExtent(kReservedBytes, kReservedBytes, kNoSlot, kReserveWait);
 }
 
 absl::Status StoreClient::WaitFor(ObjectId id, uint64_t request) {

@@ -158,7 +158,11 @@ void ActorManager::OnReply(const TaskTable::Reply& reply, ProcessId from) {
 }
 
 void ActorManager::OnProcessDied(ProcessId process, const proto::Death& death) {
-  for (auto& [id, actor] : actors_) actor->watchers.erase(process);
+  if (const auto watched = watched_by_.extract(process)) {
+    for (const ActorId id : watched.mapped()) {
+      if (Managed* actor = Find(id)) actor->watchers.erase(process);
+    }
+  }
   auto found = by_process_.find(process);
   if (found == by_process_.end()) return;
   Managed& actor = *found->second;
@@ -233,6 +237,7 @@ void ActorManager::OnQuery(ProcessId from, const proto::ActorQuery& query) {
   proto::ActorAnswer answer;
   if (Managed* actor = Find(*id)) {
     actor->watchers.insert(from);
+    watched_by_[from].insert(*id);
     answer = AnswerOf(*actor);
   } else {
     answer.set_actor_id(query.actor_id());
@@ -298,6 +303,11 @@ void ActorManager::Bury(Managed& actor, Error death) {
   by_key_.erase(actor.key);
   by_process_.erase(actor.process);
   if (on_named_end_ && !actor.creation->spec->spec.actor().name().empty()) on_named_end_(actor.id);
+  for (const ProcessId watcher : actor.watchers) {
+    const auto watched = watched_by_.find(watcher);
+    watched->second.erase(actor.id);
+    if (watched->second.empty()) watched_by_.erase(watched);
+  }
   std::unique_ptr<Managed> keep = std::move(actors_[actor.id]);
   actors_.erase(keep->id);
   tasks_.Fail(*creation, death);

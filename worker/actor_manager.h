@@ -75,6 +75,7 @@ class ActorManager final : public TaskDispatcher {
   absl::flat_hash_map<ActorId, std::unique_ptr<Managed>> actors_;
   absl::flat_hash_map<uint64_t, Managed*> by_key_;
   absl::flat_hash_map<ProcessId, Managed*> by_process_;
+  absl::flat_hash_map<ProcessId, absl::btree_set<ActorId>> watched_by_;  // What each watches.
 };
 
 }  // namespace sheaf

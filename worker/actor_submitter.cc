@@ -254,9 +254,10 @@ void ActorSubmitter::OnProcessDied(ProcessId process, const proto::Death& death,
   }
   // Actors end with their creator.
   std::vector<std::pair<ActorId, uint32_t>> ended;
-  for (auto& [id, client] : clients_) {
-    if (id.maker() == process && !client->detached && client->state != State::DEAD)
-      ended.emplace_back(id, client->incarnation);
+  for (auto client = clients_.lower_bound(ActorId{process.packed(), 0});
+       client != clients_.end() && client->first.maker() == process; ++client) {
+    if (!client->second->detached && client->second->state != State::DEAD)
+      ended.emplace_back(client->first, client->second->incarnation);
   }
   for (auto [id, incarnation] : ended) {
     proto::ActorAnswer dead;

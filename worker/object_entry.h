@@ -21,14 +21,21 @@ struct ActorClient;  // worker/actor_submitter.h
 struct ObjectEntry;
 struct TaskRecord;
 
-// Handles push entries whose last handle went; the reference table takes them under its owner's
-// lock. A stack of Treiber with a single consumer that takes all at once (so no ABA). Never
+// How the end of a handle, on any thread, reaches the reference table without a lock.
+//   A first handle (0 -> 1) is made under the table's lock, and holds the entry: `held_by_handles`.
+//   A last handle (1 -> 0) ends anywhere. It counts itself in `drops_due`, and if it is the first
+//   since the table looked, pushes the entry. Until the table has counted it off, the entry is held
+//   for it: so it may be late by any time, and touches nothing that was freed.
+// A stack of Treiber with a single consumer, who holds the lock and takes all at once (so no ABA).
+// It reads `next_dropped` before it counts off: from then on the entry may be pushed anew. Never
 // destroyed before the last handle.
 class DropQueue {
  public:
   void Push(ObjectEntry* entry);
   ObjectEntry* TakeAll() { return top_.exchange(nullptr, std::memory_order_acquire); }
   bool empty() const { return top_.load(std::memory_order_relaxed) == nullptr; }
+
+  uint64_t held = 0;  // The sum of all `held_by_handles`; guarded by the table's lock.
 
  private:
   std::atomic<ObjectEntry*> top_{nullptr};
@@ -45,12 +52,14 @@ enum class ObjectState : uint8_t {
 struct ObjectExtra {
   Error error;
   std::vector<std::function<void(ObjectEntry&)>>
-      on_ready;                               // Runs once, under the lock; must not free entries.
-  std::vector<ObjectEntry*> nested;           // References inside the value: one use each.
+      on_ready;  // Runs once, under the lock; must not free entries.
+  // References inside the value: one use each; with `keeps_for_lineage` one for lineage each.
+  std::vector<ObjectEntry*> nested;
   absl::flat_hash_set<NodeNumber> borrowers;  // Nodes that hold it. Owned objects.
   std::vector<ObjectLocation> copies;         // Beside `location`, one a node. Owned objects.
-  uint64_t report = 0;  // Borrowed: the RefsReport that announced it; 0: not announced yet.
-  ObjectId stored_as;   // Not nil: the name its bytes have in the store, when that is not `id`.
+  uint64_t report = 0;    // Borrowed: the RefsReport that announced it; 0: not announced yet.
+  uint32_t position = 0;  // Borrowed: among those of its owner.
+  ObjectId stored_as;     // Not nil: the name its bytes have in the store, when that is not `id`.
   // The object is in the store's keeping, but there was no room to read it back into: the next look
   // at it gets `error`, and the one after that tries again. (`error` is written once: somebody may
   // be reading it.)
@@ -64,14 +73,25 @@ struct ObjectEntry {
   ObjectId id;
   DropQueue* drops = nullptr;
   ObjectEntry* next_dropped = nullptr;
-  std::atomic<bool> dropped{false};  // In the drop queue.
+  std::atomic<uint32_t> drops_due{0};  // Last handles that went; not 0: in the drop queue.
+  uint32_t held_by_handles = 0;        // First handles made, less the last ones counted off.
   ObjectState state = ObjectState::kPending;
-  bool owned = true;
-  bool listed = false;      // Found by id: it has left the process, or came from another.
-  bool registered = false;  // Borrowed: its owner knows of this node.
-  bool stream = false;      // The handle of a streaming generator.
-  uint32_t uses =
-      0;  // Holds of the runtime itself: arguments, nesting, pending results, frames in transit.
+  bool owned : 1 = true;
+  bool listed : 1 = false;      // Found by id: it has left the process, or came from another.
+  bool registered : 1 = false;  // Borrowed: its owner knows of this node.
+  bool stream : 1 = false;      // The handle of a streaming generator.
+  bool doomed : 1 = false;      // In the table's list of what may be freed.
+  // Only lineage needed it, so its bytes went: kPending, and nobody makes it until somebody asks
+  // (TaskTable::Remake).
+  bool released : 1 = false;
+  // Only lineage needs it, and its value, which has no recipe, is small enough to be part of one.
+  bool keeps_for_lineage : 1 = false;
+  bool recipe_evicted : 1 = false;  // There was one, until lineage passed its bound.
+  bool viewed : 1 = false;          // Somebody may look at `value` in place.
+  bool unpromoted : 1 = false;      // Waits for room in the store, which it wants a copy in.
+  // Holds of the runtime itself: arguments, nesting, pending results, frames in transit.
+  uint32_t uses = 0;
+  uint32_t lineage_uses = 0;  // Arguments of finished calls that may run again.
   std::string value;
   ObjectLocation location;
   uint64_t size = 0;           // Bytes of the value, wherever it is.
@@ -79,6 +99,7 @@ struct ObjectEntry {
   std::unique_ptr<ObjectExtra> extra;
 
   bool ready() const { return state != ObjectState::kPending; }
+  bool held() const { return uses != 0 || held_by_handles != 0; }
   ObjectExtra& more() {
     if (!extra) extra = std::make_unique<ObjectExtra>();
     return *extra;
@@ -86,7 +107,7 @@ struct ObjectEntry {
 };
 
 inline void DropQueue::Push(ObjectEntry* entry) {
-  if (entry->dropped.exchange(true, std::memory_order_acq_rel)) return;
+  if (entry->drops_due.fetch_add(1, std::memory_order_acq_rel) != 0) return;
   ObjectEntry* top = top_.load(std::memory_order_relaxed);
   do {
     entry->next_dropped = top;

@@ -15,7 +15,8 @@ struct ObjectEntry;
 
 // Counts one local reference. Copying and dropping are thread-safe and take no lock; dropping the
 // last one only queues the entry for the runtime, so a handle may die anywhere: in a finaliser,
-// under the user's own locks, after Runtime::Shutdown.
+// under the user's own locks, after Runtime::Shutdown. From an entry that may have no handle, one
+// is made under the lock of its table.
 class ObjectHandle {
  public:
   ObjectHandle() = default;

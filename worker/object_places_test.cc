@@ -1,87 +1,10 @@
 // Copyright The Sheaf Authors. SPDX-License-Identifier: Apache-2.0
 // Objects of this process that lie on other nodes: brought here, copied, freed everywhere, lost
 // with their nodes.
-#include <cstring>
-
-#include "worker/owner_state_for_test.h"
+#include "worker/object_places_for_test.h"
 
 namespace sheaf {
 namespace {
-
-constexpr ProcessId kFar{2, 8};  // A worker of another node.
-constexpr ProcessId kFarRaylet{2, 0};
-constexpr ProcessId kThirdRaylet{3, 0};
-const ObjectLocation kThere{2, 5, 1, 0};
-const ObjectLocation kThird{3, 6, 2, 0};
-const ObjectLocation kHere{1, 4, 1, 0};
-
-struct Places : Fixture {
-  void ReplyStored(const PushTaskHead& push, ObjectLocation location, uint64_t size = 1 << 20,
-                   ProcessId from = kFar, bool keeps_arguments = false) {
-    TaskReplyHead head{};
-    head.keeps_arguments = keeps_arguments;
-    head.task_sequence_bits = push.task_sequence_bits;
-    head.cookie = push.cookie;
-    head.attempt = push.attempt;
-    head.return_count = 1;
-    ReturnHead result{};
-    result.kind = ReturnKind::kStore;
-    result.location = location;
-    result.size = size;
-    std::string body(AsBytes(head));
-    body.append(AsBytes(result));
-    owner.OnFrame(from, {FrameKind::kTaskReply, body});
-  }
-  // A result that a worker of node 2 has left in its store.
-  ObjectHandle Result(int max_retries = 3) {
-    ObjectHandle handle = Submit(Template(max_retries));
-    if (!granted) Grant(1, kFar);
-    granted = true;
-    ReplyStored(TakePush(), kThere);
-    REQUIRE(handle.entry()->state == ObjectState::kStore);
-    owner.references.List(*handle.entry());
-    return handle;
-  }
-  ObjectHandle PutThere() {
-    ObjectEntry* entry =
-        owner.references.NewOwned(ObjectId::Make(kSelf, owner.references.NextSequence(), 1));
-    ObjectHandle handle(entry);
-    owner.references.SetStored(*entry, kThere, 1 << 20);
-    owner.references.List(*entry);
-    return handle;
-  }
-  void Copied(ProcessId from, ObjectId id, ObjectLocation location) {
-    owner.OnFrame(from, {kStoreCopied, AsBytes(ObjectName{id, location})});
-  }
-  // Where copies were freed on other nodes.
-  std::vector<std::pair<ProcessId, ObjectName>> TakeFrees() {
-    std::vector<std::pair<ProcessId, ObjectName>> out;
-    while (transport.Count(kStoreFree) != 0) {
-      const Sent frame = transport.Take(kStoreFree);
-      for (const ObjectName& name : FrameItems<ObjectName>(frame.body))
-        out.emplace_back(frame.to, name);
-    }
-    return out;
-  }
-  std::pair<ProcessId, FetchWanted> TakeFetch() {
-    const Sent frame = transport.Take(kStoreFetch);
-    FetchWanted wanted;
-    std::memcpy(&wanted, frame.body.data(), sizeof wanted);
-    return {frame.to, wanted};
-  }
-  void Query(ProcessId from, ObjectId id, bool lost) {
-    std::string body(AsBytes(ObjectQueryHead{1, lost}));
-    body.append(AsBytes(id));
-    owner.OnFrame(from, {FrameKind::kObjectQuery, body});
-  }
-  ReturnHead TakeAnswer() {
-    const Sent frame = transport.Take(FrameKind::kObjectAnswer);
-    ReturnHead head;
-    std::memcpy(&head, frame.body.data() + sizeof(ObjectAnswerHead), sizeof head);
-    return head;
-  }
-  bool granted = false;
-};
 
 const Error kGone{ErrorKind::kObjectLost, "not on this node", {}};
 
@@ -241,6 +164,7 @@ TEST_CASE("a call runs again with the references in its arguments that its first
   f.owner.references.CollectDropped();
   CHECK(f.owner.references.Find(id) != nullptr);
   f.owner.OnFrame(kFar, {FrameKind::kTransitDone, AsBytes(TransitDone{0, bits, 0, 0})});
+  f.owner.references.CollectDropped();
   CHECK(f.owner.references.Find(id) == nullptr);
 }
 

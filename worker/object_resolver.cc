@@ -43,6 +43,7 @@ ObjectResolver::ObjectResolver(ProcessId self, Clock& clock, Transport& transpor
       look_up_(std::move(look_up)) {}
 
 void ObjectResolver::Want(ObjectEntry& object) {
+  if (object.released) tasks_.Remake(object, submitter_);
   if (object.ready() || object.owned || asked_.contains(object.id)) return;
   if (object.location.known()) {
     // The hint that came with the reference; should it be stale, Missing follows.
@@ -221,8 +222,13 @@ void ObjectResolver::Lost(ObjectEntry& object, const Error& why) {
     return;
   }
   if (tasks_.Reconstruct(object, submitter_)) return;
+  Error error = why;
+  if (object.task != nullptr || object.recipe_evicted) {
+    error.kind = ErrorKind::kReconstructionFailed;
+    absl::StrAppend(&error.message, "; it cannot be made again: ", tasks_.WhyNotAgain(object));
+  }
   references_.SetPending(object);
-  references_.SetError(object, why);
+  references_.SetError(object, std::move(error));
 }
 
 void ObjectResolver::OnQuery(ProcessId from, std::string_view body) {
@@ -254,6 +260,7 @@ void ObjectResolver::OnQuery(ProcessId from, std::string_view body) {
       Seek(*object, false);
       continue;
     }
+    if (object->released) tasks_.Remake(*object, submitter_);
     references_.WhenReady(*object, [this, from](ObjectEntry& ready) { Answer(from, ready); });
   }
 }
@@ -308,7 +315,7 @@ void ObjectResolver::OnAnswer(ProcessId from, std::string_view body) {
   }
   asked_.erase(head->id);
   ObjectEntry* object = references_.Find(head->id);
-  if (object == nullptr || object->owned || object->id.maker() != from) {
+  if (object == nullptr || object->owned || object->released || object->id.maker() != from) {
     references_.DropUses(nested);
     return;
   }
@@ -332,7 +339,7 @@ void ObjectResolver::OnAdopted(const proto::AdoptedAnswer& answer) {
   for (size_t i = 0; i < ids.size() && i < static_cast<size_t>(answer.adopted_size()); ++i) {
     asked_.erase(ids[i]);
     ObjectEntry* object = references_.Find(ids[i]);
-    if (object == nullptr || object->owned || object->ready()) continue;
+    if (object == nullptr || object->owned || object->released || object->ready()) continue;
     if (answer.adopted(static_cast<int>(i))) {
       // Where in its store, a lookup says.
       references_.SetStored(*object, {.node = i < nodes ? answer.nodes(static_cast<int>(i)) : 0},
@@ -362,7 +369,7 @@ void ObjectResolver::OnProcessDied(ProcessId process) {
 void ObjectResolver::AskAboutOrphans(std::span<ObjectEntry* const> orphans) {
   std::string ids;
   for (const ObjectEntry* object : orphans) {
-    if (object->ready()) continue;
+    if (object->ready() || object->released) continue;
     asked_[object->id] = {clock_.Now(), false};
     ids.append(AsBytes(object->id));
     if (ids.size() == kMaxStoreItems * sizeof(ObjectId)) AskRaylet(std::exchange(ids, {}));
@@ -381,7 +388,7 @@ Nanos ObjectResolver::Tick() {
   std::vector<ObjectEntry*> orphans;
   for (ObjectId id : again) {
     ObjectEntry* object = references_.Find(id);
-    if (object == nullptr || object->ready()) {
+    if (object == nullptr || object->ready() || object->released) {
       asked_.erase(id);
     } else if (dead_.contains(id.maker())) {
       orphans.push_back(object);

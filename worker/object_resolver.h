@@ -27,8 +27,8 @@ class ObjectResolver {
                  TaskTable& tasks, TransitTable& transits, TaskDispatcher& submitter,
                  std::function<void(std::span<const ObjectId>)> look_up);
 
-  // Somebody in this process waits for `object`. Does nothing for owned ones: their tasks bring
-  // them.
+  // Somebody in this process waits for `object`. Does nothing for owned ones, whose tasks bring
+  // them, but for those of which only lineage is left: they are made again.
   void Want(ObjectEntry& object);
   // The store of this node does not have `object` where it was said to be, or it lies on another
   // node: asks the raylet to find it or to bring it here, then the owner.

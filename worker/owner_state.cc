@@ -23,6 +23,7 @@ OwnerState::OwnerState(ProcessId self, Clock& clock, Transport& transport, Local
       actor_manager(self, transport, tasks, peers, actors),
       resolver(self, clock, transport, references, tasks, transits, submitter, std::move(look_up)) {
   references.set_release_task([this](ObjectEntry& entry) { tasks.ReleaseLineage(entry); });
+  tasks.set_want_borrowed([this](ObjectEntry& object) { resolver.Want(object); });
   references.set_on_stream_abandoned([this](ObjectEntry& entry) { tasks.StreamAbandoned(entry); });
   references.set_on_actor_unreferenced([this](ObjectEntry& handle) {
     actor_manager.OnUnreferenced(handle.id);
@@ -57,7 +58,7 @@ bool OwnerState::OnFrame(ProcessId from, const Frame& frame) {
       if (done->transit != 0) {
         transits.Done(from, done->transit);
       } else {
-        tasks.OnTransitDone(frame.body);
+        tasks.OnTransitDone(from, frame.body);
       }
       return true;
     }

@@ -221,6 +221,7 @@ SCENARIO(
   refs.set_version(2);
   refs.set_dropped_ids(id.Binary());
   f.owner.OnFrame(kRaylet, {FrameKind::kNodeRefs, refs.SerializeAsString()});
+  f.owner.references.CollectDropped();
   CHECK(f.store.freed == std::vector{id});
 }
 

@@ -11,20 +11,6 @@ namespace sheaf {
 ReferenceTable::ReferenceTable(ProcessId self, Transport& transport, LocalStore& store)
     : self_(self), transport_(transport), store_(store), drops_(new DropQueue) {}
 
-ReferenceTable::~ReferenceTable() {
-  CollectDropped();
-  bool handles_live = false;
-  entries_.ForEach([&](ObjectEntry& entry) {
-    handles_live |= entry.handles.load(std::memory_order_acquire) != 0;
-  });
-  if (handles_live) {
-    entries_.Leak();  // A handle may be dropped after the end of the runtime; it must find its
-                      // entry and the queue.
-  } else {
-    delete drops_;
-  }
-}
-
 ObjectEntry* ReferenceTable::NewOwned(ObjectId id) {
   ObjectEntry* entry = entries_.New();
   entry->id = id;
@@ -38,7 +24,10 @@ ObjectEntry* ReferenceTable::Find(ObjectId id) {
 }
 
 ObjectEntry* ReferenceTable::Incoming(const NestedReference& reference) {
-  if (ObjectEntry* known = Find(reference.id)) return known;
+  if (ObjectEntry* known = Find(reference.id)) {
+    if (known->released && !known->owned) BorrowAgain(*known);
+    return known;
+  }
   ObjectEntry* entry = NewOwned(reference.id);
   entry->listed = true;
   listed_.emplace(reference.id, entry);
@@ -56,10 +45,22 @@ ObjectEntry* ReferenceTable::Incoming(const NestedReference& reference) {
   }
   entry->owned = false;
   entry->location = reference.location;
-  held_.append(AsBytes(reference.id));
-  entry->more().report = next_report_;
-  reports_[next_report_].held.push_back(reference.id);
+  std::vector<ObjectEntry*>& of_owner = borrowed_[reference.id.maker()];
+  entry->more().position = static_cast<uint32_t>(of_owner.size());
+  of_owner.push_back(entry);
+  Announce(*entry);
   return entry;
+}
+
+void ReferenceTable::Announce(ObjectEntry& entry) {
+  held_.append(AsBytes(entry.id));
+  entry.more().report = next_report_;
+  reports_[next_report_].held.push_back(entry.id);
+}
+
+void ReferenceTable::BorrowAgain(ObjectEntry& entry) {
+  entry.released = false;
+  Announce(entry);
 }
 
 void ReferenceTable::List(ObjectEntry& entry) {
@@ -95,25 +96,78 @@ void ReferenceTable::Promote(ObjectEntry& entry) {
     ObjectEntry& next = *leaving.back();
     leaving.pop_back();
     if (next.location.known()) continue;
-    std::vector<ObjectId> nested;
     if (next.extra) {
       for (ObjectEntry* inner : next.extra->nested) {
-        nested.push_back(inner->id);
         if (MayLeave(*inner)) leaving.push_back(inner);
       }
     }
-    next.location = store_.Promote(next.id, next.value, nested);
+    CopyToStore(next);
   }
+}
+
+bool ReferenceTable::CopyToStore(ObjectEntry& entry) {
+  std::vector<ObjectId> nested;
+  if (entry.extra) {
+    for (const ObjectEntry* inner : entry.extra->nested) nested.push_back(inner->id);
+  }
+  entry.location = store_.Promote(entry.id, entry.value, nested);
+  if (entry.location.known()) return true;
+  PromoteLater(entry);  // The owner answers for it meanwhile; should that die first, it is lost.
+  return false;
+}
+
+void ReferenceTable::PromoteLater(ObjectEntry& entry) {
+  List(entry);
+  entry.unpromoted = true;
+  unpromoted_.insert(entry.id);
+}
+
+bool ReferenceTable::PromoteAgain() {
+  for (size_t i = 0; i < kIdleSlice && !unpromoted_.empty(); ++i) {
+    ObjectEntry* entry = Find(*unpromoted_.begin());
+    if (entry != nullptr && entry->unpromoted) {
+      const bool wanted = entry->state == ObjectState::kValue && !entry->location.known();
+      if (wanted && !CopyToStore(*entry)) return true;
+      entry->unpromoted = false;
+      if (wanted && !entry->viewed && value_bytes_ > value_budget_) {
+        entry->state = ObjectState::kStore;
+        ForgetValue(*entry);
+      }
+    }
+    unpromoted_.erase(unpromoted_.begin());
+  }
+  return unpromoted_.empty();
 }
 
 void ReferenceTable::MakeReady(ObjectEntry& entry, ObjectState state) {
   entry.state = state;
-  if (entry.extra && !entry.extra->on_ready.empty()) {
-    ++entry.uses;  // A hook may drop the last hold.
-    auto hooks = std::exchange(entry.extra->on_ready, {});
-    for (auto& hook : hooks) hook(entry);
-    --entry.uses;
+  if (!entry.extra || entry.extra->on_ready.empty()) return;
+  AddUse(entry);  // A hook may drop the last hold.
+  ready_.push_back({&entry, std::exchange(entry.extra->on_ready, {})});
+  if (std::exchange(running_hooks_, true)) return;
+  while (!ready_.empty()) {
+    Ready next = std::move(ready_.front());
+    ready_.pop_front();
+    for (auto& hook : next.hooks) {
+      if (next.entry->ready()) {
+        hook(*next.entry);
+      } else {  // Lost since.
+        next.entry->more().on_ready.push_back(std::move(hook));
+      }
+    }
+    DropUse(*next.entry);
   }
+  running_hooks_ = false;
+}
+
+void ReferenceTable::SetNested(ObjectEntry& entry, std::vector<ObjectEntry*> nested) {
+  DropNested(entry);
+  if (!nested.empty()) entry.more().nested = std::move(nested);
+}
+
+void ReferenceTable::ForgetValue(ObjectEntry& entry) {
+  if (entry.value.size() >= kLeastCounted) value_bytes_ -= entry.value.size();
+  entry.value = {};
 }
 
 bool ReferenceTable::SetValue(ObjectEntry& entry, std::string_view bytes,
@@ -122,9 +176,20 @@ bool ReferenceTable::SetValue(ObjectEntry& entry, std::string_view bytes,
     DropUses(nested);
     return false;
   }
+  const bool room = HasRoomFor(bytes.size());
+  entry.released = entry.viewed = false;
   entry.value.assign(bytes);
   entry.size = bytes.size();
-  if (!nested.empty()) entry.more().nested = std::move(nested);
+  if (bytes.size() >= kLeastCounted) value_bytes_ += bytes.size();
+  SetNested(entry, std::move(nested));
+  if (!room && entry.owned) {
+    Promote(entry);
+    if (entry.location.known()) {
+      ForgetValue(entry);
+      MakeReady(entry, ObjectState::kStore);
+      return true;
+    }
+  }
   MakeReady(entry, ObjectState::kValue);
   return true;
 }
@@ -135,15 +200,34 @@ bool ReferenceTable::SetStored(ObjectEntry& entry, ObjectLocation location, uint
     DropUses(nested);
     return false;
   }
+  entry.released = false;
   entry.location = location;
   entry.size = size;
-  if (!nested.empty()) entry.more().nested = std::move(nested);
+  SetNested(entry, std::move(nested));
   MakeReady(entry, ObjectState::kStore);
   return true;
 }
 
+void ReferenceTable::SetStoredAgain(ObjectEntry& entry, ObjectLocation location, uint64_t size,
+                                    std::vector<ObjectEntry*> nested) {
+  const bool promoted = entry.state == ObjectState::kValue && entry.location.known();
+  FreeCopies(entry);  // Up to their own attempt, which is an earlier one.
+  entry.location = location;
+  if (entry.state == ObjectState::kStore) {
+    entry.size = size;
+    SetNested(entry, std::move(nested));
+    return;
+  }
+  // Smaller when it was made first: what this process has of it stays, for it may be in use.
+  FreeCopies(entry);
+  entry.location = {};
+  DropUses(nested);
+  if (promoted) PromoteLater(entry);
+}
+
 bool ReferenceTable::SetError(ObjectEntry& entry, Error error) {
   if (entry.ready()) return false;
+  entry.released = false;
   entry.more().error = std::move(error);
   MakeReady(entry, ObjectState::kError);
   return true;
@@ -152,12 +236,11 @@ bool ReferenceTable::SetError(ObjectEntry& entry, Error error) {
 void ReferenceTable::SetPending(ObjectEntry& entry) {
   if (entry.owned && entry.state == ObjectState::kStore) FreeCopies(entry);
   entry.state = ObjectState::kPending;
-  entry.value.clear();
+  entry.released = false;
+  ForgetValue(entry);
   entry.location = {};
-  if (entry.extra) {
-    entry.extra->error = {};
-    DropUses(std::exchange(entry.extra->nested, {}));
-  }
+  if (entry.extra) entry.extra->error = {};
+  DropNested(entry);
 }
 
 void ReferenceTable::WhenReady(ObjectEntry& entry, std::function<void(ObjectEntry&)> hook) {
@@ -211,10 +294,6 @@ void ReferenceTable::FreeCopies(ObjectEntry& entry) {
   for (const ObjectLocation& copy : std::exchange(entry.extra->copies, {})) free(copy);
 }
 
-void ReferenceTable::DropUse(ObjectEntry& entry) {
-  if (--entry.uses == 0) FreeIfUnheld(entry);
-}
-
 std::vector<ObjectEntry*> ReferenceTable::IncomingAll(std::span<const NestedReference> references) {
   std::vector<ObjectEntry*> out;
   out.reserve(references.size());
@@ -223,10 +302,6 @@ std::vector<ObjectEntry*> ReferenceTable::IncomingAll(std::span<const NestedRefe
     ++out.back()->uses;
   }
   return out;
-}
-
-void ReferenceTable::DropUses(std::span<ObjectEntry* const> entries) {
-  for (ObjectEntry* entry : entries) DropUse(*entry);
 }
 
 bool ReferenceTable::AllRegistered(std::span<ObjectEntry* const> entries) const {
@@ -249,41 +324,6 @@ void ReferenceTable::AfterRegistered(std::span<ObjectEntry* const> entries,
     if (list.empty() || list.back() != waiter) list.push_back(waiter);
   }
   if (!waiter) done();
-}
-
-void ReferenceTable::CollectDropped() {
-  if (drops_->empty()) return;
-  ObjectEntry* entry = drops_->TakeAll();
-  while (entry != nullptr) {
-    ObjectEntry* next = entry->next_dropped;
-    entry->dropped.store(false, std::memory_order_release);
-    if (entry->stream && entry->uses != 0 && on_stream_abandoned_ &&
-        entry->handles.load(std::memory_order_acquire) == 0) {
-      on_stream_abandoned_(*entry);
-    }
-    FreeIfUnheld(*entry);
-    entry = next;
-  }
-}
-
-void ReferenceTable::FreeIfUnheld(ObjectEntry& entry) {
-  if (entry.uses != 0 || entry.handles.load(std::memory_order_acquire) != 0 ||
-      entry.dropped.load(std::memory_order_acquire)) {
-    return;  // If it is in the queue, it is looked at again from there.
-  }
-  if (entry.owned && entry.extra && !entry.extra->borrowers.empty()) return;
-  ++entry.uses;  // What follows may come back here.
-  if (entry.listed) listed_.erase(entry.id);
-  if (entry.owned) {
-    FreeCopies(entry);
-    if (entry.task != nullptr && release_task_) release_task_(entry);
-  } else {
-    dropped_.append(AsBytes(entry.id));
-  }
-  if (entry.extra && entry.extra->actor != nullptr && on_actor_unreferenced_)
-    on_actor_unreferenced_(entry);
-  if (entry.extra) DropUses(std::exchange(entry.extra->nested, {}));
-  entries_.Delete(&entry);
 }
 
 void ReferenceTable::Flush() {
@@ -325,7 +365,7 @@ void ReferenceTable::OnNodeRefs(ProcessId raylet, const proto::NodeRefs& refs) {
     ObjectEntry* entry = Find(id);
     if (entry == nullptr || !entry->owned || !entry->extra) continue;
     entry->extra->borrowers.erase(refs.node());
-    FreeIfUnheld(*entry);
+    Doom(*entry);
   }
   proto::NodeRefsAck ack;
   ack.set_node(refs.node());
@@ -336,22 +376,18 @@ void ReferenceTable::OnNodeRefs(ProcessId raylet, const proto::NodeRefs& refs) {
 void ReferenceTable::OnNodeGone(NodeNumber node) {
   std::vector<ObjectEntry*> lent;
   for (auto& [id, entry] : listed_) {
-    if (entry->owned && entry->extra && entry->extra->borrowers.contains(node)) {
+    if (entry->owned && entry->extra && entry->extra->borrowers.erase(node) != 0)
       lent.push_back(entry);
-    }
   }
-  for (ObjectEntry* entry : lent) AddUse(*entry);  // Freeing one may free another.
-  for (ObjectEntry* entry : lent) {
-    entry->extra->borrowers.erase(node);
-    DropUse(*entry);
-  }
+  std::sort(lent.begin(), lent.end(),
+            [](const ObjectEntry* a, const ObjectEntry* b) { return a->id < b->id; });
+  for (ObjectEntry* entry : lent) Doom(*entry);
 }
 
 std::vector<ObjectEntry*> ReferenceTable::BorrowedFrom(ProcessId owner) {
-  std::vector<ObjectEntry*> out;
-  for (auto& [id, entry] : listed_) {
-    if (!entry->owned && id.maker() == owner) out.push_back(entry);
-  }
+  const auto found = borrowed_.find(owner);
+  if (found == borrowed_.end()) return {};
+  std::vector<ObjectEntry*> out = found->second;
   std::sort(out.begin(), out.end(),
             [](const ObjectEntry* a, const ObjectEntry* b) { return a->id < b->id; });
   return out;

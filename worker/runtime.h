@@ -119,6 +119,7 @@ struct RuntimeOptions {
   bool driver = true;
   std::string worker_token;  // Workers: from the environment.
   proto::JobStart job;       // Drivers. argv, working_dir and environ are filled in when empty.
+  uint64_t value_bytes = 256 << 20;   // Values in this process's own memory; see Settings.
   TaskHandler* handler = nullptr;     // Workers; outlives the runtime.
   std::function<bool()> interrupted;  // Asked at least each 100 ms by blocking calls; true: give
                                       // up. Called without locks.

@@ -109,6 +109,7 @@ absl::Status RuntimeImpl::Begin() {
   owner_ =
       std::make_unique<OwnerState>(self_, clock_, *transport_, *this,
                                    [this](std::span<const ObjectId> ids) { store_->Lookup(ids); });
+  owner_->references.set_value_budget(options_.value_bytes);
   metrics::Page& figures = metrics::PageOf(segment_->data());
   owner_->tasks.set_latency(metrics::Histogram(figures, metrics::HistogramId::kTaskLatency),
                             metrics::Histogram(figures, metrics::HistogramId::kActorCallLatency));
@@ -131,6 +132,7 @@ absl::Status RuntimeImpl::Begin() {
   }
   if (!options_.driver) return absl::OkStatus();
   Lock lock(*this);
+  store_->Reserve();
   SendMessage(mailbox_->To(raylet), FrameKind::kJobStart, options_.job);
   const absl::Status status =
       DriveUntil(lock, Deadline(clock_.Now(), kJobWait), [&] { return dispatch_->job().answered; });

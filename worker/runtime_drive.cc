@@ -30,6 +30,7 @@ constexpr Nanos kOrphanGrace =
 constexpr Nanos kAskPeriod = 100 * kMillisecond;  // Users' waits ask so often whether to give up.
 constexpr Nanos kBlockedAfter = 2 * kMillisecond;
 constexpr Nanos kLongestIdle = kSecond;
+constexpr int kLetIn = 800;  // Steps of a spin in which those who want the lock get it.
 
 thread_local const RuntimeImpl* holding = nullptr;  // The runtime whose lock this thread holds.
 
@@ -46,7 +47,10 @@ RuntimeImpl::Lock::~Lock() {
 
 void RuntimeImpl::Lock::Unlock() {
   runtime_.FinishEnded();
-  if (runtime_.owner_) runtime_.owner_->references.CollectDropped();
+  if (runtime_.owner_ && runtime_.owner_->references.CollectDropped()) [[unlikely]] {
+    // The background thread goes on with it.
+    if (!std::exchange(runtime_.background_frees_, true)) Knock(runtime_.mailbox_->bell());
+  }
   std::vector<std::function<void()>> deferred;
   if (!runtime_.deferred_.empty()) [[unlikely]]
     deferred.swap(runtime_.deferred_);
@@ -90,6 +94,8 @@ bool RuntimeImpl::PollRings() {
   const size_t handled = mailbox_->Poll(*this, true);
   if (handled == 0) return false;
   owner_->references.CollectDropped();
+  if (owner_->references.has_unpromoted()) [[unlikely]]
+    Promote();
   if (!actor_lookups_.empty()) [[unlikely]]
     TakeActorLookups();
   return true;
@@ -162,6 +168,25 @@ void RuntimeImpl::FlushOutgoing() {
   store_->Flush();
 }
 
+// What found no room in the store when its reference left is tried again when there may be some.
+void RuntimeImpl::Promote() {
+  const uint64_t version = store_->room_version();
+  if (version == promoted_at_) return;
+  if (owner_->references.PromoteAgain()) {
+    promoted_at_ = version;
+  } else if (!std::exchange(background_frees_, true)) {
+    Knock(mailbox_->bell());
+  }
+}
+
+// What can be done in slices; true: there is more.
+bool RuntimeImpl::KeepHouse(size_t steps) {
+  const bool more = owner_->references.CollectDropped(steps);
+  if (!owner_->references.has_unpromoted()) return more;
+  Promote();
+  return more || store_->room_version() != promoted_at_;
+}
+
 void RuntimeImpl::TickIfDue() {
   const Nanos now = clock_.Now();
   if (now >= next_tick_) {
@@ -209,6 +234,8 @@ void RuntimeImpl::PublishMetrics() {
   set(CounterId::kGetsPrivate, object_counts_.gets_private);
   set(CounterId::kGetsStore, object_counts_.gets_store);
   set(CounterId::kDoorbellSleeps, sleeps_);
+  page.gauge(metrics::GaugeId::kPrivateBytes)
+      .store(static_cast<int64_t>(owner_->references.value_bytes()), std::memory_order_relaxed);
   metrics::PublishMailbox(mailbox_->counts(), page);
   page.gauge(metrics::GaugeId::kQueuedTasks)
       .store(static_cast<int64_t>(owner_->tasks.size()), std::memory_order_relaxed);
@@ -388,15 +415,23 @@ void RuntimeImpl::BackgroundLoop() {
   Bell& bell = mailbox_->bell();
   int quiet = 0;
   Nanos orphan_since = 0;
+  bool background_frees = false;
   Lock lock(*this);
   while (!stopping_) {
     const bool ticking = background_ticks_.load(std::memory_order_relaxed);
     const Nanos until_tick =
         std::clamp<Nanos>(next_tick_ - clock_.Now(), kMillisecond, kLongestIdle);
     lock.Unlock();
-    SleepOnKnock(bell, ticking ? kBackgroundTick : until_tick);
+    if (background_frees) {
+      for (int step = 0; step < kLetIn && lock_seekers_.load(std::memory_order_relaxed) != 0;
+           ++step)
+        SpinStep(step);
+    } else {
+      SleepOnKnock(bell, ticking ? kBackgroundTick : until_tick);
+    }
     lock.Relock();
     if (stopping_) break;
+    background_frees_ = background_frees = KeepHouse(ReferenceTable::kIdleSlice);
     TickIfDue();
     if (raylet_dead_ && !options_.driver) {
       if (orphan_since == 0) orphan_since = clock_.Now();

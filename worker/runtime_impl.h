@@ -165,6 +165,8 @@ class RuntimeImpl final : public Runtime,
   void BackgroundLoop();
   void TickIfDue();
   void FlushOutgoing();
+  void Promote();
+  bool KeepHouse(size_t steps);
   void PublishMetrics();
   void CheckRaylet();
   void WakeWaiters();
@@ -273,7 +275,9 @@ class RuntimeImpl final : public Runtime,
     uint64_t puts_private = 0, puts_store = 0, put_bytes = 0, gets_private = 0, gets_store = 0;
   };
   ObjectCounts object_counts_;
-  uint64_t sleeps_ = 0;  // On the bell.
+  uint64_t sleeps_ = 0;            // On the bell.
+  uint64_t promoted_at_ = 0;       // The store's room_version, as values were last promoted late.
+  bool background_frees_ = false;  // The background thread goes on freeing.
 
   bool driving_ = false;                          // The token.
   bool look_again_ = false;                       // For its holder: not only frames matter.

@@ -10,7 +10,8 @@ namespace sheaf {
 namespace {
 
 constexpr size_t kPrivateBytes =
-    64 * 1024;  // Values up to here stay in this process until their reference leaves it.
+    64 * 1024;  // Values up to here stay in this process until their reference leaves it, or its
+                // budget for them is used up.
 constexpr Nanos kStoreWait =
     30 * kSecond;  // For room in the store, where the caller names no deadline.
 
@@ -51,23 +52,24 @@ ObjectLocation RuntimeImpl::Promote(ObjectId id, std::string_view bytes,
 
 absl::StatusOr<ObjectHandle> RuntimeImpl::Put(std::string_view bytes,
                                               std::span<const ObjectHandle> nested) {
-  if (bytes.size() > kPrivateBytes) {
-    const ObjectId id = NextStoredName();
-    absl::StatusOr<ObjectLocation> location = StoreValue(id, 0, bytes, nested);
-    if (!location.ok()) return location.status();
+  if (bytes.size() <= kPrivateBytes) {
     Lock lock(*this);
-    ObjectEntry* entry = owner_->references.NewOwned(id);
-    ObjectHandle handle(entry);
-    owner_->references.SetStored(*entry, *location, bytes.size(),
-                                 UsesOf(owner_->references, nested));
-    return handle;
+    if (owner_->references.HasRoomFor(bytes.size())) [[likely]] {
+      ObjectEntry* entry =
+          owner_->references.NewOwned(ObjectId::Make(self_, owner_->references.NextSequence(), 1));
+      ObjectHandle handle(entry);
+      owner_->references.SetValue(*entry, bytes, UsesOf(owner_->references, nested));
+      CountPut(&object_counts_.puts_private, bytes.size());
+      return handle;
+    }
   }
+  const ObjectId id = NextStoredName();
+  absl::StatusOr<ObjectLocation> location = StoreValue(id, 0, bytes, nested);
+  if (!location.ok()) return location.status();
   Lock lock(*this);
-  ObjectEntry* entry =
-      owner_->references.NewOwned(ObjectId::Make(self_, owner_->references.NextSequence(), 1));
+  ObjectEntry* entry = owner_->references.NewOwned(id);
   ObjectHandle handle(entry);
-  owner_->references.SetValue(*entry, bytes, UsesOf(owner_->references, nested));
-  CountPut(&object_counts_.puts_private, bytes.size());
+  owner_->references.SetStored(*entry, *location, bytes.size(), UsesOf(owner_->references, nested));
   return handle;
 }
 
@@ -75,7 +77,7 @@ absl::StatusOr<MutableBuffer> RuntimeImpl::CreateNamed(Lock& lock, const ObjectS
                                                        Nanos deadline) {
   if (spec.size_bytes >= kDedicatedBytes) {
     // What was dropped before this goes first, so that its warm pages can be had again.
-    owner_->references.CollectDropped();
+    owner_->references.CollectDropped(ReferenceTable::kIdleSlice);
     store_->Flush();
   }
   absl::StatusOr<MutableBuffer> buffer = store_->Create(spec);
@@ -178,6 +180,7 @@ bool RuntimeImpl::TryView(const ObjectHandle& object, ObjectView* view) {
       owner_->resolver.Want(entry);
       return entry.ready() && TryView(object, view);
     case ObjectState::kValue:
+      entry.viewed = true;
       view->bytes = entry.value;
       view->handle = object;
       ++object_counts_.gets_private;

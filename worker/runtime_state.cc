@@ -67,7 +67,7 @@ void RuntimeImpl::AnswerStateQuery(const proto::StateQuery& query) {
       row.set_size_bytes(object.size);
       switch (object.state) {
         case ObjectState::kPending:
-          row.set_where("pending");
+          row.set_where(object.released ? "lineage" : "pending");
           break;
         case ObjectState::kValue:
           row.set_where("memory");

@@ -42,11 +42,11 @@ enum class TaskState : uint8_t {
 
 struct TaskReferences {
   struct Argument {
-    ObjectEntry* object;  // One use.
+    ObjectEntry* object;  // One use; of lineage, one for lineage.
     uint32_t position;    // Of its ArgumentHead in `arguments`.
   };
   std::vector<Argument> arguments;
-  std::vector<ObjectEntry*> nested;  // Inside values; one use each.
+  std::vector<ObjectEntry*> nested;  // Inside values; the same.
   std::vector<ObjectEntry*>
       more_returns;  // From the second on; one use each while the task is unfinished.
 };
@@ -62,14 +62,15 @@ struct TaskRecord {
   std::unique_ptr<TaskReferences> references;
   std::unique_ptr<StreamState> stream;  // Streaming generators.
   ObjectEntry* first_return = nullptr;  // One use while unfinished.
-  TaskRecord* previous = nullptr;       // In the one list that it is in.
+  TaskRecord* previous = nullptr;       // In the one list that it is in: a queue, or lineage.
   TaskRecord* next = nullptr;
   void* target =
       nullptr;  // kPushed: the OwnedLease or ActorClient; kQueued on an actor: its ActorClient.
   uint64_t push = 0;
-  TaskId parent;             // The task of this process that submitted it, for recursive cancel.
-  int32_t retries_left = 0;  // -1: without bound.
-  uint16_t unresolved = 0;   // Arguments that are not ready.
+  TaskId parent;               // The task of this process that submitted it, for recursive cancel.
+  int32_t retries_left = 0;    // -1: without bound.
+  uint16_t unresolved = 0;     // Arguments that are not ready.
+  uint32_t lineage_bytes = 0;  // Not 0: kept as lineage, which holds its arguments as that alone.
   TaskState state = TaskState::kWaitingForArguments;
   bool cancelled = false;
   bool returned_before = false;  // Given back unstarted: goes to the front.

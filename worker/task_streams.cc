@@ -190,13 +190,19 @@ void TaskTable::EndStream(TaskRecord& task, Error error, uint64_t yielded) {
 void TaskTable::CompleteStream(TaskRecord& task) {
   StreamState& stream = *task.stream;
   task.state = TaskState::kFinished;
-  if (!stream.stored.empty() && LineageFits(task)) {
-    lineage_bytes_ += LineageBytes(task);
-  } else {
-    for (const auto& [index, item] : std::exchange(stream.stored, {})) item->task = nullptr;
-    DropArguments(task);
-  }
   references_.DropUse(*task.first_return);
+  if (!stream.stored.empty() && MayRunAgain(task)) return EnterLineage(task);
+  for (const auto& [index, item] : std::exchange(stream.stored, {})) item->task = nullptr;
+  DropArguments(task);
+}
+
+void TaskTable::ForgetRecipeOfStream(TaskRecord& task) {
+  for (const auto& [index, item] : std::exchange(task.stream->stored, {})) {
+    item->task = nullptr;
+    item->recipe_evicted = true;
+  }
+  LeaveLineage(task);
+  if (task.first_return == nullptr) tasks_.Delete(&task);
 }
 
 void TaskTable::ReleaseOfStream(TaskRecord& task, ObjectEntry& entry) {
@@ -210,10 +216,7 @@ void TaskTable::ReleaseOfStream(TaskRecord& task, ObjectEntry& entry) {
     stream.lost.erase(index);
     stream.stored.erase(index);
     if (task.state != TaskState::kFinished) return;
-    if (stream.stored.empty()) {
-      lineage_bytes_ -= LineageBytes(task);
-      DropArguments(task);
-    }
+    if (stream.stored.empty() && task.lineage_bytes != 0) LeaveLineage(task);
   }
   if (task.first_return == nullptr && stream.stored.empty()) tasks_.Delete(&task);
 }
@@ -222,7 +225,8 @@ void TaskTable::ReleaseOfStream(TaskRecord& task, ObjectEntry& entry) {
 void TaskTable::LoseItems(StreamState& stream) {
   std::vector<ObjectEntry*> gone;
   for (const auto& [index, item] : stream.stored) {
-    if (item->state != ObjectState::kStore || item->location.known()) continue;
+    const bool lost = item->state == ObjectState::kStore && !item->location.known();
+    if (!lost && !item->released) continue;
     references_.AddUse(*item);
     gone.push_back(item);
     stream.lost.emplace(index, item);
@@ -241,11 +245,12 @@ void TaskTable::LoseItemsOn(TaskRecord& task, NodeNumber node) {
 
 // One run brings all items that are lost before it is pushed. One that is under way is called off:
 // it may be past them, or wait until one of them is consumed.
-bool TaskTable::ReconstructItem(TaskRecord& task, TaskDispatcher& dispatcher) {
+bool TaskTable::ReconstructItem(TaskRecord& task, TaskDispatcher& dispatcher,
+                                std::vector<ObjectEntry*>* before) {
   StreamState& stream = *task.stream;
   if (task.state == TaskState::kFinished) {
-    if (!TakeRetry(task)) return false;
-    lineage_bytes_ -= LineageBytes(task);
+    if (task.lineage_bytes == 0 || !TakeRetry(task)) return false;
+    TakeArgumentsBack(task, before);
     if (task.first_return == nullptr) {
       task.first_return = references_.NewOwned(ReturnOf(IdOf(task), 0));
       task.first_return->task = &task;

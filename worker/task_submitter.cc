@@ -341,9 +341,11 @@ void TaskSubmitter::OnProcessDied(ProcessId process, const proto::Death& death, 
   std::erase_if(key.leases, [&](const auto& held) { return held.get() == &lease; });
   key.wanted_sent = static_cast<uint32_t>(std::min<size_t>(key.wanted_sent, key.leases.size()));
   const bool node_died = death.cause() == proto::Death::NODE_DIED;
-  for (auto& [worker, other] : by_worker_) {
-    // They are dead, too: the word comes with the next frames.
-    if (node_died && worker.node == process.node) other->revoked = true;
+  if (node_died) {
+    for (auto& [worker, other] : by_worker_) {
+      // They are dead, too: the word comes with the next frames.
+      if (worker.node == process.node) other->revoked = true;
+    }
   }
   std::vector<TaskRecord*> again;
   while (TaskRecord* task = orphans.PopFront()) {

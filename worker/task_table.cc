@@ -10,11 +10,6 @@
 #include "worker/wire.h"
 
 namespace sheaf {
-namespace {
-
-constexpr size_t kLineageBytes = 256 * 1024 * 1024;
-
-}  // namespace
 
 std::string EncodeError(const Error& error) {
   std::string out(8, '\0');
@@ -193,7 +188,11 @@ bool TaskTable::FillReturn(TaskRecord& task, ObjectEntry& entry, WireReader& in,
       references_.SetValue(entry, bytes, std::move(inner));
       return true;
     case ReturnKind::kStore:
-      references_.SetStored(entry, head->location, head->size, std::move(inner));
+      if (entry.ready()) {  // Another result of its call was lost.
+        references_.SetStoredAgain(entry, head->location, head->size, std::move(inner));
+      } else {
+        references_.SetStored(entry, head->location, head->size, std::move(inner));
+      }
       return true;
     case ReturnKind::kError:
       references_.SetError(entry, DecodeError(bytes));
@@ -258,8 +257,7 @@ void TaskTable::KeepArguments(const TaskRecord& task, ProcessId executor) {
   std::vector<ObjectEntry*> held = task.references->nested;
   for (const auto& argument : task.references->arguments) held.push_back(argument.object);
   for (ObjectEntry* object : held) references_.AddUse(*object);
-  const Kept before = std::exchange(kept_[task.sequence_bits], {std::move(held), executor});
-  references_.DropUses(before.nested);
+  references_.DropUses(std::exchange(kept_[executor][task.sequence_bits], std::move(held)));
 }
 
 void TaskTable::ConfirmTransit(ProcessId to, uint64_t transit,
@@ -270,14 +268,14 @@ void TaskTable::ConfirmTransit(ProcessId to, uint64_t transit,
   });
 }
 
-void TaskTable::OnTransitDone(std::string_view body) {
+void TaskTable::OnTransitDone(ProcessId from, std::string_view body) {
   const auto* done = FrameHead<TransitDone>(body);
   if (done == nullptr || done->transit != 0) return;
-  auto kept = kept_.find(done->task_sequence_bits);
-  if (kept == kept_.end()) return;
-  const std::vector<ObjectEntry*> nested = std::move(kept->second.nested);
-  kept_.erase(kept);
-  references_.DropUses(nested);
+  const auto of_executor = kept_.find(from);
+  if (of_executor == kept_.end()) return;
+  if (auto kept = of_executor->second.extract(done->task_sequence_bits))
+    references_.DropUses(kept.mapped());
+  if (of_executor->second.empty()) kept_.erase(of_executor);
 }
 
 void TaskTable::FreeUnheardOf(const TaskRecord& task, NodeNumber node) {
@@ -315,18 +313,6 @@ void TaskTable::Fail(TaskRecord& task, const Error& error) {
   Complete(task);
 }
 
-void TaskTable::DropArguments(TaskRecord& task) {
-  if (!task.references) return;
-  for (auto& argument : task.references->arguments) references_.DropUse(*argument.object);
-  task.references->arguments.clear();
-  references_.DropUses(std::exchange(task.references->nested, {}));
-}
-
-bool TaskTable::LineageFits(const TaskRecord& task) const {
-  return task.retries_left != 0 && task.spec->spec.kind() == proto::TaskTemplate::TASK &&
-         lineage_bytes_ + LineageBytes(task) <= kLineageBytes;
-}
-
 // The results are in. What could be lost with the store keeps its lineage; everything else is let
 // go.
 void TaskTable::Complete(TaskRecord& task) {
@@ -344,12 +330,12 @@ void TaskTable::Complete(TaskRecord& task) {
     for (ObjectEntry* entry : more) in_store |= entry->state == ObjectState::kStore;
   }
   ObjectEntry* first = task.first_return;
-  if (in_store && LineageFits(task)) {
+  if (in_store && MayRunAgain(task)) {
     task.state = TaskState::kFinished;
-    lineage_bytes_ += LineageBytes(task);
     if (task.references) task.references->more_returns = more;
     references_.DropUse(*first);
     references_.DropUses(more);
+    EnterLineage(task);
     return;
   }
   first->task = nullptr;
@@ -358,51 +344,6 @@ void TaskTable::Complete(TaskRecord& task) {
   tasks_.Delete(&task);
   references_.DropUse(*first);
   references_.DropUses(more);
-}
-
-void TaskTable::ReleaseLineage(ObjectEntry& entry) {
-  TaskRecord& task = *entry.task;
-  if (task.spec->spec.kind() == proto::TaskTemplate::ACTOR_CREATION)
-    return;  // The ActorManager ends it.
-  entry.task = nullptr;
-  if (task.stream) return ReleaseOfStream(task, entry);
-  if (task.state != TaskState::kFinished)
-    return;  // Unfinished calls hold their results, so this is none.
-  if (task.first_return == &entry) task.first_return = nullptr;
-  bool others = task.first_return != nullptr;
-  if (task.references) {
-    auto& more = task.references->more_returns;
-    std::erase(more, &entry);
-    others |= !more.empty();
-  }
-  if (others) return;
-  lineage_bytes_ -= LineageBytes(task);
-  DropArguments(task);
-  tasks_.Delete(&task);
-}
-
-bool TaskTable::Reconstruct(ObjectEntry& entry, TaskDispatcher& dispatcher) {
-  TaskRecord* task = MakerOf(entry);
-  if (task == nullptr) return false;
-  if (task->stream) return ReconstructItem(*task, dispatcher);
-  if (task->state != TaskState::kFinished || !TakeRetry(*task)) return false;
-  lineage_bytes_ -= LineageBytes(*task);
-  if (task->first_return == nullptr) {
-    // Its handle is gone, the slot is needed for the reply all the same.
-    task->first_return = references_.NewOwned(ReturnOf(IdOf(*task), 0));
-    task->first_return->task = task;
-  }
-  auto rerun = [&](ObjectEntry& result) {
-    ++result.uses;
-    references_.SetPending(result);
-  };
-  rerun(*task->first_return);
-  if (task->references) {
-    for (ObjectEntry* more : task->references->more_returns) rerun(*more);
-  }
-  ++reconstructions_;
-  Start(*task, dispatcher);
-  return true;
 }
 
 bool TaskTable::TakeRetry(TaskRecord& task) {
@@ -417,16 +358,9 @@ bool TaskTable::TakeRetry(TaskRecord& task) {
 }
 
 void TaskTable::ProcessDied(ProcessId process) {
-  std::vector<ObjectEntry*> dropped;
-  for (auto kept = kept_.begin(); kept != kept_.end();) {
-    if (kept->second.executor != process) {
-      ++kept;
-      continue;
-    }
-    dropped.insert(dropped.end(), kept->second.nested.begin(), kept->second.nested.end());
-    kept = kept_.erase(kept);
-  }
-  references_.DropUses(dropped);
+  const auto kept = kept_.extract(process);
+  if (!kept) return;
+  for (const auto& [bits, references] : kept.mapped()) references_.DropUses(references);
 }
 
 std::string TaskTable::Describe(const TaskRecord& task) const {

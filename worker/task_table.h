@@ -68,6 +68,10 @@ class TaskTable {
   // The results that a worker on `node` may have sealed for this attempt, of which nobody heard,
   // go.
   void FreeUnheardOf(const TaskRecord& task, NodeNumber node);
+  // A borrowed argument of a call that runs again is to be had from its owner once more.
+  void set_want_borrowed(std::function<void(ObjectEntry&)> want) {
+    want_borrowed_ = std::move(want);
+  }
   // Where the times from submission to result of a sample of all calls go (one in kSampled).
   static constexpr uint64_t kSampled = 64;
   void set_latency(metrics::Histogram tasks, metrics::Histogram calls) {
@@ -86,11 +90,21 @@ class TaskTable {
   // No handle of a running stream is left: its producer may stop.
   void StreamAbandoned(ObjectEntry& stream);
 
-  void OnTransitDone(std::string_view body);
+  void OnTransitDone(ProcessId from, std::string_view body);
   // The results of `entry` went: forget its lineage.
   void ReleaseLineage(ObjectEntry& entry);
-  // Runs a finished call again to get a lost result back. False: it may not be repeated.
+  // Runs a finished call again to get a lost result back, and before it those that made arguments
+  // of which only lineage is left (ObjectEntry::released). Results of it that are not lost stay as
+  // they are. False: it may not be repeated, WhyNotAgain says why.
   bool Reconstruct(ObjectEntry& entry, TaskDispatcher& dispatcher);
+  // Somebody needs an object of which only lineage is left; it ends in a value or an error.
+  void Remake(ObjectEntry& entry, TaskDispatcher& dispatcher);
+  // Empty: it has a call that may run again.
+  std::string WhyNotAgain(const ObjectEntry& entry) const;
+  // Lineage keeps recipes of up to so many bytes in sum; beyond that the oldest go.
+  static constexpr uint64_t kLineageBytes = 256 * 1024 * 1024;
+  void set_lineage_bound(uint64_t bytes) { lineage_bound_ = bytes; }
+  uint64_t lineage_bytes() const { return lineage_bytes_ + references_.lineage_value_bytes(); }
 
   TaskId IdOf(const TaskRecord& task) const { return {self_.packed(), task.sequence_bits}; }
   std::string Describe(const TaskRecord& task) const;  // "count_words (task 0001...)"
@@ -123,17 +137,23 @@ class TaskTable {
   void EndStream(TaskRecord& task, Error error, uint64_t yielded);
   void CompleteStream(TaskRecord& task);
   void ReleaseOfStream(TaskRecord& task, ObjectEntry& entry);
-  bool ReconstructItem(TaskRecord& task, TaskDispatcher& dispatcher);
+  bool ReconstructItem(TaskRecord& task, TaskDispatcher& dispatcher,
+                       std::vector<ObjectEntry*>* before);
+  void ForgetRecipeOfStream(TaskRecord& task);
   void LoseItems(StreamState& stream);
   TaskCounts& CountsOf(const TaskRecord& task) {
     return counts_[task.spec->spec.kind() == proto::TaskTemplate::ACTOR_METHOD];
   }
   void KeepArguments(const TaskRecord& task, ProcessId executor);
   void DropArguments(TaskRecord& task);
-  static size_t LineageBytes(const TaskRecord& task) {
-    return task.arguments.size() + sizeof(TaskRecord);
-  }
-  bool LineageFits(const TaskRecord& task) const;
+  static bool MayRunAgain(const TaskRecord& task);
+  static uint32_t LineageBytes(const TaskRecord& task);
+  void EnterLineage(TaskRecord& task);
+  void LeaveLineage(TaskRecord& task);
+  void EvictLineage();
+  void ForgetRecipe(TaskRecord& task);
+  bool RunAgain(ObjectEntry& entry, TaskDispatcher& dispatcher, std::vector<ObjectEntry*>* before);
+  void TakeArgumentsBack(TaskRecord& task, std::vector<ObjectEntry*>* before);
   void ConfirmTransit(ProcessId to, uint64_t transit, const std::vector<ObjectEntry*>& nested);
 
   const ProcessId self_;
@@ -145,13 +165,13 @@ class TaskTable {
   uint64_t pushes_ = 0, reconstructions_ = 0;
   absl::flat_hash_map<uint32_t, Nanos> sampled_;  // By cookie: when the call was submitted.
   std::optional<std::array<metrics::Histogram, 2>> latency_;  // Tasks, calls of actor methods.
-  size_t lineage_bytes_ = 0;
-  struct Kept {  // The nested references of a finished call's arguments, which the executor still
-                 // holds.
-    std::vector<ObjectEntry*> nested;
-    ProcessId executor;
-  };
-  absl::btree_map<uint64_t, Kept> kept_;  // By sequence bits.
+  std::function<void(ObjectEntry&)> want_borrowed_;
+  TaskList lineage_;  // Finished calls that may run again, the oldest first.
+  uint64_t lineage_bytes_ = 0;
+  uint64_t lineage_bound_ = kLineageBytes;
+  // The references in a finished call's arguments that its executor still holds, by executor and
+  // sequence bits.
+  absl::flat_hash_map<ProcessId, absl::btree_map<uint64_t, std::vector<ObjectEntry*>>> kept_;
 
  public:
   // `process` died: what it kept is let go, streams it produced end with `error`.

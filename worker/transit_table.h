@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "absl/container/btree_map.h"
+#include "absl/container/flat_hash_map.h"
 #include "base/ids.h"
 #include "worker/object_handle.h"
 
@@ -17,26 +18,28 @@ class TransitTable {
   // The number that the frame carries; 0 for none.
   uint64_t Hold(ProcessId receiver, std::vector<ObjectHandle> references) {
     if (references.empty()) return 0;
-    transits_[next_] = {receiver, std::move(references)};
+    transits_[receiver].emplace(next_, std::move(references));
+    ++size_;
     return next_++;
   }
   void Done(ProcessId from, uint64_t transit) {
-    auto found = transits_.find(transit);
-    if (found != transits_.end() && found->second.receiver == from) transits_.erase(found);
+    const auto to = transits_.find(from);
+    if (to == transits_.end()) return;
+    size_ -= to->second.erase(transit);
+    if (to->second.empty()) transits_.erase(to);
   }
   void ProcessDied(ProcessId process) {
-    for (auto transit = transits_.begin(); transit != transits_.end();) {
-      transit = transit->second.receiver == process ? transits_.erase(transit) : std::next(transit);
-    }
+    const auto to = transits_.find(process);
+    if (to == transits_.end()) return;
+    size_ -= to->second.size();
+    transits_.erase(to);
   }
-  size_t size() const { return transits_.size(); }
+  size_t size() const { return size_; }
 
  private:
-  struct Transit {
-    ProcessId receiver;
-    std::vector<ObjectHandle> references;
-  };
-  absl::btree_map<uint64_t, Transit> transits_;
+  absl::flat_hash_map<ProcessId, absl::btree_map<uint64_t, std::vector<ObjectHandle>>>
+      transits_;  // By receiver and number.
+  size_t size_ = 0;
   uint64_t next_ = 1;
 };
 

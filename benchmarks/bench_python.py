@@ -15,9 +15,11 @@ import statistics
 import subprocess
 import sys
 import time
+import urllib.request
 
 import numpy as np
 import sheaf
+from sheaf import _core
 
 
 @sheaf.remote
@@ -69,6 +71,32 @@ def rows():
     yield "put of 100 MB (NumPy)", "GB/s", array.nbytes / 1e9, lambda: put(array)
     yield "get of 100 MB (NumPy)", "/s", 1, lambda: get(block)
     yield "floor: copy of 100 MB", "GB/s", array.nbytes / 1e9, _copier(array)
+
+
+CHAIN = 1_000_000
+
+
+def freeing():
+    """Of a chain of references, each inside the value of the next, that is let go of: seconds until it is freed, and the longest put beside that."""
+    outermost = None
+    for _ in range(CHAIN):
+        outermost = sheaf.put([outermost])
+    while _owned_objects() < CHAIN:
+        time.sleep(0.05)
+    begin = time.perf_counter()
+    del outermost
+    longest = 0
+    while _owned_objects() > CHAIN // 100:  # The node's page is a fifth of a second old at most.
+        end = time.perf_counter() + 0.05
+        while (now := time.perf_counter()) < end:
+            sheaf.put(1)
+            longest = max(longest, time.perf_counter() - now)
+    return time.perf_counter() - begin, longest
+
+
+def _owned_objects():
+    with urllib.request.urlopen(_core.metrics_url(), timeout=30) as answer:
+        return next(float(line.split()[1]) for line in answer.read().decode().splitlines() if line.startswith("sheaf_owned_objects"))
 
 
 def _copier(array):
@@ -202,6 +230,11 @@ def main():
             continue
         figures[name] = {"rate": measure(run, amount, options.seconds), "unit": unit}
         print(f"{name:38} {figures[name]['rate']:14,.1f} {unit}", flush=True)
+    if options.only in "1,000,000 chained references":
+        seconds, longest = freeing()
+        for name, value, unit in ("1,000,000 chained references freed", seconds, "s"), ("longest put beside that", longest * 1e3, "ms"):
+            figures[name] = {"value": value, "unit": unit}
+            print(f"{name:38} {value:14,.3f} {unit}", flush=True)
     if options.json:
         with open(options.json, "w") as file:
             json.dump(figures, file, indent=1)

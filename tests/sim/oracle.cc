@@ -146,6 +146,8 @@ std::string Oracle::WhyNot(ObjectId object, ErrorKind kind, std::set<ObjectId>* 
         call != nullptr && call->arguments.op == Op::kGenerator && call->starts < 1 + call->retries;
     return again ? absl::StrCat("its stream may run again, and ran ", call->starts, " times") : "";
   }
+  // What it was made of was lost, or given up, and cannot be made again.
+  if (kind == ErrorKind::kReconstructionFailed && !dead_nodes_.empty()) return "";
   if (!made) return "it was put";
   return call == nullptr ? "its call is unknown" : WhyNotOfCall(*call, kind, seen);
 }

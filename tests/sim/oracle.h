@@ -6,6 +6,7 @@
 //   more often than its retries allow; calls of one caller start in order; once a newer incarnation
 //   of an
 //       actor runs, an older one starts nothing
+//   O6  what only lineage holds has no bytes (checked by the processes)
 // Simulated processes tell the oracle what they do; it knows nothing of Sheaf's inside.
 #pragma once
 

@@ -203,6 +203,10 @@ void Process::Settle() {
     }
     ended_.clear();
     owner_->references.CollectDropped();
+    if (owner_->references.has_unpromoted() && store_->room_version() != promoted_at_ &&
+        owner_->references.PromoteAgain()) {
+      promoted_at_ = store_->room_version();
+    }
     if (!actor_lookups_.empty()) TakeActorLookups();
   } while (RunWaiting() || !ended_.empty());
   threads_.remove_if([](const Async<>& thread) { return thread.done(); });
@@ -236,9 +240,22 @@ void Process::Flush() {
 }
 
 void Process::Tick() {
+  CheckLineage();
   const Nanos now = world_.now();
   const Nanos next = std::min(owner_->Tick(), gcs_->Tick());
   SpendLater(std::clamp(next, now + kShortestTick, now + kLongestTick) - now, [this] { Tick(); });
+}
+
+// What only lineage holds has no bytes in a store.
+void Process::CheckLineage() {
+  owner_->references.ForEach([&](ObjectEntry& object) {
+    const bool lent = object.extra && !object.extra->borrowers.empty();
+    if (object.lineage_uses == 0 || object.held() || object.doomed || lent) return;
+    if (object.location.known()) {
+      world_.oracle.Fail("O6", absl::StrCat("the object ", object.id.ToHex(),
+                                            ", which only lineage holds, has bytes in a store"));
+    }
+  });
 }
 
 void Process::OnFrame(ProcessId from, const Frame& frame) {

@@ -168,6 +168,7 @@ class Process final : public Endpoint, public FrameHost, public LocalStore, publ
   bool RunWaiting();
   void Flush();
   void Tick();
+  void CheckLineage();
   void SpendLater(Nanos delay,
                   std::function<void()> work);  // In this process, unless it is dead by then.
   TaskRecord* AddTask(const TemplateRecord& spec, Arguments* arguments, const Context& context);
@@ -225,6 +226,7 @@ class Process final : public Endpoint, public FrameHost, public LocalStore, publ
   size_t group_threads_ = 0;
   int blocked_threads_ = 0;
   bool told_blocked_ = false;
+  uint64_t promoted_at_ = 0;
   bool flush_scheduled_ = false;
   bool store_dirty_ = false;  // The store has something to flush.
   bool in_turn_ = false;

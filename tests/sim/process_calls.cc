@@ -180,6 +180,7 @@ bool Process::TryView(const ObjectHandle& object, ObjectView* view) {
       owner_->resolver.Want(entry);
       return entry.ready() && TryView(object, view);
     case ObjectState::kValue:
+      entry.viewed = true;
       view->bytes = entry.value;
       view->handle = object;
       break;

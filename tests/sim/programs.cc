@@ -200,8 +200,10 @@ Async<> Workload::Step(Process& process, DriverState& state) {
     case 1: {
       ObjectHandle last;
       const uint64_t length = 2 + random.Below(4);
+      const bool large = random.OneIn(4);
       for (uint64_t i = 0; i < length; ++i) {
         call.arguments = NewCall(Op::kPlain, random);
+        if (large) call.arguments.size = kLarge;  // Its lineage is kept.
         call.references.clear();
         if (last) call.references.push_back(last);
         if (!state.results.empty() && random.OneIn(3))

@@ -1,0 +1,145 @@
+# Copyright The Sheaf Authors. SPDX-License-Identifier: Apache-2.0
+"""What references hold, and for how long: long chains of them, long lineages, values in a process's own memory, values of dead owners."""
+
+import os
+import subprocess
+import sys
+
+import pytest
+import sheaf
+from sheaf.cluster_utils import Cluster
+
+from conftest import WAIT_S
+
+HEAD = """if True:
+    import os, threading, time, urllib.request
+    import numpy as np
+    import sheaf
+    from sheaf import _core
+
+    def figure(name):
+        with urllib.request.urlopen(_core.metrics_url(), timeout=30) as answer:
+            lines = [line.split() for line in answer.read().decode().splitlines() if line.startswith(name)]
+        return sum(float(value) for _, value in lines)
+
+    def until(condition):
+        deadline = time.monotonic() + 60
+        while not condition():
+            assert time.monotonic() < deadline, "it did not happen in time"
+            time.sleep(0.02)
+"""
+
+
+@pytest.fixture(scope="module", autouse=True)
+def no_node_of_another_module():
+    sheaf.shutdown()
+
+
+def run(text, **environment):
+    """A driver of its own: what these programs did before was to end the process."""
+    done = subprocess.run([sys.executable, "-c", HEAD + text], env={**os.environ, **environment}, capture_output=True, text=True, timeout=4 * WAIT_S)
+    assert done.returncode == 0, done.stderr
+
+
+def test_a_long_chain_of_references_is_freed_beside_the_calls():
+    run("""
+    sheaf.init(num_cpus=1, object_store_memory=256 << 20)
+    r = None
+    for _ in range(200_000):
+        r = sheaf.put([r])
+    until(lambda: figure("sheaf_owned_objects") > 199_000)
+    del r
+    longest = 0
+    end = time.monotonic() + 0.5
+    while time.monotonic() < end:
+        begun = time.perf_counter()
+        sheaf.put(1)
+        longest = max(longest, time.perf_counter() - begun)
+    until(lambda: figure("sheaf_owned_objects") < 100)  # Also while nobody calls.
+    assert longest < 0.25, longest  # All at once took longer; the machine may be busy.
+    """)
+
+
+def test_a_task_whose_argument_is_a_long_chain_and_an_actor_that_drops_one():
+    run("""
+    sheaf.init(num_cpus=2, object_store_memory=256 << 20)
+
+    @sheaf.remote
+    class Holder:
+        def chain(self, length):
+            self.r = None
+            for _ in range(length):
+                self.r = sheaf.put([self.r])
+            return length
+
+        def drop(self):
+            self.r = None
+            return "dropped"
+
+    holder = Holder.options(max_concurrency=2).remote()
+    assert sheaf.get(holder.chain.remote(100_000), timeout=60) == 100_000
+    assert sheaf.get(holder.drop.remote(), timeout=60) == "dropped"
+    until(lambda: figure("sheaf_owned_objects") < 100)
+    """)
+
+
+def test_a_loop_of_tasks_keeps_the_last_array_alone():
+    run("""
+    sheaf.init(num_cpus=1, object_store_memory=64 << 20)
+    step = sheaf.remote(lambda x: x + 1)
+    x = sheaf.put(np.zeros(1 << 17))  # 1 MiB
+    for i in range(300):
+        x = step.remote(x)
+        if i % 30 == 0:
+            sheaf.wait([x])
+    assert sheaf.get(x)[0] == 300
+    assert figure("sheaf_spills_total") == 0
+    until(lambda: figure("sheaf_store_objects") <= 3)
+    """)
+
+
+def test_values_of_a_process_have_a_budget():
+    run("""
+    def resident():
+        with open("/proc/self/statm") as file:
+            return int(file.read().split()[1]) * os.sysconf("SC_PAGESIZE")
+
+    sheaf.init(num_cpus=1, object_store_memory=64 << 20)
+    make = sheaf.remote(lambda i: i.to_bytes(4, "little") * 15_000)
+    before = resident()
+    refs = [sheaf.put(i.to_bytes(4, "little") * 15_000) for i in range(1500)] + [make.remote(i) for i in range(1500)]  # 60 kB each, 180 MB
+    sheaf.wait(refs, num_returns=len(refs))
+    assert resident() - before < 80 << 20, resident() - before
+    assert figure("sheaf_spills_total") > 0
+    for i in (0, 1, 700, 1499):
+        assert sheaf.get(refs[i]) == sheaf.get(refs[1500 + i]) == i.to_bytes(4, "little") * 15_000
+    """, SHEAF_VALUE_BYTES="16MiB")  # fmt: skip
+
+
+def test_the_first_values_of_a_process_outlive_it():
+    cluster = Cluster(initialize_head=True, head_node_args={"num_cpus": 2, "object_store_memory": 64 << 20})
+    try:
+        cluster.connect(namespace="n")
+
+        @sheaf.remote
+        class Keeper:
+            def keep(self, refs):
+                self.refs = refs
+
+            def values(self):
+                return sheaf.get(self.refs, timeout=WAIT_S)
+
+        keeper = Keeper.options(name="keeper", lifetime="detached").remote()
+        sheaf.get(keeper.keep.remote([]), timeout=WAIT_S)
+        text = f"""
+    sheaf.init(address={cluster.address!r}, namespace="n")
+    refs = [sheaf.put(i) for i in range(20)]
+    sheaf.get(sheaf.get_actor("keeper").keep.remote(refs), timeout=30)
+    time.sleep(0.2)  # A moment of life after it: it need not have been quick.
+    os._exit(0)
+        """
+        run(text)
+        assert sheaf.get(keeper.values.remote(), timeout=WAIT_S) == list(range(20))
+    finally:
+        sheaf.shutdown()
+        cluster.shutdown()

@@ -1,16 +1,19 @@
 // Copyright The Sheaf Authors. SPDX-License-Identifier: Apache-2.0
 #include "base/config.h"
 
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <algorithm>
 #include <array>
 #include <cstdlib>
+#include <filesystem>
 
 #include "absl/strings/ascii.h"
 #include "absl/strings/match.h"
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
+#include "base/file_system.h"
 #include "base/library_paths.h"
 #include "base/status_macros.h"
 
@@ -99,11 +102,43 @@ class Reader {
   absl::Status status_;
 };
 
-std::string DefaultBaseDirectory(const Environment& environment) {
-  const std::optional<std::string> runtime = environment("XDG_RUNTIME_DIR");
-  if (runtime && absl::StartsWith(*runtime, "/") && access(runtime->c_str(), W_OK) == 0) {
-    return *runtime + "/sheaf";
+// Sessions can be kept there: this user may write, and a reboot or a logout leaves it as it is.
+bool IsLasting(const std::string& base) {
+  if (KindOfFileSystem(base) != FileSystemKind::kLocal) return false;
+  struct stat info;
+  if (lstat(base.c_str(), &info) == 0) {
+    return S_ISDIR(info.st_mode) && info.st_uid == geteuid() && (info.st_mode & 077) == 0;
   }
+  std::filesystem::path parent = std::filesystem::path(base).parent_path();
+  while (access(parent.c_str(), F_OK) != 0 && parent.has_relative_path()) {
+    parent = parent.parent_path();
+  }
+  return access(parent.c_str(), W_OK | X_OK) == 0;
+}
+
+// The first place that lasts. The state of a head must be there after a logout, which removes
+// XDG_RUNTIME_DIR, and after a reboot; the sockets of its node lie beside it, as they must last as
+// long. What lasts nowhere is for nodes that are no heads.
+std::string DefaultBaseDirectory(const Environment& environment) {
+  const auto directory = [&environment](const char* name) {
+    const std::string value = environment(name).value_or("");
+    return absl::StartsWith(value, "/") ? value : "";
+  };
+  std::vector<std::string> places;
+  if (const std::string state = directory("XDG_STATE_HOME"); !state.empty()) {
+    places.push_back(state + "/sheaf");
+  }
+  if (geteuid() == 0) {
+    places.push_back("/var/lib/sheaf");
+  } else if (const std::string home = directory("HOME"); !home.empty()) {
+    places.push_back(home + "/.local/state/sheaf");
+  }
+  places.push_back(absl::StrCat("/var/tmp/sheaf-", geteuid()));
+  for (const std::string& place : places) {
+    if (IsLasting(place)) return place;
+  }
+  const std::string runtime = directory("XDG_RUNTIME_DIR");
+  if (!runtime.empty() && access(runtime.c_str(), W_OK) == 0) return runtime + "/sheaf";
   return absl::StrCat("/tmp/sheaf-", geteuid());
 }
 
@@ -123,6 +158,7 @@ absl::StatusOr<Settings> LoadSettings(const Environment& environment,
     settings.visible_gpus = *gpus;
   reader.Text("SHEAF_ADDRESS", settings.address);
   reader.Text("SHEAF_DIR", settings.base_directory);
+  reader.Switch("SHEAF_STATE_IN_MEMORY", settings.state_in_memory);
   reader.Text("SHEAF_EXECUTABLE", settings.executable);
   reader.Number("SHEAF_CPUS", 0, 1e6, "a number of CPUs, 0 for all", settings.cpus);
   reader.Number("SHEAF_GPUS", -1, 1e4, "a number of GPUs, -1 for what is found", settings.gpus);
@@ -138,6 +174,7 @@ absl::StatusOr<Settings> LoadSettings(const Environment& environment,
   reader.Switch("SHEAF_WORKER_TEMPLATES", settings.worker_template);
   reader.Text("SHEAF_TOKEN", settings.token);
   reader.Text("SHEAF_TOKEN_FILE", settings.token_file);
+  reader.Text("SHEAF_METRICS_TOKEN_FILE", settings.metrics_token_file);
   reader.Text("SHEAF_TLS_DIR", settings.tls_directory);
   reader.Level("SHEAF_LOG_LEVEL", settings.log_level);
   reader.Text("SHEAF_FAILPOINT", settings.failpoints);
@@ -150,10 +187,7 @@ absl::StatusOr<Settings> LoadSettings(const Environment& environment,
 
 absl::StatusOr<Settings> LoadSettings() {
   std::vector<std::string> names;
-  for (char** entry = environ; entry != nullptr && *entry != nullptr; ++entry) {
-    const std::string_view text = *entry;
-    names.emplace_back(text.substr(0, text.find('=')));
-  }
+  for (const std::string& text : OwnEnvironment()) names.push_back(text.substr(0, text.find('=')));
   return LoadSettings(ProcessEnvironment, names);
 }
 
@@ -174,6 +208,14 @@ std::optional<WorkerStart> TakeWorkerStart() {
   start.token = token.value_or("");
   if (commands && !absl::SimpleAtoi(*commands, &start.template_fd)) return std::nullopt;
   return start;
+}
+
+std::vector<std::string> OwnEnvironment() {
+  std::vector<std::string> all;
+  for (char** entry = environ; entry != nullptr && *entry != nullptr; ++entry) {
+    all.emplace_back(*entry);
+  }
+  return all;
 }
 
 void SetVariable(const std::string& name, const std::string& value) {

@@ -19,8 +19,13 @@ namespace sheaf {
 struct Settings {
   std::string
       address;  // SHEAF_ADDRESS: the session directory of a node to join. Empty: start a node.
-  std::string
-      base_directory;  // SHEAF_DIR, or $XDG_RUNTIME_DIR/sheaf, or /tmp/sheaf-<uid>: holds sessions.
+  // SHEAF_DIR: holds sessions, with the state of heads, and the token. Else the first of these that
+  // is on a local disk and may be written: $XDG_STATE_HOME/sheaf; ~/.local/state/sheaf, of root
+  // /var/lib/sheaf; /var/tmp/sheaf-<uid>. Where none is, $XDG_RUNTIME_DIR/sheaf or
+  // /tmp/sheaf-<uid>.
+  std::string base_directory;
+  bool state_in_memory =
+      false;  // SHEAF_STATE_IN_MEMORY: a head may keep its state where a reboot empties it.
   std::string executable;  // SHEAF_EXECUTABLE: the `sheaf` that Init starts. Empty: beside the
                            // library, or in PATH.
   double cpus = 0;         // SHEAF_CPUS: of the node; 0: what the kernel lets this process use.
@@ -43,6 +48,7 @@ struct Settings {
       true;  // SHEAF_WORKER_TEMPLATES: C++ workers fork from a first one; 0: each is exec'd.
   std::string token;  // SHEAF_TOKEN: of the cluster, 64 hexadecimal digits. Empty: from the file.
   std::string token_file;     // SHEAF_TOKEN_FILE. Empty: `token` in the base directory.
+  std::string metrics_token_file;  // SHEAF_METRICS_TOKEN_FILE. Empty: metrics for this machine only.
   std::string tls_directory;  // SHEAF_TLS_DIR: ca.pem, node.pem, node.key. Empty: no TLS.
   LogLevel log_level = LogLevel::kInfo;  // SHEAF_LOG_LEVEL: debug, info, warning, error, off.
   std::string failpoints;                // SHEAF_FAILPOINT: base/failpoint.h.
@@ -70,6 +76,9 @@ struct WorkerStart {
 // that programs which user code starts are not taken for workers. Call it once, from Init, before
 // threads exist.
 std::optional<WorkerStart> TakeWorkerStart();
+
+// All variables of this process, "NAME=value".
+std::vector<std::string> OwnEnvironment();
 
 // Sets a variable of this process (a forked worker's, before its threads exist).
 void SetVariable(const std::string& name, const std::string& value);

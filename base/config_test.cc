@@ -1,9 +1,15 @@
 // Copyright The Sheaf Authors. SPDX-License-Identifier: Apache-2.0
 #include "base/config.h"
 
+#include <unistd.h>
+
 #include <catch2/catch.hpp>
 #include <cstdlib>
+#include <filesystem>
 #include <map>
+#include <string>
+
+#include "base/file_system.h"
 
 namespace sheaf {
 namespace {
@@ -25,10 +31,35 @@ SCENARIO("an empty environment gives the defaults") {
   const absl::StatusOr<Settings> settings = Load({});
   REQUIRE(settings.ok());
   CHECK(settings->address.empty());
-  CHECK(settings->base_directory.starts_with("/tmp/sheaf-"));
   CHECK(settings->log_level == LogLevel::kInfo);
   CHECK(settings->memory_limit == 0.95);
   CHECK(settings->value_bytes == 256 << 20);
+}
+
+SCENARIO("sessions go where they last: not where a logout or a reboot removes them") {
+  // Of these tests' own; on a disk, as /tmp may lie in memory.
+  const std::string disk =
+      std::filesystem::temp_directory_path() / ("sheaf-config-" + std::to_string(getpid()));
+  std::filesystem::create_directories(disk);
+  const auto place = [](const std::map<std::string, std::string>& variables) {
+    return Load(variables)->base_directory;
+  };
+  if (KindOfFileSystem(disk) == FileSystemKind::kLocal) {
+    CHECK(place({{"XDG_STATE_HOME", disk}, {"XDG_RUNTIME_DIR", "/dev/shm"}}) == disk + "/sheaf");
+    CHECK(place({{"XDG_STATE_HOME", disk + "/not/yet"}}) == disk + "/not/yet/sheaf");
+    // Somebody else may have prepared it.
+    std::filesystem::create_directory(disk + "/sheaf");
+    std::filesystem::permissions(disk + "/sheaf", std::filesystem::perms::all);
+    CHECK(place({{"XDG_STATE_HOME", disk}}) != disk + "/sheaf");
+  }
+  std::filesystem::remove_all(disk);
+  const std::string in_memory = "/dev/shm/state";
+  for (const std::string& chosen :
+       {place({}), place({{"XDG_STATE_HOME", in_memory}}), place({{"XDG_STATE_HOME", "relative"}}),
+        place({{"XDG_RUNTIME_DIR", "/dev/shm"}, {"HOME", "/nowhere"}})}) {
+    INFO(chosen);
+    CHECK(KindOfFileSystem(chosen) == FileSystemKind::kLocal);
+  }
 }
 
 SCENARIO("each setting is read from its variable, and an empty value means the default") {

@@ -5,7 +5,6 @@
 #include <sys/file.h>
 #include <sys/random.h>
 #include <sys/stat.h>
-#include <sys/statfs.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -16,11 +15,14 @@
 #include <filesystem>
 #include <fstream>
 #include <system_error>
+#include <tuple>
 #include <vector>
 
 #include "absl/strings/escaping.h"
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
+#include "base/file_system.h"
+#include "base/log.h"
 #include "base/status_macros.h"
 
 namespace sheaf {
@@ -29,23 +31,11 @@ namespace {
 namespace fs = std::filesystem;
 
 constexpr char kLatest[] = "latest";
+constexpr char kDatabaseName[] = "/gcs.db";
 
 absl::Status Errno(const std::string& what) {
   const int error = errno;
   return absl::ErrnoToStatus(error, what);
-}
-
-// File systems of the network: sockets and locks work between the processes of one machine only, or
-// not at all.
-bool IsNetworkFileSystem(const std::string& path) {
-  constexpr std::array<uint32_t, 9> kMagics = {
-      0x6969 /* NFS */,      0xff534d42 /* CIFS */,   0xfe534d42 /* SMB2 */,
-      0x517b /* SMB */,      0x00c36400 /* Ceph */,   0x0bd00bd0 /* Lustre */,
-      0x47504653 /* GPFS */, 0x19830326 /* BeeGFS */, 0x5346414f /* AFS */};
-  struct statfs info;
-  if (statfs(path.c_str(), &info) != 0) return false;
-  return std::find(kMagics.begin(), kMagics.end(), static_cast<uint32_t>(info.f_type)) !=
-         kMagics.end();
 }
 
 absl::Status PrepareBase(const std::string& base) {
@@ -60,7 +50,7 @@ absl::Status PrepareBase(const std::string& base) {
     return absl::PermissionDeniedError(absl::StrCat(
         base, " must be a directory of this user with mode 0700; name another one with SHEAF_DIR"));
   }
-  if (IsNetworkFileSystem(base)) {
+  if (KindOfFileSystem(base) == FileSystemKind::kNetwork) {
     return absl::FailedPreconditionError(
         absl::StrCat(base, " is on a network file system; name a local directory with SHEAF_DIR"));
   }
@@ -96,9 +86,31 @@ std::string NameOf(int64_t start_time_unix_s) {
   return absl::StrCat("session-", text, "-", getpid());
 }
 
+// systemd's ageing of temporary files leaves a locked directory, and all in it, alone.
+UniqueFd LockAgainstAgeing(const std::string& base) {
+  UniqueFd directory(open(base.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
+  if (directory.valid()) flock(directory.get(), LOCK_SH | LOCK_NB);  // Best effort.
+  return directory;
+}
+
+bool IsThere(const std::string& path, int open_fd) {
+  struct stat named;
+  struct stat held;
+  return stat(path.c_str(), &named) == 0 && fstat(open_fd, &held) == 0 &&
+         named.st_dev == held.st_dev && named.st_ino == held.st_ino;
+}
+
+// When a node was ready there last; the directory's own time when none was.
+int64_t LastStart(const std::string& session) {
+  struct stat info;
+  if (stat((session + "/node").c_str(), &info) != 0 && stat(session.c_str(), &info) != 0) return 0;
+  return int64_t{info.st_mtim.tv_sec} * 1'000'000'000 + info.st_mtim.tv_nsec;
+}
+
 void RemoveTransient(const std::string& session) {
   std::error_code ignored;
   fs::remove(fs::path(session) / kRayletSocketName, ignored);
+  fs::remove(session + "/gcs.sock", ignored);
   fs::remove_all(session + "/spill", ignored);
   fs::remove_all(session + "/programs", ignored);
   fs::remove(session + "/token", ignored);
@@ -127,9 +139,15 @@ absl::StatusOr<std::unique_ptr<SessionDirectory>> SessionDirectory::Make(const s
                                                                          int64_t start_time_unix_s,
                                                                          bool keep) {
   SHEAF_RETURN_IF_ERROR(PrepareBase(base));
-  const std::string path = absl::StrCat(base, "/", NameOf(start_time_unix_s));
-  if (mkdir(path.c_str(), 0700) != 0) return Errno(path);
+  const std::string first = absl::StrCat(base, "/", NameOf(start_time_unix_s));
+  std::string path = first;
+  // A process of another container may have the same number.
+  for (int more = 2; mkdir(path.c_str(), 0700) != 0; ++more) {
+    if (errno != EEXIST || more > 100) return Errno(path);
+    path = absl::StrCat(first, "-", more);
+  }
   std::unique_ptr<SessionDirectory> result(new SessionDirectory(base, path, keep));
+  result->base_lock_ = LockAgainstAgeing(base);
   result->lock_ = TakeLock(path, O_CREAT);
   if (!result->lock_.valid()) return Errno(path + "/lock");
   if (keep) {
@@ -159,6 +177,7 @@ absl::StatusOr<std::unique_ptr<SessionDirectory>> SessionDirectory::Resume(
   }
   std::unique_ptr<SessionDirectory> result(
       new SessionDirectory(session.parent_path().string(), session.string(), /*keep=*/true));
+  result->base_lock_ = LockAgainstAgeing(result->base_);
   result->lock_ = std::move(lock);
   RemoveTransient(result->path());
   for (const std::string& directory : {result->log_directory(), result->spill_directory()}) {
@@ -202,33 +221,82 @@ void SessionDirectory::PublishLatest() const {
   }
 }
 
-int SessionDirectory::RemoveDead(const std::string& base, int keep_newest) {
-  std::vector<std::string> kept;
-  int changed = 0;
+absl::Status SessionDirectory::CheckThere() const {
+  if (IsThere(path_ + "/lock", lock_.get())) return absl::OkStatus();
+  return absl::DataLossError(absl::StrCat(
+      path_, ", the directory of this node, was removed or replaced while the node runs"));
+}
+
+std::vector<SessionInfo> SessionDirectory::List(const std::string& base) {
+  std::vector<SessionInfo> found;
   std::error_code error;
   for (fs::directory_iterator entry(base, error), end; !error && entry != end;
        entry.increment(error)) {
-    const std::string session = entry->path().string();
     std::error_code ignored;
     if (!absl::StartsWith(entry->path().filename().string(), "session-") ||
-        entry->is_symlink(ignored))
+        entry->is_symlink(ignored)) {
       continue;
-    const UniqueFd lock = TakeLock(session, 0);
+    }
+    SessionInfo info;
+    info.path = entry->path().string();
+    info.runs = fs::exists(info.path + "/lock", ignored) && !TakeLock(info.path, 0).valid();
+    info.kept = fs::exists(info.path + "/keep", ignored);
+    info.has_database = fs::exists(info.path + kDatabaseName, ignored);
+    info.last_start_unix_ns = LastStart(info.path);
+    found.push_back(std::move(info));
+  }
+  std::sort(found.begin(), found.end(), [](const SessionInfo& a, const SessionInfo& b) {
+    return std::tie(b.last_start_unix_ns, b.path) < std::tie(a.last_start_unix_ns, a.path);
+  });
+  return found;
+}
+
+absl::StatusOr<std::string> SessionDirectory::FindLatest(const std::string& base, bool head) {
+  for (const SessionInfo& session : List(base)) {
+    if (!session.kept || session.has_database != head) continue;
+    if (!session.runs) return session.path;
+    if (!head) continue;  // Of several nodes on one machine each goes on with its own.
+    return absl::FailedPreconditionError(
+        absl::StrCat("the latest head, ", session.path, ", runs; end it first with: sheaf stop "
+                     "--address ", session.path, " (or name another one: sheaf sessions lists them)"));
+  }
+  return std::string();
+}
+
+absl::Status SessionDirectory::Remove(const std::string& path) {
+  std::error_code error;
+  const fs::path session = fs::canonical(path, error);
+  if (error || !absl::StartsWith(session.filename().string(), "session-") ||
+      !fs::exists(session / "lock", error)) {
+    return absl::NotFoundError(absl::StrCat("'", path, "' is no session of a node"));
+  }
+  const UniqueFd lock = TakeLock(session.string(), 0);
+  if (!lock.valid()) {
+    return absl::FailedPreconditionError(
+        absl::StrCat("a node runs in ", path, "; end it first with: sheaf stop --address ", path));
+  }
+  fs::remove_all(session, error);
+  if (error) return absl::UnavailableError(absl::StrCat(path, ": ", error.message()));
+  return absl::OkStatus();
+}
+
+int SessionDirectory::RemoveDead(const std::string& base, int keep_newest) {
+  int changed = 0;
+  int without_state = 0;
+  for (const SessionInfo& session : List(base)) {  // The newest first.
+    const UniqueFd lock = TakeLock(session.path, 0);
     if (!lock.valid()) continue;
-    if (fs::exists(session + "/keep", ignored)) {
-      if (fs::exists(fs::path(session) / kRayletSocketName, ignored)) ++changed;
-      RemoveTransient(session);
-      kept.push_back(session);
+    std::error_code ignored;
+    // What a head has acknowledged is nobody's to remove but its owner's.
+    const bool stays = session.has_database || (session.kept && without_state++ < keep_newest);
+    if (stays) {
+      if (fs::exists(fs::path(session.path) / kRayletSocketName, ignored)) ++changed;
+      RemoveTransient(session.path);
     } else {
-      fs::remove_all(session, ignored);
+      Log(LogLevel::kInfo, "removing ", session.path, ": its node has ended, and was no head");
+      fs::remove_all(session.path, ignored);
       ++changed;
     }
-  }
-  std::sort(kept.rbegin(), kept.rend());  // By start time, as the names begin with it.
-  for (size_t i = static_cast<size_t>(std::max(keep_newest, 0)); i < kept.size(); ++i) {
-    std::error_code ignored;
-    fs::remove_all(kept[i], ignored);
-    ++changed;
   }
   return changed;
 }

@@ -1,12 +1,12 @@
 // Copyright The Sheaf Authors. SPDX-License-Identifier: Apache-2.0
 // The directory of one run of a node, BASE/session-<start>-<pid>, mode 0700 (start: as
-// 20260131-235959, UTC). In it:
+// 20260131-235959, UTC; "-2" and so on behind it where the name is taken). In it:
 //
 //   raylet.sock  the socket that local processes attach to
 //   token        256 bits in hexadecimal, mode 0600
 //   lock         held by the node while it lives
 //   keep         exists if the directory outlives the node
-//   gcs.db       of the GCS, where it runs here
+//   gcs.db       of the GCS, where it runs here; and gcs.sock, where it is asked for copies
 //   node         the number of the node
 //   logs/        what the node and its workers print
 //   spill/       objects that found no room in memory
@@ -15,8 +15,10 @@
 // BASE/latest links to the one that was ready last.
 #pragma once
 
+#include <cstdint>
 #include <memory>
 #include <string>
+#include <vector>
 
 #include "absl/status/statusor.h"
 #include "base/unique_fd.h"
@@ -33,6 +35,15 @@ std::string DirectoryOf(const std::string& address, const std::string& base);
 bool NamesHead(const std::string& address);
 // The raylet's socket there.
 std::string SocketOf(const std::string& address, const std::string& base);
+
+// A session that is there, whether its node runs or has ended.
+struct SessionInfo {
+  std::string path;
+  bool runs = false;
+  bool kept = false;          // It outlives its node.
+  bool has_database = false;  // Of a head: the state of a cluster.
+  int64_t last_start_unix_ns = 0;
+};
 
 class SessionDirectory {
  public:
@@ -67,11 +78,22 @@ class SessionDirectory {
   // Best effort: without it a resumed session takes a while to know that its last node is dead.
   void WriteNode(uint32_t number) const;
   std::string database() const { return path_ + "/gcs.db"; }
+  // kDataLoss: somebody removed or replaced the directory. To be asked about once a second: what is
+  // written after that is in files without a name.
+  absl::Status CheckThere() const;
   const std::string& token() const { return token_; }
 
+  // All in `base`, the one that was started last first.
+  static std::vector<SessionInfo> List(const std::string& base);
+  // The one that was started last, of a head or of another node, and whose node has ended; empty if
+  // there is none. kFailedPrecondition: the latest head runs.
+  static absl::StatusOr<std::string> FindLatest(const std::string& base, bool head);
+  // Removes one, with the database. kNotFound: no session. kFailedPrecondition: its node runs.
+  static absl::Status Remove(const std::string& path);
   // Removes what nodes that were killed left in `base`: their sessions, or what does not stay of
-  // them; of those that stay, all but the newest `keep_newest`. Returns the number of sessions
-  // changed. Sessions of living nodes are untouched.
+  // them; of those that stay and hold no database, all but the `keep_newest` that were started
+  // last. A database goes by Remove alone. Returns the number of sessions changed. Sessions of
+  // living nodes are untouched.
   static int RemoveDead(const std::string& base, int keep_newest);
 
  private:
@@ -82,6 +104,7 @@ class SessionDirectory {
   const std::string path_;
   const bool keep_;
   UniqueFd lock_;
+  UniqueFd base_lock_;
   std::string token_;
 };
 

@@ -6,6 +6,7 @@
 #include <unistd.h>
 
 #include <catch2/catch.hpp>
+#include <chrono>
 #include <cstdlib>
 #include <filesystem>
 #include <fstream>
@@ -152,6 +153,73 @@ SCENARIO("what killed nodes left is removed by the next one") {
   CHECK(fs::exists(recent + "/logs/raylet.log"));
   CHECK_FALSE(fs::exists(recent + "/spill"));
   CHECK(fs::exists((*living)->path() + "/lock"));
+}
+
+SCENARIO("the database of a head stays, however many nodes began since, until it is removed by name") {
+  const Scratch scratch;
+  const std::string base = scratch.root + "/b";
+  const std::string head = DeadSession(base, 1, true);
+  std::ofstream(head + "/gcs.db") << "rows";
+  for (int start = 2; start < 9; ++start) DeadSession(base, start, true);
+  SessionDirectory::RemoveDead(base, 2);
+  CHECK(fs::exists(head + "/gcs.db"));
+  CHECK(SessionDirectory::List(base).size() == 3);
+  CHECK(SessionDirectory::Remove(base + "/nothing").code() == absl::StatusCode::kNotFound);
+  CHECK(SessionDirectory::Remove(base).code() == absl::StatusCode::kNotFound);
+  {
+    const auto running = SessionDirectory::Resume(head);
+    CHECK(SessionDirectory::Remove(head).code() == absl::StatusCode::kFailedPrecondition);
+  }
+  CHECK(SessionDirectory::Remove(head) == absl::OkStatus());
+  CHECK_FALSE(fs::exists(head));
+}
+
+SCENARIO("the latest head is the one that was started last, not the one that was made last") {
+  const Scratch scratch;
+  const std::string base = scratch.root + "/b";
+  CHECK(*SessionDirectory::FindLatest(base, true) == "");
+  const std::string old = DeadSession(base, 1, true);
+  const std::string young = DeadSession(base, 2, true);
+  const std::string worker = DeadSession(base, 3, true);
+  for (const std::string& head : {old, young}) std::ofstream(head + "/gcs.db") << "rows";
+  const auto start = [](const std::string& session, int seconds_ago) {
+    std::ofstream(session + "/node") << "1";
+    fs::last_write_time(session + "/node",
+                        fs::file_time_type::clock::now() - std::chrono::seconds(seconds_ago));
+  };
+  start(old, 10);
+  start(young, 20);
+  start(worker, 5);
+  CHECK(*SessionDirectory::FindLatest(base, true) == old);
+  CHECK(*SessionDirectory::FindLatest(base, false) == worker);
+  const auto running = SessionDirectory::Resume(old);
+  REQUIRE(running.ok());
+  CHECK(SessionDirectory::FindLatest(base, true).status().code() ==
+        absl::StatusCode::kFailedPrecondition);
+}
+
+SCENARIO("a node notices that its directory went") {
+  const Scratch scratch;
+  const std::string base = scratch.root + "/b";
+  auto session = SessionDirectory::Make(base, 1, true);
+  REQUIRE(session.ok());
+  CHECK((*session)->CheckThere() == absl::OkStatus());
+  SECTION("removed") { fs::remove_all((*session)->path()); }
+  SECTION("replaced") {
+    fs::rename((*session)->path(), base + "/elsewhere");
+    fs::create_directory((*session)->path());
+    std::ofstream((*session)->path() + "/lock") << "";
+  }
+  CHECK((*session)->CheckThere().code() == absl::StatusCode::kDataLoss);
+}
+
+SCENARIO("two nodes that begin in one second with one process number have directories of their own") {
+  const Scratch scratch;
+  const std::string base = scratch.root + "/b";
+  const auto one = SessionDirectory::Make(base, 1, false);
+  const auto two = SessionDirectory::Make(base, 1, false);
+  REQUIRE(two.status() == absl::OkStatus());
+  CHECK((*one)->path() + "-2" == (*two)->path());
 }
 
 }  // namespace sheaf

@@ -215,9 +215,12 @@ absl::StatusOr<PeerCredentials> UnixSocket::Peer() const {
 }
 
 UnixListener::~UnixListener() {
+  if (fd_.valid() && IsAtItsPath()) unlink(path_.c_str());
+}
+
+bool UnixListener::IsAtItsPath() const {
   struct stat info;
-  if (fd_.valid() && lstat(path_.c_str(), &info) == 0 && info.st_ino == inode_)
-    unlink(path_.c_str());
+  return lstat(path_.c_str(), &info) == 0 && info.st_ino == inode_;
 }
 
 absl::StatusOr<UnixListener> UnixListener::Listen(const std::string& path) {

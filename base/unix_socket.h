@@ -80,6 +80,8 @@ class UnixListener {
   // somebody listens at `path` (a socket file that a dead process left is replaced).
   // kInvalidArgument: the last part of the path is over 90 bytes.
   static absl::StatusOr<UnixListener> Listen(const std::string& path);
+  // The file at the path is this socket even now: whoever connects there arrives here.
+  bool IsAtItsPath() const;
 
   // The next connection, whoever made it: callers compare Peer().uid with their own.
   // kDeadlineExceeded: none within `timeout`. kResourceExhausted: no descriptors left.

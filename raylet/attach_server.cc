@@ -29,6 +29,7 @@ namespace {
 // A tool whose answers pile up to this is dropped.
 constexpr size_t kMaxOutboxBytes = 2 * kMaxToolAnswer;
 
+constexpr Nanos kLookAtSocket = kSecond;
 constexpr Nanos kFirstRetry = kMillisecond;
 constexpr Nanos kLastRetry = 50 * kMillisecond;
 
@@ -155,13 +156,30 @@ absl::Status AttachServer::Listen() {
   SHEAF_ASSIGN_OR_RETURN(UnixListener listener, UnixListener::Listen(options_.socket_path));
   absl::Status status;
   event_loop_.Run([&] {
-    listener_.emplace(std::move(listener));
-    status = event_loop_.Watch(listener_->fd(), EPOLLIN, [this](uint32_t) { AcceptSome(); });
+    status = ListenWith(std::move(listener));
+    event_loop_.After(kLookAtSocket, [this] { KeepSocket(); });
   });
   return status;
 }
 
 // ---- On the event loop. ----
+
+absl::Status AttachServer::ListenWith(UnixListener listener) {
+  if (listener_.has_value()) event_loop_.Unwatch(listener_->fd());
+  listener_.emplace(std::move(listener));
+  const uint32_t events = strangers_ < options_.max_strangers ? EPOLLIN : 0;
+  return event_loop_.Watch(listener_->fd(), events, [this](uint32_t) { AcceptSome(); });
+}
+
+// What ages temporary files removes sockets too, and then nobody finds the node.
+void AttachServer::KeepSocket() {
+  event_loop_.After(kLookAtSocket, [this] { KeepSocket(); });
+  if (listener_->IsAtItsPath()) return;
+  absl::StatusOr<UnixListener> again = UnixListener::Listen(options_.socket_path);
+  const absl::Status made = again.ok() ? ListenWith(*std::move(again)) : again.status();
+  Log(LogLevel::kError, "the socket ", options_.socket_path, " was removed; making it anew: ",
+      made.ToString());
+}
 
 void AttachServer::AcceptSome() {
   while (strangers_ < options_.max_strangers) {

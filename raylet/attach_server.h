@@ -108,6 +108,8 @@ class AttachServer final : public Switchboard {
   };
 
   // On the event loop.
+  absl::Status ListenWith(UnixListener listener);
+  void KeepSocket();
   void AcceptSome();
   void OnReadable(const std::shared_ptr<Connection>& connection);
   void OnHello(const std::shared_ptr<Connection>& connection, SocketMessage message);

@@ -169,6 +169,19 @@ AttachHello GoodHello() {
 
 }  // namespace
 
+SCENARIO("a socket that somebody removes is there again") {
+  Node node;
+  std::filesystem::remove(node.path());
+  absl::StatusOr<Attached> attached = absl::UnavailableError("not tried");
+  const Nanos deadline = MonotonicNow() + 5 * kSecond;
+  while (!attached.ok() && MonotonicNow() < deadline) {
+    attached = node.Driver();
+    std::this_thread::yield();
+  }
+  CHECK(attached.ok());
+  CHECK(node.Driver().ok());
+}
+
 SCENARIO("a driver attaches, speaks over its rings, and leaves") {
   Node node;
   absl::StatusOr<Attached> attached = node.Driver();

@@ -229,8 +229,12 @@ void ActorService::OnReport(CallPtr call, NodeNumber node, const proto::ActorSta
     if (ending != entry->ending.end() && ending->second <= report.incarnation())
       entry->ending.erase(ending);
   }
+  // An incarnation is on disk before its order leaves. So a later one comes from before the database
+  // was brought back from a backup, and lives: it is taken over.
+  const bool is_later = entry != nullptr && report.has_started() &&
+                        report.incarnation() > entry->info().incarnation();
   if (entry == nullptr || !entry->is_alive() || !entry->info().detached() ||
-      report.incarnation() != entry->info().incarnation()) {
+      (report.incarnation() != entry->info().incarnation() && !is_later)) {
     if (entry != nullptr && !died) {
       EndIncarnation(node, *id, *entry, report.incarnation());
     } else if (id.ok() && !died) {
@@ -291,14 +295,20 @@ Outcome ActorService::Plan(const Happening& what) {
   const ActorEntry* entry = table_.Find(what.id);
   if (entry == nullptr) return {};
   const proto::ActorInfo& now = entry->info();
-  if (what.incarnation != 0 && what.incarnation != now.incarnation()) return {};
-  const std::optional<ActorStep> step = Next(now.state(), what.event, MayRestart(now));
+  const bool is_later =
+      what.event == ActorEvent::kStarted && what.incarnation > now.incarnation();
+  if (what.incarnation != 0 && what.incarnation != now.incarnation() && !is_later) return {};
+  const std::optional<ActorStep> step =
+      Next(is_later && now.state() != proto::ActorInfo::DEAD ? proto::ActorInfo::RESTARTING
+                                                            : now.state(),
+           what.event, MayRestart(now));
   if (!step) return {};
   proto::ActorRecord record = entry->record;
   proto::ActorInfo* info = record.mutable_info();
   info->set_state(step->next);
   info->clear_words();
   if (step->action == ActorAction::kRecord) {
+    info->set_incarnation(what.incarnation);
     info->set_process(what.started.process());
     info->set_os_pid(what.started.os_pid());
     info->set_lease(what.started.lease());

@@ -442,6 +442,22 @@ SCENARIO(
     CHECK(world.Lookup(world.id).state() == Info::ALIVE);
     CHECK(world.Starts(world.node).empty());
   }
+  WHEN("its node reports a later incarnation than the disk, which came back from a backup, knows") {
+    auto later = world.Report(3);
+    later.mutable_started()->set_process(ProcessId{world.node, 12}.packed());
+    *report.add_actors() = later;
+    world.ReportNode(world.node, report);
+    world.ReportNode(other);
+    CHECK_FALSE(world.service().recovering());
+    CHECK(world.Starts(world.node).empty());
+    CHECK(world.kills.empty());
+    const Info now = world.Lookup(world.id);
+    CHECK(now.state() == Info::ALIVE);
+    CHECK(now.incarnation() == 3);
+    CHECK(now.process() == ProcessId{world.node, 12}.packed());
+    world.Died(world.node, 3);
+    CHECK(world.Starts(world.node) == std::vector<uint32_t>{4});
+  }
   WHEN("its node reports, but does not have it") {
     world.ReportNode(world.node, report);
     world.ReportNode(other);

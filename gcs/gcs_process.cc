@@ -1,13 +1,13 @@
 // Copyright The Sheaf Authors. SPDX-License-Identifier: Apache-2.0
 #include "gcs/gcs_process.h"
 
-#include <deque>
 #include <future>
 #include <map>
 #include <utility>
 
 #include "base/status_macros.h"
 #include "gcs/gcs_metrics.h"
+#include "gcs/pause_guard.h"
 #include "metrics/counter.h"
 
 namespace sheaf {
@@ -22,64 +22,35 @@ class GcsProcess::CallbackTransport final : public Transport {
  public:
   CallbackTransport(const GcsProcessOptions& options, const Clock& clock,
                     const std::atomic<bool>& silenced)
-      : options_(options), clock_(clock), silenced_(silenced) {}
+      : guard_({options.longest_pause, options.held_after_pause}, clock,
+               [&options, &silenced](PauseGuard::Frame frame) {
+                 if (!silenced) options.send(frame.to, frame.kind, std::move(frame.body));
+               }) {}
 
   Channel& To(ProcessId peer) override {
-    return channels_.try_emplace(peer, peer, *this).first->second;
+    return channels_.try_emplace(peer, peer, guard_).first->second;
   }
-  // Looks for pauses, and lets go what was held after one.
-  void Turn() {
-    const Nanos now = clock_.Now();
-    if (last_turn_ != 0 && now - last_turn_ >= options_.longest_pause) {
-      held_until_ = now + options_.held_after_pause;
-    }
-    last_turn_ = now;
-    while (!held_.empty() && now >= held_until_) {
-      Held frame = std::move(held_.front());
-      held_.pop_front();
-      if (!silenced_) options_.send(frame.to, frame.kind, std::move(frame.body));
-    }
-  }
+  void Turn() { guard_.Turn(); }
   void Forget(ProcessId peer) override { channels_.erase(peer); }
 
  private:
   class CallbackChannel final : public Channel {
    public:
-    CallbackChannel(ProcessId peer, CallbackTransport& transport)
-        : peer_(peer), transport_(transport) {}
+    CallbackChannel(ProcessId peer, PauseGuard& guard) : peer_(peer), guard_(guard) {}
     void Send(Lane, FrameKind kind, std::string_view head, std::string_view tail) override {
       std::string body;
       body.reserve(head.size() + tail.size());
       body.append(head).append(tail);
-      transport_.Send({peer_, kind, std::move(body)});
+      guard_.Pass({peer_, kind, std::move(body)});
     }
     size_t queued_bytes() const override { return 0; }
 
    private:
     const ProcessId peer_;
-    CallbackTransport& transport_;
+    PauseGuard& guard_;
   };
-  struct Held {
-    ProcessId to;
-    FrameKind kind;
-    std::string body;
-  };
-  void Send(Held frame) {
-    Turn();
-    if (silenced_) return;
-    if (last_turn_ < held_until_) {
-      held_.push_back(std::move(frame));
-    } else {
-      options_.send(frame.to, frame.kind, std::move(frame.body));
-    }
-  }
 
-  const GcsProcessOptions& options_;
-  const Clock& clock_;
-  const std::atomic<bool>& silenced_;
-  Nanos last_turn_ = 0;
-  Nanos held_until_ = 0;
-  std::deque<Held> held_;
+  PauseGuard guard_;
   std::map<ProcessId, CallbackChannel> channels_;
 };
 
@@ -89,6 +60,10 @@ GcsProcess::GcsProcess(GcsProcessOptions options)
       transport_(std::make_unique<CallbackTransport>(options_, clock_, silenced_)),
       loop_(std::make_unique<ThreadExecutor>(ThreadExecutor::Options{
           .name = "gcs", .tick_period = options_.tick_period, .tick = [this] { Tick(); }})) {}
+
+void GcsProcess::PostTick() {
+  loop_->Post([this] { Tick(); });
+}
 
 void GcsProcess::Tick() {
   if (!started_) return;
@@ -139,6 +114,11 @@ GcsProcess::~GcsProcess() { Stop(); }
 void GcsProcess::Post(ProcessId from, FrameKind kind, std::string body) {
   loop_->Post(
       [this, from, kind, body = std::move(body)] { service_->OnFrame(from, {kind, body}); });
+}
+
+void GcsProcess::Backup(std::string path, std::function<void(absl::Status)> done) {
+  if (sqlite_ != nullptr) return sqlite_->Backup(std::move(path), std::move(done));
+  done(absl::FailedPreconditionError("the state of this cluster is kept in memory alone"));
 }
 
 void GcsProcess::Stop() {

@@ -1,7 +1,7 @@
 // Copyright The Sheaf Authors. SPDX-License-Identifier: Apache-2.0
-// The GCS of real clusters: storage, service, and the loop thread that owns them. In `sheaf node`
-// it lives in the raylet's process, in `sheaf gcs` behind a gRPC server; neither waits for the
-// other.
+// The GCS of real clusters: storage, service, and the loop thread that owns them. The node of a
+// program has it in its own process, a head in one beside it (cli/gcs_child.h); neither waits for
+// the other.
 #pragma once
 
 #include <atomic>
@@ -33,7 +33,7 @@ struct GcsProcessOptions {
   std::function<void(absl::Status)> on_fatal = nullptr;
   metrics::Page* metrics =
       nullptr;  // Outlives the process. Not null: the figures of the GCS are kept there.
-  Nanos tick_period = 100 * kMillisecond;
+  Nanos tick_period = 100 * kMillisecond;  // 0: time goes on by PostTick alone.
   // After a pause of this process nothing leaves for a while: if others follow a later GCS by now,
   // Silence is called in that time, and what was answered to nobody was never acknowledged.
   Nanos longest_pause = 3 * kSecond;
@@ -50,6 +50,10 @@ class GcsProcess {
   // A frame from the raylet `from`, {0, k} while it has no number. Any thread; never blocks for the
   // disk.
   void Post(ProcessId from, FrameKind kind, std::string body);
+  // Time goes on: deadlines are looked at, a pause since the last tick is noticed. Any thread.
+  void PostTick();
+  // As SqliteStorage::Backup. kFailedPrecondition: everything is kept in memory. Any thread.
+  void Backup(std::string path, std::function<void(absl::Status)> done);
   // The term is over: nothing leaves any more. Any thread.
   void Silence() { silenced_ = true; }
   // Answers what has been posted, closes the storage and ends the threads. Idempotent.

@@ -147,6 +147,44 @@ SCENARIO("a database of another cluster, or none at all, is refused") {
         absl::StatusCode::kUnavailable);
 }
 
+SCENARIO("a term follows the one on disk, and is not below the least that is asked for") {
+  TemporaryFile file;
+  Raylet raylet;
+  const auto term = [&](uint64_t least) {
+    GcsProcessOptions options = raylet.Options(file.path());
+    options.gcs.least_term = least;
+    const auto gcs = GcsProcess::Start(std::move(options));
+    REQUIRE(gcs.status() == absl::OkStatus());
+    return (*gcs)->term();
+  };
+  CHECK(term(0) == 1);
+  CHECK(term(1'000) == 1'000);
+  CHECK(term(5) == 1'001);
+}
+
+SCENARIO("without ticks of its own a GCS knows no time but that of the ticks it is given") {
+  Raylet raylet;
+  GcsProcessOptions options = raylet.Options("");
+  options.tick_period = 0;
+  options.longest_pause = 100 * kMillisecond;
+  options.held_after_pause = 200 * kMillisecond;
+  const auto gcs = GcsProcess::Start(std::move(options));
+  REQUIRE(gcs.ok());
+  const NodeNumber node = raylet.Register(**gcs);
+  (*gcs)->PostTick();
+  std::this_thread::sleep_for(std::chrono::milliseconds(150));  // Whoever ticks it is stopped.
+  const Nanos begin = MonotonicNow();
+  (*gcs)->PostTick();
+  const size_t before = raylet.replies();
+  raylet.Post(**gcs, {node, 1}, KvPut("behind", "it"));
+  while (raylet.replies() == before && MonotonicNow() - begin < 5 * kSecond) {
+    (*gcs)->PostTick();
+    std::this_thread::sleep_for(std::chrono::milliseconds(5));
+  }
+  CHECK(raylet.replies() > before);
+  CHECK(MonotonicNow() - begin >= 200 * kMillisecond);
+}
+
 SCENARIO(
     "after a pause of the process answers are held, until it may be sure that it still leads") {
   class Raylet raylet;

@@ -1,6 +1,7 @@
 // Copyright The Sheaf Authors. SPDX-License-Identifier: Apache-2.0
 #include "gcs/gcs_service.h"
 
+#include <algorithm>
 #include <cstring>
 
 #include "absl/strings/str_cat.h"
@@ -81,7 +82,7 @@ absl::Status GcsService::Start() {
   } else if (!options_.cluster_id.empty() && options_.cluster_id != cluster_id_) {
     return absl::FailedPreconditionError("the storage of the GCS belongs to another cluster");
   }
-  ++term_;
+  term_ = std::max(term_ + 1, options_.least_term);
   publisher_.set_term(term_);
   for (const auto& [node, info] : nodes_.table().all()) {
     if (nodes_.table().IsMember(node)) unreported_.insert(node);

@@ -2,10 +2,8 @@
 #include "gcs/sqlite_storage.h"
 
 #include <fcntl.h>
-#include <linux/magic.h>
 #include <sqlite3.h>
 #include <sys/stat.h>
-#include <sys/vfs.h>
 #include <unistd.h>
 
 #include <cerrno>
@@ -19,6 +17,7 @@
 #include "base/clock.h"
 #include "base/crc32c.h"
 #include "base/failpoint.h"
+#include "base/file_system.h"
 #include "base/status_macros.h"
 #include "base/unique_fd.h"
 #include "gcs/wal_check.h"
@@ -51,26 +50,16 @@ std::string WithChecksum(int table, std::string_view key, std::string_view value
 
 // WAL needs the file locks and the fsync of a local disk.
 absl::Status CheckFileSystem(const std::string& path) {
-  struct statfs system;
-  if (statfs(path.c_str(), &system) != 0) {
-    return absl::UnavailableError(absl::StrCat(path, ": ", std::strerror(errno)));
-  }
-  constexpr uint32_t kCeph = 0x00c36400, kLustre = 0x0bd00bd0, kCifs = 0xff534d42,
-                     kSmb2 = 0xfe534d42;
-  switch (static_cast<uint32_t>(system.f_type)) {
-    case NFS_SUPER_MAGIC:
-    case SMB_SUPER_MAGIC:
-    case AFS_SUPER_MAGIC:
-    case CODA_SUPER_MAGIC:
-    case kCeph:
-    case kLustre:
-    case kCifs:
-    case kSmb2:
-      return absl::FailedPreconditionError(absl::StrCat(
-          path, ": on a network file system; the database of the GCS needs a local one"));
-    default:
-      return absl::OkStatus();
-  }
+  if (KindOfFileSystem(path) != FileSystemKind::kNetwork) return absl::OkStatus();
+  return absl::FailedPreconditionError(
+      absl::StrCat(path, ": on a network file system; the database of the GCS needs a local one"));
+}
+
+// Device and inode; zeros if there is none.
+std::pair<uint64_t, uint64_t> FileAt(const std::string& path) {
+  struct stat info;
+  if (stat(path.c_str(), &info) != 0) return {};
+  return {info.st_dev, info.st_ino};
 }
 
 size_t SizeOf(const WriteBatch& batch) {
@@ -102,6 +91,7 @@ SqliteStorage::SqliteStorage(SqliteStorageOptions options, Executor& completions
 
 SqliteStorage::~SqliteStorage() {
   writer_.Stop();
+  copy_.reset();
   // After a fault SQLite's clean-up would checkpoint pages that may be wrong, so the files stay as
   // they are.
   if (dead_) Abandon(database_);
@@ -134,6 +124,7 @@ absl::Status SqliteStorage::OpenDatabase() {
       return absl::UnavailableError(absl::StrCat(folder, ": cannot sync: ", std::strerror(errno)));
     }
   }
+  database_file_ = FileAt(path);
   SHEAF_RETURN_IF_ERROR(CheckFileSystem(path));
   SHEAF_RETURN_IF_ERROR(CheckWriteAheadLog(path + "-wal"));
   const int flags = SQLITE_OPEN_READWRITE | SQLITE_OPEN_NOMUTEX | SQLITE_OPEN_PRIVATECACHE;
@@ -283,11 +274,23 @@ void SqliteStorage::CommitGroup(std::vector<Pending> group) {
           absl::StrCat(options_.path, ": the disk is full; free some space"));
     } else if (code != SQLITE_OK) {
       return Fatal(Failure(code, "commit"));
+    } else if (absl::Status named = CheckNamed(); !named.ok()) {
+      return Fatal(std::move(named));
     }
   }
   completions_.Post([group = std::make_shared<std::vector<Pending>>(std::move(group)), status] {
     for (Pending& pending : *group) pending.done(status);
   });
+}
+
+absl::Status SqliteStorage::CheckNamed() {
+  const std::pair<uint64_t, uint64_t> log = FileAt(options_.path + "-wal");
+  if (log_file_ == std::pair<uint64_t, uint64_t>()) log_file_ = log;
+  if (log.second != 0 && log == log_file_ && FileAt(options_.path) == database_file_) {
+    return absl::OkStatus();
+  }
+  return absl::DataLossError(absl::StrCat(
+      options_.path, ", the state of the cluster, was removed or replaced while it was in use"));
 }
 
 int SqliteStorage::WriteTransaction(const std::vector<Pending>& group) {

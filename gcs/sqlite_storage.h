@@ -53,6 +53,11 @@ class SqliteStorage final : public Storage {
   absl::Status LoadAll(const Visitor& visit) override;
   // Returns when all that was committed before is written, and its completions are posted.
   void Flush();
+  // Copies all that is committed into a new file at `path` (0600), which can be opened in place of
+  // this one. Commits go on meanwhile, and each may wait for some milliseconds. `done` is called on
+  // the writer thread, or never if the storage is destroyed first; after anything but OK there is no
+  // file. kAlreadyExists: there is one. kFailedPrecondition: a copy is under way. Any thread.
+  void Backup(std::string path, Done done);
   bool read_only() const override { return read_only_.load(std::memory_order_relaxed); }
   // Transactions so far; with the batches in them it shows what group commit saves. Any thread may
   // call.
@@ -75,11 +80,17 @@ class SqliteStorage final : public Storage {
   // On the writer thread from here on.
   void CommitQueued();
   void CommitGroup(std::vector<Pending> group);
+  // kDataLoss: somebody removed or replaced a file, and what is written goes to one without a name.
+  absl::Status CheckNamed();
   int WriteTransaction(const std::vector<Pending>& group);
   int WriteRow(const Write& write);
   bool IsFull(int code) const;
   bool TryResume();
   void Checkpoint();
+  absl::Status BeginCopy();
+  void CopySome();
+  absl::Status FinishCopy();
+  void EndCopy(absl::Status status);
   void Fatal(absl::Status status);
 
   const SqliteStorageOptions options_;
@@ -91,10 +102,18 @@ class SqliteStorage final : public Storage {
   sqlite3_stmt* begin_ = nullptr;
   sqlite3_stmt* commit_ = nullptr;
   sqlite3_stmt* rollback_ = nullptr;
+  std::pair<uint64_t, uint64_t> database_file_ = {};  // Device and inode.
+  std::pair<uint64_t, uint64_t> log_file_ = {};       // Zeros before the first transaction.
   int log_pages_ = 0;  // Of the write-ahead log after the last transaction.
   bool dead_ = false;  // A fatal fault: nothing is touched any more.
   std::atomic<bool> read_only_ = false;
   std::atomic<uint64_t> transactions_ = 0;
+
+  struct Copy;  // sqlite_storage_backup.cc.
+  struct CopyDeleter {
+    void operator()(Copy* copy) const;
+  };
+  std::unique_ptr<Copy, CopyDeleter> copy_;  // The writer thread's.
 
   std::mutex mutex_;
   std::vector<Pending> queue_;  // Guarded by mutex_.

@@ -4,7 +4,10 @@
 
 #include <sys/stat.h>
 
+#include <atomic>
 #include <catch2/catch.hpp>
+#include <chrono>
+#include <filesystem>
 #include <future>
 #include <map>
 #include <memory>
@@ -146,6 +149,62 @@ TEMPLATE_TEST_CASE("closing at once loses nothing that was committed before", ""
   world.Close();
   world.Open();
   CHECK(Load(world.storage()).size() == 100);
+}
+
+TEST_CASE("a copy that is made during commits is that of one moment, and opens in place of the first") {
+  const TemporaryDirectory directory;
+  ThreadExecutor executor("completions");
+  auto storage = *SqliteStorage::Open({.path = directory.File("gcs.db"), .ballast_bytes = 0}, executor);
+  const std::string large(1 << 20, 'x');
+  for (int i = 0; i < 20; ++i) {  // Several turns of the copy.
+    REQUIRE(CommitAndWait(*storage, {{Table::kBlobs, std::to_string(i), large}}) == absl::OkStatus());
+  }
+  auto copied = std::make_shared<std::promise<absl::Status>>();
+  storage->Backup(directory.File("copy.db"),
+                  [copied](absl::Status status) { copied->set_value(std::move(status)); });
+  auto done = copied->get_future();
+  // Each pair is one batch: in the copy there are both or none.
+  int pairs = 0;
+  while (done.wait_for(std::chrono::seconds(0)) != std::future_status::ready || pairs < 3) {
+    const std::string number = std::to_string(pairs++);
+    REQUIRE(CommitAndWait(*storage, {{Table::kMeta, "a" + number, "1"},
+                                     {Table::kKeyValues, "b" + number, "1"}}) == absl::OkStatus());
+  }
+  REQUIRE(done.get() == absl::OkStatus());
+  auto copy = *SqliteStorage::Open({.path = directory.File("copy.db"), .ballast_bytes = 0}, executor);
+  const Rows rows = Load(*copy);
+  for (int i = 0; i < 20; ++i) CHECK(rows.at({Table::kBlobs, std::to_string(i)}) == large);
+  for (int i = 0; i < pairs; ++i) {
+    const std::string number = std::to_string(i);
+    CHECK(rows.count({Table::kMeta, "a" + number}) == rows.count({Table::kKeyValues, "b" + number}));
+  }
+  // A file that is there is left alone.
+  auto again = std::make_shared<std::promise<absl::Status>>();
+  storage->Backup(directory.File("copy.db"),
+                  [again](absl::Status status) { again->set_value(std::move(status)); });
+  CHECK(again->get_future().get().code() == absl::StatusCode::kAlreadyExists);
+  CHECK_FALSE(std::filesystem::exists(directory.File("copy.db.part")));
+}
+
+TEST_CASE("nothing is acknowledged that goes to a file without a name") {
+  const TemporaryDirectory directory;
+  ThreadExecutor executor("completions");
+  auto fatal = std::make_shared<std::promise<absl::Status>>();
+  SqliteStorageOptions options{.path = directory.File("gcs.db"), .ballast_bytes = 0};
+  options.on_fatal = [fatal](absl::Status why) { fatal->set_value(std::move(why)); };
+  auto storage = *SqliteStorage::Open(std::move(options), executor);
+  REQUIRE(CommitAndWait(*storage, {{Table::kMeta, "a", "1"}}) == absl::OkStatus());
+  const char* const file = GENERATE("gcs.db", "gcs.db-wal");
+  SECTION("removed") { std::filesystem::remove(directory.File(file)); }
+  SECTION("replaced") {
+    std::filesystem::rename(directory.File(file), directory.File("elsewhere"));
+    std::filesystem::copy_file(directory.File("elsewhere"), directory.File(file));
+  }
+  auto acknowledged = std::make_shared<std::atomic<bool>>(false);
+  storage->Commit({{Table::kMeta, "b", "1"}}, [acknowledged](const absl::Status&) { *acknowledged = true; });
+  CHECK(fatal->get_future().get().code() == absl::StatusCode::kDataLoss);
+  storage->Flush();
+  CHECK_FALSE(*acknowledged);
 }
 
 }  // namespace sheaf

@@ -19,7 +19,8 @@ int RunCertInit(const CertOptions& options) {
       "  ca.pem, node.pem, node.key   what every node needs: copy them there, node.key unreadable "
       "to others\n"
       "  ca.key                       signs certificates of further nodes: keep it apart\n\n"
-      "Next: sheaf start --head --host 0.0.0.0 --tls-dir %s\n",
+      "Next: sheaf start --head --host ADDRESS --tls-dir %s\n"
+      "ADDRESS is this machine's, as the other nodes reach it.\n",
       directory.c_str(), directory.c_str());
   return kDone;
 }

@@ -4,11 +4,14 @@
 #include <utility>
 #include <vector>
 
+#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "base/log.h"
 #include "base/status_macros.h"
 #include "metrics/counter.h"
 #include "proto/gcs.pb.h"
+#include "rpc/listen_address.h"
+#include "rpc/route_address.h"
 #include "shm/attach.h"
 
 namespace sheaf::cli {
@@ -23,14 +26,49 @@ absl::StatusOr<Credentials> LoadCredentials(const NodeFlags& flags, const Settin
   if (!tls.empty()) {
     SHEAF_ASSIGN_OR_RETURN(credentials, LoadCertificates(tls));
   }
+  if (flags.token_file.empty() && !settings.token.empty()) {
+    SHEAF_ASSIGN_OR_RETURN(credentials.token, ParseToken(settings.token));
+    return credentials;
+  }
   std::string file = flags.token_file.empty() ? settings.token_file : flags.token_file;
   if (file.empty()) file = settings.base_directory + "/token";
-  if (!settings.token.empty()) {
-    SHEAF_ASSIGN_OR_RETURN(credentials.token, ParseToken(settings.token));
-  } else {
+  if (flags.join.empty()) {
     SHEAF_ASSIGN_OR_RETURN(credentials.token, LoadOrMakeToken(file));
+    return credentials;
   }
+  // A cluster's token comes from its head: another one would only be refused there.
+  absl::StatusOr<std::string> token = LoadToken(file);
+  if (absl::IsNotFound(token.status())) {
+    return absl::FailedPreconditionError(absl::StrCat(
+        "no token to join ", flags.join, " with: there is no ", file,
+        "; copy the head's token there, or name it with --token-file, SHEAF_TOKEN_FILE or "
+        "SHEAF_TOKEN"));
+  }
+  if (!token.ok()) return token.status();
+  credentials.token = *std::move(token);
   return credentials;
+}
+
+// What other nodes dial; empty: as this one listens.
+absl::StatusOr<std::string> AdvertisedAddress(const NodeFlags& flags, const std::string& listen) {
+  if (!flags.advertise.empty()) {
+    SHEAF_ASSIGN_OR_RETURN(const ListenAddress advertised, ParseListenAddress(flags.advertise));
+    if (!advertised.is_unspecified()) return flags.advertise;
+    return absl::InvalidArgumentError(
+        absl::StrCat("--advertise-address ", flags.advertise,
+                     " names no machine: want the address that other nodes reach this one by"));
+  }
+  SHEAF_ASSIGN_OR_RETURN(const ListenAddress listening, ParseListenAddress(listen));
+  if (!listening.is_unspecified()) return std::string();
+  if (flags.join.empty()) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        "--host ", flags.host, " says where this node listens, but not where others find it: add "
+        "--advertise-address HOST:", listening.port,
+        " with the address that they reach it by, or name that address with --host"));
+  }
+  SHEAF_ASSIGN_OR_RETURN(const ListenAddress head, ParseListenAddress(flags.join));
+  SHEAF_ASSIGN_OR_RETURN(std::string host, AddressOnTheWayTo(head));
+  return ListenAddress{std::move(host), 0}.ToString();  // 0: the port on which it listens.
 }
 
 }  // namespace
@@ -56,16 +94,21 @@ absl::StatusOr<std::unique_ptr<NodeConnections>> NodeConnections::Start(const No
     if (!up && peer == kGcs && refused) node->events_.on_refused(reason);
     if (!up && node->hosts_gcs_ && absl::IsAborted(reason)) node->events_.on_deposed(reason);
   };
+  std::string on_any_port;
   const std::string host = flags.host.empty() ? "127.0.0.1" : flags.host;
   const bool usual = flags.port < 0 && flags.join.empty();
   const int port = flags.port < 0 ? (usual ? kUsualPort : 0) : flags.port;
   if (listen) {
-    options.listen_address = absl::StrCat(host, ":", port);
-    if (!flags.advertise.empty()) options.advertise_address = flags.advertise;
+    const std::string bracketed =
+        absl::StrContains(host, ':') && host[0] != '[' ? absl::StrCat("[", host, "]") : host;
+    options.listen_address = absl::StrCat(bracketed, ":", port);
+    SHEAF_ASSIGN_OR_RETURN(options.advertise_address,
+                           AdvertisedAddress(flags, options.listen_address));
+    on_any_port = absl::StrCat(bracketed, ":0");
   }
   absl::StatusOr<std::unique_ptr<Links>> links = Links::Start(options);
   if (listen && usual && absl::IsAlreadyExists(links.status())) {  // Another cluster has it.
-    options.listen_address = absl::StrCat(host, ":0");
+    options.listen_address = on_any_port;
     links = Links::Start(options);
   }
   if (!links.ok()) return links.status();

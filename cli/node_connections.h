@@ -9,6 +9,7 @@
 #include <mutex>
 #include <set>
 #include <string>
+#include <utility>
 
 #include "absl/status/statusor.h"
 #include "base/clock.h"
@@ -51,10 +52,10 @@ class NodeConnections final : public NodeLinks {
   const std::string& address() const { return address_; }  // Empty: nobody can dial this node.
   // This process is this raylet.
   void AddSelf(ProcessId end);
-  // And the GCS, in this term.
+  // And the GCS, in this term. Again, in a later term, when the GCS was started anew.
   void HostGcs(const GcsTerm& term) {
     links_->SetTerm(term);
-    links_->AddSelf(kGcs);
+    if (!std::exchange(gcs_added_, true)) links_->AddSelf(kGcs);
   }
   // Tells the GCS, through `to_gcs`, of the nodes that are not heard any more for `limit`, though
   // nobody declared them dead: it ends one of the two, as what they ask of each other waits. Any
@@ -87,6 +88,7 @@ class NodeConnections final : public NodeLinks {
   const ConnectionEvents events_;
   std::string address_;
   bool hosts_gcs_ = false;
+  bool gcs_added_ = false;  // Of HostGcs, one thread at a time.
   std::mutex mutex_;  // Guards the next three.
   ProcessId self_;
   std::map<NodeNumber, Nanos> unheard_since_;  // Whose links are down.

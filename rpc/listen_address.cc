@@ -28,6 +28,13 @@ bool ListenAddress::is_loopback() const {
   return host == "localhost";
 }
 
+bool ListenAddress::is_unspecified() const {
+  in_addr v4;
+  if (inet_pton(AF_INET, host.c_str(), &v4) == 1) return v4.s_addr == INADDR_ANY;
+  in6_addr v6;
+  return inet_pton(AF_INET6, host.c_str(), &v6) == 1 && IN6_IS_ADDR_UNSPECIFIED(&v6) != 0;
+}
+
 std::string ListenAddress::ToString() const {
   return host.find(':') != std::string::npos ? absl::StrCat("[", host, "]:", port)
                                              : absl::StrCat(host, ":", port);

@@ -16,6 +16,8 @@ struct ListenAddress {
 
   // Only processes of this machine can reach it.
   bool is_loopback() const;
+  // 0.0.0.0 or ::, all addresses of this machine: good to listen on, nobody can dial it.
+  bool is_unspecified() const;
   std::string ToString() const;
 };
 

@@ -53,12 +53,12 @@ WORLD = [
     WorldRule("threads", r"std::(?:j?thread|async)\b|" + _call("pthread_create"),
               "base/executor.* metrics/http_endpoint.* worker/runtime_* object_store/parallel_copy.*"),
     WorldRule("sockets", _call("socket|socketpair|accept|accept4|listen|bind|connect|sendmsg|recvmsg", "::"),
-              "base/unix_socket.* rpc/grpc_* metrics/http_endpoint.* collective/link_formation.*"),  # The last: between nodes.
+              "base/unix_socket.* rpc/grpc_* rpc/route_address.* metrics/http_endpoint.* collective/link_formation.*"),  # The last: between nodes.
     WorldRule("memory mappings", r"mapped_region|" + _call("mmap|mmap64|munmap|mremap|mprotect|madvise|memfd_create|shm_open"),
               "shm/segment.* raylet/machine.*"),  # The second asks the kernel what it can.
     WorldRule("futexes", r"\bFUTEX_|SYS_futex", "shm/doorbell.*"),
     WorldRule("processes", _call("fork|vfork|clone|clone3|posix_spawn|posix_spawnp|exec[lv]p?e?|fexecve|waitpid|waitid|daemon"),
-              "raylet/process_launcher* raylet/spawn.* raylet/stray_hunter.* base/worker_template.* api/embedded_node.* api/python_worker.* cli/start.* cli/run.*"),  # Two become Python.
+              "raylet/process_launcher* raylet/spawn.* raylet/stray_hunter.* base/worker_template.* api/embedded_node.* api/python_worker.* cli/start.* cli/run.* cli/gcs_child.*"),  # Two become Python; the last waits for its GCS.
     # A driver's environment, whole, goes to its workers and to its own node; `sheaf run` adds to Python's search path.
     WorldRule("the environment", r"extern char\s*\*\*\s*environ|" + _call("getenv|secure_getenv|setenv|putenv|unsetenv"), "base/config.* worker/runtime_attach.* api/embedded_node.* api/python_worker.* cli/run.*"),
     WorldRule("randomness", r"std::random_device|std::mt19937|" + _call("rand|srand|random|getrandom|getentropy"),

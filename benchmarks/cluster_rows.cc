@@ -107,6 +107,7 @@ ClusterNodes::ClusterNodes(int argc, char** argv, int nodes) {
   std::string pattern = "/tmp/sheaf-bench-XXXXXX";
   directory_ = mkdtemp(pattern.data());
   setenv("SHEAF_DIR", directory_.c_str(), 1);
+  setenv("SHEAF_STATE_IN_MEMORY", "1", 1);  // As /tmp may be.
   Start("--head");
   for (int i = 1; i < nodes; ++i) Start("--address " + head_address_);
   sheaf::InitOptions init;

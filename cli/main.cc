@@ -11,11 +11,14 @@
 #include "cli/cert.h"
 #include "cli/completion.h"
 #include "cli/drain.h"
+#include "cli/gcs_main.h"
+#include "cli/gcs_state.h"
 #include "cli/json.h"
 #include "cli/list.h"
 #include "cli/node.h"
 #include "cli/query.h"
 #include "cli/run.h"
+#include "cli/sessions.h"
 #include "cli/start.h"
 #include "cli/status.h"
 #include "cli/stop.h"
@@ -41,8 +44,11 @@ class CommandLine {
     app_.get_formatter()->column_width(34);
     AddStart();
     AddNode();
+    AddGcsServe();
     AddStop();
     AddDrain();
+    AddSessions();
+    AddGcs();
     AddCert();
     AddStatus();
     AddList();
@@ -98,14 +104,15 @@ class CommandLine {
   void AddNodeOptions(CLI::App* command, NodeFlags& node) {
     command
         ->add_option("--dir", node.directory,
-                     "Where session directories go (default: SHEAF_DIR, else "
-                     "$XDG_RUNTIME_DIR/sheaf, else /tmp/sheaf-UID)")
+                     "Where session directories go, with a head's state (default: SHEAF_DIR, else "
+                     "$XDG_STATE_HOME/sheaf or ~/.local/state/sheaf, of root /var/lib/sheaf)")
         ->type_name("DIR");
     command
         ->add_option("--resume", node.resume,
                      "Session of a node that has ended: names, detached actors and key-value pairs "
-                     "come back from its disk")
-        ->type_name("DIR");
+                     "come back from its disk; latest: the one that was started last, or a new one "
+                     "if there is none")
+        ->type_name("DIR|latest");
     command
         ->add_option("--num-cpus", node.cpus,
                      "CPUs that tasks may use (default: those that this process may use)")
@@ -125,6 +132,12 @@ class CommandLine {
         ->add_option("--metrics-address", node.metrics_address,
                      "Where the metrics are served (default 127.0.0.1)")
         ->type_name("IP");
+    command
+        ->add_option("--metrics-token-file", node.metrics_token_file,
+                     "The token that who reads the metrics must send (Authorization: Bearer TOKEN); "
+                     "beyond this machine they are served with one only (default: "
+                     "SHEAF_METRICS_TOKEN_FILE, else none)")
+        ->type_name("FILE");
     command->add_option("--metrics-port", node.metrics_port, "Their port (default: a free one)")
         ->check(CLI::Range(0, 65535))
         ->type_name("PORT");
@@ -150,9 +163,15 @@ class CommandLine {
         ->check(CLI::Range(1., 1e6))
         ->type_name("SECONDS");
     command
+        ->add_option("--gcs-lost-timeout", node.gcs_lost_timeout,
+                     "Seconds after which a node that hears nothing of the control store ends by "
+                     "itself, 0: never (default 1800)")
+        ->check(CLI::Range(0., 1e9))
+        ->type_name("SECONDS");
+    command
         ->add_option("--token-file", node.token_file,
                      "The cluster's token (default: SHEAF_TOKEN, SHEAF_TOKEN_FILE, else the file "
-                     "token beside the sessions, made if missing)")
+                     "token beside the sessions; a head makes it if it is missing)")
         ->type_name("FILE");
     command
         ->add_option("--tls-dir", node.tls_directory,
@@ -191,6 +210,16 @@ class CommandLine {
             "Descriptor of a pipe; the node ends, and leaves nothing, when its other end is closed")
         ->type_name("FD");
   }
+  void AddGcsServe() {
+    CLI::App* command = Command("gcs-serve", "Run the GCS of a head, which starts it",
+                                [this] { return RunGcs(gcs_serve_); });
+    command->group("");
+    command->add_option("--fd", gcs_serve_.fd, "Descriptor of the node")->required();
+    command->add_option("--database", gcs_serve_.database, "Its file")->required();
+    command->add_option("--log-dir", gcs_serve_.log_directory, "For gcs.log")->required();
+    command->add_option("--address", gcs_serve_.address, "Of the node");
+    command->add_flag("--must-exist", gcs_serve_.must_exist, "The database has to be there");
+  }
   void AddCert() {
     CLI::App* command = app_.add_subcommand("cert", "Certificates for clusters that use TLS");
     command->require_subcommand(1);
@@ -228,6 +257,49 @@ class CommandLine {
     command->footer(
         "\nTasks that wait go to other nodes; tasks and actors that run there stay until they "
         "end.\nThere is no way back: stop the node, and start it anew.\n");
+  }
+  void AddSessions() {
+    CLI::App* command = Command("sessions", "List nodes of this user that run here or have ended",
+                                [this] { return RunSessions(sessions_, query_.json); });
+    AddDirectory(command, sessions_);
+    AddJson(command, query_);
+    command->footer(
+        "\nThe state of a head that has ended goes on with: sheaf start --head --resume=SESSION\n"
+        "It goes away with: sheaf gcs remove SESSION\n");
+  }
+  void AddGcs() {
+    gcs_state_.query.timeout = 600 * kSecond;
+    CLI::App* command = app_.add_subcommand("gcs", "The state of a cluster, which its head keeps");
+    command->require_subcommand(1);
+    CLI::App* remove =
+        command->add_subcommand("remove", "Remove the session of a node that has ended, for good");
+    remove->callback([this] { run_ = [this] { return RunRemoveSession(sessions_); }; });
+    remove->add_option("SESSION", sessions_.session, "As sheaf sessions prints it")
+        ->required()
+        ->type_name("DIR");
+    CLI::App* backup = command->add_subcommand(
+        "backup", "Copy the state of a running head to a file, while the head goes on");
+    backup->callback([this] { run_ = [this] { return RunGcsBackup(gcs_state_); }; });
+    backup->add_option("FILE", gcs_state_.file, "Where; it must not be there")->required();
+    AddQueryOptions(backup, gcs_state_.query);
+    CLI::App* restore = command->add_subcommand(
+        "restore", "Make a session of such a copy, for sheaf start --head --resume");
+    restore->callback([this] { run_ = [this] { return RunGcsRestore(gcs_state_); }; });
+    restore->add_option("FILE", gcs_state_.file, "The copy")->required();
+    AddJson(restore, gcs_state_.query);
+    restore
+        ->add_option("--dir", gcs_state_.directory,
+                     "Where session directories are (default: as of sheaf start)")
+        ->type_name("DIR");
+    command->footer(
+        "\nWhat a head acknowledged after the copy was made is not in it: nodes that joined since "
+        "end\nand join anew, detached actors that were created since end.\n");
+  }
+  void AddDirectory(CLI::App* command, SessionsOptions& options) {
+    command
+        ->add_option("--dir", options.directory,
+                     "Where session directories are (default: as of sheaf start)")
+        ->type_name("DIR");
   }
   void AddStatus() {
     CLI::App* command = Command("status", "Show nodes, resources, demand and the object store",
@@ -318,6 +390,7 @@ class CommandLine {
     for (const CLI::App* command : app_.get_subcommands({})) {
       if (command->get_group().empty()) continue;  // Internal.
       CommandWords words{command->get_name(), command->get_description(), {}, {}};
+      for (const CLI::App* part : command->get_subcommands({})) words.values.push_back(part->get_name());
       for (const CLI::Option* option : command->get_options()) {
         for (const std::string& name : option->get_lnames()) words.options.push_back("--" + name);
       }
@@ -337,6 +410,9 @@ class CommandLine {
   NodeOptions node_;
   StopOptions stop_;
   DrainOptions drain_;
+  SessionsOptions sessions_;
+  GcsFlags gcs_serve_;
+  GcsStateOptions gcs_state_;
   QueryOptions query_;
   ListOptions list_;
   WhyOptions why_;

@@ -10,6 +10,7 @@
 #include <unistd.h>
 
 #include <array>
+#include <atomic>
 #include <cerrno>
 #include <cstdio>
 #include <cstring>
@@ -21,10 +22,13 @@
 #include "base/config.h"
 #include "base/executor.h"
 #include "base/failpoint.h"
+#include "base/file_system.h"
 #include "base/log.h"
 #include "base/session_directory.h"
 #include "base/status_macros.h"
 #include "base/unique_fd.h"
+#include "cli/gcs_child.h"
+#include "cli/gcs_control.h"
 #include "cli/node_connections.h"
 #include "cli/node_metrics.h"
 #include "cli/node_plan.h"
@@ -33,13 +37,15 @@
 #include "raylet/machine.h"
 #include "raylet/process_watch.h"
 #include "raylet/raylet_process.h"
+#include "rpc/gcs_term.h"
 #include "shm/attach.h"
+#include "shm/segment.h"
 
 namespace sheaf::cli {
 namespace {
 
 constexpr Nanos kGrace = 2 * kSecond;  // Workers and drivers have so long to end by themselves.
-constexpr Nanos kUnheardLookPeriod = 4 * kSecond;   // While all nodes are heard.
+constexpr Nanos kLookPeriod = kSecond;              // At what may go while the node runs.
 constexpr int kKeptSessions = 10;                   // Of nodes that ended, with their logs.
 constexpr Nanos kLookAtParent = 20 * kMillisecond;  // While the node joins a cluster.
 constexpr char kParentIsOver[] = "the program that started it is over";
@@ -89,10 +95,11 @@ class Node {
     SHEAF_RETURN_IF_ERROR(ArmFailpoints(settings.failpoints, 0));
     SHEAF_ASSIGN_OR_RETURN(NodePlan plan, PlanNode(flags, settings));
     const uint64_t open_files = RaiseOpenFileLimit();
+    join_ = flags.join;
     SHEAF_RETURN_IF_ERROR(MakeSession(plan.settings, flags.resume));
     SHEAF_RETURN_IF_ERROR(StartMetrics(std::move(plan.metrics)));
-    join_ = flags.join;
     unheard_limit_ = static_cast<Nanos>(flags.unheard_limit * kSecond);
+    gcs_lost_timeout_ = static_cast<Nanos>(flags.gcs_lost_timeout * kSecond);
     if (!embedded_ || !join_.empty()) SHEAF_RETURN_IF_ERROR(Connect(flags, plan.settings));
     MakeRaylet(std::move(plan.raylet), open_files);
     if (join_.empty()) SHEAF_RETURN_IF_ERROR(StartGcs());
@@ -110,7 +117,9 @@ class Node {
   void Stop(const std::string& reason, Nanos grace) {
     metrics_.SetRefresh(nullptr);
     if (raylet_ != nullptr) raylet_->Stop(reason, grace);
+    gcs_control_.reset();
     if (gcs_ != nullptr) gcs_->Stop();
+    if (gcs_child_ != nullptr) gcs_child_->Stop();
     if (connections_ != nullptr) connections_->Stop();
   }
 
@@ -119,16 +128,27 @@ class Node {
     if (head.empty() && connections_ != nullptr) head = connections_->address();
     return {session_->path(), endpoint_->url(), head, raylet_->node()};
   }
-  // To be called again after the time that it returns.
-  Nanos ReportUnheard() {
-    if (connections_ == nullptr) return kForever;
-    const bool some = connections_->ReportUnheard(
-        unheard_limit_, [this](ProcessId from, FrameKind kind, std::string body) {
-          if (gcs_ != nullptr) return gcs_->Post(from, kind, std::move(body));
-          connections_->ToGcs(from, kind, body);
-          connections_->Flush();
-        });
-    return some ? kSecond : kUnheardLookPeriod;
+  // To be called each kLookPeriod: ends a node that cannot go on, and tells the GCS of nodes that
+  // this one does not hear.
+  void Look() {
+    if (const absl::Status there = session_->CheckThere(); !there.ok()) {
+      return RequestStop(std::string(there.message()));
+    }
+    const Nanos silent = MonotonicNow() - heard_gcs_;
+    if (gcs_lost_timeout_ > 0 && silent >= gcs_lost_timeout_) {
+      return RequestStop(absl::StrCat("the GCS", join_.empty() ? "" : " at " + join_,
+                                      " was not heard for ", silent / kSecond,
+                                      " s (--gcs-lost-timeout)"));
+    }
+    if (connections_ == nullptr) return;
+    connections_->ReportUnheard(unheard_limit_,
+                                [this](ProcessId from, FrameKind kind, std::string body) {
+                                  if (join_.empty()) {
+                                    return ToGcsHere(from, kind, std::move(body));
+                                  }
+                                  connections_->ToGcs(from, kind, body);
+                                  connections_->Flush();
+                                });
   }
   int stop_fd() const { return stop_.get(); }
   std::string stop_reason() {
@@ -137,12 +157,24 @@ class Node {
   }
 
  private:
-  absl::Status MakeSession(const Settings& settings, const std::string& resume) {
+  absl::Status MakeSession(const Settings& settings, std::string resume) {
+    const bool head = join_.empty() && !embedded_;
+    const bool latest = resume == kLatestSession;
+    if (latest) {
+      SHEAF_ASSIGN_OR_RETURN(resume, SessionDirectory::FindLatest(settings.base_directory, head));
+    }
+    const std::string& place = resume.empty() ? settings.base_directory : resume;
+    if (head && !settings.state_in_memory &&
+        KindOfFileSystem(place) == FileSystemKind::kMemory) {
+      return absl::FailedPreconditionError(absl::StrCat(
+          place,
+          " lies in memory (tmpfs), where a reboot or a logout would empty the state of the "
+          "cluster; name a directory on a disk with --dir or SHEAF_DIR, or say that it may be lost "
+          "with SHEAF_STATE_IN_MEMORY=1"));
+    }
     if (!resume.empty()) {  // Locked first, or it might be removed with the others that ended.
       SHEAF_ASSIGN_OR_RETURN(session_, SessionDirectory::Resume(resume));
-    }
-    SessionDirectory::RemoveDead(settings.base_directory, kKeptSessions);
-    if (session_ == nullptr) {
+    } else {
       SHEAF_ASSIGN_OR_RETURN(
           session_, SessionDirectory::Make(settings.base_directory, time(nullptr), !embedded_));
     }
@@ -151,6 +183,11 @@ class Node {
     log.file = session_->log_directory() + "/node.log";
     log.process = absl::StrCat("node ", getpid());
     SHEAF_RETURN_IF_ERROR(StartLog(log));
+    if (latest && resume.empty()) {
+      Log(LogLevel::kInfo, "--resume=latest: none has ended in ", settings.base_directory,
+          ", so this is a new one");
+    }
+    SessionDirectory::RemoveDead(settings.base_directory, kKeptSessions);
     for (const std::string& name : settings.unknown) {
       Log(LogLevel::kWarning, name, " is set and means nothing to this version");
     }
@@ -178,7 +215,7 @@ class Node {
           absl::Status(why.code(), absl::StrCat("cannot join ", head, ": ", why.message())));
     };
     events.on_deposed = [this](absl::Status why) {
-      gcs_->Silence();
+      gcs_child_->Silence();
       RequestStop(std::string(why.message()));
     };
     events.on_fetch = [this](ProcessId reader, std::string request, LinksOptions::Respond respond) {
@@ -186,9 +223,10 @@ class Node {
     };
     events.on_node_link = [this](NodeNumber node, bool up) { raylet_->PostNodeLink(node, up); };
     events.to_gcs = [this](ProcessId from, FrameKind kind, std::string body) {
-      gcs_->Post(from, kind, std::move(body));
+      ToGcsHere(from, kind, std::move(body));
     };
     events.from_gcs = [this](ProcessId to, FrameKind kind, std::string body) {
+      heard_gcs_ = MonotonicNow();
       raylet_->PostFromGcs(to, kind, std::move(body));
     };
     // An embedded node is reached over the connections that it makes.
@@ -212,8 +250,9 @@ class Node {
     options.links = &no_other_nodes_;
     options.flush_links = [] {};
     options.on_registered = [](NodeNumber) {};
+    options.is_spared = [this](pid_t pid) { return gcs_child_ != nullptr && gcs_child_->Is(pid); };
     options.to_gcs = [this](ProcessId from, FrameKind kind, std::string body) {
-      gcs_->Post(from, kind, std::move(body));
+      ToGcsHere(from, kind, std::move(body));
     };
     options.raylet.takes_work = !embedded_ || join_.empty();
     if (connections_ != nullptr) {
@@ -243,25 +282,68 @@ class Node {
     return raylet_->Start();
   }
 
+  // The GCS of a program's own node ends with it, and nothing of it is worth a disk: it is a part of
+  // this process, as a second one would cost the program's start.
   absl::Status StartGcs() {
+    return embedded_ ? StartEmbeddedGcs() : StartGcsChild();
+  }
+
+  absl::Status StartEmbeddedGcs() {
     GcsProcessOptions options;
     options.gcs.version = std::string(kSheafVersion);
-    if (connections_ != nullptr) options.gcs.address = connections_->address();
-    // An embedded node's cluster ends with it: nothing of it is worth a disk.
-    options.database = embedded_ ? "" : session_->database();
     options.metrics = &own_page_.page();
     options.send = [this](ProcessId to, FrameKind kind, std::string body) {
-      if (raylet_->Is(to)) {
-        raylet_->PostFromGcs(to, kind, std::move(body));
-      } else if (connections_ != nullptr) {
-        connections_->FromGcs(to, kind, body);
-      }
+      FromGcsHere(to, kind, std::move(body));
     };
     SHEAF_ASSIGN_OR_RETURN(gcs_, GcsProcess::Start(std::move(options)));
-    if (connections_ != nullptr) {  // From here on others may ask.
-      connections_->HostGcs(GcsTerm::Of(gcs_->cluster_id(), gcs_->term()));
-    }
     return absl::OkStatus();
+  }
+
+  absl::Status StartGcsChild() {
+    SHEAF_ASSIGN_OR_RETURN(gcs_metrics_fd_, MakeSegment("sheaf-gcs-metrics", kMetricsBytes));
+    SHEAF_ASSIGN_OR_RETURN(gcs_page_,
+                           Mapping::Map(gcs_metrics_fd_.get(), 0, kMetricsBytes, Access::kReadWrite));
+    metrics_.OnPage(*reinterpret_cast<metrics::Page*>(gcs_page_.data()), true);
+    GcsChildOptions options;
+    options.database = session_->database();
+    options.address = connections_->address();
+    options.log_directory = session_->log_directory();
+    options.metrics_fd = gcs_metrics_fd_.get();
+    options.send = [this](ProcessId to, FrameKind kind, std::string body) {
+      FromGcsHere(to, kind, std::move(body));
+    };
+    options.on_serving = [this](const std::string& cluster_id, uint64_t term) {
+      const std::lock_guard lock(gcs_mutex_);
+      gcs_term_ = GcsTerm::Of(cluster_id, term);
+      if (gcs_child_ != nullptr) connections_->HostGcs(gcs_term_);
+    };
+    options.on_lost = [this](const std::string& why) { RequestStop(why); };
+    SHEAF_ASSIGN_OR_RETURN(std::unique_ptr<GcsChild> child, GcsChild::Start(std::move(options)));
+    {
+      const std::lock_guard lock(gcs_mutex_);
+      gcs_child_ = std::move(child);
+      connections_->HostGcs(gcs_term_);  // From here on others may ask.
+    }
+    SHEAF_ASSIGN_OR_RETURN(
+        gcs_control_,
+        GcsControl::Start(absl::StrCat(session_->path(), "/", kGcsSocketName),
+                          [this](const std::string& path, std::function<void(absl::Status)> done) {
+                            gcs_child_->Backup(path, std::move(done));
+                          }));
+    return absl::OkStatus();
+  }
+
+  void ToGcsHere(ProcessId from, FrameKind kind, std::string body) {
+    if (gcs_child_ != nullptr) return gcs_child_->Post(from, kind, body);
+    if (gcs_ != nullptr) gcs_->Post(from, kind, std::move(body));
+  }
+  void FromGcsHere(ProcessId to, FrameKind kind, std::string body) {
+    if (raylet_->Is(to)) {
+      heard_gcs_ = MonotonicNow();
+      raylet_->PostFromGcs(to, kind, std::move(body));
+    } else if (connections_ != nullptr) {
+      connections_->FromGcs(to, kind, body);
+    }
   }
 
   void RequestStop(const std::string& reason) {
@@ -279,38 +361,53 @@ class Node {
   std::mutex mutex_;  // Guards `stop_reason_`.
   std::string stop_reason_;
   std::unique_ptr<SessionDirectory> session_;
-  OwnMetricsPage own_page_;  // Of the GCS and of links.
+  OwnMetricsPage own_page_;  // Of links, and of a GCS in this process.
+  UniqueFd gcs_metrics_fd_;
+  Mapping gcs_page_;  // Of a GCS in another one.
   NodeMetrics metrics_{std::string(kSheafVersion)};
   std::unique_ptr<metrics::HttpEndpoint> endpoint_;
   Nanos unheard_limit_ = 0;
+  Nanos gcs_lost_timeout_ = 0;                       // 0: none.
+  std::atomic<Nanos> heard_gcs_ = MonotonicNow();  // When it last said something.
   std::string join_;  // Where the GCS is; empty: here.
   NoOtherNodes no_other_nodes_;
   std::unique_ptr<NodeConnections> connections_;  // Null: a cluster of one.
   std::unique_ptr<RayletProcess> raylet_;
-  std::unique_ptr<GcsProcess> gcs_;
+  std::unique_ptr<GcsProcess> gcs_;      // In this process, or
+                                         // in one beside it.
+  std::mutex gcs_mutex_;  // Guards the next, and the other while it is set.
+  GcsTerm gcs_term_;
+  std::unique_ptr<GcsChild> gcs_child_;
+  std::unique_ptr<GcsControl> gcs_control_;
+};
+
+struct End {
+  std::string reason;
+  bool failed = false;  // The node could not go on: nobody asked it to end.
 };
 
 // Waits for a reason to end.
-std::string AwaitEnd(Node& node, int signals, int parent_pipe, int parent_pidfd) {
+End AwaitEnd(Node& node, int signals, int parent_pipe, int parent_pidfd) {
   while (true) {
     std::array<pollfd, 4> waiting = {{{signals, POLLIN, 0},
                                       {node.stop_fd(), POLLIN, 0},
                                       {parent_pipe, POLLIN, 0},
                                       {parent_pidfd, POLLIN, 0}}};
-    const Nanos pause = node.ReportUnheard();
-    const int timeout = pause == kForever ? -1 : static_cast<int>(pause / kMillisecond);
-    if (poll(waiting.data(), waiting.size(), timeout) <= 0) continue;
+    if (poll(waiting.data(), waiting.size(), static_cast<int>(kLookPeriod / kMillisecond)) <= 0) {
+      node.Look();
+      continue;
+    }
     if (waiting[0].revents != 0) {
       signalfd_siginfo info{};
       if (read(signals, &info, sizeof(info)) == sizeof(info)) {
-        return absl::StrCat("signal ", info.ssi_signo, " (",
-                            strsignal(static_cast<int>(info.ssi_signo)), ")");
+        return {absl::StrCat("signal ", info.ssi_signo, " (",
+                             strsignal(static_cast<int>(info.ssi_signo)), ")")};
       }
     }
-    if (waiting[1].revents != 0) return node.stop_reason();
+    if (waiting[1].revents != 0) return {node.stop_reason(), true};
     char byte;
-    if (waiting[2].revents != 0 && read(parent_pipe, &byte, 1) <= 0) return kParentIsOver;
-    if (waiting[3].revents != 0) return "the program that started it has ended";
+    if (waiting[2].revents != 0 && read(parent_pipe, &byte, 1) <= 0) return {kParentIsOver};
+    if (waiting[3].revents != 0) return {"the program that started it has ended"};
   }
 }
 
@@ -331,7 +428,7 @@ int RunNode(const NodeOptions& options) {
   }
   // Children of the parent may hold its end of the pipe for longer than it lives.
   const UniqueFd parent_process = embedded ? OpenPidfd(getppid()) : UniqueFd();
-  std::string reason;
+  End end;
   {
     Node node(parent.get());
     if (absl::Status started = node.Start(options.flags); !started.ok()) {
@@ -343,12 +440,14 @@ int RunNode(const NodeOptions& options) {
       Log(LogLevel::kWarning, "nobody reads that the node is ready");
     }
     ready.Reset();
-    reason = AwaitEnd(node, signals.get(), parent.get(), parent_process.get());
-    Log(LogLevel::kInfo, "ending: ", reason);
-    node.Stop(absl::StrCat("the node ends: ", reason), kGrace);
+    end = AwaitEnd(node, signals.get(), parent.get(), parent_process.get());
+    Log(end.failed ? LogLevel::kError : LogLevel::kInfo, "ending: ", end.reason);
+    // The log may lie in what is gone.
+    if (end.failed) std::fprintf(stderr, "sheaf: the node ends: %s\n", end.reason.c_str());
+    node.Stop(absl::StrCat("the node ends: ", end.reason), kGrace);
   }
   FlushLog();
-  return kDone;
+  return end.failed ? kFailed : kDone;
 }
 
 }  // namespace sheaf::cli

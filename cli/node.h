@@ -15,8 +15,9 @@ struct NodeOptions {
                        // leaves nothing behind.
 };
 
-// Runs until SIGTERM, SIGINT, the end of the parent, or because the GCS declares the node dead;
-// then ends all processes of the node and returns an ExitCode. Takes over this process: signal
+// Runs until SIGTERM, SIGINT, the end of the parent, or because it cannot go on (the GCS declares
+// it dead or is lost, its directory was removed: kFailed); then ends all processes of the node and
+// returns an ExitCode. Takes over this process: signal
 // mask, descriptors, children.
 int RunNode(const NodeOptions& options);
 

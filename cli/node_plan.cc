@@ -1,7 +1,10 @@
 // Copyright The Sheaf Authors. SPDX-License-Identifier: Apache-2.0
 #include "cli/node_plan.h"
 
+#include <sys/stat.h>
+
 #include <ctime>
+#include <fstream>
 
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
@@ -17,6 +20,7 @@
 namespace sheaf::cli {
 namespace {
 
+constexpr size_t kLeastMetricsToken = 16;  // Characters.
 constexpr double kTaskMemoryPart = 0.7;  // Of what is there, for tasks that ask for memory.
 
 absl::Status Bad(const char* flag, const std::string& value, const char* want) {
@@ -52,6 +56,28 @@ absl::StatusOr<Labels> ParseLabels(const std::string& text) {
     if (!labels.emplace(pair).second) return Bad("--labels", pair.first, "each key once");
   }
   return labels;
+}
+
+// As it travels: what Prometheus reads from its credentials_file.
+absl::StatusOr<std::string> ReadMetricsToken(const std::string& path) {
+  struct stat info;
+  std::ifstream file(path);
+  std::string token;
+  if (stat(path.c_str(), &info) != 0 || !(file >> token)) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("--metrics-token-file ", path, ": no token can be read there; make one with: "
+                     "(umask 077; openssl rand -hex 32 > ", path, ")"));
+  }
+  if ((info.st_mode & 077) != 0) {
+    return absl::PermissionDeniedError(
+        absl::StrCat("--metrics-token-file ", path, ": others can read it; chmod 600 ", path));
+  }
+  if (token.size() < kLeastMetricsToken) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("--metrics-token-file ", path, ": a token of ", token.size(),
+                     " characters can be guessed; want ", kLeastMetricsToken, " or more"));
+  }
+  return token;
 }
 
 // An amount of a known resource, with the name of its flag in errors.
@@ -122,6 +148,11 @@ absl::StatusOr<NodePlan> PlanNode(const NodeFlags& flags, const Settings& given)
   if (!flags.metrics_address.empty()) plan.metrics.address = flags.metrics_address;
   plan.metrics.port = static_cast<uint16_t>(flags.metrics_port);
   plan.metrics.host_name = node.host_name;
+  const std::string& token_file =
+      flags.metrics_token_file.empty() ? settings.metrics_token_file : flags.metrics_token_file;
+  if (!token_file.empty()) {
+    SHEAF_ASSIGN_OR_RETURN(plan.metrics.token, ReadMetricsToken(token_file));
+  }
   return plan;
 }
 

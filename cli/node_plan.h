@@ -13,7 +13,7 @@ namespace sheaf::cli {
 struct NodePlan {
   Settings settings;
   RayletProcessOptions raylet;       // Paths, callbacks and the metrics URL are still open.
-  metrics::EndpointOptions metrics;  // Without a token: an address beyond loopback is refused.
+  metrics::EndpointOptions metrics;
 };
 
 // kInvalidArgument: a flag or variable that cannot be read; the text names it and says what is

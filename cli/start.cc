@@ -22,6 +22,8 @@
 #include "absl/strings/str_split.h"
 #include "absl/strings/strip.h"
 #include "base/clock.h"
+#include "base/config.h"
+#include "base/session_directory.h"
 #include "base/status_macros.h"
 #include "base/unique_fd.h"
 #include "cli/json.h"
@@ -146,7 +148,19 @@ absl::StatusOr<Started> StartNode(const StartOptions& options) {
                                          : said);
 }
 
-std::string Hints(const ReadyLine& line, double milliseconds) {
+// The state of a cluster whose head has ended, and which this start did not go on with; empty: none.
+std::string StateLeftBehind(const NodeFlags& flags) {
+  if (!flags.resume.empty() || !flags.join.empty()) return {};
+  const absl::StatusOr<Settings> settings = LoadSettings();
+  if (!settings.ok()) return {};
+  const std::string& base = flags.directory.empty() ? settings->base_directory : flags.directory;
+  for (const SessionInfo& session : SessionDirectory::List(base)) {
+    if (session.has_database && !session.runs) return session.path;
+  }
+  return {};
+}
+
+std::string Hints(const ReadyLine& line, double milliseconds, const std::string& left_behind) {
   char took[32];
   std::snprintf(took, sizeof(took), "%.0f ms", milliseconds);
   return absl::StrCat(
@@ -158,7 +172,13 @@ std::string Hints(const ReadyLine& line, double milliseconds) {
       "  sheaf stop           ends the node\n",
       "Another node joins with: sheaf start --address=", Printable(line.address), "\n",
       "A program joins this node with SHEAF_ADDRESS=latest, or with the session directory in place "
-      "of latest.\n");
+      "of latest.\n",
+      left_behind.empty()
+          ? ""
+          : absl::StrCat("\nThis is a new cluster. The state of an earlier one is kept; to go on with "
+                         "that one instead:\n  sheaf stop --address ",
+                         Printable(line.session), " && sheaf start --head --resume=",
+                         Printable(left_behind), "\n"));
 }
 
 }  // namespace
@@ -170,7 +190,9 @@ std::vector<std::string> NodeFlags::Arguments() const {
   };
   std::error_code ignored;
   add("--dir", directory.empty() ? "" : std::filesystem::absolute(directory, ignored).string());
-  add("--resume", resume.empty() ? "" : std::filesystem::absolute(resume, ignored).string());
+  add("--resume", resume.empty() || resume == kLatestSession
+                      ? resume
+                      : std::filesystem::absolute(resume, ignored).string());
   add("--num-cpus", cpus);
   add("--num-gpus", gpus);
   add("--resources", resources);
@@ -183,6 +205,10 @@ std::vector<std::string> NodeFlags::Arguments() const {
   add("--host", host);
   add("--advertise-address", advertise);
   add("--unheard-limit", absl::StrCat(unheard_limit));
+  add("--gcs-lost-timeout", absl::StrCat(gcs_lost_timeout));
+  add("--metrics-token-file", metrics_token_file.empty()
+                                  ? ""
+                                  : std::filesystem::absolute(metrics_token_file, ignored).string());
   if (port >= 0) add("--port", std::to_string(port));
   add("--token-file",
       token_file.empty() ? "" : std::filesystem::absolute(token_file, ignored).string());
@@ -212,6 +238,7 @@ int RunStart(const StartOptions& options) {
         options.head ? "--head begins a cluster, --address HOST:PORT joins one: say one of them"
                      : "say --head to begin a cluster, or --address HOST:PORT to join one"));
   }
+  const std::string left_behind = StateLeftBehind(options.node);
   const Nanos begin = MonotonicNow();
   const absl::StatusOr<Started> started = StartNode(options);
   if (!started.ok()) {
@@ -227,10 +254,12 @@ int RunStart(const StartOptions& options) {
                             .Add("node", JsonNumber(int64_t{started->line.node}))
                             .Add("os_pid", JsonNumber(int64_t{started->os_pid}))
                             .Add("milliseconds", JsonNumber(milliseconds))
+                            .Add("left_behind", left_behind.empty() ? std::string("null")
+                                                                    : JsonString(left_behind))
                             .Done()
                             .c_str());
   } else {
-    std::fputs(Hints(started->line, milliseconds).c_str(), stdout);
+    std::fputs(Hints(started->line, milliseconds, left_behind).c_str(), stdout);
   }
   return kDone;
 }

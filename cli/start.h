@@ -10,11 +10,15 @@
 
 namespace sheaf::cli {
 
+// In place of a session to resume: the one of this kind, of a head or not, that was started last; a
+// new one if there is none.
+inline constexpr char kLatestSession[] = "latest";
+
 // What `sheaf start` and `sheaf node` have in common. Texts are checked by the node, which knows
 // their forms.
 struct NodeFlags {
   std::string directory;     // That holds sessions. Empty: SHEAF_DIR and so on (base/config.h).
-  std::string resume;        // A session to go on with; empty: a new one.
+  std::string resume;        // A session to go on with, or kLatestSession; empty: a new one.
   std::string cpus;          // Empty: what the kernel lets this process use.
   std::string gpus;          // Empty: what is found.
   std::string resources;     // "apple:2,pear:0.5".
@@ -22,14 +26,16 @@ struct NodeFlags {
   std::string memory;        // "4GiB".
   std::string store_memory;  // "1GiB".
   std::string metrics_address;
-  int metrics_port = 0;   // 0: a free one.
+  int metrics_port = 0;            // 0: a free one.
+  std::string metrics_token_file;  // Empty: SHEAF_METRICS_TOKEN_FILE, or none.
   std::string join;       // HOST:PORT of the head. Empty: be the head of a cluster.
   std::string host;       // Where this node listens; empty: 127.0.0.1.
   std::string advertise;  // HOST:PORT that others dial; empty: as it listens.
   int port = -1;          // -1: of a head 6379, or a free one if that is taken; else a free one.
   std::string
-      token_file;  // Empty: SHEAF_TOKEN, SHEAF_TOKEN_FILE, or `token` in the directory of sessions.
-  double unheard_limit = 15;  // Seconds; docs/cli.md.
+      token_file;  // Counts before the environment. Empty: SHEAF_TOKEN, SHEAF_TOKEN_FILE, or `token` in the directory of sessions.
+  double unheard_limit = 15;       // Seconds; docs/cli.md.
+  double gcs_lost_timeout = 1800;  // Seconds, 0: for ever; docs/cli.md.
   std::string tls_directory;  // Empty: SHEAF_TLS_DIR, or no TLS.
 
   // As arguments of `sheaf node`.

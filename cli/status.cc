@@ -82,6 +82,7 @@ std::string StatusText(const proto::StateAnswer& answer) {
   const Table resources = ResourceTable(answer);
   if (!resources.rows.empty()) absl::StrAppend(&out, "\n", resources.Text());
   absl::StrAppend(&out, "\n", StoreLine(answer.store()));
+  if (!answer.words().empty()) absl::StrAppend(&out, "Head:    ", Printable(answer.words()), "\n");
   if (answer.demand().empty()) {
     out += "Demand:  nothing waits for resources\n";
   } else {
@@ -103,6 +104,7 @@ std::string StatusJson(const proto::StateAnswer& answer) {
       .Add("resources", ResourceTable(answer).Json())
       .Add("demand", DemandTable(answer).Json())
       .Add("store", StoreJson(answer.store()))
+      .Add("head", answer.words().empty() ? std::string("null") : JsonString(answer.words()))
       .Add("metrics_url", JsonString(answer.metrics_url()))
       .Add("features", features.Done())
       .Done();

@@ -57,7 +57,7 @@ TEST_CASE("the status as JSON") {
       R"({"nodes":[{"node":1,"state":"ALIVE","host_name":"box","address":"","available":{"CPU":1.5},"total":{"CPU":4},)"
       R"("labels":{},"start_time_unix_s":null,"version":""}],"resources":[{"resource":"CPU","used":2.5,"total":4}],)"
       R"("demand":[],"store":{"capacity_bytes":1073741824,"used_bytes":1048576,"pinned_bytes":0,"spilled_bytes":0,)"
-      R"("populated_bytes":0,"objects":2},"metrics_url":"http://127.0.0.1:9/metrics","features":["pidfd: yes"]})");
+      R"("populated_bytes":0,"objects":2},"head":null,"metrics_url":"http://127.0.0.1:9/metrics","features":["pidfd: yes"]})");
 }
 
 TEST_CASE("memory sums all objects by owner and shows the first rows") {

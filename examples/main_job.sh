@@ -23,7 +23,7 @@ while (($# > 0)); do
 done
 
 unset SHEAF_ADDRESS
-export SHEAF_DIR SHEAF_LOG_TO_DRIVER=0
+export SHEAF_DIR SHEAF_STATE_IN_MEMORY=1 SHEAF_LOG_TO_DRIVER=0
 scratch=$(mktemp -d "${TMPDIR:-/tmp}/sheaf-main-job-XXXXXX")
 SHEAF_DIR=$scratch/sheaf
 running=

@@ -53,6 +53,7 @@ class CivetEndpoint final : public HttpEndpoint {
       : source_(source),
         token_(options.token),
         address_(options.address),
+        host_name_(options.host_name),
         bracketed_(absl::StrContains(options.address, ":") ? absl::StrCat("[", options.address, "]")
                                                            : options.address) {
     hosts_ = {"localhost", "127.0.0.1", "[::1]", bracketed_};
@@ -107,7 +108,9 @@ class CivetEndpoint final : public HttpEndpoint {
                                                  "; give another port, or 0 for a free one"));
     }
     port_ = static_cast<uint16_t>(bound.port);
-    url_ = absl::StrCat("http://", bracketed_, ":", port_, "/metrics");
+    const bool all = address_ == "0.0.0.0" || address_ == "::";  // Names no machine.
+    url_ = absl::StrCat("http://", all && !host_name_.empty() ? host_name_ : bracketed_, ":", port_,
+                        "/metrics");
     return absl::OkStatus();
   }
 
@@ -147,7 +150,10 @@ class CivetEndpoint final : public HttpEndpoint {
     return Reply(connection, 200, "", text.str());
   }
 
+  // A web page that reads the figures by DNS rebinding has no token, so who has it may call this
+  // machine as he likes.
   bool HostAllowed(mg_connection* connection) const {
+    if (!token_.empty()) return true;
     const char* host = mg_get_header(connection, "Host");
     if (host == nullptr || !Known(host)) return false;
     const char* origin = mg_get_header(connection, "Origin");  // Sent by web pages only.
@@ -190,6 +196,7 @@ class CivetEndpoint final : public HttpEndpoint {
   const prometheus::Collectable& source_;
   const std::string token_;
   const std::string address_;
+  const std::string host_name_;
   const std::string bracketed_;
   std::vector<std::string> hosts_;
   bool library_ = false;
@@ -205,7 +212,7 @@ absl::StatusOr<std::unique_ptr<HttpEndpoint>> HttpEndpoint::Start(
   if (!loopback.ok()) return loopback.status();
   if (!*loopback && options.token.empty()) {
     return absl::InvalidArgumentError(absl::StrCat("serving metrics on ", options.address,
-                                                   ", beyond this machine, needs a token"));
+                                                   ", beyond this machine, needs a token (--metrics-token-file)"));
   }
   auto endpoint = std::make_unique<CivetEndpoint>(options, source);
   if (absl::Status listening = endpoint->Listen(options.port); !listening.ok()) return listening;

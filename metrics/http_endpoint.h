@@ -17,7 +17,8 @@ struct EndpointOptions {
   std::string address = "127.0.0.1";  // Numeric, IPv4 or IPv6 without brackets.
   uint16_t port = 0;                  // 0: a free one.
   std::string host_name{};  // A further name that requests may call this host by. May be empty.
-  // Not empty: requests need "Authorization: Bearer TOKEN". An address beyond loopback needs one.
+  // Not empty: requests need "Authorization: Bearer TOKEN", and may call this host by any name. An
+  // address beyond loopback needs one.
   std::string token{};
 };
 

@@ -192,7 +192,8 @@ std::string ProcessLauncher::NewToken() {
 }
 
 bool ProcessLauncher::IsOurs(pid_t pid) const {
-  return std::any_of(workers_.begin(), workers_.end(),
+  return (options_.is_spared && options_.is_spared(pid)) ||
+         std::any_of(workers_.begin(), workers_.end(),
                      [&](const auto& entry) { return entry.second.info.os_pid == pid; }) ||
          std::any_of(jobs_.begin(), jobs_.end(),
                      [&](const auto& entry) { return entry.second.template_pid == pid; });

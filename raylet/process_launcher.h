@@ -43,6 +43,8 @@ struct LauncherOptions {
       10 * kSecond;  // A template that is not ready by then is given up; workers are exec'd.
   bool own_all_children =
       false;  // Every child of this process may be reaped: true in `sheaf node`.
+  std::function<bool(pid_t)> is_spared =
+      nullptr;  // But these, which somebody else waits for. Any thread.
 };
 
 // A worker that runs, for the memory watch and the log tailer.

@@ -220,6 +220,7 @@ class RayletProcess::World final : public FrameHandler {
     options.open_files = options_.worker_open_files;
     options.use_templates = options_.worker_templates;
     options.own_all_children = options_.own_all_children;
+    options.is_spared = options_.is_spared;
     return options;
   }
 

@@ -187,9 +187,25 @@ void Raylet::AskGcs(uint64_t number, Query* query) {
   gcs_.Command(std::move(request), [this, number](const proto::GcsReply& reply) {
     const auto it = queries_.find(number);
     if (it == queries_.end()) return;
-    it->second.asks_gcs = false;
     MergeGcs(reply, &it->second);
-    FinishQuery(number);
+    if (it->second.message.what() != proto::StateQuery::STATUS) {
+      it->second.asks_gcs = false;
+      return FinishQuery(number);
+    }
+    // And how it is itself.
+    proto::GcsRequest more;
+    more.mutable_describe_cluster();
+    gcs_.Command(std::move(more), [this, number](const proto::GcsReply& itself) {
+      const auto query = queries_.find(number);
+      if (query == queries_.end()) return;
+      query->second.asks_gcs = false;
+      if (itself.cluster().read_only()) {
+        query->second.answer.set_words(
+            "READ-ONLY, as its disk is full: names, detached actors, jobs and keys cannot change; "
+            "free some space there");
+      }
+      FinishQuery(number);
+    });
   });
 }
 
@@ -259,6 +275,9 @@ void Raylet::CheckQueries() {
     query.asked.clear();
     if (query.asks_gcs && query.message.what() == proto::StateQuery::DRAIN) {
       query.answer.set_error("the GCS does not answer; the node will drain when it does");
+    }
+    if (query.asks_gcs && query.message.what() == proto::StateQuery::STATUS) {
+      query.answer.set_words("gives no answer: nodes that it knows are not shown, and who asks it waits");
     }
     query.asks_gcs = false;
     FinishQuery(number);

@@ -88,6 +88,36 @@ SCENARIO("the status of a node, also while the GCS is away") {
   CHECK(answers[0].workers_size() >= 2);
   CHECK(answers[0].metrics_url() == "http://127.0.0.1:1/metrics");
   CHECK(answers[0].store().capacity_bytes() > 0);
+  CHECK_THAT(answers[0].words(), Catch::Contains("gives no answer"));
+}
+
+SCENARIO("the status says that the disk of the GCS is full") {
+  RayletNode node;
+  const ProcessId tool = node.Attach(ProcessRole::kTool);
+  proto::StateQuery query;
+  query.set_what(proto::StateQuery::STATUS);
+  node.Send(tool, FrameKind::kStateQuery, query);
+  const auto answer = [&node](auto matches, auto fill) {
+    for (const proto::GcsRequest& request :
+         node.transport.Take<proto::GcsRequest>(kGcs, FrameKind::kGcsRequest)) {
+      if (!matches(request)) continue;
+      proto::GcsReply reply;
+      reply.set_client(request.client());
+      reply.set_sequence(request.sequence());
+      fill(&reply);
+      const std::string body = reply.SerializeAsString();
+      node.raylet->OnGcsFrame({FrameKind::kGcsReply, body});
+      return true;
+    }
+    return false;
+  };
+  REQUIRE(answer([](const auto& request) { return request.has_list_nodes(); },
+                 [](proto::GcsReply* reply) { reply->mutable_nodes(); }));
+  REQUIRE(answer([](const auto& request) { return request.has_describe_cluster(); },
+                 [](proto::GcsReply* reply) { reply->mutable_cluster()->set_read_only(true); }));
+  const auto answers = node.Received<proto::StateAnswer>(tool, FrameKind::kStateAnswer);
+  REQUIRE(answers.size() == 1);
+  CHECK_THAT(answers[0].words(), Catch::Contains("READ-ONLY"));
 }
 
 SCENARIO("actors, tasks, objects, groups and workers of other nodes come from their raylets") {

@@ -111,7 +111,9 @@ class Cluster:
                 command.append(f"{_FLAGS[name]}={int(value) if 'memory' in name else value}")
             else:
                 raise TypeError(f"add_node() knows no argument {name!r}; it knows {', '.join([*_FLAGS, 'labels', 'resources'])}")
-        done = subprocess.run(command, capture_output=True, text=True, timeout=_START_S)
+        # Its directory, which goes with it, may lie in memory.
+        environment = {**os.environ, "SHEAF_STATE_IN_MEMORY": "1"}
+        done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=_START_S)
         if done.returncode != 0:
             raise RuntimeError(f"the node did not start: {done.stderr.strip()}")
         said = json.loads(done.stdout)

@@ -30,6 +30,7 @@ class Case(unittest.TestCase):
         self.base = str(pathlib.Path(self.folder.name) / "sheaf")
         self.environment = {name: value for name, value in os.environ.items() if not name.startswith("SHEAF_")}
         self.environment["SHEAF_DIR"] = self.base
+        self.environment["SHEAF_STATE_IN_MEMORY"] = "1"  # As /tmp may be.
 
     def sheaf(self, *arguments: str, code: int = 0) -> str:
         """The standard output of one command, which must end with `code`."""

@@ -95,6 +95,7 @@ class Cluster {
     scratch_ = mkdtemp(pattern.data());
     directory_ = scratch_ + "/sheaf";
     setenv("SHEAF_DIR", directory_.c_str(), 1);
+    setenv("SHEAF_STATE_IN_MEMORY", "1", 1);  // As /tmp may be.
     const std::string head = Start("--head --port 0", shape);
     address_ = Field(head, "address");
     for (int i = 1; i < shape.nodes; ++i) Start("--address " + address_, shape);

@@ -45,7 +45,7 @@ class Case(unittest.TestCase):
         self.marks = os.path.join(self.folder.name, "marks")
         os.mkdir(self.marks)
         self.environment = {name: value for name, value in os.environ.items() if not name.startswith("SHEAF_")}
-        self.environment |= {"SHEAF_DIR": self.base, "SHEAF_EXECUTABLE": SHEAF}
+        self.environment |= {"SHEAF_DIR": self.base, "SHEAF_STATE_IN_MEMORY": "1", "SHEAF_EXECUTABLE": SHEAF}
         self.addCleanup(self.kill_all)
 
     def processes(self) -> dict:

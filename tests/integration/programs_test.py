@@ -31,7 +31,7 @@ class ProgramOfAnotherNode(unittest.TestCase):
         self.program.parent.mkdir()
         shutil.copy(DRIVER, self.program)
         self.environment = {name: value for name, value in os.environ.items() if not name.startswith("SHEAF_")}
-        self.environment |= {"SHEAF_DIR": str(self.base), "SHEAF_EXECUTABLE": SHEAF}
+        self.environment |= {"SHEAF_DIR": str(self.base), "SHEAF_STATE_IN_MEMORY": "1", "SHEAF_EXECUTABLE": SHEAF}
         self.head = self.start(["--head", "--num-cpus=0", "--port=0"])
 
     def start(self, arguments: list, prefix: list = ()) -> dict:

@@ -143,7 +143,7 @@ class Node(unittest.TestCase):
     def setUp(self):
         self.folder = tempfile.TemporaryDirectory()
         self.addCleanup(self.folder.cleanup)
-        self.environment = {**os.environ, "SHEAF_DIR": self.folder.name, "SHEAF_EXECUTABLE": SHEAF}
+        self.environment = {**os.environ, "SHEAF_DIR": self.folder.name, "SHEAF_STATE_IN_MEMORY": "1", "SHEAF_EXECUTABLE": SHEAF}
         self.environment.pop("SHEAF_ADDRESS", None)
         started = subprocess.run([SHEAF, "start", "--head", "--num-cpus=2", "--json"], env=self.environment, text=True,
                                  capture_output=True, timeout=30)

@@ -36,7 +36,7 @@ class Wheel(unittest.TestCase):
         kept = {name: value for name, value in os.environ.items() if name.startswith("PIP_") or name == "HOME"}
         builder = venv.EnvBuilder(with_pip=True, symlinks=True)
         builder.create(cls.place)
-        cls.environment = {**kept, "PATH": str(cls.place / "bin"), "SHEAF_DIR": str(cls.scratch / "sessions"), "LANG": "C.UTF-8"}
+        cls.environment = {**kept, "PATH": str(cls.place / "bin"), "SHEAF_DIR": str(cls.scratch / "sessions"), "SHEAF_STATE_IN_MEMORY": "1", "LANG": "C.UTF-8"}
         done = run([cls.place / "bin/pip", "install", "--disable-pip-version-check", "--retries", "1", "--no-input", "--only-binary", ":all:", cls.wheel],
                    env=cls.environment)
         if done.returncode != 0 and any(sign in done.stderr for sign in NO_INDEX):

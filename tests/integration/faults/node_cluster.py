@@ -98,8 +98,12 @@ class Node:
         return is_running(self.pid)
 
     def log(self) -> str:
-        with open(os.path.join(self.session, "logs", "node.log"), encoding="utf-8", errors="replace") as file:
-            return file.read()
+        """Of its daemon, and of a head's GCS behind it."""
+        text = ""
+        for name in ("node.log", "gcs.log"):
+            with contextlib.suppress(FileNotFoundError), open(os.path.join(self.session, "logs", name), encoding="utf-8", errors="replace") as file:
+                text += file.read()
+        return text
 
 
 def is_running(pid: int) -> bool:
@@ -122,6 +126,7 @@ class Cluster:
         self.directory = os.path.join(self._scratch.name, "sheaf")
         self.scratch = self._scratch.name
         os.environ["SHEAF_DIR"] = self.directory  # Marks all processes of this cluster.
+        os.environ["SHEAF_STATE_IN_MEMORY"] = "1"  # As /tmp may be.
         self._shared_memory = set(os.listdir("/dev/shm"))
         self.store_mib = store_mib
         self.nodes = {}

@@ -252,6 +252,7 @@ Node::Node(const NodeOptions& options) : options_(options), directory_(options.d
     directory_ = scratch_->path() + "/sheaf";
   }
   setenv("SHEAF_DIR", directory_.c_str(), 1);
+  setenv("SHEAF_STATE_IN_MEMORY", "1", 1);  // As /tmp may be, and disks that shall be full are.
   if (options_.daemon) StartDaemon("");
   Join();
 }

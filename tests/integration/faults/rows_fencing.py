@@ -130,13 +130,13 @@ class OldHead:
     def knows(self):
         return "is over: its cluster follows a later start" in self.node.log() or not self.node.is_running()
 
-    def ended(self, term_before):
+    def ended(self):
         """It ended by itself, said why, and its driver was told. What came of the driver's calls."""
         wait_until(lambda: not self.node.is_running(), what=f"the old head {self.node.pid} ends")
         reasons = [line for line in self.node.log().splitlines() if "ending: " in line]
         assert len(reasons) == 1, reasons
         terms = re.search(r"the term (\d+) of the GCS is over: .* in term (\d+)", reasons[0])
-        assert terms and [int(term) for term in terms.groups()] == [term_before, term_before + 1], reasons
+        assert terms and int(terms[1]) < int(terms[2]), reasons
         said, _ = self.driver.communicate(timeout=60)
         assert self.driver.returncode == 0, said
         return json.loads(said)
@@ -188,7 +188,7 @@ def move(cluster, run, proxy, number, place, next_place, through_the_proxy, witn
             old.wake()
             wait_until(old.knows, what="the old head hears of the later term")
         heard = time.monotonic() - woke
-        ends = old.ended(number + 1)
+        ends = old.ended()
     finally:
         with contextlib.suppress(ProcessLookupError):
             os.kill(old.node.pid, signal.SIGCONT)
@@ -259,6 +259,6 @@ def row_fencing(run):
             sheaf.kill(actor)
         sheaf.kill(witness)
         assert all(cluster.is_alive(at) for at in (DRIVERS, ACTORS, place))
-        run.figures(f"{rounds} heads stopped, each followed by one with a copy of its disk, in the next term; the old one woke, was heard "
+        run.figures(f"{rounds} heads stopped, each followed by one with a copy of its disk, in a later term; the old one woke, was heard "
                     f"{' and '.join(sorted(set(ways)))}, ended and said why; of what it was asked for in its sleep nothing had an effect (last: {ends}); "
                     f"{len(caller.values)} calls of an actor, {len(kept)} acknowledged keys and {len(names)} names right")

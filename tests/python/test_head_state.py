@@ -1,0 +1,126 @@
+# Copyright The Sheaf Authors. SPDX-License-Identifier: Apache-2.0
+"""What a program sees when the control store of its cluster is killed, and when a head goes on with an older copy of its state."""
+
+import json
+import os
+import signal
+import subprocess
+import time
+
+import pytest
+import sheaf
+from sheaf.cluster_utils import Cluster, _program
+
+from conftest import WAIT_S
+
+
+@pytest.fixture
+def cluster():
+    """A head without CPUs, and a node where the driver is."""
+    sheaf.shutdown()
+    made = Cluster(initialize_head=True, head_node_args={"num_cpus": 0, "object_store_memory": 64 << 20})
+    try:
+        made.add_node(num_cpus=2, object_store_memory=64 << 20)
+        sheaf.init(address=made.worker_nodes[0].session, log_to_driver=False)
+        made.wait_for_nodes()
+        yield made
+    finally:
+        sheaf.shutdown()
+        made.shutdown()
+
+
+@sheaf.remote(max_restarts=-1, num_cpus=0)
+class Counter:
+    def __init__(self):
+        self.total = 0
+
+    def add(self):
+        self.total += 1
+        return self.total
+
+    def pid(self):
+        return os.getpid()
+
+
+def gcs_of(head):
+    mark = f"--database={head.session}/gcs.db".encode()
+    for name in os.listdir("/proc"):
+        try:
+            with open(f"/proc/{name}/cmdline", "rb") as file:
+                if name.isdigit() and mark in file.read().split(b"\0"):
+                    return int(name)
+        except OSError:
+            pass
+    return 0
+
+
+def wait_until(condition, seconds=WAIT_S):
+    deadline = time.monotonic() + seconds
+    while not condition():
+        assert time.monotonic() < deadline
+        time.sleep(0.01)
+
+
+def run(*arguments):
+    done = subprocess.run([_program(), *arguments], capture_output=True, text=True, timeout=60,
+                          env={**os.environ, "SHEAF_STATE_IN_MEMORY": "1"})
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
+def test_names_actors_and_calls_outlive_the_gcs(cluster):
+    named = Counter.options(name="counter", lifetime="detached").remote()
+    assert sheaf.get(named.add.remote(), timeout=WAIT_S) == 1
+    for number in range(2, 5):
+        old = gcs_of(cluster.head_node)
+        os.kill(old, signal.SIGKILL)
+        begin = time.monotonic()
+        assert sheaf.get(named.add.remote(), timeout=WAIT_S) == number  # It asks nobody.
+        # These ask the GCS.
+        assert sheaf.get(sheaf.get_actor("counter").pid.remote(), timeout=WAIT_S) > 0
+        Counter.options(name=f"made-{number}", lifetime="detached").remote()
+        assert time.monotonic() - begin < 10
+        assert gcs_of(cluster.head_node) not in (0, old)
+    cluster.wait_for_nodes()
+    for number in range(2, 5):
+        assert sheaf.get(sheaf.get_actor(f"made-{number}").add.remote(), timeout=WAIT_S) == 1
+
+
+def test_an_older_copy_of_the_state_takes_no_living_actor_for_lost(cluster, tmp_path):
+    """The actor has died and been started anew since the copy was made: its later life goes on, with its state."""
+    named = Counter.options(name="counter", lifetime="detached").remote()
+    pid = sheaf.get(named.pid.remote(), timeout=WAIT_S)
+    copy = str(tmp_path / "copy.db")
+    run("gcs", "backup", copy, "--address", cluster.head_node.session)
+    os.kill(pid, signal.SIGKILL)
+    wait_until(lambda: sheaf.get(named.pid.remote(), timeout=WAIT_S) != pid)
+    pid = sheaf.get(named.pid.remote(), timeout=WAIT_S)
+    assert sheaf.get(named.add.remote(), timeout=WAIT_S) == 1
+    late = Counter.options(name="late", lifetime="detached").remote()
+    assert sheaf.get(late.add.remote(), timeout=WAIT_S) == 1
+
+    head = cluster.head_node
+    directory = os.path.dirname(head.session)
+    cluster.remove_node(head, allow_graceful=False)
+    session = json.loads(run("gcs", "restore", copy, "--json", "--dir", directory))["session"]
+    port = cluster.join_address.rsplit(":", 1)[1]
+    said = json.loads(run("start", "--json", "--head", f"--dir={directory}", f"--resume={session}", "--num-cpus=0", f"--port={port}",
+                          "--object-store-memory=64MiB"))
+    try:
+        assert said["session"] == session
+        again = sheaf.get_actor("counter")
+        assert sheaf.get(again.add.remote(), timeout=WAIT_S) == 2
+        assert sheaf.get(again.pid.remote(), timeout=WAIT_S) == pid
+        with pytest.raises(ValueError):
+            sheaf.get_actor("late")  # Of after the copy.
+
+        @sheaf.remote
+        def one():
+            return 1
+
+        assert sheaf.get(one.remote(), timeout=WAIT_S) == 1
+        Counter.options(name="late", lifetime="detached").remote()  # The name is free, and the numbers of jobs and nodes are new.
+        assert sheaf.get(sheaf.get_actor("late").add.remote(), timeout=WAIT_S) == 1
+    finally:
+        sheaf.shutdown()
+        run("stop", "--address", session)

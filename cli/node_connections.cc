@@ -174,6 +174,8 @@ void NodeConnections::PublishMetrics(metrics::Page& page) {
   grow(CounterId::kLinkResent, now.resent_messages, old.resent_messages);
   grow(CounterId::kLinkReconnects, now.reconnects, old.reconnects);
   grow(CounterId::kLinkRefused, now.refused_handshakes, old.refused_handshakes);
+  page.gauge(metrics::GaugeId::kLinkQueuedBytes)
+      .store(static_cast<int64_t>(now.queued_bytes), std::memory_order_relaxed);
   published_ = now;
 }
 

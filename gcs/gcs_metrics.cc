@@ -49,6 +49,15 @@ void WriteGcsMetrics(const GcsStats& stats, metrics::Page& page) {
   gauge(metrics::GaugeId::kActorsDead, stats.actors_dead);
   gauge(metrics::GaugeId::kJobsRunning, stats.jobs);
   gauge(metrics::GaugeId::kGroups, stats.groups);
+  gauge(metrics::GaugeId::kGcsReadOnly, stats.read_only ? 1 : 0);
+  gauge(metrics::GaugeId::kGcsRecovering, stats.recovering ? 1 : 0);
+  gauge(metrics::GaugeId::kGcsInProgress, stats.in_progress);
+  gauge(metrics::GaugeId::kGcsKeyValueBytes, stats.key_value_bytes);
+  gauge(metrics::GaugeId::kGcsBlobBytes, stats.blob_bytes);
+  gauge(metrics::GaugeId::kNodesAlive, stats.nodes - stats.nodes_suspect - stats.nodes_draining);
+  gauge(metrics::GaugeId::kNodesSuspect, stats.nodes_suspect);
+  gauge(metrics::GaugeId::kNodesDraining, stats.nodes_draining);
+  gauge(metrics::GaugeId::kNodesDead, stats.nodes_dead);
 }
 
 }  // namespace sheaf

@@ -418,6 +418,15 @@ GcsStats GcsService::Stats() const {
   stats.deltas = publisher_.deltas();
   stats.subscriptions = publisher_.subscriptions();
   stats.nodes = nodes_.table().members();
+  for (const auto& [node, info] : nodes_.table().all()) {
+    if (info.state() == proto::NodeInfo::DEAD) {
+      ++stats.nodes_dead;
+    } else if (info.suspect()) {
+      ++stats.nodes_suspect;
+    } else if (info.state() == proto::NodeInfo::DRAINING) {
+      ++stats.nodes_draining;
+    }
+  }
   stats.jobs = jobs_.table().running();
   const auto count = [&stats](std::string_view state) {
     if (state == "ALIVE") {

@@ -33,6 +33,10 @@ constexpr auto kCpuHelp = "CPUs of this node: in all, and free to lease.";
 constexpr auto kGpuHelp = "GPUs of this node: in all, and free to lease.";
 constexpr auto kActorsHelp = "Actors that this node's control store knows, by state.";
 
+constexpr char kNodesHelp[] =
+    "Nodes of the cluster, as the global control store knows them (suspect: silent for a second; "
+    "of dead ones those remembered).";
+
 constexpr std::array<Description, kCounterCount> kCounters = {{
     {"sheaf_tasks_total", "state", "submitted", "tasks", kTasksHelp},
     {"sheaf_tasks_total", "state", "finished", "tasks", kTasksHelp},
@@ -162,6 +166,22 @@ constexpr std::array<Description, kGaugeCount> kGauges = {{
     {"sheaf_actors", "state", "dead", "actors", kActorsHelp},
     {"sheaf_jobs_running", "", "", "jobs", "Jobs whose driver is alive."},
     {"sheaf_placement_groups", "", "", "groups", "Placement groups that exist."},
+    {"sheaf_gcs_read_only", "", "", "",
+     "1 while the disk of the global control store is full: commands that change it fail."},
+    {"sheaf_gcs_recovering", "", "", "",
+     "1 while the global control store, started anew, waits for the reports of nodes."},
+    {"sheaf_gcs_operations_in_progress", "", "", "operations",
+     "Commands that the global control store has not answered yet."},
+    {"sheaf_gcs_key_value_bytes", "", "", "bytes",
+     "Keys and values in the global control store; at 1 GiB it takes no more."},
+    {"sheaf_gcs_blob_bytes", "", "", "bytes",
+     "Functions and packages in the global control store; at 1 GiB it takes no more."},
+    {"sheaf_nodes", "state", "alive", "nodes", kNodesHelp},
+    {"sheaf_nodes", "state", "suspect", "nodes", kNodesHelp},
+    {"sheaf_nodes", "state", "draining", "nodes", kNodesHelp},
+    {"sheaf_nodes", "state", "dead", "nodes", kNodesHelp},
+    {"sheaf_link_queued_bytes", "", "", "bytes",
+     "Bytes for other nodes that are not acknowledged yet, over all links of this node."},
     {"sheaf_uptime_seconds", "", "", "seconds", "Time since this node started.", kNanosToSeconds},
     {"sheaf_build_info", "", "", "", "1, with the version of Sheaf as a label."},
 }};

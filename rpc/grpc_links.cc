@@ -429,7 +429,9 @@ void GrpcLinks::Deliver(const std::shared_ptr<Link>& link) {
 
 GrpcLinks::Figures GrpcLinks::figures() const {
   Lock lock(mutex_);
-  return figures_;
+  Figures now = figures_;
+  for (const auto& [key, link] : links_) now.queued_bytes += link->state.queued_bytes();
+  return now;
 }
 
 }  // namespace sheaf

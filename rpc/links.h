@@ -136,6 +136,7 @@ class Links {
     uint64_t resent_messages = 0, duplicates_dropped = 0, reconnects = 0;
     uint64_t refused_handshakes = 0;
     uint64_t fetched_bytes = 0, served_bytes = 0;
+    uint64_t queued_bytes = 0;  // Now, over all links.
   };
   virtual Figures figures() const = 0;
 };

@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "base/message_limits.h"
 #include "gcs/reply.h"
 #include "gcs/row_key.h"
 
@@ -143,6 +144,13 @@ void CommandPipeline::Release(const CommandPtr& command) {
 void CommandPipeline::Answer(const CallPtr& call, proto::GcsReply reply) {
   reply.set_client(call->client.packed());
   reply.set_sequence(call->sequence);
+  if (const size_t size = reply.ByteSizeLong(); size > kMaxBodyBytes - kRoomForHeads) {
+    const std::string words = absl::StrCat("the answer has ", size, " bytes, at most ",
+                                           kMaxBodyBytes - kRoomForHeads, "; ask for less at once");
+    reply = ErrorReply(ErrorKind::kInvalidArgument, words);
+    reply.set_client(call->client.packed());
+    reply.set_sequence(call->sequence);
+  }
   if (reply.error() != 0) ++errors_;
   std::string bytes = reply.SerializeAsString();
   Send(*call, bytes);

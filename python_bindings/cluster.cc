@@ -54,6 +54,13 @@ proto::StateAnswer Query(proto::StateQuery::What what, const std::string& id = {
   proto::StateAnswer answer =
       Ask([&](Runtime& runtime) { return runtime.Query(std::move(query), Soon()); });
   if (!answer.error().empty()) Throw(absl::InternalError(answer.error()));
+  if (answer.truncated() &&
+      PyErr_WarnEx(PyExc_UserWarning,
+                   "this listing is not complete: it has as many rows as one answer holds, or some "
+                   "process or node did not answer in time",
+                   2) != 0) {
+    throw nb::python_error();
+  }
   return answer;
 }
 

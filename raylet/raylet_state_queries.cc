@@ -3,12 +3,15 @@
 // (raylet_state_rows.cc), from the GCS where it knows more, from the owners on this node, who alone
 // know their tasks and objects, and from the other raylets, which ask theirs. Who does not answer
 // in time is left out.
+#include <algorithm>
+
 #include "absl/strings/escaping.h"
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "base/parse_frame.h"
 #include "base/status_macros.h"
 #include "raylet/raylet.h"
+#include "raylet/row_budget.h"
 
 namespace sheaf {
 namespace {
@@ -16,40 +19,24 @@ namespace {
 constexpr uint32_t kDefaultLimit = 10'000;
 constexpr size_t kMaxNodesAsked = 256;  // Of one query; the rows of more are cut anyway.
 constexpr size_t kMaxOpenQueries = 256;
+constexpr size_t kMaxWords = 1 << 20;
 
-template <class Rows>
-void Append(Rows* from, Rows* to, uint32_t limit, bool* truncated) {
-  for (auto& row : *from) {
-    if (static_cast<uint32_t>(to->size()) >= limit) {
-      *truncated = true;
-      return;
-    }
-    *to->Add() = std::move(row);
-  }
-}
+constexpr auto kActorId = [](const proto::ActorRow& row) -> const std::string& {
+  return row.actor_id();
+};
+constexpr auto kGroupId = [](const proto::GroupRow& row) -> const std::string& {
+  return row.group_id();
+};
 
-// The rows of `from` whose group is not in `to` yet: each node with a bundle knows of it.
-void AppendGroups(google::protobuf::RepeatedPtrField<proto::GroupRow>* from, proto::StateAnswer* to,
-                  uint32_t limit, bool* truncated) {
+// Those rows whose id is not among `to` yet: several may know of an actor, or of a placement group.
+template <class Rows, class Id>
+void AppendNew(Rows* from, Rows* to, Id id, RowBudget* budget) {
   absl::btree_set<std::string> known;
-  for (const proto::GroupRow& row : to->groups()) known.insert(row.group_id());
+  for (const auto& row : *to) known.insert(id(row));
   for (auto it = from->begin(); it != from->end();) {
-    it = known.contains(it->group_id()) ? from->erase(it) : it + 1;
+    it = known.contains(id(*it)) ? from->erase(it) : it + 1;
   }
-  Append(from, to->mutable_groups(), limit, truncated);
-}
-
-// The rows of `from` whose id is not in `to` yet.
-void AppendActors(google::protobuf::RepeatedPtrField<proto::ActorRow>* from, proto::StateAnswer* to,
-                  uint32_t limit) {
-  absl::btree_set<std::string> known;
-  for (const proto::ActorRow& row : to->actors()) known.insert(row.actor_id());
-  for (auto it = from->begin(); it != from->end();) {
-    it = known.contains(it->actor_id()) ? from->erase(it) : it + 1;
-  }
-  bool truncated = to->truncated();
-  Append(from, to->mutable_actors(), limit, &truncated);
-  to->set_truncated(truncated);
+  budget->Append(from, to);
 }
 
 const char* StateName(const proto::NodeInfo& node) {
@@ -99,7 +86,8 @@ absl::Status Raylet::OnStateQuery(ProcessId from, const Frame& frame) {
   Query& query = queries_[number];
   query.asker = from;
   query.message = std::move(message);
-  query.limit = query.message.limit() == 0 ? kDefaultLimit : query.message.limit();
+  query.limit =
+      std::min(query.message.limit() == 0 ? kDefaultLimit : query.message.limit(), kMaxStateRows);
   // Who asks for its own askers leaves them time to hear of what was left out.
   const bool for_another_node = from.node != options_.node;
   query.deadline = Now() + options_.query_limit / (for_another_node ? 2 : 1);
@@ -211,10 +199,12 @@ void Raylet::AskGcs(uint64_t number, Query* query) {
 
 void Raylet::MergeGcs(const proto::GcsReply& reply, Query* query) {
   proto::StateAnswer& answer = query->answer;
+  RowBudget budget(answer, query->limit);
   if (query->message.what() == proto::StateQuery::DRAIN && reply.error() != 0) {
     answer.set_error(reply.message());
   }
   for (const proto::NodeInfo& node : reply.nodes().nodes()) {
+    if (!budget.HasRoom(answer.nodes())) break;
     proto::NodeRow& row = *answer.add_nodes();
     row.set_node(node.node());
     row.set_address(node.address());
@@ -227,8 +217,10 @@ void Raylet::MergeGcs(const proto::GcsReply& reply, Query* query) {
     row.set_start_time_unix_s(node.start_time_unix_s());
     row.set_version(node.version());
     if (node.node() == options_.node) FillAvailable(&row);
+    budget.Count(row);
   }
   for (const proto::JobInfo& job : reply.jobs().jobs()) {
+    if (!budget.HasRoom(answer.jobs())) break;
     proto::JobRow& row = *answer.add_jobs();
     row.set_job(job.job());
     row.set_driver(job.driver());
@@ -237,9 +229,10 @@ void Raylet::MergeGcs(const proto::GcsReply& reply, Query* query) {
     row.set_entrypoint(job.start().entrypoint());
     row.set_state(StateName(job.state()));
     row.set_start_time_unix_s(job.start_time_unix_s());
+    budget.Count(row);
   }
   google::protobuf::RepeatedPtrField<proto::ActorRow> actors = reply.actors().actors();
-  AppendActors(&actors, &answer, query->limit);
+  AppendNew(&actors, answer.mutable_actors(), kActorId, &budget);
 }
 
 absl::Status Raylet::OnStateAnswer(ProcessId from, const Frame& frame) {
@@ -247,14 +240,15 @@ absl::Status Raylet::OnStateAnswer(ProcessId from, const Frame& frame) {
   const auto it = queries_.find(message.request());
   if (it == queries_.end() || it->second.asked.erase(from) == 0) return absl::OkStatus();
   Query& query = it->second;
-  bool truncated = query.answer.truncated() || message.truncated();
-  Append(message.mutable_tasks(), query.answer.mutable_tasks(), query.limit, &truncated);
-  Append(message.mutable_objects(), query.answer.mutable_objects(), query.limit, &truncated);
-  Append(message.mutable_workers(), query.answer.mutable_workers(), query.limit, &truncated);
-  AppendGroups(message.mutable_groups(), &query.answer, query.limit, &truncated);
-  query.answer.set_truncated(truncated);
-  AppendActors(message.mutable_actors(), &query.answer, query.limit);
-  if (!message.words().empty()) {
+  if (message.truncated()) query.answer.set_truncated(true);
+  RowBudget budget(query.answer, query.limit);
+  budget.Append(message.mutable_tasks(), query.answer.mutable_tasks());
+  budget.Append(message.mutable_objects(), query.answer.mutable_objects());
+  budget.Append(message.mutable_workers(), query.answer.mutable_workers());
+  AppendNew(message.mutable_groups(), query.answer.mutable_groups(), kGroupId, &budget);
+  AppendNew(message.mutable_actors(), query.answer.mutable_actors(), kActorId, &budget);
+  if (!message.words().empty() &&
+      message.words().size() + query.answer.words().size() < kMaxWords) {
     // The owner's word first: it knows what the task itself waits for.
     std::string words = message.words();
     if (!query.answer.words().empty()) absl::StrAppend(&words, "\n", query.answer.words());

@@ -2,6 +2,7 @@
 // What tools ask, and how it is answered from owners, the GCS and other raylets.
 #include <catch2/catch.hpp>
 
+#include "base/message_limits.h"
 #include "raylet/raylet.h"
 #include "raylet/raylet_node_for_test.h"
 
@@ -38,6 +39,31 @@ SCENARIO(
   CHECK(answers[0].request() == 42);
   CHECK(answers[0].tasks_size() == 1);
   CHECK(answers[0].truncated() != dies);
+}
+
+SCENARIO("a listing holds so many rows and bytes, whatever is asked for, and says that it is cut") {
+  RayletNode node;
+  const ProcessId owner = node.Driver();
+  const ProcessId tool = node.Attach(ProcessRole::kTool);
+  proto::StateQuery query;
+  query.set_request(42);
+  query.set_what(proto::StateQuery::TASKS);
+  query.set_limit(UINT32_MAX);
+  node.Send(tool, FrameKind::kStateQuery, query);
+  const auto asked = node.Received<proto::StateQuery>(owner, FrameKind::kStateQuery);
+  REQUIRE(asked.size() == 1);
+  CHECK(asked[0].limit() == kMaxStateRows);
+  const bool long_names = GENERATE(false, true);
+  proto::StateAnswer answer;
+  answer.set_request(asked[0].request());
+  for (uint32_t i = 0; i < (long_names ? 60 : kMaxStateRows + 1); ++i)
+    answer.add_tasks()->set_name(std::string(long_names ? 1 << 20 : 1, 'f'));
+  node.Send(owner, FrameKind::kStateAnswer, answer);
+  const auto answers = node.Received<proto::StateAnswer>(tool, FrameKind::kStateAnswer);
+  REQUIRE(answers.size() == 1);
+  CHECK(answers[0].tasks_size() == (long_names ? 32 : static_cast<int>(kMaxStateRows)));
+  CHECK(answers[0].ByteSizeLong() < kMaxStateBytes + (2 << 20));
+  CHECK(answers[0].truncated());
 }
 
 SCENARIO("why: the owner's words, then the raylet's") {

@@ -6,6 +6,7 @@
 #include "object_store/store_owner.h"
 #include "raylet/pending_reason.h"
 #include "raylet/raylet.h"
+#include "raylet/row_budget.h"
 
 namespace sheaf {
 namespace {
@@ -67,15 +68,17 @@ void Raylet::FillFromHere(Query* query) {
 }
 
 void Raylet::FillStatus(Query* query) {
+  RowBudget budget(query->answer, query->limit);
   proto::StateAnswer& answer = query->answer;
   answer.set_metrics_url(options_.metrics_url);
   for (const std::string& feature : options_.features) answer.add_features(feature);
   for (const LeaseQueue::Pending& pending : queue_.AllPending()) {
-    if (static_cast<uint32_t>(answer.demand_size()) >= query->limit) break;
+    if (!budget.HasRoom(answer.demand())) break;
     proto::DemandRow& row = *answer.add_demand();
     pending.spec->resources.ToMap(*row.mutable_resources()->mutable_amounts());
     row.set_count(pending.missing);
     row.set_words(WordsFor(pending));
+    budget.Count(row);
   }
   FillStore(query);
   FillWorkers(query);
@@ -91,11 +94,9 @@ void Raylet::FillStore(Query* query) {
   row.set_objects(stats.objects);
   row.set_populated_bytes(stats.populated_bytes);
   if (query->message.what() != proto::StateQuery::OBJECTS) return;
+  RowBudget budget(query->answer, query->limit);
   for (const auto& [id, nested] : adopted_) {  // Nobody else can list them.
-    if (static_cast<uint32_t>(query->answer.objects_size()) >= query->limit) {
-      query->answer.set_truncated(true);
-      return;
-    }
+    if (!budget.HasRoom(query->answer.objects())) return;
     proto::ObjectRow& object = *query->answer.add_objects();
     object.set_object_id(id.ToHex());
     object.set_where("store");
@@ -104,6 +105,7 @@ void Raylet::FillStore(Query* query) {
     if (const auto info = world_.store.Describe(id); info.ok()) {
       object.set_size_bytes(info->size_bytes);
     }
+    budget.Count(object);
   }
 }
 
@@ -145,11 +147,9 @@ void Raylet::FillAvailable(proto::NodeRow* row) const {
 }
 
 void Raylet::FillWorkers(Query* query) {
+  RowBudget budget(query->answer, query->limit);
   for (const auto& [process, worker] : pool_.workers()) {
-    if (static_cast<uint32_t>(query->answer.workers_size()) >= query->limit) {
-      query->answer.set_truncated(true);
-      return;
-    }
+    if (!budget.HasRoom(query->answer.workers())) return;
     proto::WorkerRow& row = *query->answer.add_workers();
     row.set_process(process.packed());
     row.set_state(WorkerStateName(worker.state));
@@ -163,15 +163,14 @@ void Raylet::FillWorkers(Query* query) {
       const std::string running = world_.switchboard.RunningOf(process);
       row.set_running(running.empty() ? lease->spec->name : running);
     }
+    budget.Count(row);
   }
 }
 
 void Raylet::FillGroups(Query* query) {
+  RowBudget budget(query->answer, query->limit);
   for (const GroupLedger::Group* group : groups_.Groups()) {
-    if (static_cast<uint32_t>(query->answer.groups_size()) >= query->limit) {
-      query->answer.set_truncated(true);
-      return;
-    }
+    if (!budget.HasRoom(query->answer.groups())) return;
     proto::GroupRow& row = *query->answer.add_groups();
     row.set_group_id(group->spec.id.ToHex());
     row.set_name(group->spec.name);
@@ -182,11 +181,14 @@ void Raylet::FillGroups(Query* query) {
       bundle.ToMap(*row.add_bundles()->mutable_amounts());
     }
     for (const NodeNumber node : group->nodes) row.add_bundle_nodes(node);
+    budget.Count(row);
   }
 }
 
 void Raylet::FillDetachedActors(Query* query) {
+  RowBudget budget(query->answer, query->limit);
   for (const auto& [id, actor] : detached_) {
+    if (!budget.HasRoom(query->answer.actors())) return;
     proto::ActorRow& row = *query->answer.add_actors();
     row.set_actor_id(id.ToHex());
     row.set_class_name(actor.start.class_name());
@@ -200,6 +202,7 @@ void Raylet::FillDetachedActors(Query* query) {
     row.set_restarts(actor.start.restarts());
     row.set_job(actor.start.job().job());
     row.set_detached(true);
+    budget.Count(row);
   }
 }
 

@@ -10,12 +10,13 @@
 #include "absl/strings/str_cat.h"
 #include "base/check.h"
 #include "base/failpoint.h"
+#include "base/log.h"
+#include "base/message_limits.h"
 #include "base/status_macros.h"
 
 namespace sheaf {
 namespace {
 
-constexpr size_t kMaxFrameBytes = 64 * 1024 * 1024;  // Of a frame that comes in pieces.
 constexpr uint64_t kReleaseBytes =
     kRingBytes / 4;  // So much is given back in the middle of a Poll.
 
@@ -67,7 +68,11 @@ class Mailbox::PeerChannel final : public Channel {
   // Long, or without room: the pieces that fit go into the ring, the others wait.
   void SendSlowly(Lane lane, FrameKind kind, std::string_view head, std::string_view tail) {
     const size_t size = head.size() + tail.size();
-    SHEAF_CHECK(size <= kMaxFrameBytes, "a frame above 64 MiB; large values go through the store");
+    if (size > kMaxBodyBytes) {
+      Log(LogLevel::kError, "a frame of kind ", static_cast<int>(kind), " for ", peer.ToString(),
+          " has ", size, " bytes; at most ", kMaxBodyBytes, " can be sent, so it goes nowhere");
+      return;
+    }
     mailbox.CloseBatch();
     size_t offset = 0;
     bool more = true;
@@ -320,7 +325,7 @@ bool Mailbox::TakeRecord(PeerChannel& channel, Lane lane, FrameHandler& handler,
     return true;
   }
   if (kind != FrameKind::kNone && kind != record.kind) return false;
-  if (partial.size() + record.body.size() > kMaxFrameBytes) return false;
+  if (partial.size() + record.body.size() > kMaxBodyBytes) return false;
   kind = record.kind;
   partial.append(record.body);
   if (more) return true;

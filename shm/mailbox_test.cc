@@ -11,6 +11,7 @@
 #include <map>
 #include <utility>
 
+#include "base/message_limits.h"
 #include "base/random.h"
 
 namespace sheaf {
@@ -63,6 +64,22 @@ struct Node {
 };
 
 }  // namespace
+
+SCENARIO("a frame that is too long to be sent goes nowhere, and those behind it arrive") {
+  Node node;
+  node.Connect();
+  const std::string longest = Content(1, kMaxBodyBytes);
+  Channel& to_bert = node.anna->To(kBert);
+  to_bert.Send(Lane::kControl, FrameKind::kPushTask, "x", longest);
+  CHECK(to_bert.queued_bytes() == 0);
+  to_bert.Send(Lane::kControl, FrameKind::kPushTask, longest);
+  while (node.at_bert.Count(kAnna) == 0) {
+    node.bert->Poll(node.at_bert, true);
+    node.anna->Poll(node.at_anna, true);
+  }
+  CHECK(node.at_bert.Last(kAnna) == longest);
+  CHECK(node.at_bert.malformed.empty());
+}
 
 SCENARIO("a frame is its head followed by its tail, on either lane, of any length") {
   Node node;

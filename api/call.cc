@@ -107,12 +107,12 @@ void Call::FailWithCurrentException() {
   } catch (const TaskCancelledError& cancelled) {
     if (execution_->cancelled()) {
       error.kind = CoreErrorKind::kTaskCancelled;
-      error.message = execution_->spec().name() + " was cancelled while it ran";
+      error.message = std::string(execution_->name()) + " was cancelled while it ran";
     } else {
-      error = CurrentExceptionAsError(execution_->spec().name());
+      error = CurrentExceptionAsError(std::string(execution_->name()));
     }
   } catch (...) {
-    error = CurrentExceptionAsError(execution_->spec().name());
+    error = CurrentExceptionAsError(std::string(execution_->name()));
     retriable = IsRetriable(execution_->spec());
   }
   execution_->Fail(std::move(error), retriable);

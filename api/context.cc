@@ -52,7 +52,7 @@ RuntimeContext Context() {
   if (const Execution* execution = internal::CurrentExecution(); execution != nullptr) {
     context.task_id = execution->task().ToHex();
     if (!execution->actor().is_nil()) context.actor_id = execution->actor().ToHex();
-    context.task_name = execution->spec().name();
+    context.task_name = std::string(execution->name());
     context.attempt = execution->attempt();
   }
   const proto::LeaseSpec lease = runtime.current_lease();

@@ -39,7 +39,8 @@ bool IsCurrent(const Prepared* prepared, uint32_t results) {
 Prepared Prepare(const FunctionRecord& function, const Options& options, uint32_t results) {
   Runtime& runtime = TheRuntime();
   const uint64_t generation = runtime_generation.load(std::memory_order_acquire);
-  return {generation, results, runtime.MakeTemplate(BuildTemplate(function, options, results))};
+  return {generation, results,
+          ValueOrThrow(runtime.MakeTemplate(BuildTemplate(function, options, results)))};
 }
 
 void FillStrategy(const Strategy& strategy, proto::Strategy* out) {
@@ -142,9 +143,8 @@ proto::TaskTemplate BuildTemplate(const FunctionRecord& function, const Options&
   proto::TaskTemplate spec;
   spec.set_language(function.python ? proto::JobStart::PYTHON : proto::JobStart::CPP);
   spec.set_function(function.key);
-  spec.set_name(options.name.empty() || function.kind == FunctionRecord::Kind::kConstructor
-                    ? function.name
-                    : options.name);
+  spec.set_name(function.name);
+  if (function.kind != FunctionRecord::Kind::kConstructor) spec.set_call_name(options.name);
   spec.set_num_returns(function.streaming ? 0 : results);
   spec.set_streaming(function.streaming);
   spec.set_max_unconsumed(options.max_unconsumed);

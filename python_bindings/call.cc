@@ -13,6 +13,7 @@ namespace sheaf::python {
 namespace {
 
 PythonFunction describe_failure("sheaf.worker_errors", "describe_failure");
+PythonFunction execution_here("sheaf.async_actor", "execution_here");
 PythonFunction wrong_count("sheaf.worker_errors", "wrong_count");
 
 void FailPlainly(Execution& execution, ErrorKind kind, std::string message) {
@@ -40,7 +41,7 @@ absl::Status Store(Execution& execution, size_t index, const Value& value) {
 bool EncodeFor(const Execution& execution, PyObject* result, Value* value) {
   if (!std::string_view(execution.spec().function()).starts_with("name:")) [[likely]]
     return value->Encode(result);
-  return value->EncodePlain(result, "the result of " + execution.spec().name());
+  return value->EncodePlain(result, std::string("the result of ").append(execution.name()));
 }
 
 // False: the call has failed.
@@ -51,8 +52,12 @@ bool ReturnOne(Execution& execution, size_t index, PyObject* result) {
     return false;
   }
   const absl::Status stored = Store(execution, index, value);
-  if (!stored.ok())
-    FailPlainly(execution, ErrorKind::kObjectStoreFull, std::string(stored.message()));
+  if (!stored.ok()) {
+    FailPlainly(execution,
+                absl::IsInvalidArgument(stored) ? ErrorKind::kInvalidArgument
+                                                : ErrorKind::kObjectStoreFull,
+                std::string(stored.message()));
+  }
   return stored.ok();
 }
 
@@ -113,7 +118,7 @@ void Dealloc(PyObject* self) {
 PyObject* Finish(PyObject* self, PyObject* result) {
   if (In(self) == nullptr) Py_RETURN_NONE;
   ReturnResult(*In(self), result);
-  RecordCall(In(self)->spec().name(), reinterpret_cast<ExecutionObject*>(self)->begin);
+  RecordCall(In(self)->name(), reinterpret_cast<ExecutionObject*>(self)->begin);
   Release(self);
   Py_RETURN_NONE;
 }
@@ -182,6 +187,22 @@ void SetProcessStrategy(const proto::Strategy& strategy) {
   SetInheritedGroup(strategy.capture_children() ? strategy.group_id() : "");
 }
 
+bool& HasCoroutines() {
+  static bool has = false;
+  return has;
+}
+
+TaskId TaskOfCoroutine() {
+  PyObject* type = nullptr;
+  PyObject* value = nullptr;
+  PyObject* traceback = nullptr;
+  PyErr_Fetch(&type, &value, &traceback);
+  const Owned found = Owned::Steal(execution_here());
+  PyErr_Restore(type, value, traceback);
+  if (!found || Py_TYPE(found.get()) != execution_type || In(found.get()) == nullptr) return {};
+  return In(found.get())->task();
+}
+
 bool DecodeArguments(const Execution& execution, CallArguments* out) {
   const size_t count = execution.argument_count();
   size_t next = 0;
@@ -189,7 +210,7 @@ bool DecodeArguments(const Execution& execution, CallArguments* out) {
     const std::string_view first = execution.argument(0).bytes;
     if (first.size() > 2 && static_cast<uint8_t>(first[0]) == kOutOfBandMark &&
         first[1] == kVersionNames) {
-      out->names = Owned::Steal(DecodeNative(first.substr(2), {}));
+      out->names = Owned::Steal(DecodeValue({first.substr(2), {}, {}, {}, {}}));
       if (!out->names) return false;
       next = 1;
     }
@@ -238,7 +259,7 @@ void FailWithException(Execution& execution) {
     return FailPlainly(execution, ErrorKind::kSystem, "a call failed without an exception");
   if (traceback != nullptr) PyException_SetTraceback(value, traceback);
   const proto::TaskTemplate& spec = execution.spec();
-  const Owned name = Owned::Steal(NewText(spec.name()));
+  const Owned name = Owned::Steal(NewText(execution.name()));
   const Owned key = Owned::Steal(NewText(spec.function()));
   const Owned cancelled = Owned::Steal(PyBool_FromLong(execution.cancelled()));
   const Owned retries = Owned::Steal(PyBool_FromLong(spec.retry_exceptions()));
@@ -255,7 +276,8 @@ void FailWithException(Execution& execution) {
     PyErr_Clear();
     const ErrorKind known = execution.cancelled() ? ErrorKind::kTaskCancelled : ErrorKind::kSystem;
     return FailPlainly(execution, known,
-                       spec.name() + " failed with an exception that cannot be described");
+                       std::string(execution.name())
+                           .append(" failed with an exception that cannot be described"));
   }
   execution.Fail({static_cast<ErrorKind>(kind), std::string(words, static_cast<size_t>(words_size)),
                   std::string(payload, static_cast<size_t>(payload_size))},
@@ -283,8 +305,8 @@ PyObject* DescribeExecution(const Execution* execution) {
   const std::string actor = execution->actor().is_nil() ? "" : execution->actor().ToHex();
   return Py_BuildValue(
       "{ss#ss#ss#ss#sI}", "task", task.data(), static_cast<Py_ssize_t>(task.size()), "actor",
-      actor.data(), static_cast<Py_ssize_t>(actor.size()), "name", execution->spec().name().data(),
-      static_cast<Py_ssize_t>(execution->spec().name().size()), "function",
+      actor.data(), static_cast<Py_ssize_t>(actor.size()), "name", execution->name().data(),
+      static_cast<Py_ssize_t>(execution->name().size()), "function",
       execution->spec().function().data(),
       static_cast<Py_ssize_t>(execution->spec().function().size()), "attempt",
       execution->attempt());

@@ -36,6 +36,11 @@ const proto::Strategy& ProcessStrategy();
 // A task, or the constructor of an actor, begins in this process.
 void SetProcessStrategy(const proto::Strategy& strategy);
 
+// Whether this process is an actor whose calls are coroutines. With the GIL.
+bool& HasCoroutines();
+// Then: the task whose coroutine runs on this thread, or nil.
+TaskId TaskOfCoroutine();
+
 // _core.Execution: a call that runs on as a coroutine. Methods: finish(result), fail(exception),
 // item(value), cancelled().
 PyObject* NewExecutionObject(std::shared_ptr<Execution> execution);

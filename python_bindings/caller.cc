@@ -5,17 +5,22 @@
 #include <new>
 #include <string>
 
+#include "python_bindings/call.h"
 #include "python_bindings/process.h"
 #include "python_bindings/reference.h"
 #include "python_bindings/remote_attribute.h"
 #include "python_bindings/template.h"
 #include "python_bindings/value.h"
+#include "worker/limits.h"
 
 namespace sheaf::python {
 
 PyTypeObject* caller_type = nullptr;
 
 namespace {
+
+constexpr size_t kLeastStored = 4 * 1024;
+constexpr size_t kManyBytes = 1024 * 1024;
 
 PythonFunction wrap_stream("sheaf.object_ref", "wrap_stream");
 
@@ -57,7 +62,8 @@ bool EncodeArgument(Runtime& runtime, PyObject* argument, Py_ssize_t plain, Valu
                 : !value->Encode(argument)) [[unlikely]]
     return false;
   const size_t size = value->size();
-  if (size > kSmallValueBytes) {
+  // Of very many, those that are not small go to the store at once: the list has a bound.
+  if (size > kSmallValueBytes || (size > kLeastStored && list->bytes() > kManyBytes)) {
     absl::StatusOr<ObjectHandle> put = PutValue(runtime, *value);
     if (!put.ok()) return RaiseStatus(put.status(), ErrorKind::kObjectStoreFull), false;
     list->AddReference(*put);
@@ -85,7 +91,7 @@ absl::StatusOr<std::vector<ObjectHandle>> SubmitAny(Runtime& runtime, const Temp
 // `submit` with the GIL, which is cheaper, unless it may have to wait.
 template <class Function>
 auto SubmitWith(Function submit, const CallerObject& caller, Runtime& runtime, ArgumentList list) {
-  if (!IsCrowded(list.bytes())) [[likely]]
+  if (!IsCrowded(list.bytes()) && list.bytes() <= kSmallValueBytes) [[likely]]
     return submit(runtime, caller.call_template, caller.actor, std::move(list));
   const TemplateHandle spec = caller.call_template;
   const ObjectHandle actor = caller.actor;
@@ -94,7 +100,23 @@ auto SubmitWith(Function submit, const CallerObject& caller, Runtime& runtime, A
   return submit(runtime, spec, actor, std::move(list));
 }
 
+// What the coroutine of a call submits is that call's child, as what other calls submit is theirs.
+class Parent {
+ public:
+  explicit Parent(Runtime& runtime) : runtime_(HasCoroutines() ? &runtime : nullptr) {
+    if (runtime_ != nullptr) [[unlikely]]
+      runtime_->SetCurrentTask(TaskOfCoroutine());
+  }
+  ~Parent() {
+    if (runtime_ != nullptr) runtime_->SetCurrentTask({});
+  }
+
+ private:
+  Runtime* const runtime_;
+};
+
 PyObject* Submit(PyObject* self, Runtime& runtime, ArgumentList list) {
+  const Parent parent(runtime);
   const CallerObject& caller = In(self);
   if (caller.returns == 1) [[likely]] {
     absl::StatusOr<ObjectHandle> result = SubmitWith(SubmitOne, caller, runtime, std::move(list));
@@ -201,17 +223,19 @@ PyType_Spec spec = {"sheaf._core.Caller", sizeof(CallerObject), 0,
 bool EncodeArguments(Runtime& runtime, const ObjectHandle& carrier, PyObject* const* args,
                      Py_ssize_t count, PyObject* names, bool plain, ArgumentList* list) {
   Value value;
-  Py_ssize_t total = count;
+  Py_ssize_t total = count + (names != nullptr ? PyTuple_Size(names) : 0);
+  if (static_cast<size_t>(total) > kMaxArguments) {
+    PyErr_Format(PyExc_ValueError, "%zd arguments, at most %zu: pass them as one list", total,
+                 kMaxArguments);
+    return false;
+  }
   if (names != nullptr && PyTuple_Size(names) > 0) {
-    total += PyTuple_Size(names);
-    NativeEncoder head;
-    head.WriteByte(kOutOfBandMark);
-    head.WriteByte(kVersionNames);
-    if (!head.Encode(names) || !head.tail().empty()) {
-      PyErr_SetString(PyExc_TypeError, "more than a thousand keyword arguments");
-      return false;
-    }
-    list->AddValue(head.body());
+    if (!value.Encode(names)) return false;
+    std::string head = {static_cast<char>(kOutOfBandMark), static_cast<char>(kVersionNames)};
+    const size_t begin = head.size();
+    head.resize(begin + value.size());
+    value.CopyTo(head.data() + begin);
+    list->AddValue(head);
   }
   if (carrier) list->AddReference(carrier);
   for (Py_ssize_t i = 0; i < total; ++i) {

@@ -8,6 +8,7 @@
 
 #include "python_bindings/process.h"
 #include "python_bindings/reference.h"
+#include "python_bindings/value.h"
 
 namespace sheaf::python {
 namespace {
@@ -376,7 +377,7 @@ class NativeDecoder {
     position_ += size;
     Owned memory;
     if (type == kExtArray) {
-      memory = Owned::Steal(NewBytes(content));
+      memory = Owned::Steal(NewAlignedCopy(content));
     } else {
       uint32_t index = 0;
       if (buffers_ == nullptr || content.size() != sizeof index) return Fail("a malformed array");

@@ -68,6 +68,7 @@ Template MakeTemplate(const nb::dict& options) {
   spec.set_language(Field(options, "cpp", false) ? proto::JobStart::CPP : proto::JobStart::PYTHON);
   spec.set_function(Field<std::string>(options, "function", ""));
   spec.set_name(Field<std::string>(options, "name", ""));
+  spec.set_call_name(Field<std::string>(options, "call_name", ""));
   spec.set_extra(BytesField(options, "extra"));
   spec.set_num_returns(Field<uint32_t>(options, "num_returns", 1));
   spec.set_streaming(Field(options, "streaming", false));
@@ -87,7 +88,12 @@ Template MakeTemplate(const nb::dict& options) {
     spec.set_max_retries(Field(options, "max_retries", kRetriesOfActor));
     spec.set_concurrency_group(Field<std::string>(options, "concurrency_group", ""));
   }
-  return {runtime->MakeTemplate(std::move(spec))};
+  absl::StatusOr<TemplateHandle> made = runtime->MakeTemplate(std::move(spec));
+  if (!made.ok()) {
+    RaiseStatus(made.status(), ErrorKind::kInvalidArgument);
+    throw nb::python_error();
+  }
+  return {*std::move(made)};
 }
 
 }  // namespace

@@ -48,7 +48,7 @@ uint32_t ThisThread() {
 
 }  // namespace
 
-void RecordCall(const std::string& name, Nanos begin) {
+void RecordCall(std::string_view name, Nanos begin) {
   // Opening it runs Python, and so may let other threads come here; no static that guards itself,
   // since they would wait for it with the GIL.
   static File* opened = nullptr;

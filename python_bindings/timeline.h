@@ -18,6 +18,6 @@ namespace sheaf::python {
 
 // Remembers a call that began then and ends now. The first one opens the file; without a file
 // nothing is remembered.
-void RecordCall(const std::string& name, Nanos begin);
+void RecordCall(std::string_view name, Nanos begin);
 
 }  // namespace sheaf::python

@@ -53,14 +53,19 @@ PyType_Slot pinned_slots[] = {
 PyType_Spec pinned_spec = {"sheaf._core.Pinned", sizeof(PinnedObject), 0,
                            Py_TPFLAGS_DEFAULT | Py_TPFLAGS_DISALLOW_INSTANTIATION, pinned_slots};
 
-PyObject* Pin(const ObjectView& view, std::string_view bytes) {
-  if (view.keep.data() == nullptr && !view.handle) return NewBytes(bytes);
+PyObject* NewPinned(Buffer keep, ObjectHandle handle, std::string_view bytes) {
   PinnedObject* const pinned = PyObject_New(PinnedObject, pinned_type);
   if (pinned == nullptr) return nullptr;
-  new (&pinned->keep) Buffer(view.keep);
-  new (&pinned->handle) ObjectHandle(view.handle);
+  new (&pinned->keep) Buffer(std::move(keep));
+  new (&pinned->handle) ObjectHandle(std::move(handle));
   pinned->bytes = bytes;
   return reinterpret_cast<PyObject*>(pinned);
+}
+
+// Where they lie, if that is in the arena: aligned, and for good. Those of small values are copied.
+PyObject* Pin(const ObjectView& view, std::string_view bytes) {
+  if (view.keep.data() == nullptr) return NewAlignedCopy(bytes);
+  return NewPinned(view.keep, view.handle, bytes);
 }
 
 PyObject* Malformed() {
@@ -103,8 +108,10 @@ PyObject* DecodeArrays(const ObjectView& view) {
   ArraysHead head;
   if (view.bytes.size() < sizeof head) return Malformed();
   std::memcpy(&head, view.bytes.data(), sizeof head);
+  const size_t room = view.bytes.size() - sizeof head;
+  if (head.buffer_count > room / sizeof(BufferEntry)) return Malformed();
   const size_t entries = head.buffer_count * sizeof(BufferEntry);
-  if (view.bytes.size() - sizeof head < entries + head.body_bytes) return Malformed();
+  if (head.body_bytes > room - entries) return Malformed();
   const BufferSource buffers = [&](uint32_t index) -> PyObject* {
     if (index >= head.buffer_count) return nullptr;
     BufferEntry entry;
@@ -225,6 +232,12 @@ PyObject* DecodeValue(const ObjectView& view) {
   if (static_cast<uint8_t>(view.bytes[1]) == kVersionArrays) return DecodeArrays(view);
   PyErr_SetString(PyExc_ValueError, "this value was made by another version of Sheaf");
   return nullptr;
+}
+
+PyObject* NewAlignedCopy(std::string_view bytes) {
+  Buffer copy = Buffer::CopyOf(bytes);
+  const std::string_view aligned = copy.view();
+  return NewPinned(std::move(copy), {}, aligned);
 }
 
 bool AddPinnedType(PyObject* module) {

@@ -77,9 +77,12 @@ class Value {
 absl::StatusOr<ObjectHandle> PutValue(Runtime& runtime, const Value& value);
 
 // A new reference, or nullptr with an exception set. Arrays in what comes back view the object's
-// memory and pin it; where nothing pins the bytes (arguments inside a frame), they are copied. No
+// memory in the store and pin it; those of small values, which lie elsewhere, are copied. No
 // bytes are None: the end of a stream.
 PyObject* DecodeValue(const ObjectView& view);
+
+// A copy of `bytes` at a multiple of 64, as a read-only buffer; nullptr: an exception is set.
+PyObject* NewAlignedCopy(std::string_view bytes);
 
 // The type of what pins memory for those arrays. False: an exception is set.
 bool AddPinnedType(PyObject* module);

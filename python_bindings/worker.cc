@@ -13,7 +13,12 @@
 namespace sheaf::python {
 namespace {
 
+// Functions that a worker keeps, and the bytes of their pickles.
+constexpr size_t kMostFunctions = 2'000;
+constexpr size_t kMostFunctionBytes = 64 << 20;
+
 PythonFunction load_function("sheaf.worker_functions", "load_function");
+PythonFunction method_of("sheaf.worker_functions", "method_of");
 PythonFunction show_gpus("sheaf.worker_functions", "show_gpus");
 PythonFunction construct_async("sheaf.async_actor", "construct");
 PythonFunction leave_fork("sheaf.worker_main", "leave_fork");
@@ -40,6 +45,14 @@ Owned AsTuple(const CallArguments& arguments) {
   return tuple;
 }
 
+// Of the actor, beside the default one.
+Owned GroupNames(const proto::TaskTemplate& creation) {
+  Owned names = Owned::Steal(PyTuple_New(creation.actor().groups_size()));
+  for (int i = 0; names && i < creation.actor().groups_size(); ++i)
+    PyTuple_SetItem(names.get(), i, NewText(creation.actor().groups(i).name()));
+  return names;
+}
+
 // Whether the exception that is set is what exit_actor raises.
 bool IsActorExit() {
   PyObject* type = nullptr;
@@ -64,7 +77,7 @@ class Running {
     CurrentExecution() = outer_;
     SetRunsUserCode(false);
   }
-  void Record(const proto::TaskTemplate& spec) const { RecordCall(spec.name(), begin_); }
+  void Record(const Execution& execution) const { RecordCall(execution.name(), begin_); }
 
  private:
   Execution* const outer_;
@@ -101,23 +114,44 @@ PyObject* Invoke(PyObject* function, PyObject* self, const CallArguments& argume
 
 }  // namespace
 
-PyObject* PythonHandler::Find(const proto::TaskTemplate& spec) {
-  if (last_ != nullptr && last_key_ == spec.function()) return last_;
-  Owned& known = functions_[spec.function()];
-  if (!known) {
-    const Owned key = Owned::Steal(NewText(spec.function()));
-    const Owned name = Owned::Steal(NewText(spec.name()));
-    const Owned extra = Owned::Steal(NewBytes(spec.extra()));
-    Owned loaded = Owned::Steal(
-        load_function(key.get(), name.get(), extra.get()));  // May run user code, and calls.
-    if (!loaded) return nullptr;
-    functions_[spec.function()] = loaded;
-    last_ = loaded.get();
-  } else {
-    last_ = known.get();
-  }
+Owned PythonHandler::Find(const proto::TaskTemplate& spec) {
+  if (last_ && last_key_ == spec.function()) return last_;
+  const auto known = functions_.find(spec.function());
+  if (known == functions_.end()) return Load(spec);
+  by_use_.splice(by_use_.begin(), by_use_, known->second.place);
+  const Owned before = std::exchange(last_, known->second.function);
   last_key_ = spec.function();
   return last_;
+}
+
+// Those that were used least lately go: a driver may make a function for each of its calls.
+Owned PythonHandler::Load(const proto::TaskTemplate& spec) {
+  const Owned key = Owned::Steal(NewText(spec.function()));
+  const Owned name = Owned::Steal(NewText(spec.name()));
+  const Owned extra = Owned::Steal(NewBytes(spec.extra()));
+  // May run user code, and calls.
+  const Owned loaded = Owned::Steal(load_function(key.get(), name.get(), extra.get()));
+  if (!loaded) return {};
+  Owned function = Owned::Borrow(PyTuple_GetItem(loaded.get(), 0));
+  const size_t bytes = PyLong_AsSize_t(PyTuple_GetItem(loaded.get(), 1));
+  if (instance_ && PyUnicode_Check(function.get()) != 0)
+    function = Owned::Steal(method_of(instance_.get(), function.get()));
+  if (!function || functions_.contains(spec.function())) return function;
+  std::vector<Owned> gone;  // Let go of at the end, which may run user code.
+  gone.push_back(std::exchange(last_, function));
+  last_key_ = spec.function();
+  by_use_.push_front(spec.function());
+  functions_[spec.function()] = {function, bytes, by_use_.begin()};
+  loaded_bytes_ += bytes;
+  while (by_use_.size() > 1 &&
+         (by_use_.size() > kMostFunctions || loaded_bytes_ > kMostFunctionBytes)) {
+    const auto oldest = functions_.find(by_use_.back());
+    loaded_bytes_ -= oldest->second.bytes;
+    gone.push_back(std::move(oldest->second.function));
+    functions_.erase(oldest);
+    by_use_.pop_back();
+  }
+  return function;
 }
 
 void PythonHandler::Execute(std::shared_ptr<Execution> execution) {
@@ -131,7 +165,7 @@ void PythonHandler::Run(std::shared_ptr<Execution> execution) {
   const proto::TaskTemplate& spec = execution->spec();
   if (exited_)
     return execution->Fail({ErrorKind::kActorDied, "the actor has called exit_actor()", {}}, false);
-  const Owned function = Owned::Borrow(Find(spec));
+  const Owned function = Find(spec);
   if (!function) return FailWithException(*execution);
   const bool creation = spec.kind() == proto::TaskTemplate::ACTOR_CREATION;
   if (spec.kind() != proto::TaskTemplate::ACTOR_METHOD) {
@@ -144,8 +178,10 @@ void PythonHandler::Run(std::shared_ptr<Execution> execution) {
     if (!DecodeArguments(*execution, &arguments)) return FailWithException(*execution);
     if (creation && spec.actor().is_async()) {
       const Owned list = AsTuple(arguments);
+      const Owned groups = GroupNames(spec);
       result = Owned::Steal(construct_async(function.get(), list.get(),
-                                            arguments.names ? arguments.names.get() : Py_None));
+                                            arguments.names ? arguments.names.get() : Py_None,
+                                            groups.get()));
     } else {
       PyObject* const self =
           spec.kind() == proto::TaskTemplate::ACTOR_METHOD ? instance_.get() : nullptr;
@@ -157,17 +193,18 @@ void PythonHandler::Run(std::shared_ptr<Execution> execution) {
   if (!result) {
     const bool exits = IsActorExit();
     FailWithException(*execution);
-    running.Record(spec);
+    running.Record(*execution);
     if (exits) ExitActor(std::move(execution));
     return;
   }
   if (creation) {
     instance_ = std::move(result);
     async_.store(spec.actor().is_async(), std::memory_order_release);
+    HasCoroutines() = spec.actor().is_async();
     return ReturnResult(*execution, Py_None);
   }
   ReturnResult(*execution, result.get());
-  running.Record(spec);
+  running.Record(*execution);
   result = {};
   // The reply leaves without the GIL: other threads of the actor need not wait for it.
   const WithoutGil free;
@@ -199,16 +236,18 @@ PyObject* PythonHandler::Prepare(std::shared_ptr<Execution> execution) {
     PyErr_SetNone(actor_exit.get());
     return nullptr;
   }
-  PyObject* const function = Find(execution->spec());
+  const Owned function = Find(execution->spec());
   CallArguments arguments;
-  if (function == nullptr || !DecodeArguments(*execution, &arguments)) return nullptr;
+  if (!function || !DecodeArguments(*execution, &arguments)) return nullptr;
   const Owned list = AsTuple(arguments);
   const Owned task = Owned::Steal(NewBytes(execution->task().Binary()));
   const Owned streaming = Owned::Steal(PyBool_FromLong(execution->spec().streaming()));
+  const Owned group = Owned::Steal(NewText(execution->spec().concurrency_group()));
   const Owned object = Owned::Steal(NewExecutionObject(std::move(execution)));
-  if (!list || !task || !object) return nullptr;
-  return PyTuple_Pack(7, object.get(), task.get(), function, instance_.get(), list.get(),
-                      arguments.names ? arguments.names.get() : Py_None, streaming.get());
+  if (!list || !task || !object || !group) return nullptr;
+  return PyTuple_Pack(8, object.get(), task.get(), function.get(), instance_.get(), list.get(),
+                      arguments.names ? arguments.names.get() : Py_None, streaming.get(),
+                      group.get());
 }
 
 void PythonHandler::ExitActor(std::shared_ptr<Execution> execution) {

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <atomic>
+#include <list>
 #include <memory>
 #include <string>
 
@@ -22,14 +23,16 @@ class PythonHandler final : public TaskHandler {
 
   // Of an actor with async methods, on its event loop's thread, with the GIL: the calls that shall
   // start now, a list of (execution, task id, function, actor, arguments, names of keywords or
-  // None, streaming). While there are none it waits, for `timeout` in seconds (None: for ever) or
+  // None, streaming, concurrency group). While there are none it waits, for `timeout` in seconds (None: for ever) or
   // until the loop has something else to do. None: the node has ended. nullptr: an exception is
   // set.
   PyObject* TakeCalls(PyObject* timeout);
 
  private:
-  // What sheaf.worker_functions.load gave: a callable, or the name of a method.
-  PyObject* Find(const proto::TaskTemplate& spec);
+  // What sheaf.worker_functions.load_function gave: a callable, or the name of a method.
+  // Nothing: an exception is set.
+  Owned Find(const proto::TaskTemplate& spec);
+  Owned Load(const proto::TaskTemplate& spec);
   void Run(std::shared_ptr<Execution> execution);
   PyObject* Prepare(std::shared_ptr<Execution> execution);
   void ShowGpus(const proto::TaskTemplate& spec);
@@ -38,9 +41,16 @@ class PythonHandler final : public TaskHandler {
   std::atomic<bool> async_{false};  // The actor's calls run on the event loop's thread.
 
   // Guarded by the GIL.
-  absl::flat_hash_map<std::string, Owned> functions_;
+  struct Loaded {
+    Owned function;
+    size_t bytes = 0;  // Of its pickle.
+    std::list<std::string>::iterator place;
+  };
+  absl::flat_hash_map<std::string, Loaded> functions_;
+  std::list<std::string> by_use_;  // Their keys, latest first.
+  size_t loaded_bytes_ = 0;
   std::string last_key_;
-  PyObject* last_ = nullptr;
+  Owned last_;
   Owned instance_;       // The actor.
   bool exited_ = false;  // exit_actor was called: no further call runs.
 };

@@ -54,8 +54,14 @@ void LeaseQueue::OnDemand(ProcessId owner, const proto::LeaseDemand& demand, Nan
     wanted = std::min(wanted, options_.free_leases_max);
   }
   SetWanted(*entry, wanted, now);
-  if (const auto made = entries_.find(id); comes && via != 0 && made != entries_.end()) {
+  const auto made = entries_.find(id);
+  if (made == entries_.end()) {
+    return;
+  }
+  if (comes && via != 0) {
     RefuseToQueue(*made->second);
+  } else if (demand.wanted() == 0 && demand.has_spec() && made->second->held == 0) {
+    DropEntry(made->second.get());  // With its spec: the owner does not use the key again.
   }
 }
 

@@ -30,7 +30,7 @@ struct ActorFixture : Fixture {
     std::unique_ptr<TaskReferences> references;
     if (argument) {
       references = std::make_unique<TaskReferences>();
-      references->arguments.push_back({argument.entry(), 0});
+      references->arguments.push_back({argument.entry(), 0, false});
       owner.references.AddUse(*argument.entry());
     }
     TaskRecord* task = owner.tasks.Add(Method(), {}, std::move(references), {});

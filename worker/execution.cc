@@ -5,13 +5,11 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "worker/limits.h"
 #include "worker/task_table.h"
 
 namespace sheaf {
 namespace {
-
-// Values up to here travel in the frame of the reply.
-constexpr size_t kInlineBytes = 64 * 1024;
 
 constexpr size_t kKeptBytes = 4096;  // Memory of strings that a cleared call keeps.
 
@@ -45,8 +43,13 @@ void CallExecution::Clear() {
     bytes->clear();
     if (bytes->capacity() > kKeptBytes) bytes->shrink_to_fit();
   }
+  name_ = {};
   arguments_.clear();
   stored_.clear();
+  packs_ = 0;
+  pack_is_malformed_ = false;
+  pins_.clear();
+  inline_bytes_ = 0;
   nested_references_ = {};
   more_.clear();
   returned_nested_.clear();
@@ -74,6 +77,12 @@ bool CallExecution::Begin(ProcessId from, std::shared_ptr<const proto::TaskTempl
     stream_consumed = resume->consumed;
     lost_ = {lost, resume->lost_count};
   }
+  if ((head->flags & kNamed) != 0) {
+    const auto* named = in.Struct<CallName>();
+    if (named == nullptr) return false;
+    name_ = in.Bytes(named->bytes);
+    if (in.failed()) return false;
+  }
   WireReader rest(arguments);
   while (!rest.rest().empty()) {
     const auto* argument = rest.Struct<ArgumentHead>();
@@ -82,8 +91,12 @@ bool CallExecution::Begin(ProcessId from, std::shared_ptr<const proto::TaskTempl
     if (rest.failed()) return false;
     if (argument->kind == ArgumentKind::kValue) {
       arguments_.push_back({bytes, {}, {}, {}, {}});
-    } else if (argument->kind == ArgumentKind::kStore && bytes.size() == sizeof(StoreArgument)) {
-      stored_.emplace_back(reinterpret_cast<const StoreArgument*>(bytes.data()), arguments_.size());
+    } else if ((argument->kind == ArgumentKind::kStore || argument->kind == ArgumentKind::kPack) &&
+               bytes.size() == sizeof(StoreArgument)) {
+      const bool pack = argument->kind == ArgumentKind::kPack;
+      packs_ += pack;
+      stored_.push_back(
+          {reinterpret_cast<const StoreArgument*>(bytes.data()), arguments_.size(), pack});
       arguments_.emplace_back();
     } else {
       return false;
@@ -94,25 +107,61 @@ bool CallExecution::Begin(ProcessId from, std::shared_ptr<const proto::TaskTempl
 
 std::vector<const StoreArgument*> CallExecution::store_arguments() const {
   std::vector<const StoreArgument*> out;
-  for (const auto& [argument, index] : stored_) out.push_back(argument);
+  out.reserve(stored_.size());
+  for (const Stored& stored : stored_) out.push_back(stored.argument);
   return out;
 }
 
 void CallExecution::SetArgument(const StoreArgument* from, ObjectView view) {
-  for (const auto& [argument, index] : stored_) {
-    if (argument == from) arguments_[index] = view;
+  // They lie in the frame in the order of the list.
+  const auto found = std::lower_bound(
+      stored_.begin(), stored_.end(), from,
+      [](const Stored& stored, const StoreArgument* sought) { return stored.argument < sought; });
+  if (found != stored_.end() && found->argument == from) {
+    arguments_[found->index] = std::move(view);
   }
+}
+
+bool CallExecution::Unpack() {
+  if (std::exchange(packs_, 0) == 0) [[likely]]
+    return !pack_is_malformed_;
+  std::vector<ObjectView> whole;
+  size_t next = 0;  // Of the arguments.
+  const auto take_up_to = [&](size_t end) {
+    for (; next < end; ++next) whole.push_back(std::move(arguments_[next]));
+  };
+  for (const Stored& stored : stored_) {
+    if (!stored.pack) continue;
+    take_up_to(stored.index);
+    pins_.push_back(std::move(arguments_[next++]));
+    WireReader in(pins_.back().bytes);
+    while (!in.rest().empty()) {
+      const auto* head = in.Struct<ArgumentHead>();
+      const std::string_view bytes = head == nullptr ? std::string_view{} : in.Bytes(head->bytes);
+      if (in.failed() || head->kind != ArgumentKind::kValue) {
+        pack_is_malformed_ = true;
+        return false;
+      }
+      // Small, so what is read from it is copied, as from a frame.
+      whole.push_back({bytes, {}, {}, {}, {}});
+    }
+  }
+  take_up_to(arguments_.size());
+  arguments_ = std::move(whole);
+  return true;
 }
 
 absl::Status CallExecution::Return(size_t index, std::string_view bytes,
                                    std::span<const ObjectHandle> nested) {
+  if (absl::Status few = CheckNested(nested.size()); !few.ok()) return few;
   ReturnHead head{};
   std::vector<NestedReference> references;
   if (!nested.empty()) {
     references = host_.Outgoing(nested);
     returned_nested_.insert(returned_nested_.end(), nested.begin(), nested.end());
   }
-  if (bytes.size() <= kInlineBytes) {
+  if (bytes.size() <= kInlineValue && inline_bytes_ + bytes.size() <= kInlineSum) {
+    inline_bytes_ += bytes.size();
     EncodeReturn(ReturnAt(index), head, bytes, references);
   } else {
     auto location =
@@ -128,6 +177,7 @@ absl::Status CallExecution::Return(size_t index, std::string_view bytes,
 
 absl::StatusOr<MutableBuffer> CallExecution::CreateReturn(size_t index, size_t size,
                                                           std::span<const ObjectHandle> nested) {
+  if (absl::Status few = CheckNested(nested.size()); !few.ok()) return few;
   return host_.CreateValue(ReturnOf(task(), static_cast<uint16_t>(index)), attempt(), size, nested);
 }
 
@@ -154,6 +204,7 @@ std::string& CallExecution::ReturnAt(size_t index) {
 
 void CallExecution::Fail(Error error, bool retriable) {
   status_ = retriable ? ReplyStatus::kFailedRetriable : ReplyStatus::kFailed;
+  CutError(&error);
   ReturnHead head{};
   head.kind = ReturnKind::kError;
   EncodeReturn(first_, head, EncodeError(error), {});
@@ -170,6 +221,7 @@ bool CallExecution::HasRoom() const {
 }
 
 absl::Status CallExecution::Yield(std::string_view bytes, std::span<const ObjectHandle> nested) {
+  if (absl::Status few = CheckNested(nested.size()); !few.ok()) return few;
   const absl::Status over = absl::CancelledError("nobody wants more items");
   if (stream_stopped.load(std::memory_order_relaxed) || cancelled()) return over;
   const bool had_before = stream_sent < missing_from_;
@@ -187,7 +239,7 @@ absl::Status CallExecution::Yield(std::string_view bytes, std::span<const Object
   item_head.attempt = attempt();
   item_head.stored_as = {};
   std::string value;
-  if (bytes.size() <= kInlineBytes) {
+  if (bytes.size() <= kInlineValue) {
     EncodeReturn(value, head, bytes, references);
   } else {
     // Under the item's own id the consumer owns it, and may free it.
@@ -218,6 +270,17 @@ void CallExecution::SendReply(Channel& owner_channel, uint64_t run_ns, uint64_t 
             {}},
            false);
     }
+  }
+  size_t size = first_.size();
+  for (const std::string& more : more_) size += more.size();
+  if (size > kMaxSentBytes) {
+    Fail({ErrorKind::kInvalidArgument,
+          std::string(TooLarge(absl::StrCat("what ", std::string(name()), " returned"), size,
+                               kMaxSentBytes,
+                               "its results hold too many references: return fewer at once")
+                          .message()),
+          {}},
+         false);
   }
   TaskReplyHead reply{};
   reply.task_sequence_bits = head().task_sequence_bits;

@@ -59,10 +59,14 @@ class CallExecution final : public Execution {
   bool has_store_arguments() const { return !stored_.empty(); }
   std::vector<const StoreArgument*> store_arguments() const;
   void SetArgument(const StoreArgument* from, ObjectView view);
+  // Once all arguments are set: packs become the arguments that they hold. False: one is malformed.
+  bool Unpack();
 
   TaskId task() const override { return {owner.packed(), head().task_sequence_bits}; }
   ActorId actor() const override { return actor_id; }
   const proto::TaskTemplate& spec() const override { return *spec_; }
+  std::string_view name() const override { return name_.empty() ? spec_->name() : name_; }
+  bool has_own_name() const { return !name_.empty(); }
   uint32_t attempt() const override { return head().attempt; }
   size_t argument_count() const override { return arguments_.size(); }
   const ObjectView& argument(size_t index) const override { return arguments_[index]; }
@@ -122,8 +126,17 @@ class CallExecution final : public Execution {
   alignas(std::max_align_t) unsigned char count_[64];
   std::shared_ptr<const proto::TaskTemplate> spec_;
   std::string frame_;
+  std::string_view name_;  // In it: of this call, if not the template's.
   std::vector<ObjectView> arguments_;
-  std::vector<std::pair<const StoreArgument*, size_t>> stored_;
+  struct Stored {
+    const StoreArgument* argument;  // In `frame_`.
+    size_t index;                   // Of the argument.
+    bool pack;
+  };
+  std::vector<Stored> stored_;
+  size_t packs_ = 0;  // Of `stored_`, to be unpacked.
+  bool pack_is_malformed_ = false;
+  std::vector<ObjectView> pins_;  // Of packs that were unpacked.
   std::span<const NestedReference> nested_references_;
   // Streams: what the consumer lacks.
   bool ConsumerHasAll() const { return lost_.empty() && missing_from_ == StreamResume::kNoMore; }
@@ -132,6 +145,7 @@ class CallExecution final : public Execution {
   // Results, encoded: the usual single one in `first_`, others by index.
   std::string& ReturnAt(size_t index);
   std::string first_;
+  size_t inline_bytes_ = 0;  // Of the values in it and in `more_`.
   std::vector<std::string> more_;
   std::vector<ObjectHandle> returned_nested_;
   ReplyStatus status_ = ReplyStatus::kDone;

@@ -107,7 +107,7 @@ TEST_CASE("a node dies") {
     ObjectHandle argument = f.Result();
     auto references = std::make_unique<TaskReferences>();
     f.owner.references.AddUse(*argument.entry());
-    references->arguments.push_back({argument.entry(), 0});
+    references->arguments.push_back({argument.entry(), 0, false});
     TaskRecord* task =
         f.owner.tasks.Add(f.Template(), InlineBytes(AsBytes(ArgumentHead{ArgumentKind::kStore, 0})),
                           std::move(references), {});
@@ -232,7 +232,7 @@ TEST_CASE("a task with large arguments goes where they lie") {
   auto submit = [&] {
     auto references = std::make_unique<TaskReferences>();
     f.owner.references.AddUse(*argument.entry());
-    references->arguments.push_back({argument.entry(), 0});
+    references->arguments.push_back({argument.entry(), 0, false});
     TaskRecord* task =
         f.owner.tasks.Add(f.Template(), InlineBytes(AsBytes(ArgumentHead{ArgumentKind::kStore, 0})),
                           std::move(references), {});

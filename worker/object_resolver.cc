@@ -233,10 +233,12 @@ void ObjectResolver::Lost(ObjectEntry& object, const Error& why) {
 
 void ObjectResolver::OnQuery(ProcessId from, std::string_view body) {
   WireReader in(body);
-  const auto* head = in.Struct<ObjectQueryHead>();
-  const ObjectId* ids = head == nullptr ? nullptr : in.Structs<ObjectId>(head->count);
+  const auto* mapped = in.Struct<ObjectQueryHead>();
+  if (mapped == nullptr) return;
+  const ObjectQueryHead head = *mapped;  // Once: the sender can still write there.
+  const ObjectId* ids = in.Structs<ObjectId>(head.count);
   if (ids == nullptr) return;
-  for (uint64_t i = 0; i < head->count; ++i) {
+  for (uint64_t i = 0; i < head.count; ++i) {
     ObjectEntry* object = references_.Find(ids[i]);
     if (object == nullptr || !object->owned) {
       std::string answer(AsBytes(ObjectAnswerHead{ids[i], 0}));
@@ -253,7 +255,7 @@ void ObjectResolver::OnQuery(ProcessId from, std::string_view body) {
       transport_.To(from).Send(Lane::kControl, FrameKind::kObjectAnswer, answer);
       continue;
     }
-    if (object->state == ObjectState::kStore && (head->lost != 0 || !object->location.known())) {
+    if (object->state == ObjectState::kStore && (head.lost != 0 || !object->location.known())) {
       std::vector<ProcessId>& doubters = doubters_[object->id];
       if (std::find(doubters.begin(), doubters.end(), from) == doubters.end())
         doubters.push_back(from);
@@ -301,8 +303,10 @@ void ObjectResolver::Answer(ProcessId to, ObjectEntry& object) {
 void ObjectResolver::OnAnswer(ProcessId from, std::string_view body) {
   WireReader in(body);
   const auto* head = in.Struct<ObjectAnswerHead>();
-  const auto* value = in.Struct<ReturnHead>();
-  if (value == nullptr) return;
+  const auto* mapped = in.Struct<ReturnHead>();
+  if (mapped == nullptr) return;
+  const ReturnHead copied = *mapped;  // Once: the sender can still write there.
+  const ReturnHead* const value = &copied;
   const std::string_view bytes = in.Bytes(value->bytes);
   const auto* listed = in.Structs<NestedReference>(value->nested_count);
   if (in.failed()) return;

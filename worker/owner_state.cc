@@ -19,6 +19,7 @@ OwnerState::OwnerState(ProcessId self, Clock& clock, Transport& transport, Local
       peers(transport),
       tasks(self, clock, transport, references),
       submitter(self, transport, tasks, peers),
+      templates(peers, submitter),
       actors(self, transport, tasks, peers),
       actor_manager(self, transport, tasks, peers, actors),
       resolver(self, clock, transport, references, tasks, transits, submitter, std::move(look_up)) {

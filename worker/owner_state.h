@@ -16,6 +16,7 @@
 #include "worker/reference_table.h"
 #include "worker/task_submitter.h"
 #include "worker/task_table.h"
+#include "worker/template_table.h"
 #include "worker/transit_table.h"
 
 namespace sheaf {
@@ -48,6 +49,7 @@ class OwnerState {
   PeerTable peers;
   TaskTable tasks;
   TaskSubmitter submitter;
+  TemplateTable templates;
   ActorSubmitter actors;
   ActorManager actor_manager;
   ObjectResolver resolver;

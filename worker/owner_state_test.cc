@@ -1,7 +1,39 @@
 // Copyright The Sheaf Authors. SPDX-License-Identifier: Apache-2.0
+#include "worker/limits.h"
 #include "worker/owner_state_for_test.h"
 
 namespace sheaf {
+
+SCENARIO("of values that are together too many for a frame the rest goes by the store") {
+  Fixture f;
+  const TemplateRecord& square = f.Template();
+  auto references = std::make_unique<TaskReferences>();
+  std::string arguments;
+  for (int i = 0; i < 40; ++i) {
+    ObjectEntry* value = f.owner.references.NewOwned(ObjectId::Make(kSelf, 1000 + i, 1));
+    f.owner.references.AddUse(*value);
+    f.owner.references.SetValue(*value, std::string(60'000, 'v'));
+    references->arguments.push_back({value, static_cast<uint32_t>(arguments.size()), false});
+    arguments.append(AsBytes(ArgumentHead{ArgumentKind::kValue, 0}));
+  }
+  TaskRecord* task = f.owner.tasks.Add(square, InlineBytes(arguments), std::move(references), {});
+  const ObjectHandle result(task->first_return);
+  f.owner.submitter.Submit(*task);
+  f.Grant();
+  const std::string push = f.transport.Take(FrameKind::kPushTask).body;
+  CHECK(push.size() < kInlineSum + 10'000);
+  WireReader in(push);
+  const auto* head = in.Struct<PushTaskHead>();
+  WireReader rest(in.Bytes(head->argument_bytes));
+  int by_value = 0, by_store = 0;
+  while (!rest.rest().empty()) {
+    const auto* argument = rest.Struct<ArgumentHead>();
+    (argument->kind == ArgumentKind::kValue ? by_value : by_store) += 1;
+    rest.Bytes(argument->bytes);
+  }
+  CHECK(by_value == 17);
+  CHECK(by_store == 23);
+}
 
 SCENARIO(
     "a task asks for a lease once, is pushed when it is granted, and its reply is its result") {
@@ -163,7 +195,7 @@ SCENARIO("a task waits for its arguments, and fails with the error of one that f
   const TemplateRecord& square = f.Template();
   const ObjectHandle a = f.Submit(square);
   auto references = std::make_unique<TaskReferences>();
-  references->arguments.push_back({a.entry(), 0});
+  references->arguments.push_back({a.entry(), 0, false});
   f.owner.references.AddUse(*a.entry());
   const ObjectHandle b = f.Submit(square, std::move(references));
   f.Grant();
@@ -180,7 +212,7 @@ SCENARIO("a task that is tried again looks at its arguments again") {
   const ObjectHandle handle(argument);
   f.owner.references.SetStored(*argument, {2, 3, 1, 0}, 100);
   auto references = std::make_unique<TaskReferences>();
-  references->arguments.push_back({argument, 0});
+  references->arguments.push_back({argument, 0, false});
   f.owner.references.AddUse(*argument);
   TaskRecord* task =
       f.owner.tasks.Add(f.Template(-1), InlineBytes(AsBytes(ArgumentHead{ArgumentKind::kStore, 0})),

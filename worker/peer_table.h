@@ -20,6 +20,10 @@ class PeerTable {
     if (!peer) peer = std::make_unique<Peer>(Peer{process, &transport_.To(process), {}});
     return *peer;
   }
+  template <class Visit>
+  void ForEach(Visit visit) {
+    for (auto& [process, peer] : peers_) visit(*peer);
+  }
   // `process` is dead.
   void Forget(ProcessId process) {
     peers_.erase(process);

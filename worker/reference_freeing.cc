@@ -112,7 +112,7 @@ void ReferenceTable::Free(ObjectEntry& entry) {
     FreeCopies(entry);
     if (entry.task != nullptr && release_task_) release_task_(entry);
   } else {
-    if (!entry.released) dropped_.append(AsBytes(entry.id));
+    if (!entry.released) AnnounceDrop(entry);
     const auto of_owner = borrowed_.find(entry.id.maker());
     ObjectEntry* last = of_owner->second.back();
     last->extra->position = entry.extra->position;
@@ -140,7 +140,7 @@ void ReferenceTable::Release(ObjectEntry& entry) {
     SetPending(entry);
     entry.registered = false;
     entry.released = true;
-    dropped_.append(AsBytes(entry.id));
+    AnnounceDrop(entry);
     return;
   }
   if (entry.state == ObjectState::kPending || entry.state == ObjectState::kError) return;

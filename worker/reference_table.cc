@@ -53,6 +53,7 @@ ObjectEntry* ReferenceTable::Incoming(const NestedReference& reference) {
 }
 
 void ReferenceTable::Announce(ObjectEntry& entry) {
+  if (IsReportLong()) SendReport();
   held_.append(AsBytes(entry.id));
   entry.more().report = next_report_;
   reports_[next_report_].held.push_back(entry.id);
@@ -328,7 +329,10 @@ void ReferenceTable::AfterRegistered(std::span<ObjectEntry* const> entries,
 
 void ReferenceTable::Flush() {
   CollectDropped();
-  if (held_.empty() && dropped_.empty()) return;
+  if (!held_.empty() || !dropped_.empty()) SendReport();
+}
+
+void ReferenceTable::SendReport() {
   proto::RefsReport report;
   report.set_sequence(next_report_);
   report.set_held_ids(std::exchange(held_, {}));

@@ -152,7 +152,7 @@ class ReferenceTable {
     on_actor_unreferenced_ = std::move(hook);
   }
 
-  // Sends what has gathered since the last call: one report at most.
+  // Sends what has gathered since the last report.
   void Flush();
   void OnRefsReported(const proto::RefsReported& reported);
   void OnNodeRefs(ProcessId raylet, const proto::NodeRefs& refs);
@@ -227,7 +227,14 @@ class ReferenceTable {
   std::function<void(ObjectEntry&)> on_actor_unreferenced_;
   std::function<void(ObjectEntry&)> on_stream_abandoned_;
 
-  // Announcing borrowed references.
+  // Announcing borrowed references. Many are announced in several reports, as they come.
+  static constexpr size_t kReportBytes = 16 << 20;
+  bool IsReportLong() const { return held_.size() + dropped_.size() >= kReportBytes; }
+  void SendReport();
+  void AnnounceDrop(const ObjectEntry& entry) {
+    if (IsReportLong()) SendReport();
+    dropped_.append(AsBytes(entry.id));
+  }
   std::string held_, dropped_;  // Gathered for the next report.
   uint64_t next_report_ = 1;
   struct ReportWaiters {

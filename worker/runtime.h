@@ -55,18 +55,22 @@ class ArgumentList {
   void AddReference(const ObjectHandle& object);
   size_t count() const { return count_; }
   size_t bytes() const { return encoded_.size(); }
-  // Where the `index`-th reference stands among the encoded arguments.
-  size_t reference_position(size_t index) const { return references_[index].position; }
 
  private:
   friend class ArgumentCodec;
   struct Reference {
     ObjectHandle object;
-    uint32_t position;  // Of its ArgumentHead in `encoded_`.
+    uint32_t position;    // Of its ArgumentHead in `encoded_`.
+    bool packed = false;  // The object is several arguments (ArgumentKind::kPack).
+  };
+  struct Holder {  // A value with references inside.
+    uint32_t position;
+    uint32_t nested;
   };
   InlineBytes encoded_;  // worker/wire.h: ArgumentHead and bytes, each 8-byte aligned.
   std::vector<Reference> references_;
-  std::vector<ObjectHandle> nested_;
+  std::vector<ObjectHandle> nested_;  // Of all values, in order.
+  std::vector<Holder> holders_;
   uint32_t count_ = 0;
 };
 
@@ -77,6 +81,7 @@ class Execution {
   virtual TaskId task() const = 0;
   virtual ActorId actor() const = 0;  // Nil outside actors.
   virtual const proto::TaskTemplate& spec() const = 0;
+  virtual std::string_view name() const = 0;  // For people.
   virtual uint32_t attempt() const = 0;  // From 0.
   virtual size_t argument_count() const = 0;
   virtual const ObjectView& argument(
@@ -170,10 +175,13 @@ class Runtime {
   // reference.
   virtual absl::StatusOr<ObjectHandle> HandleFor(ObjectId id) = 0;
 
-  // Tasks. `spec.number` is assigned here.
-  virtual TemplateHandle MakeTemplate(proto::TaskTemplate spec) = 0;
+  // Tasks. `spec.number` is assigned here. kInvalidArgument: a part of it is too large to be sent
+  // to all who must know it (worker/limits.h).
+  virtual absl::StatusOr<TemplateHandle> MakeTemplate(proto::TaskTemplate spec) = 0;
   // One handle per return value; for streaming templates one handle, of the stream (NextItem).
-  // kResourceExhausted: too much is queued, and stayed so for the back-pressure deadline.
+  // kResourceExhausted: too much is queued, and stayed so for the back-pressure deadline, or the
+  // store has no room for what is too large for a message. kInvalidArgument: more arguments or
+  // references than a call can have (worker/limits.h).
   virtual absl::StatusOr<std::vector<ObjectHandle>> Submit(const TemplateHandle& task,
                                                            ArgumentList arguments) = 0;
   // The same for templates with one return value, without a vector.

@@ -2,130 +2,63 @@
 #include <algorithm>
 
 #include "absl/strings/str_cat.h"
+#include "worker/argument_codec.h"
+#include "worker/limits.h"
 #include "worker/runtime_impl.h"
 #include "worker/wire.h"
 
 namespace sheaf {
 namespace {
 
-constexpr size_t kInlineArguments =
-    64 * 1024;                               // Of one call in sum; larger values go by the store.
-constexpr size_t kSmallArgument = 4 * 1024;  // Never moved to the store.
 constexpr size_t kMaxQueuedCalls = 4'000'000;
 constexpr size_t kMaxChannelBytes =
     64 * 1024 * 1024;  // Accepted by a channel and not yet visible to its peer.
 constexpr Nanos kBackPressure = 30 * kSecond;
 constexpr Nanos kGcsWait = 30 * kSecond;
 
+absl::Status CheckTemplate(const proto::TaskTemplate& spec) {
+  if (spec.num_returns() > kMaxReturns) {
+    return absl::InvalidArgumentError(absl::StrCat(spec.num_returns(), " results, at most ",
+                                                   kMaxReturns, "; return them as one list"));
+  }
+  for (const std::string* name :
+       {&spec.name(), &spec.call_name(), &spec.actor().name(), &spec.actor().name_space(),
+        &spec.concurrency_group()}) {
+    if (name->size() > kMaxNameBytes)
+      return TooLarge("a name", name->size(), kMaxNameBytes, "choose a shorter one");
+  }
+  const proto::LeaseSpec& lease = spec.lease();
+  const size_t placement = lease.resources().ByteSizeLong() + lease.running().ByteSizeLong() +
+                           lease.strategy().ByteSizeLong();
+  if (placement > kMaxPlacementBytes) {
+    return TooLarge(absl::StrCat("what says where '", spec.name().substr(0, 200),
+                                 "' may run (", lease.resources().amounts_size(),
+                                 " resources, and labels)"),
+                    placement, kMaxPlacementBytes, "ask for fewer");
+  }
+  if (const size_t size = spec.ByteSizeLong(); size > kMaxTemplateBytes) {
+    return TooLarge(absl::StrCat("the definition of '", spec.name().substr(0, 200),
+                                 "', with its options and environment,"),
+                    size, kMaxTemplateBytes, "put what it captures into the object store (put)");
+  }
+  return absl::OkStatus();
+}
+
 thread_local TaskId running_task;                                // On this thread.
 thread_local const std::atomic<bool>* running_cancel = nullptr;  // Of the call that it runs.
 
 }  // namespace
 
-// Gives the reference table's entries of a finished ArgumentList to a task.
-class ArgumentCodec {
- public:
-  static InlineBytes TakeBytes(ArgumentList& list) { return std::move(list.encoded_); }
-  static std::string_view Bytes(const ArgumentList& list) { return list.encoded_; }
-  static std::unique_ptr<TaskReferences> TakeReferences(ReferenceTable& table, ArgumentList& list) {
-    if (list.references_.empty() && list.nested_.empty()) return nullptr;
-    auto out = std::make_unique<TaskReferences>();
-    for (const auto& reference : list.references_) {
-      table.AddUse(*reference.object.entry());
-      out->arguments.push_back({reference.object.entry(), reference.position});
-    }
-    for (const ObjectHandle& nested : list.nested_) {
-      table.AddUse(*nested.entry());
-      out->nested.push_back(nested.entry());
-    }
-    return out;
-  }
-  static std::vector<ObjectEntry*> ReferencedEntries(const ArgumentList& list) {
-    std::vector<ObjectEntry*> out;
-    for (const auto& reference : list.references_) out.push_back(reference.object.entry());
-    return out;
-  }
-  static bool has_nested(const ArgumentList& list) { return !list.nested_.empty(); }
-};
-
-void ArgumentList::AddValue(std::string_view bytes, std::span<const ObjectHandle> nested) {
-  char* to = AddValueInPlace(bytes.size());
-  std::memcpy(to, bytes.data(), bytes.size());
-  nested_.insert(nested_.end(), nested.begin(), nested.end());
-}
-
-char* ArgumentList::AddValueInPlace(size_t size) {
-  const size_t padded = Aligned8(size);
-  char* at = encoded_.Extend(sizeof(ArgumentHead) + padded);
-  const ArgumentHead head{ArgumentKind::kValue, static_cast<uint32_t>(size)};
-  std::memcpy(at, &head, sizeof head);
-  if (padded != size)
-    std::memset(at + sizeof head + padded - 8, 0, 8);  // What is padding travels as zeros.
-  ++count_;
-  return at + sizeof head;
-}
-
-void ArgumentList::AddReference(const ObjectHandle& object) {
-  references_.push_back({object, static_cast<uint32_t>(encoded_.size())});
-  const ArgumentHead head{ArgumentKind::kValue, 0};  // Replaced when the call is pushed.
-  encoded_.append(AsBytes(head));
-  ++count_;
-}
-
-TemplateHandle RuntimeImpl::MakeTemplate(proto::TaskTemplate spec) {
-  spec.set_number(0);
+absl::StatusOr<TemplateHandle> RuntimeImpl::MakeTemplate(proto::TaskTemplate spec) {
+  if (absl::Status sized = CheckTemplate(spec); !sized.ok()) return sized;
   if (spec.kind() == proto::TaskTemplate::ACTOR_CREATION) {
     spec.mutable_lease()->set_actor(true);
     if (spec.lease().name().empty()) spec.mutable_lease()->set_name(spec.name());
   } else if (spec.kind() == proto::TaskTemplate::TASK && spec.lease().name().empty()) {
     spec.mutable_lease()->set_name(spec.name());
   }
-  const std::string key = spec.SerializeAsString();
   Lock lock(*this);
-  TemplateHandle& made = template_by_spec_[key];
-  if (!made) {
-    auto record = std::make_shared<TemplateRecord>();
-    record->spec = std::move(spec);
-    record->spec.set_number(static_cast<uint32_t>(template_by_spec_.size()));
-    record->wire = record->spec.SerializeAsString();
-    made = std::move(record);
-  }
-  return made;
-}
-
-// Values that are too large for a frame travel as objects of the store. Without the lock.
-absl::Status RuntimeImpl::MoveLargeArguments(ArgumentList* arguments) {
-  if (arguments->bytes() <= kInlineArguments) [[likely]]
-    return absl::OkStatus();
-  if (ArgumentCodec::has_nested(*arguments))
-    return absl::OkStatus();  // The frame is split instead.
-  ArgumentList moved;
-  WireReader in(ArgumentCodec::Bytes(*arguments));
-  const std::vector<ObjectEntry*> references = ArgumentCodec::ReferencedEntries(*arguments);
-  size_t next_reference = 0;
-  for (size_t i = 0; i < arguments->count(); ++i) {
-    const auto* head = in.Struct<ArgumentHead>();
-    const std::string_view bytes = in.Bytes(head->bytes);
-    if (next_reference < references.size() &&
-        arguments->reference_position(next_reference) ==
-            static_cast<size_t>(reinterpret_cast<const char*>(head) -
-                                ArgumentCodec::Bytes(*arguments).data())) {
-      moved.AddReference(ObjectHandle(references[next_reference++]));
-    } else if (bytes.size() <= kSmallArgument) {
-      moved.AddValue(bytes);
-    } else {
-      const ObjectId id = NextStoredName();
-      absl::StatusOr<ObjectLocation> location = StoreValue(id, 0, bytes, {});
-      if (!location.ok()) return location.status();
-      Lock lock(*this);
-      ObjectEntry* entry = owner_->references.NewOwned(id);
-      const ObjectHandle handle(entry);
-      owner_->references.SetStored(*entry, *location, bytes.size());
-      moved.AddReference(handle);
-    }
-  }
-  *arguments = std::move(moved);
-  return absl::OkStatus();
+  return owner_->templates.Make(std::move(spec));
 }
 
 // Back-pressure: only here, where a user's thread makes calls, and with a bound.
@@ -253,6 +186,10 @@ absl::Status RuntimeImpl::Cancel(const ObjectHandle& object, bool force, bool re
 }
 
 absl::StatusOr<proto::GcsReply> RuntimeImpl::AskGcs(proto::GcsRequest request, Nanos deadline) {
+  if (const size_t size = request.ByteSizeLong(); size > kMaxSentBytes) {
+    return TooLarge("a request to the GCS", size, kMaxSentBytes,
+                    "values of that size belong into the object store (put)");
+  }
   Lock lock(*this);
   const uint64_t sequence = gcs_->Begin(std::move(request));
   proto::GcsReply reply;
@@ -269,11 +206,11 @@ absl::StatusOr<proto::GcsReply> RuntimeImpl::AskGcs(proto::GcsRequest request, N
 
 absl::StatusOr<ObjectHandle> RuntimeImpl::CreateActor(const TemplateHandle& creation,
                                                       ArgumentList arguments) {
-  if (absl::Status moved = MoveLargeArguments(&arguments); !moved.ok()) return moved;
   const proto::ActorOptions& options = creation->spec.actor();
   const std::string name_space =
       options.name_space().empty() ? dispatch_->job().name_space : options.name_space();
-  if (options.detached()) return CreateDetached(creation, std::move(arguments), name_space);
+  if (options.detached()) return CreateDetached(creation, arguments, name_space);
+  if (absl::Status moved = MoveLargeArguments(&arguments); !moved.ok()) return moved;
   Lock lock(*this);
   if (raylet_dead_) return absl::AbortedError(raylet_death_);
   TaskRecord* task = AddTask(creation, &arguments);
@@ -297,6 +234,7 @@ absl::StatusOr<ObjectHandle> RuntimeImpl::CreateActor(const TemplateHandle& crea
     lock.Relock();
     const bool mine = status.ok() && reply->actor().actor_id() == ActorOf(handle).Binary();
     if (!mine) {
+      if (!reply.ok()) WithdrawActor(ActorOf(handle));
       owner_->tasks.Fail(*task, {ErrorKind::kActorNameTaken, std::string(status.message()), {}});
       if (!status.ok()) return status;
       return HandleOfActor(reply->actor());
@@ -307,26 +245,38 @@ absl::StatusOr<ObjectHandle> RuntimeImpl::CreateActor(const TemplateHandle& crea
   return handle;
 }
 
+// Nobody waited for the answer to its registration, which may still be heard: its name would stay
+// taken. What is said now comes behind it. Under the lock.
+void RuntimeImpl::WithdrawActor(ActorId actor) {
+  if (raylet_dead_) return;
+  proto::GcsRequest request;
+  request.mutable_end_actor()->set_actor_id(actor.Binary());
+  request.mutable_end_actor()->mutable_death()->set_cause(proto::Death::KILLED);
+  request.mutable_end_actor()->mutable_death()->set_message("its creation was given up");
+  gcs_->Tell(std::move(request));
+}
+
 // The GCS keeps the creation task and has it started wherever there is room.
 absl::StatusOr<ObjectHandle> RuntimeImpl::CreateDetached(const TemplateHandle& creation,
-                                                         ArgumentList arguments,
+                                                         const ArgumentList& given,
                                                          const std::string& name_space) {
-  const std::vector<ObjectEntry*> references = ArgumentCodec::ReferencedEntries(arguments);
-  if (!references.empty() || ArgumentCodec::has_nested(arguments)) {
-    return absl::InvalidArgumentError(
-        "the constructor of a detached actor takes values, no references: it may run again when "
-        "their owner is gone");
-  }
+  absl::StatusOr<ArgumentList> values = ValuesOf(given);
+  if (!values.ok()) return values.status();
+  const ArgumentList& arguments = *values;
   const proto::ActorOptions& options = creation->spec.actor();
+  const std::span<const ObjectHandle> nested = ArgumentCodec::Nested(arguments);
   ActorId id;
+  std::string references;  // Inside the values.
   {
     Lock lock(*this);
     id = ActorId::Make(self_, owner_->references.NextSequence());
+    for (const ObjectHandle& inner : nested)
+      references.append(AsBytes(owner_->references.Outgoing(*inner.entry())));
   }
   PushTaskHead head{};
   head.task_sequence_bits = id.sequence_bits;
   head.flags = kTemplateInline;
-  head.argument_count = static_cast<uint16_t>(arguments.count());
+  head.nested_count = static_cast<uint32_t>(nested.size());
   head.argument_bytes = static_cast<uint32_t>(arguments.bytes());
   proto::GcsRequest request;
   proto::RegisterActor& detached = *request.mutable_register_actor();
@@ -338,17 +288,24 @@ absl::StatusOr<ObjectHandle> RuntimeImpl::CreateDetached(const TemplateHandle& c
   detached.set_detached(true);
   detached.set_max_restarts(options.max_restarts());
   detached.set_get_if_exists(options.get_if_exists());
-  detached.set_creation(
-      std::string(AsBytes(head)).append(ArgumentCodec::Bytes(arguments)).append(creation->wire));
+  detached.set_creation(std::string(AsBytes(head))
+                            .append(ArgumentCodec::Bytes(arguments))
+                            .append(references)
+                            .append(creation->wire));
   *detached.mutable_lease() = creation->spec.lease();
   detached.mutable_lease()->set_actor(true);
   detached.mutable_lease()->set_actor_id(id.Binary());
   detached.set_handle(creation->wire);
   absl::StatusOr<proto::GcsReply> reply =
       AskGcs(std::move(request), Deadline(clock_.Now(), kGcsWait));
-  if (!reply.ok()) return reply.status();
-  if (absl::Status status = ErrorOf(*reply); !status.ok()) return status;
   Lock lock(*this);
+  if (!reply.ok()) {
+    WithdrawActor(id);
+    return reply.status();
+  }
+  if (absl::Status status = ErrorOf(*reply); !status.ok()) return status;
+  if (!nested.empty() && reply->actor().actor_id() == id.Binary())
+    detached_arguments_[id].assign(nested.begin(), nested.end());
   return HandleOfActor(reply->actor());
 }
 
@@ -408,6 +365,7 @@ void RuntimeImpl::TakeActorLookups() {
     if (reply.error() != 0 || info.state() == proto::ActorInfo::DEAD) {
       answer.set_state(proto::ActorAnswer::DEAD);
       answer.set_incarnation(UINT32_MAX);
+      detached_arguments_.erase(lookup->first);
       answer.set_message(reply.error() != 0
                              ? reply.message()
                              : absl::StrCat("the actor ", info.name(), " is dead: its process ",

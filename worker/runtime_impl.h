@@ -7,6 +7,7 @@
 //   runtime_frames.cc   frames that concern the process itself; others: frame_dispatch.h
 //   runtime_objects.cc  put, create, seal, get, wait
 //   runtime_calls.cc    tasks, actors, streams, cancellation
+//   runtime_arguments.cc  what is too large for the frame of a call
 //   runtime_node.cc     placement groups, key-value, questions about the cluster's state
 //   runtime_state.cc    the rows of this process in answers to such questions
 //   runtime_worker.cc   running calls
@@ -75,7 +76,7 @@ class RuntimeImpl final : public Runtime,
   bool IsReady(const ObjectHandle& object) override;
   void OnReady(const ObjectHandle& object, std::function<void()> callback) override;
   absl::StatusOr<ObjectHandle> HandleFor(ObjectId id) override;
-  TemplateHandle MakeTemplate(proto::TaskTemplate spec) override;
+  absl::StatusOr<TemplateHandle> MakeTemplate(proto::TaskTemplate spec) override;
   absl::StatusOr<std::vector<ObjectHandle>> Submit(const TemplateHandle& task,
                                                    ArgumentList arguments) override;
   absl::StatusOr<ObjectHandle> SubmitOne(const TemplateHandle& task,
@@ -207,13 +208,18 @@ class RuntimeImpl final : public Runtime,
 
   // runtime_objects.cc
   absl::StatusOr<MutableBuffer> CreateNamed(Lock& lock, const ObjectSpec& spec, Nanos deadline);
+  absl::StatusOr<ObjectHandle> PutInStore(std::string_view bytes,
+                                          std::span<const ObjectHandle> nested);
   bool TryView(const ObjectHandle& object, ObjectView* view);
   void CountPut(uint64_t* puts, uint64_t bytes);
   ObjectLocation SealCounted(MutableBuffer buffer);
   std::string WhatItWaitsFor(ObjectEntry& object);
 
-  // runtime_calls.cc
+  // runtime_arguments.cc
   absl::Status MoveLargeArguments(ArgumentList* arguments);
+  absl::StatusOr<ArgumentList> ValuesOf(const ArgumentList& arguments);
+
+  // runtime_calls.cc
   absl::Status WaitForRoom(Lock& lock, absl::FunctionRef<bool()> has_room, const char* what);
   TaskRecord* AddTask(const TemplateHandle& spec, ArgumentList* arguments);
   std::vector<ObjectHandle> HandlesOf(const TaskRecord& task);
@@ -221,10 +227,11 @@ class RuntimeImpl final : public Runtime,
   absl::Status CheckRoom(Lock& lock, const ActorClient& client);
   absl::Status EndActor(ActorId id, bool detached, bool no_restart, const char* words);
   absl::StatusOr<proto::GcsReply> AskGcs(proto::GcsRequest request, Nanos deadline);
+  void WithdrawActor(ActorId actor);
   void AskGcsAboutActor(ActorId actor);
   void TakeActorLookups();
   absl::StatusOr<ObjectHandle> CreateDetached(const TemplateHandle& creation,
-                                              ArgumentList arguments,
+                                              const ArgumentList& given,
                                               const std::string& name_space);
   ObjectHandle HandleOfActor(const proto::ActorInfo& actor);
 
@@ -237,6 +244,7 @@ class RuntimeImpl final : public Runtime,
 
   // runtime_worker.cc
   void StartGroupThreads();
+  void StartGroupThread(ConcurrencyGroup& group);
   void GroupLoop(ConcurrencyGroup& group);
   void RunCall(Lock& lock, std::shared_ptr<CallExecution> call);
   std::vector<const StoreArgument*> PinArguments(CallExecution& call);
@@ -264,10 +272,12 @@ class RuntimeImpl final : public Runtime,
   std::unique_ptr<TaskExecutor> executor_;
   std::unique_ptr<GcsCalls> gcs_;
   std::unique_ptr<FrameDispatch> dispatch_;
-  absl::flat_hash_map<std::string, TemplateHandle> template_by_spec_;
   absl::btree_map<uint64_t, proto::StateAnswer> state_answers_;
   uint64_t next_query_ = 1;
   absl::flat_hash_map<ActorId, uint64_t> actor_lookups_;  // At the GCS, under way.
+  // References inside what the constructors of detached actors were given, for their restarts:
+  // held while this process lives, or until it hears that the actor is dead.
+  absl::flat_hash_map<ActorId, std::vector<ObjectHandle>> detached_arguments_;
   std::vector<CallExecution*> ended_;                     // Ended inside a transaction.
   std::vector<std::function<void()>> deferred_;           // Run without the lock.
 

@@ -38,7 +38,7 @@ bool RuntimeImpl::CollectCalls(std::vector<std::shared_ptr<Execution>>* calls) {
       SHEAF_FAILPOINT("worker.before_call");
       std::shared_ptr<CallExecution> call = executor_->Take(*group);
       std::vector<const StoreArgument*> missing = PinArguments(*call);
-      if (missing.empty()) {
+      if (missing.empty() && call->Unpack()) {
         calls->push_back(std::move(call));
       } else {
         group->held_back = true;

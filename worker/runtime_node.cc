@@ -2,6 +2,7 @@
 #include <algorithm>
 
 #include "absl/strings/str_cat.h"
+#include "worker/limits.h"
 #include "worker/runtime_impl.h"
 
 namespace sheaf {
@@ -14,6 +15,10 @@ absl::StatusOr<PlacementGroupId> RuntimeImpl::CreateGroup(proto::GroupRequest re
   const auto id = PlacementGroupId::Make(self_, owner_->references.NextSequence());
   request.set_action(proto::GroupRequest::CREATE);
   request.set_id(id.Binary());
+  if (const size_t size = request.ByteSizeLong(); size > kMaxGroupBytes) {
+    return TooLarge(absl::StrCat("a placement group of ", request.bundles_size(), " bundles"), size,
+                    kMaxGroupBytes, "make several, or shorten their names and labels");
+  }
   dispatch_->groups()[id].set_state(proto::GroupState::PENDING);
   SendMessage(mailbox_->To(RayletOf(self_.node)), FrameKind::kGroupRequest, request);
   return id;
@@ -103,6 +108,8 @@ absl::StatusOr<std::vector<std::string>> RuntimeImpl::KeyList(std::string_view n
 }
 
 absl::StatusOr<proto::StateAnswer> RuntimeImpl::Query(proto::StateQuery query, Nanos deadline) {
+  if (query.id().size() > kMaxNameBytes)
+    return TooLarge("an id", query.id().size(), kMaxNameBytes, "no id is so long");
   Lock lock(*this);
   const uint64_t request = next_query_++;
   query.set_request(request);

@@ -3,15 +3,13 @@
 
 #include "absl/strings/str_cat.h"
 #include "object_store/parallel_copy.h"
+#include "worker/limits.h"
 #include "worker/runtime_impl.h"
 #include "worker/wire.h"
 
 namespace sheaf {
 namespace {
 
-constexpr size_t kPrivateBytes =
-    64 * 1024;  // Values up to here stay in this process until their reference leaves it, or its
-                // budget for them is used up.
 constexpr Nanos kStoreWait =
     30 * kSecond;  // For room in the store, where the caller names no deadline.
 
@@ -50,9 +48,22 @@ ObjectLocation RuntimeImpl::Promote(ObjectId id, std::string_view bytes,
   return {};
 }
 
+absl::StatusOr<ObjectHandle> RuntimeImpl::PutInStore(std::string_view bytes,
+                                                     std::span<const ObjectHandle> nested) {
+  const ObjectId id = NextStoredName();
+  absl::StatusOr<ObjectLocation> location = StoreValue(id, 0, bytes, nested);
+  if (!location.ok()) return location.status();
+  Lock lock(*this);
+  ObjectEntry* entry = owner_->references.NewOwned(id);
+  ObjectHandle handle(entry);
+  owner_->references.SetStored(*entry, *location, bytes.size(), UsesOf(owner_->references, nested));
+  return handle;
+}
+
 absl::StatusOr<ObjectHandle> RuntimeImpl::Put(std::string_view bytes,
                                               std::span<const ObjectHandle> nested) {
-  if (bytes.size() <= kPrivateBytes) {
+  if (absl::Status few = CheckNested(nested.size()); !few.ok()) return few;
+  if (bytes.size() <= kInlineValue) {
     Lock lock(*this);
     if (owner_->references.HasRoomFor(bytes.size())) [[likely]] {
       ObjectEntry* entry =
@@ -63,14 +74,7 @@ absl::StatusOr<ObjectHandle> RuntimeImpl::Put(std::string_view bytes,
       return handle;
     }
   }
-  const ObjectId id = NextStoredName();
-  absl::StatusOr<ObjectLocation> location = StoreValue(id, 0, bytes, nested);
-  if (!location.ok()) return location.status();
-  Lock lock(*this);
-  ObjectEntry* entry = owner_->references.NewOwned(id);
-  ObjectHandle handle(entry);
-  owner_->references.SetStored(*entry, *location, bytes.size(), UsesOf(owner_->references, nested));
-  return handle;
+  return PutInStore(bytes, nested);
 }
 
 absl::StatusOr<MutableBuffer> RuntimeImpl::CreateNamed(Lock& lock, const ObjectSpec& spec,
@@ -103,6 +107,7 @@ absl::StatusOr<MutableBuffer> RuntimeImpl::CreateNamed(Lock& lock, const ObjectS
 
 absl::StatusOr<MutableBuffer> RuntimeImpl::Create(size_t size, Nanos deadline,
                                                   std::span<const ObjectHandle> nested) {
+  if (absl::Status few = CheckNested(nested.size()); !few.ok()) return few;
   const std::vector<ObjectId> ids = IdsOf(nested);
   Lock lock(*this);
   // Readers find the references in the object, so each must be found by its owner from now on.

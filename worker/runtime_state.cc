@@ -1,25 +1,49 @@
 // Copyright The Sheaf Authors. SPDX-License-Identifier: Apache-2.0
+#include <algorithm>
+
+#include "worker/limits.h"
 #include "worker/runtime_impl.h"
 
 namespace sheaf {
+namespace {
+
+// What one answer may hold. Who asks for more is told that there is more.
+class RowBudget {
+ public:
+  RowBudget(uint32_t limit, proto::StateAnswer& answer)
+      : rows_(std::min(limit == 0 ? 10'000 : limit, kMaxStateRows)), answer_(answer) {}
+  bool full() {
+    if (rows_ == 0 || bytes_ > kMaxStateBytes) answer_.set_truncated(true);
+    return answer_.truncated();
+  }
+  template <class Row>
+  void Count(const Row& row) {
+    --rows_;
+    bytes_ += row.ByteSizeLong();
+  }
+
+ private:
+  uint32_t rows_;
+  size_t bytes_ = 0;
+  proto::StateAnswer& answer_;
+};
+
+}  // namespace
 
 void RuntimeImpl::AnswerStateQuery(const proto::StateQuery& query) {
   proto::StateAnswer answer;
   answer.set_request(query.request());
-  const uint32_t limit = query.limit() == 0 ? 10'000 : query.limit();
+  RowBudget budget(query.limit(), answer);
   if (query.what() == proto::StateQuery::TASKS || query.what() == proto::StateQuery::WHY) {
     owner_->tasks.ForEach([&](TaskRecord& task) {
       const std::string id = owner_->tasks.IdOf(task).ToHex();
       if (task.state == TaskState::kFinished ||
           (!query.id().empty() && id.compare(0, 28, query.id(), 0, 28) != 0))
         return;
-      if (static_cast<uint32_t>(answer.tasks_size()) >= limit) {
-        answer.set_truncated(true);
-        return;
-      }
+      if (budget.full()) return;
       proto::TaskRow& row = *answer.add_tasks();
       row.set_task_id(id);
-      row.set_name(task.spec->spec.name());
+      row.set_name(TaskTable::NameOf(task));
       row.set_owner(self_.packed());
       row.set_attempt(task.attempt);
       row.set_job(dispatch_->job().number);
@@ -43,25 +67,24 @@ void RuntimeImpl::AnswerStateQuery(const proto::StateQuery& query) {
         }
         row.set_words(owner_->submitter.Words(task));
       }
+      budget.Count(row);
     });
     executor_->ForEachRunning([&](const CallExecution& call) {
       const TaskId id = call.task();
-      if (!query.id().empty() && id.ToHex() != query.id()) return;
+      if ((!query.id().empty() && id.ToHex() != query.id()) || budget.full()) return;
       proto::TaskRow& row = *answer.add_tasks();
       row.set_task_id(id.ToHex());
-      row.set_name(call.spec().name());
+      row.set_name(std::string(call.name()));
       row.set_state("RUNNING");
       row.set_owner(id.maker_bits);
       row.set_worker(self_.packed());
+      budget.Count(row);
     });
   }
   if (query.what() == proto::StateQuery::OBJECTS) {
     owner_->references.ForEach([&](ObjectEntry& object) {
       if (!object.owned || (!query.id().empty() && object.id.ToHex() != query.id())) return;
-      if (static_cast<uint32_t>(answer.objects_size()) >= limit) {
-        answer.set_truncated(true);
-        return;
-      }
+      if (budget.full()) return;
       proto::ObjectRow& row = *answer.add_objects();
       row.set_object_id(object.id.ToHex());
       row.set_size_bytes(object.size);
@@ -84,6 +107,7 @@ void RuntimeImpl::AnswerStateQuery(const proto::StateQuery& query) {
       row.set_task_refs(object.uses);
       if (object.extra)
         row.set_borrowing_nodes(static_cast<uint32_t>(object.extra->borrowers.size()));
+      budget.Count(row);
     });
   }
   SendMessage(mailbox_->To(RayletOf(self_.node)), FrameKind::kStateAnswer, answer);

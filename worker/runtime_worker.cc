@@ -2,9 +2,11 @@
 #include <pthread.h>
 
 #include <algorithm>
+#include <system_error>
 
 #include "absl/strings/str_cat.h"
 #include "base/failpoint.h"
+#include "base/log.h"
 #include "worker/runtime_impl.h"
 #include "worker/wire.h"
 
@@ -72,8 +74,13 @@ std::vector<const StoreArgument*> RuntimeImpl::PinArguments(CallExecution& call)
 // Waits for the others, and pins them. kNotFound: lost for good; the message names it.
 absl::Status RuntimeImpl::FetchArguments(Lock& lock, CallExecution& call,
                                          std::span<const StoreArgument* const> missing) {
+  const auto unpack = [&] {
+    return call.Unpack() ? absl::OkStatus()
+                         : absl::DataLossError("an argument does not parse; caller and worker may "
+                                               "be of different builds");
+  };
   if (missing.empty()) [[likely]]
-    return absl::OkStatus();
+    return unpack();
   std::vector<ObjectHandle> handles;
   for (const StoreArgument* argument : missing) {
     ObjectEntry* known = owner_->references.Find(argument->id);
@@ -96,7 +103,7 @@ absl::Status RuntimeImpl::FetchArguments(Lock& lock, CallExecution& call,
     if (views[i].error != nullptr) return absl::NotFoundError(views[i].error->message);
     call.SetArgument(missing[i], std::move(views[i]));
   }
-  return absl::OkStatus();
+  return unpack();
 }
 
 void RuntimeImpl::OnRunningCancelled(TaskId task) {
@@ -116,7 +123,7 @@ void RuntimeImpl::RunCall(Lock& lock, std::shared_ptr<CallExecution> call) {
   if (!fetched.ok()) {
     call->Fail({ErrorKind::kObjectLost, std::string(fetched.message()), {}}, true);
   } else if (call->cancelled()) [[unlikely]] {
-    call->Fail(CancelledBeforeStart(call->spec().name()), false);
+    call->Fail(CancelledBeforeStart(call->name()), false);
   } else {
     options_.handler->Execute(call);
   }
@@ -154,10 +161,21 @@ void RuntimeImpl::StartGroupThreads() {
     return;
   }
   for (auto& group : executor_->groups()) {
-    // Coroutines need one thread, which starts them; they count until they end.
-    const uint32_t threads = executor_->is_async() ? 1 : std::min<uint32_t>(group->limit, 256);
-    for (uint32_t i = 0; i < threads; ++i)
-      group_threads_.emplace_back([this, &group = *group] { GroupLoop(group); });
+    if (group->threads == 0) StartGroupThread(*group);
+  }
+}
+
+// Coroutines need one thread, which starts them; they count until they end. Of others each call has
+// one: whoever takes a call and leaves nobody to wait for the next starts another.
+void RuntimeImpl::StartGroupThread(ConcurrencyGroup& group) {
+  if (stopping_) return;
+  try {
+    group_threads_.emplace_back([this, &group] { GroupLoop(group); });
+    ++group.threads;
+  } catch (const std::system_error& error) {
+    Log(LogLevel::kWarning, "the actor has ", group.threads,
+        " threads, and no more can be started (", error.what(),
+        "): further calls wait for one of them");
   }
 }
 
@@ -166,10 +184,16 @@ void RuntimeImpl::GroupLoop(ConcurrencyGroup& group) {
   Lock lock(*this);
   while (!stopping_) {
     std::shared_ptr<CallExecution> call;
+    ++group.idle;
     const absl::Status status = DriveUntil(lock, kForever, [&] {
       call = executor_->Take(group);
       return call != nullptr;
     });
+    --group.idle;
+    if (call != nullptr && group.idle == 0 && group.threads < group.limit &&
+        !executor_->is_async()) {
+      StartGroupThread(group);
+    }
     if (call != nullptr) RunCall(lock, std::move(call));
     if (!status.ok()) return;
   }

@@ -60,7 +60,11 @@ void TaskExecutor::OnTemplate(ProcessId from, std::string_view body) {
     return;
   Templates& list = TemplatesOf(from);
   if (spec->number() >= list.size()) list.resize(spec->number() + 1);
-  list[spec->number()] = std::move(spec);
+  if (spec->gone()) {
+    list[spec->number()] = nullptr;  // Calls that came before hold it.
+  } else {
+    list[spec->number()] = std::move(spec);
+  }
 }
 
 void TaskExecutor::OnPush(ProcessId from, std::string_view body) {
@@ -83,7 +87,11 @@ void TaskExecutor::OnPush(ProcessId from, std::string_view body) {
     const Templates& list = TemplatesOf(from);
     if (head->template_number < list.size()) spec = list[head->template_number];
   }
-  if (spec == nullptr) return;
+  const bool unknown = spec == nullptr;
+  if (unknown) {
+    static const auto& nothing = *new auto(std::make_shared<const proto::TaskTemplate>());
+    spec = nothing;
+  }
   if (spare_.empty()) spare_.push_back(std::make_unique<CallExecution>(host_));
   std::shared_ptr<CallExecution> call = spare_.back().release()->Share();
   spare_.pop_back();
@@ -93,6 +101,14 @@ void TaskExecutor::OnPush(ProcessId from, std::string_view body) {
                 {}},
                false);
     return;  // Its end sends the reply.
+  }
+  if (unknown) {
+    call->Fail({ErrorKind::kSystem,
+                absl::StrCat("the call names template ", head->template_number,
+                             " of its caller, which did not reach process ", self_.ToString()),
+                {}},
+               false);
+    return;
   }
   // Callers of a detached actor know no lease; its process is its own for life.
   const bool any_lease =
@@ -106,7 +122,7 @@ void TaskExecutor::OnPush(ProcessId from, std::string_view body) {
   if (call->has_store_arguments()) [[unlikely]]
     FetchAhead(*call);
   if (!cancelled_.empty() && cancelled_.contains(call->task())) [[unlikely]] {
-    call->Fail(CancelledBeforeStart(call->spec().name()), false);
+    call->Fail(CancelledBeforeStart(call->name()), false);
     return;
   }
   Enqueue(std::move(call));
@@ -239,7 +255,7 @@ bool TaskExecutor::OnCancel(ProcessId from, TaskId task) {
   auto cancel_in = [&](std::deque<std::shared_ptr<CallExecution>>& queue) {
     for (auto call = queue.begin(); call != queue.end(); ++call) {
       if ((*call)->task() != task || (*call)->owner != from) continue;
-      (*call)->Fail(CancelledBeforeStart((*call)->spec().name()), false);
+      (*call)->Fail(CancelledBeforeStart((*call)->name()), false);
       queue.erase(call);
       return true;
     }
@@ -306,9 +322,9 @@ std::shared_ptr<CallExecution> TaskExecutor::Take(ConcurrencyGroup& group) {
   if (head.push > page_->started_push.load(std::memory_order_relaxed)) {
     page_->started_push.store(head.push, std::memory_order_release);
   }
-  if (named_ != &call->spec()) {
-    named_ = &call->spec();
-    const std::string& name = named_->name();
+  if (named_ != &call->spec() || call->has_own_name()) {
+    named_ = call->has_own_name() ? nullptr : &call->spec();
+    const std::string_view name = call->name();
     const size_t length = std::min(name.size(), sizeof page_->running - 1);
     std::memcpy(page_->running, name.data(), length);
     page_->running[length] = '\0';

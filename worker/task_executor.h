@@ -27,6 +27,7 @@ struct ConcurrencyGroup {
   std::string name;
   uint32_t limit = 1;
   uint32_t running = 0;
+  uint32_t threads = 0, idle = 0;  // The runtime's, which serve it.
   bool held_back = false;  // An event loop's call waits for its arguments, and later ones for it.
   std::deque<std::shared_ptr<CallExecution>> queue;
 };

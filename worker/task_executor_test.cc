@@ -4,6 +4,7 @@
 #include "worker/task_executor.h"
 
 #include "shm/process_segment.h"
+#include "worker/limits.h"
 #include "worker/owner_state_for_test.h"
 
 namespace sheaf {
@@ -183,6 +184,104 @@ SCENARIO("a bound on what is unconsumed holds a stream that runs again back behi
   CHECK_FALSE(r.call.HasRoom());
   r.call.stream_consumed = 4;
   CHECK(r.call.HasRoom());
+}
+
+SCENARIO("a push of a template that did not come, or is gone, is answered with an error") {
+  ExecutorTest t;
+  t.Begin(kLease);
+  const auto push = [&] {
+    PushTaskHead head{};
+    head.task_sequence_bits = 77;
+    head.lease = kLease;
+    head.push = 1;
+    head.template_number = 3;
+    t.executor.OnPush(kCaller, AsBytes(head));
+    return t.executor.queued();
+  };
+  const auto error = [&] {
+    const std::string body = t.process.transport.Take(FrameKind::kTaskReply).body;
+    const auto* head = FrameHead<TaskReplyHead>(body);
+    REQUIRE(head->task_sequence_bits == 77);
+    REQUIRE(head->status == ReplyStatus::kFailed);
+    return body;
+  };
+  CHECK(push() == 0);
+  CHECK(error().find("template 3 of its caller") != std::string::npos);
+  proto::TaskTemplate spec;
+  spec.set_number(3);
+  t.executor.OnTemplate(kCaller, spec.SerializeAsString());
+  CHECK(push() == 1);
+  spec.set_gone(true);
+  t.executor.OnTemplate(kCaller, spec.SerializeAsString());
+  t.RunNext();  // It came before.
+  CHECK(push() == 0);
+}
+
+SCENARIO("several arguments in one object are unpacked where they stood; a spoilt one is known") {
+  ExecutorTest t;
+  std::string frame(sizeof(PushTaskHead), '\0');
+  WireWriter out(frame);
+  const auto add = [](WireWriter& to, std::string_view value) {
+    to.Struct(ArgumentHead{ArgumentKind::kValue, static_cast<uint32_t>(value.size())});
+    to.Bytes(value);
+  };
+  add(out, "first");
+  out.Struct(ArgumentHead{ArgumentKind::kPack, sizeof(StoreArgument)});
+  out.Struct(StoreArgument{});
+  add(out, "last");
+  PushTaskHead head{};
+  head.argument_bytes = static_cast<uint32_t>(frame.size() - sizeof head);
+  std::memcpy(frame.data(), &head, sizeof head);
+  CallExecution call(t);
+  REQUIRE(call.Begin(kCaller, std::make_shared<proto::TaskTemplate>(), frame));
+  REQUIRE(call.store_arguments().size() == 1);
+  std::string pack;
+  WireWriter packed(pack);
+  for (const std::string_view value : {"a", "", "a longer one"}) add(packed, value);
+  WHEN("it is whole") {
+    call.SetArgument(call.store_arguments()[0], {pack, {}, {}, {}, {}});
+    REQUIRE(call.Unpack());
+    std::vector<std::string> values;
+    for (size_t i = 0; i < call.argument_count(); ++i)
+      values.emplace_back(call.argument(i).bytes);
+    CHECK(values == std::vector<std::string>{"first", "a", "", "a longer one", "last"});
+    CHECK(call.Unpack());  // Once.
+    CHECK(call.argument_count() == 5);
+  }
+  WHEN("its end is missing") {
+    pack.resize(pack.size() - 8);
+    call.SetArgument(call.store_arguments()[0], {pack, {}, {}, {}, {}});
+    CHECK_FALSE(call.Unpack());
+    CHECK_FALSE(call.Unpack());
+  }
+}
+
+SCENARIO("a value with more references than can travel beside it is refused") {
+  ExecutorTest t;
+  CallExecution call(t);
+  REQUIRE(call.Begin(kCaller, std::make_shared<proto::TaskTemplate>(),
+                     std::string(sizeof(PushTaskHead), '\0')));
+  const std::vector<ObjectHandle> many(kMaxNested + 1);
+  const absl::Status refused = call.Return(0, "value", many);
+  CHECK(absl::IsInvalidArgument(refused));
+  CHECK(absl::StrCat(refused.message()).find("put them into several values") != std::string::npos);
+  CHECK(absl::IsInvalidArgument(call.Yield("value", many)));
+}
+
+SCENARIO("what an exception says, and its payload, have a bound; what is left out is said") {
+  ExecutorTest t;
+  t.Begin(kLease);
+  t.Push(kCaller, proto::TaskTemplate::TASK, kLease, 1);
+  std::shared_ptr<CallExecution> call = t.executor.Take(t.executor.default_group());
+  call->Fail({ErrorKind::kTaskFailed, "begin" + std::string(5 << 20, 'x') + "end",
+              std::string(kMaxErrorPayload + 1, 'y')},
+             false);
+  const Error& error = call->failure();
+  CHECK(error.message.size() <= kMaxErrorWords);
+  CHECK(error.message.starts_with("begin"));
+  CHECK(error.message.find("are left out here") != std::string::npos);
+  CHECK(error.message.find("the exception itself is not sent") != std::string::npos);
+  CHECK(error.payload.empty());
 }
 
 SCENARIO("a push that says nothing sensible of its items does not parse") {

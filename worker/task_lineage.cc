@@ -88,7 +88,7 @@ void TaskTable::ForgetRecipe(TaskRecord& task) {
     for (ObjectEntry* more : task.references->more_returns) forget(more);
   }
   LeaveLineage(task);
-  tasks_.Delete(&task);
+  Delete(&task);
 }
 
 void TaskTable::ReleaseLineage(ObjectEntry& entry) {
@@ -108,7 +108,7 @@ void TaskTable::ReleaseLineage(ObjectEntry& entry) {
   }
   if (others) return;
   LeaveLineage(task);
-  tasks_.Delete(&task);
+  Delete(&task);
 }
 
 bool TaskTable::Reconstruct(ObjectEntry& entry, TaskDispatcher& dispatcher) {

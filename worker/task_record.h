@@ -23,6 +23,10 @@ struct TemplateRecord {
   proto::TaskTemplate spec;         // `number` is this process's.
   std::string wire;                 // Serialized.
   mutable LeaseKey* key = nullptr;  // The submitter's, found at the first call.
+  mutable uint64_t calls = 0;       // That name it, lineage included: it stays while there are any.
+  // A handle of a template whose calls have a name of their own holds these two and no more.
+  std::shared_ptr<const TemplateRecord> base;
+  std::string name;
 };
 
 // A process that calls are pushed to.
@@ -44,6 +48,7 @@ struct TaskReferences {
   struct Argument {
     ObjectEntry* object;  // One use; of lineage, one for lineage.
     uint32_t position;    // Of its ArgumentHead in `arguments`.
+    bool packed = false;  // It is several arguments (ArgumentKind::kPack).
   };
   std::vector<Argument> arguments;
   std::vector<ObjectEntry*> nested;  // Inside values; the same.
@@ -61,6 +66,7 @@ struct TaskRecord {
   InlineBytes arguments;  // Heads and values, as they travel; references as placeholders.
   std::unique_ptr<TaskReferences> references;
   std::unique_ptr<StreamState> stream;  // Streaming generators.
+  std::unique_ptr<std::string> name;    // Of this call, if not the template's.
   ObjectEntry* first_return = nullptr;  // One use while unfinished.
   TaskRecord* previous = nullptr;       // In the one list that it is in: a queue, or lineage.
   TaskRecord* next = nullptr;

@@ -61,8 +61,10 @@ std::vector<ObjectId> TaskTable::UnheardItems(const TaskRecord& task) const {
 
 void TaskTable::OnStreamItem(ProcessId from, std::string_view body) {
   WireReader in(body);
-  const auto* head = in.Struct<StreamItemHead>();
-  if (head == nullptr) return;
+  const auto* mapped = in.Struct<StreamItemHead>();
+  if (mapped == nullptr) return;
+  const StreamItemHead copied = *mapped;  // Once: the sender can still write there.
+  const StreamItemHead* const head = &copied;
   TaskRecord* task = Find(head->cookie, head->task_sequence_bits);
   if (task == nullptr || !task->stream || task->attempt != head->attempt ||
       task->state != TaskState::kPushed) {
@@ -202,7 +204,7 @@ void TaskTable::ForgetRecipeOfStream(TaskRecord& task) {
     item->recipe_evicted = true;
   }
   LeaveLineage(task);
-  if (task.first_return == nullptr) tasks_.Delete(&task);
+  if (task.first_return == nullptr) Delete(&task);
 }
 
 void TaskTable::ReleaseOfStream(TaskRecord& task, ObjectEntry& entry) {
@@ -218,7 +220,7 @@ void TaskTable::ReleaseOfStream(TaskRecord& task, ObjectEntry& entry) {
     if (task.state != TaskState::kFinished) return;
     if (stream.stored.empty() && task.lineage_bytes != 0) LeaveLineage(task);
   }
-  if (task.first_return == nullptr && stream.stored.empty()) tasks_.Delete(&task);
+  if (task.first_return == nullptr && stream.stored.empty()) Delete(&task);
 }
 
 // All items whose last copy went.

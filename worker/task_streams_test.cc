@@ -210,7 +210,7 @@ SCENARIO("a call is kept for its items in the store alone") {
   const ObjectId id = argument.id();
   auto references = std::make_unique<TaskReferences>();
   f.owner.references.AddUse(*argument.entry());
-  references->arguments.push_back({argument.entry(), 0});
+  references->arguments.push_back({argument.entry(), 0, false});
   TaskRecord* task = f.owner.tasks.Add(f.StreamTemplate(),
                                        InlineBytes(AsBytes(ArgumentHead{ArgumentKind::kStore, 0})),
                                        std::move(references), {});

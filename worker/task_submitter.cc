@@ -70,12 +70,29 @@ LeaseKey& TaskSubmitter::KeyOf(const TemplateRecord& spec) {
   std::unique_ptr<LeaseKey>& key = keys_[lease.SerializeAsString()];
   if (!key) {
     key = std::make_unique<LeaseKey>();
-    key->number = keys_.size();
+    key->number = next_key_++;
     key->spec = spec.spec.lease();
     by_number_[key->number] = key.get();
   }
   spec.key = key.get();
+  ++key->templates;
   return *key;
+}
+
+void TaskSubmitter::ForgetUnusedKeys() {
+  absl::erase_if(keys_, [this](const auto& entry) {
+    const LeaseKey& key = *entry.second;
+    // Without a wish at the raylet nothing can come for it.
+    if (key.templates != 0 || !key.queue.empty() || !key.leases.empty() || key.wanted_sent != 0)
+      return false;
+    proto::LeaseDemand none;
+    none.set_key(key.number);
+    *none.mutable_spec() = key.spec;
+    if (key.announced)
+      SendMessage(transport_.To(RayletOf(self_.node)), FrameKind::kLeaseDemand, none);
+    by_number_.erase(key.number);
+    return true;
+  });
 }
 
 void TaskSubmitter::Submit(TaskRecord& task) { tasks_.Start(task, *this); }

@@ -43,6 +43,7 @@ struct LeaseKey {
   uint32_t wanted_sent = 0;
   Nanos typical_run = 0;  // Of its tasks, smoothed; 0: not known yet.
   std::string notice;     // Why nothing is granted, from the raylet.
+  uint32_t templates = 0;  // That point to it.
 };
 
 class TaskSubmitter final : public TaskDispatcher {
@@ -68,6 +69,13 @@ class TaskSubmitter final : public TaskDispatcher {
 
   // Ends as TaskCancelled, at once or when the worker says so. `force` ends the worker.
   void Cancel(TaskRecord& task, bool force, bool recursive);
+
+  // No call names `spec` any more, nor ever will.
+  void ForgetTemplate(const TemplateRecord& spec) {
+    if (spec.key != nullptr) --std::exchange(spec.key, nullptr)->templates;
+  }
+  // Drops the keys of templates that are forgotten, unless something of them is left.
+  void ForgetUnusedKeys();
 
   // Lingering leases, long tasks, delayed retries. Returns when it wants to be called next
   // (kForever: not).
@@ -99,6 +107,7 @@ class TaskSubmitter final : public TaskDispatcher {
   PeerTable& peers_;
   absl::flat_hash_map<std::string, std::unique_ptr<LeaseKey>> keys_;  // By serialized spec.
   absl::flat_hash_map<uint64_t, LeaseKey*> by_number_;
+  uint64_t next_key_ = 1;
   absl::btree_map<ProcessId, OwnedLease*> by_worker_;
   struct DelayedTask {
     uint32_t cookie;

@@ -7,6 +7,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "object_store/messages.h"
+#include "worker/limits.h"
 #include "worker/wire.h"
 
 namespace sheaf {
@@ -29,8 +30,9 @@ Error DecodeError(std::string_view bytes) {
   return {kind, std::string(bytes.substr(0, message)), std::string(bytes.substr(message))};
 }
 
-Error CancelledBeforeStart(const std::string& call) {
-  return {ErrorKind::kTaskCancelled, absl::StrCat(call, " was cancelled before it started"), {}};
+Error CancelledBeforeStart(std::string_view call) {
+  return {
+      ErrorKind::kTaskCancelled, std::string(call).append(" was cancelled before it started"), {}};
 }
 
 Error ConstructorFailed(const std::string& actor, Error error) {
@@ -46,14 +48,17 @@ TaskRecord* TaskTable::Add(const TemplateRecord& spec, InlineBytes arguments,
                            std::unique_ptr<TaskReferences> references, TaskId parent) {
   TaskRecord* task = tasks_.New();
   task->sequence_bits = references_.NextSequence() << 16;
-  task->spec = &spec;
+  const TemplateRecord& record = spec.base ? *spec.base : spec;
+  ++record.calls;
+  task->spec = &record;
+  if (spec.base) task->name = std::make_unique<std::string>(spec.name);
   task->arguments = std::move(arguments);
   task->references = std::move(references);
   task->parent = parent;
-  task->retries_left = spec.spec.max_retries();
-  task->of_actor = spec.spec.kind() != proto::TaskTemplate::TASK;
+  task->retries_left = record.spec.max_retries();
+  task->of_actor = record.spec.kind() != proto::TaskTemplate::TASK;
   const TaskId id = IdOf(*task);
-  const uint32_t returns = std::max<uint32_t>(1, spec.spec.num_returns());
+  const uint32_t returns = std::max<uint32_t>(1, record.spec.num_returns());
   for (uint32_t i = 0; i < returns; ++i) {
     ObjectEntry* entry = references_.NewOwned(ReturnOf(id, static_cast<uint16_t>(i)));
     entry->task = task;
@@ -65,12 +70,12 @@ TaskRecord* TaskTable::Add(const TemplateRecord& spec, InlineBytes arguments,
       task->references->more_returns.push_back(entry);
     }
   }
-  if (spec.spec.streaming()) {
+  if (record.spec.streaming()) {
     task->stream = std::make_unique<StreamState>();
     task->first_return->stream = true;
   }
   if (++CountsOf(*task).submitted % kSampled == 0 && latency_ &&
-      spec.spec.kind() != proto::TaskTemplate::ACTOR_CREATION) {
+      record.spec.kind() != proto::TaskTemplate::ACTOR_CREATION) {
     task->sampled = true;
     sampled_[task->cookie] = clock_.Now();
   }
@@ -118,13 +123,19 @@ void TaskTable::Push(TaskRecord& task, Peer& peer, uint64_t lease, uint64_t push
   task.state = TaskState::kPushed;
   task.push = push;
   ++pushes_;
-  if (!task.references && !task.stream) [[likely]] {
+  if (!task.references && !task.stream && !task.name) [[likely]] {
     peer.channel->Send(Lane::kWork, FrameKind::kPushTask, AsBytes(head), task.arguments);
     return;
   }
   std::string resume;
   if (task.stream) resume = BeginRun(task, peer.process);
   if (!resume.empty()) head.flags |= kStreamResumes;
+  if (task.name) {
+    head.flags |= kNamed;
+    WireWriter out(resume);
+    out.Struct(CallName{task.name->size()});
+    out.Bytes(*task.name);
+  }
   peer.channel->Send(Lane::kWork, FrameKind::kPushTask, ResolvedBody(task, head), resume);
 }
 
@@ -136,10 +147,12 @@ std::string TaskTable::ResolvedBody(const TaskRecord& task, const PushTaskHead& 
   std::vector<NestedReference> nested;
   static const TaskReferences kNone;
   const TaskReferences& references = task.references ? *task.references : kNone;
+  size_t inline_left = kInlineSum;
   for (const auto& argument : references.arguments) {
     body.append(arguments.substr(copied, argument.position - copied));
     ObjectEntry& object = *argument.object;
-    if (object.state == ObjectState::kValue) {
+    if (object.state == ObjectState::kValue && object.value.size() <= inline_left) {
+      inline_left -= object.value.size();
       out.Struct(ArgumentHead{ArgumentKind::kValue, static_cast<uint32_t>(object.value.size())});
       out.Bytes(object.value);
       if (object.extra) {
@@ -147,10 +160,13 @@ std::string TaskTable::ResolvedBody(const TaskRecord& task, const PushTaskHead& 
           nested.push_back(references_.Outgoing(*inner));
       }
     } else {
-      references_.List(object);  // Should it be missing there, the executor asks for it by name.
+      // Should it be missing there, the executor asks for it by name. A value that is one too many
+      // for a frame goes to the store now, if that has room.
+      references_.Outgoing(object);
       const ObjectId stored =
           object.extra && !object.extra->stored_as.is_nil() ? object.extra->stored_as : object.id;
-      out.Struct(ArgumentHead{ArgumentKind::kStore, sizeof(StoreArgument)});
+      out.Struct(ArgumentHead{argument.packed ? ArgumentKind::kPack : ArgumentKind::kStore,
+                              sizeof(StoreArgument)});
       out.Struct(StoreArgument{stored, object.location, object.size});
     }
     copied = argument.position + sizeof(ArgumentHead);
@@ -176,8 +192,10 @@ TaskTable::Reply TaskTable::ParseReply(std::string_view body) {
 
 bool TaskTable::FillReturn(TaskRecord& task, ObjectEntry& entry, WireReader& in, ProcessId from,
                            std::vector<ObjectEntry*>* nested) {
-  const auto* head = in.Struct<ReturnHead>();
-  if (head == nullptr) return false;
+  const auto* mapped = in.Struct<ReturnHead>();
+  if (mapped == nullptr) return false;
+  const ReturnHead copied = *mapped;  // Once: the sender can still write there.
+  const ReturnHead* const head = &copied;
   const std::string_view bytes = in.Bytes(head->bytes);
   const auto* listed = in.Structs<NestedReference>(head->nested_count);
   if (in.failed()) return false;
@@ -341,7 +359,7 @@ void TaskTable::Complete(TaskRecord& task) {
   first->task = nullptr;
   for (ObjectEntry* entry : more) entry->task = nullptr;
   DropArguments(task);
-  tasks_.Delete(&task);
+  Delete(&task);
   references_.DropUse(*first);
   references_.DropUses(more);
 }
@@ -364,7 +382,7 @@ void TaskTable::ProcessDied(ProcessId process) {
 }
 
 std::string TaskTable::Describe(const TaskRecord& task) const {
-  return absl::StrCat(task.spec->spec.name(), " (task ", IdOf(task).ToHex(), ")");
+  return absl::StrCat(NameOf(task), " (task ", IdOf(task).ToHex(), ")");
 }
 
 Error TaskTable::Cancelled(const TaskRecord& task) const {

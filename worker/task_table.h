@@ -37,6 +37,7 @@ class TaskTable {
   TaskTable(ProcessId self, Clock& clock, Transport& transport, ReferenceTable& references);
 
   // A new call with its (pending) results. Its arguments keep one use each of what they refer to.
+  // `spec` stays valid while the call exists.
   TaskRecord* Add(const TemplateRecord& spec, InlineBytes arguments,
                   std::unique_ptr<TaskReferences> references, TaskId parent);
   // Starts to wait for the arguments; the dispatcher is called when they are ready, maybe at once.
@@ -106,6 +107,9 @@ class TaskTable {
   void set_lineage_bound(uint64_t bytes) { lineage_bound_ = bytes; }
   uint64_t lineage_bytes() const { return lineage_bytes_ + references_.lineage_value_bytes(); }
 
+  static const std::string& NameOf(const TaskRecord& task) {
+    return task.name ? *task.name : task.spec->spec.name();
+  }
   TaskId IdOf(const TaskRecord& task) const { return {self_.packed(), task.sequence_bits}; }
   std::string Describe(const TaskRecord& task) const;  // "count_words (task 0001...)"
   Error Cancelled(const TaskRecord& task) const;
@@ -126,6 +130,10 @@ class TaskTable {
   bool FillReturn(TaskRecord& task, ObjectEntry& entry, class WireReader& in, ProcessId from,
                   std::vector<ObjectEntry*>* nested);
   void Complete(TaskRecord& task);
+  void Delete(TaskRecord* task) {
+    --task->spec->calls;
+    tasks_.Delete(task);
+  }
   // Streams (task_streams.cc).
   // What its push says of the items that are there already; nothing if there are none.
   std::string BeginRun(TaskRecord& task, ProcessId producer);
@@ -181,7 +189,7 @@ class TaskTable {
 // The text form of an Error inside frames.
 std::string EncodeError(const Error& error);
 Error DecodeError(std::string_view bytes);
-Error CancelledBeforeStart(const std::string& call);
+Error CancelledBeforeStart(std::string_view call);
 // What the calls of an actor end in whose constructor ended in `error`.
 Error ConstructorFailed(const std::string& actor, Error error);
 

@@ -19,6 +19,7 @@ namespace sheaf {
 enum class ArgumentKind : uint32_t {
   kValue = 0,  // `bytes` of it follow.
   kStore = 1,  // A StoreArgument follows.
+  kPack = 2,   // The same, of an object that is several arguments: ArgumentHead and bytes each.
 };
 struct ArgumentHead {
   ArgumentKind kind;
@@ -45,8 +46,8 @@ struct PushTaskHead {
   uint32_t cookie;  // The owner's own name for the task; comes back in replies.
   uint32_t template_number;
   uint32_t attempt;
-  uint16_t argument_count;
   uint16_t flags;
+  uint16_t reserved;
   uint32_t argument_bytes;
   uint32_t nested_count;
 };
@@ -55,6 +56,11 @@ static_assert(sizeof(PushTaskHead) == 48);
 inline constexpr uint16_t kTemplateInline = 1;
 // A StreamResume follows the references.
 inline constexpr uint16_t kStreamResumes = 2;
+// A CallName follows all else.
+inline constexpr uint16_t kNamed = 4;
+struct CallName {
+  uint64_t bytes;  // They follow.
+};
 
 // A stream that runs again: what its consumer lacks. The other items are neither stored nor sent.
 struct StreamResume {

@@ -71,7 +71,7 @@ class ActorMethod(_core.Caller):
         streaming = options.is_streaming(given, method.is_generator)
         spec = options.for_method(given, streaming)
         key, extra = exported.method_key(method.name, given.get("retry_exceptions"))
-        spec.update(function=key, extra=extra, name=given.get("name") or f"{self._info.name}.{method.name}")
+        spec.update(function=key, extra=extra, name=f"{self._info.name}.{method.name}", call_name=given.get("name") or "")
         self._bind(_core.make_template(spec), self._ref, spec["num_returns"], streaming, method.least, method.most, None)
         self._generation = generation
 

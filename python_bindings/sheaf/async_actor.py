@@ -1,5 +1,6 @@
 # Copyright The Sheaf Authors. SPDX-License-Identifier: Apache-2.0
-"""In a worker: actors with async methods. All their methods, and the constructor, run on the thread of one event loop.
+"""In a worker: actors with async methods. All their methods, and the constructor, run on the thread of one event loop; in an actor with
+concurrency groups each group, and the default one, has a loop and a thread of its own, and the first loop only hands their calls out.
 
 A call is started where the loop looks for events (_Selector), up to where it first waits for something; most end before that, and so need
 no task of their own (spare_task.py). A method that has waited once is given one at once from then on.
@@ -15,13 +16,15 @@ import threading
 import types
 from typing import Any
 
-from sheaf import _core, spare_task, worker_main
+from sheaf import _core, spare_task, worker_functions, worker_main
 from sheaf.spare_task import Beginner
 from sheaf.worker_errors import ActorExit
 
 current_execution: contextvars.ContextVar[Any] = contextvars.ContextVar("sheaf_execution", default=None)
+execution_here = current_execution.get  # Of the call whose coroutine runs.
 _loop: asyncio.AbstractEventLoop | None = None
 _running: dict[bytes, asyncio.Task[Any]] = {}
+_OF_THE_RUNTIME = worker_functions.RUNS_BESIDE_GROUPS
 _STEPS_WITHOUT_FILES = 16  # While calls come without a pause, the loop looks at its descriptors once in so many steps.
 
 
@@ -64,6 +67,15 @@ def _run_loop(loop: asyncio.AbstractEventLoop) -> None:
     loop.run_forever()
 
 
+_group_loops: dict[str, asyncio.AbstractEventLoop] = {}  # By name; "" is the default group. Empty: the actor has no groups.
+
+
+def _make_group_loops(groups: tuple[str, ...]) -> None:
+    for name in ("", *groups):
+        loop = _group_loops[name] = asyncio.new_event_loop()
+        threading.Thread(target=_run_loop, args=(loop,), name=f"sheaf-{name or 'default'}", daemon=True).start()
+
+
 def _split(args: tuple[Any, ...], names: tuple[str, ...] | None) -> tuple[tuple[Any, ...], dict[str, Any]]:
     if not names:
         return args, {}
@@ -71,9 +83,13 @@ def _split(args: tuple[Any, ...], names: tuple[str, ...] | None) -> tuple[tuple[
     return args[:count], dict(zip(names, args[count:]))
 
 
-def construct(cls: Any, args: tuple[Any, ...], names: tuple[str, ...] | None) -> Any:
-    """Makes the actor on the loop's thread; raises what its constructor raises."""
+def construct(cls: Any, args: tuple[Any, ...], names: tuple[str, ...] | None, groups: tuple[str, ...]) -> Any:
+    """Makes the actor on the loop's thread, or its default group's; raises what its constructor raises."""
     positional, keywords = _split(args, names)
+    loop = _the_loop()
+    if groups:
+        _make_group_loops(groups)
+        loop = _group_loops[""]
 
     async def make() -> tuple[Any, BaseException | None]:
         try:
@@ -81,7 +97,7 @@ def construct(cls: Any, args: tuple[Any, ...], names: tuple[str, ...] | None) ->
         except BaseException as error:  # A future's result() would add its own lines to the traceback.
             return None, error
 
-    actor, error = asyncio.run_coroutine_threadsafe(make(), _the_loop()).result()
+    actor, error = asyncio.run_coroutine_threadsafe(make(), loop).result()
     if error is not None:
         raise error
     return actor
@@ -100,6 +116,10 @@ def _start(calls: list[tuple[Any, ...]]) -> bool:
     beginner.scheduled = later = False
     for index, call in enumerate(calls):
         calls[index] = ()  # Its arguments go with the call.
+        if _group_loops and call[2] not in _OF_THE_RUNTIME:
+            loop = _group_loops.get(call[7]) or _group_loops[""]
+            loop.call_soon_threadsafe(_begin_in, loop, call)
+            continue
         if later or call[2] in _waits or not spare_task.LENDS:
             beginner.begin_later(_run(True, *call))
             later = True  # Those behind it begin behind it.
@@ -111,8 +131,13 @@ def _start(calls: list[tuple[Any, ...]]) -> bool:
     return beginner.scheduled
 
 
+def _begin_in(loop: asyncio.AbstractEventLoop, call: tuple[Any, ...]) -> None:
+    _running[call[1]] = loop.create_task(_run(True, *call))
+
+
 async def _run(
-    has_task: bool, execution: Any, task: bytes, function: Any, actor: Any, args: tuple[Any, ...], names: tuple[str, ...] | None, streaming: bool
+    has_task: bool, execution: Any, task: bytes, function: Any, actor: Any, args: tuple[Any, ...], names: tuple[str, ...] | None, streaming: bool,
+    group: str,
 ) -> None:
     if execution.cancelled():  # Before its first step.
         execution.fail(asyncio.CancelledError())
@@ -161,5 +186,5 @@ async def _send_items(execution: Any, result: Any) -> None:
 def cancel_call(task: bytes) -> None:
     """Cancels the coroutine of a call, if it runs and was not cancelled before."""
     running = _running.pop(task, None)
-    if running is not None and _loop is not None:
-        _loop.call_soon_threadsafe(running.cancel)
+    if running is not None:
+        running.get_loop().call_soon_threadsafe(running.cancel)

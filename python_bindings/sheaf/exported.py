@@ -1,8 +1,9 @@
 # Copyright The Sheaf Authors. SPDX-License-Identifier: Apache-2.0
 """Functions and classes on their way to workers: pickled once, named by the hash of their contents.
 
-Small ones travel inside the template of their calls; large ones lie in the cluster's key-value store; those that hold
-references (an actor's handle in a global, say) travel as an object, so that the references are counted.
+Small ones travel inside the template of their calls, larger ones lie in the cluster's key-value store. Those that hold
+references (an actor's handle in a global, say) travel as an object, so that the references are counted; those of more than a
+megabyte as an object that holds their pickle, which a worker reads once.
 """
 
 from __future__ import annotations
@@ -17,6 +18,10 @@ FUNCTION, CLASS, METHOD = "f:", "c:", "m:"  # How a key begins.
 NAMED = "name:"  # Of what a call of another language names (sheaf.cross_language).
 KEY_SPACE = "sheaf-functions"
 _INLINE_BYTES = 24 * 1024
+_LARGEST_KEPT = 1 << 20  # In the key-value store.
+_LARGE = 10 << 20  # From here on there is a warning,
+_TOO_LARGE = 95 << 20  # and from here on an error, as Ray has them.
+VALUE, PICKLE = 1, 2  # What a carrier holds.
 
 
 class Exported:
@@ -33,24 +38,45 @@ class Exported:
 def export(prefix: str, target: Any, rule: Any, about: Any) -> Exported:
     """Makes `target` callable in workers. `rule`: retry_exceptions; `about`: told to whoever finds the actor by name.
 
-    TypeError: it cannot be pickled; the text says why.
+    TypeError: it cannot be pickled; the text says why. ValueError: it is too large, with what it captures.
     """
     import pickle
 
     from sheaf import serialization
 
     body, references = serialization.dumps(target)
+    _check_size(target, len(body), prefix == CLASS)
     kept: bytes | None = body
     carrier = None
+    carried = 0
     rule_bytes = serialization.dumps(tuple(rule))[0] if isinstance(rule, (list, tuple)) else None
     digest = _digest(body + (rule_bytes or b""))
     if references:
-        carrier, kept = _core.put(target), None
+        carrier, kept, carried = _core.put(target), None, VALUE
+    elif len(body) > _LARGEST_KEPT:
+        carrier, kept, carried = _core.put(pickle.PickleBuffer(body)), None, PICKLE
     elif len(body) > _INLINE_BYTES:
         _core.key_put(KEY_SPACE, digest, body, False)
         kept = None
-    extra = pickle.dumps((kept, carrier is not None, rule_bytes, about), 5)
+    extra = pickle.dumps((kept, carried, rule_bytes, about, len(body)), 5)
     return Exported(prefix + digest, extra, carrier)
+
+
+def _check_size(target: Any, size: int, is_class: bool) -> None:
+    if size < _LARGE:
+        return
+    kind, name = "actor class" if is_class else "remote function", getattr(target, "__qualname__", repr(target))
+    hint = (
+        "Check that its definition is not implicitly capturing a large array or other object in scope. "
+        "Tip: use put() to put large objects in the object store, and pass the reference."
+    )
+    if size > _TOO_LARGE:
+        raise ValueError(
+            f"The {kind} {name} is too large ({size >> 20} MiB > FUNCTION_SIZE_ERROR_THRESHOLD={_TOO_LARGE >> 20} MiB). {hint}"
+        )
+    import warnings
+
+    warnings.warn(f"The {kind} {name} is very large ({size >> 20} MiB). {hint}", stacklevel=2)
 
 
 def method_key(name: str, rule: Any) -> tuple[str, bytes]:
@@ -62,7 +88,7 @@ def method_key(name: str, rule: Any) -> tuple[str, bytes]:
     from sheaf import serialization
 
     rule_bytes = serialization.dumps(tuple(rule))[0]
-    return f"{METHOD}{name}:{_digest(rule_bytes)}", pickle.dumps((None, False, rule_bytes, None), 5)
+    return f"{METHOD}{name}:{_digest(rule_bytes)}", pickle.dumps((None, 0, rule_bytes, None, 0), 5)
 
 
 def _digest(data: bytes) -> str:

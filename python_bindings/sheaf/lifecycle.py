@@ -20,6 +20,7 @@ _IGNORED = {
     "_node_ip_address", "_tracing_startup_hook", "_metrics_export_port", "_memory", "_driver_object_store_memory",
     "_enable_object_reconstruction", "_plasma_directory", "_node_name", "enable_task_events", "log_to_driver_dedup",
 }
+_LONGEST_FLAG = 100_000  # Bytes: the kernel takes no argument of a program of more than 128 KiB.
 _PRELOADED = ("numpy",)  # What workers import ahead of their forks, if the driver has it.
 _context: Context | None = None
 _entries: dict[str, str] = {}  # Of the environment that init was given.
@@ -262,10 +263,22 @@ def _node_flags(given: dict[str, Any]) -> list[str]:
     if given["object_store_memory"]:
         flags.append(f"--object-store-memory={int(given['object_store_memory'])}")
     if given["resources"]:
-        flags.append("--resources=" + ",".join(f"{name}:{amount}" for name, amount in given["resources"].items()))
+        flags.append(flag_of("resources", given["resources"], ":"))
     if given["labels"]:
-        flags.append("--labels=" + ",".join(f"{name}={value}" for name, value in given["labels"].items()))
+        flags.append(flag_of("labels", given["labels"], "="))
     return flags
+
+
+def flag_of(name: str, values: dict[str, Any], between: str) -> str:
+    """The flag `--name` of `sheaf start` for these. ValueError: they are too many."""
+    flag = f"--{name}=" + ",".join(f"{key}{between}{value}" for key, value in values.items())
+    size = len(flag.encode())
+    if size > _LONGEST_FLAG:
+        raise ValueError(
+            f"{name}: {len(values)} of them take {size} bytes, at most {_LONGEST_FLAG}: "
+            "each node of the cluster keeps those of all others; use fewer, or shorter names"
+        )
+    return flag
 
 
 def _unknown(name: str) -> str:

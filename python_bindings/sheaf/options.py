@@ -29,6 +29,7 @@ METHOD = {
     "concurrency_group", "enable_task_events", "max_task_retries", "name", "num_returns", "retry_exceptions",
     "tensor_transport", "_generator_backpressure_num_objects", "_num_objects_per_yield",
 }
+_MAX_RETURNS = 60_000  # worker/limits.h
 _PER_KIND = {"task": TASK_ONLY | COMMON, "actor": ACTOR_ONLY | COMMON, "method": METHOD}
 
 
@@ -73,6 +74,8 @@ def _check_value(name: str, value: Any) -> None:
     elif name == "num_returns":
         if value not in ("streaming", "dynamic") and (not isinstance(value, int) or isinstance(value, bool) or value < 0):
             raise ValueError(f"num_returns={value!r}: want a number that is not negative, or 'streaming'")
+        if isinstance(value, int) and value > _MAX_RETURNS:
+            raise ValueError(f"num_returns={value}: at most {_MAX_RETURNS}; return one list, or make it 'streaming'")
     elif name in ("max_retries", "max_restarts", "max_task_retries"):
         if not isinstance(value, int) or value < -1:
             raise ValueError(f"{name}={value!r}: want a number, or -1 for no bound")

@@ -93,7 +93,7 @@ class RemoteFunction(_core.Caller):
         dynamic = self._options.get("num_returns") == "dynamic"
         export = (self._root or self)._export(generation, rule, dynamic)
         spec = options.for_task(self._options, streaming)
-        spec.update(function=export.key, extra=export.extra, name=self._options.get("name") or name)
+        spec.update(function=export.key, extra=export.extra, name=name, call_name=self._options.get("name") or "")
         least, most = self._signature.bounds
         return (_core.make_template(spec), None, spec["num_returns"], streaming, least, most, export.carrier, False, True)
 

@@ -11,6 +11,8 @@ from typing import Any
 from sheaf import _core, exported, worker_functions
 from sheaf.exceptions import Kind, RayTaskError, RuntimeEnvSetupError
 
+_LARGEST_CAUSE = 8 << 20  # Bytes of a pickled exception.
+_LARGEST_TEXT = 256 << 10  # Characters of a traceback, and of an exception's own words in it.
 _PACKAGE = os.path.dirname(os.path.abspath(__file__))
 
 
@@ -33,9 +35,9 @@ def describe_failure(error: BaseException, name: str, key: str, cancelled: bool,
     if isinstance(error, RayTaskError) and error.cause is not None:
         cause = error.cause
     if key.startswith(exported.NAMED):  # The caller is C++: api/failures.cc reads this.
-        payload = _core.encode_plain(["python", name, type(cause).__qualname__, str(cause)])
+        payload = _core.encode_plain(["python", name, type(cause).__qualname__, cut(str(cause))])
         return Kind.TASK_FAILED, text, payload, retries and isinstance(error, Exception)
-    words = f"{type(cause).__name__}: {cause}"
+    words = cut(f"{type(cause).__name__}: {cause}")
     try:
         data: bytes | None = _pickled(cause)
     except Exception as reason:
@@ -56,6 +58,8 @@ def _pickled(error: BaseException) -> bytes:
     data, references = serialization.dumps(error)
     if references:
         raise TypeError("it holds ObjectRefs")
+    if len(data) > _LARGEST_CAUSE:
+        raise ValueError(f"it has {len(data)} bytes, at most {_LARGEST_CAUSE}: put large values into the object store instead")
     pickle.loads(data)  # Some exceptions are pickled but not unpickled.
     return data
 
@@ -65,7 +69,13 @@ def format_traceback(error: BaseException, name: str) -> str:
     shown = traceback.TracebackException.from_exception(error)
     _drop_own_frames(shown)
     where = f"{name} (pid={os.getpid()})"
-    return f"in {where}:\n" + "".join(shown.format()).rstrip("\n")
+    return cut(f"in {where}:\n" + "".join(shown.format()).rstrip("\n"))
+
+
+def cut(text: str) -> str:
+    """`text`, without its middle if it is very long: the beginning says what failed, the end of a traceback how."""
+    part = _LARGEST_TEXT // 2
+    return text if len(text) <= _LARGEST_TEXT else f"{text[:part]}\n... ({len(text) - 2 * part} characters are left out here) ...\n{text[-part:]}"
 
 
 def _drop_own_frames(shown: traceback.TracebackException | None) -> None:

@@ -4,45 +4,51 @@
 from __future__ import annotations
 
 import importlib
+import inspect
 import os
 import pickle
 import sys
+import types
 from typing import Any, Callable
 
 from sheaf import _core, exported, runtime_env_setup
 from sheaf.actor import ActorClass
 from sheaf.remote_function import RemoteFunction
 
+_MOST_RULES = 10_000
 _rules: dict[str, tuple[type[BaseException], ...]] = {}
 own_class: Any = None  # In an actor: the ActorInfo of its handles.
 
 
-def load_function(key: str, name: str, extra: bytes) -> Callable[..., Any] | str:
-    """What the calls of a template run: a callable, or the name of a method of the actor. Raises what importing it raises."""
+def load_function(key: str, name: str, extra: bytes) -> tuple[Callable[..., Any] | str, int]:
+    """What the calls of a template run, a callable or the name of a method of the actor; and the bytes of its pickle. Raises what
+    importing it raises."""
     if not key.startswith((exported.FUNCTION, exported.CLASS, exported.METHOD, exported.NAMED)):
         raise RuntimeError(f"'{name}' is a function of another language, which this worker cannot run")
     if runtime_env_setup.VARIABLE in os.environ:
         runtime_env_setup.ensure()
     if key.startswith(exported.NAMED):
-        return named(key[len(exported.NAMED):])
-    body, carried, rule, about = pickle.loads(extra) if extra else (None, False, None, None)
+        return named(key[len(exported.NAMED):]), 0
+    body, carried, rule, about, size = pickle.loads(extra) if extra else (None, 0, None, None, 0)
     if key.startswith(exported.CLASS):
         global own_class
         own_class = about
     if rule is not None:
         _rules[key] = pickle.loads(rule)
+        if len(_rules) > _MOST_RULES:
+            del _rules[next(iter(_rules))]
     if key.startswith(exported.METHOD):
         method = key.split(":")[1]
         built_in = _BUILT_IN.get(method)
-        return built_in or sys.intern(method)
+        return built_in or sys.intern(method), 0
     if carried:
-        return _call_carried
+        return _call_carried if carried == exported.VALUE else _Pickled(), size
     if body is None:
         body = _core.key_get(exported.KEY_SPACE, key.split(":")[1])
         if body is None:
             raise RuntimeError(f"the code of '{name}' is no longer in the cluster's key-value store")
     function: Callable[..., Any] = pickle.loads(body)
-    return function
+    return function, size
 
 
 def named(path: str) -> Callable[..., Any] | str:
@@ -71,6 +77,29 @@ def _call_carried(target: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
     return target(*args, **kwargs)
 
 
+class _Pickled:
+    """A large function: its calls begin with a buffer that holds its pickle, which is read once."""
+
+    def __init__(self) -> None:
+        self._target: Callable[..., Any] | None = None
+
+    def __call__(self, data: Any, *args: Any, **kwargs: Any) -> Any:
+        if self._target is None:
+            self._target = pickle.loads(data)
+        return self._target(*args, **kwargs)
+
+
+def method_of(actor: Any, name: str) -> Callable[..., Any]:
+    """The method `name` of the actor's class, to be called with the actor first: attributes of the instance do not hide it."""
+    cls = type(actor)
+    plain = inspect.getattr_static(cls, name)
+    if isinstance(plain, types.FunctionType):
+        return plain
+    if hasattr(plain, "__get__"):  # A static method, one of a compiled class, ...
+        return lambda actor, *args, **kwargs: plain.__get__(actor, cls)(*args, **kwargs)
+    return lambda actor, *args, **kwargs: plain(*args, **kwargs)
+
+
 def _ready(actor: Any) -> bool:
     return True
 
@@ -85,6 +114,7 @@ def _call(actor: Any, function: Callable[..., Any], *args: Any, **kwargs: Any) -
     return function(actor, *args, **kwargs)
 
 
+RUNS_BESIDE_GROUPS = (_ready, _terminate)  # Of an async actor: answered whatever its groups do.
 _BUILT_IN: dict[str, Callable[..., Any]] = {"__ray_ready__": _ready, "__ray_terminate__": _terminate, "__ray_call__": _call}
 
 

@@ -128,6 +128,20 @@ def test_an_actor_without_handles_ends():
         del holder
 
 
+def test_three_hundred_calls_that_wait_for_one_another():
+    @sheaf.remote(num_cpus=0, max_concurrency=300)
+    class Together:
+        def __init__(self):
+            self.barrier = threading.Barrier(300)
+
+        def meet(self):
+            self.barrier.wait(WAIT_S)
+            return True
+
+    together = Together.remote()
+    assert all(sheaf.get([together.meet.remote() for _ in range(300)], timeout=2 * WAIT_S))
+
+
 def test_threads_of_an_actor_meet():
     @sheaf.remote(num_cpus=0, max_concurrency=4)
     class Threads:

@@ -2,6 +2,7 @@
 """Actors with async methods."""
 
 import asyncio
+import threading
 import time
 
 import pytest
@@ -389,3 +390,76 @@ def test_the_first_call_of_a_method_fails_and_is_cancelled_as_others_are(actor):
         with pytest.raises(sheaf.exceptions.TaskCancelledError):
             sheaf.get(ref, timeout=WAIT_S)
         assert call(actor, "all_seen") == ["begun", "ended"] * count
+
+
+@sheaf.remote(max_retries=0)
+def forever():
+    while True:
+        time.sleep(0.01)
+
+
+@sheaf.remote(num_cpus=0)
+class Parent:
+    def __init__(self):
+        self.children = []
+
+    async def spawn(self):
+        self.children.append(forever.remote())
+        await self.children[0]
+
+    async def child(self):
+        while not self.children:
+            await asyncio.sleep(0.001)
+        return self.children
+
+
+def test_a_recursive_cancel_reaches_what_a_coroutine_submitted():
+    parent = Parent.remote()
+    call = parent.spawn.remote()
+    (child,) = sheaf.get(parent.child.remote(), timeout=WAIT_S)
+    sheaf.cancel(call, recursive=True)
+    for ref in (call, child):
+        with pytest.raises(sheaf.exceptions.TaskCancelledError):
+            sheaf.get(ref, timeout=WAIT_S)
+
+
+@sheaf.remote(num_cpus=0, concurrency_groups={"one": 2, "two": 2})
+class Grouped:
+    def __init__(self):
+        self.loops = {"made": asyncio.get_running_loop()}
+        self.free = threading.Event()
+
+    @sheaf.method(concurrency_group="one")
+    async def block(self):
+        self.loops["one"] = asyncio.get_running_loop()
+        return self.free.wait(WAIT_S)
+
+    @sheaf.method(concurrency_group="two")
+    async def unblock(self):
+        self.loops["two"] = asyncio.get_running_loop()
+        self.free.set()
+
+    @sheaf.method(concurrency_group="one")
+    async def sleep(self):
+        await asyncio.sleep(WAIT_S)
+
+    async def loop_count(self):
+        self.loops["default"] = asyncio.get_running_loop()
+        return len(set(self.loops.values()))
+
+    def stop_here(self):
+        return self.free.wait(WAIT_S)
+
+
+def test_a_concurrency_group_that_blocks_blocks_no_other():
+    actor = Grouped.remote()
+    blocked = [actor.block.remote(), actor.stop_here.remote()]
+    assert sheaf.get(actor.__ray_ready__.remote(), timeout=WAIT_S)
+    assert sheaf.wait(blocked, timeout=0)[0] == []
+    sheaf.get(actor.unblock.remote(), timeout=WAIT_S)
+    assert sheaf.get(blocked, timeout=WAIT_S) == [True, True]
+    assert sheaf.get(actor.loop_count.remote(), timeout=WAIT_S) == 3  # The constructor ran on the default group's.
+    call = actor.sleep.remote()
+    sheaf.cancel(call)
+    with pytest.raises(sheaf.exceptions.TaskCancelledError):
+        sheaf.get(call, timeout=WAIT_S)

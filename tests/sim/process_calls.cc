@@ -101,7 +101,7 @@ TaskRecord* Process::AddTask(const TemplateRecord& spec, Arguments* arguments,
     references = std::make_unique<TaskReferences>();
     for (auto& [object, position] : arguments->references_) {
       owner_->references.AddUse(*object.entry());
-      references->arguments.push_back({object.entry(), position});
+      references->arguments.push_back({object.entry(), position, false});
     }
     for (const ObjectHandle& nested : arguments->nested_) {
       owner_->references.AddUse(*nested.entry());
@@ -278,7 +278,6 @@ Async<proto::GcsReply> Process::RegisterDetached(Context context, const Template
   PushTaskHead head{};
   head.task_sequence_bits = id->sequence_bits;
   head.flags = kTemplateInline;
-  head.argument_count = 1;
   head.argument_bytes = static_cast<uint32_t>(arguments.encoded_.size());
   proto::GcsRequest request;
   proto::RegisterActor& detached = *request.mutable_register_actor();

@@ -14,7 +14,7 @@ import time
 from typing import Any
 
 import sheaf
-from sheaf.lifecycle import _executable
+from sheaf.lifecycle import _executable, flag_of
 
 _START_S = 30
 _FLAGS = {
@@ -104,9 +104,9 @@ class Cluster:
             if name in _IGNORED or value is None:
                 continue
             if name == "resources":
-                command.append("--resources=" + ",".join(f"{key}:{amount}" for key, amount in value.items()))
+                command.append(flag_of("resources", value, ":"))
             elif name == "labels":
-                command.append("--labels=" + ",".join(f"{key}={text}" for key, text in value.items()))
+                command.append(flag_of("labels", value, "="))
             elif name in _FLAGS:
                 command.append(f"{_FLAGS[name]}={int(value) if 'memory' in name else value}")
             else:
@@ -143,16 +143,26 @@ class Cluster:
         return ([self.head_node] if self.head_node else []) + self.worker_nodes
 
     def wait_for_nodes(self, timeout: float = 30) -> None:
-        """Returns when the connected driver sees exactly these nodes alive. TimeoutError otherwise."""
+        """Returns when exactly these nodes are seen alive: by the connected driver, or before there is one by the head. TimeoutError otherwise."""
         wanted = {node.node_id for node in self.list_all_nodes()}
         deadline = time.monotonic() + timeout
         while True:
-            alive = {row["NodeID"] for row in sheaf.nodes() if row["Alive"]}
+            alive = self._alive()
             if wanted <= alive and len(alive) == len(wanted):
                 return
             if time.monotonic() > deadline:
                 raise TimeoutError(f"after {timeout} s these nodes are alive: {sorted(alive)}, wanted: {sorted(wanted)}")
             time.sleep(0.02)
+
+    def _alive(self) -> set[str]:
+        if sheaf.is_initialized():
+            return {row["NodeID"] for row in sheaf.nodes() if row["Alive"]}
+        done = subprocess.run(
+            [_program(), "list", "nodes", "--json", f"--address={self.address}"], capture_output=True, text=True, timeout=_START_S
+        )
+        if done.returncode != 0:  # The head is not there yet, or no more.
+            return set()
+        return {f"{row['node']:056x}" for row in json.loads(done.stdout)["nodes"] if row["state"] == "ALIVE"}
 
     def shutdown(self) -> None:
         """Ends all nodes and removes their files. Idempotent."""

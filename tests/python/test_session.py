@@ -316,3 +316,69 @@ def test_ctrl_c_is_not_lost_while_the_lines_of_a_worker_are_printed():
     """
     done = subprocess.run([sys.executable, "-c", program % WAIT_S], capture_output=True, text=True, timeout=3 * WAIT_S)
     assert done.stdout == "interrupted True\n", done.stdout + done.stderr
+
+
+def test_nodes_are_waited_for_before_there_is_a_driver():
+    run("""
+        import sheaf
+        from sheaf.cluster_utils import Cluster
+
+        cluster = Cluster()
+        try:
+            nodes = [cluster.add_node(num_cpus=1) for _ in range(3)]
+            cluster.wait_for_nodes()
+            assert not sheaf.is_initialized()
+            sheaf.init(address=cluster.address)
+            assert {row["NodeID"] for row in sheaf.nodes() if row["Alive"]} == {node.node_id for node in nodes}
+        finally:
+            sheaf.shutdown()
+            cluster.shutdown()
+    """)
+
+
+def test_a_named_actor_whose_creation_is_interrupted_leaves_its_name_free():
+    run("""
+        import os, signal, time
+        import sheaf
+        from sheaf.cluster_utils import Cluster
+
+        @sheaf.remote(num_cpus=0)
+        class Named:
+            def ping(self):
+                return "pong"
+
+        cluster = Cluster(initialize_head=True, head_node_args={"num_cpus": 1})
+        try:
+            sheaf.init(address=cluster.address)
+            sheaf.get(Named.remote().ping.remote())
+            for lifetime in (None, "detached"):
+                os.kill(cluster.head_node.os_pid, signal.SIGSTOP)
+                signal.signal(signal.SIGALRM, signal.default_int_handler)
+                signal.setitimer(signal.ITIMER_REAL, 0.3)
+                try:
+                    Named.options(name="name", lifetime=lifetime).remote()
+                    raise SystemExit("the node is stopped: nobody can have answered")
+                except KeyboardInterrupt:
+                    pass
+                os.kill(cluster.head_node.os_pid, signal.SIGCONT)
+                end = time.monotonic() + 10
+                while True:
+                    try:
+                        actor = Named.options(name="name").remote()
+                        break
+                    except ValueError:  # Taken, for a moment.
+                        assert time.monotonic() < end
+                        time.sleep(0.01)
+                assert sheaf.get(actor.ping.remote(), timeout=10) == "pong"
+                sheaf.kill(actor)
+                del actor
+                while True:
+                    try:
+                        sheaf.get_actor("name")
+                        assert time.monotonic() < end
+                    except ValueError:
+                        break
+        finally:
+            sheaf.shutdown()
+            cluster.shutdown()
+    """)

@@ -15,8 +15,9 @@
 
 namespace sheaf {
 
-inline constexpr size_t kMaxEnvironmentBytes =
-    256 * 1024;  // Of all of it; the kernel's execve takes 2 MiB.
+// Of all of it: it travels to a worker in hexadecimal, as one variable, of which the kernel takes
+// 128 KiB.
+inline constexpr size_t kMaxEnvironmentBytes = 62 * 1024;
 
 struct RuntimeEnvironment {
   std::map<std::string, std::string> variables;  // To set in the worker, before its main.

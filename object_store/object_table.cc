@@ -265,18 +265,21 @@ void ObjectTable::SetPlace(ObjectRecord& record, ObjectPlace place) {
   };
   total(record.place) -= record.info.size_bytes;
   total(place) += record.info.size_bytes;
+  if (record.place == ObjectPlace::kMemory) by_use_.erase(record.used);
   record.place = place;
+  if (place != ObjectPlace::kMemory) return;
+  record.used = ++use_;
+  by_use_[record.used] = &record;
 }
 
 void ObjectTable::Remove(ObjectRecord& record) {
   SetPlace(record, ObjectPlace::kDisk);
   disk_payload_bytes_ -= record.info.size_bytes;
-  by_use_.erase(record.used);
   objects_.erase(record.info.id);
 }
 
 void ObjectTable::Touch(ObjectRecord& record) {
-  if (by_use_.erase(record.used) == 0) return;  // Out of the index.
+  if (by_use_.erase(record.used) == 0) return;  // Not in memory, or out of the index.
   record.used = ++use_;
   by_use_[record.used] = &record;
 }

@@ -117,7 +117,7 @@ class ObjectTable {
   uint64_t disk_payload_bytes() const { return disk_payload_bytes_; }
   // It was of use now.
   void Touch(ObjectRecord& record);
-  // Longest unused first; false from `visit` ends it. `visit` changes nothing.
+  // Those in memory, longest unused first; false from `visit` ends it. `visit` changes nothing.
   void ForEachLeastUsed(
       const std::function<bool(const std::shared_ptr<ObjectRecord>&)>& visit) const;
   const absl::btree_map<ObjectId, std::shared_ptr<ObjectRecord>>& objects() const {
@@ -156,7 +156,7 @@ class ObjectTable {
   absl::btree_set<uint64_t> unused_;  // Offsets of extents that ForEachUnused visits.
   uint64_t leased_bytes_ = 0;
   absl::btree_map<ObjectId, std::shared_ptr<ObjectRecord>> objects_;
-  absl::btree_map<uint64_t, ObjectRecord*> by_use_;
+  absl::btree_map<uint64_t, ObjectRecord*> by_use_;  // In memory: what is on disk may be millions.
   uint64_t use_ = 0;
   uint64_t memory_payload_bytes_ = 0;
   uint64_t disk_payload_bytes_ = 0;

@@ -126,6 +126,66 @@ SCENARIO("what does not fit is spilled and comes back when asked for") {
   }
 }
 
+SCENARIO("small objects come back side by side, not a granule each") {
+  StoreNode node(16 * kMiB);
+  const ProcessId writer = node.Attach(1);
+  const ProcessId reader = node.Attach(2);
+  constexpr size_t kSmall = 8000;
+  const std::vector<ObjectLocation> locations = Overfill(node, writer, kSmall);
+  node.Flush();
+  // A granule each would be 25 MiB, more than the store has, and all are looked at at once.
+  constexpr size_t kCount = 400;
+  std::vector<Buffer> views;
+  for (uint64_t i = 0; i < locations.size() && views.size() < kCount; ++i) {
+    const ObjectId id = IdOf(writer, i);
+    if (node.store(reader).Get(id, locations[i]).ok()) continue;  // In memory.
+    const auto found = node.Lookup(reader, id);
+    INFO(i << ", " << views.size() << " are back: " << found.status());
+    REQUIRE(found.ok());
+    views.push_back(node.store(reader).Get(id, *found)->bytes);
+    REQUIRE(views.back().view() == Pattern(kSmall, i));
+  }
+  CHECK(views.size() == kCount);
+  CHECK(node.owner->Stats().restores >= kCount);
+  WHEN("they are freed") {
+    views.clear();
+    for (size_t i = 0; i < locations.size(); ++i)
+      node.store(writer).Free(IdOf(writer, i), locations[i]);
+    node.Flush();
+    node.Advance(kSecond);
+    CHECK(node.owner->Stats().objects == 0);
+    CHECK(node.owner->Stats().spilled_bytes == 0);
+  }
+}
+
+SCENARIO("what is on disk is not looked at when more has to go there") {
+  StoreNode node(16 * kMiB);
+  ObjectTable table(node.arena->data(), ArenaShape::For(16 * kMiB), 1);
+  std::vector<std::shared_ptr<ObjectRecord>> records;
+  for (uint64_t i = 0; i < 1000; ++i) {
+    records.push_back(std::make_shared<ObjectRecord>());
+    records.back()->info.id = ObjectId::Make({1, 1}, i + 1);
+    table.Insert(records.back());
+    if (i < 990) table.SetPlace(*records.back(), ObjectPlace::kDisk);
+  }
+  const auto visited = [&] {
+    std::vector<ObjectRecord*> seen;
+    table.ForEachLeastUsed([&](const std::shared_ptr<ObjectRecord>& record) {
+      seen.push_back(record.get());
+      return true;
+    });
+    return seen;
+  };
+  CHECK(visited().size() == 10);
+  table.Touch(*records[0]);
+  CHECK(visited().size() == 10);
+  table.SetPlace(*records[0], ObjectPlace::kMemory);
+  REQUIRE(visited().size() == 11);
+  CHECK(visited().back() == records[0].get());
+  table.Remove(*records[0]);
+  CHECK(visited().size() == 10);
+}
+
 SCENARIO("a viewed object is never spilled; when all are viewed, the store says that it is full") {
   StoreNode node(16 * kMiB);
   const ProcessId writer = node.Attach(1);

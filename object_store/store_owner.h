@@ -20,9 +20,11 @@
 #include <deque>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <span>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "absl/container/btree_map.h"
@@ -260,7 +262,11 @@ class StoreOwner {
 
   // store_owner_copies.cc
   void ReceiveInto(const std::shared_ptr<Receiving>& arrival, ExtentRange range);
-  bool PlaceOnShelf(Receiving& arrival);
+  // Room for one more object in an extent that small ones share; nullopt: there is none.
+  std::optional<ExtentRange> TakeFromShelf(uint64_t footprint);
+  // The same in `room`, which was allocated for it: its own, or (`shared`) as the new shelf.
+  std::pair<Extent*, ExtentRange> TakeFrom(ExtentRange room, uint64_t footprint, bool shared);
+  void DropFrom(Extent* extent);  // One object less; the extent may go.
   void LeaveShelf();
   void Announce(const std::shared_ptr<Receiving>& arrival, absl::StatusOr<std::span<char>> room);
   void GiveUpRoom(Receiving& arrival);
@@ -279,7 +285,9 @@ class StoreOwner {
                  const absl::StatusOr<std::vector<SpillRecord>>& written);
   void Evict(std::span<const std::shared_ptr<ObjectRecord>> records);
   void StartRestore(const std::shared_ptr<ObjectRecord>& record);
-  void RestoreInto(const std::shared_ptr<ObjectRecord>& record, ExtentRange range);
+  static bool IsSmallRestore(const ObjectRecord& record);
+  bool RestoreOnShelf(const std::shared_ptr<ObjectRecord>& record);  // False: no room there.
+  void RestoreInto(const std::shared_ptr<ObjectRecord>& record, Extent* extent, ExtentRange range);
   void OnRestored(const std::shared_ptr<ObjectRecord>& record, ExtentRange range,
                   const absl::Status& outcome);
   void ForgetOnDisk(ObjectRecord& record);
@@ -300,7 +308,7 @@ class StoreOwner {
   bool new_frees_ = false;
   Nanos next_rescan_ = 0;
   absl::btree_map<ObjectId, std::shared_ptr<Receiving>> receiving_;
-  Extent* shelf_ = nullptr;  // Where small copies are put side by side; counts one object more.
+  Extent* shelf_ = nullptr;  // Where small copies and restored objects lie side by side; counts one object more.
   uint64_t shelf_used_ = 0;  // Of its bytes.
   absl::btree_map<uint64_t, uint32_t> spill_files_;  // Objects with a copy in each.
   uint64_t next_spill_file_ = 1;

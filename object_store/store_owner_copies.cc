@@ -2,6 +2,7 @@
 // What other nodes have to do with the store of this one: copies that arrive, bytes that are sent,
 // questions and frees of owners that live elsewhere.
 #include <algorithm>
+#include <tuple>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -26,6 +27,7 @@ namespace {
 constexpr uint64_t kSmallCopyBytes = 64 * 1024;
 constexpr uint64_t kShelfBytes = 512 * 1024;
 
+bool IsSmall(uint64_t footprint) { return footprint <= kSmallCopyBytes; }
 uint64_t FootprintOf(const StoreOwner::Arrival& arrival) {
   return std::max(FootprintBytes(arrival.size_bytes, arrival.nested_count), kPayloadAlignment);
 }
@@ -129,27 +131,56 @@ void StoreOwner::BeginReceive(const Arrival& arrival, Nanos wait,
     return Announce(receiving, absl::AlreadyExistsError("it is arriving already"));
   }
   const uint64_t footprint = FootprintOf(arrival);
-  if (footprint <= kSmallCopyBytes && PlaceOnShelf(*receiving)) {
+  if (const auto room = IsSmall(footprint) ? TakeFromShelf(footprint) : std::nullopt) {
+    receiving->extent = shelf_;
+    receiving->range = *room;
     return Announce(
         receiving, std::span(reinterpret_cast<char*>(world_.arena.data()) + receiving->range.offset,
                              arrival.bytes()));
   }
   auto waiting = std::make_shared<Waiting>();
   waiting->receive = receiving;
-  waiting->bytes = footprint <= kSmallCopyBytes ? kShelfBytes : AlignUp(footprint, kGranuleBytes);
+  waiting->bytes = IsSmall(footprint) ? kShelfBytes : AlignUp(footprint, kGranuleBytes);
   waiting->deadline = Deadline(world_.clock.Now(), wait);
   waiting_.push_back(std::move(waiting));
   ServeWaiting();
 }
 
-bool StoreOwner::PlaceOnShelf(Receiving& arrival) {
-  const uint64_t footprint = FootprintOf(arrival.arrival);
-  if (shelf_ == nullptr || shelf_->range.bytes - shelf_used_ < footprint) return false;
-  arrival.extent = shelf_;
-  arrival.range = {shelf_->range.offset + shelf_used_, footprint};
+std::optional<ExtentRange> StoreOwner::TakeFromShelf(uint64_t footprint) {
+  footprint = AlignUp(footprint, kPayloadAlignment);
+  if (shelf_ == nullptr || shelf_->range.bytes - shelf_used_ < footprint) return std::nullopt;
+  const ExtentRange taken{shelf_->range.offset + shelf_used_, footprint};
   shelf_used_ += footprint;
   table_.AddObject(*shelf_);
-  return true;
+  return taken;
+}
+
+std::pair<Extent*, ExtentRange> StoreOwner::TakeFrom(ExtentRange room, uint64_t footprint,
+                                                     bool shared) {
+  if (!shared) {
+    Extent* extent = table_.AddExtent(room, ProcessId{}, kNoSlot);
+    table_.AddObject(*extent);
+    return {extent, {room.offset, footprint}};
+  }
+  if (const auto taken = TakeFromShelf(footprint)) {  // Another has brought a shelf meanwhile.
+    allocator_.Free(room, /*populated=*/true);
+    return {shelf_, *taken};
+  }
+  if (shelf_ != nullptr) LeaveShelf();
+  shelf_ = table_.AddExtent(room, ProcessId{}, kNoSlot);
+  table_.AddObject(*shelf_);  // So that it stays while it is the shelf.
+  shelf_used_ = 0;
+  const ExtentRange taken = *TakeFromShelf(footprint);
+  return {shelf_, taken};
+}
+
+void StoreOwner::DropFrom(Extent* extent) {
+  table_.DropObject(*extent, world_.clock.Now());
+  if (extent == shelf_) {
+    if (extent->objects == 1) LeaveShelf();
+  } else if (extent->objects == 0) {
+    EndLease(extent);
+  }
 }
 
 void StoreOwner::LeaveShelf() {
@@ -159,21 +190,8 @@ void StoreOwner::LeaveShelf() {
 }
 
 void StoreOwner::ReceiveInto(const std::shared_ptr<Receiving>& arrival, ExtentRange range) {
-  if (FootprintOf(arrival->arrival) <= kSmallCopyBytes) {
-    if (PlaceOnShelf(*arrival)) {  // Another has brought a shelf meanwhile.
-      allocator_.Free(range, /*populated=*/true);
-    } else {
-      if (shelf_ != nullptr) LeaveShelf();
-      shelf_ = table_.AddExtent(range, ProcessId{}, kNoSlot);
-      table_.AddObject(*shelf_);  // So that it stays while it is the shelf.
-      shelf_used_ = 0;
-      PlaceOnShelf(*arrival);
-    }
-  } else {
-    arrival->extent = table_.AddExtent(range, ProcessId{}, kNoSlot);
-    arrival->range = {range.offset, FootprintOf(arrival->arrival)};
-    table_.AddObject(*arrival->extent);
-  }
+  std::tie(arrival->extent, arrival->range) = TakeFrom(range, FootprintOf(arrival->arrival),
+                                                       IsSmall(FootprintOf(arrival->arrival)));
   Announce(arrival, std::span(reinterpret_cast<char*>(world_.arena.data()) + arrival->range.offset,
                               arrival->arrival.bytes()));
 }
@@ -186,13 +204,7 @@ void StoreOwner::RefuseArrival(const std::shared_ptr<Receiving>& arrival) {
 
 void StoreOwner::GiveUpRoom(Receiving& arrival) {
   if (arrival.extent == nullptr || arrival.pins != 0) return;
-  Extent* extent = std::exchange(arrival.extent, nullptr);
-  table_.DropObject(*extent, world_.clock.Now());
-  if (extent == shelf_) {
-    if (extent->objects == 1) LeaveShelf();
-  } else if (extent->objects == 0) {
-    EndLease(extent);
-  }
+  DropFrom(std::exchange(arrival.extent, nullptr));
   new_frees_ = true;  // Who waits for room is served at the end of this turn.
 }
 

@@ -134,6 +134,7 @@ void StoreOwner::ServeWaiting() {
 bool StoreOwner::TryServe(const std::shared_ptr<Waiting>& waiting) {
   const bool shared = waiting->restore == nullptr && waiting->receive == nullptr &&
                       waiting->request.slot == kNoSlot;
+  if (waiting->restore != nullptr && RestoreOnShelf(waiting->restore)) return true;
   const bool short_of_memory = world_.clock.Now() < memory_short_until_;
   ExtentAllocator::Want want{
       .bytes = waiting->bytes,
@@ -192,7 +193,11 @@ void StoreOwner::OnPopulated(const std::shared_ptr<Waiting>& waiting,
 }
 
 void StoreOwner::Grant(const Waiting& waiting, ExtentRange range) {
-  if (waiting.restore != nullptr) return RestoreInto(waiting.restore, range);
+  if (waiting.restore != nullptr) {
+    const auto [extent, place] =
+        TakeFrom(range, waiting.restore->bytes.bytes, IsSmallRestore(*waiting.restore));
+    return RestoreInto(waiting.restore, extent, place);
+  }
   if (waiting.receive != nullptr) return ReceiveInto(waiting.receive, range);
   const uint32_t slot = waiting.request.slot;
   if (slot != kNoSlot && table_.DedicatedTo(slot) != nullptr) {  // Asked for twice at once.

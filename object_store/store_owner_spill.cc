@@ -8,6 +8,12 @@
 #include "object_store/store_owner.h"
 
 namespace sheaf {
+namespace {
+
+// Objects up to this come back side by side, into a granule that they share.
+constexpr uint64_t kSmallRestoreBytes = kGranuleBytes / 4;
+
+}  // namespace
 
 void StoreOwner::SpillSome(uint64_t bytes) {
   const Nanos now = world_.clock.Now();
@@ -20,7 +26,7 @@ void StoreOwner::SpillSome(uint64_t bytes) {
   const auto choose = [&](bool yields_at_once) {
     table_.ForEachLeastUsed([&](const std::shared_ptr<ObjectRecord>& record) {
       if (wanted == 0) return false;
-      if (record->place != ObjectPlace::kMemory || record->writing) return true;
+      if (record->writing) return true;
       // In an extent that small objects of a live process share, only its lessee can say when it is
       // empty.
       const bool yields = record->extent->slot != kNoSlot || record->extent->lessee == ProcessId{};
@@ -110,6 +116,7 @@ void StoreOwner::Evict(std::span<const std::shared_ptr<ObjectRecord>> records) {
 
 void StoreOwner::StartRestore(const std::shared_ptr<ObjectRecord>& record) {
   table_.SetPlace(*record, ObjectPlace::kRestoring);
+  if (RestoreOnShelf(record)) return;
   auto waiting = std::make_shared<Waiting>();
   waiting->restore = record;
   waiting->bytes = AlignUp(record->bytes.bytes, kGranuleBytes);
@@ -118,7 +125,19 @@ void StoreOwner::StartRestore(const std::shared_ptr<ObjectRecord>& record) {
   ServeWaiting();
 }
 
-void StoreOwner::RestoreInto(const std::shared_ptr<ObjectRecord>& record, ExtentRange range) {
+bool StoreOwner::IsSmallRestore(const ObjectRecord& record) {
+  return record.bytes.bytes <= kSmallRestoreBytes;
+}
+
+bool StoreOwner::RestoreOnShelf(const std::shared_ptr<ObjectRecord>& record) {
+  const auto room = IsSmallRestore(*record) ? TakeFromShelf(record->bytes.bytes) : std::nullopt;
+  if (room) RestoreInto(record, shelf_, *room);
+  return room.has_value();
+}
+
+void StoreOwner::RestoreInto(const std::shared_ptr<ObjectRecord>& record, Extent* extent,
+                             ExtentRange range) {
+  record->extent = extent;
   auto outcome = std::make_shared<absl::Status>();
   std::byte* memory = world_.arena.data() + range.offset;
   RunElsewhere(
@@ -133,7 +152,7 @@ void StoreOwner::OnRestored(const std::shared_ptr<ObjectRecord>& record, ExtentR
                             const absl::Status& outcome) {
   const uint32_t slot = outcome.ok() && !record->freed ? table_.TakeOwnSlot() : kNoSlot;
   if (slot == kNoSlot) {
-    allocator_.Free(range, /*populated=*/true);
+    DropFrom(std::exchange(record->extent, nullptr));
     if (!record->freed && outcome.ok()) {
       table_.SetPlace(*record, ObjectPlace::kDisk);
       AnswerWaiters(*record, LookupOutcome::kFull);
@@ -147,10 +166,7 @@ void StoreOwner::OnRestored(const std::shared_ptr<ObjectRecord>& record, ExtentR
   }
   ++counts_.restores;
   counts_.restored_bytes += record->bytes.bytes;
-  Extent* extent = table_.AddExtent(range, ProcessId{}, kNoSlot);
-  table_.AddObject(*extent);
   record->bytes.offset = range.offset;
-  record->extent = extent;
   record->slot = slot;
   record->generation = table_.GenerationOf(slot);
   table_.SetPlace(*record, ObjectPlace::kMemory);

@@ -400,7 +400,7 @@ void ActorService::OnRows(NodeNumber node,
                           const google::protobuf::RepeatedPtrField<proto::ActorRow>& rows) {
   for (const proto::ActorRow& row : rows) {
     const absl::StatusOr<ActorId> id = ActorId::FromHex(row.actor_id());
-    if (!id.ok() || id->maker().node != node || table_.rows().size() >= kMaxRows) continue;
+    if (!id.ok() || id->maker().node != node) continue;
     if (ActorEntry* entry = table_.Find(*id); entry != nullptr && entry->is_alive()) {
       if (entry->info().detached()) continue;
       if (row.state() == "DEAD") {
@@ -409,7 +409,9 @@ void ActorService::OnRows(NodeNumber node,
         EndNamed(nullptr, *id, std::move(death));
       }
     }
-    table_.PutRow(*id, row, context_.options.max_remembered);
+    // The bound is on what listings remember; what a row says of a known actor always counts.
+    if (table_.rows().size() < kMaxRows || table_.rows().contains(*id))
+      table_.PutRow(*id, row, context_.options.max_remembered);
   }
 }
 
@@ -468,13 +470,21 @@ void ActorService::Tick() {
   Trim();
   if (!active_) return;
   const Nanos now = context_.clock.Now();
-  for (auto& [id, entry] : table_.all()) {
-    const bool starting = entry.info().detached() && entry.is_alive() &&
-                          entry.info().state() != proto::ActorInfo::ALIVE;
-    if (starting && entry.next_order <= now) Order(id, entry);
-    if (entry.ending.empty() || entry.next_kill > now) continue;
-    for (const auto& [node, incarnation] : std::exchange(entry.ending, {}))
-      EndIncarnation(node, id, entry, incarnation);
+  for (const ActorId& id : table_.Starting()) {
+    ActorEntry& entry = *table_.Find(id);
+    if (entry.next_order <= now) Order(id, entry);
+  }
+  for (auto at = ending_.begin(); at != ending_.end();) {
+    const ActorId id = *at;
+    ActorEntry* entry = table_.Find(id);
+    if (entry == nullptr || entry->ending.empty()) {
+      at = ending_.erase(at);
+      continue;
+    }
+    ++at;
+    if (entry->next_kill > now) continue;
+    for (const auto& [node, incarnation] : std::exchange(entry->ending, {}))
+      EndIncarnation(node, id, *entry, incarnation);
   }
 }
 
@@ -484,6 +494,7 @@ void ActorService::EndIncarnation(NodeNumber node, const ActorId& id, ActorEntry
   if (!nodes_.IsMember(node)) return;  // It took the actor with it.
   uint32_t& last = entry.ending[node];
   last = std::max(last, incarnation);
+  ending_.insert(id);
   entry.next_kill = Deadline(context_.clock.Now(), context_.options.repeat_after);
   SendKill(node, id, last, entry.is_alive() ? kNotCurrent : entry.info().death().message());
 }

@@ -77,6 +77,7 @@ class ActorService {
   const std::function<void(JobNumber)> on_last_detached_;
   ActorTable table_;
   bool active_ = false;
+  std::set<ActorId> ending_;           // Some raylet has yet to say that an incarnation is gone.
   std::vector<Happening> unrecorded_;  // Did not get to disk: again at the next Tick.
   std::vector<std::pair<ActorId, proto::Death>> unended_;
   uint64_t restarts_ = 0;

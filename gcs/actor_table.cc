@@ -32,7 +32,10 @@ ActorEntry& ActorTable::Put(const ActorId& id, proto::ActorRecord record) {
     return entry;
   }
   if (!info.name().empty()) by_name_[{info.name_space(), info.name()}] = id;
-  if (info.detached()) ++detached_of_job_[info.job()];
+  if (info.detached()) {
+    ++detached_of_job_[info.job()];
+    if (info.state() != proto::ActorInfo::ALIVE) starting_.insert(id);
+  }
   return entry;
 }
 
@@ -45,6 +48,7 @@ void ActorTable::Unindex(const ActorId& id, const ActorEntry& entry) {
   }
   const auto named = by_name_.find({info.name_space(), info.name()});
   if (named != by_name_.end() && named->second == id) by_name_.erase(named);
+  starting_.erase(id);
   if (info.detached()) {
     const auto count = detached_of_job_.find(info.job());
     if (count != detached_of_job_.end() && --count->second == 0) detached_of_job_.erase(count);

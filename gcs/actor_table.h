@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <deque>
 #include <map>
+#include <set>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -51,6 +52,8 @@ class ActorTable {
   std::vector<ActorId> DetachedOn(NodeNumber node) const;   // There, or asked to start there.
   std::vector<ActorId> NamedOf(ProcessId creator) const;    // Not detached.
   std::vector<ActorId> NamedOfNode(NodeNumber node) const;  // Not detached, of creators there.
+  // Detached ones that are to start, or start.
+  const std::set<ActorId>& Starting() const { return starting_; }
   bool HasDetachedOf(JobNumber job) const { return detached_of_job_.contains(job); }
 
   // Soft rows. A row of a dead actor is remembered for a while.
@@ -69,6 +72,7 @@ class ActorTable {
   std::map<ActorId, ActorEntry> actors_;
   std::map<std::pair<std::string, std::string>, ActorId> by_name_;  // Living ones.
   std::map<JobNumber, size_t> detached_of_job_;                     // Living ones.
+  std::set<ActorId> starting_;
   std::deque<ActorId> dead_;                                        // In the order of their deaths.
   std::map<ActorId, proto::ActorRow> rows_;
   std::deque<ActorId> dead_rows_;

@@ -599,6 +599,25 @@ SCENARIO("the functions of an ended job stay as long as a detached actor of it l
   CHECK(world.service().Stats().blobs == 0);
 }
 
+SCENARIO("when listings are full, what creators say of named actors counts all the same") {
+  ActorWorld world;
+  world.Ask(world.driver, world.Registration("name", /*detached=*/false));
+  proto::GcsRequest rows;
+  for (uint64_t i = 1; i <= ActorService::kMaxRows; ++i) {
+    proto::ActorRow& row = *rows.mutable_actor_rows()->add_rows();
+    row.set_actor_id(ActorId::Make({world.node, 77}, i).ToHex());
+    row.set_state("ALIVE");
+  }
+  world.Tell(RayletOf(world.node), rows);
+  CHECK(world.Lookup(world.id).state() != Info::DEAD);
+  rows.Clear();
+  proto::ActorRow& row = *rows.mutable_actor_rows()->add_rows();
+  row.set_actor_id(world.id.ToHex());
+  row.set_state("DEAD");
+  world.Tell(RayletOf(world.node), rows);
+  CHECK(world.Lookup(world.id).state() == Info::DEAD);
+}
+
 SCENARIO("a raylet is told to end an actor until it says that the actor is gone") {
   ActorWorld world;
   world.Ask(world.driver, world.Registration("one", true));

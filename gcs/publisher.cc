@@ -93,12 +93,16 @@ void Publisher::Tell(const std::set<Id>& ids, proto::Delta delta) {
   proto::GcsEvent event;
   *event.mutable_delta() = std::move(delta);
   event.mutable_delta()->set_term(term_);
+  // What is the same for all is written once; a reader of both parts merges them into one delta.
+  const std::string shared = event.SerializeAsString();
+  proto::GcsEvent own;
   for (const Id& id : ids) {
     Subscription& subscription = subscriptions_.at(id);
-    event.set_client(id.first.packed());
-    event.mutable_delta()->set_subscription(id.second);
-    event.mutable_delta()->set_number(++subscription.number);
-    SendMessage(transport_.To(subscription.via), FrameKind::kGcsEvent, event);
+    own.set_client(id.first.packed());
+    own.mutable_delta()->set_subscription(id.second);
+    own.mutable_delta()->set_number(++subscription.number);
+    transport_.To(subscription.via)
+        .Send(Lane::kControl, FrameKind::kGcsEvent, shared, own.SerializeAsString());
     ++deltas_;
   }
 }

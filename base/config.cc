@@ -97,6 +97,7 @@ class Reader {
                                      kTemplateVariable,
                                      kJobVariable,
                                      kRuntimeEnvironmentVariable,
+                                     "SHEAF_ENVIRONMENT_BYTES",  // Of workers in Python.
                                      kNcclVariable,
                                      kCudaVariable};
   absl::Status status_;

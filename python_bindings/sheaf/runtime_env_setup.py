@@ -2,8 +2,10 @@
 """In a worker: makes its runtime environment, once, before its first call.
 
 What is fetched or installed lies below the node's session, `environments/`, named by what it holds, and is shared by the workers
-of the node: `NAME/` is complete when `NAME.done` is there, one worker at a time makes it (a lock on `NAME.lock`, which ends
-with its holder), and those that waited for one that failed get its error (`NAME.failed`) instead of trying again.
+of the node. `NAME/` is complete when `NAME.done` is there, which holds its size; its time is that of the last use. `NAME.lock` is
+locked by one worker at a time that makes or removes it, and shared by all that use it until they end; locks end with their holders.
+Those that waited for one that failed get its error (`NAME.failed`) instead of trying again. When all have more bytes than
+SHEAF_ENVIRONMENT_BYTES (10 GiB), those go that were not used for longest and that nobody uses; what a worker left that died over it goes too.
 """
 
 from __future__ import annotations
@@ -20,13 +22,16 @@ import sys
 import time
 import zipfile
 from hashlib import blake2b
-from typing import Any, Callable, Iterator
+from typing import Any, Callable
 
 from sheaf.exceptions import RuntimeEnvSetupError
 
 VARIABLE = "SHEAF_RUNTIME_ENVIRONMENT"  # base/config.h: the entries of runtime_env.Plan, in hexadecimal.
 _TIMEOUT_S = 600.0
 _PAUSE_S = 0.02
+_LIMIT = "SHEAF_ENVIRONMENT_BYTES"
+_DEFAULT_LIMIT = 10 << 30
+_UNFINISHED_S = 3600.0  # What failed, or whose maker died, is kept for so long after the last try.
 _SHOWN_LINES = 12
 
 _made = False
@@ -89,43 +94,103 @@ def _folder(name: str) -> str:
     return os.path.join(session, "environments", name)
 
 
+_in_use: list[Any] = []  # The locked files of what this process uses, open until it ends.
+
+
 def _shared(name: str, deadline: float, make: Callable[[str], None]) -> str:
     """The directory `name`, made by `make(path)` in the first process that needs it."""
     path = _folder(name)
     asked = time.time()
-    if os.path.exists(path + ".done"):
-        return path
+    made = False
     os.makedirs(os.path.dirname(path), exist_ok=True)
-    with _locked(path + ".lock", deadline):
-        if os.path.exists(path + ".done"):
-            return path
-        with contextlib.suppress(OSError):
-            if os.stat(path + ".failed").st_mtime >= asked:
-                with open(path + ".failed", encoding="utf-8") as file:
-                    raise RuntimeEnvSetupError(file.read())
-        shutil.rmtree(path, ignore_errors=True)  # Of one that died over it.
-        try:
-            make(path)
-        except RuntimeEnvSetupError as error:
+    while True:
+        file = open(path + ".lock", "w")
+        if _locks(file, fcntl.LOCK_SH):
+            if os.path.exists(path + ".done"):
+                os.utime(path + ".done")
+                _in_use.append(file)
+                if made:
+                    _keep_within(os.path.dirname(path), int(os.environ.get(_LIMIT, _DEFAULT_LIMIT)))
+                return path
+            if _locks(file, fcntl.LOCK_EX):
+                with file:
+                    _make(path, asked, make)
+                made = True
+                continue
+        file.close()
+        if time.monotonic() > deadline:
+            raise RuntimeEnvSetupError(f"another worker still makes {path}: the time is up")
+        time.sleep(_PAUSE_S)
+
+
+def _locks(file: Any, kind: int) -> bool:
+    """Whether `file` could be locked, and is not one that was removed meanwhile."""
+    try:
+        fcntl.flock(file, kind | fcntl.LOCK_NB)
+        return os.path.samestat(os.fstat(file.fileno()), os.stat(file.name))
+    except (BlockingIOError, FileNotFoundError):
+        return False
+
+
+def _make(path: str, asked: float, make: Callable[[str], None]) -> None:
+    """Under the lock. What failed since `asked` is not tried again."""
+    if os.path.exists(path + ".done"):
+        return
+    with contextlib.suppress(OSError):
+        if os.stat(path + ".failed").st_mtime >= asked:
+            with open(path + ".failed", encoding="utf-8") as file:
+                raise RuntimeEnvSetupError(file.read())
+    shutil.rmtree(path, ignore_errors=True)  # Of one that died over it.
+    try:
+        make(path)
+        with open(path + ".new", "w", encoding="ascii") as file:
+            file.write(str(_size_of(path)))
+        os.rename(path + ".new", path + ".done")
+    except BaseException as error:
+        shutil.rmtree(path, ignore_errors=True)
+        if isinstance(error, RuntimeEnvSetupError):
             with open(path + ".failed", "w", encoding="utf-8") as file:
                 file.write(str(error))
-            raise
-        with open(path + ".done", "w"):
-            return path
+        raise
 
 
-@contextlib.contextmanager
-def _locked(path: str, deadline: float) -> Iterator[None]:
-    with open(path, "w") as file:
-        while True:
-            try:
-                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-                break
-            except BlockingIOError:
-                if time.monotonic() > deadline:
-                    raise RuntimeEnvSetupError(f"another worker still makes {path.removesuffix('.lock')}: the time is up") from None
-                time.sleep(_PAUSE_S)
-        yield  # Closing the file gives the lock back.
+def _size_of(path: str) -> int:
+    return sum(os.lstat(os.path.join(folder, name)).st_blocks * 512 for folder, folders, files in os.walk(path) for name in [*folders, *files])
+
+
+def _keep_within(folder: str, limit: int) -> None:
+    """Removes what was not used for longest, until all have `limit` bytes or are in use, and what was left unfinished."""
+    known = []
+    for lock in os.listdir(folder):
+        if not lock.endswith(".lock"):
+            continue
+        path = os.path.join(folder, lock.removesuffix(".lock"))
+        try:
+            with open(path + ".done", encoding="ascii") as file:
+                known.append((os.fstat(file.fileno()).st_mtime, path, int(file.read())))
+        except (FileNotFoundError, ValueError):
+            if time.time() - os.stat(path + ".lock").st_mtime > _UNFINISHED_S:
+                _remove(path)
+    total = sum(size for _, _, size in known)
+    for _, path, size in sorted(known):
+        if total <= limit:
+            return
+        if _remove(path):
+            total -= size
+
+
+def _remove(path: str) -> bool:
+    """False: somebody uses or makes it."""
+    with contextlib.suppress(FileNotFoundError):
+        with open(path + ".lock", "r+") as file:
+            if not _locks(file, fcntl.LOCK_EX):
+                return False
+            for ending in (".done", ".failed", ".new"):
+                with contextlib.suppress(FileNotFoundError):
+                    os.remove(path + ending)
+            shutil.rmtree(path, ignore_errors=True)
+            os.remove(file.name)
+    return True
 
 
 def _unpacked(name: str, deadline: float) -> str:

@@ -7,6 +7,7 @@ import hashlib
 import os
 import pathlib
 import shutil
+import subprocess
 import sys
 import textwrap
 import zipfile
@@ -329,3 +330,63 @@ def test_excludes_read_like_gitignore(tmp_path):
     (tmp_path / "src" / "again").symlink_to(tmp_path)  # A loop.
     found = ignore_rules.files_below(str(tmp_path), ["*.log", "!keep.log", "/data"])
     assert found == [".gitignore", "keep.log", "src/.gitignore", "src/data/y", "src/m.py"]
+
+
+HOLDER = """
+import os, sys, time
+os.environ["SHEAF_JOB"] = sys.argv[1] + "/job"
+from sheaf import runtime_env_setup
+
+def make(path):
+    if sys.argv[3] == "dies over it":
+        os.makedirs(path)
+        os.kill(os.getpid(), 9)
+    os.makedirs(path)
+    with open(path + "/data", "wb") as file:
+        file.write(os.urandom(1 << 20))
+
+print(runtime_env_setup._shared(sys.argv[2], time.monotonic() + 30, make), flush=True)
+if sys.argv[3] == "stays":
+    sys.stdin.read()
+"""
+
+
+def environment_user(session, name, how="leaves"):
+    """A process that makes an environment of 1 MiB, or uses it."""
+    user = subprocess.Popen([sys.executable, "-c", HOLDER, str(session), name, how], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True,
+                            env={**os.environ, "SHEAF_ENVIRONMENT_BYTES": str(5 << 19)})
+    said = user.stdout.readline().strip()
+    assert how == "dies over it" or said == str(session / "environments" / name)
+    if how != "stays":
+        user.communicate()
+    return user
+
+
+def test_environments_on_disk_are_bounded_and_none_in_use_goes(tmp_path):
+    there = lambda: {path.name for path in (tmp_path / "environments").iterdir() if path.is_dir()}  # noqa: E731
+    holder = environment_user(tmp_path, "used", "stays")
+    for name in ("b", "c", "d"):
+        environment_user(tmp_path, name)
+    assert there() == {"used", "d"}, "2.5 MiB hold two of them; the oldest is in use"
+    environment_user(tmp_path, "e")
+    environment_user(tmp_path, "used")
+    environment_user(tmp_path, "f")
+    assert there() == {"used", "f"}
+    holder.communicate()
+    environment_user(tmp_path, "g")
+    assert there() == {"f", "g"}, "nobody uses the oldest any more"
+    environment_user(tmp_path, "used")
+    assert (tmp_path / "environments" / "used" / "data").stat().st_size == 1 << 20, "one that went is made again"
+
+
+def test_what_a_worker_left_that_died_over_an_environment_goes(tmp_path):
+    folder = tmp_path / "environments"
+    environment_user(tmp_path, "a", "dies over it")
+    assert (folder / "a").is_dir()
+    environment_user(tmp_path, "b")
+    assert (folder / "a").is_dir(), "it may be made again at any moment"
+    os.utime(folder / "a.lock", (1, 1))
+    environment_user(tmp_path, "c")
+    assert sorted(path.name for path in folder.iterdir()) == ["b", "b.done", "b.lock", "c", "c.done", "c.lock"]
+    environment_user(tmp_path, "a")
+    assert (folder / "a" / "data").exists()

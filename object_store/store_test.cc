@@ -51,6 +51,21 @@ SCENARIO("an object that one process seals is read by another without a copy") {
   }
 }
 
+SCENARIO("a process that has reserved makes its first small objects without asking") {
+  StoreNode node(64 * kMiB);
+  const ProcessId writer = node.Attach(1);
+  const ObjectSpec spec{.id = IdOf(writer, 1), .size_bytes = 1000};
+  CHECK(absl::IsUnavailable(node.store(writer).Create(spec).status()));
+  node.store(writer).CancelCreate(spec.id);
+  const ProcessId provident = node.Attach(2);
+  node.store(provident).Reserve();
+  node.store(provident).Reserve();  // Asked for once.
+  node.Settle();
+  CHECK(node.store(provident).stats().requests == 2);
+  CHECK(node.store(provident).stats().held_bytes == 64 * 1024);
+  CHECK(node.store(provident).Create({.id = IdOf(provident, 1), .size_bytes = 1000}).ok());
+}
+
 SCENARIO("nobody sees an object before it is sealed") {
   StoreNode node(64 * kMiB);
   const ProcessId writer = node.Attach(1);

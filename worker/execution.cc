@@ -11,6 +11,11 @@
 namespace sheaf {
 namespace {
 
+// Values up to here travel in the frame of the reply.
+size_t InlineBytesOf(const PushTaskHead& head) {
+  return (head.flags & kResultsToStore) != 0 ? ReferenceTable::kLeastCounted - 1 : kInlineValue;
+}
+
 constexpr size_t kKeptBytes = 4096;  // Memory of strings that a cleared call keeps.
 
 void EncodeReturn(std::string& out, ReturnHead head, std::string_view bytes,
@@ -160,7 +165,7 @@ absl::Status CallExecution::Return(size_t index, std::string_view bytes,
     references = host_.Outgoing(nested);
     returned_nested_.insert(returned_nested_.end(), nested.begin(), nested.end());
   }
-  if (bytes.size() <= kInlineValue && inline_bytes_ + bytes.size() <= kInlineSum) {
+  if (bytes.size() <= InlineBytesOf(this->head()) && inline_bytes_ + bytes.size() <= kInlineSum) {
     inline_bytes_ += bytes.size();
     EncodeReturn(ReturnAt(index), head, bytes, references);
   } else {
@@ -239,7 +244,7 @@ absl::Status CallExecution::Yield(std::string_view bytes, std::span<const Object
   item_head.attempt = attempt();
   item_head.stored_as = {};
   std::string value;
-  if (bytes.size() <= kInlineValue) {
+  if (bytes.size() <= InlineBytesOf(this->head())) {
     EncodeReturn(value, head, bytes, references);
   } else {
     // Under the item's own id the consumer owns it, and may free it.

@@ -154,6 +154,8 @@ void ReferenceTable::KeepForLineage(ObjectEntry& entry) {
   if (entry.keeps_for_lineage) return;
   FreeCopies(entry);
   entry.location = {};
+  if (entry.unpromoted) unpromoted_.erase(entry.id);
+  entry.unpromoted = false;
   entry.keeps_for_lineage = true;
   lineage_value_bytes_ += entry.value.size();
   if (!entry.extra) return;

@@ -95,7 +95,7 @@ bool RuntimeImpl::PollRings() {
   if (handled == 0) return false;
   owner_->references.CollectDropped();
   if (owner_->references.has_unpromoted()) [[unlikely]]
-    Promote();
+    PromoteLate();
   if (!actor_lookups_.empty()) [[unlikely]]
     TakeActorLookups();
   return true;
@@ -169,7 +169,7 @@ void RuntimeImpl::FlushOutgoing() {
 }
 
 // What found no room in the store when its reference left is tried again when there may be some.
-void RuntimeImpl::Promote() {
+void RuntimeImpl::PromoteLate() {
   const uint64_t version = store_->room_version();
   if (version == promoted_at_) return;
   if (owner_->references.PromoteAgain()) {
@@ -183,7 +183,7 @@ void RuntimeImpl::Promote() {
 bool RuntimeImpl::KeepHouse(size_t steps) {
   const bool more = owner_->references.CollectDropped(steps);
   if (!owner_->references.has_unpromoted()) return more;
-  Promote();
+  PromoteLate();
   return more || store_->room_version() != promoted_at_;
 }
 

@@ -166,7 +166,7 @@ class RuntimeImpl final : public Runtime,
   void BackgroundLoop();
   void TickIfDue();
   void FlushOutgoing();
-  void Promote();
+  void PromoteLate();
   bool KeepHouse(size_t steps);
   void PublishMetrics();
   void CheckRaylet();

@@ -96,6 +96,20 @@ struct Resumed : ExecutorTest {
 
 }  // namespace
 
+SCENARIO("a caller whose memory for values is used up gets results through the store") {
+  ExecutorTest t;
+  for (const uint16_t flags : {uint16_t{0}, kResultsToStore}) {
+    PushTaskHead head{};
+    head.flags = flags;
+    CallExecution call{t};
+    REQUIRE(call.Begin(kCaller, std::make_shared<proto::TaskTemplate>(), AsBytes(head)));
+    CHECK(call.Return(0, std::string(100, 'v'), {}).ok());
+    const bool in_reply = call.Return(0, std::string(60'000, 'v'), {}).ok();
+    CHECK(in_reply == (flags == 0));  // This test has no store.
+    call.Fail({ErrorKind::kTaskFailed, "over", {}}, false);
+  }
+}
+
 SCENARIO("a call of a task is started under the lease that it was pushed for") {
   ExecutorTest t;
   t.Begin(kLease);

@@ -120,6 +120,8 @@ void TaskTable::Push(TaskRecord& task, Peer& peer, uint64_t lease, uint64_t push
   head.template_number = number;
   head.attempt = task.attempt;
   head.argument_bytes = static_cast<uint32_t>(task.arguments.size());
+  if (!references_.HasRoomFor(kInlineValue)) [[unlikely]]
+    head.flags |= kResultsToStore;
   task.state = TaskState::kPushed;
   task.push = push;
   ++pushes_;

@@ -96,6 +96,45 @@ TEST_CASE("a value whose reference left before there was room gets its copy when
   CHECK(value.entry()->state == ObjectState::kValue);
 }
 
+TEST_CASE("a value that only lineage holds wants no copy in the store any more") {
+  Budget b;
+  ObjectHandle value = b.Value(5);
+  ObjectEntry* entry = value.entry();
+  b.table.Outgoing(*entry);
+  b.table.AddUse(*entry);
+  b.table.UseForLineage(*entry);
+  value = {};
+  b.Collect();
+  CHECK(entry->value == "vvvvv");
+  CHECK(b.table.lineage_value_bytes() == 5);
+  CHECK_FALSE(b.table.has_unpromoted());
+  b.table.DropLineageUse(*entry);
+  b.Collect();
+  CHECK(b.table.size() == 0);
+  CHECK(b.table.lineage_value_bytes() == 0);
+}
+
+TEST_CASE("when the budget is used up, calls are told to leave their results in the store") {
+  Places f;
+  f.owner.references.set_value_budget(200'000);
+  const auto first = f.PutHere(std::string(60'000, 'v'));
+  const ObjectHandle a = f.Submit(f.Template());
+  f.Grant();
+  PushTaskHead push = f.TakePush();
+  CHECK((push.flags & kResultsToStore) == 0);
+  f.Reply(push, "1");
+  auto second = f.PutHere(std::string(60'000, 'v'));
+  const auto third = f.PutHere(std::string(60'000, 'v'));
+  const ObjectHandle b = f.Submit(f.Template());
+  push = f.TakePush();
+  CHECK((push.flags & kResultsToStore) != 0);
+  f.Reply(push, "2");
+  second = {};
+  f.Collect();
+  const ObjectHandle c = f.Submit(f.Template());
+  CHECK((f.TakePush().flags & kResultsToStore) == 0);
+}
+
 TEST_CASE("a value that is freed while it waits for room is not promoted") {
   Budget b;
   {

@@ -61,6 +61,9 @@ inline constexpr uint16_t kNamed = 4;
 struct CallName {
   uint64_t bytes;  // They follow.
 };
+// The caller's memory for values is used up: results go to the store, from
+// ReferenceTable::kLeastCounted on. There the one that makes them waits for room.
+inline constexpr uint16_t kResultsToStore = 8;
 
 // A stream that runs again: what its consumer lacks. The other items are neither stored nor sent.
 struct StreamResume {

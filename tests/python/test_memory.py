@@ -80,6 +80,7 @@ def test_a_task_whose_argument_is_a_long_chain_and_an_actor_that_drops_one():
     assert sheaf.get(holder.chain.remote(100_000), timeout=60) == 100_000
     assert sheaf.get(holder.drop.remote(), timeout=60) == "dropped"
     until(lambda: figure("sheaf_owned_objects") < 100)
+    assert sheaf.get(holder.chain.remote(3), timeout=60) == 3  # Its process lives.
     """)
 
 
@@ -100,9 +101,9 @@ def test_a_loop_of_tasks_keeps_the_last_array_alone():
 
 def test_values_of_a_process_have_a_budget():
     run("""
-    def resident():
-        with open("/proc/self/statm") as file:
-            return int(file.read().split()[1]) * os.sysconf("SC_PAGESIZE")
+    def resident():  # Without what it has mapped of the store.
+        with open("/proc/self/status") as file:
+            return next(int(line.split()[1]) << 10 for line in file if line.startswith("RssAnon"))
 
     sheaf.init(num_cpus=1, object_store_memory=64 << 20)
     make = sheaf.remote(lambda i: i.to_bytes(4, "little") * 15_000)

@@ -47,8 +47,9 @@ struct Settings {
   bool worker_template =
       true;  // SHEAF_WORKER_TEMPLATES: C++ workers fork from a first one; 0: each is exec'd.
   std::string token;  // SHEAF_TOKEN: of the cluster, 64 hexadecimal digits. Empty: from the file.
-  std::string token_file;     // SHEAF_TOKEN_FILE. Empty: `token` in the base directory.
-  std::string metrics_token_file;  // SHEAF_METRICS_TOKEN_FILE. Empty: metrics for this machine only.
+  std::string token_file;  // SHEAF_TOKEN_FILE. Empty: `token` in the base directory.
+  std::string
+      metrics_token_file;     // SHEAF_METRICS_TOKEN_FILE. Empty: metrics for this machine only.
   std::string tls_directory;  // SHEAF_TLS_DIR: ca.pem, node.pem, node.key. Empty: no TLS.
   LogLevel log_level = LogLevel::kInfo;  // SHEAF_LOG_LEVEL: debug, info, warning, error, off.
   std::string failpoints;                // SHEAF_FAILPOINT: base/failpoint.h.

@@ -11,11 +11,11 @@
 namespace sheaf {
 
 FileSystemKind KindOfFileSystem(const std::string& path) {
-  constexpr std::array<uint32_t, 10> kNetwork = {
-      0x6969 /* NFS */,      0xff534d42 /* CIFS */,   0xfe534d42 /* SMB2 */,
-      0x517b /* SMB */,      0x00c36400 /* Ceph */,   0x0bd00bd0 /* Lustre */,
-      0x47504653 /* GPFS */, 0x19830326 /* BeeGFS */, 0x5346414f /* AFS */,
-      0x73757245 /* Coda */};
+  constexpr std::array<uint32_t, 10> kNetwork = {0x6969 /* NFS */,      0xff534d42 /* CIFS */,
+                                                 0xfe534d42 /* SMB2 */, 0x517b /* SMB */,
+                                                 0x00c36400 /* Ceph */, 0x0bd00bd0 /* Lustre */,
+                                                 0x47504653 /* GPFS */, 0x19830326 /* BeeGFS */,
+                                                 0x5346414f /* AFS */,  0x73757245 /* Coda */};
   constexpr std::array<uint32_t, 2> kMemory = {0x01021994 /* tmpfs */, 0x858458f6 /* ramfs */};
   std::filesystem::path place = path;
   struct statfs info;

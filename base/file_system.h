@@ -1,6 +1,6 @@
 // Copyright The Sheaf Authors. SPDX-License-Identifier: Apache-2.0
-// What kind of file system a path lies on: whether locks and sockets work there, and whether what is
-// synced there outlives the machine's power.
+// What kind of file system a path lies on: whether locks and sockets work there, and whether what
+// is synced there outlives the machine's power.
 #pragma once
 
 #include <cstdint>

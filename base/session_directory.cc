@@ -257,8 +257,10 @@ absl::StatusOr<std::string> SessionDirectory::FindLatest(const std::string& base
     if (!session.runs) return session.path;
     if (!head) continue;  // Of several nodes on one machine each goes on with its own.
     return absl::FailedPreconditionError(
-        absl::StrCat("the latest head, ", session.path, ", runs; end it first with: sheaf stop "
-                     "--address ", session.path, " (or name another one: sheaf sessions lists them)"));
+        absl::StrCat("the latest head, ", session.path,
+                     ", runs; end it first with: sheaf stop "
+                     "--address ",
+                     session.path, " (or name another one: sheaf sessions lists them)"));
   }
   return std::string();
 }

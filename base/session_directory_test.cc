@@ -155,7 +155,8 @@ SCENARIO("what killed nodes left is removed by the next one") {
   CHECK(fs::exists((*living)->path() + "/lock"));
 }
 
-SCENARIO("the database of a head stays, however many nodes began since, until it is removed by name") {
+SCENARIO(
+    "the database of a head stays, however many nodes began since, until it is removed by name") {
   const Scratch scratch;
   const std::string base = scratch.root + "/b";
   const std::string head = DeadSession(base, 1, true);
@@ -213,7 +214,8 @@ SCENARIO("a node notices that its directory went") {
   CHECK((*session)->CheckThere().code() == absl::StatusCode::kDataLoss);
 }
 
-SCENARIO("two nodes that begin in one second with one process number have directories of their own") {
+SCENARIO(
+    "two nodes that begin in one second with one process number have directories of their own") {
   const Scratch scratch;
   const std::string base = scratch.root + "/b";
   const auto one = SessionDirectory::Make(base, 1, false);

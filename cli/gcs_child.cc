@@ -54,9 +54,8 @@ absl::StatusOr<std::unique_ptr<GcsChild>> GcsChild::Start(GcsChildOptions option
   });
   SHEAF_RETURN_IF_ERROR(begun);
   std::unique_lock lock(child->mutex_);
-  const bool answered = child->changed_.wait_for(lock, std::chrono::nanoseconds(kFirstStart), [&] {
-    return child->first_start_.has_value();
-  });
+  const bool answered = child->changed_.wait_for(lock, std::chrono::nanoseconds(kFirstStart),
+                                                 [&] { return child->first_start_.has_value(); });
   if (!answered) return absl::DeadlineExceededError("the GCS does not start");
   if (!child->first_start_->ok()) return *child->first_start_;
   return child;
@@ -86,7 +85,8 @@ absl::Status GcsChild::Begin() {
   pid_ = spawned.pid;
   // What it has is sent with the first message.
   const absl::Status sent = ends.first.Send("metrics", {options_.metrics_fd}, kSecond);
-  if (!sent.ok()) Log(LogLevel::kError, "the GCS does not take its first message: ", sent.ToString());
+  if (!sent.ok())
+    Log(LogLevel::kError, "the GCS does not take its first message: ", sent.ToString());
   GcsPipe::Events events;
   events.on_message = [this](GcsMessage message) { OnMessage(std::move(message)); };
   events.on_end = [this](const std::string&) { OnEnd(); };
@@ -185,7 +185,8 @@ void GcsChild::OnEnd() {
     pipe_ = nullptr;
     questions.swap(questions_);
     if (!first_start_) {
-      first_start_ = absl::AbortedError(absl::StrCat("the GCS ended at its start: ", Describe(status)));
+      first_start_ =
+          absl::AbortedError(absl::StrCat("the GCS ended at its start: ", Describe(status)));
     }
     changed_.notify_all();
   }
@@ -229,7 +230,8 @@ void GcsChild::Stop() {
   });
   {
     std::unique_lock lock(mutex_);
-    changed_.wait_for(lock, std::chrono::nanoseconds(kStopTime), [this] { return pipe_ == nullptr; });
+    changed_.wait_for(lock, std::chrono::nanoseconds(kStopTime),
+                      [this] { return pipe_ == nullptr; });
   }
   loop_->Run([this] {
     std::shared_ptr<GcsPipe> pipe;

@@ -36,8 +36,8 @@ class GcsControl {
 };
 
 // Asks the GCS behind `socket_path` for a copy of its database at `file`, an absolute path.
-// kNotFound, kUnavailable: none listens there. kDeadlineExceeded: not within `timeout`. Others: what
-// it answers.
+// kNotFound, kUnavailable: none listens there. kDeadlineExceeded: not within `timeout`. Others:
+// what it answers.
 absl::Status AskForBackup(const std::string& socket_path, const std::string& file, Nanos timeout);
 
 }  // namespace sheaf::cli

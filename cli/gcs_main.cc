@@ -44,7 +44,8 @@ class Gcs {
   }
 
   absl::Status Start(UnixSocket socket, int metrics_fd) {
-    SHEAF_ASSIGN_OR_RETURN(metrics_, Mapping::Map(metrics_fd, 0, kMetricsBytes, Access::kReadWrite));
+    SHEAF_ASSIGN_OR_RETURN(metrics_,
+                           Mapping::Map(metrics_fd, 0, kMetricsBytes, Access::kReadWrite));
     SHEAF_ASSIGN_OR_RETURN(loop_, EventLoop::Start("gcs-pipe"));
     GcsPipe::Events events;
     events.on_message = [this](GcsMessage message) { OnMessage(std::move(message)); };
@@ -100,8 +101,8 @@ class Gcs {
       pipe_->Send(GcsWord::kFrame, static_cast<uint32_t>(kind), to.packed(), body);
     };
     options.on_fatal = [pipe = pipe_](const absl::Status& why) {
-      Log(LogLevel::kError, "the GCS cannot trust its disk and ends, to recover at its next start: ",
-          why.ToString());
+      Log(LogLevel::kError,
+          "the GCS cannot trust its disk and ends, to recover at its next start: ", why.ToString());
       if (absl::IsDataLoss(why)) {  // With what is there it would serve an older state.
         pipe->Send(GcsWord::kFailed, 0, static_cast<uint64_t>(why.code()),
                    {why.message().data(), why.message().size()});
@@ -121,11 +122,11 @@ class Gcs {
       case GcsWord::kPulse:
         return gcs_->PostTick();
       case GcsWord::kBackup:
-        return gcs_->Backup(message.body, [pipe = pipe_, question = message.peer](
-                                              const absl::Status& status) {
-          pipe->Send(GcsWord::kBackupDone, static_cast<uint32_t>(status.code()), question,
-                     {status.message().data(), status.message().size()});
-        });
+        return gcs_->Backup(
+            message.body, [pipe = pipe_, question = message.peer](const absl::Status& status) {
+              pipe->Send(GcsWord::kBackupDone, static_cast<uint32_t>(status.code()), question,
+                         {status.message().data(), status.message().size()});
+            });
       case GcsWord::kEnd:
         if (!std::exchange(told_to_end_, true)) over_.set_value();
         return;

@@ -66,8 +66,7 @@ absl::Status SkipNumbers(const std::string& database) {
 // The path of a new session.
 absl::StatusOr<std::string> MakeSessionOf(const GcsStateOptions& options) {
   SHEAF_ASSIGN_OR_RETURN(const Settings settings, LoadSettings());
-  const std::string& base =
-      options.directory.empty() ? settings.base_directory : options.directory;
+  const std::string& base = options.directory.empty() ? settings.base_directory : options.directory;
   struct stat info;
   if (stat(options.file.c_str(), &info) != 0 || !S_ISREG(info.st_mode)) {
     return absl::NotFoundError(absl::StrCat("'", options.file, "' is no file"));
@@ -81,8 +80,8 @@ absl::StatusOr<std::string> MakeSessionOf(const GcsStateOptions& options) {
   session.reset();
   if (made.ok()) return path;
   SessionDirectory::Remove(path).IgnoreError();
-  return absl::Status(made.code(), absl::StrCat("cannot restore ", options.file, ": ",
-                                                made.message()));
+  return absl::Status(made.code(),
+                      absl::StrCat("cannot restore ", options.file, ": ", made.message()));
 }
 
 }  // namespace

@@ -133,10 +133,11 @@ class CommandLine {
                      "Where the metrics are served (default 127.0.0.1)")
         ->type_name("IP");
     command
-        ->add_option("--metrics-token-file", node.metrics_token_file,
-                     "The token that who reads the metrics must send (Authorization: Bearer TOKEN); "
-                     "beyond this machine they are served with one only (default: "
-                     "SHEAF_METRICS_TOKEN_FILE, else none)")
+        ->add_option(
+            "--metrics-token-file", node.metrics_token_file,
+            "The token that who reads the metrics must send (Authorization: Bearer TOKEN); "
+            "beyond this machine they are served with one only (default: "
+            "SHEAF_METRICS_TOKEN_FILE, else none)")
         ->type_name("FILE");
     command->add_option("--metrics-port", node.metrics_port, "Their port (default: a free one)")
         ->check(CLI::Range(0, 65535))
@@ -390,7 +391,8 @@ class CommandLine {
     for (const CLI::App* command : app_.get_subcommands({})) {
       if (command->get_group().empty()) continue;  // Internal.
       CommandWords words{command->get_name(), command->get_description(), {}, {}};
-      for (const CLI::App* part : command->get_subcommands({})) words.values.push_back(part->get_name());
+      for (const CLI::App* part : command->get_subcommands({}))
+        words.values.push_back(part->get_name());
       for (const CLI::Option* option : command->get_options()) {
         for (const std::string& name : option->get_lnames()) words.options.push_back("--" + name);
       }

@@ -44,9 +44,9 @@
 namespace sheaf::cli {
 namespace {
 
-constexpr Nanos kGrace = 2 * kSecond;  // Workers and drivers have so long to end by themselves.
-constexpr Nanos kLookPeriod = kSecond;              // At what may go while the node runs.
-constexpr int kKeptSessions = 10;                   // Of nodes that ended, with their logs.
+constexpr Nanos kGrace = 2 * kSecond;   // Workers and drivers have so long to end by themselves.
+constexpr Nanos kLookPeriod = kSecond;  // At what may go while the node runs.
+constexpr int kKeptSessions = 10;       // Of nodes that ended, with their logs.
 constexpr Nanos kLookAtParent = 20 * kMillisecond;  // While the node joins a cluster.
 constexpr char kParentIsOver[] = "the program that started it is over";
 
@@ -164,8 +164,7 @@ class Node {
       SHEAF_ASSIGN_OR_RETURN(resume, SessionDirectory::FindLatest(settings.base_directory, head));
     }
     const std::string& place = resume.empty() ? settings.base_directory : resume;
-    if (head && !settings.state_in_memory &&
-        KindOfFileSystem(place) == FileSystemKind::kMemory) {
+    if (head && !settings.state_in_memory && KindOfFileSystem(place) == FileSystemKind::kMemory) {
       return absl::FailedPreconditionError(absl::StrCat(
           place,
           " lies in memory (tmpfs), where a reboot or a logout would empty the state of the "
@@ -282,11 +281,9 @@ class Node {
     return raylet_->Start();
   }
 
-  // The GCS of a program's own node ends with it, and nothing of it is worth a disk: it is a part of
-  // this process, as a second one would cost the program's start.
-  absl::Status StartGcs() {
-    return embedded_ ? StartEmbeddedGcs() : StartGcsChild();
-  }
+  // The GCS of a program's own node ends with it, and nothing of it is worth a disk: it is a part
+  // of this process, as a second one would cost the program's start.
+  absl::Status StartGcs() { return embedded_ ? StartEmbeddedGcs() : StartGcsChild(); }
 
   absl::Status StartEmbeddedGcs() {
     GcsProcessOptions options;
@@ -301,8 +298,8 @@ class Node {
 
   absl::Status StartGcsChild() {
     SHEAF_ASSIGN_OR_RETURN(gcs_metrics_fd_, MakeSegment("sheaf-gcs-metrics", kMetricsBytes));
-    SHEAF_ASSIGN_OR_RETURN(gcs_page_,
-                           Mapping::Map(gcs_metrics_fd_.get(), 0, kMetricsBytes, Access::kReadWrite));
+    SHEAF_ASSIGN_OR_RETURN(
+        gcs_page_, Mapping::Map(gcs_metrics_fd_.get(), 0, kMetricsBytes, Access::kReadWrite));
     metrics_.OnPage(*reinterpret_cast<metrics::Page*>(gcs_page_.data()), true);
     GcsChildOptions options;
     options.database = session_->database();
@@ -367,15 +364,14 @@ class Node {
   NodeMetrics metrics_{std::string(kSheafVersion)};
   std::unique_ptr<metrics::HttpEndpoint> endpoint_;
   Nanos unheard_limit_ = 0;
-  Nanos gcs_lost_timeout_ = 0;                       // 0: none.
+  Nanos gcs_lost_timeout_ = 0;                     // 0: none.
   std::atomic<Nanos> heard_gcs_ = MonotonicNow();  // When it last said something.
-  std::string join_;  // Where the GCS is; empty: here.
+  std::string join_;                               // Where the GCS is; empty: here.
   NoOtherNodes no_other_nodes_;
   std::unique_ptr<NodeConnections> connections_;  // Null: a cluster of one.
   std::unique_ptr<RayletProcess> raylet_;
-  std::unique_ptr<GcsProcess> gcs_;      // In this process, or
-                                         // in one beside it.
-  std::mutex gcs_mutex_;  // Guards the next, and the other while it is set.
+  std::unique_ptr<GcsProcess> gcs_;  // Of a program's own node.
+  std::mutex gcs_mutex_;             // Guards the next, and the one after it while it is set.
   GcsTerm gcs_term_;
   std::unique_ptr<GcsChild> gcs_child_;
   std::unique_ptr<GcsControl> gcs_control_;

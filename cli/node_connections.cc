@@ -61,10 +61,12 @@ absl::StatusOr<std::string> AdvertisedAddress(const NodeFlags& flags, const std:
   SHEAF_ASSIGN_OR_RETURN(const ListenAddress listening, ParseListenAddress(listen));
   if (!listening.is_unspecified()) return std::string();
   if (flags.join.empty()) {
-    return absl::InvalidArgumentError(absl::StrCat(
-        "--host ", flags.host, " says where this node listens, but not where others find it: add "
-        "--advertise-address HOST:", listening.port,
-        " with the address that they reach it by, or name that address with --host"));
+    return absl::InvalidArgumentError(
+        absl::StrCat("--host ", flags.host,
+                     " says where this node listens, but not where others find it: add "
+                     "--advertise-address HOST:",
+                     listening.port,
+                     " with the address that they reach it by, or name that address with --host"));
   }
   SHEAF_ASSIGN_OR_RETURN(const ListenAddress head, ParseListenAddress(flags.join));
   SHEAF_ASSIGN_OR_RETURN(std::string host, AddressOnTheWayTo(head));

@@ -21,7 +21,7 @@ namespace sheaf::cli {
 namespace {
 
 constexpr size_t kLeastMetricsToken = 16;  // Characters.
-constexpr double kTaskMemoryPart = 0.7;  // Of what is there, for tasks that ask for memory.
+constexpr double kTaskMemoryPart = 0.7;    // Of what is there, for tasks that ask for memory.
 
 absl::Status Bad(const char* flag, const std::string& value, const char* want) {
   return absl::InvalidArgumentError(absl::StrCat(flag, " '", value, "': want ", want));
@@ -64,9 +64,10 @@ absl::StatusOr<std::string> ReadMetricsToken(const std::string& path) {
   std::ifstream file(path);
   std::string token;
   if (stat(path.c_str(), &info) != 0 || !(file >> token)) {
-    return absl::InvalidArgumentError(
-        absl::StrCat("--metrics-token-file ", path, ": no token can be read there; make one with: "
-                     "(umask 077; openssl rand -hex 32 > ", path, ")"));
+    return absl::InvalidArgumentError(absl::StrCat("--metrics-token-file ", path,
+                                                   ": no token can be read there; make one with: "
+                                                   "(umask 077; openssl rand -hex 32 > ",
+                                                   path, ")"));
   }
   if ((info.st_mode & 077) != 0) {
     return absl::PermissionDeniedError(

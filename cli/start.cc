@@ -148,7 +148,8 @@ absl::StatusOr<Started> StartNode(const StartOptions& options) {
                                          : said);
 }
 
-// The state of a cluster whose head has ended, and which this start did not go on with; empty: none.
+// The state of a cluster whose head has ended, and which this start did not go on with; empty:
+// none.
 std::string StateLeftBehind(const NodeFlags& flags) {
   if (!flags.resume.empty() || !flags.join.empty()) return {};
   const absl::StatusOr<Settings> settings = LoadSettings();
@@ -175,10 +176,11 @@ std::string Hints(const ReadyLine& line, double milliseconds, const std::string&
       "of latest.\n",
       left_behind.empty()
           ? ""
-          : absl::StrCat("\nThis is a new cluster. The state of an earlier one is kept; to go on with "
-                         "that one instead:\n  sheaf stop --address ",
-                         Printable(line.session), " && sheaf start --head --resume=",
-                         Printable(left_behind), "\n"));
+          : absl::StrCat(
+                "\nThis is a new cluster. The state of an earlier one is kept; to go on with "
+                "that one instead:\n  sheaf stop --address ",
+                Printable(line.session), " && sheaf start --head --resume=", Printable(left_behind),
+                "\n"));
 }
 
 }  // namespace
@@ -206,9 +208,9 @@ std::vector<std::string> NodeFlags::Arguments() const {
   add("--advertise-address", advertise);
   add("--unheard-limit", absl::StrCat(unheard_limit));
   add("--gcs-lost-timeout", absl::StrCat(gcs_lost_timeout));
-  add("--metrics-token-file", metrics_token_file.empty()
-                                  ? ""
-                                  : std::filesystem::absolute(metrics_token_file, ignored).string());
+  add("--metrics-token-file",
+      metrics_token_file.empty() ? ""
+                                 : std::filesystem::absolute(metrics_token_file, ignored).string());
   if (port >= 0) add("--port", std::to_string(port));
   add("--token-file",
       token_file.empty() ? "" : std::filesystem::absolute(token_file, ignored).string());

@@ -28,15 +28,15 @@ struct NodeFlags {
   std::string metrics_address;
   int metrics_port = 0;            // 0: a free one.
   std::string metrics_token_file;  // Empty: SHEAF_METRICS_TOKEN_FILE, or none.
-  std::string join;       // HOST:PORT of the head. Empty: be the head of a cluster.
-  std::string host;       // Where this node listens; empty: 127.0.0.1.
-  std::string advertise;  // HOST:PORT that others dial; empty: as it listens.
-  int port = -1;          // -1: of a head 6379, or a free one if that is taken; else a free one.
-  std::string
-      token_file;  // Counts before the environment. Empty: SHEAF_TOKEN, SHEAF_TOKEN_FILE, or `token` in the directory of sessions.
+  std::string join;                // HOST:PORT of the head. Empty: be the head of a cluster.
+  std::string host;                // Where this node listens; empty: 127.0.0.1.
+  std::string advertise;           // HOST:PORT that others dial; empty: as it listens.
+  int port = -1;           // -1: of a head 6379, or a free one if that is taken; else a free one.
+  std::string token_file;  // Counts before the environment. Empty: SHEAF_TOKEN, SHEAF_TOKEN_FILE,
+                           // or `token` in the directory of sessions.
   double unheard_limit = 15;       // Seconds; docs/cli.md.
   double gcs_lost_timeout = 1800;  // Seconds, 0: for ever; docs/cli.md.
-  std::string tls_directory;  // Empty: SHEAF_TLS_DIR, or no TLS.
+  std::string tls_directory;       // Empty: SHEAF_TLS_DIR, or no TLS.
 
   // As arguments of `sheaf node`.
   std::vector<std::string> Arguments() const;

@@ -229,8 +229,8 @@ void ActorService::OnReport(CallPtr call, NodeNumber node, const proto::ActorSta
     if (ending != entry->ending.end() && ending->second <= report.incarnation())
       entry->ending.erase(ending);
   }
-  // An incarnation is on disk before its order leaves. So a later one comes from before the database
-  // was brought back from a backup, and lives: it is taken over.
+  // An incarnation is on disk before its order leaves. So a later one comes from before the
+  // database was brought back from a backup, and lives: it is taken over.
   const bool is_later = entry != nullptr && report.has_started() &&
                         report.incarnation() > entry->info().incarnation();
   if (entry == nullptr || !entry->is_alive() || !entry->info().detached() ||
@@ -295,12 +295,11 @@ Outcome ActorService::Plan(const Happening& what) {
   const ActorEntry* entry = table_.Find(what.id);
   if (entry == nullptr) return {};
   const proto::ActorInfo& now = entry->info();
-  const bool is_later =
-      what.event == ActorEvent::kStarted && what.incarnation > now.incarnation();
+  const bool is_later = what.event == ActorEvent::kStarted && what.incarnation > now.incarnation();
   if (what.incarnation != 0 && what.incarnation != now.incarnation() && !is_later) return {};
   const std::optional<ActorStep> step =
       Next(is_later && now.state() != proto::ActorInfo::DEAD ? proto::ActorInfo::RESTARTING
-                                                            : now.state(),
+                                                             : now.state(),
            what.event, MayRestart(now));
   if (!step) return {};
   proto::ActorRecord record = entry->record;

@@ -47,12 +47,12 @@ struct GcsStats {
   uint64_t in_progress = 0;  // Commands not answered yet.
   uint64_t deltas = 0;
   uint64_t subscriptions = 0;
-  uint64_t nodes = 0;          // Members.
-  uint64_t nodes_suspect = 0;  // Of these: silent.
+  uint64_t nodes = 0;           // Members.
+  uint64_t nodes_suspect = 0;   // Of these: silent.
   uint64_t nodes_draining = 0;  // Of these: draining, and not silent.
   uint64_t nodes_dead = 0;      // Remembered ones.
-  uint64_t jobs = 0;          // Running.
-  uint64_t actors_alive = 0;  // Named, detached, and those that their creators reported.
+  uint64_t jobs = 0;            // Running.
+  uint64_t actors_alive = 0;    // Named, detached, and those that their creators reported.
   uint64_t actors_pending = 0;
   uint64_t actors_restarting = 0;
   uint64_t actors_dead = 0;  // Of those remembered.

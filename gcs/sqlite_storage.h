@@ -55,8 +55,8 @@ class SqliteStorage final : public Storage {
   void Flush();
   // Copies all that is committed into a new file at `path` (0600), which can be opened in place of
   // this one. Commits go on meanwhile, and each may wait for some milliseconds. `done` is called on
-  // the writer thread, or never if the storage is destroyed first; after anything but OK there is no
-  // file. kAlreadyExists: there is one. kFailedPrecondition: a copy is under way. Any thread.
+  // the writer thread, or never if the storage is destroyed first; after anything but OK there is
+  // no file. kAlreadyExists: there is one. kFailedPrecondition: a copy is under way. Any thread.
   void Backup(std::string path, Done done);
   bool read_only() const override { return read_only_.load(std::memory_order_relaxed); }
   // Transactions so far; with the batches in them it shows what group commit saves. Any thread may

@@ -103,9 +103,9 @@ absl::Status SqliteStorage::FinishCopy() {
   const int finished = sqlite3_backup_finish(std::exchange(copy.pages, nullptr));
   const int closed = sqlite3_close(std::exchange(copy.database, nullptr));
   if (finished != SQLITE_OK || closed != SQLITE_OK) {
-    return absl::UnavailableError(absl::StrCat(
-        "cannot finish ", copy.part, ": ",
-        sqlite3_errstr(finished != SQLITE_OK ? finished : closed)));
+    return absl::UnavailableError(
+        absl::StrCat("cannot finish ", copy.part, ": ",
+                     sqlite3_errstr(finished != SQLITE_OK ? finished : closed)));
   }
   if (fsync(copy.file.get()) != 0) return Errno(copy.part, "sync");
   if (link(copy.part.c_str(), copy.path.c_str()) != 0) return Errno(copy.path, "make");

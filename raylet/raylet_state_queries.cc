@@ -271,7 +271,8 @@ void Raylet::CheckQueries() {
       query.answer.set_error("the GCS does not answer; the node will drain when it does");
     }
     if (query.asks_gcs && query.message.what() == proto::StateQuery::STATUS) {
-      query.answer.set_words("gives no answer: nodes that it knows are not shown, and who asks it waits");
+      query.answer.set_words(
+          "gives no answer: nodes that it knows are not shown, and who asks it waits");
     }
     query.asks_gcs = false;
     FinishQuery(number);

@@ -151,13 +151,16 @@ TEMPLATE_TEST_CASE("closing at once loses nothing that was committed before", ""
   CHECK(Load(world.storage()).size() == 100);
 }
 
-TEST_CASE("a copy that is made during commits is that of one moment, and opens in place of the first") {
+TEST_CASE(
+    "a copy that is made during commits is that of one moment, and opens in place of the first") {
   const TemporaryDirectory directory;
   ThreadExecutor executor("completions");
-  auto storage = *SqliteStorage::Open({.path = directory.File("gcs.db"), .ballast_bytes = 0}, executor);
+  auto storage =
+      *SqliteStorage::Open({.path = directory.File("gcs.db"), .ballast_bytes = 0}, executor);
   const std::string large(1 << 20, 'x');
   for (int i = 0; i < 20; ++i) {  // Several turns of the copy.
-    REQUIRE(CommitAndWait(*storage, {{Table::kBlobs, std::to_string(i), large}}) == absl::OkStatus());
+    REQUIRE(CommitAndWait(*storage, {{Table::kBlobs, std::to_string(i), large}}) ==
+            absl::OkStatus());
   }
   auto copied = std::make_shared<std::promise<absl::Status>>();
   storage->Backup(directory.File("copy.db"),
@@ -171,12 +174,14 @@ TEST_CASE("a copy that is made during commits is that of one moment, and opens i
                                      {Table::kKeyValues, "b" + number, "1"}}) == absl::OkStatus());
   }
   REQUIRE(done.get() == absl::OkStatus());
-  auto copy = *SqliteStorage::Open({.path = directory.File("copy.db"), .ballast_bytes = 0}, executor);
+  auto copy =
+      *SqliteStorage::Open({.path = directory.File("copy.db"), .ballast_bytes = 0}, executor);
   const Rows rows = Load(*copy);
   for (int i = 0; i < 20; ++i) CHECK(rows.at({Table::kBlobs, std::to_string(i)}) == large);
   for (int i = 0; i < pairs; ++i) {
     const std::string number = std::to_string(i);
-    CHECK(rows.count({Table::kMeta, "a" + number}) == rows.count({Table::kKeyValues, "b" + number}));
+    CHECK(rows.count({Table::kMeta, "a" + number}) ==
+          rows.count({Table::kKeyValues, "b" + number}));
   }
   // A file that is there is left alone.
   auto again = std::make_shared<std::promise<absl::Status>>();
@@ -201,7 +206,8 @@ TEST_CASE("nothing is acknowledged that goes to a file without a name") {
     std::filesystem::copy_file(directory.File("elsewhere"), directory.File(file));
   }
   auto acknowledged = std::make_shared<std::atomic<bool>>(false);
-  storage->Commit({{Table::kMeta, "b", "1"}}, [acknowledged](const absl::Status&) { *acknowledged = true; });
+  storage->Commit({{Table::kMeta, "b", "1"}},
+                  [acknowledged](const absl::Status&) { *acknowledged = true; });
   CHECK(fatal->get_future().get().code() == absl::StatusCode::kDataLoss);
   storage->Flush();
   CHECK_FALSE(*acknowledged);

@@ -27,6 +27,7 @@ bool TaskTable::MayRunAgain(const TaskRecord& task) {
 // without it.
 uint32_t TaskTable::LineageBytes(const TaskRecord& task) {
   size_t bytes = sizeof(TaskRecord) + task.arguments.size() + sizeof(ObjectEntry);
+  if (task.name) bytes += task.name->size();
   if (task.references) {
     const TaskReferences& references = *task.references;
     bytes += sizeof references + references.arguments.size() * sizeof(TaskReferences::Argument) +

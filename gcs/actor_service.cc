@@ -191,6 +191,17 @@ void ActorService::List(const CallPtr& call, const proto::ListActors& request) c
 
 void ActorService::End(CallPtr call, const proto::EndActor& request) {
   const absl::StatusOr<ActorId> id = ActorId::FromBinary(request.actor_id());
+  if (!id.ok() || table_.Find(*id) != nullptr) return EndKnown(std::move(call), request);
+  // Its registration may be on its way to the disk: behind that it is known.
+  context_.pipeline.Run(nullptr, {ActorLatch(*id)}, [this, call, request]() -> Outcome {
+    Outcome outcome;
+    outcome.apply = [this, call, request] { EndKnown(call, request); };
+    return outcome;
+  });
+}
+
+void ActorService::EndKnown(CallPtr call, const proto::EndActor& request) {
+  const absl::StatusOr<ActorId> id = ActorId::FromBinary(request.actor_id());
   const ActorEntry* entry = id.ok() ? table_.Find(*id) : nullptr;
   if (entry == nullptr) {
     return context_.pipeline.Answer(

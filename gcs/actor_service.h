@@ -60,6 +60,7 @@ class ActorService {
     proto::Death death = {};
     proto::ActorStarted started = {};
   };
+  void EndKnown(CallPtr call, const proto::EndActor& request);
   void Happen(CallPtr call, Happening what);
   Outcome Plan(const Happening& what);
   void Apply(const Happening& what, const ActorStep& step, proto::ActorRecord record);

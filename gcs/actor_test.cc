@@ -161,6 +161,19 @@ SCENARIO("a name is taken until its actor ends, and found by all") {
     CHECK(Is(world.RepliesTo({world.node, 2}, a)[0], ErrorKind::kNone));
     CHECK(Is(world.RepliesTo({world.node, 3}, b)[0], ErrorKind::kActorNameTaken));
   }
+  WHEN("one ends while its registration is on its way to the disk") {
+    world.storage().hold = true;
+    second.mutable_register_actor()->set_name("new");
+    const uint64_t registered = world.Send({world.node, 2}, second);
+    proto::GcsRequest end;
+    end.mutable_end_actor()->set_actor_id(other.Binary());
+    const uint64_t ended = world.Send({world.node, 2}, end);
+    CHECK(world.RepliesTo({world.node, 2}, ended).empty());
+    world.storage().ReleaseAll();
+    CHECK(Is(world.RepliesTo({world.node, 2}, registered)[0], ErrorKind::kNone));
+    CHECK(Is(world.RepliesTo({world.node, 2}, ended)[0], ErrorKind::kNone));
+    CHECK(Is(world.LookupName("new"), ErrorKind::kNotFound));
+  }
   WHEN("the GCS restarts") {
     world.Restart();
     proto::NodeReport report;

@@ -37,7 +37,6 @@ using Bio = std::unique_ptr<BIO, Freed<BIO_free_all>>;
 using Key = std::unique_ptr<EVP_PKEY, Freed<EVP_PKEY_free>>;
 using Certificate = std::unique_ptr<X509, Freed<X509_free>>;
 
-constexpr long kSecondsValid = 10L * 365 * 24 * 3600;
 
 Bio Reading(const std::string& pem) {
   return Bio(BIO_new_mem_buf(pem.data(), static_cast<int>(pem.size())));
@@ -79,7 +78,7 @@ bool AddExtension(X509* certificate, X509* issuer, int which, const std::string&
 // A certificate for `key`, named `name`, signed by `issuer` (itself, where nullptr) with
 // `issuer_key`.
 Certificate MakeCertificate(EVP_PKEY* key, const char* name, X509* issuer, EVP_PKEY* issuer_key,
-                            const std::string& alternative_names) {
+                            const std::string& alternative_names, int64_t seconds_valid) {
   Certificate out(X509_new());
   if (out == nullptr) return nullptr;
   X509_set_version(out.get(), 2);
@@ -87,7 +86,7 @@ Certificate MakeCertificate(EVP_PKEY* key, const char* name, X509* issuer, EVP_P
   serial[0] = static_cast<char>((serial[0] & 0x7f) | 0x40);  // Positive, and no zero in front.
   ASN1_STRING_set(X509_get_serialNumber(out.get()), serial.data(), 16);
   X509_gmtime_adj(X509_getm_notBefore(out.get()), -3600);  // Clocks differ.
-  X509_gmtime_adj(X509_getm_notAfter(out.get()), kSecondsValid);
+  X509_gmtime_adj(X509_getm_notAfter(out.get()), seconds_valid);
   X509_set_pubkey(out.get(), key);
   X509_NAME* subject = X509_get_subject_name(out.get());
   X509_NAME_add_entry_by_txt(subject, "O", MBSTRING_ASC,
@@ -132,6 +131,12 @@ absl::StatusOr<std::string> AlternativeNames(const std::vector<std::string>& hos
   return out;
 }
 
+std::string TimeOf(const ASN1_TIME* time) {
+  const Bio bio(BIO_new(BIO_s_mem()));
+  ASN1_TIME_print(bio.get(), time);
+  return WrittenTo(bio);
+}
+
 absl::Status WriteNew(const std::string& path, const std::string& bytes, mode_t mode) {
   const UniqueFd file(open(path.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, mode));
   if (!file.valid() ||
@@ -162,11 +167,38 @@ absl::Status CheckCertificates(const std::string& authority_pem, const std::stri
       X509_verify(certificate.get(), X509_get0_pubkey(authority.get())) != 1) {
     return absl::InvalidArgumentError("ca.pem did not sign node.pem");
   }
+  for (const auto& [name, each] : {std::pair("ca.pem", authority.get()),
+                                   std::pair("node.pem", certificate.get())}) {
+    if (X509_cmp_current_time(X509_get0_notBefore(each)) > 0) {
+      return absl::InvalidArgumentError(absl::StrCat(
+          name, " is good from ", TimeOf(X509_get0_notBefore(each)), " on; is the clock right?"));
+    }
+    if (X509_cmp_current_time(X509_get0_notAfter(each)) < 0) {
+      return absl::InvalidArgumentError(
+          absl::StrCat(name, " was good until ", TimeOf(X509_get0_notAfter(each)),
+                       "; make another with sheaf cert, on all nodes"));
+    }
+  }
   return absl::OkStatus();
 }
 
+absl::StatusOr<int64_t> ExpiryOf(const std::string& authority_pem,
+                                 const std::string& certificate_pem) {
+  int64_t first = INT64_MAX;
+  for (const std::string* pem : {&authority_pem, &certificate_pem}) {
+    const Certificate certificate = ReadCertificate(*pem);
+    tm time{};
+    if (certificate == nullptr ||
+        ASN1_TIME_to_tm(X509_get0_notAfter(certificate.get()), &time) != 1) {
+      return absl::InvalidArgumentError("no certificate in PEM, or one without a last day");
+    }
+    first = std::min<int64_t>(first, timegm(&time));
+  }
+  return first;
+}
+
 absl::Status MakeCertificateSet(const std::string& directory,
-                                const std::vector<std::string>& hosts) {
+                                const std::vector<std::string>& hosts, int64_t seconds_valid) {
   SHEAF_ASSIGN_OR_RETURN(const std::string names, AlternativeNames(hosts));
   if (mkdir(directory.c_str(), 0700) != 0 && errno != EEXIST) {
     const int error = errno;
@@ -182,11 +214,12 @@ absl::Status MakeCertificateSet(const std::string& directory,
   const Key authority_key(EVP_EC_gen("P-256"));
   const Key node_key(EVP_EC_gen("P-256"));
   const Certificate authority =
-      MakeCertificate(authority_key.get(), "Sheaf authority", nullptr, authority_key.get(), "");
+      MakeCertificate(authority_key.get(), "Sheaf authority", nullptr, authority_key.get(), "",
+                      seconds_valid);
   const Certificate node = authority == nullptr
                                ? nullptr
                                : MakeCertificate(node_key.get(), "Sheaf node", authority.get(),
-                                                 authority_key.get(), names);
+                                                 authority_key.get(), names, seconds_valid);
   if (node == nullptr) {
     return absl::InvalidArgumentError(absl::StrCat("OpenSSL makes no certificate for ", names));
   }

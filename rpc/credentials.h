@@ -3,6 +3,7 @@
 // and response, bound to cluster, roles and nonces), by certificates (mutual TLS), or both.
 #pragma once
 
+#include <cstdint>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -34,15 +35,15 @@ absl::StatusOr<std::string> LoadOrMakeToken(const std::string& path);
 absl::StatusOr<std::string> LoadToken(const std::string& path);
 
 // ca.pem, node.pem and node.key of `directory`, without a token. kPermissionDenied: others can read
-// the key. kInvalidArgument: not PEM, the key is not the certificate's, or the authority did not
-// sign it. Others: the file system's.
+// the key. kInvalidArgument: not PEM, the key is not the certificate's, the authority did not sign
+// it, or it has expired or is not good yet. Others: the file system's.
 absl::StatusOr<Credentials> LoadCertificates(const std::string& directory);
 
 // Makes `directory` (0700) with an authority (ca.pem, ca.key) and a certificate for a node
 // (node.pem, node.key; keys 0600) that is reached by `hosts`, names or addresses, beside localhost
-// and 127.0.0.1. All nodes may share it; ca.key is needed for others only. Both are good for ten
-// years. kAlreadyExists: one of the files is there. kInvalidArgument: a host that is none.
-absl::Status MakeCertificateSet(const std::string& directory,
-                                const std::vector<std::string>& hosts);
+// and 127.0.0.1. All nodes may share it; ca.key is needed for others only. Both are good for
+// `seconds_valid`: ten years. kAlreadyExists: one of the files is there. kInvalidArgument: a host that is none.
+absl::Status MakeCertificateSet(const std::string& directory, const std::vector<std::string>& hosts,
+                                int64_t seconds_valid = int64_t{10} * 365 * 24 * 3600);
 
 }  // namespace sheaf

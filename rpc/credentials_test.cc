@@ -11,6 +11,7 @@
 #include <sstream>
 
 #include "absl/strings/escaping.h"
+#include "rpc/certificates.h"
 #include "rpc/listen_address.h"
 
 namespace sheaf {
@@ -110,6 +111,21 @@ TEST_CASE("a set of certificates is made once and can be loaded") {
     unlink((place + "/ca.pem").c_str());
     CHECK(LoadCertificates(place).status().code() == absl::StatusCode::kNotFound);
   }
+}
+
+TEST_CASE("certificates that have expired are refused, with the day") {
+  const Directory directory;
+  const std::string good = directory / "good", over = directory / "over";
+  REQUIRE(MakeCertificateSet(good, {}, 3600).ok());
+  const auto loaded = LoadCertificates(good);
+  REQUIRE(loaded.status().ToString() == "OK");
+  const auto expiry = ExpiryOf(loaded->authority_pem, loaded->certificate_pem);
+  REQUIRE(expiry.ok());
+  CHECK(std::abs(*expiry - (time(nullptr) + 3600)) < 60);
+  REQUIRE(MakeCertificateSet(over, {}, -60).ok());
+  const absl::Status refused = LoadCertificates(over).status();
+  CHECK(refused.code() == absl::StatusCode::kInvalidArgument);
+  CHECK(std::string(refused.message()).find("was good until") != std::string::npos);
 }
 
 TEST_CASE("a host that could be more than a host goes into no certificate") {

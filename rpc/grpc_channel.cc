@@ -60,10 +60,11 @@ std::shared_ptr<grpc::Channel> MakeChannel(const ChannelOptions& options) {
   return grpc::CreateCustomChannel(options.address, credentials, arguments);
 }
 
-absl::StatusOr<std::unique_ptr<grpc::Server>> StartServer(ListenAddress* address,
-                                                          const Credentials& credentials,
-                                                          Nanos silence_limit,
+absl::StatusOr<std::unique_ptr<grpc::Server>> StartServer(GrpcListener& listener,
+                                                          const ServerOptions& server_options,
                                                           grpc::CallbackGenericService* service) {
+  const Credentials& credentials = *server_options.credentials;
+  const Nanos silence_limit = server_options.silence_limit;
   std::shared_ptr<grpc::ServerCredentials> server_credentials;
   if (credentials.has_certificates()) {
     grpc::SslServerCredentialsOptions options(
@@ -75,12 +76,15 @@ absl::StatusOr<std::unique_ptr<grpc::Server>> StartServer(ListenAddress* address
     server_credentials = grpc::InsecureServerCredentials();
   }
   grpc::ServerBuilder builder;
-  int port = 0;
-  builder.AddListeningPort(address->ToString(), server_credentials, &port);
+  std::unique_ptr<GrpcListener::Acceptor> acceptor =
+      builder.experimental().AddExternalConnectionAcceptor(
+          grpc::ServerBuilder::experimental_type::ExternalConnectionType::FROM_FD,
+          server_credentials);
   builder.RegisterCallbackGenericService(service);
   builder.SetMaxReceiveMessageSize(kMaxMessageBytes);
   builder.SetMaxSendMessageSize(-1);
-  builder.AddChannelArgument(GRPC_ARG_ALLOW_REUSEPORT, 0);
+  builder.AddChannelArgument(GRPC_ARG_MAX_CONNECTION_IDLE_MS,
+                             Milliseconds(server_options.idle_limit));
   builder.AddChannelArgument(GRPC_ARG_MAX_CONCURRENT_STREAMS, 128);
   builder.AddChannelArgument(GRPC_ARG_MAX_METADATA_SIZE, 4096);
   builder.AddChannelArgument(GRPC_ARG_SERVER_HANDSHAKE_TIMEOUT_MS, 5000);
@@ -90,13 +94,10 @@ absl::StatusOr<std::unique_ptr<grpc::Server>> StartServer(ListenAddress* address
   builder.AddChannelArgument(GRPC_ARG_HTTP2_MAX_PING_STRIKES, 0);
   builder.AddChannelArgument(GRPC_ARG_HTTP2_MAX_FRAME_SIZE, 4 * 1024 * 1024);
   std::unique_ptr<grpc::Server> server = builder.BuildAndStart();
-  if (server == nullptr || port == 0) {
-    return absl::AlreadyExistsError(
-        absl::StrCat("cannot listen on ", address->ToString(),
-                     ": the port is taken, the host is none of this machine, or the certificates "
-                     "cannot be read"));
+  if (server == nullptr) {
+    return absl::InvalidArgumentError("cannot serve: the certificates cannot be read");
   }
-  address->port = static_cast<uint16_t>(port);
+  listener.Start(std::move(acceptor));
   return server;
 }
 

@@ -15,7 +15,7 @@
 #include "absl/status/statusor.h"
 #include "base/clock.h"
 #include "rpc/credentials.h"
-#include "rpc/listen_address.h"
+#include "rpc/grpc_listener.h"
 
 namespace sheaf {
 
@@ -29,11 +29,16 @@ struct ChannelOptions {
 // Connects on its first call, over a connection that it shares with no other channel.
 std::shared_ptr<grpc::Channel> MakeChannel(const ChannelOptions& options);
 
-// Listens; `address->port` becomes the real one. kAlreadyExists: it is taken. kInvalidArgument: no
-// such address, or certificates that cannot be read.
-absl::StatusOr<std::unique_ptr<grpc::Server>> StartServer(ListenAddress* address,
-                                                          const Credentials& credentials,
-                                                          Nanos silence_limit,
+struct ServerOptions {
+  const Credentials* credentials = nullptr;
+  Nanos silence_limit = 0;
+  Nanos idle_limit = 0;  // Connections over which nothing is asked for so long are closed.
+};
+
+// Serves the connections of `listener`, which it starts. kInvalidArgument: certificates that cannot
+// be read.
+absl::StatusOr<std::unique_ptr<grpc::Server>> StartServer(GrpcListener& listener,
+                                                          const ServerOptions& options,
                                                           grpc::CallbackGenericService* service);
 
 // Before anything else of gRPC: its own log lines go to ours, at level debug (whoever reaches the

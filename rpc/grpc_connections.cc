@@ -14,6 +14,9 @@
 namespace sheaf {
 namespace {
 
+constexpr Nanos kDay = 24 * 3600 * kSecond;
+constexpr Nanos kWarnBefore = 30 * kDay;
+
 grpc::ByteBuffer BufferOf(std::string_view bytes) {
   const grpc::Slice slice = CopyToSlice(bytes);
   return grpc::ByteBuffer(&slice, 1);
@@ -46,6 +49,25 @@ void GrpcLinks::Dial(const std::shared_ptr<Link>& link, Nanos now) {
   link->dialling = connection;
 }
 
+// Of the address that has most of them; there the oldest had its time, and is the likeliest to be
+// one that only waits.
+std::shared_ptr<GrpcLinks::Connection> GrpcLinks::LeastWorthyHandshake() const {
+  std::map<std::string, size_t> of_address;
+  size_t most = 0;
+  for (const auto& connection : connections_) {
+    if (connection->counted)
+      most = std::max(most, ++of_address[AddressOf(connection->accepted_from)]);
+  }
+  std::shared_ptr<Connection> oldest;
+  for (const auto& connection : connections_) {
+    if (connection->counted && of_address[AddressOf(connection->accepted_from)] == most &&
+        (oldest == nullptr || connection->deadline < oldest->deadline)) {
+      oldest = connection;
+    }
+  }
+  return oldest;
+}
+
 grpc::ServerGenericBidiReactor* GrpcLinks::AcceptStream(
     grpc::GenericCallbackServerContext* context) {
   auto connection = std::make_shared<Connection>(this);
@@ -54,16 +76,11 @@ grpc::ServerGenericBidiReactor* GrpcLinks::AcceptStream(
   {
     Lock lock(mutex_);
     connection->stream = LinkStream::Accept(context, &reactor);
+    connection->accepted_from = context->peer();
     connection->deadline = MonotonicNow() + kHandshakeTime;
     connection->acceptor.emplace(options_.credentials.token, SecretBytes());
     if (!stopping_ && handshakes_ >= kMaxHandshakes) {
-      // The oldest had its time; among many that only wait it is the likeliest to be one of them.
-      std::shared_ptr<Connection> oldest;
-      for (const auto& other : connections_) {
-        if (other->counted && (oldest == nullptr || other->deadline < oldest->deadline)) {
-          oldest = other;
-        }
-      }
+      const std::shared_ptr<Connection> oldest = LeastWorthyHandshake();
       ++figures_.refused_handshakes;
       Drop(oldest, absl::ResourceExhaustedError("too many unfinished handshakes"), &actions);
     }
@@ -330,6 +347,7 @@ void GrpcLinks::Establish(const std::shared_ptr<Link>& link,
   link->current = connection;
   link->established_at = now;
   connection->phase = Phase::kEstablished;
+  if (!connection->dialled) listener_->Proven(connection->accepted_from);
   sessions_[connection->number] =
       std::make_shared<FetchSession>(connection->session_key, link->peer);
   link->sessions.push_back(connection->number);
@@ -403,6 +421,18 @@ void GrpcLinks::Detach(std::shared_ptr<Connection> connection, const absl::Statu
   }
 }
 
+// Links that stand go on when the certificates have expired, and none comes up again: all nodes lose
+// each other one by one. So this is said long before, each day.
+void GrpcLinks::CheckExpiry(Nanos now) {
+  next_expiry_check_ = now + kDay;
+  const int64_t left = expires_ - UnixNow() / kSecond;
+  if (left > kWarnBefore / kSecond) return;
+  Log(left > 0 ? LogLevel::kWarning : LogLevel::kError, "the certificates of this node ",
+      left > 0 ? absl::StrCat("expire in ", left / (kDay / kSecond), " days")
+               : std::string("have expired"),
+      ": no link comes up after that; give all nodes new ones, and start them anew one by one");
+}
+
 void GrpcLinks::Tick() {
   Actions actions;
   std::vector<std::shared_ptr<Connection>> dialled;
@@ -413,6 +443,7 @@ void GrpcLinks::Tick() {
     // A process that did not run for a while has not listened: silence counts anew.
     const bool slept = now - last_tick_ > options_.silence_limit / 2;
     last_tick_ = now;
+    if (expires_ != 0 && now >= next_expiry_check_) CheckExpiry(now);
     const std::vector<std::shared_ptr<Connection>> connections(connections_.begin(),
                                                                connections_.end());
     for (const auto& connection : connections) {
@@ -477,6 +508,7 @@ void GrpcLinks::Stop() {
   }
   Run(actions);
   if (server_ != nullptr) {
+    listener_->Stop();
     server_->Shutdown(gpr_inf_past(GPR_CLOCK_REALTIME));
   }
   {

@@ -293,7 +293,11 @@ grpc::ServerGenericBidiReactor* GrpcLinks::ServeFetch(grpc::GenericCallbackServe
         verdict = session->Check(*ticket);
       }
     }
-    if (!verdict.ok()) ++figures_.refused_handshakes;
+    if (!verdict.ok()) {
+      ++figures_.refused_handshakes;
+    } else {
+      listener_->Proven(context->peer());
+    }
     serving = std::make_shared<FetchServing>(this, std::move(session),
                                              ticket.ok() ? ticket->request_hash : Digest{});
     servings_.insert(serving);

@@ -9,6 +9,7 @@
 #include "base/log.h"
 #include "base/random.h"
 #include "base/status_macros.h"
+#include "rpc/certificates.h"
 #include "rpc/grpc_links_parts.h"
 
 namespace sheaf {
@@ -41,6 +42,11 @@ GrpcLinks::GrpcLinks(LinksOptions options)
   const Nanos period = std::clamp(std::min(options_.ping_period, options_.silence_limit) / 8,
                                   5 * kMillisecond, 25 * kMillisecond);
   last_tick_ = MonotonicNow();
+  if (options_.credentials.has_certificates()) {
+    expires_ = ExpiryOf(options_.credentials.authority_pem, options_.credentials.certificate_pem)
+                   .value_or(0);
+    figures_.certificates_expire = expires_;
+  }
   executor_ = std::make_unique<ThreadExecutor>(
       ThreadExecutor::Options{"sheaf links", period, [this] { Tick(); }});
 }
@@ -62,8 +68,14 @@ absl::Status GrpcLinks::Listen() {
                      "of them, or listen on 127.0.0.1"));
   }
   service_ = std::make_unique<Service>(this);
+  GrpcListener::Limits limits;
+  limits.silence_limit = options_.silence_limit;
+  SHEAF_ASSIGN_OR_RETURN(listener_, GrpcListener::Listen(&address, limits));
   SHEAF_ASSIGN_OR_RETURN(
-      server_, StartServer(&address, options_.credentials, options_.silence_limit, service_.get()));
+      server_,
+      StartServer(*listener_,
+                  {&options_.credentials, options_.silence_limit, options_.idle_limit},
+                  service_.get()));
   address_ = address.ToString();
   if (!options_.advertise_address.empty()) {
     SHEAF_ASSIGN_OR_RETURN(ListenAddress advertised,
@@ -245,12 +257,37 @@ void GrpcLinks::Report(const std::shared_ptr<Link>& link, bool up, const absl::S
 
 // --- frames ---
 
-void GrpcLinks::Send(ProcessId self, ProcessId peer, const LinkFrame& frame) {
-  if (frame.body.size() > kMaxFrameBytes) {
-    Log(LogLevel::kError, "a frame of ", frame.body.size(), " bytes for ", peer.ToString(),
-        " is over the limit of ", kMaxFrameBytes, " and goes nowhere");
-    return;
+namespace {
+
+bool FitsLink(ProcessId peer, const LinkFrame& frame) {
+  if (frame.body.size() <= kMaxFrameBytes) return true;
+  Log(LogLevel::kError, "a frame of ", frame.body.size(), " bytes for ", peer.ToString(),
+      " is over the limit of ", kMaxFrameBytes, " and goes nowhere");
+  return false;
+}
+
+}  // namespace
+
+void GrpcLinks::SendAhead(ProcessId self, ProcessId peer, const LinkFrame& frame) {
+  if (!FitsLink(peer, frame)) return;
+  Actions actions;
+  {
+    Lock lock(mutex_);
+    Link* const link = FindToSend(self, peer);
+    if (link == nullptr) return;
+    link->state.QueueAhead(frame);
+    ++figures_.frames_sent;
+    if (link->current != nullptr) {
+      Pump(link->current, &actions);
+    } else {
+      actions.tick = WantsDial(*link, MonotonicNow());
+    }
   }
+  Run(actions);
+}
+
+void GrpcLinks::Send(ProcessId self, ProcessId peer, const LinkFrame& frame) {
+  if (!FitsLink(peer, frame)) return;
   Lock lock(mutex_);
   Link* const link = FindToSend(self, peer);
   if (link == nullptr) return;
@@ -296,6 +333,20 @@ size_t GrpcLinks::queued_bytes(ProcessId peer) const {
     if (key.second == peer.packed()) bytes += link->state.queued_bytes();
   }
   return bytes;
+}
+
+Nanos GrpcLinks::last_frame(ProcessId peer) const {
+  Lock lock(mutex_);
+  Nanos last = 0;
+  for (const auto& [key, link] : links_) {
+    if (key.second == peer.packed()) last = std::max(last, link->state.last_frame());
+  }
+  return last;
+}
+
+GcsTerm GrpcLinks::followed_term() const {
+  Lock lock(mutex_);
+  return gcs_term_;
 }
 
 void GrpcLinks::Pump(const std::shared_ptr<Connection>& connection, Actions* actions) {
@@ -431,6 +482,7 @@ GrpcLinks::Figures GrpcLinks::figures() const {
   Lock lock(mutex_);
   Figures now = figures_;
   for (const auto& [key, link] : links_) now.queued_bytes += link->state.queued_bytes();
+  if (listener_ != nullptr) now.refused_connections = listener_->refused();
   return now;
 }
 

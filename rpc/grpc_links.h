@@ -45,8 +45,11 @@ class GrpcLinks final : public Links {
   void SetAddress(ProcessId peer, const std::string& address) override;
   void Forget(ProcessId peer) override;
   void Send(ProcessId self, ProcessId peer, const LinkFrame& frame) override;
+  void SendAhead(ProcessId self, ProcessId peer, const LinkFrame& frame) override;
   void Flush() override;
   size_t queued_bytes(ProcessId peer) const override;
+  Nanos last_frame(ProcessId peer) const override;
+  GcsTerm followed_term() const override;
   void Fetch(ProcessId self, ProcessId peer, std::string request, Nanos timeout,
              FetchDone done) override;
   void Stop() override;
@@ -103,6 +106,7 @@ class GrpcLinks final : public Links {
   // grpc_connections.cc: how connections come and go.
   bool WantsDial(const Link& link, Nanos now) const;
   void Dial(const std::shared_ptr<Link>& link, Nanos now);
+  std::shared_ptr<Connection> LeastWorthyHandshake() const;
   grpc::ServerGenericBidiReactor* AcceptStream(grpc::GenericCallbackServerContext* context);
   void OnMessage(const std::shared_ptr<Connection>& connection, const grpc::ByteBuffer& message);
   void OnWritten(const std::shared_ptr<Connection>& connection);
@@ -120,6 +124,7 @@ class GrpcLinks final : public Links {
   void Drop(std::shared_ptr<Connection> connection, const absl::Status& reason, Actions* actions);
   void Detach(std::shared_ptr<Connection> connection, const absl::Status& reason, Actions* actions);
   void Tick();  // Without the lock.
+  void CheckExpiry(Nanos now);
 
   // grpc_fetch.cc.
   void StartFetch(const std::shared_ptr<Link>& link, PendingFetch fetch, Actions* actions);
@@ -165,10 +170,13 @@ class GrpcLinks final : public Links {
   int running_ = 0;     // Threads inside callbacks of the user.
   bool stopping_ = false, stopped_ = false;
   Nanos last_tick_ = 0;
+  int64_t expires_ = 0;  // Of the certificates, seconds since 1970; 0: there are none.
+  Nanos next_expiry_check_ = 0;
   Figures figures_;
 
   const std::shared_ptr<Gate> gate_;
   std::unique_ptr<Service> service_;
+  std::unique_ptr<GrpcListener> listener_;  // Constant after Listen.
   std::unique_ptr<grpc::Server> server_;
   std::unique_ptr<ThreadExecutor> executor_;
 };

@@ -111,6 +111,7 @@ class GrpcLinks::Connection final : public LinkStream::Events,
   }
 
   std::shared_ptr<LinkStream> stream;
+  std::string accepted_from;  // As gRPC names the peer; empty: dialled.
   bool dialled = false;
   Phase phase = Phase::kAwaitHello;
   Nanos deadline = 0;  // Of the handshake.

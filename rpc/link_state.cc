@@ -14,13 +14,22 @@ namespace {
 
 // An acknowledgement that has nothing to ride on leaves after this much at the latest.
 constexpr uint64_t kAcknowledgeMessages = 64;
-constexpr uint64_t kAcknowledgeBytes = 1u << 20;
+constexpr uint64_t kAcknowledgeBytes = 2 * kPieceBytes;
+
+// What is written and not acknowledged: at least two pieces, so that one travels while the other is
+// acknowledged; more while that takes no longer than kSwift, half of it after more than kSluggish.
+constexpr uint64_t kLeastWindow = 2 * kPieceBytes;
+constexpr uint64_t kFirstWindow = 4 * kPieceBytes;
+constexpr Nanos kSwift = 250 * kMillisecond, kSluggish = 500 * kMillisecond;
 
 size_t SizeOf(const std::shared_ptr<const std::string>& payload) {
   return payload == nullptr ? 0 : payload->size();
 }
 
 }  // namespace
+
+LinkState::LinkState(const Options& options)
+    : options_(options), window_(std::min(kFirstWindow, options.max_unacknowledged_bytes)) {}
 
 void LinkState::Queue(const LinkFrame& frame) {
   SHEAF_CHECK(frame.body.size() <= kMaxFrameBytes, "a frame is too large for a link");
@@ -31,32 +40,56 @@ void LinkState::Queue(const LinkFrame& frame) {
   ++open_frames_;
 }
 
+void LinkState::QueueAhead(const LinkFrame& frame) {
+  SHEAF_CHECK(frame.body.size() <= kMaxFrameBytes, "a frame is too large for a link");
+  std::string payload;
+  AppendFrame(frame, &payload);
+  for (Message& message : Cut(std::move(payload), 1, /*ahead=*/true)) {
+    unacknowledged_bytes_ += SizeOf(message.payload);
+    messages_.insert(messages_.begin() + static_cast<ptrdiff_t>(numbered_ + ahead_++),
+                     std::move(message));
+    ++next_sequence_;
+  }
+}
+
 void LinkState::QueueRename(ProcessId name) {
   Seal();
   const uint64_t packed = name.packed();
-  Push(
-      {MessageKind::kRename, false, 0,
-       std::make_shared<const std::string>(reinterpret_cast<const char*>(&packed), sizeof packed)});
+  Push({MessageKind::kRename, false, false, 0,
+        std::make_shared<const std::string>(reinterpret_cast<const char*>(&packed),
+                                            sizeof packed)});
+}
+
+std::vector<LinkState::Message> LinkState::Cut(std::string payload, uint32_t frames, bool ahead) {
+  std::vector<Message> messages;
+  if (payload.size() <= kPieceBytes) {
+    messages.push_back({MessageKind::kFrames, false, ahead, frames,
+                        std::make_shared<const std::string>(std::move(payload))});
+    return messages;
+  }
+  for (size_t at = 0; at < payload.size(); at += kPieceBytes) {
+    const bool more = payload.size() - at > kPieceBytes;
+    messages.push_back({MessageKind::kFrames, more, ahead, more ? 0 : frames,
+                        std::make_shared<const std::string>(payload.substr(at, kPieceBytes))});
+  }
+  return messages;
 }
 
 void LinkState::Seal() {
   if (open_frames_ == 0) return;
   const uint32_t frames = std::exchange(open_frames_, 0);
   flushed_ = false;
-  if (open_.size() <= kPieceBytes) {
-    const size_t size = open_.size();
-    Push({MessageKind::kFrames, false, frames,
-          std::make_shared<const std::string>(std::exchange(open_, std::string()))});
-    // The next batch will be about as large.
-    open_.reserve(std::min(size + size / 4, kBatchBytes + 4096));
+  const size_t size = open_.size();
+  std::string payload;
+  payload.swap(open_);
+  if (size > kPieceBytes) {
+    for (Message& piece : Cut(std::move(payload), frames, /*ahead=*/false)) Push(std::move(piece));
     return;
   }
-  for (size_t at = 0; at < open_.size(); at += kPieceBytes) {
-    const bool more = open_.size() - at > kPieceBytes;
-    Push({MessageKind::kFrames, more, more ? 0 : frames,
-          std::make_shared<const std::string>(open_.substr(at, kPieceBytes))});
-  }
-  open_ = std::string();
+  Push({MessageKind::kFrames, false, false, frames,
+        std::make_shared<const std::string>(std::move(payload))});
+  // The next batch will be about as large.
+  open_.reserve(std::min(size + size / 4, kBatchBytes + 4096));
 }
 
 void LinkState::Push(Message message) {
@@ -70,6 +103,7 @@ void LinkState::Take(LinkState&& other) {
   other.Seal();
   for (Message& message : other.messages_) Push(std::move(message));
   other.messages_.clear();
+  other.ahead_ = 0;
   other.unacknowledged_bytes_ = 0;
 }
 
@@ -79,16 +113,24 @@ absl::StatusOr<uint64_t> LinkState::Connected(uint64_t peer_stream, uint64_t kno
     peer_stream_ = peer_stream;
     accepted_ = 0;
     handed_over_ = 0;
-    partial_.clear();
+    for (std::string& partial : partial_) partial.clear();
+    undelivered_.clear();
   }
   const size_t written = written_;
   if (known_stream == options_.stream) {
-    SHEAF_RETURN_IF_ERROR(Acknowledged(peer_has));
+    SHEAF_RETURN_IF_ERROR(Acknowledged(peer_has, now));
   } else {
     // It knows nothing of this stream: what was never acknowledged begins with number 1. A payload
     // of which the former life took the first pieces died with it.
-    while (mid_payload_ && !messages_.empty()) DropFirst();
+    DropMidPayload();
     next_sequence_ = messages_.size() + 1;
+    numbered_ = 0;
+    // Those that were queued ahead are ahead still.
+    std::stable_partition(messages_.begin(), messages_.end(),
+                          [](const Message& message) { return message.ahead; });
+    ahead_ = static_cast<size_t>(
+        std::count_if(messages_.begin(), messages_.end(),
+                      [](const Message& message) { return message.ahead; }));
   }
   const uint64_t again = std::min(written, messages_.size());
   written_ = 0;
@@ -102,13 +144,30 @@ absl::StatusOr<uint64_t> LinkState::Connected(uint64_t peer_stream, uint64_t kno
   return again;
 }
 
-absl::Status LinkState::Acknowledged(uint64_t sequence) {
+absl::Status LinkState::Acknowledged(uint64_t sequence, Nanos now) {
   if (sequence >= next_sequence_) {
     return absl::InvalidArgumentError(absl::StrCat("message ", sequence, " is acknowledged; only ",
                                                    next_sequence_ - 1, " were sent"));
   }
-  while (!messages_.empty() && first_unacknowledged() <= sequence) DropFirst();
+  while (!messages_.empty() && first_unacknowledged() <= sequence) {
+    if (written_ > 0 && connected_) {
+      const Message& first = messages_.front();
+      if (first.written_at >= narrowed_at_) Adapt(now - first.written_at, SizeOf(first.payload));
+    }
+    DropFirst();
+  }
   return absl::OkStatus();
+}
+
+// A message was acknowledged `delay` after it was written. What was written before the window was
+// narrowed says nothing of the narrower one.
+void LinkState::Adapt(Nanos delay, size_t bytes) {
+  if (delay > kSluggish) {
+    window_ = std::max(window_ / 2, std::min(kLeastWindow, options_.max_unacknowledged_bytes));
+    narrowed_at_ = last_written_ + 1;
+  } else if (delay < kSwift) {
+    window_ = std::min(window_ + bytes, options_.max_unacknowledged_bytes);
+  }
 }
 
 void LinkState::DropFirst() {
@@ -118,27 +177,49 @@ void LinkState::DropFirst() {
     --written_;
     written_bytes_ -= size;
   }
-  mid_payload_ = messages_.front().more;
+  if (numbered_ > 0) {
+    --numbered_;
+  } else if (ahead_ > 0) {
+    --ahead_;
+  }
+  mid_payload_[messages_.front().ahead] = messages_.front().more;
   messages_.pop_front();
+}
+
+// Of payloads whose first pieces are gone the others go too.
+void LinkState::DropMidPayload() {
+  std::erase_if(messages_, [this](const Message& message) {
+    bool& gone = mid_payload_[message.ahead];
+    if (!gone) return false;
+    gone = message.more;
+    unacknowledged_bytes_ -= SizeOf(message.payload);
+    return true;
+  });
 }
 
 std::optional<OutgoingMessage> LinkState::NextToWrite(Nanos now) {
   if (!connected_) return std::nullopt;
   if (written_ == messages_.size() && flushed_) Seal();
   if (written_ < messages_.size()) {
-    const Message& message = messages_[written_];
+    Message& message = messages_[written_];
     const size_t size = SizeOf(message.payload);
-    if (written_bytes_ == 0 || written_bytes_ + size <= options_.max_unacknowledged_bytes) {
+    const uint64_t most = message.ahead ? options_.max_unacknowledged_bytes : window_;
+    if (written_bytes_ == 0 || written_bytes_ + size <= most) {
       OutgoingMessage out;
       out.header.magic = kMessageMagic;
       out.header.kind = message.kind;
       out.header.more = message.more ? 1 : 0;
+      out.header.ahead = message.ahead ? 1 : 0;
       out.header.frame_count = message.frames;
       out.header.payload_bytes = static_cast<uint32_t>(size);
       out.header.sequence = first_unacknowledged() + written_;
       out.header.acknowledged = Acknowledge();
       out.payload = message.payload;
-      ++written_;
+      message.written_at = now;
+      if (++written_ > numbered_) {
+        numbered_ = written_;
+        if (ahead_ > 0) --ahead_;
+      }
       written_bytes_ += size;
       last_written_ = now;
       return out;
@@ -171,9 +252,10 @@ absl::StatusOr<LinkState::Received> LinkState::Receive(const MessageHeader& head
                                                        std::shared_ptr<const void> hold,
                                                        std::string_view payload, Nanos now) {
   last_heard_ = now;
-  SHEAF_RETURN_IF_ERROR(Acknowledged(header.acknowledged));
+  SHEAF_RETURN_IF_ERROR(Acknowledged(header.acknowledged, now));
   Received out;
   if (header.sequence == 0) return out;
+  last_frame_ = now;
   if (header.sequence <= accepted_) {
     out.duplicate = true;
     return out;
@@ -182,7 +264,8 @@ absl::StatusOr<LinkState::Received> LinkState::Receive(const MessageHeader& head
     return absl::InvalidArgumentError(
         absl::StrCat("message ", header.sequence, " follows message ", accepted_));
   }
-  if (!partial_.empty() && header.kind != MessageKind::kFrames) {
+  std::string& partial = partial_[header.ahead];
+  if (!partial.empty() && header.kind != MessageKind::kFrames) {
     return absl::InvalidArgumentError("a payload in pieces is interrupted");
   }
   if (header.kind == MessageKind::kRename) {
@@ -193,22 +276,20 @@ absl::StatusOr<LinkState::Received> LinkState::Receive(const MessageHeader& head
       return absl::InvalidArgumentError(
           absl::StrCat("an end calls itself ", out.renamed.ToString(), ", which is no raylet"));
     }
-  } else if (header.more != 0 || !partial_.empty()) {
-    if (partial_.size() + payload.size() > kMaxLinkPayloadBytes) {
+  } else if (header.more != 0 || !partial.empty()) {
+    if (partial.size() + payload.size() > kMaxLinkPayloadBytes) {
       return absl::ResourceExhaustedError(
           absl::StrCat("a payload of more than ", kMaxLinkPayloadBytes, " bytes"));
     }
-    if (partial_.empty()) first_piece_ = header.sequence;
-    partial_.append(payload);
+    partial.append(payload);
     if (header.more != 0) {
       accepted_ = header.sequence;
-      // In memory is all that a piece can be.
-      if (handed_over_ + 1 == header.sequence) handed_over_ = header.sequence;
+      OnDelivered();  // In memory is all that a piece can be.
       if (unacknowledged_since_ == kForever) unacknowledged_since_ = now;
       bytes_since_acknowledged_ += payload.size();
       return out;
     }
-    auto whole = std::make_shared<const std::string>(std::exchange(partial_, std::string()));
+    auto whole = std::make_shared<const std::string>(std::exchange(partial, std::string()));
     payload = *whole;
     hold = std::move(whole);
   }
@@ -216,8 +297,9 @@ absl::StatusOr<LinkState::Received> LinkState::Receive(const MessageHeader& head
     SHEAF_RETURN_IF_ERROR(CheckFrames(payload, header.frame_count));
   }
   accepted_ = header.sequence;
+  undelivered_.push_back(header.sequence);
   if (unacknowledged_since_ == kForever) unacknowledged_since_ = now;
-  bytes_since_acknowledged_ += payload.size();
+  bytes_since_acknowledged_ += header.payload_bytes;
   out.sequence = header.sequence;
   out.frames = header.frame_count;
   out.hold = std::move(hold);
@@ -227,8 +309,13 @@ absl::StatusOr<LinkState::Received> LinkState::Receive(const MessageHeader& head
 
 void LinkState::HandedOver(uint64_t peer_stream, uint64_t sequence) {
   if (peer_stream != peer_stream_) return;
-  handed_over_ = std::max(handed_over_, sequence);
-  if (!partial_.empty() && sequence + 1 == first_piece_) handed_over_ = accepted_;
+  const auto found = std::find(undelivered_.begin(), undelivered_.end(), sequence);
+  if (found != undelivered_.end()) undelivered_.erase(found);  // Nearly always the first.
+  OnDelivered();
+}
+
+void LinkState::OnDelivered() {
+  handed_over_ = undelivered_.empty() ? accepted_ : undelivered_.front() - 1;
 }
 
 }  // namespace sheaf

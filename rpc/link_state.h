@@ -7,6 +7,10 @@
 // other which stream they know of the other, and how far (Introduce): either the stream is the one
 // they know, and what is missing is sent again, or the other process was restarted, and counting
 // begins anew on both sides with all that was never acknowledged.
+//
+// A message gets its number when it is first written, so what is queued ahead goes before all that
+// was not. What is written and not acknowledged cannot be overtaken any more: it fills the buffers
+// of sockets. So not more of it is allowed than is acknowledged within about half a second.
 #pragma once
 
 #include <cstdint>
@@ -15,6 +19,7 @@
 #include <optional>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "absl/status/statusor.h"
 #include "base/clock.h"
@@ -36,11 +41,14 @@ class LinkState {
     Nanos ping_period = kSecond;
     Nanos acknowledge_delay = 20 * kMillisecond;  // For acknowledgements with nothing to ride on.
   };
-  explicit LinkState(const Options& options) : options_(options) {}
+  explicit LinkState(const Options& options);
 
   // --- What is to be sent ---
   // Puts `frame` behind all others. Body at most kMaxFrameBytes.
   void Queue(const LinkFrame& frame);
+  // Puts it before all that was not written yet, but behind what was put there before. May leave at
+  // once.
+  void QueueAhead(const LinkFrame& frame);
   // From here on this end is `name`.
   void QueueRename(ProcessId name);
   // What was queued so far may leave.
@@ -87,6 +95,8 @@ class LinkState {
   // Something arrived that is no message of the sequence.
   void Heard(Nanos now) { last_heard_ = now; }
   Nanos last_heard() const { return last_heard_; }
+  Nanos last_frame() const { return last_frame_; }  // Or a piece of one; 0: none came.
+  uint64_t window() const { return window_; }       // So many written bytes may be unacknowledged.
 
   // Accepted and not acknowledged.
   size_t queued_bytes() const { return unacknowledged_bytes_ + open_.size(); }
@@ -96,14 +106,21 @@ class LinkState {
   struct Message {
     MessageKind kind;
     bool more;
+    bool ahead;
     uint32_t frames;
     std::shared_ptr<const std::string> payload;
+    Nanos written_at = 0;  // Last.
   };
+  // A payload as messages, in order.
+  static std::vector<Message> Cut(std::string payload, uint32_t frames, bool ahead);
   void Seal();
   void Push(Message message);
   void DropFirst();
+  void DropMidPayload();
+  void Adapt(Nanos delay, size_t bytes);
   uint64_t first_unacknowledged() const { return next_sequence_ - messages_.size(); }
-  absl::Status Acknowledged(uint64_t sequence);
+  absl::Status Acknowledged(uint64_t sequence, Nanos now);
+  void OnDelivered();
 
   const Options options_;
 
@@ -112,8 +129,13 @@ class LinkState {
   uint64_t next_sequence_ = 1;
   size_t written_ = 0;        // Of messages_, on this connection.
   size_t written_bytes_ = 0;  // Payloads of those.
+  size_t numbered_ = 0;       // Of messages_, ever written: these keep their numbers.
+  size_t ahead_ = 0;          // Of those behind them, the first that were queued ahead.
   size_t unacknowledged_bytes_ = 0;
-  bool mid_payload_ = false;  // The first of messages_ goes on with a payload whose begin is gone.
+  uint64_t window_ = 0;
+  Nanos narrowed_at_ = 0;
+  // Of what was queued, and ahead: the first message goes on with a payload whose begin is gone.
+  bool mid_payload_[2] = {false, false};
   std::string open_;          // The batch that still grows.
   uint32_t open_frames_ = 0;
   bool flushed_ = false;  // `open_` may leave.
@@ -125,11 +147,12 @@ class LinkState {
   uint64_t acknowledged_ = 0;  // Told to the other end, on this connection.
   uint64_t bytes_since_acknowledged_ = 0;
   Nanos unacknowledged_since_ = kForever;
-  std::string partial_;       // The pieces of a payload so far.
-  uint64_t first_piece_ = 0;  // The message that `partial_` begins with.
+  std::string partial_[2];           // The pieces of a payload so far, and of one sent ahead.
+  std::deque<uint64_t> undelivered_;  // Messages with payloads that are being handed over.
 
   bool connected_ = false;
   Nanos last_heard_ = 0;
+  Nanos last_frame_ = 0;
   Nanos last_written_ = 0;
 };
 

@@ -33,6 +33,11 @@ struct End {
       state.Queue({kA, kB, Lane::kWork, FrameKind::kPushTask, body});
     }
   }
+  void SendAhead(uint64_t number, size_t body_bytes = 8) {
+    std::string body(body_bytes, 'x');
+    std::memcpy(body.data(), &number, sizeof number);
+    state.QueueAhead({kA, kB, Lane::kControl, FrameKind::kGcsRequest, body});
+  }
   // Writes up to `count` messages.
   size_t Write(Nanos now, size_t count = SIZE_MAX) {
     size_t written = 0;
@@ -231,6 +236,96 @@ TEST_CASE("a frame larger than a message travels in pieces") {
   CHECK(InOrder(b.arrived, 3));
 }
 
+constexpr uint64_t kUrgent = 1000;  // Numbers of frames that are sent ahead.
+
+TEST_CASE("what is sent ahead overtakes bulk in the middle of its pieces, each once and in order") {
+  const size_t urgent_bytes = GENERATE(size_t{8}, size_t{300'000});  // The latter in pieces as well.
+  End a(WithStream(1)), b(WithStream(2));
+  Connect(a, b, 0);
+  a.Send(1, 4'000'000);
+  a.Send(1);
+  a.state.Flush();
+  CHECK(a.Write(0) == 4);  // Pieces of the first, as many as the first window holds.
+  a.SendAhead(kUrgent, urgent_bytes);
+  a.SendAhead(kUrgent + 1, urgent_bytes);
+  const bool cut = GENERATE(false, true);
+  if (cut) {
+    Cut(a, b);
+    Connect(a, b, 0);
+  }
+  Nanos now = 0;
+  for (int round = 0; round < 100 && b.arrived.size() < 4; ++round) {
+    a.Write(now);
+    while (!a.wire.empty()) REQUIRE(b.Read(a, now).ok());
+    now += 20 * kMillisecond;
+    b.Write(now);
+    while (!b.wire.empty()) REQUIRE(a.Read(b, now).ok());
+  }
+  CHECK(b.arrived == std::vector<uint64_t>{kUrgent, kUrgent + 1, 0, 1});
+  CHECK(a.state.queued_bytes() == 0);
+}
+
+TEST_CASE("a peer that was restarted gets what was sent ahead, though bulk around it is torn") {
+  End a(WithStream(1)), b(WithStream(2));
+  Connect(a, b, 0);
+  a.Send(1, 1'000'000);
+  a.Send(1);
+  a.state.Flush();
+  CHECK(a.Write(0, 2) == 2);
+  a.SendAhead(kUrgent);
+  REQUIRE(b.Read(a, 0).ok());
+  b.Write(20 * kMillisecond);
+  REQUIRE(a.Read(b, 20 * kMillisecond).ok());  // The first piece is acknowledged, and lost with b.
+  Cut(a, b);
+  End fresh(WithStream(3));
+  Connect(a, fresh, kSecond);
+  a.Write(kSecond);
+  while (!a.wire.empty()) REQUIRE(fresh.Read(a, kSecond).ok());
+  CHECK(fresh.arrived == std::vector<uint64_t>{kUrgent, 1});
+}
+
+// Bytes leave at so many a second; 10 Mbit/s and 1 Gbit/s.
+TEST_CASE("no more bulk is on its way than leaves within half a second or so") {
+  const int64_t bytes_per_second = GENERATE(1'250'000, 125'000'000);
+  End a(WithStream(1)), b(WithStream(2));
+  Connect(a, b, 0);
+  constexpr size_t kBulk = 32 << 20;
+  a.Send(1, kBulk);
+  a.state.Flush();
+  struct OnItsWay {
+    Nanos at;
+    size_t bytes;
+  };
+  std::deque<OnItsWay> pipe;  // One for each message of a.wire.
+  Nanos free_at = 0, worst = 0, now = 0, ended = 0;
+  size_t most = 0, in_pipe = 0;
+  for (; ended == 0 && now < 60 * kSecond; now += kMillisecond) {
+    const size_t before = a.wire.size();
+    a.Write(now);
+    for (size_t i = before; i < a.wire.size(); ++i) {
+      free_at = std::max(free_at, now) +
+                static_cast<int64_t>(a.wire[i].size()) * kSecond / bytes_per_second;
+      pipe.push_back({free_at, a.wire[i].size()});
+      in_pipe += a.wire[i].size();
+    }
+    if (now > 2 * kSecond) worst = std::max(worst, free_at - now);
+    most = std::max(most, in_pipe);
+    while (!pipe.empty() && pipe.front().at <= now) {
+      in_pipe -= pipe.front().bytes;
+      pipe.pop_front();
+      REQUIRE(b.Read(a, now).ok());
+    }
+    b.Write(now);
+    while (!b.wire.empty()) REQUIRE(a.Read(b, now).ok());
+    if (b.arrived.size() == 1) ended = now;
+  }
+  INFO("worst wait " << worst << " ns, most on its way " << most << " bytes, took " << ended);
+  REQUIRE(ended != 0);
+  CHECK(worst < 800 * kMillisecond);
+  // And the link is not idle for it.
+  CHECK(ended < static_cast<int64_t>(kBulk) * kSecond / bytes_per_second * 5 / 4 + 100 * kMillisecond);
+}
+
 TEST_CASE("a peer that was restarted gets what the old one never acknowledged, from number 1") {
   End a(WithStream(1)), b(WithStream(2));
   Connect(a, b, 0);
@@ -256,8 +351,12 @@ TEST_CASE("a peer that was restarted gets what the old one never acknowledged, f
   fresh.Write(0);
   REQUIRE(a.Read(fresh, 0).ok());
   CHECK(a.arrived == std::vector<uint64_t>{0, 1, 2, 3, 4, 0});
-  a.Write(0);
-  while (!a.wire.empty()) REQUIRE(fresh.Read(a, 0).ok());
+  for (Nanos now = 0; a.state.HasSomethingToSend() && now < kSecond; now += 20 * kMillisecond) {
+    a.Write(now);
+    while (!a.wire.empty()) REQUIRE(fresh.Read(a, now).ok());
+    fresh.Write(now);
+    while (!fresh.wire.empty()) REQUIRE(a.Read(fresh, now).ok());
+  }
   CHECK(fresh.arrived == std::vector<uint64_t>{1, 2, 3});
 }
 

@@ -36,8 +36,8 @@ absl::StatusOr<MessageHeader> ParseMessageHeader(std::string_view header, size_t
   const bool in_sequence = out.kind == MessageKind::kFrames || out.kind == MessageKind::kRename;
   const bool known = in_sequence || out.kind == MessageKind::kSign ||
                      out.kind == MessageKind::kFetch || out.kind == MessageKind::kFetchPart;
-  if (!known || in_sequence != (out.sequence != 0) || out.more > 1 ||
-      (out.more == 1 && out.kind != MessageKind::kFrames) ||
+  if (!known || in_sequence != (out.sequence != 0) || out.more > 1 || out.ahead > 1 ||
+      (out.more + out.ahead > 0 && out.kind != MessageKind::kFrames) ||
       (out.kind == MessageKind::kSign && out.payload_bytes != 0) ||
       (out.kind == MessageKind::kRename && out.payload_bytes != sizeof(uint64_t))) {
     return absl::InvalidArgumentError(

@@ -36,8 +36,9 @@ enum class MessageKind : uint8_t {
 struct MessageHeader {
   uint32_t magic = 0;
   MessageKind kind = MessageKind::kSign;
-  uint8_t more = 0;  // 1: the payload goes on in the next message of the sequence.
-  uint16_t unused = 0;
+  uint8_t more = 0;   // 1: the payload goes on in the next message of the sequence, of those
+  uint8_t ahead = 0;  // that have the same `ahead`. 1: it may lie between the pieces of another.
+  uint8_t unused = 0;
   uint32_t frame_count = 0;    // In the whole payload; counts in its last message only.
   uint32_t payload_bytes = 0;  // That follow.
   uint64_t sequence = 0;       // From 1; 0 where the kind is not in the sequence.

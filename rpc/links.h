@@ -75,6 +75,7 @@ struct LinksOptions {
   Nanos ping_period = kSecond;  // On an idle link.
   Nanos silence_limit =
       5 * kSecond;  // Without a sign of life: the connection is given up, and redialled.
+  Nanos idle_limit = 10 * kSecond;  // A connection without a link or a fetch is closed after this.
   uint64_t max_unacknowledged_bytes = uint64_t{64}
                                       << 20;  // Of one link; more waits unsent, see queued_bytes.
 
@@ -116,10 +117,19 @@ class Links {
   // added: as a guest) and `peer`. Any thread; frames of one thread keep their order. Never blocks
   // and never drops while the peer lives. Without an address for a peer it waits for one.
   virtual void Send(ProcessId self, ProcessId peer, const LinkFrame& frame) = 0;
+  // The same, and it leaves at once, before all frames of Send that wait. Those sent ahead keep
+  // their order among themselves. For the few that decide who lives: what is bulk here travels in
+  // pieces, and no more of them is on its way than leaves within about half a second.
+  virtual void SendAhead(ProcessId self, ProcessId peer, const LinkFrame& frame) = 0;
   // Lets what was queued leave.
   virtual void Flush() = 0;
   // Accepted and not acknowledged, on the link to `peer`: the measure for back-pressure.
   virtual size_t queued_bytes(ProcessId peer) const = 0;
+  // When a frame of `peer`, or a piece of one, came last (MonotonicNow); 0: never. Signs that the
+  // links alone are alive do not count.
+  virtual Nanos last_frame(ProcessId peer) const = 0;
+  // Of the GCS here, or else of the one that was dialled last.
+  virtual GcsTerm followed_term() const = 0;
 
   // Asks `peer` for a block (over the link itself where it has no address); `done` is called once,
   // on a thread of the links. kUnavailable; kDeadlineExceeded; or what on_fetch answered.
@@ -134,9 +144,10 @@ class Links {
     uint64_t messages_sent = 0, frames_sent = 0, bytes_sent = 0;
     uint64_t messages_received = 0, frames_received = 0, bytes_received = 0;
     uint64_t resent_messages = 0, duplicates_dropped = 0, reconnects = 0;
-    uint64_t refused_handshakes = 0;
+    uint64_t refused_handshakes = 0, refused_connections = 0;
     uint64_t fetched_bytes = 0, served_bytes = 0;
     uint64_t queued_bytes = 0;  // Now, over all links.
+    int64_t certificates_expire = 0;  // Seconds since 1970; 0: there are none.
   };
   virtual Figures figures() const = 0;
 };

@@ -1,5 +1,6 @@
 // Copyright The Sheaf Authors. SPDX-License-Identifier: Apache-2.0
 // Links over a network that cuts, swallows and delays, and between processes that come and go.
+#include <algorithm>
 #include <thread>
 
 #include "rpc/links_node_for_test.h"
@@ -15,6 +16,46 @@ LinksOptions Patient() {
   LinksOptions options = TestLinksOptions();
   options.silence_limit = 20 * kSecond;
   return options;
+}
+
+// 10 Mbit/s; sockets hold some MB, which is seconds of that.
+TEST_CASE("what is sent ahead does not wait behind megabytes for a slow link") {
+  LinksOptions options = TestLinksOptions();
+  options.ping_period = kSecond;  // As in a cluster: the buffers of sockets are full for a while.
+  options.silence_limit = 5 * kSecond;
+  TestNode gcs({kTwo}, options);
+  Proxy proxy(gcs.address());
+  proxy.Throttle(1'250'000);
+  TestNode node({kOne}, options);
+  node.links().SetAddress(kTwo, proxy.address());
+  node.Send(kTwo, "hello");
+  REQUIRE(gcs.AwaitFrames(1));
+  const std::string bulk(6 << 20, 'b');
+  node.Send(kTwo, bulk);
+  Nanos worst = 0;
+  uint64_t beats = 0;
+  const auto arrived = [&](std::string_view body) {
+    return [&gcs, body = std::string(body)] {
+      const auto all = gcs.arrived();
+      return std::any_of(all.begin(), all.end(),
+                         [&](const TestNode::Arrived& each) { return each.body == body; });
+    };
+  };
+  // Beside the bulk, which takes five seconds, beats come each within a part of one.
+  while (!arrived(bulk)()) {
+    const std::string beat = absl::StrCat("beat ", ++beats);
+    const Nanos sent = MonotonicNow();
+    node.links().SendAhead(kOne, kTwo,
+                           {kOne, kTwo, Lane::kControl, FrameKind::kGcsRequest, beat});
+    const Nanos deadline = sent + kTestPatience;
+    while (!arrived(beat)() && MonotonicNow() < deadline) usleep(1000);
+    worst = std::max(worst, MonotonicNow() - sent);
+    REQUIRE(MonotonicNow() < deadline);
+    CHECK(MonotonicNow() - gcs.links().last_frame(kOne) < 2 * kSecond);  // It counts as life.
+  }
+  INFO("the slowest of " << beats << " took " << worst << " ns");
+  CHECK(beats >= 3);
+  CHECK(worst < 3 * kSecond);
 }
 
 TEST_CASE("100,000 frames arrive once and in order, while the connection is cut again and again") {

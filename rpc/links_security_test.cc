@@ -1,5 +1,10 @@
 // Copyright The Sheaf Authors. SPDX-License-Identifier: Apache-2.0
 // Who is let in over real sockets, and that those who are not disturb nobody.
+#include <sys/resource.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <csignal>
 #include <filesystem>
 
 #include "rpc/links_node_for_test.h"
@@ -221,6 +226,77 @@ TEST_CASE("half-open connections, garbage and wrong handshakes leave a good link
   }
   CHECK(one.events().size() == 1);  // It came up, and that was all.
   CHECK(one.links().figures().reconnects == 0);
+}
+
+size_t OpenDescriptors() {
+  size_t count = 0;
+  for ([[maybe_unused]] const auto& entry : std::filesystem::directory_iterator("/proc/self/fd"))
+    ++count;
+  return count;
+}
+
+// A process of its own that opens `count` connections from 127.0.0.2, says no more over each than
+// that it speaks HTTP/2, and holds them until it is killed. Its descriptors are not ours.
+class IdleFlood {
+ public:
+  IdleFlood(uint16_t port, int count) {
+    int ready[2];
+    REQUIRE(pipe(ready) == 0);
+    child_ = fork();
+    if (child_ == 0) {
+      const rlimit many{8192, 8192};
+      setrlimit(RLIMIT_NOFILE, &many);
+      const sockaddr_in target = LoopbackAddress(port);
+      sockaddr_in here = LoopbackAddress(0);
+      here.sin_addr.s_addr = htonl(INADDR_LOOPBACK + 1);
+      constexpr char kHello[] = "PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n\0\0\0\4\0\0\0\0";
+      for (int i = 0; i < count; ++i) {
+        const int fd = socket(AF_INET, SOCK_STREAM, 0);
+        bind(fd, reinterpret_cast<const sockaddr*>(&here), sizeof here);
+        connect(fd, reinterpret_cast<const sockaddr*>(&target), sizeof target);
+        send(fd, kHello, sizeof kHello, MSG_NOSIGNAL);
+      }
+      [[maybe_unused]] const ssize_t told = write(ready[1], "x", 1);
+      while (true) pause();
+    }
+    close(ready[1]);
+    char byte;
+    CHECK(read(ready[0], &byte, 1) == 1);
+    close(ready[0]);
+  }
+  ~IdleFlood() {
+    kill(child_, SIGKILL);
+    waitpid(child_, nullptr, 0);
+  }
+
+ private:
+  pid_t child_;
+};
+
+TEST_CASE("hundreds of idle connections leave descriptors, and the port open for the cluster") {
+  rlimit before{};
+  getrlimit(RLIMIT_NOFILE, &before);
+  LinksOptions options = TestLinksOptions();
+  options.idle_limit = kSecond;
+  TestNode two({kTwo}, options);
+  TestNode one({kOne});
+  const rlimit few{512, before.rlim_max};
+  setrlimit(RLIMIT_NOFILE, &few);
+  const size_t open = OpenDescriptors();
+  {
+    const IdleFlood flood(PortOf(two.address()), 600);
+    CHECK(OpenDescriptors() < open + 100);
+    CHECK(two.links().figures().refused_connections > 400);
+    one.links().SetAddress(kTwo, two.address());
+    one.Send(kTwo, "let me in");
+    CHECK(two.AwaitFrames(1));
+    // Those that were let in and say nothing are closed.
+    const Nanos deadline = MonotonicNow() + kTestPatience;
+    while (OpenDescriptors() > open + 10 && MonotonicNow() < deadline) usleep(10'000);
+    CHECK(OpenDescriptors() <= open + 10);
+    CHECK(one.Fetch(kTwo, "x").ok());
+  }
+  setrlimit(RLIMIT_NOFILE, &before);
 }
 
 TEST_CASE("a port tells nothing to those who do not speak its language") {

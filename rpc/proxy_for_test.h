@@ -9,6 +9,7 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <atomic>
 #include <catch2/catch.hpp>
 #include <deque>
@@ -71,11 +72,16 @@ class Proxy {
   enum class Hole { kNone, kFromDialler, kBoth };
   void Swallow(Hole hole) { hole_ = hole; }
   void Delay(Nanos delay) { delay_ = delay; }
+  // So many bytes a second in each direction of a connection (0: as many as come). What waits for
+  // that waits at the sender: little more is read than may leave.
+  void Throttle(int64_t bytes_per_second) { bytes_per_second_ = bytes_per_second; }
   int connections() const { return connections_; }
 
  private:
   struct Half {
     std::deque<std::pair<Nanos, std::string>> queue;  // When it may leave, and what.
+    Nanos credit_at = 0;                              // Of a throttled one: when it was counted,
+    int64_t credit = 0;                               // and how many bytes may leave by now.
     bool over = false;
   };
   struct Pair {
@@ -92,7 +98,11 @@ class Proxy {
         fds.push_back({pair->dialler.get(), POLLIN, 0});
         fds.push_back({pair->target.get(), POLLIN, 0});
       }
-      poll(fds.data(), fds.size(), hole_ == Hole::kNone && delay_ == 0 ? 5 : 1);
+      if (bytes_per_second_ != 0) {
+        poll(nullptr, 0, 1);  // What is there to be read may not be yet.
+      } else {
+        poll(fds.data(), fds.size(), hole_ == Hole::kNone && delay_ == 0 ? 5 : 1);
+      }
       if (cut_.exchange(false)) {
         for (auto& pair : pairs) Reset(*pair);
       }
@@ -118,10 +128,21 @@ class Proxy {
   }
   void Take(const UniqueFd& from, Half& half, Pair& pair) {
     if (half.over || half.queue.size() > 256) return;
+    const int64_t rate = bytes_per_second_;
+    const Nanos now = MonotonicNow();
     char bytes[65536];
-    const ssize_t got = recv(from.get(), bytes, sizeof bytes, MSG_DONTWAIT);
+    size_t most = sizeof bytes;
+    if (rate != 0) {
+      const Nanos passed = std::min(now - half.credit_at, kSecond);
+      half.credit_at = now;
+      half.credit = std::min<int64_t>(half.credit + passed * rate / kSecond, sizeof bytes);
+      if (half.credit < 1024) return;
+      most = static_cast<size_t>(half.credit);
+    }
+    const ssize_t got = recv(from.get(), bytes, most, MSG_DONTWAIT);
     if (got > 0) {
-      half.queue.emplace_back(MonotonicNow() + delay_, std::string(bytes, got));
+      half.credit -= got;
+      half.queue.emplace_back(now + delay_, std::string(bytes, got));
     } else if (got == 0) {
       half.over = true;
     } else if (errno != EAGAIN && errno != EINTR) {
@@ -155,6 +176,7 @@ class Proxy {
   std::atomic<bool> stop_ = false, cut_ = false;
   std::atomic<Hole> hole_ = Hole::kNone;
   std::atomic<Nanos> delay_ = 0;
+  std::atomic<int64_t> bytes_per_second_ = 0;
   std::atomic<int> connections_ = 0;
   std::thread thread_;
 };

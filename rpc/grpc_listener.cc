@@ -1,0 +1,202 @@
+// Copyright The Sheaf Authors. SPDX-License-Identifier: Apache-2.0
+#include "rpc/grpc_listener.h"
+
+#include <arpa/inet.h>
+#include <netdb.h>
+#include <netinet/in.h>
+#include <netinet/tcp.h>
+#include <poll.h>
+#include <sys/resource.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cstring>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_replace.h"
+#include "base/log.h"
+
+namespace sheaf {
+namespace {
+
+constexpr int kBacklog = 1024;
+constexpr Nanos kLookPeriod = 100 * kMillisecond;  // Between looks who has gone.
+constexpr int kNoDescriptorsPause = 50;            // Milliseconds.
+constexpr uint64_t kPartOfDescriptors = 8;
+constexpr size_t kPartOfOneAddress = 4;
+
+// As gRPC names it, but for the brackets of IPv6, which it encodes.
+std::string NameOf(const sockaddr_storage& storage) {
+  char text[INET6_ADDRSTRLEN] = "";
+  if (storage.ss_family == AF_INET) {
+    const auto& v4 = reinterpret_cast<const sockaddr_in&>(storage);
+    inet_ntop(AF_INET, &v4.sin_addr, text, sizeof text);
+    return absl::StrCat("ipv4:", text, ":", ntohs(v4.sin_port));
+  }
+  const auto& v6 = reinterpret_cast<const sockaddr_in6&>(storage);
+  if (IN6_IS_ADDR_V4MAPPED(&v6.sin6_addr)) {
+    inet_ntop(AF_INET, v6.sin6_addr.s6_addr + 12, text, sizeof text);
+    return absl::StrCat("ipv4:", text, ":", ntohs(v6.sin6_port));
+  }
+  inet_ntop(AF_INET6, &v6.sin6_addr, text, sizeof text);
+  return absl::StrCat("ipv6:[", text, "]:", ntohs(v6.sin6_port));
+}
+
+std::string Plain(const std::string& peer) {
+  return absl::StrReplaceAll(peer, {{"%5B", "["}, {"%5D", "]"}});
+}
+
+uint64_t DescriptorLimit() {
+  rlimit limit{};
+  return getrlimit(RLIMIT_NOFILE, &limit) == 0 ? limit.rlim_cur : 1024;
+}
+
+absl::StatusOr<UniqueFd> ListenOn(const ListenAddress& address) {
+  addrinfo hints{};
+  hints.ai_flags = AI_PASSIVE | AI_NUMERICSERV;
+  hints.ai_socktype = SOCK_STREAM;
+  addrinfo* found = nullptr;
+  const int code = getaddrinfo(address.host.c_str(), absl::StrCat(address.port).c_str(), &hints,
+                               &found);
+  if (code != 0) {
+    return absl::AlreadyExistsError(
+        absl::StrCat("cannot listen on ", address.ToString(), ": ", gai_strerror(code)));
+  }
+  const std::unique_ptr<addrinfo, void (*)(addrinfo*)> all(found, freeaddrinfo);
+  int error = 0;
+  for (const addrinfo* each = found; each != nullptr; each = each->ai_next) {
+    UniqueFd fd(socket(each->ai_family, SOCK_STREAM | SOCK_CLOEXEC, 0));
+    const int on = 1, off = 0;
+    // A port that was just given back can be had again; "::" is for IPv4 too.
+    setsockopt(fd.get(), SOL_SOCKET, SO_REUSEADDR, &on, sizeof on);
+    if (each->ai_family == AF_INET6)
+      setsockopt(fd.get(), IPPROTO_IPV6, IPV6_V6ONLY, &off, sizeof off);
+    if (fd.valid() && bind(fd.get(), each->ai_addr, each->ai_addrlen) == 0 &&
+        listen(fd.get(), kBacklog) == 0)
+      return fd;
+    error = errno;
+  }
+  return absl::AlreadyExistsError(
+      absl::StrCat("cannot listen on ", address.ToString(), ": ", std::strerror(error)));
+}
+
+}  // namespace
+
+std::string AddressOf(const std::string& peer) { return Plain(peer.substr(0, peer.rfind(':'))); }
+
+absl::StatusOr<std::unique_ptr<GrpcListener>> GrpcListener::Listen(ListenAddress* address,
+                                                                   const Limits& limits) {
+  absl::StatusOr<UniqueFd> fd = ListenOn(*address);
+  if (!fd.ok()) return fd.status();
+  sockaddr_storage bound{};
+  socklen_t size = sizeof bound;
+  getsockname(fd->get(), reinterpret_cast<sockaddr*>(&bound), &size);
+  address->port = ntohs(bound.ss_family == AF_INET
+                            ? reinterpret_cast<const sockaddr_in&>(bound).sin_port
+                            : reinterpret_cast<const sockaddr_in6&>(bound).sin6_port);
+  return std::unique_ptr<GrpcListener>(new GrpcListener(*std::move(fd), limits));
+}
+
+GrpcListener::GrpcListener(UniqueFd fd, const Limits& limits)
+    : fd_(std::move(fd)), limits_(limits) {}
+
+void GrpcListener::Start(std::unique_ptr<Acceptor> acceptor) {
+  acceptor_ = std::move(acceptor);
+  thread_ = std::make_unique<ThreadExecutor>("links accept");
+  thread_->Post([this] { Run(); });
+}
+
+void GrpcListener::Stop() {
+  {
+    const std::lock_guard lock(mutex_);
+    if (std::exchange(stopping_, true)) return;
+  }
+  shutdown(fd_.get(), SHUT_RDWR);  // Ends the accept that waits.
+  if (thread_ != nullptr) thread_->Stop();
+  acceptor_ = nullptr;
+}
+
+uint64_t GrpcListener::refused() const {
+  const std::lock_guard lock(mutex_);
+  return refused_;
+}
+
+void GrpcListener::Run() {
+  while (true) {
+    sockaddr_storage from{};
+    socklen_t size = sizeof from;
+    UniqueFd fd(accept4(fd_.get(), reinterpret_cast<sockaddr*>(&from), &size,
+                        SOCK_NONBLOCK | SOCK_CLOEXEC));
+    const int error = errno;
+    {
+      const std::lock_guard lock(mutex_);
+      if (stopping_) return;
+    }
+    if (!fd.valid()) {
+      // Out of descriptors or memory: those who wait stay in the backlog.
+      if (error != ECONNABORTED && error != EINTR) poll(nullptr, 0, kNoDescriptorsPause);
+      continue;
+    }
+    const std::string peer = NameOf(from);
+    if (!Admit(fd.get(), peer, AddressOf(peer))) continue;
+    const int on = 1;
+    const auto patience = static_cast<unsigned int>(limits_.silence_limit / kMillisecond);
+    setsockopt(fd.get(), IPPROTO_TCP, TCP_NODELAY, &on, sizeof on);
+    setsockopt(fd.get(), IPPROTO_TCP, TCP_USER_TIMEOUT, &patience, sizeof patience);
+    Acceptor::NewConnectionParameters connection;
+    connection.listener_fd = -1;
+    connection.fd = fd.Release();
+    acceptor_->HandleNewConnection(&connection);
+  }
+}
+
+bool GrpcListener::Admit(int fd, const std::string& peer, const std::string& address) {
+  const std::lock_guard lock(mutex_);
+  const uint64_t descriptors = DescriptorLimit();
+  const size_t most = std::min<size_t>(limits_.strangers, descriptors / kPartOfDescriptors);
+  const auto is_full = [&] {
+    return strangers_.size() >= most || of_address_[address] >= most / kPartOfOneAddress;
+  };
+  if (is_full()) ForgetClosed();
+  struct stat info{};
+  // The lowest free number is given: a high one says that there are few left.
+  if (is_full() || static_cast<uint64_t>(fd) + limits_.reserved_descriptors >= descriptors ||
+      fstat(fd, &info) != 0) {
+    if (of_address_[address] == 0) of_address_.erase(address);
+    if (++refused_ == 1 || refused_ % 1000 == 0) {
+      Log(LogLevel::kWarning, "refused a connection from ", address, ", ", refused_,
+          " in all: there are too many that have not proven themselves");
+    }
+    return false;
+  }
+  // Its former owner has gone, if somebody has its port again.
+  if (strangers_.insert_or_assign(peer, Stranger{fd, info.st_ino, address}).second)
+    ++of_address_[address];
+  return true;
+}
+
+void GrpcListener::ForgetClosed() {
+  const Nanos now = MonotonicNow();
+  if (now - looked_at_ < kLookPeriod) return;
+  looked_at_ = now;
+  std::erase_if(strangers_, [this](const auto& entry) {
+    const Stranger& stranger = entry.second;
+    struct stat info{};
+    if (fstat(stranger.fd, &info) == 0 && info.st_ino == stranger.inode) return false;
+    if (--of_address_[stranger.address] == 0) of_address_.erase(stranger.address);
+    return true;
+  });
+}
+
+void GrpcListener::Proven(const std::string& peer) {
+  const std::lock_guard lock(mutex_);
+  const auto found = strangers_.find(Plain(peer));
+  if (found == strangers_.end()) return;
+  if (--of_address_[found->second.address] == 0) of_address_.erase(found->second.address);
+  strangers_.erase(found);
+}
+
+}  // namespace sheaf

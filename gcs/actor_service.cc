@@ -24,6 +24,15 @@ std::string NameLatch(const std::string& name_space, const std::string& name) {
   return absl::StrCat("name/", name_space.size(), "/", name_space, "/", name);
 }
 
+// How often a raylet may give an actor back before the next one is asked only after a while.
+constexpr int kMovesAtOnce = 3;
+constexpr Nanos kLookAgain = 200 * kMillisecond;  // For a node, when there was none.
+
+Nanos MoveDelay(int given_back) {
+  if (given_back <= kMovesAtOnce) return 0;
+  return std::min(kFirstDelay << std::min(given_back - kMovesAtOnce - 1, 10), kLongestDelay);
+}
+
 // The first restart is at once; after that a poison actor leaves the node room for others.
 Nanos RestartDelay(int quick_deaths) {
   if (quick_deaths <= 1) return 0;
@@ -37,10 +46,12 @@ bool MayRestart(const proto::ActorInfo& info) {
 }  // namespace
 
 ActorService::ActorService(const GcsContext& context, const NodeTable& nodes, const JobTable& jobs,
+                           ActorPlacement& placement,
                            std::function<void(JobNumber)> on_last_detached)
     : context_(context),
       nodes_(nodes),
       jobs_(jobs),
+      placement_(placement),
       on_last_detached_(std::move(on_last_detached)) {}
 
 void ActorService::Load(std::string_view key, std::string_view value) {
@@ -93,6 +104,8 @@ void ActorService::Register(CallPtr call, const proto::RegisterActor& request) {
     wrong = absl::StrCat("actor ", id->ToHex(), " was not made by ", call->client.ToString());
   } else if (request.detached() && jobs_.Find(request.job()) == nullptr) {
     wrong = absl::StrCat("no job ", request.job());
+  } else if (const auto lease = ParseLeaseSpec(request.lease()); !lease.ok()) {
+    wrong = std::string(lease.status().message());
   } else if (request.creation().size() + request.handle().size() > kMaxCreationBytes) {
     wrong = "creation arguments of more than 16 MiB; put them into the object store";
   }
@@ -246,6 +259,8 @@ void ActorService::OnReport(CallPtr call, NodeNumber node, const proto::ActorSta
                         report.incarnation() > entry->info().incarnation();
   if (entry == nullptr || !entry->is_alive() || !entry->info().detached() ||
       (report.incarnation() != entry->info().incarnation() && !is_later)) {
+    if (id.ok() && (entry == nullptr || !entry->is_alive() || entry->asked != node))
+      placement_.OnGone(*id, node);
     if (entry != nullptr && !died) {
       EndIncarnation(node, *id, *entry, report.incarnation());
     } else if (id.ok() && !died) {
@@ -255,6 +270,11 @@ void ActorService::OnReport(CallPtr call, NodeNumber node, const proto::ActorSta
     return;
   }
   entry->unaccounted = false;
+  if (died) {
+    placement_.OnGone(*id, node);
+  } else {
+    placement_.OnReported(*id, node);
+  }
   // Until this is on disk the actor counts as pending: it must not be ordered from another node.
   entry->asked = node;
   entry->next_order = Deadline(context_.clock.Now(), context_.options.repeat_after);
@@ -264,9 +284,16 @@ void ActorService::OnReport(CallPtr call, NodeNumber node, const proto::ActorSta
       what.started = report.started();
       return Happen(std::move(call), std::move(what));
     case proto::ActorStateReport::kDied:
-      // Of a raylet that lives: it was to start there, and the node takes no more work.
+      // Of a raylet that lives: it was to start there, and the node has no room or takes no work.
       what.event =
           report.died().cause() == proto::Death::NODE_DIED ? ActorEvent::kLost : ActorEvent::kDied;
+      if (what.event == ActorEvent::kLost) {
+        entry->avoid = node;
+        ++entry->given_back;
+      } else if (report.died().cause() == proto::Death::START_FAILED &&
+                 placement_.OnlyRayletKnowsGroup(entry->record.lease())) {
+        what.event = ActorEvent::kKilled;  // Its group is gone, for good.
+      }
       what.death = report.died();
       return Happen(std::move(call), std::move(what));
     case proto::ActorStateReport::kPending:
@@ -357,6 +384,8 @@ void ActorService::Apply(const Happening& what, const ActorStep& step, proto::Ac
   switch (step.action) {
     case ActorAction::kRecord:
       entry.alive_since = now;
+      entry.avoid = 0;
+      entry.given_back = 0;
       entry.next_order = kForever;
       break;
     case ActorAction::kGrant: {
@@ -366,8 +395,8 @@ void ActorService::Apply(const Happening& what, const ActorStep& step, proto::Ac
       if (what.event == ActorEvent::kDied) entry.quick_deaths = quick ? entry.quick_deaths + 1 : 0;
       entry.alive_since = 0;
       entry.asked = 0;
-      entry.next_order =
-          now + (what.event == ActorEvent::kDied ? RestartDelay(entry.quick_deaths) : 0);
+      entry.next_order = now + (what.event == ActorEvent::kDied ? RestartDelay(entry.quick_deaths)
+                                                                : MoveDelay(entry.given_back));
       break;
     }
     case ActorAction::kBury:
@@ -429,6 +458,7 @@ void ActorService::OnNodeDead(NodeNumber node) {
   proto::Death death;
   death.set_cause(proto::Death::NODE_DIED);
   death.set_message(absl::StrCat("node ", node, " died"));
+  placement_.OnNodeDead(node);
   for (const ActorId& id : table_.DetachedOn(node)) {
     const uint32_t incarnation = table_.Find(id)->info().incarnation();
     Happen(nullptr,
@@ -480,9 +510,11 @@ void ActorService::Tick() {
   Trim();
   if (!active_) return;
   const Nanos now = context_.clock.Now();
-  for (const ActorId& id : table_.Starting()) {
-    ActorEntry& entry = *table_.Find(id);
-    if (entry.next_order <= now) Order(id, entry);
+  // A copy: an actor that can never start ends as it is looked at.
+  const std::vector<ActorId> starting(table_.Starting().begin(), table_.Starting().end());
+  for (const ActorId& id : starting) {
+    ActorEntry* entry = table_.Find(id);
+    if (entry != nullptr && entry->next_order <= now) Order(id, *entry);
   }
   for (auto at = ending_.begin(); at != ending_.end();) {
     const ActorId id = *at;
@@ -526,12 +558,8 @@ void ActorService::Trim() {
 void ActorService::Order(const ActorId& id, ActorEntry& entry) {
   const Nanos now = context_.clock.Now();
   entry.next_order = Deadline(now, context_.options.repeat_after);
-  if (entry.asked == 0) {
-    // One incarnation is only ever ordered from one node; that node's death makes it another.
-    const std::optional<NodeNumber> node = nodes_.PickFor(entry.record.lease(), id.maker().node);
-    if (!node) return;
-    entry.asked = *node;
-  }
+  // One incarnation is only ever ordered from one node; that node's death makes it another.
+  if (entry.asked == 0 && !FindNode(id, entry)) return;
   const proto::ActorInfo& info = entry.info();
   proto::GcsEvent event;
   event.set_client(RayletOf(entry.asked).packed());
@@ -545,6 +573,32 @@ void ActorService::Order(const ActorId& id, ActorEntry& entry) {
   start->set_class_name(info.class_name());
   if (const proto::JobInfo* job = jobs_.Find(info.job())) *start->mutable_job() = *job;
   SendMessage(context_.transport.To(RayletOf(entry.asked)), FrameKind::kGcsEvent, event);
+}
+
+bool ActorService::FindNode(const ActorId& id, ActorEntry& entry) {
+  const ActorPlacement::Choice choice = placement_.Choose(entry.record.lease(), id.maker().node,
+                                                          std::exchange(entry.avoid, 0));
+  if (choice.node != 0) {
+    entry.asked = choice.node;
+    placement_.OnOrdered(id, entry.record.lease(), choice.node);
+    return true;
+  }
+  if (choice.never) {
+    proto::Death death;
+    death.set_cause(proto::Death::START_FAILED);
+    death.set_message(choice.words);
+    Happen(nullptr, {.id = id,
+                     .incarnation = entry.info().incarnation(),
+                     .event = ActorEvent::kKilled,
+                     .death = std::move(death)});
+    return false;
+  }
+  entry.next_order = Deadline(context_.clock.Now(), kLookAgain);
+  if (entry.info().words() != choice.words) {
+    entry.record.mutable_info()->set_words(choice.words);
+    Publish(entry.info());
+  }
+  return false;
 }
 
 void ActorService::SendKill(NodeNumber node, const ActorId& id, uint32_t incarnation,

@@ -10,6 +10,7 @@
 #include <string_view>
 #include <vector>
 
+#include "gcs/actor_placement.h"
 #include "gcs/actor_state.h"
 #include "gcs/actor_table.h"
 #include "gcs/command_pipeline.h"
@@ -26,7 +27,7 @@ class ActorService {
 
   // `on_last_detached` is called when the last living detached actor of a job is dead.
   ActorService(const GcsContext& context, const NodeTable& nodes, const JobTable& jobs,
-               std::function<void(JobNumber)> on_last_detached);
+               ActorPlacement& placement, std::function<void(JobNumber)> on_last_detached);
 
   void Load(std::string_view key, std::string_view value);
   // The raylets have reported (or had their time): what none of them knows is lost, and orders may
@@ -68,6 +69,7 @@ class ActorService {
   void EndNamed(CallPtr call, const ActorId& id, proto::Death death);
   void Trim();
   void Order(const ActorId& id, ActorEntry& entry);
+  bool FindNode(const ActorId& id, ActorEntry& entry);
   void EndIncarnation(NodeNumber node, const ActorId& id, ActorEntry& entry, uint32_t incarnation);
   void SendKill(NodeNumber node, const ActorId& id, uint32_t incarnation, std::string_view reason);
   void Publish(const proto::ActorInfo& info);
@@ -75,6 +77,7 @@ class ActorService {
   const GcsContext context_;
   const NodeTable& nodes_;
   const JobTable& jobs_;
+  ActorPlacement& placement_;
   const std::function<void(JobNumber)> on_last_detached_;
   ActorTable table_;
   bool active_ = false;

@@ -38,9 +38,10 @@ GcsService::GcsService(GcsOptions options, const Clock& clock, Storage& storage,
       jobs_(
           context_, [this](JobNumber job) { OnJobEnded(job); },
           [this](JobNumber job) { return actors_.table().HasDetachedOf(job); }),
-      actors_(context_, nodes_.table(), jobs_.table(),
-              [this](JobNumber job) { ReleaseFunctions(job); }),
       groups_(context_, nodes_.table()),
+      placement_(nodes_.table(), groups_.table(), random_),
+      actors_(context_, nodes_.table(), jobs_.table(), placement_,
+              [this](JobNumber job) { ReleaseFunctions(job); }),
       functions_(context_),
       key_values_(context_) {}
 
@@ -178,7 +179,8 @@ void GcsService::Dispatch(CallPtr call, const proto::GcsRequest& request) {
     case R::kRegisterNode:
       return nodes_.Register(std::move(call), request.register_node(), cluster_id_);
     case R::kHeartbeat:
-      return nodes_.OnHeartbeat(call, node, request.heartbeat());
+      nodes_.OnHeartbeat(call, node, request.heartbeat());
+      return placement_.OnHeartbeat(node);
     case R::kNodeReport:
       return OnNodeReport(call, request.node_report());
     case R::kUnregisterNode:

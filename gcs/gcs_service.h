@@ -20,6 +20,7 @@
 #include "base/clock.h"
 #include "base/random.h"
 #include "base/transport.h"
+#include "gcs/actor_placement.h"
 #include "gcs/actor_service.h"
 #include "gcs/command_pipeline.h"
 #include "gcs/function_service.h"
@@ -121,8 +122,9 @@ class GcsService {
   const GcsContext context_;
   NodeService nodes_;
   JobService jobs_;
-  ActorService actors_;
   GroupService groups_;
+  ActorPlacement placement_;
+  ActorService actors_;
   FunctionService functions_;
   KeyValueService key_values_;
 

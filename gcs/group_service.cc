@@ -134,7 +134,14 @@ void GroupService::OnReport(CallPtr call, NodeNumber node, const proto::GroupRep
   GroupEntry* entry = id.ok() ? table_.Find(*id) : nullptr;
   const bool current =
       entry != nullptr && report.placement_number() == entry->info.placement_number();
-  if (!current || report.bundle_nodes_size() > kMaxBundles) {
+  if (id.ok() && entry == nullptr && report.placement_number() == 0 && id->maker().node == node &&
+      report.bundle_nodes_size() <= kMaxBundles) {
+    if (report.state() == proto::GroupInfo::CREATED) {
+      table_.PutPlace(*id, {report.bundle_nodes().begin(), report.bundle_nodes().end()});
+    } else {
+      table_.ErasePlace(*id);
+    }
+  } else if (!current || report.bundle_nodes_size() > kMaxBundles) {
     const bool is_ours = entry != nullptr || report.detached();
     if (id.ok() && is_ours && report.state() != proto::GroupInfo::REMOVED)
       SendDrop(node, *id, report.placement_number());
@@ -232,6 +239,7 @@ Outcome GroupService::Plan(const Happening& what) {
 }
 
 void GroupService::OnNodeDead(NodeNumber node) {
+  table_.ErasePlacesOfNode(node);
   for (const PlacementGroupId& id : table_.DetachedOn(node)) {
     const uint32_t number = table_.Find(id)->info.placement_number();
     Happen(nullptr, {.id = id, .placement_number = number, .event = GroupEvent::kLost});
@@ -242,6 +250,7 @@ void GroupService::OnNodeDead(NodeNumber node) {
 }
 
 void GroupService::OnProcessGone(ProcessId process) {
+  table_.ErasePlacesOf(process);
   for (const PlacementGroupId& id : table_.AttachedOf(process)) {
     Happen(nullptr, {.id = id, .event = GroupEvent::kRemoved});
   }

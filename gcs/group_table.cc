@@ -66,4 +66,25 @@ std::vector<PlacementGroupId> GroupTable::AttachedOfNode(NodeNumber node) const 
   return ids;
 }
 
+void GroupTable::PutPlace(const PlacementGroupId& id, std::vector<NodeNumber> bundle_nodes) {
+  places_[id] = std::move(bundle_nodes);
+}
+
+const std::vector<NodeNumber>* GroupTable::FindPlace(const PlacementGroupId& id) const {
+  const auto found = places_.find(id);
+  return found == places_.end() ? nullptr : &found->second;
+}
+
+void GroupTable::ErasePlacesOf(ProcessId maker) {
+  auto at = places_.lower_bound(PlacementGroupId{maker.packed(), 0});
+  while (at != places_.end() && at->first.maker_bits == maker.packed()) at = places_.erase(at);
+}
+
+void GroupTable::ErasePlacesOfNode(NodeNumber node) {
+  std::erase_if(places_, [node](const auto& place) {
+    const auto& [id, nodes] = place;
+    return id.maker().node == node || std::find(nodes.begin(), nodes.end(), node) != nodes.end();
+  });
+}
+
 }  // namespace sheaf

@@ -32,12 +32,20 @@ class GroupTable {
       NodeNumber node) const;  // A bundle, or the raylet that places it.
   std::vector<PlacementGroupId> AttachedOf(ProcessId maker) const;  // Not detached.
   std::vector<PlacementGroupId> AttachedOfNode(NodeNumber node) const;
+  // Where the bundles of a group are that is neither named nor detached, as the raylet that placed
+  // it said when a detached actor was to start in it. nullptr: not known.
+  void PutPlace(const PlacementGroupId& id, std::vector<NodeNumber> bundle_nodes);
+  const std::vector<NodeNumber>* FindPlace(const PlacementGroupId& id) const;
+  void ErasePlace(const PlacementGroupId& id) { places_.erase(id); }
+  void ErasePlacesOf(ProcessId maker);
+  void ErasePlacesOfNode(NodeNumber node);  // Of makers there, and of groups with a bundle there.
   std::map<PlacementGroupId, GroupEntry>& all() { return groups_; }
   const std::map<PlacementGroupId, GroupEntry>& all() const { return groups_; }
 
  private:
   std::map<PlacementGroupId, GroupEntry> groups_;
   std::map<std::pair<std::string, std::string>, PlacementGroupId> by_name_;
+  std::map<PlacementGroupId, std::vector<NodeNumber>> places_;
 };
 
 }  // namespace sheaf

@@ -35,6 +35,7 @@ class NodeService {
   void Tick();
 
   const NodeTable& table() const { return table_; }
+  NodeTable& table() { return table_; }
   NodeNumber last_number() const { return last_number_; }
 
  private:

@@ -11,6 +11,7 @@ const proto::NodeInfo* NodeTable::Find(NodeNumber node) const {
 }
 
 proto::NodeInfo* NodeTable::FindSoft(NodeNumber node) {
+  changed_(node);
   const auto found = nodes_.find(node);
   return found == nodes_.end() ? nullptr : &found->second;
 }
@@ -31,6 +32,7 @@ void NodeTable::Put(proto::NodeInfo info) {
   if (info.state() == proto::NodeInfo::DEAD) ++dead_;
   if (!info.nonce().empty()) by_nonce_[info.nonce()] = node;
   nodes_[node] = std::move(info);
+  changed_(node);
 }
 
 void NodeTable::Erase(NodeNumber node) {
@@ -39,6 +41,7 @@ void NodeTable::Erase(NodeNumber node) {
   if (found->second.state() == proto::NodeInfo::DEAD) --dead_;
   by_nonce_.erase(found->second.nonce());
   nodes_.erase(found);
+  changed_(node);
 }
 
 std::vector<NodeNumber> NodeTable::Surplus(size_t max) const {
@@ -55,39 +58,20 @@ bool TakesWork(const proto::NodeInfo& info) {
   return info.state() == proto::NodeInfo::ALIVE && !info.suspect();
 }
 
-bool Fits(const proto::Resources& wanted, const proto::Resources& there) {
-  for (const auto& [name, amount] : wanted.amounts()) {
-    const auto found = there.amounts().find(name);
-    if (amount > 0 && (found == there.amounts().end() || found->second < amount)) return false;
-  }
-  return true;
-}
-
 }  // namespace
 
 std::optional<NodeNumber> NodeTable::Pick(NodeNumber preferred) const {
-  return PickFor({}, preferred);
+  if (const proto::NodeInfo* info = Find(preferred); info != nullptr && TakesWork(*info))
+    return preferred;
+  for (const auto& [node, info] : nodes_) {
+    if (TakesWork(info)) return node;
+  }
+  return std::nullopt;
 }
 
-std::optional<NodeNumber> NodeTable::PickFor(const proto::LeaseSpec& lease,
-                                             NodeNumber preferred) const {
-  if (lease.strategy().kind() == proto::Strategy::NODE_AFFINITY) {
-    const proto::NodeInfo* bound = Find(lease.strategy().node());
-    if (bound != nullptr && TakesWork(*bound)) return lease.strategy().node();
-  }
-  std::optional<NodeNumber> best;
-  int best_rank = -1;
-  for (const auto& [node, info] : nodes_) {
-    if (!TakesWork(info)) continue;
-    int rank = Fits(lease.resources(), info.available()) ? 4
-               : Fits(lease.resources(), info.total())   ? 2
-                                                         : 0;
-    if (node == preferred) ++rank;
-    if (rank <= best_rank) continue;
-    best_rank = rank;
-    best = node;
-  }
-  return best;
+void NodeTable::Watch(std::function<void(NodeNumber)> changed) {
+  changed_ = std::move(changed);
+  for (const auto& [node, info] : nodes_) changed_(node);
 }
 
 }  // namespace sheaf

@@ -4,6 +4,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <map>
 #include <optional>
 #include <string>
@@ -47,12 +48,11 @@ class NodeTable {
   // The dead nodes with the lowest numbers, when more than `max` are dead.
   std::vector<NodeNumber> Surplus(size_t max) const;
   void Erase(NodeNumber node);
-  // Where new work may go: `preferred` if it is healthy and ALIVE, else the lowest such number.
-  // nullopt: none.
+  // Where a group may be placed from: `preferred` if it is healthy and ALIVE, else the lowest such
+  // number. nullopt: none.
   std::optional<NodeNumber> Pick(NodeNumber preferred) const;
-  // For work that asks for `lease`: the node that it is bound to, else one with room for it now,
-  // else one that could ever hold it, else any; of equals `preferred`, then the lowest number.
-  std::optional<NodeNumber> PickFor(const proto::LeaseSpec& lease, NodeNumber preferred) const;
+  // `changed` is called when a node comes or goes, or may be about to change.
+  void Watch(std::function<void(NodeNumber)> changed);
 
   const std::map<NodeNumber, proto::NodeInfo>& all() const { return nodes_; }
   size_t members() const { return nodes_.size() - dead_; }
@@ -60,6 +60,7 @@ class NodeTable {
  private:
   std::map<NodeNumber, proto::NodeInfo> nodes_;
   std::map<std::string, NodeNumber, std::less<>> by_nonce_;
+  std::function<void(NodeNumber)> changed_ = [](NodeNumber) {};
   size_t dead_ = 0;
 };
 

@@ -6,7 +6,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "base/status_macros.h"
-#include "raylet/lease_spec.h"
+#include "scheduling/lease_spec.h"
 
 namespace sheaf {
 

@@ -24,9 +24,9 @@
 #include "base/ids.h"
 #include "base/resources.h"
 #include "proto/raylet.pb.h"
-#include "raylet/cluster_view.h"
 #include "raylet/group_placement.h"
 #include "raylet/resource_ledger.h"
+#include "scheduling/cluster_view.h"
 
 namespace sheaf {
 

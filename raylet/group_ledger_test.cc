@@ -7,7 +7,7 @@
 #include <set>
 
 #include "base/random.h"
-#include "raylet/lease_spec.h"
+#include "scheduling/lease_spec.h"
 
 namespace sheaf {
 namespace {

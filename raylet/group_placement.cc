@@ -6,8 +6,8 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
-#include "raylet/lease_spec.h"
-#include "raylet/scheduling_policy.h"
+#include "scheduling/lease_spec.h"
+#include "scheduling/scheduling_policy.h"
 
 namespace sheaf {
 namespace {

@@ -11,7 +11,7 @@
 
 #include "base/ids.h"
 #include "base/resources.h"
-#include "raylet/cluster_view.h"
+#include "scheduling/cluster_view.h"
 
 namespace sheaf {
 

@@ -32,10 +32,10 @@
 #include "base/random.h"
 #include "base/resources.h"
 #include "proto/raylet.pb.h"
-#include "raylet/cluster_view.h"
-#include "raylet/lease_spec.h"
 #include "raylet/resource_ledger.h"
-#include "raylet/scheduling_policy.h"
+#include "scheduling/cluster_view.h"
+#include "scheduling/lease_spec.h"
+#include "scheduling/scheduling_policy.h"
 
 namespace sheaf {
 

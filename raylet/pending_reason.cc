@@ -8,7 +8,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
-#include "raylet/scheduling_policy.h"
+#include "scheduling/scheduling_policy.h"
 
 namespace sheaf {
 namespace {

@@ -201,6 +201,7 @@ void Raylet::OnSocketClosed(ProcessId process) {
 void Raylet::Tick() {
   const Nanos now = Now();
   queue_.OnTick(now);
+  CheckDetached();
   pool_.Tick();
   references_.Tick();
   gcs_.Tick();

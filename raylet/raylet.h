@@ -45,7 +45,6 @@
 #include "proto/gcs.pb.h"
 #include "proto/raylet.pb.h"
 #include "raylet/attach_info.h"
-#include "raylet/cluster_view.h"
 #include "raylet/gcs_link.h"
 #include "raylet/group_ledger.h"
 #include "raylet/launcher.h"
@@ -60,6 +59,7 @@
 #include "raylet/store_events.h"
 #include "raylet/sweeper.h"
 #include "raylet/worker_pool.h"
+#include "scheduling/cluster_view.h"
 
 namespace sheaf {
 
@@ -217,6 +217,8 @@ class Raylet {
     bool ending = false;
     std::string words;     // What it waits for.
     proto::Death failure;  // Of its constructor.
+    Nanos came_at = 0;
+    Nanos look_at = 0;  // Then, without room here, it is asked whether there is some elsewhere.
   };
   struct StoreCounts {
     uint64_t spills = 0, restores = 0, refusals = 0, spilled_bytes = 0, restored_bytes = 0,
@@ -374,7 +376,9 @@ class Raylet {
   void ReportGroup(PlacementGroupId id, const proto::GroupState& state);
   void TellWatchers(PlacementGroupId id, const proto::GroupState& state);
   bool IsElsewhere(PlacementGroupId id) const;  // Another raylet coordinates it.
+  void TellPlace(PlacementGroupId id);
   void FollowGroup(PlacementGroupId id);
+  void FollowGroupOf(const proto::LeaseSpec& spec);
   void SendBundles(const GroupAction& action, FrameKind kind);
   absl::Status OnBundles(ProcessId from, const Frame& frame);
   bool PrepareBundles(ProcessId coordinator, const std::vector<BundleId>& bundles,
@@ -396,6 +400,10 @@ class Raylet {
   void OnDetachedWorkerDied(ProcessId worker, const proto::Death& death);
   void EndDetached(DetachedActor& actor, const std::string& reason);
   void RemoveDetached(uint64_t key, const proto::Death& death);
+  void CheckDetached();
+  std::string ReasonToGiveBack(const LeaseQueue::Pending& pending, const DetachedActor& actor);
+  bool IsGroupUnknown(const LeaseSpec& spec) const;
+  std::string ReasonOfGroup(const LeaseSpec& spec, bool waits_long);
   void ReportDetached(const DetachedActor& actor);
   proto::ActorStateReport StateOf(const DetachedActor& actor) const;
   void SendActorState(const proto::ActorStateReport& report);

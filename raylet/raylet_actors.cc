@@ -17,6 +17,11 @@ namespace {
 // it here.
 constexpr Nanos kKeepJobForRestart = 30 * kSecond;
 constexpr size_t kMaxQueuedActorRows = 100'000;
+// A detached actor without room here for so long goes where there is some, and after the second
+// even where there is none either.
+constexpr Nanos kFirstLookElsewhere = kSecond;
+constexpr Nanos kTryAnotherQueue = 30 * kSecond;
+constexpr Nanos kLookElsewherePeriod = kSecond / 4;
 
 // Where the program of a job lies whose driver never attached here: as its command line says.
 std::string ProgramOf(const proto::JobStart& start) {
@@ -47,6 +52,7 @@ void Raylet::OnStartActor(const proto::StartActor& message) {
   actor.start.mutable_lease()->set_actor(true);
   actor.start.mutable_lease()->set_actor_id(message.actor_id());
   actor.key = ++last_detached_key_;
+  actor.came_at = Now();
   actor.job = LocalJob(message.job().job());
   if (actor.job == 0) {  // Its driver was on another node, or ended before this raylet started.
     actor.job = ++last_job_;
@@ -77,8 +83,89 @@ void Raylet::OnStartActor(const proto::StartActor& message) {
   *demand.mutable_spec() = added.start.lease();
   demand.set_wanted(1);
   demand.set_backlog(1);
+  FollowGroupOf(demand.spec());
   // The GCS chose this node.
   queue_.OnDemand(RayletOf(options_.node), demand, Now(), {}, 0, kMaxHops);
+  CheckDetached();
+}
+
+// An actor that this node cannot start goes back to the GCS, which orders it from another one. It
+// stays while no node has more room: here it takes part in the queue for what comes free.
+void Raylet::CheckDetached() {
+  const Nanos now = Now();
+  std::vector<std::pair<uint64_t, std::string>> back;
+  std::vector<uint64_t> gone;
+  for (auto& [id, actor] : detached_) {
+    if (actor.worker.process != 0 || actor.ending || now < actor.look_at) continue;
+    actor.look_at = now + kLookElsewherePeriod;
+    const auto pending = queue_.FindPending(RayletOf(options_.node), actor.key);
+    if (!pending.has_value()) continue;  // It has its room: a worker starts.
+    if (IsGroupUnknown(*pending->spec) && now - actor.came_at >= kFirstLookElsewhere) {
+      gone.push_back(actor.key);
+      continue;
+    }
+    std::string reason = ReasonToGiveBack(*pending, actor);
+    if (!reason.empty()) back.emplace_back(actor.key, std::move(reason));
+  }
+  for (const auto& [key, reason] : back) {
+    proto::Death death;
+    death.set_cause(proto::Death::NODE_DIED);  // For the GCS: as if this node were gone.
+    death.set_message(reason);
+    RemoveDetached(key, death);
+  }
+  for (const uint64_t key : gone)
+    OnDetachedRefused(key, ErrorKind::kGroupRemoved, "its placement group was removed");
+}
+
+// Its raylet, which would know of it, is this one, or dead.
+bool Raylet::IsGroupUnknown(const LeaseSpec& spec) const {
+  return spec.strategy.kind == StrategyKind::kPlacementGroup &&
+         !view_.groups.contains(spec.strategy.group) && !IsElsewhere(spec.strategy.group) &&
+         groups_.Find(spec.strategy.group) == nullptr;
+}
+
+// Empty: `actor` waits on here.
+std::string Raylet::ReasonToGiveBack(const LeaseQueue::Pending& pending,
+                                     const DetachedActor& actor) {
+  const LeaseSpec& spec = *pending.spec;
+  const Nanos waits = Now() - actor.came_at;
+  if (spec.strategy.kind == StrategyKind::kPlacementGroup)
+    return ReasonOfGroup(spec, waits >= kFirstLookElsewhere);
+  if (waits < kFirstLookElsewhere) return "";
+  Resources hidden;  // This node has had its time.
+  std::swap(hidden, view_.here().available);
+  PolicyContext context;
+  const Placement place = Place(spec, view_, context);
+  std::swap(hidden, view_.here().available);
+  if (place.kind == Placement::Kind::kNode && place.node != options_.node) {
+    view_.nodes[place.node].available -= spec.resources;  // Until it reports anew.
+    return absl::StrCat("no room on node ", options_.node, ", some on node ", place.node);
+  }
+  if (place.kind != Placement::Kind::kWait || waits < kTryAnotherQueue) return "";
+  for (const auto& [node, seen] : view_.nodes) {
+    if (node != options_.node && seen.usable() && CouldHold(spec, view_, node))
+      return absl::StrCat("no room on node ", options_.node, " for ", waits / kSecond, " s");
+  }
+  return "";
+}
+
+std::string Raylet::ReasonOfGroup(const LeaseSpec& spec, bool waits_long) {
+  const PlacementGroupId id = spec.strategy.group;
+  const auto known = view_.groups.find(id);
+  if (known == view_.groups.end() || known->second.state != GroupPlacement::State::kCreated)
+    return "";
+  std::vector<NodeNumber> nodes = known->second.bundle_nodes;
+  if (spec.strategy.bundle != kAnyBundle) {
+    if (static_cast<size_t>(spec.strategy.bundle) >= nodes.size()) return "";  // The queue refuses it.
+    nodes = {nodes[static_cast<size_t>(spec.strategy.bundle)]};
+  }
+  const bool here = std::find(nodes.begin(), nodes.end(), options_.node) != nodes.end();
+  const bool elsewhere = std::any_of(nodes.begin(), nodes.end(),
+                                     [&](NodeNumber node) { return node != options_.node; });
+  if (here && (!waits_long || !elsewhere)) return "";
+  TellPlace(id);
+  return here ? "its placement group has no room here"
+              : "the bundle of its placement group is on another node";
 }
 
 void Raylet::OnKillActor(const proto::KillActor& message) {

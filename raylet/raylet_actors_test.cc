@@ -265,6 +265,47 @@ SCENARIO("a node that drains gives back the detached actors that have no worker 
   }
 }
 
+SCENARIO("a detached actor without room here goes back to the GCS when another node has some") {
+  DetachedTest t;
+  const proto::LeaseGrant grant = t.node.Lease(t.driver, 9, 2);  // Both CPUs.
+  t.node.GcsSays(t.start);
+  CHECK(t.LastReport().has_pending());
+  WHEN("no node has room, it stays in the queue here") {
+    t.node.AddNode(2, "slot:1");
+    t.node.Advance(10 * kSecond);
+    CHECK(t.LastReport().has_pending());
+    t.node.Return(t.driver, grant.lease());
+    t.node.WorkersReady();
+    t.Placed();
+  }
+  WHEN("another node has room, this one has a second") {
+    t.node.AddNode(2, "CPU:4");
+    t.node.Advance(800 * kMillisecond);
+    CHECK(t.LastReport().has_pending());
+    t.node.Advance(600 * kMillisecond);
+    CHECK(t.LastReport().died().cause() == proto::Death::NODE_DIED);
+    THEN("it does not start here any more") {
+      t.node.Demand(t.driver, 9, 0, 2);
+      t.node.Return(t.driver, grant.lease());
+      t.node.WorkersReady();
+      CHECK(t.node.raylet->GetStats().leases == 0);
+    }
+  }
+}
+
+SCENARIO("a detached actor of a placement group of which nobody knows ends") {
+  DetachedTest t;
+  proto::Strategy* strategy = t.start.mutable_start_actor()->mutable_lease()->mutable_strategy();
+  strategy->set_kind(proto::Strategy::PLACEMENT_GROUP);
+  strategy->set_group_id(PlacementGroupId::Make(t.driver, 3).Binary());
+  strategy->set_bundle(-1);
+  t.node.GcsSays(t.start);
+  CHECK(t.LastReport().has_pending());
+  t.node.Advance(2 * kSecond);
+  CHECK(t.LastReport().died().cause() == proto::Death::START_FAILED);
+  CHECK_THAT(t.LastReport().died().message(), Catch::Contains("was removed"));
+}
+
 SCENARIO("a kill of an incarnation before the one that is here is answered, and ends nothing") {
   DetachedTest t;
   t.start.mutable_start_actor()->set_incarnation(2);

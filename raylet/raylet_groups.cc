@@ -154,6 +154,26 @@ void Raylet::FollowGroup(PlacementGroupId id) {
   SendMessage(To(RayletOf(id.maker().node)), FrameKind::kGroupRequest, request);
 }
 
+void Raylet::FollowGroupOf(const proto::LeaseSpec& spec) {
+  if (spec.strategy().kind() != proto::Strategy::PLACEMENT_GROUP) return;
+  const auto group = PlacementGroupId::FromBinary(spec.strategy().group_id());
+  if (group.ok() && IsElsewhere(*group) && !view_.groups.contains(*group)) FollowGroup(*group);
+}
+
+// The GCS does not know of a group that is neither named nor detached, and is to start an actor in
+// it.
+void Raylet::TellPlace(PlacementGroupId id) {
+  const auto state = group_states_.find(id);
+  if (state == group_states_.end() || registered_groups_.contains(id)) return;
+  proto::GcsRequest request;
+  proto::GroupReport& report = *request.mutable_group_report();
+  report.set_group_id(id.Binary());
+  report.set_state(state->second.state() == proto::GroupState::CREATED ? proto::GroupInfo::CREATED
+                                                                       : proto::GroupInfo::PENDING);
+  *report.mutable_bundle_nodes() = state->second.bundle_nodes();
+  gcs_.Command(std::move(request), nullptr);
+}
+
 void Raylet::SendBundles(const GroupAction& action, FrameKind kind) {
   proto::Bundles message;
   message.set_group_id(action.group.Binary());

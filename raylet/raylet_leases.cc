@@ -33,10 +33,7 @@ absl::Status Raylet::OnLeaseDemand(ProcessId owner, const Frame& frame) {
     return absl::OkStatus();
   }
   if (demand.has_spec()) SHEAF_RETURN_IF_ERROR(AddJobEnvironment(job, demand.mutable_spec()));
-  if (demand.spec().strategy().kind() == proto::Strategy::PLACEMENT_GROUP) {
-    const auto group = PlacementGroupId::FromBinary(demand.spec().strategy().group_id());
-    if (group.ok() && IsElsewhere(*group) && !view_.groups.contains(*group)) FollowGroup(*group);
-  }
+  FollowGroupOf(demand.spec());
   queue_.OnDemand(owner, demand, Now(), ArgumentBytesOf(demand));
   return absl::OkStatus();
 }

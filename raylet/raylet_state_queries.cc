@@ -168,6 +168,12 @@ void Raylet::AskGcs(uint64_t number, Query* query) {
     case proto::StateQuery::ACTORS:
       request.mutable_list_actors()->set_all_name_spaces(true);
       break;
+    case proto::StateQuery::WHY: {  // A detached actor that no node has.
+      const auto id = ActorId::FromHex(query->message.id());
+      if (!id.ok() || !query->answer.words().empty()) return;
+      request.mutable_lookup_actor()->set_actor_id(id->Binary());
+      break;
+    }
     default:
       return;
   }
@@ -230,6 +236,10 @@ void Raylet::MergeGcs(const proto::GcsReply& reply, Query* query) {
     row.set_state(StateName(job.state()));
     row.set_start_time_unix_s(job.start_time_unix_s());
     budget.Count(row);
+  }
+  if (reply.has_actor() && !reply.actor().words().empty()) {
+    answer.set_words(absl::StrCat(answer.words(), answer.words().empty() ? "" : "\n",
+                                  "the detached actor waits for: ", reply.actor().words()));
   }
   google::protobuf::RepeatedPtrField<proto::ActorRow> actors = reply.actors().actors();
   AppendNew(&actors, answer.mutable_actors(), kActorId, &budget);

@@ -14,7 +14,7 @@
 #include "absl/status/status.h"
 #include "base/ids.h"
 #include "base/resources.h"
-#include "raylet/cluster_view.h"
+#include "scheduling/cluster_view.h"
 
 namespace sheaf {
 

@@ -1,5 +1,5 @@
 // Copyright The Sheaf Authors. SPDX-License-Identifier: Apache-2.0
-#include "raylet/cluster_view.h"
+#include "scheduling/cluster_view.h"
 
 #include <algorithm>
 

@@ -11,8 +11,8 @@
 #include "base/ids.h"
 #include "base/random.h"
 #include "base/resources.h"
-#include "raylet/cluster_view.h"
-#include "raylet/lease_spec.h"
+#include "scheduling/cluster_view.h"
+#include "scheduling/lease_spec.h"
 
 namespace sheaf {
 

@@ -12,7 +12,7 @@
 #include "base/resources.h"
 #include "proto/common.pb.h"
 #include "proto/raylet.pb.h"
-#include "raylet/cluster_view.h"
+#include "scheduling/cluster_view.h"
 
 namespace sheaf {
 

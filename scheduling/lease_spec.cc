@@ -1,5 +1,5 @@
 // Copyright The Sheaf Authors. SPDX-License-Identifier: Apache-2.0
-#include "raylet/lease_spec.h"
+#include "scheduling/lease_spec.h"
 
 #include <utility>
 

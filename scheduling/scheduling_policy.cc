@@ -1,5 +1,5 @@
 // Copyright The Sheaf Authors. SPDX-License-Identifier: Apache-2.0
-#include "raylet/scheduling_policy.h"
+#include "scheduling/scheduling_policy.h"
 
 #include <algorithm>
 #include <optional>

@@ -1,0 +1,107 @@
+# Copyright The Sheaf Authors. SPDX-License-Identifier: Apache-2.0
+"""Where detached actors start in a cluster of real nodes."""
+
+import collections
+import subprocess
+import time
+import uuid
+
+import pytest
+import sheaf
+from sheaf.cluster_utils import Cluster
+from sheaf.lifecycle import _executable
+from sheaf.util.placement_group import placement_group, remove_placement_group
+from sheaf.util.scheduling_strategies import PlacementGroupSchedulingStrategy
+
+from conftest import WAIT_S
+
+
+@pytest.fixture(scope="module")
+def cluster():
+    sheaf.shutdown()
+    made = Cluster(initialize_head=True, head_node_args={"num_cpus": 2, "object_store_memory": 128 << 20})
+    try:
+        for name in ("b", "c"):
+            made.add_node(num_cpus=2, resources={name: 1}, labels={"zone": name}, object_store_memory=128 << 20)
+        made.connect()
+        made.wait_for_nodes()
+        yield made
+    finally:
+        sheaf.shutdown()
+        made.shutdown()
+
+
+@sheaf.remote
+class Place:
+    def where(self):
+        return sheaf.get_runtime_context().get_node_id()
+
+
+def detached(count=1, **given):
+    made = [Place.options(lifetime="detached", name=uuid.uuid4().hex, **given).remote() for _ in range(count)]
+    return made if count > 1 else made[0]
+
+
+def nodes_of(actors):
+    return collections.Counter(sheaf.get([actor.where.remote() for actor in actors], timeout=WAIT_S))
+
+
+def end(actors):
+    """Returns when all nodes have said that what the actors held is free."""
+    for actor in actors:
+        sheaf.kill(actor)
+    deadline = time.monotonic() + WAIT_S
+    while sheaf.available_resources().get("CPU") != sheaf.cluster_resources()["CPU"]:
+        assert time.monotonic() < deadline, sheaf.available_resources()
+        time.sleep(0.05)
+
+
+def why(cluster, actor):
+    words = subprocess.run([_executable(), "why", f"--address={cluster.head_node.session}", actor._actor_id.hex()],
+                           capture_output=True, text=True, timeout=WAIT_S)
+    return words.stdout + words.stderr
+
+
+def test_actors_made_at_once_fill_all_nodes_and_the_next_waits_for_the_first_that_ends(cluster):
+    actors = detached(6, num_cpus=1)
+    assert sorted(nodes_of(actors).values()) == [2, 2, 2]
+    waits = detached(num_cpus=1)
+    answer = waits.where.remote()
+    assert not sheaf.wait([answer], timeout=1.5)[0]
+    for last in (5, 0):  # On whichever node it waits.
+        sheaf.kill(actors.pop(last))
+    assert sheaf.get(answer, timeout=WAIT_S)
+    end([*actors, waits])
+
+
+def test_actors_that_hold_nothing_are_spread_and_so_are_those_that_ask_for_it(cluster):
+    for given in ({}, {"num_cpus": 1, "scheduling_strategy": "SPREAD"}):
+        actors = detached(3, **given)
+        assert sorted(nodes_of(actors).values()) == [1, 1, 1], given
+        end(actors)
+
+
+def test_actors_follow_labels_and_say_what_they_wait_for(cluster):
+    b, c = cluster.worker_nodes
+    actor = detached(label_selector={"zone": "c"})
+    assert list(nodes_of([actor])) == [c.node_id]
+    nowhere = detached(label_selector={"zone": "d"})
+    answer = nowhere.where.remote()
+    assert not sheaf.wait([answer], timeout=1.5)[0]
+    assert "zone in (d)" in why(cluster, nowhere)
+    d = cluster.add_node(num_cpus=1, labels={"zone": "d"}, object_store_memory=128 << 20)
+    assert sheaf.get(answer, timeout=WAIT_S) == d.node_id
+    end([actor, nowhere])
+
+
+@pytest.mark.parametrize("given", [{}, {"name": "pair", "lifetime": "detached"}])
+def test_actors_go_to_the_bundle_of_their_group(cluster, given):
+    b, c = cluster.worker_nodes[:2]
+    group = placement_group([{"CPU": 1, "b": 1}, {"CPU": 1, "c": 1}], **given)
+    actors = [detached(num_cpus=1, scheduling_strategy=PlacementGroupSchedulingStrategy(group, index)) for index in (0, 1)]
+    assert sheaf.get([actor.where.remote() for actor in actors], timeout=WAIT_S) == [b.node_id, c.node_id]
+    end(actors)
+    anywhere = [detached(num_cpus=1, scheduling_strategy=PlacementGroupSchedulingStrategy(group, -1)) for _ in range(2)]
+    assert set(nodes_of(anywhere)) == {b.node_id, c.node_id}
+    end(anywhere)
+    remove_placement_group(group)

@@ -234,8 +234,10 @@ def _start() -> int:
 def get_actor(name: str, namespace: str | None = None) -> ActorHandle:
     """The handle of the actor with this name, in this namespace (None: the job's).
 
-    ValueError: there is none.
+    ValueError: there is none, or the name is empty or None. TypeError: it is no str.
     """
+    if name is None or name == "":
+        raise ValueError(f"Please supply a non-empty value to get_actor: name={name!r}")
     options.check("actor", {"name": name, "namespace": namespace})
     found = _core.get_actor(name, namespace or "")
     if found is None:

@@ -108,6 +108,12 @@ def test_a_named_actor_is_found_until_it_is_killed():
     raise AssertionError("a killed actor kept its name")
 
 
+@pytest.mark.parametrize("wrong, error", [(None, ValueError), ("", ValueError), (5, TypeError), (b"named", TypeError)])
+def test_a_name_that_is_none_is_refused_with_it(node, wrong, error):
+    with pytest.raises(error, match="name="):
+        sheaf.get_actor(wrong)
+
+
 def test_calls_after_kill_fail():
     counter = Counter.remote()
     sheaf.get(counter.add.remote())

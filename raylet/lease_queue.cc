@@ -46,6 +46,7 @@ void LeaseQueue::OnDemand(ProcessId owner, const proto::LeaseDemand& demand, Nan
     return;
   }
   entry->backlog = demand.backlog();
+  entry->silent = false;
   entry->argument_bytes = std::move(argument_bytes);
   uint32_t wanted = std::min(demand.wanted(), kMaxWanted);
   if (entry->spec->actor) {
@@ -312,6 +313,37 @@ void LeaseQueue::OnUnneeded(LeaseNumber lease) {
     entry.wanted = here + entry.handed_on;
     Dequeue(entry);
     SayKept(entry);
+  }
+}
+
+void LeaseQueue::OnOwnerSilent(LeaseNumber lease) {
+  const auto it = leases_.find(lease);
+  if (it == leases_.end()) {
+    return;
+  }
+  it->second->entry->silent = true;
+  Dequeue(*it->second->entry);
+}
+
+void LeaseQueue::OnOwnerSpoke(ProcessId owner, Nanos now) {
+  const auto it = owners_.find(owner);
+  if (it == owners_.end()) {
+    return;
+  }
+  std::vector<Pool*> pools;
+  for (Entry& entry : it->second->entries) {
+    if (!std::exchange(entry.silent, false) || entry.missing() == 0) {
+      continue;
+    }
+    Enqueue(entry, now);
+    Pool* pool = entry.of->pool;
+    ++pool->version;
+    if (std::find(pools.begin(), pools.end(), pool) == pools.end()) {
+      pools.push_back(pool);
+    }
+  }
+  for (Pool* pool : pools) {
+    Serve(*pool, now);
   }
 }
 

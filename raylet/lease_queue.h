@@ -140,6 +140,10 @@ class LeaseQueue {
   // on, this node counts one less as wanted, and says so to who sent it; the owner's own node hears
   // that from the owner.
   void OnUnneeded(LeaseNumber lease);
+  // Comes before OnReturn: `lease` was taken from its owner, which did not answer when it was asked
+  // back. That demand waits until the owner speaks again (OnDemand, OnOwnerSpoke).
+  void OnOwnerSilent(LeaseNumber lease);
+  void OnOwnerSpoke(ProcessId owner, Nanos now);
   // `lease` is over: given back, its worker died, or it was never bound. false: unknown (a repeat).
   bool OnReturn(LeaseNumber lease, Nanos now);
   // No worker can be had for `lease`, and trying again would not help: the whole demand is refused.

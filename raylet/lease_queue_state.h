@@ -55,12 +55,14 @@ struct LeaseQueue::Entry : lease_queue_internal::Hook<lease_queue_internal::OfCl
   Nanos since = 0;       // Waiting since.
   bool noticed = false;  // kNotice was said.
   bool gone = false;     // Its owner is gone; it lasts until its leases are back.
+  bool silent = false;   // Its owner did not answer, and has not spoken since: it gets nothing.
   std::vector<std::pair<NodeNumber, uint32_t>> shares;  // Sums to handed_on.
   ArgumentBytes argument_bytes;
   lease_queue_internal::List<Record, lease_queue_internal::OfEntry> leases;
 
   bool waiting() const { return WaitHook::is_linked(); }
   uint32_t missing() const {
+    if (silent) return 0;
     // An owner without queued tasks wants what it holds, whatever this node thinks that to be: its
     // word and the other nodes' about returned leases cross. It speaks again when it needs more.
     if (backlog == 0 && id.via == 0 && !spec->actor) return 0;

@@ -20,14 +20,20 @@ struct Holder {
   ProcessId owner;
   bool actor = false;
   size_t leases = 0;
+  size_t asked_back = 0;
   Amount amount = 0;
 };
 
-// "2 leases of f (owner 1.5)".
+// "2 leases of f (owner 1.5, asked for 1 of them)".
 std::string HolderWords(const Holder& holder) {
   return absl::StrCat(
       holder.leases, holder.actor ? " actor" : " lease", holder.leases == 1 ? "" : "s", " of ",
-      holder.name.empty() ? "unnamed code" : holder.name, " (owner ", holder.owner.ToString(), ")");
+      holder.name.empty() ? "unnamed code" : holder.name, " (owner ", holder.owner.ToString(),
+                      holder.asked_back == 0 ? ""
+                      : holder.leases == 1
+                          ? ", which was asked for it"
+                          : absl::StrCat(", which was asked for ", holder.asked_back, " of them"),
+                      ")");
 }
 
 // Who has `name` on this node, most first.
@@ -51,6 +57,7 @@ std::string HeldBy(const LeaseQueue& queue, std::string_view name, PlacementGrou
     holder.owner = lease->demand.owner;
     holder.actor = lease->spec->actor;
     ++holder.leases;
+    holder.asked_back += lease->revoked ? 1 : 0;
     holder.amount += amount;
   }
   Amount held = 0;

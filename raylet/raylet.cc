@@ -201,6 +201,7 @@ void Raylet::OnSocketClosed(ProcessId process) {
 void Raylet::Tick() {
   const Nanos now = Now();
   queue_.OnTick(now);
+  TakeOverdueLeases();
   CheckDetached();
   pool_.Tick();
   references_.Tick();

@@ -54,6 +54,7 @@
 #include "raylet/object_server.h"
 #include "raylet/orphan_ledger.h"
 #include "raylet/reference_ledger.h"
+#include "raylet/revocations.h"
 #include "raylet/resource_ledger.h"
 #include "raylet/router.h"
 #include "raylet/store_events.h"
@@ -282,6 +283,8 @@ class Raylet {
   void OnAssigned(LeaseNumber number, ProcessId worker);
   // Ends `lease` at its worker, if it has one, by ending the worker.
   void EndLease(LeaseNumber lease, const std::string& words);
+  void TakeLease(const Lease& lease, ProcessId worker, bool discard);
+  void TakeOverdueLeases();
   void ReturnLease(LeaseNumber lease);
   void Refuse(const DemandId& demand, ErrorKind error, const std::string& words);
   JobNumber JobOf(const Lease& lease) const;
@@ -449,6 +452,7 @@ class Raylet {
   ResourceLedger ledger_;
   LeaseQueue queue_;
   GroupLedger groups_;
+  Revocations revocations_;
   WorkerPool pool_;
   ReferenceLedger references_;
   OrphanLedger orphans_;

@@ -75,9 +75,16 @@ void Raylet::Bury(ProcessId process, const proto::Death& death, bool exited) {
   }
   concerned.insert(remains.undrained.begin(), remains.undrained.end());
   for (const ProcessId holder : references_.HoldersOf(process)) concerned.insert(holder);
-  if (const Lease* lease = queue_.Find(entry.lease)) concerned.insert(lease->demand.owner);
+  const Lease* lease = queue_.Find(entry.lease);
+  if (lease != nullptr) concerned.insert(lease->demand.owner);
+  proto::ProcessDied to_others = message;
+  // Pushes of a task's lease are numbered by its owner. Another one may have pushed for an earlier
+  // lease that was taken from it.
+  if (lease != nullptr && !lease->spec->actor) to_others.clear_started();
   for (const ProcessId other : concerned) {
-    if (IsAlive(other)) SendMessage(To(other), FrameKind::kProcessDied, message);
+    if (!IsAlive(other)) continue;
+    const bool owns = lease != nullptr && lease->demand.owner == other;
+    SendMessage(To(other), FrameKind::kProcessDied, owns ? message : to_others);
   }
 
   TellContacts(process, message, &remains);
@@ -86,6 +93,7 @@ void Raylet::Bury(ProcessId process, const proto::Death& death, bool exited) {
     metrics::Counter(world_.metrics, DeathCounter(death.cause())).Add();
     OnDetachedWorkerDied(process, death);
   }
+  revocations_.ForgetProcesses([process](ProcessId gone) { return gone == process; });
   queue_.OnOwnerGone(process, Now());
   groups_.OnOwnerGone(process, Now());
   DropWatcher(process);

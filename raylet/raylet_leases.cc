@@ -4,6 +4,7 @@
 #include "absl/algorithm/container.h"
 #include "absl/strings/str_cat.h"
 #include "base/environment.h"
+#include "base/log.h"
 #include "base/parse_frame.h"
 #include "base/status_macros.h"
 #include "raylet/raylet.h"
@@ -52,9 +53,19 @@ absl::Status Raylet::AddJobEnvironment(JobNumber local, proto::LeaseSpec* spec) 
 
 absl::Status Raylet::OnLeaseReturn(ProcessId owner, const Frame& frame) {
   SHEAF_ASSIGN_OR_RETURN(const auto message, ParseFrame<proto::LeaseReturn>(frame));
+  if (const auto worker = revocations_.OnOwnerReturned(message.lease(), owner)) {
+    pool_.SetShunned(*worker, owner, false);
+    queue_.OnOwnerSpoke(owner, Now());
+    return absl::OkStatus();
+  }
   const Lease* lease = queue_.Find(message.lease());
-  if (lease == nullptr || lease->demand.owner != owner) return absl::OkStatus();
+  if (lease == nullptr) return absl::OkStatus();
   const auto it = worker_of_.find(lease->number);
+  if (it != worker_of_.end() && it->second == owner && lease->revoked) {
+    TakeLease(*lease, owner, message.discard_worker());
+    return absl::OkStatus();
+  }
+  if (lease->demand.owner != owner) return absl::OkStatus();
   if (it == worker_of_.end()) {
     ReturnLease(lease->number);
     return absl::OkStatus();
@@ -74,6 +85,39 @@ absl::Status Raylet::OnLeaseReturn(ProcessId owner, const Frame& frame) {
                    /*discard=*/false);  // Before the queue grants to the next who needs one.
   ReturnLease(lease->number);
   return absl::OkStatus();
+}
+
+// The worker itself returns `lease`, as this raylet has told it to: its owner does not answer.
+void Raylet::TakeLease(const Lease& lease, ProcessId worker, bool discard) {
+  const LeaseNumber number = lease.number;
+  Log(LogLevel::kInfo, lease.demand.owner.ToString(), " did not answer: lease ", number,
+      " was taken from it");
+  revocations_.OnTaken(number, lease.demand.owner, worker);
+  pool_.SetShunned(worker, lease.demand.owner, true);
+  queue_.OnOwnerSilent(number);
+  processes_.at(worker).lease = 0;
+  pool_.OnReturned(worker, discard);
+  ReturnLease(number);
+}
+
+// An owner that was asked for a lease and does not answer is stopped, or cut off: the worker hands
+// back what has not started, and the lease when nothing of it runs.
+void Raylet::TakeOverdueLeases() {
+  for (const LeaseNumber number : revocations_.TakeOverdue(Now())) {
+    const Lease* lease = queue_.Find(number);
+    if (lease == nullptr || lease->ending) continue;
+    const auto it = worker_of_.find(number);
+    if (it == worker_of_.end()) {  // Its worker is still to come, and its owner to hear of it.
+      revocations_.OnAsked(number, Now());
+      continue;
+    }
+    proto::LeaseRevoke message;
+    message.set_lease(number);
+    SendMessage(To(it->second), FrameKind::kLeaseRevoke, message);
+    // It was granted after the first word, perhaps.
+    if (MayHear(lease->demand.owner))
+      SendMessage(To(lease->demand.owner), FrameKind::kLeaseRevoke, message);
+  }
 }
 
 void Raylet::ReturnLease(LeaseNumber lease) {
@@ -145,6 +189,7 @@ void Raylet::Perform(const LeaseAction& action) {
       }
       return;
     case LeaseAction::Kind::kRevoke: {
+      revocations_.OnAsked(action.lease, Now());
       if (!MayHear(action.demand.owner)) return;
       proto::LeaseRevoke message;
       message.set_lease(action.lease);

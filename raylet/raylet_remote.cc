@@ -225,6 +225,7 @@ void Raylet::TellContacts(ProcessId process, const proto::ProcessDied& message, 
 // `process` of another node is dead.
 void Raylet::OnRemoteDeath(ProcessId process, const proto::Death& death) {
   Remember(process, death);
+  revocations_.ForgetProcesses([process](ProcessId gone) { return gone == process; });
   queue_.OnOwnerGone(process, Now());
   groups_.OnOwnerGone(process, Now());
   remote_owner_jobs_.erase(process);
@@ -252,6 +253,7 @@ void Raylet::OnRemoteDeath(ProcessId process, const proto::Death& death) {
 void Raylet::OnRemoteNodeDead(NodeNumber node, const std::string& words) {
   OnCoordinatorDead(node);
   DropFromQueries(RayletOf(node));
+  revocations_.ForgetProcesses([node](ProcessId gone) { return gone.node == node; });
   world_.links.Forget(node);
   proto::Death death;
   death.set_cause(proto::Death::NODE_DIED);

@@ -123,6 +123,16 @@ bool WorkerPool::OnBlocked(ProcessId process, bool blocked) {
   return Step(process, it->second, event);
 }
 
+void WorkerPool::SetShunned(ProcessId worker, ProcessId owner, bool shunned) {
+  const auto it = workers_.find(worker);
+  if (it == workers_.end()) return;
+  if (shunned) {
+    it->second.shunned.insert(owner);
+  } else if (it->second.shunned.erase(owner) > 0) {
+    if (Pool* pool = PoolOf(it->second)) Match(*pool);
+  }
+}
+
 void WorkerPool::Kill(ProcessId process, const std::string& reason) {
   const auto it = workers_.find(process);
   if (it != workers_.end()) EndWorker(process, it->second, reason);
@@ -251,7 +261,7 @@ bool WorkerPool::Assign(Pool& pool, const WorkerNeed& need) {
   std::optional<ProcessId> chosen;
   for (auto it = pool.idle.rbegin(); it != pool.idle.rend(); ++it) {
     const Worker& worker = workers_.at(*it);
-    if (*it == need.owner) continue;
+    if (*it == need.owner || worker.shunned.contains(need.owner)) continue;
     if (worker.gpu_ids == need.gpu_ids) {
       chosen = *it;
       break;

@@ -63,6 +63,9 @@ class WorkerPool {
     std::vector<uint32_t> gpu_ids;  // Bound to these; empty: to none yet.
     Nanos since = 0;                // In this state.
     uint32_t leases = 0;            // Had so far.
+    // Owners that may still push for a lease of theirs that has ended here: it gets no other of
+    // theirs.
+    absl::btree_set<ProcessId> shunned;
   };
 
   WorkerPool(const WorkerPoolOptions& options, Clock& clock, WorkerLauncher& launcher,
@@ -88,6 +91,8 @@ class WorkerPool {
   // A lease ended. `discard`: never lease this worker again, end it.
   void OnReturned(ProcessId worker, bool discard);
   bool OnBlocked(ProcessId worker, bool blocked);  // False: nothing changed.
+  // `worker` gets no lease of `owner`, until told otherwise.
+  void SetShunned(ProcessId worker, ProcessId owner, bool shunned);
   void Kill(ProcessId worker, const std::string& reason);
   // The process is gone. A worker that had not become ready counts as a failed start. False: none
   // of ours.

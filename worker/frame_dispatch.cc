@@ -107,6 +107,11 @@ void FrameDispatch::OnRayletFrame(const Frame& frame) {
       if (auto end = ParseFrame<proto::LeaseEnd>(frame); end.ok()) executor_.OnLeaseEnd(*end);
       return;
     }
+    case FrameKind::kLeaseRevoke: {
+      if (auto revoke = ParseFrame<proto::LeaseRevoke>(frame); revoke.ok())
+        executor_.OnLeaseRevoke(revoke->lease());
+      return;
+    }
     case FrameKind::kActorLease: {
       if (auto lease = ParseFrame<proto::ActorLease>(frame); lease.ok())
         executor_.OnActorLease(*lease);

@@ -110,9 +110,8 @@ bool OwnerState::OnFrame(ProcessId from, const Frame& frame) {
       return true;
     }
     case FrameKind::kLeaseRevoke: {
-      if (auto revoke = ParseFrame<proto::LeaseRevoke>(frame); revoke.ok())
-        submitter.OnRevoke(from.node, *revoke);
-      return true;
+      const auto revoke = ParseFrame<proto::LeaseRevoke>(frame);
+      return !revoke.ok() || submitter.OnRevoke(from.node, *revoke);  // Else one that it works under.
     }
     case FrameKind::kRefsReported: {
       const auto reported = ParseFrame<proto::RefsReported>(frame);

@@ -114,7 +114,7 @@ void TaskExecutor::OnPush(ProcessId from, std::string_view body) {
   const bool any_lease =
       from.is_raylet() ||
       (head->lease == 0 && call->spec().kind() == proto::TaskTemplate::ACTOR_METHOD);
-  if (head->lease != lease_.lease() && !any_lease) {
+  if (head->lease != accepts_ && !any_lease) {
     Bounce(*call);
     return;
   }
@@ -205,13 +205,36 @@ ConcurrencyGroup& TaskExecutor::GroupOf(const CallExecution& call) {
 
 void TaskExecutor::OnLeaseBegin(const proto::LeaseBegin& begin) {
   lease_ = begin;
+  accepts_ = begin.lease();
+  returning_ = false;
   auto early = std::exchange(early_, {});
   for (auto& [from, body] : early) OnPush(from, body);
 }
 
 void TaskExecutor::OnLeaseEnd(const proto::LeaseEnd& end) {
   if (end.lease() != lease_.lease()) return;
+  accepts_ = 0;
+  returning_ = false;
   ReturnQueued(default_group());
+}
+
+bool TaskExecutor::OnLeaseRevoke(LeaseNumber lease) {
+  if (lease != lease_.lease() || lease == 0) return false;
+  if (is_actor_ || accepts_ == 0) return true;
+  accepts_ = 0;
+  ReturnQueued(default_group());
+  returning_ = true;
+  ReturnLeaseIfIdle();
+  return true;
+}
+
+void TaskExecutor::ReturnLeaseIfIdle() {
+  if (running_ != nullptr) return;
+  returning_ = false;
+  proto::LeaseReturn message;
+  message.set_lease(lease_.lease());
+  message.set_discard_worker(counts_calls_);  // Only its owner has counted them.
+  SendMessage(transport_.To(RayletOf(self_.node)), FrameKind::kLeaseReturn, message);
 }
 
 void TaskExecutor::Bounce(const CallExecution& call) {
@@ -324,6 +347,7 @@ std::shared_ptr<CallExecution> TaskExecutor::Take(ConcurrencyGroup& group) {
   }
   if (named_ != &call->spec() || call->has_own_name()) {
     named_ = call->has_own_name() ? nullptr : &call->spec();
+    counts_calls_ = call->spec().max_calls() != 0;
     const std::string_view name = call->name();
     const size_t length = std::min(name.size(), sizeof page_->running - 1);
     std::memcpy(page_->running, name.data(), length);
@@ -363,6 +387,8 @@ void TaskExecutor::Ended(CallExecution& call) {
   }
   references_.DropUses(call.held);
   call.held.clear();
+  if (returning_) [[unlikely]]
+    ReturnLeaseIfIdle();
 }
 
 size_t TaskExecutor::queued() const {

@@ -42,6 +42,10 @@ class TaskExecutor {
   void OnPush(ProcessId from, std::string_view body);
   void OnLeaseBegin(const proto::LeaseBegin& begin);
   void OnLeaseEnd(const proto::LeaseEnd& end);
+  // The raylet takes `lease` back, as its owner does not answer: what has not started goes back to
+  // that owner, now and later, and the lease to the raylet as soon as nothing of it runs. False:
+  // this process does not work under it.
+  bool OnLeaseRevoke(LeaseNumber lease);
   void OnActorLease(const proto::ActorLease& lease) { may_begin_until_ = lease.until_ns(); }
   void OnTakeBack(ProcessId from, const TakeBack& take_back);
   // True: it runs, and has been asked to end. A queued one is answered as cancelled.
@@ -83,6 +87,7 @@ class TaskExecutor {
   void FetchAhead(const CallExecution& call);
   void Bounce(const CallExecution& call);
   void ReturnQueued(ConcurrencyGroup& group);
+  void ReturnLeaseIfIdle();
   CallExecution* FindRunning(ProcessId owner, TaskId task);
   ConcurrencyGroup& GroupOf(const CallExecution& call);
   void BecomeActor(const proto::TaskTemplate& creation);
@@ -105,7 +110,9 @@ class TaskExecutor {
   std::vector<std::unique_ptr<CallExecution>> spare_;      // Cleared.
   std::vector<std::unique_ptr<ConcurrencyGroup>> groups_;  // The first is the default.
   bool groups_changed_ = false;
-  proto::LeaseBegin lease_;  // Current; lease 0: none.
+  proto::LeaseBegin lease_;  // Current, or the last; lease 0: none yet.
+  LeaseNumber accepts_ = 0;  // Of the lease whose pushes are taken. 0: it has ended.
+  bool returning_ = false;   // The raylet waits for the lease.
   std::deque<std::pair<ProcessId, std::string>>
       early_;  // Pushes of a lease that has not begun here.
   std::deque<std::shared_ptr<CallExecution>> before_construction_;
@@ -114,6 +121,7 @@ class TaskExecutor {
   Nanos may_begin_until_ = kForever;  // Of detached actors: kActorLease.
   bool blocked_ = false;
   const proto::TaskTemplate* named_ = nullptr;  // Whose name the page shows. Only compared.
+  bool counts_calls_ = false;                   // It is one with max_calls.
   CallExecution* running_ = nullptr;            // A list: from Take to Ended.
   // Cancelled before they came: control overtakes work. The oldest are forgotten.
   std::deque<TaskId> cancelled_order_;

@@ -308,4 +308,44 @@ SCENARIO("a push that says nothing sensible of its items does not parse") {
   CHECK_FALSE(CallExecution(t).Begin(kCaller, std::make_shared<proto::TaskTemplate>(), frame));
 }
 
+SCENARIO("a lease that the raylet takes back ends when what runs under it has ended") {
+  ExecutorTest t;
+  t.Begin(kLease);
+  t.Push(kCaller, proto::TaskTemplate::TASK, kLease, 1);
+  t.Push(kCaller, proto::TaskTemplate::TASK, kLease, 2);
+  const auto returned = [&] { return t.process.transport.Count(FrameKind::kLeaseReturn); };
+  const auto bounced = [&] { return t.process.transport.Count(FrameKind::kTaskReturned); };
+  WHEN("nothing of it has started") {
+    CHECK(t.executor.OnLeaseRevoke(kLease));
+    CHECK(bounced() == 2);
+    CHECK(returned() == 1);
+    THEN("later pushes go back, and it is returned once") {
+      t.Push(kCaller, proto::TaskTemplate::TASK, kLease, 3);
+      CHECK(bounced() == 3);
+      CHECK(t.executor.OnLeaseRevoke(kLease));
+      CHECK(returned() == 1);
+    }
+    THEN("the next lease works as any") {
+      t.Begin(kLease + 1);
+      t.Push(kCaller, proto::TaskTemplate::TASK, kLease + 1, 1);
+      t.RunNext();
+      CHECK(t.started == std::pair{kLease + 1, uint64_t{1}});
+    }
+  }
+  WHEN("a task of it runs") {
+    std::shared_ptr<CallExecution> call = t.executor.Take(t.executor.default_group());
+    CHECK(t.executor.OnLeaseRevoke(kLease));
+    CHECK(bounced() == 1);
+    CHECK(returned() == 0);
+    call.reset();
+    CHECK(t.process.transport.Count(FrameKind::kTaskReply) == 1);
+    CHECK(returned() == 1);
+  }
+  WHEN("the process works under another lease") {
+    CHECK_FALSE(t.executor.OnLeaseRevoke(kLease + 1));
+    CHECK(bounced() == 0);
+    CHECK(returned() == 0);
+  }
+}
+
 }  // namespace sheaf

@@ -300,7 +300,7 @@ void TaskSubmitter::OnReturned(TaskRecord& task) {
   }
 }
 
-void TaskSubmitter::OnRevoke(NodeNumber node, const proto::LeaseRevoke& revoke) {
+bool TaskSubmitter::OnRevoke(NodeNumber node, const proto::LeaseRevoke& revoke) {
   for (auto& [worker, lease] : by_worker_) {
     if (lease->number != revoke.lease() || worker.node != node) continue;
     lease->revoked = true;
@@ -311,8 +311,9 @@ void TaskSubmitter::OnRevoke(NodeNumber node, const proto::LeaseRevoke& revoke) 
       TakeBackFrom(*lease);
     }
     Pump(key);
-    return;
+    return true;
   }
+  return false;
 }
 
 void TaskSubmitter::TakeBackFrom(OwnedLease& lease) {
@@ -331,6 +332,9 @@ void TaskSubmitter::Return(OwnedLease& lease, bool discard) {
   std::erase_if(key.leases, [&](const auto& held) { return held.get() == &lease; });
   if (key.queue.empty()) {
     WantOnlyHeld(key);  // First, or the raylet would grant another one for it.
+  } else {  // What it was given came back unstarted: the raylet must hear of it again.
+    key.wanted_sent =
+        static_cast<uint32_t>(std::min<size_t>(key.wanted_sent, key.leases.size()));
   }
   SendMessage(transport_.To(RayletOf(node)), FrameKind::kLeaseReturn, message);
 }

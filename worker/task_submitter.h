@@ -64,7 +64,8 @@ class TaskSubmitter final : public TaskDispatcher {
   void OnReturned(TaskRecord& task);
   void OnGrant(const proto::LeaseGrant& grant);
   void OnRefused(const proto::LeaseRefused& refused);
-  void OnRevoke(NodeNumber node, const proto::LeaseRevoke& revoke);  // `node` gave the lease.
+  // `node` gave the lease. False: this process does not hold it.
+  bool OnRevoke(NodeNumber node, const proto::LeaseRevoke& revoke);
   void OnProcessDied(ProcessId process, const proto::Death& death, uint64_t started);
 
   // Ends as TaskCancelled, at once or when the worker says so. `force` ends the worker.

@@ -1,8 +1,11 @@
 # Copyright The Sheaf Authors. SPDX-License-Identifier: Apache-2.0
-"""Where detached actors start in a cluster of real nodes."""
+"""Where detached actors start in a cluster of real nodes, and what a stopped driver holds."""
 
 import collections
+import os
+import signal
 import subprocess
+import sys
 import time
 import uuid
 
@@ -47,9 +50,12 @@ def nodes_of(actors):
 
 
 def end(actors):
-    """Returns when all nodes have said that what the actors held is free."""
     for actor in actors:
         sheaf.kill(actor)
+
+
+def all_is_free():
+    """Returns when all nodes have said so."""
     deadline = time.monotonic() + WAIT_S
     while sheaf.available_resources().get("CPU") != sheaf.cluster_resources()["CPU"]:
         assert time.monotonic() < deadline, sheaf.available_resources()
@@ -76,6 +82,7 @@ def test_actors_made_at_once_fill_all_nodes_and_the_next_waits_for_the_first_tha
 
 def test_actors_that_hold_nothing_are_spread_and_so_are_those_that_ask_for_it(cluster):
     for given in ({}, {"num_cpus": 1, "scheduling_strategy": "SPREAD"}):
+        all_is_free()
         actors = detached(3, **given)
         assert sorted(nodes_of(actors).values()) == [1, 1, 1], given
         end(actors)
@@ -97,6 +104,7 @@ def test_actors_follow_labels_and_say_what_they_wait_for(cluster):
 @pytest.mark.parametrize("given", [{}, {"name": "pair", "lifetime": "detached"}])
 def test_actors_go_to_the_bundle_of_their_group(cluster, given):
     b, c = cluster.worker_nodes[:2]
+    all_is_free()
     group = placement_group([{"CPU": 1, "b": 1}, {"CPU": 1, "c": 1}], **given)
     actors = [detached(num_cpus=1, scheduling_strategy=PlacementGroupSchedulingStrategy(group, index)) for index in (0, 1)]
     assert sheaf.get([actor.where.remote() for actor in actors], timeout=WAIT_S) == [b.node_id, c.node_id]
@@ -105,3 +113,46 @@ def test_actors_go_to_the_bundle_of_their_group(cluster, given):
     assert set(nodes_of(anywhere)) == {b.node_id, c.node_id}
     end(anywhere)
     remove_placement_group(group)
+
+
+STOPPED = """if True:
+    import os, sys, time
+    import sheaf
+
+    sheaf.init(address=sys.argv[1], log_to_driver=False)
+
+    @sheaf.remote(max_retries=0)
+    def note(number):
+        with open({path!r}, "a") as file:
+            file.write(f"{{number}}\\n")
+        time.sleep(0.05)
+        return number
+
+    calls = [note.remote(number) for number in range(60)]
+    sheaf.get(calls[3])
+    print("holds it", flush=True)
+    assert sheaf.get(calls, timeout={wait}) == list(range(60))
+"""
+
+
+def test_a_stopped_driver_does_not_keep_its_leases(tmp_path):
+    sheaf.shutdown()
+    context = sheaf.init(num_cpus=1, log_to_driver=False)
+    path = str(tmp_path / "ran")
+    text = STOPPED.format(path=path, wait=WAIT_S)
+    driver = subprocess.Popen([sys.executable, "-c", text, context.address_info["session_dir"]], stdout=subprocess.PIPE, text=True)
+    try:
+        assert driver.stdout.readline() == "holds it\n"
+        os.kill(driver.pid, signal.SIGSTOP)
+        begun = time.monotonic()
+        for _ in range(3):
+            assert sheaf.get(sheaf.remote(lambda: 7).remote(), timeout=WAIT_S) == 7
+        assert time.monotonic() - begun < WAIT_S / 3  # About a second, on a machine that is not busy.
+        os.kill(driver.pid, signal.SIGCONT)
+        assert driver.wait(timeout=WAIT_S) == 0
+        with open(path) as file:
+            assert sorted(map(int, file)) == list(range(60))  # Each ran once.
+    finally:
+        driver.kill()
+        driver.wait()
+        sheaf.shutdown()

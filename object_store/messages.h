@@ -28,7 +28,8 @@ inline constexpr FrameKind kStoreFree{133};    // ObjectName[]: free every copy 
 inline constexpr FrameKind kStoreLookup{
     134};  // ObjectId[]: where are they? Restores what is spilled.
 // FetchWanted[]: they lie on another node; bring them here. Answered as a lookup, once a copy is
-// sealed here. To the raylet that the hint names it only asks whether the object is there still.
+// sealed here; asked again meanwhile, by kComing. To the raylet that the hint names it only asks
+// whether the object is there still.
 inline constexpr FrameKind kStoreFetch{135};
 // Raylet -> process.
 inline constexpr FrameKind kStoreExtentGrant{144};  // ExtentGrant.
@@ -121,6 +122,7 @@ enum class LookupOutcome : uint32_t {
   kNotFound = 1,  // Not on this node, as far as the raylet knows.
   kDataLoss = 2,  // It was spilled and its copy on disk is damaged or gone.
   kFull = 3,      // It is spilled and there was no room to restore it in time.
+  kComing = 4,    // No answer yet: the raylet is at it.
 };
 struct LocatedObject {
   ObjectId id;

@@ -232,6 +232,13 @@ absl::StatusOr<StoredObject> StoreClient::Get(ObjectId id, const ObjectLocation&
       .nested = {reinterpret_cast<const ObjectId*>(payload + NestedOffset(size)), nested}};
 }
 
+bool StoreClient::Has(const ObjectLocation& location) const {
+  if (location.node != node_ || location.slot >= views_->header().slot_count) return false;
+  const SlotWord wanted{location.generation, SlotState::kSealed};
+  return SlotWord::Unpack(views_->slot(location.slot).word.load(std::memory_order_acquire)) ==
+         wanted;
+}
+
 void StoreClient::Lookup(std::span<const ObjectId> ids) {
   Flush();  // What this process sealed is known before it is looked up.
   while (!ids.empty()) {

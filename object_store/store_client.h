@@ -63,7 +63,7 @@ class StoreClient {
  public:
   // An answer to Lookup. Runs inside OnFrame, under the user's lock.
   // kNotFound: not on this node. kDataLoss: spilled, and the disk lost it. kResourceExhausted:
-  // spilled, and no room to restore it.
+  // spilled, and no room to restore it. kUnavailable: no answer yet, the raylet is at it.
   using LocatedHandler = std::function<void(ObjectId, absl::StatusOr<ObjectLocation>)>;
 
   struct Stats {
@@ -104,6 +104,8 @@ class StoreClient {
   // The object, pinned while a Buffer of it lives. kNotFound: not here, no more here, or not known
   // to be here; ask Lookup. kResourceExhausted: this process pins a million objects.
   absl::StatusOr<StoredObject> Get(ObjectId id, const ObjectLocation& location);
+  // Whether a Get would find it there. A glance, for waits: it may be gone a moment later.
+  bool Has(const ObjectLocation& location) const;
   // Asks the raylet; one call of `on_located` for each id follows, or none if the raylet dies.
   void Lookup(std::span<const ObjectId> ids);
   // Frees every copy of `id` on this node, of any attempt up to `location.attempt`. Views of it

@@ -103,6 +103,7 @@ void StoreOwner::Pin(ObjectId id, const ObjectLocation& hint,
       case LookupOutcome::kFull:
         return done(absl::ResourceExhaustedError("no room to restore it on its node"));
       case LookupOutcome::kNotFound:
+      case LookupOutcome::kComing:  // No outcome.
         return done(absl::NotFoundError("it was freed"));
     }
   });

@@ -78,6 +78,7 @@ struct ObjectPuller::PullState {
   Stage stage = Stage::kQueued;
   std::vector<Source> sources;
   LookupOutcome why = LookupOutcome::kNotFound;  // If it fails.
+  bool stalled = false;                          // Then `why` says nothing of the object.
   uint64_t claimed = 0;                          // Of most_bytes.
   StoreOwner::Arrival arrival;                   // From kWaitingForRoom on.
   std::unique_ptr<ReceivedBlock> first;          // Until there is room.
@@ -496,7 +497,7 @@ void ObjectPuller::Finish(const PullPtr& pull) {
     Pull(wanted.id, wanted.hint, wanted.size);
   } else {
     ++(pull->why == LookupOutcome::kFound ? counts_.completed : counts_.failed);
-    finished_.push_back({pull->id, pull->why});
+    finished_.push_back({pull->id, pull->why, pull->stalled});
   }
   Admit();
 }
@@ -540,6 +541,7 @@ void ObjectPuller::Tick() {
     } else if (pull->stage == Stage::kWaitingForRoom) {
       pull->progress_at = now;  // The store says when that has lasted too long.
     } else if (now - pull->progress_at >= options_.give_up_after) {
+      pull->stalled = !pull->sources.empty();
       Fail(pull, pull->why);
     } else if (pull->stage == Stage::kAsking) {
       Ask(pull);

@@ -65,6 +65,7 @@ class ObjectPuller {
   struct Finished {
     ObjectId id;
     LookupOutcome outcome = LookupOutcome::kNotFound;  // kFound: it is sealed in the store.
+    bool stalled = false;  // There are sources, but for a while none has given any of it.
   };
   struct Stats {
     uint64_t pulls = 0;  // Begun.

@@ -7,7 +7,9 @@
 // owner is dead a copy is kept as an adopted object is: as long as somebody on this node holds the
 // reference.
 #include <algorithm>
+#include <span>
 #include <utility>
+#include <vector>
 
 #include "base/parse_frame.h"
 #include "base/status_macros.h"
@@ -28,10 +30,16 @@ std::vector<T> ItemsOf(std::string_view body) {  // Copied once: the sender can 
 }  // namespace
 
 absl::Status Raylet::OnStoreFetch(ProcessId from, const Frame& frame) {
+  std::vector<LocatedObject> coming;
+  const auto is_coming = [&](ObjectId id) {
+    coming.push_back({.id = id, .location = {}, .outcome = LookupOutcome::kComing, .flags = 0});
+  };
   for (const FetchWanted& wanted : ItemsOf<FetchWanted>(frame.body)) {
     const auto here = world_.store.Describe(wanted.id);
     const bool have = here.ok() && (!wanted.hint.known() || here->attempt >= wanted.hint.attempt);
     if (have || wanted.hint.node == options_.node || from.node != options_.node) {
+      // The answer may take its time, to the disk and back.
+      if (here.ok() && from.node != options_.node) is_coming(wanted.id);
       world_.store.Locate(from, wanted.id, wanted.hint);
       continue;
     }
@@ -41,9 +49,14 @@ absl::Status Raylet::OnStoreFetch(ProcessId from, const Frame& frame) {
       AnswerFetch(from, wanted.id, LookupOutcome::kNotFound);
       continue;
     }
-    fetchers_[wanted.id].insert(from);
+    if (!fetchers_[wanted.id].insert(from).second) is_coming(wanted.id);
     if (there) puller_.Pull(wanted.id, wanted.hint, wanted.size);
     for (const NodeNumber place : places) puller_.Pull(wanted.id, {.node = place}, wanted.size);
+  }
+  for (size_t at = 0; at < coming.size() && IsAlive(from); at += kMaxStoreItems) {
+    const auto some = std::span<const LocatedObject>(coming).subspan(at);
+    To(from).Send(Lane::kControl, kStoreLocated,
+                  ItemsAsBytes(some.first(std::min(kMaxStoreItems, some.size()))));
   }
   return absl::OkStatus();
 }
@@ -80,6 +93,8 @@ void Raylet::SettleObjects() {
         TellOwnerOfCopy(pull.id);
       }
       const auto asked = fetchers_.extract(pull.id);
+      // Those who have it live, as far as is known: who wants it still asks again, for a new pull.
+      if (pull.stalled) continue;
       if (!asked.empty()) {
         if (!found && pull.outcome != LookupOutcome::kFull) orphans_.PlacesFailed(pull.id);
         for (const ProcessId asker : asked.mapped()) {

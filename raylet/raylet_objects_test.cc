@@ -74,6 +74,40 @@ TEST_CASE("what cannot be brought is answered all the same") {
   }
 }
 
+TEST_CASE("who asks again hears that it is coming, however long that takes") {
+  Objects node;
+  node.Nodes({2});
+  node.Fetch(node.driver, kFarObject, {2, 7, 3, 0});
+  CHECK(node.Located(node.driver).empty());
+  for (int i = 0; i < 100; ++i) {
+    node.Fetch(node.driver, kFarObject, {2, 7, 3, 0});
+    const auto located = node.Located(node.driver);
+    REQUIRE(located.size() == 1);
+    CHECK(located[0].id == kFarObject);
+    CHECK(located[0].outcome == LookupOutcome::kComing);
+  }
+  SECTION("then that it is here") {
+    node.Serve("hello");
+    CHECK(node.Located(node.driver).at(0).outcome == LookupOutcome::kFound);
+  }
+  SECTION("a source that gives nothing, but lives, is no proof that it is lost") {
+    for (int i = 0; i < 40; ++i) {
+      while (!node.blocks.asked.empty()) {
+        node.blocks.Take().done(absl::DeadlineExceededError("slow"));
+        node.raylet->EndTurn();
+      }
+      node.Advance(kSecond);
+    }
+    for (const LocatedObject& located : node.Located(node.driver))
+      CHECK(located.outcome == LookupOutcome::kComing);
+    node.Fetch(node.driver, kFarObject, {2, 7, 3, 0});  // As the process does each second.
+    node.Serve("hello");
+    const auto located = node.Located(node.driver);
+    REQUIRE_FALSE(located.empty());
+    CHECK(located.back().outcome == LookupOutcome::kFound);
+  }
+}
+
 TEST_CASE("nobody waits for it any more: the pull ends") {
   Objects node;
   const ProcessId other = node.Driver();
@@ -125,8 +159,9 @@ TEST_CASE("other raylets fetch objects of this node, and are asked whether they 
   node.raylet->OnRemoteFrame({2, 9}, RayletOf(Objects::kNode), Lane::kControl,
                              {kStoreFetch, AsBytes(wanted)});
   const auto located = node.Located({2, 9});
-  REQUIRE(located.size() == 1);
+  REQUIRE(located.size() == 2);
   CHECK(located[0].outcome == LookupOutcome::kFound);
+  CHECK(located[1].outcome == LookupOutcome::kComing);  // Were it on disk, the other came later.
   SECTION("but not the dead") {
     node.NodeDies(2);
     node.raylet->OnFetch(2, request.SerializeAsString(),

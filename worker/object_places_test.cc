@@ -36,6 +36,46 @@ TEST_CASE("an object on another node is brought here through the raylet") {
   CHECK(frees[0].second.location == kThere);
 }
 
+TEST_CASE("an object may take its time to come here") {
+  Places f;
+  ObjectHandle object = f.Result();
+  f.owner.resolver.Missing(*object.entry());
+  f.TakeFetch();
+  const auto pass = [&](int seconds, bool raylet_answers) {
+    for (int i = 0; i < seconds; ++i) {
+      f.clock.Advance(kSecond);
+      f.owner.Tick();
+      REQUIRE(f.transport.Count(kStoreFetch) <= 1);
+      while (f.transport.Count(kStoreFetch) != 0) f.TakeFetch();
+      if (raylet_answers) f.owner.resolver.OnComing(object.id());
+    }
+  };
+  SECTION("while the raylet of this node says that it is coming") {
+    pass(7200, true);
+    CHECK(f.TakeFrees().empty());
+    CHECK(object.entry()->state == ObjectState::kStore);
+    CHECK(object.entry()->location == kThere);
+    f.owner.resolver.OnLocated(object.id(), &kHere, {});
+    CHECK(object.entry()->location == kHere);
+  }
+  SECTION("a raylet that says nothing for a minute ends the wait, but not the object") {
+    pass(7200, true);
+    pass(62, false);
+    CHECK(f.TakeFrees().empty());
+    CHECK(object.entry()->state == ObjectState::kStore);
+    REQUIRE(object.entry()->extra->unreachable);
+    CHECK(object.entry()->extra->error.message.find("has said nothing") != std::string::npos);
+    object.entry()->extra->unreachable = false;  // As a look at it leaves it: the next tries again.
+    f.owner.resolver.Missing(*object.entry());
+    CHECK(f.TakeFetch().second.hint == kThere);
+  }
+  SECTION("until the raylet knows that it is not there") {
+    pass(100, true);
+    f.owner.resolver.OnLocated(object.id(), nullptr, kGone);
+    CHECK(object.entry()->state == ObjectState::kPending);  // Made again.
+  }
+}
+
 TEST_CASE("a freed object is freed on every node that has a copy") {
   Places f;
   ObjectHandle object = f.Result();

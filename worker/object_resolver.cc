@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "absl/cleanup/cleanup.h"
 #include "absl/strings/str_cat.h"
 #include "object_store/messages.h"
 #include "worker/wire.h"
@@ -11,9 +12,10 @@
 namespace sheaf {
 namespace {
 
-constexpr Nanos kAskAgain = kSecond;
-// A raylet that says nothing about an object for so long does not have it. Its own pulls end
-// sooner.
+constexpr Nanos kAskAgain = kSecond;  // Raylets; owners in ever longer pauses, up to the next.
+constexpr Nanos kLongestPause = 8 * kSecond;
+// A raylet that is at it says so whenever it is asked again. One that says nothing about an object
+// for so long does not have it.
 constexpr Nanos kSearchLimit = 60 * kSecond;
 
 std::span<const ObjectId> IdsOf(std::string_view blob) {
@@ -30,12 +32,13 @@ Error OwnerDied(const ObjectEntry& object) {
 }  // namespace
 
 ObjectResolver::ObjectResolver(ProcessId self, Clock& clock, Transport& transport,
-                               ReferenceTable& references, TaskTable& tasks, TransitTable& transits,
-                               TaskDispatcher& submitter,
+                               LocalStore& store, ReferenceTable& references, TaskTable& tasks,
+                               TransitTable& transits, TaskDispatcher& submitter,
                                std::function<void(std::span<const ObjectId>)> look_up)
     : self_(self),
       clock_(clock),
       transport_(transport),
+      store_(store),
       references_(references),
       tasks_(tasks),
       transits_(transits),
@@ -53,8 +56,38 @@ void ObjectResolver::Want(ObjectEntry& object) {
   Ask(object, false);
 }
 
+void ObjectResolver::NoteAsked(ObjectId id, bool lost, Nanos pause) {
+  ForgetQuestion(id);
+  const Nanos again_at = clock_.Now() + pause;
+  asked_[id] = {again_at, pause, lost};
+  asked_again_.emplace(again_at, id);
+}
+
+void ObjectResolver::ForgetQuestion(ObjectId id) {
+  const auto question = asked_.find(id);
+  if (question == asked_.end()) return;
+  asked_again_.erase({question->second.again_at, id});
+  asked_.erase(question);
+}
+
+void ObjectResolver::SetAgain(ObjectId stored, Search& search) {
+  searched_again_.erase({search.again_at, stored});
+  search.again_at = clock_.Now() + kAskAgain;
+  searched_again_.emplace(search.again_at, stored);
+}
+
+// False: there was none.
+bool ObjectResolver::ForgetSearch(ObjectId stored, Search* was) {
+  const auto search = looking_up_.find(stored);
+  if (search == looking_up_.end()) return false;
+  *was = search->second;
+  searched_again_.erase({search->second.again_at, stored});
+  looking_up_.erase(search);
+  return true;
+}
+
 void ObjectResolver::Ask(ObjectEntry& object, bool lost) {
-  asked_[object.id] = {clock_.Now(), lost};
+  NoteAsked(object.id, lost, kAskAgain);
   const ProcessId owner = object.id.maker();
   if (dead_.contains(owner) || owner == kGcs) return AskRaylet(std::string(AsBytes(object.id)));
   transport_.To(owner).Send(Lane::kControl, FrameKind::kObjectQuery,
@@ -70,14 +103,47 @@ void ObjectResolver::AskRaylet(std::string ids) {
 
 void ObjectResolver::Missing(ObjectEntry& object) { Seek(object, true); }
 
+bool ObjectResolver::IsHere(const ObjectEntry& object) const {
+  if (object.state != ObjectState::kStore) return object.ready();
+  return store_.Has(object.location) || (object.extra && object.extra->unreachable);
+}
+
+void ObjectResolver::WhenHere(ObjectEntry& object, Hook hook) {
+  Want(object);
+  if (IsHere(object)) return hook(object);
+  if (!object.ready()) {
+    references_.WhenReady(object, [this, hook = std::move(hook)](ObjectEntry& ready) mutable {
+      WhenHere(ready, std::move(hook));
+    });
+    return;
+  }
+  references_.AddUse(object);
+  awaited_[object.id].push_back(std::move(hook));
+  Missing(object);
+}
+
+// Something has become known of `id`: whoever awaits it looks again.
+void ObjectResolver::Settle(ObjectId id) {
+  ++arrivals_;
+  const auto awaited = awaited_.find(id);
+  if (awaited == awaited_.end()) return;
+  std::vector<Hook> hooks = std::move(awaited->second);
+  awaited_.erase(awaited);
+  ObjectEntry* const object = references_.Find(id);  // Listed when it was sought, and used since.
+  if (object == nullptr) return;
+  for (Hook& hook : hooks) WhenHere(*object, std::move(hook));
+  for (size_t i = 0; i < hooks.size(); ++i) references_.DropUse(*object);
+}
+
 // Asks about `object`, unless that is under way.
 void ObjectResolver::Seek(ObjectEntry& object, bool bring) {
   const ObjectId stored =
       object.extra && !object.extra->stored_as.is_nil() ? object.extra->stored_as : object.id;
   const Nanos now = clock_.Now();
-  auto [search, fresh] = looking_up_.try_emplace(stored, Search{now, now, 0, bring});
+  auto [search, fresh] = looking_up_.try_emplace(stored, Search{0, now, 0, bring});
   if (!fresh && (search->second.bring || !bring)) return;
   search->second.bring = bring;
+  SetAgain(stored, search->second);
   references_.List(object);  // The answer names it by id.
   if (stored != object.id) stored_names_[stored] = object.id;
   AskStore(stored, object, search->second);
@@ -94,21 +160,25 @@ void ObjectResolver::AskStore(ObjectId stored, const ObjectEntry& object, Search
                              AsBytes(FetchWanted{stored, object.location, object.size}));
 }
 
-ObjectEntry* ObjectResolver::FindStored(ObjectId stored) {
+ObjectId ObjectResolver::NameOf(ObjectId stored) const {
   const auto named = stored_names_.find(stored);
-  ObjectEntry* object = references_.Find(named == stored_names_.end() ? stored : named->second);
+  return named == stored_names_.end() ? stored : named->second;
+}
+
+ObjectEntry* ObjectResolver::FindStored(ObjectId stored) {
+  ObjectEntry* object = references_.Find(NameOf(stored));
   return object == nullptr || object->state != ObjectState::kStore ? nullptr : object;
 }
 
 void ObjectResolver::OnLocated(ObjectId stored, const ObjectLocation* location,
                                const Error& why_not) {
-  NodeNumber node = self_.node;
-  if (const auto search = looking_up_.find(stored); search != looking_up_.end()) {
-    node = search->second.node;
-    looking_up_.erase(search);
-  }
+  Search search;
+  const NodeNumber node = ForgetSearch(stored, &search) ? search.node : self_.node;
   ObjectEntry* object = FindStored(stored);
+  const ObjectId name = NameOf(stored);
   stored_names_.erase(stored);
+  // At the end, when the object is what the answer makes of it.
+  const absl::Cleanup settle = [this, name] { Settle(name); };
   if (object == nullptr) return;
   const bool outdated = location != nullptr && object->owned && object->location.known() &&
                         location->attempt < object->location.attempt;
@@ -121,7 +191,7 @@ void ObjectResolver::OnLocated(ObjectId stored, const ObjectLocation* location,
     AnswerDoubters(*object);
     return;
   }
-  if (why_not.kind == ErrorKind::kObjectStoreFull) {
+  if (why_not.kind == ErrorKind::kObjectStoreFull || why_not.kind == ErrorKind::kTimeout) {
     ObjectExtra& extra = object->more();
     extra.unreachable = true;
     if (extra.error.kind == ErrorKind::kNone) extra.error = why_not;
@@ -154,9 +224,28 @@ void ObjectResolver::AnswerDoubters(ObjectEntry& object) {
   if (found == doubters_.end()) return;
   const std::vector<ProcessId> doubters = std::move(found->second);
   doubters_.erase(found);
-  for (const ProcessId from : doubters) {
-    references_.WhenReady(object, [this, from](ObjectEntry& ready) { Answer(from, ready); });
-  }
+  for (const ProcessId from : doubters) AnswerWhenReady(object, from);
+}
+
+// One answer, however often it asks until then.
+void ObjectResolver::AnswerWhenReady(ObjectEntry& object, ProcessId from) {
+  if (object.ready()) return Answer(from, object);
+  std::vector<ProcessId>& askers = object.more().askers;
+  const auto place = std::lower_bound(askers.begin(), askers.end(), from);
+  if (place != askers.end() && *place == from) return;
+  const bool first = askers.empty();
+  askers.insert(place, from);
+  if (!first) return;
+  references_.WhenReady(object, [this](ObjectEntry& ready) {
+    for (const ProcessId asker : std::exchange(ready.extra->askers, {})) {
+      if (!dead_.contains(asker)) Answer(asker, ready);
+    }
+  });
+}
+
+void ObjectResolver::OnComing(ObjectId stored) {
+  const auto search = looking_up_.find(stored);
+  if (search != looking_up_.end()) search->second.heard_at = clock_.Now();
 }
 
 void ObjectResolver::OnCopied(ProcessId from, std::span<const ObjectName> names) {
@@ -190,7 +279,8 @@ void ObjectResolver::OnNodeGone(NodeNumber node) {
     if (search.node == node) unanswered.push_back(stored);
   }
   for (const ObjectId stored : unanswered) {
-    looking_up_.erase(stored);
+    Search search;
+    ForgetSearch(stored, &search);
     ObjectEntry* object = FindStored(stored);
     stored_names_.erase(stored);
     // Where there is another copy it is looked for there; borrowed ones ask their owners.
@@ -211,6 +301,9 @@ void ObjectResolver::OnNodeGone(NodeNumber node) {
     AnswerDoubters(*object);
   }
   references_.DropUses(lost);
+  std::vector<ObjectId> awaited;
+  for (const auto& [id, hooks] : awaited_) awaited.push_back(id);
+  for (const ObjectId id : awaited) Settle(id);
 }
 
 // No copy is left, or none that this process knows. The owner can make it again; a borrower tells
@@ -263,7 +356,7 @@ void ObjectResolver::OnQuery(ProcessId from, std::string_view body) {
       continue;
     }
     if (object->released) tasks_.Remake(*object, submitter_);
-    references_.WhenReady(*object, [this, from](ObjectEntry& ready) { Answer(from, ready); });
+    AnswerWhenReady(*object, from);
   }
 }
 
@@ -317,7 +410,7 @@ void ObjectResolver::OnAnswer(ProcessId from, std::string_view body) {
                                AsBytes(TransitDone{transit, 0, 0, 0}));
     });
   }
-  asked_.erase(head->id);
+  ForgetQuestion(head->id);
   ObjectEntry* object = references_.Find(head->id);
   if (object == nullptr || object->owned || object->released || object->id.maker() != from) {
     references_.DropUses(nested);
@@ -341,7 +434,7 @@ void ObjectResolver::OnAdopted(const proto::AdoptedAnswer& answer) {
   const std::span<const ObjectId> ids = IdsOf(answer.ids());
   const size_t nodes = static_cast<size_t>(answer.nodes_size());
   for (size_t i = 0; i < ids.size() && i < static_cast<size_t>(answer.adopted_size()); ++i) {
-    asked_.erase(ids[i]);
+    ForgetQuestion(ids[i]);
     ObjectEntry* object = references_.Find(ids[i]);
     if (object == nullptr || object->owned || object->released || object->ready()) continue;
     if (answer.adopted(static_cast<int>(i))) {
@@ -374,63 +467,103 @@ void ObjectResolver::AskAboutOrphans(std::span<ObjectEntry* const> orphans) {
   std::string ids;
   for (const ObjectEntry* object : orphans) {
     if (object->ready() || object->released) continue;
-    asked_[object->id] = {clock_.Now(), false};
+    NoteAsked(object->id, false, kAskAgain);
     ids.append(AsBytes(object->id));
-    if (ids.size() == kMaxStoreItems * sizeof(ObjectId)) AskRaylet(std::exchange(ids, {}));
+    if (ids.size() < kMaxStoreItems * sizeof(ObjectId)) continue;
+    AskRaylet(std::move(ids));
+    ids = std::string();
   }
   if (!ids.empty()) AskRaylet(std::move(ids));
 }
 
 Nanos ObjectResolver::Tick() {
   const Nanos now = clock_.Now();
+  AskAgain(now);
+  SearchAgain(now);
   Nanos next = kForever;
-  std::vector<ObjectId> again, gone;
-  for (auto& [id, question] : asked_) {
-    if (now - question.asked_at >= kAskAgain) again.push_back(id);
-    next = std::min(next, question.asked_at + kAskAgain);
-  }
+  if (!asked_again_.empty()) next = asked_again_.begin()->first;
+  if (!searched_again_.empty()) next = std::min(next, searched_again_.begin()->first);
+  return next;
+}
+
+// Owners, about all of theirs that are due in as few frames as may be.
+void ObjectResolver::AskAgain(Nanos now) {
+  absl::btree_map<std::pair<ProcessId, bool>, std::string> by_owner;
   std::vector<ObjectEntry*> orphans;
-  for (ObjectId id : again) {
+  while (!asked_again_.empty() && asked_again_.begin()->first <= now) {
+    const ObjectId id = asked_again_.begin()->second;
+    const Question question = asked_.at(id);
+    const ProcessId owner = id.maker();
     ObjectEntry* object = references_.Find(id);
     if (object == nullptr || object->ready() || object->released) {
-      asked_.erase(id);
-    } else if (dead_.contains(id.maker())) {
+      ForgetQuestion(id);
+    } else if (dead_.contains(owner) || owner == kGcs) {
+      NoteAsked(id, false, kAskAgain);
       orphans.push_back(object);
     } else {
-      Ask(*object, asked_[id].lost);
+      NoteAsked(id, question.lost, std::min(2 * question.pause, kLongestPause));
+      by_owner[{owner, question.lost}].append(AsBytes(id));
     }
   }
   AskAboutOrphans(orphans);
-  std::vector<ObjectId> lookups, unknown, silent;
-  for (auto& [stored, search] : looking_up_) {
-    if (now - search.asked_at >= kAskAgain) {
-      search.asked_at = now;
-      const ObjectEntry* object = FindStored(stored);
-      if (object == nullptr) {
-        unknown.push_back(stored);
-      } else if (search.node != self_.node && now - search.since >= kSearchLimit) {
-        silent.push_back(stored);
-      } else if (object->location.node != 0 && object->location.node != self_.node) {
-        AskStore(stored, *object, search);
-      } else {
-        search.node = self_.node;
-        lookups.push_back(stored);
-      }
+  for (const auto& [to, ids] : by_owner) {
+    constexpr size_t kMost = kMaxStoreItems * sizeof(ObjectId);
+    for (size_t at = 0; at < ids.size(); at += kMost) {
+      const std::string_view some = std::string_view(ids).substr(at, kMost);
+      const ObjectQueryHead head{some.size() / sizeof(ObjectId), to.second};
+      transport_.To(to.first).Send(Lane::kControl, FrameKind::kObjectQuery, AsBytes(head), some);
     }
-    next = std::min(next, search.asked_at + kAskAgain);
   }
-  for (const ObjectId stored : unknown) {
-    looking_up_.erase(stored);
-    stored_names_.erase(stored);
+}
+
+// Raylets, likewise.
+void ObjectResolver::SearchAgain(Nanos now) {
+  absl::btree_map<ProcessId, std::vector<FetchWanted>> by_raylet;
+  std::vector<ObjectId> lookups;
+  std::vector<std::pair<ObjectId, bool>> silent;
+  while (!searched_again_.empty() && searched_again_.begin()->first <= now) {
+    const ObjectId stored = searched_again_.begin()->second;
+    Search& search = looking_up_.at(stored);
+    SetAgain(stored, search);
+    const ObjectEntry* object = FindStored(stored);
+    if (object == nullptr) {
+      const ObjectId name = NameOf(stored);
+      Search over;
+      ForgetSearch(stored, &over);
+      stored_names_.erase(stored);
+      Settle(name);
+    } else if (search.node != self_.node && now - search.heard_at >= kSearchLimit) {
+      silent.emplace_back(stored, search.bring);
+    } else if (object->location.node != 0 && object->location.node != self_.node) {
+      search.node = object->location.node;
+      by_raylet[RayletOf(search.bring ? self_.node : search.node)].push_back(
+          {stored, object->location, object->size});
+    } else {
+      search.node = self_.node;
+      lookups.push_back(stored);
+    }
   }
-  for (const ObjectId stored : silent) {
-    OnLocated(stored, nullptr,
-              {ErrorKind::kObjectLost,
-               absl::StrCat("the node of the object ", stored.ToHex(), " does not answer"),
-               {}});
+  for (const auto& [raylet, wanted] : by_raylet) {
+    for (size_t at = 0; at < wanted.size(); at += kMaxStoreItems) {
+      const auto some =
+          std::span(wanted).subspan(at, std::min(kMaxStoreItems, wanted.size() - at));
+      transport_.To(raylet).Send(Lane::kControl, kStoreFetch, ItemsAsBytes(some));
+    }
   }
   if (!lookups.empty()) look_up_(lookups);
-  return next;
+  for (const auto& [stored, bring] : silent) {
+    // The raylet of this node knows nothing bad of it: it is not lost, only out of reach.
+    const Error why =
+        bring ? Error{ErrorKind::kTimeout,
+                      absl::StrCat("the raylet of this node has said nothing about the object ",
+                                   stored.ToHex(), " for ", kSearchLimit / kSecond,
+                                   " s; the next get asks again"),
+                      {}}
+              : Error{ErrorKind::kObjectLost,
+                      absl::StrCat("the node of the object ", stored.ToHex(), " does not answer"),
+                      {}};
+    OnLocated(stored, nullptr, why);
+  }
 }
 
 }  // namespace sheaf

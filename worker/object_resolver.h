@@ -7,9 +7,11 @@
 
 #include <functional>
 #include <span>
+#include <utility>
 #include <vector>
 
 #include "absl/container/btree_map.h"
+#include "absl/container/btree_set.h"
 #include "absl/container/flat_hash_map.h"
 #include "absl/container/flat_hash_set.h"
 #include "base/clock.h"
@@ -23,9 +25,11 @@ namespace sheaf {
 
 class ObjectResolver {
  public:
-  ObjectResolver(ProcessId self, Clock& clock, Transport& transport, ReferenceTable& references,
-                 TaskTable& tasks, TransitTable& transits, TaskDispatcher& submitter,
-                 std::function<void(std::span<const ObjectId>)> look_up);
+  using Hook = std::function<void(ObjectEntry&)>;
+
+  ObjectResolver(ProcessId self, Clock& clock, Transport& transport, LocalStore& store,
+                 ReferenceTable& references, TaskTable& tasks, TransitTable& transits,
+                 TaskDispatcher& submitter, std::function<void(std::span<const ObjectId>)> look_up);
 
   // Somebody in this process waits for `object`. Does nothing for owned ones, whose tasks bring
   // them, but for those of which only lineage is left: they are made again.
@@ -33,10 +37,20 @@ class ObjectResolver {
   // The store of this node does not have `object` where it was said to be, or it lies on another
   // node: asks the raylet to find it or to bring it here, then the owner.
   void Missing(ObjectEntry& object);
+  // Whether a look at `object` gives its value or its error now.
+  bool IsHere(const ObjectEntry& object) const;
+  // Has `object` brought here, and runs `hook` once when IsHere: at once if it is. The entry lives
+  // until then.
+  void WhenHere(ObjectEntry& object, Hook hook);
+  // Grows with each answer about a place, and with each object that turns out to be elsewhere:
+  // while it stays, those who gather many need not look for more to bring.
+  uint64_t arrivals() const { return arrivals_ + references_.elsewhere(); }
 
   void OnQuery(ProcessId from, std::string_view body);
   void OnAnswer(ProcessId from, std::string_view body);
   void OnLocated(ObjectId stored, const ObjectLocation* location, const Error& why_not);
+  // The raylet is at it: restoring, receiving, or waiting for its turn.
+  void OnComing(ObjectId stored);
   void OnAdopted(const proto::AdoptedAnswer& answer);
   void OnOrphans(std::string_view ids);
   void OnProcessDied(ProcessId process);
@@ -48,20 +62,32 @@ class ObjectResolver {
 
  private:
   struct Question {
-    Nanos asked_at = 0;
+    Nanos again_at = 0;
+    Nanos pause = 0;    // Between the last two; grows.
     bool lost = false;  // The store had lost it.
   };
   // An object of the store that is looked for.
   struct Search {
-    Nanos asked_at = 0;
-    Nanos since = 0;
+    Nanos again_at = 0;
+    Nanos heard_at = 0;   // Of it, from the raylet that is asked.
     NodeNumber node = 0;  // Where.
     bool bring = false;   // Here; else only whether it is there still.
   };
+  // What is due when: a walk over all that is asked would cost more than the questions.
+  using Agenda = absl::btree_set<std::pair<Nanos, ObjectId>>;
   void Ask(ObjectEntry& object, bool lost);
+  void NoteAsked(ObjectId id, bool lost, Nanos pause);
+  void ForgetQuestion(ObjectId id);
+  void SetAgain(ObjectId stored, Search& search);
+  bool ForgetSearch(ObjectId stored, Search* was);
+  void AskAgain(Nanos now);
+  void SearchAgain(Nanos now);
+  void Settle(ObjectId object);
+  void AnswerWhenReady(ObjectEntry& object, ProcessId from);
   void AskRaylet(std::string ids);
   void Seek(ObjectEntry& object, bool bring);
   void AskStore(ObjectId stored, const ObjectEntry& object, Search& search);
+  ObjectId NameOf(ObjectId stored) const;
   ObjectEntry* FindStored(ObjectId stored);
   void AskAboutOrphans(std::span<ObjectEntry* const> orphans);
   void OnNotThere(ObjectEntry& object, NodeNumber node, const Error& why);
@@ -72,13 +98,18 @@ class ObjectResolver {
   const ProcessId self_;
   Clock& clock_;
   Transport& transport_;
+  LocalStore& store_;
   ReferenceTable& references_;
   TaskTable& tasks_;
   TransitTable& transits_;
   TaskDispatcher& submitter_;
   const std::function<void(std::span<const ObjectId>)> look_up_;
   absl::btree_map<ObjectId, Question> asked_;     // Of owners or, for the dead, the raylet.
+  Agenda asked_again_;
   absl::btree_map<ObjectId, Search> looking_up_;  // By the name in the store.
+  Agenda searched_again_;
+  absl::btree_map<ObjectId, std::vector<Hook>> awaited_;  // WhenHere; each with a use of its entry.
+  uint64_t arrivals_ = 0;
   // Borrowers that did not find an object of this process where it was said to be. They are
   // answered when it is known where it is.
   absl::btree_map<ObjectId, std::vector<ProcessId>> doubters_;

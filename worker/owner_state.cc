@@ -22,7 +22,8 @@ OwnerState::OwnerState(ProcessId self, Clock& clock, Transport& transport, Local
       templates(peers, submitter),
       actors(self, transport, tasks, peers),
       actor_manager(self, transport, tasks, peers, actors),
-      resolver(self, clock, transport, references, tasks, transits, submitter, std::move(look_up)) {
+      resolver(self, clock, transport, store, references, tasks, transits, submitter,
+               std::move(look_up)) {
   references.set_release_task([this](ObjectEntry& entry) { tasks.ReleaseLineage(entry); });
   tasks.set_want_borrowed([this](ObjectEntry& object) { resolver.Want(object); });
   references.set_on_stream_abandoned([this](ObjectEntry& entry) { tasks.StreamAbandoned(entry); });

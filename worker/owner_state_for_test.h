@@ -7,6 +7,7 @@
 #include <catch2/catch.hpp>
 #include <deque>
 #include <map>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -75,7 +76,11 @@ class MapStore final : public LocalStore {
   ObjectLocation Promote(ObjectId, std::string_view, std::span<const ObjectId>) override {
     return {1, next++, 1, 0};
   }
+  bool Has(const ObjectLocation& location) override {
+    return location.node == kSelf.node && location.known() && !spilled.contains(location.slot);
+  }
   std::vector<ObjectId> freed;
+  std::set<uint32_t> spilled;  // Slots of this node that are empty.
   uint32_t next = 0;
 };
 

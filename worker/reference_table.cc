@@ -204,6 +204,7 @@ bool ReferenceTable::SetStored(ObjectEntry& entry, ObjectLocation location, uint
   entry.released = false;
   entry.location = location;
   entry.size = size;
+  if (location.node != self_.node) ++elsewhere_;
   SetNested(entry, std::move(nested));
   MakeReady(entry, ObjectState::kStore);
   return true;

@@ -51,6 +51,8 @@ class LocalStore {
   // room right now.
   virtual ObjectLocation Promote(ObjectId id, std::string_view bytes,
                                  std::span<const ObjectId> nested) = 0;
+  // Whether the bytes of a sealed object are at `location` on this node now.
+  virtual bool Has(const ObjectLocation& location) = 0;
 };
 
 class ReferenceTable {
@@ -161,6 +163,7 @@ class ReferenceTable {
   // Borrowed objects of `owner`.
   std::vector<ObjectEntry*> BorrowedFrom(ProcessId owner);
 
+  uint64_t elsewhere() const { return elsewhere_; }  // SetStored with a place on another node.
   size_t size() const { return entries_.size(); }
   bool NeedsFlush() const { return !held_.empty() || !dropped_.empty() || NeedsCollecting(); }
   template <class Visit>
@@ -210,6 +213,7 @@ class ReferenceTable {
   absl::flat_hash_map<ObjectId, ObjectEntry*> listed_;
   absl::flat_hash_map<ProcessId, std::vector<ObjectEntry*>> borrowed_;  // By owner.
   uint64_t next_sequence_ = 1;
+  uint64_t elsewhere_ = 0;
   std::deque<Ready> ready_;  // Their hooks shall run.
   bool running_hooks_ = false;
 

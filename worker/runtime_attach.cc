@@ -97,6 +97,8 @@ absl::Status RuntimeImpl::Begin() {
                                     const ErrorKind kind = StoreErrorKind(location.status());
                                     why = {kind,
                                            absl::StrCat("the object ", id.ToHex(),
+                                  if (absl::IsUnavailable(location.status()))
+                                    return owner_->resolver.OnComing(id);
                                                         kind == ErrorKind::kObjectStoreFull
                                                             ? " cannot be read now: "
                                                             : " is lost: ",

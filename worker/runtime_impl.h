@@ -203,6 +203,7 @@ class RuntimeImpl final : public Runtime,
   std::vector<NestedReference> Outgoing(std::span<const ObjectHandle> nested) override;
   absl::Status SendItem(CallExecution& call, const std::string& item,
                         std::span<const ObjectHandle> nested) override;
+  bool Has(const ObjectLocation& location) override { return store_->Has(location); }
   ObjectId NextStoredName() override;
   void Ended(CallExecution* call) override;
 

@@ -9,6 +9,7 @@ namespace {
 // A store that may have no room.
 class FullStore final : public LocalStore {
  public:
+  bool Has(const ObjectLocation&) override { return false; }
   void Free(ObjectId id, ObjectLocation) override { freed.push_back(id); }
   ObjectLocation Promote(ObjectId id, std::string_view, std::span<const ObjectId>) override {
     ++tried;

@@ -47,6 +47,7 @@ class NoStore final : public LocalStore {
   ObjectLocation Promote(ObjectId, std::string_view, std::span<const ObjectId>) override {
     return {};
   }
+  bool Has(const ObjectLocation&) override { return false; }
 };
 
 class NoHost final : public ExecutionHost {

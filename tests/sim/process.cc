@@ -80,6 +80,7 @@ Process::Process(World& world, Network& network, Node& node, ProcessId self, Pro
       self, UniqueFd(dup(node.arena_fd())), segment_, transport_->To(raylet),
       [this](ObjectId id, absl::StatusOr<ObjectLocation> location) {
         Error why;
+        if (absl::IsUnavailable(location.status())) return owner_->resolver.OnComing(id);
         if (!location.ok()) {
           why = {StoreErrorKind(location.status()),
                  absl::StrCat("the object ", id.ToHex(), " is lost: ", location.status().message()),

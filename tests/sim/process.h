@@ -193,6 +193,7 @@ class Process final : public Endpoint, public FrameHost, public LocalStore, publ
   void Free(ObjectId id, ObjectLocation location) override;
   ObjectLocation Promote(ObjectId id, std::string_view bytes,
                          std::span<const ObjectId> nested) override;
+  bool Has(const ObjectLocation& location) override { return store_->Has(location); }
   // ExecutionHost
   absl::StatusOr<MutableBuffer> CreateValue(ObjectId id, uint32_t attempt, size_t size,
                                             std::span<const ObjectHandle> nested) override;

@@ -126,7 +126,7 @@ void ResumeWhenReady(const Handle& object, std::coroutine_handle<> waiting) {
   RequireHandle(object);
   ThrowIfCancelled();
   Runtime& runtime = TheRuntime();
-  runtime.OnReady(CoreHandle(object), CoroutineLoop::Suspend(waiting));
+  runtime.SignalReady(CoreHandle(object), CoroutineLoop::Suspend(waiting));
 }
 
 void ResumeAfter(std::chrono::nanoseconds duration, std::coroutine_handle<> waiting) {

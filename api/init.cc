@@ -29,6 +29,8 @@ namespace sheaf::inline v1 {
 namespace internal {
 namespace {
 
+constexpr Nanos kLeaveTimeout = 5 * kSecond;  // For calls on other threads.
+
 struct Joined {
   std::mutex mutex;  // Init and Shutdown are rare; this keeps a mistake from being a crash.
   std::unique_ptr<EmbeddedNode> node;
@@ -44,6 +46,11 @@ Joined& TheJoined() {
 void Leave(Joined& joined) {
   if (joined.pid != getpid()) return;
   SetRuntime(nullptr);
+  if (!joined.runtime->Stop(kLeaveTimeout)) {
+    std::fprintf(stderr, "sheaf: a thread of this program is inside a call of Sheaf still; what it "
+                         "uses stays behind\n");
+    static_cast<void>(joined.runtime.release());
+  }
   joined.runtime.reset();
   joined.node.reset();
 }

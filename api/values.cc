@@ -135,7 +135,7 @@ std::vector<size_t> WaitReady(std::span<const Handle> objects, size_t num_return
                                std::to_string(objects.size()) + " references");
   }
   absl::StatusOr<std::vector<size_t>> result =
-      TheRuntime().Wait(CoreHandles(objects), num_returns, DeadlineAfter(timeout));
+      TheRuntime().Wait(CoreHandles(objects), num_returns, DeadlineAfter(timeout), true);
   ThrowIfFailed(result.status());
   return *std::move(result);
 }

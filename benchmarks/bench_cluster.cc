@@ -291,6 +291,8 @@ int main(int argc, char** argv) {
     // transfer; here all share them, and the floor is what four bare processes need.
     add("256 MB read on four other nodes", "s", "floor_grpc_256mb_to_4_processes",
         [&] { return Middle([&] { return cluster.Broadcast(kBroadcastBytes, 4); }); });
+    add("get of 1,000 values of 100 kB of another node", "1/s", "",
+        [&] { return Middle([&] { return cluster.GetMany(1'000, 100'000); }); });
     add("actors on three nodes, 1,000 made and called", "1/s", "",
         [&] { return cluster.Actors(1'000); });
   }

@@ -80,6 +80,14 @@ double InFlight(int calls, int in_flight,
 uint64_t Next(uint64_t i) { return i + 1; }
 size_t Read(sheaf::Array<uint8_t> bytes) { return bytes.size(); }
 
+using Bytes = std::vector<uint8_t>;
+std::vector<sheaf::ObjectRef<Bytes>> PutMany(size_t count, size_t bytes) {
+  std::vector<sheaf::ObjectRef<Bytes>> refs;
+  for (size_t i = 0; i < count; ++i)
+    refs.push_back(sheaf::Put(Bytes(bytes, static_cast<uint8_t>(i))));
+  return refs;
+}
+
 class Counter {
  public:
   Counter() = default;
@@ -90,7 +98,7 @@ class Counter {
   uint64_t sum_ = 0;
 };
 
-SHEAF_REMOTE(Next, Read);
+SHEAF_REMOTE(Next, Read, PutMany);
 SHEAF_ACTOR(Counter, sheaf::Constructor<>, &Counter::Add, &Counter::Process);
 
 struct ClusterNodes::Callee {
@@ -189,6 +197,20 @@ double ClusterNodes::Broadcast(size_t bytes, int readers) {
     if (size != bytes) Give("a reader saw " + std::to_string(size) + " bytes");
   }
   return Seconds(begin);
+}
+
+double ClusterNodes::GetMany(size_t count, size_t bytes) {
+  const auto second = sheaf::Strategy::Node(nodes_[1].number);
+  const auto refs =
+      sheaf::Get(sheaf::Task(PutMany).Place(second).Remote(count, bytes), kBound);
+  const auto begin = Clock::now();
+  const std::vector<Bytes> values = sheaf::Get(refs, kBound);
+  const double seconds = Seconds(begin);
+  for (size_t i = 0; i < count; ++i) {
+    if (values[i].size() != bytes || values[i].back() != static_cast<uint8_t>(i))
+      Give("a value of another node is not what it was");
+  }
+  return static_cast<double>(count) / seconds;
 }
 
 double ClusterNodes::Actors(int count) {

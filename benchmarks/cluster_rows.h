@@ -33,6 +33,8 @@ class ClusterNodes {
   // Seconds until an object of `bytes` that lies on the first node has been read on the next
   // `readers` ones.
   double Broadcast(size_t bytes, int readers);
+  // Values of `bytes` that a process of the second node has put there, taken by one get.
+  double GetMany(size_t count, size_t bytes);
   // Actors made on the first three nodes, until each has answered a call.
   double Actors(int count);
 

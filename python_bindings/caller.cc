@@ -78,12 +78,12 @@ bool EncodeArgument(Runtime& runtime, PyObject* argument, Py_ssize_t plain, Valu
 }
 
 absl::StatusOr<ObjectHandle> SubmitOne(Runtime& runtime, const TemplateHandle& spec,
-                                       const ObjectHandle& actor, ArgumentList list) {
+                                       const ObjectHandle& actor, ArgumentList&& list) {
   return actor ? runtime.SubmitOneToActor(actor, spec, std::move(list))
                : runtime.SubmitOne(spec, std::move(list));
 }
 absl::StatusOr<std::vector<ObjectHandle>> SubmitAny(Runtime& runtime, const TemplateHandle& spec,
-                                                    const ObjectHandle& actor, ArgumentList list) {
+                                                    const ObjectHandle& actor, ArgumentList&& list) {
   return actor ? runtime.SubmitToActor(actor, spec, std::move(list))
                : runtime.Submit(spec, std::move(list));
 }
@@ -91,8 +91,12 @@ absl::StatusOr<std::vector<ObjectHandle>> SubmitAny(Runtime& runtime, const Temp
 // `submit` with the GIL, which is cheaper, unless it may have to wait.
 template <class Function>
 auto SubmitWith(Function submit, const CallerObject& caller, Runtime& runtime, ArgumentList list) {
-  if (!IsCrowded(list.bytes()) && list.bytes() <= kSmallValueBytes) [[likely]]
-    return submit(runtime, caller.call_template, caller.actor, std::move(list));
+  if (list.bytes() <= kSmallValueBytes) [[likely]] {
+    const WithoutWaiting now;
+    auto result = submit(runtime, caller.call_template, caller.actor, std::move(list));
+    if (!absl::IsUnavailable(result.status())) [[likely]]
+      return result;
+  }
   const TemplateHandle spec = caller.call_template;
   const ObjectHandle actor = caller.actor;
   const Using use;

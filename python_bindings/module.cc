@@ -8,6 +8,7 @@
 #include "python_bindings/cluster.h"
 #include "python_bindings/collective.h"
 #include "python_bindings/objects.h"
+#include "python_bindings/ready_queue.h"
 #include "python_bindings/reference.h"
 #include "python_bindings/session.h"
 #include "python_bindings/template.h"
@@ -21,6 +22,7 @@ NB_MODULE(_core, module) {
     throw nanobind::python_error();
   }
   BindSession(module);
+  BindReadyQueue(module);
   BindTemplates(module);
   BindCluster(module);
   BindCollective(module);

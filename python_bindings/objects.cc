@@ -29,7 +29,7 @@ PyObject* GetOne(Runtime& runtime, PyObject* reference, Nanos deadline) {
   std::vector<ObjectView> views;
   absl::Status status;
   {
-    const Waiting use;
+    const Using use;
     const WithoutGil free;
     status = runtime.Get({&handle, 1}, deadline, &views);
   }
@@ -55,7 +55,7 @@ PyObject* GetAll(Runtime& runtime, PyObject* list, Nanos deadline) {
   std::vector<ObjectView> views;
   absl::Status status;
   {
-    const Waiting use;
+    const Using use;
     const WithoutGil free;
     status = runtime.Get(handles, deadline, &views);
   }
@@ -157,13 +157,15 @@ class SeenObjects {
   std::vector<const ObjectEntry*> slots_;
 };
 
-// wait_ready(list, num_returns, timeout): (ready, not ready). NotImplemented: not all items are
+// wait_ready(list, num_returns, timeout, fetch_local): (ready, not ready). NotImplemented: not all items are
 // references.
 PyObject* Wait(PyObject*, PyObject* const* args, Py_ssize_t count) {
   Runtime* const runtime = RequireRuntime();
   if (runtime == nullptr) return nullptr;
   Nanos deadline = kForever;
-  if (count != 3 || !DeadlineFrom(args[2], &deadline)) return nullptr;
+  if (count != 4 || !DeadlineFrom(args[2], &deadline)) return nullptr;
+  const int bring = PyObject_IsTrue(args[3]);
+  if (bring == -1) return nullptr;
   const Py_ssize_t wanted = PyLong_AsSsize_t(args[1]);
   if (wanted == -1 && PyErr_Occurred() != nullptr) return nullptr;
   const Py_ssize_t size = PyList_Size(args[0]);
@@ -182,9 +184,9 @@ PyObject* Wait(PyObject*, PyObject* const* args, Py_ssize_t count) {
   }
   absl::StatusOr<std::vector<size_t>> ready;
   {
-    const Waiting use;
+    const Using use;
     const WithoutGil free;
-    ready = runtime->Wait(handles, static_cast<size_t>(wanted), deadline);
+    ready = runtime->Wait(handles, static_cast<size_t>(wanted), deadline, bring == 1);
   }
   if (!ready.ok()) return RaiseStatus(ready.status(), ErrorKind::kObjectStoreFull);
   const Owned chosen = Owned::Steal(Picked(args[0], *ready, false));
@@ -203,7 +205,7 @@ PyObject* NextItem(PyObject*, PyObject* const* args, Py_ssize_t count) {
   const ObjectHandle stream = HandleOf(args[0]);
   absl::StatusOr<std::optional<ObjectHandle>> item;
   {
-    const Waiting use;
+    const Using use;
     const WithoutGil free;
     item = runtime->NextItem(stream, deadline);
   }
@@ -218,7 +220,8 @@ PyObject* IsReady(PyObject*, PyObject* reference) {
   return IsCurrent(reference) ? PyBool_FromLong(runtime->IsReady(HandleOf(reference))) : nullptr;
 }
 
-// on_ready(reference, callback): calls it once, on some thread. An exception of it is printed.
+// on_ready(reference, callback): calls it once, when the value is here, on a thread for callbacks, or
+// at once if it is. An exception of it is printed.
 PyObject* OnReady(PyObject*, PyObject* const* args, Py_ssize_t count) {
   Runtime* const runtime = RequireRuntime();
   if (runtime == nullptr) return nullptr;

@@ -17,8 +17,6 @@
 namespace sheaf::python {
 namespace {
 
-constexpr size_t kCallBytes = 256;            // Of a call without arguments.
-constexpr size_t kCrowdedBytes = 16 << 20;    // Far below what makes a submission wait for room.
 constexpr Nanos kLeaveTimeout = 5 * kSecond;  // Of threads that wait when shutdown is called.
 
 Runtime* current = nullptr;  // Guarded by the GIL, as the next three.
@@ -30,7 +28,6 @@ uint64_t numbers_given = 0;
 constexpr int kGroupShift = 32;
 constexpr size_t kGroupsRemembered = 1024;  // One that is forgotten gets a new number.
 int users = 0;
-size_t submitted_bytes = 0;  // Since a thread last waited.
 bool is_worker = false;
 bool forked = false;
 std::atomic<bool> ending{false};
@@ -97,14 +94,8 @@ void SetInheritedGroup(const std::string& group) {
 
 bool IsWorker() { return is_worker; }
 
-bool IsCrowded(size_t bytes) {
-  submitted_bytes += bytes + kCallBytes;
-  return submitted_bytes > kCrowdedBytes;
-}
-
 Using::Using() { ++users; }
 Using::~Using() { --users; }
-Waiting::Waiting() { submitted_bytes = 0; }
 
 void SetRuntime(std::unique_ptr<Runtime> runtime, bool worker) {
   current = runtime.release();
@@ -127,8 +118,15 @@ void EndRuntime() {
     const WithoutGil free;
     poll(nullptr, 0, 1);
   }
-  const WithoutGil free;
-  runtime.reset();
+  bool left = users == 0;
+  {
+    const WithoutGil free;
+    left = runtime->Stop(kLeaveTimeout) && left;
+    if (left) runtime.reset();
+  }
+  if (left) return;
+  // Some thread is in it still, in a callback that does not return, perhaps: it stays behind.
+  static_cast<void>(runtime.release());
 }
 
 void ForgetRuntime() {

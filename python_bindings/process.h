@@ -43,10 +43,6 @@ const uint64_t& RuntimeGenerationCell();
 const uint64_t& CallGenerationCell();
 bool IsWorker();
 
-// Whether a submission of `bytes` may have to wait for room: much was submitted since this process
-// last waited.
-bool IsCrowded(size_t bytes);
-
 // Keeps the runtime alive while the GIL is free; made and ended with the GIL held.
 class Using {
  public:
@@ -54,12 +50,6 @@ class Using {
   ~Using();
   Using(const Using&) = delete;
   Using& operator=(const Using&) = delete;
-};
-
-// The same while results are waited for.
-class Waiting : public Using {
- public:
-  Waiting();
 };
 
 // A driver is about to join again: waits no longer end because an earlier runtime did.

@@ -112,7 +112,7 @@ class TaskHandler {
   // last copy goes.
   virtual void Execute(std::shared_ptr<Execution> execution) = 0;
   // A running call shall stop, if its language can. Repeated while the call runs, a few times a
-  // second; on any thread, without locks.
+  // second; on a thread for this, without locks.
   virtual void Cancel(TaskId task) { (void)task; }
   // Whether async actors run on an event loop of the language, which takes its calls itself
   // (Runtime::TakeCalls). Execute then gets their creation alone.
@@ -128,7 +128,20 @@ struct RuntimeOptions {
   TaskHandler* handler = nullptr;     // Workers; outlives the runtime.
   std::function<bool()> interrupted;  // Asked at least each 100 ms by blocking calls; true: give
                                       // up. Called without locks.
-  std::function<void(const proto::LogLines&)> on_log_lines;  // Drivers. Called without locks.
+  std::function<void(const proto::LogLines&)> on_log_lines;  // Drivers. On a thread for this.
+};
+
+// While one lives on a thread, a submission there that would wait for room returns kUnavailable
+// instead, with its arguments as they were: for who holds a lock that others need (the GIL).
+class WithoutWaiting {
+ public:
+  WithoutWaiting();
+  ~WithoutWaiting();
+  WithoutWaiting(const WithoutWaiting&) = delete;
+  WithoutWaiting& operator=(const WithoutWaiting&) = delete;
+
+ private:
+  const bool outer_;
 };
 
 class Runtime {
@@ -136,7 +149,11 @@ class Runtime {
   // Joins the node. kUnavailable: no node listens there; kFailedPrecondition: another version, with
   // both named.
   static absl::StatusOr<std::unique_ptr<Runtime>> Attach(RuntimeOptions options);
+  // Threads must not be inside a call any more: Stop sees to that.
   virtual ~Runtime() = default;
+  // Leaves the node. Calls that wait on other threads end with kAborted, as do later ones. False:
+  // after `patience` some thread is inside a call still; the runtime must then never be destroyed.
+  virtual bool Stop(Nanos patience) = 0;
   // Workers: runs calls until the raylet or the job ends this process; returns the exit status.
   virtual int RunWorker() = 0;
   // Event loops of async actors, before their first TakeCalls: `descriptor`, which stays open, is
@@ -164,13 +181,20 @@ class Runtime {
   virtual absl::Status Get(std::span<const ObjectHandle> objects, Nanos deadline,
                            std::vector<ObjectView>* views) = 0;
   // Until `num_returns` are ready, or `deadline`: the indices of the first ready ones, ascending,
-  // at most `num_returns`.
+  // at most `num_returns`. `bring`: values that lie on other nodes or on disk are fetched, some at
+  // a time, and are ready when they have come; what has come may make way for others later.
   virtual absl::StatusOr<std::vector<size_t>> Wait(std::span<const ObjectHandle> objects,
-                                                   size_t num_returns, Nanos deadline) = 0;
+                                                   size_t num_returns, Nanos deadline,
+                                                   bool bring) = 0;
+  // Whether a Get need wait for nothing; if it lies elsewhere it is fetched from now on.
   virtual bool IsReady(const ObjectHandle& object) = 0;
-  // Calls `callback` once when `object` is ready (at once if it is): without locks, on the
-  // background thread or in the caller.
+  // Calls `callback` once when `object` is ready and a Get of it need wait for nothing; what lies
+  // elsewhere is fetched. In the caller if that is so now, else on a thread for callbacks, where it
+  // may take its time and call the runtime. Never after Stop.
   virtual void OnReady(const ObjectHandle& object, std::function<void()> callback) = 0;
+  // The same for what only wakes somebody: `signal` is called under the runtime's lock, on any
+  // thread, so it neither waits nor calls the runtime.
+  virtual void SignalReady(const ObjectHandle& object, std::function<void()> signal) = 0;
   // The handle for an id found inside a value that this process got. kNotFound: it got no such
   // reference.
   virtual absl::StatusOr<ObjectHandle> HandleFor(ObjectId id) = 0;
@@ -183,10 +207,10 @@ class Runtime {
   // store has no room for what is too large for a message. kInvalidArgument: more arguments or
   // references than a call can have (worker/limits.h).
   virtual absl::StatusOr<std::vector<ObjectHandle>> Submit(const TemplateHandle& task,
-                                                           ArgumentList arguments) = 0;
+                                                           ArgumentList&& arguments) = 0;
   // The same for templates with one return value, without a vector.
   virtual absl::StatusOr<ObjectHandle> SubmitOne(const TemplateHandle& task,
-                                                 ArgumentList arguments) = 0;
+                                                 ArgumentList&& arguments) = 0;
   // The next item of a stream, waiting until `deadline`. nullopt: the generator ended. A failure is
   // an item with an error, then the end.
   virtual absl::StatusOr<std::optional<ObjectHandle>> NextItem(const ObjectHandle& stream,
@@ -201,10 +225,10 @@ class Runtime {
                                                    ArgumentList arguments) = 0;
   virtual absl::StatusOr<std::vector<ObjectHandle>> SubmitToActor(const ObjectHandle& actor,
                                                                   const TemplateHandle& method,
-                                                                  ArgumentList arguments) = 0;
+                                                                  ArgumentList&& arguments) = 0;
   virtual absl::StatusOr<ObjectHandle> SubmitOneToActor(const ObjectHandle& actor,
                                                         const TemplateHandle& method,
-                                                        ArgumentList arguments) = 0;
+                                                        ArgumentList&& arguments) = 0;
   // kNotFound: no such name. Empty name_space: the job's. `creation` (may be null): the creation
   // template, for its `extra`.
   virtual absl::StatusOr<ObjectHandle> GetActor(std::string_view name, std::string_view name_space,

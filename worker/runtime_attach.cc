@@ -1,4 +1,5 @@
 // Copyright The Sheaf Authors. SPDX-License-Identifier: Apache-2.0
+#include <poll.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -18,6 +19,8 @@ namespace sheaf {
 namespace {
 
 constexpr Nanos kJobWait = 30 * kSecond;
+constexpr Nanos kLeaveWait = 5 * kSecond;
+constexpr Nanos kLastWords = kSecond;  // For lines of workers that are being printed.
 
 std::vector<std::string> OwnArguments() {
   std::ifstream file("/proc/self/cmdline", std::ios::binary);
@@ -74,7 +77,8 @@ RuntimeImpl::RuntimeImpl(RuntimeOptions options, Attached attached)
     : options_(std::move(options)),
       attached_(std::move(attached)),
       self_(attached_.process),
-      segment_(attached_.process_segment) {}
+      segment_(attached_.process_segment),
+      printer_(options_.on_log_lines) {}
 
 absl::Status RuntimeImpl::Begin() {
   if (!KeepSpareDescriptor()) return absl::ErrnoToStatus(errno, "cannot open /dev/null");
@@ -93,12 +97,12 @@ absl::Status RuntimeImpl::Begin() {
       store_, StoreClient::Open(self_, std::move(attached_.arena), segment_, mailbox_->To(raylet),
                                 [this](ObjectId id, absl::StatusOr<ObjectLocation> location) {
                                   Error why;
+                                  if (absl::IsUnavailable(location.status()))
+                                    return owner_->resolver.OnComing(id);
                                   if (!location.ok()) {
                                     const ErrorKind kind = StoreErrorKind(location.status());
                                     why = {kind,
                                            absl::StrCat("the object ", id.ToHex(),
-                                  if (absl::IsUnavailable(location.status()))
-                                    return owner_->resolver.OnComing(id);
                                                         kind == ErrorKind::kObjectStoreFull
                                                             ? " cannot be read now: "
                                                             : " is lost: ",
@@ -147,7 +151,11 @@ absl::Status RuntimeImpl::Begin() {
   return absl::OkStatus();
 }
 
-RuntimeImpl::~RuntimeImpl() {
+RuntimeImpl::~RuntimeImpl() { Stop(kLeaveWait); }
+
+bool RuntimeImpl::Stop(Nanos patience) {
+  if (stopped_) return true;
+  const Nanos deadline = Deadline(clock_.Now(), patience);
   {
     Lock lock(*this);
     if (options_.driver && !raylet_dead_ && owner_) {
@@ -166,7 +174,22 @@ RuntimeImpl::~RuntimeImpl() {
   }
   if (mailbox_) Knock(mailbox_->bell());
   if (background_.joinable()) background_.join();
-  for (std::thread& thread : group_threads_) thread.join();
+  for (std::thread& thread : group_threads_) {
+    if (thread.joinable()) thread.join();
+  }
+  callbacks_.Close({});
+  cancels_.Close({});
+  printer_.Close(kLastWords);
+  while (true) {
+    {
+      Lock lock(*this);
+      stopped_ = inside_ == 1;  // This thread alone.
+      WakeWaiters();
+    }
+    if (stopped_) return true;
+    if (clock_.Now() >= deadline) return false;
+    poll(nullptr, 0, 1);
+  }
 }
 
 }  // namespace sheaf

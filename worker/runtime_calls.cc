@@ -46,8 +46,12 @@ absl::Status CheckTemplate(const proto::TaskTemplate& spec) {
 
 thread_local TaskId running_task;                                // On this thread.
 thread_local const std::atomic<bool>* running_cancel = nullptr;  // Of the call that it runs.
+thread_local bool never_waits = false;                           // WithoutWaiting.
 
 }  // namespace
+
+WithoutWaiting::WithoutWaiting() : outer_(std::exchange(never_waits, true)) {}
+WithoutWaiting::~WithoutWaiting() { never_waits = outer_; }
 
 absl::StatusOr<TemplateHandle> RuntimeImpl::MakeTemplate(proto::TaskTemplate spec) {
   if (absl::Status sized = CheckTemplate(spec); !sized.ok()) return sized;
@@ -61,11 +65,13 @@ absl::StatusOr<TemplateHandle> RuntimeImpl::MakeTemplate(proto::TaskTemplate spe
   return owner_->templates.Make(std::move(spec));
 }
 
-// Back-pressure: only here, where a user's thread makes calls, and with a bound.
+// Back-pressure: only here, where a user's thread makes calls, and with a bound. kUnavailable:
+// there is no room, and the thread is WithoutWaiting.
 absl::Status RuntimeImpl::WaitForRoom(Lock& lock, absl::FunctionRef<bool()> has_room,
                                       const char* what) {
   if (has_room()) [[likely]]
     return absl::OkStatus();
+  if (never_waits) return absl::UnavailableError(what);
   const absl::Status status = DriveUntil(lock, Deadline(clock_.Now(), kBackPressure), has_room);
   if (absl::IsDeadlineExceeded(status)) {
     return absl::ResourceExhaustedError(
@@ -101,7 +107,7 @@ absl::Status RuntimeImpl::CheckRoom(Lock& lock) {
 }
 
 absl::StatusOr<std::vector<ObjectHandle>> RuntimeImpl::Submit(const TemplateHandle& spec,
-                                                              ArgumentList arguments) {
+                                                              ArgumentList&& arguments) {
   if (absl::Status moved = MoveLargeArguments(&arguments); !moved.ok()) return moved;
   Lock lock(*this);
   if (absl::Status room = CheckRoom(lock); !room.ok()) return room;
@@ -112,7 +118,7 @@ absl::StatusOr<std::vector<ObjectHandle>> RuntimeImpl::Submit(const TemplateHand
 }
 
 absl::StatusOr<ObjectHandle> RuntimeImpl::SubmitOne(const TemplateHandle& spec,
-                                                    ArgumentList arguments) {
+                                                    ArgumentList&& arguments) {
   if (absl::Status moved = MoveLargeArguments(&arguments); !moved.ok()) return moved;
   Lock lock(*this);
   if (absl::Status room = CheckRoom(lock); !room.ok()) return room;
@@ -139,7 +145,7 @@ absl::Status RuntimeImpl::CheckRoom(Lock& lock, const ActorClient& client) {
 
 absl::StatusOr<std::vector<ObjectHandle>> RuntimeImpl::SubmitToActor(const ObjectHandle& actor,
                                                                      const TemplateHandle& method,
-                                                                     ArgumentList arguments) {
+                                                                     ArgumentList&& arguments) {
   if (absl::Status moved = MoveLargeArguments(&arguments); !moved.ok()) return moved;
   Lock lock(*this);
   ActorClient& client = owner_->actors.ClientOf(*actor.entry());
@@ -152,7 +158,7 @@ absl::StatusOr<std::vector<ObjectHandle>> RuntimeImpl::SubmitToActor(const Objec
 
 absl::StatusOr<ObjectHandle> RuntimeImpl::SubmitOneToActor(const ObjectHandle& actor,
                                                            const TemplateHandle& method,
-                                                           ArgumentList arguments) {
+                                                           ArgumentList&& arguments) {
   if (absl::Status moved = MoveLargeArguments(&arguments); !moved.ok()) return moved;
   Lock lock(*this);
   ActorClient& client = owner_->actors.ClientOf(*actor.entry());

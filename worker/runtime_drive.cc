@@ -30,7 +30,7 @@ constexpr Nanos kOrphanGrace =
 constexpr Nanos kAskPeriod = 100 * kMillisecond;  // Users' waits ask so often whether to give up.
 constexpr Nanos kBlockedAfter = 2 * kMillisecond;
 constexpr Nanos kLongestIdle = kSecond;
-constexpr int kLetIn = 800;  // Steps of a spin in which those who want the lock get it.
+constexpr int kYieldSteps = 1000;  // Of SpinStep: a few of them yield the core.
 
 thread_local const RuntimeImpl* holding = nullptr;  // The runtime whose lock this thread holds.
 
@@ -39,10 +39,13 @@ thread_local const RuntimeImpl* holding = nullptr;  // The runtime whose lock th
 RuntimeImpl::Lock::Lock(const RuntimeImpl& runtime)
     : runtime_(const_cast<RuntimeImpl&>(runtime)), lock_(runtime.mutex_, std::defer_lock) {
   Relock();
+  ++runtime_.inside_;
 }
 
 RuntimeImpl::Lock::~Lock() {
-  if (lock_.owns_lock()) Unlock();
+  if (!lock_.owns_lock()) Relock();
+  --runtime_.inside_;
+  Unlock();
 }
 
 void RuntimeImpl::Lock::Unlock() {
@@ -51,15 +54,11 @@ void RuntimeImpl::Lock::Unlock() {
     // The background thread goes on with it.
     if (!std::exchange(runtime_.background_frees_, true)) Knock(runtime_.mailbox_->bell());
   }
-  std::vector<std::function<void()>> deferred;
-  if (!runtime_.deferred_.empty()) [[unlikely]]
-    deferred.swap(runtime_.deferred_);
   std::vector<std::shared_ptr<Waiter>> woken;
   if (!runtime_.to_wake_.empty()) woken.swap(runtime_.to_wake_);
   holding = outer_;
   lock_.unlock();
   for (const std::shared_ptr<Waiter>& waiter : woken) waiter->Wake();
-  for (auto& run : deferred) run();
 }
 
 void RuntimeImpl::Lock::Relock() {
@@ -67,6 +66,7 @@ void RuntimeImpl::Lock::Relock() {
     runtime_.lock_seekers_.fetch_add(1, std::memory_order_relaxed);
     lock_.lock();
     runtime_.lock_seekers_.fetch_sub(1, std::memory_order_relaxed);
+    runtime_.lock_handovers_.fetch_add(1, std::memory_order_relaxed);
   }
   outer_ = std::exchange(holding, &runtime_);
 }
@@ -197,7 +197,11 @@ void RuntimeImpl::TickIfDue() {
     last_raylet_check_ = now;
     mailbox_->LookAtAll();
     CheckRaylet();
+    TakeNewRings();
     PublishMetrics();
+    callbacks_.Relieve();
+    cancels_.Relieve();
+    printer_.Relieve();
     // What interrupts a call may meet it just before the system call that shall end, and be lost.
     executor_->ForEachRunning([this](const CallExecution& call) {
       if (call.cancelled()) OnRunningCancelled(call.task());
@@ -241,6 +245,19 @@ void RuntimeImpl::PublishMetrics() {
       .store(static_cast<int64_t>(owner_->tasks.size()), std::memory_order_relaxed);
   page.gauge(metrics::GaugeId::kOwnedObjects)
       .store(static_cast<int64_t>(owner_->references.size()), std::memory_order_relaxed);
+}
+
+// Gives the lock to somebody who wants it: a mutex alone would let this thread have it again.
+void RuntimeImpl::YieldLock(Lock& lock) {
+  const uint32_t before = lock_handovers_.load(std::memory_order_relaxed);
+  lock.Unlock();
+  for (int step = 0; step < kYieldSteps; ++step) {
+    if (lock_seekers_.load(std::memory_order_relaxed) == 0 ||
+        lock_handovers_.load(std::memory_order_relaxed) != before)
+      break;
+    SpinStep(step);
+  }
+  lock.Relock();
 }
 
 // The raylet's death shows as the end of the socket; nothing else comes on it unasked.
@@ -305,7 +322,11 @@ bool RuntimeImpl::Spin(Lock& lock, Nanos deadline) {
 // One step of waiting for the thread that holds the token: drain, or spin, or sleep on the bell.
 // True: the sleep ended early and without a frame, by a signal perhaps.
 bool RuntimeImpl::DriveOnce(Lock& lock, Nanos deadline) {
-  if (PollRings()) return false;
+  if (PollRings()) {
+    // While frames come without a pause nothing else lets others have it.
+    if (lock_seekers_.load(std::memory_order_relaxed) != 0) YieldLock(lock);
+    return false;
+  }
   FlushOutgoing();
   if (Spin(lock, deadline)) return false;
   TickIfDue();
@@ -330,13 +351,18 @@ bool RuntimeImpl::DriveOnce(Lock& lock, Nanos deadline) {
   return roused;
 }
 
-absl::Status RuntimeImpl::DriveUntil(Lock& lock, Nanos deadline, absl::FunctionRef<bool()> done) {
+absl::Status RuntimeImpl::DriveUntil(Lock& lock, Nanos deadline, absl::FunctionRef<bool()> done,
+                                     Nanos blocked_after) {
   if (done()) return absl::OkStatus();
   const bool in_task = RunsUserCode();
-  if (in_task) {
+  bool counted = false;  // Among blocked_threads_.
+  const auto block = [&] {
+    counted = true;
     ++blocked_threads_;
     executor_->SetBlocked(true);
-  }
+  };
+  if (in_task && blocked_after == 0) block();
+  const Nanos tell_after = blocked_after + kBlockedAfter;
   // A thousand idle workers must cost next to nothing.
   const Nanos longest_slice = in_task || options_.driver ? kAskPeriod : kLongestSleep;
   const Nanos begun = clock_.Now();
@@ -353,14 +379,15 @@ absl::Status RuntimeImpl::DriveUntil(Lock& lock, Nanos deadline, absl::FunctionR
       status = absl::DeadlineExceededError("the time limit has passed");
       break;
     }
-    if (in_task && !told_blocked_ && now - begun >= kBlockedAfter) {
+    if (in_task && !counted && now - begun >= blocked_after) block();
+    if (in_task && !told_blocked_ && now - begun >= tell_after) {
       told_blocked_ = true;
       proto::Blocked blocked;
       blocked.set_blocked(true);
       SendMessage(mailbox_->To(RayletOf(self_.node)), FrameKind::kBlocked, blocked);
     }
     Nanos slice = std::min(deadline, now + longest_slice);
-    if (in_task && !told_blocked_) slice = std::min(slice, begun + kBlockedAfter);
+    if (in_task && !told_blocked_) slice = std::min(slice, begun + tell_after);
     if (drives || !driving_) {
       driving_ = true;
       SetBell(mailbox_->bell(), BellState::kAwake);
@@ -375,13 +402,15 @@ absl::Status RuntimeImpl::DriveUntil(Lock& lock, Nanos deadline, absl::FunctionR
       LeaveToken();
     } else {
       finished = WaitBeside(lock, done, slice - now, &drives);
+      // The others need somebody who drives: what follows comes after that.
+      if (drives && !finished) continue;
     }
     if (finished) break;
     if (in_task && Cancelled()) {
       status = absl::CancelledError("the call that waits was cancelled");
       break;
     }
-    if (options_.interrupted) {
+    if (options_.interrupted) {  // User code may run in it: the token was left above.
       lock.Unlock();
       const bool give_up = options_.interrupted();
       lock.Relock();
@@ -392,7 +421,7 @@ absl::Status RuntimeImpl::DriveUntil(Lock& lock, Nanos deadline, absl::FunctionR
     }
   }
   if (drives) LeaveToken();
-  if (in_task && --blocked_threads_ == 0) {
+  if (counted && --blocked_threads_ == 0) {
     executor_->SetBlocked(false);
     if (told_blocked_) {
       told_blocked_ = false;
@@ -423,7 +452,7 @@ void RuntimeImpl::BackgroundLoop() {
         std::clamp<Nanos>(next_tick_ - clock_.Now(), kMillisecond, kLongestIdle);
     lock.Unlock();
     if (background_frees) {
-      for (int step = 0; step < kLetIn && lock_seekers_.load(std::memory_order_relaxed) != 0;
+      for (int step = 0; step < kYieldSteps && lock_seekers_.load(std::memory_order_relaxed) != 0;
            ++step)
         SpinStep(step);
     } else {

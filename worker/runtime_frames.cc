@@ -4,17 +4,11 @@
 
 #include <algorithm>
 
-#include "absl/cleanup/cleanup.h"
 #include "absl/strings/str_cat.h"
 #include "base/parse_frame.h"
 #include "worker/runtime_impl.h"
 
 namespace sheaf {
-namespace {
-
-constexpr Nanos kRingWait = 5 * kSecond;  // For a descriptor that a frame announced.
-
-}  // namespace
 
 void RuntimeImpl::OnMalformed(ProcessId from) {
   if (from == RayletOf(self_.node)) return EndRaylet("the ring from the raylet is damaged");
@@ -29,7 +23,7 @@ void RuntimeImpl::OnMalformed(ProcessId from) {
 
 // A request that nothing can satisfy now goes on waiting; the driver's user is told at once.
 void RuntimeImpl::SayNotice(const Frame& frame) {
-  if (!options_.on_log_lines) return;
+  if (!options_.driver) return;
   std::string words;
   if (frame.kind == FrameKind::kLeaseRefused) {
     const auto refused = ParseFrame<proto::LeaseRefused>(frame);
@@ -48,7 +42,7 @@ void RuntimeImpl::SayNotice(const Frame& frame) {
   lines.set_os_pid(getpid());
   lines.set_error_stream(true);
   lines.add_lines(words);
-  deferred_.push_back([this, lines = std::move(lines)] { options_.on_log_lines(lines); });
+  printer_.Print(std::move(lines));
 }
 
 void RuntimeImpl::OnFrame(ProcessId from, const Frame& frame) {
@@ -75,8 +69,7 @@ void RuntimeImpl::OnHostFrame(const Frame& frame) {
     }
     case FrameKind::kLogLines: {
       auto lines = ParseFrame<proto::LogLines>(frame);
-      if (!options_.on_log_lines || !lines.ok()) return;
-      deferred_.push_back([this, lines = *std::move(lines)] { options_.on_log_lines(lines); });
+      if (lines.ok()) printer_.Print(*std::move(lines));
       return;
     }
     case FrameKind::kShutdown: {
@@ -97,18 +90,24 @@ bool RuntimeImpl::KeepSpareDescriptor() {
 }
 
 void RuntimeImpl::OnNewRing(const proto::NewRing& ring) {
-  spare_descriptor_.Reset();
-  // At the end, when the pair is closed.
-  const absl::Cleanup keep_again = [this] { KeepSpareDescriptor(); };
-  absl::StatusOr<NewRingPair> pair = ReceiveRing(attached_.socket, kRingWait);
-  if (!pair.ok()) {
-    if (absl::IsUnavailable(pair.status())) EndRaylet("the raylet of this node has ended");
-    return;
-  }
-  // Descriptors come in the order of their frames, so `pair` belongs to `ring` or the raylet is
-  // broken.
-  if (pair->peer.packed() != ring.peer()) return;
-  mailbox_->AddRing(pair->peer, pair->segment.get(), pair->first, pair->peer_bell).IgnoreError();
+  new_rings_.Announce(ProcessId::Unpack(ring.peer()), ring.ring(), clock_.Now());
+  TakeNewRings();
+}
+
+void RuntimeImpl::TakeNewRings() {
+  if (!new_rings_.awaits_some()) return;
+  const absl::StatusOr<std::vector<ProcessId>> lost = new_rings_.Match(
+      clock_.Now(),
+      [this] {
+        spare_descriptor_.Reset();
+        return ReceiveRing(attached_.socket, 0);
+      },
+      [this](NewRingPair pair) {
+        return mailbox_->AddRing(pair.peer, pair.segment.get(), pair.first, pair.peer_bell);
+      });
+  KeepSpareDescriptor();
+  if (!lost.ok()) return EndRaylet("the raylet of this node has ended");
+  for (const ProcessId peer : *lost) OnMalformed(peer);  // Their calls would wait for ever.
 }
 
 void RuntimeImpl::DrainRings(ProcessId dead) { mailbox_->Drain(dead, *this); }

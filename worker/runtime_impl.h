@@ -41,8 +41,11 @@
 #include "object_store/store_client.h"
 #include "shm/attach_client.h"
 #include "shm/mailbox.h"
+#include "worker/callback_runner.h"
 #include "worker/frame_dispatch.h"
 #include "worker/gcs_calls.h"
+#include "worker/log_printer.h"
+#include "worker/new_rings.h"
 #include "worker/owner_state.h"
 #include "worker/relay_transport.h"
 #include "worker/runtime.h"
@@ -58,6 +61,7 @@ class RuntimeImpl final : public Runtime,
  public:
   RuntimeImpl(RuntimeOptions options, Attached attached);
   ~RuntimeImpl() override;
+  bool Stop(Nanos patience) override;
   absl::Status Begin();  // Store, threads, job or readiness.
 
   int RunWorker() override;
@@ -72,15 +76,17 @@ class RuntimeImpl final : public Runtime,
   absl::Status Get(std::span<const ObjectHandle> objects, Nanos deadline,
                    std::vector<ObjectView>* views) override;
   absl::StatusOr<std::vector<size_t>> Wait(std::span<const ObjectHandle> objects,
-                                           size_t num_returns, Nanos deadline) override;
+                                           size_t num_returns, Nanos deadline,
+                                           bool bring) override;
   bool IsReady(const ObjectHandle& object) override;
   void OnReady(const ObjectHandle& object, std::function<void()> callback) override;
+  void SignalReady(const ObjectHandle& object, std::function<void()> signal) override;
   absl::StatusOr<ObjectHandle> HandleFor(ObjectId id) override;
   absl::StatusOr<TemplateHandle> MakeTemplate(proto::TaskTemplate spec) override;
   absl::StatusOr<std::vector<ObjectHandle>> Submit(const TemplateHandle& task,
-                                                   ArgumentList arguments) override;
+                                                   ArgumentList&& arguments) override;
   absl::StatusOr<ObjectHandle> SubmitOne(const TemplateHandle& task,
-                                         ArgumentList arguments) override;
+                                         ArgumentList&& arguments) override;
   absl::StatusOr<std::optional<ObjectHandle>> NextItem(const ObjectHandle& stream,
                                                        Nanos deadline) override;
   absl::Status Cancel(const ObjectHandle& object, bool force, bool recursive) override;
@@ -88,10 +94,10 @@ class RuntimeImpl final : public Runtime,
                                            ArgumentList arguments) override;
   absl::StatusOr<std::vector<ObjectHandle>> SubmitToActor(const ObjectHandle& actor,
                                                           const TemplateHandle& method,
-                                                          ArgumentList arguments) override;
+                                                          ArgumentList&& arguments) override;
   absl::StatusOr<ObjectHandle> SubmitOneToActor(const ObjectHandle& actor,
                                                 const TemplateHandle& method,
-                                                ArgumentList arguments) override;
+                                                ArgumentList&& arguments) override;
   absl::StatusOr<ObjectHandle> GetActor(std::string_view name, std::string_view name_space,
                                         proto::TaskTemplate* creation) override;
   absl::Status Kill(const ObjectHandle& actor, bool no_restart) override;
@@ -120,7 +126,7 @@ class RuntimeImpl final : public Runtime,
   void SetCurrentTask(TaskId task) override;
 
  private:
-  // The lock, and what must follow a transaction: calls that ended inside it, callbacks outside it.
+  // The lock, and what must follow a transaction: calls that ended inside it, wake-ups outside it.
   class Lock {
    public:
     explicit Lock(const RuntimeImpl& runtime);
@@ -153,11 +159,14 @@ class RuntimeImpl final : public Runtime,
   };
 
   // runtime_drive.cc. `done` is asked under the lock after each change, on any thread, and not
-  // again once it has said yes.
-  absl::Status DriveUntil(Lock& lock, Nanos deadline, absl::FunctionRef<bool()> done);
+  // again once it has said yes. In a task, other calls go elsewhere after `blocked_after` (0: at
+  // once), and the raylet may soon give the task's CPUs to others.
+  absl::Status DriveUntil(Lock& lock, Nanos deadline, absl::FunctionRef<bool()> done,
+                          Nanos blocked_after = 0);
   bool DriveOnce(Lock& lock, Nanos deadline);
   bool PollRings();
   bool Spin(Lock& lock, Nanos deadline);
+  void YieldLock(Lock& lock);
   void ServeWaiters();
   void Recheck();
   void LeaveToken();
@@ -180,6 +189,7 @@ class RuntimeImpl final : public Runtime,
   void OnMalformed(ProcessId from) override;
   void SayNotice(const Frame& frame);
   bool KeepSpareDescriptor();
+  void TakeNewRings();
   // FrameHost
   void OnGroupsChanged() override { StartGroupThreads(); }
   void OnRunningCancelled(TaskId task) override;
@@ -193,6 +203,7 @@ class RuntimeImpl final : public Runtime,
   void Free(ObjectId id, ObjectLocation location) override;
   ObjectLocation Promote(ObjectId id, std::string_view bytes,
                          std::span<const ObjectId> nested) override;
+  bool Has(const ObjectLocation& location) override { return store_->Has(location); }
 
   // ExecutionHost
   absl::StatusOr<MutableBuffer> CreateValue(ObjectId id, uint32_t attempt, size_t size,
@@ -203,7 +214,6 @@ class RuntimeImpl final : public Runtime,
   std::vector<NestedReference> Outgoing(std::span<const ObjectHandle> nested) override;
   absl::Status SendItem(CallExecution& call, const std::string& item,
                         std::span<const ObjectHandle> nested) override;
-  bool Has(const ObjectLocation& location) override { return store_->Has(location); }
   ObjectId NextStoredName() override;
   void Ended(CallExecution* call) override;
 
@@ -212,6 +222,7 @@ class RuntimeImpl final : public Runtime,
   absl::StatusOr<ObjectHandle> PutInStore(std::string_view bytes,
                                           std::span<const ObjectHandle> nested);
   bool TryView(const ObjectHandle& object, ObjectView* view);
+  class Gathering;  // runtime_gathering.h
   void CountPut(uint64_t* puts, uint64_t bytes);
   ObjectLocation SealCounted(MutableBuffer buffer);
   std::string WhatItWaitsFor(ObjectEntry& object);
@@ -263,9 +274,11 @@ class RuntimeImpl final : public Runtime,
   // Closed while the descriptor of a ring is received and mapped: user code that has all others
   // open would else never get the ring, and its calls would wait for ever.
   UniqueFd spare_descriptor_;
+  NewRings new_rings_;
 
   mutable std::mutex mutex_;
-  std::atomic<int> lock_seekers_{0};  // Threads that found it taken.
+  std::atomic<int> lock_seekers_{0};         // Threads that found it taken.
+  std::atomic<uint32_t> lock_handovers_{0};  // Times that one of them got it.
   std::unique_ptr<Mailbox> mailbox_;
   std::unique_ptr<RelayTransport> transport_;  // The rings, and the other nodes.
   std::unique_ptr<StoreClient> store_;
@@ -280,7 +293,9 @@ class RuntimeImpl final : public Runtime,
   // held while this process lives, or until it hears that the actor is dead.
   absl::flat_hash_map<ActorId, std::vector<ObjectHandle>> detached_arguments_;
   std::vector<CallExecution*> ended_;                     // Ended inside a transaction.
-  std::vector<std::function<void()>> deferred_;           // Run without the lock.
+  CallbackRunner callbacks_{"sheaf-callbacks"};           // Of OnReady.
+  CallbackRunner cancels_{"sheaf-cancels"};               // TaskHandler::Cancel.
+  LogPrinter printer_;
 
   struct ObjectCounts {
     uint64_t puts_private = 0, puts_store = 0, put_bytes = 0, gets_private = 0, gets_store = 0;
@@ -302,6 +317,8 @@ class RuntimeImpl final : public Runtime,
   int spin_misses_ = kSpinMisses;
   Nanos no_spin_before_ = 0;  // Others want the cores.
   bool stopping_ = false;
+  bool stopped_ = false;
+  int inside_ = 0;  // Locks, whether taken just now or not: threads that will touch this again.
   bool leaving_ = false;            // The raylet told this worker to end.
   std::condition_variable leaves_;  // Wakes a main thread that has nothing else to do.
   bool raylet_dead_ = false;

@@ -4,6 +4,7 @@
 #include "absl/strings/str_cat.h"
 #include "object_store/parallel_copy.h"
 #include "worker/limits.h"
+#include "worker/runtime_gathering.h"
 #include "worker/runtime_impl.h"
 #include "worker/wire.h"
 
@@ -245,21 +246,53 @@ absl::Status RuntimeImpl::Get(std::span<const ObjectHandle> objects, Nanos deadl
     if (!object) return absl::InvalidArgumentError("an empty reference has no value");
     if (!object.entry()->owned) owner_->resolver.Want(*object.entry());
   }
-  size_t next = 0;
-  absl::Status status = DriveUntil(lock, deadline, [&] {
-    while (next < objects.size() && TryView(objects[next], &(*views)[next])) ++next;
-    return next == objects.size();
-  });
+  Gathering gathering(*this, objects, views);
+  absl::Status status = DriveUntil(lock, deadline, [&] { return gathering.Look(); });
   if (absl::IsDeadlineExceeded(status)) {
-    status = absl::DeadlineExceededError(absl::StrCat(next, " of ", objects.size(),
-                                                      " were ready in time; ",
-                                                      WhatItWaitsFor(*objects[next].entry())));
+    const auto is_there = [](const ObjectView& view) { return static_cast<bool>(view.handle); };
+    const auto there = std::count_if(views->begin(), views->end(), is_there);
+    status = absl::DeadlineExceededError(
+        absl::StrCat(there, " of ", objects.size(), " were ready in time; ",
+                     WhatItWaitsFor(*objects[gathering.next()].entry())));
   }
   return status;
 }
 
+RuntimeImpl::Gathering::Gathering(RuntimeImpl& runtime, std::span<const ObjectHandle> objects,
+                                  std::vector<ObjectView>* views)
+    : runtime_(runtime), objects_(objects), views_(*views) {}
+
+bool RuntimeImpl::Gathering::Look() {
+  while (next_ < objects_.size() &&
+         (views_[next_].handle || runtime_.TryView(objects_[next_], &views_[next_])))
+    ++next_;
+  if (next_ + 1 >= objects_.size()) return next_ == objects_.size();
+  const uint64_t arrivals = runtime_.owner_->resolver.arrivals();
+  if (arrivals != arrivals_) {
+    arrivals_ = arrivals;
+    LookAhead();
+  }
+  return false;
+}
+
+void RuntimeImpl::Gathering::LookAhead() {
+  size_t coming = 0;
+  uint64_t bytes = 0;
+  const size_t end = std::min(objects_.size(), next_ + kAhead);
+  for (size_t i = next_; i < end && coming < kObjects; ++i) {
+    const ObjectEntry& entry = *objects_[i].entry();
+    if (views_[i].handle || !entry.ready()) continue;
+    const bool fits = coming == 0 || bytes + entry.size <= kBytes;
+    if (!fits && !runtime_.owner_->resolver.IsHere(entry)) return;
+    if (runtime_.TryView(objects_[i], &views_[i])) continue;
+    ++coming;
+    bytes += entry.size;
+  }
+}
+
 absl::StatusOr<std::vector<size_t>> RuntimeImpl::Wait(std::span<const ObjectHandle> objects,
-                                                      size_t num_returns, Nanos deadline) {
+                                                      size_t num_returns, Nanos deadline,
+                                                      bool bring) {
   if (num_returns == 0 || num_returns > objects.size()) {
     return absl::InvalidArgumentError(absl::StrCat("num_returns is ", num_returns, "; want 1 to ",
                                                    objects.size(), ", the number of references"));
@@ -268,10 +301,28 @@ absl::StatusOr<std::vector<size_t>> RuntimeImpl::Wait(std::span<const ObjectHand
     if (!object) return absl::InvalidArgumentError("an empty reference is never ready");
   }
   std::vector<size_t> ready;
-  auto look = [&] {
+  std::vector<bool> came;  // What was here once need not be here at the end: there may be no room.
+  if (bring) came.resize(objects.size());
+  const auto has_come = [&](size_t i) {
+    const ObjectEntry& entry = *objects[i].entry();
+    if (!bring || came[i] || !entry.ready()) return entry.ready();
+    came[i] = owner_->resolver.IsHere(entry);
+    return static_cast<bool>(came[i]);
+  };
+  const auto look = [&] {
     ready.clear();
+    size_t coming = 0;
+    uint64_t bytes = 0;
     for (size_t i = 0; i < objects.size(); ++i) {
-      if (objects[i].entry()->ready()) ready.push_back(i);
+      if (has_come(i)) {
+        ready.push_back(i);
+      } else if (ObjectEntry& entry = *objects[i].entry();
+                 entry.ready() && coming < Gathering::kObjects &&
+                 (coming == 0 || bytes + entry.size <= Gathering::kBytes)) {
+        owner_->resolver.Missing(entry);
+        ++coming;
+        bytes += entry.size;
+      }
       if (ready.size() == num_returns) return true;
     }
     return false;
@@ -286,16 +337,31 @@ absl::StatusOr<std::vector<size_t>> RuntimeImpl::Wait(std::span<const ObjectHand
 
 bool RuntimeImpl::IsReady(const ObjectHandle& object) {
   Lock lock(*this);
-  if (!object.entry()->ready()) owner_->resolver.Want(*object.entry());
-  return object.entry()->ready();
+  ObjectEntry& entry = *object.entry();
+  owner_->resolver.Want(entry);
+  if (owner_->resolver.IsHere(entry)) return true;
+  if (entry.ready()) owner_->resolver.Missing(entry);
+  return false;
 }
 
 void RuntimeImpl::OnReady(const ObjectHandle& object, std::function<void()> callback) {
+  {
+    Lock lock(*this);
+    if (!owner_->resolver.IsHere(*object.entry())) {
+      owner_->resolver.WhenHere(
+          *object.entry(), [this, callback = std::move(callback)](ObjectEntry&) mutable {
+            callbacks_.Post(std::move(callback));
+          });
+      return;
+    }
+  }
+  callback();
+}
+
+void RuntimeImpl::SignalReady(const ObjectHandle& object, std::function<void()> signal) {
   Lock lock(*this);
-  owner_->resolver.Want(*object.entry());
-  owner_->references.WhenReady(
-      *object.entry(),
-      [this, callback = std::move(callback)](ObjectEntry&) { deferred_.push_back(callback); });
+  owner_->resolver.WhenHere(*object.entry(),
+                            [signal = std::move(signal)](ObjectEntry&) { signal(); });
 }
 
 absl::StatusOr<ObjectHandle> RuntimeImpl::HandleFor(ObjectId id) {

@@ -7,13 +7,16 @@
 #include "absl/strings/str_cat.h"
 #include "base/failpoint.h"
 #include "base/log.h"
+#include "worker/runtime_gathering.h"
 #include "worker/runtime_impl.h"
 #include "worker/wire.h"
 
 namespace sheaf {
 namespace {
 
-constexpr Nanos kArgumentWait = 60 * kSecond;  // For arguments that must be restored or made again.
+// So long other calls wait behind one whose arguments are on their way; then they go elsewhere, and
+// the raylet may give its CPUs to others: to the task, perhaps, that makes an argument again.
+constexpr Nanos kPatience = kSecond;
 
 }  // namespace
 
@@ -89,14 +92,13 @@ absl::Status RuntimeImpl::FetchArguments(Lock& lock, CallExecution& call,
     owner_->resolver.Want(*known);
   }
   std::vector<ObjectView> views(missing.size());
-  size_t next = 0;
-  const absl::Status status = DriveUntil(lock, Deadline(clock_.Now(), kArgumentWait), [&] {
-    while (next < missing.size() && TryView(handles[next], &views[next])) ++next;
-    return next == missing.size();
-  });
-  if (!status.ok()) {
-    return absl::NotFoundError(absl::StrCat("the argument ",
-                                            missing[std::min(next, missing.size() - 1)]->id.ToHex(),
+  Gathering gathering(*this, handles, &views);
+  // As long as it takes: what is lost, or cannot be read, shows as an error in its view.
+  const absl::Status status = DriveUntil(
+      lock, kForever, [&] { return call.cancelled() || gathering.Look(); }, kPatience);
+  if (!status.ok() || call.cancelled()) {
+    const size_t next = std::min(gathering.next(), missing.size() - 1);
+    return absl::NotFoundError(absl::StrCat("the argument ", missing[next]->id.ToHex(),
                                             " could not be fetched: ", status.message()));
   }
   for (size_t i = 0; i < missing.size(); ++i) {
@@ -108,22 +110,22 @@ absl::Status RuntimeImpl::FetchArguments(Lock& lock, CallExecution& call,
 
 void RuntimeImpl::OnRunningCancelled(TaskId task) {
   if (options_.handler == nullptr) return;
-  deferred_.push_back([handler = options_.handler, task] { handler->Cancel(task); });
+  cancels_.Post([handler = options_.handler, task] { handler->Cancel(task); });
 }
 
 void RuntimeImpl::RunCall(Lock& lock, std::shared_ptr<CallExecution> call) {
   SHEAF_FAILPOINT("worker.before_call");
   const bool creation = call->spec().kind() == proto::TaskTemplate::ACTOR_CREATION;
-  const absl::Status fetched = FetchArguments(lock, *call, PinArguments(*call));
   const bool from_raylet = call->owner.is_raylet();
   const TaskId task = call->task();
-  lock.Unlock();
   SetCurrentTask(task);
   SetCancelFlag(&call->cancel_requested);
-  if (!fetched.ok()) {
-    call->Fail({ErrorKind::kObjectLost, std::string(fetched.message()), {}}, true);
-  } else if (call->cancelled()) [[unlikely]] {
+  const absl::Status fetched = FetchArguments(lock, *call, PinArguments(*call));
+  lock.Unlock();
+  if (call->cancelled()) [[unlikely]] {
     call->Fail(CancelledBeforeStart(call->name()), false);
+  } else if (!fetched.ok()) {
+    call->Fail({ErrorKind::kObjectLost, std::string(fetched.message()), {}}, true);
   } else {
     options_.handler->Execute(call);
   }

@@ -15,6 +15,7 @@ if TYPE_CHECKING:
 
     import asyncio
     import concurrent.futures
+    import weakref
 
     T = TypeVar("T")
 
@@ -28,12 +29,11 @@ def wait(
 ) -> tuple[list[ObjectRef[T]], list[ObjectRef[T]]]:
     """Waits until `num_returns` of the references are ready, or for `timeout` seconds.
 
-    Returns (ready, not ready): at most `num_returns` ready ones, both in the order of `refs`. `fetch_local` is accepted for
-    Ray's sake: on one node every object is local.
+    Returns (ready, not ready): at most `num_returns` ready ones, both in the order of `refs`. With `fetch_local` a value that lies
+    on another node or on disk is fetched, some of them at a time, and ready when it has come; else it is ready when it is anywhere.
 
     Raises TypeError for what is no list of references, ValueError for one that comes twice or a number that does not fit.
     """
-    del fetch_local
     if type(refs) is not list:
         if isinstance(refs, ObjectRef):
             raise TypeError(f"wait takes a list of ObjectRefs, got one ObjectRef: write wait([{refs!r}])")
@@ -44,7 +44,7 @@ def wait(
         raise TypeError(f"num_returns={num_returns!r}: want a number")
     if not 0 < num_returns <= len(refs):
         raise ValueError(f"num_returns={num_returns}: want 1 to {len(refs)}, the number of references")
-    found = _core.wait_ready(refs, num_returns, timeout)
+    found = _core.wait_ready(refs, num_returns, timeout, fetch_local)
     return _wait_for_streams(refs, num_returns, timeout) if found is NotImplemented else found
 
 
@@ -67,7 +67,7 @@ def _wait_for_streams(refs: list[Any], num_returns: int, timeout: float | None) 
         if isinstance(first, ObjectRefGenerator):
             first._await_next(min(pause, left))
         else:
-            _core.wait_ready([first], 1, min(pause, left))
+            _core.wait_ready([first], 1, min(pause, left), True)
     chosen = [index for index, is_ready in enumerate(ready) if is_ready][:num_returns]
     return [refs[index] for index in chosen], [ref for index, ref in enumerate(refs) if index not in chosen]
 
@@ -105,34 +105,59 @@ def future_of(ref: ObjectRef[Any]) -> concurrent.futures.Future[Any]:
     return future
 
 
+class _Arrivals:
+    """The futures of one event loop that wait for objects. What is ready wakes the loop by a descriptor, and is there when it looks."""
+
+    def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
+        self._queue = _core.ReadyQueue()
+        self._waiting: dict[int, tuple[ObjectRef[Any], asyncio.Future[Any]]] = {}
+        self._last = 0
+        loop.add_reader(self._queue.fileno(), self._finish)
+
+    def settle(self, future: asyncio.Future[Any], ref: ObjectRef[Any]) -> None:
+        """Ends `future` when `ref` is ready."""
+        self._last += 1
+        self._waiting[self._last] = ref, future
+        self._queue.notify(ref, self._last)
+
+    def _finish(self) -> None:
+        for token in self._queue.take():
+            ref, future = self._waiting.pop(token)
+            if future.done():
+                continue
+            try:
+                value = _core.get(ref, timeout=0)
+            except StopIteration as error:  # A future refuses it.
+                future.set_exception(RuntimeError(str(error)))
+            except BaseException as error:
+                if isinstance(error, TimeoutError) and not _core.is_ready(ref):
+                    self.settle(future, ref)  # It has made way for others since.
+                    continue
+                future.set_exception(error)
+                if type(error) is KeyboardInterrupt:  # Ctrl-C, where asyncio.run does not look after it.
+                    raise
+            else:
+                future.set_result(value)
+
+
+_arrivals: weakref.WeakKeyDictionary[asyncio.AbstractEventLoop, _Arrivals] | None = None
+
+
 def asyncio_future_of(ref: ObjectRef[Any]) -> asyncio.Future[Any]:
     """A future of the running event loop that ends with the value of `ref`, or with its error."""
     import asyncio
 
+    global _arrivals
     loop = asyncio.get_running_loop()
     future: asyncio.Future[Any] = loop.create_future()
+    if _arrivals is None:
+        import weakref
 
-    def finish() -> None:
-        if future.done():
-            return
-        try:
-            value = _core.get(ref)
-        except StopIteration as error:  # A future refuses it.
-            future.set_exception(RuntimeError(str(error)))
-        except BaseException as error:
-            future.set_exception(error)
-            if type(error) is KeyboardInterrupt:  # Ctrl-C, where asyncio.run does not look after it.
-                raise
-        else:
-            future.set_result(value)
-
-    def on_ready() -> None:
-        try:
-            loop.call_soon_threadsafe(finish)
-        except RuntimeError:
-            pass  # The loop is closed: nobody waits.
-
-    _core.on_ready(ref, on_ready)
+        _arrivals = weakref.WeakKeyDictionary()
+    arrivals = _arrivals.get(loop)
+    if arrivals is None:
+        arrivals = _arrivals[loop] = _Arrivals(loop)
+    arrivals.settle(future, ref)
     return future
 
 

@@ -50,9 +50,9 @@ WORLD = [
               "base/clock.* base/log.* raylet/worker_observer.* cli/node_plan.*"),  # The last two: wall time as a label.
     WorldRule("sleeping", r"this_thread::sleep|absl::SleepFor|" + _call("nanosleep|clock_nanosleep|usleep|sleep"),
               "base/clock.* base/executor.* raylet/process_launcher* raylet/raylet_process.* api/embedded_node.* cli/drain.*"),
-    # A runtime has one background thread and the threads of its actor's groups; parallel_copy borrows idle cores.
+    # A runtime has one background thread, the threads of its actor's groups, and those of callbacks; parallel_copy borrows idle cores.
     WorldRule("threads", r"std::(?:j?thread|async)\b|" + _call("pthread_create"),
-              "base/executor.* metrics/http_endpoint.* worker/runtime_* object_store/parallel_copy.*"),
+              "base/executor.* metrics/http_endpoint.* worker/runtime_* worker/callback_runner.* object_store/parallel_copy.*"),
     WorldRule("sockets", _call("socket|socketpair|accept|accept4|listen|bind|connect|sendmsg|recvmsg", "::"),
               "base/unix_socket.* rpc/grpc_* rpc/route_address.* metrics/http_endpoint.* collective/link_formation.*"),  # The last: between nodes.
     WorldRule("memory mappings", r"mapped_region|" + _call("mmap|mmap64|munmap|mremap|mprotect|madvise|memfd_create|shm_open"),

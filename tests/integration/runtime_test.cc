@@ -346,6 +346,29 @@ TEST_CASE("four threads of a driver call at once") {
   CHECK(wrong == 0);
 }
 
+// The last one: nothing of Sheaf works after it.
+TEST_CASE("leaving ends what other threads wait for") {
+  std::vector<std::thread> threads;
+  std::atomic<int> begun{0}, ended{0};
+  for (int t = 0; t < 8; ++t) {
+    threads.emplace_back([&] {
+      const auto never = sheaf::Task(Square).Cpus(1000).Remote(1);
+      ++begun;
+      try {
+        sheaf::Get(never);
+      } catch (const sheaf::Error&) {
+        ++ended;
+      }
+    });
+  }
+  while (begun != 8) std::this_thread::yield();
+  CHECK_THROWS_AS(sheaf::Get(sheaf::Task(Square).Cpus(1000).Remote(1), 100ms),
+                  sheaf::TimeoutError);
+  sheaf::Shutdown();
+  for (std::thread& thread : threads) thread.join();
+  CHECK(ended == 8);
+}
+
 int main(int argc, char** argv) {
   sheaf::InitOptions options;
   options.cpus = 4;

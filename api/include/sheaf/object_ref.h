@@ -140,7 +140,8 @@ struct WaitResult {
   std::vector<ObjectRef<T>> ready;      // At most num_returns, in the order given.
   std::vector<ObjectRef<T>> not_ready;  // The others, in the order given.
 };
-// Waits until `num_returns` of `refs` are ready (as a value or an error), or until `timeout`. Move
+// Waits until `num_returns` of `refs` are ready (as a value on this node, or an error), or until
+// `timeout`. Values that lie elsewhere are fetched. Move
 // `refs` in where they are many.
 template <class T>
 WaitResult<T> Wait(std::vector<ObjectRef<T>> refs, size_t num_returns = 1,

@@ -1,0 +1,36 @@
+// Copyright The Sheaf Authors. SPDX-License-Identifier: Apache-2.0
+// The values of many objects, taken as they come within reach, in any order. What lies on other
+// nodes or on disk is brought here side by side: kObjects at a time, and kBytes of them (or one).
+#pragma once
+
+#include <span>
+#include <vector>
+
+#include "worker/runtime_impl.h"
+
+namespace sheaf {
+
+class RuntimeImpl::Gathering {
+ public:
+  static constexpr size_t kObjects = 64;
+  static constexpr uint64_t kBytes = uint64_t{256} << 20;  // As ObjectPullerOptions::most_bytes.
+  static constexpr size_t kAhead = 1024;  // Objects that are looked at beyond the first missing.
+
+  // `objects` and `views` outlive it; `views` gets as many.
+  Gathering(RuntimeImpl& runtime, std::span<const ObjectHandle> objects,
+            std::vector<ObjectView>* views);
+  // Takes what has come, and asks for more. True: all are there.
+  bool Look();
+  size_t next() const { return next_; }  // The first that is not there.
+
+ private:
+  void LookAhead();
+
+  RuntimeImpl& runtime_;
+  const std::span<const ObjectHandle> objects_;
+  std::vector<ObjectView>& views_;  // Those with a handle are there.
+  size_t next_ = 0;
+  uint64_t arrivals_ = UINT64_MAX;  // Of the resolver, when LookAhead was here.
+};
+
+}  // namespace sheaf

@@ -91,10 +91,8 @@ ActorPlacement::Choice ActorPlacement::ChooseInGroup(const LeaseSpec& spec, Node
   } else if (const std::vector<NodeNumber>* place = groups_.FindPlace(group)) {
     nodes = *place;
   } else if (nodes_.IsMember(group.maker().node)) {
-    const NodeView* seen = view_.Find(group.maker().node);
-    if (seen->usable()) return {.node = group.maker().node};
-    return {.words = absl::StrCat("node ", group.maker().node, ", which placed ", name,
-                                  " and takes no new work")};
+    // It placed the group and says where, also if it takes no work, as the node of a driver outside.
+    return {.node = group.maker().node};
   } else {
     return {.never = true, .words = absl::StrCat(name, " was removed")};
   }

@@ -225,6 +225,17 @@ SCENARIO("an actor in a placement group goes to its bundle") {
     world.Report(world.nodes[0], id, 1, true);
     CHECK(world.Starts(id) == std::vector<std::pair<NodeNumber, uint32_t>>{{world.nodes[2], 2}});
   }
+  WHEN("that one takes no new work, as the node of a driver outside of the cluster") {
+    proto::GcsRequest drain;
+    drain.mutable_unregister_node()->set_node(world.nodes[0]);
+    drain.mutable_unregister_node()->set_drain_only(true);
+    world.Ask(world.driver, drain);
+    const ActorId id = world.Make(lease);
+    CHECK(world.NodeOf(id) == world.nodes[0]);
+    placed(0);
+    world.Report(world.nodes[0], id, 1, true);
+    CHECK(world.Starts(id) == std::vector<std::pair<NodeNumber, uint32_t>>{{world.nodes[2], 2}});
+  }
   WHEN("its creator's node is dead, so is it") {
     world.AddJob(world.nodes[1]);
     world.Pass(8 * kSecond, {world.nodes[1], world.nodes[2]});

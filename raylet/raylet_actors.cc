@@ -73,7 +73,9 @@ void Raylet::OnStartActor(const proto::StartActor& message) {
   }
   pool_.AddJob(actor.job, actor.start.lease().environment());
   const DetachedActor& added = detached_.emplace(*id, std::move(actor)).first->second;
-  if (view_.here().draining) {  // The order and the word to drain have crossed.
+  if (view_.here().draining) {  // The orders have crossed, or it is asked where the group is.
+    const auto group = PlacementGroupId::FromBinary(added.start.lease().strategy().group_id());
+    if (group.ok()) TellPlace(*group);
     OnDetachedRefused(added.key, ErrorKind::kNodeDied, "the node drains");
     return;
   }

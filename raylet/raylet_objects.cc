@@ -53,7 +53,7 @@ absl::Status Raylet::OnStoreFetch(ProcessId from, const Frame& frame) {
     if (there) puller_.Pull(wanted.id, wanted.hint, wanted.size);
     for (const NodeNumber place : places) puller_.Pull(wanted.id, {.node = place}, wanted.size);
   }
-  for (size_t at = 0; at < coming.size() && IsAlive(from); at += kMaxStoreItems) {
+  for (size_t at = 0; at < coming.size() && MayHear(from); at += kMaxStoreItems) {
     const auto some = std::span<const LocatedObject>(coming).subspan(at);
     To(from).Send(Lane::kControl, kStoreLocated,
                   ItemsAsBytes(some.first(std::min(kMaxStoreItems, some.size()))));

@@ -88,6 +88,7 @@ SCENARIO("why: the owner's words, then the raylet's") {
   GIVEN("an id that nobody knows, or none at all") {
     query.set_id(GENERATE(std::string("nonsense"), TaskId::Make({1, 99}, 1).ToHex()));
     node.Send(tool, FrameKind::kStateQuery, query);
+    node.AnswerGcs();  // It might be a detached actor that no node has.
     answers = node.Received<proto::StateAnswer>(tool, FrameKind::kStateAnswer);
     REQUIRE(answers.size() == 1);
     CHECK_FALSE(answers[0].error().empty());

@@ -127,15 +127,15 @@ const Source* Views::source(size_t index) const {
 }
 ErrorInfo Views::error(size_t index) const { return InfoOf(*ViewsIn(storage_)[index].error); }
 
-std::vector<size_t> WaitReady(std::span<const Handle> objects, size_t num_returns,
-                              Timeout timeout) {
+std::vector<size_t> WaitReady(std::span<const Handle> objects, size_t num_returns, Timeout timeout,
+                              bool fetch_local) {
   for (const Handle& object : objects) RequireHandle(object);
   if (num_returns > objects.size()) {
     throw InvalidArgumentError("sheaf::Wait for " + std::to_string(num_returns) + " of " +
                                std::to_string(objects.size()) + " references");
   }
   absl::StatusOr<std::vector<size_t>> result =
-      TheRuntime().Wait(CoreHandles(objects), num_returns, DeadlineAfter(timeout), true);
+      TheRuntime().Wait(CoreHandles(objects), num_returns, DeadlineAfter(timeout), fetch_local);
   ThrowIfFailed(result.status());
   return *std::move(result);
 }

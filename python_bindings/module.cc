@@ -16,6 +16,8 @@
 
 NB_MODULE(_core, module) {
   using namespace sheaf::python;
+  // A program that ends by Ctrl-C, with frames in its traceback, need not free what they hold.
+  nanobind::set_leak_warnings(false);
   PyObject* const self = module.ptr();
   if (!AddReferenceType(self) || !AddPinnedType(self) || !AddCallerType(self) ||
       !AddExecutionType(self) || PyModule_AddFunctions(self, object_functions) != 0) {

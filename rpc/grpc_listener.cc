@@ -26,6 +26,7 @@ constexpr int kBacklog = 1024;
 constexpr Nanos kLookPeriod = 100 * kMillisecond;  // Between looks who has gone.
 constexpr int kNoDescriptorsPause = 50;            // Milliseconds.
 constexpr uint64_t kPartOfDescriptors = 8;
+constexpr size_t kLeastOfOneAddress = 4;
 constexpr size_t kPartOfOneAddress = 4;
 
 // As gRPC names it, but for the brackets of IPv6, which it encodes.
@@ -157,13 +158,16 @@ bool GrpcListener::Admit(int fd, const std::string& peer, const std::string& add
   const std::lock_guard lock(mutex_);
   const uint64_t descriptors = DescriptorLimit();
   const size_t most = std::min<size_t>(limits_.strangers, descriptors / kPartOfDescriptors);
+  const size_t most_of_one = std::max(kLeastOfOneAddress, most / kPartOfOneAddress);
+  const uint64_t reserved =
+      std::min(limits_.reserved_descriptors, descriptors / kPartOfDescriptors);
   const auto is_full = [&] {
-    return strangers_.size() >= most || of_address_[address] >= most / kPartOfOneAddress;
+    return strangers_.size() >= most || of_address_[address] >= most_of_one;
   };
   if (is_full()) ForgetClosed();
   struct stat info{};
   // The lowest free number is given: a high one says that there are few left.
-  if (is_full() || static_cast<uint64_t>(fd) + limits_.reserved_descriptors >= descriptors ||
+  if (is_full() || static_cast<uint64_t>(fd) + reserved >= descriptors ||
       fstat(fd, &info) != 0) {
     if (of_address_[address] == 0) of_address_.erase(address);
     if (++refused_ == 1 || refused_ % 1000 == 0) {

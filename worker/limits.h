@@ -33,7 +33,7 @@ inline constexpr size_t kMaxGroupBytes = 8 * 1024 * 1024;  // Of a placement gro
 inline constexpr size_t kMaxDetachedArguments = 12 * 1024 * 1024;
 // Of an exception: the words for people, and its own pickled form.
 inline constexpr size_t kMaxErrorWords = 1024 * 1024;
-inline constexpr size_t kMaxErrorPayload = 16 * 1024 * 1024;
+inline constexpr size_t kMaxErrorPayload = 40 * 1024 * 1024;
 // Frames that grow with what a user gives, as a whole.
 inline constexpr size_t kMaxSentBytes = kMaxBodyBytes - kRoomForHeads;
 

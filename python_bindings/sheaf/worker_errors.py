@@ -11,7 +11,7 @@ from typing import Any
 from sheaf import _core, exported, worker_functions
 from sheaf.exceptions import Kind, RayTaskError, RuntimeEnvSetupError
 
-_LARGEST_CAUSE = 8 << 20  # Bytes of a pickled exception.
+_LARGEST_CAUSE = 32 << 20  # Bytes of a pickled exception.
 _LARGEST_TEXT = 256 << 10  # Characters of a traceback, and of an exception's own words in it.
 _PACKAGE = os.path.dirname(os.path.abspath(__file__))
 

@@ -163,10 +163,12 @@ class NodeOfItsOwn(Case):
 
     def test_a_killed_driver_takes_its_job_along_and_nothing_else(self):
         node = self.start()
+        head = tuple(self.processes())  # The node, and the GCS that is its child.
+        self.assertEqual(2, len(head), head)
         first = self.hold(SHEAF_ADDRESS="latest")
         first.kill()
         first.wait()
-        self.await_none(2, but=(node,))
+        self.await_none(2, but=head)
         done = subprocess.run([DRIVER, "add"], env=self.environment | {"SHEAF_ADDRESS": "latest"}, capture_output=True,
                               text=True, timeout=30)
         self.assertEqual("3\n", done.stdout, done.stderr)

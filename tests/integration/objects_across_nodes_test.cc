@@ -146,7 +146,7 @@ TEST_CASE("a node dies") {
   const auto third = sheaf::Strategy::Node(cluster.members[2].number);
   SECTION("what only it had is made again") {
     const auto made = sheaf::Task(Make).Place(soft).Remote(1, kNumbers);
-    CHECK(sheaf::Wait(std::vector{made}, 1, 60s).ready.size() == 1);
+    CHECK(sheaf::Wait(std::vector{made}, 1, 60s, /*fetch_local=*/false).ready.size() == 1);
     cluster.Kill(1);
     CHECK(sheaf::Get(made, 60s) == Values(1, kNumbers));
   }
@@ -158,7 +158,7 @@ TEST_CASE("a node dies") {
   }
   SECTION("what cannot be made again ends in a typed error") {
     const auto made = sheaf::Task(Make).Place(second).Retries(0).Remote(3, kNumbers);
-    CHECK(sheaf::Wait(std::vector{made}, 1, 60s).ready.size() == 1);
+    CHECK(sheaf::Wait(std::vector{made}, 1, 60s, /*fetch_local=*/false).ready.size() == 1);
     cluster.Kill(1);
     CHECK_THROWS_AS(sheaf::Get(made, 60s), sheaf::ObjectLostError);
   }
@@ -168,7 +168,7 @@ TEST_CASE("tasks go where their large arguments are") {
   Cluster cluster({.nodes = 2});
   const auto there = sheaf::Strategy::Node(cluster.members[1].number);
   const auto made = sheaf::Task(Make).Place(there).Remote(1, 4'000'000);
-  CHECK(sheaf::Wait(std::vector{made}, 1, 60s).ready.size() == 1);
+  CHECK(sheaf::Wait(std::vector{made}, 1, 60s, /*fetch_local=*/false).ready.size() == 1);
   CHECK(sheaf::Get(sheaf::Task(NodeOf).Remote(made), 60s) == cluster.members[1].number);
 }
 

@@ -117,8 +117,8 @@ def test_a_chain_of_results_is_computed_again_when_their_node_dies(cluster):
     def more(array):
         return array + 1
 
-    first = more.options(resources={"c": 0.001}).remote(np.zeros(200_000))
-    chain = [first]
+    source = sheaf.put(np.zeros(200_000))  # Held: nothing can make it again.
+    chain = [more.options(resources={"c": 0.001}).remote(source)]
     for _ in range(20):
         chain.append(more.remote(chain[-1]))
     assert sheaf.get(chain[-1], timeout=WAIT_S)[0] == 21

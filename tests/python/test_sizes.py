@@ -213,10 +213,10 @@ def test_the_words_of_an_exception(size):
 def test_an_exception_with_a_payload(size):
     with pytest.raises(sheaf.exceptions.RayTaskError) as raised:
         sheaf.get(fail_with.remote(size), timeout=60)
-    if size < 8 << 20:
+    if size < 32 << 20:
         assert raised.value.cause.payload == bytes(size)
     else:
-        assert f"it has {size}"[:8] in str(raised.value.cause) and "at most 8388608" in str(raised.value.cause)
+        assert f"it has {size}"[:8] in str(raised.value.cause) and "at most 33554432" in str(raised.value.cause)
 
 
 def test_a_constructor_that_fails_with_a_payload():

@@ -140,14 +140,14 @@ struct WaitResult {
   std::vector<ObjectRef<T>> ready;      // At most num_returns, in the order given.
   std::vector<ObjectRef<T>> not_ready;  // The others, in the order given.
 };
-// Waits until `num_returns` of `refs` are ready (as a value on this node, or an error), or until
-// `timeout`. Values that lie elsewhere are fetched. Move
-// `refs` in where they are many.
+// Waits until `num_returns` of `refs` are ready (as a value or an error), or until `timeout`. With
+// `fetch_local` values that lie elsewhere are fetched, and ready when they are on this node; without
+// it they stay where they are. Move `refs` in where they are many.
 template <class T>
 WaitResult<T> Wait(std::vector<ObjectRef<T>> refs, size_t num_returns = 1,
-                   std::chrono::nanoseconds timeout = kForever) {
+                   std::chrono::nanoseconds timeout = kForever, bool fetch_local = true) {
   const std::vector<size_t> ready =
-      internal::WaitReady(internal::Handles(refs), num_returns, timeout);
+      internal::WaitReady(internal::Handles(refs), num_returns, timeout, fetch_local);
   WaitResult<T> result;
   result.ready.reserve(ready.size());
   for (const size_t index : ready) result.ready.push_back(std::move(refs[index]));

@@ -50,7 +50,7 @@ class Chain:
     def __init__(self, cluster, run, name, at):
         self.marks = Marks(cluster.directory, name)
         self.seed = run.seed
-        value = sheaf.put(array_of(run.seed, 10**6, SIZE))
+        self.source = value = sheaf.put(array_of(run.seed, 10**6, SIZE))  # Held: nothing can make it again.
         self.references = []
         for number in range(DEEP):
             value = further.options(scheduling_strategy=soft(at)).remote(self.marks.path, run.seed, number, value)

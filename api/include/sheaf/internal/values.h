@@ -45,7 +45,7 @@ class SHEAF_API Views {
 
 // Fills `ready` (ascending indices). Throws for anything but a timeout.
 SHEAF_API std::vector<size_t> WaitReady(std::span<const Handle> objects, size_t num_returns,
-                                        Timeout timeout);
+                                        Timeout timeout, bool fetch_local);
 SHEAF_API bool IsReady(const Handle& object);
 
 // Memory of the store, to become an object.

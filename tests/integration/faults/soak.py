@@ -6,7 +6,8 @@ Usage: soak.py FAULT_TEST SHEAF_PROGRAM [ROW...]
 Rows of several nodes are run by node_rows.py, with this Python, which must be able to import the package of this build.
 Rows that are not named keep the line of their last run. FAULT_SEED and FAULT_COUNT are passed on. The row `sim` runs the
 simulator (tests/sim) for SIM_SECONDS, 300 unless set, from a random seed on, with 1 to 50 nodes; row 22 runs FAULT_COUNT seeds, 100 unless set, of
-its faults for each method.
+its faults for each method. The row `monkey` runs random programs (tests/python/monkey.py) for MONKEY_SECONDS, 3600 unless set, two thirds of them on
+three nodes.
 """
 
 import datetime
@@ -22,7 +23,7 @@ import time
 import node_rows
 
 PROGRAM_ROWS = ["1", "2", "3", "4", "5", "7", "11", "14", "26", "27", "28", "35", "37"]
-ROWS = sorted([*PROGRAM_ROWS, "22", *node_rows.ROWS], key=lambda row: (not row.isdigit(), int(row) if row.isdigit() else 0, row)) + ["sim"]
+ROWS = sorted([*PROGRAM_ROWS, "22", *node_rows.ROWS], key=lambda row: (not row.isdigit(), int(row) if row.isdigit() else 0, row)) + ["sim", "monkey"]
 FOLDER = pathlib.Path(__file__).resolve().parent
 PAGE = FOLDER.parents[2] / "docs" / "soak.md"
 ROW_LINE = r"\| (\d+|[a-z]+) \| 20\d\d-"
@@ -89,6 +90,20 @@ def every_method(program: str) -> tuple[list[str], bool]:
     return [f"| 22 | {today()} | {first} | {took:.0f} s | {'passed' if passed else 'FAILED'} | {figures} |\n"], passed
 
 
+def monkey(_: str) -> tuple[list[str], bool]:
+    """The table line of the row `monkey`."""
+    seed, begin, seconds = random.randrange(1, 1 << 32), time.monotonic(), float(os.environ.get("MONKEY_SECONDS", "3600"))
+    program, figures, passed = FOLDER.parents[1] / "python" / "monkey.py", [], True
+    for nodes, part in ((1, 1 / 3), (3, 2 / 3)):
+        command = [sys.executable, str(program), f"--nodes={nodes}", f"--seconds={seconds * part:.0f}", f"--seed={seed}", "--keep-going"]
+        done = subprocess.run(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, errors="replace", timeout=2 * seconds + 1200, check=False)
+        print(done.stdout, flush=True)
+        passed = passed and done.returncode == 0
+        figures += re.findall(r"^monkey: (\d+ programs .*|memory of .*)$", done.stdout, flags=re.M)
+    took = time.monotonic() - begin
+    return [f"| monkey | {today()} | {seed} | {took:.0f} s | {'passed' if passed else 'FAILED'} | {'; '.join(figures)} |\n"], passed
+
+
 def replace_lines(row: str, fresh: list[str]) -> None:
     """Puts the lines of a row into the page, which somebody may have edited since the last."""
     head, rest = PAGE.read_text().split(BEGIN)
@@ -111,7 +126,7 @@ def main() -> int:
     failed = []
     for row in rows:
         print(f"== row {row}", flush=True)
-        in_simulator = {"22": every_method, "sim": simulate}.get(row)
+        in_simulator = {"22": every_method, "sim": simulate, "monkey": monkey}.get(row)
         fresh, passed = in_simulator(simulator) if in_simulator else run(program, row)
         if not passed:
             failed.append(row)

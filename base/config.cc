@@ -97,7 +97,6 @@ class Reader {
                                      kTemplateVariable,
                                      kJobVariable,
                                      kRuntimeEnvironmentVariable,
-                                     "SHEAF_ENVIRONMENT_BYTES",  // Of workers in Python.
                                      kNcclVariable,
                                      kCudaVariable};
   absl::Status status_;
@@ -171,6 +170,7 @@ absl::StatusOr<Settings> LoadSettings(const Environment& environment,
   double hours = static_cast<double>(settings.log_hours);
   reader.Number("SHEAF_LOG_HOURS", 0, 1e6, "a number of hours", hours);
   settings.log_hours = static_cast<int64_t>(hours);
+  reader.Bytes(kEnvironmentBytesVariable, settings.environment_bytes);
   reader.Switch("SHEAF_LOG_TO_DRIVER", settings.log_to_driver);
   reader.Switch("SHEAF_WORKER_TEMPLATES", settings.worker_template);
   reader.Text("SHEAF_TOKEN", settings.token);

@@ -43,6 +43,8 @@ struct Settings {
       16 << 20;  // SHEAF_WORKER_LOG_BYTES: of one worker's output file, then it is rotated.
   int64_t log_hours =
       24;  // SHEAF_LOG_HOURS: output files of ended workers are deleted after this time.
+  int64_t environment_bytes = int64_t{10} << 30;  // SHEAF_ENVIRONMENT_BYTES: unpacked directories and
+                                                  // packages of runtime environments on the node.
   bool log_to_driver = true;  // SHEAF_LOG_TO_DRIVER: workers' output appears at the driver.
   bool worker_template =
       true;  // SHEAF_WORKER_TEMPLATES: C++ workers fork from a first one; 0: each is exec'd.
@@ -93,6 +95,8 @@ inline constexpr char kTemplateVariable[] =
     "SHEAF_WORKER_TEMPLATE";  // The descriptor of a template's commands.
 inline constexpr char kJobVariable[] =
     "SHEAF_JOB";  // Session and job: stays set, marks all descendants of a job's workers.
+inline constexpr char kEnvironmentBytesVariable[] =
+    "SHEAF_ENVIRONMENT_BYTES";  // The node's setting, for who makes environments.
 inline constexpr char kRuntimeEnvironmentVariable[] =
     "SHEAF_RUNTIME_ENVIRONMENT";  // Hexadecimal; stays set.
 

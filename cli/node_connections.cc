@@ -1,6 +1,7 @@
 // Copyright The Sheaf Authors. SPDX-License-Identifier: Apache-2.0
 #include "cli/node_connections.h"
 
+#include <cstdio>
 #include <utility>
 #include <vector>
 
@@ -73,6 +74,19 @@ absl::StatusOr<std::string> AdvertisedAddress(const NodeFlags& flags, const std:
   return ListenAddress{std::move(host), 0}.ToString();  // 0: the port on which it listens.
 }
 
+// Once, in the log and to who starts the node.
+void WarnOfPlainLinks(const std::string& listen_address, const Credentials& credentials) {
+  const absl::StatusOr<ListenAddress> address = ParseListenAddress(listen_address);
+  if (!address.ok() || address->is_loopback() || credentials.has_certificates()) return;
+  const std::string words = absl::StrCat(
+      "this node listens on ", listen_address, " without encryption: who can read the network ",
+      "between the nodes reads arguments, results, code and the variables of runtime environments ",
+      "(the token admits nodes and is never sent). Use --tls-dir (sheaf cert init makes one), or ",
+      "a network of your own");
+  Log(LogLevel::kWarning, words);
+  std::fprintf(stderr, "sheaf: warning: %s.\n", words.c_str());
+}
+
 }  // namespace
 
 absl::StatusOr<std::unique_ptr<NodeConnections>> NodeConnections::Start(const NodeFlags& flags,
@@ -114,6 +128,7 @@ absl::StatusOr<std::unique_ptr<NodeConnections>> NodeConnections::Start(const No
     links = Links::Start(options);
   }
   if (!links.ok()) return links.status();
+  if (listen) WarnOfPlainLinks(options.listen_address, options.credentials);
   made->links_ = *std::move(links);
   if (listen) made->address_ = made->links_->address();
   made->hosts_gcs_ = flags.join.empty();

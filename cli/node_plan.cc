@@ -9,6 +9,7 @@
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
+#include "base/config.h"
 #include "base/resources.h"
 #include "base/status_macros.h"
 #include "base/utf8.h"
@@ -146,6 +147,8 @@ absl::StatusOr<NodePlan> PlanNode(const NodeFlags& flags, const Settings& given)
   raylet.log_keep = settings.log_hours * 3600 * kSecond;
   raylet.log_to_driver = settings.log_to_driver;
   raylet.worker_templates = settings.worker_template;
+  raylet.environment_bytes = settings.environment_bytes;
+  raylet.variables = OwnEnvironment();
   if (!flags.metrics_address.empty()) plan.metrics.address = flags.metrics_address;
   plan.metrics.port = static_cast<uint16_t>(flags.metrics_port);
   plan.metrics.host_name = node.host_name;

@@ -99,12 +99,18 @@ Outcome WaitForNode(int ready_fd, int words_fd, Nanos deadline) {
     if (entries[0].revents != 0 && !ReadSome(ready_fd, outcome.ready)) entries[0].fd = -1;
     if (entries[1].revents != 0 && !ReadSome(words_fd, outcome.words)) entries[1].fd = -1;
   }
+  // What it printed before it was ready is there.
+  entries[0].fd = -1;
+  while (entries[1].fd >= 0 && poll(entries, 2, 0) > 0 && entries[1].revents != 0) {
+    if (!ReadSome(words_fd, outcome.words)) entries[1].fd = -1;
+  }
   return outcome;
 }
 
 struct Started {
   ReadyLine line;
   int os_pid = 0;
+  std::string words;  // What it warned of.
 };
 
 absl::StatusOr<Started> StartNode(const StartOptions& options) {
@@ -136,7 +142,9 @@ absl::StatusOr<Started> StartNode(const StartOptions& options) {
   int pid = 0;
   if (first_line > 4) (void)absl::SimpleAtoi(outcome.ready.substr(4, first_line - 5), &pid);
   ReadyLine line;
-  if (ReadyLine::Parse(outcome.ready.substr(first_line), line)) return Started{line, pid};
+  if (ReadyLine::Parse(outcome.ready.substr(first_line), line)) {
+    return Started{line, pid, outcome.words};
+  }
   const std::string said(absl::StripPrefix(absl::StripAsciiWhitespace(outcome.words), "sheaf: "));
   if (outcome.late) {
     if (pid > 1) kill(pid, SIGKILL);
@@ -248,6 +256,7 @@ int RunStart(const StartOptions& options) {
     return started.status().code() == absl::StatusCode::kDeadlineExceeded ? kTimedOut : kFailed;
   }
   const double milliseconds = static_cast<double>(MonotonicNow() - begin) / kMillisecond;
+  std::fputs(started->words.c_str(), stderr);
   if (options.query.json) {
     std::printf("%s\n", JsonObject()
                             .Add("session", JsonString(started->line.session))

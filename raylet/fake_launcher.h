@@ -13,8 +13,9 @@ namespace sheaf {
 
 class FakeLauncher final : public WorkerLauncher {
  public:
-  void AddJob(JobNumber job, ProcessId driver, const proto::JobStart&) override {
+  void AddJob(JobNumber job, ProcessId driver, const proto::JobStart& start) override {
     jobs[job] = driver;
+    starts[job] = start;
   }
   void AddRemoteJob(JobNumber job, ProcessId driver, const proto::JobStart&,
                     const proto::Program&) override {
@@ -40,6 +41,7 @@ class FakeLauncher final : public WorkerLauncher {
   std::vector<WorkerSpec> TakeStarted() { return std::exchange(started, {}); }
 
   std::map<JobNumber, ProcessId> jobs;
+  std::map<JobNumber, proto::JobStart> starts;  // Of drivers here.
   std::vector<WorkerSpec> started;
   std::vector<JobNumber> strays_ended;
   std::vector<std::pair<ProcessId, std::string>> killed;

@@ -14,7 +14,6 @@
 #include <vector>
 
 #include "absl/strings/escaping.h"
-#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "base/environment.h"
@@ -25,6 +24,7 @@
 #include "raylet/proc_files.h"
 #include "raylet/spawn.h"
 #include "raylet/worker_start.h"
+#include "raylet/worker_variables.h"
 
 namespace sheaf {
 namespace {
@@ -33,15 +33,6 @@ constexpr Nanos kSweepPeriod = kSecond;
 constexpr Nanos kEndTimeout = 2 * kSecond;
 constexpr int kTemplateReportTries = 10;  // Of 10 ms each.
 constexpr size_t kLastLines = 20;
-
-// What of the driver's environment must not reach its workers.
-bool IsPassedOn(absl::string_view variable) {
-  for (const char* name : {kWorkerVariable, kSocketVariable, kTemplateVariable, kJobVariable,
-                           kRuntimeEnvironmentVariable, "SHEAF_ADDRESS", "SHEAF_TOKEN"}) {
-    if (absl::StartsWith(variable, absl::StrCat(name, "="))) return false;
-  }
-  return true;
-}
 
 }  // namespace
 
@@ -98,6 +89,7 @@ void ProcessLauncher::AddRemoteJob(JobNumber job, ProcessId driver, const proto:
                                    const proto::Program& program) {
   auto fresh = std::make_shared<Job>();
   fresh->driver = driver;
+  fresh->is_remote = true;
   fresh->program = program.path();
   // An interpreter is of use only with what is installed around it: the one that is here.
   if (start.language() == proto::JobStart::PYTHON)
@@ -223,10 +215,10 @@ absl::StatusOr<std::pair<UniqueFd, UniqueFd>> ProcessLauncher::OpenOutput(
 
 std::vector<std::string> ProcessLauncher::EnvironmentOf(const Job& job, JobNumber number) const {
   std::vector<std::string> variables;
-  for (const std::string& variable : job.start.environ()) {
-    if (IsPassedOn(variable)) variables.push_back(variable);
-  }
+  if (job.is_remote) variables = options_.variables;
+  PutOver(ForWorkers({job.start.environ().begin(), job.start.environ().end()}), &variables);
   variables.push_back(absl::StrCat(kSocketVariable, "=", options_.socket_path));
+  variables.push_back(absl::StrCat(kEnvironmentBytesVariable, "=", options_.environment_bytes));
   variables.push_back(absl::StrCat(kJobVariable, "=", strays_.Mark(number)));
   return variables;
 }
@@ -303,13 +295,7 @@ void ProcessLauncher::StartByExec(Job& job, const WorkerSpec& spec, const std::s
   request.argv.assign(job.start.argv().begin(), job.start.argv().end());
   request.environ = EnvironmentOf(job, spec.job);
   request.environ.push_back(absl::StrCat(kWorkerVariable, "=", token));
-  for (std::string& variable : *variables) {
-    // Later ones do not win over earlier ones in every program: the driver's own value goes.
-    const std::string name = variable.substr(0, variable.find('=') + 1);
-    std::erase_if(request.environ,
-                  [&](const std::string& old) { return absl::StartsWith(old, name); });
-    request.environ.push_back(std::move(variable));
-  }
+  PutOver(*std::move(variables), &request.environ);
   request.working_dir = job.start.working_dir();
   request.stdout_fd = output->first.get();
   request.stderr_fd = output->second.get();

@@ -36,6 +36,8 @@ struct LauncherOptions {
   std::string socket_path;    // What workers attach to.
   std::string log_directory;  // For worker-<process>.out and .err.
   std::string session;        // Names this node's run in SHEAF_JOB.
+  int64_t environment_bytes = int64_t{10} << 30;  // Of runtime environments on this node's disk.
+  std::vector<std::string> variables;  // Of this node: workers of other nodes' drivers start with.
   int oom_score_adj = 500;    // Of workers; the node's own is lower.
   uint64_t open_files = 0;    // Workers' limit of descriptors; 0: this process's.
   bool use_templates = true;
@@ -125,6 +127,7 @@ class ProcessLauncher final : public WorkerLauncher {
     UniqueFd executable;
     std::string program;  // Its path, of a job from another node.
     proto::JobStart start;
+    bool is_remote = false;  // `start` came from another node, without the driver's environment.
     TemplateState template_state = TemplateState::kNone;
     pid_t template_pid = 0;
     UnixSocket template_socket;

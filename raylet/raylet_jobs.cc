@@ -4,6 +4,7 @@
 #include "base/parse_frame.h"
 #include "base/status_macros.h"
 #include "raylet/raylet.h"
+#include "raylet/worker_variables.h"
 
 namespace sheaf {
 namespace {
@@ -35,11 +36,12 @@ absl::Status Raylet::OnJobStart(ProcessId driver, Process& process, const Frame&
   process.job = local;
   Job& job = jobs_[local];
   job.driver = driver;
-  job.start = start;
   job.program.set_path(process.info.executable);
   job.started_at = Now();
   // Workers come up while the GCS makes the job durable: the first result needs both.
   world_.launcher.AddJob(local, driver, start);
+  KeepWhatTravels(&start);  // The rest stays with the launcher: no other node, no disk gets it.
+  job.start = start;
   pool_.AddJob(local, start.default_environment());
 
   proto::GcsRequest request;

@@ -27,6 +27,7 @@
 #include "raylet/raylet_loop.h"
 #include "raylet/store_events.h"
 #include "raylet/worker_observer.h"
+#include "raylet/worker_variables.h"
 
 namespace sheaf {
 namespace {
@@ -219,6 +220,8 @@ class RayletProcess::World final : public FrameHandler {
     options.session = options_.session;
     options.open_files = options_.worker_open_files;
     options.use_templates = options_.worker_templates;
+    options.environment_bytes = options_.environment_bytes;
+    options.variables = OfNode(options_.variables);
     options.own_all_children = options_.own_all_children;
     options.is_spared = options_.is_spared;
     return options;

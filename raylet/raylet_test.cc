@@ -30,6 +30,21 @@ SCENARIO("workers start before the GCS has registered the job") {
   }
 }
 
+SCENARIO("of a driver's environment the launcher gets all and the GCS what others may know") {
+  RayletNode node;
+  const ProcessId driver = node.Attach(ProcessRole::kDriver);
+  proto::JobStart start;
+  for (const char* one : {"AWS_SECRET_ACCESS_KEY=secret", "PYTHONPATH=/code", "HOME=/root"})
+    start.add_environ(one);
+  node.Send(driver, FrameKind::kJobStart, start);
+  REQUIRE(node.launcher.starts.size() == 1);
+  CHECK(node.launcher.starts.begin()->second.environ_size() == 3);
+  const auto registered = node.Asked(proto::GcsRequest::kRegisterJob);
+  REQUIRE(registered.size() == 1);
+  REQUIRE(registered[0].register_job().start().environ_size() == 1);
+  CHECK(registered[0].register_job().start().environ(0) == "PYTHONPATH=/code");
+}
+
 SCENARIO("the GCS refuses a job") {
   RayletNode node;
   const ProcessId driver = node.Attach(ProcessRole::kDriver);

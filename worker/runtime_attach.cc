@@ -48,7 +48,9 @@ void FillJob(proto::JobStart* job) {
     if (getcwd(path, sizeof path) != nullptr) job->set_working_dir(path);
   }
   if (job->environ().empty()) {
-    for (char** variable = environ; *variable != nullptr; ++variable) job->add_environ(*variable);
+    for (char** variable = environ; *variable != nullptr; ++variable) {
+      if (!std::string_view(*variable).starts_with("SHEAF_TOKEN=")) job->add_environ(*variable);
+    }
   }
 }
 

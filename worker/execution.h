@@ -86,6 +86,10 @@ class CallExecution final : public Execution {
   // The first that nobody has yet goes in any case: what was consumed before a run began may have
   // been told to the one before it.
   bool HasRoom() const;
+  // Nobody wants more items: the consumer said so, or is dead. Under the runtime's lock.
+  bool IsOver() const {
+    return discarded || stream_stopped.load(std::memory_order_relaxed) || cancelled();
+  }
   bool succeeded() const { return status_ == ReplyStatus::kDone; }
   const Error& failure() const { return failure_; }
   std::vector<ObjectHandle> TakeReturnedNested() { return std::move(returned_nested_); }

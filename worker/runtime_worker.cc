@@ -17,6 +17,7 @@ namespace {
 // So long other calls wait behind one whose arguments are on their way; then they go elsewhere, and
 // the raylet may give its CPUs to others: to the task, perhaps, that makes an argument again.
 constexpr Nanos kPatience = kSecond;
+constexpr size_t kMaxUntakenItems = 16u << 20;  // Of streams, in bytes, for one consumer.
 
 }  // namespace
 
@@ -32,10 +33,14 @@ std::vector<NestedReference> RuntimeImpl::Outgoing(std::span<const ObjectHandle>
 absl::Status RuntimeImpl::SendItem(CallExecution& call, const std::string& item,
                                    std::span<const ObjectHandle> nested) {
   Lock lock(*this);
-  const absl::Status room = DriveUntil(lock, kForever, [&] { return call.HasRoom(); });
+  // A consumer that takes nothing, because it is stopped perhaps, is waited for as one that wants
+  // nothing yet. The channel is looked up each time: it goes with the consumer.
+  const absl::Status room = DriveUntil(lock, kForever, [&] {
+    return call.IsOver() ||
+           (call.HasRoom() && transport_->To(call.owner).queued_bytes() < kMaxUntakenItems);
+  });
   if (!room.ok()) return room;
-  if (call.stream_stopped || call.cancelled())
-    return absl::CancelledError("nobody wants more items");
+  if (call.IsOver()) return absl::CancelledError("nobody wants more items");
   std::string frame = item;
   StreamItemHead head;
   std::memcpy(&head, frame.data(), sizeof head);
@@ -43,10 +48,8 @@ absl::Status RuntimeImpl::SendItem(CallExecution& call, const std::string& item,
   head.transit =
       owner_->transits.Hold(call.owner, std::vector<ObjectHandle>(nested.begin(), nested.end()));
   std::memcpy(frame.data(), &head, sizeof head);
-  Channel& channel = transport_->To(call.owner);
-  channel.Send(Lane::kControl, FrameKind::kStreamItem, frame);
-  return WaitForRoom(
-      lock, [&] { return channel.queued_bytes() < (16u << 20); }, "the consumer takes no items");
+  transport_->To(call.owner).Send(Lane::kControl, FrameKind::kStreamItem, frame);
+  return absl::OkStatus();
 }
 
 // Pins the arguments that lie in the store; gives those that are not within reach.

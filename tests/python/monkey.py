@@ -213,7 +213,7 @@ def supervise(arguments: argparse.Namespace) -> int:
     os.environ["MONKEY_SESSION"] = nodes.cluster.address
     try:
         for program, faults in programs(arguments):
-            if time.monotonic() - begin > arguments.seconds and (count > 0 or arguments.seconds == 0):
+            if count >= arguments.programs if arguments.programs else time.monotonic() - begin > arguments.seconds and count > 0:
                 break
             wrong, said = run_program(nodes, program, faults, arguments.only, arguments.without)
             count += 1
@@ -262,6 +262,7 @@ def _grown(memory: list[dict[str, float]]) -> list[str]:
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     parser.add_argument("--seconds", type=float, default=30, help="how long new programs are begun")
+    parser.add_argument("--programs", type=int, default=0, help="how many programs are run, however long they take")
     parser.add_argument("--nodes", type=int, default=1)
     parser.add_argument("--seed", type=int, default=int(time.time()))
     parser.add_argument("--faults", choices=sorted(set(FAULTS_OF_NODES)), help="for all programs; default: drawn for each")

@@ -213,7 +213,8 @@ def supervise(arguments: argparse.Namespace) -> int:
     os.environ["MONKEY_SESSION"] = nodes.cluster.address
     try:
         for program, faults in programs(arguments):
-            if count >= arguments.programs if arguments.programs else time.monotonic() - begin > arguments.seconds and count > 0:
+            late = count > 0 and time.monotonic() - begin > arguments.seconds
+            if count >= arguments.programs if arguments.programs else late:
                 break
             wrong, said = run_program(nodes, program, faults, arguments.only, arguments.without)
             count += 1

@@ -7,6 +7,7 @@
 #include "api/group_state.h"
 #include "api/process.h"
 #include "collective/hierarchical_communicator.h"
+#include "object_store/machine_memory.h"
 #include "sheaf/task.h"
 #include "worker/gcs_rendezvous.h"
 
@@ -92,6 +93,7 @@ Group Group::Init(const std::string& name, int world_size, int rank, const Group
   core.rank = rank;
   core.epoch = options.epoch;
   core.arena_bytes = options.arena_bytes;
+  core.check_memory = &CheckMemoryFor;
   core.formation_timeout = NanosOf(options.formation_timeout);
   core.interrupted = [] { return IsCancelled(); };
   Runtime& runtime = v1::internal::TheRuntime();

@@ -58,6 +58,9 @@ RuntimeContext Context() {
   const proto::LeaseSpec lease = runtime.current_lease();
   context.resources = Amounts(lease.resources().amounts());
   context.gpu_ids = runtime.gpu_ids();
+  const absl::StatusOr<PlacementGroupId> group =
+      PlacementGroupId::FromBinary(lease.strategy().group_id());
+  if (group.ok() && !group->is_nil()) context.placement_group = group->ToHex();
   return context;
 }
 

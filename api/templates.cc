@@ -1,7 +1,9 @@
 // Copyright The Sheaf Authors. SPDX-License-Identifier: Apache-2.0
 #include "api/templates.h"
 
+#include <atomic>
 #include <deque>
+#include <map>
 #include <mutex>
 
 #include "api/failures.h"
@@ -16,8 +18,22 @@ namespace {
 
 constexpr int kDefaultRetries = 3;
 
+// What children inherit, or inherited last.
+struct Inherited {
+  std::mutex mutex;  // Guards the rest.
+  proto::Strategy strategy;
+  uint64_t number = 0;  // Grows with each other strategy.
+};
+Inherited& TheInherited() {
+  static Inherited& inherited = *new Inherited;
+  return inherited;
+}
+// Its number, which stands for it in templates too; 0: children inherit nothing.
+constinit std::atomic<uint64_t> inherited_number{0};
+
 struct Prepared {
   uint64_t generation;
+  uint64_t inherited;
   uint32_t results;
   TemplateHandle handle;
 };
@@ -30,17 +46,29 @@ const Prepared* KeepForever(Prepared prepared) {
   return &kept.emplace_back(std::move(prepared));
 }
 
+
 bool IsCurrent(const Prepared* prepared, uint32_t results) {
   return prepared != nullptr &&
          prepared->generation == runtime_generation.load(std::memory_order_acquire) &&
+         prepared->inherited == inherited_number.load(std::memory_order_acquire) &&
          prepared->results == results;
 }
 
 Prepared Prepare(const FunctionRecord& function, const Options& options, uint32_t results) {
   Runtime& runtime = TheRuntime();
   const uint64_t generation = runtime_generation.load(std::memory_order_acquire);
-  return {generation, results,
+  const uint64_t inherited = inherited_number.load(std::memory_order_acquire);
+  return {generation, inherited, results,
           ValueOrThrow(runtime.MakeTemplate(BuildTemplate(function, options, results)))};
+}
+
+// Defaults in a task whose children inherit something. Of each thread the last one of a function.
+const TemplateHandle& InheritingTemplateOf(const FunctionRecord& function, uint32_t results) {
+  thread_local std::map<const FunctionRecord*, Prepared> kept;
+  const auto found = kept.find(&function);
+  if (found != kept.end() && IsCurrent(&found->second, results)) return found->second.handle;
+  return kept.insert_or_assign(&function, Prepare(function, Options(), results))
+      .first->second.handle;
 }
 
 void FillStrategy(const Strategy& strategy, proto::Strategy* out) {
@@ -75,7 +103,13 @@ void FillLease(const FunctionRecord& function, const Options& options, proto::Le
     if (is_actor) *lease->mutable_running() = lease->resources();
     (*lease->mutable_resources()->mutable_amounts())["CPU"] = kUnit;
   }
-  if (options.strategy) FillStrategy(*options.strategy, lease->mutable_strategy());
+  if (options.strategy) {
+    FillStrategy(*options.strategy, lease->mutable_strategy());
+  } else if (inherited_number.load(std::memory_order_acquire) != 0) {
+    Inherited& inherited = TheInherited();
+    const std::lock_guard lock(inherited.mutex);
+    *lease->mutable_strategy() = inherited.strategy;
+  }
   lease->set_environment(ValueOrThrow(EncodeEnvironment(
       {.variables = options.environment, .others = LanguageEnvironment(function.python)})));
   lease->set_actor(is_actor);
@@ -175,9 +209,28 @@ proto::TaskTemplate BuildTemplate(const FunctionRecord& function, const Options&
   return spec;
 }
 
+void SetRunningStrategy(const proto::Strategy& strategy) {
+  const bool passes_on = strategy.capture_children();
+  if (!passes_on && inherited_number.load(std::memory_order_relaxed) == 0) [[likely]]
+    return;
+  Inherited& inherited = TheInherited();
+  const std::lock_guard lock(inherited.mutex);
+  if (passes_on && inherited.strategy.group_id() != strategy.group_id()) {
+    inherited.strategy.Clear();
+    inherited.strategy.set_kind(proto::Strategy::PLACEMENT_GROUP);
+    inherited.strategy.set_group_id(strategy.group_id());
+    inherited.strategy.set_bundle(-1);
+    inherited.strategy.set_capture_children(true);
+    ++inherited.number;
+  }
+  inherited_number.store(passes_on ? inherited.number : 0, std::memory_order_release);
+}
+
 const TemplateHandle& TemplateOf(const FunctionRecord& function, OptionHolder& options,
                                  uint32_t results) {
   if (options.options() == nullptr) {
+    if (inherited_number.load(std::memory_order_acquire) != 0) [[unlikely]]
+      return InheritingTemplateOf(function, results);
     const Prepared* prepared =
         static_cast<const Prepared*>(function.prepared.load(std::memory_order_acquire));
     if (IsCurrent(prepared, results)) [[likely]]

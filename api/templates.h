@@ -27,6 +27,10 @@ proto::TaskTemplate BuildTemplate(const FunctionRecord& function, const Options&
 const TemplateHandle& TemplateOf(const FunctionRecord& function, OptionHolder& options,
                                  uint32_t results);
 
+// The strategy of the task, or of the actor, that this process runs: where it says that children go
+// to its placement group, what is submitted from now on without a strategy goes there. Any thread.
+void SetRunningStrategy(const proto::Strategy& strategy);
+
 // Variables as the runtime's environment; throws InvalidArgumentError.
 std::string EnvironmentBytes(const std::map<std::string, std::string>& variables);
 // Amounts as the protocol has them; throws InvalidArgumentError.

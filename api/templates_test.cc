@@ -123,4 +123,32 @@ TEST_CASE("exceptions to retry on travel as the name of a rule that every proces
   CHECK_FALSE(rule->matches(std::make_exception_ptr(1)));
 }
 
+// As a worker does, whose tasks are in placement groups or not, one after the other.
+TEST_CASE("what is submitted without a strategy inherits the group that its task passes on") {
+  proto::Strategy passes_on, keeps;
+  passes_on.set_kind(proto::Strategy::PLACEMENT_GROUP);
+  passes_on.set_group_id(std::string(16, 'g'));
+  passes_on.set_bundle(1);
+  keeps = passes_on;
+  passes_on.set_capture_children(true);
+
+  SetRunningStrategy(keeps);
+  CHECK(Build(kTask, {}).lease().strategy().group_id().empty());
+  SetRunningStrategy(passes_on);
+  for (const auto kind : {kTask, kActor}) {
+    const proto::TaskTemplate spec = Build(kind, {});
+    const proto::Strategy& strategy = spec.lease().strategy();
+    CHECK(strategy.kind() == proto::Strategy::PLACEMENT_GROUP);
+    CHECK(strategy.group_id() == passes_on.group_id());
+    CHECK(strategy.bundle() == -1);
+    CHECK(strategy.capture_children());
+  }
+  sheaf::Options own;
+  own.strategy = sheaf::Strategy::Spread();
+  CHECK(Build(kTask, own).lease().strategy().kind() == proto::Strategy::SPREAD);
+  CHECK(Build(kTask, own).lease().strategy().group_id().empty());
+  SetRunningStrategy({});
+  CHECK(Build(kTask, {}).lease().strategy().group_id().empty());
+}
+
 }  // namespace

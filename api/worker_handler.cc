@@ -8,6 +8,7 @@
 #include "api/failures.h"
 #include "api/process.h"
 #include "api/registry.h"
+#include "api/templates.h"
 #include "sheaf/internal/call.h"
 
 namespace sheaf::inline v1::internal {
@@ -108,6 +109,8 @@ void WorkerHandler::Execute(std::shared_ptr<Execution> execution) {
 
 void WorkerHandler::Run(const FunctionRecord& function, std::shared_ptr<Execution> execution) {
   const Running running(execution.get());
+  if (function.kind != FunctionRecord::Kind::kMethod)
+    SetRunningStrategy(execution->spec().lease().strategy());
   Call call(std::move(execution), instance_.load(std::memory_order_acquire));
   try {
     CheckClass(function);

@@ -7,7 +7,7 @@ namespace sheaf {
 
 Nanos MonotonicNow() {
   timespec now;
-  clock_gettime(CLOCK_MONOTONIC, &now);
+  clock_gettime(CLOCK_BOOTTIME, &now);
   return now.tv_sec * kSecond + now.tv_nsec;
 }
 

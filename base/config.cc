@@ -167,6 +167,8 @@ absl::StatusOr<Settings> LoadSettings(const Environment& environment,
   reader.Bytes("SHEAF_VALUE_BYTES", settings.value_bytes);
   reader.Number("SHEAF_MEMORY_LIMIT", 0, 1, "a part of memory from 0 to 1", settings.memory_limit);
   reader.Bytes("SHEAF_WORKER_LOG_BYTES", settings.worker_log_bytes);
+  reader.Number("SHEAF_SILENCE_LIMIT", 20, 1e9, "a number of seconds, at least 20",
+                settings.silence_limit);
   double hours = static_cast<double>(settings.log_hours);
   reader.Number("SHEAF_LOG_HOURS", 0, 1e6, "a number of hours", hours);
   settings.log_hours = static_cast<int64_t>(hours);
@@ -177,6 +179,7 @@ absl::StatusOr<Settings> LoadSettings(const Environment& environment,
   reader.Text("SHEAF_TOKEN_FILE", settings.token_file);
   reader.Text("SHEAF_METRICS_TOKEN_FILE", settings.metrics_token_file);
   reader.Text("SHEAF_TLS_DIR", settings.tls_directory);
+  reader.Text("SHEAF_TLS_PEER_NAME", settings.tls_peer_name);
   reader.Level("SHEAF_LOG_LEVEL", settings.log_level);
   reader.Text("SHEAF_FAILPOINT", settings.failpoints);
   SHEAF_RETURN_IF_ERROR(reader.status());

@@ -41,6 +41,9 @@ struct Settings {
       0.95;  // SHEAF_MEMORY_LIMIT: the part of memory above which a worker is killed; 0: never.
   int64_t worker_log_bytes =
       16 << 20;  // SHEAF_WORKER_LOG_BYTES: of one worker's output file, then it is rotated.
+  // SHEAF_SILENCE_LIMIT: seconds, from 20, that both another node and the head may be silent before
+  // what waits for that node ends in an error (and stays pending). A head starts again in less.
+  double silence_limit = 60;
   int64_t log_hours =
       24;  // SHEAF_LOG_HOURS: output files of ended workers are deleted after this time.
   int64_t environment_bytes = int64_t{10} << 30;  // SHEAF_ENVIRONMENT_BYTES: unpacked directories and
@@ -53,6 +56,7 @@ struct Settings {
   std::string
       metrics_token_file;     // SHEAF_METRICS_TOKEN_FILE. Empty: metrics for this machine only.
   std::string tls_directory;  // SHEAF_TLS_DIR: ca.pem, node.pem, node.key. Empty: no TLS.
+  std::string tls_peer_name;  // SHEAF_TLS_PEER_NAME: in each node's certificate. Empty: any.
   LogLevel log_level = LogLevel::kInfo;  // SHEAF_LOG_LEVEL: debug, info, warning, error, off.
   std::string failpoints;                // SHEAF_FAILPOINT: base/failpoint.h.
   std::vector<std::string>

@@ -70,6 +70,7 @@ enum class FrameKind : uint16_t {
   kRelayed = 79,     // RelayHead, then the body of a frame from a process of another node.
   kNodeGone = 80,    // A node of the cluster is dead.
   kActorLease = 81,  // To a detached actor: until when it may begin calls.
+  kNodeSilent = 82,  // Neither a node nor the GCS is heard; or they are again.
   // Raylet -> raylet of another node: proto/raylet.proto.
   kRemoteJob = 96,       // What a worker of a job is; comes before the first demand of that job.
   kHandedDemand = 97,    // A demand that finds no room at its owner's node.

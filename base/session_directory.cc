@@ -10,11 +10,13 @@
 #include <algorithm>
 #include <array>
 #include <cerrno>
+#include <chrono>
 #include <cstdio>
 #include <ctime>
 #include <filesystem>
 #include <fstream>
 #include <system_error>
+#include <thread>
 #include <tuple>
 #include <vector>
 
@@ -171,6 +173,11 @@ absl::StatusOr<std::unique_ptr<SessionDirectory>> SessionDirectory::Resume(
   }
   SHEAF_RETURN_IF_ERROR(PrepareBase(session.parent_path().string()));
   UniqueFd lock = TakeLock(session.string(), O_CREAT);
+  // The kernel lets go of what a killed node held only with the last of its threads.
+  for (int i = 0; i < 100 && !lock.valid(); ++i) {
+    std::this_thread::sleep_for(std::chrono::milliseconds(10));
+    lock = TakeLock(session.string(), O_CREAT);
+  }
   if (!lock.valid()) {
     return absl::FailedPreconditionError(
         absl::StrCat("a node runs in ", path, "; end it first with: sheaf stop --address ", path));

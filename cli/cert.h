@@ -1,5 +1,5 @@
 // Copyright The Sheaf Authors. SPDX-License-Identifier: Apache-2.0
-// sheaf cert init: makes the certificates of a cluster.
+// sheaf cert init, sheaf cert node: make the certificates of a cluster.
 #pragma once
 
 #include <string>
@@ -9,9 +9,11 @@ namespace sheaf::cli {
 
 struct CertOptions {
   std::string directory;
+  std::string authority;           // Of RunCertNode: where ca.pem and ca.key are.
   std::vector<std::string> hosts;  // Names or addresses of nodes, beside localhost.
 };
 
 int RunCertInit(const CertOptions& options);
+int RunCertNode(const CertOptions& options);
 
 }  // namespace sheaf::cli

@@ -61,7 +61,11 @@ void GcsPipe::Send(GcsWord word, uint32_t kind, uint64_t peer, std::string_view 
   if (!alive || queued_bytes_ > kMostQueuedBytes) {
     over_ = true;
     const char* const why = alive ? "it takes nothing" : "it is gone";
-    loop_.Post([self = shared_from_this(), why] { self->End(why); });
+    loop_.Post([self = shared_from_this(), why] {
+      while (self->open_ && self->Receive()) {  // Its last words.
+      }
+      self->End(why);
+    });
   } else if (idle && !queue_.empty()) {
     loop_.Post([self = shared_from_this()] {
       if (self->open_) self->loop_.Rewatch(self->socket_.fd(), EPOLLIN | EPOLLOUT);
@@ -103,6 +107,8 @@ bool GcsPipe::Receive() {
   absl::StatusOr<SocketMessage> packet = socket_.Receive(0);
   if (absl::IsDeadlineExceeded(packet.status())) return false;
   if (!packet.ok()) {
+    // What it said last lies behind the error that it left something unread.
+    if (!std::exchange(failed_, true)) return true;
     End(std::string(packet.status().message()));
     return false;
   }

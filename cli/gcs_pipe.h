@@ -71,6 +71,7 @@ class GcsPipe : public std::enable_shared_from_this<GcsPipe> {
   Events events_;
   // The loop's.
   bool open_ = false;
+  bool failed_ = false;  // To receive, once.
   GcsMessage coming_;  // Its body is not whole yet.
   size_t missing_ = 0;
   std::mutex mutex_;  // Guards the next three.

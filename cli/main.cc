@@ -14,6 +14,7 @@
 #include "cli/gcs_main.h"
 #include "cli/gcs_state.h"
 #include "cli/json.h"
+#include "cli/kv.h"
 #include "cli/list.h"
 #include "cli/node.h"
 #include "cli/query.h"
@@ -54,6 +55,7 @@ class CommandLine {
     AddList();
     AddWhy();
     AddMemory();
+    AddKv();
     AddRun();
     AddVersion();
     AddCompletion();
@@ -177,8 +179,13 @@ class CommandLine {
     command
         ->add_option("--tls-dir", node.tls_directory,
                      "ca.pem, node.pem and node.key for mutual TLS (default: SHEAF_TLS_DIR, else "
-                     "none)")
+                     "none); replaced there, new ones count within seconds")
         ->type_name("DIR");
+    command
+        ->add_option("--tls-peer-name", node.tls_peer_name,
+                     "A name that each node's certificate must carry, as its common name or an "
+                     "alternative one (default: SHEAF_TLS_PEER_NAME, else any name)")
+        ->type_name("NAME");
   }
 
   void AddStart() {
@@ -230,6 +237,17 @@ class CommandLine {
                      "Where they go; made if missing, nothing is overwritten")
         ->required();
     init->add_option("--host", cert_.hosts, "A name or address of a node; may be given again")
+        ->type_name("HOST");
+    CLI::App* node = command->add_subcommand("node", "Make another certificate for nodes");
+    node->callback([this] { run_ = [this] { return RunCertNode(cert_); }; });
+    node->add_option("DIR", cert_.directory,
+                     "Where it goes; made if missing, nothing is overwritten")
+        ->required();
+    node->add_option("--authority", cert_.authority,
+                     "The directory with ca.pem and ca.key, as cert init made it")
+        ->required()
+        ->type_name("DIR");
+    node->add_option("--host", cert_.hosts, "A name or address of a node; may be given again")
         ->type_name("HOST");
   }
   void AddStop() {
@@ -332,6 +350,36 @@ class CommandLine {
         ->type_name("N");
     AddQueryOptions(command, list_.query);
   }
+  void AddKv() {
+    CLI::App* command = app_.add_subcommand(
+        "kv", "List, read and delete keys of the cluster's key-value store");
+    command->require_subcommand(1);
+    const auto add = [&](const char* name, const char* help, int (*run)(const KvOptions&)) {
+      CLI::App* one = command->add_subcommand(name, help);
+      one->callback([this, run] { run_ = [this, run] { return run(kv_); }; });
+      one->add_option("--namespace", kv_.name_space,
+                      std::string(name) == "list" ? "Of one name space only (default: of all)"
+                                                  : "Where the key is (default: the empty one)")
+          ->type_name("NAME");
+      AddQueryOptions(one, kv_.query);
+      return one;
+    };
+    CLI::App* list = add("list", "Show keys, their sizes, and the jobs that need them", RunKvList);
+    list->add_option("PREFIX", kv_.key, "What the keys begin with (default: anything)");
+    list->add_option("--limit", kv_.limit, "Keys to show at most (default 10000)")->type_name("N");
+    list->footer(
+        "\nA key with jobs goes by itself when the last of them has ended and left no detached "
+        "actor:\nsheaf-functions and sheaf-packages hold what drivers sent. Keys without stay "
+        "until they are deleted.\nExample: sheaf kv list --namespace sheaf-packages\n");
+    add("get", "Write the value of a key to the standard output, as it is", RunKvGet)
+        ->add_option("KEY", kv_.key, "The key")
+        ->required();
+    CLI::App* remove = add("delete", "Delete a key, or all that begin alike", RunKvDelete);
+    remove->add_option("KEY", kv_.key, "The key, or what keys begin with")->required();
+    remove->add_flag("--prefix", kv_.prefix, "All keys that begin with KEY");
+    remove->footer(
+        "\nJobs whose functions or packages are deleted fail where a worker needs them next.\n");
+  }
   void AddRun() {
     CLI::App* command = Command("run", "Run a Python program that uses Sheaf", [this] {
       run_program_.arguments = run_command_->remaining();
@@ -417,6 +465,7 @@ class CommandLine {
   GcsStateOptions gcs_state_;
   QueryOptions query_;
   ListOptions list_;
+  KvOptions kv_;
   WhyOptions why_;
   CLI::App* run_command_ = nullptr;
   RunOptions run_program_;

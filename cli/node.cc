@@ -221,6 +221,7 @@ class Node {
       raylet_->PostFetch(reader, std::move(request), std::move(respond));
     };
     events.on_node_link = [this](NodeNumber node, bool up) { raylet_->PostNodeLink(node, up); };
+    events.on_gcs_link = [this](bool up, uint64_t term) { raylet_->PostGcsLink(up, term); };
     events.to_gcs = [this](ProcessId from, FrameKind kind, std::string body) {
       ToGcsHere(from, kind, std::move(body));
     };

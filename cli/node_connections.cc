@@ -9,6 +9,7 @@
 #include "absl/strings/str_cat.h"
 #include "base/log.h"
 #include "base/status_macros.h"
+#include "gcs/frames_ahead.h"
 #include "metrics/counter.h"
 #include "proto/gcs.pb.h"
 #include "rpc/listen_address.h"
@@ -20,12 +21,20 @@ namespace {
 
 constexpr uint16_t kUsualPort = 6379;  // Of heads.
 
+std::string TlsDirectory(const NodeFlags& flags, const Settings& settings) {
+  return flags.tls_directory.empty() ? settings.tls_directory : flags.tls_directory;
+}
+
 absl::StatusOr<Credentials> LoadCredentials(const NodeFlags& flags, const Settings& settings) {
   Credentials credentials;
-  const std::string tls =
-      flags.tls_directory.empty() ? settings.tls_directory : flags.tls_directory;
+  const std::string tls = TlsDirectory(flags, settings);
+  const std::string name =
+      flags.tls_peer_name.empty() ? settings.tls_peer_name : flags.tls_peer_name;
   if (!tls.empty()) {
-    SHEAF_ASSIGN_OR_RETURN(credentials, LoadCertificates(tls));
+    SHEAF_ASSIGN_OR_RETURN(credentials, LoadCertificates(tls, name));
+  } else if (!name.empty()) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("--tls-peer-name ", name, " is about certificates: want --tls-dir too"));
   }
   if (flags.token_file.empty() && !settings.token.empty()) {
     SHEAF_ASSIGN_OR_RETURN(credentials.token, ParseToken(settings.token));
@@ -106,6 +115,7 @@ absl::StatusOr<std::unique_ptr<NodeConnections>> NodeConnections::Start(const No
         peer == kGcs ? std::string("the GCS") : absl::StrCat("node ", peer.node),
         up ? " is up" : " is down: ", std::string(reason.message()));
     if (peer.node != 0 && peer != kGcs) node->OnNodeLink(peer.node, up);
+    if (peer == kGcs) node->OnGcsLink(up);
     const bool refused = absl::IsUnauthenticated(reason) || absl::IsFailedPrecondition(reason);
     if (!up && peer == kGcs && refused) node->events_.on_refused(reason);
     if (!up && node->hosts_gcs_ && absl::IsAborted(reason)) node->events_.on_deposed(reason);
@@ -130,6 +140,13 @@ absl::StatusOr<std::unique_ptr<NodeConnections>> NodeConnections::Start(const No
   if (!links.ok()) return links.status();
   if (listen) WarnOfPlainLinks(options.listen_address, options.credentials);
   made->links_ = *std::move(links);
+  if (options.credentials.has_certificates()) {
+    made->certificate_watch_ = std::make_unique<CertificateWatch>(
+        TlsDirectory(flags, settings), options.credentials,
+        [links = made->links_.get()](const Credentials& next) {
+          return links->SetCertificates(next);
+        });
+  }
   if (listen) made->address_ = made->links_->address();
   made->hosts_gcs_ = flags.join.empty();
   if (!flags.join.empty()) made->links_->SetAddress(kGcs, flags.join);
@@ -151,14 +168,28 @@ void NodeConnections::OnFrames(ProcessId peer, std::unique_ptr<LinkBatch> batch)
   if (between_nodes) events_.on_frames(shared);
 }
 
+void NodeConnections::OnGcsLink(bool up) {
+  gcs_up_ = up;
+  events_.on_gcs_link(up, links_->followed_term().term);
+}
+
+void NodeConnections::Pass(ProcessId self, ProcessId peer, const LinkFrame& frame) {
+  if (GoesAhead(frame.kind, frame.body)) {
+    links_->SendAhead(self, peer, frame);
+  } else {
+    links_->Send(self, peer, frame);
+  }
+}
+
 void NodeConnections::ToGcs(ProcessId from, FrameKind kind, const std::string& body) {
   const ProcessId self = from.node == 0 ? ProcessId{} : from;
-  links_->Send(self, kGcs, {from, kGcs, Lane::kControl, kind, body});
+  if (from.node != 0 && !gcs_up_ && IsSaidAgain(kind, body)) return;
+  Pass(self, kGcs, {from, kGcs, Lane::kControl, kind, body});
   if (from.node == 0) links_->Flush();  // No loop runs yet that would.
 }
 
 void NodeConnections::FromGcs(ProcessId to, FrameKind kind, const std::string& body) {
-  links_->Send(kGcs, to, {kGcs, to, Lane::kControl, kind, body});
+  Pass(kGcs, to, {kGcs, to, Lane::kControl, kind, body});
   links_->Flush();
 }
 
@@ -193,6 +224,8 @@ void NodeConnections::PublishMetrics(metrics::Page& page) {
   grow(CounterId::kLinkRefused, now.refused_handshakes, old.refused_handshakes);
   page.gauge(metrics::GaugeId::kLinkQueuedBytes)
       .store(static_cast<int64_t>(now.queued_bytes), std::memory_order_relaxed);
+  page.gauge(metrics::GaugeId::kCertificatesExpire)
+      .store(now.certificates_expire, std::memory_order_relaxed);
   published_ = now;
 }
 
@@ -224,6 +257,7 @@ bool NodeConnections::ReportUnheard(
   {
     const std::lock_guard lock(mutex_);
     if (unheard_since_.empty()) return false;
+    if (!gcs_up_) return true;  // It would pile up; whoever is unheard then is so still.
     self = self_;
     const Nanos now = MonotonicNow();
     for (const auto& [node, since] : unheard_since_) {

@@ -3,6 +3,7 @@
 // runs here, over one Links (rpc/links.h). Any thread.
 #pragma once
 
+#include <atomic>
 #include <functional>
 #include <map>
 #include <memory>
@@ -17,6 +18,7 @@
 #include "cli/start.h"
 #include "metrics/page.h"
 #include "raylet/node_links.h"
+#include "rpc/certificate_watch.h"
 #include "rpc/links.h"
 
 namespace sheaf::cli {
@@ -27,6 +29,8 @@ struct ConnectionEvents {
   std::function<void(std::shared_ptr<LinkBatch> batch)> on_frames;
   // The link to another node is up, or down.
   std::function<void(NodeNumber node, bool up)> on_node_link;
+  // The link to the GCS is up, or down; `term` is that of the GCS at its other end.
+  std::function<void(bool up, uint64_t term)> on_gcs_link;
   // To the GCS, of the raylet `from` ({0, k}: one without a number).
   std::function<void(ProcessId from, FrameKind kind, std::string body)> to_gcs;
   // The GCS refuses this node: wrong token, certificate or version.
@@ -63,12 +67,16 @@ class NodeConnections final : public NodeLinks {
   bool ReportUnheard(
       Nanos limit,
       const std::function<void(ProcessId from, FrameKind kind, std::string body)>& to_gcs);
-  // A frame of the raylet for the GCS elsewhere; `from` is {0, k} while it has no number.
+  // A frame of the raylet for the GCS elsewhere; `from` is {0, k} while it has no number. While the
+  // link to the GCS is down, what the sender says again anyhow is dropped.
   void ToGcs(ProcessId from, FrameKind kind, const std::string& body);
   // A frame of the GCS for the raylet `to` elsewhere.
   void FromGcs(ProcessId to, FrameKind kind, const std::string& body);
   void Flush() { links_->Flush(); }
-  void Stop() { links_->Stop(); }
+  void Stop() {
+    certificate_watch_ = nullptr;
+    links_->Stop();
+  }
   Links& links() { return *links_; }
   // Brings the counters of links up to date. One thread at a time.
   void PublishMetrics(metrics::Page& page);
@@ -84,16 +92,20 @@ class NodeConnections final : public NodeLinks {
   explicit NodeConnections(ConnectionEvents events) : events_(std::move(events)) {}
   void OnFrames(ProcessId peer, std::unique_ptr<LinkBatch> batch);
   void OnNodeLink(NodeNumber node, bool up);
+  void OnGcsLink(bool up);
+  void Pass(ProcessId self, ProcessId peer, const LinkFrame& frame);
 
   const ConnectionEvents events_;
   std::string address_;
   bool hosts_gcs_ = false;
   bool gcs_added_ = false;  // Of HostGcs, one thread at a time.
-  std::mutex mutex_;  // Guards the next three.
+  std::atomic<bool> gcs_up_ = true;  // Its link, where it is elsewhere.
+  std::mutex mutex_;                 // Guards the next three.
   ProcessId self_;
   std::map<NodeNumber, Nanos> unheard_since_;  // Whose links are down.
   std::set<NodeNumber> dead_;
   std::unique_ptr<Links> links_;
+  std::unique_ptr<CertificateWatch> certificate_watch_;  // Null: no TLS. Uses the links.
   Links::Figures published_;
 };
 

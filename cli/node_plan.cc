@@ -141,6 +141,7 @@ absl::StatusOr<NodePlan> PlanNode(const NodeFlags& flags, const Settings& given)
   node.version = std::string(kSheafVersion);
   node.features = ProbeKernelFeatures();
   node.unix_ns_at_zero = UnixNow() - MonotonicNow();
+  node.silence_limit = static_cast<Nanos>(settings.silence_limit * kSecond);
 
   raylet.memory_watch.limit = settings.memory_limit;
   raylet.worker_log_bytes = settings.worker_log_bytes;

@@ -224,6 +224,7 @@ std::vector<std::string> NodeFlags::Arguments() const {
       token_file.empty() ? "" : std::filesystem::absolute(token_file, ignored).string());
   add("--tls-dir",
       tls_directory.empty() ? "" : std::filesystem::absolute(tls_directory, ignored).string());
+  add("--tls-peer-name", tls_peer_name);
   return out;
 }
 

@@ -37,6 +37,7 @@ struct NodeFlags {
   double unheard_limit = 15;       // Seconds; docs/cli.md.
   double gcs_lost_timeout = 1800;  // Seconds, 0: for ever; docs/cli.md.
   std::string tls_directory;       // Empty: SHEAF_TLS_DIR, or no TLS.
+  std::string tls_peer_name;       // Empty: SHEAF_TLS_PEER_NAME, or any.
 
   // As arguments of `sheaf node`.
   std::vector<std::string> Arguments() const;

@@ -168,13 +168,15 @@ struct CommunicatorOptions {
   // At least this; the ranks agree on the largest that one of them asks for.
   uint64_t epoch = 0;
   size_t arena_bytes = size_t{4} << 30;  // For Allocate; address space, memory only where used.
+  // Asked before so much memory is taken; kResourceExhausted: there is not so much. Empty: not asked.
+  std::function<absl::Status(size_t bytes)> check_memory{};
   Nanos formation_timeout = kDefaultCollectiveTimeout;
   // Of the cluster, where this rank is: ranks of one node of one machine share memory, others talk
   // over the network. Without blanks.
-  std::string node;
+  std::string node{};
   std::string host = "127.0.0.1";  // This node's address, as the other nodes know it.
   // Asked each 100 ms, or more often, by threads that wait in Run or Work::Wait; true: give up.
-  std::function<bool()> interrupted;
+  std::function<bool()> interrupted{};
 };
 
 // The rank that an error of a group names; none: the error is this rank's own.

@@ -373,7 +373,8 @@ TEST_CASE("a group that is not complete is an error that says who is missing and
       Contains(std::string(status.message()),
                "the group 'default' of 3 ranks was not formed within 200 ms: rank 1: it published "
                "what this version of Sheaf cannot read; rank 2: it has not come"));
-  CHECK(*rendezvous.Look(0, kForever) == std::nullopt);
+  const int first = 0;
+  CHECK(rendezvous.Look({&first, 1}, kForever)->at(0) == std::nullopt);
   options.rank = 3;
   CHECK(absl::IsInvalidArgument(FormFor(implementation, options, rendezvous).status()));
 }
@@ -405,8 +406,8 @@ class NothingIsWithdrawn final : public Rendezvous {
   absl::Status Publish(int rank, absl::string_view bytes, Nanos deadline) override {
     return inner_.Publish(rank, bytes, deadline);
   }
-  absl::StatusOr<std::optional<std::string>> Look(int rank, Nanos deadline) override {
-    return inner_.Look(rank, deadline);
+  absl::StatusOr<Found> Look(std::span<const int> ranks, Nanos deadline) override {
+    return inner_.Look(ranks, deadline);
   }
   absl::Status Withdraw(int, absl::string_view, Nanos) override { return absl::OkStatus(); }
 

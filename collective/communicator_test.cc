@@ -2,6 +2,9 @@
 // The table of values: every operation, type, reduction, size and kind of memory, for each
 // implementation, with ranks as threads of this process. What needs processes is in
 // communicator_faults_test.cc.
+#include <sys/wait.h>
+#include <unistd.h>
+
 #include <catch2/catch.hpp>
 #include <cstring>
 #include <thread>
@@ -286,6 +289,54 @@ TEST_CASE("an array outlives its group") {
   }
   std::memset(kept.get(), 7, 1000);
   CHECK(kept.get()[999] == std::byte{7});
+}
+
+TEST_CASE("memory that is not there is an error where it is asked for, and no kill later") {
+  const auto implementation = GENERATE(kShm, kHierarchical);
+  FakeMeetingPlace place;
+  FakeRendezvous rendezvous(place);
+  size_t left = size_t{16} << 20;
+  CommunicatorOptions options{.name = "short", .arena_bytes = size_t{1} << 30};
+  options.check_memory = [&](size_t bytes) {
+    if (bytes > left) return absl::ResourceExhaustedError("only a little is left");
+    left -= bytes;
+    return absl::OkStatus();
+  };
+  auto group = FormFor(implementation, options, rendezvous);
+  REQUIRE(group.ok());
+  CHECK(left < size_t{16} << 20);  // Its own pages are counted.
+  const absl::Status full = (*group)->Allocate(size_t{128} << 20).status();
+  CHECK(absl::IsResourceExhausted(full));
+  CHECK_THAT(std::string(full.message()), Catch::Contains("only a little is left"));
+  const size_t before = left;
+  auto kept = (*group)->Allocate(1 << 20);
+  CHECK(kept.ok());
+  CHECK(left == before - (1 << 20));
+  kept = absl::CancelledError();
+  CHECK((*group)->Allocate(1 << 20).ok());  // Memory that was used before is there.
+  CHECK(left == before - (1 << 20));
+  left = 0;
+  CHECK(absl::IsResourceExhausted(FormFor(implementation, options, rendezvous).status()));
+}
+
+TEST_CASE("a forked child that changes an array changes no array of its parent's") {
+  FakeMeetingPlace place;
+  FakeRendezvous rendezvous(place);
+  auto group = FormFor(kShm, {.name = "forks", .arena_bytes = 1 << 20}, rendezvous);
+  REQUIRE(group.ok());
+  const std::shared_ptr<std::byte> array = *(*group)->Allocate(10000);
+  std::memset(array.get(), 7, 10000);
+  const pid_t child = fork();
+  if (child == 0) {
+    const bool reads = array.get()[9999] == std::byte{7};
+    std::memset(array.get(), 8, 10000);
+    _exit(reads && array.get()[0] == std::byte{8} ? 0 : 1);
+  }
+  int status = -1;
+  waitpid(child, &status, 0);
+  CHECK(status == 0);
+  CHECK(array.get()[0] == std::byte{7});
+  CHECK(array.get()[9999] == std::byte{7});
 }
 
 }  // namespace

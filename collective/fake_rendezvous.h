@@ -58,11 +58,15 @@ class FakeRendezvous final : public Rendezvous {
       return absl::OkStatus();
     });
   }
-  absl::StatusOr<std::optional<std::string>> Look(int rank, Nanos) override {
-    return place_.With(rank, [&](auto& slot) -> std::optional<std::string> {
-      if (slot.size == 0) return std::nullopt;
-      return std::string(slot.bytes, slot.size);
-    });
+  absl::StatusOr<Found> Look(std::span<const int> ranks, Nanos) override {
+    Found found;
+    for (const int rank : ranks) {
+      found.push_back(place_.With(rank, [&](auto& slot) -> std::optional<std::string> {
+        if (slot.size == 0) return std::nullopt;
+        return std::string(slot.bytes, slot.size);
+      }));
+    }
+    return found;
   }
   absl::Status Withdraw(int rank, absl::string_view bytes, Nanos) override {
     return place_.With(rank, [&](auto& slot) {

@@ -157,6 +157,9 @@ class LinkFormation {
 
   absl::Status Meet() {
     Nanos pause = kMillisecond;
+    // All ranks ask for all others: in a large group each asks less often.
+    const Nanos longest_pause =
+        std::max(20 * kMillisecond, options_.world_size * kMillisecond / 4);
     Nanos next_look = 0;
     while (!Formed()) {
       if (MonotonicNow() >= deadline_) return Missing();
@@ -165,15 +168,20 @@ class LinkFormation {
             absl::StrCat("forming the group '", options_.name, "' was interrupted"));
       }
       if (MonotonicNow() >= next_look) {
+        std::vector<int> ranks;
         for (int rank = 0; rank < options_.world_size; ++rank) {
-          if (rank == options_.rank) {
-            SHEAF_RETURN_IF_ERROR(CheckOwn());
-          } else if (!peers_[static_cast<size_t>(rank)].link.fd.valid()) {
-            SHEAF_RETURN_IF_ERROR(LookAt(rank));
+          if (!peers_[static_cast<size_t>(rank)].link.fd.valid()) ranks.push_back(rank);
+        }
+        SHEAF_ASSIGN_OR_RETURN(const Rendezvous::Found found, rendezvous_.Look(ranks, AnswerBy()));
+        for (size_t i = 0; i < ranks.size(); ++i) {
+          if (ranks[i] == options_.rank) {
+            SHEAF_RETURN_IF_ERROR(CheckOwn(found[i]));
+          } else {
+            LookAt(ranks[i], found[i]);
           }
         }
         next_look = MonotonicNow() + pause;
-        pause = std::min<Nanos>(pause * 2, 20 * kMillisecond);
+        pause = std::min(pause * 2, longest_pause);
       }
       Wait(pause);
     }
@@ -207,9 +215,7 @@ class LinkFormation {
 
   // What this rank published is still there; else it was overwritten, by what is old or by another
   // process of this rank.
-  absl::Status CheckOwn() {
-    SHEAF_ASSIGN_OR_RETURN(const std::optional<std::string> found,
-                           rendezvous_.Look(options_.rank, AnswerBy()));
+  absl::Status CheckOwn(const std::optional<std::string>& found) {
     if (found == published_) return absl::OkStatus();
     if (found.has_value() && ++overwritten_ > 3) {
       return WithRank(absl::AlreadyExistsError(
@@ -220,11 +226,9 @@ class LinkFormation {
     return rendezvous_.Publish(options_.rank, published_, AnswerBy());
   }
 
-  absl::Status LookAt(int rank) {
+  void LookAt(int rank, const std::optional<std::string>& found) {
     Peer& peer = peers_[static_cast<size_t>(rank)];
-    SHEAF_ASSIGN_OR_RETURN(const std::optional<std::string> found,
-                           rendezvous_.Look(rank, AnswerBy()));
-    if (!found.has_value()) return absl::OkStatus();
+    if (!found.has_value()) return;
     if (*found != peer.bytes) {
       peer.bytes = *found;
       peer.known = false;
@@ -246,7 +250,6 @@ class LinkFormation {
     if (peer.known && rank < options_.rank && !peer.dialled && MonotonicNow() >= peer.next_dial) {
       Dial(rank);
     }
-    return absl::OkStatus();
   }
 
   void Dial(int rank) {
@@ -383,7 +386,11 @@ class LinkFormation {
     if (!matches()) {
       peer.link = Link();
       peer.digest = 0;
-      if (!LookAt(hello.rank).ok() || !matches()) return false;
+      const absl::StatusOr<Rendezvous::Found> found =
+          rendezvous_.Look({&hello.rank, 1}, AnswerBy());
+      if (!found.ok()) return false;
+      LookAt(hello.rank, found->front());
+      if (!matches()) return false;
     }
     Answer answer;
     std::copy_n(peer.publication.answer, 2, answer.answer);

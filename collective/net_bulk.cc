@@ -64,14 +64,17 @@ class LinkRendezvous final : public Rendezvous {
     return place < static_cast<int>(ranks_.size()) ? absl::OkStatus()
                                                    : absl::InvalidArgumentError("no such place");
   }
-  absl::StatusOr<std::optional<std::string>> Look(int place, Nanos) override {
-    const int rank = ranks_[static_cast<size_t>(place)];
-    std::string found = own_;
-    if (rank != group_.rank()) {
-      SHEAF_ASSIGN_OR_RETURN(found, group_.PlaceOf(rank));
+  absl::StatusOr<Found> Look(std::span<const int> places, Nanos) override {
+    Found all;
+    for (const int place : places) {
+      const int rank = ranks_[static_cast<size_t>(place)];
+      std::string found = own_;
+      if (rank != group_.rank()) {
+        SHEAF_ASSIGN_OR_RETURN(found, group_.PlaceOf(rank));
+      }
+      all.push_back(found.empty() ? std::nullopt : std::optional<std::string>(std::move(found)));
     }
-    if (found.empty()) return std::nullopt;
-    return found;
+    return all;
   }
   absl::Status Withdraw(int, absl::string_view, Nanos) override { return absl::OkStatus(); }
 

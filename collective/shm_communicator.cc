@@ -77,6 +77,10 @@ class ShmCommunicator final : public Communicator {
 
   absl::StatusOr<std::shared_ptr<std::byte>> Allocate(size_t size_bytes) override {
     SHEAF_ASSIGN_OR_RETURN(const size_t offset, arena_->Take(size_bytes));
+    if (absl::Status status = Populate(offset + size_bytes); !status.ok()) {
+      arena_->GiveBack(offset);
+      return status;
+    }
     return std::shared_ptr<std::byte>(group_->arena(rank()) + offset,
                                       [arena = arena_, mapping = group_->own_mapping(),
                                        offset](std::byte*) { arena->GiveBack(offset); });
@@ -86,6 +90,17 @@ class ShmCommunicator final : public Communicator {
   absl::Status Check(const Operation& operation) const {
     SHEAF_RETURN_IF_ERROR(CheckUsable(*this, *group_));
     return CheckOperation(operation, rank(), world_size());
+  }
+
+  // First fit: what was ever used of the arena is its begin, and stays.
+  absl::Status Populate(size_t end) {
+    const std::lock_guard<std::mutex> lock(populate_mutex_);
+    end = RoundUpToPage(end);
+    if (end <= populated_) return absl::OkStatus();
+    const size_t arena = static_cast<size_t>(group_->arena(rank()) - group_->own_mapping()->data());
+    SHEAF_RETURN_IF_ERROR(group_->Reserve(arena + populated_, end - populated_));
+    populated_ = end;
+    return absl::OkStatus();
   }
 
   absl::Status RunNow(const Operation& operation, bool interruptible) {
@@ -105,6 +120,8 @@ class ShmCommunicator final : public Communicator {
   std::vector<ShmSender> senders_;
   std::vector<ShmReceiver> receivers_;
   std::vector<OperationLine> lines_;
+  std::mutex populate_mutex_;
+  size_t populated_ = 0;  // Bytes of the arena whose pages exist. Guarded by populate_mutex_.
 };
 
 }  // namespace

@@ -14,6 +14,7 @@
 #include <sys/stat.h>
 
 #include <algorithm>
+#include <cerrno>
 
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
@@ -97,11 +98,21 @@ class ShmGroup::Formation {
     SHEAF_ASSIGN_OR_RETURN(fd_, MakeSegment("sheaf-collective", size));
     SHEAF_ASSIGN_OR_RETURN(Mapping mapping, Mapping::Map(fd_.get(), 0, size, Access::kReadWrite));
     mapping.AdviseHugePages();
+    auto memory = std::make_shared<ShmGroup::OwnMemory>();
+    memory->mapping = std::move(mapping);
+    // Another number than the one that is published, which ends with the formation.
+    memory->fd = UniqueFd(fcntl(fd_.get(), F_DUPFD_CLOEXEC, 0));
+    if (!memory->fd.valid()) return absl::ErrnoToStatus(errno, "no descriptor for the group");
+    memory->in_children =
+        ChildMapping::Copy(memory->mapping.data(), memory->mapping.size(), memory->fd.get());
+    group_->own_memory_ = memory;
+    // What every operation needs; ShmSender takes what its pair needs.
+    SHEAF_RETURN_IF_ERROR(group_->Reserve(0, kPairOffset));
     group_->arena_offset_ = arena_offset;
     group_->members_.resize(static_cast<size_t>(options_.world_size));
     group_->bases_.resize(static_cast<size_t>(options_.world_size), nullptr);
     Member& member = group_->members_[options_.rank];
-    member.mapping = std::make_shared<Mapping>(std::move(mapping));
+    member.mapping = std::shared_ptr<Mapping>(memory, &memory->mapping);
     group_->bases_[options_.rank] = member.mapping->data();
     struct stat file = {};
     fstat(fd_.get(), &file);
@@ -129,9 +140,14 @@ class ShmGroup::Formation {
     SHEAF_RETURN_IF_ERROR(rendezvous_.Publish(options_.rank, published_, AnswerBy()));
     Nanos pause = kMillisecond;
     while (true) {
+      std::vector<int> ranks;
       for (int rank = 0; rank < options_.world_size; ++rank) {
-        if (Joined(rank)) continue;
-        SHEAF_RETURN_IF_ERROR(rank == options_.rank ? CheckOwn() : TryJoin(rank));
+        if (!Joined(rank)) ranks.push_back(rank);
+      }
+      SHEAF_ASSIGN_OR_RETURN(const Rendezvous::Found found, rendezvous_.Look(ranks, AnswerBy()));
+      for (size_t i = 0; i < ranks.size(); ++i) {
+        SHEAF_RETURN_IF_ERROR(ranks[i] == options_.rank ? CheckOwn(found[i])
+                                                        : TryJoin(ranks[i], found[i]));
       }
       if (AllJoined()) break;
       if (MonotonicNow() >= deadline_) return Missing();
@@ -165,9 +181,7 @@ class ShmGroup::Formation {
   }
 
   // What this rank published is still there; else somebody else claims its place.
-  absl::Status CheckOwn() {
-    SHEAF_ASSIGN_OR_RETURN(const std::optional<std::string> found,
-                           rendezvous_.Look(options_.rank, AnswerBy()));
+  absl::Status CheckOwn(const std::optional<std::string>& found) {
     if (found == published_) return absl::OkStatus();
     if (found.has_value()) {
       const absl::StatusOr<Publication> other = Decode(*found);
@@ -181,10 +195,8 @@ class ShmGroup::Formation {
     return rendezvous_.Publish(options_.rank, published_, AnswerBy());
   }
 
-  absl::Status TryJoin(int rank) {
+  absl::Status TryJoin(int rank, const std::optional<std::string>& found) {
     Peer& peer = peers_[rank];
-    SHEAF_ASSIGN_OR_RETURN(const std::optional<std::string> found,
-                           rendezvous_.Look(rank, AnswerBy()));
     // Withdrawn: it has formed the group, or has given up and may come again.
     if (!found.has_value() || *found == peer.bytes) return absl::OkStatus();
     peer.bytes = *found;
@@ -259,6 +271,8 @@ class ShmGroup::Formation {
       return stale("segment");
     }
     member.mapping = std::make_shared<Mapping>(std::move(mapping));
+    member.in_children =
+        ChildMapping::Nothing(member.mapping->data(), member.mapping->size());
     group_->bases_[rank] = member.mapping->data();
     group_->members_[rank] = std::move(member);
     return absl::OkStatus();

@@ -1,7 +1,10 @@
 // Copyright The Sheaf Authors. SPDX-License-Identifier: Apache-2.0
 #include "collective/shm_group.h"
 
+#include <fcntl.h>
+
 #include <algorithm>
+#include <cerrno>
 #include <cstring>
 
 #include "absl/strings/str_cat.h"
@@ -12,6 +15,14 @@ namespace sheaf {
 namespace {
 
 std::string Seconds(Nanos duration) { return absl::FormatDuration(absl::Nanoseconds(duration)); }
+
+absl::Status AllocateFile(int fd, size_t offset, size_t bytes) {
+  int result;
+  do {
+    result = fallocate(fd, 0, static_cast<off_t>(offset), static_cast<off_t>(bytes));
+  } while (result != 0 && errno == EINTR);
+  return result == 0 ? absl::OkStatus() : absl::ResourceExhaustedError(std::strerror(errno));
+}
 
 }  // namespace
 
@@ -33,6 +44,25 @@ ShmGroup::~ShmGroup() {
 }
 
 bool ShmGroup::Forked() const { return Forks() != fork_count_; }
+
+absl::Status ShmGroup::Reserve(size_t offset, size_t bytes) const {
+  constexpr size_t kStep = size_t{64} << 20;  // Other ranks take memory at the same time.
+  Mapping& mapping = own_memory_->mapping;
+  const size_t end = std::min(mapping.size(), RoundUpToPage(offset + bytes));
+  for (size_t at = offset / kPageBytes * kPageBytes; at < end;) {
+    const size_t step = std::min(kStep, end - at);
+    absl::Status status = options_.check_memory ? options_.check_memory(step) : absl::OkStatus();
+    if (status.ok()) status = mapping.Populate(at, step);
+    if (absl::IsUnimplemented(status)) status = AllocateFile(own_memory_->fd.get(), at, step);
+    if (!status.ok()) {
+      return absl::ResourceExhaustedError(
+          absl::StrCat("no memory for ", bytes, " bytes that rank ", rank(), " of the group '",
+                       options_.name, "' shares: ", status.message()));
+    }
+    at += step;
+  }
+  return absl::OkStatus();
+}
 
 uint64_t ShmGroup::OffsetOf(const void* address, size_t bytes) const {
   const std::byte* start = arena(rank());

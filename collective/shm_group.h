@@ -15,6 +15,8 @@
 #include "collective/process_identity.h"
 #include "collective/rank_page.h"
 #include "collective/rendezvous.h"
+#include "shm/child_mapping.h"
+#include "shm/segment.h"
 
 namespace sheaf {
 
@@ -60,6 +62,9 @@ class ShmGroup {
   }
   std::byte* arena(int rank) const { return base(rank) + arena_offset_; }
   size_t arena_bytes() const { return options_.arena_bytes; }
+  // Makes the pages of [offset, offset + bytes) of this rank's memory exist, so that a lack of memory
+  // is an error here and no kill by the kernel where they are first used. kResourceExhausted.
+  absl::Status Reserve(size_t offset, size_t bytes) const;
   // Where `address` lies in this rank's arena; kPrivate: not, or not all of `bytes`.
   uint64_t OffsetOf(const void* address, size_t bytes) const;
   // This rank's mapping, for those who outlive the group.
@@ -108,7 +113,13 @@ class ShmGroup {
 
   struct Member {
     std::shared_ptr<Mapping> mapping;
+    ChildMapping in_children;  // Of others: nothing. Ends before the mapping.
     ProcessPresence process;
+  };
+  struct OwnMemory {
+    Mapping mapping;
+    UniqueFd fd;
+    ChildMapping in_children;  // A copy: users' arrays lie here. Ends before the others.
   };
   class Formation;  // shm_formation.cc
 
@@ -127,6 +138,7 @@ class ShmGroup {
   uint64_t epoch_ = 0;
   size_t arena_offset_ = 0;
   const uint64_t fork_count_;  // When this was made.
+  std::shared_ptr<OwnMemory> own_memory_;
   std::vector<Member> members_;
   std::vector<std::byte*> bases_;
   mutable std::mutex failure_mutex_;

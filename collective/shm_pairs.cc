@@ -42,6 +42,12 @@ absl::Status ShmSender::Run(const Operation& operation, bool interruptible) {
   RingBell(bell, Lane::kControl);
   if (record_.input != kPrivate) return finished(message);
   const std::byte* const from = static_cast<const std::byte*>(operation.input);
+  if (!reserved_ && bytes > 0) {
+    SHEAF_RETURN_IF_ERROR(group_.Reserve(
+        kPairOffset + static_cast<size_t>(receiver_) * kPairSlots * kPairSlotBytes,
+        kPairSlots * kPairSlotBytes));
+    reserved_ = true;
+  }
   for (size_t done = 0; done < bytes; done += kPairSlotBytes) {
     if (chunks_ >= kPairSlots) {
       const uint64_t taken = chunks_ + 1 - kPairSlots;

@@ -28,6 +28,7 @@ class ShmSender {
   WaitLine line_;
   uint64_t sequence_ = 0;
   uint64_t chunks_ = 0;
+  bool reserved_ = false;  // The memory of the pair's slots.
 };
 
 class ShmReceiver {

@@ -2,6 +2,7 @@
 #include "gcs/actor_placement.h"
 
 #include <algorithm>
+#include <functional>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -107,12 +108,14 @@ ActorPlacement::Choice ActorPlacement::ChooseInGroup(const LeaseSpec& spec, Node
   }
   std::sort(nodes.begin(), nodes.end());
   nodes.erase(std::unique(nodes.begin(), nodes.end()), nodes.end());
+  // A bundle holds its room also on a node that drains: it is used when no other has one.
   std::erase_if(nodes, [&](NodeNumber node) {
-    const NodeView* seen = view_.Find(node);
-    return seen == nullptr || !seen->usable();
+    const proto::NodeInfo* info = nodes_.Find(node);
+    return info == nullptr || info->state() == proto::NodeInfo::DEAD || info->suspect();
   });
-  if (nodes.empty())
-    return {.words = absl::StrCat(name, ", whose nodes take no new work")};
+  const auto usable = [&](NodeNumber node) { return view_.nodes.at(node).usable(); };
+  if (std::any_of(nodes.begin(), nodes.end(), usable)) std::erase_if(nodes, std::not_fn(usable));
+  if (nodes.empty()) return {.words = absl::StrCat(name, ", whose nodes are not heard")};
   if (nodes.size() > 1) std::erase(nodes, avoid);
   return {.node = nodes[random_.Below(nodes.size())]};
 }

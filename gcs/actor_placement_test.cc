@@ -236,14 +236,42 @@ SCENARIO("an actor in a placement group goes to its bundle") {
     world.Report(world.nodes[0], id, 1, true);
     CHECK(world.Starts(id) == std::vector<std::pair<NodeNumber, uint32_t>>{{world.nodes[2], 2}});
   }
+  WHEN("the node with its bundle drains") {
+    const ActorId id = world.Make(lease);
+    world.Starts(id);
+    placed(0);
+    proto::GcsRequest drain;
+    drain.mutable_unregister_node()->set_node(world.nodes[2]);
+    drain.mutable_unregister_node()->set_drain_only(true);
+    world.Ask(world.driver, drain);
+    world.Report(world.nodes[0], id, 1, true);
+    THEN("it starts there all the same: the bundle is its own") {
+      CHECK(world.Starts(id) == std::vector<std::pair<NodeNumber, uint32_t>>{{world.nodes[2], 2}});
+    }
+  }
   WHEN("its creator's node is dead, so is it") {
-    world.AddJob(world.nodes[1]);
+    world.job = world.AddJob(world.nodes[1]);
     world.Pass(8 * kSecond, {world.nodes[1], world.nodes[2]});
     world.driver = {world.nodes[1], 1};
     const ActorId id = world.Make(lease);
     CHECK(world.Lookup(id).state() == proto::ActorInfo::DEAD);
     CHECK_THAT(world.Lookup(id).death().message(), Catch::Contains("was removed"));
   }
+}
+
+SCENARIO("a job that is over makes no detached actors, as its code is gone; one that left some does") {
+  PlacementWorld world(2);
+  const bool left_some = GENERATE(false, true);
+  proto::LeaseSpec elsewhere = PlacementWorld::Lease(1);
+  elsewhere.mutable_strategy()->set_kind(proto::Strategy::NODE_AFFINITY);
+  elsewhere.mutable_strategy()->set_node(world.nodes[1]);
+  if (left_some) world.Make(elsewhere);
+  world.AddJob(world.nodes[1]);
+  world.Pass(8 * kSecond, {world.nodes[1]});  // The driver's node dies.
+  world.driver = {world.nodes[1], 1};
+  world.Make(PlacementWorld::Lease(1));
+  CHECK_THAT(world.last_reply.message(),
+             left_some ? Catch::Equals("") : Catch::Equals("job 1 is over"));
 }
 
 SCENARIO("an actor bound to a node that is gone ends, and says so") {

@@ -115,8 +115,12 @@ void ActorService::Register(CallPtr call, const proto::RegisterActor& request) {
   }
   std::vector<std::string> latches = {ActorLatch(*id)};
   if (!request.name().empty()) latches.push_back(NameLatch(request.name_space(), request.name()));
+  const auto registered = [this, job = request.job(), detached = request.detached()] {
+    const auto at = registering_.find(job);
+    if (detached && at != registering_.end()) registering_.erase(at);
+  };
   context_.pipeline.Run(
-      std::move(call), std::move(latches), [this, id = *id, request]() -> Outcome {
+      std::move(call), std::move(latches), [this, id = *id, request, registered]() -> Outcome {
         Outcome outcome;
         if (const ActorEntry* known = table_.Find(id)) {
           *outcome.reply.mutable_actor() = known->info();
@@ -131,6 +135,16 @@ void ActorService::Register(CallPtr call, const proto::RegisterActor& request) {
           }
           *outcome.reply.mutable_actor() = holder->info();
           return outcome;
+        }
+        const proto::JobInfo* job = jobs_.Find(request.job());
+        if (request.detached()) {  // Its code goes with its job, or with the last such actor.
+          const bool runs = job != nullptr && job->state() == proto::JobInfo::RUNNING;
+          if (!runs && !KeepsJob(request.job())) {
+            outcome.reply = ErrorReply(ErrorKind::kInvalidArgument,
+                                       absl::StrCat("job ", request.job(), " is over"));
+            return outcome;
+          }
+          registering_.insert(request.job());
         }
         proto::ActorRecord record;
         proto::ActorInfo* info = record.mutable_info();
@@ -149,13 +163,15 @@ void ActorService::Register(CallPtr call, const proto::RegisterActor& request) {
         }
         *outcome.reply.mutable_actor() = *info;
         outcome.writes = {{Table::kActors, request.actor_id(), record.SerializeAsString()}};
-        outcome.apply = [this, id, record] {
+        outcome.apply = [this, id, record, registered] {
+          registered();
           ActorEntry& entry = table_.Put(id, record);
           Publish(entry.info());
           if (entry.info().detached() && active_) Order(id, entry);
         };
         return outcome;
-      });
+      },
+      registered);
 }
 
 void ActorService::Lookup(const CallPtr& call, const proto::LookupActor& request) const {
@@ -505,7 +521,13 @@ bool ActorService::AddSnapshot(std::string_view key, proto::Snapshot* snapshot) 
 }
 
 void ActorService::Tick() {
-  for (Happening& what : std::exchange(unrecorded_, {})) Happen(nullptr, std::move(what));
+  for (Happening& what : std::exchange(unrecorded_, {})) {
+    // Nor is an incarnation that has ended ordered again before that is on disk.
+    ActorEntry* entry = table_.Find(what.id);
+    if (entry != nullptr && entry->info().incarnation() == what.incarnation)
+      entry->next_order = Deadline(context_.clock.Now(), context_.options.repeat_after);
+    Happen(nullptr, std::move(what));
+  }
   for (auto& [id, death] : std::exchange(unended_, {})) EndNamed(nullptr, id, std::move(death));
   Trim();
   if (!active_) return;

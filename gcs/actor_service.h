@@ -52,6 +52,10 @@ class ActorService {
 
   const ActorTable& table() const { return table_; }
   uint64_t restarts() const { return restarts_; }
+  // A detached actor of `job` lives, or will as soon as it is on disk.
+  bool KeepsJob(JobNumber job) const {
+    return table_.HasDetachedOf(job) || registering_.contains(job);
+  }
 
  private:
   struct Happening {
@@ -84,6 +88,7 @@ class ActorService {
   std::set<ActorId> ending_;           // Some raylet has yet to say that an incarnation is gone.
   std::vector<Happening> unrecorded_;  // Did not get to disk: again at the next Tick.
   std::vector<std::pair<ActorId, proto::Death>> unended_;
+  std::multiset<JobNumber> registering_;  // Of detached actors on their way to the disk.
   uint64_t restarts_ = 0;
 };
 

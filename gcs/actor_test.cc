@@ -384,6 +384,22 @@ SCENARIO("a start that a draining node gives back costs no restart") {
   CHECK(world.Lookup(world.id).restarts() == 0);
 }
 
+SCENARIO("an incarnation whose end waits for a full disk is not ordered again") {
+  ActorWorld world;
+  world.Ask(world.driver, world.Registration("name", /*detached=*/true, /*max_restarts=*/0));
+  CHECK(world.Starts(world.node) == std::vector<uint32_t>{1});
+  world.storage().full = true;
+  auto report = world.Report(1);
+  report.mutable_died()->set_cause(proto::Death::NODE_DIED);  // The node takes no work.
+  world.SendReport(world.node, report);
+  world.Pass(5 * kSecond, {world.node});
+  CHECK(world.Starts(world.node).empty());
+  world.storage().full = false;
+  world.Pass(500 * kMillisecond, {world.node});
+  CHECK(world.Starts(world.node) == std::vector<uint32_t>{2});
+  CHECK(world.Lookup(world.id).restarts() == 0);
+}
+
 SCENARIO("a stale incarnation that turns up is ordered to end") {
   ActorWorld world;
   world.Ask(world.driver, world.Registration("name", /*detached=*/true, /*max_restarts=*/-1));
@@ -596,10 +612,9 @@ SCENARIO("dead actors are remembered up to a bound, in memory and on disk") {
 
 SCENARIO("the functions of an ended job stay as long as a detached actor of it lives") {
   ActorWorld world;
-  proto::GcsRequest put;
-  put.mutable_put_blob()->set_hash("hash");
-  put.mutable_put_blob()->set_data("code");
-  put.mutable_put_blob()->set_job(world.job);
+  world.Ask(world.driver, KvPut("users", "value"));
+  proto::GcsRequest put = KvPut("function", "code");
+  put.mutable_kv_put()->set_owner(world.job);
   world.Ask(world.driver, put);
   world.Ask(world.driver, world.Registration("name", /*detached=*/true));
   world.Started(world.node, 1);
@@ -607,9 +622,22 @@ SCENARIO("the functions of an ended job stay as long as a detached actor of it l
   gone.mutable_process_gone()->set_process(world.driver.packed());
   world.Ask(RayletOf(world.node), gone);
   CHECK(world.service().Stats().jobs == 0);
-  CHECK(world.service().Stats().blobs == 1);
+  CHECK(world.service().Stats().keys == 2);
+  SECTION("also over a restart of the GCS") {
+    world.Restart();
+    world.ReportNode(world.node, [&] {
+      proto::NodeReport report;
+      proto::ActorStateReport& actor = *report.add_actors();
+      actor.set_actor_id(world.id.Binary());
+      actor.set_incarnation(1);
+      actor.mutable_started()->set_process(ProcessId{world.node, 9}.packed());
+      return report;
+    }());
+    CHECK(world.service().Stats().keys == 2);
+  }
   world.Died(world.node, 1);
-  CHECK(world.service().Stats().blobs == 0);
+  CHECK(world.service().Stats().keys == 1);
+  for (const auto& [key, value] : world.disk()) CHECK(key.first != Table::kKeyOwners);
 }
 
 SCENARIO("when listings are full, what creators say of named actors counts all the same") {

@@ -6,6 +6,8 @@
 #include <sys/statvfs.h>
 #include <unistd.h>
 
+#include <algorithm>
+
 #include "base/unique_fd.h"
 
 namespace sheaf {
@@ -31,6 +33,13 @@ bool Ballast::Release() {
   struct stat now;
   return file.valid() && fstat(file.get(), &now) == 0 && now.st_size > 0 &&
          ftruncate(file.get(), 0) == 0;
+}
+
+bool Ballast::ReleaseSome(int64_t bytes) {
+  const UniqueFd file(open(path_.c_str(), O_RDWR | O_CLOEXEC | O_NOFOLLOW));
+  struct stat now;
+  return file.valid() && fstat(file.get(), &now) == 0 && now.st_size > 0 &&
+         ftruncate(file.get(), std::max<int64_t>(now.st_size - bytes, 0)) == 0;
 }
 
 }  // namespace sheaf

@@ -18,6 +18,8 @@ class Ballast {
   bool Take();
   // Gives the blocks back to the file system; true: there were some.
   bool Release();
+  // Gives back a part of it only; false: nothing is left.
+  bool ReleaseSome(int64_t bytes);
 
  private:
   const std::string path_;

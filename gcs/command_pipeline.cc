@@ -101,8 +101,9 @@ void CommandPipeline::Start(const CommandPtr& command) {
     if (const auto client = clients_.find(call->client); client != clients_.end())
       client->second.on_disk = true;
   }
-  CommitWithForgotten(
-      std::move(outcome->writes), [this, command, outcome](const absl::Status& status) {
+  Commit(
+      std::move(outcome->writes), outcome->vital,
+      [this, command, outcome](const absl::Status& status) {
         if (status.ok()) {
           Finish(command, outcome);
           return;
@@ -208,6 +209,13 @@ void CommandPipeline::ForgetNode(NodeNumber node) {
 
 void CommandPipeline::Tick() {
   if (forgotten_.size() >= kManyForgotten) CommitWithForgotten({}, [](const absl::Status&) {});
+}
+
+// What is vital goes alone: on a full disk it may be the last that fits.
+void CommandPipeline::Commit(WriteBatch writes, bool vital, Storage::Done done) {
+  if (!vital) return CommitWithForgotten(std::move(writes), std::move(done));
+  ++commits_;
+  storage_.CommitVital(std::move(writes), std::move(done));
 }
 
 void CommandPipeline::CommitWithForgotten(WriteBatch writes, Storage::Done done) {

@@ -38,6 +38,7 @@ struct Outcome {
   std::function<void()>
       apply;  // Changes the tables and tells others, once the writes are durable. May be empty.
   proto::GcsReply reply;  // Sent after `apply`.
+  bool vital = false;     // See Storage::CommitVital.
 };
 
 class CommandPipeline {
@@ -102,6 +103,7 @@ class CommandPipeline {
   void Confirm(Client& client, ProcessId id, uint64_t confirmed_up_to);
   void ForgetRows(ProcessId id, const Client& client);
   void CommitWithForgotten(WriteBatch writes, Storage::Done done);
+  void Commit(WriteBatch writes, bool vital, Storage::Done done);
   void Send(const Call& call, std::string_view reply);
 
   Storage& storage_;

@@ -19,8 +19,6 @@ metrics::CounterId CounterOf(GcsTable table) {
       return metrics::CounterId::kGcsActorOps;
     case GcsTable::kGroup:
       return metrics::CounterId::kGcsGroupOps;
-    case GcsTable::kFunction:
-      return metrics::CounterId::kGcsFunctionOps;
     case GcsTable::kKeyValue:
       return metrics::CounterId::kGcsKeyValueOps;
     case GcsTable::kSubscription:
@@ -53,7 +51,6 @@ void WriteGcsMetrics(const GcsStats& stats, metrics::Page& page) {
   gauge(metrics::GaugeId::kGcsRecovering, stats.recovering ? 1 : 0);
   gauge(metrics::GaugeId::kGcsInProgress, stats.in_progress);
   gauge(metrics::GaugeId::kGcsKeyValueBytes, stats.key_value_bytes);
-  gauge(metrics::GaugeId::kGcsBlobBytes, stats.blob_bytes);
   gauge(metrics::GaugeId::kNodesAlive, stats.nodes - stats.nodes_suspect - stats.nodes_draining);
   gauge(metrics::GaugeId::kNodesSuspect, stats.nodes_suspect);
   gauge(metrics::GaugeId::kNodesDraining, stats.nodes_draining);

@@ -10,8 +10,8 @@
 
 namespace sheaf {
 
-enum class GcsTable : uint8_t { kNode, kJob, kActor, kGroup, kFunction, kKeyValue, kSubscription };
-inline constexpr size_t kGcsTables = 7;
+enum class GcsTable : uint8_t { kNode, kJob, kActor, kGroup, kKeyValue, kSubscription };
+inline constexpr size_t kGcsTables = 6;
 
 struct GcsOperation {
   const char* name = nullptr;  // nullptr: no such operation.
@@ -84,10 +84,6 @@ constexpr GcsOperation OperationOf(proto::GcsRequest::BodyCase body) {
               .raylet_only = true};
     case R::kRemoveGroup:
       return {.name = "remove_group", .table = GcsTable::kGroup, .keep_answer = true};
-    case R::kPutBlob:
-      return {.name = "put_blob", .table = GcsTable::kFunction, .keep_answer = true};
-    case R::kGetBlob:
-      return {.name = "get_blob", .table = GcsTable::kFunction};
     case R::kKvPut:
       return {.name = "kv_put",
               .table = GcsTable::kKeyValue,
@@ -104,6 +100,10 @@ constexpr GcsOperation OperationOf(proto::GcsRequest::BodyCase body) {
       return {.name = "kv_keys", .table = GcsTable::kKeyValue};
     case R::kKvExists:
       return {.name = "kv_exists", .table = GcsTable::kKeyValue};
+    case R::kKvOwn:
+      return {.name = "kv_own", .table = GcsTable::kKeyValue, .keep_answer = true};
+    case R::kKvList:
+      return {.name = "kv_list", .table = GcsTable::kKeyValue};
     case R::kSubscribe:
       return {.name = "subscribe", .table = GcsTable::kSubscription};
     case R::kUnsubscribe:

@@ -28,9 +28,8 @@ struct GcsOptions {
   Nanos repeat_after = kSecond;  // Orders to raylets that nobody has answered are given again.
   size_t max_remembered =
       1000;  // Of each kind: dead nodes, ended jobs, dead actors, for listings and late questions.
-  uint64_t max_blob_bytes =
-      uint64_t{1} << 30;  // Functions and packages, all together: they are kept in memory.
-  uint64_t max_key_value_bytes = uint64_t{1} << 30;
+  uint64_t max_key_value_bytes =
+      uint64_t{1} << 30;  // Users' keys, functions and packages, all together: they are in memory.
 };
 
 // References to what GcsService owns or was given; all outlive its parts.

@@ -37,13 +37,12 @@ GcsService::GcsService(GcsOptions options, const Clock& clock, Storage& storage,
       nodes_(context_, [this](NodeNumber node) { OnNodeDead(node); }),
       jobs_(
           context_, [this](JobNumber job) { OnJobEnded(job); },
-          [this](JobNumber job) { return actors_.table().HasDetachedOf(job); }),
+          [this](JobNumber job) { return actors_.KeepsJob(job); }),
       groups_(context_, nodes_.table()),
       placement_(nodes_.table(), groups_.table(), random_),
       actors_(context_, nodes_.table(), jobs_.table(), placement_,
-              [this](JobNumber job) { ReleaseFunctions(job); }),
-      functions_(context_),
-      key_values_(context_) {}
+              [this](JobNumber job) { ReleaseKeys(job); }),
+      key_values_(context_, [this](JobNumber job) { return NeedsKeys(job); }) {}
 
 absl::Status GcsService::Start() {
   SHEAF_RETURN_IF_ERROR(
@@ -67,11 +66,11 @@ absl::Status GcsService::Start() {
           case Table::kGroups:
             groups_.Load(key, value);
             break;
-          case Table::kBlobs:
-            functions_.Load(key, value);
-            break;
           case Table::kKeyValues:
             key_values_.Load(key, value);
+            break;
+          case Table::kKeyOwners:
+            key_values_.LoadOwner(key);
             break;
           case Table::kAnswers:
             pipeline_.Load(key, value);
@@ -96,7 +95,7 @@ absl::Status GcsService::Start() {
 
 void GcsService::CommitTerm() {
   term_in_progress_ = true;
-  storage_.Commit(
+  storage_.CommitVital(
       {{Table::kMeta, kClusterIdKey, cluster_id_}, {Table::kMeta, kTermKey, RowKey(term_)}},
       [this](const absl::Status& status) {
         term_in_progress_ = false;  // On a full disk Tick tries again.
@@ -149,6 +148,11 @@ void GcsService::Handle(ProcessId from, proto::GcsRequest request) {
   }
   ++requests_[request.body_case()];
   if (!IsAllowed({from, client, request.sequence()}, request.body_case())) return;
+  // What the links of a node say in its raylet's name (NodeConnections::ReportUnheard) goes on when
+  // that raylet hangs.
+  const bool of_links = request.has_unregister_node() && request.unregister_node().node() != 0 &&
+                        request.unregister_node().node() != from.node && request.sequence() == 0;
+  if (!of_links) nodes_.OnHeard(from.node);
   if (recovering_ && operation.waits_for_reports) {
     ++deferrals_;
     if (deferred_.size() < kMaxWaiting) deferred_.emplace_back(from, std::move(request));
@@ -214,8 +218,8 @@ void GcsService::Dispatch(CallPtr call, const proto::GcsRequest& request) {
       return pipeline_.Answer(call, std::move(reply));
     }
     default:
-      return request.body_case() < R::kPutBlob ? DispatchActorOrGroup(std::move(call), request)
-                                               : DispatchKeyOrBlob(std::move(call), request);
+      return request.body_case() < R::kKvPut ? DispatchActorOrGroup(std::move(call), request)
+                                             : DispatchKeyValue(std::move(call), request);
   }
 }
 
@@ -251,13 +255,9 @@ void GcsService::DispatchActorOrGroup(CallPtr call, const proto::GcsRequest& req
   }
 }
 
-void GcsService::DispatchKeyOrBlob(CallPtr call, const proto::GcsRequest& request) {
+void GcsService::DispatchKeyValue(CallPtr call, const proto::GcsRequest& request) {
   using R = proto::GcsRequest;
   switch (request.body_case()) {
-    case R::kPutBlob:
-      return functions_.Put(std::move(call), request.put_blob());
-    case R::kGetBlob:
-      return functions_.Get(call, request.get_blob());
     case R::kKvPut:
       return key_values_.Put(std::move(call), request.kv_put());
     case R::kKvGet:
@@ -268,6 +268,10 @@ void GcsService::DispatchKeyOrBlob(CallPtr call, const proto::GcsRequest& reques
       return key_values_.Keys(call, request.kv_keys());
     case R::kKvExists:
       return key_values_.Exists(call, request.kv_exists());
+    case R::kKvOwn:
+      return key_values_.Own(std::move(call), request.kv_own());
+    case R::kKvList:
+      return key_values_.List(call, request.kv_list());
     default:
       return;  // OperationOf knows no others.
   }
@@ -352,7 +356,7 @@ void GcsService::CheckRecovered() {
   jobs_.EndWhere([this](ProcessId driver) { return !nodes_.table().IsMember(driver.node); });
   actors_.Activate();
   groups_.Activate();
-  for (const JobNumber job : functions_.table().Jobs()) ReleaseFunctions(job);
+  for (const JobNumber job : key_values_.table().Owners()) ReleaseKeys(job);
   for (auto& [from, request] : std::exchange(deferred_, {})) Handle(from, std::move(request));
 }
 
@@ -376,15 +380,18 @@ void GcsService::OnNodeDead(NodeNumber node) {
 
 void GcsService::OnJobEnded(JobNumber job) {
   actors_.OnJobEnded(job);
-  ReleaseFunctions(job);
+  ReleaseKeys(job);
 }
 
 // A detached actor outlives its job and may restart: it needs the code.
-void GcsService::ReleaseFunctions(JobNumber job) {
-  if (recovering_ || job == 0) return;
+bool GcsService::NeedsKeys(JobNumber job) const {
   const proto::JobInfo* info = jobs_.table().Find(job);
-  const bool is_running = info != nullptr && info->state() == proto::JobInfo::RUNNING;
-  if (!is_running && !actors_.table().HasDetachedOf(job)) functions_.Release(job);
+  return (info != nullptr && info->state() == proto::JobInfo::RUNNING) ||
+         actors_.KeepsJob(job);
+}
+
+void GcsService::ReleaseKeys(JobNumber job) {
+  if (!recovering_ && !NeedsKeys(job)) key_values_.Release(job);
 }
 
 void GcsService::Tick() {
@@ -400,7 +407,7 @@ void GcsService::Tick() {
   pipeline_.Tick();
   if (clock_.Now() < next_sweep_) return;
   next_sweep_ = Deadline(clock_.Now(), kSweepPeriod);
-  for (const JobNumber job : functions_.table().Jobs()) ReleaseFunctions(job);
+  for (const JobNumber job : key_values_.table().Owners()) ReleaseKeys(job);
 }
 
 GcsStats GcsService::Stats() const {
@@ -450,8 +457,6 @@ GcsStats GcsService::Stats() const {
   stats.groups = groups_.table().all().size();
   stats.keys = key_values_.table().size();
   stats.key_value_bytes = key_values_.table().bytes();
-  stats.blobs = functions_.table().size();
-  stats.blob_bytes = functions_.table().bytes();
   stats.term = term_;
   stats.read_only = storage_.read_only();
   stats.recovering = recovering_;

@@ -23,7 +23,6 @@
 #include "gcs/actor_placement.h"
 #include "gcs/actor_service.h"
 #include "gcs/command_pipeline.h"
-#include "gcs/function_service.h"
 #include "gcs/gcs_operations.h"
 #include "gcs/gcs_options.h"
 #include "gcs/group_service.h"
@@ -61,8 +60,6 @@ struct GcsStats {
   uint64_t groups = 0;
   uint64_t keys = 0;
   uint64_t key_value_bytes = 0;
-  uint64_t blobs = 0;
-  uint64_t blob_bytes = 0;
   uint64_t term = 0;
   bool read_only = false;
   bool recovering = false;
@@ -101,13 +98,14 @@ class GcsService {
   bool IsAllowed(const Call& call, Body body);
   void Dispatch(CallPtr call, const proto::GcsRequest& request);
   void DispatchActorOrGroup(CallPtr call, const proto::GcsRequest& request);
-  void DispatchKeyOrBlob(CallPtr call, const proto::GcsRequest& request);
+  void DispatchKeyValue(CallPtr call, const proto::GcsRequest& request);
   void Subscribe(const CallPtr& call, const proto::Subscribe& request);
   void OnNodeReport(const CallPtr& call, const proto::NodeReport& report);
   void OnProcessGone(ProcessId process, const proto::Death& death);
   void OnNodeDead(NodeNumber node);
   void OnJobEnded(JobNumber job);
-  void ReleaseFunctions(JobNumber job);
+  bool NeedsKeys(JobNumber job) const;
+  void ReleaseKeys(JobNumber job);
   void CheckRecovered();
 
   const GcsOptions options_;
@@ -125,7 +123,6 @@ class GcsService {
   GroupService groups_;
   ActorPlacement placement_;
   ActorService actors_;
-  FunctionService functions_;
   KeyValueService key_values_;
 
   bool serving_ = false;  // The term is durable.

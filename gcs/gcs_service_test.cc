@@ -98,7 +98,7 @@ SCENARIO("nothing is answered before the term is durable, and each start has a t
   GIVEN("a disk that is full when the GCS starts") {
     InlineExecutor executor;
     MemoryStorage storage(world.disk(), executor);
-    storage.full = true;
+    storage.full = storage.no_reserve = true;
     SeededRandom random(2);
     RecordingTransport transport;
     GcsService service({}, world.clock, storage, transport, random);

@@ -8,7 +8,7 @@ namespace sheaf {
 
 void HealthMonitor::Add(NodeNumber node) { nodes_[node] = {clock_.Now()}; }
 
-bool HealthMonitor::OnHeartbeat(NodeNumber node) {
+bool HealthMonitor::OnHeard(NodeNumber node) {
   const auto found = nodes_.find(node);
   if (found == nodes_.end()) return false;
   found->second.last_heard = clock_.Now();

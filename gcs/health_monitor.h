@@ -1,5 +1,5 @@
 // Copyright The Sheaf Authors. SPDX-License-Identifier: Apache-2.0
-// Which nodes are alive, by their heartbeats on the monotonic clock. Pure: called by the GCS loop
+// Which nodes are alive, by what they say, on the monotonic clock. Pure: called by the GCS loop
 // and by tests/sim.
 #pragma once
 
@@ -30,8 +30,9 @@ class HealthMonitor {
   // A node counts as heard of when it is added.
   void Add(NodeNumber node);
   void Remove(NodeNumber node) { nodes_.erase(node); }
-  // True: it was suspect and is healthy again. Nodes that were not added, or are dead, are ignored.
-  bool OnHeartbeat(NodeNumber node);
+  // The node has said something. True: it was suspect and is healthy again. Nodes that were not
+  // added, or are dead, are ignored.
+  bool OnHeard(NodeNumber node);
   bool IsHealthy(NodeNumber node) const;
   // What has changed since the last Tick, in the order of the numbers. A dead node is reported
   // once, then forgotten. After a pause of this process the time of the pause counts for nobody:

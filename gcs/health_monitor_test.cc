@@ -22,7 +22,7 @@ SCENARIO("a silent node is suspect after one second and dead, once, after five")
   std::vector<Nanos> times;
   for (int step = 1; step <= 70; ++step) {
     clock.Advance(kStep);
-    monitor.OnHeartbeat(1);
+    monitor.OnHeard(1);
     for (const auto& change : monitor.Tick()) {
       changes.push_back(change);
       times.push_back(step * kStep);
@@ -32,7 +32,7 @@ SCENARIO("a silent node is suspect after one second and dead, once, after five")
   CHECK(times == std::vector<Nanos>{kSecond, 5 * kSecond});
   CHECK(monitor.IsHealthy(1));
   CHECK_FALSE(monitor.IsHealthy(2));
-  CHECK_FALSE(monitor.OnHeartbeat(2));
+  CHECK_FALSE(monitor.OnHeard(2));
 }
 
 SCENARIO("a suspect node that is heard again is healthy, and no longer on its way to death") {
@@ -44,8 +44,8 @@ SCENARIO("a suspect node that is heard again is healthy, and no longer on its wa
     monitor.Tick();
   }
   CHECK_FALSE(monitor.IsHealthy(1));
-  CHECK(monitor.OnHeartbeat(1));
-  CHECK_FALSE(monitor.OnHeartbeat(1));
+  CHECK(monitor.OnHeard(1));
+  CHECK_FALSE(monitor.OnHeard(1));
   Changes changes;
   for (int step = 0; step < 49; ++step) {
     clock.Advance(kStep);

@@ -120,6 +120,7 @@ void JobService::End(CallPtr call, JobNumber job, JobEvent event) {
         info.set_state(*next);
         Outcome outcome;
         outcome.writes = {{Table::kJobs, RowKey(job), info.SerializeAsString()}};
+        outcome.vital = true;
         outcome.apply = [this, info] {
           table_.Put(info);
           Publish(info);

@@ -1,16 +1,22 @@
 // Copyright The Sheaf Authors. SPDX-License-Identifier: Apache-2.0
 #include "gcs/key_value_service.h"
 
+#include <algorithm>
+#include <cstdint>
+#include <set>
 #include <utility>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
 #include "gcs/reply.h"
+#include "gcs/row_key.h"
 
 namespace sheaf {
 namespace {
 
 constexpr size_t kMaxReplyBytes = 48 << 20;  // A frame has at most 64 MiB.
+constexpr uint32_t kListedKeys = 10'000;
+constexpr size_t kMaxListedBytes = 16 << 20;
 
 proto::GcsReply Invalid(absl::string_view message) {
   return ErrorReply(ErrorKind::kInvalidArgument, std::string(message));
@@ -18,7 +24,21 @@ proto::GcsReply Invalid(absl::string_view message) {
 
 std::string KeyLatch(const std::string& row) { return "kv/" + row; }
 
+// The row on disk that says that `job` owns `row`.
+std::string OwnerRow(JobNumber job, std::string_view row) {
+  return RowKey(job) + std::string(row);
+}
+
+std::string IsOver(JobNumber job) {
+  return absl::StrCat("job ", job, " is over, or none: it can own no keys");
+}
+
 }  // namespace
+
+void KeyValueService::LoadOwner(std::string_view owner_row) {
+  const auto job = NumberFromRowKey<uint32_t>(owner_row.substr(0, sizeof(uint32_t)));
+  if (job) table_.AddOwner(owner_row.substr(sizeof(uint32_t)), *job);
+}
 
 void KeyValueService::Load(std::string_view row, std::string_view value) {
   table_.Put(std::string(row), std::string(value));
@@ -35,49 +55,127 @@ void KeyValueService::Put(CallPtr call, const proto::KvPut& request) {
   }
   context_.pipeline.Run(
       std::move(call), {KeyLatch(*row)},
-      [this, row = *row, value = request.value(), overwrite = request.overwrite()]() -> Outcome {
+      [this, row = *row, value = request.value(), overwrite = request.overwrite(),
+       owner = request.owner()]() -> Outcome {
+        if (owner != 0 && !may_own_(owner)) return {{}, nullptr, Invalid(IsOver(owner))};
         Outcome outcome;
-        const bool added = table_.Find(row) == nullptr;
+        const std::string* old = table_.Find(row);
+        const bool added = old == nullptr;
+        const bool written = added || overwrite;
         outcome.reply.mutable_kv_put()->set_added(added);
-        if (!added && !overwrite) return outcome;
-        if (table_.bytes() + row.size() + value.size() > context_.options.max_key_value_bytes) {
-          return {{},
-                  nullptr,
-                  Invalid(absl::StrCat("the key-value store is full: ", table_.bytes(), " of ",
-                                       context_.options.max_key_value_bytes,
-                                       " bytes; delete some keys"))};
-        }
-        outcome.writes = {{Table::kKeyValues, row, value}};
-        outcome.apply = [this, row, value] {
-          Publish(row, &value);
-          table_.Put(row, value);
+        const size_t used = table_.bytes() - (added ? 0 : row.size() + old->size());
+        if (written && used + row.size() + value.size() > context_.options.max_key_value_bytes)
+          return {{}, nullptr, Invalid(Full(row.size() + value.size()))};
+        if (written) outcome.writes.push_back({Table::kKeyValues, row, value});
+        std::vector<JobNumber> gone;
+        const std::set<JobNumber>& owners = table_.OwnersOf(row);
+        if (owner == 0 && written) gone.assign(owners.begin(), owners.end());
+        for (const JobNumber job : gone)
+          outcome.writes.push_back({Table::kKeyOwners, OwnerRow(job, row), std::nullopt});
+        // What stays until it is deleted stays so.
+        const bool owns = owner != 0 && (added || !owners.empty()) && !owners.contains(owner);
+        if (owns) outcome.writes.push_back({Table::kKeyOwners, OwnerRow(owner, row), ""});
+        outcome.apply = [this, row, value = written ? value : std::string(), written, owns, owner,
+                         gone = std::move(gone)] {
+          if (written) {
+            Publish(row, &value);
+            table_.Put(row, value);
+          }
+          for (const JobNumber job : gone) table_.RemoveOwner(row, job);
+          if (owns) table_.AddOwner(row, owner);
         };
         return outcome;
       });
 }
 
+std::string KeyValueService::Full(size_t wanted) const {
+  return absl::StrCat("the key-value store is full: ", table_.bytes(), " of ",
+                      context_.options.max_key_value_bytes, " bytes, of which ",
+                      table_.OwnedBytes(),
+                      " are functions, packages and groups of jobs, and go with these; ", wanted,
+                      " more do not fit. `sheaf kv list` shows what is there and whose it is: "
+                      "delete keys with `sheaf kv delete`, end jobs and detached actors, or keep "
+                      "large data in the object store or in files");
+}
+
+void KeyValueService::Own(CallPtr call, const proto::KvOwn& request) {
+  std::vector<std::string> rows, latches;
+  for (const std::string& key : request.keys()) {
+    absl::StatusOr<std::string> row = KeyValueTable::RowOf(request.name_space(), key);
+    if (!row.ok()) return context_.pipeline.Answer(call, Invalid(row.status().message()));
+    latches.push_back(KeyLatch(*row));
+    rows.push_back(*std::move(row));
+  }
+  context_.pipeline.Run(
+      std::move(call), std::move(latches),
+      [this, rows = std::move(rows), owner = request.owner()]() -> Outcome {
+        if (!may_own_(owner)) return {{}, nullptr, Invalid(IsOver(owner))};
+        Outcome outcome;
+        uint64_t there = 0;
+        std::vector<std::string> added;
+        for (const std::string& row : rows) {
+          if (table_.Find(row) == nullptr) continue;
+          ++there;
+          const std::set<JobNumber>& owners = table_.OwnersOf(row);
+          if (!owners.empty() && !owners.contains(owner)) added.push_back(row);
+        }
+        outcome.reply.mutable_kv_count()->set_count(there);
+        if (there != rows.size()) return outcome;
+        for (const std::string& row : added)
+          outcome.writes.push_back({Table::kKeyOwners, OwnerRow(owner, row), ""});
+        outcome.apply = [this, owner, added = std::move(added)] {
+          for (const std::string& row : added) table_.AddOwner(row, owner);
+        };
+        return outcome;
+      });
+}
+
+void KeyValueService::Release(JobNumber job) {
+  for (const std::string& row : table_.RowsOf(job)) {
+    context_.pipeline.Run(nullptr, {KeyLatch(row)}, [this, row, job]() -> Outcome {
+      const std::set<JobNumber>& owners = table_.OwnersOf(row);
+      if (!owners.contains(job)) return {};
+      if (owners.size() == 1) return Erasing({row});
+      Outcome outcome;
+      outcome.writes = {{Table::kKeyOwners, OwnerRow(job, row), std::nullopt}};
+      outcome.apply = [this, row, job] { table_.RemoveOwner(row, job); };
+      return outcome;
+    });
+  }
+}
+
+Outcome KeyValueService::Erasing(std::vector<std::string> rows) {
+  Outcome outcome;
+  for (const std::string& row : rows) {
+    outcome.writes.push_back({Table::kKeyValues, row, std::nullopt});
+    for (const JobNumber job : table_.OwnersOf(row))
+      outcome.writes.push_back({Table::kKeyOwners, OwnerRow(job, row), std::nullopt});
+  }
+  outcome.apply = [this, rows = std::move(rows)] {
+    for (const std::string& row : rows) {
+      if (table_.Find(row) != nullptr) Publish(row, nullptr);
+      table_.Erase(row);
+    }
+  };
+  return outcome;
+}
+
 void KeyValueService::Delete(CallPtr call, const proto::KvDelete& request) {
   const absl::StatusOr<std::string> row = KeyValueTable::RowOf(request.name_space(), request.key());
   if (!row.ok()) return context_.pipeline.Answer(call, Invalid(row.status().message()));
-  const auto rows = [this, row = *row, prefix = request.prefix()]() -> std::vector<std::string> {
-    if (prefix) return table_.WithPrefix(row);
-    return table_.Find(row) == nullptr ? std::vector<std::string>() : std::vector{row};
-  };
+  // Those of a prefix that are there now: a key that comes while these wait has no latch here.
+  const std::vector<std::string> asked =
+      request.prefix() ? table_.WithPrefix(*row) : std::vector{*row};
   std::vector<std::string> latches;
-  for (const std::string& one : request.prefix() ? rows() : std::vector{*row})
-    latches.push_back(KeyLatch(one));
-  context_.pipeline.Run(std::move(call), std::move(latches), [this, rows]() -> Outcome {
-    Outcome outcome;
-    std::vector<std::string> gone = rows();
-    outcome.reply.mutable_kv_count()->set_count(gone.size());
-    for (const std::string& one : gone)
-      outcome.writes.push_back({Table::kKeyValues, one, std::nullopt});
-    outcome.apply = [this, gone = std::move(gone)] {
-      for (const std::string& one : gone) {
-        if (table_.Find(one) != nullptr) Publish(one, nullptr);
-        table_.Erase(one);
-      }
-    };
+  for (const std::string& one : asked) latches.push_back(KeyLatch(one));
+  context_.pipeline.Run(std::move(call), std::move(latches), [this, asked]() -> Outcome {
+    std::vector<std::string> gone;
+    for (const std::string& one : asked) {
+      if (table_.Find(one) != nullptr) gone.push_back(one);
+    }
+    const size_t count = gone.size();
+    Outcome outcome = Erasing(std::move(gone));
+    outcome.reply.mutable_kv_count()->set_count(count);
     return outcome;
   });
 }
@@ -116,6 +214,38 @@ void KeyValueService::Keys(const CallPtr& call, const proto::KvKeys& request) co
   if (bytes > kMaxReplyBytes) {
     reply = Invalid("the keys have more than 48 MiB; ask with a longer prefix");
   }
+  context_.pipeline.Answer(call, std::move(reply));
+}
+
+void KeyValueService::List(const CallPtr& call, const proto::KvList& request) const {
+  const absl::StatusOr<std::string> row =
+      KeyValueTable::RowOf(request.name_space(), request.prefix());
+  if (!row.ok()) return context_.pipeline.Answer(call, Invalid(row.status().message()));
+  proto::GcsReply reply;
+  proto::KvListing* list = reply.mutable_kv_listing();
+  const int limit = static_cast<int>(
+      std::min(request.limit() == 0 ? kListedKeys : request.limit(), uint32_t{INT32_MAX}));
+  size_t listed = 0;
+  uint64_t keys = 0, bytes = 0;
+  table_.VisitPrefix(request.all_name_spaces() ? std::string() : *row,
+                     [&](const std::string& found, const std::string& value) {
+                       const std::string_view key = KeyValueTable::KeyOf(found);
+                       if (!key.starts_with(request.prefix())) return;
+                       ++keys;
+                       bytes += value.size();
+                       const std::set<JobNumber>& owners = table_.OwnersOf(found);
+                       if (list->entries_size() >= limit || listed > kMaxListedBytes) return;
+                       listed += found.size() + 5 * owners.size() + 16;
+                       proto::KvListing::Entry* entry = list->add_entries();
+                       entry->set_name_space(std::string(KeyValueTable::NameSpaceOf(found)));
+                       entry->set_key(std::string(key));
+                       entry->set_bytes(value.size());
+                       for (const JobNumber job : owners) entry->add_owners(job);
+                     });
+  list->set_keys(keys);
+  list->set_bytes(bytes);
+  list->set_store_bytes(table_.bytes());
+  list->set_store_capacity(context_.options.max_key_value_bytes);
   context_.pipeline.Answer(call, std::move(reply));
 }
 

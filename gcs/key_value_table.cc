@@ -47,16 +47,59 @@ std::vector<std::string> KeyValueTable::WithPrefix(std::string_view row_prefix) 
 }
 
 void KeyValueTable::Put(std::string row, std::string value) {
-  Erase(row);
-  bytes_ += row.size() + value.size();
-  rows_.emplace(std::move(row), std::move(value));
+  const auto [at, added] = rows_.try_emplace(std::move(row));
+  if (added) bytes_ += at->first.size();
+  bytes_ += value.size() - at->second.size();
+  at->second = std::move(value);
 }
 
 void KeyValueTable::Erase(std::string_view row) {
   const auto found = rows_.find(row);
   if (found == rows_.end()) return;
+  for (const JobNumber job : std::set<JobNumber>(OwnersOf(row))) RemoveOwner(row, job);
   bytes_ -= found->first.size() + found->second.size();
   rows_.erase(found);
+}
+
+const std::set<JobNumber>& KeyValueTable::OwnersOf(std::string_view row) const {
+  static const std::set<JobNumber>& none = *new std::set<JobNumber>();
+  const auto found = owners_.find(row);
+  return found == owners_.end() ? none : found->second;
+}
+
+void KeyValueTable::AddOwner(std::string_view row, JobNumber job) {
+  if (Find(row) == nullptr) return;
+  owners_[std::string(row)].insert(job);
+  by_owner_[job].emplace(row);
+}
+
+void KeyValueTable::RemoveOwner(std::string_view row, JobNumber job) {
+  if (const auto found = owners_.find(row); found != owners_.end()) {
+    found->second.erase(job);
+    if (found->second.empty()) owners_.erase(found);
+  }
+  if (const auto found = by_owner_.find(job); found != by_owner_.end()) {
+    if (const auto at = found->second.find(row); at != found->second.end()) found->second.erase(at);
+    if (found->second.empty()) by_owner_.erase(found);
+  }
+}
+
+std::vector<std::string> KeyValueTable::RowsOf(JobNumber job) const {
+  const auto found = by_owner_.find(job);
+  if (found == by_owner_.end()) return {};
+  return {found->second.begin(), found->second.end()};
+}
+
+std::set<JobNumber> KeyValueTable::Owners() const {
+  std::set<JobNumber> jobs;
+  for (const auto& [job, rows] : by_owner_) jobs.insert(job);
+  return jobs;
+}
+
+uint64_t KeyValueTable::OwnedBytes() const {
+  uint64_t bytes = 0;
+  for (const auto& [row, jobs] : owners_) bytes += row.size() + Find(row)->size();
+  return bytes;
 }
 
 }  // namespace sheaf

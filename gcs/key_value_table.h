@@ -1,16 +1,19 @@
 // Copyright The Sheaf Authors. SPDX-License-Identifier: Apache-2.0
-// Users' keys and values, by name space. Pure: what a command would write is computed first
-// (kv_handlers.cc runs it through the pipeline), and applied once it is durable.
+// Keys and values, by name space, and the jobs that own them; those of users have no owner. Pure: what
+// a command would write is computed first (key_value_service.cc runs it through the pipeline), and
+// applied once it is durable.
 #pragma once
 
 #include <cstdint>
-#include <optional>
+#include <map>
+#include <set>
 #include <string>
 #include <string_view>
 #include <vector>
 
 #include "absl/container/btree_map.h"
 #include "absl/status/statusor.h"
+#include "base/ids.h"
 
 namespace sheaf {
 
@@ -30,8 +33,17 @@ class KeyValueTable {
   // Rows that begin with the row of a name space and a prefix, in byte order.
   std::vector<std::string> WithPrefix(std::string_view row_prefix) const;
   void Put(std::string row, std::string value);
+  // With its owners.
   void Erase(std::string_view row);
-  template <class Visit>  // Visit(row, value).
+  // Who owns a row of the table; empty: nobody, it stays until it is deleted.
+  const std::set<JobNumber>& OwnersOf(std::string_view row) const;
+  void AddOwner(std::string_view row, JobNumber job);
+  void RemoveOwner(std::string_view row, JobNumber job);
+  std::vector<std::string> RowsOf(JobNumber job) const;
+  std::set<JobNumber> Owners() const;
+  // Keys and values that have owners. Visits them all.
+  uint64_t OwnedBytes() const;
+  template <class Visit>  // Visit(row, value). An empty prefix: all.
   void VisitPrefix(std::string_view row_prefix, Visit visit) const {
     for (auto at = rows_.lower_bound(row_prefix);
          at != rows_.end() && at->first.starts_with(row_prefix); ++at) {
@@ -44,6 +56,8 @@ class KeyValueTable {
 
  private:
   absl::btree_map<std::string, std::string, std::less<>> rows_;
+  absl::btree_map<std::string, std::set<JobNumber>, std::less<>> owners_;  // None is empty.
+  std::map<JobNumber, std::set<std::string, std::less<>>> by_owner_;
   uint64_t bytes_ = 0;  // Keys and values.
 };
 

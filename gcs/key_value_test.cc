@@ -106,44 +106,155 @@ SCENARIO("what is too large is refused") {
   CHECK(Is(world.Ask({node, 1}, KvPut("l", std::string(60, 'v'))), ErrorKind::kInvalidArgument));
 }
 
-SCENARIO("functions are put once and go with the last job that needs them") {
-  GcsWorld world;
+SCENARIO("a full store says what fills it and what to do") {
+  GcsWorld world({.max_key_value_bytes = 200});
   const NodeNumber node = world.AddNode();
-  const JobNumber first = world.AddJob(node, 1);
-  const JobNumber second = world.AddJob(node, 2);
-  const auto put = [&](uint32_t process, JobNumber job, const std::string& data) {
+  const JobNumber job = world.AddJob(node, 1);
+  proto::GcsRequest put = KvPut("function", std::string(50, 'v'));
+  put.mutable_kv_put()->set_owner(job);
+  world.Ask({node, 1}, put);
+  world.Ask({node, 1}, KvPut("k", std::string(60, 'v')));
+  const proto::GcsReply full = world.Ask({node, 1}, KvPut("l", std::string(90, 'v')));
+  CHECK(Is(full, ErrorKind::kInvalidArgument));
+  for (const char* words : {"131 of 200 bytes", "64 are functions, packages", "97 more", "sheaf kv list"})
+    CHECK_THAT(full.message(), Catch::Contains(words));
+  // What takes the place of another value needs only the difference.
+  CHECK(Is(world.Ask({node, 1}, KvPut("k", std::string(120, 'v'))), ErrorKind::kNone));
+}
+
+namespace {
+
+// Jobs that own keys.
+struct OwnersWorld : GcsWorld {
+  proto::GcsReply Put(JobNumber job, const std::string& key, const std::string& value = "code",
+                      bool overwrite = false) {
+    proto::GcsRequest request = KvPut(key, value, overwrite);
+    request.mutable_kv_put()->set_owner(job);
+    return Ask({node, job}, request);
+  }
+  uint64_t Own(JobNumber job, const std::vector<std::string>& keys) {
     proto::GcsRequest request;
-    request.mutable_put_blob()->set_hash("hash");
-    request.mutable_put_blob()->set_data(data);
-    request.mutable_put_blob()->set_job(job);
-    return world.Ask({node, process}, request);
-  };
-  const auto finish = [&](uint32_t process, JobNumber job) {
+    request.mutable_kv_own()->set_name_space("ns");
+    for (const std::string& key : keys) request.mutable_kv_own()->add_keys(key);
+    request.mutable_kv_own()->set_owner(job);
+    return Ask({node, job}, request).kv_count().count();
+  }
+  void Finish(JobNumber job) {
     proto::GcsRequest request;
     request.mutable_finish_job()->set_job(job);
-    return world.Ask({node, process}, request);
-  };
-  proto::GcsRequest get;
-  get.mutable_get_blob()->set_hash("hash");
-  CHECK(Is(world.Ask({node, 1}, get), ErrorKind::kNotFound));
-  CHECK(Is(put(1, first, "code"), ErrorKind::kNone));
-  const int commits = world.storage().commits;
-  CHECK(Is(put(1, first, "code"), ErrorKind::kNone));
-  CHECK(world.storage().commits == commits);
-  CHECK(Is(put(2, second, "code"), ErrorKind::kNone));
-  CHECK(Is(put(2, second, "other code"), ErrorKind::kInvalidArgument));
-  CHECK(Is(finish(1, first), ErrorKind::kNone));
-  world.Restart();
-  world.ReportNode(node, [&] {
+    CHECK(Is(Ask({node, job}, request), ErrorKind::kNone));
+  }
+  // And it says that the drivers of these jobs live.
+  void RestartWith(const std::vector<JobNumber>& jobs) {
+    Restart();
     proto::NodeReport report;
-    report.add_processes(ProcessId{node, 2}.packed());
-    return report;
-  }());
-  CHECK(world.Ask({node, 1}, get).blob().data() == "code");
-  CHECK(Is(finish(2, second), ErrorKind::kNone));
-  CHECK(Is(world.Ask({node, 1}, get), ErrorKind::kNotFound));
-  CHECK(world.service().Stats().blob_bytes == 0);
-  for (const auto& [key, value] : world.disk()) CHECK(key.first != Table::kBlobs);
+    for (const JobNumber job : jobs) report.add_processes(ProcessId{node, job}.packed());
+    ReportNode(node, report);
+  }
+  bool Has(const std::string& key) { return Ask({node, 1}, KvGet(key)).kv_values().entries_size() == 1; }
+  size_t OwnerRows() {
+    size_t rows = 0;
+    for (const auto& [key, value] : disk()) rows += key.first == Table::kKeyOwners;
+    return rows;
+  }
+
+  const NodeNumber node = AddNode();
+  const JobNumber first = AddJob(node, 1);
+  const JobNumber second = AddJob(node, 2);
+};
+
+}  // namespace
+
+SCENARIO("what jobs put goes with the last of them, and users' keys stay") {
+  OwnersWorld world;
+  world.Ask({world.node, 1}, KvPut("users", "value"));
+  CHECK(Is(world.Put(world.first, "package", "zip"), ErrorKind::kNone));
+  const int commits = world.storage().commits;
+  CHECK_FALSE(world.Put(world.first, "package", "zip").kv_put().added());
+  CHECK(world.storage().commits == commits);
+  CHECK_FALSE(world.Put(world.second, "package", "zip").kv_put().added());
+  CHECK(Is(world.Put(world.first, "users"), ErrorKind::kNone));  // Not its own by that.
+  world.Put(world.first, "function");
+  world.Finish(world.first);
+  CHECK_FALSE(world.Has("function"));
+  CHECK(world.Has("package"));
+  world.RestartWith({world.second});
+  CHECK(world.Has("package"));
+  world.Finish(world.second);
+  CHECK_FALSE(world.Has("package"));
+  CHECK(world.Has("users"));
+  CHECK(world.service().Stats().keys == 1);
+  CHECK(world.OwnerRows() == 0);
+}
+
+SCENARIO("a job that ended while no GCS ran leaves nothing") {
+  OwnersWorld world;
+  world.Put(world.first, "function");
+  world.Put(world.second, "package");
+  world.RestartWith({world.second});
+  CHECK_FALSE(world.Has("function"));
+  CHECK(world.Has("package"));
+}
+
+SCENARIO("all parts of a package become a job's own, or none") {
+  OwnersWorld world;
+  world.Put(world.first, "p/0");
+  world.Put(world.first, "p");
+  CHECK(world.Own(world.second, {"p/0", "p/1", "p"}) == 2);
+  CHECK(world.OwnerRows() == 2);
+  world.Put(world.first, "p/1");
+  CHECK(world.Own(world.second, {"p/0", "p/1", "p"}) == 3);
+  world.Finish(world.first);
+  CHECK((world.Has("p/0") && world.Has("p/1") && world.Has("p")));
+  world.Finish(world.second);
+  CHECK(world.service().Stats().keys == 0);
+}
+
+SCENARIO("a job that is over owns nothing any more") {
+  OwnersWorld world;
+  world.Put(world.second, "package");
+  world.Finish(world.first);
+  CHECK(Is(world.Put(world.first, "late"), ErrorKind::kInvalidArgument));
+  CHECK(Is(world.Put(77, "of no job"), ErrorKind::kInvalidArgument));
+  CHECK(world.Own(world.first, {"package"}) == 0);
+  world.Finish(world.second);
+  CHECK(world.service().Stats().keys == 0);
+}
+
+SCENARIO("owned keys can be deleted and taken over") {
+  OwnersWorld world;
+  world.Put(world.first, "a");
+  CHECK(world.Ask({world.node, 2}, KvDelete("a", false)).kv_count().count() == 1);
+  CHECK(world.OwnerRows() == 0);
+  world.Put(world.first, "b");
+  world.Ask({world.node, 2}, KvPut("b", "a user's now"));
+  CHECK(world.OwnerRows() == 0);
+  world.Finish(world.first);
+  CHECK(world.Has("b"));
+}
+
+SCENARIO("keys are listed with their sizes and owners") {
+  OwnersWorld world;
+  world.Put(world.first, "a/1", "12345");
+  world.Put(world.second, "a/1", "12345");
+  world.Ask({world.node, 1}, KvPut("b", "123"));
+  proto::GcsRequest list;
+  list.mutable_kv_list()->set_all_name_spaces(true);
+  proto::KvListing all = world.Ask({world.node, 1}, list).kv_listing();
+  REQUIRE(all.entries_size() == 2);
+  CHECK(all.entries(0).name_space() == "ns");
+  CHECK(all.entries(0).bytes() == 5);
+  CHECK(all.entries(0).owners_size() == 2);
+  CHECK(all.entries(1).owners_size() == 0);
+  CHECK(all.bytes() == 8);
+  CHECK(all.store_bytes() == world.service().Stats().key_value_bytes);
+  list.mutable_kv_list()->set_limit(1);
+  all = world.Ask({world.node, 1}, list).kv_listing();
+  CHECK((all.entries_size() == 1 && all.keys() == 2));
+  list.mutable_kv_list()->set_prefix("b");
+  CHECK(world.Ask({world.node, 1}, list).kv_listing().entries(0).key() == "b");
+  list.mutable_kv_list()->set_all_name_spaces(false);
+  CHECK(world.Ask({world.node, 1}, list).kv_listing().keys() == 0);
 }
 
 }  // namespace sheaf

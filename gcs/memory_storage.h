@@ -20,12 +20,10 @@ class MemoryStorage final : public Storage {
   MemoryStorage(Disk& disk, Executor& completions) : disk_(disk), completions_(completions) {}
 
   void Commit(WriteBatch batch, Done done) override {
-    ++commits;
-    if (hold) {
-      held_.emplace_back(std::move(batch), std::move(done));
-    } else {
-      Finish(std::move(batch), std::move(done));
-    }
+    Take({std::move(batch), std::move(done), /*vital=*/false});
+  }
+  void CommitVital(WriteBatch batch, Done done) override {
+    Take({std::move(batch), std::move(done), /*vital=*/true});
   }
   absl::Status LoadAll(const Visitor& visit) override {
     for (const auto& [key, value] : disk_) visit(key.first, key.second, value);
@@ -37,9 +35,9 @@ class MemoryStorage final : public Storage {
   // all, as a crash does.
   bool ReleaseOne() {
     if (held_.empty()) return false;
-    auto [batch, done] = std::move(held_.front());
+    Held first = std::move(held_.front());
     held_.pop_front();
-    Finish(std::move(batch), std::move(done));
+    Finish(std::move(first));
     return true;
   }
   void ReleaseAll() {
@@ -48,16 +46,30 @@ class MemoryStorage final : public Storage {
   }
 
   bool hold = false;  // Batches wait for ReleaseOne.
-  bool full = false;  // Batches fail.
+  bool full = false;  // Batches fail, but for vital ones.
+  bool no_reserve = false;  // They too.
   int commits = 0;
 
  private:
-  void Finish(WriteBatch batch, Done done) {
+  struct Held {
+    WriteBatch batch;
+    Done done;
+    bool vital;
+  };
+  void Take(Held held) {
+    ++commits;
+    if (hold) {
+      held_.push_back(std::move(held));
+    } else {
+      Finish(std::move(held));
+    }
+  }
+  void Finish(Held held) {
     absl::Status status;
-    if (full) {
+    if (full && (!held.vital || no_reserve)) {
       status = absl::ResourceExhaustedError("the disk of the GCS is full");
     } else {
-      for (Write& write : batch) {
+      for (Write& write : held.batch) {
         const auto key = std::make_pair(write.table, std::move(write.key));
         if (write.value) {
           disk_[key] = *std::move(write.value);
@@ -66,12 +78,12 @@ class MemoryStorage final : public Storage {
         }
       }
     }
-    completions_.Post([done = std::move(done), status] { done(status); });
+    completions_.Post([done = std::move(held.done), status] { done(status); });
   }
 
   Disk& disk_;
   Executor& completions_;
-  std::deque<std::pair<WriteBatch, Done>> held_;
+  std::deque<Held> held_;
 };
 
 }  // namespace sheaf

@@ -1,6 +1,7 @@
 // Copyright The Sheaf Authors. SPDX-License-Identifier: Apache-2.0
 #include "gcs/node_service.h"
 
+#include <algorithm>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -17,6 +18,8 @@ constexpr size_t kMaxLabels = 1000;
 // Every node hears of every other's load: the more nodes there are, the more changes share a delta,
 // so that this many deltas go out in a second at most. Three nodes hear of each at once.
 constexpr Nanos kLoadsPeriodPerNode = kSecond / 10'000;
+// Nor more bytes than these: with a thousand busy nodes each delta has all of them.
+constexpr int64_t kLoadBytesPerSecond = 50'000'000;
 
 proto::NodeInfo Public(const proto::NodeInfo& info) {
   proto::NodeInfo copy = info;
@@ -130,6 +133,14 @@ void NodeService::Register(CallPtr call, const proto::RegisterNode& request,
   context_.pipeline.Run(std::move(call), {"nonce/" + request.nonce()}, plan);
 }
 
+void NodeService::OnHeard(NodeNumber node) {
+  if (condemned_.contains(node) || !health_.OnHeard(node)) return;
+  proto::NodeInfo* info = table_.FindSoft(node);
+  if (info == nullptr) return;
+  info->set_suspect(false);
+  Publish(*info);
+}
+
 void NodeService::OnHeartbeat(const CallPtr& call, NodeNumber node,
                               const proto::Heartbeat& request) {
   proto::GcsReply reply;
@@ -143,17 +154,11 @@ void NodeService::OnHeartbeat(const CallPtr& call, NodeNumber node,
   if (member) {
     heartbeat->set_lease_ns(context_.options.lease);
     proto::NodeInfo* info = table_.FindSoft(node);
-    bool changed = false;
-    if (health_.OnHeartbeat(node)) {
-      info->set_suspect(false);
-      changed = true;
-    }
     const bool load =
         request.has_available() && Update(request.available(), info->mutable_available());
     if (request.has_demand()) *info->mutable_demand() = request.demand();  // Listed, not published.
     info->set_drained(request.drained());
-    if (changed) Publish(*info);
-    if (load && !changed) LoadChanged(node);
+    if (load) LoadChanged(node);
   }
   context_.pipeline.Answer(call, std::move(reply));
 }
@@ -180,9 +185,10 @@ void NodeService::PublishLoads() {
     *load.mutable_available() = info->available();
   }
   loads_changed_.clear();
-  next_loads_ =
-      Deadline(context_.clock.Now(), static_cast<Nanos>(table_.members()) * kLoadsPeriodPerNode);
-  if (loads.loads_size() > 0) context_.publisher.PublishLoads(loads);
+  const size_t bytes = loads.loads_size() == 0 ? 0 : context_.publisher.PublishLoads(loads);
+  const Nanos of_nodes = static_cast<Nanos>(table_.members()) * kLoadsPeriodPerNode;
+  const Nanos of_bytes = static_cast<Nanos>(bytes) * kSecond / kLoadBytesPerSecond;
+  next_loads_ = Deadline(context_.clock.Now(), std::max(of_nodes, of_bytes));
 }
 
 void NodeService::Unregister(CallPtr call, NodeNumber node, const proto::UnregisterNode& request) {
@@ -225,6 +231,7 @@ void NodeService::Move(CallPtr call, NodeNumber node, NodeEvent event, std::stri
         if (*next == proto::NodeInfo::DEAD) row.set_death(reason);
         Outcome outcome;
         outcome.writes = {{Table::kNodes, RowKey(node), Row(row)}};
+        outcome.vital = *next == proto::NodeInfo::DEAD;
         outcome.apply = [this, node, state = *next, death = row.death()] {
           proto::NodeInfo info = *table_.Find(node);  // With the soft state of now.
           info.set_state(state);

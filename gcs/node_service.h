@@ -27,6 +27,8 @@ class NodeService {
   void LoadLastNumber(std::string_view value);
 
   void Register(CallPtr call, const proto::RegisterNode& request, const std::string& cluster_id);
+  // A member has said something, whatever it is.
+  void OnHeard(NodeNumber node);
   void OnHeartbeat(const CallPtr& call, NodeNumber node, const proto::Heartbeat& request);
   void SetAvailable(NodeNumber node, const proto::Resources& available);
   void Unregister(CallPtr call, NodeNumber node, const proto::UnregisterNode& request);

@@ -110,11 +110,33 @@ SCENARIO(
   }
 }
 
-SCENARIO("a death that does not get to disk is decided all the same, and recorded later") {
+SCENARIO("whatever a node says is a sign of life") {
+  GcsWorld world;
+  const NodeNumber talker = world.AddNode();
+  const NodeNumber other = world.AddNode();
+  for (int step = 0; step < 70; ++step) {
+    world.Pass(100 * kMillisecond, {other});
+    if (step % 5 == 0) world.Ask({talker, 1}, KvGet("key"));
+    REQUIRE_FALSE(Find(world, other, talker).suspect());
+  }
+  CHECK(Find(world, other, talker).state() == proto::NodeInfo::ALIVE);
+}
+
+SCENARIO("a full disk does not keep a death from being known") {
   GcsWorld world;
   const NodeNumber silent = world.AddNode();
   const NodeNumber other = world.AddNode();
   world.storage().full = true;
+  world.Pass(6 * kSecond, {other});
+  CHECK(Find(world, other, silent).state() == proto::NodeInfo::DEAD);
+  CHECK(world.AddNode() == 0);  // What nobody waits for is refused.
+}
+
+SCENARIO("a death that does not get to disk is decided all the same, and recorded later") {
+  GcsWorld world;
+  const NodeNumber silent = world.AddNode();
+  const NodeNumber other = world.AddNode();
+  world.storage().full = world.storage().no_reserve = true;
   world.Pass(6 * kSecond, {other});
   CHECK(HeartbeatOf(world, silent).fenced());
   CHECK(Find(world, other, silent).state() == proto::NodeInfo::ALIVE);
@@ -255,8 +277,13 @@ SCENARIO("a job ends when its driver says so, when that ends, or when the node d
     world.ReportNode(other);
     CHECK(state() == proto::JobInfo::FAILED);
   }
-  WHEN("the end does not get to disk at first") {
+  WHEN("the disk is full") {
     world.storage().full = true;
+    world.Pass(6 * kSecond, {other});
+    CHECK(state() == proto::JobInfo::FAILED);
+  }
+  WHEN("the end does not get to disk at first") {
+    world.storage().full = world.storage().no_reserve = true;
     world.Pass(6 * kSecond, {other});
     world.storage().full = false;
     world.Pass(300 * kMillisecond, {other});

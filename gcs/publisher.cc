@@ -80,13 +80,15 @@ void Publisher::Publish(proto::Subscribe::Channel channel, std::string_view name
   }
 }
 
-void Publisher::PublishLoads(const proto::NodeLoads& loads) {
+size_t Publisher::PublishLoads(const proto::NodeLoads& loads) {
   const Wanted& wanted = wanted_[proto::Subscribe::NODES];
   const auto all = wanted.find({"", ""});
-  if (all == wanted.end()) return;
+  if (all == wanted.end()) return 0;
   proto::Delta delta;
   delta.set_loads(loads.SerializeAsString());
+  const size_t bytes = all->second.size() * delta.loads().size();
   Tell(all->second, std::move(delta));
+  return bytes;
 }
 
 void Publisher::Tell(const std::set<Id>& ids, proto::Delta delta) {

@@ -37,7 +37,8 @@ class Publisher {
   void Publish(proto::Subscribe::Channel channel, std::string_view name_space, std::string_view key,
                const proto::Change& change);
   // The same for many nodes' loads at once, to all that subscribed to NODES as a whole.
-  void PublishLoads(const proto::NodeLoads& loads);
+  // Returns the bytes that go out for it.
+  size_t PublishLoads(const proto::NodeLoads& loads);
   bool HasSubscribers(proto::Subscribe::Channel channel) const { return !wanted_[channel].empty(); }
 
   size_t subscriptions() const { return subscriptions_.size(); }

@@ -6,6 +6,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <cstdio>
 #include <cstdlib>
@@ -30,6 +31,7 @@ constexpr int kSchemaVersion = 1;
 constexpr int kCheckpointPages = 1000;   // 4 MB of log.
 constexpr size_t kGroupBytes = 8 << 20;  // Of one transaction, unless a single batch is larger.
 constexpr size_t kChecksumBytes = 4;
+constexpr int64_t kReserveStep = 64 << 10;  // Given back at a time: others fill the disk too.
 
 uint32_t RowChecksum(int table, std::string_view key, std::string_view value) {
   const char head = static_cast<char>(table);
@@ -87,6 +89,7 @@ SqliteStorage::SqliteStorage(SqliteStorageOptions options, Executor& completions
     : options_(std::move(options)),
       completions_(completions),
       ballast_(options_.path + "-ballast", options_.ballast_bytes),
+      reserve_(options_.path + "-reserve", options_.reserve_bytes),
       writer_("gcs-storage") {}
 
 SqliteStorage::~SqliteStorage() {
@@ -107,6 +110,7 @@ absl::StatusOr<std::unique_ptr<SqliteStorage>> SqliteStorage::Open(SqliteStorage
   SHEAF_RETURN_IF_ERROR(storage->OpenDatabase());
   SHEAF_RETURN_IF_ERROR(storage->CheckDatabase());
   storage->ballast_.Take();
+  storage->reserve_.Take();
   return storage;
 }
 
@@ -222,11 +226,19 @@ absl::Status SqliteStorage::LoadAll(const Visitor& visit) {
 }
 
 void SqliteStorage::Commit(WriteBatch batch, Done done) {
+  Queue({std::move(batch), std::move(done), /*vital=*/false, {}});
+}
+
+void SqliteStorage::CommitVital(WriteBatch batch, Done done) {
+  Queue({std::move(batch), std::move(done), /*vital=*/true, {}});
+}
+
+void SqliteStorage::Queue(Pending pending) {
   bool first;
   {
     std::lock_guard lock(mutex_);
     first = queue_.empty();
-    queue_.push_back({std::move(batch), std::move(done)});
+    queue_.push_back(std::move(pending));
   }
   if (first) writer_.Post([this] { CommitQueued(); });
 }
@@ -258,28 +270,35 @@ void SqliteStorage::CommitQueued() {
 
 void SqliteStorage::CommitGroup(std::vector<Pending> group) {
   if (dead_) return;
-  absl::Status status;
-  if (read_only() && !TryResume()) {
-    status = absl::ResourceExhaustedError(
-        absl::StrCat(options_.path, ": the disk is full; free some space"));
-  } else {
-    int code = WriteTransaction(group);
+  int code = SQLITE_FULL;
+  if (!read_only() || TryResume()) {
+    code = WriteTransaction(group);
     // The ballast is for this: finish what was begun, then take no more.
     if (IsFull(code)) {
       read_only_ = true;
       if (ballast_.Release()) code = WriteTransaction(group);
     }
-    if (IsFull(code)) {
-      status = absl::ResourceExhaustedError(
-          absl::StrCat(options_.path, ": the disk is full; free some space"));
-    } else if (code != SQLITE_OK) {
-      return Fatal(Failure(code, "commit"));
-    } else if (absl::Status named = CheckNamed(); !named.ok()) {
-      return Fatal(std::move(named));
-    }
   }
-  completions_.Post([group = std::make_shared<std::vector<Pending>>(std::move(group)), status] {
-    for (Pending& pending : *group) pending.done(status);
+  if (dead_) return;  // TryResume found a fault.
+  if (IsFull(code)) {
+    const absl::Status full = absl::ResourceExhaustedError(
+        absl::StrCat(options_.path, ": the disk is full; free some space"));
+    const bool none_vital = std::none_of(group.begin(), group.end(),
+                                         [](const Pending& pending) { return pending.vital; });
+    code = none_vital ? SQLITE_OK : WriteVital(group);
+    for (Pending& pending : group) {
+      if (!pending.vital || IsFull(code)) pending.status = full;
+    }
+    if (IsFull(code) || none_vital) return Complete(std::move(group));
+  }
+  if (code != SQLITE_OK) return Fatal(Failure(code, "commit"));
+  if (absl::Status named = CheckNamed(); !named.ok()) return Fatal(std::move(named));
+  Complete(std::move(group));
+}
+
+void SqliteStorage::Complete(std::vector<Pending> group) {
+  completions_.Post([group = std::make_shared<std::vector<Pending>>(std::move(group))] {
+    for (Pending& pending : *group) pending.done(pending.status);
   });
 }
 
@@ -293,7 +312,16 @@ absl::Status SqliteStorage::CheckNamed() {
       options_.path, ", the state of the cluster, was removed or replaced while it was in use"));
 }
 
-int SqliteStorage::WriteTransaction(const std::vector<Pending>& group) {
+// The disk is full: the vital ones of `group`, as long as the reserve lasts.
+int SqliteStorage::WriteVital(const std::vector<Pending>& group) {
+  int code = WriteTransaction(group, /*vital_only=*/true);
+  while (IsFull(code) && reserve_.ReleaseSome(kReserveStep)) {
+    code = WriteTransaction(group, /*vital_only=*/true);
+  }
+  return code;
+}
+
+int SqliteStorage::WriteTransaction(const std::vector<Pending>& group, bool vital_only) {
   const auto run = [](sqlite3_stmt* statement) {
     const int code = sqlite3_step(statement);
     sqlite3_reset(statement);
@@ -304,6 +332,7 @@ int SqliteStorage::WriteTransaction(const std::vector<Pending>& group) {
   int code = run(begin_);
   if (code != SQLITE_OK) return code;
   for (auto pending = group.begin(); pending != group.end() && code == SQLITE_OK; ++pending) {
+    if (vital_only && !pending->vital) continue;
     for (auto write = pending->batch.begin(); write != pending->batch.end() && code == SQLITE_OK;
          ++write) {
       code = WriteRow(*write);
@@ -348,6 +377,7 @@ bool SqliteStorage::IsFull(int code) const {
 
 bool SqliteStorage::TryResume() {
   if (!ballast_.Take()) return false;
+  reserve_.Take();  // Without it the disk is as useful as before there was one.
   read_only_ = false;
   Checkpoint();  // Frees the log, and what a failed transaction has left in it.
   return !dead_ && !read_only();
@@ -358,6 +388,7 @@ void SqliteStorage::Checkpoint() {
       sqlite3_wal_checkpoint_v2(database_, nullptr, SQLITE_CHECKPOINT_TRUNCATE, nullptr, nullptr);
   if (code == SQLITE_OK) {
     log_pages_ = 0;
+    if (!read_only()) reserve_.Take();  // There may be room for it now.
   } else if (IsFull(code)) {
     read_only_ = true;
     ballast_.Release();

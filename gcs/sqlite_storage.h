@@ -25,8 +25,10 @@ struct sqlite3_stmt;
 namespace sheaf {
 
 struct SqliteStorageOptions {
-  std::string path;  // Made (0600) when missing. "-wal" and "-ballast" files stand beside it.
+  // Made (0600) when missing. "-wal", "-ballast" and "-reserve" files stand beside it.
+  std::string path;
   int64_t ballast_bytes = 4 << 20;
+  int64_t reserve_bytes = 4 << 20;  // For vital commits on a full disk; some 20 KiB each.
   // The disk failed, or the database is not what was written: this process must not acknowledge
   // anything any more, and recovers by starting anew (a failed fsync must not be repeated: the
   // kernel may have dropped the pages). Called once, on the writer thread. Unset: prints the reason
@@ -50,6 +52,7 @@ class SqliteStorage final : public Storage {
   ~SqliteStorage() override;
 
   void Commit(WriteBatch batch, Done done) override;
+  void CommitVital(WriteBatch batch, Done done) override;
   absl::Status LoadAll(const Visitor& visit) override;
   // Returns when all that was committed before is written, and its completions are posted.
   void Flush();
@@ -67,7 +70,10 @@ class SqliteStorage final : public Storage {
   struct Pending {
     WriteBatch batch;
     Done done;
+    bool vital = false;
+    absl::Status status;
   };
+  void Queue(Pending pending);
   SqliteStorage(SqliteStorageOptions options, Executor& completions);
 
   absl::Status OpenDatabase();
@@ -80,9 +86,11 @@ class SqliteStorage final : public Storage {
   // On the writer thread from here on.
   void CommitQueued();
   void CommitGroup(std::vector<Pending> group);
+  void Complete(std::vector<Pending> group);
   // kDataLoss: somebody removed or replaced a file, and what is written goes to one without a name.
   absl::Status CheckNamed();
-  int WriteTransaction(const std::vector<Pending>& group);
+  int WriteTransaction(const std::vector<Pending>& group, bool vital_only = false);
+  int WriteVital(const std::vector<Pending>& group);
   int WriteRow(const Write& write);
   bool IsFull(int code) const;
   bool TryResume();
@@ -95,7 +103,7 @@ class SqliteStorage final : public Storage {
 
   const SqliteStorageOptions options_;
   Executor& completions_;
-  Ballast ballast_;
+  Ballast ballast_, reserve_;
   sqlite3* database_ = nullptr;
   sqlite3_stmt* put_ = nullptr;
   sqlite3_stmt* erase_ = nullptr;

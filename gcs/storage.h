@@ -20,9 +20,9 @@ enum class Table : uint8_t {  // The numbers are on disk: never change or re-use
   kJobs = 3,
   kActors = 4,
   kGroups = 5,
-  kBlobs = 6,
   kKeyValues = 7,
   kAnswers = 8,  // First answers to commands, until their clients confirm them.
+  kKeyOwners = 9,
 };
 
 // Puts a row, or deletes it when there is no value (no error if it was not there).
@@ -45,10 +45,13 @@ class Storage {
   // until space is back, which is noticed by itself. After any other fault of the disk `done` is
   // never called: the process ends and recovers.
   virtual void Commit(WriteBatch batch, Done done) = 0;
+  // The same for what others wait for without end if it cannot be said: that a node is dead, that a
+  // job has ended, that a term begins. A few hundred of these still get to a disk that is full.
+  virtual void CommitVital(WriteBatch batch, Done done) = 0;
   // Shows every row, by table and then by key in byte order. Only before the first Commit.
   // kDataLoss: a row is not what was written; the message names the file and the row.
   virtual absl::Status LoadAll(const Visitor& visit) = 0;
-  // The disk is full: Commit fails. Any thread may call.
+  // The disk is full: Commit fails, CommitVital may not. Any thread may call.
   virtual bool read_only() const = 0;
 };
 

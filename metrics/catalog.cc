@@ -122,7 +122,6 @@ constexpr std::array<Description, kCounterCount> kCounters = {{
     {"sheaf_gcs_operations_total", "table", "job", "operations", kGcsOpsHelp},
     {"sheaf_gcs_operations_total", "table", "actor", "operations", kGcsOpsHelp},
     {"sheaf_gcs_operations_total", "table", "group", "operations", kGcsOpsHelp},
-    {"sheaf_gcs_operations_total", "table", "function", "operations", kGcsOpsHelp},
     {"sheaf_gcs_operations_total", "table", "key_value", "operations", kGcsOpsHelp},
     {"sheaf_gcs_operations_total", "table", "subscription", "operations", kGcsOpsHelp},
     {"sheaf_gcs_errors_total", "", "", "operations",
@@ -173,15 +172,17 @@ constexpr std::array<Description, kGaugeCount> kGauges = {{
     {"sheaf_gcs_operations_in_progress", "", "", "operations",
      "Commands that the global control store has not answered yet."},
     {"sheaf_gcs_key_value_bytes", "", "", "bytes",
-     "Keys and values in the global control store; at 1 GiB it takes no more."},
-    {"sheaf_gcs_blob_bytes", "", "", "bytes",
-     "Functions and packages in the global control store; at 1 GiB it takes no more."},
+     "Keys and values in the global control store, functions and packages of jobs among them; at 1 "
+     "GiB it takes no more."},
     {"sheaf_nodes", "state", "alive", "nodes", kNodesHelp},
     {"sheaf_nodes", "state", "suspect", "nodes", kNodesHelp},
     {"sheaf_nodes", "state", "draining", "nodes", kNodesHelp},
     {"sheaf_nodes", "state", "dead", "nodes", kNodesHelp},
     {"sheaf_link_queued_bytes", "", "", "bytes",
      "Bytes for other nodes that are not acknowledged yet, over all links of this node."},
+    {"sheaf_certificate_expires_seconds", "", "", "seconds",
+     "When the first of the certificates that this node uses for others expires, in seconds since "
+     "1970; 0: it uses none."},
     {"sheaf_uptime_seconds", "", "", "seconds", "Time since this node started.", kNanosToSeconds},
     {"sheaf_build_info", "", "", "", "1, with the version of Sheaf as a label."},
 }};

@@ -1,6 +1,7 @@
 // Copyright The Sheaf Authors. SPDX-License-Identifier: Apache-2.0
 // The slots leased to one process, and what it knows of each. Pure bookkeeping over mapped pages:
-// no messages.
+// no messages. Slots are taken from pages in use as long as there are such, so that others become
+// wholly free and can be returned.
 #pragma once
 
 #include <cstdint>
@@ -11,6 +12,7 @@
 #include "absl/container/flat_hash_map.h"
 #include "absl/status/status.h"
 #include "object_store/layout.h"
+#include "object_store/messages.h"
 #include "shm/segment.h"
 
 namespace sheaf {
@@ -35,8 +37,10 @@ class ClientSlots {
   absl::Status AddPages(uint32_t first_page, uint32_t pages);
   // A slot in state kFree, reserved for the caller; kNoSlot when there is none.
   uint32_t Take();
-  // A reserved slot is not needed, or its object is gone.
-  void PutBack(uint32_t slot) { free_.push_back(slot); }
+  // A reserved slot is not needed, or its object is gone; it is kFree.
+  void PutBack(uint32_t slot);
+  // Takes out wholly free pages but for `keep` of them. They cannot be written here any more.
+  std::vector<SlotPages> TakeFreePages(size_t keep);
   bool Owns(uint32_t slot) const { return pages_.contains(slot / kSlotsPerPage); }
 
   // Of an owned slot.
@@ -53,19 +57,28 @@ class ClientSlots {
   const std::vector<uint32_t>& tracked() const { return tracked_; }
 
   uint32_t count() const { return static_cast<uint32_t>(pages_.size()) * kSlotsPerPage; }
-  bool any_free() const { return !free_.empty(); }
+  bool any_free() const { return !partly_free_.empty() || !wholly_free_.empty(); }
 
  private:
+  static constexpr uint64_t kAllFree = ~uint64_t{0};
+  static_assert(kSlotsPerPage == 64);
   struct Page {
+    uint64_t free = kAllFree;   // A bit for each slot that is kFree and not reserved.
     Slot* slots = nullptr;
+    uint32_t number = 0;
+    uint32_t position = 0;      // In that of the two lists below which names it.
+    std::shared_ptr<Mapping> run;  // Where it is mapped; unmapped with the last of its pages.
     Own own[kSlotsPerPage];
   };
+  Page& PageOf(uint32_t slot);
+  static void Push(std::vector<Page*>& list, Page* page);
+  static void Remove(std::vector<Page*>& list, Page* page);
 
   const int arena_fd_;
   const uint32_t slot_count_;
-  std::vector<Mapping> runs_;
   absl::flat_hash_map<uint32_t, std::unique_ptr<Page>> pages_;  // By number.
-  std::vector<uint32_t> free_;
+  std::vector<Page*> partly_free_;  // Some of their slots; the next slot is of the last.
+  std::vector<Page*> wholly_free_;
   std::vector<uint32_t> tracked_;
 };
 

@@ -39,6 +39,18 @@
 // accesses rather than fences: the same instructions on x86, and ThreadSanitizer understands them.)
 // hazard.pml is the model of this.
 //
+// Slot pages change hands whole. LeasePages gives a page in kFree; with kStoreSlotReturn the lessee
+// gives it back when all 64 slots are kFree and none is reserved for an extent that it asked for.
+// Before it sends that it makes its own mapping of the page read-only, so once the raylet has read
+// the frame nobody writes there: the raylet checks the words against its books, begins the next
+// generation in each slot (store, seq_cst) and may lease the page to the next process, which reads
+// the words after the grant (the frame orders them). No reader can be misled: generations are kept
+// in the raylet's books for as long as it lives and only rise, so a location of before, or a hazard
+// for it, names a generation that no later object has. A page with a pinned object is not wholly
+// free: its slot leaves kFreeing only when no list names it. Crashes: the lessee dies before it has
+// sent: the page is among its leases, and the end of those takes it; after: it is not, and nothing
+// happens to it, whoever has it by then.
+//
 // Crashes. Lessee dies in kFree, kIdle or kCreated: the raylet takes slot and extent back; no
 // reader has its location. In kSealed: the object stays as long as the raylet counts it as
 // referenced; the slot is the journal. Reader dies between hazard and re-read, or while pinned: its

@@ -83,4 +83,13 @@ MachineMemory ReadMachineMemory(const std::string& root) {
   return memory;
 }
 
+absl::Status CheckMemoryFor(size_t bytes) {
+  constexpr int64_t kLeftToOthers = 64 << 20;
+  const MachineMemory memory = ReadMachineMemory();
+  const int64_t need = static_cast<int64_t>(bytes) + kLeftToOthers;
+  if (memory.limit_bytes == 0 || memory.available_bytes >= need) return absl::OkStatus();
+  return absl::ResourceExhaustedError(absl::StrCat(
+      "only ", memory.available_bytes, " bytes of memory are left on this node, want ", need));
+}
+
 }  // namespace sheaf

@@ -6,6 +6,8 @@
 #include <cstdint>
 #include <string>
 
+#include "absl/status/status.h"
+
 namespace sheaf {
 
 struct MachineMemory {
@@ -16,5 +18,8 @@ struct MachineMemory {
 // Reads below `root` ("/" on real machines): proc/meminfo, proc/self/cgroup, sys/fs/cgroup. Takes
 // about 50 us.
 MachineMemory ReadMachineMemory(const std::string& root = "/");
+
+// Whether `bytes` more may be used and 64 MiB are left to others then. kResourceExhausted: no.
+absl::Status CheckMemoryFor(size_t bytes);
 
 }  // namespace sheaf

@@ -31,13 +31,16 @@ inline constexpr FrameKind kStoreLookup{
 // sealed here; asked again meanwhile, by kComing. To the raylet that the hint names it only asks
 // whether the object is there still.
 inline constexpr FrameKind kStoreFetch{135};
+// SlotPages[]: pages in which every slot is free and reserved for nothing, and into which the
+// sender can no longer write. What it announces and frees before this comes before this.
+inline constexpr FrameKind kStoreSlotReturn{136};
 // Raylet -> process.
 inline constexpr FrameKind kStoreExtentGrant{144};  // ExtentGrant.
 inline constexpr FrameKind kStoreAlreadyYours{
     145};  // ExtentCancel: look again, an idle extent of yours fits.
 inline constexpr FrameKind kStoreSlotGrant{146};  // SlotGrant.
 inline constexpr FrameKind kStoreRefused{147};    // StoreRefusal.
-inline constexpr FrameKind kStoreRecall{148};     // StoreRecall: return shared extents.
+inline constexpr FrameKind kStoreRecall{148};     // StoreRecall: return shared extents and pages.
 inline constexpr FrameKind kStoreLocated{
     149};  // LocatedObject[]: answers to lookups, in any order.
 // Raylet -> the owner of the objects, on any node. ObjectName[]: here are copies of your objects.
@@ -73,23 +76,29 @@ struct ExtentRange {
 };
 struct StoreRecall {
   uint32_t with_objects = 0;  // 0: the empty ones. Else those with sealed objects in them, too.
+  uint32_t keep_pages = 0;    // So many wholly free slot pages may stay.
 };
 struct SlotRequest {
   uint64_t request = 0;
-  uint32_t pages = 0;
+  uint32_t pages = 0;  // At most.
   uint32_t unused = 0;
+  int64_t wait_ns = 0;  // How long the raylet may look for pages before it refuses.
 };
 struct SlotGrant {
   uint64_t request = 0;
   uint32_t first_page = 0;  // Pages of kSlotsPerPage slots, all kFree.
   uint32_t pages = 0;
 };
+struct SlotPages {
+  uint32_t first = 0;
+  uint32_t count = 0;
+};
 
 enum class StoreRefusalReason : uint32_t {
   kFull = 1,       // Nothing could be freed or spilled in time.
   kOutOfDisk = 2,  // What could be spilled finds no room on the disk.
   kTooLarge = 3,   // More than the whole store.
-  kTableFull = 4,  // No slots left.
+  kTableFull = 4,  // No slots came free in time.
   kInvalid = 5,    // The request made no sense.
   kCancelled = 6,
 };
@@ -130,7 +139,8 @@ struct LocatedObject {
   LookupOutcome outcome = LookupOutcome::kNotFound;
   uint32_t flags = 0;
 };
-static_assert(sizeof(ExtentRequest) == 32 && sizeof(ExtentGrant) == 32 &&
+static_assert(sizeof(ExtentRequest) == 32 && sizeof(SlotRequest) == 24 && sizeof(SlotPages) == 8 &&
+              sizeof(ExtentGrant) == 32 &&
               sizeof(ObjectName) == 32 && sizeof(FetchWanted) == 40 &&
               sizeof(LocatedObject) == 40 && sizeof(StoreRefusal) == 40);
 

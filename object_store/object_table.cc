@@ -8,6 +8,11 @@
 #include "base/check.h"
 
 namespace sheaf {
+namespace {
+
+constexpr uint32_t kReservedPart = 16;  // Of the table: for the store's own slots.
+
+}  // namespace
 
 ObjectTable::ObjectTable(std::byte* arena, const ArenaShape& shape, NodeNumber node)
     : shape_(shape),
@@ -21,22 +26,27 @@ ObjectTable::ObjectTable(std::byte* arena, const ArenaShape& shape, NodeNumber n
 }
 
 std::optional<SlotGrant> ObjectTable::LeasePages(ProcessId lessee, uint32_t pages) {
-  SlotGrant grant{.request = 0, .first_page = 0, .pages = 1};
-  if (!free_pages_.empty()) {
-    grant.first_page = free_pages_.back();
-    free_pages_.pop_back();
-  } else {
-    grant.first_page = never_leased_;
-    grant.pages = std::min<uint32_t>(pages, static_cast<uint32_t>(pages_.size()) - never_leased_);
-    if (grant.pages == 0) return std::nullopt;
-    never_leased_ += grant.pages;
+  const auto table = static_cast<uint32_t>(pages_.size());
+  const auto left = static_cast<uint32_t>(free_pages_.size()) + table - never_leased_;
+  const uint32_t reserved = lessee == ProcessId{} ? 0 : table / kReservedPart;
+  if (left <= reserved) return std::nullopt;
+  pages = std::min(pages, left - reserved);
+  SlotGrant grant{.request = 0, .first_page = never_leased_, .pages = 0};
+  if (!free_pages_.empty()) grant.first_page = *free_pages_.begin();
+  for (; grant.pages < pages; ++grant.pages) {
+    const uint32_t next = grant.first_page + grant.pages;
+    if (next == never_leased_ && next < table) {
+      ++never_leased_;
+    } else if (free_pages_.erase(next) == 0) {
+      break;
+    }
   }
   for (uint32_t number = grant.first_page; number < grant.first_page + grant.pages; ++number) {
     if (pages_[number] == nullptr) pages_[number] = std::make_unique<Page>();
     pages_[number]->leased = true;
     pages_[number]->lessee = lessee;
     pages_[number]->used = 0;
-    pages_of_[lessee].push_back(number);
+    pages_of_[lessee].insert(number);
     // The first touch of these pages of the arena is here, not in another process.
     for (uint32_t i = 0; i < kSlotsPerPage; ++i)
       SetState(number * kSlotsPerPage + i, SlotState::kFree);
@@ -48,22 +58,49 @@ void ObjectTable::FreePage(uint32_t number) {
   Page& page = *pages_[number];
   own_free_.erase(own_free_.lower_bound(number * kSlotsPerPage),
                   own_free_.lower_bound((number + 1) * kSlotsPerPage));
-  auto& own = pages_of_[ProcessId{}];
-  own.erase(std::find(own.begin(), own.end(), number));
+  pages_of_[ProcessId{}].erase(number);
   page.leased = false;
-  free_pages_.push_back(number);
+  free_pages_.insert(number);
+}
+
+bool ObjectTable::ReturnPage(ProcessId lessee, uint32_t number) {
+  const auto leased = pages_of_.find(lessee);
+  if (leased == pages_of_.end() || !leased->second.contains(number)) return false;
+  Page& page = *pages_[number];
+  const uint32_t first = number * kSlotsPerPage;
+  for (uint32_t slot = first; slot < first + kSlotsPerPage; ++slot) {
+    const SlotWord free{GenerationOf(slot), SlotState::kFree};
+    if (RecordIn(slot) != nullptr || Word(slot) != free || dedicated_.contains(slot)) return false;
+  }
+  for (SlotInfo& info : page.slots) ++info.generation;  // Whatever it had handed out is void.
+  for (uint32_t slot = first; slot < first + kSlotsPerPage; ++slot)
+    SetState(slot, SlotState::kFree);
+  leased->second.erase(number);
+  page.leased = false;
+  free_pages_.insert(number);
+  return true;
+}
+
+std::vector<ProcessId> ObjectTable::LesseesOfEmptyPages() const {
+  std::vector<ProcessId> lessees;
+  for (const auto& [process, numbers] : pages_of_) {
+    const auto empty = [this](uint32_t number) { return pages_[number]->known == 0; };
+    if (process != ProcessId{} && std::any_of(numbers.begin(), numbers.end(), empty))
+      lessees.push_back(process);
+  }
+  return lessees;
 }
 
 void ObjectTable::EndPageLeases(ProcessId lessee) {
   const auto leased = pages_of_.find(lessee);
   if (leased == pages_of_.end()) return;
-  const std::vector<uint32_t> numbers = std::move(leased->second);
+  const absl::btree_set<uint32_t> numbers = std::move(leased->second);
   pages_of_.erase(leased);
   for (const uint32_t number : numbers) {
     Page& page = *pages_[number];
     page.lessee = ProcessId{};
     page.used = 0;
-    pages_of_[ProcessId{}].push_back(number);
+    pages_of_[ProcessId{}].insert(number);
     for (uint32_t i = 0; i < kSlotsPerPage; ++i) {
       const uint32_t slot = number * kSlotsPerPage + i;
       if (page.slots[i].record != nullptr) {

@@ -54,10 +54,15 @@ class ObjectTable {
   ObjectTable(std::byte* arena, const ArenaShape& shape, NodeNumber node);
 
   // --- Slot pages. ---
-  // Leases at most `pages` neighbouring pages; nullopt: the table is full.
+  // Leases at most `pages` neighbouring pages; nullopt: the table is full. Processes do not get the
+  // last sixteenth of it: copies and restored objects must find slots whatever they do.
   std::optional<SlotGrant> LeasePages(ProcessId lessee, uint32_t pages);
+  // The lessee gives a page back. False: it is not its page, or not all of it is free.
+  bool ReturnPage(ProcessId lessee, uint32_t page);
   // The lessee is dead: its pages become the store's own; slots without an object are free.
   void EndPageLeases(ProcessId lessee);
+  // Processes with a page in which no object is known.
+  std::vector<ProcessId> LesseesOfEmptyPages() const;
   // A slot of the store's own. kNoSlot: the table is full.
   uint32_t TakeOwnSlot();
   // Nil for the store's own; nullopt: not leased to anybody, or no such slot.
@@ -142,14 +147,14 @@ class ObjectTable {
   }
   bool Known(uint32_t slot) const { return Has(slot) && pages_[slot / kSlotsPerPage] != nullptr; }
   bool IsOwn(const Page& page) const { return page.leased && page.lessee == ProcessId{}; }
-  void FreePage(uint32_t page);
+  void FreePage(uint32_t page);  // One of the store's own.
 
   const ArenaShape shape_;
   Slot* const slots_;
   std::vector<std::unique_ptr<Page>> pages_;  // By number; null: never used.
   uint32_t never_leased_ = 0;                 // Pages from here on were never used.
-  std::vector<uint32_t> free_pages_;          // Used before, and free.
-  absl::btree_map<ProcessId, std::vector<uint32_t>> pages_of_;
+  absl::btree_set<uint32_t> free_pages_;      // Used before, and free.
+  absl::btree_map<ProcessId, absl::btree_set<uint32_t>> pages_of_;
   absl::btree_set<uint32_t> own_free_;  // Slots of the store's own pages.
   absl::btree_map<uint64_t, std::unique_ptr<Extent>> extents_;
   absl::flat_hash_map<uint32_t, Extent*> dedicated_;

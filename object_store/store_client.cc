@@ -100,7 +100,7 @@ absl::StatusOr<MutableBuffer> StoreClient::CreateDedicated(const ObjectSpec& spe
   const uint32_t slot = slots_->Take();
   if (slot == kNoSlot) {
     HarvestShared(true);
-    return WaitFor(spec.id, slots_->any_free() ? 0 : AskForSlots());
+    return WaitFor(spec.id, slots_->any_free() ? 0 : AskForSlots(spec.wait));
   }
   return WaitFor(spec.id, AskForExtent(footprint, footprint, slot, spec.wait));
 }
@@ -111,7 +111,7 @@ absl::StatusOr<MutableBuffer> StoreClient::CreateShared(const ObjectSpec& spec,
   // new.
   if (!slots_->any_free()) HarvestShared(false);
   const uint32_t slot = slots_->Take();
-  if (slot == kNoSlot) return WaitFor(spec.id, AskForSlots());
+  if (slot == kNoSlot) return WaitFor(spec.id, AskForSlots(spec.wait));
   uint64_t offset = 0;
   ClientExtent* extent = extents_->Allocate(footprint, &offset);
   if (extent == nullptr) {

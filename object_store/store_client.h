@@ -140,7 +140,7 @@ class StoreClient {
   absl::StatusOr<MutableBuffer> CreateShared(const ObjectSpec& spec, uint64_t footprint);
   MutableBuffer Prepare(const ObjectSpec& spec, uint32_t slot, ClientExtent& extent,
                         uint64_t offset);
-  uint64_t AskForSlots();
+  uint64_t AskForSlots(Nanos wait);
   // `least`: shared ones only, what will do when `bytes` cannot be had.
   uint64_t AskForExtent(uint64_t bytes, uint64_t least, uint32_t slot, Nanos wait);
   absl::Status WaitFor(ObjectId id, uint64_t request);
@@ -151,7 +151,10 @@ class StoreClient {
   void ReturnEmptyExtents(size_t keep);
   // Shared extents that nobody writes into: the store takes over the objects in them.
   void ReturnSealedExtents();
-  void SendReturn(std::span<const ExtentRange> ranges);
+  void ReturnFreePages(size_t keep);  // Of slots.
+  // After what was batched: the raylet has heard then of all that lay there.
+  template <class T>
+  void SendReturn(FrameKind kind, std::span<const T> ranges);
   void DrainReleased();
   void Unseal(uint32_t slot);  // An unsealed buffer was dropped.
   void Answered(uint64_t request, const absl::Status& outcome);

@@ -21,12 +21,13 @@ constexpr Nanos kReserveWait = kSecond;
 
 }  // namespace
 
-uint64_t StoreClient::AskForSlots() {
+uint64_t StoreClient::AskForSlots(Nanos wait) {
   if (slot_request_ != 0) return slot_request_;
   ++counts_.requests;
   const uint32_t held = slots_->count() / kSlotsPerPage;
   const SlotRequest request{.request = next_request_++,
-                            .pages = std::clamp(held, 1u, kLargestSlotLease)};
+                            .pages = std::clamp(held, 1u, kLargestSlotLease),
+                            .wait_ns = wait};
   slot_request_ = request.request;
   requests_[request.request] = {};
   Flush();
@@ -49,7 +50,7 @@ uint64_t StoreClient::AskForExtent(uint64_t bytes, uint64_t least, uint32_t slot
 }
 
 void StoreClient::Reserve() {
-  if (!slots_->any_free()) AskForSlots();
+  if (!slots_->any_free()) AskForSlots(kReserveWait);
   if (extents_->held_bytes() == 0 && shared_request_ == 0)
     shared_request_ = AskForExtent(kReservedBytes, kReservedBytes, kNoSlot, kReserveWait);
 }
@@ -73,6 +74,7 @@ void StoreClient::CancelCreate(ObjectId id) {
 void StoreClient::HarvestDedicated(bool everything) {
   ForgetTakenBack();
   for (const SealedSlot& freed : std::exchange(soon_idle_, {})) {
+    if (!slots_->Owns(freed.slot)) continue;  // Harvested otherwise, and its page returned.
     const ClientSlots::Own& own = slots_->own(freed.slot);
     if (own.generation != freed.generation || own.extent == nullptr || own.extent->slot == kNoSlot)
       continue;
@@ -137,16 +139,23 @@ void StoreClient::ReturnSealedExtents() {
     ClientExtent*& extent = slots_->own(slot).extent;
     if (extent != nullptr && extent->IsSealed()) extent = nullptr;
   }
-  SendReturn(extents_->TakeSealed());
+  SendReturn<ExtentRange>(kStoreExtentReturn, extents_->TakeSealed());
 }
 
-void StoreClient::ReturnEmptyExtents(size_t keep) { SendReturn(extents_->TakeEmpty(keep)); }
+void StoreClient::ReturnEmptyExtents(size_t keep) {
+  SendReturn<ExtentRange>(kStoreExtentReturn, extents_->TakeEmpty(keep));
+}
 
-void StoreClient::SendReturn(std::span<const ExtentRange> ranges) {
+void StoreClient::ReturnFreePages(size_t keep) {
+  SendReturn<SlotPages>(kStoreSlotReturn, slots_->TakeFreePages(keep));
+}
+
+template <class T>
+void StoreClient::SendReturn(FrameKind kind, std::span<const T> ranges) {
   if (!ranges.empty()) Flush();
   while (!ranges.empty()) {
     const auto batch = ranges.first(std::min(ranges.size(), kMaxStoreItems));
-    raylet_.Send(Lane::kControl, kStoreExtentReturn, ItemsAsBytes(batch));
+    raylet_.Send(Lane::kControl, kind, ItemsAsBytes(batch));
     ranges = ranges.subspan(batch.size());
   }
 }
@@ -200,6 +209,7 @@ void StoreClient::OnFrame(FrameKind kind, std::string_view body) {
     ReturnEmptyExtents(0);
     const auto* recall = FrameHead<StoreRecall>(body);
     if (recall != nullptr && recall->with_objects != 0) ReturnSealedExtents();
+    ReturnFreePages(recall != nullptr ? recall->keep_pages : 1);
     ++room_version_;
   } else if (kind == kStoreLocated) {
     OnLocated(FrameItems<LocatedObject>(body));

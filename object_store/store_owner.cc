@@ -64,6 +64,7 @@ void StoreOwner::OnProcessDied(ProcessId process) {
     if (waiting->process == process) waiting->gone = true;
   }
   std::erase_if(waiting_, [](const auto& w) { return w->gone && !w->populating; });
+  std::erase_if(waiting_for_slots_, [&](const auto& w) { return w.process == process; });
   SplitExtents(process, nullptr);
   table_.EndPageLeases(process);
   ScanFreeing();
@@ -98,6 +99,9 @@ void StoreOwner::OnFrame(ProcessId from, FrameKind kind, std::string_view body) 
                                           FrameItems<ExtentRange>(copy).end());
     OnExtentReturn(from, ranges);
     return ServeWaiting();
+  } else if (kind == kStoreSlotReturn) {
+    OnSlotReturn(from, FrameItems<SlotPages>(copy));
+    return ServeWaiting();
   } else if (kind == kStoreSealed) {
     return OnSealed(FrameItems<SealedSlot>(copy));
   } else if (kind == kStoreFree) {
@@ -127,7 +131,7 @@ Nanos StoreOwner::Tick() {
   population_.Tick();
   ExpireWaiting(now);
   ServeWaiting();
-  const bool busy = !freeing_.empty() || !waiting_.empty();
+  const bool busy = !freeing_.empty() || !waiting_.empty() || !waiting_for_slots_.empty();
   return now + (busy ? options_.rescan_period : 100 * kMillisecond);
 }
 
@@ -187,7 +191,7 @@ StoreStats StoreOwner::Stats() const {
   stats.populated_bytes = stats.used_bytes + allocator_.populated_free_bytes();
   stats.pinned_bytes = pinned_bytes_;
   stats.leased_bytes = table_.leased_bytes();
-  stats.waiting_requests = waiting_.size();
+  stats.waiting_requests = waiting_.size() + waiting_for_slots_.size();
   stats.objects = table_.objects().size();
   stats.object_bytes = table_.memory_payload_bytes();
   stats.spilled_bytes = table_.disk_payload_bytes();

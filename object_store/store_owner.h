@@ -215,12 +215,23 @@ class StoreOwner {
     bool populating = false;  // Its range is taken and being populated.
     bool gone = false;        // Cancelled, or its process is dead.
   };
+  struct WaitingForSlots {
+    ProcessId process;
+    SlotRequest request;
+    Nanos deadline = 0;
+  };
 
   // store_owner_leases.cc
   void OnExtentRequest(ProcessId from, ExtentRequest request);
   void OnExtentCancel(ProcessId from, uint64_t request);
   void OnExtentReturn(ProcessId from, std::span<const ExtentRange> ranges);
   void OnSlotRequest(ProcessId from, const SlotRequest& request);
+  void OnSlotReturn(ProcessId from, std::span<const SlotPages> ranges);
+  void ServeSlots();
+  // A slot for a copy or a restored object. kNoSlot: none now; pages are asked for.
+  uint32_t TakeOwnSlot();
+  // Asks those who have pages without objects to return them.
+  void RecallSlots(Nanos now);
   bool HasFittingIdle(ProcessId process, uint64_t bytes);
   void ServeWaiting();
   bool TryServe(const std::shared_ptr<Waiting>& waiting);
@@ -303,6 +314,7 @@ class StoreOwner {
   Population population_;
   absl::btree_map<ProcessId, Process> processes_;
   std::deque<std::shared_ptr<Waiting>> waiting_;
+  std::deque<WaitingForSlots> waiting_for_slots_;
   std::vector<std::shared_ptr<ObjectRecord>>
       freeing_;  // Out of the index, not yet out of all views.
   bool new_frees_ = false;
@@ -324,6 +336,7 @@ class StoreOwner {
   Nanos memory_short_until_ = 0;  // The machine has no memory for unpopulated ranges.
   Nanos next_take_back_ = 0;
   Nanos next_recall_all_ = 0;
+  Nanos next_recall_slots_ = 0;
   bool serving_ = false;      // ServeWaiting runs;
   bool serve_again_ = false;  // it was called meanwhile.
   StoreStats counts_;

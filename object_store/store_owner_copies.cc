@@ -239,7 +239,7 @@ absl::Status StoreOwner::EndReceive(ObjectId id) {
     }
     BeginFree(known);
   }
-  const uint32_t slot = table_.TakeOwnSlot();
+  const uint32_t slot = TakeOwnSlot();
   if (slot == kNoSlot) {
     GiveUpRoom(*arrival);
     return absl::ResourceExhaustedError("the table of objects is full");

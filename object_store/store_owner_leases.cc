@@ -100,10 +100,60 @@ void StoreOwner::OnSlotRequest(ProcessId from, const SlotRequest& request) {
   if (request.pages == 0) {
     return RefuseRequest(from, request.request, StoreRefusalReason::kInvalid);
   }
-  std::optional<SlotGrant> grant = table_.LeasePages(from, std::min(request.pages, kMostSlotPages));
-  if (!grant) return RefuseRequest(from, request.request, StoreRefusalReason::kTableFull);
-  grant->request = request.request;
-  world_.transport.To(from).Send(Lane::kControl, kStoreSlotGrant, AsBytes(*grant));
+  if (waiting_for_slots_.size() >= kMostRequests) {
+    return RefuseRequest(from, request.request, StoreRefusalReason::kTableFull);
+  }
+  const Nanos wait = std::clamp<Nanos>(request.wait_ns, 0, options_.longest_wait);
+  waiting_for_slots_.push_back({from, request, Deadline(world_.clock.Now(), wait)});
+  ServeSlots();
+}
+
+void StoreOwner::OnSlotReturn(ProcessId from, std::span<const SlotPages> ranges) {
+  for (const SlotPages& range : ranges) {
+    for (uint32_t i = 0; i < range.count; ++i) {
+      if (table_.ReturnPage(from, range.first + i)) continue;
+      Violation(from, absl::StrCat("it returns slot page ", range.first + i,
+                                   ", which it does not hold or which is not free"));
+      break;
+    }
+  }
+}
+
+void StoreOwner::ServeSlots() {
+  const Nanos now = world_.clock.Now();
+  while (!waiting_for_slots_.empty()) {
+    const WaitingForSlots& first = waiting_for_slots_.front();
+    // Where pages are scarce all get some of them.
+    const uint32_t pages = waiting_for_slots_.size() > 1 ? 1 : first.request.pages;
+    std::optional<SlotGrant> grant =
+        table_.LeasePages(first.process, std::min(pages, kMostSlotPages));
+    if (!grant) break;
+    grant->request = first.request.request;
+    world_.transport.To(first.process).Send(Lane::kControl, kStoreSlotGrant, AsBytes(*grant));
+    waiting_for_slots_.pop_front();
+  }
+  std::erase_if(waiting_for_slots_, [&](const WaitingForSlots& waiting) {
+    if (now < waiting.deadline) return false;
+    RefuseRequest(waiting.process, waiting.request.request, StoreRefusalReason::kTableFull);
+    return true;
+  });
+  if (!waiting_for_slots_.empty()) RecallSlots(now);
+}
+
+uint32_t StoreOwner::TakeOwnSlot() {
+  const uint32_t slot = table_.TakeOwnSlot();
+  if (slot == kNoSlot) RecallSlots(world_.clock.Now());
+  return slot;
+}
+
+void StoreOwner::RecallSlots(Nanos now) {
+  if (now < next_recall_slots_) return;
+  next_recall_slots_ = now + kRecallPeriod;
+  TakeBackIdle(now, UINT64_MAX);  // Each holds a slot, and with it a page.
+  for (const ProcessId lessee : table_.LesseesOfEmptyPages()) {
+    world_.transport.To(lessee).Send(Lane::kControl, kStoreRecall,
+                                     AsBytes(StoreRecall{.with_objects = 0, .keep_pages = 0}));
+  }
 }
 
 void StoreOwner::ServeWaiting() {
@@ -112,6 +162,7 @@ void StoreOwner::ServeWaiting() {
     return;
   }
   serving_ = true;
+  if (!waiting_for_slots_.empty()) ServeSlots();
   do {
     serve_again_ = false;
     uint64_t stuck_bytes = 0;  // Of the smallest request that nothing could be found for.
@@ -200,7 +251,8 @@ void StoreOwner::Grant(const Waiting& waiting, ExtentRange range) {
   }
   if (waiting.receive != nullptr) return ReceiveInto(waiting.receive, range);
   const uint32_t slot = waiting.request.slot;
-  if (slot != kNoSlot && table_.DedicatedTo(slot) != nullptr) {  // Asked for twice at once.
+  if (slot != kNoSlot && (table_.DedicatedTo(slot) != nullptr ||  // Asked for twice at once,
+                          table_.LesseeOf(slot) != waiting.process)) {  // or returned meanwhile.
     allocator_.Free(range, /*populated=*/true);
     return RefuseRequest(waiting.process, waiting.request.request, StoreRefusalReason::kInvalid);
   }
@@ -279,7 +331,8 @@ void StoreOwner::Recall(Nanos now, Nanos empty_since) {
     if (lessee == processes_.end() || now - lessee->second.recalled_at < kRecallPeriod) return;
     lessee->second.recalled_at = now;
     world_.transport.To(extent.lessee)
-        .Send(Lane::kControl, kStoreRecall, AsBytes(StoreRecall{.with_objects = 0}));
+        .Send(Lane::kControl, kStoreRecall,
+              AsBytes(StoreRecall{.with_objects = 0, .keep_pages = 1}));
   });
 }
 
@@ -288,7 +341,7 @@ void StoreOwner::RecallAll(Nanos now) {
   next_recall_all_ = now + kRecallPeriod;
   for (const ProcessId lessee : table_.SharedLessees()) {
     world_.transport.To(lessee).Send(Lane::kControl, kStoreRecall,
-                                     AsBytes(StoreRecall{.with_objects = 1}));
+                                     AsBytes(StoreRecall{.with_objects = 1, .keep_pages = 1}));
   }
 }
 

@@ -150,7 +150,7 @@ void StoreOwner::RestoreInto(const std::shared_ptr<ObjectRecord>& record, Extent
 
 void StoreOwner::OnRestored(const std::shared_ptr<ObjectRecord>& record, ExtentRange range,
                             const absl::Status& outcome) {
-  const uint32_t slot = outcome.ok() && !record->freed ? table_.TakeOwnSlot() : kNoSlot;
+  const uint32_t slot = outcome.ok() && !record->freed ? TakeOwnSlot() : kNoSlot;
   if (slot == kNoSlot) {
     DropFrom(std::exchange(record->extent, nullptr));
     if (!record->freed && outcome.ok()) {

@@ -1,6 +1,7 @@
 // Copyright The Sheaf Authors. SPDX-License-Identifier: Apache-2.0
-// Real processes over real memfds: writers that are killed at any point, readers that are stopped
-// and killed while they hold views, an arena far too small for what is put. The owner runs in the
+// Real processes over real memfds: writers that are killed at any point and lose their free slot
+// pages to each other, readers that are stopped and killed while they hold views, an arena far too
+// small for what is put. The owner runs in the
 // test's process, frames travel over sockets.
 #include <catch2/catch.hpp>
 
@@ -91,6 +92,7 @@ class Child {
       ObjectLocation location;
     };
     std::deque<Put> live;
+    size_t most = 30;
     for (uint64_t sequence = 1;; ++sequence) {
       const ObjectId id = IdOf(self_, sequence);
       const std::string content = ContentOf(id);
@@ -109,7 +111,10 @@ class Child {
       const ObjectLocation location = store_->Seal(*std::move(buffer));
       channel_.Send(Lane::kControl, kTellReaders, AsBytes(ObjectName{id, location}), {});
       live.push_back({id, location});
-      if (live.size() > 30 || random_.OneIn(5)) {
+      // More pages of slots at times than at others: then some become free.
+      if (random_.OneIn(40)) most = random_.OneIn(2) ? 30 : 120;
+      while (live.size() > most || random_.OneIn(5)) {
+        if (live.empty()) break;
         std::swap(live.front(), live[random_.Below(live.size())]);
         store_->Free(live.front().id, live.front().location);
         live.pop_front();
@@ -256,6 +261,12 @@ class ProcessNode final : public Transport {
     Bury(id);
   }
 
+  // As the owner does when slots are short.
+  void RecallSlots() {
+    for (const ProcessId writer : Of(/*writer=*/true))
+      To(writer).Send(Lane::kControl, kStoreRecall, AsBytes(StoreRecall{}), {});
+  }
+
   // One round of the loop.
   void Turn() {
     std::vector<pollfd> sockets;
@@ -274,6 +285,7 @@ class ProcessNode final : public Transport {
         } else if (packet->kind == kProgress) {
           verified_ += 16;
         } else {
+          returns_ += packet->kind == kStoreSlotReturn ? 1 : 0;
           owner_.OnFrame(id, packet->kind, packet->body);
         }
       }
@@ -300,6 +312,7 @@ class ProcessNode final : public Transport {
 
   StoreOwner& owner() { return owner_; }
   uint64_t verified() const { return verified_; }
+  uint64_t returns() const { return returns_; }  // Of slot pages.
   const RecordingObserver& observer() const { return observer_; }
   std::vector<ProcessId> Of(bool writer) const {
     std::vector<ProcessId> ids;
@@ -360,6 +373,7 @@ class ProcessNode final : public Transport {
   std::map<ProcessId, std::unique_ptr<QueueChannel>> channels_;
   uint32_t last_number_ = 0;
   uint64_t verified_ = 0;
+  uint64_t returns_ = 0;
   StoreOwner owner_;
 };
 
@@ -378,6 +392,7 @@ TEST_CASE("killed writers, stopped and killed readers: no wrong byte, no leak") 
     if (MonotonicNow() > end + 30 * kSecond) break;  // The checks below tell.
     if (MonotonicNow() < next) continue;
     next = MonotonicNow() + (5 + random.Below(40)) * kMillisecond;
+    node.RecallSlots();
     const bool writer = random.OneIn(2);
     const std::vector<ProcessId> candidates = node.Of(writer);
     const ProcessId chosen = candidates[random.Below(candidates.size())];
@@ -395,6 +410,7 @@ TEST_CASE("killed writers, stopped and killed readers: no wrong byte, no leak") 
   }
   CHECK(kills > 20);
   CHECK(node.verified() >= 1000);
+  CHECK(node.returns() > 0);
   for (const auto& [process, what] : node.observer().violations) {
     FAIL_CHECK(process.ToString() << ": " << what);
   }

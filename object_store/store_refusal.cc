@@ -29,7 +29,10 @@ absl::Status RefusalStatus(const StoreRefusal& refusal) {
       return absl::InvalidArgumentError(
           absl::StrCat("larger than the whole object store (", refusal.capacity_bytes, " bytes)"));
     case StoreRefusalReason::kTableFull:
-      return absl::ResourceExhaustedError("the object store's table of objects is full");
+      return absl::ResourceExhaustedError(
+          absl::StrCat("the object store's table of objects is full (",
+                       ArenaShape::For(refusal.capacity_bytes).slot_count,
+                       " objects); drop references, or start the node with a larger store"));
     case StoreRefusalReason::kInvalid:
       return absl::InternalError("the raylet does not understand this request for memory");
     case StoreRefusalReason::kCancelled:

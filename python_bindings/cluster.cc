@@ -265,10 +265,14 @@ nb::object OwnActor() {
 }
 
 bool KeyPut(const std::string& space, const std::string& key, const nb::bytes& value,
-            bool overwrite) {
+            bool overwrite, bool of_job) {
   const std::string_view bytes(value.c_str(), value.size());
+  const auto life = of_job ? Runtime::KeyLife::kOfJob : Runtime::KeyLife::kUntilDeleted;
   return Ask(
-      [&](Runtime& runtime) { return runtime.KeyPut(space, key, bytes, overwrite, Soon()); });
+      [&](Runtime& runtime) { return runtime.KeyPut(space, key, bytes, overwrite, life, Soon()); });
+}
+bool KeyOwn(const std::string& space, const std::vector<std::string>& keys) {
+  return Ask([&](Runtime& runtime) { return runtime.KeyOwn(space, keys, Soon()); });
 }
 std::optional<nb::bytes> KeyGet(const std::string& space, const std::string& key) {
   const std::optional<std::string> value =
@@ -320,7 +324,11 @@ void BindCluster(nb::module_& module) {
   module.def("wait_group", &WaitGroup);
   module.def("get_actor", &GetActor);
   module.def("own_actor", &OwnActor, "In an actor: the reference that a handle of it holds.");
-  module.def("key_put", &KeyPut);
+  module.def("key_put", &KeyPut, nb::arg(), nb::arg(), nb::arg(), nb::arg(),
+             nb::arg("of_job") = false,
+             "of_job: it goes with the last of the jobs that put or own it, and their detached actors.");
+  module.def("key_own", &KeyOwn,
+             "Lets this job own keys beside those that do; False: one is missing, nothing changed.");
   module.def("key_get", &KeyGet);
   module.def("key_delete", &KeyDelete);
   module.def("key_list", &KeyList);

@@ -15,6 +15,7 @@
 
 #include "collective/hierarchical_communicator.h"
 #include "collective/nccl_communicator.h"
+#include "object_store/machine_memory.h"
 #include "python_bindings/process.h"
 #include "worker/gcs_rendezvous.h"
 
@@ -321,6 +322,7 @@ CommunicatorOptions OptionsOf(const std::string& name, int world_size, int rank,
       .world_size = world_size,
       .epoch = epoch,
       .arena_bytes = arena_bytes,
+      .check_memory = &CheckMemoryFor,
       .formation_timeout = NanosOf(timeout),
       .interrupted = IsWorker() ? &WorkerInterrupted : &DriverInterrupted,
   };

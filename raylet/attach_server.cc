@@ -167,7 +167,7 @@ absl::Status AttachServer::Listen() {
 absl::Status AttachServer::ListenWith(UnixListener listener) {
   if (listener_.has_value()) event_loop_.Unwatch(listener_->fd());
   listener_.emplace(std::move(listener));
-  const uint32_t events = strangers_ < options_.max_strangers ? EPOLLIN : 0;
+  const uint32_t events = strangers_ < options_.max_strangers ? uint32_t{EPOLLIN} : 0;
   return event_loop_.Watch(listener_->fd(), events, [this](uint32_t) { AcceptSome(); });
 }
 

@@ -1,6 +1,7 @@
 // Copyright The Sheaf Authors. SPDX-License-Identifier: Apache-2.0
 #include "raylet/gcs_link.h"
 
+#include <algorithm>
 #include <utility>
 
 namespace sheaf {
@@ -26,6 +27,7 @@ void GcsLink::Describe(std::function<void(proto::GcsRequest*)> fill) {
 }
 
 void GcsLink::Report(proto::GcsRequest request) {
+  if (!up_) return;
   request.set_client(client_.packed());
   request.clear_sequence();
   SendMessage(transport_.To(kGcs), FrameKind::kGcsRequest, request);
@@ -41,16 +43,28 @@ void GcsLink::OnReply(const proto::GcsReply& reply) {
 
 void GcsLink::Tick() {
   for (auto& [sequence, open] : open_) {
-    if (clock_.Now() - open.sent_at >= kResendAfter) Send(open);
+    if (clock_.Now() >= open.send_again_at) Send(open);
   }
 }
 
+// How things are now goes behind what has happened until now.
 void GcsLink::ResendAll() {
-  for (auto& [sequence, open] : open_) Send(open);
+  std::function<void(proto::GcsRequest*)> fill;
+  if (const auto it = open_.find(description_); it != open_.end()) {
+    fill = std::move(it->second.fill);
+    open_.erase(it);
+  }
+  for (auto& [sequence, open] : open_) {
+    open.pause = 0;
+    Send(open);
+  }
+  if (fill) Describe(std::move(fill));
 }
 
 void GcsLink::Send(Open& open) {
-  open.sent_at = clock_.Now();
+  if (!up_) return;
+  open.pause = open.pause == 0 ? kResendAfter : std::min(2 * open.pause, kLongestPause);
+  open.send_again_at = Deadline(clock_.Now(), open.pause);
   if (open.fill) open.fill(&open.request);
   open.request.set_confirmed_up_to(open_.begin()->first - 1);
   SendMessage(transport_.To(kGcs), FrameKind::kGcsRequest, open.request);

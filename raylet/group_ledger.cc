@@ -241,8 +241,8 @@ void GroupLedger::OnPrepared(PlacementGroupId id, NodeNumber node, uint32_t atte
   }
   if (!ok) {
     GiveUp(group);
-    view_.nodes[node]
-        .available = {};  // What was believed of it was wrong: not again before it reports.
+    // What was believed of it was wrong: not again before it reports.
+    if (const auto at = view_.nodes.find(node); at != view_.nodes.end()) at->second.available = {};
     OnRoom(now);
     return;
   }

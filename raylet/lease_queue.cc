@@ -79,8 +79,9 @@ void LeaseQueue::OnGivenBack(ProcessId owner, uint64_t key, NodeNumber node, uin
     for (const auto& [at, share] : entry.shares) {
       if (at == node && share > kept) {
         SetShare(entry, node, kept);
-        if (entry.missing() > 0 && entry.of->pool->is_node()) {  // It came back for want of room.
-          Resources& available = view_.nodes[node].available;
+        const auto at_node = view_.nodes.find(node);
+        if (entry.missing() > 0 && entry.of->pool->is_node() && at_node != view_.nodes.end()) {
+          Resources& available = at_node->second.available;  // It came back for want of room.
           entry.spec->resources.ForEach([&](std::string_view name, Amount amount) {
             available.Set(name, std::min(available.Get(name), amount - 1));
           });

@@ -90,6 +90,7 @@ void Raylet::OnAttached(ProcessId process, const AttachInfo& info) {
       it->second.job = worker->job;
     }
   }
+  for (const NodeNumber node : told_silent_) TellSilence(process, node, /*heard=*/false);
   Settle();
 }
 
@@ -108,7 +109,8 @@ absl::Status Raylet::Dispatch(ProcessId from, Process& process, const Frame& fra
   const bool driver = process.info.role == ProcessRole::kDriver;
   switch (frame.kind) {  // What every process may say.
     case FrameKind::kGcsRequest:
-      if (!router_.ToGcs(from, frame.body)) {
+      // While the GCS is away the process keeps it, and asks again.
+      if (!router_.ToGcs(from, frame.body, gcs_.up())) {
         return absl::InvalidArgumentError("a malformed request to the GCS");
       }
       return absl::OkStatus();
@@ -211,6 +213,7 @@ void Raylet::Tick() {
   CheckQueries();
   CheckUnknownNodes();
   CheckView();
+  CheckSilence();
   TickGcs();
   sweeper_.Tick();
   next_store_tick_ = world_.store.Tick();

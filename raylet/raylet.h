@@ -85,6 +85,8 @@ struct RayletOptions {
   LeaseQueueOptions leases;
   Nanos drain_limit = 10 * kSecond;  // Peers of a dead process have so long to drain its rings.
   Nanos query_limit = kSecond;       // Processes have so long to answer a state query.
+  // A node and the GCS are both silent for so long: waits for that node end.
+  Nanos silence_limit = 60 * kSecond;
 };
 
 // Everything outlives the raylet.
@@ -122,6 +124,9 @@ class Raylet {
   void OnFetch(NodeNumber reader, std::string_view request, ObjectServer::Respond respond);
   // The link to `node` is up, or silent: new work then goes elsewhere where it can.
   void OnNodeLink(NodeNumber node, bool up);
+  // The link to the GCS is up, or silent; `term` is that of the GCS at its other end. Never called
+  // where the GCS runs on this node: it is there, or begins another term.
+  void OnGcsLink(bool up, uint64_t term);
   // kGcsReply or kGcsEvent, for this raylet or for one of its processes.
   void OnGcsFrame(const Frame& frame);
   // `process` is dead (its pidfd says so), or a worker could not be started. A repeat changes
@@ -161,10 +166,12 @@ class Raylet {
     size_t adopted_objects = 0;
     size_t orphans = 0;  // References to objects of dead owners that are not here.
     size_t unanswered_gcs_commands = 0;
+    size_t nodes_known = 0;  // This one, those that live, and some that died.
     uint64_t swept = 0;      // What the sweeper had to repair since the start,
     std::string last_swept;  // and the table in which it did so last.
   };
   Stats GetStats() const;
+  const ResourceLedger& ledger() const { return ledger_; }
   // Sets the gauges of `metrics` from these figures and those of ledger and store; call it before
   // the page is read. The counters are kept as things happen.
   void PublishMetrics();
@@ -341,6 +348,10 @@ class Raylet {
   void OnNodeInfo(const proto::NodeInfo& info);
   void DropNodesOutside(const proto::Snapshot& snapshot);
   bool IsNodeDead(NodeNumber node) const;
+  void ForgetOldDead(NodeNumber died);
+  void CheckSilence();
+  void TellSilence(ProcessId process, NodeNumber node, bool heard);
+  void OnHeardAgain(NodeNumber node);
   void CheckView();
   void StartDraining();
   bool IsDrained() const;
@@ -378,6 +389,7 @@ class Raylet {
   void Perform(const GroupAction& action);
   void ReportGroup(PlacementGroupId id, const proto::GroupState& state);
   void TellWatchers(PlacementGroupId id, const proto::GroupState& state);
+  void ForgetLater(PlacementGroupId id, GroupPlacement* placement);
   bool IsElsewhere(PlacementGroupId id) const;  // Another raylet coordinates it.
   void TellPlace(PlacementGroupId id);
   void FollowGroup(PlacementGroupId id);
@@ -403,6 +415,7 @@ class Raylet {
   void OnDetachedWorkerDied(ProcessId worker, const proto::Death& death);
   void EndDetached(DetachedActor& actor, const std::string& reason);
   void RemoveDetached(uint64_t key, const proto::Death& death);
+  bool MayStartHere(const DetachedActor& actor) const;
   void CheckDetached();
   std::string ReasonToGiveBack(const LeaseQueue::Pending& pending, const DetachedActor& actor);
   bool IsGroupUnknown(const LeaseSpec& spec) const;
@@ -419,6 +432,7 @@ class Raylet {
   void OnHeartbeatReply(const proto::HeartbeatReply& reply);
   void OnGcsEvent(const proto::GcsEvent& event);
   void OnGcsRestarted(uint64_t term);
+  void AskGcsAgain(bool report);
   void FillReport(proto::NodeReport* report) const;
   void TickGcs();
 
@@ -448,7 +462,11 @@ class Raylet {
   RayletOptions options_;
   RayletWorld world_;
   ClusterView view_;
+  std::deque<NodeNumber> dead_nodes_;  // In the view, in the order of their deaths.
   NodeNumber last_described_ = 0;  // The newest node that the GCS has spoken of.
+  absl::btree_map<NodeNumber, Nanos> silent_since_;  // Nodes whose links are down.
+  absl::btree_set<NodeNumber> told_silent_;          // Those of them that processes know of.
+  Nanos gcs_silent_since_ = kForever;
   ResourceLedger ledger_;
   LeaseQueue queue_;
   GroupLedger groups_;
@@ -480,6 +498,9 @@ class Raylet {
   absl::btree_map<PlacementGroupId, absl::btree_set<ProcessId>> group_watchers_;
   absl::btree_map<PlacementGroupId, proto::GroupState> group_states_;
   absl::btree_map<PlacementGroupId, uint32_t> registered_groups_;
+  // Of these the attached ones, as they were registered: a GCS that starts again has forgotten them.
+  absl::btree_map<PlacementGroupId, proto::GroupInfo> attached_groups_;
+  std::deque<PlacementGroupId> removed_elsewhere_;  // Groups of other raylets, the last removed.
 
   absl::btree_map<ActorId, DetachedActor> detached_;
   uint64_t last_detached_key_ = 0;
@@ -518,6 +539,8 @@ class Raylet {
   uint64_t served_bytes_ = 0;
   const Nanos started_at_;
   uint64_t gcs_term_ = 0;
+  Nanos follow_again_at_ = kForever;  // The GCS refused to say what changes.
+  bool report_due_ = false;  // Deaths while the GCS was away, too many to be kept one by one.
   uint64_t last_heartbeat_ = 0;
   absl::btree_map<uint64_t, Nanos> heartbeats_sent_;  // Not answered yet.
   Nanos actor_lease_until_ = 0;                       // Of detached actors.

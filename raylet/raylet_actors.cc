@@ -73,7 +73,7 @@ void Raylet::OnStartActor(const proto::StartActor& message) {
   }
   pool_.AddJob(actor.job, actor.start.lease().environment());
   const DetachedActor& added = detached_.emplace(*id, std::move(actor)).first->second;
-  if (view_.here().draining) {  // The orders have crossed, or it is asked where the group is.
+  if (!MayStartHere(added)) {  // The orders have crossed, or it is asked where the group is.
     const auto group = PlacementGroupId::FromBinary(added.start.lease().strategy().group_id());
     if (group.ok()) TellPlace(*group);
     OnDetachedRefused(added.key, ErrorKind::kNodeDied, "the node drains");
@@ -89,6 +89,14 @@ void Raylet::OnStartActor(const proto::StartActor& message) {
   // The GCS chose this node.
   queue_.OnDemand(RayletOf(options_.node), demand, Now(), {}, 0, kMaxHops);
   CheckDetached();
+}
+
+// A node that drains starts what its placement groups have room for here: that can go nowhere else.
+bool Raylet::MayStartHere(const DetachedActor& actor) const {
+  if (!view_.Find(options_.node)->draining) return true;
+  const auto spec = ParseLeaseSpec(actor.start.lease());
+  return spec.ok() && spec->strategy.kind == StrategyKind::kPlacementGroup &&
+         ledger_.CouldEverAcquireIn(spec->strategy.group, spec->strategy.bundle, spec->resources);
 }
 
 // An actor that this node cannot start goes back to the GCS, which orders it from another one. It
@@ -271,7 +279,8 @@ absl::Status Raylet::OnActorReport(ProcessId from, const Frame& frame) {
     return absl::OkStatus();
   }
   // Of an actor that its creator manages: for listings, in one message with others.
-  if (actor_rows_.size() < kMaxQueuedActorRows) {
+  if (actor_rows_.size() < kMaxQueuedActorRows ||
+      actor_rows_.contains(message.actor().actor_id())) {
     actor_rows_[message.actor().actor_id()] = std::move(*message.mutable_actor());
   }
   return absl::OkStatus();

@@ -265,6 +265,44 @@ SCENARIO("a node that drains gives back the detached actors that have no worker 
   }
 }
 
+SCENARIO("a node that drains starts the detached actors of placement groups that it has room for") {
+  DetachedTest t;
+  const PlacementGroupId group = PlacementGroupId::Make(t.driver, 3);
+  proto::GroupRequest request;
+  request.set_action(proto::GroupRequest::CREATE);
+  request.set_id(group.Binary());
+  (*request.add_bundles()->mutable_amounts())["CPU"] = kUnit;
+  t.node.Send(t.driver, FrameKind::kGroupRequest, request);
+  proto::Strategy* strategy = t.start.mutable_start_actor()->mutable_lease()->mutable_strategy();
+  strategy->set_kind(proto::Strategy::PLACEMENT_GROUP);
+  strategy->set_group_id(group.Binary());
+  strategy->set_bundle(0);
+  const auto drain = [&] {
+    t.node.AnswerGcs();
+    t.node.NodeBecomes(RayletNode::kNode, proto::NodeInfo::DRAINING);
+  };
+  WHEN("one waits for its worker") {
+    t.node.GcsSays(t.start);
+    drain();
+    t.node.WorkersReady();
+    t.Placed();
+    CHECK(t.LastReport().has_pending());
+  }
+  WHEN("one is ordered afterwards") {
+    drain();
+    t.node.GcsSays(t.start);
+    t.node.WorkersReady();
+    t.Placed();
+    CHECK(t.LastReport().has_pending());
+  }
+  WHEN("its bundle is not here") {
+    drain();
+    strategy->set_bundle(1);
+    t.node.GcsSays(t.start);
+    CHECK(t.LastReport().died().cause() == proto::Death::NODE_DIED);
+  }
+}
+
 SCENARIO("a detached actor without room here goes back to the GCS when another node has some") {
   DetachedTest t;
   const proto::LeaseGrant grant = t.node.Lease(t.driver, 9, 2);  // Both CPUs.

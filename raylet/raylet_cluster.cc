@@ -12,6 +12,7 @@ namespace {
 constexpr uint64_t kNodes = 1;  // Subscriptions of this raylet.
 constexpr uint64_t kJobs = 2;
 constexpr size_t kMostEndedJobs = 1000;
+constexpr size_t kDeadNodesRemembered = 64;  // Every placement looks at all that are in the view.
 constexpr Nanos kViewPeriod = 2 * kSecond;  // Longer than two heartbeats.
 
 }  // namespace
@@ -40,6 +41,7 @@ void Raylet::Follow(uint64_t subscription, proto::Subscribe::Channel channel) {
     known.asking = false;
     if (reply.error() != 0 || !reply.has_snapshot()) {
       Log(LogLevel::kWarning, "the GCS refuses to say what changes: ", reply.message());
+      follow_again_at_ = Deadline(Now(), kViewPeriod);
       return;
     }
     const proto::Snapshot& snapshot = reply.snapshot();
@@ -104,6 +106,11 @@ void Raylet::OnChange(const proto::Change& change) {
 }
 
 void Raylet::OnNodeLink(NodeNumber node, bool up) {
+  if (up) {
+    OnHeardAgain(node);
+  } else if (node != options_.node && !IsNodeDead(node)) {
+    silent_since_.try_emplace(node, Now());
+  }
   const auto known = view_.nodes.find(node);
   if (node == options_.node || known == view_.nodes.end() || known->second.heard == up) return;
   known->second.heard = up;
@@ -139,8 +146,18 @@ void Raylet::OnNodeInfo(const proto::NodeInfo& info) {
     OnRemoteNodeDead(node, info.death().empty()
                                ? absl::StrCat("node ", node, " is dead")
                                : absl::StrCat("node ", node, " is dead: ", info.death()));
+    ForgetOldDead(node);
   }
   room_came_ = true;  // For placement groups.
+}
+
+// Numbers are given once: who is not in the view and was described before is dead (IsNodeDead).
+void Raylet::ForgetOldDead(NodeNumber died) {
+  dead_nodes_.push_back(died);
+  while (dead_nodes_.size() > kDeadNodesRemembered && view_.complete) {
+    view_.nodes.erase(dead_nodes_.front());
+    dead_nodes_.pop_front();
+  }
 }
 
 // What runs goes on, and ends where it is; tasks that wait go to other nodes.
@@ -151,7 +168,7 @@ void Raylet::StartDraining() {
   queue_.OnDraining(Now());
   std::vector<uint64_t> waiting;  // Detached actors that have no worker yet.
   for (const auto& [id, actor] : detached_) {
-    if (actor.worker.process == 0) waiting.push_back(actor.key);
+    if (actor.worker.process == 0 && !MayStartHere(actor)) waiting.push_back(actor.key);
   }
   for (const uint64_t key : waiting)
     OnDetachedRefused(key, ErrorKind::kNodeDied, "the node drains");
@@ -189,6 +206,11 @@ void Raylet::DropNodesOutside(const proto::Snapshot& snapshot) {
 // new, and is not sent.
 void Raylet::CheckView() {
   const Nanos now = Now();
+  if (now >= follow_again_at_) {
+    follow_again_at_ = kForever;
+    Follow(kNodes, proto::Subscribe::NODES);
+    Follow(kJobs, proto::Subscribe::JOBS);
+  }
   if (now < next_view_check_) return;
   next_view_check_ = now + kViewPeriod;
   bool changed = false;
@@ -208,6 +230,47 @@ bool Raylet::IsNodeDead(NodeNumber node) const {
   // Unknown: forgotten long ago, or so new that the word of it is on its way, though a newer one
   // may have spoken.
   return view_.complete && node <= last_described_;
+}
+
+// Whether a node lives only the GCS can say. While that is silent too nothing is given up here: what
+// is pending there stays so, as it may run, but who waits for it is told, and may do something else.
+void Raylet::CheckSilence() {
+  const Nanos now = Now();
+  const auto is_over = [&](Nanos since) {
+    return since != kForever && now - since >= options_.silence_limit;
+  };
+  if (!is_over(gcs_silent_since_)) {
+    while (!told_silent_.empty()) {
+      const NodeNumber node = *told_silent_.begin();
+      told_silent_.erase(told_silent_.begin());
+      for (const auto& [process, entry] : processes_) TellSilence(process, node, /*heard=*/true);
+    }
+    return;
+  }
+  for (const auto& [node, since] : silent_since_) {
+    if (!is_over(since) || !told_silent_.insert(node).second) continue;
+    Log(LogLevel::kWarning, "neither node ", node, " nor the GCS is heard: waits for it end");
+    for (const auto& [process, entry] : processes_) TellSilence(process, node, /*heard=*/false);
+  }
+}
+
+void Raylet::OnHeardAgain(NodeNumber node) {
+  silent_since_.erase(node);
+  if (told_silent_.erase(node) == 0) return;
+  for (const auto& [process, entry] : processes_) TellSilence(process, node, /*heard=*/true);
+}
+
+void Raylet::TellSilence(ProcessId process, NodeNumber node, bool heard) {
+  const auto it = processes_.find(process);
+  if (it == processes_.end() || it->second.info.role == ProcessRole::kTool) return;
+  proto::NodeSilent message;
+  message.set_node(node);
+  if (!heard) {
+    message.set_words(absl::StrCat(
+        "node ", node, " was not heard for ", options_.silence_limit / kSecond,
+        " s, and neither was the GCS, which would say whether it is dead (SHEAF_SILENCE_LIMIT)"));
+  }
+  SendMessage(To(process), FrameKind::kNodeSilent, message);
 }
 
 }  // namespace sheaf

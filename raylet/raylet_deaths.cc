@@ -14,6 +14,7 @@ namespace {
 using metrics::CounterId;
 
 constexpr size_t kDeathsRemembered = 10'000;
+constexpr size_t kMostDeathsKept = 1000;  // For a GCS that is away: then one report names the living.
 constexpr Nanos kExitAfterSocket =
     kSecond;  // A live process whose socket closed is given up after this.
 constexpr Nanos kExitAfterGoodbye =
@@ -105,10 +106,14 @@ void Raylet::Bury(ProcessId process, const proto::Death& death, bool exited) {
   for (const LeaseAction& action : queue_.TakeActions()) Perform(action);
   if (entry.info.role == ProcessRole::kDriver && entry.job != 0) EndJob(entry.job, death);
 
-  proto::GcsRequest gone;
-  gone.mutable_process_gone()->set_process(process.packed());
-  *gone.mutable_process_gone()->mutable_death() = death;
-  gcs_.Command(std::move(gone), nullptr);
+  if (gcs_.up() || gcs_.unanswered() < kMostDeathsKept) {
+    proto::GcsRequest gone;
+    gone.mutable_process_gone()->set_process(process.packed());
+    *gone.mutable_process_gone()->mutable_death() = death;
+    gcs_.Command(std::move(gone), nullptr);
+  } else {
+    report_due_ = true;  // Which names all that live.
+  }
 
   ForgetUndrained([process](ProcessId peer) { return peer == process; });
 }

@@ -11,6 +11,9 @@ namespace sheaf {
 namespace {
 
 constexpr size_t kMostHeartbeatsOpen = 100;  // Older ones would renew nothing.
+// A GCS that has not answered so many has enough to read: it gets one in such a time then.
+constexpr size_t kEnoughHeartbeats = 8;
+constexpr Nanos kRareHeartbeat = 500 * kMillisecond;
 
 }  // namespace
 
@@ -90,19 +93,43 @@ void Raylet::FillReport(proto::NodeReport* report) const {
     const bool created = state->second.state() == proto::GroupState::CREATED;
     group.set_state(created ? proto::GroupInfo::CREATED : proto::GroupInfo::PENDING);
     *group.mutable_bundle_nodes() = state->second.bundle_nodes();
+    if (const auto attached = attached_groups_.find(id); attached != attached_groups_.end())
+      *report->add_attached_groups() = attached->second;
   }
   for (const auto& [process, entry] : processes_) report->add_processes(process.packed());
+}
+
+// While it is down nothing is sent; what the link itself had taken by then arrives when it is back.
+void Raylet::OnGcsLink(bool up, uint64_t term) {
+  if (up != gcs_.up()) gcs_silent_since_ = up ? kForever : Now();
+  gcs_.SetUp(up);
+  if (!up) return;
+  if (term > gcs_term_) return OnGcsRestarted(term);
+  AskGcsAgain(std::exchange(report_due_, false));
+  Settle();
 }
 
 void Raylet::OnGcsRestarted(uint64_t term) {
   if (term <= gcs_term_) return;
   gcs_term_ = term;
+  report_due_ = false;
+  AskGcsAgain(/*report=*/true);
+}
+
+// What was said last may be lost. The GCS hears how a job ended before it hears that its driver is
+// gone, so the report comes behind the commands; nothing else lies before it.
+void Raylet::AskGcsAgain(bool report) {
+  heartbeats_sent_.clear();
+  next_heartbeat_ = 0;
   gcs_.ResendAll();
-  FollowCluster();
-  gcs_.Describe([this](proto::GcsRequest* request) { FillReport(request->mutable_node_report()); });
-  // Processes renew their subscriptions and their creators' rows.
+  if (report) {
+    FollowCluster();
+    gcs_.Describe(
+        [this](proto::GcsRequest* request) { FillReport(request->mutable_node_report()); });
+  }
+  // Processes renew what they follow.
   proto::GcsEvent event;
-  event.mutable_restarted()->set_term(term);
+  event.mutable_restarted()->set_term(gcs_term_);
   for (const auto& [process, entry] : processes_) {
     event.set_client(process.packed());
     SendMessage(To(process), FrameKind::kGcsEvent, event);
@@ -117,6 +144,7 @@ void Raylet::Leave() {
 }
 
 void Raylet::TickGcs() {
+  if (!gcs_.up()) return;
   if (!actor_rows_.empty()) {
     proto::GcsRequest request;
     for (auto& [id, row] : actor_rows_) {
@@ -130,11 +158,13 @@ void Raylet::TickGcs() {
   }
   const Nanos now = Now();
   if (fenced_ || leaving_) return;
+  const bool enough = heartbeats_sent_.size() >= kEnoughHeartbeats;
   if (now < next_heartbeat_) {
     // Other nodes hand work to this one by what it says to be free.
-    if (view_.nodes.size() == 1 || ledger_.available() == last_available_) return;
+    if (enough || view_.nodes.size() == 1 || ledger_.available() == last_available_) return;
   }
-  next_heartbeat_ = now + options_.heartbeat_period;
+  next_heartbeat_ =
+      now + (enough ? std::max(kRareHeartbeat, options_.heartbeat_period) : options_.heartbeat_period);
   last_available_ = ledger_.available();
   proto::GcsRequest request;
   proto::Heartbeat& heartbeat = *request.mutable_heartbeat();

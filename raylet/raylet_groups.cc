@@ -9,6 +9,8 @@
 namespace sheaf {
 namespace {
 
+constexpr size_t kGroupsRemembered = 1000;  // Of other raylets, after their end.
+
 proto::GroupState Gone(PlacementGroupId id, const std::string& words) {
   proto::GroupState state;
   state.set_id(id.Binary());
@@ -92,6 +94,7 @@ absl::Status Raylet::CreateGroup(ProcessId from, PlacementGroupId id,
                  }
                  if (!spec.detached && !IsAlive(from)) return;
                  registered_groups_[id] = reply.group().placement_number();
+                 if (!spec.detached) attached_groups_[id] = reply.group();
                  groups_.OnCreate(spec, spec.detached ? RayletOf(options_.node) : from, Now());
                });
   return absl::OkStatus();
@@ -124,7 +127,10 @@ void Raylet::Perform(const GroupAction& action) {
     group_states_[action.group] = state;
   }
   ReportGroup(action.group, state);
-  if (removed) registered_groups_.erase(action.group);
+  if (removed) {
+    registered_groups_.erase(action.group);
+    attached_groups_.erase(action.group);
+  }
   queue_.OnGroupChanged(action.group, Now());
   if (removed) queue_.OnRoom(Now());
   queue_.SetGroupWaiting(groups_.WaitingHere(), Now());
@@ -228,6 +234,20 @@ bool Raylet::PrepareBundles(ProcessId coordinator, const std::vector<BundleId>& 
   return true;
 }
 
+// A group of another raylet is removed; those that were last are remembered.
+void Raylet::ForgetLater(PlacementGroupId id, GroupPlacement* placement) {
+  using State = GroupPlacement::State;
+  if (std::exchange(placement->state, State::kRemoved) == State::kRemoved) return;
+  removed_elsewhere_.push_back(id);
+  if (removed_elsewhere_.size() <= kGroupsRemembered) return;
+  const PlacementGroupId oldest = removed_elsewhere_.front();
+  removed_elsewhere_.pop_front();
+  // A detached group lives again when another node has placed it.
+  const auto it = view_.groups.find(oldest);
+  if (oldest != id && it != view_.groups.end() && it->second.state == State::kRemoved)
+    view_.groups.erase(it);
+}
+
 // Of a group that another raylet coordinates.
 absl::Status Raylet::OnRemoteGroupState(const Frame& frame) {
   SHEAF_ASSIGN_OR_RETURN(const auto state, ParseFrame<proto::GroupState>(frame));
@@ -240,7 +260,7 @@ absl::Status Raylet::OnRemoteGroupState(const Frame& frame) {
       placement.state = GroupPlacement::State::kCreated;
       break;
     case proto::GroupState::REMOVED:
-      placement.state = GroupPlacement::State::kRemoved;
+      ForgetLater(id, &placement);
       break;
     default:
       placement.state = GroupPlacement::State::kPending;
@@ -263,7 +283,7 @@ void Raylet::OnCoordinatorDead(NodeNumber node) {
     groups.insert(bundle.group);
   }
   for (const PlacementGroupId id : groups) {
-    view_.groups[id].state = GroupPlacement::State::kRemoved;
+    ForgetLater(id, &view_.groups[id]);
     TellWatchers(id, Gone(id, "the node that placed it is dead"));
     queue_.OnGroupChanged(id, Now());
   }
@@ -309,6 +329,11 @@ void Raylet::OnPlaceGroup(const proto::PlaceGroup& message) {
   request.set_name(message.group().name());
   request.set_detached(true);
   absl::StatusOr<GroupSpec> spec = ParseGroupSpec(request);
+  // Another node placed it, and is dead: what was removed there lives again here.
+  if (const auto it = view_.groups.find(*id);
+      it != view_.groups.end() && it->second.state == GroupPlacement::State::kRemoved) {
+    view_.groups.erase(it);
+  }
   if (spec.ok()) groups_.OnCreate(*std::move(spec), RayletOf(options_.node), Now());
 }
 

@@ -112,6 +112,7 @@ void Raylet::RemoveJobIfOver(JobNumber local) {
   if (HasDetachedActors(local)) return;
   pool_.RemoveJob(local, "its job ended");
   world_.launcher.RemoveJob(local);
+  absl::erase_if(told_jobs_, [local](const auto& entry) { return entry.second == local; });
   jobs_.erase(it);
 }
 

@@ -30,6 +30,7 @@ Raylet::Stats Raylet::GetStats() const {
   stats.adopted_objects = adopted_.size();
   stats.orphans = orphans_.size();
   stats.unanswered_gcs_commands = gcs_.unanswered();
+  stats.nodes_known = view_.nodes.size();
   stats.swept = sweeper_.repaired();
   stats.last_swept = sweeper_.last_repaired();
   return stats;

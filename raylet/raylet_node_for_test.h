@@ -41,7 +41,8 @@ class RayletNode {
   static constexpr NodeNumber kNode = 1;
   static constexpr uint64_t kCapacityBytes = 8 << 20;
 
-  explicit RayletNode(Resources totals = Resources::Cpu(2)) {
+  explicit RayletNode(Resources totals = Resources::Cpu(2),
+                      Nanos heartbeat_period = kSecond) {
     auto made =
         SegmentArena::Make({.capacity_bytes = kCapacityBytes, .reserve_bytes = 0, .memory = [this] {
                               return memory_;
@@ -61,6 +62,7 @@ class RayletNode {
     RayletOptions options;
     options.node = kNode;
     options.totals = totals;
+    options.heartbeat_period = heartbeat_period;
     options.host_name = "host";
     options.metrics_url = "http://127.0.0.1:1/metrics";
     raylet = std::make_unique<Raylet>(options, RayletWorld{.clock = clock,
@@ -166,6 +168,11 @@ class RayletNode {
       if (request.has_register_job()) {
         reply.mutable_job_registered()->set_job(++last_job_);
         reply.mutable_job_registered()->set_name_space("space");
+      }
+      if (request.has_register_group()) {
+        reply.mutable_group()->set_group_id(request.register_group().group_id());
+        reply.mutable_group()->set_name(request.register_group().name());
+        reply.mutable_group()->set_placement_number(1);
       }
       const std::string body = reply.SerializeAsString();
       raylet->OnGcsFrame({FrameKind::kGcsReply, body});

@@ -126,6 +126,9 @@ class RayletProcess::World final : public FrameHandler {
   void OnNodeLink(NodeNumber node, bool up) {
     loop_->Post([this, node, up] { raylet_->OnNodeLink(node, up); });
   }
+  void OnGcsLink(bool up, uint64_t term) {
+    loop_->Post([this, up, term] { raylet_->OnGcsLink(up, term); });
+  }
   void OnFetch(ProcessId reader, std::string request, LinksOptions::Respond respond) {
     proto::BlockRequest asked;
     if (asked.ParseFromString(request) && ProgramServer::IsFor(asked))
@@ -450,6 +453,11 @@ void RayletProcess::PostRemoteFrames(ForEachFrame frames) {
 void RayletProcess::PostNodeLink(NodeNumber node, bool up) {
   const std::lock_guard lock(mutex_);
   if (live_ != nullptr) live_->OnNodeLink(node, up);
+}
+
+void RayletProcess::PostGcsLink(bool up, uint64_t term) {
+  const std::lock_guard lock(mutex_);
+  if (live_ != nullptr) live_->OnGcsLink(up, term);
 }
 
 void RayletProcess::Stop(const std::string& reason, Nanos grace) {

@@ -98,6 +98,8 @@ class RayletProcess {
   // The link to another node is up, or down. Any thread; before the end of Start it counts for
   // nothing.
   void PostNodeLink(NodeNumber node, bool up);
+  // The same for the link to the GCS, where that is on another node; see Raylet::OnGcsLink.
+  void PostGcsLink(bool up, uint64_t term);
   // The raylet `reader` asks for a block (LinksOptions::on_fetch). Any thread.
   void PostFetch(ProcessId reader, std::string request, LinksOptions::Respond respond);
   // Ends all: no new work, workers and drivers are told to end, `grace` later at most they are

@@ -22,7 +22,7 @@ constexpr Nanos kUnknownNodeLimit =
 
 // What a process may send to one of another node.
 bool MayCross(FrameKind kind, bool to_raylet) {
-  if (!to_raylet) return kind >= FrameKind::kTemplate && kind <= FrameKind::kActorControl;
+  if (!to_raylet) return kind >= FrameKind::kTemplate && kind < FrameKind::kJobStart;
   switch (kind) {
     case FrameKind::kLeaseReturn:
     case FrameKind::kKillWorker:
@@ -63,12 +63,12 @@ absl::Status Raylet::OnRelay(ProcessId from, const Frame& frame) {
     return absl::InvalidArgumentError(absl::StrCat("a frame of kind ", head.kind, " for ",
                                                    to.ToString(), " may not leave this node"));
   }
-  const NodeView* const node = view_.Find(to.node);
-  if (node == nullptr) {
-    unknown_nodes_.try_emplace(to.node, Now());  // The word of it may be on its way.
-  } else if (!node->alive) {
+  if (IsNodeDead(to.node)) {
     if (!to.is_raylet()) RefuseContact(from, to);
     return absl::OkStatus();
+  }
+  if (view_.Find(to.node) == nullptr) {
+    unknown_nodes_.try_emplace(to.node, Now());  // The word of it may be on its way.
   }
   contacts_[from].insert(to);
   open_contacts_.emplace(from, to);
@@ -80,9 +80,7 @@ absl::Status Raylet::OnRelay(ProcessId from, const Frame& frame) {
 void Raylet::OnRemoteFrame(ProcessId from, ProcessId to, Lane lane, const Frame& frame) {
   if (to.node != options_.node || from.node == options_.node) return;
   if (open_contacts_.contains({to, from})) return Relayed(from, to, lane, frame);
-  if (const NodeView* node = view_.Find(from.node); node != nullptr && !node->alive) {
-    return;  // The words of a node that was declared dead.
-  }
+  if (IsNodeDead(from.node)) return;  // The words of a node that was declared dead.
   NoteNode(from.node);
   if (to != RayletOf(options_.node)) {
     Deliver(from, to, lane, frame);
@@ -251,6 +249,8 @@ void Raylet::OnRemoteDeath(ProcessId process, const proto::Death& death) {
 }
 
 void Raylet::OnRemoteNodeDead(NodeNumber node, const std::string& words) {
+  silent_since_.erase(node);
+  told_silent_.erase(node);  // kNodeGone says more.
   OnCoordinatorDead(node);
   DropFromQueries(RayletOf(node));
   revocations_.ForgetProcesses([node](ProcessId gone) { return gone.node == node; });

@@ -158,6 +158,19 @@ void Raylet::AskGcs(uint64_t number, Query* query) {
       request.mutable_unregister_node()->set_node(node);
       break;
     }
+    case proto::StateQuery::KEY_VALUE: {
+      proto::GcsRequest asked;
+      if (asked.ParseFromString(query->message.key_value())) {
+        if (asked.has_kv_list()) *request.mutable_kv_list() = asked.kv_list();
+        if (asked.has_kv_get()) *request.mutable_kv_get() = asked.kv_get();
+        if (asked.has_kv_delete()) *request.mutable_kv_delete() = asked.kv_delete();
+      }
+      if (request.body_case() == proto::GcsRequest::BODY_NOT_SET) {
+        query->answer.set_error("want a question about keys: a list, one to get, or to delete");
+        return;
+      }
+      break;
+    }
     case proto::StateQuery::NODES:
     case proto::StateQuery::STATUS:
       request.mutable_list_nodes();
@@ -178,6 +191,8 @@ void Raylet::AskGcs(uint64_t number, Query* query) {
       return;
   }
   query->asks_gcs = true;
+  // A question whose asker is gone long before there is an answer is not kept; an order is.
+  if (!gcs_.up() && query->message.what() != proto::StateQuery::DRAIN) return;
   gcs_.Command(std::move(request), [this, number](const proto::GcsReply& reply) {
     const auto it = queries_.find(number);
     if (it == queries_.end()) return;
@@ -209,6 +224,8 @@ void Raylet::MergeGcs(const proto::GcsReply& reply, Query* query) {
   if (query->message.what() == proto::StateQuery::DRAIN && reply.error() != 0) {
     answer.set_error(reply.message());
   }
+  if (query->message.what() == proto::StateQuery::KEY_VALUE)
+    answer.set_key_value(reply.SerializeAsString());
   for (const proto::NodeInfo& node : reply.nodes().nodes()) {
     if (!budget.HasRoom(answer.nodes())) break;
     proto::NodeRow& row = *answer.add_nodes();

@@ -2,6 +2,7 @@
 // Jobs, leases, connections and groups, seen from the processes.
 #include "raylet/raylet.h"
 
+#include <algorithm>
 #include <catch2/catch.hpp>
 
 #include "base/environment.h"
@@ -64,16 +65,6 @@ SCENARIO("the GCS refuses a job") {
   CHECK(started[0].error() == "the disk is full");
   CHECK(node.launcher.killed.size() == 2);
   CHECK(node.launcher.jobs.empty());
-}
-
-SCENARIO("a request to the GCS that is not answered is sent again") {
-  RayletNode node;
-  const ProcessId driver = node.Attach(ProcessRole::kDriver);
-  node.Send(driver, FrameKind::kJobStart, proto::JobStart());
-  node.transport.Take(kGcs);  // Lost.
-  node.Advance(kSecond);
-  node.AnswerGcs();
-  CHECK(node.Received<proto::JobStarted>(driver, FrameKind::kJobStarted).size() == 1);
 }
 
 SCENARIO("a lease from demand to grant to return") {
@@ -331,6 +322,32 @@ proto::GroupRequest GroupOf(ProcessId creator, int bundles, double cpus) {
     Resources::Cpu(cpus).ToMap(*request.add_bundles()->mutable_amounts());
   }
   return request;
+}
+
+SCENARIO("a GCS that starts again hears of named groups that it forgot") {
+  RayletNode node;
+  const ProcessId driver = node.Driver();
+  proto::GroupRequest request = GroupOf(driver, 1, 1);
+  request.set_name("mine");
+  node.Send(driver, FrameKind::kGroupRequest, request);
+  const auto reported = [&](uint64_t term) {
+    node.AnswerGcs();
+    node.gcs_requests.clear();
+    proto::GcsEvent event;
+    event.set_client(RayletOf(RayletNode::kNode).packed());
+    event.mutable_restarted()->set_term(term);
+    node.GcsSays(event);
+    const auto reports = node.Asked(proto::GcsRequest::kNodeReport);
+    REQUIRE(reports.size() == 1);
+    return reports[0].node_report();
+  };
+  const proto::NodeReport report = reported(1000);
+  REQUIRE(report.attached_groups_size() == 1);
+  CHECK(report.attached_groups(0).name() == "mine");
+  CHECK(report.groups_size() == 1);
+  request.set_action(proto::GroupRequest::REMOVE);
+  node.Send(driver, FrameKind::kGroupRequest, request);
+  CHECK(reported(1001).attached_groups_size() == 0);
 }
 
 SCENARIO("a placement group is created, watched and removed") {

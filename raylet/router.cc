@@ -68,8 +68,9 @@ std::string EncodeVarintField(uint32_t field, uint64_t value) {
   return out;
 }
 
-bool Router::ToGcs(ProcessId from, std::string_view request) {
+bool Router::ToGcs(ProcessId from, std::string_view request, bool reachable) {
   if (!FindVarintField(request, kClientField).has_value()) return false;
+  if (!reachable) return true;
   // Of a field that comes twice the last one counts, so what the sender claimed is overruled.
   transport_.To(kGcs).Send(Lane::kControl, FrameKind::kGcsRequest, request,
                            EncodeVarintField(kClientField, from.packed()));

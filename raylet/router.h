@@ -18,9 +18,9 @@ class Router {
  public:
   Router(NodeNumber node, Transport& transport) : node_(node), transport_(transport) {}
 
-  // A kGcsRequest of a process of this node goes on, with `client` set to its true sender, whatever
-  // it said. false: malformed, not sent.
-  bool ToGcs(ProcessId from, std::string_view request);
+  // A kGcsRequest of a process of this node goes on if the GCS is `reachable`, with `client` set to
+  // its true sender, whatever it said. false: malformed, not sent.
+  bool ToGcs(ProcessId from, std::string_view request, bool reachable = true);
   // To whom a kGcsReply or kGcsEvent is addressed. nullopt: malformed, or to no process of this
   // node.
   std::optional<ProcessId> Addressee(std::string_view message) const;

@@ -4,6 +4,7 @@
 #include <arpa/inet.h>
 #include <fcntl.h>
 #include <openssl/bio.h>
+#include <openssl/err.h>
 #include <openssl/evp.h>
 #include <openssl/pem.h>
 #include <openssl/x509.h>
@@ -16,7 +17,10 @@
 #include <cerrno>
 #include <cstring>
 #include <memory>
+#include <utility>
 
+#include "absl/strings/escaping.h"
+#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "base/status_macros.h"
 #include "base/unique_fd.h"
@@ -36,14 +40,85 @@ struct Freed {
 using Bio = std::unique_ptr<BIO, Freed<BIO_free_all>>;
 using Key = std::unique_ptr<EVP_PKEY, Freed<EVP_PKEY_free>>;
 using Certificate = std::unique_ptr<X509, Freed<X509_free>>;
+using Store = std::unique_ptr<X509_STORE, Freed<X509_STORE_free>>;
+using StoreContext = std::unique_ptr<X509_STORE_CTX, Freed<X509_STORE_CTX_free>>;
+using GeneralNames = std::unique_ptr<GENERAL_NAMES, Freed<GENERAL_NAMES_free>>;
 
+constexpr int kMaxCertificatesInFile = 1000;
 
 Bio Reading(const std::string& pem) {
   return Bio(BIO_new_mem_buf(pem.data(), static_cast<int>(pem.size())));
 }
 
-Certificate ReadCertificate(const std::string& pem) {
-  return Certificate(PEM_read_bio_X509(Reading(pem).get(), nullptr, nullptr, nullptr));
+// All of `pem`, in order; none if one of them cannot be read.
+std::vector<Certificate> ReadCertificates(const std::string& pem) {
+  std::vector<Certificate> out;
+  const Bio bio = Reading(pem);
+  ERR_clear_error();
+  while (X509* next = PEM_read_bio_X509(bio.get(), nullptr, nullptr, nullptr)) {
+    out.emplace_back(next);
+    if (out.size() == kMaxCertificatesInFile) break;
+  }
+  const bool at_end = ERR_GET_REASON(ERR_peek_last_error()) == PEM_R_NO_START_LINE;
+  ERR_clear_error();
+  if (!at_end) out.clear();
+  return out;
+}
+
+// The first certificate of `certificate_pem` and those that vouch for it, up to one of
+// `authority_pem`, which may hold several. Times are not compared.
+absl::StatusOr<std::vector<Certificate>> ChainOf(const std::string& authority_pem,
+                                                 const std::string& certificate_pem) {
+  const std::vector<Certificate> authorities = ReadCertificates(authority_pem);
+  const std::vector<Certificate> own = ReadCertificates(certificate_pem);
+  if (authorities.empty()) return absl::InvalidArgumentError("ca.pem is no certificate in PEM");
+  if (own.empty()) return absl::InvalidArgumentError("node.pem is no certificate in PEM");
+  const Store store(X509_STORE_new());
+  for (const Certificate& each : authorities) X509_STORE_add_cert(store.get(), each.get());
+  X509_STORE_set_flags(store.get(), X509_V_FLAG_PARTIAL_CHAIN | X509_V_FLAG_NO_CHECK_TIME);
+  STACK_OF(X509)* const between = sk_X509_new_null();
+  for (size_t i = 1; i < own.size(); ++i) sk_X509_push(between, own[i].get());
+  const StoreContext context(X509_STORE_CTX_new());
+  std::vector<Certificate> out;
+  absl::Status status;
+  if (X509_STORE_CTX_init(context.get(), store.get(), own.front().get(), between) != 1 ||
+      X509_verify_cert(context.get()) != 1) {
+    status = absl::InvalidArgumentError(absl::StrCat(
+        "ca.pem did not sign node.pem: ",
+        X509_verify_cert_error_string(X509_STORE_CTX_get_error(context.get()))));
+  } else {
+    const STACK_OF(X509)* const chain = X509_STORE_CTX_get0_chain(context.get());
+    for (int i = 0; i < sk_X509_num(chain); ++i) {
+      X509* const each = sk_X509_value(chain, i);
+      X509_up_ref(each);
+      out.emplace_back(each);
+    }
+  }
+  sk_X509_free(between);
+  ERR_clear_error();
+  if (!status.ok()) return status;
+  return out;
+}
+
+std::string TextOf(const ASN1_STRING* text) {
+  return {reinterpret_cast<const char*>(ASN1_STRING_get0_data(text)),
+          static_cast<size_t>(ASN1_STRING_length(text))};
+}
+
+// Its common name, and the names and URIs among its alternative names.
+std::vector<std::string> NamesOf(X509* certificate) {
+  std::vector<std::string> out;
+  const X509_NAME* const subject = X509_get_subject_name(certificate);
+  for (int at = -1; (at = X509_NAME_get_index_by_NID(subject, NID_commonName, at)) >= 0;) {
+    out.push_back(TextOf(X509_NAME_ENTRY_get_data(X509_NAME_get_entry(subject, at))));
+  }
+  const GeneralNames names(static_cast<GENERAL_NAMES*>(
+      X509_get_ext_d2i(certificate, NID_subject_alt_name, nullptr, nullptr)));
+  for (int i = 0; names != nullptr && i < sk_GENERAL_NAME_num(names.get()); ++i) {
+    const GENERAL_NAME* const name = sk_GENERAL_NAME_value(names.get(), i);
+    if (name->type == GEN_DNS || name->type == GEN_URI) out.push_back(TextOf(name->d.ia5));
+  }
+  return out;
 }
 
 std::string WrittenTo(const Bio& bio) {
@@ -104,6 +179,7 @@ Certificate MakeCertificate(EVP_PKEY* key, const char* name, X509* issuer, EVP_P
     done = AddExtension(out.get(), signer, NID_basic_constraints, "critical,CA:FALSE") &&
            AddExtension(out.get(), signer, NID_key_usage, "critical,digitalSignature") &&
            AddExtension(out.get(), signer, NID_ext_key_usage, "serverAuth,clientAuth") &&
+           AddExtension(out.get(), signer, NID_authority_key_identifier, "keyid:always") &&
            AddExtension(out.get(), signer, NID_subject_alt_name, alternative_names);
   }
   if (!done || X509_sign(out.get(), issuer_key, EVP_sha256()) == 0) return nullptr;
@@ -149,84 +225,140 @@ absl::Status WriteNew(const std::string& path, const std::string& bytes, mode_t 
 
 }  // namespace
 
+bool NamesInclude(const std::vector<std::string>& names, const std::string& wanted) {
+  return std::any_of(names.begin(), names.end(), [&](const std::string& name) {
+    return absl::EqualsIgnoreCase(name, wanted);
+  });
+}
+
 absl::Status CheckCertificates(const std::string& authority_pem, const std::string& certificate_pem,
-                               const std::string& key_pem) {
-  const Certificate authority = ReadCertificate(authority_pem);
-  const Certificate certificate = ReadCertificate(certificate_pem);
+                               const std::string& key_pem, const std::string& peer_name) {
+  const absl::StatusOr<std::vector<Certificate>> chain = ChainOf(authority_pem, certificate_pem);
   const Key key(PEM_read_bio_PrivateKey(Reading(key_pem).get(), nullptr, nullptr, nullptr));
-  if (authority == nullptr) return absl::InvalidArgumentError("ca.pem is no certificate in PEM");
-  if (certificate == nullptr) {
-    return absl::InvalidArgumentError("node.pem is no certificate in PEM");
+  if (key == nullptr) {
+    ERR_clear_error();
+    return absl::InvalidArgumentError("node.key is no private key in PEM");
   }
-  if (key == nullptr) return absl::InvalidArgumentError("node.key is no private key in PEM");
-  if (X509_check_private_key(certificate.get(), key.get()) != 1) {
+  const std::vector<Certificate> own = ReadCertificates(certificate_pem);
+  const bool fit = !own.empty() && X509_check_private_key(own.front().get(), key.get()) == 1;
+  ERR_clear_error();
+  if (!own.empty() && !fit) {
     return absl::InvalidArgumentError("node.key is not the key of node.pem");
   }
-  // A chain may lie between: only a set of two is compared here, TLS checks all.
-  if (X509_check_issued(authority.get(), certificate.get()) == X509_V_OK &&
-      X509_verify(certificate.get(), X509_get0_pubkey(authority.get())) != 1) {
-    return absl::InvalidArgumentError("ca.pem did not sign node.pem");
-  }
-  for (const auto& [name, each] : {std::pair("ca.pem", authority.get()),
-                                   std::pair("node.pem", certificate.get())}) {
-    if (X509_cmp_current_time(X509_get0_notBefore(each)) > 0) {
-      return absl::InvalidArgumentError(absl::StrCat(
-          name, " is good from ", TimeOf(X509_get0_notBefore(each)), " on; is the clock right?"));
-    }
-    if (X509_cmp_current_time(X509_get0_notAfter(each)) < 0) {
+  if (!chain.ok()) return chain.status();
+  for (const Certificate& each : *chain) {
+    const char* const name = each == chain->front() ? "node.pem" : "ca.pem";
+    if (X509_cmp_current_time(X509_get0_notBefore(each.get())) > 0) {
       return absl::InvalidArgumentError(
-          absl::StrCat(name, " was good until ", TimeOf(X509_get0_notAfter(each)),
-                       "; make another with sheaf cert, on all nodes"));
+          absl::StrCat(name, " is good from ", TimeOf(X509_get0_notBefore(each.get())),
+                       " on; is the clock right?"));
     }
+    if (X509_cmp_current_time(X509_get0_notAfter(each.get())) < 0) {
+      return absl::InvalidArgumentError(
+          absl::StrCat(name, " was good until ", TimeOf(X509_get0_notAfter(each.get())),
+                       "; make another with sheaf cert, for all nodes"));
+    }
+  }
+  for (const auto& [purpose, use] : {std::pair(X509_PURPOSE_SSL_SERVER, "serverAuth"),
+                                     std::pair(X509_PURPOSE_SSL_CLIENT, "clientAuth")}) {
+    if (X509_check_purpose(chain->front().get(), purpose, 0) != 1) {
+      return absl::InvalidArgumentError(absl::StrCat(
+          "node.pem is not for ", use, ": a node needs its extended key usages serverAuth and ",
+          "clientAuth, or a certificate that names none"));
+    }
+  }
+  if (!peer_name.empty() && !NamesInclude(NamesOf(chain->front().get()), peer_name)) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("node.pem carries no name '", peer_name,
+                     "', which --tls-peer-name wants of each node: other nodes would refuse it"));
   }
   return absl::OkStatus();
 }
 
 absl::StatusOr<int64_t> ExpiryOf(const std::string& authority_pem,
                                  const std::string& certificate_pem) {
+  SHEAF_ASSIGN_OR_RETURN(const std::vector<Certificate> chain,
+                         ChainOf(authority_pem, certificate_pem));
   int64_t first = INT64_MAX;
-  for (const std::string* pem : {&authority_pem, &certificate_pem}) {
-    const Certificate certificate = ReadCertificate(*pem);
+  for (const Certificate& each : chain) {
     tm time{};
-    if (certificate == nullptr ||
-        ASN1_TIME_to_tm(X509_get0_notAfter(certificate.get()), &time) != 1) {
-      return absl::InvalidArgumentError("no certificate in PEM, or one without a last day");
+    if (ASN1_TIME_to_tm(X509_get0_notAfter(each.get()), &time) != 1) {
+      return absl::InvalidArgumentError("a certificate without a last day");
     }
     first = std::min<int64_t>(first, timegm(&time));
   }
   return first;
 }
 
-absl::Status MakeCertificateSet(const std::string& directory,
-                                const std::vector<std::string>& hosts, int64_t seconds_valid) {
-  SHEAF_ASSIGN_OR_RETURN(const std::string names, AlternativeNames(hosts));
+namespace {
+
+// Makes `directory`, if it is not there, for files of these names, which must not be there.
+absl::Status PrepareDirectory(const std::string& directory,
+                              const std::vector<const char*>& names) {
   if (mkdir(directory.c_str(), 0700) != 0 && errno != EEXIST) {
     const int error = errno;
     return absl::ErrnoToStatus(error, directory);
   }
-  for (const char* name : {"/ca.pem", "/ca.key", "/node.pem", "/node.key"}) {
+  for (const char* name : names) {
     struct stat info;
     if (lstat((directory + name).c_str(), &info) == 0) {
       return absl::AlreadyExistsError(
           absl::StrCat(directory, name, " is there; name another directory, or remove it"));
     }
   }
-  const Key authority_key(EVP_EC_gen("P-256"));
-  const Key node_key(EVP_EC_gen("P-256"));
-  const Certificate authority =
-      MakeCertificate(authority_key.get(), "Sheaf authority", nullptr, authority_key.get(), "",
-                      seconds_valid);
-  const Certificate node = authority == nullptr
-                               ? nullptr
-                               : MakeCertificate(node_key.get(), "Sheaf node", authority.get(),
-                                                 authority_key.get(), names, seconds_valid);
+  return absl::OkStatus();
+}
+
+absl::Status WriteNode(const std::string& directory, X509* authority, EVP_PKEY* authority_key,
+                       const std::string& names, int64_t seconds_valid) {
+  const Key key(EVP_EC_gen("P-256"));
+  const Certificate node = MakeCertificate(key.get(), "Sheaf node", authority, authority_key, names,
+                                           seconds_valid);
   if (node == nullptr) {
+    ERR_clear_error();
     return absl::InvalidArgumentError(absl::StrCat("OpenSSL makes no certificate for ", names));
   }
-  SHEAF_RETURN_IF_ERROR(WriteNew(directory + "/ca.key", PemOf(authority_key.get()), 0600));
-  SHEAF_RETURN_IF_ERROR(WriteNew(directory + "/ca.pem", PemOf(authority.get()), 0644));
-  SHEAF_RETURN_IF_ERROR(WriteNew(directory + "/node.key", PemOf(node_key.get()), 0600));
+  SHEAF_RETURN_IF_ERROR(WriteNew(directory + "/ca.pem", PemOf(authority), 0644));
+  SHEAF_RETURN_IF_ERROR(WriteNew(directory + "/node.key", PemOf(key.get()), 0600));
   return WriteNew(directory + "/node.pem", PemOf(node.get()), 0644);
+}
+
+}  // namespace
+
+absl::Status MakeCertificateSet(const std::string& directory,
+                                const std::vector<std::string>& hosts, int64_t seconds_valid) {
+  SHEAF_ASSIGN_OR_RETURN(const std::string names, AlternativeNames(hosts));
+  SHEAF_RETURN_IF_ERROR(
+      PrepareDirectory(directory, {"/ca.pem", "/ca.key", "/node.pem", "/node.key"}));
+  const Key key(EVP_EC_gen("P-256"));
+  // A name of its own: where ca.pem holds two authorities they are told apart by it.
+  const std::string draw(AsView(SecretBytes()).substr(0, 8));
+  const std::string name = absl::StrCat("Sheaf authority ", absl::BytesToHexString(draw));
+  const Certificate authority =
+      MakeCertificate(key.get(), name.c_str(), nullptr, key.get(), "", seconds_valid);
+  if (authority == nullptr) {
+    ERR_clear_error();
+    return absl::InternalError("OpenSSL makes no authority");
+  }
+  SHEAF_RETURN_IF_ERROR(WriteNew(directory + "/ca.key", PemOf(key.get()), 0600));
+  return WriteNode(directory, authority.get(), key.get(), names, seconds_valid);
+}
+
+absl::Status MakeNodeCertificateBy(const std::string& authority_pem,
+                                   const std::string& authority_key, const std::string& directory,
+                                   const std::vector<std::string>& hosts, int64_t seconds_valid) {
+  SHEAF_ASSIGN_OR_RETURN(const std::string names, AlternativeNames(hosts));
+  const std::vector<Certificate> authorities = ReadCertificates(authority_pem);
+  const Key key(PEM_read_bio_PrivateKey(Reading(authority_key).get(), nullptr, nullptr, nullptr));
+  const bool fit = !authorities.empty() && key != nullptr &&
+                   X509_check_private_key(authorities.front().get(), key.get()) == 1;
+  ERR_clear_error();
+  if (!fit) {
+    return absl::InvalidArgumentError(
+        "want ca.pem, the certificate of an authority, and ca.key, its key, both in PEM");
+  }
+  SHEAF_RETURN_IF_ERROR(PrepareDirectory(directory, {"/ca.pem", "/node.pem", "/node.key"}));
+  return WriteNode(directory, authorities.front().get(), key.get(), names, seconds_valid);
 }
 
 }  // namespace sheaf

@@ -98,16 +98,26 @@ absl::StatusOr<std::string> LoadOrMakeToken(const std::string& path) {
   return status;
 }
 
-absl::StatusOr<Credentials> LoadCertificates(const std::string& directory) {
+absl::StatusOr<Credentials> LoadCertificates(const std::string& directory,
+                                             const std::string& peer_name) {
   Credentials out;
+  out.peer_name = peer_name;
   SHEAF_ASSIGN_OR_RETURN(out.authority_pem, ReadFile(directory + "/ca.pem", /*secret=*/false));
   SHEAF_ASSIGN_OR_RETURN(out.certificate_pem, ReadFile(directory + "/node.pem", /*secret=*/false));
   SHEAF_ASSIGN_OR_RETURN(out.key_pem, ReadFile(directory + "/node.key", /*secret=*/true));
-  const absl::Status fit = CheckCertificates(out.authority_pem, out.certificate_pem, out.key_pem);
+  const absl::Status fit =
+      CheckCertificates(out.authority_pem, out.certificate_pem, out.key_pem, peer_name);
   if (!fit.ok()) {
     return absl::InvalidArgumentError(absl::StrCat(directory, ": ", fit.message()));
   }
   return out;
+}
+
+absl::Status MakeNodeCertificate(const std::string& authority, const std::string& directory,
+                                 const std::vector<std::string>& hosts, int64_t seconds_valid) {
+  SHEAF_ASSIGN_OR_RETURN(const std::string pem, ReadFile(authority + "/ca.pem", /*secret=*/false));
+  SHEAF_ASSIGN_OR_RETURN(const std::string key, ReadFile(authority + "/ca.key", /*secret=*/true));
+  return MakeNodeCertificateBy(pem, key, directory, hosts, seconds_valid);
 }
 
 }  // namespace sheaf

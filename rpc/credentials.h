@@ -17,7 +17,8 @@ struct Credentials {
   std::string token;            // 32 bytes, or empty: none.
   std::string certificate_pem;  // Of this node; with `key_pem` and `authority_pem`, or all empty.
   std::string key_pem;
-  std::string authority_pem;  // Peers must be signed by it.
+  std::string authority_pem;  // Peers must be signed by it, or by one of those in it.
+  std::string peer_name;      // A name that the certificate of each peer must carry; empty: any.
 
   bool has_token() const { return !token.empty(); }
   bool has_certificates() const { return !certificate_pem.empty(); }
@@ -35,15 +36,27 @@ absl::StatusOr<std::string> LoadOrMakeToken(const std::string& path);
 absl::StatusOr<std::string> LoadToken(const std::string& path);
 
 // ca.pem, node.pem and node.key of `directory`, without a token. kPermissionDenied: others can read
-// the key. kInvalidArgument: not PEM, the key is not the certificate's, the authority did not sign
-// it, or it has expired or is not good yet. Others: the file system's.
-absl::StatusOr<Credentials> LoadCertificates(const std::string& directory);
+// the key. kInvalidArgument: not PEM, the key is not the certificate's, no authority of ca.pem
+// signed it, it has expired or is not good yet, is not for servers and clients both, or does not
+// carry `peer_name`. Others: the file system's.
+absl::StatusOr<Credentials> LoadCertificates(const std::string& directory,
+                                             const std::string& peer_name = "");
+
+inline constexpr int64_t kTenYears = int64_t{10} * 365 * 24 * 3600;  // Seconds.
 
 // Makes `directory` (0700) with an authority (ca.pem, ca.key) and a certificate for a node
 // (node.pem, node.key; keys 0600) that is reached by `hosts`, names or addresses, beside localhost
 // and 127.0.0.1. All nodes may share it; ca.key is needed for others only. Both are good for
-// `seconds_valid`: ten years. kAlreadyExists: one of the files is there. kInvalidArgument: a host that is none.
+// `seconds_valid`. kAlreadyExists: one of the files is there. kInvalidArgument: a host that is
+// none.
 absl::Status MakeCertificateSet(const std::string& directory, const std::vector<std::string>& hosts,
-                                int64_t seconds_valid = int64_t{10} * 365 * 24 * 3600);
+                                int64_t seconds_valid = kTenYears);
+
+// Makes `directory` with another certificate for a node, and ca.pem, by the authority whose ca.pem
+// and ca.key are in `authority`. kPermissionDenied: others can read that key. kInvalidArgument: it
+// is not that authority's, or a host that is none. kAlreadyExists: as above.
+absl::Status MakeNodeCertificate(const std::string& authority, const std::string& directory,
+                                 const std::vector<std::string>& hosts,
+                                 int64_t seconds_valid = kTenYears);
 
 }  // namespace sheaf

@@ -113,6 +113,36 @@ TEST_CASE("a set of certificates is made once and can be loaded") {
   }
 }
 
+TEST_CASE("an authority makes further certificates, and only with its own key") {
+  const Directory directory;
+  const std::string authority = directory / "authority", node = directory / "node";
+  REQUIRE(MakeCertificateSet(authority, {}).ok());
+  REQUIRE(MakeNodeCertificate(authority, node, {"node2"}).ToString() == "OK");
+  CHECK(LoadCertificates(node).status().ToString() == "OK");
+  CHECK(ModeOf(node + "/node.key") == 0600);
+  CHECK(Read(node + "/ca.pem") == Read(authority + "/ca.pem"));
+  CHECK_FALSE(std::filesystem::exists(node + "/ca.key"));
+  CHECK(MakeNodeCertificate(authority, node, {}).code() == absl::StatusCode::kAlreadyExists);
+  CHECK(MakeNodeCertificate(node, directory / "n", {}).code() == absl::StatusCode::kNotFound);
+  REQUIRE(MakeCertificateSet(directory / "other", {}).ok());
+  std::ofstream(authority + "/ca.key") << Read(directory / "other" + "/ca.key");
+  CHECK(MakeNodeCertificate(authority, directory / "n", {}).code() ==
+        absl::StatusCode::kInvalidArgument);
+}
+
+TEST_CASE("ca.pem may hold several authorities, of which one counts") {
+  const Directory directory;
+  const std::string first = directory / "first", second = directory / "second";
+  REQUIRE(MakeCertificateSet(first, {}, -60).ok());  // Its time is over, and nobody needs it.
+  REQUIRE(MakeCertificateSet(second, {}, 3600).ok());
+  std::ofstream(second + "/ca.pem", std::ios::app) << Read(first + "/ca.pem");
+  CHECK(LoadCertificates(second).status().ToString() == "OK");
+  const auto loaded = LoadCertificates(second);
+  CHECK(*ExpiryOf(loaded->authority_pem, loaded->certificate_pem) > time(nullptr) + 3000);
+  std::ofstream(second + "/ca.pem", std::ios::app) << "-----BEGIN CERTIFICATE-----\nhalf of one";
+  CHECK(LoadCertificates(second).status().code() == absl::StatusCode::kInvalidArgument);
+}
+
 TEST_CASE("certificates that have expired are refused, with the day") {
   const Directory directory;
   const std::string good = directory / "good", over = directory / "over";

@@ -49,37 +49,23 @@ std::shared_ptr<grpc::Channel> MakeChannel(const ChannelOptions& options) {
   } else {
     arguments.SetMaxReceiveMessageSize(kMaxMessageBytes);
   }
-  std::shared_ptr<grpc::ChannelCredentials> credentials;
-  if (options.credentials->has_certificates()) {
-    credentials =
-        grpc::SslCredentials({options.credentials->authority_pem, options.credentials->key_pem,
-                              options.credentials->certificate_pem});
-  } else {
-    credentials = grpc::InsecureChannelCredentials();
-  }
-  return grpc::CreateCustomChannel(options.address, credentials, arguments);
+  return grpc::CreateCustomChannel(options.address,
+                                   options.certificates != nullptr
+                                       ? options.certificates->ForChannel()
+                                       : grpc::InsecureChannelCredentials(),
+                                   arguments);
 }
 
 absl::StatusOr<std::unique_ptr<grpc::Server>> StartServer(GrpcListener& listener,
                                                           const ServerOptions& server_options,
                                                           grpc::CallbackGenericService* service) {
-  const Credentials& credentials = *server_options.credentials;
   const Nanos silence_limit = server_options.silence_limit;
-  std::shared_ptr<grpc::ServerCredentials> server_credentials;
-  if (credentials.has_certificates()) {
-    grpc::SslServerCredentialsOptions options(
-        GRPC_SSL_REQUEST_AND_REQUIRE_CLIENT_CERTIFICATE_AND_VERIFY);
-    options.pem_root_certs = credentials.authority_pem;
-    options.pem_key_cert_pairs.push_back({credentials.key_pem, credentials.certificate_pem});
-    server_credentials = grpc::SslServerCredentials(options);
-  } else {
-    server_credentials = grpc::InsecureServerCredentials();
-  }
   grpc::ServerBuilder builder;
   std::unique_ptr<GrpcListener::Acceptor> acceptor =
       builder.experimental().AddExternalConnectionAcceptor(
           grpc::ServerBuilder::experimental_type::ExternalConnectionType::FROM_FD,
-          server_credentials);
+          server_options.certificates != nullptr ? server_options.certificates->ForServer()
+                                                 : grpc::InsecureServerCredentials());
   builder.RegisterCallbackGenericService(service);
   builder.SetMaxReceiveMessageSize(kMaxMessageBytes);
   builder.SetMaxSendMessageSize(-1);

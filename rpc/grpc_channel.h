@@ -14,14 +14,14 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "base/clock.h"
-#include "rpc/credentials.h"
+#include "rpc/grpc_certificates.h"
 #include "rpc/grpc_listener.h"
 
 namespace sheaf {
 
 struct ChannelOptions {
   std::string address;
-  const Credentials* credentials = nullptr;
+  const GrpcCertificates* certificates = nullptr;  // Null: in plain.
   Nanos silence_limit = 0;  // Unacknowledged bytes this old end the connection.
   bool bulk = false;        // For fetches: large messages.
 };
@@ -30,7 +30,7 @@ struct ChannelOptions {
 std::shared_ptr<grpc::Channel> MakeChannel(const ChannelOptions& options);
 
 struct ServerOptions {
-  const Credentials* credentials = nullptr;
+  const GrpcCertificates* certificates = nullptr;  // Null: in plain.
   Nanos silence_limit = 0;
   Nanos idle_limit = 0;  // Connections over which nothing is asked for so long are closed.
 };

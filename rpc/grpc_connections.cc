@@ -14,9 +14,6 @@
 namespace sheaf {
 namespace {
 
-constexpr Nanos kDay = 24 * 3600 * kSecond;
-constexpr Nanos kWarnBefore = 30 * kDay;
-
 grpc::ByteBuffer BufferOf(std::string_view bytes) {
   const grpc::Slice slice = CopyToSlice(bytes);
   return grpc::ByteBuffer(&slice, 1);
@@ -42,7 +39,7 @@ void GrpcLinks::Dial(const std::shared_ptr<Link>& link, Nanos now) {
   connection->link = link;
   connection->outbox.push_back(BufferOf(connection->dialler->Hello()));
   connection->stream = LinkStream::Dial(
-      MakeChannel({link->address, &options_.credentials, options_.silence_limit, false}),
+      MakeChannel({link->address, certificates_.get(), options_.silence_limit, false}),
       kLinkMethod);
   connection->stream->Begin(connection);
   connections_.insert(connection);
@@ -110,8 +107,15 @@ void GrpcLinks::OnMessage(const std::shared_ptr<Connection>& connection,
                  absl::StrCat("a message of ", message.Length(), " bytes instead of a handshake")),
              &actions);
       } else {
-        Handshake(connection, std::string(Flatten(message).bytes), &actions);
-        Pump(connection, &actions);
+        // Known once TLS is through, which it is where a message comes.
+        const absl::Status named = CheckPeerName(connection->stream->peer().get());
+        if (named.ok()) {
+          Handshake(connection, std::string(Flatten(message).bytes), &actions);
+          Pump(connection, &actions);
+        } else {
+          if (!connection->dialled) ++figures_.refused_handshakes;
+          Drop(connection, named, &actions);
+        }
       }
       lock.unlock();
       Run(actions);
@@ -139,7 +143,7 @@ void GrpcLinks::OnClosed(const std::shared_ptr<Connection>& connection,
     absl::Status reason = FromGrpc(status);
     if (reason.ok() || reason.code() == absl::StatusCode::kCancelled) {
       reason = absl::UnavailableError("the other end closed the connection");
-    } else if (options_.credentials.has_certificates() &&
+    } else if (certificates_ != nullptr &&
                connection->phase == Phase::kAwaitChallenge &&
                (absl::StrContains(reason.message(), "andshake") ||
                 absl::StrContains(reason.message(), "SSL"))) {
@@ -273,7 +277,9 @@ absl::Status GrpcLinks::Judge(const std::shared_ptr<Connection>& connection,
     Log(LogLevel::kWarning, "refused ", peer.guest ? "a guest" : peer.end.ToString(), ": ",
         version.message());
     if (here && !peer.guest && !forgotten_.contains(peer.end)) {
-      Report(FindOrMake(peer.wanted, false, peer.end), false, version, actions);
+      const std::shared_ptr<Link> named = FindOrMake(peer.wanted, false, peer.end);
+      // Else it stands, to another process of that name: nothing would say again that it is up.
+      if (named->current == nullptr) Report(named, false, version, actions);
     }
     return version;
   }
@@ -283,7 +289,11 @@ absl::Status GrpcLinks::Judge(const std::shared_ptr<Connection>& connection,
                      ends_.empty() ? "nobody yet" : ends_.front().ToString()));
   }
   if (const absl::Status term = CompareTerms(peer); !term.ok()) {
-    if (!peer.guest) Report(FindOrMake(peer.wanted, false, peer.end), false, term, actions);
+    if (!peer.guest) {
+      const std::shared_ptr<Link> named = FindOrMake(peer.wanted, false, peer.end);
+      // A link that stands is to the GCS of the later term. (kAborted is about the GCS here.)
+      if (named->current == nullptr || absl::IsAborted(term)) Report(named, false, term, actions);
+    }
     // Whose term is over hears kAborted.
     return absl::Status(
         absl::IsAborted(term) ? absl::StatusCode::kUnavailable : absl::StatusCode::kAborted,
@@ -419,18 +429,6 @@ void GrpcLinks::Detach(std::shared_ptr<Connection> connection, const absl::Statu
       if (link->current == nullptr) Report(link, false, reason, actions);
     }
   }
-}
-
-// Links that stand go on when the certificates have expired, and none comes up again: all nodes lose
-// each other one by one. So this is said long before, each day.
-void GrpcLinks::CheckExpiry(Nanos now) {
-  next_expiry_check_ = now + kDay;
-  const int64_t left = expires_ - UnixNow() / kSecond;
-  if (left > kWarnBefore / kSecond) return;
-  Log(left > 0 ? LogLevel::kWarning : LogLevel::kError, "the certificates of this node ",
-      left > 0 ? absl::StrCat("expire in ", left / (kDay / kSecond), " days")
-               : std::string("have expired"),
-      ": no link comes up after that; give all nodes new ones, and start them anew one by one");
 }
 
 void GrpcLinks::Tick() {

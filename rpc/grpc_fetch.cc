@@ -106,6 +106,9 @@ class GrpcLinks::FetchCall : public std::enable_shared_from_this<FetchCall> {
       done_(status.error_code() == grpc::StatusCode::UNAUTHENTICATED
                 ? absl::UnavailableError(status.error_message())
                 : FromGrpc(status));
+    } else if (absl::Status named = links_->CheckPeerName(context_.auth_context().get());
+               !named.ok()) {
+      done_(absl::UnavailableError(named.message()));
     } else {
       absl::StatusOr<std::unique_ptr<ReceivedBlock>> block = SlicedBlock::Make(response_);
       response_.Clear();
@@ -158,10 +161,13 @@ void GrpcLinks::Fetch(ProcessId self, ProcessId peer, std::string request, Nanos
 void GrpcLinks::StartFetch(const std::shared_ptr<Link>& link, PendingFetch fetch,
                            Actions* actions) {
   if (link->address.empty()) return StartLinkFetch(link, std::move(fetch), actions);
-  if (link->fetch_channel == nullptr || link->fetch_address != link->address) {
+  const uint64_t version = certificates_ != nullptr ? certificates_->version() : 0;
+  if (link->fetch_channel == nullptr || link->fetch_address != link->address ||
+      link->fetch_certificates != version) {
     link->fetch_address = link->address;
+    link->fetch_certificates = version;
     link->fetch_channel =
-        MakeChannel({link->address, &options_.credentials, options_.silence_limit, true});
+        MakeChannel({link->address, certificates_.get(), options_.silence_limit, true});
   }
   Connection& connection = *link->current;
   const FetchTicket ticket =

@@ -37,12 +37,17 @@ absl::StatusOr<std::unique_ptr<Links>> Links::Start(LinksOptions options) {
 }
 
 GrpcLinks::GrpcLinks(LinksOptions options)
-    : options_(std::move(options)), incarnation_(EntropySeed()), gate_(std::make_shared<Gate>()) {
+    : options_(std::move(options)),
+      certificates_(options_.credentials.has_certificates()
+                        ? std::make_unique<GrpcCertificates>(options_.credentials)
+                        : nullptr),
+      incarnation_(EntropySeed()),
+      gate_(std::make_shared<Gate>()) {
   gate_->links = this;
   const Nanos period = std::clamp(std::min(options_.ping_period, options_.silence_limit) / 8,
                                   5 * kMillisecond, 25 * kMillisecond);
   last_tick_ = MonotonicNow();
-  if (options_.credentials.has_certificates()) {
+  if (certificates_ != nullptr) {
     expires_ = ExpiryOf(options_.credentials.authority_pem, options_.credentials.certificate_pem)
                    .value_or(0);
     figures_.certificates_expire = expires_;
@@ -73,8 +78,7 @@ absl::Status GrpcLinks::Listen() {
   SHEAF_ASSIGN_OR_RETURN(listener_, GrpcListener::Listen(&address, limits));
   SHEAF_ASSIGN_OR_RETURN(
       server_,
-      StartServer(*listener_,
-                  {&options_.credentials, options_.silence_limit, options_.idle_limit},
+      StartServer(*listener_, {certificates_.get(), options_.silence_limit, options_.idle_limit},
                   service_.get()));
   address_ = address.ToString();
   if (!options_.advertise_address.empty()) {

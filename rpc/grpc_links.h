@@ -44,6 +44,7 @@ class GrpcLinks final : public Links {
   void AddSelf(ProcessId end) override;
   void SetAddress(ProcessId peer, const std::string& address) override;
   void Forget(ProcessId peer) override;
+  absl::Status SetCertificates(const Credentials& next) override;
   void Send(ProcessId self, ProcessId peer, const LinkFrame& frame) override;
   void SendAhead(ProcessId self, ProcessId peer, const LinkFrame& frame) override;
   void Flush() override;
@@ -124,7 +125,10 @@ class GrpcLinks final : public Links {
   void Drop(std::shared_ptr<Connection> connection, const absl::Status& reason, Actions* actions);
   void Detach(std::shared_ptr<Connection> connection, const absl::Status& reason, Actions* actions);
   void Tick();  // Without the lock.
+
+  // grpc_link_certificates.cc.
   void CheckExpiry(Nanos now);
+  absl::Status CheckPeerName(const grpc::AuthContext* peer) const;
 
   // grpc_fetch.cc.
   void StartFetch(const std::shared_ptr<Link>& link, PendingFetch fetch, Actions* actions);
@@ -145,7 +149,8 @@ class GrpcLinks final : public Links {
   void FinishFetch(FetchDone done, absl::StatusOr<std::unique_ptr<ReceivedBlock>> block);  // Also.
   void CloseGate();                                                                        // Also.
 
-  const LinksOptions options_;
+  const LinksOptions options_;  // But for its certificates.
+  const std::unique_ptr<GrpcCertificates> certificates_;  // Null: there are none.
   const uint64_t incarnation_;
   std::string address_;  // Constant after Listen.
 

@@ -77,7 +77,8 @@ struct GrpcLinks::Link {
 
   std::deque<PendingFetch> waiting_fetches;
   std::shared_ptr<grpc::Channel> fetch_channel;
-  std::string fetch_address;  // Of fetch_channel.
+  std::string fetch_address;        // Of fetch_channel.
+  uint64_t fetch_certificates = 0;  // Their version.
   struct LinkFetch {
     BlockAssembly block;
     Nanos deadline = kForever;

@@ -46,6 +46,8 @@ class DialledStream final : public LinkStream,
     RemoveHold();
   }
 
+  std::shared_ptr<const grpc::AuthContext> peer() const override { return context_.auth_context(); }
+
   void OnReadDone(bool ok) override {
     if (!ok) {
       Close({});
@@ -125,6 +127,10 @@ class AcceptedStream final : public LinkStream,
       }
     }
     Finish(status);
+  }
+
+  std::shared_ptr<const grpc::AuthContext> peer() const override {
+    return context_->auth_context();
   }
 
   void OnReadDone(bool ok) override {

@@ -5,6 +5,7 @@
 
 #include <grpcpp/channel.h>
 #include <grpcpp/generic/async_generic_service.h>
+#include <grpcpp/security/auth_context.h>
 #include <grpcpp/support/byte_buffer.h>
 
 #include <memory>
@@ -34,6 +35,9 @@ class LinkStream {
   // Ends the stream; an accepted one tells its peer `status` if nothing is being written. Any
   // thread, idempotent; OnClosed follows, on another thread.
   virtual void Close(const grpc::Status& status) = 0;
+
+  // Who the other end is, as TLS knows it: from the first message on, until OnClosed.
+  virtual std::shared_ptr<const grpc::AuthContext> peer() const = 0;
 
   // A call of `method` over a connection of `channel`.
   static std::shared_ptr<LinkStream> Dial(std::shared_ptr<grpc::Channel> channel,

@@ -58,6 +58,8 @@ void LinkState::QueueRename(ProcessId name) {
   Push({MessageKind::kRename, false, false, 0,
         std::make_shared<const std::string>(reinterpret_cast<const char*>(&packed),
                                             sizeof packed)});
+  // What is queued ahead from here on is said under the new name: it goes behind this.
+  ahead_ = messages_.size() - numbered_;
 }
 
 std::vector<LinkState::Message> LinkState::Cut(std::string payload, uint32_t frames, bool ahead) {

@@ -112,6 +112,10 @@ class Links {
   // `peer` is dead (or refused): what is queued for it goes, its connections are closed and not
   // accepted again.
   virtual void Forget(ProcessId peer) = 0;
+  // Connections that are made from now on use the certificates of `next`; those that stand stay.
+  // Its token and name of peers are not looked at. kFailedPrecondition: these links have none.
+  // kInvalidArgument: ones that are none, and those from before stay in use.
+  virtual absl::Status SetCertificates(const Credentials& next) = 0;
 
   // Queues one frame on the link between `self` (one of the ends added, or {0, 0} with no end
   // added: as a guest) and `peer`. Any thread; frames of one thread keep their order. Never blocks
@@ -147,7 +151,7 @@ class Links {
     uint64_t refused_handshakes = 0, refused_connections = 0;
     uint64_t fetched_bytes = 0, served_bytes = 0;
     uint64_t queued_bytes = 0;  // Now, over all links.
-    int64_t certificates_expire = 0;  // Seconds since 1970; 0: there are none.
+    int64_t certificates_expire = 0;  // Those in use. Seconds since 1970; 0: there are none.
   };
   virtual Figures figures() const = 0;
 };

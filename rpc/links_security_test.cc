@@ -9,6 +9,7 @@
 
 #include "rpc/links_node_for_test.h"
 #include "rpc/proxy_for_test.h"
+#include "rpc/tls_directory_for_test.h"
 
 namespace sheaf {
 namespace {
@@ -70,6 +71,10 @@ TEST_CASE("a GCS whose term is over is not followed, and hears of it, whoever di
     old.links().SetAddress(kOne, one.address());
     old.links().Send(kGcs, kOne, {kGcs, kOne, Lane::kControl, FrameKind::kGcsEvent, "an order"});
     old.links().Flush();
+    REQUIRE(old.AwaitReason(absl::StatusCode::kAborted));
+    for (const TestNode::Event& event : one.events()) {
+      CHECK((event.up || event.peer != kGcs));  // Its link to the later one stands.
+    }
   }
   SECTION("it dials the later one's raylet") {
     old.links().SetAddress(kThree, now.address());
@@ -128,29 +133,10 @@ TEST_CASE("an open address needs credentials, a taken port and nonsense are told
   CHECK((*advertised)->address() != "node1:0");
 }
 
-class TlsDirectory {
- public:
-  TlsDirectory() {
-    char name[] = "/tmp/sheaf-tls-XXXXXX";
-    REQUIRE(mkdtemp(name) != nullptr);
-    path_ = name;
-    for (const char* set : {"/ours", "/theirs"}) {
-      REQUIRE(MakeCertificateSet(path_ + set, {}).ToString() == "OK");
-    }
-  }
-  ~TlsDirectory() { std::filesystem::remove_all(path_); }
-  Credentials Load(const std::string& set) const {
-    auto loaded = LoadCertificates(path_ + "/" + set);
-    REQUIRE(loaded.status().ToString() == "OK");
-    return *loaded;
-  }
-
- private:
-  std::string path_;
-};
-
 TEST_CASE("certificates of one authority, with or without a token, let in; others do not") {
   const TlsDirectory directory;
+  directory.Make("ours");
+  directory.Make("theirs");
   LinksOptions ours = TestLinksOptions(), other = TestLinksOptions();
   ours.silence_limit = other.silence_limit = 5 * kSecond;
   ours.credentials = directory.Load("ours");

@@ -49,7 +49,7 @@ ProcessId ActorManager::ProcessOf(ActorId actor) const {
   return found == actors_.end() ? ProcessId{} : found->second->process;
 }
 
-void ActorManager::Create(TaskRecord& creation) {
+void ActorManager::Enter(TaskRecord& creation) {
   const TaskId task = tasks_.IdOf(creation);
   const ActorId id{task.maker_bits, task.sequence_bits};
   auto& actor = actors_[id];
@@ -64,8 +64,21 @@ void ActorManager::Create(TaskRecord& creation) {
   ActorClient& client = submitter_.ClientOf(*creation.first_return);
   client.local = true;
   client.max_pending_calls = creation.spec->spec.actor().max_pending_calls();
-  Demand(*actor);
+}
+
+void ActorManager::Begin(TaskRecord& creation) {
+  Demand(*static_cast<Managed*>(creation.target));
   tasks_.Start(creation, *this);
+}
+
+void ActorManager::GiveUp(TaskRecord& creation, Error why) {
+  Managed& actor = *static_cast<Managed*>(creation.target);
+  actor.state = State::DEAD;
+  actor.death = std::move(why);
+  ++creation.first_return->uses;  // As in Bury.
+  TellWatchers(actor);
+  submitter_.OnAnswer(AnswerOf(actor));
+  Remove(actor);
 }
 
 void ActorManager::Demand(Managed& actor) {
@@ -270,10 +283,14 @@ proto::ActorAnswer ActorManager::AnswerOf(const Managed& actor) const {
   return answer;
 }
 
-void ActorManager::Announce(Managed& actor) {
+void ActorManager::TellWatchers(const Managed& actor) {
   const proto::ActorAnswer answer = AnswerOf(actor);
   for (ProcessId watcher : actor.watchers)
     SendMessage(transport_.To(watcher), FrameKind::kActorAnswer, answer);
+}
+
+void ActorManager::Announce(Managed& actor) {
+  TellWatchers(actor);
   proto::ActorReport report;
   proto::ActorRow& row = *report.mutable_actor();
   const proto::TaskTemplate& spec = actor.creation->spec->spec;
@@ -288,29 +305,33 @@ void ActorManager::Announce(Managed& actor) {
   row.set_death(actor.death.message);
   SendMessage(transport_.To(RayletOf(self_.node)), FrameKind::kActorReport, report);
   // Last: calls that end now may hold the last reference, with which the actor goes.
-  submitter_.OnAnswer(answer);
+  submitter_.OnAnswer(AnswerOf(actor));
 }
 
 // For good. The creation task goes; the creation object keeps its value or gets the error.
 void ActorManager::Bury(Managed& actor, Error death) {
   if (actor.state == State::DEAD) return;
   actor.state = State::DEAD;
-  actor.death = death;
-  TaskRecord* creation = actor.creation;
-  ++creation->first_return->uses;  // As any unfinished task (see Create). First: calls that end now
-                                   // may hold the last other use.
+  actor.death = std::move(death);
+  // As any unfinished task (see Enter). First: calls that end now may hold the last other use.
+  ++actor.creation->first_return->uses;
   Announce(actor);
   by_key_.erase(actor.key);
   by_process_.erase(actor.process);
   if (on_named_end_ && !actor.creation->spec->spec.actor().name().empty()) on_named_end_(actor.id);
+  Remove(actor);
+}
+
+// Its creation task fails with its death.
+void ActorManager::Remove(Managed& actor) {
   for (const ProcessId watcher : actor.watchers) {
     const auto watched = watched_by_.find(watcher);
     watched->second.erase(actor.id);
     if (watched->second.empty()) watched_by_.erase(watched);
   }
-  std::unique_ptr<Managed> keep = std::move(actors_[actor.id]);
+  const std::unique_ptr<Managed> keep = std::move(actors_[actor.id]);
   actors_.erase(keep->id);
-  tasks_.Fail(*creation, death);
+  tasks_.Fail(*keep->creation, keep->death);
 }
 
 }  // namespace sheaf

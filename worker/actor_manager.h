@@ -24,7 +24,15 @@ class ActorManager final : public TaskDispatcher {
                ActorSubmitter& submitter);
 
   // `creation` is the creation task; the actor's id is the task's.
-  void Create(TaskRecord& creation);
+  void Create(TaskRecord& creation) {
+    Enter(creation);
+    Begin(creation);
+  }
+  // The two halves of it. Between them the actor is pending for all who ask.
+  void Enter(TaskRecord& creation);
+  void Begin(TaskRecord& creation);
+  // In place of the second: it never begins, and nobody shall see it in listings.
+  void GiveUp(TaskRecord& creation, Error why);
   void OnArgumentsReady(TaskRecord& creation) override;
   bool Manages(ActorId actor) const { return actors_.contains(actor); }
   ProcessId ProcessOf(ActorId actor) const;  // Of its last incarnation; default: there is none.
@@ -60,6 +68,8 @@ class ActorManager final : public TaskDispatcher {
   void Announce(Managed& actor);
   void Restart(Managed& actor);
   void Bury(Managed& actor, Error death);
+  void TellWatchers(const Managed& actor);
+  void Remove(Managed& actor);
   void Withdraw(const Managed& actor);  // Its demand.
   void EndLease(Managed& actor, const std::string& reason);
   proto::ActorAnswer AnswerOf(const Managed& actor) const;

@@ -18,8 +18,8 @@ using State = proto::ActorAnswer;
 }  // namespace
 
 ActorSubmitter::ActorSubmitter(ProcessId self, Transport& transport, TaskTable& tasks,
-                               PeerTable& peers)
-    : self_(self), transport_(transport), tasks_(tasks), peers_(peers) {}
+                               PeerTable& peers, const BackPressure& limits)
+    : self_(self), transport_(transport), tasks_(tasks), peers_(peers), limits_(limits) {}
 
 ActorClient& ActorSubmitter::ClientOf(ObjectEntry& creation) {
   ObjectExtra& extra = creation.more();
@@ -38,6 +38,7 @@ ActorClient& ActorSubmitter::ClientOf(ObjectEntry& creation) {
 void ActorSubmitter::Forget(const ObjectEntry& creation) {
   const ActorClient& client = *creation.extra->actor;
   if (client.peer != nullptr) by_process_.erase(client.peer->process);
+  if (client.held_back) std::erase(held_back_, &client);
   clients_.erase(client.id);
 }
 
@@ -52,7 +53,8 @@ void ActorSubmitter::Submit(ActorClient& client, ObjectEntry& creation, TaskReco
     tasks_.references().AddUse(creation);
   }
   task.target = &client;
-  if (!task.references && client.state == State::ALIVE && client.queue.empty()) [[likely]] {
+  if (!task.references && client.state == State::ALIVE && client.queue.empty() && HasRoom(client))
+      [[likely]] {
     Push(client, task);
     return;
   }
@@ -104,17 +106,32 @@ void ActorSubmitter::OnArgumentsReady(TaskRecord& task) {
 }
 
 void ActorSubmitter::Pump(ActorClient& client) {
-  if (client.state != State::ALIVE) return;
+  if (!PushWhileRoom(client) && !std::exchange(client.held_back, true))
+    held_back_.push_back(&client);
+}
+
+void ActorSubmitter::PushHeldBack() {
+  std::erase_if(held_back_, [this](ActorClient* client) {
+    client->held_back = !PushWhileRoom(*client);
+    return !client->held_back;
+  });
+}
+
+// False: the next call waits for room.
+bool ActorSubmitter::PushWhileRoom(ActorClient& client) {
+  if (client.state != State::ALIVE) return true;
   // In call order: one whose arguments are missing holds back those behind it.
   while (!client.queue.empty() && client.queue.first->state == TaskState::kQueued) {
+    if (!HasRoom(client)) return false;
     Push(client, *client.queue.PopFront());
   }
+  return true;
 }
 
 void ActorSubmitter::Push(ActorClient& client, TaskRecord& task) {
   if (task.retries_left == kRetriesOfActor) task.retries_left = client.max_task_retries;
-  client.in_flight.PushBack(&task);
   tasks_.Push(task, *client.peer, client.lease, ++client.pushes);
+  client.in_flight.PushBack(&task);
 }
 
 void ActorSubmitter::Ask(ActorClient& client) {
@@ -136,6 +153,7 @@ void ActorSubmitter::OnReply(const TaskTable::Reply& reply, ProcessId from) {
   ActorClient& client = *static_cast<ActorClient*>(task.target);
   if (client.peer == nullptr || client.peer->process != from) return;
   const Input input(*this, client);
+  ++client.replies;
   client.in_flight.Remove(&task);
   if (tasks_.Finish(reply, from) == TaskTable::Outcome::kRetry) {
     task.state = TaskState::kQueued;
@@ -163,6 +181,7 @@ void ActorSubmitter::OnAnswer(const proto::ActorAnswer& answer) {
   auto found = clients_.find(*id);
   if (found == clients_.end()) return;
   ActorClient& client = *found->second;
+  client.answered = true;
   if (client.state == State::DEAD || answer.incarnation() < client.incarnation) return;
   const Input input(*this, client);
   client.max_task_retries = answer.max_task_retries();
@@ -297,6 +316,13 @@ Nanos ActorSubmitter::Tick() {
     next = std::min(next, client->asked_at + kAskAgain);
   }
   return next;
+}
+
+NodeNumber ActorSubmitter::AwaitedNode(const TaskRecord& task) const {
+  const auto* client = static_cast<const ActorClient*>(task.target);
+  if (client == nullptr || client->state == State::DEAD) return 0;
+  if (client->state == State::ALIVE && client->peer != nullptr) return client->peer->process.node;
+  return client->local || client->detached ? 0 : client->id.maker().node;
 }
 
 std::string ActorSubmitter::Words(const TaskRecord& task) const {

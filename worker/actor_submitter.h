@@ -1,16 +1,19 @@
 // Copyright The Sheaf Authors. SPDX-License-Identifier: Apache-2.0
 // Calls to actors, from any process: in order per caller, directly to the actor's process, held
 // back while it starts or restarts. Where an actor is, its creator knows (ActorManager); others ask
-// it, and are told of each change. Pure.
+// it, and are told of each change. Calls beyond the credits of their actor or of the way to it
+// (back_pressure.h) stay here, in order, until there is room. Pure.
 #pragma once
 
 #include <functional>
 #include <memory>
 #include <string>
+#include <vector>
 
 #include "absl/container/btree_map.h"
 #include "absl/container/flat_hash_map.h"
 #include "proto/worker.pb.h"
+#include "worker/back_pressure.h"
 #include "worker/peer_table.h"
 #include "worker/task_table.h"
 
@@ -33,6 +36,9 @@ struct ActorClient {
   int64_t max_pending_calls = 0;  // Of this caller; 0 or below: no bound.
   int inputs = 0;                 // Being worked on.
   bool asked = false;
+  bool held_back = false;  // In ActorSubmitter::held_back_.
+  bool answered = false;  // Since the last Inquire.
+  uint64_t replies = 0;
   Nanos asked_at = 0;
   bool local = false;               // Managed by this process: no questions are asked.
   bool detached = false;            // Managed by the GCS.
@@ -42,7 +48,8 @@ struct ActorClient {
 
 class ActorSubmitter final : public TaskDispatcher {
  public:
-  ActorSubmitter(ProcessId self, Transport& transport, TaskTable& tasks, PeerTable& peers);
+  ActorSubmitter(ProcessId self, Transport& transport, TaskTable& tasks, PeerTable& peers,
+                 const BackPressure& limits);
 
   // Detached actors are asked for at the GCS: `ask` is called (again) when one is needed.
   void set_ask_gcs(std::function<void(ActorId)> ask) { ask_gcs_ = std::move(ask); }
@@ -52,6 +59,11 @@ class ActorSubmitter final : public TaskDispatcher {
   // `creation` is being freed: no handle of the actor is left in this process, and no call of it
   // pending.
   void Forget(const ObjectEntry& creation);
+  // Asks how the actor is, although it may be known; client.answered says when an answer has come.
+  void Inquire(ActorClient& client) {
+    client.answered = false;
+    Ask(client);
+  }
   // The next call of this caller.
   void Submit(ActorClient& client, ObjectEntry& creation, TaskRecord& task);
   void OnArgumentsReady(TaskRecord& task) override;
@@ -66,11 +78,27 @@ class ActorSubmitter final : public TaskDispatcher {
   size_t pending(const ActorClient& client) const {
     return client.queue.size + client.in_flight.size + client.undecided.size;
   }
+  // Of the credits that `client` has at its actor. At max_pending or above, callers wait.
+  size_t pending_bytes(const ActorClient& client) const {
+    return client.queue.bytes + client.in_flight.bytes + client.undecided.bytes;
+  }
+  // Some calls wait for room on the way to their actors; PushHeldBack sends those that have some
+  // now. To be called after frames came or went.
+  bool holds_back() const { return !held_back_.empty(); }
+  void PushHeldBack();
   std::string Words(const TaskRecord& task) const;
+  // Of the process that an unfinished call waits for: the actor's, or the creator's that is asked
+  // for it. 0: of none.
+  NodeNumber AwaitedNode(const TaskRecord& task) const;
 
  private:
   void Pump(ActorClient& client);
+  bool PushWhileRoom(ActorClient& client);
   void Push(ActorClient& client, TaskRecord& task);
+  bool HasRoom(const ActorClient& client) const {
+    return client.in_flight.bytes < limits_.max_pending &&
+           client.peer->channel->queued_bytes() < limits_.max_untaken;
+  }
   class Input;
   void Settle(ActorClient& client);  // At the end of an input: may end the actor.
   void Ask(ActorClient& client);
@@ -80,10 +108,12 @@ class ActorSubmitter final : public TaskDispatcher {
   Transport& transport_;
   TaskTable& tasks_;
   PeerTable& peers_;
+  const BackPressure limits_;
   std::function<void(ActorId)> ask_gcs_;
   absl::btree_map<ActorId, std::unique_ptr<ActorClient>>
       clients_;  // Walked in this order, so that a run can be repeated.
   absl::flat_hash_map<ProcessId, ActorClient*> by_process_;
+  std::vector<ActorClient*> held_back_;
 };
 
 }  // namespace sheaf

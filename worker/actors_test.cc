@@ -134,4 +134,39 @@ SCENARIO("the handle of a detached actor is counted nowhere, wherever it comes f
   CHECK(f.transport.Count(FrameKind::kRefsReport) == 0);
 }
 
+// While its creator waits to hear whether it may have its name, others may have heard that it has.
+SCENARIO("an actor whose name is being taken is pending for all who ask, and its calls wait") {
+  ActorFixture f;
+  TaskRecord* task = f.owner.tasks.Add(f.Creation(), {}, nullptr, {});
+  const ObjectHandle actor(task->first_return);
+  f.owner.references.List(*actor.entry());
+  f.owner.actor_manager.Enter(*task);
+  proto::ActorQuery query;
+  query.set_actor_id(ActorOf(actor).Binary());
+  f.owner.OnFrame(kWorker, {FrameKind::kActorQuery, query.SerializeAsString()});
+  proto::ActorAnswer answer;
+  REQUIRE(answer.ParseFromString(f.transport.Take(FrameKind::kActorAnswer).body));
+  CHECK(answer.state() == proto::ActorAnswer::PENDING);
+  // What the GCS says of it leads to the same object.
+  ObjectEntry* const found = f.owner.references.Incoming({actor.id(), {}});
+  CHECK(found == actor.entry());
+  const ObjectHandle result = f.Call(actor);
+  CHECK(result.entry()->state == ObjectState::kPending);
+  CHECK(f.transport.Count(FrameKind::kLeaseDemand) == 0);
+  SECTION("it begins") {
+    f.owner.actor_manager.Begin(*task);
+    REQUIRE(f.demand.ParseFromString(f.transport.Take(FrameKind::kLeaseDemand).body));
+    f.GrantActor();
+    CHECK(f.TakePush().lease == 5);
+  }
+  SECTION("it does not") {
+    f.owner.actor_manager.GiveUp(*task, {ErrorKind::kActorNameTaken, "taken", {}});
+    REQUIRE(answer.ParseFromString(f.transport.Take(FrameKind::kActorAnswer).body));
+    CHECK(answer.state() == proto::ActorAnswer::DEAD);
+    CHECK(f.transport.Count(FrameKind::kActorReport) == 0);
+    CHECK(result.entry()->state == ObjectState::kError);
+    CHECK_FALSE(f.owner.actor_manager.Manages(ActorOf(actor)));
+  }
+}
+
 }  // namespace sheaf

@@ -15,6 +15,8 @@ namespace {
 size_t InlineBytesOf(const PushTaskHead& head) {
   return (head.flags & kResultsToStore) != 0 ? ReferenceTable::kLeastCounted - 1 : kInlineValue;
 }
+// The same, while the owner takes nothing.
+constexpr size_t kInlineBytesBehind = 256;
 
 constexpr size_t kKeptBytes = 4096;  // Memory of strings that a cleared call keeps.
 
@@ -165,18 +167,22 @@ absl::Status CallExecution::Return(size_t index, std::string_view bytes,
     references = host_.Outgoing(nested);
     returned_nested_.insert(returned_nested_.end(), nested.begin(), nested.end());
   }
-  if (bytes.size() <= InlineBytesOf(this->head()) && inline_bytes_ + bytes.size() <= kInlineSum) {
-    inline_bytes_ += bytes.size();
-    EncodeReturn(ReturnAt(index), head, bytes, references);
-  } else {
-    auto location =
-        host_.StoreValue(ReturnOf(task(), static_cast<uint16_t>(index)), attempt(), bytes, nested);
+  const ObjectId id = ReturnOf(task(), static_cast<uint16_t>(index));
+  std::optional<ObjectLocation> stored;
+  if (bytes.size() > InlineBytesOf(this->head()) || inline_bytes_ + bytes.size() > kInlineSum) {
+    auto location = host_.StoreValue(id, attempt(), bytes, nested);
     if (!location.ok()) return location.status();
-    head.kind = ReturnKind::kStore;
-    head.location = *location;
-    head.size = bytes.size();
-    EncodeReturn(ReturnAt(index), head, {}, references);
+    stored = *location;
+  } else if (bytes.size() > kInlineBytesBehind) {
+    stored = host_.StoreIfBehind(*this, id, bytes, nested);
   }
+  if (stored) {
+    head.kind = ReturnKind::kStore;
+    head.location = *stored;
+    head.size = bytes.size();
+  }
+  if (!stored) inline_bytes_ += bytes.size();
+  EncodeReturn(ReturnAt(index), head, stored ? std::string_view() : bytes, references);
   return absl::OkStatus();
 }
 

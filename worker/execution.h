@@ -6,6 +6,7 @@
 #include <atomic>
 #include <cstddef>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -22,6 +23,11 @@ class ExecutionHost {
   // Memory of the store for the value `id`, waiting for room. kResourceExhausted: none came.
   virtual absl::StatusOr<MutableBuffer> CreateValue(ObjectId id, uint32_t attempt, size_t size,
                                                     std::span<const ObjectHandle> nested) = 0;
+  // A result of `call`, as StoreValue does it, if so much is on its way to the owner that no bulk
+  // shall follow (back_pressure.h), and room comes.
+  virtual std::optional<ObjectLocation> StoreIfBehind(const class CallExecution& call, ObjectId id,
+                                                      std::string_view bytes,
+                                                      std::span<const ObjectHandle> nested) = 0;
   // The same, copied and sealed.
   virtual absl::StatusOr<ObjectLocation> StoreValue(ObjectId id, uint32_t attempt,
                                                     std::string_view bytes,

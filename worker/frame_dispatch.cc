@@ -5,7 +5,6 @@
 
 #include "base/parse_frame.h"
 #include "object_store/messages.h"
-#include "worker/relay_transport.h"
 #include "worker/wire.h"
 
 namespace sheaf {
@@ -81,14 +80,17 @@ void FrameDispatch::OnRayletFrame(const Frame& frame) {
     case FrameKind::kRelayed: {
       ProcessId sender;
       Frame inside;
-      if (OpenRelayed(frame.body, &sender, &inside) && sender.node != self_.node) {
-        OnFrame(sender, inside);
-      }
+      if (transport_.Take(frame.body, &sender, &inside)) OnFrame(sender, inside);
       return;
     }
     case FrameKind::kNodeGone: {
       if (auto gone = ParseFrame<proto::NodeGone>(frame); gone.ok())
         owner_.OnNodeGone(gone->node());
+      return;
+    }
+    case FrameKind::kNodeSilent: {
+      if (auto silent = ParseFrame<proto::NodeSilent>(frame); silent.ok())
+        owner_.OnNodeSilent(silent->node(), silent->words());
       return;
     }
     case FrameKind::kProcessDied:
@@ -134,6 +136,10 @@ void FrameDispatch::OnRayletFrame(const Frame& frame) {
     case FrameKind::kGcsReply: {
       if (auto reply = ParseFrame<proto::GcsReply>(frame); reply.ok())
         gcs_.OnReply(*std::move(reply));
+      return;
+    }
+    case FrameKind::kGcsEvent: {
+      if (auto event = ParseFrame<proto::GcsEvent>(frame); event.ok()) gcs_.OnEvent(*event);
       return;
     }
     default:

@@ -13,6 +13,7 @@
 #include "object_store/store_client.h"
 #include "worker/gcs_calls.h"
 #include "worker/owner_state.h"
+#include "worker/relay_transport.h"
 #include "worker/task_executor.h"
 
 namespace sheaf {
@@ -34,7 +35,7 @@ class FrameHost {
 
 class FrameDispatch {
  public:
-  FrameDispatch(ProcessId self, FrameHost& host, Transport& transport, StoreClient& store,
+  FrameDispatch(ProcessId self, FrameHost& host, RelayTransport& transport, StoreClient& store,
                 OwnerState& owner, TaskExecutor& executor, GcsCalls& gcs)
       : self_(self),
         host_(host),
@@ -66,7 +67,7 @@ class FrameDispatch {
 
   const ProcessId self_;
   FrameHost& host_;
-  Transport& transport_;
+  RelayTransport& transport_;
   StoreClient& store_;
   OwnerState& owner_;
   TaskExecutor& executor_;

@@ -1,6 +1,8 @@
 // Copyright The Sheaf Authors. SPDX-License-Identifier: Apache-2.0
-// Questions and commands of this process to the GCS, through its raylet: repeated each second until
-// answered. Guarded by the runtime's lock.
+// Questions and commands of this process to the GCS, through its raylet: each is kept until it is
+// answered, and said again when the raylet says that the GCS began another term or is reachable
+// again, as what was on its way then may be lost; else ever more rarely, as its answer may only be
+// long. Guarded by the runtime's lock.
 #pragma once
 
 #include <algorithm>
@@ -35,6 +37,9 @@ inline absl::Status ErrorOf(const proto::GcsReply& reply) {
 
 class GcsCalls {
  public:
+  static constexpr Nanos kSendAgainAfter = 2 * kSecond;  // Then twice as long each time,
+  static constexpr Nanos kLongestPause = 8 * kSecond;    // up to this.
+
   GcsCalls(ProcessId self, Clock& clock, Transport& transport)
       : self_(self), clock_(clock), transport_(transport) {}
 
@@ -74,10 +79,19 @@ class GcsCalls {
     Nanos next = kForever;
     for (auto& [sequence, call] : calls_) {
       if (call.answered) continue;
-      if (clock_.Now() - call.sent_at >= kSecond) Send(call);
-      next = std::min(next, call.sent_at + kSecond);
+      if (clock_.Now() >= call.send_again_at) Send(call);
+      next = std::min(next, call.send_again_at);
     }
     return next;
+  }
+  // An event of the GCS, or of the raylet in its name.
+  void OnEvent(const proto::GcsEvent& event) {
+    if (!event.has_restarted()) return;
+    for (auto& [sequence, call] : calls_) {
+      if (call.answered) continue;
+      call.pause = 0;
+      Send(call);
+    }
   }
 
  private:
@@ -86,10 +100,12 @@ class GcsCalls {
     proto::GcsReply reply;
     bool answered = false;
     bool nobody_waits = false;
-    Nanos sent_at = 0;
+    Nanos send_again_at = 0;
+    Nanos pause = 0;  // Between the last two times; 0: as if it had not been sent.
   };
   void Send(Call& call) {
-    call.sent_at = clock_.Now();
+    call.pause = call.pause == 0 ? kSendAgainAfter : std::min(2 * call.pause, kLongestPause);
+    call.send_again_at = clock_.Now() + call.pause;
     SendMessage(transport_.To(RayletOf(self_.node)), FrameKind::kGcsRequest, call.request);
   }
   const ProcessId self_;

@@ -18,17 +18,20 @@ std::string GcsRendezvous::KeyOf(int rank) const { return absl::StrCat(prefix_, 
 
 absl::Status GcsRendezvous::Publish(int rank, absl::string_view bytes, Nanos deadline) {
   return runtime_
-      .KeyPut(kNameSpace, KeyOf(rank), {bytes.data(), bytes.size()}, /*overwrite=*/true, deadline)
+      .KeyPut(kNameSpace, KeyOf(rank), {bytes.data(), bytes.size()}, /*overwrite=*/true,
+              Runtime::KeyLife::kOfJob, deadline)
       .status();
 }
 
-absl::StatusOr<std::optional<std::string>> GcsRendezvous::Look(int rank, Nanos deadline) {
-  return runtime_.KeyGet(kNameSpace, KeyOf(rank), deadline);
+absl::StatusOr<Rendezvous::Found> GcsRendezvous::Look(std::span<const int> ranks, Nanos deadline) {
+  std::vector<std::string> keys;
+  for (const int rank : ranks) keys.push_back(KeyOf(rank));
+  return runtime_.KeysGet(kNameSpace, keys, deadline);
 }
 
 absl::Status GcsRendezvous::Withdraw(int rank, absl::string_view bytes, Nanos deadline) {
-  SHEAF_ASSIGN_OR_RETURN(const std::optional<std::string> found, Look(rank, deadline));
-  if (!found.has_value() || *found != bytes) return absl::OkStatus();
+  SHEAF_ASSIGN_OR_RETURN(const Found found, Look({&rank, 1}, deadline));
+  if (found[0] != bytes) return absl::OkStatus();
   // A successor that publishes at this instant finds its own bytes missing and repeats them.
   return runtime_.KeyDelete(kNameSpace, KeyOf(rank), deadline).status();
 }

@@ -16,7 +16,7 @@ class GcsRendezvous final : public Rendezvous {
  public:
   GcsRendezvous(Runtime& runtime, const std::string& group);
   absl::Status Publish(int rank, absl::string_view bytes, Nanos deadline) override;
-  absl::StatusOr<std::optional<std::string>> Look(int rank, Nanos deadline) override;
+  absl::StatusOr<Found> Look(std::span<const int> ranks, Nanos deadline) override;
   absl::Status Withdraw(int rank, absl::string_view bytes, Nanos deadline) override;
 
  private:

@@ -10,17 +10,23 @@
 #include "worker/wire.h"
 
 namespace sheaf {
+namespace {
+
+constexpr int kMostLooks = 100;  // At what an object waits for, for an error that is only early.
+
+}  // namespace
 
 OwnerState::OwnerState(ProcessId self, Clock& clock, Transport& transport, LocalStore& store,
-                       std::function<void(std::span<const ObjectId>)> look_up)
+                       std::function<void(std::span<const ObjectId>)> look_up,
+                       const BackPressure& limits)
     : self(self),
       transport(transport),
       references(self, transport, store),
       peers(transport),
       tasks(self, clock, transport, references),
-      submitter(self, transport, tasks, peers),
+      submitter(self, transport, tasks, peers, limits),
       templates(peers, submitter),
-      actors(self, transport, tasks, peers),
+      actors(self, transport, tasks, peers, limits),
       actor_manager(self, transport, tasks, peers, actors),
       resolver(self, clock, transport, store, references, tasks, transits, submitter,
                std::move(look_up)) {
@@ -175,7 +181,60 @@ void OwnerState::OnProcessDied(ProcessId process, const proto::Death& death, uin
   peers.Forget(process);
 }
 
+void OwnerState::OnNodeSilent(NodeNumber node, const std::string& words) {
+  if (words.empty()) {
+    silent_nodes_.erase(node);
+  } else {
+    silent_nodes_[node] = words;
+  }
+}
+
+std::string OwnerState::WordsOfSilence(const ObjectEntry& object) const {
+  if (silent_nodes_.empty()) [[likely]]
+    return {};
+  int looks = kMostLooks;
+  const NodeNumber node = SilentNodeOf(object, &looks);
+  return node == 0 ? std::string() : silent_nodes_.at(node);
+}
+
+// 0: none keeps `object` from coming, as far as this process knows.
+NodeNumber OwnerState::SilentNodeOf(const ObjectEntry& object, int* looks) const {
+  if (--*looks < 0) return 0;
+  const auto if_silent = [this](NodeNumber node) -> NodeNumber {
+    return silent_nodes_.contains(node) ? node : 0;
+  };
+  if (object.ready()) {
+    if (resolver.IsHere(object)) return 0;
+    if (object.extra) {
+      for (const ObjectLocation& copy : object.extra->copies) {
+        if (if_silent(copy.node) == 0) return 0;
+      }
+    }
+    return if_silent(object.location.node);
+  }
+  if (!object.owned) return if_silent(object.id.maker().node);
+  if (object.task == nullptr) return 0;
+  const TaskRecord& task = *object.task;
+  if (task.state == TaskState::kWaitingForArguments && task.references) {
+    for (const TaskReferences::Argument& argument : task.references->arguments) {
+      if (argument.object->ready()) continue;
+      if (const NodeNumber node = SilentNodeOf(*argument.object, looks); node != 0) return node;
+    }
+  }
+  switch (task.spec->spec.kind()) {
+    case proto::TaskTemplate::TASK:
+      if (task.state != TaskState::kPushed) return 0;  // It goes to another node.
+      return if_silent(static_cast<const OwnedLease*>(task.target)->worker->process.node);
+    case proto::TaskTemplate::ACTOR_METHOD:
+      if (task.state != TaskState::kPushed && task.state != TaskState::kQueued) return 0;
+      return if_silent(actors.AwaitedNode(task));
+    default:
+      return 0;
+  }
+}
+
 void OwnerState::OnNodeGone(NodeNumber node) {
+  silent_nodes_.erase(node);
   references.OnNodeGone(node);
   resolver.OnNodeGone(node);
 }

@@ -6,7 +6,9 @@
 
 #include <functional>
 #include <span>
+#include <string>
 
+#include "absl/container/btree_map.h"
 #include "base/clock.h"
 #include "base/transport.h"
 #include "worker/actor_manager.h"
@@ -24,7 +26,8 @@ namespace sheaf {
 class OwnerState {
  public:
   OwnerState(ProcessId self, Clock& clock, Transport& transport, LocalStore& store,
-             std::function<void(std::span<const ObjectId>)> look_up);
+             std::function<void(std::span<const ObjectId>)> look_up,
+             const BackPressure& limits = {});
 
   ~OwnerState();  // Handles may outlive it.
 
@@ -34,6 +37,10 @@ class OwnerState {
   void OnProcessDied(ProcessId process, const proto::Death& death, uint64_t started);
   // No process of `node` lives any more; OnProcessDied was called for those that were spoken to.
   void OnNodeGone(NodeNumber node);
+  // Nobody can say whether `node` lives. Empty words: it is heard again, or somebody can.
+  void OnNodeSilent(NodeNumber node, const std::string& words);
+  // Not empty: what `object` waits for is on such a node. It stays pending, as it may come yet.
+  std::string WordsOfSilence(const ObjectEntry& object) const;
   // Cancels the call that makes `object`, wherever it is.
   void Cancel(ObjectEntry& object, bool force, bool recursive);
   void CancelTask(TaskId task, bool force, bool recursive);
@@ -59,6 +66,9 @@ class OwnerState {
   void OnReply(ProcessId from, std::string_view body);
   void OnReturned(ProcessId from, std::string_view body);
   void CancelRecord(TaskRecord& task, bool force, bool recursive);
+  NodeNumber SilentNodeOf(const ObjectEntry& object, int* looks) const;
+
+  absl::btree_map<NodeNumber, std::string> silent_nodes_;  // With the raylet's words.
 };
 
 }  // namespace sheaf

@@ -53,6 +53,7 @@ class RecordingTransport final : public Transport {
     return count;
   }
   std::deque<Sent> sent;
+  mutable std::map<ProcessId, size_t> queued;  // On the way to a peer, as its channel says.
 
  private:
   class Recorder final : public Channel {
@@ -61,7 +62,7 @@ class RecordingTransport final : public Transport {
     void Send(Lane lane, FrameKind kind, std::string_view head, std::string_view tail) override {
       transport_.sent.push_back({peer_, lane, kind, std::string(head) + std::string(tail)});
     }
-    size_t queued_bytes() const override { return 0; }
+    size_t queued_bytes() const override { return transport_.queued[peer_]; }
 
    private:
     RecordingTransport& transport_;
@@ -85,13 +86,18 @@ class MapStore final : public LocalStore {
 };
 
 struct Fixture {
+  explicit Fixture(const BackPressure& limits = {}) : limits(limits) {}
+
   FakeClock clock;
   RecordingTransport transport;
   MapStore store;
   std::vector<ObjectId> looked_up;
-  OwnerState owner{kSelf, clock, transport, store, [this](std::span<const ObjectId> ids) {
+  BackPressure limits;
+  OwnerState owner{kSelf, clock, transport, store,
+                   [this](std::span<const ObjectId> ids) {
                      looked_up.insert(looked_up.end(), ids.begin(), ids.end());
-                   }};
+                   },
+                   limits};
   std::deque<TemplateRecord> templates;
 
   const TemplateRecord& Template(int max_retries = 3) {

@@ -205,6 +205,34 @@ SCENARIO("a task waits for its arguments, and fails with the error of one that f
   CHECK(b.entry()->extra->error.message == "boom");
 }
 
+SCENARIO("what is with a silent node stays pending, and who waits for it is told so") {
+  constexpr ProcessId kFarWorker{2, 9};
+  Fixture f;
+  const ObjectHandle result = f.Submit(f.Template());
+  const ObjectHandle queued = f.Submit(f.Template());
+  const ObjectHandle borrowed(
+      f.owner.references.Incoming({ObjectId::Make({2, 5}, 1, 1), {}}));
+  f.Grant(1, kFarWorker);
+  const PushTaskHead push = f.TakePush();
+  CHECK(f.owner.WordsOfSilence(*result.entry()).empty());
+  f.owner.OnNodeSilent(2, "node 2 is silent");
+  CHECK(f.owner.WordsOfSilence(*result.entry()) == "node 2 is silent");
+  CHECK(f.owner.WordsOfSilence(*borrowed.entry()) == "node 2 is silent");
+  CHECK(f.owner.WordsOfSilence(*queued.entry()).empty());  // It goes elsewhere.
+  CHECK(result.entry()->state == ObjectState::kPending);
+  CHECK(f.transport.Count(FrameKind::kPushTask) == 0);  // Nothing runs twice.
+  WHEN("it answers after all") {
+    f.owner.OnNodeSilent(2, "");
+    CHECK(f.owner.WordsOfSilence(*result.entry()).empty());
+    f.Reply(push, "81", ReplyStatus::kDone, 1000, kFarWorker);
+    CHECK(result.entry()->value == "81");
+  }
+  WHEN("it is dead") {
+    f.owner.OnNodeGone(2);
+    CHECK(f.owner.WordsOfSilence(*borrowed.entry()).empty());
+  }
+}
+
 SCENARIO("a task that is tried again looks at its arguments again") {
   Fixture f;
   ObjectEntry* argument =

@@ -6,16 +6,46 @@
 #include <cstring>
 #include <string>
 
+#include "base/message_limits.h"
+
 namespace sheaf {
 
 class RelayTransport::RelayChannel final : public Channel {
  public:
   RelayChannel(Transport& rings, ProcessId self_raylet, ProcessId peer)
-      : rings_(rings), raylet_(self_raylet), peer_(peer) {}
+      : peer(peer), rings_(rings), raylet_(self_raylet) {}
 
   void Send(Lane lane, FrameKind kind, std::string_view head, std::string_view tail) override {
+    const size_t size = RelayedBytes(head.size() + tail.size());
+    if (size <= kMaxBodyBytes) sent_ += size;  // Longer ones go nowhere (shm/mailbox.h).
+    Relay(lane, kind, head, tail);
+  }
+
+  // Raylets take what comes, and grant nothing.
+  size_t queued_bytes() const override {
+    return peer.is_raylet() ? rings_.To(raylet_).queued_bytes() : sent_ - granted_;
+  }
+
+  // The peer has taken so much in all; it cannot have more than it was sent.
+  void OnGrant(uint64_t bytes) {
+    granted_ = std::max(granted_, std::min(bytes, sent_));
+  }
+
+  // A frame of the peer was taken; tells it now and then.
+  void Took(uint64_t bytes, uint64_t step) {
+    taken_ += bytes;
+    if (taken_ - told_ < step) [[likely]]
+      return;
+    told_ = taken_;
+    Relay(Lane::kControl, kTaken, AsBytes(Taken{taken_}), {});
+  }
+
+  const ProcessId peer;
+
+ private:
+  void Relay(Lane lane, FrameKind kind, std::string_view head, std::string_view tail) {
     RelayHead relay;
-    relay.peer = peer_.packed();
+    relay.peer = peer.packed();
     relay.kind = static_cast<uint16_t>(kind);
     relay.lane = static_cast<uint16_t>(lane);
     Channel& raylet = rings_.To(raylet_);
@@ -28,38 +58,53 @@ class RelayTransport::RelayChannel final : public Channel {
       raylet.Send(lane, FrameKind::kRelay, std::string(AsBytes(relay)).append(head), tail);
     }
   }
-  size_t queued_bytes() const override { return rings_.To(raylet_).queued_bytes(); }
 
- private:
   Transport& rings_;
   const ProcessId raylet_;
-  const ProcessId peer_;
+  uint64_t sent_ = 0, granted_ = 0;  // To the peer.
+  uint64_t taken_ = 0, told_ = 0;    // Of the peer.
 };
 
-RelayTransport::RelayTransport(NodeNumber node, Transport& rings) : node_(node), rings_(rings) {}
+RelayTransport::RelayTransport(NodeNumber node, Transport& rings, const BackPressure& limits)
+    : node_(node), rings_(rings), limits_(limits) {}
 RelayTransport::~RelayTransport() = default;
 
-Channel& RelayTransport::To(ProcessId peer) {
-  if (peer.node == node_ || peer.node == kGcs.node) return rings_.To(peer);
+RelayTransport::RelayChannel& RelayTransport::RelayTo(ProcessId peer) {
+  if (last_ != nullptr && last_->peer == peer) [[likely]]
+    return *last_;
   std::unique_ptr<RelayChannel>& relay = relays_[peer];
   if (relay == nullptr) relay = std::make_unique<RelayChannel>(rings_, RayletOf(node_), peer);
-  return *relay;
+  return *(last_ = relay.get());
+}
+
+Channel& RelayTransport::To(ProcessId peer) {
+  if (IsNear(peer)) return rings_.To(peer);
+  return RelayTo(peer);
 }
 
 void RelayTransport::Forget(ProcessId peer) {
-  if (peer.node == node_ || peer.node == kGcs.node) {
+  if (IsNear(peer)) {
     rings_.Forget(peer);
-  } else {
-    relays_.erase(peer);
+    return;
   }
+  last_ = nullptr;
+  relays_.erase(peer);
 }
 
-bool OpenRelayed(std::string_view body, ProcessId* from, Frame* frame) {
+bool RelayTransport::Take(std::string_view body, ProcessId* from, Frame* frame) {
   const auto* head = FrameHead<RelayHead>(body);
   if (head == nullptr) return false;
   *from = ProcessId::Unpack(head->peer);
   *frame = {static_cast<FrameKind>(head->kind), body.substr(sizeof(RelayHead))};
-  return frame->kind != FrameKind::kRelayed && frame->kind != FrameKind::kRelay;
+  if (frame->kind == FrameKind::kRelayed || frame->kind == FrameKind::kRelay || IsNear(*from))
+    return false;
+  if (from->is_raylet()) return true;
+  if (frame->kind == kTaken) {
+    if (const auto* taken = FrameHead<Taken>(frame->body)) RelayTo(*from).OnGrant(taken->bytes);
+    return false;
+  }
+  RelayTo(*from).Took(RelayedBytes(frame->body.size()), limits_.taken_step);
+  return true;
 }
 
 }  // namespace sheaf

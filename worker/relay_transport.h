@@ -1,6 +1,7 @@
 // Copyright The Sheaf Authors. SPDX-License-Identifier: Apache-2.0
 // The Transport of a driver or worker: rings to the processes of its node, and through its raylet
-// to all others, whose frames travel inside kRelay. The order within a lane holds for both.
+// to all others, whose frames travel inside kRelay. The order within a lane holds for both. Each
+// end counts what the other has of it (worker/back_pressure.h).
 //
 // Not thread-safe: guarded by the lock that guards the rings.
 #pragma once
@@ -9,26 +10,33 @@
 
 #include "absl/container/flat_hash_map.h"
 #include "base/transport.h"
+#include "worker/back_pressure.h"
 
 namespace sheaf {
 
 class RelayTransport final : public Transport {
  public:
   // `rings` reaches the processes of `node`, its raylet and the GCS; it outlives this.
-  RelayTransport(NodeNumber node, Transport& rings);
+  RelayTransport(NodeNumber node, Transport& rings, const BackPressure& limits = {});
   ~RelayTransport() override;
 
   Channel& To(ProcessId peer) override;
   void Forget(ProcessId peer) override;
 
+  // Takes a frame of another node out of the kRelayed that brought it, and grants its sender room.
+  // False: `body` is malformed, or was for this transport alone.
+  bool Take(std::string_view body, ProcessId* from, Frame* frame);
+
  private:
   class RelayChannel;
+  bool IsNear(ProcessId peer) const { return peer.node == node_ || peer.node == kGcs.node; }
+  RelayChannel& RelayTo(ProcessId peer);
+
   const NodeNumber node_;
   Transport& rings_;
+  const BackPressure limits_;
   absl::flat_hash_map<ProcessId, std::unique_ptr<RelayChannel>> relays_;
+  RelayChannel* last_ = nullptr;  // What RelayTo found last.
 };
-
-// A frame of another node, as it came in kRelayed. False: `body` is malformed.
-bool OpenRelayed(std::string_view body, ProcessId* from, Frame* frame);
 
 }  // namespace sheaf

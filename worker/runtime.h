@@ -243,9 +243,21 @@ class Runtime {
   virtual absl::Status RemoveGroup(PlacementGroupId group) = 0;
   virtual absl::StatusOr<proto::GroupState> WaitGroup(PlacementGroupId group, Nanos deadline) = 0;
 
-  // Key-value pairs in the GCS (functions of dynamic languages live there too).
+  // Key-value pairs in the GCS (functions and packages of dynamic languages live there too).
+  enum class KeyLife {
+    kUntilDeleted,
+    kOfJob,  // Until the last of the jobs that put it, or own it, is over and left no detached actor.
+  };
+  // True: it was not there. With false and not `overwrite` the value stays as it was.
   virtual absl::StatusOr<bool> KeyPut(std::string_view name_space, std::string_view key,
-                                      std::string_view value, bool overwrite, Nanos deadline) = 0;
+                                      std::string_view value, bool overwrite, KeyLife life,
+                                      Nanos deadline) = 0;
+  // Lets this process's job own keys beside the jobs that do. False: one is missing, nothing changed.
+  virtual absl::StatusOr<bool> KeyOwn(std::string_view name_space,
+                                      std::span<const std::string> keys, Nanos deadline) = 0;
+  // The values of many keys in their order, by one question; nullopt: there is none.
+  virtual absl::StatusOr<std::vector<std::optional<std::string>>> KeysGet(
+      std::string_view name_space, std::span<const std::string> keys, Nanos deadline) = 0;
   virtual absl::StatusOr<std::optional<std::string>> KeyGet(std::string_view name_space,
                                                             std::string_view key,
                                                             Nanos deadline) = 0;

@@ -94,7 +94,7 @@ absl::Status RuntimeImpl::Begin() {
       });
   SHEAF_RETURN_IF_ERROR(mailbox_->AddRing(raylet, attached_.raylet_rings.get(), false,
                                           attached_.welcome.raylet_bell));
-  transport_ = std::make_unique<RelayTransport>(self_.node, *mailbox_);
+  transport_ = std::make_unique<RelayTransport>(self_.node, *mailbox_, limits_);
   SHEAF_ASSIGN_OR_RETURN(
       store_, StoreClient::Open(self_, std::move(attached_.arena), segment_, mailbox_->To(raylet),
                                 [this](ObjectId id, absl::StatusOr<ObjectLocation> location) {
@@ -116,7 +116,8 @@ absl::Status RuntimeImpl::Begin() {
                                 }));
   owner_ =
       std::make_unique<OwnerState>(self_, clock_, *transport_, *this,
-                                   [this](std::span<const ObjectId> ids) { store_->Lookup(ids); });
+                                   [this](std::span<const ObjectId> ids) { store_->Lookup(ids); },
+                                   limits_);
   owner_->references.set_value_budget(options_.value_bytes);
   metrics::Page& figures = metrics::PageOf(segment_->data());
   owner_->tasks.set_latency(metrics::Histogram(figures, metrics::HistogramId::kTaskLatency),
@@ -124,7 +125,7 @@ absl::Status RuntimeImpl::Begin() {
   gcs_ = std::make_unique<GcsCalls>(self_, clock_, *mailbox_);
   auto* page = reinterpret_cast<ProcessPage*>(segment_->data());
   executor_ = std::make_unique<TaskExecutor>(self_, clock_, *transport_, owner_->references,
-                                             owner_->transits, *this, page, figures);
+                                             owner_->transits, *this, page, figures, limits_);
   dispatch_ = std::make_unique<FrameDispatch>(self_, *this, *transport_, *store_, *owner_,
                                               *executor_, *gcs_);
   owner_->actors.set_ask_gcs([this](ActorId actor) { AskGcsAboutActor(actor); });

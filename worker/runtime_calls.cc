@@ -11,10 +11,7 @@ namespace sheaf {
 namespace {
 
 constexpr size_t kMaxQueuedCalls = 4'000'000;
-constexpr size_t kMaxChannelBytes =
-    64 * 1024 * 1024;  // Accepted by a channel and not yet visible to its peer.
 constexpr Nanos kBackPressure = 30 * kSecond;
-constexpr Nanos kGcsWait = 30 * kSecond;
 
 absl::Status CheckTemplate(const proto::TaskTemplate& spec) {
   if (spec.num_returns() > kMaxReturns) {
@@ -65,8 +62,8 @@ absl::StatusOr<TemplateHandle> RuntimeImpl::MakeTemplate(proto::TaskTemplate spe
   return owner_->templates.Make(std::move(spec));
 }
 
-// Back-pressure: only here, where a user's thread makes calls, and with a bound. kUnavailable:
-// there is no room, and the thread is WithoutWaiting.
+// Back-pressure: only where a user's thread makes calls, and with a bound. kUnavailable: there is
+// no room, and the thread is WithoutWaiting.
 absl::Status RuntimeImpl::WaitForRoom(Lock& lock, absl::FunctionRef<bool()> has_room,
                                       const char* what) {
   if (has_room()) [[likely]]
@@ -135,12 +132,35 @@ absl::Status RuntimeImpl::CheckRoom(Lock& lock, const ActorClient& client) {
     return absl::ResourceExhaustedError(
         absl::StrCat(bound, " calls to the actor are pending, its max_pending_calls"));
   }
-  return WaitForRoom(
-      lock,
-      [&] {
-        return client.peer == nullptr || client.peer->channel->queued_bytes() < kMaxChannelBytes;
-      },
-      "the actor takes no more calls (64 MiB wait for it)");
+  if (owner_->actors.pending_bytes(client) < limits_.max_pending) [[likely]]
+    return absl::OkStatus();
+  return WaitForCredits(lock, client);
+}
+
+// Goes on for as long as the actor answers: one that is slow is waited for. At its end there is
+// some room, so that not each of many calls waits.
+absl::Status RuntimeImpl::WaitForCredits(Lock& lock, const ActorClient& client) {
+  const size_t low = limits_.max_pending - limits_.max_pending / 8;
+  const auto has_room = [&] {
+    return client.state == proto::ActorAnswer::DEAD || owner_->actors.pending_bytes(client) < low;
+  };
+  while (true) {
+    const uint64_t replies = client.replies;
+    const uint32_t incarnation = client.incarnation;
+    const absl::Status status = WaitForRoom(lock, has_room, "too many calls of an actor are pending");
+    if (!absl::IsResourceExhausted(status)) return status;
+    if (client.replies != replies || client.incarnation != incarnation) continue;
+    // A call may take longer. For a program that waits as get() does, until the actor is dead; in
+    // an actor it could be the one that this one's answer waits for.
+    if (client.state == proto::ActorAnswer::ALIVE && options_.driver) continue;
+    return absl::ResourceExhaustedError(absl::StrCat(
+        "calls of ", owner_->actors.pending_bytes(client), " bytes are pending at the actor ",
+        client.id.ToHex(), ", which has ",
+        client.state == proto::ActorAnswer::ALIVE ? "answered none" : "not started", " for ",
+        kBackPressure / kSecond, " s; a caller may have ", limits_.max_pending,
+        ". Make fewer calls at once, wait for some of them, or pass large values by reference "
+        "(put)"));
+  }
 }
 
 absl::StatusOr<std::vector<ObjectHandle>> RuntimeImpl::SubmitToActor(const ObjectHandle& actor,
@@ -208,235 +228,6 @@ absl::StatusOr<proto::GcsReply> RuntimeImpl::AskGcs(proto::GcsRequest request, N
     return status;
   }
   return reply;
-}
-
-absl::StatusOr<ObjectHandle> RuntimeImpl::CreateActor(const TemplateHandle& creation,
-                                                      ArgumentList arguments) {
-  const proto::ActorOptions& options = creation->spec.actor();
-  const std::string name_space =
-      options.name_space().empty() ? dispatch_->job().name_space : options.name_space();
-  if (options.detached()) return CreateDetached(creation, arguments, name_space);
-  if (absl::Status moved = MoveLargeArguments(&arguments); !moved.ok()) return moved;
-  Lock lock(*this);
-  if (raylet_dead_) return absl::AbortedError(raylet_death_);
-  TaskRecord* task = AddTask(creation, &arguments);
-  ObjectHandle handle(task->first_return);
-  if (!options.name().empty()) {
-    // Durable before the caller hears of it.
-    proto::GcsRequest request;
-    proto::RegisterActor& named = *request.mutable_register_actor();
-    named.set_actor_id(ActorOf(handle).Binary());
-    named.set_name(options.name());
-    named.set_name_space(name_space);
-    named.set_job(job());
-    named.set_class_name(creation->spec.name());
-    named.set_max_restarts(options.max_restarts());
-    named.set_get_if_exists(options.get_if_exists());
-    named.set_handle(creation->wire);
-    lock.Unlock();
-    absl::StatusOr<proto::GcsReply> reply =
-        AskGcs(std::move(request), Deadline(clock_.Now(), kGcsWait));
-    absl::Status status = reply.ok() ? ErrorOf(*reply) : reply.status();
-    lock.Relock();
-    const bool mine = status.ok() && reply->actor().actor_id() == ActorOf(handle).Binary();
-    if (!mine) {
-      if (!reply.ok()) WithdrawActor(ActorOf(handle));
-      owner_->tasks.Fail(*task, {ErrorKind::kActorNameTaken, std::string(status.message()), {}});
-      if (!status.ok()) return status;
-      return HandleOfActor(reply->actor());
-    }
-  }
-  owner_->references.List(*handle.entry());
-  owner_->actor_manager.Create(*task);
-  return handle;
-}
-
-// Nobody waited for the answer to its registration, which may still be heard: its name would stay
-// taken. What is said now comes behind it. Under the lock.
-void RuntimeImpl::WithdrawActor(ActorId actor) {
-  if (raylet_dead_) return;
-  proto::GcsRequest request;
-  request.mutable_end_actor()->set_actor_id(actor.Binary());
-  request.mutable_end_actor()->mutable_death()->set_cause(proto::Death::KILLED);
-  request.mutable_end_actor()->mutable_death()->set_message("its creation was given up");
-  gcs_->Tell(std::move(request));
-}
-
-// The GCS keeps the creation task and has it started wherever there is room.
-absl::StatusOr<ObjectHandle> RuntimeImpl::CreateDetached(const TemplateHandle& creation,
-                                                         const ArgumentList& given,
-                                                         const std::string& name_space) {
-  absl::StatusOr<ArgumentList> values = ValuesOf(given);
-  if (!values.ok()) return values.status();
-  const ArgumentList& arguments = *values;
-  const proto::ActorOptions& options = creation->spec.actor();
-  const std::span<const ObjectHandle> nested = ArgumentCodec::Nested(arguments);
-  ActorId id;
-  std::string references;  // Inside the values.
-  {
-    Lock lock(*this);
-    id = ActorId::Make(self_, owner_->references.NextSequence());
-    for (const ObjectHandle& inner : nested)
-      references.append(AsBytes(owner_->references.Outgoing(*inner.entry())));
-  }
-  PushTaskHead head{};
-  head.task_sequence_bits = id.sequence_bits;
-  head.flags = kTemplateInline;
-  head.nested_count = static_cast<uint32_t>(nested.size());
-  head.argument_bytes = static_cast<uint32_t>(arguments.bytes());
-  proto::GcsRequest request;
-  proto::RegisterActor& detached = *request.mutable_register_actor();
-  detached.set_actor_id(id.Binary());
-  detached.set_name(options.name());
-  detached.set_name_space(name_space);
-  detached.set_job(job());
-  detached.set_class_name(creation->spec.name());
-  detached.set_detached(true);
-  detached.set_max_restarts(options.max_restarts());
-  detached.set_get_if_exists(options.get_if_exists());
-  detached.set_creation(std::string(AsBytes(head))
-                            .append(ArgumentCodec::Bytes(arguments))
-                            .append(references)
-                            .append(creation->wire));
-  *detached.mutable_lease() = creation->spec.lease();
-  detached.mutable_lease()->set_actor(true);
-  detached.mutable_lease()->set_actor_id(id.Binary());
-  detached.set_handle(creation->wire);
-  absl::StatusOr<proto::GcsReply> reply =
-      AskGcs(std::move(request), Deadline(clock_.Now(), kGcsWait));
-  Lock lock(*this);
-  if (!reply.ok()) {
-    WithdrawActor(id);
-    return reply.status();
-  }
-  if (absl::Status status = ErrorOf(*reply); !status.ok()) return status;
-  if (!nested.empty() && reply->actor().actor_id() == id.Binary())
-    detached_arguments_[id].assign(nested.begin(), nested.end());
-  return HandleOfActor(reply->actor());
-}
-
-// A handle made from what the GCS says. Under the lock.
-ObjectHandle RuntimeImpl::HandleOfActor(const proto::ActorInfo& actor) {
-  const ActorId id = ActorId::FromBinary(actor.actor_id()).value_or(ActorId());
-  const ObjectId creation =
-      actor.detached() ? DetachedActorHandle(id) : ReturnOf({id.maker_bits, id.sequence_bits}, 0);
-  return ObjectHandle(owner_->references.Incoming({creation, {}}));
-}
-
-absl::StatusOr<ObjectHandle> RuntimeImpl::GetActor(std::string_view name,
-                                                   std::string_view name_space,
-                                                   proto::TaskTemplate* creation) {
-  proto::GcsRequest request;
-  request.mutable_lookup_actor()->set_name(std::string(name));
-  request.mutable_lookup_actor()->set_name_space(name_space.empty() ? dispatch_->job().name_space
-                                                                    : std::string(name_space));
-  absl::StatusOr<proto::GcsReply> reply =
-      AskGcs(std::move(request), Deadline(clock_.Now(), kGcsWait));
-  if (!reply.ok()) return reply.status();
-  if (absl::Status status = ErrorOf(*reply); !status.ok()) return status;
-  if (creation != nullptr && !creation->ParseFromString(reply->actor().handle())) {
-    return absl::InternalError(absl::StrCat("what the GCS keeps of the actor '",
-                                            absl::string_view(name.data(), name.size()),
-                                            "' does not parse"));
-  }
-  Lock lock(*this);
-  return HandleOfActor(reply->actor());
-}
-
-// Detached actors: where they are, the GCS knows. Under the lock; the answer comes through
-// PollLookups.
-void RuntimeImpl::AskGcsAboutActor(ActorId actor) {
-  if (actor_lookups_.contains(actor)) return;
-  proto::GcsRequest request;
-  request.mutable_lookup_actor()->set_actor_id(actor.Binary());
-  actor_lookups_[actor] = gcs_->Begin(std::move(request));
-}
-
-void RuntimeImpl::TakeActorLookups() {
-  for (auto lookup = actor_lookups_.begin(); lookup != actor_lookups_.end();) {
-    proto::GcsReply reply;
-    if (!gcs_->Take(lookup->second, &reply)) {
-      ++lookup;
-      continue;
-    }
-    proto::ActorAnswer answer;
-    answer.set_actor_id(lookup->first.Binary());
-    const proto::ActorInfo& info = reply.actor();
-    answer.set_incarnation(info.incarnation());
-    proto::TaskTemplate creation;
-    if (creation.ParseFromString(info.handle())) {
-      answer.set_max_task_retries(creation.actor().max_task_retries());
-      answer.set_max_pending_calls(creation.actor().max_pending_calls());
-    }
-    if (reply.error() != 0 || info.state() == proto::ActorInfo::DEAD) {
-      answer.set_state(proto::ActorAnswer::DEAD);
-      answer.set_incarnation(UINT32_MAX);
-      detached_arguments_.erase(lookup->first);
-      answer.set_message(reply.error() != 0
-                             ? reply.message()
-                             : absl::StrCat("the actor ", info.name(), " is dead: its process ",
-                                            DescribeDeath(info.death())));
-    } else if (info.state() == proto::ActorInfo::ALIVE) {
-      answer.set_state(proto::ActorAnswer::ALIVE);
-      answer.set_process(info.process());
-    } else {
-      answer.set_state(info.state() == proto::ActorInfo::RESTARTING ? proto::ActorAnswer::RESTARTING
-                                                                    : proto::ActorAnswer::PENDING);
-    }
-    actor_lookups_.erase(lookup++);
-    owner_->actors.OnAnswer(answer);
-  }
-}
-
-absl::Status RuntimeImpl::Kill(const ObjectHandle& actor, bool no_restart) {
-  if (!actor) return absl::InvalidArgumentError("an empty handle names no actor");
-  return EndActor(ActorOf(actor), IsDetachedActorHandle(actor.id()), no_restart, "kill was called");
-}
-
-absl::Status RuntimeImpl::ExitActor() {
-  ActorId id;
-  bool detached = false;
-  {
-    Lock lock(*this);
-    id = executor_->actor_id();
-    detached = ProcessId::Unpack(executor_->lease().owner()).is_raylet();
-  }
-  if (id.is_nil()) return absl::FailedPreconditionError("this process is no actor");
-  return EndActor(id, detached, /*no_restart=*/true, "it asked for its end");
-}
-
-absl::StatusOr<ObjectHandle> RuntimeImpl::OwnActor() {
-  Lock lock(*this);
-  const ActorId id = executor_->actor_id();
-  if (id.is_nil()) return absl::FailedPreconditionError("this process is no actor");
-  const bool detached = ProcessId::Unpack(executor_->lease().owner()).is_raylet();
-  const ObjectId creation =
-      detached ? DetachedActorHandle(id) : ReturnOf({id.maker_bits, id.sequence_bits}, 0);
-  return ObjectHandle(owner_->references.Incoming({creation, {}}));
-}
-
-absl::Status RuntimeImpl::EndActor(ActorId id, bool detached, bool no_restart, const char* words) {
-  if (!detached) {
-    Lock lock(*this);
-    if (owner_->actor_manager.Manages(id)) {
-      owner_->actor_manager.Kill(id, no_restart, words);
-    } else if (id.maker() != self_) {
-      proto::ActorControl control;
-      control.set_actor_id(id.Binary());
-      control.set_kill(true);
-      control.set_no_restart(no_restart);
-      SendMessage(transport_->To(id.maker()), FrameKind::kActorControl, control);
-    }
-    return absl::OkStatus();
-  }
-  proto::GcsRequest request;
-  request.mutable_end_actor()->set_actor_id(id.Binary());
-  request.mutable_end_actor()->set_restart(!no_restart);
-  request.mutable_end_actor()->mutable_death()->set_cause(proto::Death::KILLED);
-  request.mutable_end_actor()->mutable_death()->set_message(words);
-  absl::StatusOr<proto::GcsReply> reply =
-      AskGcs(std::move(request), Deadline(clock_.Now(), kGcsWait));
-  return reply.ok() ? ErrorOf(*reply) : reply.status();
 }
 
 TaskId RuntimeImpl::current_task() const { return running_task; }

@@ -92,6 +92,8 @@ void RuntimeImpl::FinishEnded() {
 
 bool RuntimeImpl::PollRings() {
   const size_t handled = mailbox_->Poll(*this, true);
+  if (owner_->actors.holds_back()) [[unlikely]]
+    owner_->actors.PushHeldBack();
   if (handled == 0) return false;
   owner_->references.CollectDropped();
   if (owner_->references.has_unpromoted()) [[unlikely]]

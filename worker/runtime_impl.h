@@ -107,7 +107,12 @@ class RuntimeImpl final : public Runtime,
   absl::Status RemoveGroup(PlacementGroupId group) override;
   absl::StatusOr<proto::GroupState> WaitGroup(PlacementGroupId group, Nanos deadline) override;
   absl::StatusOr<bool> KeyPut(std::string_view name_space, std::string_view key,
-                              std::string_view value, bool overwrite, Nanos deadline) override;
+                              std::string_view value, bool overwrite, KeyLife life,
+                              Nanos deadline) override;
+  absl::StatusOr<bool> KeyOwn(std::string_view name_space, std::span<const std::string> keys,
+                              Nanos deadline) override;
+  absl::StatusOr<std::vector<std::optional<std::string>>> KeysGet(
+      std::string_view name_space, std::span<const std::string> keys, Nanos deadline) override;
   absl::StatusOr<std::optional<std::string>> KeyGet(std::string_view name_space,
                                                     std::string_view key, Nanos deadline) override;
   absl::StatusOr<bool> KeyDelete(std::string_view name_space, std::string_view key,
@@ -210,6 +215,9 @@ class RuntimeImpl final : public Runtime,
                                             std::span<const ObjectHandle> nested) override;
   absl::StatusOr<ObjectLocation> StoreValue(ObjectId id, uint32_t attempt, std::string_view bytes,
                                             std::span<const ObjectHandle> nested) override;
+  std::optional<ObjectLocation> StoreIfBehind(const CallExecution& call, ObjectId id,
+                                              std::string_view bytes,
+                                              std::span<const ObjectHandle> nested) override;
   ObjectLocation SealValue(MutableBuffer buffer) override;
   std::vector<NestedReference> Outgoing(std::span<const ObjectHandle> nested) override;
   absl::Status SendItem(CallExecution& call, const std::string& item,
@@ -237,8 +245,15 @@ class RuntimeImpl final : public Runtime,
   std::vector<ObjectHandle> HandlesOf(const TaskRecord& task);
   absl::Status CheckRoom(Lock& lock);
   absl::Status CheckRoom(Lock& lock, const ActorClient& client);
-  absl::Status EndActor(ActorId id, bool detached, bool no_restart, const char* words);
+  absl::Status WaitForCredits(Lock& lock, const ActorClient& client);
   absl::StatusOr<proto::GcsReply> AskGcs(proto::GcsRequest request, Nanos deadline);
+
+  // runtime_actors.cc
+  absl::Status EndActor(ActorId id, bool detached, bool no_restart, const char* words);
+  absl::StatusOr<ObjectHandle> TakeName(Lock& lock, const TemplateHandle& creation,
+                                        const std::string& name_space, const ObjectHandle& own);
+  absl::StatusOr<ObjectHandle> HandleIfThere(Lock& lock, const proto::ActorInfo& actor,
+                                             Nanos deadline);
   void WithdrawActor(ActorId actor);
   void AskGcsAboutActor(ActorId actor);
   void TakeActorLookups();
@@ -268,6 +283,7 @@ class RuntimeImpl final : public Runtime,
 
   MonotonicClock clock_;
   RuntimeOptions options_;
+  const BackPressure limits_;
   Attached attached_;
   const ProcessId self_;
   std::shared_ptr<Mapping> segment_;

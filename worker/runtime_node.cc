@@ -58,30 +58,60 @@ absl::StatusOr<proto::GroupState> RuntimeImpl::WaitGroup(PlacementGroupId group,
 }
 
 absl::StatusOr<bool> RuntimeImpl::KeyPut(std::string_view name_space, std::string_view key,
-                                         std::string_view value, bool overwrite, Nanos deadline) {
+                                         std::string_view value, bool overwrite, KeyLife life,
+                                         Nanos deadline) {
   proto::GcsRequest request;
   proto::KvPut& put = *request.mutable_kv_put();
   put.set_name_space(std::string(name_space));
   put.set_key(std::string(key));
   put.set_value(std::string(value));
   put.set_overwrite(overwrite);
+  if (life == KeyLife::kOfJob) put.set_owner(job());
   absl::StatusOr<proto::GcsReply> reply = AskGcs(std::move(request), deadline);
   if (!reply.ok()) return reply.status();
   if (absl::Status status = ErrorOf(*reply); !status.ok()) return status;
   return reply->kv_put().added();
 }
 
-absl::StatusOr<std::optional<std::string>> RuntimeImpl::KeyGet(std::string_view name_space,
-                                                               std::string_view key,
-                                                               Nanos deadline) {
+absl::StatusOr<bool> RuntimeImpl::KeyOwn(std::string_view name_space,
+                                         std::span<const std::string> keys, Nanos deadline) {
   proto::GcsRequest request;
-  request.mutable_kv_get()->set_name_space(std::string(name_space));
-  request.mutable_kv_get()->add_keys(std::string(key));
+  request.mutable_kv_own()->set_name_space(std::string(name_space));
+  for (const std::string& key : keys) request.mutable_kv_own()->add_keys(key);
+  request.mutable_kv_own()->set_owner(job());
   absl::StatusOr<proto::GcsReply> reply = AskGcs(std::move(request), deadline);
   if (!reply.ok()) return reply.status();
   if (absl::Status status = ErrorOf(*reply); !status.ok()) return status;
-  if (reply->kv_values().entries().empty()) return std::optional<std::string>();
-  return std::optional<std::string>(reply->kv_values().entries(0).value());
+  return reply->kv_count().count() == keys.size();
+}
+
+absl::StatusOr<std::vector<std::optional<std::string>>> RuntimeImpl::KeysGet(
+    std::string_view name_space, std::span<const std::string> keys, Nanos deadline) {
+  proto::GcsRequest request;
+  request.mutable_kv_get()->set_name_space(std::string(name_space));
+  for (const std::string& key : keys) request.mutable_kv_get()->add_keys(key);
+  absl::StatusOr<proto::GcsReply> reply = AskGcs(std::move(request), deadline);
+  if (!reply.ok()) return reply.status();
+  if (absl::Status status = ErrorOf(*reply); !status.ok()) return status;
+  std::vector<std::optional<std::string>> values(keys.size());
+  auto entry = reply->mutable_kv_values()->mutable_entries()->begin();
+  const auto end = reply->mutable_kv_values()->mutable_entries()->end();
+  for (size_t i = 0; i < keys.size() && entry != end; ++i) {
+    if (entry->key() != keys[i]) continue;
+    values[i] = std::move(*entry->mutable_value());
+    ++entry;
+  }
+  return values;
+}
+
+absl::StatusOr<std::optional<std::string>> RuntimeImpl::KeyGet(std::string_view name_space,
+                                                               std::string_view key,
+                                                               Nanos deadline) {
+  const std::string keys[] = {std::string(key)};
+  absl::StatusOr<std::vector<std::optional<std::string>>> values =
+      KeysGet(name_space, keys, deadline);
+  if (!values.ok()) return values.status();
+  return std::move((*values)[0]);
 }
 
 absl::StatusOr<bool> RuntimeImpl::KeyDelete(std::string_view name_space, std::string_view key,

@@ -1,5 +1,6 @@
 // Copyright The Sheaf Authors. SPDX-License-Identifier: Apache-2.0
 #include <algorithm>
+#include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "object_store/parallel_copy.h"
@@ -59,6 +60,20 @@ absl::StatusOr<ObjectHandle> RuntimeImpl::PutInStore(std::string_view bytes,
   ObjectHandle handle(entry);
   owner_->references.SetStored(*entry, *location, bytes.size(), UsesOf(owner_->references, nested));
   return handle;
+}
+
+std::optional<ObjectLocation> RuntimeImpl::StoreIfBehind(const CallExecution& call, ObjectId id,
+                                                         std::string_view bytes,
+                                                         std::span<const ObjectHandle> nested) {
+  if (!executor_->some_owner_behind()) [[likely]]
+    return std::nullopt;
+  {
+    Lock lock(*this);
+    if (!executor_->IsOwnerBehind(call)) return std::nullopt;
+  }
+  absl::StatusOr<ObjectLocation> location = StoreValue(id, call.attempt(), bytes, nested);
+  if (!location.ok()) return std::nullopt;
+  return *location;
 }
 
 absl::StatusOr<ObjectHandle> RuntimeImpl::Put(std::string_view bytes,
@@ -247,7 +262,18 @@ absl::Status RuntimeImpl::Get(std::span<const ObjectHandle> objects, Nanos deadl
     if (!object.entry()->owned) owner_->resolver.Want(*object.entry());
   }
   Gathering gathering(*this, objects, views);
-  absl::Status status = DriveUntil(lock, deadline, [&] { return gathering.Look(); });
+  std::string silence;
+  absl::Status status = DriveUntil(lock, deadline, [&] {
+    if (gathering.Look()) return true;
+    silence = owner_->WordsOfSilence(*objects[gathering.next()].entry());
+    return !silence.empty();
+  });
+  if (status.ok() && !silence.empty()) {
+    return absl::DeadlineExceededError(
+        absl::StrCat(WhatItWaitsFor(*objects[gathering.next()].entry()), ": ", silence,
+                     ". It stays pending: get it again to go on waiting"));
+  }
+  if (status.ok()) status = gathering.status();
   if (absl::IsDeadlineExceeded(status)) {
     const auto is_there = [](const ObjectView& view) { return static_cast<bool>(view.handle); };
     const auto there = std::count_if(views->begin(), views->end(), is_there);
@@ -262,17 +288,54 @@ RuntimeImpl::Gathering::Gathering(RuntimeImpl& runtime, std::span<const ObjectHa
                                   std::vector<ObjectView>* views)
     : runtime_(runtime), objects_(objects), views_(*views) {}
 
+bool RuntimeImpl::Gathering::Take(size_t i) {
+  ObjectView& view = views_[i];
+  if (view.handle) return true;
+  if (!runtime_.TryView(objects_[i], &view)) return false;
+  // What is asked for alone says so by itself; among others it is their bytes that are in its way.
+  if (view.error != nullptr && view.error->kind == ErrorKind::kObjectStoreFull &&
+      view.handle.entry()->state == ObjectState::kStore && objects_.size() > 1 && status_.ok()) {
+    status_ = absl::ResourceExhaustedError(absl::StrCat(
+        view.error->message, " (this get holds all of its ", objects_.size(),
+        " objects at once: get fewer at a time)"));
+  }
+  return true;
+}
+
+void RuntimeImpl::Gathering::Count(size_t i) {
+  const ObjectEntry* const entry = objects_[i].entry();
+  if (entry->state == ObjectState::kStore && counted_.insert(entry).second)
+    counted_bytes_ += entry->size;
+}
+
+void RuntimeImpl::Gathering::CheckTotal() {
+  const uint64_t capacity = runtime_.store_->capacity_bytes();
+  if (counted_bytes_ <= capacity || !status_.ok()) return;
+  status_ = absl::ResourceExhaustedError(absl::StrCat(
+      "the values of this get have ", counted_bytes_, " bytes together, in ", counted_.size(),
+      " objects, and the object store of this node holds ", capacity,
+      " bytes: get fewer at a time, or give the node a larger store (--object-store-memory)"));
+}
+
 bool RuntimeImpl::Gathering::Look() {
-  while (next_ < objects_.size() &&
-         (views_[next_].handle || runtime_.TryView(objects_[next_], &views_[next_])))
-    ++next_;
-  if (next_ + 1 >= objects_.size()) return next_ == objects_.size();
+  const size_t size = objects_.size();
+  for (; next_ < size; ++next_) {
+    if (counting_) Count(next_);
+    if (!Take(next_)) break;
+  }
+  if (next_ == size || !status_.ok()) return true;
+  if (size == 1) return false;
+  if (!std::exchange(counting_, true)) {
+    for (size_t i = 0; i < size; ++i) Count(i);
+  }
+  CheckTotal();
   const uint64_t arrivals = runtime_.owner_->resolver.arrivals();
-  if (arrivals != arrivals_) {
+  if (arrivals != arrivals_ && next_ + 1 < size && status_.ok()) {
     arrivals_ = arrivals;
     LookAhead();
+    CheckTotal();
   }
-  return false;
+  return !status_.ok();
 }
 
 void RuntimeImpl::Gathering::LookAhead() {
@@ -282,9 +345,10 @@ void RuntimeImpl::Gathering::LookAhead() {
   for (size_t i = next_; i < end && coming < kObjects; ++i) {
     const ObjectEntry& entry = *objects_[i].entry();
     if (views_[i].handle || !entry.ready()) continue;
+    Count(i);
     const bool fits = coming == 0 || bytes + entry.size <= kBytes;
     if (!fits && !runtime_.owner_->resolver.IsHere(entry)) return;
-    if (runtime_.TryView(objects_[i], &views_[i])) continue;
+    if (Take(i)) continue;
     ++coming;
     bytes += entry.size;
   }

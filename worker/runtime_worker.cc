@@ -17,7 +17,6 @@ namespace {
 // So long other calls wait behind one whose arguments are on their way; then they go elsewhere, and
 // the raylet may give its CPUs to others: to the task, perhaps, that makes an argument again.
 constexpr Nanos kPatience = kSecond;
-constexpr size_t kMaxUntakenItems = 16u << 20;  // Of streams, in bytes, for one consumer.
 
 }  // namespace
 
@@ -37,7 +36,7 @@ absl::Status RuntimeImpl::SendItem(CallExecution& call, const std::string& item,
   // nothing yet. The channel is looked up each time: it goes with the consumer.
   const absl::Status room = DriveUntil(lock, kForever, [&] {
     return call.IsOver() ||
-           (call.HasRoom() && transport_->To(call.owner).queued_bytes() < kMaxUntakenItems);
+           (call.HasRoom() && transport_->To(call.owner).queued_bytes() < limits_.max_untaken);
   });
   if (!room.ok()) return room;
   if (call.IsOver()) return absl::CancelledError("nobody wants more items");

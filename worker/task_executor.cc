@@ -22,7 +22,7 @@ constexpr uint32_t kAsyncConcurrency = 1000;
 
 TaskExecutor::TaskExecutor(ProcessId self, Clock& clock, Transport& transport,
                            ReferenceTable& references, TransitTable& transits, ExecutionHost& host,
-                           ProcessPage* page, metrics::Page& metrics)
+                           ProcessPage* page, metrics::Page& metrics, const BackPressure& limits)
     : self_(self),
       clock_(clock),
       transport_(transport),
@@ -30,6 +30,7 @@ TaskExecutor::TaskExecutor(ProcessId self, Clock& clock, Transport& transport,
       transits_(transits),
       host_(host),
       page_(page),
+      limits_(limits),
       tasks_executed_(metrics, metrics::CounterId::kTasksExecuted),
       calls_executed_(metrics, metrics::CounterId::kActorCallsExecuted),
       run_time_(metrics, metrics::HistogramId::kTaskRunTime) {
@@ -306,6 +307,7 @@ void TaskExecutor::OnStreamAck(ProcessId from, const StreamAck& ack) {
 }
 
 void TaskExecutor::OnProcessDied(ProcessId process) {
+  NoteOwner(process, false);
   templates_.erase(process);
   last_templates_ = nullptr;
   std::erase_if(early_, [&](const auto& early) { return early.first == process; });
@@ -377,7 +379,11 @@ void TaskExecutor::Ended(CallExecution& call) {
         call.started == 0 ? 0 : static_cast<uint64_t>(clock_.Now() - call.started);
     if (run_ns != 0) run_time_.ObserveUnderLock(static_cast<int64_t>(run_ns));
     SHEAF_FAILPOINT("worker.before_reply");
-    call.SendReply(transport_.To(call.owner), run_ns, transit, keeps);
+    Channel& owner = transport_.To(call.owner);
+    call.SendReply(owner, run_ns, transit, keeps);
+    const bool behind = owner.queued_bytes() >= limits_.max_untaken;
+    if (behind || some_owner_behind()) [[unlikely]]
+      NoteOwner(call.owner, behind);
     if (keeps) {
       references_.AfterRegistered(call.held, [this, owner = call.owner, head = call.head()] {
         transport_.To(owner).Send(Lane::kControl, FrameKind::kTransitDone,
@@ -389,6 +395,18 @@ void TaskExecutor::Ended(CallExecution& call) {
   call.held.clear();
   if (returning_) [[unlikely]]
     ReturnLeaseIfIdle();
+}
+
+bool TaskExecutor::IsOwnerBehind(const CallExecution& call) {
+  return !call.discarded && transport_.To(call.owner).queued_bytes() >= limits_.max_untaken;
+}
+
+void TaskExecutor::NoteOwner(ProcessId owner, bool behind) {
+  if (behind) {
+    owner_behind_.store(owner.packed(), std::memory_order_relaxed);
+  } else if (owner_behind_.load(std::memory_order_relaxed) == owner.packed()) {
+    owner_behind_.store(0, std::memory_order_relaxed);  // Another's next reply says it again.
+  }
 }
 
 size_t TaskExecutor::queued() const {

@@ -4,6 +4,7 @@
 // lock; the runtime's threads take calls from here.
 #pragma once
 
+#include <atomic>
 #include <deque>
 #include <functional>
 #include <memory>
@@ -16,6 +17,7 @@
 #include "metrics/counter.h"
 #include "proto/raylet.pb.h"
 #include "shm/process_segment.h"
+#include "worker/back_pressure.h"
 #include "worker/execution.h"
 #include "worker/reference_table.h"
 #include "worker/transit_table.h"
@@ -36,7 +38,7 @@ class TaskExecutor {
  public:
   TaskExecutor(ProcessId self, Clock& clock, Transport& transport, ReferenceTable& references,
                TransitTable& transits, ExecutionHost& host, ProcessPage* page,
-               metrics::Page& metrics);
+               metrics::Page& metrics, const BackPressure& limits = {});
 
   void OnTemplate(ProcessId from, std::string_view body);
   void OnPush(ProcessId from, std::string_view body);
@@ -63,6 +65,10 @@ class TaskExecutor {
   void Ended(CallExecution& call);
   // After Ended: the call's memory serves another.
   void Recycle(CallExecution* call);
+  // Some owner may not take what it is sent (back_pressure.h). Any thread.
+  bool some_owner_behind() const { return owner_behind_.load(std::memory_order_relaxed) != 0; }
+  // It is the owner of `call`.
+  bool IsOwnerBehind(const CallExecution& call);
   // User code waits: what has not started goes back to its owners, new pushes too.
   void SetBlocked(bool blocked);
 
@@ -86,6 +92,7 @@ class TaskExecutor {
   void Enqueue(std::shared_ptr<CallExecution> call);
   void FetchAhead(const CallExecution& call);
   void Bounce(const CallExecution& call);
+  void NoteOwner(ProcessId owner, bool behind);
   void ReturnQueued(ConcurrencyGroup& group);
   void ReturnLeaseIfIdle();
   CallExecution* FindRunning(ProcessId owner, TaskId task);
@@ -99,6 +106,7 @@ class TaskExecutor {
   TransitTable& transits_;
   ExecutionHost& host_;
   ProcessPage* const page_;
+  const BackPressure limits_;
   metrics::Counter tasks_executed_, calls_executed_;
   metrics::Histogram run_time_;
   using Templates =
@@ -120,6 +128,7 @@ class TaskExecutor {
   ActorId actor_id_;
   Nanos may_begin_until_ = kForever;  // Of detached actors: kActorLease.
   bool blocked_ = false;
+  std::atomic<uint64_t> owner_behind_{0};  // One of those that are, packed; 0: none.
   const proto::TaskTemplate* named_ = nullptr;  // Whose name the page shows. Only compared.
   bool counts_calls_ = false;                   // It is one with max_calls.
   CallExecution* running_ = nullptr;            // A list: from Take to Ended.

@@ -22,6 +22,10 @@ struct ExecutorTest : ExecutionHost {
                                             std::span<const ObjectHandle>) override {
     return absl::ResourceExhaustedError("no store in this test");
   }
+  std::optional<ObjectLocation> StoreIfBehind(const CallExecution&, ObjectId, std::string_view,
+                                              std::span<const ObjectHandle>) override {
+    return std::nullopt;
+  }
   ObjectLocation SealValue(MutableBuffer) override { return {}; }
   std::vector<NestedReference> Outgoing(std::span<const ObjectHandle>) override { return {}; }
   absl::Status SendItem(CallExecution& call, const std::string&,
@@ -346,6 +350,30 @@ SCENARIO("a lease that the raylet takes back ends when what runs under it has en
     CHECK(bounced() == 0);
     CHECK(returned() == 0);
   }
+}
+
+SCENARIO("that an owner takes nothing is known until it does, or is dead") {
+  constexpr ProcessId kOther{1, 10};
+  ExecutorTest f;
+  f.Begin(kLease);
+  uint64_t push = 0;
+  const auto reply_to = [&](ProcessId owner) {
+    f.Push(owner, proto::TaskTemplate::TASK, kLease, ++push);
+    f.RunNext();
+  };
+  reply_to(kCaller);
+  CHECK_FALSE(f.executor.some_owner_behind());
+  f.process.transport.queued[kCaller] = BackPressure().max_untaken;
+  reply_to(kCaller);
+  CHECK(f.executor.some_owner_behind());
+  reply_to(kOther);
+  CHECK(f.executor.some_owner_behind());
+  SECTION("it goes on") {
+    f.process.transport.queued[kCaller] = 0;
+    reply_to(kCaller);
+  }
+  SECTION("it is dead") { f.executor.OnProcessDied(kCaller); }
+  CHECK_FALSE(f.executor.some_owner_behind());
 }
 
 }  // namespace sheaf

@@ -73,10 +73,11 @@ struct TaskRecord {
   void* target =
       nullptr;  // kPushed: the OwnedLease or ActorClient; kQueued on an actor: its ActorClient.
   uint64_t push = 0;
-  TaskId parent;               // The task of this process that submitted it, for recursive cancel.
-  int32_t retries_left = 0;    // -1: without bound.
-  uint16_t unresolved = 0;     // Arguments that are not ready.
+  TaskId parent;             // The task of this process that submitted it, for recursive cancel.
+  int32_t retries_left = 0;  // -1: without bound.
+  uint32_t bytes = 0;  // What it takes of credits (back_pressure.h); changes outside of lists only.
   uint32_t lineage_bytes = 0;  // Not 0: kept as lineage, which holds its arguments as that alone.
+  uint16_t unresolved = 0;     // Arguments that are not ready.
   TaskState state = TaskState::kWaitingForArguments;
   bool cancelled = false;
   bool returned_before = false;  // Given back unstarted: goes to the front.
@@ -89,6 +90,7 @@ struct TaskList {
   TaskRecord* first = nullptr;
   TaskRecord* last = nullptr;
   size_t size = 0;
+  size_t bytes = 0;  // Of all in it.
 
   bool empty() const { return first == nullptr; }
   void PushBack(TaskRecord* task) {
@@ -97,6 +99,7 @@ struct TaskList {
     (last != nullptr ? last->next : first) = task;
     last = task;
     ++size;
+    bytes += task->bytes;
   }
   void PushFront(TaskRecord* task) {
     task->previous = nullptr;
@@ -104,12 +107,14 @@ struct TaskList {
     (first != nullptr ? first->previous : last) = task;
     first = task;
     ++size;
+    bytes += task->bytes;
   }
   void Remove(TaskRecord* task) {
     (task->previous != nullptr ? task->previous->next : first) = task->next;
     (task->next != nullptr ? task->next->previous : last) = task->previous;
     task->previous = task->next = nullptr;
     --size;
+    bytes -= task->bytes;
   }
   TaskRecord* PopFront() {
     TaskRecord* task = first;

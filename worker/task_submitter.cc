@@ -60,8 +60,8 @@ std::string DescribeDeath(const proto::Death& death) {
 }
 
 TaskSubmitter::TaskSubmitter(ProcessId self, Transport& transport, TaskTable& tasks,
-                             PeerTable& peers)
-    : self_(self), transport_(transport), tasks_(tasks), peers_(peers) {}
+                             PeerTable& peers, const BackPressure& limits)
+    : self_(self), transport_(transport), tasks_(tasks), peers_(peers), limits_(limits) {}
 
 LeaseKey& TaskSubmitter::KeyOf(const TemplateRecord& spec) {
   if (spec.key != nullptr) return *spec.key;
@@ -150,7 +150,10 @@ OwnedLease* TaskSubmitter::Choose(LeaseKey& key) {
   }
   OwnedLease* best = nullptr;
   for (auto& lease : key.leases) {
-    if (lease->revoked || lease->taking_back || lease->in_flight.size >= depth) continue;
+    if (lease->revoked || lease->taking_back || lease->in_flight.size >= depth ||
+        lease->in_flight.bytes >= limits_.max_untaken) {
+      continue;
+    }
     const bool there = lease->worker->process.node == wanted;
     if (best == nullptr || (wanted != 0 && there && best->worker->process.node != wanted) ||
         (lease->in_flight.size < best->in_flight.size &&
@@ -173,10 +176,10 @@ void TaskSubmitter::Pump(LeaseKey& key) {
 void TaskSubmitter::PushTo(OwnedLease& lease, TaskRecord& task) {
   if (lease.in_flight.empty())
     lease.last_progress = 0;  // Known at the next Tick: a clock read a task costs too much.
-  lease.in_flight.PushBack(&task);
   task.target = &lease;
   lease.idle_since = 0;
   tasks_.Push(task, *lease.worker, lease.number, ++lease.pushes);
+  lease.in_flight.PushBack(&task);
 }
 
 void TaskSubmitter::UpdateDemand(LeaseKey& key) {

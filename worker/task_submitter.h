@@ -4,7 +4,8 @@
 // each. Pure: one lock of its user guards it.
 //
 // Depth. A worker is given about kWorkAhead of work, judged by the time that recent tasks of the
-// key took; while that is unknown, one task. What it has not started can be taken back: when the
+// key took, and of arguments as much as BackPressure lets be on its way; while the time is unknown,
+// one task. What it has not started can be taken back: when the
 // running task turns out long while others wait, when it blocks (it returns them itself), when its
 // lease is revoked. Only "returned" or proven death permits another push of the same task.
 #pragma once
@@ -17,6 +18,7 @@
 #include "absl/container/btree_map.h"
 #include "absl/container/flat_hash_map.h"
 #include "proto/raylet.pb.h"
+#include "worker/back_pressure.h"
 #include "worker/peer_table.h"
 #include "worker/task_table.h"
 
@@ -54,7 +56,8 @@ class TaskSubmitter final : public TaskDispatcher {
       5 * kMillisecond;  // After so long without progress, others' work is taken back.
   static constexpr size_t kMaxDepth = 1000;
 
-  TaskSubmitter(ProcessId self, Transport& transport, TaskTable& tasks, PeerTable& peers);
+  TaskSubmitter(ProcessId self, Transport& transport, TaskTable& tasks, PeerTable& peers,
+                const BackPressure& limits);
 
   void Submit(TaskRecord& task);
   void OnArgumentsReady(TaskRecord& task) override;
@@ -106,6 +109,7 @@ class TaskSubmitter final : public TaskDispatcher {
   Transport& transport_;
   TaskTable& tasks_;
   PeerTable& peers_;
+  const BackPressure limits_;
   absl::flat_hash_map<std::string, std::unique_ptr<LeaseKey>> keys_;  // By serialized spec.
   absl::flat_hash_map<uint64_t, LeaseKey*> by_number_;
   uint64_t next_key_ = 1;

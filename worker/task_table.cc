@@ -7,10 +7,16 @@
 
 #include "absl/strings/str_cat.h"
 #include "object_store/messages.h"
+#include "worker/back_pressure.h"
 #include "worker/limits.h"
 #include "worker/wire.h"
 
 namespace sheaf {
+namespace {
+
+constexpr size_t kMostBytes = UINT32_MAX;  // Of one call.
+
+}  // namespace
 
 std::string EncodeError(const Error& error) {
   std::string out(8, '\0');
@@ -52,6 +58,7 @@ TaskRecord* TaskTable::Add(const TemplateRecord& spec, InlineBytes arguments,
   ++record.calls;
   task->spec = &record;
   if (spec.base) task->name = std::make_unique<std::string>(spec.name);
+  task->bytes = static_cast<uint32_t>(std::min(kCallBytes + arguments.size(), kMostBytes));
   task->arguments = std::move(arguments);
   task->references = std::move(references);
   task->parent = parent;
@@ -138,7 +145,10 @@ void TaskTable::Push(TaskRecord& task, Peer& peer, uint64_t lease, uint64_t push
     out.Struct(CallName{task.name->size()});
     out.Bytes(*task.name);
   }
-  peer.channel->Send(Lane::kWork, FrameKind::kPushTask, ResolvedBody(task, head), resume);
+  const std::string body = ResolvedBody(task, head);
+  task.bytes =
+      std::max(task.bytes, static_cast<uint32_t>(std::min(kCallBytes + body.size(), kMostBytes)));
+  peer.channel->Send(Lane::kWork, FrameKind::kPushTask, body, resume);
 }
 
 std::string TaskTable::ResolvedBody(const TaskRecord& task, const PushTaskHead& head) {

@@ -46,7 +46,8 @@ class TaskTable {
   // The unfinished (or lineage) call that makes `object`.
   TaskRecord* MakerOf(ObjectEntry& object) { return object.owned ? object.task : nullptr; }
 
-  // Sends one push: the template first if `peer` lacks it.
+  // Sends one push: the template first if `peer` lacks it. The call, which is in no list, counts
+  // from now on with the values that travel with it.
   void Push(TaskRecord& task, Peer& peer, uint64_t lease, uint64_t push);
 
   // A reply from `from`. The task is looked up and its results are filled; nullptr: no such call,

@@ -14,6 +14,7 @@ import inspect
 import selectors
 import threading
 import types
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 from sheaf import _core, spare_task, worker_functions, worker_main
@@ -23,8 +24,10 @@ from sheaf.worker_errors import ActorExit
 current_execution: contextvars.ContextVar[Any] = contextvars.ContextVar("sheaf_execution", default=None)
 execution_here = current_execution.get  # Of the call whose coroutine runs.
 _loop: asyncio.AbstractEventLoop | None = None
+_items: ThreadPoolExecutor | None = None  # Of _send_items.
 _running: dict[bytes, asyncio.Task[Any]] = {}
 _OF_THE_RUNTIME = worker_functions.RUNS_BESIDE_GROUPS
+_MOST_STREAMS = 1000  # At one time; more wait for each other.
 _STEPS_WITHOUT_FILES = 16  # While calls come without a pause, the loop looks at its descriptors once in so many steps.
 
 
@@ -170,15 +173,19 @@ async def _run(
 
 
 async def _send_items(execution: Any, result: Any) -> None:
+    global _items
     loop = asyncio.get_running_loop()
+    if _items is None:
+        # It waits while too many items are not consumed. Each stream has a thread if it needs one: a consumer that is
+        # stopped holds up neither the others nor what the user runs in the loop's own executor.
+        _items = ThreadPoolExecutor(max_workers=_MOST_STREAMS, thread_name_prefix="sheaf-items")
     if inspect.isasyncgen(result):
         async for item in result:
-            # In a thread, since it waits while too many items are not consumed.
-            if not await loop.run_in_executor(None, execution.item, item):
+            if not await loop.run_in_executor(_items, execution.item, item):
                 break
     else:
         for item in result:
-            if not await loop.run_in_executor(None, execution.item, item):
+            if not await loop.run_in_executor(_items, execution.item, item):
                 break
     execution.end()
 

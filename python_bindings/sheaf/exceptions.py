@@ -144,7 +144,8 @@ class AsyncioActorExit(RayError):
 
 
 class PendingCallsLimitExceeded(RayError):
-    """More calls are pending than max_pending_calls allows."""
+    """More calls are pending than max_pending_calls allows; or calls of 56 MiB, and the actor has not started for 30 s, or (for a caller that is
+    itself an actor or a task) has answered none for 30 s. Make fewer calls at once, wait for some of them, or pass large values by `put`."""
 
 
 class TaskPlacementGroupRemoved(RayError):

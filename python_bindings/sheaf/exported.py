@@ -1,7 +1,8 @@
 # Copyright The Sheaf Authors. SPDX-License-Identifier: Apache-2.0
 """Functions and classes on their way to workers: pickled once, named by the hash of their contents.
 
-Small ones travel inside the template of their calls, larger ones lie in the cluster's key-value store. Those that hold
+Small ones travel inside the template of their calls, larger ones lie in the cluster's key-value store, as long as a job
+that exported them runs or a detached actor of it lives. Those that hold
 references (an actor's handle in a global, say) travel as an object, so that the references are counted; those of more than a
 megabyte as an object that holds their pickle, which a worker reads once.
 """
@@ -56,7 +57,7 @@ def export(prefix: str, target: Any, rule: Any, about: Any) -> Exported:
     elif len(body) > _LARGEST_KEPT:
         carrier, kept, carried = _core.put(pickle.PickleBuffer(body)), None, PICKLE
     elif len(body) > _INLINE_BYTES:
-        _core.key_put(KEY_SPACE, digest, body, False)
+        _core.key_put(KEY_SPACE, digest, body, False, of_job=True)
         kept = None
     extra = pickle.dumps((kept, carried, rule_bytes, about, len(body)), 5)
     return Exported(prefix + digest, extra, carrier)

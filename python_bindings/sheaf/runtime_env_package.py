@@ -1,6 +1,6 @@
 # Copyright The Sheaf Authors. SPDX-License-Identifier: Apache-2.0
 """Directories and wheels on their way to workers: zipped, named by the hash of what they hold, and kept in the cluster's
-key-value store in parts, of which the index comes last."""
+key-value store in parts, of which the index comes last, as long as a job that names them runs or a detached actor of it lives."""
 
 from __future__ import annotations
 
@@ -36,16 +36,19 @@ class Package:
         """Puts it into the cluster's key-value store unless it is there."""
         if self._uploaded_to == _core.generation():
             return
-        if _core.key_get(KEY_SPACE, self.name) is None:
-            content = self._content
-            if content is None:
-                assert self._path is not None
-                with open(self._path, "rb") as file:
-                    content = file.read()
-            parts = range(0, len(content), _PART_BYTES)
-            for number, start in enumerate(parts):
-                _core.key_put(KEY_SPACE, f"{self.name}/{number}", content[start : start + _PART_BYTES], True)
-            _core.key_put(KEY_SPACE, self.name, json.dumps({"parts": len(parts), "bytes": len(content)}).encode(), True)
+        content = self._content
+        if content is None:
+            assert self._path is not None
+            with open(self._path, "rb") as file:
+                content = file.read()
+        parts = range(0, len(content), _PART_BYTES)
+        names = [f"{self.name}/{number}" for number in range(len(parts))]
+        # Each job owns what it names, be it uploaded by another, which may end sooner.
+        if not _core.key_own(KEY_SPACE, [*names, self.name]):
+            for name, start in zip(names, parts):
+                _core.key_put(KEY_SPACE, name, content[start : start + _PART_BYTES], False, of_job=True)
+            index = json.dumps({"parts": len(parts), "bytes": len(content)}).encode()
+            _core.key_put(KEY_SPACE, self.name, index, False, of_job=True)
         self._uploaded_to = _core.generation()
 
 
@@ -121,7 +124,9 @@ def _of_files(root: str, inside: str, names: list[str], excludes: list[str]) -> 
             entry.compress_type = zipfile.ZIP_DEFLATED
             entry.external_attr = (0o644 | executable) << 16
             archive.writestr(entry, content)
-    package = Package("dir-" + digest.hexdigest(), buffer.getvalue(), None)
+    packed = buffer.getvalue()
+    digest.update(packed)  # Another zlib makes other bytes of the same files: parts of two would not fit together.
+    package = Package("dir-" + digest.hexdigest(), packed, None)
     _packed[key] = (state, package)
     return package
 

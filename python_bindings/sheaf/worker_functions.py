@@ -13,6 +13,7 @@ from typing import Any, Callable
 
 from sheaf import _core, exported, runtime_env_setup
 from sheaf.actor import ActorClass
+from sheaf.exceptions import RaySystemError
 from sheaf.remote_function import RemoteFunction
 
 _MOST_RULES = 10_000
@@ -46,7 +47,10 @@ def load_function(key: str, name: str, extra: bytes) -> tuple[Callable[..., Any]
     if body is None:
         body = _core.key_get(exported.KEY_SPACE, key.split(":")[1])
         if body is None:
-            raise RuntimeError(f"the code of '{name}' is no longer in the cluster's key-value store")
+            raise RaySystemError(
+                f"the code of '{name}' is not in the cluster's key-value store: its key, {key.split(':')[1]} in '{exported.KEY_SPACE}', "
+                "was deleted; start its job again"
+            )
     function: Callable[..., Any] = pickle.loads(body)
     return function, size
 

@@ -49,18 +49,18 @@ WORLD = [
     WorldRule("the clock", r"clock_gettime|gettimeofday|(?:steady|system|high_resolution)_clock::now|" + _call("time"),
               "base/clock.* base/log.* raylet/worker_observer.* cli/node_plan.*"),  # The last two: wall time as a label.
     WorldRule("sleeping", r"this_thread::sleep|absl::SleepFor|" + _call("nanosleep|clock_nanosleep|usleep|sleep"),
-              "base/clock.* base/executor.* raylet/process_launcher* raylet/raylet_process.* api/embedded_node.* cli/drain.*"),
+              "base/clock.* base/executor.* raylet/process_launcher* raylet/raylet_process.* api/embedded_node.* cli/drain.* base/session_directory.*"),
     # A runtime has one background thread, the threads of its actor's groups, and those of callbacks; parallel_copy borrows idle cores.
     WorldRule("threads", r"std::(?:j?thread|async)\b|" + _call("pthread_create"),
               "base/executor.* metrics/http_endpoint.* worker/runtime_* worker/callback_runner.* object_store/parallel_copy.*"),
     WorldRule("sockets", _call("socket|socketpair|accept|accept4|listen|bind|connect|sendmsg|recvmsg", "::"),
               "base/unix_socket.* rpc/grpc_* rpc/route_address.* metrics/http_endpoint.* collective/link_formation.*"),  # The last: between nodes.
     WorldRule("memory mappings", r"mapped_region|" + _call("mmap|mmap64|munmap|mremap|mprotect|madvise|memfd_create|shm_open"),
-              "shm/segment.* raylet/machine.*"),  # The second asks the kernel what it can.
+              "shm/segment.* shm/child_mapping.* raylet/machine.*"),  # The last asks the kernel what it can.
     WorldRule("futexes", r"\bFUTEX_|SYS_futex", "shm/doorbell.*"),
     WorldRule("processes", _call("fork|vfork|clone|clone3|posix_spawn|posix_spawnp|exec[lv]p?e?|fexecve|waitpid|waitid|daemon"),
               "raylet/process_launcher* raylet/spawn.* raylet/stray_hunter.* base/worker_template.* api/embedded_node.* api/python_worker.* cli/start.* cli/run.* cli/gcs_child.*"),  # Two become Python; the last waits for its GCS.
-    # A driver's environment, whole, goes to its workers and to its own node; `sheaf run` adds to Python's search path.
+    # A driver's environment, whole, goes to its workers on its own node (raylet/worker_variables.h); `sheaf run` adds to Python's search path.
     WorldRule("the environment", r"extern char\s*\*\*\s*environ|" + _call("getenv|secure_getenv|setenv|putenv|unsetenv"), "base/config.* worker/runtime_attach.* api/embedded_node.* api/python_worker.* cli/run.*"),
     WorldRule("randomness", r"std::random_device|std::mt19937|" + _call("rand|srand|random|getrandom|getentropy"),
               "base/random.* base/session_directory.*"),

@@ -227,7 +227,7 @@ SCENARIO("a failed fsync of a checkpoint is fatal as well") {
                           executor);
   REQUIRE(storage.status() == absl::OkStatus());
   disk.FailSync(3);  // 1 is the header of a new log, 2 its commit, 3 begins the checkpoint.
-  (*storage)->Commit({{Table::kBlobs, "more than a thousand pages", std::string(5 << 20, 'x')}},
+  (*storage)->Commit({{Table::kKeyOwners, "more than a thousand pages", std::string(5 << 20, 'x')}},
                      [](absl::Status) {});
   CHECK(fatal.get_future().get().code() == absl::StatusCode::kUnavailable);
 }
@@ -259,6 +259,51 @@ SCENARIO("on a full disk commits fail with a typed error, and go on when there i
   const absl::StatusOr<Rows> rows = LoadFrom(path);
   REQUIRE(rows.status() == absl::OkStatus());
   CHECK(*rows == Rows{{{Table::kMeta, "before"}, "1"}, {{Table::kMeta, "after"}, "1"}});
+}
+
+SCENARIO("a real file system is full, and who is dead still gets to it from the reserve") {
+  TemporaryDirectory directory;
+  if (mount("tmpfs", directory.path().c_str(), "tmpfs", 0, "size=16m") != 0) {
+    WARN("SKIPPED: cannot mount a small tmpfs: " << std::strerror(errno));
+    return;
+  }
+  const std::string path = directory.File("gcs.db");
+  const std::string hog = directory.File("hog");
+  {
+    ThreadExecutor executor("completions");
+    auto storage = SqliteStorage::Open(
+        {.path = path, .ballast_bytes = 1 << 20, .reserve_bytes = 2 << 20}, executor);
+    REQUIRE(storage.status() == absl::OkStatus());
+    CHECK(std::filesystem::file_size(path + "-reserve") == 2 << 20);
+    // Others take every byte that comes free.
+    const auto fill = [&] {
+      std::ofstream file(hog, std::ios::app);
+      while (file << std::string(4096, 'h') << std::flush) continue;
+    };
+    fill();
+    while (CommitAndWait(**storage, {{Table::kKeyValues, "big", std::string(50'000, 'x')}}).ok())
+      continue;
+    fill();
+    CHECK((*storage)->read_only());
+    int kept = 0;
+    for (int i = 0; i < 50; ++i) {
+      std::promise<absl::Status> done;
+      (*storage)->CommitVital({{Table::kNodes, absl::StrCat(i), "dead"}},
+                              [&done](absl::Status status) { done.set_value(status); });
+      kept += done.get_future().get().ok();
+      CHECK_FALSE(CommitAndWait(**storage, {{Table::kMeta, "more", "x"}}).ok());
+    }
+    CHECK(kept == 50);
+    std::filesystem::remove(hog);
+    CHECK(CommitAndWait(**storage, {{Table::kMeta, "after", "x"}}).ok());
+    CHECK(std::filesystem::file_size(path + "-reserve") == 2 << 20);
+    storage->reset();
+    const absl::StatusOr<Rows> rows = LoadFrom(path);
+    REQUIRE(rows.status() == absl::OkStatus());
+    for (int i = 0; i < 50; ++i) CHECK(rows->contains({Table::kNodes, absl::StrCat(i)}));
+    CHECK_FALSE(rows->contains({Table::kMeta, "more"}));
+  }
+  umount2(directory.path().c_str(), MNT_DETACH);
 }
 
 SCENARIO("a real file system of 16 MiB fills up and is freed") {
@@ -439,7 +484,7 @@ SCENARIO("only the owner can read the files") {
   auto storage = SqliteStorage::Open({.path = path}, executor);
   REQUIRE(storage.status() == absl::OkStatus());
   REQUIRE(CommitAndWait(**storage, {{Table::kMeta, "a", "1"}}).ok());
-  for (const char* suffix : {"", "-wal", "-ballast"}) {
+  for (const char* suffix : {"", "-wal", "-ballast", "-reserve"}) {
     struct stat file;
     INFO(suffix);
     REQUIRE(stat((path + suffix).c_str(), &file) == 0);

@@ -82,12 +82,12 @@ TEMPLATE_TEST_CASE("a committed batch is there after the storage is opened again
   const std::string large(1 << 20, 'x');
   REQUIRE(CommitAndWait(world.storage(), {{Table::kKeyValues, binary, "value"},
                                           {Table::kKeyValues, "empty", ""},
-                                          {Table::kBlobs, "large", large},
+                                          {Table::kKeyOwners, "large", large},
                                           {Table::kJobs, binary, "another table"}}) ==
           absl::OkStatus());
   const Rows expected = {{{Table::kKeyValues, binary}, "value"},
                          {{Table::kKeyValues, "empty"}, ""},
-                         {{Table::kBlobs, "large"}, large},
+                         {{Table::kKeyOwners, "large"}, large},
                          {{Table::kJobs, binary}, "another table"}};
   world.Close();
   world.Open();
@@ -159,7 +159,7 @@ TEST_CASE(
       *SqliteStorage::Open({.path = directory.File("gcs.db"), .ballast_bytes = 0}, executor);
   const std::string large(1 << 20, 'x');
   for (int i = 0; i < 20; ++i) {  // Several turns of the copy.
-    REQUIRE(CommitAndWait(*storage, {{Table::kBlobs, std::to_string(i), large}}) ==
+    REQUIRE(CommitAndWait(*storage, {{Table::kKeyOwners, std::to_string(i), large}}) ==
             absl::OkStatus());
   }
   auto copied = std::make_shared<std::promise<absl::Status>>();
@@ -177,7 +177,7 @@ TEST_CASE(
   auto copy =
       *SqliteStorage::Open({.path = directory.File("copy.db"), .ballast_bytes = 0}, executor);
   const Rows rows = Load(*copy);
-  for (int i = 0; i < 20; ++i) CHECK(rows.at({Table::kBlobs, std::to_string(i)}) == large);
+  for (int i = 0; i < 20; ++i) CHECK(rows.at({Table::kKeyOwners, std::to_string(i)}) == large);
   for (int i = 0; i < pairs; ++i) {
     const std::string number = std::to_string(i);
     CHECK(rows.count({Table::kMeta, "a" + number}) ==

@@ -60,6 +60,10 @@ class NoHost final : public ExecutionHost {
                                             std::span<const ObjectHandle>) override {
     return absl::ResourceExhaustedError("no store here");
   }
+  std::optional<ObjectLocation> StoreIfBehind(const CallExecution&, ObjectId, std::string_view,
+                                              std::span<const ObjectHandle>) override {
+    return std::nullopt;
+  }
   ObjectLocation SealValue(MutableBuffer) override { return {}; }
   std::vector<NestedReference> Outgoing(std::span<const ObjectHandle>) override { return {}; }
   absl::Status SendItem(CallExecution&, const std::string&,

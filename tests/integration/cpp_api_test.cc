@@ -106,10 +106,18 @@ std::vector<std::string> Where() {
   return {context.task_name, context.task_id, std::to_string(context.resources.at("CPU")),
           std::to_string(context.node)};
 }
+// The groups that it and those below it run in.
+std::vector<std::string> Groups(int below) {
+  std::vector<std::string> groups = {sheaf::Context().placement_group};
+  if (below == 0) return groups;
+  for (std::string& group : sheaf::Get(sheaf::Task(Groups).Remote(below - 1)))
+    groups.push_back(std::move(group));
+  return groups;
+}
 SHEAF_REMOTE(Square, Process, Nothing, Mirror, Join, Sum, SumArray, Iota, SumOf, SumInside, Spread,
              Fibonacci, Throw, CallsThrow, Crash);
 SHEAF_REMOTE(Both, Count, CountThenThrow, AddLater, UntilCancelled, Sleep, FailAtFirst, Variable,
-             Where);
+             Where, Groups);
 
 class Counter {
  public:
@@ -483,6 +491,23 @@ TEST_CASE("the cluster tells what it has") {
   CHECK(sheaf::AvailableResources()["slot"] == 2);
   CHECK_THAT(sheaf::MetricsUrl(), Catch::StartsWith("http://127.0.0.1:"));
   CHECK_FALSE(sheaf::Context().is_worker);
+}
+
+TEST_CASE("a task in a placement group takes its children there where it is to") {
+  sheaf::PlacementGroup group = sheaf::CreateGroup({{{"CPU", 1}}, {{"CPU", 1}}});
+  REQUIRE(group.Wait(10s));
+  const auto run = [&](bool children) {
+    return sheaf::Get(
+        sheaf::Task(Groups).Place(sheaf::Strategy::Group(group, 0, children)).Remote(2), 30s);
+  };
+  using Ids = std::vector<std::string>;
+  // In turns, so that processes that ran the one run the other.
+  for (int turn = 0; turn < 2; ++turn) {
+    CHECK(run(true) == Ids(3, group.id()));
+    CHECK(run(false) == Ids{group.id(), "", ""});
+    CHECK(sheaf::Get(sheaf::Task(Groups).Remote(1), 30s) == Ids(2));
+  }
+  group.Remove();
 }
 
 TEST_CASE("a placement group keeps room for its tasks") {

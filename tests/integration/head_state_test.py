@@ -319,7 +319,7 @@ class Metrics(Case):
         head = self.start("--head")
         self.start("--address", head["address"])
         wanted = ['sheaf_nodes{state="alive"} 2\n', 'sheaf_nodes{state="dead"} 0\n', "sheaf_gcs_read_only 0\n", "sheaf_gcs_recovering 0\n",
-                  "sheaf_gcs_operations_in_progress 0\n", "sheaf_gcs_key_value_bytes ", "sheaf_gcs_blob_bytes ", "sheaf_link_queued_bytes "]
+                  "sheaf_gcs_operations_in_progress 0\n", "sheaf_gcs_key_value_bytes ", "sheaf_link_queued_bytes "]
         self.until(lambda: all(words in self.get(head["metrics_url"]) for words in wanted), f"they are in {self.get(head['metrics_url'])}", 5)
 
 

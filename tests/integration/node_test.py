@@ -182,7 +182,7 @@ class NodeOfItsOwn(Case):
         self.await_none(5, but=(driver.pid,))
         session = os.path.join(self.base, self.sessions()[0])
         self.assertEqual([session], [os.path.join(self.base, name) for name in self.sessions()])
-        self.assertEqual({"gcs.db", "gcs.db-ballast", "keep", "lock", "logs", "node"},
+        self.assertEqual({"gcs.db", "gcs.db-ballast", "gcs.db-reserve", "keep", "lock", "logs", "node"},
                          set(os.listdir(session)) - {"gcs.db-wal", "gcs.db-shm"})
 
 

@@ -173,9 +173,10 @@ def measure() -> dict[str, float]:
     }
 
 
-# What the median of the last third may lie above that of the first.
+# What the median of the last third may lie above that of the first. Of processes: as many as there are CPUs may be idle, once there was
+# work for so many at one time.
 ALLOWED = {
-    "processes": 2, "descriptors of the driver": 2, "descriptors of the node": 8, "MiB of the driver": 4, "MiB of the node": 8, "objects": 0,
+    "processes": 4, "descriptors of the driver": 2, "descriptors of the node": 8, "MiB of the driver": 4, "MiB of the node": 8, "objects": 0,
 }  # fmt: skip
 
 

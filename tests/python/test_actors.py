@@ -2,7 +2,10 @@
 """Actors: state, order, names, handles, ends."""
 
 import atexit
+import json
 import pickle
+import subprocess
+import sys
 import threading
 import time
 
@@ -106,6 +109,106 @@ def test_a_named_actor_is_found_until_it_is_killed():
             return
         time.sleep(0.02)
     raise AssertionError("a killed actor kept its name")
+
+
+def at_once(count, run):
+    """What the threads' calls of `run` give, which begin together."""
+    begin = threading.Barrier(count)
+    given = []
+
+    def one():
+        begin.wait()
+        try:
+            given.append(run())
+        except Exception as error:
+            given.append(error)
+
+    threads = [threading.Thread(target=one) for _ in range(count)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    return given
+
+
+@pytest.mark.parametrize("keep", [True, False])
+def test_threads_that_get_or_make_an_actor_of_one_name_at_once_get_one(keep):
+    for turn in range(30):
+        kept = []
+
+        def get_or_make():
+            counter = Counter.options(name=f"one of {turn} {keep}", get_if_exists=True).remote()
+            kept.append(counter if keep else None)
+            return counter._actor_id, sheaf.get(counter.add.remote(), timeout=WAIT_S)
+
+        given = at_once(16, get_or_make)
+        assert not any(isinstance(each, Exception) for each in given), given
+        if keep:
+            assert len({actor for actor, _ in given}) == 1
+            assert sorted(count for _, count in given) == list(range(1, 17))
+
+
+GET_OR_MAKE = """
+import json, sys, threading, sheaf
+
+sheaf.init(address=sys.argv[1], namespace="shared", log_to_driver=False)
+
+@sheaf.remote(num_cpus=0)
+class Keeper:
+    def who(self):
+        import os
+        return os.getpid()
+
+def get_or_make(name, kept):
+    keeper = Keeper.options(name=name, get_if_exists=True).remote()
+    kept.append(keeper)
+    return sheaf.get(keeper.who.remote(), timeout=60)
+
+def run(threads, rounds, keep):
+    given, kept = [], []
+    def one():
+        for turn in range(rounds):
+            if not keep:
+                kept.clear()
+            given.append(get_or_make(f"kept {turn}" if keep else "dropped", kept))
+    all = [threading.Thread(target=one) for _ in range(threads)]
+    for thread in all:
+        thread.start()
+    for thread in all:
+        thread.join()
+    assert len(given) == threads * rounds, "a thread failed"
+    print(json.dumps(sorted(set(given))), flush=True)
+    sys.stdin.readline()  # Until both have theirs.
+
+print("ready", flush=True)
+sys.stdin.readline()
+run(4, 10, True)
+run(2, 40, False)
+"""
+
+
+def test_two_drivers_that_get_or_make_actors_of_the_same_names_get_the_same(node):
+    session = sheaf.get_runtime_context().gcs_address
+    command = [sys.executable, "-c", GET_OR_MAKE, session]
+    drivers = [subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) for _ in range(2)]
+
+    def step():
+        for driver in drivers:
+            driver.stdin.write("go on\n")
+            driver.stdin.flush()
+        return [driver.stdout.readline() for driver in drivers]
+
+    try:
+        assert [driver.stdout.readline() for driver in drivers] == ["ready\n"] * 2
+        first, second = step()
+        assert json.loads(first) == json.loads(second) and len(json.loads(first)) == 10
+        assert all(step()), "actors that end just when another driver finds them"
+        for driver in drivers:
+            _, errors = driver.communicate("done\n", timeout=WAIT_S)
+            assert driver.returncode == 0 and "Error" not in errors, errors
+    finally:
+        for driver in drivers:
+            driver.kill()
 
 
 @pytest.mark.parametrize("wrong, error", [(None, ValueError), ("", ValueError), (5, TypeError), (b"named", TypeError)])

@@ -117,6 +117,52 @@ def test_values_of_a_process_have_a_budget():
     """, SHEAF_VALUE_BYTES="16MiB")  # fmt: skip
 
 
+def test_who_had_many_small_values_in_the_store_leaves_its_table_to_others():
+    run("""
+    sheaf.init(num_cpus=2, object_store_memory=64 << 20)  # Its table holds 16384 objects.
+
+    @sheaf.remote
+    class Other:
+        def count(self, refs):
+            return len(refs)
+
+        def put(self, count):
+            refs = [sheaf.put(np.full(100_000, i % 251, dtype=np.uint8)) for i in range(count)]
+            return all(sheaf.get(ref)[-1] == i % 251 for i, ref in enumerate(refs))
+
+    other = Other.remote()
+    refs = [sheaf.put(i) for i in range(16_000)]
+    for i in range(0, 16_000, 1000):  # What leaves its process lies in the store.
+        assert sheaf.get(other.count.remote(refs[i : i + 1000]), timeout=30) == 1000
+    until(lambda: figure("sheaf_store_objects") > 15_000)
+    del refs
+    until(lambda: figure("sheaf_store_objects") < 100)
+    assert sheaf.get(other.put.remote(300), timeout=30)
+    """)
+
+
+def test_a_get_of_more_than_the_store_holds_ends_at_once():
+    run("""
+    sheaf.init(num_cpus=2, object_store_memory=64 << 20)
+    make = sheaf.remote(lambda i: np.full(1 << 20, i, dtype=np.float64))  # 8 MiB
+    put = [sheaf.put(np.full(1 << 20, i, dtype=np.float64)) for i in range(10)]
+    made = [make.remote(i) for i in range(10)]
+    sheaf.wait(made, num_returns=10, fetch_local=False)
+    for refs in (put, made, put + made):
+        begin = time.monotonic()
+        try:
+            sheaf.get(refs)
+            raise SystemExit("twice as much as the store holds was got")
+        except sheaf.exceptions.ObjectStoreFullError as error:
+            words = str(error)
+        assert time.monotonic() - begin < 5, time.monotonic() - begin
+        assert f"{len(refs)} objects" in words and str(64 << 20) in words and "--object-store-memory" in words, words
+        assert int(words.split(" have ")[1].split()[0]) // (1 << 20) == 8 * len(refs), words
+    for refs in (put[:5], made[5:], put[2:4] * 20):  # The same object again takes no more.
+        assert [int(value[0]) for value in sheaf.get(refs, timeout=60)] == [int(sheaf.get(ref)[0]) for ref in refs]
+    """)
+
+
 def test_the_first_values_of_a_process_outlive_it():
     cluster = Cluster(initialize_head=True, head_node_args={"num_cpus": 2, "object_store_memory": 64 << 20})
     try:

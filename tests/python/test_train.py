@@ -175,7 +175,7 @@ def test_a_rank_that_is_stopped_is_named_to_the_others_and_replaced(node, tmp_pa
     result = trainer(tmp_path, loop=loop, max_failures=1).fit()
     assert result.metrics["total"] == 3 and "(2 kept, 1 new)" in "".join(event.text for event in result.events)
     # Who comes second may be stopped by the driver before it has a word: the first one's error ends the epoch.
-    said = {(tmp_path / rank).read_text() for rank in ("0", "2") if (tmp_path / rank).exists()}
+    said = {(tmp_path / rank).read_text() for rank in ("0", "2") if (tmp_path / rank).exists()} - {""}
     assert "CollectiveTimeoutError 1" in said and said <= {"CollectiveTimeoutError 1", "RankLostError 0", "RankLostError 2", "RankLostError 1"}
 
 

@@ -22,6 +22,10 @@ constexpr Nanos kLivenessLimit = 120 * kSecond;
 constexpr Nanos kRest = 8 * kSecond;  // Two passes of the sweeper.
 constexpr Nanos kUntilIdle = 20 * kSecond;
 constexpr Nanos kEmptyLimit = 60 * kSecond;
+constexpr Nanos kShortestCutOff = 4 * kSecond, kLongestCutOff = 12 * kSecond;
+constexpr Nanos kLongestAway = 200 * kSecond;  // Of the GCS.
+constexpr Nanos kLongestFull = 8 * kSecond;
+constexpr Nanos kUntilFenced = 3 * kSecond;  // Of a node that is back, until it has ended.
 constexpr Nanos kDrainTime = 600 * kMillisecond;
 constexpr int kDriversPerNode = 2;
 // Each job has workers of its own on each node, and all of them are simulated at one time.
@@ -36,10 +40,19 @@ int TaskDrivers(const RunOptions& options) {
 
 Mix MixOf(const RunOptions& options, Random& random) {
   if (options.methods != nullptr) return Mix::OfMethods(random);
-  if (options.tasks == 0) return Mix::Draw(random);
   Mix mix;
+  if (options.tasks == 0) {
+    mix = Mix::Draw(random);
+    if (options.plant == Plant::kEndlessLease || random.OneIn(8)) mix.FavourDetached();
+    return mix;
+  }
   mix.only_tasks = options.tasks / static_cast<uint64_t>(TaskDrivers(options));
   return mix;
+}
+constexpr int kSeatsPerNode = 2;
+// So few that there are enough while some nodes are gone.
+int SeatsOf(int nodes) {
+  return nodes == 1 ? kSeatsPerNode : std::max(1, kSeatsPerNode * (nodes * 2 / 3) - 2);
 }
 constexpr Nanos kLongestApart = 10 * kSecond;  // Longer than the GCS needs to declare a node dead.
 // And of two that do not hear each other: until both know that, the GCS has gathered what others
@@ -69,7 +82,7 @@ RunPart Between(const RunPart& begin, RunPart end) {
 Cluster::Cluster(const RunOptions& options)
     : options_(options),
       world_(options.seed, options.plant, options.trace),
-      workload_(world_, MixOf(options, world_.random)),
+      workload_(world_, MixOf(options, world_.random), SeatsOf(options.nodes)),
       programs_(workload_.programs()),
       gcs_(world_),
       between_(world_) {
@@ -85,6 +98,7 @@ void Cluster::AddNode() {
   node.index = ++last_index_;
   node.totals = Resources::Cpu(1 + static_cast<double>(world_.random.Below(4)));
   node.totals.Set("slot", 3 * kUnit);
+  node.totals.Set("seat", kSeatsPerNode * kUnit);
   // Detached groups of dead drivers stay until the end of the run.
   node.totals.Set("bundle", (options_.methods == nullptr ? 4 : 1000) * kUnit);
   nodes_.push_back(std::make_unique<Node>(world_, gcs_, between_, programs_, std::move(node)));
@@ -141,15 +155,18 @@ void Cluster::RunRandomWork(RunResult* result) {
   }
   Nanos longest = kLongestRun;
   if (options_.methods != nullptr) {
-    world_.faults = FaultPlan::OfMethods();
+    world_.faults = FaultPlan::OfMethods(world_.random);
   } else {
     world_.faults = FaultPlan::Draw(world_.random);
+    world_.faults.DrawOfGcs(world_.random);
     if (options_.nodes > 1) {
-      const Nanos span = world_.random.OneIn(3) ? world_.Between(kShortestSpan, kSecond)
-                                                : world_.Between(kSecond, kLongestSpan);
+      Nanos span = world_.random.OneIn(3) ? world_.Between(kShortestSpan, kSecond)
+                                          : world_.Between(kSecond, kLongestSpan);
+      if (TakesLong(options_.plant)) span = kLongestSpan;
       world_.pace = {world_.now(), span, world_.queue.events(), options_.events};
       longest = 2 * span;
       world_.faults.DrawOfNodes(world_.random, span);
+      world_.faults.AddThoseOf(options_.plant, span);
     }
   }
   ScheduleFaults();
@@ -199,9 +216,14 @@ void Cluster::ScheduleFaults() {
   Every(&FaultPlan::driver_kill_every, [this] { KillDriver(); });
   Every(&FaultPlan::pause_every, [this] { PauseSomething(); });
   Every(&FaultPlan::gcs_crash_every, [this] { gcs_.Crash(); });
+  Every(&FaultPlan::gcs_disk_full_every, [this] {
+    world_.Count(Fault::kGcsDiskFull);
+    gcs_.FillDisk(world_.Between(100 * kMillisecond, kLongestFull));
+  });
   Every(&FaultPlan::node_crash_every, [this] { CrashNode(); });
   Every(&FaultPlan::apart_every, [this] { PartTwoNodes(); });
   Every(&FaultPlan::away_every, [this] { PartFromGcs(); });
+  Every(&FaultPlan::cut_off_every, [this] { CutOffNode(); });
   Every(&FaultPlan::slow_node_every, [this] { SlowNode(); });
   Every(&FaultPlan::drain_every, [this] { DrainNode(); });
   Every(&FaultPlan::lose_link_every, [this] { LoseLink(); });
@@ -268,6 +290,31 @@ void Cluster::PartFromGcs() {
   gcs_.Separate(AnyNode(), world_.now() + world_.Between(100 * kMillisecond, 3 * kSecond));
 }
 
+// One at a time. Some come back before they are declared dead, most learn that they were.
+void Cluster::CutOffNode() {
+  Replenish();
+  Node& node = AnyNode();
+  if (world_.now() < cut_off_until_ || nodes_.size() < 2 || !node.up() || node.crashed()) return;
+  cut_off_until_ = world_.now() + world_.Between(kShortestCutOff, kLongestCutOff);
+  if (world_.random.OneIn(2)) {
+    world_.Count(Fault::kNodeStopped);
+    node.Stop(cut_off_until_);
+  } else {
+    world_.Count(Fault::kNodeCutOff);
+    gcs_.Separate(node, cut_off_until_);
+  }
+}
+
+// Others take the place of those that have ended.
+void Cluster::Replenish() {
+  BuryCrashed();
+  while (nodes_.size() < static_cast<size_t>(options_.nodes)) {
+    AddNode();
+    nodes_.back()->Boot();
+    StartDriversOnceUp(*nodes_.back());
+  }
+}
+
 void Cluster::SlowNode() {
   world_.Count(Fault::kSlowNode);
   between_.Slow(AnyNode().number(), world_.Between(kMillisecond, 200 * kMillisecond),
@@ -319,13 +366,15 @@ void Cluster::KillDriver() {
 void Cluster::PauseSomething() {
   Node& node = AnyNode();
   world_.Count(Fault::kPause);
-  const Nanos until = world_.now() + world_.Between(kMillisecond, 400 * kMillisecond);
+  Nanos until = world_.now() + world_.Between(kMillisecond, 400 * kMillisecond);
   std::vector<Process*> all = node.Living(ProcessRole::kWorker);
   for (Process* driver : node.Living(ProcessRole::kDriver)) all.push_back(driver);
   const uint64_t chosen = world_.random.Below(all.size() + 1);
   if (chosen == all.size()) {
     node.paused_until = until;
   } else {
+    // A process that stands still for long loses its leases, and nothing else.
+    if (world_.random.OneIn(8)) until = world_.now() + world_.Between(kSecond, 10 * kSecond);
     all[chosen]->paused_until = until;
   }
 }
@@ -337,12 +386,17 @@ void Cluster::Finish() {
   workload_.Stop();
   world_.faults = {};
   if (methods_ != nullptr) methods_->End();
+  RunUntil(kLongestAway, [&] { return gcs_.up() && world_.now() >= gcs_.well_at(); });
   // The GCS must have found who is dead, and partitions are over.
-  const Nanos settled = world_.now() + (between_.lost_links() > 0 ? kUntilVerdict
-                                        : options_.nodes > 1      ? kLongestApart + kSecond
-                                                                  : 0);
-  const bool finished = RunUntil(
-      kLivenessLimit, [&] { return world_.now() >= settled && gcs_.up() && DriversFinished(); });
+  const Nanos settled =
+      std::max(world_.now() + (between_.lost_links() > 0 ? kUntilVerdict
+                               : options_.nodes > 1      ? kLongestApart + kSecond
+                                                         : 0),
+               cut_off_until_ == 0 ? 0 : cut_off_until_ + kUntilFenced);
+  const bool finished = RunUntil(kLivenessLimit, [&] {
+    Replenish();
+    return world_.now() >= settled && gcs_.up() && DriversFinished();
+  });
   BuryCrashed();
   if (!finished) {
     world_.oracle.Fail("O1", absl::StrCat("not all calls have ended ", kLivenessLimit / kSecond,
@@ -405,7 +459,9 @@ void Cluster::CheckAtRest() {
     return world_.fault_counts[static_cast<size_t>(fault)];
   };
   // Who is away from the GCS again and again is taken for dead.
-  if (happened(Fault::kNodeAwayGcs) == 0 &&
+  if (happened(Fault::kNodeAwayGcs) + happened(Fault::kNodeCutOff) +
+              happened(Fault::kNodeStopped) ==
+          0 &&
       happened(Fault::kNodeFenced) > happened(Fault::kLinkLost)) {
     world_.oracle.Fail("O1", absl::StrCat(happened(Fault::kNodeFenced), " nodes have ended for ",
                                           happened(Fault::kLinkLost), " links that were lost"));
@@ -442,6 +498,11 @@ void Cluster::CheckAtRest() {
                     absl::StrCat("queued calls in ", process->self.ToString()).c_str());
       }
     }
+    const ResourceLedger& ledger = node->raylet().ledger();
+    expect_none(ledger.bundles().size(), "bundles");
+    if (!(ledger.available() == ledger.total()))
+      absl::StrAppend(&left, " ", ledger.available().ToString(), " free of ",
+                      ledger.total().ToString(), ";");
     if (!left.empty())
       world_.oracle.Fail(
           "O4", absl::StrCat("at rest node ", node->number(), " still has", left, Describe()));

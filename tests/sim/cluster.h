@@ -73,6 +73,8 @@ class Cluster {
   void PartTwoNodes();
   void LoseLink();
   void PartFromGcs();
+  void CutOffNode();
+  void Replenish();
   void SlowNode();
   void DrainNode();
   Node& AnyNode();
@@ -92,6 +94,7 @@ class Cluster {
   std::vector<std::unique_ptr<Node>> nodes_;  // Those that have not crashed.
   std::vector<std::unique_ptr<Node>> crashed_;
   uint64_t last_index_ = 0;
+  Nanos cut_off_until_ = 0;  // Some node is.
   bool draining_ = false;  // Some node takes no new work.
   // Who was last found at work. Asked first: a list of the living after each event takes long.
   ProcessId at_work_;

@@ -8,6 +8,7 @@
 #include "proto/gcs.pb.h"
 #include "proto/raylet.pb.h"
 #include "tests/sim/trace.h"
+#include "worker/back_pressure.h"
 #include "worker/wire.h"
 
 namespace sheaf::sim {
@@ -44,8 +45,20 @@ std::string_view PlantName(Plant plant) {
       return "frozen_clock";
     case Plant::kBackwardClock:
       return "backward_clock";
+    case Plant::kLeakCredits:
+      return "leak_credits";
     case Plant::kNeitherEnds:
       return "neither_ends";
+    case Plant::kEndlessLease:
+      return "endless_lease";
+    case Plant::kUnfenced:
+      return "unfenced";
+    case Plant::kLostDeath:
+      return "lost_death";
+    case Plant::kKeptBundle:
+      return "kept_bundle";
+    case Plant::kEarlyRecovery:
+      return "early_recovery";
     case Plant::kBothEnd:
       return "both_end";
     case Plant::kCount:
@@ -55,7 +68,7 @@ std::string_view PlantName(Plant plant) {
 }
 
 int NodesFor(Plant plant) {
-  return plant == Plant::kNeitherEnds || plant == Plant::kBothEnd ? 3 : 1;
+  return plant >= Plant::kLeakCredits ? 3 : 1;
 }
 
 Plant PlantOf(std::string_view name) {
@@ -64,6 +77,36 @@ Plant PlantOf(std::string_view name) {
   }
   return Plant::kCount;
 }
+
+void FaultPlan::DrawOfGcs(Random& random) {
+  gcs_away_one_in = random.OneIn(4) ? 1 + random.Below(3) : 0;
+  gcs_disk_full_every =
+      random.OneIn(3) ? static_cast<Nanos>(500 + random.Below(3000)) * kMillisecond : 0;
+}
+
+void FaultPlan::AddThoseOf(Plant plant, Nanos span) {
+  switch (plant) {
+    case Plant::kEndlessLease:
+    case Plant::kUnfenced:
+      cut_off_every = span / 10;
+      gcs_crash_every = 0;  // A GCS that starts anew gives nodes more time.
+      break;
+    case Plant::kLostDeath:
+      cut_off_every = span / 10;
+      gcs_crash_every = span / 3;
+      gcs_away_one_in = 0;
+      break;
+    case Plant::kEarlyRecovery:
+      gcs_crash_every = span / 10;
+      gcs_away_one_in = 0;
+      break;
+    default:
+      break;
+  }
+}
+
+// Whether it takes seconds until a planted bug can do harm.
+bool TakesLong(Plant plant) { return plant >= Plant::kEndlessLease && plant < Plant::kBothEnd; }
 
 std::string_view FaultName(Fault fault) {
   switch (fault) {
@@ -81,6 +124,10 @@ std::string_view FaultName(Fault fault) {
       return "late sockets";
     case Fault::kGcsCrash:
       return "GCS crashes";
+    case Fault::kGcsAway:
+      return "GCS away for long";
+    case Fault::kGcsDiskFull:
+      return "full disks";
     case Fault::kGcsLostWrites:
       return "writes lost";
     case Fault::kGcsFrameDropped:
@@ -97,6 +144,10 @@ std::string_view FaultName(Fault fault) {
       return "nodes apart";
     case Fault::kNodeAwayGcs:
       return "nodes away from the GCS";
+    case Fault::kNodeCutOff:
+      return "cut off";
+    case Fault::kNodeStopped:
+      return "nodes stopped";
     case Fault::kSlowNode:
       return "slow nodes";
     case Fault::kDrain:
@@ -246,8 +297,13 @@ std::string FrameWords(FrameKind kind, std::string_view body) {
     case FrameKind::kGcsReply: {
       proto::GcsReply reply;
       reply.ParseFromArray(body.data(), static_cast<int>(body.size()));
-      return absl::StrCat(" of ", ProcessId::Unpack(reply.client()).ToString(), " number ",
-                          reply.sequence(), " error ", reply.error());
+      std::string words = absl::StrCat(" of ", ProcessId::Unpack(reply.client()).ToString(),
+                                       " number ", reply.sequence(), " error ", reply.error());
+      if (reply.has_actor())
+        absl::StrAppend(&words, ActorWords(reply.actor()), " ",
+                        proto::ActorInfo::State_Name(reply.actor().state()), " incarnation ",
+                        reply.actor().incarnation(), ": ", reply.actor().words());
+      return words;
     }
     default:
       break;
@@ -261,6 +317,7 @@ const char* FrameName(FrameKind kind) {
   if (kind == kStoreLookup) return "StoreLookup";
   if (kind == kStoreFetch) return "StoreFetch";
   if (kind == kStoreCopied) return "StoreCopied";
+  if (kind == kTaken) return "Taken";
   switch (kind) {
     case FrameKind::kTemplate:
       return "Template";

@@ -30,12 +30,19 @@ enum class Plant : uint8_t {
   kFrozenClock,      // A process's clock stands still.
   kBackwardClock,    // The raylet's clock runs backward.
   // Of clusters with several nodes.
+  kLeakCredits,  // A ring loses what says that a receiver on another node has taken frames.
   kNeitherEnds,  // The word that a node does not hear another is lost.
+  kEndlessLease,   // The lease of a detached actor never expires.
+  kUnfenced,       // A node that was declared dead is answered and heard as if it were alive.
+  kLostDeath,      // The disk of the GCS acknowledges that a node is dead, and does not keep it.
+  kKeptBundle,     // The word that a bundle goes back is lost.
+  kEarlyRecovery,  // A GCS that starts again takes all nodes for having reported.
   kBothEnd,  // A node that does not hear another ends, and does not ask the GCS which of the two.
   kCount,
 };
 std::string_view PlantName(Plant plant);
 int NodesFor(Plant plant);             // How large a cluster must be for it to act.
+bool TakesLong(Plant plant);           // A run must last for the harm to show.
 Plant PlantOf(std::string_view name);  // kCount: there is none of that name.
 
 enum class Fault : uint8_t {
@@ -46,6 +53,8 @@ enum class Fault : uint8_t {
   kStartFailure,  // A worker does not come up.
   kLateSocket,    // A forked child keeps the socket of a dead process.
   kGcsCrash,
+  kGcsAway,        // Such a crash, and it is back only after a minute or two.
+  kGcsDiskFull,    // The disk of the GCS takes nothing but what is vital for a while.
   kGcsLostWrites,  // What the crash took with it.
   kGcsFrameDropped,
   kGcsFrameDuplicated,
@@ -54,6 +63,8 @@ enum class Fault : uint8_t {
   kNodeCrash,    // A raylet and all its processes vanish; another node joins.
   kNodesApart,   // Two nodes hear nothing of each other for a while: frames come later.
   kNodeAwayGcs,  // A node and the GCS lose all that they send to each other for a while.
+  kNodeCutOff,   // The same for so long that the node is declared dead.
+  kNodeStopped,  // All of a node stands still, for as long.
   kSlowNode,     // Everything between a node and others takes long for a while.
   kDrain,        // A node is asked to take no new work, and vanishes some time later.
   kLinkLost,     // Two nodes never hear anything of each other again, though the GCS hears both.
@@ -70,6 +81,8 @@ struct FaultPlan {
   Nanos driver_kill_every = 0;
   Nanos pause_every = 0;
   Nanos gcs_crash_every = 0;
+  uint64_t gcs_away_one_in = 0;  // Of its crashes.
+  Nanos gcs_disk_full_every = 0;
   uint64_t start_failure_one_in = 0;
   uint64_t late_socket_one_in = 0;
   uint64_t gcs_frame_fault_one_in = 0;
@@ -78,6 +91,7 @@ struct FaultPlan {
   Nanos node_crash_every = 0;
   Nanos apart_every = 0;
   Nanos away_every = 0;
+  Nanos cut_off_every = 0;  // Or stopped.
   Nanos slow_node_every = 0;
   Nanos lose_link_every = 0;
   Nanos drain_every = 0;
@@ -90,16 +104,22 @@ struct FaultPlan {
     node_crash_every = maybe();
     apart_every = maybe();
     away_every = maybe();
+    cut_off_every = maybe();
     slow_node_every = maybe();
     lose_link_every = maybe();
     drain_every = maybe();
   }
+  // What befalls the GCS for long.
+  void DrawOfGcs(Random& random);
+  // The faults under which a planted bug does harm, for a run that has them for `span`.
+  void AddThoseOf(Plant plant, Nanos span);
   // Whatever makes somebody speak to the GCS.
-  static FaultPlan OfMethods() {
+  static FaultPlan OfMethods(Random& random) {
     FaultPlan plan;
     plan.worker_kill_every = 150 * kMillisecond;
     plan.driver_kill_every = kSecond;
-    plan.gcs_crash_every = 1200 * kMillisecond;
+    // A GCS that dies so often never finds out which nodes are dead.
+    plan.gcs_crash_every = random.OneIn(2) ? 1200 * kMillisecond : 10 * kSecond;
     plan.node_crash_every = 3 * kSecond;
     plan.drain_every = kSecond;
     return plan;

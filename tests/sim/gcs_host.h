@@ -4,9 +4,11 @@
 // ends resend.
 #pragma once
 
+#include <algorithm>
 #include <deque>
 #include <map>
 #include <memory>
+#include <set>
 #include <string>
 
 #include "gcs/gcs_service.h"
@@ -23,15 +25,21 @@ class GcsHost final : public Transport {
   ~GcsHost() override;
 
   void Start();
-  // Dies now and comes back later.
+  // Dies, now or with its next write, and comes back later.
   void Crash();
   bool up() const { return service_ != nullptr; }
+  // Its disk is full for so long: what is vital still gets there, the rest is refused.
+  void FillDisk(Nanos duration) { full_until_ = world_.now() + duration; }
+  // When it is back, and its disk has room.
+  Nanos well_at() const { return std::max(back_at_, full_until_); }
   GcsService& service() { return *service_; }
 
   // `from`: the raylet of `node`, or {0, k} before it has a number.
   void Connect(Node& node) { nodes_.push_back(&node); }
   // What this node and the GCS send to each other until then is lost.
-  void Separate(const Node& node, Nanos until) { away_until_[&node] = until; }
+  void Separate(const Node& node, Nanos until) {
+    away_until_[&node] = std::max(away_until_[&node], until);
+  }
   void SendToGcs(ProcessId from, FrameKind kind, std::string body);
 
   Channel& To(ProcessId peer) override;
@@ -49,6 +57,12 @@ class GcsHost final : public Transport {
     GcsHost& host_;
     const ProcessId peer_;
   };
+  void CrashNow();
+  // The nodes' links to it are silent, or up again.
+  void TellLinks(bool up);
+  // What it says of nodes: who is dead stays so.
+  void Judge(FrameKind kind, const std::string& body);
+  void SaysOf(const proto::NodeInfo& node);
   // Runs `deliver` after the way of one frame: never, once, or twice.
   void Carry(Fate fate, Nanos* last_at, std::function<void()> deliver);
   void DeliverToNode(ProcessId to, FrameKind kind, const std::string& body);
@@ -66,6 +80,8 @@ class GcsHost final : public Transport {
   std::map<ProcessId, NodeChannel> channels_;
   std::map<ProcessId, Nanos> last_to_, last_from_;
   std::map<const Node*, Nanos> away_until_;
+  std::set<NodeNumber> said_dead_;
+  Nanos back_at_ = 0, full_until_ = 0;
 };
 
 }  // namespace sheaf::sim

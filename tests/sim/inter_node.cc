@@ -6,6 +6,7 @@
 #include "absl/strings/str_cat.h"
 #include "raylet/fake_block_source.h"
 #include "tests/sim/node.h"
+#include "worker/wire.h"
 
 namespace sheaf::sim {
 namespace {
@@ -53,6 +54,10 @@ Nanos InterNode::SeparateUntil(NodeNumber a, NodeNumber b) const {
   return found == separate_until_.end() ? 0 : found->second;
 }
 
+bool InterNode::IsForgotten(NodeNumber node, NodeNumber dead) {
+  return forgotten_.contains({node, dead}) && !world_.Planted(Plant::kUnfenced);
+}
+
 bool InterNode::IsLive(NodeNumber node) const {
   const auto found = nodes_.find(node);
   return found != nodes_.end() && !found->second->crashed();
@@ -82,7 +87,12 @@ Nanos InterNode::Delay(NodeNumber from, NodeNumber to) {
 
 void InterNode::Send(ProcessId from, ProcessId to, Lane lane, FrameKind kind, std::string body) {
   const Key key{from.node, to.node};
-  if (forgotten_.contains(key) || !IsLive(from.node)) return;
+  if (IsForgotten(key.first, key.second) || !IsLive(from.node)) return;
+  if (kind == FrameKind::kReturnBundles && world_.Planted(Plant::kKeptBundle)) return;
+  if (kind == FrameKind::kPushTask) {
+    if (const auto* push = FrameHead<PushTaskHead>(body))
+      world_.oracle.SentTo(TaskId{from.packed(), push->task_sequence_bits}, to.node);
+  }
   if (world_.methods != nullptr) {
     if (!IsLive(to.node)) return;
     return WireOf(key).Send(from.node < to.node ? 0 : 1, {from, to, lane, kind, body});
@@ -171,7 +181,7 @@ void InterNode::Schedule(Key key) {
 void InterNode::Deliver(Key key) {
   Stream& stream = streams_[key];
   const auto found = nodes_.find(key.second);
-  if (forgotten_.contains({key.second, key.first}) ||
+  if (IsForgotten(key.second, key.first) ||
       (found != nodes_.end() && found->second->crashed())) {
     stream.sent.clear();
     return;

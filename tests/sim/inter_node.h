@@ -60,6 +60,7 @@ class InterNode {
   void Schedule(Key key);
   void Deliver(Key key);
   Nanos Delay(NodeNumber from, NodeNumber to);
+  bool IsForgotten(NodeNumber node, NodeNumber dead);
   bool IsLive(NodeNumber node) const;
   Nanos SeparateUntil(NodeNumber a, NodeNumber b) const;
   // Tells both whether they hear each other.

@@ -5,6 +5,7 @@
 
 #include "object_store/messages.h"
 #include "proto/raylet.pb.h"
+#include "worker/back_pressure.h"
 #include "worker/wire.h"
 
 namespace sheaf::sim {
@@ -67,8 +68,20 @@ bool Network::SpoiltByPlant(Ring& ring, int lane, FrameKind kind, std::string* b
       (kind == FrameKind::kCancelTask && world_.Planted(Plant::kDropCancel))) {
     return true;
   }
+  if (kind == FrameKind::kActorLease && world_.Planted(Plant::kEndlessLease)) {
+    proto::ActorLease lease;
+    lease.set_until_ns(kForever);
+    *body = lease.SerializeAsString();
+  }
+  if (kind == FrameKind::kRelayed) {
+    const auto* head = FrameHead<RelayHead>(*body);
+    if (head->kind == static_cast<uint16_t>(kTaken) &&
+        world_.Planted(Plant::kLeakCredits))
+      return true;
+  }
   if (kind == FrameKind::kPushTask && world_.Planted(Plant::kDuplicatePush, kPlantOneIn)) {
     ring.lanes[lane].push_back({kind, *body, ring.last_at[lane]});
+    ring.bytes[lane] += body->size();
   }
   if (kind == FrameKind::kTaskReply && body->size() > sizeof(TaskReplyHead) + sizeof(ReturnHead) &&
       world_.Planted(Plant::kCorruptReply, kPlantOneIn)) {
@@ -81,22 +94,46 @@ bool Network::SpoiltByPlant(Ring& ring, int lane, FrameKind kind, std::string* b
   return false;
 }
 
-void Network::Publish(ProcessId from, ProcessId to, Lane lane, FrameKind kind, std::string body) {
+bool Network::Publish(ProcessId from, ProcessId to, Lane lane, FrameKind kind, std::string* body) {
   Ring* ring = RingOf(from, to);
-  if (ring == nullptr || ring->closed) return;
+  if (ring == nullptr || ring->closed) return true;
   const int index = LaneIndex(lane);
+  if (!ring->lanes[index].empty() && ring->bytes[index] + body->size() > world_.ring_bytes) {
+    ring->writer_waits = true;
+    return false;
+  }
   if (kind == FrameKind::kLeaseBegin) {
     proto::LeaseBegin begin;
-    if (begin.ParseFromString(body) && begin.spec().actor()) {
+    if (begin.ParseFromString(*body) && begin.spec().actor()) {
       world_.oracle.ActorLeased(ActorId::FromBinary(begin.spec().actor_id()).value_or(ActorId()),
                                 to);
     }
   }
-  if (world_.plant != Plant::kNone && SpoiltByPlant(*ring, index, kind, &body)) return;
+  if (world_.plant != Plant::kNone && SpoiltByPlant(*ring, index, kind, body)) return true;
   const Nanos at = std::max(ring->last_at[index], world_.now() + Delay());
   ring->last_at[index] = at;
-  ring->lanes[index].push_back({kind, std::move(body), at});
+  ring->bytes[index] += body->size();
+  ring->lanes[index].push_back({kind, std::move(*body), at});
   if (ring->open) Schedule(*ring, index);
+  return true;
+}
+
+Network::Sent Network::TakeFirst(Ring& ring, int lane) {
+  Sent first = std::move(ring.lanes[lane].front());
+  ring.lanes[lane].pop_front();
+  ring.bytes[lane] -= first.body.size();
+  if (std::exchange(ring.writer_waits, false)) CallWriter(ring.from, ring.to);
+  return first;
+}
+
+void Network::CallWriter(ProcessId from, ProcessId to) {
+  world_.queue.After(Delay(), [this, from, to] {
+    Endpoint* writer = Find(from);
+    if (writer == nullptr || !writer->alive) return;
+    if (writer->paused_until > world_.now()) return CallWriter(from, to);
+    writer->OnRoom(to);
+    writer->EndTurn();
+  });
 }
 
 void Network::Schedule(Ring& ring, int lane) {
@@ -119,8 +156,7 @@ void Network::Deliver(Ring& ring, int lane) {
     Schedule(ring, lane);
     return;
   }
-  const Sent frame = std::move(front);
-  ring.lanes[lane].pop_front();
+  const Sent frame = TakeFirst(ring, lane);
   if (!ring.lanes[lane].empty()) Schedule(ring, lane);
   world_.trace.Frame(world_.now(), ring.from, ring.to, frame.kind, frame.body);
   reader->OnFrame(ring.from, {frame.kind, frame.body});
@@ -133,8 +169,7 @@ void Network::Drain(ProcessId from, ProcessId reader_id) {
   if (ring == nullptr || !ring->open || reader == nullptr) return;
   for (int lane : {LaneIndex(Lane::kControl), LaneIndex(Lane::kWork)}) {
     while (!ring->closed && !ring->lanes[lane].empty()) {
-      const Sent frame = std::move(ring->lanes[lane].front());
-      ring->lanes[lane].pop_front();
+      const Sent frame = TakeFirst(*ring, lane);
       world_.trace.Frame(world_.now(), from, reader_id, frame.kind, frame.body);
       reader->OnFrame(from, {frame.kind, frame.body});
     }
@@ -158,7 +193,8 @@ void LocalTransport::Forget(ProcessId peer) {
   auto found = channels_.find(peer);
   if (found == channels_.end()) return;
   found->second->dead = true;
-  found->second->queued.clear();
+  for (auto& queue : found->second->queued) queue.clear();
+  found->second->queued_size = 0;
   forgotten_.push_back(std::move(found->second));
   channels_.erase(found);
   network_.Close(peer, self_);
@@ -177,9 +213,32 @@ void LocalTransport::AddRing(ProcessId peer) {
   RingChannel& channel = *found->second;
   channel.ring = true;
   network_.Open(self_, peer);
-  for (auto& frame : std::exchange(channel.queued, {}))
-    channel.Send(frame.lane, frame.kind, frame.body, {});
-  channel.queued_size = 0;
+  channel.Flush();
+}
+
+void LocalTransport::Flush(ProcessId peer) {
+  auto found = channels_.find(peer);
+  if (found != channels_.end() && found->second->ring) found->second->Flush();
+}
+
+void LocalTransport::RingChannel::Flush() {
+  for (Lane lane : {Lane::kControl, Lane::kWork}) {
+    std::deque<Queued>& waiting = queued[LaneIndex(lane)];
+    while (!waiting.empty()) {
+      const size_t size = waiting.front().body.size();
+      if (!Put(lane, waiting.front().kind, &waiting.front().body)) break;
+      waiting.pop_front();
+      queued_size -= size;
+    }
+  }
+}
+
+bool LocalTransport::RingChannel::Put(Lane lane, FrameKind kind, std::string* body) {
+  int& left = transport.endpoint_.sends_left;
+  if (left == 0) return true;
+  if (!transport.network_.Publish(transport.self_, peer, lane, kind, body)) return false;
+  if (left > 0) --left;
+  return true;
 }
 
 void LocalTransport::RingChannel::Send(Lane lane, FrameKind kind, std::string_view head,
@@ -188,15 +247,10 @@ void LocalTransport::RingChannel::Send(Lane lane, FrameKind kind, std::string_vi
   std::string body;
   body.reserve(head.size() + tail.size());
   body.append(head).append(tail);
-  if (!ring) {
-    queued_size += body.size();
-    queued.push_back({lane, kind, std::move(body)});
-    return;
-  }
-  int& left = transport.endpoint_.sends_left;
-  if (left == 0) return;
-  if (left > 0) --left;
-  transport.network_.Publish(transport.self_, peer, lane, kind, std::move(body));
+  std::deque<Queued>& waiting = queued[LaneIndex(lane)];
+  if (ring && waiting.empty() && Put(lane, kind, &body)) return;
+  queued_size += body.size();
+  waiting.push_back({kind, std::move(body)});
 }
 
 }  // namespace sheaf::sim

@@ -1,7 +1,8 @@
 // Copyright The Sheaf Authors. SPDX-License-Identifier: Apache-2.0
 // What lies between the processes of one node: pairs of rings, which lose nothing and keep the
-// order of each lane, but take their time; frames in a ring outlive their sender. Each process has
-// a LocalTransport, which behaves as shm/mailbox.h does.
+// order of each lane, but take their time and hold only so much; frames in a ring outlive their
+// sender. Each process has a LocalTransport, which behaves as shm/mailbox.h does: what finds no room
+// waits in it.
 #pragma once
 
 #include <deque>
@@ -23,6 +24,8 @@ class Endpoint {
   virtual void OnFrame(ProcessId from, const Frame& frame) = 0;
   // After one frame or a drained ring: what the process does before it looks at the next.
   virtual void EndTurn() = 0;
+  // `reader` has made room in its ring, which this process asked for.
+  virtual void OnRoom(ProcessId reader) = 0;
 
   bool alive = true;
   Nanos paused_until = 0;
@@ -40,7 +43,8 @@ class Network {
   void Join(ProcessId a, ProcessId b);
   // `process` has mapped its ring pair with `peer`.
   void Open(ProcessId process, ProcessId peer);
-  void Publish(ProcessId from, ProcessId to, Lane lane, FrameKind kind, std::string body);
+  // False: there is no room; OnRoom comes when there is some.
+  bool Publish(ProcessId from, ProcessId to, Lane lane, FrameKind kind, std::string* body);
   // `reader` reads everything that `from` has published.
   void Drain(ProcessId from, ProcessId reader);
   // `reader` unmaps: what it has not read is gone.
@@ -57,12 +61,16 @@ class Network {
     bool open = false;  // At the reader.
     bool closed = false;
     std::deque<Sent> lanes[2];
+    size_t bytes[2] = {0, 0};
+    bool writer_waits = false;
     bool scheduled[2] = {false, false};
     Nanos last_at[2] = {0, 0};
   };
   using Key = std::pair<ProcessId, ProcessId>;
 
   Ring* RingOf(ProcessId from, ProcessId to);
+  Sent TakeFirst(Ring& ring, int lane);
+  void CallWriter(ProcessId from, ProcessId to);
   void Schedule(Ring& ring, int lane);
   void Deliver(Ring& ring, int lane);
   Nanos Delay();
@@ -89,6 +97,8 @@ class LocalTransport final : public Transport {
   void Forget(ProcessId peer) override;
   void AddRing(ProcessId peer);
   bool HasRing(ProcessId peer) const;
+  // Sends what waits for room with `peer`, as far as there is some.
+  void Flush(ProcessId peer);
   // At the end of an event: nobody is left who could use a forgotten channel.
   void BuryForgotten() { forgotten_.clear(); }
 
@@ -99,15 +109,16 @@ class LocalTransport final : public Transport {
     void Send(Lane lane, FrameKind kind, std::string_view head, std::string_view tail) override;
     size_t queued_bytes() const override { return queued_size; }
     struct Queued {
-      Lane lane;
       FrameKind kind;
       std::string body;
     };
+    bool Put(Lane lane, FrameKind kind, std::string* body);  // False: there is no room.
+    void Flush();
     LocalTransport& transport;
     const ProcessId peer;
     bool ring = false;
     bool dead = false;
-    std::deque<Queued> queued;
+    std::deque<Queued> queued[2];  // By lane.
     size_t queued_size = 0;
   };
 

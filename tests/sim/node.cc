@@ -125,9 +125,23 @@ void Node::Vanish() {
   between_.Crashed(number_);
 }
 
+void Node::Stop(Nanos until) {
+  paused_until = until;
+  for (auto& [id, process] : processes_) process->paused_until = until;
+}
+
 void Node::End() {
   world_.Count(Fault::kNodeFenced);
   Vanish();
+}
+
+void Node::OnGcsLink(bool heard, uint64_t term) {
+  if (!up() || heard == gcs_link_) return;
+  gcs_link_ = heard;
+  OnLoop(0, [this, heard, term] {
+    hears_gcs_ = heard;
+    raylet_->OnGcsLink(heard, term);
+  });
 }
 
 void Node::OnNodeLink(NodeNumber about, bool heard) {
@@ -135,6 +149,7 @@ void Node::OnNodeLink(NodeNumber about, bool heard) {
 }
 
 void Node::ReportUnheard(NodeNumber about) {
+  if (!hears_gcs_) return;  // It says so when the GCS is back.
   if (world_.Planted(Plant::kNeitherEnds)) return;
   if (world_.Planted(Plant::kBothEnd)) return End();
   proto::GcsRequest request;
@@ -148,12 +163,13 @@ void Node::Register() {
   proto::GcsRequest request;
   const ProcessId nameless{0, static_cast<uint32_t>(options_.index)};
   request.set_client(nameless.packed());
-  request.set_sequence(1);
+  request.set_sequence(registration_);
   proto::RegisterNode& body = *request.mutable_register_node();
   body.set_nonce(nonce_.substr(0, 16));
   body.set_version("simulated");
   body.set_host_name("simulated");
   options_.totals.ToMap(*body.mutable_total()->mutable_amounts());
+  (*body.mutable_labels())["half"] = absl::StrCat(options_.index % 2);
   gcs_.SendToGcs(nameless, FrameKind::kGcsRequest, request.SerializeAsString());
   world_.queue.After(kResendRegistration, [this] { Register(); });
 }
@@ -170,8 +186,9 @@ void Node::OnGcsFrame(ProcessId to, FrameKind kind, const std::string& body) {
     return;
   }
   proto::GcsReply reply;
-  if (kind != FrameKind::kGcsReply || !reply.ParseFromString(body) || !reply.has_node_registered())
-    return;
+  if (kind != FrameKind::kGcsReply || !reply.ParseFromString(body)) return;
+  if (reply.error() != 0 && reply.sequence() == registration_) ++registration_;
+  if (!reply.has_node_registered()) return;
   const proto::NodeRegistered& registered = reply.node_registered();
   MakeRaylet(registered.node(), registered.term(), registered.heartbeat_period_ns());
 }
@@ -198,6 +215,7 @@ void Node::MakeRaylet(NodeNumber number, uint64_t term, Nanos heartbeat_period) 
   RayletOptions raylet;
   raylet.node = number;
   raylet.totals = options_.totals;
+  raylet.labels["half"] = absl::StrCat(options_.index % 2);
   raylet.host_name = "simulated";
   raylet.version = "simulated";
   raylet.gcs_term = term;
@@ -224,6 +242,8 @@ void Node::OnLoop(Nanos delay, std::function<void()> work) {
 }
 
 void Node::OnFrame(ProcessId from, const Frame& frame) { raylet_->OnFrame(from, frame); }
+
+void Node::OnRoom(ProcessId reader) { transport_->rings.Flush(reader); }
 
 void Node::EndTurn() {
   transport_->rings.BuryForgotten();

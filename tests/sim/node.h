@@ -39,10 +39,15 @@ class Node final : public Endpoint, public WorkerLauncher, public Switchboard {
   // Ends `process` now: the raylet hears of it a little later.
   void Crash(Process& process, proto::Death::Cause cause, int code);
   void Leave(Process& process);  // After its goodbye.
+  // Its link to the GCS is up or down.
+  void OnGcsLink(bool up, uint64_t term);
+  bool hears_gcs() const { return hears_gcs_; }
   // Its link to `about` is up or down.
   void OnNodeLink(NodeNumber about, bool heard);
   // Tells the GCS that this node does not hear `about` any more.
   void ReportUnheard(NodeNumber about);
+  // Raylet and processes stand still.
+  void Stop(Nanos until);
   // The raylet and all its processes vanish; nobody is told.
   void Vanish();
   bool crashed() const { return crashed_; }
@@ -52,6 +57,7 @@ class Node final : public Endpoint, public WorkerLauncher, public Switchboard {
   // Endpoint: the raylet.
   void OnFrame(ProcessId from, const Frame& frame) override;
   void EndTurn() override;
+  void OnRoom(ProcessId reader) override;
 
   Raylet& raylet() { return *raylet_; }
   StoreOwner& store() { return *store_; }
@@ -129,6 +135,9 @@ class Node final : public Endpoint, public WorkerLauncher, public Switchboard {
   std::map<std::pair<JobNumber, std::string>, int> failed_starts_;  // In a row.
   uint64_t started_workers_ = 0;
   bool crashed_ = false;
+  bool gcs_link_ = true;   // It is up,
+  bool hears_gcs_ = true;  // and the raylet knows.
+  uint64_t registration_ = 1;  // A sequence: one that was refused keeps its answer.
 
   struct Attached {
     ProcessRole role;

@@ -1,6 +1,7 @@
 // Copyright The Sheaf Authors. SPDX-License-Identifier: Apache-2.0
 #include "tests/sim/oracle.h"
 
+#include <algorithm>
 #include <cstring>
 
 #include "absl/strings/str_cat.h"
@@ -52,6 +53,7 @@ void Oracle::Started(TaskId task, ProcessId where) {
     return Fail("O2", absl::StrCat("process ", where.ToString(), " started ", task.ToHex(),
                                    ", which nobody submitted"));
   ++call->starts;
+  call->nodes.insert(where.node);
   const bool constructor =
       call->arguments.op == Op::kConstruct || call->arguments.op == Op::kConstructFails;
   if (!constructor && call->retries >= 0 && call->starts > 1 + call->retries) {
@@ -64,7 +66,10 @@ void Oracle::Started(TaskId task, ProcessId where) {
     return Fail("O5", absl::StrCat("process ", where.ToString(), " started a call of actor ",
                                    call->actor.ToHex(), " before its constructor"));
   }
-  if (actor.processes.back() != where) {
+  // Of detached actors alone: others hold no lease, and those on a node that was declared dead go
+  // on until it ends.
+  const bool leased = actor.creator == ProcessId();
+  if (actor.processes.back() != where && (leased || !IsNodeDead(where.node))) {
     Fail("O5", absl::StrCat("actor ", call->actor.ToHex(), ": process ", where.ToString(),
                             " started call ", task.ToHex(), " though the newer incarnation ",
                             actor.processes.back().ToString(), " lives"));
@@ -82,6 +87,21 @@ void Oracle::Started(TaskId task, ProcessId where) {
                             " and started after number ", last));
   }
   last = std::max(last, call->arguments.sequence);
+}
+
+void Oracle::SentTo(TaskId task, NodeNumber node) {
+  if (CallRecord* call = Find(task)) call->nodes.insert(node);
+}
+
+bool Oracle::LostNodeOf(const CallRecord& call) {
+  const auto dead = [this](NodeNumber node) { return dead_nodes_.contains(node); };
+  if (std::any_of(call.nodes.begin(), call.nodes.end(), dead)) return true;
+  if (call.actor.is_nil()) return false;
+  const ActorRecord& actor = actors_[call.actor];
+  return dead(actor.creator.node) ||
+         std::any_of(actor_of_.begin(), actor_of_.end(), [&](const auto& entry) {
+           return entry.second == call.actor && dead(entry.first.node);
+         });
 }
 
 void Oracle::Cancelled(TaskId task, bool recursive) {
@@ -124,7 +144,7 @@ void Oracle::Read(ObjectId object, ErrorKind kind, std::string_view bytes,
   // copy is left.
   if (call != nullptr && kind != ErrorKind::kOwnerDied && !IsDead(object.maker())) {
     // What was there can be lost with its node.
-    const bool lost = !dead_nodes_.empty() && call->outcome == ErrorKind::kNone;
+    const bool lost = LostNodeOf(*call) && call->outcome == ErrorKind::kNone;
     if (call->has_outcome && call->outcome != kind && !lost) {
       Fail("O1", absl::StrCat("object ", object.ToHex(), " was ", ErrorName(call->outcome),
                               " and is ", ErrorName(kind), " now"));
@@ -140,14 +160,13 @@ std::string Oracle::WhyNot(ObjectId object, ErrorKind kind, std::set<ObjectId>* 
   auto found = objects_.find(object);
   const bool made = found != objects_.end() && !found->second.maker.is_nil();
   const CallRecord* call = made ? Find(found->second.maker) : nullptr;
-  if (kind == ErrorKind::kObjectLost && !dead_nodes_.empty()) {
+  if (kind == ErrorKind::kObjectLost && call != nullptr && LostNodeOf(*call)) {
     // Its owner reads it, and makes it again while it may.
-    const bool again =
-        call != nullptr && call->arguments.op == Op::kGenerator && call->starts < 1 + call->retries;
+    const bool again = call->arguments.op == Op::kGenerator && call->starts < 1 + call->retries;
     return again ? absl::StrCat("its stream may run again, and ran ", call->starts, " times") : "";
   }
   // What it was made of was lost, or given up, and cannot be made again.
-  if (kind == ErrorKind::kReconstructionFailed && !dead_nodes_.empty()) return "";
+  if (kind == ErrorKind::kReconstructionFailed && call != nullptr && LostNodeOf(*call)) return "";
   if (!made) return "it was put";
   return call == nullptr ? "its call is unknown" : WhyNotOfCall(*call, kind, seen);
 }
@@ -175,7 +194,7 @@ std::string Oracle::WhyNotOfCall(const CallRecord& call, ErrorKind kind, std::se
       // One that dies before it is ready counts as well, and then two more may fail.
       return early_deaths_ >= 1 ? "" : "workers do start";
     case ErrorKind::kNodeDied:
-      return dead_nodes_.empty() ? "no node died" : "";
+      return LostNodeOf(call) ? "" : "no node died on which it was";
     case ErrorKind::kWorkerCrashed:
       if (!call.actor.is_nil()) return "it is an actor's";
       if (call.retries >= 0 && call.starts == 1 + call.retries) return "";
@@ -198,7 +217,7 @@ std::string Oracle::WhyNotOfCall(const CallRecord& call, ErrorKind kind, std::se
 void Oracle::ActorMade(ActorId actor, ProcessId creator, int max_restarts) {
   ActorRecord& record = actors_[actor];
   record.creator = creator;
-  record.restarts_left = max_restarts;
+  record.max_restarts = record.restarts_left = max_restarts;
 }
 
 void Oracle::ActorMayDie(ActorId actor) { actors_[actor].may_die = true; }
@@ -218,6 +237,15 @@ void Oracle::ActorStarts(ActorId id, ProcessId where) {
   ActorRecord& actor = actors_[id];
   actor.processes.push_back(where);
   actor.incarnations[where];
+  if (actor.max_restarts < 0) return;
+  // A start that was lost with its node is free.
+  const auto lost = std::count_if(
+      actor.processes.begin(), actor.processes.end(),
+      [this](ProcessId process) { return dead_nodes_.contains(process.node); });
+  if (actor.processes.size() > static_cast<size_t>(1 + actor.max_restarts + lost)) {
+    Fail("O5", absl::StrCat("actor ", id.ToHex(), " has ", actor.processes.size(),
+                            " incarnations, with ", actor.max_restarts, " restarts"));
+  }
 }
 
 void Oracle::Disturb(ActorId id) {
@@ -230,8 +258,15 @@ void Oracle::Disturb(ActorId id) {
   }
 }
 
+void Oracle::NodeDied(NodeNumber node) {
+  if (!dead_nodes_.insert(node).second) return;
+  for (const auto& [process, actor] : actor_of_) {
+    if (process.node == node && dead_.insert(process).second) Disturb(actor);
+  }
+}
+
 void Oracle::ProcessDied(ProcessId process) {
-  dead_.insert(process);
+  if (!dead_.insert(process).second) return;
   if (auto found = actor_of_.find(process); found != actor_of_.end()) Disturb(found->second);
 }
 

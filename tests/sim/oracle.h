@@ -5,8 +5,10 @@
 //   at rest nothing is left (checked by the cluster, which says so here) O5  no call is started
 //   more often than its retries allow; calls of one caller start in order; once a newer incarnation
 //   of an
-//       actor runs, an older one starts nothing
+//       actor runs, an older one starts nothing; an actor has as many incarnations as its restarts
+//       allow
 //   O6  what only lineage holds has no bytes (checked by the processes)
+//   O7  no node speaks to a GCS that it knows to be away: that would pile up in its link
 // Simulated processes tell the oracle what they do; it knows nothing of Sheaf's inside.
 #pragma once
 
@@ -63,6 +65,7 @@ struct CallRecord {
   std::vector<ObjectId> depends;  // Objects that it gets as arguments,
   std::vector<ObjectId> inside;   // and those of which a reference lies inside its first argument.
   int starts = 0;
+  std::set<NodeNumber> nodes;  // On which it was started, or to which it was sent.
   bool cancelled = false;
   bool cancelled_with_children = false;
   bool has_outcome = false;
@@ -81,6 +84,7 @@ class Oracle {
   CallRecord& Submitted(TaskId task, const CallArguments& arguments);
   CallRecord* Find(TaskId task);
   void Started(TaskId task, ProcessId where);
+  void SentTo(TaskId task, NodeNumber node);  // Another than its caller's.
   void Cancelled(TaskId task, bool recursive);
   // An object with the value of `id`; `maker` nil: of no call.
   void Made(ObjectId object, uint64_t id, size_t size, TaskId maker);
@@ -96,8 +100,12 @@ class Oracle {
 
   void ProcessDied(ProcessId process);
   void WorkerDiedEarly() { ++early_deaths_; }  // Before its first lease.
-  void NodeDied(NodeNumber node) { dead_nodes_.insert(node); }
-  bool IsDead(ProcessId process) const { return dead_.contains(process); }
+  // It is over, or the GCS has said so: what its processes do from then on counts for nobody.
+  void NodeDied(NodeNumber node);
+  bool IsNodeDead(NodeNumber node) const { return dead_nodes_.contains(node); }
+  bool IsDead(ProcessId process) const {
+    return dead_.contains(process) || dead_nodes_.contains(process.node);
+  }
 
   // One register per key, with one writer who counts up.
   void Writes(const std::string& key, uint64_t value) { registers_[key].begun = value; }
@@ -129,6 +137,7 @@ class Oracle {
   };
   struct ActorRecord {
     ProcessId creator;
+    int max_restarts = 0;  // -1: without bound.
     int restarts_left = 0;
     bool may_die = false;
     bool disturbed = false;            // A process of it died.
@@ -140,6 +149,8 @@ class Oracle {
   };
 
   void Disturb(ActorId actor);
+  // Whether a node died on which the call ran, or may have run, or on which its actor was.
+  bool LostNodeOf(const CallRecord& call);
   // Empty: `kind` may be the outcome of `object`.
   std::string WhyNot(ObjectId object, ErrorKind kind, std::set<ObjectId>* seen);
   std::string WhyNotOfCall(const CallRecord& call, ErrorKind kind, std::set<ObjectId>* seen);

@@ -75,7 +75,7 @@ Process::Process(World& world, Network& network, Node& node, ProcessId self, Pro
         SendMessage(transport_->To(raylet), FrameKind::kConnectRequest, connect);
       });
   transport_->AddRing(raylet);
-  remote_ = std::make_unique<RelayTransport>(self.node, *transport_);
+  remote_ = std::make_unique<RelayTransport>(self.node, *transport_, world_.limits);
   auto opened = StoreClient::Open(
       self, UniqueFd(dup(node.arena_fd())), segment_, transport_->To(raylet),
       [this](ObjectId id, absl::StatusOr<ObjectLocation> location) {
@@ -96,11 +96,13 @@ Process::Process(World& world, Network& network, Node& node, ProcessId self, Pro
   store_ = *std::move(opened);
   owner_ =
       std::make_unique<OwnerState>(self, clock_, *remote_, *this,
-                                   [this](std::span<const ObjectId> ids) { store_->Lookup(ids); });
+                                   [this](std::span<const ObjectId> ids) { store_->Lookup(ids); },
+                                   world_.limits);
   gcs_ = std::make_unique<GcsCalls>(self, clock_, *transport_);
   executor_ = std::make_unique<TaskExecutor>(
       self, clock_, *remote_, owner_->references, owner_->transits, *this,
-      reinterpret_cast<ProcessPage*>(segment_->data()), metrics::PageOf(segment_->data()));
+      reinterpret_cast<ProcessPage*>(segment_->data()), metrics::PageOf(segment_->data()),
+      world_.limits);
   dispatch_ =
       std::make_unique<FrameDispatch>(self, *this, *remote_, *store_, *owner_, *executor_, *gcs_);
   owner_->actors.set_ask_gcs([this](ActorId actor) { AskGcsAboutActor(actor); });
@@ -208,6 +210,7 @@ void Process::Settle() {
         owner_->references.PromoteAgain()) {
       promoted_at_ = store_->room_version();
     }
+    if (owner_->actors.holds_back()) owner_->actors.PushHeldBack();
     if (!actor_lookups_.empty()) TakeActorLookups();
   } while (RunWaiting() || !ended_.empty());
   threads_.remove_if([](const Async<>& thread) { return thread.done(); });
@@ -262,6 +265,8 @@ void Process::CheckLineage() {
 void Process::OnFrame(ProcessId from, const Frame& frame) {
   if (alive) dispatch_->OnFrame(from, frame);
 }
+
+void Process::OnRoom(ProcessId reader) { transport_->Flush(reader); }
 
 void Process::OnGroupsChanged() {
   const bool single = executor_->groups().size() == 1 && executor_->default_group().limit == 1 &&

@@ -91,6 +91,7 @@ class Process final : public Endpoint, public FrameHost, public LocalStore, publ
   // Something happened outside of frames: a timer, a coroutine that was started.
   void EndTurn() override;
   void OnFrame(ProcessId from, const Frame& frame) override;
+  void OnRoom(ProcessId reader) override;
 
   const ProcessId self;
   const ProcessRole role;
@@ -118,6 +119,8 @@ class Process final : public Endpoint, public FrameHost, public LocalStore, publ
   std::vector<ObjectHandle> Submit(const TemplateRecord& spec, Arguments arguments,
                                    const Context& context);
   ObjectHandle CreateActor(const TemplateRecord& spec, Arguments arguments, const Context& context);
+  // What a call of `actor` waits for before it is made. False: the wait was ended.
+  Async<bool> WaitForCredits(Context context, ObjectHandle actor);
   ObjectHandle SubmitToActor(const ObjectHandle& actor, const TemplateRecord& spec,
                              Arguments arguments, const Context& context);
   void Kill(const ObjectHandle& actor, bool no_restart);
@@ -199,6 +202,9 @@ class Process final : public Endpoint, public FrameHost, public LocalStore, publ
                                             std::span<const ObjectHandle> nested) override;
   absl::StatusOr<ObjectLocation> StoreValue(ObjectId id, uint32_t attempt, std::string_view bytes,
                                             std::span<const ObjectHandle> nested) override;
+  std::optional<ObjectLocation> StoreIfBehind(const CallExecution& call, ObjectId id,
+                                              std::string_view bytes,
+                                              std::span<const ObjectHandle> nested) override;
   ObjectLocation SealValue(MutableBuffer buffer) override;
   std::vector<NestedReference> Outgoing(std::span<const ObjectHandle> nested) override;
   absl::Status SendItem(CallExecution& call, const std::string& item,

@@ -136,6 +136,15 @@ ObjectHandle Process::CreateActor(const TemplateRecord& spec, Arguments argument
   return handle;
 }
 
+Async<bool> Process::WaitForCredits(Context context, ObjectHandle actor) {
+  const ActorClient& client = owner_->actors.ClientOf(*actor.entry());
+  const Waited waited = co_await Until(*this, context, kForever, [&] {
+    return client.state == proto::ActorAnswer::DEAD ||
+           owner_->actors.pending_bytes(client) < world_.limits.max_pending;
+  });
+  co_return waited == Waited::kDone;
+}
+
 ObjectHandle Process::SubmitToActor(const ObjectHandle& actor, const TemplateRecord& spec,
                                     Arguments arguments, const Context& context) {
   ActorClient& client = owner_->actors.ClientOf(*actor.entry());

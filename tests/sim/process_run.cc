@@ -19,7 +19,9 @@ Async<> Process::RunDriver() {
   start.set_entrypoint("simulated");
   SendMessage(transport_->To(RayletOf(self.node)), FrameKind::kJobStart, start);
   co_await Until(*this, {}, kForever, [this] { return dispatch_->job().answered; });
-  if (!dispatch_->job().error.empty())
+  // A full disk takes no job.
+  if (!dispatch_->job().error.empty() &&
+      world_.fault_counts[static_cast<size_t>(Fault::kGcsDiskFull)] == 0)
     world_.oracle.Fail(
         "O1", absl::StrCat("driver ", self.ToString(), " gets no job: ", dispatch_->job().error));
   if (dispatch_->job().error.empty() && !node_over_) co_await programs_.driver(*this);
@@ -156,8 +158,11 @@ Async<> Process::ReturnLarge(Context context, CallExecution& call, std::string b
 }
 
 Async<bool> Process::WaitForStream(Context context, CallExecution& call) {
-  co_await Until(*this, context, kForever, [&] { return call.HasRoom(); });
-  co_return !call.stream_stopped && !call.cancelled();
+  co_await Until(*this, context, kForever, [&] {
+    return call.IsOver() || (call.HasRoom() && remote_->To(call.owner).queued_bytes() <
+                                                   world_.limits.max_untaken);
+  });
+  co_return !call.IsOver();
 }
 
 absl::StatusOr<MutableBuffer> Process::CreateValue(ObjectId, uint32_t, size_t,
@@ -176,6 +181,13 @@ absl::StatusOr<ObjectLocation> Process::StoreValue(ObjectId id, uint32_t attempt
   absl::StatusOr<ObjectLocation> location = store_->Put(spec, bytes);
   if (!location.ok()) store_->CancelCreate(id);
   return location;
+}
+std::optional<ObjectLocation> Process::StoreIfBehind(const CallExecution& call, ObjectId id,
+                                                     std::string_view bytes,
+                                                     std::span<const ObjectHandle> nested) {
+  if (!executor_->some_owner_behind() || !executor_->IsOwnerBehind(call)) return std::nullopt;
+  absl::StatusOr<ObjectLocation> location = StoreValue(id, call.attempt(), bytes, nested);
+  return location.ok() ? std::optional(*location) : std::nullopt;
 }
 ObjectLocation Process::SealValue(MutableBuffer buffer) {
   store_dirty_ = true;

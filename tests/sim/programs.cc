@@ -279,7 +279,7 @@ Async<bool> Workload::Read(Process& process, Context context, ObjectHandle objec
 void Workload::Judge(Process& process, ObjectId object, const ObjectView& view) {
   if (view.error == nullptr) {
     world_.oracle.Read(object, ErrorKind::kNone, view.bytes, "");
-  } else if (!world_.oracle.IsDead(process.job_driver)) {
+  } else if (!world_.oracle.IsDead(process.job_driver) && !world_.oracle.IsDead(process.self)) {
     world_.oracle.Read(object, view.error->kind, {}, view.error->message);
   }
 }
@@ -310,10 +310,11 @@ Async<> Workload::Objects(Process& process, DriverState& state, bool large) {
     CallOptions call;
     call.arguments = NewCall(Op::kPlain, random);
     (random.OneIn(2) ? call.references : call.inside).push_back(object);
-    if (!state.actors.empty() && random.OneIn(4)) {
+    ActorHandle* actor = nullptr;
+    if (random.OneIn(4)) actor = co_await ChooseActor(process, state);
+    if (actor != nullptr) {
       call.arguments.op = call.inside.empty() ? Op::kActorCall : Op::kActorHold;
-      state.results.push_back(
-          CallActor(process, state.actors[random.Below(state.actors.size())], call, {}));
+      state.results.push_back(CallActor(process, *actor, call, {}));
     } else {
       state.results.push_back(Submit(process, random, call, {}));
     }
@@ -402,21 +403,44 @@ Async<> Workload::Actors(Process& process, DriverState& state) {
 
 Async<> Workload::ActorCalls(Process& process, DriverState& state) {
   SeededRandom& random = state.random;
-  if (state.actors.empty()) co_return;
-  const size_t at = random.Below(state.actors.size());
+  ActorHandle* actor = co_await ChooseActor(process, state);
+  if (actor == nullptr) co_return;
+  const ActorId id = actor->id;
   const uint64_t count = 1 + random.Below(mix_.burst);
   for (uint64_t i = 0; i < count; ++i) {
+    if (i != 0) actor = co_await WaitForActor(process, state, id);
+    if (actor == nullptr) co_return;
     CallOptions call;
     call.arguments = NewCall(random.OneIn(30)  ? Op::kActorCrash
                              : random.OneIn(8) ? Op::kActorGive
                                                : Op::kActorCall,
                              random);
-    if (call.arguments.op == Op::kActorCrash && (mix_.crashes == 0 || state.actors[at].detached))
+    if (call.arguments.op == Op::kActorCrash && (mix_.crashes == 0 || actor->detached))
       call.arguments.op = Op::kActorCall;
     if (!state.results.empty() && random.OneIn(12))
       call.references.push_back(state.results[random.Below(state.results.size())]);
-    state.results.push_back(CallActor(process, state.actors[at], call, {}));
+    state.results.push_back(CallActor(process, *actor, call, {}));
   }
+}
+
+Async<Workload::ActorHandle*> Workload::ChooseActor(Process& process, DriverState& state) {
+  if (state.actors.empty()) co_return nullptr;
+  co_return co_await WaitForActor(process, state,
+                                  state.actors[state.random.Below(state.actors.size())].id);
+}
+
+// While it waits, other threads of the driver may let go of the actor.
+Async<Workload::ActorHandle*> Workload::WaitForActor(Process& process, DriverState& state,
+                                                     ActorId id) {
+  auto find = [&] {
+    return std::find_if(state.actors.begin(), state.actors.end(),
+                        [&](const ActorHandle& actor) { return actor.id == id; });
+  };
+  auto found = find();
+  if (found == state.actors.end()) co_return nullptr;
+  if (!co_await process.WaitForCredits({}, found->handle)) co_return nullptr;
+  found = find();
+  co_return found == state.actors.end() ? nullptr : &*found;
 }
 
 Async<> Workload::Stream(Process& process, DriverState& state) {
@@ -463,7 +487,7 @@ Async<bool> Workload::ReadItem(Process& process, const CallArguments& call, Task
     co_return true;
   }
   world_.oracle.Made(item.id(), 0, 0, task);
-  world_.oracle.Read(item.id(), view.error->kind, {}, view.error->message);
+  Judge(process, item.id(), view);
   co_return false;
 }
 
@@ -515,6 +539,7 @@ Async<> Workload::Group(Process& process, DriverState& state) {
   const uint64_t bundles = 1 + state.random.Below(2);
   for (uint64_t i = 0; i < bundles; ++i)
     (*request.add_bundles()->mutable_amounts())["bundle"] = kUnit;
+  if (state.random.OneIn(2)) request.set_placement(proto::GroupRequest::SPREAD);
   const PlacementGroupId group = process.CreateGroup(std::move(request));
   co_await Until(process, {}, kForever, [&] {
     const proto::GroupState* now = process.FindGroup(group);
@@ -529,46 +554,20 @@ Async<> Workload::Group(Process& process, DriverState& state) {
     results.push_back(Submit(process, state.random, call, {}));
   }
   for (const ObjectHandle& result : results) co_await Read(process, {}, result);
-  process.RemoveGroup(group);
-}
-
-Async<> Workload::Detached(Process& process, DriverState& state) {
-  if (state.actors.size() >= 3) co_return;
-  const std::string name = absl::StrCat("detached ", next_name_++);
-  ActorHandle actor;
-  actor.detached = true;
-  actor.max_task_retries = state.random.OneIn(2) ? 0 : 3;
-  TemplateRecord& spec = process.Template(
-      absl::StrCat("detached ", actor.max_task_retries), [&](proto::TaskTemplate* made) {
-        made->set_kind(proto::TaskTemplate::ACTOR_CREATION);
-        made->set_num_returns(1);
-        made->mutable_actor()->set_max_restarts(-1);
-        made->mutable_actor()->set_max_task_retries(actor.max_task_retries);
-        made->mutable_actor()->set_detached(true);
-        (*made->mutable_lease()->mutable_resources()->mutable_amounts())["CPU"] = kUnit;
-        (*made->mutable_lease()->mutable_running()->mutable_amounts())["CPU"] = 0;
-      });
-  const CallArguments arguments = NewCall(Op::kConstruct, state.random);
-  Arguments encoded;
-  encoded.AddValue(AsBytes(arguments));
-  const ActorId expected =
-      ActorId::Make(process.self, process.owner().references.NextSequence() + 1);
-  CallRecord& record =
-      world_.oracle.Submitted({expected.maker_bits, expected.sequence_bits}, arguments);
-  record.actor = expected;
-  world_.oracle.ActorMade(expected, {}, -1);
-  detached_.push_back(expected);
-  const proto::GcsReply reply =
-      co_await process.RegisterDetached({}, spec, std::move(encoded), name, &actor.id);
-  if (reply.error() != 0) {
-    if (static_cast<ErrorKind>(reply.error()) != ErrorKind::kSystem) {
-      world_.oracle.Fail(
-          "O1", absl::StrCat("the detached actor '", name, "' is refused: ", reply.message()));
+  if (state.random.OneIn(3)) {  // And an actor that lives in a bundle, as long as the group does.
+    proto::LeaseSpec lease;
+    (*lease.mutable_resources()->mutable_amounts())["bundle"] = kUnit;
+    lease.mutable_strategy()->set_kind(proto::Strategy::PLACEMENT_GROUP);
+    lease.mutable_strategy()->set_group_id(group.Binary());
+    lease.mutable_strategy()->set_bundle(static_cast<int32_t>(state.random.Below(bundles + 1)) - 1);
+    ActorHandle actor;
+    if (co_await MakeDetached(process, state.random, lease, 0, &actor)) {
+      CallOptions call;
+      call.arguments = NewCall(Op::kActorCall, state.random);
+      co_await Read(process, {}, CallActor(process, actor, call, {}));
     }
-    co_return;
   }
-  actor.handle = process.HandleOfActor(reply.actor());
-  state.actors.push_back(std::move(actor));
+  process.RemoveGroup(group);
 }
 
 }  // namespace sheaf::sim

@@ -23,13 +23,20 @@ struct Mix {
   uint64_t only_tasks = 0;  // Of each driver: it makes so many tasks, reads them, and ends.
 
   static Mix Draw(Random& random);
+  // Detached actors are called, and nothing waits for the GCS once they are there.
+  void FavourDetached() {
+    detached = 10;
+    actor_calls = 60;
+    actors = keys = groups = 0;
+  }
   // Whatever makes somebody speak to the GCS.
   static Mix OfMethods(Random& random);
 };
 
 class Workload {
  public:
-  Workload(World& world, Mix mix) : world_(world), mix_(mix) {}
+  // `seats`: detached actors that may hold a "seat" at one time.
+  Workload(World& world, Mix mix, int seats) : world_(world), mix_(mix), seats_(seats) {}
 
   Programs programs();
   // Drivers come to their end.
@@ -72,9 +79,12 @@ class Workload {
   Async<> Keys(Process& process, DriverState& state);
   Async<> Group(Process& process, DriverState& state);
   Async<> Detached(Process& process, DriverState& state);
+  proto::LeaseSpec LeaseOfDetached(Random& random);
+  Async<bool> MakeDetached(Process& process, Random& random, const proto::LeaseSpec& lease,
+                           int max_restarts, ActorHandle* actor);
   // programs_control.cc: what the others never ask the GCS.
   Async<> Control(Process& process, DriverState& state);
-  Async<> Blobs(Process& process, DriverState& state);
+  Async<> Functions(Process& process, DriverState& state);
   Async<> OneKey(Process& process);
   Async<> Lists(Process& process);
   Async<> NamedActor(Process& process);
@@ -99,6 +109,9 @@ class Workload {
                       const Context& context);
   ObjectHandle CallActor(Process& process, ActorHandle& actor, const CallOptions& options,
                          const Context& context);
+  // An actor of the driver, any or this one, once it takes a call; nullptr: it is not there any more.
+  Async<ActorHandle*> ChooseActor(Process& process, DriverState& state);
+  Async<ActorHandle*> WaitForActor(Process& process, DriverState& state, ActorId id);
   CallArguments NewCall(Op op, Random& random);
   std::string ValueOf(const CallArguments& arguments) {
     return world_.oracle.Value(arguments.id, arguments.size);
@@ -106,6 +119,7 @@ class Workload {
 
   World& world_;
   const Mix mix_;
+  int seats_;
   uint64_t next_id_ = 1;
   uint64_t next_name_ = 1;
   std::vector<ActorId> detached_;

@@ -12,7 +12,7 @@
 namespace sheaf::sim {
 namespace {
 
-constexpr size_t kBlobBytes = 300;
+constexpr size_t kFunctionBytes = 300;
 
 // The wait was ended, or the process has no say any more: nothing follows from the answer.
 bool IsOver(const proto::GcsReply& reply) {
@@ -34,7 +34,7 @@ Mix Mix::OfMethods(Random& random) {
 Async<> Workload::Control(Process& process, DriverState& state) {
   switch (state.random.Below(6)) {
     case 0:
-      co_await Blobs(process, state);
+      co_await Functions(process, state);
       break;
     case 1:
       co_await OneKey(process);
@@ -58,22 +58,42 @@ Async<> Workload::Control(Process& process, DriverState& state) {
   }
 }
 
-Async<> Workload::Blobs(Process& process, DriverState&) {
+Async<> Workload::Functions(Process& process, DriverState&) {
   const uint64_t id = next_id_++;
-  const std::string hash = absl::StrCat("blob ", id), data = world_.oracle.Value(id, kBlobBytes);
+  const std::string hash = absl::StrCat("function ", id);
+  const std::string data = world_.oracle.Value(id, kFunctionBytes);
   proto::GcsRequest put;
-  put.mutable_put_blob()->set_hash(hash);
-  put.mutable_put_blob()->set_data(data);
-  put.mutable_put_blob()->set_job(process.job());
+  put.mutable_kv_put()->set_name_space("functions");
+  put.mutable_kv_put()->set_key(hash);
+  put.mutable_kv_put()->set_value(data);
+  put.mutable_kv_put()->set_owner(process.job());
   const proto::GcsReply kept = co_await process.AskGcs({}, std::move(put));
   if (IsOver(kept)) co_return;
   proto::GcsRequest get;
-  get.mutable_get_blob()->set_hash(hash);
+  get.mutable_kv_get()->set_name_space("functions");
+  get.mutable_kv_get()->add_keys(hash);
   const proto::GcsReply found = co_await process.AskGcs({}, std::move(get));
   if (IsOver(found)) co_return;
-  if (kept.error() != 0 || found.error() != 0 || found.blob().data() != data)
-    world_.oracle.Fail("O3", absl::StrCat("the blob '", hash, "' is not what was put: ",
-                                          kept.message(), " ", found.message()));
+  proto::GcsRequest own, list;
+  own.mutable_kv_own()->set_name_space("functions");
+  own.mutable_kv_own()->add_keys(hash);
+  own.mutable_kv_own()->set_owner(process.job());
+  const proto::GcsReply owned = co_await process.AskGcs({}, std::move(own));
+  if (IsOver(owned)) co_return;
+  list.mutable_kv_list()->set_name_space("functions");
+  list.mutable_kv_list()->set_prefix(hash);
+  const proto::GcsReply listed = co_await process.AskGcs({}, std::move(list));
+  if (IsOver(listed)) co_return;
+  const auto& rows = listed.kv_listing().entries();
+  const bool is_listed = std::any_of(rows.begin(), rows.end(), [&](const auto& row) {
+    return row.key() == hash && row.bytes() == data.size() && row.owners_size() == 1 &&
+           row.owners(0) == process.job();
+  });
+  if (kept.error() != 0 || found.error() != 0 || found.kv_values().entries_size() != 1 ||
+      found.kv_values().entries(0).value() != data || owned.kv_count().count() != 1 || !is_listed)
+    world_.oracle.Fail("O3", absl::StrCat("the function '", hash, "' is not what was put: ",
+                                          kept.message(), " ", found.message(), " ",
+                                          owned.message(), " ", listed.message()));
 }
 
 // A key that nobody else knows: each command is done once.

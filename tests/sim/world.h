@@ -10,6 +10,7 @@
 #include "tests/sim/method_faults.h"
 #include "tests/sim/oracle.h"
 #include "tests/sim/trace.h"
+#include "worker/back_pressure.h"
 
 namespace sheaf::sim {
 
@@ -41,8 +42,21 @@ struct World {
     return true;
   }
 
+  // How much of one process may wait for another: little, so that much of it does. Drawn apart from
+  // all else.
+  static BackPressure DrawLimits(uint64_t seed) {
+    SeededRandom random(~seed);
+    BackPressure limits;
+    limits.max_pending = (2 + random.Below(40)) * 1000;
+    limits.max_untaken = (1 + random.Below(8)) * 1024;
+    limits.taken_step = limits.max_untaken / 8;
+    return limits;
+  }
+
   const uint64_t seed;
   const Plant plant;
+  const BackPressure limits = DrawLimits(seed);
+  const size_t ring_bytes = 4 * limits.max_untaken;  // Of one lane; a longer frame needs all of it.
   SeededRandom random;
   EventQueue queue;
   Trace trace;

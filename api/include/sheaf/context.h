@@ -24,6 +24,7 @@ struct RuntimeContext {
   uint32_t attempt = 0;                     // How often the task was tried before.
   std::map<std::string, double> resources;  // Of the task; empty in drivers.
   std::vector<uint32_t> gpu_ids;
+  std::string placement_group;  // Its id, where the task or actor runs in one.
 };
 // Of the calling thread.
 SHEAF_API RuntimeContext Context();

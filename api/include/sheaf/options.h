@@ -47,8 +47,9 @@ class Strategy {
     strategy.soft_ = soft;
     return strategy;
   }
-  // In a bundle of the group (-1: any), whose resources it uses. `children`: tasks that it submits
-  // go there too.
+  // In a bundle of the group (-1: any), whose resources it uses. `children`: tasks that it submits,
+  // and actors that it makes, go there too, to any bundle, and theirs in turn; unless they have a
+  // strategy of their own.
   static Strategy Group(const PlacementGroup& group, int bundle = -1, bool children = false);
   // On nodes with such labels; the first selector that some node satisfies counts. Combines with
   // the others.

@@ -31,7 +31,8 @@ std::string PathOf(int fd) {
 }
 
 bool IsOfTheGcs(const std::string& path) {
-  return path.find("/gcs.db") != std::string::npos && !path.ends_with("-ballast");
+  return path.find("/gcs.db") != std::string::npos && !path.ends_with("-ballast") &&
+         !path.ends_with("-reserve");
 }
 
 // A copy that is whole or not there.

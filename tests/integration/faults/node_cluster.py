@@ -114,6 +114,23 @@ def is_running(pid: int) -> bool:
         return False
 
 
+def stop(pid: int) -> None:
+    """SIGSTOP, and all threads have stopped: on a busy machine others run on until the one that takes the signal is scheduled."""
+    os.kill(pid, signal.SIGSTOP)
+
+    def has_stopped():
+        try:
+            for thread in os.listdir(f"/proc/{pid}/task"):
+                with open(f"/proc/{pid}/task/{thread}/stat", encoding="utf-8") as file:
+                    if file.read().rsplit(")", 1)[1].split()[0] not in "TZX":
+                        return False
+        except FileNotFoundError:  # It ended between the two.
+            return False
+        return True
+
+    wait_until(has_stopped, what=f"all threads of {pid} have stopped")
+
+
 class Cluster:
     """A head and more nodes, each in a namespace of its own. Place 1 is the head's.
 

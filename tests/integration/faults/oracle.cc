@@ -416,7 +416,8 @@ void FullDisk::Free() { unlink(path_.c_str()); }
 sheaf::v1::ErrorKind KeyPut(const std::string& key, const std::string& value,
                             std::chrono::seconds bound) {
   const auto done =
-      TheRuntime().KeyPut("faults", key, value, true, sheaf::internal::DeadlineAfter(bound));
+      TheRuntime().KeyPut("faults", key, value, true, sheaf::Runtime::KeyLife::kUntilDeleted,
+                          sheaf::internal::DeadlineAfter(bound));
   return done.ok()
              ? sheaf::v1::ErrorKind::kNone
              : sheaf::internal::InfoOf(done.status(), sheaf::v1::ErrorKind::kGcsStorageFull).kind;
@@ -425,7 +426,8 @@ sheaf::v1::ErrorKind KeyPut(const std::string& key, const std::string& value,
 std::optional<bool> KeyPutIfAbsent(const std::string& key, const std::string& value,
                                    std::chrono::seconds bound) {
   const auto added =
-      TheRuntime().KeyPut("faults", key, value, false, sheaf::internal::DeadlineAfter(bound));
+      TheRuntime().KeyPut("faults", key, value, false, sheaf::Runtime::KeyLife::kUntilDeleted,
+                          sheaf::internal::DeadlineAfter(bound));
   return added.ok() ? std::optional<bool>(*added) : std::nullopt;
 }
 

@@ -19,7 +19,7 @@ import threading
 import time
 
 import sheaf
-from node_cluster import WAIT_S, Cluster, Marks, expected, wait_until
+from node_cluster import WAIT_S, Cluster, Marks, expected, stop, wait_until
 from packet_switch import address_of
 from rows_disk import Clerk, Writers, all_there
 from rows_partitions import Caller, Recorder, marked, one_at_a_time
@@ -107,7 +107,7 @@ class OldHead:
         """With orders that have not left: its cable is cut a moment before."""
         self.cluster.network.isolate(self.place, loss=1.0)
         time.sleep(0.2)
-        os.kill(self.node.pid, signal.SIGSTOP)
+        stop(self.node.pid)
         self.stopped_at = time.monotonic()
 
     def copy_disk(self, number):

@@ -14,7 +14,7 @@ import sys
 import time
 
 import sheaf
-from node_cluster import WAIT_S, Cluster, Marks, expected, is_running, outcome, wait_until
+from node_cluster import WAIT_S, Cluster, Marks, expected, is_running, outcome, stop, wait_until
 from sheaf.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
 SURVIVOR = 2
@@ -89,7 +89,7 @@ class Place:
         if self.place == CUT_OFF:
             self.cluster.network.both(1, self.place, loss=1.0)
         elif self.place == RAYLET_STOPPED:
-            os.kill(self.node.pid, signal.SIGSTOP)
+            stop(self.node.pid)
         else:
             # In the middle of a call, with others behind it: none is between the look at the lease and its first line.
             seen = len(self.of(self.pid))

@@ -66,7 +66,11 @@ def row_6(run):
         last = Holder.options(resources={"n4": 1}).remote()
         sheaf.get(last.process.remote(), timeout=WAIT_S)
 
+        late = set()  # What the dead one's last call, which may be on its way still, hands to `last`.
+
         def nothing_left():
+            for number in late:
+                sheaf.get(last.drop.remote(number), timeout=WAIT_S)
             # The owner may keep one empty place in the store of its node, to put the next object into.
             stored = [cluster.ask(place, "status")["store"]["objects"] for place in (2, 3, 4)]
             owned = [row for row in cluster.ask(2, "list", "objects")["objects"] if row["size_bytes"] > 0]
@@ -93,6 +97,7 @@ def row_6(run):
                 else:  # It may have been passed on, or not.
                     value, lost = outcome(last.checksum.remote(number))
                     assert value == crc or isinstance(lost, KeyError), lost
+                    late.add(number)
                 sheaf.get(last.drop.remote(number), timeout=WAIT_S)
             else:
                 call = first.take_and_drop.remote([reference])

@@ -13,7 +13,7 @@ import zlib
 
 import numpy as np
 import sheaf
-from node_cluster import WAIT_S, Cluster, Marks, array_of, expected, is_running, outcome, wait_until
+from node_cluster import WAIT_S, Cluster, Marks, array_of, expected, is_running, outcome, stop, wait_until
 from rows_nodes import Holder
 from rows_partitions import Caller, Recorder, Waiting, make, marked, one_at_a_time, soft
 from sheaf import _core
@@ -244,7 +244,7 @@ def stop_shortly(cluster, run, seconds):
     caller.start()
     calls = {i: marked.options(num_cpus=0.1, max_retries=0, resources={"n3": 1}).remote(once.path, run.seed, i, 0.1) for i in range(30)}
     wait_until(lambda: len(once.all()) > 2, what="calls run on the node")
-    os.kill(node.pid, signal.SIGSTOP)
+    stop(node.pid)
     try:
         read = Waiting("an object there", there, WAIT_S)
         time.sleep(seconds)  # The fault itself.
@@ -284,7 +284,7 @@ def stop_for_long(cluster, run, number, seconds):
     wait_until(lambda: len(once.all()) == 5, what="the calls that may run only once run")
     retried = {i: marked.options(num_cpus=0.1, max_retries=3, scheduling_strategy=soft(lost)).remote(marks.path, seed, i, 0.3) for i in range(20)}
     wait_until(lambda: len(marks.all()) > 2, what="calls with retries run")
-    os.kill(lost.pid, signal.SIGSTOP)
+    stop(lost.pid)
     begin = time.monotonic()
     try:
         open(flag, "w", encoding="utf-8").close()

@@ -75,7 +75,7 @@ def create_collective_group(
         "ranks": {actor._actor_id.hex(): rank for actor, rank in zip(actors, ranks)},
         "world_size": world_size, "backend": backend, "timeout": gloo_timeout,
     }
-    if not _core.key_put(_NAMESPACE, _declaration_key(group_name), json.dumps(declared).encode(), False):
+    if not _core.key_put(_NAMESPACE, _declaration_key(group_name), json.dumps(declared).encode(), False, of_job=True):
         raise RuntimeError(f"the group {group_name!r} is declared already: call destroy_collective_group first")
 
 

@@ -1,0 +1,79 @@
+// Copyright The Sheaf Authors. SPDX-License-Identifier: Apache-2.0
+#include "shm/child_mapping.h"
+
+#include <pthread.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include <map>
+#include <mutex>
+#include <utility>
+
+namespace sheaf {
+namespace {
+
+struct Range {
+  size_t bytes = 0;
+  int fd = -1;  // -1: nothing.
+};
+struct Registry {
+  std::mutex mutex;  // Held over forks.
+  std::map<std::byte*, Range> ranges;
+};
+
+Registry& Ranges() {
+  static Registry& registry = *new Registry;
+  return registry;
+}
+
+// In the child, which has one thread. In place of the shared mappings, so that the addresses stay
+// taken until whoever made them unmaps them. Its own children copy what is private by themselves.
+void Replace() {
+  constexpr int kNothing = MAP_PRIVATE | MAP_FIXED | MAP_NORESERVE | MAP_ANONYMOUS;
+  for (const auto& [data, range] : Ranges().ranges) {
+    const int access = range.fd < 0 ? PROT_NONE : PROT_READ | PROT_WRITE;
+    const int kind = range.fd < 0 ? kNothing : MAP_PRIVATE | MAP_FIXED | MAP_NORESERVE;
+    if (mmap(data, range.bytes, access, kind, range.fd, 0) != MAP_FAILED) continue;
+    // Strict accounting of memory, perhaps, which counts a copy in full: it goes without.
+    if (mmap(data, range.bytes, PROT_NONE, kNothing, -1, 0) == MAP_FAILED) _exit(127);
+  }
+  Ranges().ranges.clear();
+  Ranges().mutex.unlock();
+}
+
+void Add(std::byte* data, Range range) {
+  static const int registered = pthread_atfork([] { Ranges().mutex.lock(); },
+                                               [] { Ranges().mutex.unlock(); }, &Replace);
+  (void)registered;
+  const std::lock_guard lock(Ranges().mutex);
+  Ranges().ranges[data] = range;
+}
+
+}  // namespace
+
+ChildMapping ChildMapping::Copy(std::byte* data, size_t bytes, int fd) {
+  Add(data, {bytes, fd});
+  ChildMapping made;
+  made.data_ = data;
+  return made;
+}
+
+ChildMapping ChildMapping::Nothing(std::byte* data, size_t bytes) {
+  Add(data, {bytes, -1});
+  ChildMapping made;
+  made.data_ = data;
+  return made;
+}
+
+ChildMapping& ChildMapping::operator=(ChildMapping&& other) noexcept {
+  std::swap(data_, other.data_);
+  return *this;
+}
+
+ChildMapping::~ChildMapping() {
+  if (data_ == nullptr) return;
+  const std::lock_guard lock(Ranges().mutex);
+  Ranges().ranges.erase(data_);
+}
+
+}  // namespace sheaf

@@ -6,6 +6,7 @@
 #include "api/coroutine_loop.h"
 #include "api/failures.h"
 #include "api/process.h"
+#include "api/templates.h"
 #include "api/worker_handler.h"
 #include "base/resources.h"
 
@@ -58,9 +59,8 @@ RuntimeContext Context() {
   const proto::LeaseSpec lease = runtime.current_lease();
   context.resources = Amounts(lease.resources().amounts());
   context.gpu_ids = runtime.gpu_ids();
-  const absl::StatusOr<PlacementGroupId> group =
-      PlacementGroupId::FromBinary(lease.strategy().group_id());
-  if (group.ok() && !group->is_nil()) context.placement_group = group->ToHex();
+  const PlacementGroupId group = internal::RunningGroup();
+  if (!group.is_nil()) context.placement_group = group.ToHex();
   return context;
 }
 

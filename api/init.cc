@@ -47,8 +47,9 @@ void Leave(Joined& joined) {
   if (joined.pid != getpid()) return;
   SetRuntime(nullptr);
   if (!joined.runtime->Stop(kLeaveTimeout)) {
-    std::fprintf(stderr, "sheaf: a thread of this program is inside a call of Sheaf still; what it "
-                         "uses stays behind\n");
+    std::fprintf(stderr,
+                 "sheaf: a thread of this program is inside a call of Sheaf still; what it "
+                 "uses stays behind\n");
     static_cast<void>(joined.runtime.release());
   }
   joined.runtime.reset();

@@ -20,7 +20,8 @@ constexpr int kDefaultRetries = 3;
 
 // What children inherit, or inherited last.
 struct Inherited {
-  std::mutex mutex;  // Guards the rest.
+  std::mutex mutex;        // Guards the rest.
+  std::string running_in;  // The group of what runs now; empty: none.
   proto::Strategy strategy;
   uint64_t number = 0;  // Grows with each other strategy.
 };
@@ -30,6 +31,7 @@ Inherited& TheInherited() {
 }
 // Its number, which stands for it in templates too; 0: children inherit nothing.
 constinit std::atomic<uint64_t> inherited_number{0};
+constinit std::atomic<bool> runs_in_group{false};
 
 struct Prepared {
   uint64_t generation;
@@ -45,7 +47,6 @@ const Prepared* KeepForever(Prepared prepared) {
   const std::lock_guard lock(mutex);
   return &kept.emplace_back(std::move(prepared));
 }
-
 
 bool IsCurrent(const Prepared* prepared, uint32_t results) {
   return prepared != nullptr &&
@@ -210,11 +211,14 @@ proto::TaskTemplate BuildTemplate(const FunctionRecord& function, const Options&
 }
 
 void SetRunningStrategy(const proto::Strategy& strategy) {
-  const bool passes_on = strategy.capture_children();
-  if (!passes_on && inherited_number.load(std::memory_order_relaxed) == 0) [[likely]]
+  const bool in_group = !strategy.group_id().empty();
+  if (!in_group && !runs_in_group.load(std::memory_order_relaxed)) [[likely]]
     return;
+  const bool passes_on = strategy.capture_children();
   Inherited& inherited = TheInherited();
   const std::lock_guard lock(inherited.mutex);
+  inherited.running_in = strategy.group_id();
+  runs_in_group.store(in_group, std::memory_order_relaxed);
   if (passes_on && inherited.strategy.group_id() != strategy.group_id()) {
     inherited.strategy.Clear();
     inherited.strategy.set_kind(proto::Strategy::PLACEMENT_GROUP);
@@ -224,6 +228,13 @@ void SetRunningStrategy(const proto::Strategy& strategy) {
     ++inherited.number;
   }
   inherited_number.store(passes_on ? inherited.number : 0, std::memory_order_release);
+}
+
+PlacementGroupId RunningGroup() {
+  if (!runs_in_group.load(std::memory_order_relaxed)) return {};
+  Inherited& inherited = TheInherited();
+  const std::lock_guard lock(inherited.mutex);
+  return PlacementGroupId::FromBinary(inherited.running_in).value_or(PlacementGroupId());
 }
 
 const TemplateHandle& TemplateOf(const FunctionRecord& function, OptionHolder& options,

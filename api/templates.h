@@ -30,6 +30,8 @@ const TemplateHandle& TemplateOf(const FunctionRecord& function, OptionHolder& o
 // The strategy of the task, or of the actor, that this process runs: where it says that children go
 // to its placement group, what is submitted from now on without a strategy goes there. Any thread.
 void SetRunningStrategy(const proto::Strategy& strategy);
+// The placement group of that task or actor; nil: none. Any thread.
+PlacementGroupId RunningGroup();
 
 // Variables as the runtime's environment; throws InvalidArgumentError.
 std::string EnvironmentBytes(const std::map<std::string, std::string>& variables);

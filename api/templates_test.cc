@@ -133,6 +133,7 @@ TEST_CASE("what is submitted without a strategy inherits the group that its task
   passes_on.set_capture_children(true);
 
   SetRunningStrategy(keeps);
+  CHECK(RunningGroup().Binary() == keeps.group_id());
   CHECK(Build(kTask, {}).lease().strategy().group_id().empty());
   SetRunningStrategy(passes_on);
   for (const auto kind : {kTask, kActor}) {
@@ -148,6 +149,7 @@ TEST_CASE("what is submitted without a strategy inherits the group that its task
   CHECK(Build(kTask, own).lease().strategy().kind() == proto::Strategy::SPREAD);
   CHECK(Build(kTask, own).lease().strategy().group_id().empty());
   SetRunningStrategy({});
+  CHECK(RunningGroup().is_nil());
   CHECK(Build(kTask, {}).lease().strategy().group_id().empty());
 }
 

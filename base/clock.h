@@ -1,8 +1,9 @@
 // Copyright The Sheaf Authors. SPDX-License-Identifier: Apache-2.0
 // Monotonic time, as an interface: GCS, raylet and owner logic run in tests/sim under virtual time.
-// Wall time is only ever a label in logs. The clock goes on while the machine sleeps (CLOCK_BOOTTIME):
-// a lease that the others have given up in the meantime is over here too. A virtual machine that was
-// stopped from outside may not know it; its words are refused by incarnation and by term.
+// Wall time is only ever a label in logs. The clock goes on while the machine sleeps
+// (CLOCK_BOOTTIME): a lease that the others have given up in the meantime is over here too. A
+// virtual machine that was stopped from outside may not know it; its words are refused by
+// incarnation and by term.
 #pragma once
 
 #include <cstdint>

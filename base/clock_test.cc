@@ -18,8 +18,8 @@ namespace {
 
 enum Outcome { kSleepCounted, kSleepNotCounted, kNotAllowed };
 
-// What a process reads whose machine has slept for `seconds` more than this one: in a time namespace
-// of its own, as the kernel shows that sleep to CLOCK_BOOTTIME alone.
+// What a process reads whose machine has slept for `seconds` more than this one: in a time
+// namespace of its own, as the kernel shows that sleep to CLOCK_BOOTTIME alone.
 Outcome AfterSleepOf(int64_t seconds) {
   const Nanos before = MonotonicNow();
   const pid_t child = fork();

@@ -46,9 +46,10 @@ struct Settings {
   double silence_limit = 60;
   int64_t log_hours =
       24;  // SHEAF_LOG_HOURS: output files of ended workers are deleted after this time.
-  int64_t environment_bytes = int64_t{10} << 30;  // SHEAF_ENVIRONMENT_BYTES: unpacked directories and
-                                                  // packages of runtime environments on the node.
-  bool log_to_driver = true;  // SHEAF_LOG_TO_DRIVER: workers' output appears at the driver.
+  int64_t environment_bytes = int64_t{10}
+                              << 30;  // SHEAF_ENVIRONMENT_BYTES: unpacked directories and
+                                      // packages of runtime environments on the node.
+  bool log_to_driver = true;          // SHEAF_LOG_TO_DRIVER: workers' output appears at the driver.
   bool worker_template =
       true;  // SHEAF_WORKER_TEMPLATES: C++ workers fork from a first one; 0: each is exec'd.
   std::string token;  // SHEAF_TOKEN: of the cluster, 64 hexadecimal digits. Empty: from the file.

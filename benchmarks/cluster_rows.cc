@@ -201,8 +201,7 @@ double ClusterNodes::Broadcast(size_t bytes, int readers) {
 
 double ClusterNodes::GetMany(size_t count, size_t bytes) {
   const auto second = sheaf::Strategy::Node(nodes_[1].number);
-  const auto refs =
-      sheaf::Get(sheaf::Task(PutMany).Place(second).Remote(count, bytes), kBound);
+  const auto refs = sheaf::Get(sheaf::Task(PutMany).Place(second).Remote(count, bytes), kBound);
   const auto begin = Clock::now();
   const std::vector<Bytes> values = sheaf::Get(refs, kBound);
   const double seconds = Seconds(begin);

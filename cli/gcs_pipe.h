@@ -72,7 +72,7 @@ class GcsPipe : public std::enable_shared_from_this<GcsPipe> {
   // The loop's.
   bool open_ = false;
   bool failed_ = false;  // To receive, once.
-  GcsMessage coming_;  // Its body is not whole yet.
+  GcsMessage coming_;    // Its body is not whole yet.
   size_t missing_ = 0;
   std::mutex mutex_;  // Guards the next three.
   std::deque<std::string> queue_;

@@ -47,7 +47,8 @@ int RunKvList(const KvOptions& options) {
   const absl::StatusOr<proto::GcsReply> reply = AskGcs(options, request);
   if (!reply.ok()) return Complain(reply.status());
   const proto::KvListing& listing = reply->kv_listing();
-  Table table{{{"NAMESPACE", "name_space"}, {"KEY", "key"}, {"SIZE", "bytes"}, {"JOBS", "jobs"}}, {}};
+  Table table{{{"NAMESPACE", "name_space"}, {"KEY", "key"}, {"SIZE", "bytes"}, {"JOBS", "jobs"}},
+              {}};
   for (const proto::KvListing::Entry& entry : listing.entries()) {
     table.rows.push_back({TextCell(entry.name_space()), TextCell(entry.key()),
                           BytesCell(entry.bytes()),
@@ -108,8 +109,8 @@ int RunKvDelete(const KvOptions& options) {
     std::printf("Deleted %s keys.\n", FormatCount(count).c_str());
   }
   if (count > 0) return kDone;
-  Complain(absl::InternalError(absl::StrCat(
-      options.prefix ? "no key begins with " : "there is no key ", Named(options))));
+  Complain(absl::InternalError(
+      absl::StrCat(options.prefix ? "no key begins with " : "there is no key ", Named(options))));
   return kNotThere;
 }
 

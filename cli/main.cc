@@ -351,8 +351,8 @@ class CommandLine {
     AddQueryOptions(command, list_.query);
   }
   void AddKv() {
-    CLI::App* command = app_.add_subcommand(
-        "kv", "List, read and delete keys of the cluster's key-value store");
+    CLI::App* command =
+        app_.add_subcommand("kv", "List, read and delete keys of the cluster's key-value store");
     command->require_subcommand(1);
     const auto add = [&](const char* name, const char* help, int (*run)(const KvOptions&)) {
       CLI::App* one = command->add_subcommand(name, help);

@@ -141,11 +141,11 @@ absl::StatusOr<std::unique_ptr<NodeConnections>> NodeConnections::Start(const No
   if (listen) WarnOfPlainLinks(options.listen_address, options.credentials);
   made->links_ = *std::move(links);
   if (options.credentials.has_certificates()) {
-    made->certificate_watch_ = std::make_unique<CertificateWatch>(
-        TlsDirectory(flags, settings), options.credentials,
-        [links = made->links_.get()](const Credentials& next) {
-          return links->SetCertificates(next);
-        });
+    made->certificate_watch_ =
+        std::make_unique<CertificateWatch>(TlsDirectory(flags, settings), options.credentials,
+                                           [links = made->links_.get()](const Credentials& next) {
+                                             return links->SetCertificates(next);
+                                           });
   }
   if (listen) made->address_ = made->links_->address();
   made->hosts_gcs_ = flags.join.empty();

@@ -98,7 +98,7 @@ class NodeConnections final : public NodeLinks {
   const ConnectionEvents events_;
   std::string address_;
   bool hosts_gcs_ = false;
-  bool gcs_added_ = false;  // Of HostGcs, one thread at a time.
+  bool gcs_added_ = false;           // Of HostGcs, one thread at a time.
   std::atomic<bool> gcs_up_ = true;  // Its link, where it is elsewhere.
   std::mutex mutex_;                 // Guards the next three.
   ProcessId self_;

@@ -12,7 +12,7 @@ namespace sheaf::cli {
 
 struct NodePlan {
   Settings settings;
-  RayletProcessOptions raylet;       // Paths, callbacks and the metrics URL are still open.
+  RayletProcessOptions raylet;  // Paths, callbacks and the metrics URL are still open.
   metrics::EndpointOptions metrics;
 };
 

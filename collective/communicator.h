@@ -168,7 +168,8 @@ struct CommunicatorOptions {
   // At least this; the ranks agree on the largest that one of them asks for.
   uint64_t epoch = 0;
   size_t arena_bytes = size_t{4} << 30;  // For Allocate; address space, memory only where used.
-  // Asked before so much memory is taken; kResourceExhausted: there is not so much. Empty: not asked.
+  // Asked before so much memory is taken; kResourceExhausted: there is not so much. Empty: not
+  // asked.
   std::function<absl::Status(size_t bytes)> check_memory{};
   Nanos formation_timeout = kDefaultCollectiveTimeout;
   // Of the cluster, where this rank is: ranks of one node of one machine share memory, others talk

@@ -158,8 +158,7 @@ class LinkFormation {
   absl::Status Meet() {
     Nanos pause = kMillisecond;
     // All ranks ask for all others: in a large group each asks less often.
-    const Nanos longest_pause =
-        std::max(20 * kMillisecond, options_.world_size * kMillisecond / 4);
+    const Nanos longest_pause = std::max(20 * kMillisecond, options_.world_size * kMillisecond / 4);
     Nanos next_look = 0;
     while (!Formed()) {
       if (MonotonicNow() >= deadline_) return Missing();

@@ -26,8 +26,8 @@ class Rendezvous {
   virtual ~Rendezvous() = default;
   // Leaves `bytes` (up to 4 KiB) as those of `rank`, in place of earlier ones.
   virtual absl::Status Publish(int rank, absl::string_view bytes, Nanos deadline) = 0;
-  // What each of `ranks` published last, in their order; nullopt: nothing (yet, or it was withdrawn).
-  // One question for all, as each may be a round trip.
+  // What each of `ranks` published last, in their order; nullopt: nothing (yet, or it was
+  // withdrawn). One question for all, as each may be a round trip.
   using Found = std::vector<std::optional<std::string>>;
   virtual absl::StatusOr<Found> Look(std::span<const int> ranks, Nanos deadline) = 0;
   // Takes back what `rank` published, if it is still `bytes`.

@@ -271,8 +271,7 @@ class ShmGroup::Formation {
       return stale("segment");
     }
     member.mapping = std::make_shared<Mapping>(std::move(mapping));
-    member.in_children =
-        ChildMapping::Nothing(member.mapping->data(), member.mapping->size());
+    member.in_children = ChildMapping::Nothing(member.mapping->data(), member.mapping->size());
     group_->bases_[rank] = member.mapping->data();
     group_->members_[rank] = std::move(member);
     return absl::OkStatus();

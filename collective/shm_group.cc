@@ -55,9 +55,9 @@ absl::Status ShmGroup::Reserve(size_t offset, size_t bytes) const {
     if (status.ok()) status = mapping.Populate(at, step);
     if (absl::IsUnimplemented(status)) status = AllocateFile(own_memory_->fd.get(), at, step);
     if (!status.ok()) {
-      return absl::ResourceExhaustedError(
-          absl::StrCat("no memory for ", bytes, " bytes that rank ", rank(), " of the group '",
-                       options_.name, "' shares: ", status.message()));
+      return absl::ResourceExhaustedError(absl::StrCat("no memory for ", bytes, " bytes that rank ",
+                                                       rank(), " of the group '", options_.name,
+                                                       "' shares: ", status.message()));
     }
     at += step;
   }

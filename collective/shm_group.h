@@ -62,8 +62,9 @@ class ShmGroup {
   }
   std::byte* arena(int rank) const { return base(rank) + arena_offset_; }
   size_t arena_bytes() const { return options_.arena_bytes; }
-  // Makes the pages of [offset, offset + bytes) of this rank's memory exist, so that a lack of memory
-  // is an error here and no kill by the kernel where they are first used. kResourceExhausted.
+  // Makes the pages of [offset, offset + bytes) of this rank's memory exist, so that a lack of
+  // memory is an error here and no kill by the kernel where they are first used.
+  // kResourceExhausted.
   absl::Status Reserve(size_t offset, size_t bytes) const;
   // Where `address` lies in this rank's arena; kPrivate: not, or not all of `bytes`.
   uint64_t OffsetOf(const void* address, size_t bytes) const;

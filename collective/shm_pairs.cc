@@ -43,9 +43,9 @@ absl::Status ShmSender::Run(const Operation& operation, bool interruptible) {
   if (record_.input != kPrivate) return finished(message);
   const std::byte* const from = static_cast<const std::byte*>(operation.input);
   if (!reserved_ && bytes > 0) {
-    SHEAF_RETURN_IF_ERROR(group_.Reserve(
-        kPairOffset + static_cast<size_t>(receiver_) * kPairSlots * kPairSlotBytes,
-        kPairSlots * kPairSlotBytes));
+    SHEAF_RETURN_IF_ERROR(
+        group_.Reserve(kPairOffset + static_cast<size_t>(receiver_) * kPairSlots * kPairSlotBytes,
+                       kPairSlots * kPairSlotBytes));
     reserved_ = true;
   }
   for (size_t done = 0; done < bytes; done += kPairSlotBytes) {

@@ -60,11 +60,10 @@ ActorPlacement::Choice ActorPlacement::Choose(const proto::LeaseSpec& lease, Nod
       if (spec.strategy.kind == StrategyKind::kSpread) last_spread_ = placement.node;
       return {.node = placement.node};
     case Placement::Kind::kWait: {
-      const NodeNumber node =
-          placement.node != 0 ? placement.node : NextThatCouldHold(spec, avoid);
+      const NodeNumber node = placement.node != 0 ? placement.node : NextThatCouldHold(spec, avoid);
       if (node != 0) return {.node = node};
-      return {.words = absl::StrCat("a node for ", spec.resources.ToString(),
-                                    " that takes new work")};
+      return {.words =
+                  absl::StrCat("a node for ", spec.resources.ToString(), " that takes new work")};
     }
     case Placement::Kind::kInfeasible:
       return {.words = InfeasibleWords(spec, view_)};
@@ -92,7 +91,8 @@ ActorPlacement::Choice ActorPlacement::ChooseInGroup(const LeaseSpec& spec, Node
   } else if (const std::vector<NodeNumber>* place = groups_.FindPlace(group)) {
     nodes = *place;
   } else if (nodes_.IsMember(group.maker().node)) {
-    // It placed the group and says where, also if it takes no work, as the node of a driver outside.
+    // It placed the group and says where, also if it takes no work, as the node of a driver
+    // outside.
     return {.node = group.maker().node};
   } else {
     return {.never = true, .words = absl::StrCat(name, " was removed")};

@@ -89,7 +89,8 @@ class PlacementWorld : public GcsWorld {
     node->set_version(GcsOptions().version);
     (*node->mutable_total()->mutable_amounts())["CPU"] = 2 * kCpu;
     (*node->mutable_labels())["zone"] = zone;
-    nodes.push_back(Ask({0, static_cast<uint32_t>(1000 + nodes.size())}, request).node_registered().node());
+    nodes.push_back(
+        Ask({0, static_cast<uint32_t>(1000 + nodes.size())}, request).node_registered().node());
     return nodes.back();
   }
 
@@ -259,7 +260,8 @@ SCENARIO("an actor in a placement group goes to its bundle") {
   }
 }
 
-SCENARIO("a job that is over makes no detached actors, as its code is gone; one that left some does") {
+SCENARIO(
+    "a job that is over makes no detached actors, as its code is gone; one that left some does") {
   PlacementWorld world(2);
   const bool left_some = GENERATE(false, true);
   proto::LeaseSpec elsewhere = PlacementWorld::Lease(1);

@@ -120,7 +120,8 @@ void ActorService::Register(CallPtr call, const proto::RegisterActor& request) {
     if (detached && at != registering_.end()) registering_.erase(at);
   };
   context_.pipeline.Run(
-      std::move(call), std::move(latches), [this, id = *id, request, registered]() -> Outcome {
+      std::move(call), std::move(latches),
+      [this, id = *id, request, registered]() -> Outcome {
         Outcome outcome;
         if (const ActorEntry* known = table_.Find(id)) {
           *outcome.reply.mutable_actor() = known->info();
@@ -598,8 +599,8 @@ void ActorService::Order(const ActorId& id, ActorEntry& entry) {
 }
 
 bool ActorService::FindNode(const ActorId& id, ActorEntry& entry) {
-  const ActorPlacement::Choice choice = placement_.Choose(entry.record.lease(), id.maker().node,
-                                                          std::exchange(entry.avoid, 0));
+  const ActorPlacement::Choice choice =
+      placement_.Choose(entry.record.lease(), id.maker().node, std::exchange(entry.avoid, 0));
   if (choice.node != 0) {
     entry.asked = choice.node;
     placement_.OnOrdered(id, entry.record.lease(), choice.node);

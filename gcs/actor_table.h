@@ -75,7 +75,7 @@ class ActorTable {
   std::map<std::pair<std::string, std::string>, ActorId> by_name_;  // Living ones.
   std::map<JobNumber, size_t> detached_of_job_;                     // Living ones.
   std::set<ActorId> starting_;
-  std::deque<ActorId> dead_;                                        // In the order of their deaths.
+  std::deque<ActorId> dead_;  // In the order of their deaths.
   std::map<ActorId, proto::ActorRow> rows_;
   std::deque<ActorId> dead_rows_;
 };

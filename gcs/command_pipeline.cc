@@ -101,18 +101,17 @@ void CommandPipeline::Start(const CommandPtr& command) {
     if (const auto client = clients_.find(call->client); client != clients_.end())
       client->second.on_disk = true;
   }
-  Commit(
-      std::move(outcome->writes), outcome->vital,
-      [this, command, outcome](const absl::Status& status) {
-        if (status.ok()) {
-          Finish(command, outcome);
-          return;
-        }
-        outcome->apply = nullptr;
-        outcome->reply = ErrorReply(ErrorKind::kGcsStorageFull, std::string(status.message()));
-        Finish(command, outcome);
-        if (command->on_full) command->on_full();
-      });
+  Commit(std::move(outcome->writes), outcome->vital,
+         [this, command, outcome](const absl::Status& status) {
+           if (status.ok()) {
+             Finish(command, outcome);
+             return;
+           }
+           outcome->apply = nullptr;
+           outcome->reply = ErrorReply(ErrorKind::kGcsStorageFull, std::string(status.message()));
+           Finish(command, outcome);
+           if (command->on_full) command->on_full();
+         });
 }
 
 void CommandPipeline::Finish(const CommandPtr& command, const std::shared_ptr<Outcome>& outcome) {
@@ -205,6 +204,14 @@ void CommandPipeline::ForgetNode(NodeNumber node) {
     ForgetRows(client->first, client->second);
     client = clients_.erase(client);
   }
+}
+
+std::set<ProcessId> CommandPipeline::ClientsOn(NodeNumber node) const {
+  std::set<ProcessId> clients;
+  for (auto at = clients_.lower_bound({node, 0}); at != clients_.end() && at->first.node == node;
+       ++at)
+    clients.insert(at->first);
+  return clients;
 }
 
 void CommandPipeline::Tick() {

@@ -8,6 +8,7 @@
 #include <deque>
 #include <functional>
 #include <map>
+#include <set>
 #include <memory>
 #include <string>
 #include <string_view>
@@ -69,6 +70,7 @@ class CommandPipeline {
   // The process, or all processes of the node, will not ask again.
   void ForgetClient(ProcessId client);
   void ForgetNode(NodeNumber node);
+  std::set<ProcessId> ClientsOn(NodeNumber node) const;
   // Deletes forgotten answers from disk, when they are many; else the next command does it in
   // passing.
   void Tick();

@@ -11,7 +11,8 @@ namespace sheaf {
 
 // Heartbeats and their answers (which hold the leases of actors), and what raylets themselves
 // follow: nodes and jobs, their ends above all. These are in order among themselves, which is all
-// that their receivers need; whatever an order matters to otherwise goes behind what was said before.
+// that their receivers need; whatever an order matters to otherwise goes behind what was said
+// before.
 bool GoesAhead(FrameKind kind, std::string_view body);
 
 // A request that its sender says again until it is answered, or a heartbeat. It would only pile up

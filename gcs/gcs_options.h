@@ -19,7 +19,7 @@ struct GcsOptions {
   // milliseconds, a database that was brought back from a backup has a later term than those that
   // the cluster has seen since.
   uint64_t least_term = 0;
-  std::string address = {};       // Of the node that hosts the GCS; empty: a cluster of one.
+  std::string address = {};  // Of the node that hosts the GCS; empty: a cluster of one.
   Nanos heartbeat_period = 250 * kMillisecond;
   Nanos suspect_after = kSecond;
   Nanos dead_after = 5 * kSecond;

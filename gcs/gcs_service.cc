@@ -341,8 +341,10 @@ void GcsService::OnNodeReport(const CallPtr& call, const proto::NodeReport& repo
   for (const uint64_t packed : report.processes()) living.insert(ProcessId::Unpack(packed));
   std::set<ProcessId> remembered = actors_.CreatorsOn(node);
   remembered.merge(groups_.MakersOn(node));
+  remembered.merge(publisher_.ClientsOn(node));
+  remembered.merge(pipeline_.ClientsOn(node));
   for (const ProcessId process : remembered) {
-    if (!living.contains(process)) OnProcessGone(process, {});
+    if (!process.is_raylet() && !living.contains(process)) OnProcessGone(process, {});
   }
   jobs_.EndWhere([&](ProcessId driver) { return driver.node == node && !living.contains(driver); });
   unreported_.erase(node);
@@ -386,8 +388,7 @@ void GcsService::OnJobEnded(JobNumber job) {
 // A detached actor outlives its job and may restart: it needs the code.
 bool GcsService::NeedsKeys(JobNumber job) const {
   const proto::JobInfo* info = jobs_.table().Find(job);
-  return (info != nullptr && info->state() == proto::JobInfo::RUNNING) ||
-         actors_.KeepsJob(job);
+  return (info != nullptr && info->state() == proto::JobInfo::RUNNING) || actors_.KeepsJob(job);
 }
 
 void GcsService::ReleaseKeys(JobNumber job) {

@@ -134,6 +134,21 @@ SCENARIO("a GCS without members on its disk serves at once") {
   CHECK_FALSE(world.service().recovering());
 }
 
+SCENARIO("who ended while no GCS listened is forgotten with the report of its node") {
+  GcsWorld world;
+  const NodeNumber node = world.AddNode();
+  const NodeNumber other = world.AddNode();
+  for (const ProcessId client :
+       {ProcessId{node, 1}, ProcessId{node, 2}, ProcessId{other, 1}, RayletOf(node)}) {
+    world.Ask(client, SubscribeTo(proto::Subscribe::KEY_VALUES, 1));
+  }
+  CHECK(world.service().Stats().subscriptions == 4);
+  proto::NodeReport report;
+  report.add_processes(ProcessId{node, 2}.packed());
+  world.ReportNode(node, report);
+  CHECK(world.service().Stats().subscriptions == 3);
+}
+
 SCENARIO("after a restart keys are served at once, questions about nodes wait for their reports") {
   GcsWorld world;
   const NodeNumber a = world.AddNode();

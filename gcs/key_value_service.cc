@@ -25,9 +25,7 @@ proto::GcsReply Invalid(absl::string_view message) {
 std::string KeyLatch(const std::string& row) { return "kv/" + row; }
 
 // The row on disk that says that `job` owns `row`.
-std::string OwnerRow(JobNumber job, std::string_view row) {
-  return RowKey(job) + std::string(row);
-}
+std::string OwnerRow(JobNumber job, std::string_view row) { return RowKey(job) + std::string(row); }
 
 std::string IsOver(JobNumber job) {
   return absl::StrCat("job ", job, " is over, or none: it can own no keys");
@@ -106,28 +104,27 @@ void KeyValueService::Own(CallPtr call, const proto::KvOwn& request) {
     latches.push_back(KeyLatch(*row));
     rows.push_back(*std::move(row));
   }
-  context_.pipeline.Run(
-      std::move(call), std::move(latches),
-      [this, rows = std::move(rows), owner = request.owner()]() -> Outcome {
-        if (!may_own_(owner)) return {{}, nullptr, Invalid(IsOver(owner))};
-        Outcome outcome;
-        uint64_t there = 0;
-        std::vector<std::string> added;
-        for (const std::string& row : rows) {
-          if (table_.Find(row) == nullptr) continue;
-          ++there;
-          const std::set<JobNumber>& owners = table_.OwnersOf(row);
-          if (!owners.empty() && !owners.contains(owner)) added.push_back(row);
-        }
-        outcome.reply.mutable_kv_count()->set_count(there);
-        if (there != rows.size()) return outcome;
-        for (const std::string& row : added)
-          outcome.writes.push_back({Table::kKeyOwners, OwnerRow(owner, row), ""});
-        outcome.apply = [this, owner, added = std::move(added)] {
-          for (const std::string& row : added) table_.AddOwner(row, owner);
-        };
-        return outcome;
-      });
+  context_.pipeline.Run(std::move(call), std::move(latches),
+                        [this, rows = std::move(rows), owner = request.owner()]() -> Outcome {
+                          if (!may_own_(owner)) return {{}, nullptr, Invalid(IsOver(owner))};
+                          Outcome outcome;
+                          uint64_t there = 0;
+                          std::vector<std::string> added;
+                          for (const std::string& row : rows) {
+                            if (table_.Find(row) == nullptr) continue;
+                            ++there;
+                            const std::set<JobNumber>& owners = table_.OwnersOf(row);
+                            if (!owners.empty() && !owners.contains(owner)) added.push_back(row);
+                          }
+                          outcome.reply.mutable_kv_count()->set_count(there);
+                          if (there != rows.size()) return outcome;
+                          for (const std::string& row : added)
+                            outcome.writes.push_back({Table::kKeyOwners, OwnerRow(owner, row), ""});
+                          outcome.apply = [this, owner, added = std::move(added)] {
+                            for (const std::string& row : added) table_.AddOwner(row, owner);
+                          };
+                          return outcome;
+                        });
 }
 
 void KeyValueService::Release(JobNumber job) {

@@ -1,7 +1,7 @@
 // Copyright The Sheaf Authors. SPDX-License-Identifier: Apache-2.0
-// Keys and values, by name space, and the jobs that own them; those of users have no owner. Pure: what
-// a command would write is computed first (key_value_service.cc runs it through the pipeline), and
-// applied once it is durable.
+// Keys and values, by name space, and the jobs that own them; those of users have no owner. Pure:
+// what a command would write is computed first (key_value_service.cc runs it through the pipeline),
+// and applied once it is durable.
 #pragma once
 
 #include <cstdint>

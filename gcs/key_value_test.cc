@@ -116,7 +116,8 @@ SCENARIO("a full store says what fills it and what to do") {
   world.Ask({node, 1}, KvPut("k", std::string(60, 'v')));
   const proto::GcsReply full = world.Ask({node, 1}, KvPut("l", std::string(90, 'v')));
   CHECK(Is(full, ErrorKind::kInvalidArgument));
-  for (const char* words : {"131 of 200 bytes", "64 are functions, packages", "97 more", "sheaf kv list"})
+  for (const char* words :
+       {"131 of 200 bytes", "64 are functions, packages", "97 more", "sheaf kv list"})
     CHECK_THAT(full.message(), Catch::Contains(words));
   // What takes the place of another value needs only the difference.
   CHECK(Is(world.Ask({node, 1}, KvPut("k", std::string(120, 'v'))), ErrorKind::kNone));
@@ -151,7 +152,9 @@ struct OwnersWorld : GcsWorld {
     for (const JobNumber job : jobs) report.add_processes(ProcessId{node, job}.packed());
     ReportNode(node, report);
   }
-  bool Has(const std::string& key) { return Ask({node, 1}, KvGet(key)).kv_values().entries_size() == 1; }
+  bool Has(const std::string& key) {
+    return Ask({node, 1}, KvGet(key)).kv_values().entries_size() == 1;
+  }
   size_t OwnerRows() {
     size_t rows = 0;
     for (const auto& [key, value] : disk()) rows += key.first == Table::kKeyOwners;

@@ -45,8 +45,8 @@ class MemoryStorage final : public Storage {
     }
   }
 
-  bool hold = false;  // Batches wait for ReleaseOne.
-  bool full = false;  // Batches fail, but for vital ones.
+  bool hold = false;        // Batches wait for ReleaseOne.
+  bool full = false;        // Batches fail, but for vital ones.
   bool no_reserve = false;  // They too.
   int commits = 0;
 

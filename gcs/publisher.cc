@@ -48,6 +48,13 @@ void Publisher::ForgetNode(NodeNumber node) {
   while (at != subscriptions_.end() && at->first.first.node == node) at = Remove(at);
 }
 
+std::set<ProcessId> Publisher::ClientsOn(NodeNumber node) const {
+  std::set<ProcessId> clients;
+  for (auto at = counts_.lower_bound({node, 0}); at != counts_.end() && at->first.node == node; ++at)
+    clients.insert(at->first);
+  return clients;
+}
+
 Publisher::Subscriptions::iterator Publisher::Remove(Subscriptions::iterator at) {
   Wanted& wanted = wanted_[at->second.channel];
   const auto entry = wanted.find({at->second.name_space, at->second.key});

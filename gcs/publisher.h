@@ -31,6 +31,7 @@ class Publisher {
   void Unsubscribe(ProcessId client, uint64_t subscription);
   void ForgetClient(ProcessId client);
   void ForgetNode(NodeNumber node);
+  std::set<ProcessId> ClientsOn(NodeNumber node) const;
 
   // Tells all that subscribed to the channel as a whole or to `key` (KEY_VALUES: to a prefix of it
   // in `name_space`).

@@ -39,8 +39,8 @@ class UnheardPairs {
   void Remove(NodeNumber node);
   // Which node has to go now, if any: of those in a pair whose time is over the one in most pairs,
   // of equals the one of least worth, of equals the one with the highest number. `worth` below 0:
-  // it goes for no pair. The caller ends it and calls Remove. Costs no look at the other pairs: half a
-  // cluster that does not hear the other half makes a quarter of a million.
+  // it goes for no pair. The caller ends it and calls Remove. Costs no look at the other pairs:
+  // half a cluster that does not hear the other half makes a quarter of a million.
   std::optional<Verdict> Next(Nanos now, const WorthOf& worth);
 
  private:
@@ -56,7 +56,8 @@ class UnheardPairs {
   std::map<Pair, Times> pairs_;
   std::list<Pair> by_last_;  // Those that were reported longest ago come first.
   std::set<Pair> ripe_;      // Have been reported for options_.gather.
-  std::map<NodeNumber, std::set<NodeNumber>> unheard_;  // With whom a node is in a pair; none is empty.
+  std::map<NodeNumber, std::set<NodeNumber>>
+      unheard_;  // With whom a node is in a pair; none is empty.
 };
 
 }  // namespace sheaf

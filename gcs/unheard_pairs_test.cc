@@ -84,7 +84,8 @@ SCENARIO("a node has no quarrel with itself, and the host of the GCS is never to
   CHECK(world.verdicts.empty());
 }
 
-SCENARIO("half of a large cluster that does not hear the other half is judged in one pass over it") {
+SCENARIO(
+    "half of a large cluster that does not hear the other half is judged in one pass over it") {
   UnheardPairs pairs{{}};
   constexpr NodeNumber kHalf = 200;
   // CPU time of this process: what else runs here does not count.

@@ -211,8 +211,9 @@ absl::StatusOr<std::unique_ptr<HttpEndpoint>> HttpEndpoint::Start(
   const absl::StatusOr<bool> loopback = IsLoopback(options.address);
   if (!loopback.ok()) return loopback.status();
   if (!*loopback && options.token.empty()) {
-    return absl::InvalidArgumentError(absl::StrCat("serving metrics on ", options.address,
-                                                   ", beyond this machine, needs a token (--metrics-token-file)"));
+    return absl::InvalidArgumentError(
+        absl::StrCat("serving metrics on ", options.address,
+                     ", beyond this machine, needs a token (--metrics-token-file)"));
   }
   auto endpoint = std::make_unique<CivetEndpoint>(options, source);
   if (absl::Status listening = endpoint->Listen(options.port); !listening.ok()) return listening;

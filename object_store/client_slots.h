@@ -63,10 +63,10 @@ class ClientSlots {
   static constexpr uint64_t kAllFree = ~uint64_t{0};
   static_assert(kSlotsPerPage == 64);
   struct Page {
-    uint64_t free = kAllFree;   // A bit for each slot that is kFree and not reserved.
+    uint64_t free = kAllFree;  // A bit for each slot that is kFree and not reserved.
     Slot* slots = nullptr;
     uint32_t number = 0;
-    uint32_t position = 0;      // In that of the two lists below which names it.
+    uint32_t position = 0;         // In that of the two lists below which names it.
     std::shared_ptr<Mapping> run;  // Where it is mapped; unmapped with the last of its pages.
     Own own[kSlotsPerPage];
   };

@@ -140,8 +140,7 @@ struct LocatedObject {
   uint32_t flags = 0;
 };
 static_assert(sizeof(ExtentRequest) == 32 && sizeof(SlotRequest) == 24 && sizeof(SlotPages) == 8 &&
-              sizeof(ExtentGrant) == 32 &&
-              sizeof(ObjectName) == 32 && sizeof(FetchWanted) == 40 &&
+              sizeof(ExtentGrant) == 32 && sizeof(ObjectName) == 32 && sizeof(FetchWanted) == 40 &&
               sizeof(LocatedObject) == 40 && sizeof(StoreRefusal) == 40);
 
 // The items of a body; what is left over at its end (a malformed frame) is not looked at.

@@ -84,9 +84,8 @@ SCENARIO("who fills the table of objects and frees them keeps nobody from puttin
     THEN("it goes on") { CHECK(node.store(other).Create(spec).ok()); }
   }
   WHEN("it waits, and its fellow dies") {
-    REQUIRE(absl::IsUnavailable(node.store(other)
-                                    .Create({.id = IdOf(other, 1), .size_bytes = 5})
-                                    .status()));
+    REQUIRE(absl::IsUnavailable(
+        node.store(other).Create({.id = IdOf(other, 1), .size_bytes = 5}).status()));
     node.Settle();
     node.Kill(other);
     THEN("nothing waits any more") { CHECK(node.owner->Stats().waiting_requests == 0); }

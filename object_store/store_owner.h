@@ -320,8 +320,9 @@ class StoreOwner {
   bool new_frees_ = false;
   Nanos next_rescan_ = 0;
   absl::btree_map<ObjectId, std::shared_ptr<Receiving>> receiving_;
-  Extent* shelf_ = nullptr;  // Where small copies and restored objects lie side by side; counts one object more.
-  uint64_t shelf_used_ = 0;  // Of its bytes.
+  Extent* shelf_ =
+      nullptr;  // Where small copies and restored objects lie side by side; counts one object more.
+  uint64_t shelf_used_ = 0;                          // Of its bytes.
   absl::btree_map<uint64_t, uint32_t> spill_files_;  // Objects with a copy in each.
   uint64_t next_spill_file_ = 1;
   uint32_t scan_ = 0;               // Number of the last scan of all hazard lists.

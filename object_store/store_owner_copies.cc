@@ -191,8 +191,8 @@ void StoreOwner::LeaveShelf() {
 }
 
 void StoreOwner::ReceiveInto(const std::shared_ptr<Receiving>& arrival, ExtentRange range) {
-  std::tie(arrival->extent, arrival->range) = TakeFrom(range, FootprintOf(arrival->arrival),
-                                                       IsSmall(FootprintOf(arrival->arrival)));
+  std::tie(arrival->extent, arrival->range) =
+      TakeFrom(range, FootprintOf(arrival->arrival), IsSmall(FootprintOf(arrival->arrival)));
   Announce(arrival, std::span(reinterpret_cast<char*>(world_.arena.data()) + arrival->range.offset,
                               arrival->arrival.bytes()));
 }

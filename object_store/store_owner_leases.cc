@@ -251,7 +251,7 @@ void StoreOwner::Grant(const Waiting& waiting, ExtentRange range) {
   }
   if (waiting.receive != nullptr) return ReceiveInto(waiting.receive, range);
   const uint32_t slot = waiting.request.slot;
-  if (slot != kNoSlot && (table_.DedicatedTo(slot) != nullptr ||  // Asked for twice at once,
+  if (slot != kNoSlot && (table_.DedicatedTo(slot) != nullptr ||        // Asked for twice at once,
                           table_.LesseeOf(slot) != waiting.process)) {  // or returned meanwhile.
     allocator_.Free(range, /*populated=*/true);
     return RefuseRequest(waiting.process, waiting.request.request, StoreRefusalReason::kInvalid);

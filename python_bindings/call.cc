@@ -53,10 +53,10 @@ bool ReturnOne(Execution& execution, size_t index, PyObject* result) {
   }
   const absl::Status stored = Store(execution, index, value);
   if (!stored.ok()) {
-    FailPlainly(execution,
-                absl::IsInvalidArgument(stored) ? ErrorKind::kInvalidArgument
-                                                : ErrorKind::kObjectStoreFull,
-                std::string(stored.message()));
+    FailPlainly(
+        execution,
+        absl::IsInvalidArgument(stored) ? ErrorKind::kInvalidArgument : ErrorKind::kObjectStoreFull,
+        std::string(stored.message()));
   }
   return stored.ok();
 }
@@ -275,9 +275,9 @@ void FailWithException(Execution& execution) {
                                 &payload_size, &retriable) == 0) {
     PyErr_Clear();
     const ErrorKind known = execution.cancelled() ? ErrorKind::kTaskCancelled : ErrorKind::kSystem;
-    return FailPlainly(execution, known,
-                       std::string(execution.name())
-                           .append(" failed with an exception that cannot be described"));
+    return FailPlainly(
+        execution, known,
+        std::string(execution.name()).append(" failed with an exception that cannot be described"));
   }
   execution.Fail({static_cast<ErrorKind>(kind), std::string(words, static_cast<size_t>(words_size)),
                   std::string(payload, static_cast<size_t>(payload_size))},
@@ -303,13 +303,13 @@ PyObject* DescribeExecution(const Execution* execution) {
   if (execution == nullptr) return PyDict_New();
   const std::string task = execution->task().ToHex();
   const std::string actor = execution->actor().is_nil() ? "" : execution->actor().ToHex();
-  return Py_BuildValue(
-      "{ss#ss#ss#ss#sI}", "task", task.data(), static_cast<Py_ssize_t>(task.size()), "actor",
-      actor.data(), static_cast<Py_ssize_t>(actor.size()), "name", execution->name().data(),
-      static_cast<Py_ssize_t>(execution->name().size()), "function",
-      execution->spec().function().data(),
-      static_cast<Py_ssize_t>(execution->spec().function().size()), "attempt",
-      execution->attempt());
+  return Py_BuildValue("{ss#ss#ss#ss#sI}", "task", task.data(),
+                       static_cast<Py_ssize_t>(task.size()), "actor", actor.data(),
+                       static_cast<Py_ssize_t>(actor.size()), "name", execution->name().data(),
+                       static_cast<Py_ssize_t>(execution->name().size()), "function",
+                       execution->spec().function().data(),
+                       static_cast<Py_ssize_t>(execution->spec().function().size()), "attempt",
+                       execution->attempt());
 }
 
 }  // namespace sheaf::python

@@ -83,7 +83,8 @@ absl::StatusOr<ObjectHandle> SubmitOne(Runtime& runtime, const TemplateHandle& s
                : runtime.SubmitOne(spec, std::move(list));
 }
 absl::StatusOr<std::vector<ObjectHandle>> SubmitAny(Runtime& runtime, const TemplateHandle& spec,
-                                                    const ObjectHandle& actor, ArgumentList&& list) {
+                                                    const ObjectHandle& actor,
+                                                    ArgumentList&& list) {
   return actor ? runtime.SubmitToActor(actor, spec, std::move(list))
                : runtime.Submit(spec, std::move(list));
 }
@@ -170,7 +171,8 @@ PyObject* Remote(PyObject* self, PyObject* const* args, Py_ssize_t count, PyObje
   return Submit(self, *runtime, std::move(list));
 }
 
-// _bind(template | None, actor | None, returns, streaming, least, most, carrier | None, plain, inherits)
+// _bind(template | None, actor | None, returns, streaming, least, most, carrier | None, plain,
+// inherits)
 PyObject* Bind(PyObject* self, PyObject* args) {
   PyObject* made = nullptr;
   PyObject* actor = nullptr;

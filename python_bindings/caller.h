@@ -12,12 +12,12 @@ namespace sheaf::python {
 
 struct CallerObject {
   PyObject_HEAD TemplateHandle call_template;
-  uint64_t generation;   // Of *counts when the template was made; 0: none yet.
+  uint64_t generation;     // Of *counts when the template was made; 0: none yet.
   const uint64_t* counts;  // What the template depends on (process.h).
-  ObjectHandle actor;    // Empty for functions.
-  ObjectHandle carrier;  // Of functions that hold references: the first argument, whose value is
-                         // the function.
-  Py_ssize_t least;      // Positional arguments, between these two without a look at the signature.
+  ObjectHandle actor;      // Empty for functions.
+  ObjectHandle carrier;    // Of functions that hold references: the first argument, whose value is
+                           // the function.
+  Py_ssize_t least;  // Positional arguments, between these two without a look at the signature.
   Py_ssize_t most;
   int returns;
   bool streaming;

@@ -324,11 +324,12 @@ void BindCluster(nb::module_& module) {
   module.def("wait_group", &WaitGroup);
   module.def("get_actor", &GetActor);
   module.def("own_actor", &OwnActor, "In an actor: the reference that a handle of it holds.");
-  module.def("key_put", &KeyPut, nb::arg(), nb::arg(), nb::arg(), nb::arg(),
-             nb::arg("of_job") = false,
-             "of_job: it goes with the last of the jobs that put or own it, and their detached actors.");
-  module.def("key_own", &KeyOwn,
-             "Lets this job own keys beside those that do; False: one is missing, nothing changed.");
+  module.def(
+      "key_put", &KeyPut, nb::arg(), nb::arg(), nb::arg(), nb::arg(), nb::arg("of_job") = false,
+      "of_job: it goes with the last of the jobs that put or own it, and their detached actors.");
+  module.def(
+      "key_own", &KeyOwn,
+      "Lets this job own keys beside those that do; False: one is missing, nothing changed.");
   module.def("key_get", &KeyGet);
   module.def("key_delete", &KeyDelete);
   module.def("key_list", &KeyList);

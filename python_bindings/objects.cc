@@ -157,8 +157,8 @@ class SeenObjects {
   std::vector<const ObjectEntry*> slots_;
 };
 
-// wait_ready(list, num_returns, timeout, fetch_local): (ready, not ready). NotImplemented: not all items are
-// references.
+// wait_ready(list, num_returns, timeout, fetch_local): (ready, not ready). NotImplemented: not all
+// items are references.
 PyObject* Wait(PyObject*, PyObject* const* args, Py_ssize_t count) {
   Runtime* const runtime = RequireRuntime();
   if (runtime == nullptr) return nullptr;
@@ -220,8 +220,8 @@ PyObject* IsReady(PyObject*, PyObject* reference) {
   return IsCurrent(reference) ? PyBool_FromLong(runtime->IsReady(HandleOf(reference))) : nullptr;
 }
 
-// on_ready(reference, callback): calls it once, when the value is here, on a thread for callbacks, or
-// at once if it is. An exception of it is printed.
+// on_ready(reference, callback): calls it once, when the value is here, on a thread for callbacks,
+// or at once if it is. An exception of it is printed.
 PyObject* OnReady(PyObject*, PyObject* const* args, Py_ssize_t count) {
   Runtime* const runtime = RequireRuntime();
   if (runtime == nullptr) return nullptr;

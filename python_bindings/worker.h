@@ -23,9 +23,9 @@ class PythonHandler final : public TaskHandler {
 
   // Of an actor with async methods, on its event loop's thread, with the GIL: the calls that shall
   // start now, a list of (execution, task id, function, actor, arguments, names of keywords or
-  // None, streaming, concurrency group). While there are none it waits, for `timeout` in seconds (None: for ever) or
-  // until the loop has something else to do. None: the node has ended. nullptr: an exception is
-  // set.
+  // None, streaming, concurrency group). While there are none it waits, for `timeout` in seconds
+  // (None: for ever) or until the loop has something else to do. None: the node has ended. nullptr:
+  // an exception is set.
   PyObject* TakeCalls(PyObject* timeout);
 
  private:

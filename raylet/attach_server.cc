@@ -177,8 +177,8 @@ void AttachServer::KeepSocket() {
   if (listener_->IsAtItsPath()) return;
   absl::StatusOr<UnixListener> again = UnixListener::Listen(options_.socket_path);
   const absl::Status made = again.ok() ? ListenWith(*std::move(again)) : again.status();
-  Log(LogLevel::kError, "the socket ", options_.socket_path, " was removed; making it anew: ",
-      made.ToString());
+  Log(LogLevel::kError, "the socket ", options_.socket_path,
+      " was removed; making it anew: ", made.ToString());
 }
 
 void AttachServer::AcceptSome() {
@@ -477,12 +477,11 @@ void AttachServer::Remove(ProcessId process) {
   attached_.erase(found);
 }
 
-std::pair<LeaseNumber, uint64_t> AttachServer::Started(ProcessId process) {
+std::pair<LeaseNumber, uint64_t> AttachServer::Started(ProcessId process, ProcessId caller) {
   const auto found = attached_.find(process);
   if (found == attached_.end() || found->second.info.segment == nullptr) return {0, 0};
   const auto* page = reinterpret_cast<const ProcessPage*>(found->second.info.segment->data());
-  return {page->started_lease.load(std::memory_order_acquire),
-          page->started_push.load(std::memory_order_acquire)};
+  return {page->started_lease.load(std::memory_order_acquire), page->StartedOf(caller)};
 }
 
 std::vector<ProcessId> AttachServer::PeersOf(ProcessId process) {

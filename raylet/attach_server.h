@@ -73,7 +73,7 @@ class AttachServer final : public Switchboard {
   // Switchboard.
   absl::Status Connect(ProcessId a, ProcessId b) override;
   void Remove(ProcessId process) override;
-  std::pair<LeaseNumber, uint64_t> Started(ProcessId process) override;
+  std::pair<LeaseNumber, uint64_t> Started(ProcessId process, ProcessId caller) override;
   std::string RunningOf(ProcessId process) override;
   std::vector<ProcessId> PeersOf(ProcessId process) override;
 

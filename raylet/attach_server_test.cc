@@ -209,7 +209,7 @@ SCENARIO("a driver attaches, speaks over its rings, and leaves") {
       page->started_push = 9;
       strcpy(page->running, "f\xff");
       node.OnLoop([&] {
-        CHECK(node.server->Started({7, 1}) == std::pair<LeaseNumber, uint64_t>{5, 9});
+        CHECK(node.server->Started({7, 1}, {7, 9}) == std::pair<LeaseNumber, uint64_t>{5, 9});
         CHECK(node.server->RunningOf({7, 1}) == "f?");
       });
     }

@@ -25,7 +25,9 @@ class FakeSwitchboard final : public Switchboard {
     for (const ProcessId peer : joined[process]) joined[peer].erase(process);
     joined.erase(process);
   }
-  std::pair<LeaseNumber, uint64_t> Started(ProcessId process) override { return started[process]; }
+  std::pair<LeaseNumber, uint64_t> Started(ProcessId process, ProcessId caller) override {
+    return started[{process, caller}];
+  }
   std::vector<ProcessId> PeersOf(ProcessId process) override {
     const auto it = joined.find(process);
     if (it == joined.end()) return {};
@@ -34,7 +36,8 @@ class FakeSwitchboard final : public Switchboard {
   bool AreJoined(ProcessId a, ProcessId b) { return joined[a].contains(b); }
 
   std::map<ProcessId, std::set<ProcessId>> joined;
-  std::map<ProcessId, std::pair<LeaseNumber, uint64_t>> started;
+  // Of a process and a caller.
+  std::map<std::pair<ProcessId, ProcessId>, std::pair<LeaseNumber, uint64_t>> started;
   std::vector<ProcessId> removed;
   absl::Status error;  // What Connect returns from now on, if not OK.
 };

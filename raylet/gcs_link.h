@@ -3,10 +3,10 @@
 // that neither a lost frame nor a restart of the GCS loses one. Pure; one thread; Clock and
 // Transport outlive it.
 //
-// While the link to the GCS is known to be down nothing is sent, as it would pile up there: when the
-// link is back, or the GCS begins another term, all that is not answered goes out once. Else a
-// command is repeated ever more rarely: what the GCS has not answered on a living link it is at work
-// on, or has dropped when it was too busy.
+// While the link to the GCS is known to be down nothing is sent, as it would pile up there: when
+// the link is back, or the GCS begins another term, all that is not answered goes out once. Else a
+// command is repeated ever more rarely: what the GCS has not answered on a living link it is at
+// work on, or has dropped when it was too busy.
 #pragma once
 
 #include <cstdint>

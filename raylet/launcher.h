@@ -56,8 +56,9 @@ class Switchboard {
   virtual absl::Status Connect(ProcessId a, ProcessId b) = 0;
   // `process` is gone, all its peers have drained: its rings and segment may go.
   virtual void Remove(ProcessId process) = 0;
-  // The last push that `process` started (shm/process_segment.h), alive or dead; {lease, push}.
-  virtual std::pair<LeaseNumber, uint64_t> Started(ProcessId process) = 0;
+  // The last push of `caller` that `process` started (shm/process_segment.h), alive or dead;
+  // {lease, push}.
+  virtual std::pair<LeaseNumber, uint64_t> Started(ProcessId process, ProcessId caller) = 0;
   // What `process` says that it runs (ProcessPage::running), best effort; empty when nothing is
   // known.
   virtual std::string RunningOf(ProcessId) { return {}; }

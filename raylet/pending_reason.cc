@@ -29,11 +29,10 @@ std::string HolderWords(const Holder& holder) {
   return absl::StrCat(
       holder.leases, holder.actor ? " actor" : " lease", holder.leases == 1 ? "" : "s", " of ",
       holder.name.empty() ? "unnamed code" : holder.name, " (owner ", holder.owner.ToString(),
-                      holder.asked_back == 0 ? ""
-                      : holder.leases == 1
-                          ? ", which was asked for it"
-                          : absl::StrCat(", which was asked for ", holder.asked_back, " of them"),
-                      ")");
+      holder.asked_back == 0 ? ""
+      : holder.leases == 1   ? ", which was asked for it"
+                           : absl::StrCat(", which was asked for ", holder.asked_back, " of them"),
+      ")");
 }
 
 // Who has `name` on this node, most first.

@@ -46,9 +46,10 @@ SCENARIO("a demand that waits for CPUs names who holds them") {
   Node node("CPU:2");
   node.queue.OnDemand(kA, Demand(1, "f", "CPU:1", 2), kSecond);
   node.queue.OnDemand(kB, Demand(1, "g", "CPU:1", 1), kSecond);
-  CHECK(WhyDemand(node.queue, kB, 1) ==
-        "waits for 1 CPU: 2 of 2 CPU are held by 2 leases of f (owner 1.5, which was asked for 1 of "
-        "them)");
+  CHECK(
+      WhyDemand(node.queue, kB, 1) ==
+      "waits for 1 CPU: 2 of 2 CPU are held by 2 leases of f (owner 1.5, which was asked for 1 of "
+      "them)");
   CHECK(WhyDemand(node.queue, kA, 1) ==
         "is not waiting: all leases asked for are granted, or none is asked for");
   WHEN("a larger request has room kept free") {

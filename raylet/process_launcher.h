@@ -33,13 +33,13 @@
 namespace sheaf {
 
 struct LauncherOptions {
-  std::string socket_path;    // What workers attach to.
-  std::string log_directory;  // For worker-<process>.out and .err.
-  std::string session;        // Names this node's run in SHEAF_JOB.
+  std::string socket_path;                        // What workers attach to.
+  std::string log_directory;                      // For worker-<process>.out and .err.
+  std::string session;                            // Names this node's run in SHEAF_JOB.
   int64_t environment_bytes = int64_t{10} << 30;  // Of runtime environments on this node's disk.
   std::vector<std::string> variables;  // Of this node: workers of other nodes' drivers start with.
-  int oom_score_adj = 500;    // Of workers; the node's own is lower.
-  uint64_t open_files = 0;    // Workers' limit of descriptors; 0: this process's.
+  int oom_score_adj = 500;             // Of workers; the node's own is lower.
+  uint64_t open_files = 0;             // Workers' limit of descriptors; 0: this process's.
   bool use_templates = true;
   Nanos template_timeout =
       10 * kSecond;  // A template that is not ready by then is given up; workers are exec'd.

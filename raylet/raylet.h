@@ -54,8 +54,8 @@
 #include "raylet/object_server.h"
 #include "raylet/orphan_ledger.h"
 #include "raylet/reference_ledger.h"
-#include "raylet/revocations.h"
 #include "raylet/resource_ledger.h"
+#include "raylet/revocations.h"
 #include "raylet/router.h"
 #include "raylet/store_events.h"
 #include "raylet/sweeper.h"
@@ -364,7 +364,10 @@ class Raylet {
   absl::Status DispatchRemote(ProcessId from, const Frame& frame);
   void NoteNode(NodeNumber node);
   void RefuseContact(ProcessId process, ProcessId remote);
-  void TellContacts(ProcessId process, const proto::ProcessDied& message, Remains* remains);
+  void TellContacts(ProcessId process, const proto::Death& death,
+                    absl::FunctionRef<proto::ProcessDied(ProcessId)> told, Remains* remains);
+  uint64_t StartedFor(ProcessId process, LeaseNumber number, const Lease* lease,
+                      ProcessId caller) const;
   void OnRemoteDeath(ProcessId process, const proto::Death& death);
   void OnRemoteNodeDead(NodeNumber node, const std::string& words);
   absl::Status OnRemoteJob(const Frame& frame);
@@ -462,8 +465,8 @@ class Raylet {
   RayletOptions options_;
   RayletWorld world_;
   ClusterView view_;
-  std::deque<NodeNumber> dead_nodes_;  // In the view, in the order of their deaths.
-  NodeNumber last_described_ = 0;  // The newest node that the GCS has spoken of.
+  std::deque<NodeNumber> dead_nodes_;                // In the view, in the order of their deaths.
+  NodeNumber last_described_ = 0;                    // The newest node that the GCS has spoken of.
   absl::btree_map<NodeNumber, Nanos> silent_since_;  // Nodes whose links are down.
   absl::btree_set<NodeNumber> told_silent_;          // Those of them that processes know of.
   Nanos gcs_silent_since_ = kForever;
@@ -498,7 +501,8 @@ class Raylet {
   absl::btree_map<PlacementGroupId, absl::btree_set<ProcessId>> group_watchers_;
   absl::btree_map<PlacementGroupId, proto::GroupState> group_states_;
   absl::btree_map<PlacementGroupId, uint32_t> registered_groups_;
-  // Of these the attached ones, as they were registered: a GCS that starts again has forgotten them.
+  // Of these the attached ones, as they were registered: a GCS that starts again has forgotten
+  // them.
   absl::btree_map<PlacementGroupId, proto::GroupInfo> attached_groups_;
   std::deque<PlacementGroupId> removed_elsewhere_;  // Groups of other raylets, the last removed.
 

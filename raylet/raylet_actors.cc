@@ -166,7 +166,8 @@ std::string Raylet::ReasonOfGroup(const LeaseSpec& spec, bool waits_long) {
     return "";
   std::vector<NodeNumber> nodes = known->second.bundle_nodes;
   if (spec.strategy.bundle != kAnyBundle) {
-    if (static_cast<size_t>(spec.strategy.bundle) >= nodes.size()) return "";  // The queue refuses it.
+    if (static_cast<size_t>(spec.strategy.bundle) >= nodes.size())
+      return "";  // The queue refuses it.
     nodes = {nodes[static_cast<size_t>(spec.strategy.bundle)]};
   }
   const bool here = std::find(nodes.begin(), nodes.end(), options_.node) != nodes.end();

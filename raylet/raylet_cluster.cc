@@ -13,7 +13,7 @@ constexpr uint64_t kNodes = 1;  // Subscriptions of this raylet.
 constexpr uint64_t kJobs = 2;
 constexpr size_t kMostEndedJobs = 1000;
 constexpr size_t kDeadNodesRemembered = 64;  // Every placement looks at all that are in the view.
-constexpr Nanos kViewPeriod = 2 * kSecond;  // Longer than two heartbeats.
+constexpr Nanos kViewPeriod = 2 * kSecond;   // Longer than two heartbeats.
 
 }  // namespace
 
@@ -232,8 +232,9 @@ bool Raylet::IsNodeDead(NodeNumber node) const {
   return view_.complete && node <= last_described_;
 }
 
-// Whether a node lives only the GCS can say. While that is silent too nothing is given up here: what
-// is pending there stays so, as it may run, but who waits for it is told, and may do something else.
+// Whether a node lives only the GCS can say. While that is silent too nothing is given up here:
+// what is pending there stays so, as it may run, but who waits for it is told, and may do something
+// else.
 void Raylet::CheckSilence() {
   const Nanos now = Now();
   const auto is_over = [&](Nanos since) {

@@ -14,7 +14,8 @@ namespace {
 using metrics::CounterId;
 
 constexpr size_t kDeathsRemembered = 10'000;
-constexpr size_t kMostDeathsKept = 1000;  // For a GCS that is away: then one report names the living.
+constexpr size_t kMostDeathsKept =
+    1000;  // For a GCS that is away: then one report names the living.
 constexpr Nanos kExitAfterSocket =
     kSecond;  // A live process whose socket closed is given up after this.
 constexpr Nanos kExitAfterGoodbye =
@@ -60,10 +61,6 @@ void Raylet::Bury(ProcessId process, const proto::Death& death, bool exited) {
   proto::ProcessDied message;
   message.set_process(process.packed());
   *message.mutable_death() = death;
-  if (const auto [lease, push] = world_.switchboard.Started(process);
-      lease == entry.lease && lease != 0) {
-    message.set_started(push);
-  }
   Remains& remains = remains_[process];
   remains.role = entry.info.role;
   remains.job = entry.job;
@@ -78,17 +75,14 @@ void Raylet::Bury(ProcessId process, const proto::Death& death, bool exited) {
   for (const ProcessId holder : references_.HoldersOf(process)) concerned.insert(holder);
   const Lease* lease = queue_.Find(entry.lease);
   if (lease != nullptr) concerned.insert(lease->demand.owner);
-  proto::ProcessDied to_others = message;
-  // Pushes of a task's lease are numbered by its owner. Another one may have pushed for an earlier
-  // lease that was taken from it.
-  if (lease != nullptr && !lease->spec->actor) to_others.clear_started();
+  const auto told = [&](ProcessId other) {
+    message.set_started(StartedFor(process, entry.lease, lease, other));
+    return message;
+  };
   for (const ProcessId other : concerned) {
-    if (!IsAlive(other)) continue;
-    const bool owns = lease != nullptr && lease->demand.owner == other;
-    SendMessage(To(other), FrameKind::kProcessDied, owns ? message : to_others);
+    if (IsAlive(other)) SendMessage(To(other), FrameKind::kProcessDied, told(other));
   }
-
-  TellContacts(process, message, &remains);
+  TellContacts(process, death, told, &remains);
   if (entry.lease != 0) ReturnLease(entry.lease);
   if (pool_.OnExited(process, death)) {
     metrics::Counter(world_.metrics, DeathCounter(death.cause())).Add();
@@ -116,6 +110,16 @@ void Raylet::Bury(ProcessId process, const proto::Death& death, bool exited) {
   }
 
   ForgetUndrained([process](ProcessId peer) { return peer == process; });
+}
+
+// The last push of `caller` that `process` started under `number`, its lease when it died.
+uint64_t Raylet::StartedFor(ProcessId process, LeaseNumber number, const Lease* lease,
+                            ProcessId caller) const {
+  // Pushes of a task's lease are numbered by its owner. Another one may have pushed for an earlier
+  // lease that was taken from it.
+  if (lease != nullptr && !lease->spec->actor && lease->demand.owner != caller) return 0;
+  const auto [under, push] = world_.switchboard.Started(process, caller);
+  return under == number && number != 0 ? push : 0;
 }
 
 // These peers will not say any more that they have drained what a dead process sent.

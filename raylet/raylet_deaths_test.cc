@@ -16,7 +16,7 @@ SCENARIO("a leased worker dies: its lessee hears how, and what it had started") 
   const proto::LeaseGrant grant = node.Lease(driver);
   const ProcessId worker = ProcessId::Unpack(grant.worker());
   const bool same_lease = GENERATE(true, false);
-  node.switchboard.started[worker] = {same_lease ? grant.lease() : grant.lease() + 1, 17};
+  node.switchboard.started[{worker, driver}] = {same_lease ? grant.lease() : grant.lease() + 1, 17};
   node.Exit(worker, proto::Death::SIGNALLED, 11);
   const auto died = node.Received<proto::ProcessDied>(driver, FrameKind::kProcessDied);
   REQUIRE(died.size() == 1);
@@ -74,6 +74,32 @@ SCENARIO("two processes of different nodes that spoke with each other die togeth
   }
 }
 
+SCENARIO("an actor dies: each of its callers, here and elsewhere, hears what was started for it") {
+  RayletNode node;
+  const ProcessId creator = node.Driver();
+  const ProcessId other = node.Driver();
+  const ProcessId far{2, 5};
+  const proto::LeaseGrant grant = node.Lease(creator, 9, 1, true);
+  const ProcessId actor = ProcessId::Unpack(grant.worker());
+  node.raylet->OnRemoteFrame(far, actor, Lane::kControl, {FrameKind::kTemplate, ""});
+  CHECK(node.switchboard.Connect(other, actor).ok());
+  node.switchboard.started[{actor, creator}] = {grant.lease(), 100};
+  node.switchboard.started[{actor, other}] = {grant.lease(), 2};
+  node.switchboard.started[{actor, far}] = {grant.lease(), 5};
+  node.transport.Take(RayletOf(2));
+  node.Exit(actor);
+  const auto told = [&](ProcessId caller) {
+    const auto died = node.Received<proto::ProcessDied>(caller, FrameKind::kProcessDied);
+    REQUIRE(died.size() == 1);
+    return died[0].started();
+  };
+  CHECK(told(creator) == 100);
+  CHECK(told(other) == 2);
+  const auto died = node.transport.Take<proto::ProcessDied>(far, FrameKind::kProcessDied);
+  REQUIRE(died.size() == 1);
+  CHECK(died[0].started() == 5);
+}
+
 SCENARIO("what a worker had started is said of its lease alone") {
   RayletNode node;
   const ProcessId driver = node.Driver();
@@ -81,7 +107,7 @@ SCENARIO("what a worker had started is said of its lease alone") {
   const ProcessId worker = ProcessId::Unpack(grant.worker());
   node.Demand(driver, 1, 0);
   node.Return(driver, grant.lease());
-  node.switchboard.started[worker] = {0, 17};  // Not of a lease, as its page says.
+  node.switchboard.started[{worker, driver}] = {0, 17};  // Not of a lease, as its page says.
   node.Exit(worker);
   const auto died = node.Received<proto::ProcessDied>(driver, FrameKind::kProcessDied);
   REQUIRE(died.size() == 1);

@@ -163,8 +163,8 @@ void Raylet::TickGcs() {
     // Other nodes hand work to this one by what it says to be free.
     if (enough || view_.nodes.size() == 1 || ledger_.available() == last_available_) return;
   }
-  next_heartbeat_ =
-      now + (enough ? std::max(kRareHeartbeat, options_.heartbeat_period) : options_.heartbeat_period);
+  next_heartbeat_ = now + (enough ? std::max(kRareHeartbeat, options_.heartbeat_period)
+                                  : options_.heartbeat_period);
   last_available_ = ledger_.available();
   proto::GcsRequest request;
   proto::Heartbeat& heartbeat = *request.mutable_heartbeat();

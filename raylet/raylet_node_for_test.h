@@ -41,8 +41,7 @@ class RayletNode {
   static constexpr NodeNumber kNode = 1;
   static constexpr uint64_t kCapacityBytes = 8 << 20;
 
-  explicit RayletNode(Resources totals = Resources::Cpu(2),
-                      Nanos heartbeat_period = kSecond) {
+  explicit RayletNode(Resources totals = Resources::Cpu(2), Nanos heartbeat_period = kSecond) {
     auto made =
         SegmentArena::Make({.capacity_bytes = kCapacityBytes, .reserve_bytes = 0, .memory = [this] {
                               return memory_;

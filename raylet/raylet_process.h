@@ -51,8 +51,8 @@ struct RayletProcessOptions {
   bool worker_templates = true;
   int64_t environment_bytes = int64_t{10} << 30;
   std::vector<std::string> variables;  // The node's environment, for drivers of other nodes.
-  uint64_t worker_open_files = 0;  // Soft limit of workers; 0: this process's.
-  bool own_all_children = false;   // This process has no children but the raylet's,
+  uint64_t worker_open_files = 0;      // Soft limit of workers; 0: this process's.
+  bool own_all_children = false;       // This process has no children but the raylet's,
   std::function<bool(pid_t)> is_spared = nullptr;  // and these. Any thread.
   Nanos register_timeout = 10 * kSecond;
   bool leaves_at_stop = false;  // Stop tells the GCS, which runs elsewhere, that the node is over.

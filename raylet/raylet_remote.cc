@@ -192,7 +192,8 @@ void Raylet::RefuseContact(ProcessId process, ProcessId remote) {
 
 // `process` of this node is dead: all with whom it spoke learn of it behind what it sent. Those
 // that may have references from it say when they have seen everything.
-void Raylet::TellContacts(ProcessId process, const proto::ProcessDied& message, Remains* remains) {
+void Raylet::TellContacts(ProcessId process, const proto::Death& death,
+                          absl::FunctionRef<proto::ProcessDied(ProcessId)> told, Remains* remains) {
   open_contacts_.clear();
   absl::btree_set<ProcessId> remote;
   if (const auto it = contacts_.find(process); it != contacts_.end()) {
@@ -203,7 +204,7 @@ void Raylet::TellContacts(ProcessId process, const proto::ProcessDied& message, 
   for (const ProcessId other : remote) {
     nodes.insert(other.node);
     if (other.is_raylet()) continue;
-    SendMessage(To(other), FrameKind::kProcessDied, message);
+    SendMessage(To(other), FrameKind::kProcessDied, told(other));
     remains->undrained.insert(other);
   }
   // Nodes that know its job hear of a driver's end. Of a worker's only those that it spoke with: a
@@ -216,7 +217,7 @@ void Raylet::TellContacts(ProcessId process, const proto::ProcessDied& message, 
   }
   proto::OwnerLeft left;
   left.set_process(process.packed());
-  *left.mutable_death() = message.death();
+  *left.mutable_death() = death;
   for (const NodeNumber node : nodes) SendMessage(To(RayletOf(node)), FrameKind::kOwnerLeft, left);
 }
 

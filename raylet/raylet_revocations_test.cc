@@ -64,7 +64,8 @@ SCENARIO("the lease of an owner that does not answer is taken from its worker") 
       t.node.Return(t.stopped, t.grant.lease());
       CHECK(t.Grants(t.stopped).size() == 1);
     }
-    AND_THEN("when it asks, it is served by another process: the old one may still get its pushes") {
+    AND_THEN(
+        "when it asks, it is served by another process: the old one may still get its pushes") {
       t.node.Demand(t.stopped, 1, 4);
       const auto again = t.Grants(t.stopped);
       REQUIRE(again.size() == 1);

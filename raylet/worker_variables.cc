@@ -42,7 +42,8 @@ std::vector<std::string> ForWorkers(std::vector<std::string> variables) {
 
 std::vector<std::string> OfNode(std::vector<std::string> variables) {
   // Faults that were planted in the node are none of its workers'.
-  std::erase_if(variables, [](const std::string& one) { return NameOf(one) == "SHEAF_FAILPOINT="; });
+  std::erase_if(variables,
+                [](const std::string& one) { return NameOf(one) == "SHEAF_FAILPOINT="; });
   return ForWorkers(std::move(variables));
 }
 

@@ -11,8 +11,9 @@ using Variables = std::vector<std::string>;
 TEST_CASE("of a driver's environment only what code and libraries are found by leaves its node",
           "[variables]") {
   proto::JobStart start;
-  for (const char* one : {"AWS_SECRET_ACCESS_KEY=s", "SHEAF_TOKEN=t", "PYTHONPATH=/code", "PATH=/bin",
-                          "PYTHONPATH_OF_MINE=/x", "LD_LIBRARY_PATH=/lib", "SHEAF_DIR=/d", "strange"})
+  for (const char* one :
+       {"AWS_SECRET_ACCESS_KEY=s", "SHEAF_TOKEN=t", "PYTHONPATH=/code", "PATH=/bin",
+        "PYTHONPATH_OF_MINE=/x", "LD_LIBRARY_PATH=/lib", "SHEAF_DIR=/d", "strange"})
     start.add_environ(one);
   KeepWhatTravels(&start);
   CHECK(Variables(start.environ().begin(), start.environ().end()) ==
@@ -20,9 +21,10 @@ TEST_CASE("of a driver's environment only what code and libraries are found by l
 }
 
 TEST_CASE("no worker gets the cluster's token or another worker's marks", "[variables]") {
-  const Variables own = {"HOME=/root", "SHEAF_TOKEN=t", "SHEAF_TOKEN_FILE=/f", "SHEAF_FAILPOINT=a:kill",
-                         "SHEAF_WORKER=w"};
-  CHECK(ForWorkers(own) == Variables{"HOME=/root", "SHEAF_TOKEN_FILE=/f", "SHEAF_FAILPOINT=a:kill"});
+  const Variables own = {"HOME=/root", "SHEAF_TOKEN=t", "SHEAF_TOKEN_FILE=/f",
+                         "SHEAF_FAILPOINT=a:kill", "SHEAF_WORKER=w"};
+  CHECK(ForWorkers(own) ==
+        Variables{"HOME=/root", "SHEAF_TOKEN_FILE=/f", "SHEAF_FAILPOINT=a:kill"});
   CHECK(OfNode(own) == Variables{"HOME=/root", "SHEAF_TOKEN_FILE=/f"});
 }
 

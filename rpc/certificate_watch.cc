@@ -19,7 +19,7 @@ CertificateWatch::Marks CertificateWatch::Look() const {
   Marks marks;
   auto mark = marks.begin();
   for (const char* name : {"/ca.pem", "/node.pem", "/node.key"}) {
-    struct stat info {};
+    struct stat info{};
     if (stat((directory_ + name).c_str(), &info) == 0) {
       *mark = {info.st_dev, info.st_ino, static_cast<uint64_t>(info.st_size),
                info.st_ctim.tv_sec * kSecond + info.st_ctim.tv_nsec};

@@ -24,8 +24,7 @@ class CertificateWatch {
   using OnNew = std::function<absl::Status(const Credentials& next)>;
   // `in_use`: what was read from `directory` last; its peer_name counts for new sets too. A look
   // every `period`: a new set is handed on between one and three of these after its last file.
-  CertificateWatch(std::string directory, Credentials in_use, OnNew on_new,
-                   Nanos period = kSecond);
+  CertificateWatch(std::string directory, Credentials in_use, OnNew on_new, Nanos period = kSecond);
   // No call runs, or will, when it returns.
   ~CertificateWatch() { thread_->Stop(); }
 
@@ -43,8 +42,8 @@ class CertificateWatch {
   const std::string directory_;
   const OnNew on_new_;
   Credentials in_use_;
-  Marks seen_{};  // Of the last look.
-  Marks read_{};  // Of the last set that was read, good or not.
+  Marks seen_{};                            // Of the last look.
+  Marks read_{};                            // Of the last set that was read, good or not.
   std::unique_ptr<ThreadExecutor> thread_;  // The rest is its own.
 };
 

@@ -83,9 +83,9 @@ absl::StatusOr<std::vector<Certificate>> ChainOf(const std::string& authority_pe
   absl::Status status;
   if (X509_STORE_CTX_init(context.get(), store.get(), own.front().get(), between) != 1 ||
       X509_verify_cert(context.get()) != 1) {
-    status = absl::InvalidArgumentError(absl::StrCat(
-        "ca.pem did not sign node.pem: ",
-        X509_verify_cert_error_string(X509_STORE_CTX_get_error(context.get()))));
+    status = absl::InvalidArgumentError(
+        absl::StrCat("ca.pem did not sign node.pem: ",
+                     X509_verify_cert_error_string(X509_STORE_CTX_get_error(context.get()))));
   } else {
     const STACK_OF(X509)* const chain = X509_STORE_CTX_get0_chain(context.get());
     for (int i = 0; i < sk_X509_num(chain); ++i) {
@@ -226,9 +226,8 @@ absl::Status WriteNew(const std::string& path, const std::string& bytes, mode_t 
 }  // namespace
 
 bool NamesInclude(const std::vector<std::string>& names, const std::string& wanted) {
-  return std::any_of(names.begin(), names.end(), [&](const std::string& name) {
-    return absl::EqualsIgnoreCase(name, wanted);
-  });
+  return std::any_of(names.begin(), names.end(),
+                     [&](const std::string& name) { return absl::EqualsIgnoreCase(name, wanted); });
 }
 
 absl::Status CheckCertificates(const std::string& authority_pem, const std::string& certificate_pem,
@@ -249,9 +248,9 @@ absl::Status CheckCertificates(const std::string& authority_pem, const std::stri
   for (const Certificate& each : *chain) {
     const char* const name = each == chain->front() ? "node.pem" : "ca.pem";
     if (X509_cmp_current_time(X509_get0_notBefore(each.get())) > 0) {
-      return absl::InvalidArgumentError(
-          absl::StrCat(name, " is good from ", TimeOf(X509_get0_notBefore(each.get())),
-                       " on; is the clock right?"));
+      return absl::InvalidArgumentError(absl::StrCat(name, " is good from ",
+                                                     TimeOf(X509_get0_notBefore(each.get())),
+                                                     " on; is the clock right?"));
     }
     if (X509_cmp_current_time(X509_get0_notAfter(each.get())) < 0) {
       return absl::InvalidArgumentError(
@@ -293,8 +292,7 @@ absl::StatusOr<int64_t> ExpiryOf(const std::string& authority_pem,
 namespace {
 
 // Makes `directory`, if it is not there, for files of these names, which must not be there.
-absl::Status PrepareDirectory(const std::string& directory,
-                              const std::vector<const char*>& names) {
+absl::Status PrepareDirectory(const std::string& directory, const std::vector<const char*>& names) {
   if (mkdir(directory.c_str(), 0700) != 0 && errno != EEXIST) {
     const int error = errno;
     return absl::ErrnoToStatus(error, directory);
@@ -312,8 +310,8 @@ absl::Status PrepareDirectory(const std::string& directory,
 absl::Status WriteNode(const std::string& directory, X509* authority, EVP_PKEY* authority_key,
                        const std::string& names, int64_t seconds_valid) {
   const Key key(EVP_EC_gen("P-256"));
-  const Certificate node = MakeCertificate(key.get(), "Sheaf node", authority, authority_key, names,
-                                           seconds_valid);
+  const Certificate node =
+      MakeCertificate(key.get(), "Sheaf node", authority, authority_key, names, seconds_valid);
   if (node == nullptr) {
     ERR_clear_error();
     return absl::InvalidArgumentError(absl::StrCat("OpenSSL makes no certificate for ", names));
@@ -325,8 +323,8 @@ absl::Status WriteNode(const std::string& directory, X509* authority, EVP_PKEY* 
 
 }  // namespace
 
-absl::Status MakeCertificateSet(const std::string& directory,
-                                const std::vector<std::string>& hosts, int64_t seconds_valid) {
+absl::Status MakeCertificateSet(const std::string& directory, const std::vector<std::string>& hosts,
+                                int64_t seconds_valid) {
   SHEAF_ASSIGN_OR_RETURN(const std::string names, AlternativeNames(hosts));
   SHEAF_RETURN_IF_ERROR(
       PrepareDirectory(directory, {"/ca.pem", "/ca.key", "/node.pem", "/node.key"}));

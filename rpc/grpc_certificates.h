@@ -37,7 +37,7 @@ class GrpcCertificates {
  private:
   class Server;
   friend class Server;
-  const uint64_t id_;  // By which a server finds this.
+  const uint64_t id_;         // By which a server finds this.
   mutable std::mutex mutex_;  // Guards the rest.
   std::string authority_pem_, certificate_pem_, key_pem_;
   uint64_t version_ = 1;

@@ -143,8 +143,7 @@ void GrpcLinks::OnClosed(const std::shared_ptr<Connection>& connection,
     absl::Status reason = FromGrpc(status);
     if (reason.ok() || reason.code() == absl::StatusCode::kCancelled) {
       reason = absl::UnavailableError("the other end closed the connection");
-    } else if (certificates_ != nullptr &&
-               connection->phase == Phase::kAwaitChallenge &&
+    } else if (certificates_ != nullptr && connection->phase == Phase::kAwaitChallenge &&
                (absl::StrContains(reason.message(), "andshake") ||
                 absl::StrContains(reason.message(), "SSL"))) {
       reason = absl::UnauthenticatedError(

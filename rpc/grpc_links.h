@@ -149,7 +149,7 @@ class GrpcLinks final : public Links {
   void FinishFetch(FetchDone done, absl::StatusOr<std::unique_ptr<ReceivedBlock>> block);  // Also.
   void CloseGate();                                                                        // Also.
 
-  const LinksOptions options_;  // But for its certificates.
+  const LinksOptions options_;                            // But for its certificates.
   const std::unique_ptr<GrpcCertificates> certificates_;  // Null: there are none.
   const uint64_t incarnation_;
   std::string address_;  // Constant after Listen.

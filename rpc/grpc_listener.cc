@@ -60,8 +60,8 @@ absl::StatusOr<UniqueFd> ListenOn(const ListenAddress& address) {
   hints.ai_flags = AI_PASSIVE | AI_NUMERICSERV;
   hints.ai_socktype = SOCK_STREAM;
   addrinfo* found = nullptr;
-  const int code = getaddrinfo(address.host.c_str(), absl::StrCat(address.port).c_str(), &hints,
-                               &found);
+  const int code =
+      getaddrinfo(address.host.c_str(), absl::StrCat(address.port).c_str(), &hints, &found);
   if (code != 0) {
     return absl::AlreadyExistsError(
         absl::StrCat("cannot listen on ", address.ToString(), ": ", gai_strerror(code)));
@@ -95,9 +95,9 @@ absl::StatusOr<std::unique_ptr<GrpcListener>> GrpcListener::Listen(ListenAddress
   sockaddr_storage bound{};
   socklen_t size = sizeof bound;
   getsockname(fd->get(), reinterpret_cast<sockaddr*>(&bound), &size);
-  address->port = ntohs(bound.ss_family == AF_INET
-                            ? reinterpret_cast<const sockaddr_in&>(bound).sin_port
-                            : reinterpret_cast<const sockaddr_in6&>(bound).sin6_port);
+  address->port =
+      ntohs(bound.ss_family == AF_INET ? reinterpret_cast<const sockaddr_in&>(bound).sin_port
+                                       : reinterpret_cast<const sockaddr_in6&>(bound).sin6_port);
   return std::unique_ptr<GrpcListener>(new GrpcListener(*std::move(fd), limits));
 }
 
@@ -167,8 +167,7 @@ bool GrpcListener::Admit(int fd, const std::string& peer, const std::string& add
   if (is_full()) ForgetClosed();
   struct stat info{};
   // The lowest free number is given: a high one says that there are few left.
-  if (is_full() || static_cast<uint64_t>(fd) + reserved >= descriptors ||
-      fstat(fd, &info) != 0) {
+  if (is_full() || static_cast<uint64_t>(fd) + reserved >= descriptors || fstat(fd, &info) != 0) {
     if (of_address_[address] == 0) of_address_.erase(address);
     if (++refused_ == 1 || refused_ % 1000 == 0) {
       Log(LogLevel::kWarning, "refused a connection from ", address, ", ", refused_,

@@ -25,8 +25,8 @@ namespace sheaf {
 class GrpcListener {
  public:
   struct Limits {
-    size_t strangers = 512;  // At once, and no more than an eighth of the descriptors. Of one address
-                             // a quarter of that.
+    size_t strangers = 512;  // At once, and no more than an eighth of the descriptors. Of one
+                             // address a quarter of that.
     uint64_t reserved_descriptors = 64;  // Of the process's limit.
     Nanos silence_limit = 5 * kSecond;   // Unacknowledged bytes this old end a connection.
   };
@@ -59,8 +59,8 @@ class GrpcListener {
   const Limits limits_;
   std::unique_ptr<Acceptor> acceptor_;
 
-  mutable std::mutex mutex_;  // Guards all that follows.
-  std::map<std::string, Stranger> strangers_;       // By peer.
+  mutable std::mutex mutex_;                   // Guards all that follows.
+  std::map<std::string, Stranger> strangers_;  // By peer.
   std::map<std::string, size_t> of_address_;
   Nanos looked_at_ = 0;
   uint64_t refused_ = 0;

@@ -55,9 +55,9 @@ void LinkState::QueueAhead(const LinkFrame& frame) {
 void LinkState::QueueRename(ProcessId name) {
   Seal();
   const uint64_t packed = name.packed();
-  Push({MessageKind::kRename, false, false, 0,
-        std::make_shared<const std::string>(reinterpret_cast<const char*>(&packed),
-                                            sizeof packed)});
+  Push(
+      {MessageKind::kRename, false, false, 0,
+       std::make_shared<const std::string>(reinterpret_cast<const char*>(&packed), sizeof packed)});
   // What is queued ahead from here on is said under the new name: it goes behind this.
   ahead_ = messages_.size() - numbered_;
 }
@@ -130,9 +130,8 @@ absl::StatusOr<uint64_t> LinkState::Connected(uint64_t peer_stream, uint64_t kno
     // Those that were queued ahead are ahead still.
     std::stable_partition(messages_.begin(), messages_.end(),
                           [](const Message& message) { return message.ahead; });
-    ahead_ = static_cast<size_t>(
-        std::count_if(messages_.begin(), messages_.end(),
-                      [](const Message& message) { return message.ahead; }));
+    ahead_ = static_cast<size_t>(std::count_if(
+        messages_.begin(), messages_.end(), [](const Message& message) { return message.ahead; }));
   }
   const uint64_t again = std::min(written, messages_.size());
   written_ = 0;

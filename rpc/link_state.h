@@ -136,7 +136,7 @@ class LinkState {
   Nanos narrowed_at_ = 0;
   // Of what was queued, and ahead: the first message goes on with a payload whose begin is gone.
   bool mid_payload_[2] = {false, false};
-  std::string open_;          // The batch that still grows.
+  std::string open_;  // The batch that still grows.
   uint32_t open_frames_ = 0;
   bool flushed_ = false;  // `open_` may leave.
 
@@ -147,7 +147,7 @@ class LinkState {
   uint64_t acknowledged_ = 0;  // Told to the other end, on this connection.
   uint64_t bytes_since_acknowledged_ = 0;
   Nanos unacknowledged_since_ = kForever;
-  std::string partial_[2];           // The pieces of a payload so far, and of one sent ahead.
+  std::string partial_[2];            // The pieces of a payload so far, and of one sent ahead.
   std::deque<uint64_t> undelivered_;  // Messages with payloads that are being handed over.
 
   bool connected_ = false;

@@ -239,7 +239,8 @@ TEST_CASE("a frame larger than a message travels in pieces") {
 constexpr uint64_t kUrgent = 1000;  // Numbers of frames that are sent ahead.
 
 TEST_CASE("what is sent ahead overtakes bulk in the middle of its pieces, each once and in order") {
-  const size_t urgent_bytes = GENERATE(size_t{8}, size_t{300'000});  // The latter in pieces as well.
+  const size_t urgent_bytes =
+      GENERATE(size_t{8}, size_t{300'000});  // The latter in pieces as well.
   End a(WithStream(1)), b(WithStream(2));
   Connect(a, b, 0);
   a.Send(1, 4'000'000);
@@ -323,7 +324,8 @@ TEST_CASE("no more bulk is on its way than leaves within half a second or so") {
   REQUIRE(ended != 0);
   CHECK(worst < 800 * kMillisecond);
   // And the link is not idle for it.
-  CHECK(ended < static_cast<int64_t>(kBulk) * kSecond / bytes_per_second * 5 / 4 + 100 * kMillisecond);
+  CHECK(ended <
+        static_cast<int64_t>(kBulk) * kSecond / bytes_per_second * 5 / 4 + 100 * kMillisecond);
 }
 
 TEST_CASE("a peer that was restarted gets what the old one never acknowledged, from number 1") {

@@ -150,7 +150,7 @@ class Links {
     uint64_t resent_messages = 0, duplicates_dropped = 0, reconnects = 0;
     uint64_t refused_handshakes = 0, refused_connections = 0;
     uint64_t fetched_bytes = 0, served_bytes = 0;
-    uint64_t queued_bytes = 0;  // Now, over all links.
+    uint64_t queued_bytes = 0;        // Now, over all links.
     int64_t certificates_expire = 0;  // Those in use. Seconds since 1970; 0: there are none.
   };
   virtual Figures figures() const = 0;

@@ -104,8 +104,7 @@ TEST_CASE("certificates that are none change nothing, and links without any get 
   Credentials broken = directory.Load("other");
   broken.authority_pem = "nonsense";
   CHECK(one.links().SetCertificates(broken).code() == absl::StatusCode::kInvalidArgument);
-  CHECK(one.links().SetCertificates(Credentials()).code() ==
-        absl::StatusCode::kFailedPrecondition);
+  CHECK(one.links().SetCertificates(Credentials()).code() == absl::StatusCode::kFailedPrecondition);
   CHECK(Reaches(one, two, kTwo, two.address()));
   TestNode plain({kThree});
   CHECK(plain.links().SetCertificates(directory.Load("other")).code() ==

@@ -45,8 +45,7 @@ TEST_CASE("what is sent ahead does not wait behind megabytes for a slow link") {
   while (!arrived(bulk)()) {
     const std::string beat = absl::StrCat("beat ", ++beats);
     const Nanos sent = MonotonicNow();
-    node.links().SendAhead(kOne, kTwo,
-                           {kOne, kTwo, Lane::kControl, FrameKind::kGcsRequest, beat});
+    node.links().SendAhead(kOne, kTwo, {kOne, kTwo, Lane::kControl, FrameKind::kGcsRequest, beat});
     const Nanos deadline = sent + kTestPatience;
     while (!arrived(beat)() && MonotonicNow() < deadline) usleep(1000);
     worst = std::max(worst, MonotonicNow() - sent);

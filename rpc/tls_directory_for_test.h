@@ -47,8 +47,8 @@ class TlsDirectory {
   void Replace(const std::string& file, const std::string& text) const {
     const std::string draft = PathOf(file) + ".draft";
     std::ofstream(draft) << text;
-    std::filesystem::permissions(draft, std::filesystem::perms::owner_read |
-                                            std::filesystem::perms::owner_write);
+    std::filesystem::permissions(
+        draft, std::filesystem::perms::owner_read | std::filesystem::perms::owner_write);
     std::filesystem::rename(draft, PathOf(file));
   }
   // All files that a node needs, one after the other.

@@ -42,8 +42,8 @@ void Replace() {
 }
 
 void Add(std::byte* data, Range range) {
-  static const int registered = pthread_atfork([] { Ranges().mutex.lock(); },
-                                               [] { Ranges().mutex.unlock(); }, &Replace);
+  static const int registered =
+      pthread_atfork([] { Ranges().mutex.lock(); }, [] { Ranges().mutex.unlock(); }, &Replace);
   (void)registered;
   const std::lock_guard lock(Ranges().mutex);
   Ranges().ranges[data] = range;

@@ -58,7 +58,8 @@ SCENARIO("a forked child reads shared memory and writes only its own copy") {
 SCENARIO("a forked child faults where there is nothing for it, and may unmap that") {
   Memory memory;
   {
-    const ChildMapping mapping = ChildMapping::Nothing(memory.mapping.data(), memory.mapping.size());
+    const ChildMapping mapping =
+        ChildMapping::Nothing(memory.mapping.data(), memory.mapping.size());
     const int touched = InChild([&] { return memory.bytes[0] == 0; });
     CHECK((WIFSIGNALED(touched) && WTERMSIG(touched) == SIGSEGV));
     CHECK(InChild([&] {

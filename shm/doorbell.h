@@ -19,9 +19,9 @@
 //   (Dekker). Load and clear must be one exchange: with a load and a plain store a late store
 //   clears the mark of a receiver that slept since, and its wake-up is lost. doorbell.pml is the
 //   model; its variants show this loss and that of a sender that dies (below).
-// Calls. A receiver looks at few of many rings (ring.h): the sender whose ring is unwatched sets the
-// bit of its own bell's number in `calls`, before it looks at the state. For the receiver that word
-// is one more ring: it takes the bits and then looks at the rings that they stand for, and its
+// Calls. A receiver looks at few of many rings (ring.h): the sender whose ring is unwatched sets
+// the bit of its own bell's number in `calls`, before it looks at the state. For the receiver that
+// word is one more ring: it takes the bits and then looks at the rings that they stand for, and its
 // second look covers it. Two senders may share a bit: both are looked at. watch.pml is the model.
 // Crash. A sender that dies or stops between its exchange and its wake leaves kAwake with the
 // receiver asleep. So the raylet

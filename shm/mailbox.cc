@@ -112,9 +112,9 @@ class Mailbox::PeerChannel final : public Channel {
   const ProcessId peer;
   Bell* bell = nullptr;
   bool ring = false;
-  bool watched = false;  // In watched_.
-  uint32_t quiet = 0;    // Polls since it was heard of.
-  uint32_t call = 0;     // Its bit.
+  bool watched = false;    // In watched_.
+  uint32_t quiet = 0;      // Polls since it was heard of.
+  uint32_t call = 0;       // Its bit.
   bool dead = false;       // Forgotten: destroyed once no Poll is on the stack.
   bool malformed = false;  // Wrote garbage: nothing more is read.
   int reading =
@@ -379,8 +379,8 @@ size_t Mailbox::Poll(FrameHandler& handler, bool take_work, size_t budget) {
     handled += found;
     if (found != 0) {
       channel.quiet = 0;
-    } else if (++channel.quiet > kQuietPolls && watched_.size() > kAlwaysWatched &&
-               !channel.dead && Unwatch(channel)) {
+    } else if (++channel.quiet > kQuietPolls && watched_.size() > kAlwaysWatched && !channel.dead &&
+               Unwatch(channel)) {
       --i;  // The next one is in its place.
     }
   }

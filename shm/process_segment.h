@@ -7,13 +7,14 @@
 //
 // metrics page: metrics/page.h. Hazard list: object_store/layout.h.
 // Crash: every field is a single word, so a death between two stores leaves each old or new, never
-// torn.
+// torn. All are stored (release) before the user code that they speak of starts.
 #pragma once
 
 #include <atomic>
 #include <cstddef>
 #include <cstdint>
 
+#include "base/ids.h"
 #include "shm/segment.h"
 
 namespace sheaf {
@@ -24,15 +25,27 @@ inline constexpr size_t kHazardOffset = 64 * 1024;
 inline constexpr size_t kHazardBytes = 8 * 1024 * 1024;
 inline constexpr size_t kProcessSegmentBytes = kHazardOffset + kHazardBytes;
 
+// What user code was started for, so that after a death only that counts as tried (started_calls.h
+// writes it). Pushes to a process are numbered from 1 by their sender within a lease.
 struct ProcessPage {
-  // The number of the last push that user code was started for, stored (release) before it starts.
-  // Pushes to a process are numbered from 1 by their sender within a lease; a new lease starts at 0
-  // again. After a death only pushes up to here count as tried.
+  // The last push that was started, of all senders that have no place in `callers`: of a task's
+  // lease, which has one sender. A new lease starts at 0 again.
   std::atomic<uint64_t> started_push;
-  std::atomic<uint64_t> started_lease;  // The lease that `started_push` belongs to.
+  std::atomic<uint64_t> started_lease;  // The lease that the numbers belong to.
   // The name of what runs or ran last, for log lines and out-of-memory reports; NUL-terminated,
   // best effort.
   char running[104];
+  // An actor has many callers, which number their pushes each for itself.
+  struct Caller {
+    std::atomic<uint64_t> process;  // Packed; 0: free.
+    std::atomic<uint64_t> started_push;
+  };
+  static constexpr size_t kCallers = 240;
+  Caller callers[kCallers];
+
+  // The last push of `caller` that was started. Where there are more callers than places it may be
+  // another's number: more than was started, never less.
+  uint64_t StartedOf(ProcessId caller) const;
 };
 static_assert(sizeof(ProcessPage) <= kPageBytes && std::atomic<uint64_t>::is_always_lock_free);
 

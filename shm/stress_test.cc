@@ -7,9 +7,9 @@
 //   --kills, whichever is given
 //
 // Kills come from the parent at random times, and from failpoints inside the protocol (shm.wake:
-// between a sender's exchange and its wake; shm.call: between its look at a ring that nobody watches
-// and its call). The seed fixes the schedule of signals, sizes and
-// failpoints, not what the kernel makes of it. Oracle, checked by every receiver:
+// between a sender's exchange and its wake; shm.call: between its look at a ring that nobody
+// watches and its call). The seed fixes the schedule of signals, sizes and failpoints, not what the
+// kernel makes of it. Oracle, checked by every receiver:
 //   1. Frames of one lane of one sender have sequence numbers 0, 1, 2, ... and the right checksum.
 //   2. Of a dead sender everything is drained that its last finished Send had published; of a
 //   living one, in the end,

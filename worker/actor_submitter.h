@@ -37,7 +37,7 @@ struct ActorClient {
   int inputs = 0;                 // Being worked on.
   bool asked = false;
   bool held_back = false;  // In ActorSubmitter::held_back_.
-  bool answered = false;  // Since the last Inquire.
+  bool answered = false;   // Since the last Inquire.
   uint64_t replies = 0;
   Nanos asked_at = 0;
   bool local = false;               // Managed by this process: no questions are asked.

@@ -59,8 +59,7 @@ class ArgumentCodec {
         status = reference(list.references_[next_reference++].object);
       } else {
         size_t held = 0;
-        if (next_holder < list.holders_.size() &&
-            list.holders_[next_holder].position == position) {
+        if (next_holder < list.holders_.size() && list.holders_[next_holder].position == position) {
           held = list.holders_[next_holder++].nested;
         }
         status = value(bytes, std::span(list.nested_).subspan(next_nested, held));

@@ -165,7 +165,8 @@ SCENARIO("with a dead process its counts go, and its successor begins with nothi
 
 SCENARIO("raylets grant nothing, and are not waited for") {
   Way way;
-  way.near.To(RayletOf(kFar.node)).Send(Lane::kControl, FrameKind::kLeaseReturn, std::string(5000, 'x'));
+  way.near.To(RayletOf(kFar.node))
+      .Send(Lane::kControl, FrameKind::kLeaseReturn, std::string(5000, 'x'));
   CHECK(way.near.To(RayletOf(kFar.node)).queued_bytes() == 0);
   ProcessId from;
   Frame frame;
@@ -235,8 +236,7 @@ SCENARIO("a call's credits come back once, however it ends") {
     f.transport.queued[kWorker] = kSmall.max_untaken;
     for (int i = 0; i < 4; ++i) results.push_back(call());
     f.Answer(1, proto::ActorAnswer::DEAD);
-    for (const ObjectHandle& result : results)
-      CHECK(result.entry()->state == ObjectState::kError);
+    for (const ObjectHandle& result : results) CHECK(result.entry()->state == ObjectState::kError);
     f.owner.actors.PushHeldBack();
   }
   GIVEN("cancellation of what is held back") {
@@ -255,8 +255,7 @@ SCENARIO("a call's credits come back once, however it ends") {
     CHECK(f.pending() == 4 * (kCallBytes + 100));
     f.Die(kWorker, 0);
     f.Answer(2, proto::ActorAnswer::ALIVE, {1, 78});
-    for (int i = 0; i < 4; ++i)
-      f.Reply(f.TakePush(), "", ReplyStatus::kDone, 1000, {1, 78});
+    for (int i = 0; i < 4; ++i) f.Reply(f.TakePush(), "", ReplyStatus::kDone, 1000, {1, 78});
   }
   CHECK(f.pending() == 0);
   CHECK(f.client.in_flight.size + f.client.queue.size + f.client.undecided.size == 0);

@@ -20,8 +20,8 @@ struct CallbackRunner::Shared {
   std::condition_variable changed;
   std::deque<std::function<void()>> queue;
   int threads = 0;
-  int idle = 0;        // Of these.
-  uint64_t begun = 0;  // Callbacks.
+  int idle = 0;               // Of these.
+  uint64_t begun = 0;         // Callbacks.
   uint64_t begun_before = 0;  // When Relieve last looked.
   bool closed = false;
 };

@@ -13,10 +13,9 @@ void CutError(Error* error) {
   // The beginning says what failed, the end of a traceback how.
   const size_t part = kMaxErrorWords / 2 - 128;
   const size_t size = error->message.size();
-  error->message =
-      absl::StrCat(absl::string_view(error->message).substr(0, part), "\n... (", size - 2 * part,
-                   " of ", size, " bytes are left out here) ...\n",
-                   absl::string_view(error->message).substr(size - part));
+  error->message = absl::StrCat(absl::string_view(error->message).substr(0, part), "\n... (",
+                                size - 2 * part, " of ", size, " bytes are left out here) ...\n",
+                                absl::string_view(error->message).substr(size - part));
 }
 
 }  // namespace sheaf

@@ -39,8 +39,8 @@ inline constexpr size_t kMaxSentBytes = kMaxBodyBytes - kRoomForHeads;
 
 inline absl::Status TooLarge(absl::string_view what, size_t bytes, size_t limit,
                              absl::string_view remedy) {
-  return absl::InvalidArgumentError(absl::StrCat(what, " is too large: ", bytes, " bytes, at most ",
-                                                 limit, "; ", remedy));
+  return absl::InvalidArgumentError(
+      absl::StrCat(what, " is too large: ", bytes, " bytes, at most ", limit, "; ", remedy));
 }
 
 // kInvalidArgument: a value with so many references inside cannot be sent.

@@ -57,7 +57,7 @@ struct ObjectExtra {
   std::vector<ObjectEntry*> nested;
   absl::flat_hash_set<NodeNumber> borrowers;  // Nodes that hold it. Owned objects.
   std::vector<ObjectLocation> copies;         // Beside `location`, one a node. Owned objects.
-  std::vector<ProcessId> askers;  // Are told when it is ready; sorted. Owned objects.
+  std::vector<ProcessId> askers;              // Are told when it is ready; sorted. Owned objects.
   uint64_t report = 0;    // Borrowed: the RefsReport that announced it; 0: not announced yet.
   uint32_t position = 0;  // Borrowed: among those of its owner.
   ObjectId stored_as;     // Not nil: the name its bytes have in the store, when that is not `id`.

@@ -545,8 +545,7 @@ void ObjectResolver::SearchAgain(Nanos now) {
   }
   for (const auto& [raylet, wanted] : by_raylet) {
     for (size_t at = 0; at < wanted.size(); at += kMaxStoreItems) {
-      const auto some =
-          std::span(wanted).subspan(at, std::min(kMaxStoreItems, wanted.size() - at));
+      const auto some = std::span(wanted).subspan(at, std::min(kMaxStoreItems, wanted.size() - at));
       transport_.To(raylet).Send(Lane::kControl, kStoreFetch, ItemsAsBytes(some));
     }
   }

@@ -104,7 +104,7 @@ class ObjectResolver {
   TransitTable& transits_;
   TaskDispatcher& submitter_;
   const std::function<void(std::span<const ObjectId>)> look_up_;
-  absl::btree_map<ObjectId, Question> asked_;     // Of owners or, for the dead, the raylet.
+  absl::btree_map<ObjectId, Question> asked_;  // Of owners or, for the dead, the raylet.
   Agenda asked_again_;
   absl::btree_map<ObjectId, Search> looking_up_;  // By the name in the store.
   Agenda searched_again_;

@@ -14,8 +14,7 @@ const ObjectLocation kHere{1, 4, 1, 0};
 struct Waits : Fixture {
   // A reference that came from `owner`, with what was said of its place.
   ObjectHandle Borrow(uint64_t number, ObjectLocation hint = {}) {
-    return ObjectHandle(
-        owner.references.Incoming({ObjectId::Make(kFarOwner, number, 1), hint}));
+    return ObjectHandle(owner.references.Incoming({ObjectId::Make(kFarOwner, number, 1), hint}));
   }
   void Query(ProcessId from, std::span<const ObjectId> ids) {
     std::string body(AsBytes(ObjectQueryHead{ids.size(), 0}));

@@ -118,7 +118,8 @@ bool OwnerState::OnFrame(ProcessId from, const Frame& frame) {
     }
     case FrameKind::kLeaseRevoke: {
       const auto revoke = ParseFrame<proto::LeaseRevoke>(frame);
-      return !revoke.ok() || submitter.OnRevoke(from.node, *revoke);  // Else one that it works under.
+      return !revoke.ok() ||
+             submitter.OnRevoke(from.node, *revoke);  // Else one that it works under.
     }
     case FrameKind::kRefsReported: {
       const auto reported = ParseFrame<proto::RefsReported>(frame);

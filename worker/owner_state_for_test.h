@@ -93,7 +93,10 @@ struct Fixture {
   MapStore store;
   std::vector<ObjectId> looked_up;
   BackPressure limits;
-  OwnerState owner{kSelf, clock, transport, store,
+  OwnerState owner{kSelf,
+                   clock,
+                   transport,
+                   store,
                    [this](std::span<const ObjectId> ids) {
                      looked_up.insert(looked_up.end(), ids.begin(), ids.end());
                    },

@@ -210,8 +210,7 @@ SCENARIO("what is with a silent node stays pending, and who waits for it is told
   Fixture f;
   const ObjectHandle result = f.Submit(f.Template());
   const ObjectHandle queued = f.Submit(f.Template());
-  const ObjectHandle borrowed(
-      f.owner.references.Incoming({ObjectId::Make({2, 5}, 1, 1), {}}));
+  const ObjectHandle borrowed(f.owner.references.Incoming({ObjectId::Make({2, 5}, 1, 1), {}}));
   f.Grant(1, kFarWorker);
   const PushTaskHead push = f.TakePush();
   CHECK(f.owner.WordsOfSilence(*result.entry()).empty());

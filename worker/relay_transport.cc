@@ -27,9 +27,7 @@ class RelayTransport::RelayChannel final : public Channel {
   }
 
   // The peer has taken so much in all; it cannot have more than it was sent.
-  void OnGrant(uint64_t bytes) {
-    granted_ = std::max(granted_, std::min(bytes, sent_));
-  }
+  void OnGrant(uint64_t bytes) { granted_ = std::max(granted_, std::min(bytes, sent_)); }
 
   // A frame of the peer was taken; tells it now and then.
   void Took(uint64_t bytes, uint64_t step) {

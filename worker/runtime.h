@@ -82,7 +82,7 @@ class Execution {
   virtual ActorId actor() const = 0;  // Nil outside actors.
   virtual const proto::TaskTemplate& spec() const = 0;
   virtual std::string_view name() const = 0;  // For people.
-  virtual uint32_t attempt() const = 0;  // From 0.
+  virtual uint32_t attempt() const = 0;       // From 0.
   virtual size_t argument_count() const = 0;
   virtual const ObjectView& argument(
       size_t index) const = 0;  // Never an error: such calls are not pushed.
@@ -246,13 +246,15 @@ class Runtime {
   // Key-value pairs in the GCS (functions and packages of dynamic languages live there too).
   enum class KeyLife {
     kUntilDeleted,
-    kOfJob,  // Until the last of the jobs that put it, or own it, is over and left no detached actor.
+    kOfJob,  // Until the last of the jobs that put it, or own it, is over and left no detached
+             // actor.
   };
   // True: it was not there. With false and not `overwrite` the value stays as it was.
   virtual absl::StatusOr<bool> KeyPut(std::string_view name_space, std::string_view key,
                                       std::string_view value, bool overwrite, KeyLife life,
                                       Nanos deadline) = 0;
-  // Lets this process's job own keys beside the jobs that do. False: one is missing, nothing changed.
+  // Lets this process's job own keys beside the jobs that do. False: one is missing, nothing
+  // changed.
   virtual absl::StatusOr<bool> KeyOwn(std::string_view name_space,
                                       std::span<const std::string> keys, Nanos deadline) = 0;
   // The values of many keys in their order, by one question; nullopt: there is none.

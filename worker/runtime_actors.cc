@@ -101,8 +101,7 @@ absl::StatusOr<ObjectHandle> RuntimeImpl::HandleIfThere(Lock& lock, const proto:
   ActorClient& client = owner_->actors.ClientOf(entry);
   const auto has_ended = [&client] { return client.state == proto::ActorAnswer::DEAD; };
   owner_->references.Flush();
-  absl::Status status =
-      DriveUntil(lock, deadline, [&] { return entry.registered || has_ended(); });
+  absl::Status status = DriveUntil(lock, deadline, [&] { return entry.registered || has_ended(); });
   bool asked = false;
   while (status.ok() && !has_ended() && !(asked && client.answered)) {
     owner_->actors.Inquire(client);

@@ -16,9 +16,9 @@ constexpr size_t kReferenceBytes = sizeof(ArgumentHead) + sizeof(StoreArgument);
 // What cannot be made smaller: a place for each argument, and the references inside the values.
 absl::Status CheckCounts(const ArgumentList& arguments) {
   if (arguments.count() > kMaxArguments) {
-    return absl::InvalidArgumentError(absl::StrCat(
-        "a call has ", arguments.count(), " arguments, at most ", kMaxArguments,
-        "; pass them as one list"));
+    return absl::InvalidArgumentError(absl::StrCat("a call has ", arguments.count(),
+                                                   " arguments, at most ", kMaxArguments,
+                                                   "; pass them as one list"));
   }
   return CheckNested(ArgumentCodec::Nested(arguments).size());
 }
@@ -141,8 +141,8 @@ absl::StatusOr<ArgumentList> RuntimeImpl::ValuesOf(const ArgumentList& arguments
         if (absl::Status got = Get({&object, 1}, kForever, &views); !got.ok()) return got;
         const ObjectView& view = views.front();
         if (view.error != nullptr) {
-          return absl::FailedPreconditionError(absl::StrCat(
-              "an argument of the constructor failed: ", view.error->message));
+          return absl::FailedPreconditionError(
+              absl::StrCat("an argument of the constructor failed: ", view.error->message));
         }
         return add(view.bytes, view.nested);
       });

@@ -114,10 +114,9 @@ absl::Status RuntimeImpl::Begin() {
                                   owner_->resolver.OnLocated(
                                       id, location.ok() ? &*location : nullptr, why);
                                 }));
-  owner_ =
-      std::make_unique<OwnerState>(self_, clock_, *transport_, *this,
-                                   [this](std::span<const ObjectId> ids) { store_->Lookup(ids); },
-                                   limits_);
+  owner_ = std::make_unique<OwnerState>(
+      self_, clock_, *transport_, *this,
+      [this](std::span<const ObjectId> ids) { store_->Lookup(ids); }, limits_);
   owner_->references.set_value_budget(options_.value_bytes);
   metrics::Page& figures = metrics::PageOf(segment_->data());
   owner_->tasks.set_latency(metrics::Histogram(figures, metrics::HistogramId::kTaskLatency),

@@ -18,9 +18,8 @@ absl::Status CheckTemplate(const proto::TaskTemplate& spec) {
     return absl::InvalidArgumentError(absl::StrCat(spec.num_returns(), " results, at most ",
                                                    kMaxReturns, "; return them as one list"));
   }
-  for (const std::string* name :
-       {&spec.name(), &spec.call_name(), &spec.actor().name(), &spec.actor().name_space(),
-        &spec.concurrency_group()}) {
+  for (const std::string* name : {&spec.name(), &spec.call_name(), &spec.actor().name(),
+                                  &spec.actor().name_space(), &spec.concurrency_group()}) {
     if (name->size() > kMaxNameBytes)
       return TooLarge("a name", name->size(), kMaxNameBytes, "choose a shorter one");
   }
@@ -28,9 +27,8 @@ absl::Status CheckTemplate(const proto::TaskTemplate& spec) {
   const size_t placement = lease.resources().ByteSizeLong() + lease.running().ByteSizeLong() +
                            lease.strategy().ByteSizeLong();
   if (placement > kMaxPlacementBytes) {
-    return TooLarge(absl::StrCat("what says where '", spec.name().substr(0, 200),
-                                 "' may run (", lease.resources().amounts_size(),
-                                 " resources, and labels)"),
+    return TooLarge(absl::StrCat("what says where '", spec.name().substr(0, 200), "' may run (",
+                                 lease.resources().amounts_size(), " resources, and labels)"),
                     placement, kMaxPlacementBytes, "ask for fewer");
   }
   if (const size_t size = spec.ByteSizeLong(); size > kMaxTemplateBytes) {
@@ -147,7 +145,8 @@ absl::Status RuntimeImpl::WaitForCredits(Lock& lock, const ActorClient& client) 
   while (true) {
     const uint64_t replies = client.replies;
     const uint32_t incarnation = client.incarnation;
-    const absl::Status status = WaitForRoom(lock, has_room, "too many calls of an actor are pending");
+    const absl::Status status =
+        WaitForRoom(lock, has_room, "too many calls of an actor are pending");
     if (!absl::IsResourceExhausted(status)) return status;
     if (client.replies != replies || client.incarnation != incarnation) continue;
     // A call may take longer. For a program that waits as get() does, until the actor is dead; in

@@ -76,8 +76,7 @@ class RuntimeImpl final : public Runtime,
   absl::Status Get(std::span<const ObjectHandle> objects, Nanos deadline,
                    std::vector<ObjectView>* views) override;
   absl::StatusOr<std::vector<size_t>> Wait(std::span<const ObjectHandle> objects,
-                                           size_t num_returns, Nanos deadline,
-                                           bool bring) override;
+                                           size_t num_returns, Nanos deadline, bool bring) override;
   bool IsReady(const ObjectHandle& object) override;
   void OnReady(const ObjectHandle& object, std::function<void()> callback) override;
   void SignalReady(const ObjectHandle& object, std::function<void()> signal) override;
@@ -111,8 +110,9 @@ class RuntimeImpl final : public Runtime,
                               Nanos deadline) override;
   absl::StatusOr<bool> KeyOwn(std::string_view name_space, std::span<const std::string> keys,
                               Nanos deadline) override;
-  absl::StatusOr<std::vector<std::optional<std::string>>> KeysGet(
-      std::string_view name_space, std::span<const std::string> keys, Nanos deadline) override;
+  absl::StatusOr<std::vector<std::optional<std::string>>> KeysGet(std::string_view name_space,
+                                                                  std::span<const std::string> keys,
+                                                                  Nanos deadline) override;
   absl::StatusOr<std::optional<std::string>> KeyGet(std::string_view name_space,
                                                     std::string_view key, Nanos deadline) override;
   absl::StatusOr<bool> KeyDelete(std::string_view name_space, std::string_view key,
@@ -308,9 +308,9 @@ class RuntimeImpl final : public Runtime,
   // References inside what the constructors of detached actors were given, for their restarts:
   // held while this process lives, or until it hears that the actor is dead.
   absl::flat_hash_map<ActorId, std::vector<ObjectHandle>> detached_arguments_;
-  std::vector<CallExecution*> ended_;                     // Ended inside a transaction.
-  CallbackRunner callbacks_{"sheaf-callbacks"};           // Of OnReady.
-  CallbackRunner cancels_{"sheaf-cancels"};               // TaskHandler::Cancel.
+  std::vector<CallExecution*> ended_;            // Ended inside a transaction.
+  CallbackRunner callbacks_{"sheaf-callbacks"};  // Of OnReady.
+  CallbackRunner cancels_{"sheaf-cancels"};      // TaskHandler::Cancel.
   LogPrinter printer_;
 
   struct ObjectCounts {

@@ -295,9 +295,9 @@ bool RuntimeImpl::Gathering::Take(size_t i) {
   // What is asked for alone says so by itself; among others it is their bytes that are in its way.
   if (view.error != nullptr && view.error->kind == ErrorKind::kObjectStoreFull &&
       view.handle.entry()->state == ObjectState::kStore && objects_.size() > 1 && status_.ok()) {
-    status_ = absl::ResourceExhaustedError(absl::StrCat(
-        view.error->message, " (this get holds all of its ", objects_.size(),
-        " objects at once: get fewer at a time)"));
+    status_ = absl::ResourceExhaustedError(
+        absl::StrCat(view.error->message, " (this get holds all of its ", objects_.size(),
+                     " objects at once: get fewer at a time)"));
   }
   return true;
 }
@@ -412,10 +412,10 @@ void RuntimeImpl::OnReady(const ObjectHandle& object, std::function<void()> call
   {
     Lock lock(*this);
     if (!owner_->resolver.IsHere(*object.entry())) {
-      owner_->resolver.WhenHere(
-          *object.entry(), [this, callback = std::move(callback)](ObjectEntry&) mutable {
-            callbacks_.Post(std::move(callback));
-          });
+      owner_->resolver.WhenHere(*object.entry(),
+                                [this, callback = std::move(callback)](ObjectEntry&) mutable {
+                                  callbacks_.Post(std::move(callback));
+                                });
       return;
     }
   }

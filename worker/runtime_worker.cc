@@ -81,8 +81,9 @@ absl::Status RuntimeImpl::FetchArguments(Lock& lock, CallExecution& call,
                                          std::span<const StoreArgument* const> missing) {
   const auto unpack = [&] {
     return call.Unpack() ? absl::OkStatus()
-                         : absl::DataLossError("an argument does not parse; caller and worker may "
-                                               "be of different builds");
+                         : absl::DataLossError(
+                               "an argument does not parse; caller and worker may "
+                               "be of different builds");
   };
   if (missing.empty()) [[likely]]
     return unpack();
@@ -96,8 +97,8 @@ absl::Status RuntimeImpl::FetchArguments(Lock& lock, CallExecution& call,
   std::vector<ObjectView> views(missing.size());
   Gathering gathering(*this, handles, &views);
   // As long as it takes: what is lost, or cannot be read, shows as an error in its view.
-  const absl::Status status = DriveUntil(
-      lock, kForever, [&] { return call.cancelled() || gathering.Look(); }, kPatience);
+  const absl::Status status =
+      DriveUntil(lock, kForever, [&] { return call.cancelled() || gathering.Look(); }, kPatience);
   if (!status.ok() || call.cancelled()) {
     const size_t next = std::min(gathering.next(), missing.size() - 1);
     return absl::NotFoundError(absl::StrCat("the argument ", missing[next]->id.ToHex(),

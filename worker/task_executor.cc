@@ -30,6 +30,7 @@ TaskExecutor::TaskExecutor(ProcessId self, Clock& clock, Transport& transport,
       transits_(transits),
       host_(host),
       page_(page),
+      started_(page),
       limits_(limits),
       tasks_executed_(metrics, metrics::CounterId::kTasksExecuted),
       calls_executed_(metrics, metrics::CounterId::kActorCallsExecuted),
@@ -308,6 +309,7 @@ void TaskExecutor::OnStreamAck(ProcessId from, const StreamAck& ack) {
 
 void TaskExecutor::OnProcessDied(ProcessId process) {
   NoteOwner(process, false);
+  started_.Forget(process);
   templates_.erase(process);
   last_templates_ = nullptr;
   std::erase_if(early_, [&](const auto& early) { return early.first == process; });
@@ -340,13 +342,7 @@ std::shared_ptr<CallExecution> TaskExecutor::Take(ConcurrencyGroup& group) {
   const PushTaskHead& head = call->head();
   const uint64_t lease =
       head.lease != 0 ? head.lease : lease_.lease();  // Callers of a detached actor know none.
-  if (page_->started_lease.load(std::memory_order_relaxed) != lease) {
-    page_->started_push.store(0, std::memory_order_relaxed);
-    page_->started_lease.store(lease, std::memory_order_release);
-  }
-  if (head.push > page_->started_push.load(std::memory_order_relaxed)) {
-    page_->started_push.store(head.push, std::memory_order_release);
-  }
+  started_.Add(lease, call->owner, head.push, is_actor_);
   if (named_ != &call->spec() || call->has_own_name()) {
     named_ = call->has_own_name() ? nullptr : &call->spec();
     counts_calls_ = call->spec().max_calls() != 0;

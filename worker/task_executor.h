@@ -16,7 +16,7 @@
 #include "base/clock.h"
 #include "metrics/counter.h"
 #include "proto/raylet.pb.h"
-#include "shm/process_segment.h"
+#include "shm/started_calls.h"
 #include "worker/back_pressure.h"
 #include "worker/execution.h"
 #include "worker/reference_table.h"
@@ -106,6 +106,7 @@ class TaskExecutor {
   TransitTable& transits_;
   ExecutionHost& host_;
   ProcessPage* const page_;
+  StartedCalls started_;
   const BackPressure limits_;
   metrics::Counter tasks_executed_, calls_executed_;
   metrics::Histogram run_time_;
@@ -128,7 +129,7 @@ class TaskExecutor {
   ActorId actor_id_;
   Nanos may_begin_until_ = kForever;  // Of detached actors: kActorLease.
   bool blocked_ = false;
-  std::atomic<uint64_t> owner_behind_{0};  // One of those that are, packed; 0: none.
+  std::atomic<uint64_t> owner_behind_{0};       // One of those that are, packed; 0: none.
   const proto::TaskTemplate* named_ = nullptr;  // Whose name the page shows. Only compared.
   bool counts_calls_ = false;                   // It is one with max_calls.
   CallExecution* running_ = nullptr;            // A list: from Take to Ended.

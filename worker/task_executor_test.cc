@@ -260,8 +260,7 @@ SCENARIO("several arguments in one object are unpacked where they stood; a spoil
     call.SetArgument(call.store_arguments()[0], {pack, {}, {}, {}, {}});
     REQUIRE(call.Unpack());
     std::vector<std::string> values;
-    for (size_t i = 0; i < call.argument_count(); ++i)
-      values.emplace_back(call.argument(i).bytes);
+    for (size_t i = 0; i < call.argument_count(); ++i) values.emplace_back(call.argument(i).bytes);
     CHECK(values == std::vector<std::string>{"first", "a", "", "a longer one", "last"});
     CHECK(call.Unpack());  // Once.
     CHECK(call.argument_count() == 5);

@@ -335,9 +335,8 @@ void TaskSubmitter::Return(OwnedLease& lease, bool discard) {
   std::erase_if(key.leases, [&](const auto& held) { return held.get() == &lease; });
   if (key.queue.empty()) {
     WantOnlyHeld(key);  // First, or the raylet would grant another one for it.
-  } else {  // What it was given came back unstarted: the raylet must hear of it again.
-    key.wanted_sent =
-        static_cast<uint32_t>(std::min<size_t>(key.wanted_sent, key.leases.size()));
+  } else {              // What it was given came back unstarted: the raylet must hear of it again.
+    key.wanted_sent = static_cast<uint32_t>(std::min<size_t>(key.wanted_sent, key.leases.size()));
   }
   SendMessage(transport_.To(RayletOf(node)), FrameKind::kLeaseReturn, message);
 }

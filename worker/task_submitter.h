@@ -43,8 +43,8 @@ struct LeaseKey {
   TaskList queue;
   std::vector<std::unique_ptr<OwnedLease>> leases;
   uint32_t wanted_sent = 0;
-  Nanos typical_run = 0;  // Of its tasks, smoothed; 0: not known yet.
-  std::string notice;     // Why nothing is granted, from the raylet.
+  Nanos typical_run = 0;   // Of its tasks, smoothed; 0: not known yet.
+  std::string notice;      // Why nothing is granted, from the raylet.
   uint32_t templates = 0;  // That point to it.
 };
 

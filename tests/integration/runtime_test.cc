@@ -362,8 +362,7 @@ TEST_CASE("leaving ends what other threads wait for") {
     });
   }
   while (begun != 8) std::this_thread::yield();
-  CHECK_THROWS_AS(sheaf::Get(sheaf::Task(Square).Cpus(1000).Remote(1), 100ms),
-                  sheaf::TimeoutError);
+  CHECK_THROWS_AS(sheaf::Get(sheaf::Task(Square).Cpus(1000).Remote(1), 100ms), sheaf::TimeoutError);
   sheaf::Shutdown();
   for (std::thread& thread : threads) thread.join();
   CHECK(ended == 8);

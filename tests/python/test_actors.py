@@ -3,7 +3,9 @@
 
 import atexit
 import json
+import os
 import pickle
+import signal
 import subprocess
 import sys
 import threading
@@ -389,6 +391,35 @@ def test_an_actor_that_a_task_made_is_used_by_others():
 
     counter = sheaf.get(make.remote(), timeout=WAIT_S)
     assert sheaf.get(counter.add.remote(), timeout=WAIT_S) == 4
+
+
+def test_a_call_that_an_actor_had_not_started_runs_in_its_next_process(tmp_path):
+    """Though it has no retries, and another caller was far ahead of it."""
+
+    @sheaf.remote(max_restarts=1)
+    class Mortal:
+        def count(self, n):
+            return n
+
+        def die_when(self, path):
+            while not path.exists():
+                time.sleep(0.01)
+            time.sleep(0.2)  # What was sent before `path` was made comes meanwhile.
+            os.kill(os.getpid(), signal.SIGKILL)
+
+    @sheaf.remote(num_cpus=0)
+    def call(actor, path):
+        results = [actor.count.remote(n) for n in range(3)]
+        sheaf.wait(results, num_returns=3, timeout=0.2)
+        path.touch()
+        return sheaf.get(results, timeout=WAIT_S)
+
+    actor = Mortal.remote()
+    assert sheaf.get([actor.count.remote(n) for n in range(100)], timeout=WAIT_S) == list(range(100))
+    dying = actor.die_when.remote(tmp_path / "go")
+    assert sheaf.get(call.remote(actor, tmp_path / "go"), timeout=WAIT_S) == [0, 1, 2]
+    with pytest.raises(sheaf.exceptions.ActorUnavailableError):
+        sheaf.get(dying, timeout=WAIT_S)
 
 
 def test_a_detached_actor_travels_and_is_killed():

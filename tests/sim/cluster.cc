@@ -388,11 +388,10 @@ void Cluster::Finish() {
   if (methods_ != nullptr) methods_->End();
   RunUntil(kLongestAway, [&] { return gcs_.up() && world_.now() >= gcs_.well_at(); });
   // The GCS must have found who is dead, and partitions are over.
-  const Nanos settled =
-      std::max(world_.now() + (between_.lost_links() > 0 ? kUntilVerdict
-                               : options_.nodes > 1      ? kLongestApart + kSecond
-                                                         : 0),
-               cut_off_until_ == 0 ? 0 : cut_off_until_ + kUntilFenced);
+  const Nanos settled = std::max(world_.now() + (between_.lost_links() > 0 ? kUntilVerdict
+                                                 : options_.nodes > 1      ? kLongestApart + kSecond
+                                                                           : 0),
+                                 cut_off_until_ == 0 ? 0 : cut_off_until_ + kUntilFenced);
   const bool finished = RunUntil(kLivenessLimit, [&] {
     Replenish();
     return world_.now() >= settled && gcs_.up() && DriversFinished();

@@ -95,7 +95,7 @@ class Cluster {
   std::vector<std::unique_ptr<Node>> crashed_;
   uint64_t last_index_ = 0;
   Nanos cut_off_until_ = 0;  // Some node is.
-  bool draining_ = false;  // Some node takes no new work.
+  bool draining_ = false;    // Some node takes no new work.
   // Who was last found at work. Asked first: a list of the living after each event takes long.
   ProcessId at_work_;
   size_t at_work_node_ = 0;

@@ -67,9 +67,7 @@ std::string_view PlantName(Plant plant) {
   return "?";
 }
 
-int NodesFor(Plant plant) {
-  return plant >= Plant::kLeakCredits ? 3 : 1;
-}
+int NodesFor(Plant plant) { return plant >= Plant::kLeakCredits ? 3 : 1; }
 
 Plant PlantOf(std::string_view name) {
   for (uint8_t i = 0; i < static_cast<uint8_t>(Plant::kCount); ++i) {

@@ -30,8 +30,8 @@ enum class Plant : uint8_t {
   kFrozenClock,      // A process's clock stands still.
   kBackwardClock,    // The raylet's clock runs backward.
   // Of clusters with several nodes.
-  kLeakCredits,  // A ring loses what says that a receiver on another node has taken frames.
-  kNeitherEnds,  // The word that a node does not hear another is lost.
+  kLeakCredits,    // A ring loses what says that a receiver on another node has taken frames.
+  kNeitherEnds,    // The word that a node does not hear another is lost.
   kEndlessLease,   // The lease of a detached actor never expires.
   kUnfenced,       // A node that was declared dead is answered and heard as if it were alive.
   kLostDeath,      // The disk of the GCS acknowledges that a node is dead, and does not keep it.

@@ -259,8 +259,8 @@ void GcsHost::SendToGcs(ProcessId from, FrameKind kind, std::string body) {
   if (!Hears(node)) return;
   // It would lie in the link until the GCS is back, however long that is.
   if (!node->hears_gcs())
-    world_.oracle.Fail("O7", absl::StrCat("node ", from.node,
-                                          " speaks to a GCS that it knows to be away"));
+    world_.oracle.Fail(
+        "O7", absl::StrCat("node ", from.node, " speaks to a GCS that it knows to be away"));
   const Fate fate = world_.methods == nullptr || kind != FrameKind::kGcsRequest
                         ? Fate::kWhole
                         : world_.methods->OfFrameToGcs(body);
@@ -302,8 +302,8 @@ void GcsHost::Judge(FrameKind kind, const std::string& body) {
   if (kind != FrameKind::kGcsReply || !reply.ParseFromString(body)) return;
   // Who is refused or fenced is dead, though others may not have heard of it yet.
   const NodeNumber asker = ProcessId::Unpack(reply.client()).node;
-  if (asker != 0 && (static_cast<ErrorKind>(reply.error()) == ErrorKind::kNodeDied ||
-                     reply.heartbeat().fenced()))
+  if (asker != 0 &&
+      (static_cast<ErrorKind>(reply.error()) == ErrorKind::kNodeDied || reply.heartbeat().fenced()))
     world_.oracle.NodeDied(asker);
   for (const proto::NodeInfo& node : reply.nodes().nodes()) SaysOf(node);
   for (const proto::Change& item : reply.snapshot().items()) {

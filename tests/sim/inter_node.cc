@@ -181,8 +181,7 @@ void InterNode::Schedule(Key key) {
 void InterNode::Deliver(Key key) {
   Stream& stream = streams_[key];
   const auto found = nodes_.find(key.second);
-  if (IsForgotten(key.second, key.first) ||
-      (found != nodes_.end() && found->second->crashed())) {
+  if (IsForgotten(key.second, key.first) || (found != nodes_.end() && found->second->crashed())) {
     stream.sent.clear();
     return;
   }

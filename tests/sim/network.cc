@@ -75,8 +75,7 @@ bool Network::SpoiltByPlant(Ring& ring, int lane, FrameKind kind, std::string* b
   }
   if (kind == FrameKind::kRelayed) {
     const auto* head = FrameHead<RelayHead>(*body);
-    if (head->kind == static_cast<uint16_t>(kTaken) &&
-        world_.Planted(Plant::kLeakCredits))
+    if (head->kind == static_cast<uint16_t>(kTaken) && world_.Planted(Plant::kLeakCredits))
       return true;
   }
   if (kind == FrameKind::kPushTask && world_.Planted(Plant::kDuplicatePush, kPlantOneIn)) {

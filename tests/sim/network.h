@@ -1,8 +1,8 @@
 // Copyright The Sheaf Authors. SPDX-License-Identifier: Apache-2.0
 // What lies between the processes of one node: pairs of rings, which lose nothing and keep the
 // order of each lane, but take their time and hold only so much; frames in a ring outlive their
-// sender. Each process has a LocalTransport, which behaves as shm/mailbox.h does: what finds no room
-// waits in it.
+// sender. Each process has a LocalTransport, which behaves as shm/mailbox.h does: what finds no
+// room waits in it.
 #pragma once
 
 #include <deque>

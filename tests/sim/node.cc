@@ -447,12 +447,12 @@ void Node::Remove(ProcessId process) {
   attached_.erase(found);
 }
 
-std::pair<LeaseNumber, uint64_t> Node::Started(ProcessId process) {
+std::pair<LeaseNumber, uint64_t> Node::Started(ProcessId process, ProcessId caller) {
   auto found = attached_.find(process);
   if (found == attached_.end()) return {0, 0};
   const auto* page = reinterpret_cast<const ProcessPage*>(found->second.segment->data());
   if (world_.Planted(Plant::kForgottenStart)) return {page->started_lease.load(), 0};
-  return {page->started_lease.load(), page->started_push.load()};
+  return {page->started_lease.load(), page->StartedOf(caller)};
 }
 
 std::vector<ProcessId> Node::PeersOf(ProcessId process) {

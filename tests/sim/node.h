@@ -96,7 +96,7 @@ class Node final : public Endpoint, public WorkerLauncher, public Switchboard {
   // Switchboard
   absl::Status Connect(ProcessId a, ProcessId b) override;
   void Remove(ProcessId process) override;
-  std::pair<LeaseNumber, uint64_t> Started(ProcessId process) override;
+  std::pair<LeaseNumber, uint64_t> Started(ProcessId process, ProcessId caller) override;
   std::vector<ProcessId> PeersOf(ProcessId process) override;
 
   void End();
@@ -135,8 +135,8 @@ class Node final : public Endpoint, public WorkerLauncher, public Switchboard {
   std::map<std::pair<JobNumber, std::string>, int> failed_starts_;  // In a row.
   uint64_t started_workers_ = 0;
   bool crashed_ = false;
-  bool gcs_link_ = true;   // It is up,
-  bool hears_gcs_ = true;  // and the raylet knows.
+  bool gcs_link_ = true;       // It is up,
+  bool hears_gcs_ = true;      // and the raylet knows.
   uint64_t registration_ = 1;  // A sequence: one that was refused keeps its answer.
 
   struct Attached {

@@ -239,9 +239,9 @@ void Oracle::ActorStarts(ActorId id, ProcessId where) {
   actor.incarnations[where];
   if (actor.max_restarts < 0) return;
   // A start that was lost with its node is free.
-  const auto lost = std::count_if(
-      actor.processes.begin(), actor.processes.end(),
-      [this](ProcessId process) { return dead_nodes_.contains(process.node); });
+  const auto lost =
+      std::count_if(actor.processes.begin(), actor.processes.end(),
+                    [this](ProcessId process) { return dead_nodes_.contains(process.node); });
   if (actor.processes.size() > static_cast<size_t>(1 + actor.max_restarts + lost)) {
     Fail("O5", absl::StrCat("actor ", id.ToHex(), " has ", actor.processes.size(),
                             " incarnations, with ", actor.max_restarts, " restarts"));

@@ -94,15 +94,14 @@ Process::Process(World& world, Network& network, Node& node, ProcessId self, Pro
                    "; of 1,000 nodes: sysctl vm.max_map_count=1000000, ulimit -n 1000000")
           .c_str());
   store_ = *std::move(opened);
-  owner_ =
-      std::make_unique<OwnerState>(self, clock_, *remote_, *this,
-                                   [this](std::span<const ObjectId> ids) { store_->Lookup(ids); },
-                                   world_.limits);
-  gcs_ = std::make_unique<GcsCalls>(self, clock_, *transport_);
-  executor_ = std::make_unique<TaskExecutor>(
-      self, clock_, *remote_, owner_->references, owner_->transits, *this,
-      reinterpret_cast<ProcessPage*>(segment_->data()), metrics::PageOf(segment_->data()),
+  owner_ = std::make_unique<OwnerState>(
+      self, clock_, *remote_, *this, [this](std::span<const ObjectId> ids) { store_->Lookup(ids); },
       world_.limits);
+  gcs_ = std::make_unique<GcsCalls>(self, clock_, *transport_);
+  executor_ =
+      std::make_unique<TaskExecutor>(self, clock_, *remote_, owner_->references, owner_->transits,
+                                     *this, reinterpret_cast<ProcessPage*>(segment_->data()),
+                                     metrics::PageOf(segment_->data()), world_.limits);
   dispatch_ =
       std::make_unique<FrameDispatch>(self, *this, *remote_, *store_, *owner_, *executor_, *gcs_);
   owner_->actors.set_ask_gcs([this](ActorId actor) { AskGcsAboutActor(actor); });

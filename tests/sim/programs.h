@@ -109,7 +109,8 @@ class Workload {
                       const Context& context);
   ObjectHandle CallActor(Process& process, ActorHandle& actor, const CallOptions& options,
                          const Context& context);
-  // An actor of the driver, any or this one, once it takes a call; nullptr: it is not there any more.
+  // An actor of the driver, any or this one, once it takes a call; nullptr: it is not there any
+  // more.
   Async<ActorHandle*> ChooseActor(Process& process, DriverState& state);
   Async<ActorHandle*> WaitForActor(Process& process, DriverState& state, ActorId id);
   CallArguments NewCall(Op op, Random& random);

@@ -91,9 +91,9 @@ Async<> Workload::Functions(Process& process, DriverState&) {
   });
   if (kept.error() != 0 || found.error() != 0 || found.kv_values().entries_size() != 1 ||
       found.kv_values().entries(0).value() != data || owned.kv_count().count() != 1 || !is_listed)
-    world_.oracle.Fail("O3", absl::StrCat("the function '", hash, "' is not what was put: ",
-                                          kept.message(), " ", found.message(), " ",
-                                          owned.message(), " ", listed.message()));
+    world_.oracle.Fail(
+        "O3", absl::StrCat("the function '", hash, "' is not what was put: ", kept.message(), " ",
+                           found.message(), " ", owned.message(), " ", listed.message()));
 }
 
 // A key that nobody else knows: each command is done once.

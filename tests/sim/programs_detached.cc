@@ -49,17 +49,17 @@ Async<bool> Workload::MakeDetached(Process& process, Random& random, const proto
   const std::string name = absl::StrCat("detached ", next_name_++);
   actor->detached = true;
   actor->max_task_retries = random.OneIn(2) ? 0 : 3;
-  TemplateRecord& spec = process.Template(
-      absl::StrCat("detached ", actor->max_task_retries, " ", max_restarts, " ",
-                   lease.SerializeAsString()),
-      [&](proto::TaskTemplate* made) {
-        made->set_kind(proto::TaskTemplate::ACTOR_CREATION);
-        made->set_num_returns(1);
-        made->mutable_actor()->set_max_restarts(max_restarts);
-        made->mutable_actor()->set_max_task_retries(actor->max_task_retries);
-        made->mutable_actor()->set_detached(true);
-        *made->mutable_lease() = lease;
-      });
+  TemplateRecord& spec =
+      process.Template(absl::StrCat("detached ", actor->max_task_retries, " ", max_restarts, " ",
+                                    lease.SerializeAsString()),
+                       [&](proto::TaskTemplate* made) {
+                         made->set_kind(proto::TaskTemplate::ACTOR_CREATION);
+                         made->set_num_returns(1);
+                         made->mutable_actor()->set_max_restarts(max_restarts);
+                         made->mutable_actor()->set_max_task_retries(actor->max_task_retries);
+                         made->mutable_actor()->set_detached(true);
+                         *made->mutable_lease() = lease;
+                       });
   const CallArguments arguments = NewCall(Op::kConstruct, random);
   Arguments encoded;
   encoded.AddValue(AsBytes(arguments));

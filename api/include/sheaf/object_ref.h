@@ -141,8 +141,8 @@ struct WaitResult {
   std::vector<ObjectRef<T>> not_ready;  // The others, in the order given.
 };
 // Waits until `num_returns` of `refs` are ready (as a value or an error), or until `timeout`. With
-// `fetch_local` values that lie elsewhere are fetched, and ready when they are on this node; without
-// it they stay where they are. Move `refs` in where they are many.
+// `fetch_local` values that lie elsewhere are fetched, and ready when they are on this node;
+// without it they stay where they are. Move `refs` in where they are many.
 template <class T>
 WaitResult<T> Wait(std::vector<ObjectRef<T>> refs, size_t num_returns = 1,
                    std::chrono::nanoseconds timeout = kForever, bool fetch_local = true) {

@@ -94,7 +94,9 @@ void InterNode::Send(ProcessId from, ProcessId to, Lane lane, FrameKind kind, st
       world_.oracle.SentTo(TaskId{from.packed(), push->task_sequence_bits}, to.node);
   }
   if (world_.methods != nullptr) {
-    if (!IsLive(to.node)) return;
+    // Not to who has crashed. Who is registered, and has not heard its number yet, gets it later.
+    const auto found = nodes_.find(to.node);
+    if (found != nodes_.end() && found->second->crashed()) return;
     return WireOf(key).Send(from.node < to.node ? 0 : 1, {from, to, lane, kind, body});
   }
   Stream& stream = streams_[key];

@@ -11,6 +11,7 @@ namespace sheaf {
 namespace {
 
 constexpr ProcessId kCaller{1, 9};
+constexpr ProcessId kOther{1, 10};
 constexpr uint64_t kLease = 5;
 
 struct ExecutorTest : ExecutionHost {
@@ -61,7 +62,7 @@ struct ExecutorTest : ExecutionHost {
   void RunNext() {
     std::shared_ptr<CallExecution> call = executor.Take(executor.default_group());
     REQUIRE(call != nullptr);
-    started = {page.started_lease.load(), page.started_push.load()};
+    started = {page.started_lease.load(), page.StartedOf(call->owner)};
   }
 
   Fixture process;
@@ -148,6 +149,14 @@ SCENARIO("callers of a detached actor know no lease; what they push is started u
   t.Push(kCaller, proto::TaskTemplate::ACTOR_METHOD, 0, 2);
   t.RunNext();
   CHECK(t.started == std::pair{kLease, uint64_t{2}});
+  AND_THEN("each of them has numbers of its own") {
+    t.Push(kOther, proto::TaskTemplate::ACTOR_METHOD, 0, 1);
+    t.RunNext();
+    CHECK(t.started == std::pair{kLease, uint64_t{1}});
+    t.executor.OnProcessDied(kOther);
+    CHECK(t.page.StartedOf(kOther) == 0);
+    CHECK(t.page.StartedOf(kCaller) == 2);
+  }
 }
 
 SCENARIO("a detached actor begins no call when its lease from the GCS has run out") {

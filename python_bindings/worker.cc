@@ -21,7 +21,7 @@ PythonFunction load_function("sheaf.worker_functions", "load_function");
 PythonFunction method_of("sheaf.worker_functions", "method_of");
 PythonFunction show_gpus("sheaf.worker_functions", "show_gpus");
 PythonFunction construct_async("sheaf.async_actor", "construct");
-PythonFunction leave_fork("sheaf.worker_main", "leave_fork");
+PythonFunction leave_process("sheaf.worker_main", "leave_process");
 PythonFunction run_exit_functions("sheaf.worker_main", "run_exit_functions");
 PythonFunction cancel_coroutine("sheaf.async_actor", "cancel_call");
 
@@ -84,16 +84,32 @@ class Running {
   const Nanos begin_;
 };
 
-// User code forked, and the child came back from the call: it must not answer it. Ends the process.
-[[noreturn]] void LeaveFork() {
+// Ends the process as the exception says, if one is set. User code forked, and the child came back
+// from the call: it must not answer it. Or an actor's method called sys.exit(1): that is a death.
+[[noreturn]] void LeaveProcess() {
   PyObject* type = nullptr;
   PyObject* value = nullptr;
   PyObject* traceback = nullptr;
   PyErr_Fetch(&type, &value, &traceback);
   PyErr_NormalizeException(&type, &value, &traceback);
   if (value != nullptr && traceback != nullptr) PyException_SetTraceback(value, traceback);
-  (void)leave_fork(value == nullptr ? Py_None : value);
+  (void)leave_process(value == nullptr ? Py_None : value);
   _exit(1);
+}
+
+// A method of an actor raised: sys.exit(0) is exit_actor(), any other sys.exit ends the process.
+void BecomeActorExit() {
+  if (PyErr_ExceptionMatches(PyExc_SystemExit) == 0) return;
+  PyObject* type = nullptr;
+  PyObject* value = nullptr;
+  PyObject* traceback = nullptr;
+  PyErr_Fetch(&type, &value, &traceback);
+  PyErr_NormalizeException(&type, &value, &traceback);
+  const Owned code = Owned::Steal(PyObject_GetAttrString(value, "code"));
+  const bool well = code && PyLong_Check(code.get()) && PyObject_IsTrue(code.get()) == 0;
+  PyErr_Restore(type, value, traceback);
+  if (!well) LeaveProcess();
+  PyErr_SetNone(actor_exit.get());
 }
 
 // Calls `function`, or the method of that name, with the arguments; `self` (or nullptr) comes
@@ -189,8 +205,9 @@ void PythonHandler::Run(std::shared_ptr<Execution> execution) {
     }
   }
   if (IsForked()) [[unlikely]]
-    LeaveFork();
+    LeaveProcess();
   if (!result) {
+    if (spec.kind() == proto::TaskTemplate::ACTOR_METHOD) BecomeActorExit();
     const bool exits = IsActorExit();
     FailWithException(*execution);
     running.Record(*execution);

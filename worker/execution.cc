@@ -232,6 +232,15 @@ bool CallExecution::HasRoom() const {
 }
 
 absl::Status CallExecution::Yield(std::string_view bytes, std::span<const ObjectHandle> nested) {
+  const absl::Status sent = YieldItem(bytes, nested);
+  // Its consumer must not take what it has for the whole.
+  if (absl::IsCancelled(sent) && cancelled())
+    Fail({ErrorKind::kTaskCancelled, std::string(name()) + " was cancelled while it ran", {}}, false);
+  return sent;
+}
+
+absl::Status CallExecution::YieldItem(std::string_view bytes,
+                                      std::span<const ObjectHandle> nested) {
   if (absl::Status few = CheckNested(nested.size()); !few.ok()) return few;
   const absl::Status over = absl::CancelledError("nobody wants more items");
   if (stream_stopped.load(std::memory_order_relaxed) || cancelled()) return over;

@@ -115,6 +115,8 @@ class CallExecution final : public Execution {
   CallExecution* next_running = nullptr;
 
  private:
+  absl::Status YieldItem(std::string_view bytes, std::span<const ObjectHandle> nested);
+
   // The allocator of the shared pointers' control block: its memory is `count_`, and giving that
   // back, the last thing that they ever do, is the end of the call.
   template <class T>

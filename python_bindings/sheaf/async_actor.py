@@ -166,6 +166,12 @@ async def _run(
         execution.fail(error)
         worker_main.run_exit_functions()
         _core.exit_actor()
+    except SystemExit as error:
+        if error.code != 0:
+            worker_main.leave_process(error)
+        execution.fail(ActorExit())
+        worker_main.run_exit_functions()
+        _core.exit_actor()
     except BaseException as error:
         execution.fail(error)
     finally:

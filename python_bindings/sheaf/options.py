@@ -30,6 +30,11 @@ METHOD = {
     "tensor_transport", "_generator_backpressure_num_objects", "_num_objects_per_yield",
 }
 _MAX_RETURNS = 60_000  # worker/limits.h
+_MOST = 2**31 - 1  # Of a count in the protocol.
+_COUNTS_OR_NO_BOUND = {
+    "max_retries", "max_restarts", "max_task_retries", "max_pending_calls", "_generator_backpressure_num_objects",
+    "_actor_generator_backpressure_num_objects",
+}
 _PER_KIND = {"task": TASK_ONLY | COMMON, "actor": ACTOR_ONLY | COMMON, "method": METHOD}
 
 
@@ -67,6 +72,9 @@ def _check_value(name: str, value: Any) -> None:
         if not isinstance(value, dict):
             raise TypeError(f"resources={value!r}: want a dict of amounts, as {{'slot': 1}}")
         for resource, amount in value.items():
+            if not isinstance(resource, str):
+                raise TypeError(f"resources={value!r}: want names that are str, got {resource!r}")
+            _check_text("resources", resource)
             if resource in ("CPU", "GPU", "memory"):
                 instead = {"CPU": "num_cpus", "GPU": "num_gpus", "memory": "memory"}[resource]
                 raise ValueError(f"resources={value!r}: use {instead}={amount!r} for {resource}")
@@ -76,15 +84,18 @@ def _check_value(name: str, value: Any) -> None:
             raise ValueError(f"num_returns={value!r}: want a number that is not negative, or 'streaming'")
         if isinstance(value, int) and value > _MAX_RETURNS:
             raise ValueError(f"num_returns={value}: at most {_MAX_RETURNS}; return one list, or make it 'streaming'")
-    elif name in ("max_retries", "max_restarts", "max_task_retries"):
+    elif name in _COUNTS_OR_NO_BOUND:
         if not isinstance(value, int) or value < -1:
             raise ValueError(f"{name}={value!r}: want a number, or -1 for no bound")
+        _check_most(name, value)
     elif name == "max_concurrency":
         if not isinstance(value, int) or value < 1:
             raise ValueError(f"max_concurrency={value!r}: want a number from 1")
+        _check_most(name, value)
     elif name == "max_calls":
         if not isinstance(value, int) or value < 0:
             raise ValueError(f"max_calls={value!r}: want a number; 0 is no bound")
+        _check_most(name, value)
     elif name == "lifetime":
         if value not in ("detached", "non_detached"):
             raise ValueError(f"lifetime={value!r}: want 'detached' or None")
@@ -93,12 +104,30 @@ def _check_value(name: str, value: Any) -> None:
             raise TypeError(f"{name}={value!r}: want a str")
         if name != "concurrency_group" and not value:
             raise ValueError(f"{name}='': want a name that is not empty")
+        _check_text(name, value)
     elif name == "retry_exceptions":
         if not isinstance(value, (bool, list, tuple)) or (not isinstance(value, bool) and not all(map(_is_exception, value))):
             raise TypeError(f"retry_exceptions={value!r}: want True, False, or a list of exception classes")
     elif name == "concurrency_groups":
         if not isinstance(value, dict) or not all(isinstance(n, int) and n > 0 for n in value.values()):
             raise ValueError(f"concurrency_groups={value!r}: want a dict of numbers from 1, as {{'io': 2}}")
+        for group, most in value.items():
+            if not isinstance(group, str):
+                raise TypeError(f"concurrency_groups={value!r}: want names that are str, got {group!r}")
+            _check_text("concurrency_groups", group)
+            _check_most(f"concurrency_groups[{group!r}]", most)
+
+
+def _check_most(name: str, value: int) -> None:
+    if value > _MOST:
+        raise ValueError(f"{name}={value}: at most {_MOST}")
+
+
+def _check_text(name: str, value: str) -> None:
+    try:
+        value.encode()
+    except UnicodeEncodeError:
+        raise ValueError(f"{name}={value!r}: it has half of a character, which is no text") from None
 
 
 def _is_exception(value: Any) -> bool:

@@ -25,25 +25,33 @@ def describe_failure(error: BaseException, name: str, key: str, cancelled: bool,
     if cancelled and _is_interrupt(error):
         return Kind.TASK_CANCELLED, f"{name} was cancelled while it ran", b"", False
     if isinstance(error, ActorExit):
-        return Kind.ACTOR_DIED, f"{name}: exit_actor() was called", b"", False
+        return Kind.ACTOR_DIED, f"{name}: exit_actor() or sys.exit(0) was called", b"", False
     if isinstance(error, RuntimeEnvSetupError):
         return Kind.ENVIRONMENT_FAILED, str(error), b"", False
     text = format_traceback(error, name)
     if isinstance(error, SystemExit):
-        return Kind.WORKER_CRASHED, f"{name} called sys.exit({error.code!r})", b"", False
+        return Kind.WORKER_CRASHED, cut(f"{name} called sys.exit({error.code!r})"), b"", False
     cause = error
     if isinstance(error, RayTaskError) and error.cause is not None:
         cause = error.cause
     if key.startswith(exported.NAMED):  # The caller is C++: api/failures.cc reads this.
-        payload = _core.encode_plain(["python", name, type(cause).__qualname__, cut(str(cause))])
+        payload = _core.encode_plain(["python", name, type(cause).__qualname__, cut(_words_of(cause))])
         return Kind.TASK_FAILED, text, payload, retries and isinstance(error, Exception)
-    words = cut(f"{type(cause).__name__}: {cause}")
+    words = cut(f"{type(cause).__name__}: {_words_of(cause)}")
     try:
         data: bytes | None = _pickled(cause)
     except Exception as reason:
-        data, words = None, f"{words} (it cannot be sent: {str(reason).splitlines()[0]})"
+        why = _words_of(reason).splitlines() or [type(reason).__name__]
+        data, words = None, cut(f"{words} (it cannot be sent: {why[0]})")
     payload = pickle.dumps((name, text, data, words, os.getpid()), 5)
     return Kind.TASK_FAILED, text, payload, retries and worker_functions.is_retriable(key, error)
+
+
+def _words_of(error: BaseException) -> str:
+    try:
+        return str(error)
+    except Exception:
+        return f"<its words cannot be had: __str__ of {type(error).__name__} fails>"
 
 
 def _is_interrupt(error: BaseException) -> bool:
@@ -73,7 +81,9 @@ def format_traceback(error: BaseException, name: str) -> str:
 
 
 def cut(text: str) -> str:
-    """`text`, without its middle if it is very long: the beginning says what failed, the end of a traceback how."""
+    """`text`, without its middle if it is very long: the beginning says what failed, the end of a traceback how. It can be
+    encoded: what is no character, as in the name of a file, is written out."""
+    text = text.encode("utf-8", "backslashreplace").decode()
     part = _LARGEST_TEXT // 2
     return text if len(text) <= _LARGEST_TEXT else f"{text[:part]}\n... ({len(text) - 2 * part} characters are left out here) ...\n{text[-part:]}"
 

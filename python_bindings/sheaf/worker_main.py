@@ -82,8 +82,9 @@ def _on_interrupt(signum: int, frame: Any) -> None:
         raise KeyboardInterrupt
 
 
-def leave_fork(error: BaseException | None) -> None:
-    """Ends a process that user code has forked in a call and let return from it; `error` is what it raised."""
+def leave_process(error: BaseException | None) -> None:
+    """Ends a process that user code has forked in a call and let return from it, or that called sys.exit in an actor; `error` is
+    what it raised."""
     status = 0
     try:
         if isinstance(error, SystemExit):

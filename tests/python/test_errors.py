@@ -70,6 +70,70 @@ def test_exceptions_with_state_or_without_pickle():
         sheaf.get(fail.remote(SystemExit, 3))
 
 
+class Unspeakable(Exception):
+    """Whose words cannot be had."""
+
+    def __str__(self):
+        raise RuntimeError("no words")
+
+
+def test_exceptions_with_odd_words_keep_their_class():
+    @sheaf.remote(num_cpus=0)
+    def fail(kind, *args):
+        raise kind(*args)
+
+    with pytest.raises(ValueError) as caught:
+        sheaf.get(fail.remote(ValueError, "half a character: \udcff"), timeout=WAIT_S)
+    assert caught.value.args == ("half a character: \udcff",) and "\\udcff" in str(caught.value)
+    with pytest.raises(FileNotFoundError):
+        sheaf.get(fail.remote(FileNotFoundError, 2, "no such file", "\udcff"), timeout=WAIT_S)
+    with pytest.raises(exceptions.RayTaskError) as caught:
+        sheaf.get(fail.remote(Unspeakable), timeout=WAIT_S)
+    assert isinstance(caught.value.cause, Unspeakable)
+
+
+class Leaves:
+    """Ends by sys.exit."""
+
+    def __init__(self):
+        self.calls = 0
+
+    def count(self):
+        self.calls += 1
+        return self.calls
+
+    def leave(self, code):
+        sys.exit(code)
+
+
+class LeavesAsync:
+    """The same, on an event loop."""
+
+    def __init__(self):
+        self.calls = 0
+
+    async def count(self):
+        self.calls += 1
+        return self.calls
+
+    async def leave(self, code):
+        sys.exit(code)
+
+
+@pytest.mark.parametrize("kind", [Leaves, LeavesAsync])
+def test_an_actor_that_calls_sys_exit_ends(kind):
+    """With 0 as by exit_actor(), else as by a crash, after which it may restart."""
+    actor = sheaf.remote(num_cpus=0, max_restarts=1)(kind).remote()
+    assert sheaf.get([actor.count.remote() for _ in range(2)], timeout=WAIT_S) == [1, 2]
+    with pytest.raises(exceptions.RayActorError):
+        sheaf.get(actor.leave.remote(3), timeout=WAIT_S)
+    assert sheaf.get(actor.count.remote(), timeout=WAIT_S) == 1
+    with pytest.raises(exceptions.ActorDiedError):
+        sheaf.get(actor.leave.remote(0), timeout=WAIT_S)
+    with pytest.raises(exceptions.ActorDiedError):
+        sheaf.get(actor.count.remote(), timeout=WAIT_S)
+
+
 class Coded(Exception):
     """With a constructor of its own, and pickled all the same."""
 
@@ -246,6 +310,11 @@ def test_an_actor_restarts_as_often_as_it_may():
         ({"resources": {"CPU": 1}}, ValueError, "num_cpus=1"),
         ({"num_returns": -1}, ValueError, "num_returns=-1"),
         ({"retry_exceptions": [3]}, TypeError, "retry_exceptions"),
+        ({"max_retries": 2**40}, ValueError, "max_retries=1099511627776: at most 2147483647"),
+        ({"max_calls": 2**70}, ValueError, "max_calls=.*: at most"),
+        ({"resources": {1: 1}}, TypeError, "names that are str, got 1"),
+        ({"name": "\udcff"}, ValueError, "name='.udcff'"),
+        ({"_generator_backpressure_num_objects": "3"}, ValueError, "_generator_backpressure_num_objects='3'"),
     ],
 )
 def test_wrong_options_are_named_with_the_remedy(options, kind, words):
@@ -253,6 +322,26 @@ def test_wrong_options_are_named_with_the_remedy(options, kind, words):
         sheaf.remote(**options)(lambda: 1)
     with pytest.raises(kind, match=words):
         divide.options(**options)
+
+
+@pytest.mark.parametrize(
+    "options, kind, words",
+    [
+        ({"max_restarts": 2**70}, ValueError, "max_restarts=.*: at most"),
+        ({"max_concurrency": 2**40}, ValueError, "max_concurrency=.*: at most"),
+        ({"max_pending_calls": "3"}, ValueError, "max_pending_calls='3'"),
+        ({"concurrency_groups": {1: 1}}, TypeError, "names that are str, got 1"),
+        ({"concurrency_groups": {"io": 2**40}}, ValueError, "at most"),
+    ],
+)
+def test_wrong_options_of_actors_are_named_with_the_remedy(options, kind, words):
+    class Actor:
+        pass
+
+    with pytest.raises(kind, match=words):
+        sheaf.remote(**options)(Actor)
+    with pytest.raises(kind, match=words):
+        sheaf.remote(Actor).options(**options)
 
 
 def test_no_frames_of_the_package_hide_a_deep_recursion():

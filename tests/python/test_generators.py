@@ -52,6 +52,23 @@ def test_large_items_and_references_stream():
     assert [int(a[0]) for a in arrays] == [0, 1, 2] and sheaf.get(last[0]) == "inner"
 
 
+@pytest.mark.parametrize("attempt", range(4))
+def test_the_stream_of_a_generator_that_is_cancelled_ends_in_an_error(attempt):
+    """Its consumer must not take what it has for the whole."""
+
+    @sheaf.remote(num_cpus=0)
+    def endless():
+        while True:
+            yield "item"
+
+    items = endless.remote()
+    sheaf.get(next(items), timeout=WAIT_S)
+    sheaf.cancel(items)
+    with pytest.raises(sheaf.exceptions.TaskCancelledError):
+        for item in items:
+            sheaf.get(item, timeout=WAIT_S)
+
+
 def test_an_error_is_the_last_item():
     @sheaf.remote(num_cpus=0)
     def half():

@@ -28,10 +28,15 @@ def open_file() -> mmap.mmap | None:
     try:
         os.makedirs(folder, exist_ok=True)
         _remove_old(folder)
-        descriptor = os.open(os.path.join(folder, str(os.getpid())), os.O_RDWR | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)
+        path = os.path.join(folder, str(os.getpid()))
+        descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)
         try:
-            os.ftruncate(descriptor, (_CALLS + 1) * _RECORD.size)
+            # All of it now: where the disk is full later, a write to a page that has no block would be SIGBUS.
+            os.posix_fallocate(descriptor, 0, (_CALLS + 1) * _RECORD.size)
             return mmap.mmap(descriptor, 0)
+        except OSError:
+            os.unlink(path)
+            raise
         finally:
             os.close(descriptor)
     except OSError:

@@ -282,7 +282,8 @@ void SqliteStorage::CommitGroup(std::vector<Pending> group) {
   if (dead_) return;  // TryResume found a fault.
   if (IsFull(code)) {
     const absl::Status full = absl::ResourceExhaustedError(
-        absl::StrCat(options_.path, ": the disk is full; free some space"));
+        absl::StrCat(options_.path, ": the disk is full; free some space: with ",
+                     (2 * options_.ballast_bytes) >> 20, " MiB free it goes on"));
     const bool none_vital = std::none_of(group.begin(), group.end(),
                                          [](const Pending& pending) { return pending.vital; });
     code = none_vital ? SQLITE_OK : WriteVital(group);

@@ -5,6 +5,7 @@
 
 #include "absl/strings/cord.h"
 #include "absl/strings/str_cat.h"
+#include "object_store/spill.h"
 #include "object_store/store_client.h"
 
 namespace sheaf {
@@ -21,7 +22,8 @@ absl::Status RefusalStatus(const StoreRefusal& refusal) {
   switch (refusal.reason) {
     case StoreRefusalReason::kOutOfDisk: {
       absl::Status status = absl::ResourceExhaustedError(absl::StrCat(
-          "the object store is full (", figures, ") and the disk it spills to is full, too"));
+          "the object store is full (", figures, ") and the disk it spills to is full, too: ",
+          FileSpill::Options().min_free_bytes >> 20, " MiB of it stay free"));
       status.SetPayload(kOutOfDiskMark, absl::Cord());
       return status;
     }

@@ -41,6 +41,7 @@ class OwnerState {
   void OnNodeSilent(NodeNumber node, const std::string& words);
   // Not empty: what `object` waits for is on such a node. It stays pending, as it may come yet.
   std::string WordsOfSilence(const ObjectEntry& object) const;
+  bool knows_silence() const { return !silent_nodes_.empty(); }
   // Cancels the call that makes `object`, wherever it is.
   void Cancel(ObjectEntry& object, bool force, bool recursive);
   void CancelTask(TaskId task, bool force, bool recursive);

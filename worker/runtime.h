@@ -183,6 +183,7 @@ class Runtime {
   // Until `num_returns` are ready, or `deadline`: the indices of the first ready ones, ascending,
   // at most `num_returns`. `bring`: values that lie on other nodes or on disk are fetched, some at
   // a time, and are ready when they have come; what has come may make way for others later.
+  // kDeadlineExceeded, without a deadline only: all the others are with nodes that nobody hears.
   virtual absl::StatusOr<std::vector<size_t>> Wait(std::span<const ObjectHandle> objects,
                                                    size_t num_returns, Nanos deadline,
                                                    bool bring) = 0;

@@ -394,7 +394,22 @@ absl::StatusOr<std::vector<size_t>> RuntimeImpl::Wait(std::span<const ObjectHand
   Lock lock(*this);
   if (look()) return ready;
   for (const ObjectHandle& object : objects) owner_->resolver.Want(*object.entry());
-  const absl::Status status = DriveUntil(lock, deadline, look);
+  // All that may still come is with silent nodes.
+  std::string silence;
+  const auto is_silent = [&](const ObjectHandle& object) {
+    if (has_come(static_cast<size_t>(&object - objects.data()))) return true;
+    silence = owner_->WordsOfSilence(*object.entry());
+    return !silence.empty();
+  };
+  const absl::Status status = DriveUntil(lock, deadline, [&] {
+    return look() || (deadline == kForever && owner_->knows_silence() &&
+                      std::ranges::all_of(objects, is_silent));
+  });
+  if (status.ok() && ready.size() < num_returns) {
+    return absl::DeadlineExceededError(absl::StrCat(ready.size(), " of ", num_returns, " are ready: ",
+                                                    silence,
+                                                    ". The others stay pending: wait again"));
+  }
   if (!status.ok() && !absl::IsDeadlineExceeded(status)) return status;
   return ready;
 }

@@ -247,9 +247,34 @@ def test_what_does_not_exist_is_said():
         collective.init_collective_group(2, 0, "carrier", "none")
     with pytest.raises(ValueError, match="there is no rank 2 in a group of 2"):
         Group(2, 2, "none")
+    for wrong in (("a", 0), (2, -1), (2**40, 0), (2, None)):
+        with pytest.raises(ValueError, match="world_size=|rank="):
+            Group(*wrong, "none")
+    with pytest.raises(TypeError, match="name=None"):
+        Group(2, 0, None)
     with pytest.raises(CollectiveTimeoutError, match="rank 1: it has not come") as caught:
         Group(2, 0, "none", formation_timeout=0.2)
     assert caught.value.rank == 1
+
+
+def test_wrong_arrays_are_refused_before_anything_is_sent(group_of):
+    actors = group_of(2, "wrong")
+
+    def work(group):
+        for call in (group.all_reduce, group.reduce, group.broadcast):
+            with pytest.raises(TypeError, match="the array is None"):
+                call(None)
+        for call in (group.all_gather, group.reduce_scatter, group.all_to_all):
+            with pytest.raises(TypeError, match="one is None"):
+                call(None, np.ones(2))
+        for shape, kind in ((-1, ValueError), ((2**40, 2**40), MemoryError)):
+            with pytest.raises(kind, match="shape="):
+                group.empty(shape)
+        x = np.ones(2)
+        group.all_reduce(x)
+        return x.tolist()
+
+    assert sheaf.get([actor.run.remote(work) for actor in actors], timeout=WAIT_S) == [[2, 2]] * 2
 
 
 def test_several_groups_of_any_actors_at_once(group_of):

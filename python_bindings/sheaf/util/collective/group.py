@@ -20,6 +20,8 @@ if TYPE_CHECKING:
 # In the order of CollectiveKind (collective/communicator.h).
 _BARRIER, _ALL_REDUCE, _REDUCE, _REDUCE_SCATTER, _ALL_GATHER, _BROADCAST, _ALL_TO_ALL, _SEND, _RECV = range(9)
 
+_WITH_TWO_ARRAYS = (_ALL_REDUCE, _REDUCE_SCATTER, _ALL_GATHER, _ALL_TO_ALL)
+
 DEFAULT_TIMEOUT_S = 30.0
 DEFAULT_ARENA_BYTES = 4 << 30
 
@@ -65,6 +67,13 @@ class Group:
         formation_timeout: float | None = None, epoch: int = 0, arena_bytes: int = DEFAULT_ARENA_BYTES, backend: str = "shm",
         device: int | None = None,
     ) -> None:
+        for what, value in (("world_size", world_size), ("rank", rank), ("epoch", epoch), ("arena_bytes", arena_bytes)):
+            if not hasattr(value, "__index__") or not 0 <= int(value) < 1 << 63:
+                raise ValueError(f"{what}={value!r}: want a whole number that is not negative")
+        if int(rank) >= int(world_size) or int(world_size) >= 1 << 31:
+            raise ValueError(f"world_size={world_size!r}, rank={rank!r}: there is no rank {rank!r} in a group of {world_size!r}")
+        if not isinstance(name, str):
+            raise TypeError(f"name={name!r}: want a str")
         self.timeout = timeout
         formation = timeout if formation_timeout is None else formation_timeout
         self._on_gpu = Backend(backend) == Backend.NCCL
@@ -138,7 +147,11 @@ class Group:
         shape = (shape,) if isinstance(shape, int) else tuple(shape)
         count = 1
         for extent in shape:
+            if int(extent) < 0:
+                raise ValueError(f"shape={shape}: want extents that are not negative")
             count *= int(extent)
+        if count * kind.itemsize >= 1 << 63:
+            raise MemoryError(f"shape={shape}: {count * kind.itemsize} bytes are more than any memory has")
         memory = self._group.allocate(count * kind.itemsize)
         return numpy.frombuffer(memory, dtype=kind, count=count).reshape(shape)
 
@@ -172,6 +185,11 @@ class Group:
     def _run(
         self, kind: int, source: Any, target: Any, op: int, peer: int, timeout: float | None, async_op: bool
     ) -> CollectiveWork | None:
+        # Said before anything is sent: a call that the others do not match ends the group on all ranks.
+        if kind != _BARRIER and (source is None and target is None or kind == _REDUCE and source is None):
+            raise TypeError("the array is None: want an array of NumPy, a tensor, or another object with the buffer protocol")
+        if kind in _WITH_TWO_ARRAYS and (source is None or target is None):
+            raise TypeError("array and out: want two arrays of NumPy, tensors, or other objects with the buffer protocol; one is None")
         buffer = cuda_arrays.buffer_of if self._on_gpu else buffer_of
         start, source_type = buffer(source)
         end, target_type = (start, source_type) if target is source else buffer(target)

@@ -45,7 +45,8 @@ absl::StatusOr<ObjectHandle> RuntimeImpl::CreateActor(const TemplateHandle& crea
   return handle;
 }
 
-// Who has the name from now on: `own`, or another actor, if the options say so and it is there.
+// Who has the name from now on: `own`, or another actor, if the options say so and it is there. A
+// name is free once its actor has ended here, which the GCS may hear of a little later.
 absl::StatusOr<ObjectHandle> RuntimeImpl::TakeName(Lock& lock, const TemplateHandle& creation,
                                                    const std::string& name_space,
                                                    const ObjectHandle& own) {
@@ -70,10 +71,16 @@ absl::StatusOr<ObjectHandle> RuntimeImpl::TakeName(Lock& lock, const TemplateHan
       WithdrawActor(id);
       return reply.status();
     }
-    if (absl::Status status = ErrorOf(*reply); !status.ok()) return status;
+    const absl::Status refused = ErrorOf(*reply);
+    const bool taken = absl::IsAlreadyExists(refused);  // And the reply says by whom.
+    if (!refused.ok() && !taken) return refused;
     if (reply->actor().actor_id() == id.Binary()) return own;
-    if (reply->actor().detached()) return HandleOfActor(reply->actor());
+    if (reply->actor().detached()) {
+      if (taken) return refused;
+      return HandleOfActor(reply->actor());
+    }
     absl::StatusOr<ObjectHandle> holder = HandleIfThere(lock, reply->actor(), deadline);
+    if (taken && (!holder.ok() || *holder)) return refused;
     if (!holder.ok() || *holder) return holder;
     // It has ended. The GCS hears of that soon, and then the name is free.
     const Nanos now = clock_.Now();
@@ -208,6 +215,12 @@ absl::StatusOr<ObjectHandle> RuntimeImpl::GetActor(std::string_view name,
                                             "' does not parse"));
   }
   Lock lock(*this);
+  const ActorId id = ActorId::FromBinary(reply->actor().actor_id()).value_or(ActorId());
+  if (!reply->actor().detached() && id.maker() == self_ && !owner_->actor_manager.Manages(id)) {
+    return absl::NotFoundError(absl::StrCat("the actor that was named '",
+                                            absl::string_view(name.data(), name.size()),
+                                            "' has ended"));
+  }
   return HandleOfActor(reply->actor());
 }
 

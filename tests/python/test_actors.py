@@ -431,3 +431,24 @@ def test_a_detached_actor_travels_and_is_killed():
 
     assert sheaf.get(use.remote(detached), timeout=WAIT_S) == 2
     sheaf.kill(detached)
+
+
+@pytest.mark.parametrize("lifetime", [None, "detached"])
+def test_a_name_is_free_when_its_actor_has_been_killed(lifetime):
+    @sheaf.remote(num_cpus=0)
+    def killed(actor):
+        sheaf.kill(actor)
+
+    for i in range(30):
+        actor = Counter.options(name="one after the other", lifetime=lifetime).remote(i)
+        with pytest.raises(ValueError, match="taken"):
+            Counter.options(name="one after the other").remote()
+        if i % 2 == 0:
+            sheaf.kill(actor)
+        else:  # By a process that did not make it.
+            sheaf.get(killed.remote(actor), timeout=WAIT_S)
+    if lifetime is None:
+        with pytest.raises(ValueError, match="no actor named"):
+            actor = Counter.options(name="killed").remote()
+            sheaf.kill(actor)
+            sheaf.get_actor("killed")

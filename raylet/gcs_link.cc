@@ -4,15 +4,28 @@
 #include <algorithm>
 #include <utility>
 
+#include "base/error_kind.h"
+
 namespace sheaf {
 
-void GcsLink::Command(proto::GcsRequest request, Done done) {
+GcsLink::Open& GcsLink::Add(proto::GcsRequest request) {
   const uint64_t sequence = ++last_sequence_;
   request.set_client(client_.packed());
   request.set_sequence(sequence);
   Open& open = open_[sequence];
   open.request = std::move(request);
+  return open;
+}
+
+void GcsLink::Command(proto::GcsRequest request, Done done) {
+  Open& open = Add(std::move(request));
   open.done = std::move(done);
+  Send(open);
+}
+
+void GcsLink::Insist(proto::GcsRequest request) {
+  Open& open = Add(std::move(request));
+  open.insists = true;
   Send(open);
 }
 
@@ -36,9 +49,16 @@ void GcsLink::Report(proto::GcsRequest request) {
 void GcsLink::OnReply(const proto::GcsReply& reply) {
   const auto it = open_.find(reply.sequence());
   if (it == open_.end()) return;
-  const Done done = std::move(it->second.done);
+  Open answered = std::move(it->second);
   open_.erase(it);
-  if (done) done(reply);
+  if (answered.insists && reply.error() == static_cast<uint32_t>(ErrorKind::kGcsStorageFull)) {
+    Open& again = Add(std::move(answered.request));  // Under a new number: this one has its answer.
+    again.insists = true;
+    again.pause = answered.pause;
+    again.send_again_at = Deadline(clock_.Now(), std::max(answered.pause, kResendAfter));
+    return;
+  }
+  if (answered.done) answered.done(reply);
 }
 
 void GcsLink::Tick() {

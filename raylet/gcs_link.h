@@ -31,6 +31,9 @@ class GcsLink {
 
   // `done` is called once, when the answer is here; at once never.
   void Command(proto::GcsRequest request, Done done);
+  // A wish that nobody waits for: when the disk of the GCS is full it is said again later. It must be
+  // as good then as now.
+  void Insist(proto::GcsRequest request);
   // A command that says how things are: `fill` writes its body anew each time it is sent, as an
   // old word sent again would deny what has come since. One at a time: it replaces the last one.
   void Describe(std::function<void(proto::GcsRequest*)> fill);
@@ -52,7 +55,9 @@ class GcsLink {
     Nanos send_again_at = 0;
     Nanos pause = 0;  // Between the last two times; 0: as if it had not been sent.
     std::function<void(proto::GcsRequest*)> fill;  // Of Describe.
+    bool insists = false;
   };
+  Open& Add(proto::GcsRequest request);
   void Send(Open& open);
 
   const ProcessId client_;

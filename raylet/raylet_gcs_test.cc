@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <catch2/catch.hpp>
+#include <set>
 
 #include "raylet/raylet_node_for_test.h"
 
@@ -41,6 +42,36 @@ SCENARIO("what the GCS does not answer on a living link is sent ever more rarely
   const size_t in_an_hour = sent();
   CHECK(in_an_hour >= 440);
   CHECK(in_an_hour <= 451);
+}
+
+SCENARIO("a wish that a full disk of the GCS refuses is said again until it is granted") {
+  FakeClock clock;
+  FakeTransport transport;
+  GcsLink link(1, clock, transport);
+  proto::GcsRequest removal;
+  removal.mutable_remove_group()->set_group_id(std::string(16, 'g'));
+  link.Insist(removal);
+  std::set<uint64_t> numbers;
+  for (int refused = 0; refused < 5; ++refused) {
+    clock.Advance(GcsLink::kLongestPause);
+    link.Tick();
+    const auto sent = transport.Take<proto::GcsRequest>(kGcs, FrameKind::kGcsRequest);
+    REQUIRE(!sent.empty());
+    CHECK(sent.back().remove_group().group_id() == removal.remove_group().group_id());
+    numbers.insert(sent.back().sequence());
+    proto::GcsReply full;
+    full.set_sequence(sent.back().sequence());
+    full.set_error(static_cast<uint32_t>(ErrorKind::kGcsStorageFull));
+    link.OnReply(full);
+    CHECK(link.unanswered() == 1);
+  }
+  CHECK(numbers.size() == 5);  // A repeat of one would get the answer that it got.
+  clock.Advance(GcsLink::kLongestPause);
+  link.Tick();
+  proto::GcsReply done;
+  done.set_sequence(transport.Take<proto::GcsRequest>(kGcs, FrameKind::kGcsRequest).at(0).sequence());
+  link.OnReply(done);
+  CHECK(link.unanswered() == 0);
 }
 
 SCENARIO("a head is away for two hours while processes come and go") {

@@ -35,7 +35,7 @@ absl::Status Raylet::OnGroupRequest(ProcessId from, const Frame& frame) {
       if (registered_groups_.contains(id)) {
         proto::GcsRequest removal;
         removal.mutable_remove_group()->set_group_id(id.Binary());
-        gcs_.Command(std::move(removal), nullptr);
+        gcs_.Insist(std::move(removal));
       }
       if (!groups_.OnRemove(id, Now())) SendMessage(To(from), FrameKind::kGroupState, Gone(id, ""));
       return absl::OkStatus();

@@ -162,6 +162,9 @@ void RememberMainThread() {
 void InterruptMainThread() {
   if (!interrupt_taken) pthread_kill(main_thread, SIGINT);
 }
+void HoldInterrupt() {
+  if (OnMainThread()) interrupt_taken.store(true, std::memory_order_relaxed);
+}
 void ExpectInterrupt() {
   if (OnMainThread()) interrupt_taken.store(false, std::memory_order_relaxed);
 }

@@ -71,7 +71,9 @@ class Running {
   explicit Running(Execution* execution)
       : outer_(std::exchange(CurrentExecution(), execution)), begin_(MonotonicNow()) {
     SetRunsUserCode(true);
-    ExpectInterrupt();
+    // Not before the function and the arguments are there: an import that is interrupted leaves
+    // half of its modules behind, and no later call in this process could import them.
+    HoldInterrupt();
   }
   ~Running() {
     CurrentExecution() = outer_;
@@ -192,6 +194,11 @@ void PythonHandler::Run(std::shared_ptr<Execution> execution) {
   {
     CallArguments arguments;
     if (!DecodeArguments(*execution, &arguments)) return FailWithException(*execution);
+    ExpectInterrupt();
+    if (execution->cancelled()) {
+      PyErr_SetNone(PyExc_KeyboardInterrupt);
+      return FailWithException(*execution);
+    }
     if (creation && spec.actor().is_async()) {
       const Owned list = AsTuple(arguments);
       const Owned groups = GroupNames(spec);

@@ -70,6 +70,39 @@ def test_exceptions_with_state_or_without_pickle():
         sheaf.get(fail.remote(SystemExit, 3))
 
 
+def test_a_cancelled_call_leaves_no_module_half_imported(tmp_path):
+    """The word comes while its arguments are unpickled: later calls in that process must be able to import the same."""
+    package = tmp_path / "half_way"
+    package.mkdir()
+    (package / "part.py").write_text("__all__ = ['value']\nvalue = 7\n")
+    (package / "__init__.py").write_text(
+        f"import os, time\nfrom .part import *\nopen({str(tmp_path / 'pid')!r}, 'w').write(str(os.getpid()))\ntime.sleep(1)\nvalue = part.value\n"
+    )
+
+    class Needs:
+        def __reduce__(self):
+            return eval, (f"__import__('sys').path.insert(0, {str(tmp_path)!r}) or __import__('half_way').value",)
+
+    @sheaf.remote
+    def take(value):
+        return value, os.getpid()
+
+    cancelled = take.remote(Needs())
+    deadline = time.monotonic() + WAIT_S
+    while not (tmp_path / "pid").exists():
+        assert time.monotonic() < deadline
+    sheaf.cancel(cancelled)
+    with pytest.raises(exceptions.TaskCancelledError):
+        sheaf.get(cancelled, timeout=WAIT_S)
+    pid = int((tmp_path / "pid").read_text())
+    while True:
+        assert time.monotonic() < deadline
+        value, where = sheaf.get(take.remote(Needs()), timeout=WAIT_S)
+        assert value == 7
+        if where == pid:
+            break
+
+
 class Unspeakable(Exception):
     """Whose words cannot be had."""
 

@@ -3,6 +3,7 @@
 
 #include <cstddef>
 #include <new>
+#include <optional>
 #include <string>
 
 #include "python_bindings/call.h"
@@ -100,6 +101,8 @@ auto SubmitWith(Function submit, const CallerObject& caller, Runtime& runtime, A
   }
   const TemplateHandle spec = caller.call_template;
   const ObjectHandle actor = caller.actor;
+  std::optional<WithBoundedWaits> bounded;
+  if (actor && RunsEventLoop()) bounded.emplace();
   const Using use;
   const WithoutGil free;
   return submit(runtime, spec, actor, std::move(list));

@@ -159,6 +159,14 @@ void RememberMainThread() {
   if (number) main_thread = PyLong_AsUnsignedLong(number.get());
   PyErr_Clear();
 }
+bool RunsEventLoop() {
+  static PyObject* const name = PyUnicode_InternFromString("asyncio.events");
+  const Owned module = Owned::Steal(PyImport_GetModule(name));  // nullptr: nobody imported it.
+  const Owned loop = Owned::Steal(
+      module ? PyObject_CallMethod(module.get(), "_get_running_loop", nullptr) : nullptr);
+  if (!loop) PyErr_Clear();
+  return loop && loop.get() != Py_None;
+}
 void InterruptMainThread() {
   if (!interrupt_taken) pthread_kill(main_thread, SIGINT);
 }

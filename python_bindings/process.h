@@ -71,6 +71,8 @@ bool WorkerInterrupted();
 void SetRunsUserCode(bool runs);
 // Remembers the main thread, the only one on which signal handlers run; it may be another one.
 void RememberMainThread();
+// Whether this thread runs an event loop of asyncio.
+bool RunsEventLoop();
 // Sends it SIGINT, unless the call that it runs has taken one.
 void InterruptMainThread();
 // On the main thread: the call that begins is not to be interrupted before ExpectInterrupt, and from

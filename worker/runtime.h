@@ -131,6 +131,19 @@ struct RuntimeOptions {
   std::function<void(const proto::LogLines&)> on_log_lines;  // Drivers. On a thread for this.
 };
 
+// While one lives on a thread, a submission there waits for room with a bound, in a driver too: what
+// it waits for may be for this thread to do, as it runs an event loop.
+class WithBoundedWaits {
+ public:
+  WithBoundedWaits();
+  ~WithBoundedWaits();
+  WithBoundedWaits(const WithBoundedWaits&) = delete;
+  WithBoundedWaits& operator=(const WithBoundedWaits&) = delete;
+
+ private:
+  const bool outer_;
+};
+
 // While one lives on a thread, a submission there that would wait for room returns kUnavailable
 // instead, with its arguments as they were: for who holds a lock that others need (the GIL).
 class WithoutWaiting {

@@ -42,11 +42,14 @@ absl::Status CheckTemplate(const proto::TaskTemplate& spec) {
 thread_local TaskId running_task;                                // On this thread.
 thread_local const std::atomic<bool>* running_cancel = nullptr;  // Of the call that it runs.
 thread_local bool never_waits = false;                           // WithoutWaiting.
+thread_local bool bounded_waits = false;                         // WithBoundedWaits.
 
 }  // namespace
 
 WithoutWaiting::WithoutWaiting() : outer_(std::exchange(never_waits, true)) {}
 WithoutWaiting::~WithoutWaiting() { never_waits = outer_; }
+WithBoundedWaits::WithBoundedWaits() : outer_(std::exchange(bounded_waits, true)) {}
+WithBoundedWaits::~WithBoundedWaits() { bounded_waits = outer_; }
 
 absl::StatusOr<TemplateHandle> RuntimeImpl::MakeTemplate(proto::TaskTemplate spec) {
   if (absl::Status sized = CheckTemplate(spec); !sized.ok()) return sized;
@@ -150,8 +153,8 @@ absl::Status RuntimeImpl::WaitForCredits(Lock& lock, const ActorClient& client) 
     if (!absl::IsResourceExhausted(status)) return status;
     if (client.replies != replies || client.incarnation != incarnation) continue;
     // A call may take longer. For a program that waits as get() does, until the actor is dead; in
-    // an actor it could be the one that this one's answer waits for.
-    if (client.state == proto::ActorAnswer::ALIVE && options_.driver) continue;
+    // an actor it could be the one that this one's answer waits for, and a loop has others to run.
+    if (client.state == proto::ActorAnswer::ALIVE && options_.driver && !bounded_waits) continue;
     return absl::ResourceExhaustedError(absl::StrCat(
         "calls of ", owner_->actors.pending_bytes(client), " bytes are pending at the actor ",
         client.id.ToHex(), ", which has ",

@@ -355,14 +355,23 @@ def _task_error(message: str, payload: bytes) -> Exception:
 
 def rebuild_task_error(function_name: str, traceback_str: str, cause: BaseException | None, pid: int) -> RayTaskError:
     """A RayTaskError that is an instance of the cause's class too, where that class allows it."""
-    kind = RayTaskError if cause is None or isinstance(cause, RayTaskError) else _class_of_both(type(cause))
-    error = kind.__new__(kind)
+    kind = RayTaskError if cause is None or isinstance(cause, RayTaskError) else _class_of_both(cause)
+    error = _new(kind, cause)
     RayTaskError.__init__(error, function_name, traceback_str, cause, pid)
     if cause is not None and kind is not RayTaskError:
         error.args = cause.args
         for name, value in getattr(cause, "__dict__", {}).items():
             error.__dict__.setdefault(name, value)
         _copy_slots(cause, error)
+    return error
+
+
+def _new(kind: type[RayTaskError], cause: BaseException | None) -> RayTaskError:
+    if kind is RayTaskError or cause is None:
+        return RayTaskError.__new__(kind)
+    # Some classes, as MemoryError, want their own __new__; groups want what they hold.
+    held = (cause.message, cause.exceptions) if hasattr(cause, "exceptions") and hasattr(cause, "message") else ()
+    error: RayTaskError = type(cause).__new__(kind, *held)  # type: ignore[arg-type]
     return error
 
 
@@ -382,14 +391,19 @@ def _copy_slots(cause: BaseException, error: BaseException) -> None:
 _both: dict[type[BaseException], type[RayTaskError]] = {}
 
 
-def _class_of_both(cause: type[BaseException]) -> type[RayTaskError]:
+def _class_of_both(error: BaseException) -> type[RayTaskError]:
+    cause = type(error)
     known = _both.get(cause)
     if known is None:
-        name = f"RayTaskError({cause.__name__})"
-        try:
-            known = type(name, (RayTaskError, cause), {"__module__": __name__, "__str__": RayTaskError.__str__})
-            known.__new__(known)
-        except Exception:  # Its layout, metaclass or constructor does not allow it.
-            known = RayTaskError
+        ours = {name: getattr(RayTaskError, name) for name in ("__init__", "__reduce__", "__str__")} | {"__module__": __name__}
+        known = RayTaskError  # If the layout, the metaclass or the constructor of the cause's class does not allow it.
+        for bases in ((RayTaskError, cause), (cause, RayTaskError)):  # Some, as MemoryError, must come first.
+            try:
+                both = type(f"RayTaskError({cause.__name__})", bases, ours)
+                _new(both, error)
+            except Exception:
+                continue
+            known = both
+            break
         _both[cause] = known
     return known

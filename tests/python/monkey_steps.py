@@ -449,18 +449,18 @@ def callbacks(world: World) -> None:
     done = threading.Event()
     results: list[Any] = []
 
-    def called(key: int, future: Any) -> None:
+    def called(key: int, blame: tuple[type, ...], future: Any) -> None:
         try:
             future.result()
             results.append(ray.get(world.remote("make").remote(key, 100, "bytes"), timeout=WAIT_S) == blob(key, 100, "bytes"))
         except Exception as error:  # noqa: BLE001
-            results.append(isinstance(error, world.tolerated) or error)
+            results.append(isinstance(error, (*world.tolerated, *blame)) or error)
         if len(results) == len(chosen) + 1:
             done.set()
 
     first = world.remote("nap").remote(0.05, 1)
-    for ref in [first, *(item.ref for item in chosen)]:
-        ref.future().add_done_callback(functools.partial(called, world.key()))
+    for ref, blame in [(first, ()), *((item.ref, item.more) for item in chosen)]:
+        ref.future().add_done_callback(functools.partial(called, world.key(), blame))
     world.look(world.add(world.remote("nap").remote(0.2, 2), Plain(2)))
     if not done.wait(WAIT_S):
         raise Wrong(f"{len(results)} of {len(chosen) + 1} callbacks came within {WAIT_S} s")

@@ -2,6 +2,7 @@
 """Back-pressure with real processes: receivers that are stopped, pending, killed or restarted, and what their callers,
 their raylets and everybody else see of it."""
 
+import asyncio
 import os
 import signal
 import threading
@@ -181,7 +182,9 @@ def test_a_stopped_receiver_costs_little_anywhere_and_others_nothing(cluster):
     try:
         get([caller.call_without_end.remote(stopped) for caller in callers])
         made = until_still(lambda: get([caller.counted.remote() for caller in callers]))
-        slowed = [rate(other) for _ in range(4)]
+        slowed = [rate(other)]
+        # A machine with other work slows calls down now and then; what is asked for is not to be slowed down for good.
+        wait_until(lambda: slowed.append(rate(other)) or max(slowed) > 0.8 * max(rates))
         assert all(1000 < calls * PAYLOAD < PAIR for calls in made), made
         grown = {each: rss(each) - bytes_before for each, bytes_before in before.items()}
         print("MiB grown: callers", [grown[each] // MIB for each in pids], "raylets",
@@ -189,7 +192,6 @@ def test_a_stopped_receiver_costs_little_anywhere_and_others_nothing(cluster):
         assert all(grown[each] < PAIR + 8 * MIB for each in pids), grown  # With what the test itself keeps.
         # A raylet holds what is on its way alone, a few MiB of each pair.
         assert all(grown[node.os_pid] < len(callers) * PAIR / 4 for node in cluster.list_all_nodes()), grown
-        assert max(slowed) > 0.8 * max(rates), (rates, slowed)
     finally:
         os.kill(pid, signal.SIGCONT)
     wait_until(lambda: min(get([caller.counted.remote() for caller in callers])) > max(made) + 500)  # It goes on.
@@ -226,6 +228,26 @@ def test_an_actor_that_never_starts_holds_its_callers_and_not_their_memory(clust
     for result in results[:: len(results) - 1]:
         with pytest.raises(sheaf.exceptions.RayActorError):
             get(result)
+
+
+def test_a_coroutine_waits_for_room_with_a_bound(cluster):
+    """What it waits for may be for another coroutine of its loop to do."""
+    stopped = on("c", Receiver)
+    pid = get(stopped.pid.remote())
+
+    async def fill():
+        results = []
+        with pytest.raises(sheaf.exceptions.PendingCallsLimitExceeded, match="answered none for 30 s"):
+            while True:
+                results.append(stopped.take.remote(bytes(50_000)))
+        os.kill(pid, signal.SIGCONT)
+        return await asyncio.gather(*results)
+
+    os.kill(pid, signal.SIGSTOP)
+    try:
+        assert len(asyncio.run(fill())) > 500
+    finally:
+        os.kill(pid, signal.SIGCONT)
 
 
 def test_max_pending_calls_is_an_error_at_once(cluster):

@@ -120,6 +120,12 @@ def test_exceptions_with_odd_words_keep_their_class():
     assert caught.value.args == ("half a character: \udcff",) and "\\udcff" in str(caught.value)
     with pytest.raises(FileNotFoundError):
         sheaf.get(fail.remote(FileNotFoundError, 2, "no such file", "\udcff"), timeout=WAIT_S)
+    with pytest.raises(MemoryError, match="too much"):
+        sheaf.get(fail.remote(MemoryError, "too much"), timeout=WAIT_S)
+    if sys.version_info >= (3, 11):
+        with pytest.raises(ExceptionGroup) as caught:
+            sheaf.get(fail.remote(ExceptionGroup, "several", [KeyError(1), ValueError(2)]), timeout=WAIT_S)
+        assert [type(one) for one in caught.value.exceptions] == [KeyError, ValueError] and caught.value.message == "several"
     with pytest.raises(exceptions.RayTaskError) as caught:
         sheaf.get(fail.remote(Unspeakable), timeout=WAIT_S)
     assert isinstance(caught.value.cause, Unspeakable)

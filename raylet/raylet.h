@@ -417,6 +417,7 @@ class Raylet {
   void OnDetachedRefused(uint64_t key, ErrorKind error, const std::string& words);
   void OnDetachedWorkerDied(ProcessId worker, const proto::Death& death);
   void EndDetached(DetachedActor& actor, const std::string& reason);
+  void ReportDetachedEnd(proto::ActorStateReport report);
   void RemoveDetached(uint64_t key, const proto::Death& death);
   bool MayStartHere(const DetachedActor& actor) const;
   void CheckDetached();
@@ -508,6 +509,7 @@ class Raylet {
 
   absl::btree_map<ActorId, DetachedActor> detached_;
   uint64_t last_detached_key_ = 0;
+  std::deque<proto::ActorStateReport> ended_detached_;  // How the last incarnations here died.
   absl::btree_map<std::string, proto::ActorRow> actor_rows_;  // Reported, not passed on yet.
 
   absl::btree_map<uint64_t, Query> queries_;

@@ -17,6 +17,9 @@ namespace {
 // it here.
 constexpr Nanos kKeepJobForRestart = 30 * kSecond;
 constexpr size_t kMaxQueuedActorRows = 100'000;
+// Of so many incarnations that ended here it is known that they did: none begins again, however
+// late its order is repeated.
+constexpr size_t kEndedDetachedKept = 1'000;
 // A detached actor without room here for so long goes where there is some, and after the second
 // even where there is none either.
 constexpr Nanos kFirstLookElsewhere = kSecond;
@@ -45,6 +48,13 @@ void Raylet::OnStartActor(const proto::StartActor& message) {
     if (known.start.incarnation() >= message.incarnation()) return;
     EndDetached(known,
                 "a newer incarnation of it starts");  // That one begins when this one is gone.
+    return;
+  }
+  const auto ended = std::find_if(
+      ended_detached_.rbegin(), ended_detached_.rend(),
+      [&](const auto& report) { return report.actor_id() == message.actor_id(); });
+  if (ended != ended_detached_.rend() && ended->incarnation() >= message.incarnation()) {
+    SendActorState(*ended);
     return;
   }
   DetachedActor actor;
@@ -192,7 +202,13 @@ void Raylet::OnKillActor(const proto::KillActor& message) {
   report.set_incarnation(message.incarnation());
   report.mutable_died()->set_cause(proto::Death::KILLED);
   report.mutable_died()->set_message(message.reason());
+  ReportDetachedEnd(std::move(report));
+}
+
+void Raylet::ReportDetachedEnd(proto::ActorStateReport report) {
   SendActorState(report);
+  ended_detached_.push_back(std::move(report));
+  if (ended_detached_.size() > kEndedDetachedKept) ended_detached_.pop_front();
 }
 
 void Raylet::EndDetached(DetachedActor& actor, const std::string& reason) {
@@ -322,7 +338,7 @@ void Raylet::RemoveDetached(uint64_t key, const proto::Death& death) {
     report.set_actor_id(actor.start.actor_id());
     report.set_incarnation(actor.start.incarnation());
     *report.mutable_died() = death;
-    SendActorState(report);
+    ReportDetachedEnd(std::move(report));
     proto::LeaseDemand none;  // Takes back what is still queued.
     none.set_key(key);
     *none.mutable_spec() = actor.start.lease();

@@ -92,6 +92,13 @@ SCENARIO("a detached actor starts at the GCS's word and outlives its driver") {
     t.node.Exit(worker);
     CHECK(t.LastReport().died().cause() == proto::Death::SIGNALLED);
     CHECK(t.node.raylet->GetStats().leases == 0);
+    THEN("a late repeat of the start begins nothing, and hears how it ended") {
+      t.node.GcsSays(t.start);
+      t.node.WorkersReady();
+      CHECK(t.node.raylet->GetStats().leases == 0);
+      CHECK(t.LastReport().incarnation() == 1);
+      CHECK(t.LastReport().died().cause() == proto::Death::SIGNALLED);
+    }
     THEN("another incarnation can start") {
       t.start.mutable_start_actor()->set_incarnation(2);
       t.node.GcsSays(t.start);
@@ -103,6 +110,20 @@ SCENARIO("a detached actor starts at the GCS's word and outlives its driver") {
       CHECK(t.LastReport().has_started());
     }
   }
+}
+
+SCENARIO("a kill that overtakes the start of its incarnation is obeyed") {
+  DetachedTest t;
+  proto::GcsEvent kill;
+  kill.set_client(t.start.client());
+  kill.mutable_kill_actor()->set_actor_id(t.id.Binary());
+  kill.mutable_kill_actor()->set_incarnation(1);
+  t.node.GcsSays(kill);
+  CHECK(t.LastReport().died().cause() == proto::Death::KILLED);
+  t.node.GcsSays(t.start);
+  t.node.WorkersReady();
+  CHECK(t.node.raylet->GetStats().leases == 0);
+  CHECK(t.LastReport().died().cause() == proto::Death::KILLED);
 }
 
 SCENARIO("a detached actor that is killed before its worker is there leaves nothing") {

@@ -10,9 +10,15 @@
 #include "tests/sim/gcs_host.h"
 #include "tests/sim/node.h"
 #include "tests/sim/programs.h"
+#include "tests/sim/wait_limits.h"
 #include "tests/sim/world.h"
 
 namespace sheaf::sim {
+
+inline constexpr int kDriversPerNode = 2;
+inline constexpr Nanos kRest = 8 * kSecond;  // Two passes of the sweeper.
+// Of two nodes: longer than the GCS needs to declare a node dead.
+inline constexpr Nanos kLongestApart = 10 * kSecond;
 
 struct RunOptions {
   uint64_t seed = 1;
@@ -60,6 +66,8 @@ class Cluster {
   void RunTasks(RunResult* result);
   RunPart SoFar() const;
   bool DriversFinished();
+  Nanos LastPause() const;  // When the last process that stands still goes on.
+  void LookAtWaits(Nanos quiet);
   void ScheduleFaults();
   void Every(Nanos FaultPlan::* mean, std::function<void()> strike);
   void KillWorker();
@@ -94,6 +102,8 @@ class Cluster {
   std::vector<std::unique_ptr<Node>> nodes_;  // Those that have not crashed.
   std::vector<std::unique_ptr<Node>> crashed_;
   uint64_t last_index_ = 0;
+  WaitLimits waits_;
+  Nanos next_look_at_waits_ = 0;
   Nanos cut_off_until_ = 0;  // Some node is.
   bool draining_ = false;    // Some node takes no new work.
   // Who was last found at work. Asked first: a list of the living after each event takes long.

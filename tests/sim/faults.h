@@ -25,11 +25,13 @@ enum class Plant : uint8_t {
   kDropCancel,       // A ring loses a cancellation.
   kSilentDeath,      // The launcher does not report a worker's death.
   kZombie,           // The launcher reports a death of a process that lives on.
+  kFalseFailures,    // The launcher says of workers that start that they do not.
   kForgottenStart,   // The page that says which call was started reads as if none was.
   kEarlyAck,         // The storage of the GCS acknowledges what it has not kept.
   kFrozenClock,      // A process's clock stands still.
   kBackwardClock,    // The raylet's clock runs backward.
   // Of clusters with several nodes.
+  kLateDeath,      // The word that a process is dead takes a minute.
   kLeakCredits,    // A ring loses what says that a receiver on another node has taken frames.
   kNeitherEnds,    // The word that a node does not hear another is lost.
   kEndlessLease,   // The lease of a detached actor never expires.

@@ -12,6 +12,7 @@ namespace sheaf::sim {
 namespace {
 
 constexpr uint64_t kPlantOneIn = 20;
+constexpr Nanos kPlantedDelay = 60 * kSecond;
 
 int LaneIndex(Lane lane) { return static_cast<int>(lane); }
 
@@ -66,6 +67,14 @@ bool Network::SpoiltByPlant(Ring& ring, int lane, FrameKind kind, std::string* b
       drops(Plant::kDropTransitDone, FrameKind::kTransitDone) ||
       drops(Plant::kDropLeaseReturn, FrameKind::kLeaseReturn) ||
       (kind == FrameKind::kCancelTask && world_.Planted(Plant::kDropCancel))) {
+    return true;
+  }
+  if (kind == FrameKind::kProcessDied && world_.Planted(Plant::kLateDeath)) {
+    world_.queue.After(kPlantedDelay, [this, &ring, lane, kind, late = *body] {
+      ring.lanes[lane].push_back({kind, late, world_.now()});
+      ring.bytes[lane] += late.size();
+      if (ring.open) Schedule(ring, lane);
+    });
     return true;
   }
   if (kind == FrameKind::kActorLease && world_.Planted(Plant::kEndlessLease)) {

@@ -14,6 +14,7 @@ constexpr Nanos kTickPeriod = 100 * kMillisecond;
 constexpr Nanos kResendRegistration = 500 * kMillisecond;
 constexpr Nanos kPlantedStepBack = 20 * kSecond;
 constexpr Nanos kPlantedStepAt = 3 * kSecond;
+constexpr int kPlantedFailures = 12;  // Four in a row, and some for spares in between.
 constexpr MachineMemory kMachine{.limit_bytes = int64_t{16} << 30,
                                  .available_bytes = int64_t{8} << 30};
 
@@ -241,7 +242,14 @@ void Node::OnLoop(Nanos delay, std::function<void()> work) {
   });
 }
 
-void Node::OnFrame(ProcessId from, const Frame& frame) { raylet_->OnFrame(from, frame); }
+void Node::OnFrame(ProcessId from, const Frame& frame) {
+  if (frame.kind == FrameKind::kWorkerReady) {
+    Process& worker = *Find(from);
+    worker.said_ready = true;
+    world_.oracle.WorkerReady(number_, worker.job_driver);
+  }
+  raylet_->OnFrame(from, frame);
+}
 
 void Node::OnRoom(ProcessId reader) { transport_->rings.Flush(reader); }
 
@@ -303,6 +311,7 @@ Process& Node::Attach(ProcessId id, ProcessRole role, ProcessId job_driver) {
   auto& process = processes_[id];
   process = std::make_unique<Process>(world_, network_, *this, id, role, segment, programs_);
   process->job_driver = job_driver;
+  world_.oracle.Joins(id, job_driver);
   AttachInfo info;
   info.role = role;
   info.os_pid = 1000 + static_cast<int32_t>(id.process);
@@ -324,6 +333,11 @@ ProcessId Node::StartDriver() {
 void Node::AddJob(JobNumber job, ProcessId driver, const proto::JobStart&) { jobs_[job] = driver; }
 void Node::RemoveJob(JobNumber job) { jobs_.erase(job); }
 
+ProcessId Node::DriverOf(JobNumber job) const {
+  const auto found = jobs_.find(job);
+  return found == jobs_.end() ? ProcessId() : found->second;
+}
+
 absl::Status Node::Start(const WorkerSpec& spec) {
   if (!jobs_.contains(spec.job)) return absl::NotFoundError("no such job");
   starting_[spec.process] = spec.job;
@@ -335,16 +349,21 @@ absl::Status Node::Start(const WorkerSpec& spec) {
   const uint64_t one_in = world_.faults.start_failure_one_in;
   const bool fails = one_in != 0 && failed < 2 && world_.random.OneIn(one_in);
   failed = fails ? failed + 1 : 0;
-  OnLoop(took, [this, process = spec.process, fails] {
+  if (false_failures_ == 0 && world_.Planted(Plant::kFalseFailures, 10))
+    false_failures_ = kPlantedFailures;
+  const bool seems_to_fail = false_failures_ > 0 && false_failures_-- > 0;
+  OnLoop(took, [this, process = spec.process, fails, seems_to_fail] {
     if (!starting_.contains(process)) return;  // Killed on its way.
-    const auto job = jobs_.find(starting_.at(process));
-    const ProcessId driver = job == jobs_.end() ? ProcessId() : job->second;
+    const ProcessId driver = DriverOf(starting_.at(process));
     starting_.erase(process);
-    if (!fails) {
+    if (!fails && !seems_to_fail) {
       Attach(process, ProcessRole::kWorker, driver);
       return;
     }
-    world_.Count(Fault::kStartFailure);
+    if (fails) {
+      world_.Count(Fault::kStartFailure);
+      world_.oracle.WorkerStartFailed(number_, driver);
+    }
     proto::Death death;
     death.set_cause(proto::Death::START_FAILED);
     raylet_->OnExited(process, death);
@@ -377,9 +396,6 @@ void Node::Crash(Process& process, proto::Death::Cause cause, int code) {
   if (!process.alive) return;
   world_.trace.Note(world_.now(), process.self, "dies",
                     process.role == ProcessRole::kDriver ? "(driver)" : "(worker)");
-  if (process.role == ProcessRole::kWorker && process.executor().lease().lease() == 0) {
-    world_.oracle.WorkerDiedEarly();
-  }
   process.Die();
   world_.oracle.ProcessDied(process.self);
   proto::Death death;
@@ -396,6 +412,9 @@ void Node::ReportDeath(ProcessId id, proto::Death death) {
     OnLoop(world_.Between(10 * kMicrosecond, 5 * kMillisecond),
            [this, id, death = std::move(death)] {
              network_.Drain(id, RayletOf(number_));
+             const Process& process = *Find(id);
+             if (process.role == ProcessRole::kWorker && !process.said_ready)
+               world_.oracle.WorkerStartFailed(number_, process.job_driver);
              raylet_->OnExited(id, death);
            });
   } else {

@@ -104,6 +104,7 @@ class Node final : public Endpoint, public WorkerLauncher, public Switchboard {
   void MakeRaylet(NodeNumber number, uint64_t term, Nanos heartbeat_period);
   Process& Attach(ProcessId id, ProcessRole role, ProcessId job_driver);
   void ReportDeath(ProcessId process, proto::Death death);
+  ProcessId DriverOf(JobNumber job) const;
   // Runs `work` in the raylet, when it is not paused.
   void OnLoop(Nanos delay, std::function<void()> work);
   void ScheduleTick();
@@ -133,6 +134,7 @@ class Node final : public Endpoint, public WorkerLauncher, public Switchboard {
   uint64_t tick_number_ = 0;
   Nanos tick_at_ = 0;
   std::map<std::pair<JobNumber, std::string>, int> failed_starts_;  // In a row.
+  int false_failures_ = 0;  // To come, by the plant of that name.
   uint64_t started_workers_ = 0;
   bool crashed_ = false;
   bool gcs_link_ = true;       // It is up,

@@ -11,6 +11,7 @@ namespace sheaf::sim {
 namespace {
 
 constexpr size_t kFailuresKept = 5;
+constexpr int kStartAttempts = 4;  // Of a worker, in a row (raylet/worker_pool.h).
 
 }  // namespace
 
@@ -104,6 +105,13 @@ bool Oracle::LostNodeOf(const CallRecord& call) {
          });
 }
 
+bool Oracle::IsOfDeadActor(TaskId task) {
+  const CallRecord* call = Find(task);
+  if (call == nullptr || call->actor.is_nil()) return false;
+  const ProcessId creator = actors_[call->actor].creator;
+  return creator != ProcessId() && creator != call->submitter && IsDead(creator);
+}
+
 void Oracle::Cancelled(TaskId task, bool recursive) {
   if (CallRecord* call = Find(task)) {
     call->cancelled = true;
@@ -190,9 +198,9 @@ std::string Oracle::WhyNotOfCall(const CallRecord& call, ErrorKind kind, std::se
       return "nobody cancelled it";
     }
     case ErrorKind::kEnvironmentFailed:
-      // Starts of a kind of worker fail twice in a row at most, and the raylet tries four times.
-      // One that dies before it is ready counts as well, and then two more may fail.
-      return early_deaths_ >= 1 ? "" : "workers do start";
+      return given_up_.contains(driver_of_[call.submitter])
+                 ? ""
+                 : "on no node so many workers of its job failed to start in a row";
     case ErrorKind::kNodeDied:
       return LostNodeOf(call) ? "" : "no node died on which it was";
     case ErrorKind::kWorkerCrashed:
@@ -263,6 +271,10 @@ void Oracle::NodeDied(NodeNumber node) {
   for (const auto& [process, actor] : actor_of_) {
     if (process.node == node && dead_.insert(process).second) Disturb(actor);
   }
+}
+
+void Oracle::WorkerStartFailed(NodeNumber node, ProcessId driver) {
+  if (++failed_starts_[{node, driver}] >= kStartAttempts) given_up_.insert(driver);
 }
 
 void Oracle::ProcessDied(ProcessId process) {

@@ -99,9 +99,14 @@ class Oracle {
   void ActorStarts(ActorId actor, ProcessId where);  // and begins its constructor.
 
   void ProcessDied(ProcessId process);
-  void WorkerDiedEarly() { ++early_deaths_; }  // Before its first lease.
+  // Of the job of `driver`, as the raylet of `node` sees it.
+  void WorkerReady(NodeNumber node, ProcessId driver) { failed_starts_.erase({node, driver}); }
+  void WorkerStartFailed(NodeNumber node, ProcessId driver);
+  void Joins(ProcessId process, ProcessId driver) { driver_of_[process] = driver; }
   // It is over, or the GCS has said so: what its processes do from then on counts for nobody.
   void NodeDied(NodeNumber node);
+  // A call of an actor whose creator is dead.
+  bool IsOfDeadActor(TaskId task);
   bool IsNodeDead(NodeNumber node) const { return dead_nodes_.contains(node); }
   bool IsDead(ProcessId process) const {
     return dead_.contains(process) || dead_nodes_.contains(process.node);
@@ -162,7 +167,9 @@ class Oracle {
   std::map<ProcessId, ActorId> actor_of_;
   std::set<ProcessId> dead_;
   std::set<NodeNumber> dead_nodes_;
-  uint64_t early_deaths_ = 0;
+  std::map<ProcessId, ProcessId> driver_of_;  // Whose job a process belongs to.
+  std::map<std::pair<NodeNumber, ProcessId>, int> failed_starts_;  // In a row.
+  std::set<ProcessId> given_up_;  // Drivers for whom some node has given up starting workers.
   std::map<std::string, Register> registers_;
   std::map<ErrorKind, size_t> errors_;
   std::vector<std::string> failures_;

@@ -190,6 +190,7 @@ bool Process::RunWaiting() {
     Until& wait = **at;
     if (!wait.Ready()) continue;
     waiting_.erase(at);
+    if (wait.awaited().kind != Awaited::Kind::kNothing) world_.progress_at = world_.now();
     LeaveWait(wait);
     wait.handle_.resume();
     return true;

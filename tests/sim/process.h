@@ -20,6 +20,7 @@
 #include "raylet/attach_info.h"
 #include "tests/sim/async.h"
 #include "tests/sim/network.h"
+#include "tests/sim/wait_limits.h"
 #include "worker/frame_dispatch.h"
 #include "worker/gcs_calls.h"
 #include "worker/owner_state.h"
@@ -42,11 +43,21 @@ enum class Waited { kDone, kTimeout, kCancelled, kNodeOver };
 // co_await Until(...): resumes once `done` holds. It is asked after each change in the process.
 class Until {
  public:
-  Until(Process& process, const Context& context, Nanos deadline, std::function<bool()> done)
-      : process_(process), context_(context), deadline_(deadline), done_(std::move(done)) {}
+  Until(Process& process, const Context& context, Nanos deadline, std::function<bool()> done,
+        Awaited awaited = {})
+      : process_(process),
+        context_(context),
+        deadline_(deadline),
+        done_(std::move(done)),
+        awaited_(awaited) {}
   bool await_ready();
   void await_suspend(std::coroutine_handle<> handle);
   Waited await_resume() const { return result_; }
+  const Awaited& awaited() const { return awaited_; }
+
+  // Of WaitLimits.
+  WaitReason reason = WaitReason::kNone;
+  Nanos reason_since = 0;
 
  private:
   friend class Process;
@@ -56,6 +67,7 @@ class Until {
   const Context context_;
   const Nanos deadline_;
   const std::function<bool()> done_;
+  const Awaited awaited_;
   std::coroutine_handle<> handle_;
   Waited result_ = Waited::kDone;
 };
@@ -97,6 +109,7 @@ class Process final : public Endpoint, public FrameHost, public LocalStore, publ
   const ProcessRole role;
   ProcessId job_driver;  // Of a worker. When it dies its workers see their calls fail in any way,
                          // until they die as well.
+  bool said_ready = false;  // A worker, and its raylet has heard so.
   World& world() { return world_; }
   OwnerState& owner() { return *owner_; }
   TaskExecutor& executor() { return *executor_; }
@@ -109,6 +122,7 @@ class Process final : public Endpoint, public FrameHost, public LocalStore, publ
   void Leave();
   std::shared_ptr<void> user_state;  // What the program keeps in this process: an actor's fields.
   std::string Describe();            // What it waits for, for a failure.
+  const std::list<Until*>& waiting() const { return waiting_; }
   bool is_at_rest() const;           // There is nothing to describe.
 
   // process_calls.cc

@@ -61,7 +61,7 @@ Async<bool> Process::CreateNamed(Context context, ObjectSpec spec, MutableBuffer
       seen = store_->room_version();
       made = store_->Create(spec);
       return made.ok() || !absl::IsUnavailable(made.status());
-    });
+    }, {Awaited::Kind::kRoom, {}});
   }
   if (!made.ok()) {
     store_->CancelCreate(spec.id);
@@ -141,7 +141,7 @@ Async<bool> Process::WaitForCredits(Context context, ObjectHandle actor) {
   const Waited waited = co_await Until(*this, context, kForever, [&] {
     return client.state == proto::ActorAnswer::DEAD ||
            owner_->actors.pending_bytes(client) < world_.limits.max_pending;
-  });
+  }, {Awaited::Kind::kCredits, {}});
   co_return waited == Waited::kDone;
 }
 
@@ -225,7 +225,8 @@ bool Process::TryView(const ObjectHandle& object, ObjectView* view) {
 
 Async<bool> Process::Get(Context context, ObjectHandle object, ObjectView* view) {
   const Waited waited =
-      co_await Until(*this, context, kForever, [&] { return TryView(object, view); });
+      co_await Until(*this, context, kForever, [&] { return TryView(object, view); },
+                     {Awaited::Kind::kObject, object.id()});
   co_return waited == Waited::kDone;
 }
 
@@ -238,7 +239,7 @@ Async<> Process::Sleep(Context context, Nanos duration) {
 Async<bool> Process::NextItem(Context context, ObjectHandle stream, ObjectHandle* item) {
   const Waited waited = co_await Until(*this, context, kForever, [&] {
     return owner_->tasks.NextItem(*stream.entry(), item) != TaskTable::StreamNext::kPending;
-  });
+  }, {Awaited::Kind::kItem, {}});
   co_return waited == Waited::kDone;
 }
 
@@ -246,7 +247,8 @@ Async<proto::GcsReply> Process::AskGcs(Context context, proto::GcsRequest reques
   const uint64_t sequence = gcs_->Begin(std::move(request));
   proto::GcsReply reply;
   const Waited waited =
-      co_await Until(*this, context, kForever, [&] { return gcs_->Take(sequence, &reply); });
+      co_await Until(*this, context, kForever, [&] { return gcs_->Take(sequence, &reply); },
+                     {Awaited::Kind::kGcs, {}});
   if (waited != Waited::kDone) {
     gcs_->Abandon(sequence);
     reply.set_error(static_cast<uint32_t>(ErrorKind::kSystem));

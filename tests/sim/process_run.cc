@@ -18,9 +18,10 @@ Async<> Process::RunDriver() {
   proto::JobStart start;
   start.set_entrypoint("simulated");
   SendMessage(transport_->To(RayletOf(self.node)), FrameKind::kJobStart, start);
-  co_await Until(*this, {}, kForever, [this] { return dispatch_->job().answered; });
-  // A full disk takes no job.
-  if (!dispatch_->job().error.empty() &&
+  co_await Until(*this, {}, kForever, [this] { return dispatch_->job().answered; },
+                 {Awaited::Kind::kJob, {}});
+  // A full disk takes no job, and a node that was declared dead brings none.
+  if (!dispatch_->job().error.empty() && !world_.oracle.IsNodeDead(self.node) &&
       world_.fault_counts[static_cast<size_t>(Fault::kGcsDiskFull)] == 0)
     world_.oracle.Fail(
         "O1", absl::StrCat("driver ", self.ToString(), " gets no job: ", dispatch_->job().error));
@@ -86,7 +87,7 @@ Async<bool> Process::FetchArguments(Context context, CallExecution& call, std::s
   const Waited waited = co_await Until(*this, context, world_.now() + kArgumentWait, [&] {
     while (next < missing.size() && TryView(handles[next], &views[next])) ++next;
     return next == missing.size();
-  });
+  }, {Awaited::Kind::kArguments, {}});
   if (waited != Waited::kDone) {
     *why_not = "an argument could not be fetched in time";
     co_return false;
@@ -104,6 +105,7 @@ Async<bool> Process::FetchArguments(Context context, CallExecution& call, std::s
 Async<> Process::RunCall(std::shared_ptr<CallExecution> call) {
   const bool creation = call->spec().kind() == proto::TaskTemplate::ACTOR_CREATION;
   const bool from_raylet = call->owner.is_raylet();
+  world_.progress_at = world_.now();
   // A detached actor's creation task is pushed by the raylet and named by its creator.
   const TaskId task = call->task();
   if (creation) world_.oracle.ActorStarts(executor_->actor_id(), self);

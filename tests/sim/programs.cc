@@ -545,7 +545,7 @@ Async<> Workload::Group(Process& process, DriverState& state) {
     const proto::GroupState* now = process.FindGroup(group);
     return now == nullptr || (now->state() != proto::GroupState::PENDING &&
                               now->state() != proto::GroupState::INFEASIBLE);
-  });
+  }, {Awaited::Kind::kGroup, {}});
   std::vector<ObjectHandle> results;
   for (uint64_t i = 0; i < 2; ++i) {
     CallOptions call;

@@ -237,7 +237,7 @@ Async<> Workload::DetachedGroup(Process& process) {
     const proto::GroupState* now = process.FindGroup(group);
     return now == nullptr || (now->state() != proto::GroupState::PENDING &&
                               now->state() != proto::GroupState::INFEASIBLE);
-  });
+  }, {Awaited::Kind::kGroup, {}});
   if (waited != Waited::kDone) co_return;
   proto::GcsRequest lookup;
   lookup.mutable_lookup_group()->set_group_id(group.Binary());

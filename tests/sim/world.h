@@ -62,6 +62,7 @@ struct World {
   Trace trace;
   Oracle oracle;
   Pace pace;
+  Nanos progress_at = 0;  // When a call began or a wait ended last.
   FaultPlan faults;  // Cleared when the run comes to its end and everything must finish.
   FaultCounts fault_counts{};
   uint64_t planted = 0;             // How often the planted bug acted.

@@ -1,0 +1,123 @@
+// Copyright The Sheaf Authors. SPDX-License-Identifier: Apache-2.0
+#include "tests/sim/wait_limits.h"
+
+#include <algorithm>
+
+#include "absl/strings/str_cat.h"
+#include "gcs/gcs_options.h"
+#include "raylet/gcs_link.h"
+#include "raylet/object_puller.h"
+#include "raylet/orphan_ledger.h"
+#include "tests/sim/node.h"
+#include "worker/gcs_calls.h"
+
+namespace sheaf::sim {
+namespace {
+
+constexpr Nanos kSlack = kSecond;       // Ticks, ways, and the time between two looks.
+constexpr Nanos kOrphanGrace = 3 * kSecond;      // raylet/raylet_references.cc
+constexpr Nanos kTryAnotherQueue = 30 * kSecond;  // raylet/raylet_actors.cc, raylet/lease_queue.h
+constexpr Nanos kArgumentWait = 60 * kSecond;    // worker/runtime_worker.cc
+constexpr Nanos kStoreWait = 30 * kSecond;       // worker/runtime_objects.cc
+
+struct Bound {
+  Nanos limit;
+  const char* words;
+};
+
+Bound BoundOf(WaitReason reason) {
+  switch (reason) {
+    case WaitReason::kDeadOwner:  // The GCS sees its node dead, and the others are asked for copies.
+      return {GcsOptions().dead_after + kOrphanGrace + OrphanLedger::kAnswerLimit + kSlack,
+              "an object of a dead owner"};
+    case WaitReason::kDeadActor:
+      return {GcsOptions().dead_after + kSlack, "a call of an actor whose creator is dead"};
+    case WaitReason::kReady:
+      return {ObjectPullerOptions().give_up_after + kSlack, "an object that its owner has"};
+    case WaitReason::kArguments:
+      return {kArgumentWait + kSlack, "the arguments of a call"};
+    case WaitReason::kRoom:
+      return {kStoreWait + kSlack, "room in the store"};
+    case WaitReason::kGcs:  // A question that is lost is sent again by the process and the raylet.
+      return {GcsCalls::kLongestPause + GcsLink::kLongestPause + kSlack, "the GCS"};
+    case WaitReason::kWork:
+      return {kTryAnotherQueue + 5 * kSlack, "work of others, and none is done"};
+    case WaitReason::kNone:
+      break;
+  }
+  return {kForever, ""};
+}
+
+Process* FindProcess(const std::vector<std::unique_ptr<Node>>& nodes, ProcessId id) {
+  for (const auto& node : nodes) {
+    if (node->number() == id.node) return node->Find(id);
+  }
+  return nullptr;
+}
+
+}  // namespace
+
+WaitReason WaitLimits::ReasonOf(const std::vector<std::unique_ptr<Node>>& nodes, Process& process,
+                                const Until& wait) const {
+  using Kind = Awaited::Kind;
+  switch (wait.awaited().kind) {
+    case Kind::kNothing:
+      return WaitReason::kNone;
+    case Kind::kGcs:
+    case Kind::kJob:
+      return WaitReason::kGcs;
+    case Kind::kArguments:
+      return WaitReason::kArguments;
+    case Kind::kRoom:
+      return WaitReason::kRoom;
+    case Kind::kItem:
+    case Kind::kCredits:
+    case Kind::kGroup:
+      return WaitReason::kWork;
+    case Kind::kObject:
+      break;
+  }
+  const ObjectId object = wait.awaited().object;
+  const ProcessId owner = object.maker();
+  if (owner != process.self && world_.oracle.IsDead(owner)) return WaitReason::kDeadOwner;
+  if (world_.oracle.IsOfDeadActor(TaskOf(object))) return WaitReason::kDeadActor;
+  Process* at = FindProcess(nodes, owner);
+  if (at == nullptr || !at->alive || at == &process) return WaitReason::kWork;
+  const ObjectEntry* entry = at->owner().references.Find(object);
+  return entry != nullptr && entry->ready() ? WaitReason::kReady : WaitReason::kWork;
+}
+
+void WaitLimits::LookAt(const std::vector<std::unique_ptr<Node>>& nodes, Process& process,
+                        Until& wait) {
+  const WaitReason reason = ReasonOf(nodes, process, wait);
+  if (reason != wait.reason) {
+    wait.reason = reason;
+    wait.reason_since = world_.now();
+  }
+  const Bound bound = BoundOf(reason);
+  Nanos since = wait.reason_since;
+  if (reason == WaitReason::kWork) since = std::max({since, world_.progress_at, first_look_});
+  if (bound.limit == kForever || world_.now() - since <= bound.limit) return;
+  world_.oracle.Fail(
+      "O1", absl::StrCat("process ", process.self.ToString(), " has waited ",
+                         (world_.now() - since) / kSecond, " s for ", bound.words, ", at most ",
+                         bound.limit / kSecond, " s are promised",
+                         reason == WaitReason::kReady || reason == WaitReason::kDeadOwner
+                             ? absl::StrCat(" (", wait.awaited().object.ToHex(), ")")
+                             : "",
+                         "\n  ", process.Describe()));
+}
+
+void WaitLimits::Look(const std::vector<std::unique_ptr<Node>>& nodes) {
+  if (first_look_ == 0) first_look_ = world_.now();
+  for (const auto& node : nodes) {
+    // Of a node that was declared dead nobody is promised anything.
+    if (node->crashed() || world_.oracle.IsNodeDead(node->number())) continue;
+    for (auto& [id, process] : node->processes()) {
+      if (!process->alive || world_.oracle.IsDead(process->job_driver)) continue;
+      for (Until* wait : process->waiting()) LookAt(nodes, *process, *wait);
+    }
+  }
+}
+
+}  // namespace sheaf::sim

@@ -355,6 +355,9 @@ void ObjectResolver::OnQuery(ProcessId from, std::string_view body) {
       Seek(*object, false);
       continue;
     }
+    // The value is here: it is said, and gets another copy. This one would be named for ever.
+    if (object->state == ObjectState::kValue && head.lost != 0 && object->location.known())
+      references_.SetStoredAgain(*object, {}, 0, {});
     if (object->released) tasks_.Remake(*object, submitter_);
     AnswerWhenReady(*object, from);
   }

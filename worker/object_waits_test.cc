@@ -16,8 +16,8 @@ struct Waits : Fixture {
   ObjectHandle Borrow(uint64_t number, ObjectLocation hint = {}) {
     return ObjectHandle(owner.references.Incoming({ObjectId::Make(kFarOwner, number, 1), hint}));
   }
-  void Query(ProcessId from, std::span<const ObjectId> ids) {
-    std::string body(AsBytes(ObjectQueryHead{ids.size(), 0}));
+  void Query(ProcessId from, std::span<const ObjectId> ids, bool lost = false) {
+    std::string body(AsBytes(ObjectQueryHead{ids.size(), lost}));
     for (const ObjectId& id : ids) body.append(AsBytes(id));
     owner.OnFrame(from, {FrameKind::kObjectQuery, body});
   }
@@ -85,6 +85,33 @@ TEST_CASE("whoever asks again and again gets one answer, and costs nothing meanw
   for (const Sent& frame : f.transport.sent) told.insert(frame.to);
   CHECK(told.size() == 9);
   CHECK_FALSE(told.contains({3, 7}));
+}
+
+TEST_CASE("a value whose copy in the store is lost is said by its owner, and copied anew") {
+  Waits f;
+  ObjectEntry* entry =
+      f.owner.references.NewOwned(ObjectId::Make(kSelf, f.owner.references.NextSequence(), 1));
+  const ObjectHandle handle(entry);
+  f.owner.references.SetValue(*entry, "value");
+  f.owner.references.Outgoing(*entry);
+  REQUIRE(entry->location.known());
+  const ObjectLocation lost = entry->location;
+  const std::vector<ObjectId> ids{entry->id};
+  f.transport.sent.clear();
+  f.Query({1, 7}, ids);
+  const auto kind_of = [&f] {
+    const Sent answer = f.transport.Take(FrameKind::kObjectAnswer);
+    return FrameHead<ReturnHead>(std::string_view(answer.body).substr(sizeof(ObjectAnswerHead)))
+        ->kind;
+  };
+  CHECK(kind_of() == ReturnKind::kStore);
+  f.Query({1, 7}, ids, /*lost=*/true);
+  CHECK(kind_of() == ReturnKind::kValue);
+  CHECK(f.store.freed == ids);
+  CHECK(f.owner.references.has_unpromoted());
+  CHECK(f.owner.references.PromoteAgain());
+  CHECK(entry->location.known());
+  CHECK_FALSE(entry->location.slot == lost.slot);
 }
 
 TEST_CASE("many objects on other nodes are asked for again in few frames") {

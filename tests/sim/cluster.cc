@@ -25,9 +25,20 @@ constexpr int kNodesPerTaskDriver = 10, kMostTaskDrivers = 5;
 constexpr uint64_t kEventsPerTask = 1'000;  // At most, by far.
 constexpr uint64_t kEventsPerNode = 100'000;
 
+constexpr uint64_t kSeedOfStores = 0x5370696c6c;
+constexpr uint64_t kSmallStoresOneIn = 4;
+constexpr uint64_t kSmallStore = 1 << 20;
+
 int TaskDrivers(const RunOptions& options) {
   return std::min((options.nodes + kNodesPerTaskDriver - 1) / kNodesPerTaskDriver,
                   kMostTaskDrivers);
+}
+
+// Drawn apart, so that a seed without them is the run that it was.
+bool HasSmallStores(const RunOptions& options) {
+  if (options.plant == Plant::kTornSpill) return true;
+  return options.tasks == 0 && options.methods == nullptr && options.plant == Plant::kNone &&
+         SeededRandom(options.seed ^ kSeedOfStores).OneIn(kSmallStoresOneIn);
 }
 
 Mix MixOf(const RunOptions& options, Random& random) {
@@ -35,7 +46,10 @@ Mix MixOf(const RunOptions& options, Random& random) {
   Mix mix;
   if (options.tasks == 0) {
     mix = Mix::Draw(random);
-    if (options.plant == Plant::kEndlessLease || random.OneIn(8)) mix.FavourDetached();
+    if (options.plant == Plant::kEndlessLease || options.plant == Plant::kStaleHolder ||
+        random.OneIn(8))
+      mix.FavourDetached();
+    if (HasSmallStores(options)) mix.FavourLarge();
     return mix;
   }
   mix.only_tasks = options.tasks / static_cast<uint64_t>(TaskDrivers(options));
@@ -78,6 +92,7 @@ Cluster::Cluster(const RunOptions& options)
     methods_ = std::make_unique<MethodFaults>(*options.methods, options.seed);
     world_.methods = methods_.get();
   }
+  world_.small_stores = HasSmallStores(options);
   for (int i = 1; i <= options.nodes; ++i) AddNode();
 }
 
@@ -89,6 +104,7 @@ void Cluster::AddNode() {
   node.totals.Set("seat", kSeatsPerNode * kUnit);
   // Detached groups of dead drivers stay until the end of the run.
   node.totals.Set("bundle", (options_.methods == nullptr ? 4 : 1000) * kUnit);
+  if (world_.small_stores) node.store_bytes = kSmallStore;
   nodes_.push_back(std::make_unique<Node>(world_, gcs_, between_, programs_, std::move(node)));
 }
 
@@ -147,6 +163,7 @@ void Cluster::RunRandomWork(RunResult* result) {
   } else {
     world_.faults = FaultPlan::Draw(world_.random);
     world_.faults.DrawOfGcs(world_.random);
+    if (world_.small_stores) world_.faults.DrawOfDisks(world_.random);
     if (options_.nodes > 1) {
       Nanos span = world_.random.OneIn(3) ? world_.Between(kShortestSpan, kSecond)
                                           : world_.Between(kSecond, kLongestSpan);

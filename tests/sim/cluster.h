@@ -81,6 +81,7 @@ class Cluster {
   void PartTwoNodes();
   void LoseLink();
   void PartFromGcs();
+  void FillDisk();
   void CutOffNode();
   void Replenish();
   void SlowNode();

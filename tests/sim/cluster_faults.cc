@@ -9,7 +9,7 @@ namespace sheaf::sim {
 namespace {
 
 constexpr Nanos kShortestCutOff = 4 * kSecond, kLongestCutOff = 12 * kSecond;
-constexpr Nanos kLongestFull = 8 * kSecond;
+constexpr Nanos kLongestFull = 8 * kSecond, kLongestSpillFull = 40 * kSecond;
 constexpr Nanos kDrainTime = 600 * kMillisecond;
 constexpr size_t kNodesPerLostLink = 3;
 
@@ -34,6 +34,7 @@ void Cluster::ScheduleFaults() {
     world_.Count(Fault::kGcsDiskFull);
     gcs_.FillDisk(world_.Between(100 * kMillisecond, kLongestFull));
   });
+  Every(&FaultPlan::spill_full_every, [this] { FillDisk(); });
   Every(&FaultPlan::node_crash_every, [this] { CrashNode(); });
   Every(&FaultPlan::apart_every, [this] { PartTwoNodes(); });
   Every(&FaultPlan::away_every, [this] { PartFromGcs(); });
@@ -96,6 +97,14 @@ void Cluster::LoseLink() {
   if (between_.lost_links() >= nodes_.size() / kNodesPerLostLink) return;
   world_.Count(Fault::kLinkLost);
   between_.LoseLink(a.number(), b.number());
+}
+
+// Now and then for so long that those who wait for room are refused.
+void Cluster::FillDisk() {
+  world_.Count(Fault::kSpillFull);
+  world_.oracle.StoresMayBeFull();
+  const Nanos longest = world_.random.OneIn(4) ? kLongestSpillFull : 2 * kSecond;
+  AnyNode().FillDisk(world_.now() + world_.Between(100 * kMillisecond, longest));
 }
 
 // Up to three seconds: no node dies of that.

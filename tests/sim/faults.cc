@@ -53,6 +53,10 @@ std::string_view PlantName(Plant plant) {
       return "kept_bundle";
     case Plant::kEarlyRecovery:
       return "early_recovery";
+    case Plant::kTornSpill:
+      return "torn_spill";
+    case Plant::kStaleHolder:
+      return "stale_holder";
     case Plant::kBothEnd:
       return "both_end";
     case Plant::kCount:
@@ -68,6 +72,13 @@ Plant PlantOf(std::string_view name) {
     if (PlantName(static_cast<Plant>(i)) == name) return static_cast<Plant>(i);
   }
   return Plant::kCount;
+}
+
+void FaultPlan::DrawOfDisks(Random& random) {
+  if (random.OneIn(2))
+    spill_full_every = static_cast<Nanos>(500 + random.Below(3000)) * kMillisecond;
+  if (random.OneIn(2)) spill_write_fault_one_in = 4 + random.Below(20);
+  if (random.OneIn(2)) spill_read_fault_one_in = 4 + random.Below(20);
 }
 
 void FaultPlan::DrawOfGcs(Random& random) {
@@ -98,7 +109,7 @@ void FaultPlan::AddThoseOf(Plant plant, Nanos span) {
 }
 
 // Whether it takes seconds until a planted bug can do harm.
-bool TakesLong(Plant plant) { return plant >= Plant::kEndlessLease && plant < Plant::kBothEnd; }
+bool TakesLong(Plant plant) { return plant >= Plant::kEndlessLease && plant < Plant::kTornSpill; }
 
 std::string_view FaultName(Fault fault) {
   switch (fault) {
@@ -120,6 +131,16 @@ std::string_view FaultName(Fault fault) {
       return "GCS away for long";
     case Fault::kGcsDiskFull:
       return "full disks";
+    case Fault::kSpillFull:
+      return "full disks of stores";
+    case Fault::kSpillWrite:
+      return "failed spills";
+    case Fault::kSpillRead:
+      return "lost on disk";
+    case Fault::kSpilled:
+      return "objects spilled";
+    case Fault::kRestored:
+      return "restored";
     case Fault::kGcsLostWrites:
       return "writes lost";
     case Fault::kGcsFrameDropped:

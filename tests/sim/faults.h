@@ -39,6 +39,8 @@ enum class Plant : uint8_t {
   kLostDeath,      // The disk of the GCS acknowledges that a node is dead, and does not keep it.
   kKeptBundle,     // The word that a bundle goes back is lost.
   kEarlyRecovery,  // A GCS that starts again takes all nodes for having reported.
+  kTornSpill,  // Half of what was spilled is not on disk, and nobody checks that.
+  kStaleHolder,  // The GCS names a holder of a name that is over.
   kBothEnd,  // A node that does not hear another ends, and does not ask the GCS which of the two.
   kCount,
 };
@@ -57,6 +59,11 @@ enum class Fault : uint8_t {
   kGcsCrash,
   kGcsAway,        // Such a crash, and it is back only after a minute or two.
   kGcsDiskFull,    // The disk of the GCS takes nothing but what is vital for a while.
+  kSpillFull,      // So is that to which a node spills.
+  kSpillWrite,     // A write of spilled objects fails,
+  kSpillRead,      // or what was spilled is lost.
+  kSpilled,        // No faults: objects that went to disk,
+  kRestored,       // and came back.
   kGcsLostWrites,  // What the crash took with it.
   kGcsFrameDropped,
   kGcsFrameDuplicated,
@@ -86,6 +93,9 @@ struct FaultPlan {
   uint64_t gcs_away_one_in = 0;  // Of its crashes.
   Nanos gcs_disk_full_every = 0;
   uint64_t start_failure_one_in = 0;
+  // Of nodes with small stores.
+  Nanos spill_full_every = 0;
+  uint64_t spill_write_fault_one_in = 0, spill_read_fault_one_in = 0;
   uint64_t late_socket_one_in = 0;
   uint64_t gcs_frame_fault_one_in = 0;
   uint64_t slow_frame_one_in = 0;
@@ -111,6 +121,8 @@ struct FaultPlan {
     lose_link_every = maybe();
     drain_every = maybe();
   }
+  // What befalls the disks of small stores.
+  void DrawOfDisks(Random& random);
   // What befalls the GCS for long.
   void DrawOfGcs(Random& random);
   // The faults under which a planted bug does harm, for a run that has them for `span`.

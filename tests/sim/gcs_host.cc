@@ -282,6 +282,7 @@ void GcsHost::NodeChannel::Send(Lane, FrameKind kind, std::string_view head,
   body.append(tail);
   host_.Judge(kind, body);
   if (host_.world_.plant == Plant::kUnfenced) Unfence(host_.world_, kind, &body);
+  if (host_.world_.plant == Plant::kStaleHolder) host_.NameFirstHolder(kind, &body);
   const Fate fate = host_.world_.methods == nullptr
                         ? Fate::kWhole
                         : host_.world_.methods->OfFrameFromGcs(kind, body);
@@ -309,6 +310,19 @@ void GcsHost::Judge(FrameKind kind, const std::string& body) {
   for (const proto::Change& item : reply.snapshot().items()) {
     if (item.has_node()) SaysOf(item.node());
   }
+}
+
+void GcsHost::NameFirstHolder(FrameKind kind, std::string* body) {
+  proto::GcsReply reply;
+  if (kind != FrameKind::kGcsReply || !reply.ParseFromString(*body) || reply.actor().name().empty())
+    return;
+  const proto::ActorInfo& first =
+      first_holders_.try_emplace(reply.actor().name(), reply.actor()).first->second;
+  if (static_cast<ErrorKind>(reply.error()) != ErrorKind::kActorNameTaken ||
+      first.actor_id() == reply.actor().actor_id() || !world_.Planted(Plant::kStaleHolder))
+    return;
+  *reply.mutable_actor() = first;
+  *body = reply.SerializeAsString();
 }
 
 void GcsHost::SaysOf(const proto::NodeInfo& node) {

@@ -63,6 +63,8 @@ class GcsHost final : public Transport {
   // What it says of nodes: who is dead stays so.
   void Judge(FrameKind kind, const std::string& body);
   void SaysOf(const proto::NodeInfo& node);
+  // Planted: whoever had a name first has it for ever, in the words of the GCS.
+  void NameFirstHolder(FrameKind kind, std::string* body);
   // Runs `deliver` after the way of one frame: never, once, or twice.
   void Carry(Fate fate, Nanos* last_at, std::function<void()> deliver);
   void DeliverToNode(ProcessId to, FrameKind kind, const std::string& body);
@@ -81,6 +83,7 @@ class GcsHost final : public Transport {
   std::map<ProcessId, Nanos> last_to_, last_from_;
   std::map<const Node*, Nanos> away_until_;
   std::set<NodeNumber> said_dead_;
+  std::map<std::string, proto::ActorInfo> first_holders_;
   Nanos back_at_ = 0, full_until_ = 0;
 };
 

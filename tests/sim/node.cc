@@ -14,22 +14,10 @@ constexpr Nanos kTickPeriod = 100 * kMillisecond;
 constexpr Nanos kResendRegistration = 500 * kMillisecond;
 constexpr Nanos kPlantedStepBack = 20 * kSecond;
 constexpr Nanos kPlantedStepAt = 3 * kSecond;
+constexpr Nanos kSlowestDisk = 30 * kMillisecond;
 constexpr int kPlantedFailures = 12;  // Four in a row, and some for spares in between.
 constexpr MachineMemory kMachine{.limit_bytes = int64_t{16} << 30,
                                  .available_bytes = int64_t{8} << 30};
-
-// The store is large enough: nothing is spilled.
-class NoSpill final : public SpillStorage {
- public:
-  absl::StatusOr<std::vector<SpillRecord>> Write(
-      uint64_t, std::span<const std::span<const std::byte>>) override {
-    return absl::ResourceExhaustedError("the simulated node has no disk");
-  }
-  absl::Status Read(const SpillRecord&, std::byte*) override {
-    return absl::DataLossError("the simulated node has no disk");
-  }
-  void Remove(uint64_t) override {}
-};
 
 }  // namespace
 
@@ -97,8 +85,9 @@ Node::Node(World& world, GcsHost& gcs, InterNode& between, const Programs& progr
       clock_(world),
       loop_(world.queue, world.random, 20 * kMicrosecond),
       memory_(world.queue, world.random, kMillisecond),
-      disk_(world.queue, world.random, kMillisecond),
-      spill_(std::make_unique<NoSpill>()),
+      disk_(world.queue, world.random, world.small_stores ? kSlowestDisk : kMillisecond),
+      spill_(world),
+      losses_(world, store_events_),
       raylet_random_(world.random.Next()),
       page_(std::make_unique<metrics::Page>()) {
   gcs_.Connect(*this);
@@ -210,8 +199,8 @@ void Node::MakeRaylet(NodeNumber number, uint64_t term, Nanos heartbeat_period) 
   StoreOptions store;
   store.node = number;
   store_ = std::make_unique<StoreOwner>(store,
-                                        StoreOwner::World{clock_, *transport_, *arena_, *spill_,
-                                                          loop_, memory_, disk_, store_events_},
+                                        StoreOwner::World{clock_, *transport_, *arena_, spill_,
+                                                          loop_, memory_, disk_, losses_},
                                         options_.store_bytes);
   RayletOptions raylet;
   raylet.node = number;

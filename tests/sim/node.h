@@ -15,6 +15,7 @@
 #include "tests/sim/inter_node.h"
 #include "tests/sim/network.h"
 #include "tests/sim/process.h"
+#include "tests/sim/spill_disk.h"
 
 namespace sheaf::sim {
 
@@ -46,6 +47,8 @@ class Node final : public Endpoint, public WorkerLauncher, public Switchboard {
   void OnNodeLink(NodeNumber about, bool heard);
   // Tells the GCS that this node does not hear `about` any more.
   void ReportUnheard(NodeNumber about);
+  // Nothing can be spilled until then.
+  void FillDisk(Nanos until) { spill_.Fill(until); }
   // Raylet and processes stand still.
   void Stop(Nanos until);
   // The raylet and all its processes vanish; nobody is told.
@@ -119,8 +122,9 @@ class Node final : public Endpoint, public WorkerLauncher, public Switchboard {
   RayletClock clock_;
   EventExecutor loop_, memory_, disk_;
   std::unique_ptr<SegmentArena> arena_;
-  std::unique_ptr<SpillStorage> spill_;
+  SpillDisk spill_;
   StoreEvents store_events_;
+  LossObserver losses_;
   SeededRandom raylet_random_;
   std::unique_ptr<metrics::Page> page_;
   std::unique_ptr<SimLinks> links_;

@@ -11,6 +11,10 @@ namespace sheaf::sim {
 namespace {
 
 constexpr size_t kFailuresKept = 5;
+// Another try may bring the value.
+bool IsWantOfRoom(ErrorKind kind) {
+  return kind == ErrorKind::kObjectStoreFull || kind == ErrorKind::kOutOfDisk;
+}
 constexpr int kStartAttempts = 4;  // Of a worker, in a row (raylet/worker_pool.h).
 
 }  // namespace
@@ -77,7 +81,11 @@ void Oracle::Started(TaskId task, ProcessId where) {
   }
   Incarnation& incarnation = actor.incarnations[where];
   const bool again = !incarnation.started.insert(task).second;
-  if (again && call->arguments.op != Op::kFlaky) {
+  // Without its arguments it did not begin.
+  const bool had_arguments =
+      std::none_of(call->depends.begin(), call->depends.end(),
+                   [this](ObjectId argument) { return lost_on_disk_.contains(argument); });
+  if (again && had_arguments && call->arguments.op != Op::kFlaky) {
     Fail("O5", absl::StrCat("call ", task.ToHex(), " was started twice by one incarnation, ",
                             where.ToString()));
   }
@@ -150,9 +158,10 @@ void Oracle::Read(ObjectId object, ErrorKind kind, std::string_view bytes,
   }
   // Readers on their own side may see an error where the owner has a value: its owner died, and no
   // copy is left.
-  if (call != nullptr && kind != ErrorKind::kOwnerDied && !IsDead(object.maker())) {
+  if (call != nullptr && kind != ErrorKind::kOwnerDied && !IsWantOfRoom(kind) && !IsDead(object.maker())) {
     // What was there can be lost with its node.
-    const bool lost = LostNodeOf(*call) && call->outcome == ErrorKind::kNone;
+    const bool lost = (LostNodeOf(*call) || lost_on_disk_.contains(object)) &&
+                      call->outcome == ErrorKind::kNone;
     if (call->has_outcome && call->outcome != kind && !lost) {
       Fail("O1", absl::StrCat("object ", object.ToHex(), " was ", ErrorName(call->outcome),
                               " and is ", ErrorName(kind), " now"));
@@ -165,6 +174,10 @@ void Oracle::Read(ObjectId object, ErrorKind kind, std::string_view bytes,
 std::string Oracle::WhyNot(ObjectId object, ErrorKind kind, std::set<ObjectId>* seen) {
   if (!seen->insert(object).second) return "it was looked at";
   if (kind == ErrorKind::kOwnerDied && IsDead(object.maker())) return "";
+  if ((kind == ErrorKind::kObjectLost || kind == ErrorKind::kReconstructionFailed) &&
+      lost_on_disk_.contains(object))
+    return "";
+  if (IsWantOfRoom(kind)) return stores_may_be_full_ ? "" : "all stores have room, or a disk";
   auto found = objects_.find(object);
   const bool made = found != objects_.end() && !found->second.maker.is_nil();
   const CallRecord* call = made ? Find(found->second.maker) : nullptr;

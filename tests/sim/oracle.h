@@ -99,6 +99,12 @@ class Oracle {
   void ActorStarts(ActorId actor, ProcessId where);  // and begins its constructor.
 
   void ProcessDied(ProcessId process);
+  // A node had this object on disk alone, and the disk has lost it.
+  void LostOnDisk(ObjectId object) { lost_on_disk_.insert(object); }
+  // Some disk was full, or broken.
+  void StoresMayBeFull() { stores_may_be_full_ = true; }
+  bool stores_may_be_full() const { return stores_may_be_full_; }
+  bool MayBeOver(ActorId actor) { return actors_[actor].may_die; }
   // Of the job of `driver`, as the raylet of `node` sees it.
   void WorkerReady(NodeNumber node, ProcessId driver) { failed_starts_.erase({node, driver}); }
   void WorkerStartFailed(NodeNumber node, ProcessId driver);
@@ -170,6 +176,8 @@ class Oracle {
   std::map<ProcessId, ProcessId> driver_of_;  // Whose job a process belongs to.
   std::map<std::pair<NodeNumber, ProcessId>, int> failed_starts_;  // In a row.
   std::set<ProcessId> given_up_;  // Drivers for whom some node has given up starting workers.
+  std::set<ObjectId> lost_on_disk_;
+  bool stores_may_be_full_ = false;
   std::map<std::string, Register> registers_;
   std::map<ErrorKind, size_t> errors_;
   std::vector<std::string> failures_;

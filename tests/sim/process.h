@@ -153,11 +153,12 @@ class Process final : public Endpoint, public FrameHost, public LocalStore, publ
   PlacementGroupId CreateGroup(proto::GroupRequest request);
   void RemoveGroup(PlacementGroupId group);
   proto::GroupState* FindGroup(PlacementGroupId group);
-  Async<bool> CreateNamed(Context context, ObjectSpec spec, MutableBuffer* buffer);
+  // False: `why` says what the store refuses, or no kind: the wait was ended.
+  Async<bool> CreateNamed(Context context, ObjectSpec spec, MutableBuffer* buffer, Error* why);
   // For a detached actor: registers it; and a handle from what the GCS says.
   Async<proto::GcsReply> RegisterDetached(Context context, const TemplateRecord& spec,
                                           Arguments arguments, const std::string& name,
-                                          ActorId* id);
+                                          bool get_if_exists, ActorId* id);
   ObjectHandle HandleOfActor(const proto::ActorInfo& actor);
   void Spawn(Async<> thread);
 

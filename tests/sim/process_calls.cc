@@ -50,7 +50,8 @@ ObjectHandle Process::Put(std::string_view bytes, std::span<const ObjectHandle> 
   return handle;
 }
 
-Async<bool> Process::CreateNamed(Context context, ObjectSpec spec, MutableBuffer* buffer) {
+Async<bool> Process::CreateNamed(Context context, ObjectSpec spec, MutableBuffer* buffer,
+                                 Error* why) {
   store_dirty_ = true;
   absl::StatusOr<MutableBuffer> made = store_->Create(spec);
   if (!made.ok() && absl::IsUnavailable(made.status())) {
@@ -66,9 +67,11 @@ Async<bool> Process::CreateNamed(Context context, ObjectSpec spec, MutableBuffer
   if (!made.ok()) {
     store_->CancelCreate(spec.id);
     if (!absl::IsUnavailable(made.status())) {
-      world_.oracle.Fail("O1", absl::StrCat("process ", self.ToString(),
-                                            " gets no room in a store that is large enough: ",
-                                            made.status().message()));
+      *why = {StoreErrorKind(made.status()), std::string(made.status().message()), {}};
+      if (!world_.oracle.stores_may_be_full())
+        world_.oracle.Fail("O1", absl::StrCat("process ", self.ToString(),
+                                              " gets no room in a store that has some, or a disk: ",
+                                              made.status().message()));
     }
     co_return false;
   }
@@ -82,7 +85,8 @@ Async<ObjectHandle> Process::PutLarge(Context context, std::string bytes) {
   spec.size_bytes = bytes.size();
   spec.wait = 30 * kSecond;
   MutableBuffer buffer;
-  if (!co_await CreateNamed(context, spec, &buffer)) co_return ObjectHandle();
+  Error why;
+  if (!co_await CreateNamed(context, spec, &buffer, &why)) co_return ObjectHandle();
   // User code takes its time between the two.
   co_await Sleep(context, world_.Between(0, kMillisecond));
   std::memcpy(buffer.data(), bytes.data(), bytes.size());
@@ -284,7 +288,7 @@ proto::GroupState* Process::FindGroup(PlacementGroupId group) {
 
 Async<proto::GcsReply> Process::RegisterDetached(Context context, const TemplateRecord& spec,
                                                  Arguments arguments, const std::string& name,
-                                                 ActorId* id) {
+                                                 bool get_if_exists, ActorId* id) {
   *id = ActorId::Make(self, owner_->references.NextSequence());
   PushTaskHead head{};
   head.task_sequence_bits = id->sequence_bits;
@@ -295,6 +299,7 @@ Async<proto::GcsReply> Process::RegisterDetached(Context context, const Template
   detached.set_actor_id(id->Binary());
   detached.set_name(name);
   detached.set_name_space("all");
+  detached.set_get_if_exists(get_if_exists);
   detached.set_job(job());
   detached.set_class_name(spec.spec.name());
   detached.set_detached(true);

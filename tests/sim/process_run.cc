@@ -150,8 +150,11 @@ Async<> Process::ReturnLarge(Context context, CallExecution& call, std::string b
   spec.size_bytes = bytes.size();
   spec.wait = 30 * kSecond;
   MutableBuffer buffer;
-  if (!co_await CreateNamed(context, spec, &buffer)) {
-    call.Fail({ErrorKind::kTaskCancelled, "cancelled while it waited for room", {}}, false);
+  Error why;
+  if (!co_await CreateNamed(context, spec, &buffer, &why)) {
+    if (why.kind == ErrorKind::kNone)
+      why = {ErrorKind::kTaskCancelled, "cancelled while it waited for room", {}};
+    call.Fail(why, false);
     co_return;
   }
   co_await Sleep(context, world_.Between(0, kMillisecond));

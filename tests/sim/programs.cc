@@ -100,7 +100,7 @@ ObjectHandle Workload::CallActor(Process& process, ActorHandle& actor, const Cal
     made->set_num_returns(1);
   });
   CallOptions call = options;
-  call.arguments.sequence = ++actor.calls;
+  call.arguments.sequence = next_sequence_++;
   Arguments arguments;
   arguments.AddValue(AsBytes(call.arguments), call.inside);
   for (const ObjectHandle& reference : call.references) arguments.AddReference(reference);
@@ -192,7 +192,7 @@ Async<> Workload::Step(Process& process, DriverState& state) {
       const uint64_t count = 1 + random.Below(mix_.burst);
       for (uint64_t i = 0; i < count; ++i) {
         call.arguments = NewCall(random.OneIn(8) ? Op::kSlow : Op::kPlain, random);
-        if (random.OneIn(30)) call.arguments.size = kLarge;
+        if (random.OneIn(mix_.one_large_in)) call.arguments.size = kLarge;
         state.results.push_back(Submit(process, random, call, {}));
       }
       break;

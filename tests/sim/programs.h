@@ -8,6 +8,7 @@
 #include <string>
 #include <vector>
 
+#include "tests/sim/name_book.h"
 #include "tests/sim/process.h"
 
 namespace sheaf::sim {
@@ -19,6 +20,7 @@ struct Mix {
            groups = 1, detached = 1, control = 0;
   int threads = 2;     // Of each driver.
   uint32_t burst = 6;  // Calls at once.
+  uint64_t one_large_in = 30;  // Results of plain tasks.
   uint32_t longest_run_us = 500;
   uint64_t only_tasks = 0;  // Of each driver: it makes so many tasks, reads them, and ends.
 
@@ -29,6 +31,11 @@ struct Mix {
     actor_calls = 60;
     actors = keys = groups = 0;
   }
+  // So much that small stores spill most of it.
+  void FavourLarge() {
+    large += 10;
+    one_large_in = 3;
+  }
   // Whatever makes somebody speak to the GCS.
   static Mix OfMethods(Random& random);
 };
@@ -36,7 +43,8 @@ struct Mix {
 class Workload {
  public:
   // `seats`: detached actors that may hold a "seat" at one time.
-  Workload(World& world, Mix mix, int seats) : world_(world), mix_(mix), seats_(seats) {}
+  Workload(World& world, Mix mix, int seats)
+      : world_(world), mix_(mix), seats_(seats), names_(world) {}
 
   Programs programs();
   // Drivers come to their end.
@@ -47,7 +55,6 @@ class Workload {
  private:
   struct ActorHandle {
     ObjectHandle handle;
-    uint64_t calls = 0;
     int max_task_retries = 0;
     bool detached = false;
     ActorId id;
@@ -81,7 +88,12 @@ class Workload {
   Async<> Detached(Process& process, DriverState& state);
   proto::LeaseSpec LeaseOfDetached(Random& random);
   Async<bool> MakeDetached(Process& process, Random& random, const proto::LeaseSpec& lease,
-                           int max_restarts, ActorHandle* actor);
+                           int max_restarts, ActorHandle* actor, const std::string& shared = "");
+  Async<bool> UseHolder(Process& process, const std::string& name, bool get_if_exists,
+                        const std::set<ActorId>& over, const proto::GcsReply& reply,
+                        ActorHandle* actor);
+  // An actor under a name that others want as well, or whoever has it; now and then its end.
+  Async<> SharedName(Process& process, DriverState& state);
   // programs_control.cc: what the others never ask the GCS.
   Async<> Control(Process& process, DriverState& state);
   Async<> Functions(Process& process, DriverState& state);
@@ -123,6 +135,8 @@ class Workload {
   int seats_;
   uint64_t next_id_ = 1;
   uint64_t next_name_ = 1;
+  uint64_t next_sequence_ = 1;  // Of calls of actors; each caller's grow.
+  NameBook names_;
   std::vector<ActorId> detached_;
   std::vector<PlacementGroupId> detached_groups_;
   std::string cluster_id_;

@@ -1,5 +1,6 @@
 // Copyright The Sheaf Authors. SPDX-License-Identifier: Apache-2.0
 // Detached actors: what they ask for, and how a driver makes one.
+#include <algorithm>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -7,6 +8,11 @@
 #include "tests/sim/programs.h"
 
 namespace sheaf::sim {
+namespace {
+
+constexpr uint64_t kSharedNames = 3;
+
+}  // namespace
 
 // What holds nothing while it runs, or a seat, or goes where a label is; all of it there is enough
 // of, so each must start.
@@ -37,16 +43,62 @@ proto::LeaseSpec Workload::LeaseOfDetached(Random& random) {
 Async<> Workload::Detached(Process& process, DriverState& state) {
   if (state.actors.size() >= 3) co_return;
   ActorHandle actor;
+  if (state.random.OneIn(3)) co_return co_await SharedName(process, state);
   const proto::LeaseSpec lease = LeaseOfDetached(state.random);
   const int restarts[] = {0, 2, -1, -1};
   if (co_await MakeDetached(process, state.random, lease, restarts[state.random.Below(4)], &actor))
     state.actors.push_back(std::move(actor));
 }
 
-// False: the wait was ended.
+Async<> Workload::SharedName(Process& process, DriverState& state) {
+  SeededRandom& random = state.random;
+  const std::string name = absl::StrCat("shared ", random.Below(kSharedNames));
+  proto::LeaseSpec lease;
+  (*lease.mutable_resources()->mutable_amounts())["CPU"] = kUnit;
+  (*lease.mutable_running()->mutable_amounts())["CPU"] = 0;
+  ActorHandle actor;
+  const int restarts[] = {0, -1};
+  if (!co_await MakeDetached(process, random, lease, restarts[random.Below(2)], &actor, name))
+    co_return;
+  const ActorId id = actor.id;
+  const bool known = std::any_of(state.actors.begin(), state.actors.end(),
+                                 [&](const ActorHandle& other) { return other.id == id; });
+  if (!known) state.actors.push_back(std::move(actor));
+  if (!random.OneIn(3)) co_return;
+  // Its end, and from the answer on the name is free.
+  world_.oracle.ActorMayDie(id);
+  proto::GcsRequest request;
+  request.mutable_end_actor()->set_actor_id(id.Binary());
+  request.mutable_end_actor()->mutable_death()->set_cause(proto::Death::KILLED);
+  const proto::GcsReply reply = co_await process.AskGcs({}, std::move(request));
+  if (reply.error() == 0) names_.IsOver(id);
+}
+
+// Somebody has the name that was asked for.
+Async<bool> Workload::UseHolder(Process& process, const std::string& name, bool get_if_exists,
+                                const std::set<ActorId>& over, const proto::GcsReply& reply,
+                                ActorHandle* actor) {
+  const ActorId holder = ActorId::FromBinary(reply.actor().actor_id()).value_or(ActorId());
+  names_.IsTaken(name, holder, over);
+  if (get_if_exists != (reply.error() == 0))
+    world_.oracle.Fail("O3", absl::StrCat("'", name, "' is taken, and the answer is ", reply.error(),
+                                          ": ", reply.message()));
+  if (!get_if_exists) co_return false;
+  proto::TaskTemplate creation;
+  creation.ParseFromString(reply.actor().handle());
+  actor->id = holder;
+  actor->max_task_retries = creation.actor().max_task_retries();
+  actor->handle = process.HandleOfActor(reply.actor());
+  co_return true;
+}
+
+// False: the wait was ended, or the name of `shared` is taken.
 Async<bool> Workload::MakeDetached(Process& process, Random& random, const proto::LeaseSpec& lease,
-                                   int max_restarts, ActorHandle* actor) {
-  const std::string name = absl::StrCat("detached ", next_name_++);
+                                   int max_restarts, ActorHandle* actor,
+                                   const std::string& shared) {
+  const std::string name = shared.empty() ? absl::StrCat("detached ", next_name_++) : shared;
+  const bool get_if_exists = !shared.empty() && random.OneIn(2);
+  const std::set<ActorId> over = names_.over();
   actor->detached = true;
   actor->max_task_retries = random.OneIn(2) ? 0 : 3;
   TemplateRecord& spec =
@@ -72,8 +124,13 @@ Async<bool> Workload::MakeDetached(Process& process, Random& random, const proto
   if (lease.strategy().kind() == proto::Strategy::PLACEMENT_GROUP)
     world_.oracle.ActorMayDie(expected);
   detached_.push_back(expected);
-  const proto::GcsReply reply =
-      co_await process.RegisterDetached({}, spec, std::move(encoded), name, &actor->id);
+  names_.Asks(name, expected);
+  const proto::GcsReply reply = co_await process.RegisterDetached(
+      {}, spec, std::move(encoded), name, get_if_exists, &actor->id);
+  const bool taken = static_cast<ErrorKind>(reply.error()) == ErrorKind::kActorNameTaken ||
+                     (reply.error() == 0 && reply.actor().actor_id() != expected.Binary());
+  if (taken && !shared.empty())
+    co_return co_await UseHolder(process, name, get_if_exists, over, reply, actor);
   if (reply.error() != 0) {
     const auto error = static_cast<ErrorKind>(reply.error());
     const bool left_out = error == ErrorKind::kNodeDied && world_.oracle.IsDead(process.self);
@@ -85,6 +142,7 @@ Async<bool> Workload::MakeDetached(Process& process, Random& random, const proto
     }
     co_return false;
   }
+  names_.Has(name, expected);
   actor->handle = process.HandleOfActor(reply.actor());
   co_return true;
 }

@@ -152,8 +152,14 @@ Async<> Workload::ExecuteStream(Process& process, CallExecution& call,
       co_return;
     }
     const std::string value = world_.oracle.Value(arguments.id + (i << 40), arguments.size);
-    while (absl::IsUnavailable(call.Yield(value, {}))) {
+    absl::Status yielded = call.Yield(value, {});
+    while (absl::IsUnavailable(yielded)) {
       co_await process.Sleep({}, world_.Between(0, kMillisecond));
+      yielded = call.Yield(value, {});
+    }
+    if (!yielded.ok()) {
+      call.Fail({StoreErrorKind(yielded), std::string(yielded.message()), {}}, false);
+      co_return;
     }
     if (world_.random.OneIn(3)) co_await process.Sleep({}, world_.Between(0, kMillisecond));
   }

@@ -34,6 +34,9 @@ inline constexpr FrameKind kStoreFetch{135};
 // SlotPages[]: pages in which every slot is free and reserved for nothing, and into which the
 // sender can no longer write. What it announces and frees before this comes before this.
 inline constexpr FrameKind kStoreSlotReturn{136};
+// HoldHead, then HeldObject[]: a worker wants to hold the arguments of a call, or says what became
+// of that (raylet/argument_ledger.h).
+inline constexpr FrameKind kStoreHold{137};
 // Raylet -> process.
 inline constexpr FrameKind kStoreExtentGrant{144};  // ExtentGrant.
 inline constexpr FrameKind kStoreAlreadyYours{
@@ -46,6 +49,9 @@ inline constexpr FrameKind kStoreLocated{
 // Raylet -> the owner of the objects, on any node. ObjectName[]: here are copies of your objects.
 // Answered by kStoreFree for those that the owner does not know (any more).
 inline constexpr FrameKind kStoreCopied{150};
+
+// HoldAdmitted: the arguments of that call may be held.
+inline constexpr FrameKind kStoreHeld{151};
 
 constexpr bool IsStoreFrame(FrameKind kind) {
   return kind >= FrameKind::kStoreFirst && kind <= FrameKind::kStoreLast;
@@ -139,6 +145,26 @@ struct LocatedObject {
   LookupOutcome outcome = LookupOutcome::kNotFound;
   uint32_t flags = 0;
 };
+enum class HoldStep : uint32_t {
+  kAsk = 0,      // Answered by kStoreHeld, when they may be held.
+  kSuspend = 1,  // The call waits for others;
+  kResume = 2,   // it goes on.
+  kEnd = 3,      // It holds them no more, or does not want to.
+};
+struct HoldHead {
+  uint64_t ticket = 0;  // Of the call; chosen by the process, increasing, from 1.
+  uint64_t caller = 0;  // kAsk: the process that made the call, packed.
+  HoldStep step = HoldStep::kAsk;
+  uint32_t count = 0;  // kAsk: of the objects that follow.
+};
+struct HeldObject {
+  ObjectId id;
+  uint64_t bytes = 0;
+};
+struct HoldAdmitted {
+  uint64_t ticket = 0;
+};
+static_assert(sizeof(HoldHead) == 24 && sizeof(HeldObject) == 24);
 static_assert(sizeof(ExtentRequest) == 32 && sizeof(SlotRequest) == 24 && sizeof(SlotPages) == 8 &&
               sizeof(ExtentGrant) == 32 && sizeof(ObjectName) == 32 && sizeof(FetchWanted) == 40 &&
               sizeof(LocatedObject) == 40 && sizeof(StoreRefusal) == 40);

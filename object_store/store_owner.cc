@@ -198,6 +198,14 @@ StoreStats StoreOwner::Stats() const {
   return stats;
 }
 
+Nanos StoreOwner::ShortSince() const {
+  Nanos since = kForever;
+  for (const auto& waiting : waiting_) {
+    if (!waiting->populating) since = std::min(since, waiting->since);
+  }
+  return since;
+}
+
 ObjectLocation StoreOwner::LocationOf(const ObjectRecord& record) const {
   return {options_.node, record.slot, record.generation, record.info.attempt};
 }

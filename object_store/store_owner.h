@@ -147,6 +147,8 @@ class StoreOwner {
                               const std::function<bool(ObjectId)>& still_referenced);
 
   StoreStats Stats() const;
+  // Since when the one who waits longest for memory waits for it in vain; kForever: nobody does.
+  Nanos ShortSince() const;
   NodeNumber node() const { return options_.node; }
   size_t holds() const { return holds_; }  // Pinned::hold and the like, alive.
 
@@ -211,6 +213,7 @@ class StoreOwner {
     std::shared_ptr<ObjectRecord> restore;  // Not null: the store itself waits.
     std::shared_ptr<Receiving> receive;     // The same, for a copy from another node.
     uint64_t bytes = 0;                     // Whole granules.
+    Nanos since = 0;
     Nanos deadline = 0;
     bool populating = false;  // Its range is taken and being populated.
     bool gone = false;        // Cancelled, or its process is dead.

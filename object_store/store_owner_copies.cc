@@ -142,7 +142,8 @@ void StoreOwner::BeginReceive(const Arrival& arrival, Nanos wait,
   auto waiting = std::make_shared<Waiting>();
   waiting->receive = receiving;
   waiting->bytes = IsSmall(footprint) ? kShelfBytes : AlignUp(footprint, kGranuleBytes);
-  waiting->deadline = Deadline(world_.clock.Now(), wait);
+  waiting->since = world_.clock.Now();
+  waiting->deadline = Deadline(waiting->since, wait);
   waiting_.push_back(std::move(waiting));
   ServeWaiting();
 }

@@ -42,7 +42,8 @@ void StoreOwner::OnExtentRequest(ProcessId from, ExtentRequest request) {
   waiting->process = from;
   waiting->request = request;
   waiting->bytes = AlignUp(request.bytes, kGranuleBytes);
-  waiting->deadline = Deadline(world_.clock.Now(), wait);
+  waiting->since = world_.clock.Now();
+  waiting->deadline = Deadline(waiting->since, wait);
   waiting_.push_back(std::move(waiting));
   ServeWaiting();
 }

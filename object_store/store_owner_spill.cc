@@ -120,7 +120,8 @@ void StoreOwner::StartRestore(const std::shared_ptr<ObjectRecord>& record) {
   auto waiting = std::make_shared<Waiting>();
   waiting->restore = record;
   waiting->bytes = AlignUp(record->bytes.bytes, kGranuleBytes);
-  waiting->deadline = Deadline(world_.clock.Now(), options_.restore_wait);
+  waiting->since = world_.clock.Now();
+  waiting->deadline = Deadline(waiting->since, options_.restore_wait);
   waiting_.push_back(std::move(waiting));
   ServeWaiting();
 }

@@ -199,6 +199,8 @@ void PythonHandler::Run(std::shared_ptr<Execution> execution) {
       PyErr_SetNone(PyExc_KeyboardInterrupt);
       return FailWithException(*execution);
     }
+    // What the values view they hold themselves: a large result needs the room of what is gone.
+    execution->DropArguments();
     if (creation && spec.actor().is_async()) {
       const Owned list = AsTuple(arguments);
       const Owned groups = GroupNames(spec);
@@ -263,6 +265,7 @@ PyObject* PythonHandler::Prepare(std::shared_ptr<Execution> execution) {
   const Owned function = Find(execution->spec());
   CallArguments arguments;
   if (!function || !DecodeArguments(*execution, &arguments)) return nullptr;
+  execution->DropArguments();
   const Owned list = AsTuple(arguments);
   const Owned task = Owned::Steal(NewBytes(execution->task().Binary()));
   const Owned streaming = Owned::Steal(PyBool_FromLong(execution->spec().streaming()));

@@ -65,6 +65,7 @@ Raylet::Raylet(RayletOptions options, RayletWorld world)
                .store = world_.store,
                .puller = puller_,
                .copier = world_.copier}),
+      arguments_(world_.store.Stats().capacity_bytes),
       sweeper_(world_.clock),
       started_at_(world_.clock.Now()),
       gcs_term_(options_.gcs_term) {
@@ -138,6 +139,7 @@ absl::Status Raylet::Dispatch(ProcessId from, Process& process, const Frame& fra
       break;
   }
   if (frame.kind == kStoreFetch) return OnStoreFetch(from, frame);
+  if (frame.kind == kStoreHold) return OnStoreHold(from, frame);
   if (IsStoreFrame(frame.kind)) {
     world_.store.OnFrame(from, frame.kind, frame.body);
     return absl::OkStatus();
@@ -234,6 +236,7 @@ Nanos Raylet::NextTick() const {
 
 void Raylet::Settle() {
   SettleStore();
+  if (arguments_.has_waiting()) AdmitArguments();
   for (bool more = true; more;) {
     more = false;
     if (room_came_) {

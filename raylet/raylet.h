@@ -44,6 +44,7 @@
 #include "metrics/counter.h"
 #include "proto/gcs.pb.h"
 #include "proto/raylet.pb.h"
+#include "raylet/argument_ledger.h"
 #include "raylet/attach_info.h"
 #include "raylet/gcs_link.h"
 #include "raylet/group_ledger.h"
@@ -319,6 +320,8 @@ class Raylet {
 
   // raylet_objects.cc
   absl::Status OnStoreFetch(ProcessId from, const Frame& frame);
+  absl::Status OnStoreHold(ProcessId from, const Frame& frame);
+  void AdmitArguments();
   absl::Status OnRemoteStoreFrame(ProcessId from, const Frame& frame);
   void AnswerFetch(ProcessId asker, ObjectId id, LookupOutcome outcome);
   void SettleObjects();
@@ -482,6 +485,7 @@ class Raylet {
   GcsLink gcs_;
   ObjectPuller puller_;
   ObjectServer server_;
+  ArgumentLedger arguments_;
 
   absl::btree_map<ProcessId, Process> processes_;  // Attached and alive.
   absl::btree_map<ProcessId, Remains> remains_;

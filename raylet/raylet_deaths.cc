@@ -56,6 +56,7 @@ void Raylet::Bury(ProcessId process, const proto::Death& death, bool exited) {
   }
   const Process entry = std::move(it->second);
   processes_.erase(it);
+  arguments_.Forget(process, Now());
   Remember(process, death);
 
   proto::ProcessDied message;

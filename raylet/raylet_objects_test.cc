@@ -198,5 +198,108 @@ TEST_CASE("malformed frames about objects of other nodes change nothing") {
   CHECK(node.store->Stats().used_bytes == 0);
 }
 
+// What running calls hold as arguments.
+struct Arguments : Objects {
+  ProcessId other = Driver();
+
+  std::string Body(uint64_t ticket, HoldStep step, std::vector<HeldObject> objects = {}) {
+    const HoldHead head{.ticket = ticket,
+                        .caller = driver.packed(),
+                        .step = step,
+                        .count = static_cast<uint32_t>(objects.size())};
+    return std::string(AsBytes(head)) +
+           std::string(ItemsAsBytes(std::span<const HeldObject>(objects)));
+  }
+  void Ask(ProcessId process, uint64_t ticket, ObjectId id, uint64_t bytes) {
+    raylet->OnFrame(process, {kStoreHold, Body(ticket, HoldStep::kAsk, {{id, bytes}})});
+  }
+  void Say(ProcessId process, uint64_t ticket, HoldStep step) {
+    raylet->OnFrame(process, {kStoreHold, Body(ticket, step)});
+  }
+  std::vector<uint64_t> Held(ProcessId process) {
+    std::vector<uint64_t> tickets;
+    for (const SentFrame& frame : transport.Take(process)) {
+      if (frame.kind == kStoreHeld) tickets.push_back(FrameHead<HoldAdmitted>(frame.body)->ticket);
+    }
+    return tickets;
+  }
+};
+
+TEST_CASE("arguments of running calls are held up to a share of the store") {
+  Arguments node;
+  constexpr uint64_t kHalf = RayletNode::kCapacityBytes / 2;
+  const auto id = [](uint64_t number) { return ObjectId::Make(kFarOwner, number, 1); };
+  node.Ask(node.driver, 1, id(1), kHalf);
+  node.Ask(node.other, 1, id(2), kHalf);
+  node.Ask(node.driver, 2, id(1), kHalf);
+  CHECK(node.Held(node.driver) == std::vector<uint64_t>{1});
+  CHECK(node.Held(node.other).empty());
+  SECTION("when one ends the next may begin") {
+    node.Say(node.driver, 1, HoldStep::kEnd);
+    CHECK(node.Held(node.other) == std::vector<uint64_t>{1});
+    CHECK(node.Held(node.driver).empty());
+  }
+  SECTION("what a dead process held is held no more, and its questions are gone") {
+    node.Exit(node.driver);
+    CHECK(node.Held(node.other) == std::vector<uint64_t>{1});
+    node.Say(node.other, 1, HoldStep::kEnd);
+    CHECK(node.Held(node.driver).empty());
+  }
+  SECTION("a call that waits for another lets it begin, and sooner or later anybody") {
+    node.Say(node.driver, 1, HoldStep::kSuspend);  // Whose process has made all three.
+    CHECK(node.Held(node.other) == std::vector<uint64_t>{1});
+    node.Say(node.driver, 1, HoldStep::kResume);
+    CHECK(node.Held(node.driver).empty());
+    node.Advance(ArgumentLedger::kPatience + kSecond);
+    CHECK(node.Held(node.driver) == std::vector<uint64_t>{2});
+  }
+  SECTION("what is here has the size that it has here") {
+    node.Put(node.other, id(7), std::string(100, 'x'));
+    node.Ask(node.other, 2, id(7), UINT64_MAX);
+    node.Say(node.driver, 1, HoldStep::kEnd);
+    node.Say(node.driver, 2, HoldStep::kEnd);
+    CHECK(node.Received<proto::Shutdown>(node.other, FrameKind::kShutdown).empty());
+    node.Say(node.other, 1, HoldStep::kEnd);
+    node.Ask(node.driver, 4, id(8), kHalf);
+    CHECK(node.Held(node.driver) == std::vector<uint64_t>{4});
+  }
+  SECTION("malformed questions end their sender alone") {
+    const std::string body = node.Body(9, HoldStep::kAsk, {{id(1), 1}, {id(2), 1}});
+    for (const size_t length : {size_t{0}, sizeof(HoldHead) - 1, body.size() - 1}) {
+      node.Driver();
+      const ProcessId bad = node.Driver();
+      node.raylet->OnFrame(bad, {kStoreHold, std::string_view(body).substr(0, length)});
+      CHECK_FALSE(node.Received<proto::Shutdown>(bad, FrameKind::kShutdown).empty());
+    }
+    node.Say(node.other, 77, HoldStep::kEnd);
+    node.Say(node.other, 77, HoldStep::kResume);
+    node.Say(node.other, 77, HoldStep{99});
+    CHECK(node.Received<proto::Shutdown>(node.other, FrameKind::kShutdown).empty());
+  }
+}
+
+TEST_CASE("while somebody waits in vain for room in the store no further arguments are held") {
+  Arguments node;
+  const auto id = [](uint64_t number) { return ObjectId::Make(kFarOwner, number, 1); };
+  const auto room = [&](ProcessId process) {
+    const ExtentRequest request{
+        .request = 1, .bytes = RayletNode::kCapacityBytes * 5 / 8, .wait_ns = 60 * kSecond};
+    node.raylet->OnFrame(process, {kStoreExtentRequest, AsBytes(request)});
+    node.raylet->EndTurn();
+  };
+  const ProcessId third = node.Driver();
+  room(third);
+  room(node.driver);
+  node.Ask(node.driver, 1, id(1), 1);
+  node.Ask(node.driver, 2, id(2), 1);
+  CHECK(node.Held(node.driver) == std::vector<uint64_t>{1, 2});  // It may get it.
+  node.Advance(2 * kSecond);
+  node.Ask(node.driver, 3, id(3), 1);
+  CHECK(node.Held(node.driver).empty());
+  node.Exit(third);
+  node.Advance(100 * kMillisecond);
+  CHECK(node.Held(node.driver) == std::vector<uint64_t>{3});
+}
+
 }  // namespace
 }  // namespace sheaf

@@ -43,6 +43,7 @@ void CallExecution::Clear() {
   stream_stopped.store(false, std::memory_order_relaxed);
   discarded = false;
   started = 0;
+  hold_ticket = unasked_bytes = ahead_bytes = 0;
   group = nullptr;
   previous_running = next_running = nullptr;
   spec_.reset();
@@ -127,6 +128,13 @@ void CallExecution::SetArgument(const StoreArgument* from, ObjectView view) {
   if (found != stored_.end() && found->argument == from) {
     arguments_[found->index] = std::move(view);
   }
+}
+
+void CallExecution::DropArguments() {
+  if (stored_.empty()) [[likely]]
+    return;
+  arguments_.clear();
+  pins_.clear();
 }
 
 bool CallExecution::Unpack() {

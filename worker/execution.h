@@ -76,6 +76,7 @@ class CallExecution final : public Execution {
   uint32_t attempt() const override { return head().attempt; }
   size_t argument_count() const override { return arguments_.size(); }
   const ObjectView& argument(size_t index) const override { return arguments_[index]; }
+  void DropArguments() override;
   absl::Status Return(size_t index, std::string_view bytes,
                       std::span<const ObjectHandle> nested) override;
   absl::StatusOr<MutableBuffer> CreateReturn(size_t index, size_t size,
@@ -110,6 +111,9 @@ class CallExecution final : public Execution {
   std::atomic<bool> stream_stopped{false};
   bool discarded = false;  // No reply is wanted: the owner is gone, or it was returned.
   Nanos started = 0;
+  // Of ArgumentHolds: under which number it has asked, or what it holds without. 0: neither.
+  uint64_t hold_ticket = 0, unasked_bytes = 0;
+  uint64_t ahead_bytes = 0;  // Asked for while it is queued, from other nodes.
   void* group = nullptr;                      // Set when it starts.
   CallExecution* previous_running = nullptr;  // The executor's list.
   CallExecution* next_running = nullptr;

@@ -65,6 +65,11 @@ void FrameDispatch::OnRemoteRayletFrame(const Frame& frame) {
 }
 
 void FrameDispatch::OnRayletFrame(const Frame& frame) {
+  if (frame.kind == kStoreHeld) {
+    if (const auto* held = FrameHead<HoldAdmitted>(frame.body))
+      executor_.argument_holds().OnAdmitted(held->ticket);
+    return;
+  }
   if (IsStoreFrame(frame.kind)) {
     store_.OnFrame(frame.kind, frame.body);
     return;

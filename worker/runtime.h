@@ -86,6 +86,9 @@ class Execution {
   virtual size_t argument_count() const = 0;
   virtual const ObjectView& argument(
       size_t index) const = 0;  // Never an error: such calls are not pushed.
+  // The arguments were read and are not looked at again. The call holds nothing of the store any
+  // more for them; views of them that were copied still do.
+  virtual void DropArguments() = 0;
   // Small values are copied, large ones go to the store. kResourceExhausted: the store is full.
   virtual absl::Status Return(size_t index, std::string_view bytes,
                               std::span<const ObjectHandle> nested = {}) = 0;

@@ -125,6 +125,7 @@ absl::Status RuntimeImpl::Begin() {
   auto* page = reinterpret_cast<ProcessPage*>(segment_->data());
   executor_ = std::make_unique<TaskExecutor>(self_, clock_, *transport_, owner_->references,
                                              owner_->transits, *this, page, figures, limits_);
+  executor_->set_store_bytes(store_->capacity_bytes());
   dispatch_ = std::make_unique<FrameDispatch>(self_, *this, *transport_, *store_, *owner_,
                                               *executor_, *gcs_);
   owner_->actors.set_ask_gcs([this](ActorId actor) { AskGcsAboutActor(actor); });

@@ -41,6 +41,7 @@ absl::Status CheckTemplate(const proto::TaskTemplate& spec) {
 
 thread_local TaskId running_task;                                // On this thread.
 thread_local const std::atomic<bool>* running_cancel = nullptr;  // Of the call that it runs.
+thread_local uint64_t running_hold = 0;                          // Of that call.
 thread_local bool never_waits = false;                           // WithoutWaiting.
 thread_local bool bounded_waits = false;                         // WithBoundedWaits.
 
@@ -242,6 +243,8 @@ bool RuntimeImpl::Cancelled() const {
   return running_cancel != nullptr && running_cancel->load(std::memory_order_relaxed);
 }
 void RuntimeImpl::SetCancelFlag(const std::atomic<bool>* flag) { running_cancel = flag; }
+void RuntimeImpl::SetHold(uint64_t ticket) { running_hold = ticket; }
+uint64_t RuntimeImpl::Hold() { return running_hold; }
 bool RuntimeImpl::RunsUserCode() const { return !options_.driver && !running_task.is_nil(); }
 
 }  // namespace sheaf

@@ -29,6 +29,9 @@ constexpr Nanos kOrphanGrace =
     500 * kMillisecond;  // A worker without a raylet ends by itself so long, then at once.
 constexpr Nanos kAskPeriod = 100 * kMillisecond;  // Users' waits ask so often whether to give up.
 constexpr Nanos kBlockedAfter = 2 * kMillisecond;
+// So long other calls wait behind one whose arguments are on their way; then they go elsewhere, and
+// the raylet may give its CPUs to others: to the task, perhaps, that makes an argument again.
+constexpr Nanos kPatience = kSecond;
 constexpr Nanos kLongestIdle = kSecond;
 constexpr int kYieldSteps = 1000;  // Of SpinStep: a few of them yield the core.
 
@@ -354,9 +357,26 @@ bool RuntimeImpl::DriveOnce(Lock& lock, Nanos deadline) {
 }
 
 absl::Status RuntimeImpl::DriveUntil(Lock& lock, Nanos deadline, absl::FunctionRef<bool()> done,
-                                     Nanos blocked_after) {
+                                     WaitsFor waits_for) {
   if (done()) return absl::OkStatus();
   const bool in_task = RunsUserCode();
+  const bool is_patient = waits_for == WaitsFor::kArguments || waits_for == WaitsFor::kAdmission;
+  const Nanos blocked_after = is_patient ? kPatience : 0;
+  const bool lends_cpus = waits_for != WaitsFor::kAdmission;
+  // What this thread suspends, if it waits long enough.
+  const bool loop_suspends =
+      waits_for == WaitsFor::kCalls && executor_ != nullptr && executor_->argument_holds().any();
+  const bool may_suspend =
+      loop_suspends || (in_task && waits_for == WaitsFor::kOthers && Hold() != 0);
+  bool suspended = false;
+  const auto suspend = [&](bool now_suspended) {
+    suspended = now_suspended;
+    if (loop_suspends) {
+      executor_->argument_holds().SetAllSuspended(suspended);
+    } else {
+      executor_->argument_holds().SetSuspended(Hold(), suspended);
+    }
+  };
   bool counted = false;  // Among blocked_threads_.
   const auto block = [&] {
     counted = true;
@@ -382,14 +402,16 @@ absl::Status RuntimeImpl::DriveUntil(Lock& lock, Nanos deadline, absl::FunctionR
       break;
     }
     if (in_task && !counted && now - begun >= blocked_after) block();
-    if (in_task && !told_blocked_ && now - begun >= tell_after) {
+    if (may_suspend && !suspended && now - begun >= kBlockedAfter) suspend(true);
+    if (in_task && lends_cpus && !told_blocked_ && now - begun >= tell_after) {
       told_blocked_ = true;
       proto::Blocked blocked;
       blocked.set_blocked(true);
       SendMessage(mailbox_->To(RayletOf(self_.node)), FrameKind::kBlocked, blocked);
     }
     Nanos slice = std::min(deadline, now + longest_slice);
-    if (in_task && !told_blocked_) slice = std::min(slice, begun + tell_after);
+    if (in_task && lends_cpus && !told_blocked_) slice = std::min(slice, begun + tell_after);
+    if (may_suspend && !suspended) slice = std::min(slice, begun + kBlockedAfter);
     if (drives || !driving_) {
       driving_ = true;
       SetBell(mailbox_->bell(), BellState::kAwake);
@@ -423,6 +445,7 @@ absl::Status RuntimeImpl::DriveUntil(Lock& lock, Nanos deadline, absl::FunctionR
     }
   }
   if (drives) LeaveToken();
+  if (suspended) suspend(false);
   if (counted && --blocked_threads_ == 0) {
     executor_->SetBlocked(false);
     if (told_blocked_) {

@@ -163,11 +163,22 @@ class RuntimeImpl final : public Runtime,
     void Sleep(Nanos timeout);
   };
 
+  // What a wait is for, and what follows in a task: the calls behind it go elsewhere, the raylet
+  // may give its CPUs to others, and calls that it has made come first in holding their arguments
+  // (raylet/argument_ledger.h).
+  enum class WaitsFor : uint8_t {
+    kOthers,     // All of that, at once or soon.
+    kRoom,       // In the store. Not the last: more arguments would only take what room there is.
+    kArguments,  // Its own, on their way. The same as for room, after kPatience.
+    kAdmission,  // To hold these. Only the first, after kPatience: if it gave up its CPUs another
+                 // call would begin, and wait as it does, and so on.
+    kCalls,      // An event loop, for more of them. Only the last: those that it runs wait.
+  };
+
   // runtime_drive.cc. `done` is asked under the lock after each change, on any thread, and not
-  // again once it has said yes. In a task, other calls go elsewhere after `blocked_after` (0: at
-  // once), and the raylet may soon give the task's CPUs to others.
+  // again once it has said yes.
   absl::Status DriveUntil(Lock& lock, Nanos deadline, absl::FunctionRef<bool()> done,
-                          Nanos blocked_after = 0);
+                          WaitsFor waits_for = WaitsFor::kOthers);
   bool DriveOnce(Lock& lock, Nanos deadline);
   bool PollRings();
   bool Spin(Lock& lock, Nanos deadline);
@@ -274,12 +285,16 @@ class RuntimeImpl final : public Runtime,
   void StartGroupThread(ConcurrencyGroup& group);
   void GroupLoop(ConcurrencyGroup& group);
   void RunCall(Lock& lock, std::shared_ptr<CallExecution> call);
+  absl::Status AwaitAdmission(Lock& lock, CallExecution& call);
+  absl::Status TakeArguments(Lock& lock, CallExecution& call);
   std::vector<const StoreArgument*> PinArguments(CallExecution& call);
   absl::Status FetchArguments(Lock& lock, CallExecution& call,
                               std::span<const StoreArgument* const> missing);
   bool RunsUserCode() const;
   static void SetCancelFlag(const std::atomic<bool>* flag);
   bool Cancelled() const;  // The call that this thread runs.
+  static void SetHold(uint64_t ticket);  // Of that call (ArgumentHolds); 0: none.
+  static uint64_t Hold();
 
   MonotonicClock clock_;
   RuntimeOptions options_;

@@ -4,7 +4,8 @@
 //   the loop's  takes the calls. When it has nothing to do it waits for them as all threads wait
 //               (DriveUntil): a call wakes it alone, and one that comes fast enough nobody.
 //   the main    sleeps in epoll for it: what the loop's descriptors have to say ends that wait.
-//   the helper  runs the creation, and waits for arguments that are not within reach.
+//   the helper  runs the creation, and waits for arguments that are not within reach, or may not be
+//               held yet.
 #include <pthread.h>
 #include <sys/epoll.h>
 #include <sys/eventfd.h>
@@ -37,8 +38,11 @@ bool RuntimeImpl::CollectCalls(std::vector<std::shared_ptr<Execution>>* calls) {
            group->queue.front()->spec().kind() == proto::TaskTemplate::ACTOR_METHOD) {
       SHEAF_FAILPOINT("worker.before_call");
       std::shared_ptr<CallExecution> call = executor_->Take(*group);
-      std::vector<const StoreArgument*> missing = PinArguments(*call);
-      if (missing.empty() && call->Unpack()) {
+      const bool may_hold =
+          !call->has_store_arguments() || executor_->argument_holds().Begin(*call);
+      std::vector<const StoreArgument*> missing;
+      if (may_hold) missing = PinArguments(*call);
+      if (may_hold && missing.empty() && call->Unpack()) {
         calls->push_back(std::move(call));
       } else {
         group->held_back = true;
@@ -95,7 +99,8 @@ bool RuntimeImpl::TakeCalls(Nanos deadline, std::vector<std::shared_ptr<Executio
   if (deadline != 0) {
     ArmLoopWatch();
     const absl::Status status = DriveUntil(
-        lock, deadline, [&] { return CollectCalls(calls) || std::exchange(loop_looks_, false); });
+        lock, deadline, [&] { return CollectCalls(calls) || std::exchange(loop_looks_, false); },
+        WaitsFor::kCalls);
     return status.ok() || absl::IsDeadlineExceeded(status);
   }
   if (!driving_) {  // Else another thread looks at the rings.
@@ -126,7 +131,9 @@ void RuntimeImpl::HelpLoop() {
     }
     Fetch fetch = std::move(to_fetch_.front());
     to_fetch_.pop_front();
-    const absl::Status fetched = FetchArguments(lock, *fetch.call, fetch.missing);
+    const absl::Status fetched = fetch.call->hold_ticket != 0
+                                     ? AwaitAdmission(lock, *fetch.call)
+                                     : FetchArguments(lock, *fetch.call, fetch.missing);
     static_cast<ConcurrencyGroup*>(fetch.call->group)->held_back = false;
     if (fetched.ok()) {
       fetched_.push_back(std::move(fetch.call));

@@ -104,12 +104,13 @@ absl::StatusOr<MutableBuffer> RuntimeImpl::CreateNamed(Lock& lock, const ObjectS
   if (buffer.ok() || !absl::IsUnavailable(buffer.status())) return buffer;
   store_->Flush();
   uint64_t seen = store_->room_version();
-  const absl::Status waited = DriveUntil(lock, deadline, [&] {
+  const auto created = [&] {
     if (store_->room_version() == seen) return false;
     seen = store_->room_version();
     buffer = store_->Create(spec);
     return buffer.ok() || !absl::IsUnavailable(buffer.status());
-  });
+  };
+  const absl::Status waited = DriveUntil(lock, deadline, created, WaitsFor::kRoom);
   if (!waited.ok()) {
     store_->CancelCreate(spec.id);
     if (absl::IsDeadlineExceeded(waited)) {

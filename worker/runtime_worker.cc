@@ -12,13 +12,6 @@
 #include "worker/wire.h"
 
 namespace sheaf {
-namespace {
-
-// So long other calls wait behind one whose arguments are on their way; then they go elsewhere, and
-// the raylet may give its CPUs to others: to the task, perhaps, that makes an argument again.
-constexpr Nanos kPatience = kSecond;
-
-}  // namespace
 
 std::vector<NestedReference> RuntimeImpl::Outgoing(std::span<const ObjectHandle> nested) {
   Lock lock(*this);
@@ -49,6 +42,24 @@ absl::Status RuntimeImpl::SendItem(CallExecution& call, const std::string& item,
   std::memcpy(frame.data(), &head, sizeof head);
   transport_->To(call.owner).Send(Lane::kControl, FrameKind::kStreamItem, frame);
   return absl::OkStatus();
+}
+
+// All arguments, pinned, once they may be. Errors: as of FetchArguments.
+absl::Status RuntimeImpl::TakeArguments(Lock& lock, CallExecution& call) {
+  if (call.has_store_arguments() && !executor_->argument_holds().Begin(call)) [[unlikely]]
+    return AwaitAdmission(lock, call);
+  return FetchArguments(lock, call, PinArguments(call));
+}
+
+// The same, of one that has asked whether it may hold them. Until then it holds nothing.
+absl::Status RuntimeImpl::AwaitAdmission(Lock& lock, CallExecution& call) {
+  const absl::Status status = DriveUntil(
+      lock, kForever,
+      [&] { return call.cancelled() || executor_->argument_holds().IsAdmitted(call); },
+      WaitsFor::kAdmission);
+  if (!status.ok()) return status;
+  if (call.cancelled()) return absl::CancelledError("cancelled while others held their arguments");
+  return FetchArguments(lock, call, PinArguments(call));
 }
 
 // Pins the arguments that lie in the store; gives those that are not within reach.
@@ -98,7 +109,8 @@ absl::Status RuntimeImpl::FetchArguments(Lock& lock, CallExecution& call,
   Gathering gathering(*this, handles, &views);
   // As long as it takes: what is lost, or cannot be read, shows as an error in its view.
   const absl::Status status =
-      DriveUntil(lock, kForever, [&] { return call.cancelled() || gathering.Look(); }, kPatience);
+      DriveUntil(lock, kForever, [&] { return call.cancelled() || gathering.Look(); },
+                 WaitsFor::kArguments);
   if (!status.ok() || call.cancelled()) {
     const size_t next = std::min(gathering.next(), missing.size() - 1);
     return absl::NotFoundError(absl::StrCat("the argument ", missing[next]->id.ToHex(),
@@ -123,7 +135,8 @@ void RuntimeImpl::RunCall(Lock& lock, std::shared_ptr<CallExecution> call) {
   const TaskId task = call->task();
   SetCurrentTask(task);
   SetCancelFlag(&call->cancel_requested);
-  const absl::Status fetched = FetchArguments(lock, *call, PinArguments(*call));
+  const absl::Status fetched = TakeArguments(lock, *call);
+  SetHold(call->hold_ticket);
   lock.Unlock();
   if (call->cancelled()) [[unlikely]] {
     call->Fail(CancelledBeforeStart(call->name()), false);
@@ -138,6 +151,7 @@ void RuntimeImpl::RunCall(Lock& lock, std::shared_ptr<CallExecution> call) {
   }
   SetCurrentTask({});
   SetCancelFlag(nullptr);
+  SetHold(0);
   SHEAF_FAILPOINT("worker.after_call");
   lock.Relock();
   call.reset();

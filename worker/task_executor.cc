@@ -31,6 +31,7 @@ TaskExecutor::TaskExecutor(ProcessId self, Clock& clock, Transport& transport,
       host_(host),
       page_(page),
       started_(page),
+      holds_(self, transport),
       limits_(limits),
       tasks_executed_(metrics, metrics::CounterId::kTasksExecuted),
       calls_executed_(metrics, metrics::CounterId::kActorCallsExecuted),
@@ -50,9 +51,17 @@ TaskExecutor::Templates& TaskExecutor::TemplatesOf(ProcessId sender) {
 
 void TaskExecutor::Recycle(CallExecution* call) {
   std::unique_ptr<CallExecution> spare(call);
-  if (spare_.size() >= kSpareCalls) return;
-  spare->Clear();
-  spare_.push_back(std::move(spare));
+  if (call->ahead_bytes != 0) [[unlikely]]
+    EndAhead(*call, nullptr);
+  const uint64_t ticket = call->hold_ticket;
+  const uint64_t unasked = call->unasked_bytes;
+  if (spare_.size() < kSpareCalls) {
+    spare->Clear();
+    spare_.push_back(std::move(spare));
+  }
+  spare.reset();
+  if ((ticket | unasked) != 0) [[unlikely]]
+    holds_.End(ticket, unasked);  // Its pins are gone.
 }
 
 void TaskExecutor::OnTemplate(ProcessId from, std::string_view body) {
@@ -130,16 +139,29 @@ void TaskExecutor::OnPush(ProcessId from, std::string_view body) {
   Enqueue(std::move(call));
 }
 
-// What lies on other nodes comes while the call waits for its turn.
-void TaskExecutor::FetchAhead(const CallExecution& call) {
+// What lies on other nodes comes while the call waits for its turn: of the first calls in the queue,
+// as much as is little of the store. More would only drive out what others need now.
+void TaskExecutor::FetchAhead(CallExecution& call) {
   std::string wanted;
+  uint64_t bytes = 0;
   for (const StoreArgument* argument : call.store_arguments()) {
     if (argument->location.known() && argument->location.node != self_.node) {
       wanted.append(AsBytes(FetchWanted{argument->id, argument->location, argument->size}));
+      bytes += std::min(argument->size, UINT64_MAX - bytes);
     }
   }
-  if (wanted.empty()) return;
+  if (wanted.empty() || bytes > most_ahead_ - ahead_bytes_) return;
+  call.ahead_bytes = bytes;
+  ahead_bytes_ += bytes;
   transport_.To(RayletOf(self_.node)).Send(Lane::kControl, kStoreFetch, wanted);
+}
+
+// The call starts, or will not. The next may have its turn to be fetched for.
+void TaskExecutor::EndAhead(CallExecution& call, ConcurrencyGroup* group) {
+  ahead_bytes_ -= std::exchange(call.ahead_bytes, 0);
+  if (group == nullptr || group->queue.empty()) return;
+  CallExecution& next = *group->queue.front();
+  if (next.has_store_arguments() && next.ahead_bytes == 0) FetchAhead(next);
 }
 
 void TaskExecutor::Enqueue(std::shared_ptr<CallExecution> call) {
@@ -351,6 +373,8 @@ std::shared_ptr<CallExecution> TaskExecutor::Take(ConcurrencyGroup& group) {
     std::memcpy(page_->running, name.data(), length);
     page_->running[length] = '\0';
   }
+  if (call->has_store_arguments()) [[unlikely]]
+    EndAhead(*call, &group);
   // Only of tasks: owners judge by it how much to give a worker ahead.
   if (call->spec().kind() == proto::TaskTemplate::TASK) call->started = clock_.Now();
   return call;

@@ -17,6 +17,7 @@
 #include "metrics/counter.h"
 #include "proto/raylet.pb.h"
 #include "shm/started_calls.h"
+#include "worker/argument_holds.h"
 #include "worker/back_pressure.h"
 #include "worker/execution.h"
 #include "worker/reference_table.h"
@@ -36,6 +37,9 @@ struct ConcurrencyGroup {
 
 class TaskExecutor {
  public:
+  // Of the store: what may be on its way, or wait there, for calls that are queued.
+  static constexpr uint64_t kPartAhead = 32;
+
   TaskExecutor(ProcessId self, Clock& clock, Transport& transport, ReferenceTable& references,
                TransitTable& transits, ExecutionHost& host, ProcessPage* page,
                metrics::Page& metrics, const BackPressure& limits = {});
@@ -69,6 +73,11 @@ class TaskExecutor {
   bool some_owner_behind() const { return owner_behind_.load(std::memory_order_relaxed) != 0; }
   // It is the owner of `call`.
   bool IsOwnerBehind(const CallExecution& call);
+  // Of this node. Until then nothing bounds what calls hold, or what comes for them ahead of need.
+  void set_store_bytes(uint64_t capacity) {
+    holds_.set_store_bytes(capacity);
+    most_ahead_ = capacity / kPartAhead;
+  }
   // User code waits: what has not started goes back to its owners, new pushes too.
   void SetBlocked(bool blocked);
 
@@ -79,6 +88,9 @@ class TaskExecutor {
   bool is_actor() const { return is_actor_; }
   bool is_async() const { return is_async_; }
   ActorId actor_id() const { return actor_id_; }
+  // To be asked by who takes a call with arguments in the store, before they are pinned; Recycle
+  // ends what they hold.
+  ArgumentHolds& argument_holds() { return holds_; }
   const proto::LeaseBegin& lease() const { return lease_; }
   // The constructor has run. kNone: well; else why the calls that wait for it fail.
   void CountConstructed(const Error& failure);
@@ -90,7 +102,8 @@ class TaskExecutor {
 
  private:
   void Enqueue(std::shared_ptr<CallExecution> call);
-  void FetchAhead(const CallExecution& call);
+  void FetchAhead(CallExecution& call);
+  void EndAhead(CallExecution& call, ConcurrencyGroup* group);
   void Bounce(const CallExecution& call);
   void NoteOwner(ProcessId owner, bool behind);
   void ReturnQueued(ConcurrencyGroup& group);
@@ -107,6 +120,9 @@ class TaskExecutor {
   ExecutionHost& host_;
   ProcessPage* const page_;
   StartedCalls started_;
+  ArgumentHolds holds_;
+  uint64_t most_ahead_ = UINT64_MAX;
+  uint64_t ahead_bytes_ = 0;  // Of all queued calls.
   const BackPressure limits_;
   metrics::Counter tasks_executed_, calls_executed_;
   metrics::Histogram run_time_;

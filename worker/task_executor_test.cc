@@ -273,6 +273,8 @@ SCENARIO("several arguments in one object are unpacked where they stood; a spoil
     CHECK(values == std::vector<std::string>{"first", "a", "", "a longer one", "last"});
     CHECK(call.Unpack());  // Once.
     CHECK(call.argument_count() == 5);
+    call.DropArguments();
+    CHECK(call.argument_count() == 0);
   }
   WHEN("its end is missing") {
     pack.resize(pack.size() - 8);

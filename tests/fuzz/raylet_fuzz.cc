@@ -37,6 +37,9 @@ std::vector<std::string> fuzz::Seeds() {
   seeds.push_back(FrameOf(3, 1, event.SerializeAsString()));
   for (int kind = 0; kind < 8; ++kind)
     seeds.push_back(FrameOf(1, static_cast<uint8_t>(128 + kind), std::string(64, '\1')));
+  const HoldHead hold{.ticket = 1, .caller = ProcessId{1, 1}.packed(), .count = 1};
+  const HeldObject held{ObjectId::Make({1, 2}, 3, 1), 1 << 20};
+  seeds.push_back(FrameOf(1, Number(kStoreHold), std::string(AsBytes(hold)).append(AsBytes(held))));
   return seeds;
 }
 

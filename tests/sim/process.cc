@@ -102,6 +102,7 @@ Process::Process(World& world, Network& network, Node& node, ProcessId self, Pro
       std::make_unique<TaskExecutor>(self, clock_, *remote_, owner_->references, owner_->transits,
                                      *this, reinterpret_cast<ProcessPage*>(segment_->data()),
                                      metrics::PageOf(segment_->data()), world_.limits);
+  executor_->set_store_bytes(store_->capacity_bytes());
   dispatch_ =
       std::make_unique<FrameDispatch>(self, *this, *remote_, *store_, *owner_, *executor_, *gcs_);
   owner_->actors.set_ask_gcs([this](ActorId actor) { AskGcsAboutActor(actor); });

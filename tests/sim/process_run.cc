@@ -56,6 +56,16 @@ Async<> Process::RunGroup(ConcurrencyGroup& group) {
 }
 
 Async<bool> Process::FetchArguments(Context context, CallExecution& call, std::string* why_not) {
+  if (call.has_store_arguments() && !executor_->argument_holds().Begin(call)) {
+    const Context admission{{}, &call.cancel_requested};
+    const Waited admitted = co_await Until(*this, admission, kForever, [&] {
+      return executor_->argument_holds().IsAdmitted(call);
+    });
+    if (admitted != Waited::kDone) {
+      *why_not = "it was ended while others held their arguments";
+      co_return false;
+    }
+  }
   std::vector<const StoreArgument*> missing;
   for (const StoreArgument* argument : call.store_arguments()) {
     absl::StatusOr<StoredObject> found = store_->Get(argument->id, argument->location);
@@ -116,7 +126,11 @@ Async<> Process::RunCall(std::shared_ptr<CallExecution> call) {
   const Context context{task, &call->cancel_requested};
   std::string why_not;
   if (!co_await FetchArguments({}, *call, &why_not)) {
-    call->Fail({ErrorKind::kObjectLost, why_not, {}}, true);
+    if (call->cancelled()) {
+      call->Fail(CancelledBeforeStart(call->name()), false);
+    } else {
+      call->Fail({ErrorKind::kObjectLost, why_not, {}}, true);
+    }
   } else if (executor_->is_async() && !creation) {
     Spawn(Execute(call, context));
   } else {

@@ -167,6 +167,8 @@ const char* FrameName(FrameKind kind) {
   if (kind == kStoreSealed) return "StoreSealed";
   if (kind == kStoreLookup) return "StoreLookup";
   if (kind == kStoreFetch) return "StoreFetch";
+  if (kind == kStoreHold) return "StoreHold";
+  if (kind == kStoreHeld) return "StoreHeld";
   if (kind == kStoreCopied) return "StoreCopied";
   if (kind == kTaken) return "Taken";
   switch (kind) {

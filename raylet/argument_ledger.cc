@@ -1,0 +1,149 @@
+// Copyright The Sheaf Authors. SPDX-License-Identifier: Apache-2.0
+#include "raylet/argument_ledger.h"
+
+#include <algorithm>
+
+namespace sheaf {
+
+ArgumentLedger::ArgumentLedger(uint64_t capacity_bytes) : capacity_(capacity_bytes) {}
+
+bool ArgumentLedger::Ask(Call call, ProcessId caller, std::span<const HeldObject> objects,
+                         Nanos now) {
+  if (const auto known = calls_.find(call); known != calls_.end()) {
+    if (known->second.place == 0) again_.push_back(call);
+    return true;
+  }
+  size_t& count = calls_of_[call.first];
+  if (count >= kMostOfOne) return false;
+  ++count;
+  Entry& entry = calls_[call];
+  entry.caller = caller;
+  entry.place = ++last_place_;
+  for (const HeldObject& held : objects) {
+    entry.objects.push_back(held.id);
+    // As the first said it: what was counted must be taken off again.
+    objects_.try_emplace(held.id, Object{.bytes = std::min(held.bytes, capacity_)});
+  }
+  std::sort(entry.objects.begin(), entry.objects.end());
+  entry.objects.erase(std::unique(entry.objects.begin(), entry.objects.end()),
+                      entry.objects.end());
+  for (const ObjectId id : entry.objects) ++objects_[id].entries;
+  if (queue_.empty()) first_at_ = now;
+  queue_[entry.place] = call;
+  return true;
+}
+
+void ArgumentLedger::CountRunning(Entry& entry, bool runs) {
+  running_ += runs ? 1 : -1;
+  for (const ObjectId id : entry.objects) {
+    Object& object = objects_.at(id);
+    if (runs && object.runners++ == 0) running_bytes_ += object.bytes;
+    if (!runs && --object.runners == 0) running_bytes_ -= object.bytes;
+  }
+}
+
+void ArgumentLedger::Hold(Entry& entry, Nanos now) {
+  if (queue_.begin()->first == entry.place) first_at_ = now;
+  queue_.erase(entry.place);
+  entry.place = 0;
+  ++admitted_;
+  for (const ObjectId id : entry.objects) {
+    Object& object = objects_.at(id);
+    if (object.holders++ == 0) held_bytes_ += object.bytes;
+  }
+  CountRunning(entry, true);
+  changed_at_ = now;
+}
+
+void ArgumentLedger::SetSuspended(Call call, bool suspended) {
+  const auto found = calls_.find(call);
+  if (found == calls_.end() || found->second.place != 0 || found->second.suspended == suspended)
+    return;
+  found->second.suspended = suspended;
+  CountRunning(found->second, !suspended);
+  if (suspended) {
+    ++suspended_of_[call.first];
+  } else if (--suspended_of_[call.first] == 0) {
+    suspended_of_.erase(call.first);
+  }
+}
+
+void ArgumentLedger::Drop(const Call& call, Entry& entry, Nanos now) {
+  if (entry.place == 0) {
+    SetSuspended(call, false);
+    CountRunning(entry, false);
+    --admitted_;
+    for (const ObjectId id : entry.objects) {
+      Object& object = objects_.at(id);
+      if (--object.holders == 0) held_bytes_ -= object.bytes;
+    }
+    changed_at_ = now;
+  } else {
+    if (queue_.begin()->first == entry.place) first_at_ = now;
+    queue_.erase(entry.place);
+  }
+  for (const ObjectId id : entry.objects) {
+    const auto object = objects_.find(id);
+    if (--object->second.entries == 0) objects_.erase(object);
+  }
+  if (--calls_of_[call.first] == 0) calls_of_.erase(call.first);
+}
+
+void ArgumentLedger::End(Call call, Nanos now) {
+  const auto found = calls_.find(call);
+  if (found == calls_.end()) return;
+  Drop(call, found->second, now);
+  calls_.erase(found);
+}
+
+void ArgumentLedger::Forget(ProcessId process, Nanos now) {
+  std::erase_if(again_, [&](const Call& call) { return call.first == process; });
+  const auto first = calls_.lower_bound({process, 0});
+  auto end = first;
+  for (; end != calls_.end() && end->first.first == process; ++end)
+    Drop(end->first, end->second, now);
+  calls_.erase(first, end);
+}
+
+bool ArgumentLedger::Fits(const Entry& entry, bool is_child) const {
+  uint64_t held = held_bytes_;
+  uint64_t running = running_bytes_;
+  for (const ObjectId id : entry.objects) {
+    const Object& object = objects_.at(id);
+    if (object.holders == 0) held += object.bytes;
+    if (object.runners == 0) running += object.bytes;
+  }
+  const uint64_t share = capacity_ / 100 * kShare;
+  return is_child ? running <= share && held <= capacity_ / 100 * kMost : held <= share;
+}
+
+const ArgumentLedger::Call* ArgumentLedger::Choose(Nanos now, bool is_short) const {
+  if (!suspended_of_.empty()) {
+    for (const auto& [place, call] : queue_) {
+      const Entry& entry = calls_.at(call);
+      if (!IsChild(entry)) continue;
+      if (running_ == 0 || (!is_short && Fits(entry, true))) return &call;
+      break;
+    }
+  }
+  const Call& first = queue_.begin()->second;
+  if (admitted_ == 0) return &first;
+  if (now - first_at_ >= kLongest) return &first;
+  if (is_short) return nullptr;
+  const bool stands_still = now - std::max(first_at_, changed_at_) >= kPatience;
+  return stands_still || Fits(calls_.at(first), false) ? &first : nullptr;
+}
+
+std::vector<ArgumentLedger::Call> ArgumentLedger::Admit(Nanos now, bool is_short) {
+  std::vector<Call> admitted = std::exchange(again_, {});
+  while (!queue_.empty()) {
+    const Call* const chosen = Choose(now, is_short);
+    if (chosen == nullptr) break;
+    const Call call = *chosen;  // Hold takes it out of the queue.
+    Hold(calls_.at(call), now);
+    admitted.push_back(call);
+  }
+  return admitted;
+}
+
+}  // namespace sheaf

@@ -149,6 +149,7 @@ SCENARIO("a call with large arguments asks, waits for the answer, and says when 
   t.holds.OnAdmitted(asked.head.ticket);
   CHECK(t.holds.IsAdmitted(*call));
   CHECK(t.SaysNothing());
+  t.process.clock.Advance(ArgumentHolds::kReuse);
   call.reset();
   const auto ended = t.TakeTold();
   CHECK(ended.head.step == HoldStep::kEnd);
@@ -156,6 +157,57 @@ SCENARIO("a call with large arguments asks, waits for the answer, and says when 
   CHECK(t.SaysNothing());
   CHECK_FALSE(t.holds.any());
   t.holds.OnAdmitted(asked.head.ticket);  // The answer was on its way when the call was cancelled.
+}
+
+SCENARIO("short calls that have the same arguments one after the other ask once") {
+  HoldsTest t;
+  const StoreArgument shared{IdOf(100), {1, 1, 1, 0}, 2000};
+  const auto start = [&](std::vector<StoreArgument> arguments) {
+    t.Push(arguments);
+    return t.executor.Take(t.executor.default_group());
+  };
+  auto first = start({shared, {IdOf(101), {1, 2, 1, 0}, 2000}});
+  CHECK_FALSE(t.holds.Begin(*first));
+  const uint64_t ticket = t.TakeTold().head.ticket;
+  t.holds.OnAdmitted(ticket);
+  first.reset();
+  for (int i = 0; i < 4; ++i) {
+    t.process.clock.Advance(ArgumentHolds::kIdle - 1);
+    t.holds.Tick();
+    auto next = start({shared});
+    CHECK(t.holds.Begin(*next));
+    CHECK(t.holds.IsAdmitted(*next));
+  }
+  CHECK(t.SaysNothing());
+  WHEN("no other comes") {
+    CHECK(t.holds.NextTick() == t.process.clock.Now() + ArgumentHolds::kIdle);
+    t.process.clock.Advance(ArgumentHolds::kIdle);
+    t.holds.Tick();
+    CHECK(t.TakeTold().head.step == HoldStep::kEnd);
+    CHECK_FALSE(t.holds.any());
+    CHECK(t.holds.NextTick() == kForever);
+  }
+  WHEN("one comes that needs others") {
+    auto other = t.Start({2000});
+    CHECK_FALSE(t.holds.Begin(*other));
+    const auto ended = t.TakeTold();
+    CHECK(ended.head.step == HoldStep::kEnd);
+    CHECK(ended.head.ticket == ticket);
+    CHECK(t.TakeTold().head.step == HoldStep::kAsk);
+  }
+  WHEN("this has gone on for long") {
+    t.process.clock.Advance(ArgumentHolds::kReuse);
+    auto next = start({shared});
+    CHECK_FALSE(t.holds.Begin(*next));
+    CHECK(t.TakeTold().head.step == HoldStep::kEnd);
+    CHECK(t.TakeTold().head.step == HoldStep::kAsk);
+  }
+  WHEN("two run side by side") {
+    auto next = start({shared});
+    CHECK(t.holds.Begin(*next));
+    auto beside = start({shared});
+    CHECK_FALSE(t.holds.Begin(*beside));
+  }
 }
 
 SCENARIO("only what was admitted is suspended, and once") {

@@ -43,7 +43,8 @@ void CallExecution::Clear() {
   stream_stopped.store(false, std::memory_order_relaxed);
   discarded = false;
   started = 0;
-  hold_ticket = unasked_bytes = ahead_bytes = 0;
+  hold_ticket = unasked_bytes = ahead_bytes = stored_bytes_ = 0;
+  waits_ahead = false;
   group = nullptr;
   previous_running = next_running = nullptr;
   spec_.reset();
@@ -103,8 +104,9 @@ bool CallExecution::Begin(ProcessId from, std::shared_ptr<const proto::TaskTempl
                bytes.size() == sizeof(StoreArgument)) {
       const bool pack = argument->kind == ArgumentKind::kPack;
       packs_ += pack;
-      stored_.push_back(
-          {reinterpret_cast<const StoreArgument*>(bytes.data()), arguments_.size(), pack});
+      const auto* stored = reinterpret_cast<const StoreArgument*>(bytes.data());
+      stored_bytes_ += std::min(stored->size, UINT64_MAX - stored_bytes_);
+      stored_.push_back({stored, arguments_.size(), pack});
       arguments_.emplace_back();
     } else {
       return false;

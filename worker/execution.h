@@ -63,6 +63,7 @@ class CallExecution final : public Execution {
   const PushTaskHead& head() const { return *reinterpret_cast<const PushTaskHead*>(frame_.data()); }
   std::span<const NestedReference> nested_references() const { return nested_references_; }
   bool has_store_arguments() const { return !stored_.empty(); }
+  uint64_t stored_bytes() const { return stored_bytes_; }  // Of these, together.
   std::vector<const StoreArgument*> store_arguments() const;
   void SetArgument(const StoreArgument* from, ObjectView view);
   // Once all arguments are set: packs become the arguments that they hold. False: one is malformed.
@@ -114,6 +115,7 @@ class CallExecution final : public Execution {
   // Of ArgumentHolds: under which number it has asked, or what it holds without. 0: neither.
   uint64_t hold_ticket = 0, unasked_bytes = 0;
   uint64_t ahead_bytes = 0;  // Asked for while it is queued, from other nodes.
+  bool waits_ahead = false;  // There was no room to ask for them yet.
   void* group = nullptr;                      // Set when it starts.
   CallExecution* previous_running = nullptr;  // The executor's list.
   CallExecution* next_running = nullptr;
@@ -150,6 +152,7 @@ class CallExecution final : public Execution {
     bool pack;
   };
   std::vector<Stored> stored_;
+  uint64_t stored_bytes_ = 0;
   size_t packs_ = 0;  // Of `stored_`, to be unpacked.
   bool pack_is_malformed_ = false;
   std::vector<ObjectView> pins_;  // Of packs that were unpacked.

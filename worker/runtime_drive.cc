@@ -90,6 +90,7 @@ void RuntimeImpl::FinishEnded() {
     executor_->Recycle(ended_[i]);
   }
   ended_.clear();
+  next_tick_ = std::min(next_tick_, executor_->argument_holds().NextTick());
   if (!group_threads_.empty() && executor_->queued() != 0) Recheck();  // Groups may run others.
 }
 
@@ -195,7 +196,9 @@ bool RuntimeImpl::KeepHouse(size_t steps) {
 void RuntimeImpl::TickIfDue() {
   const Nanos now = clock_.Now();
   if (now >= next_tick_) {
-    const Nanos next = std::min(owner_->Tick(), gcs_->Tick());
+    executor_->argument_holds().Tick();
+    const Nanos next =
+        std::min({owner_->Tick(), gcs_->Tick(), executor_->argument_holds().NextTick()});
     next_tick_ = std::clamp(next, now + kMillisecond, now + kRayletCheck);
   }
   if (now - last_raylet_check_ >= kRayletCheck) {

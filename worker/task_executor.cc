@@ -31,7 +31,7 @@ TaskExecutor::TaskExecutor(ProcessId self, Clock& clock, Transport& transport,
       host_(host),
       page_(page),
       started_(page),
-      holds_(self, transport),
+      holds_(self, clock, transport),
       limits_(limits),
       tasks_executed_(metrics, metrics::CounterId::kTasksExecuted),
       calls_executed_(metrics, metrics::CounterId::kActorCallsExecuted),
@@ -150,7 +150,9 @@ void TaskExecutor::FetchAhead(CallExecution& call) {
       bytes += std::min(argument->size, UINT64_MAX - bytes);
     }
   }
-  if (wanted.empty() || bytes > most_ahead_ - ahead_bytes_) return;
+  if (wanted.empty()) return;
+  call.waits_ahead = bytes > most_ahead_ - ahead_bytes_;
+  if (call.waits_ahead) return;
   call.ahead_bytes = bytes;
   ahead_bytes_ += bytes;
   transport_.To(RayletOf(self_.node)).Send(Lane::kControl, kStoreFetch, wanted);
@@ -161,7 +163,7 @@ void TaskExecutor::EndAhead(CallExecution& call, ConcurrencyGroup* group) {
   ahead_bytes_ -= std::exchange(call.ahead_bytes, 0);
   if (group == nullptr || group->queue.empty()) return;
   CallExecution& next = *group->queue.front();
-  if (next.has_store_arguments() && next.ahead_bytes == 0) FetchAhead(next);
+  if (next.waits_ahead) FetchAhead(next);
 }
 
 void TaskExecutor::Enqueue(std::shared_ptr<CallExecution> call) {

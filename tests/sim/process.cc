@@ -247,6 +247,7 @@ void Process::Flush() {
 void Process::Tick() {
   CheckLineage();
   const Nanos now = world_.now();
+  executor_->argument_holds().Tick();
   const Nanos next = std::min(owner_->Tick(), gcs_->Tick());
   SpendLater(std::clamp(next, now + kShortestTick, now + kLongestTick) - now, [this] { Tick(); });
 }

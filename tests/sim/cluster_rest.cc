@@ -12,7 +12,7 @@ constexpr Nanos kLivenessLimit = 120 * kSecond;  // Of all waits together.
 constexpr Nanos kLookAtWaitsEvery = 100 * kMillisecond;
 constexpr Nanos kEmptyLimit = 60 * kSecond;
 constexpr Nanos kLongestAway = 200 * kSecond;  // Of the GCS.
-constexpr Nanos kUntilFenced = 3 * kSecond;  // Of a node that is back, until it has ended.
+constexpr Nanos kUntilFenced = 3 * kSecond;    // Of a node that is back, until it has ended.
 // Of two that do not hear each other: until both know that, the GCS has gathered what others hear,
 // and the lease of the one that ends is over.
 constexpr Nanos kUntilVerdict = 25 * kSecond;
@@ -71,7 +71,8 @@ Nanos Cluster::LastPause() const {
   Nanos last = 0;
   for (const auto& node : nodes_) {
     last = std::max(last, node->paused_until);
-    for (const auto& [id, process] : node->processes()) last = std::max(last, process->paused_until);
+    for (const auto& [id, process] : node->processes())
+      last = std::max(last, process->paused_until);
   }
   return last;
 }

@@ -12,8 +12,9 @@ void NameBook::Has(const std::string& name, ActorId actor) {
   if (std::find(holders.begin(), holders.end(), actor) != holders.end()) return;
   for (const ActorId other : holders) {
     if (world_.oracle.MayBeOver(other)) continue;
-    world_.oracle.Fail("O3", absl::StrCat("the name '", name, "' is that of actor ", actor.ToHex(),
-                                          ", and ", other.ToHex(), ", which nobody has ended, has it"));
+    world_.oracle.Fail(
+        "O3", absl::StrCat("the name '", name, "' is that of actor ", actor.ToHex(), ", and ",
+                           other.ToHex(), ", which nobody has ended, has it"));
   }
   holders.push_back(actor);
 }

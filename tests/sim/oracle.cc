@@ -158,7 +158,8 @@ void Oracle::Read(ObjectId object, ErrorKind kind, std::string_view bytes,
   }
   // Readers on their own side may see an error where the owner has a value: its owner died, and no
   // copy is left.
-  if (call != nullptr && kind != ErrorKind::kOwnerDied && !IsWantOfRoom(kind) && !IsDead(object.maker())) {
+  if (call != nullptr && kind != ErrorKind::kOwnerDied && !IsWantOfRoom(kind) &&
+      !IsDead(object.maker())) {
     // What was there can be lost with its node.
     const bool lost = (LostNodeOf(*call) || lost_on_disk_.contains(object)) &&
                       call->outcome == ErrorKind::kNone;

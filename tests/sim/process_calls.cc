@@ -57,12 +57,13 @@ Async<bool> Process::CreateNamed(Context context, ObjectSpec spec, MutableBuffer
   if (!made.ok() && absl::IsUnavailable(made.status())) {
     store_->Flush();
     uint64_t seen = store_->room_version();
-    co_await Until(*this, context, kForever, [&] {
+    const auto looked = [&] {
       if (store_->room_version() == seen) return false;
       seen = store_->room_version();
       made = store_->Create(spec);
       return made.ok() || !absl::IsUnavailable(made.status());
-    }, {Awaited::Kind::kRoom, {}});
+    };
+    co_await Until(*this, context, kForever, looked, {Awaited::Kind::kRoom, {}});
   }
   if (!made.ok()) {
     store_->CancelCreate(spec.id);
@@ -142,10 +143,12 @@ ObjectHandle Process::CreateActor(const TemplateRecord& spec, Arguments argument
 
 Async<bool> Process::WaitForCredits(Context context, ObjectHandle actor) {
   const ActorClient& client = owner_->actors.ClientOf(*actor.entry());
-  const Waited waited = co_await Until(*this, context, kForever, [&] {
+  const auto may_call = [&] {
     return client.state == proto::ActorAnswer::DEAD ||
            owner_->actors.pending_bytes(client) < world_.limits.max_pending;
-  }, {Awaited::Kind::kCredits, {}});
+  };
+  const Waited waited =
+      co_await Until(*this, context, kForever, may_call, {Awaited::Kind::kCredits, {}});
   co_return waited == Waited::kDone;
 }
 
@@ -241,9 +244,10 @@ Async<> Process::Sleep(Context context, Nanos duration) {
 }
 
 Async<bool> Process::NextItem(Context context, ObjectHandle stream, ObjectHandle* item) {
-  const Waited waited = co_await Until(*this, context, kForever, [&] {
+  const auto came = [&] {
     return owner_->tasks.NextItem(*stream.entry(), item) != TaskTable::StreamNext::kPending;
-  }, {Awaited::Kind::kItem, {}});
+  };
+  const Waited waited = co_await Until(*this, context, kForever, came, {Awaited::Kind::kItem, {}});
   co_return waited == Waited::kDone;
 }
 

@@ -94,10 +94,12 @@ Async<bool> Process::FetchArguments(Context context, CallExecution& call, std::s
   }
   std::vector<ObjectView> views(missing.size());
   size_t next = 0;
-  const Waited waited = co_await Until(*this, context, world_.now() + kArgumentWait, [&] {
+  const auto all_here = [&] {
     while (next < missing.size() && TryView(handles[next], &views[next])) ++next;
     return next == missing.size();
-  }, {Awaited::Kind::kArguments, {}});
+  };
+  const Waited waited = co_await Until(*this, context, world_.now() + kArgumentWait, all_here,
+                                       {Awaited::Kind::kArguments, {}});
   if (waited != Waited::kDone) {
     *why_not = "an argument could not be fetched in time";
     co_return false;

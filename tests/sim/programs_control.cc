@@ -233,11 +233,13 @@ Async<> Workload::DetachedGroup(Process& process) {
   request.set_detached(true);
   const PlacementGroupId group = process.CreateGroup(std::move(request));
   detached_groups_.push_back(group);
-  const Waited waited = co_await Until(process, {}, kForever, [&] {
+  const auto placed = [&] {
     const proto::GroupState* now = process.FindGroup(group);
     return now == nullptr || (now->state() != proto::GroupState::PENDING &&
                               now->state() != proto::GroupState::INFEASIBLE);
-  }, {Awaited::Kind::kGroup, {}});
+  };
+  const Waited waited =
+      co_await Until(process, {}, kForever, placed, {Awaited::Kind::kGroup, {}});
   if (waited != Waited::kDone) co_return;
   proto::GcsRequest lookup;
   lookup.mutable_lookup_group()->set_group_id(group.Binary());

@@ -81,8 +81,8 @@ Async<bool> Workload::UseHolder(Process& process, const std::string& name, bool 
   const ActorId holder = ActorId::FromBinary(reply.actor().actor_id()).value_or(ActorId());
   names_.IsTaken(name, holder, over);
   if (get_if_exists != (reply.error() == 0))
-    world_.oracle.Fail("O3", absl::StrCat("'", name, "' is taken, and the answer is ", reply.error(),
-                                          ": ", reply.message()));
+    world_.oracle.Fail("O3", absl::StrCat("'", name, "' is taken, and the answer is ",
+                                          reply.error(), ": ", reply.message()));
   if (!get_if_exists) co_return false;
   proto::TaskTemplate creation;
   creation.ParseFromString(reply.actor().handle());

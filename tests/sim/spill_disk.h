@@ -1,6 +1,7 @@
 // Copyright The Sheaf Authors. SPDX-License-Identifier: Apache-2.0
-// The disk on which a simulated node spills: it keeps what was written, is full for a while, and now
-// and then a write or a read fails. How long it takes is the matter of the executor that asks it.
+// The disk on which a simulated node spills: it keeps what was written, is full for a while, and
+// now and then a write or a read fails. How long it takes is the matter of the executor that asks
+// it.
 #pragma once
 
 #include <cstddef>

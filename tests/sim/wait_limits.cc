@@ -14,11 +14,11 @@
 namespace sheaf::sim {
 namespace {
 
-constexpr Nanos kSlack = kSecond;       // Ticks, ways, and the time between two looks.
-constexpr Nanos kOrphanGrace = 3 * kSecond;      // raylet/raylet_references.cc
+constexpr Nanos kSlack = kSecond;                 // Ticks, ways, and the time between two looks.
+constexpr Nanos kOrphanGrace = 3 * kSecond;       // raylet/raylet_references.cc
 constexpr Nanos kTryAnotherQueue = 30 * kSecond;  // raylet/raylet_actors.cc, raylet/lease_queue.h
-constexpr Nanos kArgumentWait = 60 * kSecond;    // worker/runtime_worker.cc
-constexpr Nanos kStoreWait = 30 * kSecond;       // worker/runtime_objects.cc
+constexpr Nanos kArgumentWait = 60 * kSecond;     // worker/runtime_worker.cc
+constexpr Nanos kStoreWait = 30 * kSecond;        // worker/runtime_objects.cc
 
 struct Bound {
   Nanos limit;
@@ -27,7 +27,7 @@ struct Bound {
 
 Bound BoundOf(WaitReason reason) {
   switch (reason) {
-    case WaitReason::kDeadOwner:  // The GCS sees its node dead, and the others are asked for copies.
+    case WaitReason::kDeadOwner:  // Its node is found dead, and the others are asked for copies.
       return {GcsOptions().dead_after + kOrphanGrace + OrphanLedger::kAnswerLimit + kSlack,
               "an object of a dead owner"};
     case WaitReason::kDeadActor:

@@ -1,7 +1,7 @@
 // Copyright The Sheaf Authors. SPDX-License-Identifier: Apache-2.0
-// Until when each wait of a process must be over, once nothing goes wrong any more: by what it waits
-// for, the bound that Sheaf states for that. What waits for the work of others has no bound of its
-// own; then that work must go on.
+// Until when each wait of a process must be over, once nothing goes wrong any more: by what it
+// waits for, the bound that Sheaf states for that. What waits for the work of others has no bound
+// of its own; then that work must go on.
 #pragma once
 
 #include <cstdint>

@@ -50,7 +50,8 @@ void Publisher::ForgetNode(NodeNumber node) {
 
 std::set<ProcessId> Publisher::ClientsOn(NodeNumber node) const {
   std::set<ProcessId> clients;
-  for (auto at = counts_.lower_bound({node, 0}); at != counts_.end() && at->first.node == node; ++at)
+  for (auto at = counts_.lower_bound({node, 0}); at != counts_.end() && at->first.node == node;
+       ++at)
     clients.insert(at->first);
   return clients;
 }

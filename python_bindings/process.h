@@ -75,8 +75,8 @@ void RememberMainThread();
 bool RunsEventLoop();
 // Sends it SIGINT, unless the call that it runs has taken one.
 void InterruptMainThread();
-// On the main thread: the call that begins is not to be interrupted before ExpectInterrupt, and from
-// then on once.
+// On the main thread: the call that begins is not to be interrupted before ExpectInterrupt, and
+// from then on once.
 void HoldInterrupt();
 void ExpectInterrupt();
 // In the handler of SIGINT, for the call that shall end: false, it was interrupted before.

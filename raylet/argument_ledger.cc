@@ -25,8 +25,7 @@ bool ArgumentLedger::Ask(Call call, ProcessId caller, std::span<const HeldObject
     objects_.try_emplace(held.id, Object{.bytes = std::min(held.bytes, capacity_)});
   }
   std::sort(entry.objects.begin(), entry.objects.end());
-  entry.objects.erase(std::unique(entry.objects.begin(), entry.objects.end()),
-                      entry.objects.end());
+  entry.objects.erase(std::unique(entry.objects.begin(), entry.objects.end()), entry.objects.end());
   for (const ObjectId id : entry.objects) ++objects_[id].entries;
   if (queue_.empty()) first_at_ = now;
   queue_[entry.place] = call;

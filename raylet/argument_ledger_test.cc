@@ -225,8 +225,8 @@ TEST_CASE("whatever happens the sums are right and all are admitted", "[argument
             const uint64_t number = random.Below(10);
             objects.push_back(Ledger::Object(number, 50 * number));
           }
-          CHECK(at.ledger.Ask(call, Worker(static_cast<uint32_t>(random.Below(6))), objects,
-                              at.now));
+          CHECK(
+              at.ledger.Ask(call, Worker(static_cast<uint32_t>(random.Below(6))), objects, at.now));
           asked[call] = objects;
           break;
         }

@@ -50,9 +50,9 @@ void Raylet::OnStartActor(const proto::StartActor& message) {
                 "a newer incarnation of it starts");  // That one begins when this one is gone.
     return;
   }
-  const auto ended = std::find_if(
-      ended_detached_.rbegin(), ended_detached_.rend(),
-      [&](const auto& report) { return report.actor_id() == message.actor_id(); });
+  const auto ended =
+      std::find_if(ended_detached_.rbegin(), ended_detached_.rend(),
+                   [&](const auto& report) { return report.actor_id() == message.actor_id(); });
   if (ended != ended_detached_.rend() && ended->incarnation() >= message.incarnation()) {
     SendActorState(*ended);
     return;

@@ -69,7 +69,8 @@ SCENARIO("a wish that a full disk of the GCS refuses is said again until it is g
   clock.Advance(GcsLink::kLongestPause);
   link.Tick();
   proto::GcsReply done;
-  done.set_sequence(transport.Take<proto::GcsRequest>(kGcs, FrameKind::kGcsRequest).at(0).sequence());
+  done.set_sequence(
+      transport.Take<proto::GcsRequest>(kGcs, FrameKind::kGcsRequest).at(0).sequence());
   link.OnReply(done);
   CHECK(link.unanswered() == 0);
 }

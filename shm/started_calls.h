@@ -2,8 +2,8 @@
 // The writer of a process's page (process_segment.h): which pushes have been started, by caller.
 //   who writes: this process, under its runtime's lock; who reads: the raylet, after its death.
 //   A place is taken by storing its number first and its caller last (release), so that who finds
-//   the caller finds the number. A place is given back by storing caller 0, once that caller is dead
-//   and nobody will ask for it. A death between two stores leaves the call that they were for
+//   the caller finds the number. A place is given back by storing caller 0, once that caller is
+//   dead and nobody will ask for it. A death between two stores leaves the call that they were for
 //   unstarted, which is what then stands there.
 #pragma once
 

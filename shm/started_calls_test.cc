@@ -12,7 +12,9 @@ constexpr uint64_t kLease = 7;
 SCENARIO("a page says of each caller what was started for it") {
   const auto page = std::make_unique<ProcessPage>();
   StartedCalls started(page.get());
-  const auto add = [&](ProcessId caller, uint64_t push) { started.Add(kLease, caller, push, true); };
+  const auto add = [&](ProcessId caller, uint64_t push) {
+    started.Add(kLease, caller, push, true);
+  };
 
   GIVEN("two callers, one far ahead of the other") {
     add({1, 1}, 500);

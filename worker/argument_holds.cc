@@ -36,11 +36,13 @@ bool ArgumentHolds::Begin(CallExecution& call) {
 bool ArgumentHolds::TakeIdle(CallExecution& call, std::span<const HeldObject> objects) {
   if (idle_ == 0) return false;
   const Asked& idle = calls_.at(idle_);
-  const bool fits = clock_.Now() - idle.admitted_at < kReuse &&
-                    std::all_of(objects.begin(), objects.end(), [&](const HeldObject& object) {
-                      return std::binary_search(idle.objects.begin(), idle.objects.end(),
-                                                object.id);
-                    });
+  const bool fits =
+      clock_.Now() - idle.admitted_at < kReuse &&
+      std::all_of(
+          objects.begin(), objects.end(),
+          [&](const HeldObject& object) {
+            return std::binary_search(idle.objects.begin(), idle.objects.end(), object.id);
+          });
   if (!fits) {
     EndIdle();
     return false;

@@ -245,7 +245,8 @@ absl::Status CallExecution::Yield(std::string_view bytes, std::span<const Object
   const absl::Status sent = YieldItem(bytes, nested);
   // Its consumer must not take what it has for the whole.
   if (absl::IsCancelled(sent) && cancelled())
-    Fail({ErrorKind::kTaskCancelled, std::string(name()) + " was cancelled while it ran", {}}, false);
+    Fail({ErrorKind::kTaskCancelled, std::string(name()) + " was cancelled while it ran", {}},
+         false);
   return sent;
 }
 

@@ -114,8 +114,8 @@ class CallExecution final : public Execution {
   Nanos started = 0;
   // Of ArgumentHolds: under which number it has asked, or what it holds without. 0: neither.
   uint64_t hold_ticket = 0, unasked_bytes = 0;
-  uint64_t ahead_bytes = 0;  // Asked for while it is queued, from other nodes.
-  bool waits_ahead = false;  // There was no room to ask for them yet.
+  uint64_t ahead_bytes = 0;                   // Asked for while it is queued, from other nodes.
+  bool waits_ahead = false;                   // There was no room to ask for them yet.
   void* group = nullptr;                      // Set when it starts.
   CallExecution* previous_running = nullptr;  // The executor's list.
   CallExecution* next_running = nullptr;

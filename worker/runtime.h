@@ -134,8 +134,8 @@ struct RuntimeOptions {
   std::function<void(const proto::LogLines&)> on_log_lines;  // Drivers. On a thread for this.
 };
 
-// While one lives on a thread, a submission there waits for room with a bound, in a driver too: what
-// it waits for may be for this thread to do, as it runs an event loop.
+// While one lives on a thread, a submission there waits for room with a bound, in a driver too:
+// what it waits for may be for this thread to do, as it runs an event loop.
 class WithBoundedWaits {
  public:
   WithBoundedWaits();

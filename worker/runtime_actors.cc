@@ -217,9 +217,8 @@ absl::StatusOr<ObjectHandle> RuntimeImpl::GetActor(std::string_view name,
   Lock lock(*this);
   const ActorId id = ActorId::FromBinary(reply->actor().actor_id()).value_or(ActorId());
   if (!reply->actor().detached() && id.maker() == self_ && !owner_->actor_manager.Manages(id)) {
-    return absl::NotFoundError(absl::StrCat("the actor that was named '",
-                                            absl::string_view(name.data(), name.size()),
-                                            "' has ended"));
+    return absl::NotFoundError(absl::StrCat(
+        "the actor that was named '", absl::string_view(name.data(), name.size()), "' has ended"));
   }
   return HandleOfActor(reply->actor());
 }

@@ -292,7 +292,7 @@ class RuntimeImpl final : public Runtime,
                               std::span<const StoreArgument* const> missing);
   bool RunsUserCode() const;
   static void SetCancelFlag(const std::atomic<bool>* flag);
-  bool Cancelled() const;  // The call that this thread runs.
+  bool Cancelled() const;                // The call that this thread runs.
   static void SetHold(uint64_t ticket);  // Of that call (ArgumentHolds); 0: none.
   static uint64_t Hold();
 

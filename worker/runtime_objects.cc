@@ -407,8 +407,8 @@ absl::StatusOr<std::vector<size_t>> RuntimeImpl::Wait(std::span<const ObjectHand
                       std::ranges::all_of(objects, is_silent));
   });
   if (status.ok() && ready.size() < num_returns) {
-    return absl::DeadlineExceededError(absl::StrCat(ready.size(), " of ", num_returns, " are ready: ",
-                                                    silence,
+    return absl::DeadlineExceededError(absl::StrCat(ready.size(), " of ", num_returns,
+                                                    " are ready: ", silence,
                                                     ". The others stay pending: wait again"));
   }
   if (!status.ok() && !absl::IsDeadlineExceeded(status)) return status;

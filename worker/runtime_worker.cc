@@ -108,9 +108,8 @@ absl::Status RuntimeImpl::FetchArguments(Lock& lock, CallExecution& call,
   std::vector<ObjectView> views(missing.size());
   Gathering gathering(*this, handles, &views);
   // As long as it takes: what is lost, or cannot be read, shows as an error in its view.
-  const absl::Status status =
-      DriveUntil(lock, kForever, [&] { return call.cancelled() || gathering.Look(); },
-                 WaitsFor::kArguments);
+  const absl::Status status = DriveUntil(
+      lock, kForever, [&] { return call.cancelled() || gathering.Look(); }, WaitsFor::kArguments);
   if (!status.ok() || call.cancelled()) {
     const size_t next = std::min(gathering.next(), missing.size() - 1);
     return absl::NotFoundError(absl::StrCat("the argument ", missing[next]->id.ToHex(),

@@ -139,8 +139,8 @@ void TaskExecutor::OnPush(ProcessId from, std::string_view body) {
   Enqueue(std::move(call));
 }
 
-// What lies on other nodes comes while the call waits for its turn: of the first calls in the queue,
-// as much as is little of the store. More would only drive out what others need now.
+// What lies on other nodes comes while the call waits for its turn: of the first calls in the
+// queue, as much as is little of the store. More would only drive out what others need now.
 void TaskExecutor::FetchAhead(CallExecution& call) {
   std::string wanted;
   uint64_t bytes = 0;

@@ -39,8 +39,8 @@ enum class Plant : uint8_t {
   kLostDeath,      // The disk of the GCS acknowledges that a node is dead, and does not keep it.
   kKeptBundle,     // The word that a bundle goes back is lost.
   kEarlyRecovery,  // A GCS that starts again takes all nodes for having reported.
-  kTornSpill,  // Half of what was spilled is not on disk, and nobody checks that.
-  kStaleHolder,  // The GCS names a holder of a name that is over.
+  kTornSpill,      // Half of what was spilled is not on disk, and nobody checks that.
+  kStaleHolder,    // The GCS names a holder of a name that is over.
   kBothEnd,  // A node that does not hear another ends, and does not ask the GCS which of the two.
   kCount,
 };

@@ -161,8 +161,8 @@ void Oracle::Read(ObjectId object, ErrorKind kind, std::string_view bytes,
   if (call != nullptr && kind != ErrorKind::kOwnerDied && !IsWantOfRoom(kind) &&
       !IsDead(object.maker())) {
     // What was there can be lost with its node.
-    const bool lost = (LostNodeOf(*call) || lost_on_disk_.contains(object)) &&
-                      call->outcome == ErrorKind::kNone;
+    const bool lost =
+        (LostNodeOf(*call) || lost_on_disk_.contains(object)) && call->outcome == ErrorKind::kNone;
     if (call->has_outcome && call->outcome != kind && !lost) {
       Fail("O1", absl::StrCat("object ", object.ToHex(), " was ", ErrorName(call->outcome),
                               " and is ", ErrorName(kind), " now"));

@@ -123,7 +123,7 @@ class Process final : public Endpoint, public FrameHost, public LocalStore, publ
   std::shared_ptr<void> user_state;  // What the program keeps in this process: an actor's fields.
   std::string Describe();            // What it waits for, for a failure.
   const std::list<Until*>& waiting() const { return waiting_; }
-  bool is_at_rest() const;           // There is nothing to describe.
+  bool is_at_rest() const;  // There is nothing to describe.
 
   // process_calls.cc
   TemplateRecord& Template(const std::string& key,

@@ -58,9 +58,8 @@ Async<> Process::RunGroup(ConcurrencyGroup& group) {
 Async<bool> Process::FetchArguments(Context context, CallExecution& call, std::string* why_not) {
   if (call.has_store_arguments() && !executor_->argument_holds().Begin(call)) {
     const Context admission{{}, &call.cancel_requested};
-    const Waited admitted = co_await Until(*this, admission, kForever, [&] {
-      return executor_->argument_holds().IsAdmitted(call);
-    });
+    const Waited admitted = co_await Until(
+        *this, admission, kForever, [&] { return executor_->argument_holds().IsAdmitted(call); });
     if (admitted != Waited::kDone) {
       *why_not = "it was ended while others held their arguments";
       co_return false;

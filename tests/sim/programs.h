@@ -18,8 +18,8 @@ struct Mix {
   uint32_t tasks = 10, chains = 3, objects = 3, large = 1, nested = 3, makes_object = 3, fails = 2,
            crashes = 1, actors = 4, actor_calls = 10, streams = 2, cancels = 2, keys = 2,
            groups = 1, detached = 1, control = 0;
-  int threads = 2;     // Of each driver.
-  uint32_t burst = 6;  // Calls at once.
+  int threads = 2;             // Of each driver.
+  uint32_t burst = 6;          // Calls at once.
   uint64_t one_large_in = 30;  // Results of plain tasks.
   uint32_t longest_run_us = 500;
   uint64_t only_tasks = 0;  // Of each driver: it makes so many tasks, reads them, and ends.

@@ -238,8 +238,7 @@ Async<> Workload::DetachedGroup(Process& process) {
     return now == nullptr || (now->state() != proto::GroupState::PENDING &&
                               now->state() != proto::GroupState::INFEASIBLE);
   };
-  const Waited waited =
-      co_await Until(process, {}, kForever, placed, {Awaited::Kind::kGroup, {}});
+  const Waited waited = co_await Until(process, {}, kForever, placed, {Awaited::Kind::kGroup, {}});
   if (waited != Waited::kDone) co_return;
   proto::GcsRequest lookup;
   lookup.mutable_lookup_group()->set_group_id(group.Binary());

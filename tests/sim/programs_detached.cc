@@ -125,8 +125,8 @@ Async<bool> Workload::MakeDetached(Process& process, Random& random, const proto
     world_.oracle.ActorMayDie(expected);
   detached_.push_back(expected);
   names_.Asks(name, expected);
-  const proto::GcsReply reply = co_await process.RegisterDetached(
-      {}, spec, std::move(encoded), name, get_if_exists, &actor->id);
+  const proto::GcsReply reply = co_await process.RegisterDetached({}, spec, std::move(encoded),
+                                                                  name, get_if_exists, &actor->id);
   const bool taken = static_cast<ErrorKind>(reply.error()) == ErrorKind::kActorNameTaken ||
                      (reply.error() == 0 && reply.actor().actor_id() != expected.Binary());
   if (taken && !shared.empty())

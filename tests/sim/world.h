@@ -63,9 +63,9 @@ struct World {
   Oracle oracle;
   Pace pace;
   Nanos progress_at = 0;  // When a call began or a wait ended last.
-  FaultPlan faults;  // Cleared when the run comes to its end and everything must finish.
+  FaultPlan faults;       // Cleared when the run comes to its end and everything must finish.
   FaultCounts fault_counts{};
-  bool small_stores = false;  // In this run: what is large gets to disk and back.
+  bool small_stores = false;        // In this run: what is large gets to disk and back.
   uint64_t planted = 0;             // How often the planted bug acted.
   MethodFaults* methods = nullptr;  // In `sim --methods`.
 };

@@ -32,7 +32,17 @@ absl::StatusOr<ObjectHandle> RuntimeImpl::CreateActor(const TemplateHandle& crea
   owner_->actor_manager.Enter(*task);
   if (!options.name().empty()) {
     // Durable before the caller hears of it.
-    absl::StatusOr<ObjectHandle> holder = TakeName(lock, creation, name_space, handle);
+    proto::GcsRequest request;
+    proto::RegisterActor& named = *request.mutable_register_actor();
+    named.set_actor_id(id.Binary());
+    named.set_name(options.name());
+    named.set_name_space(name_space);
+    named.set_job(job());
+    named.set_class_name(creation->spec.name());
+    named.set_max_restarts(options.max_restarts());
+    named.set_get_if_exists(options.get_if_exists());
+    named.set_handle(creation->wire);
+    absl::StatusOr<ObjectHandle> holder = TakeName(lock, request, id);
     const bool killed = !owner_->actor_manager.Manages(id);  // Meanwhile, and `task` went then.
     if (!holder.ok() || holder->id() != handle.id()) {
       const std::string why(holder.status().message());
@@ -45,25 +55,16 @@ absl::StatusOr<ObjectHandle> RuntimeImpl::CreateActor(const TemplateHandle& crea
   return handle;
 }
 
-// Who has the name from now on: `own`, or another actor, if the options say so and it is there. A
-// name is free once its actor has ended here, which the GCS may hear of a little later.
-absl::StatusOr<ObjectHandle> RuntimeImpl::TakeName(Lock& lock, const TemplateHandle& creation,
-                                                   const std::string& name_space,
-                                                   const ObjectHandle& own) {
-  const proto::ActorOptions& options = creation->spec.actor();
-  const ActorId id = ActorOf(own);
+// Who has the name of `registration` from now on: `id`, or another actor, if the options say so and
+// it is there. A name is free once its actor has ended here, which the GCS may hear of a little
+// later.
+absl::StatusOr<ObjectHandle> RuntimeImpl::TakeName(Lock& lock,
+                                                   const proto::GcsRequest& registration,
+                                                   ActorId id) {
+  const std::string& name = registration.register_actor().name();
   const Nanos deadline = Deadline(clock_.Now(), kGcsWait);
   for (Nanos pause = kMillisecond;; pause = std::min(2 * pause, kLongestPause)) {
-    proto::GcsRequest request;
-    proto::RegisterActor& named = *request.mutable_register_actor();
-    named.set_actor_id(id.Binary());
-    named.set_name(options.name());
-    named.set_name_space(name_space);
-    named.set_job(job());
-    named.set_class_name(creation->spec.name());
-    named.set_max_restarts(options.max_restarts());
-    named.set_get_if_exists(options.get_if_exists());
-    named.set_handle(creation->wire);
+    proto::GcsRequest request = registration;
     lock.Unlock();
     absl::StatusOr<proto::GcsReply> reply = AskGcs(std::move(request), deadline);
     lock.Relock();
@@ -74,8 +75,7 @@ absl::StatusOr<ObjectHandle> RuntimeImpl::TakeName(Lock& lock, const TemplateHan
     const absl::Status refused = ErrorOf(*reply);
     const bool taken = absl::IsAlreadyExists(refused);  // And the reply says by whom.
     if (!refused.ok() && !taken) return refused;
-    if (reply->actor().actor_id() == id.Binary()) return own;
-    if (reply->actor().detached()) {
+    if (reply->actor().actor_id() == id.Binary() || reply->actor().detached()) {
       if (taken) return refused;
       return HandleOfActor(reply->actor());
     }
@@ -86,7 +86,7 @@ absl::StatusOr<ObjectHandle> RuntimeImpl::TakeName(Lock& lock, const TemplateHan
     const Nanos now = clock_.Now();
     if (now >= deadline) {
       return absl::UnavailableError(absl::StrCat(
-          "the actor that had the name '", options.name(),
+          "the actor that had the name '", name,
           "' has ended, but the GCS has not heard of that in time, so that it is not free"));
     }
     const absl::Status waited =
@@ -177,17 +177,11 @@ absl::StatusOr<ObjectHandle> RuntimeImpl::CreateDetached(const TemplateHandle& c
   detached.mutable_lease()->set_actor(true);
   detached.mutable_lease()->set_actor_id(id.Binary());
   detached.set_handle(creation->wire);
-  absl::StatusOr<proto::GcsReply> reply =
-      AskGcs(std::move(request), Deadline(clock_.Now(), kGcsWait));
   Lock lock(*this);
-  if (!reply.ok()) {
-    WithdrawActor(id);
-    return reply.status();
-  }
-  if (absl::Status status = ErrorOf(*reply); !status.ok()) return status;
-  if (!nested.empty() && reply->actor().actor_id() == id.Binary())
+  absl::StatusOr<ObjectHandle> made = TakeName(lock, std::move(request), id);
+  if (made.ok() && ActorOf(*made) == id && !nested.empty())
     detached_arguments_[id].assign(nested.begin(), nested.end());
-  return HandleOfActor(reply->actor());
+  return made;
 }
 
 // A handle made from what the GCS says. Under the lock.

@@ -261,8 +261,8 @@ class RuntimeImpl final : public Runtime,
 
   // runtime_actors.cc
   absl::Status EndActor(ActorId id, bool detached, bool no_restart, const char* words);
-  absl::StatusOr<ObjectHandle> TakeName(Lock& lock, const TemplateHandle& creation,
-                                        const std::string& name_space, const ObjectHandle& own);
+  absl::StatusOr<ObjectHandle> TakeName(Lock& lock, const proto::GcsRequest& registration,
+                                        ActorId id);
   absl::StatusOr<ObjectHandle> HandleIfThere(Lock& lock, const proto::ActorInfo& actor,
                                              Nanos deadline);
   void WithdrawActor(ActorId actor);

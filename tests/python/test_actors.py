@@ -447,6 +447,9 @@ def test_a_name_is_free_when_its_actor_has_been_killed(lifetime):
             sheaf.kill(actor)
         else:  # By a process that did not make it.
             sheaf.get(killed.remote(actor), timeout=WAIT_S)
+    for i in range(10):  # Of both kinds by turns.
+        actor = Counter.options(name="one after the other", lifetime="detached" if i % 2 else lifetime).remote(i)
+        sheaf.kill(actor)
     if lifetime is None:
         with pytest.raises(ValueError, match="no actor named"):
             actor = Counter.options(name="killed").remote()

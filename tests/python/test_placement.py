@@ -82,10 +82,15 @@ def test_actors_made_at_once_fill_all_nodes_and_the_next_waits_for_the_first_tha
 
 def test_actors_that_hold_nothing_are_spread_and_so_are_those_that_ask_for_it(cluster):
     for given in ({}, {"num_cpus": 1, "scheduling_strategy": "SPREAD"}):
-        all_is_free()
-        actors = detached(3, **given)
-        assert sorted(nodes_of(actors).values()) == [1, 1, 1], given
-        end(actors)
+        deadline = time.monotonic() + WAIT_S
+        while True:  # What the GCS ordered last may count for a moment after its end.
+            all_is_free()
+            actors = detached(3, **given)
+            found = sorted(nodes_of(actors).values())
+            end(actors)
+            if found == [1, 1, 1]:
+                break
+            assert time.monotonic() < deadline, (given, found)
 
 
 def test_actors_follow_labels_and_say_what_they_wait_for(cluster):

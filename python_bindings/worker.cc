@@ -109,9 +109,10 @@ void BecomeActorExit() {
   PyErr_NormalizeException(&type, &value, &traceback);
   const Owned code = Owned::Steal(PyObject_GetAttrString(value, "code"));
   const bool well = code && PyLong_Check(code.get()) && PyObject_IsTrue(code.get()) == 0;
+  PyObject* const kind = actor_exit.get();  // Looking it up runs Python, which wants no exception.
   PyErr_Restore(type, value, traceback);
-  if (!well) LeaveProcess();
-  PyErr_SetNone(actor_exit.get());
+  if (!well || kind == nullptr) LeaveProcess();
+  PyErr_SetNone(kind);
 }
 
 // Calls `function`, or the method of that name, with the arguments; `self` (or nullptr) comes

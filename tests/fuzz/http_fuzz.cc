@@ -5,6 +5,10 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
+#include <memory>
+#include <utility>
+#include <vector>
+
 #include "absl/strings/ascii.h"
 #include "absl/strings/match.h"
 #include "base/check.h"
@@ -24,11 +28,12 @@ struct NoFigures final : prometheus::Collectable {
 
 uint16_t Start(const std::string& token) {
   static const NoFigures figures;
-  const auto& endpoint =
-      *new absl::StatusOr<std::unique_ptr<metrics::HttpEndpoint>>(metrics::HttpEndpoint::Start(
-          {.address = "127.0.0.1", .port = 0, .host_name = "here", .token = token}, figures));
+  static auto& endpoints = *new std::vector<std::unique_ptr<metrics::HttpEndpoint>>;
+  auto endpoint = metrics::HttpEndpoint::Start(
+      {.address = "127.0.0.1", .port = 0, .host_name = "here", .token = token}, figures);
   SHEAF_CHECK(endpoint.ok(), "the endpoint starts");
-  return (*endpoint)->port();
+  endpoints.push_back(*std::move(endpoint));
+  return endpoints.back()->port();
 }
 
 // What the endpoint at `port` answers to `request`, which nothing follows.

@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "shm/process_segment.h"
+#include "worker/fake_execution_host.h"
 #include "worker/owner_state_for_test.h"
 #include "worker/task_executor.h"
 
@@ -18,26 +19,7 @@ constexpr uint64_t kUnasked = 1000;
 ObjectId IdOf(uint64_t number) { return ObjectId::Make(kCaller, number, 1); }
 
 // A worker that is given calls by frames. What they hold in its store nobody knows.
-struct HoldsTest : ExecutionHost {
-  absl::StatusOr<MutableBuffer> CreateValue(ObjectId, uint32_t, size_t,
-                                            std::span<const ObjectHandle>) override {
-    return absl::ResourceExhaustedError("no store in this test");
-  }
-  absl::StatusOr<ObjectLocation> StoreValue(ObjectId, uint32_t, std::string_view,
-                                            std::span<const ObjectHandle>) override {
-    return absl::ResourceExhaustedError("no store in this test");
-  }
-  std::optional<ObjectLocation> StoreIfBehind(const CallExecution&, ObjectId, std::string_view,
-                                              std::span<const ObjectHandle>) override {
-    return std::nullopt;
-  }
-  ObjectLocation SealValue(MutableBuffer) override { return {}; }
-  std::vector<NestedReference> Outgoing(std::span<const ObjectHandle>) override { return {}; }
-  absl::Status SendItem(CallExecution&, const std::string&,
-                        std::span<const ObjectHandle>) override {
-    return absl::OkStatus();
-  }
-  ObjectId NextStoredName() override { return {}; }
+struct HoldsTest : FakeExecutionHost {
   void Ended(CallExecution* call) override {
     executor.Ended(*call);
     executor.Recycle(call);

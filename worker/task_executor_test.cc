@@ -4,6 +4,7 @@
 #include "worker/task_executor.h"
 
 #include "shm/process_segment.h"
+#include "worker/fake_execution_host.h"
 #include "worker/limits.h"
 #include "worker/owner_state_for_test.h"
 
@@ -14,27 +15,12 @@ constexpr ProcessId kCaller{1, 9};
 constexpr ProcessId kOther{1, 10};
 constexpr uint64_t kLease = 5;
 
-struct ExecutorTest : ExecutionHost {
-  absl::StatusOr<MutableBuffer> CreateValue(ObjectId, uint32_t, size_t,
-                                            std::span<const ObjectHandle>) override {
-    return absl::ResourceExhaustedError("no store in this test");
-  }
-  absl::StatusOr<ObjectLocation> StoreValue(ObjectId, uint32_t, std::string_view,
-                                            std::span<const ObjectHandle>) override {
-    return absl::ResourceExhaustedError("no store in this test");
-  }
-  std::optional<ObjectLocation> StoreIfBehind(const CallExecution&, ObjectId, std::string_view,
-                                              std::span<const ObjectHandle>) override {
-    return std::nullopt;
-  }
-  ObjectLocation SealValue(MutableBuffer) override { return {}; }
-  std::vector<NestedReference> Outgoing(std::span<const ObjectHandle>) override { return {}; }
+struct ExecutorTest : FakeExecutionHost {
   absl::Status SendItem(CallExecution& call, const std::string&,
                         std::span<const ObjectHandle>) override {
     sent.push_back(call.stream_sent++);
     return absl::OkStatus();
   }
-  ObjectId NextStoredName() override { return {}; }
   void Ended(CallExecution* call) override {
     executor.Ended(*call);
     executor.Recycle(call);

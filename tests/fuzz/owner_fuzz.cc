@@ -8,6 +8,7 @@
 #include "object_store/messages.h"
 #include "tests/fuzz/fuzz_target.h"
 #include "worker/execution.h"
+#include "worker/fake_execution_host.h"
 #include "worker/owner_state.h"
 #include "worker/wire.h"
 
@@ -48,30 +49,6 @@ class NoStore final : public LocalStore {
     return {};
   }
   bool Has(const ObjectLocation&) override { return false; }
-};
-
-class NoHost final : public ExecutionHost {
- public:
-  absl::StatusOr<MutableBuffer> CreateValue(ObjectId, uint32_t, size_t,
-                                            std::span<const ObjectHandle>) override {
-    return absl::ResourceExhaustedError("no store here");
-  }
-  absl::StatusOr<ObjectLocation> StoreValue(ObjectId, uint32_t, std::string_view,
-                                            std::span<const ObjectHandle>) override {
-    return absl::ResourceExhaustedError("no store here");
-  }
-  std::optional<ObjectLocation> StoreIfBehind(const CallExecution&, ObjectId, std::string_view,
-                                              std::span<const ObjectHandle>) override {
-    return std::nullopt;
-  }
-  ObjectLocation SealValue(MutableBuffer) override { return {}; }
-  std::vector<NestedReference> Outgoing(std::span<const ObjectHandle>) override { return {}; }
-  absl::Status SendItem(CallExecution&, const std::string&,
-                        std::span<const ObjectHandle>) override {
-    return absl::OkStatus();
-  }
-  ObjectId NextStoredName() override { return {}; }
-  void Ended(CallExecution*) override {}
 };
 
 // An owner with two calls pushed, one of them a stream.
@@ -175,7 +152,7 @@ std::vector<std::string> fuzz::Seeds() {
 }
 
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
-  static NoHost host;
+  static FakeExecutionHost host;
   Owner owner;
   fuzz::Input input(data, size);
   while (!input.empty()) {

@@ -11,6 +11,7 @@ namespace sheaf {
 namespace {
 
 constexpr Nanos kGcsWait = 30 * kSecond;
+constexpr Nanos kMakerWait = 2 * kSecond;  // For its word on an actor whose name is refused.
 constexpr Nanos kLongestPause = 100 * kMillisecond;  // Between questions who has a name.
 
 }  // namespace
@@ -79,8 +80,11 @@ absl::StatusOr<ObjectHandle> RuntimeImpl::TakeName(Lock& lock,
       if (taken) return refused;
       return HandleOfActor(reply->actor());
     }
-    absl::StatusOr<ObjectHandle> holder = HandleIfThere(lock, reply->actor(), deadline);
-    if (taken && (!holder.ok() || *holder)) return refused;
+    // Whose maker stands still is there, as far as a refusal goes.
+    const Nanos until = taken ? std::min(deadline, clock_.Now() + kMakerWait) : deadline;
+    absl::StatusOr<ObjectHandle> holder = HandleIfThere(lock, reply->actor(), until);
+    if (taken && (holder.ok() ? static_cast<bool>(*holder) : absl::IsUnavailable(holder.status())))
+      return refused;
     if (!holder.ok() || *holder) return holder;
     // It has ended. The GCS hears of that soon, and then the name is free.
     const Nanos now = clock_.Now();

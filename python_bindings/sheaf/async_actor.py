@@ -187,13 +187,28 @@ async def _send_items(execution: Any, result: Any) -> None:
         _items = ThreadPoolExecutor(max_workers=_MOST_STREAMS, thread_name_prefix="sheaf-items")
     if inspect.isasyncgen(result):
         async for item in result:
-            if not await loop.run_in_executor(_items, execution.item, item):
+            if not await _done(loop.run_in_executor(_items, execution.item, item)):
                 break
     else:
         for item in result:
-            if not await loop.run_in_executor(_items, execution.item, item):
+            if not await _done(loop.run_in_executor(_items, execution.item, item)):
                 break
     execution.end()
+
+
+async def _done(sending: asyncio.Future[bool]) -> bool:
+    """What `sending` gives. A coroutine that is cancelled meanwhile stays until its thread has left the call, which the runtime
+    uses for another one as soon as it has ended. A thread of a call that was cancelled leaves at once."""
+    cancelled: asyncio.CancelledError | None = None
+    while not sending.done():
+        try:
+            await asyncio.wait([sending])
+        except asyncio.CancelledError as error:
+            cancelled = error
+    if cancelled is not None:
+        sending.exception()  # Looked at: asyncio need not report it.
+        raise cancelled
+    return sending.result()
 
 
 def cancel_call(task: bytes) -> None:

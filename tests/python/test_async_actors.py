@@ -356,6 +356,42 @@ def test_context_variables_belong_to_one_call(actor):
     assert all(same for same, _ in told) and len({task for _, task in told}) == 3
 
 
+@sheaf.remote(max_concurrency=200)
+class Streamer:
+    def __init__(self):
+        self.made = 0
+
+    async def count(self, n):
+        for i in range(n):
+            self.made += 1
+            yield i
+
+    async def how_many(self):
+        return self.made
+
+    async def echo(self, x):
+        return x
+
+
+def test_streams_are_cancelled_while_they_wait_for_their_consumers():
+    """A thread of each waits for room inside the call when the coroutine is cancelled, and calls behind it take its place."""
+    actor = Streamer.remote()
+    for round in range(1, 81):
+        streams = [actor.count.options(num_returns="streaming", _generator_backpressure_num_objects=1).remote(100) for _ in range(50)]
+        for stream in streams:
+            assert sheaf.get(next(stream), timeout=WAIT_S) == 0
+        deadline = time.monotonic() + WAIT_S
+        while sheaf.get(actor.how_many.remote(), timeout=WAIT_S) < 3 * 50 * round:  # One taken, one on its way, one waits.
+            assert time.monotonic() < deadline
+        for stream in streams:
+            sheaf.cancel(stream)
+        assert sheaf.get([actor.echo.remote(i) for i in range(100)], timeout=WAIT_S) == list(range(100))
+        for stream in streams:
+            with pytest.raises(sheaf.exceptions.TaskCancelledError):
+                for item in stream:
+                    sheaf.get(item, timeout=WAIT_S)
+
+
 def test_timeouts_and_cancellation_by_the_call_itself(actor):
     assert [call(actor, "time_out") for _ in range(2)] == [0, 0]
     assert [call(actor, "cancel_itself") for _ in range(2)] == ["cancelled"] * 2

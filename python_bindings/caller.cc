@@ -51,7 +51,7 @@ void Dealloc(PyObject* self) {
 }
 
 // `plain`: of which it is the argument of that number; 0: in Python's own form.
-bool EncodeArgument(Runtime& runtime, PyObject* argument, Py_ssize_t plain, Value* value,
+bool EncodeArgument(const CallRuntime& runtime, PyObject* argument, Py_ssize_t plain, Value* value,
                     ArgumentList* list) {
   if (Py_TYPE(argument) == reference_type) {
     if (!IsCurrent(argument)) return false;
@@ -62,10 +62,12 @@ bool EncodeArgument(Runtime& runtime, PyObject* argument, Py_ssize_t plain, Valu
   if (plain > 0 ? !value->EncodePlain(argument, "argument " + std::to_string(plain))
                 : !value->Encode(argument)) [[unlikely]]
     return false;
+  if (runtime.get() == nullptr) [[unlikely]]
+    return false;
   const size_t size = value->size();
   // Of very many, those that are not small go to the store at once: the list has a bound.
   if (size > kSmallValueBytes || (size > kLeastStored && list->bytes() > kManyBytes)) {
-    absl::StatusOr<ObjectHandle> put = PutValue(runtime, *value);
+    absl::StatusOr<ObjectHandle> put = PutValue(*runtime.get(), *value);
     if (!put.ok()) return RaiseStatus(put.status(), ErrorKind::kObjectStoreFull), false;
     list->AddReference(*put);
   } else if (value->nested().empty()) {
@@ -102,8 +104,8 @@ auto SubmitWith(Function submit, const CallerObject& caller, Runtime& runtime, A
   const TemplateHandle spec = caller.call_template;
   const ObjectHandle actor = caller.actor;
   std::optional<WithBoundedWaits> bounded;
-  if (actor && RunsEventLoop()) bounded.emplace();
   const Using use;
+  if (actor && RunsEventLoop()) bounded.emplace();
   const WithoutGil free;
   return submit(runtime, spec, actor, std::move(list));
 }
@@ -153,12 +155,13 @@ bool Prepare(PyObject* self, Py_ssize_t count, PyObject* names) {
   static PyObject* const name = PyUnicode_InternFromString("_prepare");
   const Owned number = Owned::Steal(PyLong_FromSsize_t(count));
   PyObject* const list[] = {self, number.get(), names == nullptr ? Py_None : names};
-  return static_cast<bool>(Owned::Steal(PyObject_VectorcallMethod(name, list, 3, nullptr)));
+  return static_cast<bool>(Owned::Steal(
+      UnlessPythonEnds([&] { return PyObject_VectorcallMethod(name, list, 3, nullptr); })));
 }
 
 PyObject* Remote(PyObject* self, PyObject* const* args, Py_ssize_t count, PyObject* names) {
-  Runtime* const runtime = RequireRuntime();
-  if (runtime == nullptr) return nullptr;
+  const CallRuntime runtime;
+  if (runtime.get() == nullptr) return nullptr;
   const CallerObject& caller = In(self);
   if (caller.generation != *caller.counts || names != nullptr || count < caller.least ||
       count > caller.most) [[unlikely]] {
@@ -169,9 +172,10 @@ PyObject* Remote(PyObject* self, PyObject* const* args, Py_ssize_t count, PyObje
     }
   }
   ArgumentList list;
-  if (!EncodeArguments(*runtime, caller.carrier, args, count, names, caller.plain, &list))
+  if (!EncodeArguments(runtime, caller.carrier, args, count, names, caller.plain, &list) ||
+      runtime.get() == nullptr)
     return nullptr;
-  return Submit(self, *runtime, std::move(list));
+  return Submit(self, *runtime.get(), std::move(list));
 }
 
 // _bind(template | None, actor | None, returns, streaming, least, most, carrier | None, plain,
@@ -229,7 +233,7 @@ PyType_Spec spec = {"sheaf._core.Caller", sizeof(CallerObject), 0,
 
 }  // namespace
 
-bool EncodeArguments(Runtime& runtime, const ObjectHandle& carrier, PyObject* const* args,
+bool EncodeArguments(const CallRuntime& runtime, const ObjectHandle& carrier, PyObject* const* args,
                      Py_ssize_t count, PyObject* names, bool plain, ArgumentList* list) {
   Value value;
   Py_ssize_t total = count + (names != nullptr ? PyTuple_Size(names) : 0);

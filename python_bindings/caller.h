@@ -5,6 +5,7 @@
 
 #include <cstdint>
 
+#include "python_bindings/process.h"
 #include "python_bindings/python.h"
 #include "worker/runtime.h"
 
@@ -33,7 +34,7 @@ bool AddCallerType(PyObject* module);
 // Encodes the arguments of a call: `carrier` if there is one, `count` positional ones, then those
 // of `names` (a tuple, or nullptr); `plain`: as every language reads them. False: an exception is
 // set.
-bool EncodeArguments(Runtime& runtime, const ObjectHandle& carrier, PyObject* const* args,
+bool EncodeArguments(const CallRuntime& runtime, const ObjectHandle& carrier, PyObject* const* args,
                      Py_ssize_t count, PyObject* names, bool plain, ArgumentList* list);
 
 }  // namespace sheaf::python

@@ -95,10 +95,10 @@ PyObject* Get(PyObject*, PyObject* const* args, Py_ssize_t count, PyObject* name
         "get(refs, *, timeout=None) takes one positional argument: an ObjectRef or a list of them");
     return nullptr;
   }
-  Runtime* const runtime = RequireRuntime();
-  if (runtime == nullptr) return nullptr;
   Nanos deadline = kForever;
   if (timeout != nullptr && !DeadlineFrom(timeout, &deadline)) return nullptr;
+  Runtime* const runtime = RequireRuntime();
+  if (runtime == nullptr) return nullptr;
   if (Py_TYPE(args[0]) == reference_type) [[likely]]
     return GetOne(*runtime, args[0], deadline);
   if (PyList_Check(args[0]) != 0) return GetAll(*runtime, args[0], deadline);
@@ -106,16 +106,16 @@ PyObject* Get(PyObject*, PyObject* const* args, Py_ssize_t count, PyObject* name
 }
 
 PyObject* Put(PyObject*, PyObject* value) {
-  Runtime* const runtime = RequireRuntime();
-  if (runtime == nullptr) return nullptr;
+  const CallRuntime runtime;
+  if (runtime.get() == nullptr) return nullptr;
   if (Py_TYPE(value) == reference_type) [[unlikely]] {
     PyErr_SetString(PyExc_TypeError,
                     "put takes a value, got an ObjectRef: pass it on as it is, or put [ref]");
     return nullptr;
   }
   Value encoded;
-  if (!encoded.Encode(value)) return nullptr;
-  absl::StatusOr<ObjectHandle> handle = PutValue(*runtime, encoded);
+  if (!encoded.Encode(value) || runtime.get() == nullptr) return nullptr;
+  absl::StatusOr<ObjectHandle> handle = PutValue(*runtime.get(), encoded);
   if (!handle.ok()) return RaiseStatus(handle.status(), ErrorKind::kObjectStoreFull);
   return NewReference(*std::move(handle));
 }
@@ -234,7 +234,8 @@ PyObject* OnReady(PyObject*, PyObject* const* args, Py_ssize_t count) {
   runtime->OnReady(HandleOf(args[0]), [callback] {
     const Interlude interlude;
     const Owned once = Owned::Steal(callback);
-    const Owned done = Owned::Steal(PyObject_CallNoArgs(callback));
+    const Owned done =
+        Owned::Steal(UnlessPythonEnds([&] { return PyObject_CallNoArgs(callback); }));
     if (!done && !Interlude::Interrupted()) PyErr_WriteUnraisable(callback);
   });
   Py_RETURN_NONE;
@@ -257,8 +258,8 @@ PyObject* Cancel(PyObject*, PyObject* const* args, Py_ssize_t count) {
 // create_actor(template, args, names | None, carrier | None, plain = False): the reference that is
 // the actor's handle.
 PyObject* CreateActor(PyObject*, PyObject* const* args, Py_ssize_t count) {
-  Runtime* const runtime = RequireRuntime();
-  if (runtime == nullptr) return nullptr;
+  const CallRuntime runtime;
+  if (runtime.get() == nullptr) return nullptr;
   TemplateHandle creation;
   if (count < 4 || count > 5 || !TemplateFrom(args[0], &creation)) return nullptr;
   const ObjectHandle carrier = args[3] == Py_None ? ObjectHandle() : HandleOf(args[3]);
@@ -269,13 +270,15 @@ PyObject* CreateActor(PyObject*, PyObject* const* args, Py_ssize_t count) {
   const Py_ssize_t positional =
       static_cast<Py_ssize_t>(all.size()) - (names == nullptr ? 0 : PyTuple_Size(names));
   ArgumentList list;
-  if (!EncodeArguments(*runtime, carrier, all.data(), positional, names, plain, &list))
+  if (!EncodeArguments(runtime, carrier, all.data(), positional, names, plain, &list) ||
+      runtime.get() == nullptr)
     return nullptr;
   absl::StatusOr<ObjectHandle> handle;
   {
+    Runtime& here = *runtime.get();
     const Using use;
     const WithoutGil free;
-    handle = runtime->CreateActor(creation, std::move(list));
+    handle = here.CreateActor(creation, std::move(list));
   }
   if (!handle.ok()) return RaiseStatus(handle.status(), ErrorKind::kGcsStorageFull);
   return NewReference(*std::move(handle));

@@ -30,6 +30,7 @@ constexpr size_t kGroupsRemembered = 1024;  // One that is forgotten gets a new 
 int users = 0;
 bool is_worker = false;
 bool forked = false;
+bool left_for_good = false;
 std::atomic<bool> ending{false};
 pthread_t main_thread;
 thread_local bool runs_user_code = false;
@@ -69,10 +70,31 @@ Runtime* RequireRuntime() {
     RaiseForked();
     return nullptr;
   }
+  if (HasLeftForGood()) return nullptr;
   const Owned done = Owned::Steal(init_by_default());
   if (!done) return nullptr;
   if (current == nullptr) PyErr_SetString(PyExc_RuntimeError, "sheaf.init() has not joined a node");
   return current;
+}
+
+CallRuntime::CallRuntime() : runtime_(RequireRuntime()), generation_(generation) {}
+
+Runtime* CallRuntime::get() const {
+  if (generation_ == generation) [[likely]]
+    return runtime_;
+  if (runtime_ != nullptr)
+    RaiseStatus(absl::InternalError("sheaf.shutdown() was called meanwhile"), ErrorKind::kSystem);
+  return nullptr;
+}
+
+void LeaveForGood() { left_for_good = true; }
+
+bool HasLeftForGood() {
+  if (left_for_good)
+    RaiseStatus(absl::InternalError(
+                    "this program is ending: it has left the cluster, and joins none any more"),
+                ErrorKind::kSystem);
+  return left_for_good;
 }
 
 uint64_t RuntimeGeneration() { return generation; }

@@ -25,6 +25,22 @@ inline constexpr Nanos kClusterTimeout = 30 * kSecond;  // For answers of the no
 Runtime* CurrentRuntime();
 // The same, after sheaf.init() where a driver has not called it. nullptr: an exception is set.
 Runtime* RequireRuntime();
+// The same for a call that runs user code, to pickle what it is given, before it uses the runtime:
+// that code, or another thread meanwhile, may have ended it.
+class CallRuntime {
+ public:
+  CallRuntime();
+  // nullptr: an exception is set. To be asked again after user code, or after the GIL was free.
+  Runtime* get() const;
+
+ private:
+  Runtime* const runtime_;
+  const uint64_t generation_;
+};
+// The interpreter ends: from here on nothing joins a cluster, not even by default.
+void LeaveForGood();
+// Whether it does; then the exception that says so is set.
+bool HasLeftForGood();
 // Whether this process was forked, by user code, from one that had a runtime. It has none and gets
 // none: what it shares with its parent is its parent's.
 bool IsForked();
@@ -106,8 +122,10 @@ class PythonFunction {
     PyObject* const function = get();
     if (function == nullptr) return nullptr;
     PyObject* const list[] = {nullptr, arguments...};
-    return PyObject_Vectorcall(function, list + 1,
-                               sizeof...(arguments) | PY_VECTORCALL_ARGUMENTS_OFFSET, nullptr);
+    return UnlessPythonEnds([&] {
+      return PyObject_Vectorcall(function, list + 1,
+                                 sizeof...(arguments) | PY_VECTORCALL_ARGUMENTS_OFFSET, nullptr);
+    });
   }
 
  private:

@@ -4,7 +4,9 @@
 #pragma once
 
 #include <Python.h>
+#include <cxxabi.h>
 #include <structmember.h>
+#include <unistd.h>
 
 #include <string>
 #include <string_view>
@@ -50,11 +52,25 @@ class Owned {
   PyObject* object_ = nullptr;
 };
 
+// Gives what `call` does, which may take the GIL. Once the interpreter ends, Python ends threads
+// that ask for it by unwinding them, which frames of C++ on the way do not survive: such a thread
+// (a daemon's, or one of callbacks) stays here instead, until the process is gone.
+template <class Function>
+auto UnlessPythonEnds(Function call) {
+  try {
+    return call();
+  } catch (abi::__forced_unwind&) {
+    while (true) pause();
+  }
+}
+
 // The GIL is free inside.
 class WithoutGil {
  public:
   WithoutGil() : state_(PyEval_SaveThread()) {}
-  ~WithoutGil() { PyEval_RestoreThread(state_); }
+  ~WithoutGil() {
+    UnlessPythonEnds([&] { PyEval_RestoreThread(state_); });
+  }
   WithoutGil(const WithoutGil&) = delete;
   WithoutGil& operator=(const WithoutGil&) = delete;
 
@@ -65,7 +81,7 @@ class WithoutGil {
 // The GIL is held inside, on any thread.
 class WithGil {
  public:
-  WithGil() : state_(PyGILState_Ensure()) {}
+  WithGil() : state_(UnlessPythonEnds(PyGILState_Ensure)) {}
   ~WithGil() { PyGILState_Release(state_); }
   WithGil(const WithGil&) = delete;
   WithGil& operator=(const WithGil&) = delete;

@@ -122,6 +122,7 @@ std::string Init(const nb::dict& options) {
     RaiseForked();
     throw nb::python_error();
   }
+  if (HasLeftForGood()) throw nb::python_error();
   const auto text = [&](const char* name) { return nb::cast<std::string>(options[name]); };
   const Joining joining{text("address"),
                         text("executable"),
@@ -140,7 +141,7 @@ std::string Init(const nb::dict& options) {
   std::string session;
   absl::StatusOr<std::unique_ptr<Runtime>> runtime;
   {
-    const nb::gil_scoped_release free;
+    const WithoutGil free;
     runtime = Join(joining, environment, *std::move(settings), &node, &session);
     if (!runtime.ok()) node.reset();
   }
@@ -152,7 +153,7 @@ std::string Init(const nb::dict& options) {
 
 void Shutdown() {
   EndRuntime();
-  const nb::gil_scoped_release free;
+  const WithoutGil free;
   OwnNode().reset();
 }
 
@@ -203,20 +204,20 @@ int RunWorker() {
   options.interrupted = WorkerInterrupted;
   absl::StatusOr<std::unique_ptr<Runtime>> runtime;
   {
-    const nb::gil_scoped_release free;
+    const WithoutGil free;
     runtime = Runtime::Attach(std::move(options));
   }
   if (!runtime.ok()) ThrowStatus(runtime.status());
   Runtime& worker = **runtime;
   SetRuntime(*std::move(runtime), /*worker=*/true);
-  const nb::gil_scoped_release free;
+  const WithoutGil free;
   return worker.RunWorker();
 }
 
 void ExitActor() {
   absl::Status status;
   {
-    const nb::gil_scoped_release free;
+    const WithoutGil free;
     status = CurrentRuntime()->ExitActor();
   }
   if (!status.ok()) ThrowStatus(status);
@@ -233,6 +234,8 @@ void BindSession(nb::module_& module) {
   module.def("init", &Init, nb::arg("options"),
              "Joins a node as a driver, or starts one; gives its session directory.");
   module.def("shutdown", &Shutdown, "Leaves the node, and ends it if init started it.");
+  module.def("leave_for_good", &LeaveForGood,
+             "From here on this process joins nothing any more: the interpreter ends.");
   module.def("hold_interrupts", &HoldInterrupts,
              "From here on Ctrl-C ends the process when the interpreter is done, without words.");
   module.def("restore_interrupts", &RestoreInterrupts, "From here on Ctrl-C is what it was.");

@@ -198,6 +198,7 @@ def shutdown(*, wait_for_processes: bool = False, _exiting_interpreter: bool = F
 
 def _leave_at_exit() -> None:
     """Ctrl-C meanwhile has no traceback, for the program is over, but ends the process as it would have."""
+    _core.leave_for_good()  # Threads that still call get errors: a node that they start now would outlive the interpreter.
     import _signal  # type: ignore[import-not-found]  # What `signal` adds to it takes longer to import than this function takes.
 
     if _signal.getsignal(_signal.SIGINT) is not _signal.default_int_handler:

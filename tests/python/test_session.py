@@ -382,3 +382,120 @@ def test_a_named_actor_whose_creation_is_interrupted_leaves_its_name_free():
             sheaf.shutdown()
             cluster.shutdown()
     """)
+
+
+ENDED_WHILE_PICKLED = """
+import sys, threading
+import sheaf
+
+class Ends:
+    def __reduce__(self):
+        if how == "another thread":
+            pickles.set()
+            assert ended.wait({wait})
+        else:
+            sheaf.shutdown()
+        return int, (1,)
+
+@sheaf.remote
+def same(x):
+    return x
+
+@sheaf.remote
+class Counter:
+    calls = 0
+    def __init__(self, *_):
+        pass
+    def call(self, *_):
+        self.calls += 1
+        return self.calls
+
+def make(counter):
+    large = bytes(1 << 20)
+    return [lambda: sheaf.put([Ends()]), lambda: sheaf.put([large, Ends()]), lambda: same.remote(Ends()), lambda: same.remote([large, Ends()]),
+            lambda: counter.call.remote(large, Ends()), lambda: Counter.remote(Ends())]
+
+for how in ("another thread", "itself"):
+    for index in range(6):
+        sheaf.init(num_cpus=1, log_to_driver=False)
+        counter = Counter.remote()
+        assert sheaf.get(counter.call.remote()) == 1
+        pickles, ended, said = threading.Event(), threading.Event(), []
+        def begin():
+            try:
+                make(counter)[index]()
+            except sheaf.exceptions.RaySystemError as error:
+                said.append("shutdown() was called meanwhile" in str(error))
+        caller = threading.Thread(target=begin)
+        caller.start()
+        if how == "another thread":
+            assert pickles.wait({wait})
+            sheaf.shutdown()
+            sheaf.init(num_cpus=1, log_to_driver=False)  # Its first actor has the number that the other's first one had.
+            counter = Counter.remote()
+            assert sheaf.get(counter.call.remote()) == 1
+            ended.set()
+        caller.join()
+        assert said == [True], (how, index, said)
+        if how == "another thread":
+            assert sheaf.get(counter.call.remote()) == 2, "the call of the earlier session reached an actor of this one"
+        sheaf.shutdown()
+print("done")
+"""
+
+
+def test_a_session_that_ends_while_arguments_are_pickled():
+    """By another thread, with a new session after it, or by what is pickled: a typed error, and the call reaches nobody."""
+    assert run(ENDED_WHILE_PICKLED.replace("{wait}", str(WAIT_S))) == "done"
+
+
+CALLS_AT_THE_END = {
+    "get": "sheaf.get(same.remote(1))",
+    "put": "sheaf.put(bytes(300_000))",
+    "callback": "same.remote(1).future().add_done_callback(lambda _: None)",
+    "wait": "sheaf.wait([same.remote(i) for i in range(10)], num_returns=10)",
+    "again": "sheaf.shutdown(), sheaf.init(num_cpus=1), sheaf.get(same.remote(1))",
+}
+
+
+@pytest.mark.parametrize("call", CALLS_AT_THE_END)
+def test_a_program_ends_while_daemon_threads_of_it_call(call):
+    text = f"""
+        import threading
+        import sheaf
+        sheaf.init(num_cpus=1, log_to_driver=False)
+        called = threading.Event()
+        @sheaf.remote
+        def same(x):
+            return x
+        def calls():
+            while True:
+                try:
+                    {CALLS_AT_THE_END[call]}
+                except Exception:
+                    pass
+                called.set()
+        for _ in range(3):
+            threading.Thread(target=calls, daemon=True).start()
+        assert called.wait({WAIT_S})
+        print("end")
+    """
+    for _ in range(2):
+        assert run(text) == "end"
+
+
+def test_nothing_is_begun_by_what_runs_after_the_end():
+    """A handler that was registered before init runs after sheaf's own: it would start a node that outlives the program."""
+    text = """
+        import atexit
+        import sheaf
+        def late():
+            for begin in (lambda: sheaf.put(1), sheaf.init):
+                try:
+                    begin()
+                except sheaf.exceptions.RaySystemError as error:
+                    print("is ending" in str(error))
+        atexit.register(late)
+        sheaf.init(num_cpus=1)
+    """
+    assert run(text) == "True\nTrue"

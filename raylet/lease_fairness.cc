@@ -153,6 +153,51 @@ void LeaseQueue::AskBack(Pool& pool, Nanos now) {
   }
 }
 
+// CPUs that were lent and are in use again leave less than none. As many leases end with the tasks
+// that they run: their owners would go on with them for as long as they have work. What idles goes
+// first, and returns by itself within a quantum as a rule.
+void LeaseQueue::AskForDeficit(Pool& pool, Nanos now) {
+  Amount deficit = -FreeIn(pool).cpu();
+  if (deficit <= 0) {
+    pool.overdrawn_since = 0;
+    return;
+  }
+  if (pool.overdrawn_since == 0) {
+    pool.overdrawn_since = std::max<Nanos>(now, 1);
+  }
+  const Nanos due = Deadline(pool.overdrawn_since, options_.quantum);
+  if (now < due) {
+    pool.next = std::min(pool.next, due);
+    return;
+  }
+  ForgetRevoked(pool, now);
+  deficit -= pool.coming.cpu();
+  while (deficit > 0) {
+    Record* victim =
+        ChooseVictim(pool, nullptr, 0, Resources::Of(KnownResource::kCpu, deficit), now);
+    if (victim == nullptr) {
+      pool.next = std::min(pool.next, pool.soonest);
+      break;
+    }
+    deficit -= victim->allocation.resources.cpu();
+    victim->revoked = true;
+    ++victim->entry->revoked;
+    AskBackLease(pool, *victim, now);
+  }
+}
+
+void LeaseQueue::AskBackLease(Pool& pool, Record& victim, Nanos now) {
+  victim.coming = true;
+  pool.coming += victim.allocation.resources;
+  pool.asked.emplace_back(victim.number, now);
+  pool.next = std::min(pool.next, Deadline(now, options_.patience));
+  LeaseAction action;
+  action.kind = LeaseAction::Kind::kRevoke;
+  action.demand = victim.demand;
+  action.lease = victim.number;
+  actions_.push_back(std::move(action));
+}
+
 void LeaseQueue::AskForClass(Pool& pool, Class& of, Resources* free, int* looked, Nanos now) {
   if ((of.infeasible && of.epoch == epoch_) || (pool.is_node() && !of.local)) {
     return;
@@ -209,15 +254,7 @@ bool LeaseQueue::AskFor(Pool& pool, Class& of, const Entry* waiter, uint32_t sha
     return false;
   }
   for (Record* victim : victims) {
-    victim->coming = true;
-    pool.coming += victim->allocation.resources;
-    pool.asked.emplace_back(victim->number, now);
-    pool.next = std::min(pool.next, Deadline(now, options_.patience));
-    LeaseAction action;
-    action.kind = LeaseAction::Kind::kRevoke;
-    action.demand = victim->demand;
-    action.lease = victim->number;
-    actions_.push_back(std::move(action));
+    AskBackLease(pool, *victim, now);
   }
   *free = then;
   *free -= needed;

@@ -470,6 +470,9 @@ void LeaseQueue::OnUnblocked(LeaseNumber lease, Nanos now) {
     SyncView();
   }
   LendDue(now);
+  if (Pool& pool = *record.entry->of->pool; FreeIn(pool).cpu() < 0) {
+    Serve(pool, now);
+  }
 }
 
 void LeaseQueue::LendDue(Nanos now) {

@@ -257,6 +257,8 @@ class LeaseQueue {
   bool KeepsReservation(Pool& pool, Nanos now);
   void UpdateReservation(Pool& pool, Nanos now);
   void AskBack(Pool& pool, Nanos now);
+  void AskForDeficit(Pool& pool, Nanos now);
+  void AskBackLease(Pool& pool, Record& victim, Nanos now);
   void AskForClass(Pool& pool, Class& of, Resources* free, int* looked, Nanos now);
   bool AskFor(Pool& pool, Class& of, const Entry* waiter, uint32_t share, Resources* free,
               Nanos now);

@@ -117,9 +117,10 @@ struct LeaseQueue::Pool {
   uint64_t version = 1;
   uint64_t barren_version = 0;
   Nanos barren_until = 0;
-  Nanos soonest = kForever;  // When a lease that is spared now no longer is.
-  Nanos timer = kForever;    // Registered in timers_.
-  Nanos next = kForever;     // As found by the Serve under way.
+  Nanos overdrawn_since = 0;  // Since when more CPUs are in use than there are. 0: they are not.
+  Nanos soonest = kForever;   // When a lease that is spared now no longer is.
+  Nanos timer = kForever;     // Registered in timers_.
+  Nanos next = kForever;      // As found by the Serve under way.
 
   bool is_node() const { return group.is_nil(); }
 };

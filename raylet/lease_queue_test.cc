@@ -248,6 +248,38 @@ SCENARIO("a blocked worker lends its CPUs after a while, and goes on at once") {
   }
 }
 
+SCENARIO("of more workers that go on than there are CPUs some leases end with their tasks") {
+  Node node("CPU:2");
+  node.queue.OnDemand(kA, Demand(1, "CPU:1", 9), node.now);  // One owner with work without end.
+  node.Take();
+  for (int round = 0; round < 3; ++round) {
+    for (const LeaseNumber lease : std::vector(node.held[kA]))
+      node.queue.OnBlocked(lease, node.now);
+    node.now += node.queue.options().lend_after;
+    node.queue.OnTick(node.now);
+    node.Take();
+  }
+  REQUIRE(node.held[kA].size() == 8);
+  for (const LeaseNumber lease : std::vector(node.held[kA]))
+    node.queue.OnUnblocked(lease, node.now);
+  REQUIRE(node.ledger.available().cpu() == -6 * kUnit);
+  CHECK(node.Count(Kind::kRevoke) == 0);  // Most such moments are over at once.
+  node.now = node.queue.NextTick();
+  node.queue.OnTick(node.now);
+  std::set<LeaseNumber> revoked;
+  for (const LeaseAction& action : node.Take())
+    if (action.kind == Kind::kRevoke) revoked.insert(action.lease);
+  CHECK(revoked.size() == 6);
+  for (const LeaseNumber lease : revoked) {
+    std::erase(node.held[kA], lease);
+    node.queue.OnReturn(lease, node.now);
+  }
+  CHECK(node.Count(Kind::kGrant) == 0);
+  CHECK(node.ledger.available().cpu() == 0);
+  node.ReturnOne(kA);
+  CHECK(node.Count(Kind::kGrant) == 1);
+}
+
 SCENARIO("the number of workers that lend is capped") {
   LeaseQueueOptions options;
   options.lenders_max = 1;

@@ -48,6 +48,7 @@ LeaseQueue::Entry* LeaseQueue::Class::FirstOfThisNode() {
 // afterwards.
 void LeaseQueue::Serve(Pool& pool, Nanos now) {
   pool.next = kForever;
+  AskForDeficit(pool, now);
   if (!pool.waiting.empty()) {
     const LeaseNumber before = last_lease_;
     do {

@@ -594,7 +594,10 @@ void ActorService::Order(const ActorId& id, ActorEntry& entry) {
   start->set_restarts(info.restarts());
   start->set_name(info.name());
   start->set_class_name(info.class_name());
-  if (const proto::JobInfo* job = jobs_.Find(info.job())) *start->mutable_job() = *job;
+  if (const proto::JobInfo* job = jobs_.Find(info.job())) {
+    *start->mutable_job() = *job;
+    start->set_driver_is_gone(!nodes_.IsMember(ProcessId::Unpack(job->driver()).node));
+  }
   SendMessage(context_.transport.To(RayletOf(entry.asked)), FrameKind::kGcsEvent, event);
 }
 

@@ -232,6 +232,7 @@ SCENARIO(
   CHECK(events[0].start_actor().incarnation() == 1);
   CHECK(events[0].start_actor().creation() == "creation task");
   CHECK(events[0].start_actor().job().job() == world.job);
+  CHECK_FALSE(events[0].start_actor().driver_is_gone());
   CHECK(world.Lookup(world.id).state() == Info::PENDING);
 
   WHEN("the raylet does not answer, it is told again, and not once it has") {

@@ -32,6 +32,7 @@ class WorkerLauncher {
   // implementation from the attach handshake of `driver`).
   virtual void AddJob(JobNumber job, ProcessId driver, const proto::JobStart& start) = 0;
   // The same for a job whose driver is on another node, with what is known of its executable there.
+  // No driver: it is gone with its node, and what lies at the same path here is run.
   virtual void AddRemoteJob(JobNumber job, ProcessId driver, const proto::JobStart& start,
                             const proto::Program& program) = 0;
   virtual void RemoveJob(JobNumber job) = 0;

@@ -74,14 +74,18 @@ void Raylet::OnStartActor(const proto::StartActor& message) {
     job.remote = job.driver.node != options_.node;
     job.started_at = Now();
     job.program.set_path(ProgramOf(job.start));
-    world_.launcher.AddRemoteJob(actor.job, job.driver, job.start, job.program);
+    // A node that is dead is not asked for the program, which would take a while for each job. The
+    // GCS knows of its death also before it has described the nodes to this one.
+    const bool is_gone = message.driver_is_gone() || IsNodeDead(job.driver.node);
+    world_.launcher.AddRemoteJob(actor.job, is_gone ? ProcessId() : job.driver, job.start,
+                                 job.program);
   }
   if (absl::Status merged = AddJobEnvironment(actor.job, actor.start.mutable_lease());
       !merged.ok()) {
     Log(LogLevel::kWarning, "the environment of the actor ", id->ToHex(), ": ",
         std::string(merged.message()));
   }
-  pool_.AddJob(actor.job, actor.start.lease().environment());
+  pool_.AddJob(actor.job, actor.start.lease().environment(), !jobs_.at(actor.job).only_detached);
   const DetachedActor& added = detached_.emplace(*id, std::move(actor)).first->second;
   if (!MayStartHere(added)) {  // The orders have crossed, or it is asked where the group is.
     const auto group = PlacementGroupId::FromBinary(added.start.lease().strategy().group_id());

@@ -61,6 +61,20 @@ SCENARIO("a detached actor starts at the GCS's word and outlives its driver") {
   t.Says(worker, "ALIVE");
   CHECK(t.LastReport().started().process() == worker.packed());
   CHECK(t.LastReport().started().lease() != 0);
+  GIVEN("a job whose driver is gone with its node") {
+    t.node.launcher.TakeStarted();
+    t.node.NodeBecomes(9, proto::NodeInfo::ALIVE);
+    t.node.NodeBecomes(9, proto::NodeInfo::DEAD);
+    t.start.mutable_start_actor()->set_actor_id(ActorId::Make({9, 7}, 1).Binary());
+    t.start.mutable_start_actor()->mutable_job()->set_job(77);
+    t.start.mutable_start_actor()->mutable_job()->set_driver(ProcessId{9, 7}.packed());
+    t.node.GcsSays(t.start);
+    THEN("nobody is asked for its program, and one worker starts, no spares") {
+      CHECK(std::count_if(t.node.launcher.jobs.begin(), t.node.launcher.jobs.end(),
+                          [](const auto& job) { return job.second == ProcessId(); }) == 1);
+      CHECK(t.node.launcher.TakeStarted().size() == 1);
+    }
+  }
   GIVEN("a repeat of the start") {
     const size_t before = t.node.Asked(proto::GcsRequest::kActorStateReport).size();
     t.node.GcsSays(t.start);

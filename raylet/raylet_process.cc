@@ -290,7 +290,9 @@ class RayletProcess::World final : public FrameHandler {
       metrics::Counter(figures, batch.lines.error_stream() ? metrics::CounterId::kLogLinesError
                                                            : metrics::CounterId::kLogLinesOut)
           .Add(static_cast<uint64_t>(batch.lines.lines_size()));
-      if (batch.driver.node == node_ && !mailbox_->HasRing(batch.driver)) return;
+      if (batch.driver == ProcessId() ||
+          (batch.driver.node == node_ && !mailbox_->HasRing(batch.driver)))
+        return;
       Channel& driver = transport_->To(batch.driver);
       if (driver.queued_bytes() > kMaxQueuedLogBytes) return;
       batch.lines.set_name(attach_->RunningOf(ProcessId::Unpack(batch.lines.process())));

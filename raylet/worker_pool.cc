@@ -32,9 +32,11 @@ WorkerPool::WorkerPool(const WorkerPoolOptions& options, Clock& clock, WorkerLau
       launcher_(launcher),
       numbers_(numbers) {}
 
-void WorkerPool::AddJob(JobNumber job, const std::string& environment) {
+void WorkerPool::AddJob(JobNumber job, const std::string& environment, bool ahead) {
   jobs_.insert(job);
-  pools_[Key{job, environment}].needed_at = clock_.Now();
+  Pool& pool = pools_[Key{job, environment}];
+  if (!ahead) return;
+  pool.needed_at = clock_.Now();
   StartMissing();
 }
 
@@ -67,7 +69,8 @@ void WorkerPool::Need(WorkerNeed need) {
     return;
   }
   Pool& pool = pools_[Key{need.job, need.environment}];
-  pool.needed_at = clock_.Now();
+  // Who makes an actor may make more; of a job that has only detached ones nobody does.
+  if (!need.actor || pool.needed_at != 0) pool.needed_at = clock_.Now();
   pool.needs.push_back(std::move(need));
   Match(pool);
   StartMissing();

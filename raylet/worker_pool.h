@@ -73,7 +73,8 @@ class WorkerPool {
 
   // `job` is known to the launcher. Begins to start workers for `environment`, as many as there are
   // CPUs.
-  void AddJob(JobNumber job, const std::string& environment);
+  // `ahead`: starts as many workers as there are CPUs, before anybody asks.
+  void AddJob(JobNumber job, const std::string& environment, bool ahead = true);
   // Kills the workers of `job` except `keep` and starts none ahead any more; needs still get
   // theirs.
   void EndWorkers(JobNumber job, const absl::btree_set<ProcessId>& keep, const std::string& reason);

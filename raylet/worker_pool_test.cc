@@ -50,6 +50,18 @@ SCENARIO("as many workers as there are CPUs are started ahead when a job begins,
   CHECK(t.pool.CountStates().idle == 2);
 }
 
+SCENARIO("of a job that only has detached actors each gets its worker, and none starts ahead") {
+  PoolTest t;
+  t.pool.AddJob(kJob, "", /*ahead=*/false);
+  CHECK(t.launcher.started.empty());
+  t.pool.Need({.ticket = 1, .job = kJob, .actor = true});
+  CHECK(t.launcher.TakeStarted().size() == 1);
+  WHEN("one of them has calls of its own") {
+    t.pool.Need({.ticket = 2, .job = kJob});
+    THEN("another is made ready too") { CHECK(t.launcher.TakeStarted().size() == 1); }
+  }
+}
+
 SCENARIO("a need is met at once by an idle worker, and a worker given back is used again") {
   PoolTest t;
   t.pool.AddJob(kJob, "");

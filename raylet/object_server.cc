@@ -42,7 +42,7 @@ void ObjectServer::OnFetch(NodeNumber reader, std::string_view body, Respond res
   }
   const NodeNumber here = world_.store.node();
   ObjectLocation hint{.node = here};
-  if (request.generation() != 0) {
+  if (request.has_slot()) {
     hint.slot = request.slot();
     hint.generation = request.generation();
   }

@@ -185,14 +185,17 @@ TEST_CASE("an object that its writer has not announced is found by its place") {
   Place &one = network.Add(1), &two = network.Add(2);
   one.store.Settle();
   one.store.owner->Tick();
-  ObjectSpec spec;
-  spec.id = kObject;
-  const auto at = one.store.Put(one.process, kObject, "quiet", spec);  // No Flush.
-  REQUIRE(at.ok());
-  two.puller.Pull(kObject, *at, 5);
-  network.Run();
-  CHECK(two.Outcome(kObject) == LookupOutcome::kFound);
-  CHECK(two.Read(kObject) == "quiet");
+  for (const ObjectId id : {kObject, IdOf({1, 1}, 77)}) {  // For the second not all slots are read.
+    ObjectSpec spec;
+    spec.id = id;
+    const auto at = one.store.Put(one.process, id, "quiet", spec);  // No Flush.
+    REQUIRE(at.ok());
+    CHECK(at->generation == 0);  // Of a slot that is used for the first time.
+    two.puller.Pull(id, *at, 5);
+    network.Run();
+    CHECK(two.Outcome(id) == LookupOutcome::kFound);
+    CHECK(two.Read(id) == "quiet");
+  }
 }
 
 TEST_CASE("many who ask for the same object share one pull") {

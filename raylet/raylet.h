@@ -434,6 +434,9 @@ class Raylet {
   JobNumber DetachedJobOf(uint64_t key) const;
   absl::btree_set<ProcessId> DetachedWorkersOf(JobNumber job) const;
   bool HasDetachedActors(JobNumber job) const;
+  absl::btree_set<ProcessId> Outliving(JobNumber local) const;
+  bool OutlivesDriver(ProcessId owner, JobNumber local) const;
+  bool HasOutlivingDemands(JobNumber local) const;
 
   // raylet_gcs.cc
   void OnHeartbeatReply(const proto::HeartbeatReply& reply);
@@ -534,7 +537,11 @@ class Raylet {
   // The contacts, local process first, between whom frames pass without another question: both
   // live, as far as is known here. All are forgotten whenever a process or node dies.
   absl::flat_hash_set<std::pair<ProcessId, ProcessId>> open_contacts_;
-  absl::btree_map<ProcessId, JobNumber> remote_owner_jobs_;      // This node's own numbers.
+  struct RemoteOwner {
+    JobNumber job = 0;  // This node's own number.
+    bool outlives_driver = false;
+  };
+  absl::btree_map<ProcessId, RemoteOwner> remote_owners_;        // Whose demands came here.
   absl::btree_set<std::pair<NodeNumber, JobNumber>> told_jobs_;  // Described to that node.
   absl::btree_set<uint32_t> ended_jobs_;  // Of the GCS's numbers, the last that were unknown here.
   // What each other node said last to be free: the view is less what was handed there since.

@@ -197,6 +197,79 @@ SCENARIO("a job known for its detached actor only goes on when its driver asks f
   CHECK(grants.size() == (over ? 0 : 1));
 }
 
+SCENARIO("an owner that outlives the driver of its job gets workers when the job has ended") {
+  RayletNode node;
+  const ProcessId driver{2, 1};
+  const ProcessId owner{2, 5};  // A detached actor's worker.
+  node.NodeBecomes(2, proto::NodeInfo::ALIVE);
+  const bool known = GENERATE(false, true);  // To this node, from before its end.
+  const bool outlives = GENERATE(false, true);
+  INFO("known " << known << ", outlives " << outlives);
+  const auto tell = [&](bool marked) {
+    proto::RemoteJob job;
+    job.set_job(7);
+    job.set_driver(driver.packed());
+    job.set_outlives_driver(marked);
+    node.FromNode(2, FrameKind::kRemoteJob, job);
+  };
+  if (known) tell(false);
+  proto::OwnerLeft left;
+  left.set_process(driver.packed());
+  node.FromNode(2, FrameKind::kOwnerLeft, left);
+  tell(outlives);
+  proto::HandedDemand demand;
+  demand.set_owner(owner.packed());
+  demand.set_driver(driver.packed());
+  demand.set_hops(1);
+  demand.set_outlives_driver(outlives);
+  demand.mutable_demand()->set_key(1);
+  demand.mutable_demand()->set_wanted(1);
+  Resources::Cpu(1).ToMap(
+      *demand.mutable_demand()->mutable_spec()->mutable_resources()->mutable_amounts());
+  node.FromNode(2, FrameKind::kHandedDemand, demand);
+  node.WorkersReady();
+  const auto grants = node.transport.Take<proto::LeaseGrant>(owner, FrameKind::kLeaseGrant);
+  REQUIRE(grants.size() == (outlives ? 1 : 0));
+  if (!outlives) return;
+  const ProcessId worker = ProcessId::Unpack(grants[0].worker());
+  node.Advance(60 * kSecond);
+  CHECK_FALSE(node.launcher.WasKilled(worker));  // As long as it is leased.
+  CHECK(node.raylet->GetStats().swept == 0);
+  left.set_process(owner.packed());
+  node.FromNode(2, FrameKind::kOwnerLeft, left);
+  node.Advance(60 * kSecond);
+  CHECK(node.launcher.WasKilled(worker));
+  CHECK(node.launcher.jobs.empty());
+}
+
+SCENARIO("what a detached actor has others do goes on when its driver leaves") {
+  DetachedTest t;
+  t.node.GcsSays(t.start);
+  t.node.WorkersReady();
+  const ProcessId actor = t.Placed();
+  t.Says(actor, "ALIVE");
+  const auto lease = [&](ProcessId owner) {
+    proto::LeaseDemand demand;
+    demand.set_key(9);
+    demand.set_wanted(1);
+    demand.set_backlog(1);
+    Resources::Cpu(0.1).ToMap(*demand.mutable_spec()->mutable_resources()->mutable_amounts());
+    t.node.Send(owner, FrameKind::kLeaseDemand, demand);
+    t.node.WorkersReady();
+    const auto grants = t.node.transport.Take<proto::LeaseGrant>(owner, FrameKind::kLeaseGrant);
+    REQUIRE(grants.size() == 1);
+    return ProcessId::Unpack(grants[0].worker());
+  };
+  const ProcessId child = lease(actor);
+  const ProcessId grandchild = lease(child);
+  const ProcessId other = lease(t.driver);
+  t.node.Exit(t.driver, proto::Death::EXITED, 0);
+  CHECK_FALSE(t.node.launcher.WasKilled(actor));
+  CHECK_FALSE(t.node.launcher.WasKilled(child));
+  CHECK_FALSE(t.node.launcher.WasKilled(grandchild));
+  CHECK(t.node.launcher.WasKilled(other));
+}
+
 SCENARIO("the constructor of a detached actor fails") {
   DetachedTest t;
   t.node.GcsSays(t.start);

@@ -89,9 +89,10 @@ void Raylet::EndJob(JobNumber local, const proto::Death& death) {
   job.ended = true;
   job.failed = !(death.cause() == proto::Death::LEFT ||
                  (death.cause() == proto::Death::EXITED && death.code() == 0));
-  pool_.EndWorkers(local, DetachedWorkersOf(local),
+  pool_.EndWorkers(local, Outliving(local),
                    absl::StrCat("its job ended: the driver ", job.driver.ToString(), " is gone"));
-  if (HasDetachedActors(local)) world_.launcher.EndStrays(local);  // Else RemoveJob does it.
+  // Else RemoveJob does it.
+  if (HasDetachedActors(local) || HasOutlivingDemands(local)) world_.launcher.EndStrays(local);
   if (!job.remote) {
     if (job.number == 0) return;  // OnJobRegistered goes on.
     FinishJob(job);
@@ -109,11 +110,54 @@ void Raylet::FinishJob(const Job& job) {
 void Raylet::RemoveJobIfOver(JobNumber local) {
   const auto it = jobs_.find(local);
   if (it == jobs_.end() || !it->second.ended || it->second.keep_until > Now()) return;
-  if (HasDetachedActors(local)) return;
+  if (HasDetachedActors(local) || HasOutlivingDemands(local)) return;
   pool_.RemoveJob(local, "its job ended");
   world_.launcher.RemoveJob(local);
   absl::erase_if(told_jobs_, [local](const auto& entry) { return entry.second == local; });
   jobs_.erase(it);
+}
+
+// What goes on when the driver of the job is gone: its detached actors, and whoever works for them,
+// here or on other nodes.
+absl::btree_set<ProcessId> Raylet::Outliving(JobNumber local) const {
+  absl::btree_set<ProcessId> processes = DetachedWorkersOf(local);
+  for (const auto& [owner, entry] : remote_owners_) {
+    if (entry.job == local && entry.outlives_driver) processes.insert(owner);
+  }
+  if (processes.empty()) return processes;
+  const std::vector<const Lease*> leases = queue_.Leases();
+  for (bool more = true; std::exchange(more, false);) {
+    for (const Lease* lease : leases) {
+      const auto worker = worker_of_.find(lease->number);
+      if (worker == worker_of_.end() || !processes.contains(lease->demand.owner)) continue;
+      more = processes.insert(worker->second).second || more;
+    }
+  }
+  return processes;
+}
+
+bool Raylet::OutlivesDriver(ProcessId owner, JobNumber local) const {
+  if (const auto it = remote_owners_.find(owner); it != remote_owners_.end())
+    return it->second.outlives_driver;
+  return Outliving(local).contains(owner);
+}
+
+// Whether an owner on another node that outlives the driver has, or waits for, workers here.
+bool Raylet::HasOutlivingDemands(JobNumber local) const {
+  const auto outlives = [&](ProcessId owner) {
+    const auto it = remote_owners_.find(owner);
+    return it != remote_owners_.end() && it->second.job == local && it->second.outlives_driver;
+  };
+  const bool has_any = std::any_of(
+      remote_owners_.begin(), remote_owners_.end(),
+      [&](const auto& entry) { return entry.second.job == local && entry.second.outlives_driver; });
+  if (!has_any) return false;
+  const std::vector<const Lease*> leases = queue_.Leases();
+  const std::vector<LeaseQueue::Pending> pending = queue_.AllPending();
+  return std::any_of(leases.begin(), leases.end(),
+                     [&](const Lease* lease) { return outlives(lease->demand.owner); }) ||
+         std::any_of(pending.begin(), pending.end(),
+                     [&](const LeaseQueue::Pending& one) { return outlives(one.demand.owner); });
 }
 
 void Raylet::CheckJobs() {

@@ -17,6 +17,9 @@ namespace {
 using metrics::Counter;
 using metrics::CounterId;
 
+// How long a job that has ended stays known without work, once a detached actor of another node has
+// asked for workers.
+constexpr Nanos kKeepForOutliving = 10 * kSecond;
 constexpr Nanos kUnknownNodeLimit =
     10 * kSecond;  // A node that nobody knows after so long is none.
 
@@ -227,7 +230,7 @@ void Raylet::OnRemoteDeath(ProcessId process, const proto::Death& death) {
   revocations_.ForgetProcesses([process](ProcessId gone) { return gone == process; });
   queue_.OnOwnerGone(process, Now());
   groups_.OnOwnerGone(process, Now());
-  remote_owner_jobs_.erase(process);
+  remote_owners_.erase(process);
   proto::ProcessDied message;
   message.set_process(process.packed());
   *message.mutable_death() = death;
@@ -294,8 +297,7 @@ void Raylet::OnRemoteNodeDead(NodeNumber node, const std::string& words) {
   orphan_versions_.erase(node);
   references_.DropHolder(RayletOf(node));
   ForgetUndrained([node](ProcessId peer) { return peer.node == node; });
-  absl::erase_if(remote_owner_jobs_,
-                 [node](const auto& entry) { return entry.first.node == node; });
+  absl::erase_if(remote_owners_, [node](const auto& entry) { return entry.first.node == node; });
   absl::erase_if(told_jobs_, [node](const auto& entry) { return entry.first == node; });
   std::vector<JobNumber> over;
   for (const auto& [local, job] : jobs_) {
@@ -319,7 +321,8 @@ absl::Status Raylet::OnRemoteJob(const Frame& frame) {
     if (job.only_detached && MayHear(driver)) job.ended = job.only_detached = false;
     return absl::OkStatus();
   }
-  if (shutting_down_ || !MayHear(driver) || ended_jobs_.contains(message.job())) {
+  const bool over = !MayHear(driver) || ended_jobs_.contains(message.job());
+  if (shutting_down_ || (over && !message.outlives_driver())) {
     return absl::OkStatus();  // Its owners end with it; what they ask for meanwhile is dropped.
   }
   const JobNumber local = ++last_job_;
@@ -330,8 +333,13 @@ absl::Status Raylet::OnRemoteJob(const Frame& frame) {
   job.started_at = Now();
   job.remote = true;
   job.program = std::move(*message.mutable_program());
-  world_.launcher.AddRemoteJob(local, driver, job.start, job.program);
-  pool_.AddJob(local, job.start.default_environment());
+  if (over) {
+    job.ended = true;
+    job.keep_until = Now() + kKeepForOutliving;
+  }
+  world_.launcher.AddRemoteJob(local, IsNodeDead(driver.node) ? ProcessId() : driver, job.start,
+                               job.program);
+  pool_.AddJob(local, job.start.default_environment(), /*ahead=*/!over);
   return absl::OkStatus();
 }
 
@@ -350,9 +358,10 @@ absl::Status Raylet::OnHandedDemand(ProcessId from, const Frame& frame) {
       message.demand().key(), " of ", owner.ToString(), ", hop ", message.hops());
   if (!MayHear(owner)) return absl::OkStatus();
   const JobNumber job = JobOfDriver(ProcessId::Unpack(message.driver()));
-  if (job == 0 || jobs_.at(job).ended) return absl::OkStatus();
+  if (job == 0 || (jobs_.at(job).ended && !message.outlives_driver())) return absl::OkStatus();
+  if (message.outlives_driver()) jobs_.at(job).keep_until = Now() + kKeepForOutliving;
   NoteNode(owner.node);
-  if (owner.node != options_.node) remote_owner_jobs_[owner] = job;
+  if (owner.node != options_.node) remote_owners_[owner] = {job, message.outlives_driver()};
   queue_.OnDemand(owner, message.demand(), Now(), {}, from.node, message.hops());
   return absl::OkStatus();
 }
@@ -377,8 +386,12 @@ void Raylet::HandOn(const LeaseAction& action) {
   const auto job = jobs_.find(local);
   if (job == jobs_.end()) return;  // Ended: the other node hears of that as well.
   message.set_driver(job->second.driver.packed());
-  if (told_jobs_.insert({action.node, local}).second) {
+  const bool outlives = OutlivesDriver(action.demand.owner, local);
+  message.set_outlives_driver(outlives);
+  // The other node forgets a job that has ended when nobody asks it for anything.
+  if (told_jobs_.insert({action.node, local}).second || outlives) {
     proto::RemoteJob told;
+    told.set_outlives_driver(outlives);
     told.set_job(job->second.number);
     told.set_driver(job->second.driver.packed());
     *told.mutable_start() = job->second.start;
@@ -401,8 +414,8 @@ JobNumber Raylet::JobOfDriver(ProcessId driver) const {
 JobNumber Raylet::JobOfOwner(ProcessId owner) const {
   if (const auto it = processes_.find(owner); it != processes_.end()) return it->second.job;
   if (const auto it = remains_.find(owner); it != remains_.end()) return it->second.job;
-  const auto it = remote_owner_jobs_.find(owner);
-  return it == remote_owner_jobs_.end() ? 0 : it->second;
+  const auto it = remote_owners_.find(owner);
+  return it == remote_owners_.end() ? 0 : it->second.job;
 }
 
 void Raylet::CheckUnknownNodes() {

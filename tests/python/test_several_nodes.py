@@ -353,3 +353,56 @@ def _runs(pid):
             return file.read().rpartition(")")[2].split()[0] != "Z"
     except OSError:
         return False
+
+
+PARENT = """
+import sys
+import sheaf
+sheaf.init(address=sys.argv[1], namespace="outlives")
+
+@sheaf.remote(num_cpus=0, resources={"b": 1})
+class Parent:
+    def call(self, where):
+        @sheaf.remote(num_cpus=0.1, resources={where: 0.1}, max_retries=0)
+        def child():
+            return sheaf.get_runtime_context().get_node_id()
+        return sheaf.get([child.remote() for _ in range(3)])
+
+    def begin(self, where, mark):
+        import os, time
+        @sheaf.remote(num_cpus=0.1, resources={where: 0.1}, max_retries=0)
+        def child():
+            open(mark, "w").close()
+            while os.path.exists(mark):
+                time.sleep(0.01)
+            return "whole"
+        self.child = child.remote()
+
+    def what_came(self):
+        return sheaf.get(self.child)
+
+parent = Parent.options(name="parent", lifetime="detached").remote()
+assert len(sheaf.get(parent.call.remote(sys.argv[2]))) == 3
+if len(sys.argv) > 3:
+    for where, mark in zip("bc", sys.argv[3:]):
+        Parent.options(name="slow-" + where, lifetime="detached", resources={"b": 0.1}).remote().begin.remote(where, mark)
+    import os, time
+    while not all(os.path.exists(mark) for mark in sys.argv[3:]):
+        time.sleep(0.01)
+"""
+
+
+def test_what_a_detached_actor_submits_after_its_driver_has_left(cluster, tmp_path):
+    """On its node, on one that knew the job, and on one that joins later. What ran for it when the driver left goes on."""
+    marks = [str(tmp_path / where) for where in "bc"]
+    done = subprocess.run([sys.executable, "-c", PARENT, cluster.address, "c", *marks], capture_output=True, text=True, timeout=WAIT_S)
+    assert done.returncode == 0, done.stderr
+    cluster.add_node(num_cpus=1, resources={"d": 1}, object_store_memory=128 << 20)
+    cluster.wait_for_nodes()
+    parent = sheaf.get_actor("parent", namespace="outlives")
+    places = [sheaf.get(parent.call.remote(where), timeout=WAIT_S) for where in "bcd"]
+    assert [len(set(nodes)) for nodes in places] == [1, 1, 1] and len({nodes[0] for nodes in places}) == 3
+    for where, mark in zip("bc", marks):  # They are not tried again.
+        os.remove(mark)
+        assert sheaf.get(sheaf.get_actor(f"slow-{where}", namespace="outlives").what_came.remote(), timeout=WAIT_S) == "whole"
+    sheaf.kill(parent)

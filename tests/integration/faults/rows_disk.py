@@ -135,6 +135,15 @@ def row_12(run):
                     f"acknowledged are there, an actor on another node answered throughout; read back {max(back):.2f} s after the new start at most")
 
 
+def end_of_log(log):
+    """Where the frames of the log end that SQLite reads: behind them lie those of before the last checkpoint, with other salts."""
+    page = int.from_bytes(log[8:12], "big")
+    end = 32
+    while log[end + 8 : end + 16] == log[16:24]:
+        end += 24 + page
+    return end
+
+
 def row_13(run):
     """The log of the head has a torn end: it is cut off. A bit of its middle is another: refused, with file and place."""
     rounds = run.count(3, 50)
@@ -149,8 +158,9 @@ def row_13(run):
             log = os.path.join(session, "gcs.db-wal")
             with open(log, "rb") as file:
                 whole = file.read()
-            # In the first half: whatever is behind it was acknowledged.
-            place = run.random.randrange(32 + 24, len(whole) // 2)
+            # In the first half of what counts: whatever is behind it was acknowledged.
+            end = end_of_log(whole)
+            place = run.random.randrange(32 + 24, end // 2)
             with open(log, "r+b") as file:
                 file.seek(place)
                 file.write(bytes([whole[place] ^ (1 << run.random.randrange(8))]))
@@ -159,7 +169,7 @@ def row_13(run):
             assert done.returncode != 0 and "gcs.db-wal" in words and any(part.isdigit() for part in words.replace(",", " ").split()), words
             said = words.strip().splitlines()[-1]
             refused += 1
-            torn = whole[: len(whole) - 0] + whole[32 : 32 + 24] + run.random.randbytes(run.random.randrange(1, 4096))
+            torn = whole[:end] + whole[32 : 32 + 24] + run.random.randbytes(run.random.randrange(1, 4096))
             with open(log, "wb") as file:
                 file.write(torn)
             resume(cluster, session)

@@ -180,7 +180,7 @@ proto::BlockRequest ObjectPuller::RequestFor(const PullState& pull, NodeNumber n
   request.set_length(length);
   if (pull.hint.known() && pull.hint.node == node) {
     request.set_slot(pull.hint.slot);
-    request.set_generation(pull.hint.generation);
+    request.set_generation(pull.hint.generation + 1);
   }
   return request;
 }

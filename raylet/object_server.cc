@@ -44,7 +44,7 @@ void ObjectServer::OnFetch(NodeNumber reader, std::string_view body, Respond res
   ObjectLocation hint{.node = here};
   if (request.generation() != 0) {
     hint.slot = request.slot();
-    hint.generation = request.generation();
+    hint.generation = request.generation() - 1;
   }
   world_.store.Pin(
       *id, hint,

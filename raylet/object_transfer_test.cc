@@ -195,6 +195,24 @@ TEST_CASE("an object that its writer has not announced is found by its place") {
   CHECK(two.Read(kObject) == "quiet");
 }
 
+// All slots are looked at for such an object once in a while, which is no help for the next one.
+TEST_CASE("an object in a slot that was never used before is found by its place") {
+  Network network;
+  Place &one = network.Add(1), &two = network.Add(2);
+  one.store.Settle();
+  one.store.owner->Tick();
+  for (uint64_t number : {1, 2, 3}) {
+    ObjectSpec spec;
+    spec.id = IdOf({1, 1}, number);
+    const auto at = one.store.Put(one.process, spec.id, "quiet", spec);  // No Flush.
+    REQUIRE(at.ok());
+    CHECK(at->generation == 0);
+    two.puller.Pull(spec.id, *at, 5);
+    network.Run();
+    CHECK(two.Outcome(spec.id) == LookupOutcome::kFound);
+  }
+}
+
 TEST_CASE("many who ask for the same object share one pull") {
   Network network;
   Place &one = network.Add(1), &two = network.Add(2);

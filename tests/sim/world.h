@@ -53,10 +53,19 @@ struct World {
     return limits;
   }
 
+  // What a sender goes by.
+  BackPressure SenderLimits() {
+    BackPressure sender = limits;
+    if (Planted(Plant::kGreedySender)) sender.max_untaken = uint64_t{1} << 40;
+    return sender;
+  }
+
   const uint64_t seed;
   const Plant plant;
   const BackPressure limits = DrawLimits(seed);
   const size_t ring_bytes = 4 * limits.max_untaken;  // Of one lane; a longer frame needs all of it.
+  // Of one link between two nodes, in one direction: more waits until some is acknowledged.
+  const size_t link_bytes = (2 + SeededRandom(~seed + 1).Below(63)) * 1024;
   SeededRandom random;
   EventQueue queue;
   Trace trace;

@@ -41,8 +41,6 @@ std::string_view PlantName(Plant plant) {
       return "late_death";
     case Plant::kLeakCredits:
       return "leak_credits";
-    case Plant::kGreedySender:
-      return "greedy_sender";
     case Plant::kNeitherEnds:
       return "neither_ends";
     case Plant::kEndlessLease:
@@ -104,9 +102,6 @@ void FaultPlan::AddThoseOf(Plant plant, Nanos span) {
       cut_off_every = span / 10;
       gcs_crash_every = span / 3;
       gcs_away_one_in = 0;
-      break;
-    case Plant::kGreedySender:
-      slow_node_every = span / 10;
       break;
     case Plant::kOldHeadObeyed:
     case Plant::kHastyHead:

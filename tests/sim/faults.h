@@ -33,7 +33,6 @@ enum class Plant : uint8_t {
   // Of clusters with several nodes.
   kLateDeath,      // The word that a process is dead takes a minute.
   kLeakCredits,    // A ring loses what says that a receiver on another node has taken frames.
-  kGreedySender,   // Who sends calls and items does not look at what is on its way.
   kNeitherEnds,    // The word that a node does not hear another is lost.
   kEndlessLease,   // The lease of a detached actor never expires.
   kUnfenced,       // A node that was declared dead is answered and heard as if it were alive.

@@ -96,12 +96,12 @@ Process::Process(World& world, Network& network, Node& node, ProcessId self, Pro
   store_ = *std::move(opened);
   owner_ = std::make_unique<OwnerState>(
       self, clock_, *remote_, *this, [this](std::span<const ObjectId> ids) { store_->Lookup(ids); },
-      world_.SenderLimits());
+      world_.limits);
   gcs_ = std::make_unique<GcsCalls>(self, clock_, *transport_);
   executor_ =
       std::make_unique<TaskExecutor>(self, clock_, *remote_, owner_->references, owner_->transits,
                                      *this, reinterpret_cast<ProcessPage*>(segment_->data()),
-                                     metrics::PageOf(segment_->data()), world_.SenderLimits());
+                                     metrics::PageOf(segment_->data()), world_.limits);
   executor_->set_store_bytes(store_->capacity_bytes());
   dispatch_ =
       std::make_unique<FrameDispatch>(self, *this, *remote_, *store_, *owner_, *executor_, *gcs_);

@@ -180,7 +180,7 @@ Async<> Process::ReturnLarge(Context context, CallExecution& call, std::string b
 Async<bool> Process::WaitForStream(Context context, CallExecution& call) {
   co_await Until(*this, context, kForever, [&] {
     return call.IsOver() ||
-           (call.HasRoom() && remote_->To(call.owner).queued_bytes() < world_.SenderLimits().max_untaken);
+           (call.HasRoom() && remote_->To(call.owner).queued_bytes() < world_.limits.max_untaken);
   });
   co_return !call.IsOver();
 }

@@ -53,13 +53,6 @@ struct World {
     return limits;
   }
 
-  // What a sender goes by.
-  BackPressure SenderLimits() {
-    BackPressure sender = limits;
-    if (Planted(Plant::kGreedySender)) sender.max_untaken = uint64_t{1} << 40;
-    return sender;
-  }
-
   const uint64_t seed;
   const Plant plant;
   const BackPressure limits = DrawLimits(seed);

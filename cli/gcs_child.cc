@@ -73,6 +73,7 @@ absl::Status GcsChild::Begin() {
   flags.database = options_.database;
   flags.address = options_.address;
   flags.log_directory = options_.log_directory;
+  flags.least_term = terms_.Least(UnixNow());
   flags.must_exist = was_serving_;
   SpawnRequest request;
   request.executable_fd = program.get();
@@ -133,6 +134,7 @@ void GcsChild::OnMessage(GcsMessage message) {
       serving_since_ = clock_.Now();
       if (was_serving_) Log(LogLevel::kInfo, "the GCS is back, in term ", message.peer);
       was_serving_ = true;
+      terms_.Began(message.peer);
       options_.on_serving(message.body, message.peer);
       const std::lock_guard lock(mutex_);
       first_start_ = absl::OkStatus();

@@ -27,6 +27,7 @@
 #include "base/ids.h"
 #include "base/unique_fd.h"
 #include "cli/gcs_pipe.h"
+#include "gcs/head_terms.h"
 #include "gcs/pause_guard.h"
 #include "raylet/event_loop.h"
 
@@ -81,6 +82,7 @@ class GcsChild {
   std::atomic<pid_t> pid_ = 0;
   // The loop's.
   PauseGuard guard_;
+  HeadTerms terms_;
   bool was_serving_ = false;  // It had the state of the cluster: the file must be there.
   bool lost_ = false;
   bool stopping_ = false;

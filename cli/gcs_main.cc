@@ -93,7 +93,7 @@ class Gcs {
     GcsProcessOptions options;
     options.gcs.version = std::string(kSheafVersion);
     options.gcs.address = flags_.address;
-    options.gcs.least_term = static_cast<uint64_t>(UnixNow() / kMillisecond);
+    options.gcs.least_term = flags_.least_term;
     options.database = flags_.database;
     options.metrics = reinterpret_cast<metrics::Page*>(metrics_.data());
     options.tick_period = 0;  // By the node's pulses.
@@ -148,7 +148,8 @@ class Gcs {
 
 std::vector<std::string> GcsFlags::Arguments() const {
   std::vector<std::string> out = {"sheaf", "gcs-serve", absl::StrCat("--fd=", fd),
-                                  "--database=" + database, "--log-dir=" + log_directory};
+                                  "--database=" + database, "--log-dir=" + log_directory,
+                                  absl::StrCat("--least-term=", least_term)};
   if (!address.empty()) out.push_back("--address=" + address);
   if (must_exist) out.push_back("--must-exist");
   return out;

@@ -2,6 +2,7 @@
 // sheaf gcs-serve: the process of a head's GCS, which its node starts (cli/gcs_child.h).
 #pragma once
 
+#include <cstdint>
 #include <string>
 #include <vector>
 
@@ -12,6 +13,7 @@ struct GcsFlags {
   std::string database;
   std::string address;        // Of the node.
   std::string log_directory;  // For gcs.log.
+  uint64_t least_term = 0;
   bool must_exist = false;    // The state of a cluster was there: without it nothing is served.
 
   // As arguments of `sheaf`.

@@ -226,6 +226,7 @@ class CommandLine {
     command->add_option("--database", gcs_serve_.database, "Its file")->required();
     command->add_option("--log-dir", gcs_serve_.log_directory, "For gcs.log")->required();
     command->add_option("--address", gcs_serve_.address, "Of the node");
+    command->add_option("--least-term", gcs_serve_.least_term, "The term is not below this");
     command->add_flag("--must-exist", gcs_serve_.must_exist, "The database has to be there");
   }
   void AddCert() {

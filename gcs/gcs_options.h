@@ -15,9 +15,9 @@ namespace sheaf {
 struct GcsOptions {
   std::string version = "0.1.0";  // Raylets of another are refused.
   std::string cluster_id = {};    // 16 bytes; empty: the one on disk, or a new one.
-  // The term is this, or one more than that on disk if that is larger. By the wall clock, in
-  // milliseconds, a database that was brought back from a backup has a later term than those that
-  // the cluster has seen since.
+  // The term is this, or one more than that on disk if that is larger (gcs/head_terms.h). By the
+  // wall clock, in milliseconds, a database that was brought back from a backup has a later term
+  // than those that the cluster has seen since.
   uint64_t least_term = 0;
   std::string address = {};  // Of the node that hosts the GCS; empty: a cluster of one.
   Nanos heartbeat_period = 250 * kMillisecond;

@@ -330,6 +330,9 @@ proto::ActorStateReport Raylet::StateOf(const DetachedActor& actor) const {
 void Raylet::SendActorState(const proto::ActorStateReport& report) {
   proto::GcsRequest request;
   *request.mutable_actor_state_report() = report;
+  // How an actor is stands in the next node report, how it ended does not: a GCS whose disk was full
+  // then, and that starts anew before it has room, would take the actor for one that never began.
+  if (report.has_died()) return gcs_.Insist(std::move(request));
   gcs_.Command(std::move(request), nullptr);
 }
 

@@ -1,6 +1,7 @@
 // Copyright The Sheaf Authors. SPDX-License-Identifier: Apache-2.0
 // Detached actors: the raylet hosts them, the GCS decides.
 #include <catch2/catch.hpp>
+#include <set>
 
 #include "raylet/raylet.h"
 #include "raylet/raylet_node_for_test.h"
@@ -333,6 +334,31 @@ SCENARIO(
     answered(first);
     THEN("it renews nothing") { CHECK(renewed().empty()); }
   }
+}
+
+SCENARIO("the end of a detached actor is said again until the disk of the GCS takes it") {
+  DetachedTest t;
+  t.node.GcsSays(t.start);
+  t.node.WorkersReady();
+  t.Says(t.Placed(), "DEAD");
+  t.node.ExitKilled();
+  std::set<uint64_t> numbers;
+  for (int refused = 0; refused < 3; ++refused) {
+    t.node.clock.Advance(GcsLink::kLongestPause);
+    t.node.raylet->Tick();
+    for (const proto::GcsRequest& request :
+         t.node.transport.Take<proto::GcsRequest>(kGcs, FrameKind::kGcsRequest)) {
+      if (!request.actor_state_report().has_died()) continue;
+      numbers.insert(request.sequence());
+      proto::GcsReply full;
+      full.set_client(t.start.client());
+      full.set_sequence(request.sequence());
+      full.set_error(static_cast<uint32_t>(ErrorKind::kGcsStorageFull));
+      const std::string body = full.SerializeAsString();
+      t.node.raylet->OnGcsFrame({FrameKind::kGcsReply, body});
+    }
+  }
+  CHECK(numbers.size() == 3);
 }
 
 SCENARIO("a kill of what is not here is answered") {

@@ -172,25 +172,14 @@ Introduction GrpcLinks::Introduce(const Link& link) const {
   self.known_stream = link.state.peer_stream();
   self.has_messages = link.state.ReceivedOf(link.state.peer_stream());
   self.lost_connection = link.lost_connection;
-  self.gcs_term = gcs_term_;
+  self.gcs_term = fence_.term();
   self.version = options_.version;
   return self;
 }
 
 absl::Status GrpcLinks::CompareTerms(const Introduction& peer) {
   const bool gcs_here = std::find(ends_.begin(), ends_.end(), kGcs) != ends_.end();
-  const auto words = [](const GcsTerm& old, const GcsTerm& now) {
-    return absl::StrCat("the term ", old.term, " of the GCS is over: its cluster follows a later ",
-                        "start from what the disk had, in term ", now.term);
-  };
-  if (gcs_here && peer.gcs_term.Replaces(gcs_term_)) {
-    return absl::AbortedError(words(gcs_term_, peer.gcs_term));
-  }
-  if (peer.end == kGcs && gcs_term_.Replaces(peer.gcs_term)) {
-    return absl::UnavailableError(words(peer.gcs_term, gcs_term_));
-  }
-  if (peer.end == kGcs && !gcs_here) gcs_term_ = peer.gcs_term;
-  return absl::OkStatus();
+  return fence_.Compare(gcs_here, peer.end == kGcs, peer.gcs_term);
 }
 
 void GrpcLinks::Handshake(const std::shared_ptr<Connection>& connection, std::string_view bytes,
@@ -293,10 +282,7 @@ absl::Status GrpcLinks::Judge(const std::shared_ptr<Connection>& connection,
       // A link that stands is to the GCS of the later term. (kAborted is about the GCS here.)
       if (named->current == nullptr || absl::IsAborted(term)) Report(named, false, term, actions);
     }
-    // Whose term is over hears kAborted.
-    return absl::Status(
-        absl::IsAborted(term) ? absl::StatusCode::kUnavailable : absl::StatusCode::kAborted,
-        term.message());
+    return TermFence::ForPeer(term);
   }
   if ((!peer.guest && forgotten_.contains(peer.end)) || forgotten_streams_.contains(peer.stream)) {
     return absl::PermissionDeniedError(absl::StrCat(peer.guest ? "this guest" : peer.end.ToString(),

@@ -131,7 +131,7 @@ std::shared_ptr<GrpcLinks::Link> GrpcLinks::FindOrMake(ProcessId self, bool gues
 
 void GrpcLinks::SetTerm(const GcsTerm& term) {
   const Lock lock(mutex_);
-  gcs_term_ = term;
+  fence_.SetTerm(term);
 }
 
 void GrpcLinks::AddSelf(ProcessId end) {
@@ -350,7 +350,7 @@ Nanos GrpcLinks::last_frame(ProcessId peer) const {
 
 GcsTerm GrpcLinks::followed_term() const {
   Lock lock(mutex_);
-  return gcs_term_;
+  return fence_.term();
 }
 
 void GrpcLinks::Pump(const std::shared_ptr<Connection>& connection, Actions* actions) {

@@ -30,6 +30,7 @@
 #include "rpc/link_handshake.h"
 #include "rpc/link_state.h"
 #include "rpc/links.h"
+#include "rpc/term_fence.h"
 
 namespace sheaf {
 
@@ -119,7 +120,6 @@ class GrpcLinks final : public Links {
   void Establish(const std::shared_ptr<Link>& link, const std::shared_ptr<Connection>& connection,
                  const Introduction& peer, Actions* actions);
   Introduction Introduce(const Link& link) const;
-  // kAborted: the term of the GCS here is over. kUnavailable: the peer is a GCS whose term is.
   absl::Status CompareTerms(const Introduction& peer);
   // The connection is over, because of `reason`: takes it from its link and closes it.
   void Drop(std::shared_ptr<Connection> connection, const absl::Status& reason, Actions* actions);
@@ -161,7 +161,7 @@ class GrpcLinks final : public Links {
   std::shared_ptr<Link> last_sent_;
   std::pair<ProcessId, ProcessId> last_sent_ends_;
   std::vector<ProcessId> ends_;
-  GcsTerm gcs_term_;
+  TermFence fence_;
   std::map<ProcessId, std::string> addresses_;
   std::set<ProcessId> forgotten_;
   absl::flat_hash_set<uint64_t> forgotten_streams_;

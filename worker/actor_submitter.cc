@@ -156,9 +156,10 @@ void ActorSubmitter::OnReply(const TaskTable::Reply& reply, ProcessId from) {
   ++client.replies;
   client.in_flight.Remove(&task);
   if (tasks_.Finish(reply, from) == TaskTable::Outcome::kRetry) {
-    task.state = TaskState::kQueued;
+    // What it failed for may be an argument that is lost: it waits until that is made again, before
+    // all that was called later, or ends in its error.
     client.queue.PushFront(&task);
-    Pump(client);
+    tasks_.Start(task, *this);
   }
 }
 

@@ -103,6 +103,33 @@ SCENARIO("what had not started goes to the next incarnation before what was call
   CHECK(f.TakePush().task_sequence_bits == TaskOf(last.id()).sequence_bits);
 }
 
+SCENARIO("a call of an actor that is tried again looks at its arguments again") {
+  ActorFixture f;
+  const ObjectHandle actor = f.Create(f.Creation());
+  f.GrantActor();
+  f.Reply(f.TakePush(), "");
+  ObjectEntry* argument =
+      f.owner.references.NewOwned(ObjectId::Make(kSelf, f.owner.references.NextSequence(), 1));
+  const ObjectHandle handle(argument);
+  f.owner.references.SetStored(*argument, {2, 3, 1, 0}, 100);
+  auto references = std::make_unique<TaskReferences>();
+  references->arguments.push_back({argument, 0, false});
+  f.owner.references.AddUse(*argument);
+  const_cast<TemplateRecord&>(f.Method()).spec.set_max_retries(-1);
+  TaskRecord* task = f.owner.tasks.Add(
+      f.templates.back(), InlineBytes(AsBytes(ArgumentHead{ArgumentKind::kStore, 0})),
+      std::move(references), {});
+  const ObjectHandle result(task->first_return);
+  f.owner.actors.Submit(f.owner.actors.ClientOf(*actor.entry()), *actor.entry(), *task);
+  const PushTaskHead push = f.TakePush();
+  f.owner.OnNodeGone(2);
+  REQUIRE(argument->state == ObjectState::kError);
+  f.Reply(push, "the argument could not be fetched", ReplyStatus::kFailedRetriable);
+  REQUIRE(result.entry()->state == ObjectState::kError);
+  CHECK(result.entry()->extra->error.kind == ErrorKind::kObjectLost);
+  CHECK(f.transport.Count(FrameKind::kPushTask) == 0);
+}
+
 SCENARIO("with its last handle an actor ends, and nothing of it is kept") {
   ActorFixture f;
   const size_t before = f.owner.references.size();

@@ -27,6 +27,9 @@ constexpr uint64_t kEventsPerNode = 100'000;
 
 constexpr uint64_t kSeedOfStores = 0x5370696c6c;
 constexpr uint64_t kSmallStoresOneIn = 4;
+constexpr uint64_t kSeedOfHeads = 0x4865616473;
+constexpr uint64_t kSecondHeadsOneIn = 4;
+constexpr Nanos kShortestSpanOfHeads = 5 * kSecond, kLongestSpanOfHeads = 15 * kSecond;
 constexpr uint64_t kSmallStore = 1 << 20;
 
 int TaskDrivers(const RunOptions& options) {
@@ -39,6 +42,11 @@ bool HasSmallStores(const RunOptions& options) {
   if (options.plant == Plant::kTornSpill) return true;
   return options.tasks == 0 && options.methods == nullptr && options.plant == Plant::kNone &&
          SeededRandom(options.seed ^ kSeedOfStores).OneIn(kSmallStoresOneIn);
+}
+
+bool HasSecondHeads(const RunOptions& options) {
+  return options.tasks == 0 && options.methods == nullptr && options.plant == Plant::kNone &&
+         SeededRandom(options.seed ^ kSeedOfHeads).OneIn(kSecondHeadsOneIn);
 }
 
 Mix MixOf(const RunOptions& options, Random& random) {
@@ -164,13 +172,16 @@ void Cluster::RunRandomWork(RunResult* result) {
     world_.faults = FaultPlan::Draw(world_.random);
     world_.faults.DrawOfGcs(world_.random);
     if (world_.small_stores) world_.faults.DrawOfDisks(world_.random);
-    if (options_.nodes > 1) {
+    const bool heads = HasSecondHeads(options_);
+    if (options_.nodes > 1 || heads) {
       Nanos span = world_.random.OneIn(3) ? world_.Between(kShortestSpan, kSecond)
                                           : world_.Between(kSecond, kLongestSpan);
       if (TakesLong(options_.plant)) span = kLongestSpan;
+      if (heads) span = std::max(span, world_.Between(kShortestSpanOfHeads, kLongestSpanOfHeads));
       world_.pace = {world_.now(), span, world_.queue.events(), options_.events};
       longest = 2 * span;
-      world_.faults.DrawOfNodes(world_.random, span);
+      if (options_.nodes > 1) world_.faults.DrawOfNodes(world_.random, span);
+      if (heads) world_.faults.DrawOfHeads(world_.random, span);
       world_.faults.AddThoseOf(options_.plant, span);
     }
   }

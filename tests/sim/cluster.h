@@ -73,6 +73,7 @@ class Cluster {
   void KillWorker();
   void KillDriver();
   void PauseSomething();
+  void MoveHead();
   void CrashNode();
   void ReplaceNode(Node& node);
   void AddNode();

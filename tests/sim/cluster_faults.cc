@@ -34,6 +34,7 @@ void Cluster::ScheduleFaults() {
     world_.Count(Fault::kGcsDiskFull);
     gcs_.FillDisk(world_.Between(100 * kMillisecond, kLongestFull));
   });
+  Every(&FaultPlan::second_head_every, [this] { MoveHead(); });
   Every(&FaultPlan::spill_full_every, [this] { FillDisk(); });
   Every(&FaultPlan::node_crash_every, [this] { CrashNode(); });
   Every(&FaultPlan::apart_every, [this] { PartTwoNodes(); });
@@ -45,6 +46,14 @@ void Cluster::ScheduleFaults() {
 }
 
 Node& Cluster::AnyNode() { return *nodes_[world_.random.Below(nodes_.size())]; }
+
+// Half of the heads have a node of the cluster beside them, which is lost with them.
+void Cluster::MoveHead() {
+  Replenish();
+  Node& node = AnyNode();
+  const bool beside = nodes_.size() > 1 && node.up() && !node.crashed() && world_.random.OneIn(2);
+  gcs_.Move(beside ? &node : nullptr);
+}
 
 void Cluster::CrashNode() {
   Node& node = AnyNode();

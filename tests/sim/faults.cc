@@ -53,6 +53,10 @@ std::string_view PlantName(Plant plant) {
       return "kept_bundle";
     case Plant::kEarlyRecovery:
       return "early_recovery";
+    case Plant::kOldHeadObeyed:
+      return "old_head_obeyed";
+    case Plant::kHastyHead:
+      return "hasty_head";
     case Plant::kTornSpill:
       return "torn_spill";
     case Plant::kStaleHolder:
@@ -99,6 +103,10 @@ void FaultPlan::AddThoseOf(Plant plant, Nanos span) {
       gcs_crash_every = span / 3;
       gcs_away_one_in = 0;
       break;
+    case Plant::kOldHeadObeyed:
+    case Plant::kHastyHead:
+      second_head_every = span / 10;
+      break;
     case Plant::kEarlyRecovery:
       gcs_crash_every = span / 10;
       gcs_away_one_in = 0;
@@ -141,6 +149,8 @@ std::string_view FaultName(Fault fault) {
       return "objects spilled";
     case Fault::kRestored:
       return "restored";
+    case Fault::kSecondHead:
+      return "second heads";
     case Fault::kGcsLostWrites:
       return "writes lost";
     case Fault::kGcsFrameDropped:

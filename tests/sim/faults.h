@@ -39,6 +39,8 @@ enum class Plant : uint8_t {
   kLostDeath,      // The disk of the GCS acknowledges that a node is dead, and does not keep it.
   kKeptBundle,     // The word that a bundle goes back is lost.
   kEarlyRecovery,  // A GCS that starts again takes all nodes for having reported.
+  kOldHeadObeyed,  // Nodes do not compare the terms of heads.
+  kHastyHead,      // A head that was stopped says at once what it has to say.
   kTornSpill,      // Half of what was spilled is not on disk, and nobody checks that.
   kStaleHolder,    // The GCS names a holder of a name that is over.
   kBothEnd,  // A node that does not hear another ends, and does not ask the GCS which of the two.
@@ -64,6 +66,7 @@ enum class Fault : uint8_t {
   kSpillRead,      // or what was spilled is lost.
   kSpilled,        // No faults: objects that went to disk,
   kRestored,       // and came back.
+  kSecondHead,     // The head is stopped, another takes over with its disk, and it wakes beside it.
   kGcsLostWrites,  // What the crash took with it.
   kGcsFrameDropped,
   kGcsFrameDuplicated,
@@ -92,6 +95,7 @@ struct FaultPlan {
   Nanos gcs_crash_every = 0;
   uint64_t gcs_away_one_in = 0;  // Of its crashes.
   Nanos gcs_disk_full_every = 0;
+  Nanos second_head_every = 0;
   uint64_t start_failure_one_in = 0;
   // Of nodes with small stores.
   Nanos spill_full_every = 0;
@@ -125,6 +129,10 @@ struct FaultPlan {
   void DrawOfDisks(Random& random);
   // What befalls the GCS for long.
   void DrawOfGcs(Random& random);
+  // Heads that are replaced while they are stopped, in a run with faults for `span`.
+  void DrawOfHeads(Random& random, Nanos span) {
+    second_head_every = span / static_cast<Nanos>(2 + random.Below(3));
+  }
   // The faults under which a planted bug does harm, for a run that has them for `span`.
   void AddThoseOf(Plant plant, Nanos span);
   // Whatever makes somebody speak to the GCS.

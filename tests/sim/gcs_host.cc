@@ -5,21 +5,13 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
-#include "base/check.h"
 #include "tests/sim/node.h"
 
 namespace sheaf::sim {
 namespace {
 
-constexpr Nanos kTickPeriod = 100 * kMillisecond;
 constexpr Nanos kSilence = 5 * kSecond;  // After so long a link is down (rpc/links.h).
 constexpr Nanos kPlantedLease = 4 * kSecond;
-
-bool IsDeath(const Write& write) {
-  proto::NodeInfo info;
-  return write.table == Table::kNodes && write.value && info.ParseFromString(*write.value) &&
-         info.state() == proto::NodeInfo::DEAD;
-}
 
 // The word to a node that it was declared dead becomes a lease.
 void Unfence(World& world, FrameKind kind, std::string* body) {
@@ -34,165 +26,48 @@ void Unfence(World& world, FrameKind kind, std::string* body) {
 
 }  // namespace
 
-// Batches get to disk in order, each after a while; a crash takes those that are under way, from
-// some batch on.
-class GcsHost::Disk final : public Storage {
- public:
-  Disk(World& world, MemoryStorage::Disk& rows, const Nanos& full_until)
-      : world_(world), rows_(rows), full_until_(full_until) {}
-  ~Disk() override { *alive_ = false; }
-
-  void Commit(WriteBatch batch, Done done) override {
-    CommitOne(std::move(batch), std::move(done), /*vital=*/false);
-  }
-  // What the disk has in reserve is never used up.
-  void CommitVital(WriteBatch batch, Done done) override {
-    CommitOne(std::move(batch), std::move(done), /*vital=*/true);
-  }
-  void CommitOne(WriteBatch batch, Done done, bool vital) {
-    if (on_commit) world_.queue.After(kMicrosecond, std::exchange(on_commit, nullptr));
-    pending_.push_back({std::move(batch), std::move(done), false, vital});
-    if (world_.Planted(Plant::kEarlyAck, 4)) {
-      // Acknowledged from memory; kept much later, if at all.
-      pending_.back().acknowledged = true;
-      world_.queue.After(kMicrosecond, [alive = alive_, done = std::move(pending_.back().done)] {
-        if (*alive) done(absl::OkStatus());
-      });
-      last_ = std::max(last_, world_.now()) + kSecond;
-    }
-    const Nanos took = world_.random.OneIn(20) ? world_.Between(kMillisecond, 50 * kMillisecond)
-                                               : world_.Between(20 * kMicrosecond, kMillisecond);
-    last_ = std::max(last_, world_.now() + took);
-    world_.queue.At(last_, [this, alive = alive_] {
-      if (*alive) FinishOne();
-    });
-  }
-  absl::Status LoadAll(const Visitor& visit) override {
-    for (const auto& [key, value] : rows_) visit(key.first, key.second, value);
-    return absl::OkStatus();
-  }
-  bool read_only() const override { return world_.now() < full_until_; }
-  std::function<void()> on_commit;   // Runs once, in the middle of the next.
-  std::function<void()> on_durable;  // Runs once, behind the next.
-  // The machine keeps what it had written when the process died.
-  void Crash() {
-    uint64_t kept = pending_.empty() ? 0 : world_.random.Below(pending_.size() + 1);
-    if (world_.plant == Plant::kEarlyAck) kept = 0;
-    for (size_t i = 0; i < pending_.size(); ++i) {
-      if (i < kept && (pending_[i].vital || !read_only())) {
-        Write(pending_[i].batch);
-      } else {
-        world_.Count(Fault::kGcsLostWrites);
-      }
-    }
-    pending_.clear();
-  }
-
- private:
-  struct Pending {
-    WriteBatch batch;
-    Done done;
-    bool acknowledged;
-    bool vital;
-  };
-  void Write(WriteBatch& batch) {
-    for (sheaf::Write& write : batch) {
-      if (world_.plant == Plant::kLostDeath && IsDeath(write)) {
-        ++world_.planted;
-        continue;
-      }
-      auto key = std::make_pair(write.table, std::move(write.key));
-      if (write.value) {
-        rows_[std::move(key)] = *std::move(write.value);
-      } else {
-        rows_.erase(key);
-      }
-    }
-  }
-  void FinishOne() {
-    Pending first = std::move(pending_.front());
-    pending_.pop_front();
-    if (read_only() && !first.vital && !first.acknowledged)
-      return first.done(absl::ResourceExhaustedError("the disk of the GCS is full"));
-    Write(first.batch);
-    if (!first.acknowledged) first.done(absl::OkStatus());
-    if (on_durable) std::exchange(on_durable, nullptr)();
-  }
-
-  World& world_;
-  MemoryStorage::Disk& rows_;
-  const Nanos& full_until_;
-  std::deque<Pending> pending_;
-  Nanos last_ = 0;
-  const std::shared_ptr<bool> alive_ = std::make_shared<bool>(true);
-};
-
-GcsHost::GcsHost(World& world) : world_(world), random_(world.random.Next()) {}
+GcsHost::GcsHost(World& world) : world_(world), current_(MakeHead({})) {}
 GcsHost::~GcsHost() = default;
 
-void GcsHost::Start() {
-  ++life_;
-  disk_ = std::make_unique<Disk>(world_, rows_, full_until_);
-  disk_->on_durable = [this] { TellLinks(true); };
-  GcsOptions options;
-  options.version = "simulated";
-  service_ = std::make_unique<GcsService>(options, world_.queue.clock(), *disk_, *this, random_);
-  world_.trace.Note(world_.now(), kGcs, "starts");
-  const absl::Status started = service_->Start();
-  if (!started.ok())
-    world_.oracle.Fail("O3", "the GCS does not start again: " + std::string(started.message()));
-  if (life_ > 1 && world_.plant == Plant::kEarlyRecovery) {
-    proto::GcsRequest nothing;
-    nothing.mutable_node_report();
-    for (const Node* node : nodes_) {
-      if (!node->up() || node->crashed()) continue;
-      ++world_.planted;
-      nothing.set_client(RayletOf(node->number()).packed());
-      service_->OnFrame(RayletOf(node->number()),
-                        {FrameKind::kGcsRequest, nothing.SerializeAsString()});
-    }
-  }
-  ScheduleTick();
-}
-
-void GcsHost::Crash() {
-  if (service_ == nullptr) return;
-  if (world_.random.OneIn(2)) return CrashNow();
-  disk_->on_commit = [this, life = life_] {
-    if (life == life_ && world_.faults.gcs_crash_every != 0) CrashNow();
+GcsHead* GcsHost::MakeHead(MemoryStorage::Disk rows) {
+  HeadEvents events;
+  const size_t at = heads_.size();
+  const auto self = [this, at]() -> GcsHead& { return *heads_[at]; };
+  events.out = [this, self](ProcessId to, FrameKind kind, std::string body) {
+    OnOut(self(), to, kind, std::move(body));
   };
-}
-
-void GcsHost::CrashNow() {
-  world_.Count(Fault::kGcsCrash);
-  world_.trace.Note(world_.now(), kGcs, "crashes");
-  ++life_;
-  service_.reset();
-  disk_->Crash();
-  disk_.reset();
-  Nanos away = world_.Between(10 * kMillisecond, 800 * kMillisecond);
-  const uint64_t one_in = world_.faults.gcs_away_one_in;
-  if (one_in != 0 && world_.random.OneIn(one_in)) {
-    world_.Count(Fault::kGcsAway);
-    away = world_.Between(20 * kSecond, 150 * kSecond);
-    world_.queue.After(kSilence, [this, life = life_] {
-      if (life == life_) TellLinks(false);
+  events.on_start = [this, self] {
+    if (self().life() > 1 && world_.plant == Plant::kEarlyRecovery) TakeAllForReported(self());
+  };
+  events.on_serving = [this, self] { TellLinks(self(), true); };
+  events.on_away = [this, self] {
+    world_.queue.After(kSilence, [this, self, life = self().life()] {
+      if (life == self().life()) TellLinks(self(), false);
     });
+  };
+  heads_.push_back(
+      std::make_unique<GcsHead>(world_, at + 1, std::move(rows), std::move(events)));
+  return heads_.back().get();
+}
+
+void GcsHost::TakeAllForReported(GcsHead& head) {
+  proto::GcsRequest nothing;
+  nothing.mutable_node_report();
+  for (const Node* node : nodes_) {
+    if (!node->up() || node->crashed()) continue;
+    ++world_.planted;
+    nothing.set_client(RayletOf(node->number()).packed());
+    head.OnFrame(RayletOf(node->number()), FrameKind::kGcsRequest, nothing.SerializeAsString());
   }
-  back_at_ = world_.now() + away;
-  world_.queue.At(back_at_, [this] { Start(); });
 }
 
-void GcsHost::TellLinks(bool up) {
-  for (Node* node : nodes_) node->OnGcsLink(up, up ? service_->term() : 0);
-}
+// While two heads are there a GCS comes back soon: nobody else may say that its term is the later.
+void GcsHost::Crash() { current_->Crash(/*may_be_away=*/old_ == nullptr); }
 
-void GcsHost::ScheduleTick() {
-  world_.queue.After(kTickPeriod, [this, life = life_] {
-    if (life != life_) return;
-    service_->Tick();
-    ScheduleTick();
-  });
+void GcsHost::TellLinks(GcsHead& head, bool up) {
+  for (Node* node : nodes_) {
+    if (connections_[node].head == &head) node->OnGcsLink(up, up ? head.service().term() : 0);
+  }
 }
 
 void GcsHost::Carry(Fate fate, Nanos* last_at, std::function<void()> deliver) {
@@ -254,6 +129,8 @@ bool GcsHost::Hears(const Node* node) const {
   return away == away_until_.end() || away->second <= world_.now();
 }
 
+// --- Frames. ---
+
 void GcsHost::SendToGcs(ProcessId from, FrameKind kind, std::string body) {
   Node* node = Find(from);
   if (!Hears(node)) return;
@@ -261,35 +138,87 @@ void GcsHost::SendToGcs(ProcessId from, FrameKind kind, std::string body) {
   if (!node->hears_gcs())
     world_.oracle.Fail(
         "O7", absl::StrCat("node ", from.node, " speaks to a GCS that it knows to be away"));
-  const Fate fate = world_.methods == nullptr || kind != FrameKind::kGcsRequest
-                        ? Fate::kWhole
-                        : world_.methods->OfFrameToGcs(body);
-  Carry(fate, &last_from_[from], [this, life = life_, from, kind, body = std::move(body)] {
-    // What is on its way when the GCS dies is lost with its connection.
-    if (life != life_ || service_ == nullptr) return;
-    world_.trace.Frame(world_.now(), from, kGcs, kind, body);
-    service_->OnFrame(from, {kind, body});
-  });
+  Connection& connection = connections_[node];
+  if (connection.number == 0 && !current_->asleep() &&
+      ShakeHands(*current_, connection, /*node_dials=*/true)) {
+    Establish(*current_, *node, connection);
+  }
+  ToHead(connection, {from, kind, std::move(body), false});
 }
 
-Channel& GcsHost::To(ProcessId peer) {
-  return channels_.try_emplace(peer, *this, peer).first->second;
+void GcsHost::ToHead(Connection& connection, Message message) {
+  GcsHead* const head = connection.head;
+  if (head == nullptr || IsCut(*head, connection))
+    return connection.unread.push_back(std::move(message));
+  const Fate fate = world_.methods == nullptr || message.kind != FrameKind::kGcsRequest
+                        ? Fate::kWhole
+                        : world_.methods->OfFrameToGcs(message.body);
+  Nanos* const last_at = &last_from_[message.peer];
+  Carry(fate, last_at,
+        [this, head, life = head->life(), &connection, message = std::move(message)] {
+          Arrive(*head, life, connection, message);
+        });
 }
 
-void GcsHost::NodeChannel::Send(Lane, FrameKind kind, std::string_view head,
-                                std::string_view tail) {
-  std::string body(head);
-  body.append(tail);
-  host_.Judge(kind, body);
-  if (host_.world_.plant == Plant::kUnfenced) Unfence(host_.world_, kind, &body);
-  if (host_.world_.plant == Plant::kStaleHolder) host_.NameFirstHolder(kind, &body);
-  const Fate fate = host_.world_.methods == nullptr
+void GcsHost::Arrive(GcsHead& head, uint64_t life, Connection& connection,
+                     const Message& message) {
+  if (head.asleep()) {  // It lies in the buffers of its machine.
+    if (connection.head == &head && !connection.is_local) connection.unread.push_back(message);
+    return head.At(head.asleep_until(), [this, &head, life, &connection, message] {
+      Arrive(head, life, connection, message);
+    });
+  }
+  // What is on its way when the GCS dies is lost with its connection.
+  if (life != head.life()) return;
+  world_.trace.Frame(world_.now(), message.peer, kGcs, message.kind, message.body);
+  head.OnFrame(message.peer, message.kind, message.body);
+}
+
+void GcsHost::OnOut(GcsHead& head, ProcessId to, FrameKind kind, std::string body) {
+  Judge(kind, body);
+  if (world_.plant == Plant::kUnfenced) Unfence(world_, kind, &body);
+  if (world_.plant == Plant::kStaleHolder) NameFirstHolder(kind, &body);
+  const bool late = head.woke() && &head != current_;
+  if (Node* node = Find(to)) Transmit(head, *node, {to, kind, std::move(body), late});
+}
+
+void GcsHost::Transmit(GcsHead& head, Node& node, Message message) {
+  Connection& connection = connections_[&node];
+  if (connection.head != &head || IsCut(head, connection)) {
+    unsent_[{&head, &node}].push_back(std::move(message));
+    return Meet(head, node, /*node_dials=*/false, world_.Between(kMillisecond, kDialPeriod));
+  }
+  const Fate fate = world_.methods == nullptr
                         ? Fate::kWhole
-                        : host_.world_.methods->OfFrameFromGcs(kind, body);
-  host_.Carry(fate, &host_.last_to_[peer_],
-              [host = &host_, peer = peer_, kind, body = std::move(body)] {
-                host->DeliverToNode(peer, kind, body);
-              });
+                        : world_.methods->OfFrameFromGcs(message.kind, message.body);
+  Nanos* const last_at = &last_to_[message.peer];
+  Carry(fate, last_at,
+        [this, &head, &node, number = connection.number, message = std::move(message)] {
+          DeliverToNode(head, node, number, message);
+        });
+}
+
+void GcsHost::DeliverToNode(GcsHead& head, Node& node, uint64_t number,
+                            const Message& message) {
+  if (!Hears(&node)) return;
+  Connection& connection = connections_[&node];
+  if (connection.number != number) {  // It was not acknowledged: if they meet again it comes again.
+    unsent_[{&head, &node}].push_back(message);
+    return;
+  }
+  const auto says = [&] {
+    return absl::StrCat("node ", node.number(), " takes ", FrameName(message.kind),
+                        FrameWords(message.kind, message.body), " of head ", head.number());
+  };
+  if (connection.heard > head.number()) {
+    world_.oracle.Fail("O8", absl::StrCat(says(), ", though it has heard head ",
+                                          connection.heard, ", of a later term"));
+  } else if (message.late) {
+    world_.oracle.Fail("O8", absl::StrCat(says(), ", which said it when another one led"));
+  }
+  connection.heard = std::max(connection.heard, head.number());
+  world_.trace.Frame(world_.now(), kGcs, message.peer, message.kind, message.body);
+  node.OnGcsFrame(message.peer, message.kind, message.body);
 }
 
 void GcsHost::Judge(FrameKind kind, const std::string& body) {
@@ -333,13 +262,6 @@ void GcsHost::SaysOf(const proto::NodeInfo& node) {
     world_.oracle.Fail("O3", absl::StrCat("the GCS has said that node ", node.node(),
                                           " is dead, and says that it lives"));
   }
-}
-
-void GcsHost::DeliverToNode(ProcessId to, FrameKind kind, const std::string& body) {
-  Node* node = Find(to);
-  if (!Hears(node)) return;
-  world_.trace.Frame(world_.now(), kGcs, to, kind, body);
-  node->OnGcsFrame(to, kind, body);
 }
 
 }  // namespace sheaf::sim

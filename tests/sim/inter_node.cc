@@ -68,7 +68,9 @@ void InterNode::Crashed(NodeNumber node) {
     if (key.first == node || key.second == node) wire->Close();
   }
   for (auto& [key, stream] : streams_) {
-    if (key.first != node || stream.sent.empty()) continue;
+    if (key.first != node) continue;
+    stream.waiting.clear();
+    if (stream.sent.empty()) continue;
     const size_t kept = world_.random.Below(stream.sent.size() + 1);
     stream.sent.erase(stream.sent.begin() + static_cast<ptrdiff_t>(kept), stream.sent.end());
   }
@@ -99,11 +101,85 @@ void InterNode::Send(ProcessId from, ProcessId to, Lane lane, FrameKind kind, st
     if (found != nodes_.end() && found->second->crashed()) return;
     return WireOf(key).Send(from.node < to.node ? 0 : 1, {from, to, lane, kind, body});
   }
+  Settle(key);
   Stream& stream = streams_[key];
-  const Nanos delay = Delay(from.node, to.node);
-  stream.last_at = std::max(stream.last_at, world_.now() + delay);
-  stream.sent.push_back({from, to, lane, kind, std::move(body), stream.last_at});
+  CheckBackPressure(stream, from, to, kind, body);
+  const size_t size = body.size();
+  Sent frame{from, to, lane, kind, std::move(body), 0};
+  if (stream.waiting.empty() &&
+      (stream.unacknowledged == 0 || stream.unacknowledged + size <= world_.link_bytes))
+    return Depart(key, stream, std::move(frame));
+  stream.waiting_bytes += size;
+  stream.waiting.push_back(std::move(frame));
+  Settle(key);
+}
+
+void InterNode::Depart(Key key, Stream& stream, Sent frame) {
+  stream.unacknowledged += frame.body.size();
+  stream.last_at = std::max(stream.last_at, world_.now() + Delay(key.first, key.second));
+  frame.at = stream.last_at;
+  stream.sent.push_back(std::move(frame));
   Schedule(key);
+}
+
+void InterNode::Settle(Key key) {
+  Stream& stream = streams_[key];
+  std::deque<std::pair<Nanos, size_t>>& acknowledged = stream.acknowledged;
+  for (; !acknowledged.empty() && acknowledged.front().first <= world_.now();
+       acknowledged.pop_front())
+    stream.unacknowledged -= acknowledged.front().second;
+  while (!stream.waiting.empty()) {
+    const size_t size = stream.waiting.front().body.size();
+    if (stream.unacknowledged != 0 && stream.unacknowledged + size > world_.link_bytes) break;
+    Sent frame = std::move(stream.waiting.front());
+    stream.waiting.pop_front();
+    stream.waiting_bytes -= size;
+    Depart(key, stream, std::move(frame));
+  }
+  if (stream.waiting.empty() || acknowledged.empty() || stream.will_settle) return;
+  stream.will_settle = true;
+  world_.queue.At(acknowledged.front().first, [this, key] {
+    streams_[key].will_settle = false;
+    Settle(key);
+  });
+}
+
+size_t InterNode::QueuedBytes(NodeNumber from, NodeNumber to) {
+  const Key key{from, to};
+  if (forgotten_.contains(key)) return 0;
+  if (world_.methods != nullptr) return WireOf(key).queued_bytes(from < to ? 0 : 1);
+  Settle(key);
+  return streams_[key].unacknowledged + streams_[key].waiting_bytes;
+}
+
+// What a link holds of calls and items from one process to another, sent while there was room
+// (worker/back_pressure.h).
+void InterNode::CheckBackPressure(const Stream& stream, ProcessId from, ProcessId to,
+                                  FrameKind kind, std::string_view body) {
+  if (world_.oracle.IsDead(to)) return;  // It is not there to take them.
+  if (kind == FrameKind::kPushTask) {
+    const auto* push = FrameHead<PushTaskHead>(body);
+    const CallRecord* call =
+        push == nullptr ? nullptr
+                        : world_.oracle.Find(TaskId{from.packed(), push->task_sequence_bits});
+    // Of tasks a worker gets few, and an actor's constructor goes first.
+    if (call == nullptr || call->actor.is_nil() || call->arguments.op == Op::kConstruct ||
+        call->arguments.op == Op::kConstructFails)
+      return;
+  } else if (kind != FrameKind::kStreamItem) {
+    return;
+  }
+  size_t bytes = 0;
+  for (const std::deque<Sent>* frames : {&stream.sent, &stream.waiting}) {
+    for (const Sent& other : *frames) {
+      if (other.kind == kind && other.from == from && other.to == to) bytes += other.body.size();
+    }
+  }
+  if (bytes >= world_.limits.max_untaken) {
+    world_.oracle.Fail("O9", absl::StrCat(from.ToString(), " sends ", FrameName(kind), " to ",
+                                          to.ToString(), ", which has not taken ", bytes,
+                                          " bytes of them, of ", world_.limits.max_untaken));
+  }
 }
 
 NodeWire& InterNode::WireOf(Key key) {
@@ -119,6 +195,7 @@ NodeWire& InterNode::WireOf(Key key) {
 
 void InterNode::Arrive(const LinkFrame& frame) {
   const Key key{frame.from.node, frame.to.node};
+  streams_[key].unacknowledged += frame.body.size();
   streams_[key].sent.push_back(
       {frame.from, frame.to, frame.lane, frame.kind, std::string(frame.body), world_.now()});
   Schedule(key);
@@ -184,7 +261,7 @@ void InterNode::Deliver(Key key) {
   Stream& stream = streams_[key];
   const auto found = nodes_.find(key.second);
   if (IsForgotten(key.second, key.first) || (found != nodes_.end() && found->second->crashed())) {
-    stream.sent.clear();
+    stream = Stream();
     return;
   }
   if (stream.sent.empty()) return;  // Lost in a crash.
@@ -206,6 +283,11 @@ void InterNode::Deliver(Key key) {
   }
   const Sent frame = std::move(stream.sent.front());
   stream.sent.pop_front();
+  const Nanos known_at = world_.now() + Delay(key.second, key.first);
+  stream.acknowledged.emplace_back(
+      stream.acknowledged.empty() ? known_at : std::max(known_at, stream.acknowledged.back().first),
+      frame.body.size());
+  Settle(key);
   Schedule(key);
   world_.trace.Frame(world_.now(), frame.from, frame.to, frame.kind, frame.body);
   node.raylet().OnRemoteFrame(frame.from, frame.to, frame.lane, {frame.kind, frame.body});

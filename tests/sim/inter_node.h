@@ -33,6 +33,8 @@ class InterNode {
   void Separate(NodeNumber a, NodeNumber b, Nanos until);
   // Nor ever again. Both tell the GCS, as cli/node_connections.h does, until one of them is dead.
   void LoseLink(NodeNumber a, NodeNumber b);
+  // Of `from`, accepted for `to` and not known to have arrived.
+  size_t QueuedBytes(NodeNumber from, NodeNumber to);
   size_t lost_links() const { return lost_links_.size(); }
   // What goes to and from `node` takes so much longer until then.
   void Slow(NodeNumber node, Nanos longer, Nanos until) { slow_[node] = {longer, until}; }
@@ -52,12 +54,21 @@ class InterNode {
     std::deque<Sent> sent;
     bool scheduled = false;
     Nanos last_at = 0;
+    std::deque<Sent> waiting;  // For room.
+    size_t waiting_bytes = 0, unacknowledged = 0;
+    std::deque<std::pair<Nanos, size_t>> acknowledged;  // When that will be known, of how much.
+    bool will_settle = false;
   };
   using Key = std::pair<NodeNumber, NodeNumber>;
   // In runs of every method frames travel by links that break.
   NodeWire& WireOf(Key key);
   void Arrive(const LinkFrame& frame);
   void Schedule(Key key);
+  void Depart(Key key, Stream& stream, Sent frame);
+  // What is known to have arrived makes room.
+  void Settle(Key key);
+  void CheckBackPressure(const Stream& stream, ProcessId from, ProcessId to, FrameKind kind,
+                         std::string_view body);
   void Deliver(Key key);
   Nanos Delay(NodeNumber from, NodeNumber to);
   bool IsForgotten(NodeNumber node, NodeNumber dead);
@@ -86,7 +97,7 @@ class SimLinks final : public NodeLinks {
             std::string_view tail) override {
     between_.Send(from, to, lane, kind, std::string(head) + std::string(tail));
   }
-  size_t queued_bytes(NodeNumber) const override { return 0; }
+  size_t queued_bytes(NodeNumber node) const override { return between_.QueuedBytes(node_, node); }
   void SetAddress(NodeNumber, const std::string&) override {}
   void Forget(NodeNumber node) override { between_.Forget(node_, node); }
 

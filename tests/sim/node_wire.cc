@@ -14,9 +14,13 @@ namespace {
 
 constexpr Nanos kAcknowledgeDelay = 20 * kMillisecond;
 
-LinkState::Options WithStream(uint64_t stream) {
+// Messages are acknowledged some time after they came, so there is room for several.
+constexpr uint64_t kRoomFor = 8;
+
+LinkState::Options OptionsOf(const World& world, uint64_t stream) {
   LinkState::Options options;
   options.stream = stream | 1;
+  options.max_unacknowledged_bytes = kRoomFor * world.link_bytes;
   options.acknowledge_delay = kAcknowledgeDelay;
   options.ping_period = kForever / 2;  // Nobody looks for silence here.
   return options;
@@ -32,7 +36,7 @@ std::shared_ptr<const std::vector<uint64_t>> Aligned(std::string_view bytes) {
 }  // namespace
 
 struct NodeWire::End {
-  explicit End(uint64_t stream) : state(WithStream(stream)) {}
+  End(const World& world, uint64_t stream) : state(OptionsOf(world, stream)) {}
   LinkState state;
   Nanos last_at = 0;            // When the last message that it wrote arrives.
   uint64_t sent = 0, came = 0;  // Frames: sent by it, and handed over at the other end.
@@ -44,12 +48,14 @@ NodeWire::NodeWire(World& world, std::function<Nanos()> delay,
     : world_(world),
       delay_(std::move(delay)),
       deliver_(std::move(deliver)),
-      ends_{std::make_unique<End>(world.random.Next()),
-            std::make_unique<End>(world.random.Next())} {
+      ends_{std::make_unique<End>(world, world.random.Next()),
+            std::make_unique<End>(world, world.random.Next())} {
   Break();
 }
 
 NodeWire::~NodeWire() = default;
+
+size_t NodeWire::queued_bytes(int end) const { return ends_[end]->state.queued_bytes(); }
 
 void NodeWire::Close() {
   closed_ = true;
@@ -151,6 +157,7 @@ bool NodeWire::Take(int end, const std::string& bytes) {
                                           received.status().message()));
     return false;
   }
+  if (reader.HasSomethingToSend()) Pump(1 - end);  // What was acknowledged has made room.
   if (received->sequence == 0) return !received->duplicate;
   PayloadBatch(received->hold, received->payload).ForEach([&](const LinkFrame& frame) {
     ++writer.came;

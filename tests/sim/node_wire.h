@@ -25,6 +25,8 @@ class NodeWire {
 
   // `end`: 0 or 1, who sends.
   void Send(int end, const LinkFrame& frame);
+  // Of `end`, accepted and not acknowledged.
+  size_t queued_bytes(int end) const;
   // One of the nodes is dead: nothing arrives any more.
   void Close();
   // At rest: what was sent has come.

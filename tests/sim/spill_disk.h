@@ -38,7 +38,10 @@ class LossObserver final : public StoreObserver {
   LossObserver(World& world, StoreObserver& next) : world_(world), next_(next) {}
   void OnObjectSealed(const StoreObjectInfo& object) override { next_.OnObjectSealed(object); }
   void OnObjectGone(const StoreObjectInfo& object, bool lost) override {
-    if (lost) world_.oracle.LostOnDisk(object.id);
+    if (lost) {
+      world_.trace.Note(world_.now(), object.id.maker(), "loses", object.id.ToHex());
+      world_.oracle.LostOnDisk(object.id);
+    }
     next_.OnObjectGone(object, lost);
   }
   void OnStoreViolation(ProcessId process, const std::string& what) override {

@@ -57,6 +57,8 @@ struct World {
   const Plant plant;
   const BackPressure limits = DrawLimits(seed);
   const size_t ring_bytes = 4 * limits.max_untaken;  // Of one lane; a longer frame needs all of it.
+  // Of one link between two nodes, in one direction: more waits until some is acknowledged.
+  const size_t link_bytes = (2 + SeededRandom(~seed + 1).Below(63)) * 1024;
   SeededRandom random;
   EventQueue queue;
   Trace trace;

@@ -26,8 +26,8 @@ static_assert(sizeof(Handle) == sizeof(ObjectHandle) && std::is_standard_layout_
 inline std::span<const ObjectHandle> CoreHandles(std::span<const Handle> handles) {
   return {reinterpret_cast<const ObjectHandle*>(handles.data()), handles.size()};
 }
-inline std::span<const ObjectHandle> CoreHandles(
-    const std::vector<ObjectEntry*>& entries) {  // Borrowed.
+// Borrowed.
+inline std::span<const ObjectHandle> CoreHandles(const std::vector<ObjectEntry*>& entries) {
   return {reinterpret_cast<const ObjectHandle*>(entries.data()), entries.size()};
 }
 inline const ObjectHandle& CoreHandle(const Handle& handle) {

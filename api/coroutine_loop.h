@@ -24,8 +24,8 @@ struct CoroutineRoot {
   Execution* execution = nullptr;     // Of a call; outlives the coroutine's frame, not this struct.
   TaskId task;
   bool cancelled = false;
-  uint64_t waits =
-      0;  // Counts them: a resumption names the wait that it ends, late ones are dropped.
+  // Counts them: a resumption names the wait that it ends, late ones are dropped.
+  uint64_t waits = 0;
   std::coroutine_handle<> waiting;
 };
 

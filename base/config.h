@@ -17,51 +17,61 @@
 namespace sheaf {
 
 struct Settings {
-  std::string
-      address;  // SHEAF_ADDRESS: the session directory of a node to join. Empty: start a node.
+  // SHEAF_ADDRESS: the session directory of a node to join. Empty: start a node.
+  std::string address;
   // SHEAF_DIR: holds sessions, with the state of heads, and the token. Else the first of these that
   // is on a local disk and may be written: $XDG_STATE_HOME/sheaf; ~/.local/state/sheaf, of root
   // /var/lib/sheaf; /var/tmp/sheaf-<uid>. Where none is, $XDG_RUNTIME_DIR/sheaf or
   // /tmp/sheaf-<uid>.
   std::string base_directory;
-  bool state_in_memory =
-      false;  // SHEAF_STATE_IN_MEMORY: a head may keep its state where a reboot empties it.
-  std::string executable;  // SHEAF_EXECUTABLE: the `sheaf` that Init starts. Empty: beside the
-                           // library, or in PATH.
-  double cpus = 0;         // SHEAF_CPUS: of the node; 0: what the kernel lets this process use.
-  double gpus = -1;        // SHEAF_GPUS: of the node; below 0: what is found.
-  std::string visible_gpus = "unset";  // CUDA_VISIBLE_DEVICES, as CUDA reads it; "unset": all.
-  int64_t memory_bytes =
-      0;  // SHEAF_MEMORY: for tasks that ask for memory; 0: 70 % of what is there.
-  int64_t store_bytes = 0;  // SHEAF_STORE_BYTES: of the arena; 0: 30 % of what is there.
+  // SHEAF_STATE_IN_MEMORY: a head may keep its state where a reboot empties it.
+  bool state_in_memory = false;
+  // SHEAF_EXECUTABLE: the `sheaf` that Init starts. Empty: beside the library, or in PATH.
+  std::string executable;
+  // SHEAF_CPUS: of the node; 0: what the kernel lets this process use.
+  double cpus = 0;
+  // SHEAF_GPUS: of the node; below 0: what is found.
+  double gpus = -1;
+  // CUDA_VISIBLE_DEVICES, as CUDA reads it; "unset": all.
+  std::string visible_gpus = "unset";
+  // SHEAF_MEMORY: for tasks that ask for memory; 0: 70 % of what is there.
+  int64_t memory_bytes = 0;
+  // SHEAF_STORE_BYTES: of the arena; 0: 30 % of what is there.
+  int64_t store_bytes = 0;
   // SHEAF_VALUE_BYTES: of the small values (up to 64 KiB each) that one process keeps in its own
   // memory: puts, results, arguments. Those beyond it go to the store. 0: all do, from 1 KiB on.
   int64_t value_bytes = 256 << 20;
-  double memory_limit =
-      0.95;  // SHEAF_MEMORY_LIMIT: the part of memory above which a worker is killed; 0: never.
-  int64_t worker_log_bytes =
-      16 << 20;  // SHEAF_WORKER_LOG_BYTES: of one worker's output file, then it is rotated.
+  // SHEAF_MEMORY_LIMIT: the part of memory above which a worker is killed; 0: never.
+  double memory_limit = 0.95;
+  // SHEAF_WORKER_LOG_BYTES: of one worker's output file, then it is rotated.
+  int64_t worker_log_bytes = 16 << 20;
   // SHEAF_SILENCE_LIMIT: seconds, from 20, that both another node and the head may be silent before
   // what waits for that node ends in an error (and stays pending). A head starts again in less.
   double silence_limit = 60;
-  int64_t log_hours =
-      24;  // SHEAF_LOG_HOURS: output files of ended workers are deleted after this time.
-  int64_t environment_bytes = int64_t{10}
-                              << 30;  // SHEAF_ENVIRONMENT_BYTES: unpacked directories and
-                                      // packages of runtime environments on the node.
-  bool log_to_driver = true;          // SHEAF_LOG_TO_DRIVER: workers' output appears at the driver.
-  bool worker_template =
-      true;  // SHEAF_WORKER_TEMPLATES: C++ workers fork from a first one; 0: each is exec'd.
-  std::string token;  // SHEAF_TOKEN: of the cluster, 64 hexadecimal digits. Empty: from the file.
-  std::string token_file;  // SHEAF_TOKEN_FILE. Empty: `token` in the base directory.
-  std::string
-      metrics_token_file;     // SHEAF_METRICS_TOKEN_FILE. Empty: metrics for this machine only.
-  std::string tls_directory;  // SHEAF_TLS_DIR: ca.pem, node.pem, node.key. Empty: no TLS.
-  std::string tls_peer_name;  // SHEAF_TLS_PEER_NAME: in each node's certificate. Empty: any.
-  LogLevel log_level = LogLevel::kInfo;  // SHEAF_LOG_LEVEL: debug, info, warning, error, off.
-  std::string failpoints;                // SHEAF_FAILPOINT: base/failpoint.h.
-  std::vector<std::string>
-      unknown;  // Variables that begin with SHEAF_ and mean nothing: misspelt ones.
+  // SHEAF_LOG_HOURS: output files of ended workers are deleted after this time.
+  int64_t log_hours = 24;
+  // SHEAF_ENVIRONMENT_BYTES: unpacked directories and packages of runtime environments on the node.
+  int64_t environment_bytes = int64_t{10} << 30;
+  // SHEAF_LOG_TO_DRIVER: workers' output appears at the driver.
+  bool log_to_driver = true;
+  // SHEAF_WORKER_TEMPLATES: C++ workers fork from a first one; 0: each is exec'd.
+  bool worker_template = true;
+  // SHEAF_TOKEN: of the cluster, 64 hexadecimal digits. Empty: from the file.
+  std::string token;
+  // SHEAF_TOKEN_FILE. Empty: `token` in the base directory.
+  std::string token_file;
+  // SHEAF_METRICS_TOKEN_FILE. Empty: metrics for this machine only.
+  std::string metrics_token_file;
+  // SHEAF_TLS_DIR: ca.pem, node.pem, node.key. Empty: no TLS.
+  std::string tls_directory;
+  // SHEAF_TLS_PEER_NAME: in each node's certificate. Empty: any.
+  std::string tls_peer_name;
+  // SHEAF_LOG_LEVEL: debug, info, warning, error, off.
+  LogLevel log_level = LogLevel::kInfo;
+  // SHEAF_FAILPOINT: base/failpoint.h.
+  std::string failpoints;
+  // Variables that begin with SHEAF_ and mean nothing: misspelt ones.
+  std::vector<std::string> unknown;
 };
 
 // The value of a variable, or nullopt.

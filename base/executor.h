@@ -1,6 +1,6 @@
 // Copyright The Sheaf Authors. SPDX-License-Identifier: Apache-2.0
-// Somewhere to run work later: a thread of its own on real nodes, the caller itself in tests. The
-// only file that starts threads. Functions must not throw.
+// Somewhere to run work later: a thread of its own on real nodes, the caller itself in tests.
+// Functions must not throw.
 #pragma once
 
 #include <condition_variable>

@@ -35,8 +35,8 @@ struct Entry {
 
 std::mutex mutex;  // Guards `entries`.
 std::vector<Entry>& Entries() {
-  static auto* const entries =
-      new std::vector<Entry>;  // Never destroyed: threads may outlive main.
+  // Never destroyed: threads may outlive main.
+  static auto* const entries = new std::vector<Entry>;
   return *entries;
 }
 

@@ -78,7 +78,6 @@ enum class FrameKind : uint16_t {
   kBundlesPrepared = 99,
   kCommitBundles = 100,
   kReturnBundles = 101,
-  kBundlesDone = 102,
   kOwnerLeft = 103,   // A process is dead: what it asked for on other nodes ends.
   kOrphanRefs = 104,  // "Which of these objects of dead owners have you? Keep them for my node."
   kOrphanRefsAck = 105,

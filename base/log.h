@@ -19,9 +19,9 @@ enum class LogLevel : uint8_t { kDebug = 0, kInfo = 1, kWarning = 2, kError = 3,
 struct LogOptions {
   LogLevel level = LogLevel::kInfo;
   std::string file;  // Empty: the standard error stream.
-  size_t max_bytes =
-      16 * 1024 * 1024;  // Of the file; then it becomes FILE.1, and FILE.1 is deleted.
-  std::string process;   // In each line: "raylet 3", "gcs".
+  // Of the file; then it becomes FILE.1, and FILE.1 is deleted.
+  size_t max_bytes = 16 * 1024 * 1024;
+  std::string process;  // In each line: "raylet 3", "gcs".
 };
 
 // kUnavailable: `file` cannot be written.

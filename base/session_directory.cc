@@ -12,6 +12,7 @@
 #include <cerrno>
 #include <chrono>
 #include <cstdio>
+#include <cstdlib>
 #include <ctime>
 #include <filesystem>
 #include <fstream>
@@ -32,6 +33,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
+constexpr char kMaking[] = "making-";  // How a directory is named before it is a session.
 constexpr char kLatest[] = "latest";
 constexpr char kDatabaseName[] = "/gcs.db";
 
@@ -118,6 +120,20 @@ void RemoveTransient(const std::string& session) {
   fs::remove(session + "/token", ignored);
 }
 
+// What processes left that were killed in the middle of Make, long ago: it takes milliseconds.
+void RemoveUnmade(const std::string& base) {
+  std::error_code error;
+  const auto now = fs::file_time_type::clock::now();
+  for (fs::directory_iterator entry(base, error), end; !error && entry != end;
+       entry.increment(error)) {
+    std::error_code ignored;
+    if (absl::StartsWith(entry->path().filename().string(), kMaking) &&
+        entry->last_write_time(ignored) + std::chrono::hours(1) < now && !ignored) {
+      fs::remove_all(entry->path(), ignored);
+    }
+  }
+}
+
 }  // namespace
 
 std::string DirectoryOf(const std::string& address, const std::string& base) {
@@ -141,17 +157,23 @@ absl::StatusOr<std::unique_ptr<SessionDirectory>> SessionDirectory::Make(const s
                                                                          int64_t start_time_unix_s,
                                                                          bool keep) {
   SHEAF_RETURN_IF_ERROR(PrepareBase(base));
+  // It gets its name once its lock is held. Another node that starts, and removes what dead ones
+  // have left, would else take it for one of those.
+  std::string making = absl::StrCat(base, "/", kMaking, "XXXXXX");
+  if (mkdtemp(making.data()) == nullptr) return Errno(making);
+  UniqueFd lock = TakeLock(making, O_CREAT);
+  if (!lock.valid()) return Errno(making + "/lock");
   const std::string first = absl::StrCat(base, "/", NameOf(start_time_unix_s));
   std::string path = first;
   // A process of another container may have the same number.
-  for (int more = 2; mkdir(path.c_str(), 0700) != 0; ++more) {
+  for (int more = 2;
+       renameat2(AT_FDCWD, making.c_str(), AT_FDCWD, path.c_str(), RENAME_NOREPLACE) != 0; ++more) {
     if (errno != EEXIST || more > 100) return Errno(path);
     path = absl::StrCat(first, "-", more);
   }
   std::unique_ptr<SessionDirectory> result(new SessionDirectory(base, path, keep));
   result->base_lock_ = LockAgainstAgeing(base);
-  result->lock_ = TakeLock(path, O_CREAT);
-  if (!result->lock_.valid()) return Errno(path + "/lock");
+  result->lock_ = std::move(lock);
   if (keep) {
     const UniqueFd mark(open((path + "/keep").c_str(), O_WRONLY | O_CREAT | O_CLOEXEC, 0600));
     if (!mark.valid()) return Errno(path + "/keep");
@@ -291,6 +313,7 @@ absl::Status SessionDirectory::Remove(const std::string& path) {
 
 int SessionDirectory::RemoveDead(const std::string& base, int keep_newest) {
   int changed = 0;
+  RemoveUnmade(base);
   int without_state = 0;
   for (const SessionInfo& session : List(base)) {  // The newest first.
     const UniqueFd lock = TakeLock(session.path, 0);

@@ -5,11 +5,15 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <atomic>
 #include <catch2/catch.hpp>
 #include <chrono>
 #include <cstdlib>
 #include <filesystem>
 #include <fstream>
+#include <iterator>
+#include <thread>
+#include <vector>
 
 #include "base/unix_socket.h"
 
@@ -136,6 +140,26 @@ SCENARIO("a base directory that others could have prepared is refused") {
   }
   CHECK(SessionDirectory::Make(base, 1, false).status().code() ==
         absl::StatusCode::kPermissionDenied);
+}
+
+SCENARIO("many nodes start at once, and each removes what dead ones have left") {
+  const Scratch scratch;
+  const std::string base = scratch.root + "/b";
+  REQUIRE(SessionDirectory::Make(base, 1, false).ok());
+  std::atomic<int> failed = 0;
+  std::vector<std::thread> nodes;
+  for (int node = 0; node < 4; ++node) {
+    nodes.emplace_back([&, node] {
+      for (int i = 0; i < 100; ++i) {
+        SessionDirectory::RemoveDead(base, 0);
+        const auto made = SessionDirectory::Make(base, 1000 * node + i, false);
+        if (!made.ok() || !fs::exists((*made)->path() + "/logs")) ++failed;
+      }
+    });
+  }
+  for (std::thread& node : nodes) node.join();
+  CHECK(failed == 0);
+  CHECK(std::distance(fs::directory_iterator(base), {}) <= 1);  // What names the latest.
 }
 
 SCENARIO("what killed nodes left is removed by the next one") {

@@ -4,12 +4,12 @@
 // fraction of an exec with its dynamic linking.
 //
 //   raylet                                          template
-//                                            <---   TemplateReport kReady, or kRetired with the
-//                                            reason
+//                                             <---  TemplateReport kReady,
+//                                                   or kRetired with the reason
 //   ForkRequest + variables + [stdout, stderr] -->  forks
-//                                            <---   kForked + [pidfd], or kForkFailed with errno
-//                                            <---   kExited with the wait status, once the process
-//                                            group is killed
+//                                             <---  kForked + [pidfd], or kForkFailed with errno
+//                                             <---  kExited with the wait status, once the process
+//                                                   group is killed
 // over a socket pair (base/unix_socket.h). The end of the connection ends the template, not its
 // workers.
 #pragma once

@@ -91,7 +91,6 @@ class Gcs {
 
   GcsProcessOptions Options() {
     GcsProcessOptions options;
-    options.gcs.version = std::string(kSheafVersion);
     options.gcs.address = flags_.address;
     options.gcs.least_term = flags_.least_term;
     options.database = flags_.database;
@@ -147,8 +146,11 @@ class Gcs {
 }  // namespace
 
 std::vector<std::string> GcsFlags::Arguments() const {
-  std::vector<std::string> out = {"sheaf", "gcs-serve", absl::StrCat("--fd=", fd),
-                                  "--database=" + database, "--log-dir=" + log_directory,
+  std::vector<std::string> out = {"sheaf",
+                                  "gcs-serve",
+                                  absl::StrCat("--fd=", fd),
+                                  "--database=" + database,
+                                  "--log-dir=" + log_directory,
                                   absl::StrCat("--least-term=", least_term)};
   if (!address.empty()) out.push_back("--address=" + address);
   if (must_exist) out.push_back("--must-exist");

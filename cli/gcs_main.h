@@ -14,7 +14,7 @@ struct GcsFlags {
   std::string address;        // Of the node.
   std::string log_directory;  // For gcs.log.
   uint64_t least_term = 0;
-  bool must_exist = false;    // The state of a cluster was there: without it nothing is served.
+  bool must_exist = false;  // The state of a cluster was there: without it nothing is served.
 
   // As arguments of `sheaf`.
   std::vector<std::string> Arguments() const;

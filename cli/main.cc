@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "base/version.h"
 #include "cli/cert.h"
 #include "cli/completion.h"
 #include "cli/drain.h"
@@ -421,8 +422,8 @@ class CommandLine {
 
   int PrintVersion() const {
     const std::string version(kSheafVersion);
-    const std::string layout =
-        absl::StrCat(absl::Hex(kShmLayoutHash, absl::kZeroPad16));  // Too large for JSON numbers.
+    // Too large for JSON numbers.
+    const std::string layout = absl::StrCat(absl::Hex(kShmLayoutHash, absl::kZeroPad16));
     if (query_.json) {
       std::printf("%s\n", JsonObject()
                               .Add("version", JsonString(version))

@@ -27,6 +27,7 @@
 #include "base/session_directory.h"
 #include "base/status_macros.h"
 #include "base/unique_fd.h"
+#include "base/version.h"
 #include "cli/gcs_child.h"
 #include "cli/gcs_control.h"
 #include "cli/node_connections.h"
@@ -288,7 +289,6 @@ class Node {
 
   absl::Status StartEmbeddedGcs() {
     GcsProcessOptions options;
-    options.gcs.version = std::string(kSheafVersion);
     options.metrics = &own_page_.page();
     options.send = [this](ProcessId to, FrameKind kind, std::string body) {
       FromGcsHere(to, kind, std::move(body));

@@ -9,6 +9,7 @@
 #include "absl/strings/str_cat.h"
 #include "base/log.h"
 #include "base/status_macros.h"
+#include "base/version.h"
 #include "gcs/frames_ahead.h"
 #include "metrics/counter.h"
 #include "proto/gcs.pb.h"

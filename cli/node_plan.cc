@@ -13,6 +13,7 @@
 #include "base/resources.h"
 #include "base/status_macros.h"
 #include "base/utf8.h"
+#include "base/version.h"
 #include "object_store/arena_memory.h"
 #include "object_store/machine_memory.h"
 #include "raylet/machine.h"

@@ -11,8 +11,8 @@ struct RunOptions {
   bool as_ray = false;  // `import ray` means sheaf, in the program's children too.
   int processes = 0;    // 0: this process; else so many, as ranks of one group (sheaf.launch).
   std::string python;   // Empty: SHEAF_PYTHON, else python3 of PATH.
-  std::vector<std::string>
-      arguments;  // What Python gets: a script (or -m MODULE, -c CODE), its own.
+  // What Python gets: a script (or -m MODULE, -c CODE), its own.
+  std::vector<std::string> arguments;
 };
 
 // Does not return if all goes well: the process is Python then, and its exit status the program's.

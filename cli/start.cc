@@ -26,6 +26,7 @@
 #include "base/session_directory.h"
 #include "base/status_macros.h"
 #include "base/unique_fd.h"
+#include "base/version.h"
 #include "cli/json.h"
 #include "cli/table.h"
 #include "shm/attach.h"

@@ -25,8 +25,8 @@ Cell BytesCell(uint64_t bytes);     // "1.5 GiB"; JSON: bytes.
 Cell ProcessCell(uint64_t packed);  // "3.17"; 0 is empty, JSON null.
 Cell TimeCell(int64_t unix_s);      // "2026-11-21 08:02:11", local time; JSON: seconds since 1970.
 Cell FlagCell(bool flag);           // "yes" or "".
-Cell ResourcesCell(
-    const proto::Resources& resources);  // "2 CPU, 1.5 GiB memory"; JSON: an object in whole units.
+// "2 CPU, 1.5 GiB memory"; JSON: an object in whole units.
+Cell ResourcesCell(const proto::Resources& resources);
 Cell NumbersCell(const std::vector<uint32_t>& numbers);
 
 struct Column {

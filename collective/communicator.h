@@ -5,8 +5,7 @@
 //
 // Errors. Each has a code, and most name a rank (RankOf):
 //   kInvalidArgument    what this rank asked for is wrong by itself (a root of 7 among 4 ranks):
-//   the
-//                       group is as before; or a rank called something else: the group is dead.
+//                       the group is as before; or a rank called something else: the group is dead.
 //   kDeadlineExceeded   a rank was late; the message says what it did last.
 //   kUnavailable        a rank died, left, or gave up.
 //   kCancelled          Abort was called here, or `interrupted` said so while an operation ran.

@@ -12,8 +12,8 @@ namespace {
 
 constexpr size_t kMaxReplyBytes = 48 << 20;  // A frame has at most 64 MiB.
 constexpr size_t kMaxCreationBytes = 16 << 20;
-constexpr Nanos kQuickDeath =
-    10 * kSecond;  // An incarnation that lived no longer counts for the back-off.
+// An incarnation that lived no longer counts for the back-off.
+constexpr Nanos kQuickDeath = 10 * kSecond;
 constexpr Nanos kFirstDelay = 100 * kMillisecond;
 constexpr Nanos kLongestDelay = 10 * kSecond;
 

@@ -33,9 +33,9 @@ struct ActorStep {
 //
 //   PENDING --accepted--> STARTING --started--> ALIVE         started may overtake accepted.
 //      ^                     | lost | died        | died, lost
-//      +---------------------+      +--> RESTARTING <--+  while restarts are left, else DEAD
-//                                          | accepted: STARTING; lost: again RESTARTING, free of
-//                                          charge
+//      +---------------------+      +--> RESTARTING <--+      while restarts are left, else DEAD
+//                                          | accepted: STARTING
+//                                          | lost: again RESTARTING, free of charge
 //   Any state but DEAD goes to DEAD when killed. A start that was lost with its node costs no
 //   restart: it may never have begun, and the new incarnation keeps it from counting if it had.
 constexpr std::optional<ActorStep> Next(proto::ActorInfo::State state, ActorEvent event,

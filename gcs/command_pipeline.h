@@ -36,8 +36,8 @@ using CallPtr = std::shared_ptr<Call>;
 // What a command comes to.
 struct Outcome {
   WriteBatch writes;  // Empty: nothing to make durable.
-  std::function<void()>
-      apply;  // Changes the tables and tells others, once the writes are durable. May be empty.
+  // Changes the tables and tells others, once the writes are durable. May be empty.
+  std::function<void()> apply;
   proto::GcsReply reply;  // Sent after `apply`.
   bool vital = false;     // See Storage::CommitVital.
 };

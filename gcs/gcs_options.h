@@ -7,14 +7,16 @@
 
 #include "base/clock.h"
 #include "base/transport.h"
+#include "base/version.h"
 #include "gcs/command_pipeline.h"
 #include "gcs/publisher.h"
 
 namespace sheaf {
 
 struct GcsOptions {
-  std::string version = "0.1.0";  // Raylets of another are refused.
-  std::string cluster_id = {};    // 16 bytes; empty: the one on disk, or a new one.
+  // Raylets of another are refused.
+  std::string version = std::string(kSheafVersion);
+  std::string cluster_id = {};  // 16 bytes; empty: the one on disk, or a new one.
   // The term is this, or one more than that on disk if that is larger (gcs/head_terms.h). By the
   // wall clock, in milliseconds, a database that was brought back from a backup has a later term
   // than those that the cluster has seen since.
@@ -23,13 +25,13 @@ struct GcsOptions {
   Nanos heartbeat_period = 250 * kMillisecond;
   Nanos suspect_after = kSecond;
   Nanos dead_after = 5 * kSecond;
-  Nanos lease =
-      4 * kSecond;  // Shorter than dead_after: what a node hosts has stopped before it is replaced.
+  // Shorter than dead_after: what a node hosts has stopped before it is replaced.
+  Nanos lease = 4 * kSecond;
   Nanos repeat_after = kSecond;  // Orders to raylets that nobody has answered are given again.
-  size_t max_remembered =
-      1000;  // Of each kind: dead nodes, ended jobs, dead actors, for listings and late questions.
-  uint64_t max_key_value_bytes =
-      uint64_t{1} << 30;  // Users' keys, functions and packages, all together: they are in memory.
+  // Of each kind: dead nodes, ended jobs, dead actors, for listings and late questions.
+  size_t max_remembered = 1000;
+  // Users' keys, functions and packages, all together: they are in memory.
+  uint64_t max_key_value_bytes = uint64_t{1} << 30;
 };
 
 // References to what GcsService owns or was given; all outlive its parts.

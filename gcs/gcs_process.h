@@ -31,8 +31,8 @@ struct GcsProcessOptions {
   std::function<void(ProcessId to, FrameKind kind, std::string body)> send;
   // As SqliteStorageOptions::on_fatal: unset, this process ends at once.
   std::function<void(absl::Status)> on_fatal = nullptr;
-  metrics::Page* metrics =
-      nullptr;  // Outlives the process. Not null: the figures of the GCS are kept there.
+  // Outlives the process. Not null: the figures of the GCS are kept there.
+  metrics::Page* metrics = nullptr;
   Nanos tick_period = 100 * kMillisecond;  // 0: time goes on by PostTick alone.
   // After a pause of this process nothing leaves for a while: if others follow a later GCS by now,
   // Silence is called in that time, and what was answered to nobody was never acknowledged.

@@ -64,7 +64,7 @@ class Raylet {
   NodeNumber Register(GcsProcess& gcs) {
     proto::GcsRequest request;
     request.mutable_register_node()->set_nonce(std::string(16, 'n'));
-    request.mutable_register_node()->set_version("0.1.0");
+    request.mutable_register_node()->set_version(std::string(kSheafVersion));
     return Ask(gcs, {0, 1}, request).node_registered().node();
   }
 

@@ -36,8 +36,8 @@ namespace sheaf {
 
 // A copy; counts since the start.
 struct GcsStats {
-  std::vector<std::pair<std::string, uint64_t>>
-      requests;  // By operation: "kv_put". Those never asked are left out.
+  // By operation: "kv_put". Those never asked are left out.
+  std::vector<std::pair<std::string, uint64_t>> requests;
   std::array<uint64_t, kGcsTables> by_table{};  // The same, by GcsTable.
   uint64_t errors = 0;                          // Requests answered with an error.
   uint64_t malformed = 0;    // Frames and requests that were dropped or refused before any work.

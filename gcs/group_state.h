@@ -11,8 +11,9 @@ namespace sheaf {
 
 enum class GroupEvent : uint8_t {
   kPlaced,  // A raylet has reserved all bundles.
-  kLost,  // A node with a bundle, or the raylet that was asked, is dead; or none knows of it after
-          // a restart.
+  // A node with a bundle, or the raylet that was asked, is dead; or none knows of it after the GCS
+  // has started again.
+  kLost,
   kRemoved,  // For good, on request or because its job ended.
 };
 enum class GroupDecision : uint8_t {
@@ -25,8 +26,9 @@ struct GroupStep {
   GroupDecision action;
 };
 
-// PENDING or RESCHEDULING --placed--> CREATED --lost--> RESCHEDULING; any but REMOVED --removed-->
-// REMOVED. nullopt: `event` means nothing in `state`, and is dropped.
+//   PENDING, RESCHEDULING --placed--> CREATED --lost--> RESCHEDULING
+//   any but REMOVED       --removed--> REMOVED
+// nullopt: `event` means nothing in `state`, and is dropped.
 constexpr std::optional<GroupStep> Next(proto::GroupInfo::State state, GroupEvent event) {
   using Info = proto::GroupInfo;
   if (state == Info::REMOVED) return std::nullopt;

@@ -16,8 +16,8 @@ namespace sheaf {
 
 struct GroupEntry {
   proto::GroupInfo info;  // Of detached ones on disk, but for words.
-  Nanos next_order =
-      0;  // When its raylet is told (again) to place it. kForever: not before something happens.
+  // When its raylet is told (again) to place it. kForever: not before something happens.
+  Nanos next_order = 0;
   bool unaccounted = false;  // From disk, and no raylet has reported it to this GCS yet.
 };
 
@@ -28,8 +28,8 @@ class GroupTable {
   const GroupEntry* FindByName(std::string_view name_space, std::string_view name) const;
   GroupEntry& Put(const PlacementGroupId& id, proto::GroupInfo info);
   void Erase(const PlacementGroupId& id);
-  std::vector<PlacementGroupId> DetachedOn(
-      NodeNumber node) const;  // A bundle, or the raylet that places it.
+  // A bundle, or the raylet that places it.
+  std::vector<PlacementGroupId> DetachedOn(NodeNumber node) const;
   std::vector<PlacementGroupId> AttachedOf(ProcessId maker) const;  // Not detached.
   std::vector<PlacementGroupId> AttachedOfNode(NodeNumber node) const;
   // Where the bundles of a group are that is neither named nor detached, as the raylet that placed

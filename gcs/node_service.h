@@ -38,7 +38,6 @@ class NodeService {
 
   const NodeTable& table() const { return table_; }
   NodeTable& table() { return table_; }
-  NodeNumber last_number() const { return last_number_; }
 
  private:
   void EndUnheard();

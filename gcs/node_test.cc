@@ -2,6 +2,7 @@
 // Nodes and jobs: tables and services.
 #include <catch2/catch.hpp>
 
+#include "base/version.h"
 #include "gcs/gcs_world.h"
 
 namespace sheaf {
@@ -72,7 +73,7 @@ SCENARIO("a raylet that asks again gets the same number") {
   GcsWorld world;
   proto::GcsRequest request;
   request.mutable_register_node()->set_nonce("0123456789abcdef");
-  request.mutable_register_node()->set_version("0.1.0");
+  request.mutable_register_node()->set_version(std::string(kSheafVersion));
   CHECK(world.Ask({0, 1}, request).node_registered().node() == 1);
   CHECK(world.Ask({0, 2}, request).node_registered().node() == 1);
   world.Restart();

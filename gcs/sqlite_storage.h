@@ -36,8 +36,8 @@ struct SqliteStorageOptions {
   std::function<void(absl::Status)> on_fatal = nullptr;
   // Told of each transaction and how long it took, on the writer thread.
   std::function<void(Nanos)> on_commit = nullptr;
-  std::string vfs =
-      {};  // SQLite's name of the file layer; empty: the system's. Tests put faults there.
+  // SQLite's name of the file layer; empty: the system's. Tests put faults there.
+  std::string vfs = {};
 };
 
 class SqliteStorage final : public Storage {

@@ -56,8 +56,8 @@ class UnheardPairs {
   std::map<Pair, Times> pairs_;
   std::list<Pair> by_last_;  // Those that were reported longest ago come first.
   std::set<Pair> ripe_;      // Have been reported for options_.gather.
-  std::map<NodeNumber, std::set<NodeNumber>>
-      unheard_;  // With whom a node is in a pair; none is empty.
+  // With whom a node is in a pair; none is empty.
+  std::map<NodeNumber, std::set<NodeNumber>> unheard_;
 };
 
 }  // namespace sheaf

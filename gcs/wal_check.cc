@@ -18,9 +18,9 @@ namespace sheaf {
 namespace {
 
 // The format: https://sqlite.org/fileformat2.html, section 4. All fields are big-endian.
-//   header  magic version page_size checkpoint salt1 salt2 sum1 sum2                           32
-//   bytes frame   page_number pages_after_commit(0: no commit) salt1 salt2 sum1 sum2 24 bytes, then
-//   the page
+//   header  32 bytes: magic version page_size checkpoint salt1 salt2 sum1 sum2
+//   frame   24 bytes: page_number pages_after_commit(0: no commit) salt1 salt2 sum1 sum2,
+//           then the page
 // A frame's sums continue those of the frame before it.
 constexpr size_t kHeaderSize = 32;
 constexpr size_t kFrameHeaderSize = 24;

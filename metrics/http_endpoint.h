@@ -29,8 +29,8 @@ class HttpEndpoint {
   // the port is taken.
   static absl::StatusOr<std::unique_ptr<HttpEndpoint>> Start(const EndpointOptions& options,
                                                              const prometheus::Collectable& source);
-  virtual ~HttpEndpoint() =
-      default;  // Ends the threads: a few milliseconds, plus what a request takes.
+  // Ends the threads: a few milliseconds, plus what a request takes.
+  virtual ~HttpEndpoint() = default;
   virtual uint16_t port() const = 0;
   std::string url() const { return url_; }  // "http://127.0.0.1:41234/metrics".
 

@@ -19,7 +19,7 @@ namespace sheaf {
 class SegmentArena final : public ArenaMemory {
  public:
   struct Options {
-    uint64_t capacity_bytes = 0;        // Of objects; see DefaultCapacity.
+    uint64_t capacity_bytes = 0;        // Of objects; see DefaultStoreCapacity.
     uint64_t reserve_bytes = 64 << 20;  // Left to others when memory is short.
     std::function<MachineMemory()> memory = [] { return ReadMachineMemory(); };
   };

@@ -19,8 +19,8 @@ class ExtentAllocator {
   struct Want {
     uint64_t bytes = 0;
     bool populated_only = false;  // The machine has no memory for more.
-    bool from_top =
-        false;  // Small ones gather at the upper end, so that large ones find long runs below.
+    // Small ones gather at the upper end, so that large ones find long runs below.
+    bool from_top = false;
     uint64_t alignment = kGranuleBytes;  // Of the offset; a wish.
   };
   struct Taken {

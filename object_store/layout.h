@@ -15,17 +15,16 @@
 //
 //   word = generation << 32 | state, one atomic: a reader sees state and generation of one moment.
 //
-//   kFree --L create--> kCreated --L seal--> kSealed --R free/spill/move--> kFreeing --R--> kFree
-//   gen + 1
-//     |                   |  ^                  ^                              |   `--R--> kIdle
-//     gen + 1
-//     `--L grant--> kIdle |  |                  `--R: still pinned, no spill---'
-//          kIdle <--L abort  |     An abort of a small object goes back to kFree. kIdle means: the
-//          slot and kIdle --L create--'     the dedicated extent bound to it are the lessee's to
-//          use again, warm. kIdle --R take back--> kFree (same generation; the extent is no longer
-//          the lessee's).
-//   Both ways out of kIdle are compare-exchanges, so exactly one side gets the extent, without a
-//   message and even while the lessee is stopped.
+//   kFree --L create--> kCreated --L seal--> kSealed --R free, spill, move--> kFreeing
+//   kFree --L grant--> kIdle            kIdle --L create--> kCreated
+//   kCreated --L abort--> kIdle         of a dedicated extent; of a small object: --> kFree
+//   kFreeing --R--> kFree, gen + 1      or kIdle, gen + 1, where the lessee keeps the extent
+//   kFreeing --R--> kSealed             still pinned, so it is not spilled
+//   kIdle --R take back--> kFree        same generation; the extent is no longer the lessee's
+//
+//   kIdle: the slot and the dedicated extent bound to it are the lessee's to use again, warm. Both
+//   ways out of kIdle are compare-exchanges, so exactly one side gets the extent, without a message
+//   and even while the lessee is stopped.
 //
 // Publication. The lessee writes bytes and fields, then stores kSealed (release). A reader that
 // loads kSealed (acquire) with the generation of its location sees all of them. No reader acts on

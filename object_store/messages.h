@@ -61,8 +61,8 @@ struct ExtentRequest {
   uint64_t request = 0;  // Chosen by the process, increasing, from 1.
   uint64_t bytes = 0;    // At least this many.
   int64_t wait_ns = 0;   // How long the raylet may make room before it refuses.
-  uint32_t slot =
-      kNoSlot;  // The slot of the one object that will lie there; kNoSlot: many small ones.
+  // The slot of the one object that will lie there; kNoSlot: many small ones.
+  uint32_t slot = kNoSlot;
   // Many small ones: so many granules will do when `bytes` cannot be had. 0: they will not.
   uint32_t least_granules = 0;
 };
@@ -124,8 +124,8 @@ struct SealedSlot {
 struct ObjectName {
   ObjectId id;
   // `node` 0: any attempt is meant. Else attempts up to this one.
-  ObjectLocation
-      location;  // The sender's last knowledge; may be stale or unknown, `id` decides then.
+  // The sender's last knowledge; may be stale or unknown, `id` decides then.
+  ObjectLocation location;
 };
 struct FetchWanted {
   ObjectId id;

@@ -49,12 +49,12 @@ namespace sheaf {
 struct StoreOptions {
   NodeNumber node = 0;
   uint64_t idle_populated_bytes = 4 << 20;  // Kept ready on an idle node.
-  Nanos idle_after =
-      10 * kSecond;  // Warm memory that was not used for so long goes back to the machine.
-  Nanos take_back_after =
-      2 * kSecond;  // Idle extents go from a process to the store after this time.
-  Nanos rescan_period =
-      20 * kMillisecond;  // How often freed objects that are still viewed are looked at.
+  // Warm memory that was not used for so long goes back to the machine.
+  Nanos idle_after = 10 * kSecond;
+  // Idle extents go from a process to the store after this time.
+  Nanos take_back_after = 2 * kSecond;
+  // How often freed objects that are still viewed are looked at.
+  Nanos rescan_period = 20 * kMillisecond;
   Nanos learn_period = 5 * kMillisecond;  // All slots are looked at no more often than this.
   Nanos longest_wait = 60 * kSecond;      // Upper bound for ExtentRequest::wait_ns.
   Nanos disk_retry_period = kSecond;      // After the disk was full.
@@ -318,13 +318,13 @@ class StoreOwner {
   absl::btree_map<ProcessId, Process> processes_;
   std::deque<std::shared_ptr<Waiting>> waiting_;
   std::deque<WaitingForSlots> waiting_for_slots_;
-  std::vector<std::shared_ptr<ObjectRecord>>
-      freeing_;  // Out of the index, not yet out of all views.
+  // Out of the index, not yet out of all views.
+  std::vector<std::shared_ptr<ObjectRecord>> freeing_;
   bool new_frees_ = false;
   Nanos next_rescan_ = 0;
   absl::btree_map<ObjectId, std::shared_ptr<Receiving>> receiving_;
-  Extent* shelf_ =
-      nullptr;  // Where small copies and restored objects lie side by side; counts one object more.
+  // Where small copies and restored objects lie side by side; counts one object more.
+  Extent* shelf_ = nullptr;
   uint64_t shelf_used_ = 0;                          // Of its bytes.
   absl::btree_map<uint64_t, uint32_t> spill_files_;  // Objects with a copy in each.
   uint64_t next_spill_file_ = 1;

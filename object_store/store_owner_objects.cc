@@ -46,8 +46,8 @@ std::shared_ptr<ObjectRecord> StoreOwner::LearnSealed(uint32_t slot) {
   table_.AddObject(*extent);
   table_.Bind(slot, record.get());
   if (const std::shared_ptr<ObjectRecord> known = table_.Find(record->info.id)) {
-    if (known->info.attempt >=
-        record->info.attempt) {  // A second copy, or one that nobody counts on.
+    // A second copy, or one that nobody counts on.
+    if (known->info.attempt >= record->info.attempt) {
       table_.SetState(slot, SlotState::kFreeing);
       record->place = ObjectPlace::kFreeing;
       freeing_.push_back(record);

@@ -29,8 +29,8 @@ class UnsealedSlot {
 
  private:
   const std::shared_ptr<ArenaViews> views_;
-  const std::shared_ptr<MovableMapping>
-      memory_;  // Writable; stays mapped while somebody may write.
+  // Writable; stays mapped while somebody may write.
+  const std::shared_ptr<MovableMapping> memory_;
   uint32_t slot_;
 };
 

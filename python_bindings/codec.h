@@ -23,8 +23,8 @@ inline constexpr uint8_t kOutOfBandMark =
     0xc1;                                     // With which no msgpack value begins; then a version:
 inline constexpr uint8_t kVersionArrays = 1;  // Of C++: arrays beside a msgpack value.
 inline constexpr uint8_t kVersionPickle = 2;  // PickleHead (python_bindings/value.h).
-inline constexpr uint8_t kVersionNames =
-    3;  // Then the tuple of the keywords of a call: its last arguments.
+// Then the tuple of the keywords of a call: its last arguments.
+inline constexpr uint8_t kVersionNames = 3;
 
 // As api/include/sheaf/internal/encoder.h has them.
 enum ExtType : int8_t {
@@ -90,8 +90,8 @@ class NativeEncoder {
 
   static constexpr int kMaxDepth = 8;
   static constexpr int kMaxItems = 1024;  // Of all containers together; more are pickled.
-  static constexpr int kMaxContainers =
-      16;  // Lists and dicts: one that comes twice must stay one, which pickle does.
+  // Lists and dicts: one that comes twice must stay one, which pickle does.
+  static constexpr int kMaxContainers = 16;
 
   char* position_;
   char* begin_;

@@ -2,7 +2,11 @@
 // sheaf._core: the extension under the package `sheaf`. Types and functions of the hot path are
 // written by hand against the stable ABI; everything else is bound by nanobind.
 #include <nanobind/nanobind.h>
+#include <nanobind/stl/string.h>
 
+#include <string>
+
+#include "base/version.h"
 #include "python_bindings/call.h"
 #include "python_bindings/caller.h"
 #include "python_bindings/cluster.h"
@@ -23,6 +27,7 @@ NB_MODULE(_core, module) {
       !AddExecutionType(self) || PyModule_AddFunctions(self, object_functions) != 0) {
     throw nanobind::python_error();
   }
+  module.attr("__version__") = std::string(sheaf::kSheafVersion);
   BindSession(module);
   BindReadyQueue(module);
   BindTemplates(module);

@@ -135,8 +135,8 @@ void EndRuntime() {
   ending = true;
   // Calls that wait ask DriverInterrupted each 100 ms and leave.
   const Nanos deadline = MonotonicNow() + kLeaveTimeout;
-  while (users > 0 &&
-         MonotonicNow() < deadline) {  // Ctrl-C does not hurry it, and comes afterwards.
+  // Ctrl-C does not hurry it, and comes afterwards.
+  while (users > 0 && MonotonicNow() < deadline) {
     const WithoutGil free;
     poll(nullptr, 0, 1);
   }

@@ -23,8 +23,8 @@ struct AttachInfo {
   int32_t os_pid = 0;
   std::string words;       // The command line, for listings; may be empty.
   std::string executable;  // Of a driver: the path of its program, as far as the kernel knows one.
-  std::shared_ptr<Mapping>
-      segment;  // shm/process_segment.h, as the raylet maps it. Null: a tool, it uses no store.
+  // shm/process_segment.h, as the raylet maps it. Null: a tool, it uses no store.
+  std::shared_ptr<Mapping> segment;
 };
 
 // Numbers the processes of one node, from 1. Node numbers are never reused, so neither is a
@@ -34,11 +34,6 @@ class ProcessNumbers {
  public:
   explicit ProcessNumbers(NodeNumber node) : node_(node) {}
   ProcessId Take() { return {node_, next_.fetch_add(1, std::memory_order_relaxed)}; }
-  // `process` is of this node and was given out, so if it is not alive it is dead.
-  bool WasTaken(ProcessId process) const {
-    return process.node == node_ && process.process != 0 &&
-           process.process < next_.load(std::memory_order_relaxed);
-  }
 
  private:
   const NodeNumber node_;

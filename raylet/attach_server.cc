@@ -15,6 +15,7 @@
 #include "base/failpoint.h"
 #include "base/log.h"
 #include "base/status_macros.h"
+#include "base/version.h"
 #include "raylet/last_lines.h"
 #include "raylet/proc_files.h"
 #include "shm/attach_client.h"

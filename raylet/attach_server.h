@@ -33,26 +33,26 @@ namespace sheaf {
 struct AttachServerOptions {
   std::string socket_path;
   NodeNumber node = 0;
-  int board_fd =
-      -1;  // The bell board; the raylet's own bell is 0. Outlives the server, as `arena_fd`.
+  // The bell board; the raylet's own bell is 0. Outlives the server, as `arena_fd`.
+  int board_fd = -1;
   int arena_fd = -1;
   uint64_t arena_bytes = 0;
   Nanos node_start = 0;
   Nanos hello_timeout = 5 * kSecond;
-  size_t max_strangers =
-      128;  // Connections that have not said hello; further ones wait in the kernel.
+  // Connections that have not said hello; further ones wait in the kernel.
+  size_t max_strangers = 128;
 };
 
 // All called on the raylet's loop.
 struct AttachServerEvents {
-  std::function<void(ProcessId, const AttachInfo&)>
-      on_attached;  // Rings and segment are there; no frame came yet.
+  // Rings and segment are there; no frame came yet.
+  std::function<void(ProcessId, const AttachInfo&)> on_attached;
   std::function<void(ProcessId, Frame)> on_tool_frame;  // A tool's kStateQuery.
-  std::function<void(ProcessId, const proto::Death&)>
-      on_exited;  // Drivers and tools; workers' ends are the launcher's.
+  // Drivers and tools; workers' ends are the launcher's.
+  std::function<void(ProcessId, const proto::Death&)> on_exited;
   std::function<void(ProcessId)> on_socket_closed;
-  std::function<void(Mapping&, bool added)>
-      on_segment;  // Its metrics page begins or ceases to count.
+  // Its metrics page begins or ceases to count.
+  std::function<void(Mapping&, bool added)> on_segment;
 };
 
 class AttachServer final : public Switchboard {

@@ -71,8 +71,8 @@ class EventLoop final : public Executor {
   bool stopping_ = false;
   std::atomic<bool> running_{true};
   // The loop's own.
-  uint64_t last_number_ =
-      0;  // Numbers tell a stale event from one for a descriptor of the same value.
+  // Numbers tell a stale event from one for a descriptor of the same value.
+  uint64_t last_number_ = 0;
   absl::flat_hash_map<int, Watched> watched_;
   absl::flat_hash_map<uint64_t, int> fd_of_;
   absl::btree_map<std::pair<Nanos, uint64_t>, std::function<void()>> timers_;

@@ -173,8 +173,8 @@ void GroupLedger::Commit(Group& group) {
     group.committed[i] = true;
     const BundleId bundle{group.spec.id, static_cast<int32_t>(i)};
     if (group.nodes[i] == view_.local) {
-      ledger_.Commit(bundle)
-          .IgnoreError();  // It was prepared in this very event, or before and never returned.
+      // It was prepared in this very event, or before and never returned.
+      ledger_.Commit(bundle).IgnoreError();
     } else {
       const auto it = commit
                           .try_emplace(group.nodes[i],

@@ -4,9 +4,8 @@
 // created or removed. Pure state machine: events in, actions out. One thread. Bundles on the local
 // node are prepared and committed in the ledger at once; other nodes by actions.
 //
-//   pending --all prepared--> created --a node dies--> pending (only the lost bundles are placed
-//   anew)
-//      \________________________\___remove____________> gone
+//   pending --all prepared--> created --a node dies--> pending   only the lost bundles are placed
+//      \________________________\________remove____> gone        anew
 #pragma once
 
 #include <cstdint>
@@ -30,8 +29,8 @@
 
 namespace sheaf {
 
-inline constexpr size_t kRemovedGroupsRemembered =
-    100'000;  // Later demands for older ones wait as for unknown ones.
+// Later demands for older ones wait as for unknown ones.
+inline constexpr size_t kRemovedGroupsRemembered = 100'000;
 
 // kInvalidArgument: no bundles, an empty one, amounts out of range, a malformed id, selectors that
 // are not one per bundle.
@@ -88,8 +87,8 @@ class GroupLedger {
     GroupSpec spec;
     ProcessId creator;
     proto::GroupState::State state = proto::GroupState::PENDING;
-    std::vector<NodeNumber>
-        nodes;  // Per bundle; 0: not placed. While pending: where it is or is being prepared.
+    // Per bundle; 0: not placed. While pending: where it is or is being prepared.
+    std::vector<NodeNumber> nodes;
     std::vector<bool> committed;  // Per bundle: it is there already (of a group that lost others).
     std::vector<NodeNumber> preparing;  // Nodes whose answer is awaited.
     uint32_t attempt = 0;               // How often it was tried to prepare it.

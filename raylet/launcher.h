@@ -19,8 +19,8 @@ namespace sheaf {
 // environment.
 struct WorkerSpec {
   ProcessId process;  // Given by the raylet, never used twice.
-  JobNumber job =
-      0;  // This node's own number of it: workers start while the GCS still numbers the job.
+  // This node's own number of it: workers start while the GCS still numbers the job.
+  JobNumber job = 0;
   std::string environment;  // Serialized runtime environment.
   std::vector<uint32_t> gpu_ids;
 };

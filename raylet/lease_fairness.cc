@@ -12,8 +12,8 @@ namespace sheaf {
 namespace {
 
 constexpr int kWaitersLooked = 32;  // Per event.
-constexpr int kLookedInVain =
-    4;  // Of those that hold something already. One that holds nothing speaks for all of its class.
+// Of those that hold something already. One that holds nothing speaks for all of its class.
+constexpr int kLookedInVain = 4;
 constexpr uint32_t kMaxDoubling = 8;
 
 }  // namespace

@@ -191,8 +191,8 @@ void LeaseQueue::Enqueue(Entry& entry, Nanos now) {
 
 void LeaseQueue::AppendTo(Class& of, Entry& entry) {
   if (entry.held == 0) {
-    of.pool->version +=
-        of.starving.empty() ? 1 : 0;  // The first to starve may ask for more than the others could.
+    // The first to starve may ask for more than the others could.
+    of.pool->version += of.starving.empty() ? 1 : 0;
     of.starving.push_back(entry);
   } else {
     of.waiting.push_back(entry);

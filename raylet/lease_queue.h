@@ -130,7 +130,8 @@ class LeaseQueue {
   // owner says that it has no backlog. A repeat changes nothing. An owner that returns a lease for
   // good lowers `wanted` first, or gets another. An actor's demand ends with its lease: to restart,
   // ask again, with the spec. Malformed demands are refused. `via` and `hops` when another raylet
-  // handed it on. `argument_bytes`: of demand.argument_ids, where this raylet knows it.
+  // handed it on. `argument_bytes`: of the first waiting task's
+  // arguments, by the node that holds them.
   void OnDemand(ProcessId owner, const proto::LeaseDemand& demand, Nanos now,
                 ArgumentBytes argument_bytes = {}, NodeNumber via = 0, uint32_t hops = 0);
   // `node` keeps only `kept` of what it got of this demand, and has it for the `hops`-th time.
@@ -194,8 +195,8 @@ class LeaseQueue {
     bool withheld = false;   // Room is being kept free for another.
     bool infeasible = false;
   };
-  std::vector<Pending> AllPending()
-      const;  // In the order in which they would be served if all fitted.
+  // In the order in which they would be served if all fitted.
+  std::vector<Pending> AllPending() const;
   // nullopt: no such demand, or all of it is granted here.
   std::optional<Pending> FindPending(ProcessId owner, uint64_t key) const;
   size_t leases_out() const;
@@ -282,8 +283,8 @@ class LeaseQueue {
   absl::flat_hash_map<PlacementGroupId, std::unique_ptr<Pool>> group_pools_;
   std::unique_ptr<Pool> node_pool_;
   std::unique_ptr<Class> group_waiting_;  // Stands in node_pool_ for the pending placement group.
-  absl::btree_map<NodeNumber, size_t>
-      foreign_;  // Entries by the other nodes that own, sent or got them.
+  // Entries by the other nodes that own, sent or got them.
+  absl::btree_map<NodeNumber, size_t> foreign_;
   std::deque<std::pair<LeaseNumber, Nanos>> blocked_;           // Not lent yet, by time.
   absl::btree_set<std::pair<Nanos, PlacementGroupId>> timers_;  // Of pools; nil: the node's.
   std::vector<LeaseAction> actions_;

@@ -26,8 +26,8 @@ struct LogTailerOptions {
   Nanos keep = 24 * 3600 * kSecond;  // Files of ended workers are deleted after this time,
   int64_t max_total_bytes = int64_t{1}
                             << 30;  // or, the oldest first, when all are larger than this.
-  int64_t bytes_per_poll =
-      64 << 10;  // Of one stream to its driver; what comes faster is left out, with a note.
+  // Of one stream to its driver; what comes faster is left out, with a note.
+  int64_t bytes_per_poll = 64 << 10;
   size_t max_line_bytes = 16 << 10;  // Longer ones are cut into several.
 };
 

@@ -45,8 +45,8 @@ SCENARIO("nobody goes while there is memory, or when no worker is the cause") {
   CHECK(VictimOf({Worker(1, 7 * kGiB, 1)}, kPlenty) == ProcessId{});
   CHECK(VictimOf({Worker(1, 7 * kGiB, 1)}, {0, 0}) == ProcessId{});
   CHECK(VictimOf({}) == ProcessId{});
-  CHECK(VictimOf({Worker(1, 10 << 20, 1)}) ==
-        ProcessId{});  // The arena fills the memory, or somebody else.
+  // The arena fills the memory, or somebody else.
+  CHECK(VictimOf({Worker(1, 10 << 20, 1)}) == ProcessId{});
 }
 
 SCENARIO(

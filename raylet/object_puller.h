@@ -92,7 +92,6 @@ class ObjectPuller {
   void NodeGone(NodeNumber node);
   // Nobody wants `id` any more.
   void Cancel(ObjectId id);
-  bool IsPulling(ObjectId id) const { return pulls_.contains(id); }
 
   // For the serving side: what has come of an object that is being pulled.
   struct Part {

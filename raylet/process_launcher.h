@@ -41,12 +41,12 @@ struct LauncherOptions {
   int oom_score_adj = 500;             // Of workers; the node's own is lower.
   uint64_t open_files = 0;             // Workers' limit of descriptors; 0: this process's.
   bool use_templates = true;
-  Nanos template_timeout =
-      10 * kSecond;  // A template that is not ready by then is given up; workers are exec'd.
-  bool own_all_children =
-      false;  // Every child of this process may be reaped: true in `sheaf node`.
-  std::function<bool(pid_t)> is_spared =
-      nullptr;  // But these, which somebody else waits for. Any thread.
+  // A template that is not ready by then is given up; workers are exec'd.
+  Nanos template_timeout = 10 * kSecond;
+  // Every child of this process may be reaped: true in `sheaf node`.
+  bool own_all_children = false;
+  // But these, which somebody else waits for. Any thread.
+  std::function<bool(pid_t)> is_spared = nullptr;
 };
 
 // A worker that runs, for the memory watch and the log tailer.
@@ -63,10 +63,10 @@ struct LaunchedWorker {
 // Called on the launcher's loop.
 struct LauncherEvents {
   std::function<void(const LaunchedWorker&)> on_started;  // Its os_pid is known.
-  std::function<void(ProcessId, const proto::Death&)>
-      on_exited;  // Once per accepted Start; os_pid may be reused now.
-  std::function<uint64_t()>
-      kernel_oom_kills;  // How often the kernel killed in this cgroup; may be empty.
+  // Once per accepted Start; os_pid may be reused now.
+  std::function<void(ProcessId, const proto::Death&)> on_exited;
+  // How often the kernel killed in this cgroup; may be empty.
+  std::function<uint64_t()> kernel_oom_kills;
 };
 
 // Where executables come from.
@@ -117,8 +117,8 @@ class ProcessLauncher final : public WorkerLauncher {
     std::string token;
     uint64_t watch = 0;  // Of its process, once that runs.
     bool from_template = false;
-    proto::Death
-        doom;  // Cause set: it was killed on purpose, and this is how its death is reported.
+    // Cause set: it was killed on purpose, and this is how its death is reported.
+    proto::Death doom;
     uint64_t oom_kills_before = 0;
   };
   enum class TemplateState : uint8_t { kNone, kStarting, kReady, kRetired };

@@ -180,8 +180,8 @@ class Raylet {
  private:
   struct Process {
     AttachInfo info;
-    JobNumber job =
-        0;  // This node's own number of its job; 0: none (a tool, or a driver before kJobStart).
+    // This node's own number of its job; 0: none (a tool, or a driver before kJobStart).
+    JobNumber job = 0;
     LeaseNumber lease = 0;  // A worker's, while it has one.
     Nanos attached_at = 0;
     Nanos socket_closed_at = 0;  // 0: it is open.
@@ -206,8 +206,8 @@ class Raylet {
     JobNumber job = 0;  // As in Process.
     proto::Death death;
     Nanos died_at = 0;
-    bool exited =
-        false;  // Its pidfd said so (else it said goodbye, and its exit is still to come).
+    // Its pidfd said so (else it said goodbye, and its exit is still to come).
+    bool exited = false;
     bool socket_closed = false;
     bool drained = false;  // All its ring peers have drained what it sent.
     bool store_knows = false;
@@ -495,8 +495,8 @@ class Raylet {
   absl::btree_map<JobNumber, Job> jobs_;
   JobNumber last_job_ = 0;
   absl::flat_hash_map<LeaseNumber, ProcessId> worker_of_;  // Leases that have one.
-  absl::flat_hash_map<ProcessId, proto::Death>
-      deaths_;  // The last of those who died, for kConnectRefused.
+  // The last of those who died, for kConnectRefused.
+  absl::flat_hash_map<ProcessId, proto::Death> deaths_;
   std::deque<ProcessId> deaths_order_;
   absl::btree_map<ObjectId, std::vector<ObjectId>> adopted_;  // With the references inside.
   absl::btree_map<ObjectId, uint32_t> nested_holds_;  // Adopted objects inside which each lies.

@@ -14,12 +14,12 @@ namespace {
 using metrics::CounterId;
 
 constexpr size_t kDeathsRemembered = 10'000;
-constexpr size_t kMostDeathsKept =
-    1000;  // For a GCS that is away: then one report names the living.
-constexpr Nanos kExitAfterSocket =
-    kSecond;  // A live process whose socket closed is given up after this.
-constexpr Nanos kExitAfterGoodbye =
-    5 * kSecond;  // A worker that said goodbye is killed after this.
+// For a GCS that is away: then one report names the living.
+constexpr size_t kMostDeathsKept = 1000;
+// A live process whose socket closed is given up after this.
+constexpr Nanos kExitAfterSocket = kSecond;
+// A worker that said goodbye is killed after this.
+constexpr Nanos kExitAfterGoodbye = 5 * kSecond;
 
 CounterId DeathCounter(proto::Death::Cause cause) {
   switch (cause) {

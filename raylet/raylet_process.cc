@@ -34,8 +34,8 @@ namespace {
 
 constexpr Nanos kResendRegistration = 500 * kMillisecond;
 constexpr Nanos kLeaveTime = 500 * kMillisecond;
-constexpr size_t kMaxQueuedLogBytes =
-    4 << 20;  // For one driver: one that does not read loses lines, not the node's memory.
+// For one driver: one that does not read loses lines, not the node's memory.
+constexpr size_t kMaxQueuedLogBytes = 4 << 20;
 
 // Two raylets must not take the same one, or the GCS would answer one with the other's answer.
 ProcessId RandomName() {

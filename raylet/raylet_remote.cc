@@ -20,8 +20,8 @@ using metrics::CounterId;
 // How long a job that has ended stays known without work, once a detached actor of another node has
 // asked for workers.
 constexpr Nanos kKeepForOutliving = 10 * kSecond;
-constexpr Nanos kUnknownNodeLimit =
-    10 * kSecond;  // A node that nobody knows after so long is none.
+// A node that nobody knows after so long is none.
+constexpr Nanos kUnknownNodeLimit = 10 * kSecond;
 
 // What a process may send to one of another node.
 bool MayCross(FrameKind kind, bool to_raylet) {

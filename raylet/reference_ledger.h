@@ -81,8 +81,8 @@ class ReferenceLedger {
  private:
   struct Reference {
     absl::InlinedVector<ProcessId, 2> holders;
-    uint64_t told_version =
-        0;  // The version that said "held"; 0: the owner believes it is not held.
+    // The version that said "held"; 0: the owner believes it is not held.
+    uint64_t told_version = 0;
   };
   using ReportKey = std::pair<ProcessId, uint64_t>;  // Holder, sequence.
   struct Owner {
@@ -95,8 +95,8 @@ class ReferenceLedger {
     std::string message;  // Version `version`, for resending; empty: all is acknowledged.
     Nanos resend_at = 0;
     Nanos resend_after = 0;
-    absl::btree_map<ReportKey, uint64_t>
-        waiting;  // Reports, and the version they wait for (kNotSent: a later one, or orphans).
+    // Reports, and the version they wait for (kNotSent: a later one, or orphans).
+    absl::btree_map<ReportKey, uint64_t> waiting;
   };
   struct Report {
     // By owner that has not acknowledged, or is dead and has unsettled orphans.

@@ -108,8 +108,8 @@ class ResourceLedger {
     Resources total;
     Resources available;
     GpuPool gpus;
-    ProcessId
-        coordinator;  // Decides between Commit and ReturnBundle; if it dies uncommitted, return it.
+    // Decides between Commit and ReturnBundle; if it dies uncommitted, return it.
+    ProcessId coordinator;
     uint64_t serial = 0;
     bool committed = false;
   };

@@ -58,8 +58,8 @@ class StrayHunter {
   absl::flat_hash_map<pid_t, Stray> seen_;  // Living ones, so that each is looked at once.
   absl::flat_hash_map<pid_t, JobNumber> groups_;
   absl::flat_hash_set<JobNumber> ended_;
-  absl::flat_hash_map<JobNumber, absl::flat_hash_set<pid_t>>
-      hunted_;  // With those that are spared.
+  // With those that are spared.
+  absl::flat_hash_map<JobNumber, absl::flat_hash_set<pid_t>> hunted_;
 };
 
 }  // namespace sheaf

@@ -324,7 +324,6 @@ bool WorkerPool::StartOne(const Key& key, Pool& pool) {
   workers_.emplace(spec.process, std::move(worker));
   ++pool.starting;
   ++starting_;
-  ++started_total_;
   return true;
 }
 

@@ -108,7 +108,6 @@ class WorkerPool {
   const absl::btree_map<ProcessId, Worker>& workers() const { return workers_; }
   Counts CountStates() const;
   size_t waiting() const;  // Needs without a worker.
-  uint64_t started_total() const { return started_total_; }
   // Why a need of this pair waits, for `why`; empty: nothing hinders.
   std::string Words(JobNumber job, const std::string& environment) const;
 
@@ -150,7 +149,6 @@ class WorkerPool {
   absl::btree_set<JobNumber> jobs_;
   Key last_served_;  // By StartMissing.
   int starting_ = 0;
-  uint64_t started_total_ = 0;
   std::vector<Assigned> assigned_;
   std::vector<Failed> failed_;
 };

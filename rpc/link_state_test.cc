@@ -239,8 +239,8 @@ TEST_CASE("a frame larger than a message travels in pieces") {
 constexpr uint64_t kUrgent = 1000;  // Numbers of frames that are sent ahead.
 
 TEST_CASE("what is sent ahead overtakes bulk in the middle of its pieces, each once and in order") {
-  const size_t urgent_bytes =
-      GENERATE(size_t{8}, size_t{300'000});  // The latter in pieces as well.
+  // The latter in pieces as well.
+  const size_t urgent_bytes = GENERATE(size_t{8}, size_t{300'000});
   End a(WithStream(1)), b(WithStream(2));
   Connect(a, b, 0);
   a.Send(1, 4'000'000);

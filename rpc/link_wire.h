@@ -2,7 +2,7 @@
 // The bytes of a link after its handshake. Little endian; everything begins at a multiple of 8.
 //   message  | MessageHeader | payload                                          |
 //   payload  | FrameHeader | body, zeros to a multiple of 8 | FrameHeader | ... |
-// A payload over kPieceBytes travels in several messages, in order, all but the last with kMore:
+// A payload over kPieceBytes travels in several messages, in order, all but the last with `more`:
 // put together they are one payload. What comes from a peer is checked here before anybody looks
 // at it.
 #pragma once

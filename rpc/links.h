@@ -73,8 +73,8 @@ struct LinksOptions {
   std::string version;            // Of this build; both ends must agree.
   Credentials credentials;
   Nanos ping_period = kSecond;  // On an idle link.
-  Nanos silence_limit =
-      5 * kSecond;  // Without a sign of life: the connection is given up, and redialled.
+  // Without a sign of life: the connection is given up, and redialled.
+  Nanos silence_limit = 5 * kSecond;
   Nanos idle_limit = 10 * kSecond;  // A connection without a link or a fetch is closed after this.
   uint64_t max_unacknowledged_bytes = uint64_t{64}
                                       << 20;  // Of one link; more waits unsent, see queued_bytes.

@@ -44,8 +44,8 @@ struct LabelSelector {
 
 struct NodeView {
   Resources total;
-  Resources
-      available;  // Last reported, less what was sent there since. Of the local node: the ledger's.
+  // Last reported, less what was sent there since. Of the local node: the ledger's.
+  Resources available;
   Labels labels;
   bool alive = true;
   bool draining = false;  // Takes nothing new.
@@ -64,8 +64,8 @@ struct GroupPlacement {
 struct ClusterView {
   NodeNumber local = 0;
   bool complete = true;  // false: the GCS has not listed the nodes yet.
-  absl::btree_map<NodeNumber, NodeView>
-      nodes;  // The local one included. Ordered: equal seeds, equal choices.
+  // The local one included. Ordered: equal seeds, equal choices.
+  absl::btree_map<NodeNumber, NodeView> nodes;
   absl::flat_hash_map<PlacementGroupId, GroupPlacement> groups;
 
   NodeView& here() { return nodes[local]; }

@@ -29,8 +29,8 @@ struct Strategy {
   bool soft = false;            // kNodeAffinity: elsewhere if that node is dead or too small.
   PlacementGroupId group;       // kPlacementGroup.
   int32_t bundle = kAnyBundle;  // kPlacementGroup.
-  std::vector<LabelSelector>
-      selectors;  // The first that some node satisfies counts. Empty: all nodes.
+  // The first that some node satisfies counts. Empty: all nodes.
+  std::vector<LabelSelector> selectors;
 
   friend bool operator==(const Strategy&, const Strategy&) = default;
   template <class H>

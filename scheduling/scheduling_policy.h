@@ -31,8 +31,8 @@ struct Placement {
   NodeNumber node = 0;
 };
 
-inline constexpr double kPackUntil =
-    0.5;  // Hybrid: nodes are filled one after the other up to here.
+// Hybrid: nodes are filled one after the other up to here.
+inline constexpr double kPackUntil = 0.5;
 
 // The largest used share of any resource of `node` that `request` names, in [0, 1].
 double Utilization(const NodeView& node, const Resources& request);
@@ -40,8 +40,8 @@ double Utilization(const NodeView& node, const Resources& request);
 struct PolicyContext {
   const ArgumentBytes* argument_bytes = nullptr;
   NodeNumber last_spread = 0;  // kSpread takes the next node with room after this one.
-  Random* random =
-      nullptr;  // Breaks ties between equally loaded nodes; nullptr: the lowest number.
+  // Breaks ties between equally loaded nodes; nullptr: the lowest number.
+  Random* random = nullptr;
 };
 
 // Hybrid: the node with most argument bytes if it has room; else the local node while less than

@@ -2,13 +2,12 @@
 // How a process joins its node: one exchange over the raylet's unix socket, <session>/raylet.sock.
 // Fixed structs, little endian, one socket message each; descriptors travel with them.
 //
-//   process                                    raylet
-//   AttachHello  [+ executable]        --->    checks uid (SO_PEERCRED), magic, version, layouts,
-//   token
-//                                      <---    AttachWelcome + descriptors (AttachFd), or
-//                                      AttachWelcome with a refusal
+//   process                           raylet
+//   AttachHello [+ executable]  --->  checks uid (SO_PEERCRED), magic, version, layouts, token
+//                               <---  AttachWelcome + descriptors (AttachFd),
+//                                     or AttachWelcome with a refusal
 //   ... from now on frames travel over the ring pair with the raylet; on the socket only:
-//                                      <---    RingTag + ring pair, for each kNewRing frame
+//                               <---  RingTag + ring pair, for each kNewRing frame
 //   Its end: the process is gone, or it has left. The socket stays open while the process holds
 //   views of objects.
 //
@@ -31,9 +30,8 @@
 
 namespace sheaf {
 
-inline constexpr uint64_t kAttachMagic =
-    0x5348'4541'4600'0001;  // "SHEAF", version 1 of this exchange.
-inline constexpr std::string_view kSheafVersion = "0.1.0";
+// "SHEAF", version 1 of this exchange.
+inline constexpr uint64_t kAttachMagic = 0x5348'4541'4600'0001;
 
 // FNV-1a over numbers that describe a layout: sizes and offsets.
 constexpr uint64_t FoldLayout(std::initializer_list<uint64_t> numbers,

@@ -12,6 +12,7 @@
 #include "absl/strings/str_cat.h"
 #include "base/frame.h"
 #include "base/status_macros.h"
+#include "base/version.h"
 
 namespace sheaf {
 namespace {

@@ -8,24 +8,26 @@
 //   state: kAwake   somebody looks at the rings again before it sleeps; nobody need be woken.
 //          kAsleep  the driver sleeps on `state`.
 //          kAway    user code runs: control wakes the background thread (it sleeps on `knock`),
-//          work does not.
+//                   work does not.
 //   Sleeper: state := kAsleep or kAway, fence, look at the rings again, then wait while unchanged,
-//   state := kAwake. While user code runs, the background thread does the same with kAway each time
-//   it wakes: a sender that called it has left kAwake. Only the holder of the process's token
-//   (worker/runtime) sets the state, so the two never mix. Sender:  publish the frame, seq_cst
-//   fence, load state; if it asks for a wake, exchange(kAwake), and only the
-//            sender whose exchange returned the old state wakes.
+//            state := kAwake. While user code runs, the background thread does the same with kAway
+//            each time it wakes: a sender that called it has left kAwake. Only the holder of the
+//            process's token (worker/runtime) sets the state, so the two never mix.
+//   Sender:  publish the frame, seq_cst fence, load state; if it asks for a wake,
+//            exchange(kAwake), and only the sender whose exchange returned the old state wakes.
 //   Either the sender sees the sleeper's store, or the sleeper's second look sees the frame
 //   (Dekker). Load and clear must be one exchange: with a load and a plain store a late store
 //   clears the mark of a receiver that slept since, and its wake-up is lost. doorbell.pml is the
 //   model; its variants show this loss and that of a sender that dies (below).
+//
 // Calls. A receiver looks at few of many rings (ring.h): the sender whose ring is unwatched sets
 // the bit of its own bell's number in `calls`, before it looks at the state. For the receiver that
 // word is one more ring: it takes the bits and then looks at the rings that they stand for, and its
 // second look covers it. Two senders may share a bit: both are looked at. watch.pml is the model.
+//
 // Crash. A sender that dies or stops between its exchange and its wake leaves kAwake with the
-// receiver asleep. So the raylet
-//   rings every peer of a dead process (RingAfterDeath), and no wait is longer than kLongestSleep.
+// receiver asleep. So the raylet rings every peer of a dead process (RingAfterDeath), and no wait
+// is longer than kLongestSleep.
 // Spurious wake-ups are always allowed.
 #pragma once
 
@@ -49,8 +51,8 @@ struct alignas(64) Bell {
 };
 static_assert(sizeof(Bell) == 64 && std::atomic<uint32_t>::is_always_lock_free);
 
-inline constexpr uint32_t kMaxProcessesPerNode =
-    16 * 1024;  // Bells of a node's board, 1 MiB of sparse memory.
+// Bells of a node's board, 1 MiB of sparse memory.
+inline constexpr uint32_t kMaxProcessesPerNode = 16 * 1024;
 inline constexpr size_t kBellBoardBytes = kMaxProcessesPerNode * sizeof(Bell);
 inline constexpr Nanos kLongestSleep = 250 * kMillisecond;
 

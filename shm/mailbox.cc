@@ -117,8 +117,8 @@ class Mailbox::PeerChannel final : public Channel {
   uint32_t call = 0;       // Its bit.
   bool dead = false;       // Forgotten: destroyed once no Poll is on the stack.
   bool malformed = false;  // Wrote garbage: nothing more is read.
-  int reading =
-      0;  // Depth of PollLane: only the outermost gives bytes back, handlers still look at them.
+  // Depth of PollLane: only the outermost gives bytes back, handlers still look at them.
+  int reading = 0;
   RingEnds ends;
   std::deque<Queued> queues[2];
   size_t queued = 0;

@@ -2,7 +2,7 @@
 // Byte rings between two processes: one writer, one reader, in shared memory that the raylet made
 // for the two.
 //
-// A RingPair segment holds four rings, for each direction a work and a control lane:
+// The segment of a ring pair holds four rings, for each direction a work and a control lane:
 //   0                 768    4 KiB            + 256 KiB        + 512 KiB  + 768 KiB  1028 KiB
 //   | RingControl x 4 | zeros | data of ring 0 | data of ring 1 | ring 2   | ring 3   |
 // ring 0, 1: first -> second process, work and control; ring 2, 3: the other way round.

@@ -326,8 +326,8 @@ SCENARIO("random scribbles over cursors and records crash neither end and lead n
           bool more = false;
           while (reader.Next(&frame, &more) == Result::kRecord) {
             REQUIRE((frame.body.data() >= begin && frame.body.data() + frame.body.size() <= end));
-            for (char c : frame.body)
-              sum = sum + static_cast<unsigned char>(c);  // AddressSanitizer looks on.
+            // AddressSanitizer looks on.
+            for (char c : frame.body) sum = sum + static_cast<unsigned char>(c);
           }
           reader.Release();
         }

@@ -1,7 +1,6 @@
 // Copyright The Sheaf Authors. SPDX-License-Identifier: Apache-2.0
 // Anonymous shared memory: a memfd, handed to other processes by descriptor, and mappings of it.
-// Nothing has a name, so nothing is left behind by a crash. The only file that maps memory (with
-// Boost.Interprocess).
+// Nothing has a name, so nothing is left behind by a crash.
 #pragma once
 
 #include <cstddef>

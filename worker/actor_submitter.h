@@ -1,6 +1,6 @@
 // Copyright The Sheaf Authors. SPDX-License-Identifier: Apache-2.0
 // Calls to actors, from any process: in order per caller, directly to the actor's process, held
-// back while it starts or restarts. Where an actor is, its creator knows (ActorManager); others ask
+// back while it starts or restarts. Where an actor is, its creator knows (CreatedActors); others ask
 // it, and are told of each change. Calls beyond the credits of their actor or of the way to it
 // (back_pressure.h) stay here, in order, until there is room. Pure.
 #pragma once
@@ -69,7 +69,7 @@ class ActorSubmitter final : public TaskDispatcher {
   void OnArgumentsReady(TaskRecord& task) override;
   void OnReply(const TaskTable::Reply& reply, ProcessId from);
   void OnReturned(TaskRecord& task);
-  // The creator, the GCS or the ActorManager of this process says how things stand.
+  // The creator, the GCS or the CreatedActors of this process says how things stand.
   void OnAnswer(const proto::ActorAnswer& answer);
   void OnProcessDied(ProcessId process, const proto::Death& death, uint64_t started);
   void Cancel(TaskRecord& task, bool recursive);
@@ -110,8 +110,8 @@ class ActorSubmitter final : public TaskDispatcher {
   PeerTable& peers_;
   const BackPressure limits_;
   std::function<void(ActorId)> ask_gcs_;
-  absl::btree_map<ActorId, std::unique_ptr<ActorClient>>
-      clients_;  // Walked in this order, so that a run can be repeated.
+  // Walked in this order, so that a run can be repeated.
+  absl::btree_map<ActorId, std::unique_ptr<ActorClient>> clients_;
   absl::flat_hash_map<ProcessId, ActorClient*> by_process_;
   std::vector<ActorClient*> held_back_;
 };

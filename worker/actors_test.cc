@@ -21,7 +21,7 @@ struct ActorFixture : Fixture {
     TaskRecord* task = owner.tasks.Add(creation, {}, nullptr, {});
     ObjectHandle handle(task->first_return);
     owner.references.List(*handle.entry());
-    owner.actor_manager.Create(*task);
+    owner.created_actors.Create(*task);
     REQUIRE(demand.ParseFromString(transport.Take(FrameKind::kLeaseDemand).body));
     return handle;
   }
@@ -53,7 +53,7 @@ struct ActorFixture : Fixture {
 SCENARIO("an actor that is killed to restart while it waits for a worker goes on waiting") {
   ActorFixture f;
   const ObjectHandle actor = f.Create(f.Creation(1));
-  f.owner.actor_manager.Kill(ActorOf(actor), /*no_restart=*/false, "kill was called");
+  f.owner.created_actors.Kill(ActorOf(actor), /*no_restart=*/false, "kill was called");
   CHECK(f.transport.Count(FrameKind::kLeaseDemand) == 0);  // What it asked for stands.
   f.GrantActor();
   CHECK(f.TakePush().lease == 5);
@@ -116,9 +116,9 @@ SCENARIO("a call of an actor that is tried again looks at its arguments again") 
   references->arguments.push_back({argument, 0, false});
   f.owner.references.AddUse(*argument);
   const_cast<TemplateRecord&>(f.Method()).spec.set_max_retries(-1);
-  TaskRecord* task = f.owner.tasks.Add(
-      f.templates.back(), InlineBytes(AsBytes(ArgumentHead{ArgumentKind::kStore, 0})),
-      std::move(references), {});
+  TaskRecord* task = f.owner.tasks.Add(f.templates.back(),
+                                       InlineBytes(AsBytes(ArgumentHead{ArgumentKind::kStore, 0})),
+                                       std::move(references), {});
   const ObjectHandle result(task->first_return);
   f.owner.actors.Submit(f.owner.actors.ClientOf(*actor.entry()), *actor.entry(), *task);
   const PushTaskHead push = f.TakePush();
@@ -167,7 +167,7 @@ SCENARIO("an actor whose name is being taken is pending for all who ask, and its
   TaskRecord* task = f.owner.tasks.Add(f.Creation(), {}, nullptr, {});
   const ObjectHandle actor(task->first_return);
   f.owner.references.List(*actor.entry());
-  f.owner.actor_manager.Enter(*task);
+  f.owner.created_actors.Enter(*task);
   proto::ActorQuery query;
   query.set_actor_id(ActorOf(actor).Binary());
   f.owner.OnFrame(kWorker, {FrameKind::kActorQuery, query.SerializeAsString()});
@@ -181,18 +181,18 @@ SCENARIO("an actor whose name is being taken is pending for all who ask, and its
   CHECK(result.entry()->state == ObjectState::kPending);
   CHECK(f.transport.Count(FrameKind::kLeaseDemand) == 0);
   SECTION("it begins") {
-    f.owner.actor_manager.Begin(*task);
+    f.owner.created_actors.Begin(*task);
     REQUIRE(f.demand.ParseFromString(f.transport.Take(FrameKind::kLeaseDemand).body));
     f.GrantActor();
     CHECK(f.TakePush().lease == 5);
   }
   SECTION("it does not") {
-    f.owner.actor_manager.GiveUp(*task, {ErrorKind::kActorNameTaken, "taken", {}});
+    f.owner.created_actors.GiveUp(*task, {ErrorKind::kActorNameTaken, "taken", {}});
     REQUIRE(answer.ParseFromString(f.transport.Take(FrameKind::kActorAnswer).body));
     CHECK(answer.state() == proto::ActorAnswer::DEAD);
     CHECK(f.transport.Count(FrameKind::kActorReport) == 0);
     CHECK(result.entry()->state == ObjectState::kError);
-    CHECK_FALSE(f.owner.actor_manager.Manages(ActorOf(actor)));
+    CHECK_FALSE(f.owner.created_actors.Manages(ActorOf(actor)));
   }
 }
 

@@ -105,8 +105,8 @@ class CallExecution final : public Execution {
   ProcessId owner;
   ActorId actor_id;
   std::atomic<bool> cancel_requested{false};
-  std::vector<ObjectEntry*>
-      held;  // References inside the arguments: one use each. Under the runtime's lock.
+  // References inside the arguments: one use each. Under the runtime's lock.
+  std::vector<ObjectEntry*> held;
   uint64_t stream_sent = 0;  // Items so far, with those that were left out. Of the yielding thread.
   uint64_t stream_consumed = 0;  // Under the runtime's lock.
   std::atomic<bool> stream_stopped{false};

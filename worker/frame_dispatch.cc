@@ -105,8 +105,8 @@ void FrameDispatch::OnRayletFrame(const Frame& frame) {
       const auto begin = ParseFrame<proto::LeaseBegin>(frame);
       if (!begin.ok()) return;
       job_.number = begin->job();
-      if (job_.name_space.empty())
-        job_.name_space = begin->name_space();  // A worker is of one job.
+      // A worker is of one job.
+      if (job_.name_space.empty()) job_.name_space = begin->name_space();
       executor_.OnLeaseBegin(*begin);
       return;
     }

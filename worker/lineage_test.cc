@@ -285,13 +285,13 @@ TEST_CASE("an actor ends with its last handle, whatever lineage could call it ag
   TaskRecord* task = f.owner.tasks.Add(creation, {}, nullptr, {});
   ObjectHandle actor(task->first_return);
   f.owner.references.List(*actor.entry());
-  f.owner.actor_manager.Create(*task);
+  f.owner.created_actors.Create(*task);
   const ActorId id = ActorOf(actor);
   const ObjectHandle result = f.Step(f.Template(), {}, {actor});
-  CHECK(f.owner.actor_manager.Manages(id));
+  CHECK(f.owner.created_actors.Manages(id));
   actor = {};
   f.Collect();
-  CHECK_FALSE(f.owner.actor_manager.Manages(id));
+  CHECK_FALSE(f.owner.created_actors.Manages(id));
   CHECK(result.entry()->state == ObjectState::kStore);
 }
 

@@ -51,8 +51,8 @@ enum class ObjectState : uint8_t {
 // Whatever few objects have.
 struct ObjectExtra {
   Error error;
-  std::vector<std::function<void(ObjectEntry&)>>
-      on_ready;  // Runs once, under the lock; must not free entries.
+  // Runs once, under the lock; must not free entries.
+  std::vector<std::function<void(ObjectEntry&)>> on_ready;
   // References inside the value: one use each; with `keeps_for_lineage` one for lineage each.
   std::vector<ObjectEntry*> nested;
   absl::flat_hash_set<NodeNumber> borrowers;  // Nodes that hold it. Owned objects.

@@ -113,8 +113,8 @@ class ObjectResolver {
   // Borrowers that did not find an object of this process where it was said to be. They are
   // answered when it is known where it is.
   absl::btree_map<ObjectId, std::vector<ProcessId>> doubters_;
-  absl::flat_hash_map<ObjectId, ObjectId>
-      stored_names_;  // Name in the store -> object, where they differ.
+  // Name in the store -> object, where they differ.
+  absl::flat_hash_map<ObjectId, ObjectId> stored_names_;
   absl::flat_hash_set<ProcessId> dead_;
   uint64_t next_request_ = 1;
 };

@@ -27,14 +27,14 @@ OwnerState::OwnerState(ProcessId self, Clock& clock, Transport& transport, Local
       submitter(self, transport, tasks, peers, limits),
       templates(peers, submitter),
       actors(self, transport, tasks, peers, limits),
-      actor_manager(self, transport, tasks, peers, actors),
+      created_actors(self, transport, tasks, peers, actors),
       resolver(self, clock, transport, store, references, tasks, transits, submitter,
                std::move(look_up)) {
   references.set_release_task([this](ObjectEntry& entry) { tasks.ReleaseLineage(entry); });
   tasks.set_want_borrowed([this](ObjectEntry& object) { resolver.Want(object); });
   references.set_on_stream_abandoned([this](ObjectEntry& entry) { tasks.StreamAbandoned(entry); });
   references.set_on_actor_unreferenced([this](ObjectEntry& handle) {
-    actor_manager.OnUnreferenced(handle.id);
+    created_actors.OnUnreferenced(handle.id);
     actors.Forget(handle);
   });
 }
@@ -78,7 +78,7 @@ bool OwnerState::OnFrame(ProcessId from, const Frame& frame) {
       return true;
     case FrameKind::kActorQuery: {
       if (auto query = ParseFrame<proto::ActorQuery>(frame); query.ok())
-        actor_manager.OnQuery(from, *query);
+        created_actors.OnQuery(from, *query);
       return true;
     }
     case FrameKind::kActorAnswer: {
@@ -91,16 +91,16 @@ bool OwnerState::OnFrame(ProcessId from, const Frame& frame) {
       if (!control.ok()) return true;
       auto actor = ActorId::FromBinary(control->actor_id());
       if (actor.ok() && control->kill())
-        actor_manager.Kill(
+        created_actors.Kill(
             *actor, control->no_restart(),
-            actor_manager.ProcessOf(*actor) == from ? "it asked for its end" : "kill was called");
+            created_actors.ProcessOf(*actor) == from ? "it asked for its end" : "kill was called");
       return true;
     }
     case FrameKind::kLeaseGrant: {
       const auto grant = ParseFrame<proto::LeaseGrant>(frame);
       if (!grant.ok()) return true;
-      if (grant->key() >= ActorManager::kFirstKey) {
-        actor_manager.OnGrant(*grant);
+      if (grant->key() >= CreatedActors::kFirstKey) {
+        created_actors.OnGrant(*grant);
       } else {
         submitter.OnGrant(*grant);
       }
@@ -109,8 +109,8 @@ bool OwnerState::OnFrame(ProcessId from, const Frame& frame) {
     case FrameKind::kLeaseRefused: {
       const auto refused = ParseFrame<proto::LeaseRefused>(frame);
       if (!refused.ok()) return true;
-      if (refused->key() >= ActorManager::kFirstKey) {
-        actor_manager.OnRefused(*refused);
+      if (refused->key() >= CreatedActors::kFirstKey) {
+        created_actors.OnRefused(*refused);
       } else {
         submitter.OnRefused(*refused);
       }
@@ -118,8 +118,8 @@ bool OwnerState::OnFrame(ProcessId from, const Frame& frame) {
     }
     case FrameKind::kLeaseRevoke: {
       const auto revoke = ParseFrame<proto::LeaseRevoke>(frame);
-      return !revoke.ok() ||
-             submitter.OnRevoke(from.node, *revoke);  // Else one that it works under.
+      // Else one that it works under.
+      return !revoke.ok() || submitter.OnRevoke(from.node, *revoke);
     }
     case FrameKind::kRefsReported: {
       const auto reported = ParseFrame<proto::RefsReported>(frame);
@@ -148,7 +148,7 @@ void OwnerState::OnReply(ProcessId from, std::string_view body) {
   if (reply.task == nullptr) return;
   switch (reply.task->spec->spec.kind()) {
     case proto::TaskTemplate::ACTOR_CREATION:
-      actor_manager.OnReply(reply, from);
+      created_actors.OnReply(reply, from);
       return;
     case proto::TaskTemplate::ACTOR_METHOD:
       actors.OnReply(reply, from);
@@ -175,7 +175,7 @@ void OwnerState::OnReturned(ProcessId, std::string_view body) {
 void OwnerState::OnProcessDied(ProcessId process, const proto::Death& death, uint64_t started) {
   submitter.OnProcessDied(process, death, started);
   actors.OnProcessDied(process, death, started);
-  actor_manager.OnProcessDied(process, death);
+  created_actors.OnProcessDied(process, death);
   resolver.OnProcessDied(process);
   transits.ProcessDied(process);
   tasks.ProcessDied(process);

@@ -11,8 +11,8 @@
 #include "absl/container/btree_map.h"
 #include "base/clock.h"
 #include "base/transport.h"
-#include "worker/actor_manager.h"
 #include "worker/actor_submitter.h"
+#include "worker/created_actors.h"
 #include "worker/object_resolver.h"
 #include "worker/peer_table.h"
 #include "worker/reference_table.h"
@@ -59,7 +59,7 @@ class OwnerState {
   TaskSubmitter submitter;
   TemplateTable templates;
   ActorSubmitter actors;
-  ActorManager actor_manager;
+  CreatedActors created_actors;
   ObjectResolver resolver;
   uint64_t pushes_returned = 0;  // Given back by workers unstarted.
 

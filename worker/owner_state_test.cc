@@ -123,8 +123,8 @@ SCENARIO("after a worker's death only what it had started counts as tried") {
   f.Die(kWorker, 2);
   CHECK(refs[1].entry()->extra->error.kind == ErrorKind::kWorkerCrashed);
   CHECK_FALSE(refs[2].entry()->ready());
-  CHECK(f.transport.Count(kStoreFree) ==
-        1);  // Of the one that failed: its result may lie in the store.
+  // Of the one that failed: its result may lie in the store.
+  CHECK(f.transport.Count(kStoreFree) == 1);
   f.Grant(2, {1, 9});
   f.Reply(f.TakePush(), "3", ReplyStatus::kDone, 1000, {1, 9});
   CHECK(refs[2].entry()->value == "3");

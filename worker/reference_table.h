@@ -243,8 +243,8 @@ class ReferenceTable {
   uint64_t next_report_ = 1;
   struct ReportWaiters {
     std::vector<ObjectId> held;
-    std::vector<std::shared_ptr<std::function<void()>>>
-        done;  // Run when the last of their reports is answered.
+    // Run when the last of their reports is answered.
+    std::vector<std::shared_ptr<std::function<void()>>> done;
   };
   absl::btree_map<uint64_t, ReportWaiters> reports_;  // Unanswered, and the one being gathered.
 };

@@ -33,8 +33,8 @@ struct ObjectView {
   Buffer keep;                   // Holds arena memory; empty for values inside the process.
   ObjectHandle handle;           // Holds values inside the process.
   const Error* error = nullptr;  // Not null: there is no value. Valid while `handle` lives.
-  std::vector<ObjectHandle>
-      nested;  // The references inside the value, so that they outlive its reading.
+  // The references inside the value, so that they outlive its reading.
+  std::vector<ObjectHandle> nested;
 };
 
 // TaskTemplate::max_retries of a method that names no number of its own: the actor's
@@ -84,8 +84,8 @@ class Execution {
   virtual std::string_view name() const = 0;  // For people.
   virtual uint32_t attempt() const = 0;       // From 0.
   virtual size_t argument_count() const = 0;
-  virtual const ObjectView& argument(
-      size_t index) const = 0;  // Never an error: such calls are not pushed.
+  // Never an error: such calls are not pushed.
+  virtual const ObjectView& argument(size_t index) const = 0;
   // The arguments were read and are not looked at again. The call holds nothing of the store any
   // more for them; views of them that were copied still do.
   virtual void DropArguments() = 0;
@@ -294,8 +294,8 @@ class Runtime {
   virtual JobNumber job() const = 0;
   virtual const std::string& name_space() const = 0;
   virtual std::vector<uint32_t> gpu_ids() const = 0;  // Of the current lease.
-  virtual proto::LeaseSpec current_lease()
-      const = 0;  // Resources and strategy of the running task; empty in drivers.
+  // Resources and strategy of the running task; empty in drivers.
+  virtual proto::LeaseSpec current_lease() const = 0;
   // The task that the calling thread runs, or nil.
   virtual TaskId current_task() const = 0;
   virtual ActorId current_actor() const = 0;

@@ -30,7 +30,7 @@ absl::StatusOr<ObjectHandle> RuntimeImpl::CreateActor(const TemplateHandle& crea
   const ActorId id = ActorOf(handle);
   // From here on others find it: by its name they may know it before this thread hears of it.
   owner_->references.List(*handle.entry());
-  owner_->actor_manager.Enter(*task);
+  owner_->created_actors.Enter(*task);
   if (!options.name().empty()) {
     // Durable before the caller hears of it.
     proto::GcsRequest request;
@@ -44,15 +44,15 @@ absl::StatusOr<ObjectHandle> RuntimeImpl::CreateActor(const TemplateHandle& crea
     named.set_get_if_exists(options.get_if_exists());
     named.set_handle(creation->wire);
     absl::StatusOr<ObjectHandle> holder = TakeName(lock, request, id);
-    const bool killed = !owner_->actor_manager.Manages(id);  // Meanwhile, and `task` went then.
+    const bool killed = !owner_->created_actors.Manages(id);  // Meanwhile, and `task` went then.
     if (!holder.ok() || holder->id() != handle.id()) {
       const std::string why(holder.status().message());
-      if (!killed) owner_->actor_manager.GiveUp(*task, {ErrorKind::kActorNameTaken, why, {}});
+      if (!killed) owner_->created_actors.GiveUp(*task, {ErrorKind::kActorNameTaken, why, {}});
       return holder;
     }
     if (killed) return handle;
   }
-  owner_->actor_manager.Begin(*task);
+  owner_->created_actors.Begin(*task);
   return handle;
 }
 
@@ -105,7 +105,7 @@ absl::StatusOr<ObjectHandle> RuntimeImpl::HandleIfThere(Lock& lock, const proto:
                                                         Nanos deadline) {
   const ActorId id = ActorId::FromBinary(actor.actor_id()).value_or(ActorId());
   if (id.maker() == self_) {
-    return owner_->actor_manager.Manages(id) ? HandleOfActor(actor) : ObjectHandle();
+    return owner_->created_actors.Manages(id) ? HandleOfActor(actor) : ObjectHandle();
   }
   ObjectHandle handle = HandleOfActor(actor);
   ObjectEntry& entry = *handle.entry();
@@ -214,15 +214,15 @@ absl::StatusOr<ObjectHandle> RuntimeImpl::GetActor(std::string_view name,
   }
   Lock lock(*this);
   const ActorId id = ActorId::FromBinary(reply->actor().actor_id()).value_or(ActorId());
-  if (!reply->actor().detached() && id.maker() == self_ && !owner_->actor_manager.Manages(id)) {
+  if (!reply->actor().detached() && id.maker() == self_ && !owner_->created_actors.Manages(id)) {
     return absl::NotFoundError(absl::StrCat(
         "the actor that was named '", absl::string_view(name.data(), name.size()), "' has ended"));
   }
   return HandleOfActor(reply->actor());
 }
 
-// Detached actors: where they are, the GCS knows. Under the lock; the answer comes through
-// PollLookups.
+// Detached actors: where they are, the GCS knows. Under the lock;
+// TakeActorLookups takes the answer.
 void RuntimeImpl::AskGcsAboutActor(ActorId actor) {
   if (actor_lookups_.contains(actor)) return;
   proto::GcsRequest request;
@@ -296,8 +296,8 @@ absl::StatusOr<ObjectHandle> RuntimeImpl::OwnActor() {
 absl::Status RuntimeImpl::EndActor(ActorId id, bool detached, bool no_restart, const char* words) {
   if (!detached) {
     Lock lock(*this);
-    if (owner_->actor_manager.Manages(id)) {
-      owner_->actor_manager.Kill(id, no_restart, words);
+    if (owner_->created_actors.Manages(id)) {
+      owner_->created_actors.Kill(id, no_restart, words);
     } else if (id.maker() != self_) {
       proto::ActorControl control;
       control.set_actor_id(id.Binary());

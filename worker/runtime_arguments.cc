@@ -40,8 +40,8 @@ char* ArgumentList::AddValueInPlace(size_t size) {
   char* at = encoded_.Extend(sizeof(ArgumentHead) + padded);
   const ArgumentHead head{ArgumentKind::kValue, static_cast<uint32_t>(size)};
   std::memcpy(at, &head, sizeof head);
-  if (padded != size)
-    std::memset(at + sizeof head + padded - 8, 0, 8);  // What is padding travels as zeros.
+  // What is padding travels as zeros.
+  if (padded != size) std::memset(at + sizeof head + padded - 8, 0, 8);
   ++count_;
   return at + sizeof head;
 }

@@ -129,7 +129,7 @@ absl::Status RuntimeImpl::Begin() {
   dispatch_ = std::make_unique<FrameDispatch>(self_, *this, *transport_, *store_, *owner_,
                                               *executor_, *gcs_);
   owner_->actors.set_ask_gcs([this](ActorId actor) { AskGcsAboutActor(actor); });
-  owner_->actor_manager.set_on_named_end([this](ActorId actor) {
+  owner_->created_actors.set_on_named_end([this](ActorId actor) {
     proto::GcsRequest request;
     request.mutable_end_actor()->set_actor_id(actor.Binary());
     request.mutable_end_actor()->mutable_death()->set_cause(proto::Death::LEFT);

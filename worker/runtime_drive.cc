@@ -16,8 +16,8 @@ namespace {
 
 constexpr Nanos kSpin = 20 * kMicrosecond;
 constexpr Nanos kBackgroundTick = kMillisecond;
-constexpr int kQuietTicks =
-    5;  // After so many without a frame the background thread waits for the bell.
+// After so many without a frame the background thread waits for the bell.
+constexpr int kQuietTicks = 5;
 // After kSpinMisses (runtime_impl.h) vain spins the next waits sleep at once, but one in kSpinRetry
 // tries again, and all do after a sleep so short that both ends could have spun instead.
 constexpr int kSpinRetry = 64;
@@ -25,8 +25,8 @@ constexpr int kSpinRetry = 64;
 constexpr int kSpinPause = 4;
 constexpr Nanos kShortSleep = 100 * kMicrosecond;
 constexpr Nanos kRayletCheck = 200 * kMillisecond;
-constexpr Nanos kOrphanGrace =
-    500 * kMillisecond;  // A worker without a raylet ends by itself so long, then at once.
+// A worker without a raylet ends by itself so long, then at once.
+constexpr Nanos kOrphanGrace = 500 * kMillisecond;
 constexpr Nanos kAskPeriod = 100 * kMillisecond;  // Users' waits ask so often whether to give up.
 constexpr Nanos kBlockedAfter = 2 * kMillisecond;
 // So long other calls wait behind one whose arguments are on their way; then they go elsewhere, and
@@ -236,7 +236,7 @@ void RuntimeImpl::PublishMetrics() {
   set(CounterId::kActorCallsFailed, calls.failed);
   set(CounterId::kActorCallsRetried, calls.retried);
   set(CounterId::kActorCallsCancelled, calls.cancelled);
-  set(CounterId::kActorRestarts, owner_->actor_manager.restarts());
+  set(CounterId::kActorRestarts, owner_->created_actors.restarts());
   set(CounterId::kPushesSent, owner_->tasks.pushes());
   set(CounterId::kPushesReturned, owner_->pushes_returned);
   set(CounterId::kReconstructions, owner_->tasks.reconstructions());
@@ -461,8 +461,8 @@ absl::Status RuntimeImpl::DriveUntil(Lock& lock, Nanos deadline, absl::FunctionR
 
 // No thread waits any more: from here on the background thread looks after the rings.
 void RuntimeImpl::LeaveBell() {
-  if (background_ticks_.load(std::memory_order_relaxed))
-    return;  // It looks soon anyway; the bell stays kAwake.
+  // It looks soon anyway; the bell stays kAwake.
+  if (background_ticks_.load(std::memory_order_relaxed)) return;
   SetBell(mailbox_->bell(), BellState::kAway);
   if (mailbox_->Pending(true) || mailbox_->HasQueued()) Knock(mailbox_->bell());
 }
@@ -497,8 +497,8 @@ void RuntimeImpl::BackgroundLoop() {
       if (clock_.Now() - orphan_since >= kOrphanGrace) _exit(1);
     }
     if (driving_) {
-      background_ticks_.store(
-          false, std::memory_order_relaxed);  // Its holder looks, and hands over when it leaves.
+      // Its holder looks, and hands over when it leaves.
+      background_ticks_.store(false, std::memory_order_relaxed);
       continue;
     }
     driving_ = true;

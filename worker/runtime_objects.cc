@@ -12,8 +12,8 @@
 namespace sheaf {
 namespace {
 
-constexpr Nanos kStoreWait =
-    30 * kSecond;  // For room in the store, where the caller names no deadline.
+// For room in the store, where the caller names no deadline.
+constexpr Nanos kStoreWait = 30 * kSecond;
 
 std::vector<ObjectId> IdsOf(std::span<const ObjectHandle> handles) {
   std::vector<ObjectId> ids;

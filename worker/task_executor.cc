@@ -60,8 +60,9 @@ void TaskExecutor::Recycle(CallExecution* call) {
     spare_.push_back(std::move(spare));
   }
   spare.reset();
+  // Its pins are gone.
   if ((ticket | unasked) != 0) [[unlikely]]
-    holds_.End(ticket, unasked);  // Its pins are gone.
+    holds_.End(ticket, unasked);
 }
 
 void TaskExecutor::OnTemplate(ProcessId from, std::string_view body) {
@@ -364,8 +365,8 @@ std::shared_ptr<CallExecution> TaskExecutor::Take(ConcurrencyGroup& group) {
   running_ = call.get();
   // Before user code: after a death only what stands here counts as tried.
   const PushTaskHead& head = call->head();
-  const uint64_t lease =
-      head.lease != 0 ? head.lease : lease_.lease();  // Callers of a detached actor know none.
+  // Callers of a detached actor know none.
+  const uint64_t lease = head.lease != 0 ? head.lease : lease_.lease();
   started_.Add(lease, call->owner, head.push, is_actor_);
   if (named_ != &call->spec() || call->has_own_name()) {
     named_ = call->has_own_name() ? nullptr : &call->spec();

@@ -126,8 +126,8 @@ class TaskExecutor {
   const BackPressure limits_;
   metrics::Counter tasks_executed_, calls_executed_;
   metrics::Histogram run_time_;
-  using Templates =
-      std::vector<std::shared_ptr<const proto::TaskTemplate>>;  // Of one sender, by number.
+  // Of one sender, by number.
+  using Templates = std::vector<std::shared_ptr<const proto::TaskTemplate>>;
   Templates& TemplatesOf(ProcessId sender);
   absl::flat_hash_map<ProcessId, std::unique_ptr<Templates>> templates_;
   ProcessId last_sender_;
@@ -138,8 +138,8 @@ class TaskExecutor {
   proto::LeaseBegin lease_;  // Current, or the last; lease 0: none yet.
   LeaseNumber accepts_ = 0;  // Of the lease whose pushes are taken. 0: it has ended.
   bool returning_ = false;   // The raylet waits for the lease.
-  std::deque<std::pair<ProcessId, std::string>>
-      early_;  // Pushes of a lease that has not begun here.
+  // Pushes of a lease that has not begun here.
+  std::deque<std::pair<ProcessId, std::string>> early_;
   std::deque<std::shared_ptr<CallExecution>> before_construction_;
   bool is_actor_ = false, is_async_ = false, constructed_ = false;
   ActorId actor_id_;

@@ -94,12 +94,12 @@ void TaskTable::ForgetRecipe(TaskRecord& task) {
 
 void TaskTable::ReleaseLineage(ObjectEntry& entry) {
   TaskRecord& task = *entry.task;
-  if (task.spec->spec.kind() == proto::TaskTemplate::ACTOR_CREATION)
-    return;  // The ActorManager ends it.
+  // The CreatedActors ends it.
+  if (task.spec->spec.kind() == proto::TaskTemplate::ACTOR_CREATION) return;
   entry.task = nullptr;
   if (task.stream) return ReleaseOfStream(task, entry);
-  if (task.state != TaskState::kFinished)
-    return;  // Unfinished calls hold their results, so this is none.
+  // Unfinished calls hold their results, so this is none.
+  if (task.state != TaskState::kFinished) return;
   if (task.first_return == &entry) task.first_return = nullptr;
   bool others = task.first_return != nullptr;
   if (task.references) {

@@ -52,8 +52,8 @@ struct TaskReferences {
   };
   std::vector<Argument> arguments;
   std::vector<ObjectEntry*> nested;  // Inside values; the same.
-  std::vector<ObjectEntry*>
-      more_returns;  // From the second on; one use each while the task is unfinished.
+  // From the second on; one use each while the task is unfinished.
+  std::vector<ObjectEntry*> more_returns;
 };
 
 struct StreamState;
@@ -70,8 +70,8 @@ struct TaskRecord {
   ObjectEntry* first_return = nullptr;  // One use while unfinished.
   TaskRecord* previous = nullptr;       // In the one list that it is in: a queue, or lineage.
   TaskRecord* next = nullptr;
-  void* target =
-      nullptr;  // kPushed: the OwnedLease or ActorClient; kQueued on an actor: its ActorClient.
+  // kPushed: the OwnedLease or ActorClient; kQueued on an actor: its ActorClient.
+  void* target = nullptr;
   uint64_t push = 0;
   TaskId parent;             // The task of this process that submitted it, for recursive cancel.
   int32_t retries_left = 0;  // -1: without bound.

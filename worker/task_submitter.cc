@@ -101,8 +101,8 @@ void TaskSubmitter::OnArgumentsReady(TaskRecord& task) {
   if (task.references) {
     for (const auto& argument : task.references->arguments) {
       if (argument.object->state != ObjectState::kError) continue;
-      const Error error =
-          argument.object->extra->error;  // Copied: failing the task may free the object.
+      // Copied: failing the task may free the object.
+      const Error error = argument.object->extra->error;
       tasks_.Fail(task, error);
       return;
     }
@@ -174,8 +174,8 @@ void TaskSubmitter::Pump(LeaseKey& key) {
 }
 
 void TaskSubmitter::PushTo(OwnedLease& lease, TaskRecord& task) {
-  if (lease.in_flight.empty())
-    lease.last_progress = 0;  // Known at the next Tick: a clock read a task costs too much.
+  // Known at the next Tick: a clock read a task costs too much.
+  if (lease.in_flight.empty()) lease.last_progress = 0;
   task.target = &lease;
   lease.idle_since = 0;
   tasks_.Push(task, *lease.worker, lease.number, ++lease.pushes);
@@ -473,8 +473,8 @@ Nanos TaskSubmitter::Tick() {
     next = std::min(next, std::max(lease->last_progress + kLongTask, now + kLongTask));
     if (lease->in_flight.size > 1 && !lease->taking_back &&
         now - lease->last_progress >= kLongTask) {
-      TakeBackFrom(
-          *lease);  // What runs turned out long; those behind it run elsewhere, or wait here.
+      // What runs turned out long; those behind it run elsewhere, or wait here.
+      TakeBackFrom(*lease);
     }
   }
   for (OwnedLease* lease : lingered) Return(*lease, false);

@@ -52,8 +52,8 @@ class TaskSubmitter final : public TaskDispatcher {
  public:
   static constexpr Nanos kWorkAhead = kMillisecond;
   static constexpr Nanos kLinger = 100 * kMillisecond;  // An idle lease is kept so long.
-  static constexpr Nanos kLongTask =
-      5 * kMillisecond;  // After so long without progress, others' work is taken back.
+  // After so long without progress, others' work is taken back.
+  static constexpr Nanos kLongTask = 5 * kMillisecond;
   static constexpr size_t kMaxDepth = 1000;
 
   TaskSubmitter(ProcessId self, Transport& transport, TaskTable& tasks, PeerTable& peers,

@@ -37,8 +37,8 @@ class TransitTable {
   size_t size() const { return size_; }
 
  private:
-  absl::flat_hash_map<ProcessId, absl::btree_map<uint64_t, std::vector<ObjectHandle>>>
-      transits_;  // By receiver and number.
+  // By receiver and number.
+  absl::flat_hash_map<ProcessId, absl::btree_map<uint64_t, std::vector<ObjectHandle>>> transits_;
   size_t size_ = 0;
   uint64_t next_ = 1;
 };

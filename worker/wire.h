@@ -115,8 +115,8 @@ struct StreamItemHead {
   uint64_t transit;
   ObjectId stored_as;  // The name of its bytes in the store, if they are there.
 
-  static constexpr uint64_t kIndexedItems =
-      60'000;  // Items whose id is the task's with an index; later ones get their own.
+  // Items whose id is the task's with an index; later ones get their own.
+  static constexpr uint64_t kIndexedItems = 60'000;
 };
 // kStreamAck, consumer -> executor.
 struct StreamAck {

@@ -19,8 +19,8 @@ namespace {
 
 constexpr uint64_t kSlots = 2048;  // More than are ever in flight, so no ring is ever full.
 constexpr uint64_t kInFlight = 1000;
-constexpr int kReplyBatch =
-    32;  // The replier looks at the bell once in so many replies, or when it runs out of calls.
+// The replier looks at the bell once in so many replies, or when it runs out of calls.
+constexpr int kReplyBatch = 32;
 constexpr int kSpinSteps = 200;  // 20-40 us, then the futex.
 
 struct Call {

@@ -7,6 +7,7 @@ import importlib
 
 import sheaf.extension  # noqa: F401  # isort: skip (first)
 from sheaf._core import ObjectRef, get, put
+from sheaf._version import __ray_version__, __version__
 from sheaf.actor import ActorHandle, get_actor, kill, method
 from sheaf.cluster import available_resources, cancel, cluster_resources, get_gpu_ids, nodes, timeline
 from sheaf.decorator import remote
@@ -19,7 +20,6 @@ TYPE_CHECKING = False  # Importing typing takes longer than all else here.
 if TYPE_CHECKING:
     from typing import Any
 
-__version__ = "2.60.0+sheaf"
 ObjectID = ObjectRef
 LOCAL_MODE, SCRIPT_MODE, WORKER_MODE = 2, 0, 1
 _SUBMODULES = (

@@ -4,6 +4,7 @@ import concurrent.futures
 from collections.abc import Callable, Generator, Sequence
 from typing import Any, Generic, TypeVar, overload
 
+__version__: str
 T = TypeVar("T", covariant=True)
 V = TypeVar("V")
 

@@ -17,6 +17,36 @@ import sys
 import types
 from typing import Any, Sequence
 
+import sheaf
+
+
+class _Ray(types.ModuleType):
+    """The module `ray`: all that sheaf has, and the version that programs ask Ray for. What is set here is set in sheaf."""
+
+    _OWN = frozenset(["__version__", "__spec__", "__loader__", "__path__", "__package__"])
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(sheaf, name)
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        if name in self._OWN:
+            super().__setattr__(name, value)
+        else:
+            setattr(sheaf, name, value)
+
+    def __delattr__(self, name: str) -> None:
+        delattr(sheaf, name)
+
+    def __dir__(self) -> list[str]:
+        return dir(sheaf)
+
+
+# Its name is that of the package: functions that refer to it are pickled with that, and unpickled where no alias is.
+ray = _Ray("sheaf", sheaf.__doc__)
+ray.__version__ = sheaf.__ray_version__
+ray.__package__ = "sheaf"
+ray.__path__ = sheaf.__path__
+
 
 class _AliasLoader(importlib.abc.Loader):
     def __init__(self, real: str):
@@ -26,14 +56,14 @@ class _AliasLoader(importlib.abc.Loader):
     def create_module(self, spec: importlib.machinery.ModuleSpec) -> types.ModuleType:
         module = importlib.import_module(self._real)
         self._spec = module.__spec__
-        return module
+        return ray if module is sheaf else module
 
     def exec_module(self, module: types.ModuleType) -> None:
         module.__spec__ = self._spec  # The import system has put the alias's there.
 
 
 class _AliasFinder(importlib.abc.MetaPathFinder):
-    """Answers for `ray` and what is below it, so that both names give the same module objects."""
+    """Answers for `ray` and what is below it. Both names of a submodule give the same module object."""
 
     def find_spec(
         self, fullname: str, path: Sequence[str] | None, target: types.ModuleType | None = None
@@ -55,7 +85,7 @@ def install() -> None:
     if any(isinstance(finder, _AliasFinder) for finder in sys.meta_path):
         return
     loaded = sys.modules.get("ray")
-    if loaded is not None and loaded is not sys.modules.get("sheaf"):
+    if loaded is not None and not isinstance(loaded, _Ray):
         raise RuntimeError("ray is imported already: import sheaf.as_ray before it")
     sys.meta_path.insert(0, _AliasFinder())
     alias = os.path.join(os.path.dirname(os.path.abspath(__file__)), "_alias")  # Makes the alias in children.

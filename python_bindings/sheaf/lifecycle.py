@@ -8,7 +8,7 @@ import os
 import sys
 import time
 
-from sheaf import _core, ids
+from sheaf import _core, _version, ids
 
 TYPE_CHECKING = False  # Importing typing takes longer than all else here.
 if TYPE_CHECKING:
@@ -40,7 +40,7 @@ class Context:
         }
         self.dashboard_url = ""
         self.python_version = sys.version.split()[0]
-        self.ray_version = "2.60.0+sheaf"
+        self.ray_version = _version.__ray_version__
 
     def __getitem__(self, name: str) -> Any:
         return self.address_info[name]

@@ -37,7 +37,7 @@ def wait(
     if type(refs) is not list:
         if isinstance(refs, ObjectRef):
             raise TypeError(f"wait takes a list of ObjectRefs, got one ObjectRef: write wait([{refs!r}])")
-        refs = list(refs)
+    refs = list(refs)  # Another thread may change the list while this one waits.
     if not refs:
         return [], []
     if not isinstance(num_returns, int):

@@ -5,19 +5,25 @@ import pathlib
 import tempfile
 import unittest
 
+import measures
+import ratchets
 import rules
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 LICENCE = f"// {rules.LICENCE}\n"
 
 
+def write(root: pathlib.Path, files: dict[str, str]) -> None:
+    for path, text in files.items():
+        file = root / path
+        file.parent.mkdir(parents=True, exist_ok=True)
+        file.write_text(text)
+
+
 def check(files: dict[str, str]) -> list[str]:
     """What the check says about a tree of these files."""
     with tempfile.TemporaryDirectory() as name:
-        for path, text in files.items():
-            file = pathlib.Path(name) / path
-            file.parent.mkdir(parents=True, exist_ok=True)
-            file.write_text(text)
+        write(pathlib.Path(name), files)
         return rules.check(pathlib.Path(name))
 
 
@@ -36,7 +42,7 @@ class TheTree(unittest.TestCase):
 
     def test_is_found(self):
         """A check that looks at nothing passes always."""
-        self.assertGreater(len(rules._sources(ROOT)), 20)
+        self.assertGreater(len(rules.sources(ROOT)), 20)
 
 
 class PlantedViolations(unittest.TestCase):
@@ -120,8 +126,77 @@ class PlantedViolations(unittest.TestCase):
     def test_a_name_that_says_nothing(self):
         self.assert_one({"gcs/util.h": LICENCE}, "says nothing")
 
-    def test_a_file_that_is_too_long(self):
-        self.assert_one({"gcs/a.cc": LICENCE + "\n" * rules.LONGEST_FILE}, "more than")
+    def test_a_name_with_a_part_that_says_nothing(self):
+        self.assert_one({"gcs/actor_manager_test.cc": LICENCE}, "says nothing")
+
+
+class Measures(unittest.TestCase):
+    def functions(self, text: str) -> list[tuple[str, int, int]]:
+        return [(f.name, f.lines, f.parameters) for f in measures.functions_of(rules.strip(text))]
+
+    def test_functions_of_a_file(self):
+        self.assertEqual([("F", 3, 0), ("C::C", 4, 2), ("C::~C", 1, 0), ("G", 1, 1)], self.functions("""
+namespace a {
+void F() {
+  if (x) {}
+}
+template <class T>
+C::C(std::map<int, T> a, int b)
+    : a_{a}, b_(b) {
+}
+C::~C() {}
+std::vector<int> table = {1, 2};
+static int G(int x) { return [&](int y) { return y; }(x); }
+}  // namespace a
+"""))
+
+    def test_methods_inside_a_class(self):
+        self.assertEqual([("C::D::one", 1, 0), ("C::two", 2, 2), ("C::operator_call", 1, 1)], self.functions("""
+class C : public B<int> {
+ public:
+  struct D {
+    int one() const { return 1; }
+    int members[2] = {1, 2};
+  };
+  std::pair<int, int> two(int a = f(1, 2),
+                          int b = 2) noexcept override { return {a, b}; }
+  void operator()(int x) { Use(x); }
+};
+"""))
+
+
+class Ratchets(unittest.TestCase):
+    def test_only_fall(self):
+        found = ratchets.check(ROOT)
+        self.assertEqual([], found, "\n" + "\n".join(found))
+
+    def planted(self, files: dict[str, str]) -> dict[str, dict[str, int]]:
+        with tempfile.TemporaryDirectory() as name:
+            write(pathlib.Path(name), CMAKE | files)
+            return {measure: places for measure, places in ratchets.count(pathlib.Path(name)).items() if places}
+
+    def test_each_finds_what_is_over_its_bound(self):
+        body = "  Use();\n"
+        planted = {
+            "lines of a file": ({"gcs/a.cc": LICENCE + "\n" * 500}, {"gcs/a.cc": 501}),
+            "lines of a function": ({"gcs/a.cc": "void Use() {}\nvoid F() {\n" + body * 69 + "}\n"}, {"gcs/a.cc F": 71}),
+            "parameters of a constructor": ({"gcs/a.h": "class C {\n  C(int a, int b, int c, int d, int e, int f, int g) {}\n};\n"}, {"C": 7}),
+            "methods of a class": ({"gcs/a.cc": "".join(f"void C::F{i}() {{}}\n" for i in range(61))}, {"C": 61}),
+            "files of a folder": ({f"gcs/a{i}.cc": LICENCE for i in range(46)}, {"gcs": 46}),
+            "mutexes that say nothing of what they guard": (
+                {"gcs/a.h": "class C {\n  std::mutex a_;\n  int x_ ABSL_GUARDED_BY(a_);\n  std::mutex b_;\n};\n"}, {"gcs/a.h b_": 1}),
+            "identifiers in comments that do not exist": (
+                {"gcs/a.h": "// kThere, kGone, NoClass and OneClass; Words.\nclass OneClass { int kThere; };\n"}, {"gcs/a.h NoClass": 1, "gcs/a.h kGone": 1}),
+        }
+        self.assertEqual(set(ratchets.LIMITS), set(planted))
+        for measure, (files, places) in planted.items():
+            with self.subTest(measure):
+                self.assertEqual({measure: places}, self.planted(files))
+
+    def test_a_place_that_became_better_must_be_entered(self):
+        with tempfile.TemporaryDirectory() as name:
+            write(pathlib.Path(name), CMAKE)
+            self.assertTrue(any("lower its entry" in line for line in ratchets.check(pathlib.Path(name))))
 
 
 if __name__ == "__main__":

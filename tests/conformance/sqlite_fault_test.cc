@@ -118,8 +118,8 @@ SCENARIO("a writer killed at any point has lost nothing that it was told is dura
     uint64_t number;
     while (left-- > 0 && read(ends[0], &number, sizeof number) == sizeof number)
       acknowledged.insert(number);
-    usleep(
-        static_cast<useconds_t>(random.Below(2000)));  // Not a wait: the kill is to fall anywhere.
+    // Not a wait: the kill is to fall anywhere.
+    usleep(static_cast<useconds_t>(random.Below(2000)));
     kill(child, SIGKILL);
     int status;
     REQUIRE(waitpid(child, &status, 0) == child);

@@ -7,6 +7,7 @@
 #include <filesystem>
 
 #include "base/check.h"
+#include "base/version.h"
 #include "raylet/attach_server.h"
 #include "tests/fuzz/fuzz_target.h"
 

@@ -1,5 +1,5 @@
 // Copyright The Sheaf Authors. SPDX-License-Identifier: Apache-2.0
-// Files of spilled objects that somebody has changed: the right bytes come back, or DataLoss, never
+// Files of spilled objects that somebody has changed: the right bytes come back, or an error, never
 // others.
 #include <stdlib.h>
 

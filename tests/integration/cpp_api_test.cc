@@ -242,8 +242,8 @@ TEST_CASE("an array is built in place and read without a copy, after its referen
     std::iota(builder.begin(), builder.end(), 0.f);
     view = sheaf::Get(builder.Seal());
   }
-  for (int i = 0; i < 20; ++i)
-    sheaf::Put(std::vector<float>(500'000, -1.f));  // Others use what is free.
+  // Others use what is free.
+  for (int i = 0; i < 20; ++i) sheaf::Put(std::vector<float>(500'000, -1.f));
   CHECK(view.size() == 500'000);
   CHECK(view[123'456] == 123'456.f);
 }

@@ -285,8 +285,8 @@ TEST_CASE("a killed actor restarts while it may, then its calls fail") {
 
 TEST_CASE("a caller may have so many calls pending as the actor allows") {
   auto meeting = sheaf::Actor<Meeting>().MaxPendingCalls(2).Remote();
-  const auto first =
-      meeting.Task(&Meeting::Meet).Remote(2);  // Waits 2 s for somebody who never comes.
+  // Waits 2 s for somebody who never comes.
+  const auto first = meeting.Task(&Meeting::Meet).Remote(2);
   const auto second = meeting.Task(&Meeting::Meet).Remote(2);
   CHECK_THROWS_AS(meeting.Task(&Meeting::Meet).Remote(2), sheaf::PendingCallsLimitError);
   sheaf::Kill(meeting);

@@ -5,6 +5,7 @@ import os
 import subprocess
 import sys
 
+import sheaf
 from conftest import WAIT_S
 from sheaf import _core
 
@@ -117,3 +118,23 @@ def test_children_of_the_driver_and_of_workers_have_the_alias_too(tmp_path):
     (tmp_path / "other.py").write_text("import sheaf.as_ray\n" + CHILDREN)
     done = subprocess.run([sys.executable, tmp_path / "other.py", "--flag"], capture_output=True, text=True, timeout=2 * WAIT_S)
     assert done.stdout.splitlines() == expected, done.stderr
+
+
+def test_the_alias_names_the_version_of_ray_and_the_package_its_own(tmp_path):
+    program = "import ray, sheaf; print(ray.__version__ == sheaf.__ray_version__, sheaf.__version__, ray.init(num_cpus=1).ray_version)"
+    assert run_as_ray(tmp_path, program) == [f"True {_core.__version__} {sheaf.__ray_version__}"]
+
+
+def test_what_is_set_in_the_alias_is_set_in_the_package(tmp_path):
+    program = """
+from unittest import mock
+import ray, sheaf
+ray.mark = 1
+print(sheaf.mark, "get" in dir(ray))
+with mock.patch("ray.get", lambda ref: "patched"):
+    print(sheaf.get(0))
+print(ray.get is sheaf.get)
+del ray.mark
+print(hasattr(sheaf, "mark"))
+"""
+    assert run_as_ray(tmp_path, program) == ["1 True", "patched", "True", "False"]

@@ -3,6 +3,7 @@
 
 import asyncio
 import os
+import threading
 import time
 
 import numpy as np
@@ -133,6 +134,29 @@ def test_wait_gives_ready_and_others_in_order():
     assert sheaf.wait([slow], timeout=0) == ([], [slow])
     assert sheaf.wait([]) == ([], [])
     sheaf.cancel(slow)
+
+
+def test_wait_looks_at_the_list_that_it_was_given(tmp_path):
+    """Another thread may change it while wait waits."""
+    mark = str(tmp_path / "mark")
+
+    @sheaf.remote(num_cpus=0)
+    def until_marked():
+        while not os.path.exists(mark):
+            time.sleep(0.01)
+
+    refs = [until_marked.remote() for _ in range(4)]
+    given = list(refs)
+
+    def shorten():
+        del given[1:]
+        open(mark, "w").close()
+
+    timer = threading.Timer(0.1, shorten)
+    timer.start()
+    ready, others = sheaf.wait(given, num_returns=4, timeout=WAIT_S)
+    timer.join()
+    assert (ready, others) == (refs, [])
 
 
 @pytest.mark.parametrize("refs, kind", [("one", TypeError), (["x"], TypeError), ("twice", ValueError), ("many", ValueError)])

@@ -178,8 +178,8 @@ void Cluster::KillWorker() {
   Process& victim = *workers[world_.random.Below(workers.size())];
   world_.Count(victim.executor().is_actor() ? Fault::kActorKill : Fault::kWorkerKill);
   if (world_.random.OneIn(2)) {
-    victim.sends_left = static_cast<int>(
-        world_.random.Below(6));  // In the middle of a turn, once it has sent so much.
+    // In the middle of a turn, once it has sent so much.
+    victim.sends_left = static_cast<int>(world_.random.Below(6));
   } else {
     node.Crash(victim, proto::Death::SIGNALLED, 9);
   }

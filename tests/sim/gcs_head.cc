@@ -8,7 +8,7 @@ namespace sheaf::sim {
 namespace {
 
 constexpr Nanos kTickPeriod = 100 * kMillisecond;
-constexpr Nanos kUntilOver = 50 * kMillisecond;   // Of a node that is to end.
+constexpr Nanos kUntilOver = 50 * kMillisecond;    // Of a node that is to end.
 constexpr Nanos kWallClock = 1'700'000 * kSecond;  // At the start of a run.
 
 }  // namespace

@@ -45,8 +45,7 @@ GcsHead* GcsHost::MakeHead(MemoryStorage::Disk rows) {
       if (life == self().life()) TellLinks(self(), false);
     });
   };
-  heads_.push_back(
-      std::make_unique<GcsHead>(world_, at + 1, std::move(rows), std::move(events)));
+  heads_.push_back(std::make_unique<GcsHead>(world_, at + 1, std::move(rows), std::move(events)));
   return heads_.back().get();
 }
 
@@ -160,8 +159,7 @@ void GcsHost::ToHead(Connection& connection, Message message) {
         });
 }
 
-void GcsHost::Arrive(GcsHead& head, uint64_t life, Connection& connection,
-                     const Message& message) {
+void GcsHost::Arrive(GcsHead& head, uint64_t life, Connection& connection, const Message& message) {
   if (head.asleep()) {  // It lies in the buffers of its machine.
     if (connection.head == &head && !connection.is_local) connection.unread.push_back(message);
     return head.At(head.asleep_until(), [this, &head, life, &connection, message] {
@@ -198,8 +196,7 @@ void GcsHost::Transmit(GcsHead& head, Node& node, Message message) {
         });
 }
 
-void GcsHost::DeliverToNode(GcsHead& head, Node& node, uint64_t number,
-                            const Message& message) {
+void GcsHost::DeliverToNode(GcsHead& head, Node& node, uint64_t number, const Message& message) {
   if (!Hears(&node)) return;
   Connection& connection = connections_[&node];
   if (connection.number != number) {  // It was not acknowledged: if they meet again it comes again.
@@ -211,8 +208,8 @@ void GcsHost::DeliverToNode(GcsHead& head, Node& node, uint64_t number,
                         FrameWords(message.kind, message.body), " of head ", head.number());
   };
   if (connection.heard > head.number()) {
-    world_.oracle.Fail("O8", absl::StrCat(says(), ", though it has heard head ",
-                                          connection.heard, ", of a later term"));
+    world_.oracle.Fail("O8", absl::StrCat(says(), ", though it has heard head ", connection.heard,
+                                          ", of a later term"));
   } else if (message.late) {
     world_.oracle.Fail("O8", absl::StrCat(says(), ", which said it when another one led"));
   }

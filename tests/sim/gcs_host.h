@@ -115,9 +115,9 @@ class GcsHost {
   World& world_;
   std::vector<std::unique_ptr<GcsHead>> heads_;
   GcsHead* current_;
-  GcsHead* old_ = nullptr;   // Beside it, or stopped before it takes over.
-  Node* beside_ = nullptr;   // The node of that one.
-  bool cable_cut_ = false;   // Of the head that is about to stop.
+  GcsHead* old_ = nullptr;  // Beside it, or stopped before it takes over.
+  Node* beside_ = nullptr;  // The node of that one.
+  bool cable_cut_ = false;  // Of the head that is about to stop.
   Nanos moved_at_ = 0;
   std::deque<Node*> nodes_;
   std::map<const Node*, Connection> connections_;

@@ -1,12 +1,13 @@
 // Copyright The Sheaf Authors. SPDX-License-Identifier: Apache-2.0
 // What must hold in every run, checked as it happens:
 //   O1  each call ends in exactly one value or typed error, and an error only where something
-//   happened that may cause it O2  a value is f(seed, id) O3  what the GCS acknowledged is there O4
-//   at rest nothing is left (checked by the cluster, which says so here) O5  no call is started
-//   more often than its retries allow; calls of one caller start in order; once a newer incarnation
-//   of an
-//       actor runs, an older one starts nothing; an actor has as many incarnations as its restarts
-//       allow
+//       happened that may cause it
+//   O2  a value is f(seed, id)
+//   O3  what the GCS acknowledged is there
+//   O4  at rest nothing is left (checked by the cluster, which says so here)
+//   O5  no call is started more often than its retries allow; calls of one caller start in order;
+//       once a newer incarnation of an actor runs, an older one starts nothing; an actor has as
+//       many incarnations as its restarts allow
 //   O6  what only lineage holds has no bytes (checked by the processes)
 //   O7  no node speaks to a GCS that it knows to be away: that would pile up in its link
 // Simulated processes tell the oracle what they do; it knows nothing of Sheaf's inside.

@@ -106,7 +106,7 @@ Process::Process(World& world, Network& network, Node& node, ProcessId self, Pro
   dispatch_ =
       std::make_unique<FrameDispatch>(self, *this, *remote_, *store_, *owner_, *executor_, *gcs_);
   owner_->actors.set_ask_gcs([this](ActorId actor) { AskGcsAboutActor(actor); });
-  owner_->actor_manager.set_on_named_end([this](ActorId actor) {
+  owner_->created_actors.set_on_named_end([this](ActorId actor) {
     proto::GcsRequest request;
     request.mutable_end_actor()->set_actor_id(actor.Binary());
     request.mutable_end_actor()->mutable_death()->set_cause(proto::Death::LEFT);

@@ -137,7 +137,7 @@ ObjectHandle Process::CreateActor(const TemplateRecord& spec, Arguments argument
   TaskRecord* task = AddTask(spec, &arguments, context);
   ObjectHandle handle(task->first_return);
   owner_->references.List(*handle.entry());
-  owner_->actor_manager.Create(*task);
+  owner_->created_actors.Create(*task);
   return handle;
 }
 
@@ -165,8 +165,8 @@ void Process::Kill(const ObjectHandle& actor, bool no_restart) {
   const ActorId id = ActorOf(actor);
   if (IsDetachedActorHandle(actor.id())) {
     EndDetachedActor(id, no_restart);
-  } else if (owner_->actor_manager.Manages(id)) {
-    owner_->actor_manager.Kill(id, no_restart, "kill was called");
+  } else if (owner_->created_actors.Manages(id)) {
+    owner_->created_actors.Kill(id, no_restart, "kill was called");
   } else if (id.maker() != self) {
     proto::ActorControl control;
     control.set_actor_id(id.Binary());

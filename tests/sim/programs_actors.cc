@@ -49,8 +49,8 @@ Async<> Workload::Actors(Process& process, DriverState& state) {
     } else if (actor.detached) {
       co_return;
     }
-    state.actors.erase(state.actors.begin() +
-                       static_cast<ptrdiff_t>(at));  // Its last handle, maybe.
+    // Its last handle, maybe.
+    state.actors.erase(state.actors.begin() + static_cast<ptrdiff_t>(at));
     co_return;
   }
   const int restarts[] = {0, 1, 5, -1};

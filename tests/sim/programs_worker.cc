@@ -129,8 +129,8 @@ Async<bool> Workload::ExecuteNested(Process& process, CallExecution& call,
     child.arguments.depth = static_cast<uint8_t>(arguments.depth > 0 ? arguments.depth - 1 : 0);
     child.arguments.count = 2;
     child.retries = 2;
-    child.lease =
-        static_cast<int>(world_.random.Below(2));  // No slots: those that wait keep theirs.
+    // No slots: those that wait keep theirs.
+    child.lease = static_cast<int>(world_.random.Below(2));
     if (i != 0 && world_.random.OneIn(4)) child.references.push_back(children.back());
     children.push_back(Submit(process, world_.random, child, context));
   }

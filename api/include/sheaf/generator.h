@@ -42,8 +42,8 @@ class [[nodiscard]] Generator {
     void return_void() noexcept {}
     void unhandled_exception() noexcept { error = std::current_exception(); }
     template <class Awaited>
-    void await_transform(Awaited&&) =
-        delete;  // co_await is for coroutines that return sheaf::Async<T>.
+    // co_await is for coroutines that return sheaf::Async<T>.
+    void await_transform(Awaited&&) = delete;
   };
 
   explicit Generator(std::coroutine_handle<promise_type> coroutine) : coroutine_(coroutine) {}

@@ -13,4 +13,4 @@ except ModuleNotFoundError as error:
         raise
     sys.path.append(os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__)))))
     import sheaf.as_ray
-sys.modules["ray"] = sheaf
+sys.modules["ray"] = sheaf.as_ray.ray

@@ -123,8 +123,8 @@ TEST_CASE(
       CHECK(found->substr(0, found->find(' ')) == key);
       CHECK(std::stoull(key.substr(key.rfind('-') + 1)) < 40);
     }
-    if (named && round % (LongForm() ? 10 : 2) ==
-                     0) {  // It went down with its node, and starts again under its name.
+    // It went down with its node, and starts again under its name.
+    if (named && round % (LongForm() ? 10 : 2) == 0) {
       ++names;
       auto clerk = sheaf::GetActor<ControlClerk>(name);
       CHECK(sheaf::Get(clerk.Task(&ControlClerk::Pid).Retries(-1).Remote(), 20s) > 0);

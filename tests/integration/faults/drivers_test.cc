@@ -87,8 +87,8 @@ TEST_CASE(
   const int rounds = Count(2, 20);
   for (int round = 0; round < rounds; ++round) {
     const Scratch marks;
-    const std::vector<pid_t> before =
-        ProcessesOf(node.directory());  // Templates of earlier jobs stay for a while.
+    // Templates of earlier jobs stay for a while.
+    const std::vector<pid_t> before = ProcessesOf(node.directory());
     const pid_t driver = fork();
     if (driver == 0) {
       setenv("SHEAF_ADDRESS", node.session().c_str(), 1);

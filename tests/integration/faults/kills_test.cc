@@ -145,8 +145,8 @@ size_t MixedRound(sheaf::ActorHandle<KillsCounter>& counter, uint64_t base) {
   uint64_t last = sheaf::Get(calls[0], 60s);
   for (size_t i = 1; i < calls.size(); ++i) {
     const uint64_t value = sheaf::Get(calls[i], 60s);
-    wrong += value != last + 1 &&
-             value > last;  // In order within an incarnation; a new one counts from 1.
+    // In order within an incarnation; a new one counts from 1.
+    wrong += value != last + 1 && value > last;
     last = value;
   }
   return wrong;

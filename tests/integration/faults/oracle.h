@@ -2,13 +2,15 @@
 // What the tests of the fault rows share: their seed, values that can be checked, a node of their
 // own, and the oracle of every row. "Nothing lost" means:
 //   O1  each call ends in one value or typed error, in bounded time: every Get here has a bound,
-//   and running out of it fails O2  a value is F(seed, id): Mix below O4  when all is quiet,
-//   nothing is held: no objects, pins or leases, every CPU free, no descriptors or mappings
-//   gathered in
-//       the node, no spilled files; and after the node's end no process and no session is left
+//       and running out of it fails
+//   O2  a value is F(seed, id): Mix below
+//   O4  when all is quiet, nothing is held: no objects, pins or leases, every CPU free, no
+//       descriptors or mappings gathered in the node, no spilled files; and after the node's end no
+//       process and no session is left
 //   O5  a call without retries ran at most once: RunMarks
 //   O6  the node itself lives, unless the row kills it
 // O3, a linearizable control plane, is row 11's own check: acknowledged writes are there.
+//
 //   FAULT_SEED=N   replays a run; printed at the start
 //   FAULT_LONG=1   the long forms; `./do soak`
 //   FAULT_COUNT=N  how many kills, rounds or seconds, instead of what the form says

@@ -85,8 +85,8 @@ TEST_CASE("row 5: an owner is killed while others hold its objects: each is ther
     const sheaf::Array<uint64_t> read =
         sheaf::Get(sheaf::ObjectRef<sheaf::Array<uint64_t>>(refs[0]), 20s);
     auto taken = borrower.Task(&OwnersBorrower::Take).Remote(refs);
-    if (round % 2 == 0)
-      sheaf::Get(taken, 20s);  // Else the references are in transit when the owner dies.
+    // Else the references are in transit when the owner dies.
+    if (round % 2 == 0) sheaf::Get(taken, 20s);
     kill(owner, SIGKILL);
     for (uint64_t i = 0; i < refs.size(); ++i) {
       const auto begin = Clock::now();

@@ -83,8 +83,8 @@ TEST_CASE(
     CHECK(views.size() >= 8);
     CHECK(views.size() <= 16);
     for (size_t i = 0; i < views.size(); ++i) CHECK(AreValues(views[i].span(), ids[i], kCount));
-    CHECK(sheaf::Get(sheaf::Task(StoreSmall).Remote(seed), 20s) ==
-          Mix(seed));  // Small work needs no room.
+    // Small work needs no room.
+    CHECK(sheaf::Get(sheaf::Task(StoreSmall).Remote(seed), 20s) == Mix(seed));
     views.resize(views.size() / 2);
     std::string error;
     const auto after = PutWithin(seed, kCount, 10s, &error);

@@ -18,6 +18,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "base/error_kind.h"
+#include "base/version.h"
 #include "proto/gcs.pb.h"
 #include "rpc/links.h"
 #include "shm/attach.h"

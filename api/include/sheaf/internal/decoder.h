@@ -157,8 +157,8 @@ BorrowedSpan<T> ReadSpan(Decoder& in) {
     return {{reinterpret_cast<const T*>(raw.data()), raw.size() / sizeof(T)}, {}};
   }
   BorrowedSpan<T> out{{}, ReadNumberVector<T>(in)};
-  out.span =
-      out.copy;  // Stays valid when `out` is moved: the elements of a vector do not move with it.
+  // Stays valid when `out` is moved: the elements of a vector do not move with it.
+  out.span = out.copy;
   return out;
 }
 
@@ -197,8 +197,8 @@ Variant ReadAlternative(Decoder& in, size_t index) {
   }
 }
 
-inline constexpr size_t kReserveAtOnce =
-    1024;  // Elements: bytes of a peer do not make us allocate a thousand times as many.
+// Elements: bytes of a peer do not make us allocate a thousand times as many.
+inline constexpr size_t kReserveAtOnce = 1024;
 
 template <class T>
 T ReadCompound(Decoder& in) {

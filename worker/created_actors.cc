@@ -1,5 +1,5 @@
 // Copyright The Sheaf Authors. SPDX-License-Identifier: Apache-2.0
-#include "worker/actor_manager.h"
+#include "worker/created_actors.h"
 
 #include <utility>
 
@@ -35,21 +35,21 @@ void SetDeath(const Error& error, proto::ActorAnswer* answer) {
 
 }  // namespace
 
-ActorManager::ActorManager(ProcessId self, Transport& transport, TaskTable& tasks, PeerTable& peers,
-                           ActorSubmitter& submitter)
+CreatedActors::CreatedActors(ProcessId self, Transport& transport, TaskTable& tasks,
+                             PeerTable& peers, ActorSubmitter& submitter)
     : self_(self), transport_(transport), tasks_(tasks), peers_(peers), submitter_(submitter) {}
 
-ActorManager::Managed* ActorManager::Find(ActorId actor) {
+CreatedActors::Managed* CreatedActors::Find(ActorId actor) {
   auto found = actors_.find(actor);
   return found == actors_.end() ? nullptr : found->second.get();
 }
 
-ProcessId ActorManager::ProcessOf(ActorId actor) const {
+ProcessId CreatedActors::ProcessOf(ActorId actor) const {
   const auto found = actors_.find(actor);
   return found == actors_.end() ? ProcessId{} : found->second->process;
 }
 
-void ActorManager::Enter(TaskRecord& creation) {
+void CreatedActors::Enter(TaskRecord& creation) {
   const TaskId task = tasks_.IdOf(creation);
   const ActorId id{task.maker_bits, task.sequence_bits};
   auto& actor = actors_[id];
@@ -66,12 +66,12 @@ void ActorManager::Enter(TaskRecord& creation) {
   client.max_pending_calls = creation.spec->spec.actor().max_pending_calls();
 }
 
-void ActorManager::Begin(TaskRecord& creation) {
+void CreatedActors::Begin(TaskRecord& creation) {
   Demand(*static_cast<Managed*>(creation.target));
   tasks_.Start(creation, *this);
 }
 
-void ActorManager::GiveUp(TaskRecord& creation, Error why) {
+void CreatedActors::GiveUp(TaskRecord& creation, Error why) {
   Managed& actor = *static_cast<Managed*>(creation.target);
   actor.state = State::DEAD;
   actor.death = std::move(why);
@@ -81,7 +81,7 @@ void ActorManager::GiveUp(TaskRecord& creation, Error why) {
   Remove(actor);
 }
 
-void ActorManager::Demand(Managed& actor) {
+void CreatedActors::Demand(Managed& actor) {
   actor.key = next_key_++;
   by_key_[actor.key] = &actor;
   proto::LeaseDemand demand;
@@ -95,7 +95,7 @@ void ActorManager::Demand(Managed& actor) {
   Announce(actor);
 }
 
-void ActorManager::OnArgumentsReady(TaskRecord& creation) {
+void CreatedActors::OnArgumentsReady(TaskRecord& creation) {
   Managed& actor = *static_cast<Managed*>(creation.target);
   if (creation.references) {
     for (const auto& argument : creation.references->arguments) {
@@ -115,7 +115,7 @@ void ActorManager::OnArgumentsReady(TaskRecord& creation) {
   }
 }
 
-void ActorManager::OnGrant(const proto::LeaseGrant& grant) {
+void CreatedActors::OnGrant(const proto::LeaseGrant& grant) {
   auto found = by_key_.find(grant.key());
   const ProcessId worker = ProcessId::Unpack(grant.worker());
   if (found == by_key_.end() || (found->second->lease != 0 && found->second->process != worker)) {
@@ -141,7 +141,7 @@ void ActorManager::OnGrant(const proto::LeaseGrant& grant) {
   Announce(actor);
 }
 
-void ActorManager::OnRefused(const proto::LeaseRefused& refused) {
+void CreatedActors::OnRefused(const proto::LeaseRefused& refused) {
   auto found = by_key_.find(refused.key());
   if (found == by_key_.end() || static_cast<ErrorKind>(refused.error()) == ErrorKind::kNone) return;
   const auto kind = static_cast<ErrorKind>(refused.error());
@@ -151,7 +151,7 @@ void ActorManager::OnRefused(const proto::LeaseRefused& refused) {
         {}});
 }
 
-void ActorManager::OnReply(const TaskTable::Reply& reply, ProcessId from) {
+void CreatedActors::OnReply(const TaskTable::Reply& reply, ProcessId from) {
   TaskRecord& creation = *reply.task;
   Managed& actor = *static_cast<Managed*>(creation.target);
   if (actor.process != from) return;
@@ -170,7 +170,7 @@ void ActorManager::OnReply(const TaskTable::Reply& reply, ProcessId from) {
   Announce(actor);
 }
 
-void ActorManager::OnProcessDied(ProcessId process, const proto::Death& death) {
+void CreatedActors::OnProcessDied(ProcessId process, const proto::Death& death) {
   if (const auto watched = watched_by_.extract(process)) {
     for (const ActorId id : watched.mapped()) {
       if (Managed* actor = Find(id)) actor->watchers.erase(process);
@@ -195,7 +195,7 @@ void ActorManager::OnProcessDied(ProcessId process, const proto::Death& death) {
                {}});
 }
 
-void ActorManager::Restart(Managed& actor) {
+void CreatedActors::Restart(Managed& actor) {
   actor.state = State::RESTARTING;
   ++restarts_;
   TaskRecord& creation = *actor.creation;
@@ -204,14 +204,14 @@ void ActorManager::Restart(Managed& actor) {
   Demand(actor);
 }
 
-void ActorManager::Withdraw(const Managed& actor) {
+void CreatedActors::Withdraw(const Managed& actor) {
   proto::LeaseDemand none;
   none.set_key(actor.key);
   none.set_wanted(0);
   SendMessage(transport_.To(RayletOf(self_.node)), FrameKind::kLeaseDemand, none);
 }
 
-void ActorManager::EndLease(Managed& actor, const std::string& reason) {
+void CreatedActors::EndLease(Managed& actor, const std::string& reason) {
   if (actor.lease == 0) {
     if (actor.key == 0) return;
     by_key_.erase(actor.key);
@@ -225,7 +225,7 @@ void ActorManager::EndLease(Managed& actor, const std::string& reason) {
   SendMessage(transport_.To(RayletOf(actor.process.node)), FrameKind::kKillWorker, kill);
 }
 
-void ActorManager::Kill(ActorId id, bool no_restart, const std::string& reason) {
+void CreatedActors::Kill(ActorId id, bool no_restart, const std::string& reason) {
   Managed* actor = Find(id);
   if (actor == nullptr) return;
   const bool for_good = no_restart || actor->restarts_left == 0;
@@ -239,12 +239,12 @@ void ActorManager::Kill(ActorId id, bool no_restart, const std::string& reason) 
   }
 }
 
-void ActorManager::OnUnreferenced(ObjectId creation_object) {
+void CreatedActors::OnUnreferenced(ObjectId creation_object) {
   const TaskId task = TaskOf(creation_object);
   Kill({task.maker_bits, task.sequence_bits}, true, "no handle of it is left");
 }
 
-void ActorManager::OnQuery(ProcessId from, const proto::ActorQuery& query) {
+void CreatedActors::OnQuery(ProcessId from, const proto::ActorQuery& query) {
   auto id = ActorId::FromBinary(query.actor_id());
   if (!id.ok()) return;
   proto::ActorAnswer answer;
@@ -266,7 +266,7 @@ void ActorManager::OnQuery(ProcessId from, const proto::ActorQuery& query) {
   SendMessage(transport_.To(from), FrameKind::kActorAnswer, answer);
 }
 
-proto::ActorAnswer ActorManager::AnswerOf(const Managed& actor) const {
+proto::ActorAnswer CreatedActors::AnswerOf(const Managed& actor) const {
   proto::ActorAnswer answer;
   answer.set_actor_id(actor.id.Binary());
   answer.set_state(actor.state);
@@ -283,13 +283,13 @@ proto::ActorAnswer ActorManager::AnswerOf(const Managed& actor) const {
   return answer;
 }
 
-void ActorManager::TellWatchers(const Managed& actor) {
+void CreatedActors::TellWatchers(const Managed& actor) {
   const proto::ActorAnswer answer = AnswerOf(actor);
   for (ProcessId watcher : actor.watchers)
     SendMessage(transport_.To(watcher), FrameKind::kActorAnswer, answer);
 }
 
-void ActorManager::Announce(Managed& actor) {
+void CreatedActors::Announce(Managed& actor) {
   TellWatchers(actor);
   proto::ActorReport report;
   proto::ActorRow& row = *report.mutable_actor();
@@ -309,7 +309,7 @@ void ActorManager::Announce(Managed& actor) {
 }
 
 // For good. The creation task goes; the creation object keeps its value or gets the error.
-void ActorManager::Bury(Managed& actor, Error death) {
+void CreatedActors::Bury(Managed& actor, Error death) {
   if (actor.state == State::DEAD) return;
   actor.state = State::DEAD;
   actor.death = std::move(death);
@@ -323,7 +323,7 @@ void ActorManager::Bury(Managed& actor, Error death) {
 }
 
 // Its creation task fails with its death.
-void ActorManager::Remove(Managed& actor) {
+void CreatedActors::Remove(Managed& actor) {
   for (const ProcessId watcher : actor.watchers) {
     const auto watched = watched_by_.find(watcher);
     watched->second.erase(actor.id);

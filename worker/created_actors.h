@@ -15,13 +15,13 @@
 
 namespace sheaf {
 
-class ActorManager final : public TaskDispatcher {
+class CreatedActors final : public TaskDispatcher {
  public:
   static constexpr uint64_t kFirstKey = uint64_t{1}
                                         << 40;  // Lease keys from here on are this class's.
 
-  ActorManager(ProcessId self, Transport& transport, TaskTable& tasks, PeerTable& peers,
-               ActorSubmitter& submitter);
+  CreatedActors(ProcessId self, Transport& transport, TaskTable& tasks, PeerTable& peers,
+                ActorSubmitter& submitter);
 
   // `creation` is the creation task; the actor's id is the task's.
   void Create(TaskRecord& creation) {

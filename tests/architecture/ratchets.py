@@ -1,0 +1,216 @@
+# Copyright The Sheaf Authors. SPDX-License-Identifier: Apache-2.0
+"""What is bounded in size, and the places that are over a bound today. Their numbers only fall: a place that has become smaller
+than its entry here, or is within the bound, fails the check until the entry is lowered or taken out; a new one is never added."""
+
+import collections
+import pathlib
+import re
+
+import measures
+import rules
+
+
+# Bound -> what the places over it have today.
+LIMITS: dict[str, int] = {
+    "lines of a file": 500,
+    "lines of a function": 70,
+    "parameters of a constructor": 6,
+    "methods of a class": 60,
+    "files of a folder": 45,
+    "mutexes that say nothing of what they guard": 0,
+    "identifiers in comments that do not exist": 0,
+}
+
+TODAY: dict[str, dict[str, int]] = {
+    "lines of a file": {
+        "collective/net_group.cc": 526,
+        "gcs/actor_service.cc": 645,
+        "gcs/actor_test.cc": 682,
+        "raylet/attach_server.cc": 521,
+        "raylet/lease_queue.cc": 611,
+        "raylet/object_puller.cc": 574,
+        "raylet/object_transfer_test.cc": 520,
+        "raylet/raylet.h": 566,
+        "raylet/raylet_test.cc": 558,
+        "rpc/grpc_connections.cc": 528,
+        "shm/mailbox_test.cc": 572,
+        "tests/integration/cpp_api_test.cc": 544,
+        "worker/object_resolver.cc": 571,
+        "worker/runtime_drive.cc": 525,
+        "worker/task_submitter.cc": 508,
+    },
+    "lines of a function": {
+        "cli/main.cc CommandLine::AddNodeOptions": 84,
+        "gcs/actor_service.cc ActorService::Register": 83,
+        "gcs/gcs_operations.h OperationOf": 90,
+        "raylet/lease_serving.cc LeaseQueue::ServeOne": 90,
+        "raylet/raylet_state_queries.cc Raylet::AskGcs": 74,
+        "rpc/grpc_connections.cc GrpcLinks::Handshake": 72,
+        "worker/frame_dispatch.cc FrameDispatch::OnRayletFrame": 87,
+        "worker/owner_state.cc OwnerState::OnFrame": 97,
+        "worker/runtime_attach.cc RuntimeImpl::Begin": 71,
+        "worker/runtime_drive.cc RuntimeImpl::DriveUntil": 99,
+        "worker/runtime_state.cc RuntimeImpl::AnswerStateQuery": 82,
+    },
+    "parameters of a constructor": {
+        "AttachServer": 8,
+        "FrameDispatch": 7,
+        "ObjectResolver": 9,
+        "StoreClient": 7,
+        "TaskExecutor": 9,
+    },
+    "methods of a class": {
+        "LeaseQueue": 72,
+        "Raylet": 194,
+        "ReferenceTable": 68,
+        "RuntimeImpl": 130,
+        "StoreOwner": 83,
+        "TaskTable": 66,
+    },
+    "files of a folder": {
+        "base": 53,
+        "cli": 51,
+        "collective": 77,
+        "gcs": 66,
+        "object_store": 47,
+        "python_bindings/sheaf": 47,
+        "raylet": 135,
+        "rpc": 52,
+        "worker": 85,
+    },
+    "mutexes that say nothing of what they guard": {
+        "api/coroutine_loop.h mutex_": 1,
+        "api/init.cc mutex": 1,
+        "api/python_worker.cc mutex": 1,
+        "api/registry.cc mutex": 1,
+        "api/templates.cc mutex": 1,
+        "api/train_worker.cc mutex": 1,
+        "api/train_worker.h forming_": 1,
+        "api/train_worker.h mutex_": 1,
+        "api/worker_handler.h mutex_": 1,
+        "base/executor.h mutex_": 1,
+        "base/failpoint.cc mutex": 1,
+        "base/log.cc mutex": 1,
+        "cli/gcs_child.h mutex_": 1,
+        "cli/gcs_pipe.h mutex_": 1,
+        "cli/node.cc gcs_mutex_": 1,
+        "cli/node.cc mutex_": 1,
+        "cli/node_connections.h mutex_": 1,
+        "cli/node_metrics.h mutex_": 1,
+        "collective/group_epochs.cc epochs_mutex": 1,
+        "collective/nccl_group.h mutex_": 1,
+        "collective/net_group.h end_mutex_": 1,
+        "collective/net_group.h mutex_": 1,
+        "collective/operation_line.h executor_mutex": 1,
+        "collective/operation_line.h mutex_": 1,
+        "collective/operation_line.h running": 1,
+        "collective/peer_links.cc all_mutex": 1,
+        "collective/peer_links.h mutex": 1,
+        "collective/peer_links.h turns_mutex_": 1,
+        "collective/shm_arena.h mutex_": 1,
+        "collective/shm_communicator.cc populate_mutex_": 1,
+        "collective/shm_group.h failure_mutex_": 1,
+        "gcs/sqlite_storage.h mutex_": 1,
+        "metrics/registry.h mutex_": 1,
+        "object_store/arena_views.h mutex_": 1,
+        "object_store/loop_gate.h mutex_": 1,
+        "object_store/parallel_copy.cc mutex_": 1,
+        "python_bindings/ready_queue.cc mutex": 1,
+        "raylet/attach_server.cc mutex": 1,
+        "raylet/event_loop.cc mutex": 1,
+        "raylet/event_loop.h mutex_": 1,
+        "raylet/object_puller.cc mutex": 1,
+        "raylet/process_launcher.h mutex_": 1,
+        "raylet/program_store.cc mutex": 1,
+        "raylet/program_store.h mutex_": 1,
+        "raylet/raylet_loop.cc mutex": 1,
+        "raylet/raylet_loop.h mutex_": 1,
+        "raylet/raylet_process.h mutex_": 1,
+        "rpc/grpc_certificates.cc mutex": 1,
+        "rpc/grpc_certificates.h mutex_": 1,
+        "rpc/grpc_fetch.cc mutex_": 1,
+        "rpc/grpc_links.h mutex_": 1,
+        "rpc/grpc_links_parts.h mutex": 1,
+        "rpc/grpc_listener.h mutex_": 1,
+        "rpc/grpc_stream.cc mutex_": 1,
+        "shm/child_mapping.cc mutex": 1,
+        "worker/callback_runner.cc mutex": 1,
+        "worker/runtime_impl.h mutex": 1,
+        "worker/runtime_impl.h mutex_": 1,
+    },
+    "identifiers in comments that do not exist": {},
+}
+
+
+# Names of others that comments may speak of.
+ELSEWHERE = {
+    "BackwardThroughLayer1", "BackwardThroughLayer2",  # A reader's own, in an example.
+    "NaNs", "SplitMix64", "SslServerCredentials", "kUnimplemented",
+}
+
+
+def _identifiers_of_comments(text: str) -> set[str]:
+    comments = " ".join(re.findall(r"//[^\n]*|/\*.*?\*/", text, flags=re.S))
+    comments = re.sub(r"https?://\S+|\"[^\"\n]*\"", " ", comments)
+    return set(re.findall(r"\bk[A-Z]\w+\b|\b[A-Z][a-z0-9]+(?:[A-Z][a-z0-9]+)+\b", comments))
+
+
+def count(root: pathlib.Path) -> dict[str, dict[str, int]]:
+    """For each measure of LIMITS, the places over its bound with their numbers."""
+    found: dict[str, dict[str, int]] = {name: {} for name in LIMITS}
+    methods: collections.Counter[str] = collections.Counter()
+    folders: collections.Counter[str] = collections.Counter()
+    known, said = set(), {}
+
+    def note(measure: str, place: str, number: int) -> None:
+        if number > LIMITS[measure]:
+            found[measure][place] = max(number, found[measure].get(place, 0))
+
+    for path in rules.sources(root):
+        text = (root / path).read_text()
+        code = rules.strip(text)
+        folders[str(path.parent)] += 1
+        note("lines of a file", str(path), text.count("\n"))
+        known |= set(re.findall(r"\w+", code)) | set(re.findall(r'"(\w+)', text))
+        said[str(path)] = _identifiers_of_comments(text)
+        if rules.is_test(path):
+            continue
+        for function in measures.functions_of(code):
+            scope, _, name = function.name.rpartition("::")
+            note("lines of a function", f"{path} {function.name}", function.lines)
+            if scope:
+                methods[scope] += 1
+            if name == scope.rpartition("::")[2]:
+                note("parameters of a constructor", scope, function.parameters)
+        for mutex in re.findall(r"^\s+(?:mutable\s+)?(?:std::mutex|std::shared_mutex|std::recursive_mutex)\s+(\w+);", code, flags=re.M):
+            if f"ABSL_GUARDED_BY({mutex})" not in code:
+                note("mutexes that say nothing of what they guard", f"{path} {mutex}", 1)
+    for name, number in methods.items():
+        note("methods of a class", name, number)
+    for folder in sorted((root / "python_bindings").rglob("*.py")) if (root / "python_bindings").is_dir() else []:
+        folders[str(folder.parent.relative_to(root))] += 1
+    for folder, number in folders.items():
+        note("files of a folder", folder, number)
+    for path in [*(root / "proto").glob("*.proto"), *(root / "python_bindings").rglob("*.py"), *root.rglob("*.pml"), *(root / "cmake").glob("*")]:
+        if path.is_file():
+            known |= set(re.findall(r"\w+", path.read_text()))
+    for path, names in said.items():
+        for name in sorted(name for name in names - known - ELSEWHERE if name.removesuffix("s") not in known):
+            note("identifiers in comments that do not exist", f"{path} {name}", 1)
+    return found
+
+
+def check(root: pathlib.Path) -> list[str]:
+    """What in the tree below `root` is over a bound and not known, or better than what is known: one line each."""
+    wrong = []
+    for measure, places in count(root).items():
+        known = TODAY[measure]
+        for place, number in sorted(places.items()):
+            if place not in known:
+                wrong.append(f"{place}: {measure}: {number}, at most {LIMITS[measure]}")
+            elif number > known[place]:
+                wrong.append(f"{place}: {measure}: {number}, and it was {known[place]}, which may only fall")
+        for place, number in sorted(known.items()):
+            if places.get(place, 0) < number:
+                wrong.append(f"{place}: {measure}: {places.get(place, 'within the bound')} now: lower its entry in ratchets.py, which says {number}")
+    return wrong

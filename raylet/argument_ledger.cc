@@ -41,6 +41,21 @@ void ArgumentLedger::CountRunning(Entry& entry, bool runs) {
   }
 }
 
+// What has become old enough stands from now on.
+void ArgumentLedger::CountStanding(Nanos now) {
+  while (!fresh_.empty()) {
+    Entry& entry = calls_.at(fresh_.begin()->second);
+    if (now - entry.admitted_at < kPatience) return;
+    fresh_.erase(fresh_.begin());
+    entry.admission = 0;
+    entry.stands = true;
+    for (const ObjectId id : entry.objects) {
+      Object& object = objects_.at(id);
+      if (object.standers++ == 0) standing_bytes_ += object.bytes;
+    }
+  }
+}
+
 void ArgumentLedger::Hold(Entry& entry, Nanos now) {
   if (queue_.begin()->first == entry.place) first_at_ = now;
   queue_.erase(entry.place);
@@ -51,7 +66,7 @@ void ArgumentLedger::Hold(Entry& entry, Nanos now) {
     if (object.holders++ == 0) held_bytes_ += object.bytes;
   }
   CountRunning(entry, true);
-  changed_at_ = now;
+  changed_at_ = entry.admitted_at = now;
 }
 
 void ArgumentLedger::SetSuspended(Call call, bool suspended) {
@@ -75,7 +90,9 @@ void ArgumentLedger::Drop(const Call& call, Entry& entry, Nanos now) {
     for (const ObjectId id : entry.objects) {
       Object& object = objects_.at(id);
       if (--object.holders == 0) held_bytes_ -= object.bytes;
+      if (entry.stands && --object.standers == 0) standing_bytes_ -= object.bytes;
     }
+    if (entry.admission != 0) fresh_.erase(entry.admission);
     changed_at_ = now;
   } else {
     if (queue_.begin()->first == entry.place) first_at_ = now;
@@ -112,8 +129,13 @@ bool ArgumentLedger::Fits(const Entry& entry, bool is_child) const {
     if (object.holders == 0) held += object.bytes;
     if (object.runners == 0) running += object.bytes;
   }
-  const uint64_t share = capacity_ / 100 * kShare;
-  return is_child ? running <= share && held <= capacity_ / 100 * kMost : held <= share;
+  if (held == held_bytes_) return true;
+  const uint64_t percent = capacity_ / 100;
+  const uint64_t share = percent * kShare;
+  if (is_child && running <= share && held <= percent * kMost) return true;
+  const uint64_t rest = capacity_ - std::min(capacity_, standing_bytes_);
+  if (held <= std::max(share, standing_bytes_ + rest / 2)) return true;
+  return fresh_.empty() && held <= percent * kFull;
 }
 
 const ArgumentLedger::Call* ArgumentLedger::Choose(Nanos now, bool is_short) const {
@@ -135,11 +157,15 @@ const ArgumentLedger::Call* ArgumentLedger::Choose(Nanos now, bool is_short) con
 
 std::vector<ArgumentLedger::Call> ArgumentLedger::Admit(Nanos now, bool is_short) {
   std::vector<Call> admitted = std::exchange(again_, {});
+  CountStanding(now);
   while (!queue_.empty()) {
     const Call* const chosen = Choose(now, is_short);
     if (chosen == nullptr) break;
     const Call call = *chosen;  // Hold takes it out of the queue.
-    Hold(calls_.at(call), now);
+    Entry& entry = calls_.at(call);
+    Hold(entry, now);
+    entry.admission = ++last_admission_;
+    fresh_[entry.admission] = call;
     admitted.push_back(call);
   }
   return admitted;

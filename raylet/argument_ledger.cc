@@ -28,6 +28,7 @@ bool ArgumentLedger::Ask(Call call, ProcessId caller, std::span<const HeldObject
   entry.objects.erase(std::unique(entry.objects.begin(), entry.objects.end()), entry.objects.end());
   for (const ObjectId id : entry.objects) ++objects_[id].entries;
   if (queue_.empty()) first_at_ = now;
+  changed_ = true;
   queue_[entry.place] = call;
   return true;
 }
@@ -73,6 +74,7 @@ void ArgumentLedger::SetSuspended(Call call, bool suspended) {
   const auto found = calls_.find(call);
   if (found == calls_.end() || found->second.place != 0 || found->second.suspended == suspended)
     return;
+  changed_ = true;
   found->second.suspended = suspended;
   CountRunning(found->second, !suspended);
   if (suspended) {
@@ -83,6 +85,7 @@ void ArgumentLedger::SetSuspended(Call call, bool suspended) {
 }
 
 void ArgumentLedger::Drop(const Call& call, Entry& entry, Nanos now) {
+  changed_ = true;
   if (entry.place == 0) {
     SetSuspended(call, false);
     CountRunning(entry, false);
@@ -155,8 +158,22 @@ const ArgumentLedger::Call* ArgumentLedger::Choose(Nanos now, bool is_short) con
   return stands_still || Fits(calls_.at(first), false) ? &first : nullptr;
 }
 
+// When time alone lets Choose say something else.
+Nanos ArgumentLedger::NextLook(bool is_short) const {
+  if (queue_.empty()) return kForever;
+  Nanos next = first_at_ + kLongest;
+  if (is_short) return next;
+  next = std::min(next, std::max(first_at_, changed_at_) + kPatience);
+  if (!fresh_.empty()) {
+    next = std::min(next, calls_.at(fresh_.begin()->second).admitted_at + kPatience);
+  }
+  return next;
+}
+
 std::vector<ArgumentLedger::Call> ArgumentLedger::Admit(Nanos now, bool is_short) {
   std::vector<Call> admitted = std::exchange(again_, {});
+  if (!changed_ && is_short == was_short_ && now < look_at_) return admitted;
+  ++looks_;
   CountStanding(now);
   while (!queue_.empty()) {
     const Call* const chosen = Choose(now, is_short);
@@ -168,6 +185,9 @@ std::vector<ArgumentLedger::Call> ArgumentLedger::Admit(Nanos now, bool is_short
     fresh_[entry.admission] = call;
     admitted.push_back(call);
   }
+  changed_ = false;
+  was_short_ = is_short;
+  look_at_ = NextLook(is_short);
   return admitted;
 }
 

@@ -62,13 +62,15 @@ class ArgumentLedger {
   void Forget(ProcessId process, Nanos now);
 
   bool has_waiting() const { return !queue_.empty() || !again_.empty(); }
-  // Those that may hold their arguments from now on; to be asked after each change and now and
-  // then. `is_short`: somebody waits in vain for room in the store.
+  // Those that may hold their arguments from now on; to be asked often. It looks at what waits
+  // only after a change, or when it is time. `is_short`: somebody waits in vain for room in the
+  // store.
   std::vector<Call> Admit(Nanos now, bool is_short);
 
   size_t waiting() const { return queue_.size(); }
   size_t size() const { return calls_.size(); }
   uint64_t held_bytes() const { return held_bytes_; }
+  uint64_t looks() const { return looks_; }  // At what waits.
 
  private:
   struct Entry {
@@ -94,6 +96,7 @@ class ArgumentLedger {
   void Hold(Entry& entry, Nanos now);
   void CountRunning(Entry& entry, bool runs);
   void CountStanding(Nanos now);
+  Nanos NextLook(bool is_short) const;
   void Drop(const Call& call, Entry& entry, Nanos now);
 
   const uint64_t capacity_;
@@ -113,6 +116,10 @@ class ArgumentLedger {
   uint64_t last_admission_ = 0;
   Nanos changed_at_ = 0;  // The last that was admitted, or ended.
   Nanos first_at_ = 0;    // The first in the queue is so since then.
+  bool changed_ = false;  // Since Admit looked: then with `was_short_`, and again at `look_at_`.
+  bool was_short_ = false;
+  Nanos look_at_ = 0;
+  uint64_t looks_ = 0;
 };
 
 }  // namespace sheaf

@@ -221,6 +221,33 @@ TEST_CASE("a call that holds what others hold is let in", "[arguments]") {
   CHECK(at.Admitted() == Workers{1, 2, 3, 4});
 }
 
+TEST_CASE("nobody looks at what waits before something has changed", "[arguments]") {
+  Ledger at;
+  at.Ask(1, 600);
+  at.Ask(2, 600);
+  CHECK(at.Admitted() == Workers{1});
+  const auto looks_in_vain = [&] {
+    const uint64_t before = at.ledger.looks();
+    for (int i = 0; i < 3; ++i) CHECK(at.Admitted().empty());
+    return at.ledger.looks() - before;
+  };
+  CHECK(looks_in_vain() == 0);
+  at.Ask(3, 100);
+  CHECK(looks_in_vain() == 1);
+  at.is_short = true;
+  CHECK(looks_in_vain() == 1);
+  at.now += ArgumentLedger::kPatience + 1;
+  CHECK(looks_in_vain() == 0);
+  at.is_short = false;
+  CHECK(at.Admitted() == Workers{2});
+  at.Ask(1, 600);  // Once more: it is answered.
+  CHECK(at.Admitted() == Workers{1});
+  at.Suspend(1);
+  CHECK(looks_in_vain() == 1);
+  at.End(2);
+  CHECK(at.Admitted() == Workers{3});
+}
+
 TEST_CASE("a process that dies holds nothing and waits for nothing", "[arguments]") {
   Ledger at;
   at.Ask(1, 600);

@@ -124,6 +124,14 @@ void ArgumentLedger::Forget(ProcessId process, Nanos now) {
   calls_.erase(first, end);
 }
 
+bool ArgumentLedger::IsWaiting(ProcessId process) const {
+  for (auto call = calls_.lower_bound({process, 0});
+       call != calls_.end() && call->first.first == process; ++call) {
+    if (call->second.place != 0) return true;
+  }
+  return false;
+}
+
 bool ArgumentLedger::Fits(const Entry& entry, bool is_child) const {
   uint64_t held = held_bytes_;
   uint64_t running = running_bytes_;

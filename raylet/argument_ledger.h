@@ -67,6 +67,7 @@ class ArgumentLedger {
   // store.
   std::vector<Call> Admit(Nanos now, bool is_short);
 
+  bool IsWaiting(ProcessId process) const;  // Some call of it.
   size_t waiting() const { return queue_.size(); }
   size_t size() const { return calls_.size(); }
   uint64_t held_bytes() const { return held_bytes_; }

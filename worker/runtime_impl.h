@@ -170,8 +170,8 @@ class RuntimeImpl final : public Runtime,
     kOthers,     // All of that, at once or soon.
     kRoom,       // In the store. Not the last: more arguments would only take what room there is.
     kArguments,  // Its own, on their way. The same as for room, after kPatience.
-    kAdmission,  // To hold these. Only the first, after kPatience: if it gave up its CPUs another
-                 // call would begin, and wait as it does, and so on.
+    kAdmission,  // To hold these. The first after kPatience, the second after kAdmissionPatience:
+                 // who has such a call gets none of these CPUs (LeaseQueue::OnBlocked).
     kCalls,      // An event loop, for more of them. Only the last: those that it runs wait.
   };
 
@@ -370,6 +370,7 @@ class RuntimeImpl final : public Runtime,
   std::condition_variable to_fetch_changed_;
   std::vector<std::shared_ptr<Execution>> fetched_;  // For the loop.
   int blocked_threads_ = 0;
+  int unadmitted_threads_ = 0;  // They wait for admission, and lend CPUs.
   bool told_blocked_ = false;
 };
 

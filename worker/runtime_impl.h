@@ -27,6 +27,7 @@
 #include <condition_variable>
 #include <deque>
 #include <functional>
+#include <list>
 #include <memory>
 #include <mutex>
 #include <string>
@@ -285,11 +286,15 @@ class RuntimeImpl final : public Runtime,
   void StartGroupThread(ConcurrencyGroup& group);
   void GroupLoop(ConcurrencyGroup& group);
   void RunCall(Lock& lock, std::shared_ptr<CallExecution> call);
-  absl::Status AwaitAdmission(Lock& lock, CallExecution& call);
-  absl::Status TakeArguments(Lock& lock, CallExecution& call);
+  absl::Status AwaitAdmission(Lock& lock, const std::shared_ptr<CallExecution>& call);
+  absl::Status TakeArguments(Lock& lock, const std::shared_ptr<CallExecution>& call);
   std::vector<const StoreArgument*> PinArguments(CallExecution& call);
-  absl::Status FetchArguments(Lock& lock, CallExecution& call,
-                              std::span<const StoreArgument* const> missing);
+  struct Fetch;
+  void BeginFetch(Fetch& fetch);
+  bool LookAtFetch(Fetch& fetch);
+  absl::Status EndFetch(Fetch& fetch, const absl::Status& waited);
+  absl::Status FetchArguments(Lock& lock, const std::shared_ptr<CallExecution>& call,
+                              std::vector<const StoreArgument*> missing);
   bool RunsUserCode() const;
   static void SetCancelFlag(const std::atomic<bool>* flag);
   bool Cancelled() const;                // The call that this thread runs.
@@ -364,9 +369,13 @@ class RuntimeImpl final : public Runtime,
   bool loop_looks_ = false;    // The loop's wait ends: it shall look at its descriptors.
   struct Fetch {
     std::shared_ptr<CallExecution> call;
-    std::vector<const StoreArgument*> missing;
+    bool admitted = false;
+    std::vector<const StoreArgument*> missing;  // Of one that was admitted.
+    std::vector<ObjectHandle> handles;          // Of these; what follows refers to them.
+    std::vector<ObjectView> views;
+    std::shared_ptr<Gathering> gathering;
   };
-  std::deque<Fetch> to_fetch_;  // For the thread that waits for arguments on the loop's behalf.
+  std::list<Fetch> to_fetch_;  // For the thread that waits for arguments on the loop's behalf.
   std::condition_variable to_fetch_changed_;
   std::vector<std::shared_ptr<Execution>> fetched_;  // For the loop.
   int blocked_threads_ = 0;

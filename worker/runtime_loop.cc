@@ -153,7 +153,10 @@ void RuntimeImpl::HelpLoop() {
     Fetch& fetch = taken.front();
     const absl::Status fetched = EndFetch(fetch, waited);
     static_cast<ConcurrencyGroup*>(fetch.call->group)->held_back = false;
-    if (fetched.ok()) {
+    if (fetch.call->cancelled()) {
+      fetch.call->Fail(CancelledBeforeStart(fetch.call->name()), false);
+      fetch.call.reset();
+    } else if (fetched.ok()) {
       fetched_.push_back(std::move(fetch.call));
     } else {
       fetch.call->Fail({ErrorKind::kObjectLost, std::string(fetched.message()), {}}, true);

@@ -225,6 +225,18 @@ def closed_gate(mib):
     return gate, held
 
 
+def test_a_coroutine_that_waits_for_room_is_cancelled_as_others_are(small_store):
+    gate, held = closed_gate(40)
+    other = Gate.remote()
+    waiting = other.take.remote(sheaf.put(array(1, 16)))
+    assert sheaf.get(other.answer.remote(), timeout=WAIT_S)  # So the call before it has been taken, and waits.
+    sheaf.cancel(waiting)
+    with pytest.raises(sheaf.exceptions.TaskCancelledError):
+        sheaf.get(waiting, timeout=WAIT_S)
+    sheaf.get(gate.open.remote(), timeout=WAIT_S)
+    assert sheaf.get(held, timeout=WAIT_S) == 7
+
+
 def test_a_coroutine_that_waits_for_room_keeps_none_of_another_group_waiting(small_store):
     @sheaf.remote
     def parent(values, gate, other):

@@ -28,6 +28,7 @@ bool ArgumentLedger::Ask(Call call, ProcessId caller, std::span<const HeldObject
   entry.objects.erase(std::unique(entry.objects.begin(), entry.objects.end()), entry.objects.end());
   for (const ObjectId id : entry.objects) ++objects_[id].entries;
   if (queue_.empty()) first_at_ = now;
+  changed_ = true;
   queue_[entry.place] = call;
   return true;
 }
@@ -41,6 +42,21 @@ void ArgumentLedger::CountRunning(Entry& entry, bool runs) {
   }
 }
 
+// What has become old enough stands from now on.
+void ArgumentLedger::CountStanding(Nanos now) {
+  while (!fresh_.empty()) {
+    Entry& entry = calls_.at(fresh_.begin()->second);
+    if (now - entry.admitted_at < kPatience) return;
+    fresh_.erase(fresh_.begin());
+    entry.admission = 0;
+    entry.stands = true;
+    for (const ObjectId id : entry.objects) {
+      Object& object = objects_.at(id);
+      if (object.standers++ == 0) standing_bytes_ += object.bytes;
+    }
+  }
+}
+
 void ArgumentLedger::Hold(Entry& entry, Nanos now) {
   if (queue_.begin()->first == entry.place) first_at_ = now;
   queue_.erase(entry.place);
@@ -51,13 +67,14 @@ void ArgumentLedger::Hold(Entry& entry, Nanos now) {
     if (object.holders++ == 0) held_bytes_ += object.bytes;
   }
   CountRunning(entry, true);
-  changed_at_ = now;
+  changed_at_ = entry.admitted_at = now;
 }
 
 void ArgumentLedger::SetSuspended(Call call, bool suspended) {
   const auto found = calls_.find(call);
   if (found == calls_.end() || found->second.place != 0 || found->second.suspended == suspended)
     return;
+  changed_ = true;
   found->second.suspended = suspended;
   CountRunning(found->second, !suspended);
   if (suspended) {
@@ -68,6 +85,7 @@ void ArgumentLedger::SetSuspended(Call call, bool suspended) {
 }
 
 void ArgumentLedger::Drop(const Call& call, Entry& entry, Nanos now) {
+  changed_ = true;
   if (entry.place == 0) {
     SetSuspended(call, false);
     CountRunning(entry, false);
@@ -75,7 +93,9 @@ void ArgumentLedger::Drop(const Call& call, Entry& entry, Nanos now) {
     for (const ObjectId id : entry.objects) {
       Object& object = objects_.at(id);
       if (--object.holders == 0) held_bytes_ -= object.bytes;
+      if (entry.stands && --object.standers == 0) standing_bytes_ -= object.bytes;
     }
+    if (entry.admission != 0) fresh_.erase(entry.admission);
     changed_at_ = now;
   } else {
     if (queue_.begin()->first == entry.place) first_at_ = now;
@@ -104,6 +124,14 @@ void ArgumentLedger::Forget(ProcessId process, Nanos now) {
   calls_.erase(first, end);
 }
 
+bool ArgumentLedger::IsWaiting(ProcessId process) const {
+  for (auto call = calls_.lower_bound({process, 0});
+       call != calls_.end() && call->first.first == process; ++call) {
+    if (call->second.place != 0) return true;
+  }
+  return false;
+}
+
 bool ArgumentLedger::Fits(const Entry& entry, bool is_child) const {
   uint64_t held = held_bytes_;
   uint64_t running = running_bytes_;
@@ -112,8 +140,13 @@ bool ArgumentLedger::Fits(const Entry& entry, bool is_child) const {
     if (object.holders == 0) held += object.bytes;
     if (object.runners == 0) running += object.bytes;
   }
-  const uint64_t share = capacity_ / 100 * kShare;
-  return is_child ? running <= share && held <= capacity_ / 100 * kMost : held <= share;
+  if (held == held_bytes_) return true;
+  const uint64_t percent = capacity_ / 100;
+  const uint64_t share = percent * kShare;
+  if (is_child && running <= share && held <= percent * kMost) return true;
+  const uint64_t rest = capacity_ - std::min(capacity_, standing_bytes_);
+  if (held <= std::max(share, standing_bytes_ + rest / 2)) return true;
+  return fresh_.empty() && held <= percent * kFull;
 }
 
 const ArgumentLedger::Call* ArgumentLedger::Choose(Nanos now, bool is_short) const {
@@ -133,15 +166,36 @@ const ArgumentLedger::Call* ArgumentLedger::Choose(Nanos now, bool is_short) con
   return stands_still || Fits(calls_.at(first), false) ? &first : nullptr;
 }
 
+// When time alone lets Choose say something else.
+Nanos ArgumentLedger::NextLook(bool is_short) const {
+  if (queue_.empty()) return kForever;
+  Nanos next = first_at_ + kLongest;
+  if (is_short) return next;
+  next = std::min(next, std::max(first_at_, changed_at_) + kPatience);
+  if (!fresh_.empty()) {
+    next = std::min(next, calls_.at(fresh_.begin()->second).admitted_at + kPatience);
+  }
+  return next;
+}
+
 std::vector<ArgumentLedger::Call> ArgumentLedger::Admit(Nanos now, bool is_short) {
   std::vector<Call> admitted = std::exchange(again_, {});
+  if (!changed_ && is_short == was_short_ && now < look_at_) return admitted;
+  ++looks_;
+  CountStanding(now);
   while (!queue_.empty()) {
     const Call* const chosen = Choose(now, is_short);
     if (chosen == nullptr) break;
     const Call call = *chosen;  // Hold takes it out of the queue.
-    Hold(calls_.at(call), now);
+    Entry& entry = calls_.at(call);
+    Hold(entry, now);
+    entry.admission = ++last_admission_;
+    fresh_[entry.admission] = call;
     admitted.push_back(call);
   }
+  changed_ = false;
+  was_short_ = is_short;
+  look_at_ = NextLook(is_short);
   return admitted;
 }
 

@@ -162,6 +162,92 @@ TEST_CASE("when nothing ends the oldest is admitted, one at a time", "[arguments
   CHECK(at.Admitted() == Workers{4});
 }
 
+TEST_CASE("beside calls that stand others are let in at once, as far as half of what is left",
+          "[arguments]") {
+  Ledger at;
+  at.Ask(1, 660);
+  CHECK(at.Admitted() == Workers{1});
+  at.now += ArgumentLedger::kPatience - 1;
+  for (uint32_t i = 2; i <= 4; ++i) at.Ask(i, 60);
+  CHECK(at.Admitted().empty());
+  ++at.now;
+  CHECK(at.Admitted() == Workers{2, 3});  // 780, of 830.
+  for (uint32_t i = 4; i <= 20; ++i) {
+    at.Ask(i + 1, 60);
+    at.End(i - 2);
+    CHECK(at.Admitted() == Workers{i});
+  }
+  at.End(1);  // It stands no more.
+  at.Ask(30, 600);
+  CHECK(at.Admitted() == Workers{21});
+}
+
+TEST_CASE("beside calls that stand one is let in that fits in the store", "[arguments]") {
+  Ledger at;
+  at.Ask(1, 800);
+  CHECK(at.Admitted() == Workers{1});
+  at.now += ArgumentLedger::kPatience;
+  for (uint32_t i = 2; i <= 5; ++i) {
+    at.Ask(i, 120);
+    CHECK(at.Admitted() == Workers{i});
+    at.Ask(i + 10, 1);
+    CHECK(at.Admitted().empty());
+    at.End(i);
+    CHECK(at.Admitted() == Workers{i + 10});
+    at.End(i + 10);
+  }
+  at.Ask(6, 160);  // Does not fit.
+  CHECK(at.Admitted().empty());
+  at.End(1);
+  CHECK(at.Admitted() == Workers{6});
+}
+
+TEST_CASE("what calls for which suspended ones wait may hold grows as well", "[arguments]") {
+  Ledger at;
+  at.Ask(1, 800);
+  CHECK(at.Admitted() == Workers{1});
+  at.Suspend(1);
+  at.Ask(2, 20, Worker(1));
+  at.Ask(3, 60, Worker(1));
+  CHECK(at.Admitted() == Workers{2});  // 850.
+  at.now += ArgumentLedger::kPatience;
+  CHECK(at.Admitted() == Workers{3});
+}
+
+TEST_CASE("a call that holds what others hold is let in", "[arguments]") {
+  Ledger at;
+  at.Ask(1, {Ledger::Object(1, 500), Ledger::Object(2, 500)});
+  for (uint32_t i = 2; i <= 4; ++i) at.Ask(i, {Ledger::Object(i % 2 + 1, 500)});
+  CHECK(at.Admitted() == Workers{1, 2, 3, 4});
+}
+
+TEST_CASE("nobody looks at what waits before something has changed", "[arguments]") {
+  Ledger at;
+  at.Ask(1, 600);
+  at.Ask(2, 600);
+  CHECK(at.Admitted() == Workers{1});
+  const auto looks_in_vain = [&] {
+    const uint64_t before = at.ledger.looks();
+    for (int i = 0; i < 3; ++i) CHECK(at.Admitted().empty());
+    return at.ledger.looks() - before;
+  };
+  CHECK(looks_in_vain() == 0);
+  at.Ask(3, 100);
+  CHECK(looks_in_vain() == 1);
+  at.is_short = true;
+  CHECK(looks_in_vain() == 1);
+  at.now += ArgumentLedger::kPatience + 1;
+  CHECK(looks_in_vain() == 0);
+  at.is_short = false;
+  CHECK(at.Admitted() == Workers{2});
+  at.Ask(1, 600);  // Once more: it is answered.
+  CHECK(at.Admitted() == Workers{1});
+  at.Suspend(1);
+  CHECK(looks_in_vain() == 1);
+  at.End(2);
+  CHECK(at.Admitted() == Workers{3});
+}
+
 TEST_CASE("a process that dies holds nothing and waits for nothing", "[arguments]") {
   Ledger at;
   at.Ask(1, 600);

@@ -283,6 +283,7 @@ LeaseQueue::Entry* LeaseQueue::EraseRecord(LeaseNumber lease) {
   Record& record = *it->second;
   Entry* entry = record.entry;
   LeavePool(record);
+  record.SetLends(false);
   if (record.allocation.lent) {
     --lenders_;
   }
@@ -433,13 +434,23 @@ void LeaseQueue::OnOwnerGone(ProcessId owner, Nanos now) {
   }
 }
 
-void LeaseQueue::OnBlocked(LeaseNumber lease, Nanos now) {
+void LeaseQueue::Record::SetLends(bool now_lends) {
+  if (std::exchange(lends, now_lends) == now_lends) {
+    return;
+  }
+  const Amount cpu = allocation.resources.cpu();
+  entry->lending += now_lends ? 1 : -1;
+  entry->of->pool->lent_waiting += now_lends ? cpu : -cpu;
+}
+
+void LeaseQueue::OnBlocked(LeaseNumber lease, Nanos now, bool awaits_admission) {
   const auto it = leases_.find(lease);
   if (it == leases_.end() || it->second->blocked_since != 0) {
     return;
   }
   Record& record = *it->second;
   record.blocked_since = std::max<Nanos>(now, 1);
+  record.awaits = awaits_admission;
   ++record.entry->of->pool->version;
   if (std::exchange(record.yielding, false)) {
     record.entry->of->pool->yielding -= record.allocation.resources;
@@ -460,6 +471,7 @@ void LeaseQueue::OnUnblocked(LeaseNumber lease, Nanos now) {
   }
   Record& record = *it->second;
   record.blocked_since = 0;
+  record.SetLends(false);
   ++record.entry->of->pool->version;
   if (!record.spec->actor && !std::exchange(record.yielding, true)) {
     record.entry->of->pool->yielding += record.allocation.resources;
@@ -485,6 +497,7 @@ void LeaseQueue::LendDue(Nanos now) {
         break;
       }
       ledger_.Lend(it->second->allocation);
+      it->second->SetLends(it->second->awaits);
       ++lenders_;
       Pool* pool = it->second->entry->of->pool;
       if (std::find(roomier.begin(), roomier.end(), pool) == roomier.end()) {

@@ -153,7 +153,9 @@ class LeaseQueue {
   void OnOwnerGone(ProcessId owner, Nanos now);
   // The worker of `lease` waits in user code, or goes on. CPUs are lent after `lend_after`
   // (OnTick).
-  void OnBlocked(LeaseNumber lease, Nanos now);
+  // `awaits_admission`: of its arguments (argument_ledger.h). Then its demand gets none of the CPUs
+  // that such calls lend: its next call would wait as well, and so on.
+  void OnBlocked(LeaseNumber lease, Nanos now, bool awaits_admission = false);
   void OnUnblocked(LeaseNumber lease, Nanos now);
   // Nodes came, went, or reported (view.nodes changed).
   void OnClusterChanged(Nanos now);
@@ -253,6 +255,7 @@ class LeaseQueue {
   // lease_fairness.cc: nobody waits for ever.
   bool Fits(const Class& of) const;
   bool Withheld(const Class& of) const;
+  bool AwaitsLent(const Entry& entry) const;
   bool Obtainable(const Class& of) const;
   Resources FreeIn(const Pool& pool) const;
   bool KeepsReservation(Pool& pool, Nanos now);

@@ -33,6 +33,9 @@ struct LeaseQueue::Record : Lease, lease_queue_internal::Hook<lease_queue_intern
   Entry* entry = nullptr;
   bool yielding = false;  // Counted in Pool::yielding: a task that runs, so it ends.
   bool coming = false;    // Counted in Pool::coming: asked back lately.
+  bool awaits = false;    // Its call waits for admission, and has said so.
+  bool lends = false;     // And has lent its CPUs: counted in Entry::lending and Pool::lent_waiting.
+  void SetLends(bool now_lends);
 };
 
 struct LeaseQueue::Entry : lease_queue_internal::Hook<lease_queue_internal::OfClass>,
@@ -50,6 +53,7 @@ struct LeaseQueue::Entry : lease_queue_internal::Hook<lease_queue_internal::OfCl
   uint32_t held = 0;     // Leases of this node.
   uint32_t revoked = 0;  // Of these, asked back.
   uint32_t handed_on = 0;
+  uint32_t lending = 0;  // Of its leases those whose calls wait for admission and lend their CPUs.
   uint32_t hops = 0;
   uint64_t backlog = 0;
   Nanos since = 0;       // Waiting since.
@@ -90,7 +94,7 @@ struct LeaseQueue::Class : lease_queue_internal::Hook<lease_queue_internal::OfPo
 
   bool waits() const { return is_linked(); }
   bool empty() const { return starving.empty() && waiting.empty(); }
-  Entry& Head();
+  Entry& Head(const LeaseQueue& queue);
   Entry* FirstOfThisNode();  // The next one that other nodes may get; nullptr: none.
   template <class Visit>
   void ForEachWaiting(Visit&& visit) const {
@@ -117,6 +121,7 @@ struct LeaseQueue::Pool {
   uint64_t version = 1;
   uint64_t barren_version = 0;
   Nanos barren_until = 0;
+  Amount lent_waiting = 0;    // CPUs of calls that wait for admission.
   Nanos overdrawn_since = 0;  // Since when more CPUs are in use than there are. 0: they are not.
   Nanos soonest = kForever;   // When a lease that is spared now no longer is.
   Nanos timer = kForever;     // Registered in timers_.

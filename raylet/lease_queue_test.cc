@@ -280,6 +280,75 @@ SCENARIO("of more workers that go on than there are CPUs some leases end with th
   CHECK(node.Count(Kind::kGrant) == 1);
 }
 
+SCENARIO("the CPUs of calls that wait for admission are lent to demands that have no such call") {
+  Node node("CPU:2");
+  node.queue.OnDemand(kA, Demand(1, "CPU:1", 8), node.now);
+  node.Take();
+  const std::vector<LeaseNumber> both = node.held[kA];
+  REQUIRE(both.size() == 2);
+  for (const LeaseNumber lease : both) node.queue.OnBlocked(lease, node.now, true);
+  node.PassTime();
+  CHECK(node.queue.lenders() == 2);
+  CHECK(node.ledger.available().cpu() == 2 * kUnit);
+  CHECK(node.Count(Kind::kGrant) == 0);  // Its next call would wait as well.
+  node.queue.OnDemand(kB, Demand(1, "CPU:1", 1), node.now);
+  node.queue.OnDemand(kA, Demand(2, "CPU:1", 1), node.now);
+  CHECK(node.Count(Kind::kGrant) == 2);
+  const auto end_other = [&](ProcessId owner) {  // It wants no more.
+    node.queue.OnDemand(owner, Demand(1, "CPU:1", 0, 0), node.now);
+    node.ReturnOne(owner);
+  };
+  WHEN("those end") {
+    end_other(kB);
+    CHECK(node.Count(Kind::kGrant) == 0);
+    THEN("others get them again") {
+      node.queue.OnDemand(kC, Demand(1, "CPU:1", 1), node.now);
+      CHECK(node.Count(Kind::kGrant) == 1);
+    }
+  }
+  WHEN("one of the calls that waited goes on, and ends") {
+    end_other(kB);
+    node.queue.OnUnblocked(both[0], node.now);
+    CHECK(node.ledger.available().cpu() == 0);
+    CHECK(node.Count(Kind::kGrant) == 0);
+    REQUIRE(node.queue.OnReturn(both[0], node.now));
+    CHECK(node.Count(Kind::kGrant) == 0);  // What the other one lends is in use.
+    THEN("the next call gets its CPU") {
+      node.queue.OnReturn(node.held[kA].back(), node.now);
+      CHECK(node.Count(Kind::kGrant) == 1);
+    }
+  }
+  WHEN("all of them go on") {
+    for (const LeaseNumber lease : both) node.queue.OnUnblocked(lease, node.now);
+    CHECK(node.queue.lenders() == 0);
+    CHECK(node.ledger.available().cpu() == -2 * kUnit);
+    THEN("nothing is withheld any more") {
+      for (const LeaseNumber lease : both) node.queue.OnReturn(lease, node.now);
+      CHECK(node.Count(Kind::kGrant) == 0);
+      end_other(kB);
+      CHECK(node.Count(Kind::kGrant) == 1);
+    }
+  }
+}
+
+SCENARIO("a demand that is lent no CPU because its calls wait for admission is in nobody's way") {
+  Node node("CPU:2");
+  node.queue.OnDemand(kC, Demand(1, "CPU:1", 1), node.now);
+  node.queue.OnDemand(kA, Demand(1, "CPU:1", 8), node.now);
+  node.queue.OnDemand(kB, Demand(1, "CPU:1", 8), node.now);
+  node.Take();
+  REQUIRE(node.held[kA].size() == 1);
+  node.queue.OnBlocked(node.held[kA].front(), node.now, true);
+  node.PassTime();
+  node.Take();
+  CHECK(node.held[kB].size() == 1);
+  node.queue.OnDemand(kC, Demand(1, "CPU:1", 0, 0), node.now);
+  node.ReturnOne(kC);
+  node.Take();
+  CHECK(node.held[kA].size() == 1);
+  CHECK(node.held[kB].size() == 2);
+}
+
 SCENARIO("the number of workers that lend is capped") {
   LeaseQueueOptions options;
   options.lenders_max = 1;

@@ -15,22 +15,35 @@ constexpr Nanos kNewsPerNode = kSecond / 10'000;
 
 }  // namespace
 
-LeaseQueue::Entry& LeaseQueue::Class::Head() {
+// Whether all that is left are CPUs that calls lend which wait for admission, some of `entry`'s
+// among them.
+bool LeaseQueue::AwaitsLent(const Entry& entry) const {
+  if (entry.lending == 0) {
+    return false;
+  }
+  const Pool& pool = *entry.of->pool;
+  const Amount cpu = entry.spec->running.cpu();
+  return cpu > 0 && FreeIn(pool).cpu() - pool.lent_waiting < cpu;
+}
+
+LeaseQueue::Entry& LeaseQueue::Class::Head(const LeaseQueue& queue) {
   if (!starving.empty()) {
     return starving.front();
   }
   constexpr int kLooked = 8;
-  Entry* head = &waiting.front();
+  Entry* head = nullptr;
   int looked = 0;
   for (Entry& entry : waiting) {
     if (++looked > kLooked) {
       break;
     }
-    if (entry.held - entry.revoked < head->held - head->revoked) {
+    const bool has_less =
+        head == nullptr || entry.held - entry.revoked < head->held - head->revoked;
+    if (has_less && !queue.AwaitsLent(entry)) {
       head = &entry;
     }
   }
-  return *head;
+  return head != nullptr ? *head : waiting.front();
 }
 
 LeaseQueue::Entry* LeaseQueue::Class::FirstOfThisNode() {
@@ -117,11 +130,19 @@ Placement LeaseQueue::Decide(Class& of, const Entry& head) {
     }
     SyncView();
   }
+  const bool awaits = AwaitsLent(head);
+  if (awaits) {  // For it there is no more room here than without them; elsewhere perhaps.
+    view_.here().available -= Resources::Of(KnownResource::kCpu, of.pool->lent_waiting);
+  }
   PolicyContext context;
   context.argument_bytes = head.argument_bytes.empty() ? nullptr : &head.argument_bytes;
   context.last_spread = last_spread_;
   context.random = &random_;
-  return Place(spec, view_, context);
+  const Placement placement = Place(spec, view_, context);
+  if (awaits) {
+    SyncView();
+  }
+  return placement;
 }
 
 // How many leases of `head` to hand to `node` in one step: half of what has room there, so that a
@@ -137,7 +158,7 @@ uint32_t LeaseQueue::CountFor(const Entry& head, const NodeView& node) const {
 }
 
 LeaseQueue::Served LeaseQueue::ServeOne(Class& of, Nanos now) {
-  Entry& head = of.Head();
+  Entry& head = of.Head(*this);
   const LeaseSpec& spec = *of.spec;
   const ErrorKind unschedulable =
       head.spec->actor ? ErrorKind::kActorUnschedulable : ErrorKind::kTaskUnschedulable;
@@ -229,7 +250,7 @@ LeaseQueue::Served LeaseQueue::ServeOne(Class& of, Nanos now) {
 
 // Takes what the head of `of` asks for from the ledger.
 bool LeaseQueue::Grant(Class& of, Entry& entry, Nanos now) {
-  if (Withheld(of)) {
+  if (Withheld(of) || AwaitsLent(entry)) {
     return false;
   }
   const LeaseSpec& spec = *entry.spec;

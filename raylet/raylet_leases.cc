@@ -153,7 +153,7 @@ absl::Status Raylet::OnBlockedFrame(ProcessId worker, Process& process, const Fr
   SHEAF_ASSIGN_OR_RETURN(const auto message, ParseFrame<proto::Blocked>(frame));
   if (process.lease == 0 || !pool_.OnBlocked(worker, message.blocked())) return absl::OkStatus();
   if (message.blocked()) {
-    queue_.OnBlocked(process.lease, Now());
+    queue_.OnBlocked(process.lease, Now(), arguments_.IsWaiting(worker));
   } else {
     queue_.OnUnblocked(process.lease, Now());
   }

@@ -32,6 +32,9 @@ constexpr Nanos kBlockedAfter = 2 * kMillisecond;
 // So long other calls wait behind one whose arguments are on their way; then they go elsewhere, and
 // the raylet may give its CPUs to others: to the task, perhaps, that makes an argument again.
 constexpr Nanos kPatience = kSecond;
+// A call that waits so long to hold its arguments lends its CPUs: what those wait for that hold
+// theirs may need them.
+constexpr Nanos kAdmissionPatience = 100 * kMillisecond;
 constexpr Nanos kLongestIdle = kSecond;
 constexpr int kYieldSteps = 1000;  // Of SpinStep: a few of them yield the core.
 
@@ -365,7 +368,7 @@ absl::Status RuntimeImpl::DriveUntil(Lock& lock, Nanos deadline, absl::FunctionR
   const bool in_task = RunsUserCode();
   const bool is_patient = waits_for == WaitsFor::kArguments || waits_for == WaitsFor::kAdmission;
   const Nanos blocked_after = is_patient ? kPatience : 0;
-  const bool lends_cpus = waits_for != WaitsFor::kAdmission;
+  const bool awaits_admission = waits_for == WaitsFor::kAdmission;
   // What this thread suspends, if it waits long enough.
   const bool loop_suspends =
       waits_for == WaitsFor::kCalls && executor_ != nullptr && executor_->argument_holds().any();
@@ -387,7 +390,8 @@ absl::Status RuntimeImpl::DriveUntil(Lock& lock, Nanos deadline, absl::FunctionR
     executor_->SetBlocked(true);
   };
   if (in_task && blocked_after == 0) block();
-  const Nanos tell_after = blocked_after + kBlockedAfter;
+  bool unadmitted = false;  // Counted among unadmitted_threads_.
+  const Nanos tell_after = awaits_admission ? kAdmissionPatience : blocked_after + kBlockedAfter;
   // A thousand idle workers must cost next to nothing.
   const Nanos longest_slice = in_task || options_.driver ? kAskPeriod : kLongestSleep;
   const Nanos begun = clock_.Now();
@@ -406,14 +410,16 @@ absl::Status RuntimeImpl::DriveUntil(Lock& lock, Nanos deadline, absl::FunctionR
     }
     if (in_task && !counted && now - begun >= blocked_after) block();
     if (may_suspend && !suspended && now - begun >= kBlockedAfter) suspend(true);
-    if (in_task && lends_cpus && !told_blocked_ && now - begun >= tell_after) {
+    if (in_task && !told_blocked_ && now - begun >= tell_after) {
       told_blocked_ = true;
+      unadmitted = awaits_admission;
+      unadmitted_threads_ += unadmitted ? 1 : 0;
       proto::Blocked blocked;
       blocked.set_blocked(true);
       SendMessage(mailbox_->To(RayletOf(self_.node)), FrameKind::kBlocked, blocked);
     }
     Nanos slice = std::min(deadline, now + longest_slice);
-    if (in_task && lends_cpus && !told_blocked_) slice = std::min(slice, begun + tell_after);
+    if (in_task && !told_blocked_) slice = std::min(slice, begun + tell_after);
     if (may_suspend && !suspended) slice = std::min(slice, begun + kBlockedAfter);
     if (drives || !driving_) {
       driving_ = true;
@@ -449,12 +455,11 @@ absl::Status RuntimeImpl::DriveUntil(Lock& lock, Nanos deadline, absl::FunctionR
   }
   if (drives) LeaveToken();
   if (suspended) suspend(false);
-  if (counted && --blocked_threads_ == 0) {
-    executor_->SetBlocked(false);
-    if (told_blocked_) {
-      told_blocked_ = false;
-      SendMessage(mailbox_->To(RayletOf(self_.node)), FrameKind::kBlocked, proto::Blocked());
-    }
+  unadmitted_threads_ -= unadmitted ? 1 : 0;
+  if (counted && --blocked_threads_ == 0) executor_->SetBlocked(false);
+  if (told_blocked_ && blocked_threads_ == 0 && unadmitted_threads_ == 0) {
+    told_blocked_ = false;
+    SendMessage(mailbox_->To(RayletOf(self_.node)), FrameKind::kBlocked, proto::Blocked());
   }
   return status;
 }

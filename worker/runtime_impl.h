@@ -27,6 +27,7 @@
 #include <condition_variable>
 #include <deque>
 #include <functional>
+#include <list>
 #include <memory>
 #include <mutex>
 #include <string>
@@ -170,8 +171,8 @@ class RuntimeImpl final : public Runtime,
     kOthers,     // All of that, at once or soon.
     kRoom,       // In the store. Not the last: more arguments would only take what room there is.
     kArguments,  // Its own, on their way. The same as for room, after kPatience.
-    kAdmission,  // To hold these. Only the first, after kPatience: if it gave up its CPUs another
-                 // call would begin, and wait as it does, and so on.
+    kAdmission,  // To hold these. The first after kPatience, the second after kAdmissionPatience:
+                 // who has such a call gets none of these CPUs (LeaseQueue::OnBlocked).
     kCalls,      // An event loop, for more of them. Only the last: those that it runs wait.
   };
 
@@ -285,11 +286,15 @@ class RuntimeImpl final : public Runtime,
   void StartGroupThread(ConcurrencyGroup& group);
   void GroupLoop(ConcurrencyGroup& group);
   void RunCall(Lock& lock, std::shared_ptr<CallExecution> call);
-  absl::Status AwaitAdmission(Lock& lock, CallExecution& call);
-  absl::Status TakeArguments(Lock& lock, CallExecution& call);
+  absl::Status AwaitAdmission(Lock& lock, const std::shared_ptr<CallExecution>& call);
+  absl::Status TakeArguments(Lock& lock, const std::shared_ptr<CallExecution>& call);
   std::vector<const StoreArgument*> PinArguments(CallExecution& call);
-  absl::Status FetchArguments(Lock& lock, CallExecution& call,
-                              std::span<const StoreArgument* const> missing);
+  struct Fetch;
+  void BeginFetch(Fetch& fetch);
+  bool LookAtFetch(Fetch& fetch);
+  absl::Status EndFetch(Fetch& fetch, const absl::Status& waited);
+  absl::Status FetchArguments(Lock& lock, const std::shared_ptr<CallExecution>& call,
+                              std::vector<const StoreArgument*> missing);
   bool RunsUserCode() const;
   static void SetCancelFlag(const std::atomic<bool>* flag);
   bool Cancelled() const;                // The call that this thread runs.
@@ -364,12 +369,17 @@ class RuntimeImpl final : public Runtime,
   bool loop_looks_ = false;    // The loop's wait ends: it shall look at its descriptors.
   struct Fetch {
     std::shared_ptr<CallExecution> call;
-    std::vector<const StoreArgument*> missing;
+    bool admitted = false;
+    std::vector<const StoreArgument*> missing;  // Of one that was admitted.
+    std::vector<ObjectHandle> handles;          // Of these; what follows refers to them.
+    std::vector<ObjectView> views;
+    std::shared_ptr<Gathering> gathering;
   };
-  std::deque<Fetch> to_fetch_;  // For the thread that waits for arguments on the loop's behalf.
+  std::list<Fetch> to_fetch_;  // For the thread that waits for arguments on the loop's behalf.
   std::condition_variable to_fetch_changed_;
   std::vector<std::shared_ptr<Execution>> fetched_;  // For the loop.
   int blocked_threads_ = 0;
+  int unadmitted_threads_ = 0;  // They wait for admission, and lend CPUs.
   bool told_blocked_ = false;
 };
 

@@ -46,8 +46,15 @@ bool RuntimeImpl::CollectCalls(std::vector<std::shared_ptr<Execution>>* calls) {
         calls->push_back(std::move(call));
       } else {
         group->held_back = true;
-        to_fetch_.push_back({std::move(call), std::move(missing)});
+        Fetch& fetch = to_fetch_.emplace_back();
+        fetch.call = std::move(call);
+        fetch.admitted = may_hold;
+        fetch.missing = std::move(missing);
         to_fetch_changed_.notify_one();
+        if (driving_) {  // The helper may wait for others: whoever drives lets it look again.
+          look_again_ = true;
+          RingBell(mailbox_->bell(), Lane::kControl);
+        }
       }
     }
   }
@@ -129,13 +136,27 @@ void RuntimeImpl::HelpLoop() {
       to_fetch_changed_.wait_for(lock.native(), std::chrono::nanoseconds(kLongestSleep));
       continue;
     }
-    Fetch fetch = std::move(to_fetch_.front());
-    to_fetch_.pop_front();
-    const absl::Status fetched = fetch.call->hold_ticket != 0
-                                     ? AwaitAdmission(lock, *fetch.call)
-                                     : FetchArguments(lock, *fetch.call, fetch.missing);
+    // Of several groups: each by itself, whatever the others wait for.
+    auto next = to_fetch_.begin();
+    const absl::Status waited = DriveUntil(
+        lock, kForever,
+        [&] {
+          for (next = to_fetch_.begin(); next != to_fetch_.end(); ++next) {
+            if (LookAtFetch(*next)) return true;
+          }
+          return false;
+        },
+        WaitsFor::kArguments);
+    if (!waited.ok()) next = to_fetch_.begin();
+    std::list<Fetch> taken;
+    taken.splice(taken.begin(), to_fetch_, next);
+    Fetch& fetch = taken.front();
+    const absl::Status fetched = EndFetch(fetch, waited);
     static_cast<ConcurrencyGroup*>(fetch.call->group)->held_back = false;
-    if (fetched.ok()) {
+    if (fetch.call->cancelled()) {
+      fetch.call->Fail(CancelledBeforeStart(fetch.call->name()), false);
+      fetch.call.reset();
+    } else if (fetched.ok()) {
       fetched_.push_back(std::move(fetch.call));
     } else {
       fetch.call->Fail({ErrorKind::kObjectLost, std::string(fetched.message()), {}}, true);

@@ -12,6 +12,16 @@
 #include "worker/wire.h"
 
 namespace sheaf {
+namespace {
+
+absl::Status Unpack(CallExecution& call) {
+  return call.Unpack() ? absl::OkStatus()
+                       : absl::DataLossError(
+                             "an argument does not parse; caller and worker may "
+                             "be of different builds");
+}
+
+}  // namespace
 
 std::vector<NestedReference> RuntimeImpl::Outgoing(std::span<const ObjectHandle> nested) {
   Lock lock(*this);
@@ -45,21 +55,21 @@ absl::Status RuntimeImpl::SendItem(CallExecution& call, const std::string& item,
 }
 
 // All arguments, pinned, once they may be. Errors: as of FetchArguments.
-absl::Status RuntimeImpl::TakeArguments(Lock& lock, CallExecution& call) {
-  if (call.has_store_arguments() && !executor_->argument_holds().Begin(call)) [[unlikely]]
+absl::Status RuntimeImpl::TakeArguments(Lock& lock, const std::shared_ptr<CallExecution>& call) {
+  if (call->has_store_arguments() && !executor_->argument_holds().Begin(*call)) [[unlikely]]
     return AwaitAdmission(lock, call);
-  return FetchArguments(lock, call, PinArguments(call));
+  return FetchArguments(lock, call, PinArguments(*call));
 }
 
 // The same, of one that has asked whether it may hold them. Until then it holds nothing.
-absl::Status RuntimeImpl::AwaitAdmission(Lock& lock, CallExecution& call) {
+absl::Status RuntimeImpl::AwaitAdmission(Lock& lock, const std::shared_ptr<CallExecution>& call) {
   const absl::Status status = DriveUntil(
       lock, kForever,
-      [&] { return call.cancelled() || executor_->argument_holds().IsAdmitted(call); },
+      [&] { return call->cancelled() || executor_->argument_holds().IsAdmitted(*call); },
       WaitsFor::kAdmission);
   if (!status.ok()) return status;
-  if (call.cancelled()) return absl::CancelledError("cancelled while others held their arguments");
-  return FetchArguments(lock, call, PinArguments(call));
+  if (call->cancelled()) return absl::CancelledError("cancelled while others held their arguments");
+  return FetchArguments(lock, call, PinArguments(*call));
 }
 
 // Pins the arguments that lie in the store; gives those that are not within reach.
@@ -88,38 +98,61 @@ std::vector<const StoreArgument*> RuntimeImpl::PinArguments(CallExecution& call)
 }
 
 // Waits for the others, and pins them. kNotFound: lost for good; the message names it.
-absl::Status RuntimeImpl::FetchArguments(Lock& lock, CallExecution& call,
-                                         std::span<const StoreArgument* const> missing) {
-  const auto unpack = [&] {
-    return call.Unpack() ? absl::OkStatus()
-                         : absl::DataLossError(
-                               "an argument does not parse; caller and worker may "
-                               "be of different builds");
-  };
+absl::Status RuntimeImpl::FetchArguments(Lock& lock, const std::shared_ptr<CallExecution>& call,
+                                         std::vector<const StoreArgument*> missing) {
   if (missing.empty()) [[likely]]
-    return unpack();
-  std::vector<ObjectHandle> handles;
-  for (const StoreArgument* argument : missing) {
+    return Unpack(*call);
+  Fetch fetch;
+  fetch.call = call;
+  fetch.admitted = true;
+  fetch.missing = std::move(missing);
+  // As long as it takes: what is lost, or cannot be read, shows as an error in its view.
+  const absl::Status waited =
+      DriveUntil(lock, kForever, [&] { return LookAtFetch(fetch); }, WaitsFor::kArguments);
+  return EndFetch(fetch, waited);
+}
+
+void RuntimeImpl::BeginFetch(Fetch& fetch) {
+  for (const StoreArgument* argument : fetch.missing) {
     ObjectEntry* known = owner_->references.Find(argument->id);
     if (known == nullptr) known = owner_->references.Incoming({argument->id, argument->location});
-    handles.emplace_back(known);
+    fetch.handles.emplace_back(known);
     owner_->resolver.Want(*known);
   }
-  std::vector<ObjectView> views(missing.size());
-  Gathering gathering(*this, handles, &views);
-  // As long as it takes: what is lost, or cannot be read, shows as an error in its view.
-  const absl::Status status = DriveUntil(
-      lock, kForever, [&] { return call.cancelled() || gathering.Look(); }, WaitsFor::kArguments);
-  if (!status.ok() || call.cancelled()) {
-    const size_t next = std::min(gathering.next(), missing.size() - 1);
-    return absl::NotFoundError(absl::StrCat("the argument ", missing[next]->id.ToHex(),
-                                            " could not be fetched: ", status.message()));
+  fetch.views.resize(fetch.missing.size());
+  fetch.gathering = std::make_shared<Gathering>(*this, fetch.handles, &fetch.views);
+}
+
+// True: nothing is to be waited for any more.
+bool RuntimeImpl::LookAtFetch(Fetch& fetch) {
+  if (fetch.call->cancelled()) return true;
+  if (!fetch.admitted) {
+    if (!executor_->argument_holds().IsAdmitted(*fetch.call)) return false;
+    fetch.admitted = true;
+    fetch.missing = PinArguments(*fetch.call);
   }
-  for (size_t i = 0; i < missing.size(); ++i) {
-    if (views[i].error != nullptr) return absl::NotFoundError(views[i].error->message);
-    call.SetArgument(missing[i], std::move(views[i]));
+  if (fetch.missing.empty()) return true;
+  if (fetch.gathering == nullptr) BeginFetch(fetch);
+  return fetch.gathering->Look();
+}
+
+absl::Status RuntimeImpl::EndFetch(Fetch& fetch, const absl::Status& waited) {
+  CallExecution& call = *fetch.call;
+  if (!fetch.admitted) {
+    return waited.ok() ? absl::CancelledError("cancelled while others held their arguments")
+                       : waited;
   }
-  return unpack();
+  if (!fetch.missing.empty() && (!waited.ok() || call.cancelled())) {
+    const size_t reached = fetch.gathering == nullptr ? 0 : fetch.gathering->next();
+    const size_t next = std::min(reached, fetch.missing.size() - 1);
+    return absl::NotFoundError(absl::StrCat("the argument ", fetch.missing[next]->id.ToHex(),
+                                            " could not be fetched: ", waited.message()));
+  }
+  for (size_t i = 0; i < fetch.missing.size(); ++i) {
+    if (fetch.views[i].error != nullptr) return absl::NotFoundError(fetch.views[i].error->message);
+    call.SetArgument(fetch.missing[i], std::move(fetch.views[i]));
+  }
+  return Unpack(call);
 }
 
 void RuntimeImpl::OnRunningCancelled(TaskId task) {
@@ -134,7 +167,7 @@ void RuntimeImpl::RunCall(Lock& lock, std::shared_ptr<CallExecution> call) {
   const TaskId task = call->task();
   SetCurrentTask(task);
   SetCancelFlag(&call->cancel_requested);
-  const absl::Status fetched = TakeArguments(lock, *call);
+  const absl::Status fetched = TakeArguments(lock, call);
   SetHold(call->hold_ticket);
   lock.Unlock();
   if (call->cancelled()) [[unlikely]] {

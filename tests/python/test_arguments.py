@@ -172,6 +172,89 @@ def test_what_waits_for_room_can_be_cancelled_and_a_death_makes_room(small_store
         sheaf.get(held, timeout=WAIT_S)
 
 
+@sheaf.remote(num_cpus=0, concurrency_groups={"other": 1})
+class Gate:
+    """Its first call holds its argument until it is opened."""
+
+    def __init__(self):
+        self.began = asyncio.Event()
+        self.opened = asyncio.Event()
+        self.reached = asyncio.Event()
+        self.lifted = asyncio.Event()
+        self.calls = []
+
+    async def hold(self, values):
+        self.began.set()
+        await self.opened.wait()
+        return float(values[0])
+
+    async def has_begun(self):
+        await self.began.wait()
+
+    async def open(self):
+        self.opened.set()
+
+    async def pass_barrier(self):
+        self.reached.set()
+        await self.lifted.wait()
+
+    async def barrier_is_reached(self):
+        await self.reached.wait()
+
+    async def lift_barrier(self):
+        self.lifted.set()
+
+    async def take(self, values):
+        self.calls.append("take")
+        return float(values[0])
+
+    @sheaf.method(concurrency_group="other")
+    async def take_beside(self, values):
+        self.calls.append("take_beside")
+        return list(self.calls)
+
+    @sheaf.method(concurrency_group="other")
+    async def answer(self):
+        return True
+
+
+def closed_gate(mib):
+    gate = Gate.options(max_concurrency=10).remote()
+    held = gate.hold.remote(sheaf.put(array(7, mib)))
+    sheaf.get(gate.has_begun.remote(), timeout=WAIT_S)
+    return gate, held
+
+
+def test_a_coroutine_that_waits_for_room_is_cancelled_as_others_are(small_store):
+    gate, held = closed_gate(40)
+    other = Gate.remote()
+    waiting = other.take.remote(sheaf.put(array(1, 16)))
+    assert sheaf.get(other.answer.remote(), timeout=WAIT_S)  # So the call before it has been taken, and waits.
+    sheaf.cancel(waiting)
+    with pytest.raises(sheaf.exceptions.TaskCancelledError):
+        sheaf.get(waiting, timeout=WAIT_S)
+    sheaf.get(gate.open.remote(), timeout=WAIT_S)
+    assert sheaf.get(held, timeout=WAIT_S) == 7
+
+
+def test_a_coroutine_that_waits_for_room_keeps_none_of_another_group_waiting(small_store):
+    @sheaf.remote
+    def parent(values, gate, other):
+        sheaf.get(gate.pass_barrier.remote())
+        return sheaf.get(other.take_beside.remote(array(3, 4)))
+
+    gate, held = closed_gate(40)
+    other = Gate.remote()
+    calls = parent.remote(sheaf.put(array(1, 4)), gate, other)
+    sheaf.get(gate.barrier_is_reached.remote(), timeout=WAIT_S)
+    waiting = other.take.remote(sheaf.put(array(2, 16)))  # There is no room for it beside those two.
+    assert sheaf.get(other.answer.remote(), timeout=WAIT_S)
+    sheaf.get(gate.lift_barrier.remote(), timeout=WAIT_S)
+    assert sheaf.get(calls, timeout=WAIT_S) == ["take_beside"]
+    sheaf.get(gate.open.remote(), timeout=WAIT_S)
+    assert sheaf.get([held, waiting], timeout=WAIT_S) == [7, 2]
+
+
 def test_arguments_that_lie_on_another_node():
     sheaf.shutdown()
     cluster = Cluster(initialize_head=True, head_node_args={"num_cpus": 1, "resources": {"head": 1}, "object_store_memory": 4 * STORE})

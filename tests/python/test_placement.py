@@ -120,6 +120,26 @@ def test_actors_go_to_the_bundle_of_their_group(cluster, given):
     remove_placement_group(group)
 
 
+@pytest.mark.parametrize("life", [{}, {"lifetime": "detached"}])
+def test_an_actor_ends_whose_group_is_removed_while_it_starts(cluster, life):
+    """Its worker is of another environment each time: it has to be started."""
+    all_is_free()
+    for number in range(3):
+        group = placement_group([{"CPU": 1}])
+        assert group.wait(WAIT_S)
+        given = {**life, "name": uuid.uuid4().hex} if life else {}
+        actor = Place.options(num_cpus=1, scheduling_strategy=PlacementGroupSchedulingStrategy(group),
+                              runtime_env={"env_vars": {"NUMBER": uuid.uuid4().hex}}, **given).remote()
+        answer = actor.where.remote()
+        sheaf.wait([answer], timeout=0.02 * number)
+        remove_placement_group(group)
+        try:  # It may have started before.
+            assert sheaf.get(answer, timeout=WAIT_S)
+        except (sheaf.exceptions.RayActorError, sheaf.exceptions.TaskPlacementGroupRemoved):
+            pass
+    all_is_free()
+
+
 STOPPED = """if True:
     import os, sys, time
     import sheaf

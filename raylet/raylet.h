@@ -393,6 +393,10 @@ class Raylet {
   // raylet_groups.cc
   absl::Status OnGroupRequest(ProcessId from, const Frame& frame);
   absl::Status CreateGroup(ProcessId from, PlacementGroupId id, const proto::GroupRequest& request);
+  void OnGroupRegistered(ProcessId from, const GroupSpec& spec, const proto::GcsReply& reply);
+  bool IsRegistering(PlacementGroupId id) const;
+  absl::Status WatchGroup(ProcessId from, PlacementGroupId id);
+  void RemoveFromGcs(PlacementGroupId id);
   void Perform(const GroupAction& action);
   void ReportGroup(PlacementGroupId id, const proto::GroupState& state);
   void TellWatchers(PlacementGroupId id, const proto::GroupState& state);

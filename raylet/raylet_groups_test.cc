@@ -177,5 +177,81 @@ SCENARIO("a detached actor whose worker starts as its placement group is removed
   CHECK(node.raylet->GetStats().leases == 0);
 }
 
+// What `process` was told last of its placement group; -1: nothing.
+int LastState(RayletNode& node, ProcessId process) {
+  const auto states = node.Received<proto::GroupState>(process, FrameKind::kGroupState);
+  return states.empty() ? -1 : static_cast<int>(states.back().state());
+}
+
+SCENARIO("a placement group whose registration is on its way is there to be watched and removed") {
+  RayletNode node;
+  const ProcessId driver = node.Driver();
+  const ProcessId watcher = node.Driver();
+  proto::GroupRequest request = GroupOf(driver, 1, 1);
+  request.set_name("mine");
+  request.set_detached(GENERATE(false, true));
+  node.Send(driver, FrameKind::kGroupRequest, request);
+  request.set_action(proto::GroupRequest::WATCH);
+  node.Send(watcher, FrameKind::kGroupRequest, request);
+  CHECK(LastState(node, watcher) == proto::GroupState::PENDING);
+  node.Send(driver, FrameKind::kLeaseDemand, DemandIn(request, false));
+  CHECK(Refused(node, driver).empty());
+  WHEN("it is registered") {
+    node.AnswerGcs();
+    CHECK(LastState(node, driver) == proto::GroupState::CREATED);
+    CHECK(LastState(node, watcher) == proto::GroupState::CREATED);
+    CHECK(node.raylet->GetStats().leases == 1);
+  }
+  WHEN("it is removed first") {
+    request.set_action(proto::GroupRequest::REMOVE);
+    node.Send(driver, FrameKind::kGroupRequest, request);
+    THEN("all hear so at once, the GCS too, and nothing is placed") {
+      CHECK(LastState(node, driver) == proto::GroupState::REMOVED);
+      CHECK(LastState(node, watcher) == proto::GroupState::REMOVED);
+      const auto refused = Refused(node, driver);
+      REQUIRE(refused.size() == 1);
+      CHECK(static_cast<ErrorKind>(refused[0].error()) == ErrorKind::kGroupRemoved);
+      node.AnswerGcs();
+      CHECK_FALSE(node.Asked(proto::GcsRequest::kRemoveGroup).empty());
+      CHECK(node.raylet->GetStats().groups == 0);
+      CHECK(node.Lease(driver, 2, 2).lease() != 0);
+      request.set_action(proto::GroupRequest::WATCH);
+      node.Send(watcher, FrameKind::kGroupRequest, request);
+      CHECK(LastState(node, watcher) == proto::GroupState::REMOVED);
+    }
+  }
+  WHEN("its creator ends first") {
+    node.Exit(driver);
+    node.AnswerGcs();
+    if (request.detached()) {
+      CHECK(LastState(node, watcher) == proto::GroupState::CREATED);
+    } else {
+      CHECK(LastState(node, watcher) == proto::GroupState::REMOVED);
+      CHECK(node.raylet->GetStats().groups == 0);
+    }
+  }
+  WHEN("the GCS refuses it") {
+    for (const proto::GcsRequest& asked :
+         node.transport.Take<proto::GcsRequest>(kGcs, FrameKind::kGcsRequest)) {
+      if (!asked.has_register_group()) continue;
+      proto::GcsReply reply;
+      reply.set_client(asked.client());
+      reply.set_sequence(asked.sequence());
+      reply.set_error(static_cast<uint32_t>(ErrorKind::kInvalidArgument));
+      reply.set_message("the name is taken");
+      const std::string body = reply.SerializeAsString();
+      node.raylet->OnGcsFrame({FrameKind::kGcsReply, body});
+    }
+    THEN("all who wait for it hear so") {
+      const auto states = node.Received<proto::GroupState>(watcher, FrameKind::kGroupState);
+      REQUIRE(states.size() == 1);
+      CHECK(states[0].state() == proto::GroupState::REMOVED);
+      CHECK(states[0].message() == "the name is taken");
+      CHECK(LastState(node, driver) == proto::GroupState::REMOVED);
+      CHECK(Refused(node, driver).size() == 1);
+    }
+  }
+}
+
 }  // namespace
 }  // namespace sheaf

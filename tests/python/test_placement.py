@@ -13,6 +13,7 @@ import pytest
 import sheaf
 from sheaf.cluster_utils import Cluster
 from sheaf.lifecycle import _executable
+from sheaf.util import get_placement_group
 from sheaf.util.placement_group import placement_group, remove_placement_group
 from sheaf.util.scheduling_strategies import PlacementGroupSchedulingStrategy
 
@@ -138,6 +139,28 @@ def test_an_actor_ends_whose_group_is_removed_while_it_starts(cluster, life):
         except (sheaf.exceptions.RayActorError, sheaf.exceptions.TaskPlacementGroupRemoved):
             pass
     all_is_free()
+
+
+@pytest.mark.parametrize("given", [{"name": "short"}, {"lifetime": "detached"}, {"name": "short", "lifetime": "detached"}])
+def test_a_group_that_is_removed_at_once_leaves_nothing(cluster, given):
+    all_is_free()
+    for _ in range(3):
+        group = placement_group([{"CPU": 1}], **given)
+        task = sheaf.remote(lambda: 7).options(num_cpus=1, scheduling_strategy=PlacementGroupSchedulingStrategy(group)).remote()
+        remove_placement_group(group)
+        try:  # It may have run before.
+            assert sheaf.get(task, timeout=WAIT_S) == 7
+        except sheaf.exceptions.TaskPlacementGroupRemoved:
+            pass
+    all_is_free()
+    deadline = time.monotonic() + WAIT_S
+    while "name" in given:
+        try:
+            get_placement_group("short")
+        except ValueError:
+            break
+        assert time.monotonic() < deadline
+        time.sleep(0.05)
 
 
 STOPPED = """if True:

@@ -49,7 +49,7 @@ class Gcs {
     SHEAF_ASSIGN_OR_RETURN(loop_, EventLoop::Start("gcs-pipe"));
     GcsPipe::Events events;
     events.on_message = [this](GcsMessage message) { OnMessage(std::move(message)); };
-    events.on_end = [this](const std::string&) { over_.set_value(); };
+    events.on_end = [this](const std::string&) { End(); };
     pipe_ = std::make_shared<GcsPipe>(*loop_, std::move(socket), std::move(events));
     if (absl::Status started = StartGcs(); !started.ok()) {
       pipe_->Send(GcsWord::kFailed, 0, static_cast<uint64_t>(started.code()),
@@ -127,11 +127,15 @@ class Gcs {
                          {status.message().data(), status.message().size()});
             });
       case GcsWord::kEnd:
-        if (!std::exchange(told_to_end_, true)) over_.set_value();
-        return;
+        return End();
       default:
         return;  // Of a GCS.
     }
+  }
+
+  // The node says so, and its end of the pipe closes as well.
+  void End() {
+    if (!std::exchange(ending_, true)) over_.set_value();
   }
 
   const GcsFlags flags_;
@@ -139,7 +143,7 @@ class Gcs {
   std::unique_ptr<EventLoop> loop_;
   std::shared_ptr<GcsPipe> pipe_;
   std::promise<void> over_;
-  bool told_to_end_ = false;  // The loop's.
+  bool ending_ = false;  // The loop's.
   std::unique_ptr<GcsProcess> gcs_;
 };
 

@@ -264,15 +264,33 @@ void GroupLedger::Remove(Group& group, const std::string& words) {
   }
   group.state = proto::GroupState::REMOVED;
   SayState(group, words);
+  RememberRemoved(id);
+  pending_.erase(group.serial);
+  groups_.erase(id);
+  SyncView();
+}
+
+void GroupLedger::RememberRemoved(PlacementGroupId id) {
   view_.groups[id] = {GroupPlacement::State::kRemoved, {}};
   removed_.push_back(id);
   if (removed_.size() > kRemovedGroupsRemembered) {
     view_.groups.erase(removed_.front());
     removed_.pop_front();
   }
-  pending_.erase(group.serial);
-  groups_.erase(id);
-  SyncView();
+}
+
+void GroupLedger::OnNeverMade(PlacementGroupId id, const std::string& words) {
+  const auto known = view_.groups.find(id);
+  if (groups_.contains(id) ||
+      (known != view_.groups.end() && known->second.state == GroupPlacement::State::kRemoved)) {
+    return;
+  }
+  GroupAction action;
+  action.group = id;
+  action.state = proto::GroupState::REMOVED;
+  action.words = words;
+  actions_.push_back(std::move(action));
+  RememberRemoved(id);
 }
 
 bool GroupLedger::OnRemove(PlacementGroupId id, Nanos now) {

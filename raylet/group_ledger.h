@@ -68,6 +68,9 @@ class GroupLedger {
   // ResourceLedger::ReturnBundle says; the caller ends the leases in them
   // (LeaseQueue::OnGroupChanged).
   bool OnRemove(PlacementGroupId group, Nanos now);
+  // `group` will not be made: it was removed first, or the GCS refused its name. As if it had been
+  // made and removed; nothing happens if it is there, or was removed before.
+  void OnNeverMade(PlacementGroupId group, const std::string& words);
   // The process is gone: its groups that are not detached are removed.
   void OnOwnerGone(ProcessId creator, Nanos now);
   // `node` answered the kPrepare of `attempt`. Late and repeated answers are harmless.
@@ -107,6 +110,7 @@ class GroupLedger {
   void GiveUp(Group& group);
   void Return(Group& group, NodeNumber node, bool committed_too);
   void Remove(Group& group, const std::string& words);
+  void RememberRemoved(PlacementGroupId id);
   void SayState(const Group& group, std::string words);
   GroupAction ActionFor(const Group& group, GroupAction::Kind kind, NodeNumber node) const;
   void SyncView() { view_.here().available = ledger_.available(); }

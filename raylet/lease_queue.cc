@@ -380,6 +380,9 @@ void LeaseQueue::OnGrantFailed(LeaseNumber lease, ErrorKind error, const std::st
   }
   Pool& pool = *entry->of->pool;
   RefuseEntry(*entry, error, words);
+  if (!pool.is_node()) {  // As in OnReturn.
+    Serve(*node_pool_, now);
+  }
   Serve(pool, now);
 }
 

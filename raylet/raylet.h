@@ -289,8 +289,9 @@ class Raylet {
   void Perform(const LeaseAction& action);
   void FindWorker(const Lease& lease);
   void OnAssigned(LeaseNumber number, ProcessId worker);
-  // Ends `lease` at its worker, if it has one, by ending the worker.
-  void EndLease(LeaseNumber lease, const std::string& words);
+  // Ends `lease` at its worker, if it has one, by ending the worker. Of an actor without one whose
+  // placement group was removed the owner is told.
+  void EndLease(LeaseNumber lease, ErrorKind error, const std::string& words);
   void TakeLease(const Lease& lease, ProcessId worker, bool discard);
   void TakeOverdueLeases();
   void ReturnLease(LeaseNumber lease);
@@ -392,6 +393,10 @@ class Raylet {
   // raylet_groups.cc
   absl::Status OnGroupRequest(ProcessId from, const Frame& frame);
   absl::Status CreateGroup(ProcessId from, PlacementGroupId id, const proto::GroupRequest& request);
+  void OnGroupRegistered(ProcessId from, const GroupSpec& spec, const proto::GcsReply& reply);
+  bool IsRegistering(PlacementGroupId id) const;
+  absl::Status WatchGroup(ProcessId from, PlacementGroupId id);
+  void RemoveFromGcs(PlacementGroupId id);
   void Perform(const GroupAction& action);
   void ReportGroup(PlacementGroupId id, const proto::GroupState& state);
   void TellWatchers(PlacementGroupId id, const proto::GroupState& state);

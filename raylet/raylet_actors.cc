@@ -352,7 +352,7 @@ void Raylet::RemoveDetached(uint64_t key, const proto::Death& death) {
     queue_.OnDemand(RayletOf(options_.node), none, Now());
     for (const Lease* lease : queue_.Leases()) {  // Granted, and its worker is still to come.
       if (lease->demand.owner != RayletOf(options_.node) || lease->demand.key != key) continue;
-      EndLease(lease->number, "its actor is not wanted any more");
+      EndLease(lease->number, ErrorKind::kOwnerDied, "its actor is not wanted any more");
       break;
     }
     if (const auto job = jobs_.find(actor.job); job != jobs_.end()) {

@@ -32,11 +32,12 @@ absl::Status Raylet::OnGroupRequest(ProcessId from, const Frame& frame) {
         SendMessage(To(RayletOf(id.maker().node)), FrameKind::kGroupRequest, request);
         return absl::OkStatus();
       }
-      if (registered_groups_.contains(id)) {
-        proto::GcsRequest removal;
-        removal.mutable_remove_group()->set_group_id(id.Binary());
-        gcs_.Insist(std::move(removal));
+      if (IsRegistering(id)) {
+        groups_.OnNeverMade(id, "");
+        RemoveFromGcs(id);
+        return absl::OkStatus();
       }
+      if (registered_groups_.contains(id)) RemoveFromGcs(id);
       if (!groups_.OnRemove(id, Now())) SendMessage(To(from), FrameKind::kGroupState, Gone(id, ""));
       return absl::OkStatus();
     case proto::GroupRequest::WATCH:
@@ -45,16 +46,31 @@ absl::Status Raylet::OnGroupRequest(ProcessId from, const Frame& frame) {
         FollowGroup(id);
         return absl::OkStatus();
       }
-      if (groups_.Find(id) == nullptr) {
-        SendMessage(To(from), FrameKind::kGroupState, Gone(id, "no such placement group"));
-        return absl::OkStatus();
-      }
-      group_watchers_[id].insert(from);
-      SendMessage(To(from), FrameKind::kGroupState, group_states_[id]);
-      return absl::OkStatus();
+      return WatchGroup(from, id);
     default:
       return absl::InvalidArgumentError("an unknown action on a placement group");
   }
+}
+
+// A group of this node stands in the view from its registration on, and in the ledger only when the
+// GCS has answered that.
+bool Raylet::IsRegistering(PlacementGroupId id) const {
+  const auto known = view_.groups.find(id);
+  return id.maker().node == options_.node && groups_.Find(id) == nullptr &&
+         known != view_.groups.end() && known->second.state == GroupPlacement::State::kPending;
+}
+
+absl::Status Raylet::WatchGroup(ProcessId from, PlacementGroupId id) {
+  proto::GroupState state = Gone(id, "no such placement group");
+  if (groups_.Find(id) != nullptr) {
+    state = group_states_[id];
+  } else if (IsRegistering(id)) {
+    state.set_state(proto::GroupState::PENDING);
+    state.set_message("is on its way to the GCS");
+  }
+  if (state.state() != proto::GroupState::REMOVED) group_watchers_[id].insert(from);
+  SendMessage(To(from), FrameKind::kGroupState, state);
+  return absl::OkStatus();
 }
 
 absl::Status Raylet::CreateGroup(ProcessId from, PlacementGroupId id,
@@ -84,20 +100,35 @@ absl::Status Raylet::CreateGroup(ProcessId from, PlacementGroupId id,
   *group.mutable_selectors() = request.selectors();
   group.set_placement(request.placement());
   group.set_detached(spec->detached);
+  view_.groups.try_emplace(id);
   gcs_.Command(std::move(registration),
-               [this, from, id, spec = *std::move(spec)](const proto::GcsReply& reply) {
-                 if (reply.error() != 0) {
-                   if (IsAlive(from))
-                     SendMessage(To(from), FrameKind::kGroupState, Gone(id, reply.message()));
-                   group_watchers_.erase(id);
-                   return;
-                 }
-                 if (!spec.detached && !IsAlive(from)) return;
-                 registered_groups_[id] = reply.group().placement_number();
-                 if (!spec.detached) attached_groups_[id] = reply.group();
-                 groups_.OnCreate(spec, spec.detached ? RayletOf(options_.node) : from, Now());
+               [this, from, spec = *std::move(spec)](const proto::GcsReply& reply) {
+                 OnGroupRegistered(from, spec, reply);
                });
   return absl::OkStatus();
+}
+
+void Raylet::OnGroupRegistered(ProcessId from, const GroupSpec& spec,
+                               const proto::GcsReply& reply) {
+  const auto known = view_.groups.find(spec.id);
+  const bool removed =
+      known != view_.groups.end() && known->second.state == GroupPlacement::State::kRemoved;
+  if (reply.error() != 0) return groups_.OnNeverMade(spec.id, reply.message());
+  const bool orphaned = !spec.detached && !IsAlive(from);
+  if (removed || orphaned) {
+    groups_.OnNeverMade(spec.id, "its creator is gone");
+    // What was said of its end before may have come ahead of the registration.
+    return RemoveFromGcs(spec.id);
+  }
+  registered_groups_[spec.id] = reply.group().placement_number();
+  if (!spec.detached) attached_groups_[spec.id] = reply.group();
+  groups_.OnCreate(spec, spec.detached ? RayletOf(options_.node) : from, Now());
+}
+
+void Raylet::RemoveFromGcs(PlacementGroupId id) {
+  proto::GcsRequest removal;
+  removal.mutable_remove_group()->set_group_id(id.Binary());
+  gcs_.Insist(std::move(removal));
 }
 
 void Raylet::Perform(const GroupAction& action) {

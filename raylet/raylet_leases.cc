@@ -198,7 +198,8 @@ void Raylet::Perform(const LeaseAction& action) {
       return;
     }
     case LeaseAction::Kind::kEnd:
-      EndLease(action.lease, action.words.empty() ? "its owner is gone" : action.words);
+      EndLease(action.lease, action.error,
+               action.words.empty() ? "its owner is gone" : action.words);
       return;
     case LeaseAction::Kind::kRefuse:
       Counter(world_.metrics, CounterId::kLeasesRefused).Add();
@@ -237,8 +238,7 @@ void Raylet::OnAssigned(LeaseNumber number, ProcessId worker) {
     if (lease != nullptr && !lease->ending) FindWorker(*lease);
     return;
   }
-  if (lease == nullptr || lease->ending) {
-    if (lease != nullptr) ReturnLease(number);
+  if (lease == nullptr || lease->ending) {  // Its kEnd comes in this very transaction.
     pool_.OnReturned(worker, /*discard=*/pool_.Find(worker)->state == WorkerState::kActor);
     return;
   }
@@ -291,14 +291,21 @@ void Raylet::OnAssigned(LeaseNumber number, ProcessId worker) {
   SendMessage(To(owner), FrameKind::kLeaseGrant, grant);
 }
 
-void Raylet::EndLease(LeaseNumber lease, const std::string& words) {
-  const auto it = worker_of_.find(lease);
-  if (it == worker_of_.end()) {
-    ReturnLease(lease);
-  } else {
+void Raylet::EndLease(LeaseNumber lease, ErrorKind error, const std::string& words) {
+  if (const auto it = worker_of_.find(lease); it != worker_of_.end()) {
     // It may run a task of this owner; what it holds comes free with its exit.
     pool_.Kill(it->second, words);
+    return;
   }
+  const Lease* ended = queue_.Find(lease);
+  if (error != ErrorKind::kGroupRemoved || ended == nullptr || !ended->spec->actor) {
+    ReturnLease(lease);
+    return;
+  }
+  // An actor's demand ends with its lease, and no worker dies of which its owner would hear.
+  pool_.Forget(lease);
+  queue_.OnGrantFailed(lease, error, words, Now());
+  room_came_ = true;
 }
 
 void Raylet::Refuse(const DemandId& demand, ErrorKind error, const std::string& words) {

@@ -102,7 +102,7 @@ bool Raylet::SweepLease(LeaseNumber number) {
   const ProcessId owner = lease->demand.owner;
   if (owner == RayletOf(options_.node)) {
     if (FindDetached(lease->demand.key) == nullptr && !lease->ending) {
-      EndLease(number, "its actor is not wanted any more");
+      EndLease(number, ErrorKind::kOwnerDied, "its actor is not wanted any more");
       return true;
     }
   } else if (!MayHear(owner) && !lease->ending) {

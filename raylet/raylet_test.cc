@@ -1,5 +1,5 @@
 // Copyright The Sheaf Authors. SPDX-License-Identifier: Apache-2.0
-// Jobs, leases, connections and groups, seen from the processes.
+// Jobs, leases and connections, seen from the processes.
 #include "raylet/raylet.h"
 
 #include <algorithm>
@@ -315,110 +315,6 @@ SCENARIO("requests to the GCS and its answers pass through, under the true name"
   CHECK(replies[0].sequence() == 5);
 }
 
-proto::GroupRequest GroupOf(ProcessId creator, int bundles, double cpus) {
-  proto::GroupRequest request;
-  request.set_id(PlacementGroupId::Make(creator, 77).Binary());
-  for (int i = 0; i < bundles; ++i) {
-    Resources::Cpu(cpus).ToMap(*request.add_bundles()->mutable_amounts());
-  }
-  return request;
-}
-
-SCENARIO("a GCS that starts again hears of named groups that it forgot") {
-  RayletNode node;
-  const ProcessId driver = node.Driver();
-  proto::GroupRequest request = GroupOf(driver, 1, 1);
-  request.set_name("mine");
-  node.Send(driver, FrameKind::kGroupRequest, request);
-  const auto reported = [&](uint64_t term) {
-    node.AnswerGcs();
-    node.gcs_requests.clear();
-    proto::GcsEvent event;
-    event.set_client(RayletOf(RayletNode::kNode).packed());
-    event.mutable_restarted()->set_term(term);
-    node.GcsSays(event);
-    const auto reports = node.Asked(proto::GcsRequest::kNodeReport);
-    REQUIRE(reports.size() == 1);
-    return reports[0].node_report();
-  };
-  const proto::NodeReport report = reported(1000);
-  REQUIRE(report.attached_groups_size() == 1);
-  CHECK(report.attached_groups(0).name() == "mine");
-  CHECK(report.groups_size() == 1);
-  request.set_action(proto::GroupRequest::REMOVE);
-  node.Send(driver, FrameKind::kGroupRequest, request);
-  CHECK(reported(1001).attached_groups_size() == 0);
-}
-
-SCENARIO("a placement group is created, watched and removed") {
-  RayletNode node;
-  const ProcessId driver = node.Driver();
-  const ProcessId watcher = node.Driver();
-  proto::GroupRequest request = GroupOf(driver, 2, 1);
-  node.Send(driver, FrameKind::kGroupRequest, request);
-  auto states = node.Received<proto::GroupState>(driver, FrameKind::kGroupState);
-  REQUIRE_FALSE(states.empty());
-  CHECK(states.back().state() == proto::GroupState::CREATED);
-  CHECK(states.back().bundle_nodes_size() == 2);
-
-  request.set_action(proto::GroupRequest::WATCH);
-  node.Send(watcher, FrameKind::kGroupRequest, request);
-  states = node.Received<proto::GroupState>(watcher, FrameKind::kGroupState);
-  REQUIRE(states.size() == 1);
-  CHECK(states[0].state() == proto::GroupState::CREATED);
-
-  GIVEN("its CPUs are taken, so that others wait") {
-    node.Demand(watcher, 1, 1);
-    node.WorkersReady();
-    CHECK(node.Received<proto::LeaseGrant>(watcher, FrameKind::kLeaseGrant).empty());
-    WHEN("it is removed, or its creator dies") {
-      if (GENERATE(false, true)) {
-        request.set_action(proto::GroupRequest::REMOVE);
-        node.Send(driver, FrameKind::kGroupRequest, request);
-      } else {
-        node.Exit(driver);
-      }
-      node.WorkersReady();
-      THEN("its watchers hear of it, and who waited gets a lease") {
-        states = node.Received<proto::GroupState>(watcher, FrameKind::kGroupState);
-        REQUIRE_FALSE(states.empty());
-        CHECK(states.back().state() == proto::GroupState::REMOVED);
-        CHECK(node.Received<proto::LeaseGrant>(watcher, FrameKind::kLeaseGrant).size() == 1);
-        CHECK(node.raylet->GetStats().groups == 0);
-      }
-    }
-  }
-}
-
-SCENARIO("a placement group waits until leases end") {
-  RayletNode node;
-  const ProcessId driver = node.Driver();
-  const proto::LeaseGrant grant = node.Lease(driver);
-  node.Send(driver, FrameKind::kGroupRequest, GroupOf(driver, 2, 1));
-  for (const auto& state : node.Received<proto::GroupState>(driver, FrameKind::kGroupState)) {
-    CHECK(state.state() == proto::GroupState::PENDING);
-  }
-  node.Demand(driver, 1, 0);
-  node.Return(driver, grant.lease());
-  const auto states = node.Received<proto::GroupState>(driver, FrameKind::kGroupState);
-  REQUIRE_FALSE(states.empty());
-  CHECK(states.back().state() == proto::GroupState::CREATED);
-}
-
-SCENARIO("a named placement group is registered before it is created") {
-  RayletNode node;
-  const ProcessId driver = node.Driver();
-  proto::GroupRequest request = GroupOf(driver, 1, 1);
-  request.set_name("mine");
-  node.Send(driver, FrameKind::kGroupRequest, request);
-  CHECK(node.Received<proto::GroupState>(driver, FrameKind::kGroupState).empty());
-  node.AnswerGcs();
-  CHECK(node.Asked(proto::GcsRequest::kRegisterGroup).size() == 1);
-  CHECK(node.Received<proto::GroupState>(driver, FrameKind::kGroupState).back().state() ==
-        proto::GroupState::CREATED);
-  CHECK(node.Asked(proto::GcsRequest::kGroupReport).back().group_report().state() ==
-        proto::GroupInfo::CREATED);
-}
 SCENARIO("a node that ends refuses nothing to owners elsewhere: their raylets look further") {
   RayletNode node;
   const ProcessId far{2, 1};

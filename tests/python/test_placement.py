@@ -13,6 +13,7 @@ import pytest
 import sheaf
 from sheaf.cluster_utils import Cluster
 from sheaf.lifecycle import _executable
+from sheaf.util import get_placement_group
 from sheaf.util.placement_group import placement_group, remove_placement_group
 from sheaf.util.scheduling_strategies import PlacementGroupSchedulingStrategy
 
@@ -118,6 +119,48 @@ def test_actors_go_to_the_bundle_of_their_group(cluster, given):
     assert set(nodes_of(anywhere)) == {b.node_id, c.node_id}
     end(anywhere)
     remove_placement_group(group)
+
+
+@pytest.mark.parametrize("life", [{}, {"lifetime": "detached"}])
+def test_an_actor_ends_whose_group_is_removed_while_it_starts(cluster, life):
+    """Its worker is of another environment each time: it has to be started."""
+    all_is_free()
+    for number in range(3):
+        group = placement_group([{"CPU": 1}])
+        assert group.wait(WAIT_S)
+        given = {**life, "name": uuid.uuid4().hex} if life else {}
+        actor = Place.options(num_cpus=1, scheduling_strategy=PlacementGroupSchedulingStrategy(group),
+                              runtime_env={"env_vars": {"NUMBER": uuid.uuid4().hex}}, **given).remote()
+        answer = actor.where.remote()
+        sheaf.wait([answer], timeout=0.02 * number)
+        remove_placement_group(group)
+        try:  # It may have started before.
+            assert sheaf.get(answer, timeout=WAIT_S)
+        except (sheaf.exceptions.RayActorError, sheaf.exceptions.TaskPlacementGroupRemoved):
+            pass
+    all_is_free()
+
+
+@pytest.mark.parametrize("given", [{"name": "short"}, {"lifetime": "detached"}, {"name": "short", "lifetime": "detached"}])
+def test_a_group_that_is_removed_at_once_leaves_nothing(cluster, given):
+    all_is_free()
+    for _ in range(3):
+        group = placement_group([{"CPU": 1}], **given)
+        task = sheaf.remote(lambda: 7).options(num_cpus=1, scheduling_strategy=PlacementGroupSchedulingStrategy(group)).remote()
+        remove_placement_group(group)
+        try:  # It may have run before.
+            assert sheaf.get(task, timeout=WAIT_S) == 7
+        except sheaf.exceptions.TaskPlacementGroupRemoved:
+            pass
+    all_is_free()
+    deadline = time.monotonic() + WAIT_S
+    while "name" in given:
+        try:
+            get_placement_group("short")
+        except ValueError:
+            break
+        assert time.monotonic() < deadline
+        time.sleep(0.05)
 
 
 STOPPED = """if True:

@@ -140,7 +140,6 @@ bool ArgumentLedger::Fits(const Entry& entry, bool is_child) const {
     if (object.holders == 0) held += object.bytes;
     if (object.runners == 0) running += object.bytes;
   }
-  if (held == held_bytes_) return true;
   const uint64_t percent = capacity_ / 100;
   const uint64_t share = percent * kShare;
   if (is_child && running <= share && held <= percent * kMost) return true;

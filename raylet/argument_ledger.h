@@ -6,7 +6,7 @@
 //
 // The rules. An object counts once, however many calls hold it.
 //   - In the order of asking, a call is admitted while all that is held stays within kShare of the
-//     store; alone it is admitted in any case, and so is one that adds nothing to what is held.
+//     store; alone it is admitted in any case.
 //   - What was admitted more than kPatience ago stands: nobody knows when it ends, so it is as
 //     though it made the store smaller. All that is held may come to half of what it leaves, or
 //     one call beside it to kFull of the store. (Half: it may want room itself, later on.)
@@ -76,7 +76,7 @@ class ArgumentLedger {
  private:
   struct Entry {
     ProcessId caller;
-    uint64_t place = 0;  // In the queue; 0: it was admitted.
+    uint64_t place = 0;      // In the queue; 0: it was admitted.
     uint64_t admission = 0;  // In fresh_; 0: it is not there.
     Nanos admitted_at = 0;
     bool suspended = false;
@@ -85,9 +85,9 @@ class ArgumentLedger {
   };
   struct Object {
     uint64_t bytes = 0;
-    uint32_t entries = 0;  // That name it.
-    uint32_t holders = 0;  // Of these admitted.
-    uint32_t runners = 0;  // Of these not suspended.
+    uint32_t entries = 0;   // That name it.
+    uint32_t holders = 0;   // Of these admitted.
+    uint32_t runners = 0;   // Of these not suspended.
     uint32_t standers = 0;  // Of the holders those that stand.
   };
 
@@ -107,7 +107,7 @@ class ArgumentLedger {
   absl::flat_hash_map<ProcessId, size_t> calls_of_;
   absl::flat_hash_map<ProcessId, size_t> suspended_of_;  // Suspended calls of each process.
   absl::btree_map<uint64_t, Call> fresh_;  // Admitted and not standing, in that order.
-  std::vector<Call> again_;  // Asked once more, though they were admitted.
+  std::vector<Call> again_;                // Asked once more, though they were admitted.
   uint64_t last_place_ = 0;
   size_t admitted_ = 0;  // Calls,
   size_t running_ = 0;   // of these not suspended.

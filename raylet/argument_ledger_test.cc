@@ -214,13 +214,6 @@ TEST_CASE("what calls for which suspended ones wait may hold grows as well", "[a
   CHECK(at.Admitted() == Workers{3});
 }
 
-TEST_CASE("a call that holds what others hold is let in", "[arguments]") {
-  Ledger at;
-  at.Ask(1, {Ledger::Object(1, 500), Ledger::Object(2, 500)});
-  for (uint32_t i = 2; i <= 4; ++i) at.Ask(i, {Ledger::Object(i % 2 + 1, 500)});
-  CHECK(at.Admitted() == Workers{1, 2, 3, 4});
-}
-
 TEST_CASE("nobody looks at what waits before something has changed", "[arguments]") {
   Ledger at;
   at.Ask(1, 600);

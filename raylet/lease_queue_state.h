@@ -34,7 +34,7 @@ struct LeaseQueue::Record : Lease, lease_queue_internal::Hook<lease_queue_intern
   bool yielding = false;  // Counted in Pool::yielding: a task that runs, so it ends.
   bool coming = false;    // Counted in Pool::coming: asked back lately.
   bool awaits = false;    // Its call waits for admission, and has said so.
-  bool lends = false;     // And has lent its CPUs: counted in Entry::lending and Pool::lent_waiting.
+  bool lends = false;  // And has lent its CPUs: counted in Entry::lending and Pool::lent_waiting.
   void SetLends(bool now_lends);
 };
 

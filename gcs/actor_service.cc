@@ -271,8 +271,13 @@ void ActorService::OnReport(CallPtr call, NodeNumber node, const proto::ActorSta
       entry->ending.erase(ending);
   }
   // An incarnation is on disk before its order leaves. So a later one comes from before the
-  // database was brought back from a backup, and lives: it is taken over.
-  const bool is_later = entry != nullptr && report.has_started() &&
+  // database was brought back from a backup. If it lives, it is taken over. If it has ended, no
+  // raylet that knows of it would begin an earlier one, and who has called it would not hear one:
+  // the next is later still. One that a raylet has reported as living in this term stays.
+  const bool is_known_alive = entry != nullptr && !entry->unaccounted &&
+                              entry->info().state() == proto::ActorInfo::ALIVE;
+  const bool is_later = entry != nullptr &&
+                        (report.has_started() || (died && !is_known_alive)) &&
                         report.incarnation() > entry->info().incarnation();
   if (entry == nullptr || !entry->is_alive() || !entry->info().detached() ||
       (report.incarnation() != entry->info().incarnation() && !is_later)) {
@@ -291,6 +296,16 @@ void ActorService::OnReport(CallPtr call, NodeNumber node, const proto::ActorSta
     placement_.OnGone(*id, node);
   } else {
     placement_.OnReported(*id, node);
+  }
+  if (is_later && died) {
+    entry->next_order = Deadline(context_.clock.Now(), context_.options.repeat_after);
+    // The node that was asked for the earlier one may have begun it: it begins the next when that
+    // is gone.
+    return Happen(std::move(call), {.id = *id,
+                                    .incarnation = report.incarnation(),
+                                    .event = ActorEvent::kLost,
+                                    .stays = entry->asked != node,
+                                    .death = report.died()});
   }
   // Until this is on disk the actor counts as pending: it must not be ordered from another node.
   entry->asked = node;
@@ -350,12 +365,12 @@ Outcome ActorService::Plan(const Happening& what) {
   const ActorEntry* entry = table_.Find(what.id);
   if (entry == nullptr) return {};
   const proto::ActorInfo& now = entry->info();
-  const bool is_later = what.event == ActorEvent::kStarted && what.incarnation > now.incarnation();
+  const bool is_later = what.incarnation > now.incarnation();
   if (what.incarnation != 0 && what.incarnation != now.incarnation() && !is_later) return {};
+  const bool takes_over = is_later && what.event == ActorEvent::kStarted &&
+                          now.state() != proto::ActorInfo::DEAD;
   const std::optional<ActorStep> step =
-      Next(is_later && now.state() != proto::ActorInfo::DEAD ? proto::ActorInfo::RESTARTING
-                                                             : now.state(),
-           what.event, MayRestart(now));
+      Next(takes_over ? proto::ActorInfo::RESTARTING : now.state(), what.event, MayRestart(now));
   if (!step) return {};
   proto::ActorRecord record = entry->record;
   proto::ActorInfo* info = record.mutable_info();
@@ -373,7 +388,7 @@ Outcome ActorService::Plan(const Happening& what) {
     *info->mutable_death() = what.death;
   }
   if (step->action == ActorAction::kGrant) {
-    info->set_incarnation(now.incarnation() + 1);
+    info->set_incarnation(std::max(now.incarnation(), what.incarnation) + 1);
     info->set_restarts(now.restarts() + (step->costs_restart ? 1 : 0));
   }
   if (step->action == ActorAction::kBury) {
@@ -411,7 +426,7 @@ void ActorService::Apply(const Happening& what, const ActorStep& step, proto::Ac
       const bool quick = entry.alive_since == 0 || now - entry.alive_since < kQuickDeath;
       if (what.event == ActorEvent::kDied) entry.quick_deaths = quick ? entry.quick_deaths + 1 : 0;
       entry.alive_since = 0;
-      entry.asked = 0;
+      if (!what.stays) entry.asked = 0;
       entry.next_order = now + (what.event == ActorEvent::kDied ? RestartDelay(entry.quick_deaths)
                                                                 : MoveDelay(entry.given_back));
       break;

@@ -62,6 +62,7 @@ class ActorService {
     ActorId id;
     uint32_t incarnation = 0;  // 0: any.
     ActorEvent event;
+    bool stays = false;  // The next incarnation is ordered from the node that was asked for this.
     proto::Death death = {};
     proto::ActorStarted started = {};
   };

@@ -488,6 +488,20 @@ SCENARIO(
     world.Died(world.node, 3);
     CHECK(world.Starts(world.node) == std::vector<uint32_t>{4});
   }
+  WHEN("a node reports that a later incarnation than the disk knows has ended there") {
+    auto later = world.Report(3);
+    later.mutable_died()->set_cause(proto::Death::SIGNALLED);
+    const bool here = GENERATE(true, false);
+    proto::NodeReport others;
+    *(here ? report : others).add_actors() = later;
+    world.ReportNode(world.node, report);
+    world.ReportNode(other, others);
+    CHECK_FALSE(world.service().recovering());
+    std::vector<uint32_t> starts = world.Starts(world.node);
+    const std::vector<uint32_t> elsewhere = world.Starts(other);
+    starts.insert(starts.end(), elsewhere.begin(), elsewhere.end());
+    CHECK(starts == std::vector<uint32_t>{4});
+  }
   WHEN("its node reports, but does not have it") {
     world.ReportNode(world.node, report);
     world.ReportNode(other);
@@ -508,6 +522,42 @@ SCENARIO(
     CHECK_FALSE(world.service().recovering());
     CHECK(world.Starts(world.node).front() == 2);
     CHECK(world.kills.front() == 1);  // Until it says that it is gone.
+  }
+}
+
+SCENARIO("an actor goes on behind a later incarnation that the database, from a backup, lacks") {
+  ActorWorld world;
+  const NodeNumber other = world.AddNode();
+  world.Ask(world.driver, world.Registration("name", /*detached=*/true, /*max_restarts=*/0));
+  REQUIRE(world.Starts(world.node) == std::vector<uint32_t>{1});
+  WHEN("the node that is to start it says so, which has not begun it") {
+    world.Died(world.node, 7);
+    const bool is_here = world.Starts(world.node) == std::vector<uint32_t>{8};
+    CHECK(world.Starts(other) == (is_here ? std::vector<uint32_t>{} : std::vector<uint32_t>{8}));
+    CHECK(world.Lookup(world.id).restarts() == 0);
+    world.Died(world.node, 7);  // A repeat.
+    CHECK(world.Lookup(world.id).incarnation() == 8);
+    world.Started(is_here ? world.node : other, 8);
+    CHECK(world.Lookup(world.id).state() == Info::ALIVE);
+  }
+  WHEN("another node says so") {
+    world.Died(other, 7);
+    THEN("the node that may have begun the old one ends it, and then begins the new one") {
+      CHECK(world.Starts(world.node) == std::vector<uint32_t>{8});
+      CHECK(world.kills == std::vector<uint32_t>{1});
+      world.Pass(2 * kSecond, {world.node, other});
+      CHECK(world.Starts(other).empty());
+    }
+  }
+  WHEN("it lives, and another node says so") {
+    world.Started(world.node, 1);
+    world.Died(other, 7);
+    THEN("it goes on") {
+      CHECK(world.Lookup(world.id).incarnation() == 1);
+      CHECK(world.Lookup(world.id).state() == Info::ALIVE);
+      CHECK(world.Starts(world.node).empty());
+      CHECK(world.kills.empty());
+    }
   }
 }
 

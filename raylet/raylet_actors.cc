@@ -51,9 +51,9 @@ void Raylet::OnStartActor(const proto::StartActor& message) {
     return;
   }
   const auto ended =
-      std::find_if(ended_detached_.rbegin(), ended_detached_.rend(),
+      std::find_if(ended_detached_.begin(), ended_detached_.end(),
                    [&](const auto& report) { return report.actor_id() == message.actor_id(); });
-  if (ended != ended_detached_.rend() && ended->incarnation() >= message.incarnation()) {
+  if (ended != ended_detached_.end() && ended->incarnation() >= message.incarnation()) {
     SendActorState(*ended);
     return;
   }
@@ -211,6 +211,13 @@ void Raylet::OnKillActor(const proto::KillActor& message) {
 
 void Raylet::ReportDetachedEnd(proto::ActorStateReport report) {
   SendActorState(report);
+  const auto known =
+      std::find_if(ended_detached_.begin(), ended_detached_.end(),
+                   [&](const auto& old) { return old.actor_id() == report.actor_id(); });
+  if (known != ended_detached_.end()) {
+    if (known->incarnation() >= report.incarnation()) return;
+    ended_detached_.erase(known);
+  }
   ended_detached_.push_back(std::move(report));
   if (ended_detached_.size() > kEndedDetachedKept) ended_detached_.pop_front();
 }

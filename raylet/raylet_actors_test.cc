@@ -507,5 +507,39 @@ SCENARIO("the GCS restarts: all soft state is reported, and processes are told")
   CHECK(t.node.Received<proto::GcsEvent>(t.driver, FrameKind::kGcsEvent).size() == 1);
 }
 
+SCENARIO("how an actor's last incarnation ended stays known, and is told to a GCS that starts") {
+  DetachedTest t;
+  t.start.mutable_start_actor()->set_incarnation(5);
+  t.node.GcsSays(t.start);
+  t.node.WorkersReady();
+  t.node.Exit(t.Placed());
+  proto::GcsEvent kill;
+  kill.set_client(t.start.client());
+  kill.mutable_kill_actor()->set_actor_id(ActorId::Make({1, 1}, GENERATE(5, 6)).Binary());
+  kill.mutable_kill_actor()->set_incarnation(2);
+  for (int i = 0; i < 2000; ++i) t.node.GcsSays(kill);  // It repeats what is not answered.
+  CHECK(t.LastReport().incarnation() == 2);             // Each is.
+  CHECK(t.LastReport().died().cause() == proto::Death::KILLED);
+  for (const uint32_t incarnation : {5, 3}) {  // 3: of a database that is older.
+    t.start.mutable_start_actor()->set_incarnation(incarnation);
+    t.node.GcsSays(t.start);
+    CHECK(t.node.raylet->GetStats().leases == 0);
+    CHECK(t.LastReport().incarnation() == 5);
+    CHECK(t.LastReport().died().cause() == proto::Death::SIGNALLED);
+  }
+  proto::GcsEvent restarted;
+  restarted.set_client(t.start.client());
+  restarted.mutable_restarted()->set_term(1000);
+  t.node.GcsSays(restarted);
+  const auto reports = t.node.Asked(proto::GcsRequest::kNodeReport);
+  REQUIRE_FALSE(reports.empty());
+  std::vector<uint32_t> incarnations;
+  for (const proto::ActorStateReport& actor : reports.back().node_report().actors()) {
+    if (actor.actor_id() == t.id.Binary() && actor.has_died())
+      incarnations.push_back(actor.incarnation());
+  }
+  CHECK(incarnations == std::vector<uint32_t>{5});
+}
+
 }  // namespace
 }  // namespace sheaf

@@ -84,6 +84,13 @@ void Raylet::FillReport(proto::NodeReport* report) const {
   report->Clear();
   ledger_.available().ToMap(*report->mutable_available()->mutable_amounts());
   for (const auto& [id, actor] : detached_) *report->add_actors() = StateOf(actor);
+  // A GCS whose disk came back from a backup may not know how far their numbers went.
+  for (const proto::ActorStateReport& ended : ended_detached_) {
+    proto::ActorStateReport& actor = *report->add_actors();
+    actor.set_actor_id(ended.actor_id());
+    actor.set_incarnation(ended.incarnation());
+    actor.mutable_died()->set_cause(ended.died().cause());
+  }
   for (const auto& [id, number] : registered_groups_) {
     const auto state = group_states_.find(id);
     if (state == group_states_.end()) continue;

@@ -1,6 +1,7 @@
 # Copyright The Sheaf Authors. SPDX-License-Identifier: Apache-2.0
 """What a program sees when the control store of its cluster is killed, and when a head goes on with an older copy of its state."""
 
+import contextlib
 import json
 import os
 import signal
@@ -68,6 +69,32 @@ def run(*arguments):
     return done.stdout
 
 
+def pid_of(actor):
+    """0: it died during the call."""
+    try:
+        return sheaf.get(actor.pid.remote(), timeout=WAIT_S)
+    except sheaf.exceptions.ActorUnavailableError:
+        return 0
+
+
+@contextlib.contextmanager
+def head_goes_on_with(cluster, copy):
+    """Its session, with the state of `copy`, after the head has been killed."""
+    head = cluster.head_node
+    directory = os.path.dirname(head.session)
+    cluster.remove_node(head, allow_graceful=False)
+    session = json.loads(run("gcs", "restore", copy, "--json", "--dir", directory))["session"]
+    port = cluster.join_address.rsplit(":", 1)[1]
+    said = json.loads(run("start", "--json", "--head", f"--dir={directory}", f"--resume={session}", "--num-cpus=0", f"--port={port}",
+                          "--object-store-memory=64MiB"))
+    try:
+        assert said["session"] == session
+        yield
+    finally:
+        sheaf.shutdown()
+        run("stop", "--address", session)
+
+
 def test_names_actors_and_calls_outlive_the_gcs(cluster):
     named = Counter.options(name="counter", lifetime="detached").remote()
     assert sheaf.get(named.add.remote(), timeout=WAIT_S) == 1
@@ -99,15 +126,7 @@ def test_an_older_copy_of_the_state_takes_no_living_actor_for_lost(cluster, tmp_
     late = Counter.options(name="late", lifetime="detached").remote()
     assert sheaf.get(late.add.remote(), timeout=WAIT_S) == 1
 
-    head = cluster.head_node
-    directory = os.path.dirname(head.session)
-    cluster.remove_node(head, allow_graceful=False)
-    session = json.loads(run("gcs", "restore", copy, "--json", "--dir", directory))["session"]
-    port = cluster.join_address.rsplit(":", 1)[1]
-    said = json.loads(run("start", "--json", "--head", f"--dir={directory}", f"--resume={session}", "--num-cpus=0", f"--port={port}",
-                          "--object-store-memory=64MiB"))
-    try:
-        assert said["session"] == session
+    with head_goes_on_with(cluster, copy):
         again = sheaf.get_actor("counter")
         assert sheaf.get(again.add.remote(), timeout=WAIT_S) == 2
         assert sheaf.get(again.pid.remote(), timeout=WAIT_S) == pid
@@ -121,6 +140,25 @@ def test_an_older_copy_of_the_state_takes_no_living_actor_for_lost(cluster, tmp_
         assert sheaf.get(one.remote(), timeout=WAIT_S) == 1
         Counter.options(name="late", lifetime="detached").remote()  # The name is free, and the numbers of jobs and nodes are new.
         assert sheaf.get(sheaf.get_actor("late").add.remote(), timeout=WAIT_S) == 1
-    finally:
-        sheaf.shutdown()
-        run("stop", "--address", session)
+
+
+def test_an_actor_that_has_ended_since_an_older_copy_starts_anew(cluster, tmp_path):
+    """Its node knows of later incarnations than the copy does, and begins no earlier one."""
+    named = Counter.options(name="counter", lifetime="detached").remote()
+    pid = sheaf.get(named.pid.remote(), timeout=WAIT_S)
+    copy = str(tmp_path / "copy.db")
+    run("gcs", "backup", copy, "--address", cluster.head_node.session)
+    for _ in range(3):
+        os.kill(pid, signal.SIGKILL)
+        wait_until(lambda: pid_of(named) not in (0, pid))
+        pid = pid_of(named)
+    sheaf.kill(named)
+    with pytest.raises(sheaf.exceptions.RayActorError):
+        sheaf.get(named.pid.remote(), timeout=WAIT_S)
+
+    @sheaf.remote
+    def add():  # In another process: this one knows that it is dead.
+        return sheaf.get(sheaf.get_actor("counter").add.remote(), timeout=WAIT_S)
+
+    with head_goes_on_with(cluster, copy):
+        assert sheaf.get(add.remote(), timeout=2 * WAIT_S) == 1

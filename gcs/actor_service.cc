@@ -274,10 +274,9 @@ void ActorService::OnReport(CallPtr call, NodeNumber node, const proto::ActorSta
   // database was brought back from a backup. If it lives, it is taken over. If it has ended, no
   // raylet that knows of it would begin an earlier one, and who has called it would not hear one:
   // the next is later still. One that a raylet has reported as living in this term stays.
-  const bool is_known_alive = entry != nullptr && !entry->unaccounted &&
-                              entry->info().state() == proto::ActorInfo::ALIVE;
-  const bool is_later = entry != nullptr &&
-                        (report.has_started() || (died && !is_known_alive)) &&
+  const bool is_known_alive =
+      entry != nullptr && !entry->unaccounted && entry->info().state() == proto::ActorInfo::ALIVE;
+  const bool is_later = entry != nullptr && (report.has_started() || (died && !is_known_alive)) &&
                         report.incarnation() > entry->info().incarnation();
   if (entry == nullptr || !entry->is_alive() || !entry->info().detached() ||
       (report.incarnation() != entry->info().incarnation() && !is_later)) {
@@ -367,8 +366,8 @@ Outcome ActorService::Plan(const Happening& what) {
   const proto::ActorInfo& now = entry->info();
   const bool is_later = what.incarnation > now.incarnation();
   if (what.incarnation != 0 && what.incarnation != now.incarnation() && !is_later) return {};
-  const bool takes_over = is_later && what.event == ActorEvent::kStarted &&
-                          now.state() != proto::ActorInfo::DEAD;
+  const bool takes_over =
+      is_later && what.event == ActorEvent::kStarted && now.state() != proto::ActorInfo::DEAD;
   const std::optional<ActorStep> step =
       Next(takes_over ? proto::ActorInfo::RESTARTING : now.state(), what.event, MayRestart(now));
   if (!step) return {};

@@ -521,7 +521,7 @@ class Raylet {
 
   absl::btree_map<ActorId, DetachedActor> detached_;
   uint64_t last_detached_key_ = 0;
-  std::deque<proto::ActorStateReport> ended_detached_;  // How the last here died, by actor.
+  std::deque<proto::ActorStateReport> ended_detached_;        // How the last here died, by actor.
   absl::btree_map<std::string, proto::ActorRow> actor_rows_;  // Reported, not passed on yet.
 
   absl::btree_map<uint64_t, Query> queries_;

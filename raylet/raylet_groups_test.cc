@@ -150,9 +150,7 @@ SCENARIO("who waits for a worker in a placement group hears that it was removed"
   CHECK(node.raylet->GetStats().leases == 0);
   node.WorkersReady();
   CHECK(node.Received<proto::LeaseGrant>(driver, FrameKind::kLeaseGrant).empty());
-  THEN("its room is free for others") {
-    CHECK(node.Lease(driver, 2, 2).lease() != 0);
-  }
+  THEN("its room is free for others") { CHECK(node.Lease(driver, 2, 2).lease() != 0); }
 }
 
 SCENARIO("a detached actor whose worker starts as its placement group is removed ends") {

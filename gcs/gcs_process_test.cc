@@ -11,6 +11,7 @@
 #include <mutex>
 #include <thread>
 
+#include "base/version.h"
 #include "gcs/gcs_world.h"
 
 namespace sheaf {

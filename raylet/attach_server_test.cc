@@ -13,6 +13,7 @@
 #include <map>
 
 #include "base/executor.h"
+#include "base/version.h"
 #include "metrics/page.h"
 #include "shm/attach_client.h"
 

@@ -156,11 +156,17 @@ std::string SocketOf(const std::string& address, const std::string& base) {
 absl::StatusOr<std::unique_ptr<SessionDirectory>> SessionDirectory::Make(const std::string& base,
                                                                          int64_t start_time_unix_s,
                                                                          bool keep) {
-  SHEAF_RETURN_IF_ERROR(PrepareBase(base));
   // It gets its name once its lock is held. Another node that starts, and removes what dead ones
   // have left, would else take it for one of those.
-  std::string making = absl::StrCat(base, "/", kMaking, "XXXXXX");
-  if (mkdtemp(making.data()) == nullptr) return Errno(making);
+  std::string making;
+  absl::Status prepared;
+  for (int i = 0; i < 100; ++i) {
+    prepared = PrepareBase(base);
+    making = absl::StrCat(base, "/", kMaking, "XXXXXX");
+    if (prepared.ok() && mkdtemp(making.data()) == nullptr) prepared = Errno(making);
+    if (!absl::IsNotFound(prepared)) break;  // The last node in it takes the base along: again.
+  }
+  if (!prepared.ok()) return prepared;
   UniqueFd lock = TakeLock(making, O_CREAT);
   if (!lock.valid()) return Errno(making + "/lock");
   const std::string first = absl::StrCat(base, "/", NameOf(start_time_unix_s));

@@ -90,6 +90,7 @@ void GcsHead::CrashNow(bool may_be_away) {
 void GcsHead::Stop(Nanos until) {
   world_.trace.Note(world_.now(), kGcs, "stands still", "on head ", number_);
   asleep_until_ = until;
+  world_.Planted(Plant::kHastyHead);  // From its waking on (MakeGuard).
 }
 
 void GcsHead::Depose() {

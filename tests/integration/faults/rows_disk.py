@@ -5,6 +5,7 @@ The head is killed or stopped, or its GCS ends by itself; nodes, driver and runn
 there when a head, or its GCS, goes on with the disk.
 """
 
+import contextlib
 import os
 import pathlib
 import shutil
@@ -84,8 +85,11 @@ def resume(cluster, session, environment=None):
 
 
 def kill_head(cluster):
+    """With its GCS, a process of its own that would end in good order when its raylet is gone, and take its log along."""
     head = cluster.nodes[1]
-    os.kill(head.pid, signal.SIGKILL)
+    for process in (head.pid, *(pid for pid in list(cluster.processes(1)) if pid != head.pid)):
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(process, signal.SIGKILL)
     await_end(head)
     return head.session
 

@@ -157,7 +157,8 @@ void LeaseQueue::AskBack(Pool& pool, Nanos now) {
 // that they run: their owners would go on with them for as long as they have work. What idles goes
 // first, and returns by itself within a quantum as a rule.
 void LeaseQueue::AskForDeficit(Pool& pool, Nanos now) {
-  Amount deficit = -FreeIn(pool).cpu();
+  // Asked with each event: of the node without a copy of all that is free.
+  Amount deficit = pool.is_node() ? -ledger_.available().cpu() : -FreeIn(pool).cpu();
   if (deficit <= 0) {
     pool.overdrawn_since = 0;
     return;

@@ -14,7 +14,7 @@ import inspect
 import selectors
 import threading
 import types
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor
 from typing import Any
 
 from sheaf import _core, spare_task, worker_functions, worker_main
@@ -180,35 +180,35 @@ async def _run(
 
 async def _send_items(execution: Any, result: Any) -> None:
     global _items
-    loop = asyncio.get_running_loop()
     if _items is None:
         # It waits while too many items are not consumed. Each stream has a thread if it needs one: a consumer that is
         # stopped holds up neither the others nor what the user runs in the loop's own executor.
         _items = ThreadPoolExecutor(max_workers=_MOST_STREAMS, thread_name_prefix="sheaf-items")
     if inspect.isasyncgen(result):
         async for item in result:
-            if not await _done(loop.run_in_executor(_items, execution.item, item)):
+            if not await _done(_items.submit(execution.item, item)):
                 break
     else:
         for item in result:
-            if not await _done(loop.run_in_executor(_items, execution.item, item)):
+            if not await _done(_items.submit(execution.item, item)):
                 break
     execution.end()
 
 
-async def _done(sending: asyncio.Future[bool]) -> bool:
+async def _done(sending: Future[bool]) -> bool:
     """What `sending` gives. A coroutine that is cancelled meanwhile stays until its thread has left the call, which the runtime
     uses for another one as soon as it has ended. A thread of a call that was cancelled leaves at once."""
-    cancelled: asyncio.CancelledError | None = None
-    while not sending.done():
-        try:
-            await asyncio.wait([sending])
-        except asyncio.CancelledError as error:
-            cancelled = error
-    if cancelled is not None:
-        sending.exception()  # Looked at: asyncio need not report it.
-        raise cancelled
-    return sending.result()
+    try:
+        return await asyncio.wrap_future(sending)
+    except asyncio.CancelledError:
+        while not sending.done():
+            left = asyncio.wrap_future(sending)
+            try:
+                await asyncio.wait([left])
+            except asyncio.CancelledError:
+                continue
+            left.exception()  # Looked at: asyncio need not report it.
+        raise
 
 
 def cancel_call(task: bytes) -> None:

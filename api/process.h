@@ -31,8 +31,6 @@ inline Nanos DeadlineAfter(std::chrono::nanoseconds timeout) {
   return Deadline(MonotonicNow(), timeout.count() < 0 ? 0 : timeout.count());
 }
 
-// How long a value waits for room in the store.
-inline constexpr Nanos kStoreTimeout = 60 * kSecond;
 inline constexpr size_t kSmallValueBytes = 64 * 1024;  // Up to here values travel in frames.
 
 }  // namespace sheaf::inline v1::internal

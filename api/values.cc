@@ -85,9 +85,8 @@ Handle PutValue(const Encoder& value) {
     return PublicHandle(ValueOrThrow(TheRuntime().Put(bytes, nested), ErrorKind::kObjectStoreFull));
   }
   Runtime& runtime = TheRuntime();
-  MutableBuffer buffer =
-      ValueOrThrow(runtime.Create(size, Deadline(MonotonicNow(), kStoreTimeout), nested),
-                   ErrorKind::kObjectStoreFull);
+  MutableBuffer buffer = ValueOrThrow(runtime.Create(size, DeadlineAfter(kForever), nested),
+                                      ErrorKind::kObjectStoreFull);
   value.CopyTo(reinterpret_cast<char*>(buffer.data()));
   return PublicHandle(
       ValueOrThrow(runtime.Seal(std::move(buffer), nested), ErrorKind::kObjectStoreFull));
@@ -146,9 +145,8 @@ bool IsReady(const Handle& object) {
 }
 
 Building::Building(size_t bytes) {
-  buffer_ = new MutableBuffer(
-      ValueOrThrow(TheRuntime().Create(bytes, Deadline(MonotonicNow(), kStoreTimeout)),
-                   ErrorKind::kObjectStoreFull));
+  buffer_ = new MutableBuffer(ValueOrThrow(TheRuntime().Create(bytes, DeadlineAfter(kForever)),
+                                           ErrorKind::kObjectStoreFull));
 }
 Building::Building(Building&& other) noexcept : buffer_(std::exchange(other.buffer_, nullptr)) {}
 Building::~Building() { delete static_cast<MutableBuffer*>(buffer_); }

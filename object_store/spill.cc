@@ -6,6 +6,7 @@
 #include <sys/statvfs.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <cstring>
 #include <filesystem>
@@ -22,6 +23,10 @@ namespace sheaf {
 namespace {
 
 constexpr char kPrefix[] = "objects-";
+
+// So much is on its way to the disk while the next is written, and is waited for then: who waits
+// for room sees a slow disk go on, and no file fills the machine's memory with dirty pages.
+constexpr uint64_t kStride = 4 << 20;
 
 absl::Status DiskError(int error, const std::string& what) {
   const std::string words = absl::StrCat(what, ": ", std::strerror(error));
@@ -88,13 +93,31 @@ absl::StatusOr<std::vector<SpillRecord>> FileSpill::Write(
 }
 
 absl::Status FileSpill::WriteAll(int fd, std::span<const std::span<const std::byte>> pieces) {
+  uint64_t begun = 0;  // Of the file, a multiple of kStride: what the disk was told to take.
+  uint64_t filled = 0;
+  const auto sync = [&](uint64_t at, unsigned how) {
+    if (sync_file_range(fd, static_cast<off_t>(at), kStride, how) == 0) return absl::OkStatus();
+    if (errno == ENOSYS || errno == EINVAL || errno == ESPIPE) return absl::OkStatus();
+    return DiskError(errno, options_.directory);  // fdatasync may not say it again.
+  };
   for (const auto& piece : pieces) {
     SHEAF_RETURN_IF_ERROR(SHEAF_FAILPOINT_STATUS("store.spill.write"));
     for (size_t at = 0; at < piece.size();) {
-      const ssize_t count = write(fd, piece.data() + at, piece.size() - at);
+      const size_t most = std::min<size_t>(piece.size() - at, begun + kStride - filled);
+      const ssize_t count = write(fd, piece.data() + at, most);
       if (count < 0 && errno == EINTR) continue;
       if (count < 0) return DiskError(errno, options_.directory);
       at += static_cast<size_t>(count);
+      filled += static_cast<size_t>(count);
+      if (filled != begun + kStride) continue;
+      SHEAF_RETURN_IF_ERROR(sync(begun, SYNC_FILE_RANGE_WRITE));
+      if (begun != 0) {
+        SHEAF_RETURN_IF_ERROR(sync(begun - kStride, SYNC_FILE_RANGE_WAIT_BEFORE |
+                                                        SYNC_FILE_RANGE_WRITE |
+                                                        SYNC_FILE_RANGE_WAIT_AFTER));
+        written_.fetch_add(kStride, std::memory_order_relaxed);
+      }
+      begun = filled;
     }
   }
   return absl::OkStatus();

@@ -4,6 +4,7 @@
 // says. The files mean nothing to a later raylet, so a new one removes them.
 #pragma once
 
+#include <atomic>
 #include <cstdint>
 #include <memory>
 #include <span>
@@ -31,6 +32,7 @@ class FileSpill final : public SpillStorage {
       uint64_t file, std::span<const std::span<const std::byte>> pieces) override;
   absl::Status Read(const SpillRecord& record, std::byte* bytes) override;
   void Remove(uint64_t file) override;
+  uint64_t BytesWritten() const override { return written_.load(std::memory_order_relaxed); }
 
   std::string PathOf(uint64_t file) const;
 
@@ -39,6 +41,7 @@ class FileSpill final : public SpillStorage {
   absl::Status WriteAll(int fd, std::span<const std::span<const std::byte>> pieces);
 
   const Options options_;
+  std::atomic<uint64_t> written_{0};
 };
 
 }  // namespace sheaf

@@ -65,6 +65,21 @@ SCENARIO("a spill file gives back what was written, or says that it cannot") {
   }
 }
 
+SCENARIO("a long file says how far it has come to the disk before it is complete") {
+  ScratchDirectory directory;
+  auto spill = FileSpill::Open({.directory = directory.path(), .min_free_bytes = 0});
+  REQUIRE(spill.ok());
+  const std::string first = Pattern(3 * kMiB + 5, 1), second = Pattern(14 * kMiB, 2);
+  const std::span<const std::byte> pieces[] = {std::as_bytes(std::span(first)),
+                                               std::as_bytes(std::span(second))};
+  const auto records = (*spill)->Write(1, pieces);
+  REQUIRE(records.ok());
+  CHECK((*spill)->BytesWritten() == 12 * kMiB);  // Of 17, all strides but the one under way.
+  std::string back(second.size(), '\0');
+  CHECK((*spill)->Read((*records)[1], reinterpret_cast<std::byte*>(back.data())).ok());
+  CHECK(back == second);
+}
+
 SCENARIO("a full disk is said to be full, and no part of a file stays") {
   ScratchDirectory directory;
   auto spill =
@@ -239,6 +254,84 @@ SCENARIO("while the disk is full nothing is lost, and when there is room puts go
   REQUIRE(ArmFailpoints("store.spill.write:error@1", 0).ok());  // Broken in another way, once.
   node.Put(writer, IdOf(writer, 50), Pattern(2 * kMiB, 50), {.wait = kSecond}).IgnoreError();
   REQUIRE(ArmFailpoints("", 0).ok());
+}
+
+SCENARIO("who waits for room waits as long as a slow disk goes on, and no longer than is said") {
+  StoreNode node(16 * kMiB);
+  const ProcessId writer = node.Attach(1);
+  uint64_t sequence = 0;
+  for (int i = 0; i < 7; ++i) {
+    REQUIRE(node.Put(writer, IdOf(writer, ++sequence), Pattern(2 * kMiB, i)).ok());
+  }
+  node.disk_stopped = true;
+  struct Wait {
+    ObjectId id;
+    absl::Status outcome = absl::UnavailableError("it waits");
+    Nanos took = 0;
+  };
+  std::vector<Wait> waits;
+  const Nanos begin = node.clock.Now();
+  const auto ask = [&](Wait& wait, size_t bytes) {
+    if (!absl::IsUnavailable(wait.outcome)) return;
+    auto buffer =
+        node.store(writer).Create({.id = wait.id, .size_bytes = bytes, .wait = 3 * kSecond});
+    wait.outcome = buffer.status();
+    wait.took = node.clock.Now() - begin;
+    if (buffer.ok()) node.store(writer).Seal(*std::move(buffer));
+  };
+  const auto begin_waits = [&](int count) {
+    for (int i = 0; i < count; ++i) waits.push_back({.id = IdOf(writer, ++sequence)});
+  };
+  // `period`: of one file of the disk; 0: it hangs.
+  const auto pass = [&](Nanos duration, Nanos period, size_t bytes) {
+    for (Nanos passed = 0; passed < duration; passed += 100 * kMillisecond) {
+      for (Wait& wait : waits) ask(wait, bytes);
+      node.Flush();
+      if (period != 0 && passed % period == period - 100 * kMillisecond) node.disk.RunOne();
+      node.Advance(100 * kMillisecond);
+    }
+  };
+  GIVEN("several who wait at once, each for a file that takes most of their time") {
+    begin_waits(5);
+    pass(14 * kSecond, 2 * kSecond, 2 * kMiB);
+    THEN("all get room") {
+      for (const Wait& wait : waits) CHECK(wait.outcome == absl::OkStatus());
+      CHECK(waits.back().took > 6 * kSecond);
+    }
+  }
+  GIVEN("a disk that hangs") {
+    begin_waits(3);
+    pass(7 * kSecond, 0, 2 * kMiB);
+    THEN("they are refused, once their time is over behind the last that it did") {
+      CHECK(waits[0].outcome == absl::OkStatus());  // There was room for one more.
+      for (size_t i = 1; i < waits.size(); ++i) {
+        CHECK(StoreErrorKind(waits[i].outcome) == ErrorKind::kObjectStoreFull);
+        CHECK(waits[i].took >= 3 * kSecond);
+        CHECK(waits[i].took <= 4 * kSecond);
+      }
+    }
+  }
+  GIVEN("a disk that goes on for others only") {
+    // 14 MiB in one piece never come together: a viewed object lies in the middle.
+    begin_waits(1);
+    node.disk_stopped = false;
+    const ObjectId middle = IdOf(writer, 4);
+    const auto where = node.Lookup(writer, middle);
+    REQUIRE(where.ok());
+    const auto view = node.store(writer).Get(middle, *where);
+    REQUIRE(view.ok());
+    for (Nanos passed = 0; passed < 40 * kSecond; passed += 500 * kMillisecond) {
+      ask(waits[0], 14 * kMiB);
+      node.Put(writer, IdOf(writer, ++sequence), Pattern(kMiB, 2), {.wait = kSecond}).IgnoreError();
+      node.Advance(500 * kMillisecond);
+    }
+    THEN("its wait has an end all the same") {
+      CHECK(StoreErrorKind(waits[0].outcome) == ErrorKind::kObjectStoreFull);
+      CHECK(waits[0].took <= 31 * kSecond);
+    }
+  }
+  node.disk_stopped = false;
+  node.Settle();
 }
 
 SCENARIO("a write to disk that fails midway is tried again, with the copy in memory kept") {

@@ -39,7 +39,7 @@ struct SpillRecord {
   uint32_t crc = 0;  // Crc32c of the bytes.
 };
 
-// Files of spilled objects. Blocking; called on the disk thread only.
+// Files of spilled objects. Blocking; called on the disk thread only, but for BytesWritten.
 class SpillStorage {
  public:
   virtual ~SpillStorage() = default;
@@ -52,6 +52,8 @@ class SpillStorage {
   // not those that were written.
   virtual absl::Status Read(const SpillRecord& record, std::byte* bytes) = 0;
   virtual void Remove(uint64_t file) = 0;
+  // Grows as bytes reach the disk, those of an unfinished file too. Any thread.
+  virtual uint64_t BytesWritten() const { return 0; }
 };
 
 struct StoreObjectInfo {

@@ -129,6 +129,7 @@ Nanos StoreOwner::Tick() {
     Recall(now, now - options_.take_back_after);
   }
   population_.Tick();
+  LookAtDisk(now);
   ExpireWaiting(now);
   ServeWaiting();
   const bool busy = !freeing_.empty() || !waiting_.empty() || !waiting_for_slots_.empty();

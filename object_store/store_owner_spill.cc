@@ -65,6 +65,7 @@ void StoreOwner::WriteOut(std::vector<std::shared_ptr<ObjectRecord>> records) {
     spilling_bytes_ += record->bytes.bytes;
     job->pieces.push_back({world_.arena.data() + record->bytes.offset, record->bytes.bytes});
   }
+  if (!disk_full_) disk_moved_at_ = world_.clock.Now();
   const uint64_t file = next_spill_file_++;
   RunElsewhere(
       world_.disk,
@@ -80,7 +81,10 @@ void StoreOwner::OnSpilled(const std::vector<std::shared_ptr<ObjectRecord>>& rec
     disk_retry_at_ = world_.clock.Now() + options_.disk_retry_period;
     ++counts_.disk_failures;
   }
-  if (complete) spill_files_[file] = static_cast<uint32_t>(records.size());
+  if (complete) {
+    disk_moved_at_ = world_.clock.Now();
+    spill_files_[file] = static_cast<uint32_t>(records.size());
+  }
   std::vector<std::shared_ptr<ObjectRecord>> evict;
   for (size_t i = 0; i < records.size(); ++i) {
     ObjectRecord& record = *records[i];
@@ -98,6 +102,11 @@ void StoreOwner::OnSpilled(const std::vector<std::shared_ptr<ObjectRecord>>& rec
   Evict(evict);
   if (new_frees_) ScanFreeing();
   ServeWaiting();
+}
+
+void StoreOwner::LookAtDisk(Nanos now) {
+  const uint64_t written = world_.spill.BytesWritten();
+  if (std::exchange(disk_written_, written) != written) disk_moved_at_ = now;
 }
 
 void StoreOwner::Evict(std::span<const std::shared_ptr<ObjectRecord>> records) {

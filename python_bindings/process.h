@@ -16,8 +16,6 @@
 
 namespace sheaf::python {
 
-// How long a value waits for room in the store.
-inline constexpr Nanos kStoreTimeout = 60 * kSecond;
 inline constexpr size_t kSmallValueBytes = 64 * 1024;   // Up to here values travel in frames.
 inline constexpr Nanos kClusterTimeout = 30 * kSecond;  // For answers of the node.
 

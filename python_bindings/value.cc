@@ -215,8 +215,7 @@ absl::StatusOr<ObjectHandle> PutValue(Runtime& runtime, const Value& value) {
   }
   const Using use;
   const WithoutGil free;
-  absl::StatusOr<MutableBuffer> buffer =
-      runtime.Create(size, Deadline(MonotonicNow(), kStoreTimeout), value.nested());
+  absl::StatusOr<MutableBuffer> buffer = runtime.Create(size, kForever, value.nested());
   if (!buffer.ok()) return buffer.status();
   value.CopyTo(reinterpret_cast<char*>(buffer->data()));
   return runtime.Seal(*std::move(buffer), value.nested());

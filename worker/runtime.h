@@ -184,9 +184,9 @@ class Runtime {
   // Objects.
   virtual absl::StatusOr<ObjectHandle> Put(std::string_view bytes,
                                            std::span<const ObjectHandle> nested = {}) = 0;
-  // Memory of the store to build a value of `size` bytes in; waits for room until `deadline`.
-  // kResourceExhausted: none came. `nested`: the references that the value will contain; Seal gets
-  // the same.
+  // Memory of the store to build a value of `size` bytes in; waits for room until `deadline`, or
+  // until none came for 30 s (a slow disk may go on for others). kResourceExhausted: none came.
+  // `nested`: the references that the value will contain; Seal gets the same.
   virtual absl::StatusOr<MutableBuffer> Create(size_t size, Nanos deadline,
                                                std::span<const ObjectHandle> nested = {}) = 0;
   virtual absl::StatusOr<ObjectHandle> Seal(MutableBuffer buffer,

@@ -238,7 +238,7 @@ class RuntimeImpl final : public Runtime,
   void Ended(CallExecution* call) override;
 
   // runtime_objects.cc
-  absl::StatusOr<MutableBuffer> CreateNamed(Lock& lock, const ObjectSpec& spec, Nanos deadline);
+  absl::StatusOr<MutableBuffer> CreateNamed(Lock& lock, ObjectSpec& spec, Nanos deadline);
   absl::StatusOr<ObjectHandle> PutInStore(std::string_view bytes,
                                           std::span<const ObjectHandle> nested);
   bool TryView(const ObjectHandle& object, ObjectView* view);

@@ -12,8 +12,10 @@
 namespace sheaf {
 namespace {
 
-// For room in the store, where the caller names no deadline.
+// For room in the store. The raylet says when it was in vain: later than this while its disk goes on
+// (StoreOptions::waits_for_slow_disk).
 constexpr Nanos kStoreWait = 30 * kSecond;
+constexpr Nanos kStoreAnswer = 330 * kSecond;
 
 std::vector<ObjectId> IdsOf(std::span<const ObjectHandle> handles) {
   std::vector<ObjectId> ids;
@@ -93,8 +95,11 @@ absl::StatusOr<ObjectHandle> RuntimeImpl::Put(std::string_view bytes,
   return PutInStore(bytes, nested);
 }
 
-absl::StatusOr<MutableBuffer> RuntimeImpl::CreateNamed(Lock& lock, const ObjectSpec& spec,
+absl::StatusOr<MutableBuffer> RuntimeImpl::CreateNamed(Lock& lock, ObjectSpec& spec,
                                                        Nanos deadline) {
+  const Nanos now = clock_.Now();
+  spec.wait = std::clamp<Nanos>(deadline - now, kMillisecond, kStoreWait);
+  deadline = std::min(deadline, now + kStoreAnswer);
   if (spec.size_bytes >= kDedicatedBytes) {
     // What was dropped before this goes first, so that its warm pages can be had again.
     owner_->references.CollectDropped(ReferenceTable::kIdleSlice);
@@ -133,7 +138,6 @@ absl::StatusOr<MutableBuffer> RuntimeImpl::Create(size_t size, Nanos deadline,
   spec.id = ObjectId::Make(self_, owner_->references.NextSequence(), 1);
   spec.size_bytes = size;
   spec.nested = ids;
-  spec.wait = std::max<Nanos>(kMillisecond, std::min(deadline - clock_.Now(), kStoreWait));
   return CreateNamed(lock, spec, deadline);
 }
 
@@ -174,10 +178,9 @@ absl::StatusOr<MutableBuffer> RuntimeImpl::CreateValue(ObjectId id, uint32_t att
   spec.attempt = attempt;
   spec.size_bytes = size;
   spec.nested = ids;
-  spec.wait = kStoreWait;
   Lock lock(*this);
   for (const ObjectHandle& inner : nested) owner_->references.Outgoing(*inner.entry());
-  return CreateNamed(lock, spec, Deadline(clock_.Now(), kStoreWait));
+  return CreateNamed(lock, spec, kForever);
 }
 
 absl::StatusOr<ObjectLocation> RuntimeImpl::StoreValue(ObjectId id, uint32_t attempt,

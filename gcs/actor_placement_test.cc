@@ -250,6 +250,17 @@ SCENARIO("an actor in a placement group goes to its bundle") {
       CHECK(world.Starts(id) == std::vector<std::pair<NodeNumber, uint32_t>>{{world.nodes[2], 2}});
     }
   }
+  WHEN("the raylet that tells has not heard yet that the node of its bundle is dead") {
+    const ActorId id = world.Make(lease);
+    world.Starts(id);
+    world.Pass(8 * kSecond, {world.nodes[0], world.nodes[1]});
+    placed(0);
+    world.Report(world.nodes[0], id, 1, true);
+    THEN("it is asked again") {
+      world.Pass(kSecond, {world.nodes[0], world.nodes[1]});
+      CHECK(world.NodeOf(id) == world.nodes[0]);
+    }
+  }
   WHEN("its creator's node is dead, so is it") {
     world.job = world.AddJob(world.nodes[1]);
     world.Pass(8 * kSecond, {world.nodes[1], world.nodes[2]});

@@ -1,6 +1,7 @@
 // Copyright The Sheaf Authors. SPDX-License-Identifier: Apache-2.0
 #include "gcs/group_service.h"
 
+#include <algorithm>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -136,7 +137,12 @@ void GroupService::OnReport(CallPtr call, NodeNumber node, const proto::GroupRep
       entry != nullptr && report.placement_number() == entry->info.placement_number();
   if (id.ok() && entry == nullptr && report.placement_number() == 0 && id->maker().node == node &&
       report.bundle_nodes_size() <= kMaxBundles) {
-    if (report.state() == proto::GroupInfo::CREATED) {
+    // The raylet may not have heard yet that a node of it is dead, and does not report the next
+    // place by itself: it is asked again.
+    const auto& nodes = report.bundle_nodes();
+    const bool is_there = std::all_of(nodes.begin(), nodes.end(),
+                                      [&](NodeNumber node) { return nodes_.IsMember(node); });
+    if (report.state() == proto::GroupInfo::CREATED && is_there) {
       table_.PutPlace(*id, {report.bundle_nodes().begin(), report.bundle_nodes().end()});
     } else {
       table_.ErasePlace(*id);

@@ -111,6 +111,29 @@ SCENARIO("what a long task holds up is taken back and runs elsewhere") {
   CHECK(again.attempt == 0);  // It was never started.
 }
 
+SCENARIO("who gives back a lease that was asked for says what still queues") {
+  Fixture f;
+  const TemplateRecord& square = f.Template();
+  const std::vector<ObjectHandle> refs = {f.Submit(square), f.Submit(square)};
+  f.Grant();
+  const PushTaskHead first = f.TakePush();
+  while (f.transport.Count(FrameKind::kLeaseDemand) > 0) f.transport.Take(FrameKind::kLeaseDemand);
+  // The raylet has meanwhile taken the lease away, and what was wanted with it, as this process
+  // stood still.
+  proto::LeaseRevoke revoke;
+  revoke.set_lease(first.lease);
+  REQUIRE(f.owner.submitter.OnRevoke(kWorker.node, revoke));
+  f.Reply(first, "1");
+  CHECK(f.transport.Count(FrameKind::kLeaseReturn) == 1);
+  REQUIRE(f.transport.Count(FrameKind::kLeaseDemand) == 1);
+  proto::LeaseDemand demand;
+  REQUIRE(demand.ParseFromString(f.transport.Take(FrameKind::kLeaseDemand).body));
+  CHECK(demand.wanted() == 1);
+  f.Grant(2, {1, 9});
+  f.Reply(f.TakePush(), "2", ReplyStatus::kDone, 1000, {1, 9});
+  CHECK(refs[1].entry()->value == "2");
+}
+
 SCENARIO("after a worker's death only what it had started counts as tried") {
   Fixture f;
   const TemplateRecord& square = f.Template(0);

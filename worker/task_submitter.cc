@@ -274,6 +274,7 @@ void TaskSubmitter::OnReply(const TaskTable::Reply& reply, ProcessId from) {
   } else if (lease.in_flight.empty()) {
     if (lease.revoked) {
       Return(lease, false);
+      Pump(key);
     } else {
       lease.idle_since = tasks_.clock().Now();
       UpdateDemand(key);

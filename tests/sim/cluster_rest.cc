@@ -34,7 +34,7 @@ void Cluster::Finish() {
   const bool finished = RunUntil(kLivenessLimit, [&] {
     Replenish();
     LookAtWaits(quiet);
-    return world_.now() >= settled && gcs_.up() && DriversFinished();
+    return world_.now() >= quiet && gcs_.up() && DriversFinished();
   });
   BuryCrashed();
   if (!world_.oracle.ok()) return;

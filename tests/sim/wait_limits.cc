@@ -55,6 +55,18 @@ Process* FindProcess(const std::vector<std::unique_ptr<Node>>& nodes, ProcessId 
   return nullptr;
 }
 
+// The work that is waited for is with one of them.
+std::string OthersWords(const std::vector<std::unique_ptr<Node>>& nodes, const Process& waiter) {
+  std::string words;
+  for (const auto& node : nodes) {
+    for (auto& [id, process] : node->processes()) {
+      if (!process->alive || process.get() == &waiter || process->is_at_rest()) continue;
+      absl::StrAppend(&words, "\n  ", process->Describe());
+    }
+  }
+  return words;
+}
+
 }  // namespace
 
 WaitReason WaitLimits::ReasonOf(const std::vector<std::unique_ptr<Node>>& nodes, Process& process,
@@ -105,7 +117,7 @@ void WaitLimits::LookAt(const std::vector<std::unique_ptr<Node>>& nodes, Process
                          reason == WaitReason::kReady || reason == WaitReason::kDeadOwner
                              ? absl::StrCat(" (", wait.awaited().object.ToHex(), ")")
                              : "",
-                         "\n  ", process.Describe()));
+                         "\n  ", process.Describe(), OthersWords(nodes, process)));
 }
 
 void WaitLimits::Look(const std::vector<std::unique_ptr<Node>>& nodes) {

@@ -43,7 +43,7 @@ void ActorSubmitter::Forget(const ObjectEntry& creation) {
 }
 
 void ActorSubmitter::Submit(ActorClient& client, ObjectEntry& creation, TaskRecord& task) {
-  if (client.state == State::DEAD) {
+  if (client.state == State::DEAD || client.ended) {
     tasks_.Fail(task, client.death);
     return;
   }
@@ -61,6 +61,12 @@ void ActorSubmitter::Submit(ActorClient& client, ObjectEntry& creation, TaskReco
   client.queue.PushBack(&task);
   if (!client.asked) Ask(client);
   tasks_.Start(task, *this);
+}
+
+void ActorSubmitter::RefuseFromNowOn(ActorClient& client, Error why) {
+  if (client.state == State::DEAD) return;
+  client.ended = true;
+  client.death = std::move(why);
 }
 
 // One input about `client`. The end of a call can make arguments of others ready, or fail them,

@@ -30,11 +30,12 @@ struct ActorClient {
   TaskList in_flight;   // In push order.
   TaskList undecided;  // Were in flight when the process died; the next answer says what becomes of
                        // them.
-  Error death;         // DEAD.
+  Error death;         // DEAD, or `ended`.
   NodeNumber node = 0;            // Of its last process.
   int32_t max_task_retries = 0;   // Of calls that name no number of their own; as the creator said.
   int64_t max_pending_calls = 0;  // Of this caller; 0 or below: no bound.
   int inputs = 0;                 // Being worked on.
+  bool ended = false;             // This process had it killed for good, and calls it no more.
   bool asked = false;
   bool held_back = false;  // In ActorSubmitter::held_back_.
   bool answered = false;   // Since the last Inquire.
@@ -66,6 +67,9 @@ class ActorSubmitter final : public TaskDispatcher {
   }
   // The next call of this caller.
   void Submit(ActorClient& client, ObjectEntry& creation, TaskRecord& task);
+  // This process had the actor killed for good: what it calls from now on ends in `why`, also while
+  // the actor's end is on its way.
+  void RefuseFromNowOn(ActorClient& client, Error why);
   void OnArgumentsReady(TaskRecord& task) override;
   void OnReply(const TaskTable::Reply& reply, ProcessId from);
   void OnReturned(TaskRecord& task);

@@ -161,6 +161,26 @@ SCENARIO("the handle of a detached actor is counted nowhere, wherever it comes f
   CHECK(f.transport.Count(FrameKind::kRefsReport) == 0);
 }
 
+SCENARIO("who has an actor killed for good calls it no more, though it has not ended yet") {
+  ActorFixture f;
+  const ActorId id = ActorId::Make({1, 30}, 4);
+  const ObjectHandle actor(f.owner.references.Incoming({DetachedActorHandle(id), {}}));
+  const ObjectHandle before = f.Call(actor);
+  proto::ActorAnswer alive;
+  alive.set_actor_id(id.Binary());
+  alive.set_state(proto::ActorAnswer::ALIVE);
+  alive.set_process(kWorker.packed());
+  alive.set_incarnation(1);
+  f.owner.actors.OnAnswer(alive);
+  const PushTaskHead push = f.TakePush();
+  f.owner.actors.RefuseFromNowOn(f.owner.actors.ClientOf(*actor.entry()),
+                                 {ErrorKind::kActorDied, "kill was called", {}});
+  const ObjectHandle after = f.Call(actor);
+  CHECK(after.entry()->extra->error.kind == ErrorKind::kActorDied);
+  f.Reply(push, "1");
+  CHECK(before.entry()->value == "1");
+}
+
 // While its creator waits to hear whether it may have its name, others may have heard that it has.
 SCENARIO("an actor whose name is being taken is pending for all who ask, and its calls wait") {
   ActorFixture f;

@@ -268,7 +268,17 @@ void RuntimeImpl::TakeActorLookups() {
 
 absl::Status RuntimeImpl::Kill(const ObjectHandle& actor, bool no_restart) {
   if (!actor) return absl::InvalidArgumentError("an empty handle names no actor");
-  return EndActor(ActorOf(actor), IsDetachedActorHandle(actor.id()), no_restart, "kill was called");
+  const ActorId id = ActorOf(actor);
+  absl::Status ended =
+      EndActor(id, IsDetachedActorHandle(actor.id()), no_restart, "kill was called");
+  if (!ended.ok() || !no_restart) return ended;
+  Lock lock(*this);
+  owner_->actors.RefuseFromNowOn(
+      owner_->actors.ClientOf(*actor.entry()),
+      {ErrorKind::kActorDied,
+       absl::StrCat("the actor (", id.ToHex(), ") was ended: kill was called"),
+       {}});
+  return ended;
 }
 
 absl::Status RuntimeImpl::ExitActor() {

@@ -227,6 +227,26 @@ def test_calls_after_kill_fail():
         sheaf.get(counter.add.remote(), timeout=WAIT_S)
 
 
+def test_calls_after_kill_fail_though_the_actors_maker_stands_still():
+    @sheaf.remote(num_cpus=0)
+    class Maker:
+        def make(self):
+            self.made = Counter.options(num_cpus=0).remote()
+            sheaf.get(self.made.add.remote())
+            return os.getpid(), self.made
+
+    maker = Maker.remote()
+    pid, made = sheaf.get(maker.make.remote(), timeout=WAIT_S)
+    assert sheaf.get(made.add.remote(), timeout=WAIT_S) == 2
+    os.kill(pid, signal.SIGSTOP)  # It passes the kill on when it runs again.
+    try:
+        sheaf.kill(made)
+        with pytest.raises(sheaf.exceptions.ActorDiedError, match="kill was called"):
+            sheaf.get(made.add.remote(), timeout=WAIT_S)
+    finally:
+        os.kill(pid, signal.SIGCONT)
+
+
 def test_an_actor_without_handles_ends():
     @sheaf.remote(num_cpus=0, resources={"slot": 2})
     class Holder:

@@ -21,7 +21,8 @@ StoreOwner::StoreOwner(StoreOptions options, World world, uint64_t capacity_byte
                   world.clock, world.arena, allocator_,
                   [this](std::function<void()> work, std::function<void()> done) {
                     RunElsewhere(world_.memory, std::move(work), std::move(done));
-                  }) {
+                  }),
+      disk_(options.disk_retry_period, options.waits_for_slow_disk) {
   SHEAF_CHECK(world.arena.size_bytes() == shape_.arena_bytes,
               "the arena has the size of its shape");
   gate_ = std::make_shared<LoopGate>(world_.loop);
@@ -129,7 +130,6 @@ Nanos StoreOwner::Tick() {
     Recall(now, now - options_.take_back_after);
   }
   population_.Tick();
-  LookAtDisk(now);
   ExpireWaiting(now);
   ServeWaiting();
   const bool busy = !freeing_.empty() || !waiting_.empty() || !waiting_for_slots_.empty();

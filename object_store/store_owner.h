@@ -41,6 +41,7 @@
 #include "object_store/messages.h"
 #include "object_store/object_table.h"
 #include "object_store/population.h"
+#include "object_store/spill.h"
 #include "object_store/store_host.h"
 #include "shm/segment.h"
 
@@ -57,10 +58,8 @@ struct StoreOptions {
   Nanos rescan_period = 20 * kMillisecond;
   Nanos learn_period = 5 * kMillisecond;  // All slots are looked at no more often than this.
   Nanos longest_wait = 60 * kSecond;      // Upper bound for ExtentRequest::wait_ns.
-  // Who waits for room is refused when nothing went to disk for as long as it may wait, or after
-  // so many times that.
-  int waits_for_slow_disk = 10;
-  Nanos disk_retry_period = kSecond;  // After the disk was full.
+  int waits_for_slow_disk = 10;           // SpillProgress::EndOfWait.
+  Nanos disk_retry_period = kSecond;      // After the disk was full.
   uint64_t spill_file_bytes =
       64 << 20;                       // Objects of one batch go into one file of about this size.
   Nanos restore_wait = 10 * kSecond;  // A restore fails when there is no room for so long.
@@ -247,8 +246,6 @@ class StoreOwner {
   void Refuse(const Waiting& waiting, StoreRefusalReason reason);
   void RefuseRequest(ProcessId to, uint64_t request, StoreRefusalReason reason);
   void ExpireWaiting(Nanos now);
-  Nanos EndOf(const Waiting& waiting) const;
-  void LookAtDisk(Nanos now);
   void MakeRoom(uint64_t bytes);
   // Takes idle extents from processes until `enough` is free in one piece; those unused since
   // `unused_since` only.
@@ -338,11 +335,8 @@ class StoreOwner {
   bool learned_ = false;            // All slots were looked at in this turn.
   std::vector<std::byte> scratch_;  // The frame in hand: its sender may write the original.
   uint64_t spilling_bytes_ = 0;     // Being written.
-  bool disk_full_ = false;          // The last attempt to write failed;
-  Nanos disk_retry_at_ = 0;         // the next may be then.
-  Nanos disk_moved_at_ = 0;         // Some of what is spilled was begun, or came to the disk.
-  uint64_t disk_written_ = 0;       // As SpillStorage::BytesWritten said it last.
-  Nanos next_spill_at_ = 0;         // Nothing more could be spilled: not before.
+  SpillProgress disk_;
+  Nanos next_spill_at_ = 0;  // Nothing more could be spilled: not before.
   Nanos next_learn_ = 0;
   Nanos memory_short_until_ = 0;  // The machine has no memory for unpopulated ranges.
   Nanos next_take_back_ = 0;

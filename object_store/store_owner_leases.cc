@@ -285,24 +285,18 @@ void StoreOwner::RefuseRequest(ProcessId to, uint64_t request, StoreRefusalReaso
   world_.transport.To(to).Send(Lane::kControl, kStoreRefused, AsBytes(refusal));
 }
 
-// A slow disk is no full one: several who wait at once get their room one after the other, and each
-// file that is written may be for one before them.
-Nanos StoreOwner::EndOf(const Waiting& waiting) const {
-  const Nanos wait = waiting.deadline - waiting.since;
-  return std::min(std::max(waiting.deadline, disk_moved_at_ + wait),
-                  waiting.since + options_.waits_for_slow_disk * wait);
-}
-
 void StoreOwner::ExpireWaiting(Nanos now) {
+  disk_.Look(now, world_.spill.BytesWritten());
   std::vector<std::shared_ptr<Waiting>> expired;
   for (const auto& waiting : waiting_) {
-    if (!waiting->populating && now >= EndOf(*waiting)) expired.push_back(waiting);
+    if (!waiting->populating && now >= disk_.EndOfWait(waiting->since, waiting->deadline))
+      expired.push_back(waiting);
   }
   if (expired.empty()) return;
   ServeWaiting();  // A last attempt.
   for (const auto& waiting : expired) {
     if (waiting->populating || std::erase(waiting_, waiting) == 0) continue;
-    Refuse(*waiting, disk_full_ ? StoreRefusalReason::kOutOfDisk : StoreRefusalReason::kFull);
+    Refuse(*waiting, disk_.failing() ? StoreRefusalReason::kOutOfDisk : StoreRefusalReason::kFull);
   }
 }
 

@@ -17,7 +17,7 @@ constexpr uint64_t kSmallRestoreBytes = kGranuleBytes / 4;
 
 void StoreOwner::SpillSome(uint64_t bytes) {
   const Nanos now = world_.clock.Now();
-  if (now < std::max(disk_retry_at_, next_spill_at_) || spilling_bytes_ >= bytes) return;
+  if (now < std::max(disk_.retry_at(), next_spill_at_) || spilling_bytes_ >= bytes) return;
   LearnUnannounced();
   ScanHazards();
   uint64_t wanted = bytes - spilling_bytes_;
@@ -65,7 +65,7 @@ void StoreOwner::WriteOut(std::vector<std::shared_ptr<ObjectRecord>> records) {
     spilling_bytes_ += record->bytes.bytes;
     job->pieces.push_back({world_.arena.data() + record->bytes.offset, record->bytes.bytes});
   }
-  if (!disk_full_) disk_moved_at_ = world_.clock.Now();
+  disk_.OnBegin(world_.clock.Now());
   const uint64_t file = next_spill_file_++;
   RunElsewhere(
       world_.disk,
@@ -76,15 +76,9 @@ void StoreOwner::WriteOut(std::vector<std::shared_ptr<ObjectRecord>> records) {
 void StoreOwner::OnSpilled(const std::vector<std::shared_ptr<ObjectRecord>>& records, uint64_t file,
                            const absl::StatusOr<std::vector<SpillRecord>>& written) {
   const bool complete = written.ok() && written->size() == records.size();
-  disk_full_ = !complete;
-  if (!complete) {
-    disk_retry_at_ = world_.clock.Now() + options_.disk_retry_period;
-    ++counts_.disk_failures;
-  }
-  if (complete) {
-    disk_moved_at_ = world_.clock.Now();
-    spill_files_[file] = static_cast<uint32_t>(records.size());
-  }
+  disk_.OnEnd(world_.clock.Now(), complete);
+  if (!complete) ++counts_.disk_failures;
+  if (complete) spill_files_[file] = static_cast<uint32_t>(records.size());
   std::vector<std::shared_ptr<ObjectRecord>> evict;
   for (size_t i = 0; i < records.size(); ++i) {
     ObjectRecord& record = *records[i];
@@ -102,11 +96,6 @@ void StoreOwner::OnSpilled(const std::vector<std::shared_ptr<ObjectRecord>>& rec
   Evict(evict);
   if (new_frees_) ScanFreeing();
   ServeWaiting();
-}
-
-void StoreOwner::LookAtDisk(Nanos now) {
-  const uint64_t written = world_.spill.BytesWritten();
-  if (std::exchange(disk_written_, written) != written) disk_moved_at_ = now;
 }
 
 void StoreOwner::Evict(std::span<const std::shared_ptr<ObjectRecord>> records) {

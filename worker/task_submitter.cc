@@ -264,21 +264,15 @@ void TaskSubmitter::OnReply(const TaskTable::Reply& reply, ProcessId from) {
   key.typical_run = run > key.typical_run ? run : key.typical_run - (key.typical_run - run) / 4;
   const uint32_t max_calls = task.spec->spec.max_calls();
   if (tasks_.Finish(reply, from) == TaskTable::Outcome::kRetry) Delay(task);
-  if (max_calls != 0 && lease.pushes >= max_calls && lease.in_flight.empty()) {
-    Return(lease, true);
+  const bool worn_out = max_calls != 0 && lease.pushes >= max_calls;
+  if (lease.in_flight.empty() && (worn_out || lease.revoked)) {
+    Return(lease, worn_out);
     Pump(key);
-    return;
-  }
-  if (!key.queue.empty() && !lease.revoked) {
+  } else if (!key.queue.empty() && !lease.revoked) {
     Pump(key);
   } else if (lease.in_flight.empty()) {
-    if (lease.revoked) {
-      Return(lease, false);
-      Pump(key);
-    } else {
-      lease.idle_since = tasks_.clock().Now();
-      UpdateDemand(key);
-    }
+    lease.idle_since = tasks_.clock().Now();
+    UpdateDemand(key);
   }
 }
 

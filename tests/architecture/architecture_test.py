@@ -5,6 +5,7 @@ import pathlib
 import tempfile
 import unittest
 
+import documents
 import measures
 import ratchets
 import rules
@@ -163,6 +164,25 @@ class C : public B<int> {
   void operator()(int x) { Use(x); }
 };
 """))
+
+
+class Documents(unittest.TestCase):
+    def test_name_what_exists(self):
+        found = documents.check(ROOT)
+        self.assertEqual([], found, "\n" + "\n".join(found))
+
+    def test_are_found(self):
+        self.assertGreater(len(documents.documents(ROOT)), 10)
+
+    def test_a_name_or_link_that_is_gone_is_found(self):
+        with tempfile.TemporaryDirectory() as name:
+            write(pathlib.Path(name), {
+                "gcs/a.cc": LICENCE,
+                "docs/design/x.md": "`gcs/a.cc`, `a.cc`, `gcs/a`, `gcs/*.cc`, `get`, `n / 2`, `/proc/PID/fd`, `gcs/gone.h`, `gone.py` [a](../y.md) [b](z.md#b)",
+                "docs/y.md": "`gcs/gone.h` [x](design/x.md#part) [w](https://example.org/w)\n```\n[c](c.md)\n```\n",
+            })
+            self.assertEqual(["docs/design/x.md: `gcs/gone.h` is no file of the tree", "docs/design/x.md: `gone.py` is no file of the tree",
+                              "docs/design/x.md: the link to z.md#b leads nowhere"], documents.check(pathlib.Path(name)))
 
 
 class Ratchets(unittest.TestCase):

@@ -1,7 +1,7 @@
 # Copyright The Sheaf Authors. SPDX-License-Identifier: Apache-2.0
 """The structure of Sheaf as tables, and a check of a source tree against them.
 
-A row here is changed together with the reason for it in ARCHITECTURE.md.
+A row here is changed together with the reason for it in ARCHITECTURE.md or docs/design/.
 """
 
 import dataclasses

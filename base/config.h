@@ -32,7 +32,7 @@ struct Settings {
   double cpus = 0;
   // SHEAF_GPUS: of the node; below 0: what is found.
   double gpus = -1;
-  // CUDA_VISIBLE_DEVICES, as CUDA reads it; "unset": all.
+  // CUDA_VISIBLE_DEVICES: as CUDA reads it; "unset": all.
   std::string visible_gpus = "unset";
   // SHEAF_MEMORY: for tasks that ask for memory; 0: 70 % of what is there.
   int64_t memory_bytes = 0;
@@ -58,17 +58,18 @@ struct Settings {
   bool worker_template = true;
   // SHEAF_TOKEN: of the cluster, 64 hexadecimal digits. Empty: from the file.
   std::string token;
-  // SHEAF_TOKEN_FILE. Empty: `token` in the base directory.
+  // SHEAF_TOKEN_FILE: holds the token. Empty: `token` in the base directory.
   std::string token_file;
-  // SHEAF_METRICS_TOKEN_FILE. Empty: metrics for this machine only.
+  // SHEAF_METRICS_TOKEN_FILE: who says what it holds may read metrics. Empty: this machine alone
+  // may.
   std::string metrics_token_file;
-  // SHEAF_TLS_DIR: ca.pem, node.pem, node.key. Empty: no TLS.
+  // SHEAF_TLS_DIR: with ca.pem, node.pem and node.key. Empty: no TLS.
   std::string tls_directory;
-  // SHEAF_TLS_PEER_NAME: in each node's certificate. Empty: any.
+  // SHEAF_TLS_PEER_NAME: a name that stands in each node's certificate. Empty: any.
   std::string tls_peer_name;
-  // SHEAF_LOG_LEVEL: debug, info, warning, error, off.
+  // SHEAF_LOG_LEVEL: of debug, info, warning, error, off.
   LogLevel log_level = LogLevel::kInfo;
-  // SHEAF_FAILPOINT: base/failpoint.h.
+  // SHEAF_FAILPOINT: failures on purpose, for tests (base/failpoint.h).
   std::string failpoints;
   // Variables that begin with SHEAF_ and mean nothing: misspelt ones.
   std::vector<std::string> unknown;

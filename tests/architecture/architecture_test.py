@@ -174,6 +174,13 @@ class Documents(unittest.TestCase):
     def test_are_found(self):
         self.assertGreater(len(documents.documents(ROOT)), 10)
 
+    def test_configuration_says_what_the_header_says(self):
+        self.assertEqual(documents.configuration(ROOT), (ROOT / "docs/configuration.md").read_text(),
+                         "run python3 tests/architecture/documents.py")
+
+    def test_errors_have_each_exception_once(self):
+        self.assertEqual([], documents.exceptions_not_in_errors(ROOT))
+
     def test_a_name_or_link_that_is_gone_is_found(self):
         with tempfile.TemporaryDirectory() as name:
             write(pathlib.Path(name), {

@@ -1,5 +1,5 @@
 # Copyright The Sheaf Authors. SPDX-License-Identifier: Apache-2.0
-"""The examples of the README print what they say."""
+"""The examples of the README and of the guide print what they say."""
 
 import os
 import pathlib
@@ -13,10 +13,18 @@ from conftest import WAIT_S
 
 ROOT = pathlib.Path(__file__).parents[2]
 README = ROOT / "README.md"
-PROGRAMS = re.findall(r"```python\n(.*?)```", README.read_text(), re.S)
+GUIDE = sorted((ROOT / "docs" / "guide").glob("*.md"))
 
 
-@pytest.mark.parametrize("program", PROGRAMS, ids=["calls", "training"])
+def blocks(page: pathlib.Path) -> list[str]:
+    return re.findall(r"```python\n(.*?)```", page.read_text(), re.S)
+
+
+# Each of the README is a program; those of a page of the guide are one together.
+PROGRAMS = [*zip(["calls", "training"], blocks(README), strict=True), *((page.stem, "\n".join(blocks(page))) for page in GUIDE)]
+
+
+@pytest.mark.parametrize("program", [program for _, program in PROGRAMS], ids=[name for name, _ in PROGRAMS])
 def test_the_example_prints_what_it_says(tmp_path, program):
     (tmp_path / "program.py").write_text(program)
     said = re.findall(r"print\(.*\)  # (.*)", program)

@@ -21,7 +21,7 @@ def blocks(page: pathlib.Path) -> list[str]:
 
 
 # Each of the README is a program; those of a page of the guide are one together.
-PROGRAMS = [*zip(["calls", "training"], blocks(README), strict=True), *((page.stem, "\n".join(blocks(page))) for page in GUIDE)]
+PROGRAMS = [*((page.stem, "\n".join(blocks(page))) for page in (README, *GUIDE))]
 
 
 @pytest.mark.parametrize("program", [program for _, program in PROGRAMS], ids=[name for name, _ in PROGRAMS])
@@ -33,9 +33,9 @@ def test_the_example_prints_what_it_says(tmp_path, program):
     assert said and done.stdout.splitlines() == said, done.stderr
 
 
-@pytest.mark.parametrize(("block", "name"), enumerate(["hello", "hello_training"]))
-def test_the_programs_in_cpp_are_those_that_run_as_examples(block, name):
+@pytest.mark.parametrize(("page", "name"), [(README, "hello"), (ROOT / "docs" / "guide" / "training.md", "hello_training")])
+def test_the_programs_in_cpp_are_those_that_run_as_examples(page, name):
     """Each prints what it says there: example_hello and example_hello_training among the tests."""
-    said = re.findall(r"```cpp\n(.*?)```", README.read_text(), re.S)[block]
+    (said,) = re.findall(r"```cpp\n(.*?)```", page.read_text(), re.S)
     program = (ROOT / "examples" / "cpp" / f"{name}.cc").read_text().split("\n", 2)[2]  # Behind the licence and a headline.
     assert said == program

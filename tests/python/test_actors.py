@@ -14,7 +14,7 @@ import time
 import pytest
 import sheaf
 
-from conftest import WAIT_S
+from conftest import WAIT_S, stop
 
 pytestmark = pytest.mark.usefixtures("node")
 
@@ -238,7 +238,7 @@ def test_calls_after_kill_fail_though_the_actors_maker_stands_still():
     maker = Maker.remote()
     pid, made = sheaf.get(maker.make.remote(), timeout=WAIT_S)
     assert sheaf.get(made.add.remote(), timeout=WAIT_S) == 2
-    os.kill(pid, signal.SIGSTOP)  # It passes the kill on when it runs again.
+    stop(pid)  # It passes the kill on when it runs again.
     try:
         sheaf.kill(made)
         with pytest.raises(sheaf.exceptions.ActorDiedError, match="kill was called"):

@@ -12,7 +12,7 @@ import pytest
 import sheaf
 from sheaf.cluster_utils import Cluster
 
-from conftest import WAIT_S
+from conftest import WAIT_S, stop
 
 
 @pytest.fixture(scope="module")
@@ -48,7 +48,7 @@ class Stopped:
         self._pid = cluster.worker_nodes[0].os_pid
 
     def __enter__(self):
-        os.kill(self._pid, signal.SIGSTOP)
+        stop(self._pid)
         self._timer = threading.Timer(3, self._go_on)  # Should the test stand still as well.
         self._timer.start()
         return self

@@ -8,6 +8,7 @@
 #include <catch2/catch.hpp>
 #include <cmath>
 #include <fstream>
+#include <map>
 #include <random>
 #include <sstream>
 #include <thread>
@@ -92,21 +93,25 @@ bool HasJoined(pid_t pid) {
 
 // Kills a worker of `node` now and then: also those that start, but no more than two of them one
 // after the other. Four starts in a row that fail are an error of their own, and starts are slow
-// under a sanitizer.
+// under a sanitizer: who has just joined its node may not have told it yet.
 class Killer {
  public:
   Killer(const Node& node, int wanted, int most_ms)
       : thread_([this, &node, wanted, most_ms] {
           std::mt19937_64 random(seed);
-          int starting_killed = 0;  // Since the last that had joined.
+          int starting_killed = 0;  // Since the last that had been there for a while.
+          std::map<pid_t, Clock::time_point> joined_at;
           while (!stop_ && kills_ < wanted) {
             std::this_thread::sleep_for(
                 std::chrono::milliseconds(random() % static_cast<uint64_t>(most_ms)));
             std::vector<pid_t> workers = ProcessesOf(node.directory());
             std::erase(workers, node.pid());
             if (workers.empty()) continue;
+            for (const pid_t worker : workers)
+              if (HasJoined(worker)) joined_at.try_emplace(worker, Clock::now());
             const pid_t victim = workers[random() % workers.size()];
-            const bool starts = !HasJoined(victim);
+            const auto joined = joined_at.find(victim);
+            const bool starts = joined == joined_at.end() || Clock::now() - joined->second < 250ms;
             if (starts && starting_killed == 2) continue;
             starting_killed = starts ? starting_killed + 1 : 0;
             if (kill(victim, SIGKILL) == 0) ++kills_;

@@ -140,10 +140,10 @@ void GroupService::OnReport(CallPtr call, NodeNumber node, const proto::GroupRep
     // The raylet may not have heard yet that a node of it is dead, and does not report the next
     // place by itself: it is asked again.
     const auto& nodes = report.bundle_nodes();
-    const bool is_there = std::all_of(nodes.begin(), nodes.end(),
-                                      [&](NodeNumber node) { return nodes_.IsMember(node); });
+    const bool is_there =
+        std::all_of(nodes.begin(), nodes.end(), [&](NodeNumber at) { return nodes_.IsMember(at); });
     if (report.state() == proto::GroupInfo::CREATED && is_there) {
-      table_.PutPlace(*id, {report.bundle_nodes().begin(), report.bundle_nodes().end()});
+      table_.PutPlace(*id, {nodes.begin(), nodes.end()});
     } else {
       table_.ErasePlace(*id);
     }

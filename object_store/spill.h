@@ -1,7 +1,8 @@
 // Copyright The Sheaf Authors. SPDX-License-Identifier: Apache-2.0
 // Spilled objects in files of one directory, on any file system. A file holds the bytes of one
 // batch of objects, one behind the other; where each lies and its checksum is what SpillRecord
-// says. The files mean nothing to a later raylet, so a new one removes them.
+// says. The files mean nothing to a later raylet, so a new one removes them. SpillProgress is what
+// the store, which waits for them, knows of the disk.
 #pragma once
 
 #include <algorithm>

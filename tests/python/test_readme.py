@@ -20,8 +20,8 @@ def blocks(page: pathlib.Path) -> list[str]:
     return re.findall(r"```python\n(.*?)```", page.read_text(), re.S)
 
 
-# Each of the README is a program; those of a page of the guide are one together.
-PROGRAMS = [*((page.stem, "\n".join(blocks(page))) for page in (README, *GUIDE))]
+# The blocks of a page are one program.
+PROGRAMS = [(page.stem, "\n".join(blocks(page))) for page in (README, *GUIDE)]
 
 
 @pytest.mark.parametrize("program", [program for _, program in PROGRAMS], ids=[name for name, _ in PROGRAMS])

@@ -155,6 +155,7 @@ void Mailbox::Forget(ProcessId peer) {
   if (batch_ == &channel) batch_ = nullptr;
   if (last_to_ == &channel) last_to_ = nullptr;
   if (channel.queued_frames() != 0) --queued_channels_;
+  if (channel.ring && !channel.watched) --unwatched_;
   for (auto& queue : channel.queues) queue.clear();
   channel.queued = 0;
   channel.dead = true;
@@ -196,6 +197,7 @@ absl::Status Mailbox::AddRing(ProcessId peer, int segment_fd, bool first, uint32
   channel.ring = true;
   channel.call = peer_bell % kCallBits;
   by_call_[channel.call].push_back(&channel);
+  ++unwatched_;
   Watch(channel);
   if (channel.queued_frames() != 0) Flush(channel);
   return absl::OkStatus();
@@ -236,6 +238,7 @@ void Mailbox::Tell(PeerChannel& channel, Lane lane, Lane as) {
 }
 
 void Mailbox::TakeCalls() {
+  if (unwatched_ == 0) return;
   for (uint32_t word = 0; word < kCallWords; ++word) {
     std::atomic<uint64_t>& calls = bell().calls[word];
     if (calls.load(std::memory_order_relaxed) == 0) [[likely]]
@@ -244,7 +247,9 @@ void Mailbox::TakeCalls() {
     for (; bits != 0; bits &= bits - 1) {
       const auto found = by_call_.find(word * 64 + static_cast<uint32_t>(std::countr_zero(bits)));
       if (found == by_call_.end()) continue;
-      for (PeerChannel* channel : found->second) Watch(*channel);
+      for (PeerChannel* channel : found->second) {
+        if (!channel->dead) Watch(*channel);
+      }
     }
   }
 }
@@ -254,6 +259,7 @@ void Mailbox::Watch(PeerChannel& channel) {
   if (std::exchange(channel.watched, true)) return;
   for (Lane lane : {Lane::kControl, Lane::kWork}) channel.reader(lane).Watch();
   watched_.push_back(&channel);
+  --unwatched_;
 }
 
 bool Mailbox::Unwatch(PeerChannel& channel) {
@@ -269,6 +275,7 @@ bool Mailbox::Unwatch(PeerChannel& channel) {
   }
   channel.watched = false;
   std::erase(watched_, &channel);
+  ++unwatched_;
   return true;
 }
 
@@ -402,7 +409,9 @@ void Mailbox::Drain(ProcessId peer, FrameHandler& handler) {
 }
 
 bool Mailbox::Pending(bool take_work) const {
-  for (const auto& calls : board_[own_bell_].calls) {
+  // Who calls a reader that watches all rings is found by the look at the ring.
+  for (uint32_t word = 0; unwatched_ != 0 && word < kCallWords; ++word) {
+    const auto& calls = board_[own_bell_].calls[word];
     if (calls.load(std::memory_order_acquire) != 0) return true;
   }
   for (PeerChannel* channel : watched_) {

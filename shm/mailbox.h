@@ -109,6 +109,7 @@ class Mailbox final : public Transport {
   absl::flat_hash_map<ProcessId, PeerChannel*> by_peer_;
   std::vector<std::unique_ptr<PeerChannel>> channels_;  // In order of first contact.
   std::vector<PeerChannel*> watched_;                   // Those that each Poll looks at.
+  size_t unwatched_ = 0;                                // The others that live and have a ring.
   absl::flat_hash_map<uint32_t, std::vector<PeerChannel*>> by_call_;  // With rings, by their bit.
   MailboxCounts counts_;
   PeerChannel* last_to_ = nullptr;  // What To found last: a stream of frames goes to one peer.

@@ -68,7 +68,8 @@ struct ObjectExtra {
   ActorClient* actor = nullptr;  // The entry is an actor's handle: the caller's side of that actor.
 };
 
-struct ObjectEntry {
+// Two cache lines; what a call without references touches lies in the first, with a short value.
+struct alignas(64) ObjectEntry {
   uint32_t cookie = 0;
   std::atomic<uint32_t> handles{0};
   ObjectId id;
@@ -76,7 +77,11 @@ struct ObjectEntry {
   ObjectEntry* next_dropped = nullptr;
   std::atomic<uint32_t> drops_due{0};  // Last handles that went; not 0: in the drop queue.
   uint32_t held_by_handles = 0;        // First handles made, less the last ones counted off.
-  ObjectState state = ObjectState::kPending;
+  // Holds of the runtime itself: arguments, nesting, pending results, frames in transit.
+  uint32_t uses = 0;
+  uint32_t lineage_uses = 0;  // Arguments of finished calls that may run again.
+  uint64_t size : 48 = 0;     // Bytes of the value, wherever it is.
+  ObjectState state : 6 = ObjectState::kPending;
   bool owned : 1 = true;
   bool listed : 1 = false;      // Found by id: it has left the process, or came from another.
   bool registered : 1 = false;  // Borrowed: its owner knows of this node.
@@ -90,12 +95,8 @@ struct ObjectEntry {
   bool recipe_evicted : 1 = false;  // There was one, until lineage passed its bound.
   bool viewed : 1 = false;          // Somebody may look at `value` in place.
   bool unpromoted : 1 = false;      // Waits for room in the store, which it wants a copy in.
-  // Holds of the runtime itself: arguments, nesting, pending results, frames in transit.
-  uint32_t uses = 0;
-  uint32_t lineage_uses = 0;  // Arguments of finished calls that may run again.
   std::string value;
   ObjectLocation location;
-  uint64_t size = 0;           // Bytes of the value, wherever it is.
   TaskRecord* task = nullptr;  // Makes it, or made it and can again (lineage). Owned objects.
   std::unique_ptr<ObjectExtra> extra;
 
@@ -106,6 +107,7 @@ struct ObjectEntry {
     return *extra;
   }
 };
+static_assert(sizeof(ObjectEntry) == 128);
 
 inline void DropQueue::Push(ObjectEntry* entry) {
   if (entry->drops_due.fetch_add(1, std::memory_order_acq_rel) != 0) return;

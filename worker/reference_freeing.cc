@@ -63,7 +63,7 @@ void ReferenceTable::CountOffHandles() {
       entry.handles.load(std::memory_order_acquire) == 0) {
     on_stream_abandoned_(entry);
   }
-  Doom(entry);
+  if (!entry.doomed) FreeIfUnheld(entry);  // Not by way of `doomed_`: most entries end here.
 }
 
 void ReferenceTable::DropNext() {
@@ -109,7 +109,7 @@ void ReferenceTable::Free(ObjectEntry& entry) {
   if (entry.listed) listed_.erase(entry.id);
   if (entry.unpromoted) unpromoted_.erase(entry.id);
   if (entry.owned) {
-    FreeCopies(entry);
+    if (entry.location.known() || entry.extra) FreeCopies(entry);
     if (entry.task != nullptr && release_task_) release_task_(entry);
   } else {
     if (!entry.released) AnnounceDrop(entry);

@@ -8,7 +8,6 @@
 #include <algorithm>
 
 #include "absl/strings/str_cat.h"
-#include "metrics/mailbox_metrics.h"
 #include "worker/runtime_impl.h"
 
 namespace sheaf {
@@ -36,6 +35,8 @@ constexpr Nanos kPatience = kSecond;
 // theirs may need them.
 constexpr Nanos kAdmissionPatience = 100 * kMillisecond;
 constexpr Nanos kLongestIdle = kSecond;
+// While frames come without a pause others that want the lock wait for so long.
+constexpr Nanos kLongestHold = 200 * kMicrosecond;
 constexpr int kYieldSteps = 1000;  // Of SpinStep: a few of them yield the core.
 
 thread_local const RuntimeImpl* holding = nullptr;  // The runtime whose lock this thread holds.
@@ -220,44 +221,6 @@ void RuntimeImpl::TickIfDue() {
   }
 }
 
-// The pure state counts for itself; the page shows it, a fraction of a second late.
-void RuntimeImpl::PublishMetrics() {
-  using metrics::CounterId;
-  metrics::Page& page = metrics::PageOf(segment_->data());
-  auto set = [&](CounterId id, uint64_t value) {
-    page.counter(id).store(value, std::memory_order_relaxed);
-  };
-  const TaskCounts& tasks = owner_->tasks.task_counts();
-  set(CounterId::kTasksSubmitted, tasks.submitted);
-  set(CounterId::kTasksFinished, tasks.finished);
-  set(CounterId::kTasksFailed, tasks.failed);
-  set(CounterId::kTasksRetried, tasks.retried);
-  set(CounterId::kTasksCancelled, tasks.cancelled);
-  const TaskCounts& calls = owner_->tasks.call_counts();
-  set(CounterId::kActorCallsSubmitted, calls.submitted);
-  set(CounterId::kActorCallsFinished, calls.finished);
-  set(CounterId::kActorCallsFailed, calls.failed);
-  set(CounterId::kActorCallsRetried, calls.retried);
-  set(CounterId::kActorCallsCancelled, calls.cancelled);
-  set(CounterId::kActorRestarts, owner_->created_actors.restarts());
-  set(CounterId::kPushesSent, owner_->tasks.pushes());
-  set(CounterId::kPushesReturned, owner_->pushes_returned);
-  set(CounterId::kReconstructions, owner_->tasks.reconstructions());
-  set(CounterId::kPutsPrivate, object_counts_.puts_private);
-  set(CounterId::kPutsStore, object_counts_.puts_store);
-  set(CounterId::kPutBytes, object_counts_.put_bytes);
-  set(CounterId::kGetsPrivate, object_counts_.gets_private);
-  set(CounterId::kGetsStore, object_counts_.gets_store);
-  set(CounterId::kDoorbellSleeps, sleeps_);
-  page.gauge(metrics::GaugeId::kPrivateBytes)
-      .store(static_cast<int64_t>(owner_->references.value_bytes()), std::memory_order_relaxed);
-  metrics::PublishMailbox(mailbox_->counts(), page);
-  page.gauge(metrics::GaugeId::kQueuedTasks)
-      .store(static_cast<int64_t>(owner_->tasks.size()), std::memory_order_relaxed);
-  page.gauge(metrics::GaugeId::kOwnedObjects)
-      .store(static_cast<int64_t>(owner_->references.size()), std::memory_order_relaxed);
-}
-
 // Gives the lock to somebody who wants it: a mutex alone would let this thread have it again.
 void RuntimeImpl::YieldLock(Lock& lock) {
   const uint32_t before = lock_handovers_.load(std::memory_order_relaxed);
@@ -335,7 +298,12 @@ bool RuntimeImpl::Spin(Lock& lock, Nanos deadline) {
 bool RuntimeImpl::DriveOnce(Lock& lock, Nanos deadline) {
   if (PollRings()) {
     // While frames come without a pause nothing else lets others have it.
-    if (lock_seekers_.load(std::memory_order_relaxed) != 0) YieldLock(lock);
+    if (lock_seekers_.load(std::memory_order_relaxed) != 0) {
+      if (const Nanos now = clock_.Now(); now - yielded_at_ >= kLongestHold) {
+        yielded_at_ = now;
+        YieldLock(lock);
+      }
+    }
     return false;
   }
   FlushOutgoing();

@@ -315,6 +315,7 @@ class RuntimeImpl final : public Runtime,
   mutable std::mutex mutex_;
   std::atomic<int> lock_seekers_{0};         // Threads that found it taken.
   std::atomic<uint32_t> lock_handovers_{0};  // Times that one of them got it.
+  Nanos yielded_at_ = 0;                     // The holder of the token gave it to one of them.
   std::unique_ptr<Mailbox> mailbox_;
   std::unique_ptr<RelayTransport> transport_;  // The rings, and the other nodes.
   std::unique_ptr<StoreClient> store_;

@@ -371,13 +371,17 @@ absl::StatusOr<std::vector<size_t>> RuntimeImpl::Wait(std::span<const ObjectHand
     if (!object) return absl::InvalidArgumentError("an empty reference is never ready");
   }
   std::vector<size_t> ready;
-  std::vector<bool> came;  // What was here once need not be here at the end: there may be no room.
-  if (bring) came.resize(objects.size());
-  const auto has_come = [&](size_t i) {
-    const ObjectEntry& entry = *objects[i].entry();
-    if (!bring || came[i] || !entry.ready()) return entry.ready();
-    came[i] = owner_->resolver.IsHere(entry);
+  ready.reserve(num_returns);
+  // Of those in a store. What was here once need not be here at the end: there may be no room.
+  std::vector<bool> came;
+  const auto has_reached = [&](size_t i) {
+    if (came.empty()) came.resize(objects.size());
+    if (!came[i]) came[i] = owner_->resolver.IsHere(*objects[i].entry());
     return static_cast<bool>(came[i]);
+  };
+  const auto has_come = [&](size_t i) {
+    const ObjectState state = objects[i].entry()->state;
+    return bring && state == ObjectState::kStore ? has_reached(i) : state != ObjectState::kPending;
   };
   const auto look = [&] {
     ready.clear();

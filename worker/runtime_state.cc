@@ -1,6 +1,7 @@
 // Copyright The Sheaf Authors. SPDX-License-Identifier: Apache-2.0
 #include <algorithm>
 
+#include "metrics/mailbox_metrics.h"
 #include "worker/limits.h"
 #include "worker/runtime_impl.h"
 
@@ -111,6 +112,44 @@ void RuntimeImpl::AnswerStateQuery(const proto::StateQuery& query) {
     });
   }
   SendMessage(mailbox_->To(RayletOf(self_.node)), FrameKind::kStateAnswer, answer);
+}
+
+// The pure state counts for itself; the page shows it, a fraction of a second late.
+void RuntimeImpl::PublishMetrics() {
+  using metrics::CounterId;
+  metrics::Page& page = metrics::PageOf(segment_->data());
+  auto set = [&](CounterId id, uint64_t value) {
+    page.counter(id).store(value, std::memory_order_relaxed);
+  };
+  const TaskCounts& tasks = owner_->tasks.task_counts();
+  set(CounterId::kTasksSubmitted, tasks.submitted);
+  set(CounterId::kTasksFinished, tasks.finished);
+  set(CounterId::kTasksFailed, tasks.failed);
+  set(CounterId::kTasksRetried, tasks.retried);
+  set(CounterId::kTasksCancelled, tasks.cancelled);
+  const TaskCounts& calls = owner_->tasks.call_counts();
+  set(CounterId::kActorCallsSubmitted, calls.submitted);
+  set(CounterId::kActorCallsFinished, calls.finished);
+  set(CounterId::kActorCallsFailed, calls.failed);
+  set(CounterId::kActorCallsRetried, calls.retried);
+  set(CounterId::kActorCallsCancelled, calls.cancelled);
+  set(CounterId::kActorRestarts, owner_->created_actors.restarts());
+  set(CounterId::kPushesSent, owner_->tasks.pushes());
+  set(CounterId::kPushesReturned, owner_->pushes_returned);
+  set(CounterId::kReconstructions, owner_->tasks.reconstructions());
+  set(CounterId::kPutsPrivate, object_counts_.puts_private);
+  set(CounterId::kPutsStore, object_counts_.puts_store);
+  set(CounterId::kPutBytes, object_counts_.put_bytes);
+  set(CounterId::kGetsPrivate, object_counts_.gets_private);
+  set(CounterId::kGetsStore, object_counts_.gets_store);
+  set(CounterId::kDoorbellSleeps, sleeps_);
+  page.gauge(metrics::GaugeId::kPrivateBytes)
+      .store(static_cast<int64_t>(owner_->references.value_bytes()), std::memory_order_relaxed);
+  metrics::PublishMailbox(mailbox_->counts(), page);
+  page.gauge(metrics::GaugeId::kQueuedTasks)
+      .store(static_cast<int64_t>(owner_->tasks.size()), std::memory_order_relaxed);
+  page.gauge(metrics::GaugeId::kOwnedObjects)
+      .store(static_cast<int64_t>(owner_->references.size()), std::memory_order_relaxed);
 }
 
 }  // namespace sheaf

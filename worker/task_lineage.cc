@@ -27,10 +27,10 @@ bool TaskTable::MayRunAgain(const TaskRecord& task) {
 // without it.
 uint32_t TaskTable::LineageBytes(const TaskRecord& task) {
   size_t bytes = sizeof(TaskRecord) + task.arguments.size() + sizeof(ObjectEntry);
-  if (task.name) bytes += task.name->size();
   if (task.references) {
     const TaskReferences& references = *task.references;
-    bytes += sizeof references + references.arguments.size() * sizeof(TaskReferences::Argument) +
+    bytes += sizeof references + references.name.size() +
+             references.arguments.size() * sizeof(TaskReferences::Argument) +
              references.nested.size() * sizeof(ObjectEntry*) +
              references.more_returns.size() * (sizeof(ObjectEntry) + sizeof(ObjectEntry*));
   }

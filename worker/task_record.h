@@ -44,6 +44,7 @@ enum class TaskState : uint8_t {
   kFinished,  // Kept as lineage of its results.
 };
 
+// What few calls have.
 struct TaskReferences {
   struct Argument {
     ObjectEntry* object;  // One use; of lineage, one for lineage.
@@ -54,6 +55,7 @@ struct TaskReferences {
   std::vector<ObjectEntry*> nested;  // Inside values; the same.
   // From the second on; one use each while the task is unfinished.
   std::vector<ObjectEntry*> more_returns;
+  std::string name;  // Of this call, if not the template's.
 };
 
 struct StreamState;
@@ -66,7 +68,6 @@ struct TaskRecord {
   InlineBytes arguments;  // Heads and values, as they travel; references as placeholders.
   std::unique_ptr<TaskReferences> references;
   std::unique_ptr<StreamState> stream;  // Streaming generators.
-  std::unique_ptr<std::string> name;    // Of this call, if not the template's.
   ObjectEntry* first_return = nullptr;  // One use while unfinished.
   TaskRecord* previous = nullptr;       // In the one list that it is in: a queue, or lineage.
   TaskRecord* next = nullptr;
@@ -79,11 +80,14 @@ struct TaskRecord {
   uint32_t lineage_bytes = 0;  // Not 0: kept as lineage, which holds its arguments as that alone.
   uint16_t unresolved = 0;     // Arguments that are not ready.
   TaskState state = TaskState::kWaitingForArguments;
-  bool cancelled = false;
-  bool returned_before = false;  // Given back unstarted: goes to the front.
-  bool of_actor = false;
-  bool sampled = false;  // Its time from submission to result is measured.
+  bool cancelled : 1 = false;
+  bool returned_before : 1 = false;  // Given back unstarted: goes to the front.
+  bool of_actor : 1 = false;
+  bool sampled : 1 = false;  // Its time from submission to result is measured.
+
+  bool has_own_name() const { return references && !references->name.empty(); }
 };
+static_assert(sizeof(TaskRecord) <= 160);
 
 // Task lists without allocation.
 struct TaskList {

@@ -57,10 +57,13 @@ TaskRecord* TaskTable::Add(const TemplateRecord& spec, InlineBytes arguments,
   const TemplateRecord& record = spec.base ? *spec.base : spec;
   ++record.calls;
   task->spec = &record;
-  if (spec.base) task->name = std::make_unique<std::string>(spec.name);
   task->bytes = static_cast<uint32_t>(std::min(kCallBytes + arguments.size(), kMostBytes));
   task->arguments = std::move(arguments);
   task->references = std::move(references);
+  if (spec.base) {
+    if (!task->references) task->references = std::make_unique<TaskReferences>();
+    task->references->name = spec.name;
+  }
   task->parent = parent;
   task->retries_left = record.spec.max_retries();
   task->of_actor = record.spec.kind() != proto::TaskTemplate::TASK;
@@ -132,18 +135,18 @@ void TaskTable::Push(TaskRecord& task, Peer& peer, uint64_t lease, uint64_t push
   task.state = TaskState::kPushed;
   task.push = push;
   ++pushes_;
-  if (!task.references && !task.stream && !task.name) [[likely]] {
+  if (!task.references && !task.stream) [[likely]] {
     peer.channel->Send(Lane::kWork, FrameKind::kPushTask, AsBytes(head), task.arguments);
     return;
   }
   std::string resume;
   if (task.stream) resume = BeginRun(task, peer.process);
   if (!resume.empty()) head.flags |= kStreamResumes;
-  if (task.name) {
+  if (task.has_own_name()) {
     head.flags |= kNamed;
     WireWriter out(resume);
-    out.Struct(CallName{task.name->size()});
-    out.Bytes(*task.name);
+    out.Struct(CallName{task.references->name.size()});
+    out.Bytes(task.references->name);
   }
   const std::string body = ResolvedBody(task, head);
   task.bytes =

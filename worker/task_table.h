@@ -109,7 +109,7 @@ class TaskTable {
   uint64_t lineage_bytes() const { return lineage_bytes_ + references_.lineage_value_bytes(); }
 
   static const std::string& NameOf(const TaskRecord& task) {
-    return task.name ? *task.name : task.spec->spec.name();
+    return task.has_own_name() ? task.references->name : task.spec->spec.name();
   }
   TaskId IdOf(const TaskRecord& task) const { return {self_.packed(), task.sequence_bits}; }
   std::string Describe(const TaskRecord& task) const;  // "count_words (task 0001...)"

@@ -13,7 +13,8 @@ Usage: ./do COMMAND
   test [REGEX]             build and run the tests (REGEX: those whose name matches)
   bench AREA [ARG...]      build and run benchmarks/bench_AREA; --json FILE writes figures, --peer NAME compares
   sanitize [KIND] [REGEX]  run the tests under sanitizers: address (with undefined), thread, or both
-  format [--check]         clang-format all sources; --check only says what differs
+  format [--check]         clang-format and ruff over all sources; --check only says what differs
+  lint [--hook]            every rule that needs no build, in a minute: formats, ruff, architecture; --hook: before each commit, too
   tidy [FILE...]           clang-tidy all sources, or some
   python ARG...            run Python with this build of the package sheaf
   wheel                    build a wheel of the package into build/wheel, and try it in a clean environment
@@ -231,6 +232,21 @@ fetch_nccl_wheel() {
     >build/nccl.log 2>&1 && mv build/nccl.part build/nccl && echo "$wanted" >build/nccl/.installed || rm -rf build/nccl.part
 }
 
+# What `./do format` and `./do lint` run, from PyPI: Debian 12 has neither in a version that agrees with others.
+lint_tools() { echo clang-format==19.1.7 ruff==0.17.6; }
+
+# Makes build/lint, unless it is there. Its programs are build/lint/bin/{clang-format,ruff}.
+ensure_lint_tools() {
+  local wanted
+  wanted=$(lint_tools)
+  [[ -e build/lint/.installed && $(<build/lint/.installed) == "$wanted" ]] && return
+  note "installing into build/lint: $wanted"
+  mkdir -p build
+  python3 -m venv build/lint || fail "no virtual environment: apt-get install python3-venv"
+  build/lint/bin/pip install --quiet --disable-pip-version-check $wanted || fail "pip could not install: $wanted"
+  echo "$wanted" >build/lint/.installed
+}
+
 # --- commands ---------------------------------------------------------------------------------------------------------
 
 # configure FOLDER [CMAKE_ARG...]: only when it was never done, or not to its end; ninja repeats it when a CMakeLists changes.
@@ -373,28 +389,65 @@ sanitizer_rows() {
 
 sources() { git ls-files -co --exclude-standard -- '*.cc' '*.h' | while read -r file; do [[ -e $file ]] && echo "$file"; done; }
 
-find_tool() {
-  local name
-  for name in "$1-19" "$1"; do
-    command -v "$name" >/dev/null && { command -v "$name"; return; }
-  done
-  printf 'do: %s-19 is missing: apt-get install %s-19\n' "$1" "$1" >&2
-  return 1
+# check_format: says what differs, and fails if anything does.
+check_format() {
+  local status=0
+  sources | xargs -r -P "$(jobs)" -n 50 build/lint/bin/clang-format --dry-run -Werror || status=1
+  build/lint/bin/ruff format --quiet --diff . || status=1
+  ((status == 0)) || note "formats differ: ./do format"
+  return "$status"
 }
 
 format() {
-  local tool
-  tool=$(find_tool clang-format) || exit 1
+  ensure_lint_tools
   case ${1:-} in
-    --check) sources | xargs -r "$tool" --dry-run -Werror || fail "formatting differs: ./do format" ;;
-    "") sources | xargs -r "$tool" -i ;;
+    --check) check_format || exit 1 ;;
+    "")
+      sources | xargs -r -P "$(jobs)" -n 50 build/lint/bin/clang-format -i
+      build/lint/bin/ruff check --quiet --select I --fix .
+      build/lint/bin/ruff format --quiet .
+      ;;
     *) fail "format '$1': want --check or nothing" ;;
   esac
 }
 
+# Every rule that needs no build. All of them run, so that one look shows everything.
+lint() {
+  case ${1:-} in
+    --hook)
+      local hook
+      hook=$(git rev-parse --git-path hooks/pre-commit)
+      [[ ! -e $hook ]] || grep -q 'do lint' "$hook" || fail "there is a hook already: add './do lint' to $hook"
+      mkdir -p "$(dirname "$hook")"
+      printf '#!/bin/sh\nexec "$(git rev-parse --show-toplevel)/do" lint\n' >"$hook"
+      chmod +x "$hook"
+      note "before each commit './do lint' runs ($hook); git commit --no-verify leaves it out"
+      return
+      ;;
+    "") ;;
+    *) fail "lint '$1': want --hook or nothing" ;;
+  esac
+  local status=0 began=$SECONDS
+  ensure_lint_tools
+  say "formats"
+  check_format || status=1
+  say "ruff"
+  build/lint/bin/ruff check . || status=1
+  say "architecture, ratchets, documents"
+  python3 tests/architecture/architecture_test.py || status=1
+  say "scripts"
+  git ls-files -- do '*.sh' .ci/run | xargs -n 1 bash -n || status=1
+  ((status == 0)) || fail "lint: see above"
+  say "nothing found in $((SECONDS - began)) s"
+}
+
+tidy_tool() {
+  command -v clang-tidy-19 || command -v clang-tidy || fail "clang-tidy-19 is missing: apt-get install clang-tidy-19"
+}
+
 tidy() {
   local tool
-  tool=$(find_tool clang-tidy) || exit 1
+  tool=$(tidy_tool) || exit 1
   step "packages" ensure_packages ask
   step "configure" configure build
   step "build" build_into build
@@ -525,6 +578,7 @@ main() {
     bench) bench "$@" ;;
     sanitize) sanitize "$@" ;;
     format) format "$@" ;;
+    lint) lint "$@" ;;
     tidy) tidy "$@" ;;
     python) python_package "$@" ;;
     wheel) wheel ;;

@@ -2,7 +2,8 @@
 """What calls and objects cost from Python: one row per figure, and --json FILE for programs.
 
     ./do bench python [--json FILE] [--seconds N] [--only WORD]
-    ./do bench python --peer ray [--rounds N] [--only WORD,WORD...] [...]   the rows of `ray microbenchmark`, beside Ray in the same run (peer_rows.py)
+    ./do bench python --peer ray [--rounds N] [--only WORD,WORD...] [...]   the rows of `ray
+    microbenchmark`, beside Ray in the same run (peer_rows.py)
 
 Ray is installed into build/peers/ray, or $SHEAF_PEERS/ray, when it is not there.
 """
@@ -59,12 +60,27 @@ def rows():
     many = [put(i) for i in range(BATCH)]
     yield "task, sync", "/s", 1, lambda: get(nothing.remote())
     yield "task with an int, sync", "/s", 1, lambda: get(echo.remote(1))
-    yield "tasks, 1,000 in flight", "/s", BATCH, lambda: get([nothing.remote() for _ in range(BATCH)])
+    yield (
+        "tasks, 1,000 in flight",
+        "/s",
+        BATCH,
+        lambda: get([nothing.remote() for _ in range(BATCH)]),
+    )
     yield "actor call, sync", "/s", 1, lambda: get(actor.nothing.remote())
     yield "actor call with an int, sync", "/s", 1, lambda: get(actor.echo.remote(1))
-    yield "actor calls, 1,000 in flight", "/s", BATCH, lambda: get([actor.nothing.remote() for _ in range(BATCH)])
+    yield (
+        "actor calls, 1,000 in flight",
+        "/s",
+        BATCH,
+        lambda: get([actor.nothing.remote() for _ in range(BATCH)]),
+    )
     yield "async actor call, sync", "/s", 1, lambda: get(coroutines.nothing.remote())
-    yield "async actor calls, 1,000 in flight", "/s", BATCH, lambda: get([coroutines.nothing.remote() for _ in range(BATCH)])
+    yield (
+        "async actor calls, 1,000 in flight",
+        "/s",
+        BATCH,
+        lambda: get([coroutines.nothing.remote() for _ in range(BATCH)]),
+    )
     yield "put of an int", "/s", 1, lambda: put(1)
     yield "get of an int", "/s", 1, lambda: get(small)
     yield "wait on 1,000 references", "/s", 1, lambda: sheaf.wait(many, num_returns=BATCH)
@@ -77,7 +93,8 @@ CHAIN = 1_000_000
 
 
 def freeing():
-    """Of a chain of references, each inside the value of the next, that is let go of: seconds until it is freed, and the longest put beside that."""
+    """Of a chain of references, each inside the value of the next, that is let go of: seconds until
+    it is freed, and the longest put beside that."""
     outermost = None
     for _ in range(CHAIN):
         outermost = sheaf.put([outermost])
@@ -96,7 +113,11 @@ def freeing():
 
 def _owned_objects():
     with urllib.request.urlopen(_core.metrics_url(), timeout=30) as answer:
-        return next(float(line.split()[1]) for line in answer.read().decode().splitlines() if line.startswith("sheaf_owned_objects"))
+        return next(
+            float(line.split()[1])
+            for line in answer.read().decode().splitlines()
+            if line.startswith("sheaf_owned_objects")
+        )
 
 
 def _copier(array):
@@ -120,20 +141,35 @@ def measure(run, amount, seconds):
     return sorted(rates)[len(rates) // 2]
 
 
-# What a bare ring between two Python processes allows, or the part of a row that cannot go away (docs/benchmarks_python.md).
+# What a bare ring between two Python processes allows, or the part of a row that cannot go away
+# (docs/benchmarks_python.md).
 FLOORS = {
-    "single client get calls": 33_800_000, "single client put calls": 28_900_000, "single client tasks sync": 1_000_000,
-    "single client tasks async": 5_300_000, "1:1 actor calls sync": 1_000_000, "1:1 actor calls async": 5_300_000,
-    "1:1 async-actor calls sync": 1_000_000, "1:1 async-actor calls async": 5_300_000,
-}  # fmt: skip
+    "single client get calls": 33_800_000,
+    "single client put calls": 28_900_000,
+    "single client tasks sync": 1_000_000,
+    "single client tasks async": 5_300_000,
+    "1:1 actor calls sync": 1_000_000,
+    "1:1 actor calls async": 5_300_000,
+    "1:1 async-actor calls sync": 1_000_000,
+    "1:1 async-actor calls async": 5_300_000,
+}
 PEER_VERSIONS = ("ray==2.60.*", "ray")
 
 
 def peer_python(name):
     """The interpreter of the peer's own virtual environment; makes it."""
-    root = pathlib.Path(os.environ.get("SHEAF_PEERS") or pathlib.Path(__file__).parents[1] / "build" / "peers") / name
+    root = (
+        pathlib.Path(
+            os.environ.get("SHEAF_PEERS") or pathlib.Path(__file__).parents[1] / "build" / "peers"
+        )
+        / name
+    )
     python = root / "bin" / "python"
-    if subprocess.run([python, "-c", f"import {name}, numpy"], capture_output=True).returncode if python.exists() else True:
+    if (
+        subprocess.run([python, "-c", f"import {name}, numpy"], capture_output=True).returncode
+        if python.exists()
+        else True
+    ):
         subprocess.run(["/usr/bin/python3", "-m", "venv", root], check=True)
         pip = [python, "-m", "pip", "install", "--quiet", "--disable-pip-version-check", "numpy"]
         if all(subprocess.run([*pip, version]).returncode for version in PEER_VERSIONS):
@@ -148,7 +184,12 @@ class Side:
         environment = {**os.environ, "RAY_USAGE_STATS_ENABLED": "0", "RAY_DEDUP_LOGS": "0"}
         command = [python, pathlib.Path(__file__).with_name("peer_rows.py"), package]
         self.process = subprocess.Popen(
-            command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True, env=environment
+            command,
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.DEVNULL,
+            text=True,
+            env=environment,
         )
         self.start = self.answer()
 
@@ -156,7 +197,9 @@ class Side:
         while line := self.process.stdout.readline():
             if line.startswith("{"):
                 return json.loads(line)
-        raise SystemExit(f"the benchmark's process ended: {self.process.args[-1]} (status {self.process.wait()})")
+        raise SystemExit(
+            f"the benchmark's process ended: {self.process.args[-1]} (status {self.process.wait()})"
+        )
 
     def ask(self, line):
         self.process.stdin.write(line + "\n")
@@ -165,7 +208,8 @@ class Side:
 
 
 def compare(peer, seconds, only, rounds):
-    """Rows of {name, unit, better, sheaf, floor, <peer>}: medians of rounds in which both take turns."""
+    """Rows of {name, unit, better, sheaf, floor, <peer>}: medians of rounds in which both take
+    turns."""
     import peer_rows
 
     sides = {"sheaf": Side(sys.executable, "sheaf"), peer: Side(peer_python(peer), peer)}
@@ -182,15 +226,28 @@ def compare(peer, seconds, only, rounds):
                 else:
                     rates[side].append(answer["rate"])
         medians = {side: statistics.median(some) if some else None for side, some in rates.items()}
-        found.append({"name": name, "unit": unit, "better": "higher", "floor": FLOORS.get(name), **medians})
+        found.append(
+            {"name": name, "unit": unit, "better": "higher", "floor": FLOORS.get(name), **medians}
+        )
         if unit == "GB/s":
             array = np.ones(12_500_000)
             found[-1]["floor"] = measure(_copier(array), array.nbytes / 1e9, 0.5)
         print_row(found[-1], peer)
     for key, unit, name in (
-        ("import", "s", "import"), ("init", "s", "init"), ("first result", "s", "init to first result"), ("PSS", "MB", "idle node, PSS"),
-    ):  # fmt: skip
-        found.append({"name": name, "unit": unit, "better": "lower", "floor": None, **{s: p.start[key] for s, p in sides.items()}})
+        ("import", "s", "import"),
+        ("init", "s", "init"),
+        ("first result", "s", "init to first result"),
+        ("PSS", "MB", "idle node, PSS"),
+    ):
+        found.append(
+            {
+                "name": name,
+                "unit": unit,
+                "better": "lower",
+                "floor": None,
+                **{s: p.start[key] for s, p in sides.items()},
+            }
+        )
     ends = {side: process.ask("end 0")["shutdown"] for side, process in sides.items()}
     found.append({"name": "shutdown", "unit": "s", "better": "lower", "floor": None, **ends})
     for row in found[-5:]:
@@ -203,8 +260,19 @@ def print_row(row, peer):
         return "-" if value is None else f"{value:,.4f}" if value < 10 else f"{value:,.0f}"
 
     both = row["sheaf"] and row[peer]
-    ratio = (row["sheaf"] / row[peer] if row["better"] == "higher" else row[peer] / row["sheaf"]) if both else None
-    cells = [row["name"], show(row["sheaf"]), show(row[peer]), show(ratio), show(row["floor"]), row["unit"]]
+    ratio = (
+        (row["sheaf"] / row[peer] if row["better"] == "higher" else row[peer] / row["sheaf"])
+        if both
+        else None
+    )
+    cells = [
+        row["name"],
+        show(row["sheaf"]),
+        show(row[peer]),
+        show(ratio),
+        show(row["floor"]),
+        row["unit"],
+    ]
     print("| {:44} | {:>12} | {:>10} | {:>8} | {:>11} | {:4} |".format(*cells), flush=True)
 
 
@@ -217,7 +285,11 @@ def main():
     parser.add_argument("--rounds", type=int, default=3)
     options = parser.parse_args()
     if options.peer:
-        print("| {:44} | {:>12} | {:>10} | {:>8} | {:>11} | {:4} |".format("row", "Sheaf", options.peer.title(), "ratio", "floor", "unit"))
+        print(
+            "| {:44} | {:>12} | {:>10} | {:>8} | {:>11} | {:4} |".format(
+                "row", "Sheaf", options.peer.title(), "ratio", "floor", "unit"
+            )
+        )
         print("|---|---|---|---|---|---|")
         found = compare(options.peer, options.seconds, options.only, options.rounds)
         if options.json:
@@ -232,7 +304,10 @@ def main():
         print(f"{name:38} {figures[name]['rate']:14,.1f} {unit}", flush=True)
     if options.only in "1,000,000 chained references":
         seconds, longest = freeing()
-        for name, value, unit in ("1,000,000 chained references freed", seconds, "s"), ("longest put beside that", longest * 1e3, "ms"):
+        for name, value, unit in (
+            ("1,000,000 chained references freed", seconds, "s"),
+            ("longest put beside that", longest * 1e3, "ms"),
+        ):
             figures[name] = {"value": value, "unit": unit}
             print(f"{name:38} {value:14,.3f} {unit}", flush=True)
     if options.json:

@@ -1,8 +1,10 @@
 # Copyright The Sheaf Authors. SPDX-License-Identifier: Apache-2.0
-"""The rows of `ray microbenchmark`, for any package that has the names of Ray Core: same work, same batch sizes.
+"""The rows of `ray microbenchmark`, for any package that has the names of Ray Core: same work, same
+batch sizes.
 
-`python peer_rows.py PACKAGE` imports PACKAGE, reads the name of a row and a number of seconds from each line of stdin, and answers with
-a line of JSON. The first line tells how long the import, init and first result took, the last one ("end") how long shutdown took.
+`python peer_rows.py PACKAGE` imports PACKAGE, reads the name of a row and a number of seconds from
+each line of stdin, and answers with a line of JSON. The first line tells how long the import, init
+and first result took, the last one ("end") how long shutdown took.
 """
 
 import importlib
@@ -12,7 +14,9 @@ import sys
 import time
 
 BEGUN = time.perf_counter()
-ray = importlib.import_module(sys.argv[1] if __name__ == "__main__" else "sheaf")  # bench_python.py reads the names of rows.
+ray = importlib.import_module(
+    sys.argv[1] if __name__ == "__main__" else "sheaf"
+)  # bench_python.py reads the names of rows.
 IMPORTED = time.perf_counter()
 import asyncio  # noqa: E402
 import multiprocessing  # noqa: E402
@@ -245,7 +249,8 @@ def measure(run, amount, seconds):
 
 
 def node_pss_mb():
-    """Of the processes of this session: those below this one, and their own, by the process table."""
+    """Of the processes of this session: those below this one, and their own, by the process
+    table."""
     parents, total, wanted = {}, 0.0, {os.getpid()}
     for entry in os.listdir("/proc"):
         if entry.isdigit():
@@ -270,7 +275,13 @@ def node_pss_mb():
 
 def main():
     begun = time.perf_counter()
-    ray.init(num_cpus=2, resources={"custom": 100}, object_store_memory=4 << 30, include_dashboard=False, logging_level="ERROR")
+    ray.init(
+        num_cpus=2,
+        resources={"custom": 100},
+        object_store_memory=4 << 30,
+        include_dashboard=False,
+        logging_level="ERROR",
+    )
     started = time.perf_counter()
     ray.get(small_value.remote())
     first = time.perf_counter()

@@ -1,5 +1,6 @@
 # Copyright The Sheaf Authors. SPDX-License-Identifier: Apache-2.0
-"""The command `sheaf` of an installed wheel. It lies beside the package so that it need not import it."""
+"""The command `sheaf` of an installed wheel. It lies beside the package so that it need not import
+it."""
 
 import os
 import sys
@@ -13,4 +14,6 @@ def main() -> None:
     try:
         os.execv(program, ["sheaf", *sys.argv[1:]])
     except OSError as error:
-        sys.exit(f"sheaf: {program} cannot be run: {error.strerror}. Install the package sheaf again.")
+        sys.exit(
+            f"sheaf: {program} cannot be run: {error.strerror}. Install the package sheaf again."
+        )

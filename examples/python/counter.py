@@ -1,5 +1,6 @@
 # Copyright The Sheaf Authors. SPDX-License-Identifier: Apache-2.0
-"""A stateful actor: calls of one caller run in order, handles travel to tasks, and errors come back as they were raised."""
+"""A stateful actor: calls of one caller run in order, handles travel to tasks, and errors come back
+as they were raised."""
 
 import sheaf
 from sheaf.types import ActorHandle, typed
@@ -28,7 +29,9 @@ def add_ten(handle: ActorHandle[Counter]) -> list[int]:
 if __name__ == "__main__":
     with sheaf.init(num_cpus=2):
         handle = CounterActor.remote(100)
-        counter = typed(handle)  # The same, with types: counter.add.remote takes an int and gives an ObjectRef of an int.
+        counter = typed(
+            handle
+        )  # The same, with types: counter.add.remote takes an int and gives an ObjectRef of an int.
         print(sheaf.get([counter.add.remote(1), counter.add.remote(1)]))
         sheaf.get([add_ten.remote(handle) for _ in range(4)])
         total: int = sheaf.get(counter.add.remote(0))

@@ -1,6 +1,6 @@
 # Copyright The Sheaf Authors. SPDX-License-Identifier: Apache-2.0
-"""Trains a classifier of handwritten digits with a parameter server: workers compute gradients on their part of the images, which
-all of them read from shared memory.
+"""Trains a classifier of handwritten digits with a parameter server: workers compute gradients on
+their part of the images, which all of them read from shared memory.
 
     python digits.py [EPOCHS]
 """
@@ -68,7 +68,9 @@ def train(epochs: int) -> float:
     """The part of the images, never trained on, whose digit is recognised."""
     images, labels = load()
     split = len(images) * 4 // 5
-    shared: ObjectRef[Floats] = sheaf.put(images[:split])  # Written once; the workers read it where it lies.
+    shared: ObjectRef[Floats] = sheaf.put(
+        images[:split]
+    )  # Written once; the workers read it where it lies.
     targets: ObjectRef[Labels] = sheaf.put(labels[:split])
     server = typed(ServerActor.remote(images.shape[1]))
     weights = server.weights.remote()

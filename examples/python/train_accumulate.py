@@ -1,7 +1,7 @@
 # Copyright The Sheaf Authors. SPDX-License-Identifier: Apache-2.0
-"""Gradient accumulation and clipping with NumPy: each worker adds up the gradients of several small batches, the workers add up theirs
-once per step, and the result is clipped. A step is that of one process which takes all of these images at once. With PyTorch:
-train_torch.py.
+"""Gradient accumulation and clipping with NumPy: each worker adds up the gradients of several small
+batches, the workers add up theirs once per step, and the result is clipped. A step is that of one
+process which takes all of these images at once. With PyTorch: train_torch.py.
 
     python train_accumulate.py [--workers 2] [--accumulate 4]
 """
@@ -19,7 +19,8 @@ SMALL, STEPS, RATE, LONGEST = 16, 60, 0.5, 0.5  # SMALL: images at a time.
 
 
 def update(weights: Floats, gradients: Floats) -> float:
-    """One step against the gradients, after they were shortened, as one vector, to LONGEST. Gives how long they were."""
+    """One step against the gradients, after they were shortened, as one vector, to LONGEST. Gives
+    how long they were."""
     length = float(np.linalg.norm(gradients))
     if length > LONGEST:
         gradients *= LONGEST / length
@@ -38,7 +39,9 @@ def loop(config: dict[str, int]) -> None:
         begin = step % (len(images["y"]) // batch) * batch + mine * context.get_world_rank()
         shared[:] = 0
         for small in range(begin, begin + mine, SMALL):
-            add_gradients(weights, images["x"][small : small + SMALL], images["y"][small : small + SMALL], one)
+            add_gradients(
+                weights, images["x"][small : small + SMALL], images["y"][small : small + SMALL], one
+            )
             shared += one
         context.group.all_reduce(shared)  # Once per step, however many small batches there are.
         shared /= batch
@@ -56,7 +59,12 @@ def alone(images: dict[str, Any], batch: int) -> Floats:
     weights, gradients = initial_weights(), initial_weights()
     for step in range(STEPS):
         begin = step % (len(images["y"]) // batch) * batch
-        add_gradients(weights, images["x"][begin : begin + batch], images["y"][begin : begin + batch], gradients)
+        add_gradients(
+            weights,
+            images["x"][begin : begin + batch],
+            images["y"][begin : begin + batch],
+            gradients,
+        )
         gradients /= batch
         update(weights, gradients)
     return weights
@@ -80,7 +88,10 @@ def main() -> None:
     images, test = load()
     off = np.abs(weights - alone(images, SMALL * given.accumulate * given.workers)).max()
     clipped = sum(row["length"] > LONGEST for row in result.metrics_history)
-    print(f"recognised: {accuracy(weights, test):.3f}, {clipped} of {STEPS} steps clipped, the weights of one process to {off:.0e}")
+    print(
+        f"recognised: {accuracy(weights, test):.3f}, {clipped} of {STEPS} steps "
+        f"clipped, the weights of one process to {off:.0e}"
+    )
 
 
 if __name__ == "__main__":

@@ -1,9 +1,11 @@
 # Copyright The Sheaf Authors. SPDX-License-Identifier: Apache-2.0
-"""Trains a small neural network on handwritten digits: workers compute gradients on their part of each batch and add them up by
-all-reduce. One worker is killed in the middle; the others stay, a new one joins, and training goes on from the last checkpoint.
+"""Trains a small neural network on handwritten digits: workers compute gradients on their part of
+each batch and add them up by all-reduce. One worker is killed in the middle; the others stay, a new
+one joins, and training goes on from the last checkpoint.
 
     python train_digits.py [--workers 4] [--nodes 1] [--epochs 12] [--scaling]
-    python train_digits.py --kills 50 [--seed SEED]    # As many runs, each with a kill at a random step.
+    python train_digits.py --kills 50 [--seed SEED]    # As many runs, each with a kill at a random
+    step.
 """
 
 import argparse
@@ -71,7 +73,8 @@ def forward(weights: Floats, x: Floats) -> tuple[Floats, Floats]:
 
 
 def add_gradients(weights: Floats, x: Floats, y: npt.NDArray[np.int64], out: Floats) -> float:
-    """Writes the sums of the gradients of these images into `out`; gives the sum of their losses."""
+    """Writes the sums of the gradients of these images into `out`; gives the sum of their
+    losses."""
     hidden, errors = forward(weights, x)
     loss = -np.log(errors[np.arange(len(y)), y]).sum()
     errors[np.arange(len(y)), y] -= 1
@@ -98,7 +101,9 @@ def loop(config: dict[str, Any]) -> None:
         with checkpoint.as_directory() as folder, np.load(f"{folder}/state.npz") as state:
             weights, velocity, step = state["weights"], state["velocity"], int(state["step"])
     group = context.group
-    shared = group.zeros(len(weights) + 1, "float64")  # Where the workers can read each other's gradients, and losses behind.
+    shared = group.zeros(
+        len(weights) + 1, "float64"
+    )  # Where the workers can read each other's gradients, and losses behind.
     gradients = shared[:-1]
     while step < config["steps"]:
         begin = step % (len(images["y"]) // batch) * batch
@@ -113,7 +118,10 @@ def loop(config: dict[str, Any]) -> None:
             if rank == 0 and (step % config["save_each"] == 0 or step == config["steps"]):
                 np.savez(f"{folder}/state.npz", weights=weights, velocity=velocity, step=step)
                 saved = train.Checkpoint.from_directory(folder)
-            train.report({"loss": shared[-1] / batch, "samples": batch, "step": step, "pid": os.getpid()}, checkpoint=saved)
+            train.report(
+                {"loss": shared[-1] / batch, "samples": batch, "step": step, "pid": os.getpid()},
+                checkpoint=saved,
+            )
 
 
 class KillOne(train.UserCallback):
@@ -122,13 +130,20 @@ class KillOne(train.UserCallback):
     def __init__(self, rank: int, step: int):
         self._rank, self._step = rank, step
 
-    def after_report(self, run_context: train.RunContext, metrics: list[dict[str, Any]], checkpoint: train.Checkpoint | None) -> None:
+    def after_report(
+        self,
+        run_context: train.RunContext,
+        metrics: list[dict[str, Any]],
+        checkpoint: train.Checkpoint | None,
+    ) -> None:
         if metrics[0]["step"] == self._step:
             self._step = -1
             os.kill(metrics[self._rank]["pid"], signal.SIGKILL)
 
 
-def fit(workers: int, steps: int, callbacks: Sequence[train.UserCallback] = (), batch: int = BATCH) -> tuple[train.Result, Floats]:
+def fit(
+    workers: int, steps: int, callbacks: Sequence[train.UserCallback] = (), batch: int = BATCH
+) -> tuple[train.Result, Floats]:
     """Trains; gives the result and the weights."""
     with tempfile.TemporaryDirectory() as folder:
         result = train.DataParallelTrainer(
@@ -156,7 +171,12 @@ def alone(images: Arrays, steps: int) -> Floats:
     velocity = np.zeros_like(weights)
     for step in range(steps):
         batch = step % (len(images["y"]) // BATCH) * BATCH
-        add_gradients(weights, images["x"][batch : batch + BATCH], images["y"][batch : batch + BATCH], gradients)
+        add_gradients(
+            weights,
+            images["x"][batch : batch + BATCH],
+            images["y"][batch : batch + BATCH],
+            gradients,
+        )
         velocity = MOMENTUM * velocity + gradients / BATCH
         weights = weights - RATE * velocity
     return weights
@@ -177,7 +197,11 @@ def throughput(result: train.Result, batch: int = BATCH) -> float:
 
 def recoveries(result: train.Result) -> list[float]:
     """Of each loss: seconds to the next step."""
-    return [float(event.text.split()[-5]) for event in result.events if event.text.endswith(" s after the loss")]
+    return [
+        float(event.text.split()[-5])
+        for event in result.events
+        if event.text.endswith(" s after the loss")
+    ]
 
 
 def row(label: str, text: str) -> None:
@@ -210,10 +234,16 @@ def tour(workers: int, epochs: int, scaling: bool) -> bool:
     """Trains, kills one worker in the middle, and compares with this process alone."""
     images, test = load()
     steps = epochs * (len(images["y"]) // BATCH)
-    print(f"\nTraining in Python  {workers} workers add up their gradients by all-reduce; one will be killed")
+    print(
+        f"\nTraining in Python  {workers} workers add up their gradients by "
+        "all-reduce; one will be killed"
+    )
     row("images", f"{len(images['y']):,} to learn from, {len(test['y']):,} for the test")
     result, weights = fit(workers, steps, [KillOne(workers // 2, steps // 2)])
-    row("steps", f"{steps}, {throughput(result):,.0f} images a second, the loss of a worker included")
+    row(
+        "steps",
+        f"{steps}, {throughput(result):,.0f} images a second, the loss of a worker included",
+    )
     for event in result.events:
         row(f"at {event.time - result.events[0].time:.2f} s", event.text)
     right = accuracy(weights, test)
@@ -222,12 +252,18 @@ def tour(workers: int, epochs: int, scaling: bool) -> bool:
     row("check", f"each step once, and the weights of one process to {off:.0e}")
     one = 0.0
     if scaling:
-        row("scaling", f"batches of {len(images['y']):,} images; this machine has {os.cpu_count()} cores")
+        row(
+            "scaling",
+            f"batches of {len(images['y']):,} images; this machine has {os.cpu_count()} cores",
+        )
     for count in (1, 2, workers) if scaling else ():
         # Large batches, as they are for large models: the digits are so few that all make one.
         speed = throughput(fit(count, 60, batch=len(images["y"]))[0], len(images["y"]))
         one = speed if count == 1 else one
-        row(f"{count} worker{'s' * (count > 1)}", f"{bar(speed / one / workers)} {speed:,.0f} images a second, {speed / one:.1f} times")
+        row(
+            f"{count} worker{'s' * (count > 1)}",
+            f"{bar(speed / one / workers)} {speed:,.0f} images a second, {speed / one:.1f} times",
+        )
     return off < ROUNDING and right > 0.93
 
 
@@ -240,31 +276,62 @@ def kills(workers: int, count: int, seed: int) -> bool:
     print(f"\nKills  {count} runs, each with a kill at a random step; seed {seed}")
     for run in range(1, count + 1):
         # Before the last time but one that all wait for a checkpoint: nobody has finished by then.
-        kill_at, victim = choice.randrange(1, steps // SAVE_EACH * SAVE_EACH), choice.randrange(workers)
+        kill_at, victim = (
+            choice.randrange(1, steps // SAVE_EACH * SAVE_EACH),
+            choice.randrange(workers),
+        )
         result, weights = fit(workers, steps, [KillOne(victim, kill_at)])
         off = difference(result, weights, expected, steps)
         if off >= ROUNDING:
-            row("run", f"{run}: rank {victim} was killed behind step {kill_at}; {len(result.metrics_history)} of {steps} steps, weights off by {off}")
+            row(
+                "run",
+                f"{run}: rank {victim} was killed behind step {kill_at}; "
+                f"{len(result.metrics_history)} of {steps} steps, weights off by "
+                f"{off}",
+            )
             return False
         largest = max(largest, off)
         times += recoveries(result)
-    row("runs", f"{count} of {steps} steps: each step once, the weights of one process to {largest:.0e}")
-    row("recovery", f"{len(times)} losses; to the next step: median {statistics.median(times):.2f} s, longest {max(times):.2f} s")
+    row(
+        "runs",
+        f"{count} of {steps} steps: each step once, the weights of one process to {largest:.0e}",
+    )
+    row(
+        "recovery",
+        f"{len(times)} losses; to the next step: median "
+        f"{statistics.median(times):.2f} s, longest {max(times):.2f} s",
+    )
     return len(times) >= count
 
 
 def main() -> None:
     parser = argparse.ArgumentParser()
     parser.add_argument("--workers", type=int, default=4)
-    parser.add_argument("--nodes", type=int, default=1, help="of the program's own cluster, when SHEAF_ADDRESS names none")
+    parser.add_argument(
+        "--nodes",
+        type=int,
+        default=1,
+        help="of the program's own cluster, when SHEAF_ADDRESS names none",
+    )
     parser.add_argument("--epochs", type=int, default=12)
     parser.add_argument("--scaling", action="store_true", help="also with 1, 2, 4 workers")
-    parser.add_argument("--kills", type=int, metavar="COUNT", help="so many runs with a kill at a random step")
+    parser.add_argument(
+        "--kills", type=int, metavar="COUNT", help="so many runs with a kill at a random step"
+    )
     parser.add_argument("--seed", type=int, default=random.SystemRandom().randrange(1 << 32))
     given = parser.parse_args()
     with cluster(max(given.workers, 4), given.nodes):
-        right = kills(given.workers, given.kills, given.seed) if given.kills else tour(given.workers, given.epochs, given.scaling)
-    sys.exit(0 if right else "train_digits: steps are missing or doubled, the weights differ, or too few digits are recognised")
+        right = (
+            kills(given.workers, given.kills, given.seed)
+            if given.kills
+            else tour(given.workers, given.epochs, given.scaling)
+        )
+    sys.exit(
+        0
+        if right
+        else "train_digits: steps are missing or doubled, the weights differ, or too "
+        "few digits are recognised"
+    )
 
 
 if __name__ == "__main__":

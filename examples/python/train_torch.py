@@ -1,6 +1,7 @@
 # Copyright The Sheaf Authors. SPDX-License-Identifier: Apache-2.0
-"""Trains a network on handwritten digits with PyTorch and DistributedDataParallel over Sheaf: gradient accumulation, mixed precision and
-clipping, checkpoints, and a restart when a worker is lost.
+"""Trains a network on handwritten digits with PyTorch and DistributedDataParallel over Sheaf:
+gradient accumulation, mixed precision and clipping, checkpoints, and a restart when a worker is
+lost.
 
     python train_torch.py [--workers 2] [--epochs 10]
 """
@@ -25,7 +26,9 @@ def load() -> Any:
     with np.load(DATA) as file:
         x, y = file["x"].astype(np.float32), file["y"].astype(np.int64)
     order = np.random.default_rng(1).permutation(len(y))
-    return torch.utils.data.TensorDataset(torch.from_numpy(x[order] / x.max()), torch.from_numpy(y[order]))
+    return torch.utils.data.TensorDataset(
+        torch.from_numpy(x[order] / x.max()), torch.from_numpy(y[order])
+    )
 
 
 def loop(config: dict[str, Any]) -> None:
@@ -33,13 +36,20 @@ def loop(config: dict[str, Any]) -> None:
     data, device = load(), get_device()
     split = len(data) * 4 // 5
     training = torch.utils.data.Subset(data, range(split))
-    loader = prepare_data_loader(torch.utils.data.DataLoader(training, batch_size=16, shuffle=True, drop_last=True))
-    model = prepare_model(torch.nn.Sequential(torch.nn.Linear(64, 64), torch.nn.ReLU(), torch.nn.Linear(64, 10)))
+    loader = prepare_data_loader(
+        torch.utils.data.DataLoader(training, batch_size=16, shuffle=True, drop_last=True)
+    )
+    model = prepare_model(
+        torch.nn.Sequential(torch.nn.Linear(64, 64), torch.nn.ReLU(), torch.nn.Linear(64, 10))
+    )
     plain = getattr(model, "module", model)
     optimizer = torch.optim.SGD(model.parameters(), lr=0.1, momentum=0.9)
-    # float16 on a GPU: the loss is scaled so that small gradients are not lost. bfloat16 has float32's range and needs no scaler.
+    # float16 on a GPU: the loss is scaled so that small gradients are not lost. bfloat16 has
+    # float32's range and needs no scaler.
     precision = torch.float16 if device.type == "cuda" else torch.bfloat16
-    scaler = getattr(torch.amp, "GradScaler", torch.cuda.amp.GradScaler)(enabled=precision == torch.float16)
+    scaler = getattr(torch.amp, "GradScaler", torch.cuda.amp.GradScaler)(
+        enabled=precision == torch.float16
+    )
     first = 0
     if (checkpoint := train.get_checkpoint()) is not None:
         with checkpoint.as_directory() as folder:
@@ -53,17 +63,26 @@ def loop(config: dict[str, Any]) -> None:
             loader.sampler.set_epoch(epoch)
         total, clipped = 0.0, 0
         for index, (images, digits) in enumerate(loader):
-            last = index % config["accumulate"] == config["accumulate"] - 1 or index == len(loader) - 1
+            last = (
+                index % config["accumulate"] == config["accumulate"] - 1 or index == len(loader) - 1
+            )
             # Gradients are added up here; only the last of them is reduced over the workers.
             with contextlib.nullcontext() if last or model is plain else model.no_sync():
                 with torch.autocast(device.type, dtype=precision):
-                    loss = torch.nn.functional.cross_entropy(model(images).float(), digits) / config["accumulate"]
+                    loss = (
+                        torch.nn.functional.cross_entropy(model(images).float(), digits)
+                        / config["accumulate"]
+                    )
                 scaler.scale(loss).backward()
             total += float(loss.detach()) * config["accumulate"]
             if last:
                 scaler.unscale_(optimizer)  # The bound is for the gradients themselves.
-                clipped += float(torch.nn.utils.clip_grad_norm_(model.parameters(), config["longest"])) > config["longest"]
-                scaler.step(optimizer)  # Leaves the step out if a scaled gradient was infinite, and scales by less from then on.
+                clipped += (
+                    float(torch.nn.utils.clip_grad_norm_(model.parameters(), config["longest"]))
+                    > config["longest"]
+                )
+                # Leaves the step out if a scaled gradient was infinite; then scales by less.
+                scaler.step(optimizer)
                 scaler.update()
                 optimizer.zero_grad()
         with torch.no_grad():
@@ -72,10 +91,21 @@ def loop(config: dict[str, Any]) -> None:
         with tempfile.TemporaryDirectory() as folder:
             saved = None
             if train.get_context().get_world_rank() == 0:
-                state = {"model": plain.state_dict(), "optimizer": optimizer.state_dict(), "scaler": scaler.state_dict(), "epoch": epoch + 1}
+                state = {
+                    "model": plain.state_dict(),
+                    "optimizer": optimizer.state_dict(),
+                    "scaler": scaler.state_dict(),
+                    "epoch": epoch + 1,
+                }
                 torch.save(state, f"{folder}/state.pt")
                 saved = train.Checkpoint.from_directory(folder)
-            metrics = {"loss": total / len(loader), "accuracy": accuracy, "samples": split, "clipped": clipped, "precision": str(precision)}
+            metrics = {
+                "loss": total / len(loader),
+                "accuracy": accuracy,
+                "samples": split,
+                "clipped": clipped,
+                "precision": str(precision),
+            }
             train.report(metrics, checkpoint=saved)
 
 
@@ -90,14 +120,18 @@ def main() -> None:
             train_loop_config={"epochs": given.epochs, "accumulate": 2, "longest": 1.0},
             scaling_config=train.ScalingConfig(num_workers=given.workers),
             run_config=train.RunConfig(
-                storage_path=folder, failure_config=train.FailureConfig(max_failures=2), total_reports=given.epochs,
+                storage_path=folder,
+                failure_config=train.FailureConfig(max_failures=2),
+                total_reports=given.epochs,
                 checkpoint_config=train.CheckpointConfig(num_to_keep=1),
             ),
         ).fit()
     assert result.metrics is not None
     clipped = sum(row["clipped"] for row in result.metrics_history)
     print(f"recognised: {result.metrics['accuracy']:.3f}, loss {result.metrics['loss']:.3f}")
-    print(f"gradients of 2 batches a step, {result.metrics['precision']}, clipped in {clipped} steps")
+    print(
+        f"gradients of 2 batches a step, {result.metrics['precision']}, clipped in {clipped} steps"
+    )
 
 
 if __name__ == "__main__":

@@ -1,7 +1,7 @@
 # Copyright The Sheaf Authors. SPDX-License-Identifier: Apache-2.0
 """Counts the words of text files: one task per file, and a tree of tasks that adds the counts.
 
-    python word_count.py FILE...        (without files: the texts of this repository)
+python word_count.py FILE...        (without files: the texts of this repository)
 """
 
 import pathlib
@@ -25,8 +25,13 @@ def add(left: Counter[str], right: Counter[str]) -> Counter[str]:
 
 def count_all(paths: list[str]) -> Counter[str]:
     counts = [count.remote(path) for path in paths]
-    while len(counts) > 1:  # The references go from task to task; this program sees the last value only.
-        counts = [add.remote(*counts[i : i + 2]) if i + 1 < len(counts) else counts[i] for i in range(0, len(counts), 2)]
+    while (
+        len(counts) > 1
+    ):  # The references go from task to task; this program sees the last value only.
+        counts = [
+            add.remote(*counts[i : i + 2]) if i + 1 < len(counts) else counts[i]
+            for i in range(0, len(counts), 2)
+        ]
     return sheaf.get(counts[0])
 
 

@@ -1,5 +1,6 @@
 # Copyright The Sheaf Authors. SPDX-License-Identifier: Apache-2.0
-"""Sheaf: remote functions, actors and shared objects, with the names of Ray Core. `import sheaf as ray`."""
+"""Sheaf: remote functions, actors and shared objects, with the names of Ray Core. `import sheaf as
+ray`."""
 
 from __future__ import annotations
 
@@ -7,11 +8,28 @@ import importlib
 
 import sheaf.extension  # noqa: F401  # isort: skip (first)
 from sheaf._core import ObjectRef, get, put
-from sheaf._version import __ray_version__, __version__
+from sheaf._version import __ray_version__, __version__  # noqa: F401
 from sheaf.actor import ActorHandle, get_actor, kill, method
-from sheaf.cluster import available_resources, cancel, cluster_resources, get_gpu_ids, nodes, timeline
+from sheaf.cluster import (
+    available_resources,
+    cancel,
+    cluster_resources,
+    get_gpu_ids,
+    nodes,
+    timeline,
+)
 from sheaf.decorator import remote
-from sheaf.ids import ActorClassID, ActorID, FunctionID, JobID, NodeID, PlacementGroupID, TaskID, UniqueID, WorkerID
+from sheaf.ids import (
+    ActorClassID,
+    ActorID,
+    FunctionID,
+    JobID,
+    NodeID,
+    PlacementGroupID,
+    TaskID,
+    UniqueID,
+    WorkerID,
+)
 from sheaf.lifecycle import init, is_initialized, shutdown
 from sheaf.object_ref import DynamicObjectRefGenerator, ObjectRefGenerator, wait
 from sheaf.runtime_context import get_runtime_context
@@ -23,19 +41,71 @@ if TYPE_CHECKING:
 ObjectID = ObjectRef
 LOCAL_MODE, SCRIPT_MODE, WORKER_MODE = 2, 0, 1
 _SUBMODULES = (
-    "_private", "actor", "autoscaler", "client_builder", "cloudpickle", "cluster_utils", "cross_language", "exceptions", "experimental",
-    "ids", "job_config", "job_submission", "logging_config", "object_ref", "remote_function", "runtime_context", "runtime_env", "serialization", "train", "types",
-    "util", "worker",
+    "_private",
+    "actor",
+    "autoscaler",
+    "client_builder",
+    "cloudpickle",
+    "cluster_utils",
+    "cross_language",
+    "exceptions",
+    "experimental",
+    "ids",
+    "job_config",
+    "job_submission",
+    "logging_config",
+    "object_ref",
+    "remote_function",
+    "runtime_context",
+    "runtime_env",
+    "serialization",
+    "train",
+    "types",
+    "util",
+    "worker",
 )
 _WHERE = {
-    "client": "client_builder", "ClientBuilder": "client_builder", "cpp_function": "cross_language", "java_function": "cross_language",
-    "java_actor_class": "cross_language", "Language": "cross_language", "LoggingConfig": "logging_config",
+    "client": "client_builder",
+    "ClientBuilder": "client_builder",
+    "cpp_function": "cross_language",
+    "java_function": "cross_language",
+    "java_actor_class": "cross_language",
+    "Language": "cross_language",
+    "LoggingConfig": "logging_config",
 }
 
 __all__ = [
-    "ActorClassID", "ActorHandle", "ActorID", "DynamicObjectRefGenerator", "FunctionID", "JobID", "NodeID", "ObjectID", "ObjectRef",
-    "ObjectRefGenerator", "PlacementGroupID", "TaskID", "UniqueID", "WorkerID", "available_resources", "cancel", "cluster_resources", "get", "get_actor", "get_gpu_ids", "get_runtime_context",
-    "init", "is_initialized", "kill", "method", "nodes", "put", "remote", "shutdown", "timeline", "wait",
+    "ActorClassID",
+    "ActorHandle",
+    "ActorID",
+    "DynamicObjectRefGenerator",
+    "FunctionID",
+    "JobID",
+    "NodeID",
+    "ObjectID",
+    "ObjectRef",
+    "ObjectRefGenerator",
+    "PlacementGroupID",
+    "TaskID",
+    "UniqueID",
+    "WorkerID",
+    "available_resources",
+    "cancel",
+    "cluster_resources",
+    "get",
+    "get_actor",
+    "get_gpu_ids",
+    "get_runtime_context",
+    "init",
+    "is_initialized",
+    "kill",
+    "method",
+    "nodes",
+    "put",
+    "remote",
+    "shutdown",
+    "timeline",
+    "wait",
 ]
 
 

@@ -1,5 +1,6 @@
 # Copyright The Sheaf Authors. SPDX-License-Identifier: Apache-2.0
-"""The version of Sheaf, and the one of Ray whose interface it has: programs that ask Ray for its version are told the latter."""
+"""The version of Sheaf, and the one of Ray whose interface it has: programs that ask Ray for its
+version are told the latter."""
 
 from sheaf._core import __version__
 

@@ -10,16 +10,20 @@ from sheaf.signatures import short_name
 
 TYPE_CHECKING = False  # Importing typing takes longer than all else here.
 if TYPE_CHECKING:
-    from typing import Any, Callable
+    from collections.abc import Callable
+    from typing import Any
 
 
 class ActorMethod(_core.Caller):
-    """A method of a running actor: `handle.method.remote(...)` gives an ObjectRef of its result at once."""
+    """A method of a running actor: `handle.method.remote(...)` gives an ObjectRef of its result at
+    once."""
 
     def __new__(cls, *args: Any, **kwargs: Any) -> ActorMethod:
         return super().__new__(cls)
 
-    def __init__(self, ref: _core.ObjectRef, info: ActorInfo, method: MethodInfo, given: dict[str, Any]):
+    def __init__(
+        self, ref: _core.ObjectRef, info: ActorInfo, method: MethodInfo, given: dict[str, Any]
+    ):
         self._ref = ref
         self._info = info
         self._method = method
@@ -30,10 +34,13 @@ class ActorMethod(_core.Caller):
         self.__qualname__ = f"{info.name}.{method.name}"
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
-        raise TypeError(f"a method of an actor is not called directly: use .{self._method.name}.remote()")
+        raise TypeError(
+            f"a method of an actor is not called directly: use .{self._method.name}.remote()"
+        )
 
     def options(self, **given: Any) -> ActorMethod:
-        """The same method with other options: num_returns, max_task_retries, retry_exceptions, concurrency_group, name.
+        """The same method with other options: num_returns, max_task_retries, retry_exceptions,
+        concurrency_group, name.
 
         Raises ValueError or TypeError naming a wrong option.
         """
@@ -42,7 +49,8 @@ class ActorMethod(_core.Caller):
 
     @property
     def _signature_of_call(self) -> Any:
-        """For `.remote.__signature__`: that of the method, where its class is known; AttributeError: elsewhere."""
+        """For `.remote.__signature__`: that of the method, where its class is known;
+        AttributeError: elsewhere."""
         signature = self._method.signature
         if signature is None:
             raise AttributeError("__signature__")
@@ -59,25 +67,42 @@ class ActorMethod(_core.Caller):
         return ActorMethod, (self._ref, self._info, self._method, self._given)
 
     def _prepare(self, count: int, names: tuple[str, ...] | None) -> None:
-        """Makes the template of this runtime if need be; TypeError when the arguments do not fit."""
+        """Makes the template of this runtime if need be; TypeError when the arguments do not
+        fit."""
         method = self._method
         method.check(self._info.name, count, names)
         generation = _core.generation()
         if self._generation == generation:
             return
         given = {**method.options, **self._given}
-        if given.get("num_returns") == "dynamic":  # Of functions only; in Ray itself replaced by streaming.
+        if (
+            given.get("num_returns") == "dynamic"
+        ):  # Of functions only; in Ray itself replaced by streaming.
             given["num_returns"] = "streaming"
         streaming = options.is_streaming(given, method.is_generator)
         spec = options.for_method(given, streaming)
         key, extra = exported.method_key(method.name, given.get("retry_exceptions"))
-        spec.update(function=key, extra=extra, name=f"{self._info.name}.{method.name}", call_name=given.get("name") or "")
-        self._bind(_core.make_template(spec), self._ref, spec["num_returns"], streaming, method.least, method.most, None)
+        spec.update(
+            function=key,
+            extra=extra,
+            name=f"{self._info.name}.{method.name}",
+            call_name=given.get("name") or "",
+        )
+        self._bind(
+            _core.make_template(spec),
+            self._ref,
+            spec["num_returns"],
+            streaming,
+            method.least,
+            method.most,
+            None,
+        )
         self._generation = generation
 
 
 class ActorHandle:
-    """A running actor. It may be passed to tasks and other actors; the actor ends when its last handle is gone."""
+    """A running actor. It may be passed to tasks and other actors; the actor ends when its last
+    handle is gone."""
 
     _ref: _core.ObjectRef
     _info: ActorInfo
@@ -133,7 +158,8 @@ class ActorHandle:
 
 
 class ActorClass:
-    """A class whose instances are actors: `C.remote(...)` starts one and gives its handle at once."""
+    """A class whose instances are actors: `C.remote(...)` starts one and gives its handle at
+    once."""
 
     _class: type
     _options: dict[str, Any]
@@ -166,10 +192,11 @@ class ActorClass:
 
     @property
     def remote(self) -> Callable[..., ActorHandle]:
-        """`C.remote(...)` starts an actor; gives its handle at once. Errors of the constructor come from calls, as ActorDiedError.
+        """`C.remote(...)` starts an actor; gives its handle at once. Errors of the constructor come
+        from calls, as ActorDiedError.
 
-        TypeError: the arguments do not fit the constructor, or one cannot be sent. ActorAlreadyExistsError (a ValueError):
-        its name is taken.
+        TypeError: the arguments do not fit the constructor, or one cannot be sent.
+        ActorAlreadyExistsError (a ValueError): its name is taken.
         """
 
         def remote(*args: Any, **kwargs: Any) -> ActorHandle:
@@ -187,7 +214,10 @@ class ActorClass:
         spec = options.for_actor(self._options, info.is_async, info.groups)
         spec.update(function=export.key, extra=export.extra, name=short_name(self._class))
         ref = _core.create_actor(
-            _core.make_template(spec), args + tuple(kwargs.values()), tuple(kwargs) or None, export.carrier
+            _core.make_template(spec),
+            args + tuple(kwargs.values()),
+            tuple(kwargs) or None,
+            export.carrier,
         )
         return ActorHandle(ref, info)
 
@@ -213,7 +243,9 @@ class ActorClass:
         known = self._exports.get(generation)
         if known is None:
             info = info_of(self._class)
-            known = self._exports[generation] = exported.export(exported.CLASS, self._class, None, info)
+            known = self._exports[generation] = exported.export(
+                exported.CLASS, self._class, None, info
+            )
         return known
 
 
@@ -242,7 +274,10 @@ def get_actor(name: str, namespace: str | None = None) -> ActorHandle:
     found = _core.get_actor(name, namespace or "")
     if found is None:
         where = f"the namespace '{namespace}'" if namespace else "this namespace"
-        raise ValueError(f"there is no actor named '{name}' in {where}: it was not made, has ended, or its handles are gone")
+        raise ValueError(
+            f"there is no actor named '{name}' in {where}: it was not made, has "
+            "ended, or its handles are gone"
+        )
     ref, extra, *described = found
     if extra[:1] != b"\x80":  # No pickle: made by C++, or one of C++.
         from sheaf import cross_language
@@ -259,7 +294,9 @@ def kill(actor: ActorHandle, *, no_restart: bool = True) -> None:
     no_restart=False lets it restart, if it has max_restarts. ValueError: it is no handle.
     """
     if not isinstance(actor, ActorHandle) and type(actor).__name__ != "CppActorHandle":
-        raise ValueError(f"kill takes the handle of an actor, got {actor!r}; to end a task, use cancel(ref)")
+        raise ValueError(
+            f"kill takes the handle of an actor, got {actor!r}; to end a task, use cancel(ref)"
+        )
     _core.kill(actor._ref, no_restart)
 
 
@@ -278,7 +315,8 @@ def exit_actor() -> None:
 
 
 def method(*args: Any, **given: Any) -> Any:
-    """Options of a method of an actor class, as a decorator: num_returns, concurrency_group, max_task_retries, ...
+    """Options of a method of an actor class, as a decorator: num_returns, concurrency_group,
+    max_task_retries, ...
 
     Raises ValueError or TypeError naming a wrong option.
     """

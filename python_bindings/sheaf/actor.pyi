@@ -1,6 +1,6 @@
 # Copyright The Sheaf Authors. SPDX-License-Identifier: Apache-2.0
-# Types of actors. A handle's methods are untyped by themselves; sheaf.types.typed(handle) shows a checker those that are decorated
-# with @sheaf.method with their signatures.
+# Types of actors. A handle's methods are untyped by themselves; sheaf.types.typed(handle) shows a
+# checker those that are decorated with @sheaf.method with their signatures.
 from collections.abc import Callable, Coroutine
 from typing import Any, Concatenate, Generic, ParamSpec, TypeVar, overload
 
@@ -15,18 +15,24 @@ C = TypeVar("C", covariant=True)
 S = TypeVar("S")
 
 class ActorMethod(_core.Caller, Generic[P, R]):
-    def __init__(self, ref: ObjectRef[Any], info: ActorInfo, method: MethodInfo, given: dict[str, Any]) -> None: ...
+    def __init__(
+        self, ref: ObjectRef[Any], info: ActorInfo, method: MethodInfo, given: dict[str, Any]
+    ) -> None: ...
     @overload
     def remote(self, *args: P.args, **kwargs: P.kwargs) -> ObjectRef[R]: ...
     @overload
     def remote(self, first: ObjectRef[Any], /, *args: Any, **kwargs: Any) -> ObjectRef[R]: ...
     @overload
-    def remote(self, first: Any, second: ObjectRef[Any], /, *args: Any, **kwargs: Any) -> ObjectRef[R]: ...
+    def remote(
+        self, first: Any, second: ObjectRef[Any], /, *args: Any, **kwargs: Any
+    ) -> ObjectRef[R]: ...
     @overload
     def options(self, *, num_returns: int | str, **options: Any) -> Any: ...
     @overload
     def options(self, **options: Any) -> ActorMethod[P, R]: ...
-    def __call__(self, *args: P.args, **kwargs: P.kwargs) -> R: ...  # Within the class; a handle's raises.
+    def __call__(
+        self, *args: P.args, **kwargs: P.kwargs
+    ) -> R: ...  # Within the class; a handle's raises.
 
 class ActorHandle(Generic[C]):
     _ref: ObjectRef[Any]
@@ -41,7 +47,9 @@ class ActorHandle(Generic[C]):
 class ActorClass(Generic[C]):
     _class: type
     __name__: str
-    def __init__(self, cls: type, given: dict[str, Any], root: ActorClass[Any] | None = None) -> None: ...
+    def __init__(
+        self, cls: type, given: dict[str, Any], root: ActorClass[Any] | None = None
+    ) -> None: ...
     def options(self, **given: Any) -> ActorClass[C]: ...
     def remote(self, *args: Any, **kwargs: Any) -> ActorHandle[C]: ...
     def __getattr__(self, name: str) -> Any: ...
@@ -54,12 +62,16 @@ def exit_actor() -> None: ...
 
 class _MethodDecorator:
     @overload
-    def __call__(self, function: Callable[Concatenate[S, P], Coroutine[Any, Any, R]], /) -> ActorMethod[P, R]: ...
+    def __call__(
+        self, function: Callable[Concatenate[S, P], Coroutine[Any, Any, R]], /
+    ) -> ActorMethod[P, R]: ...
     @overload
     def __call__(self, function: Callable[Concatenate[S, P], R], /) -> ActorMethod[P, R]: ...
 
 @overload
-def method(function: Callable[Concatenate[S, P], Coroutine[Any, Any, R]], /) -> ActorMethod[P, R]: ...
+def method(
+    function: Callable[Concatenate[S, P], Coroutine[Any, Any, R]], /
+) -> ActorMethod[P, R]: ...
 @overload
 def method(function: Callable[Concatenate[S, P], R], /) -> ActorMethod[P, R]: ...
 @overload

@@ -1,6 +1,6 @@
 # Copyright The Sheaf Authors. SPDX-License-Identifier: Apache-2.0
-"""`import sheaf.as_ray` makes `import ray`, and its submodules, mean sheaf; in the workers of this program, and in the Python
-programs that it starts, too.
+"""`import sheaf.as_ray` makes `import ray`, and its submodules, mean sheaf; in the workers of this
+program, and in the Python programs that it starts, too.
 
     sheaf run --as-ray script.py ARGS          runs a program written for Ray, unchanged
     python -m sheaf.as_ray script.py ARGS      the same
@@ -15,13 +15,15 @@ import importlib.util
 import os
 import sys
 import types
-from typing import Any, Sequence
+from collections.abc import Sequence
+from typing import Any
 
 import sheaf
 
 
 class _Ray(types.ModuleType):
-    """The module `ray`: all that sheaf has, and the version that programs ask Ray for. What is set here is set in sheaf."""
+    """The module `ray`: all that sheaf has, and the version that programs ask Ray for. What is set
+    here is set in sheaf."""
 
     _OWN = frozenset(["__version__", "__spec__", "__loader__", "__path__", "__package__"])
 
@@ -41,7 +43,8 @@ class _Ray(types.ModuleType):
         return dir(sheaf)
 
 
-# Its name is that of the package: functions that refer to it are pickled with that, and unpickled where no alias is.
+# Its name is that of the package: functions that refer to it are pickled with that, and unpickled
+# where no alias is.
 ray = _Ray("sheaf", sheaf.__doc__)
 ray.__version__ = sheaf.__ray_version__
 ray.__package__ = "sheaf"
@@ -63,7 +66,8 @@ class _AliasLoader(importlib.abc.Loader):
 
 
 class _AliasFinder(importlib.abc.MetaPathFinder):
-    """Answers for `ray` and what is below it. Both names of a submodule give the same module object."""
+    """Answers for `ray` and what is below it. Both names of a submodule give the same module
+    object."""
 
     def find_spec(
         self, fullname: str, path: Sequence[str] | None, target: types.ModuleType | None = None
@@ -76,8 +80,12 @@ class _AliasFinder(importlib.abc.MetaPathFinder):
         except ModuleNotFoundError:
             found = None
         if found is None:
-            raise ModuleNotFoundError(f"{fullname} is not in Sheaf: there is no module {real}", name=fullname)
-        return importlib.machinery.ModuleSpec(fullname, _AliasLoader(real), is_package=found.submodule_search_locations is not None)
+            raise ModuleNotFoundError(
+                f"{fullname} is not in Sheaf: there is no module {real}", name=fullname
+            )
+        return importlib.machinery.ModuleSpec(
+            fullname, _AliasLoader(real), is_package=found.submodule_search_locations is not None
+        )
 
 
 def install() -> None:
@@ -88,7 +96,9 @@ def install() -> None:
     if loaded is not None and not isinstance(loaded, _Ray):
         raise RuntimeError("ray is imported already: import sheaf.as_ray before it")
     sys.meta_path.insert(0, _AliasFinder())
-    alias = os.path.join(os.path.dirname(os.path.abspath(__file__)), "_alias")  # Makes the alias in children.
+    alias = os.path.join(
+        os.path.dirname(os.path.abspath(__file__)), "_alias"
+    )  # Makes the alias in children.
     inherited = os.environ.get("PYTHONPATH", "")
     if alias not in inherited.split(os.pathsep):
         os.environ["PYTHONPATH"] = alias + (os.pathsep + inherited if inherited else "")

@@ -1,9 +1,11 @@
 # Copyright The Sheaf Authors. SPDX-License-Identifier: Apache-2.0
-"""In a worker: actors with async methods. All their methods, and the constructor, run on the thread of one event loop; in an actor with
-concurrency groups each group, and the default one, has a loop and a thread of its own, and the first loop only hands their calls out.
+"""In a worker: actors with async methods. All their methods, and the constructor, run on the thread
+of one event loop; in an actor with concurrency groups each group, and the default one, has a loop
+and a thread of its own, and the first loop only hands their calls out.
 
-A call is started where the loop looks for events (_Selector), up to where it first waits for something; most end before that, and so need
-no task of their own (spare_task.py). A method that has waited once is given one at once from then on.
+A call is started where the loop looks for events (_Selector), up to where it first waits for
+something; most end before that, and so need no task of their own (spare_task.py). A method that has
+waited once is given one at once from then on.
 """
 
 from __future__ import annotations
@@ -21,18 +23,23 @@ from sheaf import _core, spare_task, worker_functions, worker_main
 from sheaf.spare_task import Beginner
 from sheaf.worker_errors import ActorExit
 
-current_execution: contextvars.ContextVar[Any] = contextvars.ContextVar("sheaf_execution", default=None)
+current_execution: contextvars.ContextVar[Any] = contextvars.ContextVar(
+    "sheaf_execution", default=None
+)
 execution_here = current_execution.get  # Of the call whose coroutine runs.
 _loop: asyncio.AbstractEventLoop | None = None
 _items: ThreadPoolExecutor | None = None  # Of _send_items.
 _running: dict[bytes, asyncio.Task[Any]] = {}
 _OF_THE_RUNTIME = worker_functions.RUNS_BESIDE_GROUPS
 _MOST_STREAMS = 1000  # At one time; more wait for each other.
-_STEPS_WITHOUT_FILES = 16  # While calls come without a pause, the loop looks at its descriptors once in so many steps.
+_STEPS_WITHOUT_FILES = (
+    16  # While calls come without a pause, the loop looks at its descriptors once in so many steps.
+)
 
 
 class _Selector(selectors.EpollSelector):
-    """Takes the calls where an event loop looks for events. A loop that has nothing to do waits for calls, and no longer than for events."""
+    """Takes the calls where an event loop looks for events. A loop that has nothing to do waits for
+    calls, and no longer than for events."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -49,7 +56,9 @@ class _Selector(selectors.EpollSelector):
             self._steps += 1
             if self._steps >= _STEPS_WITHOUT_FILES:
                 break
-            if works or timeout is not None:  # The loop has something to do, or will have: it looks at its timers.
+            if (
+                works or timeout is not None
+            ):  # The loop has something to do, or will have: it looks at its timers.
                 return []
         self._steps = 0
         return super().select(0)
@@ -70,24 +79,33 @@ def _run_loop(loop: asyncio.AbstractEventLoop) -> None:
     loop.run_forever()
 
 
-_group_loops: dict[str, asyncio.AbstractEventLoop] = {}  # By name; "" is the default group. Empty: the actor has no groups.
+_group_loops: dict[
+    str, asyncio.AbstractEventLoop
+] = {}  # By name; "" is the default group. Empty: the actor has no groups.
 
 
 def _make_group_loops(groups: tuple[str, ...]) -> None:
     for name in ("", *groups):
         loop = _group_loops[name] = asyncio.new_event_loop()
-        threading.Thread(target=_run_loop, args=(loop,), name=f"sheaf-{name or 'default'}", daemon=True).start()
+        threading.Thread(
+            target=_run_loop, args=(loop,), name=f"sheaf-{name or 'default'}", daemon=True
+        ).start()
 
 
-def _split(args: tuple[Any, ...], names: tuple[str, ...] | None) -> tuple[tuple[Any, ...], dict[str, Any]]:
+def _split(
+    args: tuple[Any, ...], names: tuple[str, ...] | None
+) -> tuple[tuple[Any, ...], dict[str, Any]]:
     if not names:
         return args, {}
     count = len(args) - len(names)
     return args[:count], dict(zip(names, args[count:]))
 
 
-def construct(cls: Any, args: tuple[Any, ...], names: tuple[str, ...] | None, groups: tuple[str, ...]) -> Any:
-    """Makes the actor on the loop's thread, or its default group's; raises what its constructor raises."""
+def construct(
+    cls: Any, args: tuple[Any, ...], names: tuple[str, ...] | None, groups: tuple[str, ...]
+) -> Any:
+    """Makes the actor on the loop's thread, or its default group's; raises what its constructor
+    raises."""
     positional, keywords = _split(args, names)
     loop = _the_loop()
     if groups:
@@ -97,7 +115,9 @@ def construct(cls: Any, args: tuple[Any, ...], names: tuple[str, ...] | None, gr
     async def make() -> tuple[Any, BaseException | None]:
         try:
             return cls(*positional, **keywords), None
-        except BaseException as error:  # A future's result() would add its own lines to the traceback.
+        except (
+            BaseException
+        ) as error:  # A future's result() would add its own lines to the traceback.
             return None, error
 
     actor, error = asyncio.run_coroutine_threadsafe(make(), loop).result()
@@ -139,7 +159,14 @@ def _begin_in(loop: asyncio.AbstractEventLoop, call: tuple[Any, ...]) -> None:
 
 
 async def _run(
-    has_task: bool, execution: Any, task: bytes, function: Any, actor: Any, args: tuple[Any, ...], names: tuple[str, ...] | None, streaming: bool,
+    has_task: bool,
+    execution: Any,
+    task: bytes,
+    function: Any,
+    actor: Any,
+    args: tuple[Any, ...],
+    names: tuple[str, ...] | None,
+    streaming: bool,
     group: str,
 ) -> None:
     if execution.cancelled():  # Before its first step.
@@ -151,7 +178,11 @@ async def _run(
             _running[task] = asyncio.current_task()  # type: ignore[assignment]
         if names is not None:
             positional, keywords = _split(args, names)
-            result = getattr(actor, function)(*positional, **keywords) if type(function) is str else function(actor, *positional, **keywords)
+            result = (
+                getattr(actor, function)(*positional, **keywords)
+                if type(function) is str
+                else function(actor, *positional, **keywords)
+            )
         elif type(function) is str:
             result = getattr(actor, function)(*args)
         else:
@@ -181,8 +212,9 @@ async def _run(
 async def _send_items(execution: Any, result: Any) -> None:
     global _items
     if _items is None:
-        # It waits while too many items are not consumed. Each stream has a thread if it needs one: a consumer that is
-        # stopped holds up neither the others nor what the user runs in the loop's own executor.
+        # It waits while too many items are not consumed. Each stream has a thread if it needs one:
+        # a consumer that is stopped holds up neither the others nor what the user runs in the
+        # loop's own executor.
         _items = ThreadPoolExecutor(max_workers=_MOST_STREAMS, thread_name_prefix="sheaf-items")
     if inspect.isasyncgen(result):
         async for item in result:
@@ -196,8 +228,9 @@ async def _send_items(execution: Any, result: Any) -> None:
 
 
 async def _done(sending: Future[bool]) -> bool:
-    """What `sending` gives. A coroutine that is cancelled meanwhile stays until its thread has left the call, which the runtime
-    uses for another one as soon as it has ended. A thread of a call that was cancelled leaves at once."""
+    """What `sending` gives. A coroutine that is cancelled meanwhile stays until its thread has left
+    the call, which the runtime uses for another one as soon as it has ended. A thread of a call
+    that was cancelled leaves at once."""
     try:
         return await asyncio.wrap_future(sending)
     except asyncio.CancelledError:

@@ -9,7 +9,8 @@ from sheaf import lifecycle
 
 
 class ClientBuilder:
-    """client(address).namespace("name").env({...}).connect(): a driver of the cluster at this address."""
+    """client(address).namespace("name").env({...}).connect(): a driver of the cluster at this
+    address."""
 
     def __init__(self, address: str | None = None):
         self._address = address

@@ -18,7 +18,8 @@ _HEAD_RESOURCE = "node:__internal_head__"
 
 
 def nodes() -> list[dict[str, Any]]:
-    """One dict per node, dead ones included: NodeID, Alive, NodeManagerAddress, NodeManagerHostname, Resources, Labels, ..."""
+    """One dict per node, dead ones included: NodeID, Alive, NodeManagerAddress,
+    NodeManagerHostname, Resources, Labels, ..."""
     from urllib.parse import urlsplit
 
     rows = []
@@ -32,7 +33,9 @@ def nodes() -> list[dict[str, Any]]:
                 "alive": alive,
                 "NodeManagerAddress": address,
                 "NodeManagerHostname": row["host_name"],
-                "NodeManagerPort": int(row["address"].rpartition(":")[2] or 0) if ":" in row["address"] else 0,
+                "NodeManagerPort": int(row["address"].rpartition(":")[2] or 0)
+                if ":" in row["address"]
+                else 0,
                 "NodeName": address,
                 "MetricsExportPort": urlsplit(row["metrics_url"]).port,
                 "Resources": _with_node_resource(row["total"], row) if alive else {},
@@ -54,10 +57,11 @@ def _with_node_resource(amounts: dict[str, float], row: dict[str, Any]) -> dict[
 
 
 def node_named(resource: str) -> int | None:
-    """The number of the node that has this resource, "node:ADDRESS" or "node:__internal_head__"; None: all nodes have it.
+    """The number of the node that has this resource, "node:ADDRESS" or "node:__internal_head__";
+    None: all nodes have it.
 
-    Each node has such a resource, so a call that asks for some of it runs there; there is always enough. Of several nodes at one
-    address one is chosen. ValueError: no node has it.
+    Each node has such a resource, so a call that asks for some of it runs there; there is always
+    enough. Of several nodes at one address one is chosen. ValueError: no node has it.
     """
     import random
 
@@ -65,12 +69,15 @@ def node_named(resource: str) -> int | None:
     fit = [row["node"] for row in alive if resource in _with_node_resource({}, row)]
     if not fit:
         there = sorted({name for row in alive for name in _with_node_resource({}, row)})
-        raise ValueError(f"resources={{{resource!r}: ...}}: no node has it; there are {', '.join(there)}")
+        raise ValueError(
+            f"resources={{{resource!r}: ...}}: no node has it; there are {', '.join(there)}"
+        )
     return None if len(fit) == len(alive) else random.choice(fit)
 
 
 def actors() -> list[dict[str, Any]]:
-    """The rows of all actors, each with its process, its job, and the namespace that it is found in."""
+    """The rows of all actors, each with its process, its job, and the namespace that it is found
+    in."""
     rows = _core.actors()
     if all(row["detached"] for row in rows):
         return rows
@@ -117,24 +124,31 @@ def get_gpu_ids() -> list[int]:
     return list(_core.context()["gpu_ids"])
 
 
-def cancel(ref: ObjectRef[Any] | ObjectRefGenerator, *, force: bool = False, recursive: bool = True) -> None:
-    """Cancels the call that makes `ref`: one that waits never starts, one that runs is interrupted (KeyboardInterrupt).
+def cancel(
+    ref: ObjectRef[Any] | ObjectRefGenerator, *, force: bool = False, recursive: bool = True
+) -> None:
+    """Cancels the call that makes `ref`: one that waits never starts, one that runs is interrupted
+    (KeyboardInterrupt).
 
-    Its get raises TaskCancelledError, if it was not done already. force: end its worker. recursive: also what it has called.
-    TypeError: `ref` is no reference.
+    Its get raises TaskCancelledError, if it was not done already. force: end its worker. recursive:
+    also what it has called. TypeError: `ref` is no reference.
     """
     if isinstance(ref, ObjectRefGenerator):
         ref = ref._stream
     if not isinstance(ref, ObjectRef):
-        raise TypeError(f"cancel takes the ObjectRef of a call, got {ref!r}; to end an actor, use kill(handle)")
+        raise TypeError(
+            f"cancel takes the ObjectRef of a call, got {ref!r}; to end an actor, use kill(handle)"
+        )
     _core.cancel(ref, force, recursive)
 
 
 def timeline(filename: str | None = None) -> Any:
-    """The last calls of each worker, as a Chrome trace (chrome://tracing, Perfetto): written to a file, or as a list.
+    """The last calls of each worker, as a Chrome trace (chrome://tracing, Perfetto): written to a
+    file, or as a list.
 
-    A worker remembers some 4,000 calls; times are microseconds of this machine's monotonic clock, to which those of other nodes are
-    brought by their wall clocks. A node that does not answer within seconds is left out, with a warning.
+    A worker remembers some 4,000 calls; times are microseconds of this machine's monotonic clock,
+    to which those of other nodes are brought by their wall clocks. A node that does not answer
+    within seconds is left out, with a warning.
     """
     import json
 

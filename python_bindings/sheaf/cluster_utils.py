@@ -1,5 +1,6 @@
 # Copyright The Sheaf Authors. SPDX-License-Identifier: Apache-2.0
-"""Several nodes on this machine, for trying out programs and what happens to them when a node goes away."""
+"""Several nodes on this machine, for trying out programs and what happens to them when a node goes
+away."""
 
 from __future__ import annotations
 
@@ -56,8 +57,9 @@ class Cluster:
     cluster.remove_node(node)          # allow_graceful=False kills it
     cluster.shutdown()
 
-    `address` names the head's session on this machine, `join_address` is its HOST:PORT. Errors: RuntimeError with what the
-    node said, if one does not start; TypeError for unknown arguments. Not thread-safe.
+    `address` names the head's session on this machine, `join_address` is its HOST:PORT. Errors:
+    RuntimeError with what the node said, if one does not start; TypeError for unknown arguments.
+    Not thread-safe.
     """
 
     def __init__(
@@ -95,7 +97,8 @@ class Cluster:
         sheaf.init(address=self.address, namespace=namespace)
 
     def add_node(self, wait: bool = True, **arguments: Any) -> ClusterNode:
-        """Starts a node: num_cpus, num_gpus, resources, labels, memory, object_store_memory. The first one is the head."""
+        """Starts a node: num_cpus, num_gpus, resources, labels, memory, object_store_memory. The
+        first one is the head."""
         command = [_program(), "start", "--json", f"--dir={self._directory}"]
         command += ["--head"] if self.head_node is None else [f"--address={self.join_address}"]
         if "port" not in arguments:
@@ -110,10 +113,15 @@ class Cluster:
             elif name in _FLAGS:
                 command.append(f"{_FLAGS[name]}={int(value) if 'memory' in name else value}")
             else:
-                raise TypeError(f"add_node() knows no argument {name!r}; it knows {', '.join([*_FLAGS, 'labels', 'resources'])}")
+                raise TypeError(
+                    f"add_node() knows no argument {name!r}; it knows "
+                    f"{', '.join([*_FLAGS, 'labels', 'resources'])}"
+                )
         # Its directory, which goes with it, may lie in memory.
         environment = {**os.environ, "SHEAF_STATE_IN_MEMORY": "1"}
-        done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=_START_S)
+        done = subprocess.run(
+            command, env=environment, capture_output=True, text=True, timeout=_START_S
+        )
         if done.returncode != 0:
             raise RuntimeError(f"the node did not start: {done.stderr.strip()}")
         said = json.loads(done.stdout)
@@ -130,7 +138,11 @@ class Cluster:
     def remove_node(self, node: ClusterNode, allow_graceful: bool = True) -> None:
         """Ends a node with all its processes; without `allow_graceful` as a crash does."""
         if allow_graceful:
-            subprocess.run([_program(), "stop", f"--address={node.session}"], capture_output=True, timeout=_START_S)
+            subprocess.run(
+                [_program(), "stop", f"--address={node.session}"],
+                capture_output=True,
+                timeout=_START_S,
+            )
         else:
             os.kill(node.os_pid, signal.SIGKILL)
         _await_end(node.os_pid)
@@ -143,7 +155,8 @@ class Cluster:
         return ([self.head_node] if self.head_node else []) + self.worker_nodes
 
     def wait_for_nodes(self, timeout: float = 30) -> None:
-        """Returns when exactly these nodes are seen alive: by the connected driver, or before there is one by the head. TimeoutError otherwise."""
+        """Returns when exactly these nodes are seen alive: by the connected driver, or before there
+        is one by the head. TimeoutError otherwise."""
         wanted = {node.node_id for node in self.list_all_nodes()}
         deadline = time.monotonic() + timeout
         while True:
@@ -151,18 +164,28 @@ class Cluster:
             if wanted <= alive and len(alive) == len(wanted):
                 return
             if time.monotonic() > deadline:
-                raise TimeoutError(f"after {timeout} s these nodes are alive: {sorted(alive)}, wanted: {sorted(wanted)}")
+                raise TimeoutError(
+                    f"after {timeout} s these nodes are alive: {sorted(alive)}, "
+                    f"wanted: {sorted(wanted)}"
+                )
             time.sleep(0.02)
 
     def _alive(self) -> set[str]:
         if sheaf.is_initialized():
             return {row["NodeID"] for row in sheaf.nodes() if row["Alive"]}
         done = subprocess.run(
-            [_program(), "list", "nodes", "--json", f"--address={self.address}"], capture_output=True, text=True, timeout=_START_S
+            [_program(), "list", "nodes", "--json", f"--address={self.address}"],
+            capture_output=True,
+            text=True,
+            timeout=_START_S,
         )
         if done.returncode != 0:  # The head is not there yet, or no more.
             return set()
-        return {f"{row['node']:056x}" for row in json.loads(done.stdout)["nodes"] if row["state"] == "ALIVE"}
+        return {
+            f"{row['node']:056x}"
+            for row in json.loads(done.stdout)["nodes"]
+            if row["state"] == "ALIVE"
+        }
 
     def shutdown(self) -> None:
         """Ends all nodes and removes their files. Idempotent."""
@@ -177,7 +200,8 @@ class Cluster:
             self._watch.wait()
 
 
-# Reads until all ends of the pipe are closed, by shutdown or by the end of the process, however that came about.
+# Reads until all ends of the pipe are closed, by shutdown or by the end of the process, however
+# that came about.
 _WATCH = """while read -r _; do :; done
 "$1" stop --force --address="$2"
 rm -rf "$2" """
@@ -187,14 +211,20 @@ def _end_with_this_process(directory: str) -> subprocess.Popen[bytes]:
     """Ends the nodes in `directory` if this process is killed."""
     return subprocess.Popen(
         ["/bin/sh", "-c", _WATCH, "sheaf-cluster", _program(), directory],
-        stdin=subprocess.PIPE, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, start_new_session=True, cwd="/",
-    )  # fmt: skip
+        stdin=subprocess.PIPE,
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+        start_new_session=True,
+        cwd="/",
+    )
 
 
 def _program() -> str:
     program = os.environ.get("SHEAF_EXECUTABLE") or _executable() or shutil.which("sheaf")
     if not program:
-        raise FileNotFoundError("the program sheaf is neither in this package nor in PATH; set SHEAF_EXECUTABLE to it")
+        raise FileNotFoundError(
+            "the program sheaf is neither in this package nor in PATH; set SHEAF_EXECUTABLE to it"
+        )
     return program
 
 

@@ -6,9 +6,10 @@
     counter = sheaf.cross_language.cpp_actor_class("app::Counter").remote(10)
     sheaf.get([square.remote(3), counter.Add.remote(1)])
 
-What is loaded is a shared library, linked with libsheaf.so, or a program of Sheaf whose main calls sheaf::Init; its workers lie on
-every node at the same path. Names are those that SHEAF_REMOTE and SHEAF_ACTOR registered, with their namespaces. Arguments are
-positional. docs/cross_language.md says which values travel and what errors come.
+What is loaded is a shared library, linked with libsheaf.so, or a program of Sheaf whose main calls
+sheaf::Init; its workers lie on every node at the same path. Names are those that SHEAF_REMOTE and
+SHEAF_ACTOR registered, with their namespaces. Arguments are positional. docs/cross_language.md says
+which values travel and what errors come.
 """
 
 from __future__ import annotations
@@ -43,33 +44,39 @@ class Language(enum.Enum):
 
 
 def load(path: str | os.PathLike[str]) -> str:
-    """From now on cpp_function and cpp_actor_class name what this library or program registers; gives its whole path. If it is called
-    before init, they do so in workers, too.
+    """From now on cpp_function and cpp_actor_class name what this library or program registers;
+    gives its whole path. If it is called before init, they do so in workers, too.
 
-    ValueError: there is no such file. A process that is a worker of a C++ program needs no library: the program has them.
+    ValueError: there is no such file. A process that is a worker of a C++ program needs no library:
+    the program has them.
     """
     global _library
     whole = os.path.abspath(os.fspath(path))
     if not os.path.isfile(whole):
-        raise ValueError(f"load({os.fspath(path)!r}): there is no such file; build the library first, and give its path")
+        raise ValueError(
+            f"load({os.fspath(path)!r}): there is no such file; build the library "
+            "first, and give its path"
+        )
     _library = whole
     return whole
 
 
 def load_as_driver(path: str) -> None:
-    """In a worker: the library that the driver had loaded before init is the one of cpp_function here, too."""
+    """In a worker: the library that the driver had loaded before init is the one of cpp_function
+    here, too."""
     global _library
     _library = path
 
 
 def cpp_function(function_name: str) -> CppFunction:
-    """The C++ function of this name, as "app::Square": `.remote(...)` calls it, `.options(...)` is that of remote functions."""
+    """The C++ function of this name, as "app::Square": `.remote(...)` calls it, `.options(...)` is
+    that of remote functions."""
     return CppFunction(_named("cpp_function", function_name), _library, {})
 
 
 def cpp_actor_class(class_name: str, _ray_class_name: str | None = None) -> CppActorClass:
-    """The C++ class of this name, as "app::Counter": `.remote(...)` starts an actor. Ray's form, with the name of a factory function
-    in front of the class's, is accepted too."""
+    """The C++ class of this name, as "app::Counter": `.remote(...)` starts an actor. Ray's form,
+    with the name of a factory function in front of the class's, is accepted too."""
     constructor = _named("cpp_actor_class", class_name)
     return CppActorClass(constructor, _ray_class_name or class_name, _library, {})
 
@@ -78,7 +85,7 @@ def _named(what: str, name: str) -> str:
     if not isinstance(name, str) or not name:
         raise TypeError(f"{what}({name!r}): want the name of what C++ registered, as 'app::Square'")
     if name.startswith("RAY_FUNC(") and name.endswith(")"):
-        name = name[len("RAY_FUNC("):-1]
+        name = name[len("RAY_FUNC(") : -1]
     return name.lstrip("&")
 
 
@@ -87,7 +94,9 @@ def _environment(entries: dict[str, str], library: str) -> dict[str, str]:
     if _PYTHON in entries and not library:  # This job is a C++ program's.
         return {name: value for name, value in entries.items() if name != _PYTHON}
     if not library:
-        raise ValueError("no C++ library is loaded: call sheaf.cross_language.load(path) before cpp_function")
+        raise ValueError(
+            "no C++ library is loaded: call sheaf.cross_language.load(path) before cpp_function"
+        )
     return {**entries, _CPP: library}
 
 
@@ -105,7 +114,9 @@ def _type_name(class_name: str) -> str:
 
 def _no_keywords(name: str, names: tuple[str, ...] | None) -> None:
     if names:
-        raise TypeError(f"{name}: functions of C++ take arguments by position, got {', '.join(names)}")
+        raise TypeError(
+            f"{name}: functions of C++ take arguments by position, got {', '.join(names)}"
+        )
 
 
 class CppFunction(_core.Caller):
@@ -125,7 +136,8 @@ class CppFunction(_core.Caller):
         raise TypeError(f"a remote function is not called directly: use .remote() of {self!r}")
 
     def options(self, **given: Any) -> CppFunction:
-        """The same function with other options, as those of remote functions. num_returns='streaming' is for generators."""
+        """The same function with other options, as those of remote functions.
+        num_returns='streaming' is for generators."""
         options.check("task", given)
         return CppFunction(self._name, self._library, {**self._options, **given})
 
@@ -153,17 +165,35 @@ class CppFunction(_core.Caller):
         streaming = options.is_streaming(self._options, False)
         spec = options.for_task(self._options, streaming)
         spec["environment"] = _environment(spec["environment"], self._library)
-        spec.update(cpp=True, function=exported.NAMED + self._name, extra=_extra(""), name=self._options.get("name") or self._name)
-        return (_core.make_template(spec), None, spec["num_returns"], streaming, 0, sys.maxsize, None, True, True)
+        spec.update(
+            cpp=True,
+            function=exported.NAMED + self._name,
+            extra=_extra(""),
+            name=self._options.get("name") or self._name,
+        )
+        return (
+            _core.make_template(spec),
+            None,
+            spec["num_returns"],
+            streaming,
+            0,
+            sys.maxsize,
+            None,
+            True,
+            True,
+        )
 
 
 class CppMethod(_core.Caller):
-    """A method of a C++ actor: `handle.Method.remote(...)` gives an ObjectRef of its result at once."""
+    """A method of a C++ actor: `handle.Method.remote(...)` gives an ObjectRef of its result at
+    once."""
 
     def __new__(cls, *args: Any, **kwargs: Any) -> CppMethod:
         return super().__new__(cls)
 
-    def __init__(self, ref: _core.ObjectRef[Any], class_name: str, method: str, given: dict[str, Any]):
+    def __init__(
+        self, ref: _core.ObjectRef[Any], class_name: str, method: str, given: dict[str, Any]
+    ):
         self._ref = ref
         self._class_name = class_name
         self._method = method
@@ -171,10 +201,13 @@ class CppMethod(_core.Caller):
         self._generation = 0
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
-        raise TypeError(f"a method of an actor is not called directly: use .{self._method}.remote()")
+        raise TypeError(
+            f"a method of an actor is not called directly: use .{self._method}.remote()"
+        )
 
     def options(self, **given: Any) -> CppMethod:
-        """The same method with other options, as those of an actor's method. num_returns='streaming' is for generators."""
+        """The same method with other options, as those of an actor's method.
+        num_returns='streaming' is for generators."""
         options.check("method", given)
         return CppMethod(self._ref, self._class_name, self._method, {**self._given, **given})
 
@@ -192,13 +225,28 @@ class CppMethod(_core.Caller):
             return
         streaming = options.is_streaming(self._given, False)
         spec = options.for_method(self._given, streaming)
-        spec.update(cpp=True, function=exported.NAMED + name, extra=_extra(""), name=self._given.get("name") or name)
-        self._bind(_core.make_template(spec), self._ref, spec["num_returns"], streaming, 0, sys.maxsize, None, True)
+        spec.update(
+            cpp=True,
+            function=exported.NAMED + name,
+            extra=_extra(""),
+            name=self._given.get("name") or name,
+        )
+        self._bind(
+            _core.make_template(spec),
+            self._ref,
+            spec["num_returns"],
+            streaming,
+            0,
+            sys.maxsize,
+            None,
+            True,
+        )
         self._generation = generation
 
 
 class CppActorHandle:
-    """A running actor of C++; its methods are those that SHEAF_ACTOR names. It ends when its last handle is gone."""
+    """A running actor of C++; its methods are those that SHEAF_ACTOR names. It ends when its last
+    handle is gone."""
 
     def __init__(self, ref: _core.ObjectRef[Any], class_name: str):
         self._ref = ref
@@ -229,7 +277,8 @@ class CppActorHandle:
 
 
 class CppActorClass:
-    """A class of C++ whose instances are actors: `C.remote(...)` starts one and gives its handle at once."""
+    """A class of C++ whose instances are actors: `C.remote(...)` starts one and gives its handle at
+    once."""
 
     def __init__(self, constructor: str, class_name: str, library: str, given: dict[str, Any]):
         self._constructor = constructor
@@ -243,11 +292,14 @@ class CppActorClass:
     def options(self, **given: Any) -> CppActorClass:
         """The same class with other options, as those of remote classes."""
         options.check("actor", given)
-        return CppActorClass(self._constructor, self._class_name, self._library, {**self._options, **given})
+        return CppActorClass(
+            self._constructor, self._class_name, self._library, {**self._options, **given}
+        )
 
     def remote(self, *args: Any, **kwargs: Any) -> CppActorHandle:
-        """Starts an actor by the constructor or factory with so many parameters; gives its handle at once. What the constructor
-        throws comes from calls, as ActorDiedError. TypeError: an argument cannot be sent to C++."""
+        """Starts an actor by the constructor or factory with so many parameters; gives its handle
+        at once. What the constructor throws comes from calls, as ActorDiedError. TypeError: an
+        argument cannot be sent to C++."""
         _no_keywords(self._class_name, tuple(kwargs))
         if not _core.generation():
             from sheaf import lifecycle
@@ -255,7 +307,12 @@ class CppActorClass:
             lifecycle.init_by_default()
         spec = options.for_actor(self._options, False, {})
         spec["environment"] = _environment(spec["environment"], self._library)
-        spec.update(cpp=True, function=exported.NAMED + self._constructor, extra=_extra(self._class_name), name=self._class_name)
+        spec.update(
+            cpp=True,
+            function=exported.NAMED + self._constructor,
+            extra=_extra(self._class_name),
+            name=self._class_name,
+        )
         ref = _core.create_actor(_core.make_template(spec), args, None, None, True)
         return CppActorHandle(ref, self._class_name)
 
@@ -269,7 +326,12 @@ class CppActorClass:
 def handle_of(ref: _core.ObjectRef[Any], class_name: str, key: str) -> Any:
     """The handle of an actor that C++ made, or that is one of C++: for get_actor."""
     module, _, name = key.removeprefix(exported.NAMED).partition(":")
-    if not key.startswith(exported.NAMED) or not module.replace(".", "").isidentifier() or not name or name[0] == ":":
+    if (
+        not key.startswith(exported.NAMED)
+        or not module.replace(".", "").isidentifier()
+        or not name
+        or name[0] == ":"
+    ):
         return CppActorHandle(ref, class_name)
     from sheaf import worker_functions
 

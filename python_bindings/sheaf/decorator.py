@@ -15,21 +15,32 @@ if TYPE_CHECKING:
 def remote(*args: Any, **given: Any) -> Any:
     """Makes a function or a class remote: `@remote`, `@remote(num_cpus=2)`, or `remote(function)`.
 
-    Options of both: num_cpus, num_gpus, memory (bytes), resources, label_selector, scheduling_strategy, runtime_env, name.
-    Of functions: num_returns, max_retries, retry_exceptions, max_calls. Of classes: max_restarts, max_task_retries,
-    max_concurrency, concurrency_groups, lifetime, namespace, get_if_exists, max_pending_calls.
+    Options of both: num_cpus, num_gpus, memory (bytes), resources, label_selector,
+    scheduling_strategy, runtime_env, name. Of functions: num_returns, max_retries,
+    retry_exceptions, max_calls. Of classes: max_restarts, max_task_retries, max_concurrency,
+    concurrency_groups, lifetime, namespace, get_if_exists, max_pending_calls.
 
-    Raises ValueError or TypeError naming a wrong option, and TypeError for what is no function or class.
+    Raises ValueError or TypeError naming a wrong option, and TypeError for what is no function or
+    class.
     """
     if len(args) == 1 and not given and callable(args[0]):
         return _make(args[0], {})
     if args or not given:
-        raise TypeError("remote is used as @remote, or with options by name, as @remote(num_cpus=2, max_retries=0)")
+        raise TypeError(
+            "remote is used as @remote, or with options by name, as "
+            "@remote(num_cpus=2, max_retries=0)"
+        )
     for name in given:  # What is for neither functions nor classes is wrong before either is known.
         if name not in options.ACTOR_ONLY:
             options.check("task", {name: given[name]})
         else:
-            options.check("actor", {name: given[name], **({"name": "x"} if name in ("lifetime", "get_if_exists") else {})})
+            options.check(
+                "actor",
+                {
+                    name: given[name],
+                    **({"name": "x"} if name in ("lifetime", "get_if_exists") else {}),
+                },
+            )
     return lambda target: _make(target, given)
 
 

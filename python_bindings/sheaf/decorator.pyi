@@ -14,14 +14,18 @@ class _Decorator(Protocol):
     @overload
     def __call__(self, target: type[C], /) -> ActorClass[C]: ...  # type: ignore[overload-overlap]
     @overload
-    def __call__(self, target: Callable[P, Generator[R, Any, Any]] | Callable[P, Iterator[R]], /) -> StreamingFunction[P, R]: ...  # type: ignore[overload-overlap]
+    def __call__(
+        self, target: Callable[P, Generator[R, Any, Any]] | Callable[P, Iterator[R]], /
+    ) -> StreamingFunction[P, R]: ...  # type: ignore[overload-overlap]
     @overload
     def __call__(self, target: Callable[P, R], /) -> RemoteFunction[P, R]: ...
 
 @overload
 def remote(target: type[C], /) -> ActorClass[C]: ...  # type: ignore[overload-overlap]
 @overload
-def remote(target: Callable[P, Generator[R, Any, Any]] | Callable[P, Iterator[R]], /) -> StreamingFunction[P, R]: ...  # type: ignore[overload-overlap]
+def remote(
+    target: Callable[P, Generator[R, Any, Any]] | Callable[P, Iterator[R]], /
+) -> StreamingFunction[P, R]: ...  # type: ignore[overload-overlap]
 @overload
 def remote(target: Callable[P, R], /) -> RemoteFunction[P, R]: ...
 @overload

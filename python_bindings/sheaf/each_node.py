@@ -7,12 +7,16 @@ from sheaf import _core
 
 TYPE_CHECKING = False  # Importing typing takes longer than all else here.
 if TYPE_CHECKING:
-    from typing import Any, Callable
+    from collections.abc import Callable
+    from typing import Any
 
 
-def answers(function: Callable[..., Any], *args: Any, timeout: float, only: str | None = None) -> tuple[dict[str, Any], list[str]]:
-    """What function(*args) gives on each node (`only`: on that one), by NodeID, this node first; and the NodeIDs of those that did not
-    answer in `timeout` seconds or failed. Nodes without CPUs are not asked. The function must be importable in workers.
+def answers(
+    function: Callable[..., Any], *args: Any, timeout: float, only: str | None = None
+) -> tuple[dict[str, Any], list[str]]:
+    """What function(*args) gives on each node (`only`: on that one), by NodeID, this node first;
+    and the NodeIDs of those that did not answer in `timeout` seconds or failed. Nodes without CPUs
+    are not asked. The function must be importable in workers.
     """
     from sheaf import cluster
     from sheaf.decorator import remote
@@ -22,11 +26,20 @@ def answers(function: Callable[..., Any], *args: Any, timeout: float, only: str 
 
     here = node_id(_core.context()["node"])
     out = {here: function(*args)} if only in (None, here) else {}
-    others = [row["NodeID"] for row in cluster.nodes() if row["NodeID"] != here and row["Resources"].get("CPU") and only in (None, row["NodeID"])]
+    others = [
+        row["NodeID"]
+        for row in cluster.nodes()
+        if row["NodeID"] != here and row["Resources"].get("CPU") and only in (None, row["NodeID"])
+    ]
     if not others:
         return out, []
     ask = remote(num_cpus=0, max_retries=0)(function)
-    asked = {ask.options(scheduling_strategy=NodeAffinitySchedulingStrategy(node, soft=False)).remote(*args): node for node in others}
+    asked = {
+        ask.options(scheduling_strategy=NodeAffinitySchedulingStrategy(node, soft=False)).remote(
+            *args
+        ): node
+        for node in others
+    }
     ready, late = wait(list(asked), num_returns=len(asked), timeout=timeout)
     for ref in ready:
         try:

@@ -1,7 +1,8 @@
 # Copyright The Sheaf Authors. SPDX-License-Identifier: Apache-2.0
 """What goes wrong, as exceptions: the hierarchy and the names that programs written for Ray expect.
 
-Everything derives from RayError. A task that raised gives a RayTaskError that is also an instance of what it raised.
+Everything derives from RayError. A task that raised gives a RayTaskError that is also an instance
+of what it raised.
 """
 
 from __future__ import annotations
@@ -49,10 +50,19 @@ class RayError(Exception):
 
 
 class RayTaskError(RayError):
-    """A task or an actor's method raised. `cause` is what it raised; str() is the remote traceback."""
+    """A task or an actor's method raised. `cause` is what it raised; str() is the remote
+    traceback."""
 
-    def __init__(self, function_name: str = "", traceback_str: str = "", cause: BaseException | None = None, pid: int = 0):
-        BaseException.__init__(self, function_name, traceback_str, cause)  # super() may be the cause's class, with arguments of its own.
+    def __init__(
+        self,
+        function_name: str = "",
+        traceback_str: str = "",
+        cause: BaseException | None = None,
+        pid: int = 0,
+    ):
+        BaseException.__init__(
+            self, function_name, traceback_str, cause
+        )  # super() may be the cause's class, with arguments of its own.
         self.function_name = function_name
         self.traceback_str = traceback_str
         self.cause = cause
@@ -76,11 +86,18 @@ class TaskCancelledError(RayError):
 class CrossLanguageError(RayError):
     """A function of another language failed.
 
-    language: "c++"; function_name: what was called; cause_type: the type of what it threw ("std::out_of_range");
-    cause_message: its text.
+    language: "c++"; function_name: what was called; cause_type: the type of what it threw
+    ("std::out_of_range"); cause_message: its text.
     """
 
-    def __init__(self, message: str = "", language: str = "", function_name: str = "", cause_type: str = "", cause_message: str = ""):
+    def __init__(
+        self,
+        message: str = "",
+        language: str = "",
+        function_name: str = "",
+        cause_type: str = "",
+        cause_message: str = "",
+    ):
         super().__init__(message)
         self.language = language
         self.function_name = function_name
@@ -88,7 +105,13 @@ class CrossLanguageError(RayError):
         self.cause_message = cause_message
 
     def __reduce__(self) -> Any:
-        return type(self), (str(self), self.language, self.function_name, self.cause_type, self.cause_message)
+        return type(self), (
+            str(self),
+            self.language,
+            self.function_name,
+            self.cause_type,
+            self.cause_message,
+        )
 
 
 class WorkerCrashedError(RayError):
@@ -144,8 +167,9 @@ class AsyncioActorExit(RayError):
 
 
 class PendingCallsLimitExceeded(RayError):
-    """More calls are pending than max_pending_calls allows; or calls of 56 MiB, and the actor has not started for 30 s, or (for a caller that is
-    itself an actor or a task) has answered none for 30 s. Make fewer calls at once, wait for some of them, or pass large values by `put`."""
+    """More calls are pending than max_pending_calls allows; or calls of 56 MiB, and the actor has
+    not started for 30 s, or (for a caller that is itself an actor or a task) has answered none for
+    30 s. Make fewer calls at once, wait for some of them, or pass large values by `put`."""
 
 
 class TaskPlacementGroupRemoved(RayError):
@@ -187,8 +211,8 @@ class OufOfBandObjectRefSerializationException(RayError):
 class RayActorError(RayError):
     """The actor cannot answer: it died, or is not reachable now.
 
-    cause: what its constructor raised, if that is why, as RayTaskError and as itself (of more than a megabyte: a RayTaskError
-    with the remote traceback alone).
+    cause: what its constructor raised, if that is why, as RayTaskError and as itself (of more than
+    a megabyte: a RayTaskError with the remote traceback alone).
     """
 
     preempted = False
@@ -290,11 +314,20 @@ _CLASSES: dict[int, type[RayError]] = {
 }
 
 # absl::StatusCode: what a call of this process itself met.
-_CANCELLED, _INVALID_ARGUMENT, _DEADLINE_EXCEEDED, _NOT_FOUND, _ALREADY_EXISTS, _RESOURCE_EXHAUSTED, _ABORTED = 1, 3, 4, 5, 6, 8, 10
+(
+    _CANCELLED,
+    _INVALID_ARGUMENT,
+    _DEADLINE_EXCEEDED,
+    _NOT_FOUND,
+    _ALREADY_EXISTS,
+    _RESOURCE_EXHAUSTED,
+    _ABORTED,
+) = 1, 3, 4, 5, 6, 8, 10
 
 
 def from_status(code: int, resource: int, message: str) -> Exception:
-    """The exception for a status of the runtime; `resource` is the Kind that an exhausted resource means here."""
+    """The exception for a status of the runtime; `resource` is the Kind that an exhausted resource
+    means here."""
     if code == _DEADLINE_EXCEEDED:
         return GetTimeoutError(message)
     if code == _CANCELLED:
@@ -313,18 +346,22 @@ def from_status(code: int, resource: int, message: str) -> Exception:
 
 
 def from_error(kind: int, message: str, payload: bytes) -> Exception:
-    """The exception for an object without a value; `payload` is what worker_errors.describe_failure made of the cause."""
+    """The exception for an object without a value; `payload` is what worker_errors.describe_failure
+    made of the cause."""
     if kind == Kind.TASK_FAILED:
         return _task_error(message, payload)
     if kind == Kind.INVALID_ARGUMENT:
         return ValueError(message)
     if kind == Kind.ACTOR_DIED:
-        return ActorDiedError(message, _task_error(message, payload) if payload else _constructor_error(message))
+        return ActorDiedError(
+            message, _task_error(message, payload) if payload else _constructor_error(message)
+        )
     return _CLASSES.get(kind, RaySystemError)(message)
 
 
 def _constructor_error(message: str) -> RayTaskError | None:
-    """What the constructor raised, of which only the words came here (worker/task_table.h, ConstructorFailed)."""
+    """What the constructor raised, of which only the words came here (worker/task_table.h,
+    ConstructorFailed)."""
     _, found, text = message.partition(" failed: in ")
     if not found or "the constructor of the actor " not in message:
         return None
@@ -343,19 +380,27 @@ def _task_error(message: str, payload: bytes) -> Exception:
     function_name, traceback_str, cause_bytes, cause_words, pid = pickle.loads(payload)
     cause: BaseException
     if cause_bytes is None:
-        return rebuild_task_error(function_name, traceback_str, UnserializableException(cause_words), pid)
+        return rebuild_task_error(
+            function_name, traceback_str, UnserializableException(cause_words), pid
+        )
     try:
         from sheaf import serialization
 
         cause = serialization.loads(cause_bytes)
     except Exception as error:
-        cause = UnserializableException(f"{cause_words} (it cannot be rebuilt here: {type(error).__name__}: {error})")
+        cause = UnserializableException(
+            f"{cause_words} (it cannot be rebuilt here: {type(error).__name__}: {error})"
+        )
     return rebuild_task_error(function_name, traceback_str, cause, pid)
 
 
-def rebuild_task_error(function_name: str, traceback_str: str, cause: BaseException | None, pid: int) -> RayTaskError:
+def rebuild_task_error(
+    function_name: str, traceback_str: str, cause: BaseException | None, pid: int
+) -> RayTaskError:
     """A RayTaskError that is an instance of the cause's class too, where that class allows it."""
-    kind = RayTaskError if cause is None or isinstance(cause, RayTaskError) else _class_of_both(cause)
+    kind = (
+        RayTaskError if cause is None or isinstance(cause, RayTaskError) else _class_of_both(cause)
+    )
     error = _new(kind, cause)
     RayTaskError.__init__(error, function_name, traceback_str, cause, pid)
     if cause is not None and kind is not RayTaskError:
@@ -370,18 +415,26 @@ def _new(kind: type[RayTaskError], cause: BaseException | None) -> RayTaskError:
     if kind is RayTaskError or cause is None:
         return RayTaskError.__new__(kind)
     # Some classes, as MemoryError, want their own __new__; groups want what they hold.
-    held = (cause.message, cause.exceptions) if hasattr(cause, "exceptions") and hasattr(cause, "message") else ()
+    held = (
+        (cause.message, cause.exceptions)
+        if hasattr(cause, "exceptions") and hasattr(cause, "message")
+        else ()
+    )
     error: RayTaskError = type(cause).__new__(kind, *held)  # type: ignore[arg-type]
     return error
 
 
 def _copy_slots(cause: BaseException, error: BaseException) -> None:
-    """What classes keep beside __dict__: errno of OSError, value of StopIteration, and __slots__."""
+    """What classes keep beside __dict__: errno of OSError, value of StopIteration, and
+    __slots__."""
     for kind in type(cause).__mro__:
         if kind in (Exception, BaseException, object):
             continue
         for name, descriptor in vars(kind).items():
-            if isinstance(descriptor, (types.MemberDescriptorType, types.GetSetDescriptorType)) and name[:2] != "__":
+            if (
+                isinstance(descriptor, (types.MemberDescriptorType, types.GetSetDescriptorType))
+                and name[:2] != "__"
+            ):
                 try:
                     setattr(error, name, getattr(cause, name))
                 except (AttributeError, TypeError):
@@ -395,9 +448,15 @@ def _class_of_both(error: BaseException) -> type[RayTaskError]:
     cause = type(error)
     known = _both.get(cause)
     if known is None:
-        ours = {name: getattr(RayTaskError, name) for name in ("__init__", "__reduce__", "__str__")} | {"__module__": __name__}
-        known = RayTaskError  # If the layout, the metaclass or the constructor of the cause's class does not allow it.
-        for bases in ((RayTaskError, cause), (cause, RayTaskError)):  # Some, as MemoryError, must come first.
+        ours = {
+            name: getattr(RayTaskError, name) for name in ("__init__", "__reduce__", "__str__")
+        } | {"__module__": __name__}
+        # If the layout, the metaclass or the constructor of the cause's class does not allow it.
+        known = RayTaskError
+        for bases in (
+            (RayTaskError, cause),
+            (cause, RayTaskError),
+        ):  # Some, as MemoryError, must come first.
             try:
                 both = type(f"RayTaskError({cause.__name__})", bases, ours)
                 _new(both, error)

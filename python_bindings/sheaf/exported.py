@@ -1,10 +1,11 @@
 # Copyright The Sheaf Authors. SPDX-License-Identifier: Apache-2.0
 """Functions and classes on their way to workers: pickled once, named by the hash of their contents.
 
-Small ones travel inside the template of their calls, larger ones lie in the cluster's key-value store, as long as a job
-that exported them runs or a detached actor of it lives. Those that hold
-references (an actor's handle in a global, say) travel as an object, so that the references are counted; those of more than a
-megabyte as an object that holds their pickle, which a worker reads once.
+Small ones travel inside the template of their calls, larger ones lie in the cluster's key-value
+store, as long as a job that exported them runs or a detached actor of it lives. Those that hold
+references (an actor's handle in a global, say) travel as an object, so that the references are
+counted; those of more than a megabyte as an object that holds their pickle, which a worker reads
+once.
 """
 
 from __future__ import annotations
@@ -37,9 +38,11 @@ class Exported:
 
 
 def export(prefix: str, target: Any, rule: Any, about: Any) -> Exported:
-    """Makes `target` callable in workers. `rule`: retry_exceptions; `about`: told to whoever finds the actor by name.
+    """Makes `target` callable in workers. `rule`: retry_exceptions; `about`: told to whoever finds
+    the actor by name.
 
-    TypeError: it cannot be pickled; the text says why. ValueError: it is too large, with what it captures.
+    TypeError: it cannot be pickled; the text says why. ValueError: it is too large, with what it
+    captures.
     """
     import pickle
 
@@ -66,14 +69,19 @@ def export(prefix: str, target: Any, rule: Any, about: Any) -> Exported:
 def _check_size(target: Any, size: int, is_class: bool) -> None:
     if size < _LARGE:
         return
-    kind, name = "actor class" if is_class else "remote function", getattr(target, "__qualname__", repr(target))
+    kind, name = (
+        "actor class" if is_class else "remote function",
+        getattr(target, "__qualname__", repr(target)),
+    )
     hint = (
-        "Check that its definition is not implicitly capturing a large array or other object in scope. "
+        "Check that its definition is not implicitly capturing a large array or "
+        "other object in scope. "
         "Tip: use put() to put large objects in the object store, and pass the reference."
     )
     if size > _TOO_LARGE:
         raise ValueError(
-            f"The {kind} {name} is too large ({size >> 20} MiB > FUNCTION_SIZE_ERROR_THRESHOLD={_TOO_LARGE >> 20} MiB). {hint}"
+            f"The {kind} {name} is too large ({size >> 20} MiB > "
+            f"FUNCTION_SIZE_ERROR_THRESHOLD={_TOO_LARGE >> 20} MiB). {hint}"
         )
     import warnings
 

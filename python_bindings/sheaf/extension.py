@@ -1,6 +1,7 @@
 # Copyright The Sheaf Authors. SPDX-License-Identifier: Apache-2.0
-"""Loads sheaf._core. nanobind runs some Python then and drops what that raises, so a Ctrl-C that came since the library was opened,
-which takes some milliseconds, would be lost: it is held back, and comes when the module is there.
+"""Loads sheaf._core. nanobind runs some Python then and drops what that raises, so a Ctrl-C that
+came since the library was opened, which takes some milliseconds, would be lost: it is held back,
+and comes when the module is there.
 """
 
 from __future__ import annotations

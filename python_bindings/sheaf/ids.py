@@ -129,4 +129,6 @@ def node_number(hexadecimal: str) -> int:
     try:
         return int(hexadecimal, 16)
     except (TypeError, ValueError):
-        raise ValueError(f"node_id={hexadecimal!r}: want hexadecimal digits, as sheaf.nodes()[0]['NodeID']") from None
+        raise ValueError(
+            f"node_id={hexadecimal!r}: want hexadecimal digits, as sheaf.nodes()[0]['NodeID']"
+        ) from None

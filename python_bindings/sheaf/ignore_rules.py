@@ -5,15 +5,25 @@ from __future__ import annotations
 
 import os
 import re
-from typing import Iterator
+from collections.abc import Iterator
 
 # What no worker needs.
-DEFAULT = (".git/", ".hg/", ".venv/", "venv/", "__pycache__/", "*.pyc", ".mypy_cache/", ".pytest_cache/")
+DEFAULT = (
+    ".git/",
+    ".hg/",
+    ".venv/",
+    "venv/",
+    "__pycache__/",
+    "*.pyc",
+    ".mypy_cache/",
+    ".pytest_cache/",
+)
 
 
 class IgnoreRules:
-    """Patterns, the last that matches decides. `data`, `*.log`: anywhere; `/data`, `a/b`: from the directory of the rules;
-    `data/`: directories only; `**`: any number of directories; `!keep`: not ignored after all."""
+    """Patterns, the last that matches decides. `data`, `*.log`: anywhere; `/data`, `a/b`: from the
+    directory of the rules; `data/`: directories only; `**`: any number of directories; `!keep`: not
+    ignored after all."""
 
     def __init__(self, patterns: list[str] | tuple[str, ...]):
         self._rules = [rule for rule in map(_compile, patterns) if rule is not None]
@@ -36,7 +46,11 @@ def _compile(line: str) -> tuple[re.Pattern[str], bool, bool] | None:
     line = line.rstrip("/")
     anchored = "/" in line
     pattern = "".join(_translate(line.lstrip("/")))
-    return re.compile(pattern if anchored else "(?:.*/)?" + pattern, re.S), ignored, directories_only
+    return (
+        re.compile(pattern if anchored else "(?:.*/)?" + pattern, re.S),
+        ignored,
+        directories_only,
+    )
 
 
 def _translate(glob: str) -> Iterator[str]:
@@ -52,14 +66,18 @@ def _translate(glob: str) -> Iterator[str]:
         elif part == "?":
             yield "[^/]"
         elif part[0] == "[" and len(part) > 2:
-            yield "[" + ("^" + part[2:-1] if part[1] == "!" else part[1:-1]).replace("\\", "\\\\") + "]"
+            yield (
+                "["
+                + ("^" + part[2:-1] if part[1] == "!" else part[1:-1]).replace("\\", "\\\\")
+                + "]"
+            )
         else:
             yield re.escape(part[-1])
 
 
 def files_below(root: str, excludes: list[str]) -> list[str]:
-    """The files below `root`, relative to it, sorted, less those that the defaults, `excludes` and the .gitignore files
-    there leave out. Links to directories are followed once."""
+    """The files below `root`, relative to it, sorted, less those that the defaults, `excludes` and
+    the .gitignore files there leave out. Links to directories are followed once."""
     found: list[str] = []
     seen: set[str] = set()
     own = IgnoreRules(excludes)
@@ -88,12 +106,14 @@ def files_below(root: str, excludes: list[str]) -> list[str]:
     return found
 
 
-def _ignored(path: str, is_directory: bool, rules: list[tuple[str, IgnoreRules]], own: IgnoreRules) -> bool:
+def _ignored(
+    path: str, is_directory: bool, rules: list[tuple[str, IgnoreRules]], own: IgnoreRules
+) -> bool:
     decided = own.decide(path, is_directory)
     if decided is not None:
         return decided
     for base, rule in reversed(rules):
-        decided = rule.decide(path[len(base):], is_directory)
+        decided = rule.decide(path[len(base) :], is_directory)
         if decided is not None:
             return decided
     return False

@@ -9,8 +9,9 @@ if TYPE_CHECKING:
 
 
 class JobConfig:
-    """Settings of a job. code_search_path: at most one library or program of C++, as sheaf.cross_language.load takes it; folders are
-    put in front of Python's search path. The others mean what they mean to init; what Sheaf has no use for is ignored."""
+    """Settings of a job. code_search_path: at most one library or program of C++, as
+    sheaf.cross_language.load takes it; folders are put in front of Python's search path. The others
+    mean what they mean to init; what Sheaf has no use for is ignored."""
 
     def __init__(
         self,
@@ -34,7 +35,8 @@ class JobConfig:
         self.ray_namespace = ray_namespace
 
     def apply(self) -> None:
-        """Before the job begins: takes over the code search path. ValueError: a path does not exist, or two are libraries."""
+        """Before the job begins: takes over the code search path. ValueError: a path does not
+        exist, or two are libraries."""
         import os
         import sys
 
@@ -42,7 +44,12 @@ class JobConfig:
 
         libraries = [path for path in self.code_search_path if not os.path.isdir(path)]
         if len(libraries) > 1:
-            raise ValueError(f"code_search_path={self.code_search_path!r}: one library or program at most; put all into one")
+            raise ValueError(
+                f"code_search_path={self.code_search_path!r}: one library or "
+                "program at most; put all into one"
+            )
         for path in libraries:
             cross_language.load(path)
-        sys.path[:0] = [os.path.abspath(path) for path in self.code_search_path if os.path.isdir(path)]
+        sys.path[:0] = [
+            os.path.abspath(path) for path in self.code_search_path if os.path.isdir(path)
+        ]

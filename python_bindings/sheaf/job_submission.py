@@ -6,7 +6,7 @@ import enum
 from sheaf import absent
 
 
-class JobStatus(str, enum.Enum):
+class JobStatus(str, enum.Enum):  # noqa: UP042 (str() is as Ray has it)
     """The state of a submitted job."""
 
     PENDING = "PENDING"

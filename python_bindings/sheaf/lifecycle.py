@@ -15,10 +15,29 @@ if TYPE_CHECKING:
     from typing import Any
 
 _IGNORED = {
-    "include_dashboard", "dashboard_host", "dashboard_port", "logging_format", "enable_resource_isolation", "cgroup_path", "system_reserved_cpu",
-    "system_reserved_memory", "proxy_server_url", "_redis_password", "_redis_username", "_system_config", "_temp_dir",
-    "_node_ip_address", "_tracing_startup_hook", "_metrics_export_port", "_memory", "_driver_object_store_memory",
-    "_enable_object_reconstruction", "_plasma_directory", "_node_name", "enable_task_events", "log_to_driver_dedup",
+    "include_dashboard",
+    "dashboard_host",
+    "dashboard_port",
+    "logging_format",
+    "enable_resource_isolation",
+    "cgroup_path",
+    "system_reserved_cpu",
+    "system_reserved_memory",
+    "proxy_server_url",
+    "_redis_password",
+    "_redis_username",
+    "_system_config",
+    "_temp_dir",
+    "_node_ip_address",
+    "_tracing_startup_hook",
+    "_metrics_export_port",
+    "_memory",
+    "_driver_object_store_memory",
+    "_enable_object_reconstruction",
+    "_plasma_directory",
+    "_node_name",
+    "enable_task_events",
+    "log_to_driver_dedup",
 }
 _LONGEST_FLAG = 100_000  # Bytes: the kernel takes no argument of a program of more than 128 KiB.
 _PRELOADED = ("numpy",)  # What workers import ahead of their forks, if the driver has it.
@@ -27,7 +46,8 @@ _entries: dict[str, str] = {}  # Of the environment that init was given.
 
 
 class Context:
-    """What init gives: the address of the node, and what Ray programs read of it. Ends the session as a context manager."""
+    """What init gives: the address of the node, and what Ray programs read of it. Ends the session
+    as a context manager."""
 
     def __init__(self, session: str):
         self.address_info: dict[str, Any] = {
@@ -89,16 +109,19 @@ def init(
 ) -> Context:
     """Joins a cluster as a driver, or starts a node of its own.
 
-    address: None starts a node (or joins that of SHEAF_ADDRESS); "auto" joins the running node of this machine; "local"
+    address: None starts a node (or joins that of SHEAF_ADDRESS); "auto" joins the running node of
+    this machine; "local"
         always starts one; else the session directory of a node, as `sheaf start` prints it.
     num_cpus, num_gpus, resources, labels, object_store_memory (bytes): of a node that is started.
-    namespace: where named actors are found. runtime_env: for all tasks and actors. log_to_driver: print what workers print.
-    job_config: a sheaf.job_config.JobConfig, whose namespace and environment count where none is given here.
-    logging_level: of sheaf.logger, unless configure_logging is False. logging_config: a sheaf.LoggingConfig, for the loggers of the
+    namespace: where named actors are found. runtime_env: for all tasks and actors. log_to_driver:
+    print what workers print. job_config: a sheaf.job_config.JobConfig, whose namespace and
+    environment count where none is given here. logging_level: of sheaf.logger, unless
+    configure_logging is False. logging_config: a sheaf.LoggingConfig, for the loggers of the
         driver and of all workers.
 
-    Raises ConnectionError when no node answers, RuntimeError when called twice (unless ignore_reinit_error), ValueError for
-    wrong values. Options of Ray that mean nothing here are accepted.
+    Raises ConnectionError when no node answers, RuntimeError when called twice (unless
+    ignore_reinit_error), ValueError for wrong values. Options of Ray that mean nothing here are
+    accepted.
     """
     global _context, _entries
     for name in others:
@@ -107,14 +130,28 @@ def init(
     if _core.is_initialized():
         if ignore_reinit_error or _core.is_worker():
             return _context or Context("")
-        raise RuntimeError("sheaf.init was called already: call sheaf.shutdown() first, or pass ignore_reinit_error=True")
+        raise RuntimeError(
+            "sheaf.init was called already: call sheaf.shutdown() first, or pass "
+            "ignore_reinit_error=True"
+        )
     if local_mode:
-        raise NotImplementedError("local_mode is not in Sheaf: a node of one's own starts in milliseconds")
+        raise NotImplementedError(
+            "local_mode is not in Sheaf: a node of one's own starts in milliseconds"
+        )
     where = _address(address)
-    given = {"num_cpus": num_cpus, "num_gpus": num_gpus, "resources": resources, "labels": labels, "object_store_memory": object_store_memory}
+    given = {
+        "num_cpus": num_cpus,
+        "num_gpus": num_gpus,
+        "resources": resources,
+        "labels": labels,
+        "object_store_memory": object_store_memory,
+    }
     flags = _node_flags(given)
     if where and flags:
-        raise ValueError(f"{', '.join(n for n, v in given.items() if v is not None)}: of a node that is started; this one runs already ({where})")
+        raise ValueError(
+            f"{', '.join(n for n, v in given.items() if v is not None)}: of a node "
+            f"that is started; this one runs already ({where})"
+        )
     if job_config is not None:
         job_config.apply()
         runtime_env = runtime_env or job_config.runtime_env
@@ -197,8 +234,10 @@ def shutdown(*, wait_for_processes: bool = False, _exiting_interpreter: bool = F
 
 
 def _leave_at_exit() -> None:
-    """Ctrl-C meanwhile has no traceback, for the program is over, but ends the process as it would have."""
-    _core.leave_for_good()  # Threads that still call get errors: a node that they start now would outlive the interpreter.
+    """Ctrl-C meanwhile has no traceback, for the program is over, but ends the process as it would
+    have."""
+    # Threads that still call get errors: a node that they start now would outlive the interpreter.
+    _core.leave_for_good()
     import _signal  # type: ignore[import-not-found]  # What `signal` adds to it takes longer to import than this function takes.
 
     if _signal.getsignal(_signal.SIGINT) is not _signal.default_int_handler:
@@ -248,14 +287,18 @@ def _address(address: str | None) -> str:
     if address is None or address == "local":
         return ""
     if not isinstance(address, str) or "://" in address:
-        raise ValueError(f"address={address!r}: want 'auto', 'local', or the session directory of a node")
+        raise ValueError(
+            f"address={address!r}: want 'auto', 'local', or the session directory of a node"
+        )
     return "latest" if address == "auto" else address
 
 
 def _node_flags(given: dict[str, Any]) -> list[str]:
     from sheaf import options
 
-    options.check("task", {n: given[n] for n in ("num_cpus", "num_gpus", "resources", "object_store_memory")})
+    options.check(
+        "task", {n: given[n] for n in ("num_cpus", "num_gpus", "resources", "object_store_memory")}
+    )
     flags = []
     if given["num_cpus"] is not None:
         flags.append(f"--num-cpus={given['num_cpus']}")
@@ -288,7 +331,9 @@ def _unknown(name: str) -> str:
 
     known = [n for n in inspect.signature(init).parameters if n != "others"]
     near = difflib.get_close_matches(name, known, 1, 0.5)
-    return f"init has no argument '{name}': " + (f"did you mean {near[0]}?" if near else "there are: " + ", ".join(known))
+    return f"init has no argument '{name}': " + (
+        f"did you mean {near[0]}?" if near else "there are: " + ", ".join(known)
+    )
 
 
 if hasattr(os, "register_at_fork"):

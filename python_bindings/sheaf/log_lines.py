@@ -1,9 +1,11 @@
 # Copyright The Sheaf Authors. SPDX-License-Identifier: Apache-2.0
-"""What workers print, on the driver's terminal: each line after `(name pid=)`, and what many workers say at the same time said once.
+"""What workers print, on the driver's terminal: each line after `(name pid=)`, and what many
+workers say at the same time said once.
 
-A line that another worker has said within the last seconds is not printed again, but counted, and the count follows as
-`... [repeated 5x across workers]`. Only lines that are equal to the letter are the same: numbers are never taken for noise. A worker
-that repeats itself is printed each time. SHEAF_DEDUP_LOGS=0 (or RAY_DEDUP_LOGS=0) prints everything.
+A line that another worker has said within the last seconds is not printed again, but counted, and
+the count follows as `... [repeated 5x across workers]`. Only lines that are equal to the letter are
+the same: numbers are never taken for noise. A worker that repeats itself is printed each time.
+SHEAF_DEDUP_LOGS=0 (or RAY_DEDUP_LOGS=0) prints everything.
 """
 
 from __future__ import annotations
@@ -38,7 +40,9 @@ class Deduplicator:
         self._window_s = window_s
         self._said: dict[tuple[bool, str], _Said] = {}
 
-    def take(self, name: str, pid: int, error: bool, lines: list[str], now: float) -> list[tuple[str, int, bool, str]]:
+    def take(
+        self, name: str, pid: int, error: bool, lines: list[str], now: float
+    ) -> list[tuple[str, int, bool, str]]:
         """What to print now: (name, pid, error, line)."""
         out = self.flush(now)
         for line in lines:
@@ -60,7 +64,14 @@ class Deduplicator:
             if now - said.since >= self._window_s:
                 del self._said[error, line]
                 if said.times:
-                    out.append((said.name, said.pid, error, f"{line} [repeated {said.times}x across workers]"))
+                    out.append(
+                        (
+                            said.name,
+                            said.pid,
+                            error,
+                            f"{line} [repeated {said.times}x across workers]",
+                        )
+                    )
         return out
 
     @property
@@ -79,7 +90,8 @@ def _wanted() -> bool:
 
 
 def print_lines(name: str, pid: int, error: bool, lines: list[str]) -> None:
-    """Writes the lines of one worker to stdout or stderr; those that tell a bar of tqdm_ray draw it."""
+    """Writes the lines of one worker to stdout or stderr; those that tell a bar of tqdm_ray draw
+    it."""
     global _timer
     if any(line.startswith(_BAR) for line in lines):
         from sheaf.experimental import tqdm_ray
@@ -120,7 +132,10 @@ def _write(rows: list[tuple[str, int, bool, str]]) -> None:
     for name, pid, error, line in rows:
         if error not in streams:
             stream = sys.stderr if error else sys.stdout
-            streams[error] = (stream, bool(getattr(stream, "isatty", bool)()) and "NO_COLOR" not in os.environ)
+            streams[error] = (
+                stream,
+                bool(getattr(stream, "isatty", bool)()) and "NO_COLOR" not in os.environ,
+            )
         stream, coloured = streams[error]
         prefix = f"({name} pid={pid})"
         if coloured:

@@ -15,7 +15,8 @@ if TYPE_CHECKING:
 def table(title: str, rows: dict[str, Any]) -> str:
     """A small table of names and values."""
     cells = "".join(
-        f"<tr><td style='text-align:left'><b>{html.escape(name)}</b></td><td style='text-align:left'>{html.escape(str(value))}</td></tr>"
+        f"<tr><td style='text-align:left'><b>{html.escape(name)}</b></td><td "
+        f"style='text-align:left'>{html.escape(str(value))}</td></tr>"
         for name, value in rows.items()
     )
     return f"<div><b>{html.escape(title)}</b><table>{cells}</table></div>"
@@ -35,7 +36,11 @@ def actor(class_name: str, actor_id: str) -> str:
     row: dict[str, Any] = {}
     if _core.is_initialized():
         row = next((row for row in _core.actors() if row["actor_id"] == actor_id), {})
-    shown = {"state": row.get("state", "unknown"), "process": row.get("pid") or "-", "name": row.get("name") or "-"}
+    shown = {
+        "state": row.get("state", "unknown"),
+        "process": row.get("pid") or "-",
+        "name": row.get("name") or "-",
+    }
     return table(f"Actor {class_name}", {"id": actor_id, **shown})
 
 
@@ -46,5 +51,9 @@ def session(address: str) -> str:
     from sheaf import cluster
 
     amounts, free = cluster.cluster_resources(), cluster.available_resources()
-    resources = {name: f"{free.get(name, 0):g} of {amount:g} free" for name, amount in amounts.items() if not name.startswith("node:")}
+    resources = {
+        name: f"{free.get(name, 0):g} of {amount:g} free"
+        for name, amount in amounts.items()
+        if not name.startswith("node:")
+    }
     return table("Sheaf", {"session": address, "nodes": len(cluster.nodes()), **resources})

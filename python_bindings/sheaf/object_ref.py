@@ -11,11 +11,11 @@ from sheaf._core import ObjectRef
 
 TYPE_CHECKING = False  # Importing typing takes longer than all else here.
 if TYPE_CHECKING:
-    from typing import Any, Generator, Iterator, TypeVar
-
     import asyncio
     import concurrent.futures
     import weakref
+    from collections.abc import Generator, Iterator
+    from typing import Any, TypeVar
 
     T = TypeVar("T")
 
@@ -29,27 +29,36 @@ def wait(
 ) -> tuple[list[ObjectRef[T]], list[ObjectRef[T]]]:
     """Waits until `num_returns` of the references are ready, or for `timeout` seconds.
 
-    Returns (ready, not ready): at most `num_returns` ready ones, both in the order of `refs`. With `fetch_local` a value that lies
-    on another node or on disk is fetched, some of them at a time, and ready when it has come; else it is ready when it is anywhere.
+    Returns (ready, not ready): at most `num_returns` ready ones, both in the order of `refs`. With
+    `fetch_local` a value that lies on another node or on disk is fetched, some of them at a time,
+    and ready when it has come; else it is ready when it is anywhere.
 
-    Raises TypeError for what is no list of references, ValueError for one that comes twice or a number that does not fit.
+    Raises TypeError for what is no list of references, ValueError for one that comes twice or a
+    number that does not fit.
     """
     if type(refs) is not list:
         if isinstance(refs, ObjectRef):
-            raise TypeError(f"wait takes a list of ObjectRefs, got one ObjectRef: write wait([{refs!r}])")
+            raise TypeError(
+                f"wait takes a list of ObjectRefs, got one ObjectRef: write wait([{refs!r}])"
+            )
     refs = list(refs)  # Another thread may change the list while this one waits.
     if not refs:
         return [], []
     if not isinstance(num_returns, int):
         raise TypeError(f"num_returns={num_returns!r}: want a number")
     if not 0 < num_returns <= len(refs):
-        raise ValueError(f"num_returns={num_returns}: want 1 to {len(refs)}, the number of references")
+        raise ValueError(
+            f"num_returns={num_returns}: want 1 to {len(refs)}, the number of references"
+        )
     found = _core.wait_ready(refs, num_returns, timeout, fetch_local)
     return _wait_for_streams(refs, num_returns, timeout) if found is NotImplemented else found
 
 
-def _wait_for_streams(refs: list[Any], num_returns: int, timeout: float | None) -> tuple[list[Any], list[Any]]:
-    """wait for a list with generators in it: one is ready when its next item is there, or its end."""
+def _wait_for_streams(
+    refs: list[Any], num_returns: int, timeout: float | None
+) -> tuple[list[Any], list[Any]]:
+    """wait for a list with generators in it: one is ready when its next item is there, or its
+    end."""
     import time
 
     for index, ref in enumerate(refs):
@@ -58,7 +67,10 @@ def _wait_for_streams(refs: list[Any], num_returns: int, timeout: float | None) 
     deadline = math.inf if timeout is None else time.monotonic() + timeout
     pause = 0.001
     while True:
-        ready = [ref.next_ready() if isinstance(ref, ObjectRefGenerator) else _core.is_ready(ref) for ref in refs]
+        ready = [
+            ref.next_ready() if isinstance(ref, ObjectRefGenerator) else _core.is_ready(ref)
+            for ref in refs
+        ]
         left = deadline - time.monotonic()
         if sum(ready) >= num_returns or left <= 0:
             break
@@ -69,7 +81,9 @@ def _wait_for_streams(refs: list[Any], num_returns: int, timeout: float | None) 
         else:
             _core.wait_ready([first], 1, min(pause, left), True)
     chosen = [index for index, is_ready in enumerate(ready) if is_ready][:num_returns]
-    return [refs[index] for index in chosen], [ref for index, ref in enumerate(refs) if index not in chosen]
+    return [refs[index] for index in chosen], [
+        ref for index, ref in enumerate(refs) if index not in chosen
+    ]
 
 
 def get_other(refs: Any, timeout: float | None) -> Any:
@@ -96,7 +110,9 @@ def future_of(ref: ObjectRef[Any]) -> concurrent.futures.Future[Any]:
             value = _core.get(ref)
         except BaseException as error:
             future.set_exception(error)
-            if type(error) is KeyboardInterrupt:  # Ctrl-C, which met the main thread here by chance.
+            if (
+                type(error) is KeyboardInterrupt
+            ):  # Ctrl-C, which met the main thread here by chance.
                 raise
         else:
             future.set_result(value)
@@ -106,7 +122,8 @@ def future_of(ref: ObjectRef[Any]) -> concurrent.futures.Future[Any]:
 
 
 class _Arrivals:
-    """The futures of one event loop that wait for objects. What is ready wakes the loop by a descriptor, and is there when it looks."""
+    """The futures of one event loop that wait for objects. What is ready wakes the loop by a
+    descriptor, and is there when it looks."""
 
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
         self._queue = _core.ReadyQueue()
@@ -134,7 +151,9 @@ class _Arrivals:
                     self.settle(future, ref)  # It has made way for others since.
                     continue
                 future.set_exception(error)
-                if type(error) is KeyboardInterrupt:  # Ctrl-C, where asyncio.run does not look after it.
+                if (
+                    type(error) is KeyboardInterrupt
+                ):  # Ctrl-C, where asyncio.run does not look after it.
                     raise
             else:
                 future.set_result(value)
@@ -170,9 +189,11 @@ _SLICE_S = 0.05  # How long a thread waits on for an item that nobody waits for 
 
 
 class ObjectRefGenerator:
-    """The items of a generator that runs in another process, as ObjectRefs, in order; they come while it runs.
+    """The items of a generator that runs in another process, as ObjectRefs, in order; they come
+    while it runs.
 
-    `for ref in items`, `async for ref in items`. An error of the generator is the last item: its get raises.
+    `for ref in items`, `async for ref in items`. An error of the generator is the last item: its
+    get raises.
     """
 
     def __init__(self, stream: ObjectRef[Any]) -> None:
@@ -188,7 +209,8 @@ class ObjectRefGenerator:
         return self._next_sync(None)
 
     def _next_sync(self, timeout: float | None = None) -> ObjectRef[Any]:
-        """The next item, waiting `timeout` seconds at most (GetTimeoutError); StopIteration at the end."""
+        """The next item, waiting `timeout` seconds at most (GetTimeoutError); StopIteration at the
+        end."""
         ref, self._ahead = self._ahead, None
         if ref is not None:
             return ref
@@ -199,7 +221,8 @@ class ObjectRefGenerator:
         return ref
 
     def _await_next(self, timeout: float) -> bool:
-        """Waits `timeout` seconds at most for the next item, which stays the next one, or the end; whether it came."""
+        """Waits `timeout` seconds at most for the next item, which stays the next one, or the end;
+        whether it came."""
         if self._ahead is None and not self._ended:
             try:
                 self._ahead = self._next_sync(timeout)
@@ -231,7 +254,8 @@ class ObjectRefGenerator:
             self._awaits.release()
 
     async def _next_is_there(self, loop: asyncio.AbstractEventLoop) -> None:
-        """In a thread that ends soon when nobody waits any more; what came until then is the next item still."""
+        """In a thread that ends soon when nobody waits any more; what came until then is the next
+        item still."""
         import threading
 
         there, given_up = loop.create_future(), threading.Event()
@@ -275,11 +299,15 @@ class ObjectRefGenerator:
         return f"ObjectRefGenerator({self._stream.hex()})"
 
     def __reduce__(self) -> Any:
-        raise TypeError("an ObjectRefGenerator stays in the process that made the call; pass the ObjectRefs of its items")
+        raise TypeError(
+            "an ObjectRefGenerator stays in the process that made the call; pass "
+            "the ObjectRefs of its items"
+        )
 
 
 class DynamicObjectRefGenerator:
-    """The value of a call with num_returns="dynamic": the ObjectRefs of all items of a generator that has ended."""
+    """The value of a call with num_returns="dynamic": the ObjectRefs of all items of a generator
+    that has ended."""
 
     def __init__(self, refs: list[ObjectRef[Any]]) -> None:
         self._refs = refs

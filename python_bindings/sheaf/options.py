@@ -1,5 +1,6 @@
 # Copyright The Sheaf Authors. SPDX-License-Identifier: Apache-2.0
-"""Options of remote functions, classes and methods: which there are, what they may hold, and what the runtime makes of them."""
+"""Options of remote functions, classes and methods: which there are, what they may hold, and what
+the runtime makes of them."""
 
 from __future__ import annotations
 
@@ -9,30 +10,68 @@ from sheaf import _core
 
 TYPE_CHECKING = False  # Importing typing takes longer than all else here.
 if TYPE_CHECKING:
-    from typing import Any, Iterable
+    from collections.abc import Iterable
+    from typing import Any
 
 TASK_ONLY = {
-    "max_calls", "max_retries", "num_returns", "retry_exceptions", "_generator_backpressure_num_objects",
+    "max_calls",
+    "max_retries",
+    "num_returns",
+    "retry_exceptions",
+    "_generator_backpressure_num_objects",
     "_num_objects_per_yield",
 }
 ACTOR_ONLY = {
-    "allow_out_of_order_execution", "concurrency_groups", "enable_tensor_transport", "get_if_exists", "lifetime",
-    "max_concurrency", "max_pending_calls", "max_restarts", "max_task_retries", "namespace",
+    "allow_out_of_order_execution",
+    "concurrency_groups",
+    "enable_tensor_transport",
+    "get_if_exists",
+    "lifetime",
+    "max_concurrency",
+    "max_pending_calls",
+    "max_restarts",
+    "max_task_retries",
+    "namespace",
     "_actor_generator_backpressure_num_objects",
 }
 COMMON = {
-    "accelerator_type", "enable_task_events", "fallback_strategy", "label_selector", "memory", "name", "num_cpus", "num_gpus",
-    "object_store_memory", "placement_group", "placement_group_bundle_index", "placement_group_capture_child_tasks",
-    "resources", "runtime_env", "scheduling_strategy", "_labels", "_metadata",
+    "accelerator_type",
+    "enable_task_events",
+    "fallback_strategy",
+    "label_selector",
+    "memory",
+    "name",
+    "num_cpus",
+    "num_gpus",
+    "object_store_memory",
+    "placement_group",
+    "placement_group_bundle_index",
+    "placement_group_capture_child_tasks",
+    "resources",
+    "runtime_env",
+    "scheduling_strategy",
+    "_labels",
+    "_metadata",
 }
 METHOD = {
-    "concurrency_group", "enable_task_events", "max_task_retries", "name", "num_returns", "retry_exceptions",
-    "tensor_transport", "_generator_backpressure_num_objects", "_num_objects_per_yield",
+    "concurrency_group",
+    "enable_task_events",
+    "max_task_retries",
+    "name",
+    "num_returns",
+    "retry_exceptions",
+    "tensor_transport",
+    "_generator_backpressure_num_objects",
+    "_num_objects_per_yield",
 }
 _MAX_RETURNS = 60_000  # worker/limits.h
 _MOST = 2**31 - 1  # Of a count in the protocol.
 _COUNTS_OR_NO_BOUND = {
-    "max_retries", "max_restarts", "max_task_retries", "max_pending_calls", "_generator_backpressure_num_objects",
+    "max_retries",
+    "max_restarts",
+    "max_task_retries",
+    "max_pending_calls",
+    "_generator_backpressure_num_objects",
     "_actor_generator_backpressure_num_objects",
 }
 _PER_KIND = {"task": TASK_ONLY | COMMON, "actor": ACTOR_ONLY | COMMON, "method": METHOD}
@@ -41,7 +80,8 @@ _PER_KIND = {"task": TASK_ONLY | COMMON, "actor": ACTOR_ONLY | COMMON, "method":
 def check(kind: str, options: dict[str, Any]) -> None:
     """Checks options by name and value; `kind` is "task", "actor" or "method".
 
-    Raises ValueError, or TypeError for the type of a value, naming the option, the value and what is wanted.
+    Raises ValueError, or TypeError for the type of a value, naming the option, the value and what
+    is wanted.
     """
     known = _PER_KIND[kind]
     for name, value in options.items():
@@ -49,19 +89,37 @@ def check(kind: str, options: dict[str, Any]) -> None:
             raise ValueError(_unknown(kind, name, known))
         if value is not None:
             _check_value(name, value)
-    if kind == "actor" and (options.get("lifetime") == "detached" or options.get("get_if_exists")) and not options.get("name"):
-        raise ValueError("a detached actor, and get_if_exists, need a name to be found by: add name='...'")
+    if (
+        kind == "actor"
+        and (options.get("lifetime") == "detached" or options.get("get_if_exists"))
+        and not options.get("name")
+    ):
+        raise ValueError(
+            "a detached actor, and get_if_exists, need a name to be found by: add name='...'"
+        )
 
 
 def _unknown(kind: str, name: str, known: Iterable[str]) -> str:
-    other = {"task": ACTOR_ONLY, "actor": TASK_ONLY, "method": ACTOR_ONLY | TASK_ONLY | COMMON}[kind]
+    other = {"task": ACTOR_ONLY, "actor": TASK_ONLY, "method": ACTOR_ONLY | TASK_ONLY | COMMON}[
+        kind
+    ]
     if name in other:
-        whose = "actors" if kind == "task" else "remote functions" if kind == "actor" else "functions and classes"
+        whose = (
+            "actors"
+            if kind == "task"
+            else "remote functions"
+            if kind == "actor"
+            else "functions and classes"
+        )
         return f"the option {name} is for {whose}, not for a {kind}"
     import difflib
 
     near = difflib.get_close_matches(name, known, 1, 0.5)
-    hint = f"did you mean {near[0]}?" if near else "there are: " + ", ".join(sorted(n for n in known if n[0] != "_"))
+    hint = (
+        f"did you mean {near[0]}?"
+        if near
+        else "there are: " + ", ".join(sorted(n for n in known if n[0] != "_"))
+    )
     return f"there is no option '{name}': {hint}"
 
 
@@ -80,10 +138,17 @@ def _check_value(name: str, value: Any) -> None:
                 raise ValueError(f"resources={value!r}: use {instead}={amount!r} for {resource}")
             _check_amount(f"resources[{resource!r}]", amount)
     elif name == "num_returns":
-        if value not in ("streaming", "dynamic") and (not isinstance(value, int) or isinstance(value, bool) or value < 0):
-            raise ValueError(f"num_returns={value!r}: want a number that is not negative, or 'streaming'")
+        if value not in ("streaming", "dynamic") and (
+            not isinstance(value, int) or isinstance(value, bool) or value < 0
+        ):
+            raise ValueError(
+                f"num_returns={value!r}: want a number that is not negative, or 'streaming'"
+            )
         if isinstance(value, int) and value > _MAX_RETURNS:
-            raise ValueError(f"num_returns={value}: at most {_MAX_RETURNS}; return one list, or make it 'streaming'")
+            raise ValueError(
+                f"num_returns={value}: at most {_MAX_RETURNS}; return one list, or "
+                "make it 'streaming'"
+            )
     elif name in _COUNTS_OR_NO_BOUND:
         if not isinstance(value, int) or value < -1:
             raise ValueError(f"{name}={value!r}: want a number, or -1 for no bound")
@@ -106,14 +171,24 @@ def _check_value(name: str, value: Any) -> None:
             raise ValueError(f"{name}='': want a name that is not empty")
         _check_text(name, value)
     elif name == "retry_exceptions":
-        if not isinstance(value, (bool, list, tuple)) or (not isinstance(value, bool) and not all(map(_is_exception, value))):
-            raise TypeError(f"retry_exceptions={value!r}: want True, False, or a list of exception classes")
+        if not isinstance(value, (bool, list, tuple)) or (
+            not isinstance(value, bool) and not all(map(_is_exception, value))
+        ):
+            raise TypeError(
+                f"retry_exceptions={value!r}: want True, False, or a list of exception classes"
+            )
     elif name == "concurrency_groups":
-        if not isinstance(value, dict) or not all(isinstance(n, int) and n > 0 for n in value.values()):
-            raise ValueError(f"concurrency_groups={value!r}: want a dict of numbers from 1, as {{'io': 2}}")
+        if not isinstance(value, dict) or not all(
+            isinstance(n, int) and n > 0 for n in value.values()
+        ):
+            raise ValueError(
+                f"concurrency_groups={value!r}: want a dict of numbers from 1, as {{'io': 2}}"
+            )
         for group, most in value.items():
             if not isinstance(group, str):
-                raise TypeError(f"concurrency_groups={value!r}: want names that are str, got {group!r}")
+                raise TypeError(
+                    f"concurrency_groups={value!r}: want names that are str, got {group!r}"
+                )
             _check_text("concurrency_groups", group)
             _check_most(f"concurrency_groups[{group!r}]", most)
 
@@ -127,7 +202,9 @@ def _check_text(name: str, value: str) -> None:
     try:
         value.encode()
     except UnicodeEncodeError:
-        raise ValueError(f"{name}={value!r}: it has half of a character, which is no text") from None
+        raise ValueError(
+            f"{name}={value!r}: it has half of a character, which is no text"
+        ) from None
 
 
 def _is_exception(value: Any) -> bool:
@@ -143,7 +220,11 @@ def _check_amount(name: str, value: Any) -> None:
 
 def resources_of(options: dict[str, Any], default_cpus: float) -> dict[str, float]:
     """The amounts that the options ask for, by resource."""
-    amounts = {name: float(amount) for name, amount in (options.get("resources") or {}).items() if not name.startswith("node:")}
+    amounts = {
+        name: float(amount)
+        for name, amount in (options.get("resources") or {}).items()
+        if not name.startswith("node:")
+    }
     cpus = options.get("num_cpus")
     amounts["CPU"] = default_cpus if cpus is None else float(cpus)
     if options.get("num_gpus"):
@@ -175,7 +256,10 @@ def strategy_of(options: dict[str, Any]) -> dict[str, Any]:
             options.get("placement_group_capture_child_tasks"),
         )
     strategy = scheduling_strategies.as_dict(given)
-    selectors = [options.get("label_selector"), *(s.get("label_selector") for s in options.get("fallback_strategy") or ())]
+    selectors = [
+        options.get("label_selector"),
+        *(s.get("label_selector") for s in options.get("fallback_strategy") or ()),
+    ]
     terms = [scheduling_strategies.selector_terms(s) for s in selectors if s]
     if terms:
         strategy["selectors"] = strategy.get("selectors", []) + terms
@@ -187,8 +271,8 @@ def strategy_of(options: dict[str, Any]) -> dict[str, Any]:
 
 
 def environment_of(runtime_env: Any) -> dict[str, str]:
-    """runtime_env as what a worker is started with. In a worker, its own environment lies beneath. What the environment
-    holds is in the cluster afterwards."""
+    """runtime_env as what a worker is started with. In a worker, its own environment lies beneath.
+    What the environment holds is in the cluster afterwards."""
     own: dict[str, str] = {}
     if _core.is_worker():
         from sheaf import runtime_env_setup
@@ -239,7 +323,9 @@ def for_actor(options: dict[str, Any], is_async: bool, groups: dict[str, int]) -
         is_async=is_async,
         concurrency_groups={**groups, **(options.get("concurrency_groups") or {})},
         out_of_order=bool(options.get("allow_out_of_order_execution")),
-        max_pending_calls=-1 if options.get("max_pending_calls") is None else options["max_pending_calls"],
+        max_pending_calls=-1
+        if options.get("max_pending_calls") is None
+        else options["max_pending_calls"],
         actor_name=options.get("name") or "",
         namespace=options.get("namespace") or "",
         detached=options.get("lifetime") == "detached",

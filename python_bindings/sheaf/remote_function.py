@@ -8,13 +8,17 @@ from sheaf.signatures import Signature, short_name
 
 TYPE_CHECKING = False  # Importing typing takes longer than all else here.
 if TYPE_CHECKING:
-    from typing import Any, Callable
+    from collections.abc import Callable
+    from typing import Any
 
-MOST_BOUND = 64  # Templates of one function, for as many placement groups that its callers hand down.
+MOST_BOUND = (
+    64  # Templates of one function, for as many placement groups that its callers hand down.
+)
 
 
 class RemoteFunction(_core.Caller):
-    """A function that runs in another process: `f.remote(...)` gives an ObjectRef of its result at once."""
+    """A function that runs in another process: `f.remote(...)` gives an ObjectRef of its result at
+    once."""
 
     _function: Callable[..., Any]
     _options: dict[str, Any]
@@ -22,14 +26,24 @@ class RemoteFunction(_core.Caller):
     def __new__(cls, *args: Any, **kwargs: Any) -> RemoteFunction:
         return super().__new__(cls)
 
-    def __init__(self, function: Callable[..., Any], given: dict[str, Any], root: RemoteFunction | None = None):
+    def __init__(
+        self,
+        function: Callable[..., Any],
+        given: dict[str, Any],
+        root: RemoteFunction | None = None,
+    ):
         import inspect
 
         if inspect.iscoroutinefunction(function) or inspect.isasyncgenfunction(function):
-            raise ValueError(f"{function.__qualname__} is async, which is for methods of actors: write asyncio.run(...) inside it")
+            raise ValueError(
+                f"{function.__qualname__} is async, which is for methods of actors: "
+                "write asyncio.run(...) inside it"
+            )
         self._set(function, given, root)
 
-    def _set(self, function: Callable[..., Any], given: dict[str, Any], root: RemoteFunction | None) -> None:
+    def _set(
+        self, function: Callable[..., Any], given: dict[str, Any], root: RemoteFunction | None
+    ) -> None:
         import functools
 
         functools.update_wrapper(self, function)
@@ -43,7 +57,9 @@ class RemoteFunction(_core.Caller):
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         name = short_name(self._function)
-        raise TypeError(f"a remote function is not called directly: use {name}.remote() instead of {name}()")
+        raise TypeError(
+            f"a remote function is not called directly: use {name}.remote() instead of {name}()"
+        )
 
     def options(self, **given: Any) -> RemoteFunction:
         """The same function with other options, for the calls made by what this returns.
@@ -56,7 +72,8 @@ class RemoteFunction(_core.Caller):
         return made
 
     def __repr__(self) -> str:
-        return f"RemoteFunction({getattr(self._function, '__module__', '')}.{short_name(self._function)})"
+        module = getattr(self._function, "__module__", "")
+        return f"RemoteFunction({module}.{short_name(self._function)})"
 
     def __reduce__(self) -> Any:
         return _blank, (type(self),), (self._function, self._options)
@@ -65,12 +82,14 @@ class RemoteFunction(_core.Caller):
         self._set(state[0], state[1], None)
 
     def _prepare(self, count: int, names: tuple[str, ...] | None) -> None:
-        """Makes the template of this runtime if need be; TypeError when the arguments do not fit."""
+        """Makes the template of this runtime if need be; TypeError when the arguments do not
+        fit."""
         if self._signature is None:
             self._signature = Signature(self._function)
         name = short_name(self._function)
         self._signature.check(name, count, names)
-        # A call inherits the placement group of the task that makes it, and this process may run tasks of several.
+        # A call inherits the placement group of the task that makes it, and this process may run
+        # tasks of several.
         current = _core.call_generation()
         if self._generation == current:
             return
@@ -93,9 +112,24 @@ class RemoteFunction(_core.Caller):
         dynamic = self._options.get("num_returns") == "dynamic"
         export = (self._root or self)._export(generation, rule, dynamic)
         spec = options.for_task(self._options, streaming)
-        spec.update(function=export.key, extra=export.extra, name=name, call_name=self._options.get("name") or "")
+        spec.update(
+            function=export.key,
+            extra=export.extra,
+            name=name,
+            call_name=self._options.get("name") or "",
+        )
         least, most = self._signature.bounds
-        return (_core.make_template(spec), None, spec["num_returns"], streaming, least, most, export.carrier, False, True)
+        return (
+            _core.make_template(spec),
+            None,
+            spec["num_returns"],
+            streaming,
+            least,
+            most,
+            export.carrier,
+            False,
+            True,
+        )
 
     def _export(self, generation: int, rule: Any, dynamic: bool) -> exported.Exported:
         key = (generation, tuple(rule) if isinstance(rule, (list, tuple)) else None, dynamic)
@@ -107,7 +141,8 @@ class RemoteFunction(_core.Caller):
 
 
 class _Collected:
-    """A generator function with num_returns="dynamic": one result, which holds the references of all items."""
+    """A generator function with num_returns="dynamic": one result, which holds the references of
+    all items."""
 
     def __init__(self, function: Callable[..., Any]):
         self._function = function
@@ -115,7 +150,9 @@ class _Collected:
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         from sheaf.object_ref import DynamicObjectRefGenerator
 
-        return DynamicObjectRefGenerator([_core.put(item) for item in self._function(*args, **kwargs)])
+        return DynamicObjectRefGenerator(
+            [_core.put(item) for item in self._function(*args, **kwargs)]
+        )
 
 
 def _blank(cls: type[RemoteFunction]) -> RemoteFunction:

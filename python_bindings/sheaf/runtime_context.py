@@ -89,10 +89,13 @@ class RuntimeContext:
 
     @property
     def runtime_env(self) -> dict[str, Any]:
-        """The runtime environment, a RuntimeEnv; directories by the names under which the cluster keeps them."""
+        """The runtime environment, a RuntimeEnv; directories by the names under which the cluster
+        keeps them."""
         from sheaf import lifecycle, runtime_env, runtime_env_setup
 
-        return runtime_env.described(runtime_env_setup.entries() if _core.is_worker() else lifecycle.environment_entries())
+        return runtime_env.described(
+            runtime_env_setup.entries() if _core.is_worker() else lifecycle.environment_entries()
+        )
 
     @property
     def current_actor(self) -> Any:
@@ -155,7 +158,11 @@ class RuntimeContext:
 
     def get(self) -> dict[str, Any]:
         """job_id, node_id, task_id and actor_id in one dict."""
-        return {name: getattr(self, name) for name in ("job_id", "node_id", "task_id", "actor_id") if getattr(self, name)}
+        return {
+            name: getattr(self, name)
+            for name in ("job_id", "node_id", "task_id", "actor_id")
+            if getattr(self, name)
+        }
 
 
 def get_runtime_context() -> RuntimeContext:

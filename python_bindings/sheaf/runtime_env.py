@@ -1,8 +1,10 @@
 # Copyright The Sheaf Authors. SPDX-License-Identifier: Apache-2.0
-"""Runtime environments: what a worker finds when it starts. Here: the fields, and the names under which they travel.
+"""Runtime environments: what a worker finds when it starts. Here: the fields, and the names under
+which they travel.
 
-A worker belongs to one environment. Directories go to the cluster's key-value store once, named by the hash of what they
-hold; runtime_env_setup.py fetches them and installs packages in the worker, before its first call.
+A worker belongs to one environment. Directories go to the cluster's key-value store once, named by
+the hash of what they hold; runtime_env_setup.py fetches them and installs packages in the worker,
+before its first call.
 """
 
 from __future__ import annotations
@@ -16,14 +18,39 @@ if TYPE_CHECKING:
     from sheaf.runtime_env_package import Package
 
 _KNOWN = {
-    "working_dir", "py_modules", "py_executable", "excludes", "pip", "uv", "conda", "container", "image_uri", "env_vars",
-    "worker_process_setup_hook", "java_jars", "config", "_nsight", "_rocprof_sys", "_ray_release", "_ray_commit",
+    "working_dir",
+    "py_modules",
+    "py_executable",
+    "excludes",
+    "pip",
+    "uv",
+    "conda",
+    "container",
+    "image_uri",
+    "env_vars",
+    "worker_process_setup_hook",
+    "java_jars",
+    "config",
+    "_nsight",
+    "_rocprof_sys",
+    "_ray_release",
+    "_ray_commit",
     "_inject_current_ray",
 }
 _IGNORED = {"_ray_release", "_ray_commit", "_inject_current_ray"}
-_SERVED = {"env_vars", "working_dir", "py_modules", "excludes", "pip", "uv", "config", "worker_process_setup_hook"}
+_SERVED = {
+    "env_vars",
+    "working_dir",
+    "py_modules",
+    "excludes",
+    "pip",
+    "uv",
+    "config",
+    "worker_process_setup_hook",
+}
 _MAX_HOOK_BYTES = 16 * 1024  # It is part of what each worker is started with.
-_OPTIONS = {  # Of the dict form of pip and uv: the key of the packages' check, and of further arguments.
+# Of the dict form of pip and uv: the key of the packages' check, and of further arguments.
+_OPTIONS = {
     "pip": ("pip_check", "pip_install_options", "pip_version"),
     "uv": ("uv_check", "uv_pip_install_options", "uv_version"),
 }
@@ -35,7 +62,6 @@ class RuntimeEnv(dict):  # type: ignore[type-arg]
     def __init__(self, **fields: Any):
         super().__init__({name: value for name, value in fields.items() if value is not None})
         check(self)
-
 
     def set(self, name: str, value: Any) -> None:
         """Changes a field. Raises as the constructor does."""
@@ -85,7 +111,8 @@ class RuntimeEnv(dict):  # type: ignore[type-arg]
 
 
 class Plan:
-    """A checked environment: `entries` is what workers get (environment variables, and fields as "@name"); upload() goes first."""
+    """A checked environment: `entries` is what workers get (environment variables, and fields as
+    "@name"); upload() goes first."""
 
     def __init__(self, entries: dict[str, str], packages: list[Package]):
         self.entries = entries
@@ -98,33 +125,44 @@ class Plan:
 
 
 def check(runtime_env: Any) -> None:
-    """ValueError, TypeError: a field is unknown or wrong. NotImplementedError: one is not in Sheaf."""
+    """ValueError, TypeError: a field is unknown or wrong. NotImplementedError: one is not in
+    Sheaf."""
     if not isinstance(runtime_env, dict):
-        raise TypeError(f"runtime_env={runtime_env!r}: want a dict, as {{'env_vars': {{'NAME': 'value'}}}}")
+        raise TypeError(
+            f"runtime_env={runtime_env!r}: want a dict, as {{'env_vars': {{'NAME': 'value'}}}}"
+        )
     for name in runtime_env:
         if name not in _KNOWN:
-            raise ValueError(f"runtime_env has no field '{name}': there are " + ", ".join(sorted(n for n in _KNOWN if n[0] != "_")))
+            raise ValueError(
+                f"runtime_env has no field '{name}': there are "
+                + ", ".join(sorted(n for n in _KNOWN if n[0] != "_"))
+            )
         if name == "conda":
             raise NotImplementedError(
-                "runtime_env['conda'] is not in Sheaf, which makes no conda environments: name the packages under 'pip' or 'uv', as "
+                "runtime_env['conda'] is not in Sheaf, which makes no conda "
+                "environments: name the packages under 'pip' or 'uv', as "
                 "{'pip': ['numpy==2.1']}, or start the nodes inside of the environment"
             )
         if name not in _SERVED and name not in _IGNORED:
-            raise NotImplementedError(f"runtime_env['{name}'] is not in Sheaf; there are " + ", ".join(sorted(_SERVED)))
+            raise NotImplementedError(
+                f"runtime_env['{name}'] is not in Sheaf; there are " + ", ".join(sorted(_SERVED))
+            )
     for name, value in (runtime_env.get("env_vars") or {}).items():
         if not isinstance(name, str) or not isinstance(value, str):
             raise TypeError(f"runtime_env env_vars {name!r}: {value!r}: names and values are str")
     excludes = runtime_env.get("excludes") or []
     if not isinstance(excludes, list) or not all(isinstance(e, str) for e in excludes):
-        raise TypeError(f"runtime_env excludes={excludes!r}: want a list of patterns, as ['*.log', '/data/']")
+        raise TypeError(
+            f"runtime_env excludes={excludes!r}: want a list of patterns, as ['*.log', '/data/']"
+        )
     if runtime_env.get("pip") and runtime_env.get("uv"):
         raise ValueError("runtime_env has pip and uv: one of them installs the packages")
     _timeout(runtime_env)
 
 
 def plan(runtime_env: Any) -> Plan:
-    """Checks an environment, reads its directories, and names their contents. Raises as check does, and ValueError for what
-    is no directory, module or wheel, or too large."""
+    """Checks an environment, reads its directories, and names their contents. Raises as check does,
+    and ValueError for what is no directory, module or wheel, or too large."""
     check(runtime_env)
     entries = dict(runtime_env.get("env_vars") or {})
     packages: list[Package] = []
@@ -132,12 +170,19 @@ def plan(runtime_env: Any) -> Plan:
     if runtime_env.get("working_dir") is not None:
         from sheaf import runtime_env_package
 
-        packages.append(runtime_env_package.of_directory(_path("working_dir", runtime_env["working_dir"]), excludes))
+        packages.append(
+            runtime_env_package.of_directory(
+                _path("working_dir", runtime_env["working_dir"]), excludes
+            )
+        )
         entries["@working_dir"] = packages[-1].name
     if runtime_env.get("py_modules"):
         from sheaf import runtime_env_package
 
-        modules = [runtime_env_package.of_module(module, excludes) for module in _list("py_modules", runtime_env["py_modules"])]
+        modules = [
+            runtime_env_package.of_module(module, excludes)
+            for module in _list("py_modules", runtime_env["py_modules"])
+        ]
         packages += modules
         entries["@py_modules"] = " ".join(module.name for module in modules)
     for tool in ("pip", "uv"):
@@ -149,15 +194,20 @@ def plan(runtime_env: Any) -> Plan:
     if timeout is not None:
         entries["@timeout"] = str(timeout)
     if entries and not any(name[0] == "@" for name in entries):
-        entries["@variables"] = ""  # So that the worker knows its environment, for the calls that it makes.
+        entries["@variables"] = (
+            ""  # So that the worker knows its environment, for the calls that it makes.
+        )
     return Plan(entries, packages)
 
 
 def described(entries: dict[str, str]) -> RuntimeEnv:
-    """The environment that a plan's entries make; directories by the names under which the cluster keeps them."""
+    """The environment that a plan's entries make; directories by the names under which the cluster
+    keeps them."""
     import json
 
-    fields: dict[str, Any] = {"env_vars": {name: value for name, value in entries.items() if name[0] != "@"} or None}
+    fields: dict[str, Any] = {
+        "env_vars": {name: value for name, value in entries.items() if name[0] != "@"} or None
+    }
     fields["working_dir"] = entries.get("@working_dir")
     fields["py_modules"] = entries.get("@py_modules", "").split() or None
     if "@packages" in entries:
@@ -169,18 +219,28 @@ def described(entries: dict[str, str]) -> RuntimeEnv:
 
 
 def _hook(hook: Any) -> str:
-    """What a worker calls before its first call: "module.function" as it is, a function as its pickle in hexadecimal."""
+    """What a worker calls before its first call: "module.function" as it is, a function as its
+    pickle in hexadecimal."""
     if isinstance(hook, str):
         if "." not in hook:
-            raise ValueError(f"runtime_env worker_process_setup_hook={hook!r}: want a function, or its name as 'module.function'")
+            raise ValueError(
+                f"runtime_env worker_process_setup_hook={hook!r}: want a function, "
+                "or its name as 'module.function'"
+            )
         return hook
     if not callable(hook):
-        raise TypeError(f"runtime_env worker_process_setup_hook={hook!r}: want a function, or its name as 'module.function'")
+        raise TypeError(
+            f"runtime_env worker_process_setup_hook={hook!r}: want a function, or "
+            "its name as 'module.function'"
+        )
     from sheaf import serialization
 
     data, references = serialization.dumps(hook)
     if references or len(data) > _MAX_HOOK_BYTES:
-        raise ValueError(f"runtime_env worker_process_setup_hook={hook!r}: holds references or {len(data)} bytes: name it as 'module.function'")
+        raise ValueError(
+            f"runtime_env worker_process_setup_hook={hook!r}: holds references or "
+            f"{len(data)} bytes: name it as 'module.function'"
+        )
     return ":" + data.hex()
 
 
@@ -192,7 +252,9 @@ def _timeout(runtime_env: dict[str, Any]) -> float | None:
     if timeout is None or timeout == -1:
         return None
     if isinstance(timeout, bool) or not isinstance(timeout, (int, float)) or timeout <= 0:
-        raise ValueError(f"runtime_env config setup_timeout_seconds={timeout!r}: want seconds above 0")
+        raise ValueError(
+            f"runtime_env config setup_timeout_seconds={timeout!r}: want seconds above 0"
+        )
     return float(timeout)
 
 
@@ -201,7 +263,10 @@ def _path(field: str, value: Any) -> str:
         raise TypeError(f"runtime_env {field}={value!r}: want the path of a directory")
     path = os.fspath(value)
     if "://" in path:
-        raise NotImplementedError(f"runtime_env {field}={path!r}: remote archives are not in Sheaf; give a local directory")
+        raise NotImplementedError(
+            f"runtime_env {field}={path!r}: remote archives are not in Sheaf; give "
+            "a local directory"
+        )
     return path
 
 
@@ -219,19 +284,28 @@ def _packages(tool: str, value: Any) -> str:
     given = value if isinstance(value, dict) else {"packages": value}
     for name in given:
         if name not in ("packages", check_key, options_key, version_key):
-            raise ValueError(f"runtime_env {tool} has no key '{name}': there are packages, {check_key}, {options_key}")
+            raise ValueError(
+                f"runtime_env {tool} has no key '{name}': there are packages, "
+                f"{check_key}, {options_key}"
+            )
     packages = given.get("packages", [])
     if isinstance(packages, (str, os.PathLike)):
         try:
             with open(packages, encoding="utf-8") as file:
                 packages = [line.split(" #")[0].strip() for line in file]
         except OSError as error:
-            raise ValueError(f"runtime_env {tool}={value!r}: {error.strerror}: want a list of requirements, or a requirements file") from None
+            raise ValueError(
+                f"runtime_env {tool}={value!r}: {error.strerror}: want a list of "
+                "requirements, or a requirements file"
+            ) from None
         packages = [line for line in packages if line and line[0] != "#"]
     packages = _list(tool, packages)
     if not all(isinstance(package, str) for package in packages):
-        raise TypeError(f"runtime_env {tool}={value!r}: want requirements as str, as ['requests==2.31']")
-    # Lines of a requirements file that are options (--index-url URL) are arguments in front of the others.
+        raise TypeError(
+            f"runtime_env {tool}={value!r}: want requirements as str, as ['requests==2.31']"
+        )
+    # Lines of a requirements file that are options (--index-url URL) are arguments in front of the
+    # others.
     options = [word for line in packages if line.startswith("-") for word in line.split(None, 1)]
     wanted = {
         "tool": tool,

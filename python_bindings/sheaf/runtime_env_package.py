@@ -1,6 +1,7 @@
 # Copyright The Sheaf Authors. SPDX-License-Identifier: Apache-2.0
-"""Directories and wheels on their way to workers: zipped, named by the hash of what they hold, and kept in the cluster's
-key-value store in parts, of which the index comes last, as long as a job that names them runs or a detached actor of it lives."""
+"""Directories and wheels on their way to workers: zipped, named by the hash of what they hold, and
+kept in the cluster's key-value store in parts, of which the index comes last, as long as a job that
+names them runs or a detached actor of it lives."""
 
 from __future__ import annotations
 
@@ -9,8 +10,9 @@ import json
 import os
 import types
 import zipfile
+from collections.abc import Iterable
 from hashlib import blake2b
-from typing import Any, Iterable
+from typing import Any
 
 from sheaf import _core, ignore_rules
 
@@ -24,7 +26,8 @@ _packed: dict[tuple[str, str, tuple[str, ...]], tuple[tuple[Any, ...], Package]]
 
 
 class Package:
-    """`name`: "KIND-HASH", the same for the same content. KIND is "dir" (unpacked as it is) or "whl" (a wheel)."""
+    """`name`: "KIND-HASH", the same for the same content. KIND is "dir" (unpacked as it is) or
+    "whl" (a wheel)."""
 
     def __init__(self, name: str, content: bytes | None, path: str | None):
         self.name = name
@@ -46,7 +49,9 @@ class Package:
         # Each job owns what it names, be it uploaded by another, which may end sooner.
         if not _core.key_own(KEY_SPACE, [*names, self.name]):
             for name, start in zip(names, parts):
-                _core.key_put(KEY_SPACE, name, content[start : start + _PART_BYTES], False, of_job=True)
+                _core.key_put(
+                    KEY_SPACE, name, content[start : start + _PART_BYTES], False, of_job=True
+                )
             index = json.dumps({"parts": len(parts), "bytes": len(content)}).encode()
             _core.key_put(KEY_SPACE, self.name, index, False, of_job=True)
         self._uploaded_to = _core.generation()
@@ -61,12 +66,16 @@ def fetch(name: str) -> bytes:
     parts = [_core.key_get(KEY_SPACE, f"{name}/{number}") for number in range(about["parts"])]
     content = b"".join(part for part in parts if part is not None)
     if len(content) != about["bytes"]:
-        raise LookupError(f"the package {name} has {len(content)} of {about['bytes']} bytes in the cluster's key-value store")
+        raise LookupError(
+            f"the package {name} has {len(content)} of {about['bytes']} bytes in "
+            "the cluster's key-value store"
+        )
     return content
 
 
 def of_directory(path: str, excludes: list[str], inside: str = "") -> Package:
-    """The files below `path`, below the folder `inside` of the package. ValueError: no directory, or too large."""
+    """The files below `path`, below the folder `inside` of the package. ValueError: no directory,
+    or too large."""
     root = os.path.abspath(os.path.expanduser(path))
     if not os.path.isdir(root):
         raise ValueError(f"runtime_env: {path!r} is no directory on this machine")
@@ -75,7 +84,8 @@ def of_directory(path: str, excludes: list[str], inside: str = "") -> Package:
 
 
 def of_module(module: Any, excludes: list[str]) -> Package:
-    """An entry of py_modules: a module, the directory of a package, one file, or a wheel. ValueError, TypeError: none of these."""
+    """An entry of py_modules: a module, the directory of a package, one file, or a wheel.
+    ValueError, TypeError: none of these."""
     if isinstance(module, types.ModuleType):
         folders = getattr(module, "__path__", None)
         path = list(folders)[0] if folders else getattr(module, "__file__", None)
@@ -84,9 +94,14 @@ def of_module(module: Any, excludes: list[str]) -> Package:
     elif isinstance(module, (str, os.PathLike)):
         path = os.fspath(module)
         if "://" in path:
-            raise NotImplementedError(f"runtime_env py_modules: {path!r}: remote archives are not in Sheaf; give a local path")
+            raise NotImplementedError(
+                f"runtime_env py_modules: {path!r}: remote archives are not in "
+                "Sheaf; give a local path"
+            )
     else:
-        raise TypeError(f"runtime_env py_modules: {module!r}: want a module, or the path of a package or wheel")
+        raise TypeError(
+            f"runtime_env py_modules: {module!r}: want a module, or the path of a package or wheel"
+        )
     path = os.path.abspath(os.path.expanduser(path))
     if path.endswith(".whl") and os.path.isfile(path):
         if os.path.getsize(path) > MAX_BYTES:
@@ -97,7 +112,10 @@ def of_module(module: Any, excludes: list[str]) -> Package:
         return _of_files(os.path.dirname(path), "", [os.path.basename(path)], [])
     if os.path.isdir(path):
         return of_directory(path, excludes, os.path.basename(path))
-    raise ValueError(f"runtime_env py_modules: {path!r} is no package directory, .py file or wheel on this machine")
+    raise ValueError(
+        f"runtime_env py_modules: {path!r} is no package directory, .py file or "
+        "wheel on this machine"
+    )
 
 
 def _of_files(root: str, inside: str, names: list[str], excludes: list[str]) -> Package:
@@ -105,7 +123,9 @@ def _of_files(root: str, inside: str, names: list[str], excludes: list[str]) -> 
     total = sum(state.st_size for state in states)
     if total > MAX_BYTES:
         raise ValueError(_too_large(root, total, zip(names, (state.st_size for state in states))))
-    state = tuple((name, s.st_size, s.st_mtime_ns, s.st_mode & _EXECUTABLE) for name, s in zip(names, states))
+    state = tuple(
+        (name, s.st_size, s.st_mtime_ns, s.st_mode & _EXECUTABLE) for name, s in zip(names, states)
+    )
     key = (root, inside, tuple(names if len(names) == 1 else excludes))
     known = _packed.get(key)
     if known is not None and known[0] == state:
@@ -125,7 +145,9 @@ def _of_files(root: str, inside: str, names: list[str], excludes: list[str]) -> 
             entry.external_attr = (0o644 | executable) << 16
             archive.writestr(entry, content)
     packed = buffer.getvalue()
-    digest.update(packed)  # Another zlib makes other bytes of the same files: parts of two would not fit together.
+    digest.update(
+        packed
+    )  # Another zlib makes other bytes of the same files: parts of two would not fit together.
     package = Package("dir-" + digest.hexdigest(), packed, None)
     _packed[key] = (state, package)
     return package
@@ -135,6 +157,8 @@ def _too_large(path: str, total: int, sizes: Iterable[tuple[str, int]]) -> str:
     largest = sorted(sizes, key=lambda entry: -entry[1])[:3]
     shown = "".join(f"\n  {size >> 20} MiB  {name}" for name, size in largest)
     return (
-        f"runtime_env: {path} has {total >> 20} MiB, and at most {MAX_BYTES >> 20} MiB travel to the workers. Leave files out "
-        f"with excludes=['pattern', ...], or put data where all nodes read it.{' The largest:' if largest else ''}{shown}"
+        f"runtime_env: {path} has {total >> 20} MiB, and at most {MAX_BYTES >> 20} "
+        "MiB travel to the workers. Leave files out "
+        "with excludes=['pattern', ...], or put data where all nodes read "
+        f"it.{' The largest:' if largest else ''}{shown}"
     )

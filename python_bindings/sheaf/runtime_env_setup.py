@@ -1,11 +1,13 @@
 # Copyright The Sheaf Authors. SPDX-License-Identifier: Apache-2.0
 """In a worker: makes its runtime environment, once, before its first call.
 
-What is fetched or installed lies below the node's session, `environments/`, named by what it holds, and is shared by the workers
-of the node. `NAME/` is complete when `NAME.done` is there, which holds its size; its time is that of the last use. `NAME.lock` is
-locked by one worker at a time that makes or removes it, and shared by all that use it until they end; locks end with their holders.
-Those that waited for one that failed get its error (`NAME.failed`) instead of trying again. When all have more bytes than
-SHEAF_ENVIRONMENT_BYTES (10 GiB), those go that were not used for longest and that nobody uses; what a worker left that died over it goes too.
+What is fetched or installed lies below the node's session, `environments/`, named by what it holds,
+and is shared by the workers of the node. `NAME/` is complete when `NAME.done` is there, which holds
+its size; its time is that of the last use. `NAME.lock` is locked by one worker at a time that makes
+or removes it, and shared by all that use it until they end; locks end with their holders. Those
+that waited for one that failed get its error (`NAME.failed`) instead of trying again. When all have
+more bytes than SHEAF_ENVIRONMENT_BYTES (10 GiB), those go that were not used for longest and that
+nobody uses; what a worker left that died over it goes too.
 """
 
 from __future__ import annotations
@@ -21,12 +23,15 @@ import subprocess
 import sys
 import time
 import zipfile
+from collections.abc import Callable
 from hashlib import blake2b
-from typing import Any, Callable
+from typing import Any
 
 from sheaf.exceptions import RuntimeEnvSetupError
 
-VARIABLE = "SHEAF_RUNTIME_ENVIRONMENT"  # base/config.h: the entries of runtime_env.Plan, in hexadecimal.
+VARIABLE = (
+    "SHEAF_RUNTIME_ENVIRONMENT"  # base/config.h: the entries of runtime_env.Plan, in hexadecimal.
+)
 _TIMEOUT_S = 600.0
 _PAUSE_S = 0.02
 _LIMIT = "SHEAF_ENVIRONMENT_BYTES"
@@ -40,11 +45,14 @@ _made = False
 def entries() -> dict[str, str]:
     """The environment of this worker, as runtime_env.Plan has it; empty: it has none of its own."""
     data = bytes.fromhex(os.environ.get(VARIABLE, ""))
-    return dict(part.decode("utf-8", "surrogateescape").split("=", 1) for part in data.split(b"\0") if part)
+    return dict(
+        part.decode("utf-8", "surrogateescape").split("=", 1) for part in data.split(b"\0") if part
+    )
 
 
 def ensure() -> None:
-    """Makes the environment, unless that is done. RuntimeEnvSetupError: it cannot be made; the next call tries again."""
+    """Makes the environment, unless that is done. RuntimeEnvSetupError: it cannot be made; the next
+    call tries again."""
     global _made
     if _made:
         return
@@ -60,11 +68,15 @@ def ensure() -> None:
         if "@packages" in wanted:
             in_front.append(_installed(wanted["@packages"], deadline))
     except (OSError, LookupError, zipfile.BadZipFile) as error:
-        raise RuntimeEnvSetupError(f"the runtime environment could not be made: {type(error).__name__}: {error}") from None
+        raise RuntimeEnvSetupError(
+            f"the runtime environment could not be made: {type(error).__name__}: {error}"
+        ) from None
     if in_front:
         sys.path[:0] = in_front
         # For the programs that user code starts.
-        os.environ["PYTHONPATH"] = os.pathsep.join([*in_front, *filter(None, [os.environ.get("PYTHONPATH")])])
+        os.environ["PYTHONPATH"] = os.pathsep.join(
+            [*in_front, *filter(None, [os.environ.get("PYTHONPATH")])]
+        )
         for folder in in_front:
             if folder.endswith("site-packages"):
                 site.addsitedir(folder)  # For its .pth files; that it is in front already counts.
@@ -86,7 +98,9 @@ def _call_hook(hook: str) -> None:
             module, _, name = hook.rpartition(".")
             getattr(importlib.import_module(module), name)()
     except Exception:
-        raise RuntimeEnvSetupError("runtime_env worker_process_setup_hook raised:\n" + traceback.format_exc().rstrip()) from None
+        raise RuntimeEnvSetupError(
+            "runtime_env worker_process_setup_hook raised:\n" + traceback.format_exc().rstrip()
+        ) from None
 
 
 def _folder(name: str) -> str:
@@ -104,7 +118,7 @@ def _shared(name: str, deadline: float, make: Callable[[str], None]) -> str:
     made = False
     os.makedirs(os.path.dirname(path), exist_ok=True)
     while True:
-        file = open(path + ".lock", "w")
+        file = open(path + ".lock", "w")  # noqa: SIM115 (the lock is kept)
         if _locks(file, fcntl.LOCK_SH):
             if os.path.exists(path + ".done"):
                 os.utime(path + ".done")
@@ -155,11 +169,16 @@ def _make(path: str, asked: float, make: Callable[[str], None]) -> None:
 
 
 def _size_of(path: str) -> int:
-    return sum(os.lstat(os.path.join(folder, name)).st_blocks * 512 for folder, folders, files in os.walk(path) for name in [*folders, *files])
+    return sum(
+        os.lstat(os.path.join(folder, name)).st_blocks * 512
+        for folder, folders, files in os.walk(path)
+        for name in [*folders, *files]
+    )
 
 
 def _keep_within(folder: str, limit: int) -> None:
-    """Removes what was not used for longest, until all have `limit` bytes or are in use, and what was left unfinished."""
+    """Removes what was not used for longest, until all have `limit` bytes or are in use, and what
+    was left unfinished."""
     known = []
     for lock in os.listdir(folder):
         if not lock.endswith(".lock"):
@@ -181,15 +200,14 @@ def _keep_within(folder: str, limit: int) -> None:
 
 def _remove(path: str) -> bool:
     """False: somebody uses or makes it."""
-    with contextlib.suppress(FileNotFoundError):
-        with open(path + ".lock", "r+") as file:
-            if not _locks(file, fcntl.LOCK_EX):
-                return False
-            for ending in (".done", ".failed", ".new"):
-                with contextlib.suppress(FileNotFoundError):
-                    os.remove(path + ending)
-            shutil.rmtree(path, ignore_errors=True)
-            os.remove(file.name)
+    with contextlib.suppress(FileNotFoundError), open(path + ".lock", "r+") as file:
+        if not _locks(file, fcntl.LOCK_EX):
+            return False
+        for ending in (".done", ".failed", ".new"):
+            with contextlib.suppress(FileNotFoundError):
+                os.remove(path + ending)
+        shutil.rmtree(path, ignore_errors=True)
+        os.remove(file.name)
     return True
 
 
@@ -202,7 +220,9 @@ def _unpacked(name: str, deadline: float) -> str:
             for entry in archive.infolist():
                 target = os.path.join(path, _place(entry.filename, name))
                 if not os.path.realpath(target).startswith(os.path.realpath(path) + os.sep):
-                    raise RuntimeEnvSetupError(f"the package {name} has a file outside of itself: {entry.filename}")
+                    raise RuntimeEnvSetupError(
+                        f"the package {name} has a file outside of itself: {entry.filename}"
+                    )
                 if entry.is_dir():
                     continue
                 os.makedirs(os.path.dirname(target), exist_ok=True)
@@ -215,16 +235,25 @@ def _unpacked(name: str, deadline: float) -> str:
 
 
 def _place(filename: str, package: str) -> str:
-    """Where a file of a package belongs: in a wheel, NAME.data/purelib and platlib are the wheel's own top."""
+    """Where a file of a package belongs: in a wheel, NAME.data/purelib and platlib are the wheel's
+    own top."""
     parts = filename.split("/")
-    if package.startswith("whl-") and len(parts) > 2 and parts[0].endswith(".data") and parts[1] in ("purelib", "platlib"):
+    if (
+        package.startswith("whl-")
+        and len(parts) > 2
+        and parts[0].endswith(".data")
+        and parts[1] in ("purelib", "platlib")
+    ):
         return "/".join(parts[2:])
     return filename
 
 
 def _installed(wanted: str, deadline: float) -> str:
-    """The site-packages of a virtual environment with the packages; programs that user code starts find its commands first."""
-    name = "venv-" + blake2b((sys.version + sys.prefix + wanted).encode(), digest_size=16).hexdigest()
+    """The site-packages of a virtual environment with the packages; programs that user code starts
+    find its commands first."""
+    name = (
+        "venv-" + blake2b((sys.version + sys.prefix + wanted).encode(), digest_size=16).hexdigest()
+    )
     path = _shared(name, deadline, lambda place: _install(place, json.loads(wanted), deadline))
     os.environ["VIRTUAL_ENV"] = path
     os.environ["PATH"] = os.path.join(path, "bin") + os.pathsep + os.environ.get("PATH", os.defpath)
@@ -232,16 +261,25 @@ def _installed(wanted: str, deadline: float) -> str:
 
 
 def _site_packages(place: str) -> str:
-    return os.path.join(place, "lib", f"python{sys.version_info.major}.{sys.version_info.minor}", "site-packages")
+    return os.path.join(
+        place, "lib", f"python{sys.version_info.major}.{sys.version_info.minor}", "site-packages"
+    )
 
 
 def _install(place: str, wanted: dict[str, Any], deadline: float) -> None:
     import venv
 
     venv.EnvBuilder(symlinks=True, with_pip=False).create(place)
-    # What this worker can import counts as installed, be it of the system or of a virtual environment.
-    with open(os.path.join(_site_packages(place), "_of_the_worker.pth"), "w", encoding="utf-8") as file:
-        file.writelines(entry + "\n" for entry in sys.path if entry.endswith("-packages") and os.path.isdir(entry))
+    # What this worker can import counts as installed, be it of the system or of a virtual
+    # environment.
+    with open(
+        os.path.join(_site_packages(place), "_of_the_worker.pth"), "w", encoding="utf-8"
+    ) as file:
+        file.writelines(
+            entry + "\n"
+            for entry in sys.path
+            if entry.endswith("-packages") and os.path.isdir(entry)
+        )
     python = os.path.join(place, "bin", "python")
     if wanted["tool"] == "uv":
         uv = shutil.which("uv")
@@ -249,7 +287,16 @@ def _install(place: str, wanted: dict[str, Any], deadline: float) -> None:
         command += ["pip", "install", "--python", python]
         checking = [*command[:-3], "check", "--python", python]
     else:
-        command = [sys.executable, "-m", "pip", "--python", python, "--disable-pip-version-check", "--no-input", "install"]
+        command = [
+            sys.executable,
+            "-m",
+            "pip",
+            "--python",
+            python,
+            "--disable-pip-version-check",
+            "--no-input",
+            "install",
+        ]
         checking = [*command[:-1], "check"]
     _run([*command, *wanted["options"], *wanted["packages"]], wanted, deadline)
     if wanted["check"]:
@@ -261,16 +308,27 @@ def _run(command: list[str], wanted: dict[str, Any], deadline: float) -> None:
     about = f"runtime_env {tool}={wanted['packages']}"
     try:
         done = subprocess.run(
-            command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, errors="replace",
+            command,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+            errors="replace",
             timeout=max(0.1, deadline - time.monotonic()),
         )
     except subprocess.TimeoutExpired:
         raise RuntimeEnvSetupError(
-            f"{about}: {tool} was not done in time; config={{'setup_timeout_seconds': N}} gives it more"
+            f"{about}: {tool} was not done in time; "
+            f"config={{'setup_timeout_seconds': N}} gives it more"
         ) from None
     if done.returncode == 0:
         return
     lines = [line for line in done.stdout.splitlines() if line.strip()]
     if f"No module named {tool}" in done.stdout:
-        raise RuntimeEnvSetupError(f"{about}: {tool} is not installed for {sys.executable} on this node")
-    raise RuntimeEnvSetupError(f"{about}: {tool} failed with exit status {done.returncode}:\n" + "\n".join(lines[-_SHOWN_LINES:]))
+        raise RuntimeEnvSetupError(
+            f"{about}: {tool} is not installed for {sys.executable} on this node"
+        )
+    raise RuntimeEnvSetupError(
+        f"{about}: {tool} failed with exit status {done.returncode}:\n"
+        + "\n".join(lines[-_SHOWN_LINES:])
+    )

@@ -1,11 +1,13 @@
 # Copyright The Sheaf Authors. SPDX-License-Identifier: Apache-2.0
-"""Values that the native codec does not carry: pickle 5 with its buffers outside, and cloudpickle for functions and classes."""
+"""Values that the native codec does not carry: pickle 5 with its buffers outside, and cloudpickle
+for functions and classes."""
 
 from __future__ import annotations
 
 import io
 import pickle
-from typing import Any, Callable
+from collections.abc import Callable
+from typing import Any
 
 from sheaf import _core
 
@@ -13,8 +15,11 @@ _pickler_class: type | None = None
 _custom: dict[type, tuple[Callable[[Any], Any], Callable[[Any], Any]]] = {}
 
 
-def register_serializer(cls: type, *, serializer: Callable[[Any], Any], deserializer: Callable[[Any], Any]) -> None:
-    """From now on instances of `cls` travel as `serializer(value)` and come back by `deserializer`, in this process's values.
+def register_serializer(
+    cls: type, *, serializer: Callable[[Any], Any], deserializer: Callable[[Any], Any]
+) -> None:
+    """From now on instances of `cls` travel as `serializer(value)` and come back by `deserializer`,
+    in this process's values.
 
     Both functions are pickled along, so workers need no registration to read such values.
     """
@@ -27,15 +32,23 @@ def deregister_serializer(cls: type) -> None:
 
 
 def _make_pickler() -> type:
-    """cloudpickle's pickler, which also knows references; made on first use, since cloudpickle takes long to import."""
+    """cloudpickle's pickler, which also knows references; made on first use, since cloudpickle
+    takes long to import."""
     global _pickler_class
     import cloudpickle
 
     reduce_other = cloudpickle.Pickler.reducer_override
 
     class Pickler(cloudpickle.Pickler):  # type: ignore[misc]
-        def __init__(self, file: io.BytesIO, buffers: list[pickle.PickleBuffer] | None, references: list[_core.ObjectRef[Any]]):
-            super().__init__(file, protocol=5, buffer_callback=None if buffers is None else buffers.append)
+        def __init__(
+            self,
+            file: io.BytesIO,
+            buffers: list[pickle.PickleBuffer] | None,
+            references: list[_core.ObjectRef[Any]],
+        ):
+            super().__init__(
+                file, protocol=5, buffer_callback=None if buffers is None else buffers.append
+            )
             self.references = references
 
         def reducer_override(self, obj: Any) -> Any:
@@ -52,8 +65,11 @@ def _make_pickler() -> type:
     return Pickler
 
 
-def pickle_value(value: Any) -> tuple[memoryview, list[pickle.PickleBuffer], list[_core.ObjectRef[Any]]]:
-    """The pickle of `value`, the buffers outside it, and the references inside it. TypeError: what cannot be pickled, and where."""
+def pickle_value(
+    value: Any,
+) -> tuple[memoryview, list[pickle.PickleBuffer], list[_core.ObjectRef[Any]]]:
+    """The pickle of `value`, the buffers outside it, and the references inside it. TypeError: what
+    cannot be pickled, and where."""
     file = io.BytesIO()
     buffers: list[pickle.PickleBuffer] = []
     references: list[_core.ObjectRef[Any]] = []
@@ -79,7 +95,12 @@ def loads(data: bytes) -> Any:
     return pickle.loads(data)
 
 
-def _dump(value: Any, file: io.BytesIO, buffers: list[pickle.PickleBuffer] | None, references: list[_core.ObjectRef[Any]]) -> None:
+def _dump(
+    value: Any,
+    file: io.BytesIO,
+    buffers: list[pickle.PickleBuffer] | None,
+    references: list[_core.ObjectRef[Any]],
+) -> None:
     try:
         (_pickler_class or _make_pickler())(file, buffers, references).dump(value)
     except Exception as error:
@@ -89,14 +110,26 @@ def _dump(value: Any, file: io.BytesIO, buffers: list[pickle.PickleBuffer] | Non
 
 
 _ARRAY_TYPES = {
-    0x11: "i1", 0x12: "<i2", 0x14: "<i4", 0x18: "<i8", 0x21: "u1", 0x22: "<u2", 0x24: "<u4", 0x28: "<u8", 0x34: "<f4", 0x38: "<f8",
+    0x11: "i1",
+    0x12: "<i2",
+    0x14: "<i4",
+    0x18: "<i8",
+    0x21: "u1",
+    0x22: "<u2",
+    0x24: "<u4",
+    0x28: "<u8",
+    0x34: "<f4",
+    0x38: "<f8",
 }
 
 
 def array_of(memory: Any, kind: int) -> Any:
-    """Numbers that C++ wrote, as a NumPy array over their memory; `kind`: sheaf/internal/type_traits.h's NumberKind."""
+    """Numbers that C++ wrote, as a NumPy array over their memory; `kind`:
+    sheaf/internal/type_traits.h's NumberKind."""
     import numpy
 
     if kind not in _ARRAY_TYPES:
-        raise ValueError(f"these bytes are no value of Sheaf: there are no numbers of kind {kind:#x}")
+        raise ValueError(
+            f"these bytes are no value of Sheaf: there are no numbers of kind {kind:#x}"
+        )
     return numpy.frombuffer(memory, _ARRAY_TYPES[kind])

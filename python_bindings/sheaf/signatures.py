@@ -7,7 +7,8 @@ import sys
 
 TYPE_CHECKING = False  # Importing typing takes longer than all else here.
 if TYPE_CHECKING:
-    from typing import Any, Callable
+    from collections.abc import Callable
+    from typing import Any
 
 Bounds = tuple[int, int]
 FORCE_CHECK: Bounds = (0, -1)
@@ -35,7 +36,12 @@ class Signature:
         except (TypeError, ValueError):  # Builtins may have none.
             return
         parameters = list(signature.parameters.values())
-        if skip and parameters and parameters[0].kind in (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD):
+        if (
+            skip
+            and parameters
+            and parameters[0].kind
+            in (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
+        ):
             parameters = parameters[skip:]
         self._signature = signature.replace(parameters=parameters)
         self.bounds = bounds_of(self._signature)

@@ -1,11 +1,13 @@
 # Copyright The Sheaf Authors. SPDX-License-Identifier: Apache-2.0
 """Begins coroutines at once, in an asyncio task that they keep only if they wait.
 
-Most coroutines that are calls of an actor never wait, and making a task for one costs more than running it. So each begins in a task that
-is there already, the spare one: asyncio.current_task() is a task as it would be otherwise. A coroutine that waits keeps it, as its task from
-then on, and another spare one is made; so does a coroutine after whose end somebody still knows the task.
+Most coroutines that are calls of an actor never wait, and making a task for one costs more than
+running it. So each begins in a task that is there already, the spare one: asyncio.current_task() is
+a task as it would be otherwise. A coroutine that waits keeps it, as its task from then on, and
+another spare one is made; so does a coroutine after whose end somebody still knows the task.
 
-The functions of asyncio by which this is done are those that it has for tasks of other packages ("Extending" in its documentation).
+The functions of asyncio by which this is done are those that it has for tasks of other packages
+("Extending" in its documentation).
 """
 
 from __future__ import annotations
@@ -15,7 +17,8 @@ import contextvars
 import sys
 import types
 import weakref
-from typing import Any, Coroutine, Generator
+from collections.abc import Coroutine, Generator
+from typing import Any
 
 try:
     from asyncio import _enter_task, _leave_task, _register_task, _unregister_task
@@ -34,7 +37,8 @@ class Beginner:
         self.scheduled = False  # The loop has got something to do; the caller may reset it.
 
     def begin(self, coroutine: Coroutine[Any, Any, None]) -> asyncio.Task[None] | None:
-        """Runs it up to where it first waits; only if LENDS. The task in which it goes on, or None: it has ended."""
+        """Runs it up to where it first waits; only if LENDS. The task in which it goes on, or None:
+        it has ended."""
         spare = self._spare
         if spare is None or spare.task.cancelling():
             spare = self._spare = _SpareTask(self._loop)
@@ -48,7 +52,9 @@ class Beginner:
         except StopIteration:
             pass
         except BaseException as error:  # As it would be of a task that nobody asks for its result.
-            self._loop.call_exception_handler({"message": "a coroutine that waited for nothing", "exception": error, "task": task})
+            self._loop.call_exception_handler(
+                {"message": "a coroutine that waited for nothing", "exception": error, "task": task}
+            )
         else:
             rest = _Rest(coroutine, context, awaited)
         finally:
@@ -73,7 +79,8 @@ def _primed() -> Generator[None, None, None]:
 
 
 class _SpareTask:
-    """A task that waits for a coroutine to go on with; asyncio.all_tasks() has it until one has ended in it."""
+    """A task that waits for a coroutine to go on with; asyncio.all_tasks() has it until one has
+    ended in it."""
 
     __slots__ = ("task", "_taken", "_rest", "_listed")
 
@@ -106,7 +113,8 @@ class _SpareTask:
             _unregister_task(self.task)
 
     def leave(self, rest: _Rest | None) -> None:
-        """The task is that of this coroutine from here on, or, if its coroutine has ended, ends too."""
+        """The task is that of this coroutine from here on, or, if its coroutine has ended, ends
+        too."""
         self._rest = rest
         if not self._listed:
             _register_task(self.task)
@@ -119,7 +127,9 @@ class _Rest:
 
     __slots__ = ("_coroutine", "_context", "_awaited")
 
-    def __init__(self, coroutine: Coroutine[Any, Any, None], context: contextvars.Context, awaited: Any) -> None:
+    def __init__(
+        self, coroutine: Coroutine[Any, Any, None], context: contextvars.Context, awaited: Any
+    ) -> None:
         self._coroutine, self._context, self._awaited = coroutine, context, awaited
 
     @types.coroutine

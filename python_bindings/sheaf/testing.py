@@ -8,7 +8,8 @@ sheaf_fresh      the same node for one test alone, where a test changes what oth
 
 from __future__ import annotations
 
-from typing import Any, Iterator
+from collections.abc import Iterator
+from typing import Any
 
 import pytest
 
@@ -25,7 +26,9 @@ def sheaf_options() -> dict[str, Any]:
 
 def _node(options: dict[str, Any]) -> Iterator[Any]:
     if sheaf.is_initialized():
-        raise RuntimeError("a session exists already: a test, or code it imports, has called sheaf.init()")
+        raise RuntimeError(
+            "a session exists already: a test, or code it imports, has called sheaf.init()"
+        )
     sheaf.init(**{"address": "local", **options})
     try:
         yield sheaf

@@ -1,5 +1,6 @@
 # Copyright The Sheaf Authors. SPDX-License-Identifier: Apache-2.0
-"""The files in which workers record when calls began and ended (python_bindings/timeline.h has the layout), and what reads them."""
+"""The files in which workers record when calls began and ended (python_bindings/timeline.h has the
+layout), and what reads them."""
 
 from __future__ import annotations
 
@@ -31,7 +32,8 @@ def open_file() -> mmap.mmap | None:
         path = os.path.join(folder, str(os.getpid()))
         descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)
         try:
-            # All of it now: where the disk is full later, a write to a page that has no block would be SIGBUS.
+            # All of it now: where the disk is full later, a write to a page that has no block would
+            # be SIGBUS.
             os.posix_fallocate(descriptor, 0, (_CALLS + 1) * _RECORD.size)
             return mmap.mmap(descriptor, 0)
         except OSError:
@@ -53,7 +55,8 @@ def _remove_old(folder: str) -> None:
 
 
 def events_of_all_nodes() -> list[dict[str, Any]]:
-    """What the workers of all nodes have recorded. Each other node is asked by a small task that runs there."""
+    """What the workers of all nodes have recorded. Each other node is asked by a small task that
+    runs there."""
     from sheaf import each_node
 
     found, late = each_node.answers(_events_by_wall_time, timeout=_ANSWER_S)
@@ -71,7 +74,9 @@ def events_of_all_nodes() -> list[dict[str, Any]]:
     if late:
         import warnings
 
-        warnings.warn(f"timeline: without the nodes {', '.join(late)}, which did not answer", stacklevel=3)
+        warnings.warn(
+            f"timeline: without the nodes {', '.join(late)}, which did not answer", stacklevel=3
+        )
     return sorted(out, key=lambda event: event.get("ts", 0.0))
 
 
@@ -90,12 +95,27 @@ def events() -> list[dict[str, Any]]:
                 content = file.read((_CALLS + 1) * _RECORD.size)
         except OSError:
             continue  # Removed meanwhile.
-        out.append({"ph": "M", "name": "process_name", "pid": int(name), "args": {"name": f"worker {name}"}})
+        out.append(
+            {
+                "ph": "M",
+                "name": "process_name",
+                "pid": int(name),
+                "args": {"name": f"worker {name}"},
+            }
+        )
         body = content[_RECORD.size : len(content) // _RECORD.size * _RECORD.size]
         for begin, end, thread, _, words in _RECORD.iter_unpack(body):
             if 0 < begin <= end:
                 text = words.partition(b"\0")[0].decode(errors="replace")
                 out.append(
-                    {"cat": "task", "ph": "X", "name": text, "pid": int(name), "tid": thread, "ts": begin / 1e3, "dur": (end - begin) / 1e3}
+                    {
+                        "cat": "task",
+                        "ph": "X",
+                        "name": text,
+                        "pid": int(name),
+                        "tid": thread,
+                        "ts": begin / 1e3,
+                        "dur": (end - begin) / 1e3,
+                    }
                 )
     return sorted(out, key=lambda event: event.get("ts", 0.0))

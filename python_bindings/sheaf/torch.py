@@ -1,12 +1,13 @@
 # Copyright The Sheaf Authors. SPDX-License-Identifier: Apache-2.0
-"""A backend "sheaf" for torch.distributed, over sheaf.util.collective: importing this module registers it.
+"""A backend "sheaf" for torch.distributed, over sheaf.util.collective: importing this module
+registers it.
 
     import sheaf.torch
     torch.distributed.init_process_group("sheaf")
 
-DistributedDataParallel, DistributedSampler and what else is built on torch.distributed run over it unchanged, on CPU tensors. The
-process belongs to a cluster of Sheaf: it is one of `sheaf run --nproc`, a worker of sheaf.train, or has called sheaf.init. ImportError:
-torch is not installed.
+DistributedDataParallel, DistributedSampler and what else is built on torch.distributed run over it
+unchanged, on CPU tensors. The process belongs to a cluster of Sheaf: it is one of `sheaf run
+--nproc`, a worker of sheaf.train, or has called sheaf.init. ImportError: torch is not installed.
 """
 
 from __future__ import annotations
@@ -17,7 +18,8 @@ import inspect
 import queue
 import threading
 import uuid
-from typing import Any, Callable
+from collections.abc import Callable
+from typing import Any
 
 try:
     import torch
@@ -31,18 +33,47 @@ from sheaf.util.collective import Group
 from sheaf.util.collective.types import ReduceOp
 
 _Tensors = list[Any]
-_WorkBase: Any = getattr(distributed, "Work", None) or getattr(distributed, "_Work", None) or torch._C._distributed_c10d.Work
-_OPS = {"SUM": ReduceOp.SUM, "AVG": ReduceOp.AVERAGE, "PRODUCT": ReduceOp.PRODUCT, "MIN": ReduceOp.MIN, "MAX": ReduceOp.MAX}
-_REDUCED = (torch.float16, torch.bfloat16, torch.float32, torch.float64, torch.int32, torch.int64, torch.uint8)
+_WorkBase: Any = (
+    getattr(distributed, "Work", None)
+    or getattr(distributed, "_Work", None)
+    or torch._C._distributed_c10d.Work
+)
+_OPS = {
+    "SUM": ReduceOp.SUM,
+    "AVG": ReduceOp.AVERAGE,
+    "PRODUCT": ReduceOp.PRODUCT,
+    "MIN": ReduceOp.MIN,
+    "MAX": ReduceOp.MAX,
+}
+_REDUCED = (
+    torch.float16,
+    torch.bfloat16,
+    torch.float32,
+    torch.float64,
+    torch.int32,
+    torch.int64,
+    torch.uint8,
+)
 
 
 class _Work(_WorkBase):  # type: ignore[misc]
     """An operation under way. `finish` brings its result where it belongs, once."""
 
-    def __init__(self, started: list[Any], outputs: _Tensors, futures: _Futures, finish: Callable[[], None] | None = None):
+    def __init__(
+        self,
+        started: list[Any],
+        outputs: _Tensors,
+        futures: _Futures,
+        finish: Callable[[], None] | None = None,
+    ):
         super().__init__()
         futures.keep(self)
-        self._started, self._outputs, self._futures, self._finish = started, outputs, futures, finish
+        self._started, self._outputs, self._futures, self._finish = (
+            started,
+            outputs,
+            futures,
+            finish,
+        )
         self._lock = threading.Lock()
         self._future: Any = None
         self._over = False
@@ -85,8 +116,9 @@ class _Work(_WorkBase):  # type: ignore[misc]
 class _Futures:
     """Sets the futures of operations when they are done, in their order, from one thread.
 
-    Keeps the last operations alive: torch's C++ holds only its own half of a _Work, which without the other would wait for ever. It
-    asks each for its future, or waits for it, before it starts more than two others.
+    Keeps the last operations alive: torch's C++ holds only its own half of a _Work, which without
+    the other would wait for ever. It asks each for its future, or waits for it, before it starts
+    more than two others.
     """
 
     def __init__(self) -> None:
@@ -98,7 +130,8 @@ class _Futures:
         self._last.append(work)
 
     def of(self, work: Any, value: Any) -> Any:
-        """A torch.futures.Future that has this value, or an exception, when the operation is done."""
+        """A torch.futures.Future that has this value, or an exception, when the operation is
+        done."""
         if self._thread is None:
             self._thread = threading.Thread(target=self._run, name="sheaf-torch", daemon=True)
             self._thread.start()
@@ -122,7 +155,8 @@ class _Futures:
 
 
 class ProcessGroupSheaf(distributed.ProcessGroup):  # type: ignore[misc]
-    """The ranks of one process group. Operations are started in the order of their calls and run beside the program."""
+    """The ranks of one process group. Operations are started in the order of their calls and run
+    beside the program."""
 
     def __init__(self, group: Group):
         super().__init__(group.rank, group.world_size)
@@ -153,45 +187,95 @@ class ProcessGroupSheaf(distributed.ProcessGroup):  # type: ignore[misc]
     # Operations as torch.distributed calls them: lists of tensors of one device each, hence of one.
 
     def allreduce(self, tensors: _Tensors, opts: Any = None) -> Any:
-        staged = [shared_copy(self._group, copy) for copy in (_staged(tensor, True) for tensor in tensors)]
-        return self._run(tensors, staged, lambda copy: self._group.all_reduce(copy, _reduction(opts), async_op=True, **_timeout(opts)))
+        staged = [
+            shared_copy(self._group, copy) for copy in (_staged(tensor, True) for tensor in tensors)
+        ]
+        return self._run(
+            tensors,
+            staged,
+            lambda copy: self._group.all_reduce(
+                copy, _reduction(opts), async_op=True, **_timeout(opts)
+            ),
+        )
 
     def allreduce_coalesced(self, tensors: _Tensors, opts: Any = None) -> Any:
         return self.allreduce(tensors, opts)
 
     def reduce(self, tensors: _Tensors, opts: Any) -> Any:
         root = opts.rootRank
-        return self._each(tensors, lambda staged: self._group.reduce(staged, root, _reduction(opts), async_op=True, **_timeout(opts)), True)
+        return self._each(
+            tensors,
+            lambda staged: self._group.reduce(
+                staged, root, _reduction(opts), async_op=True, **_timeout(opts)
+            ),
+            True,
+        )
 
     def broadcast(self, tensors: _Tensors, opts: Any) -> Any:
         root = opts.rootRank
-        return self._each(tensors, lambda staged: self._group.broadcast(staged, root, async_op=True, **_timeout(opts)), False)
+        return self._each(
+            tensors,
+            lambda staged: self._group.broadcast(staged, root, async_op=True, **_timeout(opts)),
+            False,
+        )
 
     def allgather(self, output_lists: list[_Tensors], inputs: _Tensors, opts: Any = None) -> Any:
         (outputs,), (own,) = output_lists, inputs
         return self._gather_into(outputs, own, opts)
 
-    def allgather_coalesced(self, output_lists: list[_Tensors], inputs: _Tensors, opts: Any = None) -> Any:
-        works = [self._gather_into([outputs[index] for outputs in output_lists], own, opts) for index, own in enumerate(inputs)]
+    def allgather_coalesced(
+        self, output_lists: list[_Tensors], inputs: _Tensors, opts: Any = None
+    ) -> Any:
+        works = [
+            self._gather_into([outputs[index] for outputs in output_lists], own, opts)
+            for index, own in enumerate(inputs)
+        ]
         return _all(works, self._futures)
 
     def _allgather_base(self, output: Any, own: Any, opts: Any = None) -> Any:
-        return self._gather_into(list(output.view(-1).chunk(self._group.world_size)) if own.numel() else [], own, opts, [output])
+        return self._gather_into(
+            list(output.view(-1).chunk(self._group.world_size)) if own.numel() else [],
+            own,
+            opts,
+            [output],
+        )
 
-    def allgather_into_tensor_coalesced(self, outputs: _Tensors, inputs: _Tensors, opts: Any = None) -> Any:
-        return _all([self._allgather_base(output, own, opts) for output, own in zip(outputs, inputs)], self._futures)
+    def allgather_into_tensor_coalesced(
+        self, outputs: _Tensors, inputs: _Tensors, opts: Any = None
+    ) -> Any:
+        return _all(
+            [self._allgather_base(output, own, opts) for output, own in zip(outputs, inputs)],
+            self._futures,
+        )
 
-    def reduce_scatter(self, outputs: _Tensors, input_lists: list[_Tensors], opts: Any = None) -> Any:
+    def reduce_scatter(
+        self, outputs: _Tensors, input_lists: list[_Tensors], opts: Any = None
+    ) -> Any:
         (output,), (parts,) = outputs, input_lists
         return self._scatter_sum(output, torch.cat([part.reshape(-1) for part in parts]), opts)
 
     def _reduce_scatter_base(self, output: Any, whole: Any, opts: Any = None) -> Any:
         return self._scatter_sum(output, whole.reshape(-1), opts)
 
-    def reduce_scatter_tensor_coalesced(self, outputs: _Tensors, inputs: _Tensors, opts: Any = None) -> Any:
-        return _all([self._reduce_scatter_base(output, whole, opts) for output, whole in zip(outputs, inputs)], self._futures)
+    def reduce_scatter_tensor_coalesced(
+        self, outputs: _Tensors, inputs: _Tensors, opts: Any = None
+    ) -> Any:
+        return _all(
+            [
+                self._reduce_scatter_base(output, whole, opts)
+                for output, whole in zip(outputs, inputs)
+            ],
+            self._futures,
+        )
 
-    def alltoall_base(self, output: Any, whole: Any, output_sizes: list[int], input_sizes: list[int], opts: Any = None) -> Any:
+    def alltoall_base(
+        self,
+        output: Any,
+        whole: Any,
+        output_sizes: list[int],
+        input_sizes: list[int],
+        opts: Any = None,
+    ) -> Any:
         if not output_sizes and not input_sizes:
             staged, source = _staged(output, False), _staged(whole, False)
             started = self._group.all_to_all(staged, source, async_op=True, **_timeout(opts))
@@ -199,9 +283,7 @@ class ProcessGroupSheaf(distributed.ProcessGroup):  # type: ignore[misc]
         return self.alltoall(list(output.split(output_sizes)), list(whole.split(input_sizes)), opts)
 
     def alltoall(self, outputs: _Tensors, inputs: _Tensors, opts: Any = None) -> Any:
-        return self._exchange(
-            {rank: part for rank, part in enumerate(inputs)}, {rank: part for rank, part in enumerate(outputs)}, outputs, opts
-        )
+        return self._exchange(dict(enumerate(inputs)), dict(enumerate(outputs)), outputs, opts)
 
     def gather(self, output_lists: list[_Tensors], inputs: _Tensors, opts: Any) -> Any:
         outputs = output_lists[0] if self._group.rank == opts.rootRank else []
@@ -218,12 +300,27 @@ class ProcessGroupSheaf(distributed.ProcessGroup):  # type: ignore[misc]
         return self._exchange({}, {source: tensors[0]}, tensors, None)
 
     def gather_single(self, output: Any, own: Any, opts: Any) -> Any:
-        parts = list(output.view(-1).chunk(self._group.world_size)) if self._group.rank == opts.rootRank and output.numel() else []
-        return self._exchange({opts.rootRank: own.reshape(-1)} if own.numel() else {}, dict(enumerate(parts)), [output], opts)
+        parts = (
+            list(output.view(-1).chunk(self._group.world_size))
+            if self._group.rank == opts.rootRank and output.numel()
+            else []
+        )
+        return self._exchange(
+            {opts.rootRank: own.reshape(-1)} if own.numel() else {},
+            dict(enumerate(parts)),
+            [output],
+            opts,
+        )
 
     # Their names since torch 2.15.
-    all_gather_single, all_gather_single_coalesced = _allgather_base, allgather_into_tensor_coalesced
-    reduce_scatter_single, reduce_scatter_single_coalesced = _reduce_scatter_base, reduce_scatter_tensor_coalesced
+    all_gather_single, all_gather_single_coalesced = (
+        _allgather_base,
+        allgather_into_tensor_coalesced,
+    )
+    reduce_scatter_single, reduce_scatter_single_coalesced = (
+        _reduce_scatter_base,
+        reduce_scatter_tensor_coalesced,
+    )
     all_to_all_single = alltoall_base
 
     def barrier(self, opts: Any = None) -> Any:
@@ -239,7 +336,9 @@ class ProcessGroupSheaf(distributed.ProcessGroup):  # type: ignore[misc]
 
         return _Work([start(copy) for copy in staged], tensors, self._futures, finish)
 
-    def _gather_into(self, outputs: _Tensors, own: Any, opts: Any, result: _Tensors | None = None) -> Any:
+    def _gather_into(
+        self, outputs: _Tensors, own: Any, opts: Any, result: _Tensors | None = None
+    ) -> Any:
         source = _staged(own, False)
         whole = source.new_empty(source.numel() * self._group.world_size)
         started = self._group.all_gather(whole, source, async_op=True, **_timeout(opts))
@@ -252,17 +351,29 @@ class ProcessGroupSheaf(distributed.ProcessGroup):  # type: ignore[misc]
 
     def _scatter_sum(self, output: Any, whole: Any, opts: Any) -> Any:
         source, staged = _staged(whole, True), _staged(output, True)
-        started = self._group.reduce_scatter(staged, source, _reduction(opts), async_op=True, **_timeout(opts))
+        started = self._group.reduce_scatter(
+            staged, source, _reduction(opts), async_op=True, **_timeout(opts)
+        )
         return _Work([started], [output], self._futures, lambda: _bring(staged, output))
 
-    def _exchange(self, parts: dict[int, Any], outputs: dict[int, Any], result: _Tensors, opts: Any) -> Any:
-        """Sends parts to ranks and fills outputs from ranks; what goes to this rank itself is copied."""
+    def _exchange(
+        self, parts: dict[int, Any], outputs: dict[int, Any], result: _Tensors, opts: Any
+    ) -> Any:
+        """Sends parts to ranks and fills outputs from ranks; what goes to this rank itself is
+        copied."""
         rank = self._group.rank
         if rank in parts and rank in outputs:
             outputs[rank].copy_(parts[rank])
         staged = {peer: _staged(output, False) for peer, output in outputs.items() if peer != rank}
-        started = [self._group.send(_staged(part, False), peer, async_op=True, **_timeout(opts)) for peer, part in parts.items() if peer != rank]
-        started += [self._group.recv(copy, peer, async_op=True, **_timeout(opts)) for peer, copy in staged.items()]
+        started = [
+            self._group.send(_staged(part, False), peer, async_op=True, **_timeout(opts))
+            for peer, part in parts.items()
+            if peer != rank
+        ]
+        started += [
+            self._group.recv(copy, peer, async_op=True, **_timeout(opts))
+            for peer, copy in staged.items()
+        ]
 
         def finish() -> None:
             for peer, copy in staged.items():
@@ -272,21 +383,31 @@ class ProcessGroupSheaf(distributed.ProcessGroup):  # type: ignore[misc]
 
 
 def share_gradients(model: Any) -> None:
-    """Lets the gradients of a DistributedDataParallel lie in memory that the ranks share, where they are reduced without copies.
+    """Lets the gradients of a DistributedDataParallel lie in memory that the ranks share, where
+    they are reduced without copies.
 
-    Called by each rank before the first step; with gradient_as_bucket_view=True, else copies remain. Results are those of DDP alone
-    up to rounding. TypeError: the model is none of DDP over a process group of the backend "sheaf", or has a hook already.
+    Called by each rank before the first step; with gradient_as_bucket_view=True, else copies
+    remain. Results are those of DDP alone up to rounding. TypeError: the model is none of DDP over
+    a process group of the backend "sheaf", or has a hook already.
     """
     group = getattr(model, "process_group", None)
-    if not isinstance(model, torch.nn.parallel.DistributedDataParallel) or not isinstance(group, ProcessGroupSheaf):
-        raise TypeError(f"share_gradients({type(model).__name__}): want a DistributedDataParallel over a process group of the backend 'sheaf'")
+    if not isinstance(model, torch.nn.parallel.DistributedDataParallel) or not isinstance(
+        group, ProcessGroupSheaf
+    ):
+        raise TypeError(
+            f"share_gradients({type(model).__name__}): want a "
+            "DistributedDataParallel over a process group of the backend 'sheaf'"
+        )
     model.register_comm_hook(None, group.shared_buckets().hook)
 
 
 def _staged(tensor: Any, reduces: bool) -> Any:
-    """The tensor itself, or a flat copy that a group can work on: contiguous, and of a type that it knows."""
+    """The tensor itself, or a flat copy that a group can work on: contiguous, and of a type that it
+    knows."""
     if tensor.is_sparse:
-        raise NotImplementedError("the backend 'sheaf' has no sparse tensors: call .to_dense() first")
+        raise NotImplementedError(
+            "the backend 'sheaf' has no sparse tensors: call .to_dense() first"
+        )
     flat = tensor.detach().contiguous().view(-1)
     if flat.dtype in _REDUCED:
         return flat
@@ -299,7 +420,10 @@ def _staged(tensor: Any, reduces: bool) -> Any:
 
 def _bring(staged: Any, tensor: Any) -> None:
     """Writes a staged result into the tensor, if it is a copy."""
-    if staged.data_ptr() == tensor.data_ptr() and staged.numel() * staged.element_size() == tensor.numel() * tensor.element_size():
+    if (
+        staged.data_ptr() == tensor.data_ptr()
+        and staged.numel() * staged.element_size() == tensor.numel() * tensor.element_size()
+    ):
         return
     with torch.no_grad():
         if tensor.is_complex() and staged.dtype != torch.uint8:
@@ -310,7 +434,11 @@ def _bring(staged: Any, tensor: Any) -> None:
 
 
 def _all(works: list[_Work], futures: _Futures) -> _Work:
-    return _Work([_Nested(work) for work in works], [tensor for work in works for tensor in work.result()], futures)
+    return _Work(
+        [_Nested(work) for work in works],
+        [tensor for work in works for tensor in work.result()],
+        futures,
+    )
 
 
 class _Nested:
@@ -325,18 +453,27 @@ def _reduction(opts: Any) -> ReduceOp:
     for name, op in _OPS.items():
         if wanted == getattr(distributed.ReduceOp, name, None):
             return op
-    raise NotImplementedError(f"the backend 'sheaf' has no {wanted}: want SUM, AVG, PRODUCT, MIN or MAX")
+    raise NotImplementedError(
+        f"the backend 'sheaf' has no {wanted}: want SUM, AVG, PRODUCT, MIN or MAX"
+    )
 
 
 def _timeout(opts: Any) -> dict[str, float]:
     """What the call names; torch's mark for none is a negative time."""
     given = getattr(opts, "timeout", None)
-    return {"timeout": given.total_seconds()} if isinstance(given, datetime.timedelta) and given.total_seconds() > 0 else {}
+    return (
+        {"timeout": given.total_seconds()}
+        if isinstance(given, datetime.timedelta) and given.total_seconds() > 0
+        else {}
+    )
 
 
 def _create(store: Any, rank: int, size: int, timeout: datetime.timedelta) -> ProcessGroupSheaf:
     if not sheaf.is_initialized():
-        raise RuntimeError("the backend 'sheaf' needs a process of a cluster: use `sheaf run --nproc`, sheaf.train, or call sheaf.init() first")
+        raise RuntimeError(
+            "the backend 'sheaf' needs a process of a cluster: use `sheaf run "
+            "--nproc`, sheaf.train, or call sheaf.init() first"
+        )
     if rank == 0:
         store.set("sheaf/group", f"torch:{uuid.uuid4().hex}")
     name = store.get("sheaf/group").decode()
@@ -348,7 +485,9 @@ def _register() -> None:
     if "SHEAF" in getattr(distributed.Backend, "_plugins", {}):
         return
     takes_devices = "devices" in inspect.signature(distributed.Backend.register_backend).parameters
-    distributed.Backend.register_backend("sheaf", _create, **({"devices": ["cpu"]} if takes_devices else {}))
+    distributed.Backend.register_backend(
+        "sheaf", _create, **({"devices": ["cpu"]} if takes_devices else {})
+    )
 
 
 _register()

@@ -5,7 +5,8 @@ from __future__ import annotations
 
 import io
 import types
-from typing import Any, Iterator
+from collections.abc import Iterator
+from typing import Any
 
 _MAX_DEPTH = 12
 _MAX_LOOKS = 2_000
@@ -13,15 +14,20 @@ _MAX_WORDS = 120
 
 
 def explain(value: Any, error: Exception) -> TypeError:
-    """A TypeError of at most six lines: the path to the part that cannot be pickled, its type, and what to do."""
+    """A TypeError of at most six lines: the path to the part that cannot be pickled, its type, and
+    what to do."""
     path, culprit, reason = find(value, error)
     where = "value" + path
     text = (
-        f"cannot send this {type(value).__name__} to another process: {where} is a {_type_name(culprit)}\n"
+        f"cannot send this {type(value).__name__} to another process: {where} is a "
+        f"{_type_name(culprit)}\n"
         f"  {where} = {_shorten(repr_of(culprit))}\n"
         f"  {type(reason).__name__}: {_shorten(str(reason))}\n"
-        f"Make it where it is used (inside the task or in the actor's constructor), leave it out (__getstate__), or\n"
-        f"teach Sheaf to send it: sheaf.util.register_serializer({type(culprit).__name__}, serializer=..., deserializer=...)"
+        "Make it where it is used (inside the task or in the actor's constructor), "
+        "leave it out (__getstate__), or\n"
+        "teach Sheaf to send it: "
+        f"sheaf.util.register_serializer({type(culprit).__name__}, serializer=..., "
+        "deserializer=...)"
     )
     made = TypeError(text)
     made.__cause__ = None
@@ -43,7 +49,11 @@ def _shorten(text: str) -> str:
 
 def _type_name(value: Any) -> str:
     kind = type(value)
-    return kind.__qualname__ if kind.__module__ == "builtins" else f"{kind.__module__}.{kind.__qualname__}"
+    return (
+        kind.__qualname__
+        if kind.__module__ == "builtins"
+        else f"{kind.__module__}.{kind.__qualname__}"
+    )
 
 
 def _problem(value: Any) -> Exception | None:
@@ -58,7 +68,8 @@ def _problem(value: Any) -> Exception | None:
 
 
 def find(value: Any, error: Exception) -> tuple[str, Any, Exception]:
-    """The path to the part of `value` that cannot be pickled, that part, and why; ("", value, error): there is no such part."""
+    """The path to the part of `value` that cannot be pickled, that part, and why; ("", value,
+    error): there is no such part."""
     path, looks, seen = "", 0, {id(value)}
     for _ in range(_MAX_DEPTH):
         for step, part in _parts(value):
@@ -98,11 +109,15 @@ def _parts(value: Any) -> Iterator[tuple[str, Any]]:
                 except ValueError:
                     pass  # Not bound yet.
         for name in value.__code__.co_names:
-            if name in value.__globals__ and not isinstance(value.__globals__[name], types.ModuleType):
+            if name in value.__globals__ and not isinstance(
+                value.__globals__[name], types.ModuleType
+            ):
                 yield f".<global {name}>", value.__globals__[name]
     elif isinstance(value, type):
         for name, item in list(vars(value).items()):
-            if isinstance(item, (types.FunctionType, staticmethod, classmethod)) or not name.startswith("__"):
+            if isinstance(
+                item, (types.FunctionType, staticmethod, classmethod)
+            ) or not name.startswith("__"):
                 yield f".{name}", getattr(item, "__func__", item)
     elif isinstance(value, types.MethodType):
         yield ".__self__", value.__self__

@@ -5,4 +5,6 @@ from sheaf import SCRIPT_MODE, WORKER_MODE, absent
 
 __all__ = ["SCRIPT_MODE", "WORKER_MODE", "get_dashboard_url"]
 
-get_dashboard_url = absent.function("worker.get_dashboard_url", "the metrics page is there: sheaf status prints its URL")
+get_dashboard_url = absent.function(
+    "worker.get_dashboard_url", "the metrics page is there: sheaf status prints its URL"
+)

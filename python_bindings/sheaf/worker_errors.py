@@ -20,8 +20,11 @@ class ActorExit(BaseException):
     """Raised by exit_actor: ends the actor, not only the call."""
 
 
-def describe_failure(error: BaseException, name: str, key: str, cancelled: bool, retries: bool) -> tuple[int, str, bytes, bool]:
-    """(kind, words for people, payload for exceptions.from_error, whether the call may be tried again)."""
+def describe_failure(
+    error: BaseException, name: str, key: str, cancelled: bool, retries: bool
+) -> tuple[int, str, bytes, bool]:
+    """(kind, words for people, payload for exceptions.from_error, whether the call may be tried
+    again)."""
     if cancelled and _is_interrupt(error):
         return Kind.TASK_CANCELLED, f"{name} was cancelled while it ran", b"", False
     if isinstance(error, ActorExit):
@@ -35,7 +38,9 @@ def describe_failure(error: BaseException, name: str, key: str, cancelled: bool,
     if isinstance(error, RayTaskError) and error.cause is not None:
         cause = error.cause
     if key.startswith(exported.NAMED):  # The caller is C++: api/failures.cc reads this.
-        payload = _core.encode_plain(["python", name, type(cause).__qualname__, cut(_words_of(cause))])
+        payload = _core.encode_plain(
+            ["python", name, type(cause).__qualname__, cut(_words_of(cause))]
+        )
         return Kind.TASK_FAILED, text, payload, retries and isinstance(error, Exception)
     words = cut(f"{type(cause).__name__}: {_words_of(cause)}")
     try:
@@ -67,7 +72,10 @@ def _pickled(error: BaseException) -> bytes:
     if references:
         raise TypeError("it holds ObjectRefs")
     if len(data) > _LARGEST_CAUSE:
-        raise ValueError(f"it has {len(data)} bytes, at most {_LARGEST_CAUSE}: put large values into the object store instead")
+        raise ValueError(
+            f"it has {len(data)} bytes, at most {_LARGEST_CAUSE}: put large values "
+            "into the object store instead"
+        )
     pickle.loads(data)  # Some exceptions are pickled but not unpickled.
     return data
 
@@ -81,11 +89,17 @@ def format_traceback(error: BaseException, name: str) -> str:
 
 
 def cut(text: str) -> str:
-    """`text`, without its middle if it is very long: the beginning says what failed, the end of a traceback how. It can be
-    encoded: what is no character, as in the name of a file, is written out."""
+    """`text`, without its middle if it is very long: the beginning says what failed, the end of a
+    traceback how. It can be encoded: what is no character, as in the name of a file, is written
+    out."""
     text = text.encode("utf-8", "backslashreplace").decode()
     part = _LARGEST_TEXT // 2
-    return text if len(text) <= _LARGEST_TEXT else f"{text[:part]}\n... ({len(text) - 2 * part} characters are left out here) ...\n{text[-part:]}"
+    return (
+        text
+        if len(text) <= _LARGEST_TEXT
+        else f"{text[:part]}\n... ({len(text) - 2 * part} characters are left out here) "
+        f"...\n{text[-part:]}"
+    )
 
 
 def _drop_own_frames(shown: traceback.TracebackException | None) -> None:
@@ -97,8 +111,14 @@ def _drop_own_frames(shown: traceback.TracebackException | None) -> None:
 
 
 def wrong_count(result: Any, items: list[Any] | None, count: int) -> None:
-    """Raises what a function meets that gives another number of results than num_returns says; `items` are what it gave."""
+    """Raises what a function meets that gives another number of results than num_returns says;
+    `items` are what it gave."""
     if items is not None and hasattr(result, "__next__"):
-        raise ValueError(f"num_returns={count}, and the generator yielded {len(items)} items: it must yield {count}")
+        raise ValueError(
+            f"num_returns={count}, and the generator yielded {len(items)} items: it "
+            f"must yield {count}"
+        )
     words = f"a {type(result).__name__}" if items is None else f"{len(items)} values"
-    raise ValueError(f"num_returns={count}, and the function returned {words}: return a tuple or list of {count}")
+    raise ValueError(
+        f"num_returns={count}, and the function returned {words}: return a tuple or list of {count}"
+    )

@@ -9,7 +9,8 @@ import os
 import pickle
 import sys
 import types
-from typing import Any, Callable
+from collections.abc import Callable
+from typing import Any
 
 from sheaf import _core, exported, runtime_env_setup
 from sheaf.actor import ActorClass
@@ -22,14 +23,16 @@ own_class: Any = None  # In an actor: the ActorInfo of its handles.
 
 
 def load_function(key: str, name: str, extra: bytes) -> tuple[Callable[..., Any] | str, int]:
-    """What the calls of a template run, a callable or the name of a method of the actor; and the bytes of its pickle. Raises what
-    importing it raises."""
+    """What the calls of a template run, a callable or the name of a method of the actor; and the
+    bytes of its pickle. Raises what importing it raises."""
     if not key.startswith((exported.FUNCTION, exported.CLASS, exported.METHOD, exported.NAMED)):
-        raise RuntimeError(f"'{name}' is a function of another language, which this worker cannot run")
+        raise RuntimeError(
+            f"'{name}' is a function of another language, which this worker cannot run"
+        )
     if runtime_env_setup.VARIABLE in os.environ:
         runtime_env_setup.ensure()
     if key.startswith(exported.NAMED):
-        return named(key[len(exported.NAMED):]), 0
+        return named(key[len(exported.NAMED) :]), 0
     body, carried, rule, about, size = pickle.loads(extra) if extra else (None, 0, None, None, 0)
     if key.startswith(exported.CLASS):
         global own_class
@@ -48,7 +51,8 @@ def load_function(key: str, name: str, extra: bytes) -> tuple[Callable[..., Any]
         body = _core.key_get(exported.KEY_SPACE, key.split(":")[1])
         if body is None:
             raise RaySystemError(
-                f"the code of '{name}' is not in the cluster's key-value store: its key, {key.split(':')[1]} in '{exported.KEY_SPACE}', "
+                f"the code of '{name}' is not in the cluster's key-value store: its "
+                f"key, {key.split(':')[1]} in '{exported.KEY_SPACE}', "
                 "was deleted; start its job again"
             )
     function: Callable[..., Any] = pickle.loads(body)
@@ -56,7 +60,8 @@ def load_function(key: str, name: str, extra: bytes) -> tuple[Callable[..., Any]
 
 
 def named(path: str) -> Callable[..., Any] | str:
-    """What a call of another language names: "module:function", "module:Class", or ":method" of the actor."""
+    """What a call of another language names: "module:function", "module:Class", or ":method" of the
+    actor."""
     module, _, name = path.partition(":")
     if not module:
         return _BUILT_IN.get(name) or sys.intern(name)
@@ -94,7 +99,8 @@ class _Pickled:
 
 
 def method_of(actor: Any, name: str) -> Callable[..., Any]:
-    """The method `name` of the actor's class, to be called with the actor first: attributes of the instance do not hide it."""
+    """The method `name` of the actor's class, to be called with the actor first: attributes of the
+    instance do not hide it."""
     cls = type(actor)
     plain = inspect.getattr_static(cls, name)
     if isinstance(plain, types.FunctionType):
@@ -119,7 +125,11 @@ def _call(actor: Any, function: Callable[..., Any], *args: Any, **kwargs: Any) -
 
 
 RUNS_BESIDE_GROUPS = (_ready, _terminate)  # Of an async actor: answered whatever its groups do.
-_BUILT_IN: dict[str, Callable[..., Any]] = {"__ray_ready__": _ready, "__ray_terminate__": _terminate, "__ray_call__": _call}
+_BUILT_IN: dict[str, Callable[..., Any]] = {
+    "__ray_ready__": _ready,
+    "__ray_terminate__": _terminate,
+    "__ray_call__": _call,
+}
 
 
 def show_gpus(ids: list[int]) -> None:

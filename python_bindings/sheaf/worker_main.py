@@ -15,7 +15,8 @@ from sheaf import _core, runtime_env_setup
 
 
 def main(start: dict[str, Any]) -> None:
-    """Becomes the worker that the node asked for; ends the process. `start`: what lifecycle.worker_command wrote."""
+    """Becomes the worker that the node asked for; ends the process. `start`: what
+    lifecycle.worker_command wrote."""
     # An environment may have packages of its own, which must not find others imported.
     _preload([] if runtime_env_setup.VARIABLE in os.environ else start["preload"])
     if start.get("logging"):
@@ -45,8 +46,10 @@ def main(start: dict[str, Any]) -> None:
 
 
 def _preload(names: list[str]) -> None:
-    """Imports what the driver has imported, before the forks; with one thread, since threads do not survive a fork."""
+    """Imports what the driver has imported, before the forks; with one thread, since threads do not
+    survive a fork."""
     import cloudpickle  # noqa: F401
+
     import sheaf.serialization  # noqa: F401
     import sheaf.worker_errors  # noqa: F401
 
@@ -77,14 +80,15 @@ def _fresh_randomness() -> None:
 
 
 def _on_interrupt(signum: int, frame: Any) -> None:
-    """SIGINT comes when a call is cancelled, again and again while it runs; one that came too late means nothing."""
+    """SIGINT comes when a call is cancelled, again and again while it runs; one that came too late
+    means nothing."""
     if _core.take_interrupt():
         raise KeyboardInterrupt
 
 
 def leave_process(error: BaseException | None) -> None:
-    """Ends a process that user code has forked in a call and let return from it, or that called sys.exit in an actor; `error` is
-    what it raised."""
+    """Ends a process that user code has forked in a call and let return from it, or that called
+    sys.exit in an actor; `error` is what it raised."""
     status = 0
     try:
         if isinstance(error, SystemExit):
@@ -107,7 +111,8 @@ def _leave(status: int) -> None:
 
 
 def run_exit_functions() -> None:
-    """What user code registered with atexit, once; an actor that asks for its end is killed afterwards."""
+    """What user code registered with atexit, once; an actor that asks for its end is killed
+    afterwards."""
     atexit._run_exitfuncs()
     sys.stdout.flush()
     sys.stderr.flush()

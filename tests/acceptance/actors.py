@@ -1,5 +1,7 @@
 # Copyright The Sheaf Authors. SPDX-License-Identifier: Apache-2.0
-"""Stateful actors: order, names, handles passed around, async and threaded methods, an actor pool."""
+"""Stateful actors: order, names, handles passed around, async and threaded methods, an actor
+pool."""
+
 import asyncio
 import threading
 import time
@@ -24,7 +26,7 @@ class Counter:
 
 counter = Counter.remote(10)
 refs = [counter.increment.remote() for _ in range(1000)]
-assert ray.get(refs) == list(range(11, 1011))          # one caller's calls run in the order they were made
+assert ray.get(refs) == list(range(11, 1011))  # one caller's calls run in the order they were made
 
 
 @ray.remote
@@ -82,6 +84,7 @@ threads = Threads.remote()
 assert all(ray.get([threads.meet.remote() for _ in range(4)]))
 
 from_pool = importlib_pool = __import__(f"{ray.__name__}.util", fromlist=["ActorPool"]).ActorPool(
-    [Counter.remote(i) for i in range(2)])
+    [Counter.remote(i) for i in range(2)]
+)
 assert sorted(from_pool.map(lambda a, v: a.increment.remote(v), [10, 10])) == [10, 11]
 print("1000 ordered calls, 100 waiting coroutines, 4 threads")

@@ -1,5 +1,7 @@
 # Copyright The Sheaf Authors. SPDX-License-Identifier: Apache-2.0
-"""What users see when things go wrong: typed errors, the remote traceback, retries, timeouts, cancellation."""
+"""What users see when things go wrong: typed errors, the remote traceback, retries, timeouts,
+cancellation."""
+
 import os
 import pathlib
 import tempfile
@@ -26,9 +28,11 @@ def divide(a, b):
 
 
 error = expect(ZeroDivisionError, lambda: ray.get(divide.remote(1, 0)))
-assert "divide" in str(error) and "a / b" in str(error)             # says where, in which line
+assert "divide" in str(error) and "a / b" in str(error)  # says where, in which line
 assert isinstance(error, errors.RayTaskError)
-expect(ZeroDivisionError, lambda: ray.get(divide.remote(divide.remote(1, 0), 2)))   # through a dependency
+expect(
+    ZeroDivisionError, lambda: ray.get(divide.remote(divide.remote(1, 0), 2))
+)  # through a dependency
 
 
 @ray.remote
@@ -40,7 +44,10 @@ def die_once(path):
 
 
 assert ray.get(die_once.remote(str(scratch / "a"))) == "second try"
-expect(errors.WorkerCrashedError, lambda: ray.get(die_once.options(max_retries=0).remote(str(scratch / "b"))))
+expect(
+    errors.WorkerCrashedError,
+    lambda: ray.get(die_once.options(max_retries=0).remote(str(scratch / "b"))),
+)
 
 
 @ray.remote(max_retries=5, retry_exceptions=[OSError])
@@ -88,7 +95,7 @@ class Fragile:
 actor = Fragile.remote()
 assert ray.get([actor.call.remote() for _ in range(3)]) == [1, 2, 3]
 os.kill(ray.get(actor.pid.remote()), 9)
-assert ray.get(actor.call.remote(), timeout=60) == 1                # restarted: new state, the call was retried
+assert ray.get(actor.call.remote(), timeout=60) == 1  # restarted: new state, the call was retried
 os.kill(ray.get(actor.pid.remote()), 9)
 expect(errors.RayActorError, lambda: ray.get(actor.call.remote(), timeout=60))
 

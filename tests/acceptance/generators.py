@@ -1,5 +1,6 @@
 # Copyright The Sheaf Authors. SPDX-License-Identifier: Apache-2.0
 """Streaming generators: items arrive while the task runs; many items; an error in the middle."""
+
 import time
 
 from runtime import ray
@@ -17,7 +18,7 @@ def stream(n, pause=0.0):
 begin = time.monotonic()
 items = stream.remote(5, 0.4)
 assert ray.get(next(iter(items))) == 0
-assert time.monotonic() - begin < 1.9                       # the first came before the last was made
+assert time.monotonic() - begin < 1.9  # the first came before the last was made
 assert [ray.get(r) for r in items] == [1, 2, 3, 4]
 assert sum(ray.get(r) for r in stream.remote(2000)) == sum(range(2000))
 
@@ -43,5 +44,9 @@ class Source:
         yield from (f"line {i}" for i in range(n))
 
 
-assert [ray.get(r) for r in Source.remote().lines.options(num_returns="streaming").remote(3)] == ["line 0", "line 1", "line 2"]
+assert [ray.get(r) for r in Source.remote().lines.options(num_returns="streaming").remote(3)] == [
+    "line 0",
+    "line 1",
+    "line 2",
+]
 print("2000 items streamed")

@@ -1,5 +1,6 @@
 # Copyright The Sheaf Authors. SPDX-License-Identifier: Apache-2.0
 """Tasks that start tasks and wait for them, on two CPUs: no deadlock, right resources."""
+
 from runtime import ray
 
 ray.init(num_cpus=2)
@@ -32,7 +33,7 @@ def add(a, b):
 
 
 x = add.remote(0, 0)
-for _ in range(500):                    # each depends on the one before
+for _ in range(500):  # each depends on the one before
     x = add.remote(x, 1)
 assert ray.get(x) == 500
 print("fib(9) by 109 tasks, a chain of 500")

@@ -1,9 +1,10 @@
 # Copyright The Sheaf Authors. SPDX-License-Identifier: Apache-2.0
-"""Data-parallel training of a classifier on real digits, with a parameter server and with gradients averaged by hand."""
+"""Data-parallel training of a classifier on real digits, with a parameter server and with gradients
+averaged by hand."""
+
 import pathlib
 
 import numpy as np
-
 from runtime import ray
 
 data = np.load(pathlib.Path(__file__).parent.parent / "data" / "digits.npz")
@@ -53,8 +54,10 @@ distributed = ray.get(w)
 
 alone = np.zeros((64, 10))
 for _ in range(200):
-    alone = alone - 0.5 * np.mean([gradient(alone, x_train[i::4], y_train[i::4]) for i in range(4)], axis=0)
-assert np.allclose(distributed, alone, atol=1e-12)            # the same numbers as one process computes
+    alone = alone - 0.5 * np.mean(
+        [gradient(alone, x_train[i::4], y_train[i::4]) for i in range(4)], axis=0
+    )
+assert np.allclose(distributed, alone, atol=1e-12)  # the same numbers as one process computes
 accuracy = float(((x_test @ distributed).argmax(1) == y_test).mean())
 assert accuracy > 0.93, accuracy
 print(f"200 steps, 4 workers, test accuracy {accuracy:.3f}")

@@ -1,5 +1,7 @@
 # Copyright The Sheaf Authors. SPDX-License-Identifier: Apache-2.0
-"""Resources: fractions, custom ones, placement groups, limits that hold, and a request that can never fit."""
+"""Resources: fractions, custom ones, placement groups, limits that hold, and a request that can
+never fit."""
+
 import time
 
 from runtime import ray
@@ -27,7 +29,12 @@ def most_at_once(spans):
 
 
 ray.get([nap.remote(0) for _ in range(8)])
-assert most_at_once(ray.get([nap.options(num_cpus=0, resources={"slot": 1}).remote(0.3) for _ in range(6)])) == 2
+assert (
+    most_at_once(
+        ray.get([nap.options(num_cpus=0, resources={"slot": 1}).remote(0.3) for _ in range(6)])
+    )
+    == 2
+)
 assert most_at_once(ray.get([nap.options(num_cpus=2).remote(0.3) for _ in range(4)])) <= 2
 
 
@@ -45,7 +52,9 @@ for h in halves:
 
 group = pg_module.placement_group([{"CPU": 1}, {"CPU": 1}], strategy="PACK")
 ray.get(group.ready(), timeout=30)
-where = strategies.PlacementGroupSchedulingStrategy(placement_group=group, placement_group_bundle_index=1)
+where = strategies.PlacementGroupSchedulingStrategy(
+    placement_group=group, placement_group_bundle_index=1
+)
 assert len(ray.get(nap.options(scheduling_strategy=where).remote(0))) == 2
 pg_module.remove_placement_group(group)
 for _ in range(100):
@@ -54,6 +63,6 @@ for _ in range(100):
     time.sleep(0.1)
 assert ray.available_resources()["CPU"] == 4, ray.available_resources()
 ready, rest = ray.wait([nap.options(num_cpus=64).remote(0)], timeout=1)
-assert not ready and len(rest) == 1                           # waits, and does not break anything else
+assert not ready and len(rest) == 1  # waits, and does not break anything else
 assert len(ray.get(nap.remote(0))) == 2
 print("limits held, everything given back")

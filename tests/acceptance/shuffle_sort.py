@@ -1,7 +1,7 @@
 # Copyright The Sheaf Authors. SPDX-License-Identifier: Apache-2.0
 """A distributed sort: 8 million keys, 16 partitions, every key where it belongs."""
-import numpy as np
 
+import numpy as np
 from runtime import ray
 
 N, PARTS = 8_000_000, 16
@@ -35,6 +35,8 @@ for ref in merged:
     last, count, checksum = part[-1], count + len(part), checksum ^ int(np.bitwise_xor.reduce(part))
 expected = 0
 for i in range(PARTS):
-    expected ^= int(np.bitwise_xor.reduce(np.random.default_rng(i).integers(0, 1 << 62, N // PARTS)))
+    expected ^= int(
+        np.bitwise_xor.reduce(np.random.default_rng(i).integers(0, 1 << 62, N // PARTS))
+    )
 assert count == N and checksum == expected
 print(f"{N} keys sorted in {PARTS} partitions")

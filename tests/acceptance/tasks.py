@@ -1,5 +1,6 @@
 # Copyright The Sheaf Authors. SPDX-License-Identifier: Apache-2.0
 """Map and reduce over real files: count the words of the Python standard library's sources."""
+
 import collections
 import pathlib
 import re

@@ -53,37 +53,68 @@ class PlantedViolations(unittest.TestCase):
         self.assertIn(words, found[0])
 
     def test_a_tree_without_any_passes(self):
-        self.assertEqual([], check(CMAKE | {
-            "shm/a.cc": LICENCE + '#include "shm/a.h"\n#include "base/ids.h"\n#include <vector>\n',
-            "tests/a.cc": LICENCE + '#include "gcs/a.h"\nint fd = socket(1, 2, 3);\n',
-        }))
+        self.assertEqual(
+            [],
+            check(
+                CMAKE
+                | {
+                    "shm/a.cc": LICENCE
+                    + '#include "shm/a.h"\n#include "base/ids.h"\n#include <vector>\n',
+                    "tests/a.cc": LICENCE + '#include "gcs/a.h"\nint fd = socket(1, 2, 3);\n',
+                }
+            ),
+        )
 
     def test_include_upwards(self):
-        self.assert_one({"base/a.h": LICENCE + '#include "shm/segment.h"\n'}, "base/a.h:2: base may not include shm")
+        self.assert_one(
+            {"base/a.h": LICENCE + '#include "shm/segment.h"\n'},
+            "base/a.h:2: base may not include shm",
+        )
 
     def test_include_sideways(self):
-        self.assert_one({"gcs/a.cc": LICENCE + '\n#include "raylet/launcher.h"\n'}, "gcs/a.cc:3: gcs may not include raylet")
+        self.assert_one(
+            {"gcs/a.cc": LICENCE + '\n#include "raylet/launcher.h"\n'},
+            "gcs/a.cc:3: gcs may not include raylet",
+        )
 
     def test_include_in_a_unit_test(self):
-        self.assert_one({"base/a_test.cc": LICENCE + '#include "gcs/a.h"\n'}, "base may not include gcs")
+        self.assert_one(
+            {"base/a_test.cc": LICENCE + '#include "gcs/a.h"\n'}, "base may not include gcs"
+        )
 
     def test_include_of_tests(self):
-        self.assert_one({"shm/a.cc": LICENCE + '#include "tests/sim/cluster.h"\n'}, "shm may not include tests")
+        self.assert_one(
+            {"shm/a.cc": LICENCE + '#include "tests/sim/cluster.h"\n'}, "shm may not include tests"
+        )
 
     def test_include_that_depends_does_not_name(self):
-        self.assert_one({"gcs/a.cc": LICENCE + '#include "metrics/page.h"\n',
-                         "metrics/CMakeLists.txt": "sheaf_library(metrics SOURCES a.cc DEPENDS base)"},
-                        "which DEPENDS in gcs/CMakeLists.txt does not name")
+        self.assert_one(
+            {
+                "gcs/a.cc": LICENCE + '#include "metrics/page.h"\n',
+                "metrics/CMakeLists.txt": "sheaf_library(metrics SOURCES a.cc DEPENDS base)",
+            },
+            "which DEPENDS in gcs/CMakeLists.txt does not name",
+        )
 
     def test_depends_upwards(self):
-        self.assert_one({"base/CMakeLists.txt": "sheaf_library(base SOURCES a.cc DEPENDS shm)"}, "base may not depend on shm")
+        self.assert_one(
+            {"base/CMakeLists.txt": "sheaf_library(base SOURCES a.cc DEPENDS shm)"},
+            "base may not depend on shm",
+        )
 
     def test_link_upwards_by_target_name(self):
-        self.assert_one({"base/CMakeLists.txt": "sheaf_library(base SOURCES a.cc)\ntarget_link_libraries(x sheaf_gcs)"},
-                        "base may not depend on gcs")
+        self.assert_one(
+            {
+                "base/CMakeLists.txt": "sheaf_library(base SOURCES a.cc)\ntarget_link_libraries(x "
+                "sheaf_gcs)"
+            },
+            "base may not depend on gcs",
+        )
 
     def test_depends_on_nothing_known(self):
-        self.assert_one({"shm/CMakeLists.txt": "sheaf_library(shm SOURCES a.cc DEPENDS bsae)"}, "DEPENDS bsae")
+        self.assert_one(
+            {"shm/CMakeLists.txt": "sheaf_library(shm SOURCES a.cc DEPENDS bsae)"}, "DEPENDS bsae"
+        )
 
     def test_each_part_of_the_world(self):
         uses = {
@@ -111,13 +142,41 @@ class PlantedViolations(unittest.TestCase):
                 self.assert_one({"gcs/actor_table.cc": LICENCE + line + "\n"}, "touches " + what)
 
     def test_the_world_in_comments_strings_and_methods_is_fine(self):
-        self.assertEqual([], check(CMAKE | {"gcs/a.cc": LICENCE + "\n".join([
-            "// fork() is elsewhere", "/* mmap(\n getenv( */", 'Log("call socket() first");', "channel.connect(peer);",
-            "loop->listen(1);", "Clock::time(3);", "runtime(4);", "Random random(seed);", ": socket(std::move(s)) {}",
-            "std::vector<int> rand(3);", 'auto t = R"(getenv("A"))";', "int c = '\"';"]) + "\n"}))
+        self.assertEqual(
+            [],
+            check(
+                CMAKE
+                | {
+                    "gcs/a.cc": LICENCE
+                    + "\n".join(
+                        [
+                            "// fork() is elsewhere",
+                            "/* mmap(\n getenv( */",
+                            'Log("call socket() first");',
+                            "channel.connect(peer);",
+                            "loop->listen(1);",
+                            "Clock::time(3);",
+                            "runtime(4);",
+                            "Random random(seed);",
+                            ": socket(std::move(s)) {}",
+                            "std::vector<int> rand(3);",
+                            'auto t = R"(getenv("A"))";',
+                            "int c = '\"';",
+                        ]
+                    )
+                    + "\n"
+                }
+            ),
+        )
 
     def test_the_world_where_it_hides(self):
-        for line in ["return fork();", "else fork();", "if (a && fork() == 0) {}", "int a = b ? 1 : 0; fork();", "(void)fork();"]:
+        for line in [
+            "return fork();",
+            "else fork();",
+            "if (a && fork() == 0) {}",
+            "int a = b ? 1 : 0; fork();",
+            "(void)fork();",
+        ]:
             with self.subTest(line):
                 self.assert_one({"gcs/a.cc": LICENCE + line + "\n"}, "touches processes")
 
@@ -136,7 +195,9 @@ class Measures(unittest.TestCase):
         return [(f.name, f.lines, f.parameters) for f in measures.functions_of(rules.strip(text))]
 
     def test_functions_of_a_file(self):
-        self.assertEqual([("F", 3, 0), ("C::C", 4, 2), ("C::~C", 1, 0), ("G", 1, 1)], self.functions("""
+        self.assertEqual(
+            [("F", 3, 0), ("C::C", 4, 2), ("C::~C", 1, 0), ("G", 1, 1)],
+            self.functions("""
 namespace a {
 void F() {
   if (x) {}
@@ -149,10 +210,13 @@ C::~C() {}
 std::vector<int> table = {1, 2};
 static int G(int x) { return [&](int y) { return y; }(x); }
 }  // namespace a
-"""))
+"""),
+        )
 
     def test_methods_inside_a_class(self):
-        self.assertEqual([("C::D::one", 1, 0), ("C::two", 2, 2), ("C::operator_call", 1, 1)], self.functions("""
+        self.assertEqual(
+            [("C::D::one", 1, 0), ("C::two", 2, 2), ("C::operator_call", 1, 1)],
+            self.functions("""
 class C : public B<int> {
  public:
   struct D {
@@ -163,7 +227,8 @@ class C : public B<int> {
                           int b = 2) noexcept override { return {a, b}; }
   void operator()(int x) { Use(x); }
 };
-"""))
+"""),
+        )
 
 
 class Documents(unittest.TestCase):
@@ -175,21 +240,36 @@ class Documents(unittest.TestCase):
         self.assertGreater(len(documents.documents(ROOT)), 10)
 
     def test_configuration_says_what_the_header_says(self):
-        self.assertEqual(documents.configuration(ROOT), (ROOT / "docs/configuration.md").read_text(),
-                         "run python3 tests/architecture/documents.py")
+        self.assertEqual(
+            documents.configuration(ROOT),
+            (ROOT / "docs/configuration.md").read_text(),
+            "run python3 tests/architecture/documents.py",
+        )
 
     def test_errors_have_each_exception_once(self):
         self.assertEqual([], documents.exceptions_not_in_errors(ROOT))
 
     def test_a_name_or_link_that_is_gone_is_found(self):
         with tempfile.TemporaryDirectory() as name:
-            write(pathlib.Path(name), {
-                "gcs/a.cc": LICENCE,
-                "docs/design/x.md": "`gcs/a.cc`, `a.cc`, `gcs/a`, `gcs/*.cc`, `get`, `n / 2`, `/proc/PID/fd`, `gcs/gone.h`, `gone.py` [a](../y.md) [b](z.md#b)",
-                "docs/y.md": "`gcs/gone.h` [x](design/x.md#part) [w](https://example.org/w)\n```\n[c](c.md)\n```\n",
-            })
-            self.assertEqual(["docs/design/x.md: `gcs/gone.h` is no file of the tree", "docs/design/x.md: `gone.py` is no file of the tree",
-                              "docs/design/x.md: the link to z.md#b leads nowhere"], documents.check(pathlib.Path(name)))
+            write(
+                pathlib.Path(name),
+                {
+                    "gcs/a.cc": LICENCE,
+                    "docs/design/x.md": "`gcs/a.cc`, `a.cc`, `gcs/a`, `gcs/*.cc`, `get`, `n / 2`, "
+                    "`/proc/PID/fd`, `gcs/gone.h`, `gone.py` [a](../y.md) "
+                    "[b](z.md#b)",
+                    "docs/y.md": "`gcs/gone.h` [x](design/x.md#part) "
+                    "[w](https://example.org/w)\n```\n[c](c.md)\n```\n",
+                },
+            )
+            self.assertEqual(
+                [
+                    "docs/design/x.md: `gcs/gone.h` is no file of the tree",
+                    "docs/design/x.md: `gone.py` is no file of the tree",
+                    "docs/design/x.md: the link to z.md#b leads nowhere",
+                ],
+                documents.check(pathlib.Path(name)),
+            )
 
 
 class Ratchets(unittest.TestCase):
@@ -200,20 +280,46 @@ class Ratchets(unittest.TestCase):
     def planted(self, files: dict[str, str]) -> dict[str, dict[str, int]]:
         with tempfile.TemporaryDirectory() as name:
             write(pathlib.Path(name), CMAKE | files)
-            return {measure: places for measure, places in ratchets.count(pathlib.Path(name)).items() if places}
+            return {
+                measure: places
+                for measure, places in ratchets.count(pathlib.Path(name)).items()
+                if places
+            }
 
     def test_each_finds_what_is_over_its_bound(self):
         body = "  Use();\n"
         planted = {
             "lines of a file": ({"gcs/a.cc": LICENCE + "\n" * 500}, {"gcs/a.cc": 501}),
-            "lines of a function": ({"gcs/a.cc": "void Use() {}\nvoid F() {\n" + body * 69 + "}\n"}, {"gcs/a.cc F": 71}),
-            "parameters of a constructor": ({"gcs/a.h": "class C {\n  C(int a, int b, int c, int d, int e, int f, int g) {}\n};\n"}, {"C": 7}),
-            "methods of a class": ({"gcs/a.cc": "".join(f"void C::F{i}() {{}}\n" for i in range(61))}, {"C": 61}),
+            "lines of a function": (
+                {"gcs/a.cc": "void Use() {}\nvoid F() {\n" + body * 69 + "}\n"},
+                {"gcs/a.cc F": 71},
+            ),
+            "parameters of a constructor": (
+                {
+                    "gcs/a.h": "class C {\n  C(int a, int b, int c, int d, int e, int f, int "
+                    "g) {}\n};\n"
+                },
+                {"C": 7},
+            ),
+            "methods of a class": (
+                {"gcs/a.cc": "".join(f"void C::F{i}() {{}}\n" for i in range(61))},
+                {"C": 61},
+            ),
             "files of a folder": ({f"gcs/a{i}.cc": LICENCE for i in range(46)}, {"gcs": 46}),
             "mutexes that say nothing of what they guard": (
-                {"gcs/a.h": "class C {\n  std::mutex a_;\n  int x_ ABSL_GUARDED_BY(a_);\n  std::mutex b_;\n};\n"}, {"gcs/a.h b_": 1}),
+                {
+                    "gcs/a.h": "class C {\n  std::mutex a_;\n  int x_ ABSL_GUARDED_BY(a_);\n  "
+                    "std::mutex b_;\n};\n"
+                },
+                {"gcs/a.h b_": 1},
+            ),
             "identifiers in comments that do not exist": (
-                {"gcs/a.h": "// kThere, kGone, NoClass and OneClass; Words.\nclass OneClass { int kThere; };\n"}, {"gcs/a.h NoClass": 1, "gcs/a.h kGone": 1}),
+                {
+                    "gcs/a.h": "// kThere, kGone, NoClass and OneClass; Words.\nclass "
+                    "OneClass { int kThere; };\n"
+                },
+                {"gcs/a.h NoClass": 1, "gcs/a.h kGone": 1},
+            ),
         }
         self.assertEqual(set(ratchets.LIMITS), set(planted))
         for measure, (files, places) in planted.items():
@@ -223,7 +329,9 @@ class Ratchets(unittest.TestCase):
     def test_a_place_that_became_better_must_be_entered(self):
         with tempfile.TemporaryDirectory() as name:
             write(pathlib.Path(name), CMAKE)
-            self.assertTrue(any("lower its entry" in line for line in ratchets.check(pathlib.Path(name))))
+            self.assertTrue(
+                any("lower its entry" in line for line in ratchets.check(pathlib.Path(name)))
+            )
 
 
 if __name__ == "__main__":

@@ -1,6 +1,7 @@
 # Copyright The Sheaf Authors. SPDX-License-Identifier: Apache-2.0
-"""What is counted of C++ sources: functions with their lines and parameters, classes with their methods. The text is that of
-clang-format and has no comments and no string contents (rules.strip), so braces tell all."""
+"""What is counted of C++ sources: functions with their lines and parameters, classes with their
+methods. The text is that of clang-format and has no comments and no string contents (rules.strip),
+so braces tell all."""
 
 import dataclasses
 import re
@@ -8,15 +9,21 @@ import re
 
 @dataclasses.dataclass(frozen=True)
 class Function:
-    name: str  # "Raylet::OnFrame", as the definition writes it; inside a class, with the names of the classes around it.
+    # "Raylet::OnFrame", as the definition writes it; inside a class, with the names of the classes
+    # around it.
+    name: str
     line: int
     lines: int
     parameters: int
 
 
-_TYPE = re.compile(r"(?:^|[\s>])(?:class|struct|union)\s+(?:alignas\([^)]*\)\s*|\[\[\w+\]\]\s*)*([\w:]+)[^()=;]*$")
+_TYPE = re.compile(
+    r"(?:^|[\s>])(?:class|struct|union)\s+(?:alignas\([^)]*\)\s*|\[\[\w+\]\]\s*)*([\w:]+)[^()=;]*$"
+)
 _NAME = re.compile(r"((?:[\w~]+(?:<[^<>]*>)?::)*(?:~?\w+|operator\s*\S+))\s*$")
-_LATE = r"(?:const|noexcept(?:\([^()]*\))?|override|final|mutable|&&?|->\s*[\w:<>,\s*&]+|requires\s.*)"
+_LATE = (
+    r"(?:const|noexcept(?:\([^()]*\))?|override|final|mutable|&&?|->\s*[\w:<>,\s*&]+|requires\s.*)"
+)
 
 
 def _matching(text: str, at: int, opening: str, closing: str) -> int:
@@ -38,23 +45,38 @@ def _parameter_count(text: str) -> int:
 
 
 def _declarator(head: str) -> tuple[str, int] | None:
-    """Name and number of parameters of the function whose body follows `head`, or None when none does."""
+    """Name and number of parameters of the function whose body follows `head`, or None when none
+    does."""
     head = re.sub(r"^\s*(?:template\s*<.*?>\s*(?=[\w\[~:]))+", "", head, flags=re.S)
     head = head.replace("operator()", "operator_call")
     open_at = -1
     for match in re.finditer(r"\(", head):
-        name = _NAME.search(head[:match.start()])
-        if name is None or name.group(1) in ("alignas", "noexcept", "decltype", "requires", "if", "for", "while", "switch", "__attribute__"):
+        name = _NAME.search(head[: match.start()])
+        if name is None or name.group(1) in (
+            "alignas",
+            "noexcept",
+            "decltype",
+            "requires",
+            "if",
+            "for",
+            "while",
+            "switch",
+            "__attribute__",
+        ):
             continue
         open_at = match.start()
         break
     if open_at < 0:
         return None
     close = _matching(head, open_at, "(", ")")
-    rest = head[close + 1:].strip()
-    if rest and not rest.startswith(":") and not re.fullmatch(rf"(?:{_LATE}\s*)+", rest, flags=re.S):
+    rest = head[close + 1 :].strip()
+    if (
+        rest
+        and not rest.startswith(":")
+        and not re.fullmatch(rf"(?:{_LATE}\s*)+", rest, flags=re.S)
+    ):
         return None
-    return name.group(1), _parameter_count(head[open_at + 1:close])
+    return name.group(1), _parameter_count(head[open_at + 1 : close])
 
 
 def functions_of(code: str) -> list[Function]:
@@ -82,10 +104,19 @@ def functions_of(code: str) -> list[Function]:
                 elif kind is not None and declared is None:
                     walk(at + 1, close, f"{scope}{kind.group(1)}::")
                     start = close + 1
-                elif declared is not None and re.search(r"\)\s*:(?!:)", head) and re.search(r"[\w>]\s*$", head):
+                elif (
+                    declared is not None
+                    and re.search(r"\)\s*:(?!:)", head)
+                    and re.search(r"[\w>]\s*$", head)
+                ):
                     pass  # Braces that initialise a member, in front of the body.
                 elif declared is not None:
-                    line = code.count("\n", 0, start + len(code[start:at]) - len(code[start:at].lstrip())) + 1
+                    line = (
+                        code.count(
+                            "\n", 0, start + len(code[start:at]) - len(code[start:at].lstrip())
+                        )
+                        + 1
+                    )
                     last = code.count("\n", 0, close) + 1
                     found.append(Function(scope + declared[0], line, last - line + 1, declared[1]))
                     start = close + 1

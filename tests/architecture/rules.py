@@ -9,7 +9,8 @@ import fnmatch
 import pathlib
 import re
 
-# Folder -> the folders whose headers it may include and whose targets it may link. Only downwards, never sideways.
+# Folder -> the folders whose headers it may include and whose targets it may link. Only downwards,
+# never sideways.
 MAY_USE = {
     "base": "",
     "proto": "",
@@ -40,30 +41,71 @@ class WorldRule:
     files: str  # Globs, relative to the root.
 
 
-# A name that is called as a plain function: not a method, not of a namespace other than the global one and std.
+# A name that is called as a plain function: not a method, not of a namespace other than the global
+# one and std.
 def _call(names: str, spaces: str = "std::|::") -> str:
     return rf"(?<![\w.>:~])(?:{spaces})?(?:{names})\s*\("
 
 
 WORLD = [
-    WorldRule("the clock", r"clock_gettime|gettimeofday|(?:steady|system|high_resolution)_clock::now|" + _call("time"),
-              "base/clock.* base/log.* raylet/worker_observer.* cli/node_plan.*"),  # The last two: wall time as a label.
-    WorldRule("sleeping", r"this_thread::sleep|absl::SleepFor|" + _call("nanosleep|clock_nanosleep|usleep|sleep"),
-              "base/clock.* base/executor.* raylet/process_launcher* raylet/raylet_process.* api/embedded_node.* cli/drain.* base/session_directory.*"),
-    # A runtime has one background thread, the threads of its actor's groups, and those of callbacks; parallel_copy borrows idle cores.
-    WorldRule("threads", r"std::(?:j?thread|async)\b|" + _call("pthread_create"),
-              "base/executor.* metrics/http_endpoint.* worker/runtime_* worker/callback_runner.* object_store/parallel_copy.*"),
-    WorldRule("sockets", _call("socket|socketpair|accept|accept4|listen|bind|connect|sendmsg|recvmsg", "::"),
-              "base/unix_socket.* rpc/grpc_* rpc/route_address.* metrics/http_endpoint.* collective/link_formation.*"),  # The last: between nodes.
-    WorldRule("memory mappings", r"mapped_region|" + _call("mmap|mmap64|munmap|mremap|mprotect|madvise|memfd_create|shm_open"),
-              "shm/segment.* shm/child_mapping.* raylet/machine.*"),  # The last asks the kernel what it can.
+    # The last two: wall time as a label.
+    WorldRule(
+        "the clock",
+        r"clock_gettime|gettimeofday|(?:steady|system|high_resolution)_clock::now|" + _call("time"),
+        "base/clock.* base/log.* raylet/worker_observer.* cli/node_plan.*",
+    ),
+    WorldRule(
+        "sleeping",
+        r"this_thread::sleep|absl::SleepFor|" + _call("nanosleep|clock_nanosleep|usleep|sleep"),
+        "base/clock.* base/executor.* raylet/process_launcher* "
+        "raylet/raylet_process.* api/embedded_node.* cli/drain.* "
+        "base/session_directory.*",
+    ),
+    # A runtime has one background thread, the threads of its actor's groups, and those of
+    # callbacks; parallel_copy borrows idle cores.
+    WorldRule(
+        "threads",
+        r"std::(?:j?thread|async)\b|" + _call("pthread_create"),
+        "base/executor.* metrics/http_endpoint.* worker/runtime_* "
+        "worker/callback_runner.* object_store/parallel_copy.*",
+    ),
+    # The last: between nodes.
+    WorldRule(
+        "sockets",
+        _call("socket|socketpair|accept|accept4|listen|bind|connect|sendmsg|recvmsg", "::"),
+        "base/unix_socket.* rpc/grpc_* rpc/route_address.* metrics/http_endpoint.* "
+        "collective/link_formation.*",
+    ),
+    # The last asks the kernel what it can.
+    WorldRule(
+        "memory mappings",
+        r"mapped_region|"
+        + _call("mmap|mmap64|munmap|mremap|mprotect|madvise|memfd_create|shm_open"),
+        "shm/segment.* shm/child_mapping.* raylet/machine.*",
+    ),
     WorldRule("futexes", r"\bFUTEX_|SYS_futex", "shm/doorbell.*"),
-    WorldRule("processes", _call("fork|vfork|clone|clone3|posix_spawn|posix_spawnp|exec[lv]p?e?|fexecve|waitpid|waitid|daemon"),
-              "raylet/process_launcher* raylet/spawn.* raylet/stray_hunter.* base/worker_template.* api/embedded_node.* api/python_worker.* cli/start.* cli/run.* cli/gcs_child.*"),  # Two become Python; the last waits for its GCS.
-    # A driver's environment, whole, goes to its workers on its own node (raylet/worker_variables.h); `sheaf run` adds to Python's search path.
-    WorldRule("the environment", r"extern char\s*\*\*\s*environ|" + _call("getenv|secure_getenv|setenv|putenv|unsetenv"), "base/config.* worker/runtime_attach.* api/embedded_node.* api/python_worker.* cli/run.*"),
-    WorldRule("randomness", r"std::random_device|std::mt19937|" + _call("rand|srand|random|getrandom|getentropy"),
-              "base/random.* base/session_directory.*"),
+    # Two become Python; the last waits for its GCS.
+    WorldRule(
+        "processes",
+        _call(
+            "fork|vfork|clone|clone3|posix_spawn|posix_spawnp|exec[lv]p?e?|fexecve|waitpid|waitid|daemon"
+        ),
+        "raylet/process_launcher* raylet/spawn.* raylet/stray_hunter.* "
+        "base/worker_template.* api/embedded_node.* api/python_worker.* "
+        "cli/start.* cli/run.* cli/gcs_child.*",
+    ),
+    # A driver's environment, whole, goes to its workers on its own node
+    # (raylet/worker_variables.h); `sheaf run` adds to Python's search path.
+    WorldRule(
+        "the environment",
+        r"extern char\s*\*\*\s*environ|" + _call("getenv|secure_getenv|setenv|putenv|unsetenv"),
+        "base/config.* worker/runtime_attach.* api/embedded_node.* api/python_worker.* cli/run.*",
+    ),
+    WorldRule(
+        "randomness",
+        r"std::random_device|std::mt19937|" + _call("rand|srand|random|getrandom|getentropy"),
+        "base/random.* base/session_directory.*",
+    ),
     WorldRule("SQLite", r"sqlite3", "gcs/sqlite_storage*"),
     WorldRule("gRPC", r"grpc(?:pp)?/|grpc::", "rpc/grpc_*"),
     WorldRule("OpenSSL", r"openssl/", "rpc/hmac.* rpc/certificates.*"),
@@ -71,15 +113,22 @@ WORLD = [
     WorldRule("NCCL", r"\bnccl[A-Z]", "collective/nccl_*"),
     WorldRule("CLI11, which takes 12 s to compile", r"CLI/CLI|CLI::", "cli/main.cc"),
     WorldRule("spdlog, which takes 6 s to compile", r"spdlog", "base/log.cc"),
-    WorldRule("civetweb and prometheus-cpp", r"civetweb|prometheus/|prometheus::", "metrics/* cli/node_metrics.*"),
+    WorldRule(
+        "civetweb and prometheus-cpp",
+        r"civetweb|prometheus/|prometheus::",
+        "metrics/* cli/node_metrics.*",
+    ),
 ]
 
-# `Type name(...)` and `: name(...)`, `, name(...)` of a constructor declare or initialise something of that name.
+# `Type name(...)` and `: name(...)`, `, name(...)` of a constructor declare or initialise something
+# of that name.
 _DECLARES = re.compile(r"(?:(?<!return)(?<!else)(?<!co_await)(?<=[\w>])|[:,])\s+$")
 
 
 def _touches(rule: WorldRule, line: str) -> bool:
-    return any(not _DECLARES.search(line[:match.start()]) for match in re.finditer(rule.pattern, line))
+    return any(
+        not _DECLARES.search(line[: match.start()]) for match in re.finditer(rule.pattern, line)
+    )
 
 
 VAGUE_NAMES = {"util", "utils", "common", "misc", "manager", "helper", "helpers"}
@@ -89,7 +138,10 @@ LICENCE = "Copyright The Sheaf Authors. SPDX-License-Identifier: Apache-2.0"
 def strip(text: str) -> str:
     """`text` without comments and without what stands in string literals; line numbers stay."""
     # An #include keeps its path, since the path is what the rules look at.
-    pattern = r'(^[ \t]*#[ \t]*include[^\n]*)|//[^\n]*|/\*.*?\*/|R"([^\s()\\]{0,16})\(.*?\)\2"|"(?:\\.|[^"\\\n])*"|\'(?:\\.|[^\'\\\n])\''
+    pattern = (
+        r"(^[ \t]*#[ "
+        r'\t]*include[^\n]*)|//[^\n]*|/\*.*?\*/|R"([^\s()\\]{0,16})\(.*?\)\2"|"(?:\\.|[^"\\\n])*"|\'(?:\\.|[^\'\\\n])\''
+    )
 
     def keep(match: re.Match) -> str:
         if match.group(1) is not None:
@@ -124,7 +176,8 @@ def _cmake_words(text: str) -> str:
 
 
 def _declared(root: pathlib.Path) -> tuple[dict[str, str], dict[str, set[str]], list[str]]:
-    """Target -> folder, folder -> targets it names as dependencies, and where CMake folders are unknown."""
+    """Target -> folder, folder -> targets it names as dependencies, and where CMake folders are
+    unknown."""
     owner, names, strange = {}, {}, []
     texts = {}
     for folder in sorted(MAY_USE):
@@ -142,10 +195,20 @@ def _declared(root: pathlib.Path) -> tuple[dict[str, str], dict[str, set[str]], 
             depends = re.search(r"\bDEPENDS\b(.*?)(?:\bLINK\b|\bSOURCES\b|$)", call, flags=re.S)
             used |= set(depends.group(1).split()) if depends else set()
         # Never a library of a folder that the row does not have, whoever links it.
-        used |= set(re.findall(r"\bsheaf_(\w+)", re.sub(r"\bsheaf_(?:library|test|proto|catch_main)\b", "", text))) & owner.keys()
+        used |= (
+            set(
+                re.findall(
+                    r"\bsheaf_(\w+)",
+                    re.sub(r"\bsheaf_(?:library|test|proto|catch_main)\b", "", text),
+                )
+            )
+            & owner.keys()
+        )
         for name in sorted(used):
             if name not in owner:
-                strange.append(f"{folder}/CMakeLists.txt: DEPENDS {name}: no folder has a library of this name")
+                strange.append(
+                    f"{folder}/CMakeLists.txt: DEPENDS {name}: no folder has a library of this name"
+                )
         names[folder] = {name for name in used if name in owner}
     return owner, names, strange
 
@@ -171,8 +234,12 @@ def check(root: pathlib.Path) -> list[str]:
         stripped = strip(text)
         code = stripped.splitlines()
         # Most files touch nothing, which one look at the whole file tells.
-        world = [rule for rule in WORLD if re.search(rule.pattern, stripped)
-                 and not any(fnmatch.fnmatch(str(path), glob) for glob in rule.files.split())]
+        world = [
+            rule
+            for rule in WORLD
+            if re.search(rule.pattern, stripped)
+            and not any(fnmatch.fnmatch(str(path), glob) for glob in rule.files.split())
+        ]
         for number, line in enumerate(code, 1):
             include = re.match(r'\s*#\s*include\s*["<]([^">]+)[">]', line) if "#" in line else None
             other = _folder_of_include(include.group(1)) if include else None
@@ -180,10 +247,16 @@ def check(root: pathlib.Path) -> list[str]:
                 if other not in MAY_USE[folder]:
                     found.append(f"{path}:{number}: {folder} may not include {other}")
                 elif other not in linked[folder] and not is_test(path) and folder != "examples":
-                    found.append(f"{path}:{number}: includes {other}, which DEPENDS in {folder}/CMakeLists.txt does not name")
+                    found.append(
+                        f"{path}:{number}: includes {other}, which DEPENDS in "
+                        f"{folder}/CMakeLists.txt does not name"
+                    )
             if is_test(path) or folder == "examples":
                 continue
             for rule in world:
                 if _touches(rule, line):
-                    found.append(f"{path}:{number}: touches {rule.what}, which only {rule.files} may: {lines[number - 1].strip()}")
+                    found.append(
+                        f"{path}:{number}: touches {rule.what}, which only "
+                        f"{rule.files} may: {lines[number - 1].strip()}"
+                    )
     return found

@@ -28,15 +28,21 @@ class Case(unittest.TestCase):
         self.folder = tempfile.TemporaryDirectory()
         self.addCleanup(self.folder.cleanup)
         self.base = str(pathlib.Path(self.folder.name) / "sheaf")
-        self.environment = {name: value for name, value in os.environ.items() if not name.startswith("SHEAF_")}
+        self.environment = {
+            name: value for name, value in os.environ.items() if not name.startswith("SHEAF_")
+        }
         self.environment["SHEAF_DIR"] = self.base
         self.environment["SHEAF_STATE_IN_MEMORY"] = "1"  # As /tmp may be.
 
     def sheaf(self, *arguments: str, code: int = 0) -> str:
         """The standard output of one command, which must end with `code`."""
-        done = subprocess.run([SHEAF, *arguments], env=self.environment, capture_output=True, text=True, timeout=60)
+        done = subprocess.run(
+            [SHEAF, *arguments], env=self.environment, capture_output=True, text=True, timeout=60
+        )
         self.errors = done.stderr
-        self.assertEqual(code, done.returncode, f"sheaf {' '.join(arguments)}\n{done.stdout}{done.stderr}")
+        self.assertEqual(
+            code, done.returncode, f"sheaf {' '.join(arguments)}\n{done.stdout}{done.stderr}"
+        )
         if code != 0:
             self.assertEqual("", done.stdout)
             self.assertNotEqual("", done.stderr)
@@ -46,18 +52,44 @@ class Case(unittest.TestCase):
 class WithoutANode(Case):
     def test_help_is_for_people(self):
         text = self.sheaf("--help")
-        for command in ["start", "stop", "status", "list", "why", "memory", "run", "version", "completion"]:
+        for command in [
+            "start",
+            "stop",
+            "status",
+            "list",
+            "why",
+            "memory",
+            "run",
+            "version",
+            "completion",
+        ]:
             self.assertIn(f"\n  {command} ", text)
             self.assertIn("--help", self.sheaf(command, "--help"))
 
     def test_a_command_line_that_means_nothing(self):
-        for arguments in [[], ["nosuch"], ["list"], ["list", "ducks"], ["status", "--nosuch"], ["why"], ["why", "12"],
-                          ["status", "--timeout", "0"], ["start", "--head", "--metrics-port", "70000"], ["start"]]:
+        for arguments in [
+            [],
+            ["nosuch"],
+            ["list"],
+            ["list", "ducks"],
+            ["status", "--nosuch"],
+            ["why"],
+            ["why", "12"],
+            ["status", "--timeout", "0"],
+            ["start", "--head", "--metrics-port", "70000"],
+            ["start"],
+        ]:
             with self.subTest(arguments):
                 self.sheaf(*arguments, code=2)
 
     def test_no_node_runs(self):
-        for arguments in [["status"], ["list", "tasks"], ["why", NIL_ID], ["memory"], ["status", "--address", "/nonexistent"]]:
+        for arguments in [
+            ["status"],
+            ["list", "tasks"],
+            ["why", NIL_ID],
+            ["memory"],
+            ["status", "--address", "/nonexistent"],
+        ]:
             with self.subTest(arguments):
                 self.sheaf(*arguments, code=3)
                 self.assertIn("sheaf start", self.errors)
@@ -78,8 +110,12 @@ class WithoutANode(Case):
 
     def test_run_becomes_python_with_the_words_that_follow(self):
         program = "import os, sys; print(os.getpid(), sys.argv[1:]); sys.exit(7)"
-        run = subprocess.Popen([SHEAF, "run", "--python", sys.executable, "-c", program, "--as-ray", "--help"], env=self.environment,
-                               stdout=subprocess.PIPE, text=True)
+        run = subprocess.Popen(
+            [SHEAF, "run", "--python", sys.executable, "-c", program, "--as-ray", "--help"],
+            env=self.environment,
+            stdout=subprocess.PIPE,
+            text=True,
+        )
         said, _ = run.communicate(timeout=30)
         self.assertEqual((f"{run.pid} ['--as-ray', '--help']\n", 7), (said, run.returncode))
 
@@ -92,8 +128,13 @@ class WithoutANode(Case):
         script = self.sheaf("completion", "bash")
 
         def complete(*words: str) -> list[str]:
-            program = script + f"\nCOMP_WORDS=({' '.join(words)}); COMP_CWORD={len(words) - 1}; _sheaf; echo \"${{COMPREPLY[@]}}\""
-            return subprocess.run(["bash", "-c", program], capture_output=True, text=True, check=True).stdout.split()
+            program = (
+                script + f"\nCOMP_WORDS=({' '.join(words)}); COMP_CWORD={len(words) - 1}; "
+                f'_sheaf; echo "${{COMPREPLY[@]}}"'
+            )
+            return subprocess.run(
+                ["bash", "-c", program], capture_output=True, text=True, check=True
+            ).stdout.split()
 
         self.assertEqual(["list"], complete("sheaf", "li"))
         self.assertEqual(["tasks"], complete("sheaf", "list", "ta"))
@@ -105,21 +146,44 @@ class WithoutANode(Case):
     @unittest.skipIf(os.environ.get("SHEAF_SANITIZE"), "an instrumented program starts slowly")
     def test_it_starts_quickly(self):
         def milliseconds() -> float:
-            pid = os.posix_spawn(SHEAF, [SHEAF, "version"], self.environment, file_actions=[(os.POSIX_SPAWN_OPEN, 1, "/dev/null", os.O_WRONLY, 0)])
+            pid = os.posix_spawn(
+                SHEAF,
+                [SHEAF, "version"],
+                self.environment,
+                file_actions=[(os.POSIX_SPAWN_OPEN, 1, "/dev/null", os.O_WRONLY, 0)],
+            )
             _, status, usage = os.wait4(pid, 0)
             self.assertEqual(0, status)
             return (usage.ru_utime + usage.ru_stime) * 1000
 
-        # Processor time, the best of some: other work on the machine does not count. 2 ms where it was measured.
+        # Processor time, the best of some: other work on the machine does not count. 2 ms where it
+        # was measured.
         self.assertLess(min(milliseconds() for _ in range(20)), 10)
 
 
 class WithANode(Case):
     def setUp(self):
         super().setUp()
-        self.addCleanup(lambda: subprocess.run([SHEAF, "stop", "--timeout", "5"], env=self.environment, capture_output=True))
-        self.started = json.loads(self.sheaf("start", "--head", "--num-cpus", "2", "--object-store-memory", "64MiB", "--resources",
-                                             "apple:1.5", "--labels", "zone=a", "--json"))
+        self.addCleanup(
+            lambda: subprocess.run(
+                [SHEAF, "stop", "--timeout", "5"], env=self.environment, capture_output=True
+            )
+        )
+        self.started = json.loads(
+            self.sheaf(
+                "start",
+                "--head",
+                "--num-cpus",
+                "2",
+                "--object-store-memory",
+                "64MiB",
+                "--resources",
+                "apple:1.5",
+                "--labels",
+                "zone=a",
+                "--json",
+            )
+        )
         self.session = self.started["session"]
 
     def processes(self) -> list[int]:
@@ -127,7 +191,10 @@ class WithANode(Case):
         found = []
         for folder in glob.glob("/proc/[0-9]*"):
             try:
-                text = pathlib.Path(folder, "environ").read_bytes() + pathlib.Path(folder, "cmdline").read_bytes()
+                text = (
+                    pathlib.Path(folder, "environ").read_bytes()
+                    + pathlib.Path(folder, "cmdline").read_bytes()
+                )
                 if self.base.encode() in text and int(folder[6:]) != os.getpid():
                     found.append(int(folder[6:]))
             except OSError:
@@ -139,7 +206,9 @@ class WithANode(Case):
         self.assertEqual(1, len(status["nodes"]))
         node = status["nodes"][0]
         self.assertEqual("ALIVE", node["state"])
-        self.assertEqual({"zone": "a"}, {key: value for key, value in node["labels"].items() if key == "zone"})
+        self.assertEqual(
+            {"zone": "a"}, {key: value for key, value in node["labels"].items() if key == "zone"}
+        )
         self.assertEqual((2, 1.5), (node["total"]["CPU"], node["total"]["apple"]))
         self.assertEqual(64 << 20, status["store"]["capacity_bytes"])
         self.assertEqual(self.started["metrics_url"], status["metrics_url"])
@@ -168,19 +237,30 @@ class WithANode(Case):
         self.assertIn('sheaf_cpus{kind="total"} 2\n', text)
 
     def test_only_this_user_can_enter_and_only_this_machine_can_connect(self):
-        for path in [self.base, self.session, *(str(path) for path in pathlib.Path(self.session).rglob("*"))]:
+        for path in [
+            self.base,
+            self.session,
+            *(str(path) for path in pathlib.Path(self.session).rglob("*")),
+        ]:
             mode = os.lstat(path).st_mode
             if not stat.S_ISLNK(mode):
                 self.assertEqual(0, mode & 0o077, f"{path}: {mode:o}")
-        own = {os.readlink(link)[8:-1] for pid in self.processes() for link in glob.glob(f"/proc/{pid}/fd/*")
-               if os.path.islink(link) and os.readlink(link).startswith("socket:")}
+        own = {
+            os.readlink(link)[8:-1]
+            for pid in self.processes()
+            for link in glob.glob(f"/proc/{pid}/fd/*")
+            if os.path.islink(link) and os.readlink(link).startswith("socket:")
+        }
         listeners = []
         for table in ["/proc/net/tcp", "/proc/net/tcp6"]:
-            for line in pathlib.Path(table).read_text().splitlines()[1:] if os.path.exists(table) else []:
+            for line in (
+                pathlib.Path(table).read_text().splitlines()[1:] if os.path.exists(table) else []
+            ):
                 fields = line.split()
                 if fields[3] == "0A" and fields[9] in own:  # LISTEN
                     listeners.append(fields[1].split(":")[0])
-        # The metrics and the one port for other nodes, both on 127.0.0.1 (gRPC writes it as an IPv6 address).
+        # The metrics and the one port for other nodes, both on 127.0.0.1 (gRPC writes it as an IPv6
+        # address).
         loopback = {"0100007F", "0000000000000000FFFF00000100007F"}
         self.assertEqual(2, len(listeners), listeners)
         self.assertLessEqual(set(listeners), loopback)
@@ -188,15 +268,19 @@ class WithANode(Case):
     def test_the_daemon_is_on_its_own(self):
         pid = self.started["os_pid"]
         self.assertNotEqual(os.getsid(0), os.getsid(pid))
-        self.assertNotEqual(pid, os.getsid(pid))  # It leads no session: no terminal can become its own.
+        self.assertNotEqual(
+            pid, os.getsid(pid)
+        )  # It leads no session: no terminal can become its own.
         self.assertEqual("/dev/null", os.readlink(f"/proc/{pid}/fd/0"))
 
     def test_stop_ends_everything_and_says_what(self):
         begin = time.monotonic()
         stopped = json.loads(self.sheaf("stop", "--json"))["stopped"]
         self.assertLess(time.monotonic() - begin, 5)
-        self.assertEqual([(self.session, self.started["os_pid"], False, 0)],
-                         [(one["session"], one["os_pid"], one["killed"], one["left_over"]) for one in stopped])
+        self.assertEqual(
+            [(self.session, self.started["os_pid"], False, 0)],
+            [(one["session"], one["os_pid"], one["killed"], one["left_over"]) for one in stopped],
+        )
         self.assertEqual([], self.processes())
         self.sheaf("status", code=3)
 
@@ -210,13 +294,21 @@ class WithANode(Case):
         self.assertEqual("No node was running.\n", self.sheaf("stop"))
 
     def test_two_nodes_are_told_apart_and_stopped_together(self):
-        other = json.loads(self.sheaf("start", "--head", "--num-cpus", "1", "--object-store-memory", "64MiB", "--json"))
-        cpus = lambda *where: json.loads(self.sheaf("status", "--json", *where))["nodes"][0]["total"]["CPU"]
+        other = json.loads(
+            self.sheaf(
+                "start", "--head", "--num-cpus", "1", "--object-store-memory", "64MiB", "--json"
+            )
+        )
+        cpus = lambda *where: json.loads(self.sheaf("status", "--json", *where))["nodes"][0][
+            "total"
+        ]["CPU"]
         self.assertEqual(1, cpus())  # The newest.
         self.assertEqual(1, cpus("--address", "latest"))
         self.assertEqual(2, cpus("--address", self.session))
-        self.assertEqual({self.session, other["session"]},
-                         {one["session"] for one in json.loads(self.sheaf("stop", "--json"))["stopped"]})
+        self.assertEqual(
+            {self.session, other["session"]},
+            {one["session"] for one in json.loads(self.sheaf("stop", "--json"))["stopped"]},
+        )
 
     def test_a_stopped_process_is_killed_in_time(self):
         os.kill(self.started["os_pid"], signal.SIGSTOP)
@@ -232,12 +324,18 @@ class WithAJob(Case):
 
     def setUp(self):
         super().setUp()
-        self.addCleanup(lambda: subprocess.run([SHEAF, "stop", "--timeout", "5"], env=self.environment, capture_output=True))
+        self.addCleanup(
+            lambda: subprocess.run(
+                [SHEAF, "stop", "--timeout", "5"], env=self.environment, capture_output=True
+            )
+        )
         self.sheaf("start", "--head", "--num-cpus", "2", "--object-store-memory", "64MiB")
         self.environment["SHEAF_ADDRESS"] = "latest"
         marks = pathlib.Path(self.folder.name) / "marks"
         marks.mkdir()
-        self.driver = subprocess.Popen([DRIVER, "hold", "3", str(marks)], env=self.environment, stdin=subprocess.PIPE)
+        self.driver = subprocess.Popen(
+            [DRIVER, "hold", "3", str(marks)], env=self.environment, stdin=subprocess.PIPE
+        )
         self.addCleanup(lambda: (self.driver.kill(), self.driver.communicate()))
         self.until(lambda: len(list(marks.iterdir())) == 2, "two tasks run")
 
@@ -252,18 +350,25 @@ class WithAJob(Case):
         return json.loads(self.sheaf("list", kind, "--json"))[kind]
 
     def test_what_runs_and_why_the_rest_waits(self):
-        tasks = self.until(lambda: (found := self.rows("tasks")) and len(found) == 3 and found, "three tasks are listed")
+        tasks = self.until(
+            lambda: (found := self.rows("tasks")) and len(found) == 3 and found,
+            "three tasks are listed",
+        )
         states = sorted(task["state"] for task in tasks)
         self.assertEqual(1, states.count("WAITING_FOR_LEASE"), states)
         self.assertTrue(all("Hold" in task["name"] for task in tasks), tasks)
         waiting = next(task for task in tasks if task["state"] == "WAITING_FOR_LEASE")
         self.assertIn("CPU", self.sheaf("why", waiting["task_id"]))
-        self.assertEqual(waiting["task_id"], json.loads(self.sheaf("why", waiting["task_id"], "--json"))["id"])
+        self.assertEqual(
+            waiting["task_id"], json.loads(self.sheaf("why", waiting["task_id"], "--json"))["id"]
+        )
 
         workers = self.rows("workers")
         self.assertEqual(2, sum(worker["state"] == "LEASED" for worker in workers), workers)
         jobs = self.rows("jobs")
-        self.assertEqual([("RUNNING", self.driver.pid)], [(job["state"], job["os_pid"]) for job in jobs])
+        self.assertEqual(
+            [("RUNNING", self.driver.pid)], [(job["state"], job["os_pid"]) for job in jobs]
+        )
         self.assertIn("hold 3", jobs[0]["entrypoint"])
 
         status = json.loads(self.sheaf("status", "--json"))
@@ -273,7 +378,11 @@ class WithAJob(Case):
         self.assertIn("WAITING_FOR_LEASE", text)
 
         with urllib.request.urlopen(status["metrics_url"], timeout=5) as answer:
-            metrics = dict(line.rsplit(" ", 1) for line in answer.read().decode().splitlines() if not line.startswith("#"))
+            metrics = dict(
+                line.rsplit(" ", 1)
+                for line in answer.read().decode().splitlines()
+                if not line.startswith("#")
+            )
         self.assertEqual("2", metrics['sheaf_leases_total{event="granted"}'])
         self.assertEqual("2", metrics['sheaf_workers{state="leased"}'])
 
@@ -284,7 +393,11 @@ class WithAJob(Case):
 class StartsThatFail(Case):
     def setUp(self):
         super().setUp()
-        self.addCleanup(lambda: subprocess.run([SHEAF, "stop", "--timeout", "5"], env=self.environment, capture_output=True))
+        self.addCleanup(
+            lambda: subprocess.run(
+                [SHEAF, "stop", "--timeout", "5"], env=self.environment, capture_output=True
+            )
+        )
 
     def fails(self, *arguments: str) -> str:
         self.sheaf("start", "--head", *arguments, code=1)
@@ -297,10 +410,14 @@ class StartsThatFail(Case):
 
     def test_a_port_that_is_taken(self):
         import socket
+
         with socket.socket() as taken:
             taken.bind(("127.0.0.1", 0))
             taken.listen()
-            self.assertIn(str(taken.getsockname()[1]), self.fails("--metrics-port", str(taken.getsockname()[1])))
+            self.assertIn(
+                str(taken.getsockname()[1]),
+                self.fails("--metrics-port", str(taken.getsockname()[1])),
+            )
 
     def test_an_address_beyond_this_machine(self):
         self.assertIn("0.0.0.0", self.fails("--metrics-address", "0.0.0.0"))

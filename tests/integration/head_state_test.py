@@ -1,5 +1,6 @@
 # Copyright The Sheaf Authors. SPDX-License-Identifier: Apache-2.0
-"""What a head keeps: where it lies, what removes it, what goes on with it, and the process that serves it.
+"""What a head keeps: where it lies, what removes it, what goes on with it, and the process that
+serves it.
 
 Usage: head_state_test.py SHEAF_PROGRAM NODE_DRIVER
 """
@@ -33,7 +34,9 @@ def command_of(pid: int) -> bytes:
 
 def is_running(pid: int) -> bool:
     try:
-        return pathlib.Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()[0] not in "ZX"
+        return (
+            pathlib.Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()[0] not in "ZX"
+        )
     except OSError:
         return False
 
@@ -41,7 +44,13 @@ def is_running(pid: int) -> bool:
 class Case(cli_test.Case):
     def setUp(self):
         super().setUp()
-        self.addCleanup(lambda: subprocess.run([cli_test.SHEAF, "stop", "--timeout", "5"], env=self.environment, capture_output=True))
+        self.addCleanup(
+            lambda: subprocess.run(
+                [cli_test.SHEAF, "stop", "--timeout", "5"],
+                env=self.environment,
+                capture_output=True,
+            )
+        )
 
     def start(self, *arguments: str) -> dict:
         return json.loads(self.sheaf("start", *SIZE, "--json", "--port", "0", *arguments))
@@ -70,12 +79,19 @@ class Case(cli_test.Case):
         return json.loads(self.sheaf("list", "nodes", "--json", *where))["nodes"]
 
     def sessions(self) -> dict:
-        return {row["session"]: row for row in json.loads(self.sheaf("sessions", "--json"))["sessions"]}
+        return {
+            row["session"]: row for row in json.loads(self.sheaf("sessions", "--json"))["sessions"]
+        }
 
     def foreground(self, *arguments: str) -> subprocess.Popen:
         """A node of which the exit status and the last words are seen."""
-        node = subprocess.Popen([cli_test.SHEAF, "start", "--block", *SIZE, "--port", "0", *arguments], env=self.environment,
-                                stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+        node = subprocess.Popen(
+            [cli_test.SHEAF, "start", "--block", *SIZE, "--port", "0", *arguments],
+            env=self.environment,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+        )
         self.addCleanup(lambda: (node.kill(), node.communicate()))
         line = node.stdout.readline()
         self.assertTrue(line.startswith("ready\t"), line + (node.stderr.read() if not line else ""))
@@ -107,7 +123,9 @@ class WhatIsKept(Case):
             if number == 3:
                 self.kill(first)
             first = self.start("--head", "--resume=latest")
-            self.assertEqual(1, len([row for row in self.sessions().values() if row["kind"] == "head"]))
+            self.assertEqual(
+                1, len([row for row in self.sessions().values() if row["kind"] == "head"])
+            )
         self.assertGreater(first["node"], 3)
         self.sheaf("start", "--head", *SIZE, "--resume=latest", code=1)  # It runs.
         self.assertIn("sheaf stop --address", self.errors)
@@ -118,7 +136,9 @@ class WhatIsKept(Case):
         self.sheaf("stop")
         self.assertEqual(old["session"], self.start("--head")["left_behind"])
         self.sheaf("stop")
-        self.assertIn("sheaf start --head --resume=", self.sheaf("start", "--head", *SIZE, "--port", "0"))
+        self.assertIn(
+            "sheaf start --head --resume=", self.sheaf("start", "--head", *SIZE, "--port", "0")
+        )
 
     def test_state_goes_when_it_is_removed_by_name(self):
         head = self.start("--head")
@@ -145,11 +165,19 @@ class WhatIsKept(Case):
         for what in ["session", "gcs.db", "gcs.db-wal"]:
             with self.subTest(what):
                 head = self.foreground("--head")
-                path = pathlib.Path(head.session, what) if what != "session" else pathlib.Path(head.session)
+                path = (
+                    pathlib.Path(head.session, what)
+                    if what != "session"
+                    else pathlib.Path(head.session)
+                )
                 shutil.rmtree(path) if path.is_dir() else path.unlink()
                 # A node that joins is something to write; it gets no number.
-                join = subprocess.Popen([cli_test.SHEAF, "start", *SIZE, "--address", head.address], env=self.environment,
-                                        stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+                join = subprocess.Popen(
+                    [cli_test.SHEAF, "start", *SIZE, "--address", head.address],
+                    env=self.environment,
+                    stdout=subprocess.DEVNULL,
+                    stderr=subprocess.DEVNULL,
+                )
                 _, errors = head.communicate(timeout=20)
                 self.assertEqual(1, head.returncode)
                 self.assertIn("removed", errors)
@@ -158,7 +186,11 @@ class WhatIsKept(Case):
     def test_a_socket_that_is_removed_comes_back(self):
         head = self.start("--head")
         os.unlink(os.path.join(head["session"], "raylet.sock"))
-        self.until(lambda: os.path.exists(os.path.join(head["session"], "raylet.sock")), "the socket is there again", 5)
+        self.until(
+            lambda: os.path.exists(os.path.join(head["session"], "raylet.sock")),
+            "the socket is there again",
+            5,
+        )
         self.assertEqual(1, len(self.nodes()))
 
 
@@ -169,12 +201,20 @@ class TheProcessOfTheGcs(Case):
         marks = pathlib.Path(self.folder.name) / "marks"
         marks.mkdir()
         self.environment["SHEAF_ADDRESS"] = head["session"]
-        driver = subprocess.Popen([cli_test.DRIVER, "hold", "2", str(marks)], env=self.environment, stdin=subprocess.PIPE,
-                                  stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+        driver = subprocess.Popen(
+            [cli_test.DRIVER, "hold", "2", str(marks)],
+            env=self.environment,
+            stdin=subprocess.PIPE,
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL,
+        )
         self.addCleanup(lambda: (driver.kill(), driver.communicate()))
         self.until(lambda: len(list(marks.iterdir())) == 2, "two tasks run")
-        workers = lambda: sorted((row["process"], row["os_pid"]) for row in json.loads(self.sheaf("list", "workers", "--json"))["workers"]
-                                 if row["state"] == "LEASED")
+        workers = lambda: sorted(
+            (row["process"], row["os_pid"])
+            for row in json.loads(self.sheaf("list", "workers", "--json"))["workers"]
+            if row["state"] == "LEASED"
+        )
         before = workers()
         self.assertEqual(2, len(before))
         for _ in range(2):
@@ -189,7 +229,9 @@ class TheProcessOfTheGcs(Case):
         jobs = json.loads(self.sheaf("list", "jobs", "--json"))["jobs"]
         self.assertEqual(["RUNNING"], [job["state"] for job in jobs])
         self.assertTrue(is_running(head["os_pid"]) and is_running(other["os_pid"]))
-        third = self.start("--address", head["address"])  # It takes new nodes too, with numbers of their own.
+        third = self.start(
+            "--address", head["address"]
+        )  # It takes new nodes too, with numbers of their own.
         self.assertEqual(3, third["node"])
         print(f"the GCS was killed and answered again after {took * 1000:.0f} ms")
 
@@ -201,8 +243,11 @@ class TheProcessOfTheGcs(Case):
             self.until(lambda: not is_running(gcs), "it has ended")
         log = lambda: pathlib.Path(head["session"], "logs/node.log").read_text()
         self.until(lambda: "time 3 in a row" in log(), "each end is said", 5)
-        for words in ["time 1 in a row; it is started anew in 0 ms", "time 2 in a row; it is started anew in 100 ms",
-                      "time 3 in a row; it is started anew in 200 ms"]:
+        for words in [
+            "time 1 in a row; it is started anew in 0 ms",
+            "time 2 in a row; it is started anew in 100 ms",
+            "time 3 in a row; it is started anew in 200 ms",
+        ]:
             self.assertIn(words, log())
         self.until(self.nodes, "it is back")
 
@@ -221,7 +266,9 @@ class TheProcessOfTheGcs(Case):
         os.kill(head["os_pid"], signal.SIGCONT)
         time.sleep(1)
         self.assertEqual(["ALIVE", "ALIVE"], [node["state"] for node in self.nodes()])
-        self.assertNotIn("declared dead", pathlib.Path(head["session"], "logs/node.log").read_text())
+        self.assertNotIn(
+            "declared dead", pathlib.Path(head["session"], "logs/node.log").read_text()
+        )
 
     def test_a_node_that_has_lost_its_head_ends_by_itself(self):
         head = self.start("--head")
@@ -236,20 +283,24 @@ class TheProcessOfTheGcs(Case):
 
 class Copies(Case):
     def test_a_copy_is_made_while_the_head_works_and_a_head_goes_on_with_it(self):
-        head = self.start("--head")
+        self.start("--head")
         copy = os.path.join(self.folder.name, "copy.db")
         said = json.loads(self.sheaf("gcs", "backup", copy, "--json"))
         self.assertEqual((copy, os.path.getsize(copy)), (said["file"], said["bytes"]))
         self.assertEqual(0o600, os.stat(copy).st_mode & 0o777)
         self.sheaf("gcs", "backup", copy, code=1)
         self.assertIn("exists", self.errors)
-        self.assertEqual(["copy.db"], [name for name in os.listdir(self.folder.name) if name.startswith("copy")])
+        self.assertEqual(
+            ["copy.db"], [name for name in os.listdir(self.folder.name) if name.startswith("copy")]
+        )
         self.sheaf("stop")
         session = json.loads(self.sheaf("gcs", "restore", copy, "--json"))["session"]
         self.assertEqual("head", self.sessions()[session]["kind"])
         again = self.start("--head", "--resume=latest")
         self.assertEqual(session, again["session"])
-        self.assertGreater(again["node"], 1 << 20)  # What was given since the copy is not given again.
+        self.assertGreater(
+            again["node"], 1 << 20
+        )  # What was given since the copy is not given again.
 
     def test_what_is_no_copy_is_refused(self):
         for content in [b"", b"SQLite format 3\0 not at all" * 100]:
@@ -267,7 +318,16 @@ class Addresses(Case):
         for host in ["0.0.0.0", "::"]:
             self.sheaf("start", "--head", *SIZE, "--host", host, code=1)
             self.assertIn("--advertise-address", self.errors)
-        self.sheaf("start", "--head", *SIZE, "--host", "0.0.0.0", "--advertise-address", "0.0.0.0:0", code=1)
+        self.sheaf(
+            "start",
+            "--head",
+            *SIZE,
+            "--host",
+            "0.0.0.0",
+            "--advertise-address",
+            "0.0.0.0:0",
+            code=1,
+        )
         self.assertIn("names no machine", self.errors)
 
     def test_a_node_that_listens_everywhere_is_found_on_the_way_to_the_head(self):
@@ -276,7 +336,9 @@ class Addresses(Case):
         self.assertFalse(head["address"].endswith(":0"), head)
         self.start("--address", head["address"], "--host", "0.0.0.0")
         addresses = [node["address"] for node in self.nodes()]
-        self.assertEqual(["127.0.0.1", "127.0.0.1"], [address.rsplit(":", 1)[0] for address in addresses])
+        self.assertEqual(
+            ["127.0.0.1", "127.0.0.1"], [address.rsplit(":", 1)[0] for address in addresses]
+        )
 
     def test_a_token_file_that_is_not_there_is_not_made_by_who_joins(self):
         head = self.start("--head")
@@ -290,8 +352,17 @@ class Addresses(Case):
 
 class Metrics(Case):
     def get(self, url: str, token: str | None = None, host: str = "") -> str:
-        request = urllib.request.Request(url, headers={name: value for name, value in [
-            ("Authorization", f"Bearer {token}" if token else ""), ("Host", host)] if value})
+        request = urllib.request.Request(
+            url,
+            headers={
+                name: value
+                for name, value in [
+                    ("Authorization", f"Bearer {token}" if token else ""),
+                    ("Host", host),
+                ]
+                if value
+            },
+        )
         with urllib.request.urlopen(request, timeout=5) as answer:
             return answer.read().decode()
 
@@ -300,9 +371,17 @@ class Metrics(Case):
         token.write_text("ab" * 16 + "\n")
         token.chmod(0o644)
         wanted = ["--metrics-address", "0.0.0.0"]
-        for arguments, words in [([], "--metrics-token-file"), (["--metrics-token-file", str(token)], "chmod 600"),
-                                 (["--metrics-token-file", "/nowhere"], "openssl")]:
-            done = subprocess.run([cli_test.SHEAF, "start", "--head", *SIZE, *wanted, *arguments], env=self.environment, capture_output=True, text=True)
+        for arguments, words in [
+            ([], "--metrics-token-file"),
+            (["--metrics-token-file", str(token)], "chmod 600"),
+            (["--metrics-token-file", "/nowhere"], "openssl"),
+        ]:
+            done = subprocess.run(
+                [cli_test.SHEAF, "start", "--head", *SIZE, *wanted, *arguments],
+                env=self.environment,
+                capture_output=True,
+                text=True,
+            )
             self.assertNotEqual(0, done.returncode)
             self.assertIn(words, done.stderr)
         token.chmod(0o600)
@@ -318,9 +397,20 @@ class Metrics(Case):
     def test_what_wakes_people_is_there(self):
         head = self.start("--head")
         self.start("--address", head["address"])
-        wanted = ['sheaf_nodes{state="alive"} 2\n', 'sheaf_nodes{state="dead"} 0\n', "sheaf_gcs_read_only 0\n", "sheaf_gcs_recovering 0\n",
-                  "sheaf_gcs_operations_in_progress 0\n", "sheaf_gcs_key_value_bytes ", "sheaf_link_queued_bytes "]
-        self.until(lambda: all(words in self.get(head["metrics_url"]) for words in wanted), f"they are in {self.get(head['metrics_url'])}", 5)
+        wanted = [
+            'sheaf_nodes{state="alive"} 2\n',
+            'sheaf_nodes{state="dead"} 0\n',
+            "sheaf_gcs_read_only 0\n",
+            "sheaf_gcs_recovering 0\n",
+            "sheaf_gcs_operations_in_progress 0\n",
+            "sheaf_gcs_key_value_bytes ",
+            "sheaf_link_queued_bytes ",
+        ]
+        self.until(
+            lambda: all(words in self.get(head["metrics_url"]) for words in wanted),
+            f"they are in {self.get(head['metrics_url'])}",
+            5,
+        )
 
 
 @unittest.skipUnless(shutil.which("systemd-analyze"), "systemd-analyze is not installed")
@@ -332,8 +422,16 @@ class Units(unittest.TestCase):
                 self.assertIn("--resume=latest", text)
                 path = pathlib.Path(folder, unit.name)
                 path.write_text(text)
-                said = subprocess.run(["systemd-analyze", "verify", str(path)], capture_output=True, text=True)
-                self.assertEqual((0, ""), (said.returncode, "\n".join(line for line in said.stderr.splitlines() if folder in line)))
+                said = subprocess.run(
+                    ["systemd-analyze", "verify", str(path)], capture_output=True, text=True
+                )
+                self.assertEqual(
+                    (0, ""),
+                    (
+                        said.returncode,
+                        "\n".join(line for line in said.stderr.splitlines() if folder in line),
+                    ),
+                )
 
 
 if __name__ == "__main__":

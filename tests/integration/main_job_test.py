@@ -1,5 +1,6 @@
 # Copyright The Sheaf Authors. SPDX-License-Identifier: Apache-2.0
-"""The main job's cluster of two nodes is gone when the script ends, also by Ctrl-C. Arguments: examples/main_job.sh, the sheaf program."""
+"""The main job's cluster of two nodes is gone when the script ends, also by Ctrl-C. Arguments:
+examples/main_job.sh, the sheaf program."""
 
 import os
 import pathlib
@@ -32,7 +33,10 @@ class MainJob(unittest.TestCase):
     def setUp(self) -> None:
         scratch = tempfile.TemporaryDirectory(prefix="sheaf-main-job-test-")
         self.addCleanup(scratch.cleanup)
-        self.build, self.temporary = pathlib.Path(scratch.name) / "build", pathlib.Path(scratch.name) / "tmp"
+        self.build, self.temporary = (
+            pathlib.Path(scratch.name) / "build",
+            pathlib.Path(scratch.name) / "tmp",
+        )
         for folder in (self.build / "cli", self.build / "examples", self.temporary):
             folder.mkdir(parents=True)
         (self.build / "cli" / "sheaf").symlink_to(SHEAF)
@@ -43,7 +47,13 @@ class MainJob(unittest.TestCase):
         path.write_text(f"#!/bin/sh\n{program}\n")
         path.chmod(0o700)
         environment = {**os.environ, "TMPDIR": str(self.temporary), "PYTHON": "/nonexistent"}
-        return subprocess.Popen([SCRIPT, str(self.build)], start_new_session=True, env=environment, stdout=subprocess.PIPE, text=True)
+        return subprocess.Popen(
+            [SCRIPT, str(self.build)],
+            start_new_session=True,
+            env=environment,
+            stdout=subprocess.PIPE,
+            text=True,
+        )
 
     def assert_nothing_is_left(self) -> None:
         self.assertEqual([], list(self.temporary.iterdir()))
@@ -64,7 +74,11 @@ class MainJob(unittest.TestCase):
         self.assert_nothing_is_left()
 
     def test_ctrl_c_and_a_kill_end_all_of_it(self):
-        for number, status, to_all in ((signal.SIGINT, 130, True), (signal.SIGTERM, 143, False), (signal.SIGHUP, 143, True)):
+        for number, status, to_all in (
+            (signal.SIGINT, 130, True),
+            (signal.SIGTERM, 143, False),
+            (signal.SIGHUP, 143, True),
+        ):
             with self.subTest(number):
                 job = self.start("echo begun; exec sleep 1000")
                 self.assertEqual("begun\n", job.stdout.readline())

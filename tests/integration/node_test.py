@@ -10,9 +10,9 @@ import os
 import pathlib
 import signal
 import subprocess
-import threading
 import sys
 import tempfile
+import threading
 import time
 import unittest
 
@@ -31,7 +31,10 @@ def process_table() -> dict:
             folder = pathlib.Path("/proc") / entry
             if folder.joinpath("stat").read_text().rsplit(")", 1)[1].split()[0] in "ZX":
                 continue
-            table[int(entry)] = (folder.joinpath("cmdline").read_bytes(), folder.joinpath("environ").read_bytes())
+            table[int(entry)] = (
+                folder.joinpath("cmdline").read_bytes(),
+                folder.joinpath("environ").read_bytes(),
+            )
         except OSError:
             pass
     return table
@@ -44,14 +47,24 @@ class Case(unittest.TestCase):
         self.base = os.path.join(self.folder.name, "sheaf")
         self.marks = os.path.join(self.folder.name, "marks")
         os.mkdir(self.marks)
-        self.environment = {name: value for name, value in os.environ.items() if not name.startswith("SHEAF_")}
-        self.environment |= {"SHEAF_DIR": self.base, "SHEAF_STATE_IN_MEMORY": "1", "SHEAF_EXECUTABLE": SHEAF}
+        self.environment = {
+            name: value for name, value in os.environ.items() if not name.startswith("SHEAF_")
+        }
+        self.environment |= {
+            "SHEAF_DIR": self.base,
+            "SHEAF_STATE_IN_MEMORY": "1",
+            "SHEAF_EXECUTABLE": SHEAF,
+        }
         self.addCleanup(self.kill_all)
 
     def processes(self) -> dict:
         """Living processes of this test: all inherit its SHEAF_DIR."""
         mark = f"SHEAF_DIR={self.base}".encode()
-        return {pid: command for pid, (command, environ) in process_table().items() if mark in environ.split(b"\0")}
+        return {
+            pid: command
+            for pid, (command, environ) in process_table().items()
+            if mark in environ.split(b"\0")
+        }
 
     def kill_all(self):
         for pid in self.processes():
@@ -68,8 +81,14 @@ class Case(unittest.TestCase):
 
     def hold(self, **environment: str) -> subprocess.Popen:
         """A driver whose tasks run, with children in and out of their process groups."""
-        driver = subprocess.Popen([DRIVER, "hold", str(HOLDERS), self.marks], env=self.environment | environment,
-                                  stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+        driver = subprocess.Popen(
+            [DRIVER, "hold", str(HOLDERS), self.marks],
+            env=self.environment | environment,
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+        )
         self.addCleanup(self.end, driver)
         self.output = ""
         while not self.output.endswith("running\n"):
@@ -77,7 +96,10 @@ class Case(unittest.TestCase):
             self.assertNotEqual("", line, driver.stderr.read() if line == "" else "")
             self.output += line
         # Each task has itself, a child, one that fled, and the child of that.
-        while sum(b"node_driver" in command for command in self.processes().values()) < 1 + 4 * HOLDERS:
+        while (
+            sum(b"node_driver" in command for command in self.processes().values())
+            < 1 + 4 * HOLDERS
+        ):
             time.sleep(0.005)
         return driver
 
@@ -88,7 +110,9 @@ class Case(unittest.TestCase):
             stream.close()
 
     def node_pid(self) -> int:
-        return next(pid for pid, command in self.processes().items() if command.startswith(b"sheaf\0node"))
+        return next(
+            pid for pid, command in self.processes().items() if command.startswith(b"sheaf\0node")
+        )
 
     def sessions(self) -> list:
         """What lies in the base directory but the cluster's token, which stays."""
@@ -117,14 +141,22 @@ class OwnNode(Case):
         os.kill(self.node_pid(), signal.SIGKILL)
         begin = time.monotonic()
         # Strays of tasks are nobody's children then; the workers themselves end.
-        while workers := [pid for pid, command in self.processes().items() if pid != driver.pid and
-                          b"node_driver" in command and os.getpgid(pid) == pid and os.getsid(pid) != pid]:
+        while workers := [
+            pid
+            for pid, command in self.processes().items()
+            if pid != driver.pid
+            and b"node_driver" in command
+            and os.getpgid(pid) == pid
+            and os.getsid(pid) != pid
+        ]:
             self.assertLess(time.monotonic() - begin, 10, workers)  # Fault row 8 measures it.
             time.sleep(0.005)
         self.kill_all()
         driver.wait()
         self.assertEqual(1, len([name for name in self.sessions() if name.startswith("session-")]))
-        done = subprocess.run([DRIVER, "add"], env=self.environment, capture_output=True, text=True, timeout=30)
+        done = subprocess.run(
+            [DRIVER, "add"], env=self.environment, capture_output=True, text=True, timeout=30
+        )
         self.assertEqual("3\n", done.stdout, done.stderr)
         self.await_none(2)
         self.assertEqual([], self.sessions())
@@ -157,8 +189,14 @@ class NodeOfItsOwn(Case):
     """The node that `sheaf start` starts."""
 
     def start(self) -> int:
-        done = subprocess.run([SHEAF, "start", "--head", "--num-cpus", str(HOLDERS), "--json"], env=self.environment,
-                              capture_output=True, text=True, timeout=60, check=True)
+        done = subprocess.run(
+            [SHEAF, "start", "--head", "--num-cpus", str(HOLDERS), "--json"],
+            env=self.environment,
+            capture_output=True,
+            text=True,
+            timeout=60,
+            check=True,
+        )
         return json.loads(done.stdout)["os_pid"]
 
     def test_a_killed_driver_takes_its_job_along_and_nothing_else(self):
@@ -169,8 +207,13 @@ class NodeOfItsOwn(Case):
         first.kill()
         first.wait()
         self.await_none(2, but=head)
-        done = subprocess.run([DRIVER, "add"], env=self.environment | {"SHEAF_ADDRESS": "latest"}, capture_output=True,
-                              text=True, timeout=30)
+        done = subprocess.run(
+            [DRIVER, "add"],
+            env=self.environment | {"SHEAF_ADDRESS": "latest"},
+            capture_output=True,
+            text=True,
+            timeout=30,
+        )
         self.assertEqual("3\n", done.stdout, done.stderr)
         os.kill(node, signal.SIGTERM)
         self.await_none(3)
@@ -182,8 +225,10 @@ class NodeOfItsOwn(Case):
         self.await_none(5, but=(driver.pid,))
         session = os.path.join(self.base, self.sessions()[0])
         self.assertEqual([session], [os.path.join(self.base, name) for name in self.sessions()])
-        self.assertEqual({"gcs.db", "gcs.db-ballast", "gcs.db-reserve", "keep", "lock", "logs", "node"},
-                         set(os.listdir(session)) - {"gcs.db-wal", "gcs.db-shm"})
+        self.assertEqual(
+            {"gcs.db", "gcs.db-ballast", "gcs.db-reserve", "keep", "lock", "logs", "node"},
+            set(os.listdir(session)) - {"gcs.db-wal", "gcs.db-shm"},
+        )
 
 
 if __name__ == "__main__":

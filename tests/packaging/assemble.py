@@ -1,5 +1,6 @@
 # Copyright The Sheaf Authors. SPDX-License-Identifier: Apache-2.0
-"""Makes a wheel of what is built already: what `pip wheel .` makes, without compiling it a second time."""
+"""Makes a wheel of what is built already: what `pip wheel .` makes, without compiling it a second
+time."""
 
 import base64
 import contextlib
@@ -14,15 +15,24 @@ SOURCE = pathlib.Path(__file__).resolve().parents[2]
 
 
 def assemble(cmake: str, build: pathlib.Path, out: pathlib.Path) -> pathlib.Path:
-    """Installs the component `python` of the build folder below `out` and packs it, with the metadata that pyproject.toml gives."""
+    """Installs the component `python` of the build folder below `out` and packs it, with the
+    metadata that pyproject.toml gives."""
     from scikit_build_core.build import prepare_metadata_for_build_wheel
 
     tree = out / "tree"
-    subprocess.run([cmake, "--install", build, "--component", "python", "--strip", "--prefix", tree], check=True, stdout=subprocess.DEVNULL)
+    subprocess.run(
+        [cmake, "--install", build, "--component", "python", "--strip", "--prefix", tree],
+        check=True,
+        stdout=subprocess.DEVNULL,
+    )
     settings = {"build-dir": str(out / "metadata")}  # Not the one of a wheel that is being built.
     with contextlib.chdir(SOURCE), contextlib.redirect_stdout(sys.stderr):
         info = prepare_metadata_for_build_wheel(str(tree), settings)
-    tags = [line[5:] for line in (tree / info / "WHEEL").read_text().splitlines() if line.startswith("Tag: ")]
+    tags = [
+        line[5:]
+        for line in (tree / info / "WHEEL").read_text().splitlines()
+        if line.startswith("Tag: ")
+    ]
     wheel = out / f"{info.removesuffix('.dist-info')}-{tags[0]}.whl"
     record = f"{info}/RECORD"
     rows = []
@@ -32,11 +42,15 @@ def assemble(cmake: str, build: pathlib.Path, out: pathlib.Path) -> pathlib.Path
             if name == record:
                 continue
             content = path.read_bytes()
-            digest = base64.urlsafe_b64encode(hashlib.sha256(content).digest()).rstrip(b"=").decode()
+            digest = (
+                base64.urlsafe_b64encode(hashlib.sha256(content).digest()).rstrip(b"=").decode()
+            )
             rows.append(f"{name},sha256={digest},{len(content)}")
             entry = zipfile.ZipInfo(name)
             entry.compress_type = zipfile.ZIP_DEFLATED
-            entry.external_attr = (os.stat(path).st_mode & 0xFFFF) << 16  # pip keeps what is executable.
+            entry.external_attr = (
+                os.stat(path).st_mode & 0xFFFF
+            ) << 16  # pip keeps what is executable.
             archive.writestr(entry, content)
         archive.writestr(record, "\n".join([*rows, f"{record},,"]) + "\n")
     return wheel

@@ -1,5 +1,6 @@
 # Copyright The Sheaf Authors. SPDX-License-Identifier: Apache-2.0
-"""A small program of a user of the wheel. Prints the libraries that its processes have loaded, one a line."""
+"""A small program of a user of the wheel. Prints the libraries that its processes have loaded, one
+a line."""
 
 import os
 

@@ -1,6 +1,7 @@
 # Copyright The Sheaf Authors. SPDX-License-Identifier: Apache-2.0
-"""The wheel works in a clean virtual environment: no compiler and no other program in PATH, no library of the system but those
-of every Linux. `--wheel FILE` tries that one, else one is made of a build folder."""
+"""The wheel works in a clean virtual environment: no compiler and no other program in PATH, no
+library of the system but those of every Linux. `--wheel FILE` tries that one, else one is made of a
+build folder."""
 
 import argparse
 import os
@@ -16,13 +17,23 @@ import platform_tag
 
 SKIPPED = 77
 WAIT_S = 200
-NO_INDEX = ("No matching distribution found", "Could not find a version", "Connection", "Temporary failure in name resolution", "Max retries")
+NO_INDEX = (
+    "No matching distribution found",
+    "Could not find a version",
+    "Connection",
+    "Temporary failure in name resolution",
+    "Max retries",
+)
 # What a Linux with Python has: the C and C++ libraries, and what the interpreter itself loads.
-SYSTEM = re.compile(r"^(ld-linux.*|lib(c|m|dl|rt|pthread|util|gcc_s|stdc\+\+|z|ffi|expat|crypto|ssl|lzma|bz2|uuid|python3.*))\.so[.\d]*$")
+SYSTEM = re.compile(
+    r"^(ld-linux.*|lib(c|m|dl|rt|pthread|util|gcc_s|stdc\+\+|z|ffi|expat|crypto|ssl|lzma|bz2|uuid|python3.*))\.so[.\d]*$"
+)
 
 
 def run(command, **how):
-    return subprocess.run([str(word) for word in command], capture_output=True, text=True, timeout=WAIT_S, **how)
+    return subprocess.run(
+        [str(word) for word in command], capture_output=True, text=True, timeout=WAIT_S, **how
+    )
 
 
 class Wheel(unittest.TestCase):
@@ -32,24 +43,59 @@ class Wheel(unittest.TestCase):
     @classmethod
     def setUpClass(cls):
         cls.place = cls.scratch / "venv"
-        # pip's settings of the user count (an index nearer by), and nothing else of the environment.
-        kept = {name: value for name, value in os.environ.items() if name.startswith("PIP_") or name == "HOME"}
+        # pip's settings of the user count (an index nearer by), and nothing else of the
+        # environment.
+        kept = {
+            name: value
+            for name, value in os.environ.items()
+            if name.startswith("PIP_") or name == "HOME"
+        }
         builder = venv.EnvBuilder(with_pip=True, symlinks=True)
         builder.create(cls.place)
-        cls.environment = {**kept, "PATH": str(cls.place / "bin"), "SHEAF_DIR": str(cls.scratch / "sessions"), "SHEAF_STATE_IN_MEMORY": "1", "LANG": "C.UTF-8"}
-        done = run([cls.place / "bin/pip", "install", "--disable-pip-version-check", "--retries", "1", "--no-input", "--only-binary", ":all:", cls.wheel],
-                   env=cls.environment)
+        cls.environment = {
+            **kept,
+            "PATH": str(cls.place / "bin"),
+            "SHEAF_DIR": str(cls.scratch / "sessions"),
+            "SHEAF_STATE_IN_MEMORY": "1",
+            "LANG": "C.UTF-8",
+        }
+        done = run(
+            [
+                cls.place / "bin/pip",
+                "install",
+                "--disable-pip-version-check",
+                "--retries",
+                "1",
+                "--no-input",
+                "--only-binary",
+                ":all:",
+                cls.wheel,
+            ],
+            env=cls.environment,
+        )
         if done.returncode != 0 and any(sign in done.stderr for sign in NO_INDEX):
-            print("SKIPPED: pip reaches no index with what the wheel requires:", done.stderr.strip().splitlines()[-1])
+            print(
+                "SKIPPED: pip reaches no index with what the wheel requires:",
+                done.stderr.strip().splitlines()[-1],
+            )
             raise SystemExit(SKIPPED)
         assert done.returncode == 0, done.stdout + done.stderr
 
     def command(self, *words):
-        return run([self.place / "bin" / words[0], *words[1:]], env=self.environment, cwd=self.scratch)
+        return run(
+            [self.place / "bin" / words[0], *words[1:]], env=self.environment, cwd=self.scratch
+        )
 
     def test_it_requires_three_packages_and_no_more(self):
-        done = self.command("python", "-c", "from importlib.metadata import requires; print(*requires('sheaf'), sep='\\n')")
-        self.assertEqual({re.match(r"[\w-]+", line).group() for line in done.stdout.split()}, {"cloudpickle", "nanobind-backend", "numpy"})
+        done = self.command(
+            "python",
+            "-c",
+            "from importlib.metadata import requires; print(*requires('sheaf'), sep='\\n')",
+        )
+        self.assertEqual(
+            {re.match(r"[\w-]+", line).group() for line in done.stdout.split()},
+            {"cloudpickle", "nanobind-backend", "numpy"},
+        )
 
     def test_a_program_runs_with_the_libraries_of_the_wheel(self):
         program = pathlib.Path(__file__).with_name("program.py")
@@ -67,7 +113,12 @@ class Wheel(unittest.TestCase):
 
     def check_libraries(self, paths):
         inside = str(self.place.resolve())
-        foreign = [path for path in paths if not os.path.realpath(path).startswith(inside) and not SYSTEM.match(os.path.basename(path))]
+        foreign = [
+            path
+            for path in paths
+            if not os.path.realpath(path).startswith(inside)
+            and not SYSTEM.match(os.path.basename(path))
+        ]
         self.assertEqual(foreign, [], "the wheel needs libraries that it does not hold")
 
     def test_the_command_sheaf_speaks_to_a_node(self):
@@ -83,15 +134,21 @@ class Wheel(unittest.TestCase):
             self.assertEqual(self.command("sheaf", "stop").returncode, 0)
 
     def test_its_name_says_which_linux_it_needs(self):
-        """Of glibc's version; it can be found out where binutils are, on the machine that builds."""
+        """Of glibc's version; it can be found out where binutils are, on the machine that
+        builds."""
         package = next(self.place.glob("lib/python*/site-packages/sheaf"))
         major, minor = platform_tag.glibc_of(package)
         self.assertGreaterEqual((major, minor), (2, 17))
         self.assertRegex(self.wheel.name, rf"-(linux|manylinux_{major}_{minor})_\w+\.whl$")
 
     def test_pytest_finds_its_fixtures(self):
-        code = "from importlib.metadata import entry_points; print(*(e.name + '=' + e.value for e in entry_points(group='pytest11')))"
-        self.assertEqual(self.command("python", "-c", code).stdout.split(), ["sheaf.testing=sheaf.testing"])
+        code = (
+            "from importlib.metadata import entry_points; print(*(e.name + '=' + "
+            "e.value for e in entry_points(group='pytest11')))"
+        )
+        self.assertEqual(
+            self.command("python", "-c", code).stdout.split(), ["sheaf.testing=sheaf.testing"]
+        )
 
     def test_its_types_and_terms_are_in_it(self):
         package = next(self.place.glob("lib/python*/site-packages/sheaf"))
@@ -112,5 +169,7 @@ if __name__ == "__main__":
         else:
             from assemble import assemble
 
-            Wheel.wheel = platform_tag.retag(assemble(arguments.cmake, arguments.build, Wheel.scratch))
+            Wheel.wheel = platform_tag.retag(
+                assemble(arguments.cmake, arguments.build, Wheel.scratch)
+            )
         unittest.main(argv=sys.argv[:1], verbosity=2)

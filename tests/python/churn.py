@@ -1,10 +1,12 @@
 # Copyright The Sheaf Authors. SPDX-License-Identifier: Apache-2.0
-"""Tasks, actors, objects and crashes for some minutes, and whether memory, descriptors and processes stay where they were.
+"""Tasks, actors, objects and crashes for some minutes, and whether memory, descriptors and
+processes stay where they were.
 
     ./do python tests/python/churn.py --minutes 10
 
-A round does some of everything, then drops all of it; after each round the processes below this one are counted and measured. The first
-fifth of the time is for warming up. Exit status 1: a value was wrong, or something grew. test_churn.py runs a few rounds.
+A round does some of everything, then drops all of it; after each round the processes below this one
+are counted and measured. The first fifth of the time is for warming up. Exit status 1: a value was
+wrong, or something grew. test_churn.py runs a few rounds.
 """
 
 from __future__ import annotations
@@ -90,9 +92,12 @@ def failed(ref, *kinds):
 
 
 def round_of_all(scratch: pathlib.Path, seed: random.Random) -> None:
-    """Some of everything; AssertionError: something came out wrong. Nothing of it is left but garbage."""
+    """Some of everything; AssertionError: something came out wrong. Nothing of it is left but
+    garbage."""
     count = seed.randrange(50, 400)
-    assert sheaf.get([double.remote(i) for i in range(count)], timeout=WAIT_S) == [2 * i for i in range(count)]
+    assert sheaf.get([double.remote(i) for i in range(count)], timeout=WAIT_S) == [
+        2 * i for i in range(count)
+    ]
     assert sheaf.get(nested.remote(20), timeout=WAIT_S) == 380
     counters = [Counter.remote() for _ in range(seed.randrange(1, 4))]
     for counter in counters:
@@ -102,8 +107,12 @@ def round_of_all(scratch: pathlib.Path, seed: random.Random) -> None:
     sheaf.kill(counters[-1])
     assert failed(counters[-1].add.remote(1), ActorDiedError)
     asynchronous = Async.remote()
-    assert sheaf.get([asynchronous.add.remote(i, 1) for i in range(50)], timeout=WAIT_S) == list(range(1, 51))
-    arrays = [sheaf.put(numpy.full(seed.randrange(1 << 10, 1 << 20), i)) for i in range(20)]  # Up to 160 MB; the store has 128.
+    assert sheaf.get([asynchronous.add.remote(i, 1) for i in range(50)], timeout=WAIT_S) == list(
+        range(1, 51)
+    )
+    arrays = [
+        sheaf.put(numpy.full(seed.randrange(1 << 10, 1 << 20), i)) for i in range(20)
+    ]  # Up to 160 MB; the store has 128.
     assert [int(sheaf.get(ref, timeout=WAIT_S)[0]) for ref in arrays] == list(range(20))
     assert sheaf.get([double.remote(ref) for ref in arrays[:5]], timeout=WAIT_S)[4][0] == 8
     assert [int(sheaf.get(ref, timeout=WAIT_S)[0]) for ref in items.remote(20)] == list(range(20))
@@ -158,7 +167,9 @@ def descriptors(pid: int) -> int:
 def measure() -> dict[str, float]:
     """When nothing is pending any more: what the node holds, and what its processes cost."""
     deadline = time.monotonic() + WAIT_S
-    while state.list_tasks(limit=1) or any(row.state != "DEAD" for row in state.list_actors(limit=1 << 30)):
+    while state.list_tasks(limit=1) or any(
+        row.state != "DEAD" for row in state.list_actors(limit=1 << 30)
+    ):
         assert time.monotonic() < deadline, (state.list_tasks(), state.list_actors())
         time.sleep(0.02)
     found = processes()
@@ -173,8 +184,8 @@ def measure() -> dict[str, float]:
     }
 
 
-# What the median of the last third may lie above that of the first. Of processes: as many as there are CPUs may be idle, once there was
-# work for so many at one time.
+# What the median of the last third may lie above that of the first. Of processes: as many as there
+# are CPUs may be idle, once there was work for so many at one time.
 ALLOWED = {
     "processes": 4, "descriptors of the driver": 2, "descriptors of the node": 8, "MiB of the driver": 4, "MiB of the node": 8, "objects": 0,
 }  # fmt: skip
@@ -185,8 +196,14 @@ def grown(samples: list[dict[str, float]]) -> tuple[list[str], list[str]]:
     third = max(1, len(samples) // 3)
     lines, wrong = [], []
     for name, allowed in ALLOWED.items():
-        begin, end = (statistics.median(sample[name] for sample in part) for part in (samples[:third], samples[-third:]))
-        lines.append(f"{name}: {begin:.1f}, at the end {end:.1f}, at most {max(sample[name] for sample in samples):.1f}")
+        begin, end = (
+            statistics.median(sample[name] for sample in part)
+            for part in (samples[:third], samples[-third:])
+        )
+        lines.append(
+            f"{name}: {begin:.1f}, at the end {end:.1f}, at most "
+            f"{max(sample[name] for sample in samples):.1f}"
+        )
         if end > begin + allowed:
             wrong.append(f"{name} grew from {begin:.1f} to {end:.1f}; {allowed} more would do")
     return lines, wrong
@@ -213,7 +230,12 @@ def main() -> int:
     arguments = parser.parse_args()
     sheaf.init(num_cpus=4, object_store_memory=128 << 20, log_to_driver=False)
     rounds, lines, wrong = run(60 * arguments.minutes, arguments.seed)
-    print(f"{rounds} rounds in {arguments.minutes:g} minutes, seed {arguments.seed}", *lines, *wrong, sep="\n")
+    print(
+        f"{rounds} rounds in {arguments.minutes:g} minutes, seed {arguments.seed}",
+        *lines,
+        *wrong,
+        sep="\n",
+    )
     sheaf.shutdown()
     left = processes()[1:]
     if left:

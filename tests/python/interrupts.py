@@ -1,13 +1,15 @@
 # Copyright The Sheaf Authors. SPDX-License-Identifier: Apache-2.0
-"""Ctrl-C at random moments of many programs: each ends, says so in one traceback, and leaves nothing.
+"""Ctrl-C at random moments of many programs: each ends, says so in one traceback, and leaves
+nothing.
 
     ./do python tests/python/interrupts.py --tries 200 [--program get] [--jobs 2]
 
-Each try starts a program in a process group and a session directory of its own, and sends SIGINT to the group (as a terminal does) or to the
-process alone, at a random moment after its first line. It shall end with KeyboardInterrupt, as Python ends programs (by SIGINT); its
-standard error holds one short traceback that begins in the program; and no process, socket or session is left. Prints how long the
-prompt took (until the program's own `except KeyboardInterrupt`) and the end of the process. Exit status 1: a try went wrong.
-test_interrupts.py runs a few tries.
+Each try starts a program in a process group and a session directory of its own, and sends SIGINT to
+the group (as a terminal does) or to the process alone, at a random moment after its first line. It
+shall end with KeyboardInterrupt, as Python ends programs (by SIGINT); its standard error holds one
+short traceback that begins in the program; and no process, socket or session is left. Prints how
+long the prompt took (until the program's own `except KeyboardInterrupt`) and the end of the
+process. Exit status 1: a try went wrong. test_interrupts.py runs a few tries.
 """
 
 from __future__ import annotations
@@ -32,9 +34,13 @@ import uuid
 WAIT_S = 60  # For what should take a tenth of a second.
 _MARK = "INTERRUPTS_TRY"  # A variable that all processes of a try inherit.
 _LONGEST_TRACEBACK = 100  # Lines; pickling a function has frames.
-_UNCLEAN = re.compile(r"Exception ignored|Fatal Python|SystemError|terminate called|Segmentation|absl::|std::|sheaf::|\.cc\b|\.h:\d|Error: ")
+_UNCLEAN = re.compile(
+    r"Exception ignored|Fatal Python|SystemError|terminate "
+    r"called|Segmentation|absl::|std::|sheaf::|\.cc\b|\.h:\d|Error: "
+)
 
-_PYTHONS_OWN = "_get_module_lock"  # A callback of any import, where Python prints what Ctrl-C raises, and drops it.
+# A callback of any import, where Python prints what Ctrl-C raises, and drops it.
+_PYTHONS_OWN = "_get_module_lock"
 
 _BEGIN = """\
 import asyncio, os, time
@@ -227,7 +233,8 @@ PROGRAMS = {
         sheaf.init(address="192.0.2.1:6379")
     """,
 }  # fmt: skip
-# Where asyncio.run makes KeyboardInterrupt of the CancelledError that the program got, in two tracebacks.
+# Where asyncio.run makes KeyboardInterrupt of the CancelledError that the program got, in two
+# tracebacks.
 _ASYNCIO = ("await", "await a nap", "async generator", "async generator that pauses")
 
 
@@ -248,7 +255,10 @@ class Try:
 
 
 def text_of(program: str, log: bool) -> str:
-    return _BEGIN % {"body": textwrap.indent(textwrap.dedent(PROGRAMS[program]).strip(), "    "), "log": log}
+    return _BEGIN % {
+        "body": textwrap.indent(textwrap.dedent(PROGRAMS[program]).strip(), "    "),
+        "log": log,
+    }
 
 
 def marked(mark: str) -> list[int]:
@@ -257,7 +267,9 @@ def marked(mark: str) -> list[int]:
     found = []
     for entry in os.listdir("/proc"):
         try:
-            if entry.isdigit() and wanted in pathlib.Path(f"/proc/{entry}/environ").read_bytes().split(b"\0"):
+            if entry.isdigit() and wanted in pathlib.Path(
+                f"/proc/{entry}/environ"
+            ).read_bytes().split(b"\0"):
                 found.append(int(entry))
         except OSError:
             continue
@@ -273,7 +285,9 @@ def attempt(program: str, mark_line: str, after_s: float, group: bool, log: bool
         script.write_text(text_of(program, log))
         sessions = pathlib.Path(directory) / "sessions"
         sessions.mkdir(mode=0o700)
-        with open(pathlib.Path(directory) / "errors", "w+", encoding="utf-8", errors="replace") as errors:
+        with open(
+            pathlib.Path(directory) / "errors", "w+", encoding="utf-8", errors="replace"
+        ) as errors:
             process = subprocess.Popen(
                 [sys.executable, str(script)], stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=errors, start_new_session=True,
                 env={**os.environ, _MARK: mark, "SHEAF_DIR": str(sessions)},
@@ -297,7 +311,9 @@ def attempt(program: str, mark_line: str, after_s: float, group: bool, log: bool
         while marked(mark) and time.monotonic() - begin < WAIT_S:
             time.sleep(0.01)
         result.gone_s = result.end_s + time.monotonic() - begin
-        left = [f"process {pid}: {_command(pid)}" for pid in marked(mark)] + [str(path) for path in sessions.rglob("*") if path.name not in _KEPT]
+        left = [f"process {pid}: {_command(pid)}" for pid in marked(mark)] + [
+            str(path) for path in sessions.rglob("*") if path.name not in _KEPT
+        ]
         if left and not result.wrong:
             result.wrong = f"left: {left}"
         for pid in marked(mark):
@@ -311,7 +327,12 @@ _KEPT = ("token",)
 
 def _command(pid: int) -> str:
     try:
-        return pathlib.Path(f"/proc/{pid}/cmdline").read_bytes().replace(b"\0", b" ").decode(errors="replace")[:200]
+        return (
+            pathlib.Path(f"/proc/{pid}/cmdline")
+            .read_bytes()
+            .replace(b"\0", b" ")
+            .decode(errors="replace")[:200]
+        )
     except OSError:
         return "?"
 
@@ -359,8 +380,12 @@ def _interrupt(process: subprocess.Popen[bytes], result: Try) -> bytes:
 
 def _judge(program: str, said: bytes, status: int, words: str) -> str:
     """What is wrong with the end of a program; empty: nothing."""
-    if b"over\n" in said and b"caught\n" not in said:  # What comes too late ends nothing, and says nothing.
-        return "" if status in (0, -signal.SIGINT) and not words else f"after its end: status {status}"
+    if (
+        b"over\n" in said and b"caught\n" not in said
+    ):  # What comes too late ends nothing, and says nothing.
+        return (
+            "" if status in (0, -signal.SIGINT) and not words else f"after its end: status {status}"
+        )
     if status != -signal.SIGINT:
         return f"status {status}"
     if not words and b"caught\n" not in said:
@@ -368,7 +393,9 @@ def _judge(program: str, said: bytes, status: int, words: str) -> str:
     lines = words.splitlines()
     if lines[:1] != ["Traceback (most recent call last):"] or lines[-1] != "KeyboardInterrupt":
         return "not one traceback"
-    if words.count("in <module>") > 1:  # In an import, which is Python's: it may chain errors of its own.
+    if (
+        words.count("in <module>") > 1
+    ):  # In an import, which is Python's: it may chain errors of its own.
         return ""
     tracebacks = [index for index, line in enumerate(lines) if line == lines[0]]
     if "program.py" not in lines[tracebacks[-1] + 1]:
@@ -383,15 +410,26 @@ def _judge(program: str, said: bytes, status: int, words: str) -> str:
 
 
 def plan(tries: int, seed: int, programs: list[str]) -> list[tuple[str, str, float, bool, bool]]:
-    """For each try: program, when, to the group or the process alone, with workers' output or without."""
+    """For each try: program, when, to the group or the process alone, with workers' output or
+    without."""
     source = random.Random(seed)
     out = []
     for number in range(tries):
         program = programs[number % len(programs)]
-        mark, longest = source.choice((("started", 0.05), ("started", 0.5), ("joined", 0.1), ("joined", 1.5)))
+        mark, longest = source.choice(
+            (("started", 0.05), ("started", 0.5), ("joined", 0.1), ("joined", 1.5))
+        )
         if mark == "joined" and program == "unknown head":
             mark, longest = "started", 2
-        out.append((program, mark, source.uniform(0, longest), source.random() < 0.5, source.random() < 0.5))
+        out.append(
+            (
+                program,
+                mark,
+                source.uniform(0, longest),
+                source.random() < 0.5,
+                source.random() < 0.5,
+            )
+        )
     return out
 
 
@@ -399,12 +437,18 @@ def run(tries: int, seed: int, programs: list[str], jobs: int = 1, show: bool = 
     """All tries, in the order of their ends."""
     done = []
     with concurrent.futures.ThreadPoolExecutor(jobs) as pool:
-        for future in concurrent.futures.as_completed([pool.submit(attempt, *row) for row in plan(tries, seed, programs)]):
+        for future in concurrent.futures.as_completed(
+            [pool.submit(attempt, *row) for row in plan(tries, seed, programs)]
+        ):
             one = future.result()
             done.append(one)
             if show and one.wrong:
                 to = "group" if one.group else "process"
-                print(f"--- {one.program}, {one.after_s:.3f} s after '{one.mark}', to the {to}: {one.wrong}\n{one.output}", flush=True)
+                print(
+                    f"--- {one.program}, {one.after_s:.3f} s after '{one.mark}', to "
+                    f"the {to}: {one.wrong}\n{one.output}",
+                    flush=True,
+                )
     return done
 
 
@@ -413,7 +457,10 @@ def _distribution(name: str, values: list[float]) -> str:
         return f"{name}: none"
     values = sorted(values)
     at = [values[min(len(values) - 1, int(part * len(values)))] for part in (0.5, 0.9, 0.99)]
-    return f"{name}: median {at[0] * 1e3:.0f} ms, 90 % {at[1] * 1e3:.0f} ms, 99 % {at[2] * 1e3:.0f} ms, longest {values[-1] * 1e3:.0f} ms"
+    return (
+        f"{name}: median {at[0] * 1e3:.0f} ms, 90 % {at[1] * 1e3:.0f} ms, 99 % "
+        f"{at[2] * 1e3:.0f} ms, longest {values[-1] * 1e3:.0f} ms"
+    )
 
 
 def main() -> int:
@@ -423,15 +470,36 @@ def main() -> int:
     parser.add_argument("--jobs", type=int, default=1)
     parser.add_argument("--program", action="append", choices=list(PROGRAMS))
     arguments = parser.parse_args()
-    done = run(arguments.tries, arguments.seed, arguments.program or list(PROGRAMS), arguments.jobs, show=True)
+    done = run(
+        arguments.tries,
+        arguments.seed,
+        arguments.program or list(PROGRAMS),
+        arguments.jobs,
+        show=True,
+    )
     wrong = [one for one in done if one.wrong]
     struck = [one for one in done if not one.was_over and not one.wrong]
-    print(f"{len(done)} tries, seed {arguments.seed}: {len(wrong)} wrong, {len(struck)} struck a program that ran")
-    print(_distribution("to the prompt", [one.prompt_s for one in struck if one.prompt_s is not None]))
+    print(
+        f"{len(done)} tries, seed {arguments.seed}: {len(wrong)} wrong, "
+        f"{len(struck)} struck a program that ran"
+    )
+    print(
+        _distribution("to the prompt", [one.prompt_s for one in struck if one.prompt_s is not None])
+    )
     print(_distribution("to the end of the process", [one.end_s for one in struck]))
     print(_distribution("until nothing was left", [one.gone_s for one in struck]))
     for name in sorted({one.program for one in struck}):
-        print(" ", _distribution(name, [one.prompt_s for one in struck if one.program == name and one.prompt_s is not None]))
+        print(
+            " ",
+            _distribution(
+                name,
+                [
+                    one.prompt_s
+                    for one in struck
+                    if one.program == name and one.prompt_s is not None
+                ],
+            ),
+        )
     return 1 if wrong else 0
 
 

@@ -1,7 +1,9 @@
 # Copyright The Sheaf Authors. SPDX-License-Identifier: Apache-2.0
-"""Extreme steps of monkey.py's programs: sizes around every limit, counts of 10^5, depth of 10^5, peers that stand still.
+"""Extreme steps of monkey.py's programs: sizes around every limit, counts of 10^5, depth of 10^5,
+peers that stand still.
 
-Each is legal. It must work, or end in a typed error that a user can act on; the process and the node live on in any case.
+Each is legal. It must work, or end in a typed error that a user can act on; the process and the
+node live on in any case.
 """
 
 from __future__ import annotations
@@ -12,7 +14,8 @@ import os
 import signal
 import threading
 import time
-from typing import Any, Callable, Iterator
+from collections.abc import Callable, Iterator
+from typing import Any
 
 from monkey_remote import Cell, Custom, blob, digest, ray
 from monkey_world import WAIT_S, Blob, Plain, Raises, World, Wrong, own_mib, status
@@ -20,7 +23,12 @@ from monkey_world import WAIT_S, Blob, Plain, Raises, World, Wrong, own_mib, sta
 EXTREMES: dict[str, Callable[[World], None]] = {}
 
 # What a thing that is too large may be refused with; the text must say the size or the limit.
-_REFUSALS = (ValueError, ray.exceptions.ObjectStoreFullError, ray.exceptions.PendingCallsLimitExceeded, ray.exceptions.RayTaskError)
+_REFUSALS = (
+    ValueError,
+    ray.exceptions.ObjectStoreFullError,
+    ray.exceptions.PendingCallsLimitExceeded,
+    ray.exceptions.RayTaskError,
+)
 
 
 def extreme(function: Callable[[World], None]) -> Callable[[World], None]:
@@ -48,7 +56,9 @@ def _refusable(world: World, what: str) -> Iterator[None]:
 
 
 def _around(world: World, limit: int) -> int:
-    return max(0, int(limit * world.rng.choice([0.5, 0.98, 1, 1.02, 1.3])) + world.rng.choice([-1, 0, 1]))
+    return max(
+        0, int(limit * world.rng.choice([0.5, 0.98, 1, 1.02, 1.3])) + world.rng.choice([-1, 0, 1])
+    )
 
 
 @extreme
@@ -90,8 +100,15 @@ def long_lineage(world: World) -> None:
     world.add(world.remote("digest_all").remote(ref), Plain(digest([value])))
     world.look(world.items[-1])
     after = status()["store"]
-    if world.nodes == 1 and not world.tolerated and (after["spilled_bytes"] > before["spilled_bytes"] or most > before["objects"] + 100):
-        raise Wrong(f"{count} steps of 1 MiB, of which one is alive: {most} objects, {after['spilled_bytes']} bytes on disk")
+    if (
+        world.nodes == 1
+        and not world.tolerated
+        and (after["spilled_bytes"] > before["spilled_bytes"] or most > before["objects"] + 100)
+    ):
+        raise Wrong(
+            f"{count} steps of 1 MiB, of which one is alive: {most} objects, "
+            f"{after['spilled_bytes']} bytes on disk"
+        )
 
 
 @extreme
@@ -155,7 +172,9 @@ def large_exception(world: World) -> None:
             raise Wrong(f"the exception of another call: {error.key}") from None
     except ray.exceptions.RayTaskError as error:  # Cut, but with its words.
         if "Custom" not in str(error):
-            raise Wrong(f"an exception of {size} bytes came as {type(error).__name__}: {str(error)[:300]}") from None
+            raise Wrong(
+                f"an exception of {size} bytes came as {type(error).__name__}: {str(error)[:300]}"
+            ) from None
     except world.tolerated:
         pass
 
@@ -190,7 +209,10 @@ def many_small_values(world: World) -> None:
         Blob(key + i % 100, size, "bytes").check(ray.get(refs[i], timeout=WAIT_S))
     budget = world.store_bytes if size >= 1024 else count * (size + 400)
     if grown > budget / (1 << 20) + 100:
-        raise Wrong(f"{count} values of {size} bytes: this process grew by {grown:.0f} MiB, the store has {world.store_bytes >> 20}")
+        raise Wrong(
+            f"{count} values of {size} bytes: this process grew by {grown:.0f} MiB, "
+            f"the store has {world.store_bytes >> 20}"
+        )
 
 
 @extreme
@@ -215,7 +237,10 @@ def callbacks_that_wait(world: World) -> None:
     world.look(world.add(third, Plain(3)))
     took = time.monotonic() - began
     if not done.wait(20):
-        raise Wrong(f"a callback that gets what another task makes in 0.4 s: nothing within 20 s; the main thread's get took {took:.1f} s")
+        raise Wrong(
+            "a callback that gets what another task makes in 0.4 s: nothing within "
+            f"20 s; the main thread's get took {took:.1f} s"
+        )
     if got != [2, 1] and not world.tolerated:
         raise Wrong(f"in a callback: {got}")
 
@@ -225,7 +250,10 @@ def far_values(world: World) -> None:
     """Many that another process made, got at once, waited for, awaited, and by futures."""
     count, size = world.rng.choice([(60, 100_000), (1000, 1000), (200, 70_000)])
     key = world.key(count)
-    refs = [world.remote("make").options(scheduling_strategy="SPREAD").remote(key + i, size, "bytes") for i in range(count)]
+    refs = [
+        world.remote("make").options(scheduling_strategy="SPREAD").remote(key + i, size, "bytes")
+        for i in range(count)
+    ]
     with contextlib.suppress(*world.tolerated):
         for i, got in enumerate(ray.get(refs, timeout=WAIT_S)):
             Blob(key + i, size, "bytes").check(got)
@@ -280,7 +308,8 @@ def many_names(world: World) -> None:
 
 @extreme
 def stopped_actor(world: World) -> None:
-    """Calls to an actor that stands still: the caller's memory has a bound, and all calls end well when it goes on."""
+    """Calls to an actor that stands still: the caller's memory has a bound, and all calls end well
+    when it goes on."""
     actor = ray.remote(Cell).options(num_cpus=0).remote(0, b"")
     try:
         pid = ray.get(actor.pid.remote(), timeout=WAIT_S)
@@ -309,7 +338,10 @@ def stopped_actor(world: World) -> None:
     finally:
         resume.join()
     if grown > 64 + 40 + count * 2000 / (1 << 20):
-        raise Wrong(f"{count} calls of {size} bytes to an actor that stood still: this process grew by {grown:.0f} MiB")
+        raise Wrong(
+            f"{count} calls of {size} bytes to an actor that stood still: this "
+            f"process grew by {grown:.0f} MiB"
+        )
 
 
 @extreme
@@ -365,14 +397,18 @@ def many_actors(world: World) -> None:
     with contextlib.suppress(*world.tolerated):
         for _ in range(3):
             ray.get([actor.add.remote(1) for actor in actors], timeout=WAIT_S)
-        if ray.get([actor.add.remote(1) for actor in actors], timeout=WAIT_S) != [i + 4 for i in range(count)]:
+        if ray.get([actor.add.remote(1) for actor in actors], timeout=WAIT_S) != [
+            i + 4 for i in range(count)
+        ]:
             raise Wrong("actors gave other numbers")
 
 
 @extreme
 def mutual_actors(world: World) -> None:
     """Two that call each other at once, with much in each call."""
-    kind = ray.remote(Cell).options(num_cpus=0, max_concurrency=101)  # More threads than calls that wait.
+    kind = ray.remote(Cell).options(
+        num_cpus=0, max_concurrency=101
+    )  # More threads than calls that wait.
     first, second = kind.remote(0), kind.remote(0)
     refs = []
     for _ in range(world.count(100)):
@@ -425,7 +461,9 @@ def recursive_callbacks(world: World) -> None:
             if left == 0:
                 done.set()
             else:
-                world.remote("same").remote(left).future().add_done_callback(functools.partial(called, left - 1))
+                world.remote("same").remote(left).future().add_done_callback(
+                    functools.partial(called, left - 1)
+                )
         except world.tolerated:
             done.set()
         except BaseException as error:  # noqa: BLE001

@@ -1,7 +1,8 @@
 # Copyright The Sheaf Authors. SPDX-License-Identifier: Apache-2.0
 """What the programs of monkey.py call: functions, classes of actors, and the values that they make.
 
-All of it is plain and deterministic, so that monkey_world.py can tell each result without running it.
+All of it is plain and deterministic, so that monkey_world.py can tell each result without running
+it.
 """
 
 from __future__ import annotations
@@ -24,7 +25,13 @@ def blob(key: int, size: int, form: str):
     """`size` bytes that `key` determines; form: "bytes", "array" (of uint8) or "text"."""
     pattern = (b"%020d" % key) * (min(size, 1 << 16) // 20 + 1)
     data = (pattern * (size // len(pattern) + 1))[:size]
-    return numpy.frombuffer(data, numpy.uint8) if form == "array" else data.decode() if form == "text" else data
+    return (
+        numpy.frombuffer(data, numpy.uint8)
+        if form == "array"
+        else data.decode()
+        if form == "text"
+        else data
+    )
 
 
 def digest(value) -> int:
@@ -83,7 +90,9 @@ def fan(depth, width):
     """The number of calls in a tree of nested calls."""
     if depth == 0:
         return 1
-    return 1 + sum(ray.get([remote("fan").remote(depth - 1, width) for _ in range(width)], timeout=300))
+    return 1 + sum(
+        ray.get([remote("fan").remote(depth - 1, width) for _ in range(width)], timeout=300)
+    )
 
 
 def descend(depth):
@@ -120,8 +129,26 @@ def items(count, key, size, fail_at):
         yield blob(key + i, size, "bytes")
 
 
-_FUNCTIONS = {f.__name__: f for f in (
-    same, digest_all, make, make_many, digest_inside, put_inside, step, fail, fan, descend, nap, die_once, fork_and, items)}  # fmt: skip
+_FUNCTIONS = {
+    f.__name__: f
+    for f in (
+        # fmt: skip
+        same,
+        digest_all,
+        make,
+        make_many,
+        digest_inside,
+        put_inside,
+        step,
+        fail,
+        fan,
+        descend,
+        nap,
+        die_once,
+        fork_and,
+        items,
+    )
+}
 _remote = {}
 
 

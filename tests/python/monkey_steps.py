@@ -1,7 +1,8 @@
 # Copyright The Sheaf Authors. SPDX-License-Identifier: Apache-2.0
 """Ordinary steps of monkey.py's programs: each draws its arguments, calls, and says what must come.
 
-A step leaves references in the world, which later steps pass on, wait for, compare and drop in any order.
+A step leaves references in the world, which later steps pass on, wait for, compare and drop in any
+order.
 """
 
 from __future__ import annotations
@@ -11,7 +12,8 @@ import functools
 import os
 import tempfile
 import threading
-from typing import Any, Callable
+from collections.abc import Callable
+from typing import Any
 
 import numpy
 from monkey_remote import AsyncCell, Cell, Custom, blob, digest, ray
@@ -86,7 +88,9 @@ def boxed(world: World) -> None:
     box: Any = [item.ref for item in chosen]
     if world.rng.random() < 0.5:
         box = ray.put(box)
-    world.add(world.remote("digest_inside").remote(box), Plain(world.digest(chosen)), made_from=chosen)
+    world.add(
+        world.remote("digest_inside").remote(box), Plain(world.digest(chosen)), made_from=chosen
+    )
 
 
 @step(2)
@@ -204,7 +208,9 @@ class Actor:
         self.value = rng.randrange(100)
         self.kept: dict[str, int] = {}
         kind = ray.remote(AsyncCell if self.is_async else Cell)
-        self.handle = kind.options(**options).remote(self.value, blob(1, world.size(64 << 10), "bytes"))
+        self.handle = kind.options(**options).remote(
+            self.value, blob(1, world.size(64 << 10), "bytes")
+        )
         self.detached = "lifetime" in options
         self.in_order = self.threads == 1
         self.blame: set[type] = set()  # What its calls may end in: all of them share it.
@@ -217,7 +223,11 @@ class Actor:
     def add(self, world: World, n: int) -> None:
         self.value += n
         exact = self.in_order and not world.tolerated
-        self.call(world, self.handle.add.remote(n), Plain(self.value) if exact else Between(0, self.value + 10_000))
+        self.call(
+            world,
+            self.handle.add.remote(n),
+            Plain(self.value) if exact else Between(0, self.value + 10_000),
+        )
 
 
 @step(2)
@@ -255,7 +265,11 @@ def actor_keeps(world: World) -> None:
     actor = _an_actor(world)
     if actor.is_async:
         want = world.blob(min(world.room(0.3), _SMALL))
-        actor.call(world, actor.handle.digest_of.remote([ray.put(want.value())]), Plain(digest(want.value())))
+        actor.call(
+            world,
+            actor.handle.digest_of.remote([ray.put(want.value())]),
+            Plain(digest(want.value())),
+        )
         return
     want = world.blob(min(world.room(0.3), 1 << 20))
     name = f"kept-{world.key()}"
@@ -263,7 +277,12 @@ def actor_keeps(world: World) -> None:
     kept = actor.handle.keep.remote(name, [ref])
     del ref
     if actor.in_order:
-        actor.call(world, actor.handle.kept_digest.remote(name), Plain(digest([want.value()])), *((KeyError,) if world.tolerated else ()))
+        actor.call(
+            world,
+            actor.handle.kept_digest.remote(name),
+            Plain(digest([want.value()])),
+            *((KeyError,) if world.tolerated else ()),
+        )
     if world.rng.random() < 0.5:
         ray.wait([kept], timeout=WAIT_S)
         actor.handle.drop.remote()
@@ -346,9 +365,20 @@ def wait(world: World) -> None:
         return
     number = world.rng.randrange(1, len(chosen) + 1)
     timeout = world.rng.choice([0, 0.01, WAIT_S])
-    ready, rest = ray.wait([item.ref for item in chosen], num_returns=number, timeout=timeout, fetch_local=world.rng.random() < 0.7)
-    if len(ready) + len(rest) != len(chosen) or len(ready) > number or (timeout == WAIT_S and len(ready) != number):
-        raise Wrong(f"wait for {number} of {len(chosen)}, {timeout} s: {len(ready)} ready, {len(rest)} not")
+    ready, rest = ray.wait(
+        [item.ref for item in chosen],
+        num_returns=number,
+        timeout=timeout,
+        fetch_local=world.rng.random() < 0.7,
+    )
+    if (
+        len(ready) + len(rest) != len(chosen)
+        or len(ready) > number
+        or (timeout == WAIT_S and len(ready) != number)
+    ):
+        raise Wrong(
+            f"wait for {number} of {len(chosen)}, {timeout} s: {len(ready)} ready, {len(rest)} not"
+        )
     by_ref = {item.ref: item for item in chosen}
     world.look_all([by_ref[ref] for ref in ready[:20]])
 
@@ -356,7 +386,9 @@ def wait(world: World) -> None:
 @step(1)
 def cancel(world: World) -> None:
     """Tasks that sleep or wait for a sleeper: each ends as cancelled, the others go on."""
-    sleeping = [world.remote("nap", max_retries=0).remote(WAIT_S, i) for i in range(world.count(10) + 1)]
+    sleeping = [
+        world.remote("nap", max_retries=0).remote(WAIT_S, i) for i in range(world.count(10) + 1)
+    ]
     behind = world.remote("same").remote(sleeping[-1])
     if world.rng.random() < 0.5:
         ray.wait(sleeping, timeout=0.05)
@@ -387,7 +419,10 @@ def threads(world: World) -> None:
         try:
             for i in range(rounds):
                 want = Blob(key + i, 100 * i, "bytes")
-                got = ray.get([world.remote("make").remote(key + i, 100 * i, "bytes"), ray.put(want.value())], timeout=WAIT_S)
+                got = ray.get(
+                    [world.remote("make").remote(key + i, 100 * i, "bytes"), ray.put(want.value())],
+                    timeout=WAIT_S,
+                )
                 want.check(got[0])
                 want.check(got[1])
         except world.tolerated:
@@ -395,7 +430,10 @@ def threads(world: World) -> None:
         except BaseException as error:  # noqa: BLE001  Passed on below.
             failures.append(error)
 
-    running = [threading.Thread(target=work, args=(world.key(50), world.count(20))) for _ in range(world.rng.randrange(2, 9))]
+    running = [
+        threading.Thread(target=work, args=(world.key(50), world.count(20)))
+        for _ in range(world.rng.randrange(2, 9))
+    ]
     for thread in running:
         thread.start()
     for thread in running:
@@ -452,7 +490,10 @@ def callbacks(world: World) -> None:
     def called(key: int, blame: tuple[type, ...], future: Any) -> None:
         try:
             future.result()
-            results.append(ray.get(world.remote("make").remote(key, 100, "bytes"), timeout=WAIT_S) == blob(key, 100, "bytes"))
+            results.append(
+                ray.get(world.remote("make").remote(key, 100, "bytes"), timeout=WAIT_S)
+                == blob(key, 100, "bytes")
+            )
         except Exception as error:  # noqa: BLE001
             results.append(isinstance(error, (*world.tolerated, *blame)) or error)
         if len(results) == len(chosen) + 1:
@@ -476,13 +517,21 @@ def groups(world: World) -> None:
 
     util = import_module(f"{ray.__name__}.util")
     strategies = import_module(f"{ray.__name__}.util.scheduling_strategies")
-    group = util.placement_group([{"CPU": 0.3}] * world.rng.randrange(1, 3), strategy=world.rng.choice(["PACK", "SPREAD"]))
+    group = util.placement_group(
+        [{"CPU": 0.3}] * world.rng.randrange(1, 3), strategy=world.rng.choice(["PACK", "SPREAD"])
+    )
     if not group.wait(WAIT_S):
         raise Wrong(f"a group of {group.bundle_specs} was not placed within {WAIT_S} s")
     strategy = strategies.PlacementGroupSchedulingStrategy(
-        group, placement_group_bundle_index=world.rng.choice([-1, 0]), placement_group_capture_child_tasks=world.rng.random() < 0.5)  # fmt: skip
+        # fmt: skip
+        group,
+        placement_group_bundle_index=world.rng.choice([-1, 0]),
+        placement_group_capture_child_tasks=world.rng.random() < 0.5,
+    )
     try:
-        got = ray.get(world.remote("fan", scheduling_strategy=strategy).remote(1, 2), timeout=WAIT_S)
+        got = ray.get(
+            world.remote("fan", scheduling_strategy=strategy).remote(1, 2), timeout=WAIT_S
+        )
         if got != 3:
             raise Wrong(f"want 3, got {got}")
     except world.tolerated:

@@ -1,5 +1,6 @@
 # Copyright The Sheaf Authors. SPDX-License-Identifier: Apache-2.0
-"""The model of monkey.py: what a program holds, what each of its references must be, and what may have happened instead."""
+"""The model of monkey.py: what a program holds, what each of its references must be, and what may
+have happened instead."""
 
 from __future__ import annotations
 
@@ -29,7 +30,13 @@ TOLERATED = {
     "none": (),
     "pauses": (),
     "workers": (_errors.WorkerCrashedError, _errors.RayActorError, _errors.ObjectLostError),
-    "nodes": (_errors.WorkerCrashedError, _errors.RayActorError, _errors.ObjectLostError, _errors.NodeDiedError, _errors.RaySystemError),
+    "nodes": (
+        _errors.WorkerCrashedError,
+        _errors.RayActorError,
+        _errors.ObjectLostError,
+        _errors.NodeDiedError,
+        _errors.RaySystemError,
+    ),
 }
 
 
@@ -50,8 +57,15 @@ class Blob:
 
     def check(self, got: Any) -> None:
         want = self.value()
-        if type(got) is not type(want) or len(got) != len(want) or not (numpy.array_equal(got, want) if self.form == "array" else got == want):
-            raise Wrong(f"want {self}, got {type(got).__name__} of {len(got) if hasattr(got, '__len__') else '?'}: {str(got)[:80]}")
+        if (
+            type(got) is not type(want)
+            or len(got) != len(want)
+            or not (numpy.array_equal(got, want) if self.form == "array" else got == want)
+        ):
+            raise Wrong(
+                f"want {self}, got {type(got).__name__} of "
+                f"{len(got) if hasattr(got, '__len__') else '?'}: {str(got)[:80]}"
+            )
 
 
 @dataclasses.dataclass
@@ -97,7 +111,9 @@ class Item:
 
     ref: Any
     want: Any
-    blame: list[set[type]]  # Errors that are right as well: its own, and those of what it was made from.
+    blame: list[
+        set[type]
+    ]  # Errors that are right as well: its own, and those of what it was made from.
 
     @property
     def more(self) -> tuple[type, ...]:
@@ -116,7 +132,9 @@ class World:
         self.items: list[Item] = []
         self.actors: list[Any] = []
         self.ended = 0  # Results that a fault took.
-        self.worker_ended: set[type] = set()  # What befalls objects that workers own, once a step has ended one.
+        self.worker_ended: set[type] = (
+            set()
+        )  # What befalls objects that workers own, once a step has ended one.
         self.next_key = self.rng.randrange(1 << 40)
 
     def say(self, text: str) -> None:
@@ -144,7 +162,9 @@ class World:
         return Blob(self.key(), self.size(most), self.form())
 
     def add(self, ref: Any, want: Any, *more: type, made_from: list[Item] | None = None) -> Item:
-        item = Item(ref, want, [set(more), *(errors for item in made_from or () for errors in item.blame)])
+        item = Item(
+            ref, want, [set(more), *(errors for item in made_from or () for errors in item.blame)]
+        )
         self.items.append(item)
         return item
 
@@ -188,11 +208,17 @@ class World:
         if self.tolerated and isinstance(cause, self.tolerated):  # In a nested call.
             self.ended += 1
             return
-        raise Wrong(f"want {item.want}, got {type(error).__name__}: {str(error)[-1500:]}") from error
+        raise Wrong(
+            f"want {item.want}, got {type(error).__name__}: {str(error)[-1500:]}"
+        ) from error
 
     def look_all(self, items: list[Item]) -> None:
         """Gets many in one call if none is to raise, else one by one."""
-        if items and not self.tolerated and not any(isinstance(item.want, Raises) or item.more for item in items):
+        if (
+            items
+            and not self.tolerated
+            and not any(isinstance(item.want, Raises) or item.more for item in items)
+        ):
             for item, got in zip(items, ray.get([item.ref for item in items], timeout=WAIT_S)):
                 item.want.check(got)
             return
@@ -210,7 +236,12 @@ class World:
 def status(session: str = "") -> dict[str, Any]:
     """What the command says of a node."""
     program = os.environ.get("SHEAF_EXECUTABLE", "sheaf")
-    done = subprocess.run([program, "status", "--json", f"--address={session or os.environ['MONKEY_SESSION']}"], capture_output=True, text=True, timeout=60)
+    done = subprocess.run(
+        [program, "status", "--json", f"--address={session or os.environ['MONKEY_SESSION']}"],
+        capture_output=True,
+        text=True,
+        timeout=60,
+    )
     if done.returncode != 0:
         raise Wrong(f"sheaf status: {done.stderr.strip()}")
     return json.loads(done.stdout)

@@ -38,7 +38,9 @@ class RecordingRelay:
             for source, sink in ((near, far), (far, near)):
                 stream = bytearray()
                 self._streams.append(stream)
-                threading.Thread(target=self._forward, args=(source, sink, stream), daemon=True).start()
+                threading.Thread(
+                    target=self._forward, args=(source, sink, stream), daemon=True
+                ).start()
 
     @staticmethod
     def _forward(source, sink, stream) -> None:

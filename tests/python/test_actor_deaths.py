@@ -8,9 +8,8 @@ import time
 
 import pytest
 import sheaf
-from sheaf.exceptions import ActorDiedError, RayTaskError
-
 from conftest import WAIT_S
+from sheaf.exceptions import ActorDiedError, RayTaskError
 
 pytestmark = pytest.mark.usefixtures("node")
 
@@ -52,7 +51,11 @@ def ask(actor):
 
 
 @pytest.mark.parametrize("kind", [Sync, Async])
-@pytest.mark.parametrize("options", [{}, {"max_restarts": 2, "max_task_retries": 2}, {"max_concurrency": 3}], ids=["plain", "restarts", "threads"])
+@pytest.mark.parametrize(
+    "options",
+    [{}, {"max_restarts": 2, "max_task_retries": 2}, {"max_concurrency": 3}],
+    ids=["plain", "restarts", "threads"],
+)
 def test_calls_before_and_after_tell_what_the_constructor_raised(kind, options, tmp_path):
     gate = tmp_path / "gate"
     actor = sheaf.remote(num_cpus=0, **options)(kind).remote(gate)
@@ -64,8 +67,15 @@ def test_calls_before_and_after_tell_what_the_constructor_raised(kind, options, 
             sheaf.get(ref, timeout=WAIT_S)
         errors.append(caught.value)
     for error in errors:
-        assert isinstance(error.cause, NoLuck) and isinstance(error.cause, RayTaskError) and error.cause.code == 7
-    errors += [sheaf.get(elsewhere, timeout=2 * WAIT_S), sheaf.get(ask.remote(actor), timeout=2 * WAIT_S)]
+        assert (
+            isinstance(error.cause, NoLuck)
+            and isinstance(error.cause, RayTaskError)
+            and error.cause.code == 7
+        )
+    errors += [
+        sheaf.get(elsewhere, timeout=2 * WAIT_S),
+        sheaf.get(ask.remote(actor), timeout=2 * WAIT_S),
+    ]
     for error in errors:
         assert error.actor_init_failed and isinstance(error.cause, RayTaskError)
         text = str(error)
@@ -80,9 +90,15 @@ def test_calls_before_and_after_tell_what_the_constructor_raised(kind, options, 
 
 
 def test_a_detached_actor_tells_it_too():
-    actor = sheaf.remote(num_cpus=0)(Sync).options(name="doomed", lifetime="detached").remote(pathlib.Path("/"))
+    actor = (
+        sheaf.remote(num_cpus=0)(Sync)
+        .options(name="doomed", lifetime="detached")
+        .remote(pathlib.Path("/"))
+    )
     for _ in range(2):
-        with pytest.raises(ActorDiedError, match=r"the constructor of the actor Sync failed(.|\n)*NoLuck: 7") as caught:
+        with pytest.raises(
+            ActorDiedError, match=r"the constructor of the actor Sync failed(.|\n)*NoLuck: 7"
+        ) as caught:
             sheaf.get(actor.call.remote(), timeout=WAIT_S)
         assert caught.value.actor_init_failed
 
@@ -100,7 +116,12 @@ class Plain:
 
 
 @pytest.mark.parametrize(
-    ("how", "words"), [("leave", "it asked for its end"), ("crash", "exited with status 3"), ("kill", "kill was called")]
+    ("how", "words"),
+    [
+        ("leave", "it asked for its end"),
+        ("crash", "exited with status 3"),
+        ("kill", "kill was called"),
+    ],
 )
 def test_an_actor_that_ended_says_how(how, words):
     actor = Plain.remote()

@@ -13,7 +13,6 @@ import time
 
 import pytest
 import sheaf
-
 from conftest import WAIT_S, stop
 
 pytestmark = pytest.mark.usefixtures("node")
@@ -192,7 +191,16 @@ run(2, 40, False)
 def test_two_drivers_that_get_or_make_actors_of_the_same_names_get_the_same(node):
     session = sheaf.get_runtime_context().gcs_address
     command = [sys.executable, "-c", GET_OR_MAKE, session]
-    drivers = [subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) for _ in range(2)]
+    drivers = [
+        subprocess.Popen(
+            command,
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+        )
+        for _ in range(2)
+    ]
 
     def step():
         for driver in drivers:
@@ -213,7 +221,9 @@ def test_two_drivers_that_get_or_make_actors_of_the_same_names_get_the_same(node
             driver.kill()
 
 
-@pytest.mark.parametrize("wrong, error", [(None, ValueError), ("", ValueError), (5, TypeError), (b"named", TypeError)])
+@pytest.mark.parametrize(
+    "wrong, error", [(None, ValueError), ("", ValueError), (5, TypeError), (b"named", TypeError)]
+)
 def test_a_name_that_is_none_is_refused_with_it(node, wrong, error):
     with pytest.raises(error, match="name="):
         sheaf.get_actor(wrong)
@@ -435,7 +445,9 @@ def test_a_call_that_an_actor_had_not_started_runs_in_its_next_process(tmp_path)
         return sheaf.get(results, timeout=WAIT_S)
 
     actor = Mortal.remote()
-    assert sheaf.get([actor.count.remote(n) for n in range(100)], timeout=WAIT_S) == list(range(100))
+    assert sheaf.get([actor.count.remote(n) for n in range(100)], timeout=WAIT_S) == list(
+        range(100)
+    )
     dying = actor.die_when.remote(tmp_path / "go")
     assert sheaf.get(call.remote(actor, tmp_path / "go"), timeout=WAIT_S) == [0, 1, 2]
     with pytest.raises(sheaf.exceptions.ActorUnavailableError):
@@ -468,7 +480,9 @@ def test_a_name_is_free_when_its_actor_has_been_killed(lifetime):
         else:  # By a process that did not make it.
             sheaf.get(killed.remote(actor), timeout=WAIT_S)
     for i in range(10):  # Of both kinds by turns.
-        actor = Counter.options(name="one after the other", lifetime="detached" if i % 2 else lifetime).remote(i)
+        actor = Counter.options(
+            name="one after the other", lifetime="detached" if i % 2 else lifetime
+        ).remote(i)
         sheaf.kill(actor)
     if lifetime is None:
         with pytest.raises(ValueError, match="no actor named"):

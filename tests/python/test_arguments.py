@@ -1,5 +1,6 @@
 # Copyright The Sheaf Authors. SPDX-License-Identifier: Apache-2.0
-"""Calls whose arguments are together more than the store, and which put and return values of the same size: all get room, in the order in which they ask."""
+"""Calls whose arguments are together more than the store, and which put and return values of the
+same size: all get room, in the order in which they ask."""
 
 import asyncio
 import os
@@ -13,7 +14,9 @@ from sheaf.cluster_utils import Cluster
 MIB = 1 << 20
 STORE = 64 * MIB
 WAIT_S = 120
-PATIENCE_S = 35  # Where each call that is let in only as nothing else goes on costs ten, and there are more than three.
+# Where each call that is let in only as nothing else goes on costs ten, and there are more than
+# three.
+PATIENCE_S = 35
 
 
 def array(number, mib=8):
@@ -52,8 +55,12 @@ def one_by_one(refs):
 
 
 @pytest.mark.parametrize("by_tasks", [False, True])
-@pytest.mark.parametrize("call,mib", [(put_and_get, 4), (put_and_get, 8), (grow, 4), (grow, 8), (grow, 16)])
-def test_tasks_with_more_arguments_than_the_store_holds_also_put_and_return(small_store, call, mib, by_tasks):
+@pytest.mark.parametrize(
+    "call,mib", [(put_and_get, 4), (put_and_get, 8), (grow, 4), (grow, 8), (grow, 16)]
+)
+def test_tasks_with_more_arguments_than_the_store_holds_also_put_and_return(
+    small_store, call, mib, by_tasks
+):
     given = [make.remote(i) if by_tasks else sheaf.put(array(i)) for i in range(16)]
     assert one_by_one([call.remote(ref, mib) for ref in given]) == [i + 1 for i in range(16)]
 
@@ -62,7 +69,9 @@ def test_one_argument_of_all_calls_counts_once(small_store):
     shared = sheaf.put(array(7, 40))
     meeting = Meeting.options(num_cpus=0, max_concurrency=8).remote(8)
     # Else the sixth would be let in after more than this time.
-    assert sheaf.get([meet.remote(shared, meeting) for _ in range(8)], timeout=PATIENCE_S) == [7.0] * 8
+    assert (
+        sheaf.get([meet.remote(shared, meeting) for _ in range(8)], timeout=PATIENCE_S) == [7.0] * 8
+    )
 
 
 @sheaf.remote
@@ -99,7 +108,13 @@ def test_a_call_that_waits_for_others_leaves_them_room(small_store):
         return float(values[-1])
 
     pairs = [(sheaf.put(array(i, 28)), sheaf.put(array(10 * i, 24))) for i in range(5)]
-    assert sheaf.get([parent.remote(own, [child]) for own, child in pairs], timeout=PATIENCE_S) == [0, 11, 22, 33, 44]
+    assert sheaf.get([parent.remote(own, [child]) for own, child in pairs], timeout=PATIENCE_S) == [
+        0,
+        11,
+        22,
+        33,
+        44,
+    ]
 
 
 def test_a_call_gets_its_own_argument_without_room(small_store):
@@ -125,7 +140,9 @@ class Work:
 def test_calls_of_actors(small_store, mib):
     given = [sheaf.put(array(i)) for i in range(16)]
     actors = [sheaf.remote(Work).options(num_cpus=0.5).remote() for _ in range(8)]
-    assert one_by_one([actors[i % 8].grow.remote(ref, mib) for i, ref in enumerate(given)]) == [i + 1 for i in range(16)]
+    assert one_by_one([actors[i % 8].grow.remote(ref, mib) for i, ref in enumerate(given)]) == [
+        i + 1 for i in range(16)
+    ]
 
 
 @pytest.mark.parametrize("method", ["grow", "grow_async"])
@@ -134,8 +151,14 @@ def test_calls_of_one_actor_that_runs_many_at_once(small_store, method):
         grow = Work.grow
 
     given = [sheaf.put(array(i)) for i in range(16)]
-    actor = sheaf.remote(Work if method == "grow_async" else Threaded).options(max_concurrency=16).remote()
-    assert one_by_one([getattr(actor, method).remote(ref, 4) for ref in given]) == [i + 1 for i in range(16)]
+    actor = (
+        sheaf.remote(Work if method == "grow_async" else Threaded)
+        .options(max_concurrency=16)
+        .remote()
+    )
+    assert one_by_one([getattr(actor, method).remote(ref, 4) for ref in given]) == [
+        i + 1 for i in range(16)
+    ]
 
 
 def test_coroutines_that_await_others_leave_them_room(small_store):
@@ -146,7 +169,9 @@ def test_coroutines_that_await_others_leave_them_room(small_store):
 
     given = [(sheaf.put(array(i, 28)), sheaf.put(array(i, 24))) for i in range(5)]
     caller = Caller.remote()
-    assert sheaf.get([caller.call.remote(own, [other]) for own, other in given], timeout=PATIENCE_S) == [1, 3, 5, 7, 9]
+    assert sheaf.get(
+        [caller.call.remote(own, [other]) for own, other in given], timeout=PATIENCE_S
+    ) == [1, 3, 5, 7, 9]
 
 
 def test_what_waits_for_room_can_be_cancelled_and_a_death_makes_room(small_store, tmp_path):
@@ -229,7 +254,9 @@ def test_a_coroutine_that_waits_for_room_is_cancelled_as_others_are(small_store)
     gate, held = closed_gate(40)
     other = Gate.remote()
     waiting = other.take.remote(sheaf.put(array(1, 16)))
-    assert sheaf.get(other.answer.remote(), timeout=WAIT_S)  # So the call before it has been taken, and waits.
+    assert sheaf.get(
+        other.answer.remote(), timeout=WAIT_S
+    )  # So the call before it has been taken, and waits.
     sheaf.cancel(waiting)
     with pytest.raises(sheaf.exceptions.TaskCancelledError):
         sheaf.get(waiting, timeout=WAIT_S)
@@ -247,7 +274,9 @@ def test_a_coroutine_that_waits_for_room_keeps_none_of_another_group_waiting(sma
     other = Gate.remote()
     calls = parent.remote(sheaf.put(array(1, 4)), gate, other)
     sheaf.get(gate.barrier_is_reached.remote(), timeout=WAIT_S)
-    waiting = other.take.remote(sheaf.put(array(2, 16)))  # There is no room for it beside those two.
+    waiting = other.take.remote(
+        sheaf.put(array(2, 16))
+    )  # There is no room for it beside those two.
     assert sheaf.get(other.answer.remote(), timeout=WAIT_S)
     sheaf.get(gate.lift_barrier.remote(), timeout=WAIT_S)
     assert sheaf.get(calls, timeout=WAIT_S) == ["take_beside"]
@@ -257,18 +286,25 @@ def test_a_coroutine_that_waits_for_room_keeps_none_of_another_group_waiting(sma
 
 def test_arguments_that_lie_on_another_node():
     sheaf.shutdown()
-    cluster = Cluster(initialize_head=True, head_node_args={"num_cpus": 1, "resources": {"head": 1}, "object_store_memory": 4 * STORE})
+    cluster = Cluster(
+        initialize_head=True,
+        head_node_args={"num_cpus": 1, "resources": {"head": 1}, "object_store_memory": 4 * STORE},
+    )
     try:
         cluster.add_node(num_cpus=8, resources={"b": 8}, object_store_memory=STORE)
         cluster.connect()
         cluster.wait_for_nodes()
         for call, mib in ((put_and_get, 8), (grow, 8), (grow, 16)):
             given = [sheaf.put(array(i)) for i in range(16)]
-            assert one_by_one([call.options(resources={"b": 1}).remote(ref, mib) for ref in given]) == [i + 1 for i in range(16)]
+            assert one_by_one(
+                [call.options(resources={"b": 1}).remote(ref, mib) for ref in given]
+            ) == [i + 1 for i in range(16)]
         # Those that are given ahead of an actor's turn, too.
         actor = sheaf.remote(Work).options(resources={"b": 1}).remote()
         given = [sheaf.put(array(i)) for i in range(16)]
-        assert one_by_one([actor.grow.remote(ref, 16) for ref in given]) == [i + 1 for i in range(16)]
+        assert one_by_one([actor.grow.remote(ref, 16) for ref in given]) == [
+            i + 1 for i in range(16)
+        ]
     finally:
         sheaf.shutdown()
         cluster.shutdown()

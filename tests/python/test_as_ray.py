@@ -52,7 +52,9 @@ except ModuleNotFoundError as error:
 
 def expect(command):
     done = subprocess.run(command, capture_output=True, text=True, timeout=WAIT_S)
-    assert done.stdout.splitlines() == ["('sheaf', 1, True) plain 3", "True", "ray.nowhere"], done.stdout + done.stderr
+    assert done.stdout.splitlines() == ["('sheaf', 1, True) plain 3", "True", "ray.nowhere"], (
+        done.stdout + done.stderr
+    )
 
 
 def test_the_alias_serves_ray_in_driver_and_workers(tmp_path):
@@ -70,8 +72,20 @@ def test_a_script_runs_unchanged(tmp_path):
 def run_as_ray(tmp_path, program, *arguments):
     (tmp_path / "program.py").write_text(program)
     sheaf_program = os.path.join(os.path.dirname(_core.__file__), "bin", "sheaf")
-    done = subprocess.run([sheaf_program, "run", "--as-ray", "--python", sys.executable, tmp_path / "program.py", *arguments],
-                          capture_output=True, text=True, timeout=2 * WAIT_S)
+    done = subprocess.run(
+        [
+            sheaf_program,
+            "run",
+            "--as-ray",
+            "--python",
+            sys.executable,
+            tmp_path / "program.py",
+            *arguments,
+        ],
+        capture_output=True,
+        text=True,
+        timeout=2 * WAIT_S,
+    )
     assert done.returncode == 0, done.stdout + done.stderr
     return done.stdout.splitlines()
 
@@ -113,15 +127,28 @@ if __name__ == "__main__":
 
 def test_children_of_the_driver_and_of_workers_have_the_alias_too(tmp_path):
     answer = "sheaf sheaf.exceptions"
-    expected = ["['--flag']", f"driver's child: {answer}", f"worker's child: {answer}", "spawned: ['sheaf']"]
+    expected = [
+        "['--flag']",
+        f"driver's child: {answer}",
+        f"worker's child: {answer}",
+        "spawned: ['sheaf']",
+    ]
     assert run_as_ray(tmp_path, CHILDREN, "--flag") == expected
     (tmp_path / "other.py").write_text("import sheaf.as_ray\n" + CHILDREN)
-    done = subprocess.run([sys.executable, tmp_path / "other.py", "--flag"], capture_output=True, text=True, timeout=2 * WAIT_S)
+    done = subprocess.run(
+        [sys.executable, tmp_path / "other.py", "--flag"],
+        capture_output=True,
+        text=True,
+        timeout=2 * WAIT_S,
+    )
     assert done.stdout.splitlines() == expected, done.stderr
 
 
 def test_the_alias_names_the_version_of_ray_and_the_package_its_own(tmp_path):
-    program = "import ray, sheaf; print(ray.__version__ == sheaf.__ray_version__, sheaf.__version__, ray.init(num_cpus=1).ray_version)"
+    program = (
+        "import ray, sheaf; print(ray.__version__ == sheaf.__ray_version__, "
+        "sheaf.__version__, ray.init(num_cpus=1).ray_version)"
+    )
     assert run_as_ray(tmp_path, program) == [f"True {_core.__version__} {sheaf.__ray_version__}"]
 
 

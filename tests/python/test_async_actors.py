@@ -7,7 +7,6 @@ import time
 
 import pytest
 import sheaf
-
 from conftest import WAIT_S
 
 pytestmark = pytest.mark.usefixtures("node")
@@ -130,7 +129,9 @@ def test_large_arguments_wait_beside_the_loop():
 
     summer = Summer.remote()
     refs = [sheaf.put(np.full(50_000, i, dtype=np.float64)) for i in range(10)]
-    assert sheaf.get([summer.sum.remote(ref) for ref in refs], timeout=WAIT_S) == [i * 50_000.0 for i in range(10)]
+    assert sheaf.get([summer.sum.remote(ref) for ref in refs], timeout=WAIT_S) == [
+        i * 50_000.0 for i in range(10)
+    ]
 
 
 def test_a_coroutine_may_block_in_get():
@@ -144,7 +145,9 @@ def test_a_coroutine_may_block_in_get():
             return sum(sheaf.get([one.remote() for _ in range(n)]))
 
         async def beside(self):
-            return await asyncio.get_running_loop().run_in_executor(None, lambda: sheaf.get(one.remote()))
+            return await asyncio.get_running_loop().run_in_executor(
+                None, lambda: sheaf.get(one.remote())
+            )
 
     actor = Blocking.remote()
     assert sheaf.get(actor.sum.remote(20), timeout=WAIT_S) == 20
@@ -185,7 +188,11 @@ class Sleeper:
         import os
 
         with open(f"/proc/self/task/{os.getpid()}/status") as status:
-            return next(int(line.split()[1]) for line in status if line.startswith("voluntary_ctxt_switches"))
+            return next(
+                int(line.split()[1])
+                for line in status
+                if line.startswith("voluntary_ctxt_switches")
+            )
 
 
 def test_a_loop_that_sleeps_hears_descriptors_other_threads_and_timers():
@@ -239,7 +246,8 @@ def test_many_threads_call_at_once():
 
 @sheaf.remote(num_cpus=0)
 class Tasks:
-    """What calls see of asyncio, whether they wait or not; a method's first call is the one that may not know yet that it waits."""
+    """What calls see of asyncio, whether they wait or not; a method's first call is the one that
+    may not know yet that it waits."""
 
     def __init__(self, lends=True):
         import contextvars
@@ -254,7 +262,11 @@ class Tasks:
     async def same_task_after_a_wait(self):
         before = asyncio.current_task()
         await asyncio.sleep(0.001)
-        return asyncio.current_task() is before and before in asyncio.all_tasks() and isinstance(before, asyncio.Task)
+        return (
+            asyncio.current_task() is before
+            and before in asyncio.all_tasks()
+            and isinstance(before, asyncio.Task)
+        )
 
     async def keep_task(self):
         self.seen.append(asyncio.current_task())
@@ -336,7 +348,8 @@ def call(actor, name, *args):
 
 @pytest.fixture(params=["lends", "makes"])
 def actor(request):
-    """Calls begin in the spare task, or, as with an asyncio that lends nobody its tasks, each in one of its own."""
+    """Calls begin in the spare task, or, as with an asyncio that lends nobody its tasks, each in
+    one of its own."""
     return Tasks.remote(request.param == "lends")
 
 
@@ -351,7 +364,9 @@ def test_a_task_that_somebody_keeps_is_no_other_calls_and_ends(actor):
 
 def test_context_variables_belong_to_one_call(actor):
     assert [call(actor, "set_variable", i) for i in range(3)] == [None] * 3
-    assert [call(actor, "variable_over_a_wait", i) for i in range(3)] == [(None, i) for i in range(3)]
+    assert [call(actor, "variable_over_a_wait", i) for i in range(3)] == [
+        (None, i) for i in range(3)
+    ]
     told = [call(actor, "where") for _ in range(3)]
     assert all(same for same, _ in told) and len({task for _, task in told}) == 3
 
@@ -374,18 +389,28 @@ class Streamer:
 
 
 def test_streams_are_cancelled_while_they_wait_for_their_consumers():
-    """A thread of each waits for room inside the call when the coroutine is cancelled, and calls behind it take its place."""
+    """A thread of each waits for room inside the call when the coroutine is cancelled, and calls
+    behind it take its place."""
     actor = Streamer.remote()
     for round in range(1, 81):
-        streams = [actor.count.options(num_returns="streaming", _generator_backpressure_num_objects=1).remote(100) for _ in range(50)]
+        streams = [
+            actor.count.options(
+                num_returns="streaming", _generator_backpressure_num_objects=1
+            ).remote(100)
+            for _ in range(50)
+        ]
         for stream in streams:
             assert sheaf.get(next(stream), timeout=WAIT_S) == 0
         deadline = time.monotonic() + WAIT_S
-        while sheaf.get(actor.how_many.remote(), timeout=WAIT_S) < 3 * 50 * round:  # One taken, one on its way, one waits.
+        while (
+            sheaf.get(actor.how_many.remote(), timeout=WAIT_S) < 3 * 50 * round
+        ):  # One taken, one on its way, one waits.
             assert time.monotonic() < deadline
         for stream in streams:
             sheaf.cancel(stream)
-        assert sheaf.get([actor.echo.remote(i) for i in range(100)], timeout=WAIT_S) == list(range(100))
+        assert sheaf.get([actor.echo.remote(i) for i in range(100)], timeout=WAIT_S) == list(
+            range(100)
+        )
         for stream in streams:
             with pytest.raises(sheaf.exceptions.TaskCancelledError):
                 for item in stream:
@@ -408,7 +433,10 @@ def test_an_idle_actor_has_no_other_tasks(actor):
 def test_calls_start_in_their_order_whether_they_wait_or_not(actor, first):
     if first:
         sheaf.wait([actor.note.remote(-1, True)], timeout=0.05)
-    refs = [actor.note.remote(i, i % 3 == 1) if i % 2 else actor.note_at_once.remote(i) for i in range(300)]
+    refs = [
+        actor.note.remote(i, i % 3 == 1) if i % 2 else actor.note_at_once.remote(i)
+        for i in range(300)
+    ]
     assert [i for i in call(actor, "all_seen") if i >= 0] == list(range(300))
     sheaf.get(refs, timeout=WAIT_S)
 
@@ -494,7 +522,9 @@ def test_a_concurrency_group_that_blocks_blocks_no_other():
     assert sheaf.wait(blocked, timeout=0)[0] == []
     sheaf.get(actor.unblock.remote(), timeout=WAIT_S)
     assert sheaf.get(blocked, timeout=WAIT_S) == [True, True]
-    assert sheaf.get(actor.loop_count.remote(), timeout=WAIT_S) == 3  # The constructor ran on the default group's.
+    assert (
+        sheaf.get(actor.loop_count.remote(), timeout=WAIT_S) == 3
+    )  # The constructor ran on the default group's.
     call = actor.sleep.remote()
     sheaf.cancel(call)
     with pytest.raises(sheaf.exceptions.TaskCancelledError):

@@ -1,6 +1,6 @@
 # Copyright The Sheaf Authors. SPDX-License-Identifier: Apache-2.0
-"""Back-pressure with real processes: receivers that are stopped, pending, killed or restarted, and what their callers,
-their raylets and everybody else see of it."""
+"""Back-pressure with real processes: receivers that are stopped, pending, killed or restarted, and
+what their callers, their raylets and everybody else see of it."""
 
 import asyncio
 import os
@@ -10,20 +10,23 @@ import time
 
 import pytest
 import sheaf
-from sheaf.cluster_utils import Cluster
-
 from conftest import WAIT_S
+from sheaf.cluster_utils import Cluster
 
 MIB = 1 << 20
 PAIR = 64 * MIB  # What one pair may take in any process.
 PAYLOAD = 30_000
-CALLERS = int(os.environ.get("BACK_PRESSURE_CALLERS", 3))  # On each of two nodes, beside the receiver's.
+CALLERS = int(
+    os.environ.get("BACK_PRESSURE_CALLERS", 3)
+)  # On each of two nodes, beside the receiver's.
 
 
 @pytest.fixture(scope="module")
 def cluster():
     sheaf.shutdown()
-    made = Cluster(initialize_head=True, head_node_args={"num_cpus": 1, "object_store_memory": 64 * MIB})
+    made = Cluster(
+        initialize_head=True, head_node_args={"num_cpus": 1, "object_store_memory": 64 * MIB}
+    )
     try:
         for name in ("b", "c"):
             made.add_node(num_cpus=1, resources={name: 100}, object_store_memory=64 * MIB)
@@ -172,7 +175,9 @@ def raylets(cluster):
 
 def test_a_stopped_receiver_costs_little_anywhere_and_others_nothing(cluster):
     stopped, other = on("c", Receiver), on("c", Receiver)
-    callers = [on(node, Caller) if node else Caller.remote() for node in ("", "b") for _ in range(CALLERS)]
+    callers = [
+        on(node, Caller) if node else Caller.remote() for node in ("", "b") for _ in range(CALLERS)
+    ]
     pids = get([caller.pid.remote() for caller in callers])
     pid = get(stopped.pid.remote())
     rate(other)
@@ -183,18 +188,33 @@ def test_a_stopped_receiver_costs_little_anywhere_and_others_nothing(cluster):
         get([caller.call_without_end.remote(stopped) for caller in callers])
         made = until_still(lambda: get([caller.counted.remote() for caller in callers]))
         slowed = [rate(other)]
-        # A machine with other work slows calls down now and then; what is asked for is not to be slowed down for good.
+        # A machine with other work slows calls down now and then; what is asked for is not to be
+        # slowed down for good.
         wait_until(lambda: slowed.append(rate(other)) or max(slowed) > 0.8 * max(rates))
         assert all(1000 < calls * PAYLOAD < PAIR for calls in made), made
         grown = {each: rss(each) - bytes_before for each, bytes_before in before.items()}
-        print("MiB grown: callers", [grown[each] // MIB for each in pids], "raylets",
-              [grown[node.os_pid] // MIB for node in cluster.list_all_nodes()], "others' calls/s", max(rates), max(slowed))  # fmt: skip
-        assert all(grown[each] < PAIR + 8 * MIB for each in pids), grown  # With what the test itself keeps.
+        print(
+            "MiB grown: callers",
+            [grown[each] // MIB for each in pids],
+            "raylets",
+            # fmt: skip
+            [grown[node.os_pid] // MIB for node in cluster.list_all_nodes()],
+            "others' calls/s",
+            max(rates),
+            max(slowed),
+        )
+        assert all(grown[each] < PAIR + 8 * MIB for each in pids), (
+            grown
+        )  # With what the test itself keeps.
         # A raylet holds what is on its way alone, a few MiB of each pair.
-        assert all(grown[node.os_pid] < len(callers) * PAIR / 4 for node in cluster.list_all_nodes()), grown
+        assert all(
+            grown[node.os_pid] < len(callers) * PAIR / 4 for node in cluster.list_all_nodes()
+        ), grown
     finally:
         os.kill(pid, signal.SIGCONT)
-    wait_until(lambda: min(get([caller.counted.remote() for caller in callers])) > max(made) + 500)  # It goes on.
+    wait_until(
+        lambda: min(get([caller.counted.remote() for caller in callers])) > max(made) + 500
+    )  # It goes on.
     os.kill(pid, signal.SIGSTOP)
     until_still(lambda: get([caller.counted.remote() for caller in callers]))
     os.kill(pid, signal.SIGKILL)  # Those who wait hear of it.
@@ -237,7 +257,9 @@ def test_a_coroutine_waits_for_room_with_a_bound(cluster):
 
     async def fill():
         results = []
-        with pytest.raises(sheaf.exceptions.PendingCallsLimitExceeded, match="answered none for 30 s"):
+        with pytest.raises(
+            sheaf.exceptions.PendingCallsLimitExceeded, match="answered none for 30 s"
+        ):
             while True:
                 results.append(stopped.take.remote(bytes(50_000)))
         os.kill(pid, signal.SIGCONT)
@@ -274,14 +296,19 @@ def test_the_stream_of_a_stopped_consumer_waits_and_ends_with_it(cluster, node):
     print("MiB grown", {each: more // MIB for each, more in grown.items()}, "after", made)
     assert all(more < 16 * MIB for more in grown.values()), grown
     os.kill(pid, signal.SIGKILL)
-    assert get(producer.take.remote(b"")) > made  # It lives: nothing that it uses went with its consumer.
+    assert (
+        get(producer.take.remote(b"")) > made
+    )  # It lives: nothing that it uses went with its consumer.
     still = until_still(lambda: get(producer.count.remote()))
     assert still < 100_000
     assert get(producer.pid.remote()) == producer_pid
 
 
 def test_large_results_for_a_stopped_owner_wait_in_the_store(cluster, tmp_path):
-    gate, count = tmp_path / "gate", 1000  # Their pushes fit into one ring, so none stays with the owner.
+    gate, count = (
+        tmp_path / "gate",
+        1000,
+    )  # Their pushes fit into one ring, so none stays with the owner.
     owner, source = on("b", Caller), on("c", Receiver)
     pid, source_pid = get([owner.pid.remote(), source.pid.remote()])
     get(owner.ask.remote(source, str(gate), count))

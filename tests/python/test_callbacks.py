@@ -12,9 +12,8 @@ import time
 
 import pytest
 import sheaf
-from sheaf import _core
-
 from conftest import WAIT_S
+from sheaf import _core
 
 pytestmark = pytest.mark.usefixtures("node")
 
@@ -83,7 +82,9 @@ def test_a_callback_that_does_not_return_holds_up_nothing_else():
         assert after.remote(0, 2).future().result(timeout=WAIT_S) == 2  # Another future.
         assert asyncio.run(asyncio.wait_for(awaits(), WAIT_S)) == 5
         results = []
-        thread = threading.Thread(target=lambda: results.append(sheaf.get(after.remote(0, 3), timeout=WAIT_S)))
+        thread = threading.Thread(
+            target=lambda: results.append(sheaf.get(after.remote(0, 3), timeout=WAIT_S))
+        )
         thread.start()
         thread.join(WAIT_S)
         assert results == [3]

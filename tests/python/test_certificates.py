@@ -1,5 +1,6 @@
 # Copyright The Sheaf Authors. SPDX-License-Identifier: Apache-2.0
-"""Mutual TLS between real nodes: certificates that are replaced while the nodes run, and whose certificates are accepted."""
+"""Mutual TLS between real nodes: certificates that are replaced while the nodes run, and whose
+certificates are accepted."""
 
 import json
 import os
@@ -13,9 +14,8 @@ import urllib.request
 
 import pytest
 import sheaf
-from sheaf.lifecycle import _executable
-
 from conftest import WAIT_S
+from sheaf.lifecycle import _executable
 
 FILES = ("ca.pem", "node.pem", "node.key")
 REPLACED_S = 10  # docs/cli.md says three seconds; machines that run tests are busy.
@@ -23,15 +23,29 @@ REPLACED_S = 10  # docs/cli.md says three seconds; machines that run tests are b
 
 @pytest.fixture
 def nodes(tmp_path):
-    """Starts nodes with certificates of their own: nodes(place, tls, head=..., *flags) -> what `sheaf start` says."""
+    """Starts nodes with certificates of their own: nodes(place, tls, head=..., *flags) -> what
+    `sheaf start` says."""
     sheaf.shutdown()
     started = []
     environment = {**os.environ, "SHEAF_TOKEN": "7" * 64}
 
     def start(place, tls, *flags, head=None, fails=False):
-        command = [_executable(), "start", "--json", f"--dir={tmp_path}/{place}", "--num-cpus=1", f"--resources={place}:1", f"--tls-dir={tls}",
-                   "--port=0", "--object-store-memory=64MiB", *flags, f"--address={head['address']}" if head else "--head"]
-        done = subprocess.run(command, capture_output=True, text=True, timeout=WAIT_S, env=environment)
+        command = [
+            _executable(),
+            "start",
+            "--json",
+            f"--dir={tmp_path}/{place}",
+            "--num-cpus=1",
+            f"--resources={place}:1",
+            f"--tls-dir={tls}",
+            "--port=0",
+            "--object-store-memory=64MiB",
+            *flags,
+            f"--address={head['address']}" if head else "--head",
+        ]
+        done = subprocess.run(
+            command, capture_output=True, text=True, timeout=WAIT_S, env=environment
+        )
         if fails:
             assert done.returncode != 0, done.stdout
             return done.stderr
@@ -42,11 +56,20 @@ def nodes(tmp_path):
     yield start
     sheaf.shutdown()
     for node in reversed(started):
-        subprocess.run([_executable(), "stop", f"--address={node['session']}"], capture_output=True, timeout=WAIT_S)
+        subprocess.run(
+            [_executable(), "stop", f"--address={node['session']}"],
+            capture_output=True,
+            timeout=WAIT_S,
+        )
 
 
 def make(directory, *more):
-    subprocess.run([_executable(), "cert", "init", str(directory), *more], check=True, capture_output=True, timeout=WAIT_S)
+    subprocess.run(
+        [_executable(), "cert", "init", str(directory), *more],
+        check=True,
+        capture_output=True,
+        timeout=WAIT_S,
+    )
     return directory
 
 
@@ -62,7 +85,11 @@ def copy(source, target):
 
 def expires(node):
     with urllib.request.urlopen(node["metrics_url"], timeout=WAIT_S) as answer:
-        lines = [line.split() for line in answer.read().decode().splitlines() if line.startswith("sheaf_certificate_expires_seconds")]
+        lines = [
+            line.split()
+            for line in answer.read().decode().splitlines()
+            if line.startswith("sheaf_certificate_expires_seconds")
+        ]
     return int(float(lines[0][-1]))
 
 
@@ -104,7 +131,10 @@ def test_certificates_are_replaced_while_nodes_run(nodes, tmp_path):
 
     # Half of a set, or one that does not fit, is said once and changes nothing.
     shutil.copy(later / "node.key", used["a"] / "node.key")
-    wait_until(lambda: "node.key is not the key of node.pem" in log_of(a), "a key of another certificate was not told")
+    wait_until(
+        lambda: "node.key is not the key of node.pem" in log_of(a),
+        "a key of another certificate was not told",
+    )
     assert expires(a) == before
 
     for each in (used["a"], used["b"]):
@@ -116,11 +146,18 @@ def test_certificates_are_replaced_while_nodes_run(nodes, tmp_path):
     assert "certificates do not fit" in refused, refused
     copy(later, used["c"])
     c = nodes("c", used["c"], head=a)
-    ids = {sheaf.get(node_here.options(resources={place: 1}).remote(), timeout=WAIT_S) for place in "ac"}
+    ids = {
+        sheaf.get(node_here.options(resources={place: 1}).remote(), timeout=WAIT_S)
+        for place in "ac"
+    }
     assert len(ids) == 2
     assert sheaf.get(place.here.remote(), timeout=WAIT_S) == pid
     for node in (a, b):  # A guest gets its number: that is no end of a connection.
-        assert [line for line in log_of(node).splitlines() if "is down" in line and "the guest is" not in line] == []
+        assert [
+            line
+            for line in log_of(node).splitlines()
+            if "is down" in line and "the guest is" not in line
+        ] == []
     assert expires(c) == expires(a)
 
 
@@ -128,8 +165,19 @@ def test_with_a_name_for_nodes_other_certificates_of_their_authority_are_refused
     authority = make(tmp_path / "authority")
 
     def issue(name, host):
-        subprocess.run([_executable(), "cert", "node", str(tmp_path / name), f"--authority={authority}", f"--host={host}"], check=True,
-                       capture_output=True, timeout=WAIT_S)
+        subprocess.run(
+            [
+                _executable(),
+                "cert",
+                "node",
+                str(tmp_path / name),
+                f"--authority={authority}",
+                f"--host={host}",
+            ],
+            check=True,
+            capture_output=True,
+            timeout=WAIT_S,
+        )
         return tmp_path / name
 
     ours, mail = issue("ours", "sheaf.example.org"), issue("mail", "mail.example.org")
@@ -148,20 +196,57 @@ def test_a_certificate_for_servers_alone_opens_no_connection(nodes, tmp_path):
 
     def issue(name, use):
         key, request, extensions = (tmp_path / f"{name}.{kind}" for kind in ("key", "csr", "ext"))
-        extensions.write_text(f"extendedKeyUsage={use}\nsubjectAltName=DNS:localhost,IP:127.0.0.1\n")
-        for words in (["req", "-newkey", "rsa:2048", "-nodes", "-keyout", key, "-out", request, "-subj", f"/CN={name}"],
-                      ["x509", "-req", "-in", request, "-CA", authority / "ca.pem", "-CAkey", authority / "ca.key", "-CAcreateserial",
-                       "-extfile", extensions, "-days", "10", "-out", tmp_path / f"{name}.pem"]):  # fmt: skip
-            subprocess.run(["openssl", *map(str, words)], check=True, capture_output=True, timeout=WAIT_S)
+        extensions.write_text(
+            f"extendedKeyUsage={use}\nsubjectAltName=DNS:localhost,IP:127.0.0.1\n"
+        )
+        for words in (
+            [
+                "req",
+                "-newkey",
+                "rsa:2048",
+                "-nodes",
+                "-keyout",
+                key,
+                "-out",
+                request,
+                "-subj",
+                f"/CN={name}",
+            ],
+            [
+                "x509",
+                "-req",
+                "-in",
+                request,
+                "-CA",
+                authority / "ca.pem",
+                "-CAkey",
+                authority / "ca.key",
+                "-CAcreateserial",
+                # fmt: skip
+                "-extfile",
+                extensions,
+                "-days",
+                "10",
+                "-out",
+                tmp_path / f"{name}.pem",
+            ],
+        ):
+            subprocess.run(
+                ["openssl", *map(str, words)], check=True, capture_output=True, timeout=WAIT_S
+            )
         return tmp_path / f"{name}.pem", key
 
     def first_bytes(certificate, key):
-        """What the node says over a TLS connection of this client: HTTP/2 begins with its settings."""
+        """What the node says over a TLS connection of this client: HTTP/2 begins with its
+        settings."""
         context = ssl.create_default_context(cafile=authority / "ca.pem")
         context.load_cert_chain(certificate, key)
         context.set_alpn_protocols(["h2"])
         host, port = a["address"].rsplit(":", 1)
-        with socket.create_connection((host, int(port)), timeout=WAIT_S) as plain, context.wrap_socket(plain, server_hostname=host) as connection:
+        with (
+            socket.create_connection((host, int(port)), timeout=WAIT_S) as plain,
+            context.wrap_socket(plain, server_hostname=host) as connection,
+        ):
             return connection.recv(9)
 
     assert len(first_bytes(*issue("both", "serverAuth,clientAuth"))) == 9

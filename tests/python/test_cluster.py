@@ -7,11 +7,17 @@ import time
 
 import pytest
 import sheaf
-from sheaf._core import metrics_url
-from sheaf.util.placement_group import placement_group, placement_group_table, remove_placement_group
-from sheaf.util.scheduling_strategies import NodeAffinitySchedulingStrategy, PlacementGroupSchedulingStrategy
-
 from conftest import WAIT_S
+from sheaf._core import metrics_url
+from sheaf.util.placement_group import (
+    placement_group,
+    placement_group_table,
+    remove_placement_group,
+)
+from sheaf.util.scheduling_strategies import (
+    NodeAffinitySchedulingStrategy,
+    PlacementGroupSchedulingStrategy,
+)
 
 pytestmark = pytest.mark.usefixtures("node")
 
@@ -19,7 +25,12 @@ pytestmark = pytest.mark.usefixtures("node")
 @sheaf.remote
 def where():
     context = sheaf.get_runtime_context()
-    return context.get_node_id(), context.get_task_name(), context.get_placement_group_id(), context.get_assigned_resources()
+    return (
+        context.get_node_id(),
+        context.get_task_name(),
+        context.get_placement_group_id(),
+        context.get_assigned_resources(),
+    )
 
 
 def test_nodes_and_resources():
@@ -32,7 +43,12 @@ def test_nodes_and_resources():
 
 def test_the_context_of_a_call():
     node, name, group, resources = sheaf.get(where.remote())
-    assert node == sheaf.nodes()[0]["NodeID"] and name == "where" and group is None and resources["CPU"] == 1
+    assert (
+        node == sheaf.nodes()[0]["NodeID"]
+        and name == "where"
+        and group is None
+        and resources["CPU"] == 1
+    )
     assert sheaf.get(where.options(name="else").remote())[1] == "else"
     context = sheaf.get_runtime_context()
     assert context.get_task_id() is None and context.get_node_id() == node
@@ -54,7 +70,12 @@ def test_gpus_are_assigned():
 
 def test_tasks_go_to_their_node():
     node = sheaf.nodes()[0]["NodeID"]
-    assert sheaf.get(where.options(scheduling_strategy=NodeAffinitySchedulingStrategy(node, False)).remote())[0] == node
+    assert (
+        sheaf.get(
+            where.options(scheduling_strategy=NodeAffinitySchedulingStrategy(node, False)).remote()
+        )[0]
+        == node
+    )
     with pytest.raises(ValueError, match="scheduling_strategy='BEST'"):
         where.options(scheduling_strategy="BEST").remote()
 
@@ -63,9 +84,15 @@ def test_a_placement_group_from_wish_to_end():
     group = placement_group([{"CPU": 1}, {"CPU": 1, "slot": 1}], name="pair")
     assert sheaf.get(group.ready(), timeout=WAIT_S) == group and group.wait(5)
     inside = PlacementGroupSchedulingStrategy(group, 1)
-    assert sheaf.get(where.options(scheduling_strategy=inside).remote(), timeout=WAIT_S)[2] == group.id.hex()
+    assert (
+        sheaf.get(where.options(scheduling_strategy=inside).remote(), timeout=WAIT_S)[2]
+        == group.id.hex()
+    )
     table = placement_group_table(group)
-    assert table["bundles"][1] == {"CPU": 1, "slot": 1} and table["bundles_to_node_id"][0] == sheaf.nodes()[0]["NodeID"]
+    assert (
+        table["bundles"][1] == {"CPU": 1, "slot": 1}
+        and table["bundles_to_node_id"][0] == sheaf.nodes()[0]["NodeID"]
+    )
     assert sheaf.util.get_placement_group("pair") == group
     remove_placement_group(group)
     deadline = time.monotonic() + WAIT_S
@@ -109,11 +136,15 @@ def test_a_child_inherits_the_group_of_the_task_that_makes_it_whatever_its_proce
         assert second.wait(%d)
         assert run(scheduling_strategy=into(second, 0, True)) == second.id.hex()
     """ % (WAIT_S, WAIT_S, WAIT_S)
-    done = subprocess.run([sys.executable, "-c", text], capture_output=True, text=True, timeout=3 * WAIT_S)
+    done = subprocess.run(
+        [sys.executable, "-c", text], capture_output=True, text=True, timeout=3 * WAIT_S
+    )
     assert done.returncode == 0, done.stderr
 
 
-@pytest.mark.parametrize("bundles, strategy", [([], "PACK"), ([{}], "PACK"), ([{"CPU": 1}], "TIGHT")])
+@pytest.mark.parametrize(
+    "bundles, strategy", [([], "PACK"), ([{}], "PACK"), ([{"CPU": 1}], "TIGHT")]
+)
 def test_wrong_placement_groups_are_refused(bundles, strategy):
     with pytest.raises(ValueError):
         placement_group(bundles, strategy)
@@ -141,6 +172,12 @@ def test_a_placement_group_that_fits_nowhere_is_said_at_once():
         sheaf.get(sheaf.remote(lambda: 1).remote())
         assert not group.wait(0.1)
     """
-    done = subprocess.run([sys.executable, "-c", text], capture_output=True, text=True, timeout=2 * WAIT_S)
+    done = subprocess.run(
+        [sys.executable, "-c", text], capture_output=True, text=True, timeout=2 * WAIT_S
+    )
     assert done.returncode == 0, done.stderr
-    assert done.stderr.count("the placement group") == 1 and "7" in done.stderr and "CPU" in done.stderr, done.stderr
+    assert (
+        done.stderr.count("the placement group") == 1
+        and "7" in done.stderr
+        and "CPU" in done.stderr
+    ), done.stderr

@@ -1,5 +1,6 @@
 # Copyright The Sheaf Authors. SPDX-License-Identifier: Apache-2.0
-"""Collective groups of actors: Ray's functions and Group objects, on NumPy arrays and other buffers."""
+"""Collective groups of actors: Ray's functions and Group objects, on NumPy arrays and other
+buffers."""
 
 import array
 import os
@@ -10,12 +11,16 @@ import time
 import numpy as np
 import pytest
 import sheaf
+from conftest import WAIT_S
 from sheaf.util import collective
 from sheaf.util.collective import (
-    CollectiveTimeoutError, Group, GroupDeadError, MismatchError, RankLostError, ReduceOp,
+    CollectiveTimeoutError,
+    Group,
+    GroupDeadError,
+    MismatchError,
+    RankLostError,
+    ReduceOp,
 )
-
-from conftest import WAIT_S
 
 pytestmark = pytest.mark.usefixtures("node")
 
@@ -46,7 +51,12 @@ class Rank:
         try:
             function(self.group, *args)
         except Exception as error:
-            return type(error).__name__, getattr(error, "rank", None), str(error), time.monotonic() - began
+            return (
+                type(error).__name__,
+                getattr(error, "rank", None),
+                str(error),
+                time.monotonic() - began,
+            )
         return None
 
 
@@ -71,7 +81,9 @@ def group_of():
 
 
 def on_all(actors, function, *args, method="run"):
-    return sheaf.get([getattr(actor, method).remote(function, *args) for actor in actors], timeout=WAIT_S)
+    return sheaf.get(
+        [getattr(actor, method).remote(function, *args) for actor in actors], timeout=WAIT_S
+    )
 
 
 def test_every_operation_on_numpy(group_of):
@@ -137,7 +149,13 @@ def test_other_buffers_and_what_is_refused(group_of):
         text = bytearray(b"abc" if group.rank == 0 else b"xyz")
         group.broadcast(memoryview(text))
         said = []
-        for wrong in (np.zeros(3, "complex64"), np.zeros((4, 4))[:, 1], b"frozen", 7, np.zeros(3, "int16")):
+        for wrong in (
+            np.zeros(3, "complex64"),
+            np.zeros((4, 4))[:, 1],
+            b"frozen",
+            7,
+            np.zeros(3, "int16"),
+        ):
             try:
                 group.all_reduce(wrong)
             except (TypeError, ValueError, BufferError) as error:
@@ -217,7 +235,12 @@ def test_rays_names():
         collective.destroy_collective_group("ray")
         return collective.is_group_initialized("ray")
 
-    assert sheaf.get([actor.call.remote(work, 2, rank) for rank, actor in enumerate(actors)], timeout=WAIT_S) == [False] * 2
+    assert (
+        sheaf.get(
+            [actor.call.remote(work, 2, rank) for rank, actor in enumerate(actors)], timeout=WAIT_S
+        )
+        == [False] * 2
+    )
 
 
 def test_a_group_that_the_driver_declares():
@@ -233,7 +256,10 @@ def test_a_group_that_the_driver_declares():
         collective.allreduce(x, "declared")
         return x[0], collective.get_rank("declared")
 
-    assert sheaf.get([actor.call.remote(work) for actor in actors], timeout=WAIT_S) == [(2, 1), (2, 0)]
+    assert sheaf.get([actor.call.remote(work) for actor in actors], timeout=WAIT_S) == [
+        (2, 1),
+        (2, 0),
+    ]
     with pytest.raises(RuntimeError, match="not in the group 'declared'"):
         collective.barrier("declared")
     collective.destroy_collective_group("declared")
@@ -241,7 +267,9 @@ def test_a_group_that_the_driver_declares():
 
 def test_what_does_not_exist_is_said():
     if not collective.nccl_available():
-        with pytest.raises(RuntimeError, match="backend 'nccl' cannot be used here: no (NCCL|CUDA driver|GPU): .*"):
+        with pytest.raises(
+            RuntimeError, match="backend 'nccl' cannot be used here: no (NCCL|CUDA driver|GPU): .*"
+        ):
             collective.init_collective_group(2, 0, "nccl", "none")
     with pytest.raises(ValueError, match="backend 'carrier'"):
         collective.init_collective_group(2, 0, "carrier", "none")
@@ -331,7 +359,9 @@ def test_a_mismatch_is_named_on_every_rank(group_of):
 
     for kind, rank, words, _ in on_all(actors, differ, method="failure"):
         assert kind == "MismatchError" and rank == 1
-        assert "all_reduce (float64 x 11, sum)" in words and "all_reduce (float64 x 10, sum)" in words
+        assert (
+            "all_reduce (float64 x 11, sum)" in words and "all_reduce (float64 x 10, sum)" in words
+        )
 
 
 def test_an_abort_ends_a_wait(group_of):
@@ -365,5 +395,9 @@ def test_a_cancelled_call_ends_its_wait(group_of):
 
 
 def test_errors_have_the_types_of_python():
-    assert issubclass(CollectiveTimeoutError, TimeoutError) and issubclass(MismatchError, ValueError)
-    assert issubclass(RankLostError, sheaf.exceptions.RayError) and issubclass(GroupDeadError, collective.CollectiveError)
+    assert issubclass(CollectiveTimeoutError, TimeoutError) and issubclass(
+        MismatchError, ValueError
+    )
+    assert issubclass(RankLostError, sheaf.exceptions.RayError) and issubclass(
+        GroupDeadError, collective.CollectiveError
+    )

@@ -7,17 +7,19 @@ import signal
 import numpy as np
 import pytest
 import sheaf
+from conftest import WAIT_S
 from sheaf import train
 from sheaf.cluster_utils import Cluster
 from sheaf.util.collective import Group
-
-from conftest import WAIT_S
 
 
 @pytest.fixture(scope="module")
 def cluster():
     sheaf.shutdown()
-    made = Cluster(initialize_head=True, head_node_args={"num_cpus": 2, "object_store_memory": 64 << 20, "resources": {"first": 9}})
+    made = Cluster(
+        initialize_head=True,
+        head_node_args={"num_cpus": 2, "object_store_memory": 64 << 20, "resources": {"first": 9}},
+    )
     try:
         made.add_node(num_cpus=2, object_store_memory=64 << 20, resources={"second": 9})
         sheaf.init(address=made.address, log_to_driver=False)
@@ -54,7 +56,13 @@ class Rank:
         group.recv(other, (group.rank - 1) % world)
         sent.wait()
         group.barrier()
-        return float(x[999]), float(shared[69_999]), gathered.tolist(), word.tolist(), float(other[-1])
+        return (
+            float(x[999]),
+            float(shared[69_999]),
+            gathered.tolist(),
+            word.tolist(),
+            float(other[-1]),
+        )
 
     def failure(self):
         try:
@@ -71,7 +79,9 @@ def ranks_of(places):
 def test_a_group_of_two_nodes_survives_the_death_of_a_rank_by_forming_anew(cluster):
     places = ["first", "second", "second", "first"]
     actors = ranks_of(places)
-    formed = sheaf.get([actor.form.remote(4, rank) for rank, actor in enumerate(actors)], timeout=2 * WAIT_S)
+    formed = sheaf.get(
+        [actor.form.remote(4, rank) for rank, actor in enumerate(actors)], timeout=2 * WAIT_S
+    )
     nodes = [node for node, _ in formed]
     assert nodes[0] == nodes[3] != nodes[1] == nodes[2]
     expected = [(10.0, 3.0, [0, 1, 2, 3], [3, 3, 3], float((rank - 1) % 4)) for rank in range(4)]
@@ -81,19 +91,29 @@ def test_a_group_of_two_nodes_survives_the_death_of_a_rank_by_forming_anew(clust
     os.kill(sheaf.get(actors[2].pid.remote(), timeout=WAIT_S), signal.SIGKILL)
     for kind, rank, words in sheaf.get(calls, timeout=WAIT_S):
         assert (kind, rank) == ("RankLostError", 2)
-        assert "rank 2 (process" in words and " at 127.0.0.1) died" in words and "all_reduce (float64 x 262144, sum)" in words
+        assert (
+            "rank 2 (process" in words
+            and " at 127.0.0.1) died" in words
+            and "all_reduce (float64 x 262144, sum)" in words
+        )
 
     actors[2] = ranks_of(["second"])[0]
-    formed = sheaf.get([actor.form.remote(4, rank) for rank, actor in enumerate(actors)], timeout=2 * WAIT_S)
+    formed = sheaf.get(
+        [actor.form.remote(4, rank) for rank, actor in enumerate(actors)], timeout=2 * WAIT_S
+    )
     assert [epoch for _, epoch in formed] == [1] * 4
     assert sheaf.get([actor.work.remote() for actor in actors], timeout=WAIT_S) == expected
 
 
 def test_ranks_of_one_node_of_two_share_memory(cluster):
     actors = ranks_of(["second", "second"])
-    formed = sheaf.get([actor.form.remote(2, rank) for rank, actor in enumerate(actors)], timeout=2 * WAIT_S)
+    formed = sheaf.get(
+        [actor.form.remote(2, rank) for rank, actor in enumerate(actors)], timeout=2 * WAIT_S
+    )
     assert formed[0] == formed[1]
-    assert [result[0] for result in sheaf.get([actor.work.remote() for actor in actors], timeout=WAIT_S)] == [3.0, 3.0]
+    assert [
+        result[0] for result in sheaf.get([actor.work.remote() for actor in actors], timeout=WAIT_S)
+    ] == [3.0, 3.0]
 
 
 def sum_of_ranks(config):
@@ -116,7 +136,9 @@ def test_training_reduces_over_two_nodes(cluster, tmp_path):
     result = train.DataParallelTrainer(
         sum_of_ranks,
         scaling_config=train.ScalingConfig(num_workers=4),
-        run_config=train.RunConfig(name="across", storage_path=tmp_path, callbacks=[nodes], progress=False),
+        run_config=train.RunConfig(
+            name="across", storage_path=tmp_path, callbacks=[nodes], progress=False
+        ),
     ).fit()
     assert result.error is None and result.metrics["sum"] == 10.0
     assert len(nodes.seen) == 2

@@ -1,5 +1,6 @@
 # Copyright The Sheaf Authors. SPDX-License-Identifier: Apache-2.0
-"""Python calls C++ by name, in a library and in a program; a program in C++ calls Python by name. cross_language.cc has the C++."""
+"""Python calls C++ by name, in a library and in a program; a program in C++ calls Python by name.
+cross_language.cc has the C++."""
 
 import os
 import pathlib
@@ -39,7 +40,14 @@ class TestValues:
         assert call("Nothing", None) is None
 
     def test_numpy_scalars_are_plain_numbers(self):
-        values = call("Echo", numpy.bool_(False), numpy.uint8(200), numpy.float32(0.5), "", numpy.array([1, 2], "u1"))
+        values = call(
+            "Echo",
+            numpy.bool_(False),
+            numpy.uint8(200),
+            numpy.float32(0.5),
+            "",
+            numpy.array([1, 2], "u1"),
+        )
         assert values[:4] == [False, 200, 0.5, ""]
         assert list(values[4]) == [1, 2]
 
@@ -67,7 +75,13 @@ class TestValues:
         def increase(x):
             return x + 1
 
-        assert sheaf.get(increase.remote(cross_language.cpp_function("app::Square").remote(3)), timeout=WAIT_S) == 10
+        assert (
+            sheaf.get(
+                increase.remote(cross_language.cpp_function("app::Square").remote(3)),
+                timeout=WAIT_S,
+            )
+            == 10
+        )
 
     def test_a_generator(self):
         up_to = cross_language.cpp_function("app::UpTo").options(num_returns="streaming")
@@ -94,7 +108,9 @@ class TestCalls:
         assert call("UpperInPython", "x") == "X"
 
     def test_with_options(self):
-        function = cross_language.cpp_function("app::Pid").options(num_cpus=2, name="pid", max_retries=0)
+        function = cross_language.cpp_function("app::Pid").options(
+            num_cpus=2, name="pid", max_retries=0
+        )
         assert sheaf.get(function.remote(), timeout=WAIT_S) != os.getpid()
 
     def test_of_a_program(self):
@@ -110,7 +126,9 @@ class TestActors:
         counter = cross_language.cpp_actor_class("app::Counter").remote(10)
         counter.Add.remote(5)
         assert sheaf.get(counter.Value.remote(), timeout=WAIT_S) == 15
-        between = cross_language.cpp_actor_class("RAY_FUNC(app::Counter::Between)", "app::Counter").remote(2, 6)
+        between = cross_language.cpp_actor_class(
+            "RAY_FUNC(app::Counter::Between)", "app::Counter"
+        ).remote(2, 6)
         assert sheaf.get(between.Value.remote(), timeout=WAIT_S) == 4
 
     def test_handles_travel(self):
@@ -150,7 +168,11 @@ class TestErrors:
         with pytest.raises(CrossLanguageError) as caught:
             call("At", [1, 2], 5)
         error = caught.value
-        assert (error.language, error.function_name, error.cause_type) == ("c++", "app::At", "std::out_of_range")
+        assert (error.language, error.function_name, error.cause_type) == (
+            "c++",
+            "app::At",
+            "std::out_of_range",
+        )
         assert "5" in error.cause_message and isinstance(error, RayError)
 
     def test_no_such_function(self):
@@ -158,7 +180,9 @@ class TestErrors:
             call("Cube", 3)
 
     def test_another_number_of_arguments(self):
-        with pytest.raises(CrossLanguageError, match="'app::Square' is called with 2 arguments, it has 1"):
+        with pytest.raises(
+            CrossLanguageError, match="'app::Square' is called with 2 arguments, it has 1"
+        ):
             call("Square", 3, 4)
 
     def test_keywords(self):
@@ -186,7 +210,10 @@ class TestErrors:
             (2**70, "argument 1 is a int: it has more than 64 bits"),
             (numpy.zeros((2, 2)), r"argument 1 is a ndarray: it has 2 dimensions"),
             (numpy.zeros(10)[::2], r"argument 1 is a ndarray: its items are not side by side"),
-            (numpy.zeros(2, complex), r"argument 1 is a ndarray: its items \('Zd'\) are no integers"),
+            (
+                numpy.zeros(2, complex),
+                r"argument 1 is a ndarray: its items \('Zd'\) are no integers",
+            ),
         ],
     )
     def test_a_value_that_does_not_travel(self, argument, words):
@@ -205,7 +232,10 @@ class TestErrors:
 
     def test_a_crash(self):
         with pytest.raises(WorkerCrashedError, match="signal 6"):
-            sheaf.get(cross_language.cpp_function("app::Crash").options(max_retries=0).remote(), timeout=WAIT_S)
+            sheaf.get(
+                cross_language.cpp_function("app::Crash").options(max_retries=0).remote(),
+                timeout=WAIT_S,
+            )
 
     def test_a_library_that_is_none(self, tmp_path):
         with pytest.raises(ValueError, match="there is no such file"):
@@ -223,7 +253,26 @@ class TestErrors:
 class TestTheFormat:
     @pytest.mark.parametrize(
         "value",
-        [None, True, 0, -1, 127, -33, 2**63 - 1, -(2**63), 2**64 - 1, 1.5, "", "x" * 40, "ü" * 300, b"", b"y" * 70_000, [], [[1], {}], {"a": {1: b"b"}}],
+        [
+            None,
+            True,
+            0,
+            -1,
+            127,
+            -33,
+            2**63 - 1,
+            -(2**63),
+            2**64 - 1,
+            1.5,
+            "",
+            "x" * 40,
+            "ü" * 300,
+            b"",
+            b"y" * 70_000,
+            [],
+            [[1], {}],
+            {"a": {1: b"b"}},
+        ],
     )
     def test_values_come_back(self, value):
         assert _core.decode_plain(_core.encode_plain(value)) == value
@@ -251,7 +300,11 @@ class TestTheFormat:
 def lines():
     """What the program in C++ printed, by what it tried."""
     here = str(pathlib.Path(__file__).parent)
-    environment = {**os.environ, "TEST_PYTHON": sys.executable, "PYTHONPATH": os.pathsep.join([here, *sys.path])}
+    environment = {
+        **os.environ,
+        "TEST_PYTHON": sys.executable,
+        "PYTHONPATH": os.pathsep.join([here, *sys.path]),
+    }
     done = subprocess.run([PROGRAM], env=environment, capture_output=True, text=True, timeout=120)
     assert done.returncode == 0, done.stderr
     return dict(line.split(" = ", 1) for line in done.stdout.splitlines())
@@ -276,8 +329,15 @@ def lines():
         ("exception", "TaskError refuse KeyError: 'no such key'"),
         ("no module", "TaskError f ModuleNotFoundError: No module named 'no_such_module'"),
         ("no function", "TaskError absent AttributeError: .*absent.*"),
-        ("too many arguments", r"TaskError add TypeError: add\(\) takes 2 positional arguments but 3 were given"),
-        ("result that does not travel", r"TaskError a_set TypeError: the result of a_set\[1\] is a set: calls between languages take .*"),
+        (
+            "too many arguments",
+            r"TaskError add TypeError: add\(\) takes 2 positional arguments but 3 were given",
+        ),
+        (
+            "result that does not travel",
+            r"TaskError a_set TypeError: the result of a_set\[1\] is a set: calls "
+            r"between languages take .*",
+        ),
         ("result of another type", "Error 21: .*want an integer"),
         ("exit", "Error 3: .*status 3.*"),
         ("actor", "16"),

@@ -1,5 +1,6 @@
 # Copyright The Sheaf Authors. SPDX-License-Identifier: Apache-2.0
-"""Groups of CUDA arrays from Python, over the stand-in for CUDA and NCCL (tests/nccl), whose device memory is the process's own."""
+"""Groups of CUDA arrays from Python, over the stand-in for CUDA and NCCL (tests/nccl), whose device
+memory is the process's own."""
 
 import ctypes
 import pathlib
@@ -46,18 +47,30 @@ def test_operations_use_the_memory_of_the_arrays(group):
 
 
 def test_what_is_no_cuda_array_is_refused(group):
-    with pytest.raises(TypeError, match="a bytearray: this group has backend 'nccl' and works on CUDA arrays"):
+    with pytest.raises(
+        TypeError, match="a bytearray: this group has backend 'nccl' and works on CUDA arrays"
+    ):
         group.all_reduce(bytearray(8))
 
     class Claims:  # Memory of the host, which the driver does not know.
         held = ctypes.create_string_buffer(16)
-        __cuda_array_interface__ = {"shape": (4,), "typestr": "<f4", "data": (ctypes.addressof(held), False), "version": 3}
+        __cuda_array_interface__ = {
+            "shape": (4,),
+            "typestr": "<f4",
+            "data": (ctypes.addressof(held), False),
+            "version": 3,
+        }
 
-    with pytest.raises(ValueError, match=r"all_reduce \(float32 x 4, sum\): the array lies in host memory"):
+    with pytest.raises(
+        ValueError, match=r"all_reduce \(float32 x 4, sum\): the array lies in host memory"
+    ):
         group.all_reduce(Claims())
 
     class Strided(Claims):
-        __cuda_array_interface__ = Claims.__cuda_array_interface__ | {"shape": (2, 2), "strides": (4, 8)}
+        __cuda_array_interface__ = Claims.__cuda_array_interface__ | {
+            "shape": (2, 2),
+            "strides": (4, 8),
+        }
 
     with pytest.raises(ValueError, match="not contiguous"):
         group.all_reduce(Strided())
@@ -76,7 +89,11 @@ def test_nccl_is_available_where_a_gpu_is(monkeypatch):
     assert collective.nccl_available()
     monkeypatch.setenv("SHEAF_CUDA_LIB", "/nowhere/libcuda.so.1")
     assert not collective.nccl_available()
-    with pytest.raises(RuntimeError, match=r"backend 'nccl' cannot be used here: no CUDA driver: '/nowhere/libcuda.so.1' \(SHEAF_CUDA_LIB\)"):
+    with pytest.raises(
+        RuntimeError,
+        match=r"backend 'nccl' cannot be used here: no CUDA driver: "
+        r"'/nowhere/libcuda.so.1' \(SHEAF_CUDA_LIB\)",
+    ):
         Group(1, 0, "none", backend="nccl")
     monkeypatch.setenv("SHEAF_CUDA_LIB", str(STAND_IN))
     with pytest.raises(ValueError, match="there is no CUDA device 7 among 1"):

@@ -10,9 +10,8 @@ import time
 
 import pytest
 import sheaf
-from sheaf import exceptions
-
 from conftest import WAIT_S
+from sheaf import exceptions
 
 pytestmark = pytest.mark.usefixtures("node")
 
@@ -28,7 +27,11 @@ def test_an_error_is_what_was_raised_and_says_where():
     assert isinstance(caught.value, exceptions.RayTaskError)
     assert isinstance(caught.value.cause, ZeroDivisionError)
     text = str(caught.value)
-    assert "divide" in text and "return a / b" in text and "ZeroDivisionError: division by zero" in text
+    assert (
+        "divide" in text
+        and "return a / b" in text
+        and "ZeroDivisionError: division by zero" in text
+    )
     assert os.path.dirname(sheaf.__file__) not in text
 
 
@@ -62,7 +65,9 @@ def test_exceptions_with_state_or_without_pickle():
     with pytest.raises(exceptions.RayTaskError) as caught:
         sheaf.get(fail.remote(Special, 7, "special"))
     assert "Special: special" in str(caught.value)
-    assert "Special: special (it cannot be sent: Special.__init__() missing 1" in str(caught.value.cause)
+    assert "Special: special (it cannot be sent: Special.__init__() missing 1" in str(
+        caught.value.cause
+    )
     with pytest.raises(exceptions.RayTaskError, match="NotPicklable: held") as caught:
         sheaf.get(fail.remote(NotPicklable))
     assert "value.lock is a _thread.lock" in str(caught.value.cause)
@@ -71,17 +76,22 @@ def test_exceptions_with_state_or_without_pickle():
 
 
 def test_a_cancelled_call_leaves_no_module_half_imported(tmp_path):
-    """The word comes while its arguments are unpickled: later calls in that process must be able to import the same."""
+    """The word comes while its arguments are unpickled: later calls in that process must be able to
+    import the same."""
     package = tmp_path / "half_way"
     package.mkdir()
     (package / "part.py").write_text("__all__ = ['value']\nvalue = 7\n")
     (package / "__init__.py").write_text(
-        f"import os, time\nfrom .part import *\nopen({str(tmp_path / 'pid')!r}, 'w').write(str(os.getpid()))\ntime.sleep(1)\nvalue = part.value\n"
+        f"import os, time\nfrom .part import *\nopen({str(tmp_path / 'pid')!r}, "
+        "'w').write(str(os.getpid()))\ntime.sleep(1)\nvalue = part.value\n"
     )
 
     class Needs:
         def __reduce__(self):
-            return eval, (f"__import__('sys').path.insert(0, {str(tmp_path)!r}) or __import__('half_way').value",)
+            return eval, (
+                f"__import__('sys').path.insert(0, {str(tmp_path)!r}) or "
+                "__import__('half_way').value",
+            )
 
     @sheaf.remote
     def take(value):
@@ -124,8 +134,13 @@ def test_exceptions_with_odd_words_keep_their_class():
         sheaf.get(fail.remote(MemoryError, "too much"), timeout=WAIT_S)
     if sys.version_info >= (3, 11):
         with pytest.raises(ExceptionGroup) as caught:
-            sheaf.get(fail.remote(ExceptionGroup, "several", [KeyError(1), ValueError(2)]), timeout=WAIT_S)
-        assert [type(one) for one in caught.value.exceptions] == [KeyError, ValueError] and caught.value.message == "several"
+            sheaf.get(
+                fail.remote(ExceptionGroup, "several", [KeyError(1), ValueError(2)]), timeout=WAIT_S
+            )
+        assert [type(one) for one in caught.value.exceptions] == [
+            KeyError,
+            ValueError,
+        ] and caught.value.message == "several"
     with pytest.raises(exceptions.RayTaskError) as caught:
         sheaf.get(fail.remote(Unspeakable), timeout=WAIT_S)
     assert isinstance(caught.value.cause, Unspeakable)
@@ -189,7 +204,7 @@ def test_what_was_raised_has_its_attributes():
     @sheaf.remote(num_cpus=0)
     def fail(kind):
         if kind is OSError:
-            open("/no/such/file")
+            open("/no/such/file")  # noqa: SIM115
         if kind is UnicodeDecodeError:
             b"\xff".decode()
         raise kind(7)
@@ -229,7 +244,9 @@ def test_retry_exceptions_covers_what_it_lists(tmp_path):
     assert sheaf.get(listed.remote(str(tmp_path / "a"), OSError)) == 3
     with pytest.raises(ValueError):
         sheaf.get(listed.remote(str(tmp_path / "b"), ValueError))
-    assert sheaf.get(flaky.options(retry_exceptions=True).remote(str(tmp_path / "c"), ValueError)) == 3
+    assert (
+        sheaf.get(flaky.options(retry_exceptions=True).remote(str(tmp_path / "c"), ValueError)) == 3
+    )
     with pytest.raises(OSError):
         sheaf.get(flaky.remote(str(tmp_path / "d"), OSError))
 
@@ -267,7 +284,9 @@ def test_a_sleeping_task_is_cancelled_at_once():
 def test_an_interruption_that_was_lost_is_repeated(tmp_path):
     @sheaf.remote(num_cpus=0)
     def deaf_at_first(heard):
-        handler = signal.signal(signal.SIGINT, lambda *_: open(heard, "w").close())  # As one that comes just before the sleep.
+        handler = signal.signal(
+            signal.SIGINT, lambda *_: open(heard, "w").close()
+        )  # As one that comes just before the sleep.
         while not os.path.exists(heard):
             time.sleep(0.001)
         signal.signal(signal.SIGINT, handler)
@@ -353,7 +372,11 @@ def test_an_actor_restarts_as_often_as_it_may():
         ({"max_calls": 2**70}, ValueError, "max_calls=.*: at most"),
         ({"resources": {1: 1}}, TypeError, "names that are str, got 1"),
         ({"name": "\udcff"}, ValueError, "name='.udcff'"),
-        ({"_generator_backpressure_num_objects": "3"}, ValueError, "_generator_backpressure_num_objects='3'"),
+        (
+            {"_generator_backpressure_num_objects": "3"},
+            ValueError,
+            "_generator_backpressure_num_objects='3'",
+        ),
     ],
 )
 def test_wrong_options_are_named_with_the_remedy(options, kind, words):

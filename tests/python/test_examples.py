@@ -6,14 +6,18 @@ import re
 import subprocess
 import sys
 
-import pytest
-import sheaf
 from conftest import WAIT_S
 
 EXAMPLES = pathlib.Path(__file__).parents[2] / "examples" / "python"
 
+
 def run(name, *arguments):
-    done = subprocess.run([sys.executable, EXAMPLES / name, *arguments], capture_output=True, text=True, timeout=4 * WAIT_S)
+    done = subprocess.run(
+        [sys.executable, EXAMPLES / name, *arguments],
+        capture_output=True,
+        text=True,
+        timeout=4 * WAIT_S,
+    )
     assert done.returncode == 0, done.stderr
     return done.stdout
 
@@ -23,11 +27,19 @@ def test_word_count_counts_words(tmp_path):
         (tmp_path / f"{index}.txt").write_text(text)
     said = run("word_count.py", *sorted(map(str, tmp_path.iterdir())))
     assert said.splitlines()[0] == "8 words, 3 different, in 3 files"
-    assert {line.split()[1]: int(line.split()[0]) for line in said.splitlines()[1:]} == {"two": 3, "three": 3, "one": 2}
+    assert {line.split()[1]: int(line.split()[0]) for line in said.splitlines()[1:]} == {
+        "two": 3,
+        "three": 3,
+        "one": 2,
+    }
 
 
 def test_the_counter_counts():
-    assert run("counter.py").splitlines() == ["[101, 102]", "after four tasks: 142", "a counter only grows"]
+    assert run("counter.py").splitlines() == [
+        "[101, 102]",
+        "after four tasks: 142",
+        "a counter only grows",
+    ]
 
 
 def test_digits_are_recognised():
@@ -35,5 +47,10 @@ def test_digits_are_recognised():
 
 
 def test_accumulated_and_clipped_gradients_give_the_weights_of_one_process():
-    said = re.search(r"recognised: (0\.\d+), (\d+) of 60 steps clipped, the weights of one process to (\S+)", run("train_accumulate.py"))
-    assert float(said.group(1)) > 0.8 and 0 < int(said.group(2)) < 60 and float(said.group(3)) < 1e-9, said.group(0)
+    said = re.search(
+        r"recognised: (0\.\d+), (\d+) of 60 steps clipped, the weights of one process to (\S+)",
+        run("train_accumulate.py"),
+    )
+    assert (
+        float(said.group(1)) > 0.8 and 0 < int(said.group(2)) < 60 and float(said.group(3)) < 1e-9
+    ), said.group(0)

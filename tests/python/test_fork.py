@@ -1,6 +1,6 @@
 # Copyright The Sheaf Authors. SPDX-License-Identifier: Apache-2.0
-"""User code that forks, in drivers and workers: no child hangs, harms its parent's place in the cluster, or acts as its parent.
-The short form of fault row 31."""
+"""User code that forks, in drivers and workers: no child hangs, harms its parent's place in the
+cluster, or acts as its parent. The short form of fault row 31."""
 
 import os
 import subprocess
@@ -128,7 +128,12 @@ def storm(times):
 
 
 def run(body, bound=8 * WAIT_S):
-    done = subprocess.run([sys.executable, "-c", PROGRAM + textwrap.dedent(body)], capture_output=True, text=True, timeout=bound)
+    done = subprocess.run(
+        [sys.executable, "-c", PROGRAM + textwrap.dedent(body)],
+        capture_output=True,
+        text=True,
+        timeout=bound,
+    )
     assert done.returncode == 0, done.stdout + done.stderr
     return done.stdout.splitlines()
 
@@ -162,7 +167,9 @@ def test_a_worker_has_children_under_calls():
 
 def test_a_spawned_child_is_a_program_of_its_own(tmp_path):
     program = tmp_path / "spawn.py"
-    program.write_text(PROGRAM + textwrap.dedent("""
+    program.write_text(
+        PROGRAM
+        + textwrap.dedent("""
         def spawned():
             sheaf.init(num_cpus=1, log_to_driver=False)
             return sheaf.get(double.remote(4))
@@ -176,8 +183,11 @@ def test_a_spawned_child_is_a_program_of_its_own(tmp_path):
             sheaf.init(num_cpus=1)
             with multiprocessing.get_context("spawn").Pool(1) as pool:
                 print(pool.apply_async(spawned).get(BOUND_S), sheaf.get(spawn.remote()), sheaf.get(double.remote(6)))
-    """))
-    done = subprocess.run([sys.executable, program], capture_output=True, text=True, timeout=8 * WAIT_S)
+    """)
+    )
+    done = subprocess.run(
+        [sys.executable, program], capture_output=True, text=True, timeout=8 * WAIT_S
+    )
     assert done.stdout == "8 25 12\n", done.stderr
 
 

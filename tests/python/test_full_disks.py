@@ -6,7 +6,6 @@ import subprocess
 import sys
 
 import pytest
-
 from conftest import WAIT_S
 
 # A mount namespace of its own, and root in it.
@@ -42,10 +41,15 @@ print("all right")
 
 
 def test_calls_go_on_while_the_disk_is_full(tmp_path):
-    allowed = subprocess.run([*APART, "mount", "-t", "tmpfs", "none", tmp_path], capture_output=True, text=True)
+    allowed = subprocess.run(
+        [*APART, "mount", "-t", "tmpfs", "none", tmp_path], capture_output=True, text=True
+    )
     if allowed.returncode != 0:
         pytest.skip(f"a mount namespace is not allowed here: {allowed.stderr.strip()}")
-    script = f"mount -t tmpfs -o size=48m,mode=700 none '{tmp_path}' && exec '{sys.executable}' -c \"$0\""
+    script = (
+        f"mount -t tmpfs -o size=48m,mode=700 none '{tmp_path}' && exec "
+        f"'{sys.executable}' -c \"$0\""
+    )
     done = subprocess.run(
         [*APART, "sh", "-c", script, PROGRAM],
         env=os.environ | {"SHEAF_DIR": str(tmp_path), "SHEAF_STATE_IN_MEMORY": "1"},

@@ -9,7 +9,6 @@ import time
 import numpy as np
 import pytest
 import sheaf
-
 from conftest import WAIT_S
 
 pytestmark = pytest.mark.usefixtures("node")
@@ -106,7 +105,9 @@ def test_a_method_streams_on_request():
 
     source = Source.remote()
     assert [sheaf.get(r) for r in source.lines.remote(2)] == ["line 0", "line 1"]
-    assert [sheaf.get(r) for r in source.lines.options(num_returns="streaming").remote(1)] == ["line 0"]
+    assert [sheaf.get(r) for r in source.lines.options(num_returns="streaming").remote(1)] == [
+        "line 0"
+    ]
 
 
 def test_async_iteration():
@@ -141,7 +142,8 @@ def test_a_dynamic_number_of_results_is_one_reference_to_all():
 
 
 def dies_once(path, n, at, again=None):
-    """Yields n items, the larger ones into the store; ends its process before item `at`. With `again` it yields so many the next time."""
+    """Yields n items, the larger ones into the store; ends its process before item `at`. With
+    `again` it yields so many the next time."""
     first = not path.exists()
     with open(path, "a") as file:
         file.write("x")
@@ -177,7 +179,10 @@ def test_a_generator_that_yields_fewer_items_when_it_runs_again_ends_in_an_error
     run = sheaf.remote(num_cpus=0, max_retries=1)(dies_once)
     *items, last = run.remote(tmp_path / "runs", 8, 5, again=3)
     assert values(items) == list(range(5))
-    with pytest.raises(sheaf.exceptions.StreamingGeneratorReplayInconsistentError, match="yielded 3 items when it ran again, after 5"):
+    with pytest.raises(
+        sheaf.exceptions.StreamingGeneratorReplayInconsistentError,
+        match="yielded 3 items when it ran again, after 5",
+    ):
         sheaf.get(last)
 
 

@@ -4,10 +4,9 @@
 import numpy as np
 import pytest
 import sheaf
+from conftest import WAIT_S
 from sheaf.util.collective import Group
 from sheaf.util.collective.gradients import GradientReducer
-
-from conftest import WAIT_S
 
 pytestmark = pytest.mark.usefixtures("node")
 SHAPES = {"head": (10, 3), "body": (70, 70), "tail": 100}
@@ -24,7 +23,10 @@ class Rank:
 
 def on_both(function, name):
     actors = [Rank.remote() for _ in range(2)]
-    return sheaf.get([actor.run.remote(function, rank, name) for rank, actor in enumerate(actors)], timeout=WAIT_S)
+    return sheaf.get(
+        [actor.run.remote(function, rank, name) for rank, actor in enumerate(actors)],
+        timeout=WAIT_S,
+    )
 
 
 def gradient(rank, name, step=0):
@@ -37,7 +39,9 @@ def test_buckets_give_what_one_all_reduce_gives(bucket_bytes):
     def work(group):
         reducer = GradientReducer(group, SHAPES, bucket_bytes=bucket_bytes)
         for step in range(2):
-            for name in sorted(SHAPES, reverse=bool(group.rank)):  # Ranks need not be ready in the same order.
+            for name in sorted(
+                SHAPES, reverse=bool(group.rank)
+            ):  # Ranks need not be ready in the same order.
                 reducer[name][:] = gradient(group.rank, name, step)
                 reducer.mark_ready(name)
             with pytest.raises(ValueError, match="ready already"):
@@ -58,7 +62,10 @@ def test_fp16_is_the_same_to_its_rounding():
         for name in SHAPES:
             reducer[name][:] = gradient(group.rank, name)
         reducer.finish()
-        return max(float(np.abs(reducer[name] - gradient(0, name) - gradient(1, name)).max()) for name in SHAPES)
+        return max(
+            float(np.abs(reducer[name] - gradient(0, name) - gradient(1, name)).max())
+            for name in SHAPES
+        )
 
     assert all(0 < difference < 8 / 1024 for difference in on_both(work, "fp16"))
 
@@ -82,8 +89,11 @@ def test_topk_sends_the_true_gradient_over_the_steps():
 def test_wrong_arrays_and_options_are_refused():
     with Group(1, 0, "alone") as group:
         for arrays, options, words in [
-            ({}, {}, "no arrays"), ({"a": (0, 2)}, {}, "has no values"), ({"a": 1}, {"op": "max"}, "'sum' or 'average'"),
-            ({"a": 1}, {"compression": "zip"}, "compression='zip'"), ({"a": 1}, {"keep": 0}, "keep=0"),
+            ({}, {}, "no arrays"),
+            ({"a": (0, 2)}, {}, "has no values"),
+            ({"a": 1}, {"op": "max"}, "'sum' or 'average'"),
+            ({"a": 1}, {"compression": "zip"}, "compression='zip'"),
+            ({"a": 1}, {"keep": 0}, "keep=0"),
         ]:
             with pytest.raises(ValueError, match=words):
                 GradientReducer(group, arrays, **options)

@@ -1,5 +1,6 @@
 # Copyright The Sheaf Authors. SPDX-License-Identifier: Apache-2.0
-"""What a program sees when the control store of its cluster is killed, and when a head goes on with an older copy of its state."""
+"""What a program sees when the control store of its cluster is killed, and when a head goes on with
+an older copy of its state."""
 
 import contextlib
 import json
@@ -10,16 +11,17 @@ import time
 
 import pytest
 import sheaf
-from sheaf.cluster_utils import Cluster, _program
-
 from conftest import WAIT_S
+from sheaf.cluster_utils import Cluster, _program
 
 
 @pytest.fixture
 def cluster():
     """A head without CPUs, and a node where the driver is."""
     sheaf.shutdown()
-    made = Cluster(initialize_head=True, head_node_args={"num_cpus": 0, "object_store_memory": 64 << 20})
+    made = Cluster(
+        initialize_head=True, head_node_args={"num_cpus": 0, "object_store_memory": 64 << 20}
+    )
     try:
         made.add_node(num_cpus=2, object_store_memory=64 << 20)
         sheaf.init(address=made.worker_nodes[0].session, log_to_driver=False)
@@ -63,8 +65,13 @@ def wait_until(condition, seconds=WAIT_S):
 
 
 def run(*arguments):
-    done = subprocess.run([_program(), *arguments], capture_output=True, text=True, timeout=60,
-                          env={**os.environ, "SHEAF_STATE_IN_MEMORY": "1"})
+    done = subprocess.run(
+        [_program(), *arguments],
+        capture_output=True,
+        text=True,
+        timeout=60,
+        env={**os.environ, "SHEAF_STATE_IN_MEMORY": "1"},
+    )
     assert done.returncode == 0, done.stderr
     return done.stdout
 
@@ -85,8 +92,18 @@ def head_goes_on_with(cluster, copy):
     cluster.remove_node(head, allow_graceful=False)
     session = json.loads(run("gcs", "restore", copy, "--json", "--dir", directory))["session"]
     port = cluster.join_address.rsplit(":", 1)[1]
-    said = json.loads(run("start", "--json", "--head", f"--dir={directory}", f"--resume={session}", "--num-cpus=0", f"--port={port}",
-                          "--object-store-memory=64MiB"))
+    said = json.loads(
+        run(
+            "start",
+            "--json",
+            "--head",
+            f"--dir={directory}",
+            f"--resume={session}",
+            "--num-cpus=0",
+            f"--port={port}",
+            "--object-store-memory=64MiB",
+        )
+    )
     try:
         assert said["session"] == session
         yield
@@ -114,7 +131,8 @@ def test_names_actors_and_calls_outlive_the_gcs(cluster):
 
 
 def test_an_older_copy_of_the_state_takes_no_living_actor_for_lost(cluster, tmp_path):
-    """The actor has died and been started anew since the copy was made: its later life goes on, with its state."""
+    """The actor has died and been started anew since the copy was made: its later life goes on,
+    with its state."""
     named = Counter.options(name="counter", lifetime="detached").remote()
     pid = sheaf.get(named.pid.remote(), timeout=WAIT_S)
     copy = str(tmp_path / "copy.db")
@@ -138,7 +156,9 @@ def test_an_older_copy_of_the_state_takes_no_living_actor_for_lost(cluster, tmp_
             return 1
 
         assert sheaf.get(one.remote(), timeout=WAIT_S) == 1
-        Counter.options(name="late", lifetime="detached").remote()  # The name is free, and the numbers of jobs and nodes are new.
+        Counter.options(
+            name="late", lifetime="detached"
+        ).remote()  # The name is free, and the numbers of jobs and nodes are new.
         assert sheaf.get(sheaf.get_actor("late").add.remote(), timeout=WAIT_S) == 1
 
 

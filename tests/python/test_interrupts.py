@@ -1,24 +1,34 @@
 # Copyright The Sheaf Authors. SPDX-License-Identifier: Apache-2.0
-"""A few tries of interrupts.py: Ctrl-C ends a program in one clean traceback, and leaves nothing."""
+"""A few tries of interrupts.py: Ctrl-C ends a program in one clean traceback, and leaves
+nothing."""
 
 import subprocess
 import sys
-import threading
 
 import interrupts
-import pytest
-import sheaf
-
 from conftest import WAIT_S
 
 # Of each kind of wait one, and what went wrong once.
-PROGRAMS = ["submit", "get", "wait", "put", "actors", "await", "async generator that pauses", "sessions", "unknown head"]
+PROGRAMS = [
+    "submit",
+    "get",
+    "wait",
+    "put",
+    "actors",
+    "await",
+    "async generator that pauses",
+    "sessions",
+    "unknown head",
+]
 
 
 def test_programs_end_by_ctrl_c_at_any_moment():
     done = interrupts.run(tries=len(PROGRAMS), seed=11, programs=PROGRAMS, jobs=2)
     wrong = [one for one in done if one.wrong]
-    assert not wrong, "\n".join(f"{one.program}, {one.after_s:.3f} s after '{one.mark}': {one.wrong}\n{one.output}" for one in wrong)
+    assert not wrong, "\n".join(
+        f"{one.program}, {one.after_s:.3f} s after '{one.mark}': {one.wrong}\n{one.output}"
+        for one in wrong
+    )
 
 
 def test_ctrl_c_is_not_lost_while_the_package_is_imported():
@@ -37,7 +47,9 @@ def test_ctrl_c_is_not_lost_while_the_package_is_imported():
         except KeyboardInterrupt:
             print("interrupted", "sheaf._core" in sys.modules, _signal.getsignal(2) is _signal.default_int_handler)
     """
-    done = subprocess.run([sys.executable, "-c", text], capture_output=True, text=True, timeout=WAIT_S)
+    done = subprocess.run(
+        [sys.executable, "-c", text], capture_output=True, text=True, timeout=WAIT_S
+    )
     assert done.stdout == "interrupted True True\n", done.stdout + done.stderr
 
 
@@ -60,7 +72,12 @@ def test_waits_of_the_main_thread_end_where_another_thread_has_joined():
         except KeyboardInterrupt:
             print("interrupted")
     """
-    done = subprocess.run([sys.executable, "-c", text % (4 * WAIT_S)], capture_output=True, text=True, timeout=2 * WAIT_S)
+    done = subprocess.run(
+        [sys.executable, "-c", text % (4 * WAIT_S)],
+        capture_output=True,
+        text=True,
+        timeout=2 * WAIT_S,
+    )
     assert done.stdout == "interrupted\n", done.stdout + done.stderr
 
 
@@ -96,5 +113,10 @@ def test_ctrl_c_in_a_callback_of_a_future_reaches_the_program():
         except KeyboardInterrupt:
             print("interrupted")
     """
-    done = subprocess.run([sys.executable, "-c", text % (4 * WAIT_S)], capture_output=True, text=True, timeout=2 * WAIT_S)
+    done = subprocess.run(
+        [sys.executable, "-c", text % (4 * WAIT_S)],
+        capture_output=True,
+        text=True,
+        timeout=2 * WAIT_S,
+    )
     assert done.stdout == "interrupted\n", done.stdout + done.stderr

@@ -1,5 +1,6 @@
 # Copyright The Sheaf Authors. SPDX-License-Identifier: Apache-2.0
-"""What lies in the cluster's key-value store, for how long, and how people look at it: `sheaf kv`."""
+"""What lies in the cluster's key-value store, for how long, and how people look at it: `sheaf
+kv`."""
 
 import json
 import subprocess
@@ -8,10 +9,9 @@ import time
 
 import pytest
 import sheaf
+from conftest import WAIT_S
 from sheaf.cluster_utils import Cluster
 from sheaf.lifecycle import _executable
-
-from conftest import WAIT_S
 
 
 def await_that(condition):
@@ -25,10 +25,17 @@ def await_that(condition):
 def cluster_session():
     """A node that outlives its drivers, and what `sheaf kv list` says of it."""
     sheaf.shutdown()
-    cluster = Cluster(initialize_head=True, head_node_args={"num_cpus": 4, "object_store_memory": 64 << 20})
+    cluster = Cluster(
+        initialize_head=True, head_node_args={"num_cpus": 4, "object_store_memory": 64 << 20}
+    )
 
     def kv(*words):
-        command = [_executable(), "kv", *(words or ("list", "--json")), f"--address={cluster.address}"]
+        command = [
+            _executable(),
+            "kv",
+            *(words or ("list", "--json")),
+            f"--address={cluster.address}",
+        ]
         done = subprocess.run(command, capture_output=True, text=True, timeout=WAIT_S)
         if words:
             return done
@@ -40,7 +47,8 @@ def cluster_session():
 
 
 def test_packages_and_functions_go_with_their_job_and_users_keys_stay(cluster_session, tmp_path):
-    """Two programs with one package, one after the other and both at once; a detached actor of the first keeps what it needs."""
+    """Two programs with one package, one after the other and both at once; a detached actor of the
+    first keeps what it needs."""
     session, kv = cluster_session
     (tmp_path / "project").mkdir()
     (tmp_path / "project" / "big_module.py").write_text("VALUE = 7\n")
@@ -64,20 +72,36 @@ sys.stdin.read()
 """
 
     def run(how):
-        job = subprocess.Popen([sys.executable, "-c", program, session, str(tmp_path / "project"), how], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+        job = subprocess.Popen(
+            [sys.executable, "-c", program, session, str(tmp_path / "project"), how],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            text=True,
+        )
         assert job.stdout.readline().strip() == str(7 + 51200)
         return job
 
     def spaces():
-        return {space: sum(1 for key in kv() if key["name_space"] == space) for space in ("sheaf-packages", "sheaf-functions", "users")}
+        return {
+            space: sum(1 for key in kv() if key["name_space"] == space)
+            for space in ("sheaf-packages", "sheaf-functions", "users")
+        }
 
     first, second = run("detached"), run("plain")
-    assert spaces()["sheaf-packages"] == 2 and spaces()["sheaf-functions"] > 0 and spaces()["users"] == 2
+    assert (
+        spaces()["sheaf-packages"] == 2
+        and spaces()["sheaf-functions"] > 0
+        and spaces()["users"] == 2
+    )
     assert {len(key["jobs"]) for key in kv() if key["name_space"] == "sheaf-packages"} == {2}
     first.communicate()
-    await_that(lambda: all(len(key["jobs"]) == 2 for key in kv() if key["name_space"] == "sheaf-packages"))  # The detached actor's job stays an owner.
+    await_that(
+        lambda: all(len(key["jobs"]) == 2 for key in kv() if key["name_space"] == "sheaf-packages")
+    )  # The detached actor's job stays an owner.
     second.communicate()
-    await_that(lambda: all(len(key["jobs"]) == 1 for key in kv() if key["name_space"] == "sheaf-packages"))
+    await_that(
+        lambda: all(len(key["jobs"]) == 1 for key in kv() if key["name_space"] == "sheaf-packages")
+    )
     third = run("third")
     third.kill()  # A driver that dies.
     third.communicate()
@@ -105,9 +129,14 @@ def test_keys_are_listed_read_and_deleted_from_the_command_line(cluster_session)
         sheaf._core.key_put("mine", key, key.encode() * 1000, True)
     sheaf.shutdown()
     assert [(row["name_space"], row["key"], row["bytes"], row["jobs"]) for row in kv()] == [
-        ("mine", "a/1", 3000, []), ("mine", "a/2", 3000, []), ("mine", "b", 1000, [])
+        ("mine", "a/1", 3000, []),
+        ("mine", "a/2", 3000, []),
+        ("mine", "b", 1000, []),
     ]
-    assert "2 keys with 5.9 KiB" in kv("list", "a/").stdout and "b" not in kv("list", "a/").stdout.split()
+    assert (
+        "2 keys with 5.9 KiB" in kv("list", "a/").stdout
+        and "b" not in kv("list", "a/").stdout.split()
+    )
     assert "0 keys" in kv("list", "--namespace", "other").stdout
     assert kv("get", "b", "--namespace", "mine").stdout == "b" * 1000
     missing = kv("get", "b")
@@ -136,11 +165,18 @@ def test_code_whose_key_was_deleted_is_a_typed_error_at_its_caller(cluster_sessi
 
         sizer = Sizer.remote()
         assert sheaf.get([size.remote(), sizer.size.remote()], timeout=WAIT_S) == [51200, 51200]
-        assert "Deleted 2 keys" in kv("delete", "", "--prefix", "--namespace", "sheaf-functions").stdout
+        assert (
+            "Deleted 2 keys"
+            in kv("delete", "", "--prefix", "--namespace", "sheaf-functions").stdout
+        )
         other = {"env_vars": {"ANOTHER": "worker"}}  # The first may have the code.
-        with pytest.raises(sheaf.exceptions.RaySystemError, match="the code of .*size.* was deleted"):
+        with pytest.raises(
+            sheaf.exceptions.RaySystemError, match="the code of .*size.* was deleted"
+        ):
             sheaf.get(size.options(runtime_env=other).remote(), timeout=WAIT_S)
-        with pytest.raises(sheaf.exceptions.ActorDiedError, match="the code of .*Sizer.* was deleted"):
+        with pytest.raises(
+            sheaf.exceptions.ActorDiedError, match="the code of .*Sizer.* was deleted"
+        ):
             sheaf.get(Sizer.remote().size.remote(), timeout=WAIT_S)
         assert sheaf.get(sizer.size.remote(), timeout=WAIT_S) == 51200  # Who has the code goes on.
     finally:

@@ -30,7 +30,11 @@ def test_a_worker_may_repeat_itself_and_streams_and_empty_lines_are_apart():
     seen = Deduplicator()
     assert len(seen.take("f", 1, False, ["again", "again"], now=0)) == 2
     assert len(seen.take("f", 2, True, ["again"], now=0)) == 1
-    assert len(seen.take("f", 1, False, [""], now=0)) == len(seen.take("f", 2, False, [""], now=0)) == 1
+    assert (
+        len(seen.take("f", 1, False, [""], now=0))
+        == len(seen.take("f", 2, False, [""], now=0))
+        == 1
+    )
 
 
 def test_what_is_remembered_is_bounded():
@@ -45,7 +49,10 @@ class Terminal(io.StringIO):
         return True
 
 
-@pytest.mark.parametrize("stream, wanted", [(io.StringIO, "(f pid=7) hello\n"), (Terminal, "\033[34m(f pid=7)\033[0m hello\n")])
+@pytest.mark.parametrize(
+    "stream, wanted",
+    [(io.StringIO, "(f pid=7) hello\n"), (Terminal, "\033[34m(f pid=7)\033[0m hello\n")],
+)
 def test_the_prefix_is_coloured_on_terminals_alone(monkeypatch, stream, wanted):
     monkeypatch.setattr(log_lines, "_deduplicator", Deduplicator())
     monkeypatch.delenv("NO_COLOR", raising=False)

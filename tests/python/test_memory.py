@@ -1,5 +1,6 @@
 # Copyright The Sheaf Authors. SPDX-License-Identifier: Apache-2.0
-"""What references hold, and for how long: long chains of them, long lineages, values in a process's own memory, values of dead owners."""
+"""What references hold, and for how long: long chains of them, long lineages, values in a process's
+own memory, values of dead owners."""
 
 import os
 import subprocess
@@ -7,9 +8,8 @@ import sys
 
 import pytest
 import sheaf
-from sheaf.cluster_utils import Cluster
-
 from conftest import WAIT_S
+from sheaf.cluster_utils import Cluster
 
 HEAD = """if True:
     import os, threading, time, urllib.request
@@ -37,7 +37,13 @@ def no_node_of_another_module():
 
 def run(text, **environment):
     """A driver of its own: what these programs did before was to end the process."""
-    done = subprocess.run([sys.executable, "-c", HEAD + text], env={**os.environ, **environment}, capture_output=True, text=True, timeout=4 * WAIT_S)
+    done = subprocess.run(
+        [sys.executable, "-c", HEAD + text],
+        env={**os.environ, **environment},
+        capture_output=True,
+        text=True,
+        timeout=4 * WAIT_S,
+    )
     assert done.returncode == 0, done.stderr
 
 
@@ -164,7 +170,9 @@ def test_a_get_of_more_than_the_store_holds_ends_at_once():
 
 
 def test_the_first_values_of_a_process_outlive_it():
-    cluster = Cluster(initialize_head=True, head_node_args={"num_cpus": 2, "object_store_memory": 64 << 20})
+    cluster = Cluster(
+        initialize_head=True, head_node_args={"num_cpus": 2, "object_store_memory": 64 << 20}
+    )
     try:
         cluster.connect(namespace="n")
 

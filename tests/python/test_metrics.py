@@ -8,10 +8,9 @@ import urllib.request
 
 import pytest
 import sheaf
+from conftest import WAIT_S
 from sheaf import _core
 from sheaf.util.metrics import Counter, Gauge, Histogram, Metric
-
-from conftest import WAIT_S
 
 pytestmark = pytest.mark.usefixtures("node")
 
@@ -76,4 +75,7 @@ def test_tags_and_values_are_checked():
         Gauge("test_tags")
     with pytest.raises(TypeError, match="Counter, a Gauge"):
         Metric("test_metric")
-    assert counter.info["default_tags"] == {"k": "1"} and pickle.loads(pickle.dumps(counter)).info == counter.info
+    assert (
+        counter.info["default_tags"] == {"k": "1"}
+        and pickle.loads(pickle.dumps(counter)).info == counter.info
+    )

@@ -1,5 +1,6 @@
 # Copyright The Sheaf Authors. SPDX-License-Identifier: Apache-2.0
-"""What a cluster promises when a daemon is stopped or killed: fault rows 8, 9, 10 and 11 in short, with real processes."""
+"""What a cluster promises when a daemon is stopped or killed: fault rows 8, 9, 10 and 11 in short,
+with real processes."""
 
 import json
 import os
@@ -10,15 +11,16 @@ import time
 import numpy as np
 import pytest
 import sheaf
-from sheaf.cluster_utils import Cluster, _program
-
 from conftest import WAIT_S
+from sheaf.cluster_utils import Cluster, _program
 
 
 @pytest.fixture
 def cluster():
     sheaf.shutdown()
-    made = Cluster(initialize_head=True, head_node_args={"num_cpus": 0, "object_store_memory": 64 << 20})
+    made = Cluster(
+        initialize_head=True, head_node_args={"num_cpus": 0, "object_store_memory": 64 << 20}
+    )
     try:
         for name in ("b", "c"):
             made.add_node(num_cpus=2, resources={name: 2}, object_store_memory=128 << 20)
@@ -139,7 +141,10 @@ def test_items_of_a_stream_are_made_again_when_their_node_dies(cluster, tmp_path
             yield np.full(200_000, i)
 
     items = list(blocks.remote())
-    assert [sheaf.get(ref, timeout=WAIT_S)[0] for ref in items[:2]] == [0, 1]  # Copies of these are here.
+    assert [sheaf.get(ref, timeout=WAIT_S)[0] for ref in items[:2]] == [
+        0,
+        1,
+    ]  # Copies of these are here.
     del items[5]
     cluster.add_node(num_cpus=2, resources={"c": 2})
     cluster.remove_node(lost, allow_graceful=False)
@@ -149,7 +154,15 @@ def test_items_of_a_stream_are_made_again_when_their_node_dies(cluster, tmp_path
 
 def test_a_detached_actor_comes_back_with_its_head(tmp_path):
     sheaf.shutdown()
-    start = [_program(), "start", "--head", "--json", f"--dir={tmp_path}", "--num-cpus=1", "--port=0"]
+    start = [
+        _program(),
+        "start",
+        "--head",
+        "--json",
+        f"--dir={tmp_path}",
+        "--num-cpus=1",
+        "--port=0",
+    ]
     first = json.loads(subprocess.run(start, capture_output=True, text=True, timeout=WAIT_S).stdout)
     sheaf.init(address=first["session"], namespace="kept", log_to_driver=False)
     keeper = Counter.options(name="keeper", lifetime="detached", max_restarts=-1).remote()
@@ -157,10 +170,18 @@ def test_a_detached_actor_comes_back_with_its_head(tmp_path):
     os.kill(first["os_pid"], signal.SIGKILL)
     sheaf.shutdown()
     command = [*start, f"--resume={first['session']}"]
-    again = json.loads(subprocess.run(command, capture_output=True, text=True, timeout=WAIT_S).stdout)
+    again = json.loads(
+        subprocess.run(command, capture_output=True, text=True, timeout=WAIT_S).stdout
+    )
     try:
         sheaf.init(address=again["session"], namespace="kept", log_to_driver=False)
-        assert sheaf.get(sheaf.get_actor("keeper").add.remote(), timeout=WAIT_S) == 1  # It began anew.
+        assert (
+            sheaf.get(sheaf.get_actor("keeper").add.remote(), timeout=WAIT_S) == 1
+        )  # It began anew.
     finally:
         sheaf.shutdown()
-        subprocess.run([_program(), "stop", f"--address={again['session']}"], capture_output=True, timeout=WAIT_S)
+        subprocess.run(
+            [_program(), "stop", f"--address={again['session']}"],
+            capture_output=True,
+            timeout=WAIT_S,
+        )

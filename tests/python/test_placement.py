@@ -11,22 +11,28 @@ import uuid
 
 import pytest
 import sheaf
+from conftest import WAIT_S
 from sheaf.cluster_utils import Cluster
 from sheaf.lifecycle import _executable
 from sheaf.util import get_placement_group
 from sheaf.util.placement_group import placement_group, remove_placement_group
 from sheaf.util.scheduling_strategies import PlacementGroupSchedulingStrategy
 
-from conftest import WAIT_S
-
 
 @pytest.fixture(scope="module")
 def cluster():
     sheaf.shutdown()
-    made = Cluster(initialize_head=True, head_node_args={"num_cpus": 2, "object_store_memory": 128 << 20})
+    made = Cluster(
+        initialize_head=True, head_node_args={"num_cpus": 2, "object_store_memory": 128 << 20}
+    )
     try:
         for name in ("b", "c"):
-            made.add_node(num_cpus=2, resources={name: 1}, labels={"zone": name}, object_store_memory=128 << 20)
+            made.add_node(
+                num_cpus=2,
+                resources={name: 1},
+                labels={"zone": name},
+                object_store_memory=128 << 20,
+            )
         made.connect()
         made.wait_for_nodes()
         yield made
@@ -42,12 +48,17 @@ class Place:
 
 
 def detached(count=1, **given):
-    made = [Place.options(lifetime="detached", name=uuid.uuid4().hex, **given).remote() for _ in range(count)]
+    made = [
+        Place.options(lifetime="detached", name=uuid.uuid4().hex, **given).remote()
+        for _ in range(count)
+    ]
     return made if count > 1 else made[0]
 
 
 def nodes_of(actors):
-    return collections.Counter(sheaf.get([actor.where.remote() for actor in actors], timeout=WAIT_S))
+    return collections.Counter(
+        sheaf.get([actor.where.remote() for actor in actors], timeout=WAIT_S)
+    )
 
 
 def end(actors):
@@ -64,8 +75,12 @@ def all_is_free():
 
 
 def why(cluster, actor):
-    words = subprocess.run([_executable(), "why", f"--address={cluster.head_node.session}", actor._actor_id.hex()],
-                           capture_output=True, text=True, timeout=WAIT_S)
+    words = subprocess.run(
+        [_executable(), "why", f"--address={cluster.head_node.session}", actor._actor_id.hex()],
+        capture_output=True,
+        text=True,
+        timeout=WAIT_S,
+    )
     return words.stdout + words.stderr
 
 
@@ -112,10 +127,19 @@ def test_actors_go_to_the_bundle_of_their_group(cluster, given):
     b, c = cluster.worker_nodes[:2]
     all_is_free()
     group = placement_group([{"CPU": 1, "b": 1}, {"CPU": 1, "c": 1}], **given)
-    actors = [detached(num_cpus=1, scheduling_strategy=PlacementGroupSchedulingStrategy(group, index)) for index in (0, 1)]
-    assert sheaf.get([actor.where.remote() for actor in actors], timeout=WAIT_S) == [b.node_id, c.node_id]
+    actors = [
+        detached(num_cpus=1, scheduling_strategy=PlacementGroupSchedulingStrategy(group, index))
+        for index in (0, 1)
+    ]
+    assert sheaf.get([actor.where.remote() for actor in actors], timeout=WAIT_S) == [
+        b.node_id,
+        c.node_id,
+    ]
     end(actors)
-    anywhere = [detached(num_cpus=1, scheduling_strategy=PlacementGroupSchedulingStrategy(group, -1)) for _ in range(2)]
+    anywhere = [
+        detached(num_cpus=1, scheduling_strategy=PlacementGroupSchedulingStrategy(group, -1))
+        for _ in range(2)
+    ]
     assert set(nodes_of(anywhere)) == {b.node_id, c.node_id}
     end(anywhere)
     remove_placement_group(group)
@@ -129,8 +153,12 @@ def test_an_actor_ends_whose_group_is_removed_while_it_starts(cluster, life):
         group = placement_group([{"CPU": 1}])
         assert group.wait(WAIT_S)
         given = {**life, "name": uuid.uuid4().hex} if life else {}
-        actor = Place.options(num_cpus=1, scheduling_strategy=PlacementGroupSchedulingStrategy(group),
-                              runtime_env={"env_vars": {"NUMBER": uuid.uuid4().hex}}, **given).remote()
+        actor = Place.options(
+            num_cpus=1,
+            scheduling_strategy=PlacementGroupSchedulingStrategy(group),
+            runtime_env={"env_vars": {"NUMBER": uuid.uuid4().hex}},
+            **given,
+        ).remote()
         answer = actor.where.remote()
         sheaf.wait([answer], timeout=0.02 * number)
         remove_placement_group(group)
@@ -141,12 +169,19 @@ def test_an_actor_ends_whose_group_is_removed_while_it_starts(cluster, life):
     all_is_free()
 
 
-@pytest.mark.parametrize("given", [{"name": "short"}, {"lifetime": "detached"}, {"name": "short", "lifetime": "detached"}])
+@pytest.mark.parametrize(
+    "given",
+    [{"name": "short"}, {"lifetime": "detached"}, {"name": "short", "lifetime": "detached"}],
+)
 def test_a_group_that_is_removed_at_once_leaves_nothing(cluster, given):
     all_is_free()
     for _ in range(3):
         group = placement_group([{"CPU": 1}], **given)
-        task = sheaf.remote(lambda: 7).options(num_cpus=1, scheduling_strategy=PlacementGroupSchedulingStrategy(group)).remote()
+        task = (
+            sheaf.remote(lambda: 7)
+            .options(num_cpus=1, scheduling_strategy=PlacementGroupSchedulingStrategy(group))
+            .remote()
+        )
         remove_placement_group(group)
         try:  # It may have run before.
             assert sheaf.get(task, timeout=WAIT_S) == 7
@@ -188,14 +223,20 @@ def test_a_stopped_driver_does_not_keep_its_leases(tmp_path):
     context = sheaf.init(num_cpus=1, log_to_driver=False)
     path = str(tmp_path / "ran")
     text = STOPPED.format(path=path, wait=WAIT_S)
-    driver = subprocess.Popen([sys.executable, "-c", text, context.address_info["session_dir"]], stdout=subprocess.PIPE, text=True)
+    driver = subprocess.Popen(
+        [sys.executable, "-c", text, context.address_info["session_dir"]],
+        stdout=subprocess.PIPE,
+        text=True,
+    )
     try:
         assert driver.stdout.readline() == "holds it\n"
         os.kill(driver.pid, signal.SIGSTOP)
         begun = time.monotonic()
         for _ in range(3):
             assert sheaf.get(sheaf.remote(lambda: 7).remote(), timeout=WAIT_S) == 7
-        assert time.monotonic() - begun < WAIT_S / 3  # About a second, on a machine that is not busy.
+        assert (
+            time.monotonic() - begun < WAIT_S / 3
+        )  # About a second, on a machine that is not busy.
         os.kill(driver.pid, signal.SIGCONT)
         assert driver.wait(timeout=WAIT_S) == 0
         with open(path) as file:

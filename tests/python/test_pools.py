@@ -5,8 +5,6 @@ import os
 import time
 
 import pytest
-import sheaf
-
 from conftest import WAIT_S
 from sheaf.util.multiprocessing import Pool, TimeoutError
 
@@ -131,7 +129,9 @@ def test_joblib_runs_on_the_cluster():
 
     register_ray()
     with joblib.parallel_backend("ray", n_jobs=2):
-        assert joblib.Parallel()(joblib.delayed(square)(i) for i in range(20)) == [i * i for i in range(20)]
+        assert joblib.Parallel()(joblib.delayed(square)(i) for i in range(20)) == [
+            i * i for i in range(20)
+        ]
         pids = joblib.Parallel(batch_size=1)(joblib.delayed(pid_of)(i) for i in range(8))
     assert os.getpid() not in pids
 

@@ -8,7 +8,6 @@ import subprocess
 import sys
 
 import pytest
-
 from conftest import WAIT_S
 
 ROOT = pathlib.Path(__file__).parents[2]
@@ -24,18 +23,30 @@ def blocks(page: pathlib.Path) -> list[str]:
 PROGRAMS = [(page.stem, "\n".join(blocks(page))) for page in (README, *GUIDE)]
 
 
-@pytest.mark.parametrize("program", [program for _, program in PROGRAMS], ids=[name for name, _ in PROGRAMS])
+@pytest.mark.parametrize(
+    "program", [program for _, program in PROGRAMS], ids=[name for name, _ in PROGRAMS]
+)
 def test_the_example_prints_what_it_says(tmp_path, program):
     (tmp_path / "program.py").write_text(program)
     said = re.findall(r"print\(.*\)  # (.*)", program)
     environment = {**os.environ, "HOME": str(tmp_path)}  # Where training puts its results.
-    done = subprocess.run([sys.executable, tmp_path / "program.py"], capture_output=True, text=True, timeout=2 * WAIT_S, env=environment)
+    done = subprocess.run(
+        [sys.executable, tmp_path / "program.py"],
+        capture_output=True,
+        text=True,
+        timeout=2 * WAIT_S,
+        env=environment,
+    )
     assert said and done.stdout.splitlines() == said, done.stderr
 
 
-@pytest.mark.parametrize(("page", "name"), [(README, "hello"), (ROOT / "docs" / "guide" / "training.md", "hello_training")])
+@pytest.mark.parametrize(
+    ("page", "name"),
+    [(README, "hello"), (ROOT / "docs" / "guide" / "training.md", "hello_training")],
+)
 def test_the_programs_in_cpp_are_those_that_run_as_examples(page, name):
     """Each prints what it says there: example_hello and example_hello_training among the tests."""
     (said,) = re.findall(r"```cpp\n(.*?)```", page.read_text(), re.S)
-    program = (ROOT / "examples" / "cpp" / f"{name}.cc").read_text().split("\n", 2)[2]  # Behind the licence and a headline.
+    # Behind the licence and a headline.
+    program = (ROOT / "examples" / "cpp" / f"{name}.cc").read_text().split("\n", 2)[2]
     assert said == program

@@ -9,7 +9,6 @@ import textwrap
 import time
 
 import pytest
-
 from conftest import WAIT_S
 
 
@@ -25,11 +24,19 @@ def run(text, **more):
 
 def test_import_loads_nothing_heavy():
     heavy = "numpy cloudpickle asyncio inspect subprocess"
-    assert run(f"import sys, sheaf; print([m for m in '{heavy}'.split() if m in sys.modules])") == "[]"
+    assert (
+        run(f"import sys, sheaf; print([m for m in '{heavy}'.split() if m in sys.modules])") == "[]"
+    )
 
 
 def test_a_call_without_init_starts_a_node():
-    assert run("import sheaf; print(sheaf.get(sheaf.remote(lambda: 3).remote()), sheaf.is_initialized())") == "3 True"
+    assert (
+        run(
+            "import sheaf; print(sheaf.get(sheaf.remote(lambda: 3).remote()), "
+            "sheaf.is_initialized())"
+        )
+        == "3 True"
+    )
 
 
 def test_init_twice_and_after_shutdown():
@@ -73,8 +80,16 @@ def test_wrong_inits_say_why(call, kind, words, tmp_path):
 
 def test_functions_of_modules_beside_the_script(tmp_path):
     (tmp_path / "beside.py").write_text("def triple(x):\n    return 3 * x\n")
-    (tmp_path / "script.py").write_text("import beside, sheaf\nprint(sheaf.get(sheaf.remote(beside.triple).remote(2)))\n")
-    done = subprocess.run([sys.executable, tmp_path / "script.py"], capture_output=True, text=True, timeout=WAIT_S, cwd="/")
+    (tmp_path / "script.py").write_text(
+        "import beside, sheaf\nprint(sheaf.get(sheaf.remote(beside.triple).remote(2)))\n"
+    )
+    done = subprocess.run(
+        [sys.executable, tmp_path / "script.py"],
+        capture_output=True,
+        text=True,
+        timeout=WAIT_S,
+        cwd="/",
+    )
     assert done.stdout.strip() == "6", done.stderr
 
 
@@ -135,7 +150,9 @@ def test_a_request_that_nothing_can_satisfy_is_told_at_once():
         assert sheaf.wait([f.remote()], timeout=0.5)[0] == []  # It keeps waiting.
         input()
     """
-    process = subprocess.Popen(program(text), stdin=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    process = subprocess.Popen(
+        program(text), stdin=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+    )
     try:
         line = process.stderr.readline()
         assert "99 CPU" in line and "more than 2 CPU" in line and line.startswith("(sheaf pid=")
@@ -314,7 +331,9 @@ def test_ctrl_c_is_not_lost_while_the_lines_of_a_worker_are_printed():
         except KeyboardInterrupt:
             print("interrupted", bool(struck))
     """
-    done = subprocess.run([sys.executable, "-c", program % WAIT_S], capture_output=True, text=True, timeout=3 * WAIT_S)
+    done = subprocess.run(
+        [sys.executable, "-c", program % WAIT_S], capture_output=True, text=True, timeout=3 * WAIT_S
+    )
     assert done.stdout == "interrupted True\n", done.stdout + done.stderr
 
 
@@ -445,7 +464,8 @@ print("done")
 
 
 def test_a_session_that_ends_while_arguments_are_pickled():
-    """By another thread, with a new session after it, or by what is pickled: a typed error, and the call reaches nobody."""
+    """By another thread, with a new session after it, or by what is pickled: a typed error, and the
+    call reaches nobody."""
     assert run(ENDED_WHILE_PICKLED.replace("{wait}", str(WAIT_S))) == "done"
 
 
@@ -485,7 +505,8 @@ def test_a_program_ends_while_daemon_threads_of_it_call(call):
 
 
 def test_nothing_is_begun_by_what_runs_after_the_end():
-    """A handler that was registered before init runs after sheaf's own: it would start a node that outlives the program."""
+    """A handler that was registered before init runs after sheaf's own: it would start a node that
+    outlives the program."""
     text = """
         import atexit
         import sheaf

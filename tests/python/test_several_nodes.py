@@ -1,5 +1,6 @@
 # Copyright The Sheaf Authors. SPDX-License-Identifier: Apache-2.0
-"""Clusters of real nodes on this machine: where work goes, what moves, and what happens when a node dies."""
+"""Clusters of real nodes on this machine: where work goes, what moves, and what happens when a node
+dies."""
 
 import json
 import os
@@ -10,13 +11,15 @@ import time
 import numpy as np
 import pytest
 import sheaf
+from conftest import WAIT_S
 from sheaf.cluster_utils import Cluster
 from sheaf.lifecycle import _executable
 from sheaf.util import metrics, state
 from sheaf.util.placement_group import placement_group, remove_placement_group
-from sheaf.util.scheduling_strategies import NodeAffinitySchedulingStrategy, PlacementGroupSchedulingStrategy
-
-from conftest import WAIT_S
+from sheaf.util.scheduling_strategies import (
+    NodeAffinitySchedulingStrategy,
+    PlacementGroupSchedulingStrategy,
+)
 
 
 @pytest.fixture(scope="module", autouse=True)
@@ -26,10 +29,17 @@ def no_node_of_another_module():
 
 @pytest.fixture
 def cluster():
-    made = Cluster(initialize_head=True, head_node_args={"num_cpus": 1, "object_store_memory": 128 << 20})
+    made = Cluster(
+        initialize_head=True, head_node_args={"num_cpus": 1, "object_store_memory": 128 << 20}
+    )
     try:
         for name in ("b", "c"):
-            made.add_node(num_cpus=2, resources={name: 2}, labels={"zone": name}, object_store_memory=128 << 20)
+            made.add_node(
+                num_cpus=2,
+                resources={name: 2},
+                labels={"zone": name},
+                object_store_memory=128 << 20,
+            )
         made.connect()
         made.wait_for_nodes()
         yield made
@@ -66,8 +76,15 @@ def test_work_goes_where_there_is_room_and_where_it_must(cluster):
     assert sheaf.get(where.options(resources={"b": 1}).remote(), timeout=WAIT_S) == b.node_id
     assert sheaf.get(where.options(resources={"c": 1}).remote(), timeout=WAIT_S) == c.node_id
     bound = NodeAffinitySchedulingStrategy(c.node_id, soft=False)
-    assert sheaf.get([where.options(scheduling_strategy=bound).remote() for _ in range(3)], timeout=WAIT_S) == [c.node_id] * 3
-    spread = sheaf.get([where.options(scheduling_strategy="SPREAD").remote(0.2) for _ in range(6)], timeout=WAIT_S)
+    assert (
+        sheaf.get(
+            [where.options(scheduling_strategy=bound).remote() for _ in range(3)], timeout=WAIT_S
+        )
+        == [c.node_id] * 3
+    )
+    spread = sheaf.get(
+        [where.options(scheduling_strategy="SPREAD").remote(0.2) for _ in range(6)], timeout=WAIT_S
+    )
     assert len(set(spread)) > 1
     spread = [Counter.options(num_cpus=0, scheduling_strategy="SPREAD").remote() for _ in range(3)]
     assert set(sheaf.get([actor.where.remote() for actor in spread], timeout=WAIT_S)) == nodes
@@ -81,14 +98,22 @@ def test_each_node_has_a_resource_of_its_name(cluster):
     bound = where.options(num_cpus=0, resources={"node:__internal_head__": 0.001})
     assert sheaf.get([bound.remote() for _ in range(3)], timeout=WAIT_S) == [head] * 3
     address = rows[head]["NodeManagerAddress"]  # All nodes of this test have the same.
-    assert sheaf.get(where.options(num_cpus=0, resources={f"node:{address}": 0.01}).remote(), timeout=WAIT_S) in rows
+    assert (
+        sheaf.get(
+            where.options(num_cpus=0, resources={f"node:{address}": 0.01}).remote(), timeout=WAIT_S
+        )
+        in rows
+    )
     with pytest.raises(ValueError, match="no node has it; there are"):
         where.options(resources={"node:203.0.113.1": 1}).remote()
 
 
 def test_actors_are_listed_with_process_job_and_namespace(cluster):
     actors = [Counter.options(name=name, resources={name: 1}).remote() for name in ("b", "c")]
-    pids = sheaf.get([actor.__ray_call__.remote(lambda self: __import__("os").getpid()) for actor in actors], timeout=WAIT_S)
+    pids = sheaf.get(
+        [actor.__ray_call__.remote(lambda self: __import__("os").getpid()) for actor in actors],
+        timeout=WAIT_S,
+    )
     job = sheaf.get_runtime_context().get_job_id()
     deadline = time.monotonic() + WAIT_S
     while [row.pid for row in sorted(state.list_actors(), key=lambda row: row.name)] != pids:
@@ -97,7 +122,9 @@ def test_actors_are_listed_with_process_job_and_namespace(cluster):
     assert {row.job_id for row in state.list_actors()} == {job}
     namespace = sheaf.get_runtime_context().namespace
     assert sorted(sheaf.util.list_named_actors()) == ["b", "c"]
-    assert {row["namespace"] for row in sheaf.util.list_named_actors(all_namespaces=True)} == {namespace}
+    assert {row["namespace"] for row in sheaf.util.list_named_actors(all_namespaces=True)} == {
+        namespace
+    }
 
 
 def test_figures_and_logs_of_each_node_are_at_hand(cluster):
@@ -112,9 +139,14 @@ def test_figures_and_logs_of_each_node_are_at_hand(cluster):
             return sheaf.get_runtime_context().get_node_id()
 
     talkers = [Talker.options(resources={name: 1}).remote() for name in ("b", "c")]
-    nodes = sheaf.get([talker.say.remote(f"word {index}") for index, talker in enumerate(talkers)], timeout=WAIT_S)
+    nodes = sheaf.get(
+        [talker.say.remote(f"word {index}") for index, talker in enumerate(talkers)], timeout=WAIT_S
+    )
     urls = metrics.endpoints()
-    assert set(urls) == {node.node_id for node in cluster.list_all_nodes()} and len(set(urls.values())) == 3
+    assert (
+        set(urls) == {node.node_id for node in cluster.list_all_nodes()}
+        and len(set(urls.values())) == 3
+    )
     deadline = time.monotonic() + WAIT_S
     while not all("ray_said_on_a_node" in metrics.scrape(node)[node] for node in nodes):
         assert time.monotonic() < deadline
@@ -130,7 +162,9 @@ def test_figures_and_logs_of_each_node_are_at_hand(cluster):
 def test_actors_answer_across_nodes_in_order(cluster):
     counter = Counter.options(resources={"b": 1}).remote()
     assert sheaf.get(counter.where.remote(), timeout=WAIT_S) == cluster.worker_nodes[0].node_id
-    assert sheaf.get([counter.add.remote(1) for _ in range(2000)], timeout=WAIT_S) == list(range(1, 2001))
+    assert sheaf.get([counter.add.remote(1) for _ in range(2000)], timeout=WAIT_S) == list(
+        range(1, 2001)
+    )
 
     @sheaf.remote(resources={"c": 1})
     def add_from_there(handle):
@@ -156,7 +190,10 @@ def test_values_move_and_references_inside_values_stay_alive(cluster):
     assert sheaf.get(total.remote(made), timeout=WAIT_S) == (5, 3_000_000)
     assert sheaf.get(made, timeout=WAIT_S)[-1] == 3_000_004
     (inside,) = sheaf.get(put_inside.remote(), timeout=WAIT_S)
-    assert sheaf.get(total.options(resources={"b": 1}).remote(inside), timeout=WAIT_S) == (7, 2_000_000)
+    assert sheaf.get(total.options(resources={"b": 1}).remote(inside), timeout=WAIT_S) == (
+        7,
+        2_000_000,
+    )
 
 
 def test_placement_groups_span_nodes(cluster):
@@ -164,7 +201,11 @@ def test_placement_groups_span_nodes(cluster):
     assert group.wait(WAIT_S)
     places = [
         sheaf.get(
-            where.options(scheduling_strategy=PlacementGroupSchedulingStrategy(group, placement_group_bundle_index=index)).remote(),
+            where.options(
+                scheduling_strategy=PlacementGroupSchedulingStrategy(
+                    group, placement_group_bundle_index=index
+                )
+            ).remote(),
             timeout=WAIT_S,
         )
         for index in range(3)
@@ -190,7 +231,9 @@ def test_a_node_that_dies_takes_no_result_along(cluster):
         started.add.remote(1)
         time.sleep(60)
 
-    @sheaf.remote(max_retries=3, scheduling_strategy=NodeAffinitySchedulingStrategy(b.node_id, soft=True))
+    @sheaf.remote(
+        max_retries=3, scheduling_strategy=NodeAffinitySchedulingStrategy(b.node_id, soft=True)
+    )
     def large(seed):
         return np.full(2_000_000, seed)
 
@@ -216,7 +259,9 @@ def test_a_node_that_dies_takes_no_result_along(cluster):
 
 def test_detached_actors_move_to_another_node(cluster):
     b, c = cluster.worker_nodes
-    keeper = Counter.options(name="keeper", lifetime="detached", max_restarts=-1, num_cpus=1.5).remote()
+    keeper = Counter.options(
+        name="keeper", lifetime="detached", max_restarts=-1, num_cpus=1.5
+    ).remote()
     home = sheaf.get(keeper.where.remote(), timeout=WAIT_S)
     assert home in (b.node_id, c.node_id)
     cluster.remove_node(b if home == b.node_id else c, allow_graceful=False)
@@ -244,7 +289,12 @@ def test_a_driver_outside_of_the_cluster_joins_by_address(cluster, monkeypatch):
 
 
 def sheaf_command(cluster, *words):
-    return subprocess.run([_executable(), *words, f"--address={cluster.head_node.session}"], capture_output=True, text=True, timeout=WAIT_S)
+    return subprocess.run(
+        [_executable(), *words, f"--address={cluster.head_node.session}"],
+        capture_output=True,
+        text=True,
+        timeout=WAIT_S,
+    )
 
 
 def test_a_node_that_drains_finishes_what_it_runs_and_gets_nothing_more(cluster):
@@ -253,10 +303,17 @@ def test_a_node_that_drains_finishes_what_it_runs_and_gets_nothing_more(cluster)
     assert sheaf.get(actor.add.remote(1), timeout=WAIT_S) == 1
     done = sheaf_command(cluster, "drain", str(b.node_number))
     assert done.returncode == 0 and "takes no new work" in done.stdout, done.stderr
-    states = lambda: {row["node"]: row["state"] for row in json.loads(sheaf_command(cluster, "list", "nodes", "--json").stdout)["nodes"]}  # noqa: E731
+    states = lambda: {
+        row["node"]: row["state"]
+        for row in json.loads(sheaf_command(cluster, "list", "nodes", "--json").stdout)["nodes"]
+    }  # noqa: E731
     assert states()[b.node_number] == "DRAINING"
-    assert sheaf_command(cluster, "drain", str(b.node_number), "--wait", "0.3").returncode == 5  # The actor runs there.
-    assert b.node_id not in sheaf.get([where.options(num_cpus=0.1).remote(0.05) for _ in range(40)], timeout=WAIT_S)
+    assert (
+        sheaf_command(cluster, "drain", str(b.node_number), "--wait", "0.3").returncode == 5
+    )  # The actor runs there.
+    assert b.node_id not in sheaf.get(
+        [where.options(num_cpus=0.1).remote(0.05) for _ in range(40)], timeout=WAIT_S
+    )
     assert sheaf.get(actor.add.remote(1), timeout=WAIT_S) == 2
     waiting = where.options(resources={"b": 1}).remote()
     assert sheaf.wait([waiting], timeout=0.3)[1] == [waiting]
@@ -278,7 +335,9 @@ def test_tasks_that_an_owner_has_queued_leave_a_node_that_drains(cluster):
     refs = [where.remote(0.2) for _ in range(40)]  # 8 s of work for one CPU.
     first = sheaf.get(sheaf.wait(refs, num_returns=5, timeout=WAIT_S)[0])
     assert len(first) == 5
-    assert sheaf_command(cluster, "drain", str(b.node_number), "--wait", str(WAIT_S)).returncode == 0
+    assert (
+        sheaf_command(cluster, "drain", str(b.node_number), "--wait", str(WAIT_S)).returncode == 0
+    )
     late = sheaf.get([where.remote() for _ in range(5)] + refs, timeout=WAIT_S)
     assert b.node_id not in late[:5] and len(late) == 45
 
@@ -299,11 +358,18 @@ def test_listings_show_all_nodes(cluster):
     starter = Starter.options(resources={"b": 1}, name="starter").remote()
     (kept,) = sheaf.get(starter.start.remote(), timeout=WAIT_S)
     until = time.monotonic() + WAIT_S
-    while not (rows := [row for row in state.list_tasks() if row.name == "far away" and row.state == "RUNNING"]):
+    while not (
+        rows := [
+            row for row in state.list_tasks() if row.name == "far away" and row.state == "RUNNING"
+        ]
+    ):
         assert time.monotonic() < until, state.list_tasks()
         time.sleep(0.02)
     assert state.get_task(rows[0].task_id).name == "far away"
-    assert any(row.object_id == kept.hex() and row.object_size >= 300_000 for row in state.list_objects(limit=1000))
+    assert any(
+        row.object_id == kept.hex() and row.object_size >= 300_000
+        for row in state.list_objects(limit=1000)
+    )
     assert {row.node_id for row in state.list_workers()} >= {b.node_id, c.node_id}
     sheaf.get(starter.go.remote(), timeout=WAIT_S)
 
@@ -316,7 +382,13 @@ def test_the_timeline_has_the_calls_of_all_nodes(cluster):
     begin = time.monotonic() * 1e6
     nodes = [node.node_id for node in cluster.list_all_nodes()]
     places = [NodeAffinitySchedulingStrategy(node, soft=False) for node in nodes]
-    assert sheaf.get([seen_in_the_timeline.options(scheduling_strategy=place).remote() for place in places], timeout=WAIT_S) == nodes
+    assert (
+        sheaf.get(
+            [seen_in_the_timeline.options(scheduling_strategy=place).remote() for place in places],
+            timeout=WAIT_S,
+        )
+        == nodes
+    )
     deadline = time.monotonic() + WAIT_S
     while True:  # A worker records a call behind its reply.
         events = [event for event in sheaf.timeline() if event["name"] == "seen_in_the_timeline"]
@@ -338,7 +410,9 @@ def test_the_nodes_end_with_the_process_that_made_them_however_it_ends():
         print(cluster._directory, *[node.os_pid for node in cluster.list_all_nodes()], flush=True)
         os.kill(os.getpid(), 9)
     """
-    done = subprocess.run([sys.executable, "-c", text], capture_output=True, text=True, timeout=2 * WAIT_S)
+    done = subprocess.run(
+        [sys.executable, "-c", text], capture_output=True, text=True, timeout=2 * WAIT_S
+    )
     directory, *pids = done.stdout.split()
     assert len(pids) == 2, done.stderr
     deadline = time.monotonic() + 2 * WAIT_S
@@ -393,16 +467,30 @@ if len(sys.argv) > 3:
 
 
 def test_what_a_detached_actor_submits_after_its_driver_has_left(cluster, tmp_path):
-    """On its node, on one that knew the job, and on one that joins later. What ran for it when the driver left goes on."""
+    """On its node, on one that knew the job, and on one that joins later. What ran for it when the
+    driver left goes on."""
     marks = [str(tmp_path / where) for where in "bc"]
-    done = subprocess.run([sys.executable, "-c", PARENT, cluster.address, "c", *marks], capture_output=True, text=True, timeout=WAIT_S)
+    done = subprocess.run(
+        [sys.executable, "-c", PARENT, cluster.address, "c", *marks],
+        capture_output=True,
+        text=True,
+        timeout=WAIT_S,
+    )
     assert done.returncode == 0, done.stderr
     cluster.add_node(num_cpus=1, resources={"d": 1}, object_store_memory=128 << 20)
     cluster.wait_for_nodes()
     parent = sheaf.get_actor("parent", namespace="outlives")
     places = [sheaf.get(parent.call.remote(where), timeout=WAIT_S) for where in "bcd"]
-    assert [len(set(nodes)) for nodes in places] == [1, 1, 1] and len({nodes[0] for nodes in places}) == 3
+    assert [len(set(nodes)) for nodes in places] == [1, 1, 1] and len(
+        {nodes[0] for nodes in places}
+    ) == 3
     for where, mark in zip("bc", marks):  # They are not tried again.
         os.remove(mark)
-        assert sheaf.get(sheaf.get_actor(f"slow-{where}", namespace="outlives").what_came.remote(), timeout=WAIT_S) == "whole"
+        assert (
+            sheaf.get(
+                sheaf.get_actor(f"slow-{where}", namespace="outlives").what_came.remote(),
+                timeout=WAIT_S,
+            )
+            == "whole"
+        )
     sheaf.kill(parent)

@@ -1,16 +1,15 @@
 # Copyright The Sheaf Authors. SPDX-License-Identifier: Apache-2.0
-"""A node is not heard while the GCS is away too: nobody can say whether it is dead, and waits for it end in words all the same."""
+"""A node is not heard while the GCS is away too: nobody can say whether it is dead, and waits for
+it end in words all the same."""
 
 import os
 import signal
 import threading
 
-import pytest
 import sheaf
+from conftest import WAIT_S
 from sheaf.cluster_utils import Cluster
 from sheaf.exceptions import GetTimeoutError
-
-from conftest import WAIT_S
 from test_head_state import gcs_of
 
 LIMIT_S = 20  # The least.
@@ -49,7 +48,9 @@ def test_get_and_wait_end_and_go_on_when_it_is_heard_again(monkeypatch, tmp_path
 
         threads = [
             threading.Thread(target=say, args=("get", lambda: sheaf.get(made))),
-            threading.Thread(target=say, args=("wait", lambda: sheaf.wait([made, mine], num_returns=2))),
+            threading.Thread(
+                target=say, args=("wait", lambda: sheaf.wait([made, mine], num_returns=2))
+            ),
             threading.Thread(target=say, args=("one of two", lambda: sheaf.wait([made, mine]))),
         ]
         for thread in threads:
@@ -62,7 +63,8 @@ def test_get_and_wait_end_and_go_on_when_it_is_heard_again(monkeypatch, tmp_path
         while stopped:
             os.kill(stopped.pop(), signal.SIGCONT)
         (tmp_path / "go").touch()
-        # Who was stopped for so long may be dead to the GCS by the time that both are back: then the call runs again.
+        # Who was stopped for so long may be dead to the GCS by the time that both are back: then
+        # the call runs again.
         cluster.add_node(num_cpus=1, resources={"b": 1})
         assert sheaf.get(made, timeout=2 * WAIT_S) == 7
     finally:

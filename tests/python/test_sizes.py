@@ -1,6 +1,6 @@
 # Copyright The Sheaf Authors. SPDX-License-Identifier: Apache-2.0
-"""What users give, in any size: it works, or there is a typed error that names the size, the limit and the remedy. Whatever is
-refused, driver, workers and node go on."""
+"""What users give, in any size: it works, or there is a typed error that names the size, the limit
+and the remedy. Whatever is refused, driver, workers and node go on."""
 
 import os
 import pickle
@@ -66,7 +66,10 @@ class Keeper:
         return [len(value) for value in (*self.values, *self.named.values())]
 
     def read(self):
-        return [sheaf.get(value) if isinstance(value, sheaf.ObjectRef) else value for value in self.values[0]]
+        return [
+            sheaf.get(value) if isinstance(value, sheaf.ObjectRef) else value
+            for value in self.values[0]
+        ]
 
     def echo(self, value):
         return value
@@ -94,7 +97,9 @@ WAYS = {
     "reference": lambda value, keeper: sheaf.get(echo.remote(sheaf.put(value))),
     "of a method": lambda value, keeper: sheaf.get(keeper.echo.remote(value)),
     "item": lambda value, keeper: sheaf.get(next(items.remote(value))),
-    "with a reference inside": lambda value, keeper: sheaf.get(echo.remote([value, sheaf.put(0)]))[0],
+    "with a reference inside": lambda value, keeper: sheaf.get(echo.remote([value, sheaf.put(0)]))[
+        0
+    ],
 }
 
 
@@ -111,7 +116,16 @@ def test_a_value_larger_than_a_frame(way, keeper):
 
 # (how many, of which size): the sums lie below, at and above what a frame holds.
 @pytest.mark.parametrize(
-    "count, size", [(3, 400), (17, 62_000), (1_200, 62_000), (1_000, 4_000), (30_000, 4_000), (100_000, 0), (100_000, 700)]
+    "count, size",
+    [
+        (3, 400),
+        (17, 62_000),
+        (1_200, 62_000),
+        (1_000, 4_000),
+        (30_000, 4_000),
+        (100_000, 0),
+        (100_000, 700),
+    ],
 )
 def test_many_arguments(count, size):
     values = [bytes([i % 251]) * size for i in range(count)]
@@ -121,7 +135,12 @@ def test_many_arguments(count, size):
 def test_many_arguments_keep_their_order_and_their_references():
     values = []
     for i in range(3_000):
-        values += [i, bytes([i % 251]) * 900, sheaf.put(i) if i % 100 == 0 else str(i), [sheaf.put(-i)] if i % 500 == 0 else None]
+        values += [
+            i,
+            bytes([i % 251]) * 900,
+            sheaf.put(i) if i % 100 == 0 else str(i),
+            [sheaf.put(-i)] if i % 500 == 0 else None,
+        ]
 
     @sheaf.remote
     def check(*args):
@@ -193,7 +212,9 @@ def test_a_class(size):
 
 def test_a_function_that_is_too_large():
     captured = bytes(96 << 20)
-    with pytest.raises(ValueError, match=r"is too large \(96 MiB > FUNCTION_SIZE_ERROR_THRESHOLD=95 MiB\).*put\(\)"):
+    with pytest.raises(
+        ValueError, match=r"is too large \(96 MiB > FUNCTION_SIZE_ERROR_THRESHOLD=95 MiB\).*put\(\)"
+    ):
         sheaf.remote(lambda: captured).remote()
     large = captured[: 12 << 20]
     with pytest.warns(UserWarning, match=r"is very large \(12 MiB\)"):
@@ -216,7 +237,9 @@ def test_an_exception_with_a_payload(size):
     if size < 32 << 20:
         assert raised.value.cause.payload == bytes(size)
     else:
-        assert f"it has {size}"[:8] in str(raised.value.cause) and "at most 33554432" in str(raised.value.cause)
+        assert f"it has {size}"[:8] in str(raised.value.cause) and "at most 33554432" in str(
+            raised.value.cause
+        )
 
 
 def test_a_constructor_that_fails_with_a_payload():
@@ -244,23 +267,37 @@ def test_a_name_that_is_too_long():
     with pytest.raises(ValueError, match="a name is too large: 2000000 bytes, at most 1048576"):
         echo.options(name="n" * 2_000_000).remote(1)
     for size in (1_025, 2_000_000):  # The GCS keeps those of actors.
-        with pytest.raises(ValueError, match="a name is too large|a name or name space of more than 1024 bytes"):
+        with pytest.raises(
+            ValueError, match="a name is too large|a name or name space of more than 1024 bytes"
+        ):
             Keeper.options(name="n" * size).remote()
     with pytest.raises(ValueError):
         sheaf.get_actor("n" * (FRAME + 1))
 
 
 def test_resources_and_labels_of_a_call():
-    with pytest.raises(ValueError, match="100001 resources, and labels.* at most 1048576; ask for fewer"):
+    with pytest.raises(
+        ValueError, match="100001 resources, and labels.* at most 1048576; ask for fewer"
+    ):
         echo.options(resources={f"resource_{i}": 1 for i in range(100_000)}).remote(1)
     with pytest.raises(ValueError, match="labels.* at most 1048576"):
-        echo.options(label_selector={"zone": "in(" + ",".join(["z" * 100] * 20_000) + ")"}).remote(1)
+        echo.options(label_selector={"zone": "in(" + ",".join(["z" * 100] * 20_000) + ")"}).remote(
+            1
+        )
 
 
 def test_resources_of_a_node():
-    program = "import sheaf; sheaf.init(num_cpus=1, resources={f'resource_{i}': 1 for i in range(100_000)})"
-    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=60, check=False)
-    assert "ValueError: resources: 100000 of them take" in done.stderr and "at most 100000" in done.stderr
+    program = (
+        "import sheaf; sheaf.init(num_cpus=1, resources={f'resource_{i}': 1 for i in "
+        "range(100_000)})"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", program], capture_output=True, text=True, timeout=60, check=False
+    )
+    assert (
+        "ValueError: resources: 100000 of them take" in done.stderr
+        and "at most 100000" in done.stderr
+    )
 
 
 @pytest.mark.parametrize("size", [100, INLINE, 20 << 20])
@@ -286,7 +323,9 @@ def test_variables_of_an_environment():
 
     assert sheaf.get(with_variable(60_000), timeout=60) == 60_000
     for size in (64_000, 20 << 20):
-        with pytest.raises(ValueError, match="the environment has .* bytes; at most 63488 are allowed"):
+        with pytest.raises(
+            ValueError, match="the environment has .* bytes; at most 63488 are allowed"
+        ):
             with_variable(size)
 
 
@@ -300,7 +339,10 @@ def test_bundles_of_a_placement_group():
 
 def test_a_listing_is_cut():
     signal = Keeper.remote()
-    blocked = [echo.options(name=f"{i}" + "n" * 1_000_000, resources={"nowhere": 1}).remote(0) for i in range(50)]
+    blocked = [
+        echo.options(name=f"{i}" + "n" * 1_000_000, resources={"nowhere": 1}).remote(0)
+        for i in range(50)
+    ]
     with pytest.warns(UserWarning, match="this listing is not complete"):
         rows = state.list_tasks(limit=1_000_000)
     assert len(rows) < 50
@@ -320,7 +362,9 @@ DETACHED = {
 @pytest.mark.parametrize("what", DETACHED)
 def test_what_a_detached_actor_is_made_with(what):
     make, named, expected = DETACHED[what]
-    actor = Keeper.options(name="detached", lifetime="detached", max_restarts=1).remote(make(), **named)
+    actor = Keeper.options(name="detached", lifetime="detached", max_restarts=1).remote(
+        make(), **named
+    )
     try:
         assert sheaf.get(actor.sizes.remote(), timeout=30) == expected
         os.kill(sheaf.get(actor.pid.remote(), timeout=30), 9)
@@ -330,7 +374,9 @@ def test_what_a_detached_actor_is_made_with(what):
 
 
 def test_references_inside_what_a_detached_actor_is_made_with():
-    actor = Keeper.options(name="detached", lifetime="detached", max_restarts=1).remote([sheaf.put("inner"), "plain"])
+    actor = Keeper.options(name="detached", lifetime="detached", max_restarts=1).remote(
+        [sheaf.put("inner"), "plain"]
+    )
     try:
         assert sheaf.get(actor.read.remote(), timeout=30) == ["inner", "plain"]
         os.kill(sheaf.get(actor.pid.remote(), timeout=30), 9)
@@ -340,7 +386,10 @@ def test_references_inside_what_a_detached_actor_is_made_with():
 
 
 def test_more_than_a_detached_actor_is_made_with():
-    with pytest.raises(ValueError, match="what the constructor of a detached actor takes is too large.*inside a list"):
+    with pytest.raises(
+        ValueError,
+        match="what the constructor of a detached actor takes is too large.*inside a list",
+    ):
         Keeper.options(name="detached", lifetime="detached").remote(bytes(20 << 20))
     with pytest.raises(ValueError, match="Failed to look up actor|no actor|detached"):
         sheaf.get_actor("detached")
@@ -359,7 +408,10 @@ def _again(method):
 def test_arrays_are_aligned():
     numpy = pytest.importorskip("numpy")
     for count in (1, 7, 64, 4_000, 100_000):
-        for value in (sheaf.get(sheaf.put(numpy.arange(count))), sheaf.get(echo.remote(numpy.arange(count)))):
+        for value in (
+            sheaf.get(sheaf.put(numpy.arange(count))),
+            sheaf.get(echo.remote(numpy.arange(count))),
+        ):
             assert value.ctypes.data % 64 == 0 and (value == numpy.arange(count)).all()
 
 
@@ -382,7 +434,9 @@ def test_a_method_that_an_attribute_hides():
             return cls.__name__, value
 
     actor = Hides.remote()
-    assert sheaf.get([actor.items.remote(), actor.fixed.remote(4), actor.kind.remote(5)], timeout=30) == [[1, 2], 4, ("Hides", 5)]
+    assert sheaf.get(
+        [actor.items.remote(), actor.fixed.remote(4), actor.kind.remote(5)], timeout=30
+    ) == [[1, 2], 4, ("Hides", 5)]
 
 
 def test_a_pickle_of_the_limit_words():

@@ -1,5 +1,6 @@
 # Copyright The Sheaf Authors. SPDX-License-Identifier: Apache-2.0
-"""What the cluster says of itself: the state API, the timeline, progress bars, notebook views, the fixtures of sheaf.testing."""
+"""What the cluster says of itself: the state API, the timeline, progress bars, notebook views, the
+fixtures of sheaf.testing."""
 
 import io
 import json
@@ -10,10 +11,9 @@ import time
 
 import pytest
 import sheaf
+from conftest import WAIT_S
 from sheaf.util import state
 from sheaf.util.progress import progress, wait_all
-
-from conftest import WAIT_S
 
 pytestmark = pytest.mark.usefixtures("node")
 
@@ -45,7 +45,12 @@ def until(condition):
 
 def test_calls_are_listed_while_they_run_and_wait():
     running, waiting = nap.remote(1), nap.options(resources={"slot": 100}).remote(0)
-    rows = until(lambda: {row.state for row in state.list_tasks()} >= {"RUNNING", "PENDING_NODE_ASSIGNMENT"} and state.list_tasks())
+    rows = until(
+        lambda: (
+            {row.state for row in state.list_tasks()} >= {"RUNNING", "PENDING_NODE_ASSIGNMENT"}
+            and state.list_tasks()
+        )
+    )
     row = next(row for row in rows if row.state == "PENDING_NODE_ASSIGNMENT")
     assert row.name == "nap" and "slot" in row.waits_for
     assert state.get_task(row.task_id).name == "nap" and state.get_task("no such") is None
@@ -63,13 +68,25 @@ def test_objects_workers_jobs_and_actors_are_listed():
     (row,) = state.get_objects(ref.hex())
     assert row.object_size >= 100_000 and row.local_references >= 1
     assert state.summarize_objects()["cluster"]["total_objects"] >= 1
-    worker = until(lambda: next((row for row in state.list_workers() if row.state == "ACTOR"), None))
+    worker = until(
+        lambda: next((row for row in state.list_workers() if row.state == "ACTOR"), None)
+    )
     assert state.get_worker(worker.worker_id).pid == worker.pid
-    inside = sheaf.get(actor.__ray_call__.remote(lambda self: sheaf.get_runtime_context().get_worker_id()), timeout=WAIT_S)
+    inside = sheaf.get(
+        actor.__ray_call__.remote(lambda self: sheaf.get_runtime_context().get_worker_id()),
+        timeout=WAIT_S,
+    )
     assert state.get_worker(inside).state == "ACTOR"
     (job,) = (row for row in state.list_jobs() if row.driver_pid == os.getpid())
     assert job.status == "RUNNING" and state.get_job(job.job_id).driver_pid == os.getpid()
-    until(lambda: state.summarize_actors()["cluster"]["summary"].get("Counter", {"state_counts": {}})["state_counts"].get("ALIVE") == 1)
+    until(
+        lambda: (
+            state.summarize_actors()["cluster"]["summary"]
+            .get("Counter", {"state_counts": {}})["state_counts"]
+            .get("ALIVE")
+            == 1
+        )
+    )
     assert any(row.name == "counted" for row in state.list_actors())
 
 
@@ -77,7 +94,11 @@ def test_the_timeline_has_begin_and_end_of_calls(tmp_path):
     pid = sheaf.get(nap.remote(0.05), timeout=WAIT_S)
     path = tmp_path / "trace.json"
     assert sheaf.timeline(str(path)) is None
-    events = [event for event in json.loads(path.read_text()) if event["ph"] == "X" and event["name"] == "nap" and event["pid"] == pid]
+    events = [
+        event
+        for event in json.loads(path.read_text())
+        if event["ph"] == "X" and event["name"] == "nap" and event["pid"] == pid
+    ]
     assert events and 50_000 <= events[-1]["dur"] < WAIT_S * 1e6
     assert sheaf.timeline()
 
@@ -99,9 +120,17 @@ class Terminal(io.StringIO):
 
 def test_progress_gives_the_values_and_draws_a_bar():
     terminal, plain = Terminal(), io.StringIO()
-    assert list(progress([square.remote(i) for i in range(50)], "squares", stream=terminal)) == [i * i for i in range(50)]
-    assert terminal.getvalue().startswith("\rsquares:") and "100%" in terminal.getvalue() and "50/50" in terminal.getvalue()
-    assert sorted(progress([square.remote(i) for i in range(50)], ordered=False, stream=plain)) == [i * i for i in range(50)]
+    assert list(progress([square.remote(i) for i in range(50)], "squares", stream=terminal)) == [
+        i * i for i in range(50)
+    ]
+    assert (
+        terminal.getvalue().startswith("\rsquares:")
+        and "100%" in terminal.getvalue()
+        and "50/50" in terminal.getvalue()
+    )
+    assert sorted(progress([square.remote(i) for i in range(50)], ordered=False, stream=plain)) == [
+        i * i for i in range(50)
+    ]
     assert plain.getvalue().count("\n") == 1 and "\r" not in plain.getvalue()
     refs = [square.remote(i) for i in range(3)]
     assert wait_all(refs, stream=plain) == refs

@@ -9,7 +9,6 @@ import time
 import numpy as np
 import pytest
 import sheaf
-
 from conftest import WAIT_S
 
 pytestmark = pytest.mark.usefixtures("node")
@@ -28,7 +27,9 @@ def add(a, b=10, *, c=0):
 
 def test_arguments_arrive_by_place_and_by_name():
     assert sheaf.get(echo.remote(1, "a", x=None, y=[2])) == ((1, "a"), {"x": None, "y": [2]})
-    assert sheaf.get([add.remote(1), add.remote(1, 2), add.remote(1, b=2, c=3), add.remote(a=1)]) == [11, 3, 6, 11]
+    assert sheaf.get(
+        [add.remote(1), add.remote(1, 2), add.remote(1, b=2, c=3), add.remote(a=1)]
+    ) == [11, 3, 6, 11]
 
 
 def test_references_among_arguments_stand_for_their_values():
@@ -87,7 +88,9 @@ def test_a_generator_gives_several_results():
             raise KeyError("five")
 
     assert sheaf.get(count_to.remote(2)) == [0, 1]
-    with pytest.raises(ValueError, match="num_returns=2, and the generator yielded 3 items: it must yield 2"):
+    with pytest.raises(
+        ValueError, match="num_returns=2, and the generator yielded 3 items: it must yield 2"
+    ):
         sheaf.get(count_to.remote(3))
     with pytest.raises(KeyError, match="five"):
         sheaf.get(count_to.remote(5))
@@ -159,10 +162,17 @@ def test_wait_looks_at_the_list_that_it_was_given(tmp_path):
     assert (ready, others) == (refs, [])
 
 
-@pytest.mark.parametrize("refs, kind", [("one", TypeError), (["x"], TypeError), ("twice", ValueError), ("many", ValueError)])
+@pytest.mark.parametrize(
+    "refs, kind",
+    [("one", TypeError), (["x"], TypeError), ("twice", ValueError), ("many", ValueError)],
+)
 def test_wait_refuses_what_is_no_list_of_references(refs, kind):
     one = sheaf.put(1)
-    given = {"one": one, "twice": [one, one], "many": [one]}.get(refs, refs) if isinstance(refs, str) else refs
+    given = (
+        {"one": one, "twice": [one, one], "many": [one]}.get(refs, refs)
+        if isinstance(refs, str)
+        else refs
+    )
     with pytest.raises(kind):
         sheaf.wait(given, num_returns=2 if refs == "many" else 1)
 
@@ -206,7 +216,9 @@ def test_references_can_be_awaited_and_made_futures():
 
 
 def test_environment_variables_of_a_task():
-    read = sheaf.remote(lambda: os.environ.get("MY_VALUE")).options(runtime_env={"env_vars": {"MY_VALUE": "yes"}})
+    read = sheaf.remote(lambda: os.environ.get("MY_VALUE")).options(
+        runtime_env={"env_vars": {"MY_VALUE": "yes"}}
+    )
     assert sheaf.get(read.remote(), timeout=WAIT_S) == "yes"
     assert sheaf.get(sheaf.remote(lambda: os.environ.get("MY_VALUE")).remote()) is None
 

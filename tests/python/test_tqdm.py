@@ -39,7 +39,16 @@ class Terminal(io.StringIO):
 
 
 def state(id="1", done=1, closed=False, **others):
-    return {"id": id, "desc": "load", "done": done, "total": 4, "unit": "it", "spent": 2.0, "closed": closed, **others}
+    return {
+        "id": id,
+        "desc": "load",
+        "done": done,
+        "total": 4,
+        "unit": "it",
+        "spent": 2.0,
+        "closed": closed,
+        **others,
+    }
 
 
 @pytest.fixture()
@@ -102,7 +111,9 @@ def test_a_bar_without_an_iterable_is_not_iterated_over():
 def test_other_lines_stay_above_the_bars(board, monkeypatch):
     monkeypatch.setattr(sys, "stdout", board)
     tqdm_ray.board.take(state())
-    log_lines.print_lines("f", 1, False, ["one line", MARK + json.dumps(state("2", desc="worker's"))])
+    log_lines.print_lines(
+        "f", 1, False, ["one line", MARK + json.dumps(state("2", desc="worker's"))]
+    )
     tqdm_ray.safe_print("another")
     lines = board.screen()
     assert lines[0].endswith("one line") and lines[1] == "another"

@@ -14,11 +14,10 @@ import time
 import numpy as np
 import pytest
 import sheaf
+from conftest import WAIT_S
 from sheaf import train
 from sheaf.train.progress_line import ProgressLine
 from sheaf.util.collective import CollectiveError
-
-from conftest import WAIT_S
 
 
 def save(state, folder):
@@ -35,7 +34,8 @@ def load(checkpoint, otherwise):
 
 
 def count_steps(config):
-    """Counts; rank 0, or all of them `together` and so in step, save each `every` steps. One rank dies, raises or hangs where `fail` says: (rank, step, how)."""
+    """Counts; rank 0, or all of them `together` and so in step, save each `every` steps. One rank
+    dies, raises or hangs where `fail` says: (rank, step, how)."""
     context = train.get_context()
     rank = context.get_world_rank()
     step = load(train.get_checkpoint(), {"step": 0})["step"]
@@ -52,14 +52,18 @@ def count_steps(config):
         checkpoint = None
         if (rank == 0 or config.get("together")) and step % config.get("every", 1) == 0:
             checkpoint = save({"step": step}, f"{config['scratch']}/{context.epoch}-{step}-{rank}")
-        train.report({"step": step, "pid": os.getpid(), "world": context.get_world_size()}, checkpoint)
+        train.report(
+            {"step": step, "pid": os.getpid(), "world": context.get_world_size()}, checkpoint
+        )
 
 
 def trainer(folder, workers=3, loop=count_steps, max_failures=0, keep=None, **config):
     return train.DataParallelTrainer(
         loop,
         train_loop_config={"scratch": str(folder / "scratch"), **config},
-        scaling_config=workers if isinstance(workers, train.ScalingConfig) else train.ScalingConfig(num_workers=workers),
+        scaling_config=workers
+        if isinstance(workers, train.ScalingConfig)
+        else train.ScalingConfig(num_workers=workers),
         run_config=train.RunConfig(
             name="run",
             storage_path=folder / "out",
@@ -77,7 +81,12 @@ def steps(result):
 def test_each_worker_knows_its_place_and_gets_its_part(node, tmp_path):
     def loop():
         context = train.get_context()
-        place = (context.get_world_rank(), context.get_world_size(), context.get_local_rank(), context.get_local_world_size())
+        place = (
+            context.get_world_rank(),
+            context.get_world_size(),
+            context.get_local_rank(),
+            context.get_local_world_size(),
+        )
         columns = train.get_dataset_shard("columns")
         (tmp_path / f"{context.get_world_rank()}.json").write_text(
             json.dumps(
@@ -99,7 +108,11 @@ def test_each_worker_knows_its_place_and_gets_its_part(node, tmp_path):
         loop,
         scaling_config=train.ScalingConfig(num_workers=3),
         run_config=train.RunConfig(name="places", storage_path=tmp_path / "out", progress=False),
-        datasets={"train": np.arange(7), "columns": {"x": np.arange(3), "y": ["a", "b", "c"]}, "made": lambda: iter(range(5))},
+        datasets={
+            "train": np.arange(7),
+            "columns": {"x": np.arange(3), "y": ["a", "b", "c"]},
+            "made": lambda: iter(range(5)),
+        },
         metadata={"kind": "test"},
     ).fit()
     told = [json.loads((tmp_path / f"{rank}.json").read_text()) for rank in range(3)]
@@ -107,8 +120,14 @@ def test_each_worker_knows_its_place_and_gets_its_part(node, tmp_path):
     assert [one["array"] for one in told] == [[0, 1], [2, 3], [4, 5, 6]]
     assert [one["columns"] for one in told] == [[[0], ["a"]], [[1], ["b"]], [[2], ["c"]]]
     assert [one["made"] for one in told] == [[0, 3], [1, 4], [2]]
-    assert {(one["node"], one["name"], one["checkpoint"], one["metadata"]["kind"]) for one in told} == {(0, "places", None, "test")}
-    assert (result.metrics["loss"], result.metrics["rank"], result.metrics["training_iteration"]) == (0.5, 0, 1)
+    assert {
+        (one["node"], one["name"], one["checkpoint"], one["metadata"]["kind"]) for one in told
+    } == {(0, "places", None, "test")}
+    assert (
+        result.metrics["loss"],
+        result.metrics["rank"],
+        result.metrics["training_iteration"],
+    ) == (0.5, 0, 1)
     assert result.error is None and result.checkpoint is None
 
 
@@ -128,19 +147,41 @@ def test_workers_that_die_are_replaced_and_no_step_is_lost_or_doubled(node, tmp_
 
 def test_a_loop_that_raises_runs_again_in_the_same_process(node, tmp_path):
     result = trainer(tmp_path, max_failures=1, steps=6, fail=[(0, 1, 3, "raise")]).fit()
-    assert steps(result) == [1, 2, 3, 4, 5, 6] and len({row["pid"] for row in result.metrics_history}) == 1
+    assert (
+        steps(result) == [1, 2, 3, 4, 5, 6]
+        and len({row["pid"] for row in result.metrics_history}) == 1
+    )
 
 
 def test_the_end_names_the_rank_and_the_cause(node, tmp_path):
-    with pytest.raises(train.TrainingFailedError, match="rank 1 of 3 raised at step 4: .*cannot do step 3.*max_failures=1") as caught:
-        trainer(tmp_path, max_failures=1, steps=6, together=True, fail=[(0, 1, 3, "raise"), (1, 1, 3, "raise")]).fit()
+    with pytest.raises(
+        train.TrainingFailedError,
+        match="rank 1 of 3 raised at step 4: .*cannot do step 3.*max_failures=1",
+    ) as caught:
+        trainer(
+            tmp_path,
+            max_failures=1,
+            steps=6,
+            together=True,
+            fail=[(0, 1, 3, "raise"), (1, 1, 3, "raise")],
+        ).fit()
     error = caught.value
-    assert error.rank == 1 and isinstance(error.cause, ArithmeticError) and list(error.worker_failures) == [1]
-    assert steps(error.result) == [1, 2, 3] and load(error.result.checkpoint, None) == {"step": 3} and error.result.error is error
+    assert (
+        error.rank == 1
+        and isinstance(error.cause, ArithmeticError)
+        and list(error.worker_failures) == [1]
+    )
+    assert (
+        steps(error.result) == [1, 2, 3]
+        and load(error.result.checkpoint, None) == {"step": 3}
+        and error.result.error is error
+    )
 
 
 def test_a_worker_that_cannot_be_interrupted_is_replaced(node, tmp_path):
-    result = trainer(tmp_path, max_failures=1, steps=6, together=True, fail=[(0, 0, 3, "hang"), (0, 1, 3, "die")]).fit()
+    result = trainer(
+        tmp_path, max_failures=1, steps=6, together=True, fail=[(0, 0, 3, "hang"), (0, 1, 3, "die")]
+    ).fit()
     assert steps(result) == [1, 2, 3, 4, 5, 6]
     assert "(1 kept, 2 new)" in "".join(event.text for event in result.events)
 
@@ -163,20 +204,34 @@ def test_a_rank_that_is_stopped_is_named_to_the_others_and_replaced(node, tmp_pa
         context = train.get_context()
         context.group.barrier()
         if (context.epoch, context.get_world_rank()) == (0, 1):
-            signal.raise_signal(signal.SIGSTOP)  # Sent to the process, it may find this thread in the operation already.
+            signal.raise_signal(
+                signal.SIGSTOP
+            )  # Sent to the process, it may find this thread in the operation already.
         try:
             total = np.ones(1)
             context.group.all_reduce(total, timeout=1)
         except CollectiveError as error:
-            (tmp_path / str(context.get_world_rank())).write_text(f"{type(error).__name__} {error.rank}")
+            (tmp_path / str(context.get_world_rank())).write_text(
+                f"{type(error).__name__} {error.rank}"
+            )
             raise
         train.report({"total": total[0]})
 
     result = trainer(tmp_path, loop=loop, max_failures=1).fit()
-    assert result.metrics["total"] == 3 and "(2 kept, 1 new)" in "".join(event.text for event in result.events)
-    # Who comes second may be stopped by the driver before it has a word: the first one's error ends the epoch.
-    said = {(tmp_path / rank).read_text() for rank in ("0", "2") if (tmp_path / rank).exists()} - {""}
-    assert "CollectiveTimeoutError 1" in said and said <= {"CollectiveTimeoutError 1", "RankLostError 0", "RankLostError 2", "RankLostError 1"}
+    assert result.metrics["total"] == 3 and "(2 kept, 1 new)" in "".join(
+        event.text for event in result.events
+    )
+    # Who comes second may be stopped by the driver before it has a word: the first one's error ends
+    # the epoch.
+    said = {(tmp_path / rank).read_text() for rank in ("0", "2") if (tmp_path / rank).exists()} - {
+        ""
+    }
+    assert "CollectiveTimeoutError 1" in said and said <= {
+        "CollectiveTimeoutError 1",
+        "RankLostError 0",
+        "RankLostError 2",
+        "RankLostError 1",
+    }
 
 
 def test_values_go_from_rank_zero_to_all(node, tmp_path):
@@ -198,7 +253,10 @@ def test_a_run_of_the_same_name_goes_on_and_never_sees_a_torn_checkpoint(node, t
     (folder / ".incomplete-000005-0" / "state.json").write_text("torn")
     (folder / "checkpoint_000099").mkdir()  # No marker: not complete.
     result = trainer(tmp_path, steps=9, every=2).fit()
-    assert steps(result) == list(range(1, 10)) and "from checkpoint_000004, step 4" in result.events[1].text
+    assert (
+        steps(result) == list(range(1, 10))
+        and "from checkpoint_000004, step 4" in result.events[1].text
+    )
     assert not [name for name in os.listdir(folder) if name.startswith(".")]
 
 
@@ -209,14 +267,24 @@ def test_the_best_checkpoints_and_the_newest_stay(node, tmp_path, order, kept):
     def loop(config):
         for step, score in enumerate(scores, 1):
             checkpoint = save({"step": step}, f"{config['scratch']}/{step}")
-            train.report({"step": step, "score": score}, checkpoint, delete_local_checkpoint_after_upload=True)
+            train.report(
+                {"step": step, "score": score},
+                checkpoint,
+                delete_local_checkpoint_after_upload=True,
+            )
         assert len(train.get_all_reported_checkpoints()) == 6
 
-    keep = train.CheckpointConfig(num_to_keep=3, checkpoint_score_attribute="score", checkpoint_score_order=order)
+    keep = train.CheckpointConfig(
+        num_to_keep=3, checkpoint_score_attribute="score", checkpoint_score_order=order
+    )
     result = trainer(tmp_path, workers=1, loop=loop, keep=keep).fit()
     assert {row["step"] for _, row in result.best_checkpoints} == kept
-    assert {name for name in os.listdir(result.path) if name[0] == "c"} == {f"checkpoint_{step:06d}" for step in kept}
-    assert load(result.get_best_checkpoint("score", "max"), None)["step"] == (4 if order == "max" else 6)
+    assert {name for name in os.listdir(result.path) if name[0] == "c"} == {
+        f"checkpoint_{step:06d}" for step in kept
+    }
+    assert load(result.get_best_checkpoint("score", "max"), None)["step"] == (
+        4 if order == "max" else 6
+    )
     assert os.listdir(tmp_path / "scratch") == []
 
 
@@ -260,7 +328,10 @@ def until_three(config):
 
 def test_no_room_is_said(node, tmp_path):
     scaling = train.ScalingConfig(num_workers=9, placement_timeout_s=0.2)
-    with pytest.raises(train.TrainingFailedError, match=r"no room for num_workers=9 of \{'CPU': 1.0\} each .* within 0.2 s: free are"):
+    with pytest.raises(
+        train.TrainingFailedError,
+        match=r"no room for num_workers=9 of \{'CPU': 1.0\} each .* within 0.2 s: free are",
+    ):
         trainer(tmp_path, scaling, steps=1).fit()
 
 
@@ -269,17 +340,32 @@ def test_no_room_is_said(node, tmp_path):
     [
         (lambda: train.ScalingConfig(num_workers=0), "num_workers=0: want a number from 1"),
         (lambda: train.ScalingConfig(num_workers=(3, 2)), r"num_workers=\(3, 2\)"),
-        (lambda: train.ScalingConfig(placement_strategy="NEAR"), "placement_strategy='NEAR': want one of PACK"),
-        (lambda: train.ScalingConfig(resources_per_worker={"CPU": -1}), r"resources_per_worker\['CPU'\]=-1"),
+        (
+            lambda: train.ScalingConfig(placement_strategy="NEAR"),
+            "placement_strategy='NEAR': want one of PACK",
+        ),
+        (
+            lambda: train.ScalingConfig(resources_per_worker={"CPU": -1}),
+            r"resources_per_worker\['CPU'\]=-1",
+        ),
         (lambda: train.FailureConfig(max_failures=-2), "max_failures=-2: want"),
         (lambda: train.CheckpointConfig(num_to_keep=0), "num_to_keep=0: want"),
         (lambda: train.CheckpointConfig(checkpoint_score_order="up"), "'max' or 'min'"),
         (lambda: train.RunConfig(name="a/b"), "name='a/b'"),
         (lambda: train.RunConfig(callbacks=[print]), "no sheaf.train.UserCallback"),
         (lambda: train.DataParallelTrainer(3), "train_loop_per_worker=3: want a function"),
-        (lambda: train.DataParallelTrainer(lambda: None, train_loop_config={"a": 1}), "takes no argument"),
-        (lambda: train.DataParallelTrainer(print, scaling_config=4), "scaling_config=4: want a ScalingConfig"),
-        (lambda: train.DataParallelTrainer(print, datasets={"train": iter([1])}), "an iterator cannot be sent"),
+        (
+            lambda: train.DataParallelTrainer(lambda: None, train_loop_config={"a": 1}),
+            "takes no argument",
+        ),
+        (
+            lambda: train.DataParallelTrainer(print, scaling_config=4),
+            "scaling_config=4: want a ScalingConfig",
+        ),
+        (
+            lambda: train.DataParallelTrainer(print, datasets={"train": iter([1])}),
+            "an iterator cannot be sent",
+        ),
         (lambda: train.Checkpoint("s3+unknown://bucket/x", 3), "3 is no file system"),
     ],
 )
@@ -319,7 +405,15 @@ def test_runs_go_to_file_systems_of_other_packages(node, tmp_path, make):
     filesystem = make()
 
     def fit(fail):
-        made = trainer(tmp_path, workers=2, max_failures=1, steps=5, every=2, fail=fail, keep=train.CheckpointConfig(num_to_keep=1))
+        made = trainer(
+            tmp_path,
+            workers=2,
+            max_failures=1,
+            steps=5,
+            every=2,
+            fail=fail,
+            keep=train.CheckpointConfig(num_to_keep=1),
+        )
         made._run_config.storage_filesystem = filesystem
         made._run_config.storage_path = str(tmp_path / "out")
         return made.fit()
@@ -357,10 +451,17 @@ def test_callbacks_hear_what_happens(node, tmp_path):
     made.fit()
     said = [entry for entry in recorder.said if entry != ("report", [3, 3], False)]
     assert said == [
-        ("start", 0), ("report", [1, 1], False), ("report", [2, 2], True), ("failed", [0]), ("rollback", 2), ("end", None),
+        ("start", 0),
+        ("report", [1, 1], False),
+        ("report", [2, 2], True),
+        ("failed", [0]),
+        ("rollback", 2),
+        ("end", None),
     ]
     assert recorder.said[-2:] == [("report", [3, 3], False), ("end", None)]
-    assert [json.loads(line)["step"] for line in (tmp_path / "own.jsonl").read_text().splitlines()] == [1, 2, 3]
+    assert [
+        json.loads(line)["step"] for line in (tmp_path / "own.jsonl").read_text().splitlines()
+    ] == [1, 2, 3]
 
 
 class Spy:
@@ -383,19 +484,40 @@ def test_tensorboard_and_mlflow_get_numbers_of_each_step(node, tmp_path, monkeyp
     monkeypatch.setitem(sys.modules, "tensorboardX", Spy(board))
     monkeypatch.setitem(sys.modules, "mlflow", Spy(flow))
     made = trainer(tmp_path, workers=1, max_failures=1, steps=4, every=2, fail=[(0, 0, 3, "raise")])
-    made._run_config.callbacks = (train.TensorBoardCallback(), train.MLflowCallback("file:x", "mine"))
+    made._run_config.callbacks = (
+        train.TensorBoardCallback(),
+        train.MLflowCallback("file:x", "mine"),
+    )
     made.fit()
     folder = str(tmp_path / "out" / "run" / "tensorboard")
-    assert [entry[1:] for entry in board if entry[0] == "SummaryWriter"] == [(folder, 1), (folder, 3)]  # Steps behind the checkpoint go.
-    assert [entry[2:] for entry in board if entry[:2] == ("add_scalar", "step")] == [(1.0, 1), (2.0, 2), (3.0, 3), (3.0, 3), (4.0, 4)]
-    assert flow[:3] == [("set_tracking_uri", "file:x"), ("set_experiment", "mine"), ("start_run", "run")]
-    assert [entry[2] for entry in flow if entry[0] == "log_metrics"] == [1, 2, 3, 4] and flow[-1] == ("end_run", "FINISHED")
+    assert [entry[1:] for entry in board if entry[0] == "SummaryWriter"] == [
+        (folder, 1),
+        (folder, 3),
+    ]  # Steps behind the checkpoint go.
+    assert [entry[2:] for entry in board if entry[:2] == ("add_scalar", "step")] == [
+        (1.0, 1),
+        (2.0, 2),
+        (3.0, 3),
+        (3.0, 3),
+        (4.0, 4),
+    ]
+    assert flow[:3] == [
+        ("set_tracking_uri", "file:x"),
+        ("set_experiment", "mine"),
+        ("start_run", "run"),
+    ]
+    assert [entry[2] for entry in flow if entry[0] == "log_metrics"] == [1, 2, 3, 4] and flow[
+        -1
+    ] == ("end_run", "FINISHED")
 
 
 def test_callbacks_that_lack_a_package_say_which(monkeypatch):
     for name in ("torch.utils.tensorboard", "tensorboardX", "mlflow"):
         monkeypatch.setitem(sys.modules, name, None)
-    for make, package in ((train.TensorBoardCallback, "tensorboardX"), (train.MLflowCallback, "mlflow")):
+    for make, package in (
+        (train.TensorBoardCallback, "tensorboardX"),
+        (train.MLflowCallback, "mlflow"),
+    ):
         with pytest.raises(ImportError, match=f"pip install {package}"):
             make()
 
@@ -415,8 +537,13 @@ def test_the_progress_line_shows_loss_throughput_and_time_left(monkeypatch):
         line.close()
         line.note("rank 1 is lost")
         text = stream.getvalue()
-        assert "digits: step 6/10, loss 0.1667, 64 samples/s, 4 s left" in text and "digits: rank 1 is lost\n" in text
-        assert ("\r" in text) == stream.isatty() and text.count("\n") == (2 if stream.isatty() else 3)
+        assert (
+            "digits: step 6/10, loss 0.1667, 64 samples/s, 4 s left" in text
+            and "digits: rank 1 is lost\n" in text
+        )
+        assert ("\r" in text) == stream.isatty() and text.count("\n") == (
+            2 if stream.isatty() else 3
+        )
 
 
 def test_ended_runs_leave_nothing(node):
@@ -431,11 +558,16 @@ def test_the_package_stands_on_public_names_alone():
         for node in ast.walk(ast.parse(file.read_text())):
             names = [alias.name for alias in node.names] if isinstance(node, ast.Import) else []
             if isinstance(node, ast.ImportFrom):
-                names = [f"{node.module}.{alias.name}" if node.module == "sheaf" else node.module for alias in node.names]
+                names = [
+                    f"{node.module}.{alias.name}" if node.module == "sheaf" else node.module
+                    for alias in node.names
+                ]
             for name in names:
                 package, _, rest = name.partition(".")
                 public = rest.split(".")[0] in ("", "train", "util", "exceptions", "torch")
-                assert (package == "sheaf" and public) or package in sys.stdlib_module_names | OPTIONAL, f"{file.name} imports {name}"
+                assert (
+                    package == "sheaf" and public
+                ) or package in sys.stdlib_module_names | OPTIONAL, f"{file.name} imports {name}"
 
 
 OPTIONAL = {"fsspec", "mlflow", "numpy", "pandas", "pyarrow", "tensorboardX", "torch"}

@@ -1,5 +1,6 @@
 # Copyright The Sheaf Authors. SPDX-License-Identifier: Apache-2.0
-"""Distributed training gives what one process gives, also when a worker is killed on the way: the program of the examples."""
+"""Distributed training gives what one process gives, also when a worker is killed on the way: the
+program of the examples."""
 
 import contextlib
 import importlib.util
@@ -48,7 +49,13 @@ def test_the_weights_are_those_of_one_process(digits, workers):
 
 def run(*arguments):
     environment = {name: value for name, value in os.environ.items() if name != "SHEAF_ADDRESS"}
-    done = subprocess.run([sys.executable, PROGRAM, *arguments], capture_output=True, text=True, timeout=8 * WAIT_S, env=environment)
+    done = subprocess.run(
+        [sys.executable, PROGRAM, *arguments],
+        capture_output=True,
+        text=True,
+        timeout=8 * WAIT_S,
+        env=environment,
+    )
     assert done.returncode == 0, done.stdout + done.stderr
     return done.stdout
 
@@ -56,9 +63,18 @@ def run(*arguments):
 def test_the_program_says_what_happened():
     said = run("--epochs", "6")
     assert float(re.search(r"accuracy +\S+ (\d+\.\d) %", said).group(1)) > 93
-    assert "each step once, and the weights of one process to" in said and re.search(r"rank 2 \(pid \d+\) is lost", said), said
-    assert re.search(r"\(3 kept, 1 new\) begin from checkpoint_\d+, step \d+\n.*is done, \d+\.\d\d s after the loss", said), said
+    assert "each step once, and the weights of one process to" in said and re.search(
+        r"rank 2 \(pid \d+\) is lost", said
+    ), said
+    assert re.search(
+        r"\(3 kept, 1 new\) begin from checkpoint_\d+, step \d+\n.*is done, "
+        r"\d+\.\d\d s after the loss",
+        said,
+    ), said
 
 
 def test_the_program_survives_kills_at_random_steps():
-    assert re.search(r"2 of 66 steps: each step once, the weights of one process to .*\n  recovery", run("--kills", "2"))
+    assert re.search(
+        r"2 of 66 steps: each step once, the weights of one process to .*\n  recovery",
+        run("--kills", "2"),
+    )

@@ -1,5 +1,6 @@
 # Copyright The Sheaf Authors. SPDX-License-Identifier: Apache-2.0
-"""torch.distributed over Sheaf, and sheaf.train.torch. Runs with whatever Python here has torch: this one, or the system's."""
+"""torch.distributed over Sheaf, and sheaf.train.torch. Runs with whatever Python here has torch:
+this one, or the system's."""
 
 import functools
 import importlib.util
@@ -17,23 +18,40 @@ WAIT_S = 240  # Importing torch alone takes long on a busy machine.
 @functools.cache
 def python_with_torch():
     """Skips the test where there is none."""
-    ask = "import importlib.util, sys; sys.exit(not all(map(importlib.util.find_spec, ('torch', 'numpy', 'cloudpickle'))))"
+    ask = (
+        "import importlib.util, sys; sys.exit(not all(map(importlib.util.find_spec, "
+        "('torch', 'numpy', 'cloudpickle'))))"
+    )
     for program in (sys.executable, "/usr/bin/python3"):
         if os.path.exists(program) and subprocess.run([program, "-c", ask]).returncode == 0:
             return program
-    pytest.skip("torch is not installed: apt-get install python3-torch python3-cloudpickle, or pip install torch")
+    pytest.skip(
+        "torch is not installed: apt-get install python3-torch "
+        "python3-cloudpickle, or pip install torch"
+    )
 
 
 def run(tmp_path, program, *command):
     python = python_with_torch()
-    path = tmp_path / "path"  # Another Python finds what sheaf._core needs here, and nothing else of this one.
+    path = (
+        tmp_path / "path"
+    )  # Another Python finds what sheaf._core needs here, and nothing else of this one.
     path.mkdir()
     backend = importlib.util.find_spec("nanobind_backend")
     if backend is not None:
         (path / "nanobind_backend").symlink_to(pathlib.Path(backend.origin).parent)
-    environment = {**os.environ, "PYTHONPATH": os.pathsep.join([os.environ.get("PYTHONPATH", ""), str(path)])}
+    environment = {
+        **os.environ,
+        "PYTHONPATH": os.pathsep.join([os.environ.get("PYTHONPATH", ""), str(path)]),
+    }
     (tmp_path / "program.py").write_text(program)
-    done = subprocess.run([python, *command, tmp_path / "program.py"], capture_output=True, text=True, timeout=WAIT_S, env=environment)
+    done = subprocess.run(
+        [python, *command, tmp_path / "program.py"],
+        capture_output=True,
+        text=True,
+        timeout=WAIT_S,
+        env=environment,
+    )
     assert done.returncode == 0, done.stdout + done.stderr
     return done.stdout
 
@@ -71,7 +89,7 @@ torch.manual_seed(0)
 m = torch.nn.Sequential(torch.nn.Linear(8, 64), torch.nn.ReLU(), torch.nn.BatchNorm1d(64), torch.nn.Linear(64, 1))
 d = DDP(m, bucket_cap_mb=0.001); opt = torch.optim.SGD(d.parameters(), 0.1)
 ds = torch.utils.data.TensorDataset(torch.randn(64, 8), torch.randn(64, 1))
-sa = torch.utils.data.DistributedSampler(ds); 
+sa = torch.utils.data.DistributedSampler(ds);
 for e in range(2):
     sa.set_epoch(e)
     for a, t in torch.utils.data.DataLoader(ds, 8, sampler=sa):
@@ -202,18 +220,33 @@ if __name__ == "__main__":
 
 
 @pytest.mark.parametrize("nodes", [1, 2])
-def test_a_torch_trainer_loses_a_worker_or_a_node_and_comes_to_the_weights_of_one_process(tmp_path, nodes):
-    said = run(tmp_path, f"import sys; sys.argv[1:] = {['nodes'] * (nodes > 1)}\n" + TRAINER).splitlines()
+def test_a_torch_trainer_loses_a_worker_or_a_node_and_comes_to_the_weights_of_one_process(
+    tmp_path, nodes
+):
+    said = run(
+        tmp_path, f"import sys; sys.argv[1:] = {['nodes'] * (nodes > 1)}\n" + TRAINER
+    ).splitlines()
     assert said[:3] == ["[1, 2, 3, 4]", "4 sheaf DistributedDataParallel", "True"], said
-    assert said[3] == f"2 workers on {nodes} node{'s' * (nodes > 1)} (0 kept, 2 new) begin from the start"
-    assert re.search(r"begin from checkpoint_00000[12]", said[-1]), said  # The last report may die with its rank.
+    assert (
+        said[3]
+        == f"2 workers on {nodes} node{'s' * (nodes > 1)} (0 kept, 2 new) begin from the start"
+    )
+    assert re.search(r"begin from checkpoint_00000[12]", said[-1]), (
+        said
+    )  # The last report may die with its rank.
 
 
 def test_the_example_recognises_digits(tmp_path):
     program = pathlib.Path(__file__).parents[2] / "examples" / "python" / "train_torch.py"
-    said = run(tmp_path, f"import runpy, sys; sys.argv[1:] = ['--epochs', '5']; runpy.run_path({str(program)!r}, run_name='__main__')")
+    said = run(
+        tmp_path,
+        "import runpy, sys; sys.argv[1:] = ['--epochs', '5']; "
+        f"runpy.run_path({str(program)!r}, run_name='__main__')",
+    )
     assert float(re.search(r"recognised: (0\.\d+)", said).group(1)) > 0.9
-    clipped = re.search(r"gradients of 2 batches a step, torch\.(?:bfloat16|float16), clipped in (\d+) steps", said)
+    clipped = re.search(
+        r"gradients of 2 batches a step, torch\.(?:bfloat16|float16), clipped in (\d+) steps", said
+    )
     assert clipped and int(clipped.group(1)) > 0, said
 
 
@@ -229,5 +262,10 @@ for use in (lambda: sheaf.train.torch.TorchTrainer(print), lambda: __import__("s
     except ImportError as error:
         print(error)
 """
-    done = subprocess.run([sys.executable, "-c", program, str(tmp_path)], capture_output=True, text=True, timeout=WAIT_S)
+    done = subprocess.run(
+        [sys.executable, "-c", program, str(tmp_path)],
+        capture_output=True,
+        text=True,
+        timeout=WAIT_S,
+    )
     assert done.stdout.count("needs PyTorch: pip install torch") == 2, done.stdout + done.stderr

@@ -1,6 +1,7 @@
 # Copyright The Sheaf Authors. SPDX-License-Identifier: Apache-2.0
-"""What type checkers say, each where it is installed: mypy (strict) about the package and the examples, pyright (strict) about the
-examples, and both about calls with wrong arguments. pyproject.toml has their settings."""
+"""What type checkers say, each where it is installed: mypy (strict) about the package and the
+examples, pyright (strict) about the examples, and both about calls with wrong arguments.
+pyproject.toml has their settings."""
 
 import importlib.util
 import inspect
@@ -22,7 +23,10 @@ PACKAGES = ROOT / "python_bindings"
 EXAMPLES = sorted(
     str(path)
     for path in (ROOT / "examples" / "python").glob("*.py")
-    if all(importlib.util.find_spec(name) for name in re.findall(r"^\s*(?:import|from) (\w+)", path.read_text(), re.M))
+    if all(
+        importlib.util.find_spec(name)
+        for name in re.findall(r"^\s*(?:import|from) (\w+)", path.read_text(), re.M)
+    )
 )
 
 # Lines that a checker must refuse end in "# wrong".
@@ -74,21 +78,43 @@ floats: list[float] = sheaf.get(counter.later.remote(1.5))
 def mypy(*arguments):
     if importlib.util.find_spec("mypy") is None:
         pytest.skip("SKIPPED: mypy is not installed in this environment: pip install mypy")
-    command = [sys.executable, "-m", "mypy", f"--config-file={ROOT / 'pyproject.toml'}", "--no-error-summary", "--cache-dir=/dev/null", *arguments]
+    command = [
+        sys.executable,
+        "-m",
+        "mypy",
+        f"--config-file={ROOT / 'pyproject.toml'}",
+        "--no-error-summary",
+        "--cache-dir=/dev/null",
+        *arguments,
+    ]
     return subprocess.run(command, capture_output=True, text=True, timeout=8 * WAIT_S, cwd=ROOT)
 
 
 def pyright(folder, files):
     """The lines that it refuses, as (file, line, words)."""
-    program = shutil.which("pyright", path=os.pathsep.join([os.path.dirname(sys.executable), os.environ.get("PATH", "")]))
+    program = shutil.which(
+        "pyright",
+        path=os.pathsep.join([os.path.dirname(sys.executable), os.environ.get("PATH", "")]),
+    )
     if program is None:
-        pytest.skip("SKIPPED: pyright is not installed in this environment: pip install pyright[nodejs]")
-    settings = {"typeCheckingMode": "strict", "include": files, "extraPaths": [str(PACKAGES)], "pythonVersion": "3.11"}
+        pytest.skip(
+            "SKIPPED: pyright is not installed in this environment: pip install pyright[nodejs]"
+        )
+    settings = {
+        "typeCheckingMode": "strict",
+        "include": files,
+        "extraPaths": [str(PACKAGES)],
+        "pythonVersion": "3.11",
+    }
     (folder / "pyrightconfig.json").write_text(json.dumps(settings))
     command = [program, "--outputjson", "--project", str(folder), "--pythonpath", sys.executable]
     done = subprocess.run(command, capture_output=True, text=True, timeout=8 * WAIT_S)
     found = json.loads(done.stdout)["generalDiagnostics"]
-    return [(pathlib.Path(one["file"]).name, one["range"]["start"]["line"] + 1, one["message"]) for one in found if one["severity"] == "error"]
+    return [
+        (pathlib.Path(one["file"]).name, one["range"]["start"]["line"] + 1, one["message"])
+        for one in found
+        if one["severity"] == "error"
+    ]
 
 
 def wrong_lines():
@@ -96,7 +122,9 @@ def wrong_lines():
 
 
 def test_there_are_examples_to_check():
-    assert {"counter.py", "digits.py", "word_count.py"} <= {os.path.basename(path) for path in EXAMPLES}
+    assert {"counter.py", "digits.py", "word_count.py"} <= {
+        os.path.basename(path) for path in EXAMPLES
+    }
 
 
 def test_mypy_accepts_the_package():
@@ -112,7 +140,9 @@ def test_mypy_accepts_the_examples():
 def test_mypy_finds_wrong_calls(tmp_path):
     (tmp_path / "wrong.py").write_text(WRONG)
     done = mypy(str(tmp_path / "wrong.py"))
-    assert {int(line) for line in re.findall(r"wrong\.py:(\d+): error", done.stdout)} == wrong_lines(), done.stdout + done.stderr
+    assert {
+        int(line) for line in re.findall(r"wrong\.py:(\d+): error", done.stdout)
+    } == wrong_lines(), done.stdout + done.stderr
 
 
 def test_pyright_accepts_the_examples(tmp_path):
@@ -122,7 +152,9 @@ def test_pyright_accepts_the_examples(tmp_path):
 def test_pyright_finds_wrong_calls(tmp_path):
     (tmp_path / "wrong.py").write_text(WRONG)
     found = pyright(tmp_path, ["wrong.py"])
-    assert {line for _, line, words in found if "is not accessed" not in words} == wrong_lines(), found
+    assert {line for _, line, words in found if "is not accessed" not in words} == wrong_lines(), (
+        found
+    )
 
 
 @sheaf.remote
@@ -158,5 +190,9 @@ def test_signatures_and_docstrings_survive_on_remote():
 @pytest.mark.usefixtures("node")
 def test_those_of_methods_survive_too():
     actor = Documented.remote()
-    assert inspect.getdoc(actor.method) == inspect.getdoc(actor.method.remote) == "What it does with it."
+    assert (
+        inspect.getdoc(actor.method)
+        == inspect.getdoc(actor.method.remote)
+        == "What it does with it."
+    )
     assert list(inspect.signature(actor.method.remote).parameters) == ["amount"]

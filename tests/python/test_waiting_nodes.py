@@ -1,5 +1,6 @@
 # Copyright The Sheaf Authors. SPDX-License-Identifier: Apache-2.0
-"""Waiting for values that lie on another node: what counts as ready, who fetches, and what waits meanwhile."""
+"""Waiting for values that lie on another node: what counts as ready, who fetches, and what waits
+meanwhile."""
 
 import asyncio
 import os
@@ -10,15 +11,16 @@ import time
 import numpy as np
 import pytest
 import sheaf
-from sheaf.cluster_utils import Cluster
-
 from conftest import WAIT_S, stop
+from sheaf.cluster_utils import Cluster
 
 
 @pytest.fixture(scope="module")
 def cluster():
     sheaf.shutdown()
-    made = Cluster(initialize_head=True, head_node_args={"num_cpus": 1, "object_store_memory": 64 << 20})
+    made = Cluster(
+        initialize_head=True, head_node_args={"num_cpus": 1, "object_store_memory": 64 << 20}
+    )
     try:
         made.add_node(num_cpus=2, resources={"b": 2}, object_store_memory=256 << 20)
         made.connect()

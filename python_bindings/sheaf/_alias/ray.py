@@ -1,6 +1,6 @@
 # Copyright The Sheaf Authors. SPDX-License-Identifier: Apache-2.0
-"""Stands in the search path of Python for programs written for Ray, and for what they start: the first `import ray` makes the
-alias (sheaf.as_ray), and gives the package sheaf itself."""
+"""Stands in the search path of Python for programs written for Ray, and for what they start: the
+first `import ray` makes the alias (sheaf.as_ray), and gives the package sheaf itself."""
 
 import os
 import sys

@@ -3,8 +3,7 @@
 
 from __future__ import annotations
 
-from sheaf import cluster
-from sheaf import _core
+from sheaf import _core, cluster
 from sheaf.ids import node_id
 
 TYPE_CHECKING = False
@@ -14,7 +13,11 @@ if TYPE_CHECKING:
 
 def available_resources_per_node() -> dict[str, dict[str, float]]:
     """What is not in use, by NodeID."""
-    return {node_id(row["node"]): dict(row["available"]) for row in _core.nodes() if row["state"] == "ALIVE"}
+    return {
+        node_id(row["node"]): dict(row["available"])
+        for row in _core.nodes()
+        if row["state"] == "ALIVE"
+    }
 
 
 def total_resources_per_node() -> dict[str, dict[str, float]]:

@@ -8,5 +8,7 @@ if TYPE_CHECKING:
     from typing import Any
 
 
-def request_resources(num_cpus: int | None = None, bundles: list[dict[str, Any]] | None = None) -> None:
+def request_resources(
+    num_cpus: int | None = None, bundles: list[dict[str, Any]] | None = None
+) -> None:
     """Accepted without effect: the size of the cluster is fixed."""

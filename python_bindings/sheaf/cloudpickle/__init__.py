@@ -3,8 +3,23 @@
 
 import pickle
 
-from cloudpickle import CloudPickler, dump, dumps, load, loads, register_pickle_by_value, unregister_pickle_by_value
+from cloudpickle import (
+    CloudPickler,
+    dump,
+    dumps,
+    load,
+    loads,
+    register_pickle_by_value,
+    unregister_pickle_by_value,
+)
 
 __all__ = [
-    "CloudPickler", "dump", "dumps", "load", "loads", "pickle", "register_pickle_by_value", "unregister_pickle_by_value",
+    "CloudPickler",
+    "dump",
+    "dumps",
+    "load",
+    "loads",
+    "pickle",
+    "register_pickle_by_value",
+    "unregister_pickle_by_value",
 ]

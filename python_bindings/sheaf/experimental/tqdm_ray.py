@@ -4,9 +4,9 @@
     from sheaf.experimental.tqdm_ray import tqdm
     for item in tqdm(items, desc="load"):
 
-A worker tells its bars as lines of its output, at most one per `flush_interval_s`; the driver takes these lines out of what it
-prints (log_lines.py) and keeps the bars of all processes below it, on terminals and in notebooks. Elsewhere a bar is one line when it
-ends.
+A worker tells its bars as lines of its output, at most one per `flush_interval_s`; the driver takes
+these lines out of what it prints (log_lines.py) and keeps the bars of all processes below it, on
+terminals and in notebooks. Elsewhere a bar is one line when it ends.
 """
 
 from __future__ import annotations
@@ -16,7 +16,8 @@ import os
 import sys
 import threading
 import time
-from typing import Any, Generic, Iterable, Iterator, TextIO, TypeVar
+from collections.abc import Iterable, Iterator
+from typing import Any, Generic, TextIO, TypeVar
 
 from sheaf import _core
 from sheaf.util.progress import bar_text
@@ -73,7 +74,11 @@ class Board:
 
     @staticmethod
     def _text(state: dict[str, Any]) -> str:
-        words = f"({state['name']} pid={state['pid']}) {state['desc']}" if state.get("name") else state["desc"]
+        words = (
+            f"({state['name']} pid={state['pid']}) {state['desc']}"
+            if state.get("name")
+            else state["desc"]
+        )
         return bar_text(words.strip(), state["done"], state["total"], state["spent"], state["unit"])
 
 
@@ -99,8 +104,9 @@ def safe_print(*args: Any, **kwargs: Any) -> None:
 
 
 class tqdm(Generic[T]):
-    """A bar. iterable: what is counted as it is consumed, or None: update() counts. total: how many there will be; None: as many as
-    the iterable says, or unknown. position means nothing: bars stand in the order in which they began."""
+    """A bar. iterable: what is counted as it is consumed, or None: update() counts. total: how many
+    there will be; None: as many as the iterable says, or unknown. position means nothing: bars
+    stand in the order in which they began."""
 
     def __init__(
         self,
@@ -161,7 +167,9 @@ class tqdm(Generic[T]):
 
     def __iter__(self) -> Iterator[T]:
         if self._iterable is None:
-            raise ValueError("tqdm: there is nothing to iterate over: pass an iterable, or call update()")
+            raise ValueError(
+                "tqdm: there is nothing to iterate over: pass an iterable, or call update()"
+            )
         try:
             for item in self._iterable:
                 yield item
@@ -181,9 +189,14 @@ class tqdm(Generic[T]):
             return
         self._told = now
         state = {
-            "id": self._id, "desc": self._desc, "done": self._done, "total": self._total, "unit": self._unit,
-            "spent": now - self._begin, "closed": self._closed,
-        }  # fmt: skip
+            "id": self._id,
+            "desc": self._desc,
+            "done": self._done,
+            "total": self._total,
+            "unit": self._unit,
+            "spent": now - self._begin,
+            "closed": self._closed,
+        }
         if _core.is_worker():
             print(MARK + json.dumps(state), flush=True)
         else:

@@ -1,12 +1,14 @@
 # Copyright The Sheaf Authors. SPDX-License-Identifier: Apache-2.0
-"""Training by groups of workers that survive losing some of them. Works with any library, or none; sheaf.train.torch is for PyTorch.
+"""Training by groups of workers that survive losing some of them. Works with any library, or none;
+sheaf.train.torch is for PyTorch.
 
 def loop(config):
     for step in range(first(sheaf.train.get_checkpoint()), config["steps"]):
         ...
         sheaf.train.report({"loss": loss}, checkpoint=Checkpoint.from_directory(folder))
 
-result = DataParallelTrainer(loop, train_loop_config={"steps": 100}, scaling_config=ScalingConfig(num_workers=4)).fit()
+result = DataParallelTrainer(loop, train_loop_config={"steps": 100},
+scaling_config=ScalingConfig(num_workers=4)).fit()
 """
 
 from __future__ import annotations
@@ -15,20 +17,49 @@ import importlib
 from typing import Any
 
 from sheaf.train.backend import BackendConfig
-from sheaf.train.callbacks import JsonLinesCallback, MLflowCallback, RunContext, TensorBoardCallback, UserCallback
+from sheaf.train.callbacks import (
+    JsonLinesCallback,
+    MLflowCallback,
+    RunContext,
+    TensorBoardCallback,
+    UserCallback,
+)
 from sheaf.train.checkpoint import Checkpoint
 from sheaf.train.config import CheckpointConfig, FailureConfig, RunConfig, ScalingConfig
 from sheaf.train.context import (
-    TrainContext, get_all_reported_checkpoints, get_checkpoint, get_context, get_dataset_shard, report,
+    TrainContext,
+    get_all_reported_checkpoints,
+    get_checkpoint,
+    get_context,
+    get_dataset_shard,
+    report,
 )
 from sheaf.train.errors import TrainingFailedError
 from sheaf.train.result import Event, Result
 from sheaf.train.trainer import DataParallelTrainer
 
 __all__ = [
-    "BackendConfig", "Checkpoint", "CheckpointConfig", "DataParallelTrainer", "Event", "FailureConfig", "JsonLinesCallback",
-    "MLflowCallback", "Result", "RunConfig", "RunContext", "ScalingConfig", "TensorBoardCallback", "TrainContext",
-    "TrainingFailedError", "UserCallback", "get_all_reported_checkpoints", "get_checkpoint", "get_context", "get_dataset_shard", "report",
+    "BackendConfig",
+    "Checkpoint",
+    "CheckpointConfig",
+    "DataParallelTrainer",
+    "Event",
+    "FailureConfig",
+    "JsonLinesCallback",
+    "MLflowCallback",
+    "Result",
+    "RunConfig",
+    "RunContext",
+    "ScalingConfig",
+    "TensorBoardCallback",
+    "TrainContext",
+    "TrainingFailedError",
+    "UserCallback",
+    "get_all_reported_checkpoints",
+    "get_checkpoint",
+    "get_context",
+    "get_dataset_shard",
+    "report",
 ]
 
 

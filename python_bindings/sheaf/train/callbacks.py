@@ -1,5 +1,6 @@
 # Copyright The Sheaf Authors. SPDX-License-Identifier: Apache-2.0
-"""What is done beside training, in the driver's process: JSON lines, TensorBoard, MLflow, or a class of one's own.
+"""What is done beside training, in the driver's process: JSON lines, TensorBoard, MLflow, or a
+class of one's own.
 
 A callback that raises ends the run with its exception.
 """
@@ -30,13 +31,19 @@ class UserCallback:
     def on_start(self, run_context: RunContext, history: list[dict[str, Any]]) -> None:
         """Before the first loop; `history` is not empty when a run goes on."""
 
-    def after_report(self, run_context: RunContext, metrics: list[dict[str, Any]], checkpoint: Checkpoint | None) -> None:
-        """All workers have reported a step; the metrics by rank, the first with what Result.metrics_history has."""
+    def after_report(
+        self, run_context: RunContext, metrics: list[dict[str, Any]], checkpoint: Checkpoint | None
+    ) -> None:
+        """All workers have reported a step; the metrics by rank, the first with what
+        Result.metrics_history has."""
 
     def after_rollback(self, run_context: RunContext, reports: int) -> None:
-        """The group goes on from a checkpoint: only the first `reports` steps count, those behind are done again."""
+        """The group goes on from a checkpoint: only the first `reports` steps count, those behind
+        are done again."""
 
-    def after_exception(self, run_context: RunContext, worker_exceptions: dict[int, BaseException]) -> None:
+    def after_exception(
+        self, run_context: RunContext, worker_exceptions: dict[int, BaseException]
+    ) -> None:
         """Workers have failed, by rank."""
 
     def on_end(self, run_context: RunContext, result: Result) -> None:
@@ -45,11 +52,14 @@ class UserCallback:
 
 def encode(row: dict[str, Any]) -> str:
     """One line of JSON; what JSON does not know as text, arrays as lists."""
-    return json.dumps(row, default=lambda value: value.tolist() if hasattr(value, "tolist") else str(value))
+    return json.dumps(
+        row, default=lambda value: value.tolist() if hasattr(value, "tolist") else str(value)
+    )
 
 
 class JsonLinesCallback(UserCallback):
-    """A line of JSON per step, each step once. path: a local file; None: metrics.jsonl in the run's folder."""
+    """A line of JSON per step, each step once. path: a local file; None: metrics.jsonl in the run's
+    folder."""
 
     def __init__(self, path: str | os.PathLike[str] | None = None):
         self._path = None if path is None else os.fspath(path)
@@ -60,7 +70,9 @@ class JsonLinesCallback(UserCallback):
         self._rows = [encode(row) for row in history]
         self._write()
 
-    def after_report(self, run_context: RunContext, metrics: list[dict[str, Any]], checkpoint: Checkpoint | None) -> None:
+    def after_report(
+        self, run_context: RunContext, metrics: list[dict[str, Any]], checkpoint: Checkpoint | None
+    ) -> None:
         assert self._path is not None
         self._rows.append(encode(metrics[0]))
         with open(self._path, "a", encoding="utf-8") as file:
@@ -79,7 +91,8 @@ class JsonLinesCallback(UserCallback):
 
 
 class TensorBoardCallback(UserCallback):
-    """Numbers as scalars for TensorBoard, below `path` (None: the run's folder). ImportError: no writer is installed."""
+    """Numbers as scalars for TensorBoard, below `path` (None: the run's folder). ImportError: no
+    writer is installed."""
 
     def __init__(self, path: str | os.PathLike[str] | None = None):
         self._path = path
@@ -90,7 +103,9 @@ class TensorBoardCallback(UserCallback):
         self._folder = os.fspath(self._path or os.path.join(run_context.path, "tensorboard"))
         self._writer = self._make(self._folder, len(history) + 1)
 
-    def after_report(self, run_context: RunContext, metrics: list[dict[str, Any]], checkpoint: Checkpoint | None) -> None:
+    def after_report(
+        self, run_context: RunContext, metrics: list[dict[str, Any]], checkpoint: Checkpoint | None
+    ) -> None:
         for name, value in _numbers(metrics[0]).items():
             self._writer.add_scalar(name, value, metrics[0]["training_iteration"])
         self._writer.flush()
@@ -110,7 +125,10 @@ def _summary_writer() -> Any:
         try:
             from tensorboardX import SummaryWriter
         except ImportError:
-            raise ImportError("TensorBoardCallback needs torch with tensorboard, or tensorboardX: pip install tensorboardX") from None
+            raise ImportError(
+                "TensorBoardCallback needs torch with tensorboard, or "
+                "tensorboardX: pip install tensorboardX"
+            ) from None
     return lambda folder, first: SummaryWriter(folder, purge_step=first)
 
 
@@ -131,12 +149,18 @@ class MLflowCallback(UserCallback):
             self._mlflow.set_tracking_uri(self._uri)
         self._mlflow.set_experiment(self._experiment or run_context.name)
         self._mlflow.start_run(run_name=run_context.name)
-        self._mlflow.log_params({name: str(value)[:500] for name, value in run_context.config.items()})
+        self._mlflow.log_params(
+            {name: str(value)[:500] for name, value in run_context.config.items()}
+        )
         self._logged = len(history)
 
-    def after_report(self, run_context: RunContext, metrics: list[dict[str, Any]], checkpoint: Checkpoint | None) -> None:
+    def after_report(
+        self, run_context: RunContext, metrics: list[dict[str, Any]], checkpoint: Checkpoint | None
+    ) -> None:
         step = metrics[0]["training_iteration"]
-        if step > self._logged:  # MLflow keeps what it got; a step that is done again gives the same.
+        if (
+            step > self._logged
+        ):  # MLflow keeps what it got; a step that is done again gives the same.
             self._mlflow.log_metrics(_numbers(metrics[0]), step=step)
             self._logged = step
 
@@ -145,4 +169,8 @@ class MLflowCallback(UserCallback):
 
 
 def _numbers(row: dict[str, Any]) -> dict[str, float]:
-    return {name: float(value) for name, value in row.items() if isinstance(value, (int, float)) and not isinstance(value, bool)}
+    return {
+        name: float(value)
+        for name, value in row.items()
+        if isinstance(value, (int, float)) and not isinstance(value, bool)
+    }

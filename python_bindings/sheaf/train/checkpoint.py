@@ -8,7 +8,8 @@ import json
 import os
 import shutil
 import tempfile
-from typing import Any, Iterator
+from collections.abc import Iterator
+from typing import Any
 
 from sheaf.train import storage
 
@@ -16,7 +17,8 @@ _METADATA = ".metadata.json"
 
 
 class Checkpoint:
-    """A folder at `path`, a plain path or a URI, or inside `filesystem` (pyarrow's or fsspec's). It may be sent to tasks and actors."""
+    """A folder at `path`, a plain path or a URI, or inside `filesystem` (pyarrow's or fsspec's). It
+    may be sent to tasks and actors."""
 
     def __init__(self, path: str | os.PathLike[str], filesystem: Any = None):
         self.filesystem, self.path = storage.resolve(path, filesystem)
@@ -25,7 +27,9 @@ class Checkpoint:
     def from_directory(cls, path: str | os.PathLike[str]) -> Checkpoint:
         """Of a local folder, which is not copied. FileNotFoundError: there is none."""
         if not os.path.isdir(path):
-            raise FileNotFoundError(f"{os.fspath(path)!r} is no folder: write the files of a checkpoint into one first")
+            raise FileNotFoundError(
+                f"{os.fspath(path)!r} is no folder: write the files of a checkpoint into one first"
+            )
         return cls(path)
 
     def to_directory(self, path: str | os.PathLike[str] | None = None) -> str:
@@ -39,7 +43,8 @@ class Checkpoint:
 
     @contextlib.contextmanager
     def as_directory(self) -> Iterator[str]:
-        """A local folder with the files, to read: the checkpoint's own if it is local, else a copy for as long as the block runs."""
+        """A local folder with the files, to read: the checkpoint's own if it is local, else a copy
+        for as long as the block runs."""
         if self.filesystem is None:
             yield self.path
             return
@@ -67,7 +72,10 @@ class Checkpoint:
         return storage.files_of(self.filesystem)
 
     def __eq__(self, other: object) -> bool:
-        return isinstance(other, Checkpoint) and (self.path, self.filesystem) == (other.path, other.filesystem)
+        return isinstance(other, Checkpoint) and (self.path, self.filesystem) == (
+            other.path,
+            other.filesystem,
+        )
 
     def __hash__(self) -> int:
         return hash(self.path)

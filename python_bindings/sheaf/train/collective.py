@@ -18,7 +18,8 @@ def barrier() -> None:
 
 
 def broadcast_from_rank_zero(data: T) -> T:
-    """What rank 0 gave, on all workers; anything that can be pickled. CollectiveError: a worker is lost, or late."""
+    """What rank 0 gave, on all workers; anything that can be pickled. CollectiveError: a worker is
+    lost, or late."""
     group = current().group()
     payload = bytearray(pickle.dumps(data) if group.rank == 0 else b"")
     size = array.array("q", [len(payload)])

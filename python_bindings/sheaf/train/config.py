@@ -1,14 +1,17 @@
 # Copyright The Sheaf Authors. SPDX-License-Identifier: Apache-2.0
-"""What a training run is told: how many workers, where its results go, which checkpoints stay, how often it may fail.
+"""What a training run is told: how many workers, where its results go, which checkpoints stay, how
+often it may fail.
 
-All classes check their values when they are made: ValueError or TypeError with the value and what is wanted.
+All classes check their values when they are made: ValueError or TypeError with the value and what
+is wanted.
 """
 
 from __future__ import annotations
 
 import dataclasses
 import os
-from typing import TYPE_CHECKING, Any, Sequence
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from sheaf.train.callbacks import UserCallback
@@ -24,11 +27,12 @@ def _is_count(value: Any, least: int) -> bool:
 class ScalingConfig:
     """How many workers there are, and what each of them holds.
 
-    num_workers: a number, or (min, max): as many as there is room for, more when room appears, fewer when a node is lost.
-    use_gpu: each worker holds a GPU. resources_per_worker: amounts by resource, as {"CPU": 2}; one CPU when not given.
-    placement_strategy: PACK, SPREAD, STRICT_PACK or STRICT_SPREAD; with (min, max) only PACK.
-    placement_timeout_s: how long workers may wait for their resources. elastic_resize_monitor_interval_s: how long a group of
-    (min, max) runs at least before it grows.
+    num_workers: a number, or (min, max): as many as there is room for, more when room appears,
+    fewer when a node is lost. use_gpu: each worker holds a GPU. resources_per_worker: amounts by
+    resource, as {"CPU": 2}; one CPU when not given. placement_strategy: PACK, SPREAD, STRICT_PACK
+    or STRICT_SPREAD; with (min, max) only PACK. placement_timeout_s: how long workers may wait for
+    their resources. elastic_resize_monitor_interval_s: how long a group of (min, max) runs at least
+    before it grows.
     """
 
     num_workers: int | tuple[int, int] = 1
@@ -44,23 +48,44 @@ class ScalingConfig:
         count = self.num_workers
         if isinstance(count, (tuple, list)):
             if len(count) != 2 or not _is_count(count[0], 1) or not _is_count(count[1], count[0]):
-                raise ValueError(f"num_workers={count!r}: want a number from 1, or (min, max) with 1 <= min <= max")
+                raise ValueError(
+                    f"num_workers={count!r}: want a number from 1, or (min, max) "
+                    "with 1 <= min <= max"
+                )
             self.num_workers = (count[0], count[1])
         elif not _is_count(count, 1):
-            raise ValueError(f"num_workers={count!r}: want a number from 1, or (min, max) with 1 <= min <= max")
+            raise ValueError(
+                f"num_workers={count!r}: want a number from 1, or (min, max) with 1 <= min <= max"
+            )
         if self.placement_strategy not in _STRATEGIES:
-            raise ValueError(f"placement_strategy={self.placement_strategy!r}: want one of {', '.join(_STRATEGIES)}")
+            raise ValueError(
+                f"placement_strategy={self.placement_strategy!r}: want one of "
+                f"{', '.join(_STRATEGIES)}"
+            )
         if self.elastic and self.placement_strategy != "PACK":
-            raise ValueError(f"placement_strategy={self.placement_strategy!r}: (min, max) workers are placed one by one, only PACK fits")
+            raise ValueError(
+                f"placement_strategy={self.placement_strategy!r}: (min, max) "
+                "workers are placed one by one, only PACK fits"
+            )
         for name, amount in (self.resources_per_worker or {}).items():
             if isinstance(amount, bool) or not isinstance(amount, (int, float)) or not amount >= 0:
-                raise ValueError(f"resources_per_worker[{name!r}]={amount!r}: want a number that is not negative")
+                raise ValueError(
+                    f"resources_per_worker[{name!r}]={amount!r}: want a number that is not negative"
+                )
         if self.use_gpu and (self.resources_per_worker or {}).get("GPU") == 0:
-            raise ValueError("resources_per_worker['GPU']=0 and use_gpu=True: leave one of them out")
+            raise ValueError(
+                "resources_per_worker['GPU']=0 and use_gpu=True: leave one of them out"
+            )
         if not self.use_gpu and (self.resources_per_worker or {}).get("GPU"):
-            raise ValueError(f"resources_per_worker['GPU']={self.resources_per_worker['GPU']!r}: add use_gpu=True")  # type: ignore[index]
+            raise ValueError(
+                f"resources_per_worker['GPU']={self.resources_per_worker['GPU']!r}: "
+                "add use_gpu=True"
+            )  # type: ignore[index]
         if not any(self.bundle.values()):
-            raise ValueError(f"resources_per_worker={self.resources_per_worker!r}: a worker needs at least one resource, as {{'CPU': 1}}")
+            raise ValueError(
+                f"resources_per_worker={self.resources_per_worker!r}: a worker "
+                f"needs at least one resource, as {{'CPU': 1}}"
+            )
 
     @property
     def elastic(self) -> bool:
@@ -70,12 +95,18 @@ class ScalingConfig:
     @property
     def bounds(self) -> tuple[int, int]:
         """The least and the largest number of workers."""
-        return self.num_workers if isinstance(self.num_workers, tuple) else (self.num_workers, self.num_workers)
+        return (
+            self.num_workers
+            if isinstance(self.num_workers, tuple)
+            else (self.num_workers, self.num_workers)
+        )
 
     @property
     def bundle(self) -> dict[str, float]:
         """What one worker holds, by resource."""
-        amounts = {"CPU": 1.0} if self.resources_per_worker is None else dict(self.resources_per_worker)
+        amounts = (
+            {"CPU": 1.0} if self.resources_per_worker is None else dict(self.resources_per_worker)
+        )
         if self.use_gpu:
             amounts.setdefault("GPU", 1.0)
         if self.accelerator_type:
@@ -85,7 +116,8 @@ class ScalingConfig:
 
 @dataclasses.dataclass
 class CheckpointConfig:
-    """Which checkpoints stay: the `num_to_keep` best by a metric, or the newest; the newest always. None: all.
+    """Which checkpoints stay: the `num_to_keep` best by a metric, or the newest; the newest always.
+    None: all.
 
     checkpoint_score_attribute: the metric. checkpoint_score_order: "max" or "min".
     """
@@ -96,14 +128,19 @@ class CheckpointConfig:
 
     def __post_init__(self) -> None:
         if self.num_to_keep is not None and not _is_count(self.num_to_keep, 1):
-            raise ValueError(f"num_to_keep={self.num_to_keep!r}: want a number from 1, or None for all")
+            raise ValueError(
+                f"num_to_keep={self.num_to_keep!r}: want a number from 1, or None for all"
+            )
         if self.checkpoint_score_order not in ("max", "min"):
-            raise ValueError(f"checkpoint_score_order={self.checkpoint_score_order!r}: want 'max' or 'min'")
+            raise ValueError(
+                f"checkpoint_score_order={self.checkpoint_score_order!r}: want 'max' or 'min'"
+            )
 
 
 @dataclasses.dataclass
 class FailureConfig:
-    """How often the group may be formed anew after a failure: a number, 0 for never, -1 for no bound.
+    """How often the group may be formed anew after a failure: a number, 0 for never, -1 for no
+    bound.
 
     silence_timeout_s: a worker that does not answer for so long counts as dead, and is ended.
     """
@@ -113,20 +150,26 @@ class FailureConfig:
 
     def __post_init__(self) -> None:
         if not _is_count(self.max_failures, -1):
-            raise ValueError(f"max_failures={self.max_failures!r}: want a number from 0, or -1 for no bound")
+            raise ValueError(
+                f"max_failures={self.max_failures!r}: want a number from 0, or -1 for no bound"
+            )
         if not self.silence_timeout_s > 0:
-            raise ValueError(f"silence_timeout_s={self.silence_timeout_s!r}: want seconds, more than 0")
+            raise ValueError(
+                f"silence_timeout_s={self.silence_timeout_s!r}: want seconds, more than 0"
+            )
 
 
 @dataclasses.dataclass
 class RunConfig:
     """Where results go, and what is done beside training.
 
-    name: a folder of this name holds the run; a run of the same name goes on from its last checkpoint. None: a new name.
-    storage_path: the folder around it, or a URI when fsspec or pyarrow is installed; None: ~/sheaf_results. Workers on other
-    nodes must see the same. storage_filesystem: one of pyarrow's or fsspec's, with storage_path inside it.
-    callbacks: see UserCallback. worker_runtime_env: of the workers. total_reports: how often a worker will report, for the time
-    left. progress: whether stderr shows how it goes: one line in its place on a terminal, else a line every five seconds.
+    name: a folder of this name holds the run; a run of the same name goes on from its last
+    checkpoint. None: a new name. storage_path: the folder around it, or a URI when fsspec or
+    pyarrow is installed; None: ~/sheaf_results. Workers on other nodes must see the same.
+    storage_filesystem: one of pyarrow's or fsspec's, with storage_path inside it. callbacks: see
+    UserCallback. worker_runtime_env: of the workers. total_reports: how often a worker will report,
+    for the time left. progress: whether stderr shows how it goes: one line in its place on a
+    terminal, else a line every five seconds.
     """
 
     name: str | None = None
@@ -142,9 +185,17 @@ class RunConfig:
     def __post_init__(self) -> None:
         from sheaf.train.callbacks import UserCallback
 
-        if self.name is not None and (not self.name or "/" in self.name or self.name.startswith(".")):
-            raise ValueError(f"name={self.name!r}: want the name of a folder, without '/' and not beginning with '.'")
-        for name, kind in (("failure_config", FailureConfig), ("checkpoint_config", CheckpointConfig)):
+        if self.name is not None and (
+            not self.name or "/" in self.name or self.name.startswith(".")
+        ):
+            raise ValueError(
+                f"name={self.name!r}: want the name of a folder, without '/' and "
+                "not beginning with '.'"
+            )
+        for name, kind in (
+            ("failure_config", FailureConfig),
+            ("checkpoint_config", CheckpointConfig),
+        ):
             if getattr(self, name) is None:
                 setattr(self, name, kind())
             elif not isinstance(getattr(self, name), kind):

@@ -1,7 +1,9 @@
 # Copyright The Sheaf Authors. SPDX-License-Identifier: Apache-2.0
-"""What a training loop asks and says: its place in the group, the checkpoint to go on from, its part of the data, its reports.
+"""What a training loop asks and says: its place in the group, the checkpoint to go on from, its
+part of the data, its reports.
 
-One loop runs in a worker at a time; all functions may be called from any thread of it. Outside of one they raise RuntimeError.
+One loop runs in a worker at a time; all functions may be called from any thread of it. Outside of
+one they raise RuntimeError.
 """
 
 from __future__ import annotations
@@ -36,7 +38,8 @@ class Storage:
 
 @dataclasses.dataclass(frozen=True)
 class Start:
-    """What a worker is told when its loop starts. `epoch` counts how often the group was formed; all else holds for it alone."""
+    """What a worker is told when its loop starts. `epoch` counts how often the group was formed;
+    all else holds for it alone."""
 
     epoch: int
     rank: int
@@ -68,7 +71,8 @@ class Report:
 
 
 class Session:
-    """The loop of one epoch: reports on their way to the driver, and what the driver has acknowledged. Thread-safe."""
+    """The loop of one epoch: reports on their way to the driver, and what the driver has
+    acknowledged. Thread-safe."""
 
     def __init__(self, start: Start):
         self.start = start
@@ -84,7 +88,9 @@ class Session:
         self._group: Group | None = None
         self._group_lock = threading.Lock()
 
-    def report(self, metrics: dict[str, Any], checkpoint: Checkpoint | None, name: str | None, delete: bool) -> None:
+    def report(
+        self, metrics: dict[str, Any], checkpoint: Checkpoint | None, name: str | None, delete: bool
+    ) -> None:
         with self._changed:
             self._raise_if_stopped()
             number = self._next
@@ -99,8 +105,11 @@ class Session:
             if len(self._unread) == 1 or checkpoint is not None:
                 self._urgent = self._urgent or checkpoint is not None
                 self._changed.notify_all()
-            # With a checkpoint it is a barrier: when it returns, the checkpoint is durable and all ranks have reported.
-            while (checkpoint is not None and self._committed <= number) or len(self._unread) > _MOST_UNREAD:
+            # With a checkpoint it is a barrier: when it returns, the checkpoint is durable and all
+            # ranks have reported.
+            while (checkpoint is not None and self._committed <= number) or len(
+                self._unread
+            ) > _MOST_UNREAD:
                 self._raise_if_stopped()
                 self._changed.wait(1.0)
             self._raise_if_stopped()
@@ -130,7 +139,8 @@ class Session:
     # The driver's side.
 
     def take(self, timeout_s: float) -> tuple[list[Report], bool]:
-        """(reports not taken yet, whether the loop has ended behind them); waits until there is something."""
+        """(reports not taken yet, whether the loop has ended behind them); waits until there is
+        something."""
         deadline = time.monotonic() + timeout_s
         with self._changed:
             while not self._unread and not self._ended:
@@ -192,12 +202,15 @@ def set_session(session: Session | None) -> None:
 def current() -> Session:
     """The session of the running loop. RuntimeError: none runs here."""
     if _session is None:
-        raise RuntimeError("this is for training loops: call it inside the train_loop_per_worker of a trainer")
+        raise RuntimeError(
+            "this is for training loops: call it inside the train_loop_per_worker of a trainer"
+        )
     return _session
 
 
 class TrainContext:
-    """The place of this worker in its group. `epoch` counts how often the group was formed, from 0."""
+    """The place of this worker in its group. `epoch` counts how often the group was formed, from
+    0."""
 
     def __init__(self, session: Session):
         self._session = session
@@ -237,10 +250,12 @@ class TrainContext:
 
     @property
     def group(self) -> Group:
-        """For collectives between the workers (sheaf.util.collective.Group), by rank; formed when each of them first asks for it.
+        """For collectives between the workers (sheaf.util.collective.Group), by rank; formed when
+        each of them first asks for it.
 
-        When a worker is lost, operations under way end with a CollectiveError, and the loops begin again with a new group.
-        NotImplementedError: the workers are on several nodes, and Gloo (libgloo0) is not installed.
+        When a worker is lost, operations under way end with a CollectiveError, and the loops begin
+        again with a new group. NotImplementedError: the workers are on several nodes, and Gloo
+        (libgloo0) is not installed.
         """
         return self._session.group()
 
@@ -251,7 +266,8 @@ class TrainContext:
 
     @property
     def master_address(self) -> str:
-        """The address of rank 0's node, for a rendezvous of one's own; master_port is free there."""
+        """The address of rank 0's node, for a rendezvous of one's own; master_port is free
+        there."""
         return self._start.address
 
     @property
@@ -260,7 +276,10 @@ class TrainContext:
         return self._start.port
 
     def __repr__(self) -> str:
-        return f"TrainContext(rank {self._start.rank} of {self._start.world_size}, epoch {self._start.epoch})"
+        return (
+            f"TrainContext(rank {self._start.rank} of {self._start.world_size}, epoch "
+            f"{self._start.epoch})"
+        )
 
 
 def get_context() -> TrainContext:
@@ -274,19 +293,23 @@ def get_checkpoint() -> Checkpoint | None:
 
 
 def get_all_reported_checkpoints() -> list[tuple[Checkpoint, dict[str, Any]]]:
-    """The durable checkpoints of the run with their metrics, oldest first; some may be deleted by now (CheckpointConfig)."""
+    """The durable checkpoints of the run with their metrics, oldest first; some may be deleted by
+    now (CheckpointConfig)."""
     return list(current().checkpoints)
 
 
 def get_dataset_shard(dataset_name: str = "train") -> Any:
     """This worker's part of the trainer's `datasets[dataset_name]`.
 
-    An array or list: a contiguous part, sizes differ by at most one. A dict of arrays: each of them so. Any other iterable: every
-    world_size-th item. KeyError: there is no such dataset.
+    An array or list: a contiguous part, sizes differ by at most one. A dict of arrays: each of them
+    so. Any other iterable: every world_size-th item. KeyError: there is no such dataset.
     """
     start = current().start
     if dataset_name not in start.datasets:
-        raise KeyError(f"there is no dataset {dataset_name!r}; the trainer got {sorted(start.datasets) or 'none'}")
+        raise KeyError(
+            f"there is no dataset {dataset_name!r}; the trainer got "
+            f"{sorted(start.datasets) or 'none'}"
+        )
     return datasets.shard(start.datasets[dataset_name], start.rank, start.world_size)
 
 
@@ -297,21 +320,36 @@ def report(
     *,
     delete_local_checkpoint_after_upload: bool = False,
 ) -> None:
-    """Reports a step; each worker calls it equally often. Rank 0's metrics are recorded, each step once, also over restarts.
+    """Reports a step; each worker calls it equally often. Rank 0's metrics are recorded, each step
+    once, also over restarts.
 
-    With a checkpoint (on one rank or several: their files are merged) it returns when all ranks have reported this step and the
-    checkpoint is durable; the local folder may then be deleted. checkpoint_dir_name: instead of checkpoint_NNNNNN.
+    With a checkpoint (on one rank or several: their files are merged) it returns when all ranks
+    have reported this step and the checkpoint is durable; the local folder may then be deleted.
+    checkpoint_dir_name: instead of checkpoint_NNNNNN.
 
     TypeError or ValueError for wrong arguments; OSError when the storage fails.
     """
     if not isinstance(metrics, dict) or not all(isinstance(name, str) for name in metrics):
-        raise TypeError(f"metrics={metrics!r}: want a dict from names to values, as {{'loss': 0.1}}")
+        raise TypeError(
+            f"metrics={metrics!r}: want a dict from names to values, as {{'loss': 0.1}}"
+        )
     if checkpoint is not None and not isinstance(checkpoint, Checkpoint):
         raise TypeError(f"checkpoint={checkpoint!r}: want Checkpoint.from_directory(folder)")
-    if checkpoint_dir_name is not None and (not checkpoint_dir_name or os.sep in checkpoint_dir_name or checkpoint_dir_name.startswith(".")):
-        raise ValueError(f"checkpoint_dir_name={checkpoint_dir_name!r}: want the name of a folder, not beginning with '.'")
-    current().report({name: _plain(value) for name, value in metrics.items()}, checkpoint, checkpoint_dir_name,
-                     delete_local_checkpoint_after_upload)
+    if checkpoint_dir_name is not None and (
+        not checkpoint_dir_name
+        or os.sep in checkpoint_dir_name
+        or checkpoint_dir_name.startswith(".")
+    ):
+        raise ValueError(
+            f"checkpoint_dir_name={checkpoint_dir_name!r}: want the name of a "
+            "folder, not beginning with '.'"
+        )
+    current().report(
+        {name: _plain(value) for name, value in metrics.items()},
+        checkpoint,
+        checkpoint_dir_name,
+        delete_local_checkpoint_after_upload,
+    )
 
 
 def _plain(value: Any) -> Any:

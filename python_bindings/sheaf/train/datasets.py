@@ -21,9 +21,15 @@ def check(given: Any) -> dict[str, Any]:
             if len(set(sizes.values())) > 1:
                 raise ValueError(f"datasets[{name!r}]: its columns differ in length: {sizes}")
         elif hasattr(data, "__next__"):
-            raise TypeError(f"datasets[{name!r}]={data!r}: an iterator cannot be sent to workers; give a list, an array, or a function that makes it")
+            raise TypeError(
+                f"datasets[{name!r}]={data!r}: an iterator cannot be sent to "
+                "workers; give a list, an array, or a function that makes it"
+            )
         elif not callable(data) and not hasattr(data, "__iter__") and not _has_items(data):
-            raise TypeError(f"datasets[{name!r}]={data!r}: want an array, a list, a dict of arrays, an iterable, or a function that makes one")
+            raise TypeError(
+                f"datasets[{name!r}]={data!r}: want an array, a list, a dict of "
+                "arrays, an iterable, or a function that makes one"
+            )
     return dict(given)
 
 

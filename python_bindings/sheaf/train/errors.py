@@ -1,5 +1,6 @@
 # Copyright The Sheaf Authors. SPDX-License-Identifier: Apache-2.0
-"""How training ends when it cannot go on, and what interrupts a training loop whose group is formed anew."""
+"""How training ends when it cannot go on, and what interrupts a training loop whose group is formed
+anew."""
 
 from __future__ import annotations
 
@@ -14,8 +15,9 @@ if TYPE_CHECKING:
 class TrainingFailedError(RayError):
     """The workers failed more often than FailureConfig allows, or could not be placed.
 
-    rank: of the worker that failed first, None when it was not a worker's fault. cause: its exception, also as __cause__.
-    worker_failures: the exceptions by rank. result: what had been reached, with the last durable checkpoint.
+    rank: of the worker that failed first, None when it was not a worker's fault. cause: its
+    exception, also as __cause__. worker_failures: the exceptions by rank. result: what had been
+    reached, with the last durable checkpoint.
     """
 
     def __init__(
@@ -35,4 +37,5 @@ class TrainingFailedError(RayError):
 
 
 class LoopStopped(BaseException):
-    """Raised inside a training loop when its group is formed anew. Not an Exception, so that loops do not catch it."""
+    """Raised inside a training loop when its group is formed anew. Not an Exception, so that loops
+    do not catch it."""

@@ -1,5 +1,6 @@
 # Copyright The Sheaf Authors. SPDX-License-Identifier: Apache-2.0
-"""How training goes, in one line: step, loss, throughput, time left. On a terminal in its place, else a line now and then."""
+"""How training goes, in one line: step, loss, throughput, time left. On a terminal in its place,
+else a line now and then."""
 
 from __future__ import annotations
 
@@ -15,7 +16,9 @@ _WINDOW = 50  # Reports that the throughput is measured over.
 class ProgressLine:
     """Not thread-safe. total: how many reports there will be, if known."""
 
-    def __init__(self, name: str, total: int | None, wanted: bool = True, stream: TextIO | None = None):
+    def __init__(
+        self, name: str, total: int | None, wanted: bool = True, stream: TextIO | None = None
+    ):
         self._name, self._total, self._wanted = name, total, wanted
         self._stream = stream or sys.stderr
         self._live = bool(getattr(self._stream, "isatty", bool)())
@@ -29,7 +32,10 @@ class ProgressLine:
         """So many reports are there now; the last one."""
         now = time.monotonic()
         samples = row.get("samples")
-        self._times = [*self._times[-_WINDOW:], (now, float(samples) if isinstance(samples, (int, float)) else 0.0)]
+        self._times = [
+            *self._times[-_WINDOW:],
+            (now, float(samples) if isinstance(samples, (int, float)) else 0.0),
+        ]
         self._done, self._row = done, row
         if now - self._shown >= (_LIVE_EACH_S if self._live else _PLAIN_EACH_S):
             self._show(now)
@@ -37,7 +43,14 @@ class ProgressLine:
     def text(self) -> str:
         """The line."""
         parts = [f"{self._name}: step {self._done}" + (f"/{self._total}" if self._total else "")]
-        loss = next((value for name, value in self._row.items() if "loss" in name and isinstance(value, (int, float))), None)
+        loss = next(
+            (
+                value
+                for name, value in self._row.items()
+                if "loss" in name and isinstance(value, (int, float))
+            ),
+            None,
+        )
         if loss is not None:
             parts.append(f"loss {loss:.4g}")
         spent = self._times[-1][0] - self._times[0][0] if self._times else 0.0
@@ -50,7 +63,8 @@ class ProgressLine:
         return ", ".join(parts)
 
     def note(self, words: str) -> None:
-        """A line of its own, for what happens to the group; the throughput is measured anew behind it."""
+        """A line of its own, for what happens to the group; the throughput is measured anew behind
+        it."""
         if self._wanted:
             self._stream.write(("\r\033[K" if self._open else "") + f"{self._name}: {words}\n")
             self._stream.flush()

@@ -1,8 +1,10 @@
 # Copyright The Sheaf Authors. SPDX-License-Identifier: Apache-2.0
-"""One training run, in the driver: forms the group, collects reports, and forms it anew when a worker or node is lost.
+"""One training run, in the driver: forms the group, collects reports, and forms it anew when a
+worker or node is lost.
 
-A step is recorded when all workers have reported it, so what is recorded has no gaps; when the group goes on from a checkpoint, what
-was recorded behind it is cut off first, so nothing is there twice.
+A step is recorded when all workers have reported it, so what is recorded has no gaps; when the
+group goes on from a checkpoint, what was recorded behind it is cut off first, so nothing is there
+twice.
 """
 
 from __future__ import annotations
@@ -10,7 +12,8 @@ from __future__ import annotations
 import dataclasses
 import time
 import uuid
-from typing import Any, Callable
+from collections.abc import Callable
+from typing import Any
 
 import sheaf
 from sheaf.exceptions import RayError, RayTaskError
@@ -27,7 +30,9 @@ from sheaf.train.worker_group import Worker, WorkerGroup
 from sheaf.util.collective import CollectiveError
 
 _POLL_S = 1.0
-_STOP_S = 3.0  # How long a healthy worker may take to leave its loop; then its process is ended too.
+_STOP_S = (
+    3.0  # How long a healthy worker may take to leave its loop; then its process is ended too.
+)
 _STALL_S = 30.0  # A step with a checkpoint that not all have reported is worth a word then.
 
 
@@ -58,7 +63,9 @@ class _Epoch:
         self.failures: dict[int, BaseException] = {}
         self.reports: dict[int, dict[int, Report]] = {}  # By number and rank.
         self.next_report = first_report
-        self.said = dict.fromkeys(range(len(workers)), first_report)  # How many reports each has made.
+        self.said = dict.fromkeys(
+            range(len(workers)), first_report
+        )  # How many reports each has made.
         self.began = time.monotonic()
         self.stalled_since: float | None = None
 
@@ -81,7 +88,8 @@ class Run:
         self._recovering_since: float | None = None
 
     def go(self) -> Result:
-        """Trains to the end. TrainingFailedError: it cannot go on. Raises what callbacks and the storage raise."""
+        """Trains to the end. TrainingFailedError: it cannot go on. Raises what callbacks and the
+        storage raise."""
         self._files.open()
         self._tell("on_start", list(self._files.history))
         if self._files.history:
@@ -134,7 +142,8 @@ class Run:
         raise TrainingFailedError(text, rank, cause, epoch.failures)
 
     def _start(self, number: int, loop: Any, shared: dict[str, Any]) -> _Epoch:
-        """Forms the group and starts the loops. A worker that dies meanwhile is a failure of the epoch."""
+        """Forms the group and starts the loops. A worker that dies meanwhile is a failure of the
+        epoch."""
         reports = self._files.rollback()
         if number:
             self._tell("after_rollback", reports)
@@ -142,7 +151,14 @@ class Run:
         workers = list(self._group.members)
         epoch = _Epoch(number, workers, reports)
         kept, token = self._files.kept, uuid.uuid4().hex[:8]
-        address = next((row["NodeManagerAddress"] for row in sheaf.nodes() if row["NodeID"] == workers[0].node), "127.0.0.1")
+        address = next(
+            (
+                row["NodeManagerAddress"]
+                for row in sheaf.nodes()
+                if row["NodeID"] == workers[0].node
+            ),
+            "127.0.0.1",
+        )
         checkpoint = kept[-1].checkpoint if kept else self._plan.resume_from
         try:
             port = sheaf.get(workers[0].handle.free_port.remote(), timeout=_STOP_S * 10)
@@ -151,23 +167,42 @@ class Run:
             return epoch
         for rank, place in enumerate(self._group.ranks()):
             start = Start(
-                epoch=number, rank=rank, world_size=len(workers), experiment=self._name, storage=self._storage, first_report=reports,
-                checkpoint=checkpoint, checkpoints=tuple((one.checkpoint, one.metrics) for one in kept), address=address, port=port,
-                group=f"train:{self._name}:{number}:{token}", backend=self._plan.backend, datasets=shared, metadata=self._plan.metadata, **place,
+                epoch=number,
+                rank=rank,
+                world_size=len(workers),
+                experiment=self._name,
+                storage=self._storage,
+                first_report=reports,
+                checkpoint=checkpoint,
+                checkpoints=tuple((one.checkpoint, one.metrics) for one in kept),
+                address=address,
+                port=port,
+                group=f"train:{self._name}:{number}:{token}",
+                backend=self._plan.backend,
+                datasets=shared,
+                metadata=self._plan.metadata,
+                **place,
             )
-            # Calls of one caller run in order, but in different threads: `run` and `take` come when the session is there.
+            # Calls of one caller run in order, but in different threads: `run` and `take` come when
+            # the session is there.
             start_ref = workers[rank].handle.prepare.remote(start)
             epoch.loops[rank] = workers[rank].handle.run.remote(loop, self._plan.config, start_ref)
             epoch.takes[workers[rank].handle.take.remote(number, _POLL_S, start_ref)] = rank
         nodes = len({worker.node for worker in workers})
-        where = f" from {_last_name(checkpoint.path)}, step {reports}" if checkpoint else " from the start"
+        where = (
+            f" from {_last_name(checkpoint.path)}, step {reports}"
+            if checkpoint
+            else " from the start"
+        )
         self._happened(
-            f"{len(workers)} workers on {nodes} node{'s' * (nodes > 1)} ({len(workers) - len(new)} kept, {len(new)} new) begin{where}"
+            f"{len(workers)} workers on {nodes} node{'s' * (nodes > 1)} "
+            f"({len(workers) - len(new)} kept, {len(new)} new) begin{where}"
         )
         return epoch
 
     def _follow(self, epoch: _Epoch) -> bool:
-        """Until all loops have ended (True), or the group must be formed anew (False); then no loop runs any more."""
+        """Until all loops have ended (True), or the group must be formed anew (False); then no loop
+        runs any more."""
         while epoch.running and not epoch.failures:
             self._hear(epoch, _POLL_S)
             committed = self._commit(epoch)
@@ -218,7 +253,11 @@ class Run:
         durable = False
         while epoch.next_report in epoch.reports:
             said = epoch.reports[epoch.next_report]
-            missing = [rank for rank in range(len(epoch.workers)) if rank not in said and rank not in epoch.finished]
+            missing = [
+                rank
+                for rank in range(len(epoch.workers))
+                if rank not in said and rank not in epoch.finished
+            ]
             if missing:
                 self._warn_of_stall(epoch, said, missing)
                 break
@@ -230,7 +269,11 @@ class Run:
         first = said[min(said)]
         now = time.time()
         row = {**first.metrics}
-        for key, value in (("training_iteration", number + 1), ("timestamp", now), ("time_total_s", now - self._begin)):
+        for key, value in (
+            ("training_iteration", number + 1),
+            ("timestamp", now),
+            ("time_total_s", now - self._begin),
+        ):
             row.setdefault(key, value)
         temporary = next((report.temporary for report in said.values() if report.temporary), None)
         name = next((report.name for report in said.values() if report.name), None)
@@ -242,10 +285,15 @@ class Run:
             for rank in said:
                 epoch.workers[rank].handle.commit.remote(epoch.number, number, checkpoint, row)
         if self._recovering_since is not None and epoch.number and not epoch.failures:
-            self._happened(f"step {number + 1} is done, {time.monotonic() - self._recovering_since:.2f} s after the loss")
+            self._happened(
+                f"step {number + 1} is done, "
+                f"{time.monotonic() - self._recovering_since:.2f} s after the loss"
+            )
             self._recovering_since = None
         self._line.step(number + 1, row)
-        self._tell("after_report", [row, *(said[rank].metrics for rank in sorted(said)[1:])], checkpoint)
+        self._tell(
+            "after_report", [row, *(said[rank].metrics for rank in sorted(said)[1:])], checkpoint
+        )
         return checkpoint is not None
 
     def _warn_of_stall(self, epoch: _Epoch, said: dict[int, Report], missing: list[int]) -> None:
@@ -254,28 +302,38 @@ class Run:
         now = time.monotonic()
         epoch.stalled_since = epoch.stalled_since or now
         if now - epoch.stalled_since > _STALL_S:
-            self._happened(f"ranks {sorted(said)} wait in report() for ranks {sorted(missing)}: each worker must report each step")
+            self._happened(
+                f"ranks {sorted(said)} wait in report() for ranks "
+                f"{sorted(missing)}: each worker must report each step"
+            )
             epoch.stalled_since = now + 1e9
 
     def _look_for_silence(self, epoch: _Epoch) -> None:
         bound = self._plan.run.failure_config.silence_timeout_s
         for rank in sorted(epoch.running):
             if time.monotonic() - epoch.heard[rank] > bound + _POLL_S:
-                epoch.failures[rank] = TimeoutError(f"no answer for {bound:g} s (FailureConfig.silence_timeout_s)")
+                epoch.failures[rank] = TimeoutError(
+                    f"no answer for {bound:g} s (FailureConfig.silence_timeout_s)"
+                )
                 epoch.running.discard(rank)
 
     def _shall_grow(self, epoch: _Epoch) -> bool:
         waited = time.monotonic() - epoch.began
-        return waited > self._plan.scaling.elastic_resize_monitor_interval_s and self._group.can_grow()
+        return (
+            waited > self._plan.scaling.elastic_resize_monitor_interval_s and self._group.can_grow()
+        )
 
     def _take_apart(self, epoch: _Epoch) -> None:
-        """Stops the loops that run, and ends the processes that are dead or do not stop. Further failures are added."""
+        """Stops the loops that run, and ends the processes that are dead or do not stop. Further
+        failures are added."""
         for rank in epoch.running:
             epoch.workers[rank].handle.stop.remote(epoch.number)
         deadline = time.monotonic() + _STOP_S
         while epoch.running and (left := deadline - time.monotonic()) > 0:
             self._hear(epoch, left)
-        dead = [rank for rank, error in epoch.failures.items() if not isinstance(error, RayTaskError)]
+        dead = [
+            rank for rank, error in epoch.failures.items() if not isinstance(error, RayTaskError)
+        ]
         for rank in (*dead, *epoch.running):
             self._group.end(epoch.workers[rank])
 
@@ -302,7 +360,8 @@ class Run:
 
 
 def _first_cause(failures: dict[int, BaseException]) -> int:
-    """The rank whose failure explains the others: a death, else what a loop raised by itself, else what came first."""
+    """The rank whose failure explains the others: a death, else what a loop raised by itself, else
+    what came first."""
     dead = [rank for rank, error in failures.items() if not isinstance(error, RayTaskError)]
     own = [rank for rank, error in failures.items() if not isinstance(error, CollectiveError)]
     return (dead or own or list(failures))[0]

@@ -1,11 +1,13 @@
 # Copyright The Sheaf Authors. SPDX-License-Identifier: Apache-2.0
-"""A run's folder: the history of its reports and its checkpoints, and what of them counts after a crash.
+"""A run's folder: the history of its reports and its checkpoints, and what of them counts after a
+crash.
 
     metrics.jsonl            a line per report, in order
     checkpoint_NNNNNN/       complete, with a marker that holds how many reports lead to it
     .incomplete-NNNNNN-E/    being uploaded, or left by a crash
 
-Reports behind the newest checkpoint are made again when a run goes on, so they are cut off first. Not thread-safe.
+Reports behind the newest checkpoint are made again when a run goes on, so they are cut off first.
+Not thread-safe.
 """
 
 from __future__ import annotations
@@ -42,21 +44,31 @@ class RunFiles:
         self.kept: list[Kept] = []  # Oldest first.
 
     def open(self) -> None:
-        """Makes the folder, or takes up what a run of the same name has left: complete checkpoints and the reports up to the newest."""
+        """Makes the folder, or takes up what a run of the same name has left: complete checkpoints
+        and the reports up to the newest."""
         self._files.make_folder(self.path)
         self._remove_incomplete()
         for name in self._files.names(self.path):
-            marker = None if name.startswith(".") or name == _HISTORY else self._files.read(f"{self.path}/{name}/{storage.MARKER}")
+            marker = (
+                None
+                if name.startswith(".") or name == _HISTORY
+                else self._files.read(f"{self.path}/{name}/{storage.MARKER}")
+            )
             if marker:
                 known = json.loads(marker)
                 self.kept.append(Kept(self._checkpoint(name), known["reports"], known["metrics"]))
         self.kept.sort(key=lambda kept: kept.reports)
         lines = (self._files.read(f"{self.path}/{_HISTORY}") or b"").splitlines()
-        self.history = [json.loads(line) for line in lines[: self.kept[-1].reports if self.kept else 0]]
+        self.history = [
+            json.loads(line) for line in lines[: self.kept[-1].reports if self.kept else 0]
+        ]
         self._write_history()
 
-    def record(self, row: dict[str, Any], temporary: str | None, name: str | None) -> Checkpoint | None:
-        """One more report; with the folder that its checkpoint was uploaded to, the checkpoint is durable on return."""
+    def record(
+        self, row: dict[str, Any], temporary: str | None, name: str | None
+    ) -> Checkpoint | None:
+        """One more report; with the folder that its checkpoint was uploaded to, the checkpoint is
+        durable on return."""
         self.history.append(row)
         if isinstance(self._files, storage.LocalFiles):
             with open(f"{self.path}/{_HISTORY}", "a", encoding="utf-8") as file:
@@ -71,7 +83,9 @@ class RunFiles:
         reports = len(self.history)
         name = name or f"checkpoint_{reports:06d}"
         path = f"{self.path}/{name}"
-        self._files.write(f"{temporary}/{storage.MARKER}", encode({"reports": reports, "metrics": row}).encode())
+        self._files.write(
+            f"{temporary}/{storage.MARKER}", encode({"reports": reports, "metrics": row}).encode()
+        )
         for old in [kept for kept in self.kept if kept.checkpoint.path == path]:
             self._remove(old)
         self._files.publish(temporary, path)
@@ -81,7 +95,8 @@ class RunFiles:
         return made
 
     def rollback(self) -> int:
-        """Forgets the reports behind the newest checkpoint, and what was being uploaded; gives how many stay. No loop runs now."""
+        """Forgets the reports behind the newest checkpoint, and what was being uploaded; gives how
+        many stay. No loop runs now."""
         self._remove_incomplete()
         reports = self.kept[-1].reports if self.kept else 0
         if len(self.history) > reports:
@@ -90,7 +105,8 @@ class RunFiles:
         return reports
 
     def close(self) -> None:
-        """The whole history is in the folder, and nothing that is not complete. No loop runs now."""
+        """The whole history is in the folder, and nothing that is not complete. No loop runs
+        now."""
         self._remove_incomplete()
         self._write_history()
 
@@ -99,7 +115,11 @@ class RunFiles:
         sign = 1 if self._config.checkpoint_score_order == "max" else -1
         while bound is not None and len(self.kept) > bound:
             older = self.kept[:-1]  # The newest is what a restart goes on from.
-            self._remove(min(older, key=lambda kept: sign * kept.metrics.get(by, -sign * float("inf"))) if by else older[0])
+            self._remove(
+                min(older, key=lambda kept: sign * kept.metrics.get(by, -sign * float("inf")))
+                if by
+                else older[0]
+            )
 
     def _remove_incomplete(self) -> None:
         for name in self._files.names(self.path):
@@ -114,4 +134,6 @@ class RunFiles:
         return Checkpoint(f"{self.path}/{name}", self._filesystem)
 
     def _write_history(self) -> None:
-        self._files.write(f"{self.path}/{_HISTORY}", "".join(encode(row) + "\n" for row in self.history).encode())
+        self._files.write(
+            f"{self.path}/{_HISTORY}", "".join(encode(row) + "\n" for row in self.history).encode()
+        )

@@ -1,8 +1,9 @@
 # Copyright The Sheaf Authors. SPDX-License-Identifier: Apache-2.0
 """The files of a run, on this machine's file system or on one of pyarrow's or fsspec's.
 
-Paths are strings with '/'. What is published appears whole or not at all: on a local file system by a rename behind fsync, elsewhere
-because a folder counts only when its MARKER, written last, is there.
+Paths are strings with '/'. What is published appears whole or not at all: on a local file system by
+a rename behind fsync, elsewhere because a folder counts only when its MARKER, written last, is
+there.
 """
 
 from __future__ import annotations
@@ -67,7 +68,9 @@ class LocalFiles:
     def remove(self, path: str) -> None:
         """Removes a folder so that nobody ever sees a part of it under its name."""
         folder, name = os.path.split(path)
-        going = path if name.startswith(".") else os.path.join(folder, f".going-{name}-{os.getpid()}")
+        going = (
+            path if name.startswith(".") else os.path.join(folder, f".going-{name}-{os.getpid()}")
+        )
         try:
             os.rename(path, going)
         except FileNotFoundError:
@@ -95,7 +98,10 @@ class FsspecFiles:
     def names(self, path: str) -> list[str]:
         self.filesystem.invalidate_cache()
         try:
-            return sorted(str(entry).rstrip("/").rsplit("/", 1)[-1] for entry in self.filesystem.ls(path, detail=False))
+            return sorted(
+                str(entry).rstrip("/").rsplit("/", 1)[-1]
+                for entry in self.filesystem.ls(path, detail=False)
+            )
         except FileNotFoundError:
             return []
 
@@ -118,12 +124,14 @@ class FsspecFiles:
         self.filesystem.invalidate_cache()
         root = self.filesystem._strip_protocol(path).rstrip("/")
         for found in self.filesystem.find(path):
-            target = os.path.join(local, str(found)[len(root):].lstrip("/"))
+            target = os.path.join(local, str(found)[len(root) :].lstrip("/"))
             os.makedirs(os.path.dirname(target), exist_ok=True)
             self.filesystem.get_file(found, target)
 
     def publish(self, temporary: str, path: str) -> None:
-        _publish_marker_last(self, temporary, path, lambda: self.filesystem.mv(temporary, path, recursive=True))
+        _publish_marker_last(
+            self, temporary, path, lambda: self.filesystem.mv(temporary, path, recursive=True)
+        )
 
     def remove(self, path: str) -> None:
         if self.filesystem.exists(path):
@@ -168,7 +176,12 @@ class ArrowFiles:
     def download(self, path: str, local: str) -> None:
         from pyarrow import fs
 
-        fs.copy_files(path, local, source_filesystem=self.filesystem, destination_filesystem=fs.LocalFileSystem())
+        fs.copy_files(
+            path,
+            local,
+            source_filesystem=self.filesystem,
+            destination_filesystem=fs.LocalFileSystem(),
+        )
 
     def publish(self, temporary: str, path: str) -> None:
         _publish_marker_last(self, temporary, path, lambda: self.filesystem.move(temporary, path))
@@ -197,7 +210,8 @@ def _each_file(local: str, path: str) -> list[tuple[str, str]]:
 
 
 def _publish_marker_last(files: Any, temporary: str, path: str, move: Any) -> None:
-    """A move of many files is not atomic everywhere, so the marker goes first from the old place and last to the new one."""
+    """A move of many files is not atomic everywhere, so the marker goes first from the old place
+    and last to the new one."""
     marker = files.read(f"{temporary}/{MARKER}")
     if isinstance(files, FsspecFiles):
         files.filesystem.rm_file(f"{temporary}/{MARKER}")
@@ -209,19 +223,27 @@ def _publish_marker_last(files: Any, temporary: str, path: str, move: Any) -> No
 
 
 def files_of(filesystem: Any) -> Files:
-    """The file operations of a file system of pyarrow's or fsspec's; None: the local one. TypeError: it is none of these."""
+    """The file operations of a file system of pyarrow's or fsspec's; None: the local one.
+    TypeError: it is none of these."""
     if filesystem is None:
         return LocalFiles()
     module = type(filesystem).__module__
     if module.startswith("pyarrow"):
         return ArrowFiles(filesystem)
-    if all(hasattr(filesystem, name) for name in ("put_file", "get_file", "cat_file", "pipe_file", "mv", "find")):
+    if all(
+        hasattr(filesystem, name)
+        for name in ("put_file", "get_file", "cat_file", "pipe_file", "mv", "find")
+    ):
         return FsspecFiles(filesystem)
-    raise TypeError(f"{filesystem!r} is no file system: want one of pyarrow.fs or of fsspec, or None for the local one")
+    raise TypeError(
+        f"{filesystem!r} is no file system: want one of pyarrow.fs or of fsspec, or "
+        "None for the local one"
+    )
 
 
 def resolve(path: str | os.PathLike[str], filesystem: Any = None) -> tuple[Any, str]:
-    """(file system, path inside it) of a path or URI. ValueError: a URI without a package that knows it."""
+    """(file system, path inside it) of a path or URI. ValueError: a URI without a package that
+    knows it."""
     text = os.fspath(path)
     if filesystem is not None:
         files_of(filesystem)
@@ -229,7 +251,7 @@ def resolve(path: str | os.PathLike[str], filesystem: Any = None) -> tuple[Any, 
     if "://" not in text:
         return None, os.path.abspath(os.path.expanduser(text))
     if text.startswith("file://"):
-        return None, text[len("file://"):]
+        return None, text[len("file://") :]
     if importlib.util.find_spec("fsspec") is not None:
         import fsspec
 
@@ -240,4 +262,7 @@ def resolve(path: str | os.PathLike[str], filesystem: Any = None) -> tuple[Any, 
 
         found, inside = fs.FileSystem.from_uri(text)
         return found, inside.rstrip("/")
-    raise ValueError(f"{text!r}: a URI needs the package fsspec or pyarrow, and neither is installed; give a plain path, or pip install fsspec")
+    raise ValueError(
+        f"{text!r}: a URI needs the package fsspec or pyarrow, and neither is "
+        "installed; give a plain path, or pip install fsspec"
+    )

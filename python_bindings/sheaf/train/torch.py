@@ -1,5 +1,6 @@
 # Copyright The Sheaf Authors. SPDX-License-Identifier: Apache-2.0
-"""Training with PyTorch: a process group around the loops, and models and loaders prepared for it. torch is asked for when it is used.
+"""Training with PyTorch: a process group around the loops, and models and loaders prepared for it.
+torch is asked for when it is used.
 
 def loop(config):
     model = sheaf.train.torch.prepare_model(Net())
@@ -13,7 +14,8 @@ from __future__ import annotations
 
 import dataclasses
 import datetime
-from typing import Any, Callable, Iterator
+from collections.abc import Callable, Iterator
+from typing import Any
 
 from sheaf.train.backend import BackendConfig
 from sheaf.train.checkpoint import Checkpoint
@@ -28,8 +30,9 @@ _INIT_METHODS = ("tcp", "env")
 class TorchConfig(BackendConfig):
     """The process group of the workers.
 
-    backend: "sheaf", "gloo", "nccl", or another that torch.distributed knows; None: nccl with CUDA, else sheaf.
-    init_method: "tcp", or "env" through MASTER_ADDR and so on. timeout_s: of its operations.
+    backend: "sheaf", "gloo", "nccl", or another that torch.distributed knows; None: nccl with CUDA,
+    else sheaf. init_method: "tcp", or "env" through MASTER_ADDR and so on. timeout_s: of its
+    operations.
     """
 
     backend: str | None = None
@@ -38,7 +41,9 @@ class TorchConfig(BackendConfig):
 
     def __post_init__(self) -> None:
         if self.init_method not in _INIT_METHODS:
-            raise ValueError(f"init_method={self.init_method!r}: want one of {', '.join(_INIT_METHODS)}")
+            raise ValueError(
+                f"init_method={self.init_method!r}: want one of {', '.join(_INIT_METHODS)}"
+            )
         if not self.timeout_s > 0:
             raise ValueError(f"timeout_s={self.timeout_s!r}: want seconds, more than 0")
 
@@ -54,15 +59,21 @@ class TorchConfig(BackendConfig):
         if backend == "sheaf":
             import sheaf.torch  # noqa: F401  # Registers it.
         os.environ.update(
-            RANK=str(rank), WORLD_SIZE=str(size), LOCAL_RANK=str(context.get_local_rank()),
-            LOCAL_WORLD_SIZE=str(context.get_local_world_size()), NODE_RANK=str(context.get_node_rank()),
-            MASTER_ADDR=context.master_address, MASTER_PORT=str(context.master_port),
+            RANK=str(rank),
+            WORLD_SIZE=str(size),
+            LOCAL_RANK=str(context.get_local_rank()),
+            LOCAL_WORLD_SIZE=str(context.get_local_world_size()),
+            NODE_RANK=str(context.get_node_rank()),
+            MASTER_ADDR=context.master_address,
+            MASTER_PORT=str(context.master_port),
         )
         if torch.cuda.is_available():
             torch.cuda.set_device(get_device())
         torch.distributed.init_process_group(
             backend,
-            init_method="env://" if self.init_method == "env" else f"tcp://{context.master_address}:{context.master_port}",
+            init_method="env://"
+            if self.init_method == "env"
+            else f"tcp://{context.master_address}:{context.master_port}",
             rank=rank,
             world_size=size,
             timeout=datetime.timedelta(seconds=self.timeout_s),
@@ -117,7 +128,11 @@ def get_device() -> Any:
     if not torch.cuda.is_available():
         return torch.device("cpu")
     # A worker that holds GPUs sees no others; one that holds none shares those of its node.
-    return torch.device(f"cuda:{get_context().get_local_rank() % torch.cuda.device_count()}" if _sees_all() else "cuda:0")
+    return torch.device(
+        f"cuda:{get_context().get_local_rank() % torch.cuda.device_count()}"
+        if _sees_all()
+        else "cuda:0"
+    )
 
 
 def get_devices() -> list[Any]:
@@ -129,13 +144,18 @@ def get_devices() -> list[Any]:
 
 
 def prepare_model(
-    model: Any, move_to_device: bool = True, parallel_strategy: str | None = "ddp", parallel_strategy_kwargs: dict[str, Any] | None = None
+    model: Any,
+    move_to_device: bool = True,
+    parallel_strategy: str | None = "ddp",
+    parallel_strategy_kwargs: dict[str, Any] | None = None,
 ) -> Any:
-    """The model on this worker's device, and, with more than one worker, in DistributedDataParallel.
+    """The model on this worker's device, and, with more than one worker, in
+    DistributedDataParallel.
 
-    On the CPU, over the backend "sheaf", the gradients lie in memory that the workers of a node share (sheaf.torch.share_gradients);
-    parallel_strategy_kwargs={"gradient_as_bucket_view": False} leaves them to DDP, and room for a communication hook of your own.
-    parallel_strategy: "ddp", "fsdp", or None to leave it as it is. ValueError: another.
+    On the CPU, over the backend "sheaf", the gradients lie in memory that the workers of a node
+    share (sheaf.torch.share_gradients); parallel_strategy_kwargs={"gradient_as_bucket_view": False}
+    leaves them to DDP, and room for a communication hook of your own. parallel_strategy: "ddp",
+    "fsdp", or None to leave it as it is. ValueError: another.
     """
     torch = _torch()
     if parallel_strategy not in ("ddp", "fsdp", None):
@@ -153,7 +173,9 @@ def prepare_model(
     if device.type == "cuda":
         more.setdefault("device_ids", [device])
         return torch.nn.parallel.DistributedDataParallel(model, **more)
-    shares = torch.distributed.get_backend(more.get("process_group")) == "sheaf" and more.setdefault("gradient_as_bucket_view", True)
+    shares = torch.distributed.get_backend(
+        more.get("process_group")
+    ) == "sheaf" and more.setdefault("gradient_as_bucket_view", True)
     prepared = torch.nn.parallel.DistributedDataParallel(model, **more)
     if shares:
         from sheaf.torch import share_gradients
@@ -162,8 +184,14 @@ def prepare_model(
     return prepared
 
 
-def prepare_data_loader(data_loader: Any, add_dist_sampler: bool = True, move_to_device: bool = True, auto_transfer: bool = True) -> Any:
-    """The loader with a DistributedSampler, so that each worker gets its part, and its batches on this worker's device.
+def prepare_data_loader(
+    data_loader: Any,
+    add_dist_sampler: bool = True,
+    move_to_device: bool = True,
+    auto_transfer: bool = True,
+) -> Any:
+    """The loader with a DistributedSampler, so that each worker gets its part, and its batches on
+    this worker's device.
 
     Call `loader.sampler.set_epoch(n)` for another order in each epoch, as with torch alone.
     """
@@ -171,16 +199,38 @@ def prepare_data_loader(data_loader: Any, add_dist_sampler: bool = True, move_to
     torch = _torch()
     context = get_context()
     sampled = torch.utils.data.DistributedSampler
-    if add_dist_sampler and context.get_world_size() > 1 and not isinstance(data_loader.sampler, sampled):
+    if (
+        add_dist_sampler
+        and context.get_world_size() > 1
+        and not isinstance(data_loader.sampler, sampled)
+    ):
         if isinstance(data_loader.dataset, torch.utils.data.IterableDataset):
-            raise TypeError("an IterableDataset has no sampler: split it by get_context().get_world_rank(), and pass add_dist_sampler=False")
+            raise TypeError(
+                "an IterableDataset has no sampler: split it by "
+                "get_context().get_world_rank(), and pass add_dist_sampler=False"
+            )
         shuffle = not isinstance(data_loader.sampler, torch.utils.data.SequentialSampler)
-        names = ("num_workers", "collate_fn", "pin_memory", "drop_last", "timeout", "worker_init_fn", "multiprocessing_context", "generator")
-        sampler = sampled(data_loader.dataset, context.get_world_size(), context.get_world_rank(), shuffle=shuffle)
+        names = (
+            "num_workers",
+            "collate_fn",
+            "pin_memory",
+            "drop_last",
+            "timeout",
+            "worker_init_fn",
+            "multiprocessing_context",
+            "generator",
+        )
+        sampler = sampled(
+            data_loader.dataset, context.get_world_size(), context.get_world_rank(), shuffle=shuffle
+        )
         kept = {name: getattr(data_loader, name) for name in names}
-        data_loader = torch.utils.data.DataLoader(data_loader.dataset, batch_size=data_loader.batch_size, sampler=sampler, **kept)
+        data_loader = torch.utils.data.DataLoader(
+            data_loader.dataset, batch_size=data_loader.batch_size, sampler=sampler, **kept
+        )
     device = get_device()
-    return _OnDevice(data_loader, device) if move_to_device and device.type != "cpu" else data_loader
+    return (
+        _OnDevice(data_loader, device) if move_to_device and device.type != "cpu" else data_loader
+    )
 
 
 class _OnDevice:
@@ -206,7 +256,13 @@ class _OnDevice:
             return {name: self._move(item) for name, item in value.items()}
         if isinstance(value, (list, tuple)):
             moved = [self._move(item) for item in value]
-            return moved if isinstance(value, list) else type(value)(*moved) if hasattr(value, "_fields") else tuple(moved)
+            return (
+                moved
+                if isinstance(value, list)
+                else type(value)(*moved)
+                if hasattr(value, "_fields")
+                else tuple(moved)
+            )
         return value
 
 

@@ -6,7 +6,8 @@ from __future__ import annotations
 import inspect
 import time
 import uuid
-from typing import Any, Callable
+from collections.abc import Callable
+from typing import Any
 
 import sheaf
 from sheaf.train import datasets as data
@@ -23,9 +24,10 @@ _HOME = "~/sheaf_results"
 class DataParallelTrainer:
     """Runs `train_loop_per_worker` in each worker of a group.
 
-    The loop takes train_loop_config, if it takes an argument. Inside it see get_context, get_checkpoint, get_dataset_shard, report.
-    datasets: arrays, lists, dicts of arrays, iterables or functions that make one, by name; split by rank.
-    resume_from_checkpoint: what get_checkpoint gives at first. metadata: what get_metadata gives.
+    The loop takes train_loop_config, if it takes an argument. Inside it see get_context,
+    get_checkpoint, get_dataset_shard, report. datasets: arrays, lists, dicts of arrays, iterables
+    or functions that make one, by name; split by rank. resume_from_checkpoint: what get_checkpoint
+    gives at first. metadata: what get_metadata gives.
 
     TypeError or ValueError for wrong arguments, with the value and the remedy.
     """
@@ -65,9 +67,11 @@ class DataParallelTrainer:
         )
 
     def fit(self) -> Result:
-        """Trains, and gives the result. A run of the same RunConfig.name goes on from its newest checkpoint.
+        """Trains, and gives the result. A run of the same RunConfig.name goes on from its newest
+        checkpoint.
 
-        TrainingFailedError: workers failed more often than FailureConfig allows, or there is no room for them.
+        TrainingFailedError: workers failed more often than FailureConfig allows, or there is no
+        room for them.
         """
         if not sheaf.is_initialized():
             sheaf.init()
@@ -81,10 +85,24 @@ def _argument(loop: Any, config: dict[str, Any] | None) -> dict[str, Any] | None
     """What the loop is called with: its configuration, or None for no argument."""
     if not callable(loop):
         raise TypeError(f"train_loop_per_worker={loop!r}: want a function")
-    wanted = [p for p in inspect.signature(loop).parameters.values() if p.default is p.empty and p.kind in (p.POSITIONAL_ONLY, p.POSITIONAL_OR_KEYWORD)]
-    takes = [p for p in inspect.signature(loop).parameters.values() if p.kind not in (p.KEYWORD_ONLY, p.VAR_KEYWORD)]
+    wanted = [
+        p
+        for p in inspect.signature(loop).parameters.values()
+        if p.default is p.empty and p.kind in (p.POSITIONAL_ONLY, p.POSITIONAL_OR_KEYWORD)
+    ]
+    takes = [
+        p
+        for p in inspect.signature(loop).parameters.values()
+        if p.kind not in (p.KEYWORD_ONLY, p.VAR_KEYWORD)
+    ]
     if len(wanted) > 1:
-        raise TypeError(f"train_loop_per_worker={loop!r} takes {len(wanted)} arguments: want one, the configuration, or none")
+        raise TypeError(
+            f"train_loop_per_worker={loop!r} takes {len(wanted)} arguments: want "
+            "one, the configuration, or none"
+        )
     if config is not None and not takes:
-        raise TypeError(f"train_loop_config={config!r}, but {loop!r} takes no argument: add one, or leave the configuration out")
+        raise TypeError(
+            f"train_loop_config={config!r}, but {loop!r} takes no argument: add "
+            "one, or leave the configuration out"
+        )
     return dict(config or {}) if wanted or config is not None else None

@@ -1,5 +1,6 @@
 # Copyright The Sheaf Authors. SPDX-License-Identifier: Apache-2.0
-"""A worker of a training group: an actor that runs a loop in one thread and answers the driver in others."""
+"""A worker of a training group: an actor that runs a loop in one thread and answers the driver in
+others."""
 
 from __future__ import annotations
 
@@ -7,7 +8,8 @@ import ctypes
 import os
 import socket
 import threading
-from typing import Any, Callable
+from collections.abc import Callable
+from typing import Any
 
 import sheaf
 from sheaf.train import context
@@ -47,7 +49,8 @@ class TrainWorker:
         context.set_session(session)
 
     def run(self, loop: Callable[..., Any], config: dict[str, Any] | None, prepared: None) -> bool:
-        """Runs the loop to its end. False: it was stopped. Raises what the loop raises. `prepared`: the result of prepare."""
+        """Runs the loop to its end. False: it was stopped. Raises what the loop raises. `prepared`:
+        the result of prepare."""
         session = self._session
         assert session is not None
         told = context.TrainContext(session)
@@ -82,8 +85,11 @@ class TrainWorker:
                 ctypes.pythonapi.PyThreadState_SetAsyncExc(ctypes.c_ulong(thread), None)
 
     @sheaf.method(concurrency_group=CONTROL)
-    def take(self, epoch: int, timeout_s: float, prepared: None = None) -> tuple[list[context.Report], bool]:
-        """The reports that nobody has taken, and whether the loop has ended; waits until there is something."""
+    def take(
+        self, epoch: int, timeout_s: float, prepared: None = None
+    ) -> tuple[list[context.Report], bool]:
+        """The reports that nobody has taken, and whether the loop has ended; waits until there is
+        something."""
         session = self._of(epoch)
         if session is None:
             raise RuntimeError(f"this worker knows no epoch {epoch}")
@@ -98,7 +104,8 @@ class TrainWorker:
 
     @sheaf.method(concurrency_group=CONTROL)
     def stop(self, epoch: int) -> None:
-        """Interrupts the loop: in report, between two lines of Python, or in a wait that the backend can end."""
+        """Interrupts the loop: in report, between two lines of Python, or in a wait that the
+        backend can end."""
         session = self._of(epoch)
         if session is None:
             return
@@ -106,7 +113,9 @@ class TrainWorker:
         session.start.backend.on_stop(context.TrainContext(session))
         with self._lock:
             if self._thread is not None:
-                ctypes.pythonapi.PyThreadState_SetAsyncExc(ctypes.c_ulong(self._thread), ctypes.py_object(LoopStopped))
+                ctypes.pythonapi.PyThreadState_SetAsyncExc(
+                    ctypes.c_ulong(self._thread), ctypes.py_object(LoopStopped)
+                )
 
     def _of(self, epoch: int) -> context.Session | None:
         session = self._session

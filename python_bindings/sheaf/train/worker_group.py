@@ -1,5 +1,6 @@
 # Copyright The Sheaf Authors. SPDX-License-Identifier: Apache-2.0
-"""The processes of a training run: where they are placed, which are alive, their ranks. Not thread-safe; used by the driver."""
+"""The processes of a training run: where they are placed, which are alive, their ranks. Not
+thread-safe; used by the driver."""
 
 from __future__ import annotations
 
@@ -48,7 +49,8 @@ class WorkerGroup:
         self.members: list[Worker] = []
 
     def form(self) -> list[Worker]:
-        """Fills all places with living workers, keeping those that live; ranks follow nodes. Gives those that are new.
+        """Fills all places with living workers, keeping those that live; ranks follow nodes. Gives
+        those that are new.
 
         TrainingFailedError: there is no room, or workers die as soon as they start.
         """
@@ -68,19 +70,26 @@ class WorkerGroup:
             for ref, place in asked.items():
                 assert place.worker is not None
                 try:
-                    place.worker.__dict__.update(sheaf.get(ref, timeout=max(0.1, deadline - time.monotonic())))
+                    place.worker.__dict__.update(
+                        sheaf.get(ref, timeout=max(0.1, deadline - time.monotonic()))
+                    )
                 except TimeoutError:
                     raise TrainingFailedError(self._no_room()) from None
                 except RayError as error:
                     replaced[id(place)] += 1
                     if replaced[id(place)] > _MOST_REPLACEMENTS:
-                        raise TrainingFailedError(f"workers end as soon as they start: {error}", cause=error) from error
+                        raise TrainingFailedError(
+                            f"workers end as soon as they start: {error}", cause=error
+                        ) from error
                     if place.worker in new:
                         new.remove(place.worker)
                     self.end(place.worker)
                     unready.append(place)
         nodes = list(dict.fromkeys(place.worker.node for place in places if place.worker))
-        self.members = sorted((place.worker for place in places if place.worker), key=lambda worker: nodes.index(worker.node))
+        self.members = sorted(
+            (place.worker for place in places if place.worker),
+            key=lambda worker: nodes.index(worker.node),
+        )
         return new
 
     def ranks(self) -> list[dict[str, int]]:
@@ -88,7 +97,11 @@ class WorkerGroup:
         nodes = [worker.node for worker in self.members]
         order = list(dict.fromkeys(nodes))
         return [
-            {"local_rank": nodes[:rank].count(node), "local_world_size": nodes.count(node), "node_rank": order.index(node)}
+            {
+                "local_rank": nodes[:rank].count(node),
+                "local_world_size": nodes.count(node),
+                "node_rank": order.index(node),
+            }
             for rank, node in enumerate(nodes)
         ]
 
@@ -104,7 +117,9 @@ class WorkerGroup:
 
     def can_grow(self) -> bool:
         """Whether there is room for more workers than there are; only with (min, max)."""
-        return self._scaling.elastic and any(place.worker is None and place.group.wait(0) for place in self._places)
+        return self._scaling.elastic and any(
+            place.worker is None and place.group.wait(0) for place in self._places
+        )
 
     def close(self) -> None:
         """Ends all workers and gives their resources back."""
@@ -133,7 +148,9 @@ class WorkerGroup:
             self._places.append(Place(self._reserve(1, "PACK"), 0, True))
         settled = None
         while True:
-            ready = [place for place in self._places if place.worker is not None or place.group.wait(0)]
+            ready = [
+                place for place in self._places if place.worker is not None or place.group.wait(0)
+            ]
             now = time.monotonic()
             if len(ready) >= least and settled is None:
                 settled = now + _SETTLE_S
@@ -146,30 +163,44 @@ class WorkerGroup:
     def _reserve(self, count: int, strategy: str) -> PlacementGroup:
         selector = self._scaling.label_selector
         return placement_group(
-            [dict(self._scaling.bundle) for _ in range(count)], strategy, bundle_label_selector=[selector] * count if selector else None
+            [dict(self._scaling.bundle) for _ in range(count)],
+            strategy,
+            bundle_label_selector=[selector] * count if selector else None,
         )
 
     def _start(self, place: Place) -> Any:
-        others = {name: amount for name, amount in self._scaling.bundle.items() if name not in ("CPU", "GPU", "memory")}
+        others = {
+            name: amount
+            for name, amount in self._scaling.bundle.items()
+            if name not in ("CPU", "GPU", "memory")
+        }
         bundle = self._scaling.bundle
-        return _actor().options(
-            num_cpus=bundle.get("CPU", 0),
-            num_gpus=bundle.get("GPU") or None,
-            memory=bundle.get("memory"),
-            resources=others or None,
-            runtime_env=self._environment,
-            max_concurrency=1,
-            concurrency_groups={CONTROL: CONTROL_THREADS},
-            scheduling_strategy=PlacementGroupSchedulingStrategy(
-                place.group, placement_group_bundle_index=place.bundle, placement_group_capture_child_tasks=True
-            ),
-        ).remote()
+        return (
+            _actor()
+            .options(
+                num_cpus=bundle.get("CPU", 0),
+                num_gpus=bundle.get("GPU") or None,
+                memory=bundle.get("memory"),
+                resources=others or None,
+                runtime_env=self._environment,
+                max_concurrency=1,
+                concurrency_groups={CONTROL: CONTROL_THREADS},
+                scheduling_strategy=PlacementGroupSchedulingStrategy(
+                    place.group,
+                    placement_group_bundle_index=place.bundle,
+                    placement_group_capture_child_tasks=True,
+                ),
+            )
+            .remote()
+        )
 
     def _no_room(self) -> str:
         count = self._scaling.num_workers
         return (
-            f"no room for num_workers={count} of {self._scaling.bundle} each ({self._scaling.placement_strategy}) within "
-            f"{self._scaling.placement_timeout_s:g} s: free are {sheaf.available_resources()} of {sheaf.cluster_resources()}; ask for "
+            f"no room for num_workers={count} of {self._scaling.bundle} each "
+            f"({self._scaling.placement_strategy}) within "
+            f"{self._scaling.placement_timeout_s:g} s: free are "
+            f"{sheaf.available_resources()} of {sheaf.cluster_resources()}; ask for "
             "less, add nodes, or raise ScalingConfig.placement_timeout_s"
         )
 

@@ -25,8 +25,27 @@ _WHERE = {
     "DeveloperAPI": "sheaf.util.annotations",
 }
 _MODULES = (
-    "accelerators", "actor_pool", "annotations", "check_serialize", "client", "collective", "dask", "debug", "debugpy", "iter", "joblib",
-    "metrics", "multiprocessing", "placement_group", "progress", "queue", "rpdb", "scheduling_strategies", "spark", "state", "tpu",
+    "accelerators",
+    "actor_pool",
+    "annotations",
+    "check_serialize",
+    "client",
+    "collective",
+    "dask",
+    "debug",
+    "debugpy",
+    "iter",
+    "joblib",
+    "metrics",
+    "multiprocessing",
+    "placement_group",
+    "progress",
+    "queue",
+    "rpdb",
+    "scheduling_strategies",
+    "spark",
+    "state",
+    "tpu",
     "tracing",
 )
 
@@ -78,10 +97,9 @@ def disconnect() -> None:
 
 
 def list_named_actors(all_namespaces: bool = False) -> list[Any]:
-    """The names of the actors that are alive: of this namespace, or of all as dicts of name and namespace."""
-    from sheaf import _core
-
-    from sheaf import cluster
+    """The names of the actors that are alive: of this namespace, or of all as dicts of name and
+    namespace."""
+    from sheaf import _core, cluster
 
     own = _core.context()["namespace"]
     rows = [row for row in cluster.actors() if row["name"] and row["state"] != "DEAD"]
@@ -102,8 +120,15 @@ def as_completed(refs: list[Any], chunk_size: int = 10, yield_obj_refs: bool = F
         yield from ready if yield_obj_refs else _core.get(ready)
 
 
-def map_unordered(fn: Any, items: Any, backpressure_size: int = 100, chunk_size: int = 10, yield_obj_refs: bool = False) -> Any:
-    """Calls a remote function for each item, at most backpressure_size at once; gives results as they become ready."""
+def map_unordered(
+    fn: Any,
+    items: Any,
+    backpressure_size: int = 100,
+    chunk_size: int = 10,
+    yield_obj_refs: bool = False,
+) -> Any:
+    """Calls a remote function for each item, at most backpressure_size at once; gives results as
+    they become ready."""
     del chunk_size
     from sheaf import _core
     from sheaf.object_ref import wait

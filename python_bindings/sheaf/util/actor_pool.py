@@ -3,7 +3,8 @@
 
 from __future__ import annotations
 
-from typing import Any, Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
+from typing import Any
 
 from sheaf import _core
 from sheaf._core import ObjectRef
@@ -76,8 +77,11 @@ class ActorPool:
         self._give_back(actor)
         return _core.get(ref) if ready else None
 
-    def get_next_unordered(self, timeout: float | None = None, ignore_if_timedout: bool = False) -> Any:
-        """The result that is ready first. StopIteration: there is none. TimeoutError: not in time."""
+    def get_next_unordered(
+        self, timeout: float | None = None, ignore_if_timedout: bool = False
+    ) -> Any:
+        """The result that is ready first. StopIteration: there is none. TimeoutError: not in
+        time."""
         if not self.has_next():
             raise StopIteration("no more results to get")
         ready, _ = wait(list(self._running), num_returns=1, timeout=timeout)

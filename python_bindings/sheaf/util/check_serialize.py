@@ -15,13 +15,17 @@ class FailureTuple:
         self.obj, self.path, self.parent = obj, path, parent
 
     def __repr__(self) -> str:
-        return f"FailTuple({self.path[-1]} [path={' -> '.join(self.path)}, obj={self.obj}, parent={self.parent}])"
+        return (
+            f"FailTuple({self.path[-1]} [path={' -> '.join(self.path)}, obj={self.obj}, "
+            f"parent={self.parent}])"
+        )
 
 
 def inspect_serializability(
     base_obj: Any, name: str | None = None, depth: int = 3, print_file: Any = None
 ) -> tuple[bool, set[FailureTuple]]:
-    """(True, nothing) when `base_obj` can be sent; else False and the part that cannot, which is described on `print_file` (stdout)."""
+    """(True, nothing) when `base_obj` can be sent; else False and the part that cannot, which is
+    described on `print_file` (stdout)."""
     del depth  # The whole value is searched.
     try:
         serialization.dumps(base_obj)

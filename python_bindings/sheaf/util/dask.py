@@ -1,5 +1,6 @@
 # Copyright The Sheaf Authors. SPDX-License-Identifier: Apache-2.0
-"""A scheduler for Dask graphs: `x.compute(scheduler=ray_dask_get)`, or `enable_dask_on_ray()`. Needs the package dask."""
+"""A scheduler for Dask graphs: `x.compute(scheduler=ray_dask_get)`, or `enable_dask_on_ray()`.
+Needs the package dask."""
 
 from __future__ import annotations
 
@@ -10,7 +11,8 @@ from sheaf.decorator import remote
 
 
 def ray_dask_get(dsk: Any, keys: Any, **options: Any) -> Any:
-    """The values of `keys` (nested lists of keys give nested lists) of a Dask graph, each task of it run as a task of Sheaf.
+    """The values of `keys` (nested lists of keys give nested lists) of a Dask graph, each task of
+    it run as a task of Sheaf.
 
     options: ray_remote_args, a dict of options of the tasks; others are Dask's own, and ignored.
     """
@@ -28,7 +30,8 @@ ray_dask_get_sync = ray_dask_get
 
 
 def enable_dask_on_ray(**config: Any) -> Any:
-    """Makes it Dask's scheduler, for good or as a context manager. config: more of dask.config.set."""
+    """Makes it Dask's scheduler, for good or as a context manager. config: more of
+    dask.config.set."""
     import dask
 
     return dask.config.set(scheduler=ray_dask_get, **config)
@@ -53,12 +56,15 @@ def _submit_all(dsk: Any, remote_options: dict[str, Any]) -> dict[Any, Any]:
     from dask._task_spec import convert_legacy_graph
     from dask.order import order
 
-    graph = convert_legacy_graph(dict(dsk.__dask_graph__() if hasattr(dsk, "__dask_graph__") else dsk))
+    graph = convert_legacy_graph(
+        dict(dsk.__dask_graph__() if hasattr(dsk, "__dask_graph__") else dsk)
+    )
     refs: dict[Any, Any] = {}
     run = remote(_run).options(**remote_options) if remote_options else remote(_run)
     needs = {key: list(node.dependencies) for key, node in graph.items()}
     rank = order(graph)
-    # Depth first by Dask's own order; a node whose inputs are not there yet waits for them on the stack.
+    # Depth first by Dask's own order; a node whose inputs are not there yet waits for them on the
+    # stack.
     for start in sorted(graph, key=rank.__getitem__):
         stack = [start]
         while stack:

@@ -12,7 +12,8 @@ _last = 0.0
 
 
 def log_once(key: str) -> bool:
-    """Whether this is the first call with this key in this process; `if log_once("slow"): logger.warning(...)`."""
+    """Whether this is the first call with this key in this process; `if log_once("slow"):
+    logger.warning(...)`."""
     global _last
     if _disabled:
         return False

@@ -1,7 +1,9 @@
 # Copyright The Sheaf Authors. SPDX-License-Identifier: Apache-2.0
-"""Counter, Gauge and Histogram of user code, on the Prometheus endpoint of the node (endpoints() has those of all nodes).
+"""Counter, Gauge and Histogram of user code, on the Prometheus endpoint of the node (endpoints()
+has those of all nodes).
 
-A metric is served as `ray_NAME`, one series per process (label "pid") and set of tags. Values reach the endpoint within half a second.
+A metric is served as `ray_NAME`, one series per process (label "pid") and set of tags. Values reach
+the endpoint within half a second.
 """
 
 from __future__ import annotations
@@ -28,7 +30,8 @@ _ANSWER_S = 10.0  # How long the other nodes may take.
 
 
 def endpoints() -> dict[str, str]:
-    """The URL of each node's endpoint, by NodeID. Nodes serve on the loopback of their machine unless `sheaf start
+    """The URL of each node's endpoint, by NodeID. Nodes serve on the loopback of their machine
+    unless `sheaf start
     --metrics-address` says otherwise; a node without CPUs, or that does not answer, is missing."""
     from sheaf import each_node
 
@@ -36,8 +39,8 @@ def endpoints() -> dict[str, str]:
 
 
 def scrape(node_id: str | None = None) -> dict[str, str]:
-    """What the endpoints serve now, by NodeID, in Prometheus's text format: of all nodes, or of one. It is read on each node, so
-    endpoints on the loopback are no hindrance."""
+    """What the endpoints serve now, by NodeID, in Prometheus's text format: of all nodes, or of
+    one. It is read on each node, so endpoints on the loopback are no hindrance."""
     from sheaf import each_node
 
     return each_node.answers(_scrape_here, timeout=_ANSWER_S, only=node_id)[0]
@@ -55,7 +58,8 @@ def _scrape_here() -> str:
 
 
 class _File:
-    """What this process has counted, and the file that shows it to the endpoint (metrics/user_metrics.h has the format)."""
+    """What this process has counted, and the file that shows it to the endpoint
+    (metrics/user_metrics.h has the format)."""
 
     def __init__(self) -> None:
         self.lock = threading.Lock()
@@ -148,19 +152,29 @@ class Metric:
         if type(self) is Metric:
             raise TypeError("Metric has no values: want a Counter, a Gauge or a Histogram")
         if not isinstance(name, str) or not _NAME.fullmatch(name):
-            raise ValueError(f"name={name!r}: want letters, digits and _, as a Prometheus metric has")
+            raise ValueError(
+                f"name={name!r}: want letters, digits and _, as a Prometheus metric has"
+            )
         keys = () if tag_keys is None else tag_keys
         if not isinstance(keys, tuple) or not all(isinstance(key, str) for key in keys):
             raise TypeError(f"tag_keys={tag_keys!r}: want a tuple of str")
         for key in keys:
             if not _NAME.fullmatch(key) or key in _RESERVED:
-                raise ValueError(f"tag_keys: {key!r} is no name for a tag: want letters, digits and _, and neither 'pid' nor 'le'")
+                raise ValueError(
+                    f"tag_keys: {key!r} is no name for a tag: want letters, digits "
+                    "and _, and neither 'pid' nor 'le'"
+                )
         self._name, self._description, self._tag_keys = name, description, keys
         self._default_tags: dict[str, str] = {}
         with _file.lock:
-            series = _file.metrics.setdefault(name, _Series(self._kind, name, description, self._boundaries()))
+            series = _file.metrics.setdefault(
+                name, _Series(self._kind, name, description, self._boundaries())
+            )
         if (series.kind, series.boundaries) != (self._kind, self._boundaries()):
-            raise ValueError(f"{name} is a {series.kind} of this process already, with boundaries {list(series.boundaries)}")
+            raise ValueError(
+                f"{name} is a {series.kind} of this process already, with "
+                f"boundaries {list(series.boundaries)}"
+            )
 
     def _boundaries(self) -> tuple[float, ...]:
         return ()
@@ -174,7 +188,9 @@ class Metric:
     def _check_tags(self, tags: dict[str, str]) -> None:
         for key, value in tags.items():
             if key not in self._tag_keys:
-                raise ValueError(f"{self._name} has no tag {key!r}: there are {list(self._tag_keys)}")
+                raise ValueError(
+                    f"{self._name} has no tag {key!r}: there are {list(self._tag_keys)}"
+                )
             if not isinstance(value, str):
                 raise TypeError(f"tags: {key}={value!r}: want a str")
 
@@ -190,14 +206,19 @@ class Metric:
 
     def _series(self) -> _Series:
         # Anew after a fork.
-        return _file.metrics.setdefault(self._name, _Series(self._kind, self._name, self._description, self._boundaries()))
+        return _file.metrics.setdefault(
+            self._name, _Series(self._kind, self._name, self._description, self._boundaries())
+        )
 
     @property
     def info(self) -> dict[str, Any]:
         """name, description, tag_keys and default_tags."""
         return {
-            "name": self._name, "description": self._description, "tag_keys": self._tag_keys, "default_tags": dict(self._default_tags),
-        }  # fmt: skip
+            "name": self._name,
+            "description": self._description,
+            "tag_keys": self._tag_keys,
+            "default_tags": dict(self._default_tags),
+        }
 
     def _arguments(self) -> tuple[Any, ...]:
         return self._name, self._description, self._tag_keys
@@ -206,7 +227,9 @@ class Metric:
         return _made_again, (type(self), self._arguments(), self._default_tags)
 
 
-def _made_again(kind: type[Metric], arguments: tuple[Any, ...], default_tags: dict[str, str]) -> Metric:
+def _made_again(
+    kind: type[Metric], arguments: tuple[Any, ...], default_tags: dict[str, str]
+) -> Metric:
     return kind(*arguments).set_default_tags(default_tags)
 
 
@@ -245,9 +268,17 @@ class Histogram(Metric):
     _kind = "histogram"
 
     def __init__(
-        self, name: str, description: str = "", boundaries: list[float] | None = None, tag_keys: tuple[str, ...] | None = None
+        self,
+        name: str,
+        description: str = "",
+        boundaries: list[float] | None = None,
+        tag_keys: tuple[str, ...] | None = None,
     ):
-        if not boundaries or any(not bound > 0 for bound in boundaries) or sorted(set(boundaries)) != list(boundaries):
+        if (
+            not boundaries
+            or any(not bound > 0 for bound in boundaries)
+            or sorted(set(boundaries)) != list(boundaries)
+        ):
             raise ValueError(f"boundaries={boundaries!r}: want numbers above 0 that grow")
         self._bounds = tuple(float(bound) for bound in boundaries)
         super().__init__(name, description, tag_keys)

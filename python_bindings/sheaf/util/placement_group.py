@@ -16,7 +16,9 @@ _PLACEMENTS = {"PACK": 0, "SPREAD": 1, "STRICT_PACK": 2, "STRICT_SPREAD": 3}
 class PlacementGroup:
     """A reserved group of bundles; it may be passed to tasks and actors."""
 
-    def __init__(self, group_id: PlacementGroupID, bundle_cache: list[dict[str, float]] | None = None):
+    def __init__(
+        self, group_id: PlacementGroupID, bundle_cache: list[dict[str, float]] | None = None
+    ):
         self.id = group_id
         self._bundles = bundle_cache
 
@@ -49,17 +51,22 @@ class PlacementGroup:
         from sheaf.util.scheduling_strategies import PlacementGroupSchedulingStrategy
 
         where = PlacementGroupSchedulingStrategy(self, -1)
-        return RemoteFunction(_itself, {"num_cpus": 0, "scheduling_strategy": where, "name": "placement_group.ready"}).remote(self)
+        return RemoteFunction(
+            _itself, {"num_cpus": 0, "scheduling_strategy": where, "name": "placement_group.ready"}
+        ).remote(self)
 
     def wait(self, timeout_seconds: float = 30) -> bool:
-        """Waits until all bundles are reserved; False when the time is up. RayError: the group was removed."""
+        """Waits until all bundles are reserved; False when the time is up. RayError: the group was
+        removed."""
         state = _core.wait_group(self.id.hex(), timeout_seconds)
         if state is None:
             return False
         if state[0] == "REMOVED":
             from sheaf.exceptions import TaskPlacementGroupRemoved
 
-            raise TaskPlacementGroupRemoved(f"the placement group {self.id.hex()} was removed: {state[2]}")
+            raise TaskPlacementGroupRemoved(
+                f"the placement group {self.id.hex()} was removed: {state[2]}"
+            )
         return state[0] == "CREATED"
 
     def __eq__(self, other: object) -> bool:
@@ -88,19 +95,28 @@ def placement_group(
     bundle_label_selector: list[dict[str, str]] | None = None,
     topology_strategy: Any = None,
 ) -> PlacementGroup:
-    """Asks for bundles of resources, reserved all or none; gives the group at once (see ready and wait).
+    """Asks for bundles of resources, reserved all or none; gives the group at once (see ready and
+    wait).
 
-    strategy: PACK, SPREAD, STRICT_PACK (one node) or STRICT_SPREAD (a node each). lifetime: "detached" outlives the driver.
-    Raises ValueError for wrong bundles or strategies.
+    strategy: PACK, SPREAD, STRICT_PACK (one node) or STRICT_SPREAD (a node each). lifetime:
+    "detached" outlives the driver. Raises ValueError for wrong bundles or strategies.
     """
     del _soft_target_node_id
     if topology_strategy is not None:
-        raise NotImplementedError("topology_strategy of placement groups is not in Sheaf: use labels and bundle_label_selector")
+        raise NotImplementedError(
+            "topology_strategy of placement groups is not in Sheaf: use labels and "
+            "bundle_label_selector"
+        )
     if not isinstance(bundles, list) or not bundles:
-        raise ValueError(f"bundles={bundles!r}: want a list of at least one dict of resources, as [{{'CPU': 1}}]")
+        raise ValueError(
+            f"bundles={bundles!r}: want a list of at least one dict of resources, as [{{'CPU': 1}}]"
+        )
     for index, bundle in enumerate(bundles):
         if not isinstance(bundle, dict) or not any(amount > 0 for amount in bundle.values()):
-            raise ValueError(f"bundles[{index}]={bundle!r}: want a dict with at least one resource, as {{'CPU': 1}}")
+            raise ValueError(
+                f"bundles[{index}]={bundle!r}: want a dict with at least one "
+                f"resource, as {{'CPU': 1}}"
+            )
     if strategy not in _PLACEMENTS:
         raise ValueError(f"strategy={strategy!r}: want one of {', '.join(_PLACEMENTS)}")
     if lifetime not in (None, "detached"):
@@ -139,9 +155,14 @@ def placement_group_table(placement_group: PlacementGroup | None = None) -> dict
         return rows
     group = placement_group.id.hex()
     return rows.get(group) or {  # One that was removed is listed no more.
-        "placement_group_id": group, "name": "", "bundles": dict(enumerate(placement_group._bundles or [])), "bundles_to_node_id": {},
-        "strategy": "", "state": "REMOVED", "stats": {},
-    }  # fmt: skip
+        "placement_group_id": group,
+        "name": "",
+        "bundles": dict(enumerate(placement_group._bundles or [])),
+        "bundles_to_node_id": {},
+        "strategy": "",
+        "state": "REMOVED",
+        "stats": {},
+    }
 
 
 def _row(row: dict[str, Any]) -> dict[str, Any]:

@@ -5,7 +5,8 @@ from __future__ import annotations
 
 import sys
 import time
-from typing import Any, Iterable, Iterator
+from collections.abc import Iterable, Iterator
+from typing import Any
 
 from sheaf import _core
 from sheaf._core import ObjectRef
@@ -16,18 +17,23 @@ _WIDTH = 30
 
 
 def bar_text(words: str, done: int, total: int | None, spent: float, unit: str = "") -> str:
-    """A bar as a line: `words`, a share, how many of how many, seconds. total None: it is not known."""
+    """A bar as a line: `words`, a share, how many of how many, seconds. total None: it is not
+    known."""
     head = f"{words}: " if words else ""
     if total is None:
         return f"{head}{done}{unit and ' ' + unit}, {spent:.1f} s"
     share = min(done / total, 1.0) if total else 1.0
     left = f", {spent / share - spent:.0f} s left" if 0 < share < 1 else ""
     filled = round(share * _WIDTH)
-    return f"{head}{share:4.0%} |{'#' * filled}{'.' * (_WIDTH - filled)}| {done}/{total}{unit and ' ' + unit}, {spent:.1f} s{left}"
+    return (
+        f"{head}{share:4.0%} |{'#' * filled}{'.' * (_WIDTH - filled)}| "
+        f"{done}/{total}{unit and ' ' + unit}, {spent:.1f} s{left}"
+    )
 
 
 class Bar:
-    """One line of text, written anew in its place: a bar on terminals and in notebooks, elsewhere one line at the end."""
+    """One line of text, written anew in its place: a bar on terminals and in notebooks, elsewhere
+    one line at the end."""
 
     def __init__(self, total: int, words: str = "", stream: Any = None):
         self.total, self.words = total, words
@@ -47,7 +53,9 @@ class Bar:
         self.done += count
         if self._live and time.monotonic() - self._shown >= _EACH_S:
             self._shown = time.monotonic()
-            self._stream.write(f"\r{self.text()}\033[K" if self._stream.isatty() else f"\r{self.text():<100}")
+            self._stream.write(
+                f"\r{self.text()}\033[K" if self._stream.isatty() else f"\r{self.text():<100}"
+            )
             self._stream.flush()
 
     def close(self) -> None:
@@ -71,8 +79,11 @@ def _ready(refs: list[ObjectRef[Any]], bar: Bar) -> Iterator[list[ObjectRef[Any]
         yield ready
 
 
-def progress(refs: Iterable[ObjectRef[Any]], words: str = "", ordered: bool = True, stream: Any = None) -> Iterator[Any]:
-    """The values of the references, in order (or as they are ready), while a bar shows how many are.
+def progress(
+    refs: Iterable[ObjectRef[Any]], words: str = "", ordered: bool = True, stream: Any = None
+) -> Iterator[Any]:
+    """The values of the references, in order (or as they are ready), while a bar shows how many
+    are.
 
     stream: where the bar goes; None: stderr.
     """
@@ -93,7 +104,9 @@ def progress(refs: Iterable[ObjectRef[Any]], words: str = "", ordered: bool = Tr
         bar.close()
 
 
-def wait_all(refs: Iterable[ObjectRef[Any]], words: str = "", stream: Any = None) -> list[ObjectRef[Any]]:
+def wait_all(
+    refs: Iterable[ObjectRef[Any]], words: str = "", stream: Any = None
+) -> list[ObjectRef[Any]]:
     """Waits for all, with a bar; gives the references. Failed ones count as ready."""
     listed = list(refs)
     bar = Bar(len(listed), words, stream)

@@ -15,11 +15,14 @@ Empty, Full = queue.Empty, queue.Full
 
 
 class Queue:
-    """First in, first out; at most maxsize items (0: no bound). It may be passed to tasks and actors."""
+    """First in, first out; at most maxsize items (0: no bound). It may be passed to tasks and
+    actors."""
 
     def __init__(self, maxsize: int = 0, actor_options: dict[str, Any] | None = None):
         self.maxsize = maxsize
-        self.actor = remote(_QueueActor).options(**{"num_cpus": 0, **(actor_options or {})}).remote(maxsize)
+        self.actor = (
+            remote(_QueueActor).options(**{"num_cpus": 0, **(actor_options or {})}).remote(maxsize)
+        )
 
     def __len__(self) -> int:
         return self.size()
@@ -91,7 +94,9 @@ class Queue:
 
 def _check(timeout: float | None) -> None:
     if timeout is not None and timeout < 0:
-        raise ValueError(f"timeout={timeout}: want a number of seconds that is not negative, or None")
+        raise ValueError(
+            f"timeout={timeout}: want a number of seconds that is not negative, or None"
+        )
 
 
 def _found(item: tuple[Any] | None) -> Any:
@@ -113,14 +118,18 @@ class _QueueActor:
                 self.queue.put_nowait(item)
             else:
                 await asyncio.wait_for(self.queue.put(item), timeout)
-        except (asyncio.QueueFull, asyncio.TimeoutError):
+        except (TimeoutError, asyncio.QueueFull):
             return False
         return True
 
     async def get(self, timeout: float | None) -> tuple[Any] | None:
         try:
-            return (self.queue.get_nowait() if timeout == 0 else await asyncio.wait_for(self.queue.get(), timeout),)
-        except (asyncio.QueueEmpty, asyncio.TimeoutError):
+            return (
+                self.queue.get_nowait()
+                if timeout == 0
+                else await asyncio.wait_for(self.queue.get(), timeout),
+            )
+        except (TimeoutError, asyncio.QueueEmpty):
             return None
 
     async def put_batch(self, items: list[Any]) -> bool:

@@ -3,4 +3,6 @@
 
 from sheaf import absent
 
-set_trace = absent.function("util.rpdb.set_trace", "run the function in the driver, or in a process of its own, under pdb")
+set_trace = absent.function(
+    "util.rpdb.set_trace", "run the function in the driver, or in a process of its own, under pdb"
+)

@@ -12,7 +12,8 @@ if TYPE_CHECKING:
 
 
 class PlacementGroupSchedulingStrategy:
-    """In a bundle of a placement group; index -1 is any. Child tasks go there too where capture says so."""
+    """In a bundle of a placement group; index -1 is any. Child tasks go there too where capture
+    says so."""
 
     def __init__(
         self,
@@ -26,14 +27,21 @@ class PlacementGroupSchedulingStrategy:
         count = placement_group.bundle_count
         if not -1 <= placement_group_bundle_index < count:
             raise ValueError(
-                f"placement_group_bundle_index={placement_group_bundle_index}: the group has {count} bundles, from 0; -1 is any"
+                f"placement_group_bundle_index={placement_group_bundle_index}: the "
+                f"group has {count} bundles, from 0; -1 is any"
             )
 
 
 class NodeAffinitySchedulingStrategy:
     """On one node; soft: elsewhere if it is dead or too small."""
 
-    def __init__(self, node_id: str, soft: bool, _spill_on_unavailable: bool = False, _fail_on_unavailable: bool = False):
+    def __init__(
+        self,
+        node_id: str,
+        soft: bool,
+        _spill_on_unavailable: bool = False,
+        _fail_on_unavailable: bool = False,
+    ):
         self.node_id = node_id
         self.soft = soft
 
@@ -66,13 +74,16 @@ class NodeLabelSchedulingStrategy:
 
     def __init__(self, hard: dict[str, Any] | None = None, soft: dict[str, Any] | None = None):
         if not hard and not soft:
-            raise ValueError("NodeLabelSchedulingStrategy needs hard or soft labels, as hard={'zone': In('a')}")
+            raise ValueError(
+                "NodeLabelSchedulingStrategy needs hard or soft labels, as hard={'zone': In('a')}"
+            )
         self.hard = hard or {}
         self.soft = soft or {}
 
 
 def selector_terms(labels: dict[str, Any]) -> list[tuple[str, list[str], bool]]:
-    """(key, values, negated) for each label; values are In, NotIn, or words as "a", "!a", "in(a, b)", "!in(a, b)"."""
+    """(key, values, negated) for each label; values are In, NotIn, or words as "a", "!a", "in(a,
+    b)", "!in(a, b)"."""
     terms = []
     for key, value in labels.items():
         if isinstance(value, In):
@@ -110,7 +121,10 @@ def as_dict(strategy: Any) -> dict[str, Any]:
         hard = selector_terms(strategy.hard)
         both = hard + selector_terms(strategy.soft)
         return {"kind": "hybrid", "selectors": [both, hard] if strategy.soft else [hard]}
-    raise ValueError(f"scheduling_strategy={strategy!r}: want 'DEFAULT', 'SPREAD', or an object of sheaf.util.scheduling_strategies")
+    raise ValueError(
+        f"scheduling_strategy={strategy!r}: want 'DEFAULT', 'SPREAD', or an object "
+        "of sheaf.util.scheduling_strategies"
+    )
 
 
 def inherited() -> dict[str, Any] | None:

@@ -1,12 +1,14 @@
 # Copyright The Sheaf Authors. SPDX-License-Identifier: Apache-2.0
-"""What the fault rows of several nodes share: nodes in namespaces of a Network, and the oracle of every row.
+"""What the fault rows of several nodes share: nodes in namespaces of a Network, and the oracle of
+every row.
 
-  O1  each call ends in one value or typed error in bounded time: `outcome` has a bound, and running out of it fails
-  O2  a value is F(seed, id): `expected`, `array_of`
-  O4  `close`: with no driver left nothing is held on any node: no objects, pins, leases or spilled files, and all resources
-      free; after the nodes' end no process of theirs and nothing in /dev/shm is left
-  O5  a call without retries ran at most once: `Marks`
-  O6  daemons live that the row does not end
+O1  each call ends in one value or typed error in bounded time: `outcome` has a bound, and running
+out of it fails O2  a value is F(seed, id): `expected`, `array_of`
+O4  `close`: with no driver left nothing is held on any node: no objects, pins, leases or spilled
+files, and all resources
+    free; after the nodes' end no process of theirs and nothing in /dev/shm is left
+O5  a call without retries ran at most once: `Marks`
+O6  daemons live that the row does not end
 """
 
 import collections
@@ -36,7 +38,9 @@ def expected(seed: int, number: int) -> int:
 
 
 def array_of(seed: int, number: int, size_bytes: int) -> np.ndarray:
-    return np.random.default_rng(expected(seed, number)).integers(0, 1 << 62, size_bytes // 8, dtype=np.int64)
+    return np.random.default_rng(expected(seed, number)).integers(
+        0, 1 << 62, size_bytes // 8, dtype=np.int64
+    )
 
 
 def wait_until(condition, seconds: float = WAIT_S, what: str = "") -> float:
@@ -54,13 +58,16 @@ def outcome(reference, seconds: float = WAIT_S):
     try:
         return sheaf.get(reference, timeout=seconds), None
     except sheaf.exceptions.GetTimeoutError:
-        raise AssertionError(f"neither a value nor an error within {seconds} s: {reference}") from None
+        raise AssertionError(
+            f"neither a value nor an error within {seconds} s: {reference}"
+        ) from None
     except sheaf.exceptions.RayError as error:
         return None, error
 
 
 class Marks:
-    """Counts executions across processes: a file to which each run appends its call's number, who runs it and when."""
+    """Counts executions across processes: a file to which each run appends its call's number, who
+    runs it and when."""
 
     RECORD = struct.Struct("<qqq")
 
@@ -101,7 +108,12 @@ class Node:
         """Of its daemon, and of a head's GCS behind it."""
         text = ""
         for name in ("node.log", "gcs.log"):
-            with contextlib.suppress(FileNotFoundError), open(os.path.join(self.session, "logs", name), encoding="utf-8", errors="replace") as file:
+            with (
+                contextlib.suppress(FileNotFoundError),
+                open(
+                    os.path.join(self.session, "logs", name), encoding="utf-8", errors="replace"
+                ) as file,
+            ):
                 text += file.read()
         return text
 
@@ -115,7 +127,8 @@ def is_running(pid: int) -> bool:
 
 
 def stop(pid: int) -> None:
-    """SIGSTOP, and all threads have stopped: on a busy machine others run on until the one that takes the signal is scheduled."""
+    """SIGSTOP, and all threads have stopped: on a busy machine others run on until the one that
+    takes the signal is scheduled."""
     os.kill(pid, signal.SIGSTOP)
 
     def has_stopped():
@@ -137,8 +150,16 @@ class Cluster:
     A node at place N has the resource nN, 100 of it. Ends with `close`, or in a `with` statement.
     """
 
-    def __init__(self, cpus=(0, 2, 2), store_mib: int = 64, seed: int = 0, mtu: int = 16000, head_flags=(), head_environment=None,
-                 node_flags=()):
+    def __init__(
+        self,
+        cpus=(0, 2, 2),
+        store_mib: int = 64,
+        seed: int = 0,
+        mtu: int = 16000,
+        head_flags=(),
+        head_environment=None,
+        node_flags=(),
+    ):
         self._scratch = tempfile.TemporaryDirectory(prefix="sheaf-fault-")
         self.directory = os.path.join(self._scratch.name, "sheaf")
         self.scratch = self._scratch.name
@@ -152,7 +173,12 @@ class Cluster:
         try:
             for place, count in enumerate(cpus, 1):
                 head = place == 1
-                self.start(place, count, [*(head_flags if head else ()), *node_flags], head_environment if head else None)
+                self.start(
+                    place,
+                    count,
+                    [*(head_flags if head else ()), *node_flags],
+                    head_environment if head else None,
+                )
         except BaseException:
             self.kill_all()
             self.network.close()
@@ -173,26 +199,53 @@ class Cluster:
             self.network.close()
             self._scratch.cleanup()
 
-    def start(self, place: int, cpus: float, flags=(), environment=None, prefix=(), head=None) -> Node:
+    def start(
+        self, place: int, cpus: float, flags=(), environment=None, prefix=(), head=None
+    ) -> Node:
         """RuntimeError: it did not start, and what it said."""
         done = self.try_start(place, cpus, flags, environment, prefix, head)
         if done.returncode != 0:
             raise RuntimeError(f"the node at {place} did not start: {done.stderr.strip()}")
-        self.nodes[place] = Node(place, json.loads(done.stdout), place == 1 if head is None else head)
+        self.nodes[place] = Node(
+            place, json.loads(done.stdout), place == 1 if head is None else head
+        )
         return self.nodes[place]
 
-    def try_start(self, place: int, cpus: float, flags=(), environment=None, prefix=(), head=None) -> subprocess.CompletedProcess:
-        command = [*self.network.within(place), *prefix, SHEAF, "start", "--json", f"--dir={self.directory}", f"--num-cpus={cpus}",
-                   f"--host={address_of(place)}", f"--resources=n{place}:100", f"--object-store-memory={self.store_mib}MiB"]
+    def try_start(
+        self, place: int, cpus: float, flags=(), environment=None, prefix=(), head=None
+    ) -> subprocess.CompletedProcess:
+        command = [
+            *self.network.within(place),
+            *prefix,
+            SHEAF,
+            "start",
+            "--json",
+            f"--dir={self.directory}",
+            f"--num-cpus={cpus}",
+            f"--host={address_of(place)}",
+            f"--resources=n{place}:100",
+            f"--object-store-memory={self.store_mib}MiB",
+        ]
         if place == 1 if head is None else head:
             command += ["--head", "--port=6379"]
         else:
             command += [f"--address={self.head_address}", "--port=0"]
-        return subprocess.run([*command, *flags], env=os.environ | (environment or {}), capture_output=True, text=True, timeout=60)
+        return subprocess.run(
+            [*command, *flags],
+            env=os.environ | (environment or {}),
+            capture_output=True,
+            text=True,
+            timeout=60,
+        )
 
     def connect(self, place: int, **options) -> None:
-        sheaf.init(address=self.nodes[place].session, log_to_driver=False, namespace="faults", **options)
-        wait_until(lambda: self.alive() >= {node.node_id for node in self.nodes.values()}, what="the driver sees all nodes")
+        sheaf.init(
+            address=self.nodes[place].session, log_to_driver=False, namespace="faults", **options
+        )
+        wait_until(
+            lambda: self.alive() >= {node.node_id for node in self.nodes.values()},
+            what="the driver sees all nodes",
+        )
 
     def alive(self) -> set:
         """As the connected driver sees it."""
@@ -203,20 +256,34 @@ class Cluster:
 
     def ask(self, place: int, *words) -> dict:
         """What the command line prints as JSON, of the node at `place`."""
-        done = subprocess.run([SHEAF, *words, "--json", f"--address={self.nodes[place].session}"], capture_output=True, text=True, timeout=WAIT_S)
+        done = subprocess.run(
+            [SHEAF, *words, "--json", f"--address={self.nodes[place].session}"],
+            capture_output=True,
+            text=True,
+            timeout=WAIT_S,
+        )
         if done.returncode != 0:
             raise RuntimeError(f"sheaf {' '.join(words)}: {done.stderr.strip()}")
         return json.loads(done.stdout)
 
     def metric(self, place: int, name: str, label: str = "") -> float:
         """The sum over all lines of a metric of one node that contain `label`."""
-        done = subprocess.run([*self.network.within(place), "curl", "-s", self.nodes[place].metrics_url], capture_output=True, text=True,
-                              timeout=WAIT_S)
-        lines = [line for line in done.stdout.splitlines() if line.startswith((name + " ", name + "{")) and label in line]
+        done = subprocess.run(
+            [*self.network.within(place), "curl", "-s", self.nodes[place].metrics_url],
+            capture_output=True,
+            text=True,
+            timeout=WAIT_S,
+        )
+        lines = [
+            line
+            for line in done.stdout.splitlines()
+            if line.startswith((name + " ", name + "{")) and label in line
+        ]
         return sum(float(line.rsplit(" ", 1)[1]) for line in lines)
 
     def processes(self, place: int | None = None) -> dict:
-        """pid: command line of all living processes of this cluster, or of those in one namespace."""
+        """pid: command line of all living processes of this cluster, or of those in one
+        namespace."""
         mark = f"SHEAF_DIR={self.directory}".encode()
         space = None if place is None else self._space(place)
         found = {}
@@ -248,7 +315,11 @@ class Cluster:
     def expect_end(self, place: int, seconds: float = WAIT_S) -> float:
         """The node ends by itself, with all its processes."""
         node = self.nodes.pop(place)
-        return wait_until(lambda: not node.is_running() and not self.processes(place), seconds, f"{node.pid} and its processes end")
+        return wait_until(
+            lambda: not node.is_running() and not self.processes(place),
+            seconds,
+            f"{node.pid} and its processes end",
+        )
 
     def kill_all(self) -> None:
         for pid in self.processes():
@@ -261,12 +332,26 @@ class Cluster:
         for place, node in self.nodes.items():
             status = self.ask(place, "status")
             store = status["store"]
-            words += [f"node {node.number}: {name} {store[name]}" for name in ("objects", "pinned_bytes", "spilled_bytes") if store[name]]
+            words += [
+                f"node {node.number}: {name} {store[name]}"
+                for name in ("objects", "pinned_bytes", "spilled_bytes")
+                if store[name]
+            ]
             for row in status["nodes"]:
                 if row["state"] == "ALIVE" and row["available"] != row["total"]:
-                    words.append(f"node {row['node']} as node {node.number} sees it: {row['available']} of {row['total']}")
-            words += [f"node {node.number}: worker {row}" for row in self.ask(place, "list", "workers")["workers"] if row["state"] in HELD_STATES]
-            words += [f"node {node.number}: {name}" for name in os.listdir(os.path.join(node.session, "spill"))]
+                    words.append(
+                        f"node {row['node']} as node {node.number} sees it: "
+                        f"{row['available']} of {row['total']}"
+                    )
+            words += [
+                f"node {node.number}: worker {row}"
+                for row in self.ask(place, "list", "workers")["workers"]
+                if row["state"] in HELD_STATES
+            ]
+            words += [
+                f"node {node.number}: {name}"
+                for name in os.listdir(os.path.join(node.session, "spill"))
+            ]
         return words
 
     def close(self) -> None:
@@ -284,9 +369,16 @@ class Cluster:
             try:
                 took = wait_until(quiet, 45)
             except AssertionError:
-                raise AssertionError("still held 45 s after the last driver:\n" + "\n".join(words)) from None
+                raise AssertionError(
+                    "still held 45 s after the last driver:\n" + "\n".join(words)
+                ) from None
             for node in sorted(self.nodes.values(), key=lambda node: (node.is_head, -node.place)):
-                done = subprocess.run([SHEAF, "stop", f"--address={node.session}"], capture_output=True, text=True, timeout=60)
+                done = subprocess.run(
+                    [SHEAF, "stop", f"--address={node.session}"],
+                    capture_output=True,
+                    text=True,
+                    timeout=60,
+                )
                 assert done.returncode == 0, done.stderr
             left = {}
 
@@ -299,7 +391,9 @@ class Cluster:
                 wait_until(gone, 15)
             except AssertionError:
                 raise AssertionError(f"processes that outlived their nodes: {left}") from None
-            more = {name for name in os.listdir("/dev/shm") if "sheaf" in name} - self._shared_memory
+            more = {
+                name for name in os.listdir("/dev/shm") if "sheaf" in name
+            } - self._shared_memory
             assert not more, f"left in /dev/shm: {more}"
             print(f"quiet {took:.2f} s after the last driver; nothing left", flush=True)
         except BaseException:
@@ -315,6 +409,12 @@ class Cluster:
             print("FAULT_LOGS=1 prints the nodes' logs", flush=True)
             return
         for folder in sorted(os.listdir(self.directory)):
-            with contextlib.suppress(OSError):
-                with open(os.path.join(self.directory, folder, "logs", "node.log"), encoding="utf-8", errors="replace") as file:
-                    print(f"--- {folder}\n{file.read()[-8000:]}", flush=True)
+            with (
+                contextlib.suppress(OSError),
+                open(
+                    os.path.join(self.directory, folder, "logs", "node.log"),
+                    encoding="utf-8",
+                    errors="replace",
+                ) as file,
+            ):
+                print(f"--- {folder}\n{file.read()[-8000:]}", flush=True)

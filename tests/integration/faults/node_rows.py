@@ -1,12 +1,14 @@
 # Copyright The Sheaf Authors. SPDX-License-Identifier: Apache-2.0
-"""Runs one fault row of several nodes: node_rows.py ROW. See node_cluster.py for what each row is judged by.
+"""Runs one fault row of several nodes: node_rows.py ROW. See node_cluster.py for what each row is
+judged by.
 
   FAULT_SEED=N   replays a run; printed at the start
   FAULT_LONG=1   the long form; `./do soak`
   FAULT_COUNT=N  how many rounds or seconds, instead of what the form says
   FAULT_LOGS=1   prints the nodes' logs when a row fails
 
-Where the right to make namespaces is missing it runs again inside `unshare -Ur`; where that fails it says SKIPPED.
+Where the right to make namespaces is missing it runs again inside `unshare -Ur`; where that fails
+it says SKIPPED.
 """
 
 import importlib
@@ -73,10 +75,16 @@ class Run:
 def main() -> int:
     if len(sys.argv) != 2 or sys.argv[1] not in ROWS:
         sys.exit(f"usage: node_rows.py ROW, one of {' '.join(ROWS)}")
-    if os.geteuid() != 0 and subprocess.run(["unshare", "-Ur", "true"], capture_output=True, check=False).returncode == 0:
+    if (
+        os.geteuid() != 0
+        and subprocess.run(["unshare", "-Ur", "true"], capture_output=True, check=False).returncode
+        == 0
+    ):
         os.execvp("unshare", ["unshare", "-Ur", sys.executable, *sys.argv])
     # Workers find the functions of the rows, and Python, as this process does.
-    os.environ["PYTHONPATH"] = os.pathsep.join([str(FOLDER), *filter(None, [os.environ.get("PYTHONPATH")])])
+    os.environ["PYTHONPATH"] = os.pathsep.join(
+        [str(FOLDER), *filter(None, [os.environ.get("PYTHONPATH")])]
+    )
     os.environ["PYTHONDONTWRITEBYTECODE"] = "1"
     run = Run(sys.argv[1])
     print(f"FAULT_SEED={run.seed}", flush=True)

@@ -1,14 +1,16 @@
 # Copyright The Sheaf Authors. SPDX-License-Identifier: Apache-2.0
-"""A network of network namespaces, whose packets pass through this process: it drops, delays, doubles and counts them.
+"""A network of network namespaces, whose packets pass through this process: it drops, delays,
+doubles and counts them.
 
-`tc netem` is missing on some kernels and blackhole routes know no delay, so each namespace gets a TUN device instead of a
-veth pair, and the cable is a program: packets are lost below TCP, as in a real network. Node N has the address ADDRESS(N).
-A namespace lives as long as this process and those in it: nothing is left behind, however a test ends.
+`tc netem` is missing on some kernels and blackhole routes know no delay, so each namespace gets a
+TUN device instead of a veth pair, and the cable is a program: packets are lost below TCP, as in a
+real network. Node N has the address ADDRESS(N). A namespace lives as long as this process and those
+in it: nothing is left behind, however a test ends.
 
-    network = Network(3)                        # needs root and /dev/net/tun; Missing says what is not there
-    subprocess.run(network.within(2) + command)   # runs a command in the namespace of node 2
-    network.rule(2, 3, loss=1.0)                # from 2 to 3 nothing arrives any more; both(2, 3, ...) for both ways
-    network.heal()
+    network = Network(3)                        # needs root and /dev/net/tun; Missing says what is
+    not there subprocess.run(network.within(2) + command)   # runs a command in the namespace of
+    node 2 network.rule(2, 3, loss=1.0)                # from 2 to 3 nothing arrives any more;
+    both(2, 3, ...) for both ways network.heal()
     network.bytes(2, 3)                         # how much went that way
 """
 
@@ -50,7 +52,14 @@ class Direction:
         self.set()
 
     def set(self, loss=0.0, delay=0.0, jitter=0.0, duplicate=0.0, rate=0, cut_at=None):
-        self.loss, self.delay, self.jitter, self.duplicate, self.rate, self.cut_at = loss, delay, jitter, duplicate, rate, cut_at
+        self.loss, self.delay, self.jitter, self.duplicate, self.rate, self.cut_at = (
+            loss,
+            delay,
+            jitter,
+            duplicate,
+            rate,
+            cut_at,
+        )
         self.free_at = 0.0
         self.plain = not (loss or delay or jitter or duplicate or rate or cut_at is not None)
 
@@ -72,8 +81,12 @@ class Switch:
         space = os.open("/proc/self/ns/net", os.O_RDONLY)
         device = os.open(TUN, os.O_RDWR | os.O_NONBLOCK)
         fcntl.ioctl(device, SET_TUN, struct.pack("16sH22x", b"cable", PLAIN_TUN))
-        for words in ("link set lo up", f"link set cable mtu {self.mtu} txqueuelen 4000",
-                      f"addr add {address_of(node)}/24 dev cable", "link set cable up"):
+        for words in (
+            "link set lo up",
+            f"link set cable mtu {self.mtu} txqueuelen 4000",
+            f"addr add {address_of(node)}/24 dev cable",
+            "link set cable up",
+        ):
             subprocess.run(["ip", *words.split()], check=True, stdout=subprocess.DEVNULL)
         self.spaces[node], self.devices[node], self.node_of[device] = space, device, node
         return space
@@ -121,7 +134,9 @@ class Switch:
                 packet = os.read(device, 65536)
             except BlockingIOError:
                 return
-            if packet[0] >> 4 != 4 or packet[19] not in self.devices:  # IPv4 to one of us, or nothing.
+            if (
+                packet[0] >> 4 != 4 or packet[19] not in self.devices
+            ):  # IPv4 to one of us, or nothing.
                 continue
             target = packet[19]
             direction = self.directions[source, target]
@@ -145,7 +160,9 @@ class Switch:
             if (begins - now) * direction.rate > QUEUE_BYTES:
                 return
             leaves = direction.free_at = begins + len(packet) / direction.rate
-        for _ in range(2 if direction.duplicate and self.random.random() < direction.duplicate else 1):
+        for _ in range(
+            2 if direction.duplicate and self.random.random() < direction.duplicate else 1
+        ):
             delay = direction.delay + self.random.uniform(-direction.jitter, direction.jitter)
             if leaves + delay <= now:
                 self.give(target, packet)
@@ -156,7 +173,9 @@ class Switch:
     def give(self, node, packet):
         try:
             os.write(self.devices[node], packet)
-        except OSError:  # Its queue is full, or it is being taken down: a packet is lost, as packets are.
+        except (
+            OSError
+        ):  # Its queue is full, or it is being taken down: a packet is lost, as packets are.
             pass
 
 
@@ -166,9 +185,17 @@ class Network:
             raise Missing("network namespaces need root (or run the test inside `unshare -Ur`)")
         if not os.access(TUN, os.R_OK | os.W_OK):
             raise Missing(f"no {TUN} that this user may open")
-        environment = {name: value for name, value in os.environ.items() if not name.startswith("SHEAF_")}
-        self._switch = subprocess.Popen([sys.executable, os.path.abspath(__file__), str(seed), str(mtu)], stdin=subprocess.PIPE,
-                                        stdout=subprocess.PIPE, text=True, bufsize=1, env=environment)
+        environment = {
+            name: value for name, value in os.environ.items() if not name.startswith("SHEAF_")
+        }
+        self._switch = subprocess.Popen(
+            [sys.executable, os.path.abspath(__file__), str(seed), str(mtu)],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            text=True,
+            bufsize=1,
+            env=environment,
+        )
         self._spaces = {}
         if self._switch.stdout.readline() != "ready\n":
             raise Missing("the packet switch did not start")
@@ -186,8 +213,8 @@ class Network:
         return ["nsenter", f"--net=/proc/{self._switch.pid}/fd/{self._spaces[node]}"]
 
     def rule(self, source: int, target: int, **rule):
-        """loss, duplicate: parts of 1. delay, jitter: seconds. rate: bytes per second. cut_at: all is lost after so many
-        more bytes. A rule replaces the one before."""
+        """loss, duplicate: parts of 1. delay, jitter: seconds. rate: bytes per second. cut_at: all
+        is lost after so many more bytes. A rule replaces the one before."""
         self._ask(do="rule", source=source, target=target, **rule)
 
     def both(self, one: int, other: int, **rule):
@@ -218,7 +245,10 @@ class Network:
         self._switch.stdin.write(json.dumps(command) + "\n")
         line = self._switch.stdout.readline()
         if not line:
-            raise Missing(f"the packet switch ended at {command}: no right to make a namespace or its device here?")
+            raise Missing(
+                f"the packet switch ended at {command}: no right to make a "
+                "namespace or its device here?"
+            )
         return json.loads(line)
 
     def close(self):

@@ -1,5 +1,6 @@
 # Copyright The Sheaf Authors. SPDX-License-Identifier: Apache-2.0
-"""Row 30: the wall clocks of nodes, workers and a driver jump, each by itself, to an hour or a day ahead or behind and back."""
+"""Row 30: the wall clocks of nodes, workers and a driver jump, each by itself, to an hour or a day
+ahead or behind and back."""
 
 import asyncio
 import json
@@ -17,8 +18,11 @@ from node_cluster import SHEAF, WAIT_S, Cluster, Marks, expected, wait_until
 from packet_switch import Missing
 from rows_partitions import Recorder, marked, one_at_a_time, soft
 
-SHIM = pathlib.Path(os.environ.get("FAULT_CLOCK_SHIM") or
-                    pathlib.Path(shutil.which(SHEAF) or SHEAF).resolve().parents[1] / "tests/integration/faults/libclock_shim.so")
+SHIM = pathlib.Path(
+    os.environ.get("FAULT_CLOCK_SHIM")
+    or pathlib.Path(shutil.which(SHEAF) or SHEAF).resolve().parents[1]
+    / "tests/integration/faults/libclock_shim.so"
+)
 HOUR_S, DAY_S = 3600, 86400
 JUMPS_S = (0, HOUR_S, -HOUR_S, DAY_S, -DAY_S)
 NEAR_S = 60  # Of the wall clock, between two looks: less than this is no jump.
@@ -69,7 +73,13 @@ def nap(seed, number, seconds, path):
 def fails_twice(path, seed, number):
     """Its retries wait between attempts."""
     Marks.add(path, number)
-    if sum(call == number for call, _, _ in Marks.RECORD.iter_unpack(pathlib.Path(path).read_bytes())) < 3:
+    if (
+        sum(
+            call == number
+            for call, _, _ in Marks.RECORD.iter_unpack(pathlib.Path(path).read_bytes())
+        )
+        < 3
+    ):
         os._exit(1)
     return expected(seed, number)
 
@@ -83,7 +93,8 @@ class Sleeper:
 
 
 def in_time(what, asked, took):
-    """A wait of `asked` seconds took this many, by the monotonic clock: no less, and no jump more."""
+    """A wait of `asked` seconds took this many, by the monotonic clock: no less, and no jump
+    more."""
     assert asked - 0.001 <= took < asked + WAIT_S, f"{what} of {asked} s took {took} s"
 
 
@@ -105,7 +116,9 @@ def driver(session: str, seed: int, path: str, once: str, jumped: str) -> None:
             assert not ready
         else:
             try:
-                raise AssertionError(f"the call that has no end gave {sheaf.get(never, timeout=asked)}")
+                raise AssertionError(
+                    f"the call that has no end gave {sheaf.get(never, timeout=asked)}"
+                )
             except sheaf.exceptions.GetTimeoutError:
                 pass
         in_time("a timeout", asked, time.monotonic() - begin)
@@ -114,7 +127,10 @@ def driver(session: str, seed: int, path: str, once: str, jumped: str) -> None:
 
     def sleep(number):
         asked = (0.0, 0.5, 1.5)[number % 3]
-        value, took = sheaf.get(nap.options(resources={f"n{2 + number % 2}": 1}).remote(seed, number, asked, jumped), timeout=WAIT_S + asked)
+        value, took = sheaf.get(
+            nap.options(resources={f"n{2 + number % 2}": 1}).remote(seed, number, asked, jumped),
+            timeout=WAIT_S + asked,
+        )
         assert value == expected(seed, number)
         in_time("a sleep of a task", asked, took)
         done["naps"] += 1
@@ -124,7 +140,9 @@ def driver(session: str, seed: int, path: str, once: str, jumped: str) -> None:
         done["async naps"] += 1
 
     def retry(number):
-        assert sheaf.get(fails_twice.options(resources={"n3": 1}).remote(path, seed, number), timeout=2 * WAIT_S) == expected(seed, number)
+        assert sheaf.get(
+            fails_twice.options(resources={"n3": 1}).remote(path, seed, number), timeout=2 * WAIT_S
+        ) == expected(seed, number)
         done["retried calls"] += 1
 
     def call(number):
@@ -142,7 +160,10 @@ def driver(session: str, seed: int, path: str, once: str, jumped: str) -> None:
         except BaseException as error:
             wrong.append(f"{step.__name__}: {type(error).__name__}: {error}")
 
-    threads = [threading.Thread(target=repeat, args=(step,)) for step in (time_out, sleep, sleep_in_loop, retry, call)]
+    threads = [
+        threading.Thread(target=repeat, args=(step,))
+        for step in (time_out, sleep, sleep_in_loop, retry, call)
+    ]
     for thread in threads:
         thread.start()
     print("running", flush=True)
@@ -171,13 +192,28 @@ def row_30(run):
         clocks["driver"] = WallClock(cluster.scratch, "driver")
         cluster.connect(2)
         assert all(is_shimmed(node.pid) for node in cluster.nodes.values())
-        accepted, retried, once, jumped = (Marks(cluster.directory, name) for name in ("accepted", "retried", "once", "jumped"))
-        actor = Recorder.options(name="recorder", num_cpus=0.1, lifetime="detached", max_restarts=-1, scheduling_strategy=soft(cluster.nodes[3])).remote(
-            accepted.path)
+        accepted, retried, once, jumped = (
+            Marks(cluster.directory, name) for name in ("accepted", "retried", "once", "jumped")
+        )
+        actor = Recorder.options(
+            name="recorder",
+            num_cpus=0.1,
+            lifetime="detached",
+            max_restarts=-1,
+            scheduling_strategy=soft(cluster.nodes[3]),
+        ).remote(accepted.path)
         assert sheaf.get(actor.accept.remote(-1), timeout=WAIT_S) == 1
-        program = f"import rows_clock; rows_clock.driver({cluster.nodes[2].session!r}, {run.seed}, {retried.path!r}, {once.path!r}, {jumped.path!r})"
-        process = subprocess.Popen([sys.executable, "-c", program], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True,
-                                   env=os.environ | clocks["driver"].environment)
+        program = (
+            f"import rows_clock; rows_clock.driver({cluster.nodes[2].session!r}, "
+            f"{run.seed}, {retried.path!r}, {once.path!r}, {jumped.path!r})"
+        )
+        process = subprocess.Popen(
+            [sys.executable, "-c", program],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            text=True,
+            env=os.environ | clocks["driver"].environment,
+        )
         assert process.stdout.readline() == "running\n"
         wait_until(lambda: len(once.all()) > 3, what="the driver's calls run")
         done = 0
@@ -186,7 +222,9 @@ def row_30(run):
             done += 1
             for clock in clocks.values():
                 if run.random.random() < 0.7:
-                    clock.set(run.random.choice([ahead for ahead in JUMPS_S if ahead != clock.ahead]))
+                    clock.set(
+                        run.random.choice([ahead for ahead in JUMPS_S if ahead != clock.ahead])
+                    )
             time.sleep(run.random.uniform(0.3, 1.5))
             assert len(cluster.alive()) == 4 and process.poll() is None
         time.sleep(1)
@@ -194,15 +232,29 @@ def row_30(run):
         assert process.returncode == 0 and not said["wrong"], said
         assert all(said["done"].values()), f"this run shows nothing: {said}"
         assert len(cluster.alive()) == 4 and one_at_a_time(accepted) == 1
-        assert all("declared dead" not in node.log() and "is ended" not in node.log() for node in cluster.nodes.values())
+        assert all(
+            "declared dead" not in node.log() and "is ended" not in node.log()
+            for node in cluster.nodes.values()
+        )
         # A death is noticed as ever, by clocks that are far from each other.
         for clock, ahead in zip(clocks.values(), JUMPS_S):
             clock.set(ahead)
         lost = cluster.crash(4)
-        known = wait_until(lambda: lost.node_id not in cluster.alive(), what="the node is known to be dead")
+        known = wait_until(
+            lambda: lost.node_id not in cluster.alive(), what="the node is known to be dead"
+        )
         assert known < 15, known  # Five seconds are promised; the machine may be busy.
-        assert sheaf.get(marked.options(resources={"n3": 1}).remote(retried.path, run.seed, 10**6), timeout=WAIT_S) == expected(run.seed, 10**6)
+        assert sheaf.get(
+            marked.options(resources={"n3": 1}).remote(retried.path, run.seed, 10**6),
+            timeout=WAIT_S,
+        ) == expected(run.seed, 10**6)
         sheaf.kill(actor)
         words = ", ".join(f"{count} {name}" for name, count in said["done"].items())
-        run.figures(f"{done} times the clocks of three nodes, the head and a driver jumped, to +-1 h or +-1 day ahead or back: {words}, all in time and right, which the driver met {said['jumps']} times and its tasks {len(jumped.all())} times; "
-                    f"no node lost, nor an actor; a node that was killed then was known to be dead after {known:.1f} s")
+        run.figures(
+            f"{done} times the clocks of three nodes, the head and a driver jumped, "
+            f"to +-1 h or +-1 day ahead or back: {words}, all in time and right, "
+            f"which the driver met {said['jumps']} times and its tasks "
+            f"{len(jumped.all())} times; "
+            "no node lost, nor an actor; a node that was killed then was known to "
+            f"be dead after {known:.1f} s"
+        )

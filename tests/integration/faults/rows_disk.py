@@ -1,8 +1,9 @@
 # Copyright The Sheaf Authors. SPDX-License-Identifier: Apache-2.0
-"""Rows 12, 13, 15 and 17: the head's disk loses, damages or refuses what was written, and a head that is stopped for long.
+"""Rows 12, 13, 15 and 17: the head's disk loses, damages or refuses what was written, and a head
+that is stopped for long.
 
-The head is killed or stopped, or its GCS ends by itself; nodes, driver and running work live on, and what was acknowledged is
-there when a head, or its GCS, goes on with the disk.
+The head is killed or stopped, or its GCS ends by itself; nodes, driver and running work live on,
+and what was acknowledged is there when a head, or its GCS, goes on with the disk.
 """
 
 import contextlib
@@ -18,8 +19,11 @@ from node_cluster import SHEAF, WAIT_S, Cluster, expected, wait_until
 from packet_switch import Missing
 from sheaf import _core
 
-SHIM = pathlib.Path(os.environ.get("FAULT_DISK_SHIM") or
-                    pathlib.Path(shutil.which(SHEAF) or SHEAF).resolve().parents[1] / "tests/integration/faults/libdisk_shim.so")
+SHIM = pathlib.Path(
+    os.environ.get("FAULT_DISK_SHIM")
+    or pathlib.Path(shutil.which(SHEAF) or SHEAF).resolve().parents[1]
+    / "tests/integration/faults/libdisk_shim.so"
+)
 
 
 @sheaf.remote(num_cpus=0.1, max_restarts=-1)
@@ -43,7 +47,10 @@ class Writers:
 
     def __init__(self, seed, round_number, threads=3):
         self.acknowledged, self.over, self.failures = {}, threading.Event(), []
-        self.threads = [threading.Thread(target=self._write, args=(seed, round_number, thread)) for thread in range(threads)]
+        self.threads = [
+            threading.Thread(target=self._write, args=(seed, round_number, thread))
+            for thread in range(threads)
+        ]
         for thread in self.threads:
             thread.start()
 
@@ -51,11 +58,22 @@ class Writers:
         number = 0
         while not self.over.is_set():
             key = f"{round_number}-{thread}-{number}"
-            value = str(expected(seed, hash((round_number, thread, number)) & 0xFFFFFFFF)).encode() * 20
+            value = (
+                str(expected(seed, hash((round_number, thread, number)) & 0xFFFFFFFF)).encode() * 20
+            )
             try:
                 _core.key_put("faults", key, value, True)
             except Exception as error:  # Not acknowledged: it may be there or not.
-                if not isinstance(error, (sheaf.exceptions.RayError, ConnectionError, TimeoutError, OSError, RuntimeError)):
+                if not isinstance(
+                    error,
+                    (
+                        sheaf.exceptions.RayError,
+                        ConnectionError,
+                        TimeoutError,
+                        OSError,
+                        RuntimeError,
+                    ),
+                ):
                     self.failures.append(error)
                 self.failed = error
                 return
@@ -73,7 +91,9 @@ class Writers:
 def all_there(values):
     for key, value in values.items():
         found = _core.key_get("faults", key)
-        assert found is not None and bytes(found) == value, f"{key}: {found!r}, acknowledged was {value!r}"
+        assert found is not None and bytes(found) == value, (
+            f"{key}: {found!r}, acknowledged was {value!r}"
+        )
 
 
 def await_end(node):
@@ -85,7 +105,8 @@ def resume(cluster, session, environment=None):
 
 
 def kill_head(cluster):
-    """With its GCS, a process of its own that would end in good order when its raylet is gone, and take its log along."""
+    """With its GCS, a process of its own that would end in good order when its raylet is gone, and
+    take its log along."""
     head = cluster.nodes[1]
     for process in (head.pid, *(pid for pid in list(cluster.processes(1)) if pid != head.pid)):
         with contextlib.suppress(ProcessLookupError):
@@ -109,11 +130,17 @@ def row_12(run):
         for number in range(rounds):
             call_of(clerk, 2 * number + 1)
             writers = Writers(run.seed, number)
-            Clerk.options(name=f"clerk-{number}", lifetime="detached", num_cpus=0).remote()  # Returns when it is durable.
+            Clerk.options(
+                name=f"clerk-{number}", lifetime="detached", num_cpus=0
+            ).remote()  # Returns when it is durable.
             time.sleep(run.random.uniform(0.02, 0.3))
             session = kill_head(cluster)
             call_of(clerk, 2 * number + 2)  # Between the other nodes.
-            for file in [name for name in os.listdir(session) if name.startswith("gcs.db") and name.endswith((".db", "-wal"))]:
+            for file in [
+                name
+                for name in os.listdir(session)
+                if name.startswith("gcs.db") and name.endswith((".db", "-wal"))
+            ]:
                 path = os.path.join(session, file)
                 size = os.path.getsize(path)
                 if os.path.exists(path + ".synced"):
@@ -135,12 +162,17 @@ def row_12(run):
         all_there(kept)
         call_of(clerk, 2 * rounds + 1)
         assert len(kept) > rounds
-        run.figures(f"{rounds} times the head died and {lost_bytes} bytes that were not synced with it: {len(kept)} keys and {names} names that were "
-                    f"acknowledged are there, an actor on another node answered throughout; read back {max(back):.2f} s after the new start at most")
+        run.figures(
+            f"{rounds} times the head died and {lost_bytes} bytes that were not "
+            f"synced with it: {len(kept)} keys and {names} names that were "
+            "acknowledged are there, an actor on another node answered throughout; "
+            f"read back {max(back):.2f} s after the new start at most"
+        )
 
 
 def end_of_log(log):
-    """Where the frames of the log end that SQLite reads: behind them lie those of before the last checkpoint, with other salts."""
+    """Where the frames of the log end that SQLite reads: behind them lie those of before the last
+    checkpoint, with other salts."""
     page = int.from_bytes(log[8:12], "big")
     end = 32
     while log[end + 8 : end + 16] == log[16:24]:
@@ -149,7 +181,8 @@ def end_of_log(log):
 
 
 def row_13(run):
-    """The log of the head has a torn end: it is cut off. A bit of its middle is another: refused, with file and place."""
+    """The log of the head has a torn end: it is cut off. A bit of its middle is another: refused,
+    with file and place."""
     rounds = run.count(3, 50)
     refused, said = 0, ""
     with Cluster(seed=run.seed) as cluster:
@@ -170,21 +203,33 @@ def row_13(run):
                 file.write(bytes([whole[place] ^ (1 << run.random.randrange(8))]))
             done = cluster.try_start(1, 0, [f"--resume={session}"])
             words = done.stderr + done.stdout
-            assert done.returncode != 0 and "gcs.db-wal" in words and any(part.isdigit() for part in words.replace(",", " ").split()), words
+            assert (
+                done.returncode != 0
+                and "gcs.db-wal" in words
+                and any(part.isdigit() for part in words.replace(",", " ").split())
+            ), words
             said = words.strip().splitlines()[-1]
             refused += 1
-            torn = whole[:end] + whole[32 : 32 + 24] + run.random.randbytes(run.random.randrange(1, 4096))
+            torn = (
+                whole[:end]
+                + whole[32 : 32 + 24]
+                + run.random.randbytes(run.random.randrange(1, 4096))
+            )
             with open(log, "wb") as file:
                 file.write(torn)
             resume(cluster, session)
             writers.end()
             kept |= writers.acknowledged
             all_there(kept)
-        run.figures(f"{refused} flipped bits refused ('{said[-140:]}'), {rounds} torn ends cut off; {len(kept)} acknowledged keys are there")
+        run.figures(
+            f"{refused} flipped bits refused ('{said[-140:]}'), {rounds} torn ends "
+            f"cut off; {len(kept)} acknowledged keys are there"
+        )
 
 
 def row_15(run):
-    """One sync of the head's disk fails: nothing is acknowledged on it, the GCS ends, and its node starts it anew with what was."""
+    """One sync of the head's disk fails: nothing is acknowledged on it, the GCS ends, and its node
+    starts it anew with what was."""
     rounds = run.count(4, 100)
     with Cluster(seed=run.seed, head_environment=None) as cluster:
         trap = os.path.join(cluster.scratch, "fail")
@@ -207,19 +252,25 @@ def row_15(run):
             wait_until(lambda: head.log().count(said) > number, what="the GCS ends")
             assert not os.path.exists(trap)
             call_of(clerk, 2 * number + 2)
-            wait_until(lambda: len(writers.acknowledged) > acknowledged + 5, what="keys are written again")
+            wait_until(
+                lambda: len(writers.acknowledged) > acknowledged + 5, what="keys are written again"
+            )
             back.append(time.monotonic() - begin)
             writers.end()
             kept |= writers.acknowledged
             all_there(writers.acknowledged)
         all_there(kept)
         assert head.is_running() and head is cluster.nodes[1]
-        run.figures(f"{rounds} failed syncs: the GCS ended, and keys were written again {max(back):.2f} s later at most; {len(kept)} acknowledged keys are "
-                    "there, the head's node lived, an actor on another node answered throughout")
+        run.figures(
+            f"{rounds} failed syncs: the GCS ended, and keys were written again "
+            f"{max(back):.2f} s later at most; {len(kept)} acknowledged keys are "
+            "there, the head's node lived, an actor on another node answered throughout"
+        )
 
 
 def row_17(run):
-    """The head is stopped for longer than a node may be silent. Nobody takes its place while it may wake, and nobody dies of it."""
+    """The head is stopped for longer than a node may be silent. Nobody takes its place while it may
+    wake, and nobody dies of it."""
     seconds = run.count(7, 60)
     with Cluster(seed=run.seed) as cluster:
         cluster.connect(2)
@@ -234,7 +285,8 @@ def row_17(run):
             wait_until(lambda: len(writers.acknowledged) > 5, what="keys are written")
             os.kill(head.pid, signal.SIGSTOP)
             begin = time.monotonic()
-            # A standby that believes it dead, on this machine and, with the same disk and a free port, on another.
+            # A standby that believes it dead, on this machine and, with the same disk and a free
+            # port, on another.
             for place in (1, standby):
                 done = cluster.try_start(place, 0, [f"--resume={head.session}"], head=True)
                 assert done.returncode != 0 and "a node runs in" in done.stderr, done.stderr
@@ -257,5 +309,10 @@ def row_17(run):
             total += 1
             call_of(clerk, total)
         assert "declared dead" not in cluster.nodes[2].log() + cluster.nodes[3].log()
-        run.figures(f"stopped twice for {seconds} s: a second head, beside it and on another machine with its disk, was refused ('{said[-120:]}'); once it woke, once it was killed and another went on; "
-                    f"{total} calls of an actor elsewhere and {len(kept)} acknowledged keys right, no node lost")
+        run.figures(
+            f"stopped twice for {seconds} s: a second head, beside it and on "
+            f"another machine with its disk, was refused ('{said[-120:]}'); once it "
+            "woke, once it was killed and another went on; "
+            f"{total} calls of an actor elsewhere and {len(kept)} acknowledged keys "
+            "right, no node lost"
+        )

@@ -1,9 +1,11 @@
 # Copyright The Sheaf Authors. SPDX-License-Identifier: Apache-2.0
-"""Row fencing (the second part of row 17): a head is stopped, a copy of its disk leads elsewhere, and then it wakes.
+"""Row fencing (the second part of row 17): a head is stopped, a copy of its disk leads elsewhere,
+and then it wakes.
 
-The nodes know the head by the address of a proxy, as by a service address. A head with a copy of the disk takes the address
-over, in a later term. Whatever the old one was asked for while it slept, and does when it wakes, has no effect beyond itself: the
-nodes refuse it, by name of its term, and it ends by itself.
+The nodes know the head by the address of a proxy, as by a service address. A head with a copy of
+the disk takes the address over, in a later term. Whatever the old one was asked for while it slept,
+and does when it wakes, has no effect beyond itself: the nodes refuse it, by name of its term, and
+it ends by itself.
 """
 
 import contextlib
@@ -39,7 +41,8 @@ def head_address(place):
 
 
 def driver_at_the_old_head(session, seed, name, path, late_path):
-    """A program at the head that is going to be stopped: it has work on other nodes, and asks for more while the head sleeps."""
+    """A program at the head that is going to be stopped: it has work on other nodes, and asks for
+    more while the head sleeps."""
     sheaf.init(address=session, log_to_driver=False, namespace="faults")
     witness = sheaf.get_actor(name)
     ends, lock = {}, threading.Lock()
@@ -56,28 +59,45 @@ def driver_at_the_old_head(session, seed, name, path, late_path):
     def work():
         number = 0
         while True:
-            calls = [marked.options(max_retries=0, num_cpus=0.1, resources={f"n{place}": 1}).remote(path, seed, number + i)
-                     for i, place in enumerate((DRIVERS, ACTORS))]
+            calls = [
+                marked.options(max_retries=0, num_cpus=0.1, resources={f"n{place}": 1}).remote(
+                    path, seed, number + i
+                )
+                for i, place in enumerate((DRIVERS, ACTORS))
+            ]
             assert sheaf.get(calls, timeout=120) == [expected(seed, number + i) for i in range(2)]
             if number == 0:
                 print("running", flush=True)
             number += 2
 
     def late_tasks():
-        sheaf.get([marked.options(num_cpus=0.1, resources={"n4": 0.1}).remote(late_path, seed, n) for n in range(4)], timeout=120)
+        sheaf.get(
+            [
+                marked.options(num_cpus=0.1, resources={"n4": 0.1}).remote(late_path, seed, n)
+                for n in range(4)
+            ],
+            timeout=120,
+        )
 
     def late_call():
         sheaf.get(witness.accept.remote(-7), timeout=120)
 
     def late_actor():
-        actor = Recorder.options(name="late", lifetime="detached", resources={"n4": 0.1}).remote(late_path)
+        actor = Recorder.options(name="late", lifetime="detached", resources={"n4": 0.1}).remote(
+            late_path
+        )
         sheaf.get(actor.accept.remote(0), timeout=120)
 
     threads = [threading.Thread(target=attempt, args=("calls that ran all the time", work))]
     threads[0].start()
     sys.stdin.readline()
-    for what, call in (("tasks", late_tasks), ("call", late_call), ("actor", late_actor), ("kill", lambda: sheaf.kill(witness)),
-                       ("key", lambda: _core.key_put("faults", LATE_KEY, b"1", True))):
+    for what, call in (
+        ("tasks", late_tasks),
+        ("call", late_call),
+        ("actor", late_actor),
+        ("kill", lambda: sheaf.kill(witness)),
+        ("key", lambda: _core.key_put("faults", LATE_KEY, b"1", True)),
+    ):
         threads.append(threading.Thread(target=attempt, args=(what, call)))
         threads[-1].start()
     time.sleep(0.2)  # They are on their way to the head, which does not take them.
@@ -93,15 +113,29 @@ class OldHead:
 
     def __init__(self, cluster, run, number, place, witness):
         self.cluster, self.place, self.node = cluster, place, cluster.nodes[place]
-        self.marks, self.late = Marks(cluster.directory, f"old-{number}"), Marks(cluster.directory, f"late-{number}")
-        program = (f"import rows_fencing; rows_fencing.driver_at_the_old_head({self.node.session!r}, {run.seed}, {witness!r}, "
-                   f"{self.marks.path!r}, {self.late.path!r})")
-        self.driver = subprocess.Popen([sys.executable, "-c", program], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True,
-                                       env=os.environ.copy())
+        self.marks, self.late = (
+            Marks(cluster.directory, f"old-{number}"),
+            Marks(cluster.directory, f"late-{number}"),
+        )
+        program = (
+            "import rows_fencing; "
+            f"rows_fencing.driver_at_the_old_head({self.node.session!r}, "
+            f"{run.seed}, {witness!r}, "
+            f"{self.marks.path!r}, {self.late.path!r})"
+        )
+        self.driver = subprocess.Popen(
+            [sys.executable, "-c", program],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            text=True,
+            env=os.environ.copy(),
+        )
         self.expect("running")
 
     def expect(self, word):
-        assert self.driver.stdout.readline() == word + "\n", f"the driver at the old head ended before it was {word}"
+        assert self.driver.stdout.readline() == word + "\n", (
+            f"the driver at the old head ended before it was {word}"
+        )
 
     def stop(self):
         """With orders that have not left: its cable is cut a moment before."""
@@ -114,7 +148,11 @@ class OldHead:
         copy = f"{self.node.session}-moved-{number}"
 
         def sockets(folder, names):
-            return [name for name in names if stat.S_ISSOCK(os.lstat(os.path.join(folder, name)).st_mode)]
+            return [
+                name
+                for name in names
+                if stat.S_ISSOCK(os.lstat(os.path.join(folder, name)).st_mode)
+            ]
 
         shutil.copytree(self.node.session, copy, ignore=sockets)
         return copy
@@ -128,10 +166,14 @@ class OldHead:
         os.kill(self.node.pid, signal.SIGCONT)
 
     def knows(self):
-        return "is over: its cluster follows a later start" in self.node.log() or not self.node.is_running()
+        return (
+            "is over: its cluster follows a later start" in self.node.log()
+            or not self.node.is_running()
+        )
 
     def ended(self):
-        """It ended by itself, said why, and its driver was told. What came of the driver's calls."""
+        """It ended by itself, said why, and its driver was told. What came of the driver's
+        calls."""
         wait_until(lambda: not self.node.is_running(), what=f"the old head {self.node.pid} ends")
         reasons = [line for line in self.node.log().splitlines() if "ending: " in line]
         assert len(reasons) == 1, reasons
@@ -143,7 +185,8 @@ class OldHead:
 
 
 def move(cluster, run, proxy, number, place, next_place, through_the_proxy, witness):
-    """The head at `place` is stopped, one at `next_place` leads, the old one wakes. What came of what it was asked for."""
+    """The head at `place` is stopped, one at `next_place` leads, the old one wakes. What came of
+    what it was asked for."""
     cluster.network.heal()
     old = OldHead(cluster, run, number, place, witness)
     try:
@@ -160,8 +203,17 @@ def move(cluster, run, proxy, number, place, next_place, through_the_proxy, witn
         wait_until(follows, what="the nodes follow the new head, and the old one's node is dead")
         for at in (DRIVERS, ACTORS):
             text = f"node {old.node.number} is dead"
-            wait_until(lambda at=at: old.node.number not in
-                       {row["node"] for row in cluster.ask(at, "status")["nodes"] if row["state"] == "ALIVE"}, what=text)
+            wait_until(
+                lambda at=at: (
+                    old.node.number
+                    not in {
+                        row["node"]
+                        for row in cluster.ask(at, "status")["nodes"]
+                        if row["state"] == "ALIVE"
+                    }
+                ),
+                what=text,
+            )
         led_at = time.monotonic_ns()
         old.ask_while_it_sleeps()
         time.sleep(max(0.0, old.stopped_at + PAUSE_S - time.monotonic()))  # The fault itself.
@@ -198,10 +250,16 @@ def move(cluster, run, proxy, number, place, next_place, through_the_proxy, witn
         old.driver.stdout.close()
     cluster.network.heal()
     del cluster.nodes[place]
-    assert not [mark for mark in old.marks.all() if mark[2] > led_at], "a call of a node that is dead ran under the new head"
-    assert not old.late.all(), f"what the old head was asked for while it slept ran: {old.late.all()}"
+    assert not [mark for mark in old.marks.all() if mark[2] > led_at], (
+        "a call of a node that is dead ran under the new head"
+    )
+    assert not old.late.all(), (
+        f"what the old head was asked for while it slept ran: {old.late.all()}"
+    )
     known = dict(ends)
-    if heard > HELD_S:  # The GCS acknowledges again, when it has not been contradicted for so long after a pause.
+    if (
+        heard > HELD_S
+    ):  # The GCS acknowledges again, when it has not been contradicted for so long after a pause.
         del known["key"], known["kill"]
     assert "value" not in known.values(), (heard, ends)
     assert _core.key_get("faults", LATE_KEY) is None, "a write of the term that is over is there"
@@ -226,7 +284,9 @@ def row_fencing(run):
             cluster.start(place, 2)
         cluster.connect(DRIVERS)
         accepted = Marks(cluster.directory, "accepted")
-        witness = Recorder.options(name="witness", lifetime="detached", max_restarts=-1, resources={"n4": 1}).remote(accepted.path)
+        witness = Recorder.options(
+            name="witness", lifetime="detached", max_restarts=-1, resources={"n4": 1}
+        ).remote(accepted.path)
         assert sheaf.get(witness.accept.remote(-1), timeout=WAIT_S) == 1
         caller = Caller(witness)
         caller.start()
@@ -235,11 +295,16 @@ def row_fencing(run):
             writers = Writers(run.seed, number)
             wait_until(lambda: len(writers.acknowledged) > 5, what="keys are written")
             names.append(f"clerk-{number}")
-            Clerk.options(name=names[-1], lifetime="detached", num_cpus=0).remote()  # Returns when it is durable.
-            # The long form alone: the nodes must be back at their head in five seconds, which a busy machine may not keep.
+            Clerk.options(
+                name=names[-1], lifetime="detached", num_cpus=0
+            ).remote()  # Returns when it is durable.
+            # The long form alone: the nodes must be back at their head in five seconds, which a
+            # busy machine may not keep.
             through_the_proxy = run.long and (number + run.seed) % 2 == 0
             next_place = cluster.network.add()
-            ends = move(cluster, run, proxy, number, place, next_place, through_the_proxy, "witness")
+            ends = move(
+                cluster, run, proxy, number, place, next_place, through_the_proxy, "witness"
+            )
             ways.append("through the service address" if through_the_proxy else "by itself")
             place = next_place
             seen = len(caller.values)
@@ -248,7 +313,15 @@ def row_fencing(run):
             kept |= writers.acknowledged
             all_there(kept)
             # This program's job; the one at the old head is over.
-            wait_until(lambda: [row["state"] for row in cluster.ask(place, "list", "jobs")["jobs"]].count("RUNNING") == 1, what="one job runs")
+            wait_until(
+                lambda: (
+                    [row["state"] for row in cluster.ask(place, "list", "jobs")["jobs"]].count(
+                        "RUNNING"
+                    )
+                    == 1
+                ),
+                what="one job runs",
+            )
         caller.end()
         assert not caller.errors, caller.errors[0]
         assert [value for _, value in caller.values] == list(range(2, len(caller.values) + 2))
@@ -259,6 +332,11 @@ def row_fencing(run):
             sheaf.kill(actor)
         sheaf.kill(witness)
         assert all(cluster.is_alive(at) for at in (DRIVERS, ACTORS, place))
-        run.figures(f"{rounds} heads stopped, each followed by one with a copy of its disk, in a later term; the old one woke, was heard "
-                    f"{' and '.join(sorted(set(ways)))}, ended and said why; of what it was asked for in its sleep nothing had an effect (last: {ends}); "
-                    f"{len(caller.values)} calls of an actor, {len(kept)} acknowledged keys and {len(names)} names right")
+        run.figures(
+            f"{rounds} heads stopped, each followed by one with a copy of its disk, "
+            "in a later term; the old one woke, was heard "
+            f"{' and '.join(sorted(set(ways)))}, ended and said why; of what it was "
+            f"asked for in its sleep nothing had an effect (last: {ends}); "
+            f"{len(caller.values)} calls of an actor, {len(kept)} acknowledged keys "
+            f"and {len(names)} names right"
+        )

@@ -1,6 +1,7 @@
 # Copyright The Sheaf Authors. SPDX-License-Identifier: Apache-2.0
-"""Row 31: children of all sorts, of a driver, a task and an actor on two nodes, while other threads of theirs make calls. Only in
-./do soak: its short form is tests/python/test_fork.py, whose storm this is."""
+"""Row 31: children of all sorts, of a driver, a task and an actor on two nodes, while other threads
+of theirs make calls. Only in ./do soak: its short form is tests/python/test_fork.py, whose storm
+this is."""
 
 import json
 import os
@@ -39,7 +40,8 @@ print(json.dumps(wrong))
 
 
 def row_31(run):
-    """No child hangs or waits for a lock that nobody holds, and the end of one takes nothing of its parent's with it."""
+    """No child hangs or waits for a lock that nobody holds, and the end of one takes nothing of its
+    parent's with it."""
     times, bound = run.count(40, 1000), 3000
     sys.path.insert(0, str(SHORT_FORM))
     try:
@@ -49,11 +51,24 @@ def row_31(run):
     with Cluster(seed=run.seed) as cluster:
         cluster.connect(2)
         begin = time.monotonic()
-        program = test_fork.PROGRAM + DRIVER.format(session=cluster.nodes[2].session, times=times, bound=bound)
-        done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=bound + 2 * WAIT_S, env=os.environ.copy())
+        program = test_fork.PROGRAM + DRIVER.format(
+            session=cluster.nodes[2].session, times=times, bound=bound
+        )
+        done = subprocess.run(
+            [sys.executable, "-c", program],
+            capture_output=True,
+            text=True,
+            timeout=bound + 2 * WAIT_S,
+            env=os.environ.copy(),
+        )
         assert done.returncode == 0, done.stderr[-3000:]
         wrong = json.loads(done.stdout.splitlines()[-1])
         assert wrong == [[], [], []], wrong
         assert cluster.is_alive(2) and cluster.is_alive(3)
-        run.figures(f"{times} children each of a driver, a task and an actor on two nodes (15 of 20 forked, 4 by subprocess, 1 pool), of which half dropped all that "
-                    f"they shared and were refused calls, in {time.monotonic() - begin:.0f} s, other threads calling all the time: none hung, all values right")
+        run.figures(
+            f"{times} children each of a driver, a task and an actor on two nodes "
+            "(15 of 20 forked, 4 by subprocess, 1 pool), of which half dropped all "
+            "that "
+            f"they shared and were refused calls, in {time.monotonic() - begin:.0f} "
+            "s, other threads calling all the time: none hung, all values right"
+        )

@@ -1,8 +1,10 @@
 # Copyright The Sheaf Authors. SPDX-License-Identifier: Apache-2.0
-"""Row lease: the lease of a detached actor. Its node does not hear the GCS, or its raylet is stopped, or all its processes are.
+"""Row lease: the lease of a detached actor. Its node does not hear the GCS, or its raylet is
+stopped, or all its processes are.
 
-A driver on the same node goes on calling: its calls reach the actor through memory that they share, without a raylet. So it
-is the lease alone that keeps the old incarnation from beginning a call once another one may answer elsewhere.
+A driver on the same node goes on calling: its calls reach the actor through memory that they share,
+without a raylet. So it is the lease alone that keeps the old incarnation from beginning a call once
+another one may answer elsewhere.
 """
 
 import contextlib
@@ -14,7 +16,7 @@ import sys
 import time
 
 import sheaf
-from node_cluster import WAIT_S, Cluster, Marks, expected, is_running, outcome, stop, wait_until
+from node_cluster import Cluster, Marks, expected, is_running, outcome, stop, wait_until
 from sheaf.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
 SURVIVOR = 2
@@ -40,10 +42,16 @@ class Witness:
 
 
 def driver(session: str, name: str, seed: int, long_calls: bool) -> None:
-    """A program on the actor's node: calls it until the node ends or its input does. Long calls wait in the actor's queue, four at once."""
+    """A program on the actor's node: calls it until the node ends or its input does. Long calls
+    wait in the actor's queue, four at once."""
     sheaf.init(address=session, log_to_driver=False, namespace="faults")
     actor = sheaf.get_actor(name)
-    values, number, seconds, window = 0, 0, (LONG_CALL_S if long_calls else 0.0), (4 if long_calls else 1)
+    values, number, seconds, window = (
+        0,
+        0,
+        (LONG_CALL_S if long_calls else 0.0),
+        (4 if long_calls else 1),
+    )
     print("running", flush=True)
     error = None
     while error is None:
@@ -59,20 +67,33 @@ def driver(session: str, name: str, seed: int, long_calls: bool) -> None:
 
 
 class Place:
-    """One node whose actor is about to move, the driver beside it, and what the actor's incarnations wrote."""
+    """One node whose actor is about to move, the driver beside it, and what the actor's
+    incarnations wrote."""
 
     def __init__(self, cluster, run, number, place):
         self.cluster, self.place, self.node = cluster, place, cluster.nodes[place]
         self.marks = Marks(cluster.directory, f"lease-{number}-{place}")
         self.name = f"witness-{number}-{place}"
         self.seed = run.seed
-        self.actor = Witness.options(name=self.name, lifetime="detached", max_restarts=-1, max_task_retries=0,
-                                     scheduling_strategy=NodeAffinitySchedulingStrategy(self.node.node_id, soft=True)
-                                     ).remote(self.marks.path, run.seed)
+        self.actor = Witness.options(
+            name=self.name,
+            lifetime="detached",
+            max_restarts=-1,
+            max_task_retries=0,
+            scheduling_strategy=NodeAffinitySchedulingStrategy(self.node.node_id, soft=True),
+        ).remote(self.marks.path, run.seed)
         assert sheaf.get(self.actor.begin.remote(10**6), timeout=90) == expected(run.seed, 10**6)
         self.pid = self.marks.all()[0][1]
-        program = f"import rows_lease; rows_lease.driver({self.node.session!r}, {self.name!r}, {run.seed}, {place == ALL_STOPPED})"
-        self.driver = subprocess.Popen([sys.executable, "-c", program], stdout=subprocess.PIPE, text=True, env=os.environ.copy())
+        program = (
+            f"import rows_lease; rows_lease.driver({self.node.session!r}, "
+            f"{self.name!r}, {run.seed}, {place == ALL_STOPPED})"
+        )
+        self.driver = subprocess.Popen(
+            [sys.executable, "-c", program],
+            stdout=subprocess.PIPE,
+            text=True,
+            env=os.environ.copy(),
+        )
         assert self.driver.stdout.readline() == "running\n"
         wait_until(lambda: len(self.of(self.pid)) > 3, what="the driver's calls run")
 
@@ -82,7 +103,9 @@ class Place:
 
     def later(self):
         """The processes of incarnations behind the first."""
-        return list(dict.fromkeys(process for _, process, _ in self.marks.all() if process != self.pid))
+        return list(
+            dict.fromkeys(process for _, process, _ in self.marks.all() if process != self.pid)
+        )
 
     def strike(self):
         self.struck = time.monotonic_ns()
@@ -91,7 +114,8 @@ class Place:
         elif self.place == RAYLET_STOPPED:
             stop(self.node.pid)
         else:
-            # In the middle of a call, with others behind it: none is between the look at the lease and its first line.
+            # In the middle of a call, with others behind it: none is between the look at the lease
+            # and its first line.
             seen = len(self.of(self.pid))
             wait_until(lambda: len(self.of(self.pid)) > seen, what="another long call begins")
             for pid in (self.pid, self.node.pid, self.driver.pid):
@@ -100,6 +124,7 @@ class Place:
 
     def answers_elsewhere(self):
         """The new incarnation gives a value to whoever asks on the survivor."""
+
         def answered():
             value, error = outcome(self.actor.begin.remote(10**6 + 1), 90)
             assert error is not None or value == expected(self.seed, 10**6 + 1)
@@ -108,12 +133,15 @@ class Place:
         return wait_until(answered, 60, f"{self.name} answers elsewhere")
 
     def wake_actor(self):
-        """Only the actor's process goes on: it ends the call that it was in, and must begin none of those behind it."""
+        """Only the actor's process goes on: it ends the call that it was in, and must begin none of
+        those behind it."""
         before = len(self.of(self.pid))
         os.kill(self.pid, signal.SIGCONT)
         time.sleep(LONG_CALL_S + 1)  # Time to do wrong.
         assert is_running(self.pid), "the actor ended before it could do wrong"
-        assert len(self.of(self.pid)) == before, f"began {self.of(self.pid)[before:]} after its lease had ended"
+        assert len(self.of(self.pid)) == before, (
+            f"began {self.of(self.pid)[before:]} after its lease had ended"
+        )
 
     def continue_all(self):
         for pid in (self.pid, self.node.pid, self.driver.pid):
@@ -121,18 +149,25 @@ class Place:
                 os.kill(pid, signal.SIGCONT)
 
     def judge(self):
-        """O5 from the records: the last thing the old incarnation began lies before all that the new one did."""
+        """O5 from the records: the last thing the old incarnation began lies before all that the
+        new one did."""
         old, later = self.of(self.pid), self.later()
         assert len(later) == 1, f"{self.name} had incarnations {[self.pid, *later]}"
         new = self.of(later[0])
         assert new[0][0] == Witness.BORN
         last, born = old[-1][1], new[0][1]
-        assert last < born, f"{self.name} began call {old[-1][0]} {(last - born) / 1e9:.3f} s after its successor was born"
+        assert last < born, (
+            f"{self.name} began call {old[-1][0]} {(last - born) / 1e9:.3f} s after "
+            "its successor was born"
+        )
         after = [ns for _, ns in old if ns > self.struck]
         if self.place != ALL_STOPPED:
             assert after, "no call was begun after the fault: this run shows nothing"
-        return (f"{WORDS[self.place]}: {len(after)} calls begun after the fault, the last {max(0, last - self.struck) / 1e9:.1f} s after it, the next "
-                f"incarnation born at {(born - self.struck) / 1e9:.1f} s")
+        return (
+            f"{WORDS[self.place]}: {len(after)} calls begun after the fault, the "
+            f"last {max(0, last - self.struck) / 1e9:.1f} s after it, the next "
+            f"incarnation born at {(born - self.struck) / 1e9:.1f} s"
+        )
 
     def end(self):
         said, _ = self.driver.communicate(timeout=60)
@@ -170,5 +205,9 @@ def row_lease(run):
                     cluster.start(place, 1)
                 wait_until(lambda: len(cluster.alive()) == 5, what="new nodes have joined")
         errors = sorted({error for _, error in ends})
-        run.figures(f"{rounds} rounds of three nodes; in the last: {'; '.join(words)}; {sum(values for values, _ in ends)} calls of drivers beside the "
-                    f"actors right, each driver ended by {' or '.join(errors)}; never two incarnations at once")
+        run.figures(
+            f"{rounds} rounds of three nodes; in the last: {'; '.join(words)}; "
+            f"{sum(values for values, _ in ends)} calls of drivers beside the "
+            f"actors right, each driver ended by {' or '.join(errors)}; never two "
+            "incarnations at once"
+        )

@@ -50,14 +50,20 @@ class Chain:
     def __init__(self, cluster, run, name, at):
         self.marks = Marks(cluster.directory, name)
         self.seed = run.seed
-        self.source = value = sheaf.put(array_of(run.seed, 10**6, SIZE))  # Held: nothing can make it again.
+        self.source = value = sheaf.put(
+            array_of(run.seed, 10**6, SIZE)
+        )  # Held: nothing can make it again.
         self.references = []
         for number in range(DEEP):
-            value = further.options(scheduling_strategy=soft(at)).remote(self.marks.path, run.seed, number, value)
+            value = further.options(scheduling_strategy=soft(at)).remote(
+                self.marks.path, run.seed, number, value
+            )
             self.references.append(value)
 
     def right(self, number, value):
-        wanted = array_of(self.seed, 10**6, SIZE) + sum(expected(self.seed, i) % 1000 for i in range(number + 1))
+        wanted = array_of(self.seed, 10**6, SIZE) + sum(
+            expected(self.seed, i) % 1000 for i in range(number + 1)
+        )
         assert np.array_equal(value, wanted), f"result {number} of the chain is wrong"
 
     def most(self):
@@ -81,16 +87,25 @@ def lose_a_machine(cluster, run, number):
         counts[again] = os.path.join(cluster.scratch, f"items-{number}-{again}")
         how_many(counts[again], 4)
         several[again] = four.options(scheduling_strategy=soft(lost)).remote(counts[again], seed)
-        streams[again] = list(streamed.options(scheduling_strategy=soft(lost)).remote(counts[again], seed))
+        streams[again] = list(
+            streamed.options(scheduling_strategy=soft(lost)).remote(counts[again], seed)
+        )
     held = collected.options(scheduling_strategy=soft(lost)).remote(counts[2], seed)
     begun = Marks(cluster.directory, f"begun-{number}")
     half = halfway.options(scheduling_strategy=soft(lost)).remote(seed, begun.path)
-    made = [kept.references[-1], last_only.references[-1], held, *(reference for references in several.values() for reference in references)]
+    made = [
+        kept.references[-1],
+        last_only.references[-1],
+        held,
+        *(reference for references in several.values() for reference in references),
+    ]
     ready, _ = sheaf.wait(made, num_returns=len(made), timeout=2 * WAIT_S, fetch_local=False)
     assert len(ready) == len(made), "the results are not made"
     wait_until(lambda: len(begun.all()) == 1, what="the generator that stays half way has yielded")
     there = set(cluster.processes(3))
-    assert {process for chain in (kept, last_only) for _, process, _ in chain.marks.all()} <= there, "not all ran on the node to be lost"
+    assert {
+        process for chain in (kept, last_only) for _, process, _ in chain.marks.all()
+    } <= there, "not all ran on the node to be lost"
     stored = cluster.ask(3, "status")["store"]["objects"]
     assert stored >= DEEP + 12, stored
     how_many(counts[2], 2)
@@ -100,7 +115,9 @@ def lose_a_machine(cluster, run, number):
     begin = time.monotonic()
     cluster.crash(3)
     first = Waiting("the end of a chain", kept.references[-1], 90)
-    known = wait_until(lambda: lost.node_id not in cluster.alive(), what="the node is known to be dead")
+    known = wait_until(
+        lambda: lost.node_id not in cluster.alive(), what="the node is known to be dead"
+    )
     assert known < 15, known  # Five seconds are promised; the machine may be busy.
     value, error, _ = first.ended()
     took = time.monotonic() - begin
@@ -111,21 +128,36 @@ def lose_a_machine(cluster, run, number):
         kept.right(step, sheaf.get(reference, timeout=WAIT_S))
     for chain in (kept, last_only):
         assert len(chain.marks.counts()) == DEEP and chain.most() <= 6, chain.marks.counts()
-    assert kept.most() > 1 and last_only.most() > 1, "nothing was computed again: this run shows nothing"
+    assert kept.most() > 1 and last_only.most() > 1, (
+        "nothing was computed again: this run shows nothing"
+    )
     # Generators.
-    ends = {again: [outcome(reference) for reference in references] for again, references in several.items()}
+    ends = {
+        again: [outcome(reference) for reference in references]
+        for again, references in several.items()
+    }
     for i, (value, error) in enumerate(ends[4]):
         assert error is None and np.array_equal(value, array_of(seed, i, SIZE)), error
     for again in (2, 5):
-        assert all(isinstance(error, sheaf.exceptions.RayTaskError) for _, error in ends[again]), ends[again]
-        assert f"num_returns=4, and the generator yielded {again} items" in str(ends[again][0][1]), ends[again][0][1]
+        assert all(isinstance(error, sheaf.exceptions.RayTaskError) for _, error in ends[again]), (
+            ends[again]
+        )
+        assert f"num_returns=4, and the generator yielded {again} items" in str(
+            ends[again][0][1]
+        ), ends[again][0][1]
     for again, references in streams.items():
         assert len(references) == 4, references
         for i, (value, error) in enumerate(outcome(reference) for reference in references):
             if i < again:
-                assert error is None and np.array_equal(value, array_of(seed, i, SIZE)), (again, i, error)
+                assert error is None and np.array_equal(value, array_of(seed, i, SIZE)), (
+                    again,
+                    i,
+                    error,
+                )
             else:
-                assert isinstance(error, sheaf.exceptions.StreamingGeneratorReplayInconsistentError), (again, i, error)
+                assert isinstance(
+                    error, sheaf.exceptions.StreamingGeneratorReplayInconsistentError
+                ), (again, i, error)
                 assert "yielded 2 items when it ran again, after 4" in str(error), error
     inner, error = outcome(held)
     for reference in inner or []:  # Its worker owned them.
@@ -144,10 +176,19 @@ def lose_a_machine(cluster, run, number):
     reference = further.options(resources={"n3": 1}).remote(kept.marks.path, seed, 1000, 0)
     assert sheaf.get(reference, timeout=WAIT_S) == expected(seed, 1000) % 1000
     ran = [sum(chain.marks.counts().values()) - DEEP for chain in (kept, last_only)]
-    return (f"dead after {known:.1f} s, the end of the chain right {took:.1f} s after the loss, all {DEEP} results right, {ran[0]} tasks run again, {ran[1]} of a "
-            f"chain of which only the end was kept; of generators that ran again those with 2 or 5 items instead of 4 ended in "
-            f"{type(ends[2][0][1]).__name__} ('{str(ends[2][0][1]).strip().splitlines()[-1][:90]}'), those with 4 in their values; items of streams "
-            "that ran again came back, those that were not yielded again as StreamingGeneratorReplayInconsistentError; a stream that was half way went on")
+    return (
+        f"dead after {known:.1f} s, the end of the chain right {took:.1f} s after "
+        f"the loss, all {DEEP} results right, {ran[0]} tasks run again, {ran[1]} of "
+        "a "
+        "chain of which only the end was kept; of generators that ran again those "
+        "with 2 or 5 items instead of 4 ended in "
+        f"{type(ends[2][0][1]).__name__} "
+        f"('{str(ends[2][0][1]).strip().splitlines()[-1][:90]}'), those with 4 in "
+        "their values; items of streams "
+        "that ran again came back, those that were not yielded again as "
+        "StreamingGeneratorReplayInconsistentError; a stream that was half way "
+        "went on"
+    )
 
 
 def row_10(run):

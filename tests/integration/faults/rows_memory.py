@@ -22,7 +22,8 @@ GROW = "held = []\nwhile True:\n    held.append(bytearray({step} << 20))\n    ti
 
 
 class MemoryLimit:
-    """A group whose processes have so much memory, all together. Missing: there is no such thing here."""
+    """A group whose processes have so much memory, all together. Missing: there is no such thing
+    here."""
 
     FOLDER = "/sys/fs/cgroup/memory"
 
@@ -30,7 +31,9 @@ class MemoryLimit:
         self.path = os.path.join(self.FOLDER, f"sheaf-fault-{os.getpid()}")
         try:
             os.mkdir(self.path)
-            with open(os.path.join(self.path, "memory.limit_in_bytes"), "w", encoding="utf-8") as file:
+            with open(
+                os.path.join(self.path, "memory.limit_in_bytes"), "w", encoding="utf-8"
+            ) as file:
                 file.write(str(limit_bytes))
         except OSError as error:
             self.remove()
@@ -70,7 +73,9 @@ def runaway(path, number, step, pause):
 def careless(path, number, step):
     """Its child runs away; it tells how that ended."""
     Marks.add(path, number)
-    return subprocess.run([sys.executable, "-c", "import time\n" + GROW.format(step=step, pause=0.005)], check=False).returncode
+    return subprocess.run(
+        [sys.executable, "-c", "import time\n" + GROW.format(step=step, pause=0.005)], check=False
+    ).returncode
 
 
 @sheaf.remote(num_cpus=0.1)
@@ -117,7 +122,10 @@ class Others(threading.Thread):
     def run(self):
         try:
             while not self.over.is_set():
-                task, added = small.options(resources={"n3": 1}).remote(self.seed, self.done), self.neighbour.add.remote()
+                task, added = (
+                    small.options(resources={"n3": 1}).remote(self.seed, self.done),
+                    self.neighbour.add.remote(),
+                )
                 assert sheaf.get(task, timeout=WAIT_S) == expected(self.seed, self.done)
                 self.done += 1
                 assert sheaf.get(added, timeout=WAIT_S) == self.done
@@ -134,7 +142,9 @@ class Others(threading.Thread):
 
 def run_away(cluster, run, marks, number, kinds):
     """One round."""
-    step, pause = run.random.choice([(64, 0.0), (4, 0.005)])  # Faster than anybody can look, or slow enough.
+    step, pause = run.random.choice(
+        [(64, 0.0), (4, 0.005)]
+    )  # Faster than anybody can look, or slow enough.
 
     def at(task, **options):
         return task.options(resources={"n3": 1}, **options)
@@ -148,18 +158,38 @@ def run_away(cluster, run, marks, number, kinds):
 
     judged(at(runaway, max_retries=0).remote(marks.path, 10 * number, step, pause), 1, 10 * number)
     if run.long:
-        judged(at(runaway, max_retries=1).remote(marks.path, 10 * number + 1, step, pause), 2, 10 * number + 1)
-    judged(at(runaway, max_retries=-1).remote(marks.path, 10 * number + 2, step, pause), ATTEMPTS, 10 * number + 2)
+        judged(
+            at(runaway, max_retries=1).remote(marks.path, 10 * number + 1, step, pause),
+            2,
+            10 * number + 1,
+        )
+    judged(
+        at(runaway, max_retries=-1).remote(marks.path, 10 * number + 2, step, pause),
+        ATTEMPTS,
+        10 * number + 2,
+    )
     born = Marks(cluster.directory, f"born-{number}")
     grower = at(Grower, max_restarts=1).remote(born.path)
     first = sheaf.get(grower.here.remote(), timeout=WAIT_S)
     value, error = outcome(grower.grow.remote(step, pause), 90)
-    assert isinstance(error, (exceptions.OutOfMemoryError, exceptions.RayActorError)), (value, error)
-    wait_until(lambda: outcome(grower.here.remote())[0] not in (None, first), what="the actor is there again")
+    assert isinstance(error, (exceptions.OutOfMemoryError, exceptions.RayActorError)), (
+        value,
+        error,
+    )
+    wait_until(
+        lambda: outcome(grower.here.remote())[0] not in (None, first),
+        what="the actor is there again",
+    )
     value, error = outcome(grower.grow.remote(step, pause), 90)
-    assert isinstance(error, (exceptions.OutOfMemoryError, exceptions.RayActorError)), (value, error)
+    assert isinstance(error, (exceptions.OutOfMemoryError, exceptions.RayActorError)), (
+        value,
+        error,
+    )
     value, error = outcome(grower.here.remote())
-    assert isinstance(error, (exceptions.OutOfMemoryError, exceptions.RayActorError)), (value, error)
+    assert isinstance(error, (exceptions.OutOfMemoryError, exceptions.RayActorError)), (
+        value,
+        error,
+    )
     assert len(born.all()) == 2, "an actor that may be made twice was made more often"
     # A child of a worker: it alone ends, or the worker with it.
     value, error = outcome(at(careless).remote(marks.path, 10 * number + 3, step), 90)
@@ -168,7 +198,8 @@ def run_away(cluster, run, marks, number, kinds):
 
 
 def row_29(run):
-    """Only the offender dies, its error says why, its retries are bounded; the node, its other workers and their memory stay."""
+    """Only the offender dies, its error says why, its retries are bounded; the node, its other
+    workers and their memory stay."""
     limit = MemoryLimit(LIMIT_MIB * MIB)
     try:
         on_a_small_node(run, limit)
@@ -194,10 +225,19 @@ def on_a_small_node(run, limit):
             assert not others.failure, others.failure
         seconds = time.monotonic() - begin
         others.end()
-        assert others.done > 0 and zlib.crc32(array_of(run.seed, 0, 80 * MIB)) == crc == sheaf.get(neighbour.checksum.remote(), timeout=WAIT_S)
+        assert others.done > 0 and zlib.crc32(array_of(run.seed, 0, 80 * MIB)) == crc == sheaf.get(
+            neighbour.checksum.remote(), timeout=WAIT_S
+        )
         assert zlib.crc32(sheaf.get(stored)) == zlib.crc32(array_of(run.seed, 1, MIB))
         assert node.is_running() and cluster.is_alive(3)
         kills = limit.kills()
-        run.figures(f"{LIMIT_MIB} MiB for a node, {rounds} rounds in {seconds:.0f} s: {sum(marks.counts().values())} calls that took all of it, with retries at most {ATTEMPTS} "
-                    f"attempts each, ended in OutOfMemoryError ({kinds.count('the watch')} by the watch, {kinds.count('the kernel')} by the kernel, which killed {kills} "
-                    f"processes), actors after {rounds} restarts of 1; {others.done} calls of tasks and of an actor with 80 MiB beside them right")
+        run.figures(
+            f"{LIMIT_MIB} MiB for a node, {rounds} rounds in {seconds:.0f} s: "
+            f"{sum(marks.counts().values())} calls that took all of it, with "
+            f"retries at most {ATTEMPTS} "
+            f"attempts each, ended in OutOfMemoryError ({kinds.count('the watch')} "
+            f"by the watch, {kinds.count('the kernel')} by the kernel, which killed "
+            f"{kills} "
+            f"processes), actors after {rounds} restarts of 1; {others.done} calls "
+            "of tasks and of an actor with 80 MiB beside them right"
+        )

@@ -1,5 +1,6 @@
 # Copyright The Sheaf Authors. SPDX-License-Identifier: Apache-2.0
-"""Row 38: faults of all kinds, drawn from the seed, on a head and three nodes under load. One seed is one schedule."""
+"""Row 38: faults of all kinds, drawn from the seed, on a head and three nodes under load. One seed
+is one schedule."""
 
 import contextlib
 import os
@@ -10,10 +11,15 @@ import zlib
 
 import numpy as np
 import sheaf
-from node_cluster import WAIT_S, Cluster, Marks, array_of, expected, is_running, outcome, wait_until
+from node_cluster import Cluster, Marks, array_of, expected, is_running, outcome, wait_until
 from sheaf import _core
 
-TYPED = (sheaf.exceptions.NodeDiedError, sheaf.exceptions.WorkerCrashedError, sheaf.exceptions.RayActorError, sheaf.exceptions.ObjectLostError)
+TYPED = (
+    sheaf.exceptions.NodeDiedError,
+    sheaf.exceptions.WorkerCrashedError,
+    sheaf.exceptions.RayActorError,
+    sheaf.exceptions.ObjectLostError,
+)
 
 
 @sheaf.remote(num_cpus=0.2)
@@ -67,14 +73,23 @@ class Load(threading.Thread):
 
 
 class Nemesis:
-    """Draws faults and does them, one after the other. Node 2, which the driver is attached to, is never killed."""
+    """Draws faults and does them, one after the other. Node 2, which the driver is attached to, is
+    never killed."""
 
     def __init__(self, cluster, run):
         self.cluster, self.random, self.done = cluster, run.random, []
 
     def strike(self):
-        kinds = [self.kill_a_worker, self.kill_a_node, self.stop_a_daemon, self.cut_a_link, self.lose_one_way, self.delay_all, self.slow_a_link,
-                 self.kill_the_head]
+        kinds = [
+            self.kill_a_worker,
+            self.kill_a_node,
+            self.stop_a_daemon,
+            self.cut_a_link,
+            self.lose_one_way,
+            self.delay_all,
+            self.slow_a_link,
+            self.kill_the_head,
+        ]
         kind = self.random.choice(kinds)
         begin = time.monotonic()
         kind()
@@ -90,7 +105,11 @@ class Nemesis:
     def kill_a_worker(self):
         place = self.random.choice([2, 3, 4])
         daemon = self.cluster.nodes[place].pid
-        workers = sorted(row["os_pid"] for row in self.cluster.ask(place, "list", "workers")["workers"] if row["os_pid"])
+        workers = sorted(
+            row["os_pid"]
+            for row in self.cluster.ask(place, "list", "workers")["workers"]
+            if row["os_pid"]
+        )
         if workers:
             pid = self.random.choice(workers)
             assert pid != daemon
@@ -150,12 +169,22 @@ def row_38(run):
 
         def tasks(number):
             numbers = range(20 * number, 20 * number + 20)
-            calls = [marked.options(max_retries=-1, scheduling_strategy="SPREAD").remote(retried.path, run.seed, n) for n in numbers]
+            calls = [
+                marked.options(max_retries=-1, scheduling_strategy="SPREAD").remote(
+                    retried.path, run.seed, n
+                )
+                for n in numbers
+            ]
             assert sheaf.get(calls, timeout=120) == [expected(run.seed, n) for n in numbers]
 
         def tasks_without_retries(number):
             numbers = range(20 * number, 20 * number + 20)
-            calls = [marked.options(max_retries=0, scheduling_strategy="SPREAD").remote(once.path, run.seed, n) for n in numbers]
+            calls = [
+                marked.options(max_retries=0, scheduling_strategy="SPREAD").remote(
+                    once.path, run.seed, n
+                )
+                for n in numbers
+            ]
             for n, call in zip(numbers, calls):
                 value, error = outcome(call, 120)
                 assert isinstance(error, TYPED) or value == expected(run.seed, n), (value, error)
@@ -171,7 +200,10 @@ def row_38(run):
             assert values == sorted(set(values)), values
 
         def objects(number):
-            made = [make.options(scheduling_strategy="SPREAD").remote(run.seed, 4 * number + i, 2 << 20) for i in range(4)]
+            made = [
+                make.options(scheduling_strategy="SPREAD").remote(run.seed, 4 * number + i, 2 << 20)
+                for i in range(4)
+            ]
             sums = [checksum.options(scheduling_strategy="SPREAD").remote(array) for array in made]
             for i, (array, crc) in enumerate(zip(made, sums)):
                 wanted = array_of(run.seed, 4 * number + i, 2 << 20)
@@ -182,11 +214,19 @@ def row_38(run):
             key, value = f"key-{number}", str(expected(run.seed, number)).encode()
             try:
                 _core.key_put("faults", key, value, True)
-            except (sheaf.exceptions.RayError, ConnectionError, TimeoutError, OSError, RuntimeError):
+            except (
+                sheaf.exceptions.RayError,
+                ConnectionError,
+                TimeoutError,
+                OSError,
+                RuntimeError,
+            ):
                 return  # Not acknowledged.
             kept[key] = value
 
-        loads = [Load(step) for step in (tasks, tasks_without_retries, calls_of_an_actor, objects, keys)]
+        loads = [
+            Load(step) for step in (tasks, tasks_without_retries, calls_of_an_actor, objects, keys)
+        ]
         for load in loads:
             load.start()
         nemesis = Nemesis(cluster, run)
@@ -204,8 +244,22 @@ def row_38(run):
             assert bytes(_core.key_get("faults", key) or b"") == value, key
         assert not once.counts() or max(once.counts().values()) == 1
         assert set(retried.counts()) == set(range(20 * loads[0].done))
-        wait_until(lambda: all(cluster.is_alive(place) for place in cluster.nodes) and len(cluster.alive()) == 4, what="all nodes are known, and no other")
-        figures = ", ".join(f"{nemesis.done.count(name)} {name.replace('_', ' ')}" for name in sorted(set(nemesis.done)))
-        run.figures(f"{len(nemesis.done)} faults in {seconds} s ({figures}): {20 * loads[0].done} calls with retries right, without {ends['values']} "
-                    f"values and {ends['typed errors']} typed errors, {20 * loads[2].done} calls of an actor, {4 * loads[3].done} arrays of 2 MiB, "
-                    f"{len(kept)} keys there; all ended {quiet:.1f} s after the last fault")
+        wait_until(
+            lambda: (
+                all(cluster.is_alive(place) for place in cluster.nodes)
+                and len(cluster.alive()) == 4
+            ),
+            what="all nodes are known, and no other",
+        )
+        figures = ", ".join(
+            f"{nemesis.done.count(name)} {name.replace('_', ' ')}"
+            for name in sorted(set(nemesis.done))
+        )
+        run.figures(
+            f"{len(nemesis.done)} faults in {seconds} s ({figures}): "
+            f"{20 * loads[0].done} calls with retries right, without "
+            f"{ends['values']} "
+            f"values and {ends['typed errors']} typed errors, {20 * loads[2].done} "
+            f"calls of an actor, {4 * loads[3].done} arrays of 2 MiB, "
+            f"{len(kept)} keys there; all ended {quiet:.1f} s after the last fault"
+        )

@@ -8,7 +8,6 @@ import threading
 import time
 import zlib
 
-import numpy as np
 import sheaf
 from node_cluster import WAIT_S, Cluster, array_of, expected, outcome, wait_until
 from rows_disk import with_shim
@@ -49,7 +48,10 @@ class Left:
         self.cluster, self.number = cluster, number
 
     def __str__(self):
-        return f"no object is left after round {self.number}: {[self.cluster.ask(place, 'memory') for place in (2, 3, 4)]}"
+        return (
+            f"no object is left after round {self.number}: "
+            f"{[self.cluster.ask(place, 'memory') for place in (2, 3, 4)]}"
+        )
 
 
 def kill(pid):
@@ -58,7 +60,8 @@ def kill(pid):
 
 
 def row_6(run):
-    """A borrower passes a reference on and dies; another drops it and dies at once. The owner lives; its counts are exact."""
+    """A borrower passes a reference on and dies; another drops it and dies at once. The owner
+    lives; its counts are exact."""
     rounds = run.count(6, 100)
     passed = dropped = 0
     with Cluster(seed=run.seed, cpus=(0, 2, 2, 2)) as cluster:
@@ -66,14 +69,19 @@ def row_6(run):
         last = Holder.options(resources={"n4": 1}).remote()
         sheaf.get(last.process.remote(), timeout=WAIT_S)
 
-        late = set()  # What the dead one's last call, which may be on its way still, hands to `last`.
+        late = (
+            set()
+        )  # What the dead one's last call, which may be on its way still, hands to `last`.
 
         def nothing_left():
             for number in late:
                 sheaf.get(last.drop.remote(number), timeout=WAIT_S)
-            # The owner may keep one empty place in the store of its node, to put the next object into.
+            # The owner may keep one empty place in the store of its node, to put the next object
+            # into.
             stored = [cluster.ask(place, "status")["store"]["objects"] for place in (2, 3, 4)]
-            owned = [row for row in cluster.ask(2, "list", "objects")["objects"] if row["size_bytes"] > 0]
+            owned = [
+                row for row in cluster.ask(2, "list", "objects")["objects"] if row["size_bytes"] > 0
+            ]
             return stored[0] <= 1 and stored[1:] == [0, 0] and not owned
 
         for number in range(rounds):
@@ -107,12 +115,17 @@ def row_6(run):
                 value, error = outcome(call)
                 assert value in (None, crc)
                 dropped += 1
-                assert zlib.crc32(sheaf.get(reference, timeout=WAIT_S)) == crc  # It is still the owner's.
+                assert (
+                    zlib.crc32(sheaf.get(reference, timeout=WAIT_S)) == crc
+                )  # It is still the owner's.
                 del reference, call
             del first
             wait_until(nothing_left, what=Left(cluster, number))
-        run.figures(f"{rounds} borrowers killed: {passed} had passed their reference on, {dropped} had dropped it or were about to; every object "
-                    "read right, and gone with its last reference")
+        run.figures(
+            f"{rounds} borrowers killed: {passed} had passed their reference on, "
+            f"{dropped} had dropped it or were about to; every object "
+            "read right, and gone with its last reference"
+        )
 
 
 class Latency(threading.Thread):
@@ -149,7 +162,8 @@ def work(seed, number):
 
 
 class CpuLimit:
-    """A group whose processes get `part` of a core, all together. ok: there is such a thing here."""
+    """A group whose processes get `part` of a core, all together. ok: there is such a thing
+    here."""
 
     FOLDER = "/sys/fs/cgroup/cpu"
 
@@ -165,7 +179,10 @@ class CpuLimit:
 
     def take(self, pids):
         for pid in pids:
-            with contextlib.suppress(OSError), open(os.path.join(self.path, "cgroup.procs"), "w", encoding="utf-8") as file:
+            with (
+                contextlib.suppress(OSError),
+                open(os.path.join(self.path, "cgroup.procs"), "w", encoding="utf-8") as file,
+            ):
                 file.write(str(pid))
 
     def remove(self):
@@ -179,7 +196,8 @@ class CpuLimit:
 
 
 class DutyCycle(threading.Thread):
-    """Where there are no such groups: stops and continues processes, so that they run `part` of the time."""
+    """Where there are no such groups: stops and continues processes, so that they run `part` of the
+    time."""
 
     def __init__(self, pids, part):
         super().__init__()
@@ -187,7 +205,10 @@ class DutyCycle(threading.Thread):
 
     def run(self):
         while not self.over.is_set():
-            for word, seconds in ((signal.SIGSTOP, 0.1 * (1 - self.part)), (signal.SIGCONT, 0.1 * self.part)):
+            for word, seconds in (
+                (signal.SIGSTOP, 0.1 * (1 - self.part)),
+                (signal.SIGCONT, 0.1 * self.part),
+            ):
                 for pid in self.pids:
                     with contextlib.suppress(ProcessLookupError):
                         os.kill(pid, word)
@@ -209,7 +230,8 @@ def checksum(array):
 
 
 class SlowDisk:
-    """Of a node that was started with `environment`: spilled objects move at 1 MB/s while it is slow."""
+    """Of a node that was started with `environment`: spilled objects move at 1 MB/s while it is
+    slow."""
 
     RATE = 1_000_000
     PIECE = 4 * MIB
@@ -223,7 +245,10 @@ class SlowDisk:
     def fill(self, pieces):
         """Objects on node 3, which its owner keeps."""
         first = len(self.kept)
-        self.kept += [make.options(resources={"n3": 1}).remote(self.run.seed, number, self.PIECE) for number in range(first, first + pieces)]
+        self.kept += [
+            make.options(resources={"n3": 1}).remote(self.run.seed, number, self.PIECE)
+            for number in range(first, first + pieces)
+        ]
 
     def begin(self):
         with open(self.switch, "w", encoding="utf-8") as file:
@@ -243,12 +268,15 @@ class SlowDisk:
     def check(self):
         """Every object is what was made."""
         for number, made in enumerate(self.kept):
-            assert sheaf.get(checksum.options(resources={"n3": 1}).remote(made), timeout=90) == zlib.crc32(array_of(self.run.seed, number, self.PIECE))
+            assert sheaf.get(
+                checksum.options(resources={"n3": 1}).remote(made), timeout=90
+            ) == zlib.crc32(array_of(self.run.seed, number, self.PIECE))
         self.kept.clear()
 
 
 def row_25(run):
-    """A node has 5 % of a core, a cable of 1 Mbit/s and a disk of 1 MB/s: it is slow, and lives, and the others are as fast as before."""
+    """A node has 5 % of a core, a cable of 1 Mbit/s and a disk of 1 MB/s: it is slow, and lives,
+    and the others are as fast as before."""
     seconds = run.count(6, 60)
     with Cluster(seed=run.seed, cpus=(0, 2)) as cluster:
         disk = SlowDisk(cluster, run)
@@ -278,11 +306,15 @@ def row_25(run):
             meanwhile = Latency(near)
             meanwhile.start()
             begin = time.monotonic()
-            done = there = 0
+            done = 0
             pending = {}
             while time.monotonic() - begin < seconds:
                 while len(pending) < 8:
-                    pending[work.options(scheduling_strategy="SPREAD").remote(run.seed, done + len(pending))] = done + len(pending)
+                    pending[
+                        work.options(scheduling_strategy="SPREAD").remote(
+                            run.seed, done + len(pending)
+                        )
+                    ] = done + len(pending)
                 ready, _ = sheaf.wait(list(pending), num_returns=1, timeout=WAIT_S)
                 assert ready, "no call ended"
                 for call in ready:
@@ -299,15 +331,25 @@ def row_25(run):
             cluster.network.heal()
             disk.end()
             if limit.ok:
-                with open(os.path.join(limit.path, "cpu.cfs_quota_us"), "w", encoding="utf-8") as file:
+                with open(
+                    os.path.join(limit.path, "cpu.cfs_quota_us"), "w", encoding="utf-8"
+                ) as file:
                     file.write("-1")
         disk.check()
-        assert disk.delayed() > 0, "nothing was spilled while the disk was slow: this run shows nothing of it"
+        assert disk.delayed() > 0, (
+            "nothing was spilled while the disk was slow: this run shows nothing of it"
+        )
         assert all(cluster.is_alive(place) for place in (1, 2, 3, 4))
         assert "declared dead" not in cluster.nodes[3].log()
         assert slowed < 10 * usual + 0.1, (usual, slowed)
-        run.figures(f"{seconds} s at 5 % of a core ({'a group' if limit.ok else 'stopped and continued'}) and 1 Mbit/s, spilling at 1 MB/s ({disk.delayed() / MIB:.0f} MiB): "
-                    f"no node lost, {done} calls and all objects right; a call to a node beside it: p99 {slowed * 1e3:.1f} ms, {usual * 1e3:.1f} ms before ({slowed / usual:.2f} times)")
+        run.figures(
+            f"{seconds} s at 5 % of a core "
+            f"({'a group' if limit.ok else 'stopped and continued'}) and 1 Mbit/s, "
+            f"spilling at 1 MB/s ({disk.delayed() / MIB:.0f} MiB): "
+            f"no node lost, {done} calls and all objects right; a call to a node "
+            f"beside it: p99 {slowed * 1e3:.1f} ms, {usual * 1e3:.1f} ms before "
+            f"({slowed / usual:.2f} times)"
+        )
     limit.remove()
 
 

@@ -1,6 +1,6 @@
 # Copyright The Sheaf Authors. SPDX-License-Identifier: Apache-2.0
-"""Row 18: a node and the GCS do not hear each other, for shorter and for longer than a node may be silent. Row apart: two nodes do not
-hear each other, while the GCS hears both."""
+"""Row 18: a node and the GCS do not hear each other, for shorter and for longer than a node may be
+silent. Row apart: two nodes do not hear each other, while the GCS hears both."""
 
 import re
 import threading
@@ -71,11 +71,14 @@ def soft(node):
 
 
 def one_at_a_time(marks: Marks) -> int:
-    """O5: of two incarnations, the older accepts nothing any more once the younger does. Their number."""
+    """O5: of two incarnations, the older accepts nothing any more once the younger does. Their
+    number."""
     incarnations = []
     for _, process, _ in sorted(marks.all(), key=lambda mark: mark[2]):
         if not incarnations or incarnations[-1] != process:
-            assert process not in incarnations, f"process {process} accepted a call after a later incarnation did"
+            assert process not in incarnations, (
+                f"process {process} accepted a call after a later incarnation did"
+            )
             incarnations.append(process)
     return len(incarnations)
 
@@ -87,7 +90,12 @@ def short_partition(cluster, run, seconds):
     assert sheaf.get(actor.accept.remote(-1), timeout=WAIT_S) == 1
     caller = Caller(actor)
     caller.start()
-    calls = {number: marked.options(max_retries=0, resources={"n3": 1}).remote(marks.path, run.seed, number, 0.1) for number in range(20)}
+    calls = {
+        number: marked.options(max_retries=0, resources={"n3": 1}).remote(
+            marks.path, run.seed, number, 0.1
+        )
+        for number in range(20)
+    }
     cluster.network.both(1, 3, loss=1.0)
     time.sleep(seconds)  # The fault itself.
     cluster.network.heal()
@@ -105,18 +113,36 @@ def short_partition(cluster, run, seconds):
 
 def long_partition(cluster, run, seconds, whole):
     """The node is fenced, its work is done elsewhere, once, and another takes its place."""
-    marks, once, accepted = (Marks(cluster.directory, f"{name}-{seconds}") for name in ("retried", "once", "accepted"))
+    marks, once, accepted = (
+        Marks(cluster.directory, f"{name}-{seconds}") for name in ("retried", "once", "accepted")
+    )
     lost = cluster.nodes[3]
-    wait_until(lambda: cluster.ask(1, "status")["nodes"][-1]["available"]["CPU"] == 2, what="the node is free")
-    actor = Recorder.options(name=f"recorder-{seconds}", lifetime="detached", max_restarts=-1, max_task_retries=0,
-                             scheduling_strategy=soft(lost)).remote(accepted.path)
+    wait_until(
+        lambda: cluster.ask(1, "status")["nodes"][-1]["available"]["CPU"] == 2,
+        what="the node is free",
+    )
+    actor = Recorder.options(
+        name=f"recorder-{seconds}",
+        lifetime="detached",
+        max_restarts=-1,
+        max_task_retries=0,
+        scheduling_strategy=soft(lost),
+    ).remote(accepted.path)
     assert sheaf.get(actor.accept.remote(-1), timeout=WAIT_S) == 1
     caller = Caller(actor)
     caller.start()
-    retried = {number: marked.options(num_cpus=0.1, max_retries=3, scheduling_strategy=soft(lost)).remote(marks.path, run.seed, number, 0.3)
-               for number in range(40)}
-    stuck = {number: marked.options(num_cpus=0.1, max_retries=0, resources={"n3": 1}).remote(once.path, run.seed, number, 60)
-             for number in range(4)}
+    retried = {
+        number: marked.options(num_cpus=0.1, max_retries=3, scheduling_strategy=soft(lost)).remote(
+            marks.path, run.seed, number, 0.3
+        )
+        for number in range(40)
+    }
+    stuck = {
+        number: marked.options(num_cpus=0.1, max_retries=0, resources={"n3": 1}).remote(
+            once.path, run.seed, number, 60
+        )
+        for number in range(4)
+    }
     wait_until(lambda: len(once.all()) == 4, what="the calls that may run only once run")
     begin = time.monotonic()
     if whole:
@@ -125,14 +151,22 @@ def long_partition(cluster, run, seconds, whole):
         cluster.network.both(1, 3, loss=1.0)
     known = wait_until(lambda: not cluster.is_alive(3), what="the node is known to be dead")
     assert 3 < known < 15, known  # Five seconds are promised; the machine may be busy.
-    for number, call in stuck.items():
+    for call in stuck.values():
         value, error = outcome(call)
-        assert isinstance(error, (sheaf.exceptions.NodeDiedError, sheaf.exceptions.WorkerCrashedError)), (value, error)
+        assert isinstance(
+            error, (sheaf.exceptions.NodeDiedError, sheaf.exceptions.WorkerCrashedError)
+        ), (value, error)
     for number, call in retried.items():
         assert sheaf.get(call, timeout=WAIT_S) == expected(run.seed, number)
     moved = [value for _, value in caller.values]
-    wait_until(lambda: len({process for _, process, _ in accepted.all()}) == 2, what="the actor accepts calls elsewhere")
-    wait_until(lambda: not cluster.ask(2, "status")["demand"], what="calls that have ended ask for no worker")
+    wait_until(
+        lambda: len({process for _, process, _ in accepted.all()}) == 2,
+        what="the actor accepts calls elsewhere",
+    )
+    wait_until(
+        lambda: not cluster.ask(2, "status")["demand"],
+        what="calls that have ended ask for no worker",
+    )
     time.sleep(max(0.0, seconds - (time.monotonic() - begin)))  # The fault itself.
     cluster.network.heal()
     left = cluster.expect_end(3)
@@ -140,15 +174,21 @@ def long_partition(cluster, run, seconds, whole):
     again = cluster.start(3, 2)
     assert again.number != lost.number
     wait_until(lambda: cluster.is_alive(3), what="the new node is seen")
-    assert sheaf.get(marked.options(resources={"n3": 1}).remote(marks.path, run.seed, 1000), timeout=WAIT_S) == expected(run.seed, 1000)
+    assert sheaf.get(
+        marked.options(resources={"n3": 1}).remote(marks.path, run.seed, 1000), timeout=WAIT_S
+    ) == expected(run.seed, 1000)
     assert len(cluster.alive()) == 3
     assert max(once.counts().values()) == 1
     assert max(marks.counts().values()) <= 2, marks.counts()
     assert one_at_a_time(accepted) == 2
     sheaf.kill(sheaf.get_actor(f"recorder-{seconds}"))
     ran_twice = sum(count == 2 for count in marks.counts().values())
-    return (f"{'whole' if whole else 'from the GCS alone'} for {seconds} s: dead after {known:.1f} s, {ran_twice} of 40 calls ran twice, "
-            f"the actor moved once after {len(moved)} calls with {len(caller.errors)} typed errors, the old node left {left:.1f} s after the heal")
+    return (
+        f"{'whole' if whole else 'from the GCS alone'} for {seconds} s: dead after "
+        f"{known:.1f} s, {ran_twice} of 40 calls ran twice, "
+        f"the actor moved once after {len(moved)} calls with {len(caller.errors)} "
+        f"typed errors, the old node left {left:.1f} s after the heal"
+    )
 
 
 def row_18(run):
@@ -209,7 +249,8 @@ class Waiting(threading.Thread):
 
 
 def avoid_the_unheard(run):
-    """Long before anybody is ended, new work goes where the driver's node hears somebody; and there again once it does."""
+    """Long before anybody is ended, new work goes where the driver's node hears somebody; and there
+    again once it does."""
     with Cluster(seed=run.seed, cpus=(0, 2, 2, 2), node_flags=["--unheard-limit=300"]) as cluster:
         cluster.connect(2)
         unheard = cluster.nodes[3]
@@ -222,38 +263,71 @@ def avoid_the_unheard(run):
         wait_until(lambda: words in cluster.nodes[2].log(), what="the silence is noticed")
         noticed = time.monotonic() - begin
         spread = where.options(num_cpus=0, scheduling_strategy="SPREAD")
-        places = sheaf.get([near.remote() for _ in range(4)] + [spread.remote() for _ in range(6)], timeout=WAIT_S)
+        places = sheaf.get(
+            [near.remote() for _ in range(4)] + [spread.remote() for _ in range(6)], timeout=WAIT_S
+        )
         assert unheard.node_id not in places and len(cluster.alive()) == 4, places
         cluster.network.heal()
-        again = Waiting("a call that only that node can take", where.options(resources={"n3": 1}).remote(), WAIT_S)
+        again = Waiting(
+            "a call that only that node can take",
+            where.options(resources={"n3": 1}).remote(),
+            WAIT_S,
+        )
         assert again.ended()[:2] == (unheard.node_id, None), again.end
-        wait_until(lambda: sheaf.get(near.remote(), timeout=WAIT_S) == unheard.node_id, what="it is given work again")
+        wait_until(
+            lambda: sheaf.get(near.remote(), timeout=WAIT_S) == unheard.node_id,
+            what="it is given work again",
+        )
         return noticed
 
 
 def row_apart(run):
-    """Calls, objects and actors between the two: each wait ends, in a value or a typed error, and work is placed elsewhere."""
+    """Calls, objects and actors between the two: each wait ends, in a value or a typed error, and
+    work is placed elsewhere."""
     noticed = avoid_the_unheard(run)
     limit = run.count(3, 15)
-    bound = 5 + limit + 8 + WAIT_S  # Silence, the limit, the verdict; and what is done then, on a busy machine.
-    with Cluster(seed=run.seed, cpus=(0, 2, 2, 2), node_flags=[f"--unheard-limit={limit}"]) as cluster:
+    bound = (
+        5 + limit + 8 + WAIT_S
+    )  # Silence, the limit, the verdict; and what is done then, on a busy machine.
+    with Cluster(
+        seed=run.seed, cpus=(0, 2, 2, 2), node_flags=[f"--unheard-limit={limit}"]
+    ) as cluster:
         cluster.connect(2)
-        marks, once, accepted = (Marks(cluster.directory, name) for name in ("retried", "once", "accepted"))
+        marks, once, accepted = (
+            Marks(cluster.directory, name) for name in ("retried", "once", "accepted")
+        )
         lost = cluster.nodes[3]
         keeper = Keeper.options(resources={"n3": 1}).remote()
         (owned_there,) = sheaf.get(keeper.make.remote(run.seed, 1), timeout=WAIT_S)
         made_there = make.options(scheduling_strategy=soft(lost)).remote(run.seed, 2)
         sheaf.wait([made_there], timeout=WAIT_S, fetch_local=False)
-        actor = Recorder.options(name="apart", lifetime="detached", max_restarts=-1, max_task_retries=0, scheduling_strategy=soft(lost)).remote(
-            accepted.path)
+        actor = Recorder.options(
+            name="apart",
+            lifetime="detached",
+            max_restarts=-1,
+            max_task_retries=0,
+            scheduling_strategy=soft(lost),
+        ).remote(accepted.path)
         assert sheaf.get(actor.accept.remote(-1), timeout=WAIT_S) == 1
-        movable = Keeper.options(max_restarts=1, max_task_retries=1, scheduling_strategy=soft(lost)).remote()
+        movable = Keeper.options(
+            max_restarts=1, max_task_retries=1, scheduling_strategy=soft(lost)
+        ).remote()
         assert sheaf.get(movable.sleep.remote(0), timeout=WAIT_S) == 0
-        retried = {number: marked.options(num_cpus=0.1, max_retries=3, scheduling_strategy=soft(lost)).remote(marks.path, run.seed, number, 120)
-                   for number in range(2)}
-        stuck = {number: marked.options(num_cpus=0.1, max_retries=0, resources={"n3": 1}).remote(once.path, run.seed, number, 120)
-                 for number in range(2)}
-        wait_until(lambda: len(once.all()) == 2 and len(marks.all()) == 2, what="calls run on the node")
+        retried = {
+            number: marked.options(
+                num_cpus=0.1, max_retries=3, scheduling_strategy=soft(lost)
+            ).remote(marks.path, run.seed, number, 120)
+            for number in range(2)
+        }
+        stuck = {
+            number: marked.options(num_cpus=0.1, max_retries=0, resources={"n3": 1}).remote(
+                once.path, run.seed, number, 120
+            )
+            for number in range(2)
+        }
+        wait_until(
+            lambda: len(once.all()) == 2 and len(marks.all()) == 2, what="calls run on the node"
+        )
         caller = Caller(actor)
         caller.start()
         one_way = run.random.random() < 0.5
@@ -261,43 +335,79 @@ def row_apart(run):
         cluster.network.rule(2, 3, loss=1.0)
         if not one_way:
             cluster.network.rule(3, 2, loss=1.0)
-        waits = [Waiting("an object owned there", owned_there, bound), Waiting("an object made there", made_there, bound),
-                 Waiting("a call of an actor there", keeper.sleep.remote(0), bound), Waiting("a call of an actor that may move", movable.sleep.remote(0), bound)]
+        waits = [
+            Waiting("an object owned there", owned_there, bound),
+            Waiting("an object made there", made_there, bound),
+            Waiting("a call of an actor there", keeper.sleep.remote(0), bound),
+            Waiting("a call of an actor that may move", movable.sleep.remote(0), bound),
+        ]
         waits += [Waiting("a call without retries", call, bound) for call in stuck.values()]
-        more = [Waiting("a new call", where.options(scheduling_strategy=soft(lost)).remote(), bound) for _ in range(8)]
+        more = [
+            Waiting("a new call", where.options(scheduling_strategy=soft(lost)).remote(), bound)
+            for _ in range(8)
+        ]
         ends = [wait.ended() for wait in waits]
         for wait in more:
             place, error, _ = wait.ended()
-            assert error is None and place in {node.node_id for node in cluster.nodes.values()} - {lost.node_id}, (place, error)
+            assert error is None and place in {node.node_id for node in cluster.nodes.values()} - {
+                lost.node_id
+            }, (place, error)
         slowest = max(took for _, _, took in ends)
         owned, made, call, moved, *without = ends
-        lost_errors = (sheaf.exceptions.ObjectLostError, sheaf.exceptions.OwnerDiedError, sheaf.exceptions.NodeDiedError)
-        assert isinstance(owned[1], lost_errors) or np.array_equal(owned[0], array_of(run.seed, 1, MIB)), owned
+        lost_errors = (
+            sheaf.exceptions.ObjectLostError,
+            sheaf.exceptions.OwnerDiedError,
+            sheaf.exceptions.NodeDiedError,
+        )
+        assert isinstance(owned[1], lost_errors) or np.array_equal(
+            owned[0], array_of(run.seed, 1, MIB)
+        ), owned
         assert made[1] is None and np.array_equal(made[0], array_of(run.seed, 2, MIB)), made
-        assert call[1] is None or isinstance(call[1], (sheaf.exceptions.RayActorError, sheaf.exceptions.NodeDiedError)), call
+        assert call[1] is None or isinstance(
+            call[1], (sheaf.exceptions.RayActorError, sheaf.exceptions.NodeDiedError)
+        ), call
         assert moved[:2] == (0, None), moved
         for value, error, _ in without:
-            assert isinstance(error, (sheaf.exceptions.NodeDiedError, sheaf.exceptions.WorkerCrashedError)), (value, error)
-        left = cluster.expect_end(3)  # Of two that are alike the younger goes; while they still do not hear each other.
+            assert isinstance(
+                error, (sheaf.exceptions.NodeDiedError, sheaf.exceptions.WorkerCrashedError)
+            ), (value, error)
+        left = cluster.expect_end(
+            3
+        )  # Of two that are alike the younger goes; while they still do not hear each other.
         reason = re.search(rf"node {lost.number} is ended: (.*)", cluster.nodes[1].log()).group(1)
         assert "do not hear each other, while the GCS hears both" in reason, reason
-        wait_until(lambda: len({process for _, process, _ in accepted.all()}) == 2, what="the detached actor accepts calls elsewhere")
+        wait_until(
+            lambda: len({process for _, process, _ in accepted.all()}) == 2,
+            what="the detached actor accepts calls elsewhere",
+        )
         took = time.monotonic() - begin
         caller.end()
         assert one_at_a_time(accepted) == 2
         cluster.network.heal()
         for number in retried:
-            wait_until(lambda number=number: marks.counts()[number] == 2, what="a call with retries runs again")
+            wait_until(
+                lambda number=number: marks.counts()[number] == 2,
+                what="a call with retries runs again",
+            )
             sheaf.cancel(retried[number], force=True)
             outcome(retried[number])
         assert max(once.counts().values()) == 1 and max(marks.counts().values()) == 2
         cluster.start(3, 2)
         wait_until(lambda: cluster.is_alive(3), what="the new node is seen")
-        assert sheaf.get(where.options(resources={"n3": 1}).remote(), timeout=WAIT_S) == cluster.nodes[3].node_id
+        assert (
+            sheaf.get(where.options(resources={"n3": 1}).remote(), timeout=WAIT_S)
+            == cluster.nodes[3].node_id
+        )
         assert len(cluster.alive()) == 4
         sheaf.kill(sheaf.get_actor("apart"))
-        run.figures(f"silent to each other: after {noticed:.1f} s new work went elsewhere, though both lived, and there again once they heard each other; "
-                    f"{'one way' if one_way else 'both ways'} lost, with a limit of {limit} s: '{reason}'; the node ended {left:.1f} s after the last of {len(waits)} waits, "
-                    f"of which the slowest took {slowest:.1f} s; new calls ran elsewhere; a detached actor moved once, within {took:.1f} s, after "
-                    f"{len(caller.values)} calls with {len(caller.errors)} typed errors; nothing without retries ran twice")
-
+        run.figures(
+            f"silent to each other: after {noticed:.1f} s new work went elsewhere, "
+            "though both lived, and there again once they heard each other; "
+            f"{'one way' if one_way else 'both ways'} lost, with a limit of {limit} "
+            f"s: '{reason}'; the node ended {left:.1f} s after the last of "
+            f"{len(waits)} waits, "
+            f"of which the slowest took {slowest:.1f} s; new calls ran elsewhere; a "
+            f"detached actor moved once, within {took:.1f} s, after "
+            f"{len(caller.values)} calls with {len(caller.errors)} typed errors; "
+            "nothing without retries ran twice"
+        )

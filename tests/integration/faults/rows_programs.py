@@ -1,5 +1,6 @@
 # Copyright The Sheaf Authors. SPDX-License-Identifier: Apache-2.0
-"""Rows `programs` and `ports`: the C++ programs of the main job on three nodes, and what a node listens on."""
+"""Rows `programs` and `ports`: the C++ programs of the main job on three nodes, and what a node
+listens on."""
 
 import contextlib
 import os
@@ -26,10 +27,16 @@ def answers(output: str) -> list:
     kept = []
     for line in output.replace("\r", "\n").splitlines():
         line = re.sub(r"\x1b\[[0-9;]*[A-Za-z]", "", line).strip()
-        if re.match(r"\d+ workers?\b", line) or re.match(r"(actor|actors|tasks|calls|steps|one by one)\b", line) or re.search(r"^\d+ of|\.\.\.", line):
+        if (
+            re.match(r"\d+ workers?\b", line)
+            or re.match(r"(actor|actors|tasks|calls|steps|one by one)\b", line)
+            or re.search(r"^\d+ of|\.\.\.", line)
+        ):
             continue
         line = re.sub(r",? in [\d.]+ m?s\b.*", "", line)
-        line = re.sub(r"(the weights of one process) to \S+", r"\1", line)  # To rounding, which the program judges.
+        line = re.sub(
+            r"(the weights of one process) to \S+", r"\1", line
+        )  # To rounding, which the program judges.
         if re.match(r"(input|words|state|images|accuracy|check) ", line) or "█" in line:
             kept.append(re.sub(r"\s+", " ", line))
     return kept
@@ -42,16 +49,25 @@ class Program:
         program = EXAMPLES / name
         if not program.exists():
             raise Missing(f"the program {program} is not built")
-        environment = {key: value for key, value in os.environ.items() if key not in ("SHEAF_ADDRESS", "SHEAF_DIR")}
+        environment = {
+            key: value
+            for key, value in os.environ.items()
+            if key not in ("SHEAF_ADDRESS", "SHEAF_DIR")
+        }
         environment["SHEAF_EXECUTABLE"] = os.path.abspath(shutil.which(SHEAF))
         command = [str(program), *arguments]
         if cluster is not None:
-            environment |= {"SHEAF_ADDRESS": cluster.nodes[place].session, "SHEAF_DIR": cluster.directory}
+            environment |= {
+                "SHEAF_ADDRESS": cluster.nodes[place].session,
+                "SHEAF_DIR": cluster.directory,
+            }
             command = [*cluster.network.within(place), *command]
         else:
             environment["SHEAF_DIR"] = os.environ["SHEAF_DIR"] + "-alone"
         self.name, self.said = name, ""
-        self.process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, env=environment)
+        self.process = subprocess.Popen(
+            command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, env=environment
+        )
         self.reader = threading.Thread(target=self._read)
         self.reader.start()
 
@@ -64,16 +80,24 @@ class Program:
         return self.process.poll() is None
 
     def await_line(self, label):
-        wait_until(lambda: re.search(rf"^ *{label} ", self.said, flags=re.M) or not self.is_running(), LIMIT_S, f"{self.name} says '{label}'")
+        wait_until(
+            lambda: re.search(rf"^ *{label} ", self.said, flags=re.M) or not self.is_running(),
+            LIMIT_S,
+            f"{self.name} says '{label}'",
+        )
 
     def answers(self):
         try:
             self.process.wait(LIMIT_S)
         except subprocess.TimeoutExpired:
             self.process.kill()
-            raise AssertionError(f"{self.name} did not end within {LIMIT_S} s: {self.said[-3000:]}") from None
+            raise AssertionError(
+                f"{self.name} did not end within {LIMIT_S} s: {self.said[-3000:]}"
+            ) from None
         self.reader.join(WAIT_S)
-        assert self.process.returncode == 0, f"{self.name} ended with {self.process.returncode}: {self.said[-3000:]}"
+        assert self.process.returncode == 0, (
+            f"{self.name} ended with {self.process.returncode}: {self.said[-3000:]}"
+        )
         return answers(self.said)
 
 
@@ -91,29 +115,55 @@ def texts(cluster, run):
 
 STATEFUL = ("Counter", "ParameterServer")  # Actors that nobody could make again.
 RANKS = 4  # Of train_digits.
-WORKS = {"word_count": "input", "counter": "actor", "digits": "actors", "train_digits": "images"}  # The last line before the work.
+WORKS = {
+    "word_count": "input",
+    "counter": "actor",
+    "digits": "actors",
+    "train_digits": "images",
+}  # The last line before the work.
 
 
 def busy_workers(cluster, place) -> list:
     """Of the node there, those that run a task or have an actor."""
     rows = cluster.ask(2, "list", "workers")["workers"]  # Of all nodes.
-    return [row for row in rows if int(row["process"].split(".")[0]) == cluster.nodes[place].number and row["state"] in ("LEASED", "ACTOR")]
+    return [
+        row
+        for row in rows
+        if int(row["process"].split(".")[0]) == cluster.nodes[place].number
+        and row["state"] in ("LEASED", "ACTOR")
+    ]
 
 
 def node_to_lose(cluster, program):
-    """A node that the program can lose: not its own, nor that of an actor with state. It hosts work of the program, but for
-    `counter`, which is one actor alone. None: the program has ended, or it has no such node."""
+    """A node that the program can lose: not its own, nor that of an actor with state. It hosts work
+    of the program, but for `counter`, which is one actor alone. None: the program has ended, or it
+    has no such node."""
     begin = time.monotonic()
     while program.is_running() and time.monotonic() - begin < WAIT_S:
-        actors = [row for row in cluster.ask(2, "list", "actors")["actors"] if row["state"] == "ALIVE"]
-        home = {int(row["process"].split(".")[0]) for row in actors if any(word in row["class_name"] for word in STATEFUL)}
+        actors = [
+            row for row in cluster.ask(2, "list", "actors")["actors"] if row["state"] == "ALIVE"
+        ]
+        home = {
+            int(row["process"].split(".")[0])
+            for row in actors
+            if any(word in row["class_name"] for word in STATEFUL)
+        }
         if not home and program.name in ("counter", "digits"):
             continue  # It is not made yet.
-        states = {place: [row["state"] for row in busy_workers(cluster, place)] for place in (2, 3, 4)}
-        if program.name == "train_digits" and sum(words.count("ACTOR") for words in states.values()) < RANKS:
+        states = {
+            place: [row["state"] for row in busy_workers(cluster, place)] for place in (2, 3, 4)
+        }
+        if (
+            program.name == "train_digits"
+            and sum(words.count("ACTOR") for words in states.values()) < RANKS
+        ):
             continue  # What is leased until then may be of no use in the end.
         for place in (4, 3):
-            works = "ACTOR" in states[place] or "LEASED" in states[place] and program.name != "train_digits"
+            works = (
+                "ACTOR" in states[place]
+                or "LEASED" in states[place]
+                and program.name != "train_digits"
+            )
             if cluster.nodes[place].number not in home and (program.name == "counter" or works):
                 return place
     return None
@@ -128,7 +178,8 @@ def cpu_seconds(pid) -> float:
 
 
 def lose_a_node(cluster, run, name, arguments):
-    """Runs the program, and one of the nodes that work for it dies. What the program computed, and which node that was."""
+    """Runs the program, and one of the nodes that work for it dies. What the program computed, and
+    which node that was."""
     for _ in range(5):  # It may be over before we are ready.
         program = Program(name, arguments, cluster)
         program.await_line(WORKS[name])
@@ -144,22 +195,37 @@ def lose_a_node(cluster, run, name, arguments):
         if name == "train_digits":  # In some step: the ranks have to meet first.
             ranks = [row["os_pid"] for row in busy_workers(cluster, victim)]
             begin = sum(map(cpu_seconds, ranks))
-            wait_until(lambda: sum(map(cpu_seconds, ranks)) > begin + 0.1 or not program.is_running(), LIMIT_S, "the ranks compute")
+            wait_until(
+                lambda: sum(map(cpu_seconds, ranks)) > begin + 0.1 or not program.is_running(),
+                LIMIT_S,
+                "the ranks compute",
+            )
         cluster.crash(victim)
         in_the_middle = program.is_running()
         result = program.answers()
         cluster.start(victim, 2)
-        wait_until(lambda: len([row for row in cluster.ask(2, "status")["nodes"] if row["state"] == "ALIVE"]) == 4, what="the new node is seen")
+        wait_until(
+            lambda: (
+                len([row for row in cluster.ask(2, "status")["nodes"] if row["state"] == "ALIVE"])
+                == 4
+            ),
+            what="the new node is seen",
+        )
         if name == "train_digits":
-            in_the_middle = program.said.count("s after the loss") >= 2  # The worker that it kills itself, and ours.
+            in_the_middle = (
+                program.said.count("s after the loss") >= 2
+            )  # The worker that it kills itself, and ours.
         if in_the_middle:
             return result, victim
-    raise AssertionError(f"{name} always ended before a node that worked for it could die: {program.said}")
+    raise AssertionError(
+        f"{name} always ended before a node that worked for it could die: {program.said}"
+    )
 
 
 def row_programs(run):
-    """The C++ programs of the main job give the same answers alone, on three nodes, and when one of them dies meanwhile. Each compares its
-    words, or weights, with those of one process by itself, and ends with an error if they differ; the long form compares runs as well."""
+    """The C++ programs of the main job give the same answers alone, on three nodes, and when one of
+    them dies meanwhile. Each compares its words, or weights, with those of one process by itself,
+    and ends with an error if they differ; the long form compares runs as well."""
     words = []
     with Cluster(seed=run.seed, cpus=(0, 2, 2, 2)) as cluster:
         programs = {"word_count": [texts(cluster, run)], "digits": [], "train_digits": ["160"]}
@@ -172,7 +238,11 @@ def row_programs(run):
                 assert answers_alone(name, arguments) == result
                 assert Program(name, arguments, cluster).answers() == result
             words.append(f"{name}: node {victim}")
-        same = "the same answers alone, on three nodes, and with" if run.long else "right answers on three nodes with"
+        same = (
+            "the same answers alone, on three nodes, and with"
+            if run.long
+            else "right answers on three nodes with"
+        )
         run.figures(f"{same} a node killed in the middle ({', '.join(words)})")
 
 
@@ -193,7 +263,10 @@ def listeners(pids) -> set:
     found = set()
     for pid in pids:
         for kind in ("tcp", "tcp6"):
-            with contextlib.suppress(OSError), open(f"/proc/{pid}/net/{kind}", encoding="ascii") as file:
+            with (
+                contextlib.suppress(OSError),
+                open(f"/proc/{pid}/net/{kind}", encoding="ascii") as file,
+            ):
                 for line in list(file)[1:]:
                     fields = line.split()
                     if fields[3] == "0A" and fields[9] in owned:
@@ -203,11 +276,16 @@ def listeners(pids) -> set:
 
 
 def is_loopback(address: str) -> bool:
-    return address.endswith("7F") if len(address) == 8 else address == "00000000000000000000000001000000"
+    return (
+        address.endswith("7F")
+        if len(address) == 8
+        else address == "00000000000000000000000001000000"
+    )
 
 
 def row_ports(run):
-    """Beyond loopback a node of a cluster listens on one port, and a node of one program on none; with work running."""
+    """Beyond loopback a node of a cluster listens on one port, and a node of one program on none;
+    with work running."""
     with Cluster(seed=run.seed) as cluster:
         cluster.connect(2)
 
@@ -218,7 +296,13 @@ def row_ports(run):
         import numpy as np
 
         array = sheaf.put(np.ones(1 << 20))
-        assert sheaf.get([there.options(resources={f"n{place}": 1}).remote(array) for place in (2, 3, 3)], timeout=WAIT_S) == [1 << 20] * 3
+        assert (
+            sheaf.get(
+                [there.options(resources={f"n{place}": 1}).remote(array) for place in (2, 3, 3)],
+                timeout=WAIT_S,
+            )
+            == [1 << 20] * 3
+        )
         counted = []
         addresses = {row["node"]: row["address"] for row in cluster.ask(1, "status")["nodes"]}
         for place, node in cluster.nodes.items():
@@ -229,22 +313,40 @@ def row_ports(run):
             assert inside == [int(re.search(r":(\d+)/", node.metrics_url).group(1))], heard
             counted.append(len(heard))
         # A program that starts a node of its own.
-        program = ("import sheaf, sys; sheaf.init(num_cpus=1); f = sheaf.remote(lambda: 1); assert sheaf.get(f.remote()) == 1; "
-                   "print('up', flush=True); sys.stdin.read()")
-        alone = subprocess.Popen([*cluster.network.within(3), sys.executable, "-c", program], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True,
-                                 env=os.environ | {"SHEAF_DIR": cluster.directory + "-alone"})
+        program = (
+            "import sheaf, sys; sheaf.init(num_cpus=1); f = sheaf.remote(lambda: "
+            "1); assert sheaf.get(f.remote()) == 1; "
+            "print('up', flush=True); sys.stdin.read()"
+        )
+        alone = subprocess.Popen(
+            [*cluster.network.within(3), sys.executable, "-c", program],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            text=True,
+            env=os.environ | {"SHEAF_DIR": cluster.directory + "-alone"},
+        )
         assert alone.stdout.readline() == "up\n"
         mark = f"SHEAF_DIR={cluster.directory}-alone".encode()
-        pids = [int(entry) for entry in os.listdir("/proc") if entry.isdigit() and is_running(int(entry)) and mark in environment_of(entry)]
+        pids = [
+            int(entry)
+            for entry in os.listdir("/proc")
+            if entry.isdigit() and is_running(int(entry)) and mark in environment_of(entry)
+        ]
         assert len(pids) >= 3, pids  # Program, node, worker.
         beyond = [port for address, port in listeners(pids) if not is_loopback(address)]
         assert not beyond, beyond
         alone.send_signal(signal.SIGTERM) if run.random.random() < 0.5 else alone.stdin.close()
         alone.wait(WAIT_S)
         alone.stdout.close()
-        wait_until(lambda: not [pid for pid in pids if is_running(pid)], what="the program's node has ended")
-        run.figures(f"three nodes with work: one port each beyond loopback and the page of metrics on it ({counted} in all); a program with its own "
-                    "node: none beyond loopback")
+        wait_until(
+            lambda: not [pid for pid in pids if is_running(pid)],
+            what="the program's node has ended",
+        )
+        run.figures(
+            "three nodes with work: one port each beyond loopback and the page of "
+            f"metrics on it ({counted} in all); a program with its own "
+            "node: none beyond loopback"
+        )
 
 
 def environment_of(pid) -> list:

@@ -1,5 +1,6 @@
 # Copyright The Sheaf Authors. SPDX-License-Identifier: Apache-2.0
-"""Row 33: random bytes in what a worker may write of the memory that it shares with others, while it works."""
+"""Row 33: random bytes in what a worker may write of the memory that it shares with others, while
+it works."""
 
 import contextlib
 import os
@@ -12,7 +13,9 @@ import sheaf
 from node_cluster import WAIT_S, Cluster, array_of, expected, outcome, wait_until
 
 MIB = 1 << 20
-DATA_OFFSET = 2 * MIB  # Of an arena: below it lie its header and the headers of objects (object_store/layout.h).
+DATA_OFFSET = (
+    2 * MIB
+)  # Of an arena: below it lie its header and the headers of objects (object_store/layout.h).
 RING_HEADERS = 768  # Bytes, at the start of a segment of rings (shm/ring.h).
 KINDS = ("ring headers", "object headers", "leased extents", "process pages")
 
@@ -30,7 +33,9 @@ def shared_with(pid) -> dict:
             if name == "rings":
                 found["ring headers"].append((begin, begin + RING_HEADERS))
             elif name == "arena":
-                found["object headers" if offset < DATA_OFFSET else "leased extents"].append((begin, end))
+                found["object headers" if offset < DATA_OFFSET else "leased extents"].append(
+                    (begin, end)
+                )
             elif name == "process":
                 found["process pages"].append((begin, end))
     return found
@@ -55,7 +60,9 @@ class Scribbler:
                 words = self.bytes()
                 # Half of the writes near the start, where what is in use lies.
                 reach = min(end - begin, self.random.choice((4096, end - begin)))
-                os.pwrite(memory.fileno(), words, begin + self.random.randrange(reach - len(words) + 1))
+                os.pwrite(
+                    memory.fileno(), words, begin + self.random.randrange(reach - len(words) + 1)
+                )
                 self.written[kind] += 1
 
 
@@ -99,7 +106,9 @@ class Neighbours(threading.Thread):
 
     def check(self):
         for reference, checksum in self.objects:
-            assert zlib.crc32(sheaf.get(reference, timeout=WAIT_S)) == checksum, "a neighbour's object has changed"
+            assert zlib.crc32(sheaf.get(reference, timeout=WAIT_S)) == checksum, (
+                "a neighbour's object has changed"
+            )
         for view, checksum in self.views:
             assert zlib.crc32(view) == checksum, "a neighbour's bytes have changed under its reader"
 
@@ -107,7 +116,11 @@ class Neighbours(threading.Thread):
         try:
             while not self.over.is_set():
                 reference, checksum = self.objects[self.done % len(self.objects)]
-                calls = [self.worker.small.remote(self.done), self.worker.checksum.remote(reference), self.worker.large.remote(self.done, 100_000)]
+                calls = [
+                    self.worker.small.remote(self.done),
+                    self.worker.checksum.remote(reference),
+                    self.worker.large.remote(self.done, 100_000),
+                ]
                 small, crc, large = sheaf.get(calls, timeout=WAIT_S)
                 assert (small, crc) == (expected(self.seed, self.done), checksum)
                 assert np.array_equal(large, array_of(self.seed, self.done, 100_000))
@@ -127,15 +140,27 @@ def scribble_on(run, scribbler, neighbours, kind, times, ends):
     """One offender, from its first call to its end."""
     offender = Worker.options(resources={"n2": 1}).remote(run.seed)
     pid = sheaf.get(offender.process.remote(), timeout=WAIT_S)
-    shared = sheaf.get(offender.put.remote(0, 100_000), timeout=WAIT_S) + sheaf.get(offender.put.remote(1, 2 * MIB), timeout=WAIT_S)
+    shared = sheaf.get(offender.put.remote(0, 100_000), timeout=WAIT_S) + sheaf.get(
+        offender.put.remote(1, 2 * MIB), timeout=WAIT_S
+    )
     calls = []
 
     def call():
         number = len(calls)
-        reference, _ = run.random.choice(neighbours.objects[::2])  # The driver's: of two workers that share rings both would end.
-        calls.append(run.random.choice([
-            lambda: offender.small.remote(number), lambda: offender.large.remote(number, 200_000), lambda: offender.large.remote(number, 2 * MIB),
-            lambda: offender.put.remote(number, 100_000), lambda: offender.checksum.remote(reference)])())
+        reference, _ = run.random.choice(
+            neighbours.objects[::2]
+        )  # The driver's: of two workers that share rings both would end.
+        calls.append(
+            run.random.choice(
+                [
+                    lambda: offender.small.remote(number),
+                    lambda: offender.large.remote(number, 200_000),
+                    lambda: offender.large.remote(number, 2 * MIB),
+                    lambda: offender.put.remote(number, 100_000),
+                    lambda: offender.checksum.remote(reference),
+                ]
+            )()
+        )
 
     for _ in range(4):
         call()
@@ -144,7 +169,10 @@ def scribble_on(run, scribbler, neighbours, kind, times, ends):
             scribbler.scribble(pid, kind, times // 4)
             call()
             time.sleep(run.random.uniform(0, 0.005))
-    for reference in (*calls, *shared):  # Of any value: they are the offender's. But there is an end.
+    for reference in (
+        *calls,
+        *shared,
+    ):  # Of any value: they are the offender's. But there is an end.
         try:
             _, error = outcome(reference, 2 * WAIT_S)
         except AssertionError:
@@ -158,7 +186,8 @@ def scribble_on(run, scribbler, neighbours, kind, times, ends):
 
 
 def row_33(run):
-    """The offender is killed or its calls end in typed errors; nobody else notices, and nothing is left of it."""
+    """The offender is killed or its calls end in typed errors; nobody else notices, and nothing is
+    left of it."""
     rounds = run.count(15, 500)
     with Cluster(seed=run.seed, cpus=(0, 2), store_mib=128) as cluster:
         cluster.connect(2)
@@ -167,18 +196,38 @@ def row_33(run):
         neighbours.start()
         try:
             for number in range(rounds):
-                scribble_on(run, scribbler, neighbours, KINDS[number % len(KINDS)], run.random.choice((4, 40, 400)), ends)
+                scribble_on(
+                    run,
+                    scribbler,
+                    neighbours,
+                    KINDS[number % len(KINDS)],
+                    run.random.choice((4, 40, 400)),
+                    ends,
+                )
                 assert not neighbours.failure, neighbours.failure
                 neighbours.check()
         finally:
             neighbours.end()
         assert all(scribbler.written.values()), f"nothing was written there: {scribbler.written}"
         assert cluster.nodes[2].is_running() and cluster.is_alive(2)
-        wait_until(lambda: sum(row["state"] == "ACTOR" for row in cluster.ask(2, "list", "workers")["workers"]) <= 1, what="the offenders are gone")
+        wait_until(
+            lambda: (
+                sum(row["state"] == "ACTOR" for row in cluster.ask(2, "list", "workers")["workers"])
+                <= 1
+            ),
+            what="the offenders are gone",
+        )
         refused = cluster.metric(2, "sheaf_bad_frames_total")
         done, worker = neighbours.done, neighbours.worker
         neighbours.objects, neighbours.views, neighbours.worker = [], [], None
         sheaf.kill(worker)
-        run.figures(f"{rounds} offenders, {sum(scribbler.written.values())} writes ({', '.join(f'{count} in {kind}' for kind, count in scribbler.written.items())}): of their calls and "
-                    f"objects {', '.join(f'{count} {name}' for name, count in sorted(ends.items()))}; {refused:.0f} frames refused by the raylet; {done} rounds of calls of a "
-                    "neighbour, all its objects and the driver's right")
+        run.figures(
+            f"{rounds} offenders, {sum(scribbler.written.values())} writes "
+            f"({', '.join(f'{count} in {kind}' for kind, count in scribbler.written.items())}): "
+            "of their calls and "
+            "objects "
+            f"{', '.join(f'{count} {name}' for name, count in sorted(ends.items()))}; "
+            f"{refused:.0f} frames refused by the raylet; {done} rounds of calls of "
+            "a "
+            "neighbour, all its objects and the driver's right"
+        )

@@ -1,5 +1,6 @@
 # Copyright The Sheaf Authors. SPDX-License-Identifier: Apache-2.0
-"""Row 32: signals that arrive all the time, in a driver, its worker and the daemons; Ctrl-C; and the word to end a node."""
+"""Row 32: signals that arrive all the time, in a driver, its worker and the daemons; Ctrl-C; and
+the word to end a node."""
 
 import contextlib
 import json
@@ -16,7 +17,15 @@ from node_cluster import SHEAF, WAIT_S, Cluster, array_of, expected, is_running,
 from packet_switch import address_of
 
 # All of these are handled by the driver; a worker or daemon ignores them by default.
-TO_DRIVERS = (signal.SIGHUP, signal.SIGUSR1, signal.SIGUSR2, signal.SIGCHLD, signal.SIGALRM, signal.SIGWINCH, signal.SIGURG)
+TO_DRIVERS = (
+    signal.SIGHUP,
+    signal.SIGUSR1,
+    signal.SIGUSR2,
+    signal.SIGCHLD,
+    signal.SIGALRM,
+    signal.SIGWINCH,
+    signal.SIGURG,
+)
 TO_OTHERS = (signal.SIGCHLD, signal.SIGWINCH, signal.SIGURG, signal.SIGCONT)
 
 
@@ -57,7 +66,9 @@ def driver(session: str, seed: int, seconds: float) -> None:
     begin = time.monotonic()
     while time.monotonic() - begin < seconds:
         array = array_of(seed, number, 300_000)
-        there = checksum.options(resources={f"n{2 + number % 2}": 1}).remote(seed, number, sheaf.put(array))
+        there = checksum.options(resources={f"n{2 + number % 2}": 1}).remote(
+            seed, number, sheaf.put(array)
+        )
         calls = [adder.add.remote() for _ in range(20)]
         assert sheaf.get(there, timeout=WAIT_S) == (expected(seed, number), zlib.crc32(array))
         assert sheaf.get(calls, timeout=WAIT_S) == list(range(total + 1, total + 21))
@@ -76,8 +87,17 @@ def driver(session: str, seed: int, seconds: float) -> None:
 
 
 def start_driver(cluster, run, seconds):
-    program = f"import rows_signals; rows_signals.driver({cluster.nodes[2].session!r}, {run.seed}, {seconds})"
-    return subprocess.Popen([sys.executable, "-c", program], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, env=os.environ.copy())
+    program = (
+        f"import rows_signals; rows_signals.driver({cluster.nodes[2].session!r}, "
+        f"{run.seed}, {seconds})"
+    )
+    return subprocess.Popen(
+        [sys.executable, "-c", program],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
+        env=os.environ.copy(),
+    )
 
 
 class Rain(threading.Thread):
@@ -116,27 +136,56 @@ def row_32(run):
         process.send_signal(signal.SIGINT)
         assert process.stdout.readline() == "interrupted\n", process.wait(10)
         interrupted = time.monotonic() - begin
-        assert interrupted < 2, interrupted  # A tenth of a second is promised; the machine may be busy.
+        assert interrupted < 2, (
+            interrupted
+        )  # A tenth of a second is promised; the machine may be busy.
         process.communicate("\n", timeout=WAIT_S)
         assert process.returncode == 0, process.returncode
         assert all(is_running(node.pid) for node in cluster.nodes.values())
 
-        # The word to end: a node in the foreground ends in order, and what it ran is done elsewhere.
+        # The word to end: a node in the foreground ends in order, and what it ran is done
+        # elsewhere.
         place = cluster.network.add()
-        node = subprocess.Popen([*cluster.network.within(place), SHEAF, "start", "--block", f"--dir={cluster.directory}", "--num-cpus=2",
-                                 f"--host={address_of(place)}", "--port=0", f"--resources=n{place}:100", "--object-store-memory=64MiB",
-                                 f"--address={address_of(1)}:6379"], stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)
+        node = subprocess.Popen(
+            [
+                *cluster.network.within(place),
+                SHEAF,
+                "start",
+                "--block",
+                f"--dir={cluster.directory}",
+                "--num-cpus=2",
+                f"--host={address_of(place)}",
+                "--port=0",
+                f"--resources=n{place}:100",
+                "--object-store-memory=64MiB",
+                f"--address={address_of(1)}:6379",
+            ],
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.PIPE,
+            text=True,
+        )
         cluster.connect(2)
         wait_until(lambda: len(cluster.alive()) == 4, what="the node in the foreground has joined")
-        running = [slow.options(scheduling_strategy="SPREAD").remote(run.seed, number, 0.5) for number in range(30)]
-        wait_until(lambda: sheaf.wait(running, num_returns=len(running), timeout=0)[0], what="work runs")
+        running = [
+            slow.options(scheduling_strategy="SPREAD").remote(run.seed, number, 0.5)
+            for number in range(30)
+        ]
+        wait_until(
+            lambda: sheaf.wait(running, num_returns=len(running), timeout=0)[0], what="work runs"
+        )
         begin = time.monotonic()
         node.send_signal(signal.SIGTERM)
         _, said = node.communicate(timeout=WAIT_S)
         ended = time.monotonic() - begin
         assert node.returncode == 0, (node.returncode, said)
-        assert sheaf.get(running, timeout=WAIT_S) == [expected(run.seed, number) for number in range(30)]
+        assert sheaf.get(running, timeout=WAIT_S) == [
+            expected(run.seed, number) for number in range(30)
+        ]
         wait_until(lambda: not cluster.processes(place), what="its processes are gone")
         wait_until(lambda: len(cluster.alive()) == 3, what="the others know that it is gone")
-        run.figures(f"{rain.sent} signals in {seconds} s, {heard} handled by the driver: {calls} tasks and {total} calls of an actor right; Ctrl-C in a "
-                    f"get after {interrupted * 1e3:.0f} ms; a node told to end did so after {ended:.2f} s with status 0, its work done elsewhere")
+        run.figures(
+            f"{rain.sent} signals in {seconds} s, {heard} handled by the driver: "
+            f"{calls} tasks and {total} calls of an actor right; Ctrl-C in a "
+            f"get after {interrupted * 1e3:.0f} ms; a node told to end did so after "
+            f"{ended:.2f} s with status 0, its work done elsewhere"
+        )

@@ -1,5 +1,6 @@
 # Copyright The Sheaf Authors. SPDX-License-Identifier: Apache-2.0
-"""Row 36: nodes and drivers of another version, and nodes that are restarted one after the other."""
+"""Row 36: nodes and drivers of another version, and nodes that are restarted one after the
+other."""
 
 import json
 import os
@@ -19,9 +20,11 @@ VERSION = b"0.1.0"
 
 
 def of_another_version(source, target):
-    """Copies a program or module so that it says of itself that it is version 9.9.0. How often it said its own.
+    """Copies a program or module so that it says of itself that it is version 9.9.0. How often it
+    said its own.
 
-    The number stands in the data, and as an operand of instructions, which write four of its bytes at once."""
+    The number stands in the data, and as an operand of instructions, which write four of its bytes
+    at once."""
     with open(source, "rb") as file:
         data = file.read()
     with open(target, "wb") as file:
@@ -31,7 +34,8 @@ def of_another_version(source, target):
 
 
 class StrangePeer:
-    """A node of a later version (strange_peer.cc): what it says holds fields, methods and kinds of frames that nobody knows."""
+    """A node of a later version (strange_peer.cc): what it says holds fields, methods and kinds of
+    frames that nobody knows."""
 
     def __init__(self, cluster, place, near):
         program = SHIM.with_name("strange_peer")
@@ -40,8 +44,19 @@ class StrangePeer:
         peer = cluster.nodes[near].number
         addresses = {row["node"]: row["address"] for row in cluster.ask(1, "status")["nodes"]}
         self.process = subprocess.Popen(
-            [*cluster.network.within(place), str(program), f"{address_of(place)}:0", os.path.join(cluster.directory, "token"),
-             f"{address_of(1)}:6379", str(peer), addresses[peer]], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+            [
+                *cluster.network.within(place),
+                str(program),
+                f"{address_of(place)}:0",
+                os.path.join(cluster.directory, "token"),
+                f"{address_of(1)}:6379",
+                str(peer),
+                addresses[peer],
+            ],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            text=True,
+        )
 
     def said(self):
         line = self.process.stdout.readline()
@@ -55,16 +70,24 @@ class StrangePeer:
 
 
 def in_the_middle(cluster, run, change):
-    """`change` while calls run on all nodes: each is right. What it returns, and the number of calls."""
-    calls = [work.options(scheduling_strategy="SPREAD", max_retries=5).remote(run.seed, number) for number in range(100)]
+    """`change` while calls run on all nodes: each is right. What it returns, and the number of
+    calls."""
+    calls = [
+        work.options(scheduling_strategy="SPREAD", max_retries=5).remote(run.seed, number)
+        for number in range(100)
+    ]
     result = change()
-    calls += [work.options(scheduling_strategy="SPREAD", max_retries=5).remote(run.seed, number) for number in range(100, 150)]
+    calls += [
+        work.options(scheduling_strategy="SPREAD", max_retries=5).remote(run.seed, number)
+        for number in range(100, 150)
+    ]
     assert sheaf.get(calls, timeout=60) == [expected(run.seed, number) for number in range(150)]
     return result
 
 
 def rolling_restart(cluster, run):
-    """One node after the other is replaced, and the head goes on with what is on its disk, while a strange node is a member."""
+    """One node after the other is replaced, and the head goes on with what is on its disk, while a
+    strange node is a member."""
     place = cluster.network.add()
     strange = StrangePeer(cluster, place, 2)
     said = in_the_middle(cluster, run, strange.said)
@@ -77,7 +100,13 @@ def rolling_restart(cluster, run):
         cluster.start(new, 2)
         wait_until(lambda: cluster.is_alive(new), what="the new node is seen")
         old = cluster.nodes[3]
-        done = subprocess.run([SHEAF, "stop", f"--address={old.session}"], capture_output=True, text=True, timeout=60, check=False)
+        done = subprocess.run(
+            [SHEAF, "stop", f"--address={old.session}"],
+            capture_output=True,
+            text=True,
+            timeout=60,
+            check=False,
+        )
         assert done.returncode == 0, done.stderr
         cluster.expect_end(3)
         return new
@@ -95,16 +124,23 @@ def rolling_restart(cluster, run):
         cluster.start(1, 0, [f"--resume={head.session}"])
 
     in_the_middle(cluster, run, restart_head)
-    wait_until(lambda: len(cluster.alive()) == len(cluster.nodes), what="the strange node is gone, the others are alive")
+    wait_until(
+        lambda: len(cluster.alive()) == len(cluster.nodes),
+        what="the strange node is gone, the others are alive",
+    )
     for node in cluster.nodes.values():
         assert node.is_running()
-    return (f"a strange node was a member ({left['beats']} heartbeats with unknown fields answered; an unknown method: '{said['words']}'; 1800 unknown "
-            "frames dropped; what it asked was answered), while nodes were replaced and the head was restarted: all calls right")
+    return (
+        f"a strange node was a member ({left['beats']} heartbeats with unknown "
+        f"fields answered; an unknown method: '{said['words']}'; 1800 unknown "
+        "frames dropped; what it asked was answered), while nodes were replaced "
+        "and the head was restarted: all calls right"
+    )
 
 
 def row_36(run):
-    """A node and a driver of another version are told so, at once, in words that name both; nobody else notices. A node that speaks of what
-    nobody knows is heard as far as it is understood."""
+    """A node and a driver of another version are told so, at once, in words that name both; nobody
+    else notices. A node that speaks of what nobody knows is heard as far as it is understood."""
     with Cluster(seed=run.seed) as cluster:
         cluster.connect(2)
         place = cluster.network.add()
@@ -113,24 +149,64 @@ def row_36(run):
         assert of_another_version(shutil.which(SHEAF), os.path.join(other, "sheaf")) > 0
         calls = [work.remote(run.seed, number) for number in range(50)]
         begin = time.monotonic()
-        done = subprocess.run([*cluster.network.within(place), os.path.join(other, "sheaf"), "start", f"--dir={cluster.directory}",
-                               f"--host={address_of(place)}", "--port=0", "--num-cpus=1", f"--address={address_of(1)}:6379"],
-                              capture_output=True, text=True, timeout=60)
+        done = subprocess.run(
+            [
+                *cluster.network.within(place),
+                os.path.join(other, "sheaf"),
+                "start",
+                f"--dir={cluster.directory}",
+                f"--host={address_of(place)}",
+                "--port=0",
+                "--num-cpus=1",
+                f"--address={address_of(1)}:6379",
+            ],
+            capture_output=True,
+            text=True,
+            timeout=60,
+        )
         said = fails(done, "0.1.0", "9.9.0")
         took = time.monotonic() - begin
         assert took < 20, took
         package = os.path.join(other, "python", "sheaf")
         shutil.copytree(os.path.dirname(sheaf.__file__), package)
-        (module,) = [name for name in os.listdir(package) if name.startswith("_core") and name.endswith(".so")]
-        assert of_another_version(os.path.join(os.path.dirname(sheaf.__file__), module), os.path.join(package, module)) > 0
-        # On one machine the layout of the shared memory decides, not the version: a driver with the same one may work.
-        program = f"import sheaf; sheaf.init(address={cluster.nodes[2].session!r}); print(sheaf.get(sheaf.put('served'), timeout=20))"
+        (module,) = [
+            name
+            for name in os.listdir(package)
+            if name.startswith("_core") and name.endswith(".so")
+        ]
+        assert (
+            of_another_version(
+                os.path.join(os.path.dirname(sheaf.__file__), module), os.path.join(package, module)
+            )
+            > 0
+        )
+        # On one machine the layout of the shared memory decides, not the version: a driver with the
+        # same one may work.
+        program = (
+            f"import sheaf; sheaf.init(address={cluster.nodes[2].session!r}); "
+            "print(sheaf.get(sheaf.put('served'), timeout=20))"
+        )
         begin = time.monotonic()
-        done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=60,
-                              env=os.environ | {"PYTHONPATH": os.path.dirname(package)})
-        driver = "served" if done.stdout.strip() == "served" else f"refused ('{fails(done, '0.1.0', '9.9.0')[:100]}')"
-        assert sheaf.get(calls, timeout=WAIT_S) == [expected(run.seed, number) for number in range(50)]
+        done = subprocess.run(
+            [sys.executable, "-c", program],
+            capture_output=True,
+            text=True,
+            timeout=60,
+            env=os.environ | {"PYTHONPATH": os.path.dirname(package)},
+        )
+        driver = (
+            "served"
+            if done.stdout.strip() == "served"
+            else f"refused ('{fails(done, '0.1.0', '9.9.0')[:100]}')"
+        )
+        assert sheaf.get(calls, timeout=WAIT_S) == [
+            expected(run.seed, number) for number in range(50)
+        ]
         assert len(cluster.alive()) == 3
         strange = rolling_restart(cluster, run)
-        run.figures(f"a node of version 9.9.0 was refused after {took:.1f} s ('{said[:160]}'), a driver was {driver} within {time.monotonic() - begin:.1f} s; "
-                    f"50 calls meanwhile right; {strange}")
+        run.figures(
+            f"a node of version 9.9.0 was refused after {took:.1f} s "
+            f"('{said[:160]}'), a driver was {driver} within "
+            f"{time.monotonic() - begin:.1f} s; "
+            f"50 calls meanwhile right; {strange}"
+        )

@@ -1,8 +1,9 @@
 # Copyright The Sheaf Authors. SPDX-License-Identifier: Apache-2.0
-"""The address of a cluster that outlives its head: TCP connections go on to whichever head it points at.
+"""The address of a cluster that outlives its head: TCP connections go on to whichever head it
+points at.
 
-    proxy = Proxy(network, 2, "10.77.0.1:6379")   # listens at the same port in namespace 2
-    proxy.point_at("10.77.0.5:6379")              # cuts all connections; new ones go there
+proxy = Proxy(network, 2, "10.77.0.1:6379")   # listens at the same port in namespace 2
+proxy.point_at("10.77.0.5:6379")              # cuts all connections; new ones go there
 """
 
 import asyncio
@@ -17,9 +18,17 @@ from packet_switch import address_of
 class Proxy:
     def __init__(self, network, place: int, target: str):
         self.address = f"{address_of(place)}:{target.rsplit(':', 1)[1]}"
-        environment = {name: value for name, value in os.environ.items() if not name.startswith("SHEAF_")}  # It is none of the cluster's.
-        self._process = subprocess.Popen([*network.within(place), sys.executable, __file__, self.address], stdin=subprocess.PIPE,
-                                         stdout=subprocess.PIPE, text=True, bufsize=1, env=environment)
+        environment = {
+            name: value for name, value in os.environ.items() if not name.startswith("SHEAF_")
+        }  # It is none of the cluster's.
+        self._process = subprocess.Popen(
+            [*network.within(place), sys.executable, __file__, self.address],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            text=True,
+            bufsize=1,
+            env=environment,
+        )
         self.point_at(target)
 
     def point_at(self, target: str) -> None:
@@ -60,7 +69,9 @@ async def serve(address: str) -> None:
     host, port = address.rsplit(":", 1)
     await asyncio.start_server(take, host, int(port))
     commands = asyncio.StreamReader()
-    await asyncio.get_running_loop().connect_read_pipe(lambda: asyncio.StreamReaderProtocol(commands), sys.stdin)
+    await asyncio.get_running_loop().connect_read_pipe(
+        lambda: asyncio.StreamReaderProtocol(commands), sys.stdin
+    )
     while line := await commands.readline():
         target = line.decode().strip()
         for writer in list(open_writers):

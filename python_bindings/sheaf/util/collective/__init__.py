@@ -1,26 +1,69 @@
 # Copyright The Sheaf Authors. SPDX-License-Identifier: Apache-2.0
 """Collective communication between actors: Ray's functions by group name, and `Group` objects.
 
-Arrays are NumPy arrays, torch tensors on the CPU, or anything else with the buffer protocol, and are changed in place. The
-ranks of a group may be on any nodes: those of one node share memory, nodes talk over TCP. So the backends "shm" and "gloo" are one.
+Arrays are NumPy arrays, torch tensors on the CPU, or anything else with the buffer protocol, and
+are changed in place. The ranks of a group may be on any nodes: those of one node share memory,
+nodes talk over TCP. So the backends "shm" and "gloo" are one.
 """
 
 from __future__ import annotations
 
-from sheaf.util.collective.errors import CollectiveError, CollectiveTimeoutError, GroupDeadError, MismatchError, RankLostError
+from sheaf.util.collective.errors import (
+    CollectiveError,
+    CollectiveTimeoutError,
+    GroupDeadError,
+    MismatchError,
+    RankLostError,
+)
 from sheaf.util.collective.group import Group
 from sheaf.util.collective.named import (
-    allgather, allreduce, barrier, broadcast, create_collective_group, destroy_collective_group, get_collective_group_size,
-    get_group_handle, get_rank, gloo_available, init_collective_group, is_group_initialized, nccl_available, recv, reduce,
-    reducescatter, send,
+    allgather,
+    allreduce,
+    barrier,
+    broadcast,
+    create_collective_group,
+    destroy_collective_group,
+    get_collective_group_size,
+    get_group_handle,
+    get_rank,
+    gloo_available,
+    init_collective_group,
+    is_group_initialized,
+    nccl_available,
+    recv,
+    reduce,
+    reducescatter,
+    send,
 )
 from sheaf.util.collective.types import Backend, ReduceOp
 
 __all__ = [
-    "Backend", "CollectiveError", "CollectiveTimeoutError", "Group", "GroupDeadError", "MismatchError", "RankLostError", "ReduceOp",
-    "allgather", "allreduce", "barrier", "broadcast", "create_collective_group", "destroy_collective_group", "empty",
-    "get_collective_group_size", "get_group_handle", "get_rank", "gloo_available", "init_collective_group", "is_group_initialized",
-    "nccl_available", "recv", "reduce", "reducescatter", "send",
+    "Backend",
+    "CollectiveError",
+    "CollectiveTimeoutError",
+    "Group",
+    "GroupDeadError",
+    "MismatchError",
+    "RankLostError",
+    "ReduceOp",
+    "allgather",
+    "allreduce",
+    "barrier",
+    "broadcast",
+    "create_collective_group",
+    "destroy_collective_group",
+    "empty",
+    "get_collective_group_size",
+    "get_group_handle",
+    "get_rank",
+    "gloo_available",
+    "init_collective_group",
+    "is_group_initialized",
+    "nccl_available",
+    "recv",
+    "reduce",
+    "reducescatter",
+    "send",
 ]
 
 TYPE_CHECKING = False
@@ -30,6 +73,8 @@ if TYPE_CHECKING:
     import numpy
 
 
-def empty(shape: int | tuple[int, ...], dtype: Any = "float32", group_name: str = "default") -> numpy.ndarray[Any, Any]:
+def empty(
+    shape: int | tuple[int, ...], dtype: Any = "float32", group_name: str = "default"
+) -> numpy.ndarray[Any, Any]:
     """A NumPy array in the memory that the ranks of the group share (`Group.empty`)."""
     return get_group_handle(group_name).empty(shape, dtype)

@@ -17,13 +17,19 @@ def is_tensor(array: Any) -> bool:
 
 
 def buffer_of(array: Any) -> tuple[Any, str | None]:
-    """An object with the buffer protocol over the memory of `array`, and its type where the buffer cannot say it."""
+    """An object with the buffer protocol over the memory of `array`, and its type where the buffer
+    cannot say it."""
     if array is None or not is_tensor(array):
         return array, None
     if array.device.type != "cpu":
-        raise NotImplementedError(f"a tensor on {array.device}: this group works on CPU arrays; backend='nccl' on those of GPUs, or copy it with .cpu()")
+        raise NotImplementedError(
+            f"a tensor on {array.device}: this group works on CPU arrays; "
+            "backend='nccl' on those of GPUs, or copy it with .cpu()"
+        )
     if not array.is_contiguous():
-        raise ValueError("the tensor is not contiguous: call .contiguous() and copy the result back")
+        raise ValueError(
+            "the tensor is not contiguous: call .contiguous() and copy the result back"
+        )
     torch = sys.modules["torch"]
     tensor = array.detach()
     if tensor.dtype is torch.bfloat16:

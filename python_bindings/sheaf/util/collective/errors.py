@@ -31,7 +31,13 @@ class GroupDeadError(CollectiveError):
     """The group failed or was aborted before: form a new one."""
 
 
-_CLASSES = {1: GroupDeadError, 3: MismatchError, 4: CollectiveTimeoutError, 9: GroupDeadError, 14: RankLostError}
+_CLASSES = {
+    1: GroupDeadError,
+    3: MismatchError,
+    4: CollectiveTimeoutError,
+    9: GroupDeadError,
+    14: RankLostError,
+}
 _INVALID_ARGUMENT, _RESOURCE_EXHAUSTED, _UNIMPLEMENTED = 3, 8, 12
 
 

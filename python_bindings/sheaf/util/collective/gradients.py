@@ -35,16 +35,19 @@ class _Bucket:
 class GradientReducer:
     """Named float32 arrays whose sum or average over the ranks of ``group`` is taken once per step.
 
-    The arrays lie in shared memory, in buckets: write each gradient into ``reducer[name]`` and call :meth:`mark_ready`. A bucket
-    is reduced, beside this thread, as soon as all of its arrays and the buckets before it are ready; so name the arrays in the
-    order in which they become ready, the last layer's first. :meth:`finish` waits; then the results are in the arrays.
+    The arrays lie in shared memory, in buckets: write each gradient into ``reducer[name]`` and call
+    :meth:`mark_ready`. A bucket is reduced, beside this thread, as soon as all of its arrays and
+    the buckets before it are ready; so name the arrays in the order in which they become ready, the
+    last layer's first. :meth:`finish` waits; then the results are in the arrays.
 
     Args:
         group: all of its ranks make a reducer with the same arrays and options.
         arrays: name -> shape.
         op: "average" or "sum".
-        compression: None; "fp16" sends half of the bytes (values above 65504 become infinite); "topk" sends of each bucket the
-            ``keep`` part of the values that is largest, and adds the rest to the next step's gradient, so that nothing is lost.
+        compression: None; "fp16" sends half of the bytes (values above 65504 become infinite);
+        "topk" sends of each bucket the
+            ``keep`` part of the values that is largest, and adds the rest to the next step's
+            gradient, so that nothing is lost.
         keep: in (0, 1]; at least one value of each bucket.
         bucket_bytes: a larger array has a bucket of its own.
 
@@ -54,13 +57,19 @@ class GradientReducer:
 
     Example (in each of two actors):
         >>> reducer = GradientReducer(group, {"weight": (2, 3), "bias": (3,)})
-        >>> reducer["weight"][:] = group.rank; reducer["bias"][:] = 1; reducer.finish(); reducer["weight"][0]
-        array([0.5, 0.5, 0.5], dtype=float32)
+        >>> reducer["weight"][:] = group.rank; reducer["bias"][:] = 1; reducer.finish();
+        reducer["weight"][0] array([0.5, 0.5, 0.5], dtype=float32)
     """
 
     def __init__(
-        self, group: Group, arrays: Mapping[str, tuple[int, ...] | int], *, op: ReduceOp | str = "average",
-        compression: str | None = None, keep: float = 0.01, bucket_bytes: int = 4 << 20,
+        self,
+        group: Group,
+        arrays: Mapping[str, tuple[int, ...] | int],
+        *,
+        op: ReduceOp | str = "average",
+        compression: str | None = None,
+        keep: float = 0.01,
+        bucket_bytes: int = 4 << 20,
     ) -> None:
         import numpy
 
@@ -103,7 +112,7 @@ class GradientReducer:
                 bucket.gathered = group.empty((group.world_size, amount), kept)
                 bucket.residual = numpy.zeros(bucket.count, "float32")
         for name, shape, offset, count in places:
-            self._arrays[name] = self._bucket_of[name].data[offset:offset + count].reshape(shape)
+            self._arrays[name] = self._bucket_of[name].data[offset : offset + count].reshape(shape)
 
     def __getitem__(self, name: str) -> numpy.ndarray[Any, Any]:
         """The array of this name; a view, to be written into."""
@@ -144,11 +153,15 @@ class GradientReducer:
         numpy = self._numpy
         if self._compression == "topk":
             bucket.residual += bucket.data
-            chosen = numpy.argpartition(numpy.abs(bucket.residual), -len(bucket.packed))[-len(bucket.packed):]
+            chosen = numpy.argpartition(numpy.abs(bucket.residual), -len(bucket.packed))[
+                -len(bucket.packed) :
+            ]
             bucket.packed["index"] = chosen
             bucket.packed["value"] = bucket.residual[chosen]
             bucket.residual[chosen] = 0
-            bucket.work = self._group.all_gather(bucket.gathered.view("uint8"), bucket.packed.view("uint8"), async_op=True)
+            bucket.work = self._group.all_gather(
+                bucket.gathered.view("uint8"), bucket.packed.view("uint8"), async_op=True
+            )
             return
         reduced = bucket.data
         if self._compression == "fp16":

@@ -18,7 +18,17 @@ if TYPE_CHECKING:
     from sheaf._core import CollectiveWork
 
 # In the order of CollectiveKind (collective/communicator.h).
-_BARRIER, _ALL_REDUCE, _REDUCE, _REDUCE_SCATTER, _ALL_GATHER, _BROADCAST, _ALL_TO_ALL, _SEND, _RECV = range(9)
+(
+    _BARRIER,
+    _ALL_REDUCE,
+    _REDUCE,
+    _REDUCE_SCATTER,
+    _ALL_GATHER,
+    _BROADCAST,
+    _ALL_TO_ALL,
+    _SEND,
+    _RECV,
+) = range(9)
 
 _WITH_TWO_ARRAYS = (_ALL_REDUCE, _REDUCE_SCATTER, _ALL_GATHER, _ALL_TO_ALL)
 
@@ -29,15 +39,16 @@ DEFAULT_ARENA_BYTES = 4 << 30
 class Group:
     """This process's place among ``world_size`` ranks that reduce and exchange arrays.
 
-    The ranks are actors, tasks or drivers of one job, on any nodes: those of one node share memory, nodes talk over TCP between
-    their addresses in the cluster (not encrypted). They meet by the group's name: the constructor
-    returns when all have come. Arrays are NumPy arrays, torch tensors on the CPU, or anything else with the buffer protocol,
-    contiguous; they are used in place, without copies. From arrays of :meth:`empty` the ranks read straight from each other's
-    memory, which is several times faster.
+    The ranks are actors, tasks or drivers of one job, on any nodes: those of one node share memory,
+    nodes talk over TCP between their addresses in the cluster (not encrypted). They meet by the
+    group's name: the constructor returns when all have come. Arrays are NumPy arrays, torch tensors
+    on the CPU, or anything else with the buffer protocol, contiguous; they are used in place,
+    without copies. From arrays of :meth:`empty` the ranks read straight from each other's memory,
+    which is several times faster.
 
-    Every rank calls the same operations in the same order. What goes wrong is an exception on every rank
-    (`sheaf.util.collective.errors`) that names the rank whose fault it is; after it the group is dead, its arrays hold
-    undefined values, and a new Group of the same name may be made.
+    Every rank calls the same operations in the same order. What goes wrong is an exception on every
+    rank (`sheaf.util.collective.errors`) that names the rank whose fault it is; after it the group
+    is dead, its arrays hold undefined values, and a new Group of the same name may be made.
 
     Args:
         world_size: number of ranks.
@@ -45,15 +56,17 @@ class Group:
         name: of the group, within the job. A process may be in several.
         timeout: seconds that an operation waits for the other ranks, if it does not name its own.
         formation_timeout: seconds to wait for the other ranks here; None: ``timeout``.
-        epoch: counts the groups of one name; the ranks agree on the largest that one of them gives or knows.
-        arena_bytes: of memory for :meth:`empty`; the same on all ranks. Memory is only taken as it is used.
-        backend: "shm" for arrays of the CPU; "nccl" for CUDA arrays: torch tensors, or what has __cuda_array_interface__.
-        device: of "nccl": the GPU, among those that this process sees; None: torch's current one, else the first.
+        epoch: counts the groups of one name; the ranks agree on the largest that one of them gives
+        or knows. arena_bytes: of memory for :meth:`empty`; the same on all ranks. Memory is only
+        taken as it is used. backend: "shm" for arrays of the CPU; "nccl" for CUDA arrays: torch
+        tensors, or what has __cuda_array_interface__. device: of "nccl": the GPU, among those that
+        this process sees; None: torch's current one, else the first.
 
     Raises:
         CollectiveTimeoutError: a rank did not come; the message says which, and why.
         NotImplementedError: a rank is on another node, and Gloo (libgloo0) is not installed.
-        RuntimeError: backend "nccl" without NCCL, an NVIDIA driver or a GPU; the message says which, and the remedy.
+        RuntimeError: backend "nccl" without NCCL, an NVIDIA driver or a GPU; the message says
+        which, and the remedy.
 
     Example (in each of two actors):
         >>> group = Group(world_size=2, rank=rank)
@@ -63,15 +76,31 @@ class Group:
     """
 
     def __init__(
-        self, world_size: int, rank: int, name: str = "default", *, timeout: float = DEFAULT_TIMEOUT_S,
-        formation_timeout: float | None = None, epoch: int = 0, arena_bytes: int = DEFAULT_ARENA_BYTES, backend: str = "shm",
+        self,
+        world_size: int,
+        rank: int,
+        name: str = "default",
+        *,
+        timeout: float = DEFAULT_TIMEOUT_S,
+        formation_timeout: float | None = None,
+        epoch: int = 0,
+        arena_bytes: int = DEFAULT_ARENA_BYTES,
+        backend: str = "shm",
         device: int | None = None,
     ) -> None:
-        for what, value in (("world_size", world_size), ("rank", rank), ("epoch", epoch), ("arena_bytes", arena_bytes)):
+        for what, value in (
+            ("world_size", world_size),
+            ("rank", rank),
+            ("epoch", epoch),
+            ("arena_bytes", arena_bytes),
+        ):
             if not hasattr(value, "__index__") or not 0 <= int(value) < 1 << 63:
                 raise ValueError(f"{what}={value!r}: want a whole number that is not negative")
         if int(rank) >= int(world_size) or int(world_size) >= 1 << 31:
-            raise ValueError(f"world_size={world_size!r}, rank={rank!r}: there is no rank {rank!r} in a group of {world_size!r}")
+            raise ValueError(
+                f"world_size={world_size!r}, rank={rank!r}: there is no rank "
+                f"{rank!r} in a group of {world_size!r}"
+            )
         if not isinstance(name, str):
             raise TypeError(f"name={name!r}: want a str")
         self.timeout = timeout
@@ -83,63 +112,115 @@ class Group:
                 raise RuntimeError(f"backend 'nccl' cannot be used here: {reason}")
             self._device = cuda_arrays.current_device() if device is None else device
             folders = cuda_arrays.library_folders()
-            self._group = _core.form_nccl_group(name, world_size, rank, epoch, formation, self._device, folders)
+            self._group = _core.form_nccl_group(
+                name, world_size, rank, epoch, formation, self._device, folders
+            )
         else:
-            self._group = _core.form_collective_group(name, world_size, rank, epoch, arena_bytes, formation)
-        self.name, self.world_size, self.rank, self.epoch = name, world_size, rank, self._group.epoch
+            self._group = _core.form_collective_group(
+                name, world_size, rank, epoch, arena_bytes, formation
+            )
+        self.name, self.world_size, self.rank, self.epoch = (
+            name,
+            world_size,
+            rank,
+            self._group.epoch,
+        )
 
     def all_reduce(
-        self, array: Any, op: ReduceOp | str = "sum", *, out: Any = None, timeout: float | None = None, async_op: bool = False
+        self,
+        array: Any,
+        op: ReduceOp | str = "sum",
+        *,
+        out: Any = None,
+        timeout: float | None = None,
+        async_op: bool = False,
     ) -> CollectiveWork | None:
         """Replaces ``array`` (or fills ``out``) by the reduction of the arrays of all ranks."""
-        return self._run(_ALL_REDUCE, array, array if out is None else out, reduction(op), 0, timeout, async_op)
+        return self._run(
+            _ALL_REDUCE, array, array if out is None else out, reduction(op), 0, timeout, async_op
+        )
 
     def reduce(
-        self, array: Any, root: int = 0, op: ReduceOp | str = "sum", *, timeout: float | None = None, async_op: bool = False
+        self,
+        array: Any,
+        root: int = 0,
+        op: ReduceOp | str = "sum",
+        *,
+        timeout: float | None = None,
+        async_op: bool = False,
     ) -> CollectiveWork | None:
         """The same on rank ``root`` only; the arrays of the others stay."""
         out = array if self.rank == root else None
         return self._run(_REDUCE, array, out, reduction(op), root, timeout, async_op)
 
-    def broadcast(self, array: Any, root: int = 0, *, timeout: float | None = None, async_op: bool = False) -> CollectiveWork | None:
+    def broadcast(
+        self, array: Any, root: int = 0, *, timeout: float | None = None, async_op: bool = False
+    ) -> CollectiveWork | None:
         """Replaces ``array`` by that of rank ``root``."""
         own = self.rank == root
-        return self._run(_BROADCAST, array if own else None, None if own else array, 0, root, timeout, async_op)
+        return self._run(
+            _BROADCAST, array if own else None, None if own else array, 0, root, timeout, async_op
+        )
 
-    def all_gather(self, out: Any, array: Any, *, timeout: float | None = None, async_op: bool = False) -> CollectiveWork | None:
-        """Fills ``out``, of ``world_size`` times the size, with the arrays of all ranks, in their order."""
+    def all_gather(
+        self, out: Any, array: Any, *, timeout: float | None = None, async_op: bool = False
+    ) -> CollectiveWork | None:
+        """Fills ``out``, of ``world_size`` times the size, with the arrays of all ranks, in their
+        order."""
         return self._run(_ALL_GATHER, array, out, 0, 0, timeout, async_op)
 
     def reduce_scatter(
-        self, out: Any, array: Any, op: ReduceOp | str = "sum", *, timeout: float | None = None, async_op: bool = False
+        self,
+        out: Any,
+        array: Any,
+        op: ReduceOp | str = "sum",
+        *,
+        timeout: float | None = None,
+        async_op: bool = False,
     ) -> CollectiveWork | None:
-        """Fills ``out`` with this rank's block of the reduction of ``array``, which has ``world_size`` times its size."""
+        """Fills ``out`` with this rank's block of the reduction of ``array``, which has
+        ``world_size`` times its size."""
         return self._run(_REDUCE_SCATTER, array, out, reduction(op), 0, timeout, async_op)
 
-    def all_to_all(self, out: Any, array: Any, *, timeout: float | None = None, async_op: bool = False) -> CollectiveWork | None:
-        """Sends block ``r`` of ``array`` to rank ``r``, and fills block ``r`` of ``out`` with what came from it."""
+    def all_to_all(
+        self, out: Any, array: Any, *, timeout: float | None = None, async_op: bool = False
+    ) -> CollectiveWork | None:
+        """Sends block ``r`` of ``array`` to rank ``r``, and fills block ``r`` of ``out`` with what
+        came from it."""
         return self._run(_ALL_TO_ALL, array, out, 0, 0, timeout, async_op)
 
-    def send(self, array: Any, to: int, *, timeout: float | None = None, async_op: bool = False) -> CollectiveWork | None:
+    def send(
+        self, array: Any, to: int, *, timeout: float | None = None, async_op: bool = False
+    ) -> CollectiveWork | None:
         """Sends ``array`` to rank ``to``, which receives one of the same type and size."""
         return self._run(_SEND, array, None, 0, to, timeout, async_op)
 
-    def recv(self, array: Any, source: int, *, timeout: float | None = None, async_op: bool = False) -> CollectiveWork | None:
+    def recv(
+        self, array: Any, source: int, *, timeout: float | None = None, async_op: bool = False
+    ) -> CollectiveWork | None:
         """Fills ``array`` with what rank ``source`` sends."""
         return self._run(_RECV, None, array, 0, source, timeout, async_op)
 
-    def barrier(self, *, timeout: float | None = None, async_op: bool = False) -> CollectiveWork | None:
+    def barrier(
+        self, *, timeout: float | None = None, async_op: bool = False
+    ) -> CollectiveWork | None:
         """Waits until every rank is here."""
         return self._run(_BARRIER, None, None, 0, 0, timeout, async_op)
 
-    def empty(self, shape: int | tuple[int, ...], dtype: Any = "float32") -> numpy.ndarray[Any, Any]:
-        """A NumPy array in memory that the ranks share; its values are undefined. It may outlive the group.
+    def empty(
+        self, shape: int | tuple[int, ...], dtype: Any = "float32"
+    ) -> numpy.ndarray[Any, Any]:
+        """A NumPy array in memory that the ranks share; its values are undefined. It may outlive
+        the group.
 
-        ``torch.from_numpy`` of it is a tensor there. After an error of the group a rank that was late may still write to it:
-        take a new one from the new group. Of backend "nccl": an array in the GPU's memory, a tensor where torch is loaded.
+        ``torch.from_numpy`` of it is a tensor there. After an error of the group a rank that was
+        late may still write to it: take a new one from the new group. Of backend "nccl": an array
+        in the GPU's memory, a tensor where torch is loaded.
         """
         if self._on_gpu:
-            array: numpy.ndarray[Any, Any] = cuda_arrays.empty(self._group, shape, dtype, self._device)
+            array: numpy.ndarray[Any, Any] = cuda_arrays.empty(
+                self._group, shape, dtype, self._device
+            )
             return array
         import numpy
 
@@ -151,11 +232,15 @@ class Group:
                 raise ValueError(f"shape={shape}: want extents that are not negative")
             count *= int(extent)
         if count * kind.itemsize >= 1 << 63:
-            raise MemoryError(f"shape={shape}: {count * kind.itemsize} bytes are more than any memory has")
+            raise MemoryError(
+                f"shape={shape}: {count * kind.itemsize} bytes are more than any memory has"
+            )
         memory = self._group.allocate(count * kind.itemsize)
         return numpy.frombuffer(memory, dtype=kind, count=count).reshape(shape)
 
-    def zeros(self, shape: int | tuple[int, ...], dtype: Any = "float32") -> numpy.ndarray[Any, Any]:
+    def zeros(
+        self, shape: int | tuple[int, ...], dtype: Any = "float32"
+    ) -> numpy.ndarray[Any, Any]:
         """The same, filled with zeros."""
         array = self.empty(shape, dtype)
         array.fill(0)
@@ -176,20 +261,44 @@ class Group:
     def __enter__(self) -> Group:
         return self
 
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
         self.destroy()
 
     def __repr__(self) -> str:
-        return f"Group(world_size={self.world_size}, rank={self.rank}, name={self.name!r}, epoch={self.epoch})"
+        return (
+            f"Group(world_size={self.world_size}, rank={self.rank}, name={self.name!r}, "
+            f"epoch={self.epoch})"
+        )
 
     def _run(
-        self, kind: int, source: Any, target: Any, op: int, peer: int, timeout: float | None, async_op: bool
+        self,
+        kind: int,
+        source: Any,
+        target: Any,
+        op: int,
+        peer: int,
+        timeout: float | None,
+        async_op: bool,
     ) -> CollectiveWork | None:
-        # Said before anything is sent: a call that the others do not match ends the group on all ranks.
-        if kind != _BARRIER and (source is None and target is None or kind == _REDUCE and source is None):
-            raise TypeError("the array is None: want an array of NumPy, a tensor, or another object with the buffer protocol")
+        # Said before anything is sent: a call that the others do not match ends the group on all
+        # ranks.
+        if kind != _BARRIER and (
+            source is None and target is None or kind == _REDUCE and source is None
+        ):
+            raise TypeError(
+                "the array is None: want an array of NumPy, a tensor, or another "
+                "object with the buffer protocol"
+            )
         if kind in _WITH_TWO_ARRAYS and (source is None or target is None):
-            raise TypeError("array and out: want two arrays of NumPy, tensors, or other objects with the buffer protocol; one is None")
+            raise TypeError(
+                "array and out: want two arrays of NumPy, tensors, or other "
+                "objects with the buffer protocol; one is None"
+            )
         buffer = cuda_arrays.buffer_of if self._on_gpu else buffer_of
         start, source_type = buffer(source)
         end, target_type = (start, source_type) if target is source else buffer(target)

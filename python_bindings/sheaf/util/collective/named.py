@@ -37,7 +37,11 @@ def is_group_initialized(group_name: str = "default") -> bool:
 
 
 def init_collective_group(
-    world_size: int, rank: int, backend: str = Backend.SHM, group_name: str = "default", gloo_timeout: int = 30000
+    world_size: int,
+    rank: int,
+    backend: str = Backend.SHM,
+    group_name: str = "default",
+    gloo_timeout: int = 30000,
 ) -> None:
     """Makes this process rank ``rank`` of a group; returns when all ranks have called it.
 
@@ -53,7 +57,10 @@ def init_collective_group(
     with _lock:
         old = _groups.get(group_name)
         if old is not None and old.healthy():
-            raise RuntimeError(f"this process is in the group {group_name!r} already: call destroy_collective_group first")
+            raise RuntimeError(
+                f"this process is in the group {group_name!r} already: call "
+                "destroy_collective_group first"
+            )
         if old is not None:
             old.destroy()
             del _groups[group_name]
@@ -64,19 +71,37 @@ def init_collective_group(
 
 
 def create_collective_group(
-    actors: list[Any], world_size: int, ranks: list[int], backend: str = Backend.SHM, group_name: str = "default",
+    actors: list[Any],
+    world_size: int,
+    ranks: list[int],
+    backend: str = Backend.SHM,
+    group_name: str = "default",
     gloo_timeout: int = 30000,
 ) -> None:
-    """Declares that ``actors`` are the ranks ``ranks`` of a group. Each joins with its first operation on that group."""
+    """Declares that ``actors`` are the ranks ``ranks`` of a group. Each joins with its first
+    operation on that group."""
     Backend(backend)
-    if len(actors) != len(ranks) or len(ranks) != world_size or sorted(ranks) != list(range(world_size)):
-        raise ValueError(f"ranks={ranks} for {len(actors)} actors and world_size={world_size}: want each of 0 to {world_size - 1} once")
+    if (
+        len(actors) != len(ranks)
+        or len(ranks) != world_size
+        or sorted(ranks) != list(range(world_size))
+    ):
+        raise ValueError(
+            f"ranks={ranks} for {len(actors)} actors and world_size={world_size}: "
+            f"want each of 0 to {world_size - 1} once"
+        )
     declared = {
         "ranks": {actor._actor_id.hex(): rank for actor, rank in zip(actors, ranks)},
-        "world_size": world_size, "backend": backend, "timeout": gloo_timeout,
+        "world_size": world_size,
+        "backend": backend,
+        "timeout": gloo_timeout,
     }
-    if not _core.key_put(_NAMESPACE, _declaration_key(group_name), json.dumps(declared).encode(), False, of_job=True):
-        raise RuntimeError(f"the group {group_name!r} is declared already: call destroy_collective_group first")
+    if not _core.key_put(
+        _NAMESPACE, _declaration_key(group_name), json.dumps(declared).encode(), False, of_job=True
+    ):
+        raise RuntimeError(
+            f"the group {group_name!r} is declared already: call destroy_collective_group first"
+        )
 
 
 def destroy_collective_group(group_name: str = "default") -> None:
@@ -90,7 +115,8 @@ def destroy_collective_group(group_name: str = "default") -> None:
 
 
 def get_group_handle(group_name: str = "default") -> Group:
-    """The group of this name that this process is in; joins it if this actor was declared a rank of it."""
+    """The group of this name that this process is in; joins it if this actor was declared a rank of
+    it."""
     group = _groups.get(group_name)
     return group if group is not None else _join_declared(group_name)
 
@@ -117,7 +143,9 @@ def barrier(group_name: str = "default") -> None:
     get_group_handle(group_name).barrier()
 
 
-def reduce(tensor: Any, dst_rank: int = 0, group_name: str = "default", op: ReduceOp = ReduceOp.SUM) -> None:
+def reduce(
+    tensor: Any, dst_rank: int = 0, group_name: str = "default", op: ReduceOp = ReduceOp.SUM
+) -> None:
     """Replaces ``tensor`` of rank ``dst_rank`` by the reduction of the tensors of all ranks."""
     get_group_handle(group_name).reduce(tensor, dst_rank, op)
 
@@ -137,8 +165,11 @@ def allgather(tensor_list: list[Any], tensor: Any, group_name: str = "default") 
         target[...] = part
 
 
-def reducescatter(tensor: Any, tensor_list: list[Any], group_name: str = "default", op: ReduceOp = ReduceOp.SUM) -> None:
-    """Fills ``tensor`` with the reduction of the ranks' ``tensor_list[r]``, where r is this rank."""
+def reducescatter(
+    tensor: Any, tensor_list: list[Any], group_name: str = "default", op: ReduceOp = ReduceOp.SUM
+) -> None:
+    """Fills ``tensor`` with the reduction of the ranks' ``tensor_list[r]``, where r is this
+    rank."""
     group = get_group_handle(group_name)
     _check_list(tensor_list, tensor, group.world_size)
     whole = _scratch(group, tensor)
@@ -167,16 +198,29 @@ def _join_declared(group_name: str) -> Group:
     declared = json.loads(found) if found is not None else {"ranks": {}}
     rank = declared["ranks"].get(context.get("actor", ""))
     if rank is None:
-        raise RuntimeError(f"this process is not in the group {group_name!r}: call init_collective_group here first")
-    init_collective_group(declared["world_size"], rank, declared["backend"], group_name, declared["timeout"])
+        raise RuntimeError(
+            f"this process is not in the group {group_name!r}: call "
+            "init_collective_group here first"
+        )
+    init_collective_group(
+        declared["world_size"], rank, declared["backend"], group_name, declared["timeout"]
+    )
     return _groups[group_name]
 
 
 def _check_list(tensors: list[Any], tensor: Any, world_size: int) -> None:
     if len(tensors) != world_size:
-        raise ValueError(f"a list of {len(tensors)} tensors in a group of {world_size}: want one for each rank")
-    if any(tuple(other.shape) != tuple(tensor.shape) or other.dtype != tensor.dtype for other in tensors):
-        raise ValueError(f"the tensors of the list differ from the tensor of shape {tuple(tensor.shape)} and type {tensor.dtype}")
+        raise ValueError(
+            f"a list of {len(tensors)} tensors in a group of {world_size}: want one for each rank"
+        )
+    if any(
+        tuple(other.shape) != tuple(tensor.shape) or other.dtype != tensor.dtype
+        for other in tensors
+    ):
+        raise ValueError(
+            "the tensors of the list differ from the tensor of shape "
+            f"{tuple(tensor.shape)} and type {tensor.dtype}"
+        )
 
 
 def _scratch(group: Group, tensor: Any) -> Any:

@@ -9,7 +9,8 @@ unset_timeout_ms = -1
 
 
 class Backend:
-    """``Backend("gloo")``: a name in lower case. What runs is said by `sheaf.util.collective.group.Group`."""
+    """``Backend("gloo")``: a name in lower case. What runs is said by
+    `sheaf.util.collective.group.Group`."""
 
     NCCL = "nccl"
     MPI = "mpi"
@@ -37,12 +38,15 @@ class ReduceOp(enum.Enum):
 
 
 def reduction(op: ReduceOp | str) -> int:
-    """The number of a reduction, given itself or its name: "sum", "product", "min", "max", "average"."""
+    """The number of a reduction, given itself or its name: "sum", "product", "min", "max",
+    "average"."""
     if isinstance(op, str):
         try:
             op = ReduceOp[op.upper()]
         except KeyError:
-            raise ValueError(f"op={op!r}: want 'sum', 'product', 'min', 'max' or 'average'") from None
+            raise ValueError(
+                f"op={op!r}: want 'sum', 'product', 'min', 'max' or 'average'"
+            ) from None
     if not isinstance(op, ReduceOp):
         raise TypeError(f"op={op!r}: want a ReduceOp or its name")
     return op.value

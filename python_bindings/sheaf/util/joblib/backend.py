@@ -1,5 +1,6 @@
 # Copyright The Sheaf Authors. SPDX-License-Identifier: Apache-2.0
-"""joblib's multiprocessing backend, with the pool of this package in the place of multiprocessing's."""
+"""joblib's multiprocessing backend, with the pool of this package in the place of
+multiprocessing's."""
 
 from __future__ import annotations
 
@@ -12,7 +13,8 @@ from sheaf.util.multiprocessing import Pool
 
 
 class SheafBackend(MultiprocessingBackend):  # type: ignore[misc]
-    """n_jobs=-1 is one process per CPU of the cluster. ray_remote_args: options of the processes."""
+    """n_jobs=-1 is one process per CPU of the cluster. ray_remote_args: options of the
+    processes."""
 
     supports_sharedmem = False
 
@@ -30,7 +32,14 @@ class SheafBackend(MultiprocessingBackend):  # type: ignore[misc]
             lifecycle.init()
         return max(1, int(cluster.cluster_resources().get("CPU", 1)) + 1 + n_jobs)
 
-    def configure(self, n_jobs: int = 1, parallel: Any = None, prefer: Any = None, require: Any = None, **others: Any) -> int:
+    def configure(
+        self,
+        n_jobs: int = 1,
+        parallel: Any = None,
+        prefer: Any = None,
+        require: Any = None,
+        **others: Any,
+    ) -> int:
         """Makes the pool; gives how many processes it has."""
         n_jobs = self.effective_n_jobs(n_jobs)
         self._pool: Pool | None = Pool(n_jobs, ray_remote_args=self._options)

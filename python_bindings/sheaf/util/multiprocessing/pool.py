@@ -1,18 +1,19 @@
 # Copyright The Sheaf Authors. SPDX-License-Identifier: Apache-2.0
-"""The Pool: one actor per process, and chunks of calls that go to the actor with the least to do."""
+"""The Pool: one actor per process, and chunks of calls that go to the actor with the least to
+do."""
 
 from __future__ import annotations
 
 import itertools
 import threading
+from collections.abc import Callable, Iterable, Iterator
 from multiprocessing import TimeoutError
-from typing import Any, Callable, Iterable, Iterator
+from typing import Any
 
 from sheaf import _core, cluster, lifecycle
 from sheaf._core import ObjectRef
 from sheaf.actor import kill
 from sheaf.decorator import remote
-from sheaf.exceptions import GetTimeoutError
 from sheaf.object_ref import wait
 
 Chunk = list[tuple[tuple[Any, ...], dict[str, Any]]]
@@ -41,7 +42,11 @@ class AsyncResult:
     """What apply_async and its kin give: the results of a number of chunks."""
 
     def __init__(
-        self, chunks: list[ObjectRef[Any]], single: bool, callback: Callable[[Any], Any] | None, error_callback: Callable[[Any], Any] | None
+        self,
+        chunks: list[ObjectRef[Any]],
+        single: bool,
+        callback: Callable[[Any], Any] | None,
+        error_callback: Callable[[Any], Any] | None,
     ):
         self._chunks = chunks
         self._single = single
@@ -71,7 +76,11 @@ class AsyncResult:
         except BaseException as error:
             self._error = error
         self._done.set()
-        then, what = (self._callback, self._result) if self._error is None else (self._error_callback, self._error)
+        then, what = (
+            (self._callback, self._result)
+            if self._error is None
+            else (self._error_callback, self._error)
+        )
         if then is not None:
             then(what)
 
@@ -110,9 +119,12 @@ def _value(item: tuple[bool, Any]) -> Any:
 
 
 class IMapIterator:
-    """The results of imap (in order) or imap_unordered, as they come. Chunks are submitted while results are taken."""
+    """The results of imap (in order) or imap_unordered, as they come. Chunks are submitted while
+    results are taken."""
 
-    def __init__(self, pool: Pool, function: Callable[..., Any], items: Iterator[Chunk], ordered: bool):
+    def __init__(
+        self, pool: Pool, function: Callable[..., Any], items: Iterator[Chunk], ordered: bool
+    ):
         self._pool, self._function, self._items, self._ordered = pool, function, items, ordered
         self._pending: list[ObjectRef[Any]] = []
         self._values: list[tuple[bool, Any]] = []
@@ -146,8 +158,9 @@ class IMapIterator:
 class Pool:
     """multiprocessing.Pool, whose processes are actors.
 
-    processes: how many; None: one per CPU of the cluster. initializer(*initargs) runs in each. maxtasksperchild: a process is replaced
-    after that many chunks. ray_address joins a cluster where init was not called; ray_remote_args: options of the actors.
+    processes: how many; None: one per CPU of the cluster. initializer(*initargs) runs in each.
+    maxtasksperchild: a process is replaced after that many chunks. ray_address joins a cluster
+    where init was not called; ray_remote_args: options of the actors.
     """
 
     def __init__(
@@ -183,7 +196,9 @@ class Pool:
         with self._lock:
             index = min(range(len(self._processes)), key=self._unfinished.__getitem__)
             if self._limit and self._given[index] >= self._limit:
-                self._processes[index] = self._class.remote(*self._starting)  # The old one ends after its calls.
+                self._processes[index] = self._class.remote(
+                    *self._starting
+                )  # The old one ends after its calls.
                 self._given[index] = 0
             self._given[index] += 1
             self._unfinished[index] += 1
@@ -211,51 +226,96 @@ class Pool:
                 return
             yield chunk
 
-    def _map(self, function: Any, items: Iterable[tuple[Any, ...]], size: int | None, callback: Any, error_callback: Any) -> AsyncResult:
+    def _map(
+        self,
+        function: Any,
+        items: Iterable[tuple[Any, ...]],
+        size: int | None,
+        callback: Any,
+        error_callback: Any,
+    ) -> AsyncResult:
         refs = [self._submit(function, chunk) for chunk in self._chunks(items, size)]
         return AsyncResult(refs, False, callback, error_callback)
 
-    def apply(self, func: Callable[..., Any], args: Iterable[Any] = (), kwargs: dict[str, Any] | None = None) -> Any:
+    def apply(
+        self,
+        func: Callable[..., Any],
+        args: Iterable[Any] = (),
+        kwargs: dict[str, Any] | None = None,
+    ) -> Any:
         """func(*args, **kwargs) in a process."""
         return self.apply_async(func, args, kwargs).get()
 
     def apply_async(
-        self, func: Callable[..., Any], args: Iterable[Any] = (), kwargs: dict[str, Any] | None = None, callback: Any = None,
+        self,
+        func: Callable[..., Any],
+        args: Iterable[Any] = (),
+        kwargs: dict[str, Any] | None = None,
+        callback: Any = None,
         error_callback: Any = None,
-    ) -> AsyncResult:  # fmt: skip
+    ) -> AsyncResult:
         """The same, without waiting."""
-        return AsyncResult([self._submit(func, [(tuple(args), dict(kwargs or {}))])], True, callback, error_callback)
+        return AsyncResult(
+            [self._submit(func, [(tuple(args), dict(kwargs or {}))])],
+            True,
+            callback,
+            error_callback,
+        )
 
-    def map(self, func: Callable[..., Any], iterable: Iterable[Any], chunksize: int | None = None) -> list[Any]:
+    def map(
+        self, func: Callable[..., Any], iterable: Iterable[Any], chunksize: int | None = None
+    ) -> list[Any]:
         """func(item) for each item, in order."""
         values: list[Any] = self.map_async(func, iterable, chunksize).get()
         return values
 
     def map_async(
-        self, func: Callable[..., Any], iterable: Iterable[Any], chunksize: int | None = None, callback: Any = None, error_callback: Any = None
+        self,
+        func: Callable[..., Any],
+        iterable: Iterable[Any],
+        chunksize: int | None = None,
+        callback: Any = None,
+        error_callback: Any = None,
     ) -> AsyncResult:
         """The same, without waiting."""
         return self._map(func, ((item,) for item in iterable), chunksize, callback, error_callback)
 
-    def starmap(self, func: Callable[..., Any], iterable: Iterable[Iterable[Any]], chunksize: int | None = None) -> list[Any]:
+    def starmap(
+        self,
+        func: Callable[..., Any],
+        iterable: Iterable[Iterable[Any]],
+        chunksize: int | None = None,
+    ) -> list[Any]:
         """func(*item) for each item, in order."""
         values: list[Any] = self.starmap_async(func, iterable, chunksize).get()
         return values
 
     def starmap_async(
-        self, func: Callable[..., Any], iterable: Iterable[Iterable[Any]], chunksize: int | None = None, callback: Any = None,
+        self,
+        func: Callable[..., Any],
+        iterable: Iterable[Iterable[Any]],
+        chunksize: int | None = None,
+        callback: Any = None,
         error_callback: Any = None,
-    ) -> AsyncResult:  # fmt: skip
+    ) -> AsyncResult:
         """The same, without waiting."""
         return self._map(func, map(tuple, iterable), chunksize, callback, error_callback)
 
-    def imap(self, func: Callable[..., Any], iterable: Iterable[Any], chunksize: int | None = 1) -> IMapIterator:
+    def imap(
+        self, func: Callable[..., Any], iterable: Iterable[Any], chunksize: int | None = 1
+    ) -> IMapIterator:
         """An iterator over func(item), in order."""
-        return IMapIterator(self, func, self._chunks(((item,) for item in iterable), chunksize), True)
+        return IMapIterator(
+            self, func, self._chunks(((item,) for item in iterable), chunksize), True
+        )
 
-    def imap_unordered(self, func: Callable[..., Any], iterable: Iterable[Any], chunksize: int | None = 1) -> IMapIterator:
+    def imap_unordered(
+        self, func: Callable[..., Any], iterable: Iterable[Any], chunksize: int | None = 1
+    ) -> IMapIterator:
         """An iterator over func(item), as they are ready."""
-        return IMapIterator(self, func, self._chunks(((item,) for item in iterable), chunksize), False)
+        return IMapIterator(
+            self, func, self._chunks(((item,) for item in iterable), chunksize), False
+        )
 
     def close(self) -> None:
         """Takes no more calls."""

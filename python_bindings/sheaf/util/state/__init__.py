@@ -13,10 +13,28 @@ if TYPE_CHECKING:
 
 
 __all__ = [
-    "Row", "get_actor", "get_job", "get_log", "get_node", "get_objects", "get_placement_group", "get_task", "get_worker", "list_actors",
-    "list_jobs", "list_logs", "list_nodes", "list_objects", "list_placement_groups", "list_tasks", "list_workers", "summarize_actors",
-    "summarize_objects", "summarize_tasks", "worker_id",
-]  # fmt: skip
+    "Row",
+    "get_actor",
+    "get_job",
+    "get_log",
+    "get_node",
+    "get_objects",
+    "get_placement_group",
+    "get_task",
+    "get_worker",
+    "list_actors",
+    "list_jobs",
+    "list_logs",
+    "list_nodes",
+    "list_objects",
+    "list_placement_groups",
+    "list_tasks",
+    "list_workers",
+    "summarize_actors",
+    "summarize_objects",
+    "summarize_tasks",
+    "worker_id",
+]
 
 
 class Row(dict):  # type: ignore[type-arg]
@@ -43,87 +61,173 @@ def _chosen(rows: list[Row], filters: list[tuple[str, str, Any]] | None, limit: 
     return rows[:limit]
 
 
-def list_actors(address: str | None = None, filters: Any = None, limit: int = 100, detail: bool = False, **others: Any) -> list[Row]:
+def list_actors(
+    address: str | None = None,
+    filters: Any = None,
+    limit: int = 100,
+    detail: bool = False,
+    **others: Any,
+) -> list[Row]:
     """The actors, dead ones included. filters: (field, "=" or "!=", value) each."""
     rows = [
         Row(
-            actor_id=row["actor_id"], class_name=row["class_name"], state=row["state"], name=row["name"],
-            ray_namespace=row["namespace"], pid=row["pid"], job_id=f"{row['job']:08x}", num_restarts=row["restarts"],
-            death_cause=row["death"] or None, is_detached=row["detached"],
+            actor_id=row["actor_id"],
+            class_name=row["class_name"],
+            state=row["state"],
+            name=row["name"],
+            ray_namespace=row["namespace"],
+            pid=row["pid"],
+            job_id=f"{row['job']:08x}",
+            num_restarts=row["restarts"],
+            death_cause=row["death"] or None,
+            is_detached=row["detached"],
         )
         for row in cluster.actors()
-    ]  # fmt: skip
+    ]
     return _chosen(rows, filters, limit)
 
 
-def list_nodes(address: str | None = None, filters: Any = None, limit: int = 100, detail: bool = False, **others: Any) -> list[Row]:
+def list_nodes(
+    address: str | None = None,
+    filters: Any = None,
+    limit: int = 100,
+    detail: bool = False,
+    **others: Any,
+) -> list[Row]:
     """The nodes, dead ones included."""
     rows = [
         Row(
-            node_id=row["NodeID"], node_ip=row["NodeManagerAddress"], node_name=row["NodeName"],
-            state="ALIVE" if row["Alive"] else "DEAD", resources_total=row["Resources"], labels=row["Labels"], is_head_node=row["NodeID"] == node_id(cluster.HEAD),
+            node_id=row["NodeID"],
+            node_ip=row["NodeManagerAddress"],
+            node_name=row["NodeName"],
+            state="ALIVE" if row["Alive"] else "DEAD",
+            resources_total=row["Resources"],
+            labels=row["Labels"],
+            is_head_node=row["NodeID"] == node_id(cluster.HEAD),
         )
         for row in cluster.nodes()
-    ]  # fmt: skip
+    ]
     return _chosen(rows, filters, limit)
 
 
-def list_placement_groups(address: str | None = None, filters: Any = None, limit: int = 100, detail: bool = False, **others: Any) -> list[Row]:
+def list_placement_groups(
+    address: str | None = None,
+    filters: Any = None,
+    limit: int = 100,
+    detail: bool = False,
+    **others: Any,
+) -> list[Row]:
     """The placement groups."""
     rows = [
-        Row(placement_group_id=row["group_id"], name=row["name"], state=row["state"], bundles=row["bundles"])
+        Row(
+            placement_group_id=row["group_id"],
+            name=row["name"],
+            state=row["state"],
+            bundles=row["bundles"],
+        )
         for row in _core.groups()
     ]
     return _chosen(rows, filters, limit)
 
 
-def list_tasks(address: str | None = None, filters: Any = None, limit: int = 100, detail: bool = False, **others: Any) -> list[Row]:
-    """The calls that have not ended: those of actors too. waits_for says in words what holds one up."""
+def list_tasks(
+    address: str | None = None,
+    filters: Any = None,
+    limit: int = 100,
+    detail: bool = False,
+    **others: Any,
+) -> list[Row]:
+    """The calls that have not ended: those of actors too. waits_for says in words what holds one
+    up."""
     rows = [
         Row(
-            task_id=row["task_id"], name=row["name"], func_or_class_name=row["name"], state=_TASK_STATES.get(row["state"], row["state"]),
-            attempt_number=row["attempt"], job_id=f"{row['job']:08x}", actor_id=row["actor_id"] or None, worker_id=worker_id(row["worker"]) or None,
-            type="ACTOR_TASK" if row["state"] == "WAITING_FOR_ACTOR" or row["actor_id"] else "NORMAL_TASK", waits_for=row["words"],
+            task_id=row["task_id"],
+            name=row["name"],
+            func_or_class_name=row["name"],
+            state=_TASK_STATES.get(row["state"], row["state"]),
+            attempt_number=row["attempt"],
+            job_id=f"{row['job']:08x}",
+            actor_id=row["actor_id"] or None,
+            worker_id=worker_id(row["worker"]) or None,
+            type="ACTOR_TASK"
+            if row["state"] == "WAITING_FOR_ACTOR" or row["actor_id"]
+            else "NORMAL_TASK",
+            waits_for=row["words"],
         )
         for row in _core.tasks()
-    ]  # fmt: skip
+    ]
     return _chosen(rows, filters, limit)
 
 
-def list_objects(address: str | None = None, filters: Any = None, limit: int = 100, detail: bool = False, **others: Any) -> list[Row]:
+def list_objects(
+    address: str | None = None,
+    filters: Any = None,
+    limit: int = 100,
+    detail: bool = False,
+    **others: Any,
+) -> list[Row]:
     """The objects that processes of the cluster own."""
     rows = [
         Row(
-            object_id=row["object_id"], object_size=row["size"], where=row["where"], owner=row["owner"], local_references=row["local_refs"],
-            task_references=row["task_refs"], borrowing_nodes=row["borrowing_nodes"],
+            object_id=row["object_id"],
+            object_size=row["size"],
+            where=row["where"],
+            owner=row["owner"],
+            local_references=row["local_refs"],
+            task_references=row["task_refs"],
+            borrowing_nodes=row["borrowing_nodes"],
             task_status="PENDING" if row["where"] == "pending" else "FINISHED",
         )
         for row in _core.objects()
-    ]  # fmt: skip
+    ]
     return _chosen(rows, filters, limit)
 
 
-def list_jobs(address: str | None = None, filters: Any = None, limit: int = 100, detail: bool = False, **others: Any) -> list[Row]:
+def list_jobs(
+    address: str | None = None,
+    filters: Any = None,
+    limit: int = 100,
+    detail: bool = False,
+    **others: Any,
+) -> list[Row]:
     """The drivers, past ones included."""
     rows = [
         Row(
-            job_id=f"{row['job']:08x}", status=row["state"], state=row["state"], entrypoint=row["entrypoint"], type="DRIVER",
-            ray_namespace=row["namespace"], driver_pid=row["pid"], start_time=row["start_time"],
+            job_id=f"{row['job']:08x}",
+            status=row["state"],
+            state=row["state"],
+            entrypoint=row["entrypoint"],
+            type="DRIVER",
+            ray_namespace=row["namespace"],
+            driver_pid=row["pid"],
+            start_time=row["start_time"],
         )
         for row in _core.jobs()
-    ]  # fmt: skip
+    ]
     return _chosen(rows, filters, limit)
 
 
-def list_workers(address: str | None = None, filters: Any = None, limit: int = 100, detail: bool = False, **others: Any) -> list[Row]:
+def list_workers(
+    address: str | None = None,
+    filters: Any = None,
+    limit: int = 100,
+    detail: bool = False,
+    **others: Any,
+) -> list[Row]:
     """The processes that run tasks and actors."""
     rows = [
         Row(
-            worker_id=worker_id(row["worker"]), node_id=node_id(row["node"]), pid=row["pid"], state=row["state"], job_id=f"{row['job']:08x}",
-            running=row["running"], is_alive=True, worker_type="WORKER",
+            worker_id=worker_id(row["worker"]),
+            node_id=node_id(row["node"]),
+            pid=row["pid"],
+            state=row["state"],
+            job_id=f"{row['job']:08x}",
+            running=row["running"],
+            is_alive=True,
+            worker_type="WORKER",
         )
         for row in _core.workers()
-    ]  # fmt: skip
+    ]
     return _chosen(rows, filters, limit)
 
 
@@ -186,13 +290,25 @@ def _summary(rows: list[Row], name: str, state: str) -> dict[str, dict[str, Any]
 def summarize_tasks(**others: Any) -> dict[str, Any]:
     """How many calls that have not ended there are, by function and state."""
     rows = list_tasks(limit=_ALL)
-    return {"cluster": {"summary": _summary(rows, "name", "state"), "total_tasks": len(rows), "summary_by": "func_name"}}
+    return {
+        "cluster": {
+            "summary": _summary(rows, "name", "state"),
+            "total_tasks": len(rows),
+            "summary_by": "func_name",
+        }
+    }
 
 
 def summarize_actors(**others: Any) -> dict[str, Any]:
     """How many actors there are, by class and state."""
     rows = list_actors(limit=_ALL)
-    return {"cluster": {"summary": _summary(rows, "class_name", "state"), "total_actors": len(rows), "summary_by": "class"}}
+    return {
+        "cluster": {
+            "summary": _summary(rows, "class_name", "state"),
+            "total_actors": len(rows),
+            "summary_by": "class",
+        }
+    }
 
 
 def summarize_objects(**others: Any) -> dict[str, Any]:
@@ -204,4 +320,11 @@ def summarize_objects(**others: Any) -> dict[str, Any]:
         entry["total_objects"] += 1
         entry["total_size_mb"] += row["object_size"] / 1e6
     total = sum(row["object_size"] for row in rows) / 1e6
-    return {"cluster": {"summary": summary, "total_objects": len(rows), "total_size_mb": total, "summary_by": "where"}}
+    return {
+        "cluster": {
+            "summary": summary,
+            "total_objects": len(rows),
+            "total_size_mb": total,
+            "summary_by": "where",
+        }
+    }

@@ -6,7 +6,7 @@
 #include "api/failures.h"
 #include "api/group_state.h"
 #include "api/process.h"
-#include "collective/hierarchical_communicator.h"
+#include "collective/net/hierarchical_communicator.h"
 #include "object_store/machine_memory.h"
 #include "sheaf/task.h"
 #include "worker/gcs_rendezvous.h"

@@ -1,5 +1,5 @@
 // Copyright The Sheaf Authors. SPDX-License-Identifier: Apache-2.0
-// The libraries that a user names instead of having them found (collective/dynamic_library.h).
+// The libraries that a user names instead of having them found (collective/nccl/dynamic_library.h).
 #pragma once
 
 #include <string>

@@ -21,10 +21,10 @@
 
 #include "benchmarks/collective_rounds.h"
 #include "collective/fake_rendezvous.h"
-#include "collective/gloo_communicator.h"
-#include "collective/hierarchical_communicator.h"
+#include "collective/net/gloo_communicator.h"
+#include "collective/net/hierarchical_communicator.h"
 #include "collective/reduce_ops.h"
-#include "collective/shm_communicator.h"
+#include "collective/shm/shm_communicator.h"
 #include "shm/doorbell.h"
 #include "shm/segment.h"
 

@@ -18,7 +18,7 @@
 
 #include "benchmarks/collective_rounds.h"
 #include "collective/fake_rendezvous.h"
-#include "collective/nccl_communicator.h"
+#include "collective/nccl/nccl_communicator.h"
 
 namespace {
 

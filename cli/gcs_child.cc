@@ -15,8 +15,8 @@
 #include "base/log.h"
 #include "base/status_macros.h"
 #include "cli/gcs_main.h"
-#include "raylet/proc_files.h"
-#include "raylet/spawn.h"
+#include "raylet/host/proc_files.h"
+#include "raylet/host/spawn.h"
 
 namespace sheaf::cli {
 namespace {

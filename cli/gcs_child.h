@@ -29,7 +29,7 @@
 #include "cli/gcs_pipe.h"
 #include "gcs/head_terms.h"
 #include "gcs/pause_guard.h"
-#include "raylet/event_loop.h"
+#include "raylet/host/event_loop.h"
 
 namespace sheaf::cli {
 

@@ -10,7 +10,7 @@
 
 #include "absl/status/statusor.h"
 #include "base/unix_socket.h"
-#include "raylet/event_loop.h"
+#include "raylet/host/event_loop.h"
 
 namespace sheaf::cli {
 

@@ -16,7 +16,7 @@
 #include "base/frame.h"
 #include "base/ids.h"
 #include "base/unix_socket.h"
-#include "raylet/event_loop.h"
+#include "raylet/host/event_loop.h"
 
 namespace sheaf::cli {
 

@@ -16,7 +16,7 @@
 #include "base/version.h"
 #include "object_store/arena_memory.h"
 #include "object_store/machine_memory.h"
-#include "raylet/machine.h"
+#include "raylet/host/machine.h"
 #include "shm/attach.h"
 
 namespace sheaf::cli {

@@ -6,9 +6,9 @@
 #include <ostream>
 
 #include "absl/strings/str_cat.h"
-#include "collective/gloo_communicator.h"
-#include "collective/hierarchical_communicator.h"
-#include "collective/shm_communicator.h"
+#include "collective/net/gloo_communicator.h"
+#include "collective/net/hierarchical_communicator.h"
+#include "collective/shm/shm_communicator.h"
 
 namespace sheaf {
 

@@ -35,7 +35,7 @@ inline constexpr FrameKind kStoreFetch{135};
 // sender can no longer write. What it announces and frees before this comes before this.
 inline constexpr FrameKind kStoreSlotReturn{136};
 // HoldHead, then HeldObject[]: a worker wants to hold the arguments of a call, or says what became
-// of that (raylet/argument_ledger.h).
+// of that (raylet/objects/argument_ledger.h).
 inline constexpr FrameKind kStoreHold{137};
 // Raylet -> process.
 inline constexpr FrameKind kStoreExtentGrant{144};  // ExtentGrant.

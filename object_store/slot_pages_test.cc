@@ -93,6 +93,21 @@ SCENARIO("who fills the table of objects and frees them keeps nobody from puttin
   CHECK(node.observer.violations.empty());
 }
 
+SCENARIO("a large object takes a slot that came free, though this process has not looked yet") {
+  StoreNode node(16 * kMiB);
+  const ProcessId process = node.Attach(1);
+  const std::vector<Value> values = Fill(node, process, kSlotsPerPage);
+  REQUIRE(node.store(process).stats().slots == kSlotsPerPage);
+  Free(node, process, values.front());
+  node.Flush();
+  const ObjectSpec spec{.id = IdOf(process, 10'000), .size_bytes = 2 * kMiB, .wait = kSecond};
+  REQUIRE(absl::IsUnavailable(node.store(process).Create(spec).status()));
+  const uint64_t before = node.store(process).room_version();
+  node.Settle();
+  REQUIRE(node.store(process).room_version() != before);  // Else who waits never looks again.
+  CHECK(node.store(process).Create(spec).ok());
+}
+
 SCENARIO("no reader takes an object of a page's next lessee for one of the lessee before") {
   StoreNode node(16 * kMiB);
   const ProcessId first = node.Attach(1);

@@ -97,11 +97,9 @@ absl::StatusOr<MutableBuffer> StoreClient::CreateDedicated(const ObjectSpec& spe
     return Prepare(spec, slot, *extent, extent->offset);
   }
   if (pending_.contains(spec.id)) return absl::UnavailableError("asked for memory");
+  if (!slots_->any_free()) HarvestShared(true);
   const uint32_t slot = slots_->Take();
-  if (slot == kNoSlot) {
-    HarvestShared(true);
-    return WaitFor(spec.id, slots_->any_free() ? 0 : AskForSlots(spec.wait));
-  }
+  if (slot == kNoSlot) return WaitFor(spec.id, AskForSlots(spec.wait));
   return WaitFor(spec.id, AskForExtent(footprint, footprint, slot, spec.wait));
 }
 

@@ -56,7 +56,7 @@ void StoreClient::Reserve() {
 }
 
 absl::Status StoreClient::WaitFor(ObjectId id, uint64_t request) {
-  if (request != 0) pending_[id].request = request;
+  pending_[id].request = request;
   return absl::UnavailableError("asked the raylet for room");
 }
 

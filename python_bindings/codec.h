@@ -15,7 +15,7 @@
 #include <vector>
 
 #include "python_bindings/python.h"
-#include "worker/object_handle.h"
+#include "worker/owner/object_handle.h"
 
 namespace sheaf::python {
 

@@ -13,8 +13,8 @@
 #include <utility>
 #include <vector>
 
-#include "collective/hierarchical_communicator.h"
-#include "collective/nccl_communicator.h"
+#include "collective/nccl/nccl_communicator.h"
+#include "collective/net/hierarchical_communicator.h"
 #include "object_store/machine_memory.h"
 #include "python_bindings/process.h"
 #include "worker/gcs_rendezvous.h"

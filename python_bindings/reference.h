@@ -6,7 +6,7 @@
 #include <cstdint>
 
 #include "python_bindings/python.h"
-#include "worker/object_handle.h"
+#include "worker/owner/object_handle.h"
 
 namespace sheaf::python {
 

@@ -8,7 +8,7 @@
 #include <utility>
 
 #include "base/transport.h"
-#include "raylet/attach_server.h"
+#include "raylet/host/attach_server.h"
 #include "raylet/node_links.h"
 #include "shm/mailbox.h"
 

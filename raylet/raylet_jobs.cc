@@ -3,8 +3,8 @@
 #include "absl/strings/str_cat.h"
 #include "base/parse_frame.h"
 #include "base/status_macros.h"
+#include "raylet/host/worker_variables.h"
 #include "raylet/raylet.h"
-#include "raylet/worker_variables.h"
 
 namespace sheaf {
 namespace {

@@ -16,12 +16,12 @@
 #include "object_store/arena_memory.h"
 #include "object_store/store_client.h"
 #include "object_store/store_owner.h"
-#include "raylet/fake_block_source.h"
-#include "raylet/fake_launcher.h"
 #include "raylet/fake_node_links.h"
-#include "raylet/fake_switchboard.h"
 #include "raylet/fake_transport.h"
+#include "raylet/objects/fake_block_source.h"
 #include "raylet/raylet.h"
+#include "raylet/workers/fake_launcher.h"
+#include "raylet/workers/fake_switchboard.h"
 
 namespace sheaf {
 

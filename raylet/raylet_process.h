@@ -28,7 +28,7 @@
 #include "base/ids.h"
 #include "metrics/page.h"
 #include "proto/gcs.pb.h"
-#include "raylet/memory_watch.h"
+#include "raylet/host/memory_watch.h"
 #include "raylet/node_links.h"
 #include "raylet/raylet.h"
 #include "rpc/links.h"

@@ -11,10 +11,10 @@
 #include "base/ids.h"
 #include "base/transport.h"
 #include "object_store/store_client.h"
+#include "worker/executor/task_executor.h"
 #include "worker/gcs_calls.h"
 #include "worker/owner_state.h"
 #include "worker/relay_transport.h"
-#include "worker/task_executor.h"
 
 namespace sheaf {
 

@@ -1,7 +1,7 @@
 // Copyright The Sheaf Authors. SPDX-License-Identifier: Apache-2.0
 // The Transport of a driver or worker: rings to the processes of its node, and through its raylet
 // to all others, whose frames travel inside kRelay. The order within a lane holds for both. Each
-// end counts what the other has of it (worker/back_pressure.h).
+// end counts what the other has of it (worker/owner/back_pressure.h).
 //
 // Not thread-safe: guarded by the lock that guards the rings.
 #pragma once
@@ -10,7 +10,7 @@
 
 #include "absl/container/flat_hash_map.h"
 #include "base/transport.h"
-#include "worker/back_pressure.h"
+#include "worker/owner/back_pressure.h"
 
 namespace sheaf {
 

@@ -22,8 +22,8 @@
 #include "base/ids.h"
 #include "object_store/buffer.h"
 #include "proto/worker.pb.h"
-#include "worker/inline_bytes.h"
-#include "worker/object_handle.h"
+#include "worker/owner/inline_bytes.h"
+#include "worker/owner/object_handle.h"
 
 namespace sheaf {
 

@@ -3,7 +3,7 @@
 #include <algorithm>
 
 #include "absl/strings/str_cat.h"
-#include "worker/argument_codec.h"
+#include "worker/owner/argument_codec.h"
 #include "worker/runtime_impl.h"
 #include "worker/wire.h"
 

@@ -3,8 +3,8 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
-#include "worker/argument_codec.h"
 #include "worker/limits.h"
+#include "worker/owner/argument_codec.h"
 #include "worker/runtime_impl.h"
 
 namespace sheaf {

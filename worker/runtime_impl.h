@@ -43,6 +43,7 @@
 #include "shm/attach_client.h"
 #include "shm/mailbox.h"
 #include "worker/callback_runner.h"
+#include "worker/executor/task_executor.h"
 #include "worker/frame_dispatch.h"
 #include "worker/gcs_calls.h"
 #include "worker/log_printer.h"
@@ -50,7 +51,6 @@
 #include "worker/owner_state.h"
 #include "worker/relay_transport.h"
 #include "worker/runtime.h"
-#include "worker/task_executor.h"
 
 namespace sheaf {
 
@@ -166,7 +166,7 @@ class RuntimeImpl final : public Runtime,
 
   // What a wait is for, and what follows in a task: the calls behind it go elsewhere, the raylet
   // may give its CPUs to others, and calls that it has made come first in holding their arguments
-  // (raylet/argument_ledger.h).
+  // (raylet/objects/argument_ledger.h).
   enum class WaitsFor : uint8_t {
     kOthers,     // All of that, at once or soon.
     kRoom,       // In the store. Not the last: more arguments would only take what room there is.

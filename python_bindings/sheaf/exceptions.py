@@ -360,7 +360,7 @@ def from_error(kind: int, message: str, payload: bytes) -> Exception:
 
 
 def _constructor_error(message: str) -> RayTaskError | None:
-    """What the constructor raised, of which only the words came here (worker/task_table.h,
+    """What the constructor raised, of which only the words came here (worker/owner/task_table.h,
     ConstructorFailed)."""
     _, found, text = message.partition(" failed: in ")
     if not found or "the constructor of the actor " not in message:

@@ -73,8 +73,20 @@ class PlantedViolations(unittest.TestCase):
 
     def test_include_sideways(self):
         self.assert_one(
-            {"gcs/a.cc": LICENCE + '\n#include "raylet/launcher.h"\n'},
+            {"gcs/a.cc": LICENCE + '\n#include "raylet/workers/launcher.h"\n'},
             "gcs/a.cc:3: gcs may not include raylet",
+        )
+
+    def test_include_of_a_folder_beside(self):
+        self.assert_one(
+            {"raylet/objects/a.h": LICENCE + '#include "raylet/host/spawn.h"\n'},
+            "raylet/objects/a.h:2: raylet/objects may not include raylet/host/spawn.h",
+        )
+
+    def test_include_of_the_folder_above(self):
+        self.assert_one(
+            {"worker/owner/a.cc": LICENCE + '#include "worker/runtime_impl.h"\n'},
+            "worker/owner/a.cc:2: worker/owner may not include worker/runtime_impl.h",
         )
 
     def test_include_in_a_unit_test(self):

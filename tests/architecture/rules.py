@@ -29,6 +29,20 @@ MAY_USE = {
     "examples": "api",
 }
 MAY_USE = {folder: set(names.split()) for folder, names in MAY_USE.items()}
+# Folder below one of these -> what of the same top folder it may include besides itself: folders or
+# single headers. What is not named here lies at the top and may include all of its own.
+SUBFOLDERS = {
+    "collective/shm": "collective",
+    "collective/net": "collective collective/shm",
+    "collective/nccl": "collective collective/net",
+    "raylet/scheduling": "",
+    "raylet/workers": "",
+    "raylet/objects": "",
+    "raylet/host": "raylet/objects raylet/workers",
+    "worker/owner": "worker/limits.h worker/runtime.h worker/wire.h",
+    "worker/executor": "worker/limits.h worker/runtime.h worker/wire.h worker/owner",
+}
+SUBFOLDERS = {folder: set(names.split()) for folder, names in SUBFOLDERS.items()}
 USES_EVERYTHING = {"tests", "benchmarks"}  # And nothing uses them.
 
 
@@ -52,12 +66,12 @@ WORLD = [
     WorldRule(
         "the clock",
         r"clock_gettime|gettimeofday|(?:steady|system|high_resolution)_clock::now|" + _call("time"),
-        "base/clock.* base/log.* raylet/worker_observer.* cli/node_plan.*",
+        "base/clock.* base/log.* raylet/host/worker_observer.* cli/node_plan.*",
     ),
     WorldRule(
         "sleeping",
         r"this_thread::sleep|absl::SleepFor|" + _call("nanosleep|clock_nanosleep|usleep|sleep"),
-        "base/clock.* base/executor.* raylet/process_launcher* "
+        "base/clock.* base/executor.* raylet/host/process_launcher* "
         "raylet/raylet_process.* api/embedded_node.* cli/drain.* "
         "base/session_directory.*",
     ),
@@ -74,14 +88,14 @@ WORLD = [
         "sockets",
         _call("socket|socketpair|accept|accept4|listen|bind|connect|sendmsg|recvmsg", "::"),
         "base/unix_socket.* rpc/grpc_* rpc/route_address.* metrics/http_endpoint.* "
-        "collective/link_formation.*",
+        "collective/net/link_formation.*",
     ),
     # The last asks the kernel what it can.
     WorldRule(
         "memory mappings",
         r"mapped_region|"
         + _call("mmap|mmap64|munmap|mremap|mprotect|madvise|memfd_create|shm_open"),
-        "shm/segment.* shm/child_mapping.* raylet/machine.*",
+        "shm/segment.* shm/child_mapping.* raylet/host/machine.*",
     ),
     WorldRule("futexes", r"\bFUTEX_|SYS_futex", "shm/doorbell.*"),
     # Two become Python; the last waits for its GCS.
@@ -90,12 +104,12 @@ WORLD = [
         _call(
             "fork|vfork|clone|clone3|posix_spawn|posix_spawnp|exec[lv]p?e?|fexecve|waitpid|waitid|daemon"
         ),
-        "raylet/process_launcher* raylet/spawn.* raylet/stray_hunter.* "
+        "raylet/host/process_launcher* raylet/host/spawn.* raylet/host/stray_hunter.* "
         "base/worker_template.* api/embedded_node.* api/python_worker.* "
         "cli/start.* cli/run.* cli/gcs_child.*",
     ),
     # A driver's environment, whole, goes to its workers on its own node
-    # (raylet/worker_variables.h); `sheaf run` adds to Python's search path.
+    # (raylet/host/worker_variables.h); `sheaf run` adds to Python's search path.
     WorldRule(
         "the environment",
         r"extern char\s*\*\*\s*environ|" + _call("getenv|secure_getenv|setenv|putenv|unsetenv"),
@@ -109,8 +123,8 @@ WORLD = [
     WorldRule("SQLite", r"sqlite3", "gcs/sqlite_storage*"),
     WorldRule("gRPC", r"grpc(?:pp)?/|grpc::", "rpc/grpc_*"),
     WorldRule("OpenSSL", r"openssl/", "rpc/hmac.* rpc/certificates.*"),
-    WorldRule("Gloo", r"gloo/|\bgloo::", "collective/gloo_transport.*"),
-    WorldRule("NCCL", r"\bnccl[A-Z]", "collective/nccl_*"),
+    WorldRule("Gloo", r"gloo/|\bgloo::", "collective/net/gloo_transport.*"),
+    WorldRule("NCCL", r"\bnccl[A-Z]", "collective/nccl/*"),
     WorldRule("CLI11, which takes 12 s to compile", r"CLI/CLI|CLI::", "cli/main.cc"),
     WorldRule("spdlog, which takes 6 s to compile", r"spdlog", "base/log.cc"),
     WorldRule(
@@ -169,6 +183,15 @@ def _folder_of_include(include: str) -> str | None:
     if first == "sheaf":  # The public headers lie in api/include/sheaf.
         return "api"
     return first if "/" in include and first in MAY_USE.keys() | USES_EVERYTHING else None
+
+
+def _may_include_beside(path: pathlib.PurePath, include: str) -> bool:
+    """Whether a file of a folder in SUBFOLDERS may include this, if it is of its own top folder."""
+    allowed = SUBFOLDERS.get(str(path.parent))
+    if allowed is None or include.split("/")[0] != path.parts[0]:
+        return True
+    folder = include.rpartition("/")[0]
+    return folder == str(path.parent) or bool({folder, include} & allowed)
 
 
 def _cmake_words(text: str) -> str:
@@ -253,6 +276,8 @@ def check(root: pathlib.Path) -> list[str]:
                     )
             if is_test(path) or folder == "examples":
                 continue
+            if include is not None and not _may_include_beside(path, include.group(1)):
+                found.append(f"{path}:{number}: {path.parent} may not include {include.group(1)}")
             for rule in world:
                 if _touches(rule, line):
                     found.append(

@@ -8,7 +8,7 @@
 
 #include "base/check.h"
 #include "base/version.h"
-#include "raylet/attach_server.h"
+#include "raylet/host/attach_server.h"
 #include "tests/fuzz/fuzz_target.h"
 
 using namespace sheaf;

@@ -7,8 +7,8 @@
 #include "base/fake_clock.h"
 #include "object_store/messages.h"
 #include "tests/fuzz/fuzz_target.h"
-#include "worker/execution.h"
-#include "worker/fake_execution_host.h"
+#include "worker/executor/execution.h"
+#include "worker/executor/fake_execution_host.h"
 #include "worker/owner_state.h"
 #include "worker/wire.h"
 

@@ -1,10 +1,10 @@
 // Copyright The Sheaf Authors. SPDX-License-Identifier: Apache-2.0
-// Compiles only if collective/nccl_library.h declares what NCCL's own header does.
+// Compiles only if collective/nccl/nccl_library.h declares what NCCL's own header does.
 #include <nccl.h>
 
 #include <type_traits>
 
-#include "collective/nccl_library.h"
+#include "collective/nccl/nccl_library.h"
 
 namespace sheaf::nccl {
 

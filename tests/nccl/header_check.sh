@@ -1,6 +1,6 @@
 #!/bin/sh
 # Copyright The Sheaf Authors. SPDX-License-Identifier: Apache-2.0
-# header_check.sh COMPILER SOURCE_TREE INCLUDE: collective/nccl_library.h agrees with nccl.h in INCLUDE; and a header that
+# header_check.sh COMPILER SOURCE_TREE INCLUDE: collective/nccl/nccl_library.h agrees with nccl.h in INCLUDE; and a header that
 # differs is noticed.
 set -eu
 if [ ! -e "$3/nccl.h" ]; then

@@ -4,7 +4,7 @@
 #include <algorithm>
 
 #include "absl/strings/str_cat.h"
-#include "raylet/fake_block_source.h"
+#include "raylet/objects/fake_block_source.h"
 #include "tests/sim/node.h"
 #include "worker/wire.h"
 
@@ -153,7 +153,7 @@ size_t InterNode::QueuedBytes(NodeNumber from, NodeNumber to) {
 }
 
 // What a link holds of calls and items from one process to another, sent while there was room
-// (worker/back_pressure.h).
+// (worker/owner/back_pressure.h).
 void InterNode::CheckBackPressure(const Stream& stream, ProcessId from, ProcessId to,
                                   FrameKind kind, std::string_view body) {
   if (world_.oracle.IsDead(to)) return;  // It is not there to take them.

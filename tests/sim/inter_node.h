@@ -10,8 +10,8 @@
 #include <utility>
 #include <vector>
 
-#include "raylet/block_source.h"
 #include "raylet/node_links.h"
+#include "raylet/objects/block_source.h"
 #include "tests/sim/node_wire.h"
 #include "tests/sim/world.h"
 

@@ -15,7 +15,7 @@ constexpr size_t kFailuresKept = 5;
 bool IsWantOfRoom(ErrorKind kind) {
   return kind == ErrorKind::kObjectStoreFull || kind == ErrorKind::kOutOfDisk;
 }
-constexpr int kStartAttempts = 4;  // Of a worker, in a row (raylet/worker_pool.h).
+constexpr int kStartAttempts = 4;  // Of a worker, in a row (raylet/workers/worker_pool.h).
 
 }  // namespace
 

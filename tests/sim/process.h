@@ -17,15 +17,15 @@
 #include <vector>
 
 #include "object_store/store_client.h"
-#include "raylet/attach_info.h"
+#include "raylet/workers/attach_info.h"
 #include "tests/sim/async.h"
 #include "tests/sim/network.h"
 #include "tests/sim/wait_limits.h"
+#include "worker/executor/task_executor.h"
 #include "worker/frame_dispatch.h"
 #include "worker/gcs_calls.h"
 #include "worker/owner_state.h"
 #include "worker/relay_transport.h"
-#include "worker/task_executor.h"
 
 namespace sheaf::sim {
 

@@ -5,7 +5,7 @@
 #include "object_store/messages.h"
 #include "proto/gcs.pb.h"
 #include "proto/raylet.pb.h"
-#include "worker/back_pressure.h"
+#include "worker/owner/back_pressure.h"
 #include "worker/wire.h"
 
 namespace sheaf::sim {

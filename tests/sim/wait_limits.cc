@@ -6,19 +6,20 @@
 #include "absl/strings/str_cat.h"
 #include "gcs/gcs_options.h"
 #include "raylet/gcs_link.h"
-#include "raylet/object_puller.h"
-#include "raylet/orphan_ledger.h"
+#include "raylet/objects/object_puller.h"
+#include "raylet/objects/orphan_ledger.h"
 #include "tests/sim/node.h"
 #include "worker/gcs_calls.h"
 
 namespace sheaf::sim {
 namespace {
 
-constexpr Nanos kSlack = kSecond;                 // Ticks, ways, and the time between two looks.
-constexpr Nanos kOrphanGrace = 3 * kSecond;       // raylet/raylet_references.cc
-constexpr Nanos kTryAnotherQueue = 30 * kSecond;  // raylet/raylet_actors.cc, raylet/lease_queue.h
-constexpr Nanos kArgumentWait = 60 * kSecond;     // worker/runtime_worker.cc
-constexpr Nanos kStoreWait = 30 * kSecond;        // worker/runtime_objects.cc
+constexpr Nanos kSlack = kSecond;            // Ticks, ways, and the time between two looks.
+constexpr Nanos kOrphanGrace = 3 * kSecond;  // raylet/raylet_references.cc
+constexpr Nanos kTryAnotherQueue =
+    30 * kSecond;  // raylet/raylet_actors.cc, raylet/scheduling/lease_queue.h
+constexpr Nanos kArgumentWait = 60 * kSecond;  // worker/runtime_worker.cc
+constexpr Nanos kStoreWait = 30 * kSecond;     // worker/runtime_objects.cc
 
 struct Bound {
   Nanos limit;

@@ -10,7 +10,7 @@
 #include "tests/sim/method_faults.h"
 #include "tests/sim/oracle.h"
 #include "tests/sim/trace.h"
-#include "worker/back_pressure.h"
+#include "worker/owner/back_pressure.h"
 
 namespace sheaf::sim {
 

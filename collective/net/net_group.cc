@@ -1,0 +1,526 @@
+// Copyright The Sheaf Authors. SPDX-License-Identifier: Apache-2.0
+#include "collective/net/net_group.h"
+
+#include <algorithm>
+#include <chrono>
+#include <cstring>
+
+#include "absl/strings/str_cat.h"
+#include "absl/time/time.h"
+#include "base/failpoint.h"
+#include "base/status_macros.h"
+#include "collective/call_record.h"
+#include "collective/group_epochs.h"
+
+namespace sheaf {
+namespace {
+
+constexpr size_t kMaxCallsAhead = 64;
+constexpr std::string_view kFormed = "formed";
+
+bool IsPairwise(CollectiveKind kind) {
+  return kind == CollectiveKind::kSend || kind == CollectiveKind::kReceive;
+}
+
+NetCallRecord RecordOf(const Operation& operation, uint64_t sequence) {
+  NetCallRecord record;
+  record.sequence = sequence;
+  record.count = operation.count;
+  record.kind = static_cast<uint8_t>(operation.kind);
+  record.type = static_cast<uint8_t>(operation.type);
+  record.op = static_cast<uint8_t>(operation.op);
+  record.peer = operation.peer;
+  return record;
+}
+
+std::chrono::nanoseconds ForWaiting(Nanos duration) {
+  return std::chrono::nanoseconds(std::clamp<Nanos>(duration, 0, 3600 * kSecond));
+}
+
+}  // namespace
+
+NetGroup::NetGroup(const CommunicatorOptions& options)
+    : options_(options), fork_count_(Forks()), peers_(static_cast<size_t>(options.world_size)) {}
+
+NetGroup::~NetGroup() {
+  if (links_ == nullptr || Forked()) return;
+  StateRecord state;
+  {
+    const std::lock_guard<std::mutex> lock(mutex_);
+    state = OwnState(0);
+  }
+  links_->SendAll(LinkFrameKind::kLeave, EncodeRecord(state));
+  // While the links still answer pings, what was written to pairs leaves.
+  bulk_.reset();
+  links_.reset();
+}
+
+absl::StatusOr<std::unique_ptr<NetGroup>> NetGroup::Form(const CommunicatorOptions& options,
+                                                         Rendezvous& rendezvous) {
+  SHEAF_ASSIGN_OR_RETURN(PeerLinks::Formed formed, PeerLinks::Form(options, rendezvous));
+  std::unique_ptr<NetGroup> group(new NetGroup(options));
+  group->epoch_ = formed.epoch;
+  group->members_ = std::move(formed.members);
+  RememberEpoch(options.name, formed.epoch);
+  group->links_ = std::make_unique<PeerLinks>(std::move(formed.links));
+  group->links_->Start(*group);
+  return group;
+}
+
+bool NetGroup::Forked() const { return Forks() != fork_count_; }
+
+void NetGroup::Forsake() {
+  links_->Forsake();
+  links_.release();
+  bulk_.release();
+}
+
+void NetGroup::OnFailure(std::function<void(const std::string& why)> end_others) {
+  const std::lock_guard<std::mutex> ending(end_mutex_);
+  end_others_ = std::move(end_others);
+  bool broken;
+  {
+    const std::lock_guard<std::mutex> lock(mutex_);
+    broken = broken_;
+  }
+  if (broken && end_others_) end_others_("the group has failed");
+}
+
+void NetGroup::EndOthers(const std::string& why) {
+  const std::lock_guard<std::mutex> ending(end_mutex_);
+  if (end_others_) end_others_(why);
+}
+
+absl::Status NetGroup::AwaitFormed(Nanos deadline) {
+  links_->SendAll(LinkFrameKind::kReady, kFormed);
+  std::unique_lock<std::mutex> lock(mutex_);
+  for (int other = 0; other < world_size(); ++other) {
+    while (other != rank() && !At(other).formed) {
+      if (broken_ || At(other).gone || MonotonicNow() >= deadline) {
+        return WithRank(
+            absl::Status(MonotonicNow() >= deadline ? absl::StatusCode::kDeadlineExceeded
+                                                    : absl::StatusCode::kUnavailable,
+                         absl::StrCat("the group '", options_.name,
+                                      "' was not formed: ", NameOfRank(other), ") did not go on")),
+            other);
+      }
+      changed_.wait_for(lock, std::chrono::milliseconds(50));
+    }
+  }
+  return absl::OkStatus();
+}
+
+// What the links bring.
+
+StateRecord NetGroup::OwnState(uint64_t id) const { return {id, sequence_, finished_}; }
+
+bool NetGroup::OnFrame(int rank, Peer& peer, const LinkFrame& frame) {
+  std::string_view more;
+  switch (frame.kind) {
+    case LinkFrameKind::kReady:
+      peer.formed |= frame.bytes == kFormed;  // Else it is the formation's, said twice.
+      return true;
+    case LinkFrameKind::kPlace:
+      peer.place = std::string(frame.bytes);
+      return true;
+    case LinkFrameKind::kBulk:
+      peer.bulk_place = std::string(frame.bytes);
+      return true;
+    case LinkFrameKind::kCall: {
+      NetCallRecord record;
+      if (!DecodeRecord(frame.bytes, &record) || record.kind >= kCollectiveKinds ||
+          record.type >= kDataTypes || record.op >= kReduceOps ||
+          peer.calls.size() >= kMaxCallsAhead || record.sequence != peer.entered + 1) {
+        return false;
+      }
+      peer.entered = record.sequence;
+      peer.finished.reset();
+      peer.calls.push_back(record);
+      return true;
+    }
+    case LinkFrameKind::kMessage: {
+      Message message;
+      if (!DecodeRecord(frame.bytes, &message.record, &more) || message.record.type >= kDataTypes ||
+          peer.messages.size() > kMessageWindow) {
+        return false;
+      }
+      message.bytes = std::string(more);
+      peer.messages.push_back(std::move(message));
+      return true;
+    }
+    case LinkFrameKind::kTaken: {
+      TakenRecord record;
+      if (!DecodeRecord(frame.bytes, &record)) return false;
+      peer.taken = std::max(peer.taken, record.sequence);
+      return true;
+    }
+    case LinkFrameKind::kFailure: {
+      FailureRecord record;
+      if (!DecodeRecord(frame.bytes, &record, &more)) return false;
+      if (!peer.failure.has_value()) peer.failure_text = std::string(more);
+      peer.failure = record;
+      return true;
+    }
+    case LinkFrameKind::kPing: {
+      PingRecord ping;
+      if (!DecodeRecord(frame.bytes, &ping)) return false;
+      links_->Send(rank, LinkFrameKind::kPong, EncodeRecord(OwnState(ping.id)));
+      return true;
+    }
+    case LinkFrameKind::kPong:
+    case LinkFrameKind::kLeave: {
+      StateRecord state;
+      if (!DecodeRecord(frame.bytes, &state)) return false;
+      peer.finished = state.finished;
+      peer.pong = std::max(peer.pong, state.id);
+      peer.left |= frame.kind == LinkFrameKind::kLeave;
+      return true;
+    }
+    default:
+      return false;
+  }
+}
+
+void NetGroup::OnFrames(int rank, std::span<const LinkFrame> frames, bool closed) {
+  std::unique_lock<std::mutex> lock(mutex_);
+  Peer& peer = At(rank);
+  for (const LinkFrame& frame : frames) {
+    if (OnFrame(rank, peer, frame) || peer.failure.has_value()) continue;
+    peer.failure = FailureRecord{static_cast<uint32_t>(absl::StatusCode::kInternal), rank};
+    peer.failure_text = absl::StrCat("rank ", rank, " broke the protocol of the group");
+  }
+  peer.gone |= closed || peer.left;
+  std::string why;
+  if (peer.failure.has_value() && !broken_) {
+    broken_ = true;
+    why = absl::StrCat("rank ", rank, " gave up: ", peer.failure_text);
+  }
+  changed_.notify_all();
+  lock.unlock();
+  if (!why.empty()) EndOthers(why);
+}
+
+// Waiting, and what may go wrong meanwhile.
+
+template <class Ready>
+absl::Status NetGroup::WaitUntil(std::unique_lock<std::mutex>& lock, const Waiting& waiting,
+                                 int peer, Ready ready) {
+  while (!ready()) {
+    if (!failure_.ok()) return failure_;
+    if (broken_) return Adopt(lock, waiting);
+    if (At(peer).gone) return Lost(lock, waiting, peer);
+    const Nanos left = waiting.deadline - MonotonicNow();
+    if (left <= 0) return Late(lock, waiting, peer);
+    changed_.wait_for(lock, ForWaiting(left));
+  }
+  return absl::OkStatus();
+}
+
+absl::Status NetGroup::FailLocked(std::unique_lock<std::mutex>& lock, absl::StatusCode code,
+                                  int culprit, const std::string& text,
+                                  const std::string& others_text) {
+  if (!failure_.ok()) return failure_;
+  failure_ = absl::Status(code, text);
+  if (culprit >= 0) failure_ = WithRank(failure_, culprit);
+  broken_ = true;
+  const absl::Status failure = failure_;
+  changed_.notify_all();
+  lock.unlock();
+  const FailureRecord record{static_cast<uint32_t>(code), culprit};
+  links_->SendAll(
+      LinkFrameKind::kFailure,
+      EncodeRecord(record,
+                   std::string_view(others_text.empty() ? text : others_text).substr(0, 2000)));
+  EndOthers(text);
+  lock.lock();
+  return failure;
+}
+
+absl::Status NetGroup::Fail(absl::StatusCode code, int culprit, absl::string_view text) {
+  std::unique_lock<std::mutex> lock(mutex_);
+  return FailLocked(lock, code, culprit, std::string(text));
+}
+
+absl::Status NetGroup::Failure() const {
+  const std::lock_guard<std::mutex> lock(mutex_);
+  return failure_;
+}
+
+absl::Status NetGroup::Adopt(std::unique_lock<std::mutex>& lock, const Waiting& waiting) {
+  if (!failure_.ok()) return failure_;
+  int from = 0;
+  while (from < world_size() && !At(from).failure.has_value()) ++from;
+  if (from == world_size()) return Lost(lock, waiting, rank());
+  const FailureRecord& record = *At(from).failure;
+  auto code = static_cast<absl::StatusCode>(record.code);
+  if (code != absl::StatusCode::kDeadlineExceeded && code != absl::StatusCode::kInvalidArgument) {
+    code = absl::StatusCode::kUnavailable;
+  }
+  const int culprit = record.culprit >= 0 && record.culprit < world_size() ? record.culprit : from;
+  return FailLocked(lock, code, culprit,
+                    absl::StrCat(DescribeCall(waiting.operation, waiting.sequence),
+                                 " ended, as rank ", from, " gave up: ", At(from).failure_text));
+}
+
+std::string NetGroup::NameOfRank(int rank) const {
+  return absl::StrCat("rank ", rank, " (process ", member(rank).pid, " at ", member(rank).host);
+}
+
+std::string NetGroup::LastOperationOf(int rank) const {
+  const Peer& peer = At(rank);
+  const uint64_t sequence = peer.finished.value_or(peer.entered);
+  const char* const what = peer.finished.has_value() ? "its last finished operation is "
+                                                     : "the last operation that it entered is ";
+  if (sequence == 0) return "its last finished operation is none";
+  if (sequence > sequence_ || sequence + kHistory <= sequence_) {
+    return absl::StrCat(what, "#", sequence);
+  }
+  return absl::StrCat(what, DescribeCall(history_[sequence % kHistory], sequence));
+}
+
+absl::Status NetGroup::Lost(std::unique_lock<std::mutex>& lock, const Waiting& waiting, int peer) {
+  const std::string doing = DescribeCall(waiting.operation, waiting.sequence);
+  const std::string last = LastOperationOf(peer);
+  if (At(peer).left) {
+    return FailLocked(lock, absl::StatusCode::kUnavailable, peer,
+                      absl::StrCat(doing, " cannot end: rank ", peer, " left the group; ", last));
+  }
+  return FailLocked(lock, absl::StatusCode::kUnavailable, peer,
+                    absl::StrCat(doing, " cannot end: ", NameOfRank(peer), ") died; ", last));
+}
+
+// Who is awaited may itself wait for another: all are asked how far they are. The one to name is a
+// rank that does not answer, else one that has not entered, else the one awaited.
+absl::Status NetGroup::Late(std::unique_lock<std::mutex>& lock, const Waiting& waiting, int peer) {
+  const uint64_t ping = ++pings_;
+  lock.unlock();
+  links_->SendAll(LinkFrameKind::kPing, EncodeRecord(PingRecord{ping}));
+  lock.lock();
+  const auto answered = [&](int other) { return other == rank() || At(other).pong >= ping; };
+  const Nanos until = MonotonicNow() + kPingTime;
+  while (failure_.ok() && !broken_ && MonotonicNow() < until) {
+    bool all = true;
+    for (int other = 0; other < world_size(); ++other) all &= answered(other) || At(other).gone;
+    if (all) break;
+    changed_.wait_for(lock, ForWaiting(until - MonotonicNow()));
+  }
+  if (!failure_.ok()) return failure_;
+  if (broken_) return Adopt(lock, waiting);
+  const bool pairwise = IsPairwise(waiting.operation.kind);
+  const auto entered = [&](int other) {
+    return other == rank() || At(other).entered >= waiting.sequence;
+  };
+  int culprit = peer;
+  if (!pairwise) {
+    for (int other = world_size() - 1; other >= 0; --other) {
+      if (!entered(other)) culprit = other;
+    }
+    for (int other = world_size() - 1; other >= 0; --other) {
+      if (!answered(other) && (!entered(other) || entered(culprit))) culprit = other;
+    }
+  }
+  if (At(culprit).gone) return Lost(lock, waiting, culprit);
+  const std::string what =
+      pairwise
+          ? (waiting.operation.kind == CollectiveKind::kSend ? " has not taken " : " has not sent ")
+      : entered(culprit) ? " entered but did not go on in "
+                         : " has not entered ";
+  return FailLocked(
+      lock, absl::StatusCode::kDeadlineExceeded, culprit,
+      absl::StrCat(NameOfRank(culprit), answered(culprit) ? ")" : ", which does not answer)", what,
+                   DescribeCall(waiting.operation, waiting.sequence), " within ",
+                   absl::FormatDuration(absl::Nanoseconds(waiting.operation.timeout)), "; ",
+                   LastOperationOf(culprit)));
+}
+
+// Operations.
+
+absl::Status NetGroup::Enter(const Operation& operation, Waiting* waiting) {
+  std::unique_lock<std::mutex> lock(mutex_);
+  waiting->operation = operation;
+  waiting->sequence = ++sequence_;
+  waiting->deadline = Deadline(MonotonicNow(), operation.timeout);
+  history_[sequence_ % kHistory] = operation;
+  const NetCallRecord own = RecordOf(operation, sequence_);
+  lock.unlock();
+  links_->SendAll(LinkFrameKind::kCall, EncodeRecord(own));
+  SHEAF_FAILPOINT("collective.entered");
+  lock.lock();
+  std::vector<NetCallRecord> calls(static_cast<size_t>(world_size()));
+  bool last = world_size() > 1;  // To enter.
+  for (int peer = 0; peer < world_size(); ++peer) {
+    last &= peer == rank() || !At(peer).calls.empty();
+  }
+  if (last) {  // The others may have given up while this rank was stopped.
+    lock.unlock();
+    links_->Settle();
+    lock.lock();
+  }
+  for (int peer = 0; peer < world_size(); ++peer) {
+    if (peer == rank()) {
+      calls[static_cast<size_t>(peer)] = own;
+      continue;
+    }
+    SHEAF_RETURN_IF_ERROR(WaitUntil(lock, *waiting, peer, [&] { return !At(peer).calls.empty(); }));
+    calls[static_cast<size_t>(peer)] = At(peer).calls.front();
+    At(peer).calls.pop_front();
+  }
+  // A rank that entered and gave up: the last to enter would not notice.
+  if (!failure_.ok()) return failure_;
+  for (int peer = 0; peer < world_size(); ++peer) {
+    if (At(peer).failure.has_value() && At(peer).entered <= waiting->sequence) {
+      return Adopt(lock, *waiting);
+    }
+  }
+  for (const NetCallRecord& call : calls) {
+    if (Match(own, call)) continue;
+    lock.unlock();
+    return Compare(*waiting, std::move(calls));
+  }
+  return absl::OkStatus();
+}
+
+absl::Status NetGroup::Compare(const Waiting& waiting, std::vector<NetCallRecord> calls) {
+  // What most ranks called, of several the one of the lowest rank: the same for all who look.
+  size_t usual = 0;
+  int most = 0;
+  for (size_t rank = 0; rank < calls.size(); ++rank) {
+    const auto alike = static_cast<int>(std::count_if(
+        calls.begin(), calls.end(), [&](const auto& other) { return Match(calls[rank], other); }));
+    if (alike > most) {
+      most = alike;
+      usual = rank;
+    }
+  }
+  size_t culprit = 0;
+  while (Match(calls[usual], calls[culprit])) ++culprit;
+  const auto words = [&](size_t self) {
+    return absl::StrCat("rank ", culprit, culprit == self ? " (this one)" : "", " called ",
+                        DescribeCall(OperationOf(calls[culprit]), waiting.sequence), " where rank ",
+                        usual, usual == self ? " (this one)" : "", " called ",
+                        Describe(OperationOf(calls[usual])),
+                        self == culprit || self == usual || self == calls.size()
+                            ? std::string()
+                            : absl::StrCat("; this rank called ", Describe(waiting.operation)),
+                        ": all ranks call the same operations in the same order");
+  };
+  std::unique_lock<std::mutex> lock(mutex_);
+  return FailLocked(lock, absl::StatusCode::kInvalidArgument, static_cast<int>(culprit),
+                    words(static_cast<size_t>(rank())), words(calls.size()));
+}
+
+void NetGroup::Finish(const Waiting& waiting) {
+  const std::lock_guard<std::mutex> lock(mutex_);
+  finished_ = waiting.sequence;
+}
+
+absl::Status NetGroup::Await(const Waiting& waiting, int peer, BulkTransport::Transfer* transfer) {
+  const std::unique_ptr<BulkTransport::Transfer> owned(transfer);
+  const Nanos left = waiting.deadline - MonotonicNow();
+  if (owned != nullptr && left > 0 && owned->Wait((left + kMillisecond - 1) / kMillisecond)) {
+    return absl::OkStatus();
+  }
+  std::unique_lock<std::mutex> lock(mutex_);
+  if (!failure_.ok()) return failure_;
+  if (broken_) return Adopt(lock, waiting);
+  if (MonotonicNow() >= waiting.deadline) return Late(lock, waiting, peer);
+  // The pair broke: its reason comes over the links, or the link breaks as well.
+  const Nanos until = MonotonicNow() + kBreakTime;
+  while (failure_.ok() && !broken_ && !At(peer).gone && MonotonicNow() < until) {
+    changed_.wait_for(lock, ForWaiting(until - MonotonicNow()));
+  }
+  if (!failure_.ok()) return failure_;
+  if (broken_) return Adopt(lock, waiting);
+  if (At(peer).gone) return Lost(lock, waiting, peer);
+  return FailLocked(lock, absl::StatusCode::kUnavailable, peer,
+                    absl::StrCat(DescribeCall(waiting.operation, waiting.sequence),
+                                 " cannot end: the connection with ", NameOfRank(peer), ") broke; ",
+                                 LastOperationOf(peer)));
+}
+
+absl::Status NetGroup::FailPart(const Waiting& waiting, const absl::Status& status, int culprit) {
+  std::unique_lock<std::mutex> lock(mutex_);
+  if (!failure_.ok()) return failure_;
+  if (broken_) return Adopt(lock, waiting);
+  if (culprit < 0 || culprit == rank()) {
+    return FailLocked(lock, status.code(), culprit, std::string(status.message()));
+  }
+  if (absl::IsDeadlineExceeded(status)) return Late(lock, waiting, culprit);
+  // Its end comes over the link as well, with its words.
+  const Nanos until = MonotonicNow() + kBreakTime;
+  while (failure_.ok() && !broken_ && !At(culprit).gone && MonotonicNow() < until) {
+    changed_.wait_for(lock, ForWaiting(until - MonotonicNow()));
+  }
+  if (!failure_.ok()) return failure_;
+  if (broken_) return Adopt(lock, waiting);
+  if (absl::IsUnavailable(status)) return Lost(lock, waiting, culprit);
+  return FailLocked(lock, status.code(), culprit, std::string(status.message()));
+}
+
+// Messages of pairs.
+
+absl::Status NetGroup::SendMessage(const Operation& operation, Move move) {
+  const int to = operation.peer;
+  const size_t bytes = operation.count * SizeOf(operation.type);
+  Waiting waiting;
+  waiting.operation = operation;
+  waiting.deadline = Deadline(MonotonicNow(), operation.timeout);
+  MessageRecord record;
+  record.count = operation.count;
+  record.type = static_cast<uint8_t>(operation.type);
+  record.inlined = bytes <= kInlineBytes;
+  {
+    std::unique_lock<std::mutex> lock(mutex_);
+    record.sequence = waiting.sequence = ++At(to).sent;
+    SHEAF_RETURN_IF_ERROR(WaitUntil(
+        lock, waiting, to, [&] { return At(to).taken + kMessageWindow >= record.sequence; }));
+  }
+  const std::string_view payload(static_cast<const char*>(operation.input),
+                                 record.inlined != 0 ? bytes : 0);
+  links_->Send(to, LinkFrameKind::kMessage, EncodeRecord(record, payload));
+  return record.inlined != 0 ? absl::OkStatus() : move(waiting);
+}
+
+absl::Status NetGroup::MoveMessage(const Waiting& waiting) {
+  const Operation& operation = waiting.operation;
+  const size_t bytes = operation.count * SizeOf(operation.type);
+  constexpr auto kLane = BulkTransport::Lane::kMessage;
+  return Await(waiting, operation.peer,
+               operation.kind == CollectiveKind::kSend
+                   ? bulk_->Send(operation.peer, kLane, operation.input, bytes)
+                   : bulk_->Receive(operation.peer, kLane, operation.output, bytes));
+}
+
+absl::Status NetGroup::ReceiveMessage(const Operation& operation, Move move) {
+  const int from = operation.peer;
+  const size_t bytes = operation.count * SizeOf(operation.type);
+  Waiting waiting;
+  waiting.operation = operation;
+  waiting.deadline = Deadline(MonotonicNow(), operation.timeout);
+  Message message;
+  {
+    std::unique_lock<std::mutex> lock(mutex_);
+    waiting.sequence = ++At(from).received;
+    SHEAF_RETURN_IF_ERROR(
+        WaitUntil(lock, waiting, from, [&] { return !At(from).messages.empty(); }));
+    message = std::move(At(from).messages.front());
+    At(from).messages.pop_front();
+  }
+  const MessageRecord& record = message.record;
+  if (record.count != operation.count || record.type != static_cast<uint8_t>(operation.type) ||
+      (record.inlined != 0 && message.bytes.size() != bytes)) {
+    return Fail(absl::StatusCode::kInvalidArgument, from,
+                absl::StrCat("rank ", from, " sent ", NameOf(static_cast<DataType>(record.type)),
+                             " x ", record.count, " where rank ", rank(), " called ",
+                             DescribeCall(operation, waiting.sequence)));
+  }
+  if (record.inlined != 0) {
+    if (bytes != 0) std::memcpy(operation.output, message.bytes.data(), bytes);
+  } else {
+    SHEAF_RETURN_IF_ERROR(move(waiting));
+  }
+  links_->Send(from, LinkFrameKind::kTaken, EncodeRecord(TakenRecord{record.sequence}));
+  return absl::OkStatus();
+}
+
+}  // namespace sheaf

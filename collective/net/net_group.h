@@ -1,0 +1,162 @@
+// Copyright The Sheaf Authors. SPDX-License-Identifier: Apache-2.0
+// What the ranks of a group on several nodes know of each other while they work: what each called,
+// who is gone, and why the group ended. The counterpart of shm_group.h over links. When a rank is
+// late all are asked how far they are, so that the error names the one that holds up the others.
+#pragma once
+
+#include <array>
+#include <condition_variable>
+#include <deque>
+#include <functional>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "absl/functional/function_ref.h"
+#include "collective/communicator.h"
+#include "collective/net/bulk_transport.h"
+#include "collective/net/peer_links.h"
+#include "collective/net_records.h"
+#include "collective/rendezvous.h"
+#include "collective/shm/shm_group.h"
+
+namespace sheaf {
+
+// Thread-safe, but Enter and Finish of one thread at a time, and each end of a pair as well.
+class NetGroup final : public PeerLinks::Handler {
+ public:
+  // Meets the other ranks. Errors as those of FormShmCommunicator.
+  static absl::StatusOr<std::unique_ptr<NetGroup>> Form(const CommunicatorOptions& options,
+                                                        Rendezvous& rendezvous);
+  // Tells the others that this rank leaves. Does nothing in a forked child.
+  ~NetGroup() override;
+
+  int rank() const { return options_.rank; }
+  int world_size() const { return options_.world_size; }
+  uint64_t epoch() const { return epoch_; }
+  const CommunicatorOptions& options() const { return options_; }
+  const NetMember& member(int rank) const { return members_[static_cast<size_t>(rank)]; }
+
+  // Connects the bulk transport with the ranks that `wanted` names (both ends name each other).
+  absl::Status ConnectBulk(const std::function<bool(int rank)>& wanted, Nanos deadline);
+  // Waits until all ranks have come this far. kUnavailable: one did not, and begins again.
+  absl::Status AwaitFormed(Nanos deadline);
+  // A rendezvous among some of the ranks, by their places in `ranks`; valid as long as this. What
+  // it goes through:
+  std::unique_ptr<Rendezvous> LocalRendezvous(std::vector<int> ranks);
+  void SayPlace(const std::vector<int>& ranks, const std::string& bytes);
+  // What it said last. kUnavailable: it is gone.
+  absl::StatusOr<std::string> PlaceOf(int rank) const;
+  // Called when the group fails, at once if it has, on any thread; never again once this was called
+  // with nullptr.
+  void OnFailure(std::function<void(const std::string& why)> end_others);
+
+  // The next collective operation: waits until all ranks have entered it and compares what they
+  // called. Fills `waiting`.
+  absl::Status Enter(const Operation& operation, Waiting* waiting);
+  void Finish(const Waiting& waiting);
+
+  // Waits until `transfer`, with `peer`, is done.
+  absl::Status Await(const Waiting& waiting, int peer, BulkTransport::Transfer* transfer);
+  BulkTransport& bulk() { return *bulk_; }
+  // Ends all transfers. Any thread.
+  void BreakBulk() {
+    if (bulk_ != nullptr) bulk_->Break();
+  }
+
+  // One message to or from operation.peer. What is too long to travel with its announcement is
+  // moved by `move`, at both ends.
+  using Move = absl::FunctionRef<absl::Status(const Waiting& waiting)>;
+  absl::Status SendMessage(const Operation& operation, Move move);
+  absl::Status ReceiveMessage(const Operation& operation, Move move);
+  // The `move` for ranks that the bulk transport connects.
+  absl::Status MoveMessage(const Waiting& waiting);
+
+  // The error of a part of `waiting` that went without this group's help: `status` names the rank
+  // `culprit` (-1: none).
+  absl::Status FailPart(const Waiting& waiting, const absl::Status& status, int culprit);
+  // Ends the group for all ranks, unless it has ended before; returns the failure that ended it.
+  absl::Status Fail(absl::StatusCode code, int culprit, absl::string_view text);
+  // OK, or how the group ended, as far as this rank knows.
+  absl::Status Failure() const;
+  bool Forked() const;
+  // In a forked child: forgets the group without a word.
+  void Forsake();
+
+ private:
+  static constexpr size_t kInlineBytes = 32 * 1024;
+  static constexpr uint64_t kMessageWindow = 8;  // Messages of a pair that nobody has received.
+  static constexpr size_t kHistory = 64;
+  static constexpr Nanos kPingTime = 400 * kMillisecond;
+  static constexpr Nanos kBreakTime = 2 * kSecond;  // Between the end of a pair and its reason.
+
+  struct Message {
+    MessageRecord record;
+    std::string bytes;
+  };
+  struct Peer {
+    std::deque<NetCallRecord> calls;   // Entered there and not here, or not yet compared.
+    std::deque<Message> messages;      // Sent here and not received.
+    uint64_t sent = 0;                 // Messages to it.
+    uint64_t received = 0;             // Messages from it.
+    uint64_t taken = 0;                // Of `sent`, what it has received.
+    uint64_t entered = 0;              // By its calls.
+    std::optional<uint64_t> finished;  // If it has said so, at `entered`.
+    uint64_t pong = 0;                 // The last ping that it answered.
+    bool formed = false;               // It has all that it works with.
+    bool gone = false;
+    bool left = false;  // Gone, and it said so.
+    std::optional<FailureRecord> failure;
+    std::string failure_text;
+    std::string place;       // LocalRendezvous.
+    std::string bulk_place;  // Its proof, and where its bulk transport awaits this rank.
+  };
+  explicit NetGroup(const CommunicatorOptions& options);
+  void OnFrames(int rank, std::span<const LinkFrame> frames, bool closed) override;
+  bool OnFrame(int rank, Peer& peer, const LinkFrame& frame);
+  StateRecord OwnState(uint64_t id) const;
+
+  // Waits for `ready` under `lock`. Errors: the group's failure, peer's end, or lateness.
+  template <class Ready>
+  absl::Status WaitUntil(std::unique_lock<std::mutex>& lock, const Waiting& waiting, int peer,
+                         Ready ready);
+  absl::Status Compare(const Waiting& waiting, std::vector<NetCallRecord> calls);
+  // The first failure that another rank has told of, as this rank's own.
+  absl::Status Adopt(std::unique_lock<std::mutex>& lock, const Waiting& waiting);
+  absl::Status Lost(std::unique_lock<std::mutex>& lock, const Waiting& waiting, int peer);
+  absl::Status Late(std::unique_lock<std::mutex>& lock, const Waiting& waiting, int peer);
+  // `others_text`: what the others are told, if not `text`.
+  absl::Status FailLocked(std::unique_lock<std::mutex>& lock, absl::StatusCode code, int culprit,
+                          const std::string& text, const std::string& others_text = "");
+  void EndOthers(const std::string& why);
+  std::string NameOfRank(int rank) const;
+  std::string LastOperationOf(int rank) const;
+  Peer& At(int rank) { return peers_[static_cast<size_t>(rank)]; }
+  const Peer& At(int rank) const { return peers_[static_cast<size_t>(rank)]; }
+
+  const CommunicatorOptions options_;
+  const uint64_t fork_count_;
+  uint64_t epoch_ = 0;
+  std::vector<NetMember> members_;
+
+  mutable std::mutex mutex_;  // Guards all below but links_ and bulk_.
+  std::condition_variable changed_;
+  std::vector<Peer> peers_;
+  uint64_t sequence_ = 0;
+  uint64_t finished_ = 0;
+  uint64_t pings_ = 0;
+  std::array<Operation, kHistory> history_;  // By sequence; arrays are not looked at.
+  absl::Status failure_;
+  bool broken_ = false;  // Somebody has failed.
+
+  std::mutex end_mutex_;  // Guards end_others_ and its calls.
+  std::function<void(const std::string&)> end_others_;
+
+  std::unique_ptr<BulkTransport> bulk_;
+  std::unique_ptr<PeerLinks> links_;  // Last: its thread uses the others.
+};
+
+}  // namespace sheaf

@@ -1,0 +1,219 @@
+// Copyright The Sheaf Authors. SPDX-License-Identifier: Apache-2.0
+#include "collective/net/peer_links.h"
+
+#include <poll.h>
+#include <pthread.h>
+#include <sys/eventfd.h>
+#include <sys/socket.h>
+
+#include <cerrno>
+#include <chrono>
+#include <cstring>
+#include <set>
+#include <utility>
+
+namespace sheaf {
+namespace {
+
+constexpr size_t kHeaderBytes = 8;
+constexpr Nanos kLinger = 500 * kMillisecond;
+
+// All that exist, for CloseInChild. The lock is held across a fork.
+std::mutex all_mutex;
+std::set<PeerLinks*>& All() {
+  static auto& all = *new std::set<PeerLinks*>;
+  return all;
+}
+
+}  // namespace
+
+void PeerLinks::CloseInChild() {
+  for (PeerLinks* links : All()) {
+    for (const auto& peer : links->peers_) close(peer->fd.Release());
+  }
+  All().clear();
+  all_mutex.unlock();
+}
+
+std::string EncodeFrame(LinkFrameKind kind, std::string_view bytes) {
+  const uint32_t header[2] = {static_cast<uint32_t>(bytes.size()), static_cast<uint32_t>(kind)};
+  std::string out(reinterpret_cast<const char*>(header), sizeof header);
+  return out.append(bytes);
+}
+
+absl::StatusOr<std::vector<LinkFrame>> FramesIn(std::string_view received, size_t* used) {
+  std::vector<LinkFrame> frames;
+  *used = 0;
+  while (received.size() - *used >= kHeaderBytes) {
+    uint32_t header[2];
+    std::memcpy(header, received.data() + *used, sizeof header);
+    if (header[0] > kMaxFrameBytes || header[1] > static_cast<uint32_t>(LinkFrameKind::kLeave)) {
+      return absl::InvalidArgumentError("no frame of a collective group");
+    }
+    if (received.size() - *used - kHeaderBytes < header[0]) break;
+    frames.push_back(
+        {static_cast<LinkFrameKind>(header[1]), received.substr(*used + kHeaderBytes, header[0])});
+    *used += kHeaderBytes + header[0];
+  }
+  return frames;
+}
+
+PeerLinks::PeerLinks(std::vector<Link> links) : wake_(eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC)) {
+  for (Link& link : links) {
+    auto peer = std::make_unique<Peer>();
+    peer->fd = std::move(link.fd);
+    peer->received = std::move(link.received);
+    peers_.push_back(std::move(peer));
+  }
+}
+
+void PeerLinks::Start(Handler& handler) {
+  handler_ = &handler;
+  static const int registered =
+      pthread_atfork([] { all_mutex.lock(); }, [] { all_mutex.unlock(); }, &CloseInChild);
+  (void)registered;
+  {
+    const std::lock_guard<std::mutex> lock(all_mutex);
+    All().insert(this);
+  }
+  thread_ = std::make_unique<ThreadExecutor>("peer-links");
+  thread_->Post([this] { Loop(); });
+}
+
+PeerLinks::~PeerLinks() {
+  if (thread_ == nullptr) return;
+  {
+    const std::lock_guard<std::mutex> lock(all_mutex);
+    All().erase(this);
+  }
+  stopping_.store(true);
+  Wake();
+  thread_.reset();
+}
+
+void PeerLinks::Forsake() {
+  thread_.release();
+  for (const auto& peer : peers_) peer->fd.Release();
+  wake_.Release();
+}
+
+void PeerLinks::Wake() {
+  const uint64_t one = 1;
+  [[maybe_unused]] const ssize_t written = write(wake_.get(), &one, sizeof one);
+}
+
+void PeerLinks::Flush(Peer& peer) {
+  size_t sent = 0;
+  while (sent < peer.to_send.size()) {
+    const ssize_t size = send(peer.fd.get(), peer.to_send.data() + sent, peer.to_send.size() - sent,
+                              MSG_NOSIGNAL | MSG_DONTWAIT);
+    if (size < 0 && errno == EINTR) continue;
+    if (size < 0 && errno != EAGAIN && errno != EWOULDBLOCK) sent = peer.to_send.size();
+    if (size < 0) break;
+    sent += static_cast<size_t>(size);
+  }
+  peer.to_send.erase(0, sent);
+}
+
+void PeerLinks::Send(int rank, LinkFrameKind kind, std::string_view bytes) {
+  Peer& peer = *peers_[static_cast<size_t>(rank)];
+  const std::lock_guard<std::mutex> lock(peer.mutex);
+  if (!peer.fd.valid()) return;
+  const bool idle = peer.to_send.empty();
+  peer.to_send += EncodeFrame(kind, bytes);
+  if (!idle) return;
+  Flush(peer);
+  if (!peer.to_send.empty()) Wake();
+}
+
+void PeerLinks::SendAll(LinkFrameKind kind, std::string_view bytes) {
+  for (int rank = 0; rank < static_cast<int>(peers_.size()); ++rank) Send(rank, kind, bytes);
+}
+
+void PeerLinks::Settle() {
+  std::vector<pollfd> entries;
+  for (const auto& peer : peers_) {
+    const std::lock_guard<std::mutex> lock(peer->mutex);
+    if (peer->fd.valid()) entries.push_back({peer->fd.get(), POLLIN, 0});
+  }
+  if (poll(entries.data(), entries.size(), 0) <= 0) return;
+  // The turn that runs may have looked already; the one after it has not.
+  std::unique_lock<std::mutex> lock(turns_mutex_);
+  const uint64_t wanted = turns_ + 2;
+  const Nanos until = MonotonicNow() + kSecond;
+  while (turns_ < wanted && MonotonicNow() < until) {
+    Wake();
+    turned_.wait_for(lock, std::chrono::milliseconds(10));
+  }
+}
+
+void PeerLinks::Receive(int rank) {
+  Peer& peer = *peers_[static_cast<size_t>(rank)];
+  bool closed = false;
+  char bytes[64 * 1024];
+  while (true) {
+    const ssize_t size = recv(peer.fd.get(), bytes, sizeof bytes, MSG_DONTWAIT);
+    if (size > 0) peer.received.append(bytes, static_cast<size_t>(size));
+    if (size == static_cast<ssize_t>(sizeof bytes) || (size < 0 && errno == EINTR)) continue;
+    closed = size == 0 || (size < 0 && errno != EAGAIN && errno != EWOULDBLOCK);
+    break;
+  }
+  size_t used = 0;
+  const absl::StatusOr<std::vector<LinkFrame>> frames = FramesIn(peer.received, &used);
+  closed |= !frames.ok();
+  if (closed) {
+    const std::lock_guard<std::mutex> lock(peer.mutex);
+    peer.fd.Reset();
+    peer.to_send.clear();
+  }
+  if (closed || !frames->empty()) {
+    handler_->OnFrames(rank, frames.ok() ? *frames : std::vector<LinkFrame>(), closed);
+  }
+  peer.received.erase(0, used);
+}
+
+void PeerLinks::Loop() {
+  std::vector<pollfd> entries;
+  std::vector<int> ranks;
+  Nanos end = kForever;
+  // What came while the group was formed.
+  for (size_t rank = 0; rank < peers_.size(); ++rank) {
+    if (peers_[rank]->fd.valid()) Receive(static_cast<int>(rank));
+  }
+  while (true) {
+    bool to_send = false;
+    entries.assign(1, {wake_.get(), POLLIN, 0});
+    ranks.assign(1, -1);
+    for (size_t rank = 0; rank < peers_.size(); ++rank) {
+      Peer& peer = *peers_[rank];
+      if (!peer.fd.valid()) continue;
+      const std::lock_guard<std::mutex> lock(peer.mutex);
+      const bool waits = !peer.to_send.empty();
+      to_send |= waits;
+      entries.push_back({peer.fd.get(), static_cast<short>(waits ? POLLIN | POLLOUT : POLLIN), 0});
+      ranks.push_back(static_cast<int>(rank));
+    }
+    if (stopping_.load()) {
+      if (end == kForever) end = MonotonicNow() + kLinger;
+      if (!to_send || MonotonicNow() >= end) return;
+    }
+    if (poll(entries.data(), entries.size(), stopping_.load() ? 10 : -1) < 0) continue;
+    if (entries[0].revents != 0) {
+      uint64_t count;
+      [[maybe_unused]] const ssize_t size = read(wake_.get(), &count, sizeof count);
+    }
+    for (size_t i = 1; i < entries.size(); ++i) {
+      Peer& peer = *peers_[static_cast<size_t>(ranks[i])];
+      if ((entries[i].revents & POLLOUT) != 0) {
+        const std::lock_guard<std::mutex> lock(peer.mutex);
+        Flush(peer);
+      }
+      if ((entries[i].revents & (POLLIN | POLLHUP | POLLERR)) != 0) Receive(ranks[i]);
+    }
+    const std::lock_guard<std::mutex> lock(turns_mutex_);
+    ++turns_;
+    turned_.notify_all();
+  }
+}
+
+}  // namespace sheaf

@@ -1,0 +1,75 @@
+// Copyright The Sheaf Authors. SPDX-License-Identifier: Apache-2.0
+// What workers print: reads their output files as they grow, hands the lines to the driver of their
+// job, and keeps the files small and few. One thread, never a loop that others wait for: it reads
+// the disk.
+//
+// A file over its cap is copied to FILE.1 and emptied in place (its writer appends, so it goes on
+// at the start). What the worker writes between the last look and the emptying, a few microseconds,
+// is lost from the file's end.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "absl/container/btree_map.h"
+#include "base/clock.h"
+#include "base/ids.h"
+#include "proto/raylet.pb.h"
+#include "raylet/host/process_launcher.h"
+
+namespace sheaf {
+
+struct LogTailerOptions {
+  std::string directory;
+  int64_t max_file_bytes = 16 << 20;
+  Nanos keep = 24 * 3600 * kSecond;  // Files of ended workers are deleted after this time,
+  int64_t max_total_bytes = int64_t{1}
+                            << 30;  // or, the oldest first, when all are larger than this.
+  // Of one stream to its driver; what comes faster is left out, with a note.
+  int64_t bytes_per_poll = 64 << 10;
+  size_t max_line_bytes = 16 << 10;  // Longer ones are cut into several.
+};
+
+struct LogBatch {
+  ProcessId driver;
+  proto::LogLines lines;        // Without `name`.
+  uint64_t bytes_left_out = 0;  // Came too fast.
+};
+
+class LogTailer {
+ public:
+  explicit LogTailer(LogTailerOptions options) : options_(std::move(options)) {}
+
+  void Add(const LaunchedWorker& worker);
+  // The worker has ended: what it left unread comes with the next Poll, then it is forgotten. Empty
+  // files are deleted then.
+  void End(ProcessId process);
+  // New lines of all workers, and rotation.
+  std::vector<LogBatch> Poll();
+  // Deletes what is too old or too much. Wall time, as files carry it.
+  void RemoveOld(int64_t now_unix_s);
+  bool empty() const { return workers_.empty(); }
+
+ private:
+  struct Stream {
+    std::string path;
+    int64_t offset = 0;    // Read so far.
+    std::string partial;   // Of a line that has no end yet.
+    int64_t skipped = 0;   // Bytes left out since the last line that was handed on.
+    int64_t left_out = 0;  // The same, since the last batch.
+  };
+  struct Worker {
+    LaunchedWorker info;
+    std::vector<Stream> streams;  // Output, errors.
+    bool ended = false;
+  };
+  void PollStream(Stream& stream, bool ended, proto::LogLines& lines);
+  void SplitLines(Stream& stream, std::string_view text, bool ended, proto::LogLines& lines) const;
+  void Rotate(Stream& stream);
+
+  const LogTailerOptions options_;
+  absl::btree_map<ProcessId, Worker> workers_;
+};
+
+}  // namespace sheaf

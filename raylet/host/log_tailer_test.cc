@@ -1,0 +1,137 @@
+// Copyright The Sheaf Authors. SPDX-License-Identifier: Apache-2.0
+#include "raylet/host/log_tailer.h"
+
+#include <catch2/catch.hpp>
+#include <cstdlib>
+#include <filesystem>
+#include <fstream>
+
+namespace sheaf {
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr ProcessId kDriver{1, 1};
+
+// A log directory with one worker's files, written as the worker does: appending.
+struct Fixture {
+  Fixture() : Fixture(LogTailerOptions{}) {}
+  explicit Fixture(LogTailerOptions options) {
+    char name[] = "/tmp/sheaf-logs-XXXXXX";
+    directory = mkdtemp(name);
+    options.directory = directory;
+    tailer = std::make_unique<LogTailer>(options);
+    Add(2);
+  }
+  ~Fixture() { fs::remove_all(directory); }
+  std::string Path(uint32_t number, const char* extension) const {
+    return directory + "/worker-1." + std::to_string(number) + extension;
+  }
+  void Add(uint32_t number) {
+    tailer->Add({{1, number}, kDriver, 1, 4711, 0, Path(number, ".out"), Path(number, ".err")});
+    Write(number, ".out", "");
+    Write(number, ".err", "");
+  }
+  void Write(uint32_t number, const char* extension, const std::string& text) {
+    std::ofstream(Path(number, extension), std::ios::app) << text;
+  }
+  // All lines of the next poll, with "e:" before those of the error stream.
+  std::vector<std::string> Lines() {
+    std::vector<std::string> all;
+    for (const LogBatch& batch : tailer->Poll()) {
+      CHECK(batch.driver == kDriver);
+      CHECK(batch.lines.os_pid() == 4711);
+      for (const std::string& line : batch.lines.lines()) {
+        all.push_back((batch.lines.error_stream() ? "e:" : "") + line);
+      }
+    }
+    return all;
+  }
+  std::string directory;
+  std::unique_ptr<LogTailer> tailer;
+};
+
+using Strings = std::vector<std::string>;
+
+}  // namespace
+
+SCENARIO("lines come once, whole, in order, told apart by stream") {
+  Fixture fixture;
+  CHECK(fixture.Lines().empty());
+  fixture.Write(2, ".out", "one\ntw");
+  fixture.Write(2, ".err", "oh\xff\n");
+  CHECK(fixture.Lines() == Strings{"one", "e:oh?"});
+  CHECK(fixture.Lines().empty());
+  fixture.Write(2, ".out", "o\n\nthree");
+  CHECK(fixture.Lines() == Strings{"two", ""});
+  WHEN("the worker ends") {
+    fixture.tailer->End({1, 2});
+    CHECK(fixture.Lines() == Strings{"three"});
+    THEN("it is forgotten, and files that stayed empty are gone") {
+      CHECK(fixture.tailer->empty());
+      CHECK(fs::exists(fixture.Path(2, ".out")));
+      fixture.Add(3);
+      fixture.tailer->End({1, 3});
+      CHECK(fixture.Lines().empty());
+      CHECK_FALSE(fs::exists(fixture.Path(3, ".out")));
+    }
+  }
+}
+
+SCENARIO("who prints too fast is shown in part, with a note") {
+  LogTailerOptions options;
+  options.bytes_per_poll = 100;
+  Fixture fixture(options);
+  std::string text;
+  for (int i = 0; i < 100; ++i) text += "line " + std::to_string(1000 + i) + "\n";
+  fixture.Write(2, ".out", text);
+  const Strings lines = fixture.Lines();
+  REQUIRE(lines.size() == 10);
+  CHECK(lines[0] == "... 910 bytes left out; they are in " + fixture.Path(2, ".out"));
+  CHECK(lines[1] == "line 1091");
+  CHECK(lines.back() == "line 1099");
+  fixture.Write(2, ".out", "next\n");
+  CHECK(fixture.Lines() == Strings{"next"});
+}
+
+SCENARIO("a line without end is handed on in pieces") {
+  LogTailerOptions options;
+  options.max_line_bytes = 8;
+  Fixture fixture(options);
+  fixture.Write(2, ".out", "0123456789");
+  CHECK(fixture.Lines() == Strings{"01234567"});
+  fixture.Write(2, ".out", "\n");
+  CHECK(fixture.Lines() == Strings{"89"});
+}
+
+SCENARIO("a file over its cap moves to .1 and starts anew") {
+  LogTailerOptions options;
+  options.max_file_bytes = 10;
+  Fixture fixture(options);
+  fixture.Write(2, ".out", "0123456\n89\n");
+  CHECK(fixture.Lines() == Strings{"0123456", "89"});
+  CHECK(fs::file_size(fixture.Path(2, ".out")) == 0);
+  CHECK(fs::file_size(fixture.Path(2, ".out.1")) == 11);
+  fixture.Write(2, ".out", "more\n");
+  CHECK(fixture.Lines() == Strings{"more"});
+}
+
+SCENARIO("old files go, those of living workers stay") {
+  LogTailerOptions options;
+  options.max_total_bytes = 25;
+  Fixture fixture(options);
+  fixture.Write(2, ".out", "living");
+  fixture.Write(8, ".out", "0123456789");
+  fixture.Write(9, ".out", "0123456789");
+  fs::last_write_time(fixture.Path(8, ".out"),
+                      fs::file_time_type::clock::now() - std::chrono::hours(2));
+  const int64_t now = time(nullptr);
+  fixture.tailer->RemoveOld(now);
+  CHECK_FALSE(fs::exists(fixture.Path(8, ".out")));  // Together they were too much.
+  CHECK(fs::exists(fixture.Path(9, ".out")));
+  fixture.tailer->RemoveOld(now + 25 * 3600);
+  CHECK_FALSE(fs::exists(fixture.Path(9, ".out")));
+  CHECK(fs::exists(fixture.Path(2, ".out")));
+}
+
+}  // namespace sheaf

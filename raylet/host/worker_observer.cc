@@ -1,0 +1,97 @@
+// Copyright The Sheaf Authors. SPDX-License-Identifier: Apache-2.0
+#include "raylet/host/worker_observer.h"
+
+#include <algorithm>
+#include <ctime>
+#include <utility>
+
+#include "base/status_macros.h"
+#include "object_store/machine_memory.h"
+#include "raylet/host/proc_files.h"
+
+namespace sheaf {
+namespace {
+
+constexpr Nanos kTailPeriod = 100 * kMillisecond;
+constexpr Nanos kOldLogsPeriod = 600 * kSecond;
+
+}  // namespace
+
+absl::StatusOr<std::unique_ptr<WorkerObserver>> WorkerObserver::Start(
+    MemoryWatchOptions memory, LogTailerOptions logs, std::function<void(LogBatch)> on_lines) {
+  SHEAF_ASSIGN_OR_RETURN(std::unique_ptr<EventLoop> loop, EventLoop::Start("watch"));
+  return std::unique_ptr<WorkerObserver>(
+      new WorkerObserver(memory, std::move(logs), std::move(on_lines), std::move(loop)));
+}
+
+WorkerObserver::WorkerObserver(MemoryWatchOptions memory, LogTailerOptions logs,
+                               std::function<void(LogBatch)> on_lines,
+                               std::unique_ptr<EventLoop> loop)
+    : memory_options_(memory),
+      on_lines_(std::move(on_lines)),
+      tailer_(std::move(logs)),
+      loop_(std::move(loop)) {
+  loop_->Post([this] { loop_->After(kOldLogsPeriod, [this] { RemoveOldLogs(); }); });
+}
+
+void WorkerObserver::Stop() { loop_->Stop(); }
+
+void WorkerObserver::WatchMemory(std::function<void(ProcessId, const proto::Death&)> kill) {
+  loop_->Post([this, kill = std::move(kill)] {
+    memory_ = std::make_unique<MemoryWatch>(memory_options_, clock_, *this, kill);
+  });
+}
+
+void WorkerObserver::OnStarted(const LaunchedWorker& worker) {
+  loop_->Post([this, worker] {
+    tailer_.Add(worker);
+    workers_.emplace(worker.process, worker);
+    // Nothing is looked at on an idle node.
+    if (!std::exchange(tailing_, true)) loop_->After(kTailPeriod, [this] { Tail(); });
+    if (!std::exchange(looking_, true)) LookAtMemory();
+  });
+}
+
+void WorkerObserver::OnExited(ProcessId process) {
+  loop_->Post([this, process] {
+    tailer_.End(process);
+    workers_.erase(process);
+    for (LogBatch& batch : tailer_.Poll()) on_lines_(std::move(batch));
+  });
+}
+
+void WorkerObserver::Tail() {
+  for (LogBatch& batch : tailer_.Poll()) on_lines_(std::move(batch));
+  tailing_ = !tailer_.empty();
+  if (tailing_) loop_->After(kTailPeriod, [this] { Tail(); });
+}
+
+void WorkerObserver::RemoveOldLogs() {
+  tailer_.RemoveOld(time(nullptr));
+  loop_->After(kOldLogsPeriod, [this] { RemoveOldLogs(); });
+}
+
+void WorkerObserver::LookAtMemory() {
+  looking_ = memory_ != nullptr && !workers_.empty();
+  if (!looking_) return;
+  const Nanos next = memory_->Look();
+  if (next == kForever) return;  // Switched off: `looking_` stays, nobody looks again.
+  loop_->After(std::max<Nanos>(next - clock_.Now(), 0), [this] { LookAtMemory(); });
+}
+
+MemoryUse WorkerObserver::ReadUse() {
+  const MachineMemory memory = ReadMachineMemory();
+  return {memory.limit_bytes, memory.available_bytes, KernelOomKills()};
+}
+
+std::vector<WorkerMemory> WorkerObserver::ReadWorkers() {
+  std::vector<WorkerMemory> result;
+  for (const auto& [process, worker] : workers_) {
+    int64_t bytes = AnonymousBytes(worker.os_pid);
+    for (const pid_t child : DescendantsOf(worker.os_pid)) bytes += AnonymousBytes(child);
+    result.push_back({process, bytes, worker.started_at, true, ""});
+  }
+  return result;
+}
+
+}  // namespace sheaf

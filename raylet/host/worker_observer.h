@@ -1,0 +1,54 @@
+// Copyright The Sheaf Authors. SPDX-License-Identifier: Apache-2.0
+// What looks after running workers from outside, on a thread of its own: the memory watch and the
+// log tailer.
+#pragma once
+
+#include <functional>
+#include <memory>
+
+#include "base/clock.h"
+#include "raylet/host/event_loop.h"
+#include "raylet/host/log_tailer.h"
+#include "raylet/host/memory_watch.h"
+#include "raylet/host/process_launcher.h"
+
+namespace sheaf {
+
+class WorkerObserver final : public MemoryReader {
+ public:
+  // `on_lines` is called on the observer's thread. References outlive the observer.
+  // kResourceExhausted: no descriptors.
+  static absl::StatusOr<std::unique_ptr<WorkerObserver>> Start(
+      MemoryWatchOptions memory, LogTailerOptions logs, std::function<void(LogBatch)> on_lines);
+  ~WorkerObserver() override { Stop(); }
+  void Stop();
+
+  // Any thread. `kill` as MemoryWatch has it; called before the first worker starts.
+  void WatchMemory(std::function<void(ProcessId, const proto::Death&)> kill);
+  void OnStarted(const LaunchedWorker& worker);
+  void OnExited(ProcessId process);
+
+  // MemoryReader, on the observer's thread.
+  MemoryUse ReadUse() override;
+  std::vector<WorkerMemory> ReadWorkers() override;
+
+ private:
+  WorkerObserver(MemoryWatchOptions memory, LogTailerOptions logs,
+                 std::function<void(LogBatch)> on_lines, std::unique_ptr<EventLoop> loop);
+  void Tail();
+  void RemoveOldLogs();
+  void LookAtMemory();
+
+  const MemoryWatchOptions memory_options_;
+  const std::function<void(LogBatch)> on_lines_;
+  MonotonicClock clock_;
+  // The thread's own.
+  LogTailer tailer_;
+  std::unique_ptr<MemoryWatch> memory_;
+  absl::btree_map<ProcessId, LaunchedWorker> workers_;
+  bool tailing_ = false;
+  bool looking_ = false;
+  std::unique_ptr<EventLoop> loop_;
+};
+
+}  // namespace sheaf

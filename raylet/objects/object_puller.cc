@@ -1,0 +1,574 @@
+// Copyright The Sheaf Authors. SPDX-License-Identifier: Apache-2.0
+#include "raylet/objects/object_puller.h"
+
+#include <algorithm>
+#include <condition_variable>
+#include <cstring>
+#include <functional>
+#include <mutex>
+
+#include "absl/strings/str_cat.h"
+#include "base/crc32c.h"
+
+namespace sheaf {
+namespace {
+
+constexpr uint64_t kCopiedAtOnce = 256 * 1024;  // On the loop: 0.05 ms.
+constexpr size_t kMostSources = 16;             // Of one object.
+
+bool HasBit(std::string_view bits, size_t index) {
+  return index / 8 < bits.size() && (static_cast<uint8_t>(bits[index / 8]) >> (index % 8) & 1) != 0;
+}
+
+}  // namespace
+
+struct ObjectPuller::Source {
+  NodeNumber node = 0;
+  bool partial = false;  // It is receiving the object itself.
+  std::string chunks;    // Those that it has, if it is partial; empty: not known.
+  uint32_t in_flight = 0;
+  uint32_t failures = 0;  // In a row, as the next.
+  uint32_t damaged = 0;
+  Nanos retry_at = 0;
+};
+
+// Where the bytes go. Shared with the threads that write there.
+struct ObjectPuller::Target {
+  std::mutex mutex;
+  char* data = nullptr;  // Null: nobody may begin to write.
+  uint32_t writing = 0;
+  std::condition_variable written;  // Nobody writes.
+
+  // No write begins after this. True: none is going on.
+  bool Close() {
+    const std::lock_guard lock(mutex);
+    data = nullptr;
+    return writing == 0;
+  }
+  void CloseAndWait() {
+    std::unique_lock lock(mutex);
+    data = nullptr;
+    written.wait(lock, [this] { return writing == 0; });
+  }
+  bool idle() {
+    const std::lock_guard lock(mutex);
+    return writing == 0;
+  }
+  absl::Status Write(uint64_t offset, const ReceivedBlock& block, uint32_t crc) {
+    char* to = nullptr;
+    {
+      const std::lock_guard lock(mutex);
+      if (data == nullptr) return absl::CancelledError("nobody wants it any more");
+      to = data + offset;
+      ++writing;
+    }
+    const bool whole = block.CopyTo({to, block.size()}) == crc;
+    const std::lock_guard lock(mutex);
+    if (--writing == 0) written.notify_all();
+    return whole ? absl::OkStatus() : absl::DataLossError("its checksum is wrong");
+  }
+};
+
+struct ObjectPuller::PullState {
+  enum class Stage : uint8_t { kQueued, kAsking, kWaitingForRoom, kReceiving, kEnding, kOver };
+  enum class Chunk : uint8_t { kMissing, kComing, kHere };
+
+  ObjectId id;
+  ObjectLocation hint;
+  Stage stage = Stage::kQueued;
+  std::vector<Source> sources;
+  LookupOutcome why = LookupOutcome::kNotFound;  // If it fails.
+  bool stalled = false;                          // Then `why` says nothing of the object.
+  uint64_t claimed = 0;                          // Of most_bytes.
+  StoreOwner::Arrival arrival;                   // From kWaitingForRoom on.
+  std::unique_ptr<ReceivedBlock> first;          // Until there is room.
+  uint32_t first_crc = 0;
+  NodeNumber first_from = 0;
+  std::shared_ptr<Target> target = std::make_shared<Target>();
+  char* data = nullptr;
+  std::vector<Chunk> chunks;
+  size_t missing = 0;  // Not here.
+  size_t cursor = 0;   // Where the search for a chunk begins.
+  uint32_t in_flight = 0;
+  Nanos progress_at = 0;
+  std::optional<FetchWanted> instead;  // A later attempt, to be pulled when this is over.
+
+  uint32_t attempt() const {
+    return stage >= Stage::kWaitingForRoom ? arrival.attempt : hint.attempt;
+  }
+};
+using Stage = ObjectPuller::PullState::Stage;
+using Chunk = ObjectPuller::PullState::Chunk;
+
+ObjectPuller::ObjectPuller(const ObjectPullerOptions& options, World world)
+    : options_(options), world_(world), gate_(std::make_shared<LoopGate>(world.loop)) {}
+
+ObjectPuller::~ObjectPuller() {
+  gate_->Close();
+  for (const auto& [id, pull] : pulls_) pull->target->CloseAndWait();
+}
+
+void ObjectPuller::Pull(ObjectId id, const ObjectLocation& hint, uint64_t size) {
+  if (const auto known = pulls_.find(id); known != pulls_.end()) {
+    PullState& pull = *known->second;
+    const bool of_interest = hint.known() && (pull.hint.known() || pull.stage > Stage::kAsking);
+    if (of_interest && hint.attempt > pull.attempt()) {
+      pull.instead = FetchWanted{id, hint, size};
+      const PullPtr kept = known->second;
+      Fail(kept, LookupOutcome::kNotFound);
+    } else if (!of_interest || hint.attempt == pull.attempt()) {
+      AddSource(pull, hint.node, /*partial=*/false);
+    }
+    return;
+  }
+  ++counts_.pulls;
+  auto pull = std::make_shared<PullState>();
+  pull->id = id;
+  pull->hint = hint;
+  pull->claimed = std::max(size, std::min<uint64_t>(options_.chunk_bytes, kCopiedAtOnce));
+  AddSource(*pull, hint.node, /*partial=*/false);
+  pulls_.emplace(id, pull);
+  queue_.push_back(pull);
+  Admit();
+}
+
+void ObjectPuller::AddPeer(ObjectId id, NodeNumber node) {
+  const auto found = pulls_.find(id);
+  if (found == pulls_.end() || found->second->stage != Stage::kReceiving) return;
+  AddSource(*found->second, node, /*partial=*/true);
+}
+
+void ObjectPuller::AddSource(PullState& pull, NodeNumber node, bool partial) {
+  if (node == 0 || node == options_.node || pull.sources.size() >= kMostSources) return;
+  if (FindSource(pull, node) != nullptr) return;
+  Source& source = pull.sources.emplace_back();
+  source.node = node;
+  source.partial = partial;
+}
+
+ObjectPuller::Source* ObjectPuller::FindSource(PullState& pull, NodeNumber node) {
+  for (Source& source : pull.sources) {
+    if (source.node == node) return &source;
+  }
+  return nullptr;
+}
+
+void ObjectPuller::Admit() {
+  while (!queue_.empty()) {
+    const PullPtr pull = queue_.front();
+    if (pull->stage == Stage::kQueued) {
+      const bool fits = active_bytes_ + pull->claimed <= options_.most_bytes &&
+                        running_.size() < options_.most_pulls;
+      if (!fits && !running_.empty()) return;
+      pull->stage = Stage::kAsking;
+      pull->progress_at = world_.clock.Now();
+      active_bytes_ += pull->claimed;
+      running_.push_back(pull);
+    }
+    queue_.pop_front();
+    if (pull->stage == Stage::kAsking) Ask(pull);
+  }
+}
+
+proto::BlockRequest ObjectPuller::RequestFor(const PullState& pull, NodeNumber node,
+                                             uint64_t offset, uint64_t length) const {
+  proto::BlockRequest request;
+  request.set_id(pull.id.Binary());
+  request.set_attempt(pull.attempt());
+  request.set_any_attempt(pull.stage == Stage::kAsking && !pull.hint.known());
+  request.set_offset(offset);
+  request.set_length(length);
+  if (pull.hint.known() && pull.hint.node == node) {
+    request.set_slot(pull.hint.slot);
+    request.set_generation(pull.hint.generation);
+  }
+  return request;
+}
+
+uint64_t ObjectPuller::ChunkLength(const PullState& pull, size_t chunk) const {
+  const uint64_t offset = chunk * options_.chunk_bytes;
+  return std::min(options_.chunk_bytes, pull.arrival.bytes() - offset);
+}
+
+void ObjectPuller::Ask(const PullPtr& pull) {
+  if (pull->in_flight != 0) return;
+  const Nanos now = world_.clock.Now();
+  Source* chosen = nullptr;
+  for (Source& source : pull->sources) {
+    if (source.retry_at > now) continue;
+    if (chosen == nullptr || source.failures < chosen->failures) chosen = &source;
+  }
+  if (chosen == nullptr) return FailIfHopeless(pull);
+  ++pull->in_flight;
+  ++chosen->in_flight;
+  const NodeNumber node = chosen->node;
+  const std::string request = RequestFor(*pull, node, 0, options_.chunk_bytes).SerializeAsString();
+  world_.blocks.Fetch(node, request, options_.fetch_timeout,
+                      [this, gate = gate_, alive = std::weak_ptr<bool>(alive_), pull,
+                       node](absl::StatusOr<std::unique_ptr<ReceivedBlock>> answer) {
+                        auto kept = std::make_shared<decltype(answer)>(std::move(answer));
+                        gate->Post([this, alive, pull, node, kept] {
+                          if (!alive.expired()) OnFirst(pull, node, std::move(*kept));
+                        });
+                      });
+}
+
+void ObjectPuller::OnFirst(const PullPtr& pull, NodeNumber node,
+                           absl::StatusOr<std::unique_ptr<ReceivedBlock>> answer) {
+  --pull->in_flight;
+  if (Source* source = FindSource(*pull, node)) --source->in_flight;
+  if (pull->stage != Stage::kAsking) return EndIfIdle(pull);
+  proto::BlockHead head;
+  if (!answer.ok()) {
+    SourceFailed(*pull, node, answer.status());
+  } else if (!head.ParseFromString((*answer)->head())) {
+    SourceFailed(*pull, node, absl::DataLossError("a head that cannot be read"));
+  } else if (Heed(*pull, node, head)) {
+    StoreOwner::Arrival arrival{.id = pull->id,
+                                .attempt = head.attempt(),
+                                .flags = head.flags(),
+                                .size_bytes = head.size_bytes(),
+                                .nested_count = head.nested_count()};
+    if (head.size_bytes() > kMaxPayloadBytes ||
+        (*answer)->size() != std::min(options_.chunk_bytes, arrival.bytes())) {
+      SourceFailed(*pull, node, absl::DataLossError("not as many bytes as were asked for"));
+    } else {
+      pull->arrival = arrival;
+      pull->first = *std::move(answer);
+      pull->first_crc = head.crc();
+      pull->first_from = node;
+      pull->stage = Stage::kWaitingForRoom;
+      active_bytes_ += arrival.bytes() - pull->claimed;
+      pull->claimed = arrival.bytes();
+      return world_.store.BeginReceive(
+          arrival, options_.room_wait,
+          [this, alive = std::weak_ptr<bool>(alive_), pull](absl::StatusOr<std::span<char>> room) {
+            if (!alive.expired()) OnRoom(pull, room);
+          });
+    }
+  }
+  Ask(pull);
+}
+
+void ObjectPuller::OnRoom(const PullPtr& pull, absl::StatusOr<std::span<char>> room) {
+  if (pull->stage != Stage::kWaitingForRoom) return;
+  if (!room.ok()) {
+    pull->first.reset();
+    return Fail(pull, LookupOutcome::kFull);
+  }
+  pull->stage = Stage::kReceiving;
+  pull->progress_at = world_.clock.Now();
+  pull->data = pull->target->data = room->data();
+  const uint64_t bytes = pull->arrival.bytes();
+  const size_t count = (bytes + options_.chunk_bytes - 1) / options_.chunk_bytes;
+  pull->chunks.assign(count, Chunk::kMissing);
+  pull->missing = count;
+  if (count == 0) return Complete(pull);
+  // Nodes that begin together begin at different places, so that they have something to give each
+  // other.
+  pull->cursor = size_t{options_.node} * 7919 % count;
+  pull->chunks[0] = Chunk::kComing;
+  ++pull->in_flight;
+  if (Source* source = FindSource(*pull, pull->first_from)) ++source->in_flight;
+  const std::shared_ptr<ReceivedBlock> first = std::move(pull->first);
+  if (first->size() <= kCopiedAtOnce) {
+    OnChunk(pull, pull->first_from, 0, pull->target->Write(0, *first, pull->first_crc), {});
+    return;
+  }
+  world_.copier.Post([this, gate = gate_, alive = std::weak_ptr<bool>(alive_), pull,
+                      target = pull->target, crc = pull->first_crc, first,
+                      from = pull->first_from] {
+    const absl::Status outcome = target->Write(0, *first, crc);
+    gate->Post([this, alive, pull, from, outcome] {
+      if (!alive.expired()) OnChunk(pull, from, 0, outcome, {});
+    });
+  });
+  Pump(pull);
+}
+
+void ObjectPuller::Pump(const PullPtr& pull) {
+  while (pull->stage == Stage::kReceiving && pull->in_flight < options_.chunks_in_flight &&
+         AskForOne(pull)) {
+  }
+  FailIfHopeless(pull);
+}
+
+std::optional<size_t> ObjectPuller::ChunkFor(const PullState& pull, const Source& source) const {
+  if (source.partial && source.chunks.empty() && source.in_flight != 0) return std::nullopt;
+  const size_t count = pull.chunks.size();
+  for (size_t i = 0; i < count; ++i) {
+    const size_t chunk = (pull.cursor + i) % count;
+    if (pull.chunks[chunk] != Chunk::kMissing) continue;
+    if (!source.partial || source.chunks.empty() || HasBit(source.chunks, chunk)) return chunk;
+  }
+  return std::nullopt;
+}
+
+bool ObjectPuller::AskForOne(const PullPtr& pull) {
+  const Nanos now = world_.clock.Now();
+  Source* best = nullptr;
+  size_t best_chunk = 0;
+  for (Source& source : pull->sources) {
+    if (source.retry_at > now) continue;
+    // Those that have only a part come first: they spare the others.
+    if (best != nullptr && (source.in_flight > best->in_flight ||
+                            (source.in_flight == best->in_flight && !source.partial))) {
+      continue;
+    }
+    const std::optional<size_t> chunk = ChunkFor(*pull, source);
+    if (!chunk) {
+      // It had nothing new when it last answered.
+      if (source.partial && source.in_flight == 0 && !source.chunks.empty() && pull->missing != 0) {
+        source.chunks.clear();
+        source.retry_at = now + options_.look_again;
+      }
+      continue;
+    }
+    best = &source;
+    best_chunk = *chunk;
+  }
+  if (best == nullptr) return false;
+  FetchChunk(pull, *best, best_chunk);
+  return true;
+}
+
+void ObjectPuller::FetchChunk(const PullPtr& pull, Source& source, size_t chunk) {
+  pull->chunks[chunk] = Chunk::kComing;
+  pull->cursor = (chunk + 1) % pull->chunks.size();
+  ++pull->in_flight;
+  ++source.in_flight;
+  const uint64_t offset = chunk * options_.chunk_bytes;
+  const uint64_t length = ChunkLength(*pull, chunk);
+  const NodeNumber node = source.node;
+  world_.blocks.Fetch(
+      node, RequestFor(*pull, node, offset, length).SerializeAsString(), options_.fetch_timeout,
+      [this, gate = gate_, alive = std::weak_ptr<bool>(alive_), pull, target = pull->target,
+       attempt = pull->arrival.attempt, node, chunk, offset,
+       length](absl::StatusOr<std::unique_ptr<ReceivedBlock>> answer) {
+        // On any thread: of the pull only what does not change is looked at.
+        proto::BlockHead head;
+        absl::Status outcome = answer.status();
+        if (answer.ok() && !head.ParseFromString((*answer)->head())) {
+          outcome = absl::DataLossError("a head that cannot be read");
+        } else if (answer.ok() && head.outcome() == proto::BlockHead::FOUND) {
+          outcome = (*answer)->size() == length && head.attempt() == attempt
+                        ? target->Write(offset, **answer, head.crc())
+                        : absl::DataLossError("not the bytes that were asked for");
+        }
+        gate->Post([this, alive, pull, node, chunk, outcome, head = std::move(head)] {
+          if (!alive.expired()) OnChunk(pull, node, chunk, outcome, head);
+        });
+      });
+}
+
+void ObjectPuller::OnChunk(const PullPtr& pull, NodeNumber node, size_t chunk,
+                           const absl::Status& outcome, const proto::BlockHead& head) {
+  --pull->in_flight;
+  if (Source* source = FindSource(*pull, node)) --source->in_flight;
+  if (pull->stage != Stage::kReceiving) return EndIfIdle(pull);
+  pull->chunks[chunk] = Chunk::kMissing;
+  if (!outcome.ok()) {
+    SourceFailed(*pull, node, outcome);
+  } else if (Heed(*pull, node, head)) {
+    pull->chunks[chunk] = Chunk::kHere;
+    --pull->missing;
+    pull->progress_at = world_.clock.Now();
+    counts_.bytes += ChunkLength(*pull, chunk);
+    if (Source* source = FindSource(*pull, node)) source->failures = source->damaged = 0;
+    if (pull->missing == 0) return Complete(pull);
+  }
+  Pump(pull);
+}
+
+bool ObjectPuller::Heed(PullState& pull, NodeNumber node, const proto::BlockHead& head) {
+  for (const uint32_t other : head.also_at()) AddSource(pull, other, /*partial=*/true);
+  Source* source = FindSource(pull, node);
+  switch (head.outcome()) {
+    case proto::BlockHead::FOUND:
+    case proto::BlockHead::NOT_YET:
+      if (source != nullptr) {
+        source->partial = head.partial();
+        source->chunks = head.chunk_bytes() == options_.chunk_bytes ? head.chunks() : "";
+      }
+      if (head.outcome() == proto::BlockHead::FOUND) return true;
+      if (source != nullptr && !std::any_of(source->chunks.begin(), source->chunks.end(),
+                                            [](char bits) { return bits != 0; })) {
+        source->chunks.clear();
+        source->retry_at = world_.clock.Now() + options_.look_again;
+      }
+      return false;
+    case proto::BlockHead::DATA_LOSS:
+      pull.why = LookupOutcome::kDataLoss;
+      break;
+    case proto::BlockHead::FULL:
+      pull.why = LookupOutcome::kFull;
+      break;
+    default:
+      break;
+  }
+  ++counts_.failed_fetches;
+  DropSource(pull, node);
+  return false;
+}
+
+void ObjectPuller::SourceFailed(PullState& pull, NodeNumber node, const absl::Status& why) {
+  ++counts_.failed_fetches;
+  Source* source = FindSource(pull, node);
+  const bool damaged = absl::IsDataLoss(why);
+  if (damaged) ++counts_.damaged;
+  if (source == nullptr) return;
+  if (damaged && ++source->damaged >= options_.most_damaged) {
+    pull.why = LookupOutcome::kDataLoss;
+    return DropSource(pull, node);
+  }
+  if (absl::IsNotFound(why)) return DropSource(pull, node);
+  const Nanos wait = std::min(options_.last_retry,
+                              options_.first_retry << std::min<uint32_t>(source->failures, 8));
+  ++source->failures;
+  source->retry_at = world_.clock.Now() + wait;
+}
+
+void ObjectPuller::DropSource(PullState& pull, NodeNumber node) {
+  std::erase_if(pull.sources, [&](const Source& source) { return source.node == node; });
+}
+
+void ObjectPuller::NodeGone(NodeNumber node) {
+  std::vector<PullPtr> all;
+  for (const auto& [id, pull] : pulls_) all.push_back(pull);
+  for (const PullPtr& pull : all) {
+    DropSource(*pull, node);
+    if (pull->stage == Stage::kQueued && pull->sources.empty()) {
+      Fail(pull, pull->why);
+    } else {
+      FailIfHopeless(pull);
+    }
+  }
+}
+
+void ObjectPuller::Cancel(ObjectId id) {
+  const auto found = pulls_.find(id);
+  if (found == pulls_.end()) return;
+  const PullPtr pull = found->second;
+  Fail(pull, LookupOutcome::kNotFound);
+}
+
+void ObjectPuller::FailIfHopeless(const PullPtr& pull) {
+  const bool searching = pull->stage == Stage::kAsking || pull->stage == Stage::kReceiving;
+  if (searching && pull->in_flight == 0 && pull->sources.empty()) Fail(pull, pull->why);
+}
+
+void ObjectPuller::Fail(const PullPtr& pull, LookupOutcome outcome) {
+  if (pull->stage >= Stage::kEnding) return;
+  pull->why = outcome;
+  if (pull->stage == Stage::kWaitingForRoom) world_.store.AbortReceive(pull->id);
+  const bool has_room = pull->stage == Stage::kReceiving;
+  pull->stage = Stage::kEnding;
+  pull->target->Close();
+  pull->first.reset();
+  if (!has_room) return Finish(pull);
+  EndIfIdle(pull);
+}
+
+void ObjectPuller::EndIfIdle(const PullPtr& pull) {
+  // Its room is not given up under the hands of a thread that writes there; that one comes by here.
+  if (pull->stage != Stage::kEnding || !pull->target->idle()) return;
+  world_.store.AbortReceive(pull->id);
+  Finish(pull);
+}
+
+void ObjectPuller::Complete(const PullPtr& pull) {
+  pull->target->Close();
+  const absl::Status sealed = world_.store.EndReceive(pull->id);
+  pull->why = sealed.ok() ? LookupOutcome::kFound : LookupOutcome::kFull;
+  Finish(pull);
+}
+
+void ObjectPuller::Finish(const PullPtr& pull) {
+  pull->stage = Stage::kOver;
+  pulls_.erase(pull->id);
+  const auto running = std::find(running_.begin(), running_.end(), pull);
+  if (running != running_.end()) {
+    running_.erase(running);
+    active_bytes_ -= pull->claimed;
+  }
+  std::erase(queue_, pull);
+  if (pull->instead && pull->why != LookupOutcome::kFound) {
+    const FetchWanted wanted = *pull->instead;
+    Pull(wanted.id, wanted.hint, wanted.size);
+  } else {
+    ++(pull->why == LookupOutcome::kFound ? counts_.completed : counts_.failed);
+    finished_.push_back({pull->id, pull->why, pull->stalled});
+  }
+  Admit();
+}
+
+std::optional<ObjectPuller::Part> ObjectPuller::FindPart(const proto::BlockRequest& request,
+                                                         ObjectId id) {
+  const auto found = pulls_.find(id);
+  if (found == pulls_.end()) return std::nullopt;
+  const PullState& pull = *found->second;
+  if (pull.stage != Stage::kReceiving) return std::nullopt;
+  if (!request.any_attempt() && request.attempt() != pull.arrival.attempt) return std::nullopt;
+  Part part;
+  part.head.set_outcome(proto::BlockHead::NOT_YET);
+  part.head.set_attempt(pull.arrival.attempt);
+  part.head.set_flags(pull.arrival.flags);
+  part.head.set_size_bytes(pull.arrival.size_bytes);
+  part.head.set_nested_count(pull.arrival.nested_count);
+  part.head.set_partial(true);
+  part.head.set_chunk_bytes(options_.chunk_bytes);
+  std::string bits((pull.chunks.size() + 7) / 8, '\0');
+  for (size_t i = 0; i < pull.chunks.size(); ++i) {
+    if (pull.chunks[i] == Chunk::kHere) bits[i / 8] |= static_cast<char>(1 << (i % 8));
+  }
+  part.head.set_chunks(bits);
+  const size_t chunk = request.offset() / options_.chunk_bytes;
+  if (request.offset() % options_.chunk_bytes == 0 && chunk < pull.chunks.size() &&
+      pull.chunks[chunk] == Chunk::kHere && request.length() >= ChunkLength(pull, chunk)) {
+    part.head.set_outcome(proto::BlockHead::FOUND);
+    part.bytes = {pull.data + request.offset(), ChunkLength(pull, chunk)};
+    part.hold = world_.store.HoldArriving(id);
+  }
+  return part;
+}
+
+void ObjectPuller::Tick() {
+  const Nanos now = world_.clock.Now();
+  const std::vector<PullPtr> running = running_;
+  for (const PullPtr& pull : running) {
+    if (pull->stage == Stage::kEnding) {
+      EndIfIdle(pull);
+    } else if (pull->stage == Stage::kWaitingForRoom) {
+      pull->progress_at = now;  // The store says when that has lasted too long.
+    } else if (now - pull->progress_at >= options_.give_up_after) {
+      pull->stalled = !pull->sources.empty();
+      Fail(pull, pull->why);
+    } else if (pull->stage == Stage::kAsking) {
+      Ask(pull);
+    } else if (pull->stage == Stage::kReceiving) {
+      Pump(pull);
+    }
+  }
+}
+
+Nanos ObjectPuller::NextTick() const {
+  Nanos next = kForever;
+  const Nanos now = world_.clock.Now();
+  for (const PullPtr& pull : running_) {
+    if (pull->stage != Stage::kAsking && pull->stage != Stage::kReceiving) continue;
+    next = std::min(next, pull->progress_at + options_.give_up_after);
+    for (const Source& source : pull->sources) {
+      if (source.retry_at > now) next = std::min(next, source.retry_at);
+    }
+  }
+  return next;
+}
+
+ObjectPuller::Stats ObjectPuller::stats() const {
+  Stats stats = counts_;
+  stats.active_bytes = active_bytes_;
+  stats.queued = queue_.size();
+  return stats;
+}
+
+}  // namespace sheaf

@@ -1,0 +1,155 @@
+// Copyright The Sheaf Authors. SPDX-License-Identifier: Apache-2.0
+// Brings objects of other nodes into the store of this one: finds out what an object is, waits for
+// room, fetches it in chunks from all who have it, and seals it. Many who want the same object
+// share one pull. Pure over its constructor's interfaces; one thread (the raylet's loop), except
+// that chunks are written into their place by the thread that brings them.
+//
+// A pull. The first request goes to one source and returns the first chunk together with what the
+// object is. When the store has found room the chunks that are missing are spread over the sources,
+// some at a time. Each chunk carries a checksum. What failed is asked for again, of another source
+// if there is one; nothing that has arrived is fetched twice. A source that names others makes them
+// sources too; one that is still receiving the object says which chunks it has, so that nodes which
+// pull an object at the same time serve each other.
+//
+// Bounds: the bytes of all pulls together (others queue), chunks on their way of each, and the time
+// without progress, after which a pull fails.
+#pragma once
+
+#include <cstdint>
+#include <deque>
+#include <memory>
+#include <optional>
+#include <span>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "absl/container/btree_map.h"
+#include "absl/container/btree_set.h"
+#include "absl/status/status.h"
+#include "base/clock.h"
+#include "base/executor.h"
+#include "base/ids.h"
+#include "object_store/loop_gate.h"
+#include "object_store/store_owner.h"
+#include "proto/object.pb.h"
+#include "raylet/objects/block_source.h"
+
+namespace sheaf {
+
+struct ObjectPullerOptions {
+  NodeNumber node = 0;
+  uint64_t chunk_bytes = 4 << 20;
+  uint32_t chunks_in_flight = 4;  // Of one object.
+  uint64_t most_bytes = uint64_t{256}
+                        << 20;         // Of all objects that are being pulled; one may exceed it.
+  size_t most_pulls = 64;              // At a time.
+  Nanos fetch_timeout = 10 * kSecond;  // For one answer.
+  Nanos room_wait = 10 * kSecond;      // For room in the store.
+  Nanos give_up_after = 30 * kSecond;  // Without any progress.
+  Nanos first_retry = 50 * kMillisecond;  // Of a source that failed; doubles.
+  Nanos last_retry = kSecond;
+  Nanos look_again = 20 * kMillisecond;  // At a source that had nothing new.
+  uint32_t most_damaged = 3;             // Answers in a row, then a source is not asked any more.
+};
+
+class ObjectPuller {
+ public:
+  struct World {
+    const Clock& clock;
+    StoreOwner& store;
+    BlockSource& blocks;
+    Executor& loop;    // Runs on the thread that calls everything here.
+    Executor& copier;  // Large copies.
+  };
+  struct Finished {
+    ObjectId id;
+    LookupOutcome outcome = LookupOutcome::kNotFound;  // kFound: it is sealed in the store.
+    bool stalled = false;  // There are sources, but for a while none has given any of it.
+  };
+  struct Stats {
+    uint64_t pulls = 0;  // Begun.
+    uint64_t completed = 0;
+    uint64_t failed = 0;
+    uint64_t bytes = 0;           // Of chunks that arrived whole.
+    uint64_t failed_fetches = 0;  // Not answered, refused or damaged.
+    uint64_t damaged = 0;         // Of these: answered with bytes that are not those of the object.
+    uint64_t active_bytes = 0;    // Of pulls under way now.
+    uint64_t queued = 0;          // Pulls that wait for others.
+  };
+
+  ObjectPuller(const ObjectPullerOptions& options, World world);
+  ~ObjectPuller();
+  ObjectPuller(const ObjectPuller&) = delete;
+  ObjectPuller& operator=(const ObjectPuller&) = delete;
+
+  // Brings `id`, which lies on `hint.node`, here. `size`: of its payload, 0 if it is not known. One
+  // Finished follows for each object, however often it was asked for meanwhile.
+  void Pull(ObjectId id, const ObjectLocation& hint, uint64_t size);
+  // `node`, which is pulling `id` itself, may have chunks of it.
+  void AddPeer(ObjectId id, NodeNumber node);
+  // It is dead: no source any more.
+  void NodeGone(NodeNumber node);
+  // Nobody wants `id` any more.
+  void Cancel(ObjectId id);
+
+  // For the serving side: what has come of an object that is being pulled.
+  struct Part {
+    proto::BlockHead head;  // NOT_YET, or FOUND with `bytes`; no checksum yet.
+    std::span<const char> bytes;
+    std::shared_ptr<const void> hold;  // As StoreOwner::Pinned::hold.
+  };
+  // nullopt: nothing is known of it yet.
+  std::optional<Part> FindPart(const proto::BlockRequest& request, ObjectId id);
+
+  struct PullState;  // object_puller.cc
+
+  std::vector<Finished> TakeFinished() { return std::exchange(finished_, {}); }
+  void Tick();
+  Nanos NextTick() const;  // kForever: nothing is timed.
+  Stats stats() const;
+
+ private:
+  struct Source;
+  struct Target;
+  using PullPtr = std::shared_ptr<PullState>;
+
+  void AddSource(PullState& pull, NodeNumber node, bool partial);
+  Source* FindSource(PullState& pull, NodeNumber node);
+  void Admit();
+  void Ask(const PullPtr& pull);
+  void OnFirst(const PullPtr& pull, NodeNumber node,
+               absl::StatusOr<std::unique_ptr<ReceivedBlock>> answer);
+  void OnRoom(const PullPtr& pull, absl::StatusOr<std::span<char>> room);
+  void Pump(const PullPtr& pull);
+  bool AskForOne(const PullPtr& pull);
+  std::optional<size_t> ChunkFor(const PullState& pull, const Source& source) const;
+  void FetchChunk(const PullPtr& pull, Source& source, size_t chunk);
+  void OnChunk(const PullPtr& pull, NodeNumber node, size_t chunk, const absl::Status& outcome,
+               const proto::BlockHead& head);
+  void Complete(const PullPtr& pull);
+  // What an answer says about its source. False: it cannot be used.
+  bool Heed(PullState& pull, NodeNumber node, const proto::BlockHead& head);
+  void SourceFailed(PullState& pull, NodeNumber node, const absl::Status& why);
+  void DropSource(PullState& pull, NodeNumber node);
+  void FailIfHopeless(const PullPtr& pull);
+  void Fail(const PullPtr& pull, LookupOutcome outcome);
+  void EndIfIdle(const PullPtr& pull);
+  void Finish(const PullPtr& pull);
+  proto::BlockRequest RequestFor(const PullState& pull, NodeNumber node, uint64_t offset,
+                                 uint64_t length) const;
+  uint64_t ChunkLength(const PullState& pull, size_t chunk) const;
+
+  const ObjectPullerOptions options_;
+  World world_;
+  absl::btree_map<ObjectId, PullPtr> pulls_;
+  std::deque<PullPtr> queue_;  // Not admitted yet.
+  std::vector<PullPtr> running_;
+  uint64_t active_bytes_ = 0;
+  std::vector<Finished> finished_;
+  Stats counts_;
+  std::shared_ptr<LoopGate> gate_;  // For fetches that end later.
+  std::shared_ptr<bool> alive_ = std::make_shared<bool>(true);
+};
+
+}  // namespace sheaf

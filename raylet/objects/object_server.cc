@@ -1,0 +1,114 @@
+// Copyright The Sheaf Authors. SPDX-License-Identifier: Apache-2.0
+#include "raylet/objects/object_server.h"
+
+#include <algorithm>
+#include <memory>
+#include <utility>
+
+#include "base/crc32c.h"
+
+namespace sheaf {
+namespace {
+
+constexpr uint64_t kSummedAtOnce = 64 * 1024;  // On the loop.
+constexpr Nanos kReaderMemory = 2 * kSecond;
+constexpr int kMostNamed = 8;
+// As many chunks as the largest object can have: no request makes this node sum more at once.
+constexpr uint64_t kMostBytes = uint64_t{64} << 20;
+
+Block MakeBlock(proto::BlockHead head, std::span<const char> bytes,
+                std::shared_ptr<const void> hold) {
+  head.set_crc(Crc32c({bytes.data(), bytes.size()}));
+  return {.head = head.SerializeAsString(), .bytes = bytes, .hold = std::move(hold)};
+}
+
+}  // namespace
+
+void ObjectServer::OnFetch(NodeNumber reader, std::string_view body, Respond respond) {
+  proto::BlockRequest request;
+  const bool parsed = request.ParseFromArray(body.data(), static_cast<int>(body.size()));
+  const absl::StatusOr<ObjectId> id = ObjectId::FromBinary(request.id());
+  if (!parsed || !id.ok() || request.length() > kMostBytes) {
+    ++counts_.refused;
+    return respond(absl::InvalidArgumentError("a request for a block that cannot be read"));
+  }
+  proto::BlockHead head;
+  NameOthers(*id, reader, &head);
+  if (std::optional<ObjectPuller::Part> part = world_.puller.FindPart(request, *id)) {
+    world_.puller.AddPeer(*id, reader);
+    *part->head.mutable_also_at() = head.also_at();
+    if (part->head.outcome() != proto::BlockHead::FOUND) return SendWhy(part->head, respond);
+    return Send(std::move(part->head), part->bytes, std::move(part->hold), std::move(respond));
+  }
+  const NodeNumber here = world_.store.node();
+  ObjectLocation hint{.node = here};
+  if (request.has_slot()) {
+    hint.slot = request.slot();
+    hint.generation = request.generation();
+  }
+  world_.store.Pin(
+      *id, hint,
+      [this, request, head,
+       respond = std::move(respond)](absl::StatusOr<StoreOwner::Pinned> pinned) mutable {
+        if (pinned.ok() && !request.any_attempt() && pinned->info.attempt != request.attempt()) {
+          pinned = absl::NotFoundError("another attempt of it is here");
+        }
+        if (!pinned.ok()) {
+          head.set_outcome(absl::IsDataLoss(pinned.status()) ? proto::BlockHead::DATA_LOSS
+                           : absl::IsResourceExhausted(pinned.status())
+                               ? proto::BlockHead::FULL
+                               : proto::BlockHead::NOT_FOUND);
+          return SendWhy(std::move(head), respond);
+        }
+        head.set_attempt(pinned->info.attempt);
+        head.set_flags(pinned->info.flags);
+        head.set_size_bytes(pinned->info.size_bytes);
+        head.set_nested_count(static_cast<uint32_t>(pinned->info.nested.size()));
+        const uint64_t from = std::min<uint64_t>(request.offset(), pinned->bytes.size());
+        const uint64_t length = std::min<uint64_t>(request.length(), pinned->bytes.size() - from);
+        Send(std::move(head), pinned->bytes.subspan(from, length), std::move(pinned->hold),
+             std::move(respond));
+      });
+}
+
+void ObjectServer::Send(proto::BlockHead head, std::span<const char> bytes,
+                        std::shared_ptr<const void> hold, Respond respond) {
+  ++counts_.blocks;
+  counts_.bytes += bytes.size();
+  if (bytes.size() <= kSummedAtOnce) {
+    return respond(MakeBlock(std::move(head), bytes, std::move(hold)));
+  }
+  world_.copier.Post([head = std::move(head), bytes, hold = std::move(hold),
+                      respond = std::move(respond)]() mutable {
+    respond(MakeBlock(std::move(head), bytes, std::move(hold)));
+  });
+}
+
+void ObjectServer::SendWhy(proto::BlockHead head, const Respond& respond) {
+  ++counts_.refused;
+  respond(Block{.head = head.SerializeAsString(), .bytes = {}, .hold = nullptr});
+}
+
+void ObjectServer::NameOthers(ObjectId id, NodeNumber reader, proto::BlockHead* head) {
+  const Nanos now = world_.clock.Now();
+  absl::btree_map<NodeNumber, Nanos>& readers = readers_[id];
+  readers[reader] = now;
+  for (const auto& [node, asked_at] : readers) {
+    if (node == reader || now - asked_at > kReaderMemory) continue;
+    head->add_also_at(node);
+    if (head->also_at_size() == kMostNamed) return;
+  }
+}
+
+void ObjectServer::Tick() {
+  const Nanos now = world_.clock.Now();
+  if (now < next_sweep_) return;
+  next_sweep_ = now + kReaderMemory;
+  for (auto object = readers_.begin(); object != readers_.end();) {
+    absl::erase_if(object->second,
+                   [&](const auto& entry) { return now - entry.second > kReaderMemory; });
+    object = object->second.empty() ? readers_.erase(object) : std::next(object);
+  }
+}
+
+}  // namespace sheaf

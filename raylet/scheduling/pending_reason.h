@@ -1,0 +1,25 @@
+// Copyright The Sheaf Authors. SPDX-License-Identifier: Apache-2.0
+// Why is it pending? In words, for `sheaf why`, listings and errors. Each answer names what is
+// waited for, who has it, and what would help. Pure; reads, changes nothing.
+#pragma once
+
+#include <string>
+
+#include "base/ids.h"
+#include "raylet/scheduling/group_ledger.h"
+#include "raylet/scheduling/lease_queue.h"
+
+namespace sheaf {
+
+// "waits for 1 CPU: 2 of 2 CPU are held by 2 leases of f (owner 1.5)".
+std::string WhyPending(const LeaseQueue::Pending& pending, const LeaseQueue& queue);
+// The same for a demand by name; "is not waiting: all 2 leases asked for are granted" when it is
+// not.
+std::string WhyDemand(const LeaseQueue& queue, ProcessId owner, uint64_t key);
+// A lease that is granted but has no worker yet. `starting`: workers of its job and environment
+// that start now.
+std::string WhyNoWorker(const Lease& lease, int starting);
+// "waits for room: 2 CPU ...", "is placed on node 1", "was removed, or was never made".
+std::string WhyGroup(const GroupLedger& groups, const LeaseQueue& queue, PlacementGroupId group);
+
+}  // namespace sheaf

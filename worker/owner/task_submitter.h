@@ -1,0 +1,128 @@
+// Copyright The Sheaf Authors. SPDX-License-Identifier: Apache-2.0
+// Runs the tasks of this process on leased workers. One LeaseKey for each (resources, environment,
+// placement): tasks queue there, the raylet grants workers, several short tasks are in flight to
+// each. Pure: one lock of its user guards it.
+//
+// Depth. A worker is given about kWorkAhead of work, judged by the time that recent tasks of the
+// key took, and of arguments as much as BackPressure lets be on its way; while the time is unknown,
+// one task. What it has not started can be taken back: when the
+// running task turns out long while others wait, when it blocks (it returns them itself), when its
+// lease is revoked. Only "returned" or proven death permits another push of the same task.
+#pragma once
+
+#include <functional>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "absl/container/btree_map.h"
+#include "absl/container/flat_hash_map.h"
+#include "proto/raylet.pb.h"
+#include "worker/owner/back_pressure.h"
+#include "worker/owner/peer_table.h"
+#include "worker/owner/task_table.h"
+
+namespace sheaf {
+
+struct OwnedLease {
+  LeaseNumber number = 0;
+  Peer* worker = nullptr;
+  LeaseKey* key = nullptr;
+  TaskList in_flight;  // In push order.
+  uint64_t pushes = 0;
+  Nanos last_progress = 0;  // When it last answered, or was given a first task.
+  Nanos idle_since = 0;
+  bool revoked = false;
+  bool taking_back = false;  // Asked; ends when a reply or a returned task comes.
+};
+
+struct LeaseKey {
+  uint64_t number = 0;
+  proto::LeaseSpec spec;
+  bool announced = false;  // The raylet has the spec.
+  TaskList queue;
+  std::vector<std::unique_ptr<OwnedLease>> leases;
+  uint32_t wanted_sent = 0;
+  Nanos typical_run = 0;   // Of its tasks, smoothed; 0: not known yet.
+  std::string notice;      // Why nothing is granted, from the raylet.
+  uint32_t templates = 0;  // That point to it.
+};
+
+class TaskSubmitter final : public TaskDispatcher {
+ public:
+  static constexpr Nanos kWorkAhead = kMillisecond;
+  static constexpr Nanos kLinger = 100 * kMillisecond;  // An idle lease is kept so long.
+  // After so long without progress, others' work is taken back.
+  static constexpr Nanos kLongTask = 5 * kMillisecond;
+  static constexpr size_t kMaxDepth = 1000;
+
+  TaskSubmitter(ProcessId self, Transport& transport, TaskTable& tasks, PeerTable& peers,
+                const BackPressure& limits);
+
+  void Submit(TaskRecord& task);
+  void OnArgumentsReady(TaskRecord& task) override;
+
+  // A reply for a task of this submitter.
+  void OnReply(const TaskTable::Reply& reply, ProcessId from);
+  void OnReturned(TaskRecord& task);
+  void OnGrant(const proto::LeaseGrant& grant);
+  void OnRefused(const proto::LeaseRefused& refused);
+  // `node` gave the lease. False: this process does not hold it.
+  bool OnRevoke(NodeNumber node, const proto::LeaseRevoke& revoke);
+  void OnProcessDied(ProcessId process, const proto::Death& death, uint64_t started);
+
+  // Ends as TaskCancelled, at once or when the worker says so. `force` ends the worker.
+  void Cancel(TaskRecord& task, bool force, bool recursive);
+
+  // No call names `spec` any more, nor ever will.
+  void ForgetTemplate(const TemplateRecord& spec) {
+    if (spec.key != nullptr) --std::exchange(spec.key, nullptr)->templates;
+  }
+  // Drops the keys of templates that are forgotten, unless something of them is left.
+  void ForgetUnusedKeys();
+
+  // Lingering leases, long tasks, delayed retries. Returns when it wants to be called next
+  // (kForever: not).
+  Nanos Tick();
+  // Gives everything back (the process ends).
+  void ReturnAll();
+
+  std::string Words(const TaskRecord& task) const;  // What a pending task waits for.
+  size_t leases() const { return by_worker_.size(); }
+
+ private:
+  LeaseKey& KeyOf(const TemplateRecord& spec);
+  void Pump(LeaseKey& key);
+  OwnedLease* Choose(LeaseKey& key);  // For the first of its queue.
+  std::vector<std::pair<NodeNumber, uint64_t>> ArgumentBytes(const TaskRecord& task) const;
+  size_t Depth(const LeaseKey& key) const;
+  void PushTo(OwnedLease& lease, TaskRecord& task);
+  void UpdateDemand(LeaseKey& key);
+  void WantOnlyHeld(LeaseKey& key);  // Nothing waits: no lease beyond those held is needed.
+  void Return(OwnedLease& lease, bool discard);
+  void TakeBackFrom(OwnedLease& lease);
+  void Delay(TaskRecord& task);
+  Error DeathError(const TaskRecord& task, ProcessId worker, const proto::Death& death,
+                   bool started) const;
+
+  const ProcessId self_;
+  Transport& transport_;
+  TaskTable& tasks_;
+  PeerTable& peers_;
+  const BackPressure limits_;
+  absl::flat_hash_map<std::string, std::unique_ptr<LeaseKey>> keys_;  // By serialized spec.
+  absl::flat_hash_map<uint64_t, LeaseKey*> by_number_;
+  uint64_t next_key_ = 1;
+  absl::btree_map<ProcessId, OwnedLease*> by_worker_;
+  struct DelayedTask {
+    uint32_t cookie;
+    uint64_t sequence_bits;
+  };
+  absl::btree_multimap<Nanos, DelayedTask> delayed_;
+};
+
+// The words for a dead process, shared by tasks and actors: "was killed by signal 9 (SIGKILL)",
+// with evidence.
+std::string DescribeDeath(const proto::Death& death);
+
+}  // namespace sheaf

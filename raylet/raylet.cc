@@ -46,6 +46,7 @@ ClusterView ViewOf(const RayletOptions& options) {
 Raylet::Raylet(RayletOptions options, RayletWorld world)
     : options_(Filled(std::move(options))),
       world_(world),
+      started_at_(world.clock.Now()),
       view_(ViewOf(options_)),
       ledger_(options_.totals, options_.labels, options_.gpu_ids),
       queue_(options_.leases, ledger_, view_, world_.random),
@@ -66,8 +67,31 @@ Raylet::Raylet(RayletOptions options, RayletWorld world)
                .puller = puller_,
                .copier = world_.copier}),
       arguments_(world_.store.Stats().capacity_bytes),
+      state_rows_({.options = options_,
+                   .started_at = started_at_,
+                   .store = world_.store,
+                   .switchboard = world_.switchboard,
+                   .view = view_,
+                   .ledger = ledger_,
+                   .queue = queue_,
+                   .groups = groups_,
+                   .pool = pool_,
+                   .processes = processes_,
+                   .jobs = jobs_,
+                   .detached = detached_,
+                   .group_states = group_states_,
+                   .adopted = adopted_,
+                   .worker_of = worker_of_}),
+      queries_({.node = options_.node,
+                .limit = options_.query_limit,
+                .clock = world_.clock,
+                .transport = world_.transport,
+                .gcs = gcs_,
+                .view = view_,
+                .processes = processes_,
+                .rows = state_rows_,
+                .is_node_dead = [this](NodeNumber node) { return IsNodeDead(node); }}),
       sweeper_(world_.clock),
-      started_at_(world_.clock.Now()),
       gcs_term_(options_.gcs_term) {
   AddSweeps();
   FollowCluster();
@@ -105,7 +129,7 @@ void Raylet::OnFrame(ProcessId from, const Frame& frame) {
   Settle();
 }
 
-absl::Status Raylet::Dispatch(ProcessId from, Process& process, const Frame& frame) {
+absl::Status Raylet::Dispatch(ProcessId from, AttachedProcess& process, const Frame& frame) {
   const bool worker = process.info.role == ProcessRole::kWorker;
   const bool driver = process.info.role == ProcessRole::kDriver;
   switch (frame.kind) {  // What every process may say.
@@ -116,9 +140,9 @@ absl::Status Raylet::Dispatch(ProcessId from, Process& process, const Frame& fra
       }
       return absl::OkStatus();
     case FrameKind::kStateQuery:
-      return OnStateQuery(from, frame);
+      return queries_.OnQuery(from, frame);
     case FrameKind::kStateAnswer:
-      return OnStateAnswer(from, frame);
+      return queries_.OnAnswer(from, frame);
     case FrameKind::kConnectRequest:
       return OnConnectRequest(from, frame);
     case FrameKind::kPeerDrained: {
@@ -212,7 +236,7 @@ void Raylet::Tick() {
   gcs_.Tick();
   CheckRemains();
   CheckJobs();
-  CheckQueries();
+  queries_.Tick();
   CheckUnknownNodes();
   CheckView();
   CheckSilence();

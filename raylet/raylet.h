@@ -16,7 +16,6 @@
 //   raylet_gcs.cc            heartbeats, reports, what the GCS says
 //   raylet_cluster.cc        the other nodes, as the GCS describes them
 //   raylet_remote.cc         frames to and from other nodes
-//   raylet_state_queries.cc  what the command line asks
 //   raylet_sweeps.cc         what is compared with live owners every few seconds
 //   raylet_metrics.cc        figures
 #pragma once
@@ -46,12 +45,16 @@
 #include "proto/raylet.pb.h"
 #include "raylet/gcs_link.h"
 #include "raylet/node_links.h"
+#include "raylet/node_tables.h"
 #include "raylet/objects/argument_ledger.h"
 #include "raylet/objects/object_puller.h"
 #include "raylet/objects/object_server.h"
 #include "raylet/objects/orphan_ledger.h"
 #include "raylet/objects/reference_ledger.h"
 #include "raylet/objects/store_events.h"
+#include "raylet/queries/state_queries.h"
+#include "raylet/queries/state_rows.h"
+#include "raylet/raylet_options.h"
 #include "raylet/router.h"
 #include "raylet/scheduling/group_ledger.h"
 #include "raylet/scheduling/lease_queue.h"
@@ -64,48 +67,6 @@
 #include "scheduling/cluster_view.h"
 
 namespace sheaf {
-
-class StoreOwner;
-
-struct RayletOptions {
-  NodeNumber node = 0;  // From the GCS, which knows this node already.
-  Resources totals;
-  Labels labels;
-  std::vector<uint32_t> gpu_ids;  // Of the GPUs in `totals`.
-  bool takes_work = true;         // false: it is there for a driver outside of the cluster.
-  std::string address;            // Where other raylets dial; empty on a single node.
-  std::string host_name;
-  std::string version;
-  std::string metrics_url;
-  std::string session_dir;
-  std::vector<std::string> features;  // Optional kernel features in use: "pidfd: yes".
-  int64_t unix_ns_at_zero = 0;        // Wall time when the monotonic clock was 0; only a label.
-  uint64_t gcs_term = 0;              // As NodeRegistered said.
-  Nanos heartbeat_period = kSecond;
-  WorkerPoolOptions workers;  // `cpus` 0: from `totals`.
-  LeaseQueueOptions leases;
-  Nanos drain_limit = 10 * kSecond;  // Peers of a dead process have so long to drain its rings.
-  Nanos query_limit = kSecond;       // Processes have so long to answer a state query.
-  // A node and the GCS are both silent for so long: waits for that node end.
-  Nanos silence_limit = 60 * kSecond;
-};
-
-// Everything outlives the raylet.
-struct RayletWorld {
-  Clock& clock;
-  Transport& transport;  // To all processes and raylets of the cluster, and to kGcs.
-  NodeLinks& links;      // To other nodes, for frames that processes of this one send.
-  WorkerLauncher& launcher;
-  Switchboard& switchboard;
-  StoreOwner& store;
-  StoreEvents& store_events;  // The observer of `store`.
-  Random& random;
-  ProcessNumbers& numbers;
-  metrics::Page& metrics;
-  BlockSource& blocks;  // Pieces of objects of other nodes.
-  Executor& loop;       // Runs on the thread that calls the raylet.
-  Executor& copier;     // Large copies and checksums.
-};
 
 class Raylet {
  public:
@@ -178,32 +139,10 @@ class Raylet {
   void PublishMetrics();
 
  private:
-  struct Process {
-    AttachInfo info;
-    // This node's own number of its job; 0: none (a tool, or a driver before kJobStart).
-    JobNumber job = 0;
-    LeaseNumber lease = 0;  // A worker's, while it has one.
-    Nanos attached_at = 0;
-    Nanos socket_closed_at = 0;  // 0: it is open.
-  };
-  // This node's own number of a job: workers start while the GCS still numbers it.
-  struct Job {
-    JobNumber number = 0;  // The GCS's; 0: not registered yet.
-    ProcessId driver;
-    proto::JobStart start;
-    bool ended = false;
-    bool failed = false;
-    Nanos started_at = 0;
-    Nanos keep_until = 0;  // It stays known until then, though it ended.
-    bool remote = false;   // Its driver is on another node, which reports its end.
-    // `ended` is a guess: it is known for its detached actor only, which may outlive it.
-    bool only_detached = false;
-    proto::Program program;
-  };
   // A dead process of which something is left.
   struct Remains {
     ProcessRole role = ProcessRole::kTool;
-    JobNumber job = 0;  // As in Process.
+    JobNumber job = 0;  // As in AttachedProcess.
     proto::Death death;
     Nanos died_at = 0;
     // Its pidfd said so (else it said goodbye, and its exit is still to come).
@@ -215,20 +154,6 @@ class Raylet {
     absl::btree_set<ProcessId> undrained;
   };
 
-  // A detached actor whose incarnation starts or lives here.
-  struct DetachedActor {
-    proto::StartActor start;
-    uint64_t key = 0;       // Of the lease demand that this raylet makes for it.
-    JobNumber job = 0;      // This node's own number.
-    LeaseNumber lease = 0;  // 0: no worker yet.
-    ProcessId worker;
-    bool started = false;  // Its constructor has run.
-    bool ending = false;
-    std::string words;     // What it waits for.
-    proto::Death failure;  // Of its constructor.
-    Nanos came_at = 0;
-    Nanos look_at = 0;  // Then, without room here, it is asked whether there is some elsewhere.
-  };
   struct StoreCounts {
     uint64_t spills = 0, restores = 0, refusals = 0, spilled_bytes = 0, restored_bytes = 0,
              disk_failures = 0;
@@ -245,17 +170,6 @@ class Raylet {
     std::vector<ObjectId> ids;
     Nanos until = 0;  // Then it is answered in any case.
   };
-  // A state query that waits for answers of others.
-  struct Query {
-    ProcessId asker;
-    proto::StateQuery message;
-    uint32_t limit = 0;
-    Nanos deadline = 0;
-    absl::btree_set<ProcessId> asked;  // Not answered yet.
-    bool asks_gcs = false;
-    proto::StateAnswer answer;
-  };
-
   // raylet.cc
   Nanos Now() const { return world_.clock.Now(); }
   bool IsAlive(ProcessId process) const { return processes_.contains(process); }
@@ -264,26 +178,25 @@ class Raylet {
   bool MayHear(ProcessId process) const;
   Channel& To(ProcessId process) { return world_.transport.To(process); }
   // Handles one frame. kInvalidArgument: malformed.
-  absl::Status Dispatch(ProcessId from, Process& process, const Frame& frame);
+  absl::Status Dispatch(ProcessId from, AttachedProcess& process, const Frame& frame);
   void OnOffence(ProcessId process, const absl::Status& status);
   // Carries out what the state machines decided, until none has anything to say.
   void Settle();
 
   // raylet_jobs.cc
-  absl::Status OnJobStart(ProcessId driver, Process& process, const Frame& frame);
+  absl::Status OnJobStart(ProcessId driver, AttachedProcess& process, const Frame& frame);
   void OnJobRegistered(JobNumber job, const proto::GcsReply& reply);
   void EndJob(JobNumber job, const proto::Death& death);
-  void FinishJob(const Job& job);
+  void FinishJob(const NodeJob& job);
   void RemoveJobIfOver(JobNumber job);
   void CheckJobs();
   JobNumber LocalJob(JobNumber number) const;  // 0: unknown here.
-  int64_t UnixSeconds(Nanos at) const;
 
   // raylet_leases.cc
   absl::Status OnLeaseDemand(ProcessId owner, const Frame& frame);
   absl::Status OnLeaseReturn(ProcessId owner, const Frame& frame);
   absl::Status OnKillWorker(ProcessId owner, const Frame& frame);
-  absl::Status OnBlockedFrame(ProcessId worker, Process& process, const Frame& frame);
+  absl::Status OnBlockedFrame(ProcessId worker, AttachedProcess& process, const Frame& frame);
   absl::Status OnConnectRequest(ProcessId from, const Frame& frame);
   void OnWorkerReady(ProcessId worker);
   void Perform(const LeaseAction& action);
@@ -433,10 +346,8 @@ class Raylet {
   bool IsGroupUnknown(const LeaseSpec& spec) const;
   std::string ReasonOfGroup(const LeaseSpec& spec, bool waits_long);
   void ReportDetached(const DetachedActor& actor);
-  proto::ActorStateReport StateOf(const DetachedActor& actor) const;
   void SendActorState(const proto::ActorStateReport& report);
   DetachedActor* FindDetached(uint64_t key);
-  JobNumber DetachedJobOf(uint64_t key) const;
   absl::btree_set<ProcessId> DetachedWorkersOf(JobNumber job) const;
   bool HasDetachedActors(JobNumber job) const;
   absl::btree_set<ProcessId> Outliving(JobNumber local) const;
@@ -451,31 +362,9 @@ class Raylet {
   void FillReport(proto::NodeReport* report) const;
   void TickGcs();
 
-  // raylet_state_queries.cc
-  absl::Status OnStateQuery(ProcessId from, const Frame& frame);
-  absl::Status OnStateAnswer(ProcessId from, const Frame& frame);
-  void AskProcesses(uint64_t number, Query* query);
-  void AskNodes(uint64_t number, Query* query);
-  void AskGcs(uint64_t number, Query* query);
-  void MergeGcs(const proto::GcsReply& reply, Query* query);
-  void CheckQueries();
-  void DropFromQueries(ProcessId process);
-  void FinishQuery(uint64_t number);
-
-  // raylet_state_rows.cc
-  void FillFromHere(Query* query);
-  void FillWithoutGcs(Query* query);
-  void FillStatus(Query* query);
-  void FillStore(Query* query);
-  void FillWorkers(Query* query);
-  void FillGroups(Query* query);
-  void FillDetachedActors(Query* query);
-  void FillWhy(Query* query);
-  void FillAvailable(proto::NodeRow* row) const;
-  std::string WordsFor(const LeaseQueue::Pending& pending) const;
-
   RayletOptions options_;
   RayletWorld world_;
+  const Nanos started_at_;
   ClusterView view_;
   std::deque<NodeNumber> dead_nodes_;                // In the view, in the order of their deaths.
   NodeNumber last_described_ = 0;                    // The newest node that the GCS has spoken of.
@@ -495,9 +384,9 @@ class Raylet {
   ObjectServer server_;
   ArgumentLedger arguments_;
 
-  absl::btree_map<ProcessId, Process> processes_;  // Attached and alive.
+  AttachedProcesses processes_;  // Attached and alive.
   absl::btree_map<ProcessId, Remains> remains_;
-  absl::btree_map<JobNumber, Job> jobs_;
+  NodeJobs jobs_;
   JobNumber last_job_ = 0;
   absl::flat_hash_map<LeaseNumber, ProcessId> worker_of_;  // Leases that have one.
   // The last of those who died, for kConnectRefused.
@@ -519,13 +408,10 @@ class Raylet {
   absl::btree_map<PlacementGroupId, proto::GroupInfo> attached_groups_;
   std::deque<PlacementGroupId> removed_elsewhere_;  // Groups of other raylets, the last removed.
 
-  absl::btree_map<ActorId, DetachedActor> detached_;
+  DetachedActors detached_;
   uint64_t last_detached_key_ = 0;
   std::deque<proto::ActorStateReport> ended_detached_;        // How the last here died, by actor.
   absl::btree_map<std::string, proto::ActorRow> actor_rows_;  // Reported, not passed on yet.
-
-  absl::btree_map<uint64_t, Query> queries_;
-  uint64_t last_query_ = 0;
 
   absl::btree_map<ObjectId, absl::btree_set<ProcessId>> fetchers_;  // Who waits for each pull.
   // By asker and the ids asked for.
@@ -555,11 +441,13 @@ class Raylet {
   Resources last_available_;                          // As the last heartbeat said.
   absl::btree_map<NodeNumber, Nanos> unknown_nodes_;  // Addressed by processes, not heard of yet.
 
+  StateRows state_rows_;
+  StateQueries queries_;
+
   Sweeper sweeper_;
   StoreCounts store_counts_;  // Of what was added to the counters so far.
   ObjectPuller::Stats pull_counts_;
   uint64_t served_bytes_ = 0;
-  const Nanos started_at_;
   uint64_t gcs_term_ = 0;
   Nanos follow_again_at_ = kForever;  // The GCS refused to say what changes.
   bool report_due_ = false;  // Deaths while the GCS was away, too many to be kept one by one.

@@ -66,7 +66,7 @@ void Raylet::OnStartActor(const proto::StartActor& message) {
   actor.job = LocalJob(message.job().job());
   if (actor.job == 0) {  // Its driver was on another node, or ended before this raylet started.
     actor.job = ++last_job_;
-    Job& job = jobs_[actor.job];
+    NodeJob& job = jobs_[actor.job];
     job.number = message.job().job();
     job.driver = ProcessId::Unpack(message.job().driver());
     job.start = message.job().start();
@@ -314,24 +314,8 @@ absl::Status Raylet::OnActorReport(ProcessId from, const Frame& frame) {
   return absl::OkStatus();
 }
 
-void Raylet::ReportDetached(const DetachedActor& actor) { SendActorState(StateOf(actor)); }
-
-proto::ActorStateReport Raylet::StateOf(const DetachedActor& actor) const {
-  proto::ActorStateReport report;
-  report.set_actor_id(actor.start.actor_id());
-  report.set_incarnation(actor.start.incarnation());
-  if (actor.started) {
-    report.mutable_started()->set_process(actor.worker.packed());
-    report.mutable_started()->set_lease(actor.lease);
-    if (const auto it = processes_.find(actor.worker); it != processes_.end()) {
-      report.mutable_started()->set_os_pid(it->second.info.os_pid);
-    }
-  } else if (actor.worker.process != 0) {
-    report.set_pending("its constructor runs");
-  } else {
-    report.set_pending(actor.words.empty() ? "a worker" : actor.words);
-  }
-  return report;
+void Raylet::ReportDetached(const DetachedActor& actor) {
+  SendActorState(ReportOf(actor, processes_));
 }
 
 void Raylet::SendActorState(const proto::ActorStateReport& report) {
@@ -369,18 +353,11 @@ void Raylet::RemoveDetached(uint64_t key, const proto::Death& death) {
   }
 }
 
-Raylet::DetachedActor* Raylet::FindDetached(uint64_t key) {
+DetachedActor* Raylet::FindDetached(uint64_t key) {
   for (auto& [id, actor] : detached_) {
     if (actor.key == key) return &actor;
   }
   return nullptr;
-}
-
-JobNumber Raylet::DetachedJobOf(uint64_t key) const {
-  for (const auto& [id, actor] : detached_) {
-    if (actor.key == key) return actor.job;
-  }
-  return 0;
 }
 
 absl::btree_set<ProcessId> Raylet::DetachedWorkersOf(JobNumber job) const {

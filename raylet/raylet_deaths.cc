@@ -54,7 +54,7 @@ void Raylet::Bury(ProcessId process, const proto::Death& death, bool exited) {
     }
     return;
   }
-  const Process entry = std::move(it->second);
+  const AttachedProcess entry = std::move(it->second);
   processes_.erase(it);
   arguments_.Forget(process, Now());
   Remember(process, death);
@@ -96,7 +96,7 @@ void Raylet::Bury(ProcessId process, const proto::Death& death, bool exited) {
   StoreOnDeath(process, remains);
   LearnObjectsOf(process);  // So that borrowers who ask now learn what is there.
   references_.OwnerDied(process);
-  DropFromQueries(process);
+  queries_.Forget(process);
   // While its job is known: what other nodes have of its demands is taken back in the job's name.
   for (const LeaseAction& action : queue_.TakeActions()) Perform(action);
   if (entry.info.role == ProcessRole::kDriver && entry.job != 0) EndJob(entry.job, death);

@@ -83,7 +83,7 @@ void Raylet::OnGcsEvent(const proto::GcsEvent& event) {
 void Raylet::FillReport(proto::NodeReport* report) const {
   report->Clear();
   ledger_.available().ToMap(*report->mutable_available()->mutable_amounts());
-  for (const auto& [id, actor] : detached_) *report->add_actors() = StateOf(actor);
+  for (const auto& [id, actor] : detached_) *report->add_actors() = ReportOf(actor, processes_);
   // A GCS whose disk came back from a backup may not know how far their numbers went.
   for (const proto::ActorStateReport& ended : ended_detached_) {
     proto::ActorStateReport& actor = *report->add_actors();

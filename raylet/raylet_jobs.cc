@@ -20,10 +20,10 @@ void SendStarted(Channel& driver, JobNumber job, const std::string& name_space,
 
 }  // namespace
 
-absl::Status Raylet::OnJobStart(ProcessId driver, Process& process, const Frame& frame) {
+absl::Status Raylet::OnJobStart(ProcessId driver, AttachedProcess& process, const Frame& frame) {
   SHEAF_ASSIGN_OR_RETURN(proto::JobStart start, ParseFrame<proto::JobStart>(frame));
   if (process.job != 0) {  // A repeat; while the GCS has not answered, its answer will do.
-    if (const Job& job = jobs_.at(process.job); job.number != 0) {
+    if (const NodeJob& job = jobs_.at(process.job); job.number != 0) {
       SendStarted(To(driver), job.number, job.start.name_space(), "");
     }
     return absl::OkStatus();
@@ -34,7 +34,7 @@ absl::Status Raylet::OnJobStart(ProcessId driver, Process& process, const Frame&
   }
   const JobNumber local = ++last_job_;
   process.job = local;
-  Job& job = jobs_[local];
+  NodeJob& job = jobs_[local];
   job.driver = driver;
   job.program.set_path(process.info.executable);
   job.started_at = Now();
@@ -48,7 +48,7 @@ absl::Status Raylet::OnJobStart(ProcessId driver, Process& process, const Frame&
   proto::RegisterJob& registration = *request.mutable_register_job();
   registration.set_driver(driver.packed());
   registration.set_os_pid(process.info.os_pid);
-  registration.set_start_time_unix_s(UnixSeconds(job.started_at));
+  registration.set_start_time_unix_s(UnixSecondsAt(options_, job.started_at));
   *registration.mutable_start() = std::move(start);
   gcs_.Command(std::move(request),
                [this, local](const proto::GcsReply& reply) { OnJobRegistered(local, reply); });
@@ -58,7 +58,7 @@ absl::Status Raylet::OnJobStart(ProcessId driver, Process& process, const Frame&
 void Raylet::OnJobRegistered(JobNumber local, const proto::GcsReply& reply) {
   const auto it = jobs_.find(local);
   if (it == jobs_.end()) return;
-  Job& job = it->second;
+  NodeJob& job = it->second;
   if (reply.error() != 0 || !reply.has_job_registered() || reply.job_registered().job() == 0) {
     if (IsAlive(job.driver)) {
       SendStarted(To(job.driver), 0, "",
@@ -83,7 +83,7 @@ void Raylet::OnJobRegistered(JobNumber local, const proto::GcsReply& reply) {
 void Raylet::EndJob(JobNumber local, const proto::Death& death) {
   const auto it = jobs_.find(local);
   if (it == jobs_.end()) return;
-  Job& job = it->second;
+  NodeJob& job = it->second;
   job.only_detached = false;
   if (job.ended) return;
   job.ended = true;
@@ -100,7 +100,7 @@ void Raylet::EndJob(JobNumber local, const proto::Death& death) {
   RemoveJobIfOver(local);
 }
 
-void Raylet::FinishJob(const Job& job) {
+void Raylet::FinishJob(const NodeJob& job) {
   proto::GcsRequest request;
   request.mutable_finish_job()->set_job(job.number);
   request.mutable_finish_job()->set_failed(job.failed);
@@ -174,7 +174,5 @@ JobNumber Raylet::LocalJob(JobNumber number) const {
   }
   return 0;
 }
-
-int64_t Raylet::UnixSeconds(Nanos at) const { return (options_.unix_ns_at_zero + at) / kSecond; }
 
 }  // namespace sheaf

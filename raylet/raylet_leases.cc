@@ -149,7 +149,8 @@ absl::Status Raylet::OnKillWorker(ProcessId owner, const Frame& frame) {
   return absl::OkStatus();
 }
 
-absl::Status Raylet::OnBlockedFrame(ProcessId worker, Process& process, const Frame& frame) {
+absl::Status Raylet::OnBlockedFrame(ProcessId worker, AttachedProcess& process,
+                                    const Frame& frame) {
   SHEAF_ASSIGN_OR_RETURN(const auto message, ParseFrame<proto::Blocked>(frame));
   if (process.lease == 0 || !pool_.OnBlocked(worker, message.blocked())) return absl::OkStatus();
   if (message.blocked()) {
@@ -216,7 +217,8 @@ void Raylet::Perform(const LeaseAction& action) {
 }
 
 JobNumber Raylet::JobOf(const Lease& lease) const {
-  if (lease.demand.owner == RayletOf(options_.node)) return DetachedJobOf(lease.demand.key);
+  if (lease.demand.owner == RayletOf(options_.node))
+    return JobOfDetached(detached_, lease.demand.key);
   return JobOfOwner(lease.demand.owner);
 }
 

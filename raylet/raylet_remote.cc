@@ -160,9 +160,9 @@ absl::Status Raylet::DispatchRemote(ProcessId from, const Frame& frame) {
     case FrameKind::kReturnBundles:
       return OnBundles(from, frame);
     case FrameKind::kStateQuery:
-      return OnStateQuery(from, frame);
+      return queries_.OnQuery(from, frame);
     case FrameKind::kStateAnswer:
-      return OnStateAnswer(from, frame);
+      return queries_.OnAnswer(from, frame);
     case FrameKind::kOwnerLeft: {
       SHEAF_ASSIGN_OR_RETURN(const auto message, ParseFrame<proto::OwnerLeft>(frame));
       const ProcessId process = ProcessId::Unpack(message.process());
@@ -256,7 +256,7 @@ void Raylet::OnRemoteNodeDead(NodeNumber node, const std::string& words) {
   silent_since_.erase(node);
   told_silent_.erase(node);  // kNodeGone says more.
   OnCoordinatorDead(node);
-  DropFromQueries(RayletOf(node));
+  queries_.Forget(RayletOf(node));
   revocations_.ForgetProcesses([node](ProcessId gone) { return gone.node == node; });
   world_.links.Forget(node);
   proto::Death death;
@@ -316,7 +316,7 @@ absl::Status Raylet::OnRemoteJob(const Frame& frame) {
   }
   if (driver.node == options_.node) return absl::OkStatus();
   if (const JobNumber known = JobOfDriver(driver); known != 0) {
-    Job& job = jobs_.at(known);
+    NodeJob& job = jobs_.at(known);
     if (job.number == 0) job.number = message.job();
     if (job.only_detached && MayHear(driver)) job.ended = job.only_detached = false;
     return absl::OkStatus();
@@ -326,7 +326,7 @@ absl::Status Raylet::OnRemoteJob(const Frame& frame) {
     return absl::OkStatus();  // Its owners end with it; what they ask for meanwhile is dropped.
   }
   const JobNumber local = ++last_job_;
-  Job& job = jobs_[local];
+  NodeJob& job = jobs_[local];
   job.number = message.job();
   job.driver = driver;
   job.start = *message.mutable_start();

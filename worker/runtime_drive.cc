@@ -297,8 +297,9 @@ bool RuntimeImpl::Spin(Lock& lock, Nanos deadline) {
 // True: the sleep ended early and without a frame, by a signal perhaps.
 bool RuntimeImpl::DriveOnce(Lock& lock, Nanos deadline) {
   if (PollRings()) {
-    // While frames come without a pause nothing else lets others have it.
-    if (lock_seekers_.load(std::memory_order_relaxed) != 0) {
+    // While frames come without a pause nothing else lets others have the lock, or wakes those whose
+    // wait has ended.
+    if (lock_seekers_.load(std::memory_order_relaxed) != 0 || !to_wake_.empty()) {
       if (const Nanos now = clock_.Now(); now - yielded_at_ >= kLongestHold) {
         yielded_at_ = now;
         YieldLock(lock);

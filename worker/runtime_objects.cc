@@ -372,7 +372,8 @@ absl::StatusOr<std::vector<size_t>> RuntimeImpl::Wait(std::span<const ObjectHand
   }
   std::vector<size_t> ready;
   ready.reserve(num_returns);
-  // Of those in a store. What was here once need not be here at the end: there may be no room.
+  // Of those in a store. What was here once need not be here at the end: there may be no room. (A
+  // value that goes to the store meanwhile, and from there to disk, is brought back.)
   std::vector<bool> came;
   const auto has_reached = [&](size_t i) {
     if (came.empty()) came.resize(objects.size());

@@ -1,8 +1,6 @@
 // Copyright The Sheaf Authors. SPDX-License-Identifier: Apache-2.0
-// What the command line and the `list` functions ask: answered from this raylet's own state
-// (raylet_state_rows.cc), from the GCS where it knows more, from the owners on this node, who alone
-// know their tasks and objects, and from the other raylets, which ask theirs. Who does not answer
-// in time is left out.
+#include "raylet/queries/state_queries.h"
+
 #include <algorithm>
 
 #include "absl/strings/escaping.h"
@@ -10,8 +8,7 @@
 #include "absl/strings/str_cat.h"
 #include "base/parse_frame.h"
 #include "base/status_macros.h"
-#include "raylet/raylet.h"
-#include "raylet/row_budget.h"
+#include "raylet/queries/row_budget.h"
 
 namespace sheaf {
 namespace {
@@ -71,103 +68,31 @@ bool WantsNodes(proto::StateQuery::What what) {
          what == proto::StateQuery::WORKERS;
 }
 
-}  // namespace
-
-absl::Status Raylet::OnStateQuery(ProcessId from, const Frame& frame) {
-  SHEAF_ASSIGN_OR_RETURN(auto message, ParseFrame<proto::StateQuery>(frame));
-  if (queries_.size() >= kMaxOpenQueries) {
-    proto::StateAnswer busy;
-    busy.set_request(message.request());
-    busy.set_error("too many queries at once; ask again");
-    SendMessage(To(from), FrameKind::kStateAnswer, busy);
-    return absl::OkStatus();
-  }
-  const uint64_t number = ++last_query_;
-  Query& query = queries_[number];
-  query.asker = from;
-  query.message = std::move(message);
-  query.limit =
-      std::min(query.message.limit() == 0 ? kDefaultLimit : query.message.limit(), kMaxStateRows);
-  // Who asks for its own askers leaves them time to hear of what was left out.
-  const bool for_another_node = from.node != options_.node;
-  query.deadline = Now() + options_.query_limit / (for_another_node ? 2 : 1);
-  query.answer.set_request(query.message.request());
-  FillFromHere(&query);
-  AskProcesses(number, &query);
-  if (!for_another_node) {
-    if (!query.message.this_node()) AskNodes(number, &query);
-    AskGcs(number, &query);
-  }
-  FinishQuery(number);
-  return absl::OkStatus();
-}
-
-void Raylet::AskProcesses(uint64_t number, Query* query) {
-  proto::StateQuery question = query->message;
-  question.set_request(number);
-  question.set_limit(query->limit);
-  if (question.what() == proto::StateQuery::WHY) {
-    const auto id = ObjectId::FromHex(question.id());
-    if (id.ok() && IsAlive(id->maker())) query->asked.insert(id->maker());
-  } else if (WantsProcesses(question.what())) {
-    for (const auto& [process, entry] : processes_) {
-      if (entry.info.role != ProcessRole::kTool) query->asked.insert(process);
-    }
-  }
-  for (const ProcessId process : query->asked) {
-    SendMessage(To(process), FrameKind::kStateQuery, question);
-  }
-}
-
-void Raylet::AskNodes(uint64_t number, Query* query) {
-  proto::StateQuery question = query->message;
-  question.set_request(number);
-  question.set_limit(query->limit);
-  question.set_this_node(true);
-  std::vector<NodeNumber> nodes;
-  if (question.what() == proto::StateQuery::WHY) {
-    const auto id = ObjectId::FromHex(question.id());
-    if (id.ok()) nodes.push_back(id->maker().node);
-  } else if (WantsNodes(question.what())) {
-    for (const auto& [node, seen] : view_.nodes) nodes.push_back(node);
-  }
-  for (const NodeNumber node : nodes) {
-    const NodeView* seen = view_.Find(node);
-    if (node == options_.node || seen == nullptr || !seen->alive) continue;
-    if (query->asked.size() >= kMaxNodesAsked) {
-      query->answer.set_truncated(true);
-      return;
-    }
-    query->asked.insert(RayletOf(node));
-    SendMessage(To(RayletOf(node)), FrameKind::kStateQuery, question);
-  }
-}
-
-void Raylet::AskGcs(uint64_t number, Query* query) {
+// What the GCS is asked; no body: it knows no more. kInvalidArgument: what is wrong with `asked`.
+absl::StatusOr<proto::GcsRequest> RequestFor(const StateAsked& asked) {
   proto::GcsRequest request;
-  switch (query->message.what()) {
+  switch (asked.message.what()) {
     case proto::StateQuery::DRAIN: {
       uint32_t node = 0;
-      if (!absl::SimpleAtoi(query->message.id(), &node) || node == 0) {
-        query->answer.set_error(
-            absl::StrCat("'", absl::CHexEscape(query->message.id()),
+      if (!absl::SimpleAtoi(asked.message.id(), &node) || node == 0) {
+        return absl::InvalidArgumentError(
+            absl::StrCat("'", absl::CHexEscape(asked.message.id()),
                          "' is no node number: want one that sheaf list nodes prints, such as 2"));
-        return;
       }
       request.mutable_unregister_node()->set_drain_only(true);
       request.mutable_unregister_node()->set_node(node);
       break;
     }
     case proto::StateQuery::KEY_VALUE: {
-      proto::GcsRequest asked;
-      if (asked.ParseFromString(query->message.key_value())) {
-        if (asked.has_kv_list()) *request.mutable_kv_list() = asked.kv_list();
-        if (asked.has_kv_get()) *request.mutable_kv_get() = asked.kv_get();
-        if (asked.has_kv_delete()) *request.mutable_kv_delete() = asked.kv_delete();
+      proto::GcsRequest of_keys;
+      if (of_keys.ParseFromString(asked.message.key_value())) {
+        if (of_keys.has_kv_list()) *request.mutable_kv_list() = of_keys.kv_list();
+        if (of_keys.has_kv_get()) *request.mutable_kv_get() = of_keys.kv_get();
+        if (of_keys.has_kv_delete()) *request.mutable_kv_delete() = of_keys.kv_delete();
       }
       if (request.body_case() == proto::GcsRequest::BODY_NOT_SET) {
-        query->answer.set_error("want a question about keys: a list, one to get, or to delete");
-        return;
+        return absl::InvalidArgumentError(
+            "want a question about keys: a list, one to get, or to delete");
       }
       break;
     }
@@ -182,49 +107,136 @@ void Raylet::AskGcs(uint64_t number, Query* query) {
       request.mutable_list_actors()->set_all_name_spaces(true);
       break;
     case proto::StateQuery::WHY: {  // A detached actor that no node has.
-      const auto id = ActorId::FromHex(query->message.id());
-      if (!id.ok() || !query->answer.words().empty()) return;
-      request.mutable_lookup_actor()->set_actor_id(id->Binary());
+      const auto id = ActorId::FromHex(asked.message.id());
+      if (id.ok() && asked.answer.words().empty())
+        request.mutable_lookup_actor()->set_actor_id(id->Binary());
       break;
     }
     default:
-      return;
+      break;
   }
-  query->asks_gcs = true;
-  // A question whose asker is gone long before there is an answer is not kept; an order is.
-  if (!gcs_.up() && query->message.what() != proto::StateQuery::DRAIN) return;
-  gcs_.Command(std::move(request), [this, number](const proto::GcsReply& reply) {
-    const auto it = queries_.find(number);
-    if (it == queries_.end()) return;
-    MergeGcs(reply, &it->second);
-    if (it->second.message.what() != proto::StateQuery::STATUS) {
-      it->second.asks_gcs = false;
-      return FinishQuery(number);
+  return request;
+}
+
+}  // namespace
+
+absl::Status StateQueries::OnQuery(ProcessId from, const Frame& frame) {
+  SHEAF_ASSIGN_OR_RETURN(auto message, ParseFrame<proto::StateQuery>(frame));
+  if (queries_.size() >= kMaxOpenQueries) {
+    proto::StateAnswer busy;
+    busy.set_request(message.request());
+    busy.set_error("too many queries at once; ask again");
+    SendMessage(To(from), FrameKind::kStateAnswer, busy);
+    return absl::OkStatus();
+  }
+  const uint64_t number = ++last_query_;
+  Query& query = queries_[number];
+  query.asker = from;
+  StateAsked& asked = query.asked;
+  asked.message = std::move(message);
+  asked.limit =
+      std::min(asked.message.limit() == 0 ? kDefaultLimit : asked.message.limit(), kMaxStateRows);
+  // Who asks for its own askers leaves them time to hear of what was left out.
+  const bool for_another_node = from.node != deps_.node;
+  query.deadline = deps_.clock.Now() + deps_.limit / (for_another_node ? 2 : 1);
+  asked.answer.set_request(asked.message.request());
+  deps_.rows.Fill(asked);
+  AskProcesses(number, query);
+  if (!for_another_node) {
+    if (!asked.message.this_node()) AskNodes(number, query);
+    AskGcs(number, query);
+  }
+  FinishIfComplete(number);
+  return absl::OkStatus();
+}
+
+void StateQueries::AskProcesses(uint64_t number, Query& query) {
+  proto::StateQuery question = query.asked.message;
+  question.set_request(number);
+  question.set_limit(query.asked.limit);
+  if (question.what() == proto::StateQuery::WHY) {
+    const auto id = ObjectId::FromHex(question.id());
+    if (id.ok() && deps_.processes.contains(id->maker())) query.waits_for.insert(id->maker());
+  } else if (WantsProcesses(question.what())) {
+    for (const auto& [process, entry] : deps_.processes) {
+      if (entry.info.role != ProcessRole::kTool) query.waits_for.insert(process);
     }
-    // And how it is itself.
-    proto::GcsRequest more;
-    more.mutable_describe_cluster();
-    gcs_.Command(std::move(more), [this, number](const proto::GcsReply& itself) {
-      const auto query = queries_.find(number);
-      if (query == queries_.end()) return;
-      query->second.asks_gcs = false;
-      if (itself.cluster().read_only()) {
-        query->second.answer.set_words(
-            "READ-ONLY, as its disk is full: names, detached actors, jobs and keys cannot change; "
-            "free some space there");
-      }
-      FinishQuery(number);
-    });
+  }
+  for (const ProcessId process : query.waits_for) {
+    SendMessage(To(process), FrameKind::kStateQuery, question);
+  }
+}
+
+void StateQueries::AskNodes(uint64_t number, Query& query) {
+  proto::StateQuery question = query.asked.message;
+  question.set_request(number);
+  question.set_limit(query.asked.limit);
+  question.set_this_node(true);
+  std::vector<NodeNumber> nodes;
+  if (question.what() == proto::StateQuery::WHY) {
+    const auto id = ObjectId::FromHex(question.id());
+    if (id.ok()) nodes.push_back(id->maker().node);
+  } else if (WantsNodes(question.what())) {
+    for (const auto& [node, seen] : deps_.view.nodes) nodes.push_back(node);
+  }
+  for (const NodeNumber node : nodes) {
+    const NodeView* seen = deps_.view.Find(node);
+    if (node == deps_.node || seen == nullptr || !seen->alive) continue;
+    if (query.waits_for.size() >= kMaxNodesAsked) {
+      query.asked.answer.set_truncated(true);
+      return;
+    }
+    query.waits_for.insert(RayletOf(node));
+    SendMessage(To(RayletOf(node)), FrameKind::kStateQuery, question);
+  }
+}
+
+void StateQueries::AskGcs(uint64_t number, Query& query) {
+  absl::StatusOr<proto::GcsRequest> request = RequestFor(query.asked);
+  if (!request.ok()) {
+    query.asked.answer.set_error(std::string(request.status().message()));
+    return;
+  }
+  if (request->body_case() == proto::GcsRequest::BODY_NOT_SET) return;
+  query.waits_for_gcs = true;
+  // A question whose asker is gone long before there is an answer is not kept; an order is.
+  if (!deps_.gcs.up() && query.asked.message.what() != proto::StateQuery::DRAIN) return;
+  deps_.gcs.Command(*std::move(request),
+                    [this, number](const proto::GcsReply& reply) { OnGcsReply(number, reply); });
+}
+
+void StateQueries::OnGcsReply(uint64_t number, const proto::GcsReply& reply) {
+  const auto it = queries_.find(number);
+  if (it == queries_.end()) return;
+  MergeGcs(reply, it->second.asked);
+  if (it->second.asked.message.what() == proto::StateQuery::STATUS) return AskGcsOfItself(number);
+  it->second.waits_for_gcs = false;
+  FinishIfComplete(number);
+}
+
+void StateQueries::AskGcsOfItself(uint64_t number) {
+  proto::GcsRequest request;
+  request.mutable_describe_cluster();
+  deps_.gcs.Command(std::move(request), [this, number](const proto::GcsReply& itself) {
+    const auto query = queries_.find(number);
+    if (query == queries_.end()) return;
+    query->second.waits_for_gcs = false;
+    if (itself.cluster().read_only()) {
+      query->second.asked.answer.set_words(
+          "READ-ONLY, as its disk is full: names, detached actors, jobs and keys cannot change; "
+          "free some space there");
+    }
+    FinishIfComplete(number);
   });
 }
 
-void Raylet::MergeGcs(const proto::GcsReply& reply, Query* query) {
-  proto::StateAnswer& answer = query->answer;
-  RowBudget budget(answer, query->limit);
-  if (query->message.what() == proto::StateQuery::DRAIN && reply.error() != 0) {
+void StateQueries::MergeGcs(const proto::GcsReply& reply, StateAsked& asked) const {
+  proto::StateAnswer& answer = asked.answer;
+  RowBudget budget(answer, asked.limit);
+  if (asked.message.what() == proto::StateQuery::DRAIN && reply.error() != 0) {
     answer.set_error(reply.message());
   }
-  if (query->message.what() == proto::StateQuery::KEY_VALUE)
+  if (asked.message.what() == proto::StateQuery::KEY_VALUE)
     answer.set_key_value(reply.SerializeAsString());
   for (const proto::NodeInfo& node : reply.nodes().nodes()) {
     if (!budget.HasRoom(answer.nodes())) break;
@@ -239,7 +251,7 @@ void Raylet::MergeGcs(const proto::GcsReply& reply, Query* query) {
     row.set_metrics_url(node.metrics_url());
     row.set_start_time_unix_s(node.start_time_unix_s());
     row.set_version(node.version());
-    if (node.node() == options_.node) FillAvailable(&row);
+    if (node.node() == deps_.node) deps_.rows.FillAvailable(&row);
     budget.Count(row);
   }
   for (const proto::JobInfo& job : reply.jobs().jobs()) {
@@ -262,72 +274,75 @@ void Raylet::MergeGcs(const proto::GcsReply& reply, Query* query) {
   AppendNew(&actors, answer.mutable_actors(), kActorId, &budget);
 }
 
-absl::Status Raylet::OnStateAnswer(ProcessId from, const Frame& frame) {
+absl::Status StateQueries::OnAnswer(ProcessId from, const Frame& frame) {
   SHEAF_ASSIGN_OR_RETURN(auto message, ParseFrame<proto::StateAnswer>(frame));
   const auto it = queries_.find(message.request());
-  if (it == queries_.end() || it->second.asked.erase(from) == 0) return absl::OkStatus();
-  Query& query = it->second;
-  if (message.truncated()) query.answer.set_truncated(true);
-  RowBudget budget(query.answer, query.limit);
-  budget.Append(message.mutable_tasks(), query.answer.mutable_tasks());
-  budget.Append(message.mutable_objects(), query.answer.mutable_objects());
-  budget.Append(message.mutable_workers(), query.answer.mutable_workers());
-  AppendNew(message.mutable_groups(), query.answer.mutable_groups(), kGroupId, &budget);
-  AppendNew(message.mutable_actors(), query.answer.mutable_actors(), kActorId, &budget);
+  if (it == queries_.end() || it->second.waits_for.erase(from) == 0) return absl::OkStatus();
+  StateAsked& asked = it->second.asked;
+  if (message.truncated()) asked.answer.set_truncated(true);
+  RowBudget budget(asked.answer, asked.limit);
+  budget.Append(message.mutable_tasks(), asked.answer.mutable_tasks());
+  budget.Append(message.mutable_objects(), asked.answer.mutable_objects());
+  budget.Append(message.mutable_workers(), asked.answer.mutable_workers());
+  AppendNew(message.mutable_groups(), asked.answer.mutable_groups(), kGroupId, &budget);
+  AppendNew(message.mutable_actors(), asked.answer.mutable_actors(), kActorId, &budget);
   if (!message.words().empty() &&
-      message.words().size() + query.answer.words().size() < kMaxWords) {
+      message.words().size() + asked.answer.words().size() < kMaxWords) {
     // The owner's word first: it knows what the task itself waits for.
     std::string words = message.words();
-    if (!query.answer.words().empty()) absl::StrAppend(&words, "\n", query.answer.words());
-    query.answer.set_words(words);
+    if (!asked.answer.words().empty()) absl::StrAppend(&words, "\n", asked.answer.words());
+    asked.answer.set_words(words);
   }
-  FinishQuery(it->first);
+  FinishIfComplete(it->first);
   return absl::OkStatus();
 }
 
-void Raylet::CheckQueries() {
+void StateQueries::Tick() {
   std::vector<uint64_t> late;
   for (const auto& [number, query] : queries_) {
-    if (Now() >= query.deadline) late.push_back(number);
+    if (deps_.clock.Now() >= query.deadline) late.push_back(number);
   }
   for (const uint64_t number : late) {
     Query& query = queries_.at(number);
-    query.answer.set_truncated(true);
-    query.asked.clear();
-    if (query.asks_gcs && query.message.what() == proto::StateQuery::DRAIN) {
-      query.answer.set_error("the GCS does not answer; the node will drain when it does");
+    query.asked.answer.set_truncated(true);
+    query.waits_for.clear();
+    if (query.waits_for_gcs && query.asked.message.what() == proto::StateQuery::DRAIN) {
+      query.asked.answer.set_error("the GCS does not answer; the node will drain when it does");
     }
-    if (query.asks_gcs && query.message.what() == proto::StateQuery::STATUS) {
-      query.answer.set_words(
+    if (query.waits_for_gcs && query.asked.message.what() == proto::StateQuery::STATUS) {
+      query.asked.answer.set_words(
           "gives no answer: nodes that it knows are not shown, and who asks it waits");
     }
-    query.asks_gcs = false;
-    FinishQuery(number);
+    query.waits_for_gcs = false;
+    FinishIfComplete(number);
   }
 }
 
-void Raylet::DropFromQueries(ProcessId process) {
+void StateQueries::Forget(ProcessId process) {
   std::vector<uint64_t> touched;
   for (auto& [number, query] : queries_) {
-    if (query.asked.erase(process) > 0) touched.push_back(number);
+    if (query.waits_for.erase(process) > 0) touched.push_back(number);
   }
-  for (const uint64_t number : touched) FinishQuery(number);
+  for (const uint64_t number : touched) FinishIfComplete(number);
 }
 
-void Raylet::FinishQuery(uint64_t number) {
+void StateQueries::FinishIfComplete(uint64_t number) {
   const auto it = queries_.find(number);
-  if (it == queries_.end() || !it->second.asked.empty() || it->second.asks_gcs) return;
+  if (it == queries_.end() || !it->second.waits_for.empty() || it->second.waits_for_gcs) return;
   Query query = std::move(it->second);
   queries_.erase(it);
-  const bool for_another_node = query.asker.node != options_.node;
-  if (for_another_node ? IsNodeDead(query.asker.node) : !IsAlive(query.asker)) return;
-  if (!for_another_node) FillWithoutGcs(&query);
-  if (query.message.what() == proto::StateQuery::WHY && query.answer.words().empty() &&
+  const bool for_another_node = query.asker.node != deps_.node;
+  if (for_another_node ? deps_.is_node_dead(query.asker.node)
+                       : !deps_.processes.contains(query.asker))
+    return;
+  if (!for_another_node) deps_.rows.FillWithoutGcs(query.asked);
+  if (query.asked.message.what() == proto::StateQuery::WHY && query.asked.answer.words().empty() &&
       !for_another_node) {
-    query.answer.set_error(absl::StrCat("nothing here and on the node of its owner is named '",
-                                        query.message.id(), "'; its owner may have ended"));
+    query.asked.answer.set_error(
+        absl::StrCat("nothing here and on the node of its owner is named '",
+                     query.asked.message.id(), "'; its owner may have ended"));
   }
-  SendMessage(To(query.asker), FrameKind::kStateAnswer, query.answer);
+  SendMessage(To(query.asker), FrameKind::kStateAnswer, query.asked.answer);
 }
 
 }  // namespace sheaf

@@ -1,11 +1,10 @@
 // Copyright The Sheaf Authors. SPDX-License-Identifier: Apache-2.0
-// What this raylet itself can say to a state query: its workers, demands, store, groups, and the
-// detached actors that it hosts.
+#include "raylet/queries/state_rows.h"
+
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "object_store/store_owner.h"
-#include "raylet/raylet.h"
-#include "raylet/row_budget.h"
+#include "raylet/queries/row_budget.h"
 #include "raylet/scheduling/pending_reason.h"
 
 namespace sheaf {
@@ -42,136 +41,136 @@ const char* PolicyName(GroupPolicy policy) {
 
 }  // namespace
 
-void Raylet::FillFromHere(Query* query) {
-  switch (query->message.what()) {
+void StateRows::Fill(StateAsked& asked) const {
+  switch (asked.message.what()) {
     case proto::StateQuery::STATUS:
-      FillStatus(query);
+      FillStatus(asked);
       return;
     case proto::StateQuery::OBJECTS:
-      FillStore(query);
+      FillStore(asked);
       return;
     case proto::StateQuery::WORKERS:
-      FillWorkers(query);
+      FillWorkers(asked);
       return;
     case proto::StateQuery::GROUPS:
-      FillGroups(query);
+      FillGroups(asked);
       return;
     case proto::StateQuery::ACTORS:
-      FillDetachedActors(query);
+      FillDetachedActors(asked);
       return;
     case proto::StateQuery::WHY:
-      FillWhy(query);
+      FillWhy(asked);
       return;
     default:
-      return;  // The GCS knows better; see FinishQuery for when it does not answer.
+      return;  // The GCS knows better; FillWithoutGcs is for when it does not answer.
   }
 }
 
-void Raylet::FillStatus(Query* query) {
-  RowBudget budget(query->answer, query->limit);
-  proto::StateAnswer& answer = query->answer;
-  answer.set_metrics_url(options_.metrics_url);
-  for (const std::string& feature : options_.features) answer.add_features(feature);
-  for (const LeaseQueue::Pending& pending : queue_.AllPending()) {
+void StateRows::FillStatus(StateAsked& asked) const {
+  RowBudget budget(asked.answer, asked.limit);
+  proto::StateAnswer& answer = asked.answer;
+  answer.set_metrics_url(from_.options.metrics_url);
+  for (const std::string& feature : from_.options.features) answer.add_features(feature);
+  for (const LeaseQueue::Pending& pending : from_.queue.AllPending()) {
     if (!budget.HasRoom(answer.demand())) break;
     proto::DemandRow& row = *answer.add_demand();
     pending.spec->resources.ToMap(*row.mutable_resources()->mutable_amounts());
     row.set_count(pending.missing);
-    row.set_words(WordsFor(pending));
+    row.set_words(ReasonOf(pending));
     budget.Count(row);
   }
-  FillStore(query);
-  FillWorkers(query);
+  FillStore(asked);
+  FillWorkers(asked);
 }
 
-void Raylet::FillStore(Query* query) {
-  const StoreStats stats = world_.store.Stats();
-  proto::StoreRow& row = *query->answer.mutable_store();
+void StateRows::FillStore(StateAsked& asked) const {
+  const StoreStats stats = from_.store.Stats();
+  proto::StoreRow& row = *asked.answer.mutable_store();
   row.set_capacity_bytes(stats.capacity_bytes);
   row.set_used_bytes(stats.used_bytes);
   row.set_pinned_bytes(stats.pinned_bytes);
   row.set_spilled_bytes(stats.spilled_bytes);
   row.set_objects(stats.objects);
   row.set_populated_bytes(stats.populated_bytes);
-  if (query->message.what() != proto::StateQuery::OBJECTS) return;
-  RowBudget budget(query->answer, query->limit);
-  for (const auto& [id, nested] : adopted_) {  // Nobody else can list them.
-    if (!budget.HasRoom(query->answer.objects())) return;
-    proto::ObjectRow& object = *query->answer.add_objects();
+  if (asked.message.what() != proto::StateQuery::OBJECTS) return;
+  RowBudget budget(asked.answer, asked.limit);
+  for (const auto& [id, nested] : from_.adopted) {  // Nobody else can list them.
+    if (!budget.HasRoom(asked.answer.objects())) return;
+    proto::ObjectRow& object = *asked.answer.add_objects();
     object.set_object_id(id.ToHex());
     object.set_where("store");
     object.set_owner(id.maker().packed());
     object.set_borrowing_nodes(1);
-    if (const auto info = world_.store.Describe(id); info.ok()) {
+    if (const auto info = from_.store.Describe(id); info.ok()) {
       object.set_size_bytes(info->size_bytes);
     }
     budget.Count(object);
   }
 }
 
-void Raylet::FillWithoutGcs(Query* query) {
-  proto::StateAnswer& answer = query->answer;
-  const proto::StateQuery::What what = query->message.what();
+void StateRows::FillWithoutGcs(StateAsked& asked) const {
+  proto::StateAnswer& answer = asked.answer;
+  const proto::StateQuery::What what = asked.message.what();
   if ((what == proto::StateQuery::NODES || what == proto::StateQuery::STATUS) &&
       answer.nodes_size() == 0) {
     proto::NodeRow& row = *answer.add_nodes();
-    row.set_node(options_.node);
-    row.set_address(options_.address);
-    row.set_state(shutting_down_ ? "DRAINING" : "ALIVE");
-    ledger_.total().ToMap(*row.mutable_total()->mutable_amounts());
-    row.mutable_labels()->insert(options_.labels.begin(), options_.labels.end());
-    row.set_host_name(options_.host_name);
-    row.set_metrics_url(options_.metrics_url);
-    row.set_start_time_unix_s(UnixSeconds(started_at_));
-    row.set_version(options_.version);
+    row.set_node(from_.options.node);
+    row.set_address(from_.options.address);
+    row.set_state(from_.view.Find(from_.options.node)->draining ? "DRAINING" : "ALIVE");
+    from_.ledger.total().ToMap(*row.mutable_total()->mutable_amounts());
+    row.mutable_labels()->insert(from_.options.labels.begin(), from_.options.labels.end());
+    row.set_host_name(from_.options.host_name);
+    row.set_metrics_url(from_.options.metrics_url);
+    row.set_start_time_unix_s(UnixSecondsAt(from_.options, from_.started_at));
+    row.set_version(from_.options.version);
     FillAvailable(&row);
   }
   if (what != proto::StateQuery::JOBS || answer.jobs_size() > 0) return;
-  for (const auto& [local, job] : jobs_) {
+  for (const auto& [local, job] : from_.jobs) {
     proto::JobRow& row = *answer.add_jobs();
     row.set_job(job.number);
     row.set_driver(job.driver.packed());
-    if (const auto it = processes_.find(job.driver); it != processes_.end()) {
+    if (const auto it = from_.processes.find(job.driver); it != from_.processes.end()) {
       row.set_os_pid(it->second.info.os_pid);
     }
     row.set_name_space(job.start.name_space());
     row.set_entrypoint(job.start.entrypoint());
     row.set_state(!job.ended ? "RUNNING" : job.failed ? "FAILED" : "FINISHED");
-    row.set_start_time_unix_s(UnixSeconds(job.started_at));
+    row.set_start_time_unix_s(UnixSecondsAt(from_.options, job.started_at));
   }
 }
 
-void Raylet::FillAvailable(proto::NodeRow* row) const {
+void StateRows::FillAvailable(proto::NodeRow* row) const {
   row->clear_available();
-  ledger_.available().ToMap(*row->mutable_available()->mutable_amounts());
+  from_.ledger.available().ToMap(*row->mutable_available()->mutable_amounts());
 }
 
-void Raylet::FillWorkers(Query* query) {
-  RowBudget budget(query->answer, query->limit);
-  for (const auto& [process, worker] : pool_.workers()) {
-    if (!budget.HasRoom(query->answer.workers())) return;
-    proto::WorkerRow& row = *query->answer.add_workers();
+void StateRows::FillWorkers(StateAsked& asked) const {
+  RowBudget budget(asked.answer, asked.limit);
+  for (const auto& [process, worker] : from_.pool.workers()) {
+    if (!budget.HasRoom(asked.answer.workers())) return;
+    proto::WorkerRow& row = *asked.answer.add_workers();
     row.set_process(process.packed());
     row.set_state(WorkerStateName(worker.state));
-    if (const auto job = jobs_.find(worker.job); job != jobs_.end())
+    if (const auto job = from_.jobs.find(worker.job); job != from_.jobs.end())
       row.set_job(job->second.number);
-    const auto entry = processes_.find(process);
-    if (entry == processes_.end()) continue;
+    const auto entry = from_.processes.find(process);
+    if (entry == from_.processes.end()) continue;
     row.set_os_pid(entry->second.info.os_pid);
-    if (const Lease* lease = queue_.Find(entry->second.lease)) {
+    if (const Lease* lease = from_.queue.Find(entry->second.lease)) {
       row.set_owner(lease->demand.owner.packed());
-      const std::string running = world_.switchboard.RunningOf(process);
+      const std::string running = from_.switchboard.RunningOf(process);
       row.set_running(running.empty() ? lease->spec->name : running);
     }
     budget.Count(row);
   }
 }
 
-void Raylet::FillGroups(Query* query) {
-  RowBudget budget(query->answer, query->limit);
-  for (const GroupLedger::Group* group : groups_.Groups()) {
-    if (!budget.HasRoom(query->answer.groups())) return;
-    proto::GroupRow& row = *query->answer.add_groups();
+void StateRows::FillGroups(StateAsked& asked) const {
+  RowBudget budget(asked.answer, asked.limit);
+  for (const GroupLedger::Group* group : from_.groups.Groups()) {
+    if (!budget.HasRoom(asked.answer.groups())) return;
+    proto::GroupRow& row = *asked.answer.add_groups();
     row.set_group_id(group->spec.id.ToHex());
     row.set_name(group->spec.name);
     row.set_state(StateName(group->state));
@@ -185,18 +184,18 @@ void Raylet::FillGroups(Query* query) {
   }
 }
 
-void Raylet::FillDetachedActors(Query* query) {
-  RowBudget budget(query->answer, query->limit);
-  for (const auto& [id, actor] : detached_) {
-    if (!budget.HasRoom(query->answer.actors())) return;
-    proto::ActorRow& row = *query->answer.add_actors();
+void StateRows::FillDetachedActors(StateAsked& asked) const {
+  RowBudget budget(asked.answer, asked.limit);
+  for (const auto& [id, actor] : from_.detached) {
+    if (!budget.HasRoom(asked.answer.actors())) return;
+    proto::ActorRow& row = *asked.answer.add_actors();
     row.set_actor_id(id.ToHex());
     row.set_class_name(actor.start.class_name());
     row.set_name(actor.start.name());
     row.set_name_space(actor.start.job().start().name_space());
     row.set_state(actor.started ? "ALIVE" : actor.worker.process != 0 ? "STARTING" : "PENDING");
     row.set_process(actor.worker.packed());
-    if (const auto it = processes_.find(actor.worker); it != processes_.end()) {
+    if (const auto it = from_.processes.find(actor.worker); it != from_.processes.end()) {
       row.set_os_pid(it->second.info.os_pid);
     }
     row.set_restarts(actor.start.restarts());
@@ -206,47 +205,48 @@ void Raylet::FillDetachedActors(Query* query) {
   }
 }
 
-void Raylet::FillWhy(Query* query) {
+void StateRows::FillWhy(StateAsked& asked) const {
   std::vector<std::string> words;
-  const auto id = PlacementGroupId::FromHex(query->message.id());
+  const auto id = PlacementGroupId::FromHex(asked.message.id());
   if (!id.ok()) {
-    query->answer.set_error(std::string(id.status().message()));
+    asked.answer.set_error(std::string(id.status().message()));
     return;
   }
-  if (group_states_.contains(*id)) {
-    words.push_back(absl::StrCat("the placement group ", WhyGroup(groups_, queue_, *id)));
+  if (from_.group_states.contains(*id)) {
+    words.push_back(absl::StrCat("the placement group ", WhyGroup(from_.groups, from_.queue, *id)));
   }
   const ActorId actor{id->maker_bits, id->sequence_bits};
   ProcessId owner = id->maker();
-  if (const auto it = detached_.find(actor); it != detached_.end()) {
-    const proto::ActorStateReport state = StateOf(it->second);
+  if (const auto it = from_.detached.find(actor); it != from_.detached.end()) {
+    const proto::ActorStateReport state = ReportOf(it->second, from_.processes);
     words.push_back(state.has_started()
                         ? "the detached actor is alive"
                         : absl::StrCat("the detached actor waits for: ", state.pending()));
-    owner = RayletOf(options_.node);
+    owner = RayletOf(from_.options.node);
   }
-  for (const LeaseQueue::Pending& pending : queue_.AllPending()) {
+  for (const LeaseQueue::Pending& pending : from_.queue.AllPending()) {
     if (pending.demand.owner != owner || words.size() >= kMaxWhyRows) continue;
-    words.push_back(WordsFor(pending));
+    words.push_back(ReasonOf(pending));
   }
-  for (const Lease* lease : queue_.Leases()) {
-    if (lease->demand.owner != owner || worker_of_.contains(lease->number)) continue;
+  for (const Lease* lease : from_.queue.Leases()) {
+    if (lease->demand.owner != owner || from_.worker_of.contains(lease->number)) continue;
     if (words.size() >= kMaxWhyRows) break;
-    words.push_back(WhyNoWorker(*lease, pool_.CountStates().starting));
+    words.push_back(WhyNoWorker(*lease, from_.pool.CountStates().starting));
   }
-  query->answer.set_words(absl::StrJoin(words, "\n"));
+  asked.answer.set_words(absl::StrJoin(words, "\n"));
 }
 
-std::string Raylet::WordsFor(const LeaseQueue::Pending& pending) const {
+std::string StateRows::ReasonOf(const LeaseQueue::Pending& pending) const {
   std::string words = absl::StrCat(pending.spec->name.empty() ? "a task" : pending.spec->name, " ",
-                                   WhyPending(pending, queue_));
+                                   WhyPending(pending, from_.queue));
   JobNumber job = 0;
-  if (pending.demand.owner == RayletOf(options_.node)) {
-    job = DetachedJobOf(pending.demand.key);
-  } else if (const auto it = processes_.find(pending.demand.owner); it != processes_.end()) {
+  if (pending.demand.owner == RayletOf(from_.options.node)) {
+    job = JobOfDetached(from_.detached, pending.demand.key);
+  } else if (const auto it = from_.processes.find(pending.demand.owner);
+             it != from_.processes.end()) {
     job = it->second.job;
   }
-  const std::string pool = pool_.Words(job, pending.spec->environment);
+  const std::string pool = from_.pool.Words(job, pending.spec->environment);
   if (!pool.empty()) absl::StrAppend(&words, "; ", pool);
   return words;
 }

@@ -38,6 +38,8 @@ SUBFOLDERS = {
     "raylet/scheduling": "",
     "raylet/workers": "",
     "raylet/objects": "",
+    "raylet/queries": "raylet/gcs_link.h raylet/node_tables.h raylet/raylet_options.h"
+    " raylet/scheduling raylet/workers",
     "raylet/host": "raylet/objects raylet/workers",
     "worker/owner": "worker/limits.h worker/runtime.h worker/wire.h",
     "worker/executor": "worker/limits.h worker/runtime.h worker/wire.h worker/owner",

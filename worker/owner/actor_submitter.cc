@@ -53,8 +53,8 @@ void ActorSubmitter::Submit(ActorClient& client, ObjectEntry& creation, TaskReco
     tasks_.references().AddUse(creation);
   }
   task.target = &client;
-  if (!task.references && client.state == State::ALIVE && client.queue.empty() && HasRoom(client))
-      [[likely]] {
+  if (!task.has_reference_arguments() && client.state == State::ALIVE && client.queue.empty() &&
+      HasRoom(client)) [[likely]] {
     Push(client, task);
     return;
   }

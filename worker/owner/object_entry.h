@@ -68,7 +68,7 @@ struct ObjectExtra {
   ActorClient* actor = nullptr;  // The entry is an actor's handle: the caller's side of that actor.
 };
 
-// Two cache lines; what a call without references touches lies in the first, with a short value.
+// Two cache lines: counts, state and flags lie in the first, the value and its maker in the second.
 struct alignas(64) ObjectEntry {
   uint32_t cookie = 0;
   std::atomic<uint32_t> handles{0};

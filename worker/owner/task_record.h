@@ -85,6 +85,7 @@ struct TaskRecord {
   bool of_actor : 1 = false;
   bool sampled : 1 = false;  // Its time from submission to result is measured.
 
+  bool has_reference_arguments() const { return references && !references->arguments.empty(); }
   bool has_own_name() const { return references && !references->name.empty(); }
 };
 static_assert(sizeof(TaskRecord) <= 160);

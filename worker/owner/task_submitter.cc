@@ -142,7 +142,7 @@ std::vector<std::pair<NodeNumber, uint64_t>> TaskSubmitter::ArgumentBytes(
 OwnedLease* TaskSubmitter::Choose(LeaseKey& key) {
   const size_t depth = Depth(key);
   NodeNumber wanted = 0;  // With most bytes of the next task's arguments.
-  if (key.queue.first->references) [[unlikely]] {
+  if (key.queue.first->has_reference_arguments()) [[unlikely]] {
     uint64_t most = 0;
     for (const auto& [node, bytes] : ArgumentBytes(*key.queue.first)) {
       if (bytes > most) std::tie(most, wanted) = std::pair(bytes, node);
@@ -203,7 +203,7 @@ void TaskSubmitter::UpdateDemand(LeaseKey& key) {
   key.announced = true;
   demand.set_wanted(static_cast<uint32_t>(wanted));
   demand.set_backlog(key.queue.size);
-  if (!key.queue.empty() && key.queue.first->references) {
+  if (!key.queue.empty() && key.queue.first->has_reference_arguments()) {
     for (const auto& [node, bytes] : ArgumentBytes(*key.queue.first)) {
       demand.add_argument_nodes(node);
       demand.add_argument_node_bytes(bytes);

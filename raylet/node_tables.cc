@@ -1,0 +1,31 @@
+// Copyright The Sheaf Authors. SPDX-License-Identifier: Apache-2.0
+#include "raylet/node_tables.h"
+
+namespace sheaf {
+
+JobNumber JobOfDetached(const DetachedActors& actors, uint64_t key) {
+  for (const auto& [id, actor] : actors) {
+    if (actor.key == key) return actor.job;
+  }
+  return 0;
+}
+
+proto::ActorStateReport ReportOf(const DetachedActor& actor, const AttachedProcesses& processes) {
+  proto::ActorStateReport report;
+  report.set_actor_id(actor.start.actor_id());
+  report.set_incarnation(actor.start.incarnation());
+  if (actor.started) {
+    report.mutable_started()->set_process(actor.worker.packed());
+    report.mutable_started()->set_lease(actor.lease);
+    if (const auto it = processes.find(actor.worker); it != processes.end()) {
+      report.mutable_started()->set_os_pid(it->second.info.os_pid);
+    }
+  } else if (actor.worker.process != 0) {
+    report.set_pending("its constructor runs");
+  } else {
+    report.set_pending(actor.words.empty() ? "a worker" : actor.words);
+  }
+  return report;
+}
+
+}  // namespace sheaf

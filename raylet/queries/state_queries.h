@@ -1,0 +1,75 @@
+// Copyright The Sheaf Authors. SPDX-License-Identifier: Apache-2.0
+// What the command line and the `list` functions ask: answered from this raylet's own state
+// (StateRows), from the GCS where it knows more, from the owners on this node, who alone know their
+// tasks and objects, and from the other raylets, which ask theirs. Who does not answer in time is
+// left out. Pure; one thread.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+
+#include "absl/container/btree_map.h"
+#include "absl/container/btree_set.h"
+#include "absl/status/status.h"
+#include "base/clock.h"
+#include "base/frame.h"
+#include "base/ids.h"
+#include "base/transport.h"
+#include "proto/gcs.pb.h"
+#include "raylet/gcs_link.h"
+#include "raylet/node_tables.h"
+#include "raylet/queries/state_rows.h"
+#include "scheduling/cluster_view.h"
+
+namespace sheaf {
+
+class StateQueries {
+ public:
+  // All outlive it.
+  struct Deps {
+    NodeNumber node;
+    Nanos limit;  // Processes have so long to answer, other nodes half of it.
+    Clock& clock;
+    Transport& transport;
+    GcsLink& gcs;
+    const ClusterView& view;
+    const AttachedProcesses& processes;
+    const StateRows& rows;
+    std::function<bool(NodeNumber)> is_node_dead;
+  };
+  explicit StateQueries(Deps deps) : deps_(std::move(deps)) {}
+  StateQueries(const StateQueries&) = delete;
+  StateQueries& operator=(const StateQueries&) = delete;
+
+  // kStateQuery of a process of this node, or of another raylet. kInvalidArgument: malformed.
+  absl::Status OnQuery(ProcessId from, const Frame& frame);
+  // kStateAnswer of somebody who was asked; late and repeated ones change nothing.
+  absl::Status OnAnswer(ProcessId from, const Frame& frame);
+  // `process`, or the raylet of a node, is gone: it will not answer.
+  void Forget(ProcessId process);
+  // Answers what has waited for long enough.
+  void Tick();
+
+ private:
+  struct Query {
+    ProcessId asker;
+    StateAsked asked;
+    Nanos deadline = 0;
+    absl::btree_set<ProcessId> waits_for;
+    bool waits_for_gcs = false;
+  };
+  Channel& To(ProcessId process) { return deps_.transport.To(process); }
+  void AskProcesses(uint64_t number, Query& query);
+  void AskNodes(uint64_t number, Query& query);
+  void AskGcs(uint64_t number, Query& query);
+  void OnGcsReply(uint64_t number, const proto::GcsReply& reply);
+  void AskGcsOfItself(uint64_t number);
+  void MergeGcs(const proto::GcsReply& reply, StateAsked& asked) const;
+  void FinishIfComplete(uint64_t number);
+
+  const Deps deps_;
+  absl::btree_map<uint64_t, Query> queries_;
+  uint64_t last_query_ = 0;
+};
+
+}  // namespace sheaf

@@ -1,0 +1,73 @@
+// Copyright The Sheaf Authors. SPDX-License-Identifier: Apache-2.0
+// What a raylet itself can say to a state query: its workers, demands, store, placement groups, and
+// the detached actors that it hosts. Reads all of the raylet's state, changes none of it.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "absl/container/btree_map.h"
+#include "absl/container/flat_hash_map.h"
+#include "base/ids.h"
+#include "proto/raylet.pb.h"
+#include "raylet/node_tables.h"
+#include "raylet/raylet_options.h"
+#include "raylet/scheduling/group_ledger.h"
+#include "raylet/scheduling/lease_queue.h"
+#include "raylet/scheduling/resource_ledger.h"
+#include "raylet/workers/launcher.h"
+#include "raylet/workers/worker_pool.h"
+#include "scheduling/cluster_view.h"
+
+namespace sheaf {
+
+// A question with what is known of its answer.
+struct StateAsked {
+  proto::StateQuery message;
+  uint32_t limit = 0;  // Rows of a kind.
+  proto::StateAnswer answer;
+};
+
+class StateRows {
+ public:
+  // All outlive it.
+  struct Sources {
+    const RayletOptions& options;
+    Nanos started_at;
+    const StoreOwner& store;
+    Switchboard& switchboard;
+    const ClusterView& view;
+    const ResourceLedger& ledger;
+    const LeaseQueue& queue;
+    const GroupLedger& groups;
+    const WorkerPool& pool;
+    const AttachedProcesses& processes;
+    const NodeJobs& jobs;
+    const DetachedActors& detached;
+    const absl::btree_map<PlacementGroupId, proto::GroupState>& group_states;
+    const absl::btree_map<ObjectId, std::vector<ObjectId>>& adopted;
+    const absl::flat_hash_map<LeaseNumber, ProcessId>& worker_of;
+  };
+  explicit StateRows(const Sources& sources) : from_(sources) {}
+
+  // What no other process or node would say.
+  void Fill(StateAsked& asked) const;
+  // What the GCS says better, for when it does not answer.
+  void FillWithoutGcs(StateAsked& asked) const;
+  // What is free on this node, of which the GCS hears with the next heartbeat.
+  void FillAvailable(proto::NodeRow* row) const;
+
+ private:
+  void FillStatus(StateAsked& asked) const;
+  void FillStore(StateAsked& asked) const;
+  void FillWorkers(StateAsked& asked) const;
+  void FillGroups(StateAsked& asked) const;
+  void FillDetachedActors(StateAsked& asked) const;
+  void FillWhy(StateAsked& asked) const;
+  std::string ReasonOf(const LeaseQueue::Pending& pending) const;
+
+  const Sources from_;
+};
+
+}  // namespace sheaf

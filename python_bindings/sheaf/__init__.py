@@ -1,6 +1,8 @@
 # Copyright The Sheaf Authors. SPDX-License-Identifier: Apache-2.0
-"""Sheaf: remote functions, actors and shared objects, with the names of Ray Core. `import sheaf as
-ray`."""
+"""Sheaf: remote functions, actors and shared objects, with the names of Ray Core.
+
+Programs that were written for Ray say `import sheaf as ray`.
+"""
 
 from __future__ import annotations
 

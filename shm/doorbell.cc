@@ -62,13 +62,13 @@ void Knock(Bell& bell) {
   FutexWake(bell.knock);
 }
 
-void SpinStep(int step) {
+void SpinStep(int step, int yield_every) {
 #if defined(__x86_64__)
   __builtin_ia32_pause();
 #elif defined(__aarch64__)
   asm volatile("yield");
 #endif
-  if (SpinStepYields(step)) sched_yield();
+  if (SpinStepYields(step, yield_every)) sched_yield();
 }
 
 }  // namespace sheaf

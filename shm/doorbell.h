@@ -113,9 +113,11 @@ void SleepOnKnock(Bell& bell, Nanos timeout);
 void Knock(Bell& bell);
 
 // One step of a spin, for a loop that looks at its rings after each: a pause, and a yield in each
-// eighth step. The yield matters: two processes that share a core would else burn their whole time
-// slice waiting for each other. `step` counts from 0.
-void SpinStep(int step);
-constexpr bool SpinStepYields(int step) { return step % 8 == 7; }
+// `yield_every`-th step. The yield matters: two processes that share a core would else burn their
+// whole time slice waiting for each other. `step` counts from 0.
+void SpinStep(int step, int yield_every = 8);
+constexpr bool SpinStepYields(int step, int yield_every = 8) {
+  return step % yield_every == yield_every - 1;
+}
 
 }  // namespace sheaf

@@ -88,14 +88,14 @@ class Mailbox::PeerChannel final : public Channel {
       } else {
         std::string waiting(piece, '\0');
         CopyPiece(waiting.data(), head, tail, offset, piece);
-        if (queued_frames() == 0) ++mailbox.queued_channels_;
+        if (!has_queued()) ++mailbox.queued_channels_;
         queue(lane).push_back({kind, more, std::move(waiting)});
         queued += queue(lane).back().cost();
         ++mailbox.counts_.waited;
       }
       offset += piece;
     }
-    if (ring && queued_frames() != 0) {
+    if (ring && has_queued()) {
       mailbox.Watch(*this);
       mailbox.Flush(*this);
     }
@@ -106,7 +106,7 @@ class Mailbox::PeerChannel final : public Channel {
   RingWriter& writer(Lane lane) { return lane == Lane::kWork ? ends.work_out : ends.control_out; }
   RingReader& reader(Lane lane) { return lane == Lane::kWork ? ends.work_in : ends.control_in; }
   std::deque<Queued>& queue(Lane lane) { return queues[static_cast<int>(lane)]; }
-  size_t queued_frames() const { return queues[0].size() + queues[1].size(); }
+  bool has_queued() const { return queued != 0; }  // Each frame costs something.
 
   Mailbox& mailbox;
   const ProcessId peer;
@@ -154,7 +154,7 @@ void Mailbox::Forget(ProcessId peer) {
   PeerChannel& channel = *found->second;
   if (batch_ == &channel) batch_ = nullptr;
   if (last_to_ == &channel) last_to_ = nullptr;
-  if (channel.queued_frames() != 0) --queued_channels_;
+  if (channel.has_queued()) --queued_channels_;
   if (channel.ring && !channel.watched) --unwatched_;
   for (auto& queue : channel.queues) queue.clear();
   channel.queued = 0;
@@ -166,8 +166,12 @@ void Mailbox::Forget(ProcessId peer) {
 }
 
 void Mailbox::EndPolling() {
-  CloseBatch();
-  if (--polling_ != 0 || !forgotten_) return;
+  if (batch_ != nullptr) CloseBatch();
+  if (--polling_ == 0 && forgotten_) [[unlikely]]
+    DeleteForgotten();
+}
+
+void Mailbox::DeleteForgotten() {
   std::erase_if(watched_, [](const PeerChannel* channel) { return channel->dead; });
   for (const auto& channel : channels_) {
     if (channel->dead && channel->ring) std::erase(by_call_[channel->call], channel.get());
@@ -199,7 +203,7 @@ absl::Status Mailbox::AddRing(ProcessId peer, int segment_fd, bool first, uint32
   by_call_[channel.call].push_back(&channel);
   ++unwatched_;
   Watch(channel);
-  if (channel.queued_frames() != 0) Flush(channel);
+  if (channel.has_queued()) Flush(channel);
   return absl::OkStatus();
 }
 
@@ -264,7 +268,7 @@ void Mailbox::Watch(PeerChannel& channel) {
 
 bool Mailbox::Unwatch(PeerChannel& channel) {
   channel.quiet = 0;
-  if (channel.queued_frames() != 0) return false;
+  if (channel.has_queued()) return false;
   if (!channel.malformed) {
     for (Lane lane : {Lane::kControl, Lane::kWork}) channel.reader(lane).Unwatch();
     FullFence(bell().state);
@@ -291,7 +295,7 @@ void Mailbox::Flush(PeerChannel& channel) {
   CloseBatch();
   FlushLane(channel, Lane::kControl);
   FlushLane(channel, Lane::kWork);
-  if (channel.queued_frames() == 0) --queued_channels_;
+  if (!channel.has_queued()) --queued_channels_;
 }
 
 void Mailbox::FlushLane(PeerChannel& channel, Lane lane) {
@@ -377,12 +381,13 @@ size_t Mailbox::Poll(FrameHandler& handler, bool take_work, size_t budget) {
   for (size_t i = 0; i < watched_.size(); ++i) {  // By index: a handler may add channels.
     PeerChannel& channel = *watched_[i];
     if (channel.dead) continue;
-    if (channel.queued_frames() != 0) Flush(channel);
+    if (channel.has_queued()) Flush(channel);
     size_t found = 0;
-    if (!channel.malformed) found = PollLane(channel, Lane::kControl, handler, budget);
-    if (take_work && !channel.malformed && !channel.dead) {
+    // Most looks of one that waits find nothing: what such a look costs is what a frame waits.
+    if (channel.ends.control_in.Pending() && !channel.malformed)
+      found = PollLane(channel, Lane::kControl, handler, budget);
+    if (take_work && channel.ends.work_in.Pending() && !channel.malformed && !channel.dead)
       found += PollLane(channel, Lane::kWork, handler, budget);
-    }
     handled += found;
     if (found != 0) {
       channel.quiet = 0;

@@ -102,6 +102,7 @@ class Mailbox final : public Transport {
   bool TakeRecord(PeerChannel& channel, Lane lane, FrameHandler& handler, const Frame& record,
                   bool more, size_t* handled);
   void EndPolling();
+  void DeleteForgotten();
 
   Bell* const board_;
   const uint32_t own_bell_;

@@ -14,6 +14,9 @@ namespace sheaf {
 namespace {
 
 constexpr Nanos kSpin = 20 * kMicrosecond;
+// Steps of a spin until it yields the core, about a microsecond: the answer to a short call comes
+// before, and a system call then costs as much as the wait.
+constexpr int kSpinYieldEvery = 32;
 constexpr Nanos kBackgroundTick = kMillisecond;
 // After so many without a frame the background thread waits for the bell.
 constexpr int kQuietTicks = 5;
@@ -258,10 +261,9 @@ void RuntimeImpl::Leave() {
   if (leave_event_.valid()) eventfd_write(leave_event_.get(), 1);
 }
 
-// Looks at the rings for a while, if frames come fast these days; true: some came, or Recheck was
-// called.
-bool RuntimeImpl::Spin(Lock& lock, Nanos deadline) {
-  const Nanos begun = clock_.Now();
+// Looks at the rings for a while from `begun` on, if frames come fast these days; true: some came,
+// or Recheck was called.
+bool RuntimeImpl::Spin(Lock& lock, Nanos begun, Nanos deadline) {
   const bool spin =
       begun >= no_spin_before_ && (spin_misses_ < kSpinMisses || spin_misses_ % kSpinRetry == 0);
   if (spin) {
@@ -269,13 +271,13 @@ bool RuntimeImpl::Spin(Lock& lock, Nanos deadline) {
     for (int step = 0;; ++step) {
       // The lock is given up where a step yields, and for whoever wants it: taking it for each look
       // costs as much as the look.
-      const bool yields = SpinStepYields(step);
+      const bool yields = SpinStepYields(step, kSpinYieldEvery);
       if (yields || lock_seekers_.load(std::memory_order_relaxed) != 0) {
         lock.Unlock();
-        SpinStep(step);
+        SpinStep(step, kSpinYieldEvery);
         lock.Relock();
       } else {
-        SpinStep(step);
+        SpinStep(step, kSpinYieldEvery);
       }
       const Nanos now = yields ? clock_.Now() : begun;
       // Whoever yields to a busy thread waits for its whole time slice, where one that sleeps would
@@ -294,13 +296,14 @@ bool RuntimeImpl::Spin(Lock& lock, Nanos deadline) {
 }
 
 // One step of waiting for the thread that holds the token: drain, or spin, or sleep on the bell.
-// True: the sleep ended early and without a frame, by a signal perhaps.
-bool RuntimeImpl::DriveOnce(Lock& lock, Nanos deadline) {
+// `now` is the time, as just read: a look at the clock costs a good part of a short wait. True: the
+// sleep ended early and without a frame, by a signal perhaps.
+bool RuntimeImpl::DriveOnce(Lock& lock, Nanos now, Nanos deadline) {
   if (PollRings()) {
     // While frames come without a pause nothing else lets others have the lock, or wakes those whose
     // wait has ended.
     if (lock_seekers_.load(std::memory_order_relaxed) != 0 || !to_wake_.empty()) {
-      if (const Nanos now = clock_.Now(); now - yielded_at_ >= kLongestHold) {
+      if (now - yielded_at_ >= kLongestHold) {
         yielded_at_ = now;
         YieldLock(lock);
       }
@@ -308,7 +311,7 @@ bool RuntimeImpl::DriveOnce(Lock& lock, Nanos deadline) {
     return false;
   }
   FlushOutgoing();
-  if (Spin(lock, deadline)) return false;
+  if (Spin(lock, now, deadline)) return false;
   TickIfDue();
   bool roused = false;
   Bell& bell = mailbox_->bell();
@@ -367,8 +370,7 @@ absl::Status RuntimeImpl::DriveUntil(Lock& lock, Nanos deadline, absl::FunctionR
   absl::Status status;
   bool finished = false;
   bool drives = false;  // The token is this thread's.
-  while (!finished) {
-    const Nanos now = clock_.Now();
+  for (Nanos now = begun; !finished; now = clock_.Now()) {
     if (raylet_dead_) {
       status = absl::AbortedError(raylet_death_);
       break;
@@ -394,11 +396,12 @@ absl::Status RuntimeImpl::DriveUntil(Lock& lock, Nanos deadline, absl::FunctionR
       driving_ = true;
       SetBell(mailbox_->bell(), BellState::kAwake);
       while (true) {
-        const bool roused = DriveOnce(lock, slice);
+        const bool roused = DriveOnce(lock, now, slice);
         finished = done();
         if (!waiters_.empty()) ServeWaiters();
-        if (finished || roused || raylet_dead_ || (in_task && Cancelled()) || clock_.Now() >= slice)
-          break;
+        if (finished || roused || raylet_dead_ || (in_task && Cancelled())) break;
+        now = clock_.Now();
+        if (now >= slice) break;
       }
       drives = false;
       LeaveToken();

@@ -180,9 +180,9 @@ class RuntimeImpl final : public Runtime,
   // again once it has said yes.
   absl::Status DriveUntil(Lock& lock, Nanos deadline, absl::FunctionRef<bool()> done,
                           WaitsFor waits_for = WaitsFor::kOthers);
-  bool DriveOnce(Lock& lock, Nanos deadline);
+  bool DriveOnce(Lock& lock, Nanos now, Nanos deadline);
   bool PollRings();
-  bool Spin(Lock& lock, Nanos deadline);
+  bool Spin(Lock& lock, Nanos begun, Nanos deadline);
   void YieldLock(Lock& lock);
   void ServeWaiters();
   void Recheck();

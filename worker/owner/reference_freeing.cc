@@ -45,8 +45,10 @@ bool ReferenceTable::CollectSome(size_t steps) {
       FreeIfUnheld(entry);
     } else if (!dropping_.empty()) {
       DropNext();
-    } else if (collecting_ != nullptr || (collecting_ = drops_->TakeAll()) != nullptr) {
+    } else if (collecting_ != nullptr) {
       CountOffHandles();
+    } else if (!drops_->empty()) {  // A look is cheap, taking is not.
+      collecting_ = drops_->TakeAll();
     } else {
       return false;
     }
@@ -123,7 +125,7 @@ void ReferenceTable::Free(ObjectEntry& entry) {
   if (entry.extra && entry.extra->actor != nullptr && on_actor_unreferenced_)
     on_actor_unreferenced_(entry);
   DropNested(entry);
-  ForgetValue(entry);
+  CountOffValue(entry);
   entries_.Delete(&entry);
 }
 

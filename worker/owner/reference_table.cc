@@ -162,13 +162,15 @@ void ReferenceTable::MakeReady(ObjectEntry& entry, ObjectState state) {
 }
 
 void ReferenceTable::SetNested(ObjectEntry& entry, std::vector<ObjectEntry*> nested) {
+  if (!entry.extra && nested.empty()) [[likely]]
+    return;
   DropNested(entry);
   if (!nested.empty()) entry.more().nested = std::move(nested);
 }
 
 void ReferenceTable::ForgetValue(ObjectEntry& entry) {
-  if (entry.value.size() >= kLeastCounted) value_bytes_ -= entry.value.size();
-  entry.value = {};
+  CountOffValue(entry);
+  std::string().swap(entry.value);  // Its memory goes, too.
 }
 
 bool ReferenceTable::SetValue(ObjectEntry& entry, std::string_view bytes,

@@ -214,8 +214,11 @@ bool TaskTable::FillReturn(TaskRecord& task, ObjectEntry& entry, WireReader& in,
   const std::string_view bytes = in.Bytes(head->bytes);
   const auto* listed = in.Structs<NestedReference>(head->nested_count);
   if (in.failed()) return false;
-  std::vector<ObjectEntry*> inner = references_.IncomingAll({listed, head->nested_count});
-  nested->insert(nested->end(), inner.begin(), inner.end());
+  std::vector<ObjectEntry*> inner;
+  if (head->nested_count != 0) {
+    inner = references_.IncomingAll({listed, head->nested_count});
+    nested->insert(nested->end(), inner.begin(), inner.end());
+  }
   switch (head->kind) {
     case ReturnKind::kValue:
       references_.SetValue(entry, bytes, std::move(inner));

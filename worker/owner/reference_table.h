@@ -59,7 +59,7 @@ class ReferenceTable {
  public:
   // Steps of CollectDropped, of well under a microsecond each: what a user's call does beside its
   // own work, and what a thread does that has nothing else to do.
-  static constexpr size_t kSlice = 64;
+  static constexpr size_t kSlice = 256;
   static constexpr size_t kIdleSlice = 1024;
   // Values from here on count against the budget. What is kept for a reference is of this order.
   static constexpr size_t kLeastCounted = 1024;

@@ -267,10 +267,10 @@ class Documents(unittest.TestCase):
                 pathlib.Path(name),
                 {
                     "gcs/a.cc": LICENCE,
-                    "docs/design/x.md": "`gcs/a.cc`, `a.cc`, `gcs/a`, `gcs/*.cc`, `get`, `n / 2`, "
+                    "docs/design/x.md": "## A `part`, of it\n`gcs/a.cc`, `a.cc`, `gcs/a`, `gcs/*.cc`, `get`, `n / 2`, "
                     "`/proc/PID/fd`, `gcs/gone.h`, `gone.py` [a](../y.md) "
-                    "[b](z.md#b)",
-                    "docs/y.md": "`gcs/gone.h` [x](design/x.md#part) "
+                    "[b](z.md#b) [c](#a-part-of-it) [d](#b)",
+                    "docs/y.md": "`gcs/gone.h` [x](design/x.md#a-part-of-it) "
                     "[w](https://example.org/w)\n```\n[c](c.md)\n```\n",
                 },
             )
@@ -279,6 +279,7 @@ class Documents(unittest.TestCase):
                     "docs/design/x.md: `gcs/gone.h` is no file of the tree",
                     "docs/design/x.md: `gone.py` is no file of the tree",
                     "docs/design/x.md: the link to z.md#b leads nowhere",
+                    "docs/design/x.md: the link to #b leads nowhere",
                 ],
                 documents.check(pathlib.Path(name)),
             )

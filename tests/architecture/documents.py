@@ -1,7 +1,8 @@
 # Copyright The Sheaf Authors. SPDX-License-Identifier: Apache-2.0
 """What documents name exists: the files in backticks of those that say how Sheaf is built, and the
-targets of links in all; docs/errors.md has each exception once. docs/configuration.md is written by
-`python3 tests/architecture/documents.py`, from base/config.h."""
+targets of links in all; docs/errors.md has each exception once; tables of docs/evidence stand between
+the marks behind which commands write. docs/configuration.md is written by `python3
+tests/architecture/documents.py`, from base/config.h."""
 
 import fnmatch
 import pathlib
@@ -103,6 +104,34 @@ def exceptions_not_in_errors(root: pathlib.Path) -> list[str]:
     return [name for name in names if name != "RayError" and listed.count(name) != 1]
 
 
+EVIDENCE_TABLE = re.compile(r"<!-- rows: \w+ -->\n(.*?)<!-- end of rows -->\n", re.S)
+LONGEST_CELL = 120
+
+
+def evidence(root: pathlib.Path) -> list[str]:
+    """What is wrong with the pages of docs/evidence: a row that no command has written, a cell that
+    tells a story."""
+    found = []
+    for page in sorted(root.glob("docs/evidence/*.md")):
+        text = page.read_text()
+        where = page.relative_to(root)
+        if "./do " not in text:
+            found.append(f"{where}: it does not name the command that writes it")
+        for line in EVIDENCE_TABLE.sub("", text).splitlines():
+            if line.startswith("|"):
+                found.append(f"{where}: outside of the marks of tools/evidence.py: {line[:60]}")
+        for row in "".join(EVIDENCE_TABLE.findall(text)).splitlines():
+            if longest := [cell for cell in row.split("|") if len(cell.strip()) > LONGEST_CELL]:
+                found.append(f"{where}: a cell of {len(longest[0])} characters: {longest[0][:60]}")
+    return found
+
+
+def slugs(text: str) -> set[str]:
+    """The anchors of a page's headings, as GitHub and tools/docs/site.py make them."""
+    headings = re.findall(r"^#+ (.*)$", FENCE.sub("", text), re.M)
+    return {re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-") for heading in headings}
+
+
 def check(root: pathlib.Path) -> list[str]:
     tree = files(root)
     top = {path.split("/")[0] for path in tree}
@@ -113,7 +142,7 @@ def check(root: pathlib.Path) -> list[str]:
         patterns = (token.rstrip("/"), token.rstrip("/") + ".*", "*/" + token.rstrip("/"))
         return any(fnmatch.fnmatchcase(path, pattern) for pattern in patterns for path in tree)
 
-    found = []
+    found = evidence(root)
     for document in documents(root):
         where = document.relative_to(root)
         text = FENCE.sub("", document.read_text())
@@ -125,8 +154,13 @@ def check(root: pathlib.Path) -> list[str]:
                 if is_path and not exists(token):
                     found.append(f"{where}: `{token}` is no file of the tree")
         for target in LINK.findall(text):
-            path = target.split("#")[0]
-            if path and "://" not in path and not (document.parent / path).exists():
+            path, _, anchor = target.partition("#")
+            if "://" in path:
+                continue
+            to = document.parent / path if path else document
+            if not to.exists() or (
+                anchor and to.suffix == ".md" and anchor not in slugs(to.read_text())
+            ):
                 found.append(f"{where}: the link to {target} leads nowhere")
     return found
 

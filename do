@@ -18,6 +18,7 @@ Usage: ./do COMMAND
   lint [--hook]            every rule that needs no build, in a minute: formats, ruff, architecture; --hook: before each commit, too
   tidy [FILE...]           clang-tidy all sources, or some
   python ARG...            run Python with this build of the package sheaf
+  docs                     all documents and the reference of both APIs as a site in build/docs, with its links checked
   wheel                    build a wheel of the package into build/wheel, and try it in a clean environment
   soak [ROW...]            the long fault runs and the simulator, all or some rows; their figures go into docs/evidence/soak.md
   fuzz [TARGET] [SECONDS]  fuzz one parser of untrusted bytes for a minute, or all one after the other; with libFuzzer where clang has it
@@ -248,6 +249,24 @@ ensure_lint_tools() {
   echo "$wanted" >build/lint/.installed
 }
 
+# What `./do docs` is made with, from PyPI, beside Doxygen.
+docs_tools() { echo pdoc==16.0.0 markdown-it-py==4.3.0; }
+
+ensure_docs_tools() {
+  local wanted
+  if ! command -v doxygen >/dev/null; then
+    command -v apt-get >/dev/null || fail "doxygen is missing"
+    apt_install doxygen
+  fi
+  wanted=$(docs_tools)
+  [[ -e build/docs-tools/.installed && $(<build/docs-tools/.installed) == "$wanted" ]] && return
+  note "installing into build/docs-tools: $wanted"
+  mkdir -p build
+  python3 -m venv build/docs-tools || fail "no virtual environment: apt-get install python3-venv"
+  build/docs-tools/bin/pip install --quiet --disable-pip-version-check $wanted || fail "pip could not install: $wanted"
+  echo "$wanted" >build/docs-tools/.installed
+}
+
 # --- commands ---------------------------------------------------------------------------------------------------------
 
 # configure FOLDER [CMAKE_ARG...]: only when it was never done, or not to its end; ninja repeats it when a CMakeLists changes.
@@ -457,6 +476,25 @@ python_package() {
   PYTHONPATH=$PWD/build/python${PYTHONPATH:+:$PYTHONPATH} exec build/venv/bin/python "$@"
 }
 
+# The guide and all other documents, the C++ reference by Doxygen, the Python reference by pdoc from the package of this build.
+docs() {
+  local python=build/docs-tools/bin/python
+  step "packages" ensure_packages ask
+  step "tools" ensure_docs_tools
+  step "venv" ensure_venv
+  step "configure" configure build
+  step "build" build_into build sheaf_python
+  rm -rf build/docs
+  mkdir -p build/docs
+  step "C++ API" doxygen tools/docs/Doxyfile
+  # pdoc imports the package, and that NumPy and cloudpickle.
+  PYTHONPATH=build/python:$(build/venv/bin/python -c 'import sysconfig; print(sysconfig.get_path("purelib"))') \
+    step "Python API" "$python" tools/docs/python_reference.py build/docs/python
+  step "documents" "$python" tools/docs/site.py build/docs
+  step "links" python3 tools/docs/check_links.py build/docs
+  say "done: $PWD/build/docs/index.html"
+}
+
 # Builds the wheel with pip, then runs its test on it.
 wheel() {
   step "packages" ensure_packages ask
@@ -554,6 +592,7 @@ main() {
     lint) lint "$@" ;;
     tidy) tidy "$@" ;;
     python) python_package "$@" ;;
+    docs) docs ;;
     wheel) wheel ;;
     soak) soak "$@" ;;
     fuzz) fuzz "$@" ;;

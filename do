@@ -479,7 +479,7 @@ python_package() {
 # The guide and all other documents, the C++ reference by Doxygen, the Python reference by pdoc from the package of this build.
 docs() {
   local python=build/docs-tools/bin/python
-  step "packages" ensure_packages ask
+  step "packages" ensure_packages install
   step "tools" ensure_docs_tools
   step "venv" ensure_venv
   step "configure" configure build

@@ -68,6 +68,12 @@ class Comments(unittest.TestCase):
             self.assertTrue(any(line.startswith("/// ") for line in lines[1:9]), header.name)
 
 
+    def test_the_main_page_of_the_reference_lists_all_public_headers(self):
+        page = (ROOT / "tools/docs/cpp_mainpage.dox").read_text()
+        for header in (ROOT / "api/include/sheaf").glob("*.h"):
+            self.assertIn(f"| sheaf/{header.name} |", page)
+
+
 class Links(unittest.TestCase):
     def test_that_lead_nowhere_are_found(self):
         with tempfile.TemporaryDirectory() as name:

@@ -62,7 +62,7 @@ def error_of(call, *args, **kwargs) -> str:
 @functools.cache
 def stubs() -> dict[str, ast.arguments]:
     """The parameters of what the extension module has, which Python cannot be asked for."""
-    tree = ast.parse((PACKAGE / "_core.pyi").read_text())
+    tree = ast.parse(next(PACKAGE.rglob("_core.pyi")).read_text())
     return {f.name: f.args for f in tree.body if isinstance(f, ast.FunctionDef)}
 
 

@@ -7,7 +7,6 @@ import sys
 
 import from_ray
 from conftest import WAIT_S
-from sheaf import absent
 
 PROGRAM = pathlib.Path(from_ray.__file__)
 
@@ -26,8 +25,8 @@ def test_the_page_is_current():
 
 
 def test_what_is_absent_is_told_from_what_is_there():
-    assert from_ray.is_absent(absent.function("util.nothing", "use something"))
-    assert from_ray.is_absent(absent.a_class("util.Nothing"))
+    assert from_ray.is_absent(from_ray.found("util.iter.from_items"))
+    assert from_ray.is_absent(from_ray.found("job_submission.JobSubmissionClient"))
     assert not from_ray.is_absent(from_ray.found("util.ActorPool"))
     assert not from_ray.is_absent(from_ray.found("get"))
 

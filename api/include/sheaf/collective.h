@@ -44,10 +44,10 @@ namespace sheaf::inline v1::collective {
 // instead, and change nothing.
 class SHEAF_API CollectiveError : public Error {
  public:
-  // `rank`: whose fault it is.
+  // `rank`: the rank whose fault it is.
   CollectiveError(ErrorInfo info, std::optional<int> rank) : Error(std::move(info)), rank_(rank) {}
   ~CollectiveError() override;
-  // Whose fault it is; none: nobody's.
+  // The rank whose fault it is; none: nobody's.
   std::optional<int> rank() const noexcept { return rank_; }
 
  private:

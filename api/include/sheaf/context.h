@@ -26,7 +26,7 @@ struct RuntimeContext {
   std::vector<uint32_t> gpu_ids;
   std::string placement_group;  // Its id, where the task or actor runs in one.
 };
-// Of the calling thread.
+// What holds for the calling thread.
 SHEAF_API RuntimeContext Context();
 
 // A node of the cluster, as its head knows it.

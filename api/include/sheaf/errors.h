@@ -38,7 +38,7 @@ enum class ErrorKind : uint8_t {
   kRayletDied = 18,            // The node of this process has ended.
   kReconstructionFailed = 19,  // A lost object cannot be made again.
   kStreamReplay = 20,          // A generator that ran again gave other items.
-  kInvalidArgument = 21,       // What was given means nothing.
+  kInvalidArgument = 21,       // An argument is wrong.
   kActorNameTaken = 22,        // An actor of that name lives.
   kNotFound = 23,              // There is nothing of that name.
   kGcsStorageFull = 24,        // The disk of the head is full: nothing was accepted.
@@ -130,7 +130,7 @@ SHEAF_DEFINE_ERROR(GroupRemovedError, Error, ErrorKind::kGroupRemoved);
 SHEAF_DEFINE_ERROR(NodeDiedError, Error, ErrorKind::kNodeDied);
 // The node of this process has ended.
 SHEAF_DEFINE_ERROR(RayletDiedError, Error, ErrorKind::kRayletDied);
-// What was given means nothing; the message says what is wanted.
+// An argument is wrong; the message shows it and says what is wanted.
 SHEAF_DEFINE_ERROR(InvalidArgumentError, Error, ErrorKind::kInvalidArgument);
 // Bytes that are not the value they are read as.
 SHEAF_DEFINE_ERROR(SerializationError, InvalidArgumentError, ErrorKind::kInvalidArgument);

@@ -126,7 +126,7 @@ Result<T> TryGet(const ObjectRef<T>& ref, std::chrono::nanoseconds timeout = kFo
   if (views.failure()) return *views.failure();
   return internal::TryDecode<T>(views, 0);
 }
-// kTimeout for all when not all are there in time.
+// All results are kTimeout when one value is not there in time.
 template <class T>
 std::vector<Result<T>> TryGet(const std::vector<ObjectRef<T>>& refs,
                               std::chrono::nanoseconds timeout = kForever) {

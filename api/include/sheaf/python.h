@@ -6,7 +6,7 @@
 //   sheaf::ObjectRef<std::string> label = model.Task<std::string>("predict").Remote(pixels);
 // The module is imported in a worker that runs Python: InitOptions::python names the interpreter,
 // which has the package sheaf; modules are found as `python -m` finds them (the driver's working
-// directory, PYTHONPATH). What comes is read as the type that the caller names.
+// directory, PYTHONPATH). A result is read as the type that the caller names.
 //
 // What travels: bool, integers, floating-point numbers, std::string (str), vectors and maps of them
 // (list, dict), vectors of numbers (NumPy arrays; bytes is a vector of uint8_t), ObjectRefs, and

@@ -52,10 +52,10 @@ struct InitOptions {
   int metrics_port = 0;      // On loopback; 0: a free one.
 };
 
-// Joins a node, or starts one. In a worker it does not return. Call it once, early in main, before
-// threads are started. Throws NotFoundError (no node there, no `sheaf` program), SystemError (the
-// node is of another version, or ended before it was ready), InvalidArgumentError (two functions of
-// one name).
+// Joins a node, or starts one. In a worker it runs tasks and does not return. Call it once, early
+// in main, before threads are started. Throws NotFoundError (no node is there, or no program
+// `sheaf`), SystemError (the node is of another version, or ended before it was ready),
+// InvalidArgumentError (two functions have one name).
 SHEAF_API void Init(int argc, char** argv, const InitOptions& options = {});
 SHEAF_API void Init(const InitOptions& options = {});
 // Leaves the node, and ends it if Init started it. The end of main does the same. No other thread

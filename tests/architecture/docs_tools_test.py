@@ -67,7 +67,6 @@ class Comments(unittest.TestCase):
             lines = doxygen_comments.converted(header.read_text(), header.name)
             self.assertTrue(any(line.startswith("/// ") for line in lines[1:9]), header.name)
 
-
     def test_the_main_page_of_the_reference_lists_all_public_headers(self):
         page = (ROOT / "tools/docs/cpp_mainpage.dox").read_text()
         for header in (ROOT / "api/include/sheaf").glob("*.h"):

@@ -136,9 +136,15 @@ def test_commands_of_sheaf_have_the_flags_that_documents_give_them():
 def test_commands_of_do_exist():
     usage = subprocess.run([ROOT / "do"], capture_output=True, text=True).stdout
     known = set(re.findall(r"^  ([a-z]+) ", usage, re.M))
+    targets = (BUILT / "build.ninja").read_text()
     found = commands("./do")
     assert len(found) > 20
     for page, words in found:
+        if words[0] == "build":
+            for name in filter(str.islower, words[1:]):
+                assert f"build {name}:" in targets, f"{page}: there is no target {name}"
+        if words[0] == "python" and "/" in words[1]:
+            assert (ROOT / words[1]).exists(), f"{page}: there is no {words[1]}"
         assert words[0] in known or words[0].isupper(), f"{page}: ./do has no {words[0]}"
         flags = re.findall(r"--[a-z]+", " ".join(words)) if words[0] != "python" else []
         for flag in set(flags) - {"--json", "--peer", "--only", "--folder", "--ranks"}:

@@ -47,7 +47,9 @@ PARTS = {
         "docs/nccl.md",
     ],
     "Operate": ["docs/operate.md", "SECURITY.md"],
-    "Inside": ["ARCHITECTURE.md", "CONTRIBUTING.md", "docs/design", "docs/evidence"],
+    "Inside": ["ARCHITECTURE.md", "CONTRIBUTING.md"],
+    "Design": ["docs/design"],
+    "Evidence": ["docs/evidence"],
 }
 OUTSIDE = {"python/sheaf.html": "Python API", "cpp/index.html": "C++ API"}
 

@@ -11,14 +11,16 @@ Usage: ./do COMMAND
   quickstart [--keep]      install what is needed, build, and run the main job; --keep leaves its two nodes up until Ctrl-C
   build [TARGET...]        build everything, or some targets, into build/
   test [REGEX]             build and run the tests (REGEX: those whose name matches)
-  bench AREA [ARG...]      build and run benchmarks/bench_AREA; --json FILE writes figures, --peer NAME compares
+  bench AREA [ARG...]      build and run benchmarks/bench_AREA; --json FILE writes figures, --peer NAME compares, --record
+                           writes them into docs/evidence, too
   sanitize [KIND] [REGEX]  run the tests under sanitizers: address (with undefined), thread, or both
   format [--check]         clang-format and ruff over all sources; --check only says what differs
   lint [--hook]            every rule that needs no build, in a minute: formats, ruff, architecture; --hook: before each commit, too
   tidy [FILE...]           clang-tidy all sources, or some
   python ARG...            run Python with this build of the package sheaf
+  docs                     all documents and the reference of both APIs as a site in build/docs, with its links checked
   wheel                    build a wheel of the package into build/wheel, and try it in a clean environment
-  soak [ROW...]            the long fault runs and the simulator, all or some rows; their figures go into docs/soak.md
+  soak [ROW...]            the long fault runs and the simulator, all or some rows; their figures go into docs/evidence/soak.md
   fuzz [TARGET] [SECONDS]  fuzz one parser of untrusted bytes for a minute, or all one after the other; with libFuzzer where clang has it
   clean                    remove the build folders
 
@@ -247,6 +249,24 @@ ensure_lint_tools() {
   echo "$wanted" >build/lint/.installed
 }
 
+# What `./do docs` is made with, from PyPI, beside Doxygen.
+docs_tools() { echo pdoc==16.0.0 markdown-it-py==4.3.0; }
+
+ensure_docs_tools() {
+  local wanted
+  if ! command -v doxygen >/dev/null; then
+    command -v apt-get >/dev/null || fail "doxygen is missing"
+    apt_install doxygen
+  fi
+  wanted=$(docs_tools)
+  [[ -e build/docs-tools/.installed && $(<build/docs-tools/.installed) == "$wanted" ]] && return
+  note "installing into build/docs-tools: $wanted"
+  mkdir -p build
+  python3 -m venv build/docs-tools || fail "no virtual environment: apt-get install python3-venv"
+  build/docs-tools/bin/pip install --quiet --disable-pip-version-check $wanted || fail "pip could not install: $wanted"
+  echo "$wanted" >build/docs-tools/.installed
+}
+
 # --- commands ---------------------------------------------------------------------------------------------------------
 
 # configure FOLDER [CMAKE_ARG...]: only when it was never done, or not to its end; ninja repeats it when a CMakeLists changes.
@@ -271,28 +291,7 @@ run_tests() {
   (cd "$folder" && ctest --output-on-failure --no-tests=error --timeout 600 -j "$(jobs)" \
     --output-junit test-results.xml ${regex:+-R "$regex"}) || status=$?
   [[ -e $report ]] || fail "ctest wrote no report (exit status $status)"
-  python3 - "$report" "$status" <<'PYTHON'
-import sys
-import xml.etree.ElementTree as xml
-
-passed, failed, skipped = [], [], []
-for case in xml.parse(sys.argv[1]).getroot().iter("testcase"):
-    status, name = case.get("status"), case.get("name")
-    reason = case.find("skipped")
-    message = reason.get("message", "") if reason is not None else ""
-    if status == "run":
-        passed.append(name)
-    elif status == "disabled" or "SKIP" in message:  # ctest: SKIP_RETURN_CODE=4, SKIP_REGULAR_EXPRESSION_MATCHED
-        skipped.append(name)
-        output = (case.findtext("system-out") or "").strip().splitlines()
-        said = [line for line in output if "skip" in line.lower()] or output[-1:]
-        print(f"skipped: {name}: {said[-1].strip() if said else 'disabled'}")
-    else:  # "fail", or "notrun" for want of its program.
-        failed.append(name)
-        print(f"FAILED: {name}{': ' + message if message else ''}")
-print(f"{len(passed)} passed, {len(failed)} failed, {len(skipped)} skipped")
-sys.exit(0 if not failed and passed and sys.argv[2] == "0" else 1)
-PYTHON
+  python3 tools/test_results.py "$report" "$status"
 }
 
 quickstart() {
@@ -333,8 +332,20 @@ bench() {
     fail "which area? There are: $(ls benchmarks | sed -n 's/^bench_\([a-z_]*\)\.\(cc\|py\)$/\1/p' | tr '\n' ' ')"
   fi
   shift
+  local argument record=
+  for argument; do
+    shift
+    if [[ $argument == --record ]]; then
+      record=build/bench_$area.json
+      set -- "$@" --json "$record"
+    else
+      set -- "$@" "$argument"
+    fi
+  done
   if [[ $area == python || $area == train ]]; then
-    python_package "benchmarks/bench_$area.py" "$@"
+    (python_package "benchmarks/bench_$area.py" "$@")
+    [[ -z $record ]] || python3 tools/evidence.py bench "$area" "$record"
+    return
   fi
   step "packages" ensure_packages ask
   if [[ $area == collective ]]; then
@@ -344,10 +355,11 @@ bench() {
   grep -q "^build bench_$area:" build/build.ninja || fail "there is no benchmarks/bench_$area"
   step "build" build_into build "bench_$area"
   step "bench $area" "build/benchmarks/bench_$area" "$@"
+  [[ -z $record ]] || python3 tools/evidence.py bench "$area" "$record"
 }
 
 # Builds everything but the Python package and runs all tests: an interpreter without the sanitizer cannot load a module
-# that has it. Whole runs (no REGEX) leave a line in docs/sanitizers.md.
+# that has it. Whole runs (no REGEX) leave a line in docs/evidence/sanitizers.md.
 sanitize() {
   local kinds=(address thread) kind folder status=0 began result
   case ${1:-} in
@@ -374,17 +386,11 @@ sanitize() {
       run_tests "$folder" "$@" | tee "$folder/sanitize.log" || result=1
     ((result == 0)) || status=1
     if (($# == 0)); then
-      sanitizer_rows "$kind" "$began" "$result" "$(tail -n 1 "$folder/sanitize.log")"
+      echo "| $kind | $((SECONDS - began)) s | $(tail -n 1 "$folder/sanitize.log") | $( ((result == 0)) && echo passed || echo FAILED) |" |
+        python3 tools/evidence.py sanitizers.md sanitizers
     fi
   done
   return "$status"
-}
-
-# sanitizer_rows KIND BEGAN RESULT COUNTS: the line of KIND in docs/sanitizers.md; that of the other stays.
-sanitizer_rows() {
-  local page=docs/sanitizers.md other
-  other=$(sed -n "/^| \(address\|thread\) |/p" "$page" | grep -v "^| $1 |" || true)
-  write_rows "$page" "$(printf '%s\n' "$other" "| $1 | $(date -u +%F) | $(git rev-parse --short HEAD) | $((SECONDS - $2)) s | $4 | $( (($3 == 0)) && echo passed || echo FAILED) |" | grep . | sort)"$'\n'
 }
 
 sources() { git ls-files -co --exclude-standard -- '*.cc' '*.h' | while read -r file; do [[ -e $file ]] && echo "$file"; done; }
@@ -434,7 +440,7 @@ lint() {
   say "ruff"
   build/lint/bin/ruff check . || status=1
   say "architecture, ratchets, documents"
-  python3 tests/architecture/architecture_test.py || status=1
+  python3 -m unittest discover -q -s tests/architecture -p '*_test.py' || status=1
   say "scripts"
   git ls-files -- do '*.sh' .ci/run | xargs -n 1 bash -n || status=1
   ((status == 0)) || fail "lint: see above"
@@ -470,6 +476,25 @@ python_package() {
   PYTHONPATH=$PWD/build/python${PYTHONPATH:+:$PYTHONPATH} exec build/venv/bin/python "$@"
 }
 
+# The guide and all other documents, the C++ reference by Doxygen, the Python reference by pdoc from the package of this build.
+docs() {
+  local python=build/docs-tools/bin/python
+  step "packages" ensure_packages install
+  step "tools" ensure_docs_tools
+  step "venv" ensure_venv
+  step "configure" configure build
+  step "build" build_into build sheaf_python
+  rm -rf build/docs
+  mkdir -p build/docs
+  step "C++ API" doxygen tools/docs/Doxyfile
+  # pdoc imports the package, and that NumPy and cloudpickle.
+  PYTHONPATH=build/python:$(build/venv/bin/python -c 'import sysconfig; print(sysconfig.get_path("purelib"))') \
+    step "Python API" "$python" tools/docs/python_reference.py build/docs/python
+  step "documents" "$python" tools/docs/site.py build/docs
+  step "links" python3 tools/docs/check_links.py build/docs
+  say "done: $PWD/build/docs/index.html"
+}
+
 # Builds the wheel with pip, then runs its test on it.
 wheel() {
   step "packages" ensure_packages ask
@@ -499,9 +524,9 @@ fuzz_targets() { (cd tests/fuzz && ls ./*_fuzz.cc | sed 's|./||; s/_fuzz.cc//');
 # What libFuzzer needs beyond g++; without it inputs are mutated by chance alone.
 fuzz_packages() { echo clang-19 libclang-rt-19-dev; }
 
-# fuzz: all targets for a minute each, the results into docs/fuzz.md. fuzz TARGET [SECONDS] [LIBFUZZER_FLAG...]: one.
+# fuzz: all targets for a minute each, the results into docs/evidence/fuzz.md. fuzz TARGET [SECONDS] [LIBFUZZER_FLAG...]: one.
 fuzz() {
-  local target=${1:-} seconds=${2:-} compiler targets status=0 page=docs/fuzz.md rows='' began guided=yes
+  local target=${1:-} seconds=${2:-} compiler targets status=0 rows='' began guided=yes
   if [[ -n $target && $target != all ]]; then
     [[ -e tests/fuzz/${target}_fuzz.cc ]] || fail "fuzz '$target': want one of $(fuzz_targets | tr '\n' ' ')"
     targets=$target
@@ -541,32 +566,18 @@ fuzz() {
       "build/tests/fuzz/${target}_fuzz" --seconds "$seconds" 2>&1 | tee "$log" | tail -n 25 || result=1
     fi
     ((result == 0)) || status=1
-    rows+="| $target | $(date -u +%F) | $((SECONDS - began)) s | $guided | $(fuzz_figure "$log") | $( ((result == 0)) && echo none || echo FOUND) |"$'\n'
+    rows+="| $target | $((SECONDS - began)) s | $guided | $(fuzz_figure "$log") | $( ((result == 0)) && echo none || echo FOUND) |"$'\n'
     rm -f "$log"
   done
   if [[ ${1:-all} == all ]]; then
-    write_rows "$page" "$rows"
-    note "the results are in $page"
+    printf '%s' "$rows" | python3 tools/evidence.py fuzz.md fuzz
+    note "the results are in docs/evidence/fuzz.md"
   fi
   return "$status"
 }
 
 # The number of inputs that a run of either main tried.
 fuzz_figure() { sed -n 's/.*number_of_executed_units: *\([0-9]*\).*/\1/p; s/^\([0-9]*\) inputs.*/\1/p' "$1" | tail -n 1; }
-
-# write_rows PAGE ROWS: puts them in place of the lines between the marks of PAGE.
-write_rows() {
-  python3 - "$1" "$2" <<'PYTHON'
-import pathlib
-import sys
-
-page = pathlib.Path(sys.argv[1])
-head, rest = page.read_text().split("<!-- rows -->\n")
-table, tail = rest.split("<!-- end of rows -->\n")
-header = "".join(table.splitlines(keepends=True)[:2])
-page.write_text(head + "<!-- rows -->\n" + header + sys.argv[2] + "<!-- end of rows -->\n" + tail)
-PYTHON
-}
 
 main() {
   local command=${1:-}
@@ -581,6 +592,7 @@ main() {
     lint) lint "$@" ;;
     tidy) tidy "$@" ;;
     python) python_package "$@" ;;
+    docs) docs ;;
     wheel) wheel ;;
     soak) soak "$@" ;;
     fuzz) fuzz "$@" ;;

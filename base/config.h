@@ -17,57 +17,64 @@
 namespace sheaf {
 
 struct Settings {
-  // SHEAF_ADDRESS: the session directory of a node to join. Empty: start a node.
+  // SHEAF_ADDRESS: the node that a program joins: its session directory, or "latest". Empty: the
+  // program starts a node of its own.
   std::string address;
-  // SHEAF_DIR: holds sessions, with the state of heads, and the token. Else the first of these that
-  // is on a local disk and may be written: $XDG_STATE_HOME/sheaf; ~/.local/state/sheaf, of root
-  // /var/lib/sheaf; /var/tmp/sheaf-<uid>. Where none is, $XDG_RUNTIME_DIR/sheaf or
+  // SHEAF_DIR: where sessions, with the state of heads, and the token lie. Empty: in the first of
+  // these that is on a local disk and may be written: $XDG_STATE_HOME/sheaf; ~/.local/state/sheaf,
+  // of root /var/lib/sheaf; /var/tmp/sheaf-<uid>. Where none is, $XDG_RUNTIME_DIR/sheaf or
   // /tmp/sheaf-<uid>.
   std::string base_directory;
-  // SHEAF_STATE_IN_MEMORY: a head may keep its state where a reboot empties it.
+  // SHEAF_STATE_IN_MEMORY: 1: a head may keep its state where a reboot empties it.
   bool state_in_memory = false;
-  // SHEAF_EXECUTABLE: the `sheaf` that Init starts. Empty: beside the library, or in PATH.
+  // SHEAF_EXECUTABLE: the program `sheaf` that Init starts. Empty: the one beside the library, or
+  // in PATH.
   std::string executable;
-  // SHEAF_CPUS: of the node; 0: what the kernel lets this process use.
+  // SHEAF_CPUS: how many CPUs a node has for tasks; 0: as many as the kernel lets it use.
   double cpus = 0;
-  // SHEAF_GPUS: of the node; below 0: what is found.
+  // SHEAF_GPUS: how many GPUs a node has for tasks; below 0: as many as are found.
   double gpus = -1;
-  // CUDA_VISIBLE_DEVICES: as CUDA reads it; "unset": all.
+  // CUDA_VISIBLE_DEVICES: which GPUs a node has, as CUDA reads it; "unset": all.
   std::string visible_gpus = "unset";
-  // SHEAF_MEMORY: for tasks that ask for memory; 0: 70 % of what is there.
+  // SHEAF_MEMORY: how much memory a node has for tasks that ask for some; 0: 70 % of the machine's.
   int64_t memory_bytes = 0;
-  // SHEAF_STORE_BYTES: of the arena; 0: 30 % of what is there.
+  // SHEAF_STORE_BYTES: the size of a node's object store in shared memory; 0: 30 % of the machine's
+  // memory.
   int64_t store_bytes = 0;
-  // SHEAF_VALUE_BYTES: of the small values (up to 64 KiB each) that one process keeps in its own
+  // SHEAF_VALUE_BYTES: how much of small values (up to 64 KiB each) one process keeps in its own
   // memory: puts, results, arguments. Those beyond it go to the store. 0: all do, from 1 KiB on.
   int64_t value_bytes = 256 << 20;
-  // SHEAF_MEMORY_LIMIT: the part of memory above which a worker is killed; 0: never.
+  // SHEAF_MEMORY_LIMIT: the part of the machine's memory above which the largest worker is killed;
+  // 0: none is ever.
   double memory_limit = 0.95;
-  // SHEAF_WORKER_LOG_BYTES: of one worker's output file, then it is rotated.
+  // SHEAF_WORKER_LOG_BYTES: how long a worker's output file grows before it is rotated.
   int64_t worker_log_bytes = 16 << 20;
-  // SHEAF_SILENCE_LIMIT: seconds, from 20, that both another node and the head may be silent before
-  // what waits for that node ends in an error (and stays pending). A head starts again in less.
+  // SHEAF_SILENCE_LIMIT: for how many seconds, at least 20, another node and the head may both be
+  // silent before what waits for that node ends in an error. It stays pending and may be waited for
+  // again. A head starts again in less.
   double silence_limit = 60;
-  // SHEAF_LOG_HOURS: output files of ended workers are deleted after this time.
+  // SHEAF_LOG_HOURS: after how many hours the output files of ended workers are deleted.
   int64_t log_hours = 24;
-  // SHEAF_ENVIRONMENT_BYTES: unpacked directories and packages of runtime environments on the node.
+  // SHEAF_ENVIRONMENT_BYTES: how much a node keeps of unpacked directories and packages of runtime
+  // environments.
   int64_t environment_bytes = int64_t{10} << 30;
-  // SHEAF_LOG_TO_DRIVER: workers' output appears at the driver.
+  // SHEAF_LOG_TO_DRIVER: 1: what workers print appears at the driver; 0: it is in their files
+  // alone.
   bool log_to_driver = true;
-  // SHEAF_WORKER_TEMPLATES: C++ workers fork from a first one; 0: each is exec'd.
+  // SHEAF_WORKER_TEMPLATES: 1: C++ workers fork from a first one; 0: each is started by itself.
   bool worker_template = true;
-  // SHEAF_TOKEN: of the cluster, 64 hexadecimal digits. Empty: from the file.
+  // SHEAF_TOKEN: the token of the cluster, 64 hexadecimal digits. Empty: it is read from a file.
   std::string token;
-  // SHEAF_TOKEN_FILE: holds the token. Empty: `token` in the base directory.
+  // SHEAF_TOKEN_FILE: the file that holds the token. Empty: `token` in the directory of sessions.
   std::string token_file;
-  // SHEAF_METRICS_TOKEN_FILE: who says what it holds may read metrics. Empty: this machine alone
-  // may.
+  // SHEAF_METRICS_TOKEN_FILE: the file with the token that readers of metrics on other machines
+  // must send. Empty: this machine alone may read them.
   std::string metrics_token_file;
-  // SHEAF_TLS_DIR: with ca.pem, node.pem and node.key. Empty: no TLS.
+  // SHEAF_TLS_DIR: the folder with ca.pem, node.pem and node.key. Empty: nodes speak without TLS.
   std::string tls_directory;
-  // SHEAF_TLS_PEER_NAME: a name that stands in each node's certificate. Empty: any.
+  // SHEAF_TLS_PEER_NAME: a name that the certificate of each node must carry. Empty: any will do.
   std::string tls_peer_name;
-  // SHEAF_LOG_LEVEL: of debug, info, warning, error, off.
+  // SHEAF_LOG_LEVEL: what daemons write into their logs: debug, info, warning, error or off.
   LogLevel log_level = LogLevel::kInfo;
   // SHEAF_FAILPOINT: failures on purpose, for tests (base/failpoint.h).
   std::string failpoints;

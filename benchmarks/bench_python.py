@@ -142,7 +142,7 @@ def measure(run, amount, seconds):
 
 
 # What a bare ring between two Python processes allows, or the part of a row that cannot go away
-# (docs/benchmarks_python.md).
+# (docs/evidence/benchmarks_python.md).
 FLOORS = {
     "single client get calls": 33_800_000,
     "single client put calls": 28_900_000,

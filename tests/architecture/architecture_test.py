@@ -258,7 +258,7 @@ class Documents(unittest.TestCase):
             "run python3 tests/architecture/documents.py",
         )
 
-    def test_errors_have_each_exception_once(self):
+    def test_errors_have_each_exception_once_and_each_kind(self):
         self.assertEqual([], documents.exceptions_not_in_errors(ROOT))
 
     def test_a_name_or_link_that_is_gone_is_found(self):
@@ -266,21 +266,39 @@ class Documents(unittest.TestCase):
             write(
                 pathlib.Path(name),
                 {
-                    "gcs/a.cc": LICENCE,
-                    "docs/design/x.md": "`gcs/a.cc`, `a.cc`, `gcs/a`, `gcs/*.cc`, `get`, `n / 2`, "
+                    "gcs/a.cc": LICENCE + "// docs/y.md and docs/gone.md.\n",
+                    "docs/design/x.md": "## A `part`, of it\n`gcs/a.cc`, `a.cc`, `gcs/a`, `gcs/*.cc`, `get`, `n / 2`, "
                     "`/proc/PID/fd`, `gcs/gone.h`, `gone.py` [a](../y.md) "
-                    "[b](z.md#b)",
-                    "docs/y.md": "`gcs/gone.h` [x](design/x.md#part) "
+                    "[b](z.md#b) [c](#a-part-of-it) [d](#b)",
+                    "docs/y.md": "`gcs/gone.h` [x](design/x.md#a-part-of-it) "
                     "[w](https://example.org/w)\n```\n[c](c.md)\n```\n",
                 },
             )
             self.assertEqual(
                 [
+                    "gcs/a.cc: there is no docs/gone.md",
                     "docs/design/x.md: `gcs/gone.h` is no file of the tree",
                     "docs/design/x.md: `gone.py` is no file of the tree",
                     "docs/design/x.md: the link to z.md#b leads nowhere",
+                    "docs/design/x.md: the link to #b leads nowhere",
                 ],
                 documents.check(pathlib.Path(name)),
+            )
+
+    def test_a_figure_of_the_readme_that_nobody_measured_is_found(self):
+        row = "| a | 1,234 | 0.5 |\n"
+        with tempfile.TemporaryDirectory() as name:
+            root = pathlib.Path(name)
+            measured = "docs/evidence/benchmarks_python.md"
+            write(root, {"README.md": row, measured: "| b | 2026 | 1,234 | 0.5 | 2 |\n"})
+            self.assertEqual([], documents.readme(root))
+            write(root, {"README.md": row + "\n" * 100, measured: "| b | 1,234 | 0.6 |\n"})
+            self.assertEqual(
+                [
+                    "README.md: 101 lines, at most 100",
+                    "README.md: docs/evidence has no row with 0.5, 1,234",
+                ],
+                documents.readme(root),
             )
 
 

@@ -1,7 +1,8 @@
 # Copyright The Sheaf Authors. SPDX-License-Identifier: Apache-2.0
 """What documents name exists: the files in backticks of those that say how Sheaf is built, and the
-targets of links in all; docs/errors.md has each exception once. docs/configuration.md is written by
-`python3 tests/architecture/documents.py`, from base/config.h."""
+targets of links in all; docs/errors.md has each exception once; tables of docs/evidence stand between
+the marks behind which commands write. docs/configuration.md is written by `python3
+tests/architecture/documents.py`, from base/config.h."""
 
 import fnmatch
 import pathlib
@@ -13,6 +14,7 @@ CODE = re.compile(r"`([^`\n]+)`")
 FENCE = re.compile(r"^```.*?^```", re.S | re.M)
 INDENTED = re.compile(r"^    .*$", re.M)
 LINK = re.compile(r"\]\(([^)\s]+)\)")
+NAMED = re.compile(r"\bdocs/[\w/]+\.md\b")  # In comments and other text, too.
 # A path: of letters, digits, _, -, . and * (any letters), with a folder or one of these endings.
 PATH = re.compile(r"[\w.*-]+(/[\w.*-]+)*/?")
 ENDINGS = (".cc", ".h", ".py", ".pml", ".proto", ".toml", ".md", ".txt")
@@ -76,8 +78,10 @@ def configuration(root: pathlib.Path) -> str:
             "",
             "Settings that a process takes from its environment; what is given in "
             "code (`sheaf.init`, `sheaf::Init`) or on the command line",
-            "(`sheaf start --help`) overrides them. A node's are read when it "
-            "starts. An unknown variable that begins with SHEAF_ is warned of.",
+            "(`sheaf start --help`) overrides them. A node reads its own when it starts. "
+            "A variable that begins with SHEAF_ and is not here is warned",
+            "of. Sizes are bytes, or as `512MiB` and `1.5GiB`.",
+            "",
             "Written from `base/config.h` by `python3 tests/architecture/documents.py`.",
             "",
             "| variable | default | meaning |",
@@ -90,7 +94,7 @@ def configuration(root: pathlib.Path) -> str:
 
 def exceptions_not_in_errors(root: pathlib.Path) -> list[str]:
     """Of sheaf.exceptions, those that docs/errors.md has not, or has more than once, at the
-    beginning of a row."""
+    beginning of a row; of ErrorKind, those that it does not name."""
     names = re.findall(
         r"^class (\w+)\((?!enum)", (root / "python_bindings/sheaf/exceptions.py").read_text(), re.M
     )
@@ -100,7 +104,71 @@ def exceptions_not_in_errors(root: pathlib.Path) -> list[str]:
         if row.startswith("| ")
     ]
     listed = [name for row in rows for name in re.findall(r"\w+", row)]
-    return [name for name in names if name != "RayError" and listed.count(name) != 1]
+    wrong = [name for name in names if name != "RayError" and listed.count(name) != 1]
+    header = (root / "api/include/sheaf/errors.h").read_text()
+    kinds = set(re.findall(r"^  (k\w+) = \d+", header, re.M)) - {"kNone"}
+    return wrong + sorted(kinds - set(re.findall(r"k\w+", (root / "docs/errors.md").read_text())))
+
+
+EVIDENCE_TABLE = re.compile(r"<!-- rows: \w+ -->\n(.*?)<!-- end of rows -->\n", re.S)
+LONGEST_CELL = 120
+
+
+def evidence(root: pathlib.Path) -> list[str]:
+    """What is wrong with the pages of docs/evidence: a row that no command has written, a cell that
+    tells a story."""
+    found = []
+    for page in sorted(root.glob("docs/evidence/*.md")):
+        text = page.read_text()
+        where = page.relative_to(root)
+        if "./do " not in text:
+            found.append(f"{where}: it does not name the command that writes it")
+        for line in EVIDENCE_TABLE.sub("", text).splitlines():
+            if line.startswith("|"):
+                found.append(f"{where}: outside of the marks of tools/evidence.py: {line[:60]}")
+        for row in "".join(EVIDENCE_TABLE.findall(text)).splitlines():
+            if longest := [cell for cell in row.split("|") if len(cell.strip()) > LONGEST_CELL]:
+                found.append(f"{where}: a cell of {len(longest[0])} characters: {longest[0][:60]}")
+    return found
+
+
+def slugs(text: str) -> set[str]:
+    """The anchors of a page's headings, as GitHub and tools/docs/site.py make them."""
+    headings = re.findall(r"^#+ (.*)$", FENCE.sub("", text), re.M)
+    return {re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-") for heading in headings}
+
+
+LONGEST_README = 100
+
+
+def readme(root: pathlib.Path) -> list[str]:
+    """What is wrong with README.md: its length, or a figure that docs/evidence does not have."""
+    page, measured = root / "README.md", root / "docs/evidence/benchmarks_python.md"
+    if not page.exists() or not measured.exists():
+        return []
+    found = []
+    lines = page.read_text().splitlines()
+    if len(lines) > LONGEST_README:
+        found.append(f"README.md: {len(lines)} lines, at most {LONGEST_README}")
+    rows = [set(re.split(r" *\| *", row)) for row in measured.read_text().splitlines()]
+    for line in lines:
+        figures = set(re.findall(r"\| ([\d,.]+) (?=\|)", line))
+        if figures and not any(figures <= row for row in rows):
+            found.append(f"README.md: docs/evidence has no row with {', '.join(sorted(figures))}")
+    return found
+
+
+def named(root: pathlib.Path, tree: list[str]) -> list[str]:
+    """Documents that any file names and that are not there."""
+    found = []
+    for path in tree:
+        if path.endswith((*ENDINGS, ".sh", ".cmake")) or path == "do":
+            if path.startswith("tests/architecture/") or not (root / path).is_file():
+                continue
+            for name in sorted(set(NAMED.findall((root / path).read_text(errors="replace")))):
+                if name not in tree:
+                    found.append(f"{path}: there is no {name}")
+    return found
 
 
 def check(root: pathlib.Path) -> list[str]:
@@ -113,7 +181,7 @@ def check(root: pathlib.Path) -> list[str]:
         patterns = (token.rstrip("/"), token.rstrip("/") + ".*", "*/" + token.rstrip("/"))
         return any(fnmatch.fnmatchcase(path, pattern) for pattern in patterns for path in tree)
 
-    found = []
+    found = evidence(root) + readme(root) + named(root, tree)
     for document in documents(root):
         where = document.relative_to(root)
         text = FENCE.sub("", document.read_text())
@@ -125,8 +193,13 @@ def check(root: pathlib.Path) -> list[str]:
                 if is_path and not exists(token):
                     found.append(f"{where}: `{token}` is no file of the tree")
         for target in LINK.findall(text):
-            path = target.split("#")[0]
-            if path and "://" not in path and not (document.parent / path).exists():
+            path, _, anchor = target.partition("#")
+            if "://" in path:
+                continue
+            to = document.parent / path if path else document
+            if not to.exists() or (
+                anchor and to.suffix == ".md" and anchor not in slugs(to.read_text())
+            ):
                 found.append(f"{where}: the link to {target} leads nowhere")
     return found
 

@@ -106,6 +106,14 @@ int main(int argc, char** argv) {
       [] { return std::to_string(Get(PyTask<int>(kModule, "upper").Remote("x"))); });
   Try("exit", [] { return std::to_string(Get(PyTask<int>(kModule, "die").Retries(0).Remote())); });
 
+  Try("the lines of docs/cross_language.md", [] {
+    sheaf::ObjectRef<double> mean =
+        sheaf::PyTask<double>("statistics", "fmean").Remote(std::vector<double>{1, 2, 6});
+    sheaf::PyActorHandle letters =
+        sheaf::PyActor("collections", "Counter").Name("letters").Remote("hello");
+    int count = sheaf::Get(letters.Task<int>("total").Remote());
+    return std::to_string(Get(mean)) + " " + std::to_string(count);
+  });
   Try("actor", [] {
     const sheaf::PyActorHandle counter = sheaf::PyActor(kModule, "Counter").Remote(10);
     Get(counter.Task("add").Remote(5));

@@ -340,6 +340,7 @@ def lines():
         ),
         ("result of another type", "Error 21: .*want an integer"),
         ("exit", "Error 3: .*status 3.*"),
+        ("the lines of docs/cross_language.md", "3.000000 5"),
         ("actor", "16"),
         ("actor by name", "2"),
         ("actor of C++ by name", "Error 21: actor 'cpp' is one of C.*"),
@@ -354,4 +355,4 @@ def test_cpp_calls_python(lines, what, words):
 
 
 def test_all_that_the_program_tried_is_looked_at(lines):
-    assert len(lines) == 27
+    assert len(lines) == 28

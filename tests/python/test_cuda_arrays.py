@@ -46,6 +46,19 @@ def test_operations_use_the_memory_of_the_arrays(group):
     group.barrier()
 
 
+def test_the_example_of_the_page(monkeypatch):
+    monkeypatch.setenv("SHEAF_CUDA_LIB", str(STAND_IN))
+    monkeypatch.setenv("SHEAF_NCCL_LIB", str(STAND_IN))
+    world_size, rank = 1, 0
+    # docs/nccl.md quotes these lines.
+    group = collective.Group(world_size, rank, "gradients", backend="nccl")
+    # Device memory: a tensor where torch is loaded. Any object with __cuda_array_interface__ will do.
+    x = group.empty(1 << 20, "float32")
+    group.all_reduce(x, "average")
+    assert len(values(x)) == 1 << 20
+    group.destroy()
+
+
 def test_what_is_no_cuda_array_is_refused(group):
     with pytest.raises(
         TypeError, match="a bytearray: this group has backend 'nccl' and works on CUDA arrays"

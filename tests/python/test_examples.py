@@ -42,6 +42,10 @@ def test_the_counter_counts():
     ]
 
 
+def test_a_group_adds_up():
+    assert run("groups.py") == "[0.5, 0.5]\n"
+
+
 def test_digits_are_recognised():
     assert float(re.search(r"recognised: (0\.\d+)", run("digits.py")).group(1)) > 0.85
 

@@ -248,15 +248,17 @@ consteval auto InGroup(Method method) {
 // A method with its options, of one actor. Copyable; use one object for many calls.
 template <class R, class... Parameters>
 class MethodCaller : public internal::OptionHolder,
-                     public internal::RetryOptions<MethodCaller<R, Parameters...>> {
+                     public RetryOptions<MethodCaller<R, Parameters...>> {
   using Remoted = internal::RemoteOf<R>;
   template <class... Given>
   using Fit = internal::ArgumentsFit<std::tuple<Parameters...>, Given...>;
 
  public:
+  // Made by ActorHandle::Task().
   MethodCaller(internal::Handle actor, const internal::FunctionRecord* method)
       : actor_(std::move(actor)), method_(method) {}
 
+  // Of the call, for people.
   MethodCaller& Name(std::string name) {
     this->Change().name = std::move(name);
     return *this;
@@ -267,7 +269,9 @@ class MethodCaller : public internal::OptionHolder,
     return *this;
   }
 
-  // Calls the actor and returns at once. Throws PendingCallsLimitError as its MaxPendingCalls says.
+  // Submits a call and returns at once: an ObjectRef to its result, or an ObjectStream of the
+  // values of a generator. Calls of one caller reach the actor in the order in which they were
+  // made. Throws PendingCallsLimitError as MaxPendingCalls says.
   template <class... Given>
   typename Remoted::Handle Remote(const Given&... arguments) {
     if constexpr (Fit<Given...>::Check()) {
@@ -303,11 +307,14 @@ class MethodCaller : public internal::OptionHolder,
 template <class Class>
 class ActorHandle {
  public:
-  using actor_type = Class;
+  using actor_type = Class;  // What is called.
 
   ActorHandle() = default;  // Empty: no actor.
+  // Whether it names an actor.
   explicit operator bool() const noexcept { return static_cast<bool>(handle_); }
+  // 32 hexadecimal digits, as the command line takes them.
   std::string id() const { return internal::ToHex(internal::ActorIdOf(handle_)); }
+  // Whether both name the same actor.
   friend bool operator==(const ActorHandle& a, const ActorHandle& b) {
     return a.handle_.id() == b.handle_.id();
   }
@@ -325,6 +332,7 @@ class ActorHandle {
   // Ready when the constructor has run; throws what it threw.
   ObjectRef<void> Created() const { return ObjectRef<void>::FromHandle(handle_); }
 
+  // For Sheaf's own use.
   const internal::Handle& handle() const noexcept { return handle_; }
   static ActorHandle FromHandle(internal::Handle handle) {
     ActorHandle actor;
@@ -344,22 +352,19 @@ class ActorHandle {
   internal::Handle handle_;
 };
 
-namespace internal {
-
-// Options of actors. Name(x) makes one findable by GetActor(x). It is a CPU to place and none to
-// run, unless resources are asked for.
+// Options of actors. GetActor(x) finds one that has Name(x). Unless resources are asked for, an
+// actor needs one CPU to be placed and none to run. Each option returns the object itself.
 template <class Self>
-class ActorOptions : public OptionHolder, public PlacedOptions<Self> {
+class ActorOptions : public internal::OptionHolder, public PlacedOptions<Self> {
  public:
+  // Where its name counts; the job's own unless said.
   Self& Namespace(std::string name_space) {
     return Set(&Options::name_space, std::move(name_space));
   }
-  Self& Detached() {
-    return Set(&Options::detached, true);
-  }  // Lives until killed, also after this job. Needs a name.
-  Self& GetIfExists() {
-    return Set(&Options::get_if_exists, true);
-  }  // The one of that name, if there is one.
+  // It lives until it is killed, also after this job. It needs a name.
+  Self& Detached() { return Set(&Options::detached, true); }
+  // Remote gives the actor of that name if there is one, and makes none.
+  Self& GetIfExists() { return Set(&Options::get_if_exists, true); }
   // How often it is made anew when its process dies; -1: without bound.
   Self& MaxRestarts(int count) { return Set(&Options::max_restarts, count); }
   // How often a call is sent again when the actor died under it; -1: without bound.
@@ -371,6 +376,7 @@ class ActorOptions : public OptionHolder, public PlacedOptions<Self> {
     this->Change().concurrency_groups.emplace_back(std::move(name), calls);
     return this->self();
   }
+  // Calls may run in another order than they were made. Sheaf makes no use of it so far.
   Self& OutOfOrder() { return Set(&Options::out_of_order, true); }
   // A caller with so many calls unanswered gets PendingCallsLimitError.
   Self& MaxPendingCalls(int64_t calls) { return Set(&Options::max_pending_calls, calls); }
@@ -383,17 +389,16 @@ class ActorOptions : public OptionHolder, public PlacedOptions<Self> {
   }
 };
 
-}  // namespace internal
-
 // An actor to be made, with its options.
 template <class Class, class Parameters = void>
-class ActorCaller : public internal::ActorOptions<ActorCaller<Class, Parameters>> {
+class ActorCaller : public ActorOptions<ActorCaller<Class, Parameters>> {
  public:
-  ActorCaller() = default;
+  ActorCaller() = default;  // By a constructor.
+  // Made by Actor(factory).
   explicit ActorCaller(const internal::FunctionRecord* factory) : factory_(factory) {}
 
-  // Makes the actor and returns at once (a named one: when the name is taken for it, else throws
-  // ActorNameTakenError).
+  // Makes the actor and returns at once; of one with a name it returns when the name is registered,
+  // and throws ActorNameTakenError when another actor has it.
   template <class... Given>
   ActorHandle<Class> Remote(const Given&... arguments) {
     if constexpr (std::is_void_v<Parameters>) {
@@ -446,8 +451,8 @@ auto Actor(R (*factory)(Parameters...)) {
   return ActorCaller<Class, std::tuple<Parameters...>>(record);
 }
 
-// The actor of that name. Throws NotFoundError, or InvalidArgumentError when it is of another
-// class.
+// The actor of that name, in this job's namespace or `name_space`. Throws NotFoundError, or
+// InvalidArgumentError when it is of another class.
 template <class Class>
 ActorHandle<Class> GetActor(std::string_view name, std::string_view name_space = {}) {
   return ActorHandle<Class>::FromHandle(

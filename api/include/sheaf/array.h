@@ -19,10 +19,10 @@ class Array {
   static_assert(internal::Number<T>, "sheaf::Array holds numbers");
 
  public:
-  using value_type = T;
+  using value_type = T;  // For code that is generic over containers.
 
-  Array() = default;
-  // Without a copy: takes the vector over.
+  Array() = default;  // Empty.
+  // Takes the vector over, without a copy.
   Array(std::vector<T> values) {
     auto kept = std::make_shared<const std::vector<T>>(std::move(values));
     values_ = *kept;
@@ -32,6 +32,7 @@ class Array {
   Array(std::span<const T> values, std::shared_ptr<const void> keep)
       : values_(values), keep_(std::move(keep)) {}
 
+  // As of a std::span. What they return is valid while this Array, or a copy of it, lives.
   const T* data() const noexcept { return values_.data(); }
   size_t size() const noexcept { return values_.size(); }
   bool empty() const noexcept { return values_.empty(); }
@@ -40,6 +41,7 @@ class Array {
   const T* end() const noexcept { return values_.data() + values_.size(); }
   std::span<const T> span() const noexcept { return values_; }
   operator std::span<const T>() const noexcept { return values_; }
+  // A copy that may be changed.
   std::vector<T> ToVector() const { return std::vector<T>(begin(), end()); }
 
  private:

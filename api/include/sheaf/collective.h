@@ -3,8 +3,10 @@
 //
 //   class Trainer {
 //    public:
-//     void Join(int world_size, int rank) { group_ = sheaf::collective::Group::Init("train",
-//     world_size, rank); } void Step() {
+//     void Join(int world_size, int rank) {
+//       group_ = sheaf::collective::Group::Init("train", world_size, rank);
+//     }
+//     void Step() {
 //       Differentiate(gradients_);
 //       group_.AllReduce(gradients_, sheaf::collective::Op::kAverage);
 //     }
@@ -42,9 +44,10 @@ namespace sheaf::inline v1::collective {
 // instead, and change nothing.
 class SHEAF_API CollectiveError : public Error {
  public:
+  // `rank`: the rank whose fault it is.
   CollectiveError(ErrorInfo info, std::optional<int> rank) : Error(std::move(info)), rank_(rank) {}
   ~CollectiveError() override;
-  // Whose fault it is; none: nobody's.
+  // The rank whose fault it is; none: nobody's.
   std::optional<int> rank() const noexcept { return rank_; }
 
  private:
@@ -75,17 +78,20 @@ class SHEAF_API DeadGroupError : public CollectiveError {
   ~DeadGroupError() override;
 };
 
-// Integers wrap around, and their average goes towards zero. A NaN makes the result one.
+// How arrays become one. Integers wrap around, and their average is rounded towards zero. Where one
+// rank has a NaN the result is a NaN.
 enum class Op : uint8_t { kSum, kProduct, kMin, kMax, kAverage };
 
-// The bits of numbers that C++20 has no type for. They are reduced as float and rounded once.
+// The bits of a number that C++20 has no type for. It is reduced as float and rounded once.
 struct Float16 {
-  uint16_t bits = 0;
+  uint16_t bits = 0;  // As of IEEE 754 binary16.
 };
+// The same with the exponent of float.
 struct Bfloat16 {
-  uint16_t bits = 0;
+  uint16_t bits = 0;  // The upper half of a float's.
 };
 
+// What arrays hold, for operations on plain memory.
 enum class DataType : uint8_t {
   kUint8,
   kInt32,
@@ -95,6 +101,7 @@ enum class DataType : uint8_t {
   kFloat32,
   kFloat64,
 };
+// The DataType of a type of C++; none: groups do not know it.
 template <class T>
 inline constexpr std::optional<DataType> kTypeOf = std::nullopt;
 template <>
@@ -124,9 +131,11 @@ concept Numbers = std::ranges::contiguous_range<R> && std::ranges::sized_range<R
 template <class T>
 class SharedArray {
  public:
-  SharedArray() = default;
+  SharedArray() = default;  // Empty.
+  // Made by Group::Allocate().
   SharedArray(std::shared_ptr<std::byte> memory, size_t count)
       : memory_(std::move(memory)), count_(count) {}
+  // As of a std::span. What they return is valid while this array, or a copy of it, lives.
   T* data() const noexcept { return reinterpret_cast<T*>(memory_.get()); }
   size_t size() const noexcept { return count_; }
   T* begin() const noexcept { return data(); }
@@ -138,11 +147,12 @@ class SharedArray {
   size_t count_ = 0;
 };
 
+// Of Group::Init; the same on all ranks.
 struct GroupOptions {
   std::chrono::nanoseconds timeout = std::chrono::seconds(30);            // Of each operation.
   std::chrono::nanoseconds formation_timeout = std::chrono::seconds(30);  // Of Init.
   uint64_t epoch = 0;                    // At least; the ranks agree on the largest.
-  size_t arena_bytes = size_t{4} << 30;  // For Allocate; the same on all ranks.
+  size_t arena_bytes = size_t{4} << 30;  // For Allocate. It takes memory as it is allocated.
 };
 
 namespace internal {
@@ -171,11 +181,13 @@ struct Call {
 
 }  // namespace internal
 
-// An operation that runs on another thread. Its arrays stay where they are until it is done.
+// An operation that runs on another thread. Its arrays must stay where they are until it is done.
 class Work {
  public:
+  // Whether it has ended, in whatever way.
   SHEAF_API bool Done() const;
-  // False: still running after `timeout`. Throws what the operation would have thrown.
+  // Waits for its end. False: it still runs after `timeout`. Throws what the operation would have
+  // thrown.
   SHEAF_API bool Wait(std::chrono::nanoseconds timeout = std::chrono::nanoseconds::max()) const;
 
  private:
@@ -184,32 +196,39 @@ class Work {
 };
 
 // One rank of a group; leaves it on destruction. A process may be in several groups. Thread-safe;
-// operations of one group run one after the other, sends and receives beside them.
+// operations of one group run one after the other, sends and receives beside them. Operations throw
+// CollectiveError, and InvalidArgumentError for sizes that do not fit, which changes nothing.
 class Group {
  public:
-  Group() = default;
-  // Returns when all ranks have come. `name`: of the group, within the job. Throws LateRankError,
-  // InvalidArgumentError (no such rank), CollectiveError (the rank is taken, or a node's address
-  // cannot be reached).
+  Group() = default;  // In no group.
+  // Joins the group as `rank` (0 to `world_size` - 1) and returns when all ranks have come. `name`:
+  // of the group, within the job. Throws LateRankError, InvalidArgumentError (no such rank),
+  // CollectiveError (the rank is taken, or a node's address cannot be reached).
   SHEAF_API static Group Init(const std::string& name, int world_size, int rank,
                               const GroupOptions& options = {});
   Group(Group&&) noexcept = default;
   Group& operator=(Group&&) noexcept = default;
 
+  // This rank, and how many there are.
   SHEAF_API int rank() const;
   SHEAF_API int world_size() const;
+  // Which group of this name it is, as all ranks agreed.
   SHEAF_API uint64_t epoch() const;
-  SHEAF_API bool healthy() const;  // No operation has failed here.
-  // Ends what runs on all ranks with an error that says `why`.
+  // Whether no operation has failed here.
+  SHEAF_API bool healthy() const;
+  // Ends what runs, on all ranks, with an error that says `why`. Any thread may call it.
   SHEAF_API void Abort(const std::string& why);
 
+  // Memory for `count` numbers, undefined at first, that is reduced where it lies. Throws
+  // CollectiveError when the arena has no room for it.
   template <class T>
   SharedArray<T> Allocate(size_t count) {
     static_assert(kTypeOf<T>.has_value(), "a type of numbers that groups know");
     return SharedArray<T>(AllocateBytes(count * sizeof(T)), count);
   }
 
-  // In place, or from `input` to `output` of the same size.
+  // Each rank gets the reduction of all ranks' arrays; in place, or from `input` to `output` of the
+  // same size.
   template <Numbers A>
   void AllReduce(A&& array, Op op = Op::kSum) {
     Run(Of(internal::Kind::kAllReduce, array, array, std::ranges::size(array), op));
@@ -219,27 +238,30 @@ class Group {
     Want("AllReduce", std::ranges::size(output), std::ranges::size(input));
     Run(Of(internal::Kind::kAllReduce, input, output, std::ranges::size(input), op));
   }
+  // The same in place, beside what the caller goes on with.
   template <Numbers A>
   Work StartAllReduce(A&& array, Op op = Op::kSum) {
     return Start(Of(internal::Kind::kAllReduce, array, array, std::ranges::size(array), op));
   }
-  // Changes the root's array only.
+  // Rank `root` gets the reduction of all ranks' arrays, in place; those of the others stay.
   template <Numbers A>
   void Reduce(A&& array, int root, Op op = Op::kSum) {
     Run(Of(internal::Kind::kReduce, array, array, std::ranges::size(array), op, root));
   }
-  // `input` has world_size blocks of the size of `output`.
+  // Rank r gets block r of the reduction. `input` has world_size blocks of the size of `output`.
   template <Numbers A, Numbers B>
   void ReduceScatter(const A& input, B&& output, Op op = Op::kSum) {
     Want("ReduceScatter", std::ranges::size(input), std::ranges::size(output) * Ranks());
     Run(Of(internal::Kind::kReduceScatter, input, output, std::ranges::size(output), op));
   }
-  // `output` has world_size blocks of the size of `input`.
+  // Each rank gets the arrays of all, in their order. `output` has world_size blocks of the size of
+  // `input`.
   template <Numbers A, Numbers B>
   void AllGather(const A& input, B&& output) {
     Want("AllGather", std::ranges::size(output), std::ranges::size(input) * Ranks());
     Run(Of(internal::Kind::kAllGather, input, output, std::ranges::size(input)));
   }
+  // Each rank gets the array of rank `root`.
   template <Numbers A>
   void Broadcast(A&& array, int root) {
     Run(Of(internal::Kind::kBroadcast, array, array, std::ranges::size(array), Op::kSum, root));
@@ -251,6 +273,7 @@ class Group {
     Want("AllToAll", std::ranges::size(input), std::ranges::size(input) / Ranks() * Ranks());
     Run(Of(internal::Kind::kAllToAll, input, output, std::ranges::size(input) / Ranks()));
   }
+  // To and from one rank: each Send meets a Receive of the same size there, in order.
   template <Numbers A>
   void Send(const A& array, int to) {
     Run({internal::Kind::kSend, TypeOf<A>(), Op::kSum, std::ranges::data(array), nullptr,
@@ -261,9 +284,10 @@ class Group {
     Run({internal::Kind::kReceive, TypeOf<A>(), Op::kSum, nullptr, std::ranges::data(array),
          std::ranges::size(array), from});
   }
+  // Returns when all ranks have called it.
   void Barrier() { Run({}); }
 
-  // The same on plain memory.
+  // The same on plain memory of `count` numbers.
   void AllReduce(const void* input, void* output, size_t count, DataType type, Op op = Op::kSum) {
     Run({internal::Kind::kAllReduce, type, op, input, output, count, 0});
   }

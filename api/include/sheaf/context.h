@@ -26,19 +26,21 @@ struct RuntimeContext {
   std::vector<uint32_t> gpu_ids;
   std::string placement_group;  // Its id, where the task or actor runs in one.
 };
-// Of the calling thread.
+// What holds for the calling thread.
 SHEAF_API RuntimeContext Context();
 
+// A node of the cluster, as its head knows it.
 struct NodeInfo {
-  uint32_t number = 0;
-  std::string state;  // "ALIVE", "DRAINING", "DEAD".
-  std::string host_name;
-  std::string address;
-  std::map<std::string, double> total;
-  std::map<std::string, double> available;
-  std::map<std::string, std::string> labels;
+  uint32_t number = 0;                  // As Strategy::Node takes it.
+  std::string state;                    // "ALIVE", "DRAINING", "DEAD".
+  std::string host_name;                // Of its machine.
+  std::string address;                  // HOST:PORT, where other nodes reach it; empty: nowhere.
+  std::map<std::string, double> total;  // Resources: CPUs, GPUs, bytes of "memory", your own.
+  std::map<std::string, double> available;    // Of these, what nothing uses.
+  std::map<std::string, std::string> labels;  // As the node was started with.
 };
-// As the cluster last reported. These throw TimeoutError when the node does not answer within 10 s.
+// As the cluster last reported; any thread may ask. These throw TimeoutError when the node does not
+// answer within 10 s.
 SHEAF_API std::vector<NodeInfo> Nodes();
 SHEAF_API std::map<std::string, double> ClusterResources();    // Of all nodes that are alive.
 SHEAF_API std::map<std::string, double> AvailableResources();  // Not in use there.

@@ -84,10 +84,12 @@ struct AsyncPromise<void> : AsyncPromiseBase {
 template <class T>
 class [[nodiscard]] Async {
  public:
-  using promise_type = internal::AsyncPromise<T>;
-  using value_type = T;
+  using promise_type = internal::AsyncPromise<T>;  // For the compiler.
+  using value_type = T;                            // What it gives.
 
+  // For the compiler, which makes one when the coroutine is called.
   explicit Async(std::coroutine_handle<promise_type> coroutine) : coroutine_(coroutine) {}
+  // Moves the coroutine; the other is empty then.
   Async(Async&& other) noexcept : coroutine_(std::exchange(other.coroutine_, nullptr)) {}
   Async& operator=(Async other) noexcept {
     std::swap(coroutine_, other.coroutine_);
@@ -97,6 +99,7 @@ class [[nodiscard]] Async {
     if (coroutine_) coroutine_.destroy();
   }
 
+  // What co_await calls: runs the coroutine, and gives its value or throws its exception.
   bool await_ready() const noexcept { return false; }
   bool await_suspend(std::coroutine_handle<> waiting) {
     coroutine_.promise().continuation = waiting;

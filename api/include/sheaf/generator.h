@@ -25,7 +25,8 @@ namespace sheaf::inline v1 {
 template <class T>
 class [[nodiscard]] Generator {
  public:
-  using value_type = T;
+  using value_type = T;  // What it yields.
+  // For the compiler.
   struct promise_type {
     const T* current = nullptr;
     std::exception_ptr error;
@@ -41,12 +42,14 @@ class [[nodiscard]] Generator {
     }
     void return_void() noexcept {}
     void unhandled_exception() noexcept { error = std::current_exception(); }
-    template <class Awaited>
     // co_await is for coroutines that return sheaf::Async<T>.
+    template <class Awaited>
     void await_transform(Awaited&&) = delete;
   };
 
+  // For the compiler, which makes one when the coroutine is called.
   explicit Generator(std::coroutine_handle<promise_type> coroutine) : coroutine_(coroutine) {}
+  // Moves the coroutine; the other is empty then.
   Generator(Generator&& other) noexcept : coroutine_(std::exchange(other.coroutine_, nullptr)) {}
   Generator& operator=(Generator other) noexcept {
     std::swap(coroutine_, other.coroutine_);
@@ -63,6 +66,7 @@ class [[nodiscard]] Generator {
       std::rethrow_exception(std::exchange(coroutine_.promise().error, nullptr));
     return !coroutine_.done();
   }
+  // What was yielded last; valid until Next.
   const T& value() const { return *coroutine_.promise().current; }
 
  private:
@@ -79,21 +83,23 @@ SHEAF_API Handle NextItem(const Handle& stream, Timeout timeout);
 template <class T>
 class ObjectStream {
  public:
-  ObjectStream() = default;
+  ObjectStream() = default;  // Empty: no stream.
+  // For Sheaf's own use.
   static ObjectStream FromHandle(internal::Handle handle) {
     ObjectStream stream;
     stream.handle_ = std::move(handle);
     return stream;
   }
 
-  // The next value, ready or about to be; nullopt: the generator ended. What it threw is what the
-  // last reference throws.
+  // Waits for the next value, and returns a reference to it; nullopt: the generator ended. What it
+  // threw is what Get of the last reference throws. Throws TimeoutError.
   std::optional<ObjectRef<T>> Next(std::chrono::nanoseconds timeout = kForever) {
     internal::Handle item = internal::NextItem(handle_, timeout);
     if (!item) return std::nullopt;
     return ObjectRef<T>::FromHandle(std::move(item));
   }
 
+  // For range-based loops: a reference to each value, in order. It waits in ++.
   class Iterator {
    public:
     using value_type = ObjectRef<T>;
@@ -114,9 +120,11 @@ class ObjectStream {
     ObjectStream* stream_;
     std::optional<ObjectRef<T>> item_;
   };
+  // A loop over what is left.
   Iterator begin() { return Iterator(this); }
   std::default_sentinel_t end() const { return {}; }
 
+  // For Sheaf's own use.
   const internal::Handle& handle() const noexcept { return handle_; }
 
  private:

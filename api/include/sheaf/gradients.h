@@ -29,16 +29,18 @@ namespace sheaf::inline v1::collective {
 // each bucket's values; the rest is added to the next step's gradient, so that nothing is lost.
 enum class Compression : uint8_t { kNone, kFloat16, kTopK };
 
+// One array of a model.
 struct GradientArray {
-  std::string name;
+  std::string name;  // For errors; each its own.
   size_t count = 0;  // Of floats.
 };
 
+// How gradients are reduced; the same on all ranks.
 struct GradientOptions {
-  Op op = Op::kAverage;  // Or kSum.
-  Compression compression = Compression::kNone;
-  double keep = 0.01;             // Of kTopK.
-  size_t bucket_bytes = 4 << 20;  // A larger array has a bucket of its own.
+  Op op = Op::kAverage;                          // Or kSum.
+  Compression compression = Compression::kNone;  // On the way; sums are made in float.
+  double keep = 0.01;                            // Of kTopK: the part of the values that is sent.
+  size_t bucket_bytes = 4 << 20;                 // A larger array has a bucket of its own.
 };
 
 // One thread at a time. After a CollectiveError make a new one, from a new group; Residual and
@@ -60,6 +62,7 @@ class GradientReducer {
   // Marks what is not ready, waits for all reductions, and begins the next step.
   SHEAF_API void Finish();
 
+  // What kTopK has not sent of array `index` yet, for the reducer that follows this one.
   SHEAF_API std::vector<float> Residual(size_t index) const;
   SHEAF_API void SetResidual(size_t index, const std::vector<float>& values);
 

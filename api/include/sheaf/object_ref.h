@@ -19,6 +19,7 @@
 
 namespace sheaf::inline v1 {
 
+// A wait without a limit.
 inline constexpr std::chrono::nanoseconds kForever = std::chrono::nanoseconds::max();
 
 namespace internal {
@@ -37,21 +38,24 @@ inline constexpr bool kReadsAs<Array<T>, std::vector<T>> = Number<T>;
 template <class T>
 class ObjectRef {
  public:
-  using value_type = T;
+  using value_type = T;  // What Get gives.
 
   ObjectRef() = default;  // Empty: names nothing.
+  // A std::vector<T> and an Array<T> are the same bytes, and read as each other.
   template <class Other>
     requires(!std::is_same_v<Other, T> && internal::kReadsAs<Other, T>)
   ObjectRef(const ObjectRef<Other>& other) : handle_(other.handle()) {}
 
+  // Whether it names an object.
   explicit operator bool() const noexcept { return static_cast<bool>(handle_); }
-  std::string id() const {
-    return internal::ToHex(handle_.id());
-  }  // 32 hexadecimal digits, as the command line takes them.
+  // 32 hexadecimal digits, as the command line takes them.
+  std::string id() const { return internal::ToHex(handle_.id()); }
+  // Whether both name the same object.
   friend bool operator==(const ObjectRef& a, const ObjectRef& b) {
     return a.handle_.id() == b.handle_.id();
   }
 
+  // For Sheaf's own use.
   const internal::Handle& handle() const noexcept { return handle_; }
   static ObjectRef FromHandle(internal::Handle handle) {
     ObjectRef ref;
@@ -75,8 +79,9 @@ std::tuple<Ts...> DecodeTuple(const Views& views, std::index_sequence<kIndices..
 }
 }  // namespace internal
 
-// The value, as soon as it is there. Throws what the call ended with (errors.h), or TimeoutError.
-// In the thread of a task its CPU is lent to others meanwhile.
+// Waits for the value and returns it. Throws what the call ended with (errors.h), or TimeoutError
+// when it is not there within `timeout`. A task lends its CPUs to others while it waits. Any thread
+// may call.
 template <class T>
 T Get(const ObjectRef<T>& ref, std::chrono::nanoseconds timeout = kForever) {
   const internal::Views views(ref.handle(), timeout);
@@ -84,7 +89,7 @@ T Get(const ObjectRef<T>& ref, std::chrono::nanoseconds timeout = kForever) {
     Raise(*views.failure());
   return internal::Decode<T>(views, 0);
 }
-// All values, in order; the first that is an error is thrown. One wait for all of them.
+// Waits once for all values and returns them in order. Throws the first that is an error.
 template <class T>
 auto Get(const std::vector<ObjectRef<T>>& refs, std::chrono::nanoseconds timeout = kForever) {
   const internal::Views views(internal::Handles(refs), timeout);
@@ -98,7 +103,7 @@ auto Get(const std::vector<ObjectRef<T>>& refs, std::chrono::nanoseconds timeout
     return values;
   }
 }
-// Values of several types.
+// The same for values of several types.
 template <class... Ts>
 std::tuple<Ts...> Get(const std::tuple<ObjectRef<Ts>...>& refs,
                       std::chrono::nanoseconds timeout = kForever) {
@@ -114,14 +119,14 @@ std::tuple<Ts...> Get(const std::tuple<ObjectRef<Ts>...>& refs,
       refs);
 }
 
-// As Get, but errors come back as values.
+// As Get, but an error comes back as a value instead of being thrown.
 template <class T>
 Result<T> TryGet(const ObjectRef<T>& ref, std::chrono::nanoseconds timeout = kForever) {
   const internal::Views views(ref.handle(), timeout);
   if (views.failure()) return *views.failure();
   return internal::TryDecode<T>(views, 0);
 }
-// kTimeout for all when not all are there in time.
+// All results are kTimeout when one value is not there in time.
 template <class T>
 std::vector<Result<T>> TryGet(const std::vector<ObjectRef<T>>& refs,
                               std::chrono::nanoseconds timeout = kForever) {
@@ -135,6 +140,7 @@ std::vector<Result<T>> TryGet(const std::vector<ObjectRef<T>>& refs,
   return results;
 }
 
+// What Wait found.
 template <class T>
 struct WaitResult {
   std::vector<ObjectRef<T>> ready;      // At most num_returns, in the order given.
@@ -171,7 +177,8 @@ bool IsReady(const ObjectRef<T>& ref) {
   return internal::IsReady(ref.handle());
 }
 
-// Makes `value` an object. Throws ObjectStoreFullError when there is no room within a minute.
+// Makes `value` an object, which the reference names. Throws ObjectStoreFullError when there is no
+// room within a minute, OutOfDiskError when the disk is full as well.
 template <class T>
 ObjectRef<T> Put(const T& value) {
   static_assert(
@@ -196,10 +203,12 @@ inline ObjectRef<std::string> Put(const char* text) { return Put(std::string(tex
 template <class T>
 class ArrayBuilder {
  public:
+  // Made by CreateArray().
   explicit ArrayBuilder(size_t count)
       : building_(internal::kArrayHeadBytes + count * sizeof(T)), count_(count) {
     internal::WriteArrayHead(building_.data(), internal::KindOf<T>(), count * sizeof(T));
   }
+  // As of a std::span; until Seal.
   T* data() const { return reinterpret_cast<T*>(building_.data() + internal::kArrayHeadBytes); }
   size_t size() const { return count_; }
   std::span<T> span() const { return {data(), count_}; }
@@ -214,7 +223,7 @@ class ArrayBuilder {
   size_t count_;
 };
 // Memory for `count` numbers, contents undefined, aligned to 64 bytes. Throws ObjectStoreFullError
-// when there is no room within a minute.
+// when there is no room within a minute, InvalidArgumentError for more than any memory has.
 template <class T>
 ArrayBuilder<T> CreateArray(size_t count) {
   static_assert(internal::Number<T>, "sheaf::CreateArray makes arrays of numbers");
@@ -225,6 +234,7 @@ ArrayBuilder<T> CreateArray(size_t count) {
 
 }  // namespace sheaf::inline v1
 
+// References as keys of unordered containers.
 template <class T>
 struct std::hash<sheaf::ObjectRef<T>> {
   size_t operator()(const sheaf::ObjectRef<T>& ref) const noexcept {

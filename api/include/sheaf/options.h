@@ -25,9 +25,9 @@ class PlacementGroup;
 
 // One label of a node must be one of `values`, or (negated) none of them.
 struct LabelTerm {
-  std::string key{};
-  std::vector<std::string> values{};
-  bool negated = false;
+  std::string key{};                  // The name of the label.
+  std::vector<std::string> values{};  // The label has one of them.
+  bool negated = false;               // The label has none of the values.
 };
 using LabelSelector = std::vector<LabelTerm>;  // All must hold.
 
@@ -35,9 +35,12 @@ using LabelSelector = std::vector<LabelTerm>;  // All must hold.
 // arguments come first.
 class Strategy {
  public:
+  // Which of the functions below made it.
   enum class Kind : uint8_t { kDefault, kSpread, kNode, kGroup };
 
+  // What counts where no strategy is given.
   static Strategy Default() { return {}; }
+  // On the nodes in turn.
   static Strategy Spread() { return Strategy(Kind::kSpread); }
   // On the node of this number (Nodes(), Context().node). `soft`: elsewhere when it is dead or too
   // small.
@@ -58,6 +61,7 @@ class Strategy {
     return *this;
   }
 
+  // What the strategy was made with.
   Kind kind() const { return kind_; }
   uint32_t node() const { return node_; }
   bool soft() const { return soft_; }
@@ -86,26 +90,27 @@ struct Options {
   std::map<std::string, double> resources{};
   // After crashes; -1: without bound. Default 3; calls of actors: the actor's.
   std::optional<int> max_retries{};
-  bool retry_exceptions = false;  // Exceptions too...
-  std::string retry_rule{};       // ...of these types; empty: of all.
-  std::string name{};             // For people; of an actor: to find it by.
-  std::optional<Strategy> strategy{};
+  bool retry_exceptions = false;       // Exceptions too...
+  std::string retry_rule{};            // ...of these types; empty: of all.
+  std::string name{};                  // For people; of an actor: to find it by.
+  std::optional<Strategy> strategy{};  // Where to run.
   // Variables set in the worker before main. It is not shared with tasks of another environment.
   std::map<std::string, std::string> environment{};
   int64_t max_unconsumed = 0;  // Generators: waits when so many items are not consumed; 0: never.
   uint32_t max_calls = 0;      // The worker ends after so many calls; 0: never.
-  // Actors.
-  std::string name_space{};  // Of the name; empty: the job's.
-  bool detached = false;
-  bool get_if_exists = false;
-  int max_restarts = 0;
-  int max_task_retries = 0;
-  uint32_t max_concurrency = 0;  // 0: 1, or 1,000 for actors with coroutines.
+
+  std::string name_space{};      // Of an actor's name; empty: the job's.
+  bool detached = false;         // As ActorOptions::Detached.
+  bool get_if_exists = false;    // As ActorOptions::GetIfExists.
+  int max_restarts = 0;          // As ActorOptions::MaxRestarts.
+  int max_task_retries = 0;      // As ActorOptions::MaxTaskRetries.
+  uint32_t max_concurrency = 0;  // Of an actor; 0: 1, or 1,000 for those with coroutines.
+  // As ActorOptions::ConcurrencyGroup.
   std::vector<std::pair<std::string, uint32_t>> concurrency_groups{};
-  bool out_of_order = false;
-  int64_t max_pending_calls = 0;  // Per caller; 0: no bound.
-  // Calls of actors.
-  std::string concurrency_group{};
+  bool out_of_order = false;      // As ActorOptions::OutOfOrder.
+  int64_t max_pending_calls = 0;  // Of an actor, per caller; 0: no bound.
+
+  std::string concurrency_group{};  // Of a call of an actor: where it runs.
 };
 
 namespace internal {
@@ -169,15 +174,19 @@ class OptionHolder {
   std::shared_ptr<const void> prepared_;
 };
 
-// Options of everything that needs a worker: tasks and actors.
+}  // namespace internal
+
+// Options of everything that needs a worker: tasks and actors. Each returns the object itself.
 template <class Self>
 class PlacedOptions {
  public:
+  // How many CPUs it needs; 1 unless said. It waits until some node has them free.
   Self& Cpus(double count) { return Resource("CPU", count); }
-  Self& Gpus(double count) {
-    return Resource("GPU", count);
-  }  // Below 1: shared. CUDA_VISIBLE_DEVICES is set.
+  // How many GPUs; below 1: a part of a shared one. CUDA_VISIBLE_DEVICES is set in the worker.
+  Self& Gpus(double count) { return Resource("GPU", count); }
+  // How many bytes of the "memory" that its node has for tasks. They are reserved, and no limit.
   Self& Memory(double bytes) { return Resource("memory", bytes); }
+  // How much of a resource, by the name that nodes were started with.
   Self& Resource(const std::string& name, double amount) {
     self().Change().resources[name] = amount;
     return self();
@@ -186,24 +195,29 @@ class PlacedOptions {
     for (const auto& [name, amount] : amounts) Resource(name, amount);
     return self();
   }
+  // Where to run.
   Self& Place(Strategy strategy) {
     self().Change().strategy = std::move(strategy);
     return self();
   }
+  // Variables set in the worker before main. It is not shared with tasks of another environment.
   Self& Environment(std::map<std::string, std::string> variables) {
     self().Change().environment = std::move(variables);
     return self();
   }
+  // For people; of an actor: to find it by, within its namespace.
   Self& Name(std::string name) {
     self().Change().name = std::move(name);
     return self();
   }
 
  protected:
+  // The caller whose options these are.
   Self& self() { return static_cast<Self&>(*this); }
 };
 
-// Options of everything that is executed: tasks and calls of actors.
+// Options of everything that is executed: tasks and calls of actors. Each returns the object
+// itself.
 template <class Self>
 class RetryOptions {
  public:
@@ -218,15 +232,15 @@ class RetryOptions {
     sheaf::Options& options = self().Change();
     options.retry_exceptions = true;
     if constexpr (sizeof...(Errors) > 0)
-      options.retry_rule = RetryRuleOf<Errors...>::registered->key;
+      options.retry_rule = internal::RetryRuleOf<Errors...>::registered->key;
     return self();
   }
-  // Generators: it waits when so many of its items are not consumed.
+  // Of a generator: it waits when so many of its items are not consumed.
   Self& MaxUnconsumed(int64_t items) {
     self().Change().max_unconsumed = items;
     return self();
   }
-  // All at once; replaces what was set before.
+  // All options at once; replaces what was set before.
   Self& Options(sheaf::Options options) {
     self().Change() = std::move(options);
     return self();
@@ -236,5 +250,4 @@ class RetryOptions {
   Self& self() { return static_cast<Self&>(*this); }
 };
 
-}  // namespace internal
 }  // namespace sheaf::inline v1

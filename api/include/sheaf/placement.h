@@ -19,6 +19,7 @@ namespace sheaf::inline v1 {
 
 using Bundle = std::map<std::string, double>;  // Resources that are on one node.
 
+// How the bundles of a group lie on nodes.
 enum class GroupPolicy : uint8_t {
   kPack = 0,          // On as few nodes as can be.
   kSpread = 1,        // On as many as can be.
@@ -26,6 +27,7 @@ enum class GroupPolicy : uint8_t {
   kStrictSpread = 3,  // Each on a node of its own, or not at all.
 };
 
+// Of CreateGroup.
 struct GroupOptions {
   std::string name{};                      // For people.
   bool detached = false;                   // Lives until removed, also after this job.
@@ -35,16 +37,18 @@ struct GroupOptions {
 // The name of a group; copies name the same one. A group is removed with its job, or by Remove.
 class PlacementGroup {
  public:
-  PlacementGroup() = default;
+  PlacementGroup() = default;  // Empty: no group.
 
-  // Until its resources are reserved. False: not yet, after `timeout`. Throws GroupRemovedError,
-  // RayletDiedError.
+  // Waits until its resources are reserved. False: they are not, after `timeout`. Throws
+  // GroupRemovedError, RayletDiedError.
   SHEAF_API bool Wait(std::chrono::nanoseconds timeout = kForever) const;
-  // Where its bundles are: node numbers; empty until they are reserved.
+  // The numbers of the nodes where its bundles are, one for each; empty until they are reserved.
   SHEAF_API std::vector<uint32_t> Nodes() const;
-  // Gives its resources back; what runs in them is ended.
+  // Gives its resources back; the tasks and actors that run in them are ended.
   SHEAF_API void Remove();
+  // 32 hexadecimal digits, as the command line takes them.
   std::string id() const { return internal::ToHex(id_); }
+  // For Sheaf's own use.
   internal::RawId raw_id() const { return id_; }
 
  private:

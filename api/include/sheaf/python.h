@@ -6,7 +6,7 @@
 //   sheaf::ObjectRef<std::string> label = model.Task<std::string>("predict").Remote(pixels);
 // The module is imported in a worker that runs Python: InitOptions::python names the interpreter,
 // which has the package sheaf; modules are found as `python -m` finds them (the driver's working
-// directory, PYTHONPATH). What comes is read as the type that the caller names.
+// directory, PYTHONPATH). A result is read as the type that the caller names.
 //
 // What travels: bool, integers, floating-point numbers, std::string (str), vectors and maps of them
 // (list, dict), vectors of numbers (NumPy arrays; bytes is a vector of uint8_t), ObjectRefs, and
@@ -62,9 +62,10 @@ void AddPythonArgument(Arguments& out, const Given& given) {
 // A function of Python with its options. Copyable; use one object for many calls.
 template <class R>
 class PyTaskCaller : public internal::OptionHolder,
-                     public internal::PlacedOptions<PyTaskCaller<R>>,
-                     public internal::RetryOptions<PyTaskCaller<R>> {
+                     public PlacedOptions<PyTaskCaller<R>>,
+                     public RetryOptions<PyTaskCaller<R>> {
  public:
+  // Made by PyTask().
   explicit PyTaskCaller(std::string path) : path_(std::move(path)) {}
 
   // Starts the function in a Python worker and returns at once.
@@ -99,20 +100,23 @@ PyTaskCaller<R> PyTask(std::string_view module, std::string_view function) {
 
 // A method of a Python actor with its options. Copyable.
 template <class R>
-class PyMethodCaller : public internal::OptionHolder,
-                       public internal::RetryOptions<PyMethodCaller<R>> {
+class PyMethodCaller : public internal::OptionHolder, public RetryOptions<PyMethodCaller<R>> {
  public:
+  // Made by PyActorHandle::Task().
   PyMethodCaller(internal::Handle actor, std::string path)
       : actor_(std::move(actor)), path_(std::move(path)) {}
 
+  // Runs in this concurrency group of the actor.
   PyMethodCaller& Group(std::string name) {
     this->Change().concurrency_group = std::move(name);
     return *this;
   }
+  // Calls the actor and returns at once. Throws PendingCallsLimitError as MaxPendingCalls says.
   template <class... Given>
   ObjectRef<R> Remote(const Given&... arguments) {
     return ObjectRef<R>::FromHandle(Submit(false, arguments...));
   }
+  // The same of a generator: its items one by one.
   template <class... Given>
   ObjectStream<R> RemoteStream(const Given&... arguments) {
     return ObjectStream<R>::FromHandle(Submit(true, arguments...));
@@ -136,9 +140,12 @@ class PyMethodCaller : public internal::OptionHolder,
 class PyActorHandle {
  public:
   PyActorHandle() = default;  // Empty: no actor.
+  // Whether it names an actor.
   explicit operator bool() const noexcept { return static_cast<bool>(handle_); }
+  // 32 hexadecimal digits, as the command line takes them.
   std::string id() const { return internal::ToHex(internal::ActorIdOf(handle_)); }
 
+  // A method by its name, to be called: handle.Task<int>("add").Remote(1). Its result is read as R.
   template <class R = void>
   PyMethodCaller<R> Task(std::string_view method) const {
     return PyMethodCaller<R>(handle_, ":" + std::string(method));
@@ -146,6 +153,7 @@ class PyActorHandle {
   // Ready when the constructor has run; throws what it raised.
   ObjectRef<void> Created() const { return ObjectRef<void>::FromHandle(handle_); }
 
+  // For Sheaf's own use.
   const internal::Handle& handle() const noexcept { return handle_; }
   static PyActorHandle FromHandle(internal::Handle handle) {
     PyActorHandle actor;
@@ -158,8 +166,9 @@ class PyActorHandle {
 };
 
 // A class of Python whose instances become actors, with its options.
-class PyActorCaller : public internal::ActorOptions<PyActorCaller> {
+class PyActorCaller : public ActorOptions<PyActorCaller> {
  public:
+  // Made by PyActor().
   explicit PyActorCaller(std::string path) : path_(std::move(path)) {}
 
   // Makes the actor and returns at once.
@@ -176,6 +185,7 @@ class PyActorCaller : public internal::ActorOptions<PyActorCaller> {
   std::string path_;
 };
 
+// A class of Python, of which actors are made: PyActor("app.models", "Model").Remote(...).
 inline PyActorCaller PyActor(std::string_view module, std::string_view class_name) {
   return PyActorCaller(std::string(module) + ":" + std::string(class_name));
 }
@@ -184,6 +194,7 @@ inline PyActorCaller PyActor(std::string_view module, std::string_view class_nam
 inline PyActorHandle GetPyActor(std::string_view name, std::string_view name_space = {}) {
   return PyActorHandle::FromHandle(internal::FindPythonActor(name, name_space));
 }
+// As Kill of an actor of C++.
 inline void Kill(const PyActorHandle& actor, bool no_restart = true) {
   internal::KillActor(actor.handle(), no_restart);
 }

@@ -21,8 +21,8 @@
 
 namespace sheaf::inline v1 {
 
-// For files and sockets of your own. References to objects cannot leave the cluster: they are
-// refused.
+// The bytes of a value, for files and sockets of your own. Throws SerializationError when the value
+// holds references to objects, which cannot leave the cluster.
 template <class T>
 std::string Serialize(const T& value) {
   static_assert(
@@ -37,7 +37,7 @@ std::string Serialize(const T& value) {
   return out;
 }
 
-// Throws SerializationError: `bytes` are no T.
+// The value of bytes that Serialize made. Throws SerializationError when they are no T.
 template <class T>
 T Deserialize(std::string_view bytes) {
   return internal::ReadValue<T>(bytes, nullptr);

@@ -81,24 +81,25 @@ struct RefTuple<std::tuple<Ts...>> {
 // A remote function with its options. Copyable; use one object for many calls.
 template <class R, class... Parameters>
 class TaskCaller : public internal::OptionHolder,
-                   public internal::PlacedOptions<TaskCaller<R, Parameters...>>,
-                   public internal::RetryOptions<TaskCaller<R, Parameters...>> {
+                   public PlacedOptions<TaskCaller<R, Parameters...>>,
+                   public RetryOptions<TaskCaller<R, Parameters...>> {
   using Remoted = internal::RemoteOf<R>;
   template <class... Given>
   using Fit = internal::ArgumentsFit<std::tuple<Parameters...>, Given...>;
 
  public:
+  // Made by Task().
   explicit TaskCaller(const internal::FunctionRecord* function) : function_(function) {}
 
-  // The worker ends after so many calls: for functions that leak.
+  // The worker ends after so many calls of the function: for functions that leak.
   TaskCaller& MaxCalls(uint32_t calls) {
     this->Change().max_calls = calls;
     return *this;
   }
 
-  // Starts the function somewhere and returns at once: an ObjectRef of its result, or an
-  // ObjectStream of a generator's. Waits for room when too much is queued; throws
-  // PendingCallsLimitError when there stays none.
+  // Submits a call and returns at once: an ObjectRef to its result, or an ObjectStream of the
+  // values of a generator. It waits when too much is queued. Throws PendingCallsLimitError when
+  // that stays so, ObjectStoreFullError when large arguments find no room.
   template <class... Given>
   typename Remoted::Handle Remote(const Given&... arguments) {
     if constexpr (Fit<Given...>::Check()) {
@@ -129,7 +130,8 @@ class TaskCaller : public internal::OptionHolder,
   const internal::FunctionRecord* function_;
 };
 
-// Throws InvalidArgumentError when `function` was not registered by SHEAF_REMOTE.
+// A call of a function to be made: Task(Square).Remote(3). Throws InvalidArgumentError when
+// `function` was not registered by SHEAF_REMOTE.
 template <class R, class... Parameters>
 TaskCaller<R, Parameters...> Task(R (*function)(Parameters...)) {
   const internal::FunctionRecord* record =
@@ -150,12 +152,14 @@ template <class T>
 void Cancel(const ObjectStream<T>& stream, bool force = false, bool recursive = true) {
   internal::Cancel(stream.handle(), force, recursive);
 }
-// In a task: somebody asked it to end. Cheap.
+// In a task: whether somebody asked it to end. Cheap enough for inner loops.
 SHEAF_API bool IsCancelled();
 
 }  // namespace sheaf::inline v1
 
+// For SHEAF_REMOTE and SHEAF_ACTOR.
 #define SHEAF_CONCATENATE_INNER(a, b) a##b
+// For SHEAF_REMOTE and SHEAF_ACTOR.
 #define SHEAF_CONCATENATE(a, b) SHEAF_CONCATENATE_INNER(a, b)
 
 // Makes functions callable in other processes: SHEAF_REMOTE(Square); or several:

@@ -37,13 +37,16 @@
 
 namespace sheaf::inline v1::train {
 
+// Numbers of a step, by their names.
 using Metrics = std::map<std::string, double>;
 
-// A folder of files that training goes on from. Throws SystemError with the file's name when it
-// cannot be read or written.
+// A folder of files that training goes on from. Its functions throw SystemError with the name of a
+// file that cannot be read or written.
 class Checkpoint {
  public:
+  // `folder` is there.
   explicit Checkpoint(std::filesystem::path folder) : folder_(std::move(folder)) {}
+  // Where it lies.
   const std::filesystem::path& folder() const { return folder_; }
 
   // A value (sheaf/serialize.h) in a file of its own. Files of any other kind go into folder() by
@@ -63,30 +66,34 @@ class Checkpoint {
   SHEAF_API std::string ReadBytes(const std::string& file) const;
   std::filesystem::path folder_;
 };
+// Writes a checkpoint.
 using SaveFunction = std::function<void(Checkpoint&)>;
 
 namespace internal {
 class Session;
 }
 
-// What a training function is given: its place in the group, and how it reports. Thread-safe. It is
-// gone when the function returns.
+// What a training function is given: its place in the group, and how it reports. Thread-safe. It
+// must not be used after the function has returned.
 class Worker {
  public:
+  // Made by WorkerGroup.
   explicit Worker(internal::Session& session) : session_(session) {}
   Worker(const Worker&) = delete;
   Worker& operator=(const Worker&) = delete;
 
+  // Its place in the group, from 0, and how many workers there are.
   SHEAF_API int rank() const;
   SHEAF_API int world_size() const;
-  SHEAF_API int local_rank() const;  // Among those on this node.
+  // The same among the workers of this node.
+  SHEAF_API int local_rank() const;
   SHEAF_API int local_world_size() const;
   SHEAF_API int node_rank() const;   // Nodes count from 0; ranks of one node follow each other.
   SHEAF_API uint64_t epoch() const;  // How often the group was formed before.
   SHEAF_API uint64_t steps() const;  // How many steps were recorded when this function began.
-  // The newest one when this function began; none: begin from the start.
+  // The newest checkpoint when this function began; none: begin from the start.
   SHEAF_API const std::optional<Checkpoint>& checkpoint() const;
-  // Of all workers; formed when each of them first asks for it.
+  // The group of all workers, for collectives; formed when each of them first asks for it.
   SHEAF_API collective::Group& group();
 
   // Ends a step. Each worker calls it equally often; rank 0's metrics are recorded. With `save`, on
@@ -95,7 +102,8 @@ class Worker {
   // Options::folder), SystemError (the disk), and what `save` throws; and, while the group is
   // formed anew, something that is no std::exception and must be let through.
   SHEAF_API void Report(const Metrics& metrics, const SaveFunction& save = nullptr);
-  // The function shall return soon; for code that neither reports nor uses the group for seconds.
+  // Whether the function should return soon; for code that neither reports nor uses the group for
+  // seconds.
   SHEAF_API bool stopping() const;
 
  private:
@@ -114,17 +122,18 @@ struct Event {
   uint64_t steps = 0;  // How many were recorded.
   std::string text{};
 };
-// A process of the group. What is known of the process of one rank.
+// What is known of the process of one rank.
 struct Member {
   int rank = 0;
   uint32_t node = 0;  // Its number.
   int pid = 0;
 };
 
+// How a group trains.
 struct Options {
-  int workers = 1;
-  Bundle resources{{"CPU", 1}};  // Of each.
-  GroupPolicy policy = GroupPolicy::kPack;
+  int workers = 1;                          // How many.
+  Bundle resources{{"CPU", 1}};             // Of each.
+  GroupPolicy policy = GroupPolicy::kPack;  // How they lie on nodes.
   // Of checkpoints and of the history; all workers see it. A run in the folder of an earlier one
   // goes on from its newest checkpoint. Empty: there are no checkpoints, and a loss begins anew.
   std::filesystem::path folder{};
@@ -151,12 +160,14 @@ struct Result {
 // The workers failed more often than Options allows, or could not be placed.
 class SHEAF_API TrainingError : public Error {
  public:
+  // Made by WorkerGroup.
   TrainingError(std::string message, std::optional<int> rank, ErrorInfo cause, Result result);
   ~TrainingError() override;
-  // Of the worker that failed first; none: nobody's fault.
+  // The rank of the worker that failed first; none: it is nobody's fault.
   std::optional<int> rank() const noexcept { return rank_; }
+  // What that worker failed with, and what had been reached; valid while this object lives.
   const ErrorInfo& cause() const noexcept { return *cause_; }
-  const Result& result() const noexcept { return *result_; }  // What had been reached.
+  const Result& result() const noexcept { return *result_; }
 
  private:
   std::optional<int> rank_;
@@ -195,12 +206,13 @@ class WorkerGroup {
                 "sheaf::train::WorkerGroup<Function>: want void Function(sheaf::train::Worker&) or "
                 "void Function(sheaf::train::Worker&, const Config&)");
 };
+// The same of a function that has the right parameters.
 template <auto kFunction, class... Config>
 class WorkerGroup<kFunction, void (*)(Worker&, Config...)> {
   static_assert(sizeof...(Config) <= 1, "sheaf::train: put all settings into one struct");
 
  public:
-  // Throws InvalidArgumentError.
+  // Starts nothing yet. Throws InvalidArgumentError for options that mean nothing.
   explicit WorkerGroup(Options options) : runner_(std::move(options)) {}
 
   // Returns when the function has returned in all workers. `config` is read by all of them, so
@@ -211,7 +223,7 @@ class WorkerGroup<kFunction, void (*)(Worker&, Config...)> {
     ((shared = ObjectRef<char>::FromHandle(Put(config).handle())), ...);
     return runner_.Run(*kLoop, shared);
   }
-  // By rank; while Run runs, for on_step and on_event.
+  // The workers by rank, while Run runs: for on_step and on_event.
   std::vector<Member> members() const { return runner_.members(); }
 
  private:

@@ -1,5 +1,5 @@
 # Copyright The Sheaf Authors. SPDX-License-Identifier: Apache-2.0
-"""Runs the long forms of the fault rows and writes their figures into docs/soak.md.
+"""Runs the long forms of the fault rows and writes their figures into docs/evidence/soak.md.
 
 Usage: soak.py FAULT_TEST SHEAF_PROGRAM [ROW...]
 
@@ -8,10 +8,11 @@ package of this build. Rows that are not named keep the line of their last run. 
 FAULT_COUNT are passed on. The row `sim` runs the simulator (tests/sim) for SIM_SECONDS, 300 unless
 set, from a random seed on, with 1 to 50 nodes; row 22 runs FAULT_COUNT seeds, 100 unless set, of
 its faults for each method. The row `monkey` runs random programs (tests/python/monkey.py) for
-MONKEY_SECONDS, 3600 unless set, two thirds of them on three nodes.
+MONKEY_SECONDS, 3600 unless set, two thirds of them on three nodes; `churn` and `interrupts` are the
+programs of that name there. The row `scale` runs `sim --scale SIM_SCALE`, 1000 unless set, and writes
+docs/evidence/simulation.md.
 """
 
-import datetime
 import itertools
 import os
 import pathlib
@@ -23,62 +24,67 @@ import time
 
 import node_rows
 
+ROOT = pathlib.Path(__file__).resolve().parents[3]
+sys.path.insert(0, str(ROOT / "tools"))
+import evidence  # noqa: E402
+
 PROGRAM_ROWS = ["1", "2", "3", "4", "5", "7", "11", "14", "26", "27", "28", "35", "37"]
 ROWS = sorted(
     [*PROGRAM_ROWS, "22", *node_rows.ROWS],
     key=lambda row: (not row.isdigit(), int(row) if row.isdigit() else 0, row),
-) + ["sim", "monkey"]
+) + ["sim", "scale", "monkey", "churn", "interrupts"]
 FOLDER = pathlib.Path(__file__).resolve().parent
-PAGE = FOLDER.parents[2] / "docs" / "soak.md"
-ROW_LINE = r"\| (\d+|[a-z]+) \| 20\d\d-"
 SIM_BATCH = 10  # Seeds of one process.
 SIM_NODES = ["1", "2..9", "10..50"]  # Of its clusters, in turn.
-BEGIN, END = "<!-- rows -->\n", "<!-- end of rows -->\n"
+# Programs of tests/python whose last lines are the figures: arguments, and which lines.
+PYTHON_ROWS = {
+    "churn": (["--minutes=10"], r"^(\d+ rounds .*)$"),
+    "interrupts": (["--tries=210"], r"^(\d+ tries, .*|to the prompt: .*)$"),
+}
+# What a row gives: the cells behind its name and day (seed, time, result, figures), and whether it
+# passed.
+Outcome = tuple[list[str], bool]
 
 
-def run(program: str, row: str) -> tuple[list[str], bool]:
-    """The table lines of one row."""
+def execute(command: list[str], limit_s: float, **variables: str) -> tuple[str, bool, float]:
+    """What it printed, whether it ended with status 0, and how many seconds it took."""
     begin = time.monotonic()
+    done = subprocess.run(
+        command,
+        env=os.environ | variables,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        errors="replace",
+        timeout=limit_s,
+        check=False,
+    )
+    return done.stdout, done.returncode == 0, time.monotonic() - begin
+
+
+def outcome(seed: object, seconds: float, passed: bool, figures: list[str]) -> Outcome:
+    result = "passed" if passed else "FAILED"
+    return [str(seed), f"{seconds:.0f} s", result, "; ".join(figures)], passed
+
+
+def run(program: str, row: str) -> Outcome:
     command = (
         [program, f"[row{row}]"]
         if row in PROGRAM_ROWS
         else [sys.executable, str(FOLDER / "node_rows.py"), row]
     )
-    done = subprocess.run(
-        command,
-        env=os.environ | {"FAULT_LONG": "1"},
-        stdout=subprocess.PIPE,
-        stderr=subprocess.STDOUT,
-        text=True,
-        errors="replace",
-        timeout=3600,
-        check=False,
-    )
-    seconds = time.monotonic() - begin
-    print(done.stdout, flush=True)
-    seed = re.search(r"FAULT_SEED=(\d+)", done.stdout)
-    figures = re.findall(rf"^row {row}: (.*)$", done.stdout, flags=re.M)
-    passed = done.returncode == 0
-    result = "skipped" if "SKIPPED:" in done.stdout else "passed" if passed else "FAILED"
-    return [
-        f"| {row} | {today()} | {seed.group(1) if seed else ''} | {seconds:.0f} s | "
-        f"{result} | {'; '.join(figures)} |\n"
-    ], passed
+    output, passed, seconds = execute(command, 3600, FAULT_LONG="1")
+    print(output, flush=True)
+    seed = re.search(r"FAULT_SEED=(\d+)", output)
+    figures = re.findall(rf"^row {row}: (.*)$", output, flags=re.M)
+    cells, passed = outcome(seed.group(1) if seed else "", seconds, passed, figures)
+    if "SKIPPED:" in output:
+        cells[2] = "skipped"
+    return cells, passed
 
 
-def today() -> str:
-    """And of which commit the sources are, where that can be told."""
-    done = subprocess.run(
-        ["git", "-C", str(FOLDER), "rev-parse", "--short", "HEAD"],
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    return f"{datetime.datetime.now(datetime.UTC):%Y-%m-%d} {done.stdout.strip()}".strip()
-
-
-def simulate(program: str) -> tuple[list[str], bool]:
-    """The table line of the row `sim`: seeds from a random one on, until the time is over."""
+def simulate(program: str) -> Outcome:
+    """The row `sim`: seeds from a random one on, until the time is over."""
     first = seed = random.randrange(1, 1 << 40)
     begin = time.monotonic()
     counts = {"runs": 0, "events": 0, "calls": 0}
@@ -86,114 +92,85 @@ def simulate(program: str) -> tuple[list[str], bool]:
     for nodes in itertools.cycle(SIM_NODES):
         if time.monotonic() - begin >= float(os.environ.get("SIM_SECONDS", "300")):
             break
-        done = subprocess.run(
-            [program, "--seed", str(seed), "--seeds", str(SIM_BATCH), "--nodes", nodes],
-            stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT,
-            text=True,
-            errors="replace",
-            timeout=3600,
-            check=False,
-        )
-        if done.returncode != 0:
-            print(done.stdout, flush=True)
-            failed += re.findall(r"^seed (\d+ .*) fails", done.stdout, flags=re.M) or [
-                f"{seed} and on, --nodes {nodes}: exit {done.returncode}"
+        command = [program, "--seed", str(seed), "--seeds", str(SIM_BATCH), "--nodes", nodes]
+        output, passed, _ = execute(command, 3600)
+        if not passed:
+            print(output, flush=True)
+            failed += re.findall(r"^seed (\d+ .*) fails", output, flags=re.M) or [
+                f"{seed} and on, --nodes {nodes}"
             ]
         for name in counts:
-            counts[name] += sum(int(n) for n in re.findall(rf"(\d+) {name}", done.stdout))
+            counts[name] += sum(int(n) for n in re.findall(rf"(\d+) {name}", output))
         seed += SIM_BATCH
     figures = ", ".join(f"{count} {name}" for name, count in counts.items())
     figures += f"; failed seeds: {', '.join(failed)}" if failed else ", no seed failed"
     print(f"row sim: {figures}", flush=True)
-    took = time.monotonic() - begin
-    return [
-        f"| sim | {today()} | {first} | {took:.0f} s | "
-        f"{'FAILED' if failed else 'passed'} | {figures} |\n"
-    ], not failed
+    return outcome(first, time.monotonic() - begin, not failed, [figures])
 
 
-def every_method(program: str) -> tuple[list[str], bool]:
-    """The table line of row 22."""
+def every_method(program: str) -> Outcome:
+    """Row 22."""
     first = int(os.environ.get("FAULT_SEED") or random.randrange(1, 1 << 32))
-    begin = time.monotonic()
-    done = subprocess.run(
-        [
-            program,
-            "--methods",
-            "--seed",
-            str(first),
-            "--seeds",
-            os.environ.get("FAULT_COUNT", "100"),
-        ],
-        stdout=subprocess.PIPE,
-        stderr=subprocess.STDOUT,
-        text=True,
-        errors="replace",
-        timeout=3600,
-        check=False,
-    )
-    print(done.stdout, flush=True)
-    figures = "; ".join(
-        re.findall(r"^(\d+ runs, .*|\d+ of \d+ methods .*)$", done.stdout, flags=re.M)
-    )
-    passed = done.returncode == 0
-    took = time.monotonic() - begin
-    return [
-        f"| 22 | {today()} | {first} | {took:.0f} s | "
-        f"{'passed' if passed else 'FAILED'} | {figures} |\n"
-    ], passed
+    count = os.environ.get("FAULT_COUNT", "100")
+    command = [program, "--methods", "--seed", str(first), "--seeds", count]
+    output, passed, seconds = execute(command, 3600)
+    print(output, flush=True)
+    figures = re.findall(r"^(\d+ runs, .*|\d+ of \d+ methods .*)$", output, flags=re.M)
+    return outcome(first, seconds, passed, figures)
 
 
-def monkey(_: str) -> tuple[list[str], bool]:
-    """The table line of the row `monkey`."""
-    seed, begin, seconds = (
-        random.randrange(1, 1 << 32),
-        time.monotonic(),
-        float(os.environ.get("MONKEY_SECONDS", "3600")),
+def scale(program: str) -> Outcome:
+    """The row `scale`, whose table is a page of its own."""
+    output, passed, seconds = execute(
+        [program, "--scale", os.environ.get("SIM_SCALE", "1000")], 7200
     )
-    program, figures, passed = FOLDER.parents[1] / "python" / "monkey.py", [], True
+    print(output, flush=True)
+    rows = []
+    for line in re.findall(r"^ *(\d+(?: +[\d.]+){7} \|(?: +[\d.]+){3})$", output, flags=re.M):
+        nodes, tasks, *cells = line.replace("|", " ").split()
+        rows.append([f"{int(nodes):,}", f"{int(tasks):,}", *cells])
+    evidence.record(evidence.FOLDER / "simulation.md", "scale", rows)
+    figures = re.findall(r"^(growth of .*)$", output, flags=re.M)
+    return outcome("", seconds, passed, figures)
+
+
+def monkey() -> Outcome:
+    seed, begin = random.randrange(1, 1 << 32), time.monotonic()
+    seconds = float(os.environ.get("MONKEY_SECONDS", "3600"))
+    figures, all_passed = [], True
     for nodes, part in ((1, 1 / 3), (3, 2 / 3)):
         command = [
             sys.executable,
-            str(program),
+            str(ROOT / "tests" / "python" / "monkey.py"),
             f"--nodes={nodes}",
             f"--seconds={seconds * part:.0f}",
             f"--seed={seed}",
             "--keep-going",
         ]
-        done = subprocess.run(
-            command,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT,
-            text=True,
-            errors="replace",
-            timeout=2 * seconds + 1200,
-            check=False,
-        )
-        print(done.stdout, flush=True)
-        passed = passed and done.returncode == 0
-        figures += re.findall(r"^monkey: (\d+ programs .*|memory of .*)$", done.stdout, flags=re.M)
-    took = time.monotonic() - begin
-    return [
-        f"| monkey | {today()} | {seed} | {took:.0f} s | "
-        f"{'passed' if passed else 'FAILED'} | {'; '.join(figures)} |\n"
-    ], passed
+        output, passed, _ = execute(command, 2 * seconds + 1200)
+        print(output, flush=True)
+        all_passed = all_passed and passed
+        figures += re.findall(r"^monkey: (\d+ programs .*|memory of .*)$", output, flags=re.M)
+    return outcome(seed, time.monotonic() - begin, all_passed, figures)
 
 
-def replace_lines(row: str, fresh: list[str]) -> None:
-    """Puts the lines of a row into the page, which somebody may have edited since the last."""
-    head, rest = PAGE.read_text().split(BEGIN)
-    table, tail = rest.split(END)
-    lines = {
-        line.split("|")[1].strip(): [line]
-        for line in table.splitlines(keepends=True)
-        if re.match(ROW_LINE, line)
-    }
-    header = [line for line in table.splitlines(keepends=True) if not re.match(ROW_LINE, line)]
-    lines[row] = fresh
-    body = "".join("".join(lines[row]) for row in ROWS if row in lines)
-    PAGE.write_text(head + BEGIN + "".join(header) + body + END + tail)
+def python_program(row: str) -> Outcome:
+    arguments, lines = PYTHON_ROWS[row]
+    program = str(ROOT / "tests" / "python" / f"{row}.py")
+    output, passed, seconds = execute([sys.executable, program, *arguments], 7200)
+    print(output, flush=True)
+    seed = re.search(r"seed (\d+)", output)
+    figures = re.findall(lines, output, flags=re.M)
+    return outcome(seed.group(1) if seed else "", seconds, passed, figures)
+
+
+def run_row(row: str, program: str, simulator: str) -> Outcome:
+    in_simulator = {"22": every_method, "sim": simulate, "scale": scale}
+    if row in in_simulator:
+        return in_simulator[row](simulator)
+    if row == "monkey":
+        return monkey()
+    return python_program(row) if row in PYTHON_ROWS else run(program, row)
 
 
 def main() -> int:
@@ -207,15 +184,14 @@ def main() -> int:
     failed = []
     for row in rows:
         print(f"== row {row}", flush=True)
-        in_simulator = {"22": every_method, "sim": simulate, "monkey": monkey}.get(row)
-        fresh, passed = in_simulator(simulator) if in_simulator else run(program, row)
+        cells, passed = run_row(row, program, simulator)
         if not passed:
             failed.append(row)
-        replace_lines(row, fresh)
+        evidence.record(evidence.FOLDER / "soak.md", "soak", [[row, *cells]])
     print(
         "soak: "
         f"{'all rows passed' if not failed else 'FAILED rows: ' + ' '.join(failed)}; "
-        "see docs/soak.md"
+        "see docs/evidence/soak.md"
     )
     return 1 if failed else 0
 

@@ -145,7 +145,6 @@ PyObject* End(PyObject* self, PyObject*) {
 PyObject* IsCancelled(PyObject* self, PyObject*) {
   return PyBool_FromLong(In(self) != nullptr && In(self)->cancelled());
 }
-PyObject* Describe(PyObject* self, PyObject*) { return DescribeExecution(In(self).get()); }
 
 PyMethodDef methods[] = {
     {"finish", Finish, METH_O, "Ends the call with a result."},
@@ -153,7 +152,6 @@ PyMethodDef methods[] = {
     {"item", Item, METH_O, "Sends an item of a streaming call; False: no more are wanted."},
     {"end", End, METH_NOARGS, "Ends a streaming call."},
     {"cancelled", IsCancelled, METH_NOARGS, "Whether somebody asked for the call's end."},
-    {"describe", Describe, METH_NOARGS, "What the call is, as a dict."},
     {}};
 PyType_Slot slots[] = {
     {Py_tp_dealloc, reinterpret_cast<void*>(Dealloc)}, {Py_tp_methods, methods}, {}};
@@ -192,15 +190,50 @@ bool& HasCoroutines() {
   return has;
 }
 
-TaskId TaskOfCoroutine() {
+namespace {
+
+// The _core.Execution whose coroutine runs on this thread, which has not ended; or nothing.
+Owned Coroutine() {
+  if (!HasCoroutines()) return {};
   PyObject* type = nullptr;
   PyObject* value = nullptr;
   PyObject* traceback = nullptr;
   PyErr_Fetch(&type, &value, &traceback);
-  const Owned found = Owned::Steal(execution_here());
+  Owned found = Owned::Steal(execution_here());
   PyErr_Restore(type, value, traceback);
   if (!found || Py_TYPE(found.get()) != execution_type || In(found.get()) == nullptr) return {};
-  return In(found.get())->task();
+  return found;
+}
+
+PyObject* DescribeExecution(const Execution* execution) {
+  if (execution == nullptr) return PyDict_New();
+  const std::string task = execution->task().ToHex();
+  const std::string actor = execution->actor().is_nil() ? "" : execution->actor().ToHex();
+  return Py_BuildValue("{ss#ss#ss#ss#sI}", "task", task.data(),
+                       static_cast<Py_ssize_t>(task.size()), "actor", actor.data(),
+                       static_cast<Py_ssize_t>(actor.size()), "name", execution->name().data(),
+                       static_cast<Py_ssize_t>(execution->name().size()), "function",
+                       execution->spec().function().data(),
+                       static_cast<Py_ssize_t>(execution->spec().function().size()), "attempt",
+                       execution->attempt());
+}
+
+}  // namespace
+
+TaskId TaskOfCoroutine() {
+  const Owned coroutine = Coroutine();
+  return coroutine ? In(coroutine.get())->task() : TaskId{};
+}
+
+PyObject* DescribeCurrentExecution() {
+  const Owned coroutine = CurrentExecution() == nullptr ? Coroutine() : Owned();
+  return DescribeExecution(coroutine ? In(coroutine.get()).get() : CurrentExecution());
+}
+
+bool IsCurrentExecutionCancelled() {
+  const Owned coroutine = Coroutine();
+  const Execution* const current = coroutine ? In(coroutine.get()).get() : CurrentExecution();
+  return current != nullptr && current->cancelled();
 }
 
 bool DecodeArguments(const Execution& execution, CallArguments* out) {
@@ -297,19 +330,6 @@ bool AddExecutionType(PyObject* module) {
   return execution_type != nullptr &&
          PyModule_AddObjectRef(module, "Execution", reinterpret_cast<PyObject*>(execution_type)) ==
              0;
-}
-
-PyObject* DescribeExecution(const Execution* execution) {
-  if (execution == nullptr) return PyDict_New();
-  const std::string task = execution->task().ToHex();
-  const std::string actor = execution->actor().is_nil() ? "" : execution->actor().ToHex();
-  return Py_BuildValue("{ss#ss#ss#ss#sI}", "task", task.data(),
-                       static_cast<Py_ssize_t>(task.size()), "actor", actor.data(),
-                       static_cast<Py_ssize_t>(actor.size()), "name", execution->name().data(),
-                       static_cast<Py_ssize_t>(execution->name().size()), "function",
-                       execution->spec().function().data(),
-                       static_cast<Py_ssize_t>(execution->spec().function().size()), "attempt",
-                       execution->attempt());
 }
 
 }  // namespace sheaf::python

@@ -38,15 +38,18 @@ void SetProcessStrategy(const proto::Strategy& strategy);
 
 // Whether this process is an actor whose calls are coroutines. With the GIL.
 bool& HasCoroutines();
-// Then: the task whose coroutine runs on this thread, or nil.
+// The task whose coroutine runs on this thread, or nil.
 TaskId TaskOfCoroutine();
 
+// The call that runs here, on this thread or as a coroutine of its event loop: a dict of task,
+// actor, name, attempt and function, and whether somebody asked for its end. Outside of calls: an
+// empty dict, and false.
+PyObject* DescribeCurrentExecution();
+bool IsCurrentExecutionCancelled();
+
 // _core.Execution: a call that runs on as a coroutine. Methods: finish(result), fail(exception),
-// item(value), cancelled().
+// item(value), end(), cancelled().
 PyObject* NewExecutionObject(std::shared_ptr<Execution> execution);
 bool AddExecutionType(PyObject* module);
-
-// What a call is, as a dict: task, actor, name, attempt, function. For nullptr an empty one.
-PyObject* DescribeExecution(const Execution* execution);
 
 }  // namespace sheaf::python

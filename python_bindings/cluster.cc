@@ -287,10 +287,10 @@ std::vector<std::string> KeyList(const std::string& space, const std::string& pr
   return Ask([&](Runtime& runtime) { return runtime.KeyList(space, prefix, Soon()); });
 }
 
-// This process, and the call that this thread executes.
+// This process, and the call that runs here.
 nb::dict Context() {
   Runtime& runtime = Required();
-  nb::dict out = nb::steal<nb::dict>(DescribeExecution(CurrentExecution()));
+  nb::dict out = nb::steal<nb::dict>(DescribeCurrentExecution());
   const proto::LeaseSpec lease = runtime.current_lease();
   out["node"] = runtime.self().node;
   out["process"] = runtime.self().process;
@@ -334,10 +334,8 @@ void BindCluster(nb::module_& module) {
   module.def("key_delete", &KeyDelete);
   module.def("key_list", &KeyList);
   module.def("context", &Context);
-  module.def(
-      "cancel_requested",
-      [] { return CurrentExecution() != nullptr && CurrentExecution()->cancelled(); },
-      "Whether the call that this thread executes was cancelled.");
+  module.def("cancel_requested", &IsCurrentExecutionCancelled,
+             "Whether the call that runs here, on this thread or as a coroutine, was cancelled.");
   module.def(
       "take_interrupt",
       [] {

@@ -35,7 +35,7 @@ void KeepThreadState() {
   PyEval_SaveThread();
 }
 
-PythonFunction actor_exit("sheaf.worker_errors", "ActorExit");
+PythonFunction actor_exit("sheaf.exceptions", "ActorExit");
 
 Owned AsTuple(const CallArguments& arguments) {
   Owned tuple = Owned::Steal(PyTuple_New(static_cast<Py_ssize_t>(arguments.values.size())));

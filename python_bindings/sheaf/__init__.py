@@ -11,15 +11,8 @@ import importlib
 import sheaf.extension  # noqa: F401  # isort: skip (first)
 from sheaf._core import ObjectRef, get, put
 from sheaf._version import __ray_version__, __version__  # noqa: F401
-from sheaf.actor import ActorHandle, get_actor, kill, method
-from sheaf.cluster import (
-    available_resources,
-    cancel,
-    cluster_resources,
-    get_gpu_ids,
-    nodes,
-    timeline,
-)
+from sheaf.actor import ActorHandle, kill, method
+from sheaf.cluster import available_resources, cancel, cluster_resources, get_gpu_ids, nodes
 from sheaf.decorator import remote
 from sheaf.ids import (
     ActorClassID,
@@ -39,6 +32,9 @@ from sheaf.runtime_context import get_runtime_context
 TYPE_CHECKING = False  # Importing typing takes longer than all else here.
 if TYPE_CHECKING:
     from typing import Any
+
+    from sheaf.named_actors import get_actor
+    from sheaf.util.timeline import timeline
 
 ObjectID = ObjectRef
 LOCAL_MODE, SCRIPT_MODE, WORKER_MODE = 2, 0, 1
@@ -66,7 +62,9 @@ _SUBMODULES = (
     "util",
     "worker",
 )
-_WHERE = {
+_WHERE = {  # What is imported when it is first asked for.
+    "get_actor": "named_actors",
+    "timeline": "util.timeline",
     "client": "client_builder",
     "ClientBuilder": "client_builder",
     "cpp_function": "cross_language",

@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from sheaf import _core, exported, options
+from sheaf import _core, exported, lifecycle, options
 from sheaf.actor_class import BUILT_IN, ActorInfo, MethodInfo, info_of
 from sheaf.ids import ActorID
 from sheaf.signatures import short_name
@@ -100,11 +100,27 @@ class ActorMethod(_core.Caller):
         self._generation = generation
 
 
-class ActorHandle:
+class Handle:
+    """A handle of an actor of any language: it keeps the actor alive, and equals the other handles
+    of it."""
+
+    _ref: _core.ObjectRef
+
+    @property
+    def _actor_id(self) -> ActorID:
+        return ActorID(self._ref.task_id())
+
+    def __hash__(self) -> int:
+        return hash(self._ref)
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Handle) and self._ref == other._ref
+
+
+class ActorHandle(Handle):
     """A running actor. It may be passed to tasks and other actors; the actor ends when its last
     handle is gone."""
 
-    _ref: _core.ObjectRef
     _info: ActorInfo
 
     def __init__(self, ref: _core.ObjectRef, info: ActorInfo):
@@ -126,10 +142,6 @@ class ActorHandle:
         return made
 
     @property
-    def _actor_id(self) -> ActorID:
-        return ActorID(self._ref.task_id())
-
-    @property
     def _ray_actor_id(self) -> ActorID:
         return self._actor_id
 
@@ -140,15 +152,9 @@ class ActorHandle:
         return f"Actor({self._info.name}, {self._ref.task_id()})"
 
     def _repr_html_(self) -> str:
-        from sheaf import notebook
+        from sheaf import notebook  # For notebooks alone.
 
         return notebook.actor(self._info.name, self._actor_id.hex())
-
-    def __hash__(self) -> int:
-        return hash(self._ref)
-
-    def __eq__(self, other: object) -> bool:
-        return isinstance(other, ActorHandle) and self._ref == other._ref
 
     def __class_getitem__(cls, item: Any) -> type[ActorHandle]:
         return cls
@@ -225,6 +231,10 @@ class ActorClass:
         """Compiled graphs are not there."""
         raise NotImplementedError("compiled graphs (bind) are not in Sheaf")
 
+    @property
+    def _undecorated(self) -> type:
+        return self._class
+
     def __getattr__(self, name: str) -> Any:
         if name.startswith("_"):
             raise AttributeError(name)
@@ -257,35 +267,8 @@ def _blank() -> ActorClass:
 
 
 def _start() -> int:
-    from sheaf import lifecycle
-
     lifecycle.init_by_default()
     return _core.generation()
-
-
-def get_actor(name: str, namespace: str | None = None) -> ActorHandle:
-    """The handle of the actor with this name, in this namespace (None: the job's).
-
-    ValueError: there is none, or the name is empty or None. TypeError: it is no str.
-    """
-    if name is None or name == "":
-        raise ValueError(f"Please supply a non-empty value to get_actor: name={name!r}")
-    options.check("actor", {"name": name, "namespace": namespace})
-    found = _core.get_actor(name, namespace or "")
-    if found is None:
-        where = f"the namespace '{namespace}'" if namespace else "this namespace"
-        raise ValueError(
-            f"there is no actor named '{name}' in {where}: it was not made, has "
-            "ended, or its handles are gone"
-        )
-    ref, extra, *described = found
-    if extra[:1] != b"\x80":  # No pickle: made by C++, or one of C++.
-        from sheaf import cross_language
-
-        return cross_language.handle_of(ref, *described)
-    import pickle
-
-    return ActorHandle(ref, pickle.loads(extra)[3])
 
 
 def kill(actor: ActorHandle, *, no_restart: bool = True) -> None:
@@ -293,7 +276,7 @@ def kill(actor: ActorHandle, *, no_restart: bool = True) -> None:
 
     no_restart=False lets it restart, if it has max_restarts. ValueError: it is no handle.
     """
-    if not isinstance(actor, ActorHandle) and type(actor).__name__ != "CppActorHandle":
+    if not isinstance(actor, Handle):
         raise ValueError(
             f"kill takes the handle of an actor, got {actor!r}; to end a task, use cancel(ref)"
         )
@@ -305,13 +288,11 @@ def exit_actor() -> None:
 
     TypeError: the caller is no actor.
     """
-    from sheaf.runtime_context import get_runtime_context
-
-    if not _core.is_worker() or not get_runtime_context().get_actor_id():
+    if not _core.is_worker() or not _core.context().get("actor"):
         raise TypeError("exit_actor is called in a method of an actor")
-    from sheaf import worker_errors
+    from sheaf.exceptions import ActorExit  # Which not every program needs.
 
-    raise worker_errors.ActorExit
+    raise ActorExit
 
 
 def method(*args: Any, **given: Any) -> Any:

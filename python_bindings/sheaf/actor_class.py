@@ -90,6 +90,7 @@ BUILT_IN = {
     for name in ("__ray_ready__", "__ray_terminate__", "__ray_call__")
 }
 
+own: Any = None  # The ActorInfo of the actor that this process is.
 _known: weakref.WeakKeyDictionary[type, ActorInfo] = weakref.WeakKeyDictionary()
 
 

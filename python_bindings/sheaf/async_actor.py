@@ -20,13 +20,13 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from typing import Any
 
 from sheaf import _core, spare_task, worker_functions, worker_main
+from sheaf.exceptions import ActorExit
 from sheaf.spare_task import Beginner
-from sheaf.worker_errors import ActorExit
 
-current_execution: contextvars.ContextVar[Any] = contextvars.ContextVar(
+_current_execution: contextvars.ContextVar[Any] = contextvars.ContextVar(
     "sheaf_execution", default=None
 )
-execution_here = current_execution.get  # Of the call whose coroutine runs.
+execution_here = _current_execution.get  # Of the call whose coroutine runs; _core asks for it.
 _loop: asyncio.AbstractEventLoop | None = None
 _items: ThreadPoolExecutor | None = None  # Of _send_items.
 _running: dict[bytes, asyncio.Task[Any]] = {}
@@ -172,7 +172,7 @@ async def _run(
     if execution.cancelled():  # Before its first step.
         execution.fail(asyncio.CancelledError())
         return
-    current_execution.set(execution)
+    _current_execution.set(execution)
     try:
         if has_task:
             _running[task] = asyncio.current_task()  # type: ignore[assignment]

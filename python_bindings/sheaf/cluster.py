@@ -140,23 +140,3 @@ def cancel(
             f"cancel takes the ObjectRef of a call, got {ref!r}; to end an actor, use kill(handle)"
         )
     _core.cancel(ref, force, recursive)
-
-
-def timeline(filename: str | None = None) -> Any:
-    """The last calls of each worker, as a Chrome trace (chrome://tracing, Perfetto): written to a
-    file, or as a list.
-
-    A worker remembers some 4,000 calls; times are microseconds of this machine's monotonic clock,
-    to which those of other nodes are brought by their wall clocks. A node that does not answer
-    within seconds is left out, with a warning.
-    """
-    import json
-
-    from sheaf import timeline_file
-
-    events = timeline_file.events_of_all_nodes()
-    if filename is None:
-        return events
-    with open(filename, "w") as file:
-        json.dump(events, file)
-    return None

@@ -18,10 +18,9 @@ import enum
 import os
 import sys
 
-from sheaf import _core, absent, exported, options
-from sheaf.actor import ActorHandle
+from sheaf import _core, absent, exported, lifecycle, options
+from sheaf.actor import ActorHandle, Handle
 from sheaf.actor_class import info_of
-from sheaf.ids import ActorID
 from sheaf.remote_function import MOST_BOUND
 
 TYPE_CHECKING = False  # Importing typing takes longer than all else here.
@@ -244,7 +243,7 @@ class CppMethod(_core.Caller):
         self._generation = generation
 
 
-class CppActorHandle:
+class CppActorHandle(Handle):
     """A running actor of C++; its methods are those that SHEAF_ACTOR names. It ends when its last
     handle is gone."""
 
@@ -259,18 +258,8 @@ class CppActorHandle:
         self.__dict__[name] = made
         return made
 
-    @property
-    def _actor_id(self) -> ActorID:
-        return ActorID(self._ref.task_id())
-
     def __repr__(self) -> str:
         return f"Actor({self._class_name}, {self._ref.task_id()})"
-
-    def __hash__(self) -> int:
-        return hash(self._ref)
-
-    def __eq__(self, other: object) -> bool:
-        return isinstance(other, CppActorHandle) and self._ref == other._ref
 
     def __reduce__(self) -> Any:
         return CppActorHandle, (self._ref, self._class_name)
@@ -302,8 +291,6 @@ class CppActorClass:
         argument cannot be sent to C++."""
         _no_keywords(self._class_name, tuple(kwargs))
         if not _core.generation():
-            from sheaf import lifecycle
-
             lifecycle.init_by_default()
         spec = options.for_actor(self._options, False, {})
         spec["environment"] = _environment(spec["environment"], self._library)
@@ -333,8 +320,6 @@ def handle_of(ref: _core.ObjectRef[Any], class_name: str, key: str) -> Any:
         or name[0] == ":"
     ):
         return CppActorHandle(ref, class_name)
-    from sheaf import worker_functions
-
-    target = worker_functions.named(f"{module}:{name}")
+    target = exported.named(f"{module}:{name}")
     assert isinstance(target, type)
     return ActorHandle(ref, info_of(target))

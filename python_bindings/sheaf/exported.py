@@ -10,6 +10,8 @@ once.
 
 from __future__ import annotations
 
+import importlib
+
 from sheaf import _core
 
 TYPE_CHECKING = False  # Importing typing takes longer than all else here.
@@ -46,7 +48,7 @@ def export(prefix: str, target: Any, rule: Any, about: Any) -> Exported:
     """
     import pickle
 
-    from sheaf import serialization
+    from sheaf import serialization  # Which not every program needs.
 
     body, references = serialization.dumps(target)
     _check_size(target, len(body), prefix == CLASS)
@@ -94,10 +96,20 @@ def method_key(name: str, rule: Any) -> tuple[str, bytes]:
         return METHOD + name, b""
     import pickle
 
-    from sheaf import serialization
+    from sheaf import serialization  # Which not every program needs.
 
     rule_bytes = serialization.dumps(tuple(rule))[0]
     return f"{METHOD}{name}:{_digest(rule_bytes)}", pickle.dumps((None, 0, rule_bytes, None, 0), 5)
+
+
+def named(path: str) -> Any:
+    """What "module:name" names, without the @sheaf.remote around it. Raises what importing it
+    raises, and AttributeError: there is no such name."""
+    module, _, name = path.partition(":")
+    target: Any = importlib.import_module(module)
+    for part in name.split("."):
+        target = getattr(target, part)
+    return target._undecorated if hasattr(type(target), "_undecorated") else target
 
 
 def _digest(data: bytes) -> str:

@@ -40,7 +40,7 @@ class JobConfig:
         import os
         import sys
 
-        from sheaf import cross_language
+        from sheaf import cross_language  # For the jobs that have one.
 
         libraries = [path for path in self.code_search_path if not os.path.isdir(path)]
         if len(libraries) > 1:

@@ -8,7 +8,7 @@ import os
 import sys
 import time
 
-from sheaf import _core, _version, ids
+from sheaf import _core, _version, ids, options
 
 TYPE_CHECKING = False  # Importing typing takes longer than all else here.
 if TYPE_CHECKING:
@@ -83,7 +83,7 @@ class Context:
         return f"Context(address={self.address_info['address']!r})"
 
     def _repr_html_(self) -> str:
-        from sheaf import notebook
+        from sheaf import notebook  # For notebooks alone.
 
         return notebook.session(self.address_info["address"])
 
@@ -198,7 +198,7 @@ def _environment(runtime_env: Any) -> Any:
     """Of all calls of this program; what it holds is uploaded when there is a node."""
     if not runtime_env:
         return None
-    from sheaf import runtime_env as module
+    from sheaf import runtime_env as module  # For programs that have one.
 
     return module.plan(runtime_env)
 
@@ -294,8 +294,6 @@ def _address(address: str | None) -> str:
 
 
 def _node_flags(given: dict[str, Any]) -> list[str]:
-    from sheaf import options
-
     options.check(
         "task", {n: given[n] for n in ("num_cpus", "num_gpus", "resources", "object_store_memory")}
     )

@@ -8,6 +8,9 @@ import json
 import logging
 from typing import Any
 
+from sheaf import _core
+from sheaf.runtime_context import get_runtime_context
+
 _ENCODINGS = ("TEXT", "JSON")
 _TEXT = "%(asctime)s\t%(levelname)s %(filename)s:%(lineno)s -- %(message)s"
 _ATTRIBUTES = {
@@ -114,9 +117,6 @@ class _Formatter(logging.Formatter):
 
 def _place() -> dict[str, Any]:
     """Where this is, as far as it is known."""
-    from sheaf import _core
-    from sheaf.runtime_context import get_runtime_context
-
     if not _core.is_initialized():
         return {}
     context = get_runtime_context()

@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 from sheaf import _core, exported, options
+from sheaf.object_ref import DynamicObjectRefGenerator
 from sheaf.signatures import Signature, short_name
 
 TYPE_CHECKING = False  # Importing typing takes longer than all else here.
@@ -70,6 +71,10 @@ class RemoteFunction(_core.Caller):
         made = type(self).__new__(type(self))
         made._set(self._function, {**self._options, **given}, self._root or self)
         return made
+
+    @property
+    def _undecorated(self) -> Callable[..., Any]:
+        return self._function
 
     def __repr__(self) -> str:
         module = getattr(self._function, "__module__", "")
@@ -148,8 +153,6 @@ class _Collected:
         self._function = function
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
-        from sheaf.object_ref import DynamicObjectRefGenerator
-
         return DynamicObjectRefGenerator(
             [_core.put(item) for item in self._function(*args, **kwargs)]
         )

@@ -17,6 +17,8 @@ if TYPE_CHECKING:
 
     from sheaf.runtime_env_package import Package
 
+# base/config.h: of a worker with an environment, what Plan.entries are, in hexadecimal.
+VARIABLE = "SHEAF_RUNTIME_ENVIRONMENT"
 _KNOWN = {
     "working_dir",
     "py_modules",
@@ -122,6 +124,14 @@ class Plan:
         """Puts what the cluster does not have yet into its key-value store. Needs a runtime."""
         for package in self._packages:
             package.upload()
+
+
+def entries_of_worker() -> dict[str, str]:
+    """The environment of this worker, as Plan has it; empty: it has none of its own."""
+    data = bytes.fromhex(os.environ.get(VARIABLE, ""))
+    return dict(
+        part.decode("utf-8", "surrogateescape").split("=", 1) for part in data.split(b"\0") if part
+    )
 
 
 def check(runtime_env: Any) -> None:

@@ -27,11 +27,9 @@ from collections.abc import Callable
 from hashlib import blake2b
 from typing import Any
 
+from sheaf import runtime_env, runtime_env_package
 from sheaf.exceptions import RuntimeEnvSetupError
 
-VARIABLE = (
-    "SHEAF_RUNTIME_ENVIRONMENT"  # base/config.h: the entries of runtime_env.Plan, in hexadecimal.
-)
 _TIMEOUT_S = 600.0
 _PAUSE_S = 0.02
 _LIMIT = "SHEAF_ENVIRONMENT_BYTES"
@@ -42,21 +40,13 @@ _SHOWN_LINES = 12
 _made = False
 
 
-def entries() -> dict[str, str]:
-    """The environment of this worker, as runtime_env.Plan has it; empty: it has none of its own."""
-    data = bytes.fromhex(os.environ.get(VARIABLE, ""))
-    return dict(
-        part.decode("utf-8", "surrogateescape").split("=", 1) for part in data.split(b"\0") if part
-    )
-
-
 def ensure() -> None:
     """Makes the environment, unless that is done. RuntimeEnvSetupError: it cannot be made; the next
     call tries again."""
     global _made
     if _made:
         return
-    wanted = entries()
+    wanted = runtime_env.entries_of_worker()
     deadline = time.monotonic() + float(wanted.get("@timeout", _TIMEOUT_S))
     in_front: list[str] = []
     try:
@@ -213,7 +203,6 @@ def _remove(path: str) -> bool:
 
 def _unpacked(name: str, deadline: float) -> str:
     """The directory with the content of a package of runtime_env_package."""
-    from sheaf import runtime_env_package
 
     def make(path: str) -> None:
         with zipfile.ZipFile(io.BytesIO(runtime_env_package.fetch(name))) as archive:

@@ -9,7 +9,7 @@ import pickle
 from collections.abc import Callable
 from typing import Any
 
-from sheaf import _core
+from sheaf import _core, unpicklable
 
 _pickler_class: type | None = None
 _custom: dict[type, tuple[Callable[[Any], Any], Callable[[Any], Any]]] = {}
@@ -104,9 +104,23 @@ def _dump(
     try:
         (_pickler_class or _make_pickler())(file, buffers, references).dump(value)
     except Exception as error:
-        from sheaf import unpicklable
+        raise unpicklable.explain(value, error, _problem) from None
 
-        raise unpicklable.explain(value, error) from None
+
+def _problem(value: Any) -> Exception | None:
+    """Why `value` cannot be pickled; None: it can."""
+    try:
+        (_pickler_class or _make_pickler())(io.BytesIO(), [], []).dump(value)
+    except Exception as error:
+        return error
+    return None
+
+
+def culprit(value: Any, error: Exception) -> tuple[str, Any]:
+    """Of a value whose pickling met `error`: the path to the part that is to blame, and that part;
+    ("", value): there is no such part."""
+    path, part, _ = unpicklable.find(value, error, _problem)
+    return path, part
 
 
 _ARRAY_TYPES = {

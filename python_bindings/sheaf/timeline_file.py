@@ -6,7 +6,6 @@ from __future__ import annotations
 
 import os
 import struct
-import time
 
 from sheaf import _core
 
@@ -18,7 +17,6 @@ if TYPE_CHECKING:
 _RECORD = struct.Struct("<QQII40s")
 _CALLS = 4095  # Of one worker.
 _MOST_FILES = 256
-_ANSWER_S = 10.0  # How long the other nodes may take.
 
 
 def open_file() -> mmap.mmap | None:
@@ -52,37 +50,6 @@ def _remove_old(folder: str) -> None:
     paths = [os.path.join(folder, name) for name in names]
     for path in sorted(paths, key=os.path.getmtime)[: len(paths) - _MOST_FILES // 2]:
         os.unlink(path)
-
-
-def events_of_all_nodes() -> list[dict[str, Any]]:
-    """What the workers of all nodes have recorded. Each other node is asked by a small task that
-    runs there."""
-    from sheaf import each_node
-
-    found, late = each_node.answers(_events_by_wall_time, timeout=_ANSWER_S)
-    ahead = (time.time() - time.monotonic()) * 1e6
-    out: list[dict[str, Any]] = []
-    for index, (node, recorded) in enumerate(found.items()):
-        for event in recorded:
-            if "ts" in event:
-                event["ts"] -= ahead
-            elif index > 0:  # Of another node.
-                event["args"]["name"] += f" of node {node[-8:]}"
-            if index > 0:
-                event["pid"] = f"{node[-8:]}:{event['pid']}"
-        out += recorded
-    if late:
-        import warnings
-
-        warnings.warn(
-            f"timeline: without the nodes {', '.join(late)}, which did not answer", stacklevel=3
-        )
-    return sorted(out, key=lambda event: event.get("ts", 0.0))
-
-
-def _events_by_wall_time() -> list[dict[str, Any]]:
-    ahead = (time.time() - time.monotonic()) * 1e6
-    return [{**event, "ts": event["ts"] + ahead} if "ts" in event else event for event in events()]
 
 
 def events() -> list[dict[str, Any]]:

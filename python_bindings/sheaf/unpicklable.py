@@ -3,20 +3,21 @@
 
 from __future__ import annotations
 
-import io
 import types
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
+
+Problem = Callable[[Any], Exception | None]  # Why a value cannot be pickled; None: it can.
 
 _MAX_DEPTH = 12
 _MAX_LOOKS = 2_000
 _MAX_WORDS = 120
 
 
-def explain(value: Any, error: Exception) -> TypeError:
+def explain(value: Any, error: Exception, problem_of: Problem) -> TypeError:
     """A TypeError of at most six lines: the path to the part that cannot be pickled, its type, and
     what to do."""
-    path, culprit, reason = find(value, error)
+    path, culprit, reason = find(value, error, problem_of)
     where = "value" + path
     text = (
         f"cannot send this {type(value).__name__} to another process: {where} is a "
@@ -56,18 +57,7 @@ def _type_name(value: Any) -> str:
     )
 
 
-def _problem(value: Any) -> Exception | None:
-    from sheaf import serialization
-
-    pickler = serialization._pickler_class or serialization._make_pickler()
-    try:
-        pickler(io.BytesIO(), [], []).dump(value)
-    except Exception as error:
-        return error
-    return None
-
-
-def find(value: Any, error: Exception) -> tuple[str, Any, Exception]:
+def find(value: Any, error: Exception, problem_of: Problem) -> tuple[str, Any, Exception]:
     """The path to the part of `value` that cannot be pickled, that part, and why; ("", value,
     error): there is no such part."""
     path, looks, seen = "", 0, {id(value)}
@@ -78,7 +68,7 @@ def find(value: Any, error: Exception) -> tuple[str, Any, Exception]:
                 return path, value, error
             if id(part) in seen:
                 continue
-            problem = _problem(part)
+            problem = problem_of(part)
             if problem is not None:
                 seen.add(id(part))
                 path, value, error = path + step, part, problem

@@ -8,16 +8,12 @@ import pickle
 import traceback
 from typing import Any
 
-from sheaf import _core, exported, worker_functions
-from sheaf.exceptions import Kind, RayTaskError, RuntimeEnvSetupError
+from sheaf import _core, exported, serialization, worker_functions
+from sheaf.exceptions import ActorExit, Kind, RayTaskError, RuntimeEnvSetupError
 
 _LARGEST_CAUSE = 32 << 20  # Bytes of a pickled exception.
 _LARGEST_TEXT = 256 << 10  # Characters of a traceback, and of an exception's own words in it.
 _PACKAGE = os.path.dirname(os.path.abspath(__file__))
-
-
-class ActorExit(BaseException):
-    """Raised by exit_actor: ends the actor, not only the call."""
 
 
 def describe_failure(
@@ -66,8 +62,6 @@ def _is_interrupt(error: BaseException) -> bool:
 
 
 def _pickled(error: BaseException) -> bytes:
-    from sheaf import serialization
-
     data, references = serialization.dumps(error)
     if references:
         raise TypeError("it holds ObjectRefs")

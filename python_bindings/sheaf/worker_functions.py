@@ -3,7 +3,6 @@
 
 from __future__ import annotations
 
-import importlib
 import inspect
 import os
 import pickle
@@ -12,14 +11,11 @@ import types
 from collections.abc import Callable
 from typing import Any
 
-from sheaf import _core, exported, runtime_env_setup
-from sheaf.actor import ActorClass
-from sheaf.exceptions import RaySystemError
-from sheaf.remote_function import RemoteFunction
+from sheaf import _core, actor_class, exported, runtime_env
+from sheaf.exceptions import ActorExit, RaySystemError
 
 _MOST_RULES = 10_000
 _rules: dict[str, tuple[type[BaseException], ...]] = {}
-own_class: Any = None  # In an actor: the ActorInfo of its handles.
 
 
 def load_function(key: str, name: str, extra: bytes) -> tuple[Callable[..., Any] | str, int]:
@@ -29,14 +25,15 @@ def load_function(key: str, name: str, extra: bytes) -> tuple[Callable[..., Any]
         raise RuntimeError(
             f"'{name}' is a function of another language, which this worker cannot run"
         )
-    if runtime_env_setup.VARIABLE in os.environ:
+    if runtime_env.VARIABLE in os.environ:
+        from sheaf import runtime_env_setup  # Archives, locks, pip: for those workers alone.
+
         runtime_env_setup.ensure()
     if key.startswith(exported.NAMED):
-        return named(key[len(exported.NAMED) :]), 0
+        return _named(key[len(exported.NAMED) :]), 0
     body, carried, rule, about, size = pickle.loads(extra) if extra else (None, 0, None, None, 0)
     if key.startswith(exported.CLASS):
-        global own_class
-        own_class = about
+        actor_class.own = about
     if rule is not None:
         _rules[key] = pickle.loads(rule)
         if len(_rules) > _MOST_RULES:
@@ -59,20 +56,12 @@ def load_function(key: str, name: str, extra: bytes) -> tuple[Callable[..., Any]
     return function, size
 
 
-def named(path: str) -> Callable[..., Any] | str:
+def _named(path: str) -> Callable[..., Any] | str:
     """What a call of another language names: "module:function", "module:Class", or ":method" of the
     actor."""
-    module, _, name = path.partition(":")
-    if not module:
-        return _BUILT_IN.get(name) or sys.intern(name)
-    target: Any = importlib.import_module(module)
-    for part in name.split("."):
-        target = getattr(target, part)
-    if isinstance(target, RemoteFunction):
-        target = target._function
-    elif isinstance(target, ActorClass):
-        target = target._class
-    function: Callable[..., Any] = target
+    if path.startswith(":"):
+        return _BUILT_IN.get(path[1:]) or sys.intern(path[1:])
+    function: Callable[..., Any] = exported.named(path)
     return function
 
 
@@ -115,9 +104,7 @@ def _ready(actor: Any) -> bool:
 
 
 def _terminate(actor: Any) -> None:
-    from sheaf.actor import exit_actor
-
-    exit_actor()
+    raise ActorExit
 
 
 def _call(actor: Any, function: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:

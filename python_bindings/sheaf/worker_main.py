@@ -11,14 +11,14 @@ import signal
 import sys
 from typing import Any
 
-from sheaf import _core, runtime_env_setup
+from sheaf import _core, runtime_env
 
 
 def main(start: dict[str, Any]) -> None:
     """Becomes the worker that the node asked for; ends the process. `start`: what
     lifecycle.worker_command wrote."""
     # An environment may have packages of its own, which must not find others imported.
-    _preload([] if runtime_env_setup.VARIABLE in os.environ else start["preload"])
+    _preload([] if runtime_env.VARIABLE in os.environ else start["preload"])
     if start.get("logging"):
         from sheaf.logging_config import LoggingConfig
 

@@ -7,6 +7,7 @@ import unittest
 
 import documents
 import measures
+import python_imports
 import ratchets
 import rules
 
@@ -282,6 +283,65 @@ class Documents(unittest.TestCase):
                 ],
                 documents.check(pathlib.Path(name)),
             )
+
+
+class PythonImports(unittest.TestCase):
+    def circles(self, files: dict[str, str]) -> list[str]:
+        with tempfile.TemporaryDirectory() as name:
+            write(
+                pathlib.Path(name),
+                {f"python_bindings/sheaf/{path}": text for path, text in files.items()},
+            )
+            return python_imports.circles(pathlib.Path(name))
+
+    def test_have_no_circle(self):
+        found = python_imports.circles(ROOT)
+        self.assertEqual([], found, "\n" + "\n".join(found))
+
+    def test_are_found(self):
+        graph = python_imports.graph_of(ROOT)
+        self.assertGreater(len(graph), 90)
+        self.assertGreater(sum(map(len, graph.values())), 200)
+
+    def test_a_circle_is_found_however_it_is_closed(self):
+        for closing in [
+            "from sheaf import a\n",
+            "import sheaf.a\n",
+            "from sheaf.a import f\n",
+            "def f():\n    from sheaf.a import f\n",
+            "if TYPE_CHECKING:\n    from sheaf.a import f\n",
+            'importlib.import_module("sheaf.a")\n',
+        ]:
+            with self.subTest(closing):
+                self.assertEqual(
+                    [
+                        "python_bindings/sheaf/a.py:2: a circle of imports: "
+                        "sheaf.a -> sheaf.b -> sheaf.u.c -> sheaf.a"
+                    ],
+                    self.circles(
+                        {
+                            "__init__.py": "from sheaf.a import f\n",
+                            "a.py": "import os\nfrom sheaf import _core, b\n",
+                            "b.py": "from sheaf.u.c import g\n",
+                            "u/__init__.py": "",
+                            "u/c.py": closing,
+                        }
+                    ),
+                )
+
+    def test_what_is_none_passes(self):
+        self.assertEqual(
+            [],
+            self.circles(
+                {
+                    "__init__.py": "from sheaf.a import f\n",
+                    "a.py": "from sheaf import b, _core\nimport sheaf.a\n",
+                    "b.py": "from sheaf._core import get  # sheaf.a\n",
+                    "train/__init__.py": "",
+                    "train/run.py": "import sheaf\nfrom sheaf.train import b\n",
+                }
+            ),
+        )
 
 
 class Ratchets(unittest.TestCase):

@@ -11,10 +11,9 @@ from __future__ import annotations
 import dataclasses
 import os
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-if TYPE_CHECKING:
-    from sheaf.train.callbacks import UserCallback
+from sheaf.train.callbacks import UserCallback
 
 _STRATEGIES = ("PACK", "SPREAD", "STRICT_PACK", "STRICT_SPREAD")
 
@@ -76,11 +75,9 @@ class ScalingConfig:
             raise ValueError(
                 "resources_per_worker['GPU']=0 and use_gpu=True: leave one of them out"
             )
-        if not self.use_gpu and (self.resources_per_worker or {}).get("GPU"):
-            raise ValueError(
-                f"resources_per_worker['GPU']={self.resources_per_worker['GPU']!r}: "
-                "add use_gpu=True"
-            )  # type: ignore[index]
+        gpus = (self.resources_per_worker or {}).get("GPU")
+        if not self.use_gpu and gpus:
+            raise ValueError(f"resources_per_worker['GPU']={gpus!r}: add use_gpu=True")
         if not any(self.bundle.values()):
             raise ValueError(
                 f"resources_per_worker={self.resources_per_worker!r}: a worker "
@@ -183,8 +180,6 @@ class RunConfig:
     progress: bool = True
 
     def __post_init__(self) -> None:
-        from sheaf.train.callbacks import UserCallback
-
         if self.name is not None and (
             not self.name or "/" in self.name or self.name.startswith(".")
         ):

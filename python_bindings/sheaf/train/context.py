@@ -21,7 +21,6 @@ from sheaf.train.checkpoint import Checkpoint
 from sheaf.train.errors import LoopStopped
 
 if TYPE_CHECKING:
-    from sheaf.train.backend import BackendConfig
     from sheaf.util.collective import Group
 
 _MOST_UNREAD = 1000  # Reports that the driver has not fetched; further ones wait.
@@ -55,7 +54,6 @@ class Start:
     address: str  # Of rank 0, for a rendezvous of the backend's own.
     port: int
     group: str  # The name of the group for collectives; empty: there is none.
-    backend: BackendConfig
     datasets: dict[str, Any]
     metadata: dict[str, Any]
 

@@ -6,6 +6,10 @@ from __future__ import annotations
 import importlib
 from typing import Any
 
+from sheaf import _core, cluster, lifecycle
+from sheaf.object_ref import wait
+from sheaf.runtime_context import get_runtime_context
+
 _WHERE = {
     "ActorPool": "sheaf.util.actor_pool",
     "PlacementGroup": "sheaf.util.placement_group",
@@ -68,8 +72,6 @@ def __dir__() -> list[str]:
 def get_node_ip_address(address: str = "8.8.8.8:53") -> str:
     """The address of this node; loopback, unless the node listens elsewhere."""
     del address
-    from sheaf import cluster
-
     for row in cluster.nodes():
         return row["NodeManagerAddress"]
     return "127.0.0.1"
@@ -77,30 +79,22 @@ def get_node_ip_address(address: str = "8.8.8.8:53") -> str:
 
 def get_node_instance_id() -> str:
     """The id of this node."""
-    from sheaf.runtime_context import get_runtime_context
-
     return get_runtime_context().get_node_id()
 
 
 def connect(address: str, **others: Any) -> Any:
     """The same as init."""
-    from sheaf import lifecycle
-
     return lifecycle.init(address)
 
 
 def disconnect() -> None:
     """The same as shutdown."""
-    from sheaf import lifecycle
-
     lifecycle.shutdown()
 
 
 def list_named_actors(all_namespaces: bool = False) -> list[Any]:
     """The names of the actors that are alive: of this namespace, or of all as dicts of name and
     namespace."""
-    from sheaf import _core, cluster
-
     own = _core.context()["namespace"]
     rows = [row for row in cluster.actors() if row["name"] and row["state"] != "DEAD"]
     if all_namespaces:
@@ -111,9 +105,6 @@ def list_named_actors(all_namespaces: bool = False) -> list[Any]:
 def as_completed(refs: list[Any], chunk_size: int = 10, yield_obj_refs: bool = False) -> Any:
     """The values of references (or the references) in the order in which they become ready."""
     del chunk_size
-    from sheaf import _core
-    from sheaf.object_ref import wait
-
     left = list(refs)
     while left:
         ready, left = wait(left, num_returns=1)
@@ -130,9 +121,6 @@ def map_unordered(
     """Calls a remote function for each item, at most backpressure_size at once; gives results as
     they become ready."""
     del chunk_size
-    from sheaf import _core
-    from sheaf.object_ref import wait
-
     pending: list[Any] = []
     for item in items:
         if len(pending) >= backpressure_size:

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from sheaf import serialization, unpicklable
+from sheaf import serialization
 
 
 class FailureTuple:
@@ -31,7 +31,7 @@ def inspect_serializability(
         serialization.dumps(base_obj)
     except Exception as error:
         print(error, file=print_file)
-        path, culprit, _ = unpicklable.find(base_obj, error)
+        path, culprit = serialization.culprit(base_obj, error)
         top = name or getattr(base_obj, "__name__", None) or "value"
         return False, {FailureTuple(culprit, (top, top + path) if path else (top,), base_obj)}
     return True, set()

@@ -18,6 +18,7 @@ import time
 from typing import Any
 
 from sheaf import _core
+from sheaf.util import each_node
 
 _EACH_S = 0.5
 _NAME = re.compile(r"[a-zA-Z_][a-zA-Z0-9_]*")
@@ -33,16 +34,12 @@ def endpoints() -> dict[str, str]:
     """The URL of each node's endpoint, by NodeID. Nodes serve on the loopback of their machine
     unless `sheaf start
     --metrics-address` says otherwise; a node without CPUs, or that does not answer, is missing."""
-    from sheaf import each_node
-
     return each_node.answers(_url_here, timeout=_ANSWER_S)[0]
 
 
 def scrape(node_id: str | None = None) -> dict[str, str]:
     """What the endpoints serve now, by NodeID, in Prometheus's text format: of all nodes, or of
     one. It is read on each node, so endpoints on the loopback are no hindrance."""
-    from sheaf import each_node
-
     return each_node.answers(_scrape_here, timeout=_ANSWER_S, only=node_id)[0]
 
 

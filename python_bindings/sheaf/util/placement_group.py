@@ -8,7 +8,10 @@ import types
 from typing import Any
 
 from sheaf import _core
+from sheaf.exceptions import TaskPlacementGroupRemoved
 from sheaf.ids import PlacementGroupID, node_id
+from sheaf.remote_function import RemoteFunction
+from sheaf.util.scheduling_strategies import PlacementGroupSchedulingStrategy, selector_terms
 
 _PLACEMENTS = {"PACK": 0, "SPREAD": 1, "STRICT_PACK": 2, "STRICT_SPREAD": 3}
 
@@ -47,9 +50,6 @@ class PlacementGroup:
 
     def ready(self) -> Any:
         """An ObjectRef of the group, ready when all its bundles are reserved."""
-        from sheaf.remote_function import RemoteFunction
-        from sheaf.util.scheduling_strategies import PlacementGroupSchedulingStrategy
-
         where = PlacementGroupSchedulingStrategy(self, -1)
         return RemoteFunction(
             _itself, {"num_cpus": 0, "scheduling_strategy": where, "name": "placement_group.ready"}
@@ -62,8 +62,6 @@ class PlacementGroup:
         if state is None:
             return False
         if state[0] == "REMOVED":
-            from sheaf.exceptions import TaskPlacementGroupRemoved
-
             raise TaskPlacementGroupRemoved(
                 f"the placement group {self.id.hex()} was removed: {state[2]}"
             )
@@ -121,8 +119,6 @@ def placement_group(
         raise ValueError(f"strategy={strategy!r}: want one of {', '.join(_PLACEMENTS)}")
     if lifetime not in (None, "detached"):
         raise ValueError(f"lifetime={lifetime!r}: want 'detached' or None")
-    from sheaf.util.scheduling_strategies import selector_terms
-
     selectors = [selector_terms(selector) for selector in bundle_label_selector or []]
     made = [{resource: float(amount) for resource, amount in bundle.items()} for bundle in bundles]
     group = _core.create_group(made, _PLACEMENTS[strategy], name, lifetime == "detached", selectors)

@@ -8,6 +8,7 @@ import threading
 
 from sheaf import _core
 from sheaf.util.collective import cuda_arrays
+from sheaf.util.collective.arrays import is_tensor
 from sheaf.util.collective.group import DEFAULT_TIMEOUT_S, Group
 from sheaf.util.collective.types import Backend, ReduceOp
 
@@ -225,8 +226,6 @@ def _check_list(tensors: list[Any], tensor: Any, world_size: int) -> None:
 
 def _scratch(group: Group, tensor: Any) -> Any:
     """One array for a tensor like ``tensor`` of each rank."""
-    from sheaf.util.collective.arrays import is_tensor
-
     shape = (group.world_size, *tensor.shape)
     if is_tensor(tensor):
         return tensor.new_empty(shape)

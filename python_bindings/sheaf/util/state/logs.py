@@ -8,7 +8,9 @@ import os
 from collections.abc import Iterator
 from typing import Any
 
-from sheaf import _core, each_node
+from sheaf import _core, cluster, ids
+from sheaf.util import each_node
+from sheaf.util.state import listings
 
 _GROUPS = {"node": "raylet", "worker": "worker", "job": "driver"}  # By how file names begin.
 
@@ -71,33 +73,30 @@ def get_log(
 def _file_of(
     actor_id: str | None, task_id: str | None, pid: int | None, suffix: str
 ) -> tuple[str, str]:
-    from sheaf.ids import node_id
-    from sheaf.util import state
-
     if actor_id is not None:
-        actor = state.get_actor(actor_id)
+        actor = listings.get_actor(actor_id)
         if actor is None or not actor.pid:
             raise ValueError(f"get_log: there is no actor {actor_id} with a process")
         pid = actor.pid
     worker = None
     if task_id is not None:
-        task = state.get_task(task_id)
+        task = listings.get_task(task_id)
         worker = task and task.worker_id
         if not worker:
             raise ValueError(f"get_log: there is no running task {task_id}")
     elif pid is None:
         raise ValueError("get_log needs filename, actor_id, task_id or pid")
     for row in _core.workers():
-        if row["pid"] == pid or (worker is not None and state.worker_id(row["worker"]) == worker):
-            return node_id(row["node"]), f"worker-{row['worker']}.{suffix}"
+        if row["pid"] == pid or (
+            worker is not None and listings.worker_id(row["worker"]) == worker
+        ):
+            return ids.node_id(row["node"]), f"worker-{row['worker']}.{suffix}"
     raise ValueError(f"get_log: there is no worker with pid {pid}")
 
 
 def _on_node(
     function: Any, args: tuple[Any, ...], node_id: str | None, node_ip: str | None, timeout: float
 ) -> Any:
-    from sheaf import cluster, ids
-
     if node_id is None and node_ip is not None:
         node_id = next(
             (

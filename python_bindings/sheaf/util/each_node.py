@@ -3,7 +3,11 @@
 
 from __future__ import annotations
 
-from sheaf import _core
+from sheaf import _core, cluster
+from sheaf.decorator import remote
+from sheaf.ids import node_id
+from sheaf.object_ref import wait
+from sheaf.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
 TYPE_CHECKING = False  # Importing typing takes longer than all else here.
 if TYPE_CHECKING:
@@ -18,12 +22,6 @@ def answers(
     and the NodeIDs of those that did not answer in `timeout` seconds or failed. Nodes without CPUs
     are not asked. The function must be importable in workers.
     """
-    from sheaf import cluster
-    from sheaf.decorator import remote
-    from sheaf.ids import node_id
-    from sheaf.object_ref import wait
-    from sheaf.util.scheduling_strategies import NodeAffinitySchedulingStrategy
-
     here = node_id(_core.context()["node"])
     out = {here: function(*args)} if only in (None, here) else {}
     others = [

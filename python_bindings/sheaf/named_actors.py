@@ -1,0 +1,36 @@
+# Copyright The Sheaf Authors. SPDX-License-Identifier: Apache-2.0
+"""Actors that are found by name, whatever language made them."""
+
+from __future__ import annotations
+
+from sheaf import _core, options
+from sheaf.actor import ActorHandle
+
+TYPE_CHECKING = False  # Importing typing takes longer than all else here.
+if TYPE_CHECKING:
+    from typing import Any
+
+
+def get_actor(name: str, namespace: str | None = None) -> ActorHandle[Any]:
+    """The handle of the actor with this name, in this namespace (None: the job's).
+
+    ValueError: there is none, or the name is empty or None. TypeError: it is no str.
+    """
+    if name is None or name == "":
+        raise ValueError(f"Please supply a non-empty value to get_actor: name={name!r}")
+    options.check("actor", {"name": name, "namespace": namespace})
+    found = _core.get_actor(name, namespace or "")
+    if found is None:
+        where = f"the namespace '{namespace}'" if namespace else "this namespace"
+        raise ValueError(
+            f"there is no actor named '{name}' in {where}: it was not made, has "
+            "ended, or its handles are gone"
+        )
+    ref, extra, *described = found
+    if extra[:1] != b"\x80":  # No pickle: made by C++, or one of C++.
+        from sheaf import cross_language  # For programs that use it.
+
+        return cross_language.handle_of(ref, *described)
+    import pickle  # `import sheaf` does without it.
+
+    return ActorHandle(ref, pickle.loads(extra)[3])

@@ -7,8 +7,9 @@ Programs that were written for Ray say `import sheaf as ray`.
 from __future__ import annotations
 
 import importlib
+import os
 
-import sheaf.extension  # noqa: F401  # isort: skip (first)
+import sheaf._internal.extension  # noqa: F401  # isort: skip (first)
 from sheaf._core import ObjectRef, get, put
 from sheaf._version import __ray_version__, __version__  # noqa: F401
 from sheaf.actor import ActorHandle, kill, method
@@ -36,6 +37,8 @@ if TYPE_CHECKING:
     from sheaf.named_actors import get_actor
     from sheaf.util.timeline import timeline
 
+__path__.append(os.path.join(__path__[0], "_ray"))  # Which says why.
+
 ObjectID = ObjectRef
 LOCAL_MODE, SCRIPT_MODE, WORKER_MODE = 2, 0, 1
 _SUBMODULES = (
@@ -56,7 +59,6 @@ _SUBMODULES = (
     "remote_function",
     "runtime_context",
     "runtime_env",
-    "serialization",
     "train",
     "types",
     "util",

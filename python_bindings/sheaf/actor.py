@@ -3,10 +3,11 @@
 
 from __future__ import annotations
 
-from sheaf import _core, exported, lifecycle, options
-from sheaf.actor_class import BUILT_IN, ActorInfo, MethodInfo, info_of
+from sheaf import _core, lifecycle, options
+from sheaf._internal import exported
+from sheaf._internal.actor_class import BUILT_IN, ActorInfo, MethodInfo, info_of
+from sheaf._internal.signatures import short_name
 from sheaf.ids import ActorID
-from sheaf.signatures import short_name
 
 TYPE_CHECKING = False  # Importing typing takes longer than all else here.
 if TYPE_CHECKING:
@@ -152,7 +153,7 @@ class ActorHandle(Handle):
         return f"Actor({self._info.name}, {self._ref.task_id()})"
 
     def _repr_html_(self) -> str:
-        from sheaf import notebook  # For notebooks alone.
+        from sheaf._internal import notebook  # For notebooks alone.
 
         return notebook.actor(self._info.name, self._actor_id.hex())
 

@@ -6,7 +6,7 @@ from typing import Any, Concatenate, Generic, ParamSpec, TypeVar, overload
 
 from sheaf import _core
 from sheaf._core import ObjectRef
-from sheaf.actor_class import ActorInfo, MethodInfo
+from sheaf._internal.actor_class import ActorInfo, MethodInfo
 from sheaf.ids import ActorID
 
 P = ParamSpec("P")

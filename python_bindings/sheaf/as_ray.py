@@ -98,7 +98,7 @@ def install() -> None:
         raise RuntimeError("ray is imported already: import sheaf.as_ray before it")
     sys.meta_path.insert(0, _AliasFinder())
     alias = os.path.join(
-        os.path.dirname(os.path.abspath(__file__)), "_alias"
+        os.path.dirname(os.path.abspath(__file__)), "_ray", "_alias"
     )  # Makes the alias in children.
     inherited = os.environ.get("PYTHONPATH", "")
     if alias not in inherited.split(os.pathsep):

@@ -18,9 +18,10 @@ import enum
 import os
 import sys
 
-from sheaf import _core, absent, exported, lifecycle, options
+from sheaf import _core, lifecycle, options
+from sheaf._internal import absent, exported
+from sheaf._internal.actor_class import info_of
 from sheaf.actor import ActorHandle, Handle
-from sheaf.actor_class import info_of
 from sheaf.remote_function import MOST_BOUND
 
 TYPE_CHECKING = False  # Importing typing takes longer than all else here.

@@ -8,7 +8,7 @@ import os
 import sys
 import time
 
-from sheaf import _core, _version, ids, options
+from sheaf import _core, _version, cluster, ids, options
 
 TYPE_CHECKING = False  # Importing typing takes longer than all else here.
 if TYPE_CHECKING:
@@ -83,9 +83,13 @@ class Context:
         return f"Context(address={self.address_info['address']!r})"
 
     def _repr_html_(self) -> str:
-        from sheaf import notebook  # For notebooks alone.
+        from sheaf._internal import notebook  # For notebooks alone.
 
-        return notebook.session(self.address_info["address"])
+        address = self.address_info["address"]
+        if not _core.is_initialized():
+            return notebook.table("Sheaf", {"session": address, "state": "ended"})
+        amounts, free = cluster.cluster_resources(), cluster.available_resources()
+        return notebook.session(address, len(cluster.nodes()), amounts, free)
 
 
 def init(
@@ -227,8 +231,8 @@ def shutdown(*, wait_for_processes: bool = False, _exiting_interpreter: bool = F
     if _core.is_initialized():
         _let_output_arrive()
     _core.shutdown()
-    if "sheaf.log_lines" in sys.modules:
-        from sheaf import log_lines
+    if "sheaf._internal.log_lines" in sys.modules:
+        from sheaf._internal import log_lines
 
         log_lines.flush()
 
@@ -268,7 +272,7 @@ def worker_command(logging_config: Any = None) -> list[str]:
         "logging": logging_config and logging_config.to_dict(),
         "cpp_library": getattr(sys.modules.get("sheaf.cross_language"), "_library", ""),
     }
-    program = os.path.join(os.path.dirname(os.path.abspath(__file__)), "worker_start.py")
+    program = os.path.join(os.path.dirname(os.path.abspath(__file__)), "_worker", "start.py")
     flags = subprocess._args_from_interpreter_flags()  # type: ignore[attr-defined]
     if "-P" not in flags:
         flags.append("-P")

@@ -3,9 +3,10 @@
 
 from __future__ import annotations
 
-from sheaf import _core, exported, options
+from sheaf import _core, options
+from sheaf._internal import exported
+from sheaf._internal.signatures import Signature, short_name
 from sheaf.object_ref import DynamicObjectRefGenerator
-from sheaf.signatures import Signature, short_name
 
 TYPE_CHECKING = False  # Importing typing takes longer than all else here.
 if TYPE_CHECKING:

@@ -5,7 +5,8 @@ from __future__ import annotations
 
 import os
 
-from sheaf import _core, actor_class, lifecycle
+from sheaf import _core, lifecycle
+from sheaf._internal import actor_class
 from sheaf.actor import ActorHandle
 from sheaf.ids import node_id
 

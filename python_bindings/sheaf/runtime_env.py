@@ -15,7 +15,7 @@ TYPE_CHECKING = False  # Importing typing takes longer than all else here.
 if TYPE_CHECKING:
     from typing import Any
 
-    from sheaf.runtime_env_package import Package
+    from sheaf._internal.runtime_env_package import Package
 
 # base/config.h: of a worker with an environment, what Plan.entries are, in hexadecimal.
 VARIABLE = "SHEAF_RUNTIME_ENVIRONMENT"
@@ -178,7 +178,7 @@ def plan(runtime_env: Any) -> Plan:
     packages: list[Package] = []
     excludes = runtime_env.get("excludes") or []
     if runtime_env.get("working_dir") is not None:
-        from sheaf import runtime_env_package
+        from sheaf._internal import runtime_env_package
 
         packages.append(
             runtime_env_package.of_directory(
@@ -187,7 +187,7 @@ def plan(runtime_env: Any) -> Plan:
         )
         entries["@working_dir"] = packages[-1].name
     if runtime_env.get("py_modules"):
-        from sheaf import runtime_env_package
+        from sheaf._internal import runtime_env_package
 
         modules = [
             runtime_env_package.of_module(module, excludes)
@@ -243,7 +243,7 @@ def _hook(hook: Any) -> str:
             f"runtime_env worker_process_setup_hook={hook!r}: want a function, or "
             "its name as 'module.function'"
         )
-    from sheaf import serialization
+    from sheaf._internal import serialization
 
     data, references = serialization.dumps(hook)
     if references or len(data) > _MAX_HOOK_BYTES:

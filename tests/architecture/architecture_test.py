@@ -286,16 +286,16 @@ class Documents(unittest.TestCase):
 
 
 class PythonImports(unittest.TestCase):
-    def circles(self, files: dict[str, str]) -> list[str]:
+    def planted(self, files: dict[str, str]) -> list[str]:
         with tempfile.TemporaryDirectory() as name:
             write(
                 pathlib.Path(name),
                 {f"python_bindings/sheaf/{path}": text for path, text in files.items()},
             )
-            return python_imports.circles(pathlib.Path(name))
+            return python_imports.check(pathlib.Path(name))
 
-    def test_have_no_circle(self):
-        found = python_imports.circles(ROOT)
+    def test_have_no_circle_and_go_where_they_may(self):
+        found = python_imports.check(ROOT)
         self.assertEqual([], found, "\n" + "\n".join(found))
 
     def test_are_found(self):
@@ -316,23 +316,43 @@ class PythonImports(unittest.TestCase):
                 self.assertEqual(
                     [
                         "python_bindings/sheaf/a.py:2: a circle of imports: "
-                        "sheaf.a -> sheaf.b -> sheaf.u.c -> sheaf.a"
+                        "sheaf.a -> sheaf.b -> sheaf.util.c -> sheaf.a"
                     ],
-                    self.circles(
+                    self.planted(
                         {
                             "__init__.py": "from sheaf.a import f\n",
                             "a.py": "import os\nfrom sheaf import _core, b\n",
-                            "b.py": "from sheaf.u.c import g\n",
-                            "u/__init__.py": "",
-                            "u/c.py": closing,
+                            "b.py": "from sheaf.util.c import g\n",
+                            "util/__init__.py": "",
+                            "util/c.py": closing,
                         }
                     ),
                 )
 
+    def test_an_import_that_no_row_has_is_found(self):
+        for path, line, said in [
+            ("_internal/a.py", "from sheaf import b", "sheaf/_internal may not import sheaf.b"),
+            ("b.py", "from sheaf._worker import c", "sheaf/. may not import sheaf._worker.c"),
+            ("train/a.py", "from sheaf import _core", "sheaf/train may not import sheaf._core"),
+            ("util/x/a.py", "import sheaf.train.b", "sheaf/util may not import sheaf.train.b"),
+        ]:
+            with self.subTest(path):
+                rest = dict.fromkeys(["b.py", "_worker/c.py", "train/b.py"], "")
+                self.assertEqual(
+                    [f"python_bindings/sheaf/{path}:2: {said}"],
+                    self.planted({**rest, path: f"\n{line}\n"}),
+                )
+
+    def test_a_folder_without_a_row_is_found(self):
+        self.assertEqual(
+            ["python_bindings/sheaf/tools: no row of rules.PYTHON_FOLDERS"],
+            self.planted({"tools/a.py": ""}),
+        )
+
     def test_what_is_none_passes(self):
         self.assertEqual(
             [],
-            self.circles(
+            self.planted(
                 {
                     "__init__.py": "from sheaf.a import f\n",
                     "a.py": "from sheaf import b, _core\nimport sheaf.a\n",

@@ -1,12 +1,14 @@
 # Copyright The Sheaf Authors. SPDX-License-Identifier: Apache-2.0
-"""What the modules of the Python package import of each other. There is no circle, whatever an
-import is for: those inside functions count, and those for type checkers alone. What a package's
-__getattr__ forwards by name does not."""
+"""What the modules of the Python package import of each other. There is no circle, and folders keep
+to the rows of rules.PYTHON_FOLDERS, whatever an import is for: those inside functions count, and
+those for type checkers alone. What a package's __getattr__ forwards by name does not."""
 
 import ast
 import collections
 import dataclasses
 import pathlib
+
+import rules
 
 PACKAGES = "python_bindings"  # The folder that holds the package.
 PACKAGE = "sheaf"
@@ -93,3 +95,37 @@ def circles(root: pathlib.Path) -> list[str]:
                 + " -> ".join([name, *(step.module for step in way)])
             )
     return found
+
+
+def _folder(module: str) -> str:
+    """Of rules.PYTHON_FOLDERS."""
+    parts = module.split(".")[1:]
+    return parts[0] if parts and parts[0] in {*rules.PYTHON_FOLDERS, "_core"} else "."
+
+
+def imports_across(root: pathlib.Path) -> list[str]:
+    """The imports in the tree below `root` that the rows do not have: one line each."""
+    graph, paths = graph_of(root), modules(root)
+    folders = sorted(
+        {path.parent.name for path in paths.values() if path.parent.parent.name == PACKAGE}
+    )
+    found = [
+        f"{PACKAGES}/{PACKAGE}/{folder}: no row of rules.PYTHON_FOLDERS"
+        for folder in folders
+        if folder not in rules.PYTHON_FOLDERS
+    ]
+    for name, imports in graph.items():
+        own = _folder(name)
+        for other in imports:
+            folder = _folder(other.module)
+            if folder not in rules.PYTHON_FOLDERS[own] | {own}:
+                found.append(
+                    f"{paths[name].relative_to(root)}:{other.line}: "
+                    f"{PACKAGE}/{own} may not import {other.module}"
+                )
+    return found
+
+
+def check(root: pathlib.Path) -> list[str]:
+    """Both of the tree below `root`: one line each."""
+    return circles(root) + imports_across(root)

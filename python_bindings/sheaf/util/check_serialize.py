@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from sheaf import serialization
+from sheaf._internal import serialization
 
 
 class FailureTuple:

@@ -10,25 +10,10 @@ from typing import Any
 
 from sheaf import _core
 from sheaf._core import ObjectRef
+from sheaf._internal.bars import bar_text
 from sheaf.object_ref import wait
 
 _EACH_S = 0.1  # Between two looks of the bar.
-_WIDTH = 30
-
-
-def bar_text(words: str, done: int, total: int | None, spent: float, unit: str = "") -> str:
-    """A bar as a line: `words`, a share, how many of how many, seconds. total None: it is not
-    known."""
-    head = f"{words}: " if words else ""
-    if total is None:
-        return f"{head}{done}{unit and ' ' + unit}, {spent:.1f} s"
-    share = min(done / total, 1.0) if total else 1.0
-    left = f", {spent / share - spent:.0f} s left" if 0 < share < 1 else ""
-    filled = round(share * _WIDTH)
-    return (
-        f"{head}{share:4.0%} |{'#' * filled}{'.' * (_WIDTH - filled)}| "
-        f"{done}/{total}{unit and ' ' + unit}, {spent:.1f} s{left}"
-    )
 
 
 class Bar:

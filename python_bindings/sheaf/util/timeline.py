@@ -8,7 +8,7 @@ import time
 import warnings
 from typing import Any
 
-from sheaf import timeline_file
+from sheaf._internal import timeline_file
 from sheaf.util import each_node
 
 _ANSWER_S = 10.0  # How long the other nodes may take.

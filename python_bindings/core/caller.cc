@@ -104,7 +104,7 @@ auto SubmitWith(Function submit, const CallerObject& caller, Runtime& runtime, A
   const TemplateHandle spec = caller.call_template;
   const ObjectHandle actor = caller.actor;
   std::optional<WithBoundedWaits> bounded;
-  const Using use;
+  const RuntimeInUse in_use;
   if (actor && RunsEventLoop()) bounded.emplace();
   const WithoutGil free;
   return submit(runtime, spec, actor, std::move(list));

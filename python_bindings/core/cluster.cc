@@ -36,7 +36,7 @@ Runtime& Required() {
 template <class Call>
 auto Ask(Call call) {
   Runtime& runtime = Required();
-  const Using use;
+  const RuntimeInUse in_use;
   auto answer = [&] {
     const WithoutGil free;
     return call(runtime);
@@ -213,7 +213,7 @@ void RemoveGroup(const std::string& group) {
   Runtime& runtime = Required();
   absl::Status status;
   {
-    const Using use;
+    const RuntimeInUse in_use;
     const WithoutGil free;
     status = runtime.RemoveGroup(id);
   }
@@ -228,7 +228,7 @@ std::optional<nb::tuple> WaitGroup(const std::string& group, nb::handle timeout)
   Runtime& runtime = Required();
   absl::StatusOr<proto::GroupState> state;
   {
-    const Using use;
+    const RuntimeInUse in_use;
     const WithoutGil free;
     state = runtime.WaitGroup(id, deadline);
   }
@@ -247,7 +247,7 @@ std::optional<nb::tuple> GetActor(const std::string& name, const std::string& na
   proto::TaskTemplate creation;
   absl::StatusOr<ObjectHandle> handle;
   {
-    const Using use;
+    const RuntimeInUse in_use;
     const WithoutGil free;
     handle = runtime.GetActor(name, name_space, &creation);
   }

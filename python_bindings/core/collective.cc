@@ -343,7 +343,7 @@ PyGroup Form(const std::string& name, int world_size, int rank, uint64_t epoch, 
   Runtime* const runtime = RequireRuntime();
   if (runtime == nullptr) throw nb::python_error();
   CommunicatorOptions options = OptionsOf(name, world_size, rank, epoch, arena_bytes, timeout);
-  const Using use;
+  const RuntimeInUse in_use;
   absl::StatusOr<std::unique_ptr<Communicator>> group;
   {
     const WithoutGil free;
@@ -363,7 +363,7 @@ PyGroup FormNccl(const std::string& name, int world_size, int rank, uint64_t epo
   options.group = OptionsOf(name, world_size, rank, epoch, /*arena_bytes=*/0, timeout);
   options.device = device;
   options.folders = folders;
-  const Using use;
+  const RuntimeInUse in_use;
   absl::StatusOr<std::unique_ptr<NcclCommunicator>> group;
   {
     const WithoutGil free;

@@ -29,7 +29,7 @@ PyObject* GetOne(Runtime& runtime, PyObject* reference, Nanos deadline) {
   std::vector<ObjectView> views;
   absl::Status status;
   {
-    const Using use;
+    const RuntimeInUse in_use;
     const WithoutGil free;
     status = runtime.Get({&handle, 1}, deadline, &views);
   }
@@ -55,7 +55,7 @@ PyObject* GetAll(Runtime& runtime, PyObject* list, Nanos deadline) {
   std::vector<ObjectView> views;
   absl::Status status;
   {
-    const Using use;
+    const RuntimeInUse in_use;
     const WithoutGil free;
     status = runtime.Get(handles, deadline, &views);
   }
@@ -184,7 +184,7 @@ PyObject* Wait(PyObject*, PyObject* const* args, Py_ssize_t count) {
   }
   absl::StatusOr<std::vector<size_t>> ready;
   {
-    const Using use;
+    const RuntimeInUse in_use;
     const WithoutGil free;
     ready = runtime->Wait(handles, static_cast<size_t>(wanted), deadline, bring == 1);
   }
@@ -205,7 +205,7 @@ PyObject* NextItem(PyObject*, PyObject* const* args, Py_ssize_t count) {
   const ObjectHandle stream = HandleOf(args[0]);
   absl::StatusOr<std::optional<ObjectHandle>> item;
   {
-    const Using use;
+    const RuntimeInUse in_use;
     const WithoutGil free;
     item = runtime->NextItem(stream, deadline);
   }
@@ -232,11 +232,11 @@ PyObject* OnReady(PyObject*, PyObject* const* args, Py_ssize_t count) {
   if (!IsCurrent(args[0])) return nullptr;
   PyObject* const callback = Owned::Borrow(args[1]).Release();
   runtime->OnReady(HandleOf(args[0]), [callback] {
-    const Interlude interlude;
+    const CallbackScope scope;
     const Owned once = Owned::Steal(callback);
     const Owned done =
         Owned::Steal(UnlessPythonEnds([&] { return PyObject_CallNoArgs(callback); }));
-    if (!done && !Interlude::Interrupted()) PyErr_WriteUnraisable(callback);
+    if (!done && !CallbackScope::Interrupted()) PyErr_WriteUnraisable(callback);
   });
   Py_RETURN_NONE;
 }
@@ -276,7 +276,7 @@ PyObject* CreateActor(PyObject*, PyObject* const* args, Py_ssize_t count) {
   absl::StatusOr<ObjectHandle> handle;
   {
     Runtime& here = *runtime.get();
-    const Using use;
+    const RuntimeInUse in_use;
     const WithoutGil free;
     handle = here.CreateActor(creation, std::move(list));
   }
@@ -296,7 +296,7 @@ PyObject* Kill(PyObject*, PyObject* const* args, Py_ssize_t count) {
   const bool no_restart = PyObject_IsTrue(args[1]) == 1;
   absl::Status status;
   {
-    const Using use;
+    const RuntimeInUse in_use;
     const WithoutGil free;
     status = runtime->Kill(actor, no_restart);
   }

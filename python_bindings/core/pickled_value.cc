@@ -213,7 +213,7 @@ absl::StatusOr<ObjectHandle> PutValue(Runtime& runtime, const Value& value) {
     value.CopyTo(bytes.data());
     return runtime.Put(bytes, value.nested());
   }
-  const Using use;
+  const RuntimeInUse in_use;
   const WithoutGil free;
   absl::StatusOr<MutableBuffer> buffer = runtime.Create(size, kForever, value.nested());
   if (!buffer.ok()) return buffer.status();

@@ -99,7 +99,7 @@ bool PlainEncoder::Refuse(PyObject* value, std::string_view why) {
 
 bool PlainEncoder::Encode(PyObject* value, std::string_view what) {
   if (Item(value, 0)) return true;
-  if (Interlude::Interrupted()) return false;
+  if (CallbackScope::Interrupted()) return false;
   PyErr_Clear();
   const std::string words = std::string(what) + place_ + " " + reason_;
   const Owned text = Owned::Steal(NewText(words));

@@ -116,8 +116,8 @@ void SetInheritedGroup(const std::string& group) {
 
 bool IsWorker() { return is_worker; }
 
-Using::Using() { ++users; }
-Using::~Using() { --users; }
+RuntimeInUse::RuntimeInUse() { ++users; }
+RuntimeInUse::~RuntimeInUse() { --users; }
 
 void SetRuntime(std::unique_ptr<Runtime> runtime, bool worker) {
   current = runtime.release();

@@ -19,7 +19,8 @@ namespace sheaf::python {
 inline constexpr size_t kSmallValueBytes = 64 * 1024;   // Up to here values travel in frames.
 inline constexpr Nanos kClusterTimeout = 30 * kSecond;  // For answers of the node.
 
-// nullptr: init was not called, or shutdown was. Valid while the GIL is held, or a Using exists.
+// nullptr: init was not called, or shutdown was. Valid while the GIL is held, or a RuntimeInUse
+// exists.
 Runtime* CurrentRuntime();
 // The same, after sheaf.init() where a driver has not called it. nullptr: an exception is set.
 Runtime* RequireRuntime();
@@ -58,12 +59,12 @@ const uint64_t& CallGenerationCell();
 bool IsWorker();
 
 // Keeps the runtime alive while the GIL is free; made and ended with the GIL held.
-class Using {
+class RuntimeInUse {
  public:
-  Using();
-  ~Using();
-  Using(const Using&) = delete;
-  Using& operator=(const Using&) = delete;
+  RuntimeInUse();
+  ~RuntimeInUse();
+  RuntimeInUse(const RuntimeInUse&) = delete;
+  RuntimeInUse& operator=(const RuntimeInUse&) = delete;
 };
 
 // A driver is about to join again: waits no longer end because an earlier runtime did.

@@ -93,18 +93,18 @@ class WithGil {
 // The GIL, for Python code that the runtime runs in between: what it raises ends there, and an
 // exception that is on its way in the program meanwhile stays. KeyboardInterrupt that strikes the
 // main thread here is raised again where the program waits.
-class Interlude {
+class CallbackScope {
  public:
-  Interlude() { PyErr_Fetch(&type_, &value_, &traceback_); }
-  ~Interlude() {
+  CallbackScope() { PyErr_Fetch(&type_, &value_, &traceback_); }
+  ~CallbackScope() {
     if (PyErr_Occurred() != nullptr) {
       if (PyErr_ExceptionMatches(PyExc_KeyboardInterrupt) != 0) PyErr_SetInterrupt();
       PyErr_Clear();
     }
     PyErr_Restore(type_, value_, traceback_);
   }
-  Interlude(const Interlude&) = delete;
-  Interlude& operator=(const Interlude&) = delete;
+  CallbackScope(const CallbackScope&) = delete;
+  CallbackScope& operator=(const CallbackScope&) = delete;
   static bool Interrupted() {
     return PyErr_Occurred() != nullptr && PyErr_ExceptionMatches(PyExc_KeyboardInterrupt) != 0;
   }

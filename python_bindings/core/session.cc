@@ -56,7 +56,7 @@ std::string TextOf(absl::string_view text) { return {text.data(), text.size()}; 
 PythonFunction print_lines("sheaf._internal.log_lines", "print_lines");
 
 void PrintLines(const proto::LogLines& lines) {
-  const Interlude interlude;
+  const CallbackScope scope;
   const Owned name = Owned::Steal(NewText(lines.name()));
   const Owned pid = Owned::Steal(PyLong_FromLong(lines.os_pid()));
   const Owned error = Owned::Steal(PyBool_FromLong(lines.error_stream()));

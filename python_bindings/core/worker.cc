@@ -310,7 +310,7 @@ void PythonHandler::Cancel(TaskId task) {
     InterruptMainThread();
     return;
   }
-  const Interlude interlude;  // The event loop's thread may hold the GIL already.
+  const CallbackScope scope;  // The event loop's thread may hold the GIL already.
   const Owned name = Owned::Steal(NewBytes(task.Binary()));
   const Owned done = Owned::Steal(cancel_coroutine(name.get()));
 }

@@ -311,23 +311,49 @@ PyCFunction Fast(PyObject* (*function)(PyObject*, PyObject* const*, Py_ssize_t, 
   return reinterpret_cast<PyCFunction>(reinterpret_cast<void (*)()>(function));
 }
 
+constexpr char kGetHelp[] = R"(get($module, refs, /, *, timeout=None)
+--
+
+Waits for the values of references.
+
+Arrays in them are read-only views of shared memory, which stays as long as they do. Thread-safe.
+
+Args:
+    refs: an ObjectRef, or a list of them.
+    timeout: seconds; 0 only looks; None waits for ever.
+
+Returns:
+    The value; of a list the list of values.
+
+Raises:
+    RayTaskError: the task raised; it is an instance of what was raised, too.
+    GetTimeoutError: the time was up.
+    ObjectLostError: the value is gone, and its task cannot be run again.
+    RayError: the worker, the actor or the node failed; see sheaf.exceptions.
+    ValueError: one is no reference, comes from a session that has ended, or the timeout is
+        negative.)";
+
+constexpr char kPutHelp[] = R"(put($module, value, /)
+--
+
+Stores a value, so that it can be passed to many calls. Thread-safe.
+
+Args:
+    value: what can be pickled; arrays of NumPy are copied once. Not an ObjectRef.
+
+Returns:
+    Its ObjectRef. The value is freed when the last reference to it is gone.
+
+Raises:
+    TypeError: it cannot be pickled, and the text says which part; or it is an ObjectRef.
+    ObjectStoreFullError: there is no room for it.
+    OutOfDiskError: there is none, and the disk that objects are moved to is full.)";
+
 }  // namespace
 
 PyMethodDef object_functions[] = {
-    {"get", Fast(Get), METH_FASTCALL | METH_KEYWORDS,
-     "get($module, refs, /, *, timeout=None)\n--\n\nThe value of an ObjectRef, or the list of "
-     "values of a list of them; waits for "
-     "them.\n\nArrays in them are read-only views of shared memory.\n\ntimeout: seconds; None "
-     "waits for ever.\n"
-     "Raises what the task raised (also as RayTaskError), another RayError, GetTimeoutError, or "
-     "ValueError for what is no "
-     "reference."},
-    {"put", Put, METH_O,
-     "put($module, value, /)\n--\n\nStores a value, so that it can be passed to many calls; gives "
-     "its ObjectRef.\n\n"
-     "TypeError: it cannot be pickled, and the text says which part; or it is an ObjectRef. "
-     "ObjectStoreFullError: there is no "
-     "room for it."},
+    {"get", Fast(Get), METH_FASTCALL | METH_KEYWORDS, kGetHelp},
+    {"put", Put, METH_O, kPutHelp},
     {"wait_ready", Fast(Wait), METH_FASTCALL, nullptr},
     {"next_item", Fast(NextItem), METH_FASTCALL, nullptr},
     {"is_ready", IsReady, METH_O, nullptr},

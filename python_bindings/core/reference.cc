@@ -65,12 +65,13 @@ PyObject* Reduce(PyObject*, PyObject*) {
 }
 
 PyMethodDef methods[] = {
-    {"hex", Hex, METH_NOARGS, "The object's id as 32 hexadecimal digits."},
-    {"binary", Binary, METH_NOARGS, "The object's id as 16 bytes."},
-    {"is_nil", IsNil, METH_NOARGS, "Whether it names no object."},
+    {"hex", Hex, METH_NOARGS, "Returns the object's id as 32 hexadecimal digits."},
+    {"binary", Binary, METH_NOARGS, "Returns the object's id as 16 bytes."},
+    {"is_nil", IsNil, METH_NOARGS, "Returns whether it names no object."},
     {"task_id", TaskIdOf, METH_NOARGS,
-     "The id, in hexadecimal digits, of the task that makes the object."},
-    {"future", Future, METH_NOARGS, "A concurrent.futures.Future of the object's value."},
+     "Returns the id of the task that makes the object, as 32 hexadecimal digits."},
+    {"future", Future, METH_NOARGS,
+     "Returns a concurrent.futures.Future that ends with the object's value, or its error."},
     {"_repr_html_", InHtml, METH_NOARGS, "How it looks in a notebook."},
     {"__reduce__", Reduce, METH_NOARGS, nullptr},
     {"__class_getitem__", ClassItem, METH_O | METH_CLASS,
@@ -90,7 +91,9 @@ PyType_Slot slots[] = {
     {Py_am_await, reinterpret_cast<void*>(Await)},
     {Py_tp_doc,
      const_cast<char*>(
-         "A reference to an object: the future result of a call, or a value that was put.")},
+         "A reference to an object: the future result of a call, or a value that was put.\n\n"
+         "It may be awaited. The object lives as long as somebody holds a reference. "
+         "Thread-safe.")},
     {}};
 PyType_Spec spec = {"sheaf.ObjectRef", sizeof(ReferenceObject), 0, Py_TPFLAGS_DEFAULT, slots};
 

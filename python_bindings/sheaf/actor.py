@@ -17,7 +17,15 @@ if TYPE_CHECKING:
 
 class ActorMethod(_core.Caller):
     """A method of a running actor: `handle.method.remote(...)` gives an ObjectRef of its result at
-    once."""
+    once; of a generator method an ObjectRefGenerator. Thread-safe: the calls of one process run in
+    the order in which it makes them.
+
+    Args:
+        ref: the reference of the actor.
+        info: what is known of its class.
+        method: what is known of the method.
+        given: its options.
+    """
 
     def __new__(cls, *args: Any, **kwargs: Any) -> ActorMethod:
         return super().__new__(cls)
@@ -40,10 +48,15 @@ class ActorMethod(_core.Caller):
         )
 
     def options(self, **given: Any) -> ActorMethod:
-        """The same method with other options: num_returns, max_task_retries, retry_exceptions,
-        concurrency_group, name.
+        """Returns the same method with other options.
 
-        Raises ValueError or TypeError naming a wrong option.
+        Args:
+            given: num_returns, max_task_retries, retry_exceptions, concurrency_group, name, ...;
+                those that are not named stay.
+
+        Raises:
+            ValueError: there is no such option, or its value is wrong; the text names it.
+            TypeError: the value of an option has the wrong type.
         """
         options.check("method", given)
         return ActorMethod(self._ref, self._info, self._method, {**self._given, **given})
@@ -58,7 +71,18 @@ class ActorMethod(_core.Caller):
         return signature
 
     def bind(self, *args: Any, **kwargs: Any) -> Any:
-        """Compiled graphs are not there."""
+        """Compiled graphs are not in Sheaf.
+
+        Args:
+            args: ignored.
+            kwargs: ignored.
+
+        Returns:
+            Never.
+
+        Raises:
+            NotImplementedError: always.
+        """
         raise NotImplementedError("compiled graphs (bind) are not in Sheaf")
 
     def __repr__(self) -> str:
@@ -119,8 +143,15 @@ class Handle:
 
 
 class ActorHandle(Handle):
-    """A running actor. It may be passed to tasks and other actors; the actor ends when its last
-    handle is gone."""
+    """A running actor: `handle.method.remote(...)` calls it.
+
+    A handle may be passed to tasks and other actors. The actor ends when the last handle of it is
+    gone, unless it is detached. Handles of one actor are equal. Thread-safe.
+
+    Args:
+        ref: the reference that keeps the actor alive.
+        info: its methods, as the class has them.
+    """
 
     _info: ActorInfo
 
@@ -165,8 +196,14 @@ class ActorHandle(Handle):
 
 
 class ActorClass:
-    """A class whose instances are actors: `C.remote(...)` starts one and gives its handle at
-    once."""
+    """A class whose instances are actors: `C.remote(...)` starts one and gives its handle at once.
+    @sheaf.remote makes it.
+
+    Args:
+        cls: the class.
+        given: its options.
+        root: the one whose options() made this one, or None.
+    """
 
     _class: type
     _options: dict[str, Any]
@@ -190,20 +227,29 @@ class ActorClass:
         raise TypeError(f"an actor is not made directly: use {name}.remote() instead of {name}()")
 
     def options(self, **given: Any) -> ActorClass:
-        """The same class with other options, for the actors made by what this returns.
+        """Returns the same class with other options, for the actors made by what this returns.
 
-        Takes what @sheaf.remote takes. Raises ValueError or TypeError naming a wrong option.
+        Args:
+            given: what @sheaf.remote takes for classes; options that are not named stay.
+
+        Raises:
+            ValueError: there is no such option, or its value is wrong; the text names it.
+            TypeError: the value of an option has the wrong type.
         """
         options.check("actor", given)
         return ActorClass(self._class, {**self._options, **given}, self._root or self)
 
     @property
     def remote(self) -> Callable[..., ActorHandle]:
-        """`C.remote(...)` starts an actor; gives its handle at once. Errors of the constructor come
-        from calls, as ActorDiedError.
+        """`C.remote(...)` starts an actor, and gives its handle at once.
 
-        TypeError: the arguments do not fit the constructor, or one cannot be sent.
-        ActorAlreadyExistsError (a ValueError): its name is taken.
+        What the constructor raises comes from calls, as ActorDiedError.
+
+        Raises:
+            TypeError: the arguments do not fit the constructor, or one cannot be pickled.
+            ActorAlreadyExistsError: the name of the actor is taken. It is a ValueError, too.
+            ValueError: the class is too large to be sent, or a resource "node:ADDRESS" names no
+                node.
         """
 
         def remote(*args: Any, **kwargs: Any) -> ActorHandle:
@@ -229,7 +275,18 @@ class ActorClass:
         return ActorHandle(ref, info)
 
     def bind(self, *args: Any, **kwargs: Any) -> Any:
-        """Compiled graphs are not there."""
+        """Compiled graphs are not in Sheaf.
+
+        Args:
+            args: ignored.
+            kwargs: ignored.
+
+        Returns:
+            Never.
+
+        Raises:
+            NotImplementedError: always.
+        """
         raise NotImplementedError("compiled graphs (bind) are not in Sheaf")
 
     @property
@@ -273,9 +330,15 @@ def _start() -> int:
 
 
 def kill(actor: ActorHandle, *, no_restart: bool = True) -> None:
-    """Ends an actor at once, without its exit functions; its pending calls fail with RayActorError.
+    """Ends an actor at once, without its exit functions. Its pending calls fail with RayActorError.
 
-    no_restart=False lets it restart, if it has max_restarts. ValueError: it is no handle.
+    Args:
+        actor: its handle.
+        no_restart: False lets it restart, if it has restarts left (max_restarts).
+
+    Raises:
+        ValueError: `actor` is no handle.
+        RayError: this process's node has ended.
     """
     if not isinstance(actor, Handle):
         raise ValueError(
@@ -285,9 +348,12 @@ def kill(actor: ActorHandle, *, no_restart: bool = True) -> None:
 
 
 def exit_actor() -> None:
-    """Ends the actor that this is called in, after the running call; it does not restart.
+    """Ends the actor that this is called in, behind the running call. It does not restart.
 
-    TypeError: the caller is no actor.
+    Exit functions (atexit) run. Does not return: it raises what no `except Exception` catches.
+
+    Raises:
+        TypeError: the caller is no actor.
     """
     if not _core.is_worker() or not _core.context().get("actor"):
         raise TypeError("exit_actor is called in a method of an actor")
@@ -297,10 +363,21 @@ def exit_actor() -> None:
 
 
 def method(*args: Any, **given: Any) -> Any:
-    """Options of a method of an actor class, as a decorator: num_returns, concurrency_group,
-    max_task_retries, ...
+    """Gives a method of an actor class options of its own, as a decorator.
 
-    Raises ValueError or TypeError naming a wrong option.
+    `@sheaf.method(num_returns=2)`; without options, as `@sheaf.method`, it only tells type checkers
+    the signature (sheaf.types.typed).
+
+    Args:
+        args: the method, where there are no options.
+        given: num_returns, concurrency_group, max_task_retries, retry_exceptions, name, ...
+
+    Returns:
+        The method, or a decorator.
+
+    Raises:
+        ValueError: there is no such option, or its value is wrong; the text names it.
+        TypeError: the value of an option has the wrong type.
     """
     if len(args) == 1 and not given and callable(args[0]):
         return args[0]  # Without options it is for type checkers alone (sheaf.types.typed).

@@ -39,9 +39,18 @@ _ATTRIBUTES = {
 
 
 class LoggingConfig:
-    """encoding: "TEXT" or "JSON"; log_level: of the root logger; additional_log_standard_attrs:
-    attributes of Python's LogRecord that each line has too. Lines say in which job, node, process,
-    task and actor they were written. ValueError: a value is unknown."""
+    """How the loggers of the driver and of all its workers write, for init(logging_config=...).
+
+    Lines say in which job, node, process, task and actor they were written.
+
+    Args:
+        encoding: "TEXT" or "JSON".
+        log_level: of the root logger, as logging has it.
+        additional_log_standard_attrs: attributes of Python's LogRecord that each line has too.
+
+    Raises:
+        ValueError: a value is unknown.
+    """
 
     def __init__(
         self,
@@ -63,12 +72,16 @@ class LoggingConfig:
         self.additional_log_standard_attrs = list(additional_log_standard_attrs or ())
 
     def to_dict(self) -> dict[str, Any]:
-        """The three fields."""
+        """Returns the three fields."""
         return dict(vars(self))
 
     @classmethod
     def from_dict(cls, fields: dict[str, Any]) -> LoggingConfig:
-        """From what to_dict gave."""
+        """Returns the configuration of these fields.
+
+        Args:
+            fields: what to_dict gave.
+        """
         return cls(**fields)
 
     def apply(self) -> None:

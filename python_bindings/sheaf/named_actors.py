@@ -12,9 +12,19 @@ if TYPE_CHECKING:
 
 
 def get_actor(name: str, namespace: str | None = None) -> ActorHandle[Any]:
-    """The handle of the actor with this name, in this namespace (None: the job's).
+    """Finds an actor by its name, whatever process and language made it.
 
-    ValueError: there is none, or the name is empty or None. TypeError: it is no str.
+    Args:
+        name: what the actor's option `name` was.
+        namespace: where it is looked for; None: in the namespace of this job.
+
+    Returns:
+        Its handle, which keeps the actor alive as every handle does.
+
+    Raises:
+        ValueError: there is no such actor, or the name is empty or None.
+        TypeError: a name is no str.
+        RayError: the cluster did not answer.
     """
     if name is None or name == "":
         raise ValueError(f"Please supply a non-empty value to get_actor: name={name!r}")

@@ -20,7 +20,16 @@ MOST_BOUND = (
 
 class RemoteFunction(_core.Caller):
     """A function that runs in another process: `f.remote(...)` gives an ObjectRef of its result at
-    once."""
+    once; of a generator function an ObjectRefGenerator. @sheaf.remote makes it. Thread-safe.
+
+    Args:
+        function: the function.
+        given: its options.
+        root: the one whose options() made this one, or None.
+
+    Raises:
+        ValueError: the function is async, which is for methods of actors.
+    """
 
     _function: Callable[..., Any]
     _options: dict[str, Any]
@@ -64,9 +73,14 @@ class RemoteFunction(_core.Caller):
         )
 
     def options(self, **given: Any) -> RemoteFunction:
-        """The same function with other options, for the calls made by what this returns.
+        """Returns the same function with other options, for the calls made by what this returns.
 
-        Takes what @sheaf.remote takes. Raises ValueError or TypeError naming a wrong option.
+        Args:
+            given: what @sheaf.remote takes for functions; options that are not named stay.
+
+        Raises:
+            ValueError: there is no such option, or its value is wrong; the text names it.
+            TypeError: the value of an option has the wrong type.
         """
         options.check("task", given)
         made = type(self).__new__(type(self))

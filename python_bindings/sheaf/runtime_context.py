@@ -16,50 +16,52 @@ if TYPE_CHECKING:
 
 
 class RuntimeContext:
-    """Answers for the moment and thread in which a method is called."""
+    """Where the calling code runs. Answers for the moment, and for the thread or coroutine, in
+    which a method is called. Thread-safe.
+    """
 
     def get_job_id(self) -> str:
-        """The job, as 8 hexadecimal digits."""
+        """Returns the job, as 8 hexadecimal digits."""
         return f"{_core.context()['job']:08x}"
 
     def get_node_id(self) -> str:
-        """The node, as sheaf.nodes() names it."""
+        """Returns the node, as sheaf.nodes() names it: 56 hexadecimal digits."""
         return node_id(_core.context()["node"])
 
     def get_worker_id(self) -> str:
-        """The process, in hexadecimal digits."""
+        """Returns the process, as 16 hexadecimal digits."""
         context = _core.context()
         return f"{context['node']:08x}{context['process']:08x}"
 
     def get_task_id(self) -> str | None:
-        """The running call, or None in a driver."""
+        """Returns the id of the running call, or None outside of calls."""
         return _core.context().get("task")
 
     def get_task_name(self) -> str | None:
-        """Its name."""
+        """Returns the name of the running call, or None outside of calls."""
         return _core.context().get("name")
 
     def get_task_function_name(self) -> str | None:
-        """The same, for Ray's sake."""
+        """Returns the same as get_task_name."""
         return _core.context().get("name")
 
     def get_attempt_number(self) -> int:
-        """How often the running call was tried before."""
+        """Returns how often the running call was tried before: 0 at first."""
         return _core.context().get("attempt", 0)
 
     def get_actor_id(self) -> str | None:
-        """The actor, or None outside of one."""
+        """Returns the id of the actor, or None outside of actors."""
         return _core.context().get("actor") or None
 
     def get_actor_name(self) -> str | None:
-        """The name of the actor; empty when it has none, None outside of actors."""
+        """Returns the name of the actor, "" if it has none, or None outside of actors."""
         actor = self.get_actor_id()
         if actor is None:
             return None
         return next((row["name"] for row in _core.actors() if row["actor_id"] == actor), "")
 
     def get_placement_group_id(self) -> str | None:
-        """The placement group of the running call, or None."""
+        """Returns the placement group of the running call, or None."""
         return _core.context()["group"] or None
 
     @property
@@ -68,15 +70,15 @@ class RuntimeContext:
         return _core.context()["captures"]
 
     def get_assigned_resources(self) -> dict[str, float]:
-        """What the running call holds."""
+        """Returns the amounts that the running call holds, by resource."""
         return _core.context()["resources"]
 
     def get_accelerator_ids(self) -> dict[str, list[str]]:
-        """The accelerators that the running call holds, by kind."""
+        """Returns the accelerators that the running call holds: {"GPU": ["0"]}."""
         return {"GPU": [str(i) for i in _core.context()["gpu_ids"]]}
 
     def get_runtime_env_string(self) -> str:
-        """The runtime environment, as JSON."""
+        """Returns the runtime environment, as JSON."""
         import json
 
         return json.dumps(self.runtime_env, sort_keys=True)
@@ -101,20 +103,20 @@ class RuntimeContext:
         return ActorHandle(_core.own_actor(), actor_class.own)
 
     def is_canceled(self) -> bool:
-        """Whether the running call was cancelled."""
+        """Returns whether the running call was cancelled."""
         return _core.cancel_requested()
 
     def get_node_labels(self) -> dict[str, str]:
-        """The labels of this node."""
+        """Returns the labels of this node."""
         own = _core.context()["node"]
         return next((dict(row["labels"]) for row in _core.nodes() if row["node"] == own), {})
 
     def get_session_name(self) -> str:
-        """The name of the session of this node."""
+        """Returns the name of the session of this node."""
         return os.path.basename(_core.session_directory())
 
     def get_temp_dir(self) -> str:
-        """The directory that the session lies in."""
+        """Returns the directory that the session lies in."""
         return os.path.dirname(_core.session_directory())
 
     @property
@@ -141,7 +143,7 @@ class RuntimeContext:
     actor_id = property(get_actor_id)
 
     def get(self) -> dict[str, Any]:
-        """job_id, node_id, task_id and actor_id in one dict."""
+        """Returns job_id, node_id, task_id and actor_id in a dict, where there is one."""
         return {
             name: getattr(self, name)
             for name in ("job_id", "node_id", "task_id", "actor_id")
@@ -150,5 +152,8 @@ class RuntimeContext:
 
 
 def get_runtime_context() -> RuntimeContext:
-    """The context of the calling code."""
+    """Returns what tells where the calling code runs: its job, node, process, task and actor.
+
+    Its methods raise RuntimeError or another error of init where no cluster can be joined.
+    """
     return RuntimeContext()

@@ -59,75 +59,112 @@ _OPTIONS = {
 
 
 class RuntimeEnv(dict):  # type: ignore[type-arg]
-    """A runtime environment: a dict with checked keys."""
+    """A runtime environment: a dict with checked keys.
+
+    Args:
+        fields: env_vars (a dict), working_dir (a path), py_modules (paths or modules), excludes
+            (patterns, as in .gitignore), pip or uv (a list of requirements, the path of a
+            requirements file, or a dict), worker_process_setup_hook (a function, or
+            "module.function"), config ({"setup_timeout_seconds": seconds}).
+
+    Raises:
+        ValueError: a field is unknown, or its value wrong.
+        TypeError: a value has the wrong type.
+        NotImplementedError: Ray has the field, and Sheaf has not.
+    """
 
     def __init__(self, **fields: Any):
         super().__init__({name: value for name, value in fields.items() if value is not None})
         check(self)
 
     def set(self, name: str, value: Any) -> None:
-        """Changes a field. Raises as the constructor does."""
+        """Changes a field.
+
+        Args:
+            name: of the field.
+            value: as the constructor takes it.
+
+        Raises:
+            ValueError: the field is unknown, or its value wrong.
+            TypeError: the value has the wrong type.
+            NotImplementedError: Ray has the field, and Sheaf has not.
+        """
         self[name] = value
         check(self)
 
     def to_dict(self) -> dict[str, Any]:
-        """The fields as a plain dict."""
+        """Returns the fields as a plain dict."""
         return dict(self)
 
     def serialize(self) -> str:
-        """As JSON."""
+        """Returns the fields as JSON."""
         import json
 
         return json.dumps(self, sort_keys=True)
 
     @classmethod
     def deserialize(cls, text: str) -> RuntimeEnv:
-        """From what serialize gave."""
+        """Returns the environment that serialize has written.
+
+        Args:
+            text: what serialize gave.
+
+        Raises:
+            ValueError: it is no such JSON.
+        """
         import json
 
         return cls(**json.loads(text))
 
     def env_vars(self) -> dict[str, str]:
-        """The variables."""
+        """Returns the variables."""
         return dict(self.get("env_vars") or {})
 
     def working_dir(self) -> str:
-        """The directory; empty: there is none."""
+        """Returns the directory; "": there is none."""
         return str(self.get("working_dir") or "")
 
     def py_modules(self) -> list[Any]:
-        """The modules."""
+        """Returns the modules."""
         return list(self.get("py_modules") or [])
 
     def has_working_dir(self) -> bool:
-        """Whether there is a directory."""
+        """Returns whether there is a directory."""
         return bool(self.get("working_dir"))
 
     def has_pip(self) -> bool:
-        """Whether pip installs packages."""
+        """Returns whether pip installs packages."""
         return bool(self.get("pip"))
 
     def has_uv(self) -> bool:
-        """Whether uv installs packages."""
+        """Returns whether uv installs packages."""
         return bool(self.get("uv"))
 
 
 class Plan:
-    """A checked environment: `entries` is what workers get (environment variables, and fields as
-    "@name"); upload() goes first."""
+    """A checked environment, as workers get it.
+
+    Args:
+        entries: environment variables, and fields as "@name".
+        packages: the directories and wheels in it, for upload().
+    """
 
     def __init__(self, entries: dict[str, str], packages: list[Package]):
         self.entries = entries
         self._packages = packages
 
     def upload(self) -> None:
-        """Puts what the cluster does not have yet into its key-value store. Needs a runtime."""
+        """Puts what the cluster does not have yet into its key-value store.
+
+        Raises:
+            RayError: the cluster did not answer.
+        """
         for package in self._packages:
             package.upload()
 
 
 def entries_of_worker() -> dict[str, str]:
-    """The environment of this worker, as Plan has it; empty: it has none of its own."""
+    """Returns the entries of this worker's environment; {}: it has none of its own."""
     data = bytes.fromhex(os.environ.get(VARIABLE, ""))
     return dict(
         part.decode("utf-8", "surrogateescape").split("=", 1) for part in data.split(b"\0") if part
@@ -135,8 +172,16 @@ def entries_of_worker() -> dict[str, str]:
 
 
 def check(runtime_env: Any) -> None:
-    """ValueError, TypeError: a field is unknown or wrong. NotImplementedError: one is not in
-    Sheaf."""
+    """Checks the fields of an environment.
+
+    Args:
+        runtime_env: a dict of them.
+
+    Raises:
+        ValueError: a field is unknown, or its value wrong.
+        TypeError: it is no dict, or a value has the wrong type.
+        NotImplementedError: Ray has the field, and Sheaf has not.
+    """
     if not isinstance(runtime_env, dict):
         raise TypeError(
             f"runtime_env={runtime_env!r}: want a dict, as {{'env_vars': {{'NAME': 'value'}}}}"
@@ -171,8 +216,20 @@ def check(runtime_env: Any) -> None:
 
 
 def plan(runtime_env: Any) -> Plan:
-    """Checks an environment, reads its directories, and names their contents. Raises as check does,
-    and ValueError for what is no directory, module or wheel, or too large."""
+    """Checks an environment, reads its directories, and names their contents.
+
+    Args:
+        runtime_env: a dict of its fields.
+
+    Returns:
+        What workers get, and what is to be uploaded first.
+
+    Raises:
+        ValueError: as check; or a path is no directory, module or wheel, or holds more than 256
+            MiB.
+        TypeError: as check.
+        NotImplementedError: as check; or a path is a URL.
+    """
     check(runtime_env)
     entries = dict(runtime_env.get("env_vars") or {})
     packages: list[Package] = []
@@ -211,8 +268,14 @@ def plan(runtime_env: Any) -> Plan:
 
 
 def described(entries: dict[str, str]) -> RuntimeEnv:
-    """The environment that a plan's entries make; directories by the names under which the cluster
-    keeps them."""
+    """Gives the environment that a plan's entries make.
+
+    Args:
+        entries: as Plan has them.
+
+    Returns:
+        The environment; directories by the names under which the cluster keeps them.
+    """
     import json
 
     fields: dict[str, Any] = {

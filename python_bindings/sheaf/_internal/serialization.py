@@ -19,16 +19,25 @@ _custom: dict[type, tuple[Callable[[Any], Any], Callable[[Any], Any]]] = {}
 def register_serializer(
     cls: type, *, serializer: Callable[[Any], Any], deserializer: Callable[[Any], Any]
 ) -> None:
-    """From now on instances of `cls` travel as `serializer(value)` and come back by `deserializer`,
-    in this process's values.
+    """Lets instances of a class travel as `serializer(value)`, and come back by `deserializer`.
 
-    Both functions are pickled along, so workers need no registration to read such values.
+    It counts for what this process sends from now on. Both functions are pickled along, so workers
+    need no registration to read such values; to send them, they do.
+
+    Args:
+        cls: the class; instances of subclasses are not meant.
+        serializer: gives a value that can be pickled.
+        deserializer: makes the instance of that again.
     """
     _custom[cls] = (serializer, deserializer)
 
 
 def deregister_serializer(cls: type) -> None:
-    """Takes register_serializer back; does nothing for a class that is not registered."""
+    """Takes register_serializer back.
+
+    Args:
+        cls: the class; of one that is not registered, nothing happens.
+    """
     _custom.pop(cls, None)
 
 

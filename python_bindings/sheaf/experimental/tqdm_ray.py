@@ -33,9 +33,16 @@ def safe_print(*args: Any, **kwargs: Any) -> None:
 
 
 class tqdm(Generic[T]):
-    """A bar. iterable: what is counted as it is consumed, or None: update() counts. total: how many
-    there will be; None: as many as the iterable says, or unknown. position means nothing: bars
-    stand in the order in which they began."""
+    """A progress bar, which the driver shows, also of tasks and actors. Not thread-safe.
+
+    Args:
+        iterable: what is counted as it is consumed; None: update() counts.
+        desc: the words in front of the bar.
+        total: how many there will be; None: as many as the iterable says, or unknown.
+        unit: what is counted.
+        position: without effect: bars stand in the order in which they began.
+        flush_interval_s: seconds between two looks of the bar at least.
+    """
 
     def __init__(
         self,
@@ -75,12 +82,20 @@ class tqdm(Generic[T]):
         return self._done
 
     def set_description(self, desc: str) -> None:
-        """The words in front of the bar."""
+        """Changes the words in front of the bar.
+
+        Args:
+            desc: the new ones.
+        """
         self._desc = desc
         self._tell()
 
     def update(self, n: int = 1) -> None:
-        """So many more are done."""
+        """Counts.
+
+        Args:
+            n: how many more are done.
+        """
         self._done += n
         self._tell()
 
@@ -89,7 +104,7 @@ class tqdm(Generic[T]):
         self._tell(at_once=True)
 
     def close(self) -> None:
-        """The last look. Idempotent."""
+        """Shows the bar for the last time. Idempotent."""
         if not self._closed:
             self._closed = True
             self._tell(at_once=True)

@@ -71,7 +71,14 @@ def __dir__() -> list[str]:
 
 
 def get_node_ip_address(address: str = "8.8.8.8:53") -> str:
-    """The address of this node; loopback, unless the node listens elsewhere."""
+    """Tells at which address the cluster knows its first node.
+
+    Args:
+        address: without effect.
+
+    Returns:
+        An address without a port; 127.0.0.1 where the node listens on the loopback alone.
+    """
     del address
     for row in cluster.nodes():
         return row["NodeManagerAddress"]
@@ -79,23 +86,41 @@ def get_node_ip_address(address: str = "8.8.8.8:53") -> str:
 
 
 def get_node_instance_id() -> str:
-    """The id of this node."""
+    """Returns the id of this node, as sheaf.nodes() names it."""
     return get_runtime_context().get_node_id()
 
 
 def connect(address: str, **others: Any) -> Any:
-    """The same as init."""
+    """Joins a cluster, as sheaf.init(address) does.
+
+    Args:
+        address: as init takes it.
+        others: without effect.
+
+    Returns:
+        What init returns.
+
+    Raises:
+        ConnectionError: no node answers there.
+        RuntimeError: the process has joined a cluster already.
+    """
     return lifecycle.init(address)
 
 
 def disconnect() -> None:
-    """The same as shutdown."""
+    """Leaves the cluster, as sheaf.shutdown does."""
     lifecycle.shutdown()
 
 
 def list_named_actors(all_namespaces: bool = False) -> list[Any]:
-    """The names of the actors that are alive: of this namespace, or of all as dicts of name and
-    namespace."""
+    """Lists the names of the actors that are alive.
+
+    Args:
+        all_namespaces: those of all namespaces, not of this job's alone.
+
+    Returns:
+        Names; with `all_namespaces` dicts of "name" and "namespace".
+    """
     own = _core.context()["namespace"]
     rows = [row for row in cluster.actors() if row["name"] and row["state"] != "DEAD"]
     if all_namespaces:
@@ -104,7 +129,19 @@ def list_named_actors(all_namespaces: bool = False) -> list[Any]:
 
 
 def as_completed(refs: list[Any], chunk_size: int = 10, yield_obj_refs: bool = False) -> Any:
-    """The values of references (or the references) in the order in which they become ready."""
+    """Gives values in the order in which they become ready.
+
+    Args:
+        refs: ObjectRefs, each once.
+        chunk_size: without effect.
+        yield_obj_refs: gives the references instead of their values.
+
+    Yields:
+        A value, or a reference, at a time.
+
+    Raises:
+        RayTaskError: a call raised; it is an instance of what was raised, too.
+    """
     del chunk_size
     left = list(refs)
     while left:
@@ -119,8 +156,21 @@ def map_unordered(
     chunk_size: int = 10,
     yield_obj_refs: bool = False,
 ) -> Any:
-    """Calls a remote function for each item, at most backpressure_size at once; gives results as
-    they become ready."""
+    """Calls a remote function for each item, and gives the results as they become ready.
+
+    Args:
+        fn: a remote function, or a method of an actor: `fn.remote(item)` is called.
+        items: an iterable, which is taken from as calls end.
+        backpressure_size: how many calls are under way at once.
+        chunk_size: without effect.
+        yield_obj_refs: gives the references instead of the results.
+
+    Yields:
+        A result, or a reference, at a time.
+
+    Raises:
+        RayTaskError: a call raised; it is an instance of what was raised, too.
+    """
     del chunk_size
     pending: list[Any] = []
     for item in items:

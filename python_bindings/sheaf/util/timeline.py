@@ -15,12 +15,20 @@ _ANSWER_S = 10.0  # How long the other nodes may take.
 
 
 def timeline(filename: str | None = None) -> Any:
-    """The last calls of each worker, as a Chrome trace (chrome://tracing, Perfetto): written to a
-    file, or as a list.
+    """Tells when the last calls of all workers began and ended, as a Chrome trace.
 
-    A worker remembers some 4,000 calls; times are microseconds of this machine's monotonic clock,
-    to which those of other nodes are brought by their wall clocks. A node that does not answer
-    within seconds is left out, with a warning.
+    chrome://tracing and Perfetto show it. A worker remembers some 4,000 calls. Times are
+    microseconds of this machine's monotonic clock, to which those of other nodes are brought by
+    their wall clocks. A node that does not answer within 10 s is left out, with a warning.
+
+    Args:
+        filename: the file that the trace is written to, as JSON; None: it is returned.
+
+    Returns:
+        None, or the events as a list of dicts, by time.
+
+    Raises:
+        OSError: the file cannot be written.
     """
     events = _events_of_all_nodes()
     if filename is None:

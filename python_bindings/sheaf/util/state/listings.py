@@ -22,7 +22,11 @@ class Row(dict):  # type: ignore[type-arg]
 
 
 def worker_id(process: str) -> str:
-    """The id of a process, "NODE.NUMBER", as the runtime context has it; empty: of none."""
+    """Returns the id of a process as the runtime context has it: 16 hexadecimal digits.
+
+    Args:
+        process: "NODE.NUMBER"; "": none, which gives "".
+    """
     node, _, number = process.partition(".")
     return f"{int(node):08x}{int(number):08x}" if number else ""
 
@@ -42,7 +46,23 @@ def list_actors(
     detail: bool = False,
     **others: Any,
 ) -> list[Row]:
-    """The actors, dead ones included. filters: (field, "=" or "!=", value) each."""
+    """Lists the actors, dead ones included.
+
+    Args:
+        address: without effect: it is this process's cluster.
+        filters: (field, "=" or "!=", value) each; all must hold.
+        limit: how many rows at most.
+        detail: without effect.
+        others: without effect.
+
+    Returns:
+        Rows of actor_id, class_name, state, name, ray_namespace, pid, job_id, num_restarts,
+        death_cause and is_detached.
+
+    Raises:
+        ValueError: a filter has another operator.
+        RayError: the cluster did not answer.
+    """
     rows = [
         Row(
             actor_id=row["actor_id"],
@@ -68,7 +88,22 @@ def list_nodes(
     detail: bool = False,
     **others: Any,
 ) -> list[Row]:
-    """The nodes, dead ones included."""
+    """Lists the nodes, dead ones included.
+
+    Args:
+        address: without effect: it is this process's cluster.
+        filters: (field, "=" or "!=", value) each; all must hold.
+        limit: how many rows at most.
+        detail: without effect.
+        others: without effect.
+
+    Returns:
+        Rows of node_id, node_ip, node_name, state, resources_total, labels and is_head_node.
+
+    Raises:
+        ValueError: a filter has another operator.
+        RayError: the cluster did not answer.
+    """
     rows = [
         Row(
             node_id=row["NodeID"],
@@ -91,7 +126,22 @@ def list_placement_groups(
     detail: bool = False,
     **others: Any,
 ) -> list[Row]:
-    """The placement groups."""
+    """Lists the placement groups.
+
+    Args:
+        address: without effect: it is this process's cluster.
+        filters: (field, "=" or "!=", value) each; all must hold.
+        limit: how many rows at most.
+        detail: without effect.
+        others: without effect.
+
+    Returns:
+        Rows of placement_group_id, name, state and bundles.
+
+    Raises:
+        ValueError: a filter has another operator.
+        RayError: the cluster did not answer.
+    """
     rows = [
         Row(
             placement_group_id=row["group_id"],
@@ -111,8 +161,23 @@ def list_tasks(
     detail: bool = False,
     **others: Any,
 ) -> list[Row]:
-    """The calls that have not ended: those of actors too. waits_for says in words what holds one
-    up."""
+    """Lists the calls that have not ended, those of actors too.
+
+    Args:
+        address: without effect: it is this process's cluster.
+        filters: (field, "=" or "!=", value) each; all must hold.
+        limit: how many rows at most.
+        detail: without effect.
+        others: without effect.
+
+    Returns:
+        Rows of task_id, name, func_or_class_name, state, attempt_number, job_id, actor_id,
+        worker_id, type and waits_for, which says in words what holds the call up.
+
+    Raises:
+        ValueError: a filter has another operator.
+        RayError: the cluster did not answer.
+    """
     rows = [
         Row(
             task_id=row["task_id"],
@@ -140,7 +205,23 @@ def list_objects(
     detail: bool = False,
     **others: Any,
 ) -> list[Row]:
-    """The objects that processes of the cluster own."""
+    """Lists the objects that processes of the cluster own.
+
+    Args:
+        address: without effect: it is this process's cluster.
+        filters: (field, "=" or "!=", value) each; all must hold.
+        limit: how many rows at most.
+        detail: without effect.
+        others: without effect.
+
+    Returns:
+        Rows of object_id, object_size (bytes), where, owner, local_references, task_references,
+        borrowing_nodes and task_status.
+
+    Raises:
+        ValueError: a filter has another operator.
+        RayError: the cluster did not answer.
+    """
     rows = [
         Row(
             object_id=row["object_id"],
@@ -164,7 +245,22 @@ def list_jobs(
     detail: bool = False,
     **others: Any,
 ) -> list[Row]:
-    """The drivers, past ones included."""
+    """Lists the drivers, past ones included.
+
+    Args:
+        address: without effect: it is this process's cluster.
+        filters: (field, "=" or "!=", value) each; all must hold.
+        limit: how many rows at most.
+        detail: without effect.
+        others: without effect.
+
+    Returns:
+        Rows of job_id, status, state, entrypoint, type, ray_namespace, driver_pid and start_time.
+
+    Raises:
+        ValueError: a filter has another operator.
+        RayError: the cluster did not answer.
+    """
     rows = [
         Row(
             job_id=f"{row['job']:08x}",
@@ -188,7 +284,22 @@ def list_workers(
     detail: bool = False,
     **others: Any,
 ) -> list[Row]:
-    """The processes that run tasks and actors."""
+    """Lists the processes that run tasks and actors.
+
+    Args:
+        address: without effect: it is this process's cluster.
+        filters: (field, "=" or "!=", value) each; all must hold.
+        limit: how many rows at most.
+        detail: without effect.
+        others: without effect.
+
+    Returns:
+        Rows of worker_id, node_id, pid, state, job_id, running, is_alive and worker_type.
+
+    Raises:
+        ValueError: a filter has another operator.
+        RayError: the cluster did not answer.
+    """
     rows = [
         Row(
             worker_id=worker_id(row["worker"]),
@@ -215,37 +326,114 @@ _ALL = 1 << 30
 
 
 def get_actor(id: str, **others: Any) -> Row | None:
-    """The actor with this id, or None."""
+    """Finds an actor by its id.
+
+    Args:
+        id: in hexadecimal digits.
+        others: without effect.
+
+    Returns:
+        Its row in list_actors, or None.
+
+    Raises:
+        RayError: the cluster did not answer.
+    """
     return _one(list_actors(limit=_ALL), "actor_id", id)
 
 
 def get_node(id: str, **others: Any) -> Row | None:
-    """The node with this id, or None."""
+    """Finds a node by its id.
+
+    Args:
+        id: in hexadecimal digits.
+        others: without effect.
+
+    Returns:
+        Its row in list_nodes, or None.
+
+    Raises:
+        RayError: the cluster did not answer.
+    """
     return _one(list_nodes(limit=_ALL), "node_id", id)
 
 
 def get_placement_group(id: str, **others: Any) -> Row | None:
-    """The placement group with this id, or None."""
+    """Finds a placement group by its id.
+
+    Args:
+        id: in hexadecimal digits.
+        others: without effect.
+
+    Returns:
+        Its row in list_placement_groups, or None.
+
+    Raises:
+        RayError: the cluster did not answer.
+    """
     return _one(list_placement_groups(limit=_ALL), "placement_group_id", id)
 
 
 def get_task(id: str, **others: Any) -> Row | None:
-    """The call with this id, if it has not ended, or None."""
+    """Finds a call by its id.
+
+    Args:
+        id: in hexadecimal digits.
+        others: without effect.
+
+    Returns:
+        Its row in list_tasks, or None: it has ended, or there was none.
+
+    Raises:
+        RayError: the cluster did not answer.
+    """
     return _one(list_tasks(limit=_ALL), "task_id", id)
 
 
 def get_worker(id: str, **others: Any) -> Row | None:
-    """The worker with this id, or None."""
+    """Finds a worker by its id.
+
+    Args:
+        id: in hexadecimal digits.
+        others: without effect.
+
+    Returns:
+        Its row in list_workers, or None.
+
+    Raises:
+        RayError: the cluster did not answer.
+    """
     return _one(list_workers(limit=_ALL), "worker_id", id)
 
 
 def get_job(id: str, **others: Any) -> Row | None:
-    """The job with this id, or None."""
+    """Finds a job by its id.
+
+    Args:
+        id: in hexadecimal digits.
+        others: without effect.
+
+    Returns:
+        Its row in list_jobs, or None.
+
+    Raises:
+        RayError: the cluster did not answer.
+    """
     return _one(list_jobs(limit=_ALL), "job_id", id)
 
 
 def get_objects(id: str, **others: Any) -> list[Row]:
-    """What is known of the object with this id."""
+    """Finds an object by its id.
+
+    Args:
+        id: in hexadecimal digits.
+        others: without effect.
+
+    Returns:
+        The rows of it in list_objects: of each process that owns or borrows it.
+
+    Raises:
+        RayError: the cluster did not answer.
+    """
     return [row for row in list_objects(limit=_ALL) if row["object_id"] == id]
 
 
@@ -262,7 +450,17 @@ def _summary(rows: list[Row], name: str, state: str) -> dict[str, dict[str, Any]
 
 
 def summarize_tasks(**others: Any) -> dict[str, Any]:
-    """How many calls that have not ended there are, by function and state."""
+    """Counts the calls that have not ended, by function and state.
+
+    Args:
+        others: without effect.
+
+    Returns:
+        {"cluster": {"summary": {function: {"state_counts": {state: number}}}, "total_tasks": ...}}
+
+    Raises:
+        RayError: the cluster did not answer.
+    """
     rows = list_tasks(limit=_ALL)
     return {
         "cluster": {
@@ -274,7 +472,17 @@ def summarize_tasks(**others: Any) -> dict[str, Any]:
 
 
 def summarize_actors(**others: Any) -> dict[str, Any]:
-    """How many actors there are, by class and state."""
+    """Counts the actors, by class and state.
+
+    Args:
+        others: without effect.
+
+    Returns:
+        {"cluster": {"summary": {class: {"state_counts": {state: number}}}, "total_actors": ...}}
+
+    Raises:
+        RayError: the cluster did not answer.
+    """
     rows = list_actors(limit=_ALL)
     return {
         "cluster": {
@@ -286,7 +494,18 @@ def summarize_actors(**others: Any) -> dict[str, Any]:
 
 
 def summarize_objects(**others: Any) -> dict[str, Any]:
-    """How many objects there are, and their bytes, by the place where they are."""
+    """Counts the objects and their megabytes (10^6 bytes), by the place where they are.
+
+    Args:
+        others: without effect.
+
+    Returns:
+        {"cluster": {"summary": {place: {"total_objects": number, "total_size_mb": megabytes}},
+        ...}}
+
+    Raises:
+        RayError: the cluster did not answer.
+    """
     rows = list_objects(limit=_ALL)
     summary: dict[str, dict[str, Any]] = {}
     for row in rows:

@@ -195,7 +195,7 @@ bool IsInitialized() {
 
 }  // namespace sheaf::inline v1
 
-// The worker of a job of Python that calls a library: python_bindings/sheaf/worker_start.py opens
+// The worker of a job of Python that calls a library: python_bindings/sheaf/_worker/start.py opens
 // the library and calls this, by its C name. Returns only when this process is no worker.
 extern "C" SHEAF_API int sheaf_run_worker() {
   const std::string errors = sheaf::internal::RegistrationErrors();

@@ -18,7 +18,7 @@ namespace {
 
 constexpr char kPythonEntry[] = "@python";
 constexpr char kCppEntry[] = "@cpp";
-constexpr char kPythonModule[] = "sheaf.worker_of_cpp";
+constexpr char kPythonModule[] = "sheaf._worker.of_cpp";
 
 struct Languages {
   std::mutex mutex;

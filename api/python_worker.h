@@ -3,7 +3,7 @@
 // its runtime environment, since workers of two environments are never exchanged:
 //   "@python=python3"      in a job of C++: the program's worker becomes this Python interpreter
 //   "@cpp=/path/libapp.so" in a job of Python: its worker becomes this program, or hosts this
-//                          library (python_bindings/sheaf/worker_start.py)
+//                          library (python_bindings/sheaf/_worker/start.py)
 #pragma once
 
 #include <map>

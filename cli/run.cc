@@ -61,7 +61,7 @@ int RunProgram(const RunOptions& options) {
   };
   if (!package.installed) put_in_front(fs::path(package.folder).parent_path());
   // Holds a module `ray`, which Python finds before a real one.
-  if (options.as_ray) put_in_front(fs::path(package.folder) / "_alias");
+  if (options.as_ray) put_in_front(fs::path(package.folder) / "_ray" / "_alias");
   if (!path.empty()) SetVariable("PYTHONPATH", path);
 
   std::string python =

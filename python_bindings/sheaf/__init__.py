@@ -7,19 +7,13 @@ Programs that were written for Ray say `import sheaf as ray`.
 from __future__ import annotations
 
 import importlib
+import os
 
-import sheaf.extension  # noqa: F401  # isort: skip (first)
+import sheaf._internal.extension  # noqa: F401  # isort: skip (first)
 from sheaf._core import ObjectRef, get, put
 from sheaf._version import __ray_version__, __version__  # noqa: F401
-from sheaf.actor import ActorHandle, get_actor, kill, method
-from sheaf.cluster import (
-    available_resources,
-    cancel,
-    cluster_resources,
-    get_gpu_ids,
-    nodes,
-    timeline,
-)
+from sheaf.actor import ActorHandle, kill, method
+from sheaf.cluster import available_resources, cancel, cluster_resources, get_gpu_ids, nodes
 from sheaf.decorator import remote
 from sheaf.ids import (
     ActorClassID,
@@ -39,6 +33,11 @@ from sheaf.runtime_context import get_runtime_context
 TYPE_CHECKING = False  # Importing typing takes longer than all else here.
 if TYPE_CHECKING:
     from typing import Any
+
+    from sheaf.named_actors import get_actor
+    from sheaf.util.timeline import timeline
+
+__path__.append(os.path.join(__path__[0], "_ray"))  # Which says why.
 
 ObjectID = ObjectRef
 LOCAL_MODE, SCRIPT_MODE, WORKER_MODE = 2, 0, 1
@@ -60,13 +59,14 @@ _SUBMODULES = (
     "remote_function",
     "runtime_context",
     "runtime_env",
-    "serialization",
     "train",
     "types",
     "util",
     "worker",
 )
-_WHERE = {
+_WHERE = {  # What is imported when it is first asked for.
+    "get_actor": "named_actors",
+    "timeline": "util.timeline",
     "client": "client_builder",
     "ClientBuilder": "client_builder",
     "cpp_function": "cross_language",

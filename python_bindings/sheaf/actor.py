@@ -3,10 +3,11 @@
 
 from __future__ import annotations
 
-from sheaf import _core, exported, options
-from sheaf.actor_class import BUILT_IN, ActorInfo, MethodInfo, info_of
+from sheaf import _core, lifecycle, options
+from sheaf._internal import exported
+from sheaf._internal.actor_class import BUILT_IN, ActorInfo, MethodInfo, info_of
+from sheaf._internal.signatures import short_name
 from sheaf.ids import ActorID
-from sheaf.signatures import short_name
 
 TYPE_CHECKING = False  # Importing typing takes longer than all else here.
 if TYPE_CHECKING:
@@ -16,7 +17,15 @@ if TYPE_CHECKING:
 
 class ActorMethod(_core.Caller):
     """A method of a running actor: `handle.method.remote(...)` gives an ObjectRef of its result at
-    once."""
+    once; of a generator method an ObjectRefGenerator. Thread-safe: the calls of one process run in
+    the order in which it makes them.
+
+    Args:
+        ref: the reference of the actor.
+        info: what is known of its class.
+        method: what is known of the method.
+        given: its options.
+    """
 
     def __new__(cls, *args: Any, **kwargs: Any) -> ActorMethod:
         return super().__new__(cls)
@@ -39,10 +48,15 @@ class ActorMethod(_core.Caller):
         )
 
     def options(self, **given: Any) -> ActorMethod:
-        """The same method with other options: num_returns, max_task_retries, retry_exceptions,
-        concurrency_group, name.
+        """Returns the same method with other options.
 
-        Raises ValueError or TypeError naming a wrong option.
+        Args:
+            given: num_returns, max_task_retries, retry_exceptions, concurrency_group, name, ...;
+                those that are not named stay.
+
+        Raises:
+            ValueError: there is no such option, or its value is wrong; the text names it.
+            TypeError: the value of an option has the wrong type.
         """
         options.check("method", given)
         return ActorMethod(self._ref, self._info, self._method, {**self._given, **given})
@@ -57,7 +71,18 @@ class ActorMethod(_core.Caller):
         return signature
 
     def bind(self, *args: Any, **kwargs: Any) -> Any:
-        """Compiled graphs are not there."""
+        """Compiled graphs are not in Sheaf.
+
+        Args:
+            args: ignored.
+            kwargs: ignored.
+
+        Returns:
+            Never.
+
+        Raises:
+            NotImplementedError: always.
+        """
         raise NotImplementedError("compiled graphs (bind) are not in Sheaf")
 
     def __repr__(self) -> str:
@@ -100,11 +125,34 @@ class ActorMethod(_core.Caller):
         self._generation = generation
 
 
-class ActorHandle:
-    """A running actor. It may be passed to tasks and other actors; the actor ends when its last
-    handle is gone."""
+class Handle:
+    """A handle of an actor of any language: it keeps the actor alive, and equals the other handles
+    of it."""
 
     _ref: _core.ObjectRef
+
+    @property
+    def _actor_id(self) -> ActorID:
+        return ActorID(self._ref.task_id())
+
+    def __hash__(self) -> int:
+        return hash(self._ref)
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Handle) and self._ref == other._ref
+
+
+class ActorHandle(Handle):
+    """A running actor: `handle.method.remote(...)` calls it.
+
+    A handle may be passed to tasks and other actors. The actor ends when the last handle of it is
+    gone, unless it is detached. Handles of one actor are equal. Thread-safe.
+
+    Args:
+        ref: the reference that keeps the actor alive.
+        info: its methods, as the class has them.
+    """
+
     _info: ActorInfo
 
     def __init__(self, ref: _core.ObjectRef, info: ActorInfo):
@@ -126,10 +174,6 @@ class ActorHandle:
         return made
 
     @property
-    def _actor_id(self) -> ActorID:
-        return ActorID(self._ref.task_id())
-
-    @property
     def _ray_actor_id(self) -> ActorID:
         return self._actor_id
 
@@ -140,15 +184,9 @@ class ActorHandle:
         return f"Actor({self._info.name}, {self._ref.task_id()})"
 
     def _repr_html_(self) -> str:
-        from sheaf import notebook
+        from sheaf._internal import notebook  # For notebooks alone.
 
         return notebook.actor(self._info.name, self._actor_id.hex())
-
-    def __hash__(self) -> int:
-        return hash(self._ref)
-
-    def __eq__(self, other: object) -> bool:
-        return isinstance(other, ActorHandle) and self._ref == other._ref
 
     def __class_getitem__(cls, item: Any) -> type[ActorHandle]:
         return cls
@@ -158,8 +196,14 @@ class ActorHandle:
 
 
 class ActorClass:
-    """A class whose instances are actors: `C.remote(...)` starts one and gives its handle at
-    once."""
+    """A class whose instances are actors: `C.remote(...)` starts one and gives its handle at once.
+    @sheaf.remote makes it.
+
+    Args:
+        cls: the class.
+        given: its options.
+        root: the one whose options() made this one, or None.
+    """
 
     _class: type
     _options: dict[str, Any]
@@ -183,20 +227,29 @@ class ActorClass:
         raise TypeError(f"an actor is not made directly: use {name}.remote() instead of {name}()")
 
     def options(self, **given: Any) -> ActorClass:
-        """The same class with other options, for the actors made by what this returns.
+        """Returns the same class with other options, for the actors made by what this returns.
 
-        Takes what @sheaf.remote takes. Raises ValueError or TypeError naming a wrong option.
+        Args:
+            given: what @sheaf.remote takes for classes; options that are not named stay.
+
+        Raises:
+            ValueError: there is no such option, or its value is wrong; the text names it.
+            TypeError: the value of an option has the wrong type.
         """
         options.check("actor", given)
         return ActorClass(self._class, {**self._options, **given}, self._root or self)
 
     @property
     def remote(self) -> Callable[..., ActorHandle]:
-        """`C.remote(...)` starts an actor; gives its handle at once. Errors of the constructor come
-        from calls, as ActorDiedError.
+        """`C.remote(...)` starts an actor, and gives its handle at once.
 
-        TypeError: the arguments do not fit the constructor, or one cannot be sent.
-        ActorAlreadyExistsError (a ValueError): its name is taken.
+        What the constructor raises comes from calls, as ActorDiedError.
+
+        Raises:
+            TypeError: the arguments do not fit the constructor, or one cannot be pickled.
+            ActorAlreadyExistsError: the name of the actor is taken. It is a ValueError, too.
+            ValueError: the class is too large to be sent, or a resource "node:ADDRESS" names no
+                node.
         """
 
         def remote(*args: Any, **kwargs: Any) -> ActorHandle:
@@ -222,8 +275,23 @@ class ActorClass:
         return ActorHandle(ref, info)
 
     def bind(self, *args: Any, **kwargs: Any) -> Any:
-        """Compiled graphs are not there."""
+        """Compiled graphs are not in Sheaf.
+
+        Args:
+            args: ignored.
+            kwargs: ignored.
+
+        Returns:
+            Never.
+
+        Raises:
+            NotImplementedError: always.
+        """
         raise NotImplementedError("compiled graphs (bind) are not in Sheaf")
+
+    @property
+    def _undecorated(self) -> type:
+        return self._class
 
     def __getattr__(self, name: str) -> Any:
         if name.startswith("_"):
@@ -257,43 +325,22 @@ def _blank() -> ActorClass:
 
 
 def _start() -> int:
-    from sheaf import lifecycle
-
     lifecycle.init_by_default()
     return _core.generation()
 
 
-def get_actor(name: str, namespace: str | None = None) -> ActorHandle:
-    """The handle of the actor with this name, in this namespace (None: the job's).
-
-    ValueError: there is none, or the name is empty or None. TypeError: it is no str.
-    """
-    if name is None or name == "":
-        raise ValueError(f"Please supply a non-empty value to get_actor: name={name!r}")
-    options.check("actor", {"name": name, "namespace": namespace})
-    found = _core.get_actor(name, namespace or "")
-    if found is None:
-        where = f"the namespace '{namespace}'" if namespace else "this namespace"
-        raise ValueError(
-            f"there is no actor named '{name}' in {where}: it was not made, has "
-            "ended, or its handles are gone"
-        )
-    ref, extra, *described = found
-    if extra[:1] != b"\x80":  # No pickle: made by C++, or one of C++.
-        from sheaf import cross_language
-
-        return cross_language.handle_of(ref, *described)
-    import pickle
-
-    return ActorHandle(ref, pickle.loads(extra)[3])
-
-
 def kill(actor: ActorHandle, *, no_restart: bool = True) -> None:
-    """Ends an actor at once, without its exit functions; its pending calls fail with RayActorError.
+    """Ends an actor at once, without its exit functions. Its pending calls fail with RayActorError.
 
-    no_restart=False lets it restart, if it has max_restarts. ValueError: it is no handle.
+    Args:
+        actor: its handle.
+        no_restart: False lets it restart, if it has restarts left (max_restarts).
+
+    Raises:
+        ValueError: `actor` is no handle.
+        RayError: this process's node has ended.
     """
-    if not isinstance(actor, ActorHandle) and type(actor).__name__ != "CppActorHandle":
+    if not isinstance(actor, Handle):
         raise ValueError(
             f"kill takes the handle of an actor, got {actor!r}; to end a task, use cancel(ref)"
         )
@@ -301,24 +348,36 @@ def kill(actor: ActorHandle, *, no_restart: bool = True) -> None:
 
 
 def exit_actor() -> None:
-    """Ends the actor that this is called in, after the running call; it does not restart.
+    """Ends the actor that this is called in, behind the running call. It does not restart.
 
-    TypeError: the caller is no actor.
+    Exit functions (atexit) run. Does not return: it raises what no `except Exception` catches.
+
+    Raises:
+        TypeError: the caller is no actor.
     """
-    from sheaf.runtime_context import get_runtime_context
-
-    if not _core.is_worker() or not get_runtime_context().get_actor_id():
+    if not _core.is_worker() or not _core.context().get("actor"):
         raise TypeError("exit_actor is called in a method of an actor")
-    from sheaf import worker_errors
+    from sheaf.exceptions import ActorExit  # Which not every program needs.
 
-    raise worker_errors.ActorExit
+    raise ActorExit
 
 
 def method(*args: Any, **given: Any) -> Any:
-    """Options of a method of an actor class, as a decorator: num_returns, concurrency_group,
-    max_task_retries, ...
+    """Gives a method of an actor class options of its own, as a decorator.
 
-    Raises ValueError or TypeError naming a wrong option.
+    `@sheaf.method(num_returns=2)`; without options, as `@sheaf.method`, it only tells type checkers
+    the signature (sheaf.types.typed).
+
+    Args:
+        args: the method, where there are no options.
+        given: num_returns, concurrency_group, max_task_retries, retry_exceptions, name, ...
+
+    Returns:
+        The method, or a decorator.
+
+    Raises:
+        ValueError: there is no such option, or its value is wrong; the text names it.
+        TypeError: the value of an option has the wrong type.
     """
     if len(args) == 1 and not given and callable(args[0]):
         return args[0]  # Without options it is for type checkers alone (sheaf.types.typed).

@@ -6,7 +6,7 @@ from typing import Any, Concatenate, Generic, ParamSpec, TypeVar, overload
 
 from sheaf import _core
 from sheaf._core import ObjectRef
-from sheaf.actor_class import ActorInfo, MethodInfo
+from sheaf._internal.actor_class import ActorInfo, MethodInfo
 from sheaf.ids import ActorID
 
 P = ParamSpec("P")
@@ -34,13 +34,15 @@ class ActorMethod(_core.Caller, Generic[P, R]):
         self, *args: P.args, **kwargs: P.kwargs
     ) -> R: ...  # Within the class; a handle's raises.
 
-class ActorHandle(Generic[C]):
+class Handle:
     _ref: ObjectRef[Any]
+    @property
+    def _actor_id(self) -> ActorID: ...
+
+class ActorHandle(Handle, Generic[C]):
     _info: ActorInfo
     def __init__(self, ref: ObjectRef[Any], info: ActorInfo) -> None: ...
     def __getattr__(self, name: str) -> ActorMethod[..., Any]: ...
-    @property
-    def _actor_id(self) -> ActorID: ...
     @property
     def _ray_actor_id(self) -> ActorID: ...
 
@@ -56,8 +58,7 @@ class ActorClass(Generic[C]):
 
 ActorProxy = ActorHandle
 
-def get_actor(name: str, namespace: str | None = None) -> ActorHandle[Any]: ...
-def kill(actor: ActorHandle[Any], *, no_restart: bool = True) -> None: ...
+def kill(actor: Handle, *, no_restart: bool = True) -> None: ...
 def exit_actor() -> None: ...
 
 class _MethodDecorator:

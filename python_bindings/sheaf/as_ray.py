@@ -19,6 +19,7 @@ from collections.abc import Sequence
 from typing import Any
 
 import sheaf
+from sheaf import _version
 
 
 class _Ray(types.ModuleType):
@@ -46,7 +47,7 @@ class _Ray(types.ModuleType):
 # Its name is that of the package: functions that refer to it are pickled with that, and unpickled
 # where no alias is.
 ray = _Ray("sheaf", sheaf.__doc__)
-ray.__version__ = sheaf.__ray_version__
+ray.__version__ = _version.__ray_version__
 ray.__package__ = "sheaf"
 ray.__path__ = sheaf.__path__
 
@@ -97,7 +98,7 @@ def install() -> None:
         raise RuntimeError("ray is imported already: import sheaf.as_ray before it")
     sys.meta_path.insert(0, _AliasFinder())
     alias = os.path.join(
-        os.path.dirname(os.path.abspath(__file__)), "_alias"
+        os.path.dirname(os.path.abspath(__file__)), "_ray", "_alias"
     )  # Makes the alias in children.
     inherited = os.environ.get("PYTHONPATH", "")
     if alias not in inherited.split(os.pathsep):

@@ -18,8 +18,16 @@ _HEAD_RESOURCE = "node:__internal_head__"
 
 
 def nodes() -> list[dict[str, Any]]:
-    """One dict per node, dead ones included: NodeID, Alive, NodeManagerAddress,
-    NodeManagerHostname, Resources, Labels, ..."""
+    """Lists the nodes of the cluster, dead ones included.
+
+    Returns:
+        One dict a node: NodeID (56 hexadecimal digits), Alive, NodeManagerAddress,
+        NodeManagerHostname, NodeManagerPort, NodeName, MetricsExportPort, Resources (amounts by
+        name; bytes for memory; empty of dead nodes) and Labels.
+
+    Raises:
+        RayError: this process's node does not answer, or has ended.
+    """
     from urllib.parse import urlsplit
 
     rows = []
@@ -110,28 +118,55 @@ def _sum(kind: str) -> dict[str, float]:
 
 
 def cluster_resources() -> dict[str, float]:
-    """The amounts of all nodes that are alive, by resource."""
+    """Adds up what the living nodes of the cluster have.
+
+    Returns:
+        Amounts by resource: CPU and GPU as numbers of devices, memory and object_store_memory in
+        bytes, "node:ADDRESS" 1 a node.
+
+    Raises:
+        RayError: this process's node does not answer, or has ended.
+    """
     return _sum("total")
 
 
 def available_resources() -> dict[str, float]:
-    """What of them is not in use now; a resource that is in use whole is not named."""
+    """Adds up what of the cluster's resources is not in use now.
+
+    Returns:
+        Amounts by resource, as cluster_resources has them; what is in use whole is not named.
+
+    Raises:
+        RayError: this process's node does not answer, or has ended.
+    """
     return {name: amount for name, amount in _sum("available").items() if amount > 0}
 
 
 def get_gpu_ids() -> list[int]:
-    """The GPUs that the running task or actor holds."""
+    """Tells which GPUs the running task or actor holds.
+
+    Returns:
+        Their numbers on this node, from 0; an empty list in a driver.
+    """
     return list(_core.context()["gpu_ids"])
 
 
 def cancel(
     ref: ObjectRef[Any] | ObjectRefGenerator, *, force: bool = False, recursive: bool = True
 ) -> None:
-    """Cancels the call that makes `ref`: one that waits never starts, one that runs is interrupted
-    (KeyboardInterrupt).
+    """Cancels the call that makes `ref`.
 
-    Its get raises TaskCancelledError, if it was not done already. force: end its worker. recursive:
-    also what it has called. TypeError: `ref` is no reference.
+    A call that waits never starts; one that runs is interrupted by KeyboardInterrupt, a coroutine
+    by asyncio.CancelledError. Getting `ref` raises TaskCancelledError, unless the call had ended.
+
+    Args:
+        ref: what the call gave: an ObjectRef or a generator of them.
+        force: ends the worker that runs the call, whatever it does; without effect on calls of
+            actors.
+        recursive: cancels what the call itself has called, too.
+
+    Raises:
+        TypeError: `ref` is neither.
     """
     if isinstance(ref, ObjectRefGenerator):
         ref = ref._stream
@@ -140,23 +175,3 @@ def cancel(
             f"cancel takes the ObjectRef of a call, got {ref!r}; to end an actor, use kill(handle)"
         )
     _core.cancel(ref, force, recursive)
-
-
-def timeline(filename: str | None = None) -> Any:
-    """The last calls of each worker, as a Chrome trace (chrome://tracing, Perfetto): written to a
-    file, or as a list.
-
-    A worker remembers some 4,000 calls; times are microseconds of this machine's monotonic clock,
-    to which those of other nodes are brought by their wall clocks. A node that does not answer
-    within seconds is left out, with a warning.
-    """
-    import json
-
-    from sheaf import timeline_file
-
-    events = timeline_file.events_of_all_nodes()
-    if filename is None:
-        return events
-    with open(filename, "w") as file:
-        json.dump(events, file)
-    return None

@@ -29,7 +29,14 @@ _IGNORED = {"include_dashboard", "dashboard_port", "_system_config", "env_vars"}
 
 
 class ClusterNode:
-    """One node of a Cluster."""
+    """One node of a Cluster.
+
+    Args:
+        session: its session directory.
+        os_pid: the process of its daemon.
+        address: its HOST:PORT.
+        number: its number in the cluster.
+    """
 
     def __init__(self, session: str, os_pid: int, address: str, number: int):
         self.session = session
@@ -51,15 +58,25 @@ class ClusterNode:
 class Cluster:
     """A head and any number of further nodes, each a daemon of its own, in a temporary directory.
 
-    cluster = Cluster(initialize_head=True, head_node_args={"num_cpus": 2})
-    node = cluster.add_node(num_cpus=1, resources={"disk": 1})
-    sheaf.init(address=cluster.address)
-    cluster.remove_node(node)          # allow_graceful=False kills it
-    cluster.shutdown()
+        cluster = Cluster(initialize_head=True, head_node_args={"num_cpus": 2})
+        node = cluster.add_node(num_cpus=1, resources={"disk": 1})
+        sheaf.init(address=cluster.address)
+        cluster.remove_node(node)          # allow_graceful=False kills it
+        cluster.shutdown()
 
-    `address` names the head's session on this machine, `join_address` is its HOST:PORT. Errors:
-    RuntimeError with what the node said, if one does not start; TypeError for unknown arguments.
-    Not thread-safe.
+    `address` names the head's session on this machine, `join_address` is its HOST:PORT. Not
+    thread-safe.
+
+    Args:
+        initialize_head: whether the head is started at once.
+        connect: whether this process joins it then, as sheaf.init does.
+        head_node_args: what add_node takes, for the head.
+        shutdown_at_exit: whether the nodes end with this process, however that ends.
+
+    Raises:
+        RuntimeError: the head does not start; with what it said.
+        TypeError: an argument of the head is unknown.
+        FileNotFoundError: the program `sheaf` is neither in this package nor in PATH.
     """
 
     def __init__(
@@ -83,6 +100,7 @@ class Cluster:
 
     @property
     def address(self) -> str:
+        """The session directory of the head. RuntimeError: there is none yet."""
         if self.head_node is None:
             raise RuntimeError("this cluster has no node yet; call add_node first")
         return self.head_node.session
@@ -93,12 +111,32 @@ class Cluster:
         return os.path.join(self._directory, "token")
 
     def connect(self, namespace: str | None = None) -> None:
-        """sheaf.init with this cluster's address."""
+        """Joins this cluster, as sheaf.init does.
+
+        Args:
+            namespace: where named actors are made and found; None: one of this job's own.
+
+        Raises:
+            RuntimeError: the cluster has no head, or the process has joined one already.
+        """
         sheaf.init(address=self.address, namespace=namespace)
 
     def add_node(self, wait: bool = True, **arguments: Any) -> ClusterNode:
-        """Starts a node: num_cpus, num_gpus, resources, labels, memory, object_store_memory. The
-        first one is the head."""
+        """Starts a node. The first one is the head.
+
+        Args:
+            wait: returns when the connected driver sees it, if there is one.
+            arguments: num_cpus, num_gpus, resources, labels, memory (bytes), object_store_memory
+                (bytes), port.
+
+        Returns:
+            The node.
+
+        Raises:
+            RuntimeError: it does not start; with what it said.
+            TypeError: an argument is unknown.
+            TimeoutError: it is not seen within 30 s.
+        """
         command = [_program(), "start", "--json", f"--dir={self._directory}"]
         command += ["--head"] if self.head_node is None else [f"--address={self.join_address}"]
         if "port" not in arguments:
@@ -136,7 +174,12 @@ class Cluster:
         return node
 
     def remove_node(self, node: ClusterNode, allow_graceful: bool = True) -> None:
-        """Ends a node with all its processes; without `allow_graceful` as a crash does."""
+        """Ends a node with all its processes.
+
+        Args:
+            node: which one.
+            allow_graceful: False ends it as a crash does.
+        """
         if allow_graceful:
             subprocess.run(
                 [_program(), "stop", f"--address={node.session}"],
@@ -152,11 +195,19 @@ class Cluster:
             self.worker_nodes.remove(node)
 
     def list_all_nodes(self) -> list[ClusterNode]:
+        """Returns the nodes, the head first."""
         return ([self.head_node] if self.head_node else []) + self.worker_nodes
 
     def wait_for_nodes(self, timeout: float = 30) -> None:
-        """Returns when exactly these nodes are seen alive: by the connected driver, or before there
-        is one by the head. TimeoutError otherwise."""
+        """Waits until exactly these nodes are seen alive: by the connected driver, or before there
+        is one by the head.
+
+        Args:
+            timeout: seconds at most.
+
+        Raises:
+            TimeoutError: they are not seen in time; with those that are.
+        """
         wanted = {node.node_id for node in self.list_all_nodes()}
         deadline = time.monotonic() + timeout
         while True:

@@ -18,10 +18,10 @@ import enum
 import os
 import sys
 
-from sheaf import _core, absent, exported, options
-from sheaf.actor import ActorHandle
-from sheaf.actor_class import info_of
-from sheaf.ids import ActorID
+from sheaf import _core, lifecycle, options
+from sheaf._internal import absent, exported
+from sheaf._internal.actor_class import info_of
+from sheaf.actor import ActorHandle, Handle
 from sheaf.remote_function import MOST_BOUND
 
 TYPE_CHECKING = False  # Importing typing takes longer than all else here.
@@ -36,7 +36,7 @@ _library = ""
 
 
 class Language(enum.Enum):
-    """Of a function or actor."""
+    """The language of a function or actor."""
 
     PYTHON = 0
     JAVA = 1
@@ -44,11 +44,21 @@ class Language(enum.Enum):
 
 
 def load(path: str | os.PathLike[str]) -> str:
-    """From now on cpp_function and cpp_actor_class name what this library or program registers;
-    gives its whole path. If it is called before init, they do so in workers, too.
+    """Names the library or program whose functions cpp_function and cpp_actor_class mean from now
+    on.
 
-    ValueError: there is no such file. A process that is a worker of a C++ program needs no library:
-    the program has them.
+    If it is called before init, they mean it in workers, too. A process that is a worker of a C++
+    program needs no library: the program has them.
+
+    Args:
+        path: of a shared library that is linked with libsheaf.so, or of a program of Sheaf; its
+            workers find it at the same path on every node.
+
+    Returns:
+        The whole path.
+
+    Raises:
+        ValueError: there is no such file.
     """
     global _library
     whole = os.path.abspath(os.fspath(path))
@@ -62,21 +72,43 @@ def load(path: str | os.PathLike[str]) -> str:
 
 
 def load_as_driver(path: str) -> None:
-    """In a worker: the library that the driver had loaded before init is the one of cpp_function
-    here, too."""
+    """In a worker: takes the library that the driver had loaded before init.
+
+    Args:
+        path: the whole path of the library.
+    """
     global _library
     _library = path
 
 
 def cpp_function(function_name: str) -> CppFunction:
-    """The C++ function of this name, as "app::Square": `.remote(...)` calls it, `.options(...)` is
-    that of remote functions."""
+    """Gives a function of C++.
+
+    Args:
+        function_name: what SHEAF_REMOTE registered, with its namespaces: "app::Square".
+
+    Returns:
+        `.remote(...)` calls it, `.options(...)` is that of remote functions.
+
+    Raises:
+        TypeError: the name is empty, or no str.
+    """
     return CppFunction(_named("cpp_function", function_name), _library, {})
 
 
 def cpp_actor_class(class_name: str, _ray_class_name: str | None = None) -> CppActorClass:
-    """The C++ class of this name, as "app::Counter": `.remote(...)` starts an actor. Ray's form,
-    with the name of a factory function in front of the class's, is accepted too."""
+    """Gives a class of C++ whose instances are actors.
+
+    Args:
+        class_name: what SHEAF_ACTOR registered, with its namespaces: "app::Counter". Ray's form,
+            with the name of a factory function in front of the class's, is accepted too.
+
+    Returns:
+        `.remote(...)` starts an actor, `.options(...)` is that of remote classes.
+
+    Raises:
+        TypeError: the name is empty, or no str.
+    """
     constructor = _named("cpp_actor_class", class_name)
     return CppActorClass(constructor, _ray_class_name or class_name, _library, {})
 
@@ -120,7 +152,13 @@ def _no_keywords(name: str, names: tuple[str, ...] | None) -> None:
 
 
 class CppFunction(_core.Caller):
-    """A function of C++: `f.remote(...)` gives an ObjectRef of its result at once."""
+    """A function of C++: `f.remote(...)` gives an ObjectRef of its result at once. Thread-safe.
+
+    Args:
+        name: as C++ registered it.
+        library: that has it.
+        given: its options.
+    """
 
     def __new__(cls, *args: Any, **kwargs: Any) -> CppFunction:
         return super().__new__(cls)
@@ -136,8 +174,15 @@ class CppFunction(_core.Caller):
         raise TypeError(f"a remote function is not called directly: use .remote() of {self!r}")
 
     def options(self, **given: Any) -> CppFunction:
-        """The same function with other options, as those of remote functions.
-        num_returns='streaming' is for generators."""
+        """Returns the same function with other options.
+
+        Args:
+            given: those of remote functions; num_returns="streaming" is for generators.
+
+        Raises:
+            ValueError: there is no such option, or its value is wrong.
+            TypeError: the value of an option has the wrong type.
+        """
         options.check("task", given)
         return CppFunction(self._name, self._library, {**self._options, **given})
 
@@ -186,7 +231,14 @@ class CppFunction(_core.Caller):
 
 class CppMethod(_core.Caller):
     """A method of a C++ actor: `handle.Method.remote(...)` gives an ObjectRef of its result at
-    once."""
+    once.
+
+    Args:
+        ref: the reference of the actor.
+        class_name: as C++ registered it.
+        method: the name of the method.
+        given: its options.
+    """
 
     def __new__(cls, *args: Any, **kwargs: Any) -> CppMethod:
         return super().__new__(cls)
@@ -206,8 +258,15 @@ class CppMethod(_core.Caller):
         )
 
     def options(self, **given: Any) -> CppMethod:
-        """The same method with other options, as those of an actor's method.
-        num_returns='streaming' is for generators."""
+        """Returns the same method with other options.
+
+        Args:
+            given: those of an actor's method; num_returns="streaming" is for generators.
+
+        Raises:
+            ValueError: there is no such option, or its value is wrong.
+            TypeError: the value of an option has the wrong type.
+        """
         options.check("method", given)
         return CppMethod(self._ref, self._class_name, self._method, {**self._given, **given})
 
@@ -244,9 +303,14 @@ class CppMethod(_core.Caller):
         self._generation = generation
 
 
-class CppActorHandle:
+class CppActorHandle(Handle):
     """A running actor of C++; its methods are those that SHEAF_ACTOR names. It ends when its last
-    handle is gone."""
+    handle is gone.
+
+    Args:
+        ref: the reference that keeps the actor alive.
+        class_name: as C++ registered it.
+    """
 
     def __init__(self, ref: _core.ObjectRef[Any], class_name: str):
         self._ref = ref
@@ -259,18 +323,8 @@ class CppActorHandle:
         self.__dict__[name] = made
         return made
 
-    @property
-    def _actor_id(self) -> ActorID:
-        return ActorID(self._ref.task_id())
-
     def __repr__(self) -> str:
         return f"Actor({self._class_name}, {self._ref.task_id()})"
-
-    def __hash__(self) -> int:
-        return hash(self._ref)
-
-    def __eq__(self, other: object) -> bool:
-        return isinstance(other, CppActorHandle) and self._ref == other._ref
 
     def __reduce__(self) -> Any:
         return CppActorHandle, (self._ref, self._class_name)
@@ -278,7 +332,14 @@ class CppActorHandle:
 
 class CppActorClass:
     """A class of C++ whose instances are actors: `C.remote(...)` starts one and gives its handle at
-    once."""
+    once.
+
+    Args:
+        constructor: the constructor or factory, as C++ registered it.
+        class_name: as C++ registered it.
+        library: that has them.
+        given: its options.
+    """
 
     def __init__(self, constructor: str, class_name: str, library: str, given: dict[str, Any]):
         self._constructor = constructor
@@ -290,20 +351,39 @@ class CppActorClass:
         raise TypeError(f"an actor is not made directly: use .remote() of {self!r}")
 
     def options(self, **given: Any) -> CppActorClass:
-        """The same class with other options, as those of remote classes."""
+        """Returns the same class with other options.
+
+        Args:
+            given: those of remote classes.
+
+        Raises:
+            ValueError: there is no such option, or its value is wrong.
+            TypeError: the value of an option has the wrong type.
+        """
         options.check("actor", given)
         return CppActorClass(
             self._constructor, self._class_name, self._library, {**self._options, **given}
         )
 
     def remote(self, *args: Any, **kwargs: Any) -> CppActorHandle:
-        """Starts an actor by the constructor or factory with so many parameters; gives its handle
-        at once. What the constructor throws comes from calls, as ActorDiedError. TypeError: an
-        argument cannot be sent to C++."""
+        """Starts an actor by the constructor or factory with so many parameters.
+
+        What the constructor throws comes from calls, as ActorDiedError.
+
+        Args:
+            args: what it is given; values that C++ can read (docs/cross_language.md).
+            kwargs: none: C++ takes arguments by position.
+
+        Returns:
+            Its handle, at once.
+
+        Raises:
+            TypeError: an argument cannot be sent to C++, or one was given by name.
+            ValueError: no library is loaded.
+            ActorAlreadyExistsError: the name of the actor is taken.
+        """
         _no_keywords(self._class_name, tuple(kwargs))
         if not _core.generation():
-            from sheaf import lifecycle
-
             lifecycle.init_by_default()
         spec = options.for_actor(self._options, False, {})
         spec["environment"] = _environment(spec["environment"], self._library)
@@ -324,7 +404,19 @@ class CppActorClass:
 
 
 def handle_of(ref: _core.ObjectRef[Any], class_name: str, key: str) -> Any:
-    """The handle of an actor that C++ made, or that is one of C++: for get_actor."""
+    """Makes the handle of an actor that C++ made, or that is one of C++: for get_actor.
+
+    Args:
+        ref: the reference of the actor.
+        class_name: as its language names it.
+        key: names its constructor.
+
+    Returns:
+        An ActorHandle of a class of Python, else a CppActorHandle.
+
+    Raises:
+        ImportError: the class of Python cannot be imported here.
+    """
     module, _, name = key.removeprefix(exported.NAMED).partition(":")
     if (
         not key.startswith(exported.NAMED)
@@ -333,8 +425,6 @@ def handle_of(ref: _core.ObjectRef[Any], class_name: str, key: str) -> Any:
         or name[0] == ":"
     ):
         return CppActorHandle(ref, class_name)
-    from sheaf import worker_functions
-
-    target = worker_functions.named(f"{module}:{name}")
+    target = exported.named(f"{module}:{name}")
     assert isinstance(target, type)
     return ActorHandle(ref, info_of(target))

@@ -15,13 +15,23 @@ if TYPE_CHECKING:
 def remote(*args: Any, **given: Any) -> Any:
     """Makes a function or a class remote: `@remote`, `@remote(num_cpus=2)`, or `remote(function)`.
 
-    Options of both: num_cpus, num_gpus, memory (bytes), resources, label_selector,
-    scheduling_strategy, runtime_env, name. Of functions: num_returns, max_retries,
-    retry_exceptions, max_calls. Of classes: max_restarts, max_task_retries, max_concurrency,
-    concurrency_groups, lifetime, namespace, get_if_exists, max_pending_calls.
+    Args:
+        args: the function or class, where there are no options.
+        given: options by name. Of both: num_cpus (1 where it is not given; actors hold it only
+            until they run), num_gpus, memory (bytes), resources (amounts by name), label_selector,
+            scheduling_strategy, runtime_env, name. Of functions: num_returns (a number or
+            "streaming"), max_retries (3; -1 is no bound), retry_exceptions (True, or a list of
+            classes), max_calls. Of classes: max_restarts (0), max_task_retries (0),
+            max_concurrency, concurrency_groups, lifetime ("detached"), namespace, get_if_exists,
+            max_pending_calls.
 
-    Raises ValueError or TypeError naming a wrong option, and TypeError for what is no function or
-    class.
+    Returns:
+        A RemoteFunction or an ActorClass; with options alone, a decorator that makes one.
+
+    Raises:
+        ValueError: there is no such option, or its value is wrong; the text names it.
+        TypeError: the value of an option has the wrong type, or what is decorated is no function or
+            class.
     """
     if len(args) == 1 and not given and callable(args[0]):
         return _make(args[0], {})

@@ -14,18 +14,18 @@ class _Decorator(Protocol):
     @overload
     def __call__(self, target: type[C], /) -> ActorClass[C]: ...  # type: ignore[overload-overlap]
     @overload
-    def __call__(
+    def __call__(  # type: ignore[overload-overlap]
         self, target: Callable[P, Generator[R, Any, Any]] | Callable[P, Iterator[R]], /
-    ) -> StreamingFunction[P, R]: ...  # type: ignore[overload-overlap]
+    ) -> StreamingFunction[P, R]: ...
     @overload
     def __call__(self, target: Callable[P, R], /) -> RemoteFunction[P, R]: ...
 
 @overload
 def remote(target: type[C], /) -> ActorClass[C]: ...  # type: ignore[overload-overlap]
 @overload
-def remote(
+def remote(  # type: ignore[overload-overlap]
     target: Callable[P, Generator[R, Any, Any]] | Callable[P, Iterator[R]], /
-) -> StreamingFunction[P, R]: ...  # type: ignore[overload-overlap]
+) -> StreamingFunction[P, R]: ...
 @overload
 def remote(target: Callable[P, R], /) -> RemoteFunction[P, R]: ...
 @overload

@@ -13,6 +13,8 @@ import re
 import types
 from typing import Any
 
+from sheaf import _core
+
 
 class Kind(enum.IntEnum):
     """Why an object has no value; the numbers of base/error_kind.h."""
@@ -43,6 +45,10 @@ class Kind(enum.IntEnum):
     NOT_FOUND = 23
     GCS_STORAGE_FULL = 24
     SYSTEM = 25
+
+
+class ActorExit(BaseException):
+    """Raised by exit_actor: ends the actor, not only the call. Not an error: nobody catches it."""
 
 
 class RayError(Exception):
@@ -372,8 +378,6 @@ def _constructor_error(message: str) -> RayTaskError | None:
 def _task_error(message: str, payload: bytes) -> Exception:
     if payload[:1] != b"\x80":  # No pickle: a function of another language.
         try:
-            from sheaf import _core
-
             return CrossLanguageError(message, *_core.decode_plain(payload))
         except (TypeError, ValueError):  # Of another version.
             return CrossLanguageError(message)
@@ -384,9 +388,7 @@ def _task_error(message: str, payload: bytes) -> Exception:
             function_name, traceback_str, UnserializableException(cause_words), pid
         )
     try:
-        from sheaf import serialization
-
-        cause = serialization.loads(cause_bytes)
+        cause = pickle.loads(cause_bytes)
     except Exception as error:
         cause = UnserializableException(
             f"{cause_words} (it cannot be rebuilt here: {type(error).__name__}: {error})"
@@ -420,7 +422,7 @@ def _new(kind: type[RayTaskError], cause: BaseException | None) -> RayTaskError:
         if hasattr(cause, "exceptions") and hasattr(cause, "message")
         else ()
     )
-    error: RayTaskError = type(cause).__new__(kind, *held)  # type: ignore[arg-type]
+    error: RayTaskError = type(cause).__new__(kind, *held)
     return error
 
 

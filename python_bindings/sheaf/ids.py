@@ -7,7 +7,11 @@ import builtins
 
 
 class BaseID:
-    """An id of 16 bytes."""
+    """An id of 16 bytes. Immutable; equal to ids of the same class with the same digits.
+
+    Args:
+        hexadecimal: its digits, or its bytes.
+    """
 
     __slots__ = ("_hex",)
 
@@ -15,35 +19,43 @@ class BaseID:
         self._hex = hexadecimal.hex() if isinstance(hexadecimal, bytes) else hexadecimal
 
     def hex(self) -> str:
-        """The id as hexadecimal digits."""
+        """Returns the id as hexadecimal digits, two a byte."""
         return self._hex
 
     def binary(self) -> bytes:
-        """The id as bytes."""
+        """Returns the id as bytes."""
         return bytes.fromhex(self._hex)
 
     @classmethod
     def from_hex(cls, hexadecimal: str) -> BaseID:
-        """The id that these digits write."""
+        """Returns the id that these digits write.
+
+        Args:
+            hexadecimal: two digits for each byte.
+        """
         return cls(hexadecimal)
 
     @classmethod
     def from_binary(cls, data: bytes) -> BaseID:
-        """The id of these bytes."""
+        """Returns the id of these bytes.
+
+        Args:
+            data: as many as size() says.
+        """
         return cls(data.hex())
 
     @classmethod
     def nil(cls) -> BaseID:
-        """The id that names nothing."""
+        """Returns the id that names nothing."""
         return cls("0" * (2 * cls.size()))
 
     @staticmethod
     def size() -> int:
-        """Its length in bytes."""
+        """Returns the length of such ids, in bytes."""
         return 16
 
     def is_nil(self) -> bool:
-        """Whether it names nothing."""
+        """Returns whether it names nothing."""
         return not self._hex.strip("0")
 
     def __eq__(self, other: object) -> bool:
@@ -76,7 +88,7 @@ class NodeID(BaseID):
 
     @staticmethod
     def size() -> int:
-        """Its length in bytes."""
+        """Returns the length of such ids, in bytes."""
         return 28
 
 
@@ -85,16 +97,20 @@ class JobID(BaseID):
 
     @staticmethod
     def size() -> int:
-        """Its length in bytes."""
+        """Returns the length of such ids, in bytes."""
         return 4
 
     @classmethod
     def from_int(cls, number: int) -> JobID:
-        """The id of a number."""
+        """Returns the id of a job.
+
+        Args:
+            number: of the job, from 1.
+        """
         return cls(f"{number:08x}")
 
     def int(self) -> builtins.int:
-        """Its number."""
+        """Returns the number of the job."""
         return int(self._hex, 16)
 
 
@@ -103,7 +119,7 @@ class WorkerID(BaseID):
 
     @staticmethod
     def size() -> int:
-        """Its length in bytes."""
+        """Returns the length of such ids, in bytes."""
         return 8
 
 

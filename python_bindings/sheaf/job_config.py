@@ -9,9 +9,18 @@ if TYPE_CHECKING:
 
 
 class JobConfig:
-    """Settings of a job. code_search_path: at most one library or program of C++, as
-    sheaf.cross_language.load takes it; folders are put in front of Python's search path. The others
-    mean what they mean to init; what Sheaf has no use for is ignored."""
+    """Settings of a job, for init(job_config=...).
+
+    Args:
+        code_search_path: at most one library or program of C++, as sheaf.cross_language.load takes
+            it; folders are put in front of Python's search path.
+        runtime_env: as init takes it.
+        ray_namespace: as init takes `namespace`.
+        ignored: what Sheaf has no use for.
+
+    Raises:
+        ValueError: the search path is no list.
+    """
 
     def __init__(
         self,
@@ -27,20 +36,31 @@ class JobConfig:
         self.ray_namespace = ray_namespace
 
     def set_runtime_env(self, runtime_env: dict[str, Any] | None) -> None:
-        """For all tasks and actors of the job."""
+        """Changes the runtime environment of all tasks and actors of the job.
+
+        Args:
+            runtime_env: as init takes it.
+        """
         self.runtime_env = runtime_env
 
     def set_ray_namespace(self, ray_namespace: str) -> None:
-        """Where named actors are found."""
+        """Changes where named actors are made and found.
+
+        Args:
+            ray_namespace: as init takes `namespace`.
+        """
         self.ray_namespace = ray_namespace
 
     def apply(self) -> None:
-        """Before the job begins: takes over the code search path. ValueError: a path does not
-        exist, or two are libraries."""
+        """Takes over the code search path, before the job begins.
+
+        Raises:
+            ValueError: a path does not exist, or two are libraries.
+        """
         import os
         import sys
 
-        from sheaf import cross_language
+        from sheaf import cross_language  # For the jobs that have one.
 
         libraries = [path for path in self.code_search_path if not os.path.isdir(path)]
         if len(libraries) > 1:

@@ -24,7 +24,7 @@ import uuid
 from typing import Any
 
 import sheaf
-from sheaf import log_lines
+from sheaf._internal import log_lines
 from sheaf.exceptions import RayError
 from sheaf.util.placement_group import placement_group
 from sheaf.util.scheduling_strategies import PlacementGroupSchedulingStrategy

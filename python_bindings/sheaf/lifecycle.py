@@ -8,7 +8,7 @@ import os
 import sys
 import time
 
-from sheaf import _core, _version, ids
+from sheaf import _core, _version, cluster, ids, options
 
 TYPE_CHECKING = False  # Importing typing takes longer than all else here.
 if TYPE_CHECKING:
@@ -46,8 +46,13 @@ _entries: dict[str, str] = {}  # Of the environment that init was given.
 
 
 class Context:
-    """What init gives: the address of the node, and what Ray programs read of it. Ends the session
-    as a context manager."""
+    """What init gives: the address of the node, and what Ray programs read of it.
+
+    As a context manager it ends the session at the end of the block.
+
+    Args:
+        session: the session directory of the node.
+    """
 
     def __init__(self, session: str):
         self.address_info: dict[str, Any] = {
@@ -66,11 +71,16 @@ class Context:
         return self.address_info[name]
 
     def get(self, name: str, otherwise: Any = None) -> Any:
-        """An entry of address_info."""
+        """Returns an entry of address_info.
+
+        Args:
+            name: of the entry, as "address" or "node_id".
+            otherwise: what is returned where there is none.
+        """
         return self.address_info.get(name, otherwise)
 
     def disconnect(self) -> None:
-        """The same as shutdown."""
+        """Leaves the cluster, as sheaf.shutdown does."""
         shutdown()
 
     def __enter__(self) -> Context:
@@ -83,9 +93,13 @@ class Context:
         return f"Context(address={self.address_info['address']!r})"
 
     def _repr_html_(self) -> str:
-        from sheaf import notebook
+        from sheaf._internal import notebook  # For notebooks alone.
 
-        return notebook.session(self.address_info["address"])
+        address = self.address_info["address"]
+        if not _core.is_initialized():
+            return notebook.table("Sheaf", {"session": address, "state": "ended"})
+        amounts, free = cluster.cluster_resources(), cluster.available_resources()
+        return notebook.session(address, len(cluster.nodes()), amounts, free)
 
 
 def init(
@@ -109,19 +123,38 @@ def init(
 ) -> Context:
     """Joins a cluster as a driver, or starts a node of its own.
 
-    address: None starts a node (or joins that of SHEAF_ADDRESS); "auto" joins the running node of
-    this machine; "local"
-        always starts one; else the session directory of a node, as `sheaf start` prints it.
-    num_cpus, num_gpus, resources, labels, object_store_memory (bytes): of a node that is started.
-    namespace: where named actors are found. runtime_env: for all tasks and actors. log_to_driver:
-    print what workers print. job_config: a sheaf.job_config.JobConfig, whose namespace and
-    environment count where none is given here. logging_level: of sheaf.logger, unless
-    configure_logging is False. logging_config: a sheaf.LoggingConfig, for the loggers of the
-        driver and of all workers.
+    Not thread-safe. A process joins one cluster at a time. Options of Ray that mean nothing here
+    are accepted.
 
-    Raises ConnectionError when no node answers, RuntimeError when called twice (unless
-    ignore_reinit_error), ValueError for wrong values. Options of Ray that mean nothing here are
-    accepted.
+    Args:
+        address: None joins the node of SHEAF_ADDRESS, or starts one; "auto" joins the running node
+            of this machine; "local" always starts one; else the session directory of a node, as
+            `sheaf start` prints it.
+        num_cpus: CPUs of a node that is started; None: as many as there are.
+        num_gpus: GPUs of it; None: those that are found.
+        resources: further amounts of it, by name.
+        labels: of it, for label selectors.
+        object_store_memory: bytes of its object store; None: a part of the machine's memory.
+        namespace: where named actors are made and found; None: one of this job's own.
+        runtime_env: of all tasks and actors (sheaf.runtime_env.RuntimeEnv, or a dict).
+        ignore_reinit_error: whether a second call returns the context of the first.
+        log_to_driver: whether what workers print is printed here, too.
+        local_mode: not in Sheaf.
+        job_config: a sheaf.job_config.JobConfig; its namespace and environment count where none is
+            given here.
+        configure_logging: False leaves `logging_level` without effect.
+        logging_level: of the logger "sheaf" of this process.
+        logging_config: a sheaf.LoggingConfig, for the loggers of the driver and of all workers.
+        others: names of Ray that have no effect.
+
+    Returns:
+        The address of the node; a context manager that leaves the cluster.
+
+    Raises:
+        ConnectionError: no node answers at `address`.
+        RuntimeError: init was called already, and ignore_reinit_error is False.
+        ValueError: a wrong value, an unknown argument, or resources for a node that runs already.
+        NotImplementedError: local_mode.
     """
     global _context, _entries
     for name in others:
@@ -198,7 +231,7 @@ def _environment(runtime_env: Any) -> Any:
     """Of all calls of this program; what it holds is uploaded when there is a node."""
     if not runtime_env:
         return None
-    from sheaf import runtime_env as module
+    from sheaf import runtime_env as module  # For programs that have one.
 
     return module.plan(runtime_env)
 
@@ -210,14 +243,17 @@ def init_by_default() -> None:
 
 
 def is_initialized() -> bool:
-    """Whether this process has joined a cluster."""
+    """Returns whether this process has joined a cluster."""
     return _core.is_initialized()
 
 
 def shutdown(*, wait_for_processes: bool = False, _exiting_interpreter: bool = False) -> None:
-    """Leaves the cluster, and ends the node if init started it. Does nothing when there is none.
+    """Leaves the cluster, and ends the node if init started it. Does nothing where there is none.
 
-    It waits for the node's end in any case.
+    References and handles of the session mean nothing afterwards. In a worker it does nothing.
+
+    Args:
+        wait_for_processes: without effect: the end of the node is always waited for.
     """
     global _context
     del wait_for_processes, _exiting_interpreter
@@ -227,8 +263,8 @@ def shutdown(*, wait_for_processes: bool = False, _exiting_interpreter: bool = F
     if _core.is_initialized():
         _let_output_arrive()
     _core.shutdown()
-    if "sheaf.log_lines" in sys.modules:
-        from sheaf import log_lines
+    if "sheaf._internal.log_lines" in sys.modules:
+        from sheaf._internal import log_lines
 
         log_lines.flush()
 
@@ -268,7 +304,7 @@ def worker_command(logging_config: Any = None) -> list[str]:
         "logging": logging_config and logging_config.to_dict(),
         "cpp_library": getattr(sys.modules.get("sheaf.cross_language"), "_library", ""),
     }
-    program = os.path.join(os.path.dirname(os.path.abspath(__file__)), "worker_start.py")
+    program = os.path.join(os.path.dirname(os.path.abspath(__file__)), "_worker", "start.py")
     flags = subprocess._args_from_interpreter_flags()  # type: ignore[attr-defined]
     if "-P" not in flags:
         flags.append("-P")
@@ -294,8 +330,6 @@ def _address(address: str | None) -> str:
 
 
 def _node_flags(given: dict[str, Any]) -> list[str]:
-    from sheaf import options
-
     options.check(
         "task", {n: given[n] for n in ("num_cpus", "num_gpus", "resources", "object_store_memory")}
     )

@@ -8,6 +8,9 @@ import json
 import logging
 from typing import Any
 
+from sheaf import _core
+from sheaf.runtime_context import get_runtime_context
+
 _ENCODINGS = ("TEXT", "JSON")
 _TEXT = "%(asctime)s\t%(levelname)s %(filename)s:%(lineno)s -- %(message)s"
 _ATTRIBUTES = {
@@ -36,9 +39,18 @@ _ATTRIBUTES = {
 
 
 class LoggingConfig:
-    """encoding: "TEXT" or "JSON"; log_level: of the root logger; additional_log_standard_attrs:
-    attributes of Python's LogRecord that each line has too. Lines say in which job, node, process,
-    task and actor they were written. ValueError: a value is unknown."""
+    """How the loggers of the driver and of all its workers write, for init(logging_config=...).
+
+    Lines say in which job, node, process, task and actor they were written.
+
+    Args:
+        encoding: "TEXT" or "JSON".
+        log_level: of the root logger, as logging has it.
+        additional_log_standard_attrs: attributes of Python's LogRecord that each line has too.
+
+    Raises:
+        ValueError: a value is unknown.
+    """
 
     def __init__(
         self,
@@ -60,12 +72,16 @@ class LoggingConfig:
         self.additional_log_standard_attrs = list(additional_log_standard_attrs or ())
 
     def to_dict(self) -> dict[str, Any]:
-        """The three fields."""
+        """Returns the three fields."""
         return dict(vars(self))
 
     @classmethod
     def from_dict(cls, fields: dict[str, Any]) -> LoggingConfig:
-        """From what to_dict gave."""
+        """Returns the configuration of these fields.
+
+        Args:
+            fields: what to_dict gave.
+        """
         return cls(**fields)
 
     def apply(self) -> None:
@@ -114,9 +130,6 @@ class _Formatter(logging.Formatter):
 
 def _place() -> dict[str, Any]:
     """Where this is, as far as it is known."""
-    from sheaf import _core
-    from sheaf.runtime_context import get_runtime_context
-
     if not _core.is_initialized():
         return {}
     context = get_runtime_context()

@@ -29,12 +29,22 @@ def wait(
 ) -> tuple[list[ObjectRef[T]], list[ObjectRef[T]]]:
     """Waits until `num_returns` of the references are ready, or for `timeout` seconds.
 
-    Returns (ready, not ready): at most `num_returns` ready ones, both in the order of `refs`. With
-    `fetch_local` a value that lies on another node or on disk is fetched, some of them at a time,
-    and ready when it has come; else it is ready when it is anywhere.
+    What has failed is ready, too: getting it raises. Other threads may change `refs` meanwhile.
 
-    Raises TypeError for what is no list of references, ValueError for one that comes twice or a
-    number that does not fit.
+    Args:
+        refs: ObjectRefs, each once, or generators of them, which are ready when their next item is.
+        num_returns: how many to wait for, from 1 to the number of `refs`.
+        timeout: seconds; 0 only looks; None waits for ever.
+        fetch_local: a value that lies on another node or on disk is fetched, some of them at a
+            time, and ready when it has come; False: it is ready when it is anywhere.
+
+    Returns:
+        (ready, not ready), each in the order of `refs`: at most `num_returns` ready ones.
+
+    Raises:
+        TypeError: `refs` is no list of references, or `num_returns` no number.
+        ValueError: a reference comes twice, or a number does not fit.
+        RayError: the node has ended meanwhile.
     """
     if type(refs) is not list:
         if isinstance(refs, ObjectRef):
@@ -189,11 +199,14 @@ _SLICE_S = 0.05  # How long a thread waits on for an item that nobody waits for 
 
 
 class ObjectRefGenerator:
-    """The items of a generator that runs in another process, as ObjectRefs, in order; they come
-    while it runs.
+    """The items of a generator that runs in another process, as ObjectRefs, in order.
 
-    `for ref in items`, `async for ref in items`. An error of the generator is the last item: its
-    get raises.
+    `for ref in items` and `async for ref in items` give them while the generator runs. An error of
+    the generator is its last item: getting that raises it. Stays in the process that made the call.
+    One thread, or one task of asyncio, takes items at a time.
+
+    Args:
+        stream: the reference that is ready when the generator has ended.
     """
 
     def __init__(self, stream: ObjectRef[Any]) -> None:
@@ -284,15 +297,15 @@ class ObjectRefGenerator:
             given_up.set()
 
     def next_ready(self) -> bool:
-        """Whether next() gives an item, or ends, without waiting."""
+        """Returns whether next() gives an item, or ends, without waiting."""
         return self._await_next(0)
 
     def completed(self) -> ObjectRef[None]:
-        """A reference that is ready when the generator has ended."""
+        """Returns a reference that is ready when the generator has ended."""
         return self._stream
 
     def is_finished(self) -> bool:
-        """Whether all items have been taken."""
+        """Returns whether all items have been taken."""
         return self._ended
 
     def __repr__(self) -> str:
@@ -306,8 +319,12 @@ class ObjectRefGenerator:
 
 
 class DynamicObjectRefGenerator:
-    """The value of a call with num_returns="dynamic": the ObjectRefs of all items of a generator
-    that has ended."""
+    """The value of a call with num_returns="dynamic": an iterable of the ObjectRefs of all items of
+    a generator that has ended.
+
+    Args:
+        refs: of its items, in order.
+    """
 
     def __init__(self, refs: list[ObjectRef[Any]]) -> None:
         self._refs = refs

@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import math
 
-from sheaf import _core
+from sheaf import _core, cluster
 
 TYPE_CHECKING = False  # Importing typing takes longer than all else here.
 if TYPE_CHECKING:
@@ -238,13 +238,11 @@ def resources_of(options: dict[str, Any], default_cpus: float) -> dict[str, floa
 
 def strategy_of(options: dict[str, Any]) -> dict[str, Any]:
     """scheduling_strategy, placement_group and label_selector as the runtime takes them."""
-    from sheaf.util import scheduling_strategies
+    from sheaf.util import scheduling_strategies  # `import sheaf` does without sheaf.util.
 
     given = options.get("scheduling_strategy")
     named = [name for name in options.get("resources") or () if name.startswith("node:")]
     if named and given is None:
-        from sheaf import cluster
-
         number = cluster.node_named(named[0])
         if number is not None:
             return {"kind": "node", "node": number, "soft": False}
@@ -273,15 +271,13 @@ def strategy_of(options: dict[str, Any]) -> dict[str, Any]:
 def environment_of(runtime_env: Any) -> dict[str, str]:
     """runtime_env as what a worker is started with. In a worker, its own environment lies beneath.
     What the environment holds is in the cluster afterwards."""
-    own: dict[str, str] = {}
-    if _core.is_worker():
-        from sheaf import runtime_env_setup
+    if not runtime_env and not _core.is_worker():
+        return {}
+    from sheaf import runtime_env as module  # For those that have one.
 
-        own = runtime_env_setup.entries()
+    own = module.entries_of_worker() if _core.is_worker() else {}
     if not runtime_env:
         return own
-    from sheaf import runtime_env as module
-
     plan = module.plan(runtime_env)
     plan.upload()
     return {**own, **plan.entries}

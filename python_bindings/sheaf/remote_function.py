@@ -3,8 +3,10 @@
 
 from __future__ import annotations
 
-from sheaf import _core, exported, options
-from sheaf.signatures import Signature, short_name
+from sheaf import _core, options
+from sheaf._internal import exported
+from sheaf._internal.signatures import Signature, short_name
+from sheaf.object_ref import DynamicObjectRefGenerator
 
 TYPE_CHECKING = False  # Importing typing takes longer than all else here.
 if TYPE_CHECKING:
@@ -18,7 +20,16 @@ MOST_BOUND = (
 
 class RemoteFunction(_core.Caller):
     """A function that runs in another process: `f.remote(...)` gives an ObjectRef of its result at
-    once."""
+    once; of a generator function an ObjectRefGenerator. @sheaf.remote makes it. Thread-safe.
+
+    Args:
+        function: the function.
+        given: its options.
+        root: the one whose options() made this one, or None.
+
+    Raises:
+        ValueError: the function is async, which is for methods of actors.
+    """
 
     _function: Callable[..., Any]
     _options: dict[str, Any]
@@ -62,14 +73,23 @@ class RemoteFunction(_core.Caller):
         )
 
     def options(self, **given: Any) -> RemoteFunction:
-        """The same function with other options, for the calls made by what this returns.
+        """Returns the same function with other options, for the calls made by what this returns.
 
-        Takes what @sheaf.remote takes. Raises ValueError or TypeError naming a wrong option.
+        Args:
+            given: what @sheaf.remote takes for functions; options that are not named stay.
+
+        Raises:
+            ValueError: there is no such option, or its value is wrong; the text names it.
+            TypeError: the value of an option has the wrong type.
         """
         options.check("task", given)
         made = type(self).__new__(type(self))
         made._set(self._function, {**self._options, **given}, self._root or self)
         return made
+
+    @property
+    def _undecorated(self) -> Callable[..., Any]:
+        return self._function
 
     def __repr__(self) -> str:
         module = getattr(self._function, "__module__", "")
@@ -148,8 +168,6 @@ class _Collected:
         self._function = function
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
-        from sheaf.object_ref import DynamicObjectRefGenerator
-
         return DynamicObjectRefGenerator(
             [_core.put(item) for item in self._function(*args, **kwargs)]
         )

@@ -8,6 +8,8 @@ from sheaf import _core
 from sheaf._core import ObjectRef
 from sheaf.object_ref import ObjectRefGenerator
 
+MOST_BOUND: int
+
 P = ParamSpec("P")
 R = TypeVar("R", covariant=True)
 

@@ -3,7 +3,11 @@
 
 from __future__ import annotations
 
-from sheaf import _core
+import os
+
+from sheaf import _core, lifecycle
+from sheaf._internal import actor_class
+from sheaf.actor import ActorHandle
 from sheaf.ids import node_id
 
 TYPE_CHECKING = False  # Importing typing takes longer than all else here.
@@ -12,77 +16,69 @@ if TYPE_CHECKING:
 
 
 class RuntimeContext:
-    """Answers for the moment and thread in which a method is called."""
-
-    def _get(self) -> dict[str, Any]:
-        context = _core.context()
-        if "task" not in context and _core.is_worker():
-            from sheaf.async_actor import current_execution
-
-            execution = current_execution.get()
-            if execution is not None:
-                context.update(execution.describe())
-        return context
+    """Where the calling code runs. Answers for the moment, and for the thread or coroutine, in
+    which a method is called. Thread-safe.
+    """
 
     def get_job_id(self) -> str:
-        """The job, as 8 hexadecimal digits."""
-        return f"{self._get()['job']:08x}"
+        """Returns the job, as 8 hexadecimal digits."""
+        return f"{_core.context()['job']:08x}"
 
     def get_node_id(self) -> str:
-        """The node, as sheaf.nodes() names it."""
-        return node_id(self._get()["node"])
+        """Returns the node, as sheaf.nodes() names it: 56 hexadecimal digits."""
+        return node_id(_core.context()["node"])
 
     def get_worker_id(self) -> str:
-        """The process, in hexadecimal digits."""
-        context = self._get()
+        """Returns the process, as 16 hexadecimal digits."""
+        context = _core.context()
         return f"{context['node']:08x}{context['process']:08x}"
 
     def get_task_id(self) -> str | None:
-        """The running call, or None in a driver."""
-        return self._get().get("task")
+        """Returns the id of the running call, or None outside of calls."""
+        return _core.context().get("task")
 
     def get_task_name(self) -> str | None:
-        """Its name."""
-        return self._get().get("name")
+        """Returns the name of the running call, or None outside of calls."""
+        return _core.context().get("name")
 
     def get_task_function_name(self) -> str | None:
-        """The same, for Ray's sake."""
-        return self._get().get("name")
+        """Returns the same as get_task_name."""
+        return _core.context().get("name")
 
     def get_attempt_number(self) -> int:
-        """How often the running call was tried before."""
-        return self._get().get("attempt", 0)
+        """Returns how often the running call was tried before: 0 at first."""
+        return _core.context().get("attempt", 0)
 
     def get_actor_id(self) -> str | None:
-        """The actor, or None outside of one."""
-        return self._get().get("actor") or None
+        """Returns the id of the actor, or None outside of actors."""
+        return _core.context().get("actor") or None
 
     def get_actor_name(self) -> str | None:
-        """The name of the actor; empty when it has none, None outside of actors."""
+        """Returns the name of the actor, "" if it has none, or None outside of actors."""
         actor = self.get_actor_id()
         if actor is None:
             return None
         return next((row["name"] for row in _core.actors() if row["actor_id"] == actor), "")
 
     def get_placement_group_id(self) -> str | None:
-        """The placement group of the running call, or None."""
-        return self._get()["group"] or None
+        """Returns the placement group of the running call, or None."""
+        return _core.context()["group"] or None
 
     @property
     def should_capture_child_tasks_in_placement_group(self) -> bool:
         """Whether calls made here go to the same placement group."""
-        return self._get()["captures"]
+        return _core.context()["captures"]
 
     def get_assigned_resources(self) -> dict[str, float]:
-        """What the running call holds."""
-        return self._get()["resources"]
+        """Returns the amounts that the running call holds, by resource."""
+        return _core.context()["resources"]
 
     def get_accelerator_ids(self) -> dict[str, list[str]]:
-        """The accelerators that the running call holds, by kind."""
-        return {"GPU": [str(i) for i in self._get()["gpu_ids"]]}
+        """Returns the accelerators that the running call holds: {"GPU": ["0"]}."""
+        return {"GPU": [str(i) for i in _core.context()["gpu_ids"]]}
 
     def get_runtime_env_string(self) -> str:
-        """The runtime environment, as JSON."""
+        """Returns the runtime environment, as JSON."""
         import json
 
         return json.dumps(self.runtime_env, sort_keys=True)
@@ -91,10 +87,12 @@ class RuntimeContext:
     def runtime_env(self) -> dict[str, Any]:
         """The runtime environment, a RuntimeEnv; directories by the names under which the cluster
         keeps them."""
-        from sheaf import lifecycle, runtime_env, runtime_env_setup
+        from sheaf import runtime_env  # For those who ask.
 
         return runtime_env.described(
-            runtime_env_setup.entries() if _core.is_worker() else lifecycle.environment_entries()
+            runtime_env.entries_of_worker()
+            if _core.is_worker()
+            else lifecycle.environment_entries()
         )
 
     @property
@@ -102,39 +100,29 @@ class RuntimeContext:
         """The handle of the actor that this is called in. RuntimeError: outside of actors."""
         if not self.get_actor_id():
             raise RuntimeError("current_actor is asked for in a method of an actor")
-        from sheaf import worker_functions
-        from sheaf.actor import ActorHandle
-
-        return ActorHandle(_core.own_actor(), worker_functions.own_class)
+        return ActorHandle(_core.own_actor(), actor_class.own)
 
     def is_canceled(self) -> bool:
-        """Whether the running call was cancelled."""
-        from sheaf.async_actor import current_execution
-
-        execution = current_execution.get()
-        return execution.cancelled() if execution is not None else _core.cancel_requested()
+        """Returns whether the running call was cancelled."""
+        return _core.cancel_requested()
 
     def get_node_labels(self) -> dict[str, str]:
-        """The labels of this node."""
-        own = self._get()["node"]
+        """Returns the labels of this node."""
+        own = _core.context()["node"]
         return next((dict(row["labels"]) for row in _core.nodes() if row["node"] == own), {})
 
     def get_session_name(self) -> str:
-        """The name of the session of this node."""
-        import os
-
+        """Returns the name of the session of this node."""
         return os.path.basename(_core.session_directory())
 
     def get_temp_dir(self) -> str:
-        """The directory that the session lies in."""
-        import os
-
+        """Returns the directory that the session lies in."""
         return os.path.dirname(_core.session_directory())
 
     @property
     def namespace(self) -> str:
         """Where named actors of this job are found."""
-        return self._get()["namespace"]
+        return _core.context()["namespace"]
 
     @property
     def was_current_actor_reconstructed(self) -> bool:
@@ -145,8 +133,6 @@ class RuntimeContext:
     @property
     def gcs_address(self) -> str:
         """The session directory of the node."""
-        from sheaf import lifecycle
-
         return lifecycle._context.address_info["address"] if lifecycle._context else ""
 
     get_resource_ids = get_assigned_resources
@@ -157,7 +143,7 @@ class RuntimeContext:
     actor_id = property(get_actor_id)
 
     def get(self) -> dict[str, Any]:
-        """job_id, node_id, task_id and actor_id in one dict."""
+        """Returns job_id, node_id, task_id and actor_id in a dict, where there is one."""
         return {
             name: getattr(self, name)
             for name in ("job_id", "node_id", "task_id", "actor_id")
@@ -166,5 +152,8 @@ class RuntimeContext:
 
 
 def get_runtime_context() -> RuntimeContext:
-    """The context of the calling code."""
+    """Returns what tells where the calling code runs: its job, node, process, task and actor.
+
+    Its methods raise RuntimeError or another error of init where no cluster can be joined.
+    """
     return RuntimeContext()

@@ -15,8 +15,10 @@ TYPE_CHECKING = False  # Importing typing takes longer than all else here.
 if TYPE_CHECKING:
     from typing import Any
 
-    from sheaf.runtime_env_package import Package
+    from sheaf._internal.runtime_env_package import Package
 
+# base/config.h: of a worker with an environment, what Plan.entries are, in hexadecimal.
+VARIABLE = "SHEAF_RUNTIME_ENVIRONMENT"
 _KNOWN = {
     "working_dir",
     "py_modules",
@@ -57,76 +59,129 @@ _OPTIONS = {
 
 
 class RuntimeEnv(dict):  # type: ignore[type-arg]
-    """A runtime environment: a dict with checked keys."""
+    """A runtime environment: a dict with checked keys.
+
+    Args:
+        fields: env_vars (a dict), working_dir (a path), py_modules (paths or modules), excludes
+            (patterns, as in .gitignore), pip or uv (a list of requirements, the path of a
+            requirements file, or a dict), worker_process_setup_hook (a function, or
+            "module.function"), config ({"setup_timeout_seconds": seconds}).
+
+    Raises:
+        ValueError: a field is unknown, or its value wrong.
+        TypeError: a value has the wrong type.
+        NotImplementedError: Ray has the field, and Sheaf has not.
+    """
 
     def __init__(self, **fields: Any):
         super().__init__({name: value for name, value in fields.items() if value is not None})
         check(self)
 
     def set(self, name: str, value: Any) -> None:
-        """Changes a field. Raises as the constructor does."""
+        """Changes a field.
+
+        Args:
+            name: of the field.
+            value: as the constructor takes it.
+
+        Raises:
+            ValueError: the field is unknown, or its value wrong.
+            TypeError: the value has the wrong type.
+            NotImplementedError: Ray has the field, and Sheaf has not.
+        """
         self[name] = value
         check(self)
 
     def to_dict(self) -> dict[str, Any]:
-        """The fields as a plain dict."""
+        """Returns the fields as a plain dict."""
         return dict(self)
 
     def serialize(self) -> str:
-        """As JSON."""
+        """Returns the fields as JSON."""
         import json
 
         return json.dumps(self, sort_keys=True)
 
     @classmethod
     def deserialize(cls, text: str) -> RuntimeEnv:
-        """From what serialize gave."""
+        """Returns the environment that serialize has written.
+
+        Args:
+            text: what serialize gave.
+
+        Raises:
+            ValueError: it is no such JSON.
+        """
         import json
 
         return cls(**json.loads(text))
 
     def env_vars(self) -> dict[str, str]:
-        """The variables."""
+        """Returns the variables."""
         return dict(self.get("env_vars") or {})
 
     def working_dir(self) -> str:
-        """The directory; empty: there is none."""
+        """Returns the directory; "": there is none."""
         return str(self.get("working_dir") or "")
 
     def py_modules(self) -> list[Any]:
-        """The modules."""
+        """Returns the modules."""
         return list(self.get("py_modules") or [])
 
     def has_working_dir(self) -> bool:
-        """Whether there is a directory."""
+        """Returns whether there is a directory."""
         return bool(self.get("working_dir"))
 
     def has_pip(self) -> bool:
-        """Whether pip installs packages."""
+        """Returns whether pip installs packages."""
         return bool(self.get("pip"))
 
     def has_uv(self) -> bool:
-        """Whether uv installs packages."""
+        """Returns whether uv installs packages."""
         return bool(self.get("uv"))
 
 
 class Plan:
-    """A checked environment: `entries` is what workers get (environment variables, and fields as
-    "@name"); upload() goes first."""
+    """A checked environment, as workers get it.
+
+    Args:
+        entries: environment variables, and fields as "@name".
+        packages: the directories and wheels in it, for upload().
+    """
 
     def __init__(self, entries: dict[str, str], packages: list[Package]):
         self.entries = entries
         self._packages = packages
 
     def upload(self) -> None:
-        """Puts what the cluster does not have yet into its key-value store. Needs a runtime."""
+        """Puts what the cluster does not have yet into its key-value store.
+
+        Raises:
+            RayError: the cluster did not answer.
+        """
         for package in self._packages:
             package.upload()
 
 
+def entries_of_worker() -> dict[str, str]:
+    """Returns the entries of this worker's environment; {}: it has none of its own."""
+    data = bytes.fromhex(os.environ.get(VARIABLE, ""))
+    return dict(
+        part.decode("utf-8", "surrogateescape").split("=", 1) for part in data.split(b"\0") if part
+    )
+
+
 def check(runtime_env: Any) -> None:
-    """ValueError, TypeError: a field is unknown or wrong. NotImplementedError: one is not in
-    Sheaf."""
+    """Checks the fields of an environment.
+
+    Args:
+        runtime_env: a dict of them.
+
+    Raises:
+        ValueError: a field is unknown, or its value wrong.
+        TypeError: it is no dict, or a value has the wrong type.
+        NotImplementedError: Ray has the field, and Sheaf has not.
+    """
     if not isinstance(runtime_env, dict):
         raise TypeError(
             f"runtime_env={runtime_env!r}: want a dict, as {{'env_vars': {{'NAME': 'value'}}}}"
@@ -161,14 +216,26 @@ def check(runtime_env: Any) -> None:
 
 
 def plan(runtime_env: Any) -> Plan:
-    """Checks an environment, reads its directories, and names their contents. Raises as check does,
-    and ValueError for what is no directory, module or wheel, or too large."""
+    """Checks an environment, reads its directories, and names their contents.
+
+    Args:
+        runtime_env: a dict of its fields.
+
+    Returns:
+        What workers get, and what is to be uploaded first.
+
+    Raises:
+        ValueError: as check; or a path is no directory, module or wheel, or holds more than 256
+            MiB.
+        TypeError: as check.
+        NotImplementedError: as check; or a path is a URL.
+    """
     check(runtime_env)
     entries = dict(runtime_env.get("env_vars") or {})
     packages: list[Package] = []
     excludes = runtime_env.get("excludes") or []
     if runtime_env.get("working_dir") is not None:
-        from sheaf import runtime_env_package
+        from sheaf._internal import runtime_env_package
 
         packages.append(
             runtime_env_package.of_directory(
@@ -177,7 +244,7 @@ def plan(runtime_env: Any) -> Plan:
         )
         entries["@working_dir"] = packages[-1].name
     if runtime_env.get("py_modules"):
-        from sheaf import runtime_env_package
+        from sheaf._internal import runtime_env_package
 
         modules = [
             runtime_env_package.of_module(module, excludes)
@@ -201,8 +268,14 @@ def plan(runtime_env: Any) -> Plan:
 
 
 def described(entries: dict[str, str]) -> RuntimeEnv:
-    """The environment that a plan's entries make; directories by the names under which the cluster
-    keeps them."""
+    """Gives the environment that a plan's entries make.
+
+    Args:
+        entries: as Plan has them.
+
+    Returns:
+        The environment; directories by the names under which the cluster keeps them.
+    """
     import json
 
     fields: dict[str, Any] = {
@@ -233,7 +306,7 @@ def _hook(hook: Any) -> str:
             f"runtime_env worker_process_setup_hook={hook!r}: want a function, or "
             "its name as 'module.function'"
         )
-    from sheaf import serialization
+    from sheaf._internal import serialization
 
     data, references = serialization.dumps(hook)
     if references or len(data) > _MAX_HOOK_BYTES:

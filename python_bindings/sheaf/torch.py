@@ -28,8 +28,8 @@ except ImportError as error:
     raise ImportError("sheaf.torch needs PyTorch: pip install torch") from error
 
 import sheaf
-from sheaf.torch_buckets import SharedBuckets, shared_copy
 from sheaf.util.collective import Group
+from sheaf.util.collective.torch_buckets import SharedBuckets, shared_copy
 from sheaf.util.collective.types import ReduceOp
 
 _Tensors = list[Any]

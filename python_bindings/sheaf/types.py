@@ -17,10 +17,13 @@ __all__ = ["ActorHandle", "ObjectRef", "ObjectRefGenerator", "typed"]
 
 
 def typed(handle: ActorHandle[C]) -> C:
-    """The same handle; a type checker sees the methods that are decorated with @sheaf.method, with
-    their signatures:
+    """Returns the same handle, of which a type checker sees the methods that are decorated with
+    @sheaf.method, with their signatures.
 
-    counter = typed(Counter.remote(0))
-    value = sheaf.get(counter.add.remote(1))  # An int.
+        counter = typed(Counter.remote(0))
+        value = sheaf.get(counter.add.remote(1))  # An int.
+
+    Args:
+        handle: of an actor.
     """
     return handle  # type: ignore[return-value]

@@ -7,6 +7,7 @@ import unittest
 
 import documents
 import measures
+import python_imports
 import ratchets
 import rules
 
@@ -300,6 +301,85 @@ class Documents(unittest.TestCase):
                 ],
                 documents.readme(root),
             )
+
+
+class PythonImports(unittest.TestCase):
+    def planted(self, files: dict[str, str]) -> list[str]:
+        with tempfile.TemporaryDirectory() as name:
+            write(
+                pathlib.Path(name),
+                {f"python_bindings/sheaf/{path}": text for path, text in files.items()},
+            )
+            return python_imports.check(pathlib.Path(name))
+
+    def test_have_no_circle_and_go_where_they_may(self):
+        found = python_imports.check(ROOT)
+        self.assertEqual([], found, "\n" + "\n".join(found))
+
+    def test_are_found(self):
+        graph = python_imports.graph_of(ROOT)
+        self.assertGreater(len(graph), 90)
+        self.assertGreater(sum(map(len, graph.values())), 200)
+
+    def test_a_circle_is_found_however_it_is_closed(self):
+        for closing in [
+            "from sheaf import a\n",
+            "import sheaf.a\n",
+            "from sheaf.a import f\n",
+            "def f():\n    from sheaf.a import f\n",
+            "if TYPE_CHECKING:\n    from sheaf.a import f\n",
+            'importlib.import_module("sheaf.a")\n',
+        ]:
+            with self.subTest(closing):
+                self.assertEqual(
+                    [
+                        "python_bindings/sheaf/a.py:2: a circle of imports: "
+                        "sheaf.a -> sheaf.b -> sheaf.util.c -> sheaf.a"
+                    ],
+                    self.planted(
+                        {
+                            "__init__.py": "from sheaf.a import f\n",
+                            "a.py": "import os\nfrom sheaf import _core, b\n",
+                            "b.py": "from sheaf.util.c import g\n",
+                            "util/__init__.py": "",
+                            "util/c.py": closing,
+                        }
+                    ),
+                )
+
+    def test_an_import_that_no_row_has_is_found(self):
+        for path, line, said in [
+            ("_internal/a.py", "from sheaf import b", "sheaf/_internal may not import sheaf.b"),
+            ("b.py", "from sheaf._worker import c", "sheaf/. may not import sheaf._worker.c"),
+            ("train/a.py", "from sheaf import _core", "sheaf/train may not import sheaf._core"),
+            ("util/x/a.py", "import sheaf.train.b", "sheaf/util may not import sheaf.train.b"),
+        ]:
+            with self.subTest(path):
+                rest = dict.fromkeys(["b.py", "_worker/c.py", "train/b.py"], "")
+                self.assertEqual(
+                    [f"python_bindings/sheaf/{path}:2: {said}"],
+                    self.planted({**rest, path: f"\n{line}\n"}),
+                )
+
+    def test_a_folder_without_a_row_is_found(self):
+        self.assertEqual(
+            ["python_bindings/sheaf/tools: no row of rules.PYTHON_FOLDERS"],
+            self.planted({"tools/a.py": ""}),
+        )
+
+    def test_what_is_none_passes(self):
+        self.assertEqual(
+            [],
+            self.planted(
+                {
+                    "__init__.py": "from sheaf.a import f\n",
+                    "a.py": "from sheaf import b, _core\nimport sheaf.a\n",
+                    "b.py": "from sheaf._core import get  # sheaf.a\n",
+                    "train/__init__.py": "",
+                    "train/run.py": "import sheaf\nfrom sheaf.train import b\n",
+                }
+            ),
+        )
 
 
 class Ratchets(unittest.TestCase):

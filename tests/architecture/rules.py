@@ -41,10 +41,24 @@ SUBFOLDERS = {
     "raylet/queries": "raylet/gcs_link.h raylet/node_tables.h raylet/raylet_options.h"
     " raylet/scheduling raylet/workers",
     "raylet/host": "raylet/objects raylet/workers",
+    "python_bindings/core": "",
     "worker/owner": "worker/limits.h worker/runtime.h worker/wire.h",
     "worker/executor": "worker/limits.h worker/runtime.h worker/wire.h worker/owner",
 }
 SUBFOLDERS = {folder: set(names.split()) for folder, names in SUBFOLDERS.items()}
+# Folder of the Python package -> what of the package its modules may import besides itself: folders;
+# "." stands for the modules at the top, which are what programs import, "_core" for the extension.
+PYTHON_FOLDERS = {
+    ".": "_core _internal util",
+    "_internal": "_core",  # What the public modules are made of.
+    "_worker": "_core _internal .",  # The extension calls it, by name.
+    "_ray": "_core _internal . util",  # Names that only programs written for Ray know.
+    "cloudpickle": "",
+    "experimental": "_core _internal .",
+    "util": "_core _internal .",
+    "train": ". util",  # As a library of a user's own would: no _core, no _internal.
+}
+PYTHON_FOLDERS = {folder: set(names.split()) for folder, names in PYTHON_FOLDERS.items()}
 USES_EVERYTHING = {"tests", "benchmarks"}  # And nothing uses them.
 
 

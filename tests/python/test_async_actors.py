@@ -252,7 +252,7 @@ class Tasks:
     def __init__(self, lends=True):
         import contextvars
 
-        from sheaf import spare_task
+        from sheaf._worker import spare_task
 
         spare_task.LENDS = spare_task.LENDS and lends
         self.variable = contextvars.ContextVar("variable", default=None)

@@ -4,8 +4,8 @@
 import io
 
 import pytest
-from sheaf import log_lines
-from sheaf.log_lines import Deduplicator
+from sheaf._internal import log_lines
+from sheaf._internal.log_lines import Deduplicator
 
 
 def test_a_line_of_many_workers_is_printed_once_and_counted():

@@ -15,7 +15,8 @@ import zipfile
 import pytest
 import sheaf
 from conftest import WAIT_S
-from sheaf import ignore_rules, runtime_env, runtime_env_package
+from sheaf import runtime_env
+from sheaf._internal import ignore_rules, runtime_env_package
 from sheaf.exceptions import RuntimeEnvSetupError
 
 INSTALL_S = 4 * WAIT_S  # pip is slow on a busy machine.
@@ -448,7 +449,7 @@ def test_excludes_read_like_gitignore(tmp_path):
 HOLDER = """
 import os, sys, time
 os.environ["SHEAF_JOB"] = sys.argv[1] + "/job"
-from sheaf import runtime_env_setup
+from sheaf._worker import environment
 
 def make(path):
     if sys.argv[3] == "dies over it":
@@ -458,7 +459,7 @@ def make(path):
     with open(path + "/data", "wb") as file:
         file.write(os.urandom(1 << 20))
 
-print(runtime_env_setup._shared(sys.argv[2], time.monotonic() + 30, make), flush=True)
+print(environment._shared(sys.argv[2], time.monotonic() + 30, make), flush=True)
 if sys.argv[3] == "stays":
     sys.stdin.read()
 """

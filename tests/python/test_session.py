@@ -306,7 +306,7 @@ def test_ctrl_c_is_not_lost_while_the_lines_of_a_worker_are_printed():
     program = """if True:
         import os, signal
         import sheaf
-        from sheaf import log_lines
+        from sheaf._internal import log_lines
 
         struck = []
 

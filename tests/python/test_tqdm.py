@@ -11,9 +11,10 @@ import sys
 import pytest
 import sheaf
 from conftest import WAIT_S
-from sheaf import log_lines
+from sheaf._internal import bars, log_lines
+from sheaf._internal.bars import MARK, Board
 from sheaf.experimental import tqdm_ray
-from sheaf.experimental.tqdm_ray import MARK, Board, tqdm
+from sheaf.experimental.tqdm_ray import tqdm
 
 
 class Terminal(io.StringIO):
@@ -55,7 +56,7 @@ def state(id="1", done=1, closed=False, **others):
 def board(monkeypatch):
     terminal = Terminal()
     made = Board(terminal)
-    monkeypatch.setattr(tqdm_ray, "board", made)
+    monkeypatch.setattr(bars, "board", made)
     return terminal
 
 
@@ -110,7 +111,7 @@ def test_a_bar_without_an_iterable_is_not_iterated_over():
 
 def test_other_lines_stay_above_the_bars(board, monkeypatch):
     monkeypatch.setattr(sys, "stdout", board)
-    tqdm_ray.board.take(state())
+    bars.board.take(state())
     log_lines.print_lines(
         "f", 1, False, ["one line", MARK + json.dumps(state("2", desc="worker's"))]
     )
@@ -122,14 +123,14 @@ def test_other_lines_stay_above_the_bars(board, monkeypatch):
 
 @pytest.mark.parametrize("line", ["", "{}", "[1]", '{"id": 1', '{"closed": true}'])
 def test_a_damaged_line_is_dropped(board, line):
-    tqdm_ray.take_line("f", 1, MARK + line)
+    bars.take_line("f", 1, MARK + line)
     assert board.screen() == []
 
 
 PROGRAM = """
 import time
 import sheaf
-from sheaf import log_lines
+from sheaf._internal import log_lines
 from sheaf.util import tqdm
 
 arrived = []

@@ -5,7 +5,7 @@
     for item in tqdm(items, desc="load"):
 
 A worker tells its bars as lines of its output, at most one per `flush_interval_s`; the driver takes
-these lines out of what it prints (log_lines.py) and keeps the bars of all processes below it, on
+these lines out of what it prints and keeps the bars of all processes below it, on
 terminals and in notebooks. Elsewhere a bar is one line when it ends.
 """
 
@@ -13,100 +13,36 @@ from __future__ import annotations
 
 import json
 import os
-import sys
-import threading
 import time
 from collections.abc import Iterable, Iterator
-from typing import Any, Generic, TextIO, TypeVar
+from typing import Any, Generic, TypeVar
 
 from sheaf import _core
-from sheaf.util.progress import bar_text
+from sheaf._internal import bars
 
 T = TypeVar("T")
-MARK = "__sheaf_bar__ "  # How the line of a worker begins that tells a bar.
-_MOST_BARS = 64  # Shown at once; of more, the oldest are forgotten.
-
-
-class Board:
-    """The bars of a driver, below what else it prints. Thread-safe."""
-
-    def __init__(self, stream: TextIO | None = None):
-        self._lock = threading.RLock()
-        self._stream = stream
-        self._bars: dict[str, dict[str, Any]] = {}
-        self._drawn = 0  # Lines on the terminal now.
-
-    def take(self, state: dict[str, Any]) -> None:
-        """A bar's new state: id, desc, done, total, unit, spent (seconds), closed."""
-        with self._lock:
-            self.hide()
-            if state["closed"]:
-                self._bars.pop(state["id"], None)
-                self._out.write(self._text(state) + "\n")
-            else:
-                self._bars[state["id"]] = state
-                while len(self._bars) > _MOST_BARS:
-                    del self._bars[next(iter(self._bars))]
-            self.show()
-
-    def hide(self) -> None:
-        """Takes the bars off the terminal, for other lines; show() brings them back."""
-        with self._lock:
-            if self._drawn:
-                self._out.write(f"\r\033[{self._drawn}A\033[J")
-                self._drawn = 0
-
-    def show(self) -> None:
-        """Draws the bars, where something can be drawn anew."""
-        with self._lock:
-            if self._live:
-                self._out.writelines(self._text(state) + "\n" for state in self._bars.values())
-                self._drawn = len(self._bars)
-            self._out.flush()
-
-    @property
-    def _out(self) -> TextIO:
-        return self._stream or sys.stderr
-
-    @property
-    def _live(self) -> bool:
-        return bool(getattr(self._out, "isatty", bool)())
-
-    @staticmethod
-    def _text(state: dict[str, Any]) -> str:
-        words = (
-            f"({state['name']} pid={state['pid']}) {state['desc']}"
-            if state.get("name")
-            else state["desc"]
-        )
-        return bar_text(words.strip(), state["done"], state["total"], state["spent"], state["unit"])
-
-
-board = Board()
-
-
-def take_line(name: str, pid: int, line: str) -> None:
-    """A line of a worker that begins with MARK. One that is damaged is dropped."""
-    try:
-        state = json.loads(line[len(MARK) :])
-        board.take({**state, "name": name, "pid": pid})
-    except (ValueError, KeyError, TypeError):
-        pass
 
 
 def safe_print(*args: Any, **kwargs: Any) -> None:
     """print, above the bars."""
-    board.hide()
+    bars.board.hide()
     try:
         print(*args, **kwargs)
     finally:
-        board.show()
+        bars.board.show()
 
 
 class tqdm(Generic[T]):
-    """A bar. iterable: what is counted as it is consumed, or None: update() counts. total: how many
-    there will be; None: as many as the iterable says, or unknown. position means nothing: bars
-    stand in the order in which they began."""
+    """A progress bar, which the driver shows, also of tasks and actors. Not thread-safe.
+
+    Args:
+        iterable: what is counted as it is consumed; None: update() counts.
+        desc: the words in front of the bar.
+        total: how many there will be; None: as many as the iterable says, or unknown.
+        unit: what is counted.
+        position: without effect: bars stand in the order in which they began.
+        flush_interval_s: seconds between two looks of the bar at least.
+    """
 
     def __init__(
         self,
@@ -146,12 +82,20 @@ class tqdm(Generic[T]):
         return self._done
 
     def set_description(self, desc: str) -> None:
-        """The words in front of the bar."""
+        """Changes the words in front of the bar.
+
+        Args:
+            desc: the new ones.
+        """
         self._desc = desc
         self._tell()
 
     def update(self, n: int = 1) -> None:
-        """So many more are done."""
+        """Counts.
+
+        Args:
+            n: how many more are done.
+        """
         self._done += n
         self._tell()
 
@@ -160,7 +104,7 @@ class tqdm(Generic[T]):
         self._tell(at_once=True)
 
     def close(self) -> None:
-        """The last look. Idempotent."""
+        """Shows the bar for the last time. Idempotent."""
         if not self._closed:
             self._closed = True
             self._tell(at_once=True)
@@ -198,6 +142,6 @@ class tqdm(Generic[T]):
             "closed": self._closed,
         }
         if _core.is_worker():
-            print(MARK + json.dumps(state), flush=True)
+            print(bars.MARK + json.dumps(state), flush=True)
         else:
-            board.take(state)
+            bars.board.take(state)

@@ -2,13 +2,16 @@
 """Training by groups of workers that survive losing some of them. Works with any library, or none;
 sheaf.train.torch is for PyTorch.
 
-def loop(config):
-    for step in range(first(sheaf.train.get_checkpoint()), config["steps"]):
-        ...
-        sheaf.train.report({"loss": loss}, checkpoint=Checkpoint.from_directory(folder))
+    def loop(config):
+        for step in range(first(sheaf.train.get_checkpoint()), config["steps"]):
+            ...
+            checkpoint = Checkpoint.from_directory(folder)
+            sheaf.train.report({"loss": loss}, checkpoint=checkpoint)
 
-result = DataParallelTrainer(loop, train_loop_config={"steps": 100},
-scaling_config=ScalingConfig(num_workers=4)).fit()
+    trainer = DataParallelTrainer(
+        loop, train_loop_config={"steps": 100}, scaling_config=ScalingConfig(num_workers=4)
+    )
+    result = trainer.fit()
 """
 
 from __future__ import annotations

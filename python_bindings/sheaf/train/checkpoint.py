@@ -17,15 +17,33 @@ _METADATA = ".metadata.json"
 
 
 class Checkpoint:
-    """A folder at `path`, a plain path or a URI, or inside `filesystem` (pyarrow's or fsspec's). It
-    may be sent to tasks and actors."""
+    """A folder of files, here or on another file system. It may be sent to tasks and actors.
+
+    Args:
+        path: of the folder: a plain path, a URI, or a path inside `filesystem`.
+        filesystem: one of pyarrow's or fsspec's; None: that of this machine, or of the URI.
+
+    Raises:
+        ValueError: a URI, and neither fsspec nor pyarrow is installed.
+        TypeError: `filesystem` is none.
+    """
 
     def __init__(self, path: str | os.PathLike[str], filesystem: Any = None):
         self.filesystem, self.path = storage.resolve(path, filesystem)
 
     @classmethod
     def from_directory(cls, path: str | os.PathLike[str]) -> Checkpoint:
-        """Of a local folder, which is not copied. FileNotFoundError: there is none."""
+        """Makes a checkpoint of a local folder, which is not copied.
+
+        Args:
+            path: of the folder.
+
+        Returns:
+            The checkpoint.
+
+        Raises:
+            FileNotFoundError: there is no such folder.
+        """
         if not os.path.isdir(path):
             raise FileNotFoundError(
                 f"{os.fspath(path)!r} is no folder: write the files of a checkpoint into one first"
@@ -33,7 +51,18 @@ class Checkpoint:
         return cls(path)
 
     def to_directory(self, path: str | os.PathLike[str] | None = None) -> str:
-        """Copies the files into a local folder (None: a new temporary one) and gives its path."""
+        """Copies the files into a local folder.
+
+        Args:
+            path: of the folder, which is made where it is missing; None: a new temporary one, which
+                is the caller's to remove.
+
+        Returns:
+            The path of the folder.
+
+        Raises:
+            OSError: a file cannot be read or written.
+        """
         target = tempfile.mkdtemp(prefix="sheaf-checkpoint-") if path is None else os.fspath(path)
         os.makedirs(target, exist_ok=True)
         self._files.download(self.path, target)
@@ -43,8 +72,15 @@ class Checkpoint:
 
     @contextlib.contextmanager
     def as_directory(self) -> Iterator[str]:
-        """A local folder with the files, to read: the checkpoint's own if it is local, else a copy
-        for as long as the block runs."""
+        """Gives a local folder with the files, to read, as a context manager.
+
+        Yields:
+            The path: that of the checkpoint itself if it is local, else of a copy that lives as
+            long as the block.
+
+        Raises:
+            OSError: a file cannot be read or written.
+        """
         if self.filesystem is None:
             yield self.path
             return
@@ -55,16 +91,32 @@ class Checkpoint:
             shutil.rmtree(copy, ignore_errors=True)
 
     def get_metadata(self) -> dict[str, Any]:
-        """What set_metadata has stored with it."""
+        """Returns the values that set_metadata has stored with it; {} at first."""
         found: dict[str, Any] = json.loads(self._files.read(f"{self.path}/{_METADATA}") or b"{}")
         return found
 
     def set_metadata(self, metadata: dict[str, Any]) -> None:
-        """Stores values that JSON can hold, instead of those that were there."""
+        """Stores values with the checkpoint, instead of those that were there.
+
+        Args:
+            metadata: what JSON can hold.
+
+        Raises:
+            TypeError: JSON cannot hold it.
+            OSError: it cannot be written.
+        """
         self._files.write(f"{self.path}/{_METADATA}", json.dumps(metadata).encode())
 
     def update_metadata(self, metadata: dict[str, Any]) -> None:
-        """Adds to them."""
+        """Stores values with the checkpoint, beside those that are there.
+
+        Args:
+            metadata: what JSON can hold; it wins over what is there.
+
+        Raises:
+            TypeError: JSON cannot hold it.
+            OSError: it cannot be written.
+        """
         self.set_metadata({**self.get_metadata(), **metadata})
 
     @property

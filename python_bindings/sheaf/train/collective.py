@@ -13,13 +13,28 @@ T = TypeVar("T")
 
 
 def barrier() -> None:
-    """Returns when all workers have called it. CollectiveError: one is lost, or late."""
+    """Waits until all workers of the group have called it.
+
+    Raises:
+        CollectiveError: a worker is lost, or late.
+        RuntimeError: it is called outside of a training loop.
+    """
     current().group().barrier()
 
 
 def broadcast_from_rank_zero(data: T) -> T:
-    """What rank 0 gave, on all workers; anything that can be pickled. CollectiveError: a worker is
-    lost, or late."""
+    """Brings a value of rank 0 to all workers of the group.
+
+    Args:
+        data: of rank 0: anything that can be pickled. Of the others it is not looked at.
+
+    Returns:
+        What rank 0 gave.
+
+    Raises:
+        CollectiveError: a worker is lost, or late.
+        RuntimeError: it is called outside of a training loop.
+    """
     group = current().group()
     payload = bytearray(pickle.dumps(data) if group.rank == 0 else b"")
     size = array.array("q", [len(payload)])

@@ -11,10 +11,9 @@ from __future__ import annotations
 import dataclasses
 import os
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-if TYPE_CHECKING:
-    from sheaf.train.callbacks import UserCallback
+from sheaf.train.callbacks import UserCallback
 
 _STRATEGIES = ("PACK", "SPREAD", "STRICT_PACK", "STRICT_SPREAD")
 
@@ -27,12 +26,20 @@ def _is_count(value: Any, least: int) -> bool:
 class ScalingConfig:
     """How many workers there are, and what each of them holds.
 
-    num_workers: a number, or (min, max): as many as there is room for, more when room appears,
-    fewer when a node is lost. use_gpu: each worker holds a GPU. resources_per_worker: amounts by
-    resource, as {"CPU": 2}; one CPU when not given. placement_strategy: PACK, SPREAD, STRICT_PACK
-    or STRICT_SPREAD; with (min, max) only PACK. placement_timeout_s: how long workers may wait for
-    their resources. elastic_resize_monitor_interval_s: how long a group of (min, max) runs at least
-    before it grows.
+    Args:
+        num_workers: a number, or (min, max): as many as there is room for, more when room appears,
+            fewer when a node is lost.
+        use_gpu: whether each worker holds a GPU.
+        resources_per_worker: amounts by resource, as {"CPU": 2}; None: one CPU.
+        placement_strategy: PACK, SPREAD, STRICT_PACK or STRICT_SPREAD; with (min, max) only PACK.
+        accelerator_type: of the GPUs (sheaf.util.accelerators); None: any.
+        label_selector: the labels that the nodes of workers must have.
+        placement_timeout_s: seconds that workers may wait for their resources.
+        elastic_resize_monitor_interval_s: seconds that a group of (min, max) runs at least before
+            it grows.
+
+    Raises:
+        ValueError: a value does not fit; the text has it and what is wanted.
     """
 
     num_workers: int | tuple[int, int] = 1
@@ -76,11 +83,9 @@ class ScalingConfig:
             raise ValueError(
                 "resources_per_worker['GPU']=0 and use_gpu=True: leave one of them out"
             )
-        if not self.use_gpu and (self.resources_per_worker or {}).get("GPU"):
-            raise ValueError(
-                f"resources_per_worker['GPU']={self.resources_per_worker['GPU']!r}: "
-                "add use_gpu=True"
-            )  # type: ignore[index]
+        gpus = (self.resources_per_worker or {}).get("GPU")
+        if not self.use_gpu and gpus:
+            raise ValueError(f"resources_per_worker['GPU']={gpus!r}: add use_gpu=True")
         if not any(self.bundle.values()):
             raise ValueError(
                 f"resources_per_worker={self.resources_per_worker!r}: a worker "
@@ -116,10 +121,15 @@ class ScalingConfig:
 
 @dataclasses.dataclass
 class CheckpointConfig:
-    """Which checkpoints stay: the `num_to_keep` best by a metric, or the newest; the newest always.
-    None: all.
+    """Which checkpoints stay. The newest always does.
 
-    checkpoint_score_attribute: the metric. checkpoint_score_order: "max" or "min".
+    Args:
+        num_to_keep: how many, the best by the metric, or the newest; None: all.
+        checkpoint_score_attribute: the metric; None: there is none.
+        checkpoint_score_order: "max" or "min" is best.
+
+    Raises:
+        ValueError: a value does not fit.
     """
 
     num_to_keep: int | None = None
@@ -139,10 +149,15 @@ class CheckpointConfig:
 
 @dataclasses.dataclass
 class FailureConfig:
-    """How often the group may be formed anew after a failure: a number, 0 for never, -1 for no
-    bound.
+    """How often a training run may fail.
 
-    silence_timeout_s: a worker that does not answer for so long counts as dead, and is ended.
+    Args:
+        max_failures: how often the group may be formed anew after a failure; -1: no bound.
+        silence_timeout_s: a worker that does not answer for so many seconds counts as dead, and is
+            ended.
+
+    Raises:
+        ValueError: a value does not fit.
     """
 
     max_failures: int = 0
@@ -163,13 +178,23 @@ class FailureConfig:
 class RunConfig:
     """Where results go, and what is done beside training.
 
-    name: a folder of this name holds the run; a run of the same name goes on from its last
-    checkpoint. None: a new name. storage_path: the folder around it, or a URI when fsspec or
-    pyarrow is installed; None: ~/sheaf_results. Workers on other nodes must see the same.
-    storage_filesystem: one of pyarrow's or fsspec's, with storage_path inside it. callbacks: see
-    UserCallback. worker_runtime_env: of the workers. total_reports: how often a worker will report,
-    for the time left. progress: whether stderr shows how it goes: one line in its place on a
-    terminal, else a line every five seconds.
+    Args:
+        name: of the folder that holds the run; a run of the same name goes on from its last
+            checkpoint. None: a new name.
+        storage_path: the folder around it, or a URI where fsspec or pyarrow is installed; None:
+            ~/sheaf_results. Workers on other nodes must see the same.
+        storage_filesystem: one of pyarrow's or fsspec's, with `storage_path` inside it.
+        failure_config: how often it may fail; None: never.
+        checkpoint_config: which checkpoints stay; None: all.
+        callbacks: what is done beside training, in the driver's process.
+        worker_runtime_env: of the workers, as sheaf.init takes one.
+        total_reports: how often a worker will report, for the time left; None: it is not known.
+        progress: whether stderr shows how it goes: one line in its place on a terminal, else a line
+            every five seconds.
+
+    Raises:
+        ValueError: a value does not fit.
+        TypeError: a value has the wrong type.
     """
 
     name: str | None = None
@@ -183,8 +208,6 @@ class RunConfig:
     progress: bool = True
 
     def __post_init__(self) -> None:
-        from sheaf.train.callbacks import UserCallback
-
         if self.name is not None and (
             not self.name or "/" in self.name or self.name.startswith(".")
         ):

@@ -21,7 +21,6 @@ from sheaf.train.checkpoint import Checkpoint
 from sheaf.train.errors import LoopStopped
 
 if TYPE_CHECKING:
-    from sheaf.train.backend import BackendConfig
     from sheaf.util.collective import Group
 
 _MOST_UNREAD = 1000  # Reports that the driver has not fetched; further ones wait.
@@ -55,7 +54,6 @@ class Start:
     address: str  # Of rank 0, for a rendezvous of the backend's own.
     port: int
     group: str  # The name of the group for collectives; empty: there is none.
-    backend: BackendConfig
     datasets: dict[str, Any]
     metadata: dict[str, Any]
 
@@ -209,43 +207,46 @@ def current() -> Session:
 
 
 class TrainContext:
-    """The place of this worker in its group. `epoch` counts how often the group was formed, from
-    0."""
+    """The place of this worker in its group. Any thread of the worker may ask.
+
+    Args:
+        session: the loop that runs here.
+    """
 
     def __init__(self, session: Session):
         self._session = session
         self._start = session.start
 
     def get_world_size(self) -> int:
-        """How many workers there are."""
+        """Returns how many workers there are."""
         return self._start.world_size
 
     def get_world_rank(self) -> int:
-        """Which one this is, from 0."""
+        """Returns which one this is, from 0."""
         return self._start.rank
 
     def get_local_rank(self) -> int:
-        """Which one of those on this node."""
+        """Returns which one of those on this node this is, from 0."""
         return self._start.local_rank
 
     def get_local_world_size(self) -> int:
-        """How many are on this node."""
+        """Returns how many workers are on this node."""
         return self._start.local_world_size
 
     def get_node_rank(self) -> int:
-        """Which node this is, from 0."""
+        """Returns which of the group's nodes this is, from 0."""
         return self._start.node_rank
 
     def get_experiment_name(self) -> str:
-        """The run's name."""
+        """Returns the name of the run."""
         return self._start.experiment
 
     def get_storage(self) -> Storage:
-        """Where the run's files are."""
+        """Returns where the run's files are: `filesystem` (None: this machine's) and `path`."""
         return self._start.storage
 
     def get_metadata(self) -> dict[str, Any]:
-        """What the trainer was given as metadata."""
+        """Returns what the trainer was given as metadata."""
         return dict(self._start.metadata)
 
     @property
@@ -283,26 +284,46 @@ class TrainContext:
 
 
 def get_context() -> TrainContext:
-    """The place of this worker in its group. RuntimeError outside of a training loop."""
+    """Returns the place of this worker in its group.
+
+    Raises:
+        RuntimeError: it is called outside of a training loop.
+    """
     return TrainContext(current())
 
 
 def get_checkpoint() -> Checkpoint | None:
-    """The newest durable checkpoint, to go on from; None: begin from the start."""
+    """Returns the newest durable checkpoint, to go on from; None: begin from the start.
+
+    Raises:
+        RuntimeError: it is called outside of a training loop.
+    """
     return current().checkpoint
 
 
 def get_all_reported_checkpoints() -> list[tuple[Checkpoint, dict[str, Any]]]:
-    """The durable checkpoints of the run with their metrics, oldest first; some may be deleted by
-    now (CheckpointConfig)."""
+    """Returns the durable checkpoints of the run with their metrics, oldest first. Some may be
+    deleted by now (CheckpointConfig).
+
+    Raises:
+        RuntimeError: it is called outside of a training loop.
+    """
     return list(current().checkpoints)
 
 
 def get_dataset_shard(dataset_name: str = "train") -> Any:
-    """This worker's part of the trainer's `datasets[dataset_name]`.
+    """Gives this worker its part of a dataset of the trainer.
 
-    An array or list: a contiguous part, sizes differ by at most one. A dict of arrays: each of them
-    so. Any other iterable: every world_size-th item. KeyError: there is no such dataset.
+    Args:
+        dataset_name: its name among the trainer's `datasets`.
+
+    Returns:
+        Of an array or list a contiguous part; sizes differ by at most one. Of a dict of arrays a
+        dict of such parts. Of any other iterable an iterator over each world_size-th item.
+
+    Raises:
+        KeyError: there is no such dataset.
+        RuntimeError: it is called outside of a training loop.
     """
     start = current().start
     if dataset_name not in start.datasets:
@@ -320,14 +341,23 @@ def report(
     *,
     delete_local_checkpoint_after_upload: bool = False,
 ) -> None:
-    """Reports a step; each worker calls it equally often. Rank 0's metrics are recorded, each step
-    once, also over restarts.
+    """Reports a step. Each worker calls it equally often.
 
-    With a checkpoint (on one rank or several: their files are merged) it returns when all ranks
-    have reported this step and the checkpoint is durable; the local folder may then be deleted.
-    checkpoint_dir_name: instead of checkpoint_NNNNNN.
+    Rank 0's metrics are recorded, each step once, also over restarts. With a checkpoint, on one
+    rank or several (their files are merged), it returns when all ranks have reported this step and
+    the checkpoint is durable.
 
-    TypeError or ValueError for wrong arguments; OSError when the storage fails.
+    Args:
+        metrics: values by name; scalars of NumPy and torch become numbers.
+        checkpoint: of this step, a local folder, which may be deleted afterwards.
+        checkpoint_dir_name: of its folder in the run's, instead of checkpoint_NNNNNN.
+        delete_local_checkpoint_after_upload: deletes the local folder when it is copied.
+
+    Raises:
+        TypeError: `metrics` is no dict with names, or `checkpoint` no Checkpoint.
+        ValueError: the name of a folder does not fit.
+        OSError: the storage failed.
+        RuntimeError: it is called outside of a training loop.
     """
     if not isinstance(metrics, dict) or not all(isinstance(name, str) for name in metrics):
         raise TypeError(

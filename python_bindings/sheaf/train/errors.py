@@ -15,9 +15,12 @@ if TYPE_CHECKING:
 class TrainingFailedError(RayError):
     """The workers failed more often than FailureConfig allows, or could not be placed.
 
-    rank: of the worker that failed first, None when it was not a worker's fault. cause: its
-    exception, also as __cause__. worker_failures: the exceptions by rank. result: what had been
-    reached, with the last durable checkpoint.
+    Args:
+        message: says what happened.
+        rank: of the worker that failed first; None: it was not a worker's fault.
+        cause: what that one raised; also as __cause__.
+        worker_failures: what all of them raised, by rank.
+        result: what had been reached, with the last durable checkpoint.
     """
 
     def __init__(

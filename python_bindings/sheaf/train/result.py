@@ -12,8 +12,13 @@ from sheaf.train.checkpoint import Checkpoint
 
 @dataclasses.dataclass(frozen=True)
 class Event:
-    """Something that happened to the group: when (seconds since the epoch), what, and the steps
-    that had been reported."""
+    """Something that happened to the group of workers.
+
+    Args:
+        time: when, in seconds since the epoch.
+        text: what, in words.
+        reports: how many steps had been reported.
+    """
 
     time: float
     text: str
@@ -26,9 +31,17 @@ class Event:
 
 @dataclasses.dataclass
 class Result:
-    """metrics: what was reported last. checkpoint: the newest. path: the run's folder.
-    metrics_history: all reports, in order, each once. best_checkpoints: those that were kept, with
-    their metrics. events: what happened when. error: what ended it, or None.
+    """What a training run has reached.
+
+    Args:
+        metrics: what was reported last, or None.
+        checkpoint: the newest durable one, or None.
+        path: of the run's folder.
+        error: what ended the run, or None.
+        metrics_history: all reports, in order, each step once.
+        best_checkpoints: those that were kept, with their metrics.
+        events: what happened to the group, in order.
+        filesystem: that `path` is inside of; None: this machine's.
     """
 
     metrics: dict[str, Any] | None
@@ -55,8 +68,18 @@ class Result:
         return pandas.DataFrame(self.metrics_history)
 
     def get_best_checkpoint(self, metric: str, mode: str) -> Checkpoint | None:
-        """The kept checkpoint with the largest ("max") or smallest ("min") metric. None: none has
-        it. ValueError: another mode."""
+        """Finds the best of the kept checkpoints.
+
+        Args:
+            metric: the name of what they are compared by.
+            mode: "max" or "min" is best.
+
+        Returns:
+            The checkpoint, or None: none has the metric.
+
+        Raises:
+            ValueError: another mode.
+        """
         if mode not in ("max", "min"):
             raise ValueError(f"mode={mode!r}: want 'max' or 'min'")
         scored = [

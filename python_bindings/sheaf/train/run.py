@@ -178,14 +178,13 @@ class Run:
                 address=address,
                 port=port,
                 group=f"train:{self._name}:{number}:{token}",
-                backend=self._plan.backend,
                 datasets=shared,
                 metadata=self._plan.metadata,
                 **place,
             )
             # Calls of one caller run in order, but in different threads: `run` and `take` come when
             # the session is there.
-            start_ref = workers[rank].handle.prepare.remote(start)
+            start_ref = workers[rank].handle.prepare.remote(start, self._plan.backend)
             epoch.loops[rank] = workers[rank].handle.run.remote(loop, self._plan.config, start_ref)
             epoch.takes[workers[rank].handle.take.remote(number, _POLL_S, start_ref)] = rank
         nodes = len({worker.node for worker in workers})

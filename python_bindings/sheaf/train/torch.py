@@ -2,12 +2,13 @@
 """Training with PyTorch: a process group around the loops, and models and loaders prepared for it.
 torch is asked for when it is used.
 
-def loop(config):
-    model = sheaf.train.torch.prepare_model(Net())
-    loader = sheaf.train.torch.prepare_data_loader(DataLoader(data, batch_size=64, shuffle=True))
-    ...
+    def loop(config):
+        model = sheaf.train.torch.prepare_model(Net())
+        loader = DataLoader(data, batch_size=64, shuffle=True)
+        loader = sheaf.train.torch.prepare_data_loader(loader)
+        ...
 
-TorchTrainer(loop, scaling_config=ScalingConfig(num_workers=4)).fit()
+    TorchTrainer(loop, scaling_config=ScalingConfig(num_workers=4)).fit()
 """
 
 from __future__ import annotations
@@ -30,9 +31,14 @@ _INIT_METHODS = ("tcp", "env")
 class TorchConfig(BackendConfig):
     """The process group of the workers.
 
-    backend: "sheaf", "gloo", "nccl", or another that torch.distributed knows; None: nccl with CUDA,
-    else sheaf. init_method: "tcp", or "env" through MASTER_ADDR and so on. timeout_s: of its
-    operations.
+    Args:
+        backend: "sheaf", "gloo", "nccl", or another that torch.distributed knows; None: nccl with
+            CUDA, else sheaf.
+        init_method: "tcp", or "env" through MASTER_ADDR and so on.
+        timeout_s: seconds that its operations wait.
+
+    Raises:
+        ValueError: a value does not fit.
     """
 
     backend: str | None = None
@@ -48,7 +54,11 @@ class TorchConfig(BackendConfig):
             raise ValueError(f"timeout_s={self.timeout_s!r}: want seconds, more than 0")
 
     def on_start(self, context: TrainContext) -> None:
-        """Joins the process group; torch's variables are set for code that reads them."""
+        """Joins the process group; torch's variables are set for code that reads them.
+
+        Args:
+            context: the place of the worker in its group.
+        """
         import os
 
         torch = _torch()
@@ -80,7 +90,11 @@ class TorchConfig(BackendConfig):
         )
 
     def on_stop(self, context: TrainContext) -> None:
-        """Ends what waits in the process group, where its backend can."""
+        """Ends what waits in the process group, where its backend can.
+
+        Args:
+            context: not looked at.
+        """
         torch = _torch()
         if torch.distributed.is_initialized():
             abort = getattr(torch.distributed.distributed_c10d._get_default_group(), "abort", None)
@@ -88,14 +102,36 @@ class TorchConfig(BackendConfig):
                 abort()
 
     def on_end(self, context: TrainContext) -> None:
-        """Leaves the process group."""
+        """Leaves the process group.
+
+        Args:
+            context: not looked at.
+        """
         torch = _torch()
         if torch.distributed.is_initialized():
             torch.distributed.destroy_process_group()
 
 
 class TorchTrainer(DataParallelTrainer):
-    """A DataParallelTrainer whose workers are a process group of torch.distributed."""
+    """A DataParallelTrainer whose workers are a process group of torch.distributed.
+
+    Args:
+        train_loop_per_worker: a function that takes the configuration, or nothing. Inside it see
+            get_context, get_checkpoint, get_dataset_shard and report.
+        train_loop_config: the configuration; a copy of it reaches each worker.
+        torch_config: of the process group.
+        scaling_config: how many workers there are, and what each holds; None: one, with a CPU.
+        run_config: where results go, which checkpoints stay, how often it may fail.
+        datasets: arrays, lists, dicts of arrays, iterables, or functions that make one, by name;
+            split by rank.
+        resume_from_checkpoint: what get_checkpoint gives at first.
+        metadata: what TrainContext.get_metadata gives.
+
+    Raises:
+        ImportError: torch is not installed.
+        TypeError: an argument has the wrong type; the text has the value and what is wanted.
+        ValueError: the columns of a dataset differ in length.
+    """
 
     def __init__(
         self,
@@ -123,7 +159,7 @@ class TorchTrainer(DataParallelTrainer):
 
 
 def get_device() -> Any:
-    """This worker's torch.device: its first GPU, else the CPU."""
+    """Returns this worker's torch.device: its first GPU, else the CPU."""
     torch = _torch()
     if not torch.cuda.is_available():
         return torch.device("cpu")
@@ -136,7 +172,7 @@ def get_device() -> Any:
 
 
 def get_devices() -> list[Any]:
-    """All of this worker's devices."""
+    """Returns the list of all of this worker's devices."""
     torch = _torch()
     if not torch.cuda.is_available() or _sees_all():
         return [get_device()]
@@ -149,13 +185,25 @@ def prepare_model(
     parallel_strategy: str | None = "ddp",
     parallel_strategy_kwargs: dict[str, Any] | None = None,
 ) -> Any:
-    """The model on this worker's device, and, with more than one worker, in
-    DistributedDataParallel.
+    """Moves a model to this worker's device and, with more than one worker, wraps it for training.
 
     On the CPU, over the backend "sheaf", the gradients lie in memory that the workers of a node
     share (sheaf.torch.share_gradients); parallel_strategy_kwargs={"gradient_as_bucket_view": False}
-    leaves them to DDP, and room for a communication hook of your own. parallel_strategy: "ddp",
-    "fsdp", or None to leave it as it is. ValueError: another.
+    leaves them to DistributedDataParallel, and room for a communication hook of your own.
+
+    Args:
+        model: a torch.nn.Module.
+        move_to_device: False leaves it where it is.
+        parallel_strategy: "ddp" (DistributedDataParallel), "fsdp" (FullyShardedDataParallel), or
+            None to leave it as it is.
+        parallel_strategy_kwargs: further arguments of the wrapper.
+
+    Returns:
+        The model, or the wrapper around it.
+
+    Raises:
+        ValueError: there is no such strategy.
+        RuntimeError: it is called outside of a training loop.
     """
     torch = _torch()
     if parallel_strategy not in ("ddp", "fsdp", None):
@@ -190,10 +238,22 @@ def prepare_data_loader(
     move_to_device: bool = True,
     auto_transfer: bool = True,
 ) -> Any:
-    """The loader with a DistributedSampler, so that each worker gets its part, and its batches on
-    this worker's device.
+    """Gives each worker its part of a loader's data, with batches on the worker's device.
 
     Call `loader.sampler.set_epoch(n)` for another order in each epoch, as with torch alone.
+
+    Args:
+        data_loader: a torch.utils.data.DataLoader.
+        add_dist_sampler: False leaves all of the data to each worker.
+        move_to_device: False leaves batches on the CPU.
+        auto_transfer: without effect.
+
+    Returns:
+        A loader like it, with a DistributedSampler.
+
+    Raises:
+        TypeError: its dataset is an IterableDataset, which has no sampler.
+        RuntimeError: it is called outside of a training loop.
     """
     del auto_transfer
     torch = _torch()

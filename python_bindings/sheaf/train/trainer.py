@@ -22,14 +22,23 @@ _HOME = "~/sheaf_results"
 
 
 class DataParallelTrainer:
-    """Runs `train_loop_per_worker` in each worker of a group.
+    """Runs a training loop in each worker of a group.
 
-    The loop takes train_loop_config, if it takes an argument. Inside it see get_context,
-    get_checkpoint, get_dataset_shard, report. datasets: arrays, lists, dicts of arrays, iterables
-    or functions that make one, by name; split by rank. resume_from_checkpoint: what get_checkpoint
-    gives at first. metadata: what get_metadata gives.
+    Args:
+        train_loop_per_worker: a function that takes the configuration, or nothing. Inside it see
+            get_context, get_checkpoint, get_dataset_shard and report.
+        train_loop_config: the configuration; a copy of it reaches each worker.
+        backend_config: what is made ready around the loop.
+        scaling_config: how many workers there are, and what each holds; None: one, with a CPU.
+        run_config: where results go, which checkpoints stay, how often it may fail.
+        datasets: arrays, lists, dicts of arrays, iterables, or functions that make one, by name;
+            split by rank.
+        resume_from_checkpoint: what get_checkpoint gives at first.
+        metadata: what TrainContext.get_metadata gives.
 
-    TypeError or ValueError for wrong arguments, with the value and the remedy.
+    Raises:
+        TypeError: an argument has the wrong type; the text has the value and what is wanted.
+        ValueError: the columns of a dataset differ in length.
     """
 
     def __init__(
@@ -67,11 +76,18 @@ class DataParallelTrainer:
         )
 
     def fit(self) -> Result:
-        """Trains, and gives the result. A run of the same RunConfig.name goes on from its newest
-        checkpoint.
+        """Trains. A run of the same RunConfig.name goes on from its newest checkpoint.
 
-        TrainingFailedError: workers failed more often than FailureConfig allows, or there is no
-        room for them.
+        Joins a cluster first, as sheaf.init() does, where the process has not joined one.
+
+        Returns:
+            What was reached.
+
+        Raises:
+            TrainingFailedError: workers failed more often than FailureConfig allows, or there is no
+                room for them. Its `result` is what had been reached.
+            OSError: the storage failed.
+            Exception: what a callback raised.
         """
         if not sheaf.is_initialized():
             sheaf.init()

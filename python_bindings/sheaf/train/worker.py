@@ -13,6 +13,7 @@ from typing import Any
 
 import sheaf
 from sheaf.train import context
+from sheaf.train.backend import BackendConfig
 from sheaf.train.errors import LoopStopped
 
 CONTROL = "control"
@@ -25,6 +26,7 @@ class TrainWorker:
     def __init__(self) -> None:
         self._lock = threading.Lock()
         self._session: context.Session | None = None
+        self._backend = BackendConfig()
         self._thread: int | None = None  # That of user code, while it runs.
 
     @sheaf.method(concurrency_group=CONTROL)
@@ -41,27 +43,30 @@ class TrainWorker:
             return port
 
     @sheaf.method(concurrency_group=CONTROL)
-    def prepare(self, start: context.Start) -> None:
-        """Makes the session of an epoch, so that `take` may follow at once."""
+    def prepare(self, start: context.Start, backend: BackendConfig) -> None:
+        """Makes the session of an epoch, so that `take` may follow at once. `backend`: what is made
+        ready around its loop."""
         session = context.Session(start)
         with self._lock:
             self._session = session
+            self._backend = backend
         context.set_session(session)
 
     def run(self, loop: Callable[..., Any], config: dict[str, Any] | None, prepared: None) -> bool:
         """Runs the loop to its end. False: it was stopped. Raises what the loop raises. `prepared`:
         the result of prepare."""
-        session = self._session
+        with self._lock:
+            session, backend = self._session, self._backend
         assert session is not None
         told = context.TrainContext(session)
         try:
             try:
                 self._enter(session)
-                session.start.backend.on_start(told)
+                backend.on_start(told)
                 loop() if config is None else loop(config)
             finally:
                 self._leave()
-                session.start.backend.on_end(told)
+                backend.on_end(told)
             return True
         except LoopStopped:
             return False
@@ -106,11 +111,12 @@ class TrainWorker:
     def stop(self, epoch: int) -> None:
         """Interrupts the loop: in report, between two lines of Python, or in a wait that the
         backend can end."""
-        session = self._of(epoch)
+        with self._lock:
+            session, backend = self._of(epoch), self._backend
         if session is None:
             return
         session.stop()  # Also what waits in the group for collectives.
-        session.start.backend.on_stop(context.TrainContext(session))
+        backend.on_stop(context.TrainContext(session))
         with self._lock:
             if self._thread is not None:
                 ctypes.pythonapi.PyThreadState_SetAsyncExc(

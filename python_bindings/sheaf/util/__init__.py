@@ -6,6 +6,10 @@ from __future__ import annotations
 import importlib
 from typing import Any
 
+from sheaf import _core, cluster, lifecycle
+from sheaf.object_ref import wait
+from sheaf.runtime_context import get_runtime_context
+
 _WHERE = {
     "ActorPool": "sheaf.util.actor_pool",
     "PlacementGroup": "sheaf.util.placement_group",
@@ -13,8 +17,8 @@ _WHERE = {
     "remove_placement_group": "sheaf.util.placement_group",
     "get_placement_group": "sheaf.util.placement_group",
     "get_current_placement_group": "sheaf.util.placement_group",
-    "register_serializer": "sheaf.serialization",
-    "deregister_serializer": "sheaf.serialization",
+    "register_serializer": "sheaf.util.serialization",
+    "deregister_serializer": "sheaf.util.serialization",
     "Queue": "sheaf.util.queue",
     "tqdm": "sheaf.experimental.tqdm_ray",
     "inspect_serializability": "sheaf.util.check_serialize",
@@ -43,6 +47,7 @@ _MODULES = (
     "queue",
     "rpdb",
     "scheduling_strategies",
+    "serialization",
     "spark",
     "state",
     "tpu",
@@ -66,41 +71,56 @@ def __dir__() -> list[str]:
 
 
 def get_node_ip_address(address: str = "8.8.8.8:53") -> str:
-    """The address of this node; loopback, unless the node listens elsewhere."""
-    del address
-    from sheaf import cluster
+    """Tells at which address the cluster knows its first node.
 
+    Args:
+        address: without effect.
+
+    Returns:
+        An address without a port; 127.0.0.1 where the node listens on the loopback alone.
+    """
+    del address
     for row in cluster.nodes():
         return row["NodeManagerAddress"]
     return "127.0.0.1"
 
 
 def get_node_instance_id() -> str:
-    """The id of this node."""
-    from sheaf.runtime_context import get_runtime_context
-
+    """Returns the id of this node, as sheaf.nodes() names it."""
     return get_runtime_context().get_node_id()
 
 
 def connect(address: str, **others: Any) -> Any:
-    """The same as init."""
-    from sheaf import lifecycle
+    """Joins a cluster, as sheaf.init(address) does.
 
+    Args:
+        address: as init takes it.
+        others: without effect.
+
+    Returns:
+        What init returns.
+
+    Raises:
+        ConnectionError: no node answers there.
+        RuntimeError: the process has joined a cluster already.
+    """
     return lifecycle.init(address)
 
 
 def disconnect() -> None:
-    """The same as shutdown."""
-    from sheaf import lifecycle
-
+    """Leaves the cluster, as sheaf.shutdown does."""
     lifecycle.shutdown()
 
 
 def list_named_actors(all_namespaces: bool = False) -> list[Any]:
-    """The names of the actors that are alive: of this namespace, or of all as dicts of name and
-    namespace."""
-    from sheaf import _core, cluster
+    """Lists the names of the actors that are alive.
 
+    Args:
+        all_namespaces: those of all namespaces, not of this job's alone.
+
+    Returns:
+        Names; with `all_namespaces` dicts of "name" and "namespace".
+    """
     own = _core.context()["namespace"]
     rows = [row for row in cluster.actors() if row["name"] and row["state"] != "DEAD"]
     if all_namespaces:
@@ -109,11 +129,20 @@ def list_named_actors(all_namespaces: bool = False) -> list[Any]:
 
 
 def as_completed(refs: list[Any], chunk_size: int = 10, yield_obj_refs: bool = False) -> Any:
-    """The values of references (or the references) in the order in which they become ready."""
-    del chunk_size
-    from sheaf import _core
-    from sheaf.object_ref import wait
+    """Gives values in the order in which they become ready.
 
+    Args:
+        refs: ObjectRefs, each once.
+        chunk_size: without effect.
+        yield_obj_refs: gives the references instead of their values.
+
+    Yields:
+        A value, or a reference, at a time.
+
+    Raises:
+        RayTaskError: a call raised; it is an instance of what was raised, too.
+    """
+    del chunk_size
     left = list(refs)
     while left:
         ready, left = wait(left, num_returns=1)
@@ -127,12 +156,22 @@ def map_unordered(
     chunk_size: int = 10,
     yield_obj_refs: bool = False,
 ) -> Any:
-    """Calls a remote function for each item, at most backpressure_size at once; gives results as
-    they become ready."""
-    del chunk_size
-    from sheaf import _core
-    from sheaf.object_ref import wait
+    """Calls a remote function for each item, and gives the results as they become ready.
 
+    Args:
+        fn: a remote function, or a method of an actor: `fn.remote(item)` is called.
+        items: an iterable, which is taken from as calls end.
+        backpressure_size: how many calls are under way at once.
+        chunk_size: without effect.
+        yield_obj_refs: gives the references instead of the results.
+
+    Yields:
+        A result, or a reference, at a time.
+
+    Raises:
+        RayTaskError: a call raised; it is an instance of what was raised, too.
+    """
+    del chunk_size
     pending: list[Any] = []
     for item in items:
         if len(pending) >= backpressure_size:

@@ -14,7 +14,11 @@ Submit = Callable[[Any, Any], "ObjectRef[Any]"]
 
 
 class ActorPool:
-    """Gives calls to idle actors; results come in order, or as they are ready."""
+    """Gives calls to idle actors; results come in order, or as they are ready. Not thread-safe.
+
+    Args:
+        actors: handles of the actors that share the work.
+    """
 
     def __init__(self, actors: Iterable[Any]):
         self._idle = list(actors)
@@ -25,7 +29,17 @@ class ActorPool:
         self._next_return = 0
 
     def map(self, fn: Submit, values: Iterable[Any]) -> Iterator[Any]:
-        """The results of fn(actor, value) for each value, in order."""
+        """Calls fn(actor, value) for each value, and gives the results in order.
+
+        Results of earlier calls that nobody has taken are dropped.
+
+        Args:
+            fn: submits one call to an actor: `lambda actor, value: actor.double.remote(value)`.
+            values: an iterable, which is read at once.
+
+        Returns:
+            An iterator over the results. It raises what a call raised.
+        """
         self._drop_results()
         for value in values:
             self.submit(fn, value)
@@ -37,7 +51,17 @@ class ActorPool:
         return results()
 
     def map_unordered(self, fn: Submit, values: Iterable[Any]) -> Iterator[Any]:
-        """The same, as the results become ready."""
+        """Calls fn(actor, value) for each value, and gives the results as they become ready.
+
+        Results of earlier calls that nobody has taken are dropped.
+
+        Args:
+            fn: as for map.
+            values: an iterable, which is read at once.
+
+        Returns:
+            An iterator over the results. It raises what a call raised.
+        """
         self._drop_results()
         for value in values:
             self.submit(fn, value)
@@ -49,7 +73,12 @@ class ActorPool:
         return results()
 
     def submit(self, fn: Submit, value: Any) -> None:
-        """Calls fn(actor, value) with the next idle actor."""
+        """Calls fn(actor, value) with an idle actor, or when one becomes idle.
+
+        Args:
+            fn: as for map.
+            value: what it is given.
+        """
         if not self._idle:
             self._waiting.append((fn, value))
             return
@@ -60,11 +89,24 @@ class ActorPool:
         self._next_task += 1
 
     def has_next(self) -> bool:
-        """Whether results are pending."""
+        """Returns whether results are pending."""
         return bool(self._running) or bool(self._waiting)
 
     def get_next(self, timeout: float | None = None, ignore_if_timedout: bool = False) -> Any:
-        """The next result in order. StopIteration: there is none. TimeoutError: not in time."""
+        """Waits for the next result in the order of the calls, and takes it.
+
+        Args:
+            timeout: seconds; None waits for ever.
+            ignore_if_timedout: gives None, and skips the result, when it is late.
+
+        Returns:
+            The result.
+
+        Raises:
+            StopIteration: no result is pending.
+            TimeoutError: the result was late; it stays the next one.
+            RayTaskError: a call raised; it is an instance of what was raised, too.
+        """
         if not self.has_next():
             raise StopIteration("no more results to get")
         ref = self._by_index[self._next_return]
@@ -80,8 +122,20 @@ class ActorPool:
     def get_next_unordered(
         self, timeout: float | None = None, ignore_if_timedout: bool = False
     ) -> Any:
-        """The result that is ready first. StopIteration: there is none. TimeoutError: not in
-        time."""
+        """Waits for the result that is ready first, and takes it.
+
+        Args:
+            timeout: seconds; None waits for ever.
+            ignore_if_timedout: gives None when none is ready in time.
+
+        Returns:
+            The result.
+
+        Raises:
+            StopIteration: no result is pending.
+            TimeoutError: none was ready in time.
+            RayTaskError: a call raised; it is an instance of what was raised, too.
+        """
         if not self.has_next():
             raise StopIteration("no more results to get")
         ready, _ = wait(list(self._running), num_returns=1, timeout=timeout)
@@ -96,15 +150,22 @@ class ActorPool:
         return _core.get(ready[0])
 
     def has_free(self) -> bool:
-        """Whether an actor is idle and no call waits."""
+        """Returns whether an actor is idle and no call waits for one."""
         return bool(self._idle) and not self._waiting
 
     def pop_idle(self) -> Any:
-        """Takes an idle actor out of the pool, or None."""
+        """Returns an idle actor, which leaves the pool; None: there is none."""
         return self._idle.pop() if self.has_free() else None
 
     def push(self, actor: Any) -> None:
-        """Adds an actor. ValueError: it is in the pool."""
+        """Adds an actor to the pool.
+
+        Args:
+            actor: its handle.
+
+        Raises:
+            ValueError: it is in the pool already.
+        """
         if actor in self._idle or any(actor == busy for _, busy in self._running.values()):
             raise ValueError("the actor is in the pool already")
         self._give_back(actor)

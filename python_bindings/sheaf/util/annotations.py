@@ -7,7 +7,15 @@ from typing import Any
 
 
 def _mark(*args: Any, **kwargs: Any) -> Any:
-    """As @mark, or as @mark(...)."""
+    """Marks an interface, as @mark or as @mark(...); it changes nothing.
+
+    Args:
+        args: the function or class, where there is nothing else.
+        kwargs: without effect.
+
+    Returns:
+        The function or class, or a decorator that returns it.
+    """
     return args[0] if len(args) == 1 and not kwargs and callable(args[0]) else lambda target: target
 
 

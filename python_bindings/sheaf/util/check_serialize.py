@@ -5,11 +5,17 @@ from __future__ import annotations
 
 from typing import Any
 
-from sheaf import serialization, unpicklable
+from sheaf._internal import serialization
 
 
 class FailureTuple:
-    """A part of a value that cannot be pickled: the part, the path to it, and the value."""
+    """A part of a value that cannot be pickled.
+
+    Args:
+        obj: the part.
+        path: the steps to it from the value, the value's name first.
+        parent: the value.
+    """
 
     def __init__(self, obj: Any, path: tuple[str, ...], parent: Any):
         self.obj, self.path, self.parent = obj, path, parent
@@ -24,14 +30,23 @@ class FailureTuple:
 def inspect_serializability(
     base_obj: Any, name: str | None = None, depth: int = 3, print_file: Any = None
 ) -> tuple[bool, set[FailureTuple]]:
-    """(True, nothing) when `base_obj` can be sent; else False and the part that cannot, which is
-    described on `print_file` (stdout)."""
+    """Tells whether a value can be sent to another process, and which part of it cannot.
+
+    Args:
+        base_obj: the value.
+        name: what it is called in the path to the part; None: its own name.
+        depth: without effect: the whole value is searched.
+        print_file: where the part is described; None: stdout.
+
+    Returns:
+        (True, empty set), or False and the part that cannot be pickled.
+    """
     del depth  # The whole value is searched.
     try:
         serialization.dumps(base_obj)
     except Exception as error:
         print(error, file=print_file)
-        path, culprit, _ = unpicklable.find(base_obj, error)
+        path, culprit = serialization.culprit(base_obj, error)
         top = name or getattr(base_obj, "__name__", None) or "value"
         return False, {FailureTuple(culprit, (top, top + path) if path else (top,), base_obj)}
     return True, set()

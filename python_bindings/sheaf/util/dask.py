@@ -11,10 +11,19 @@ from sheaf.decorator import remote
 
 
 def ray_dask_get(dsk: Any, keys: Any, **options: Any) -> Any:
-    """The values of `keys` (nested lists of keys give nested lists) of a Dask graph, each task of
-    it run as a task of Sheaf.
+    """Computes keys of a Dask graph, each task of it as a task of Sheaf.
 
-    options: ray_remote_args, a dict of options of the tasks; others are Dask's own, and ignored.
+    Args:
+        dsk: the graph.
+        keys: the keys that are wanted; lists of them may be nested.
+        options: ray_remote_args, a dict of options of the tasks; others are Dask's own, and without
+            effect.
+
+    Returns:
+        The values of `keys`, nested as they are.
+
+    Raises:
+        RayTaskError: a task raised; it is an instance of what was raised, too.
     """
     refs = _submit_all(dsk, options.get("ray_remote_args") or {})
 
@@ -30,15 +39,31 @@ ray_dask_get_sync = ray_dask_get
 
 
 def enable_dask_on_ray(**config: Any) -> Any:
-    """Makes it Dask's scheduler, for good or as a context manager. config: more of
-    dask.config.set."""
+    """Makes Sheaf Dask's scheduler, for good or as a context manager.
+
+    Args:
+        config: more of dask.config.set.
+
+    Returns:
+        What dask.config.set returns: a context manager.
+
+    Raises:
+        ImportError: dask is not installed.
+    """
     import dask
 
     return dask.config.set(scheduler=ray_dask_get, **config)
 
 
 def disable_dask_on_ray() -> Any:
-    """Dask chooses its scheduler itself again."""
+    """Lets Dask choose its scheduler itself again.
+
+    Returns:
+        What dask.config.set returns: a context manager.
+
+    Raises:
+        ImportError: dask is not installed.
+    """
     import dask
 
     return dask.config.set(scheduler=None)

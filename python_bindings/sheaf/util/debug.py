@@ -12,8 +12,15 @@ _last = 0.0
 
 
 def log_once(key: str) -> bool:
-    """Whether this is the first call with this key in this process; `if log_once("slow"):
-    logger.warning(...)`."""
+    """Tells whether something is to be said: `if log_once("slow"): logger.warning(...)`.
+
+    Args:
+        key: names it.
+
+    Returns:
+        Whether this is the first call with this key in this process; after enable_periodic_logging,
+        the first within a minute.
+    """
     global _last
     if _disabled:
         return False
@@ -28,12 +35,12 @@ def log_once(key: str) -> bool:
 
 
 def disable_log_once_globally() -> None:
-    """From now on log_once says no."""
+    """From now on log_once returns False in this process."""
     global _disabled
     _disabled = True
 
 
 def enable_periodic_logging() -> None:
-    """From now on log_once forgets what it has seen once a minute."""
+    """From now on log_once of this process forgets once a minute what it has seen."""
     global _periodic
     _periodic = True

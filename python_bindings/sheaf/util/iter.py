@@ -1,7 +1,7 @@
 # Copyright The Sheaf Authors. SPDX-License-Identifier: Apache-2.0
 """Parallel iterators: not in Sheaf; the names exist, and say so when they are used."""
 
-from sheaf import absent
+from sheaf._internal import absent
 
 from_items = absent.function("util.iter.from_items")
 from_range = absent.function("util.iter.from_range")

@@ -18,6 +18,7 @@ import time
 from typing import Any
 
 from sheaf import _core
+from sheaf.util import each_node
 
 _EACH_S = 0.5
 _NAME = re.compile(r"[a-zA-Z_][a-zA-Z0-9_]*")
@@ -30,19 +31,28 @@ _ANSWER_S = 10.0  # How long the other nodes may take.
 
 
 def endpoints() -> dict[str, str]:
-    """The URL of each node's endpoint, by NodeID. Nodes serve on the loopback of their machine
-    unless `sheaf start
-    --metrics-address` says otherwise; a node without CPUs, or that does not answer, is missing."""
-    from sheaf import each_node
+    """Tells where the nodes serve their metrics.
 
+    Nodes serve on the loopback of their machine unless `sheaf start --metrics-address` says
+    otherwise.
+
+    Returns:
+        The URL of each node's endpoint, by NodeID. A node without CPUs, or that does not answer
+        within 10 s, is missing.
+    """
     return each_node.answers(_url_here, timeout=_ANSWER_S)[0]
 
 
 def scrape(node_id: str | None = None) -> dict[str, str]:
-    """What the endpoints serve now, by NodeID, in Prometheus's text format: of all nodes, or of
-    one. It is read on each node, so endpoints on the loopback are no hindrance."""
-    from sheaf import each_node
+    """Reads what the endpoints serve now. It is read on each node, so endpoints on the loopback are
+    no hindrance.
 
+    Args:
+        node_id: the node, as sheaf.nodes() names it; None: all.
+
+    Returns:
+        Prometheus's text format, by NodeID; a node that does not answer within 10 s is missing.
+    """
     return each_node.answers(_scrape_here, timeout=_ANSWER_S, only=node_id)[0]
 
 
@@ -144,7 +154,17 @@ def _plain(text: str) -> str:
 
 
 class Metric:
-    """What the three kinds have in common: a name, tags, and defaults for them."""
+    """What the three kinds of metrics have in common. Thread-safe.
+
+    Args:
+        name: letters, digits and _; it is served as ray_NAME.
+        description: for the endpoint.
+        tag_keys: the names of its tags.
+
+    Raises:
+        ValueError: a name does not fit, or this process has another metric of this name.
+        TypeError: the tags are no tuple of str, or this class itself is made.
+    """
 
     _kind = ""
 
@@ -180,7 +200,18 @@ class Metric:
         return ()
 
     def set_default_tags(self, default_tags: dict[str, str]) -> Metric:
-        """Values of tags that calls need not name; gives the metric."""
+        """Gives tags values that calls need not name.
+
+        Args:
+            default_tags: values by tag, instead of those that were there.
+
+        Returns:
+            The metric.
+
+        Raises:
+            ValueError: the metric has no such tag.
+            TypeError: a value is no str.
+        """
         self._check_tags(default_tags)
         self._default_tags = dict(default_tags)
         return self
@@ -234,12 +265,27 @@ def _made_again(
 
 
 class Counter(Metric):
-    """A sum that only grows."""
+    """A sum that only grows. Thread-safe.
+
+    Args:
+        name: letters, digits and _; it is served as ray_NAME.
+        description: for the endpoint.
+        tag_keys: the names of its tags.
+    """
 
     _kind = "counter"
 
     def inc(self, value: float = 1.0, tags: dict[str, str] | None = None) -> None:
-        """Adds a positive number."""
+        """Adds to the sum.
+
+        Args:
+            value: more than 0.
+            tags: values of all tags that have no default.
+
+        Raises:
+            ValueError: the value is not above 0, or a tag is unknown or missing.
+            TypeError: the value of a tag is no str.
+        """
         if not value > 0:
             raise ValueError(f"inc({value!r}): want a number above 0")
         labels = self._labels(tags)
@@ -250,12 +296,27 @@ class Counter(Metric):
 
 
 class Gauge(Metric):
-    """A number that goes up and down."""
+    """A number that goes up and down. Thread-safe.
+
+    Args:
+        name: letters, digits and _; it is served as ray_NAME.
+        description: for the endpoint.
+        tag_keys: the names of its tags.
+    """
 
     _kind = "gauge"
 
     def set(self, value: float, tags: dict[str, str] | None = None) -> None:
-        """The value from now on."""
+        """Changes the number.
+
+        Args:
+            value: from now on.
+            tags: values of all tags that have no default.
+
+        Raises:
+            ValueError: a tag is unknown or missing.
+            TypeError: the value of a tag is no str.
+        """
         labels = self._labels(tags)
         with _file.lock:
             self._series().values[labels] = float(value)
@@ -263,7 +324,18 @@ class Gauge(Metric):
 
 
 class Histogram(Metric):
-    """How many observations fell below each of the boundaries."""
+    """How many observations fell at or below each of the boundaries. Thread-safe.
+
+    Args:
+        name: letters, digits and _; it is served as ray_NAME.
+        description: for the endpoint.
+        boundaries: numbers above 0 that grow.
+        tag_keys: the names of its tags.
+
+    Raises:
+        ValueError: a name or the boundaries do not fit, or this process has another metric of this
+            name.
+    """
 
     _kind = "histogram"
 
@@ -290,7 +362,16 @@ class Histogram(Metric):
         return self._name, self._description, list(self._bounds), self._tag_keys
 
     def observe(self, value: float, tags: dict[str, str] | None = None) -> None:
-        """Counts one observation."""
+        """Counts one observation.
+
+        Args:
+            value: what was observed.
+            tags: values of all tags that have no default.
+
+        Raises:
+            ValueError: a tag is unknown or missing.
+            TypeError: the value of a tag is no str.
+        """
         labels = self._labels(tags)
         with _file.lock:
             series = self._series()

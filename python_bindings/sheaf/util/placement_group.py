@@ -8,13 +8,22 @@ import types
 from typing import Any
 
 from sheaf import _core
+from sheaf.exceptions import TaskPlacementGroupRemoved
 from sheaf.ids import PlacementGroupID, node_id
+from sheaf.remote_function import RemoteFunction
+from sheaf.util.scheduling_strategies import PlacementGroupSchedulingStrategy, selector_terms
 
 _PLACEMENTS = {"PACK": 0, "SPREAD": 1, "STRICT_PACK": 2, "STRICT_SPREAD": 3}
 
 
 class PlacementGroup:
-    """A reserved group of bundles; it may be passed to tasks and actors."""
+    """A group of bundles of resources, reserved together. It may be passed to tasks and actors, and
+    lives until it is removed or its job ends (lifetime="detached": beyond that).
+
+    Args:
+        group_id: names the group.
+        bundle_cache: its bundles, where they are known.
+    """
 
     def __init__(
         self, group_id: PlacementGroupID, bundle_cache: list[dict[str, float]] | None = None
@@ -42,28 +51,36 @@ class PlacementGroup:
 
     @staticmethod
     def empty() -> PlacementGroup:
-        """A group that names none."""
+        """Returns a group that names none."""
         return PlacementGroup(PlacementGroupID("0" * 32), [])
 
     def ready(self) -> Any:
-        """An ObjectRef of the group, ready when all its bundles are reserved."""
-        from sheaf.remote_function import RemoteFunction
-        from sheaf.util.scheduling_strategies import PlacementGroupSchedulingStrategy
+        """Returns an ObjectRef of the group, which is ready when all its bundles are reserved.
 
+        Getting it raises TaskPlacementGroupRemoved when the group is removed before that.
+        """
         where = PlacementGroupSchedulingStrategy(self, -1)
         return RemoteFunction(
             _itself, {"num_cpus": 0, "scheduling_strategy": where, "name": "placement_group.ready"}
         ).remote(self)
 
     def wait(self, timeout_seconds: float = 30) -> bool:
-        """Waits until all bundles are reserved; False when the time is up. RayError: the group was
-        removed."""
+        """Waits until all bundles are reserved.
+
+        Args:
+            timeout_seconds: how long at most.
+
+        Returns:
+            False when the time is up before that.
+
+        Raises:
+            TaskPlacementGroupRemoved: the group was removed.
+            ValueError: the time is negative.
+        """
         state = _core.wait_group(self.id.hex(), timeout_seconds)
         if state is None:
             return False
         if state[0] == "REMOVED":
-            from sheaf.exceptions import TaskPlacementGroupRemoved
-
             raise TaskPlacementGroupRemoved(
                 f"the placement group {self.id.hex()} was removed: {state[2]}"
             )
@@ -95,11 +112,25 @@ def placement_group(
     bundle_label_selector: list[dict[str, str]] | None = None,
     topology_strategy: Any = None,
 ) -> PlacementGroup:
-    """Asks for bundles of resources, reserved all or none; gives the group at once (see ready and
-    wait).
+    """Asks for bundles of resources, all of them or none; gives the group at once.
 
-    strategy: PACK, SPREAD, STRICT_PACK (one node) or STRICT_SPREAD (a node each). lifetime:
-    "detached" outlives the driver. Raises ValueError for wrong bundles or strategies.
+    See PlacementGroup.ready and PlacementGroup.wait for when it is reserved.
+
+    Args:
+        bundles: amounts by resource, one dict for each bundle: [{"CPU": 1, "GPU": 1}].
+        strategy: PACK (on few nodes), SPREAD (on many), STRICT_PACK (on one), or STRICT_SPREAD (on
+            a node each).
+        name: by which get_placement_group finds it; "": it has none.
+        lifetime: None: it ends with the job; "detached": when it is removed.
+        bundle_label_selector: for each bundle, the labels that its node must have.
+        topology_strategy: not in Sheaf.
+
+    Returns:
+        The group.
+
+    Raises:
+        ValueError: wrong bundles, strategy or lifetime, or a name that is taken.
+        NotImplementedError: topology_strategy.
     """
     del _soft_target_node_id
     if topology_strategy is not None:
@@ -121,8 +152,6 @@ def placement_group(
         raise ValueError(f"strategy={strategy!r}: want one of {', '.join(_PLACEMENTS)}")
     if lifetime not in (None, "detached"):
         raise ValueError(f"lifetime={lifetime!r}: want 'detached' or None")
-    from sheaf.util.scheduling_strategies import selector_terms
-
     selectors = [selector_terms(selector) for selector in bundle_label_selector or []]
     made = [{resource: float(amount) for resource, amount in bundle.items()} for bundle in bundles]
     group = _core.create_group(made, _PLACEMENTS[strategy], name, lifetime == "detached", selectors)
@@ -130,12 +159,26 @@ def placement_group(
 
 
 def remove_placement_group(placement_group: PlacementGroup) -> None:
-    """Gives the bundles back; tasks and actors in them end."""
+    """Gives the bundles of a group back. Tasks and actors in them end.
+
+    Args:
+        placement_group: the group; one that is removed already stays so.
+    """
     _core.remove_group(placement_group.id.hex())
 
 
 def get_placement_group(placement_group_name: str) -> PlacementGroup:
-    """The group of this name. ValueError: there is none."""
+    """Finds a group by its name.
+
+    Args:
+        placement_group_name: what `name` of placement_group was.
+
+    Returns:
+        The group.
+
+    Raises:
+        ValueError: there is none.
+    """
     for row in _core.groups():
         if row["name"] == placement_group_name and row["state"] != "REMOVED":
             return PlacementGroup(PlacementGroupID(row["group_id"]), row["bundles"])
@@ -143,13 +186,22 @@ def get_placement_group(placement_group_name: str) -> PlacementGroup:
 
 
 def get_current_placement_group() -> PlacementGroup | None:
-    """The group that the running task or actor is in, or None."""
+    """Returns the group that the running task or actor is in, or None."""
     group = _core.context()["group"]
     return PlacementGroup(PlacementGroupID(group)) if group else None
 
 
 def placement_group_table(placement_group: PlacementGroup | None = None) -> dict[str, Any]:
-    """What is known about a group, or about all by their ids."""
+    """Tells what is known of one group, or of all.
+
+    Args:
+        placement_group: None: all groups.
+
+    Returns:
+        A dict of placement_group_id, name, bundles (by index), bundles_to_node_id (by index; what
+        has no node yet is missing), strategy, state (PENDING, CREATED, REMOVED, ...) and stats; of
+        all groups such dicts by id.
+    """
     rows = {row["group_id"]: _row(row) for row in _core.groups()}
     if placement_group is None:
         return rows

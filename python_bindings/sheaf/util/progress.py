@@ -10,30 +10,21 @@ from typing import Any
 
 from sheaf import _core
 from sheaf._core import ObjectRef
+from sheaf._internal.bars import bar_text
 from sheaf.object_ref import wait
 
 _EACH_S = 0.1  # Between two looks of the bar.
-_WIDTH = 30
-
-
-def bar_text(words: str, done: int, total: int | None, spent: float, unit: str = "") -> str:
-    """A bar as a line: `words`, a share, how many of how many, seconds. total None: it is not
-    known."""
-    head = f"{words}: " if words else ""
-    if total is None:
-        return f"{head}{done}{unit and ' ' + unit}, {spent:.1f} s"
-    share = min(done / total, 1.0) if total else 1.0
-    left = f", {spent / share - spent:.0f} s left" if 0 < share < 1 else ""
-    filled = round(share * _WIDTH)
-    return (
-        f"{head}{share:4.0%} |{'#' * filled}{'.' * (_WIDTH - filled)}| "
-        f"{done}/{total}{unit and ' ' + unit}, {spent:.1f} s{left}"
-    )
 
 
 class Bar:
     """One line of text, written anew in its place: a bar on terminals and in notebooks, elsewhere
-    one line at the end."""
+    one line at the end. Not thread-safe.
+
+    Args:
+        total: how many there will be.
+        words: in front of the bar.
+        stream: where it goes; None: stderr.
+    """
 
     def __init__(self, total: int, words: str = "", stream: Any = None):
         self.total, self.words = total, words
@@ -45,11 +36,15 @@ class Bar:
         self._closed = False
 
     def text(self) -> str:
-        """The line."""
+        """Returns the line."""
         return bar_text(self.words, self.done, self.total, time.monotonic() - self._begin)
 
     def add(self, count: int) -> None:
-        """So many more are done."""
+        """Counts.
+
+        Args:
+            count: how many more are done.
+        """
         self.done += count
         if self._live and time.monotonic() - self._shown >= _EACH_S:
             self._shown = time.monotonic()
@@ -82,10 +77,19 @@ def _ready(refs: list[ObjectRef[Any]], bar: Bar) -> Iterator[list[ObjectRef[Any]
 def progress(
     refs: Iterable[ObjectRef[Any]], words: str = "", ordered: bool = True, stream: Any = None
 ) -> Iterator[Any]:
-    """The values of the references, in order (or as they are ready), while a bar shows how many
-    are.
+    """Gives the values of references, while a bar shows how many are ready.
 
-    stream: where the bar goes; None: stderr.
+    Args:
+        refs: ObjectRefs, each once.
+        words: in front of the bar.
+        ordered: gives the values in the order of `refs`; False: as they are ready.
+        stream: where the bar goes; None: stderr.
+
+    Yields:
+        A value at a time.
+
+    Raises:
+        RayTaskError: a call raised; it is an instance of what was raised, too.
     """
     listed = list(refs)
     bar = Bar(len(listed), words, stream)
@@ -107,7 +111,16 @@ def progress(
 def wait_all(
     refs: Iterable[ObjectRef[Any]], words: str = "", stream: Any = None
 ) -> list[ObjectRef[Any]]:
-    """Waits for all, with a bar; gives the references. Failed ones count as ready."""
+    """Waits until all references are ready, with a bar. What has failed counts as ready.
+
+    Args:
+        refs: ObjectRefs, each once.
+        words: in front of the bar.
+        stream: where the bar goes; None: stderr.
+
+    Returns:
+        The references, in their order.
+    """
     listed = list(refs)
     bar = Bar(len(listed), words, stream)
     try:

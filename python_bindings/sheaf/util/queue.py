@@ -15,8 +15,14 @@ Empty, Full = queue.Empty, queue.Full
 
 
 class Queue:
-    """First in, first out; at most maxsize items (0: no bound). It may be passed to tasks and
-    actors."""
+    """A queue between tasks and actors, first in, first out. It may be passed to them. Thread-safe.
+
+    An actor holds it. It ends with the last copy of the queue, or with shutdown().
+
+    Args:
+        maxsize: how many items it holds at most; 0: no bound.
+        actor_options: options of its actor, as {"num_cpus": 1}; it takes no CPU otherwise.
+    """
 
     def __init__(self, maxsize: int = 0, actor_options: dict[str, Any] | None = None):
         self.maxsize = maxsize
@@ -28,57 +34,134 @@ class Queue:
         return self.size()
 
     def qsize(self) -> int:
-        """How many items there are."""
+        """Returns how many items there are."""
         count: int = _core.get(self.actor.qsize.remote())
         return count
 
     size = qsize
 
     def empty(self) -> bool:
-        """Whether there is none."""
+        """Returns whether there is none."""
         return self.qsize() == 0
 
     def full(self) -> bool:
-        """Whether there is no room."""
+        """Returns whether there is no room."""
         return 0 < self.maxsize <= self.qsize()
 
     def put(self, item: Any, block: bool = True, timeout: float | None = None) -> None:
-        """Adds an item; Full: there was no room, in `timeout` seconds or at once."""
+        """Adds an item.
+
+        Args:
+            item: what can be pickled.
+            block: waits for room; False: fails at once where there is none.
+            timeout: seconds to wait for room at most; None: for ever.
+
+        Raises:
+            Full: there was no room.
+            ValueError: the timeout is negative.
+            RayActorError: the queue has ended.
+        """
         _check(timeout)
         if not _core.get(self.actor.put.remote(item, timeout if block else 0)):
             raise Full
 
     def get(self, block: bool = True, timeout: float | None = None) -> Any:
-        """Takes the oldest item; Empty: there was none, in `timeout` seconds or at once."""
+        """Takes the oldest item.
+
+        Args:
+            block: waits for an item; False: fails at once where there is none.
+            timeout: seconds to wait for an item at most; None: for ever.
+
+        Returns:
+            The item.
+
+        Raises:
+            Empty: there was no item.
+            ValueError: the timeout is negative.
+            RayActorError: the queue has ended.
+        """
         _check(timeout)
         return _found(_core.get(self.actor.get.remote(timeout if block else 0)))
 
     async def put_async(self, item: Any, block: bool = True, timeout: float | None = None) -> None:
-        """put, for coroutines."""
+        """Adds an item, as put does, for coroutines.
+
+        Args:
+            item: what can be pickled.
+            block: waits for room; False: fails at once where there is none.
+            timeout: seconds to wait for room at most; None: for ever.
+
+        Raises:
+            Full: there was no room.
+            ValueError: the timeout is negative.
+            RayActorError: the queue has ended.
+        """
         _check(timeout)
         if not await self.actor.put.remote(item, timeout if block else 0):
             raise Full
 
     async def get_async(self, block: bool = True, timeout: float | None = None) -> Any:
-        """get, for coroutines."""
+        """Takes the oldest item, as get does, for coroutines.
+
+        Args:
+            block: waits for an item; False: fails at once where there is none.
+            timeout: seconds to wait for an item at most; None: for ever.
+
+        Returns:
+            The item.
+
+        Raises:
+            Empty: there was no item.
+            ValueError: the timeout is negative.
+            RayActorError: the queue has ended.
+        """
         _check(timeout)
         return _found(await self.actor.get.remote(timeout if block else 0))
 
     def put_nowait(self, item: Any) -> None:
-        """put without waiting."""
+        """Adds an item without waiting for room.
+
+        Args:
+            item: what can be pickled.
+
+        Raises:
+            Full: there is no room.
+        """
         self.put(item, block=False)
 
     def get_nowait(self) -> Any:
-        """get without waiting."""
+        """Returns the oldest item, and takes it, without waiting for one.
+
+        Raises:
+            Empty: there is none.
+        """
         return self.get(block=False)
 
     def put_nowait_batch(self, items: list[Any]) -> None:
-        """Adds all items or none; Full: there is no room for all."""
+        """Adds all items or none, without waiting for room.
+
+        Args:
+            items: in their order.
+
+        Raises:
+            Full: there is no room for all.
+        """
         if not _core.get(self.actor.put_batch.remote(list(items))):
             raise Full(f"there is no room for {len(items)} items")
 
     def get_nowait_batch(self, num_items: int) -> list[Any]:
-        """Takes that many items; Empty: there are fewer."""
+        """Takes the oldest items, without waiting for them.
+
+        Args:
+            num_items: how many.
+
+        Returns:
+            The items, oldest first.
+
+        Raises:
+            Empty: there are fewer; none is taken.
+            ValueError: the number is negative.
+        """
         if num_items < 0:
             raise ValueError(f"num_items={num_items}: want a number that is not negative")
         items: list[Any] | None = _core.get(self.actor.get_batch.remote(num_items))
@@ -87,7 +170,12 @@ class Queue:
         return items
 
     def shutdown(self, force: bool = False, grace_period_s: int = 5) -> None:
-        """Ends the queue; waiting calls fail with RayActorError."""
+        """Ends the queue with what it holds. Calls that wait fail with RayActorError.
+
+        Args:
+            force: without effect: it ends at once in any case.
+            grace_period_s: without effect.
+        """
         del force, grace_period_s
         kill(self.actor)
 

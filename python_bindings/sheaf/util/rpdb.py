@@ -1,7 +1,7 @@
 # Copyright The Sheaf Authors. SPDX-License-Identifier: Apache-2.0
 """The debugger of tasks: not in Sheaf; the names exist, and say so when they are used."""
 
-from sheaf import absent
+from sheaf._internal import absent
 
 set_trace = absent.function(
     "util.rpdb.set_trace", "run the function in the driver, or in a process of its own, under pdb"

@@ -12,8 +12,16 @@ if TYPE_CHECKING:
 
 
 class PlacementGroupSchedulingStrategy:
-    """In a bundle of a placement group; index -1 is any. Child tasks go there too where capture
-    says so."""
+    """Runs in a bundle of a placement group.
+
+    Args:
+        placement_group: the group.
+        placement_group_bundle_index: which of its bundles, from 0; -1: any.
+        placement_group_capture_child_tasks: whether what the task calls goes to the group, too.
+
+    Raises:
+        ValueError: the group has no such bundle.
+    """
 
     def __init__(
         self,
@@ -33,7 +41,12 @@ class PlacementGroupSchedulingStrategy:
 
 
 class NodeAffinitySchedulingStrategy:
-    """On one node; soft: elsewhere if it is dead or too small."""
+    """Runs on one node.
+
+    Args:
+        node_id: the node, as sheaf.nodes() names it.
+        soft: whether it may run elsewhere when that node is dead or too small.
+    """
 
     def __init__(
         self,
@@ -47,7 +60,11 @@ class NodeAffinitySchedulingStrategy:
 
 
 class In:
-    """The label has one of these values."""
+    """The label has one of these values.
+
+    Args:
+        values: of the label.
+    """
 
     negated = False
 
@@ -70,7 +87,15 @@ class DoesNotExist:
 
 
 class NodeLabelSchedulingStrategy:
-    """On a node whose labels fit: `hard` must hold, `soft` is preferred."""
+    """Runs on a node whose labels fit.
+
+    Args:
+        hard: what must hold: In(...), NotIn(...), or words ("a", "!a", "in(a, b)") by label.
+        soft: what is preferred.
+
+    Raises:
+        ValueError: neither is given.
+    """
 
     def __init__(self, hard: dict[str, Any] | None = None, soft: dict[str, Any] | None = None):
         if not hard and not soft:
@@ -82,8 +107,17 @@ class NodeLabelSchedulingStrategy:
 
 
 def selector_terms(labels: dict[str, Any]) -> list[tuple[str, list[str], bool]]:
-    """(key, values, negated) for each label; values are In, NotIn, or words as "a", "!a", "in(a,
-    b)", "!in(a, b)"."""
+    """Takes labels apart as the runtime compares them.
+
+    Args:
+        labels: In(...), NotIn(...), or words ("a", "!a", "in(a, b)", "!in(a, b)") by label.
+
+    Returns:
+        (label, values, negated) each.
+
+    Raises:
+        TypeError: a value is none of these.
+    """
     terms = []
     for key, value in labels.items():
         if isinstance(value, In):
@@ -101,7 +135,18 @@ def selector_terms(labels: dict[str, Any]) -> list[tuple[str, list[str], bool]]:
 
 
 def as_dict(strategy: Any) -> dict[str, Any]:
-    """A strategy as the runtime takes it. ValueError, TypeError: it is none."""
+    """Gives a strategy as the runtime takes it.
+
+    Args:
+        strategy: None, "DEFAULT", "SPREAD", or an object of this module.
+
+    Returns:
+        What _core.make_template takes; {} of None.
+
+    Raises:
+        ValueError: it is no strategy.
+        TypeError: it has labels that are none.
+    """
     if strategy is None:
         return {}
     if strategy == "DEFAULT":
@@ -128,7 +173,11 @@ def as_dict(strategy: Any) -> dict[str, Any]:
 
 
 def inherited() -> dict[str, Any] | None:
-    """The placement group that the running task hands down to those it calls, or None."""
+    """Tells which placement group the running task hands down to those that it calls.
+
+    Returns:
+        A strategy as as_dict gives it, or None.
+    """
     if not _core.is_worker():
         return None
     context = _core.context()

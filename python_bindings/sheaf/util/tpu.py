@@ -1,7 +1,7 @@
 # Copyright The Sheaf Authors. SPDX-License-Identifier: Apache-2.0
 """Slices of TPUs: not in Sheaf; the names exist, and say so when they are used."""
 
-from sheaf import absent
+from sheaf._internal import absent
 
 get_current_pod_name = absent.function("util.tpu.get_current_pod_name")
 get_current_pod_worker_count = absent.function("util.tpu.get_current_pod_worker_count")

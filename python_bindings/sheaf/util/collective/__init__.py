@@ -76,5 +76,18 @@ if TYPE_CHECKING:
 def empty(
     shape: int | tuple[int, ...], dtype: Any = "float32", group_name: str = "default"
 ) -> numpy.ndarray[Any, Any]:
-    """A NumPy array in the memory that the ranks of the group share (`Group.empty`)."""
+    """Makes a NumPy array in the memory that the ranks of a group share (`Group.empty`).
+
+    Args:
+        shape: of the array.
+        dtype: of its values, as NumPy takes it.
+        group_name: of the group.
+
+    Returns:
+        The array; its values are undefined.
+
+    Raises:
+        MemoryError: the group's memory is used up.
+        RuntimeError: this process is not in the group.
+    """
     return get_group_handle(group_name).empty(shape, dtype)

@@ -38,16 +38,15 @@ class GradientReducer:
     The arrays lie in shared memory, in buckets: write each gradient into ``reducer[name]`` and call
     :meth:`mark_ready`. A bucket is reduced, beside this thread, as soon as all of its arrays and
     the buckets before it are ready; so name the arrays in the order in which they become ready, the
-    last layer's first. :meth:`finish` waits; then the results are in the arrays.
+    last layer's first. :meth:`finish` waits; then the results are in the arrays. Not thread-safe.
 
     Args:
         group: all of its ranks make a reducer with the same arrays and options.
-        arrays: name -> shape.
+        arrays: shapes by name.
         op: "average" or "sum".
         compression: None; "fp16" sends half of the bytes (values above 65504 become infinite);
-        "topk" sends of each bucket the
-            ``keep`` part of the values that is largest, and adds the rest to the next step's
-            gradient, so that nothing is lost.
+            "topk" sends of each bucket the ``keep`` part of the values that is largest, and adds
+            the rest to the next step's gradient, so that nothing is lost.
         keep: in (0, 1]; at least one value of each bucket.
         bucket_bytes: a larger array has a bucket of its own.
 
@@ -57,8 +56,9 @@ class GradientReducer:
 
     Example (in each of two actors):
         >>> reducer = GradientReducer(group, {"weight": (2, 3), "bias": (3,)})
-        >>> reducer["weight"][:] = group.rank; reducer["bias"][:] = 1; reducer.finish();
-        reducer["weight"][0] array([0.5, 0.5, 0.5], dtype=float32)
+        >>> reducer["weight"][:] = group.rank; reducer["bias"][:] = 1; reducer.finish()
+        >>> reducer["weight"][0]
+        array([0.5, 0.5, 0.5], dtype=float32)
     """
 
     def __init__(
@@ -125,7 +125,17 @@ class GradientReducer:
         return len(self._arrays)
 
     def mark_ready(self, name: str) -> None:
-        """The array is as it shall be sent, and is not touched until :meth:`finish` returns."""
+        """Says that an array is as it shall be sent; nobody touches it until :meth:`finish`
+        returns.
+
+        Args:
+            name: of the array.
+
+        Raises:
+            ValueError: it is ready already in this step.
+            KeyError: there is no such array.
+            CollectiveError: a rank is lost or late.
+        """
         bucket = self._bucket_of[name]
         if name not in bucket.waiting:
             raise ValueError(f"{name!r} is ready already in this step: call finish first")
@@ -136,7 +146,11 @@ class GradientReducer:
             self._started += 1
 
     def finish(self) -> None:
-        """Marks what is not ready, waits until all is reduced, and begins the next step."""
+        """Marks what is not ready, waits until all is reduced, and begins the next step.
+
+        Raises:
+            CollectiveError: a rank is lost or late; the arrays hold undefined values.
+        """
         for bucket in self._buckets:
             for name in sorted(bucket.waiting, key=bucket.names.index):
                 self.mark_ready(name)

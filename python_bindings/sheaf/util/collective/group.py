@@ -50,6 +50,9 @@ class Group:
     rank (`sheaf.util.collective.errors`) that names the rank whose fault it is; after it the group
     is dead, its arrays hold undefined values, and a new Group of the same name may be made.
 
+    Thread-safe. The operations of one rank run one after the other in the order of their calls;
+    sends to and receives from each rank are further such lines of their own.
+
     Args:
         world_size: number of ranks.
         rank: this process's, from 0.
@@ -57,16 +60,21 @@ class Group:
         timeout: seconds that an operation waits for the other ranks, if it does not name its own.
         formation_timeout: seconds to wait for the other ranks here; None: ``timeout``.
         epoch: counts the groups of one name; the ranks agree on the largest that one of them gives
-        or knows. arena_bytes: of memory for :meth:`empty`; the same on all ranks. Memory is only
-        taken as it is used. backend: "shm" for arrays of the CPU; "nccl" for CUDA arrays: torch
-        tensors, or what has __cuda_array_interface__. device: of "nccl": the GPU, among those that
-        this process sees; None: torch's current one, else the first.
+            or knows.
+        arena_bytes: of memory for :meth:`empty`; the same on all ranks. Memory is only taken as it
+            is used.
+        backend: "shm" for arrays of the CPU; "nccl" for CUDA arrays: torch tensors, or what has
+            __cuda_array_interface__.
+        device: of "nccl": the GPU, among those that this process sees; None: torch's current one,
+            else the first.
 
     Raises:
         CollectiveTimeoutError: a rank did not come; the message says which, and why.
         NotImplementedError: a rank is on another node, and Gloo (libgloo0) is not installed.
         RuntimeError: backend "nccl" without NCCL, an NVIDIA driver or a GPU; the message says
-        which, and the remedy.
+            which, and the remedy.
+        ValueError: a number does not fit, or there is no such backend.
+        TypeError: the name is no str.
 
     Example (in each of two actors):
         >>> group = Group(world_size=2, rank=rank)
@@ -135,7 +143,24 @@ class Group:
         timeout: float | None = None,
         async_op: bool = False,
     ) -> CollectiveWork | None:
-        """Replaces ``array`` (or fills ``out``) by the reduction of the arrays of all ranks."""
+        """Replaces ``array`` (or fills ``out``) by the reduction of the arrays of all ranks.
+
+        Args:
+            array: any shape; the same size and type on all ranks.
+            op: a ReduceOp, or "sum", "product", "min", "max" or "average".
+            out: where the result goes, of the size of ``array``; None: into ``array``.
+            timeout: seconds to wait for the other ranks; None: the group's.
+            async_op: returns at once; the arrays are in use until the work has ended.
+
+        Returns:
+            None, or with ``async_op`` the work: ``wait(timeout)`` returns whether it has ended, and
+            raises what went wrong.
+
+        Raises:
+            CollectiveError: a rank died, was late, or called something else; the group is dead.
+            ValueError: an array is not contiguous, or its type or size does not fit.
+            TypeError: an array is none, or is None.
+        """
         return self._run(
             _ALL_REDUCE, array, array if out is None else out, reduction(op), 0, timeout, async_op
         )
@@ -149,14 +174,47 @@ class Group:
         timeout: float | None = None,
         async_op: bool = False,
     ) -> CollectiveWork | None:
-        """The same on rank ``root`` only; the arrays of the others stay."""
+        """Replaces ``array`` of one rank by the reduction; the arrays of the others stay.
+
+        Args:
+            array: any shape; the same size and type on all ranks.
+            root: the rank that gets the result.
+            op: a ReduceOp, or "sum", "product", "min", "max" or "average".
+            timeout: seconds to wait for the other ranks; None: the group's.
+            async_op: returns at once; the arrays are in use until the work has ended.
+
+        Returns:
+            None, or with ``async_op`` the work: ``wait(timeout)`` returns whether it has ended, and
+            raises what went wrong.
+
+        Raises:
+            CollectiveError: a rank died, was late, or called something else; the group is dead.
+            ValueError: an array is not contiguous, or its type or size does not fit.
+            TypeError: an array is none, or is None.
+        """
         out = array if self.rank == root else None
         return self._run(_REDUCE, array, out, reduction(op), root, timeout, async_op)
 
     def broadcast(
         self, array: Any, root: int = 0, *, timeout: float | None = None, async_op: bool = False
     ) -> CollectiveWork | None:
-        """Replaces ``array`` by that of rank ``root``."""
+        """Replaces ``array`` by that of one rank.
+
+        Args:
+            array: any shape; the same size and type on all ranks.
+            root: the rank that it comes from.
+            timeout: seconds to wait for the other ranks; None: the group's.
+            async_op: returns at once; the arrays are in use until the work has ended.
+
+        Returns:
+            None, or with ``async_op`` the work: ``wait(timeout)`` returns whether it has ended, and
+            raises what went wrong.
+
+        Raises:
+            CollectiveError: a rank died, was late, or called something else; the group is dead.
+            ValueError: an array is not contiguous, or its type or size does not fit.
+            TypeError: an array is none, or is None.
+        """
         own = self.rank == root
         return self._run(
             _BROADCAST, array if own else None, None if own else array, 0, root, timeout, async_op
@@ -165,8 +223,23 @@ class Group:
     def all_gather(
         self, out: Any, array: Any, *, timeout: float | None = None, async_op: bool = False
     ) -> CollectiveWork | None:
-        """Fills ``out``, of ``world_size`` times the size, with the arrays of all ranks, in their
-        order."""
+        """Fills ``out`` with the arrays of all ranks, in their order.
+
+        Args:
+            out: ``world_size`` times the size of ``array``.
+            array: any shape; the same size and type on all ranks.
+            timeout: seconds to wait for the other ranks; None: the group's.
+            async_op: returns at once; the arrays are in use until the work has ended.
+
+        Returns:
+            None, or with ``async_op`` the work: ``wait(timeout)`` returns whether it has ended, and
+            raises what went wrong.
+
+        Raises:
+            CollectiveError: a rank died, was late, or called something else; the group is dead.
+            ValueError: an array is not contiguous, or its type or size does not fit.
+            TypeError: an array is none, or is None.
+        """
         return self._run(_ALL_GATHER, array, out, 0, 0, timeout, async_op)
 
     def reduce_scatter(
@@ -178,44 +251,129 @@ class Group:
         timeout: float | None = None,
         async_op: bool = False,
     ) -> CollectiveWork | None:
-        """Fills ``out`` with this rank's block of the reduction of ``array``, which has
-        ``world_size`` times its size."""
+        """Fills ``out`` with this rank's block of the reduction of ``array``.
+
+        Args:
+            out: the block: block ``r`` is rank ``r``'s.
+            array: ``world_size`` times the size of ``out``.
+            op: a ReduceOp, or "sum", "product", "min", "max" or "average".
+            timeout: seconds to wait for the other ranks; None: the group's.
+            async_op: returns at once; the arrays are in use until the work has ended.
+
+        Returns:
+            None, or with ``async_op`` the work: ``wait(timeout)`` returns whether it has ended, and
+            raises what went wrong.
+
+        Raises:
+            CollectiveError: a rank died, was late, or called something else; the group is dead.
+            ValueError: an array is not contiguous, or its type or size does not fit.
+            TypeError: an array is none, or is None.
+        """
         return self._run(_REDUCE_SCATTER, array, out, reduction(op), 0, timeout, async_op)
 
     def all_to_all(
         self, out: Any, array: Any, *, timeout: float | None = None, async_op: bool = False
     ) -> CollectiveWork | None:
-        """Sends block ``r`` of ``array`` to rank ``r``, and fills block ``r`` of ``out`` with what
-        came from it."""
+        """Sends block ``r`` of ``array`` to rank ``r``, and gets a block from each rank.
+
+        Args:
+            out: its block ``r`` is filled with what came from rank ``r``.
+            array: of the size of ``out``, a multiple of ``world_size``.
+            timeout: seconds to wait for the other ranks; None: the group's.
+            async_op: returns at once; the arrays are in use until the work has ended.
+
+        Returns:
+            None, or with ``async_op`` the work: ``wait(timeout)`` returns whether it has ended, and
+            raises what went wrong.
+
+        Raises:
+            CollectiveError: a rank died, was late, or called something else; the group is dead.
+            ValueError: an array is not contiguous, or its type or size does not fit.
+            TypeError: an array is none, or is None.
+        """
         return self._run(_ALL_TO_ALL, array, out, 0, 0, timeout, async_op)
 
     def send(
         self, array: Any, to: int, *, timeout: float | None = None, async_op: bool = False
     ) -> CollectiveWork | None:
-        """Sends ``array`` to rank ``to``, which receives one of the same type and size."""
+        """Sends ``array`` to a rank, which receives one of the same type and size.
+
+        Args:
+            array: any shape.
+            to: the rank.
+            timeout: seconds to wait for the other ranks; None: the group's.
+            async_op: returns at once; the arrays are in use until the work has ended.
+
+        Returns:
+            None, or with ``async_op`` the work: ``wait(timeout)`` returns whether it has ended, and
+            raises what went wrong.
+
+        Raises:
+            CollectiveError: a rank died, was late, or called something else; the group is dead.
+            ValueError: an array is not contiguous, or its type or size does not fit.
+            TypeError: an array is none, or is None.
+        """
         return self._run(_SEND, array, None, 0, to, timeout, async_op)
 
     def recv(
         self, array: Any, source: int, *, timeout: float | None = None, async_op: bool = False
     ) -> CollectiveWork | None:
-        """Fills ``array`` with what rank ``source`` sends."""
+        """Fills ``array`` with what a rank sends.
+
+        Args:
+            array: of the type and size of what is sent.
+            source: the rank.
+            timeout: seconds to wait for the other ranks; None: the group's.
+            async_op: returns at once; the arrays are in use until the work has ended.
+
+        Returns:
+            None, or with ``async_op`` the work: ``wait(timeout)`` returns whether it has ended, and
+            raises what went wrong.
+
+        Raises:
+            CollectiveError: a rank died, was late, or called something else; the group is dead.
+            ValueError: an array is not contiguous, or its type or size does not fit.
+            TypeError: an array is none, or is None.
+        """
         return self._run(_RECV, None, array, 0, source, timeout, async_op)
 
     def barrier(
         self, *, timeout: float | None = None, async_op: bool = False
     ) -> CollectiveWork | None:
-        """Waits until every rank is here."""
+        """Waits until every rank is here.
+
+        Args:
+            timeout: seconds to wait for the other ranks; None: the group's.
+            async_op: returns at once.
+
+        Returns:
+            None, or with ``async_op`` the work.
+
+        Raises:
+            CollectiveError: a rank died, was late, or called something else; the group is dead.
+        """
         return self._run(_BARRIER, None, None, 0, 0, timeout, async_op)
 
     def empty(
         self, shape: int | tuple[int, ...], dtype: Any = "float32"
     ) -> numpy.ndarray[Any, Any]:
-        """A NumPy array in memory that the ranks share; its values are undefined. It may outlive
-        the group.
+        """Makes an array in memory that the ranks share; its values are undefined.
 
-        ``torch.from_numpy`` of it is a tensor there. After an error of the group a rank that was
-        late may still write to it: take a new one from the new group. Of backend "nccl": an array
-        in the GPU's memory, a tensor where torch is loaded.
+        It may outlive the group. ``torch.from_numpy`` of it is a tensor there. After an error of
+        the group a rank that was late may still write to it: take a new one from the new group.
+
+        Args:
+            shape: of the array.
+            dtype: of its values, as NumPy takes it; of backend "nccl" the name of a type.
+
+        Returns:
+            A NumPy array; of backend "nccl" an array in the GPU's memory, a tensor where torch is
+            loaded.
+
+        Raises:
+            MemoryError: the group's memory (``arena_bytes``) is used up.
+            ValueError: an extent is negative.
+            TypeError: of "nccl": there is no such type.
         """
         if self._on_gpu:
             array: numpy.ndarray[Any, Any] = cuda_arrays.empty(
@@ -241,17 +399,32 @@ class Group:
     def zeros(
         self, shape: int | tuple[int, ...], dtype: Any = "float32"
     ) -> numpy.ndarray[Any, Any]:
-        """The same, filled with zeros."""
+        """Makes an array as :meth:`empty` does, filled with zeros.
+
+        Args:
+            shape: of the array.
+            dtype: of its values.
+
+        Returns:
+            The array.
+
+        Raises:
+            MemoryError: the group's memory (``arena_bytes``) is used up.
+        """
         array = self.empty(shape, dtype)
         array.fill(0)
         return array
 
     def healthy(self) -> bool:
-        """Whether no operation has failed here."""
+        """Returns whether no operation has failed here."""
         return self._group.healthy()
 
     def abort(self, why: str = "abort() was called") -> None:
-        """Ends the operations of all ranks with an error. Any thread may call it."""
+        """Ends the operations of all ranks with an error. Any thread may call it.
+
+        Args:
+            why: the words of the errors.
+        """
         self._group.abort(why)
 
     def destroy(self) -> None:

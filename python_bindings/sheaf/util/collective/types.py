@@ -9,8 +9,16 @@ unset_timeout_ms = -1
 
 
 class Backend:
-    """``Backend("gloo")``: a name in lower case. What runs is said by
-    `sheaf.util.collective.group.Group`."""
+    """Names of backends: ``Backend("gloo")`` is the name in lower case, checked.
+
+    Args:
+        name: "shm", "gloo" or "nccl", in any case. What runs is said by
+            `sheaf.util.collective.Group`.
+
+    Raises:
+        ValueError: there is no such backend.
+        RuntimeError: "mpi", which Ray names and Sheaf does not have.
+    """
 
     NCCL = "nccl"
     MPI = "mpi"

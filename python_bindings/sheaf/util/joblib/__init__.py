@@ -6,8 +6,11 @@ from __future__ import annotations
 
 
 def register_ray() -> None:
-    """Makes the backend known to joblib under the names "ray" and "sheaf". ImportError: joblib is
-    not installed."""
+    """Makes the backend known to joblib, under the names "ray" and "sheaf".
+
+    Raises:
+        ImportError: joblib is not installed.
+    """
     from joblib.parallel import register_parallel_backend
 
     from sheaf.util.joblib.backend import SheafBackend

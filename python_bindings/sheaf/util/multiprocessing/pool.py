@@ -39,7 +39,14 @@ class _Process:
 
 
 class AsyncResult:
-    """What apply_async and its kin give: the results of a number of chunks."""
+    """What apply_async and its kin give. Thread-safe.
+
+    Args:
+        chunks: references of the chunks of results.
+        single: whether the result is one value.
+        callback: called with the result, or None.
+        error_callback: called with the exception, or None.
+    """
 
     def __init__(
         self,
@@ -85,7 +92,11 @@ class AsyncResult:
             then(what)
 
     def wait(self, timeout: float | None = None) -> None:
-        """Waits for the end, `timeout` seconds at most."""
+        """Waits for the end.
+
+        Args:
+            timeout: seconds at most; None: for ever.
+        """
         if timeout is not None and timeout < 0:
             timeout = 0
         if self._chunks:
@@ -93,7 +104,18 @@ class AsyncResult:
         self._done.wait(timeout)
 
     def get(self, timeout: float | None = None) -> Any:
-        """The result; raises the first exception of a call, or TimeoutError."""
+        """Waits for the result.
+
+        Args:
+            timeout: seconds at most; None: for ever.
+
+        Returns:
+            The result, or the list of results.
+
+        Raises:
+            TimeoutError: of multiprocessing: it was late.
+            Exception: what the first call that failed has raised.
+        """
         self.wait(timeout)
         if not self._done.is_set():
             raise TimeoutError(f"the result was not there in {timeout} s")
@@ -102,11 +124,15 @@ class AsyncResult:
         return self._result
 
     def ready(self) -> bool:
-        """Whether it has ended."""
+        """Returns whether it has ended."""
         return self._done.is_set()
 
     def successful(self) -> bool:
-        """Whether no call raised. ValueError: it has not ended."""
+        """Returns whether no call raised.
+
+        Raises:
+            ValueError: it has not ended.
+        """
         if not self.ready():
             raise ValueError(f"{self!r} is not ready: wait for it first")
         return self._error is None
@@ -120,7 +146,14 @@ def _value(item: tuple[bool, Any]) -> Any:
 
 class IMapIterator:
     """The results of imap (in order) or imap_unordered, as they come. Chunks are submitted while
-    results are taken."""
+    results are taken. Not thread-safe.
+
+    Args:
+        pool: that runs the calls.
+        function: that is called.
+        items: the chunks of its arguments.
+        ordered: whether results come in the order of the items.
+    """
 
     def __init__(
         self, pool: Pool, function: Callable[..., Any], items: Iterator[Chunk], ordered: bool
@@ -141,7 +174,19 @@ class IMapIterator:
         return self.next()
 
     def next(self, timeout: float | None = None) -> Any:
-        """The next result; TimeoutError after `timeout` seconds, StopIteration at the end."""
+        """Waits for the next result.
+
+        Args:
+            timeout: seconds at most; None: for ever.
+
+        Returns:
+            The result.
+
+        Raises:
+            TimeoutError: of multiprocessing: it was late, and stays the next one.
+            StopIteration: there is none any more.
+            Exception: what the call has raised.
+        """
         if not self._values:
             if not self._pending:
                 raise StopIteration
@@ -156,11 +201,19 @@ class IMapIterator:
 
 
 class Pool:
-    """multiprocessing.Pool, whose processes are actors.
+    """multiprocessing.Pool, whose processes are actors. Thread-safe. It stays in its process.
 
-    processes: how many; None: one per CPU of the cluster. initializer(*initargs) runs in each.
-    maxtasksperchild: a process is replaced after that many chunks. ray_address joins a cluster
-    where init was not called; ray_remote_args: options of the actors.
+    Args:
+        processes: how many; None: one per CPU of the cluster.
+        initializer: called in each process first.
+        initargs: its arguments.
+        maxtasksperchild: a process is replaced after so many chunks; None: never.
+        context: without effect.
+        ray_address: the cluster to join where init was not called, as init takes it.
+        ray_remote_args: options of the actors; they hold one CPU each otherwise.
+
+    Raises:
+        ValueError: `processes` is below 1.
     """
 
     def __init__(
@@ -243,7 +296,20 @@ class Pool:
         args: Iterable[Any] = (),
         kwargs: dict[str, Any] | None = None,
     ) -> Any:
-        """func(*args, **kwargs) in a process."""
+        """Calls a function in a process, and waits for its result.
+
+        Args:
+            func: the function.
+            args: its arguments.
+            kwargs: its keyword arguments.
+
+        Returns:
+            What it returns.
+
+        Raises:
+            Exception: what it raises.
+            ValueError: the pool is closed.
+        """
         return self.apply_async(func, args, kwargs).get()
 
     def apply_async(
@@ -254,7 +320,21 @@ class Pool:
         callback: Any = None,
         error_callback: Any = None,
     ) -> AsyncResult:
-        """The same, without waiting."""
+        """Calls a function in a process, without waiting.
+
+        Args:
+            func: the function.
+            args: its arguments.
+            kwargs: its keyword arguments.
+            callback: called with the result, on a thread for callbacks.
+            error_callback: called with the exception, on a thread for callbacks.
+
+        Returns:
+            What the result is asked of.
+
+        Raises:
+            ValueError: the pool is closed.
+        """
         return AsyncResult(
             [self._submit(func, [(tuple(args), dict(kwargs or {}))])],
             True,
@@ -265,7 +345,20 @@ class Pool:
     def map(
         self, func: Callable[..., Any], iterable: Iterable[Any], chunksize: int | None = None
     ) -> list[Any]:
-        """func(item) for each item, in order."""
+        """Calls a function for each item, and waits for all results.
+
+        Args:
+            func: called as func(item).
+            iterable: the items, which are read at once.
+            chunksize: how many items a process gets at a time; None: a quarter of its share.
+
+        Returns:
+            The results, in the order of the items.
+
+        Raises:
+            Exception: what the first call that failed has raised.
+            ValueError: the pool is closed, or `chunksize` is below 1.
+        """
         values: list[Any] = self.map_async(func, iterable, chunksize).get()
         return values
 
@@ -277,7 +370,21 @@ class Pool:
         callback: Any = None,
         error_callback: Any = None,
     ) -> AsyncResult:
-        """The same, without waiting."""
+        """Calls a function for each item, without waiting.
+
+        Args:
+            func: called as func(item).
+            iterable: the items, which are read at once.
+            chunksize: how many items a process gets at a time; None: a quarter of its share.
+            callback: called with the result, on a thread for callbacks.
+            error_callback: called with the exception, on a thread for callbacks.
+
+        Returns:
+            What the list of results is asked of.
+
+        Raises:
+            ValueError: the pool is closed, or `chunksize` is below 1.
+        """
         return self._map(func, ((item,) for item in iterable), chunksize, callback, error_callback)
 
     def starmap(
@@ -286,7 +393,20 @@ class Pool:
         iterable: Iterable[Iterable[Any]],
         chunksize: int | None = None,
     ) -> list[Any]:
-        """func(*item) for each item, in order."""
+        """Calls a function with the arguments in each item, and waits for all results.
+
+        Args:
+            func: called as func(*item).
+            iterable: the items, which are read at once.
+            chunksize: how many items a process gets at a time; None: a quarter of its share.
+
+        Returns:
+            The results, in the order of the items.
+
+        Raises:
+            Exception: what the first call that failed has raised.
+            ValueError: the pool is closed, or `chunksize` is below 1.
+        """
         values: list[Any] = self.starmap_async(func, iterable, chunksize).get()
         return values
 
@@ -298,13 +418,39 @@ class Pool:
         callback: Any = None,
         error_callback: Any = None,
     ) -> AsyncResult:
-        """The same, without waiting."""
+        """Calls a function with the arguments in each item, without waiting.
+
+        Args:
+            func: called as func(*item).
+            iterable: the items, which are read at once.
+            chunksize: how many items a process gets at a time; None: a quarter of its share.
+            callback: called with the result, on a thread for callbacks.
+            error_callback: called with the exception, on a thread for callbacks.
+
+        Returns:
+            What the list of results is asked of.
+
+        Raises:
+            ValueError: the pool is closed, or `chunksize` is below 1.
+        """
         return self._map(func, map(tuple, iterable), chunksize, callback, error_callback)
 
     def imap(
         self, func: Callable[..., Any], iterable: Iterable[Any], chunksize: int | None = 1
     ) -> IMapIterator:
-        """An iterator over func(item), in order."""
+        """Calls a function for each item, while results are taken.
+
+        Args:
+            func: called as func(item).
+            iterable: the items, which are read as results are taken.
+            chunksize: how many items a process gets at a time.
+
+        Returns:
+            An iterator over the results, in the order of the items.
+
+        Raises:
+            ValueError: the pool is closed, or `chunksize` is below 1.
+        """
         return IMapIterator(
             self, func, self._chunks(((item,) for item in iterable), chunksize), True
         )
@@ -312,7 +458,19 @@ class Pool:
     def imap_unordered(
         self, func: Callable[..., Any], iterable: Iterable[Any], chunksize: int | None = 1
     ) -> IMapIterator:
-        """An iterator over func(item), as they are ready."""
+        """Calls a function for each item, while results are taken.
+
+        Args:
+            func: called as func(item).
+            iterable: the items, which are read as results are taken.
+            chunksize: how many items a process gets at a time.
+
+        Returns:
+            An iterator over the results, as they become ready.
+
+        Raises:
+            ValueError: the pool is closed, or `chunksize` is below 1.
+        """
         return IMapIterator(
             self, func, self._chunks(((item,) for item in iterable), chunksize), False
         )

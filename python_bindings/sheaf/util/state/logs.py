@@ -8,7 +8,9 @@ import os
 from collections.abc import Iterator
 from typing import Any
 
-from sheaf import _core, each_node
+from sheaf import _core, cluster, ids
+from sheaf.util import each_node
+from sheaf.util.state import listings
 
 _GROUPS = {"node": "raylet", "worker": "worker", "job": "driver"}  # By how file names begin.
 
@@ -21,8 +23,22 @@ def list_logs(
     timeout: float = 30,
     **others: Any,
 ) -> dict[str, list[str]]:
-    """The names of the log files of a node (None: this one) that fit the pattern, by what wrote
-    them."""
+    """Lists the log files of a node.
+
+    Args:
+        address: without effect: it is this process's cluster.
+        node_id: the node, as sheaf.nodes() names it; None: that at `node_ip`, or this one.
+        node_ip: the address of the node.
+        glob_filter: what names must fit, as "worker-*.err"; None: all.
+        timeout: seconds that the node may take.
+        others: without effect.
+
+    Returns:
+        The names by what wrote them: raylet, worker, driver, other.
+
+    Raises:
+        ValueError: there is no such node, or it did not answer.
+    """
     del address, others
     names = _on_node(_names, (), node_id, node_ip, timeout)
     out: dict[str, list[str]] = {}
@@ -48,9 +64,31 @@ def get_log(
     suffix: str = "out",
     **others: Any,
 ) -> Iterator[str]:
-    """The lines of a log file: named, or that of an actor, of a running task, or of a worker by its
-    pid. tail: only so many of the last; suffix: "out" or "err". ValueError: none of these is given,
-    or there is no such file."""
+    """Gives the lines of a log file: of a named one, or that of an actor, a running task or a
+    worker.
+
+    Args:
+        address: without effect: it is this process's cluster.
+        node_id: the node that has the file, as sheaf.nodes() names it; None: that at `node_ip`, or
+            this one.
+        node_ip: the address of the node.
+        filename: as list_logs names it.
+        actor_id: instead of a name: the actor's process.
+        task_id: instead of a name: the process that runs the task.
+        pid: instead of a name: the worker.
+        follow: not in Sheaf.
+        tail: how many of the last lines; below 0: all.
+        timeout: seconds that the node may take.
+        suffix: "out" or "err", of the file of a process.
+        others: without effect.
+
+    Yields:
+        A line at a time, with its end.
+
+    Raises:
+        ValueError: nothing names a file, or there is no such file, process or node.
+        NotImplementedError: follow.
+    """
     del address, others
     if follow:
         raise NotImplementedError(
@@ -71,33 +109,30 @@ def get_log(
 def _file_of(
     actor_id: str | None, task_id: str | None, pid: int | None, suffix: str
 ) -> tuple[str, str]:
-    from sheaf.ids import node_id
-    from sheaf.util import state
-
     if actor_id is not None:
-        actor = state.get_actor(actor_id)
+        actor = listings.get_actor(actor_id)
         if actor is None or not actor.pid:
             raise ValueError(f"get_log: there is no actor {actor_id} with a process")
         pid = actor.pid
     worker = None
     if task_id is not None:
-        task = state.get_task(task_id)
+        task = listings.get_task(task_id)
         worker = task and task.worker_id
         if not worker:
             raise ValueError(f"get_log: there is no running task {task_id}")
     elif pid is None:
         raise ValueError("get_log needs filename, actor_id, task_id or pid")
     for row in _core.workers():
-        if row["pid"] == pid or (worker is not None and state.worker_id(row["worker"]) == worker):
-            return node_id(row["node"]), f"worker-{row['worker']}.{suffix}"
+        if row["pid"] == pid or (
+            worker is not None and listings.worker_id(row["worker"]) == worker
+        ):
+            return ids.node_id(row["node"]), f"worker-{row['worker']}.{suffix}"
     raise ValueError(f"get_log: there is no worker with pid {pid}")
 
 
 def _on_node(
     function: Any, args: tuple[Any, ...], node_id: str | None, node_ip: str | None, timeout: float
 ) -> Any:
-    from sheaf import cluster, ids
-
     if node_id is None and node_ip is not None:
         node_id = next(
             (

@@ -1,0 +1,348 @@
+// Copyright The Sheaf Authors. SPDX-License-Identifier: Apache-2.0
+#include "python_bindings/core/cluster.h"
+
+#include <nanobind/stl/map.h>
+#include <nanobind/stl/optional.h>
+#include <nanobind/stl/string.h>
+#include <nanobind/stl/vector.h>
+
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "python_bindings/core/execution.h"
+#include "python_bindings/core/options.h"
+#include "python_bindings/core/process.h"
+#include "python_bindings/core/reference.h"
+
+namespace sheaf::python {
+namespace {
+
+namespace nb = nanobind;
+
+Runtime& Required() {
+  Runtime* const runtime = RequireRuntime();
+  if (runtime == nullptr) throw nb::python_error();
+  return *runtime;
+}
+
+[[noreturn]] void Throw(const absl::Status& status, ErrorKind resource = ErrorKind::kSystem) {
+  RaiseStatus(status, resource);
+  throw nb::python_error();
+}
+
+// Runs `call` without the GIL; throws when its status is not OK.
+template <class Call>
+auto Ask(Call call) {
+  Runtime& runtime = Required();
+  const RuntimeInUse in_use;
+  auto answer = [&] {
+    const WithoutGil free;
+    return call(runtime);
+  }();
+  if (!answer.ok()) Throw(answer.status());
+  return *std::move(answer);
+}
+
+Nanos Soon() { return MonotonicNow() + kClusterTimeout; }
+
+proto::StateAnswer Query(proto::StateQuery::What what, const std::string& id = {}) {
+  proto::StateQuery query;
+  query.set_what(what);
+  query.set_id(id);
+  proto::StateAnswer answer =
+      Ask([&](Runtime& runtime) { return runtime.Query(std::move(query), Soon()); });
+  if (!answer.error().empty()) Throw(absl::InternalError(answer.error()));
+  if (answer.truncated() &&
+      PyErr_WarnEx(PyExc_UserWarning,
+                   "this listing is not complete: it has as many rows as one answer holds, or some "
+                   "process or node did not answer in time",
+                   2) != 0) {
+    throw nb::python_error();
+  }
+  return answer;
+}
+
+nb::list Nodes() {
+  nb::list rows;
+  const proto::StateAnswer answer = Query(proto::StateQuery::NODES);
+  for (const proto::NodeRow& row : answer.nodes()) {
+    nb::dict out;
+    out["node"] = row.node();
+    out["state"] = row.state();
+    out["host_name"] = row.host_name();
+    out["address"] = row.address();
+    out["metrics_url"] = row.metrics_url();
+    out["total"] = AmountsOf(row.total());
+    out["available"] = AmountsOf(row.available());
+    out["labels"] = std::map<std::string, std::string>(row.labels().begin(), row.labels().end());
+    rows.append(out);
+  }
+  return rows;
+}
+
+nb::list Actors() {
+  nb::list rows;
+  const proto::StateAnswer answer = Query(proto::StateQuery::ACTORS);
+  for (const proto::ActorRow& row : answer.actors()) {
+    nb::dict out;
+    out["actor_id"] = row.actor_id();
+    out["class_name"] = row.class_name();
+    out["name"] = row.name();
+    out["namespace"] = row.name_space();
+    out["state"] = row.state();
+    out["pid"] = row.os_pid();
+    out["process"] = row.process() == 0 ? "" : ProcessId::Unpack(row.process()).ToString();
+    out["restarts"] = row.restarts();
+    out["job"] = row.job();
+    out["death"] = row.death();
+    out["detached"] = row.detached();
+    rows.append(out);
+  }
+  return rows;
+}
+
+nb::list Groups() {
+  nb::list rows;
+  const proto::StateAnswer answer = Query(proto::StateQuery::GROUPS);
+  for (const proto::GroupRow& row : answer.groups()) {
+    nb::dict out;
+    nb::list bundles;
+    for (const proto::Resources& bundle : row.bundles())
+      bundles.append(nb::cast(AmountsOf(bundle)));
+    out["group_id"] = row.group_id();
+    out["name"] = row.name();
+    out["state"] = row.state();
+    out["placement"] = row.placement();
+    out["bundles"] = bundles;
+    out["nodes"] = std::vector<uint32_t>(row.bundle_nodes().begin(), row.bundle_nodes().end());
+    rows.append(out);
+  }
+  return rows;
+}
+
+nb::list Tasks() {
+  nb::list rows;
+  const proto::StateAnswer answer = Query(proto::StateQuery::TASKS);
+  for (const proto::TaskRow& row : answer.tasks()) {
+    nb::dict out;
+    out["task_id"] = row.task_id();
+    out["name"] = row.name();
+    out["state"] = row.state();
+    out["owner"] = ProcessId::Unpack(row.owner()).ToString();
+    out["worker"] = row.worker() == 0 ? "" : ProcessId::Unpack(row.worker()).ToString();
+    out["attempt"] = row.attempt();
+    out["job"] = row.job();
+    out["actor_id"] = row.actor_id();
+    out["words"] = row.words();
+    rows.append(out);
+  }
+  return rows;
+}
+
+nb::list Objects() {
+  nb::list rows;
+  const proto::StateAnswer answer = Query(proto::StateQuery::OBJECTS);
+  for (const proto::ObjectRow& row : answer.objects()) {
+    nb::dict out;
+    out["object_id"] = row.object_id();
+    out["size"] = row.size_bytes();
+    out["where"] = row.where();
+    out["owner"] = ProcessId::Unpack(row.owner()).ToString();
+    out["local_refs"] = row.local_refs();
+    out["task_refs"] = row.task_refs();
+    out["borrowing_nodes"] = row.borrowing_nodes();
+    rows.append(out);
+  }
+  return rows;
+}
+
+nb::list Jobs() {
+  nb::list rows;
+  const proto::StateAnswer answer = Query(proto::StateQuery::JOBS);
+  for (const proto::JobRow& row : answer.jobs()) {
+    nb::dict out;
+    out["job"] = row.job();
+    out["pid"] = row.os_pid();
+    out["namespace"] = row.name_space();
+    out["entrypoint"] = row.entrypoint();
+    out["state"] = row.state();
+    out["start_time"] = row.start_time_unix_s();
+    rows.append(out);
+  }
+  return rows;
+}
+
+nb::list Workers() {
+  nb::list rows;
+  const proto::StateAnswer answer = Query(proto::StateQuery::WORKERS);
+  for (const proto::WorkerRow& row : answer.workers()) {
+    nb::dict out;
+    out["worker"] = ProcessId::Unpack(row.process()).ToString();
+    out["node"] = ProcessId::Unpack(row.process()).node;
+    out["pid"] = row.os_pid();
+    out["state"] = row.state();
+    out["job"] = row.job();
+    out["running"] = row.running();
+    rows.append(out);
+  }
+  return rows;
+}
+
+std::string CreateGroup(const std::vector<Amounts>& bundles, int placement, const std::string& name,
+                        bool detached, const nb::list& selectors) {
+  proto::GroupRequest request;
+  request.set_action(proto::GroupRequest::CREATE);
+  request.set_placement(static_cast<proto::GroupRequest::Placement>(placement));
+  request.set_name(name);
+  request.set_detached(detached);
+  for (const Amounts& bundle : bundles) FillAmounts(bundle, request.add_bundles());
+  for (nb::handle selector : selectors) FillSelector(selector, request.add_selectors());
+  return Ask([&](Runtime& runtime) { return runtime.CreateGroup(std::move(request)); }).ToHex();
+}
+
+PlacementGroupId GroupNamed(const std::string& hex) {
+  const absl::StatusOr<PlacementGroupId> id = PlacementGroupId::FromHex(hex);
+  if (!id.ok()) throw nb::value_error(("'" + hex + "' names no placement group").c_str());
+  return *id;
+}
+
+void RemoveGroup(const std::string& group) {
+  const PlacementGroupId id = GroupNamed(group);
+  Runtime& runtime = Required();
+  absl::Status status;
+  {
+    const RuntimeInUse in_use;
+    const WithoutGil free;
+    status = runtime.RemoveGroup(id);
+  }
+  if (!status.ok()) Throw(status);
+}
+
+// (state, nodes, words), or None when the time is up.
+std::optional<nb::tuple> WaitGroup(const std::string& group, nb::handle timeout) {
+  const PlacementGroupId id = GroupNamed(group);
+  Nanos deadline = 0;
+  if (!DeadlineFrom(timeout.ptr(), &deadline)) throw nb::python_error();
+  Runtime& runtime = Required();
+  absl::StatusOr<proto::GroupState> state;
+  {
+    const RuntimeInUse in_use;
+    const WithoutGil free;
+    state = runtime.WaitGroup(id, deadline);
+  }
+  if (absl::IsDeadlineExceeded(state.status())) return std::nullopt;
+  if (!state.ok()) Throw(state.status());
+  return nb::make_tuple(
+      proto::GroupState::State_Name(state->state()),
+      std::vector<uint32_t>(state->bundle_nodes().begin(), state->bundle_nodes().end()),
+      state->message());
+}
+
+// (reference, extra of its class, name of its class, key of its class), or None: there is no such
+// actor.
+std::optional<nb::tuple> GetActor(const std::string& name, const std::string& name_space) {
+  Runtime& runtime = Required();
+  proto::TaskTemplate creation;
+  absl::StatusOr<ObjectHandle> handle;
+  {
+    const RuntimeInUse in_use;
+    const WithoutGil free;
+    handle = runtime.GetActor(name, name_space, &creation);
+  }
+  if (absl::IsNotFound(handle.status())) return std::nullopt;
+  if (!handle.ok()) Throw(handle.status());
+  nb::object reference = nb::steal(NewReference(*std::move(handle)));
+  return nb::make_tuple(reference, nb::bytes(creation.extra().data(), creation.extra().size()),
+                        creation.name(), creation.function());
+}
+
+nb::object OwnActor() {
+  absl::StatusOr<ObjectHandle> handle = Required().OwnActor();
+  if (!handle.ok()) Throw(handle.status());
+  return nb::steal(NewReference(*std::move(handle)));
+}
+
+bool KeyPut(const std::string& space, const std::string& key, const nb::bytes& value,
+            bool overwrite, bool of_job) {
+  const std::string_view bytes(value.c_str(), value.size());
+  const auto life = of_job ? Runtime::KeyLife::kOfJob : Runtime::KeyLife::kUntilDeleted;
+  return Ask(
+      [&](Runtime& runtime) { return runtime.KeyPut(space, key, bytes, overwrite, life, Soon()); });
+}
+bool KeyOwn(const std::string& space, const std::vector<std::string>& keys) {
+  return Ask([&](Runtime& runtime) { return runtime.KeyOwn(space, keys, Soon()); });
+}
+std::optional<nb::bytes> KeyGet(const std::string& space, const std::string& key) {
+  const std::optional<std::string> value =
+      Ask([&](Runtime& runtime) { return runtime.KeyGet(space, key, Soon()); });
+  if (!value) return std::nullopt;
+  return nb::bytes(value->data(), value->size());
+}
+bool KeyDelete(const std::string& space, const std::string& key) {
+  return Ask([&](Runtime& runtime) { return runtime.KeyDelete(space, key, Soon()); });
+}
+std::vector<std::string> KeyList(const std::string& space, const std::string& prefix) {
+  return Ask([&](Runtime& runtime) { return runtime.KeyList(space, prefix, Soon()); });
+}
+
+// This process, and the call that runs here.
+nb::dict Context() {
+  Runtime& runtime = Required();
+  nb::dict out = nb::steal<nb::dict>(DescribeCurrentExecution());
+  const proto::LeaseSpec lease = runtime.current_lease();
+  out["node"] = runtime.self().node;
+  out["process"] = runtime.self().process;
+  out["job"] = runtime.job();
+  out["namespace"] = runtime.name_space();
+  out["gpu_ids"] = runtime.gpu_ids();
+  out["resources"] = AmountsOf(lease.resources());
+  const proto::Strategy& strategy = ProcessStrategy();
+  const absl::StatusOr<PlacementGroupId> id = PlacementGroupId::FromBinary(strategy.group_id());
+  out["group"] = strategy.group_id().empty() || !id.ok() ? "" : id->ToHex();
+  out["captures"] = strategy.capture_children();
+  return out;
+}
+
+}  // namespace
+
+void BindCluster(nb::module_& module) {
+  module.def("nodes", &Nodes);
+  module.def("actors", &Actors);
+  module.def("groups", &Groups);
+  module.def("tasks", &Tasks);
+  module.def("objects", &Objects);
+  module.def("jobs", &Jobs);
+  module.def("workers", &Workers);
+  module.def(
+      "why", [](const std::string& id) { return Query(proto::StateQuery::WHY, id).words(); },
+      nb::arg("id"), "Why the task, actor or placement group with this id waits, in words.");
+  module.def("metrics_url", [] { return Query(proto::StateQuery::STATUS).metrics_url(); });
+  module.def("create_group", &CreateGroup);
+  module.def("remove_group", &RemoveGroup);
+  module.def("wait_group", &WaitGroup);
+  module.def("get_actor", &GetActor);
+  module.def("own_actor", &OwnActor, "In an actor: the reference that a handle of it holds.");
+  module.def(
+      "key_put", &KeyPut, nb::arg(), nb::arg(), nb::arg(), nb::arg(), nb::arg("of_job") = false,
+      "of_job: it goes with the last of the jobs that put or own it, and their detached actors.");
+  module.def(
+      "key_own", &KeyOwn,
+      "Lets this job own keys beside those that do; False: one is missing, nothing changed.");
+  module.def("key_get", &KeyGet);
+  module.def("key_delete", &KeyDelete);
+  module.def("key_list", &KeyList);
+  module.def("context", &Context);
+  module.def("cancel_requested", &IsCurrentExecutionCancelled,
+             "Whether the call that runs here, on this thread or as a coroutine, was cancelled.");
+  module.def(
+      "take_interrupt",
+      [] {
+        const Execution* const call = CurrentExecution();
+        return call != nullptr && call->cancelled() && TakeInterrupt();
+      },
+      "Main thread: whether SIGINT means its call, and is the first that does.");
+}
+
+}  // namespace sheaf::python

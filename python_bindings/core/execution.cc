@@ -1,0 +1,335 @@
+// Copyright The Sheaf Authors. SPDX-License-Identifier: Apache-2.0
+#include "python_bindings/core/execution.h"
+
+#include <new>
+#include <string>
+#include <utility>
+
+#include "python_bindings/core/pickled_value.h"
+#include "python_bindings/core/process.h"
+#include "python_bindings/core/timeline.h"
+
+namespace sheaf::python {
+namespace {
+
+PythonFunction describe_failure("sheaf._worker.errors", "describe_failure");
+PythonFunction execution_here("sheaf._worker.async_actor", "execution_here");
+PythonFunction wrong_count("sheaf._worker.errors", "wrong_count");
+
+void FailPlainly(Execution& execution, ErrorKind kind, std::string message) {
+  execution.Fail({kind, std::move(message), {}}, false);
+}
+
+absl::Status Store(Execution& execution, size_t index, const Value& value) {
+  const size_t size = value.size();
+  if (size <= kSmallValueBytes) {
+    if (const std::string_view whole = value.whole(); !whole.empty())
+      return execution.Return(index, whole, value.nested());
+    std::string bytes(size, '\0');
+    value.CopyTo(bytes.data());
+    return execution.Return(index, bytes, value.nested());
+  }
+  const WithoutGil free;
+  absl::StatusOr<MutableBuffer> buffer = execution.CreateReturn(index, size, value.nested());
+  if (!buffer.ok()) return buffer.status();
+  value.CopyTo(reinterpret_cast<char*>(buffer->data()));
+  return execution.ReturnBuffer(index, *std::move(buffer), value.nested());
+}
+
+// Another language made the call (kNamedPrefix of api/include/sheaf/internal/registry.h): it reads
+// plain values.
+bool EncodeFor(const Execution& execution, PyObject* result, Value* value) {
+  if (!std::string_view(execution.spec().function()).starts_with("name:")) [[likely]]
+    return value->Encode(result);
+  return value->EncodePlain(result, std::string("the result of ").append(execution.name()));
+}
+
+// False: the call has failed.
+bool ReturnOne(Execution& execution, size_t index, PyObject* result) {
+  Value value;
+  if (!EncodeFor(execution, result, &value)) {
+    FailWithException(execution);
+    return false;
+  }
+  const absl::Status stored = Store(execution, index, value);
+  if (!stored.ok()) {
+    FailPlainly(
+        execution,
+        absl::IsInvalidArgument(stored) ? ErrorKind::kInvalidArgument : ErrorKind::kObjectStoreFull,
+        std::string(stored.message()));
+  }
+  return stored.ok();
+}
+
+void ReturnSeveral(Execution& execution, PyObject* result, size_t count) {
+  const Owned items = Owned::Steal(PySequence_List(result));
+  if (!items && PyIter_Check(result) != 0) return FailWithException(execution);  // It raised.
+  if (!items || static_cast<size_t>(PyList_Size(items.get())) != count) {
+    PyErr_Clear();
+    const Owned number = Owned::Steal(PyLong_FromSize_t(count));
+    const Owned raised =
+        Owned::Steal(wrong_count(result, items ? items.get() : Py_None, number.get()));  // Raises.
+    return FailWithException(execution);
+  }
+  for (size_t i = 0; i < count; ++i) {
+    if (!ReturnOne(execution, i, PyList_GetItem(items.get(), static_cast<Py_ssize_t>(i)))) return;
+  }
+}
+
+void ReturnStream(Execution& execution, PyObject* result) {
+  const Owned iterator = Owned::Steal(PyObject_GetIter(result));
+  if (!iterator) return FailWithException(execution);
+  while (true) {
+    const Owned item = Owned::Steal(PyIter_Next(iterator.get()));
+    if (!item) {
+      if (PyErr_Occurred() != nullptr) FailWithException(execution);
+      return;
+    }
+    bool wanted = false;
+    if (!YieldItem(execution, item.get(), &wanted)) return FailWithException(execution);
+    if (!wanted) return;
+  }
+}
+
+struct ExecutionObject {
+  PyObject_HEAD std::shared_ptr<Execution> execution;
+  Nanos begin;
+};
+PyTypeObject* execution_type = nullptr;
+
+std::shared_ptr<Execution>& In(PyObject* self) {
+  return reinterpret_cast<ExecutionObject*>(self)->execution;
+}
+
+void Release(PyObject* self) {
+  std::shared_ptr<Execution> execution = std::move(In(self));
+  const WithoutGil free;
+  execution.reset();
+}
+
+void Dealloc(PyObject* self) {
+  if (In(self) != nullptr) Release(self);
+  In(self).~shared_ptr();
+  PyTypeObject* const type = Py_TYPE(self);
+  PyObject_Free(self);
+  Py_DECREF(type);
+}
+
+PyObject* Finish(PyObject* self, PyObject* result) {
+  if (In(self) == nullptr) Py_RETURN_NONE;
+  ReturnResult(*In(self), result);
+  RecordCall(In(self)->name(), reinterpret_cast<ExecutionObject*>(self)->begin);
+  Release(self);
+  Py_RETURN_NONE;
+}
+
+PyObject* FailCall(PyObject* self, PyObject* exception) {
+  if (In(self) == nullptr) Py_RETURN_NONE;
+  PyErr_SetObject(reinterpret_cast<PyObject*>(Py_TYPE(exception)), exception);
+  FailWithException(*In(self));
+  Release(self);
+  Py_RETURN_NONE;
+}
+
+PyObject* Item(PyObject* self, PyObject* value) {
+  bool wanted = false;
+  if (In(self) == nullptr || !YieldItem(*In(self), value, &wanted)) return nullptr;
+  return PyBool_FromLong(wanted);
+}
+
+PyObject* End(PyObject* self, PyObject*) {
+  if (In(self) != nullptr) Release(self);
+  Py_RETURN_NONE;
+}
+
+PyObject* IsCancelled(PyObject* self, PyObject*) {
+  return PyBool_FromLong(In(self) != nullptr && In(self)->cancelled());
+}
+
+PyMethodDef methods[] = {
+    {"finish", Finish, METH_O, "Ends the call with a result."},
+    {"fail", FailCall, METH_O, "Ends the call with an exception."},
+    {"item", Item, METH_O, "Sends an item of a streaming call; False: no more are wanted."},
+    {"end", End, METH_NOARGS, "Ends a streaming call."},
+    {"cancelled", IsCancelled, METH_NOARGS, "Whether somebody asked for the call's end."},
+    {}};
+PyType_Slot slots[] = {
+    {Py_tp_dealloc, reinterpret_cast<void*>(Dealloc)}, {Py_tp_methods, methods}, {}};
+PyType_Spec spec = {"sheaf._core.Execution", sizeof(ExecutionObject), 0,
+                    Py_TPFLAGS_DEFAULT | Py_TPFLAGS_DISALLOW_INSTANTIATION, slots};
+
+}  // namespace
+
+Execution*& CurrentExecution() {
+  thread_local Execution* current = nullptr;
+  return current;
+}
+
+namespace {
+
+proto::Strategy& StrategyCell() {
+  static proto::Strategy& strategy = *new proto::Strategy;
+  return strategy;
+}
+
+}  // namespace
+
+const proto::Strategy& ProcessStrategy() { return StrategyCell(); }
+
+void SetProcessStrategy(const proto::Strategy& strategy) {
+  proto::Strategy& known = StrategyCell();
+  if (known.group_id() == strategy.group_id() &&
+      known.capture_children() == strategy.capture_children()) [[likely]]
+    return;
+  known = strategy;
+  SetInheritedGroup(strategy.capture_children() ? strategy.group_id() : "");
+}
+
+bool& HasCoroutines() {
+  static bool has = false;
+  return has;
+}
+
+namespace {
+
+// The _core.Execution whose coroutine runs on this thread, which has not ended; or nothing.
+Owned Coroutine() {
+  if (!HasCoroutines()) return {};
+  PyObject* type = nullptr;
+  PyObject* value = nullptr;
+  PyObject* traceback = nullptr;
+  PyErr_Fetch(&type, &value, &traceback);
+  Owned found = Owned::Steal(execution_here());
+  PyErr_Restore(type, value, traceback);
+  if (!found || Py_TYPE(found.get()) != execution_type || In(found.get()) == nullptr) return {};
+  return found;
+}
+
+PyObject* DescribeExecution(const Execution* execution) {
+  if (execution == nullptr) return PyDict_New();
+  const std::string task = execution->task().ToHex();
+  const std::string actor = execution->actor().is_nil() ? "" : execution->actor().ToHex();
+  return Py_BuildValue("{ss#ss#ss#ss#sI}", "task", task.data(),
+                       static_cast<Py_ssize_t>(task.size()), "actor", actor.data(),
+                       static_cast<Py_ssize_t>(actor.size()), "name", execution->name().data(),
+                       static_cast<Py_ssize_t>(execution->name().size()), "function",
+                       execution->spec().function().data(),
+                       static_cast<Py_ssize_t>(execution->spec().function().size()), "attempt",
+                       execution->attempt());
+}
+
+}  // namespace
+
+TaskId TaskOfCoroutine() {
+  const Owned coroutine = Coroutine();
+  return coroutine ? In(coroutine.get())->task() : TaskId{};
+}
+
+PyObject* DescribeCurrentExecution() {
+  const Owned coroutine = CurrentExecution() == nullptr ? Coroutine() : Owned();
+  return DescribeExecution(coroutine ? In(coroutine.get()).get() : CurrentExecution());
+}
+
+bool IsCurrentExecutionCancelled() {
+  const Owned coroutine = Coroutine();
+  const Execution* const current = coroutine ? In(coroutine.get()).get() : CurrentExecution();
+  return current != nullptr && current->cancelled();
+}
+
+bool DecodeArguments(const Execution& execution, CallArguments* out) {
+  const size_t count = execution.argument_count();
+  size_t next = 0;
+  if (count > 0) {
+    const std::string_view first = execution.argument(0).bytes;
+    if (first.size() > 2 && static_cast<uint8_t>(first[0]) == kOutOfBandMark &&
+        first[1] == kVersionNames) {
+      out->names = Owned::Steal(DecodeValue({first.substr(2), {}, {}, {}, {}}));
+      if (!out->names) return false;
+      next = 1;
+    }
+  }
+  out->values.reserve(count + 1);
+  for (; next < count; ++next) {
+    out->values.push_back(Owned::Steal(DecodeValue(execution.argument(next))));
+    if (!out->values.back()) return false;
+  }
+  return true;
+}
+
+void ReturnResult(Execution& execution, PyObject* result) {
+  const proto::TaskTemplate& spec = execution.spec();
+  if (spec.streaming()) return ReturnStream(execution, result);
+  if (spec.num_returns() > 1) return ReturnSeveral(execution, result, spec.num_returns());
+  ReturnOne(execution, 0, spec.num_returns() == 0 ? Py_None : result);
+}
+
+bool YieldItem(Execution& execution, PyObject* item, bool* wanted) {
+  Value value;
+  if (!EncodeFor(execution, item, &value)) return false;
+  std::string bytes(value.size(), '\0');
+  absl::Status sent;
+  {
+    const WithoutGil free;
+    value.CopyTo(bytes.data());
+    sent = execution.Yield(bytes, value.nested());
+  }
+  *wanted = sent.ok();
+  if (sent.ok() || absl::IsCancelled(sent)) return PyErr_Occurred() == nullptr;
+  RaiseStatus(sent, ErrorKind::kObjectStoreFull);
+  return false;
+}
+
+void FailWithException(Execution& execution) {
+  PyObject* type = nullptr;
+  PyObject* value = nullptr;
+  PyObject* traceback = nullptr;
+  PyErr_Fetch(&type, &value, &traceback);
+  PyErr_NormalizeException(&type, &value, &traceback);
+  const Owned kept_type = Owned::Steal(type);
+  const Owned kept_traceback = Owned::Steal(traceback);
+  const Owned exception = Owned::Steal(value);
+  if (!exception)
+    return FailPlainly(execution, ErrorKind::kSystem, "a call failed without an exception");
+  if (traceback != nullptr) PyException_SetTraceback(value, traceback);
+  const proto::TaskTemplate& spec = execution.spec();
+  const Owned name = Owned::Steal(NewText(execution.name()));
+  const Owned key = Owned::Steal(NewText(spec.function()));
+  const Owned cancelled = Owned::Steal(PyBool_FromLong(execution.cancelled()));
+  const Owned retries = Owned::Steal(PyBool_FromLong(spec.retry_exceptions()));
+  const Owned told = Owned::Steal(
+      describe_failure(exception.get(), name.get(), key.get(), cancelled.get(), retries.get()));
+  int kind = 0;
+  const char* words = nullptr;
+  Py_ssize_t words_size = 0;
+  const char* payload = nullptr;
+  Py_ssize_t payload_size = 0;
+  int retriable = 0;
+  if (!told || PyArg_ParseTuple(told.get(), "is#y#p", &kind, &words, &words_size, &payload,
+                                &payload_size, &retriable) == 0) {
+    PyErr_Clear();
+    const ErrorKind known = execution.cancelled() ? ErrorKind::kTaskCancelled : ErrorKind::kSystem;
+    return FailPlainly(
+        execution, known,
+        std::string(execution.name()).append(" failed with an exception that cannot be described"));
+  }
+  execution.Fail({static_cast<ErrorKind>(kind), std::string(words, static_cast<size_t>(words_size)),
+                  std::string(payload, static_cast<size_t>(payload_size))},
+                 retriable != 0);
+}
+
+PyObject* NewExecutionObject(std::shared_ptr<Execution> execution) {
+  ExecutionObject* const made = PyObject_New(ExecutionObject, execution_type);
+  if (made == nullptr) return nullptr;
+  new (&made->execution) std::shared_ptr<Execution>(std::move(execution));
+  made->begin = MonotonicNow();
+  return reinterpret_cast<PyObject*>(made);
+}
+
+bool AddExecutionType(PyObject* module) {
+  execution_type = reinterpret_cast<PyTypeObject*>(PyType_FromSpec(&spec));
+  return execution_type != nullptr &&
+         PyModule_AddObjectRef(module, "Execution", reinterpret_cast<PyObject*>(execution_type)) ==
+             0;
+}
+
+}  // namespace sheaf::python

@@ -1,0 +1,55 @@
+// Copyright The Sheaf Authors. SPDX-License-Identifier: Apache-2.0
+// One call inside a worker, on Python's side: its arguments as objects, its result or exception on
+// the way out. With the GIL.
+#pragma once
+
+#include <memory>
+#include <vector>
+
+#include "python_bindings/core/python.h"
+#include "worker/runtime.h"
+
+namespace sheaf::python {
+
+// Arguments of a call, positional ones first; `names` are those of the last ones, or nothing.
+struct CallArguments {
+  std::vector<Owned> values;
+  Owned names;
+};
+// False: an exception is set.
+bool DecodeArguments(const Execution& execution, CallArguments* out);
+
+// Ends the call with what the function gave: one value, several for num_returns above 1, or the
+// items of a generator. Whatever goes wrong becomes the call's failure.
+void ReturnResult(Execution& execution, PyObject* result);
+// Ends the call with the exception that is set, and clears it.
+void FailWithException(Execution& execution);
+
+// One item of a streaming call. False: an exception is set. *wanted: somebody takes more.
+bool YieldItem(Execution& execution, PyObject* item, bool* wanted);
+
+// The call that this thread executes, or nullptr.
+Execution*& CurrentExecution();
+
+// Where the actor of this process, or the task that it began last, was placed.
+const proto::Strategy& ProcessStrategy();
+// A task, or the constructor of an actor, begins in this process.
+void SetProcessStrategy(const proto::Strategy& strategy);
+
+// Whether this process is an actor whose calls are coroutines. With the GIL.
+bool& HasCoroutines();
+// The task whose coroutine runs on this thread, or nil.
+TaskId TaskOfCoroutine();
+
+// The call that runs here, on this thread or as a coroutine of its event loop: a dict of task,
+// actor, name, attempt and function, and whether somebody asked for its end. Outside of calls: an
+// empty dict, and false.
+PyObject* DescribeCurrentExecution();
+bool IsCurrentExecutionCancelled();
+
+// _core.Execution: a call that runs on as a coroutine. Methods: finish(result), fail(exception),
+// item(value), end(), cancelled().
+PyObject* NewExecutionObject(std::shared_ptr<Execution> execution);
+bool AddExecutionType(PyObject* module);
+
+}  // namespace sheaf::python

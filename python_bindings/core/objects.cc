@@ -1,0 +1,369 @@
+// Copyright The Sheaf Authors. SPDX-License-Identifier: Apache-2.0
+#include "python_bindings/core/objects.h"
+
+#include <bit>
+#include <cstdint>
+#include <optional>
+#include <vector>
+
+#include "python_bindings/core/caller.h"
+#include "python_bindings/core/pickled_value.h"
+#include "python_bindings/core/process.h"
+#include "python_bindings/core/reference.h"
+#include "python_bindings/core/template.h"
+
+namespace sheaf::python {
+namespace {
+
+PythonFunction get_other("sheaf.object_ref", "get_other");
+
+// The value of a view, or nullptr with the exception that it stands for.
+PyObject* ValueOf(const ObjectView& view) {
+  if (view.error != nullptr) return RaiseError(*view.error);
+  return DecodeValue(view);
+}
+
+PyObject* GetOne(Runtime& runtime, PyObject* reference, Nanos deadline) {
+  if (!IsCurrent(reference)) return nullptr;
+  const ObjectHandle handle = HandleOf(reference);
+  std::vector<ObjectView> views;
+  absl::Status status;
+  {
+    const RuntimeInUse in_use;
+    const WithoutGil free;
+    status = runtime.Get({&handle, 1}, deadline, &views);
+  }
+  if (!status.ok()) [[unlikely]]
+    return RaiseStatus(status, ErrorKind::kObjectStoreFull);
+  return ValueOf(views[0]);
+}
+
+PyObject* GetAll(Runtime& runtime, PyObject* list, Nanos deadline) {
+  const Py_ssize_t count = PyList_Size(list);
+  std::vector<ObjectHandle> handles;
+  handles.reserve(static_cast<size_t>(count));
+  for (Py_ssize_t i = 0; i < count; ++i) {
+    PyObject* const item = PyList_GetItem(list, i);
+    if (!IsReference(item)) {
+      return PyErr_Format(PyExc_ValueError,
+                          "sheaf.get takes an ObjectRef or a list of them; item %zd is %R", i,
+                          item);
+    }
+    if (!IsCurrent(item)) return nullptr;
+    handles.push_back(HandleOf(item));
+  }
+  std::vector<ObjectView> views;
+  absl::Status status;
+  {
+    const RuntimeInUse in_use;
+    const WithoutGil free;
+    status = runtime.Get(handles, deadline, &views);
+  }
+  if (!status.ok()) return RaiseStatus(status, ErrorKind::kObjectStoreFull);
+  Owned values = Owned::Steal(PyList_New(count));
+  for (Py_ssize_t i = 0; values && i < count; ++i) {
+    PyObject* const value = ValueOf(views[static_cast<size_t>(i)]);
+    if (value == nullptr) return nullptr;
+    PyList_SetItem(values.get(), i, value);
+    views[static_cast<size_t>(i)] = {};
+  }
+  return values.Release();
+}
+
+// The one keyword that is allowed, or nullptr. False: an exception is set.
+bool TakeKeyword(PyObject* const* args, Py_ssize_t count, PyObject* names, const char* wanted,
+                 PyObject** out) {
+  *out = nullptr;
+  const Py_ssize_t given = names == nullptr ? 0 : PyTuple_Size(names);
+  for (Py_ssize_t i = 0; i < given; ++i) {
+    PyObject* const name = PyTuple_GetItem(names, i);
+    if (PyUnicode_CompareWithASCIIString(name, wanted) != 0) {
+      PyErr_Format(PyExc_TypeError, "there is no argument '%U': want %s", name, wanted);
+      return false;
+    }
+    *out = args[count + i];
+  }
+  return true;
+}
+
+PyObject* Get(PyObject*, PyObject* const* args, Py_ssize_t count, PyObject* names) {
+  PyObject* timeout = nullptr;
+  if (!TakeKeyword(args, count, names, "timeout", &timeout)) return nullptr;
+  if (count != 1) {
+    PyErr_SetString(
+        PyExc_TypeError,
+        "get(refs, *, timeout=None) takes one positional argument: an ObjectRef or a list of them");
+    return nullptr;
+  }
+  Nanos deadline = kForever;
+  if (timeout != nullptr && !DeadlineFrom(timeout, &deadline)) return nullptr;
+  Runtime* const runtime = RequireRuntime();
+  if (runtime == nullptr) return nullptr;
+  if (Py_TYPE(args[0]) == reference_type) [[likely]]
+    return GetOne(*runtime, args[0], deadline);
+  if (PyList_Check(args[0]) != 0) return GetAll(*runtime, args[0], deadline);
+  return get_other(args[0], timeout == nullptr ? Py_None : timeout);
+}
+
+PyObject* Put(PyObject*, PyObject* value) {
+  const CallRuntime runtime;
+  if (runtime.get() == nullptr) return nullptr;
+  if (Py_TYPE(value) == reference_type) [[unlikely]] {
+    PyErr_SetString(PyExc_TypeError,
+                    "put takes a value, got an ObjectRef: pass it on as it is, or put [ref]");
+    return nullptr;
+  }
+  Value encoded;
+  if (!encoded.Encode(value) || runtime.get() == nullptr) return nullptr;
+  absl::StatusOr<ObjectHandle> handle = PutValue(*runtime.get(), encoded);
+  if (!handle.ok()) return RaiseStatus(handle.status(), ErrorKind::kObjectStoreFull);
+  return NewReference(*std::move(handle));
+}
+
+// The references at these indices of `list`, or all others.
+PyObject* Picked(PyObject* list, const std::vector<size_t>& indices, bool others) {
+  const size_t size = static_cast<size_t>(PyList_Size(list));
+  const size_t count = others ? size - indices.size() : indices.size();
+  Owned out = Owned::Steal(PyList_New(static_cast<Py_ssize_t>(count)));
+  auto next = indices.begin();
+  Py_ssize_t at = 0;
+  for (size_t i = 0; out && i < size; ++i) {
+    const bool picked = next != indices.end() && *next == i;
+    if (picked) ++next;
+    if (picked != others)
+      PyList_SetItem(out.get(), at++,
+                     Owned::Borrow(PyList_GetItem(list, static_cast<Py_ssize_t>(i))).Release());
+  }
+  return out.Release();
+}
+
+// Finds an object that comes twice.
+class SeenObjects {
+ public:
+  explicit SeenObjects(size_t count) : mask_(std::bit_ceil(2 * count + 1) - 1), slots_(mask_ + 1) {}
+  // False: it was there.
+  bool Insert(const ObjectEntry* entry) {
+    size_t at = reinterpret_cast<uintptr_t>(entry) * 0x9e37'79b9'7f4a'7c15 >> 32 & mask_;
+    while (slots_[at] != nullptr) {
+      if (slots_[at] == entry) return false;
+      at = (at + 1) & mask_;
+    }
+    slots_[at] = entry;
+    return true;
+  }
+
+ private:
+  const size_t mask_;
+  std::vector<const ObjectEntry*> slots_;
+};
+
+// wait_ready(list, num_returns, timeout, fetch_local): (ready, not ready). NotImplemented: not all
+// items are references.
+PyObject* Wait(PyObject*, PyObject* const* args, Py_ssize_t count) {
+  Runtime* const runtime = RequireRuntime();
+  if (runtime == nullptr) return nullptr;
+  Nanos deadline = kForever;
+  if (count != 4 || !DeadlineFrom(args[2], &deadline)) return nullptr;
+  const int bring = PyObject_IsTrue(args[3]);
+  if (bring == -1) return nullptr;
+  const Py_ssize_t wanted = PyLong_AsSsize_t(args[1]);
+  if (wanted == -1 && PyErr_Occurred() != nullptr) return nullptr;
+  const Py_ssize_t size = PyList_Size(args[0]);
+  std::vector<ObjectHandle> handles;
+  handles.reserve(static_cast<size_t>(size));
+  SeenObjects seen(static_cast<size_t>(size));
+  for (Py_ssize_t i = 0; i < size; ++i) {
+    PyObject* const item = PyList_GetItem(args[0], i);
+    if (!IsReference(item)) Py_RETURN_NOTIMPLEMENTED;
+    if (!IsCurrent(item)) return nullptr;
+    handles.push_back(HandleOf(item));
+    if (!seen.Insert(handles.back().entry())) {
+      return PyErr_Format(PyExc_ValueError,
+                          "wait takes a list of different ObjectRefs; %R comes twice", item);
+    }
+  }
+  absl::StatusOr<std::vector<size_t>> ready;
+  {
+    const RuntimeInUse in_use;
+    const WithoutGil free;
+    ready = runtime->Wait(handles, static_cast<size_t>(wanted), deadline, bring == 1);
+  }
+  if (!ready.ok()) return RaiseStatus(ready.status(), ErrorKind::kObjectStoreFull);
+  const Owned chosen = Owned::Steal(Picked(args[0], *ready, false));
+  const Owned others = Owned::Steal(Picked(args[0], *ready, true));
+  return chosen && others ? PyTuple_Pack(2, chosen.get(), others.get()) : nullptr;
+}
+
+// next_item(stream, timeout): the reference of the next item, or None at the end.
+PyObject* NextItem(PyObject*, PyObject* const* args, Py_ssize_t count) {
+  Runtime* const runtime = RequireRuntime();
+  if (runtime == nullptr) return nullptr;
+  Nanos deadline = kForever;
+  if (count != 2 || !IsReference(args[0]) || !IsCurrent(args[0]) ||
+      !DeadlineFrom(args[1], &deadline))
+    return nullptr;
+  const ObjectHandle stream = HandleOf(args[0]);
+  absl::StatusOr<std::optional<ObjectHandle>> item;
+  {
+    const RuntimeInUse in_use;
+    const WithoutGil free;
+    item = runtime->NextItem(stream, deadline);
+  }
+  if (!item.ok()) return RaiseStatus(item.status(), ErrorKind::kObjectStoreFull);
+  if (!item->has_value()) Py_RETURN_NONE;
+  return NewReference(**std::move(item));
+}
+
+PyObject* IsReady(PyObject*, PyObject* reference) {
+  Runtime* const runtime = RequireRuntime();
+  if (runtime == nullptr) return nullptr;
+  return IsCurrent(reference) ? PyBool_FromLong(runtime->IsReady(HandleOf(reference))) : nullptr;
+}
+
+// on_ready(reference, callback): calls it once, when the value is here, on a thread for callbacks,
+// or at once if it is. An exception of it is printed.
+PyObject* OnReady(PyObject*, PyObject* const* args, Py_ssize_t count) {
+  Runtime* const runtime = RequireRuntime();
+  if (runtime == nullptr) return nullptr;
+  if (count != 2 || !IsReference(args[0])) {
+    PyErr_SetString(PyExc_TypeError, "on_ready(reference, callback)");
+    return nullptr;
+  }
+  if (!IsCurrent(args[0])) return nullptr;
+  PyObject* const callback = Owned::Borrow(args[1]).Release();
+  runtime->OnReady(HandleOf(args[0]), [callback] {
+    const CallbackScope scope;
+    const Owned once = Owned::Steal(callback);
+    const Owned done =
+        Owned::Steal(UnlessPythonEnds([&] { return PyObject_CallNoArgs(callback); }));
+    if (!done && !CallbackScope::Interrupted()) PyErr_WriteUnraisable(callback);
+  });
+  Py_RETURN_NONE;
+}
+
+PyObject* Cancel(PyObject*, PyObject* const* args, Py_ssize_t count) {
+  Runtime* const runtime = RequireRuntime();
+  if (runtime == nullptr) return nullptr;
+  if (count != 3 || !IsReference(args[0])) {
+    PyErr_SetString(PyExc_TypeError, "cancel(reference, force, recursive)");
+    return nullptr;
+  }
+  if (!IsCurrent(args[0])) return nullptr;
+  const absl::Status status = runtime->Cancel(HandleOf(args[0]), PyObject_IsTrue(args[1]) == 1,
+                                              PyObject_IsTrue(args[2]) == 1);
+  if (!status.ok()) return RaiseStatus(status, ErrorKind::kSystem);
+  Py_RETURN_NONE;
+}
+
+// create_actor(template, args, names | None, carrier | None, plain = False): the reference that is
+// the actor's handle.
+PyObject* CreateActor(PyObject*, PyObject* const* args, Py_ssize_t count) {
+  const CallRuntime runtime;
+  if (runtime.get() == nullptr) return nullptr;
+  TemplateHandle creation;
+  if (count < 4 || count > 5 || !TemplateFrom(args[0], &creation)) return nullptr;
+  const ObjectHandle carrier = args[3] == Py_None ? ObjectHandle() : HandleOf(args[3]);
+  PyObject* const names = args[2] == Py_None ? nullptr : args[2];
+  const bool plain = count == 5 && args[4] == Py_True;
+  std::vector<PyObject*> all;
+  for (Py_ssize_t i = 0; i < PyTuple_Size(args[1]); ++i) all.push_back(PyTuple_GetItem(args[1], i));
+  const Py_ssize_t positional =
+      static_cast<Py_ssize_t>(all.size()) - (names == nullptr ? 0 : PyTuple_Size(names));
+  ArgumentList list;
+  if (!EncodeArguments(runtime, carrier, all.data(), positional, names, plain, &list) ||
+      runtime.get() == nullptr)
+    return nullptr;
+  absl::StatusOr<ObjectHandle> handle;
+  {
+    Runtime& here = *runtime.get();
+    const RuntimeInUse in_use;
+    const WithoutGil free;
+    handle = here.CreateActor(creation, std::move(list));
+  }
+  if (!handle.ok()) return RaiseStatus(handle.status(), ErrorKind::kGcsStorageFull);
+  return NewReference(*std::move(handle));
+}
+
+PyObject* Kill(PyObject*, PyObject* const* args, Py_ssize_t count) {
+  Runtime* const runtime = RequireRuntime();
+  if (runtime == nullptr) return nullptr;
+  if (count != 2 || !IsReference(args[0])) {
+    PyErr_SetString(PyExc_TypeError, "kill(actor, no_restart)");
+    return nullptr;
+  }
+  if (!IsCurrent(args[0])) return nullptr;
+  const ObjectHandle actor = HandleOf(args[0]);
+  const bool no_restart = PyObject_IsTrue(args[1]) == 1;
+  absl::Status status;
+  {
+    const RuntimeInUse in_use;
+    const WithoutGil free;
+    status = runtime->Kill(actor, no_restart);
+  }
+  if (!status.ok()) return RaiseStatus(status, ErrorKind::kSystem);
+  Py_RETURN_NONE;
+}
+
+PyCFunction Fast(PyObject* (*function)(PyObject*, PyObject* const*, Py_ssize_t)) {
+  return reinterpret_cast<PyCFunction>(reinterpret_cast<void (*)()>(function));
+}
+PyCFunction Fast(PyObject* (*function)(PyObject*, PyObject* const*, Py_ssize_t, PyObject*)) {
+  return reinterpret_cast<PyCFunction>(reinterpret_cast<void (*)()>(function));
+}
+
+constexpr char kGetHelp[] = R"(get($module, refs, /, *, timeout=None)
+--
+
+Waits for the values of references.
+
+Arrays in them are read-only views of shared memory, which stays as long as they do. Thread-safe.
+
+Args:
+    refs: an ObjectRef, or a list of them.
+    timeout: seconds; 0 only looks; None waits for ever.
+
+Returns:
+    The value; of a list the list of values.
+
+Raises:
+    RayTaskError: the task raised; it is an instance of what was raised, too.
+    GetTimeoutError: the time was up.
+    ObjectLostError: the value is gone, and its task cannot be run again.
+    RayError: the worker, the actor or the node failed; see sheaf.exceptions.
+    ValueError: one is no reference, comes from a session that has ended, or the timeout is
+        negative.)";
+
+constexpr char kPutHelp[] = R"(put($module, value, /)
+--
+
+Stores a value, so that it can be passed to many calls. Thread-safe.
+
+Args:
+    value: what can be pickled; arrays of NumPy are copied once. Not an ObjectRef.
+
+Returns:
+    Its ObjectRef. The value is freed when the last reference to it is gone.
+
+Raises:
+    TypeError: it cannot be pickled, and the text says which part; or it is an ObjectRef.
+    ObjectStoreFullError: there is no room for it.
+    OutOfDiskError: there is none, and the disk that objects are moved to is full.)";
+
+}  // namespace
+
+PyMethodDef object_functions[] = {
+    {"get", Fast(Get), METH_FASTCALL | METH_KEYWORDS, kGetHelp},
+    {"put", Put, METH_O, kPutHelp},
+    {"wait_ready", Fast(Wait), METH_FASTCALL, nullptr},
+    {"next_item", Fast(NextItem), METH_FASTCALL, nullptr},
+    {"is_ready", IsReady, METH_O, nullptr},
+    {"on_ready", Fast(OnReady), METH_FASTCALL, nullptr},
+    {"cancel", Fast(Cancel), METH_FASTCALL, nullptr},
+    {"create_actor", Fast(CreateActor), METH_FASTCALL, nullptr},
+    {"kill", Fast(Kill), METH_FASTCALL, nullptr},
+    {"nested_reference", Fast(NestedReferenceOf), METH_FASTCALL, nullptr},
+    {"encode_plain", EncodePlain, METH_O, nullptr},
+    {"decode_plain", DecodePlain, METH_O, nullptr},
+    {}};
+
+}  // namespace sheaf::python

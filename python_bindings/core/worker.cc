@@ -1,0 +1,318 @@
+// Copyright The Sheaf Authors. SPDX-License-Identifier: Apache-2.0
+#include "python_bindings/core/worker.h"
+
+#include <unistd.h>
+
+#include <utility>
+#include <vector>
+
+#include "python_bindings/core/execution.h"
+#include "python_bindings/core/process.h"
+#include "python_bindings/core/timeline.h"
+
+namespace sheaf::python {
+namespace {
+
+// Functions that a worker keeps, and the bytes of their pickles.
+constexpr size_t kMostFunctions = 2'000;
+constexpr size_t kMostFunctionBytes = 64 << 20;
+
+PythonFunction load_function("sheaf._worker.functions", "load_function");
+PythonFunction method_of("sheaf._worker.functions", "method_of");
+PythonFunction show_gpus("sheaf._worker.functions", "show_gpus");
+PythonFunction construct_async("sheaf._worker.async_actor", "construct");
+PythonFunction leave_process("sheaf._worker.main", "leave_process");
+PythonFunction run_exit_functions("sheaf._worker.main", "run_exit_functions");
+PythonFunction cancel_coroutine("sheaf._worker.async_actor", "cancel_call");
+
+// A Python thread of its own for each thread that runs calls, kept between them, so that
+// threading.local stays.
+void KeepThreadState() {
+  thread_local bool kept = false;
+  if (kept) return;
+  kept = true;
+  PyGILState_Ensure();
+  PyEval_SaveThread();
+}
+
+PythonFunction actor_exit("sheaf.exceptions", "ActorExit");
+
+Owned AsTuple(const CallArguments& arguments) {
+  Owned tuple = Owned::Steal(PyTuple_New(static_cast<Py_ssize_t>(arguments.values.size())));
+  for (size_t i = 0; tuple && i < arguments.values.size(); ++i) {
+    PyTuple_SetItem(tuple.get(), static_cast<Py_ssize_t>(i), Owned(arguments.values[i]).Release());
+  }
+  return tuple;
+}
+
+// Of the actor, beside the default one.
+Owned GroupNames(const proto::TaskTemplate& creation) {
+  Owned names = Owned::Steal(PyTuple_New(creation.actor().groups_size()));
+  for (int i = 0; names && i < creation.actor().groups_size(); ++i)
+    PyTuple_SetItem(names.get(), i, NewText(creation.actor().groups(i).name()));
+  return names;
+}
+
+// Whether the exception that is set is what exit_actor raises.
+bool IsActorExit() {
+  PyObject* type = nullptr;
+  PyObject* value = nullptr;
+  PyObject* traceback = nullptr;
+  PyErr_Fetch(&type, &value, &traceback);  // Looking the class up runs Python.
+  PyObject* const kind = actor_exit.get();
+  const bool exits = kind != nullptr && PyErr_GivenExceptionMatches(type, kind) != 0;
+  PyErr_Restore(type, value, traceback);
+  return exits;
+}
+
+// The thread runs this call.
+class Running {
+ public:
+  explicit Running(Execution* execution)
+      : outer_(std::exchange(CurrentExecution(), execution)), begin_(MonotonicNow()) {
+    SetRunsUserCode(true);
+    // Not before the function and the arguments are there: an import that is interrupted leaves
+    // half of its modules behind, and no later call in this process could import them.
+    HoldInterrupt();
+  }
+  ~Running() {
+    CurrentExecution() = outer_;
+    SetRunsUserCode(false);
+  }
+  void Record(const Execution& execution) const { RecordCall(execution.name(), begin_); }
+
+ private:
+  Execution* const outer_;
+  const Nanos begin_;
+};
+
+// Ends the process as the exception says, if one is set. User code forked, and the child came back
+// from the call: it must not answer it. Or an actor's method called sys.exit(1): that is a death.
+[[noreturn]] void LeaveProcess() {
+  PyObject* type = nullptr;
+  PyObject* value = nullptr;
+  PyObject* traceback = nullptr;
+  PyErr_Fetch(&type, &value, &traceback);
+  PyErr_NormalizeException(&type, &value, &traceback);
+  if (value != nullptr && traceback != nullptr) PyException_SetTraceback(value, traceback);
+  (void)leave_process(value == nullptr ? Py_None : value);
+  _exit(1);
+}
+
+// A method of an actor raised: sys.exit(0) is exit_actor(), any other sys.exit ends the process.
+void BecomeActorExit() {
+  if (PyErr_ExceptionMatches(PyExc_SystemExit) == 0) return;
+  PyObject* type = nullptr;
+  PyObject* value = nullptr;
+  PyObject* traceback = nullptr;
+  PyErr_Fetch(&type, &value, &traceback);
+  PyErr_NormalizeException(&type, &value, &traceback);
+  const Owned code = Owned::Steal(PyObject_GetAttrString(value, "code"));
+  const bool well = code && PyLong_Check(code.get()) && PyObject_IsTrue(code.get()) == 0;
+  PyObject* const kind = actor_exit.get();  // Looking it up runs Python, which wants no exception.
+  PyErr_Restore(type, value, traceback);
+  if (!well || kind == nullptr) LeaveProcess();
+  PyErr_SetNone(kind);
+}
+
+// Calls `function`, or the method of that name, with the arguments; `self` (or nullptr) comes
+// first.
+PyObject* Invoke(PyObject* function, PyObject* self, const CallArguments& arguments) {
+  std::vector<PyObject*> list;
+  list.reserve(arguments.values.size() + 1);
+  if (self != nullptr) list.push_back(self);
+  for (const Owned& value : arguments.values) list.push_back(value.get());
+  const size_t named =
+      arguments.names ? static_cast<size_t>(PyTuple_Size(arguments.names.get())) : 0;
+  const size_t positional = list.size() - named;
+  if (PyUnicode_Check(function) != 0) {
+    return PyObject_VectorcallMethod(function, list.data(), positional, arguments.names.get());
+  }
+  return PyObject_Vectorcall(function, list.data(), positional, arguments.names.get());
+}
+
+}  // namespace
+
+Owned PythonHandler::Find(const proto::TaskTemplate& spec) {
+  if (last_ && last_key_ == spec.function()) return last_;
+  const auto known = functions_.find(spec.function());
+  if (known == functions_.end()) return Load(spec);
+  by_use_.splice(by_use_.begin(), by_use_, known->second.place);
+  const Owned before = std::exchange(last_, known->second.function);
+  last_key_ = spec.function();
+  return last_;
+}
+
+// Those that were used least lately go: a driver may make a function for each of its calls.
+Owned PythonHandler::Load(const proto::TaskTemplate& spec) {
+  const Owned key = Owned::Steal(NewText(spec.function()));
+  const Owned name = Owned::Steal(NewText(spec.name()));
+  const Owned extra = Owned::Steal(NewBytes(spec.extra()));
+  // May run user code, and calls.
+  const Owned loaded = Owned::Steal(load_function(key.get(), name.get(), extra.get()));
+  if (!loaded) return {};
+  Owned function = Owned::Borrow(PyTuple_GetItem(loaded.get(), 0));
+  const size_t bytes = PyLong_AsSize_t(PyTuple_GetItem(loaded.get(), 1));
+  if (instance_ && PyUnicode_Check(function.get()) != 0)
+    function = Owned::Steal(method_of(instance_.get(), function.get()));
+  if (!function || functions_.contains(spec.function())) return function;
+  std::vector<Owned> gone;  // Let go of at the end, which may run user code.
+  gone.push_back(std::exchange(last_, function));
+  last_key_ = spec.function();
+  by_use_.push_front(spec.function());
+  functions_[spec.function()] = {function, bytes, by_use_.begin()};
+  loaded_bytes_ += bytes;
+  while (by_use_.size() > 1 &&
+         (by_use_.size() > kMostFunctions || loaded_bytes_ > kMostFunctionBytes)) {
+    const auto oldest = functions_.find(by_use_.back());
+    loaded_bytes_ -= oldest->second.bytes;
+    gone.push_back(std::move(oldest->second.function));
+    functions_.erase(oldest);
+    by_use_.pop_back();
+  }
+  return function;
+}
+
+void PythonHandler::Execute(std::shared_ptr<Execution> execution) {
+  KeepThreadState();
+  const WithGil gil;
+  Run(std::move(execution));
+}
+
+void PythonHandler::Run(std::shared_ptr<Execution> execution) {
+  const Running running(execution.get());
+  const proto::TaskTemplate& spec = execution->spec();
+  if (exited_)
+    return execution->Fail({ErrorKind::kActorDied, "the actor has called exit_actor()", {}}, false);
+  const Owned function = Find(spec);
+  if (!function) return FailWithException(*execution);
+  const bool creation = spec.kind() == proto::TaskTemplate::ACTOR_CREATION;
+  if (spec.kind() != proto::TaskTemplate::ACTOR_METHOD) {
+    ShowGpus(spec);
+    SetProcessStrategy(spec.lease().strategy());
+  }
+  Owned result;
+  {
+    CallArguments arguments;
+    if (!DecodeArguments(*execution, &arguments)) return FailWithException(*execution);
+    ExpectInterrupt();
+    if (execution->cancelled()) {
+      PyErr_SetNone(PyExc_KeyboardInterrupt);
+      return FailWithException(*execution);
+    }
+    // What the values view they hold themselves: a large result needs the room of what is gone.
+    execution->DropArguments();
+    if (creation && spec.actor().is_async()) {
+      const Owned list = AsTuple(arguments);
+      const Owned groups = GroupNames(spec);
+      result = Owned::Steal(construct_async(function.get(), list.get(),
+                                            arguments.names ? arguments.names.get() : Py_None,
+                                            groups.get()));
+    } else {
+      PyObject* const self =
+          spec.kind() == proto::TaskTemplate::ACTOR_METHOD ? instance_.get() : nullptr;
+      result = Owned::Steal(Invoke(function.get(), self, arguments));
+    }
+  }
+  if (IsForked()) [[unlikely]]
+    LeaveProcess();
+  if (!result) {
+    if (spec.kind() == proto::TaskTemplate::ACTOR_METHOD) BecomeActorExit();
+    const bool exits = IsActorExit();
+    FailWithException(*execution);
+    running.Record(*execution);
+    if (exits) ExitActor(std::move(execution));
+    return;
+  }
+  if (creation) {
+    instance_ = std::move(result);
+    async_.store(spec.actor().is_async(), std::memory_order_release);
+    HasCoroutines() = spec.actor().is_async();
+    return ReturnResult(*execution, Py_None);
+  }
+  ReturnResult(*execution, result.get());
+  running.Record(*execution);
+  result = {};
+  // The reply leaves without the GIL: other threads of the actor need not wait for it.
+  const WithoutGil free;
+  execution.reset();
+}
+
+PyObject* PythonHandler::TakeCalls(PyObject* timeout) {
+  std::vector<std::shared_ptr<Execution>> calls;
+  Runtime* const runtime = CurrentRuntime();
+  bool more = runtime->TakeCalls(0, &calls);  // Without giving up the GIL.
+  if (calls.empty() && (timeout == Py_None || PyObject_IsTrue(timeout) != 0)) {
+    Nanos deadline;
+    if (!DeadlineFrom(timeout, &deadline)) return nullptr;
+    const WithoutGil free;
+    more = runtime->TakeCalls(deadline, &calls);
+  }
+  if (calls.empty() && !more) Py_RETURN_NONE;
+  Owned list = Owned::Steal(PyList_New(0));
+  for (std::shared_ptr<Execution>& execution : calls) {
+    const Owned call = Owned::Steal(Prepare(execution));
+    if (!call || PyList_Append(list.get(), call.get()) != 0) FailWithException(*execution);
+  }
+  return list.Release();
+}
+
+// nullptr: an exception is set.
+PyObject* PythonHandler::Prepare(std::shared_ptr<Execution> execution) {
+  if (exited_) {
+    PyErr_SetNone(actor_exit.get());
+    return nullptr;
+  }
+  const Owned function = Find(execution->spec());
+  CallArguments arguments;
+  if (!function || !DecodeArguments(*execution, &arguments)) return nullptr;
+  execution->DropArguments();
+  const Owned list = AsTuple(arguments);
+  const Owned task = Owned::Steal(NewBytes(execution->task().Binary()));
+  const Owned streaming = Owned::Steal(PyBool_FromLong(execution->spec().streaming()));
+  const Owned group = Owned::Steal(NewText(execution->spec().concurrency_group()));
+  const Owned object = Owned::Steal(NewExecutionObject(std::move(execution)));
+  if (!list || !task || !object || !group) return nullptr;
+  return PyTuple_Pack(8, object.get(), task.get(), function.get(), instance_.get(), list.get(),
+                      arguments.names ? arguments.names.get() : Py_None, streaming.get(),
+                      group.get());
+}
+
+void PythonHandler::ExitActor(std::shared_ptr<Execution> execution) {
+  exited_ = true;
+  {
+    const WithoutGil free;
+    execution.reset();  // Its answer leaves first.
+  }
+  if (!Owned::Steal(run_exit_functions())) PyErr_Clear();
+  const WithoutGil free;
+  (void)CurrentRuntime()->ExitActor();
+}
+
+void PythonHandler::ShowGpus(const proto::TaskTemplate& spec) {
+  const auto& amounts = spec.lease().resources().amounts();
+  if (amounts.size() < 1 || !amounts.contains("GPU")) return;
+  const std::vector<uint32_t> ids = CurrentRuntime()->gpu_ids();
+  const Owned list = Owned::Steal(PyList_New(0));
+  for (const uint32_t id : ids) {
+    const Owned number = Owned::Steal(PyLong_FromUnsignedLong(id));
+    PyList_Append(list.get(), number.get());
+  }
+  if (!Owned::Steal(show_gpus(list.get()))) PyErr_Clear();
+}
+
+// A task on the main thread is interrupted as Ctrl-C would: SIGINT ends a sleep or a read, and its
+// handler raises, once, if the call that runs is the one that was cancelled. A signal that comes
+// between the interpreter's last look and the sleep is lost: the next one ends it. Coroutines are
+// cancelled as asyncio does it.
+void PythonHandler::Cancel(TaskId task) {
+  if (!async_) {
+    InterruptMainThread();
+    return;
+  }
+  const CallbackScope scope;  // The event loop's thread may hold the GIL already.
+  const Owned name = Owned::Steal(NewBytes(task.Binary()));
+  const Owned done = Owned::Steal(cancel_coroutine(name.get()));
+}
+
+}  // namespace sheaf::python

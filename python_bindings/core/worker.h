@@ -1,0 +1,58 @@
+// Copyright The Sheaf Authors. SPDX-License-Identifier: Apache-2.0
+// The Python side of a worker process: finds the function of a call, runs it, sends its result.
+#pragma once
+
+#include <atomic>
+#include <list>
+#include <memory>
+#include <string>
+
+#include "absl/container/flat_hash_map.h"
+#include "python_bindings/core/python.h"
+#include "worker/runtime.h"
+
+namespace sheaf::python {
+
+// One per worker process, for ever. Execute comes without the GIL, on the main thread or on threads
+// of the actor's groups.
+class PythonHandler final : public TaskHandler {
+ public:
+  void Execute(std::shared_ptr<Execution> execution) override;
+  void Cancel(TaskId task) override;
+  bool has_event_loop() const override { return true; }
+
+  // Of an actor with async methods, on its event loop's thread, with the GIL: the calls that shall
+  // start now, a list of (execution, task id, function, actor, arguments, names of keywords or
+  // None, streaming, concurrency group). While there are none it waits, for `timeout` in seconds
+  // (None: for ever) or until the loop has something else to do. None: the node has ended. nullptr:
+  // an exception is set.
+  PyObject* TakeCalls(PyObject* timeout);
+
+ private:
+  // What sheaf._worker.functions.load_function gave: a callable, or the name of a method.
+  // Nothing: an exception is set.
+  Owned Find(const proto::TaskTemplate& spec);
+  Owned Load(const proto::TaskTemplate& spec);
+  void Run(std::shared_ptr<Execution> execution);
+  PyObject* Prepare(std::shared_ptr<Execution> execution);
+  void ShowGpus(const proto::TaskTemplate& spec);
+  void ExitActor(std::shared_ptr<Execution> execution);
+
+  std::atomic<bool> async_{false};  // The actor's calls run on the event loop's thread.
+
+  // Guarded by the GIL.
+  struct Loaded {
+    Owned function;
+    size_t bytes = 0;  // Of its pickle.
+    std::list<std::string>::iterator place;
+  };
+  absl::flat_hash_map<std::string, Loaded> functions_;
+  std::list<std::string> by_use_;  // Their keys, latest first.
+  size_t loaded_bytes_ = 0;
+  std::string last_key_;
+  Owned last_;
+  Owned instance_;       // The actor.
+  bool exited_ = false;  // exit_actor was called: no further call runs.
+};
+
+}  // namespace sheaf::python

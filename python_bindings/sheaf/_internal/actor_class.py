@@ -1,0 +1,139 @@
+# Copyright The Sheaf Authors. SPDX-License-Identifier: Apache-2.0
+"""What is known about a class of actors: told to whoever holds a handle, also in another
+process."""
+
+from __future__ import annotations
+
+import sys
+import weakref
+
+from sheaf._internal.signatures import Signature
+
+TYPE_CHECKING = False  # Importing typing takes longer than all else here.
+if TYPE_CHECKING:
+    from typing import Any
+
+
+class MethodInfo:
+    """A method as its callers need it."""
+
+    __slots__ = ("name", "options", "is_generator", "least", "most", "doc", "_signature")
+
+    def __init__(
+        self,
+        name: str,
+        given: dict[str, Any],
+        is_generator: bool,
+        least: int,
+        most: int,
+        doc: str | None,
+    ):
+        self.name = name
+        self.options = given
+        self.is_generator = is_generator
+        self.least = least
+        self.most = most
+        self.doc = doc
+        self._signature: Signature | None = None  # Only where the class is.
+
+    @property
+    def signature(self) -> Any:
+        """An inspect.Signature, where the class is; elsewhere None."""
+        return None if self._signature is None else self._signature.full
+
+    def check(self, owner: str, count: int, names: tuple[str, ...] | None) -> None:
+        """TypeError when the arguments do not fit; where the class is not known only their number
+        is compared."""
+        if self._signature is not None:
+            self._signature.check(f"{owner}.{self.name}", count, names)
+        elif count > self.most and self.most >= 0:
+            raise TypeError(
+                f"{owner}.{self.name} takes {self.most} positional arguments at most, got {count}"
+            )
+
+    def __reduce__(self) -> Any:
+        return MethodInfo, (
+            self.name,
+            self.options,
+            self.is_generator,
+            self.least,
+            self.most,
+            self.doc,
+        )
+
+
+class ActorInfo:
+    """A class as handles know it."""
+
+    __slots__ = ("name", "methods", "is_async", "groups", "_constructor", "__weakref__")
+
+    def __init__(
+        self, name: str, methods: dict[str, MethodInfo], is_async: bool, groups: dict[str, int]
+    ):
+        self.name = name
+        self.methods = methods
+        self.is_async = is_async
+        self.groups = groups
+        self._constructor: Signature | None = None
+
+    def constructor_signature(self) -> Signature:
+        """Of the class's constructor; only where the class is."""
+        assert self._constructor is not None
+        return self._constructor
+
+    def __reduce__(self) -> Any:
+        return ActorInfo, (self.name, self.methods, self.is_async, self.groups)
+
+
+BUILT_IN = {
+    name: MethodInfo(name, {}, False, 0, sys.maxsize, None)
+    for name in ("__ray_ready__", "__ray_terminate__", "__ray_call__")
+}
+
+own: Any = None  # The ActorInfo of the actor that this process is.
+_known: weakref.WeakKeyDictionary[type, ActorInfo] = weakref.WeakKeyDictionary()
+
+
+def info_of(cls: type) -> ActorInfo:
+    """What handles of actors of this class know."""
+    info = _known.get(cls)
+    if info is None:
+        info = _known[cls] = _inspect(cls)
+    return info
+
+
+def _inspect(cls: Any) -> ActorInfo:
+    import inspect
+
+    methods: dict[str, MethodInfo] = {}
+    is_async = False
+    for name, function in inspect.getmembers(cls, callable):
+        is_special = name.startswith("__") and name.endswith("__")
+        if isinstance(function, type) or (
+            is_special and name not in ("__call__", "__len__", "__getitem__", "__setitem__")
+        ):
+            continue
+        plain = inspect.getattr_static(cls, name)
+        bound = isinstance(plain, (staticmethod, classmethod))
+        if not (inspect.isfunction(function) or inspect.ismethod(function) or bound):
+            if not callable(function) or is_special:
+                continue
+        signature = Signature(function, skip=0 if bound else 1)
+        given = dict(getattr(function, "__ray_method_options__", {}))
+        is_async = (
+            is_async
+            or inspect.iscoroutinefunction(function)
+            or inspect.isasyncgenfunction(function)
+        )
+        generator = inspect.isgeneratorfunction(function) or inspect.isasyncgenfunction(function)
+        info = MethodInfo(name, given, generator, *signature.bounds, function.__doc__)
+        info._signature = signature
+        methods[name] = info
+    made = ActorInfo(cls.__name__, methods, is_async, {})
+    constructor = cls.__init__
+    made._constructor = (
+        Signature(lambda: None)
+        if constructor is object.__init__
+        else Signature(constructor, skip=1)
+    )
+    return made

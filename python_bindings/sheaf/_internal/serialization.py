@@ -1,0 +1,159 @@
+# Copyright The Sheaf Authors. SPDX-License-Identifier: Apache-2.0
+"""Values that the native codec does not carry: pickle 5 with its buffers outside, and cloudpickle
+for functions and classes."""
+
+from __future__ import annotations
+
+import io
+import pickle
+from collections.abc import Callable
+from typing import Any
+
+from sheaf import _core
+from sheaf._internal import unpicklable
+
+_pickler_class: type | None = None
+_custom: dict[type, tuple[Callable[[Any], Any], Callable[[Any], Any]]] = {}
+
+
+def register_serializer(
+    cls: type, *, serializer: Callable[[Any], Any], deserializer: Callable[[Any], Any]
+) -> None:
+    """Lets instances of a class travel as `serializer(value)`, and come back by `deserializer`.
+
+    It counts for what this process sends from now on. Both functions are pickled along, so workers
+    need no registration to read such values; to send them, they do.
+
+    Args:
+        cls: the class; instances of subclasses are not meant.
+        serializer: gives a value that can be pickled.
+        deserializer: makes the instance of that again.
+    """
+    _custom[cls] = (serializer, deserializer)
+
+
+def deregister_serializer(cls: type) -> None:
+    """Takes register_serializer back.
+
+    Args:
+        cls: the class; of one that is not registered, nothing happens.
+    """
+    _custom.pop(cls, None)
+
+
+def _make_pickler() -> type:
+    """cloudpickle's pickler, which also knows references; made on first use, since cloudpickle
+    takes long to import."""
+    global _pickler_class
+    import cloudpickle
+
+    reduce_other = cloudpickle.Pickler.reducer_override
+
+    class Pickler(cloudpickle.Pickler):  # type: ignore[misc]
+        def __init__(
+            self,
+            file: io.BytesIO,
+            buffers: list[pickle.PickleBuffer] | None,
+            references: list[_core.ObjectRef[Any]],
+        ):
+            super().__init__(
+                file, protocol=5, buffer_callback=None if buffers is None else buffers.append
+            )
+            self.references = references
+
+        def reducer_override(self, obj: Any) -> Any:
+            kind = type(obj)
+            if kind is _core.ObjectRef:
+                self.references.append(obj)
+                return _core.nested_reference, (len(self.references) - 1, obj.binary())
+            if _custom and kind in _custom:
+                serializer, deserializer = _custom[kind]
+                return deserializer, (serializer(obj),)
+            return reduce_other(self, obj)
+
+    _pickler_class = Pickler
+    return Pickler
+
+
+def pickle_value(
+    value: Any,
+) -> tuple[memoryview, list[pickle.PickleBuffer], list[_core.ObjectRef[Any]]]:
+    """The pickle of `value`, the buffers outside it, and the references inside it. TypeError: what
+    cannot be pickled, and where."""
+    file = io.BytesIO()
+    buffers: list[pickle.PickleBuffer] = []
+    references: list[_core.ObjectRef[Any]] = []
+    _dump(value, file, buffers, references)
+    return file.getbuffer(), buffers, references
+
+
+def unpickle_value(data: memoryview, buffers: list[Any]) -> Any:
+    """The value of a pickle and the buffers outside it, which it keeps."""
+    return pickle.loads(data, buffers=buffers)
+
+
+def dumps(value: Any) -> tuple[bytes, list[_core.ObjectRef[Any]]]:
+    """One piece of bytes for `value`, and the references inside it."""
+    file = io.BytesIO()
+    references: list[_core.ObjectRef[Any]] = []
+    _dump(value, file, None, references)
+    return file.getvalue(), references
+
+
+def loads(data: bytes) -> Any:
+    """The value of `dumps`."""
+    return pickle.loads(data)
+
+
+def _dump(
+    value: Any,
+    file: io.BytesIO,
+    buffers: list[pickle.PickleBuffer] | None,
+    references: list[_core.ObjectRef[Any]],
+) -> None:
+    try:
+        (_pickler_class or _make_pickler())(file, buffers, references).dump(value)
+    except Exception as error:
+        raise unpicklable.explain(value, error, _problem) from None
+
+
+def _problem(value: Any) -> Exception | None:
+    """Why `value` cannot be pickled; None: it can."""
+    try:
+        (_pickler_class or _make_pickler())(io.BytesIO(), [], []).dump(value)
+    except Exception as error:
+        return error
+    return None
+
+
+def culprit(value: Any, error: Exception) -> tuple[str, Any]:
+    """Of a value whose pickling met `error`: the path to the part that is to blame, and that part;
+    ("", value): there is no such part."""
+    path, part, _ = unpicklable.find(value, error, _problem)
+    return path, part
+
+
+_ARRAY_TYPES = {
+    0x11: "i1",
+    0x12: "<i2",
+    0x14: "<i4",
+    0x18: "<i8",
+    0x21: "u1",
+    0x22: "<u2",
+    0x24: "<u4",
+    0x28: "<u8",
+    0x34: "<f4",
+    0x38: "<f8",
+}
+
+
+def array_of(memory: Any, kind: int) -> Any:
+    """Numbers that C++ wrote, as a NumPy array over their memory; `kind`:
+    sheaf/internal/type_traits.h's NumberKind."""
+    import numpy
+
+    if kind not in _ARRAY_TYPES:
+        raise ValueError(
+            f"these bytes are no value of Sheaf: there are no numbers of kind {kind:#x}"
+        )
+    return numpy.frombuffer(memory, _ARRAY_TYPES[kind])

@@ -1,0 +1,23 @@
+# Copyright The Sheaf Authors. SPDX-License-Identifier: Apache-2.0
+"""Submitting jobs; not there yet."""
+
+import enum
+
+from sheaf._internal import absent
+
+
+class JobStatus(str, enum.Enum):  # noqa: UP042 (str() is as Ray has it)
+    """The state of a submitted job."""
+
+    PENDING = "PENDING"
+    RUNNING = "RUNNING"
+    STOPPED = "STOPPED"
+    SUCCEEDED = "SUCCEEDED"
+    FAILED = "FAILED"
+
+    def is_terminal(self) -> bool:
+        """Whether the job has ended."""
+        return self in (JobStatus.STOPPED, JobStatus.SUCCEEDED, JobStatus.FAILED)
+
+
+JobSubmissionClient = absent.a_class("job_submission.JobSubmissionClient")

@@ -1,0 +1,252 @@
+# Copyright The Sheaf Authors. SPDX-License-Identifier: Apache-2.0
+"""In a worker: actors with async methods. All their methods, and the constructor, run on the thread
+of one event loop; in an actor with concurrency groups each group, and the default one, has a loop
+and a thread of its own, and the first loop only hands their calls out.
+
+A call is started where the loop looks for events (_Selector), up to where it first waits for
+something; most end before that, and so need no task of their own (spare_task.py). A method that has
+waited once is given one at once from then on.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextvars
+import inspect
+import selectors
+import threading
+import types
+from concurrent.futures import Future, ThreadPoolExecutor
+from typing import Any
+
+from sheaf import _core
+from sheaf._worker import functions, main, spare_task
+from sheaf._worker.spare_task import Beginner
+from sheaf.exceptions import ActorExit
+
+_current_execution: contextvars.ContextVar[Any] = contextvars.ContextVar(
+    "sheaf_execution", default=None
+)
+execution_here = _current_execution.get  # Of the call whose coroutine runs; _core asks for it.
+_loop: asyncio.AbstractEventLoop | None = None
+_items: ThreadPoolExecutor | None = None  # Of _send_items.
+_running: dict[bytes, asyncio.Task[Any]] = {}
+_OF_THE_RUNTIME = functions.RUNS_BESIDE_GROUPS
+_MOST_STREAMS = 1000  # At one time; more wait for each other.
+_STEPS_WITHOUT_FILES = (
+    16  # While calls come without a pause, the loop looks at its descriptors once in so many steps.
+)
+
+
+class _Selector(selectors.EpollSelector):
+    """Takes the calls where an event loop looks for events. A loop that has nothing to do waits for
+    calls, and no longer than for events."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._steps = 0
+
+    def select(self, timeout: float | None = None) -> list[tuple[selectors.SelectorKey, int]]:
+        while True:
+            calls = _core.take_calls(timeout)
+            if calls is None:
+                return super().select(timeout)
+            if not calls:
+                break
+            works = _start(calls)
+            self._steps += 1
+            if self._steps >= _STEPS_WITHOUT_FILES:
+                break
+            if (
+                works or timeout is not None
+            ):  # The loop has something to do, or will have: it looks at its timers.
+                return []
+        self._steps = 0
+        return super().select(0)
+
+
+def _the_loop() -> asyncio.AbstractEventLoop:
+    global _loop
+    if _loop is None:
+        selector = _Selector()
+        _core.watch_loop(selector.fileno())
+        _loop = asyncio.SelectorEventLoop(selector)
+        threading.Thread(target=_run_loop, args=(_loop,), name="sheaf-asyncio", daemon=True).start()
+    return _loop
+
+
+def _run_loop(loop: asyncio.AbstractEventLoop) -> None:
+    asyncio.set_event_loop(loop)
+    loop.run_forever()
+
+
+_group_loops: dict[
+    str, asyncio.AbstractEventLoop
+] = {}  # By name; "" is the default group. Empty: the actor has no groups.
+
+
+def _make_group_loops(groups: tuple[str, ...]) -> None:
+    for name in ("", *groups):
+        loop = _group_loops[name] = asyncio.new_event_loop()
+        threading.Thread(
+            target=_run_loop, args=(loop,), name=f"sheaf-{name or 'default'}", daemon=True
+        ).start()
+
+
+def _split(
+    args: tuple[Any, ...], names: tuple[str, ...] | None
+) -> tuple[tuple[Any, ...], dict[str, Any]]:
+    if not names:
+        return args, {}
+    count = len(args) - len(names)
+    return args[:count], dict(zip(names, args[count:]))
+
+
+def construct(
+    cls: Any, args: tuple[Any, ...], names: tuple[str, ...] | None, groups: tuple[str, ...]
+) -> Any:
+    """Makes the actor on the loop's thread, or its default group's; raises what its constructor
+    raises."""
+    positional, keywords = _split(args, names)
+    loop = _the_loop()
+    if groups:
+        _make_group_loops(groups)
+        loop = _group_loops[""]
+
+    async def make() -> tuple[Any, BaseException | None]:
+        try:
+            return cls(*positional, **keywords), None
+        except (
+            BaseException
+        ) as error:  # A future's result() would add its own lines to the traceback.
+            return None, error
+
+    actor, error = asyncio.run_coroutine_threadsafe(make(), loop).result()
+    if error is not None:
+        raise error
+    return actor
+
+
+_beginner: Beginner | None = None
+_waits: set[Any] = set()  # The methods that have waited in a call.
+
+
+def _start(calls: list[tuple[Any, ...]]) -> bool:
+    """Starts them in their order; whether the loop has something to do for them."""
+    global _beginner
+    if _beginner is None:
+        _beginner = Beginner(_the_loop())
+    beginner = _beginner
+    beginner.scheduled = later = False
+    for index, call in enumerate(calls):
+        calls[index] = ()  # Its arguments go with the call.
+        if _group_loops and call[2] not in _OF_THE_RUNTIME:
+            loop = _group_loops.get(call[7]) or _group_loops[""]
+            loop.call_soon_threadsafe(_begin_in, loop, call)
+            continue
+        if later or call[2] in _waits or not spare_task.LENDS:
+            beginner.begin_later(_run(True, *call))
+            later = True  # Those behind it begin behind it.
+            continue
+        task = beginner.begin(_run(False, *call))
+        if task is not None:
+            _running[call[1]] = task
+            _waits.add(call[2])
+    return beginner.scheduled
+
+
+def _begin_in(loop: asyncio.AbstractEventLoop, call: tuple[Any, ...]) -> None:
+    _running[call[1]] = loop.create_task(_run(True, *call))
+
+
+async def _run(
+    has_task: bool,
+    execution: Any,
+    task: bytes,
+    function: Any,
+    actor: Any,
+    args: tuple[Any, ...],
+    names: tuple[str, ...] | None,
+    streaming: bool,
+    group: str,
+) -> None:
+    if execution.cancelled():  # Before its first step.
+        execution.fail(asyncio.CancelledError())
+        return
+    _current_execution.set(execution)
+    try:
+        if has_task:
+            _running[task] = asyncio.current_task()  # type: ignore[assignment]
+        if names is not None:
+            positional, keywords = _split(args, names)
+            result = (
+                getattr(actor, function)(*positional, **keywords)
+                if type(function) is str
+                else function(actor, *positional, **keywords)
+            )
+        elif type(function) is str:
+            result = getattr(actor, function)(*args)
+        else:
+            result = function(actor, *args)
+        if type(result) is types.CoroutineType or inspect.isawaitable(result):
+            result = await result
+        if streaming:
+            await _send_items(execution, result)
+        else:
+            execution.finish(result)
+    except ActorExit as error:
+        execution.fail(error)
+        main.run_exit_functions()
+        _core.exit_actor()
+    except SystemExit as error:
+        if error.code != 0:
+            main.leave_process(error)
+        execution.fail(ActorExit())
+        main.run_exit_functions()
+        _core.exit_actor()
+    except BaseException as error:
+        execution.fail(error)
+    finally:
+        _running.pop(task, None)
+
+
+async def _send_items(execution: Any, result: Any) -> None:
+    global _items
+    if _items is None:
+        # It waits while too many items are not consumed. Each stream has a thread if it needs one:
+        # a consumer that is stopped holds up neither the others nor what the user runs in the
+        # loop's own executor.
+        _items = ThreadPoolExecutor(max_workers=_MOST_STREAMS, thread_name_prefix="sheaf-items")
+    if inspect.isasyncgen(result):
+        async for item in result:
+            if not await _done(_items.submit(execution.item, item)):
+                break
+    else:
+        for item in result:
+            if not await _done(_items.submit(execution.item, item)):
+                break
+    execution.end()
+
+
+async def _done(sending: Future[bool]) -> bool:
+    """What `sending` gives. A coroutine that is cancelled meanwhile stays until its thread has left
+    the call, which the runtime uses for another one as soon as it has ended. A thread of a call
+    that was cancelled leaves at once."""
+    try:
+        return await asyncio.wrap_future(sending)
+    except asyncio.CancelledError:
+        while not sending.done():
+            left = asyncio.wrap_future(sending)
+            try:
+                await asyncio.wait([left])
+            except asyncio.CancelledError:
+                continue
+            left.exception()  # Looked at: asyncio need not report it.
+        raise
+
+
+def cancel_call(task: bytes) -> None:
+    """Cancels the coroutine of a call, if it runs and was not cancelled before."""
+    running = _running.pop(task, None)
+    if running is not None:
+        running.get_loop().call_soon_threadsafe(running.cancel)

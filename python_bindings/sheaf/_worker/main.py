@@ -1,0 +1,118 @@
+# Copyright The Sheaf Authors. SPDX-License-Identifier: Apache-2.0
+"""A worker process from its start to its end."""
+
+from __future__ import annotations
+
+import atexit
+import importlib
+import os
+import random
+import signal
+import sys
+from typing import Any
+
+from sheaf import _core, runtime_env
+
+
+def main(start: dict[str, Any]) -> None:
+    """Becomes the worker that the node asked for; ends the process. `start`: what
+    lifecycle.worker_command wrote."""
+    # An environment may have packages of its own, which must not find others imported.
+    _preload([] if runtime_env.VARIABLE in os.environ else start["preload"])
+    if start.get("logging"):
+        from sheaf.logging_config import LoggingConfig
+
+        LoggingConfig.from_dict(start["logging"]).apply()
+    if start.get("cpp_library"):
+        from sheaf import cross_language
+
+        cross_language.load_as_driver(start["cpp_library"])
+    if not _core.enter_worker():
+        sys.exit("this program is started by a node of Sheaf, not by hand")
+    _take_variables()
+    _fresh_randomness()
+    # A child that multiprocessing spawns would run it again: it is no program of the user's.
+    sys.modules["__main__"].__dict__.pop("__file__", None)
+    sys.stdout.reconfigure(line_buffering=True)  # type: ignore[union-attr]  # The driver shows lines as they come.
+    signal.signal(signal.SIGINT, _on_interrupt)
+    signal.signal(signal.SIGTERM, signal.SIG_DFL)
+    status = 1
+    try:
+        status = _core.run_worker()
+    except ConnectionError as error:
+        print(f"sheaf: this worker cannot join its node: {error}", file=sys.stderr)
+    finally:
+        _leave(status)
+
+
+def _preload(names: list[str]) -> None:
+    """Imports what the driver has imported, before the forks; with one thread, since threads do not
+    survive a fork."""
+    import cloudpickle  # noqa: F401
+
+    import sheaf._internal.serialization  # noqa: F401
+    import sheaf._worker.errors  # noqa: F401
+
+    for variable in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"):
+        os.environ.setdefault(variable, "1")
+    for name in names:
+        try:
+            importlib.import_module(name)
+        except ImportError:
+            pass  # The task that needs it will say so.
+
+
+def _take_variables() -> None:
+    """os.environ as the process has it now: a fork got variables of its own, and marks are gone."""
+    now = dict(entry.partition(b"=")[::2] for entry in _core.variables())
+    for name in set(os.environb) - set(now):
+        del os.environb[name]
+    for name, value in now.items():
+        if os.environb.get(name) != value:
+            os.environb[name] = value
+
+
+def _fresh_randomness() -> None:
+    random.seed()
+    numpy = sys.modules.get("numpy")
+    if numpy is not None:
+        numpy.random.seed()
+
+
+def _on_interrupt(signum: int, frame: Any) -> None:
+    """SIGINT comes when a call is cancelled, again and again while it runs; one that came too late
+    means nothing."""
+    if _core.take_interrupt():
+        raise KeyboardInterrupt
+
+
+def leave_process(error: BaseException | None) -> None:
+    """Ends a process that user code has forked in a call and let return from it, or that called
+    sys.exit in an actor; `error` is what it raised."""
+    status = 0
+    try:
+        if isinstance(error, SystemExit):
+            if error.code is not None and not isinstance(error.code, int):
+                print(error.code, file=sys.stderr)
+            status = error.code if isinstance(error.code, int) else 0 if error.code is None else 1
+        elif error is not None:
+            sys.excepthook(type(error), error, error.__traceback__)
+            status = 1
+    finally:
+        _leave(status)
+
+
+def _leave(status: int) -> None:
+    """Ends the process without waiting for threads of user code, after its exit functions."""
+    try:
+        run_exit_functions()
+    finally:
+        os._exit(status)
+
+
+def run_exit_functions() -> None:
+    """What user code registered with atexit, once; an actor that asks for its end is killed
+    afterwards."""
+    atexit._run_exitfuncs()
+    sys.stdout.flush()
+    sys.stderr.flush()

@@ -53,7 +53,7 @@ Raylet::Raylet(RayletOptions options, RayletWorld world)
       groups_(ledger_, view_),
       pool_(options_.workers, world_.clock, world_.launcher, world_.numbers),
       references_(options_.node, world_.clock, world_.transport,
-                  [this](ProcessId owner) { return IsDeadOwner(owner); }),
+                  [this](ProcessId owner) { return deaths_.IsDead(owner); }),
       orphans_(world_.clock, world_.transport, [this] { return OtherNodes(); }),
       router_(options_.node, world_.transport),
       gcs_(options_.node, world_.clock, world_.transport),
@@ -90,7 +90,7 @@ Raylet::Raylet(RayletOptions options, RayletWorld world)
                 .view = view_,
                 .processes = processes_,
                 .rows = state_rows_,
-                .is_node_dead = [this](NodeNumber node) { return IsNodeDead(node); }}),
+                .is_node_dead = [this](NodeNumber node) { return deaths_.IsNodeDead(node); }}),
       sweeper_(world_.clock),
       gcs_term_(options_.gcs_term) {
   AddSweeps();
@@ -101,7 +101,7 @@ Raylet::~Raylet() = default;
 
 void Raylet::OnAttached(ProcessId process, const AttachInfo& info) {
   if (process.node != options_.node || process.process == 0) return;
-  if (remains_.contains(process) || deaths_.contains(process)) return;  // Its exit was faster.
+  if (remains_.contains(process) || deaths_.IsRecorded(process)) return;  // Its exit was faster.
   const auto [it, inserted] = processes_.try_emplace(process);
   if (!inserted) return;
   it->second.info = info;

@@ -43,8 +43,10 @@
 #include "metrics/counter.h"
 #include "proto/gcs.pb.h"
 #include "proto/raylet.pb.h"
-#include "raylet/gcs_link.h"
-#include "raylet/node_links.h"
+#include "raylet/cluster/gcs_link.h"
+#include "raylet/cluster/node_links.h"
+#include "raylet/cluster/router.h"
+#include "raylet/death_register.h"
 #include "raylet/node_tables.h"
 #include "raylet/objects/argument_ledger.h"
 #include "raylet/objects/object_puller.h"
@@ -55,7 +57,6 @@
 #include "raylet/queries/state_queries.h"
 #include "raylet/queries/state_rows.h"
 #include "raylet/raylet_options.h"
-#include "raylet/router.h"
 #include "raylet/scheduling/group_ledger.h"
 #include "raylet/scheduling/lease_queue.h"
 #include "raylet/scheduling/resource_ledger.h"
@@ -172,10 +173,6 @@ class Raylet {
   };
   // raylet.cc
   Nanos Now() const { return world_.clock.Now(); }
-  bool IsAlive(ProcessId process) const { return processes_.contains(process); }
-  bool IsDeadOwner(ProcessId owner) const;
-  // Alive here, or on another node and not known to be dead.
-  bool MayHear(ProcessId process) const;
   Channel& To(ProcessId process) { return world_.transport.To(process); }
   // Handles one frame. kInvalidArgument: malformed.
   absl::Status Dispatch(ProcessId from, AttachedProcess& process, const Frame& frame);
@@ -219,8 +216,6 @@ class Raylet {
   void OnDrained(ProcessId process);
   void ForgetIfOver(ProcessId process);
   void CheckRemains();
-  void Remember(ProcessId process, const proto::Death& death);
-  proto::Death DeathOf(ProcessId process) const;
 
   // raylet_references.cc
   absl::Status OnRefsReport(ProcessId from, const Frame& frame);
@@ -264,7 +259,6 @@ class Raylet {
   void OnChange(const proto::Change& change);
   void OnNodeInfo(const proto::NodeInfo& info);
   void DropNodesOutside(const proto::Snapshot& snapshot);
-  bool IsNodeDead(NodeNumber node) const;
   void ForgetOldDead(NodeNumber died);
   void CheckSilence();
   void TellSilence(ProcessId process, NodeNumber node, bool heard);
@@ -365,9 +359,10 @@ class Raylet {
   RayletOptions options_;
   RayletWorld world_;
   const Nanos started_at_;
+  AttachedProcesses processes_;  // Attached and alive.
   ClusterView view_;
+  DeathRegister deaths_{processes_, view_};
   std::deque<NodeNumber> dead_nodes_;                // In the view, in the order of their deaths.
-  NodeNumber last_described_ = 0;                    // The newest node that the GCS has spoken of.
   absl::btree_map<NodeNumber, Nanos> silent_since_;  // Nodes whose links are down.
   absl::btree_set<NodeNumber> told_silent_;          // Those of them that processes know of.
   Nanos gcs_silent_since_ = kForever;
@@ -384,19 +379,13 @@ class Raylet {
   ObjectServer server_;
   ArgumentLedger arguments_;
 
-  AttachedProcesses processes_;  // Attached and alive.
   absl::btree_map<ProcessId, Remains> remains_;
   NodeJobs jobs_;
   JobNumber last_job_ = 0;
-  absl::flat_hash_map<LeaseNumber, ProcessId> worker_of_;  // Leases that have one.
-  // The last of those who died, for kConnectRefused.
-  absl::flat_hash_map<ProcessId, proto::Death> deaths_;
-  std::deque<ProcessId> deaths_order_;
+  absl::flat_hash_map<LeaseNumber, ProcessId> worker_of_;     // Leases that have one.
   absl::btree_map<ObjectId, std::vector<ObjectId>> adopted_;  // With the references inside.
   absl::btree_map<ObjectId, uint32_t> nested_holds_;  // Adopted objects inside which each lies.
-  std::deque<std::pair<Nanos, ProcessId>>
-      recently_dead_;       // Nothing is left of them, or so it seems.
-  bool room_came_ = false;  // Leases ended since groups were last tried.
+  bool room_came_ = false;                            // Leases ended since groups were last tried.
 
   // Who is told of changes, what was said last, and under which placement number the GCS knows
   // named and detached ones.

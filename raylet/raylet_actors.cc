@@ -76,7 +76,7 @@ void Raylet::OnStartActor(const proto::StartActor& message) {
     job.program.set_path(ProgramOf(job.start));
     // A node that is dead is not asked for the program, which would take a while for each job. The
     // GCS knows of its death also before it has described the nodes to this one.
-    const bool is_gone = message.driver_is_gone() || IsNodeDead(job.driver.node);
+    const bool is_gone = message.driver_is_gone() || deaths_.IsNodeDead(job.driver.node);
     world_.launcher.AddRemoteJob(actor.job, is_gone ? ProcessId() : job.driver, job.start,
                                  job.program);
   }

@@ -108,7 +108,7 @@ void Raylet::OnChange(const proto::Change& change) {
 void Raylet::OnNodeLink(NodeNumber node, bool up) {
   if (up) {
     OnHeardAgain(node);
-  } else if (node != options_.node && !IsNodeDead(node)) {
+  } else if (node != options_.node && !deaths_.IsNodeDead(node)) {
     silent_since_.try_emplace(node, Now());
   }
   const auto known = view_.nodes.find(node);
@@ -120,7 +120,7 @@ void Raylet::OnNodeLink(NodeNumber node, bool up) {
 void Raylet::OnNodeInfo(const proto::NodeInfo& info) {
   const NodeNumber node = info.node();
   if (node == options_.node && info.state() == proto::NodeInfo::DRAINING) StartDraining();
-  last_described_ = std::max(last_described_, node);
+  deaths_.OnNodeDescribed(node);
   if (node == options_.node || node == 0) return;
   const auto known = view_.nodes.find(node);
   const bool alive = info.state() != proto::NodeInfo::DEAD;
@@ -151,7 +151,7 @@ void Raylet::OnNodeInfo(const proto::NodeInfo& info) {
   room_came_ = true;  // For placement groups.
 }
 
-// Numbers are given once: who is not in the view and was described before is dead (IsNodeDead).
+// Numbers are given once: who is not in the view and was described before is dead (DeathRegister).
 void Raylet::ForgetOldDead(NodeNumber died) {
   dead_nodes_.push_back(died);
   while (dead_nodes_.size() > kDeadNodesRemembered && view_.complete) {
@@ -222,14 +222,6 @@ void Raylet::CheckView() {
   if (!changed) return;
   queue_.OnClusterChanged(now);
   room_came_ = true;
-}
-
-bool Raylet::IsNodeDead(NodeNumber node) const {
-  if (node == options_.node) return false;
-  if (const NodeView* seen = view_.Find(node); seen != nullptr) return !seen->alive;
-  // Unknown: forgotten long ago, or so new that the word of it is on its way, though a newer one
-  // may have spoken.
-  return view_.complete && node <= last_described_;
 }
 
 // Whether a node lives only the GCS can say. While that is silent too nothing is given up here:

@@ -13,7 +13,6 @@ namespace {
 
 using metrics::CounterId;
 
-constexpr size_t kDeathsRemembered = 10'000;
 // For a GCS that is away: then one report names the living.
 constexpr size_t kMostDeathsKept = 1000;
 // A live process whose socket closed is given up after this.
@@ -50,14 +49,14 @@ void Raylet::Bury(ProcessId process, const proto::Death& death, bool exited) {
       ForgetIfOver(process);
     } else if (pool_.OnExited(process, death)) {  // A worker that never attached.
       metrics::Counter(world_.metrics, DeathCounter(death.cause())).Add();
-      Remember(process, death);
+      deaths_.Record(process, death);
     }
     return;
   }
   const AttachedProcess entry = std::move(it->second);
   processes_.erase(it);
   arguments_.Forget(process, Now());
-  Remember(process, death);
+  deaths_.Record(process, death);
 
   proto::ProcessDied message;
   message.set_process(process.packed());
@@ -70,7 +69,7 @@ void Raylet::Bury(ProcessId process, const proto::Death& death, bool exited) {
   remains.socket_closed = entry.socket_closed_at != 0;
   absl::btree_set<ProcessId> concerned;
   for (const ProcessId peer : world_.switchboard.PeersOf(process)) {
-    if (IsAlive(peer)) remains.undrained.insert(peer);
+    if (deaths_.IsAlive(peer)) remains.undrained.insert(peer);
   }
   concerned.insert(remains.undrained.begin(), remains.undrained.end());
   for (const ProcessId holder : references_.HoldersOf(process)) concerned.insert(holder);
@@ -81,7 +80,7 @@ void Raylet::Bury(ProcessId process, const proto::Death& death, bool exited) {
     return message;
   };
   for (const ProcessId other : concerned) {
-    if (IsAlive(other)) SendMessage(To(other), FrameKind::kProcessDied, told(other));
+    if (deaths_.IsAlive(other)) SendMessage(To(other), FrameKind::kProcessDied, told(other));
   }
   TellContacts(process, death, told, &remains);
   if (entry.lease != 0) ReturnLease(entry.lease);
@@ -152,7 +151,7 @@ void Raylet::ForgetIfOver(ProcessId process) {
   if (!remains.drained || !remains.socket_closed) return;
   if (remains.role == ProcessRole::kWorker && !remains.exited) return;
   remains_.erase(process);
-  recently_dead_.emplace_back(Now(), process);
+  deaths_.RecordNothingLeft(process, Now());
   world_.switchboard.Remove(process);
   world_.transport.Forget(process);
 }
@@ -184,36 +183,6 @@ void Raylet::CheckRemains() {
     death.set_message("it closed its connection to the raylet");
     Bury(process, death, /*exited=*/false);
   }
-}
-
-void Raylet::Remember(ProcessId process, const proto::Death& death) {
-  if (!deaths_.emplace(process, death).second) return;
-  deaths_order_.push_back(process);
-  if (deaths_order_.size() <= kDeathsRemembered) return;
-  deaths_.erase(deaths_order_.front());
-  deaths_order_.pop_front();
-}
-
-proto::Death Raylet::DeathOf(ProcessId process) const {
-  if (const auto it = deaths_.find(process); it != deaths_.end()) return it->second;
-  proto::Death death;
-  if (process.node != options_.node) {
-    death.set_cause(proto::Death::NODE_DIED);
-    death.set_message(absl::StrCat("node ", process.node, " is dead, or not of this cluster"));
-  } else {
-    death.set_message(IsAlive(process) ? "the kernel refused another connection"
-                                       : "it ended a long time ago, or never was");
-  }
-  return death;
-}
-
-bool Raylet::IsDeadOwner(ProcessId owner) const {
-  if (owner.node == options_.node) return !IsAlive(owner);
-  return IsNodeDead(owner.node) || deaths_.contains(owner);
-}
-
-bool Raylet::MayHear(ProcessId process) const {
-  return process.node == options_.node ? IsAlive(process) : !IsDeadOwner(process);
 }
 
 }  // namespace sheaf

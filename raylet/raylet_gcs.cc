@@ -22,7 +22,7 @@ void Raylet::OnGcsFrame(const Frame& frame) {
   const std::optional<ProcessId> addressee = router_.Addressee(frame.body);
   if (!addressee.has_value()) return;
   if (*addressee != RayletOf(options_.node)) {
-    if (IsAlive(*addressee)) router_.ToProcess(*addressee, frame);
+    if (deaths_.IsAlive(*addressee)) router_.ToProcess(*addressee, frame);
     return;
   }
   if (frame.kind == FrameKind::kGcsReply) {
@@ -157,7 +157,7 @@ void Raylet::TickGcs() {
     for (auto& [id, row] : actor_rows_) {
       const auto actor = ActorId::FromHex(id);
       // Of a creator that died since, the GCS forgot the rows when it heard of that.
-      if (actor.ok() && IsAlive(actor->maker()))
+      if (actor.ok() && deaths_.IsAlive(actor->maker()))
         *request.mutable_actor_rows()->add_rows() = std::move(row);
     }
     actor_rows_.clear();

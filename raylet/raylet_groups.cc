@@ -114,7 +114,7 @@ void Raylet::OnGroupRegistered(ProcessId from, const GroupSpec& spec,
   const bool removed =
       known != view_.groups.end() && known->second.state == GroupPlacement::State::kRemoved;
   if (reply.error() != 0) return groups_.OnNeverMade(spec.id, reply.message());
-  const bool orphaned = !spec.detached && !IsAlive(from);
+  const bool orphaned = !spec.detached && !deaths_.IsAlive(from);
   if (removed || orphaned) {
     groups_.OnNeverMade(spec.id, "its creator is gone");
     // What was said of its end before may have come ahead of the registration.
@@ -171,7 +171,7 @@ void Raylet::TellWatchers(PlacementGroupId id, const proto::GroupState& state) {
   const auto watchers = group_watchers_.find(id);
   if (watchers == group_watchers_.end()) return;
   for (const ProcessId watcher : watchers->second) {
-    if (MayHear(watcher)) SendMessage(To(watcher), FrameKind::kGroupState, state);
+    if (deaths_.IsReachable(watcher)) SendMessage(To(watcher), FrameKind::kGroupState, state);
   }
   if (state.state() == proto::GroupState::REMOVED) group_watchers_.erase(watchers);
 }
@@ -181,7 +181,7 @@ void Raylet::TellWatchers(PlacementGroupId id, const proto::GroupState& state) {
 
 bool Raylet::IsElsewhere(PlacementGroupId id) const {
   return id.maker().node != options_.node && groups_.Find(id) == nullptr &&
-         !IsNodeDead(id.maker().node);
+         !deaths_.IsNodeDead(id.maker().node);
 }
 
 void Raylet::FollowGroup(PlacementGroupId id) {

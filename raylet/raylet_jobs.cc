@@ -60,7 +60,7 @@ void Raylet::OnJobRegistered(JobNumber local, const proto::GcsReply& reply) {
   if (it == jobs_.end()) return;
   NodeJob& job = it->second;
   if (reply.error() != 0 || !reply.has_job_registered() || reply.job_registered().job() == 0) {
-    if (IsAlive(job.driver)) {
+    if (deaths_.IsAlive(job.driver)) {
       SendStarted(To(job.driver), 0, "",
                   reply.error() != 0 ? reply.message() : "the GCS gave no job number");
       processes_.at(job.driver).job = 0;

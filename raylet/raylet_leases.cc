@@ -115,7 +115,7 @@ void Raylet::TakeOverdueLeases() {
     message.set_lease(number);
     SendMessage(To(it->second), FrameKind::kLeaseRevoke, message);
     // It was granted after the first word, perhaps.
-    if (MayHear(lease->demand.owner))
+    if (deaths_.IsReachable(lease->demand.owner))
       SendMessage(To(lease->demand.owner), FrameKind::kLeaseRevoke, message);
   }
 }
@@ -165,10 +165,10 @@ absl::Status Raylet::OnConnectRequest(ProcessId from, const Frame& frame) {
   SHEAF_ASSIGN_OR_RETURN(const auto message, ParseFrame<proto::ConnectRequest>(frame));
   const ProcessId peer = ProcessId::Unpack(message.peer());
   if (peer == from) return absl::OkStatus();
-  if (IsAlive(peer) && world_.switchboard.Connect(from, peer).ok()) return absl::OkStatus();
+  if (deaths_.IsAlive(peer) && world_.switchboard.Connect(from, peer).ok()) return absl::OkStatus();
   proto::ConnectRefused refusal;
   refusal.set_peer(message.peer());
-  *refusal.mutable_death() = DeathOf(peer);
+  *refusal.mutable_death() = deaths_.DeathOf(peer);
   SendMessage(To(from), FrameKind::kConnectRefused, refusal);
   return absl::OkStatus();
 }
@@ -191,7 +191,7 @@ void Raylet::Perform(const LeaseAction& action) {
       return;
     case LeaseAction::Kind::kRevoke: {
       revocations_.OnAsked(action.lease, Now());
-      if (!MayHear(action.demand.owner)) return;
+      if (!deaths_.IsReachable(action.demand.owner)) return;
       proto::LeaseRevoke message;
       message.set_lease(action.lease);
       SendMessage(To(action.demand.owner), FrameKind::kLeaseRevoke, message);
@@ -315,7 +315,7 @@ void Raylet::Refuse(const DemandId& demand, ErrorKind error, const std::string& 
     OnDetachedRefused(demand.key, error, words);
     return;
   }
-  if (!MayHear(demand.owner)) return;
+  if (!deaths_.IsReachable(demand.owner)) return;
   // Only this node ends: the owner's raylet will hear so, and look elsewhere.
   if (shutting_down_ && demand.owner.node != options_.node) return;
   proto::LeaseRefused message;

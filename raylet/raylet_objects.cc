@@ -45,7 +45,7 @@ absl::Status Raylet::OnStoreFetch(ProcessId from, const Frame& frame) {
       world_.store.Locate(from, wanted.id, wanted.hint);
       continue;
     }
-    const bool there = wanted.hint.node != 0 && !IsNodeDead(wanted.hint.node);
+    const bool there = wanted.hint.node != 0 && !deaths_.IsNodeDead(wanted.hint.node);
     const std::vector<NodeNumber> places = orphans_.PlacesOf(wanted.id);
     if (!there && places.empty()) {
       AnswerFetch(from, wanted.id, LookupOutcome::kNotFound);
@@ -55,7 +55,7 @@ absl::Status Raylet::OnStoreFetch(ProcessId from, const Frame& frame) {
     if (there) puller_.Pull(wanted.id, wanted.hint, wanted.size);
     for (const NodeNumber place : places) puller_.Pull(wanted.id, {.node = place}, wanted.size);
   }
-  for (size_t at = 0; at < coming.size() && MayHear(from); at += kMaxStoreItems) {
+  for (size_t at = 0; at < coming.size() && deaths_.IsReachable(from); at += kMaxStoreItems) {
     const auto some = std::span<const LocatedObject>(coming).subspan(at);
     To(from).Send(Lane::kControl, kStoreLocated,
                   ItemsAsBytes(some.first(std::min(kMaxStoreItems, some.size()))));
@@ -103,7 +103,7 @@ void Raylet::AdmitArguments() {
 }
 
 void Raylet::AnswerFetch(ProcessId asker, ObjectId id, LookupOutcome outcome) {
-  if (!IsAlive(asker)) return;
+  if (!deaths_.IsAlive(asker)) return;
   const LocatedObject answer{.id = id, .location = {}, .outcome = outcome, .flags = 0};
   To(asker).Send(Lane::kControl, kStoreLocated, AsBytes(answer));
 }
@@ -118,7 +118,7 @@ absl::Status Raylet::OnRemoteStoreFrame(ProcessId from, const Frame& frame) {
 }
 
 void Raylet::OnFetch(NodeNumber reader, std::string_view request, ObjectServer::Respond respond) {
-  if (IsNodeDead(reader)) return respond(absl::UnavailableError("declared dead"));
+  if (deaths_.IsNodeDead(reader)) return respond(absl::UnavailableError("declared dead"));
   server_.OnFetch(reader, request, std::move(respond));
   Settle();
 }
@@ -141,7 +141,7 @@ void Raylet::SettleObjects() {
         for (const ProcessId asker : asked.mapped()) {
           if (!found) {
             AnswerFetch(asker, pull.id, pull.outcome);
-          } else if (IsAlive(asker)) {
+          } else if (deaths_.IsAlive(asker)) {
             world_.store.Locate(asker, pull.id, {});
           }
         }
@@ -154,7 +154,7 @@ void Raylet::TellOwnerOfCopy(ObjectId id) {
   const ProcessId owner = id.maker();
   const auto location = world_.store.Locate(id);
   if (!location.ok()) return;
-  if (!IsDeadOwner(owner)) {
+  if (!deaths_.IsDead(owner)) {
     const ObjectName name{id, *location};
     To(owner).Send(Lane::kControl, kStoreCopied, AsBytes(name));
     return;
@@ -179,7 +179,7 @@ void Raylet::TellOwnersAgain() {
   std::vector<ObjectId> of_the_dead;
   for (size_t i = 0; i < kMaxStoreItems && copy != copies_.end(); ++i, ++copy) {
     const ObjectId id = told_up_to_ = *copy;
-    if (IsDeadOwner(id.maker())) {
+    if (deaths_.IsDead(id.maker())) {
       if (!adopted_.contains(id) && !orphaned_.contains(id.maker())) of_the_dead.push_back(id);
     } else if (const auto location = world_.store.Locate(id); location.ok()) {
       names[id.maker()].push_back({id, *location});

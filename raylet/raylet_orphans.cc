@@ -84,7 +84,7 @@ void Raylet::AnswerAdopted(Nanos now) {
   absl::erase_if(adopted_questions_, [&](const auto& entry) {
     const auto& [key, question] = entry;
     if (question.until > now && !IsAnswerable(question)) return false;
-    if (IsAlive(key.first)) SendAdopted(key.first, question);
+    if (deaths_.IsAlive(key.first)) SendAdopted(key.first, question);
     return true;
   });
 }
@@ -129,7 +129,7 @@ absl::Status Raylet::OnOrphanRefs(ProcessId from, const Frame& frame) {
       references_.Hold(from, id);
       const auto remains = remains_.find(id.maker());
       const bool undrained = remains != remains_.end() && !remains->second.drained;
-      if (IsDeadOwner(id.maker()) && !undrained) adopted.push_back(id);  // Else when it is.
+      if (deaths_.IsDead(id.maker()) && !undrained) adopted.push_back(id);  // Else when it is.
     }
     Adopt(std::move(adopted));
   }

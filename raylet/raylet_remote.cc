@@ -66,7 +66,7 @@ absl::Status Raylet::OnRelay(ProcessId from, const Frame& frame) {
     return absl::InvalidArgumentError(absl::StrCat("a frame of kind ", head.kind, " for ",
                                                    to.ToString(), " may not leave this node"));
   }
-  if (IsNodeDead(to.node)) {
+  if (deaths_.IsNodeDead(to.node)) {
     if (!to.is_raylet()) RefuseContact(from, to);
     return absl::OkStatus();
   }
@@ -83,7 +83,7 @@ absl::Status Raylet::OnRelay(ProcessId from, const Frame& frame) {
 void Raylet::OnRemoteFrame(ProcessId from, ProcessId to, Lane lane, const Frame& frame) {
   if (to.node != options_.node || from.node == options_.node) return;
   if (open_contacts_.contains({to, from})) return Relayed(from, to, lane, frame);
-  if (IsNodeDead(from.node)) return;  // The words of a node that was declared dead.
+  if (deaths_.IsNodeDead(from.node)) return;  // The words of a node that was declared dead.
   NoteNode(from.node);
   if (to != RayletOf(options_.node)) {
     Deliver(from, to, lane, frame);
@@ -99,16 +99,16 @@ void Raylet::OnRemoteFrame(ProcessId from, ProcessId to, Lane lane, const Frame&
 
 // Who speaks is alive, also before the GCS has described it; work waits for that.
 void Raylet::NoteNode(NodeNumber node) {
-  if (view_.Find(node) == nullptr && !IsNodeDead(node)) view_.nodes[node].draining = true;
+  if (view_.Find(node) == nullptr && !deaths_.IsNodeDead(node)) view_.nodes[node].draining = true;
 }
 
 // To a process of this node.
 void Raylet::Deliver(ProcessId from, ProcessId to, Lane lane, const Frame& frame) {
-  if (!IsAlive(to)) {
+  if (!deaths_.IsAlive(to)) {
     if (frame.kind == FrameKind::kConnectRefused) return;  // Of two dead neither is told.
     proto::ConnectRefused refusal;
     refusal.set_peer(to.packed());
-    *refusal.mutable_death() = DeathOf(to);
+    *refusal.mutable_death() = deaths_.DeathOf(to);
     SendMessage(To(from), FrameKind::kConnectRefused, refusal);
     return;
   }
@@ -189,7 +189,7 @@ absl::Status Raylet::DispatchRemote(ProcessId from, const Frame& frame) {
 void Raylet::RefuseContact(ProcessId process, ProcessId remote) {
   proto::ConnectRefused refusal;
   refusal.set_peer(remote.packed());
-  *refusal.mutable_death() = DeathOf(remote);
+  *refusal.mutable_death() = deaths_.DeathOf(remote);
   SendMessage(To(process), FrameKind::kConnectRefused, refusal);
 }
 
@@ -226,7 +226,7 @@ void Raylet::TellContacts(ProcessId process, const proto::Death& death,
 
 // `process` of another node is dead.
 void Raylet::OnRemoteDeath(ProcessId process, const proto::Death& death) {
-  Remember(process, death);
+  deaths_.Record(process, death);
   revocations_.ForgetProcesses([process](ProcessId gone) { return gone == process; });
   queue_.OnOwnerGone(process, Now());
   groups_.OnOwnerGone(process, Now());
@@ -236,7 +236,7 @@ void Raylet::OnRemoteDeath(ProcessId process, const proto::Death& death) {
   *message.mutable_death() = death;
   // Who spoke with it has been told, or is told by its raylet.
   for (const ProcessId holder : references_.HoldersOf(process)) {
-    if (IsAlive(holder)) SendMessage(To(holder), FrameKind::kProcessDied, message);
+    if (deaths_.IsAlive(holder)) SendMessage(To(holder), FrameKind::kProcessDied, message);
   }
   for (auto& [local, remote] : contacts_) remote.erase(process);
   open_contacts_.clear();
@@ -286,7 +286,7 @@ void Raylet::OnRemoteNodeDead(NodeNumber node, const std::string& words) {
   for (const ProcessId owner : references_.OwnersOn(node)) {
     died.set_process(owner.packed());
     for (const ProcessId holder : references_.HoldersOf(owner)) {
-      if (IsAlive(holder)) SendMessage(To(holder), FrameKind::kProcessDied, died);
+      if (deaths_.IsAlive(holder)) SendMessage(To(holder), FrameKind::kProcessDied, died);
     }
     LearnObjectsOf(owner);
     references_.OwnerDied(owner);
@@ -318,10 +318,10 @@ absl::Status Raylet::OnRemoteJob(const Frame& frame) {
   if (const JobNumber known = JobOfDriver(driver); known != 0) {
     NodeJob& job = jobs_.at(known);
     if (job.number == 0) job.number = message.job();
-    if (job.only_detached && MayHear(driver)) job.ended = job.only_detached = false;
+    if (job.only_detached && deaths_.IsReachable(driver)) job.ended = job.only_detached = false;
     return absl::OkStatus();
   }
-  const bool over = !MayHear(driver) || ended_jobs_.contains(message.job());
+  const bool over = !deaths_.IsReachable(driver) || ended_jobs_.contains(message.job());
   if (shutting_down_ || (over && !message.outlives_driver())) {
     return absl::OkStatus();  // Its owners end with it; what they ask for meanwhile is dropped.
   }
@@ -337,8 +337,8 @@ absl::Status Raylet::OnRemoteJob(const Frame& frame) {
     job.ended = true;
     job.keep_until = Now() + kKeepForOutliving;
   }
-  world_.launcher.AddRemoteJob(local, IsNodeDead(driver.node) ? ProcessId() : driver, job.start,
-                               job.program);
+  world_.launcher.AddRemoteJob(local, deaths_.IsNodeDead(driver.node) ? ProcessId() : driver,
+                               job.start, job.program);
   pool_.AddJob(local, job.start.default_environment(), /*ahead=*/!over);
   return absl::OkStatus();
 }
@@ -356,7 +356,7 @@ absl::Status Raylet::OnHandedDemand(ProcessId from, const Frame& frame) {
   }
   Log(LogLevel::kDebug, "node ", from.node, " hands on ", message.demand().wanted(), " of demand ",
       message.demand().key(), " of ", owner.ToString(), ", hop ", message.hops());
-  if (!MayHear(owner)) return absl::OkStatus();
+  if (!deaths_.IsReachable(owner)) return absl::OkStatus();
   const JobNumber job = JobOfDriver(ProcessId::Unpack(message.driver()));
   if (job == 0 || (jobs_.at(job).ended && !message.outlives_driver())) return absl::OkStatus();
   if (message.outlives_driver()) jobs_.at(job).keep_until = Now() + kKeepForOutliving;

@@ -49,15 +49,7 @@ void Raylet::AddSweeps() {
   sweeper_.Add<JobNumber>(
       "jobs", [this] { return KeysOf(jobs_); }, [this](JobNumber job) { return SweepJob(job); });
   sweeper_.Add<ProcessId>(
-      "objects of the dead",
-      [this] {
-        while (!recently_dead_.empty() && Now() - recently_dead_.front().first > kLateObjects) {
-          recently_dead_.pop_front();
-        }
-        std::vector<ProcessId> dead;
-        for (const auto& [at, process] : recently_dead_) dead.push_back(process);
-        return dead;
-      },
+      "objects of the dead", [this] { return deaths_.EndedWithin(kLateObjects, Now()); },
       [this](ProcessId process) { return SweepDead(process); });
   sweeper_.Add<ObjectId>(
       "orphans", [this] { return orphans_.ids(); },
@@ -79,7 +71,8 @@ void Raylet::AddSweeps() {
           const ProcessId maker = object.id.maker();
           if (still.contains(maker) || adopted_.contains(object.id)) return;
           const bool here = maker.node == options_.node;
-          if (here ? IsAlive(maker) : !view_.complete || view_.Find(maker.node) != nullptr) return;
+          if (here ? deaths_.IsAlive(maker) : !view_.complete || view_.Find(maker.node) != nullptr)
+            return;
           const auto since = unknown.find(maker);
           still[maker] = since == unknown.end() ? Now() : since->second;
         });
@@ -105,7 +98,7 @@ bool Raylet::SweepLease(LeaseNumber number) {
       EndLease(number, ErrorKind::kOwnerDied, "its actor is not wanted any more");
       return true;
     }
-  } else if (!MayHear(owner) && !lease->ending) {
+  } else if (!deaths_.IsReachable(owner) && !lease->ending) {
     queue_.OnOwnerGone(owner, Now());
     return true;
   }
@@ -147,7 +140,8 @@ bool Raylet::SweepWorker(ProcessId process) {
 }
 
 bool Raylet::SweepHolder(ProcessId holder) {
-  if (!references_.IsHolder(holder) || IsAlive(holder) || remains_.contains(holder)) return false;
+  if (!references_.IsHolder(holder) || deaths_.IsAlive(holder) || remains_.contains(holder))
+    return false;
   references_.DropHolder(holder);
   return true;
 }
@@ -155,7 +149,7 @@ bool Raylet::SweepHolder(ProcessId holder) {
 bool Raylet::SweepGroup(PlacementGroupId id) {
   const GroupLedger::Group* group = groups_.Find(id);
   if (group == nullptr) return group_states_.erase(id) > 0;
-  if (group->spec.detached || MayHear(group->creator)) {
+  if (group->spec.detached || deaths_.IsReachable(group->creator)) {
     return false;
   }
   groups_.OnOwnerGone(group->creator, Now());
@@ -164,8 +158,8 @@ bool Raylet::SweepGroup(PlacementGroupId id) {
 
 bool Raylet::SweepJob(JobNumber local) {
   const auto it = jobs_.find(local);
-  if (it == jobs_.end() || it->second.ended || MayHear(it->second.driver)) return false;
-  EndJob(local, DeathOf(it->second.driver));
+  if (it == jobs_.end() || it->second.ended || deaths_.IsReachable(it->second.driver)) return false;
+  EndJob(local, deaths_.DeathOf(it->second.driver));
   return true;
 }
 

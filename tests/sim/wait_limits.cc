@@ -5,7 +5,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "gcs/gcs_options.h"
-#include "raylet/gcs_link.h"
+#include "raylet/cluster/gcs_link.h"
 #include "raylet/objects/object_puller.h"
 #include "raylet/objects/orphan_ledger.h"
 #include "tests/sim/node.h"

@@ -7,6 +7,7 @@
 #include <string>
 
 #include "absl/container/btree_map.h"
+#include "absl/container/flat_hash_map.h"
 #include "base/clock.h"
 #include "base/ids.h"
 #include "proto/gcs.pb.h"
@@ -24,6 +25,9 @@ struct AttachedProcess {
   Nanos socket_closed_at = 0;  // 0: it is open.
 };
 using AttachedProcesses = absl::btree_map<ProcessId, AttachedProcess>;
+
+// Of the leases that have a worker.
+using WorkersOfLeases = absl::flat_hash_map<LeaseNumber, ProcessId>;
 
 struct NodeJob {
   JobNumber number = 0;  // The GCS's; 0: not registered yet.

@@ -77,7 +77,7 @@ Raylet::Raylet(RayletOptions options, RayletWorld world)
                    .groups = groups_,
                    .pool = pool_,
                    .processes = processes_,
-                   .jobs = jobs_,
+                   .jobs = jobs_.all(),
                    .detached = detached_,
                    .group_states = group_states_,
                    .adopted = adopted_,
@@ -171,7 +171,7 @@ absl::Status Raylet::Dispatch(ProcessId from, AttachedProcess& process, const Fr
   if (!worker && !driver) return absl::OkStatus();
   switch (frame.kind) {  // What those may say that own tasks and objects.
     case FrameKind::kJobStart:
-      return driver ? OnJobStart(from, process, frame) : absl::OkStatus();
+      return driver ? jobs_.OnStart(from, frame) : absl::OkStatus();
     case FrameKind::kLeaseDemand:
       return OnLeaseDemand(from, frame);
     case FrameKind::kLeaseReturn:
@@ -235,7 +235,7 @@ void Raylet::Tick() {
   references_.Tick();
   gcs_.Tick();
   CheckRemains();
-  CheckJobs();
+  jobs_.Tick();
   queries_.Tick();
   CheckUnknownNodes();
   CheckView();
@@ -296,7 +296,7 @@ void Raylet::Shutdown(const std::string& reason) {
   for (const auto& [process, entry] : processes_) {
     SendMessage(To(process), FrameKind::kShutdown, message);
   }
-  for (const auto& [number, job] : jobs_) pool_.RemoveJob(number, reason);
+  jobs_.Close(reason);
   Settle();
 }
 

@@ -5,7 +5,6 @@
 // can end it.
 //
 //   raylet.cc                the inputs, attaching, the work that a transaction leaves behind
-//   raylet_jobs.cc           a driver's job, from its start to the end of its last worker
 //   raylet_leases.cc         demands, grants, returns, blocked workers
 //   raylet_deaths.cc         from the exit of a process until nothing of it is left
 //   raylet_objects.cc        objects that come from other nodes and go there
@@ -47,6 +46,7 @@
 #include "raylet/cluster/node_links.h"
 #include "raylet/cluster/router.h"
 #include "raylet/death_register.h"
+#include "raylet/jobs/jobs.h"
 #include "raylet/node_tables.h"
 #include "raylet/objects/argument_ledger.h"
 #include "raylet/objects/object_puller.h"
@@ -180,15 +180,6 @@ class Raylet {
   // Carries out what the state machines decided, until none has anything to say.
   void Settle();
 
-  // raylet_jobs.cc
-  absl::Status OnJobStart(ProcessId driver, AttachedProcess& process, const Frame& frame);
-  void OnJobRegistered(JobNumber job, const proto::GcsReply& reply);
-  void EndJob(JobNumber job, const proto::Death& death);
-  void FinishJob(const NodeJob& job);
-  void RemoveJobIfOver(JobNumber job);
-  void CheckJobs();
-  JobNumber LocalJob(JobNumber number) const;  // 0: unknown here.
-
   // raylet_leases.cc
   absl::Status OnLeaseDemand(ProcessId owner, const Frame& frame);
   absl::Status OnLeaseReturn(ProcessId owner, const Frame& frame);
@@ -207,7 +198,6 @@ class Raylet {
   void ReturnLease(LeaseNumber lease);
   void Refuse(const DemandId& demand, ErrorKind error, const std::string& words);
   JobNumber JobOf(const Lease& lease) const;
-  absl::Status AddJobEnvironment(JobNumber local, proto::LeaseSpec* spec) const;
 
   // raylet_deaths.cc
   void Bury(ProcessId process, const proto::Death& death, bool exited);
@@ -281,10 +271,8 @@ class Raylet {
                       ProcessId caller) const;
   void OnRemoteDeath(ProcessId process, const proto::Death& death);
   void OnRemoteNodeDead(NodeNumber node, const std::string& words);
-  absl::Status OnRemoteJob(const Frame& frame);
   absl::Status OnHandedDemand(ProcessId from, const Frame& frame);
   void HandOn(const LeaseAction& action);
-  JobNumber JobOfDriver(ProcessId driver) const;
   JobNumber JobOfOwner(ProcessId owner) const;
   void CheckUnknownNodes();
 
@@ -344,9 +332,6 @@ class Raylet {
   DetachedActor* FindDetached(uint64_t key);
   absl::btree_set<ProcessId> DetachedWorkersOf(JobNumber job) const;
   bool HasDetachedActors(JobNumber job) const;
-  absl::btree_set<ProcessId> Outliving(JobNumber local) const;
-  bool OutlivesDriver(ProcessId owner, JobNumber local) const;
-  bool HasOutlivingDemands(JobNumber local) const;
 
   // raylet_gcs.cc
   void OnHeartbeatReply(const proto::HeartbeatReply& reply);
@@ -375,14 +360,24 @@ class Raylet {
   OrphanLedger orphans_;
   Router router_;
   GcsLink gcs_;
+  WorkersOfLeases worker_of_;
+  Jobs jobs_{{.options = options_,
+              .clock = world_.clock,
+              .transport = world_.transport,
+              .gcs = gcs_,
+              .launcher = world_.launcher,
+              .pool = pool_,
+              .queue = queue_,
+              .worker_of = worker_of_,
+              .processes = processes_,
+              .deaths = deaths_,
+              .detached_workers_of = [this](JobNumber job) { return DetachedWorkersOf(job); },
+              .has_detached_actors = [this](JobNumber job) { return HasDetachedActors(job); }}};
   ObjectPuller puller_;
   ObjectServer server_;
   ArgumentLedger arguments_;
 
   absl::btree_map<ProcessId, Remains> remains_;
-  NodeJobs jobs_;
-  JobNumber last_job_ = 0;
-  absl::flat_hash_map<LeaseNumber, ProcessId> worker_of_;     // Leases that have one.
   absl::btree_map<ObjectId, std::vector<ObjectId>> adopted_;  // With the references inside.
   absl::btree_map<ObjectId, uint32_t> nested_holds_;  // Adopted objects inside which each lies.
   bool room_came_ = false;                            // Leases ended since groups were last tried.
@@ -417,13 +412,6 @@ class Raylet {
   // The contacts, local process first, between whom frames pass without another question: both
   // live, as far as is known here. All are forgotten whenever a process or node dies.
   absl::flat_hash_set<std::pair<ProcessId, ProcessId>> open_contacts_;
-  struct RemoteOwner {
-    JobNumber job = 0;  // This node's own number.
-    bool outlives_driver = false;
-  };
-  absl::btree_map<ProcessId, RemoteOwner> remote_owners_;        // Whose demands came here.
-  absl::btree_set<std::pair<NodeNumber, JobNumber>> told_jobs_;  // Described to that node.
-  absl::btree_set<uint32_t> ended_jobs_;  // Of the GCS's numbers, the last that were unknown here.
   // What each other node said last to be free: the view is less what was handed there since.
   absl::btree_map<NodeNumber, Resources> reported_;
   Nanos next_view_check_ = 0;

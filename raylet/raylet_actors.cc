@@ -26,14 +26,6 @@ constexpr Nanos kFirstLookElsewhere = kSecond;
 constexpr Nanos kTryAnotherQueue = 30 * kSecond;
 constexpr Nanos kLookElsewherePeriod = kSecond / 4;
 
-// Where the program of a job lies whose driver never attached here: as its command line says.
-std::string ProgramOf(const proto::JobStart& start) {
-  if (start.argv().empty()) return "";
-  const std::string& program = start.argv(0);
-  return program.empty() || program[0] == '/' ? program
-                                              : absl::StrCat(start.working_dir(), "/", program);
-}
-
 }  // namespace
 
 void Raylet::OnStartActor(const proto::StartActor& message) {
@@ -63,29 +55,13 @@ void Raylet::OnStartActor(const proto::StartActor& message) {
   actor.start.mutable_lease()->set_actor_id(message.actor_id());
   actor.key = ++last_detached_key_;
   actor.came_at = Now();
-  actor.job = LocalJob(message.job().job());
-  if (actor.job == 0) {  // Its driver was on another node, or ended before this raylet started.
-    actor.job = ++last_job_;
-    NodeJob& job = jobs_[actor.job];
-    job.number = message.job().job();
-    job.driver = ProcessId::Unpack(message.job().driver());
-    job.start = message.job().start();
-    job.ended = job.only_detached = true;
-    job.remote = job.driver.node != options_.node;
-    job.started_at = Now();
-    job.program.set_path(ProgramOf(job.start));
-    // A node that is dead is not asked for the program, which would take a while for each job. The
-    // GCS knows of its death also before it has described the nodes to this one.
-    const bool is_gone = message.driver_is_gone() || deaths_.IsNodeDead(job.driver.node);
-    world_.launcher.AddRemoteJob(actor.job, is_gone ? ProcessId() : job.driver, job.start,
-                                 job.program);
-  }
-  if (absl::Status merged = AddJobEnvironment(actor.job, actor.start.mutable_lease());
+  actor.job = jobs_.AddForActor(message);
+  if (absl::Status merged = jobs_.AddEnvironment(actor.job, actor.start.mutable_lease());
       !merged.ok()) {
     Log(LogLevel::kWarning, "the environment of the actor ", id->ToHex(), ": ",
         std::string(merged.message()));
   }
-  pool_.AddJob(actor.job, actor.start.lease().environment(), !jobs_.at(actor.job).only_detached);
+  pool_.AddJob(actor.job, actor.start.lease().environment(), !jobs_.Find(actor.job)->only_detached);
   const DetachedActor& added = detached_.emplace(*id, std::move(actor)).first->second;
   if (!MayStartHere(added)) {  // The orders have crossed, or it is asked where the group is.
     const auto group = PlacementGroupId::FromBinary(added.start.lease().strategy().group_id());
@@ -346,9 +322,7 @@ void Raylet::RemoveDetached(uint64_t key, const proto::Death& death) {
       EndLease(lease->number, ErrorKind::kOwnerDied, "its actor is not wanted any more");
       break;
     }
-    if (const auto job = jobs_.find(actor.job); job != jobs_.end()) {
-      job->second.keep_until = Now() + kKeepJobForRestart;
-    }
+    jobs_.Keep(actor.job, kKeepJobForRestart);
     return;
   }
 }

@@ -11,7 +11,6 @@ namespace {
 
 constexpr uint64_t kNodes = 1;  // Subscriptions of this raylet.
 constexpr uint64_t kJobs = 2;
-constexpr size_t kMostEndedJobs = 1000;
 constexpr size_t kDeadNodesRemembered = 64;  // Every placement looks at all that are in the view.
 constexpr Nanos kViewPeriod = 2 * kSecond;   // Longer than two heartbeats.
 
@@ -92,16 +91,7 @@ void Raylet::OnChange(const proto::Change& change) {
   if (change.has_node()) {
     OnNodeInfo(change.node());
   } else if (change.has_job() && change.job().state() != proto::JobInfo::RUNNING) {
-    const JobNumber local = JobOfDriver(ProcessId::Unpack(change.job().driver()));
-    if (local == 0) {  // Another raylet may be about to describe it.
-      ended_jobs_.insert(change.job().job());
-      if (ended_jobs_.size() > kMostEndedJobs) ended_jobs_.erase(ended_jobs_.begin());
-      return;
-    }
-    if (!jobs_.at(local).remote) return;
-    proto::Death death;
-    death.set_cause(proto::Death::LEFT);
-    EndJob(local, death);
+    jobs_.OnOver(change.job());
   }
 }
 

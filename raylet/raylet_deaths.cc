@@ -98,7 +98,7 @@ void Raylet::Bury(ProcessId process, const proto::Death& death, bool exited) {
   queries_.Forget(process);
   // While its job is known: what other nodes have of its demands is taken back in the job's name.
   for (const LeaseAction& action : queue_.TakeActions()) Perform(action);
-  if (entry.info.role == ProcessRole::kDriver && entry.job != 0) EndJob(entry.job, death);
+  if (entry.info.role == ProcessRole::kDriver && entry.job != 0) jobs_.End(entry.job, death);
 
   if (gcs_.up() || gcs_.unanswered() < kMostDeathsKept) {
     proto::GcsRequest gone;

@@ -92,9 +92,9 @@ absl::Status Raylet::CreateGroup(ProcessId from, PlacementGroupId id,
   proto::RegisterGroup& group = *registration.mutable_register_group();
   group.set_group_id(id.Binary());
   group.set_name(spec->name);
-  if (const auto job = jobs_.find(processes_.at(from).job); job != jobs_.end()) {
-    group.set_job(job->second.number);
-    group.set_name_space(job->second.start.name_space());
+  if (const NodeJob* job = jobs_.Find(processes_.at(from).job); job != nullptr) {
+    group.set_job(job->number);
+    group.set_name_space(job->start.name_space());
   }
   *group.mutable_bundles() = request.bundles();
   *group.mutable_selectors() = request.selectors();

@@ -3,7 +3,6 @@
 // worker pool.
 #include "absl/algorithm/container.h"
 #include "absl/strings/str_cat.h"
-#include "base/environment.h"
 #include "base/log.h"
 #include "base/parse_frame.h"
 #include "base/status_macros.h"
@@ -33,21 +32,9 @@ absl::Status Raylet::OnLeaseDemand(ProcessId owner, const Frame& frame) {
     Refuse({owner, demand.key(), 0}, ErrorKind::kSystem, "this driver has no job");
     return absl::OkStatus();
   }
-  if (demand.has_spec()) SHEAF_RETURN_IF_ERROR(AddJobEnvironment(job, demand.mutable_spec()));
+  if (demand.has_spec()) SHEAF_RETURN_IF_ERROR(jobs_.AddEnvironment(job, demand.mutable_spec()));
   FollowGroupOf(demand.spec());
   queue_.OnDemand(owner, demand, Now(), ArgumentBytesOf(demand));
-  return absl::OkStatus();
-}
-
-// What the driver set for all of its job's workers, below what the task sets for itself.
-absl::Status Raylet::AddJobEnvironment(JobNumber local, proto::LeaseSpec* spec) const {
-  const auto job = jobs_.find(local);
-  if (job == jobs_.end() || job->second.start.default_environment().empty())
-    return absl::OkStatus();
-  SHEAF_ASSIGN_OR_RETURN(
-      std::string merged,
-      MergeEnvironments(job->second.start.default_environment(), spec->environment()));
-  spec->set_environment(std::move(merged));
   return absl::OkStatus();
 }
 
@@ -273,9 +260,9 @@ void Raylet::OnAssigned(LeaseNumber number, ProcessId worker) {
   begin.set_lease(number);
   begin.set_owner(owner.packed());
   for (const uint32_t id : gpu_ids) begin.add_gpu_ids(id);
-  if (const auto job = jobs_.find(JobOf(*lease)); job != jobs_.end()) {
-    begin.set_job(job->second.number);
-    begin.set_name_space(job->second.start.name_space());
+  if (const NodeJob* job = jobs_.Find(JobOf(*lease)); job != nullptr) {
+    begin.set_job(job->number);
+    begin.set_name_space(job->start.name_space());
   }
   *begin.mutable_spec() = SpecForWorker(*lease->spec);
   SendMessage(To(worker), FrameKind::kLeaseBegin, begin);

@@ -17,9 +17,6 @@ namespace {
 using metrics::Counter;
 using metrics::CounterId;
 
-// How long a job that has ended stays known without work, once a detached actor of another node has
-// asked for workers.
-constexpr Nanos kKeepForOutliving = 10 * kSecond;
 // A node that nobody knows after so long is none.
 constexpr Nanos kUnknownNodeLimit = 10 * kSecond;
 
@@ -147,7 +144,7 @@ absl::Status Raylet::DispatchRemote(ProcessId from, const Frame& frame) {
   if (!from.is_raylet()) return absl::OkStatus();
   switch (frame.kind) {
     case FrameKind::kRemoteJob:
-      return OnRemoteJob(frame);
+      return jobs_.OnRemoteJob(frame);
     case FrameKind::kHandedDemand:
       return OnHandedDemand(from, frame);
     case FrameKind::kGroupRequest:
@@ -213,11 +210,7 @@ void Raylet::TellContacts(ProcessId process, const proto::Death& death,
   // Nodes that know its job hear of a driver's end. Of a worker's only those that it spoke with: a
   // demand of it that waits elsewhere is taken back as it was handed on, and a lease that is
   // granted after its death is refused when it comes (Deliver).
-  if (const JobNumber own = JobOfDriver(process); own != 0) {
-    for (const auto& [node, job] : told_jobs_) {
-      if (job == own) nodes.insert(node);
-    }
-  }
+  for (const NodeNumber node : jobs_.NodesToldOf(process)) nodes.insert(node);
   proto::OwnerLeft left;
   left.set_process(process.packed());
   *left.mutable_death() = death;
@@ -230,7 +223,7 @@ void Raylet::OnRemoteDeath(ProcessId process, const proto::Death& death) {
   revocations_.ForgetProcesses([process](ProcessId gone) { return gone == process; });
   queue_.OnOwnerGone(process, Now());
   groups_.OnOwnerGone(process, Now());
-  remote_owners_.erase(process);
+  jobs_.ForgetOwner(process);
   proto::ProcessDied message;
   message.set_process(process.packed());
   *message.mutable_death() = death;
@@ -245,11 +238,7 @@ void Raylet::OnRemoteDeath(ProcessId process, const proto::Death& death) {
   references_.OwnerDied(process);
   AdoptObjectsOf(process);
   world_.transport.Forget(process);
-  for (const auto& [local, job] : jobs_) {
-    if (job.driver != process) continue;
-    EndJob(local, death);
-    return;
-  }
+  if (const JobNumber job = jobs_.OfDriver(process); job != 0) jobs_.End(job, death);
 }
 
 void Raylet::OnRemoteNodeDead(NodeNumber node, const std::string& words) {
@@ -297,50 +286,7 @@ void Raylet::OnRemoteNodeDead(NodeNumber node, const std::string& words) {
   orphan_versions_.erase(node);
   references_.DropHolder(RayletOf(node));
   ForgetUndrained([node](ProcessId peer) { return peer.node == node; });
-  absl::erase_if(remote_owners_, [node](const auto& entry) { return entry.first.node == node; });
-  absl::erase_if(told_jobs_, [node](const auto& entry) { return entry.first == node; });
-  std::vector<JobNumber> over;
-  for (const auto& [local, job] : jobs_) {
-    if (job.driver.node == node) over.push_back(local);
-  }
-  for (const JobNumber local : over) EndJob(local, death);
-}
-
-// A job whose driver is on another node, and whose owners ask for workers here.
-absl::Status Raylet::OnRemoteJob(const Frame& frame) {
-  SHEAF_ASSIGN_OR_RETURN(auto message, ParseFrame<proto::RemoteJob>(frame));
-  const ProcessId driver = ProcessId::Unpack(message.driver());
-  if (driver.process == 0 || driver.node == kGcs.node) {
-    return absl::InvalidArgumentError(
-        absl::StrCat("the driver of job ", message.job(), " is ", driver.ToString()));
-  }
-  if (driver.node == options_.node) return absl::OkStatus();
-  if (const JobNumber known = JobOfDriver(driver); known != 0) {
-    NodeJob& job = jobs_.at(known);
-    if (job.number == 0) job.number = message.job();
-    if (job.only_detached && deaths_.IsReachable(driver)) job.ended = job.only_detached = false;
-    return absl::OkStatus();
-  }
-  const bool over = !deaths_.IsReachable(driver) || ended_jobs_.contains(message.job());
-  if (shutting_down_ || (over && !message.outlives_driver())) {
-    return absl::OkStatus();  // Its owners end with it; what they ask for meanwhile is dropped.
-  }
-  const JobNumber local = ++last_job_;
-  NodeJob& job = jobs_[local];
-  job.number = message.job();
-  job.driver = driver;
-  job.start = *message.mutable_start();
-  job.started_at = Now();
-  job.remote = true;
-  job.program = std::move(*message.mutable_program());
-  if (over) {
-    job.ended = true;
-    job.keep_until = Now() + kKeepForOutliving;
-  }
-  world_.launcher.AddRemoteJob(local, deaths_.IsNodeDead(driver.node) ? ProcessId() : driver,
-                               job.start, job.program);
-  pool_.AddJob(local, job.start.default_environment(), /*ahead=*/!over);
-  return absl::OkStatus();
+  jobs_.OnNodeDead(node, death);
 }
 
 absl::Status Raylet::OnHandedDemand(ProcessId from, const Frame& frame) {
@@ -357,11 +303,9 @@ absl::Status Raylet::OnHandedDemand(ProcessId from, const Frame& frame) {
   Log(LogLevel::kDebug, "node ", from.node, " hands on ", message.demand().wanted(), " of demand ",
       message.demand().key(), " of ", owner.ToString(), ", hop ", message.hops());
   if (!deaths_.IsReachable(owner)) return absl::OkStatus();
-  const JobNumber job = JobOfDriver(ProcessId::Unpack(message.driver()));
-  if (job == 0 || (jobs_.at(job).ended && !message.outlives_driver())) return absl::OkStatus();
-  if (message.outlives_driver()) jobs_.at(job).keep_until = Now() + kKeepForOutliving;
+  const ProcessId driver = ProcessId::Unpack(message.driver());
+  if (!jobs_.OnHandedDemand(driver, owner, message.outlives_driver())) return absl::OkStatus();
   NoteNode(owner.node);
-  if (owner.node != options_.node) remote_owners_[owner] = {job, message.outlives_driver()};
   queue_.OnDemand(owner, message.demand(), Now(), {}, from.node, message.hops());
   return absl::OkStatus();
 }
@@ -383,39 +327,22 @@ void Raylet::HandOn(const LeaseAction& action) {
     message.mutable_demand()->set_backlog(action.wanted);
   }
   const JobNumber local = JobOfOwner(action.demand.owner);
-  const auto job = jobs_.find(local);
-  if (job == jobs_.end()) return;  // Ended: the other node hears of that as well.
-  message.set_driver(job->second.driver.packed());
-  const bool outlives = OutlivesDriver(action.demand.owner, local);
+  const NodeJob* job = jobs_.Find(local);
+  if (job == nullptr) return;  // Ended: the other node hears of that as well.
+  message.set_driver(job->driver.packed());
+  const bool outlives = jobs_.OutlivesDriver(action.demand.owner, local);
   message.set_outlives_driver(outlives);
-  // The other node forgets a job that has ended when nobody asks it for anything.
-  if (told_jobs_.insert({action.node, local}).second || outlives) {
-    proto::RemoteJob told;
-    told.set_outlives_driver(outlives);
-    told.set_job(job->second.number);
-    told.set_driver(job->second.driver.packed());
-    *told.mutable_start() = job->second.start;
-    *told.mutable_program() = job->second.program;
-    SendMessage(To(RayletOf(action.node)), FrameKind::kRemoteJob, told);
-  }
+  jobs_.TellNode(action.node, local, outlives);
   Counter(world_.metrics, CounterId::kDemandsHandedOn).Add();
   Log(LogLevel::kDebug, "handing ", action.wanted, " of demand ", action.demand.key, " of ",
       action.demand.owner.ToString(), " to node ", action.node);
   SendMessage(To(RayletOf(action.node)), FrameKind::kHandedDemand, message);
 }
 
-JobNumber Raylet::JobOfDriver(ProcessId driver) const {
-  for (const auto& [local, job] : jobs_) {
-    if (job.driver == driver) return local;
-  }
-  return 0;
-}
-
 JobNumber Raylet::JobOfOwner(ProcessId owner) const {
   if (const auto it = processes_.find(owner); it != processes_.end()) return it->second.job;
   if (const auto it = remains_.find(owner); it != remains_.end()) return it->second.job;
-  const auto it = remote_owners_.find(owner);
-  return it == remote_owners_.end() ? 0 : it->second.job;
+  return jobs_.OfRemoteOwner(owner);
 }
 
 void Raylet::CheckUnknownNodes() {

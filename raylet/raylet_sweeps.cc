@@ -47,7 +47,8 @@ void Raylet::AddSweeps() {
       "placement groups", [this] { return KeysOf(group_states_); },
       [this](PlacementGroupId group) { return SweepGroup(group); });
   sweeper_.Add<JobNumber>(
-      "jobs", [this] { return KeysOf(jobs_); }, [this](JobNumber job) { return SweepJob(job); });
+      "jobs", [this] { return KeysOf(jobs_.all()); },
+      [this](JobNumber job) { return SweepJob(job); });
   sweeper_.Add<ProcessId>(
       "objects of the dead", [this] { return deaths_.EndedWithin(kLateObjects, Now()); },
       [this](ProcessId process) { return SweepDead(process); });
@@ -157,9 +158,9 @@ bool Raylet::SweepGroup(PlacementGroupId id) {
 }
 
 bool Raylet::SweepJob(JobNumber local) {
-  const auto it = jobs_.find(local);
-  if (it == jobs_.end() || it->second.ended || deaths_.IsReachable(it->second.driver)) return false;
-  EndJob(local, deaths_.DeathOf(it->second.driver));
+  const NodeJob* job = jobs_.Find(local);
+  if (job == nullptr || job->ended || deaths_.IsReachable(job->driver)) return false;
+  jobs_.End(local, deaths_.DeathOf(job->driver));
   return true;
 }
 

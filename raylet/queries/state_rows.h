@@ -8,7 +8,6 @@
 #include <vector>
 
 #include "absl/container/btree_map.h"
-#include "absl/container/flat_hash_map.h"
 #include "base/ids.h"
 #include "proto/raylet.pb.h"
 #include "raylet/node_tables.h"
@@ -47,7 +46,7 @@ class StateRows {
     const DetachedActors& detached;
     const absl::btree_map<PlacementGroupId, proto::GroupState>& group_states;
     const absl::btree_map<ObjectId, std::vector<ObjectId>>& adopted;
-    const absl::flat_hash_map<LeaseNumber, ProcessId>& worker_of;
+    const WorkersOfLeases& worker_of;
   };
   explicit StateRows(const Sources& sources) : from_(sources) {}
 

@@ -37,6 +37,8 @@ SUBFOLDERS = {
     "collective/nccl": "collective collective/net",
     "raylet/cluster": "raylet/death_register.h raylet/node_tables.h raylet/raylet_options.h"
     " raylet/scheduling",
+    "raylet/jobs": "raylet/cluster raylet/death_register.h raylet/host/worker_variables.h"
+    " raylet/node_tables.h raylet/raylet_options.h raylet/scheduling raylet/workers",
     "raylet/scheduling": "",
     "raylet/workers": "",
     "raylet/objects": "",

@@ -120,7 +120,7 @@ void Raylet::OnAttached(ProcessId process, const AttachInfo& info) {
 }
 
 void Raylet::OnFrame(ProcessId from, const Frame& frame) {
-  if (frame.kind == FrameKind::kRelay && PassOn(from, frame)) return;
+  if (frame.kind == FrameKind::kRelay && contacts_.ForwardOut(from, frame)) return;
   const auto it = processes_.find(from);
   if (it == processes_.end()) return;
   const absl::Status status = Dispatch(from, it->second, frame);
@@ -152,7 +152,7 @@ absl::Status Raylet::Dispatch(ProcessId from, AttachedProcess& process, const Fr
     }
     case FrameKind::kRelay:
       if (!worker && !driver) return absl::InvalidArgumentError("tools speak to their node only");
-      return OnRelay(from, frame);
+      return contacts_.OnRelay(from, frame);
     case FrameKind::kGoodbye: {
       proto::Death death;
       death.set_cause(proto::Death::LEFT);

@@ -14,7 +14,7 @@
 //   raylet_actors.cc         detached actors, for the GCS
 //   raylet_gcs.cc            heartbeats, reports, what the GCS says
 //   raylet_cluster.cc        the other nodes, as the GCS describes them
-//   raylet_remote.cc         frames to and from other nodes
+//   raylet_remote.cc         what other nodes say
 //   raylet_sweeps.cc         what is compared with live owners every few seconds
 //   raylet_metrics.cc        figures
 #pragma once
@@ -42,6 +42,7 @@
 #include "metrics/counter.h"
 #include "proto/gcs.pb.h"
 #include "proto/raylet.pb.h"
+#include "raylet/cluster/contacts.h"
 #include "raylet/cluster/gcs_link.h"
 #include "raylet/cluster/node_links.h"
 #include "raylet/cluster/router.h"
@@ -201,6 +202,8 @@ class Raylet {
 
   // raylet_deaths.cc
   void Bury(ProcessId process, const proto::Death& death, bool exited);
+  void TellOfDeath(ProcessId process, const AttachedProcess& entry, const proto::Death& death,
+                   Remains* remains);
   void ForgetUndrained(absl::FunctionRef<bool(ProcessId)> gone);
   void OnPeerDrained(ProcessId from, ProcessId dead);
   void OnDrained(ProcessId process);
@@ -258,15 +261,8 @@ class Raylet {
   bool IsDrained() const;
 
   // raylet_remote.cc
-  bool PassOn(ProcessId from, const Frame& frame);
-  absl::Status OnRelay(ProcessId from, const Frame& frame);
-  void Deliver(ProcessId from, ProcessId to, Lane lane, const Frame& frame);
-  void Relayed(ProcessId from, ProcessId to, Lane lane, const Frame& frame);
   absl::Status DispatchRemote(ProcessId from, const Frame& frame);
   void NoteNode(NodeNumber node);
-  void RefuseContact(ProcessId process, ProcessId remote);
-  void TellContacts(ProcessId process, const proto::Death& death,
-                    absl::FunctionRef<proto::ProcessDied(ProcessId)> told, Remains* remains);
   uint64_t StartedFor(ProcessId process, LeaseNumber number, const Lease* lease,
                       ProcessId caller) const;
   void OnRemoteDeath(ProcessId process, const proto::Death& death);
@@ -360,6 +356,14 @@ class Raylet {
   OrphanLedger orphans_;
   Router router_;
   GcsLink gcs_;
+  Contacts contacts_{{.node = options_.node,
+                      .clock = world_.clock,
+                      .transport = world_.transport,
+                      .links = world_.links,
+                      .metrics = world_.metrics,
+                      .view = view_,
+                      .processes = processes_,
+                      .deaths = deaths_}};
   WorkersOfLeases worker_of_;
   Jobs jobs_{{.options = options_,
               .clock = world_.clock,
@@ -407,16 +411,10 @@ class Raylet {
   absl::btree_map<ProcessId, Nanos> orphaned_;  // Dead owners, and when their objects go.
 
   absl::btree_map<uint64_t, Followed> followed_;
-  // Processes of this node, and those of others (raylets too) with which each has spoken.
-  absl::btree_map<ProcessId, absl::btree_set<ProcessId>> contacts_;
-  // The contacts, local process first, between whom frames pass without another question: both
-  // live, as far as is known here. All are forgotten whenever a process or node dies.
-  absl::flat_hash_set<std::pair<ProcessId, ProcessId>> open_contacts_;
   // What each other node said last to be free: the view is less what was handed there since.
   absl::btree_map<NodeNumber, Resources> reported_;
   Nanos next_view_check_ = 0;
-  Resources last_available_;                          // As the last heartbeat said.
-  absl::btree_map<NodeNumber, Nanos> unknown_nodes_;  // Addressed by processes, not heard of yet.
+  Resources last_available_;  // As the last heartbeat said.
 
   StateRows state_rows_;
   StateQueries queries_;

@@ -58,31 +58,13 @@ void Raylet::Bury(ProcessId process, const proto::Death& death, bool exited) {
   arguments_.Forget(process, Now());
   deaths_.Record(process, death);
 
-  proto::ProcessDied message;
-  message.set_process(process.packed());
-  *message.mutable_death() = death;
   Remains& remains = remains_[process];
   remains.role = entry.info.role;
   remains.job = entry.job;
   remains.died_at = Now();
   remains.exited = exited;
   remains.socket_closed = entry.socket_closed_at != 0;
-  absl::btree_set<ProcessId> concerned;
-  for (const ProcessId peer : world_.switchboard.PeersOf(process)) {
-    if (deaths_.IsAlive(peer)) remains.undrained.insert(peer);
-  }
-  concerned.insert(remains.undrained.begin(), remains.undrained.end());
-  for (const ProcessId holder : references_.HoldersOf(process)) concerned.insert(holder);
-  const Lease* lease = queue_.Find(entry.lease);
-  if (lease != nullptr) concerned.insert(lease->demand.owner);
-  const auto told = [&](ProcessId other) {
-    message.set_started(StartedFor(process, entry.lease, lease, other));
-    return message;
-  };
-  for (const ProcessId other : concerned) {
-    if (deaths_.IsAlive(other)) SendMessage(To(other), FrameKind::kProcessDied, told(other));
-  }
-  TellContacts(process, death, told, &remains);
+  TellOfDeath(process, entry, death, &remains);
   if (entry.lease != 0) ReturnLease(entry.lease);
   if (pool_.OnExited(process, death)) {
     metrics::Counter(world_.metrics, DeathCounter(death.cause())).Add();
@@ -110,6 +92,34 @@ void Raylet::Bury(ProcessId process, const proto::Death& death, bool exited) {
   }
 
   ForgetUndrained([process](ProcessId peer) { return peer == process; });
+}
+
+// Those hear of it who share a ring with it, hold what it owned, lease it, or spoke with it. The
+// first and the last may have references from it: they say when they have read everything.
+void Raylet::TellOfDeath(ProcessId process, const AttachedProcess& entry, const proto::Death& death,
+                         Remains* remains) {
+  for (const ProcessId peer : world_.switchboard.PeersOf(process)) {
+    if (deaths_.IsAlive(peer)) remains->undrained.insert(peer);
+  }
+  absl::btree_set<ProcessId> concerned = remains->undrained;
+  for (const ProcessId holder : references_.HoldersOf(process)) concerned.insert(holder);
+  const Lease* lease = queue_.Find(entry.lease);
+  if (lease != nullptr) concerned.insert(lease->demand.owner);
+  proto::ProcessDied message;
+  message.set_process(process.packed());
+  *message.mutable_death() = death;
+  const auto told = [&](ProcessId other) {
+    message.set_started(StartedFor(process, entry.lease, lease, other));
+    return message;
+  };
+  for (const ProcessId other : concerned) {
+    if (deaths_.IsAlive(other)) SendMessage(To(other), FrameKind::kProcessDied, told(other));
+  }
+  // Nodes that know its job hear of a driver's end. Of a worker's only those that it spoke with: a
+  // demand of it that waits elsewhere is taken back as it was handed on, and a lease that is
+  // granted after its death is refused when it comes (Contacts::DeliverLocal).
+  remains->undrained.merge(
+      contacts_.OnProcessDied(process, death, told, jobs_.NodesToldOf(process)));
 }
 
 // The last push of `caller` that `process` started under `number`, its lease when it died.

@@ -234,7 +234,7 @@ void Raylet::OnAssigned(LeaseNumber number, ProcessId worker) {
   const ProcessId owner = lease->demand.owner;
   const bool detached = owner == RayletOf(options_.node);
   if (owner.node != options_.node) {
-    contacts_[worker].insert(owner);
+    contacts_.Add(worker, owner);
   } else if (!detached) {
     const absl::Status connected = world_.switchboard.Connect(owner, worker);
     if (!connected.ok()) {

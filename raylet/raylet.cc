@@ -94,7 +94,7 @@ Raylet::Raylet(RayletOptions options, RayletWorld world)
       sweeper_(world_.clock),
       gcs_term_(options_.gcs_term) {
   AddSweeps();
-  FollowCluster();
+  follower_.Follow();
 }
 
 Raylet::~Raylet() = default;
@@ -238,7 +238,7 @@ void Raylet::Tick() {
   jobs_.Tick();
   queries_.Tick();
   CheckUnknownNodes();
-  CheckView();
+  follower_.Tick();
   CheckSilence();
   TickGcs();
   sweeper_.Tick();

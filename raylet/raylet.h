@@ -42,6 +42,7 @@
 #include "metrics/counter.h"
 #include "proto/gcs.pb.h"
 #include "proto/raylet.pb.h"
+#include "raylet/cluster/cluster_follower.h"
 #include "raylet/cluster/contacts.h"
 #include "raylet/cluster/gcs_link.h"
 #include "raylet/cluster/node_links.h"
@@ -70,7 +71,7 @@
 
 namespace sheaf {
 
-class Raylet {
+class Raylet final : private ClusterFollower::Observer {
  public:
   Raylet(RayletOptions options, RayletWorld world);
   ~Raylet();
@@ -160,12 +161,6 @@ class Raylet {
     uint64_t spills = 0, restores = 0, refusals = 0, spilled_bytes = 0, restored_bytes = 0,
              disk_failures = 0;
   };
-  // A subscription of this raylet at the GCS.
-  struct Followed {
-    uint64_t term = 0;
-    uint64_t number = 0;  // Of the last delta that was taken.
-    bool asking = false;
-  };
   // A question about objects of dead owners that waits for other nodes.
   struct AdoptedQuestion {
     proto::AdoptedQuery query;
@@ -244,29 +239,22 @@ class Raylet {
   void TickOrphans();
   std::vector<NodeNumber> OtherNodes() const;  // Alive ones.
 
-  // raylet_cluster.cc
-  void FollowCluster();
-  void Follow(uint64_t subscription, proto::Subscribe::Channel channel);
-  void OnDelta(const proto::Delta& delta);
-  void OnLoads(std::string_view bytes);  // NodeLoads.
-  void OnChange(const proto::Change& change);
-  void OnNodeInfo(const proto::NodeInfo& info);
-  void DropNodesOutside(const proto::Snapshot& snapshot);
-  void ForgetOldDead(NodeNumber died);
+  // What follows from what the GCS says of the cluster: raylet_cluster.cc.
+  void OnRoom() override { room_came_ = true; }
+  void OnNodeDead(NodeNumber node, const std::string& reason) override;
+  void OnDraining() override;
+  void OnJobOver(const proto::JobInfo& job) override { jobs_.OnOver(job); }
+  // Silence of nodes and the GCS
   void CheckSilence();
   void TellSilence(ProcessId process, NodeNumber node, bool heard);
   void OnHeardAgain(NodeNumber node);
-  void CheckView();
-  void StartDraining();
   bool IsDrained() const;
 
   // raylet_remote.cc
   absl::Status DispatchRemote(ProcessId from, const Frame& frame);
-  void NoteNode(NodeNumber node);
   uint64_t StartedFor(ProcessId process, LeaseNumber number, const Lease* lease,
                       ProcessId caller) const;
   void OnRemoteDeath(ProcessId process, const proto::Death& death);
-  void OnRemoteNodeDead(NodeNumber node, const std::string& words);
   absl::Status OnHandedDemand(ProcessId from, const Frame& frame);
   void HandOn(const LeaseAction& action);
   JobNumber JobOfOwner(ProcessId owner) const;
@@ -343,7 +331,6 @@ class Raylet {
   AttachedProcesses processes_;  // Attached and alive.
   ClusterView view_;
   DeathRegister deaths_{processes_, view_};
-  std::deque<NodeNumber> dead_nodes_;                // In the view, in the order of their deaths.
   absl::btree_map<NodeNumber, Nanos> silent_since_;  // Nodes whose links are down.
   absl::btree_set<NodeNumber> told_silent_;          // Those of them that processes know of.
   Nanos gcs_silent_since_ = kForever;
@@ -364,6 +351,14 @@ class Raylet {
                       .view = view_,
                       .processes = processes_,
                       .deaths = deaths_}};
+  ClusterFollower follower_{{.options = options_,
+                             .clock = world_.clock,
+                             .gcs = gcs_,
+                             .links = world_.links,
+                             .queue = queue_,
+                             .view = view_,
+                             .deaths = deaths_,
+                             .observer = *this}};
   WorkersOfLeases worker_of_;
   Jobs jobs_{{.options = options_,
               .clock = world_.clock,
@@ -410,10 +405,6 @@ class Raylet {
   Nanos next_tell_copies_ = 0;
   absl::btree_map<ProcessId, Nanos> orphaned_;  // Dead owners, and when their objects go.
 
-  absl::btree_map<uint64_t, Followed> followed_;
-  // What each other node said last to be free: the view is less what was handed there since.
-  absl::btree_map<NodeNumber, Resources> reported_;
-  Nanos next_view_check_ = 0;
   Resources last_available_;  // As the last heartbeat said.
 
   StateRows state_rows_;
@@ -424,7 +415,6 @@ class Raylet {
   ObjectPuller::Stats pull_counts_;
   uint64_t served_bytes_ = 0;
   uint64_t gcs_term_ = 0;
-  Nanos follow_again_at_ = kForever;  // The GCS refused to say what changes.
   bool report_due_ = false;  // Deaths while the GCS was away, too many to be kept one by one.
   uint64_t last_heartbeat_ = 0;
   absl::btree_map<uint64_t, Nanos> heartbeats_sent_;  // Not answered yet.

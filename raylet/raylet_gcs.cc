@@ -70,7 +70,7 @@ void Raylet::OnGcsEvent(const proto::GcsEvent& event) {
       OnDropGroup(event.drop_group());
       return;
     case proto::GcsEvent::kDelta:
-      OnDelta(event.delta());
+      follower_.OnDelta(event.delta());
       return;
     case proto::GcsEvent::kRestarted:
       OnGcsRestarted(event.restarted().term());
@@ -130,7 +130,7 @@ void Raylet::AskGcsAgain(bool report) {
   next_heartbeat_ = 0;
   gcs_.ResendAll();
   if (report) {
-    FollowCluster();
+    follower_.Follow();
     gcs_.Describe(
         [this](proto::GcsRequest* request) { FillReport(request->mutable_node_report()); });
   }

@@ -19,7 +19,7 @@ void Raylet::OnRemoteFrame(ProcessId from, ProcessId to, Lane lane, const Frame&
   if (to.node != options_.node || from.node == options_.node) return;
   if (contacts_.ForwardIn(from, to, lane, frame)) return;
   if (deaths_.IsNodeDead(from.node)) return;  // The words of a node that was declared dead.
-  NoteNode(from.node);
+  follower_.OnHeard(from.node);
   if (to != RayletOf(options_.node)) {
     contacts_.DeliverLocal(from, to, lane, frame);
     return;
@@ -30,11 +30,6 @@ void Raylet::OnRemoteFrame(ProcessId from, ProcessId to, Lane lane, const Frame&
         " that cannot be read: ", std::string(status.message()));
   }
   Settle();
-}
-
-// Who speaks is alive, also before the GCS has described it; work waits for that.
-void Raylet::NoteNode(NodeNumber node) {
-  if (view_.Find(node) == nullptr && !deaths_.IsNodeDead(node)) view_.nodes[node].draining = true;
 }
 
 absl::Status Raylet::DispatchRemote(ProcessId from, const Frame& frame) {
@@ -119,7 +114,8 @@ void Raylet::OnRemoteDeath(ProcessId process, const proto::Death& death) {
   if (const JobNumber job = jobs_.OfDriver(process); job != 0) jobs_.End(job, death);
 }
 
-void Raylet::OnRemoteNodeDead(NodeNumber node, const std::string& words) {
+void Raylet::OnNodeDead(NodeNumber node, const std::string& reason) {
+  groups_.OnNodeDead(node, Now());
   silent_since_.erase(node);
   told_silent_.erase(node);  // kNodeGone says more.
   OnCoordinatorDead(node);
@@ -128,7 +124,7 @@ void Raylet::OnRemoteNodeDead(NodeNumber node, const std::string& words) {
   world_.links.Forget(node);
   proto::Death death;
   death.set_cause(proto::Death::NODE_DIED);
-  death.set_message(words);
+  death.set_message(reason);
   contacts_.OnNodeDead(node, death);
   proto::ProcessDied died;
   *died.mutable_death() = death;
@@ -166,7 +162,7 @@ absl::Status Raylet::OnHandedDemand(ProcessId from, const Frame& frame) {
   if (!deaths_.IsReachable(owner)) return absl::OkStatus();
   const ProcessId driver = ProcessId::Unpack(message.driver());
   if (!jobs_.OnHandedDemand(driver, owner, message.outlives_driver())) return absl::OkStatus();
-  NoteNode(owner.node);
+  follower_.OnHeard(owner.node);
   queue_.OnDemand(owner, message.demand(), Now(), {}, from.node, message.hops());
   return absl::OkStatus();
 }
@@ -208,7 +204,7 @@ JobNumber Raylet::JobOfOwner(ProcessId owner) const {
 
 void Raylet::CheckUnknownNodes() {
   for (const NodeNumber node : contacts_.TakeUnknownNodes())
-    OnRemoteNodeDead(node, "no such node is in this cluster");
+    OnNodeDead(node, "no such node is in this cluster");
 }
 
 }  // namespace sheaf

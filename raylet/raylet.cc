@@ -115,7 +115,7 @@ void Raylet::OnAttached(ProcessId process, const AttachInfo& info) {
       it->second.job = worker->job;
     }
   }
-  for (const NodeNumber node : told_silent_) TellSilence(process, node, /*heard=*/false);
+  silence_.OnAttached(process);
   Settle();
 }
 
@@ -239,7 +239,7 @@ void Raylet::Tick() {
   queries_.Tick();
   CheckUnknownNodes();
   follower_.Tick();
-  CheckSilence();
+  silence_.Tick();
   TickGcs();
   sweeper_.Tick();
   next_store_tick_ = world_.store.Tick();

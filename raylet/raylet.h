@@ -47,6 +47,7 @@
 #include "raylet/cluster/gcs_link.h"
 #include "raylet/cluster/node_links.h"
 #include "raylet/cluster/router.h"
+#include "raylet/cluster/silence_watch.h"
 #include "raylet/death_register.h"
 #include "raylet/jobs/jobs.h"
 #include "raylet/node_tables.h"
@@ -244,10 +245,6 @@ class Raylet final : private ClusterFollower::Observer {
   void OnNodeDead(NodeNumber node, const std::string& reason) override;
   void OnDraining() override;
   void OnJobOver(const proto::JobInfo& job) override { jobs_.OnOver(job); }
-  // Silence of nodes and the GCS
-  void CheckSilence();
-  void TellSilence(ProcessId process, NodeNumber node, bool heard);
-  void OnHeardAgain(NodeNumber node);
   bool IsDrained() const;
 
   // raylet_remote.cc
@@ -331,9 +328,6 @@ class Raylet final : private ClusterFollower::Observer {
   AttachedProcesses processes_;  // Attached and alive.
   ClusterView view_;
   DeathRegister deaths_{processes_, view_};
-  absl::btree_map<NodeNumber, Nanos> silent_since_;  // Nodes whose links are down.
-  absl::btree_set<NodeNumber> told_silent_;          // Those of them that processes know of.
-  Nanos gcs_silent_since_ = kForever;
   ResourceLedger ledger_;
   LeaseQueue queue_;
   GroupLedger groups_;
@@ -351,6 +345,12 @@ class Raylet final : private ClusterFollower::Observer {
                       .view = view_,
                       .processes = processes_,
                       .deaths = deaths_}};
+  SilenceWatch silence_{{.node = options_.node,
+                         .limit = options_.silence_limit,
+                         .clock = world_.clock,
+                         .transport = world_.transport,
+                         .processes = processes_,
+                         .deaths = deaths_}};
   ClusterFollower follower_{{.options = options_,
                              .clock = world_.clock,
                              .gcs = gcs_,

@@ -108,7 +108,7 @@ void Raylet::FillReport(proto::NodeReport* report) const {
 
 // While it is down nothing is sent; what the link itself had taken by then arrives when it is back.
 void Raylet::OnGcsLink(bool up, uint64_t term) {
-  if (up != gcs_.up()) gcs_silent_since_ = up ? kForever : Now();
+  if (up != gcs_.up()) silence_.OnGcsLink(up);
   gcs_.SetUp(up);
   if (!up) return;
   if (term > gcs_term_) return OnGcsRestarted(term);

@@ -116,8 +116,7 @@ void Raylet::OnRemoteDeath(ProcessId process, const proto::Death& death) {
 
 void Raylet::OnNodeDead(NodeNumber node, const std::string& reason) {
   groups_.OnNodeDead(node, Now());
-  silent_since_.erase(node);
-  told_silent_.erase(node);  // kNodeGone says more.
+  silence_.OnNodeDead(node);
   OnCoordinatorDead(node);
   queries_.Forget(RayletOf(node));
   revocations_.ForgetProcesses([node](ProcessId gone) { return gone.node == node; });

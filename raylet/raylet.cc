@@ -91,8 +91,7 @@ Raylet::Raylet(RayletOptions options, RayletWorld world)
                 .processes = processes_,
                 .rows = state_rows_,
                 .is_node_dead = [this](NodeNumber node) { return deaths_.IsNodeDead(node); }}),
-      sweeper_(world_.clock),
-      gcs_term_(options_.gcs_term) {
+      sweeper_(world_.clock) {
   AddSweeps();
   follower_.Follow();
 }
@@ -240,7 +239,8 @@ void Raylet::Tick() {
   CheckUnknownNodes();
   follower_.Tick();
   silence_.Tick();
-  TickGcs();
+  SendActorRows();
+  session_.Tick();
   sweeper_.Tick();
   next_store_tick_ = world_.store.Tick();
   TickObjects();

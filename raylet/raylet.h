@@ -45,6 +45,7 @@
 #include "raylet/cluster/cluster_follower.h"
 #include "raylet/cluster/contacts.h"
 #include "raylet/cluster/gcs_link.h"
+#include "raylet/cluster/gcs_session.h"
 #include "raylet/cluster/node_links.h"
 #include "raylet/cluster/router.h"
 #include "raylet/cluster/silence_watch.h"
@@ -72,7 +73,7 @@
 
 namespace sheaf {
 
-class Raylet final : private ClusterFollower::Observer {
+class Raylet final : private ClusterFollower::Observer, private GcsSession::Node {
  public:
   Raylet(RayletOptions options, RayletWorld world);
   ~Raylet();
@@ -109,14 +110,14 @@ class Raylet final : private ClusterFollower::Observer {
   Nanos NextTick() const;
 
   // The GCS declared this node dead: the process must end, its number is used up.
-  bool fenced() const { return fenced_; }
+  bool fenced() const { return session_.fenced(); }
   // Takes no new work; workers, drivers and their descendants are told to end. For an orderly stop
   // of the node.
   void Shutdown(const std::string& reason);
   bool idle() const { return processes_.empty(); }  // Nobody is attached.
   // Tells the GCS that this node is over, after Shutdown; from then on it says no more of itself.
-  void Leave();
-  bool has_left() const { return has_left_; }  // The GCS has recorded it.
+  void Leave() { session_.Leave(); }
+  bool has_left() const { return session_.has_left(); }  // The GCS has recorded it.
 
   struct Stats {
     size_t scheduler_queue = 0;  // Leases wanted and not granted.
@@ -245,7 +246,6 @@ class Raylet final : private ClusterFollower::Observer {
   void OnNodeDead(NodeNumber node, const std::string& reason) override;
   void OnDraining() override;
   void OnJobOver(const proto::JobInfo& job) override { jobs_.OnOver(job); }
-  bool IsDrained() const;
 
   // raylet_remote.cc
   absl::Status DispatchRemote(ProcessId from, const Frame& frame);
@@ -297,6 +297,7 @@ class Raylet final : private ClusterFollower::Observer {
   absl::Status OnActorReport(ProcessId from, const Frame& frame);
   void OnDetachedPlaced(uint64_t key, LeaseNumber lease, ProcessId worker);
   void OnActorLease(Nanos until, Nanos length);
+  void SendActorRows();
   void SendActorLease(ProcessId worker);
   void OnDetachedRefused(uint64_t key, ErrorKind error, const std::string& words);
   void OnDetachedWorkerDied(ProcessId worker, const proto::Death& death);
@@ -315,12 +316,11 @@ class Raylet final : private ClusterFollower::Observer {
   bool HasDetachedActors(JobNumber job) const;
 
   // raylet_gcs.cc
-  void OnHeartbeatReply(const proto::HeartbeatReply& reply);
   void OnGcsEvent(const proto::GcsEvent& event);
-  void OnGcsRestarted(uint64_t term);
-  void AskGcsAgain(bool report);
-  void FillReport(proto::NodeReport* report) const;
-  void TickGcs();
+  void FillReport(proto::NodeReport* report) const override;
+  void FollowAgain() override { follower_.Follow(); }
+  void OnNodeLease(Nanos until, Nanos length) override { OnActorLease(until, length); }
+  void OnFenced() override { Shutdown("the GCS declared this node dead"); }
 
   RayletOptions options_;
   RayletWorld world_;
@@ -345,6 +345,14 @@ class Raylet final : private ClusterFollower::Observer {
                       .view = view_,
                       .processes = processes_,
                       .deaths = deaths_}};
+  GcsSession session_{{.options = options_,
+                       .clock = world_.clock,
+                       .transport = world_.transport,
+                       .gcs = gcs_,
+                       .view = view_,
+                       .queue = queue_,
+                       .processes = processes_,
+                       .node = *this}};
   SilenceWatch silence_{{.node = options_.node,
                          .limit = options_.silence_limit,
                          .clock = world_.clock,
@@ -405,8 +413,6 @@ class Raylet final : private ClusterFollower::Observer {
   Nanos next_tell_copies_ = 0;
   absl::btree_map<ProcessId, Nanos> orphaned_;  // Dead owners, and when their objects go.
 
-  Resources last_available_;  // As the last heartbeat said.
-
   StateRows state_rows_;
   StateQueries queries_;
 
@@ -414,17 +420,9 @@ class Raylet final : private ClusterFollower::Observer {
   StoreCounts store_counts_;  // Of what was added to the counters so far.
   ObjectPuller::Stats pull_counts_;
   uint64_t served_bytes_ = 0;
-  uint64_t gcs_term_ = 0;
-  bool report_due_ = false;  // Deaths while the GCS was away, too many to be kept one by one.
-  uint64_t last_heartbeat_ = 0;
-  absl::btree_map<uint64_t, Nanos> heartbeats_sent_;  // Not answered yet.
-  Nanos actor_lease_until_ = 0;                       // Of detached actors.
+  Nanos actor_lease_until_ = 0;  // Of detached actors.
   Nanos told_lease_until_ = 0;
-  Nanos next_heartbeat_ = 0;
   Nanos next_store_tick_ = 0;
-  bool leaving_ = false;
-  bool has_left_ = false;
-  bool fenced_ = false;
   bool shutting_down_ = false;
 };
 

@@ -21,12 +21,4 @@ void Raylet::OnDraining() {
   room_came_ = true;  // Placement groups that were to come here go elsewhere.
 }
 
-bool Raylet::IsDrained() const {
-  const NodeView* here = view_.Find(options_.node);
-  return here->draining && queue_.leases_out() == 0 &&
-         std::none_of(processes_.begin(), processes_.end(), [](const auto& entry) {
-           return entry.second.info.role == ProcessRole::kDriver;
-         });
-}
-
 }  // namespace sheaf

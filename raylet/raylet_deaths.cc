@@ -13,8 +13,6 @@ namespace {
 
 using metrics::CounterId;
 
-// For a GCS that is away: then one report names the living.
-constexpr size_t kMostDeathsKept = 1000;
 // A live process whose socket closed is given up after this.
 constexpr Nanos kExitAfterSocket = kSecond;
 // A worker that said goodbye is killed after this.
@@ -81,16 +79,7 @@ void Raylet::Bury(ProcessId process, const proto::Death& death, bool exited) {
   // While its job is known: what other nodes have of its demands is taken back in the job's name.
   for (const LeaseAction& action : queue_.TakeActions()) Perform(action);
   if (entry.info.role == ProcessRole::kDriver && entry.job != 0) jobs_.End(entry.job, death);
-
-  if (gcs_.up() || gcs_.unanswered() < kMostDeathsKept) {
-    proto::GcsRequest gone;
-    gone.mutable_process_gone()->set_process(process.packed());
-    *gone.mutable_process_gone()->mutable_death() = death;
-    gcs_.Command(std::move(gone), nullptr);
-  } else {
-    report_due_ = true;  // Which names all that live.
-  }
-
+  session_.ReportDeath(process, death);
   ForgetUndrained([process](ProcessId peer) { return peer == process; });
 }
 

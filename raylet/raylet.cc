@@ -50,7 +50,6 @@ Raylet::Raylet(RayletOptions options, RayletWorld world)
       view_(ViewOf(options_)),
       ledger_(options_.totals, options_.labels, options_.gpu_ids),
       queue_(options_.leases, ledger_, view_, world_.random),
-      groups_(ledger_, view_),
       pool_(options_.workers, world_.clock, world_.launcher, world_.numbers),
       references_(options_.node, world_.clock, world_.transport,
                   [this](ProcessId owner) { return deaths_.IsDead(owner); }),
@@ -74,12 +73,12 @@ Raylet::Raylet(RayletOptions options, RayletWorld world)
                    .view = view_,
                    .ledger = ledger_,
                    .queue = queue_,
-                   .groups = groups_,
+                   .groups = groups_.ledger(),
                    .pool = pool_,
                    .processes = processes_,
                    .jobs = jobs_.all(),
                    .detached = detached_,
-                   .group_states = group_states_,
+                   .group_states = groups_.states(),
                    .adopted = adopted_,
                    .worker_of = worker_of_}),
       queries_({.node = options_.node,
@@ -189,7 +188,7 @@ absl::Status Raylet::Dispatch(ProcessId from, AttachedProcess& process, const Fr
     case FrameKind::kAdoptedQuery:
       return OnAdoptedQuery(from, frame);
     case FrameKind::kGroupRequest:
-      return OnGroupRequest(from, frame);
+      return groups_.OnRequest(from, frame);
     case FrameKind::kActorReport:
       return OnActorReport(from, frame);
     default:
@@ -262,15 +261,7 @@ void Raylet::Settle() {
   SettleStore();
   if (arguments_.has_waiting()) AdmitArguments();
   for (bool more = true; more;) {
-    more = false;
-    if (room_came_) {
-      room_came_ = false;
-      if (groups_.pending() > 0) groups_.OnRoom(Now());
-    }
-    for (const GroupAction& action : groups_.TakeActions()) {
-      Perform(action);
-      more = true;
-    }
+    more = groups_.Settle();
     for (const LeaseAction& action : queue_.TakeActions()) {
       Perform(action);
       more = true;

@@ -10,7 +10,6 @@
 //   raylet_objects.cc        objects that come from other nodes and go there
 //   raylet_references.cc     borrowed references, objects of dead owners
 //   raylet_orphans.cc        references whose dead owner's object is on another node, or nowhere
-//   raylet_groups.cc         placement groups
 //   raylet_actors.cc         detached actors, for the GCS
 //   raylet_gcs.cc            heartbeats, reports, what the GCS says
 //   raylet_cluster.cc        the other nodes, as the GCS describes them
@@ -50,6 +49,7 @@
 #include "raylet/cluster/router.h"
 #include "raylet/cluster/silence_watch.h"
 #include "raylet/death_register.h"
+#include "raylet/jobs/group_coordinator.h"
 #include "raylet/jobs/jobs.h"
 #include "raylet/node_tables.h"
 #include "raylet/objects/argument_ledger.h"
@@ -242,7 +242,7 @@ class Raylet final : private ClusterFollower::Observer, private GcsSession::Node
   std::vector<NodeNumber> OtherNodes() const;  // Alive ones.
 
   // What follows from what the GCS says of the cluster: raylet_cluster.cc.
-  void OnRoom() override { room_came_ = true; }
+  void OnRoom() override { groups_.OnRoom(); }
   void OnNodeDead(NodeNumber node, const std::string& reason) override;
   void OnDraining() override;
   void OnJobOver(const proto::JobInfo& job) override { jobs_.OnOver(job); }
@@ -262,34 +262,8 @@ class Raylet final : private ClusterFollower::Observer, private GcsSession::Node
   bool SweepLease(LeaseNumber lease);
   bool SweepWorker(ProcessId worker);
   bool SweepHolder(ProcessId holder);
-  bool SweepGroup(PlacementGroupId group);
   bool SweepJob(JobNumber job);
   bool SweepDead(ProcessId process);
-
-  // raylet_groups.cc
-  absl::Status OnGroupRequest(ProcessId from, const Frame& frame);
-  absl::Status CreateGroup(ProcessId from, PlacementGroupId id, const proto::GroupRequest& request);
-  void OnGroupRegistered(ProcessId from, const GroupSpec& spec, const proto::GcsReply& reply);
-  bool IsRegistering(PlacementGroupId id) const;
-  absl::Status WatchGroup(ProcessId from, PlacementGroupId id);
-  void RemoveFromGcs(PlacementGroupId id);
-  void Perform(const GroupAction& action);
-  void ReportGroup(PlacementGroupId id, const proto::GroupState& state);
-  void TellWatchers(PlacementGroupId id, const proto::GroupState& state);
-  void ForgetLater(PlacementGroupId id, GroupPlacement* placement);
-  bool IsElsewhere(PlacementGroupId id) const;  // Another raylet coordinates it.
-  void TellPlace(PlacementGroupId id);
-  void FollowGroup(PlacementGroupId id);
-  void FollowGroupOf(const proto::LeaseSpec& spec);
-  void SendBundles(const GroupAction& action, FrameKind kind);
-  absl::Status OnBundles(ProcessId from, const Frame& frame);
-  bool PrepareBundles(ProcessId coordinator, const std::vector<BundleId>& bundles,
-                      const proto::Bundles& message);
-  absl::Status OnRemoteGroupState(const Frame& frame);
-  void OnCoordinatorDead(NodeNumber node);
-  void OnPlaceGroup(const proto::PlaceGroup& message);
-  void OnDropGroup(const proto::DropGroup& message);
-  void DropWatcher(ProcessId process);
 
   // raylet_actors.cc
   void OnStartActor(const proto::StartActor& message);
@@ -307,7 +281,6 @@ class Raylet final : private ClusterFollower::Observer, private GcsSession::Node
   bool MayStartHere(const DetachedActor& actor) const;
   void CheckDetached();
   std::string ReasonToGiveBack(const LeaseQueue::Pending& pending, const DetachedActor& actor);
-  bool IsGroupUnknown(const LeaseSpec& spec) const;
   std::string ReasonOfGroup(const LeaseSpec& spec, bool waits_long);
   void ReportDetached(const DetachedActor& actor);
   void SendActorState(const proto::ActorStateReport& report);
@@ -330,13 +303,34 @@ class Raylet final : private ClusterFollower::Observer, private GcsSession::Node
   DeathRegister deaths_{processes_, view_};
   ResourceLedger ledger_;
   LeaseQueue queue_;
-  GroupLedger groups_;
   Revocations revocations_;
   WorkerPool pool_;
   ReferenceLedger references_;
   OrphanLedger orphans_;
   Router router_;
   GcsLink gcs_;
+  WorkersOfLeases worker_of_;
+  Jobs jobs_{{.options = options_,
+              .clock = world_.clock,
+              .transport = world_.transport,
+              .gcs = gcs_,
+              .launcher = world_.launcher,
+              .pool = pool_,
+              .queue = queue_,
+              .worker_of = worker_of_,
+              .processes = processes_,
+              .deaths = deaths_,
+              .detached_workers_of = [this](JobNumber job) { return DetachedWorkersOf(job); },
+              .has_detached_actors = [this](JobNumber job) { return HasDetachedActors(job); }}};
+  GroupCoordinator groups_{{.clock = world_.clock,
+                            .transport = world_.transport,
+                            .gcs = gcs_,
+                            .ledger = ledger_,
+                            .view = view_,
+                            .queue = queue_,
+                            .processes = processes_,
+                            .deaths = deaths_,
+                            .jobs = jobs_}};
   Contacts contacts_{{.node = options_.node,
                       .clock = world_.clock,
                       .transport = world_.transport,
@@ -367,19 +361,6 @@ class Raylet final : private ClusterFollower::Observer, private GcsSession::Node
                              .view = view_,
                              .deaths = deaths_,
                              .observer = *this}};
-  WorkersOfLeases worker_of_;
-  Jobs jobs_{{.options = options_,
-              .clock = world_.clock,
-              .transport = world_.transport,
-              .gcs = gcs_,
-              .launcher = world_.launcher,
-              .pool = pool_,
-              .queue = queue_,
-              .worker_of = worker_of_,
-              .processes = processes_,
-              .deaths = deaths_,
-              .detached_workers_of = [this](JobNumber job) { return DetachedWorkersOf(job); },
-              .has_detached_actors = [this](JobNumber job) { return HasDetachedActors(job); }}};
   ObjectPuller puller_;
   ObjectServer server_;
   ArgumentLedger arguments_;
@@ -387,17 +368,6 @@ class Raylet final : private ClusterFollower::Observer, private GcsSession::Node
   absl::btree_map<ProcessId, Remains> remains_;
   absl::btree_map<ObjectId, std::vector<ObjectId>> adopted_;  // With the references inside.
   absl::btree_map<ObjectId, uint32_t> nested_holds_;  // Adopted objects inside which each lies.
-  bool room_came_ = false;                            // Leases ended since groups were last tried.
-
-  // Who is told of changes, what was said last, and under which placement number the GCS knows
-  // named and detached ones.
-  absl::btree_map<PlacementGroupId, absl::btree_set<ProcessId>> group_watchers_;
-  absl::btree_map<PlacementGroupId, proto::GroupState> group_states_;
-  absl::btree_map<PlacementGroupId, uint32_t> registered_groups_;
-  // Of these the attached ones, as they were registered: a GCS that starts again has forgotten
-  // them.
-  absl::btree_map<PlacementGroupId, proto::GroupInfo> attached_groups_;
-  std::deque<PlacementGroupId> removed_elsewhere_;  // Groups of other raylets, the last removed.
 
   DetachedActors detached_;
   uint64_t last_detached_key_ = 0;

@@ -65,7 +65,7 @@ void Raylet::OnStartActor(const proto::StartActor& message) {
   const DetachedActor& added = detached_.emplace(*id, std::move(actor)).first->second;
   if (!MayStartHere(added)) {  // The orders have crossed, or it is asked where the group is.
     const auto group = PlacementGroupId::FromBinary(added.start.lease().strategy().group_id());
-    if (group.ok()) TellPlace(*group);
+    if (group.ok()) groups_.TellPlace(*group);
     OnDetachedRefused(added.key, ErrorKind::kNodeDied, "the node drains");
     return;
   }
@@ -75,7 +75,7 @@ void Raylet::OnStartActor(const proto::StartActor& message) {
   *demand.mutable_spec() = added.start.lease();
   demand.set_wanted(1);
   demand.set_backlog(1);
-  FollowGroupOf(demand.spec());
+  groups_.FollowGroupOf(demand.spec());
   // The GCS chose this node.
   queue_.OnDemand(RayletOf(options_.node), demand, Now(), {}, 0, kMaxHops);
   CheckDetached();
@@ -100,7 +100,9 @@ void Raylet::CheckDetached() {
     actor.look_at = now + kLookElsewherePeriod;
     const auto pending = queue_.FindPending(RayletOf(options_.node), actor.key);
     if (!pending.has_value()) continue;  // It has its room: a worker starts.
-    if (IsGroupUnknown(*pending->spec) && now - actor.came_at >= kFirstLookElsewhere) {
+    const Strategy& strategy = pending->spec->strategy;
+    if (strategy.kind == StrategyKind::kPlacementGroup && groups_.IsUnknown(strategy.group) &&
+        now - actor.came_at >= kFirstLookElsewhere) {
       gone.push_back(actor.key);
       continue;
     }
@@ -115,13 +117,6 @@ void Raylet::CheckDetached() {
   }
   for (const uint64_t key : gone)
     OnDetachedRefused(key, ErrorKind::kGroupRemoved, "its placement group was removed");
-}
-
-// Its raylet, which would know of it, is this one, or dead.
-bool Raylet::IsGroupUnknown(const LeaseSpec& spec) const {
-  return spec.strategy.kind == StrategyKind::kPlacementGroup &&
-         !view_.groups.contains(spec.strategy.group) && !IsElsewhere(spec.strategy.group) &&
-         groups_.Find(spec.strategy.group) == nullptr;
 }
 
 // Empty: `actor` waits on here.
@@ -164,7 +159,7 @@ std::string Raylet::ReasonOfGroup(const LeaseSpec& spec, bool waits_long) {
   const bool elsewhere = std::any_of(nodes.begin(), nodes.end(),
                                      [&](NodeNumber node) { return node != options_.node; });
   if (here && (!waits_long || !elsewhere)) return "";
-  TellPlace(id);
+  groups_.TellPlace(id);
   return here ? "its placement group has no room here"
               : "the bundle of its placement group is on another node";
 }

@@ -18,7 +18,7 @@ void Raylet::OnDraining() {
   }
   for (const uint64_t key : waiting)
     OnDetachedRefused(key, ErrorKind::kNodeDied, "the node drains");
-  room_came_ = true;  // Placement groups that were to come here go elsewhere.
+  groups_.OnRoom();  // Placement groups that were to come here go elsewhere.
 }
 
 }  // namespace sheaf

@@ -70,8 +70,7 @@ void Raylet::Bury(ProcessId process, const proto::Death& death, bool exited) {
   }
   revocations_.ForgetProcesses([process](ProcessId gone) { return gone == process; });
   queue_.OnOwnerGone(process, Now());
-  groups_.OnOwnerGone(process, Now());
-  DropWatcher(process);
+  groups_.OnProcessGone(process);
   StoreOnDeath(process, remains);
   LearnObjectsOf(process);  // So that borrowers who ask now learn what is there.
   references_.OwnerDied(process);

@@ -36,10 +36,10 @@ void Raylet::OnGcsEvent(const proto::GcsEvent& event) {
       OnKillActor(event.kill_actor());
       return;
     case proto::GcsEvent::kPlaceGroup:
-      OnPlaceGroup(event.place_group());
+      groups_.OnPlace(event.place_group());
       return;
     case proto::GcsEvent::kDropGroup:
-      OnDropGroup(event.drop_group());
+      groups_.OnDrop(event.drop_group());
       return;
     case proto::GcsEvent::kDelta:
       follower_.OnDelta(event.delta());
@@ -62,18 +62,7 @@ void Raylet::FillReport(proto::NodeReport* report) const {
     actor.set_incarnation(ended.incarnation());
     actor.mutable_died()->set_cause(ended.died().cause());
   }
-  for (const auto& [id, number] : registered_groups_) {
-    const auto state = group_states_.find(id);
-    if (state == group_states_.end()) continue;
-    proto::GroupReport& group = *report->add_groups();
-    group.set_group_id(id.Binary());
-    group.set_placement_number(number);
-    const bool created = state->second.state() == proto::GroupState::CREATED;
-    group.set_state(created ? proto::GroupInfo::CREATED : proto::GroupInfo::PENDING);
-    *group.mutable_bundle_nodes() = state->second.bundle_nodes();
-    if (const auto attached = attached_groups_.find(id); attached != attached_groups_.end())
-      *report->add_attached_groups() = attached->second;
-  }
+  groups_.FillReport(report);
   for (const auto& [process, entry] : processes_) report->add_processes(process.packed());
 }
 

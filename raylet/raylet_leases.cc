@@ -33,7 +33,7 @@ absl::Status Raylet::OnLeaseDemand(ProcessId owner, const Frame& frame) {
     return absl::OkStatus();
   }
   if (demand.has_spec()) SHEAF_RETURN_IF_ERROR(jobs_.AddEnvironment(job, demand.mutable_spec()));
-  FollowGroupOf(demand.spec());
+  groups_.FollowGroupOf(demand.spec());
   queue_.OnDemand(owner, demand, Now(), ArgumentBytesOf(demand));
   return absl::OkStatus();
 }
@@ -111,7 +111,7 @@ void Raylet::ReturnLease(LeaseNumber lease) {
   pool_.Forget(lease);
   worker_of_.erase(lease);
   if (!queue_.OnReturn(lease, Now())) return;
-  room_came_ = true;
+  groups_.OnRoom();
   Counter(world_.metrics, CounterId::kLeasesReturned).Add();
 }
 
@@ -294,7 +294,7 @@ void Raylet::EndLease(LeaseNumber lease, ErrorKind error, const std::string& wor
   // An actor's demand ends with its lease, and no worker dies of which its owner would hear.
   pool_.Forget(lease);
   queue_.OnGrantFailed(lease, error, words, Now());
-  room_came_ = true;
+  groups_.OnRoom();
 }
 
 void Raylet::Refuse(const DemandId& demand, ErrorKind error, const std::string& words) {

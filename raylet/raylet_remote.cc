@@ -56,14 +56,14 @@ absl::Status Raylet::DispatchRemote(ProcessId from, const Frame& frame) {
     case FrameKind::kHandedDemand:
       return OnHandedDemand(from, frame);
     case FrameKind::kGroupRequest:
-      return OnGroupRequest(from, frame);
+      return groups_.OnRequest(from, frame);
     case FrameKind::kGroupState:
-      return OnRemoteGroupState(frame);
+      return groups_.OnState(frame);
     case FrameKind::kPrepareBundles:
     case FrameKind::kBundlesPrepared:
     case FrameKind::kCommitBundles:
     case FrameKind::kReturnBundles:
-      return OnBundles(from, frame);
+      return groups_.OnBundles(from, frame);
     case FrameKind::kStateQuery:
       return queries_.OnQuery(from, frame);
     case FrameKind::kStateAnswer:
@@ -96,7 +96,7 @@ void Raylet::OnRemoteDeath(ProcessId process, const proto::Death& death) {
   deaths_.Record(process, death);
   revocations_.ForgetProcesses([process](ProcessId gone) { return gone == process; });
   queue_.OnOwnerGone(process, Now());
-  groups_.OnOwnerGone(process, Now());
+  groups_.OnProcessGone(process);
   jobs_.ForgetOwner(process);
   proto::ProcessDied message;
   message.set_process(process.packed());
@@ -115,9 +115,8 @@ void Raylet::OnRemoteDeath(ProcessId process, const proto::Death& death) {
 }
 
 void Raylet::OnNodeDead(NodeNumber node, const std::string& reason) {
-  groups_.OnNodeDead(node, Now());
+  groups_.OnNodeDead(node);
   silence_.OnNodeDead(node);
-  OnCoordinatorDead(node);
   queries_.Forget(RayletOf(node));
   revocations_.ForgetProcesses([node](ProcessId gone) { return gone.node == node; });
   world_.links.Forget(node);

@@ -44,8 +44,8 @@ void Raylet::AddSweeps() {
       "reference holders", [this] { return references_.holders(); },
       [this](ProcessId holder) { return SweepHolder(holder); });
   sweeper_.Add<PlacementGroupId>(
-      "placement groups", [this] { return KeysOf(group_states_); },
-      [this](PlacementGroupId group) { return SweepGroup(group); });
+      "placement groups", [this] { return KeysOf(groups_.states()); },
+      [this](PlacementGroupId group) { return groups_.Sweep(group); });
   sweeper_.Add<JobNumber>(
       "jobs", [this] { return KeysOf(jobs_.all()); },
       [this](JobNumber job) { return SweepJob(job); });
@@ -144,16 +144,6 @@ bool Raylet::SweepHolder(ProcessId holder) {
   if (!references_.IsHolder(holder) || deaths_.IsAlive(holder) || remains_.contains(holder))
     return false;
   references_.DropHolder(holder);
-  return true;
-}
-
-bool Raylet::SweepGroup(PlacementGroupId id) {
-  const GroupLedger::Group* group = groups_.Find(id);
-  if (group == nullptr) return group_states_.erase(id) > 0;
-  if (group->spec.detached || deaths_.IsReachable(group->creator)) {
-    return false;
-  }
-  groups_.OnOwnerGone(group->creator, Now());
   return true;
 }
 

@@ -1,10 +1,11 @@
 // Copyright The Sheaf Authors. SPDX-License-Identifier: Apache-2.0
-// Placement groups. Those of this node's processes live and die with their creator and are this
-// raylet's alone; named and detached ones are registered with the GCS first, which has detached
-// ones placed anew when they lose their place.
+#include "raylet/jobs/group_coordinator.h"
+
+#include <iterator>
+#include <utility>
+
 #include "base/parse_frame.h"
 #include "base/status_macros.h"
-#include "raylet/raylet.h"
 
 namespace sheaf {
 namespace {
@@ -21,60 +22,68 @@ proto::GroupState Gone(PlacementGroupId id, const std::string& words) {
 
 }  // namespace
 
-absl::Status Raylet::OnGroupRequest(ProcessId from, const Frame& frame) {
+GroupCoordinator::GroupCoordinator(const Deps& deps)
+    : deps_(deps), groups_(deps.ledger, deps.view) {}
+
+absl::Status GroupCoordinator::OnRequest(ProcessId from, const Frame& frame) {
   SHEAF_ASSIGN_OR_RETURN(const auto request, ParseFrame<proto::GroupRequest>(frame));
   SHEAF_ASSIGN_OR_RETURN(const auto id, PlacementGroupId::FromBinary(request.id()));
   switch (request.action()) {
     case proto::GroupRequest::CREATE:
-      return CreateGroup(from, id, request);
+      return Create(from, id, request);
     case proto::GroupRequest::REMOVE:
-      if (IsElsewhere(id)) {
-        SendMessage(To(RayletOf(id.maker().node)), FrameKind::kGroupRequest, request);
-        return absl::OkStatus();
-      }
-      if (IsRegistering(id)) {
-        groups_.OnNeverMade(id, "");
-        RemoveFromGcs(id);
-        return absl::OkStatus();
-      }
-      if (registered_groups_.contains(id)) RemoveFromGcs(id);
-      if (!groups_.OnRemove(id, Now())) SendMessage(To(from), FrameKind::kGroupState, Gone(id, ""));
+      Remove(from, id, request);
       return absl::OkStatus();
     case proto::GroupRequest::WATCH:
-      if (IsElsewhere(id)) {
-        group_watchers_[id].insert(from);
-        FollowGroup(id);
-        return absl::OkStatus();
-      }
-      return WatchGroup(from, id);
+      Watch(from, id);
+      return absl::OkStatus();
     default:
       return absl::InvalidArgumentError("an unknown action on a placement group");
   }
 }
 
-// A group of this node stands in the view from its registration on, and in the ledger only when the
-// GCS has answered that.
-bool Raylet::IsRegistering(PlacementGroupId id) const {
-  const auto known = view_.groups.find(id);
-  return id.maker().node == options_.node && groups_.Find(id) == nullptr &&
-         known != view_.groups.end() && known->second.state == GroupPlacement::State::kPending;
+void GroupCoordinator::Remove(ProcessId from, PlacementGroupId id,
+                              const proto::GroupRequest& request) {
+  if (IsElsewhere(id)) {
+    SendMessage(To(RayletOf(id.maker().node)), FrameKind::kGroupRequest, request);
+    return;
+  }
+  if (IsRegistering(id)) {
+    groups_.OnNeverMade(id, "");
+    RemoveFromGcs(id);
+    return;
+  }
+  if (registered_.contains(id)) RemoveFromGcs(id);
+  if (!groups_.OnRemove(id, Now())) SendMessage(To(from), FrameKind::kGroupState, Gone(id, ""));
 }
 
-absl::Status Raylet::WatchGroup(ProcessId from, PlacementGroupId id) {
+// A group of this node stands in the view from its registration on, and in the ledger only when the
+// GCS has answered that.
+bool GroupCoordinator::IsRegistering(PlacementGroupId id) const {
+  const auto known = deps_.view.groups.find(id);
+  return id.maker().node == deps_.view.local && groups_.Find(id) == nullptr &&
+         known != deps_.view.groups.end() && known->second.state == GroupPlacement::State::kPending;
+}
+
+void GroupCoordinator::Watch(ProcessId from, PlacementGroupId id) {
+  if (IsElsewhere(id)) {
+    watchers_[id].insert(from);
+    AskAbout(id);
+    return;
+  }
   proto::GroupState state = Gone(id, "no such placement group");
   if (groups_.Find(id) != nullptr) {
-    state = group_states_[id];
+    state = states_[id];
   } else if (IsRegistering(id)) {
     state.set_state(proto::GroupState::PENDING);
     state.set_message("is on its way to the GCS");
   }
-  if (state.state() != proto::GroupState::REMOVED) group_watchers_[id].insert(from);
+  if (state.state() != proto::GroupState::REMOVED) watchers_[id].insert(from);
   SendMessage(To(from), FrameKind::kGroupState, state);
-  return absl::OkStatus();
 }
 
-absl::Status Raylet::CreateGroup(ProcessId from, PlacementGroupId id,
-                                 const proto::GroupRequest& request) {
+absl::Status GroupCoordinator::Create(ProcessId from, PlacementGroupId id,
+                                      const proto::GroupRequest& request) {
   absl::StatusOr<GroupSpec> spec = ParseGroupSpec(request);
   if (spec.ok() && id.maker() != from) {
     spec = absl::InvalidArgumentError("the id of a placement group names its creator");
@@ -83,7 +92,7 @@ absl::Status Raylet::CreateGroup(ProcessId from, PlacementGroupId id,
     SendMessage(To(from), FrameKind::kGroupState, Gone(id, std::string(spec.status().message())));
     return absl::OkStatus();
   }
-  group_watchers_[id].insert(from);
+  watchers_[id].insert(from);
   if (groups_.Find(id) != nullptr || (!spec->detached && spec->name.empty())) {
     groups_.OnCreate(*std::move(spec), from, Now());
     return absl::OkStatus();
@@ -92,7 +101,7 @@ absl::Status Raylet::CreateGroup(ProcessId from, PlacementGroupId id,
   proto::RegisterGroup& group = *registration.mutable_register_group();
   group.set_group_id(id.Binary());
   group.set_name(spec->name);
-  if (const NodeJob* job = jobs_.Find(processes_.at(from).job); job != nullptr) {
+  if (const NodeJob* job = deps_.jobs.Find(deps_.processes.at(from).job); job != nullptr) {
     group.set_job(job->number);
     group.set_name_space(job->start.name_space());
   }
@@ -100,38 +109,38 @@ absl::Status Raylet::CreateGroup(ProcessId from, PlacementGroupId id,
   *group.mutable_selectors() = request.selectors();
   group.set_placement(request.placement());
   group.set_detached(spec->detached);
-  view_.groups.try_emplace(id);
-  gcs_.Command(std::move(registration),
-               [this, from, spec = *std::move(spec)](const proto::GcsReply& reply) {
-                 OnGroupRegistered(from, spec, reply);
-               });
+  deps_.view.groups.try_emplace(id);
+  deps_.gcs.Command(std::move(registration),
+                    [this, from, spec = *std::move(spec)](const proto::GcsReply& reply) {
+                      OnRegistered(from, spec, reply);
+                    });
   return absl::OkStatus();
 }
 
-void Raylet::OnGroupRegistered(ProcessId from, const GroupSpec& spec,
-                               const proto::GcsReply& reply) {
-  const auto known = view_.groups.find(spec.id);
+void GroupCoordinator::OnRegistered(ProcessId from, const GroupSpec& spec,
+                                    const proto::GcsReply& reply) {
+  const auto known = deps_.view.groups.find(spec.id);
   const bool removed =
-      known != view_.groups.end() && known->second.state == GroupPlacement::State::kRemoved;
+      known != deps_.view.groups.end() && known->second.state == GroupPlacement::State::kRemoved;
   if (reply.error() != 0) return groups_.OnNeverMade(spec.id, reply.message());
-  const bool orphaned = !spec.detached && !deaths_.IsAlive(from);
+  const bool orphaned = !spec.detached && !deps_.deaths.IsAlive(from);
   if (removed || orphaned) {
     groups_.OnNeverMade(spec.id, "its creator is gone");
     // What was said of its end before may have come ahead of the registration.
     return RemoveFromGcs(spec.id);
   }
-  registered_groups_[spec.id] = reply.group().placement_number();
-  if (!spec.detached) attached_groups_[spec.id] = reply.group();
-  groups_.OnCreate(spec, spec.detached ? RayletOf(options_.node) : from, Now());
+  registered_[spec.id] = reply.group().placement_number();
+  if (!spec.detached) attached_[spec.id] = reply.group();
+  groups_.OnCreate(spec, spec.detached ? Self() : from, Now());
 }
 
-void Raylet::RemoveFromGcs(PlacementGroupId id) {
+void GroupCoordinator::RemoveFromGcs(PlacementGroupId id) {
   proto::GcsRequest removal;
   removal.mutable_remove_group()->set_group_id(id.Binary());
-  gcs_.Insist(std::move(removal));
+  deps_.gcs.Insist(std::move(removal));
 }
 
-void Raylet::Perform(const GroupAction& action) {
+void GroupCoordinator::Apply(const GroupAction& action) {
   switch (action.kind) {
     case GroupAction::Kind::kPrepare:
       return SendBundles(action, FrameKind::kPrepareBundles);
@@ -140,8 +149,11 @@ void Raylet::Perform(const GroupAction& action) {
     case GroupAction::Kind::kReturn:
       return SendBundles(action, FrameKind::kReturnBundles);
     case GroupAction::Kind::kState:
-      break;
+      return OnStateChanged(action);
   }
+}
+
+void GroupCoordinator::OnStateChanged(const GroupAction& action) {
   proto::GroupState state;
   state.set_id(action.group.Binary());
   state.set_state(action.state);
@@ -149,69 +161,68 @@ void Raylet::Perform(const GroupAction& action) {
   state.set_message(action.words);
   const bool removed = action.state == proto::GroupState::REMOVED;
   for (const NodeNumber node : action.bundle_nodes) {  // They get tasks for it.
-    if (node != options_.node) group_watchers_[action.group].insert(RayletOf(node));
+    if (node != deps_.view.local) watchers_[action.group].insert(RayletOf(node));
   }
   TellWatchers(action.group, state);
   if (removed) {
-    group_states_.erase(action.group);
+    states_.erase(action.group);
   } else {
-    group_states_[action.group] = state;
+    states_[action.group] = state;
   }
-  ReportGroup(action.group, state);
+  ReportToGcs(action.group, state);
   if (removed) {
-    registered_groups_.erase(action.group);
-    attached_groups_.erase(action.group);
+    registered_.erase(action.group);
+    attached_.erase(action.group);
   }
-  queue_.OnGroupChanged(action.group, Now());
-  if (removed) queue_.OnRoom(Now());
-  queue_.SetGroupWaiting(groups_.WaitingHere(), Now());
+  deps_.queue.OnGroupChanged(action.group, Now());
+  if (removed) deps_.queue.OnRoom(Now());
+  deps_.queue.SetGroupWaiting(groups_.WaitingHere(), Now());
 }
 
-void Raylet::TellWatchers(PlacementGroupId id, const proto::GroupState& state) {
-  const auto watchers = group_watchers_.find(id);
-  if (watchers == group_watchers_.end()) return;
+void GroupCoordinator::TellWatchers(PlacementGroupId id, const proto::GroupState& state) {
+  const auto watchers = watchers_.find(id);
+  if (watchers == watchers_.end()) return;
   for (const ProcessId watcher : watchers->second) {
-    if (deaths_.IsReachable(watcher)) SendMessage(To(watcher), FrameKind::kGroupState, state);
+    if (deps_.deaths.IsReachable(watcher)) SendMessage(To(watcher), FrameKind::kGroupState, state);
   }
-  if (state.state() == proto::GroupState::REMOVED) group_watchers_.erase(watchers);
+  if (state.state() == proto::GroupState::REMOVED) watchers_.erase(watchers);
 }
 
-// ---- Groups over several nodes. The raylet of the creator's node coordinates: it asks the others
-// to prepare their bundles, then to commit them, and tells all that know the group of its state.
-
-bool Raylet::IsElsewhere(PlacementGroupId id) const {
-  return id.maker().node != options_.node && groups_.Find(id) == nullptr &&
-         !deaths_.IsNodeDead(id.maker().node);
+bool GroupCoordinator::IsElsewhere(PlacementGroupId id) const {
+  return id.maker().node != deps_.view.local && groups_.Find(id) == nullptr &&
+         !deps_.deaths.IsNodeDead(id.maker().node);
 }
 
-void Raylet::FollowGroup(PlacementGroupId id) {
+bool GroupCoordinator::IsUnknown(PlacementGroupId id) const {
+  return !deps_.view.groups.contains(id) && !IsElsewhere(id) && groups_.Find(id) == nullptr;
+}
+
+void GroupCoordinator::AskAbout(PlacementGroupId id) {
   proto::GroupRequest request;
   request.set_action(proto::GroupRequest::WATCH);
   request.set_id(id.Binary());
   SendMessage(To(RayletOf(id.maker().node)), FrameKind::kGroupRequest, request);
 }
 
-void Raylet::FollowGroupOf(const proto::LeaseSpec& spec) {
+void GroupCoordinator::FollowGroupOf(const proto::LeaseSpec& spec) {
   if (spec.strategy().kind() != proto::Strategy::PLACEMENT_GROUP) return;
   const auto group = PlacementGroupId::FromBinary(spec.strategy().group_id());
-  if (group.ok() && IsElsewhere(*group) && !view_.groups.contains(*group)) FollowGroup(*group);
+  if (group.ok() && IsElsewhere(*group) && !deps_.view.groups.contains(*group)) AskAbout(*group);
 }
 
-// The GCS does not know of a group that is neither named nor detached, and is to start an actor in
-// it.
-void Raylet::TellPlace(PlacementGroupId id) {
-  const auto state = group_states_.find(id);
-  if (state == group_states_.end() || registered_groups_.contains(id)) return;
+void GroupCoordinator::TellPlace(PlacementGroupId id) {
+  const auto state = states_.find(id);
+  if (state == states_.end() || registered_.contains(id)) return;
   proto::GcsRequest request;
   proto::GroupReport& report = *request.mutable_group_report();
   report.set_group_id(id.Binary());
   report.set_state(state->second.state() == proto::GroupState::CREATED ? proto::GroupInfo::CREATED
                                                                        : proto::GroupInfo::PENDING);
   *report.mutable_bundle_nodes() = state->second.bundle_nodes();
-  gcs_.Command(std::move(request), nullptr);
+  deps_.gcs.Command(std::move(request), nullptr);
 }
 
-void Raylet::SendBundles(const GroupAction& action, FrameKind kind) {
+void GroupCoordinator::SendBundles(const GroupAction& action, FrameKind kind) {
   proto::Bundles message;
   message.set_group_id(action.group.Binary());
   message.set_attempt(action.attempt);
@@ -222,7 +233,7 @@ void Raylet::SendBundles(const GroupAction& action, FrameKind kind) {
   SendMessage(To(RayletOf(action.node)), kind, message);
 }
 
-absl::Status Raylet::OnBundles(ProcessId from, const Frame& frame) {
+absl::Status GroupCoordinator::OnBundles(ProcessId from, const Frame& frame) {
   SHEAF_ASSIGN_OR_RETURN(const auto message, ParseFrame<proto::Bundles>(frame));
   SHEAF_ASSIGN_OR_RETURN(const auto id, PlacementGroupId::FromBinary(message.group_id()));
   if (frame.kind == FrameKind::kBundlesPrepared) {
@@ -243,30 +254,30 @@ absl::Status Raylet::OnBundles(ProcessId from, const Frame& frame) {
     answer.set_ok(PrepareBundles(from, bundles, message));
     SendMessage(To(from), FrameKind::kBundlesPrepared, answer);
   } else if (frame.kind == FrameKind::kCommitBundles) {
-    for (const BundleId& bundle : bundles) SHEAF_RETURN_IF_ERROR(ledger_.Commit(bundle));
+    for (const BundleId& bundle : bundles) SHEAF_RETURN_IF_ERROR(deps_.ledger.Commit(bundle));
   } else {
-    for (const BundleId& bundle : bundles) ledger_.ReturnBundle(bundle);
-    queue_.OnGroupChanged(id, Now());
+    for (const BundleId& bundle : bundles) deps_.ledger.ReturnBundle(bundle);
+    deps_.queue.OnGroupChanged(id, Now());
   }
-  room_came_ = true;
-  queue_.OnRoom(Now());
+  OnRoom();
+  deps_.queue.OnRoom(Now());
   return absl::OkStatus();
 }
 
 // All or none.
-bool Raylet::PrepareBundles(ProcessId coordinator, const std::vector<BundleId>& bundles,
-                            const proto::Bundles& message) {
+bool GroupCoordinator::PrepareBundles(ProcessId coordinator, const std::vector<BundleId>& bundles,
+                                      const proto::Bundles& message) {
   for (size_t i = 0; i < bundles.size(); ++i) {
     const auto resources = Resources::FromMap(message.resources(static_cast<int>(i)).amounts());
-    if (resources.ok() && ledger_.Prepare(bundles[i], *resources, coordinator).ok()) continue;
-    for (size_t done = 0; done < i; ++done) ledger_.ReturnBundle(bundles[done]);
+    if (resources.ok() && deps_.ledger.Prepare(bundles[i], *resources, coordinator).ok()) continue;
+    for (size_t done = 0; done < i; ++done) deps_.ledger.ReturnBundle(bundles[done]);
     return false;
   }
   return true;
 }
 
 // A group of another raylet is removed; those that were last are remembered.
-void Raylet::ForgetLater(PlacementGroupId id, GroupPlacement* placement) {
+void GroupCoordinator::ForgetLater(PlacementGroupId id, GroupPlacement* placement) {
   using State = GroupPlacement::State;
   if (std::exchange(placement->state, State::kRemoved) == State::kRemoved) return;
   removed_elsewhere_.push_back(id);
@@ -274,17 +285,17 @@ void Raylet::ForgetLater(PlacementGroupId id, GroupPlacement* placement) {
   const PlacementGroupId oldest = removed_elsewhere_.front();
   removed_elsewhere_.pop_front();
   // A detached group lives again when another node has placed it.
-  const auto it = view_.groups.find(oldest);
-  if (oldest != id && it != view_.groups.end() && it->second.state == State::kRemoved)
-    view_.groups.erase(it);
+  const auto it = deps_.view.groups.find(oldest);
+  if (oldest != id && it != deps_.view.groups.end() && it->second.state == State::kRemoved)
+    deps_.view.groups.erase(it);
 }
 
 // Of a group that another raylet coordinates.
-absl::Status Raylet::OnRemoteGroupState(const Frame& frame) {
+absl::Status GroupCoordinator::OnState(const Frame& frame) {
   SHEAF_ASSIGN_OR_RETURN(const auto state, ParseFrame<proto::GroupState>(frame));
   SHEAF_ASSIGN_OR_RETURN(const auto id, PlacementGroupId::FromBinary(state.id()));
   if (groups_.Find(id) != nullptr) return absl::OkStatus();
-  GroupPlacement& placement = view_.groups[id];
+  GroupPlacement& placement = deps_.view.groups[id];
   placement.bundle_nodes.assign(state.bundle_nodes().begin(), state.bundle_nodes().end());
   switch (state.state()) {
     case proto::GroupState::CREATED:
@@ -298,32 +309,34 @@ absl::Status Raylet::OnRemoteGroupState(const Frame& frame) {
       break;
   }
   TellWatchers(id, state);
-  queue_.OnGroupChanged(id, Now());
+  deps_.queue.OnGroupChanged(id, Now());
   return absl::OkStatus();
 }
 
-// The coordinator of these groups is gone: what was only prepared goes back, tasks end.
-void Raylet::OnCoordinatorDead(NodeNumber node) {
+// Of the groups that this raylet coordinates the bundles there are placed anew. The coordinator of
+// others is gone: what was only prepared goes back, tasks end.
+void GroupCoordinator::OnNodeDead(NodeNumber node) {
+  groups_.OnNodeDead(node, Now());
   std::vector<BundleId> orphans;
-  for (const auto& [id, bundle] : ledger_.bundles()) {
+  for (const auto& [id, bundle] : deps_.ledger.bundles()) {
     if (bundle.coordinator.node == node) orphans.push_back(id);
   }
   absl::btree_set<PlacementGroupId> groups;
   for (const BundleId& bundle : orphans) {
-    ledger_.ReturnBundle(bundle);
+    deps_.ledger.ReturnBundle(bundle);
     groups.insert(bundle.group);
   }
   for (const PlacementGroupId id : groups) {
-    ForgetLater(id, &view_.groups[id]);
+    ForgetLater(id, &deps_.view.groups[id]);
     TellWatchers(id, Gone(id, "the node that placed it is dead"));
-    queue_.OnGroupChanged(id, Now());
+    deps_.queue.OnGroupChanged(id, Now());
   }
-  if (!orphans.empty()) queue_.OnRoom(Now());
+  if (!orphans.empty()) deps_.queue.OnRoom(Now());
 }
 
-void Raylet::ReportGroup(PlacementGroupId id, const proto::GroupState& state) {
-  const auto registered = registered_groups_.find(id);
-  if (registered == registered_groups_.end()) return;
+void GroupCoordinator::ReportToGcs(PlacementGroupId id, const proto::GroupState& state) {
+  const auto registered = registered_.find(id);
+  if (registered == registered_.end()) return;
   proto::GcsRequest request;
   proto::GroupReport& report = *request.mutable_group_report();
   report.set_group_id(id.Binary());
@@ -341,15 +354,15 @@ void Raylet::ReportGroup(PlacementGroupId id, const proto::GroupState& state) {
   }
   *report.mutable_bundle_nodes() = state.bundle_nodes();
   report.set_words(state.message());
-  gcs_.Command(std::move(request), nullptr);
+  deps_.gcs.Command(std::move(request), nullptr);
 }
 
-void Raylet::OnPlaceGroup(const proto::PlaceGroup& message) {
+void GroupCoordinator::OnPlace(const proto::PlaceGroup& message) {
   const auto id = PlacementGroupId::FromBinary(message.group().group_id());
   if (!id.ok()) return;
-  registered_groups_[*id] = message.group().placement_number();
-  if (const auto known = group_states_.find(*id); known != group_states_.end()) {
-    ReportGroup(*id, known->second);
+  registered_[*id] = message.group().placement_number();
+  if (const auto known = states_.find(*id); known != states_.end()) {
+    ReportToGcs(*id, known->second);
     return;
   }
   proto::GroupRequest request;
@@ -361,28 +374,59 @@ void Raylet::OnPlaceGroup(const proto::PlaceGroup& message) {
   request.set_detached(true);
   absl::StatusOr<GroupSpec> spec = ParseGroupSpec(request);
   // Another node placed it, and is dead: what was removed there lives again here.
-  if (const auto it = view_.groups.find(*id);
-      it != view_.groups.end() && it->second.state == GroupPlacement::State::kRemoved) {
-    view_.groups.erase(it);
+  if (const auto it = deps_.view.groups.find(*id);
+      it != deps_.view.groups.end() && it->second.state == GroupPlacement::State::kRemoved) {
+    deps_.view.groups.erase(it);
   }
-  if (spec.ok()) groups_.OnCreate(*std::move(spec), RayletOf(options_.node), Now());
+  if (spec.ok()) groups_.OnCreate(*std::move(spec), Self(), Now());
 }
 
-void Raylet::OnDropGroup(const proto::DropGroup& message) {
+void GroupCoordinator::OnDrop(const proto::DropGroup& message) {
   const auto id = PlacementGroupId::FromBinary(message.group_id());
   if (!id.ok()) return;
-  const auto it = registered_groups_.find(*id);
-  if (it != registered_groups_.end() && it->second > message.placement_number()) return;
+  const auto it = registered_.find(*id);
+  if (it != registered_.end() && it->second > message.placement_number()) return;
   if (groups_.OnRemove(*id, Now())) return;
-  registered_groups_[*id] = message.placement_number();
-  ReportGroup(*id, Gone(*id, ""));
-  registered_groups_.erase(*id);
+  registered_[*id] = message.placement_number();
+  ReportToGcs(*id, Gone(*id, ""));
+  registered_.erase(*id);
 }
 
-void Raylet::DropWatcher(ProcessId process) {
-  for (auto it = group_watchers_.begin(); it != group_watchers_.end();) {
+void GroupCoordinator::OnProcessGone(ProcessId process) {
+  groups_.OnOwnerGone(process, Now());
+  for (auto it = watchers_.begin(); it != watchers_.end();) {
     it->second.erase(process);
-    it = it->second.empty() ? group_watchers_.erase(it) : std::next(it);
+    it = it->second.empty() ? watchers_.erase(it) : std::next(it);
+  }
+}
+
+bool GroupCoordinator::Settle() {
+  if (std::exchange(room_came_, false) && groups_.pending() > 0) groups_.OnRoom(Now());
+  const std::vector<GroupAction> actions = groups_.TakeActions();
+  for (const GroupAction& action : actions) Apply(action);
+  return !actions.empty();
+}
+
+bool GroupCoordinator::Sweep(PlacementGroupId id) {
+  const GroupLedger::Group* group = groups_.Find(id);
+  if (group == nullptr) return states_.erase(id) > 0;
+  if (group->spec.detached || deps_.deaths.IsReachable(group->creator)) return false;
+  groups_.OnOwnerGone(group->creator, Now());
+  return true;
+}
+
+void GroupCoordinator::FillReport(proto::NodeReport* report) const {
+  for (const auto& [id, number] : registered_) {
+    const auto state = states_.find(id);
+    if (state == states_.end()) continue;
+    proto::GroupReport& group = *report->add_groups();
+    group.set_group_id(id.Binary());
+    group.set_placement_number(number);
+    const bool created = state->second.state() == proto::GroupState::CREATED;
+    group.set_state(created ? proto::GroupInfo::CREATED : proto::GroupInfo::PENDING);
+    *group.mutable_bundle_nodes() = state->second.bundle_nodes();
+    if (const auto attached = attached_.find(id); attached != attached_.end())
+      *report->add_attached_groups() = attached->second;
   }
 }
 

@@ -59,10 +59,10 @@ struct DetachedActor {
   Nanos came_at = 0;
   Nanos look_at = 0;  // Then, without room here, it is asked whether there is some elsewhere.
 };
-using DetachedActors = absl::btree_map<ActorId, DetachedActor>;
+using DetachedActorTable = absl::btree_map<ActorId, DetachedActor>;
 
 // Of the actor that this raylet makes the lease demand `key` for; 0: there is none.
-JobNumber JobOfDetached(const DetachedActors& actors, uint64_t key);
+JobNumber JobOfDetached(const DetachedActorTable& actors, uint64_t key);
 // As the GCS is told of it.
 proto::ActorStateReport ReportOf(const DetachedActor& actor, const AttachedProcesses& processes);
 

@@ -77,7 +77,7 @@ Raylet::Raylet(RayletOptions options, RayletWorld world)
                    .pool = pool_,
                    .processes = processes_,
                    .jobs = jobs_.all(),
-                   .detached = detached_,
+                   .detached = detached_.all(),
                    .group_states = groups_.states(),
                    .adopted = adopted_,
                    .worker_of = worker_of_}),
@@ -190,7 +190,7 @@ absl::Status Raylet::Dispatch(ProcessId from, AttachedProcess& process, const Fr
     case FrameKind::kGroupRequest:
       return groups_.OnRequest(from, frame);
     case FrameKind::kActorReport:
-      return OnActorReport(from, frame);
+      return detached_.OnReport(from, frame);
     default:
       return absl::OkStatus();  // Of a newer peer.
   }
@@ -228,7 +228,7 @@ void Raylet::Tick() {
   const Nanos now = Now();
   queue_.OnTick(now);
   TakeOverdueLeases();
-  CheckDetached();
+  detached_.Tick();
   pool_.Tick();
   references_.Tick();
   gcs_.Tick();
@@ -238,7 +238,7 @@ void Raylet::Tick() {
   CheckUnknownNodes();
   follower_.Tick();
   silence_.Tick();
-  SendActorRows();
+  detached_.SendRows();
   session_.Tick();
   sweeper_.Tick();
   next_store_tick_ = world_.store.Tick();

@@ -10,7 +10,6 @@
 //   raylet_objects.cc        objects that come from other nodes and go there
 //   raylet_references.cc     borrowed references, objects of dead owners
 //   raylet_orphans.cc        references whose dead owner's object is on another node, or nowhere
-//   raylet_actors.cc         detached actors, for the GCS
 //   raylet_gcs.cc            heartbeats, reports, what the GCS says
 //   raylet_cluster.cc        the other nodes, as the GCS describes them
 //   raylet_remote.cc         what other nodes say
@@ -49,6 +48,7 @@
 #include "raylet/cluster/router.h"
 #include "raylet/cluster/silence_watch.h"
 #include "raylet/death_register.h"
+#include "raylet/jobs/detached_actors.h"
 #include "raylet/jobs/group_coordinator.h"
 #include "raylet/jobs/jobs.h"
 #include "raylet/node_tables.h"
@@ -265,34 +265,11 @@ class Raylet final : private ClusterFollower::Observer, private GcsSession::Node
   bool SweepJob(JobNumber job);
   bool SweepDead(ProcessId process);
 
-  // raylet_actors.cc
-  void OnStartActor(const proto::StartActor& message);
-  void OnKillActor(const proto::KillActor& message);
-  absl::Status OnActorReport(ProcessId from, const Frame& frame);
-  void OnDetachedPlaced(uint64_t key, LeaseNumber lease, ProcessId worker);
-  void OnActorLease(Nanos until, Nanos length);
-  void SendActorRows();
-  void SendActorLease(ProcessId worker);
-  void OnDetachedRefused(uint64_t key, ErrorKind error, const std::string& words);
-  void OnDetachedWorkerDied(ProcessId worker, const proto::Death& death);
-  void EndDetached(DetachedActor& actor, const std::string& reason);
-  void ReportDetachedEnd(proto::ActorStateReport report);
-  void RemoveDetached(uint64_t key, const proto::Death& death);
-  bool MayStartHere(const DetachedActor& actor) const;
-  void CheckDetached();
-  std::string ReasonToGiveBack(const LeaseQueue::Pending& pending, const DetachedActor& actor);
-  std::string ReasonOfGroup(const LeaseSpec& spec, bool waits_long);
-  void ReportDetached(const DetachedActor& actor);
-  void SendActorState(const proto::ActorStateReport& report);
-  DetachedActor* FindDetached(uint64_t key);
-  absl::btree_set<ProcessId> DetachedWorkersOf(JobNumber job) const;
-  bool HasDetachedActors(JobNumber job) const;
-
   // raylet_gcs.cc
   void OnGcsEvent(const proto::GcsEvent& event);
   void FillReport(proto::NodeReport* report) const override;
   void FollowAgain() override { follower_.Follow(); }
-  void OnNodeLease(Nanos until, Nanos length) override { OnActorLease(until, length); }
+  void OnNodeLease(Nanos until, Nanos length) override { detached_.OnNodeLease(until, length); }
   void OnFenced() override { Shutdown("the GCS declared this node dead"); }
 
   RayletOptions options_;
@@ -320,8 +297,8 @@ class Raylet final : private ClusterFollower::Observer, private GcsSession::Node
               .worker_of = worker_of_,
               .processes = processes_,
               .deaths = deaths_,
-              .detached_workers_of = [this](JobNumber job) { return DetachedWorkersOf(job); },
-              .has_detached_actors = [this](JobNumber job) { return HasDetachedActors(job); }}};
+              .detached_workers_of = [this](JobNumber job) { return detached_.WorkersOf(job); },
+              .has_detached_actors = [this](JobNumber job) { return detached_.HasAny(job); }}};
   GroupCoordinator groups_{{.clock = world_.clock,
                             .transport = world_.transport,
                             .gcs = gcs_,
@@ -331,6 +308,20 @@ class Raylet final : private ClusterFollower::Observer, private GcsSession::Node
                             .processes = processes_,
                             .deaths = deaths_,
                             .jobs = jobs_}};
+  DetachedActors detached_{{.clock = world_.clock,
+                            .transport = world_.transport,
+                            .gcs = gcs_,
+                            .pool = pool_,
+                            .queue = queue_,
+                            .view = view_,
+                            .processes = processes_,
+                            .deaths = deaths_,
+                            .jobs = jobs_,
+                            .groups = groups_,
+                            .end_lease = [this](LeaseNumber lease) {
+                              EndLease(lease, ErrorKind::kOwnerDied,
+                                       "its actor is not wanted any more");
+                            }}};
   Contacts contacts_{{.node = options_.node,
                       .clock = world_.clock,
                       .transport = world_.transport,
@@ -369,11 +360,6 @@ class Raylet final : private ClusterFollower::Observer, private GcsSession::Node
   absl::btree_map<ObjectId, std::vector<ObjectId>> adopted_;  // With the references inside.
   absl::btree_map<ObjectId, uint32_t> nested_holds_;  // Adopted objects inside which each lies.
 
-  DetachedActors detached_;
-  uint64_t last_detached_key_ = 0;
-  std::deque<proto::ActorStateReport> ended_detached_;        // How the last here died, by actor.
-  absl::btree_map<std::string, proto::ActorRow> actor_rows_;  // Reported, not passed on yet.
-
   absl::btree_map<ObjectId, absl::btree_set<ProcessId>> fetchers_;  // Who waits for each pull.
   // By asker and the ids asked for.
   absl::btree_map<std::pair<ProcessId, std::string>, AdoptedQuestion> adopted_questions_;
@@ -390,8 +376,6 @@ class Raylet final : private ClusterFollower::Observer, private GcsSession::Node
   StoreCounts store_counts_;  // Of what was added to the counters so far.
   ObjectPuller::Stats pull_counts_;
   uint64_t served_bytes_ = 0;
-  Nanos actor_lease_until_ = 0;  // Of detached actors.
-  Nanos told_lease_until_ = 0;
   Nanos next_store_tick_ = 0;
   bool shutting_down_ = false;
 };

@@ -12,12 +12,7 @@ void Raylet::OnNodeLink(NodeNumber node, bool up) {
 }
 
 void Raylet::OnDraining() {
-  std::vector<uint64_t> waiting;  // Detached actors that have no worker yet.
-  for (const auto& [id, actor] : detached_) {
-    if (actor.worker.process == 0 && !MayStartHere(actor)) waiting.push_back(actor.key);
-  }
-  for (const uint64_t key : waiting)
-    OnDetachedRefused(key, ErrorKind::kNodeDied, "the node drains");
+  detached_.OnDraining();
   groups_.OnRoom();  // Placement groups that were to come here go elsewhere.
 }
 

@@ -66,7 +66,7 @@ void Raylet::Bury(ProcessId process, const proto::Death& death, bool exited) {
   if (entry.lease != 0) ReturnLease(entry.lease);
   if (pool_.OnExited(process, death)) {
     metrics::Counter(world_.metrics, DeathCounter(death.cause())).Add();
-    OnDetachedWorkerDied(process, death);
+    detached_.OnWorkerDied(process, death);
   }
   revocations_.ForgetProcesses([process](ProcessId gone) { return gone == process; });
   queue_.OnOwnerGone(process, Now());

@@ -30,10 +30,10 @@ void Raylet::OnGcsFrame(const Frame& frame) {
 void Raylet::OnGcsEvent(const proto::GcsEvent& event) {
   switch (event.body_case()) {
     case proto::GcsEvent::kStartActor:
-      OnStartActor(event.start_actor());
+      detached_.OnStart(event.start_actor());
       return;
     case proto::GcsEvent::kKillActor:
-      OnKillActor(event.kill_actor());
+      detached_.OnKill(event.kill_actor());
       return;
     case proto::GcsEvent::kPlaceGroup:
       groups_.OnPlace(event.place_group());
@@ -54,14 +54,7 @@ void Raylet::OnGcsEvent(const proto::GcsEvent& event) {
 
 void Raylet::FillReport(proto::NodeReport* report) const {
   ledger_.available().ToMap(*report->mutable_available()->mutable_amounts());
-  for (const auto& [id, actor] : detached_) *report->add_actors() = ReportOf(actor, processes_);
-  // A GCS whose disk came back from a backup may not know how far their numbers went.
-  for (const proto::ActorStateReport& ended : ended_detached_) {
-    proto::ActorStateReport& actor = *report->add_actors();
-    actor.set_actor_id(ended.actor_id());
-    actor.set_incarnation(ended.incarnation());
-    actor.mutable_died()->set_cause(ended.died().cause());
-  }
+  detached_.FillReport(report);
   groups_.FillReport(report);
   for (const auto& [process, entry] : processes_) report->add_processes(process.packed());
 }
@@ -70,19 +63,6 @@ void Raylet::OnGcsLink(bool up, uint64_t term) {
   if (up != gcs_.up()) silence_.OnGcsLink(up);
   session_.OnLink(up, term);
   Settle();
-}
-
-void Raylet::SendActorRows() {
-  if (actor_rows_.empty() || !gcs_.up()) return;
-  proto::GcsRequest request;
-  for (auto& [id, row] : actor_rows_) {
-    const auto actor = ActorId::FromHex(id);
-    // Of a creator that died since, the GCS forgot the rows when it heard of that.
-    if (actor.ok() && deaths_.IsAlive(actor->maker()))
-      *request.mutable_actor_rows()->add_rows() = std::move(row);
-  }
-  actor_rows_.clear();
-  gcs_.Report(std::move(request));
 }
 
 }  // namespace sheaf

@@ -205,7 +205,7 @@ void Raylet::Perform(const LeaseAction& action) {
 
 JobNumber Raylet::JobOf(const Lease& lease) const {
   if (lease.demand.owner == RayletOf(options_.node))
-    return JobOfDetached(detached_, lease.demand.key);
+    return JobOfDetached(detached_.all(), lease.demand.key);
   return JobOfOwner(lease.demand.owner);
 }
 
@@ -269,7 +269,7 @@ void Raylet::OnAssigned(LeaseNumber number, ProcessId worker) {
   Counter(world_.metrics, CounterId::kLeasesGranted).Add();
   Histogram(world_.metrics, HistogramId::kLeaseWait).Observe(Now() - lease->granted_at);
   if (detached) {
-    OnDetachedPlaced(lease->demand.key, number, worker);
+    detached_.OnPlaced(lease->demand.key, number, worker);
     return;
   }
   proto::LeaseGrant grant;
@@ -299,7 +299,7 @@ void Raylet::EndLease(LeaseNumber lease, ErrorKind error, const std::string& wor
 
 void Raylet::Refuse(const DemandId& demand, ErrorKind error, const std::string& words) {
   if (demand.owner == RayletOf(options_.node)) {
-    OnDetachedRefused(demand.key, error, words);
+    detached_.OnRefused(demand.key, error, words);
     return;
   }
   if (!deaths_.IsReachable(demand.owner)) return;

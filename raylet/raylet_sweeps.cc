@@ -95,7 +95,7 @@ bool Raylet::SweepLease(LeaseNumber number) {
   if (lease == nullptr) return false;
   const ProcessId owner = lease->demand.owner;
   if (owner == RayletOf(options_.node)) {
-    if (FindDetached(lease->demand.key) == nullptr && !lease->ending) {
+    if (!detached_.IsWanted(lease->demand.key) && !lease->ending) {
       EndLease(number, ErrorKind::kOwnerDied, "its actor is not wanted any more");
       return true;
     }

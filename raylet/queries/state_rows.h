@@ -43,7 +43,7 @@ class StateRows {
     const WorkerPool& pool;
     const AttachedProcesses& processes;
     const NodeJobs& jobs;
-    const DetachedActors& detached;
+    const DetachedActorTable& detached;
     const absl::btree_map<PlacementGroupId, proto::GroupState>& group_states;
     const absl::btree_map<ObjectId, std::vector<ObjectId>>& adopted;
     const WorkersOfLeases& worker_of;

@@ -65,7 +65,6 @@ Raylet::Raylet(RayletOptions options, RayletWorld world)
                .store = world_.store,
                .puller = puller_,
                .copier = world_.copier}),
-      arguments_(world_.store.Stats().capacity_bytes),
       state_rows_({.options = options_,
                    .started_at = started_at_,
                    .store = world_.store,
@@ -161,7 +160,7 @@ absl::Status Raylet::Dispatch(ProcessId from, AttachedProcess& process, const Fr
       break;
   }
   if (frame.kind == kStoreFetch) return OnStoreFetch(from, frame);
-  if (frame.kind == kStoreHold) return OnStoreHold(from, frame);
+  if (frame.kind == kStoreHold) return arguments_.OnHold(from, frame);
   if (IsStoreFrame(frame.kind)) {
     world_.store.OnFrame(from, frame.kind, frame.body);
     return absl::OkStatus();
@@ -259,7 +258,7 @@ Nanos Raylet::NextTick() const {
 
 void Raylet::Settle() {
   SettleStore();
-  if (arguments_.has_waiting()) AdmitArguments();
+  arguments_.Settle();
   for (bool more = true; more;) {
     more = groups_.Settle();
     for (const LeaseAction& action : queue_.TakeActions()) {

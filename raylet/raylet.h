@@ -52,7 +52,7 @@
 #include "raylet/jobs/group_coordinator.h"
 #include "raylet/jobs/jobs.h"
 #include "raylet/node_tables.h"
-#include "raylet/objects/argument_ledger.h"
+#include "raylet/objects/argument_admission.h"
 #include "raylet/objects/object_puller.h"
 #include "raylet/objects/object_server.h"
 #include "raylet/objects/orphan_ledger.h"
@@ -219,8 +219,6 @@ class Raylet final : private ClusterFollower::Observer, private GcsSession::Node
 
   // raylet_objects.cc
   absl::Status OnStoreFetch(ProcessId from, const Frame& frame);
-  absl::Status OnStoreHold(ProcessId from, const Frame& frame);
-  void AdmitArguments();
   absl::Status OnRemoteStoreFrame(ProcessId from, const Frame& frame);
   void AnswerFetch(ProcessId asker, ObjectId id, LookupOutcome outcome);
   void SettleObjects();
@@ -322,6 +320,7 @@ class Raylet final : private ClusterFollower::Observer, private GcsSession::Node
                               EndLease(lease, ErrorKind::kOwnerDied,
                                        "its actor is not wanted any more");
                             }}};
+  ArgumentAdmission arguments_{world_.clock, world_.transport, world_.store};
   Contacts contacts_{{.node = options_.node,
                       .clock = world_.clock,
                       .transport = world_.transport,
@@ -354,7 +353,6 @@ class Raylet final : private ClusterFollower::Observer, private GcsSession::Node
                              .observer = *this}};
   ObjectPuller puller_;
   ObjectServer server_;
-  ArgumentLedger arguments_;
 
   absl::btree_map<ProcessId, Remains> remains_;
   absl::btree_map<ObjectId, std::vector<ObjectId>> adopted_;  // With the references inside.

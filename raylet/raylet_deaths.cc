@@ -53,7 +53,7 @@ void Raylet::Bury(ProcessId process, const proto::Death& death, bool exited) {
   }
   const AttachedProcess entry = std::move(it->second);
   processes_.erase(it);
-  arguments_.Forget(process, Now());
+  arguments_.OnProcessGone(process);
   deaths_.Record(process, death);
 
   Remains& remains = remains_[process];

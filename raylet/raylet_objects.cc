@@ -1,6 +1,6 @@
 // Copyright The Sheaf Authors. SPDX-License-Identifier: Apache-2.0
 // Objects between nodes: what processes of this one want from others, what others fetch from here,
-// and what becomes of a copy. And what running calls hold as arguments (argument_ledger.h).
+// and what becomes of a copy.
 //
 // A copy belongs to the object's owner, who is told of it, frees it with the object, and is told
 // again now and then: an owner that does not know the object any more answers with a free. When the
@@ -20,8 +20,6 @@ namespace sheaf {
 namespace {
 
 constexpr Nanos kTellAgain = 10 * kSecond;
-// Who waits so long for room in the store does not only wait for the disk.
-constexpr Nanos kShortAfter = kSecond;
 
 template <class T>
 std::vector<T> ItemsOf(std::string_view body) {  // Copied once: the sender can still write there.
@@ -61,45 +59,6 @@ absl::Status Raylet::OnStoreFetch(ProcessId from, const Frame& frame) {
                   ItemsAsBytes(some.first(std::min(kMaxStoreItems, some.size()))));
   }
   return absl::OkStatus();
-}
-
-// The arguments of a call that starts on a worker, or what became of it.
-absl::Status Raylet::OnStoreHold(ProcessId from, const Frame& frame) {
-  const auto* mapped = FrameHead<HoldHead>(frame.body);
-  if (mapped == nullptr) return absl::InvalidArgumentError("a call's arguments without their head");
-  const HoldHead head = *mapped;  // Once: the sender can still write there.
-  const ArgumentLedger::Call call{from, head.ticket};
-  switch (head.step) {
-    case HoldStep::kAsk:
-      break;
-    case HoldStep::kSuspend:
-    case HoldStep::kResume:
-      arguments_.SetSuspended(call, head.step == HoldStep::kSuspend);
-      return absl::OkStatus();
-    case HoldStep::kEnd:
-      arguments_.End(call, Now());
-      return absl::OkStatus();
-    default:
-      return absl::OkStatus();  // Of a newer peer.
-  }
-  std::vector<HeldObject> objects = ItemsOf<HeldObject>(frame.body.substr(sizeof head));
-  if (objects.size() < head.count) return absl::InvalidArgumentError("arguments that are cut off");
-  objects.resize(head.count);
-  for (HeldObject& object : objects) {
-    if (const auto here = world_.store.Describe(object.id); here.ok())
-      object.bytes = here->size_bytes;
-  }
-  if (!arguments_.Ask(call, ProcessId::Unpack(head.caller), objects, Now()))
-    return absl::InvalidArgumentError("arguments of more calls than a process can run");
-  return absl::OkStatus();
-}
-
-void Raylet::AdmitArguments() {
-  const Nanos now = Now();
-  const Nanos short_since = world_.store.ShortSince();
-  const bool is_short = short_since != kForever && now - short_since >= kShortAfter;
-  for (const auto& [process, ticket] : arguments_.Admit(now, is_short))
-    To(process).Send(Lane::kControl, kStoreHeld, AsBytes(HoldAdmitted{ticket}));
 }
 
 void Raylet::AnswerFetch(ProcessId asker, ObjectId id, LookupOutcome outcome) {

@@ -53,7 +53,6 @@ Raylet::Raylet(RayletOptions options, RayletWorld world)
       pool_(options_.workers, world_.clock, world_.launcher, world_.numbers),
       references_(options_.node, world_.clock, world_.transport,
                   [this](ProcessId owner) { return deaths_.IsDead(owner); }),
-      orphans_(world_.clock, world_.transport, [this] { return OtherNodes(); }),
       router_(options_.node, world_.transport),
       gcs_(options_.node, world_.clock, world_.transport),
       puller_(PullsOf(options_.node, world_.store), {.clock = world_.clock,
@@ -78,7 +77,7 @@ Raylet::Raylet(RayletOptions options, RayletWorld world)
                    .jobs = jobs_.all(),
                    .detached = detached_.all(),
                    .group_states = groups_.states(),
-                   .adopted = adopted_,
+                   .adopted = adoption_.adopted(),
                    .worker_of = worker_of_}),
       queries_({.node = options_.node,
                 .limit = options_.query_limit,
@@ -181,11 +180,10 @@ absl::Status Raylet::Dispatch(ProcessId from, AttachedProcess& process, const Fr
       if (worker) OnWorkerReady(from);
       return absl::OkStatus();
     case FrameKind::kRefsReport:
-      return OnRefsReport(from, frame);
     case FrameKind::kNodeRefsAck:
-      return OnNodeRefsAck(from, frame);
+      return OnReferences(from, frame);
     case FrameKind::kAdoptedQuery:
-      return OnAdoptedQuery(from, frame);
+      return adoption_.OnQuery(from, frame);
     case FrameKind::kGroupRequest:
       return groups_.OnRequest(from, frame);
     case FrameKind::kActorReport:
@@ -193,6 +191,16 @@ absl::Status Raylet::Dispatch(ProcessId from, AttachedProcess& process, const Fr
     default:
       return absl::OkStatus();  // Of a newer peer.
   }
+}
+
+absl::Status Raylet::OnReferences(ProcessId from, const Frame& frame) {
+  if (frame.kind == FrameKind::kRefsReport) {
+    SHEAF_ASSIGN_OR_RETURN(const auto report, ParseFrame<proto::RefsReport>(frame));
+    return references_.OnReport(from, report);
+  }
+  SHEAF_ASSIGN_OR_RETURN(const auto ack, ParseFrame<proto::NodeRefsAck>(frame));
+  references_.OnAck(from, ack);
+  return absl::OkStatus();
 }
 
 void Raylet::OnOffence(ProcessId process, const absl::Status& status) {
@@ -242,7 +250,7 @@ void Raylet::Tick() {
   sweeper_.Tick();
   next_store_tick_ = world_.store.Tick();
   TickObjects();
-  TickOrphans();
+  adoption_.Tick();
   Settle();
 }
 
@@ -274,6 +282,19 @@ void Raylet::Settle() {
       more = true;
     }
     SettleStore();
+  }
+}
+
+void Raylet::SettleStore() {
+  SettleObjects();
+  adoption_.Settle();
+  for (const ObjectId id : world_.store_events.TakeGone()) {
+    Counter(world_.metrics, CounterId::kObjectsFreed).Add();
+    if (!world_.store.Contains(id)) copies_.erase(id);
+    adoption_.OnGone(id);
+  }
+  for (const auto& [process, what] : world_.store_events.TakeViolations()) {
+    OnOffence(process, absl::InvalidArgumentError(what));
   }
 }
 

@@ -8,8 +8,6 @@
 //   raylet_leases.cc         demands, grants, returns, blocked workers
 //   raylet_deaths.cc         from the exit of a process until nothing of it is left
 //   raylet_objects.cc        objects that come from other nodes and go there
-//   raylet_references.cc     borrowed references, objects of dead owners
-//   raylet_orphans.cc        references whose dead owner's object is on another node, or nowhere
 //   raylet_gcs.cc            heartbeats, reports, what the GCS says
 //   raylet_cluster.cc        the other nodes, as the GCS describes them
 //   raylet_remote.cc         what other nodes say
@@ -52,6 +50,7 @@
 #include "raylet/jobs/group_coordinator.h"
 #include "raylet/jobs/jobs.h"
 #include "raylet/node_tables.h"
+#include "raylet/objects/adoption.h"
 #include "raylet/objects/argument_admission.h"
 #include "raylet/objects/object_puller.h"
 #include "raylet/objects/object_server.h"
@@ -163,17 +162,12 @@ class Raylet final : private ClusterFollower::Observer, private GcsSession::Node
     uint64_t spills = 0, restores = 0, refusals = 0, spilled_bytes = 0, restored_bytes = 0,
              disk_failures = 0;
   };
-  // A question about objects of dead owners that waits for other nodes.
-  struct AdoptedQuestion {
-    proto::AdoptedQuery query;
-    std::vector<ObjectId> ids;
-    Nanos until = 0;  // Then it is answered in any case.
-  };
   // raylet.cc
   Nanos Now() const { return world_.clock.Now(); }
   Channel& To(ProcessId process) { return world_.transport.To(process); }
   // Handles one frame. kInvalidArgument: malformed.
   absl::Status Dispatch(ProcessId from, AttachedProcess& process, const Frame& frame);
+  absl::Status OnReferences(ProcessId from, const Frame& frame);
   void OnOffence(ProcessId process, const absl::Status& status);
   // Carries out what the state machines decided, until none has anything to say.
   void Settle();
@@ -207,14 +201,8 @@ class Raylet final : private ClusterFollower::Observer, private GcsSession::Node
   void ForgetIfOver(ProcessId process);
   void CheckRemains();
 
-  // raylet_references.cc
-  absl::Status OnRefsReport(ProcessId from, const Frame& frame);
-  absl::Status OnNodeRefsAck(ProcessId from, const Frame& frame);
+  // The store
   void StoreOnDeath(ProcessId process, Remains& remains);
-  std::vector<ObjectId> LearnObjectsOf(ProcessId owner);  // All sealed ones here.
-  void AdoptObjectsOf(ProcessId owner);
-  void Adopt(std::vector<ObjectId> candidates);
-  void Disown(ObjectId id);
   void SettleStore();
 
   // raylet_objects.cc
@@ -228,16 +216,6 @@ class Raylet final : private ClusterFollower::Observer, private GcsSession::Node
   void OnFetcherGone(ProcessId process);
   void OnObjectsOfNodeGone(NodeNumber node);
   static ArgumentBytes ArgumentBytesOf(const proto::LeaseDemand& demand);
-
-  // raylet_orphans.cc
-  absl::Status OnAdoptedQuery(ProcessId from, const Frame& frame);
-  bool IsAnswerable(const AdoptedQuestion& question) const;
-  void SendAdopted(ProcessId to, const AdoptedQuestion& question);
-  void AnswerAdopted(Nanos now);
-  absl::Status OnOrphanRefs(ProcessId from, const Frame& frame);
-  void SettleOrphans();
-  void TickOrphans();
-  std::vector<NodeNumber> OtherNodes() const;  // Alive ones.
 
   // What follows from what the GCS says of the cluster: raylet_cluster.cc.
   void OnRoom() override { groups_.OnRoom(); }
@@ -281,7 +259,6 @@ class Raylet final : private ClusterFollower::Observer, private GcsSession::Node
   Revocations revocations_;
   WorkerPool pool_;
   ReferenceLedger references_;
-  OrphanLedger orphans_;
   Router router_;
   GcsLink gcs_;
   WorkersOfLeases worker_of_;
@@ -320,6 +297,17 @@ class Raylet final : private ClusterFollower::Observer, private GcsSession::Node
                               EndLease(lease, ErrorKind::kOwnerDied,
                                        "its actor is not wanted any more");
                             }}};
+  Adoption adoption_{{.clock = world_.clock,
+                      .transport = world_.transport,
+                      .store = world_.store,
+                      .metrics = world_.metrics,
+                      .view = view_,
+                      .deaths = deaths_,
+                      .references = references_,
+                      .is_draining = [this](ProcessId process) {
+                        const auto it = remains_.find(process);
+                        return it != remains_.end() && !it->second.drained;
+                      }}};
   ArgumentAdmission arguments_{world_.clock, world_.transport, world_.store};
   Contacts contacts_{{.node = options_.node,
                       .clock = world_.clock,
@@ -355,17 +343,11 @@ class Raylet final : private ClusterFollower::Observer, private GcsSession::Node
   ObjectServer server_;
 
   absl::btree_map<ProcessId, Remains> remains_;
-  absl::btree_map<ObjectId, std::vector<ObjectId>> adopted_;  // With the references inside.
-  absl::btree_map<ObjectId, uint32_t> nested_holds_;  // Adopted objects inside which each lies.
 
   absl::btree_map<ObjectId, absl::btree_set<ProcessId>> fetchers_;  // Who waits for each pull.
-  // By asker and the ids asked for.
-  absl::btree_map<std::pair<ProcessId, std::string>, AdoptedQuestion> adopted_questions_;
-  absl::btree_map<NodeNumber, uint64_t> orphan_versions_;  // The last that each node sent.
-  absl::btree_set<ObjectId> copies_;                       // Of other nodes' objects, in the store.
-  ObjectId told_up_to_;  // Their owners were told again, in this round.
+  absl::btree_set<ObjectId> copies_;  // Of other nodes' objects, in the store.
+  ObjectId told_up_to_;               // Their owners were told again, in this round.
   Nanos next_tell_copies_ = 0;
-  absl::btree_map<ProcessId, Nanos> orphaned_;  // Dead owners, and when their objects go.
 
   StateRows state_rows_;
   StateQueries queries_;

@@ -6,6 +6,7 @@
 //   borrows; when its socket is at its end as well, nobody has a view through it: its rings,
 //   segment and pins go.
 #include "absl/strings/str_cat.h"
+#include "object_store/store_owner.h"
 #include "raylet/raylet.h"
 
 namespace sheaf {
@@ -72,8 +73,7 @@ void Raylet::Bury(ProcessId process, const proto::Death& death, bool exited) {
   queue_.OnOwnerGone(process, Now());
   groups_.OnProcessGone(process);
   StoreOnDeath(process, remains);
-  LearnObjectsOf(process);  // So that borrowers who ask now learn what is there.
-  references_.OwnerDied(process);
+  adoption_.OnOwnerDied(process);  // So that borrowers who ask now learn what is there.
   queries_.Forget(process);
   // While its job is known: what other nodes have of its demands is taken back in the job's name.
   for (const LeaseAction& action : queue_.TakeActions()) Perform(action);
@@ -138,7 +138,8 @@ void Raylet::OnPeerDrained(ProcessId from, ProcessId dead) {
 
 void Raylet::OnDrained(ProcessId process) {
   remains_.at(process).drained = true;
-  AdoptObjectsOf(process);  // First: what it borrowed may lie inside what is adopted from it.
+  adoption_.AdoptObjectsOf(
+      process);  // First: what it borrowed may lie inside what is adopted from it.
   references_.DropHolder(process);
   ForgetIfOver(process);
 }
@@ -152,6 +153,20 @@ void Raylet::ForgetIfOver(ProcessId process) {
   deaths_.RecordNothingLeft(process, Now());
   world_.switchboard.Remove(process);
   world_.transport.Forget(process);
+}
+
+// What the store learns as the process goes: first it is dead, then nothing can see through its
+// views any more.
+void Raylet::StoreOnDeath(ProcessId process, Remains& remains) {
+  if (!remains.store_knows && (remains.exited || remains.socket_closed)) {
+    remains.store_knows = true;
+    OnFetcherGone(process);
+    world_.store.OnProcessDied(process);
+  }
+  if (remains.store_knows && remains.socket_closed && !remains.views_gone) {
+    remains.views_gone = true;
+    world_.store.OnViewsGone(process);
+  }
 }
 
 void Raylet::CheckRemains() {

@@ -44,7 +44,7 @@ absl::Status Raylet::OnStoreFetch(ProcessId from, const Frame& frame) {
       continue;
     }
     const bool there = wanted.hint.node != 0 && !deaths_.IsNodeDead(wanted.hint.node);
-    const std::vector<NodeNumber> places = orphans_.PlacesOf(wanted.id);
+    const std::vector<NodeNumber> places = adoption_.PlacesOf(wanted.id);
     if (!there && places.empty()) {
       AnswerFetch(from, wanted.id, LookupOutcome::kNotFound);
       continue;
@@ -96,7 +96,7 @@ void Raylet::SettleObjects() {
       // Those who have it live, as far as is known: who wants it still asks again, for a new pull.
       if (pull.stalled) continue;
       if (!asked.empty()) {
-        if (!found && pull.outcome != LookupOutcome::kFull) orphans_.PlacesFailed(pull.id);
+        if (!found && pull.outcome != LookupOutcome::kFull) adoption_.PlacesFailed(pull.id);
         for (const ProcessId asker : asked.mapped()) {
           if (!found) {
             AnswerFetch(asker, pull.id, pull.outcome);
@@ -119,7 +119,7 @@ void Raylet::TellOwnerOfCopy(ObjectId id) {
     return;
   }
   if (references_.IsHeld(id)) {
-    Adopt({id});
+    adoption_.Adopt({id});
   } else {
     world_.store.Free(id);
   }
@@ -139,7 +139,7 @@ void Raylet::TellOwnersAgain() {
   for (size_t i = 0; i < kMaxStoreItems && copy != copies_.end(); ++i, ++copy) {
     const ObjectId id = told_up_to_ = *copy;
     if (deaths_.IsDead(id.maker())) {
-      if (!adopted_.contains(id) && !orphaned_.contains(id.maker())) of_the_dead.push_back(id);
+      if (!adoption_.IsAdopted(id) && !adoption_.IsInGrace(id.maker())) of_the_dead.push_back(id);
     } else if (const auto location = world_.store.Locate(id); location.ok()) {
       names[id.maker()].push_back({id, *location});
     }
@@ -155,34 +155,10 @@ void Raylet::TickObjects() {
   puller_.Tick();
   server_.Tick();
   TellOwnersAgain();
-  std::vector<ProcessId> over;
-  for (const auto& [owner, until] : orphaned_) {
-    if (until <= Now()) over.push_back(owner);
-  }
-  for (const ProcessId owner : over) {
-    orphaned_.erase(owner);
-    const std::vector<ObjectId> objects = LearnObjectsOf(owner);
-    for (const ObjectId id : objects) {
-      if (!references_.IsHeld(id)) Disown(id);
-    }
-    Adopt(objects);
-    world_.store.Adopt(owner, [this](ObjectId id) { return adopted_.contains(id); });
-  }
-}
-
-void Raylet::OnObjectsOfNodeGone(NodeNumber node) {
-  puller_.NodeGone(node);
-  // Copies of what its processes owned.
-  absl::btree_set<ProcessId> owners;
-  world_.store.ForEach([&](const StoreObjectInfo& object) {
-    if (object.id.maker().node == node) owners.insert(object.id.maker());
-  });
-  for (const ProcessId owner : owners) AdoptObjectsOf(owner);
 }
 
 void Raylet::OnFetcherGone(ProcessId process) {
-  absl::erase_if(adopted_questions_,
-                 [&](const auto& entry) { return entry.first.first == process; });
+  adoption_.OnProcessGone(process);
   std::vector<ObjectId> unwanted;
   for (auto& [id, askers] : fetchers_) {
     if (askers.erase(process) != 0 && askers.empty()) unwanted.push_back(id);

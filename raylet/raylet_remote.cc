@@ -40,7 +40,7 @@ absl::Status Raylet::DispatchRemote(ProcessId from, const Frame& frame) {
     case FrameKind::kKillWorker:
       return OnKillWorker(from, frame);
     case FrameKind::kNodeRefsAck:
-      return OnNodeRefsAck(from, frame);
+      return OnReferences(from, frame);
     case FrameKind::kPeerDrained: {
       SHEAF_ASSIGN_OR_RETURN(const auto message, ParseFrame<proto::PeerDrained>(frame));
       OnPeerDrained(from, ProcessId::Unpack(message.process()));
@@ -75,11 +75,9 @@ absl::Status Raylet::DispatchRemote(ProcessId from, const Frame& frame) {
       return absl::OkStatus();
     }
     case FrameKind::kOrphanRefs:
-      return OnOrphanRefs(from, frame);
-    case FrameKind::kOrphanRefsAck: {
-      SHEAF_ASSIGN_OR_RETURN(const auto ack, ParseFrame<proto::OrphanRefsAck>(frame));
-      return orphans_.OnAck(from.node, ack);
-    }
+      return adoption_.OnOrphanRefs(from, frame);
+    case FrameKind::kOrphanRefsAck:
+      return adoption_.OnOrphanRefsAck(from, frame);
     case FrameKind::kConnectRefused: {  // This raylet wrote to a process that is no more.
       SHEAF_ASSIGN_OR_RETURN(const auto message, ParseFrame<proto::ConnectRefused>(frame));
       const ProcessId process = ProcessId::Unpack(message.peer());
@@ -107,9 +105,8 @@ void Raylet::OnRemoteDeath(ProcessId process, const proto::Death& death) {
   }
   contacts_.OnRemoteDeath(process);
   ForgetUndrained([process](ProcessId peer) { return peer == process; });
-  LearnObjectsOf(process);
-  references_.OwnerDied(process);
-  AdoptObjectsOf(process);
+  adoption_.OnOwnerDied(process);
+  adoption_.AdoptObjectsOf(process);
   world_.transport.Forget(process);
   if (const JobNumber job = jobs_.OfDriver(process); job != 0) jobs_.End(job, death);
 }
@@ -132,14 +129,11 @@ void Raylet::OnNodeDead(NodeNumber node, const std::string& reason) {
     for (const ProcessId holder : references_.HoldersOf(owner)) {
       if (deaths_.IsAlive(holder)) SendMessage(To(holder), FrameKind::kProcessDied, died);
     }
-    LearnObjectsOf(owner);
-    references_.OwnerDied(owner);
-    AdoptObjectsOf(owner);
+    adoption_.OnOwnerDied(owner);
+    adoption_.AdoptObjectsOf(owner);
   }
-  OnObjectsOfNodeGone(node);
-  orphans_.NodeGone(node);
-  orphan_versions_.erase(node);
-  references_.DropHolder(RayletOf(node));
+  puller_.NodeGone(node);
+  adoption_.OnNodeDead(node);
   ForgetUndrained([node](ProcessId peer) { return peer.node == node; });
   jobs_.OnNodeDead(node, death);
 }

@@ -53,10 +53,9 @@ void Raylet::AddSweeps() {
       "objects of the dead", [this] { return deaths_.EndedWithin(kLateObjects, Now()); },
       [this](ProcessId process) { return SweepDead(process); });
   sweeper_.Add<ObjectId>(
-      "orphans", [this] { return orphans_.ids(); },
+      "orphans", [this] { return adoption_.orphans(); },
       [this](ObjectId id) {
-        // Dropped while its owner was alive, for all that was known here.
-        if (!references_.IsHeld(id)) orphans_.Remove(id);
+        adoption_.ForgetIfUnheld(id);
         return false;
       });
   // A writer that scribbled over the name of its object before it was learned gave it to nobody.
@@ -70,7 +69,7 @@ void Raylet::AddSweeps() {
         world_.store.ForEach([&](const StoreObjectInfo& object) {
           ++objects;
           const ProcessId maker = object.id.maker();
-          if (still.contains(maker) || adopted_.contains(object.id)) return;
+          if (still.contains(maker) || adoption_.IsAdopted(object.id)) return;
           const bool here = maker.node == options_.node;
           if (here ? deaths_.IsAlive(maker) : !view_.complete || view_.Find(maker.node) != nullptr)
             return;
@@ -85,7 +84,7 @@ void Raylet::AddSweeps() {
         return nobody;
       },
       [this](ProcessId maker) {
-        AdoptObjectsOf(maker);
+        adoption_.AdoptObjectsOf(maker);
         return false;
       });
 }
@@ -156,8 +155,8 @@ bool Raylet::SweepJob(JobNumber local) {
 
 bool Raylet::SweepDead(ProcessId process) {
   for (const ObjectId id : world_.store.ObjectsOf(process)) {
-    if (adopted_.contains(id)) continue;
-    AdoptObjectsOf(process);
+    if (adoption_.IsAdopted(id)) continue;
+    adoption_.AdoptObjectsOf(process);
     return false;  // It came late; that is how it is meant to go.
   }
   return false;

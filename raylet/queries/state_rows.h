@@ -11,6 +11,7 @@
 #include "base/ids.h"
 #include "proto/raylet.pb.h"
 #include "raylet/node_tables.h"
+#include "raylet/objects/adoption.h"
 #include "raylet/raylet_options.h"
 #include "raylet/scheduling/group_ledger.h"
 #include "raylet/scheduling/lease_queue.h"
@@ -45,7 +46,7 @@ class StateRows {
     const NodeJobs& jobs;
     const DetachedActorTable& detached;
     const absl::btree_map<PlacementGroupId, proto::GroupState>& group_states;
-    const absl::btree_map<ObjectId, std::vector<ObjectId>>& adopted;
+    const AdoptedObjects& adopted;
     const WorkersOfLeases& worker_of;
   };
   explicit StateRows(const Sources& sources) : from_(sources) {}

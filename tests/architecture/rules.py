@@ -41,9 +41,9 @@ SUBFOLDERS = {
     " raylet/node_tables.h raylet/raylet_options.h raylet/scheduling raylet/workers",
     "raylet/scheduling": "",
     "raylet/workers": "",
-    "raylet/objects": "",
+    "raylet/objects": "raylet/death_register.h",
     "raylet/queries": "raylet/cluster/gcs_link.h raylet/node_tables.h raylet/raylet_options.h"
-    " raylet/scheduling raylet/workers",
+    " raylet/objects raylet/scheduling raylet/workers",
     "raylet/host": "raylet/objects raylet/workers",
     "worker/owner": "worker/limits.h worker/runtime.h worker/wire.h",
     "worker/executor": "worker/limits.h worker/runtime.h worker/wire.h worker/owner",

@@ -15,7 +15,7 @@ namespace sheaf::sim {
 namespace {
 
 constexpr Nanos kSlack = kSecond;            // Ticks, ways, and the time between two looks.
-constexpr Nanos kOrphanGrace = 3 * kSecond;  // raylet/raylet_references.cc
+constexpr Nanos kOrphanGrace = 3 * kSecond;  // raylet/objects/adoption.cc
 constexpr Nanos kTryAnotherQueue =
     30 * kSecond;  // raylet/jobs/detached_actors.cc, raylet/scheduling/lease_queue.h
 constexpr Nanos kArgumentWait = 60 * kSecond;  // worker/runtime_worker.cc

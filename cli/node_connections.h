@@ -17,7 +17,7 @@
 #include "base/config.h"
 #include "cli/start.h"
 #include "metrics/page.h"
-#include "raylet/node_links.h"
+#include "raylet/cluster/node_links.h"
 #include "rpc/certificate_watch.h"
 #include "rpc/links.h"
 

@@ -3,7 +3,7 @@
 
 namespace sheaf {
 
-JobNumber JobOfDetached(const DetachedActors& actors, uint64_t key) {
+JobNumber JobOfDetached(const DetachedActorTable& actors, uint64_t key) {
   for (const auto& [id, actor] : actors) {
     if (actor.key == key) return actor.job;
   }

@@ -7,6 +7,7 @@
 #include <string>
 
 #include "absl/container/btree_map.h"
+#include "absl/container/flat_hash_map.h"
 #include "base/clock.h"
 #include "base/ids.h"
 #include "proto/gcs.pb.h"
@@ -24,6 +25,9 @@ struct AttachedProcess {
   Nanos socket_closed_at = 0;  // 0: it is open.
 };
 using AttachedProcesses = absl::btree_map<ProcessId, AttachedProcess>;
+
+// Of the leases that have a worker.
+using WorkersOfLeases = absl::flat_hash_map<LeaseNumber, ProcessId>;
 
 struct NodeJob {
   JobNumber number = 0;  // The GCS's; 0: not registered yet.
@@ -55,10 +59,10 @@ struct DetachedActor {
   Nanos came_at = 0;
   Nanos look_at = 0;  // Then, without room here, it is asked whether there is some elsewhere.
 };
-using DetachedActors = absl::btree_map<ActorId, DetachedActor>;
+using DetachedActorTable = absl::btree_map<ActorId, DetachedActor>;
 
 // Of the actor that this raylet makes the lease demand `key` for; 0: there is none.
-JobNumber JobOfDetached(const DetachedActors& actors, uint64_t key);
+JobNumber JobOfDetached(const DetachedActorTable& actors, uint64_t key);
 // As the GCS is told of it.
 proto::ActorStateReport ReportOf(const DetachedActor& actor, const AttachedProcesses& processes);
 

@@ -8,8 +8,8 @@
 #include <utility>
 
 #include "base/transport.h"
+#include "raylet/cluster/node_links.h"
 #include "raylet/host/attach_server.h"
-#include "raylet/node_links.h"
 #include "shm/mailbox.h"
 
 namespace sheaf {

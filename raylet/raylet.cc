@@ -50,11 +50,9 @@ Raylet::Raylet(RayletOptions options, RayletWorld world)
       view_(ViewOf(options_)),
       ledger_(options_.totals, options_.labels, options_.gpu_ids),
       queue_(options_.leases, ledger_, view_, world_.random),
-      groups_(ledger_, view_),
       pool_(options_.workers, world_.clock, world_.launcher, world_.numbers),
       references_(options_.node, world_.clock, world_.transport,
-                  [this](ProcessId owner) { return IsDeadOwner(owner); }),
-      orphans_(world_.clock, world_.transport, [this] { return OtherNodes(); }),
+                  [this](ProcessId owner) { return deaths_.IsDead(owner); }),
       router_(options_.node, world_.transport),
       gcs_(options_.node, world_.clock, world_.transport),
       puller_(PullsOf(options_.node, world_.store), {.clock = world_.clock,
@@ -66,7 +64,6 @@ Raylet::Raylet(RayletOptions options, RayletWorld world)
                .store = world_.store,
                .puller = puller_,
                .copier = world_.copier}),
-      arguments_(world_.store.Stats().capacity_bytes),
       state_rows_({.options = options_,
                    .started_at = started_at_,
                    .store = world_.store,
@@ -74,13 +71,13 @@ Raylet::Raylet(RayletOptions options, RayletWorld world)
                    .view = view_,
                    .ledger = ledger_,
                    .queue = queue_,
-                   .groups = groups_,
+                   .groups = groups_.ledger(),
                    .pool = pool_,
                    .processes = processes_,
-                   .jobs = jobs_,
-                   .detached = detached_,
-                   .group_states = group_states_,
-                   .adopted = adopted_,
+                   .jobs = jobs_.all(),
+                   .detached = detached_.all(),
+                   .group_states = groups_.states(),
+                   .adopted = adoption_.adopted(),
                    .worker_of = worker_of_}),
       queries_({.node = options_.node,
                 .limit = options_.query_limit,
@@ -90,18 +87,17 @@ Raylet::Raylet(RayletOptions options, RayletWorld world)
                 .view = view_,
                 .processes = processes_,
                 .rows = state_rows_,
-                .is_node_dead = [this](NodeNumber node) { return IsNodeDead(node); }}),
-      sweeper_(world_.clock),
-      gcs_term_(options_.gcs_term) {
+                .is_node_dead = [this](NodeNumber node) { return deaths_.IsNodeDead(node); }}),
+      sweeper_(world_.clock) {
   AddSweeps();
-  FollowCluster();
+  follower_.Follow();
 }
 
 Raylet::~Raylet() = default;
 
 void Raylet::OnAttached(ProcessId process, const AttachInfo& info) {
   if (process.node != options_.node || process.process == 0) return;
-  if (remains_.contains(process) || deaths_.contains(process)) return;  // Its exit was faster.
+  if (remains_.contains(process) || deaths_.IsRecorded(process)) return;  // Its exit was faster.
   const auto [it, inserted] = processes_.try_emplace(process);
   if (!inserted) return;
   it->second.info = info;
@@ -115,12 +111,12 @@ void Raylet::OnAttached(ProcessId process, const AttachInfo& info) {
       it->second.job = worker->job;
     }
   }
-  for (const NodeNumber node : told_silent_) TellSilence(process, node, /*heard=*/false);
+  silence_.OnAttached(process);
   Settle();
 }
 
 void Raylet::OnFrame(ProcessId from, const Frame& frame) {
-  if (frame.kind == FrameKind::kRelay && PassOn(from, frame)) return;
+  if (frame.kind == FrameKind::kRelay && contacts_.ForwardOut(from, frame)) return;
   const auto it = processes_.find(from);
   if (it == processes_.end()) return;
   const absl::Status status = Dispatch(from, it->second, frame);
@@ -152,7 +148,7 @@ absl::Status Raylet::Dispatch(ProcessId from, AttachedProcess& process, const Fr
     }
     case FrameKind::kRelay:
       if (!worker && !driver) return absl::InvalidArgumentError("tools speak to their node only");
-      return OnRelay(from, frame);
+      return contacts_.OnRelay(from, frame);
     case FrameKind::kGoodbye: {
       proto::Death death;
       death.set_cause(proto::Death::LEFT);
@@ -163,7 +159,7 @@ absl::Status Raylet::Dispatch(ProcessId from, AttachedProcess& process, const Fr
       break;
   }
   if (frame.kind == kStoreFetch) return OnStoreFetch(from, frame);
-  if (frame.kind == kStoreHold) return OnStoreHold(from, frame);
+  if (frame.kind == kStoreHold) return arguments_.OnHold(from, frame);
   if (IsStoreFrame(frame.kind)) {
     world_.store.OnFrame(from, frame.kind, frame.body);
     return absl::OkStatus();
@@ -171,7 +167,7 @@ absl::Status Raylet::Dispatch(ProcessId from, AttachedProcess& process, const Fr
   if (!worker && !driver) return absl::OkStatus();
   switch (frame.kind) {  // What those may say that own tasks and objects.
     case FrameKind::kJobStart:
-      return driver ? OnJobStart(from, process, frame) : absl::OkStatus();
+      return driver ? jobs_.OnStart(from, frame) : absl::OkStatus();
     case FrameKind::kLeaseDemand:
       return OnLeaseDemand(from, frame);
     case FrameKind::kLeaseReturn:
@@ -184,18 +180,27 @@ absl::Status Raylet::Dispatch(ProcessId from, AttachedProcess& process, const Fr
       if (worker) OnWorkerReady(from);
       return absl::OkStatus();
     case FrameKind::kRefsReport:
-      return OnRefsReport(from, frame);
     case FrameKind::kNodeRefsAck:
-      return OnNodeRefsAck(from, frame);
+      return OnReferences(from, frame);
     case FrameKind::kAdoptedQuery:
-      return OnAdoptedQuery(from, frame);
+      return adoption_.OnQuery(from, frame);
     case FrameKind::kGroupRequest:
-      return OnGroupRequest(from, frame);
+      return groups_.OnRequest(from, frame);
     case FrameKind::kActorReport:
-      return OnActorReport(from, frame);
+      return detached_.OnReport(from, frame);
     default:
       return absl::OkStatus();  // Of a newer peer.
   }
+}
+
+absl::Status Raylet::OnReferences(ProcessId from, const Frame& frame) {
+  if (frame.kind == FrameKind::kRefsReport) {
+    SHEAF_ASSIGN_OR_RETURN(const auto report, ParseFrame<proto::RefsReport>(frame));
+    return references_.OnReport(from, report);
+  }
+  SHEAF_ASSIGN_OR_RETURN(const auto ack, ParseFrame<proto::NodeRefsAck>(frame));
+  references_.OnAck(from, ack);
+  return absl::OkStatus();
 }
 
 void Raylet::OnOffence(ProcessId process, const absl::Status& status) {
@@ -230,21 +235,22 @@ void Raylet::Tick() {
   const Nanos now = Now();
   queue_.OnTick(now);
   TakeOverdueLeases();
-  CheckDetached();
+  detached_.Tick();
   pool_.Tick();
   references_.Tick();
   gcs_.Tick();
   CheckRemains();
-  CheckJobs();
+  jobs_.Tick();
   queries_.Tick();
   CheckUnknownNodes();
-  CheckView();
-  CheckSilence();
-  TickGcs();
+  follower_.Tick();
+  silence_.Tick();
+  detached_.SendRows();
+  session_.Tick();
   sweeper_.Tick();
   next_store_tick_ = world_.store.Tick();
   TickObjects();
-  TickOrphans();
+  adoption_.Tick();
   Settle();
 }
 
@@ -260,17 +266,9 @@ Nanos Raylet::NextTick() const {
 
 void Raylet::Settle() {
   SettleStore();
-  if (arguments_.has_waiting()) AdmitArguments();
+  arguments_.Settle();
   for (bool more = true; more;) {
-    more = false;
-    if (room_came_) {
-      room_came_ = false;
-      if (groups_.pending() > 0) groups_.OnRoom(Now());
-    }
-    for (const GroupAction& action : groups_.TakeActions()) {
-      Perform(action);
-      more = true;
-    }
+    more = groups_.Settle();
     for (const LeaseAction& action : queue_.TakeActions()) {
       Perform(action);
       more = true;
@@ -287,6 +285,19 @@ void Raylet::Settle() {
   }
 }
 
+void Raylet::SettleStore() {
+  SettleObjects();
+  adoption_.Settle();
+  for (const ObjectId id : world_.store_events.TakeGone()) {
+    Counter(world_.metrics, CounterId::kObjectsFreed).Add();
+    if (!world_.store.Contains(id)) copies_.erase(id);
+    adoption_.OnGone(id);
+  }
+  for (const auto& [process, what] : world_.store_events.TakeViolations()) {
+    OnOffence(process, absl::InvalidArgumentError(what));
+  }
+}
+
 void Raylet::Shutdown(const std::string& reason) {
   shutting_down_ = true;
   view_.here().draining = true;
@@ -296,7 +307,7 @@ void Raylet::Shutdown(const std::string& reason) {
   for (const auto& [process, entry] : processes_) {
     SendMessage(To(process), FrameKind::kShutdown, message);
   }
-  for (const auto& [number, job] : jobs_) pool_.RemoveJob(number, reason);
+  jobs_.Close(reason);
   Settle();
 }
 

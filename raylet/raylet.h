@@ -5,17 +5,12 @@
 // can end it.
 //
 //   raylet.cc                the inputs, attaching, the work that a transaction leaves behind
-//   raylet_jobs.cc           a driver's job, from its start to the end of its last worker
 //   raylet_leases.cc         demands, grants, returns, blocked workers
 //   raylet_deaths.cc         from the exit of a process until nothing of it is left
 //   raylet_objects.cc        objects that come from other nodes and go there
-//   raylet_references.cc     borrowed references, objects of dead owners
-//   raylet_orphans.cc        references whose dead owner's object is on another node, or nowhere
-//   raylet_groups.cc         placement groups
-//   raylet_actors.cc         detached actors, for the GCS
 //   raylet_gcs.cc            heartbeats, reports, what the GCS says
 //   raylet_cluster.cc        the other nodes, as the GCS describes them
-//   raylet_remote.cc         frames to and from other nodes
+//   raylet_remote.cc         what other nodes say
 //   raylet_sweeps.cc         what is compared with live owners every few seconds
 //   raylet_metrics.cc        figures
 #pragma once
@@ -43,10 +38,20 @@
 #include "metrics/counter.h"
 #include "proto/gcs.pb.h"
 #include "proto/raylet.pb.h"
-#include "raylet/gcs_link.h"
-#include "raylet/node_links.h"
+#include "raylet/cluster/cluster_follower.h"
+#include "raylet/cluster/contacts.h"
+#include "raylet/cluster/gcs_link.h"
+#include "raylet/cluster/gcs_session.h"
+#include "raylet/cluster/node_links.h"
+#include "raylet/cluster/router.h"
+#include "raylet/cluster/silence_watch.h"
+#include "raylet/death_register.h"
+#include "raylet/jobs/detached_actors.h"
+#include "raylet/jobs/group_coordinator.h"
+#include "raylet/jobs/jobs.h"
 #include "raylet/node_tables.h"
-#include "raylet/objects/argument_ledger.h"
+#include "raylet/objects/adoption.h"
+#include "raylet/objects/argument_admission.h"
 #include "raylet/objects/object_puller.h"
 #include "raylet/objects/object_server.h"
 #include "raylet/objects/orphan_ledger.h"
@@ -55,7 +60,6 @@
 #include "raylet/queries/state_queries.h"
 #include "raylet/queries/state_rows.h"
 #include "raylet/raylet_options.h"
-#include "raylet/router.h"
 #include "raylet/scheduling/group_ledger.h"
 #include "raylet/scheduling/lease_queue.h"
 #include "raylet/scheduling/resource_ledger.h"
@@ -68,7 +72,7 @@
 
 namespace sheaf {
 
-class Raylet {
+class Raylet final : private ClusterFollower::Observer, private GcsSession::Node {
  public:
   Raylet(RayletOptions options, RayletWorld world);
   ~Raylet();
@@ -105,14 +109,14 @@ class Raylet {
   Nanos NextTick() const;
 
   // The GCS declared this node dead: the process must end, its number is used up.
-  bool fenced() const { return fenced_; }
+  bool fenced() const { return session_.fenced(); }
   // Takes no new work; workers, drivers and their descendants are told to end. For an orderly stop
   // of the node.
   void Shutdown(const std::string& reason);
   bool idle() const { return processes_.empty(); }  // Nobody is attached.
   // Tells the GCS that this node is over, after Shutdown; from then on it says no more of itself.
-  void Leave();
-  bool has_left() const { return has_left_; }  // The GCS has recorded it.
+  void Leave() { session_.Leave(); }
+  bool has_left() const { return session_.has_left(); }  // The GCS has recorded it.
 
   struct Stats {
     size_t scheduler_queue = 0;  // Leases wanted and not granted.
@@ -158,39 +162,15 @@ class Raylet {
     uint64_t spills = 0, restores = 0, refusals = 0, spilled_bytes = 0, restored_bytes = 0,
              disk_failures = 0;
   };
-  // A subscription of this raylet at the GCS.
-  struct Followed {
-    uint64_t term = 0;
-    uint64_t number = 0;  // Of the last delta that was taken.
-    bool asking = false;
-  };
-  // A question about objects of dead owners that waits for other nodes.
-  struct AdoptedQuestion {
-    proto::AdoptedQuery query;
-    std::vector<ObjectId> ids;
-    Nanos until = 0;  // Then it is answered in any case.
-  };
   // raylet.cc
   Nanos Now() const { return world_.clock.Now(); }
-  bool IsAlive(ProcessId process) const { return processes_.contains(process); }
-  bool IsDeadOwner(ProcessId owner) const;
-  // Alive here, or on another node and not known to be dead.
-  bool MayHear(ProcessId process) const;
   Channel& To(ProcessId process) { return world_.transport.To(process); }
   // Handles one frame. kInvalidArgument: malformed.
   absl::Status Dispatch(ProcessId from, AttachedProcess& process, const Frame& frame);
+  absl::Status OnReferences(ProcessId from, const Frame& frame);
   void OnOffence(ProcessId process, const absl::Status& status);
   // Carries out what the state machines decided, until none has anything to say.
   void Settle();
-
-  // raylet_jobs.cc
-  absl::Status OnJobStart(ProcessId driver, AttachedProcess& process, const Frame& frame);
-  void OnJobRegistered(JobNumber job, const proto::GcsReply& reply);
-  void EndJob(JobNumber job, const proto::Death& death);
-  void FinishJob(const NodeJob& job);
-  void RemoveJobIfOver(JobNumber job);
-  void CheckJobs();
-  JobNumber LocalJob(JobNumber number) const;  // 0: unknown here.
 
   // raylet_leases.cc
   absl::Status OnLeaseDemand(ProcessId owner, const Frame& frame);
@@ -210,32 +190,23 @@ class Raylet {
   void ReturnLease(LeaseNumber lease);
   void Refuse(const DemandId& demand, ErrorKind error, const std::string& words);
   JobNumber JobOf(const Lease& lease) const;
-  absl::Status AddJobEnvironment(JobNumber local, proto::LeaseSpec* spec) const;
 
   // raylet_deaths.cc
   void Bury(ProcessId process, const proto::Death& death, bool exited);
+  void TellOfDeath(ProcessId process, const AttachedProcess& entry, const proto::Death& death,
+                   Remains* remains);
   void ForgetUndrained(absl::FunctionRef<bool(ProcessId)> gone);
   void OnPeerDrained(ProcessId from, ProcessId dead);
   void OnDrained(ProcessId process);
   void ForgetIfOver(ProcessId process);
   void CheckRemains();
-  void Remember(ProcessId process, const proto::Death& death);
-  proto::Death DeathOf(ProcessId process) const;
 
-  // raylet_references.cc
-  absl::Status OnRefsReport(ProcessId from, const Frame& frame);
-  absl::Status OnNodeRefsAck(ProcessId from, const Frame& frame);
+  // The store
   void StoreOnDeath(ProcessId process, Remains& remains);
-  std::vector<ObjectId> LearnObjectsOf(ProcessId owner);  // All sealed ones here.
-  void AdoptObjectsOf(ProcessId owner);
-  void Adopt(std::vector<ObjectId> candidates);
-  void Disown(ObjectId id);
   void SettleStore();
 
   // raylet_objects.cc
   absl::Status OnStoreFetch(ProcessId from, const Frame& frame);
-  absl::Status OnStoreHold(ProcessId from, const Frame& frame);
-  void AdmitArguments();
   absl::Status OnRemoteStoreFrame(ProcessId from, const Frame& frame);
   void AnswerFetch(ProcessId asker, ObjectId id, LookupOutcome outcome);
   void SettleObjects();
@@ -246,51 +217,19 @@ class Raylet {
   void OnObjectsOfNodeGone(NodeNumber node);
   static ArgumentBytes ArgumentBytesOf(const proto::LeaseDemand& demand);
 
-  // raylet_orphans.cc
-  absl::Status OnAdoptedQuery(ProcessId from, const Frame& frame);
-  bool IsAnswerable(const AdoptedQuestion& question) const;
-  void SendAdopted(ProcessId to, const AdoptedQuestion& question);
-  void AnswerAdopted(Nanos now);
-  absl::Status OnOrphanRefs(ProcessId from, const Frame& frame);
-  void SettleOrphans();
-  void TickOrphans();
-  std::vector<NodeNumber> OtherNodes() const;  // Alive ones.
-
-  // raylet_cluster.cc
-  void FollowCluster();
-  void Follow(uint64_t subscription, proto::Subscribe::Channel channel);
-  void OnDelta(const proto::Delta& delta);
-  void OnLoads(std::string_view bytes);  // NodeLoads.
-  void OnChange(const proto::Change& change);
-  void OnNodeInfo(const proto::NodeInfo& info);
-  void DropNodesOutside(const proto::Snapshot& snapshot);
-  bool IsNodeDead(NodeNumber node) const;
-  void ForgetOldDead(NodeNumber died);
-  void CheckSilence();
-  void TellSilence(ProcessId process, NodeNumber node, bool heard);
-  void OnHeardAgain(NodeNumber node);
-  void CheckView();
-  void StartDraining();
-  bool IsDrained() const;
+  // What follows from what the GCS says of the cluster: raylet_cluster.cc.
+  void OnRoom() override { groups_.OnRoom(); }
+  void OnNodeDead(NodeNumber node, const std::string& reason) override;
+  void OnDraining() override;
+  void OnJobOver(const proto::JobInfo& job) override { jobs_.OnOver(job); }
 
   // raylet_remote.cc
-  bool PassOn(ProcessId from, const Frame& frame);
-  absl::Status OnRelay(ProcessId from, const Frame& frame);
-  void Deliver(ProcessId from, ProcessId to, Lane lane, const Frame& frame);
-  void Relayed(ProcessId from, ProcessId to, Lane lane, const Frame& frame);
   absl::Status DispatchRemote(ProcessId from, const Frame& frame);
-  void NoteNode(NodeNumber node);
-  void RefuseContact(ProcessId process, ProcessId remote);
-  void TellContacts(ProcessId process, const proto::Death& death,
-                    absl::FunctionRef<proto::ProcessDied(ProcessId)> told, Remains* remains);
   uint64_t StartedFor(ProcessId process, LeaseNumber number, const Lease* lease,
                       ProcessId caller) const;
   void OnRemoteDeath(ProcessId process, const proto::Death& death);
-  void OnRemoteNodeDead(NodeNumber node, const std::string& words);
-  absl::Status OnRemoteJob(const Frame& frame);
   absl::Status OnHandedDemand(ProcessId from, const Frame& frame);
   void HandOn(const LeaseAction& action);
-  JobNumber JobOfDriver(ProcessId driver) const;
   JobNumber JobOfOwner(ProcessId owner) const;
   void CheckUnknownNodes();
 
@@ -299,147 +238,116 @@ class Raylet {
   bool SweepLease(LeaseNumber lease);
   bool SweepWorker(ProcessId worker);
   bool SweepHolder(ProcessId holder);
-  bool SweepGroup(PlacementGroupId group);
   bool SweepJob(JobNumber job);
   bool SweepDead(ProcessId process);
 
-  // raylet_groups.cc
-  absl::Status OnGroupRequest(ProcessId from, const Frame& frame);
-  absl::Status CreateGroup(ProcessId from, PlacementGroupId id, const proto::GroupRequest& request);
-  void OnGroupRegistered(ProcessId from, const GroupSpec& spec, const proto::GcsReply& reply);
-  bool IsRegistering(PlacementGroupId id) const;
-  absl::Status WatchGroup(ProcessId from, PlacementGroupId id);
-  void RemoveFromGcs(PlacementGroupId id);
-  void Perform(const GroupAction& action);
-  void ReportGroup(PlacementGroupId id, const proto::GroupState& state);
-  void TellWatchers(PlacementGroupId id, const proto::GroupState& state);
-  void ForgetLater(PlacementGroupId id, GroupPlacement* placement);
-  bool IsElsewhere(PlacementGroupId id) const;  // Another raylet coordinates it.
-  void TellPlace(PlacementGroupId id);
-  void FollowGroup(PlacementGroupId id);
-  void FollowGroupOf(const proto::LeaseSpec& spec);
-  void SendBundles(const GroupAction& action, FrameKind kind);
-  absl::Status OnBundles(ProcessId from, const Frame& frame);
-  bool PrepareBundles(ProcessId coordinator, const std::vector<BundleId>& bundles,
-                      const proto::Bundles& message);
-  absl::Status OnRemoteGroupState(const Frame& frame);
-  void OnCoordinatorDead(NodeNumber node);
-  void OnPlaceGroup(const proto::PlaceGroup& message);
-  void OnDropGroup(const proto::DropGroup& message);
-  void DropWatcher(ProcessId process);
-
-  // raylet_actors.cc
-  void OnStartActor(const proto::StartActor& message);
-  void OnKillActor(const proto::KillActor& message);
-  absl::Status OnActorReport(ProcessId from, const Frame& frame);
-  void OnDetachedPlaced(uint64_t key, LeaseNumber lease, ProcessId worker);
-  void OnActorLease(Nanos until, Nanos length);
-  void SendActorLease(ProcessId worker);
-  void OnDetachedRefused(uint64_t key, ErrorKind error, const std::string& words);
-  void OnDetachedWorkerDied(ProcessId worker, const proto::Death& death);
-  void EndDetached(DetachedActor& actor, const std::string& reason);
-  void ReportDetachedEnd(proto::ActorStateReport report);
-  void RemoveDetached(uint64_t key, const proto::Death& death);
-  bool MayStartHere(const DetachedActor& actor) const;
-  void CheckDetached();
-  std::string ReasonToGiveBack(const LeaseQueue::Pending& pending, const DetachedActor& actor);
-  bool IsGroupUnknown(const LeaseSpec& spec) const;
-  std::string ReasonOfGroup(const LeaseSpec& spec, bool waits_long);
-  void ReportDetached(const DetachedActor& actor);
-  void SendActorState(const proto::ActorStateReport& report);
-  DetachedActor* FindDetached(uint64_t key);
-  absl::btree_set<ProcessId> DetachedWorkersOf(JobNumber job) const;
-  bool HasDetachedActors(JobNumber job) const;
-  absl::btree_set<ProcessId> Outliving(JobNumber local) const;
-  bool OutlivesDriver(ProcessId owner, JobNumber local) const;
-  bool HasOutlivingDemands(JobNumber local) const;
-
   // raylet_gcs.cc
-  void OnHeartbeatReply(const proto::HeartbeatReply& reply);
   void OnGcsEvent(const proto::GcsEvent& event);
-  void OnGcsRestarted(uint64_t term);
-  void AskGcsAgain(bool report);
-  void FillReport(proto::NodeReport* report) const;
-  void TickGcs();
+  void FillReport(proto::NodeReport* report) const override;
+  void FollowAgain() override { follower_.Follow(); }
+  void OnNodeLease(Nanos until, Nanos length) override { detached_.OnNodeLease(until, length); }
+  void OnFenced() override { Shutdown("the GCS declared this node dead"); }
 
   RayletOptions options_;
   RayletWorld world_;
   const Nanos started_at_;
+  AttachedProcesses processes_;  // Attached and alive.
   ClusterView view_;
-  std::deque<NodeNumber> dead_nodes_;                // In the view, in the order of their deaths.
-  NodeNumber last_described_ = 0;                    // The newest node that the GCS has spoken of.
-  absl::btree_map<NodeNumber, Nanos> silent_since_;  // Nodes whose links are down.
-  absl::btree_set<NodeNumber> told_silent_;          // Those of them that processes know of.
-  Nanos gcs_silent_since_ = kForever;
+  DeathRegister deaths_{processes_, view_};
   ResourceLedger ledger_;
   LeaseQueue queue_;
-  GroupLedger groups_;
   Revocations revocations_;
   WorkerPool pool_;
   ReferenceLedger references_;
-  OrphanLedger orphans_;
   Router router_;
   GcsLink gcs_;
+  WorkersOfLeases worker_of_;
+  Jobs jobs_{{.options = options_,
+              .clock = world_.clock,
+              .transport = world_.transport,
+              .gcs = gcs_,
+              .launcher = world_.launcher,
+              .pool = pool_,
+              .queue = queue_,
+              .worker_of = worker_of_,
+              .processes = processes_,
+              .deaths = deaths_,
+              .detached_workers_of = [this](JobNumber job) { return detached_.WorkersOf(job); },
+              .has_detached_actors = [this](JobNumber job) { return detached_.HasAny(job); }}};
+  GroupCoordinator groups_{{.clock = world_.clock,
+                            .transport = world_.transport,
+                            .gcs = gcs_,
+                            .ledger = ledger_,
+                            .view = view_,
+                            .queue = queue_,
+                            .processes = processes_,
+                            .deaths = deaths_,
+                            .jobs = jobs_}};
+  DetachedActors detached_{{.clock = world_.clock,
+                            .transport = world_.transport,
+                            .gcs = gcs_,
+                            .pool = pool_,
+                            .queue = queue_,
+                            .view = view_,
+                            .processes = processes_,
+                            .deaths = deaths_,
+                            .jobs = jobs_,
+                            .groups = groups_,
+                            .end_lease = [this](LeaseNumber lease) {
+                              EndLease(lease, ErrorKind::kOwnerDied,
+                                       "its actor is not wanted any more");
+                            }}};
+  Adoption adoption_{{.clock = world_.clock,
+                      .transport = world_.transport,
+                      .store = world_.store,
+                      .metrics = world_.metrics,
+                      .view = view_,
+                      .deaths = deaths_,
+                      .references = references_,
+                      .is_draining = [this](ProcessId process) {
+                        const auto it = remains_.find(process);
+                        return it != remains_.end() && !it->second.drained;
+                      }}};
+  ArgumentAdmission arguments_{world_.clock, world_.transport, world_.store};
+  Contacts contacts_{{.node = options_.node,
+                      .clock = world_.clock,
+                      .transport = world_.transport,
+                      .links = world_.links,
+                      .metrics = world_.metrics,
+                      .view = view_,
+                      .processes = processes_,
+                      .deaths = deaths_}};
+  GcsSession session_{{.options = options_,
+                       .clock = world_.clock,
+                       .transport = world_.transport,
+                       .gcs = gcs_,
+                       .view = view_,
+                       .queue = queue_,
+                       .processes = processes_,
+                       .node = *this}};
+  SilenceWatch silence_{{.node = options_.node,
+                         .limit = options_.silence_limit,
+                         .clock = world_.clock,
+                         .transport = world_.transport,
+                         .processes = processes_,
+                         .deaths = deaths_}};
+  ClusterFollower follower_{{.options = options_,
+                             .clock = world_.clock,
+                             .gcs = gcs_,
+                             .links = world_.links,
+                             .queue = queue_,
+                             .view = view_,
+                             .deaths = deaths_,
+                             .observer = *this}};
   ObjectPuller puller_;
   ObjectServer server_;
-  ArgumentLedger arguments_;
 
-  AttachedProcesses processes_;  // Attached and alive.
   absl::btree_map<ProcessId, Remains> remains_;
-  NodeJobs jobs_;
-  JobNumber last_job_ = 0;
-  absl::flat_hash_map<LeaseNumber, ProcessId> worker_of_;  // Leases that have one.
-  // The last of those who died, for kConnectRefused.
-  absl::flat_hash_map<ProcessId, proto::Death> deaths_;
-  std::deque<ProcessId> deaths_order_;
-  absl::btree_map<ObjectId, std::vector<ObjectId>> adopted_;  // With the references inside.
-  absl::btree_map<ObjectId, uint32_t> nested_holds_;  // Adopted objects inside which each lies.
-  std::deque<std::pair<Nanos, ProcessId>>
-      recently_dead_;       // Nothing is left of them, or so it seems.
-  bool room_came_ = false;  // Leases ended since groups were last tried.
-
-  // Who is told of changes, what was said last, and under which placement number the GCS knows
-  // named and detached ones.
-  absl::btree_map<PlacementGroupId, absl::btree_set<ProcessId>> group_watchers_;
-  absl::btree_map<PlacementGroupId, proto::GroupState> group_states_;
-  absl::btree_map<PlacementGroupId, uint32_t> registered_groups_;
-  // Of these the attached ones, as they were registered: a GCS that starts again has forgotten
-  // them.
-  absl::btree_map<PlacementGroupId, proto::GroupInfo> attached_groups_;
-  std::deque<PlacementGroupId> removed_elsewhere_;  // Groups of other raylets, the last removed.
-
-  DetachedActors detached_;
-  uint64_t last_detached_key_ = 0;
-  std::deque<proto::ActorStateReport> ended_detached_;        // How the last here died, by actor.
-  absl::btree_map<std::string, proto::ActorRow> actor_rows_;  // Reported, not passed on yet.
 
   absl::btree_map<ObjectId, absl::btree_set<ProcessId>> fetchers_;  // Who waits for each pull.
-  // By asker and the ids asked for.
-  absl::btree_map<std::pair<ProcessId, std::string>, AdoptedQuestion> adopted_questions_;
-  absl::btree_map<NodeNumber, uint64_t> orphan_versions_;  // The last that each node sent.
-  absl::btree_set<ObjectId> copies_;                       // Of other nodes' objects, in the store.
-  ObjectId told_up_to_;  // Their owners were told again, in this round.
+  absl::btree_set<ObjectId> copies_;  // Of other nodes' objects, in the store.
+  ObjectId told_up_to_;               // Their owners were told again, in this round.
   Nanos next_tell_copies_ = 0;
-  absl::btree_map<ProcessId, Nanos> orphaned_;  // Dead owners, and when their objects go.
-
-  absl::btree_map<uint64_t, Followed> followed_;
-  // Processes of this node, and those of others (raylets too) with which each has spoken.
-  absl::btree_map<ProcessId, absl::btree_set<ProcessId>> contacts_;
-  // The contacts, local process first, between whom frames pass without another question: both
-  // live, as far as is known here. All are forgotten whenever a process or node dies.
-  absl::flat_hash_set<std::pair<ProcessId, ProcessId>> open_contacts_;
-  struct RemoteOwner {
-    JobNumber job = 0;  // This node's own number.
-    bool outlives_driver = false;
-  };
-  absl::btree_map<ProcessId, RemoteOwner> remote_owners_;        // Whose demands came here.
-  absl::btree_set<std::pair<NodeNumber, JobNumber>> told_jobs_;  // Described to that node.
-  absl::btree_set<uint32_t> ended_jobs_;  // Of the GCS's numbers, the last that were unknown here.
-  // What each other node said last to be free: the view is less what was handed there since.
-  absl::btree_map<NodeNumber, Resources> reported_;
-  Nanos next_view_check_ = 0;
-  Resources last_available_;                          // As the last heartbeat said.
-  absl::btree_map<NodeNumber, Nanos> unknown_nodes_;  // Addressed by processes, not heard of yet.
 
   StateRows state_rows_;
   StateQueries queries_;
@@ -448,18 +356,7 @@ class Raylet {
   StoreCounts store_counts_;  // Of what was added to the counters so far.
   ObjectPuller::Stats pull_counts_;
   uint64_t served_bytes_ = 0;
-  uint64_t gcs_term_ = 0;
-  Nanos follow_again_at_ = kForever;  // The GCS refused to say what changes.
-  bool report_due_ = false;  // Deaths while the GCS was away, too many to be kept one by one.
-  uint64_t last_heartbeat_ = 0;
-  absl::btree_map<uint64_t, Nanos> heartbeats_sent_;  // Not answered yet.
-  Nanos actor_lease_until_ = 0;                       // Of detached actors.
-  Nanos told_lease_until_ = 0;
-  Nanos next_heartbeat_ = 0;
   Nanos next_store_tick_ = 0;
-  bool leaving_ = false;
-  bool has_left_ = false;
-  bool fenced_ = false;
   bool shutting_down_ = false;
 };
 

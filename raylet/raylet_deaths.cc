@@ -6,6 +6,7 @@
 //   borrows; when its socket is at its end as well, nobody has a view through it: its rings,
 //   segment and pins go.
 #include "absl/strings/str_cat.h"
+#include "object_store/store_owner.h"
 #include "raylet/raylet.h"
 
 namespace sheaf {
@@ -13,9 +14,6 @@ namespace {
 
 using metrics::CounterId;
 
-constexpr size_t kDeathsRemembered = 10'000;
-// For a GCS that is away: then one report names the living.
-constexpr size_t kMostDeathsKept = 1000;
 // A live process whose socket closed is given up after this.
 constexpr Nanos kExitAfterSocket = kSecond;
 // A worker that said goodbye is killed after this.
@@ -50,67 +48,66 @@ void Raylet::Bury(ProcessId process, const proto::Death& death, bool exited) {
       ForgetIfOver(process);
     } else if (pool_.OnExited(process, death)) {  // A worker that never attached.
       metrics::Counter(world_.metrics, DeathCounter(death.cause())).Add();
-      Remember(process, death);
+      deaths_.Record(process, death);
     }
     return;
   }
   const AttachedProcess entry = std::move(it->second);
   processes_.erase(it);
-  arguments_.Forget(process, Now());
-  Remember(process, death);
+  arguments_.OnProcessGone(process);
+  deaths_.Record(process, death);
 
-  proto::ProcessDied message;
-  message.set_process(process.packed());
-  *message.mutable_death() = death;
   Remains& remains = remains_[process];
   remains.role = entry.info.role;
   remains.job = entry.job;
   remains.died_at = Now();
   remains.exited = exited;
   remains.socket_closed = entry.socket_closed_at != 0;
-  absl::btree_set<ProcessId> concerned;
-  for (const ProcessId peer : world_.switchboard.PeersOf(process)) {
-    if (IsAlive(peer)) remains.undrained.insert(peer);
+  TellOfDeath(process, entry, death, &remains);
+  if (entry.lease != 0) ReturnLease(entry.lease);
+  if (pool_.OnExited(process, death)) {
+    metrics::Counter(world_.metrics, DeathCounter(death.cause())).Add();
+    detached_.OnWorkerDied(process, death);
   }
-  concerned.insert(remains.undrained.begin(), remains.undrained.end());
+  revocations_.ForgetProcesses([process](ProcessId gone) { return gone == process; });
+  queue_.OnOwnerGone(process, Now());
+  groups_.OnProcessGone(process);
+  StoreOnDeath(process, remains);
+  adoption_.OnOwnerDied(process);  // So that borrowers who ask now learn what is there.
+  queries_.Forget(process);
+  // While its job is known: what other nodes have of its demands is taken back in the job's name.
+  for (const LeaseAction& action : queue_.TakeActions()) Perform(action);
+  if (entry.info.role == ProcessRole::kDriver && entry.job != 0) jobs_.End(entry.job, death);
+  session_.ReportDeath(process, death);
+  ForgetUndrained([process](ProcessId peer) { return peer == process; });
+}
+
+// Those hear of it who share a ring with it, hold what it owned, lease it, or spoke with it. The
+// first and the last may have references from it: they say when they have read everything.
+void Raylet::TellOfDeath(ProcessId process, const AttachedProcess& entry, const proto::Death& death,
+                         Remains* remains) {
+  for (const ProcessId peer : world_.switchboard.PeersOf(process)) {
+    if (deaths_.IsAlive(peer)) remains->undrained.insert(peer);
+  }
+  absl::btree_set<ProcessId> concerned = remains->undrained;
   for (const ProcessId holder : references_.HoldersOf(process)) concerned.insert(holder);
   const Lease* lease = queue_.Find(entry.lease);
   if (lease != nullptr) concerned.insert(lease->demand.owner);
+  proto::ProcessDied message;
+  message.set_process(process.packed());
+  *message.mutable_death() = death;
   const auto told = [&](ProcessId other) {
     message.set_started(StartedFor(process, entry.lease, lease, other));
     return message;
   };
   for (const ProcessId other : concerned) {
-    if (IsAlive(other)) SendMessage(To(other), FrameKind::kProcessDied, told(other));
+    if (deaths_.IsAlive(other)) SendMessage(To(other), FrameKind::kProcessDied, told(other));
   }
-  TellContacts(process, death, told, &remains);
-  if (entry.lease != 0) ReturnLease(entry.lease);
-  if (pool_.OnExited(process, death)) {
-    metrics::Counter(world_.metrics, DeathCounter(death.cause())).Add();
-    OnDetachedWorkerDied(process, death);
-  }
-  revocations_.ForgetProcesses([process](ProcessId gone) { return gone == process; });
-  queue_.OnOwnerGone(process, Now());
-  groups_.OnOwnerGone(process, Now());
-  DropWatcher(process);
-  StoreOnDeath(process, remains);
-  LearnObjectsOf(process);  // So that borrowers who ask now learn what is there.
-  references_.OwnerDied(process);
-  queries_.Forget(process);
-  // While its job is known: what other nodes have of its demands is taken back in the job's name.
-  for (const LeaseAction& action : queue_.TakeActions()) Perform(action);
-  if (entry.info.role == ProcessRole::kDriver && entry.job != 0) EndJob(entry.job, death);
-
-  if (gcs_.up() || gcs_.unanswered() < kMostDeathsKept) {
-    proto::GcsRequest gone;
-    gone.mutable_process_gone()->set_process(process.packed());
-    *gone.mutable_process_gone()->mutable_death() = death;
-    gcs_.Command(std::move(gone), nullptr);
-  } else {
-    report_due_ = true;  // Which names all that live.
-  }
-
-  ForgetUndrained([process](ProcessId peer) { return peer == process; });
+  // Nodes that know its job hear of a driver's end. Of a worker's only those that it spoke with: a
+  // demand of it that waits elsewhere is taken back as it was handed on, and a lease that is
+  // granted after its death is refused when it comes (Contacts::DeliverLocal).
+  remains->undrained.merge(
+      contacts_.OnProcessDied(process, death, told, jobs_.NodesToldOf(process)));
 }
 
 // The last push of `caller` that `process` started under `number`, its lease when it died.
@@ -141,7 +138,8 @@ void Raylet::OnPeerDrained(ProcessId from, ProcessId dead) {
 
 void Raylet::OnDrained(ProcessId process) {
   remains_.at(process).drained = true;
-  AdoptObjectsOf(process);  // First: what it borrowed may lie inside what is adopted from it.
+  adoption_.AdoptObjectsOf(
+      process);  // First: what it borrowed may lie inside what is adopted from it.
   references_.DropHolder(process);
   ForgetIfOver(process);
 }
@@ -152,9 +150,23 @@ void Raylet::ForgetIfOver(ProcessId process) {
   if (!remains.drained || !remains.socket_closed) return;
   if (remains.role == ProcessRole::kWorker && !remains.exited) return;
   remains_.erase(process);
-  recently_dead_.emplace_back(Now(), process);
+  deaths_.RecordNothingLeft(process, Now());
   world_.switchboard.Remove(process);
   world_.transport.Forget(process);
+}
+
+// What the store learns as the process goes: first it is dead, then nothing can see through its
+// views any more.
+void Raylet::StoreOnDeath(ProcessId process, Remains& remains) {
+  if (!remains.store_knows && (remains.exited || remains.socket_closed)) {
+    remains.store_knows = true;
+    OnFetcherGone(process);
+    world_.store.OnProcessDied(process);
+  }
+  if (remains.store_knows && remains.socket_closed && !remains.views_gone) {
+    remains.views_gone = true;
+    world_.store.OnViewsGone(process);
+  }
 }
 
 void Raylet::CheckRemains() {
@@ -184,36 +196,6 @@ void Raylet::CheckRemains() {
     death.set_message("it closed its connection to the raylet");
     Bury(process, death, /*exited=*/false);
   }
-}
-
-void Raylet::Remember(ProcessId process, const proto::Death& death) {
-  if (!deaths_.emplace(process, death).second) return;
-  deaths_order_.push_back(process);
-  if (deaths_order_.size() <= kDeathsRemembered) return;
-  deaths_.erase(deaths_order_.front());
-  deaths_order_.pop_front();
-}
-
-proto::Death Raylet::DeathOf(ProcessId process) const {
-  if (const auto it = deaths_.find(process); it != deaths_.end()) return it->second;
-  proto::Death death;
-  if (process.node != options_.node) {
-    death.set_cause(proto::Death::NODE_DIED);
-    death.set_message(absl::StrCat("node ", process.node, " is dead, or not of this cluster"));
-  } else {
-    death.set_message(IsAlive(process) ? "the kernel refused another connection"
-                                       : "it ended a long time ago, or never was");
-  }
-  return death;
-}
-
-bool Raylet::IsDeadOwner(ProcessId owner) const {
-  if (owner.node == options_.node) return !IsAlive(owner);
-  return IsNodeDead(owner.node) || deaths_.contains(owner);
-}
-
-bool Raylet::MayHear(ProcessId process) const {
-  return process.node == options_.node ? IsAlive(process) : !IsDeadOwner(process);
 }
 
 }  // namespace sheaf

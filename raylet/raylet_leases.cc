@@ -3,7 +3,6 @@
 // worker pool.
 #include "absl/algorithm/container.h"
 #include "absl/strings/str_cat.h"
-#include "base/environment.h"
 #include "base/log.h"
 #include "base/parse_frame.h"
 #include "base/status_macros.h"
@@ -33,21 +32,9 @@ absl::Status Raylet::OnLeaseDemand(ProcessId owner, const Frame& frame) {
     Refuse({owner, demand.key(), 0}, ErrorKind::kSystem, "this driver has no job");
     return absl::OkStatus();
   }
-  if (demand.has_spec()) SHEAF_RETURN_IF_ERROR(AddJobEnvironment(job, demand.mutable_spec()));
-  FollowGroupOf(demand.spec());
+  if (demand.has_spec()) SHEAF_RETURN_IF_ERROR(jobs_.AddEnvironment(job, demand.mutable_spec()));
+  groups_.FollowGroupOf(demand.spec());
   queue_.OnDemand(owner, demand, Now(), ArgumentBytesOf(demand));
-  return absl::OkStatus();
-}
-
-// What the driver set for all of its job's workers, below what the task sets for itself.
-absl::Status Raylet::AddJobEnvironment(JobNumber local, proto::LeaseSpec* spec) const {
-  const auto job = jobs_.find(local);
-  if (job == jobs_.end() || job->second.start.default_environment().empty())
-    return absl::OkStatus();
-  SHEAF_ASSIGN_OR_RETURN(
-      std::string merged,
-      MergeEnvironments(job->second.start.default_environment(), spec->environment()));
-  spec->set_environment(std::move(merged));
   return absl::OkStatus();
 }
 
@@ -115,7 +102,7 @@ void Raylet::TakeOverdueLeases() {
     message.set_lease(number);
     SendMessage(To(it->second), FrameKind::kLeaseRevoke, message);
     // It was granted after the first word, perhaps.
-    if (MayHear(lease->demand.owner))
+    if (deaths_.IsReachable(lease->demand.owner))
       SendMessage(To(lease->demand.owner), FrameKind::kLeaseRevoke, message);
   }
 }
@@ -124,7 +111,7 @@ void Raylet::ReturnLease(LeaseNumber lease) {
   pool_.Forget(lease);
   worker_of_.erase(lease);
   if (!queue_.OnReturn(lease, Now())) return;
-  room_came_ = true;
+  groups_.OnRoom();
   Counter(world_.metrics, CounterId::kLeasesReturned).Add();
 }
 
@@ -165,10 +152,10 @@ absl::Status Raylet::OnConnectRequest(ProcessId from, const Frame& frame) {
   SHEAF_ASSIGN_OR_RETURN(const auto message, ParseFrame<proto::ConnectRequest>(frame));
   const ProcessId peer = ProcessId::Unpack(message.peer());
   if (peer == from) return absl::OkStatus();
-  if (IsAlive(peer) && world_.switchboard.Connect(from, peer).ok()) return absl::OkStatus();
+  if (deaths_.IsAlive(peer) && world_.switchboard.Connect(from, peer).ok()) return absl::OkStatus();
   proto::ConnectRefused refusal;
   refusal.set_peer(message.peer());
-  *refusal.mutable_death() = DeathOf(peer);
+  *refusal.mutable_death() = deaths_.DeathOf(peer);
   SendMessage(To(from), FrameKind::kConnectRefused, refusal);
   return absl::OkStatus();
 }
@@ -191,7 +178,7 @@ void Raylet::Perform(const LeaseAction& action) {
       return;
     case LeaseAction::Kind::kRevoke: {
       revocations_.OnAsked(action.lease, Now());
-      if (!MayHear(action.demand.owner)) return;
+      if (!deaths_.IsReachable(action.demand.owner)) return;
       proto::LeaseRevoke message;
       message.set_lease(action.lease);
       SendMessage(To(action.demand.owner), FrameKind::kLeaseRevoke, message);
@@ -218,7 +205,7 @@ void Raylet::Perform(const LeaseAction& action) {
 
 JobNumber Raylet::JobOf(const Lease& lease) const {
   if (lease.demand.owner == RayletOf(options_.node))
-    return JobOfDetached(detached_, lease.demand.key);
+    return JobOfDetached(detached_.all(), lease.demand.key);
   return JobOfOwner(lease.demand.owner);
 }
 
@@ -247,7 +234,7 @@ void Raylet::OnAssigned(LeaseNumber number, ProcessId worker) {
   const ProcessId owner = lease->demand.owner;
   const bool detached = owner == RayletOf(options_.node);
   if (owner.node != options_.node) {
-    contacts_[worker].insert(owner);
+    contacts_.Add(worker, owner);
   } else if (!detached) {
     const absl::Status connected = world_.switchboard.Connect(owner, worker);
     if (!connected.ok()) {
@@ -273,16 +260,16 @@ void Raylet::OnAssigned(LeaseNumber number, ProcessId worker) {
   begin.set_lease(number);
   begin.set_owner(owner.packed());
   for (const uint32_t id : gpu_ids) begin.add_gpu_ids(id);
-  if (const auto job = jobs_.find(JobOf(*lease)); job != jobs_.end()) {
-    begin.set_job(job->second.number);
-    begin.set_name_space(job->second.start.name_space());
+  if (const NodeJob* job = jobs_.Find(JobOf(*lease)); job != nullptr) {
+    begin.set_job(job->number);
+    begin.set_name_space(job->start.name_space());
   }
   *begin.mutable_spec() = SpecForWorker(*lease->spec);
   SendMessage(To(worker), FrameKind::kLeaseBegin, begin);
   Counter(world_.metrics, CounterId::kLeasesGranted).Add();
   Histogram(world_.metrics, HistogramId::kLeaseWait).Observe(Now() - lease->granted_at);
   if (detached) {
-    OnDetachedPlaced(lease->demand.key, number, worker);
+    detached_.OnPlaced(lease->demand.key, number, worker);
     return;
   }
   proto::LeaseGrant grant;
@@ -307,15 +294,15 @@ void Raylet::EndLease(LeaseNumber lease, ErrorKind error, const std::string& wor
   // An actor's demand ends with its lease, and no worker dies of which its owner would hear.
   pool_.Forget(lease);
   queue_.OnGrantFailed(lease, error, words, Now());
-  room_came_ = true;
+  groups_.OnRoom();
 }
 
 void Raylet::Refuse(const DemandId& demand, ErrorKind error, const std::string& words) {
   if (demand.owner == RayletOf(options_.node)) {
-    OnDetachedRefused(demand.key, error, words);
+    detached_.OnRefused(demand.key, error, words);
     return;
   }
-  if (!MayHear(demand.owner)) return;
+  if (!deaths_.IsReachable(demand.owner)) return;
   // Only this node ends: the owner's raylet will hear so, and look elsewhere.
   if (shutting_down_ && demand.owner.node != options_.node) return;
   proto::LeaseRefused message;

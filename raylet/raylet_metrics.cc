@@ -24,11 +24,11 @@ Raylet::Stats Raylet::GetStats() const {
   }
   stats.rings /= 2;  // Each was counted at both ends.
   stats.remains = remains_.size();
-  stats.groups = groups_.Groups().size();
-  stats.pending_groups = groups_.pending();
+  stats.groups = groups_.ledger().Groups().size();
+  stats.pending_groups = groups_.ledger().pending();
   stats.held_references = references_.held_references();
-  stats.adopted_objects = adopted_.size();
-  stats.orphans = orphans_.size();
+  stats.adopted_objects = adoption_.adopted().size();
+  stats.orphans = adoption_.orphan_count();
   stats.unanswered_gcs_commands = gcs_.unanswered();
   stats.nodes_known = view_.nodes.size();
   stats.swept = sweeper_.repaired();

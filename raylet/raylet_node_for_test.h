@@ -16,7 +16,7 @@
 #include "object_store/arena_memory.h"
 #include "object_store/store_client.h"
 #include "object_store/store_owner.h"
-#include "raylet/fake_node_links.h"
+#include "raylet/cluster/fake_node_links.h"
 #include "raylet/fake_transport.h"
 #include "raylet/objects/fake_block_source.h"
 #include "raylet/raylet.h"

@@ -1,6 +1,6 @@
 // Copyright The Sheaf Authors. SPDX-License-Identifier: Apache-2.0
 // Objects between nodes: what processes of this one want from others, what others fetch from here,
-// and what becomes of a copy. And what running calls hold as arguments (argument_ledger.h).
+// and what becomes of a copy.
 //
 // A copy belongs to the object's owner, who is told of it, frees it with the object, and is told
 // again now and then: an owner that does not know the object any more answers with a free. When the
@@ -20,8 +20,6 @@ namespace sheaf {
 namespace {
 
 constexpr Nanos kTellAgain = 10 * kSecond;
-// Who waits so long for room in the store does not only wait for the disk.
-constexpr Nanos kShortAfter = kSecond;
 
 template <class T>
 std::vector<T> ItemsOf(std::string_view body) {  // Copied once: the sender can still write there.
@@ -45,8 +43,8 @@ absl::Status Raylet::OnStoreFetch(ProcessId from, const Frame& frame) {
       world_.store.Locate(from, wanted.id, wanted.hint);
       continue;
     }
-    const bool there = wanted.hint.node != 0 && !IsNodeDead(wanted.hint.node);
-    const std::vector<NodeNumber> places = orphans_.PlacesOf(wanted.id);
+    const bool there = wanted.hint.node != 0 && !deaths_.IsNodeDead(wanted.hint.node);
+    const std::vector<NodeNumber> places = adoption_.PlacesOf(wanted.id);
     if (!there && places.empty()) {
       AnswerFetch(from, wanted.id, LookupOutcome::kNotFound);
       continue;
@@ -55,7 +53,7 @@ absl::Status Raylet::OnStoreFetch(ProcessId from, const Frame& frame) {
     if (there) puller_.Pull(wanted.id, wanted.hint, wanted.size);
     for (const NodeNumber place : places) puller_.Pull(wanted.id, {.node = place}, wanted.size);
   }
-  for (size_t at = 0; at < coming.size() && MayHear(from); at += kMaxStoreItems) {
+  for (size_t at = 0; at < coming.size() && deaths_.IsReachable(from); at += kMaxStoreItems) {
     const auto some = std::span<const LocatedObject>(coming).subspan(at);
     To(from).Send(Lane::kControl, kStoreLocated,
                   ItemsAsBytes(some.first(std::min(kMaxStoreItems, some.size()))));
@@ -63,47 +61,8 @@ absl::Status Raylet::OnStoreFetch(ProcessId from, const Frame& frame) {
   return absl::OkStatus();
 }
 
-// The arguments of a call that starts on a worker, or what became of it.
-absl::Status Raylet::OnStoreHold(ProcessId from, const Frame& frame) {
-  const auto* mapped = FrameHead<HoldHead>(frame.body);
-  if (mapped == nullptr) return absl::InvalidArgumentError("a call's arguments without their head");
-  const HoldHead head = *mapped;  // Once: the sender can still write there.
-  const ArgumentLedger::Call call{from, head.ticket};
-  switch (head.step) {
-    case HoldStep::kAsk:
-      break;
-    case HoldStep::kSuspend:
-    case HoldStep::kResume:
-      arguments_.SetSuspended(call, head.step == HoldStep::kSuspend);
-      return absl::OkStatus();
-    case HoldStep::kEnd:
-      arguments_.End(call, Now());
-      return absl::OkStatus();
-    default:
-      return absl::OkStatus();  // Of a newer peer.
-  }
-  std::vector<HeldObject> objects = ItemsOf<HeldObject>(frame.body.substr(sizeof head));
-  if (objects.size() < head.count) return absl::InvalidArgumentError("arguments that are cut off");
-  objects.resize(head.count);
-  for (HeldObject& object : objects) {
-    if (const auto here = world_.store.Describe(object.id); here.ok())
-      object.bytes = here->size_bytes;
-  }
-  if (!arguments_.Ask(call, ProcessId::Unpack(head.caller), objects, Now()))
-    return absl::InvalidArgumentError("arguments of more calls than a process can run");
-  return absl::OkStatus();
-}
-
-void Raylet::AdmitArguments() {
-  const Nanos now = Now();
-  const Nanos short_since = world_.store.ShortSince();
-  const bool is_short = short_since != kForever && now - short_since >= kShortAfter;
-  for (const auto& [process, ticket] : arguments_.Admit(now, is_short))
-    To(process).Send(Lane::kControl, kStoreHeld, AsBytes(HoldAdmitted{ticket}));
-}
-
 void Raylet::AnswerFetch(ProcessId asker, ObjectId id, LookupOutcome outcome) {
-  if (!IsAlive(asker)) return;
+  if (!deaths_.IsAlive(asker)) return;
   const LocatedObject answer{.id = id, .location = {}, .outcome = outcome, .flags = 0};
   To(asker).Send(Lane::kControl, kStoreLocated, AsBytes(answer));
 }
@@ -118,7 +77,7 @@ absl::Status Raylet::OnRemoteStoreFrame(ProcessId from, const Frame& frame) {
 }
 
 void Raylet::OnFetch(NodeNumber reader, std::string_view request, ObjectServer::Respond respond) {
-  if (IsNodeDead(reader)) return respond(absl::UnavailableError("declared dead"));
+  if (deaths_.IsNodeDead(reader)) return respond(absl::UnavailableError("declared dead"));
   server_.OnFetch(reader, request, std::move(respond));
   Settle();
 }
@@ -137,11 +96,11 @@ void Raylet::SettleObjects() {
       // Those who have it live, as far as is known: who wants it still asks again, for a new pull.
       if (pull.stalled) continue;
       if (!asked.empty()) {
-        if (!found && pull.outcome != LookupOutcome::kFull) orphans_.PlacesFailed(pull.id);
+        if (!found && pull.outcome != LookupOutcome::kFull) adoption_.PlacesFailed(pull.id);
         for (const ProcessId asker : asked.mapped()) {
           if (!found) {
             AnswerFetch(asker, pull.id, pull.outcome);
-          } else if (IsAlive(asker)) {
+          } else if (deaths_.IsAlive(asker)) {
             world_.store.Locate(asker, pull.id, {});
           }
         }
@@ -154,13 +113,13 @@ void Raylet::TellOwnerOfCopy(ObjectId id) {
   const ProcessId owner = id.maker();
   const auto location = world_.store.Locate(id);
   if (!location.ok()) return;
-  if (!IsDeadOwner(owner)) {
+  if (!deaths_.IsDead(owner)) {
     const ObjectName name{id, *location};
     To(owner).Send(Lane::kControl, kStoreCopied, AsBytes(name));
     return;
   }
   if (references_.IsHeld(id)) {
-    Adopt({id});
+    adoption_.Adopt({id});
   } else {
     world_.store.Free(id);
   }
@@ -179,8 +138,8 @@ void Raylet::TellOwnersAgain() {
   std::vector<ObjectId> of_the_dead;
   for (size_t i = 0; i < kMaxStoreItems && copy != copies_.end(); ++i, ++copy) {
     const ObjectId id = told_up_to_ = *copy;
-    if (IsDeadOwner(id.maker())) {
-      if (!adopted_.contains(id) && !orphaned_.contains(id.maker())) of_the_dead.push_back(id);
+    if (deaths_.IsDead(id.maker())) {
+      if (!adoption_.IsAdopted(id) && !adoption_.IsInGrace(id.maker())) of_the_dead.push_back(id);
     } else if (const auto location = world_.store.Locate(id); location.ok()) {
       names[id.maker()].push_back({id, *location});
     }
@@ -196,34 +155,10 @@ void Raylet::TickObjects() {
   puller_.Tick();
   server_.Tick();
   TellOwnersAgain();
-  std::vector<ProcessId> over;
-  for (const auto& [owner, until] : orphaned_) {
-    if (until <= Now()) over.push_back(owner);
-  }
-  for (const ProcessId owner : over) {
-    orphaned_.erase(owner);
-    const std::vector<ObjectId> objects = LearnObjectsOf(owner);
-    for (const ObjectId id : objects) {
-      if (!references_.IsHeld(id)) Disown(id);
-    }
-    Adopt(objects);
-    world_.store.Adopt(owner, [this](ObjectId id) { return adopted_.contains(id); });
-  }
-}
-
-void Raylet::OnObjectsOfNodeGone(NodeNumber node) {
-  puller_.NodeGone(node);
-  // Copies of what its processes owned.
-  absl::btree_set<ProcessId> owners;
-  world_.store.ForEach([&](const StoreObjectInfo& object) {
-    if (object.id.maker().node == node) owners.insert(object.id.maker());
-  });
-  for (const ProcessId owner : owners) AdoptObjectsOf(owner);
 }
 
 void Raylet::OnFetcherGone(ProcessId process) {
-  absl::erase_if(adopted_questions_,
-                 [&](const auto& entry) { return entry.first.first == process; });
+  adoption_.OnProcessGone(process);
   std::vector<ObjectId> unwanted;
   for (auto& [id, askers] : fetchers_) {
     if (askers.erase(process) != 0 && askers.empty()) unwanted.push_back(id);

@@ -13,7 +13,7 @@
 #include "base/resources.h"
 #include "base/transport.h"
 #include "metrics/page.h"
-#include "raylet/node_links.h"
+#include "raylet/cluster/node_links.h"
 #include "raylet/objects/block_source.h"
 #include "raylet/objects/store_events.h"
 #include "raylet/scheduling/lease_queue.h"

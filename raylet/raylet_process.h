@@ -28,8 +28,8 @@
 #include "base/ids.h"
 #include "metrics/page.h"
 #include "proto/gcs.pb.h"
+#include "raylet/cluster/node_links.h"
 #include "raylet/host/memory_watch.h"
-#include "raylet/node_links.h"
 #include "raylet/raylet.h"
 #include "rpc/links.h"
 

@@ -44,26 +44,18 @@ void Raylet::AddSweeps() {
       "reference holders", [this] { return references_.holders(); },
       [this](ProcessId holder) { return SweepHolder(holder); });
   sweeper_.Add<PlacementGroupId>(
-      "placement groups", [this] { return KeysOf(group_states_); },
-      [this](PlacementGroupId group) { return SweepGroup(group); });
+      "placement groups", [this] { return KeysOf(groups_.states()); },
+      [this](PlacementGroupId group) { return groups_.Sweep(group); });
   sweeper_.Add<JobNumber>(
-      "jobs", [this] { return KeysOf(jobs_); }, [this](JobNumber job) { return SweepJob(job); });
+      "jobs", [this] { return KeysOf(jobs_.all()); },
+      [this](JobNumber job) { return SweepJob(job); });
   sweeper_.Add<ProcessId>(
-      "objects of the dead",
-      [this] {
-        while (!recently_dead_.empty() && Now() - recently_dead_.front().first > kLateObjects) {
-          recently_dead_.pop_front();
-        }
-        std::vector<ProcessId> dead;
-        for (const auto& [at, process] : recently_dead_) dead.push_back(process);
-        return dead;
-      },
+      "objects of the dead", [this] { return deaths_.EndedWithin(kLateObjects, Now()); },
       [this](ProcessId process) { return SweepDead(process); });
   sweeper_.Add<ObjectId>(
-      "orphans", [this] { return orphans_.ids(); },
+      "orphans", [this] { return adoption_.orphans(); },
       [this](ObjectId id) {
-        // Dropped while its owner was alive, for all that was known here.
-        if (!references_.IsHeld(id)) orphans_.Remove(id);
+        adoption_.ForgetIfUnheld(id);
         return false;
       });
   // A writer that scribbled over the name of its object before it was learned gave it to nobody.
@@ -77,9 +69,10 @@ void Raylet::AddSweeps() {
         world_.store.ForEach([&](const StoreObjectInfo& object) {
           ++objects;
           const ProcessId maker = object.id.maker();
-          if (still.contains(maker) || adopted_.contains(object.id)) return;
+          if (still.contains(maker) || adoption_.IsAdopted(object.id)) return;
           const bool here = maker.node == options_.node;
-          if (here ? IsAlive(maker) : !view_.complete || view_.Find(maker.node) != nullptr) return;
+          if (here ? deaths_.IsAlive(maker) : !view_.complete || view_.Find(maker.node) != nullptr)
+            return;
           const auto since = unknown.find(maker);
           still[maker] = since == unknown.end() ? Now() : since->second;
         });
@@ -91,7 +84,7 @@ void Raylet::AddSweeps() {
         return nobody;
       },
       [this](ProcessId maker) {
-        AdoptObjectsOf(maker);
+        adoption_.AdoptObjectsOf(maker);
         return false;
       });
 }
@@ -101,11 +94,11 @@ bool Raylet::SweepLease(LeaseNumber number) {
   if (lease == nullptr) return false;
   const ProcessId owner = lease->demand.owner;
   if (owner == RayletOf(options_.node)) {
-    if (FindDetached(lease->demand.key) == nullptr && !lease->ending) {
+    if (!detached_.IsWanted(lease->demand.key) && !lease->ending) {
       EndLease(number, ErrorKind::kOwnerDied, "its actor is not wanted any more");
       return true;
     }
-  } else if (!MayHear(owner) && !lease->ending) {
+  } else if (!deaths_.IsReachable(owner) && !lease->ending) {
     queue_.OnOwnerGone(owner, Now());
     return true;
   }
@@ -147,32 +140,23 @@ bool Raylet::SweepWorker(ProcessId process) {
 }
 
 bool Raylet::SweepHolder(ProcessId holder) {
-  if (!references_.IsHolder(holder) || IsAlive(holder) || remains_.contains(holder)) return false;
+  if (!references_.IsHolder(holder) || deaths_.IsAlive(holder) || remains_.contains(holder))
+    return false;
   references_.DropHolder(holder);
   return true;
 }
 
-bool Raylet::SweepGroup(PlacementGroupId id) {
-  const GroupLedger::Group* group = groups_.Find(id);
-  if (group == nullptr) return group_states_.erase(id) > 0;
-  if (group->spec.detached || MayHear(group->creator)) {
-    return false;
-  }
-  groups_.OnOwnerGone(group->creator, Now());
-  return true;
-}
-
 bool Raylet::SweepJob(JobNumber local) {
-  const auto it = jobs_.find(local);
-  if (it == jobs_.end() || it->second.ended || MayHear(it->second.driver)) return false;
-  EndJob(local, DeathOf(it->second.driver));
+  const NodeJob* job = jobs_.Find(local);
+  if (job == nullptr || job->ended || deaths_.IsReachable(job->driver)) return false;
+  jobs_.End(local, deaths_.DeathOf(job->driver));
   return true;
 }
 
 bool Raylet::SweepDead(ProcessId process) {
   for (const ObjectId id : world_.store.ObjectsOf(process)) {
-    if (adopted_.contains(id)) continue;
-    AdoptObjectsOf(process);
+    if (adoption_.IsAdopted(id)) continue;
+    adoption_.AdoptObjectsOf(process);
     return false;  // It came late; that is how it is meant to go.
   }
   return false;

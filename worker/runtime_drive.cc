@@ -14,9 +14,7 @@ namespace sheaf {
 namespace {
 
 constexpr Nanos kSpin = 20 * kMicrosecond;
-// Steps of a spin until it yields the core, about a microsecond: the answer to a short call comes
-// before, and a system call then costs as much as the wait.
-constexpr int kSpinYieldEvery = 24;
+constexpr int kSpinYieldEvery = 24;  // Steps. The answer to a short call comes before.
 constexpr Nanos kBackgroundTick = kMillisecond;
 // After so many without a frame the background thread waits for the bell.
 constexpr int kQuietTicks = 5;

@@ -16,7 +16,7 @@
 #include "base/ids.h"
 #include "base/transport.h"
 #include "proto/gcs.pb.h"
-#include "raylet/gcs_link.h"
+#include "raylet/cluster/gcs_link.h"
 #include "raylet/node_tables.h"
 #include "raylet/queries/state_rows.h"
 #include "scheduling/cluster_view.h"

@@ -8,10 +8,10 @@
 #include <vector>
 
 #include "absl/container/btree_map.h"
-#include "absl/container/flat_hash_map.h"
 #include "base/ids.h"
 #include "proto/raylet.pb.h"
 #include "raylet/node_tables.h"
+#include "raylet/objects/adoption.h"
 #include "raylet/raylet_options.h"
 #include "raylet/scheduling/group_ledger.h"
 #include "raylet/scheduling/lease_queue.h"
@@ -44,10 +44,10 @@ class StateRows {
     const WorkerPool& pool;
     const AttachedProcesses& processes;
     const NodeJobs& jobs;
-    const DetachedActors& detached;
+    const DetachedActorTable& detached;
     const absl::btree_map<PlacementGroupId, proto::GroupState>& group_states;
-    const absl::btree_map<ObjectId, std::vector<ObjectId>>& adopted;
-    const absl::flat_hash_map<LeaseNumber, ProcessId>& worker_of;
+    const AdoptedObjects& adopted;
+    const WorkersOfLeases& worker_of;
   };
   explicit StateRows(const Sources& sources) : from_(sources) {}
 

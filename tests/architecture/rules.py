@@ -35,11 +35,15 @@ SUBFOLDERS = {
     "collective/shm": "collective",
     "collective/net": "collective collective/shm",
     "collective/nccl": "collective collective/net",
+    "raylet/cluster": "raylet/death_register.h raylet/node_tables.h raylet/raylet_options.h"
+    " raylet/scheduling",
+    "raylet/jobs": "raylet/cluster raylet/death_register.h raylet/host/worker_variables.h"
+    " raylet/node_tables.h raylet/raylet_options.h raylet/scheduling raylet/workers",
     "raylet/scheduling": "",
     "raylet/workers": "",
-    "raylet/objects": "",
-    "raylet/queries": "raylet/gcs_link.h raylet/node_tables.h raylet/raylet_options.h"
-    " raylet/scheduling raylet/workers",
+    "raylet/objects": "raylet/death_register.h",
+    "raylet/queries": "raylet/cluster/gcs_link.h raylet/node_tables.h raylet/raylet_options.h"
+    " raylet/objects raylet/scheduling raylet/workers",
     "raylet/host": "raylet/objects raylet/workers",
     "python_bindings/core": "",
     "worker/owner": "worker/limits.h worker/runtime.h worker/wire.h",

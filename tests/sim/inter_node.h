@@ -10,7 +10,7 @@
 #include <utility>
 #include <vector>
 
-#include "raylet/node_links.h"
+#include "raylet/cluster/node_links.h"
 #include "raylet/objects/block_source.h"
 #include "tests/sim/node_wire.h"
 #include "tests/sim/world.h"

@@ -5,7 +5,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "gcs/gcs_options.h"
-#include "raylet/gcs_link.h"
+#include "raylet/cluster/gcs_link.h"
 #include "raylet/objects/object_puller.h"
 #include "raylet/objects/orphan_ledger.h"
 #include "tests/sim/node.h"
@@ -15,9 +15,9 @@ namespace sheaf::sim {
 namespace {
 
 constexpr Nanos kSlack = kSecond;            // Ticks, ways, and the time between two looks.
-constexpr Nanos kOrphanGrace = 3 * kSecond;  // raylet/raylet_references.cc
+constexpr Nanos kOrphanGrace = 3 * kSecond;  // raylet/objects/adoption.cc
 constexpr Nanos kTryAnotherQueue =
-    30 * kSecond;  // raylet/raylet_actors.cc, raylet/scheduling/lease_queue.h
+    30 * kSecond;  // raylet/jobs/detached_actors.cc, raylet/scheduling/lease_queue.h
 constexpr Nanos kArgumentWait = 60 * kSecond;  // worker/runtime_worker.cc
 constexpr Nanos kStoreWait = 30 * kSecond;     // worker/runtime_objects.cc
 

@@ -125,7 +125,7 @@ void ReferenceTable::Free(ObjectEntry& entry) {
   if (entry.extra && entry.extra->actor != nullptr && on_actor_unreferenced_)
     on_actor_unreferenced_(entry);
   DropNested(entry);
-  CountOffValue(entry);
+  ForgetValue(entry);
   entries_.Delete(&entry);
 }
 

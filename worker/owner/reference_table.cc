@@ -169,8 +169,12 @@ void ReferenceTable::SetNested(ObjectEntry& entry, std::vector<ObjectEntry*> nes
 }
 
 void ReferenceTable::ForgetValue(ObjectEntry& entry) {
-  CountOffValue(entry);
-  std::string().swap(entry.value);  // Its memory goes, too.
+  if (entry.value.size() < kLeastCounted) {
+    entry.value.clear();
+  } else {
+    value_bytes_ -= entry.value.size();
+    std::string().swap(entry.value);  // Its memory goes, too.
+  }
 }
 
 bool ReferenceTable::SetValue(ObjectEntry& entry, std::string_view bytes,

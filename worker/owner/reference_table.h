@@ -191,9 +191,6 @@ class ReferenceTable {
   void PromoteLater(ObjectEntry& entry);
   void SetNested(ObjectEntry& entry, std::vector<ObjectEntry*> nested);
   void ForgetValue(ObjectEntry& entry);
-  void CountOffValue(const ObjectEntry& entry) {
-    if (entry.value.size() >= kLeastCounted) value_bytes_ -= entry.value.size();
-  }
   void Announce(ObjectEntry& entry);
 
   // reference_freeing.cc

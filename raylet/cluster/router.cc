@@ -1,5 +1,5 @@
 // Copyright The Sheaf Authors. SPDX-License-Identifier: Apache-2.0
-#include "raylet/router.h"
+#include "raylet/cluster/router.h"
 
 namespace sheaf {
 namespace {

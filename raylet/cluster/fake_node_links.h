@@ -7,7 +7,7 @@
 #include <utility>
 #include <vector>
 
-#include "raylet/node_links.h"
+#include "raylet/cluster/node_links.h"
 
 namespace sheaf {
 

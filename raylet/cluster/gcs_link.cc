@@ -1,5 +1,5 @@
 // Copyright The Sheaf Authors. SPDX-License-Identifier: Apache-2.0
-#include "raylet/gcs_link.h"
+#include "raylet/cluster/gcs_link.h"
 
 #include <algorithm>
 #include <utility>

@@ -1,0 +1,433 @@
+// Copyright The Sheaf Authors. SPDX-License-Identifier: Apache-2.0
+#include "raylet/jobs/group_coordinator.h"
+
+#include <iterator>
+#include <utility>
+
+#include "base/parse_frame.h"
+#include "base/status_macros.h"
+
+namespace sheaf {
+namespace {
+
+constexpr size_t kGroupsRemembered = 1000;  // Of other raylets, after their end.
+
+proto::GroupState Gone(PlacementGroupId id, const std::string& words) {
+  proto::GroupState state;
+  state.set_id(id.Binary());
+  state.set_state(proto::GroupState::REMOVED);
+  state.set_message(words);
+  return state;
+}
+
+}  // namespace
+
+GroupCoordinator::GroupCoordinator(const Deps& deps)
+    : deps_(deps), groups_(deps.ledger, deps.view) {}
+
+absl::Status GroupCoordinator::OnRequest(ProcessId from, const Frame& frame) {
+  SHEAF_ASSIGN_OR_RETURN(const auto request, ParseFrame<proto::GroupRequest>(frame));
+  SHEAF_ASSIGN_OR_RETURN(const auto id, PlacementGroupId::FromBinary(request.id()));
+  switch (request.action()) {
+    case proto::GroupRequest::CREATE:
+      return Create(from, id, request);
+    case proto::GroupRequest::REMOVE:
+      Remove(from, id, request);
+      return absl::OkStatus();
+    case proto::GroupRequest::WATCH:
+      Watch(from, id);
+      return absl::OkStatus();
+    default:
+      return absl::InvalidArgumentError("an unknown action on a placement group");
+  }
+}
+
+void GroupCoordinator::Remove(ProcessId from, PlacementGroupId id,
+                              const proto::GroupRequest& request) {
+  if (IsElsewhere(id)) {
+    SendMessage(To(RayletOf(id.maker().node)), FrameKind::kGroupRequest, request);
+    return;
+  }
+  if (IsRegistering(id)) {
+    groups_.OnNeverMade(id, "");
+    RemoveFromGcs(id);
+    return;
+  }
+  if (registered_.contains(id)) RemoveFromGcs(id);
+  if (!groups_.OnRemove(id, Now())) SendMessage(To(from), FrameKind::kGroupState, Gone(id, ""));
+}
+
+// A group of this node stands in the view from its registration on, and in the ledger only when the
+// GCS has answered that.
+bool GroupCoordinator::IsRegistering(PlacementGroupId id) const {
+  const auto known = deps_.view.groups.find(id);
+  return id.maker().node == deps_.view.local && groups_.Find(id) == nullptr &&
+         known != deps_.view.groups.end() && known->second.state == GroupPlacement::State::kPending;
+}
+
+void GroupCoordinator::Watch(ProcessId from, PlacementGroupId id) {
+  if (IsElsewhere(id)) {
+    watchers_[id].insert(from);
+    AskAbout(id);
+    return;
+  }
+  proto::GroupState state = Gone(id, "no such placement group");
+  if (groups_.Find(id) != nullptr) {
+    state = states_[id];
+  } else if (IsRegistering(id)) {
+    state.set_state(proto::GroupState::PENDING);
+    state.set_message("is on its way to the GCS");
+  }
+  if (state.state() != proto::GroupState::REMOVED) watchers_[id].insert(from);
+  SendMessage(To(from), FrameKind::kGroupState, state);
+}
+
+absl::Status GroupCoordinator::Create(ProcessId from, PlacementGroupId id,
+                                      const proto::GroupRequest& request) {
+  absl::StatusOr<GroupSpec> spec = ParseGroupSpec(request);
+  if (spec.ok() && id.maker() != from) {
+    spec = absl::InvalidArgumentError("the id of a placement group names its creator");
+  }
+  if (!spec.ok()) {  // What the user asked for can be wrong without the process being so.
+    SendMessage(To(from), FrameKind::kGroupState, Gone(id, std::string(spec.status().message())));
+    return absl::OkStatus();
+  }
+  watchers_[id].insert(from);
+  if (groups_.Find(id) != nullptr || (!spec->detached && spec->name.empty())) {
+    groups_.OnCreate(*std::move(spec), from, Now());
+    return absl::OkStatus();
+  }
+  proto::GcsRequest registration;
+  proto::RegisterGroup& group = *registration.mutable_register_group();
+  group.set_group_id(id.Binary());
+  group.set_name(spec->name);
+  if (const NodeJob* job = deps_.jobs.Find(deps_.processes.at(from).job); job != nullptr) {
+    group.set_job(job->number);
+    group.set_name_space(job->start.name_space());
+  }
+  *group.mutable_bundles() = request.bundles();
+  *group.mutable_selectors() = request.selectors();
+  group.set_placement(request.placement());
+  group.set_detached(spec->detached);
+  deps_.view.groups.try_emplace(id);
+  deps_.gcs.Command(std::move(registration),
+                    [this, from, spec = *std::move(spec)](const proto::GcsReply& reply) {
+                      OnRegistered(from, spec, reply);
+                    });
+  return absl::OkStatus();
+}
+
+void GroupCoordinator::OnRegistered(ProcessId from, const GroupSpec& spec,
+                                    const proto::GcsReply& reply) {
+  const auto known = deps_.view.groups.find(spec.id);
+  const bool removed =
+      known != deps_.view.groups.end() && known->second.state == GroupPlacement::State::kRemoved;
+  if (reply.error() != 0) return groups_.OnNeverMade(spec.id, reply.message());
+  const bool orphaned = !spec.detached && !deps_.deaths.IsAlive(from);
+  if (removed || orphaned) {
+    groups_.OnNeverMade(spec.id, "its creator is gone");
+    // What was said of its end before may have come ahead of the registration.
+    return RemoveFromGcs(spec.id);
+  }
+  registered_[spec.id] = reply.group().placement_number();
+  if (!spec.detached) attached_[spec.id] = reply.group();
+  groups_.OnCreate(spec, spec.detached ? Self() : from, Now());
+}
+
+void GroupCoordinator::RemoveFromGcs(PlacementGroupId id) {
+  proto::GcsRequest removal;
+  removal.mutable_remove_group()->set_group_id(id.Binary());
+  deps_.gcs.Insist(std::move(removal));
+}
+
+void GroupCoordinator::Apply(const GroupAction& action) {
+  switch (action.kind) {
+    case GroupAction::Kind::kPrepare:
+      return SendBundles(action, FrameKind::kPrepareBundles);
+    case GroupAction::Kind::kCommit:
+      return SendBundles(action, FrameKind::kCommitBundles);
+    case GroupAction::Kind::kReturn:
+      return SendBundles(action, FrameKind::kReturnBundles);
+    case GroupAction::Kind::kState:
+      return OnStateChanged(action);
+  }
+}
+
+void GroupCoordinator::OnStateChanged(const GroupAction& action) {
+  proto::GroupState state;
+  state.set_id(action.group.Binary());
+  state.set_state(action.state);
+  for (const NodeNumber node : action.bundle_nodes) state.add_bundle_nodes(node);
+  state.set_message(action.words);
+  const bool removed = action.state == proto::GroupState::REMOVED;
+  for (const NodeNumber node : action.bundle_nodes) {  // They get tasks for it.
+    if (node != deps_.view.local) watchers_[action.group].insert(RayletOf(node));
+  }
+  TellWatchers(action.group, state);
+  if (removed) {
+    states_.erase(action.group);
+  } else {
+    states_[action.group] = state;
+  }
+  ReportToGcs(action.group, state);
+  if (removed) {
+    registered_.erase(action.group);
+    attached_.erase(action.group);
+  }
+  deps_.queue.OnGroupChanged(action.group, Now());
+  if (removed) deps_.queue.OnRoom(Now());
+  deps_.queue.SetGroupWaiting(groups_.WaitingHere(), Now());
+}
+
+void GroupCoordinator::TellWatchers(PlacementGroupId id, const proto::GroupState& state) {
+  const auto watchers = watchers_.find(id);
+  if (watchers == watchers_.end()) return;
+  for (const ProcessId watcher : watchers->second) {
+    if (deps_.deaths.IsReachable(watcher)) SendMessage(To(watcher), FrameKind::kGroupState, state);
+  }
+  if (state.state() == proto::GroupState::REMOVED) watchers_.erase(watchers);
+}
+
+bool GroupCoordinator::IsElsewhere(PlacementGroupId id) const {
+  return id.maker().node != deps_.view.local && groups_.Find(id) == nullptr &&
+         !deps_.deaths.IsNodeDead(id.maker().node);
+}
+
+bool GroupCoordinator::IsUnknown(PlacementGroupId id) const {
+  return !deps_.view.groups.contains(id) && !IsElsewhere(id) && groups_.Find(id) == nullptr;
+}
+
+void GroupCoordinator::AskAbout(PlacementGroupId id) {
+  proto::GroupRequest request;
+  request.set_action(proto::GroupRequest::WATCH);
+  request.set_id(id.Binary());
+  SendMessage(To(RayletOf(id.maker().node)), FrameKind::kGroupRequest, request);
+}
+
+void GroupCoordinator::FollowGroupOf(const proto::LeaseSpec& spec) {
+  if (spec.strategy().kind() != proto::Strategy::PLACEMENT_GROUP) return;
+  const auto group = PlacementGroupId::FromBinary(spec.strategy().group_id());
+  if (group.ok() && IsElsewhere(*group) && !deps_.view.groups.contains(*group)) AskAbout(*group);
+}
+
+void GroupCoordinator::TellPlace(PlacementGroupId id) {
+  const auto state = states_.find(id);
+  if (state == states_.end() || registered_.contains(id)) return;
+  proto::GcsRequest request;
+  proto::GroupReport& report = *request.mutable_group_report();
+  report.set_group_id(id.Binary());
+  report.set_state(state->second.state() == proto::GroupState::CREATED ? proto::GroupInfo::CREATED
+                                                                       : proto::GroupInfo::PENDING);
+  *report.mutable_bundle_nodes() = state->second.bundle_nodes();
+  deps_.gcs.Command(std::move(request), nullptr);
+}
+
+void GroupCoordinator::SendBundles(const GroupAction& action, FrameKind kind) {
+  proto::Bundles message;
+  message.set_group_id(action.group.Binary());
+  message.set_attempt(action.attempt);
+  for (const auto& [bundle, resources] : action.bundles) {
+    message.add_indexes(static_cast<uint32_t>(bundle.index));
+    resources.ToMap(*message.add_resources()->mutable_amounts());
+  }
+  SendMessage(To(RayletOf(action.node)), kind, message);
+}
+
+absl::Status GroupCoordinator::OnBundles(ProcessId from, const Frame& frame) {
+  SHEAF_ASSIGN_OR_RETURN(const auto message, ParseFrame<proto::Bundles>(frame));
+  SHEAF_ASSIGN_OR_RETURN(const auto id, PlacementGroupId::FromBinary(message.group_id()));
+  if (frame.kind == FrameKind::kBundlesPrepared) {
+    groups_.OnPrepared(id, from.node, message.attempt(), message.ok(), Now());
+    return absl::OkStatus();
+  }
+  if (message.indexes_size() != message.resources_size()) {
+    return absl::InvalidArgumentError("bundles without their resources");
+  }
+  std::vector<BundleId> bundles;
+  for (const uint32_t index : message.indexes()) {
+    bundles.push_back({id, static_cast<int32_t>(index)});
+  }
+  if (frame.kind == FrameKind::kPrepareBundles) {
+    proto::Bundles answer;
+    answer.set_group_id(message.group_id());
+    answer.set_attempt(message.attempt());
+    answer.set_ok(PrepareBundles(from, bundles, message));
+    SendMessage(To(from), FrameKind::kBundlesPrepared, answer);
+  } else if (frame.kind == FrameKind::kCommitBundles) {
+    for (const BundleId& bundle : bundles) SHEAF_RETURN_IF_ERROR(deps_.ledger.Commit(bundle));
+  } else {
+    for (const BundleId& bundle : bundles) deps_.ledger.ReturnBundle(bundle);
+    deps_.queue.OnGroupChanged(id, Now());
+  }
+  OnRoom();
+  deps_.queue.OnRoom(Now());
+  return absl::OkStatus();
+}
+
+// All or none.
+bool GroupCoordinator::PrepareBundles(ProcessId coordinator, const std::vector<BundleId>& bundles,
+                                      const proto::Bundles& message) {
+  for (size_t i = 0; i < bundles.size(); ++i) {
+    const auto resources = Resources::FromMap(message.resources(static_cast<int>(i)).amounts());
+    if (resources.ok() && deps_.ledger.Prepare(bundles[i], *resources, coordinator).ok()) continue;
+    for (size_t done = 0; done < i; ++done) deps_.ledger.ReturnBundle(bundles[done]);
+    return false;
+  }
+  return true;
+}
+
+// A group of another raylet is removed; those that were last are remembered.
+void GroupCoordinator::ForgetLater(PlacementGroupId id, GroupPlacement* placement) {
+  using State = GroupPlacement::State;
+  if (std::exchange(placement->state, State::kRemoved) == State::kRemoved) return;
+  removed_elsewhere_.push_back(id);
+  if (removed_elsewhere_.size() <= kGroupsRemembered) return;
+  const PlacementGroupId oldest = removed_elsewhere_.front();
+  removed_elsewhere_.pop_front();
+  // A detached group lives again when another node has placed it.
+  const auto it = deps_.view.groups.find(oldest);
+  if (oldest != id && it != deps_.view.groups.end() && it->second.state == State::kRemoved)
+    deps_.view.groups.erase(it);
+}
+
+// Of a group that another raylet coordinates.
+absl::Status GroupCoordinator::OnState(const Frame& frame) {
+  SHEAF_ASSIGN_OR_RETURN(const auto state, ParseFrame<proto::GroupState>(frame));
+  SHEAF_ASSIGN_OR_RETURN(const auto id, PlacementGroupId::FromBinary(state.id()));
+  if (groups_.Find(id) != nullptr) return absl::OkStatus();
+  GroupPlacement& placement = deps_.view.groups[id];
+  placement.bundle_nodes.assign(state.bundle_nodes().begin(), state.bundle_nodes().end());
+  switch (state.state()) {
+    case proto::GroupState::CREATED:
+      placement.state = GroupPlacement::State::kCreated;
+      break;
+    case proto::GroupState::REMOVED:
+      ForgetLater(id, &placement);
+      break;
+    default:
+      placement.state = GroupPlacement::State::kPending;
+      break;
+  }
+  TellWatchers(id, state);
+  deps_.queue.OnGroupChanged(id, Now());
+  return absl::OkStatus();
+}
+
+// Of the groups that this raylet coordinates the bundles there are placed anew. The coordinator of
+// others is gone: what was only prepared goes back, tasks end.
+void GroupCoordinator::OnNodeDead(NodeNumber node) {
+  groups_.OnNodeDead(node, Now());
+  std::vector<BundleId> orphans;
+  for (const auto& [id, bundle] : deps_.ledger.bundles()) {
+    if (bundle.coordinator.node == node) orphans.push_back(id);
+  }
+  absl::btree_set<PlacementGroupId> groups;
+  for (const BundleId& bundle : orphans) {
+    deps_.ledger.ReturnBundle(bundle);
+    groups.insert(bundle.group);
+  }
+  for (const PlacementGroupId id : groups) {
+    ForgetLater(id, &deps_.view.groups[id]);
+    TellWatchers(id, Gone(id, "the node that placed it is dead"));
+    deps_.queue.OnGroupChanged(id, Now());
+  }
+  if (!orphans.empty()) deps_.queue.OnRoom(Now());
+}
+
+void GroupCoordinator::ReportToGcs(PlacementGroupId id, const proto::GroupState& state) {
+  const auto registered = registered_.find(id);
+  if (registered == registered_.end()) return;
+  proto::GcsRequest request;
+  proto::GroupReport& report = *request.mutable_group_report();
+  report.set_group_id(id.Binary());
+  report.set_placement_number(registered->second);
+  switch (state.state()) {
+    case proto::GroupState::CREATED:
+      report.set_state(proto::GroupInfo::CREATED);
+      break;
+    case proto::GroupState::REMOVED:
+      report.set_state(proto::GroupInfo::REMOVED);
+      break;
+    default:
+      report.set_state(proto::GroupInfo::PENDING);
+      break;
+  }
+  *report.mutable_bundle_nodes() = state.bundle_nodes();
+  report.set_words(state.message());
+  deps_.gcs.Command(std::move(request), nullptr);
+}
+
+void GroupCoordinator::OnPlace(const proto::PlaceGroup& message) {
+  const auto id = PlacementGroupId::FromBinary(message.group().group_id());
+  if (!id.ok()) return;
+  registered_[*id] = message.group().placement_number();
+  if (const auto known = states_.find(*id); known != states_.end()) {
+    ReportToGcs(*id, known->second);
+    return;
+  }
+  proto::GroupRequest request;
+  request.set_id(message.group().group_id());
+  *request.mutable_bundles() = message.group().bundles();
+  *request.mutable_selectors() = message.group().selectors();
+  request.set_placement(message.group().placement());
+  request.set_name(message.group().name());
+  request.set_detached(true);
+  absl::StatusOr<GroupSpec> spec = ParseGroupSpec(request);
+  // Another node placed it, and is dead: what was removed there lives again here.
+  if (const auto it = deps_.view.groups.find(*id);
+      it != deps_.view.groups.end() && it->second.state == GroupPlacement::State::kRemoved) {
+    deps_.view.groups.erase(it);
+  }
+  if (spec.ok()) groups_.OnCreate(*std::move(spec), Self(), Now());
+}
+
+void GroupCoordinator::OnDrop(const proto::DropGroup& message) {
+  const auto id = PlacementGroupId::FromBinary(message.group_id());
+  if (!id.ok()) return;
+  const auto it = registered_.find(*id);
+  if (it != registered_.end() && it->second > message.placement_number()) return;
+  if (groups_.OnRemove(*id, Now())) return;
+  registered_[*id] = message.placement_number();
+  ReportToGcs(*id, Gone(*id, ""));
+  registered_.erase(*id);
+}
+
+void GroupCoordinator::OnProcessGone(ProcessId process) {
+  groups_.OnOwnerGone(process, Now());
+  for (auto it = watchers_.begin(); it != watchers_.end();) {
+    it->second.erase(process);
+    it = it->second.empty() ? watchers_.erase(it) : std::next(it);
+  }
+}
+
+bool GroupCoordinator::Settle() {
+  if (std::exchange(room_came_, false) && groups_.pending() > 0) groups_.OnRoom(Now());
+  const std::vector<GroupAction> actions = groups_.TakeActions();
+  for (const GroupAction& action : actions) Apply(action);
+  return !actions.empty();
+}
+
+bool GroupCoordinator::Sweep(PlacementGroupId id) {
+  const GroupLedger::Group* group = groups_.Find(id);
+  if (group == nullptr) return states_.erase(id) > 0;
+  if (group->spec.detached || deps_.deaths.IsReachable(group->creator)) return false;
+  groups_.OnOwnerGone(group->creator, Now());
+  return true;
+}
+
+void GroupCoordinator::FillReport(proto::NodeReport* report) const {
+  for (const auto& [id, number] : registered_) {
+    const auto state = states_.find(id);
+    if (state == states_.end()) continue;
+    proto::GroupReport& group = *report->add_groups();
+    group.set_group_id(id.Binary());
+    group.set_placement_number(number);
+    const bool created = state->second.state() == proto::GroupState::CREATED;
+    group.set_state(created ? proto::GroupInfo::CREATED : proto::GroupInfo::PENDING);
+    *group.mutable_bundle_nodes() = state->second.bundle_nodes();
+    if (const auto attached = attached_.find(id); attached != attached_.end())
+      *report->add_attached_groups() = attached->second;
+  }
+}
+
+}  // namespace sheaf

@@ -7,6 +7,11 @@
 #include "object_store/messages.h"
 
 namespace sheaf {
+namespace {
+
+constexpr size_t kInPlace = std::string().capacity();  // Longer values have memory of their own.
+
+}  // namespace
 
 ReferenceTable::ReferenceTable(ProcessId self, Transport& transport, LocalStore& store)
     : self_(self), transport_(transport), store_(store), drops_(new DropQueue) {}
@@ -169,11 +174,11 @@ void ReferenceTable::SetNested(ObjectEntry& entry, std::vector<ObjectEntry*> nes
 }
 
 void ReferenceTable::ForgetValue(ObjectEntry& entry) {
-  if (entry.value.size() < kLeastCounted) {
-    entry.value.clear();
-  } else {
-    value_bytes_ -= entry.value.size();
+  if (entry.value.size() >= kLeastCounted) value_bytes_ -= entry.value.size();
+  if (entry.value.capacity() > kInPlace) {
     std::string().swap(entry.value);  // Its memory goes, too.
+  } else {
+    entry.value.clear();
   }
 }
 

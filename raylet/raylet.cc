@@ -23,13 +23,6 @@ RayletOptions Filled(RayletOptions options) {
   return options;
 }
 
-ObjectPullerOptions PullsOf(NodeNumber node, const StoreOwner& store) {
-  ObjectPullerOptions options;
-  options.node = node;
-  options.most_bytes = std::min(options.most_bytes, store.Stats().capacity_bytes / 4);
-  return options;
-}
-
 ClusterView ViewOf(const RayletOptions& options) {
   ClusterView view;
   view.local = options.node;
@@ -55,15 +48,6 @@ Raylet::Raylet(RayletOptions options, RayletWorld world)
                   [this](ProcessId owner) { return deaths_.IsDead(owner); }),
       router_(options_.node, world_.transport),
       gcs_(options_.node, world_.clock, world_.transport),
-      puller_(PullsOf(options_.node, world_.store), {.clock = world_.clock,
-                                                     .store = world_.store,
-                                                     .blocks = world_.blocks,
-                                                     .loop = world_.loop,
-                                                     .copier = world_.copier}),
-      server_({.clock = world_.clock,
-               .store = world_.store,
-               .puller = puller_,
-               .copier = world_.copier}),
       state_rows_({.options = options_,
                    .started_at = started_at_,
                    .store = world_.store,
@@ -158,7 +142,7 @@ absl::Status Raylet::Dispatch(ProcessId from, AttachedProcess& process, const Fr
     default:
       break;
   }
-  if (frame.kind == kStoreFetch) return OnStoreFetch(from, frame);
+  if (frame.kind == kStoreFetch) return transfers_.OnFetch(from, frame);
   if (frame.kind == kStoreHold) return arguments_.OnHold(from, frame);
   if (IsStoreFrame(frame.kind)) {
     world_.store.OnFrame(from, frame.kind, frame.body);
@@ -231,6 +215,11 @@ void Raylet::OnSocketClosed(ProcessId process) {
   Settle();
 }
 
+void Raylet::OnFetch(NodeNumber reader, std::string_view request, ObjectServer::Respond respond) {
+  transfers_.OnBlockRequest(reader, request, std::move(respond));
+  Settle();
+}
+
 void Raylet::Tick() {
   const Nanos now = Now();
   queue_.OnTick(now);
@@ -249,7 +238,7 @@ void Raylet::Tick() {
   session_.Tick();
   sweeper_.Tick();
   next_store_tick_ = world_.store.Tick();
-  TickObjects();
+  transfers_.Tick();
   adoption_.Tick();
   Settle();
 }
@@ -260,7 +249,7 @@ void Raylet::EndTurn() {
 }
 
 Nanos Raylet::NextTick() const {
-  const Nanos next = std::min({queue_.NextTick(), next_store_tick_, puller_.NextTick()});
+  const Nanos next = std::min({queue_.NextTick(), next_store_tick_, transfers_.NextTick()});
   return next <= Now() + kUsualTick ? next : kForever;
 }
 
@@ -286,11 +275,11 @@ void Raylet::Settle() {
 }
 
 void Raylet::SettleStore() {
-  SettleObjects();
+  transfers_.Settle();
   adoption_.Settle();
   for (const ObjectId id : world_.store_events.TakeGone()) {
     Counter(world_.metrics, CounterId::kObjectsFreed).Add();
-    if (!world_.store.Contains(id)) copies_.erase(id);
+    transfers_.OnGone(id);
     adoption_.OnGone(id);
   }
   for (const auto& [process, what] : world_.store_events.TakeViolations()) {

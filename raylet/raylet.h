@@ -7,7 +7,6 @@
 //   raylet.cc                the inputs, attaching, the work that a transaction leaves behind
 //   raylet_leases.cc         demands, grants, returns, blocked workers
 //   raylet_deaths.cc         from the exit of a process until nothing of it is left
-//   raylet_objects.cc        objects that come from other nodes and go there
 //   raylet_gcs.cc            heartbeats, reports, what the GCS says
 //   raylet_cluster.cc        the other nodes, as the GCS describes them
 //   raylet_remote.cc         what other nodes say
@@ -52,9 +51,8 @@
 #include "raylet/node_tables.h"
 #include "raylet/objects/adoption.h"
 #include "raylet/objects/argument_admission.h"
-#include "raylet/objects/object_puller.h"
 #include "raylet/objects/object_server.h"
-#include "raylet/objects/orphan_ledger.h"
+#include "raylet/objects/object_transfers.h"
 #include "raylet/objects/reference_ledger.h"
 #include "raylet/objects/store_events.h"
 #include "raylet/queries/state_queries.h"
@@ -205,18 +203,6 @@ class Raylet final : private ClusterFollower::Observer, private GcsSession::Node
   void StoreOnDeath(ProcessId process, Remains& remains);
   void SettleStore();
 
-  // raylet_objects.cc
-  absl::Status OnStoreFetch(ProcessId from, const Frame& frame);
-  absl::Status OnRemoteStoreFrame(ProcessId from, const Frame& frame);
-  void AnswerFetch(ProcessId asker, ObjectId id, LookupOutcome outcome);
-  void SettleObjects();
-  void TellOwnerOfCopy(ObjectId id);
-  void TellOwnersAgain();
-  void TickObjects();
-  void OnFetcherGone(ProcessId process);
-  void OnObjectsOfNodeGone(NodeNumber node);
-  static ArgumentBytes ArgumentBytesOf(const proto::LeaseDemand& demand);
-
   // What follows from what the GCS says of the cluster: raylet_cluster.cc.
   void OnRoom() override { groups_.OnRoom(); }
   void OnNodeDead(NodeNumber node, const std::string& reason) override;
@@ -308,6 +294,16 @@ class Raylet final : private ClusterFollower::Observer, private GcsSession::Node
                         const auto it = remains_.find(process);
                         return it != remains_.end() && !it->second.drained;
                       }}};
+  ObjectTransfers transfers_{{.node = options_.node,
+                              .clock = world_.clock,
+                              .transport = world_.transport,
+                              .store = world_.store,
+                              .blocks = world_.blocks,
+                              .loop = world_.loop,
+                              .copier = world_.copier,
+                              .deaths = deaths_,
+                              .references = references_,
+                              .adoption = adoption_}};
   ArgumentAdmission arguments_{world_.clock, world_.transport, world_.store};
   Contacts contacts_{{.node = options_.node,
                       .clock = world_.clock,
@@ -339,15 +335,8 @@ class Raylet final : private ClusterFollower::Observer, private GcsSession::Node
                              .view = view_,
                              .deaths = deaths_,
                              .observer = *this}};
-  ObjectPuller puller_;
-  ObjectServer server_;
 
   absl::btree_map<ProcessId, Remains> remains_;
-
-  absl::btree_map<ObjectId, absl::btree_set<ProcessId>> fetchers_;  // Who waits for each pull.
-  absl::btree_set<ObjectId> copies_;  // Of other nodes' objects, in the store.
-  ObjectId told_up_to_;               // Their owners were told again, in this round.
-  Nanos next_tell_copies_ = 0;
 
   StateRows state_rows_;
   StateQueries queries_;

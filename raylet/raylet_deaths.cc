@@ -160,7 +160,8 @@ void Raylet::ForgetIfOver(ProcessId process) {
 void Raylet::StoreOnDeath(ProcessId process, Remains& remains) {
   if (!remains.store_knows && (remains.exited || remains.socket_closed)) {
     remains.store_knows = true;
-    OnFetcherGone(process);
+    transfers_.OnProcessGone(process);
+    adoption_.OnProcessGone(process);
     world_.store.OnProcessDied(process);
   }
   if (remains.store_knows && remains.socket_closed && !remains.views_gone) {

@@ -1,6 +1,8 @@
 // Copyright The Sheaf Authors. SPDX-License-Identifier: Apache-2.0
 // Demands, grants, returns and blocked workers: between the lease queue, which decides, and the
 // worker pool.
+#include <algorithm>
+
 #include "absl/algorithm/container.h"
 #include "absl/strings/str_cat.h"
 #include "base/log.h"
@@ -21,6 +23,15 @@ proto::LeaseSpec SpecForWorker(const LeaseSpec& spec) {
   proto::LeaseSpec message = ToMessage(spec);
   message.clear_strategy();
   return message;
+}
+
+ArgumentBytes ArgumentBytesOf(const proto::LeaseDemand& demand) {
+  ArgumentBytes bytes;
+  for (int i = 0; i < std::min(demand.argument_nodes_size(), demand.argument_node_bytes_size());
+       ++i) {
+    bytes.emplace_back(demand.argument_nodes(i), demand.argument_node_bytes(i));
+  }
+  return bytes;
 }
 
 }  // namespace

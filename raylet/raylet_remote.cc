@@ -5,6 +5,7 @@
 #include "base/parse_frame.h"
 #include "base/status_macros.h"
 #include "object_store/messages.h"
+#include "object_store/store_owner.h"
 #include "raylet/raylet.h"
 
 namespace sheaf {
@@ -33,7 +34,13 @@ void Raylet::OnRemoteFrame(ProcessId from, ProcessId to, Lane lane, const Frame&
 }
 
 absl::Status Raylet::DispatchRemote(ProcessId from, const Frame& frame) {
-  if (IsStoreFrame(frame.kind)) return OnRemoteStoreFrame(from, frame);
+  if (frame.kind == kStoreFetch) return transfers_.OnFetch(from, frame);
+  if (frame.kind == kStoreFree) {
+    const auto names = FrameItems<ObjectName>(frame.body);
+    world_.store.OnRemoteFree(from, std::vector<ObjectName>(names.begin(), names.end()));
+    return absl::OkStatus();
+  }
+  if (IsStoreFrame(frame.kind)) return absl::OkStatus();
   switch (frame.kind) {  // What processes say, and raylets.
     case FrameKind::kLeaseReturn:
       return OnLeaseReturn(from, frame);
@@ -132,7 +139,7 @@ void Raylet::OnNodeDead(NodeNumber node, const std::string& reason) {
     adoption_.OnOwnerDied(owner);
     adoption_.AdoptObjectsOf(owner);
   }
-  puller_.NodeGone(node);
+  transfers_.OnNodeDead(node);
   adoption_.OnNodeDead(node);
   ForgetUndrained([node](ProcessId peer) { return peer.node == node; });
   jobs_.OnNodeDead(node, death);

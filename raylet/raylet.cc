@@ -153,15 +153,15 @@ absl::Status Raylet::Dispatch(ProcessId from, AttachedProcess& process, const Fr
     case FrameKind::kJobStart:
       return driver ? jobs_.OnStart(from, frame) : absl::OkStatus();
     case FrameKind::kLeaseDemand:
-      return OnLeaseDemand(from, frame);
+      return leases_.OnDemand(from, frame);
     case FrameKind::kLeaseReturn:
-      return OnLeaseReturn(from, frame);
+      return leases_.OnReturn(from, frame);
     case FrameKind::kKillWorker:
-      return OnKillWorker(from, frame);
+      return leases_.OnKillWorker(from, frame);
     case FrameKind::kBlocked:
-      return OnBlockedFrame(from, process, frame);
+      return leases_.OnBlocked(from, frame);
     case FrameKind::kWorkerReady:
-      if (worker) OnWorkerReady(from);
+      if (worker) leases_.OnWorkerReady(from);
       return absl::OkStatus();
     case FrameKind::kRefsReport:
     case FrameKind::kNodeRefsAck:
@@ -175,6 +175,18 @@ absl::Status Raylet::Dispatch(ProcessId from, AttachedProcess& process, const Fr
     default:
       return absl::OkStatus();  // Of a newer peer.
   }
+}
+
+absl::Status Raylet::OnConnectRequest(ProcessId from, const Frame& frame) {
+  SHEAF_ASSIGN_OR_RETURN(const auto message, ParseFrame<proto::ConnectRequest>(frame));
+  const ProcessId peer = ProcessId::Unpack(message.peer());
+  if (peer == from) return absl::OkStatus();
+  if (deaths_.IsAlive(peer) && world_.switchboard.Connect(from, peer).ok()) return absl::OkStatus();
+  proto::ConnectRefused refusal;
+  refusal.set_peer(message.peer());
+  *refusal.mutable_death() = deaths_.DeathOf(peer);
+  SendMessage(To(from), FrameKind::kConnectRefused, refusal);
+  return absl::OkStatus();
 }
 
 absl::Status Raylet::OnReferences(ProcessId from, const Frame& frame) {
@@ -223,7 +235,7 @@ void Raylet::OnFetch(NodeNumber reader, std::string_view request, ObjectServer::
 void Raylet::Tick() {
   const Nanos now = Now();
   queue_.OnTick(now);
-  TakeOverdueLeases();
+  leases_.Tick();
   detached_.Tick();
   pool_.Tick();
   references_.Tick();
@@ -258,18 +270,7 @@ void Raylet::Settle() {
   arguments_.Settle();
   for (bool more = true; more;) {
     more = groups_.Settle();
-    for (const LeaseAction& action : queue_.TakeActions()) {
-      Perform(action);
-      more = true;
-    }
-    for (const WorkerPool::Assigned& assigned : pool_.TakeAssigned()) {
-      OnAssigned(assigned.ticket, assigned.worker);
-      more = true;
-    }
-    for (const WorkerPool::Failed& failed : pool_.TakeFailed()) {
-      queue_.OnGrantFailed(failed.ticket, failed.error.kind, failed.error.message, Now());
-      more = true;
-    }
+    more |= leases_.Settle();
     SettleStore();
   }
 }
@@ -288,7 +289,6 @@ void Raylet::SettleStore() {
 }
 
 void Raylet::Shutdown(const std::string& reason) {
-  shutting_down_ = true;
   view_.here().draining = true;
   queue_.OnClusterChanged(Now());
   proto::Shutdown message;

@@ -5,7 +5,6 @@
 // can end it.
 //
 //   raylet.cc                the inputs, attaching, the work that a transaction leaves behind
-//   raylet_leases.cc         demands, grants, returns, blocked workers
 //   raylet_deaths.cc         from the exit of a process until nothing of it is left
 //   raylet_gcs.cc            heartbeats, reports, what the GCS says
 //   raylet_cluster.cc        the other nodes, as the GCS describes them
@@ -48,6 +47,7 @@
 #include "raylet/jobs/detached_actors.h"
 #include "raylet/jobs/group_coordinator.h"
 #include "raylet/jobs/jobs.h"
+#include "raylet/jobs/lease_broker.h"
 #include "raylet/node_tables.h"
 #include "raylet/objects/adoption.h"
 #include "raylet/objects/argument_admission.h"
@@ -61,7 +61,6 @@
 #include "raylet/scheduling/group_ledger.h"
 #include "raylet/scheduling/lease_queue.h"
 #include "raylet/scheduling/resource_ledger.h"
-#include "raylet/scheduling/revocations.h"
 #include "raylet/sweeper.h"
 #include "raylet/workers/attach_info.h"
 #include "raylet/workers/launcher.h"
@@ -165,29 +164,11 @@ class Raylet final : private ClusterFollower::Observer, private GcsSession::Node
   Channel& To(ProcessId process) { return world_.transport.To(process); }
   // Handles one frame. kInvalidArgument: malformed.
   absl::Status Dispatch(ProcessId from, AttachedProcess& process, const Frame& frame);
+  absl::Status OnConnectRequest(ProcessId from, const Frame& frame);
   absl::Status OnReferences(ProcessId from, const Frame& frame);
   void OnOffence(ProcessId process, const absl::Status& status);
   // Carries out what the state machines decided, until none has anything to say.
   void Settle();
-
-  // raylet_leases.cc
-  absl::Status OnLeaseDemand(ProcessId owner, const Frame& frame);
-  absl::Status OnLeaseReturn(ProcessId owner, const Frame& frame);
-  absl::Status OnKillWorker(ProcessId owner, const Frame& frame);
-  absl::Status OnBlockedFrame(ProcessId worker, AttachedProcess& process, const Frame& frame);
-  absl::Status OnConnectRequest(ProcessId from, const Frame& frame);
-  void OnWorkerReady(ProcessId worker);
-  void Perform(const LeaseAction& action);
-  void FindWorker(const Lease& lease);
-  void OnAssigned(LeaseNumber number, ProcessId worker);
-  // Ends `lease` at its worker, if it has one, by ending the worker. Of an actor without one whose
-  // placement group was removed the owner is told.
-  void EndLease(LeaseNumber lease, ErrorKind error, const std::string& words);
-  void TakeLease(const Lease& lease, ProcessId worker, bool discard);
-  void TakeOverdueLeases();
-  void ReturnLease(LeaseNumber lease);
-  void Refuse(const DemandId& demand, ErrorKind error, const std::string& words);
-  JobNumber JobOf(const Lease& lease) const;
 
   // raylet_deaths.cc
   void Bury(ProcessId process, const proto::Death& death, bool exited);
@@ -213,16 +194,12 @@ class Raylet final : private ClusterFollower::Observer, private GcsSession::Node
   absl::Status DispatchRemote(ProcessId from, const Frame& frame);
   uint64_t StartedFor(ProcessId process, LeaseNumber number, const Lease* lease,
                       ProcessId caller) const;
+  JobNumber JobOf(ProcessId process) const;
   void OnRemoteDeath(ProcessId process, const proto::Death& death);
-  absl::Status OnHandedDemand(ProcessId from, const Frame& frame);
-  void HandOn(const LeaseAction& action);
-  JobNumber JobOfOwner(ProcessId owner) const;
   void CheckUnknownNodes();
 
   // raylet_sweeps.cc
   void AddSweeps();
-  bool SweepLease(LeaseNumber lease);
-  bool SweepWorker(ProcessId worker);
   bool SweepHolder(ProcessId holder);
   bool SweepJob(JobNumber job);
   bool SweepDead(ProcessId process);
@@ -242,7 +219,6 @@ class Raylet final : private ClusterFollower::Observer, private GcsSession::Node
   DeathRegister deaths_{processes_, view_};
   ResourceLedger ledger_;
   LeaseQueue queue_;
-  Revocations revocations_;
   WorkerPool pool_;
   ReferenceLedger references_;
   Router router_;
@@ -280,8 +256,8 @@ class Raylet final : private ClusterFollower::Observer, private GcsSession::Node
                             .jobs = jobs_,
                             .groups = groups_,
                             .end_lease = [this](LeaseNumber lease) {
-                              EndLease(lease, ErrorKind::kOwnerDied,
-                                       "its actor is not wanted any more");
+                              leases_.End(lease, ErrorKind::kOwnerDied,
+                                          "its actor is not wanted any more");
                             }}};
   Adoption adoption_{{.clock = world_.clock,
                       .transport = world_.transport,
@@ -335,6 +311,24 @@ class Raylet final : private ClusterFollower::Observer, private GcsSession::Node
                              .view = view_,
                              .deaths = deaths_,
                              .observer = *this}};
+  LeaseBroker leases_{{.node = options_.node,
+                       .clock = world_.clock,
+                       .transport = world_.transport,
+                       .metrics = world_.metrics,
+                       .switchboard = world_.switchboard,
+                       .queue = queue_,
+                       .pool = pool_,
+                       .launcher = world_.launcher,
+                       .processes = processes_,
+                       .worker_of = worker_of_,
+                       .deaths = deaths_,
+                       .jobs = jobs_,
+                       .groups = groups_,
+                       .detached = detached_,
+                       .contacts = contacts_,
+                       .follower = follower_,
+                       .arguments = arguments_,
+                       .job_of = [this](ProcessId process) { return JobOf(process); }}};
 
   absl::btree_map<ProcessId, Remains> remains_;
 
@@ -346,7 +340,6 @@ class Raylet final : private ClusterFollower::Observer, private GcsSession::Node
   ObjectPuller::Stats pull_counts_;
   uint64_t served_bytes_ = 0;
   Nanos next_store_tick_ = 0;
-  bool shutting_down_ = false;
 };
 
 }  // namespace sheaf

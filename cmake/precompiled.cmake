@@ -24,8 +24,7 @@ function(_sheaf_precompiled name)
   target_precompile_headers(sheaf_precompiled_${name} PRIVATE ${ARG_HEADERS})
 endfunction()
 
-# sheaf_use_precompiled(TARGET KIND): KIND is `base` (no messages), `messages`, `raylet` (and raylet.h, which takes longer than
-# all of them) or `test`. The compiler refuses a precompiled header that was made with other flags, and reads the headers as usual.
+# sheaf_use_precompiled(TARGET KIND): KIND is `base` (no messages), `messages` or `test`. The compiler refuses a precompiled header that was made with other flags, and reads the headers as usual.
 function(sheaf_use_precompiled target kind)
   if(NOT SHEAF_PRECOMPILE)
     return()
@@ -37,11 +36,6 @@ function(sheaf_use_precompiled target kind)
     elseif(kind STREQUAL "messages")
       _sheaf_precompiled(messages HEADERS ${sheaf_common_headers} ${sheaf_message_headers}
         LINK sheaf_proto OPTIONS ${library_options})
-    elseif(kind STREQUAL "raylet")
-      _sheaf_precompiled(raylet HEADERS ${sheaf_common_headers} ${sheaf_message_headers} <raylet/raylet.h>
-        LINK sheaf_proto OPTIONS ${library_options})
-      # Made anew, never taken from a cache: it knows our headers, which say #pragma once, by their times.
-      set_target_properties(sheaf_precompiled_raylet PROPERTIES CXX_COMPILER_LAUNCHER "")
     else()
       _sheaf_precompiled(test HEADERS <catch2/catch.hpp> ${sheaf_common_headers} ${sheaf_message_headers}
         LINK sheaf_proto sheaf_catch OPTIONS -Wall -Wextra -O1 -fPIE)

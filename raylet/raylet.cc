@@ -23,13 +23,6 @@ RayletOptions Filled(RayletOptions options) {
   return options;
 }
 
-ObjectPullerOptions PullsOf(NodeNumber node, const StoreOwner& store) {
-  ObjectPullerOptions options;
-  options.node = node;
-  options.most_bytes = std::min(options.most_bytes, store.Stats().capacity_bytes / 4);
-  return options;
-}
-
 ClusterView ViewOf(const RayletOptions& options) {
   ClusterView view;
   view.local = options.node;
@@ -55,15 +48,6 @@ Raylet::Raylet(RayletOptions options, RayletWorld world)
                   [this](ProcessId owner) { return deaths_.IsDead(owner); }),
       router_(options_.node, world_.transport),
       gcs_(options_.node, world_.clock, world_.transport),
-      puller_(PullsOf(options_.node, world_.store), {.clock = world_.clock,
-                                                     .store = world_.store,
-                                                     .blocks = world_.blocks,
-                                                     .loop = world_.loop,
-                                                     .copier = world_.copier}),
-      server_({.clock = world_.clock,
-               .store = world_.store,
-               .puller = puller_,
-               .copier = world_.copier}),
       state_rows_({.options = options_,
                    .started_at = started_at_,
                    .store = world_.store,
@@ -158,7 +142,7 @@ absl::Status Raylet::Dispatch(ProcessId from, AttachedProcess& process, const Fr
     default:
       break;
   }
-  if (frame.kind == kStoreFetch) return OnStoreFetch(from, frame);
+  if (frame.kind == kStoreFetch) return transfers_.OnFetch(from, frame);
   if (frame.kind == kStoreHold) return arguments_.OnHold(from, frame);
   if (IsStoreFrame(frame.kind)) {
     world_.store.OnFrame(from, frame.kind, frame.body);
@@ -169,15 +153,15 @@ absl::Status Raylet::Dispatch(ProcessId from, AttachedProcess& process, const Fr
     case FrameKind::kJobStart:
       return driver ? jobs_.OnStart(from, frame) : absl::OkStatus();
     case FrameKind::kLeaseDemand:
-      return OnLeaseDemand(from, frame);
+      return leases_.OnDemand(from, frame);
     case FrameKind::kLeaseReturn:
-      return OnLeaseReturn(from, frame);
+      return leases_.OnReturn(from, frame);
     case FrameKind::kKillWorker:
-      return OnKillWorker(from, frame);
+      return leases_.OnKillWorker(from, frame);
     case FrameKind::kBlocked:
-      return OnBlockedFrame(from, process, frame);
+      return leases_.OnBlocked(from, frame);
     case FrameKind::kWorkerReady:
-      if (worker) OnWorkerReady(from);
+      if (worker) leases_.OnWorkerReady(from);
       return absl::OkStatus();
     case FrameKind::kRefsReport:
     case FrameKind::kNodeRefsAck:
@@ -191,6 +175,18 @@ absl::Status Raylet::Dispatch(ProcessId from, AttachedProcess& process, const Fr
     default:
       return absl::OkStatus();  // Of a newer peer.
   }
+}
+
+absl::Status Raylet::OnConnectRequest(ProcessId from, const Frame& frame) {
+  SHEAF_ASSIGN_OR_RETURN(const auto message, ParseFrame<proto::ConnectRequest>(frame));
+  const ProcessId peer = ProcessId::Unpack(message.peer());
+  if (peer == from) return absl::OkStatus();
+  if (deaths_.IsAlive(peer) && world_.switchboard.Connect(from, peer).ok()) return absl::OkStatus();
+  proto::ConnectRefused refusal;
+  refusal.set_peer(message.peer());
+  *refusal.mutable_death() = deaths_.DeathOf(peer);
+  SendMessage(To(from), FrameKind::kConnectRefused, refusal);
+  return absl::OkStatus();
 }
 
 absl::Status Raylet::OnReferences(ProcessId from, const Frame& frame) {
@@ -231,10 +227,15 @@ void Raylet::OnSocketClosed(ProcessId process) {
   Settle();
 }
 
+void Raylet::OnFetch(NodeNumber reader, std::string_view request, ObjectServer::Respond respond) {
+  transfers_.OnBlockRequest(reader, request, std::move(respond));
+  Settle();
+}
+
 void Raylet::Tick() {
   const Nanos now = Now();
   queue_.OnTick(now);
-  TakeOverdueLeases();
+  leases_.Tick();
   detached_.Tick();
   pool_.Tick();
   references_.Tick();
@@ -249,7 +250,7 @@ void Raylet::Tick() {
   session_.Tick();
   sweeper_.Tick();
   next_store_tick_ = world_.store.Tick();
-  TickObjects();
+  transfers_.Tick();
   adoption_.Tick();
   Settle();
 }
@@ -260,7 +261,7 @@ void Raylet::EndTurn() {
 }
 
 Nanos Raylet::NextTick() const {
-  const Nanos next = std::min({queue_.NextTick(), next_store_tick_, puller_.NextTick()});
+  const Nanos next = std::min({queue_.NextTick(), next_store_tick_, transfers_.NextTick()});
   return next <= Now() + kUsualTick ? next : kForever;
 }
 
@@ -269,28 +270,17 @@ void Raylet::Settle() {
   arguments_.Settle();
   for (bool more = true; more;) {
     more = groups_.Settle();
-    for (const LeaseAction& action : queue_.TakeActions()) {
-      Perform(action);
-      more = true;
-    }
-    for (const WorkerPool::Assigned& assigned : pool_.TakeAssigned()) {
-      OnAssigned(assigned.ticket, assigned.worker);
-      more = true;
-    }
-    for (const WorkerPool::Failed& failed : pool_.TakeFailed()) {
-      queue_.OnGrantFailed(failed.ticket, failed.error.kind, failed.error.message, Now());
-      more = true;
-    }
+    more |= leases_.Settle();
     SettleStore();
   }
 }
 
 void Raylet::SettleStore() {
-  SettleObjects();
+  transfers_.Settle();
   adoption_.Settle();
   for (const ObjectId id : world_.store_events.TakeGone()) {
     Counter(world_.metrics, CounterId::kObjectsFreed).Add();
-    if (!world_.store.Contains(id)) copies_.erase(id);
+    transfers_.OnGone(id);
     adoption_.OnGone(id);
   }
   for (const auto& [process, what] : world_.store_events.TakeViolations()) {
@@ -299,7 +289,6 @@ void Raylet::SettleStore() {
 }
 
 void Raylet::Shutdown(const std::string& reason) {
-  shutting_down_ = true;
   view_.here().draining = true;
   queue_.OnClusterChanged(Now());
   proto::Shutdown message;

@@ -5,9 +5,7 @@
 // can end it.
 //
 //   raylet.cc                the inputs, attaching, the work that a transaction leaves behind
-//   raylet_leases.cc         demands, grants, returns, blocked workers
 //   raylet_deaths.cc         from the exit of a process until nothing of it is left
-//   raylet_objects.cc        objects that come from other nodes and go there
 //   raylet_gcs.cc            heartbeats, reports, what the GCS says
 //   raylet_cluster.cc        the other nodes, as the GCS describes them
 //   raylet_remote.cc         what other nodes say
@@ -49,12 +47,12 @@
 #include "raylet/jobs/detached_actors.h"
 #include "raylet/jobs/group_coordinator.h"
 #include "raylet/jobs/jobs.h"
+#include "raylet/jobs/lease_broker.h"
 #include "raylet/node_tables.h"
 #include "raylet/objects/adoption.h"
 #include "raylet/objects/argument_admission.h"
-#include "raylet/objects/object_puller.h"
 #include "raylet/objects/object_server.h"
-#include "raylet/objects/orphan_ledger.h"
+#include "raylet/objects/object_transfers.h"
 #include "raylet/objects/reference_ledger.h"
 #include "raylet/objects/store_events.h"
 #include "raylet/queries/state_queries.h"
@@ -63,7 +61,6 @@
 #include "raylet/scheduling/group_ledger.h"
 #include "raylet/scheduling/lease_queue.h"
 #include "raylet/scheduling/resource_ledger.h"
-#include "raylet/scheduling/revocations.h"
 #include "raylet/sweeper.h"
 #include "raylet/workers/attach_info.h"
 #include "raylet/workers/launcher.h"
@@ -167,29 +164,11 @@ class Raylet final : private ClusterFollower::Observer, private GcsSession::Node
   Channel& To(ProcessId process) { return world_.transport.To(process); }
   // Handles one frame. kInvalidArgument: malformed.
   absl::Status Dispatch(ProcessId from, AttachedProcess& process, const Frame& frame);
+  absl::Status OnConnectRequest(ProcessId from, const Frame& frame);
   absl::Status OnReferences(ProcessId from, const Frame& frame);
   void OnOffence(ProcessId process, const absl::Status& status);
   // Carries out what the state machines decided, until none has anything to say.
   void Settle();
-
-  // raylet_leases.cc
-  absl::Status OnLeaseDemand(ProcessId owner, const Frame& frame);
-  absl::Status OnLeaseReturn(ProcessId owner, const Frame& frame);
-  absl::Status OnKillWorker(ProcessId owner, const Frame& frame);
-  absl::Status OnBlockedFrame(ProcessId worker, AttachedProcess& process, const Frame& frame);
-  absl::Status OnConnectRequest(ProcessId from, const Frame& frame);
-  void OnWorkerReady(ProcessId worker);
-  void Perform(const LeaseAction& action);
-  void FindWorker(const Lease& lease);
-  void OnAssigned(LeaseNumber number, ProcessId worker);
-  // Ends `lease` at its worker, if it has one, by ending the worker. Of an actor without one whose
-  // placement group was removed the owner is told.
-  void EndLease(LeaseNumber lease, ErrorKind error, const std::string& words);
-  void TakeLease(const Lease& lease, ProcessId worker, bool discard);
-  void TakeOverdueLeases();
-  void ReturnLease(LeaseNumber lease);
-  void Refuse(const DemandId& demand, ErrorKind error, const std::string& words);
-  JobNumber JobOf(const Lease& lease) const;
 
   // raylet_deaths.cc
   void Bury(ProcessId process, const proto::Death& death, bool exited);
@@ -205,18 +184,6 @@ class Raylet final : private ClusterFollower::Observer, private GcsSession::Node
   void StoreOnDeath(ProcessId process, Remains& remains);
   void SettleStore();
 
-  // raylet_objects.cc
-  absl::Status OnStoreFetch(ProcessId from, const Frame& frame);
-  absl::Status OnRemoteStoreFrame(ProcessId from, const Frame& frame);
-  void AnswerFetch(ProcessId asker, ObjectId id, LookupOutcome outcome);
-  void SettleObjects();
-  void TellOwnerOfCopy(ObjectId id);
-  void TellOwnersAgain();
-  void TickObjects();
-  void OnFetcherGone(ProcessId process);
-  void OnObjectsOfNodeGone(NodeNumber node);
-  static ArgumentBytes ArgumentBytesOf(const proto::LeaseDemand& demand);
-
   // What follows from what the GCS says of the cluster: raylet_cluster.cc.
   void OnRoom() override { groups_.OnRoom(); }
   void OnNodeDead(NodeNumber node, const std::string& reason) override;
@@ -227,16 +194,12 @@ class Raylet final : private ClusterFollower::Observer, private GcsSession::Node
   absl::Status DispatchRemote(ProcessId from, const Frame& frame);
   uint64_t StartedFor(ProcessId process, LeaseNumber number, const Lease* lease,
                       ProcessId caller) const;
+  JobNumber JobOf(ProcessId process) const;
   void OnRemoteDeath(ProcessId process, const proto::Death& death);
-  absl::Status OnHandedDemand(ProcessId from, const Frame& frame);
-  void HandOn(const LeaseAction& action);
-  JobNumber JobOfOwner(ProcessId owner) const;
   void CheckUnknownNodes();
 
   // raylet_sweeps.cc
   void AddSweeps();
-  bool SweepLease(LeaseNumber lease);
-  bool SweepWorker(ProcessId worker);
   bool SweepHolder(ProcessId holder);
   bool SweepJob(JobNumber job);
   bool SweepDead(ProcessId process);
@@ -256,7 +219,6 @@ class Raylet final : private ClusterFollower::Observer, private GcsSession::Node
   DeathRegister deaths_{processes_, view_};
   ResourceLedger ledger_;
   LeaseQueue queue_;
-  Revocations revocations_;
   WorkerPool pool_;
   ReferenceLedger references_;
   Router router_;
@@ -294,8 +256,8 @@ class Raylet final : private ClusterFollower::Observer, private GcsSession::Node
                             .jobs = jobs_,
                             .groups = groups_,
                             .end_lease = [this](LeaseNumber lease) {
-                              EndLease(lease, ErrorKind::kOwnerDied,
-                                       "its actor is not wanted any more");
+                              leases_.End(lease, ErrorKind::kOwnerDied,
+                                          "its actor is not wanted any more");
                             }}};
   Adoption adoption_{{.clock = world_.clock,
                       .transport = world_.transport,
@@ -308,6 +270,16 @@ class Raylet final : private ClusterFollower::Observer, private GcsSession::Node
                         const auto it = remains_.find(process);
                         return it != remains_.end() && !it->second.drained;
                       }}};
+  ObjectTransfers transfers_{{.node = options_.node,
+                              .clock = world_.clock,
+                              .transport = world_.transport,
+                              .store = world_.store,
+                              .blocks = world_.blocks,
+                              .loop = world_.loop,
+                              .copier = world_.copier,
+                              .deaths = deaths_,
+                              .references = references_,
+                              .adoption = adoption_}};
   ArgumentAdmission arguments_{world_.clock, world_.transport, world_.store};
   Contacts contacts_{{.node = options_.node,
                       .clock = world_.clock,
@@ -339,15 +311,26 @@ class Raylet final : private ClusterFollower::Observer, private GcsSession::Node
                              .view = view_,
                              .deaths = deaths_,
                              .observer = *this}};
-  ObjectPuller puller_;
-  ObjectServer server_;
+  LeaseBroker leases_{{.node = options_.node,
+                       .clock = world_.clock,
+                       .transport = world_.transport,
+                       .metrics = world_.metrics,
+                       .switchboard = world_.switchboard,
+                       .queue = queue_,
+                       .pool = pool_,
+                       .launcher = world_.launcher,
+                       .processes = processes_,
+                       .worker_of = worker_of_,
+                       .deaths = deaths_,
+                       .jobs = jobs_,
+                       .groups = groups_,
+                       .detached = detached_,
+                       .contacts = contacts_,
+                       .follower = follower_,
+                       .arguments = arguments_,
+                       .job_of = [this](ProcessId process) { return JobOf(process); }}};
 
   absl::btree_map<ProcessId, Remains> remains_;
-
-  absl::btree_map<ObjectId, absl::btree_set<ProcessId>> fetchers_;  // Who waits for each pull.
-  absl::btree_set<ObjectId> copies_;  // Of other nodes' objects, in the store.
-  ObjectId told_up_to_;               // Their owners were told again, in this round.
-  Nanos next_tell_copies_ = 0;
 
   StateRows state_rows_;
   StateQueries queries_;
@@ -357,7 +340,6 @@ class Raylet final : private ClusterFollower::Observer, private GcsSession::Node
   ObjectPuller::Stats pull_counts_;
   uint64_t served_bytes_ = 0;
   Nanos next_store_tick_ = 0;
-  bool shutting_down_ = false;
 };
 
 }  // namespace sheaf

@@ -64,19 +64,18 @@ void Raylet::Bury(ProcessId process, const proto::Death& death, bool exited) {
   remains.exited = exited;
   remains.socket_closed = entry.socket_closed_at != 0;
   TellOfDeath(process, entry, death, &remains);
-  if (entry.lease != 0) ReturnLease(entry.lease);
+  if (entry.lease != 0) leases_.Return(entry.lease);
   if (pool_.OnExited(process, death)) {
     metrics::Counter(world_.metrics, DeathCounter(death.cause())).Add();
     detached_.OnWorkerDied(process, death);
   }
-  revocations_.ForgetProcesses([process](ProcessId gone) { return gone == process; });
-  queue_.OnOwnerGone(process, Now());
+  leases_.OnProcessGone(process);
   groups_.OnProcessGone(process);
   StoreOnDeath(process, remains);
   adoption_.OnOwnerDied(process);  // So that borrowers who ask now learn what is there.
   queries_.Forget(process);
   // While its job is known: what other nodes have of its demands is taken back in the job's name.
-  for (const LeaseAction& action : queue_.TakeActions()) Perform(action);
+  leases_.ApplyQueue();
   if (entry.info.role == ProcessRole::kDriver && entry.job != 0) jobs_.End(entry.job, death);
   session_.ReportDeath(process, death);
   ForgetUndrained([process](ProcessId peer) { return peer == process; });
@@ -108,6 +107,12 @@ void Raylet::TellOfDeath(ProcessId process, const AttachedProcess& entry, const 
   // granted after its death is refused when it comes (Contacts::DeliverLocal).
   remains->undrained.merge(
       contacts_.OnProcessDied(process, death, told, jobs_.NodesToldOf(process)));
+}
+
+JobNumber Raylet::JobOf(ProcessId process) const {
+  if (const auto it = processes_.find(process); it != processes_.end()) return it->second.job;
+  const auto it = remains_.find(process);
+  return it == remains_.end() ? 0 : it->second.job;
 }
 
 // The last push of `caller` that `process` started under `number`, its lease when it died.
@@ -160,7 +165,8 @@ void Raylet::ForgetIfOver(ProcessId process) {
 void Raylet::StoreOnDeath(ProcessId process, Remains& remains) {
   if (!remains.store_knows && (remains.exited || remains.socket_closed)) {
     remains.store_knows = true;
-    OnFetcherGone(process);
+    transfers_.OnProcessGone(process);
+    adoption_.OnProcessGone(process);
     world_.store.OnProcessDied(process);
   }
   if (remains.store_knows && remains.socket_closed && !remains.views_gone) {

@@ -75,11 +75,11 @@ void Raylet::PublishMetrics() {
   grow(CounterId::kSpillFailures, store.disk_failures, &store_counts_.disk_failures);
   grow(CounterId::kStoreFull, store.refusals, &store_counts_.refusals);
 
-  const ObjectPuller::Stats pulls = puller_.stats();
+  const ObjectPuller::Stats pulls = transfers_.pulled();
   grow(CounterId::kPulls, pulls.pulls, &pull_counts_.pulls);
   grow(CounterId::kPullFailures, pulls.failed, &pull_counts_.failed);
   grow(CounterId::kPulledBytes, pulls.bytes, &pull_counts_.bytes);
-  grow(CounterId::kServedBytes, server_.stats().bytes, &served_bytes_);
+  grow(CounterId::kServedBytes, transfers_.served().bytes, &served_bytes_);
   set(GaugeId::kPullsQueued, pulls.queued);
 }
 

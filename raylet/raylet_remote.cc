@@ -5,6 +5,7 @@
 #include "base/parse_frame.h"
 #include "base/status_macros.h"
 #include "object_store/messages.h"
+#include "object_store/store_owner.h"
 #include "raylet/raylet.h"
 
 namespace sheaf {
@@ -33,12 +34,18 @@ void Raylet::OnRemoteFrame(ProcessId from, ProcessId to, Lane lane, const Frame&
 }
 
 absl::Status Raylet::DispatchRemote(ProcessId from, const Frame& frame) {
-  if (IsStoreFrame(frame.kind)) return OnRemoteStoreFrame(from, frame);
+  if (frame.kind == kStoreFetch) return transfers_.OnFetch(from, frame);
+  if (frame.kind == kStoreFree) {
+    const auto names = FrameItems<ObjectName>(frame.body);
+    world_.store.OnRemoteFree(from, std::vector<ObjectName>(names.begin(), names.end()));
+    return absl::OkStatus();
+  }
+  if (IsStoreFrame(frame.kind)) return absl::OkStatus();
   switch (frame.kind) {  // What processes say, and raylets.
     case FrameKind::kLeaseReturn:
-      return OnLeaseReturn(from, frame);
+      return leases_.OnReturn(from, frame);
     case FrameKind::kKillWorker:
-      return OnKillWorker(from, frame);
+      return leases_.OnKillWorker(from, frame);
     case FrameKind::kNodeRefsAck:
       return OnReferences(from, frame);
     case FrameKind::kPeerDrained: {
@@ -54,7 +61,7 @@ absl::Status Raylet::DispatchRemote(ProcessId from, const Frame& frame) {
     case FrameKind::kRemoteJob:
       return jobs_.OnRemoteJob(frame);
     case FrameKind::kHandedDemand:
-      return OnHandedDemand(from, frame);
+      return leases_.OnHandedDemand(from, frame);
     case FrameKind::kGroupRequest:
       return groups_.OnRequest(from, frame);
     case FrameKind::kGroupState:
@@ -92,8 +99,7 @@ absl::Status Raylet::DispatchRemote(ProcessId from, const Frame& frame) {
 // `process` of another node is dead.
 void Raylet::OnRemoteDeath(ProcessId process, const proto::Death& death) {
   deaths_.Record(process, death);
-  revocations_.ForgetProcesses([process](ProcessId gone) { return gone == process; });
-  queue_.OnOwnerGone(process, Now());
+  leases_.OnProcessGone(process);
   groups_.OnProcessGone(process);
   jobs_.ForgetOwner(process);
   proto::ProcessDied message;
@@ -115,7 +121,7 @@ void Raylet::OnNodeDead(NodeNumber node, const std::string& reason) {
   groups_.OnNodeDead(node);
   silence_.OnNodeDead(node);
   queries_.Forget(RayletOf(node));
-  revocations_.ForgetProcesses([node](ProcessId gone) { return gone.node == node; });
+  leases_.OnNodeDead(node);
   world_.links.Forget(node);
   proto::Death death;
   death.set_cause(proto::Death::NODE_DIED);
@@ -132,66 +138,10 @@ void Raylet::OnNodeDead(NodeNumber node, const std::string& reason) {
     adoption_.OnOwnerDied(owner);
     adoption_.AdoptObjectsOf(owner);
   }
-  puller_.NodeGone(node);
+  transfers_.OnNodeDead(node);
   adoption_.OnNodeDead(node);
   ForgetUndrained([node](ProcessId peer) { return peer.node == node; });
   jobs_.OnNodeDead(node, death);
-}
-
-absl::Status Raylet::OnHandedDemand(ProcessId from, const Frame& frame) {
-  SHEAF_ASSIGN_OR_RETURN(const auto message, ParseFrame<proto::HandedDemand>(frame));
-  const ProcessId owner = ProcessId::Unpack(message.owner());
-  if (owner.node == kGcs.node || owner.is_raylet()) {
-    return absl::InvalidArgumentError(absl::StrCat("a demand of ", owner.ToString()));
-  }
-  if (message.driver() == 0) {
-    queue_.OnGivenBack(owner, message.demand().key(), from.node, message.hops(),
-                       message.demand().wanted(), Now());
-    return absl::OkStatus();
-  }
-  Log(LogLevel::kDebug, "node ", from.node, " hands on ", message.demand().wanted(), " of demand ",
-      message.demand().key(), " of ", owner.ToString(), ", hop ", message.hops());
-  if (!deaths_.IsReachable(owner)) return absl::OkStatus();
-  const ProcessId driver = ProcessId::Unpack(message.driver());
-  if (!jobs_.OnHandedDemand(driver, owner, message.outlives_driver())) return absl::OkStatus();
-  follower_.OnHeard(owner.node);
-  queue_.OnDemand(owner, message.demand(), Now(), {}, from.node, message.hops());
-  return absl::OkStatus();
-}
-
-// Hands a demand, or what is left of it, to another node; or back, which names no driver.
-void Raylet::HandOn(const LeaseAction& action) {
-  proto::HandedDemand message;
-  message.set_owner(action.demand.owner.packed());
-  message.set_hops(action.hops);
-  message.mutable_demand()->set_key(action.demand.key);
-  message.mutable_demand()->set_wanted(action.wanted);
-  if (action.kind == LeaseAction::Kind::kGiveBack) {
-    SendMessage(To(RayletOf(action.node)), FrameKind::kHandedDemand, message);
-    return;
-  }
-  const LeaseSpec* spec = queue_.FindSpec(action.demand);
-  if (spec != nullptr) {
-    *message.mutable_demand()->mutable_spec() = ToMessage(*spec);
-    message.mutable_demand()->set_backlog(action.wanted);
-  }
-  const JobNumber local = JobOfOwner(action.demand.owner);
-  const NodeJob* job = jobs_.Find(local);
-  if (job == nullptr) return;  // Ended: the other node hears of that as well.
-  message.set_driver(job->driver.packed());
-  const bool outlives = jobs_.OutlivesDriver(action.demand.owner, local);
-  message.set_outlives_driver(outlives);
-  jobs_.TellNode(action.node, local, outlives);
-  Counter(world_.metrics, CounterId::kDemandsHandedOn).Add();
-  Log(LogLevel::kDebug, "handing ", action.wanted, " of demand ", action.demand.key, " of ",
-      action.demand.owner.ToString(), " to node ", action.node);
-  SendMessage(To(RayletOf(action.node)), FrameKind::kHandedDemand, message);
-}
-
-JobNumber Raylet::JobOfOwner(ProcessId owner) const {
-  if (const auto it = processes_.find(owner); it != processes_.end()) return it->second.job;
-  if (const auto it = remains_.find(owner); it != remains_.end()) return it->second.job;
-  return jobs_.OfRemoteOwner(owner);
 }
 
 void Raylet::CheckUnknownNodes() {

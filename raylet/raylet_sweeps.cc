@@ -10,7 +10,6 @@ namespace {
 // An object of a dead owner can still be announced by the worker that made it, for as long as that
 // takes to die.
 constexpr Nanos kLateObjects = 30 * kSecond;
-constexpr Nanos kKillAgain = 3 * kSecond;
 // Objects of makers that nobody knows: how long one that is on its way may be unknown, and how
 // often all objects are looked at, if there are few or many of them.
 constexpr Nanos kUnknownFor = 10 * kSecond;
@@ -36,10 +35,10 @@ void Raylet::AddSweeps() {
         for (const Lease* lease : queue_.Leases()) numbers.push_back(lease->number);
         return numbers;
       },
-      [this](LeaseNumber lease) { return SweepLease(lease); });
+      [this](LeaseNumber lease) { return leases_.SweepLease(lease); });
   sweeper_.Add<ProcessId>(
       "workers", [this] { return KeysOf(pool_.workers()); },
-      [this](ProcessId worker) { return SweepWorker(worker); });
+      [this](ProcessId worker) { return leases_.SweepWorker(worker); });
   sweeper_.Add<ProcessId>(
       "reference holders", [this] { return references_.holders(); },
       [this](ProcessId holder) { return SweepHolder(holder); });
@@ -87,56 +86,6 @@ void Raylet::AddSweeps() {
         adoption_.AdoptObjectsOf(maker);
         return false;
       });
-}
-
-bool Raylet::SweepLease(LeaseNumber number) {
-  const Lease* lease = queue_.Find(number);
-  if (lease == nullptr) return false;
-  const ProcessId owner = lease->demand.owner;
-  if (owner == RayletOf(options_.node)) {
-    if (!detached_.IsWanted(lease->demand.key) && !lease->ending) {
-      EndLease(number, ErrorKind::kOwnerDied, "its actor is not wanted any more");
-      return true;
-    }
-  } else if (!deaths_.IsReachable(owner) && !lease->ending) {
-    queue_.OnOwnerGone(owner, Now());
-    return true;
-  }
-  const auto bound = worker_of_.find(number);
-  if (bound != worker_of_.end()) {
-    const auto process = processes_.find(bound->second);
-    if (process != processes_.end() && process->second.lease == number) return false;
-    ReturnLease(number);
-    return true;
-  }
-  if (pool_.IsNeeded(number)) return false;
-  FindWorker(*lease);
-  return true;
-}
-
-bool Raylet::SweepWorker(ProcessId process) {
-  const WorkerPool::Worker* worker = pool_.Find(process);
-  if (worker == nullptr) return false;
-  switch (worker->state) {
-    case WorkerState::kStarting:
-      return false;  // The pool's own timeout.
-    case WorkerState::kDying:
-      // Told once, and the launcher does it; said again in case that was lost, which is no repair.
-      if (Now() - worker->since > kKillAgain) world_.launcher.Kill(process, "it did not end");
-      return false;
-    default:
-      break;
-  }
-  const auto entry = processes_.find(process);
-  if (entry == processes_.end()) {
-    pool_.Kill(process, "it is not attached");
-    return true;
-  }
-  if (worker->state == WorkerState::kIdle) return false;
-  const auto bound = worker_of_.find(entry->second.lease);
-  if (bound != worker_of_.end() && bound->second == process) return false;
-  pool_.OnReturned(process, /*discard=*/true);
-  return true;
 }
 
 bool Raylet::SweepHolder(ProcessId holder) {

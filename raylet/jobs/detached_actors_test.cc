@@ -4,7 +4,7 @@
 
 #include <catch2/catch.hpp>
 
-#include "raylet/node_parts_for_test.h"
+#include "raylet/jobs/job_parts_for_test.h"
 
 namespace sheaf {
 namespace {
@@ -12,41 +12,7 @@ namespace {
 constexpr ProcessId kCreator{2, 7};
 const ActorId kActor = ActorId::Make(kCreator, 1);
 
-struct Node : NodeParts {
-  Jobs jobs{{.options = options,
-             .clock = clock,
-             .transport = transport,
-             .gcs = gcs,
-             .launcher = launcher,
-             .pool = pool,
-             .queue = queue,
-             .worker_of = worker_of,
-             .processes = processes,
-             .deaths = deaths,
-             .detached_workers_of = [this](JobNumber job) { return actors.WorkersOf(job); },
-             .has_detached_actors = [this](JobNumber job) { return actors.HasAny(job); }}};
-  GroupCoordinator groups{{.clock = clock,
-                           .transport = transport,
-                           .gcs = gcs,
-                           .ledger = ledger,
-                           .view = view,
-                           .queue = queue,
-                           .processes = processes,
-                           .deaths = deaths,
-                           .jobs = jobs}};
-  std::vector<LeaseNumber> ended;
-  DetachedActors actors{{.clock = clock,
-                         .transport = transport,
-                         .gcs = gcs,
-                         .pool = pool,
-                         .queue = queue,
-                         .view = view,
-                         .processes = processes,
-                         .deaths = deaths,
-                         .jobs = jobs,
-                         .groups = groups,
-                         .end_lease = [this](LeaseNumber lease) { ended.push_back(lease); }}};
-
+struct Node : JobParts {
   void Start(uint32_t incarnation = 1, double cpus = 1) {
     proto::StartActor start;
     start.set_actor_id(kActor.Binary());

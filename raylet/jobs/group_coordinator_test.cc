@@ -4,35 +4,14 @@
 
 #include <catch2/catch.hpp>
 
-#include "raylet/node_parts_for_test.h"
+#include "raylet/jobs/job_parts_for_test.h"
 
 namespace sheaf {
 namespace {
 
 using State = proto::GroupState;
 
-struct Node : NodeParts {
-  Jobs jobs{{.options = options,
-             .clock = clock,
-             .transport = transport,
-             .gcs = gcs,
-             .launcher = launcher,
-             .pool = pool,
-             .queue = queue,
-             .worker_of = worker_of,
-             .processes = processes,
-             .deaths = deaths,
-             .detached_workers_of = [](JobNumber) { return absl::btree_set<ProcessId>(); },
-             .has_detached_actors = [](JobNumber) { return false; }}};
-  GroupCoordinator groups{{.clock = clock,
-                           .transport = transport,
-                           .gcs = gcs,
-                           .ledger = ledger,
-                           .view = view,
-                           .queue = queue,
-                           .processes = processes,
-                           .deaths = deaths,
-                           .jobs = jobs}};
+struct Node : JobParts {
   ProcessId driver = Attach(ProcessRole::kDriver);
 
   // A group of the driver with bundles of a CPU each.

@@ -82,6 +82,7 @@ class Jobs {
 
   // --- What is known of them.
   const NodeJobs& all() const { return jobs_; }
+  bool closed() const { return closed_; }
   const NodeJob* Find(JobNumber job) const;  // nullptr: unknown.
   // This node's own number, 0: unknown: of a job that the GCS calls `number`, of a driver, of an
   // owner on another node whose demand was handed on to here.

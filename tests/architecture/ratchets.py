@@ -59,7 +59,6 @@ TODAY: dict[str, dict[str, int]] = {
     },
     "methods of a class": {
         "LeaseQueue": 75,
-        "Raylet": 82,
         "ReferenceTable": 68,
         "RuntimeImpl": 133,
         "StoreOwner": 83,

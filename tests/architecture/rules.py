@@ -38,7 +38,8 @@ SUBFOLDERS = {
     "raylet/cluster": "raylet/death_register.h raylet/node_tables.h raylet/raylet_options.h"
     " raylet/scheduling",
     "raylet/jobs": "raylet/cluster raylet/death_register.h raylet/host/worker_variables.h"
-    " raylet/node_tables.h raylet/raylet_options.h raylet/scheduling raylet/workers",
+    " raylet/node_tables.h raylet/objects/argument_admission.h raylet/raylet_options.h"
+    " raylet/scheduling raylet/workers",
     "raylet/scheduling": "",
     "raylet/workers": "",
     "raylet/objects": "raylet/death_register.h",

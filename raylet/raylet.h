@@ -7,14 +7,13 @@
 //   raylet.cc                the inputs, attaching, the work that a transaction leaves behind
 //   raylet_deaths.cc         from the exit of a process until nothing of it is left
 //   raylet_gcs.cc            heartbeats, reports, what the GCS says
-//   raylet_cluster.cc        the other nodes, as the GCS describes them
+//   raylet_cluster.cc        what follows when other nodes come, change and go
 //   raylet_remote.cc         what other nodes say
 //   raylet_sweeps.cc         what is compared with live owners every few seconds
 //   raylet_metrics.cc        figures
 #pragma once
 
 #include <cstdint>
-#include <deque>
 #include <map>
 #include <memory>
 #include <optional>
@@ -24,8 +23,6 @@
 
 #include "absl/container/btree_map.h"
 #include "absl/container/btree_set.h"
-#include "absl/container/flat_hash_map.h"
-#include "absl/container/flat_hash_set.h"
 #include "absl/functional/function_ref.h"
 #include "base/clock.h"
 #include "base/executor.h"
@@ -180,7 +177,7 @@ class Raylet final : private ClusterFollower::Observer, private GcsSession::Node
   void ForgetIfOver(ProcessId process);
   void CheckRemains();
 
-  // The store
+  // The store: raylet_deaths.cc, raylet.cc
   void StoreOnDeath(ProcessId process, Remains& remains);
   void SettleStore();
 

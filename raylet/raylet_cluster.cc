@@ -1,7 +1,5 @@
 // Copyright The Sheaf Authors. SPDX-License-Identifier: Apache-2.0
 // What follows from changes of the cluster.
-#include <algorithm>
-
 #include "raylet/raylet.h"
 
 namespace sheaf {

@@ -56,8 +56,8 @@ class Contacts {
   // --- Frames that leave the node.
   // kRelay of `from`, for an open contact of it: it is on its way. False: OnRelay has to look.
   bool ForwardOut(ProcessId from, const Frame& frame);
-  // kRelay of `from`, for whomever: the two are in contact then, unless the other is known to be
-  // dead, which `from` is told.
+  // kRelay of `from`, for whomever: the two are in contact then. If the other is a process that is
+  // known to be dead, `from` is told so; what is for a dead raylet goes nowhere.
   absl::Status OnRelay(ProcessId from, const Frame& frame);
 
   // --- Frames that come from other nodes.

@@ -74,7 +74,7 @@ class GroupCoordinator {
   // --- For others that place something in a group.
   // Another raylet coordinates it.
   bool IsElsewhere(PlacementGroupId id) const;
-  // Nobody has heard of it: if another raylet knew of it, that would be this one, or it is dead.
+  // Nobody knows of it: its raylet, which would, is this one, or dead.
   bool IsUnknown(PlacementGroupId id) const;
   // The group of `spec`, if there is one, is elsewhere and not known here yet: asks about it.
   void FollowGroupOf(const proto::LeaseSpec& spec);

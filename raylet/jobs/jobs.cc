@@ -78,10 +78,9 @@ void Jobs::OnRegistered(JobNumber local, const proto::GcsReply& reply) {
   const auto it = jobs_.find(local);
   if (it == jobs_.end()) return;
   NodeJob& job = it->second;
-  Channel& driver = deps_.transport.To(job.driver);
   if (reply.error() != 0 || !reply.has_job_registered() || reply.job_registered().job() == 0) {
     if (deps_.deaths.IsAlive(job.driver)) {
-      SendStarted(driver, 0, "",
+      SendStarted(deps_.transport.To(job.driver), 0, "",
                   reply.error() != 0 ? reply.message() : "the GCS gave no job number");
       deps_.processes.at(job.driver).job = 0;
     }
@@ -97,7 +96,7 @@ void Jobs::OnRegistered(JobNumber local, const proto::GcsReply& reply) {
     RemoveIfOver(local);
     return;
   }
-  SendStarted(driver, job.number, job.start.name_space(), "");
+  SendStarted(deps_.transport.To(job.driver), job.number, job.start.name_space(), "");
 }
 
 absl::Status Jobs::OnRemoteJob(const Frame& frame) {

@@ -264,7 +264,7 @@ def shutdown(*, wait_for_processes: bool = False, _exiting_interpreter: bool = F
         _let_output_arrive()
     _core.shutdown()
     if "sheaf._internal.log_lines" in sys.modules:
-        from sheaf._internal import log_lines
+        from sheaf._internal import log_lines  # It is there: lines were printed.
 
         log_lines.flush()
 

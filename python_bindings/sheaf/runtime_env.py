@@ -235,7 +235,7 @@ def plan(runtime_env: Any) -> Plan:
     packages: list[Package] = []
     excludes = runtime_env.get("excludes") or []
     if runtime_env.get("working_dir") is not None:
-        from sheaf._internal import runtime_env_package
+        from sheaf._internal import runtime_env_package  # Archives and hashes.
 
         packages.append(
             runtime_env_package.of_directory(
@@ -244,7 +244,7 @@ def plan(runtime_env: Any) -> Plan:
         )
         entries["@working_dir"] = packages[-1].name
     if runtime_env.get("py_modules"):
-        from sheaf._internal import runtime_env_package
+        from sheaf._internal import runtime_env_package  # Archives and hashes.
 
         modules = [
             runtime_env_package.of_module(module, excludes)
@@ -306,7 +306,7 @@ def _hook(hook: Any) -> str:
             f"runtime_env worker_process_setup_hook={hook!r}: want a function, or "
             "its name as 'module.function'"
         )
-    from sheaf._internal import serialization
+    from sheaf._internal import serialization  # For hooks alone.
 
     data, references = serialization.dumps(hook)
     if references or len(data) > _MAX_HOOK_BYTES:

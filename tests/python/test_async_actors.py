@@ -78,6 +78,60 @@ def test_a_waiting_call_is_cancelled():
     assert sheaf.get(gate.plain.remote(), timeout=WAIT_S)
 
 
+@sheaf.remote(num_cpus=0)
+class Asked:
+    """What a coroutine is told of where it runs."""
+
+    def __init__(self):
+        self.seen = []
+
+    async def itself(self, waits):
+        if waits:
+            await asyncio.sleep(0)
+        context = sheaf.get_runtime_context()
+        return context.current_actor, context.get_actor_id(), context.is_canceled()
+
+    async def wait(self):
+        self.seen.append("waits")
+        try:
+            await asyncio.sleep(10 * WAIT_S)
+        finally:
+            self.seen.append(sheaf.get_runtime_context().is_canceled())
+
+    async def what(self):
+        return self.seen
+
+    async def leave(self):
+        await asyncio.sleep(0)
+        sheaf.actor.exit_actor()
+
+
+@pytest.mark.parametrize("waits", [False, True])
+def test_a_coroutine_knows_its_actor(waits):
+    actor = Asked.remote()
+    handle, name, cancelled = sheaf.get(actor.itself.remote(waits), timeout=WAIT_S)
+    assert handle == actor and name == actor._actor_id.hex() and not cancelled
+
+
+def test_a_coroutine_knows_that_it_was_cancelled():
+    actor = Asked.remote()
+    ref = actor.wait.remote()
+    deadline = time.monotonic() + WAIT_S
+    while sheaf.get(actor.what.remote(), timeout=WAIT_S) != ["waits"]:
+        assert time.monotonic() < deadline
+    sheaf.cancel(ref)
+    with pytest.raises(sheaf.exceptions.TaskCancelledError):
+        sheaf.get(ref, timeout=WAIT_S)
+    while sheaf.get(actor.what.remote(), timeout=WAIT_S) != ["waits", True]:
+        assert time.monotonic() < deadline
+
+
+def test_a_coroutine_ends_its_actor():
+    actor = Asked.remote()
+    with pytest.raises(sheaf.exceptions.ActorDiedError, match="exit_actor"):
+        sheaf.get(actor.leave.remote(), timeout=WAIT_S)
+
+
 def test_the_loop_serves_calls_timers_and_descriptors_at_once():
     @sheaf.remote(num_cpus=0)
     class Busy:

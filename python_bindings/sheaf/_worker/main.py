@@ -20,11 +20,11 @@ def main(start: dict[str, Any]) -> None:
     # An environment may have packages of its own, which must not find others imported.
     _preload([] if runtime_env.VARIABLE in os.environ else start["preload"])
     if start.get("logging"):
-        from sheaf.logging_config import LoggingConfig
+        from sheaf.logging_config import LoggingConfig  # For jobs that have one.
 
         LoggingConfig.from_dict(start["logging"]).apply()
     if start.get("cpp_library"):
-        from sheaf import cross_language
+        from sheaf import cross_language  # For jobs that use it.
 
         cross_language.load_as_driver(start["cpp_library"])
     if not _core.enter_worker():

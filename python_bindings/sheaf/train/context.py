@@ -128,7 +128,7 @@ class Session:
         """See TrainContext.group."""
         with self._group_lock:
             if self._group is None:
-                from sheaf.util.collective import Group
+                from sheaf.util.collective import Group  # For loops that use it.
 
                 self._raise_if_stopped()
                 self._group = Group(self.start.world_size, self.start.rank, self.start.group)

@@ -18,6 +18,7 @@ import datetime
 from collections.abc import Callable, Iterator
 from typing import Any
 
+import sheaf
 from sheaf.train.backend import BackendConfig
 from sheaf.train.checkpoint import Checkpoint
 from sheaf.train.config import RunConfig, ScalingConfig
@@ -226,7 +227,7 @@ def prepare_model(
     ) == "sheaf" and more.setdefault("gradient_as_bucket_view", True)
     prepared = torch.nn.parallel.DistributedDataParallel(model, **more)
     if shares:
-        from sheaf.torch import share_gradients
+        from sheaf.torch import share_gradients  # Which imports torch.
 
         share_gradients(prepared)
     return prepared
@@ -328,8 +329,6 @@ class _OnDevice:
 
 def _sees_all() -> bool:
     """Whether this worker holds no GPU of its own."""
-    import sheaf
-
     return not sheaf.get_gpu_ids()
 
 

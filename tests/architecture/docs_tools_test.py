@@ -2,6 +2,7 @@
 """The tools of `./do docs` that need nothing installed: comments as Doxygen reads them, and links."""
 
 import pathlib
+import subprocess
 import sys
 import tempfile
 import unittest
@@ -74,6 +75,15 @@ class Comments(unittest.TestCase):
 
 
 class Links(unittest.TestCase):
+    def test_of_a_whole_site_are_no_error(self):
+        program = ROOT / "tools/docs/check_links.py"
+        with tempfile.TemporaryDirectory() as name:
+            page = pathlib.Path(name) / "index.html"
+            for text, status in (('<a href="index.html">1</a>', 0), ('<a href="gone">1</a>', 1)):
+                page.write_text(text)
+                command = [sys.executable, str(program), name]
+                self.assertEqual(status, subprocess.run(command, capture_output=True).returncode)
+
     def test_that_lead_nowhere_are_found(self):
         with tempfile.TemporaryDirectory() as name:
             folder = pathlib.Path(name).resolve()

@@ -55,5 +55,4 @@ def broken(folder: pathlib.Path) -> list[str]:
 
 
 if __name__ == "__main__":
-    lines = broken(pathlib.Path(sys.argv[1]).resolve())
-    sys.exit("\n".join(lines))
+    sys.exit("\n".join(broken(pathlib.Path(sys.argv[1]).resolve())) or 0)

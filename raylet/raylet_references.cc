@@ -5,7 +5,7 @@
 // (raylet_orphans.cc).
 #include "base/parse_frame.h"
 #include "base/status_macros.h"
-#include "object_store/store_owner.h"
+#include "object_store/server/store_owner.h"
 #include "raylet/raylet.h"
 
 namespace sheaf {

@@ -35,6 +35,9 @@ SUBFOLDERS = {
     "collective/shm": "collective",
     "collective/net": "collective collective/shm",
     "collective/nccl": "collective collective/net",
+    "object_store/arena": "object_store/layout.h object_store/machine_memory.h"
+    " object_store/messages.h",
+    "object_store/server": "object_store/layout.h object_store/messages.h object_store/arena",
     "raylet/scheduling": "",
     "raylet/workers": "",
     "raylet/objects": "",

@@ -1,5 +1,5 @@
 // Copyright The Sheaf Authors. SPDX-License-Identifier: Apache-2.0
-#include "object_store/population.h"
+#include "object_store/arena/population.h"
 
 #include <algorithm>
 #include <memory>

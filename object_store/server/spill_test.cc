@@ -1,6 +1,6 @@
 // Copyright The Sheaf Authors. SPDX-License-Identifier: Apache-2.0
 // Files of spilled objects, and what the store does when memory is short.
-#include "object_store/spill.h"
+#include "object_store/server/spill.h"
 
 #include <fcntl.h>
 #include <sys/stat.h>

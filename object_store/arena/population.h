@@ -11,8 +11,8 @@
 
 #include "absl/status/status.h"
 #include "base/clock.h"
-#include "object_store/extent_allocator.h"
-#include "object_store/store_host.h"
+#include "object_store/arena/extent_allocator.h"
+#include "object_store/arena/store_host.h"
 
 namespace sheaf {
 

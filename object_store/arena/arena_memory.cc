@@ -1,5 +1,5 @@
 // Copyright The Sheaf Authors. SPDX-License-Identifier: Apache-2.0
-#include "object_store/arena_memory.h"
+#include "object_store/arena/arena_memory.h"
 
 #include <fcntl.h>
 

@@ -10,8 +10,8 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "base/unique_fd.h"
+#include "object_store/arena/store_host.h"
 #include "object_store/machine_memory.h"
-#include "object_store/store_host.h"
 #include "shm/segment.h"
 
 namespace sheaf {

@@ -1,5 +1,5 @@
 // Copyright The Sheaf Authors. SPDX-License-Identifier: Apache-2.0
-#include "object_store/extent_allocator.h"
+#include "object_store/arena/extent_allocator.h"
 
 #include <algorithm>
 

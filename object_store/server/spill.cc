@@ -1,5 +1,5 @@
 // Copyright The Sheaf Authors. SPDX-License-Identifier: Apache-2.0
-#include "object_store/spill.h"
+#include "object_store/server/spill.h"
 
 #include <fcntl.h>
 #include <sys/stat.h>

@@ -1,5 +1,5 @@
 // Copyright The Sheaf Authors. SPDX-License-Identifier: Apache-2.0
-#include "object_store/object_table.h"
+#include "object_store/arena/object_table.h"
 
 #include <algorithm>
 #include <new>
@@ -164,8 +164,25 @@ void ObjectTable::Bind(uint32_t slot, ObjectRecord* record) {
   ++pages_[slot / kSlotsPerPage]->known;
 }
 
-bool ObjectTable::Mend(const ObjectRecord& record) {
+void ObjectTable::WriteFields(const ObjectRecord& record) {
   Slot& slot = slots_[record.slot];
+  slot.id = record.info.id;
+  slot.data_offset = record.bytes.offset;
+  slot.data_bytes = record.info.size_bytes;
+  slot.attempt = record.info.attempt;
+  slot.nested_count = static_cast<uint32_t>(record.info.nested.size());
+  slot.flags = record.info.flags;
+}
+
+void ObjectTable::Publish(ObjectRecord& record) {
+  record.generation = GenerationOf(record.slot);
+  WriteFields(record);
+  Bind(record.slot, &record);
+  SetState(record.slot, SlotState::kSealed);
+}
+
+bool ObjectTable::Mend(const ObjectRecord& record) {
+  const Slot& slot = slots_[record.slot];
   const StoreObjectInfo& info = record.info;
   const SlotWord sealed{record.generation, SlotState::kSealed};
   if (Word(record.slot) == sealed && slot.id == info.id &&
@@ -174,12 +191,7 @@ bool ObjectTable::Mend(const ObjectRecord& record) {
       slot.flags == info.flags) {
     return false;
   }
-  slot.id = info.id;
-  slot.data_offset = record.bytes.offset;
-  slot.data_bytes = info.size_bytes;
-  slot.attempt = info.attempt;
-  slot.nested_count = static_cast<uint32_t>(info.nested.size());
-  slot.flags = info.flags;
+  WriteFields(record);
   SetState(record.slot, SlotState::kSealed);
   return true;
 }

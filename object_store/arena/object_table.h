@@ -15,9 +15,9 @@
 #include "absl/container/flat_hash_map.h"
 #include "base/clock.h"
 #include "base/ids.h"
+#include "object_store/arena/store_host.h"
 #include "object_store/layout.h"
 #include "object_store/messages.h"
-#include "object_store/store_host.h"
 
 namespace sheaf {
 
@@ -30,6 +30,8 @@ struct Extent {
   Nanos unused_since = 0;   // When `objects` became 0.
 };
 
+struct RoomRequest;  // room_queue.h
+
 enum class ObjectPlace : uint8_t { kMemory, kDisk, kRestoring, kFreeing };
 
 struct ObjectRecord {
@@ -38,13 +40,14 @@ struct ObjectRecord {
   uint32_t slot = kNoSlot;  // In memory: its slot, generation, extent and bytes.
   uint32_t generation = 0;
   Extent* extent = nullptr;
-  ExtentRange bytes;               // Payload and nested references.
-  SpillRecord disk;                // file 0: no copy on disk. One may exist beside that in memory.
-  bool writing = false;            // The disk thread reads its memory.
-  uint32_t pins = 0;               // Blocks of it that are on their way to other nodes.
-  bool freed = false;              // Out of the index while the disk thread works on it.
-  uint64_t used = 0;               // When it was last known to be of use; smaller is longer ago.
-  std::vector<ProcessId> waiters;  // Processes that wait for its restoration.
+  ExtentRange bytes;                // Payload and nested references.
+  SpillRecord disk;                 // file 0: no copy on disk. One may exist beside that in memory.
+  bool writing = false;             // The disk thread reads its memory.
+  uint32_t pins = 0;                // Blocks of it that are on their way to other nodes.
+  bool freed = false;               // Out of the index while the disk thread works on it.
+  uint64_t used = 0;                // When it was last known to be of use; smaller is longer ago.
+  std::weak_ptr<RoomRequest> room;  // kRestoring: the room that it waits for.
+  std::vector<ProcessId> waiters;   // Processes that wait for its restoration.
   std::vector<std::function<void(LookupOutcome)>> hooks;  // The raylet itself waits for it.
 };
 
@@ -80,6 +83,9 @@ class ObjectTable {
   uint32_t GenerationOf(uint32_t slot) const { return Info(slot).generation; }
   ObjectRecord* RecordIn(uint32_t slot) const;
   void Bind(uint32_t slot, ObjectRecord* record);
+  // `record` has got a slot of the store's own and its bytes lie in the arena: whoever looks into
+  // the slot finds it from now on.
+  void Publish(ObjectRecord& record);
   // Writes into the slot of `record`, which is in memory, what was learned from it, if it says
   // something else now; whether it did.
   bool Mend(const ObjectRecord& record);
@@ -142,6 +148,8 @@ class ObjectTable {
     uint32_t known = 0;  // Slots with a record.
     SlotInfo slots[kSlotsPerPage];
   };
+  // All but the word.
+  void WriteFields(const ObjectRecord& record);
   SlotInfo& Info(uint32_t slot) const {
     return pages_[slot / kSlotsPerPage]->slots[slot % kSlotsPerPage];
   }

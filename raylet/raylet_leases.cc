@@ -209,7 +209,7 @@ void Raylet::Perform(const LeaseAction& action) {
     case LeaseAction::Kind::kNotice:
       Refuse(action.demand, ErrorKind::kNone, action.words);
       return;
-    case LeaseAction::Kind::kSpill:
+    case LeaseAction::Kind::kSpillback:
     case LeaseAction::Kind::kGiveBack:
       HandOn(action);
       return;

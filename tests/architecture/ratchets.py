@@ -27,7 +27,6 @@ TODAY: dict[str, dict[str, int]] = {
         "gcs/actor_service.cc": 662,
         "gcs/actor_test.cc": 733,
         "raylet/host/attach_server.cc": 521,
-        "raylet/scheduling/lease_queue.cc": 630,
         "raylet/objects/object_puller.cc": 574,
         "raylet/objects/object_transfer_test.cc": 523,
         "raylet/raylet_actors_test.cc": 545,
@@ -42,7 +41,6 @@ TODAY: dict[str, dict[str, int]] = {
         "gcs/actor_service.cc ActorService::OnReport": 73,
         "gcs/actor_service.cc ActorService::Register": 83,
         "gcs/gcs_operations.h OperationOf": 90,
-        "raylet/scheduling/lease_serving.cc LeaseQueue::ServeOne": 90,
         "rpc/grpc_connections.cc GrpcLinks::Handshake": 72,
         "worker/frame_dispatch.cc FrameDispatch::OnRayletFrame": 87,
         "worker/owner_state.cc OwnerState::OnFrame": 97,
@@ -58,7 +56,6 @@ TODAY: dict[str, dict[str, int]] = {
         "TaskExecutor": 9,
     },
     "methods of a class": {
-        "LeaseQueue": 75,
         "Raylet": 179,
         "ReferenceTable": 68,
         "RuntimeImpl": 133,

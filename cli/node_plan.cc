@@ -14,7 +14,7 @@
 #include "base/status_macros.h"
 #include "base/utf8.h"
 #include "base/version.h"
-#include "object_store/arena_memory.h"
+#include "object_store/arena/arena_memory.h"
 #include "object_store/machine_memory.h"
 #include "raylet/host/machine.h"
 #include "shm/attach.h"

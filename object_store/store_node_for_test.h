@@ -17,10 +17,10 @@
 
 #include "base/executor.h"
 #include "base/fake_clock.h"
-#include "object_store/arena_memory.h"
-#include "object_store/spill.h"
+#include "object_store/arena/arena_memory.h"
+#include "object_store/server/spill.h"
+#include "object_store/server/store_owner.h"
 #include "object_store/store_client.h"
-#include "object_store/store_owner.h"
 
 namespace sheaf {
 

@@ -5,7 +5,7 @@
 
 #include "absl/strings/cord.h"
 #include "absl/strings/str_cat.h"
-#include "object_store/spill.h"
+#include "object_store/server/spill.h"
 #include "object_store/store_client.h"
 
 namespace sheaf {

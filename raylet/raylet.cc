@@ -6,7 +6,7 @@
 #include "absl/strings/str_cat.h"
 #include "base/parse_frame.h"
 #include "base/status_macros.h"
-#include "object_store/store_owner.h"
+#include "object_store/server/store_owner.h"
 
 namespace sheaf {
 namespace {

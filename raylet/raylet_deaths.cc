@@ -6,7 +6,7 @@
 //   borrows; when its socket is at its end as well, nobody has a view through it: its rings,
 //   segment and pins go.
 #include "absl/strings/str_cat.h"
-#include "object_store/store_owner.h"
+#include "object_store/server/store_owner.h"
 #include "raylet/raylet.h"
 
 namespace sheaf {

@@ -1,6 +1,6 @@
 // Copyright The Sheaf Authors. SPDX-License-Identifier: Apache-2.0
 // The raylet's figures.
-#include "object_store/store_owner.h"
+#include "object_store/server/store_owner.h"
 #include "raylet/raylet.h"
 
 namespace sheaf {

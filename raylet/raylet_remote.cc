@@ -5,7 +5,7 @@
 #include "base/parse_frame.h"
 #include "base/status_macros.h"
 #include "object_store/messages.h"
-#include "object_store/store_owner.h"
+#include "object_store/server/store_owner.h"
 #include "raylet/raylet.h"
 
 namespace sheaf {

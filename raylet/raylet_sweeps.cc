@@ -1,7 +1,7 @@
 // Copyright The Sheaf Authors. SPDX-License-Identifier: Apache-2.0
 // What is compared with live owners every few seconds. Each check only looks for what no event
 // should have left behind.
-#include "object_store/store_owner.h"
+#include "object_store/server/store_owner.h"
 #include "raylet/raylet.h"
 
 namespace sheaf {

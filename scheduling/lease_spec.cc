@@ -9,14 +9,12 @@
 namespace sheaf {
 
 absl::StatusOr<LabelSelector> ParseSelector(const proto::LabelSelector& selector) {
-  if (selector.terms_size() > kMaxLabelTerms) {
+  if (selector.terms_size() > kMaxLabelTerms)
     return absl::InvalidArgumentError("a label selector has at most 32 terms");
-  }
   LabelSelector result;
   for (const proto::LabelTerm& term : selector.terms()) {
-    if (term.key().empty() || term.values_size() > kMaxLabelValues) {
+    if (term.key().empty() || term.values_size() > kMaxLabelValues)
       return absl::InvalidArgumentError("a label term has a key and at most 256 values");
-    }
     result.terms.push_back(
         {term.key(), {term.values().begin(), term.values().end()}, term.negated()});
   }
@@ -52,9 +50,8 @@ absl::StatusOr<Strategy> ParseStrategy(const proto::Strategy& strategy) {
       return absl::InvalidArgumentError(
           absl::StrCat("scheduling strategy ", strategy.kind(), " is unknown here"));
   }
-  if (strategy.selectors_size() > kMaxSelectors) {
+  if (strategy.selectors_size() > kMaxSelectors)
     return absl::InvalidArgumentError("at most 16 label selectors");
-  }
   for (const proto::LabelSelector& selector : strategy.selectors()) {
     SHEAF_ASSIGN_OR_RETURN(LabelSelector parsed, ParseSelector(selector));
     result.selectors.push_back(std::move(parsed));

@@ -41,21 +41,17 @@ Placement PlaceInGroup(const LeaseSpec& spec, const ClusterView& view,
     return {Kind::kWait};  // Not heard of yet.
   }
   const GroupPlacement& group = it->second;
-  if (group.state != GroupPlacement::State::kCreated) {
+  if (group.state != GroupPlacement::State::kCreated)
     return {group.state == GroupPlacement::State::kRemoved ? Kind::kGroupGone : Kind::kWait};
-  }
   const std::vector<NodeNumber>& nodes = group.bundle_nodes;
   if (spec.strategy.bundle != kAnyBundle) {
     const size_t bundle = static_cast<size_t>(spec.strategy.bundle);
     return bundle < nodes.size() ? Placement{Kind::kNode, nodes[bundle]}
                                  : Placement{Kind::kInfeasible};
   }
-  if (nodes.empty()) {
-    return {Kind::kInfeasible};
-  }
-  if (std::find(nodes.begin(), nodes.end(), view.local) != nodes.end()) {
+  if (nodes.empty()) return {Kind::kInfeasible};
+  if (std::find(nodes.begin(), nodes.end(), view.local) != nodes.end())
     return {Kind::kNode, view.local};
-  }
   return {Kind::kNode, nodes[context.random == nullptr ? 0 : context.random->Below(nodes.size())]};
 }
 
@@ -63,14 +59,10 @@ Placement PlaceSpread(const LeaseSpec& spec, const ClusterView& view, const Labe
                       NodeNumber last) {
   const auto start = view.nodes.upper_bound(last);
   for (auto it = start; it != view.nodes.end(); ++it) {
-    if (HasRoom(spec, it->second, selector)) {
-      return {Kind::kNode, it->first};
-    }
+    if (HasRoom(spec, it->second, selector)) return {Kind::kNode, it->first};
   }
   for (auto it = view.nodes.begin(); it != start; ++it) {
-    if (HasRoom(spec, it->second, selector)) {
-      return {Kind::kNode, it->first};
-    }
+    if (HasRoom(spec, it->second, selector)) return {Kind::kNode, it->first};
   }
   return WaitOrInfeasible(spec, view, selector);
 }
@@ -80,20 +72,15 @@ Placement PlaceHybrid(const LeaseSpec& spec, const ClusterView& view, const Labe
   if (context.argument_bytes != nullptr) {
     const std::pair<NodeNumber, uint64_t>* most = nullptr;
     for (const auto& entry : *context.argument_bytes) {
-      if (entry.second > 0 && (most == nullptr || entry.second > most->second)) {
-        most = &entry;
-      }
+      if (entry.second > 0 && (most == nullptr || entry.second > most->second)) most = &entry;
     }
     const NodeView* node = most == nullptr ? nullptr : view.Find(most->first);
-    if (node != nullptr && HasRoom(spec, *node, selector)) {
-      return {Kind::kNode, most->first};
-    }
+    if (node != nullptr && HasRoom(spec, *node, selector)) return {Kind::kNode, most->first};
   }
   const NodeView* local = view.Find(view.local);
   const bool local_room = local != nullptr && HasRoom(spec, *local, selector);
-  if (local_room && (view.nodes.size() == 1 || Utilization(*local, spec.resources) < kPackUntil)) {
+  if (local_room && (view.nodes.size() == 1 || Utilization(*local, spec.resources) < kPackUntil))
     return {Kind::kNode, view.local};
-  }
   // Less is better: GPUs not wanted, then load from kPackUntil on. Equals: the local node, then at
   // random, of those below kPackUntil among the first few.
   const uint64_t first_few = view.nodes.size() / kNodesPerChoice;
@@ -101,9 +88,7 @@ Placement PlaceHybrid(const LeaseSpec& spec, const ClusterView& view, const Labe
   NodeNumber chosen = 0;
   uint64_t equals = 0;
   for (const auto& [number, node] : view.nodes) {
-    if (!HasRoom(spec, node, selector)) {
-      continue;
-    }
+    if (!HasRoom(spec, node, selector)) continue;
     const double used = Utilization(node, spec.resources);
     const bool packs = used < kPackUntil;
     const std::pair<bool, double> score = {
@@ -115,9 +100,8 @@ Placement PlaceHybrid(const LeaseSpec& spec, const ClusterView& view, const Labe
       equals = 1;
     } else if (score == *best && chosen != view.local && (!packs || equals < first_few)) {
       ++equals;
-      if (number == view.local || (context.random != nullptr && context.random->OneIn(equals))) {
+      if (number == view.local || (context.random != nullptr && context.random->OneIn(equals)))
         chosen = number;
-      }
     }
   }
   return best.has_value() ? Placement{Kind::kNode, chosen} : WaitOrInfeasible(spec, view, selector);
@@ -128,19 +112,15 @@ Placement PlaceHybrid(const LeaseSpec& spec, const ClusterView& view, const Labe
 double Utilization(const NodeView& node, const Resources& request) {
   double most = 0;
   const auto count = [&](Amount total, Amount available) {
-    if (total > 0) {
+    if (total > 0)
       most = std::max(most, static_cast<double>(total - available) / static_cast<double>(total));
-    }
   };
   for (size_t i = 0; i < kKnownResources; ++i) {
     const auto name = static_cast<KnownResource>(i);
-    if (request.Get(name) > 0) {
-      count(node.total.Get(name), node.available.Get(name));
-    }
+    if (request.Get(name) > 0) count(node.total.Get(name), node.available.Get(name));
   }
-  for (const auto& [name, amount] : request.custom()) {
+  for (const auto& [name, amount] : request.custom())
     count(node.total.Get(name), node.available.Get(name));
-  }
   return std::min(most, 1.0);
 }
 
@@ -148,9 +128,7 @@ const LabelSelector* EffectiveSelector(const LeaseSpec& spec, const ClusterView&
   *none = false;
   for (const LabelSelector& selector : spec.strategy.selectors) {
     for (const auto& [number, node] : view.nodes) {
-      if (Feasible(spec, node, &selector)) {
-        return &selector;
-      }
+      if (Feasible(spec, node, &selector)) return &selector;
     }
   }
   *none = !spec.strategy.selectors.empty();
@@ -161,20 +139,15 @@ bool CouldHold(const LeaseSpec& spec, const ClusterView& view, NodeNumber number
   bool none = false;
   const LabelSelector* selector = EffectiveSelector(spec, view, &none);
   const NodeView* node = view.Find(number);
-  if (none || node == nullptr || !Feasible(spec, *node, selector)) {
-    return false;
-  }
-  if (spec.strategy.kind != StrategyKind::kNodeAffinity || spec.strategy.node == number) {
+  if (none || node == nullptr || !Feasible(spec, *node, selector)) return false;
+  if (spec.strategy.kind != StrategyKind::kNodeAffinity || spec.strategy.node == number)
     return true;
-  }
   const NodeView* wanted = view.Find(spec.strategy.node);
   return spec.strategy.soft && (wanted == nullptr || !Feasible(spec, *wanted, selector));
 }
 
 Placement Place(const LeaseSpec& spec, const ClusterView& view, const PolicyContext& context) {
-  if (spec.strategy.kind == StrategyKind::kPlacementGroup) {
-    return PlaceInGroup(spec, view, context);
-  }
+  if (spec.strategy.kind == StrategyKind::kPlacementGroup) return PlaceInGroup(spec, view, context);
   bool none = false;
   const LabelSelector* selector = EffectiveSelector(spec, view, &none);
   if (spec.strategy.kind == StrategyKind::kNodeAffinity) {
@@ -182,23 +155,15 @@ Placement Place(const LeaseSpec& spec, const ClusterView& view, const PolicyCont
     if (!spec.strategy.soft && node == nullptr && !view.complete) {
       return {Kind::kInfeasible};  // The word of it is on its way.
     }
-    if (!spec.strategy.soft && (node == nullptr || !node->alive)) {
-      return {Kind::kNodeGone};
-    }
+    if (!spec.strategy.soft && (node == nullptr || !node->alive)) return {Kind::kNodeGone};
     const bool may_wait = node != nullptr && (node->heard || !spec.strategy.soft);
-    if (!none && may_wait && Feasible(spec, *node, selector)) {
+    if (!none && may_wait && Feasible(spec, *node, selector))
       return {node->available.Fits(spec.resources) ? Kind::kNode : Kind::kWait, spec.strategy.node};
-    }
-    if (!spec.strategy.soft) {
-      return {node->draining ? Kind::kWait : Kind::kInfeasible};
-    }
+    if (!spec.strategy.soft) return {node->draining ? Kind::kWait : Kind::kInfeasible};
   }
-  if (none) {
-    return {Kind::kInfeasible};
-  }
-  if (spec.strategy.kind == StrategyKind::kSpread) {
+  if (none) return {Kind::kInfeasible};
+  if (spec.strategy.kind == StrategyKind::kSpread)
     return PlaceSpread(spec, view, selector, context.last_spread);
-  }
   return PlaceHybrid(spec, view, selector, context);
 }
 
@@ -225,9 +190,7 @@ std::string InfeasibleWords(const LeaseSpec& spec, const ClusterView& view) {
       });
     }
   }
-  if (usable == 0) {
-    return "no node takes work: all are draining or dead";
-  }
+  if (usable == 0) return "no node takes work: all are draining or dead";
   static constexpr char kLarger[] = "; add a larger node or lower the request";
   const bool bound = strategy.kind == StrategyKind::kNodeAffinity && !strategy.soft;
   const std::string node = absl::StrCat("node ", strategy.node);
@@ -235,9 +198,7 @@ std::string InfeasibleWords(const LeaseSpec& spec, const ClusterView& view) {
   largest.Missing(spec.resources).ForEach([&](std::string_view name, Amount) {
     const std::string most = AmountToString(name, largest.Get(name));
     const std::string asked = AmountToString(name, spec.resources.Get(name));
-    if (!words.empty()) {
-      return;
-    }
+    if (!words.empty()) return;
     if (largest.Get(name) <= 0) {
       words = absl::StrCat(bound ? node + " lacks" : "no node has", " the resource '",
                            std::string(name), "'; add a node with it or lower the request");
@@ -255,9 +216,8 @@ std::string InfeasibleWords(const LeaseSpec& spec, const ClusterView& view) {
                                          absl::StrAppend(out, selector.ToString());
                                        }));
   }
-  if (words.empty()) {
+  if (words.empty())
     words = absl::StrCat("no node has ", spec.resources.ToString(), " together", kLarger);
-  }
   return words;
 }
 

@@ -189,9 +189,8 @@ SCENARIO("what no node can ever hold is said in words") {
 SCENARIO("of many nodes to fill, raylets that choose at the same time choose different ones") {
   ClusterView view;
   view.local = 100;
-  for (NodeNumber node = 1; node <= 100; ++node) {
+  for (NodeNumber node = 1; node <= 100; ++node)
     view.nodes[node] = Node("CPU:4", node == view.local ? "CPU:0" : "CPU:4");
-  }
   CHECK((Place(Wants("CPU:1"), view) == At(1)));
   std::set<NodeNumber> chosen;
   for (uint64_t seed = 1; seed <= 200; ++seed) {
@@ -209,17 +208,13 @@ SCENARIO("a thousand nodes are filled to the last core, and equal seeds choose e
     SeededRandom random(seed);
     ClusterView view;
     view.local = 500;
-    for (NodeNumber node = 1; node <= 1'000; ++node) {
-      view.nodes[node] = Node("CPU:4", "CPU:4");
-    }
+    for (NodeNumber node = 1; node <= 1'000; ++node) view.nodes[node] = Node("CPU:4", "CPU:4");
     PolicyContext context;
     context.random = &random;
     std::vector<NodeNumber> chosen;
     for (;;) {
       const Placement placement = Place(Wants("CPU:1"), view, context);
-      if (placement.kind != Kind::kNode) {
-        break;
-      }
+      if (placement.kind != Kind::kNode) break;
       view.nodes[placement.node].available -= Resources::Cpu(1);
       chosen.push_back(placement.node);
     }

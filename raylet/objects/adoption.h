@@ -24,7 +24,7 @@
 #include "base/ids.h"
 #include "base/transport.h"
 #include "metrics/page.h"
-#include "object_store/store_owner.h"
+#include "object_store/server/store_owner.h"
 #include "proto/raylet.pb.h"
 #include "raylet/death_register.h"
 #include "raylet/objects/orphan_ledger.h"

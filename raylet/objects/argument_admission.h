@@ -9,7 +9,7 @@
 #include "base/frame.h"
 #include "base/ids.h"
 #include "base/transport.h"
-#include "object_store/store_owner.h"
+#include "object_store/server/store_owner.h"
 #include "raylet/objects/argument_ledger.h"
 
 namespace sheaf {

@@ -30,8 +30,8 @@
 #include "base/clock.h"
 #include "base/executor.h"
 #include "base/ids.h"
-#include "object_store/loop_gate.h"
-#include "object_store/store_owner.h"
+#include "object_store/server/loop_gate.h"
+#include "object_store/server/store_owner.h"
 #include "proto/object.pb.h"
 #include "raylet/objects/block_source.h"
 

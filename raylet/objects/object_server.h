@@ -16,7 +16,7 @@
 #include "base/clock.h"
 #include "base/executor.h"
 #include "base/ids.h"
-#include "object_store/store_owner.h"
+#include "object_store/server/store_owner.h"
 #include "raylet/objects/object_puller.h"
 #include "rpc/links.h"
 

@@ -21,7 +21,7 @@
 #include "base/ids.h"
 #include "base/transport.h"
 #include "object_store/messages.h"
-#include "object_store/store_owner.h"
+#include "object_store/server/store_owner.h"
 #include "raylet/death_register.h"
 #include "raylet/objects/adoption.h"
 #include "raylet/objects/block_source.h"

@@ -9,7 +9,7 @@
 #include <vector>
 
 #include "base/ids.h"
-#include "object_store/store_host.h"
+#include "object_store/arena/store_host.h"
 
 namespace sheaf {
 

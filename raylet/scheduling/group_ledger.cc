@@ -13,16 +13,13 @@ namespace sheaf {
 absl::StatusOr<GroupSpec> ParseGroupSpec(const proto::GroupRequest& request) {
   GroupSpec spec;
   SHEAF_ASSIGN_OR_RETURN(spec.id, PlacementGroupId::FromBinary(request.id()));
-  if (spec.id.is_nil()) {
-    return absl::InvalidArgumentError("a placement group has an id");
-  }
+  if (spec.id.is_nil()) return absl::InvalidArgumentError("a placement group has an id");
   if (request.bundles_size() == 0 || request.bundles_size() > kMaxBundles) {
     return absl::InvalidArgumentError(
         absl::StrCat("a placement group has 1 to ", kMaxBundles, " bundles"));
   }
-  if (request.selectors_size() != 0 && request.selectors_size() != request.bundles_size()) {
+  if (request.selectors_size() != 0 && request.selectors_size() != request.bundles_size())
     return absl::InvalidArgumentError("label selectors: want one per bundle, or none");
-  }
   if (!proto::GroupRequest::Placement_IsValid(request.placement())) {
     return absl::InvalidArgumentError(
         absl::StrCat("placement ", request.placement(), " is unknown here"));
@@ -64,9 +61,7 @@ GroupAction GroupLedger::ActionFor(const Group& group, GroupAction::Kind kind,
 void GroupLedger::SayState(const Group& group, std::string words) {
   GroupAction action = ActionFor(group, GroupAction::Kind::kState, 0);
   action.state = group.state;
-  if (group.state == proto::GroupState::CREATED) {
-    action.bundle_nodes = group.nodes;
-  }
+  if (group.state == proto::GroupState::CREATED) action.bundle_nodes = group.nodes;
   action.words = std::move(words);
   actions_.push_back(std::move(action));
 }
@@ -100,17 +95,14 @@ void GroupLedger::OnCreate(GroupSpec spec, ProcessId creator, Nanos now) {
   const size_t actions = actions_.size();
   SyncView();
   Try(group, now);
-  if (group.state == proto::GroupState::PENDING && actions_.size() == actions) {
+  if (group.state == proto::GroupState::PENDING && actions_.size() == actions)
     SayState(group, absl::StrCat("waits for room: ", group.spec.bundles.size(), " bundles"));
-  }
 }
 
 // Places what is not placed yet, if there is room now.
 void GroupLedger::Try(Group& group, Nanos) {
   std::vector<NodeNumber> kept = group.nodes;
-  for (size_t i = 0; i < kept.size(); ++i) {
-    kept[i] = group.committed[i] ? kept[i] : 0;
-  }
+  for (size_t i = 0; i < kept.size(); ++i) kept[i] = group.committed[i] ? kept[i] : 0;
   std::optional<std::vector<NodeNumber>> nodes = PlaceBundles(group.spec, view_, kept);
   if (!nodes.has_value()) {
     const bool feasible = CouldEverPlace(group.spec, view_, kept);
@@ -130,9 +122,7 @@ void GroupLedger::Try(Group& group, Nanos) {
   absl::btree_map<NodeNumber, GroupAction> prepare;
   for (size_t i = 0; i < group.nodes.size(); ++i) {
     const NodeNumber node = group.nodes[i];
-    if (group.committed[i] || node == view_.local) {
-      continue;
-    }
+    if (group.committed[i] || node == view_.local) continue;
     const auto it =
         prepare.try_emplace(node, ActionFor(group, GroupAction::Kind::kPrepare, node)).first;
     it->second.bundles.emplace_back(BundleId{group.spec.id, static_cast<int32_t>(i)},
@@ -143,9 +133,7 @@ void GroupLedger::Try(Group& group, Nanos) {
     group.preparing.push_back(node);
     actions_.push_back(std::move(action));
   }
-  if (group.preparing.empty()) {
-    Commit(group);
-  }
+  if (group.preparing.empty()) Commit(group);
 }
 
 // false: the ledger refused one, as a GPU may be free in parts only.
@@ -167,9 +155,7 @@ bool GroupLedger::PrepareHere(Group& group) {
 void GroupLedger::Commit(Group& group) {
   absl::btree_map<NodeNumber, GroupAction> commit;
   for (size_t i = 0; i < group.nodes.size(); ++i) {
-    if (group.committed[i]) {
-      continue;
-    }
+    if (group.committed[i]) continue;
     group.committed[i] = true;
     const BundleId bundle{group.spec.id, static_cast<int32_t>(i)};
     if (group.nodes[i] == view_.local) {
@@ -183,9 +169,7 @@ void GroupLedger::Commit(Group& group) {
       it->second.bundles.emplace_back(bundle, group.spec.bundles[i]);
     }
   }
-  for (auto& [node, action] : commit) {
-    actions_.push_back(std::move(action));
-  }
+  for (auto& [node, action] : commit) actions_.push_back(std::move(action));
   group.state = proto::GroupState::CREATED;
   pending_.erase(group.serial);
   view_.groups[group.spec.id] = {GroupPlacement::State::kCreated, group.nodes};
@@ -196,9 +180,7 @@ void GroupLedger::Commit(Group& group) {
 void GroupLedger::Return(Group& group, NodeNumber node, bool committed_too) {
   GroupAction action = ActionFor(group, GroupAction::Kind::kReturn, node);
   for (size_t i = 0; i < group.nodes.size(); ++i) {
-    if (group.nodes[i] != node || (group.committed[i] && !committed_too)) {
-      continue;
-    }
+    if (group.nodes[i] != node || (group.committed[i] && !committed_too)) continue;
     const BundleId bundle{group.spec.id, static_cast<int32_t>(i)};
     if (node == view_.local) {
       ledger_.ReturnBundle(bundle);
@@ -208,9 +190,7 @@ void GroupLedger::Return(Group& group, NodeNumber node, bool committed_too) {
     group.nodes[i] = 0;
     group.committed[i] = false;
   }
-  if (!action.bundles.empty()) {
-    actions_.push_back(std::move(action));
-  }
+  if (!action.bundles.empty()) actions_.push_back(std::move(action));
 }
 
 // This attempt failed: what was prepared for it goes back, and it waits for the next room.
@@ -219,9 +199,7 @@ void GroupLedger::GiveUp(Group& group) {
   std::sort(nodes.begin(), nodes.end());
   nodes.erase(std::unique(nodes.begin(), nodes.end()), nodes.end());
   for (const NodeNumber node : nodes) {
-    if (node != 0) {
-      Return(group, node, /*committed_too=*/false);
-    }
+    if (node != 0) Return(group, node, /*committed_too=*/false);
   }
   group.preparing.clear();
   SyncView();
@@ -247,9 +225,7 @@ void GroupLedger::OnPrepared(PlacementGroupId id, NodeNumber node, uint32_t atte
     return;
   }
   group.preparing.erase(waits);
-  if (group.preparing.empty()) {
-    Commit(group);
-  }
+  if (group.preparing.empty()) Commit(group);
 }
 
 void GroupLedger::Remove(Group& group, const std::string& words) {
@@ -258,9 +234,7 @@ void GroupLedger::Remove(Group& group, const std::string& words) {
   std::sort(nodes.begin(), nodes.end());
   nodes.erase(std::unique(nodes.begin(), nodes.end()), nodes.end());
   for (const NodeNumber node : nodes) {
-    if (node != 0) {
-      Return(group, node, /*committed_too=*/true);
-    }
+    if (node != 0) Return(group, node, /*committed_too=*/true);
   }
   group.state = proto::GroupState::REMOVED;
   SayState(group, words);
@@ -295,9 +269,7 @@ void GroupLedger::OnNeverMade(PlacementGroupId id, const std::string& words) {
 
 bool GroupLedger::OnRemove(PlacementGroupId id, Nanos now) {
   const auto it = groups_.find(id);
-  if (it == groups_.end()) {
-    return false;
-  }
+  if (it == groups_.end()) return false;
   Remove(*it->second, "");
   OnRoom(now);
   return true;
@@ -306,26 +278,19 @@ bool GroupLedger::OnRemove(PlacementGroupId id, Nanos now) {
 void GroupLedger::OnOwnerGone(ProcessId creator, Nanos now) {
   std::vector<Group*> lost;
   for (const auto& [id, group] : groups_) {
-    if (group->creator == creator && !group->spec.detached) {
-      lost.push_back(group.get());
-    }
+    if (group->creator == creator && !group->spec.detached) lost.push_back(group.get());
   }
   std::sort(lost.begin(), lost.end(),
             [](const Group* a, const Group* b) { return a->serial < b->serial; });
-  for (Group* group : lost) {
+  for (Group* group : lost)
     Remove(*group, absl::StrCat("its creator ", creator.ToString(), " is gone"));
-  }
-  if (!lost.empty()) {
-    OnRoom(now);
-  }
+  if (!lost.empty()) OnRoom(now);
 }
 
 void GroupLedger::OnNodeDead(NodeNumber node, Nanos now) {
   for (const Group* found : Groups()) {
     Group& group = *groups_.at(found->spec.id);
-    if (std::find(group.nodes.begin(), group.nodes.end(), node) == group.nodes.end()) {
-      continue;
-    }
+    if (std::find(group.nodes.begin(), group.nodes.end(), node) == group.nodes.end()) continue;
     for (size_t i = 0; i < group.nodes.size(); ++i) {
       if (group.nodes[i] == node) {  // Gone with it: nothing to give back.
         group.nodes[i] = 0;
@@ -349,9 +314,7 @@ void GroupLedger::OnRoom(Nanos now) {
   SyncView();
   std::vector<Group*> waiting;
   for (const auto& [serial, group] : pending_) {
-    if (group->preparing.empty()) {
-      waiting.push_back(group);
-    }
+    if (group->preparing.empty()) waiting.push_back(group);
   }
   std::vector<const GroupSpec*> failed;  // What has no room now; equal ones have none either.
   for (Group* group : waiting) {
@@ -363,25 +326,18 @@ void GroupLedger::OnRoom(Nanos now) {
                                    spec->bundles == group->spec.bundles &&
                                    spec->selectors == group->spec.selectors;
                           });
-    if (hopeless) {
-      continue;
-    }
+    if (hopeless) continue;
     Try(*group, now);
-    if (fresh && group->state == proto::GroupState::PENDING && group->preparing.empty()) {
+    if (fresh && group->state == proto::GroupState::PENDING && group->preparing.empty())
       failed.push_back(&group->spec);
-    }
   }
 }
 
 std::optional<Resources> GroupLedger::WaitingHere() const {
   const auto here = view_.nodes.find(view_.local);
-  if (here == view_.nodes.end() || !here->second.usable()) {
-    return std::nullopt;
-  }
+  if (here == view_.nodes.end() || !here->second.usable()) return std::nullopt;
   for (const auto& [serial, group] : pending_) {
-    if (group->state != proto::GroupState::PENDING || !group->preparing.empty()) {
-      continue;
-    }
+    if (group->state != proto::GroupState::PENDING || !group->preparing.empty()) continue;
     Resources sum;
     Resources largest;
     for (size_t i = 0; i < group->spec.bundles.size(); ++i) {
@@ -395,9 +351,7 @@ std::optional<Resources> GroupLedger::WaitingHere() const {
     }
     const bool strict_spread = group->spec.policy == GroupPolicy::kStrictSpread;
     const Resources& wanted = !strict_spread && ledger_.total().Fits(sum) ? sum : largest;
-    if (!wanted.empty()) {
-      return ledger_.CanAcquire(wanted) ? std::nullopt : std::optional(wanted);
-    }
+    if (!wanted.empty()) return ledger_.CanAcquire(wanted) ? std::nullopt : std::optional(wanted);
   }
   return std::nullopt;
 }
@@ -410,9 +364,7 @@ const GroupLedger::Group* GroupLedger::Find(PlacementGroupId id) const {
 std::vector<const GroupLedger::Group*> GroupLedger::Groups() const {
   std::vector<const Group*> all;
   all.reserve(groups_.size());
-  for (const auto& [id, group] : groups_) {
-    all.push_back(group.get());
-  }
+  for (const auto& [id, group] : groups_) all.push_back(group.get());
   std::sort(all.begin(), all.end(),
             [](const Group* a, const Group* b) { return a->serial < b->serial; });
   return all;

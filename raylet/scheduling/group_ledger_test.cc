@@ -23,9 +23,7 @@ GroupSpec Spec(uint64_t number, GroupPolicy policy, const std::vector<std::strin
   GroupSpec spec;
   spec.id = GroupNumber(number);
   spec.policy = policy;
-  for (const std::string& bundle : bundles) {
-    spec.bundles.push_back(Parsed(bundle));
-  }
+  for (const std::string& bundle : bundles) spec.bundles.push_back(Parsed(bundle));
   return spec;
 }
 
@@ -132,9 +130,8 @@ SCENARIO("on one node a group is created and removed within one event each") {
 SCENARIO("groups without room wait, oldest first, and say why when they wait in vain") {
   Cluster cluster("CPU:2");
   cluster.groups.OnCreate(Spec(1, GroupPolicy::kPack, {"CPU:2"}), kCreator, cluster.now);
-  for (uint64_t number : {2, 3, 4}) {
+  for (uint64_t number : {2, 3, 4})
     cluster.groups.OnCreate(Spec(number, GroupPolicy::kPack, {"CPU:1"}), kCreator, cluster.now);
-  }
   CHECK(cluster.groups.pending() == 3);
   CHECK(cluster.groups.WaitingHere() == Parsed("CPU:1"));
   cluster.groups.OnRemove(GroupNumber(1), cluster.now);
@@ -273,50 +270,35 @@ SCENARIO("whatever nodes answer and whoever dies, all bundles come back") {
     uint64_t next = 0;
     const auto deliver = [&] {
       for (GroupAction& action : cluster.groups.TakeActions()) {
-        if (action.kind != Kind::kState) {
-          inbox.push_back(std::move(action));
-        }
+        if (action.kind != Kind::kState) inbox.push_back(std::move(action));
       }
       while (!inbox.empty() && !random.OneIn(4)) {
         const GroupAction action = inbox.front();
         inbox.erase(inbox.begin());
         auto& bundles = remote[action.node];
-        if (!cluster.view.nodes[action.node].alive) {
-          continue;
-        }
+        if (!cluster.view.nodes[action.node].alive) continue;
         Resources free = cluster.view.nodes[action.node].total;
-        for (const auto& [bundle, resources] : bundles) {
-          free -= resources;
-        }
+        for (const auto& [bundle, resources] : bundles) free -= resources;
         Resources sum;
-        for (const auto& [bundle, resources] : action.bundles) {
-          sum += resources;
-        }
+        for (const auto& [bundle, resources] : action.bundles) sum += resources;
         switch (action.kind) {
           case Kind::kPrepare: {
             const bool ok = free.Fits(sum) && !random.OneIn(10);
             for (const auto& [bundle, resources] : action.bundles) {
-              if (ok) {
-                REQUIRE(bundles.emplace(bundle, resources).second);
-              }
+              if (ok) REQUIRE(bundles.emplace(bundle, resources).second);
             }
             cluster.groups.OnPrepared(action.group, action.node, action.attempt, ok, cluster.now);
             break;
           }
           case Kind::kCommit:
-            for (const auto& [bundle, resources] : action.bundles) {
+            for (const auto& [bundle, resources] : action.bundles)
               REQUIRE(bundles.contains(bundle));
-            }
             break;
           default:
-            for (const auto& [bundle, resources] : action.bundles) {
-              bundles.erase(bundle);
-            }
+            for (const auto& [bundle, resources] : action.bundles) bundles.erase(bundle);
         }
         for (GroupAction& more : cluster.groups.TakeActions()) {
-          if (more.kind != Kind::kState) {
-            inbox.push_back(std::move(more));
-          }
+          if (more.kind != Kind::kState) inbox.push_back(std::move(more));
         }
       }
     };
@@ -324,9 +306,8 @@ SCENARIO("whatever nodes answer and whoever dies, all bundles come back") {
       const uint64_t what = random.Below(20);
       if (what < 10) {
         std::vector<std::string> bundles(1 + random.Below(4));
-        for (std::string& bundle : bundles) {
+        for (std::string& bundle : bundles)
           bundle = random.OneIn(4) ? "CPU:1,GPU:0.5" : random.OneIn(3) ? "CPU:2" : "CPU:1";
-        }
         cluster.groups.OnCreate(Spec(++next, static_cast<GroupPolicy>(random.Below(4)), bundles),
                                 kCreator, cluster.now);
       } else if (what < 18) {
@@ -335,9 +316,7 @@ SCENARIO("whatever nodes answer and whoever dies, all bundles come back") {
         for (auto& [number, node] : cluster.view.nodes) {  // A report of all nodes.
           if (number != 1) {
             node.available = node.total;
-            for (const auto& [bundle, resources] : remote[number]) {
-              node.available -= resources;
-            }
+            for (const auto& [bundle, resources] : remote[number]) node.available -= resources;
           }
         }
         cluster.groups.OnRoom(cluster.now);
@@ -352,18 +331,12 @@ SCENARIO("whatever nodes answer and whoever dies, all bundles come back") {
       REQUIRE(cluster.ledger.available().cpu() >= 0);
     }
     cluster.groups.OnOwnerGone(kCreator, cluster.now);
-    while (!inbox.empty()) {
-      deliver();
-    }
+    while (!inbox.empty()) deliver();
     deliver();
-    while (!inbox.empty()) {
-      deliver();
-    }
+    while (!inbox.empty()) deliver();
     CHECK(cluster.ledger.available() == cluster.ledger.total());
     CHECK(cluster.groups.pending() == 0);
-    for (const auto& [node, bundles] : remote) {
-      CHECK(bundles.empty());
-    }
+    for (const auto& [node, bundles] : remote) CHECK(bundles.empty());
   }
 }
 

@@ -25,9 +25,8 @@ class Search {
          bool empty_nodes)
       : spec_(spec), result_(spec.bundles.size(), 0) {
     for (const auto& [number, node] : view.nodes) {
-      if (node.usable()) {
+      if (node.usable())
         candidates_.push_back({number, &node, empty_nodes ? node.total : node.available});
-      }
     }
     // The local node first: among equals it is taken.
     std::stable_partition(candidates_.begin(), candidates_.end(),
@@ -37,16 +36,12 @@ class Search {
       for (Candidate& candidate : candidates_) {
         if (kept[i] != 0 && candidate.number == kept[i]) {
           ++candidate.bundles;
-          if (empty_nodes) {
-            candidate.room -= spec.bundles[i];
-          }
+          if (empty_nodes) candidate.room -= spec.bundles[i];
         }
       }
     }
     for (size_t i = 0; i < result_.size(); ++i) {
-      if (result_[i] == 0) {
-        order_.push_back(i);
-      }
+      if (result_[i] == 0) order_.push_back(i);
     }
   }
 
@@ -85,20 +80,14 @@ class Search {
   // All of them on one node; the one that has some already, if one has.
   bool OnOne() {
     Resources sum;
-    for (const size_t bundle : order_) {
-      sum += spec_.bundles[bundle];
-    }
+    for (const size_t bundle : order_) sum += spec_.bundles[bundle];
     const bool any_kept = order_.size() < result_.size();
     for (Candidate& candidate : candidates_) {
-      if (any_kept && candidate.bundles == 0) {
-        continue;
-      }
+      if (any_kept && candidate.bundles == 0) continue;
       if (candidate.room.Fits(sum) && std::all_of(order_.begin(), order_.end(), [&](size_t bundle) {
             return Matches(bundle, candidate);
           })) {
-        for (const size_t bundle : order_) {
-          Put(bundle, candidate);
-        }
+        for (const size_t bundle : order_) Put(bundle, candidate);
         return true;
       }
     }
@@ -131,13 +120,9 @@ class Search {
       for (Candidate& candidate : candidates_) {
         const bool better = best == nullptr || (spread ? candidate.bundles < best->bundles
                                                        : candidate.bundles > best->bundles);
-        if (better && Fits(bundle, candidate)) {
-          best = &candidate;
-        }
+        if (better && Fits(bundle, candidate)) best = &candidate;
       }
-      if (best == nullptr) {
-        return false;
-      }
+      if (best == nullptr) return false;
       Put(bundle, *best);
     }
     return true;
@@ -149,14 +134,10 @@ class Search {
     std::vector<ptrdiff_t> holds(candidates_.size(), kNone);
     for (const size_t bundle : order_) {
       std::vector<bool> tried(candidates_.size(), false);
-      if (!Augment(bundle, holds, tried)) {
-        return false;
-      }
+      if (!Augment(bundle, holds, tried)) return false;
     }
     for (size_t i = 0; i < holds.size(); ++i) {
-      if (holds[i] != kNone) {
-        Put(holds[i], candidates_[i]);
-      }
+      if (holds[i] != kNone) Put(holds[i], candidates_[i]);
     }
     return true;
   }
@@ -202,9 +183,7 @@ std::string InfeasibleGroupWords(const GroupSpec& spec, const ClusterView& view)
   for (size_t i = 0; i < spec.bundles.size(); ++i) {
     LeaseSpec alone;
     alone.resources = spec.bundles[i];
-    if (!spec.selectors.empty()) {
-      alone.strategy.selectors = {spec.selectors[i]};
-    }
+    if (!spec.selectors.empty()) alone.strategy.selectors = {spec.selectors[i]};
     if (Place(alone, view).kind == Placement::Kind::kInfeasible) {
       return absl::StrCat("bundle ", i, " (", spec.bundles[i].ToString(),
                           "): ", InfeasibleWords(alone, view));

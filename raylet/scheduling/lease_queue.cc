@@ -4,627 +4,325 @@
 #include <algorithm>
 #include <utility>
 
+#include "absl/status/statusor.h"
 #include "absl/strings/str_cat.h"
-#include "raylet/scheduling/lease_queue_state.h"
+#include "raylet/scheduling/lease_queue_parts.h"
 
 namespace sheaf {
+namespace {
+
+void AddOnce(Capacity* capacity, std::vector<Capacity*>* capacities) {
+  if (std::find(capacities->begin(), capacities->end(), capacity) == capacities->end())
+    capacities->push_back(capacity);
+}
+
+}  // namespace
 
 LeaseQueue::LeaseQueue(const LeaseQueueOptions& options, ResourceLedger& ledger, ClusterView& view,
                        Random& random)
-    : options_(options),
-      ledger_(ledger),
-      view_(view),
-      random_(random),
-      node_pool_(std::make_unique<Pool>()),
-      group_waiting_(std::make_unique<Class>()) {
-  group_waiting_->pool = node_pool_.get();
-  SyncView();
-}
+    : parts_(std::make_unique<LeaseQueueParts>(options, ledger, view, random)) {}
 
 LeaseQueue::~LeaseQueue() = default;
 
-std::vector<LeaseAction> LeaseQueue::TakeActions() { return std::exchange(actions_, {}); }
+std::vector<LeaseAction> LeaseQueue::TakeActions() { return parts_->actions.Take(); }
 
 // ---- Demands ----
 
-void LeaseQueue::OnDemand(ProcessId owner, const proto::LeaseDemand& demand, Nanos now,
+void LeaseQueue::OnDemand(ProcessId owner, const proto::LeaseDemand& message, Nanos now,
                           ArgumentBytes argument_bytes, NodeNumber via, uint32_t hops) {
-  const DemandId id{owner, demand.key(), via};
-  const auto it = entries_.find(id);
-  Entry* entry = it == entries_.end() ? nullptr : it->second.get();
-  const bool comes = entry == nullptr;
+  const DemandId id{owner, message.key(), via};
+  Demand* demand = parts_->demands.Find(id);
+  const bool comes = demand == nullptr;
   if (comes) {
-    if (demand.wanted() == 0) {
-      return;
-    }
-    entry = AddEntry(id, demand, hops);
-    if (entry == nullptr) {
-      return;
-    }
+    if (message.wanted() == 0) return;
+    demand = AddDemand(id, message, hops);
+    if (demand == nullptr) return;
   }
-  if (entry->gone) {
-    return;
-  }
-  entry->backlog = demand.backlog();
-  entry->silent = false;
-  entry->argument_bytes = std::move(argument_bytes);
-  uint32_t wanted = std::min(demand.wanted(), kMaxWanted);
-  if (entry->spec->actor) {
+  if (demand->gone) return;
+  demand->backlog = message.backlog();
+  demand->silent = false;
+  demand->argument_bytes = std::move(argument_bytes);
+  uint32_t wanted = std::min(message.wanted(), kMaxWanted);
+  if (demand->spec->actor) {
     wanted = std::min(wanted, 1u);
-  } else if (entry->spec->resources.empty()) {
-    wanted = std::min(wanted, options_.free_leases_max);
+  } else if (demand->spec->resources.empty()) {
+    wanted = std::min(wanted, parts_->options.free_leases_max);
   }
-  SetWanted(*entry, wanted, now);
-  const auto made = entries_.find(id);
-  if (made == entries_.end()) {
-    return;
-  }
+  SetWanted(*demand, wanted, now);
+  demand = parts_->demands.Find(id);
+  if (demand == nullptr) return;
   if (comes && via != 0) {
-    RefuseToQueue(*made->second);
-  } else if (demand.wanted() == 0 && demand.has_spec() && made->second->held == 0) {
-    DropEntry(made->second.get());  // With its spec: the owner does not use the key again.
+    if (parts_->spillback.IsTooMuch(*demand)) parts_->server.GiveBack(*demand);
+  } else if (message.wanted() == 0 && message.has_spec() && demand->held == 0) {
+    parts_->server.Drop(*demand);  // With its spec: the owner does not use the key again.
   }
 }
 
 void LeaseQueue::OnGivenBack(ProcessId owner, uint64_t key, NodeNumber node, uint32_t hops,
                              uint32_t kept, Nanos now) {
-  const auto it = owners_.find(owner);
-  if (it == owners_.end()) {
-    return;
-  }
-  for (Entry& entry : it->second->entries) {
-    if (entry.id.key != key || entry.hops + 1 != hops) {
-      continue;
-    }
-    for (const auto& [at, share] : entry.shares) {
-      if (at == node && share > kept) {
-        SetShare(entry, node, kept);
-        const auto at_node = view_.nodes.find(node);
-        if (entry.missing() > 0 && entry.of->pool->is_node() && at_node != view_.nodes.end()) {
-          Resources& available = at_node->second.available;  // It came back for want of room.
-          entry.spec->resources.ForEach([&](std::string_view name, Amount amount) {
-            available.Set(name, std::min(available.Get(name), amount - 1));
-          });
-        }
-        SetWanted(entry, entry.wanted, now);  // What is missing now is looked for elsewhere.
-        return;
-      }
-    }
+  DemandTable::Owned* owned = parts_->demands.OwnedBy(owner);
+  if (owned == nullptr) return;
+  for (Demand& demand : *owned) {
+    if (demand.id.key != key || !parts_->spillback.OnGivenBack(demand, node, hops, kept)) continue;
+    return SetWanted(demand, demand.wanted, now);  // What is missing now is looked for elsewhere.
   }
 }
 
-LeaseQueue::Entry* LeaseQueue::AddEntry(const DemandId& id, const proto::LeaseDemand& demand,
-                                        uint32_t hops) {
-  if (!demand.has_spec()) {
-    Refuse(id, ErrorKind::kInvalidArgument, "the first demand of a key says what it asks for");
+Demand* LeaseQueue::AddDemand(const DemandId& id, const proto::LeaseDemand& message,
+                              uint32_t hops) {
+  LeaseActions& actions = parts_->actions;
+  if (!message.has_spec()) {
+    actions.Refuse(id, ErrorKind::kInvalidArgument,
+                   "the first demand of a key says what it asks for");
     return nullptr;
   }
-  absl::StatusOr<LeaseSpec> spec = ParseLeaseSpec(demand.spec());
+  absl::StatusOr<LeaseSpec> spec = ParseLeaseSpec(message.spec());
   if (!spec.ok()) {
-    Refuse(id, ErrorKind::kInvalidArgument, std::string(spec.status().message()));
+    actions.Refuse(id, ErrorKind::kInvalidArgument, std::string(spec.status().message()));
     return nullptr;
   }
-  std::unique_ptr<Owner>& owner = owners_[id.owner];
-  if (owner == nullptr) {
-    owner = std::make_unique<Owner>();
-  }
-  if (owner->count >= kMaxKeysPerOwner) {
-    Refuse(id, ErrorKind::kPendingCallsLimit,
-           absl::StrCat(kMaxKeysPerOwner, " kinds of leases asked for by one process"));
+  if (parts_->demands.HasMost(id.owner)) {
+    actions.Refuse(id, ErrorKind::kPendingCallsLimit,
+                   absl::StrCat(kMaxKeysPerOwner, " kinds of leases asked for by one process"));
     return nullptr;
   }
-  auto made = std::make_unique<Entry>();
-  Entry* entry = made.get();
-  entry->id = id;
-  entry->spec = std::make_shared<const LeaseSpec>(*std::move(spec));
-  entry->hops = hops;
-  entry->owner = owner.get();
-  owner->entries.push_back(*entry);
-  ++owner->count;
-
-  std::unique_ptr<Class>& of = classes_[{entry->spec->resources, entry->spec->strategy}];
-  if (of == nullptr) {
-    of = std::make_unique<Class>();
-    of->spec = entry->spec;
-    of->pool = node_pool_.get();
-    if (entry->spec->strategy.kind == StrategyKind::kPlacementGroup) {
-      std::unique_ptr<Pool>& pool = group_pools_[entry->spec->strategy.group];
-      if (pool == nullptr) {
-        pool = std::make_unique<Pool>();
-        pool->group = entry->spec->strategy.group;
-      }
-      of->pool = pool.get();
-    }
-    ++of->pool->classes;
-  }
-  entry->of = of.get();
-  ++of->entries;
-  for (const NodeNumber node : {id.via, id.owner.node}) {
-    if (node != 0 && node != view_.local) {
-      ++foreign_[node];
-    }
-  }
-  entries_.emplace(id, std::move(made));
-  return entry;
+  Demand& demand = parts_->demands.Add(id, *std::move(spec), hops);
+  parts_->spillback.OnAdded(demand);
+  return &demand;
 }
 
-// `entry` holds no lease. Its pool stays until the next Serve.
-void LeaseQueue::DropEntry(Entry* entry) {
-  Dequeue(*entry);
-  TakeShareBack(*entry, entry->handed_on);
-  for (const NodeNumber node : {entry->id.via, entry->id.owner.node}) {
-    if (const auto it = foreign_.find(node); it != foreign_.end() && --it->second == 0) {
-      foreign_.erase(it);
-    }
-  }
-  Class* of = entry->of;
-  if (--of->entries == 0) {
-    --of->pool->classes;
-    const std::shared_ptr<const LeaseSpec> spec = of->spec;
-    classes_.erase({spec->resources, spec->strategy});
-  }
-  const DemandId id = entry->id;
-  Owner* owner = entry->owner;
-  entries_.erase(id);
-  if (--owner->count == 0) {
-    owners_.erase(id.owner);
-  }
-}
-
-void LeaseQueue::Enqueue(Entry& entry, Nanos now) {
-  if (entry.waiting()) {
-    return;
-  }
-  Class& of = *entry.of;
-  entry.since = now;
-  of.handed += entry.id.via != 0 ? 1 : 0;
-  AppendTo(of, entry);
-  if (!of.waits()) {
-    of.pool->waiting.push_back(of);
-    of.head_since = now;
-    of.overtaken = 0;
-  }
-  if (of.infeasible && of.epoch == epoch_) {
-    SayInfeasible(entry);
-  }
-}
-
-void LeaseQueue::AppendTo(Class& of, Entry& entry) {
-  if (entry.held == 0) {
-    // The first to starve may ask for more than the others could.
-    of.pool->version += of.starving.empty() ? 1 : 0;
-    of.starving.push_back(entry);
+void LeaseQueue::SetWanted(Demand& demand, uint32_t wanted, Nanos now) {
+  demand.wanted = wanted;
+  const uint64_t have = uint64_t{demand.held} + demand.spillback;
+  if (have > wanted)
+    parts_->spillback.TakeBack(demand, std::min<uint64_t>(have - wanted, demand.spillback));
+  if (demand.missing() > 0) {
+    parts_->server.Enqueue(demand, now);
   } else {
-    of.waiting.push_back(entry);
+    parts_->demands.Dequeue(demand);
   }
-}
-
-void LeaseQueue::Dequeue(Entry& entry) {
-  if (!entry.waiting()) {
-    return;
-  }
-  entry.WaitHook::unlink();
-  entry.noticed = false;
-  Class& of = *entry.of;
-  of.handed -= entry.id.via != 0 ? 1 : 0;
-  if (of.empty()) {
-    of.unlink();
-    if (of.pool->reserving == &of) {
-      of.pool->reserving = nullptr;
-    }
-  }
-}
-
-void LeaseQueue::SetWanted(Entry& entry, uint32_t wanted, Nanos now) {
-  entry.wanted = wanted;
-  const uint64_t have = uint64_t{entry.held} + entry.handed_on;
-  if (have > wanted) {
-    TakeShareBack(entry, std::min<uint64_t>(have - wanted, entry.handed_on));
-  }
-  if (entry.missing() > 0) {
-    Enqueue(entry, now);
-  } else {
-    Dequeue(entry);
-  }
-  Pool& pool = *entry.of->pool;
-  ++pool.version;
-  if (wanted == 0 && entry.held == 0 && (entry.spec->actor || entry.id.via != 0)) {
-    DropEntry(&entry);
-  }
-  Serve(pool, now);
-}
-
-void LeaseQueue::TakeShareBack(Entry& entry, uint32_t count) {
-  while (count > 0 && !entry.shares.empty()) {
-    const auto [node, share] = entry.shares.back();
-    const uint32_t less = std::min(share, count);
-    count -= less;
-    SetShare(entry, node, share - less);
-  }
-}
-
-void LeaseQueue::Refuse(const DemandId& id, ErrorKind error, std::string words) {
-  LeaseAction action;
-  action.kind = LeaseAction::Kind::kRefuse;
-  action.demand = id;
-  action.error = error;
-  action.words = std::move(words);
-  actions_.push_back(std::move(action));
-}
-
-// Drops what `entry` waits for; what it holds it keeps. The caller serves its pool.
-void LeaseQueue::RefuseEntry(Entry& entry, ErrorKind error, const std::string& words) {
-  Refuse(entry.id, error, words);
-  TakeShareBack(entry, entry.handed_on);
-  entry.wanted = 0;
-  Dequeue(entry);
-  if (entry.held == 0 && (entry.spec->actor || entry.id.via != 0 || entry.gone)) {
-    DropEntry(&entry);
-  }
+  Capacity& capacity = *demand.cls->capacity;
+  ++capacity.version;
+  if (wanted == 0 && demand.held == 0 && demand.ends_when_idle()) parts_->server.Drop(demand);
+  parts_->server.Serve(capacity, now);
 }
 
 // ---- Leases ----
 
-void LeaseQueue::LeavePool(Record& record) {
-  Pool& pool = *record.entry->of->pool;
-  if (std::exchange(record.yielding, false)) {
-    pool.yielding -= record.allocation.resources;
-  }
-  if (std::exchange(record.coming, false)) {
-    pool.coming -= record.allocation.resources;
-  }
+Demand* LeaseQueue::EraseLease(LeaseNumber number) {
+  GrantedLease* lease = parts_->demands.FindLease(number);
+  if (lease == nullptr) return nullptr;
+  Demand* demand = lease->granted_to;
+  lease->SetYielding(false);
+  lease->SetComing(false);
+  parts_->lending.OnEnded(*lease);
+  parts_->ledger.Release(lease->allocation);
+  parts_->demands.EraseLease(*lease);
+  return demand;
 }
 
-LeaseQueue::Entry* LeaseQueue::EraseRecord(LeaseNumber lease) {
-  const auto it = leases_.find(lease);
-  if (it == leases_.end()) {
-    return nullptr;
-  }
-  Record& record = *it->second;
-  Entry* entry = record.entry;
-  LeavePool(record);
-  record.SetLends(false);
-  if (record.allocation.lent) {
-    --lenders_;
-  }
-  ledger_.Release(record.allocation);
-  --entry->held;
-  entry->revoked -= record.revoked ? 1 : 0;
-  leases_.erase(it);
-  if (entry->leases.empty()) {
-    entry->HoldHook::unlink();
-    if (entry->waiting()) {  // Now it starves.
-      entry->WaitHook::unlink();
-      AppendTo(*entry->of, *entry);
-    }
-  }
-  return entry;
+void LeaseQueue::OnUnneeded(LeaseNumber number) {
+  GrantedLease* lease = parts_->demands.FindLease(number);
+  if (lease == nullptr || lease->revoked || lease->demand.via == 0) return;
+  Demand& demand = *lease->granted_to;
+  if (demand.wanted < demand.held) return;
+  const uint32_t stays = demand.held - 1 + demand.spillback;
+  if (demand.wanted <= stays) return;
+  demand.wanted = stays;
+  parts_->demands.Dequeue(demand);
+  parts_->actions.GiveBack(demand);
 }
 
-void LeaseQueue::OnUnneeded(LeaseNumber lease) {
-  const auto it = leases_.find(lease);
-  if (it == leases_.end() || it->second->revoked || it->second->demand.via == 0) {
-    return;
-  }
-  Entry& entry = *it->second->entry;
-  if (entry.wanted < entry.held) {
-    return;
-  }
-  const uint32_t here = entry.held - 1;
-  if (entry.wanted > here + entry.handed_on) {
-    entry.wanted = here + entry.handed_on;
-    Dequeue(entry);
-    SayKept(entry);
-  }
-}
-
-void LeaseQueue::OnOwnerSilent(LeaseNumber lease) {
-  const auto it = leases_.find(lease);
-  if (it == leases_.end()) {
-    return;
-  }
-  it->second->entry->silent = true;
-  Dequeue(*it->second->entry);
+void LeaseQueue::OnOwnerSilent(LeaseNumber number) {
+  GrantedLease* lease = parts_->demands.FindLease(number);
+  if (lease == nullptr) return;
+  lease->granted_to->silent = true;
+  parts_->demands.Dequeue(*lease->granted_to);
 }
 
 void LeaseQueue::OnOwnerSpoke(ProcessId owner, Nanos now) {
-  const auto it = owners_.find(owner);
-  if (it == owners_.end()) {
-    return;
+  DemandTable::Owned* owned = parts_->demands.OwnedBy(owner);
+  if (owned == nullptr) return;
+  std::vector<Capacity*> capacities;
+  for (Demand& demand : *owned) {
+    if (!std::exchange(demand.silent, false) || demand.missing() == 0) continue;
+    parts_->server.Enqueue(demand, now);
+    Capacity* capacity = demand.cls->capacity;
+    ++capacity->version;
+    AddOnce(capacity, &capacities);
   }
-  std::vector<Pool*> pools;
-  for (Entry& entry : it->second->entries) {
-    if (!std::exchange(entry.silent, false) || entry.missing() == 0) {
-      continue;
-    }
-    Enqueue(entry, now);
-    Pool* pool = entry.of->pool;
-    ++pool->version;
-    if (std::find(pools.begin(), pools.end(), pool) == pools.end()) {
-      pools.push_back(pool);
-    }
-  }
-  for (Pool* pool : pools) {
-    Serve(*pool, now);
-  }
+  for (Capacity* capacity : capacities) parts_->server.Serve(*capacity, now);
 }
 
 bool LeaseQueue::OnReturn(LeaseNumber lease, Nanos now) {
-  Entry* entry = EraseRecord(lease);
-  if (entry == nullptr) {
-    return false;
+  Demand* demand = EraseLease(lease);
+  if (demand == nullptr) return false;
+  Capacity& capacity = *demand->cls->capacity;
+  if (demand->spec->actor) demand->wanted = 0;
+  if (demand->missing() > 0) {
+    parts_->server.Enqueue(*demand, now);
+  } else if (demand->held == 0 && demand->wanted == 0 && demand->ends_when_idle()) {
+    parts_->server.Drop(*demand);
   }
-  Pool& pool = *entry->of->pool;
-  if (entry->spec->actor) {
-    entry->wanted = 0;
-  }
-  if (entry->missing() > 0) {
-    Enqueue(*entry, now);
-  } else if (entry->held == 0 && entry->wanted == 0 &&
-             (entry->spec->actor || entry->gone || entry->id.via != 0)) {
-    DropEntry(entry);
-  }
-  if (!pool.is_node()) {  // If its bundle was returned, the node itself got this room.
-    Serve(*node_pool_, now);
-  }
-  Serve(pool, now);
+  // If its bundle was returned, the node itself got this room.
+  if (!capacity.is_node()) OnRoom(now);
+  parts_->server.Serve(capacity, now);
   LendDue(now);
   return true;
 }
 
-void LeaseQueue::OnGrantFailed(LeaseNumber lease, ErrorKind error, const std::string& words,
+void LeaseQueue::OnGrantFailed(LeaseNumber lease, ErrorKind error, const std::string& message,
                                Nanos now) {
-  Entry* entry = EraseRecord(lease);
-  if (entry == nullptr) {
-    return;
-  }
-  Pool& pool = *entry->of->pool;
-  RefuseEntry(*entry, error, words);
-  if (!pool.is_node()) {  // As in OnReturn.
-    Serve(*node_pool_, now);
-  }
-  Serve(pool, now);
+  Demand* demand = EraseLease(lease);
+  if (demand == nullptr) return;
+  Capacity& capacity = *demand->cls->capacity;
+  parts_->server.Refuse(*demand, error, message);
+  if (!capacity.is_node()) OnRoom(now);  // As in OnReturn.
+  parts_->server.Serve(capacity, now);
 }
 
-void LeaseQueue::EndLease(Record& record, ErrorKind error, std::string words) {
-  if (std::exchange(record.ending, true)) {
-    return;
-  }
-  if (!std::exchange(record.coming, true)) {
-    record.entry->of->pool->coming += record.allocation.resources;
-  }
-  LeaseAction action;
-  action.kind = LeaseAction::Kind::kEnd;
-  action.demand = record.demand;
-  action.lease = record.number;
-  action.error = error;
-  action.words = std::move(words);
-  actions_.push_back(std::move(action));
-}
-
-// Nobody is there any more to use what `entry` has or wants.
-void LeaseQueue::LoseOwner(Entry& entry) {
-  entry.gone = true;
-  TakeShareBack(entry, entry.handed_on);
-  entry.wanted = 0;
-  Dequeue(entry);
-  for (Record& record : entry.leases) {
-    EndLease(record, ErrorKind::kOwnerDied, "its owner is gone");
-  }
-  if (entry.held == 0) {
-    DropEntry(&entry);
-  }
+// Nobody is there any more to use what `demand` has or wants.
+void LeaseQueue::LoseOwner(Demand& demand) {
+  demand.gone = true;
+  parts_->spillback.TakeBack(demand, demand.spillback);
+  demand.wanted = 0;
+  parts_->demands.Dequeue(demand);
+  for (GrantedLease& lease : demand.leases)
+    parts_->revoker.End(lease, ErrorKind::kOwnerDied, "its owner is gone");
+  if (demand.held == 0) parts_->server.Drop(demand);
 }
 
 void LeaseQueue::OnOwnerGone(ProcessId owner, Nanos now) {
-  const auto it = owners_.find(owner);
-  if (it == owners_.end()) {
-    return;
+  DemandTable::Owned* owned = parts_->demands.OwnedBy(owner);
+  if (owned == nullptr) return;
+  std::vector<Demand*> lost;
+  std::vector<Capacity*> capacities = {&parts_->demands.node()};
+  for (Demand& demand : *owned) {
+    lost.push_back(&demand);
+    AddOnce(demand.cls->capacity, &capacities);
   }
-  std::vector<Entry*> entries;
-  std::vector<Pool*> pools = {node_pool_.get()};
-  for (Entry& entry : it->second->entries) {
-    entries.push_back(&entry);
-    if (std::find(pools.begin(), pools.end(), entry.of->pool) == pools.end()) {
-      pools.push_back(entry.of->pool);
-    }
-  }
-  for (Entry* entry : entries) {
-    LoseOwner(*entry);
-  }
-  for (Pool* pool : pools) {
-    Serve(*pool, now);
-  }
+  for (Demand* demand : lost) LoseOwner(*demand);
+  for (Capacity* capacity : capacities) parts_->server.Serve(*capacity, now);
 }
 
-void LeaseQueue::Record::SetLends(bool now_lends) {
-  if (std::exchange(lends, now_lends) == now_lends) {
-    return;
-  }
-  const Amount cpu = allocation.resources.cpu();
-  entry->lending += now_lends ? 1 : -1;
-  entry->of->pool->lent_waiting += now_lends ? cpu : -cpu;
-}
-
-void LeaseQueue::OnBlocked(LeaseNumber lease, Nanos now, bool awaits_admission) {
-  const auto it = leases_.find(lease);
-  if (it == leases_.end() || it->second->blocked_since != 0) {
-    return;
-  }
-  Record& record = *it->second;
-  record.blocked_since = std::max<Nanos>(now, 1);
-  record.awaits = awaits_admission;
-  ++record.entry->of->pool->version;
-  if (std::exchange(record.yielding, false)) {
-    record.entry->of->pool->yielding -= record.allocation.resources;
-  }
-  if (record.allocation.resources.cpu() > 0) {
-    blocked_.emplace_back(lease, record.blocked_since);
-  }
+void LeaseQueue::OnBlocked(LeaseNumber number, Nanos now, bool awaits_admission) {
+  GrantedLease* lease = parts_->demands.FindLease(number);
+  if (lease == nullptr || lease->blocked_since != 0) return;
+  parts_->lending.OnBlocked(*lease, now, awaits_admission);
   // What it waits for may be withheld in favour of somebody who waits for it.
-  if (Pool& pool = *record.entry->of->pool; pool.reserving != nullptr) {
-    Serve(pool, now);
-  }
+  Capacity& capacity = lease->capacity();
+  if (capacity.reserving != nullptr) parts_->server.Serve(capacity, now);
 }
 
-void LeaseQueue::OnUnblocked(LeaseNumber lease, Nanos now) {
-  const auto it = leases_.find(lease);
-  if (it == leases_.end() || it->second->blocked_since == 0) {
-    return;
-  }
-  Record& record = *it->second;
-  record.blocked_since = 0;
-  record.SetLends(false);
-  ++record.entry->of->pool->version;
-  if (!record.spec->actor && !std::exchange(record.yielding, true)) {
-    record.entry->of->pool->yielding += record.allocation.resources;
-  }
-  if (record.allocation.lent) {
-    --lenders_;
-    ledger_.Reclaim(record.allocation);
-    SyncView();
-  }
+void LeaseQueue::OnUnblocked(LeaseNumber number, Nanos now) {
+  GrantedLease* lease = parts_->demands.FindLease(number);
+  if (lease == nullptr || lease->blocked_since == 0) return;
+  if (parts_->lending.OnUnblocked(*lease)) parts_->server.SyncView();
   LendDue(now);
-  if (Pool& pool = *record.entry->of->pool; FreeIn(pool).cpu() < 0) {
-    Serve(pool, now);
-  }
+  Capacity& capacity = lease->capacity();
+  if (parts_->ledger.AvailableIn(capacity.group).cpu() < 0) parts_->server.Serve(capacity, now);
 }
 
 void LeaseQueue::LendDue(Nanos now) {
-  std::vector<Pool*> roomier;
-  while (!blocked_.empty()) {
-    const auto [lease, since] = blocked_.front();
-    const auto it = leases_.find(lease);
-    if (it != leases_.end() && it->second->blocked_since == since) {
-      if (since + options_.lend_after > now || lenders_ >= options_.lenders_max) {
-        break;
-      }
-      ledger_.Lend(it->second->allocation);
-      it->second->SetLends(it->second->awaits);
-      ++lenders_;
-      Pool* pool = it->second->entry->of->pool;
-      if (std::find(roomier.begin(), roomier.end(), pool) == roomier.end()) {
-        roomier.push_back(pool);
-      }
-    }
-    blocked_.pop_front();
-  }
-  for (Pool* pool : roomier) {
-    Serve(*pool, now);
-  }
+  for (Capacity* roomier : parts_->lending.LendDue(now)) parts_->server.Serve(*roomier, now);
 }
 
 // ---- The world around ----
 
 void LeaseQueue::OnClusterChanged(Nanos now) {
-  ++epoch_;
-  const auto dead = [&](NodeNumber node) {
-    if (node == 0 || node == view_.local) {
-      return false;
-    }
-    const NodeView* seen = view_.Find(node);
+  parts_->demands.OnClusterChanged();
+  const auto is_dead = [&view = parts_->view](NodeNumber node) {
+    if (node == 0 || node == view.local) return false;
+    const NodeView* seen = view.Find(node);
     return seen == nullptr || !seen->alive;
   };
+  const auto has_lost_its_owner = [&is_dead](const DemandId& id) {
+    return is_dead(id.via) || is_dead(id.owner.node);
+  };
   std::vector<DemandId> touched;
-  if (std::any_of(foreign_.begin(), foreign_.end(),
-                  [&](const auto& entry) { return dead(entry.first); })) {
-    for (const auto& [id, entry] : entries_) {
-      if (dead(id.via) || dead(id.owner.node) ||
-          std::any_of(entry->shares.begin(), entry->shares.end(),
-                      [&](const auto& share) { return dead(share.first); })) {
-        touched.push_back(id);
+  if (parts_->spillback.AnyOf(is_dead)) {
+    parts_->demands.ForEach([&](const Demand& demand) {
+      if (has_lost_its_owner(demand.id) ||
+          std::any_of(demand.shares.begin(), demand.shares.end(),
+                      [&](const auto& share) { return is_dead(share.first); })) {
+        touched.push_back(demand.id);
       }
-    }
+    });
   }
   std::sort(touched.begin(), touched.end());
   for (const DemandId& id : touched) {
-    const auto it = entries_.find(id);
-    if (it == entries_.end()) {
-      continue;  // Went with one before it.
-    }
-    Entry& entry = *it->second;
-    Pool& pool = *entry.of->pool;
-    const auto shares = entry.shares;
+    Demand* demand = parts_->demands.Find(id);
+    if (demand == nullptr) continue;  // Went with one before it.
+    Capacity& capacity = *demand->cls->capacity;
+    const auto shares = demand->shares;
     for (const auto& [node, share] : shares) {
-      if (dead(node)) {
-        SetShare(entry, node, 0);
-      }
+      if (is_dead(node)) parts_->spillback.SetShare(*demand, node, 0);
     }
-    if (dead(id.via) || dead(id.owner.node)) {
-      LoseOwner(entry);
-    } else if (entry.missing() > 0) {
-      Enqueue(entry, now);
+    if (has_lost_its_owner(id)) {
+      LoseOwner(*demand);
+    } else if (demand->missing() > 0) {
+      parts_->server.Enqueue(*demand, now);
     }
-    Serve(pool, now);
+    parts_->server.Serve(capacity, now);
   }
-  Serve(*node_pool_, now);
+  OnRoom(now);
+}
+
+void LeaseQueue::OnDraining(Nanos now) {
+  parts_->revoker.AskForAll();
+  OnClusterChanged(now);
 }
 
 void LeaseQueue::OnGroupChanged(PlacementGroupId group, Nanos now) {
-  if (const auto it = group_pools_.find(group); it != group_pools_.end()) {
-    Pool& pool = *it->second;
-    const auto placed = view_.groups.find(group);
-    if (placed != view_.groups.end() && placed->second.state == GroupPlacement::State::kRemoved) {
-      for (Entry& entry : pool.holders) {
-        for (Record& record : entry.leases) {
-          EndLease(record, ErrorKind::kGroupRemoved, "its placement group was removed");
+  Capacity* capacity = parts_->demands.Find(group);
+  if (capacity != nullptr && !capacity->is_node()) {
+    const auto placed = parts_->view.groups.find(group);
+    if (placed != parts_->view.groups.end() &&
+        placed->second.state == GroupPlacement::State::kRemoved) {
+      for (Demand& demand : capacity->holders) {
+        for (GrantedLease& lease : demand.leases) {
+          parts_->revoker.End(lease, ErrorKind::kGroupRemoved, "its placement group was removed");
         }
       }
     }
-    Serve(pool, now);
+    parts_->server.Serve(*capacity, now);
   }
-  Serve(*node_pool_, now);
+  OnRoom(now);
 }
 
-void LeaseQueue::OnRoom(Nanos now) { Serve(*node_pool_, now); }
+void LeaseQueue::OnRoom(Nanos now) { parts_->server.Serve(parts_->demands.node(), now); }
 
 void LeaseQueue::SetGroupWaiting(std::optional<Resources> resources, Nanos now) {
-  Class& of = *group_waiting_;
+  SchedulingClass& cls = parts_->demands.pending_group();
+  Capacity& node = parts_->demands.node();
   if (!resources.has_value()) {
-    if (of.waits()) {
-      of.unlink();
-      if (node_pool_->reserving == &of) {
-        node_pool_->reserving = nullptr;
-      }
-      Serve(*node_pool_, now);
-    }
-    return;
+    if (!cls.waits()) return;
+    cls.unlink();
+    if (node.reserving == &cls) node.reserving = nullptr;
+    return OnRoom(now);
   }
-  if (of.waits() && of.spec->resources == *resources) {
-    return;
-  }
-  ++node_pool_->version;
+  if (cls.waits() && cls.spec->resources == *resources) return;
+  ++node.version;
   auto spec = std::make_shared<LeaseSpec>();
   spec->resources = *std::move(resources);
-  of.spec = std::move(spec);
-  of.local = true;
-  if (!of.waits()) {
-    of.head_since = now;
-    of.overtaken = 0;
-    of.failures = 0;
-    node_pool_->waiting.push_back(of);
+  cls.spec = std::move(spec);
+  cls.local = true;
+  if (!cls.waits()) {
+    cls.head_since = now;
+    cls.overtaken = 0;
+    cls.failures = 0;
+    node.waiting.push_back(cls);
   }
-  Serve(*node_pool_, now);
+  OnRoom(now);
 }
 
 void LeaseQueue::OnTick(Nanos now) {
   LendDue(now);
-  while (!timers_.empty() && timers_.begin()->first <= now) {
-    const PlacementGroupId group = timers_.begin()->second;
-    timers_.erase(timers_.begin());
-    const auto it = group_pools_.find(group);
-    Pool& pool = group.is_nil() ? *node_pool_ : *it->second;
-    pool.timer = kForever;
-    Serve(pool, now);
-  }
+  parts_->server.OnTick(now);
 }
 
 Nanos LeaseQueue::NextTick() const {
-  Nanos next = timers_.empty() ? kForever : timers_.begin()->first;
-  if (!blocked_.empty() && lenders_ < options_.lenders_max) {
-    next = std::min(next, Deadline(blocked_.front().second, options_.lend_after));
-  }
-  return next;
+  return std::min(parts_->server.NextTick(), parts_->lending.NextDue());
 }
 
 }  // namespace sheaf

@@ -20,8 +20,8 @@ inline const PlacementGroupId kGroup = PlacementGroupId::Make({1, 1}, 7);
 
 inline Resources Parsed(const std::string& text) { return ParseResources(text).value(); }
 
-inline proto::LeaseDemand Demand(uint64_t key, const std::string& resources, uint32_t wanted,
-                                 uint64_t backlog = 1'000'000) {
+inline proto::LeaseDemand Wants(uint64_t key, const std::string& resources, uint32_t wanted,
+                                uint64_t backlog = 1'000'000) {
   proto::LeaseDemand demand;
   demand.set_key(key);
   demand.set_wanted(wanted);
@@ -32,7 +32,7 @@ inline proto::LeaseDemand Demand(uint64_t key, const std::string& resources, uin
 }
 
 inline proto::LeaseDemand ActorDemand(uint64_t key, const std::string& resources) {
-  proto::LeaseDemand demand = Demand(key, resources, 1);
+  proto::LeaseDemand demand = Wants(key, resources, 1);
   demand.mutable_spec()->set_actor(true);
   demand.mutable_spec()->mutable_running();
   return demand;
@@ -70,9 +70,7 @@ struct Node {
   std::vector<LeaseAction> Take() {
     std::vector<LeaseAction> actions = queue.TakeActions();
     for (const LeaseAction& action : actions) {
-      if (action.kind == Kind::kGrant) {
-        held[action.demand.owner].push_back(action.lease);
-      }
+      if (action.kind == Kind::kGrant) held[action.demand.owner].push_back(action.lease);
     }
     return actions;
   }

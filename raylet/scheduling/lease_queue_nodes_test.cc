@@ -11,14 +11,14 @@ using namespace lease_queue_test;
 
 SCENARIO("what no node can hold is said once, and again only after it could be held") {
   Node node("CPU:2");
-  node.queue.OnDemand(kA, Demand(1, "slot:1", 1), node.now);
-  node.queue.OnDemand(kA, Demand(1, "slot:1", 2), node.now);
+  node.queue.OnDemand(kA, Wants(1, "slot:1", 1), node.now);
+  node.queue.OnDemand(kA, Wants(1, "slot:1", 2), node.now);
   auto actions = node.Take();
   REQUIRE(actions.size() == 1);
   CHECK(actions[0].kind == Kind::kNotice);
   CHECK(actions[0].words ==
         "no node has the resource 'slot'; add a node with it or lower the request");
-  node.queue.OnDemand(kB, Demand(1, "slot:1", 2), node.now);
+  node.queue.OnDemand(kB, Wants(1, "slot:1", 2), node.now);
   CHECK(node.Count(Kind::kNotice) == 1);
   node.queue.OnClusterChanged(node.now);
   CHECK(node.Take().empty());
@@ -27,7 +27,7 @@ SCENARIO("what no node can hold is said once, and again only after it could be h
     THEN("the demand goes there, as far as there is room") {
       actions = node.Take();
       REQUIRE(actions.size() == 1);
-      CHECK(actions[0].kind == Kind::kSpill);
+      CHECK(actions[0].kind == Kind::kSpillback);
       CHECK(actions[0].node == 2);
       CHECK(actions[0].wanted == 1);
       CHECK(actions[0].hops == 1);
@@ -50,14 +50,14 @@ SCENARIO("what no node can hold is said once, and again only after it could be h
 SCENARIO("a full node hands demands on, once") {
   Node node("CPU:1");
   node.AddNode(2, "CPU:8");
-  node.queue.OnDemand(kA, Demand(1, "CPU:1", 5), node.now);
+  node.queue.OnDemand(kA, Wants(1, "CPU:1", 5), node.now);
   auto actions = node.Take();
   REQUIRE(actions.size() == 2);
   CHECK(actions[0].kind == Kind::kGrant);
-  CHECK(actions[1].kind == Kind::kSpill);
+  CHECK(actions[1].kind == Kind::kSpillback);
   CHECK(actions[1].wanted == 4);
   WHEN("the owner wants fewer") {
-    node.queue.OnDemand(kA, Demand(1, "CPU:1", 2), node.now);
+    node.queue.OnDemand(kA, Wants(1, "CPU:1", 2), node.now);
     THEN("the other node hears the smaller number") {
       actions = node.Take();
       REQUIRE(actions.size() == 1);
@@ -67,7 +67,7 @@ SCENARIO("a full node hands demands on, once") {
   WHEN("a demand is handed on to a full node and no other node has room") {
     node.AddNode(3, "CPU:1");
     node.view.nodes[2].available = node.view.nodes[3].available = {};
-    node.queue.OnDemand({3, 9}, Demand(1, "CPU:1", 1), node.now, {}, 3, 1);
+    node.queue.OnDemand({3, 9}, Wants(1, "CPU:1", 1), node.now, {}, 3, 1);
     THEN("it waits here") {
       CHECK(node.Take().empty());
       CHECK(node.queue.AllPending().size() == 1);
@@ -119,11 +119,11 @@ SCENARIO("what is spread goes to all nodes in turn, the own one too") {
   node.AddNode(3, "CPU:4");
   std::vector<NodeNumber> turns;
   for (uint64_t key = 1; key <= 6; ++key) {
-    proto::LeaseDemand demand = key % 2 == 0 ? Demand(key, "CPU:1", 1) : ActorDemand(key, "CPU:1");
+    proto::LeaseDemand demand = key % 2 == 0 ? Wants(key, "CPU:1", 1) : ActorDemand(key, "CPU:1");
     demand.mutable_spec()->mutable_strategy()->set_kind(proto::Strategy::SPREAD);
     node.queue.OnDemand(kA, demand, node.now);
     for (const LeaseAction& action : node.Take())
-      turns.push_back(action.kind == Kind::kSpill ? action.node : node.view.local);
+      turns.push_back(action.kind == Kind::kSpillback ? action.node : node.view.local);
   }
   CHECK(turns == std::vector<NodeNumber>{1, 2, 3, 1, 2, 3});
 }
@@ -131,8 +131,8 @@ SCENARIO("what is spread goes to all nodes in turn, the own one too") {
 SCENARIO("a node that gave something back counts as full until it says what it has free") {
   Node node("CPU:1");
   node.AddNode(2, "CPU:2");
-  node.queue.OnDemand(kA, Demand(1, "CPU:1", 3), node.now);
-  CHECK(node.Count(Kind::kSpill) == 1);
+  node.queue.OnDemand(kA, Wants(1, "CPU:1", 3), node.now);
+  CHECK(node.Count(Kind::kSpillback) == 1);
   node.view.nodes[2].available = Parsed("CPU:2");  // As the GCS has it: this word is older.
   node.queue.OnClusterChanged(node.now);
   node.queue.OnGivenBack(kA, 1, 2, 1, 0, node.now);
@@ -150,11 +150,11 @@ SCENARIO("a node that gave something back counts as full until it says what it h
 
 SCENARIO("no more demands of other nodes queue than fit on the empty node") {
   Node node("CPU:2");
-  node.queue.OnDemand(kA, Demand(1, "CPU:1", 2), node.now);
+  node.queue.OnDemand(kA, Wants(1, "CPU:1", 2), node.now);
   node.AddNode(2, "CPU:8");
   node.Take();
   const auto hand = [&](uint32_t owner, const char* resources = "CPU:1") {
-    node.queue.OnDemand({2, owner}, Demand(1, resources, 1), node.now, {}, 2, 1);
+    node.queue.OnDemand({2, owner}, Wants(1, resources, 1), node.now, {}, 2, 1);
     return node.Count(Kind::kGiveBack);
   };
   CHECK(hand(1) == 0);
@@ -178,25 +178,23 @@ SCENARIO("no more demands of other nodes queue than fit on the empty node") {
     CHECK(hand(8) == 1);
   }
   WHEN("it is bound to this node") {
-    proto::LeaseDemand bound = Demand(1, "CPU:1", 1);
+    proto::LeaseDemand bound = Wants(1, "CPU:1", 1);
     bound.mutable_spec()->mutable_strategy()->set_kind(proto::Strategy::NODE_AFFINITY);
     bound.mutable_spec()->mutable_strategy()->set_node(1);
-    for (uint32_t owner = 10; owner < 20; ++owner) {
+    for (uint32_t owner = 10; owner < 20; ++owner)
       node.queue.OnDemand({2, owner}, bound, node.now, {}, 2, 1);
-    }
     THEN("all of them queue") { CHECK(node.Count(Kind::kGiveBack) == 0); }
   }
 }
 
 SCENARIO("demands of other nodes that wait go to room elsewhere one after the other") {
   Node node("CPU:4");
-  node.queue.OnDemand(kA, Demand(1, "CPU:1", 4), node.now);
+  node.queue.OnDemand(kA, Wants(1, "CPU:1", 4), node.now);
   node.AddNode(2, "CPU:1");
   node.view.nodes[2].available = {};
   node.queue.OnClusterChanged(node.now);
-  for (uint32_t owner = 1; owner <= 3; ++owner) {
-    node.queue.OnDemand({2, owner}, Demand(1, "CPU:1", 1), node.now, {}, 2, 1);
-  }
+  for (uint32_t owner = 1; owner <= 3; ++owner)
+    node.queue.OnDemand({2, owner}, Wants(1, "CPU:1", 1), node.now, {}, 2, 1);
   node.Take();
   node.AddNode(3, "CPU:8");
   CHECK(node.Take().empty());
@@ -212,17 +210,17 @@ SCENARIO("demands of other nodes that wait go to room elsewhere one after the ot
 
 SCENARIO("demands of this node do not wait behind those of others for room elsewhere") {
   Node node("CPU:1");
-  node.queue.OnDemand(kA, Demand(1, "CPU:1", 1), node.now);
+  node.queue.OnDemand(kA, Wants(1, "CPU:1", 1), node.now);
   node.AddNode(2, "CPU:1");
   node.view.nodes[2].available = {};
   node.queue.OnClusterChanged(node.now);
-  node.queue.OnDemand({2, 1}, Demand(1, "CPU:1", 1), node.now, {}, 2, 1);
-  node.queue.OnDemand(kB, Demand(1, "CPU:1", 1), node.now);
+  node.queue.OnDemand({2, 1}, Wants(1, "CPU:1", 1), node.now, {}, 2, 1);
+  node.queue.OnDemand(kB, Wants(1, "CPU:1", 1), node.now);
   node.Take();
   node.AddNode(3, "CPU:1");
   const auto actions = node.Take();
   REQUIRE(actions.size() == 1);
-  CHECK(actions[0].kind == Kind::kSpill);
+  CHECK(actions[0].kind == Kind::kSpillback);
   CHECK(actions[0].node == 3);
   CHECK(actions[0].demand.owner == kB);
 }
@@ -231,7 +229,7 @@ SCENARIO("what an owner of another node returns unused is not granted to it agai
   Node node("CPU:2");
   node.AddNode(2, "CPU:2");
   const ProcessId far{2, 9};
-  node.queue.OnDemand(far, Demand(1, "CPU:1", 2), node.now, {}, 2, 1);
+  node.queue.OnDemand(far, Wants(1, "CPU:1", 2), node.now, {}, 2, 1);
   CHECK(node.Count(Kind::kGrant) == 2);
   node.queue.OnUnneeded(1);
   CHECK(node.queue.OnReturn(1, node.now));
@@ -243,15 +241,15 @@ SCENARIO("what an owner of another node returns unused is not granted to it agai
   WHEN("its raylet hears of that, and the owner has no more tasks") {
     Node home("CPU:1");
     home.AddNode(2, "CPU:2");
-    home.queue.OnDemand(kA, Demand(1, "CPU:1", 3), home.now);
+    home.queue.OnDemand(kA, Wants(1, "CPU:1", 3), home.now);
     CHECK(home.Take().size() == 2);  // One here, two there.
-    home.queue.OnDemand(kA, Demand(1, "CPU:1", 3, /*backlog=*/0), home.now);
+    home.queue.OnDemand(kA, Wants(1, "CPU:1", 3, /*backlog=*/0), home.now);
     CHECK(home.Take().empty());
     home.queue.OnGivenBack(kA, 1, 2, 1, 1, home.now);
     THEN("the other node is told its part, and nothing is looked for elsewhere") {
       const auto said = home.Take();
       REQUIRE(said.size() == 1);
-      CHECK(said[0].kind == Kind::kSpill);
+      CHECK(said[0].kind == Kind::kSpillback);
       CHECK(said[0].wanted == 1);
     }
   }
@@ -261,24 +259,24 @@ SCENARIO("leases that are returned from many nodes at once bring no new ones") {
   Node home("CPU:1");
   home.AddNode(2, "CPU:2");
   home.AddNode(3, "CPU:2");
-  home.queue.OnDemand(kA, Demand(1, "CPU:1", 5), home.now);
+  home.queue.OnDemand(kA, Wants(1, "CPU:1", 5), home.now);
   home.Take();
   // All tasks are done. The owner returns one lease of each node, one after the other, and each
   // word of it lowers the part of the node that was asked last.
-  home.queue.OnDemand(kA, Demand(1, "CPU:1", 4, /*backlog=*/0), home.now);
-  home.queue.OnDemand(kA, Demand(1, "CPU:1", 3, /*backlog=*/0), home.now);
+  home.queue.OnDemand(kA, Wants(1, "CPU:1", 4, /*backlog=*/0), home.now);
+  home.queue.OnDemand(kA, Wants(1, "CPU:1", 3, /*backlog=*/0), home.now);
   home.Take();
   home.queue.OnGivenBack(kA, 1, 2, 1, 1, home.now);
   home.queue.OnGivenBack(kA, 1, 3, 1, 1, home.now);
-  home.queue.OnDemand(kA, Demand(1, "CPU:1", 3, /*backlog=*/0), home.now);
+  home.queue.OnDemand(kA, Wants(1, "CPU:1", 3, /*backlog=*/0), home.now);
   CHECK(home.queue.FindPending(kA, 1)->missing == 0);
   for (const LeaseAction& action : home.Take()) {
-    CHECK(action.kind == Kind::kSpill);
+    CHECK(action.kind == Kind::kSpillback);
     CHECK(action.wanted <= 1);
   }
   THEN("the next tasks are placed as ever") {
     home.AddNode(4, "CPU:8");
-    home.queue.OnDemand(kA, Demand(1, "CPU:1", 5), home.now);
+    home.queue.OnDemand(kA, Wants(1, "CPU:1", 5), home.now);
     const auto actions = home.Take();
     REQUIRE(actions.size() == 1);
     CHECK(actions[0].node == 4);
@@ -289,7 +287,7 @@ SCENARIO("leases that are returned from many nodes at once bring no new ones") {
 SCENARIO("a node that drains asks for its leases back, and its demands go to others") {
   Node node("CPU:3");
   node.queue.OnDemand(kB, ActorDemand(1, "CPU:1"), node.now);
-  node.queue.OnDemand(kA, Demand(1, "CPU:1", 3), node.now);
+  node.queue.OnDemand(kA, Wants(1, "CPU:1", 3), node.now);
   CHECK(node.Count(Kind::kGrant) == 4);
   node.view.here().draining = true;
   node.queue.OnDraining(node.now);
@@ -304,7 +302,7 @@ SCENARIO("a node that drains asks for its leases back, and its demands go to oth
   node.AddNode(2, "CPU:8");
   const auto actions = node.Take();
   REQUIRE(actions.size() == 1);
-  CHECK(actions[0].kind == Kind::kSpill);
+  CHECK(actions[0].kind == Kind::kSpillback);
   CHECK(actions[0].node == 2);
 }
 

@@ -48,9 +48,7 @@ class World {
       groups_.OnOwnerGone({1, owner}, now_);
     }
     Settle();
-    while (!held_.empty()) {
-      Return(held_.begin()->first);
-    }
+    while (!held_.empty()) Return(held_.begin()->first);
     CHECK(ledger_.available() == ledger_.total());
     CHECK(queue_.leases_out() == 0);
     CHECK(queue_.lenders() == 0);
@@ -61,7 +59,7 @@ class World {
   // has had one.
   Nanos TimeToFirstGrant(const std::string& resources) {
     const Nanos begin = now_;
-    queue_.OnDemand({1, 99}, Demand(1, resources, 1, false), now_);
+    queue_.OnDemand({1, 99}, Wants(1, resources, 1, false), now_);
     while (!granted_.contains({1, 99}) && now_ < begin + 60 * kSecond) {
       now_ += kMillisecond;
       Settle();
@@ -70,9 +68,8 @@ class World {
     return now_ - begin;
   }
   void EndlessWork() {
-    for (uint32_t owner = 10; owner < 16; ++owner) {
-      queue_.OnDemand({1, owner}, Demand(1, "CPU:1", 100, false), now_);
-    }
+    for (uint32_t owner = 10; owner < 16; ++owner)
+      queue_.OnDemand({1, owner}, Wants(1, "CPU:1", 100, false), now_);
     Settle();
   }
 
@@ -84,8 +81,8 @@ class World {
     view.nodes[1].total = view.nodes[1].available = Parsed(kTotal);
     return view;
   }
-  static proto::LeaseDemand Demand(uint64_t key, const std::string& resources, uint32_t wanted,
-                                   bool actor) {
+  static proto::LeaseDemand Wants(uint64_t key, const std::string& resources, uint32_t wanted,
+                                  bool actor) {
     proto::LeaseDemand demand;
     demand.set_key(key);
     demand.set_wanted(wanted);
@@ -106,7 +103,7 @@ class World {
         }
         break;
       case 1:
-        queue_.OnDemand(owner, Demand(100 + random_.Below(50), "CPU:0.5", 1, true), now_);
+        queue_.OnDemand(owner, Wants(100 + random_.Below(50), "CPU:0.5", 1, true), now_);
         break;
       case 2:
       case 3:
@@ -134,7 +131,7 @@ class World {
         break;
       case 6:
         if (!made_.empty()) {
-          proto::LeaseDemand demand = Demand(++last_key_, "CPU:1", 2, false);
+          proto::LeaseDemand demand = Wants(++last_key_, "CPU:1", 2, false);
           proto::Strategy* strategy = demand.mutable_spec()->mutable_strategy();
           strategy->set_kind(proto::Strategy::PLACEMENT_GROUP);
           strategy->set_group_id(made_.back().Binary());
@@ -144,18 +141,15 @@ class World {
         break;
       default: {
         const uint64_t kind = random_.Below(4);
-        queue_.OnDemand(owner,
-                        Demand(kind, kKinds[kind], static_cast<uint32_t>(random_.Below(6)), false),
-                        now_);
+        queue_.OnDemand(
+            owner, Wants(kind, kKinds[kind], static_cast<uint32_t>(random_.Below(6)), false), now_);
       }
     }
   }
 
   // Performs all actions, ends tasks that are over, and checks what must hold at any time.
   void Settle() {
-    if (queue_.NextTick() <= now_) {
-      queue_.OnTick(now_);
-    }
+    if (queue_.NextTick() <= now_) queue_.OnTick(now_);
     for (bool again = true; again;) {
       again = false;
       for (const GroupAction& action : groups_.TakeActions()) {
@@ -169,9 +163,7 @@ class World {
       }
       std::vector<LeaseNumber> over;
       for (const auto& [lease, held] : held_) {
-        if (held.until <= now_ && !held.blocked) {
-          over.push_back(lease);
-        }
+        if (held.until <= now_ && !held.blocked) over.push_back(lease);
       }
       for (const LeaseNumber lease : over) {
         again = true;
@@ -187,9 +179,7 @@ class World {
     switch (action.kind) {
       case Kind::kGrant: {
         const Lease* lease = queue_.Find(action.lease);
-        if (lease == nullptr) {
-          return;
-        }
+        if (lease == nullptr) return;
         granted_.insert(action.demand.owner);
         const Nanos length = static_cast<Nanos>(1 + random_.Below(50)) * kMillisecond;
         held_[action.lease] = {action.demand, now_ + length * (lease->spec->actor ? 10 : 1)};
@@ -207,7 +197,7 @@ class World {
       case Kind::kRefuse:
       case Kind::kNotice:
         return;
-      case Kind::kSpill:
+      case Kind::kSpillback:
       case Kind::kGiveBack:
         FAIL("there is no other node");
     }
@@ -230,25 +220,18 @@ class World {
         used += lease->allocation.resources;
         went_on += lease->allocation.lent ? lease->allocation.resources.cpu() : 0;
       }
-      for (const GpuShare& share : lease->allocation.gpus) {
-        gpus[share.id] += share.amount;
-      }
+      for (const GpuShare& share : lease->allocation.gpus) gpus[share.id] += share.amount;
     }
-    for (const auto& [id, bundle] : ledger_.bundles()) {
-      used += bundle.total;
-    }
+    for (const auto& [id, bundle] : ledger_.bundles()) used += bundle.total;
     Resources others = used;
     others.Set(KnownResource::kCpu, 0);  // CPUs may be overdrawn by those that went on.
     REQUIRE(ledger_.total().Fits(others));
-    for (const auto& [id, amount] : gpus) {
-      REQUIRE(amount <= kUnit);
-    }
+    for (const auto& [id, amount] : gpus) REQUIRE(amount <= kUnit);
     REQUIRE(ledger_.available().cpu() == ledger_.total().cpu() - used.cpu() + went_on);
     // Nothing is kept from those who could have it.
     for (const LeaseQueue::Pending& pending : queue_.AllPending()) {
-      if (pending.spec->strategy.kind != StrategyKind::kPlacementGroup && !pending.withheld) {
+      if (pending.spec->strategy.kind != StrategyKind::kPlacementGroup && !pending.withheld)
         REQUIRE_FALSE(ledger_.CanAcquire(pending.spec->resources));
-      }
     }
   }
 

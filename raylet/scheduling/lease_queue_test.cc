@@ -12,10 +12,10 @@ using namespace lease_queue_test;
 SCENARIO(
     "a demand is absolute: it is granted as far as there is room, and a repeat changes nothing") {
   Node node("CPU:2");
-  node.queue.OnDemand(kA, Demand(1, "CPU:1", 3), node.now);
+  node.queue.OnDemand(kA, Wants(1, "CPU:1", 3), node.now);
   CHECK(node.Count(Kind::kGrant) == 2);
   CHECK(node.ledger.available().empty());
-  node.queue.OnDemand(kA, Demand(1, "CPU:1", 3), node.now);
+  node.queue.OnDemand(kA, Wants(1, "CPU:1", 3), node.now);
   CHECK(node.Take().empty());
   REQUIRE(node.queue.FindPending(kA, 1).has_value());
   CHECK(node.queue.FindPending(kA, 1)->missing == 1);
@@ -24,7 +24,7 @@ SCENARIO(
     THEN("the third is granted") { CHECK(node.Count(Kind::kGrant) == 1); }
   }
   WHEN("fewer are wanted before one is returned") {
-    node.queue.OnDemand(kA, Demand(1, "CPU:1", 1), node.now);
+    node.queue.OnDemand(kA, Wants(1, "CPU:1", 1), node.now);
     CHECK_FALSE(node.queue.FindPending(kA, 1).has_value());
     node.ReturnOne(kA);
     THEN("nothing more is granted") {
@@ -44,7 +44,7 @@ SCENARIO(
 
 SCENARIO("what a peer sends is checked") {
   Node node("CPU:2");
-  proto::LeaseDemand bad = Demand(1, "CPU:1", 1);
+  proto::LeaseDemand bad = Wants(1, "CPU:1", 1);
   (*bad.mutable_spec()->mutable_resources()->mutable_amounts())["CPU"] = -5;
   proto::LeaseDemand no_spec;
   no_spec.set_key(2);
@@ -60,15 +60,12 @@ SCENARIO("what a peer sends is checked") {
 
 SCENARIO("owners that ask for the same take turns") {
   Node node("CPU:1");
-  for (const ProcessId owner : {kA, kB, kC}) {
-    node.queue.OnDemand(owner, Demand(1, "CPU:1", 5), node.now);
-  }
+  for (const ProcessId owner : {kA, kB, kC})
+    node.queue.OnDemand(owner, Wants(1, "CPU:1", 5), node.now);
   std::vector<ProcessId> turns;
   for (int i = 0; i < 9; ++i) {
     for (const LeaseAction& action : node.Take()) {
-      if (action.kind == Kind::kGrant) {
-        turns.push_back(action.demand.owner);
-      }
+      if (action.kind == Kind::kGrant) turns.push_back(action.demand.owner);
     }
     node.ReturnOne(turns.back());
   }
@@ -77,9 +74,9 @@ SCENARIO("owners that ask for the same take turns") {
 
 SCENARIO("owners share fairly: who has more gives back when others wait") {
   Node node("CPU:4");
-  node.queue.OnDemand(kA, Demand(1, "CPU:1", 100), node.now);
+  node.queue.OnDemand(kA, Wants(1, "CPU:1", 100), node.now);
   CHECK(node.Count(Kind::kGrant) == 4);
-  node.queue.OnDemand(kB, Demand(1, "CPU:1", 100), node.now);
+  node.queue.OnDemand(kB, Wants(1, "CPU:1", 100), node.now);
   THEN("two of four are asked back at once, each once") {
     CHECK(node.Count(Kind::kRevoke) == 2);
     node.queue.OnTick(node.now + kMillisecond);
@@ -98,8 +95,8 @@ SCENARIO("owners share fairly: who has more gives back when others wait") {
 
 SCENARIO("one core and two owners with endless work: each has it for a quantum") {
   Node node("CPU:1");
-  node.queue.OnDemand(kA, Demand(1, "CPU:1", 10), node.now);
-  node.queue.OnDemand(kB, Demand(1, "CPU:1", 10), node.now);
+  node.queue.OnDemand(kA, Wants(1, "CPU:1", 10), node.now);
+  node.queue.OnDemand(kB, Wants(1, "CPU:1", 10), node.now);
   CHECK(node.Count(Kind::kRevoke) == 0);
   CHECK(node.queue.NextTick() == node.now + node.queue.options().quantum);
   node.now = node.queue.NextTick();
@@ -112,15 +109,15 @@ SCENARIO("one core and two owners with endless work: each has it for a quantum")
 
 SCENARIO("a lease of an owner without backlog is asked back first; actors are never asked") {
   Node node("CPU:3");
-  node.queue.OnDemand(kA, Demand(1, "CPU:1", 1), node.now);
-  node.queue.OnDemand(kA, Demand(1, "CPU:1", 1, /*backlog=*/0), node.now);
-  proto::LeaseDemand actor = Demand(2, "CPU:2", 1);
+  node.queue.OnDemand(kA, Wants(1, "CPU:1", 1), node.now);
+  node.queue.OnDemand(kA, Wants(1, "CPU:1", 1, /*backlog=*/0), node.now);
+  proto::LeaseDemand actor = Wants(2, "CPU:2", 1);
   actor.mutable_spec()->set_actor(true);
   node.queue.OnDemand(kA, actor, node.now);
   CHECK(node.Count(Kind::kGrant) == 2);
   const LeaseNumber idle = node.held[kA].front();
   node.now += kSecond;
-  node.queue.OnDemand(kB, Demand(1, "CPU:1", 3), node.now);
+  node.queue.OnDemand(kB, Wants(1, "CPU:1", 3), node.now);
   const auto actions = node.Take();
   REQUIRE(actions.size() == 1);
   CHECK(actions[0].kind == Kind::kRevoke);
@@ -137,8 +134,8 @@ SCENARIO("a large request is overtaken a bounded number of times, then room is k
   options.overtakes_max = 8;
   options.quantum = kSecond;
   Node node("CPU:4", options);
-  node.queue.OnDemand(kA, Demand(1, "CPU:1", 100), node.now);
-  node.queue.OnDemand(kB, Demand(1, "CPU:4", 1), node.now);
+  node.queue.OnDemand(kA, Wants(1, "CPU:1", 100), node.now);
+  node.queue.OnDemand(kB, Wants(1, "CPU:4", 1), node.now);
   node.Take();
   int small = 0;
   while (node.held[kB].empty() && small < 100) {
@@ -156,41 +153,39 @@ SCENARIO("a large request is overtaken a bounded number of times, then room is k
 
 SCENARIO("time alone also ends the patience of a large request, and leases are asked back for it") {
   Node node("CPU:4");
-  node.queue.OnDemand(kA, Demand(1, "CPU:1", 100), node.now);
-  node.queue.OnDemand(kB, Demand(1, "CPU:4", 1), node.now);
+  node.queue.OnDemand(kA, Wants(1, "CPU:1", 100), node.now);
+  node.queue.OnDemand(kB, Wants(1, "CPU:4", 1), node.now);
   CHECK(node.Count(Kind::kRevoke) == 0);
   node.now += node.queue.options().reserve_after;
   node.queue.OnTick(node.now);
   CHECK(node.Count(Kind::kRevoke) == 4);
   CHECK(node.queue.FindPending(kB, 1)->reserving);
-  for (int i = 0; i < 4; ++i) {
-    node.ReturnOne(kA);
-  }
+  for (int i = 0; i < 4; ++i) node.ReturnOne(kA);
   node.Take();
   CHECK(node.held[kB].size() == 1);
 }
 
 SCENARIO("no room is kept for what an actor or a blocked worker holds") {
   Node node("CPU:2");
-  proto::LeaseDemand actor = Demand(1, "CPU:1", 1);
+  proto::LeaseDemand actor = Wants(1, "CPU:1", 1);
   actor.mutable_spec()->set_actor(true);
   node.queue.OnDemand(kA, actor, node.now);
-  node.queue.OnDemand(kB, Demand(1, "CPU:2", 1), node.now);
+  node.queue.OnDemand(kB, Wants(1, "CPU:2", 1), node.now);
   node.now += 10 * kSecond;
   node.queue.OnTick(node.now);
   node.Take();
-  node.queue.OnDemand(kC, Demand(1, "CPU:1", 1), node.now);
+  node.queue.OnDemand(kC, Wants(1, "CPU:1", 1), node.now);
   CHECK(node.Count(Kind::kGrant) == 1);
 }
 
 SCENARIO("room kept free is given up at once when what it waits for blocks") {
   Node node("CPU:1,GPU:1");
-  node.queue.OnDemand(kA, Demand(1, "GPU:1", 1), node.now);
+  node.queue.OnDemand(kA, Wants(1, "GPU:1", 1), node.now);
   node.Take();
-  node.queue.OnDemand(kB, Demand(1, "CPU:1,GPU:1", 1), node.now);
+  node.queue.OnDemand(kB, Wants(1, "CPU:1,GPU:1", 1), node.now);
   node.now += node.queue.options().reserve_after;
   node.queue.OnTick(node.now);
-  node.queue.OnDemand(kC, Demand(1, "CPU:1", 1), node.now);  // The child that A's task waits for.
+  node.queue.OnDemand(kC, Wants(1, "CPU:1", 1), node.now);  // The child that A's task waits for.
   node.Take();
   CHECK(node.held[kC].empty());
   node.queue.OnBlocked(node.held[kA].front(), node.now);
@@ -201,11 +196,11 @@ SCENARIO("room kept free is given up at once when what it waits for blocks") {
 SCENARIO("a reservation that never ends in a grant runs out") {
   LeaseQueueOptions options;
   Node node("CPU:2", options);
-  node.queue.OnDemand(kA, Demand(1, "CPU:1", 1), node.now);  // Runs for ever.
-  node.queue.OnDemand(kB, Demand(1, "CPU:2", 1), node.now);
+  node.queue.OnDemand(kA, Wants(1, "CPU:1", 1), node.now);  // Runs for ever.
+  node.queue.OnDemand(kB, Wants(1, "CPU:2", 1), node.now);
   node.now += options.reserve_after;
   node.queue.OnTick(node.now);
-  node.queue.OnDemand(kC, Demand(1, "CPU:1", 1), node.now);
+  node.queue.OnDemand(kC, Wants(1, "CPU:1", 1), node.now);
   CHECK(node.Count(Kind::kGrant) == 1);  // Only A's.
   CHECK(node.queue.FindPending(kC, 1)->withheld);
   node.now += options.reservation_limit;
@@ -215,11 +210,11 @@ SCENARIO("a reservation that never ends in a grant runs out") {
 
 SCENARIO("a blocked worker lends its CPUs after a while, and goes on at once") {
   Node node("CPU:1");
-  node.queue.OnDemand(kA, Demand(1, "CPU:1", 1), node.now);
+  node.queue.OnDemand(kA, Wants(1, "CPU:1", 1), node.now);
   node.Take();
   const LeaseNumber parent = node.held[kA].front();
   node.queue.OnBlocked(parent, node.now);
-  node.queue.OnDemand(kB, Demand(1, "CPU:1", 1), node.now);
+  node.queue.OnDemand(kB, Wants(1, "CPU:1", 1), node.now);
   node.Take();
   CHECK(node.held[kB].empty());
   CHECK(node.queue.NextTick() <= node.now + node.queue.options().lend_after);
@@ -232,11 +227,11 @@ SCENARIO("a blocked worker lends its CPUs after a while, and goes on at once") {
     THEN("both have a CPU, and only the last one back makes room") {
       CHECK(node.ledger.available().cpu() == -kUnit);
       CHECK(node.queue.lenders() == 0);
-      node.queue.OnDemand(kC, Demand(1, "CPU:1", 1), node.now);
-      node.queue.OnDemand(kB, Demand(1, "CPU:1", 0), node.now);
+      node.queue.OnDemand(kC, Wants(1, "CPU:1", 1), node.now);
+      node.queue.OnDemand(kB, Wants(1, "CPU:1", 0), node.now);
       node.ReturnOne(kB);
       CHECK(node.Count(Kind::kGrant) == 0);
-      node.queue.OnDemand(kA, Demand(1, "CPU:1", 0), node.now);
+      node.queue.OnDemand(kA, Wants(1, "CPU:1", 0), node.now);
       node.ReturnOne(kA);
       CHECK(node.Count(Kind::kGrant) == 1);
     }
@@ -250,7 +245,7 @@ SCENARIO("a blocked worker lends its CPUs after a while, and goes on at once") {
 
 SCENARIO("of more workers that go on than there are CPUs some leases end with their tasks") {
   Node node("CPU:2");
-  node.queue.OnDemand(kA, Demand(1, "CPU:1", 9), node.now);  // One owner with work without end.
+  node.queue.OnDemand(kA, Wants(1, "CPU:1", 9), node.now);  // One owner with work without end.
   node.Take();
   for (int round = 0; round < 3; ++round) {
     for (const LeaseNumber lease : std::vector(node.held[kA]))
@@ -282,7 +277,7 @@ SCENARIO("of more workers that go on than there are CPUs some leases end with th
 
 SCENARIO("the CPUs of calls that wait for admission are lent to demands that have no such call") {
   Node node("CPU:2");
-  node.queue.OnDemand(kA, Demand(1, "CPU:1", 8), node.now);
+  node.queue.OnDemand(kA, Wants(1, "CPU:1", 8), node.now);
   node.Take();
   const std::vector<LeaseNumber> both = node.held[kA];
   REQUIRE(both.size() == 2);
@@ -291,18 +286,18 @@ SCENARIO("the CPUs of calls that wait for admission are lent to demands that hav
   CHECK(node.queue.lenders() == 2);
   CHECK(node.ledger.available().cpu() == 2 * kUnit);
   CHECK(node.Count(Kind::kGrant) == 0);  // Its next call would wait as well.
-  node.queue.OnDemand(kB, Demand(1, "CPU:1", 1), node.now);
-  node.queue.OnDemand(kA, Demand(2, "CPU:1", 1), node.now);
+  node.queue.OnDemand(kB, Wants(1, "CPU:1", 1), node.now);
+  node.queue.OnDemand(kA, Wants(2, "CPU:1", 1), node.now);
   CHECK(node.Count(Kind::kGrant) == 2);
   const auto end_other = [&](ProcessId owner) {  // It wants no more.
-    node.queue.OnDemand(owner, Demand(1, "CPU:1", 0, 0), node.now);
+    node.queue.OnDemand(owner, Wants(1, "CPU:1", 0, 0), node.now);
     node.ReturnOne(owner);
   };
   WHEN("those end") {
     end_other(kB);
     CHECK(node.Count(Kind::kGrant) == 0);
     THEN("others get them again") {
-      node.queue.OnDemand(kC, Demand(1, "CPU:1", 1), node.now);
+      node.queue.OnDemand(kC, Wants(1, "CPU:1", 1), node.now);
       CHECK(node.Count(Kind::kGrant) == 1);
     }
   }
@@ -333,16 +328,16 @@ SCENARIO("the CPUs of calls that wait for admission are lent to demands that hav
 
 SCENARIO("a demand that is lent no CPU because its calls wait for admission is in nobody's way") {
   Node node("CPU:2");
-  node.queue.OnDemand(kC, Demand(1, "CPU:1", 1), node.now);
-  node.queue.OnDemand(kA, Demand(1, "CPU:1", 8), node.now);
-  node.queue.OnDemand(kB, Demand(1, "CPU:1", 8), node.now);
+  node.queue.OnDemand(kC, Wants(1, "CPU:1", 1), node.now);
+  node.queue.OnDemand(kA, Wants(1, "CPU:1", 8), node.now);
+  node.queue.OnDemand(kB, Wants(1, "CPU:1", 8), node.now);
   node.Take();
   REQUIRE(node.held[kA].size() == 1);
   node.queue.OnBlocked(node.held[kA].front(), node.now, true);
   node.PassTime();
   node.Take();
   CHECK(node.held[kB].size() == 1);
-  node.queue.OnDemand(kC, Demand(1, "CPU:1", 0, 0), node.now);
+  node.queue.OnDemand(kC, Wants(1, "CPU:1", 0, 0), node.now);
   node.ReturnOne(kC);
   node.Take();
   CHECK(node.held[kA].size() == 1);
@@ -353,7 +348,7 @@ SCENARIO("the number of workers that lend is capped") {
   LeaseQueueOptions options;
   options.lenders_max = 1;
   Node node("CPU:2", options);
-  node.queue.OnDemand(kA, Demand(1, "CPU:1", 2), node.now);
+  node.queue.OnDemand(kA, Wants(1, "CPU:1", 2), node.now);
   node.Take();
   const std::vector<LeaseNumber> both = node.held[kA];
   node.queue.OnBlocked(both[0], node.now);
@@ -369,9 +364,9 @@ SCENARIO("the number of workers that lend is capped") {
 
 SCENARIO("an owner that dies leaves nothing behind once its leases are back") {
   Node node("CPU:2");
-  node.queue.OnDemand(kA, Demand(1, "CPU:1", 9), node.now);
+  node.queue.OnDemand(kA, Wants(1, "CPU:1", 9), node.now);
   node.queue.OnDemand(kA, ActorDemand(2, "CPU:1"), node.now);
-  node.queue.OnDemand(kB, Demand(1, "CPU:1", 1), node.now);
+  node.queue.OnDemand(kB, Wants(1, "CPU:1", 1), node.now);
   node.Take();
   node.queue.OnOwnerGone(kA, node.now);
   CHECK(node.Count(Kind::kEnd) == 2);
@@ -387,9 +382,8 @@ SCENARIO("an owner that dies leaves nothing behind once its leases are back") {
 
 SCENARIO("an actor needs a CPU to be placed and none to run, and its demand ends with it") {
   Node node("CPU:1");
-  for (uint64_t key = 1; key <= 50; ++key) {
+  for (uint64_t key = 1; key <= 50; ++key)
     node.queue.OnDemand(kA, ActorDemand(key, "CPU:1"), node.now);
-  }
   CHECK(node.Count(Kind::kGrant) == 50);
   CHECK(node.ledger.available() == Parsed("CPU:1"));
   node.ReturnOne(kA);
@@ -400,7 +394,7 @@ SCENARIO("an actor needs a CPU to be placed and none to run, and its demand ends
 
 SCENARIO("leases in a placement group use its bundles, and end with it") {
   Node node("CPU:4");
-  node.queue.OnDemand(kA, InGroup(Demand(1, "CPU:1", 3)), node.now);
+  node.queue.OnDemand(kA, InGroup(Wants(1, "CPU:1", 3)), node.now);
   CHECK(node.Take().empty());  // Not created yet.
   for (int32_t bundle : {0, 1}) {
     REQUIRE(node.ledger.Prepare({kGroup, bundle}, Parsed("CPU:1"), {1, 0}).ok());
@@ -409,11 +403,11 @@ SCENARIO("leases in a placement group use its bundles, and end with it") {
   node.view.groups[kGroup] = {GroupPlacement::State::kCreated, {1, 1}};
   node.queue.OnGroupChanged(kGroup, node.now);
   CHECK(node.Count(Kind::kGrant) == 2);
-  node.queue.OnDemand(kB, Demand(1, "CPU:1", 9), node.now);
+  node.queue.OnDemand(kB, Wants(1, "CPU:1", 9), node.now);
   CHECK(node.Count(Kind::kGrant) == 2);  // The node's own.
   WHEN("a lease asks for what no bundle ever holds, or for a bundle that is not there") {
-    node.queue.OnDemand(kA, InGroup(Demand(2, "CPU:2", 1)), node.now);
-    node.queue.OnDemand(kA, InGroup(Demand(3, "CPU:1", 1), 2), node.now);
+    node.queue.OnDemand(kA, InGroup(Wants(2, "CPU:2", 1)), node.now);
+    node.queue.OnDemand(kA, InGroup(Wants(3, "CPU:1", 1), 2), node.now);
     THEN("it is refused") {
       const auto actions = node.Take();
       REQUIRE(actions.size() == 2);
@@ -443,7 +437,7 @@ SCENARIO("leases in a placement group use its bundles, and end with it") {
 
 SCENARIO("leases make room for a placement group that waits") {
   Node node("CPU:2");
-  node.queue.OnDemand(kA, Demand(1, "CPU:1", 100), node.now);
+  node.queue.OnDemand(kA, Wants(1, "CPU:1", 100), node.now);
   node.Take();
   node.queue.SetGroupWaiting(Parsed("CPU:2"), node.now);
   node.now += kSecond;
@@ -460,7 +454,7 @@ SCENARIO("leases make room for a placement group that waits") {
 
 SCENARIO("a lease whose worker cannot be had refuses its demand") {
   Node node("CPU:1");
-  node.queue.OnDemand(kA, Demand(1, "CPU:1", 3), node.now);
+  node.queue.OnDemand(kA, Wants(1, "CPU:1", 3), node.now);
   node.Take();
   node.queue.OnGrantFailed(node.held[kA].front(), ErrorKind::kEnvironmentFailed, "no numpy",
                            node.now);

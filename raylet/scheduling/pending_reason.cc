@@ -44,9 +44,7 @@ std::string HeldBy(const LeaseQueue& queue, std::string_view name, PlacementGrou
     const bool same = lease->allocation.bundle.has_value()
                           ? lease->allocation.bundle->group == group
                           : group.is_nil();
-    if (amount <= 0 || !same) {
-      continue;
-    }
+    if (amount <= 0 || !same) continue;
     if (lease->allocation.lent && name == "CPU") {
       lent += amount;
       continue;
@@ -68,12 +66,10 @@ std::string HeldBy(const LeaseQueue& queue, std::string_view name, PlacementGrou
   std::stable_sort(sorted.begin(), sorted.end(),
                    [](const Holder& a, const Holder& b) { return a.amount > b.amount; });
   std::vector<std::string> parts;
-  for (size_t i = 0; i < std::min(sorted.size(), kHoldersNamed); ++i) {
+  for (size_t i = 0; i < std::min(sorted.size(), kHoldersNamed); ++i)
     parts.push_back(HolderWords(sorted[i]));
-  }
-  if (sorted.size() > kHoldersNamed) {
+  if (sorted.size() > kHoldersNamed)
     parts.push_back(absl::StrCat(sorted.size() - kHoldersNamed, " others"));
-  }
   Amount total = queue.ledger().total().Get(name);
   Amount bundles = 0;
   for (const auto& [id, bundle] : queue.ledger().bundles()) {
@@ -96,20 +92,15 @@ std::string HeldBy(const LeaseQueue& queue, std::string_view name, PlacementGrou
                           ? absl::StrCat("none of ", whole, " is held")
                           : absl::StrCat(amount, " of ", whole, held > kUnit ? " are" : " is",
                                          " held by ", absl::StrJoin(parts, ", "));
-  if (lent > 0) {
+  if (lent > 0)
     absl::StrAppend(&words, "; ", AmountToString(name, lent), " of blocked workers are lent");
-  }
   return words;
 }
 
 std::string Blocked(const LeaseQueue& queue) {
   size_t blocked = 0;
-  for (const Lease* lease : queue.Leases()) {
-    blocked += lease->blocked_since != 0 ? 1 : 0;
-  }
-  if (queue.lenders() < queue.options().lenders_max || blocked == 0) {
-    return "";
-  }
+  for (const Lease* lease : queue.Leases()) blocked += lease->blocked_since != 0 ? 1 : 0;
+  if (queue.lenders() < queue.options().lenders_max || blocked == 0) return "";
   return absl::StrCat("; ", blocked, " blocked workers, cap of ", queue.options().lenders_max,
                       " that lend their CPUs reached");
 }
@@ -130,21 +121,15 @@ std::string GroupWords(const LeaseQueue& queue, PlacementGroupId group) {
 
 std::string WhyPending(const LeaseQueue::Pending& pending, const LeaseQueue& queue) {
   const LeaseSpec& spec = *pending.spec;
-  std::string on = pending.handed_on == 0 ? ""
-                                          : absl::StrCat("; ", pending.handed_on,
+  std::string on = pending.spillback == 0 ? ""
+                                          : absl::StrCat("; ", pending.spillback,
                                                          " of its leases are asked of other nodes");
-  if (pending.missing == 0) {
-    return absl::StrCat("waits for other nodes", on);
-  }
-  if (pending.infeasible) {
-    return absl::StrCat(InfeasibleWords(spec, queue.view()), on);
-  }
+  if (pending.missing == 0) return absl::StrCat("waits for other nodes", on);
+  if (pending.infeasible) return absl::StrCat(InfeasibleWords(spec, queue.view()), on);
   PlacementGroupId group;
   if (spec.strategy.kind == StrategyKind::kPlacementGroup) {
     group = spec.strategy.group;
-    if (std::string words = GroupWords(queue, group); !words.empty()) {
-      return words;
-    }
+    if (std::string words = GroupWords(queue, group); !words.empty()) return words;
   }
   const std::string wanted = absl::StrCat("waits for ", spec.resources.ToString());
   if (pending.withheld) {
@@ -167,12 +152,10 @@ std::string WhyPending(const LeaseQueue::Pending& pending, const LeaseQueue& que
     lacks.push_back(HeldBy(queue, name, group));
   });
   if (lacks.empty()) {
-    if (spec.resources.gpu() > 0) {
+    if (spec.resources.gpu() > 0)
       return absl::StrCat(wanted, ": no single GPU has that much left", on);
-    }
-    if (spec.strategy.kind == StrategyKind::kNodeAffinity) {
+    if (spec.strategy.kind == StrategyKind::kNodeAffinity)
       return absl::StrCat(wanted, " on node ", spec.strategy.node, on);
-    }
     return absl::StrCat(wanted, " on a node that satisfies its labels or strategy", on);
   }
   return absl::StrCat(wanted, group.is_nil() ? "" : " in its placement group", ": ",
@@ -197,9 +180,7 @@ std::string WhyNoWorker(const Lease& lease, int starting) {
 
 std::string WhyGroup(const GroupLedger& groups, const LeaseQueue& queue, PlacementGroupId id) {
   const GroupLedger::Group* group = groups.Find(id);
-  if (group == nullptr) {
-    return "was removed, or was never made";
-  }
+  if (group == nullptr) return "was removed, or was never made";
   if (group->state == proto::GroupState::CREATED) {
     std::vector<NodeNumber> nodes = group->nodes;
     std::sort(nodes.begin(), nodes.end());
@@ -207,12 +188,10 @@ std::string WhyGroup(const GroupLedger& groups, const LeaseQueue& queue, Placeme
     return absl::StrCat("is placed on ", nodes.size() == 1 ? "node " : "nodes ",
                         absl::StrJoin(nodes, ", "));
   }
-  if (group->state == proto::GroupState::INFEASIBLE) {
+  if (group->state == proto::GroupState::INFEASIBLE)
     return InfeasibleGroupWords(group->spec, queue.view());
-  }
-  if (!group->preparing.empty()) {
+  if (!group->preparing.empty())
     return absl::StrCat("waits for the answer of nodes ", absl::StrJoin(group->preparing, ", "));
-  }
   Resources sum;
   size_t unplaced = 0;
   for (size_t i = 0; i < group->nodes.size(); ++i) {
@@ -227,9 +206,8 @@ std::string WhyGroup(const GroupLedger& groups, const LeaseQueue& queue, Placeme
   queue.ledger().available().Missing(sum).ForEach([&](std::string_view name, Amount) {
     lacks.push_back(HeldBy(queue, name, PlacementGroupId{}));
   });
-  if (!lacks.empty()) {
+  if (!lacks.empty())
     absl::StrAppend(&words, ": on node ", queue.view().local, " ", absl::StrJoin(lacks, "; "));
-  }
   return words;
 }
 

@@ -12,8 +12,8 @@ const PlacementGroupId kGroup = PlacementGroupId::Make({1, 5}, 7);
 
 Resources Parsed(const std::string& text) { return ParseResources(text).value(); }
 
-proto::LeaseDemand Demand(uint64_t key, const std::string& name, const std::string& resources,
-                          uint32_t wanted) {
+proto::LeaseDemand Wants(uint64_t key, const std::string& name, const std::string& resources,
+                         uint32_t wanted) {
   proto::LeaseDemand demand;
   demand.set_key(key);
   demand.set_wanted(wanted);
@@ -44,8 +44,8 @@ struct Node {
 
 SCENARIO("a demand that waits for CPUs names who holds them") {
   Node node("CPU:2");
-  node.queue.OnDemand(kA, Demand(1, "f", "CPU:1", 2), kSecond);
-  node.queue.OnDemand(kB, Demand(1, "g", "CPU:1", 1), kSecond);
+  node.queue.OnDemand(kA, Wants(1, "f", "CPU:1", 2), kSecond);
+  node.queue.OnDemand(kB, Wants(1, "g", "CPU:1", 1), kSecond);
   CHECK(
       WhyDemand(node.queue, kB, 1) ==
       "waits for 1 CPU: 2 of 2 CPU are held by 2 leases of f (owner 1.5, which was asked for 1 of "
@@ -53,7 +53,7 @@ SCENARIO("a demand that waits for CPUs names who holds them") {
   CHECK(WhyDemand(node.queue, kA, 1) ==
         "is not waiting: all leases asked for are granted, or none is asked for");
   WHEN("a larger request has room kept free") {
-    node.queue.OnDemand({1, 7}, Demand(1, "h", "CPU:2", 1), kSecond);
+    node.queue.OnDemand({1, 7}, Wants(1, "h", "CPU:2", 1), kSecond);
     const Nanos later = kSecond + node.queue.options().reserve_after;
     node.queue.OnTick(later);
     THEN("one of the two says so, the other whom it waits for") {
@@ -70,11 +70,11 @@ SCENARIO("a cap on blocked workers is named") {
   LeaseQueueOptions options;
   options.lenders_max = 1;
   Node node("CPU:2", options);
-  node.queue.OnDemand(kA, Demand(1, "f", "CPU:1", 2), kSecond);
+  node.queue.OnDemand(kA, Wants(1, "f", "CPU:1", 2), kSecond);
   node.queue.OnBlocked(1, kSecond);
   node.queue.OnBlocked(2, kSecond);
   node.queue.OnTick(2 * kSecond);
-  node.queue.OnDemand(kB, Demand(1, "g", "CPU:2", 1), 2 * kSecond);
+  node.queue.OnDemand(kB, Wants(1, "g", "CPU:2", 1), 2 * kSecond);
   CHECK(WhyDemand(node.queue, kB, 1) ==
         "waits for 2 CPU: 1 of 2 CPU is held by 1 lease of f (owner 1.5); 1 CPU of blocked workers "
         "are lent; 2 blocked workers, cap of 1 that lend their CPUs reached");
@@ -82,14 +82,14 @@ SCENARIO("a cap on blocked workers is named") {
 
 SCENARIO("what nobody has is named, with the remedy") {
   Node node("CPU:2");
-  node.queue.OnDemand(kA, Demand(1, "f", "slot:1", 1), kSecond);
+  node.queue.OnDemand(kA, Wants(1, "f", "slot:1", 1), kSecond);
   CHECK(WhyDemand(node.queue, kA, 1) ==
         "no node has the resource 'slot'; add a node with it or lower the request");
 }
 
 SCENARIO("placement groups, and what waits for them") {
   Node node("CPU:2");
-  proto::LeaseDemand demand = Demand(1, "f", "CPU:1", 3);
+  proto::LeaseDemand demand = Wants(1, "f", "CPU:1", 3);
   proto::Strategy* strategy = demand.mutable_spec()->mutable_strategy();
   strategy->set_kind(proto::Strategy::PLACEMENT_GROUP);
   strategy->set_group_id(kGroup.Binary());
@@ -100,7 +100,7 @@ SCENARIO("placement groups, and what waits for them") {
         "waits for placement group " + name + ", of which this node has not heard");
   CHECK(WhyGroup(node.groups, node.queue, kGroup) == "was removed, or was never made");
 
-  node.queue.OnDemand(kB, Demand(1, "g", "CPU:1", 1), kSecond);
+  node.queue.OnDemand(kB, Wants(1, "g", "CPU:1", 1), kSecond);
   GroupSpec spec;
   spec.id = kGroup;
   spec.bundles = {Parsed("CPU:1"), Parsed("CPU:1")};
@@ -110,14 +110,14 @@ SCENARIO("placement groups, and what waits for them") {
   CHECK(WhyGroup(node.groups, node.queue, kGroup) ==
         "waits for room for 2 of 2 bundles (2 CPU): on node 1 1 of 2 CPU is held by 1 lease of g "
         "(owner 1.6)");
-  node.queue.OnDemand(kB, Demand(1, "g", "CPU:1", 0), kSecond);
+  node.queue.OnDemand(kB, Wants(1, "g", "CPU:1", 0), kSecond);
   node.queue.OnReturn(1, kSecond);
   node.groups.OnRoom(kSecond);
   node.queue.OnGroupChanged(kGroup, kSecond);
   CHECK(WhyGroup(node.groups, node.queue, kGroup) == "is placed on node 1");
   CHECK(WhyDemand(node.queue, kA, 1) ==
         "waits for 1 CPU in its placement group: 2 of 2 CPU are held by 2 leases of f (owner 1.5)");
-  node.queue.OnDemand(kB, Demand(1, "g", "CPU:1", 1), kSecond);
+  node.queue.OnDemand(kB, Wants(1, "g", "CPU:1", 1), kSecond);
   CHECK(WhyDemand(node.queue, kB, 1) ==
         "waits for 1 CPU: 2 of 2 CPU are held by placement groups (2 CPU)");
 }

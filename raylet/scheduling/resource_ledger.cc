@@ -12,9 +12,7 @@ namespace sheaf {
 std::vector<uint32_t> Allocation::GpuIds() const {
   std::vector<uint32_t> ids;
   ids.reserve(gpus.size());
-  for (const GpuShare& share : gpus) {
-    ids.push_back(share.id);
-  }
+  for (const GpuShare& share : gpus) ids.push_back(share.id);
   return ids;
 }
 
@@ -31,16 +29,12 @@ bool GpuPool::CanTake(Amount amount) const {
 }
 
 std::optional<GpuShares> GpuPool::Take(Amount amount) {
-  if (!CanTake(amount)) {
-    return std::nullopt;
-  }
+  if (!CanTake(amount)) return std::nullopt;
   GpuShares taken;
   if (amount < kUnit) {
     Gpu* tightest = nullptr;
     for (Gpu& gpu : gpus_) {
-      if (gpu.free >= amount && (tightest == nullptr || gpu.free < tightest->free)) {
-        tightest = &gpu;
-      }
+      if (gpu.free >= amount && (tightest == nullptr || gpu.free < tightest->free)) tightest = &gpu;
     }
     tightest->free -= amount;
     taken.push_back({tightest->id, amount});
@@ -59,9 +53,7 @@ std::optional<GpuShares> GpuPool::Take(Amount amount) {
 void GpuPool::Give(const GpuShares& shares) {
   for (const GpuShare& share : shares) {
     for (Gpu& gpu : gpus_) {
-      if (gpu.id == share.id) {
-        gpu.free += share.amount;
-      }
+      if (gpu.id == share.id) gpu.free += share.amount;
     }
   }
 }
@@ -69,9 +61,7 @@ void GpuPool::Give(const GpuShares& shares) {
 GpuShares GpuPool::Free() const {
   GpuShares free;
   for (const Gpu& gpu : gpus_) {
-    if (gpu.free > 0) {
-      free.push_back({gpu.id, gpu.free});
-    }
+    if (gpu.free > 0) free.push_back({gpu.id, gpu.free});
   }
   return free;
 }
@@ -85,9 +75,7 @@ ResourceLedger::ResourceLedger(Resources total, Labels labels, std::vector<uint3
     if (named < gpu_ids.size()) {
       id = gpu_ids[named++];
     } else {
-      while (std::find(gpu_ids.begin(), gpu_ids.end(), next) != gpu_ids.end()) {
-        ++next;
-      }
+      while (std::find(gpu_ids.begin(), gpu_ids.end(), next) != gpu_ids.end()) ++next;
       id = next++;
     }
     gpus_.Add(id, std::min(left, kUnit));
@@ -95,13 +83,9 @@ ResourceLedger::ResourceLedger(Resources total, Labels labels, std::vector<uint3
 }
 
 std::optional<Allocation> ResourceLedger::Acquire(const Resources& request) {
-  if (!CanAcquire(request)) {
-    return std::nullopt;
-  }
+  if (!CanAcquire(request)) return std::nullopt;
   Allocation allocation;
-  if (request.gpu() > 0) {
-    allocation.gpus = *gpus_.Take(request.gpu());
-  }
+  if (request.gpu() > 0) allocation.gpus = *gpus_.Take(request.gpu());
   available_ -= request;
   allocation.resources = request;
   return allocation;
@@ -119,11 +103,19 @@ absl::btree_map<BundleId, ResourceLedger::Bundle>::iterator ResourceLedger::Pick
   }
   for (auto it = bundles_.lower_bound(BundleId{group, 0});
        it != bundles_.end() && it->first.group == group; ++it) {
-    if (fits(it->second)) {
-      return it;
-    }
+    if (fits(it->second)) return it;
   }
   return bundles_.end();
+}
+
+Resources ResourceLedger::AvailableIn(PlacementGroupId group) const {
+  if (group.is_nil()) return available_;
+  Resources available;
+  for (auto it = bundles_.lower_bound(BundleId{group, 0});
+       it != bundles_.end() && it->first.group == group; ++it) {
+    available += it->second.available;
+  }
+  return available;
 }
 
 bool ResourceLedger::CanAcquireIn(PlacementGroupId group, int32_t bundle,
@@ -134,13 +126,9 @@ bool ResourceLedger::CanAcquireIn(PlacementGroupId group, int32_t bundle,
 std::optional<Allocation> ResourceLedger::AcquireIn(PlacementGroupId group, int32_t bundle,
                                                     const Resources& request) {
   const auto picked = PickBundle(group, bundle, request);
-  if (picked == bundles_.end()) {
-    return std::nullopt;
-  }
+  if (picked == bundles_.end()) return std::nullopt;
   Allocation allocation;
-  if (request.gpu() > 0) {
-    allocation.gpus = *picked->second.gpus.Take(request.gpu());
-  }
+  if (request.gpu() > 0) allocation.gpus = *picked->second.gpus.Take(request.gpu());
   picked->second.available -= request;
   allocation.resources = request;
   allocation.bundle = picked->first;
@@ -152,12 +140,8 @@ bool ResourceLedger::CouldEverAcquireIn(PlacementGroupId group, int32_t bundle,
                                         const Resources& request) const {
   for (auto it = bundles_.lower_bound(BundleId{group, std::max(bundle, 0)});
        it != bundles_.end() && it->first.group == group; ++it) {
-    if (bundle >= 0 && it->first.index != bundle) {
-      break;
-    }
-    if (it->second.total.Fits(request)) {
-      return true;
-    }
+    if (bundle >= 0 && it->first.index != bundle) break;
+    if (it->second.total.Fits(request)) return true;
   }
   return false;
 }
@@ -165,9 +149,8 @@ bool ResourceLedger::CouldEverAcquireIn(PlacementGroupId group, int32_t bundle,
 std::pair<Resources*, GpuPool*> ResourceLedger::AccountOf(const Allocation& allocation) {
   if (allocation.bundle.has_value()) {
     const auto it = bundles_.find(*allocation.bundle);
-    if (it != bundles_.end() && it->second.serial == allocation.bundle_serial) {
+    if (it != bundles_.end() && it->second.serial == allocation.bundle_serial)
       return {&it->second.available, &it->second.gpus};
-    }
   }
   return {&available_, &gpus_};
 }
@@ -182,15 +165,13 @@ void ResourceLedger::Release(const Allocation& allocation) {
 }
 
 void ResourceLedger::Lend(Allocation& allocation) {
-  if (!std::exchange(allocation.lent, true)) {
+  if (!std::exchange(allocation.lent, true))
     *AccountOf(allocation).first += Resources::Of(KnownResource::kCpu, allocation.resources.cpu());
-  }
 }
 
 void ResourceLedger::Reclaim(Allocation& allocation) {
-  if (std::exchange(allocation.lent, false)) {
+  if (std::exchange(allocation.lent, false))
     *AccountOf(allocation).first -= Resources::Of(KnownResource::kCpu, allocation.resources.cpu());
-  }
 }
 
 absl::Status ResourceLedger::Prepare(BundleId bundle, const Resources& resources,
@@ -212,9 +193,7 @@ absl::Status ResourceLedger::Prepare(BundleId bundle, const Resources& resources
   made.available = resources;
   made.coordinator = coordinator;
   made.serial = ++last_serial_;
-  for (const GpuShare& share : allocation->gpus) {
-    made.gpus.Add(share.id, share.amount);
-  }
+  for (const GpuShare& share : allocation->gpus) made.gpus.Add(share.id, share.amount);
   return absl::OkStatus();
 }
 
@@ -230,9 +209,7 @@ absl::Status ResourceLedger::Commit(BundleId bundle) {
 
 bool ResourceLedger::ReturnBundle(BundleId bundle) {
   const auto it = bundles_.find(bundle);
-  if (it == bundles_.end()) {
-    return false;
-  }
+  if (it == bundles_.end()) return false;
   available_ += it->second.available;
   gpus_.Give(it->second.gpus.Free());
   bundles_.erase(it);

@@ -73,6 +73,8 @@ class ResourceLedger {
 
   const Resources& total() const { return total_; }
   const Resources& available() const { return available_; }  // Of the node itself, outside bundles.
+  // Of all bundles of `group` here; nil: available().
+  Resources AvailableIn(PlacementGroupId group) const;
   const Labels& labels() const { return labels_; }
 
   // Whether Acquire would succeed.

@@ -126,14 +126,10 @@ SCENARIO("whatever is done in whatever order, nothing is given twice and all com
       switch (random.Below(8)) {
         case 0:
         case 1:
-          if (auto allocation = ledger.Acquire(request)) {
-            out.push_back(*allocation);
-          }
+          if (auto allocation = ledger.Acquire(request)) out.push_back(*allocation);
           break;
         case 2:
-          if (auto allocation = ledger.AcquireIn(kGroup, kAny, request)) {
-            out.push_back(*allocation);
-          }
+          if (auto allocation = ledger.AcquireIn(kGroup, kAny, request)) out.push_back(*allocation);
           break;
         case 3:
         case 4:
@@ -166,22 +162,14 @@ SCENARIO("whatever is done in whatever order, nothing is given twice and all com
       Resources used;
       for (const Allocation& allocation : out) {
         used += allocation.resources;
-        for (const GpuShare& share : allocation.gpus) {
-          gpus[share.id] += share.amount;
-        }
+        for (const GpuShare& share : allocation.gpus) gpus[share.id] += share.amount;
       }
       used.Set(KnownResource::kCpu, 0);  // Lent CPUs may be in use twice.
       REQUIRE(total.Fits(used));
-      for (const auto& [id, amount] : gpus) {
-        REQUIRE((id < 3 && amount <= kUnit));
-      }
+      for (const auto& [id, amount] : gpus) REQUIRE((id < 3 && amount <= kUnit));
     }
-    for (const Allocation& allocation : out) {
-      ledger.Release(allocation);
-    }
-    for (const BundleId& bundle : bundles) {
-      CHECK(ledger.ReturnBundle(bundle));
-    }
+    for (const Allocation& allocation : out) ledger.Release(allocation);
+    for (const BundleId& bundle : bundles) CHECK(ledger.ReturnBundle(bundle));
     REQUIRE(ledger.available() == total);
     REQUIRE(ledger.Acquire(Parsed("GPU:3")).has_value());
   }

@@ -35,6 +35,9 @@ SUBFOLDERS = {
     "collective/shm": "collective",
     "collective/net": "collective collective/shm",
     "collective/nccl": "collective collective/net",
+    "object_store/arena": "object_store/layout.h object_store/machine_memory.h"
+    " object_store/messages.h",
+    "object_store/server": "object_store/layout.h object_store/messages.h object_store/arena",
     "raylet/cluster": "raylet/death_register.h raylet/node_tables.h raylet/raylet_options.h"
     " raylet/scheduling",
     "raylet/jobs": "raylet/cluster raylet/death_register.h raylet/host/worker_variables.h"

@@ -7,7 +7,7 @@
 #include <filesystem>
 #include <fstream>
 
-#include "object_store/spill.h"
+#include "object_store/server/spill.h"
 #include "tests/fuzz/fuzz_target.h"
 
 using namespace sheaf;

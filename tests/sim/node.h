@@ -9,8 +9,8 @@
 #include <utility>
 #include <vector>
 
-#include "object_store/arena_memory.h"
-#include "object_store/store_owner.h"
+#include "object_store/arena/arena_memory.h"
+#include "object_store/server/store_owner.h"
 #include "raylet/raylet.h"
 #include "tests/sim/inter_node.h"
 #include "tests/sim/network.h"

@@ -35,7 +35,7 @@ absl::Status SpillDisk::Read(const SpillRecord& record, std::byte* bytes) {
   const auto found = files_.find(record.file);
   if (found == files_.end()) return absl::DataLossError("no such file");
   std::string& file = found->second;
-  // A planted bug: the checks of the real files (object_store/spill.cc) are not made.
+  // A planted bug: the checks of the real files (object_store/server/spill.cc) are not made.
   if (record.offset + record.bytes > file.size()) {
     if (world_.plant != Plant::kTornSpill) return absl::DataLossError("the file is too short");
     file.resize(record.offset + record.bytes);

@@ -11,7 +11,7 @@
 #include <string>
 #include <vector>
 
-#include "object_store/store_host.h"
+#include "object_store/arena/store_host.h"
 #include "tests/sim/world.h"
 
 namespace sheaf::sim {

@@ -1,0 +1,262 @@
+// Copyright The Sheaf Authors. SPDX-License-Identifier: Apache-2.0
+#include "object_store/server/store_owner.h"
+
+#include <cstring>
+#include <utility>
+
+#include "base/check.h"
+#include "base/frame.h"
+
+namespace sheaf {
+
+StoreOwner::StoreOwner(StoreOptions options, World world, uint64_t capacity_bytes)
+    : options_(options),
+      world_(world),
+      shape_(ArenaShape::For(capacity_bytes)),
+      loop_(world.loop),
+      table_(world.arena.data(), shape_, options.node),
+      allocator_(shape_.data_offset, shape_.arena_bytes - shape_.data_offset),
+      extents_(table_, allocator_),
+      shelf_(world.clock, table_, allocator_, extents_),
+      files_(loop_, world.disk, world.spill),
+      hazards_(processes_, table_),
+      freed_(options.rescan_period, {world.clock, table_, hazards_, shelf_, files_}),
+      refusals_(this->capacity_bytes(), {world.transport, world.observer, allocator_, hazards_}),
+      recalls_(options.take_back_after, {world.transport, table_, allocator_, extents_}),
+      population_({.idle_bytes = options.idle_populated_bytes,
+                   .most_ahead_bytes = this->capacity_bytes() / 8,
+                   .idle_after = options.idle_after},
+                  world.clock, world.arena, allocator_,
+                  [this](std::function<void()> work, std::function<void()> done) {
+                    loop_.RunElsewhere(world_.memory, std::move(work), std::move(done));
+                  }),
+      slots_(options.longest_wait, {world.clock, world.transport, table_, recalls_, refusals_}),
+      room_(options.align_to_huge_pages, {world.clock, allocator_, population_, slots_, *this}),
+      index_({.node = options.node, .learn_period = options.learn_period},
+             {world.clock, world.transport, world.observer, world.arena, processes_, table_, freed_,
+              files_, room_, refusals_}),
+      spills_({.file_bytes = options.spill_file_bytes,
+               .rescan_period = options.rescan_period,
+               .disk_retry_period = options.disk_retry_period,
+               .waits_for_slow_disk = options.waits_for_slow_disk},
+              {world.clock, world.arena, world.spill, world.disk, loop_, table_, hazards_, freed_,
+               files_, room_, index_}),
+      restorer_(options.restore_wait, {world.clock, world.arena, world.spill, world.disk, loop_,
+                                       table_, shelf_, slots_, room_, index_}),
+      arrivals_({.node = options.node, .capacity_bytes = this->capacity_bytes()},
+                {world.clock, world.observer, world.arena, loop_, table_, shelf_, slots_, room_,
+                 freed_, index_}) {
+  SHEAF_CHECK(world.arena.size_bytes() == shape_.arena_bytes,
+              "the arena has the size of its shape");
+  population_.set_on_room([this] { room_.Serve(); });
+  population_.Tick();
+}
+
+StoreOwner::~StoreOwner() { loop_.Close(); }
+
+void StoreOwner::OnProcessAttached(ProcessId process, std::shared_ptr<Mapping> segment) {
+  processes_.Add(process, std::move(segment));
+}
+
+void StoreOwner::OnProcessDied(ProcessId process) {
+  if (!processes_.MarkDead(process)) return;
+  index_.LearnOf(process);  // What it sealed and did not announce: the slots are its journal.
+  room_.OnProcessDied(process);
+  slots_.OnProcessDied(process);
+  recalls_.OnProcessDied(process);
+  extents_.Split(process, nullptr);
+  table_.EndPageLeases(process);
+  ScanFreed();
+  room_.Serve();
+}
+
+void StoreOwner::OnViewsGone(ProcessId process) {
+  if (!processes_.Has(process)) return;
+  OnProcessDied(process);
+  processes_.Remove(process);
+  ScanFreed();
+  room_.Serve();
+}
+
+void StoreOwner::OnFrame(ProcessId from, FrameKind kind, std::string_view body) {
+  if (!processes_.IsAlive(from)) return;
+  scratch_.resize(body.size());
+  if (!body.empty()) std::memcpy(scratch_.data(), body.data(), body.size());
+  const std::string_view copy(reinterpret_cast<const char*>(scratch_.data()), scratch_.size());
+  if (kind == kStoreExtentRequest) {
+    if (const auto* request = FrameHead<ExtentRequest>(copy))
+      return OnExtentRequest(from, *request);
+  } else if (kind == kStoreExtentCancel) {
+    if (const auto* cancel = FrameHead<ExtentCancel>(copy))
+      return OnExtentCancel(from, cancel->request);
+  } else if (kind == kStoreSlotRequest) {
+    if (const auto* request = FrameHead<SlotRequest>(copy)) return slots_.OnRequest(from, *request);
+  } else if (kind == kStoreExtentReturn) {
+    return OnExtentReturn(from, FrameItems<ExtentRange>(copy));
+  } else if (kind == kStoreSlotReturn) {
+    return OnSlotReturn(from, FrameItems<SlotPages>(copy));
+  } else if (kind == kStoreSealed) {
+    for (const SealedSlot& sealed : FrameItems<SealedSlot>(copy)) index_.Learn(sealed.slot);
+    return;
+  } else if (kind == kStoreFree) {
+    return index_.OnFree(from, FrameItems<ObjectName>(copy));
+  } else if (kind == kStoreLookup) {
+    return OnLookup(from, FrameItems<ObjectId>(copy));
+  }
+  refusals_.Violation(from, "a frame of the object store that cannot be read");
+}
+
+void StoreOwner::EndTurn() {
+  index_.EndTurn();
+  if (!freed_.look_again()) return;
+  ScanFreed();
+  room_.Serve();
+}
+
+Nanos StoreOwner::Tick() {
+  const Nanos now = world_.clock.Now();
+  index_.EndTurn();
+  if (freed_.Due(now)) ScanFreed();
+  recalls_.Tick(now);
+  population_.Tick();
+  room_.Expire(now, spills_.Progress(now));
+  room_.Serve();
+  const bool busy = !freed_.empty() || !room_.empty() || !slots_.empty();
+  return now + (busy ? options_.rescan_period : 100 * kMillisecond);
+}
+
+absl::StatusOr<ObjectLocation> StoreOwner::Locate(ObjectId id) const {
+  const std::shared_ptr<ObjectRecord> record = table_.Find(id);
+  if (record == nullptr) return absl::NotFoundError("no such object on this node");
+  if (record->place != ObjectPlace::kMemory) return absl::UnavailableError("on disk");
+  return index_.LocationOf(*record);
+}
+
+absl::StatusOr<StoreObjectInfo> StoreOwner::Describe(ObjectId id) const {
+  const std::shared_ptr<ObjectRecord> record = table_.Find(id);
+  if (record == nullptr) return absl::NotFoundError("no such object on this node");
+  return record->info;
+}
+
+std::vector<ObjectId> StoreOwner::ObjectsOf(ProcessId owner) const {
+  std::vector<ObjectId> ids;
+  const auto& objects = table_.objects();  // Ordered by maker first.
+  for (auto it = objects.lower_bound(ObjectId{owner.packed(), 0});
+       it != objects.end() && it->first.maker() == owner; ++it) {
+    ids.push_back(it->first);
+  }
+  return ids;
+}
+
+void StoreOwner::ForEach(const std::function<void(const StoreObjectInfo&)>& visit) const {
+  for (const auto& [id, record] : table_.objects()) visit(record->info);
+}
+
+void StoreOwner::Free(ObjectId id) {
+  if (const std::shared_ptr<ObjectRecord> record = table_.Find(id)) index_.Free(record);
+}
+
+std::vector<ObjectId> StoreOwner::Adopt(ProcessId owner,
+                                        const std::function<bool(ObjectId)>& still_referenced) {
+  index_.LearnAllNow();
+  std::vector<ObjectId> adopted;
+  for (const ObjectId id : ObjectsOf(owner)) {
+    if (still_referenced(id)) {
+      adopted.push_back(id);
+    } else {
+      Free(id);
+    }
+  }
+  return adopted;
+}
+
+StoreStats StoreOwner::Stats() const {
+  StoreStats stats;
+  stats.capacity_bytes = capacity_bytes();
+  const uint64_t free = allocator_.free_bytes() + population_.in_flight_bytes();
+  stats.used_bytes = stats.capacity_bytes - free;
+  stats.object_bytes = table_.memory_payload_bytes();
+  stats.pinned_bytes = hazards_.pinned_bytes();
+  stats.spilled_bytes = table_.disk_payload_bytes();
+  stats.populated_bytes = stats.used_bytes + allocator_.populated_free_bytes();
+  stats.objects = table_.objects().size();
+  stats.leased_bytes = table_.leased_bytes();
+  stats.waiting_requests = room_.size() + slots_.size();
+  stats.spills = spills_.counts().spills;
+  stats.restores = restorer_.counts().restores;
+  stats.spill_written_bytes = spills_.counts().written_bytes;
+  stats.restored_bytes = restorer_.counts().restored_bytes;
+  stats.disk_failures = spills_.counts().failures + restorer_.counts().lost;
+  stats.refusals = refusals_.refusals() + arrivals_.counts().refusals;
+  stats.lost = restorer_.counts().lost;
+  stats.violations = refusals_.violations();
+  stats.copies = arrivals_.counts().copies;
+  stats.copied_bytes = arrivals_.counts().copied_bytes;
+  return stats;
+}
+
+void StoreOwner::Locate(ProcessId asker, ObjectId id, const ObjectLocation& hint) {
+  std::vector<LocatedObject> answers;
+  const std::shared_ptr<ObjectRecord> record = index_.Find(id, hint);
+  if (index_.Answer(asker, id, record, &answers)) restorer_.Start(record);
+  for (const LocatedObject& answer : answers)
+    world_.transport.To(asker).Send(Lane::kControl, kStoreLocated, AsBytes(answer));
+}
+
+void StoreOwner::OnRemoteFree(ProcessId from, std::span<const ObjectName> names) {
+  std::vector<ObjectName> own;
+  for (const ObjectName& name : names) {
+    if (name.id.maker() == from) own.push_back(name);
+  }
+  index_.OnFree(from, own);
+}
+
+StoreOwner::Pinned StoreOwner::PinNow(const std::shared_ptr<ObjectRecord>& record) {
+  table_.Touch(*record);
+  ++record->pins;
+  const StoreObjectInfo& info = record->info;
+  const uint64_t bytes =
+      info.nested.empty() ? info.size_bytes
+                          : NestedOffset(info.size_bytes) + info.nested.size() * sizeof(ObjectId);
+  return {
+      .info = info,
+      .bytes = {reinterpret_cast<const char*>(world_.arena.data()) + record->bytes.offset, bytes},
+      .hold = loop_.Hold([this, record] {
+        if (--record->pins == 0) freed_.LookAgain();
+      })};
+}
+
+void StoreOwner::Pin(ObjectId id, const ObjectLocation& hint,
+                     std::function<void(absl::StatusOr<Pinned>)> done) {
+  const std::shared_ptr<ObjectRecord> record = index_.Find(id, hint);
+  if (record == nullptr) return done(absl::NotFoundError("no such object on this node"));
+  if (record->place == ObjectPlace::kMemory) return done(PinNow(record));
+  record->hooks.push_back([this, record, done = std::move(done)](LookupOutcome outcome) {
+    switch (outcome) {
+      case LookupOutcome::kFound:
+        return done(PinNow(record));
+      case LookupOutcome::kDataLoss:
+        return done(absl::DataLossError("its spilled copy is damaged or gone"));
+      case LookupOutcome::kFull:
+        return done(absl::ResourceExhaustedError("no room to restore it on its node"));
+      case LookupOutcome::kNotFound:
+      case LookupOutcome::kComing:  // No outcome.
+        return done(absl::NotFoundError("it was freed"));
+    }
+  });
+  if (record->place == ObjectPlace::kDisk) restorer_.Start(record);
+}
+
+void StoreOwner::TakeUnused(uint64_t bytes, bool populated) {
+  if (freed_.look_again()) ScanFreed();
+  recalls_.TakeIdle(bytes, populated);
+}
+
+void StoreOwner::BeginToMakeRoom(uint64_t bytes) {
+  const Nanos now = world_.clock.Now();
+  recalls_.AskForEmpty(now);
+  recalls_.AskForShared(now);
+  spills_.Spill(bytes);
+}
+
+}  // namespace sheaf

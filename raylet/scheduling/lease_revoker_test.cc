@@ -1,0 +1,129 @@
+// Copyright The Sheaf Authors. SPDX-License-Identifier: Apache-2.0
+#include "raylet/scheduling/lease_revoker.h"
+
+#include <catch2/catch.hpp>
+
+#include "raylet/scheduling/lease_parts_for_test.h"
+
+namespace sheaf::lease_queue_test {
+namespace {
+
+SCENARIO("a lease is asked back of who can best do without it") {
+  LeaseParts node("CPU:4");
+  LeaseRevoker& revoker = node.parts.revoker;
+  auto& a = node.Add(kA, 1, "CPU:1", 2);
+  auto& b = node.Add(kB, 1, "CPU:1", 2);
+  const LeaseNumber first_of_a = node.Grant(a).number;
+  node.Grant(a);
+  const LeaseNumber first_of_b = node.Grant(b).number;
+  node.Grant(b);
+  auto& waits = node.Add(kC, 1, "CPU:1");
+  waits.cls->local = true;
+  node.parts.demands.Enqueue(waits, node.now);
+  const auto ask = [&] {
+    revoker.AskForWaiting(node.node(), node.now);
+    return node.TakeRevoked();
+  };
+  WHEN("all have work, and as many leases") {
+    CHECK(ask() == std::vector{first_of_a});
+    CHECK(node.node().coming == Parsed("CPU:1"));
+    THEN("one is enough, and another is asked only when its owner keeps it") {
+      CHECK(ask().empty());
+      node.now += 100 * kMillisecond;
+      CHECK(ask() == std::vector{first_of_b});
+    }
+  }
+  WHEN("one has no work left") {
+    b.backlog = 0;
+    node.now += 10 * kMillisecond;
+    CHECK(ask() == std::vector{first_of_b});
+  }
+  WHEN("one wants less than it has") {
+    a.backlog = 0;
+    b.wanted = 1;
+    CHECK(ask() == std::vector{first_of_b});
+  }
+  WHEN("who waits has something, too") {
+    GrantedLease& returned = *node.parts.demands.FindLease(first_of_a);
+    node.ledger.Release(returned.allocation);
+    returned.SetYielding(false);
+    node.parts.demands.EraseLease(returned);
+    node.Grant(waits);
+    waits.wanted = 2;
+    node.parts.demands.Requeue(waits);
+    node.now += kSecond;
+    CHECK(ask().empty());  // Fair as it is.
+  }
+  WHEN("nothing was found and nothing has changed") {
+    for (auto* demand : {&a, &b}) demand->gone = true;
+    CHECK(ask().empty());
+    a.gone = false;
+    CHECK(ask().empty());  // Not looked at again,
+    ++node.node().version;
+    CHECK(ask() == std::vector{first_of_a});  // until something has.
+  }
+}
+
+TEST_CASE("several leases are asked back for one only while room is kept for it") {
+  LeaseParts node("CPU:2");
+  auto& a = node.Add(kA, 1, "CPU:1", 2);
+  node.Grant(a);
+  node.Grant(a);
+  auto& large = node.Add(kB, 1, "CPU:2");
+  large.cls->local = true;
+  node.parts.demands.Enqueue(large, node.now);
+  node.parts.revoker.AskForWaiting(node.node(), node.now);
+  CHECK(node.TakeRevoked().empty());
+  CHECK(a.revoked == 0);
+  node.node().reserving = large.cls;
+  ++node.node().version;
+  node.now += kSecond;
+  node.parts.revoker.AskForWaiting(node.node(), node.now);
+  CHECK(node.TakeRevoked().size() == 2);
+  CHECK(a.revoked == 2);
+}
+
+SCENARIO("CPUs that were lent and are used again are asked back") {
+  LeaseParts node("CPU:1");
+  GrantedLease& lender = node.Grant(node.Add(kA, 1, "CPU:1"));
+  node.ledger.Lend(lender.allocation);
+  GrantedLease& borrower = node.Grant(node.Add(kB, 1, "CPU:1"));
+  lender.blocked_since = node.now;
+  const auto ask = [&] {
+    node.parts.revoker.AskForDeficit(node.node(), node.now);
+    return node.TakeRevoked();
+  };
+  CHECK(ask().empty());
+  node.ledger.Reclaim(lender.allocation);
+  CHECK(ask().empty());  // It may end by itself.
+  CHECK(node.node().next == node.now + 10 * kMillisecond);
+  node.now += 10 * kMillisecond;
+  CHECK(ask() == std::vector{borrower.number});
+  CHECK(ask().empty());
+}
+
+TEST_CASE("a node that drains asks for all leases of tasks, once") {
+  LeaseParts node("CPU:4");
+  auto& task = node.Add(kA, 1, "CPU:1", 2);
+  const LeaseNumber number = node.Grant(task).number;
+  node.Grant(node.Add(kB, 1, "CPU:1", 1, 0, /*actor=*/true));
+  node.parts.revoker.AskForAll();
+  CHECK(node.TakeRevoked() == std::vector{number});
+  node.parts.revoker.AskForAll();
+  CHECK(node.TakeRevoked().empty());
+}
+
+TEST_CASE("a lease ends once, and counts as coming") {
+  LeaseParts node("CPU:4");
+  GrantedLease& lease = node.Grant(node.Add(kA, 1, "CPU:1"));
+  node.parts.revoker.End(lease, ErrorKind::kOwnerDied, "its owner is gone");
+  node.parts.revoker.End(lease, ErrorKind::kGroupRemoved, "again");
+  const auto said = node.parts.actions.Take();
+  REQUIRE(said.size() == 1);
+  CHECK(said[0].kind == Kind::kEnd);
+  CHECK(said[0].error == ErrorKind::kOwnerDied);
+  CHECK(node.node().coming == Parsed("CPU:1"));
+}
+
+}  // namespace
+}  // namespace sheaf::lease_queue_test

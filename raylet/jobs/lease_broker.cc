@@ -232,7 +232,7 @@ void LeaseBroker::Apply(const LeaseAction& action) {
     case LeaseAction::Kind::kNotice:
       Refuse(action.demand, ErrorKind::kNone, action.words);
       return;
-    case LeaseAction::Kind::kSpill:
+    case LeaseAction::Kind::kSpillback:
     case LeaseAction::Kind::kGiveBack:
       HandOn(action);
       return;

@@ -55,18 +55,8 @@ TODAY: dict[str, dict[str, int]] = {
         "StoreClient": 7,
         "TaskExecutor": 9,
     },
-    "methods of a class": {
-        "ReferenceTable": 68,
-        "RuntimeImpl": 133,
-        "TaskTable": 66,
-    },
-    "files of a folder": {
-        "base": 53,
-        "cli": 51,
-        "gcs": 68,
-        "rpc": 55,
-        "tests/sim": 49,
-    },
+    "methods of a class": {"ReferenceTable": 68, "RuntimeImpl": 133, "TaskTable": 66},
+    "files of a folder": {"base": 53, "cli": 51, "gcs": 68, "rpc": 55, "tests/sim": 49},
     "mutexes that say nothing of what they guard": {
         "api/coroutine_loop.h mutex_": 1,
         "api/init.cc mutex": 1,

@@ -271,28 +271,7 @@ run_tests() {
   (cd "$folder" && ctest --output-on-failure --no-tests=error --timeout 600 -j "$(jobs)" \
     --output-junit test-results.xml ${regex:+-R "$regex"}) || status=$?
   [[ -e $report ]] || fail "ctest wrote no report (exit status $status)"
-  python3 - "$report" "$status" <<'PYTHON'
-import sys
-import xml.etree.ElementTree as xml
-
-passed, failed, skipped = [], [], []
-for case in xml.parse(sys.argv[1]).getroot().iter("testcase"):
-    status, name = case.get("status"), case.get("name")
-    reason = case.find("skipped")
-    message = reason.get("message", "") if reason is not None else ""
-    if status == "run":
-        passed.append(name)
-    elif status == "disabled" or "SKIP" in message:  # ctest: SKIP_RETURN_CODE=4, SKIP_REGULAR_EXPRESSION_MATCHED
-        skipped.append(name)
-        output = (case.findtext("system-out") or "").strip().splitlines()
-        said = [line for line in output if "skip" in line.lower()] or output[-1:]
-        print(f"skipped: {name}: {said[-1].strip() if said else 'disabled'}")
-    else:  # "fail", or "notrun" for want of its program.
-        failed.append(name)
-        print(f"FAILED: {name}{': ' + message if message else ''}")
-print(f"{len(passed)} passed, {len(failed)} failed, {len(skipped)} skipped")
-sys.exit(0 if not failed and passed and sys.argv[2] == "0" else 1)
-PYTHON
+  python3 tools/test_summary.py "$report" "$status"
 }
 
 quickstart() {
@@ -384,7 +363,7 @@ sanitize() {
 sanitizer_rows() {
   local page=docs/sanitizers.md other
   other=$(sed -n "/^| \(address\|thread\) |/p" "$page" | grep -v "^| $1 |" || true)
-  write_rows "$page" "$(printf '%s\n' "$other" "| $1 | $(date -u +%F) | $(git rev-parse --short HEAD) | $((SECONDS - $2)) s | $4 | $( (($3 == 0)) && echo passed || echo FAILED) |" | grep . | sort)"$'\n'
+  python3 tools/write_rows.py "$page" "$(printf '%s\n' "$other" "| $1 | $(date -u +%F) | $(git rev-parse --short HEAD) | $((SECONDS - $2)) s | $4 | $( (($3 == 0)) && echo passed || echo FAILED) |" | grep . | sort)"$'\n'
 }
 
 sources() { git ls-files -co --exclude-standard -- '*.cc' '*.h' | while read -r file; do [[ -e $file ]] && echo "$file"; done; }
@@ -470,14 +449,15 @@ python_package() {
   PYTHONPATH=$PWD/build/python${PYTHONPATH:+:$PYTHONPATH} exec build/venv/bin/python "$@"
 }
 
-# Builds the wheel with pip, then runs its test on it.
+# Packs what is built into a wheel, then runs its test on it.
 wheel() {
   step "packages" ensure_packages ask
   step "venv" ensure_venv
-  [[ -e build/venv/bin/pip ]] || fail "no build/venv to build the wheel with"
+  [[ -x build/venv/bin/python ]] || fail "no build/venv to build the wheel with"
+  step "configure" configure build
+  step "build" build_into build sheaf_python sheaf_gloo
   rm -rf build/wheel
-  CMAKE_BUILD_PARALLEL_LEVEL=$(jobs) step "build" build/venv/bin/pip wheel --disable-pip-version-check --no-build-isolation --no-deps \
-    --wheel-dir build/wheel .
+  step "wheel" build/venv/bin/python tests/packaging/assemble.py build build/wheel
   step "name" build/venv/bin/python tests/packaging/platform_tag.py build/wheel/*.whl
   say "try"
   # 77: what the wheel requires could not be fetched; it is built all the same.
@@ -545,7 +525,7 @@ fuzz() {
     rm -f "$log"
   done
   if [[ ${1:-all} == all ]]; then
-    write_rows "$page" "$rows"
+    python3 tools/write_rows.py "$page" "$rows"
     note "the results are in $page"
   fi
   return "$status"
@@ -553,20 +533,6 @@ fuzz() {
 
 # The number of inputs that a run of either main tried.
 fuzz_figure() { sed -n 's/.*number_of_executed_units: *\([0-9]*\).*/\1/p; s/^\([0-9]*\) inputs.*/\1/p' "$1" | tail -n 1; }
-
-# write_rows PAGE ROWS: puts them in place of the lines between the marks of PAGE.
-write_rows() {
-  python3 - "$1" "$2" <<'PYTHON'
-import pathlib
-import sys
-
-page = pathlib.Path(sys.argv[1])
-head, rest = page.read_text().split("<!-- rows -->\n")
-table, tail = rest.split("<!-- end of rows -->\n")
-header = "".join(table.splitlines(keepends=True)[:2])
-page.write_text(head + "<!-- rows -->\n" + header + sys.argv[2] + "<!-- end of rows -->\n" + tail)
-PYTHON
-}
 
 main() {
   local command=${1:-}

@@ -93,7 +93,7 @@ needed_packages() {
 }
 
 # Tests that lack one of these are skipped and say so. `prometheus` is unpacked only, so that no daemon starts.
-test_packages() { echo spin gcc curl; }
+test_packages() { echo spin gcc curl clang-19; }
 
 missing_packages() {
   local package

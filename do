@@ -95,7 +95,7 @@ needed_packages() {
 }
 
 # Tests that lack one of these are skipped and say so. `prometheus` is unpacked only, so that no daemon starts.
-test_packages() { echo spin gcc curl; }
+test_packages() { echo spin gcc curl clang-19; }
 
 missing_packages() {
   local package
@@ -495,14 +495,15 @@ docs() {
   say "done: $PWD/build/docs/index.html"
 }
 
-# Builds the wheel with pip, then runs its test on it.
+# Packs what is built into a wheel, then runs its test on it.
 wheel() {
   step "packages" ensure_packages ask
   step "venv" ensure_venv
-  [[ -e build/venv/bin/pip ]] || fail "no build/venv to build the wheel with"
+  [[ -x build/venv/bin/python ]] || fail "no build/venv to build the wheel with"
+  step "configure" configure build
+  step "build" build_into build sheaf_python sheaf_gloo
   rm -rf build/wheel
-  CMAKE_BUILD_PARALLEL_LEVEL=$(jobs) step "build" build/venv/bin/pip wheel --disable-pip-version-check --no-build-isolation --no-deps \
-    --wheel-dir build/wheel .
+  step "wheel" build/venv/bin/python tests/packaging/assemble.py build build/wheel
   step "name" build/venv/bin/python tests/packaging/platform_tag.py build/wheel/*.whl
   say "try"
   # 77: what the wheel requires could not be fetched; it is built all the same.

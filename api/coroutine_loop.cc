@@ -2,7 +2,6 @@
 #include "api/coroutine_loop.h"
 
 #include <algorithm>
-#include <chrono>
 #include <utility>
 
 #include "api/process.h"
@@ -23,18 +22,18 @@ const std::shared_ptr<CoroutineRoot>& CoroutineLoop::Current() { return current_
 
 void CoroutineLoop::Post(std::function<void()> work) {
   {
-    const std::lock_guard lock(mutex_);
+    const MutexLock lock(mutex_);
     queue_.push_back(std::move(work));
   }
-  changed_.notify_one();
+  changed_.NotifyOne();
 }
 
 void CoroutineLoop::PostAt(Nanos time, std::function<void()> work) {
   {
-    const std::lock_guard lock(mutex_);
+    const MutexLock lock(mutex_);
     timers_.emplace(time, std::move(work));
   }
-  changed_.notify_one();
+  changed_.NotifyOne();
 }
 
 void CoroutineLoop::Start(std::shared_ptr<CoroutineRoot> root, std::coroutine_handle<> coroutine) {
@@ -86,7 +85,7 @@ void CoroutineLoop::Run(const std::function<bool()>& done, Nanos patience) {
   while (!done()) {
     std::function<void()> work;
     {
-      std::unique_lock lock(mutex_);
+      const MutexLock lock(mutex_);
       const Nanos now = MonotonicNow();
       while (!timers_.empty() && timers_.begin()->first <= now) {
         queue_.push_back(std::move(timers_.extract(timers_.begin()).mapped()));
@@ -94,7 +93,7 @@ void CoroutineLoop::Run(const std::function<bool()>& done, Nanos patience) {
       if (queue_.empty()) {
         const Nanos next =
             timers_.empty() ? patience : std::min(patience, timers_.begin()->first - now);
-        changed_.wait_for(lock, std::chrono::nanoseconds(next));
+        changed_.WaitFor(mutex_, next);
         continue;
       }
       work = std::move(queue_.front());

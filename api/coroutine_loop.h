@@ -3,15 +3,14 @@
 // has come, or when their call is cancelled.
 #pragma once
 
-#include <condition_variable>
 #include <coroutine>
 #include <deque>
 #include <functional>
 #include <map>
 #include <memory>
-#include <mutex>
 
 #include "api/core.h"
+#include "base/mutex.h"
 
 namespace sheaf::inline v1::internal {
 
@@ -51,10 +50,10 @@ class CoroutineLoop : public std::enable_shared_from_this<CoroutineLoop> {
  private:
   static void Resume(const std::shared_ptr<CoroutineRoot>& root, std::coroutine_handle<> coroutine);
 
-  std::mutex mutex_;  // Guards all.
-  std::condition_variable changed_;
-  std::deque<std::function<void()>> queue_;
-  std::multimap<Nanos, std::function<void()>> timers_;
+  Mutex mutex_;
+  CondVar changed_;
+  std::deque<std::function<void()>> queue_ ABSL_GUARDED_BY(mutex_);
+  std::multimap<Nanos, std::function<void()>> timers_ ABSL_GUARDED_BY(mutex_);
 };
 
 // The call that runs on this thread, or null. Coroutines' as well.

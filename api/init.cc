@@ -7,7 +7,6 @@
 #include <cstdio>
 #include <cstdlib>
 #include <memory>
-#include <mutex>
 #include <string>
 
 #include "absl/strings/str_cat.h"
@@ -21,6 +20,7 @@
 #include "api/worker_handler.h"
 #include "base/config.h"
 #include "base/failpoint.h"
+#include "base/mutex.h"
 #include "base/session_directory.h"
 #include "base/worker_template.h"
 #include "sheaf/sheaf.h"
@@ -32,10 +32,10 @@ namespace {
 constexpr Nanos kLeaveTimeout = 5 * kSecond;  // For calls on other threads.
 
 struct Joined {
-  std::mutex mutex;  // Init and Shutdown are rare; this keeps a mistake from being a crash.
-  std::unique_ptr<EmbeddedNode> node;
-  std::unique_ptr<Runtime> runtime;
-  pid_t pid = 0;  // A forked child is not joined.
+  Mutex mutex;  // Init and Shutdown are rare; this keeps a mistake from being a crash.
+  std::unique_ptr<EmbeddedNode> node ABSL_GUARDED_BY(mutex);
+  std::unique_ptr<Runtime> runtime ABSL_GUARDED_BY(mutex);
+  pid_t pid ABSL_GUARDED_BY(mutex) = 0;  // A forked child is not joined.
 };
 
 Joined& TheJoined() {
@@ -43,7 +43,7 @@ Joined& TheJoined() {
   return joined;
 }
 
-void Leave(Joined& joined) {
+void Leave(Joined& joined) ABSL_EXCLUSIVE_LOCKS_REQUIRED(joined.mutex) {
   if (joined.pid != getpid()) return;
   SetRuntime(nullptr);
   if (!joined.runtime->Stop(kLeaveTimeout)) {
@@ -58,7 +58,7 @@ void Leave(Joined& joined) {
 
 void LeaveAtExit() {
   Joined& joined = TheJoined();
-  const std::lock_guard lock(joined.mutex);
+  const MutexLock lock(joined.mutex);
   if (joined.runtime != nullptr) Leave(joined);
 }
 
@@ -127,7 +127,7 @@ std::vector<std::string> NodeFlags(const InitOptions& options) {
 
 void InitDriver(int argc, char** argv, const InitOptions& options) {
   Joined& joined = TheJoined();
-  const std::lock_guard lock(joined.mutex);
+  const MutexLock lock(joined.mutex);
   if (joined.runtime != nullptr && joined.pid == getpid())
     throw SystemError("sheaf::Init was called already");
   const Settings settings = ValueOrThrow(LoadSettings());
@@ -184,7 +184,7 @@ void Init(const InitOptions& options) { Init(0, nullptr, options); }
 
 void Shutdown() {
   internal::Joined& joined = internal::TheJoined();
-  const std::lock_guard lock(joined.mutex);
+  const MutexLock lock(joined.mutex);
   if (joined.runtime == nullptr) return;
   internal::Leave(joined);
 }

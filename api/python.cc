@@ -2,10 +2,10 @@
 // Python's functions as records, and its actors by name.
 #include "api/core.h"
 
+#include "base/mutex.h"
 #include "sheaf/python.h"
 
 #include <map>
-#include <mutex>
 #include <tuple>
 
 #include "api/failures.h"
@@ -16,9 +16,9 @@ namespace sheaf::inline v1::internal {
 const FunctionRecord& PythonFunction(FunctionRecord::Kind kind, std::string_view path,
                                      bool streaming) {
   using Key = std::tuple<FunctionRecord::Kind, std::string, bool>;
-  static std::mutex mutex;
-  static auto& records = *new std::map<Key, FunctionRecord>;
-  const std::lock_guard lock(mutex);
+  static Mutex mutex;
+  static auto& records ABSL_GUARDED_BY(mutex) = *new std::map<Key, FunctionRecord>;
+  const MutexLock lock(mutex);
   const auto [at, is_new] = records.try_emplace(Key(kind, path, streaming));
   FunctionRecord& record = at->second;
   if (is_new) {

@@ -7,11 +7,11 @@
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
-#include <mutex>
 
 #include "absl/strings/escaping.h"
 #include "base/config.h"
 #include "base/environment.h"
+#include "base/mutex.h"
 
 namespace sheaf::inline v1::internal {
 namespace {
@@ -21,10 +21,10 @@ constexpr char kCppEntry[] = "@cpp";
 constexpr char kPythonModule[] = "sheaf._worker.of_cpp";
 
 struct Languages {
-  std::mutex mutex;
-  std::string interpreter = "python3";
+  Mutex mutex;
+  std::string interpreter ABSL_GUARDED_BY(mutex) = "python3";
   // The entries that begin with '@' of this worker's environment.
-  std::map<std::string, std::string> own;
+  std::map<std::string, std::string> own ABSL_GUARDED_BY(mutex);
 };
 Languages& TheLanguages() {
   static Languages& languages = *new Languages;
@@ -50,19 +50,19 @@ void TakeWorkerLanguage() {
     _exit(1);
   }
   Languages& languages = TheLanguages();
-  const std::lock_guard lock(languages.mutex);
+  const MutexLock lock(languages.mutex);
   languages.own = std::move(environment->others);
 }
 
 void SetPythonInterpreter(std::string name) {
   Languages& languages = TheLanguages();
-  const std::lock_guard lock(languages.mutex);
+  const MutexLock lock(languages.mutex);
   languages.interpreter = std::move(name);
 }
 
 std::map<std::string, std::string> LanguageEnvironment(bool python) {
   Languages& languages = TheLanguages();
-  const std::lock_guard lock(languages.mutex);
+  const MutexLock lock(languages.mutex);
   const auto cpp = languages.own.find(kCppEntry);
   const bool job_of_python = cpp != languages.own.end();
   if (python && !job_of_python) return {{kPythonEntry, languages.interpreter}};

@@ -1,21 +1,21 @@
 // Copyright The Sheaf Authors. SPDX-License-Identifier: Apache-2.0
 #include "api/registry.h"
 
-#include <mutex>
 #include <vector>
 
 #include "absl/container/flat_hash_map.h"
 #include "absl/strings/str_cat.h"
+#include "base/mutex.h"
 #include "sheaf/task.h"
 
 namespace sheaf::inline v1::internal {
 namespace {
 
 struct Tables {
-  std::mutex mutex;  // Libraries opened at run time register too.
-  absl::flat_hash_map<std::string, const FunctionRecord*> functions;
-  absl::flat_hash_map<std::string, const RetryRule*> retry_rules;
-  std::string errors;
+  Mutex mutex;  // Libraries opened at run time register too.
+  absl::flat_hash_map<std::string, const FunctionRecord*> functions ABSL_GUARDED_BY(mutex);
+  absl::flat_hash_map<std::string, const RetryRule*> retry_rules ABSL_GUARDED_BY(mutex);
+  std::string errors ABSL_GUARDED_BY(mutex);
 };
 
 Tables& TheTables() {
@@ -29,7 +29,7 @@ absl::string_view Abseil(std::string_view text) { return {text.data(), text.size
 
 void Register(const FunctionRecord* record) {
   Tables& tables = TheTables();
-  const std::lock_guard lock(tables.mutex);
+  const MutexLock lock(tables.mutex);
   const auto [at, is_new] = tables.functions.emplace(record->key, record);
   if (is_new || at->second == record) return;
   tables.errors += "two functions are registered as '" + record->name +
@@ -39,13 +39,13 @@ void Register(const FunctionRecord* record) {
 
 void RegisterRetryRule(const RetryRule* rule) {
   Tables& tables = TheTables();
-  const std::lock_guard lock(tables.mutex);
+  const MutexLock lock(tables.mutex);
   tables.retry_rules.emplace(rule->key, rule);  // Equal keys are equal lists of types.
 }
 
 const FunctionRecord* FindFunction(std::string_view key) {
   Tables& tables = TheTables();
-  const std::lock_guard lock(tables.mutex);
+  const MutexLock lock(tables.mutex);
   const auto found = tables.functions.find(Abseil(key));
   return found == tables.functions.end() ? nullptr : found->second;
 }
@@ -55,7 +55,7 @@ const FunctionRecord& FindFunctionNamed(std::string_view name, FunctionRecord::K
   std::vector<const FunctionRecord*> named;
   {
     Tables& tables = TheTables();
-    const std::lock_guard lock(tables.mutex);
+    const MutexLock lock(tables.mutex);
     for (const auto& [key, record] : tables.functions) {
       const std::string_view before_types = std::string_view(key).substr(0, key.find('#'));
       if (record->kind == kind && (record->name == name || before_types == name))
@@ -87,14 +87,14 @@ const FunctionRecord& FindFunctionNamed(std::string_view name, FunctionRecord::K
 
 const RetryRule* FindRetryRule(std::string_view key) {
   Tables& tables = TheTables();
-  const std::lock_guard lock(tables.mutex);
+  const MutexLock lock(tables.mutex);
   const auto found = tables.retry_rules.find(Abseil(key));
   return found == tables.retry_rules.end() ? nullptr : found->second;
 }
 
 std::string RegistrationErrors() {
   Tables& tables = TheTables();
-  const std::lock_guard lock(tables.mutex);
+  const MutexLock lock(tables.mutex);
   return tables.errors;
 }
 

@@ -4,12 +4,12 @@
 #include <atomic>
 #include <deque>
 #include <map>
-#include <mutex>
 
 #include "api/failures.h"
 #include "api/process.h"
 #include "api/python_worker.h"
 #include "base/environment.h"
+#include "base/mutex.h"
 #include "base/resources.h"
 #include "sheaf/serialize.h"
 
@@ -20,10 +20,10 @@ constexpr int kDefaultRetries = 3;
 
 // What children inherit, or inherited last.
 struct Inherited {
-  std::mutex mutex;        // Guards the rest.
-  std::string running_in;  // The group of what runs now; empty: none.
-  proto::Strategy strategy;
-  uint64_t number = 0;  // Grows with each other strategy.
+  Mutex mutex;
+  std::string running_in ABSL_GUARDED_BY(mutex);  // The group of what runs now; empty: none.
+  proto::Strategy strategy ABSL_GUARDED_BY(mutex);
+  uint64_t number ABSL_GUARDED_BY(mutex) = 0;  // Grows with each other strategy.
 };
 Inherited& TheInherited() {
   static Inherited& inherited = *new Inherited;
@@ -42,9 +42,9 @@ struct Prepared {
 
 // Default templates live as long as the process: one for each function and runtime.
 const Prepared* KeepForever(Prepared prepared) {
-  static std::mutex mutex;
-  static std::deque<Prepared>& kept = *new std::deque<Prepared>;
-  const std::lock_guard lock(mutex);
+  static Mutex mutex;
+  static std::deque<Prepared>& kept ABSL_GUARDED_BY(mutex) = *new std::deque<Prepared>;
+  const MutexLock lock(mutex);
   return &kept.emplace_back(std::move(prepared));
 }
 
@@ -108,7 +108,7 @@ void FillLease(const FunctionRecord& function, const Options& options, proto::Le
     FillStrategy(*options.strategy, lease->mutable_strategy());
   } else if (inherited_number.load(std::memory_order_acquire) != 0) {
     Inherited& inherited = TheInherited();
-    const std::lock_guard lock(inherited.mutex);
+    const MutexLock lock(inherited.mutex);
     *lease->mutable_strategy() = inherited.strategy;
   }
   lease->set_environment(ValueOrThrow(EncodeEnvironment(
@@ -216,7 +216,7 @@ void SetRunningStrategy(const proto::Strategy& strategy) {
     return;
   const bool passes_on = strategy.capture_children();
   Inherited& inherited = TheInherited();
-  const std::lock_guard lock(inherited.mutex);
+  const MutexLock lock(inherited.mutex);
   inherited.running_in = strategy.group_id();
   runs_in_group.store(in_group, std::memory_order_relaxed);
   if (passes_on && inherited.strategy.group_id() != strategy.group_id()) {
@@ -233,7 +233,7 @@ void SetRunningStrategy(const proto::Strategy& strategy) {
 PlacementGroupId RunningGroup() {
   if (!runs_in_group.load(std::memory_order_relaxed)) return {};
   Inherited& inherited = TheInherited();
-  const std::lock_guard lock(inherited.mutex);
+  const MutexLock lock(inherited.mutex);
   return PlacementGroupId::FromBinary(inherited.running_in).value_or(PlacementGroupId());
 }
 

@@ -15,11 +15,11 @@ namespace {
 
 constexpr size_t kMostUnread = 1000;  // Reports that the driver has not fetched; others wait.
 // Reports that nobody waits for are fetched together.
-constexpr std::chrono::milliseconds kTogether{20};
+constexpr Nanos kTogether = 20 * kMillisecond;
 
 struct Loops {
-  std::mutex mutex;  // Libraries opened at run time register too.
-  std::map<std::string, const Loop*> by_key;
+  Mutex mutex;  // Libraries opened at run time register too.
+  std::map<std::string, const Loop*> by_key ABSL_GUARDED_BY(mutex);
 };
 Loops& TheLoops() {
   static Loops& loops = *new Loops;  // Registered to before main.
@@ -28,7 +28,7 @@ Loops& TheLoops() {
 
 const Loop& FindLoop(const std::string& key) {
   Loops& loops = TheLoops();
-  const std::lock_guard lock(loops.mutex);
+  const MutexLock lock(loops.mutex);
   const auto found = loops.by_key.find(key);
   if (found == loops.by_key.end()) {
     throw NotFoundError("this program has no training function '" + key +
@@ -49,7 +49,7 @@ collective::GroupOptions GroupOptionsOf(const Start& start) {
 
 void RegisterLoop(const Loop* loop) {
   Loops& loops = TheLoops();
-  const std::lock_guard lock(loops.mutex);
+  const MutexLock lock(loops.mutex);
   loops.by_key.emplace(loop->key, loop);
 }
 
@@ -65,15 +65,15 @@ void Session::ThrowIfStopped() const {
 }
 
 collective::Group& Session::group() {
-  const std::lock_guard forming(forming_);
+  const MutexLock forming(forming_);
   {
-    const std::lock_guard lock(mutex_);
+    const MutexLock lock(mutex_);
     ThrowIfStopped();
     if (group_.has_value()) return *group_;
   }
   collective::Group group =
       collective::Group::Init(start_.group, start_.world_size, start_.rank, GroupOptionsOf(start_));
-  const std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   ThrowIfStopped();
   return group_.emplace(std::move(group));
 }
@@ -87,7 +87,7 @@ void Session::Report(const Metrics& metrics, const SaveFunction& save) {
   internal::Report report;
   report.metrics = metrics;
   {
-    const std::lock_guard lock(mutex_);
+    const MutexLock lock(mutex_);
     ThrowIfStopped();
     report.number = next_++;
   }
@@ -99,64 +99,66 @@ void Session::Report(const Metrics& metrics, const SaveFunction& save) {
     save(to);
     SyncFiles(report.incomplete);
   }
-  std::unique_lock lock(mutex_);
+  const MutexLock lock(mutex_);
   unread_.reports.push_back(std::move(report));
   urgent_ |= static_cast<bool>(save);
-  changed_.notify_all();
-  changed_.wait(lock, [&] {
+  changed_.NotifyAll();
+  changed_.Wait(mutex_, [&]() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
     return stopping_ || ((!save || committed_ > number) && unread_.reports.size() <= kMostUnread);
   });
   ThrowIfStopped();
 }
 
 bool Session::stopping() {
-  const std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   return stopping_;
 }
 
 Taken Session::Take(std::chrono::nanoseconds timeout) {
-  std::unique_lock lock(mutex_);
-  changed_.wait_for(lock, timeout, [&] { return !unread_.reports.empty() || unread_.ended; });
+  const MutexLock lock(mutex_);
+  changed_.WaitFor(mutex_, timeout.count(), [&]() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
+    return !unread_.reports.empty() || unread_.ended;
+  });
   if (!unread_.reports.empty()) {
-    changed_.wait_for(lock, kTogether, [&] {
+    changed_.WaitFor(mutex_, kTogether, [&]() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
       return urgent_ || unread_.ended || unread_.reports.size() > kMostUnread;
     });
   }
   urgent_ = false;
   Taken taken = unread_;
   unread_.reports.clear();
-  changed_.notify_all();
+  changed_.NotifyAll();
   return taken;
 }
 
 void Session::Commit(uint64_t reports) {
-  const std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   committed_ = std::max(committed_, reports);
-  changed_.notify_all();
+  changed_.NotifyAll();
 }
 
 void Session::Stop() {
-  const std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   stopping_ = true;
-  changed_.notify_all();
+  changed_.NotifyAll();
   if (group_.has_value()) group_->Abort("the group of workers is formed anew");
 }
 
 void Session::End(bool collective) {
   std::optional<collective::Group> group;
-  const std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   std::swap(group, group_);
   unread_.ended = true;
   unread_.stopped = stopping_;
   unread_.collective = collective;
-  changed_.notify_all();
+  changed_.NotifyAll();
 }
 
 Place TrainWorker::Describe() { return {Context().node, static_cast<int>(getpid())}; }
 
 bool TrainWorker::Prepare(const Start& start) {
   auto session = std::make_shared<Session>(start);
-  const std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   session_ = std::move(session);
   return true;
 }
@@ -195,7 +197,7 @@ void TrainWorker::Stop(uint64_t epoch) {
 }
 
 std::shared_ptr<Session> TrainWorker::Of(std::optional<uint64_t> epoch) {
-  const std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   if (session_ == nullptr || (epoch.has_value() && session_->start().epoch != *epoch))
     return nullptr;
   return session_;

@@ -3,13 +3,12 @@
 // answers the driver in others.
 #pragma once
 
-#include <condition_variable>
 #include <memory>
-#include <mutex>
 #include <optional>
 #include <string>
 #include <vector>
 
+#include "base/mutex.h"
 #include "sheaf/train.h"
 
 namespace sheaf::inline v1::train::internal {
@@ -84,19 +83,19 @@ class Session {
   void End(bool collective);
 
  private:
-  void ThrowIfStopped() const;  // Holding mutex_.
+  void ThrowIfStopped() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
 
   const Start start_;
   const std::optional<Checkpoint> checkpoint_;
-  std::mutex mutex_;  // Guards all below.
-  std::condition_variable changed_;
-  uint64_t next_;
-  uint64_t committed_;
-  Taken unread_;
-  bool urgent_ = false;  // A report waits for the driver.
-  bool stopping_ = false;
-  std::mutex forming_;  // Taken before mutex_.
-  std::optional<collective::Group> group_;
+  Mutex forming_ ABSL_ACQUIRED_BEFORE(mutex_);  // Held while the group is formed.
+  Mutex mutex_;
+  CondVar changed_;
+  uint64_t next_ ABSL_GUARDED_BY(mutex_);
+  uint64_t committed_ ABSL_GUARDED_BY(mutex_);
+  Taken unread_ ABSL_GUARDED_BY(mutex_);
+  bool urgent_ ABSL_GUARDED_BY(mutex_) = false;  // A report waits for the driver.
+  bool stopping_ ABSL_GUARDED_BY(mutex_) = false;
+  std::optional<collective::Group> group_ ABSL_GUARDED_BY(mutex_);
 };
 
 class TrainWorker {
@@ -115,8 +114,8 @@ class TrainWorker {
  private:
   std::shared_ptr<Session> Of(std::optional<uint64_t> epoch);
 
-  std::mutex mutex_;
-  std::shared_ptr<Session> session_;
+  Mutex mutex_;
+  std::shared_ptr<Session> session_ ABSL_GUARDED_BY(mutex_);
 };
 SHEAF_ACTOR(TrainWorker, sheaf::Constructor<>, sheaf::InGroup<"control">(&TrainWorker::Describe),
             sheaf::InGroup<"control">(&TrainWorker::Prepare), &TrainWorker::Run,

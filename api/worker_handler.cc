@@ -139,7 +139,7 @@ void WorkerHandler::SetInstance(void* instance, void (*destroy)(void*)) {
 }
 
 std::shared_ptr<CoroutineLoop> WorkerHandler::Loop() {
-  const std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   if (loop_ == nullptr) {
     loop_ = std::make_shared<CoroutineLoop>();
     thread_ = std::make_unique<ThreadExecutor>("coroutines");
@@ -156,7 +156,7 @@ void WorkerHandler::StartCoroutine(const Call& call, std::coroutine_handle<> bod
   root->execution = &call.execution();
   root->task = call.execution().task();
   {
-    const std::lock_guard lock(mutex_);
+    const MutexLock lock(mutex_);
     absl::erase_if(roots_, [](const auto& entry) { return entry.second.expired(); });
     roots_[root->task] = root;
   }
@@ -166,7 +166,7 @@ void WorkerHandler::StartCoroutine(const Call& call, std::coroutine_handle<> bod
 void WorkerHandler::Cancel(TaskId task) {
   std::shared_ptr<CoroutineRoot> root;
   {
-    const std::lock_guard lock(mutex_);
+    const MutexLock lock(mutex_);
     const auto found = roots_.find(task);
     if (found != roots_.end()) root = found->second.lock();
   }
@@ -177,7 +177,7 @@ void WorkerHandler::Cancel(TaskId task) {
 void WorkerHandler::Stop() {
   std::unique_ptr<ThreadExecutor> thread;
   {
-    const std::lock_guard lock(mutex_);
+    const MutexLock lock(mutex_);
     stopping_ = true;
     if (loop_ != nullptr) loop_->Post([] {});
     thread = std::move(thread_);

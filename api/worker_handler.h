@@ -5,12 +5,12 @@
 
 #include <atomic>
 #include <memory>
-#include <mutex>
 
 #include "absl/container/flat_hash_map.h"
 #include "api/core.h"
 #include "api/coroutine_loop.h"
 #include "base/executor.h"
+#include "base/mutex.h"
 #include "sheaf/internal/registry.h"
 
 namespace sheaf::inline v1::internal {
@@ -41,11 +41,11 @@ class WorkerHandler final : public TaskHandler {
   std::atomic<const FunctionRecord*> class_{nullptr};  // The constructor that made the instance.
   std::atomic<bool> async_actor_{false};
 
-  std::mutex mutex_;  // Guards the rest.
-  std::shared_ptr<CoroutineLoop> loop_;
-  std::unique_ptr<ThreadExecutor> thread_;  // Of loop_.
   std::atomic<bool> stopping_{false};
-  absl::flat_hash_map<TaskId, std::weak_ptr<CoroutineRoot>> roots_;
+  Mutex mutex_;
+  std::shared_ptr<CoroutineLoop> loop_ ABSL_GUARDED_BY(mutex_);
+  std::unique_ptr<ThreadExecutor> thread_ ABSL_GUARDED_BY(mutex_);  // Of loop_.
+  absl::flat_hash_map<TaskId, std::weak_ptr<CoroutineRoot>> roots_ ABSL_GUARDED_BY(mutex_);
 };
 
 }  // namespace sheaf::inline v1::internal

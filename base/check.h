@@ -3,9 +3,16 @@
 // left `condition` false. Never for what a peer, a user or the kernel can cause: that is a Status.
 #pragma once
 
+#include <cstdio>
+#include <cstdlib>
+
 namespace sheaf {
 
-[[noreturn]] void CheckFailed(const char* file, int line, const char* condition, const char* text);
+[[noreturn, gnu::cold]] inline void CheckFailed(const char* file, int line, const char* condition,
+                                                const char* text) {
+  std::fprintf(stderr, "sheaf: %s:%d: %s: %s\n", file, line, condition, text);
+  std::abort();
+}
 
 }  // namespace sheaf
 

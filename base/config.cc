@@ -13,8 +13,8 @@
 #include "absl/strings/match.h"
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/strip.h"
 #include "base/file_system.h"
-#include "base/library_paths.h"
 #include "base/status_macros.h"
 
 extern char** environ;
@@ -243,12 +243,12 @@ absl::StatusOr<int64_t> ParseBytes(std::string_view text) {
                                             {"m", 1024.0 * 1024},
                                             {"g", 1024.0 * 1024 * 1024},
                                             {"b", 1.0}}};
-  std::string number = absl::AsciiStrToLower(absl::StripAsciiWhitespace(Abseil(text)));
+  const std::string lower = absl::AsciiStrToLower(absl::StripAsciiWhitespace(Abseil(text)));
+  absl::string_view number = lower;
   double factor = 1;
   for (const Unit& unit : kUnits) {
-    if (!absl::EndsWith(number, unit.name)) continue;
+    if (!absl::ConsumeSuffix(&number, unit.name)) continue;
     factor = unit.bytes;
-    number.resize(number.size() - std::string_view(unit.name).size());
     break;
   }
   double value = 0;

@@ -103,6 +103,13 @@ struct WorkerStart {
 // threads exist.
 std::optional<WorkerStart> TakeWorkerStart();
 
+// The libraries that a user names instead of having them found (collective/nccl/dynamic_library.h).
+struct LibraryPaths {
+  std::string nccl;  // SHEAF_NCCL_LIB: libnccl.so.2. Empty: it is looked for.
+  std::string cuda;  // SHEAF_CUDA_LIB: libcuda.so.1, the driver's. Empty: it is looked for.
+};
+LibraryPaths NamedLibraries();  // Of this process's environment, read anew by each call.
+
 // All variables of this process, "NAME=value".
 std::vector<std::string> OwnEnvironment();
 

@@ -4,12 +4,46 @@
 #include <pthread.h>
 
 #include <algorithm>
-#include <chrono>
+#include <memory>
 #include <utility>
 
 #include "base/signal_mask.h"
 
 namespace sheaf {
+
+namespace {
+
+// Something that happens once.
+class Event {
+ public:
+  void Happen() {
+    const MutexLock lock(mutex_);
+    happened_ = true;
+    changed_.NotifyOne();  // Under the mutex: who waits destroys this.
+  }
+  void Await() {
+    const MutexLock lock(mutex_);
+    while (!happened_) changed_.Wait(mutex_);
+  }
+
+ private:
+  Mutex mutex_;
+  CondVar changed_;
+  bool happened_ ABSL_GUARDED_BY(mutex_) = false;
+};
+
+}  // namespace
+
+void RunAndWait(Executor& executor, const std::function<void()>& work) {
+  Event over;
+  {
+    // Whoever destroys the token, having run the work or not, ends the wait.
+    const std::shared_ptr<void> token(&over,
+                                      [](void* event) { static_cast<Event*>(event)->Happen(); });
+    executor.Post([&work, token] { work(); });
+  }
+  over.Await();
+}
 
 ThreadExecutor::ThreadExecutor(Options options) : options_(std::move(options)) {
   {
@@ -22,21 +56,21 @@ ThreadExecutor::ThreadExecutor(Options options) : options_(std::move(options)) {
 void ThreadExecutor::Post(std::function<void()> work) {
   bool wake;
   {
-    std::lock_guard lock(mutex_);
+    const MutexLock lock(mutex_);
     if (stopping_) return;
     queue_.push_back(std::move(work));
     wake = std::exchange(sleeping_, false);
   }
-  if (wake) work_or_stop_.notify_one();
+  if (wake) work_or_stop_.NotifyOne();
 }
 
 void ThreadExecutor::Stop() {
   {
-    std::lock_guard lock(mutex_);
+    const MutexLock lock(mutex_);
     stopping_ = true;
     sleeping_ = false;
   }
-  work_or_stop_.notify_one();
+  work_or_stop_.NotifyOne();
   if (thread_.joinable()) thread_.join();
 }
 
@@ -48,13 +82,14 @@ void ThreadExecutor::Loop() {
   for (;;) {
     bool stopping;
     {
-      std::unique_lock lock(mutex_);
+      const MutexLock lock(mutex_);
       if (queue_.empty() && !stopping_) {
         Nanos wait = kLongestSleep;
         if (ticking) wait = std::min(wait, std::max<Nanos>(next_tick - MonotonicNow(), 0));
         sleeping_ = true;
-        work_or_stop_.wait_for(lock, std::chrono::nanoseconds(wait),
-                               [this] { return !queue_.empty() || stopping_; });
+        work_or_stop_.WaitFor(mutex_, wait, [this]() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
+          return !queue_.empty() || stopping_;
+        });
         sleeping_ = false;
       }
       batch.swap(queue_);

@@ -3,15 +3,14 @@
 // Functions must not throw.
 #pragma once
 
-#include <condition_variable>
 #include <deque>
 #include <functional>
-#include <mutex>
 #include <string>
 #include <thread>
 #include <vector>
 
 #include "base/clock.h"
+#include "base/mutex.h"
 
 namespace sheaf {
 
@@ -21,6 +20,10 @@ class Executor {
   // Runs `work` later, after all that was posted before it. Any thread may call.
   virtual void Post(std::function<void()> work) = 0;
 };
+
+// Runs `work` there, and returns when it has run or was dropped without being run. Not to be called
+// on the thread that the executor runs its work on.
+void RunAndWait(Executor& executor, const std::function<void()>& work);
 
 // One thread that runs what is posted, in order. It blocks all signals.
 class ThreadExecutor final : public Executor {
@@ -48,11 +51,11 @@ class ThreadExecutor final : public Executor {
   void Loop();
 
   const Options options_;
-  std::mutex mutex_;  // Guards all below but `thread_`. std, as it waits by the monotonic clock.
-  std::condition_variable work_or_stop_;
-  std::vector<std::function<void()>> queue_;
-  bool stopping_ = false;
-  bool sleeping_ = false;
+  Mutex mutex_;
+  CondVar work_or_stop_;
+  std::vector<std::function<void()>> queue_ ABSL_GUARDED_BY(mutex_);
+  bool stopping_ ABSL_GUARDED_BY(mutex_) = false;
+  bool sleeping_ ABSL_GUARDED_BY(mutex_) = false;
   std::thread thread_;  // Last: it uses the others.
 };
 

@@ -35,6 +35,19 @@ SCENARIO(
   executor.Stop();
 }
 
+SCENARIO("who runs work and waits goes on when the work has run, or was dropped") {
+  int runs = 0;
+  ThreadExecutor executor("wait");
+  RunAndWait(executor, [&] { ++runs; });
+  CHECK(runs == 1);
+  executor.Stop();
+  RunAndWait(executor, [&] { ++runs; });
+  CHECK(runs == 1);
+  InlineExecutor here;
+  RunAndWait(here, [&] { ++runs; });
+  CHECK(runs == 2);
+}
+
 SCENARIO("the tick runs without work, and with more work than time") {
   std::promise<void> ticked;
   int ticks = 0;

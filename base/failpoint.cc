@@ -5,7 +5,6 @@
 #include <signal.h>
 #include <unistd.h>
 
-#include <mutex>
 #include <string>
 #include <vector>
 
@@ -15,6 +14,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
 #include "absl/strings/strip.h"
+#include "base/mutex.h"
 #include "base/random.h"
 #include "base/status_macros.h"
 
@@ -33,11 +33,13 @@ struct Entry {
   uint64_t passes = 0;
 };
 
-std::mutex mutex;  // Guards `entries`.
-std::vector<Entry>& Entries() {
-  // Never destroyed: threads may outlive main.
-  static auto* const entries = new std::vector<Entry>;
-  return *entries;
+struct Armed {
+  Mutex mutex;
+  std::vector<Entry> entries ABSL_GUARDED_BY(mutex);
+};
+Armed& TheArmed() {
+  static Armed& armed = *new Armed;  // Never destroyed: threads may outlive main.
+  return armed;
 }
 
 absl::Status Malformed(absl::string_view entry) {
@@ -101,9 +103,10 @@ absl::Status ArmFailpoints(std::string_view text, uint64_t salt) {
        absl::StrSplit(absl::string_view(text.data(), text.size()), ',', absl::SkipEmpty())) {
     SHEAF_ASSIGN_OR_RETURN(parsed.emplace_back(), ParseEntry(part, salt));
   }
-  const std::lock_guard lock(mutex);
+  Armed& armed = TheArmed();
+  const MutexLock lock(armed.mutex);
   internal::failpoints_armed.store(!parsed.empty(), std::memory_order_relaxed);
-  Entries() = std::move(parsed);
+  armed.entries = std::move(parsed);
   return absl::OkStatus();
 }
 
@@ -111,8 +114,9 @@ absl::Status internal::PassFailpoint(std::string_view name) {
   int sleep_ms = 0;
   bool error = false;
   {
-    const std::lock_guard lock(mutex);
-    for (Entry& entry : Entries()) {
+    Armed& armed = TheArmed();
+    const MutexLock lock(armed.mutex);
+    for (Entry& entry : armed.entries) {
       if (entry.name != name || !Acts(entry)) continue;
       switch (entry.action) {
         case Action::kKill:

@@ -4,8 +4,8 @@
 #include <sys/stat.h>
 
 #include <memory>
-#include <mutex>
 
+#include "base/mutex.h"
 #include "spdlog/logger.h"
 #include "spdlog/sinks/rotating_file_sink.h"
 #include "spdlog/sinks/stdout_sinks.h"
@@ -37,17 +37,21 @@ std::shared_ptr<spdlog::logger> MakeLogger(spdlog::sink_ptr sink, const std::str
   return logger;
 }
 
-std::mutex mutex;  // Guards the pointer, not the logger: that has a lock of its own.
-std::shared_ptr<spdlog::logger>& Current() {
-  // Never destroyed: threads may log while the process ends.
-  static auto* const logger = new std::shared_ptr<spdlog::logger>(
-      MakeLogger(std::make_shared<spdlog::sinks::stderr_sink_mt>(), ""));
-  return *logger;
+struct Current {
+  Mutex mutex;
+  // The pointer is guarded, not the logger: that has a lock of its own.
+  std::shared_ptr<spdlog::logger> logger ABSL_GUARDED_BY(mutex) =
+      MakeLogger(std::make_shared<spdlog::sinks::stderr_sink_mt>(), "");
+};
+Current& TheCurrent() {
+  static Current& current = *new Current;  // Never destroyed: threads log while the process ends.
+  return current;
 }
 
 std::shared_ptr<spdlog::logger> Share() {
-  const std::lock_guard lock(mutex);
-  return Current();
+  Current& current = TheCurrent();
+  const MutexLock lock(current.mutex);
+  return current.logger;
 }
 
 }  // namespace
@@ -67,8 +71,9 @@ absl::Status StartLog(const LogOptions& options) {
     chmod(options.file.c_str(), 0600);
   }
   auto logger = MakeLogger(std::move(sink), options.process);
-  const std::lock_guard lock(mutex);
-  Current() = std::move(logger);
+  Current& current = TheCurrent();
+  const MutexLock lock(current.mutex);
+  current.logger = std::move(logger);
   internal::log_level.store(options.level, std::memory_order_relaxed);
   return absl::OkStatus();
 }

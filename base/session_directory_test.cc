@@ -15,21 +15,13 @@
 #include <thread>
 #include <vector>
 
+#include "base/testing/scratch_directory_for_test.h"
 #include "base/unix_socket.h"
 
 namespace sheaf {
 namespace {
 
 namespace fs = std::filesystem;
-
-struct Scratch {
-  Scratch() {
-    char name[] = "/tmp/sheaf-session-XXXXXX";
-    root = mkdtemp(name);
-  }
-  ~Scratch() { fs::remove_all(root); }
-  std::string root;
-};
 
 int ModeOf(const std::string& path) {
   struct stat info;
@@ -55,8 +47,8 @@ std::string DeadSession(const std::string& base, int start, bool keep) {
 SCENARIO(
     "a session that was kept goes on with what was in it, without the old socket, token and "
     "spilled objects") {
-  const Scratch scratch;
-  const std::string path = DeadSession(scratch.root + "/b", 1, /*keep=*/true);
+  const ScratchDirectory scratch;
+  const std::string path = DeadSession(scratch / "b", 1, /*keep=*/true);
   std::ofstream(path + "/gcs.db") << "rows";
   std::string token;
   {
@@ -70,7 +62,7 @@ SCENARIO(
     token = (*session)->token();
     CHECK(SessionDirectory::Resume(path).status().code() == absl::StatusCode::kFailedPrecondition);
     CHECK(fs::exists(path + "/token"));
-    CHECK(SessionDirectory::RemoveDead(scratch.root + "/b", 0) == 0);
+    CHECK(SessionDirectory::RemoveDead(scratch / "b", 0) == 0);
   }
   CHECK(fs::exists(path + "/gcs.db"));
   auto again = SessionDirectory::Resume(path);
@@ -79,16 +71,16 @@ SCENARIO(
 }
 
 SCENARIO("only what was kept can go on") {
-  const Scratch scratch;
-  const std::string base = scratch.root + "/b";
+  const ScratchDirectory scratch;
+  const std::string base = scratch / "b";
   CHECK(SessionDirectory::Resume(DeadSession(base, 1, /*keep=*/false)).status().code() ==
         absl::StatusCode::kNotFound);
   CHECK(SessionDirectory::Resume(base + "/nothing").status().code() == absl::StatusCode::kNotFound);
 }
 
 SCENARIO("a session is private, and leaves nothing unless it is kept") {
-  const Scratch scratch;
-  const std::string base = scratch.root + "/a/b";
+  const ScratchDirectory scratch;
+  const std::string base = scratch / "a/b";
   const bool keep = GENERATE(false, true);
   std::string path;
   {
@@ -113,38 +105,38 @@ SCENARIO("a session is private, and leaves nothing unless it is kept") {
 }
 
 SCENARIO("an address names the node that was ready last, a session, or a raylet's socket") {
-  const Scratch scratch;
+  const ScratchDirectory scratch;
   for (const char* const newest : {"latest", "auto"}) {
     CHECK(DirectoryOf(newest, "/base") == "/base/latest");
     CHECK(SocketOf(newest, "/base") == "/base/latest/raylet.sock");
   }
   CHECK(DirectoryOf("/elsewhere/session-1", "/base") == "/elsewhere/session-1");
   CHECK(SocketOf("/elsewhere/session-1", "/base") == "/elsewhere/session-1/raylet.sock");
-  const std::string socket = scratch.root + "/raylet.sock";
+  const std::string socket = scratch / "raylet.sock";
   const absl::StatusOr<UnixListener> listener = UnixListener::Listen(socket);
   REQUIRE(listener.status() == absl::OkStatus());
-  CHECK(DirectoryOf(socket, "/base") == scratch.root);
+  CHECK(DirectoryOf(socket, "/base") == scratch.path());
   CHECK(SocketOf(socket, "/base") == socket);
 }
 
 SCENARIO("a base directory that others could have prepared is refused") {
-  const Scratch scratch;
-  const std::string base = scratch.root + "/b";
+  const ScratchDirectory scratch;
+  const std::string base = scratch / "b";
   SECTION("open to others") {
     mkdir(base.c_str(), 0755);
     chmod(base.c_str(), 0755);
   }
   SECTION("a link") {
-    mkdir((scratch.root + "/target").c_str(), 0700);
-    fs::create_symlink(scratch.root + "/target", base);
+    mkdir((scratch / "target").c_str(), 0700);
+    fs::create_symlink(scratch / "target", base);
   }
   CHECK(SessionDirectory::Make(base, 1, false).status().code() ==
         absl::StatusCode::kPermissionDenied);
 }
 
 SCENARIO("many nodes start at once, and each removes what dead ones have left") {
-  const Scratch scratch;
-  const std::string base = scratch.root + "/b";
+  const ScratchDirectory scratch;
+  const std::string base = scratch / "b";
   REQUIRE(SessionDirectory::Make(base, 1, false).ok());
   std::atomic<int> failed = 0;
   std::vector<std::thread> nodes;
@@ -163,8 +155,8 @@ SCENARIO("many nodes start at once, and each removes what dead ones have left") 
 }
 
 SCENARIO("what killed nodes left is removed by the next one") {
-  const Scratch scratch;
-  const std::string base = scratch.root + "/b";
+  const ScratchDirectory scratch;
+  const std::string base = scratch / "b";
   const std::string embedded = DeadSession(base, 1, false);
   const std::string old = DeadSession(base, 2, true);
   const std::string recent = DeadSession(base, 3, true);
@@ -181,8 +173,8 @@ SCENARIO("what killed nodes left is removed by the next one") {
 
 SCENARIO(
     "the database of a head stays, however many nodes began since, until it is removed by name") {
-  const Scratch scratch;
-  const std::string base = scratch.root + "/b";
+  const ScratchDirectory scratch;
+  const std::string base = scratch / "b";
   const std::string head = DeadSession(base, 1, true);
   std::ofstream(head + "/gcs.db") << "rows";
   for (int start = 2; start < 9; ++start) DeadSession(base, start, true);
@@ -200,8 +192,8 @@ SCENARIO(
 }
 
 SCENARIO("the latest head is the one that was started last, not the one that was made last") {
-  const Scratch scratch;
-  const std::string base = scratch.root + "/b";
+  const ScratchDirectory scratch;
+  const std::string base = scratch / "b";
   CHECK(*SessionDirectory::FindLatest(base, true) == "");
   const std::string old = DeadSession(base, 1, true);
   const std::string young = DeadSession(base, 2, true);
@@ -224,8 +216,8 @@ SCENARIO("the latest head is the one that was started last, not the one that was
 }
 
 SCENARIO("a node notices that its directory went") {
-  const Scratch scratch;
-  const std::string base = scratch.root + "/b";
+  const ScratchDirectory scratch;
+  const std::string base = scratch / "b";
   auto session = SessionDirectory::Make(base, 1, true);
   REQUIRE(session.ok());
   CHECK((*session)->CheckThere() == absl::OkStatus());
@@ -240,8 +232,8 @@ SCENARIO("a node notices that its directory went") {
 
 SCENARIO(
     "two nodes that begin in one second with one process number have directories of their own") {
-  const Scratch scratch;
-  const std::string base = scratch.root + "/b";
+  const ScratchDirectory scratch;
+  const std::string base = scratch / "b";
   const auto one = SessionDirectory::Make(base, 1, false);
   const auto two = SessionDirectory::Make(base, 1, false);
   REQUIRE(two.status() == absl::OkStatus());

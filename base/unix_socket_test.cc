@@ -11,18 +11,10 @@
 #include <filesystem>
 #include <thread>
 
+#include "base/testing/scratch_directory_for_test.h"
+
 namespace sheaf {
 namespace {
-
-// A 0700 directory that goes with the test.
-struct Directory {
-  Directory() {
-    char name[] = "/tmp/sheaf-socket-XXXXXX";
-    path = mkdtemp(name);
-  }
-  ~Directory() { std::filesystem::remove_all(path); }
-  std::string path;
-};
 
 // Descriptors that this process has open.
 size_t OpenFds() {
@@ -35,10 +27,10 @@ size_t OpenFds() {
 }  // namespace
 
 SCENARIO("a message with descriptors arrives whole, and its descriptors work") {
-  Directory directory;
-  absl::StatusOr<UnixListener> listener = UnixListener::Listen(directory.path + "/s");
+  ScratchDirectory directory;
+  absl::StatusOr<UnixListener> listener = UnixListener::Listen(directory / "s");
   REQUIRE(listener.ok());
-  absl::StatusOr<UnixSocket> client = UnixSocket::Connect(directory.path + "/s", kSecond);
+  absl::StatusOr<UnixSocket> client = UnixSocket::Connect(directory / "s", kSecond);
   REQUIRE(client.ok());
   absl::StatusOr<UnixSocket> server = listener->Accept(kSecond);
   REQUIRE(server.ok());
@@ -81,8 +73,8 @@ SCENARIO("every wait on a socket ends") {
     CHECK(left.Send("x", {}, kSecond).code() == absl::StatusCode::kUnavailable);
   }
   THEN("nobody connecting is an error after the timeout") {
-    Directory directory;
-    absl::StatusOr<UnixListener> listener = UnixListener::Listen(directory.path + "/s");
+    ScratchDirectory directory;
+    absl::StatusOr<UnixListener> listener = UnixListener::Listen(directory / "s");
     CHECK(listener->Accept(kMillisecond).status().code() == absl::StatusCode::kDeadlineExceeded);
   }
 }
@@ -128,16 +120,16 @@ SCENARIO("what is over the limits is refused, and leaks nothing") {
 }
 
 SCENARIO("a socket lives in a private directory, at any depth") {
-  Directory directory;
+  ScratchDirectory directory;
   WHEN("the directory is open to others") {
-    chmod(directory.path.c_str(), 0755);
+    chmod(directory.path().c_str(), 0755);
     THEN("nobody listens there") {
-      CHECK(UnixListener::Listen(directory.path + "/s").status().code() ==
+      CHECK(UnixListener::Listen(directory / "s").status().code() ==
             absl::StatusCode::kPermissionDenied);
     }
   }
   WHEN("the path has more than 107 bytes") {
-    const std::string deep = directory.path + "/" + std::string(120, 'd');
+    const std::string deep = directory / std::string(120, 'd');
     REQUIRE(mkdir(deep.c_str(), 0700) == 0);
     absl::StatusOr<UnixListener> listener = UnixListener::Listen(deep + "/s");
     REQUIRE(listener.ok());
@@ -147,7 +139,7 @@ SCENARIO("a socket lives in a private directory, at any depth") {
     }
   }
   WHEN("a dead process left its socket file") {
-    const std::string path = directory.path + "/s";
+    const std::string path = directory / "s";
     const pid_t child = fork();
     if (child == 0) {
       absl::StatusOr<UnixListener> listener = UnixListener::Listen(path);

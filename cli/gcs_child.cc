@@ -53,12 +53,16 @@ absl::StatusOr<std::unique_ptr<GcsChild>> GcsChild::Start(GcsChildOptions option
     child->Pulse();
   });
   SHEAF_RETURN_IF_ERROR(begun);
-  std::unique_lock lock(child->mutex_);
-  const bool answered = child->changed_.wait_for(lock, std::chrono::nanoseconds(kFirstStart),
-                                                 [&] { return child->first_start_.has_value(); });
-  if (!answered) return absl::DeadlineExceededError("the GCS does not start");
-  if (!child->first_start_->ok()) return *child->first_start_;
+  SHEAF_RETURN_IF_ERROR(child->AwaitFirstStart());
   return child;
+}
+
+absl::Status GcsChild::AwaitFirstStart() {
+  const MutexLock lock(mutex_);
+  const bool answered = changed_.WaitFor(
+      mutex_, kFirstStart,
+      [this]() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) { return first_start_.has_value(); });
+  return answered ? *first_start_ : absl::DeadlineExceededError("the GCS does not start");
 }
 
 // The process is this thread's child: it is killed when the thread ends, and so does it when this
@@ -93,7 +97,7 @@ absl::Status GcsChild::Begin() {
   events.on_end = [this](const std::string&) { OnEnd(); };
   auto pipe = std::make_shared<GcsPipe>(*loop_, std::move(ends.first), std::move(events));
   {
-    const std::lock_guard lock(mutex_);
+    const MutexLock lock(mutex_);
     pipe_ = pipe;
     for (const Waiting& frame : std::exchange(waiting_, {})) {
       pipe_->Send(GcsWord::kFrame, static_cast<uint32_t>(frame.kind), frame.from.packed(),
@@ -106,7 +110,7 @@ absl::Status GcsChild::Begin() {
 }
 
 void GcsChild::Post(ProcessId from, FrameKind kind, std::string_view body) {
-  const std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   if (pipe_ != nullptr) {
     pipe_->Send(GcsWord::kFrame, static_cast<uint32_t>(kind), from.packed(), body);
   } else if (!stopped_ && waiting_bytes_ < kMostWaitingBytes) {
@@ -116,12 +120,12 @@ void GcsChild::Post(ProcessId from, FrameKind kind, std::string_view body) {
 }
 
 void GcsChild::Backup(const std::string& path, std::function<void(absl::Status)> done) {
-  std::unique_lock lock(mutex_);
+  MutexLock lock(mutex_);
   if (pipe_ != nullptr) {
     questions_[++last_question_] = std::move(done);
     return pipe_->Send(GcsWord::kBackup, 0, last_question_, path);
   }
-  lock.unlock();
+  lock.Unlock();
   done(absl::UnavailableError("the GCS is being started anew; ask again"));
 }
 
@@ -136,9 +140,9 @@ void GcsChild::OnMessage(GcsMessage message) {
       was_serving_ = true;
       terms_.Began(message.peer);
       options_.on_serving(message.body, message.peer);
-      const std::lock_guard lock(mutex_);
+      const MutexLock lock(mutex_);
       first_start_ = absl::OkStatus();
-      changed_.notify_all();
+      changed_.NotifyAll();
       return;
     }
     case GcsWord::kFailed:
@@ -146,7 +150,7 @@ void GcsChild::OnMessage(GcsMessage message) {
     case GcsWord::kBackupDone: {
       std::function<void(absl::Status)> done;
       {
-        const std::lock_guard lock(mutex_);
+        const MutexLock lock(mutex_);
         const auto question = questions_.find(message.peer);
         if (question == questions_.end()) return;
         done = std::move(question->second);
@@ -161,9 +165,9 @@ void GcsChild::OnMessage(GcsMessage message) {
 
 void GcsChild::OnFailed(absl::Status why) {
   if (!was_serving_) {
-    const std::lock_guard lock(mutex_);
+    const MutexLock lock(mutex_);
     first_start_ = std::move(why);
-    changed_.notify_all();
+    changed_.NotifyAll();
     return;
   }
   Log(LogLevel::kError, "the GCS cannot start anew: ", why.ToString());
@@ -183,14 +187,14 @@ void GcsChild::OnEnd() {
   pid_ = 0;
   std::map<uint64_t, std::function<void(absl::Status)>> questions;
   {
-    const std::lock_guard lock(mutex_);
+    const MutexLock lock(mutex_);
     pipe_ = nullptr;
     questions.swap(questions_);
     if (!first_start_) {
       first_start_ =
           absl::AbortedError(absl::StrCat("the GCS ended at its start: ", Describe(status)));
     }
-    changed_.notify_all();
+    changed_.NotifyAll();
   }
   for (auto& [number, done] : questions) done(absl::UnavailableError("the GCS has ended"));
   if (!stopping_ && !lost_ && was_serving_) Again(Describe(status));
@@ -215,7 +219,7 @@ void GcsChild::Pulse() {
   guard_.Turn();
   std::shared_ptr<GcsPipe> pipe;
   {
-    const std::lock_guard lock(mutex_);
+    const MutexLock lock(mutex_);
     pipe = pipe_;
   }
   if (pipe != nullptr) pipe->Send(GcsWord::kPulse, 0, 0, {});
@@ -226,19 +230,19 @@ void GcsChild::Stop() {
   if (loop_ == nullptr) return;
   loop_->Run([this] {
     stopping_ = true;
-    const std::lock_guard lock(mutex_);
+    const MutexLock lock(mutex_);
     stopped_ = true;
     if (pipe_ != nullptr) pipe_->Send(GcsWord::kEnd, 0, 0, {});
   });
   {
-    std::unique_lock lock(mutex_);
-    changed_.wait_for(lock, std::chrono::nanoseconds(kStopTime),
-                      [this] { return pipe_ == nullptr; });
+    const MutexLock lock(mutex_);
+    changed_.WaitFor(mutex_, kStopTime,
+                     [this]() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) { return pipe_ == nullptr; });
   }
   loop_->Run([this] {
     std::shared_ptr<GcsPipe> pipe;
     {
-      const std::lock_guard lock(mutex_);
+      const MutexLock lock(mutex_);
       pipe = pipe_;
     }
     if (pipe == nullptr) return;

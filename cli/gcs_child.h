@@ -12,12 +12,10 @@
 #include <sys/types.h>
 
 #include <atomic>
-#include <condition_variable>
 #include <deque>
 #include <functional>
 #include <map>
 #include <memory>
-#include <mutex>
 #include <optional>
 #include <string>
 
@@ -25,6 +23,7 @@
 #include "base/clock.h"
 #include "base/frame.h"
 #include "base/ids.h"
+#include "base/mutex.h"
 #include "base/unique_fd.h"
 #include "cli/gcs_pipe.h"
 #include "gcs/head_terms.h"
@@ -68,6 +67,7 @@ class GcsChild {
     std::string body;
   };
   explicit GcsChild(GcsChildOptions options);
+  absl::Status AwaitFirstStart();
   // On the loop.
   absl::Status Begin();
   void OnMessage(GcsMessage message);
@@ -89,15 +89,15 @@ class GcsChild {
   Nanos serving_since_ = 0;  // 0: it does not serve.
   int crashes_ = 0;          // In a row.
 
-  std::mutex mutex_;  // Guards all below but the loop.
-  std::condition_variable changed_;
-  std::optional<absl::Status> first_start_;
-  std::shared_ptr<GcsPipe> pipe_;  // Null: no process runs.
-  std::deque<Waiting> waiting_;    // While none does.
-  size_t waiting_bytes_ = 0;
-  uint64_t last_question_ = 0;
-  std::map<uint64_t, std::function<void(absl::Status)>> questions_;
-  bool stopped_ = false;
+  Mutex mutex_;
+  CondVar changed_;
+  std::optional<absl::Status> first_start_ ABSL_GUARDED_BY(mutex_);
+  std::shared_ptr<GcsPipe> pipe_ ABSL_GUARDED_BY(mutex_);  // Null: no process runs.
+  std::deque<Waiting> waiting_ ABSL_GUARDED_BY(mutex_);    // While none does.
+  size_t waiting_bytes_ ABSL_GUARDED_BY(mutex_) = 0;
+  uint64_t last_question_ ABSL_GUARDED_BY(mutex_) = 0;
+  std::map<uint64_t, std::function<void(absl::Status)>> questions_ ABSL_GUARDED_BY(mutex_);
+  bool stopped_ ABSL_GUARDED_BY(mutex_) = false;
   std::unique_ptr<EventLoop> loop_;
 };
 

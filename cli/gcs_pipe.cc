@@ -38,7 +38,7 @@ void GcsPipe::Start() {
 void GcsPipe::Close() {
   if (!std::exchange(open_, false)) return;
   loop_.Unwatch(socket_.fd());
-  const std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   over_ = true;
   queue_.clear();
   queued_bytes_ = 0;
@@ -46,7 +46,7 @@ void GcsPipe::Close() {
 
 void GcsPipe::Send(GcsWord word, uint32_t kind, uint64_t peer, std::string_view body) {
   const Head head{static_cast<uint32_t>(word), kind, peer, body.size()};
-  const std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   if (over_) return;
   const bool idle = queue_.empty();
   std::string packet(reinterpret_cast<const char*>(&head), sizeof(head));
@@ -75,7 +75,7 @@ void GcsPipe::Send(GcsWord word, uint32_t kind, uint64_t peer, std::string_view 
 
 void GcsPipe::SendAll(Nanos timeout) {
   const Nanos deadline = Deadline(MonotonicNow(), timeout);
-  const std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   while (SendQueued() && !queue_.empty() && MonotonicNow() < deadline) {
     WaitForFd(fd(), /*to_write=*/true, deadline - MonotonicNow()).IgnoreError();
   }
@@ -94,7 +94,7 @@ bool GcsPipe::SendQueued() {
 
 void GcsPipe::OnEvents(uint32_t events) {
   if ((events & EPOLLOUT) != 0) {
-    const std::lock_guard lock(mutex_);
+    const MutexLock lock(mutex_);
     if (SendQueued() && queue_.empty()) loop_.Rewatch(socket_.fd(), EPOLLIN);
   }
   for (int i = 0; i < kPacketsAtOnce && open_; ++i) {

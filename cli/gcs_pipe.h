@@ -8,13 +8,13 @@
 #include <deque>
 #include <functional>
 #include <memory>
-#include <mutex>
 #include <string>
 #include <string_view>
 
 #include "absl/status/status.h"
 #include "base/frame.h"
 #include "base/ids.h"
+#include "base/mutex.h"
 #include "base/unix_socket.h"
 #include "raylet/host/event_loop.h"
 
@@ -62,8 +62,8 @@ class GcsPipe : public std::enable_shared_from_this<GcsPipe> {
  private:
   void OnEvents(uint32_t events);
   bool Receive();
-  // With `mutex_`. False: the other end is gone.
-  bool SendQueued();
+  // False: the other end is gone.
+  bool SendQueued() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   void End(const std::string& why);
 
   EventLoop& loop_;
@@ -74,10 +74,10 @@ class GcsPipe : public std::enable_shared_from_this<GcsPipe> {
   bool failed_ = false;  // To receive, once.
   GcsMessage coming_;    // Its body is not whole yet.
   size_t missing_ = 0;
-  std::mutex mutex_;  // Guards the next three.
-  std::deque<std::string> queue_;
-  size_t queued_bytes_ = 0;
-  bool over_ = false;
+  Mutex mutex_;
+  std::deque<std::string> queue_ ABSL_GUARDED_BY(mutex_);
+  size_t queued_bytes_ ABSL_GUARDED_BY(mutex_) = 0;
+  bool over_ ABSL_GUARDED_BY(mutex_) = false;
 };
 
 }  // namespace sheaf::cli

@@ -24,6 +24,7 @@
 #include "base/failpoint.h"
 #include "base/file_system.h"
 #include "base/log.h"
+#include "base/mutex.h"
 #include "base/session_directory.h"
 #include "base/status_macros.h"
 #include "base/unique_fd.h"
@@ -153,7 +154,7 @@ class Node {
   }
   int stop_fd() const { return stop_.get(); }
   std::string stop_reason() {
-    const std::lock_guard lock(mutex_);
+    const MutexLock lock(mutex_);
     return stop_reason_;
   }
 
@@ -311,14 +312,14 @@ class Node {
       FromGcsHere(to, kind, std::move(body));
     };
     options.on_serving = [this](const std::string& cluster_id, uint64_t term) {
-      const std::lock_guard lock(gcs_mutex_);
+      const MutexLock lock(gcs_mutex_);
       gcs_term_ = GcsTerm::Of(cluster_id, term);
       if (gcs_child_ != nullptr) connections_->HostGcs(gcs_term_);
     };
     options.on_lost = [this](const std::string& why) { RequestStop(why); };
     SHEAF_ASSIGN_OR_RETURN(std::unique_ptr<GcsChild> child, GcsChild::Start(std::move(options)));
     {
-      const std::lock_guard lock(gcs_mutex_);
+      const MutexLock lock(gcs_mutex_);
       gcs_child_ = std::move(child);
       connections_->HostGcs(gcs_term_);  // From here on others may ask.
     }
@@ -346,7 +347,7 @@ class Node {
 
   void RequestStop(const std::string& reason) {
     {
-      const std::lock_guard lock(mutex_);
+      const MutexLock lock(mutex_);
       stop_reason_ = reason;
     }
     const uint64_t one = 1;
@@ -356,8 +357,8 @@ class Node {
   const bool embedded_;
   const int parent_pipe_;
   const UniqueFd stop_;
-  std::mutex mutex_;  // Guards `stop_reason_`.
-  std::string stop_reason_;
+  Mutex mutex_;
+  std::string stop_reason_ ABSL_GUARDED_BY(mutex_);
   std::unique_ptr<SessionDirectory> session_;
   OwnMetricsPage own_page_;  // Of links, and of a GCS in this process.
   UniqueFd gcs_metrics_fd_;
@@ -372,8 +373,8 @@ class Node {
   std::unique_ptr<NodeConnections> connections_;  // Null: a cluster of one.
   std::unique_ptr<RayletProcess> raylet_;
   std::unique_ptr<GcsProcess> gcs_;  // Of a program's own node.
-  std::mutex gcs_mutex_;             // Guards the next, and the one after it while it is set.
-  GcsTerm gcs_term_;
+  Mutex gcs_mutex_;  // Held while gcs_child_ is set, too, which is read without it from then on.
+  GcsTerm gcs_term_ ABSL_GUARDED_BY(gcs_mutex_);
   std::unique_ptr<GcsChild> gcs_child_;
   std::unique_ptr<GcsControl> gcs_control_;
 };

@@ -236,13 +236,13 @@ void NodeConnections::SetAddress(NodeNumber node, const std::string& address) {
 
 void NodeConnections::AddSelf(ProcessId end) {
   links_->AddSelf(end);
-  const std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   self_ = end;
 }
 
 void NodeConnections::OnNodeLink(NodeNumber node, bool up) {
   events_.on_node_link(node, up);
-  const std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   if (up || dead_.contains(node)) {
     unheard_since_.erase(node);
   } else {
@@ -256,7 +256,7 @@ bool NodeConnections::ReportUnheard(
   std::vector<NodeNumber> unheard;
   ProcessId self;
   {
-    const std::lock_guard lock(mutex_);
+    const MutexLock lock(mutex_);
     if (unheard_since_.empty()) return false;
     if (!gcs_up_) return true;  // It would pile up; whoever is unheard then is so still.
     self = self_;
@@ -276,7 +276,7 @@ bool NodeConnections::ReportUnheard(
 
 void NodeConnections::Forget(NodeNumber node) {
   {
-    const std::lock_guard lock(mutex_);
+    const MutexLock lock(mutex_);
     dead_.insert(node);
     unheard_since_.erase(node);
   }

@@ -7,7 +7,6 @@
 #include <functional>
 #include <map>
 #include <memory>
-#include <mutex>
 #include <set>
 #include <string>
 #include <utility>
@@ -15,6 +14,7 @@
 #include "absl/status/statusor.h"
 #include "base/clock.h"
 #include "base/config.h"
+#include "base/mutex.h"
 #include "cli/start.h"
 #include "metrics/page.h"
 #include "raylet/cluster/node_links.h"
@@ -100,10 +100,10 @@ class NodeConnections final : public NodeLinks {
   bool hosts_gcs_ = false;
   bool gcs_added_ = false;           // Of HostGcs, one thread at a time.
   std::atomic<bool> gcs_up_ = true;  // Its link, where it is elsewhere.
-  std::mutex mutex_;                 // Guards the next three.
-  ProcessId self_;
-  std::map<NodeNumber, Nanos> unheard_since_;  // Whose links are down.
-  std::set<NodeNumber> dead_;
+  Mutex mutex_;
+  ProcessId self_ ABSL_GUARDED_BY(mutex_);
+  std::map<NodeNumber, Nanos> unheard_since_ ABSL_GUARDED_BY(mutex_);  // Whose links are down.
+  std::set<NodeNumber> dead_ ABSL_GUARDED_BY(mutex_);
   std::unique_ptr<Links> links_;
   std::unique_ptr<CertificateWatch> certificate_watch_;  // Null: no TLS. Uses the links.
   Links::Figures published_;

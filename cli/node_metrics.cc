@@ -8,13 +8,13 @@
 namespace sheaf::cli {
 
 void NodeMetrics::SetRefresh(std::function<void()> refresh) {
-  const std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   refresh_ = std::move(refresh);
 }
 
 std::vector<prometheus::MetricFamily> NodeMetrics::Collect() const {
   {
-    const std::lock_guard lock(mutex_);
+    const MutexLock lock(mutex_);
     if (refresh_) refresh_();
   }
   std::vector<prometheus::MetricFamily> families = registry_.Collect();

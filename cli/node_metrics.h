@@ -6,10 +6,10 @@
 #include <cstddef>
 #include <functional>
 #include <memory>
-#include <mutex>
 #include <string>
 #include <vector>
 
+#include "base/mutex.h"
 #include "metrics/page.h"
 #include "metrics/registry.h"
 
@@ -45,8 +45,8 @@ class NodeMetrics final : public prometheus::Collectable {
  private:
   metrics::Registry registry_;
   std::string user_directory_;
-  mutable std::mutex mutex_;  // Guards `refresh_`, and is held while it runs.
-  std::function<void()> refresh_;
+  mutable Mutex mutex_;  // Held while `refresh_` runs, too.
+  std::function<void()> refresh_ ABSL_GUARDED_BY(mutex_);
 };
 
 }  // namespace sheaf::cli

@@ -58,6 +58,35 @@ function(sheaf_test name)
   set_tests_properties(${name} PROPERTIES TIMEOUT ${ARG_TIMEOUT})
 endfunction()
 
+# sheaf_integration_test(NAME SOURCES a_test.cc... LINK target... [TIMEOUT seconds] [COST seconds] [NAMES_PROGRAM])
+# A Catch2 program NAME_test that starts nodes of its own. NAMES_PROGRAM: the environment says where `sheaf` lies, which
+# the library finds by itself otherwise.
+function(sheaf_integration_test name)
+  cmake_parse_arguments(ARG "NAMES_PROGRAM" "TIMEOUT;COST" "SOURCES;LINK" ${ARGN})
+  if(NOT ARG_TIMEOUT)
+    set(ARG_TIMEOUT 300)
+  endif()
+  add_executable(${name}_test ${ARG_SOURCES})
+  target_compile_options(${name}_test PRIVATE -Wall -Wextra -O1)
+  target_link_libraries(${name}_test PRIVATE ${ARG_LINK} sheaf_catch)
+  sheaf_use_precompiled(${name}_test test)
+  add_dependencies(${name}_test sheaf)
+  add_test(NAME ${name} COMMAND ${name}_test)
+  set_tests_properties(${name} PROPERTIES TIMEOUT ${ARG_TIMEOUT})
+  if(ARG_COST)
+    set_tests_properties(${name} PROPERTIES COST ${ARG_COST})
+  endif()
+  if(ARG_NAMES_PROGRAM)
+    set_tests_properties(${name} PROPERTIES ENVIRONMENT "SHEAF_EXECUTABLE=$<TARGET_FILE:sheaf>")
+  endif()
+endfunction()
+
+# sheaf_script_test(NAME a_test.py ARGUMENT...): a Python program of this folder. It exits with 77 when it lacks a tool.
+function(sheaf_script_test name script)
+  add_test(NAME ${name} COMMAND ${Python3_EXECUTABLE} ${CMAKE_CURRENT_SOURCE_DIR}/${script} ${ARGN})
+  set_tests_properties(${name} PROPERTIES TIMEOUT 300 SKIP_RETURN_CODE 77)
+endfunction()
+
 # sheaf_proto(SOURCES a.proto...): the messages, against protobuf-lite.
 function(sheaf_proto)
   cmake_parse_arguments(ARG "" "" "SOURCES" ${ARGN})

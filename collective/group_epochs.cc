@@ -6,14 +6,18 @@
 #include <algorithm>
 #include <atomic>
 #include <map>
-#include <mutex>
+
+#include "base/mutex.h"
 
 namespace sheaf {
 namespace {
 
-std::mutex epochs_mutex;
-std::map<std::string, uint64_t>& Epochs() {  // Guarded by epochs_mutex.
-  static auto& epochs = *new std::map<std::string, uint64_t>;
+struct Epochs {
+  Mutex mutex;
+  std::map<std::string, uint64_t> last ABSL_GUARDED_BY(mutex);  // By the group's name.
+};
+Epochs& TheEpochs() {
+  static Epochs& epochs = *new Epochs;
   return epochs;
 }
 std::atomic<uint64_t> forks{0};
@@ -21,14 +25,16 @@ std::atomic<uint64_t> forks{0};
 }  // namespace
 
 uint64_t NextEpoch(const std::string& name, uint64_t at_least) {
-  const std::lock_guard<std::mutex> lock(epochs_mutex);
-  const auto last = Epochs().find(name);
-  return last == Epochs().end() ? at_least : std::max(at_least, last->second + 1);
+  Epochs& epochs = TheEpochs();
+  const MutexLock lock(epochs.mutex);
+  const auto last = epochs.last.find(name);
+  return last == epochs.last.end() ? at_least : std::max(at_least, last->second + 1);
 }
 
 void RememberEpoch(const std::string& name, uint64_t epoch) {
-  const std::lock_guard<std::mutex> lock(epochs_mutex);
-  uint64_t& last = Epochs()[name];
+  Epochs& epochs = TheEpochs();
+  const MutexLock lock(epochs.mutex);
+  uint64_t& last = epochs.last[name];
   last = std::max(last, epoch);
 }
 

@@ -1,7 +1,6 @@
 // Copyright The Sheaf Authors. SPDX-License-Identifier: Apache-2.0
 #include "collective/operation_line.h"
 
-#include <chrono>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -9,33 +8,33 @@
 namespace sheaf {
 namespace {
 
-constexpr std::chrono::milliseconds kInterruptPeriod{50};
+constexpr Nanos kInterruptPeriod = 50 * kMillisecond;
 
 }  // namespace
 
 void OperationWork::Finish(absl::Status status) {
-  const std::lock_guard<std::mutex> lock(mutex_);
+  const MutexLock lock(mutex_);
   status_ = std::move(status);
   done_ = true;
-  changed_.notify_all();
+  changed_.NotifyAll();
 }
 
 bool OperationWork::Done() const {
-  const std::lock_guard<std::mutex> lock(mutex_);
+  const MutexLock lock(mutex_);
   return done_;
 }
 
 absl::Status OperationWork::Wait(Nanos timeout) {
   const Nanos deadline = Deadline(MonotonicNow(), timeout);
-  std::unique_lock<std::mutex> lock(mutex_);
+  MutexLock lock(mutex_);
   while (!done_) {
-    changed_.wait_for(lock, kInterruptPeriod);
+    changed_.WaitFor(mutex_, kInterruptPeriod);
     if (done_) break;
     if (MonotonicNow() >= deadline) return absl::DeadlineExceededError("it is still running");
     if (interrupted_) {
-      lock.unlock();
+      lock.Unlock();
       if (interrupted_()) return absl::CancelledError("the wait was interrupted");
-      lock.lock();
+      lock.Lock();
     }
   }
   return status_;
@@ -52,12 +51,12 @@ std::shared_ptr<Work> OperationLine::Start(const char* thread,
                                            std::function<absl::Status()> run) {
   auto work = std::make_shared<OperationWork>(interrupted);
   started.fetch_add(1, std::memory_order_acq_rel);
-  const std::lock_guard<std::mutex> lock(executor_mutex);
+  const MutexLock lock(executor_mutex);
   if (executor == nullptr) executor = std::make_unique<ThreadExecutor>(thread);
   executor->Post([this, work, run = std::move(run)] {
     absl::Status status;
     {
-      const std::lock_guard<std::mutex> alone(running);
+      const MutexLock alone(running);
       status = run();
     }
     started.fetch_sub(1, std::memory_order_acq_rel);

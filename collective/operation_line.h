@@ -4,13 +4,12 @@
 #pragma once
 
 #include <atomic>
-#include <condition_variable>
 #include <functional>
 #include <memory>
-#include <mutex>
 #include <vector>
 
 #include "base/executor.h"
+#include "base/mutex.h"
 #include "collective/communicator.h"
 
 namespace sheaf {
@@ -27,10 +26,10 @@ class OperationWork final : public Work {
 
  private:
   const std::function<bool()> interrupted_;
-  mutable std::mutex mutex_;
-  std::condition_variable changed_;
-  bool done_ = false;
-  absl::Status status_;
+  mutable Mutex mutex_;
+  CondVar changed_;
+  bool done_ ABSL_GUARDED_BY(mutex_) = false;
+  absl::Status status_ ABSL_GUARDED_BY(mutex_);
 };
 
 // A call that failed before it began.
@@ -43,10 +42,10 @@ struct OperationLine {
   std::shared_ptr<Work> Start(const char* thread, const std::function<bool()>& interrupted,
                               std::function<absl::Status()> run);
 
-  std::mutex running;           // Held by whoever runs an operation.
+  Mutex running;                // Held by whoever runs an operation.
   std::atomic<int> started{0};  // With Start, and not finished.
-  std::mutex executor_mutex;    // Guards making the executor.
-  std::unique_ptr<ThreadExecutor> executor;
+  Mutex executor_mutex;
+  std::unique_ptr<ThreadExecutor> executor ABSL_GUARDED_BY(executor_mutex);  // Null: none yet.
 };
 
 // That of a checked operation: of all collective ones, or of one direction of a pair.

@@ -4,7 +4,7 @@
 #include <catch2/catch.hpp>
 #include <map>
 
-#include "gcs/gcs_world.h"
+#include "gcs/gcs_world_for_test.h"
 
 namespace sheaf {
 namespace {

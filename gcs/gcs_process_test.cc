@@ -11,24 +11,12 @@
 #include <mutex>
 #include <thread>
 
+#include "base/testing/scratch_directory_for_test.h"
 #include "base/version.h"
-#include "gcs/gcs_world.h"
+#include "gcs/gcs_world_for_test.h"
 
 namespace sheaf {
 namespace {
-
-class TemporaryFile {
- public:
-  TemporaryFile() {
-    std::string pattern = (std::filesystem::temp_directory_path() / "sheaf-gcs-XXXXXX").string();
-    directory_ = mkdtemp(pattern.data());
-  }
-  ~TemporaryFile() { std::filesystem::remove_all(directory_); }
-  std::string path() const { return directory_ + "/gcs.db"; }
-
- private:
-  std::string directory_;
-};
 
 // Posts requests and waits for their replies.
 class Raylet {
@@ -80,8 +68,8 @@ class Raylet {
 
 SCENARIO(
     "a GCS process remembers across its end what is in its database, and nothing without one") {
-  TemporaryFile file;
-  const std::string database = GENERATE(true, false) ? file.path() : "";
+  ScratchDirectory directory;
+  const std::string database = GENERATE(true, false) ? directory / "gcs.db" : "";
   std::string cluster_id;
   NodeNumber node = 0;
   Raylet raylet;
@@ -101,9 +89,9 @@ SCENARIO(
 }
 
 SCENARIO("stopping answers what was posted") {
-  TemporaryFile file;
+  ScratchDirectory directory;
   Raylet raylet;
-  auto gcs = GcsProcess::Start(raylet.Options(file.path()));
+  auto gcs = GcsProcess::Start(raylet.Options(directory / "gcs.db"));
   REQUIRE(gcs.status() == absl::OkStatus());
   const NodeNumber node = raylet.Register(**gcs);
   for (int i = 0; i < 500; ++i)
@@ -115,10 +103,10 @@ SCENARIO("stopping answers what was posted") {
 }
 
 SCENARIO("the figures of the GCS are kept in the metrics page it is given") {
-  TemporaryFile file;
+  ScratchDirectory directory;
   Raylet raylet;
   metrics::Page page{};
-  GcsProcessOptions options = raylet.Options(file.path());
+  GcsProcessOptions options = raylet.Options(directory / "gcs.db");
   options.metrics = &page;
   options.tick_period = kMillisecond;
   auto gcs = GcsProcess::Start(options);
@@ -138,10 +126,10 @@ SCENARIO("the figures of the GCS are kept in the metrics page it is given") {
 }
 
 SCENARIO("a database of another cluster, or none at all, is refused") {
-  TemporaryFile file;
+  ScratchDirectory directory;
   Raylet raylet;
-  REQUIRE(GcsProcess::Start(raylet.Options(file.path())).status() == absl::OkStatus());
-  GcsProcessOptions other = raylet.Options(file.path());
+  REQUIRE(GcsProcess::Start(raylet.Options(directory / "gcs.db")).status() == absl::OkStatus());
+  GcsProcessOptions other = raylet.Options(directory / "gcs.db");
   other.gcs.cluster_id = std::string(16, 'x');
   CHECK(GcsProcess::Start(other).status().code() == absl::StatusCode::kFailedPrecondition);
   CHECK(GcsProcess::Start(raylet.Options("/no/such/directory/gcs.db")).status().code() ==
@@ -149,10 +137,10 @@ SCENARIO("a database of another cluster, or none at all, is refused") {
 }
 
 SCENARIO("a term follows the one on disk, and is not below the least that is asked for") {
-  TemporaryFile file;
+  ScratchDirectory directory;
   Raylet raylet;
   const auto term = [&](uint64_t least) {
-    GcsProcessOptions options = raylet.Options(file.path());
+    GcsProcessOptions options = raylet.Options(directory / "gcs.db");
     options.gcs.least_term = least;
     const auto gcs = GcsProcess::Start(std::move(options));
     REQUIRE(gcs.status() == absl::OkStatus());

@@ -2,7 +2,7 @@
 // Placement groups: state machine, table and service.
 #include <catch2/catch.hpp>
 
-#include "gcs/gcs_world.h"
+#include "gcs/gcs_world_for_test.h"
 #include "gcs/group_state.h"
 
 namespace sheaf {

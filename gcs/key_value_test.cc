@@ -1,7 +1,7 @@
 // Copyright The Sheaf Authors. SPDX-License-Identifier: Apache-2.0
 #include <catch2/catch.hpp>
 
-#include "gcs/gcs_world.h"
+#include "gcs/gcs_world_for_test.h"
 #include "gcs/key_value_table.h"
 
 namespace sheaf {

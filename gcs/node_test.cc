@@ -3,7 +3,7 @@
 #include <catch2/catch.hpp>
 
 #include "base/version.h"
-#include "gcs/gcs_world.h"
+#include "gcs/gcs_world_for_test.h"
 
 namespace sheaf {
 namespace {

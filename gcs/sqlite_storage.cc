@@ -77,9 +77,9 @@ namespace {
 
 // Keeps a connection for as long as the process lives, which ends soon after.
 void Abandon(sqlite3* database) {
-  static std::mutex mutex;
-  static auto* const abandoned = new std::vector<sqlite3*>;
-  const std::lock_guard lock(mutex);
+  static Mutex mutex;
+  static auto* const abandoned ABSL_PT_GUARDED_BY(mutex) = new std::vector<sqlite3*>;
+  const MutexLock lock(mutex);
   abandoned->push_back(database);
 }
 
@@ -236,7 +236,7 @@ void SqliteStorage::CommitVital(WriteBatch batch, Done done) {
 void SqliteStorage::Queue(Pending pending) {
   bool first;
   {
-    std::lock_guard lock(mutex_);
+    const MutexLock lock(mutex_);
     first = queue_.empty();
     queue_.push_back(std::move(pending));
   }
@@ -252,7 +252,7 @@ void SqliteStorage::Flush() {
 void SqliteStorage::CommitQueued() {
   std::vector<Pending> queued;
   {
-    std::lock_guard lock(mutex_);
+    const MutexLock lock(mutex_);
     queued.swap(queue_);
   }
   std::vector<Pending> group;

@@ -8,7 +8,6 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
-#include <mutex>
 #include <string>
 #include <utility>
 #include <vector>
@@ -16,6 +15,7 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "base/executor.h"
+#include "base/mutex.h"
 #include "gcs/ballast.h"
 #include "gcs/storage.h"
 
@@ -123,9 +123,9 @@ class SqliteStorage final : public Storage {
   };
   std::unique_ptr<Copy, CopyDeleter> copy_;  // The writer thread's.
 
-  std::mutex mutex_;
-  std::vector<Pending> queue_;  // Guarded by mutex_.
-  ThreadExecutor writer_;       // Last: ends first.
+  Mutex mutex_;
+  std::vector<Pending> queue_ ABSL_GUARDED_BY(mutex_);
+  ThreadExecutor writer_;  // Last: ends first.
 };
 
 }  // namespace sheaf

@@ -42,22 +42,22 @@ void Registry::Sums::AddGauges(const Page& page) {
 }
 
 void Registry::Add(const Page& page) {
-  const std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   pages_.insert(&page);
 }
 
 void Registry::Remove(const Page& page) {
-  const std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   if (pages_.erase(&page) != 0) exited_.AddCounts(page);
 }
 
 void Registry::SetCallback(GaugeId id, std::function<int64_t()> read) {
-  const std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   callbacks_[static_cast<size_t>(id)] = std::move(read);
 }
 
 Registry::Sums Registry::Total() const {
-  const std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   Sums total = exited_;
   for (const Page* page : pages_) {
     total.AddCounts(*page);

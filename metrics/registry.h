@@ -7,11 +7,11 @@
 #include <array>
 #include <cstdint>
 #include <functional>
-#include <mutex>
 #include <string>
 #include <vector>
 
 #include "absl/container/flat_hash_set.h"
+#include "base/mutex.h"
 #include "metrics/page.h"
 #include "prometheus/collectable.h"
 #include "prometheus/metric_family.h"
@@ -52,10 +52,10 @@ class Registry final : public prometheus::Collectable {
   Sums Total() const;
 
   const std::string version_;
-  mutable std::mutex mutex_;  // Guards all below.
-  absl::flat_hash_set<const Page*> pages_;
-  Sums exited_;  // Gauges stay 0.
-  std::array<std::function<int64_t()>, kGaugeCount> callbacks_;
+  mutable Mutex mutex_;
+  absl::flat_hash_set<const Page*> pages_ ABSL_GUARDED_BY(mutex_);
+  Sums exited_ ABSL_GUARDED_BY(mutex_);  // Gauges stay 0.
+  std::array<std::function<int64_t()>, kGaugeCount> callbacks_ ABSL_GUARDED_BY(mutex_);
 };
 
 }  // namespace sheaf::metrics

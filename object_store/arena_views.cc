@@ -87,7 +87,7 @@ void ArenaViews::TakeReleased(std::vector<std::unique_ptr<Pin>>* pins,
                               std::vector<uint32_t>* unsealed) {
   if (!any_released_.load(std::memory_order_acquire)) return;
   {
-    const std::lock_guard lock(mutex_);
+    const MutexLock lock(mutex_);
     any_released_.store(false, std::memory_order_relaxed);
     pins->swap(released_);
     unsealed->swap(unsealed_);
@@ -106,7 +106,7 @@ void ArenaViews::ReleasePin(Pin* pin) {
   if (InForkedChild()) return;
   hazards_->entries[pin->hazard].store(0, std::memory_order_release);
   std::unique_ptr<Pin> owned(pin);
-  const std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   if (closed_) return;
   released_.push_back(std::move(owned));
   any_released_.store(true, std::memory_order_release);
@@ -114,7 +114,7 @@ void ArenaViews::ReleasePin(Pin* pin) {
 
 void ArenaViews::ReleaseUnsealed(uint32_t slot) {
   if (InForkedChild()) return;
-  const std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   if (closed_) return;
   unsealed_.push_back(slot);
   any_released_.store(true, std::memory_order_release);
@@ -122,7 +122,7 @@ void ArenaViews::ReleaseUnsealed(uint32_t slot) {
 
 void ArenaViews::Close() {
   std::vector<std::unique_ptr<Pin>> released;  // Deleted without the lock.
-  const std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   closed_ = true;
   released.swap(released_);
 }

@@ -7,11 +7,11 @@
 #include <atomic>
 #include <cstdint>
 #include <memory>
-#include <mutex>
 #include <utility>
 #include <vector>
 
 #include "absl/status/statusor.h"
+#include "base/mutex.h"
 #include "base/unique_fd.h"
 #include "object_store/buffer.h"
 #include "object_store/layout.h"
@@ -81,10 +81,10 @@ class ArenaViews {
   uint64_t hazards_held_ = 0;
 
   std::atomic<bool> any_released_{false};
-  std::mutex mutex_;  // Guards all below.
-  bool closed_ = false;
-  std::vector<std::unique_ptr<Pin>> released_;
-  std::vector<uint32_t> unsealed_;
+  Mutex mutex_;
+  bool closed_ ABSL_GUARDED_BY(mutex_) = false;
+  std::vector<std::unique_ptr<Pin>> released_ ABSL_GUARDED_BY(mutex_);
+  std::vector<uint32_t> unsealed_ ABSL_GUARDED_BY(mutex_);
 };
 
 }  // namespace sheaf

@@ -8,13 +8,12 @@
 
 #include <algorithm>
 #include <atomic>
-#include <condition_variable>
 #include <cstdlib>
 #include <cstring>
 #include <deque>
 #include <memory>
-#include <mutex>
 
+#include "base/mutex.h"
 #include "base/signal_mask.h"
 
 namespace sheaf {
@@ -61,14 +60,14 @@ class Helpers {
   }
 
   void Invite(const std::shared_ptr<Job>& job, int helpers) {
-    const std::lock_guard lock(mutex_);
+    const MutexLock lock(mutex_);
     for (int i = 0; i < helpers; ++i) invitations_.push_back(job);
-    invited_.notify_all();
+    invited_.NotifyAll();
     while (threads_ < helpers && Start()) ++threads_;
   }
 
  private:
-  bool Start() {  // Under the mutex.
+  bool Start() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
     const AllSignalsBlocked blocked;
     pthread_t thread;
     const bool started = pthread_create(&thread, nullptr, &Helpers::Main, this) == 0;
@@ -83,8 +82,8 @@ class Helpers {
     for (;;) {
       std::shared_ptr<Job> job;
       {
-        std::unique_lock lock(mutex_);
-        invited_.wait(lock, [this] { return !invitations_.empty(); });
+        const MutexLock lock(mutex_);
+        while (invitations_.empty()) invited_.Wait(mutex_);
         job = std::move(invitations_.front());
         invitations_.pop_front();
       }
@@ -93,10 +92,10 @@ class Helpers {
   }
 
   static std::atomic<Helpers*> g_helpers;
-  std::mutex mutex_;  // Guards all below.
-  std::condition_variable invited_;
-  int threads_ = 0;
-  std::deque<std::shared_ptr<Job>> invitations_;
+  Mutex mutex_;
+  CondVar invited_;
+  int threads_ ABSL_GUARDED_BY(mutex_) = 0;
+  std::deque<std::shared_ptr<Job>> invitations_ ABSL_GUARDED_BY(mutex_);
 };
 std::atomic<Helpers*> Helpers::g_helpers{nullptr};
 

@@ -57,6 +57,18 @@ std::string RandomMessage(Random& random, FrameKind kind) {
     }
     return bytes;
   };
+  if (kind == kStoreHold) {
+    const HoldHead head{.ticket = random.Below(8),
+                        .caller = process().packed(),
+                        .step = static_cast<HoldStep>(random.Below(5)),
+                        .count = static_cast<uint32_t>(random.Below(4))};
+    std::string body(AsBytes(head));
+    for (uint32_t i = 0; i < head.count; ++i) {
+      body.append(AsBytes(HeldObject{ObjectId::Make(process(), random.Below(8), 1),
+                                     random.OneIn(4) ? random.Next() : random.Below(1 << 23)}));
+    }
+    return body;
+  }
   switch (kind) {
     case FrameKind::kLeaseDemand: {
       proto::LeaseDemand m;
@@ -136,18 +148,6 @@ std::string RandomMessage(Random& random, FrameKind kind) {
       proto::AdoptedQuery m;
       m.set_ids(ids());
       return m.SerializeAsString();
-    }
-    case kStoreHold: {
-      const HoldHead head{.ticket = random.Below(8),
-                          .caller = process().packed(),
-                          .step = static_cast<HoldStep>(random.Below(5)),
-                          .count = static_cast<uint32_t>(random.Below(4))};
-      std::string body(AsBytes(head));
-      for (uint32_t i = 0; i < head.count; ++i) {
-        body.append(AsBytes(HeldObject{ObjectId::Make(process(), random.Below(8), 1),
-                                       random.OneIn(4) ? random.Next() : random.Below(1 << 23)}));
-      }
-      return body;
     }
     default:
       return random.OneIn(2) ? "" : RandomBytes(random, 64);

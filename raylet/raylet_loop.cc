@@ -2,7 +2,6 @@
 #include "raylet/raylet_loop.h"
 
 #include <algorithm>
-#include <condition_variable>
 #include <memory>
 #include <utility>
 
@@ -25,7 +24,7 @@ void RayletLoop::Start(LoopClient client) {
 
 void RayletLoop::Post(std::function<void()> work) {
   {
-    const std::lock_guard lock(mutex_);
+    const MutexLock lock(mutex_);
     if (stopping_) return;
     posted_.push_back(std::move(work));
     has_posted_.store(true, std::memory_order_release);
@@ -33,26 +32,11 @@ void RayletLoop::Post(std::function<void()> work) {
   RingBell(mailbox_.bell(), Lane::kControl);
 }
 
-void RayletLoop::Run(const std::function<void()>& work) {
-  std::mutex mutex;
-  std::condition_variable done_or_dropped;
-  bool done = false;
-  {
-    // Whoever destroys the token, having run the work or not, ends the wait.
-    std::shared_ptr<void> token(&mutex, [&](void*) {
-      const std::lock_guard lock(mutex);
-      done = true;
-      done_or_dropped.notify_one();
-    });
-    Post([&work, token] { work(); });
-  }
-  std::unique_lock lock(mutex);
-  done_or_dropped.wait(lock, [&] { return done; });
-}
+void RayletLoop::Run(const std::function<void()>& work) { RunAndWait(*this, work); }
 
 void RayletLoop::Stop() {
   {
-    const std::lock_guard lock(mutex_);
+    const MutexLock lock(mutex_);
     if (!stopping_) posted_.push_back([this] { running_.store(false, std::memory_order_relaxed); });
     has_posted_.store(true, std::memory_order_release);
     stopping_ = true;
@@ -61,7 +45,9 @@ void RayletLoop::Stop() {
   if (thread_ != nullptr) {
     thread_->Stop();
   } else {
-    posted_.clear();
+    std::vector<std::function<void()>> dropped;  // Destroyed without the mutex.
+    const MutexLock lock(mutex_);
+    dropped.swap(posted_);
   }
 }
 
@@ -69,7 +55,7 @@ bool RayletLoop::RunPosted() {
   if (!HasPosted()) return false;
   std::vector<std::function<void()>> work;
   {
-    const std::lock_guard lock(mutex_);
+    const MutexLock lock(mutex_);
     work.swap(posted_);
     has_posted_.store(false, std::memory_order_relaxed);
   }

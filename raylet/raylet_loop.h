@@ -6,11 +6,11 @@
 #include <atomic>
 #include <cstdint>
 #include <functional>
-#include <mutex>
 #include <vector>
 
 #include "base/clock.h"
 #include "base/executor.h"
+#include "base/mutex.h"
 #include "shm/mailbox.h"
 
 namespace sheaf {
@@ -51,9 +51,9 @@ class RayletLoop final : public Executor {
 
   Mailbox& mailbox_;
   LoopClient client_;
-  std::mutex mutex_;  // Guards the next two.
-  std::vector<std::function<void()>> posted_;
-  bool stopping_ = false;
+  Mutex mutex_;
+  std::vector<std::function<void()>> posted_ ABSL_GUARDED_BY(mutex_);
+  bool stopping_ ABSL_GUARDED_BY(mutex_) = false;
   std::atomic<bool> has_posted_{false};
   std::atomic<bool> running_{true};
   std::atomic<uint64_t> turns_{0};

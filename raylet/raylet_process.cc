@@ -380,15 +380,16 @@ absl::Status RayletProcess::Register() {
   body.set_start_time_unix_s((node.unix_ns_at_zero + MonotonicNow()) / kSecond);
 
   const Nanos deadline = Deadline(MonotonicNow(), options_.register_timeout);
-  std::unique_lock lock(mutex_);
+  MutexLock lock(mutex_);
   while (!registration_) {
     if (!refused_.ok()) return refused_;
     if (MonotonicNow() >= deadline) return absl::DeadlineExceededError("the GCS does not answer");
-    lock.unlock();
+    lock.Unlock();
     options_.to_gcs(nameless_, FrameKind::kGcsRequest, request.SerializeAsString());
-    lock.lock();
-    registered_or_live_.wait_for(lock, std::chrono::nanoseconds(kResendRegistration),
-                                 [this] { return registration_ || !refused_.ok(); });
+    lock.Lock();
+    registered_or_live_.WaitFor(
+        mutex_, kResendRegistration,
+        [this]() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) { return registration_ || !refused_.ok(); });
   }
   const proto::GcsReply& reply = *registration_;
   if (reply.error() != 0 || reply.node_registered().node() == 0) {
@@ -407,7 +408,7 @@ absl::Status RayletProcess::Start() {
   SHEAF_RETURN_IF_ERROR(Register());
   auto world = std::make_unique<World>(options_, node_);
   SHEAF_RETURN_IF_ERROR(world->Make());
-  const std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   world_ = std::move(world);
   live_ = world_.get();
   for (auto& [kind, body] : early_gcs_) live_->OnGcsFrame(kind, std::move(body));
@@ -418,13 +419,13 @@ absl::Status RayletProcess::Start() {
 }
 
 void RayletProcess::PostFromGcs(ProcessId to, FrameKind kind, std::string body) {
-  const std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   if (live_ != nullptr) return live_->OnGcsFrame(kind, std::move(body));
   proto::GcsReply reply;
   if (to.node == 0 && kind == FrameKind::kGcsReply && reply.ParseFromString(body) &&
       reply.client() == nameless_.packed() && reply.sequence() == 1) {
     registration_ = std::move(reply);
-    registered_or_live_.notify_one();
+    registered_or_live_.NotifyOne();
   } else if (to.node != 0 && !stopped_) {
     early_gcs_.emplace_back(kind, std::move(body));
   }
@@ -432,19 +433,19 @@ void RayletProcess::PostFromGcs(ProcessId to, FrameKind kind, std::string body) 
 
 void RayletProcess::PostFetch(ProcessId reader, std::string request,
                               LinksOptions::Respond respond) {
-  const std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   if (live_ == nullptr) return respond(absl::UnavailableError("this node is not up"));
   live_->OnFetch(reader, std::move(request), std::move(respond));
 }
 
 void RayletProcess::RefuseRegistration(absl::Status why) {
-  const std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   refused_ = std::move(why);
-  registered_or_live_.notify_one();
+  registered_or_live_.NotifyOne();
 }
 
 void RayletProcess::PostRemoteFrames(ForEachFrame frames) {
-  const std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   if (live_ != nullptr) {
     live_->OnRemoteFrames(std::move(frames));
   } else if (!stopped_) {
@@ -453,12 +454,12 @@ void RayletProcess::PostRemoteFrames(ForEachFrame frames) {
 }
 
 void RayletProcess::PostNodeLink(NodeNumber node, bool up) {
-  const std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   if (live_ != nullptr) live_->OnNodeLink(node, up);
 }
 
 void RayletProcess::PostGcsLink(bool up, uint64_t term) {
-  const std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   if (live_ != nullptr) live_->OnGcsLink(up, term);
 }
 
@@ -466,7 +467,7 @@ void RayletProcess::Stop(const std::string& reason, Nanos grace) {
   if (world_ == nullptr) return;
   world_->Stop(reason, grace);
   {
-    const std::lock_guard lock(mutex_);
+    const MutexLock lock(mutex_);
     live_ = nullptr;
     stopped_ = true;
   }

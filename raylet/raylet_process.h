@@ -11,11 +11,9 @@
 #pragma once
 
 #include <atomic>
-#include <condition_variable>
 #include <cstdint>
 #include <functional>
 #include <memory>
-#include <mutex>
 #include <optional>
 #include <string>
 #include <utility>
@@ -26,6 +24,7 @@
 #include "base/clock.h"
 #include "base/frame.h"
 #include "base/ids.h"
+#include "base/mutex.h"
 #include "metrics/page.h"
 #include "proto/gcs.pb.h"
 #include "raylet/cluster/node_links.h"
@@ -121,16 +120,17 @@ class RayletProcess {
   RayletProcessOptions options_;
   std::atomic<NodeNumber> node_ = 0;
   const ProcessId nameless_;  // Before it has a number, a raylet is {0, k} to the GCS.
-  std::mutex mutex_;          // Guards the members from here on.
-  std::condition_variable registered_or_live_;
-  std::optional<proto::GcsReply> registration_;  // The answer, while Start waits for it.
-  absl::Status refused_;
+  Mutex mutex_;
+  CondVar registered_or_live_;
+  // The answer, while Start waits for it.
+  std::optional<proto::GcsReply> registration_ ABSL_GUARDED_BY(mutex_);
+  absl::Status refused_ ABSL_GUARDED_BY(mutex_);
   // Frames of the GCS and of nodes that heard of this one before it was made: an answer that is
   // lost then costs half a second. After the end they are dropped.
-  std::vector<std::pair<FrameKind, std::string>> early_gcs_;
-  std::vector<ForEachFrame> early_;
-  bool stopped_ = false;
-  World* live_ = nullptr;  // Takes frames.
+  std::vector<std::pair<FrameKind, std::string>> early_gcs_ ABSL_GUARDED_BY(mutex_);
+  std::vector<ForEachFrame> early_ ABSL_GUARDED_BY(mutex_);
+  bool stopped_ ABSL_GUARDED_BY(mutex_) = false;
+  World* live_ ABSL_GUARDED_BY(mutex_) = nullptr;  // Takes frames.
   std::unique_ptr<World> world_;
 };
 

@@ -11,26 +11,12 @@
 #include <sstream>
 
 #include "absl/strings/escaping.h"
+#include "base/testing/scratch_directory_for_test.h"
 #include "rpc/certificates.h"
 #include "rpc/listen_address.h"
 
 namespace sheaf {
 namespace {
-
-class Directory {
- public:
-  Directory() {
-    char name[] = "/tmp/sheaf-credentials-XXXXXX";
-    REQUIRE(mkdtemp(name) != nullptr);
-    path_ = name;
-  }
-  ~Directory() { std::filesystem::remove_all(path_); }
-  std::string operator/(const std::string& name) const { return path_ + "/" + name; }
-  const std::string& path() const { return path_; }
-
- private:
-  std::string path_;
-};
 
 std::string Read(const std::string& path) {
   std::ifstream file(path);
@@ -46,7 +32,7 @@ mode_t ModeOf(const std::string& path) {
 }
 
 TEST_CASE("a token file is made once, for this user alone, and read ever after") {
-  const Directory directory;
+  const ScratchDirectory directory;
   const std::string path = directory / "token";
   CHECK(LoadToken(path).status().code() == absl::StatusCode::kNotFound);
   const auto token = LoadOrMakeToken(path);
@@ -82,7 +68,7 @@ TEST_CASE("a token is 64 hexadecimal digits") {
 }
 
 TEST_CASE("a set of certificates is made once and can be loaded") {
-  const Directory directory;
+  const ScratchDirectory directory;
   const std::string place = directory / "certificates";
   REQUIRE(MakeCertificateSet(place, {"node1.example.org", "10.0.0.7"}).ToString() == "OK");
   CHECK(ModeOf(place) == 0700);
@@ -114,7 +100,7 @@ TEST_CASE("a set of certificates is made once and can be loaded") {
 }
 
 TEST_CASE("an authority makes further certificates, and only with its own key") {
-  const Directory directory;
+  const ScratchDirectory directory;
   const std::string authority = directory / "authority", node = directory / "node";
   REQUIRE(MakeCertificateSet(authority, {}).ok());
   REQUIRE(MakeNodeCertificate(authority, node, {"node2"}).ToString() == "OK");
@@ -131,7 +117,7 @@ TEST_CASE("an authority makes further certificates, and only with its own key") 
 }
 
 TEST_CASE("ca.pem may hold several authorities, of which one counts") {
-  const Directory directory;
+  const ScratchDirectory directory;
   const std::string first = directory / "first", second = directory / "second";
   REQUIRE(MakeCertificateSet(first, {}, -60).ok());  // Its time is over, and nobody needs it.
   REQUIRE(MakeCertificateSet(second, {}, 3600).ok());
@@ -144,7 +130,7 @@ TEST_CASE("ca.pem may hold several authorities, of which one counts") {
 }
 
 TEST_CASE("certificates that have expired are refused, with the day") {
-  const Directory directory;
+  const ScratchDirectory directory;
   const std::string good = directory / "good", over = directory / "over";
   REQUIRE(MakeCertificateSet(good, {}, 3600).ok());
   const auto loaded = LoadCertificates(good);
@@ -159,7 +145,7 @@ TEST_CASE("certificates that have expired are refused, with the day") {
 }
 
 TEST_CASE("a host that could be more than a host goes into no certificate") {
-  const Directory directory;
+  const ScratchDirectory directory;
   for (const char* host : {"", "a,DNS:evil", "a b", "host:80"}) {
     CHECK(MakeCertificateSet(directory / "c", {host}).code() == absl::StatusCode::kInvalidArgument);
   }

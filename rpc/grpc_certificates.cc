@@ -12,9 +12,9 @@ namespace {
 // gRPC keeps what it asks with for as long as its last handshake, which nobody is told the end of:
 // so that is a number, and whose number it was is forgotten in time.
 struct Living {
-  std::mutex mutex;  // Taken before that of the certificates.
-  std::map<uint64_t, GrpcCertificates*> by_id;
-  uint64_t last_id = 0;
+  Mutex mutex;  // Taken before that of the certificates.
+  std::map<uint64_t, GrpcCertificates*> by_id ABSL_GUARDED_BY(mutex);
+  uint64_t last_id ABSL_GUARDED_BY(mutex) = 0;
 };
 Living& AllLiving() {
   static Living* const living = new Living;
@@ -23,7 +23,7 @@ Living& AllLiving() {
 
 uint64_t Enter(GrpcCertificates* certificates) {
   Living& living = AllLiving();
-  const std::lock_guard lock(living.mutex);
+  const MutexLock lock(living.mutex);
   living.by_id[++living.last_id] = certificates;
   return living.last_id;
 }
@@ -51,11 +51,11 @@ class GrpcCertificates::Server final : public grpc::ServerCredentials {
   static grpc_ssl_certificate_config_reload_status Ask(
       void* id, grpc_ssl_server_certificate_config** config) {
     Living& living = AllLiving();
-    const std::lock_guard lock(living.mutex);
+    const MutexLock lock(living.mutex);
     const auto found = living.by_id.find(reinterpret_cast<uint64_t>(id));
     if (found == living.by_id.end()) return GRPC_SSL_CERTIFICATE_CONFIG_RELOAD_FAIL;
     GrpcCertificates& mine = *found->second;
-    const std::lock_guard of_mine(mine.mutex_);
+    const MutexLock of_mine(mine.mutex_);
     if (mine.served_ == mine.version_) return GRPC_SSL_CERTIFICATE_CONFIG_RELOAD_UNCHANGED;
     const grpc_ssl_pem_key_cert_pair pair{mine.key_pem_.c_str(), mine.certificate_pem_.c_str()};
     *config = grpc_ssl_server_certificate_config_create(mine.authority_pem_.c_str(), &pair, 1);
@@ -74,12 +74,12 @@ GrpcCertificates::GrpcCertificates(const Credentials& first)
 
 GrpcCertificates::~GrpcCertificates() {
   Living& living = AllLiving();
-  const std::lock_guard lock(living.mutex);
+  const MutexLock lock(living.mutex);
   living.by_id.erase(id_);
 }
 
 void GrpcCertificates::Replace(const Credentials& next) {
-  const std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   authority_pem_ = next.authority_pem;
   certificate_pem_ = next.certificate_pem;
   key_pem_ = next.key_pem;
@@ -87,12 +87,12 @@ void GrpcCertificates::Replace(const Credentials& next) {
 }
 
 uint64_t GrpcCertificates::version() const {
-  const std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   return version_;
 }
 
 std::shared_ptr<grpc::ChannelCredentials> GrpcCertificates::ForChannel() const {
-  const std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   return grpc::SslCredentials({authority_pem_, key_pem_, certificate_pem_});
 }
 

@@ -10,10 +10,10 @@
 
 #include <cstdint>
 #include <memory>
-#include <mutex>
 #include <string>
 #include <vector>
 
+#include "base/mutex.h"
 #include "rpc/credentials.h"
 
 namespace sheaf {
@@ -37,11 +37,13 @@ class GrpcCertificates {
  private:
   class Server;
   friend class Server;
-  const uint64_t id_;         // By which a server finds this.
-  mutable std::mutex mutex_;  // Guards the rest.
-  std::string authority_pem_, certificate_pem_, key_pem_;
-  uint64_t version_ = 1;
-  uint64_t served_ = 0;  // The version that the server has.
+  const uint64_t id_;  // By which a server finds this.
+  mutable Mutex mutex_;
+  std::string authority_pem_ ABSL_GUARDED_BY(mutex_);
+  std::string certificate_pem_ ABSL_GUARDED_BY(mutex_);
+  std::string key_pem_ ABSL_GUARDED_BY(mutex_);
+  uint64_t version_ ABSL_GUARDED_BY(mutex_) = 1;
+  uint64_t served_ ABSL_GUARDED_BY(mutex_) = 0;  // The version that the server has.
 };
 
 // The names that the certificate of a call's peer carries: its common name and alternative names.

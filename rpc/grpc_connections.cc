@@ -71,7 +71,7 @@ grpc::ServerGenericBidiReactor* GrpcLinks::AcceptStream(
   grpc::ServerGenericBidiReactor* reactor = nullptr;
   Actions actions;
   {
-    Lock lock(mutex_);
+    const MutexLock lock(mutex_);
     connection->stream = LinkStream::Accept(context, &reactor);
     connection->accepted_from = context->peer();
     connection->deadline = MonotonicNow() + kHandshakeTime;
@@ -97,7 +97,7 @@ void GrpcLinks::OnMessage(const std::shared_ptr<Connection>& connection,
                           const grpc::ByteBuffer& message) {
   {
     Actions actions;
-    Lock lock(mutex_);
+    MutexLock lock(mutex_);
     if (connection->phase == Phase::kOver || connection->phase == Phase::kClosing) return;
     if (connection->phase != Phase::kEstablished) {
       if (message.Length() > kMaxHandshakeBytes) {
@@ -117,7 +117,7 @@ void GrpcLinks::OnMessage(const std::shared_ptr<Connection>& connection,
           Drop(connection, named, &actions);
         }
       }
-      lock.unlock();
+      lock.Unlock();
       Run(actions);
       return;
     }
@@ -128,7 +128,7 @@ void GrpcLinks::OnMessage(const std::shared_ptr<Connection>& connection,
 void GrpcLinks::OnWritten(const std::shared_ptr<Connection>& connection) {
   Actions actions;
   {
-    Lock lock(mutex_);
+    const MutexLock lock(mutex_);
     connection->writing = false;
     Pump(connection, &actions);
   }
@@ -139,7 +139,7 @@ void GrpcLinks::OnClosed(const std::shared_ptr<Connection>& connection,
                          const grpc::Status& status) {
   Actions actions;
   {
-    Lock lock(mutex_);
+    const MutexLock lock(mutex_);
     absl::Status reason = FromGrpc(status);
     if (reason.ok() || reason.code() == absl::StatusCode::kCancelled) {
       reason = absl::UnavailableError("the other end closed the connection");
@@ -155,9 +155,9 @@ void GrpcLinks::OnClosed(const std::shared_ptr<Connection>& connection,
     ++running_;  // Nothing else keeps Stop from ending while the actions run.
   }
   Run(actions);
-  Lock lock(mutex_);
+  const MutexLock lock(mutex_);
   --running_;
-  if (stopping_) nothing_runs_.notify_all();
+  if (stopping_) nothing_runs_.NotifyAll();
 }
 
 // --- handshake ---
@@ -420,7 +420,7 @@ void GrpcLinks::Tick() {
   Actions actions;
   std::vector<std::shared_ptr<Connection>> dialled;
   {
-    Lock lock(mutex_);
+    const MutexLock lock(mutex_);
     if (stopping_) return;
     const Nanos now = MonotonicNow();
     // A process that did not run for a while has not listened: silence counts anew.
@@ -477,9 +477,9 @@ void GrpcLinks::Tick() {
 void GrpcLinks::Stop() {
   Actions actions;
   {
-    Lock lock(mutex_);
+    const MutexLock lock(mutex_);
     if (std::exchange(stopping_, true)) {
-      nothing_runs_.wait(lock, [this] { return stopped_; });
+      while (!stopped_) nothing_runs_.Wait(mutex_);
       return;
     }
     const absl::Status reason = absl::CancelledError("the links of this process have stopped");
@@ -495,20 +495,20 @@ void GrpcLinks::Stop() {
     server_->Shutdown(gpr_inf_past(GPR_CLOCK_REALTIME));
   }
   {
-    Lock lock(mutex_);
-    nothing_runs_.wait(lock, [this] {
+    const MutexLock lock(mutex_);
+    nothing_runs_.Wait(mutex_, [this]() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
       return running_ == 0 && connections_.empty() && fetch_calls_.empty() && servings_.empty();
     });
   }
   executor_->Stop();
   CloseGate();
   server_ = nullptr;
-  Lock lock(mutex_);
+  const MutexLock lock(mutex_);
   links_.clear();
   dirty_.clear();
   sessions_.clear();
   stopped_ = true;
-  nothing_runs_.notify_all();
+  nothing_runs_.NotifyAll();
 }
 
 }  // namespace sheaf

@@ -113,15 +113,15 @@ class GrpcLinks::FetchCall : public std::enable_shared_from_this<FetchCall> {
       absl::StatusOr<std::unique_ptr<ReceivedBlock>> block = SlicedBlock::Make(response_);
       response_.Clear();
       if (block.ok()) {
-        Lock lock(links_->mutex_);
+        const MutexLock lock(links_->mutex_);
         links_->figures_.fetched_bytes += (*block)->size();
       }
       done_(std::move(block));
     }
     done_ = nullptr;
-    Lock lock(links_->mutex_);
+    const MutexLock lock(links_->mutex_);
     links_->fetch_calls_.erase(shared_from_this());
-    links_->nothing_runs_.notify_all();
+    links_->nothing_runs_.NotifyAll();
   }
 
   GrpcLinks* const links_;
@@ -135,7 +135,7 @@ void GrpcLinks::Fetch(ProcessId self, ProcessId peer, std::string request, Nanos
                       FetchDone done) {
   Actions actions;
   {
-    Lock lock(mutex_);
+    const MutexLock lock(mutex_);
     if (stopping_ || forgotten_.contains(peer)) {
       FailFetch(std::move(done),
                 absl::UnavailableError(absl::StrCat(peer.ToString(), " was declared dead")),
@@ -213,9 +213,9 @@ class GrpcLinks::FetchServing final : public grpc::ServerGenericBidiReactor,
     }
     ProcessId peer;
     {
-      Lock lock(links_->mutex_);
+      MutexLock lock(links_->mutex_);
       if (links_->stopping_ || !links_->options_.on_fetch) {
-        lock.unlock();
+        lock.Unlock();
         return Answer(absl::UnavailableError("nothing is served here"));
       }
       peer = session_->peer();
@@ -228,9 +228,9 @@ class GrpcLinks::FetchServing final : public grpc::ServerGenericBidiReactor,
     links_->options_.on_fetch(
         peer, std::string(request.bytes),
         [once = std::move(once)](absl::StatusOr<Block> block) { once->Answer(std::move(block)); });
-    Lock lock(links_->mutex_);
+    MutexLock lock(links_->mutex_);
     --links_->running_;
-    links_->nothing_runs_.notify_all();
+    links_->nothing_runs_.NotifyAll();
   }
 
   void OnCancel() override { Answer(absl::CancelledError("the fetch was cancelled")); }
@@ -238,14 +238,14 @@ class GrpcLinks::FetchServing final : public grpc::ServerGenericBidiReactor,
   void OnDone() override {
     response_.Clear();
     const std::shared_ptr<FetchServing> self = shared_from_this();
-    Lock lock(links_->mutex_);
+    const MutexLock lock(links_->mutex_);
     links_->servings_.erase(self);
-    links_->nothing_runs_.notify_all();
+    links_->nothing_runs_.NotifyAll();
   }
 
   void Answer(absl::StatusOr<Block> block) {
     {
-      std::lock_guard lock(mutex_);
+      const MutexLock lock(mutex_);
       if (std::exchange(answered_, true)) return;
     }
     if (block.ok() &&
@@ -265,7 +265,7 @@ class GrpcLinks::FetchServing final : public grpc::ServerGenericBidiReactor,
     }
     response_ = grpc::ByteBuffer(slices.data(), slices.size());
     {
-      Lock lock(links_->mutex_);
+      const MutexLock lock(links_->mutex_);
       links_->figures_.served_bytes += block->bytes.size();
     }
     StartWriteAndFinish(&response_, grpc::WriteOptions(), grpc::Status::OK);
@@ -276,8 +276,8 @@ class GrpcLinks::FetchServing final : public grpc::ServerGenericBidiReactor,
   const std::shared_ptr<FetchSession> session_;
   const Digest request_hash_;
   grpc::ByteBuffer request_, response_;
-  std::mutex mutex_;  // Guards `answered_`.
-  bool answered_ = false;
+  Mutex mutex_;
+  bool answered_ ABSL_GUARDED_BY(mutex_) = false;
 };
 
 grpc::ServerGenericBidiReactor* GrpcLinks::ServeFetch(grpc::GenericCallbackServerContext* context) {
@@ -289,7 +289,7 @@ grpc::ServerGenericBidiReactor* GrpcLinks::ServeFetch(grpc::GenericCallbackServe
   std::shared_ptr<FetchServing> serving;
   absl::Status verdict = ticket.status();
   {
-    Lock lock(mutex_);
+    const MutexLock lock(mutex_);
     std::shared_ptr<FetchSession> session;
     if (verdict.ok()) {
       const auto known = sessions_.find(ticket->connection);

@@ -38,7 +38,7 @@ absl::Status GrpcLinks::SetCertificates(const Credentials& next) {
   SHEAF_ASSIGN_OR_RETURN(const int64_t expires, ExpiryOf(next.authority_pem, next.certificate_pem));
   Actions actions;
   {
-    const Lock lock(mutex_);
+    const MutexLock lock(mutex_);
     certificates_->Replace(next);
     expires_ = expires;
     figures_.certificates_expire = expires;

@@ -35,13 +35,13 @@ class GrpcLinks::LinkServing {
   LinkServing& operator=(const LinkServing&) = delete;
 
   void Answer(absl::StatusOr<Block> block) {
-    std::lock_guard open(gate_->mutex);
+    const MutexLock open(gate_->mutex);
     GrpcLinks* const links = gate_->links;
     const std::shared_ptr<Connection> connection = std::exchange(connection_, nullptr);
     if (links == nullptr || connection == nullptr) return;
     Actions actions;
     {
-      Lock lock(links->mutex_);
+      const MutexLock lock(links->mutex_);
       if (connection->phase != Phase::kEstablished) return;
       if (block.ok()) links->figures_.served_bytes += block->bytes.size();
       connection->blocks.emplace_back(number_, std::move(block));
@@ -142,21 +142,21 @@ void GrpcLinks::AskUser(LinkQuestion question) {
     serving->Answer(absl::UnavailableError("nothing is served here"));
   }
   serving = nullptr;
-  Lock lock(mutex_);
+  const MutexLock lock(mutex_);
   --running_;
-  nothing_runs_.notify_all();
+  nothing_runs_.NotifyAll();
 }
 
 void GrpcLinks::FinishFetch(FetchDone done, absl::StatusOr<std::unique_ptr<ReceivedBlock>> block) {
   done(std::move(block));
   done = nullptr;
-  Lock lock(mutex_);
+  const MutexLock lock(mutex_);
   --running_;
-  nothing_runs_.notify_all();
+  nothing_runs_.NotifyAll();
 }
 
 void GrpcLinks::CloseGate() {
-  std::lock_guard lock(gate_->mutex);
+  const MutexLock lock(gate_->mutex);
   gate_->links = nullptr;
 }
 

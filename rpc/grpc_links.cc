@@ -130,14 +130,14 @@ std::shared_ptr<GrpcLinks::Link> GrpcLinks::FindOrMake(ProcessId self, bool gues
 }
 
 void GrpcLinks::SetTerm(const GcsTerm& term) {
-  const Lock lock(mutex_);
+  const MutexLock lock(mutex_);
   fence_.SetTerm(term);
 }
 
 void GrpcLinks::AddSelf(ProcessId end) {
   Actions actions;
   {
-    Lock lock(mutex_);
+    const MutexLock lock(mutex_);
     if (std::find(ends_.begin(), ends_.end(), end) != ends_.end()) return;
     ends_.push_back(end);
     last_sent_ = nullptr;
@@ -161,7 +161,7 @@ void GrpcLinks::AddSelf(ProcessId end) {
 void GrpcLinks::SetAddress(ProcessId peer, const std::string& address) {
   Actions actions;
   {
-    Lock lock(mutex_);
+    const MutexLock lock(mutex_);
     addresses_[peer] = address;
     for (const auto& [key, link] : links_) {
       if (link->peer != peer || link->address == address) continue;
@@ -177,7 +177,7 @@ void GrpcLinks::SetAddress(ProcessId peer, const std::string& address) {
 void GrpcLinks::Forget(ProcessId peer) {
   Actions actions;
   {
-    Lock lock(mutex_);
+    const MutexLock lock(mutex_);
     forgotten_.insert(peer);
     last_sent_ = nullptr;
     addresses_.erase(peer);
@@ -276,7 +276,7 @@ void GrpcLinks::SendAhead(ProcessId self, ProcessId peer, const LinkFrame& frame
   if (!FitsLink(peer, frame)) return;
   Actions actions;
   {
-    Lock lock(mutex_);
+    const MutexLock lock(mutex_);
     Link* const link = FindToSend(self, peer);
     if (link == nullptr) return;
     link->state.QueueAhead(frame);
@@ -292,7 +292,7 @@ void GrpcLinks::SendAhead(ProcessId self, ProcessId peer, const LinkFrame& frame
 
 void GrpcLinks::Send(ProcessId self, ProcessId peer, const LinkFrame& frame) {
   if (!FitsLink(peer, frame)) return;
-  Lock lock(mutex_);
+  const MutexLock lock(mutex_);
   Link* const link = FindToSend(self, peer);
   if (link == nullptr) return;
   link->state.Queue(frame);
@@ -313,7 +313,7 @@ GrpcLinks::Link* GrpcLinks::FindToSend(ProcessId self, ProcessId peer) {
 void GrpcLinks::Flush() {
   Actions actions;
   {
-    Lock lock(mutex_);
+    const MutexLock lock(mutex_);
     if (dirty_.empty()) return;
     const Nanos now = MonotonicNow();
     for (const auto& link : dirty_) {
@@ -331,7 +331,7 @@ void GrpcLinks::Flush() {
 }
 
 size_t GrpcLinks::queued_bytes(ProcessId peer) const {
-  Lock lock(mutex_);
+  const MutexLock lock(mutex_);
   size_t bytes = 0;
   for (const auto& [key, link] : links_) {
     if (key.second == peer.packed()) bytes += link->state.queued_bytes();
@@ -340,7 +340,7 @@ size_t GrpcLinks::queued_bytes(ProcessId peer) const {
 }
 
 Nanos GrpcLinks::last_frame(ProcessId peer) const {
-  Lock lock(mutex_);
+  const MutexLock lock(mutex_);
   Nanos last = 0;
   for (const auto& [key, link] : links_) {
     if (key.second == peer.packed()) last = std::max(last, link->state.last_frame());
@@ -349,7 +349,7 @@ Nanos GrpcLinks::last_frame(ProcessId peer) const {
 }
 
 GcsTerm GrpcLinks::followed_term() const {
-  Lock lock(mutex_);
+  const MutexLock lock(mutex_);
   return fence_.term();
 }
 
@@ -394,7 +394,7 @@ void GrpcLinks::HandleMessage(const std::shared_ptr<Connection>& connection,
   const absl::StatusOr<MessageHeader> header = ParseMessageHeader(flat.bytes, flat.bytes.size());
   Actions actions;
   {
-    Lock lock(mutex_);
+    const MutexLock lock(mutex_);
     const std::shared_ptr<Link> link = connection->link;
     if (connection->phase != Phase::kEstablished || link->current != connection) return;
     if (!header.ok()) {
@@ -444,9 +444,9 @@ void GrpcLinks::Run(Actions& actions) {
     // On the links' own thread: the caller may hold what `done` takes.
     executor_->Post([this, done = std::move(done), status = status] {
       done(status);
-      Lock lock(mutex_);
+      const MutexLock lock(mutex_);
       --running_;
-      nothing_runs_.notify_all();
+      nothing_runs_.NotifyAll();
     });
   }
   RunFetches(actions);
@@ -458,32 +458,32 @@ void GrpcLinks::Run(Actions& actions) {
 void GrpcLinks::Deliver(const std::shared_ptr<Link>& link) {
   Actions actions;
   {
-    Lock lock(mutex_);
+    MutexLock lock(mutex_);
     if (link->delivering) return;
     link->delivering = true;
     while (!link->deliveries.empty() && !stopping_) {
       Delivery delivery = std::move(link->deliveries.front());
       link->deliveries.pop_front();
       ++running_;
-      lock.unlock();
+      lock.Unlock();
       if (delivery.batch != nullptr) {
         if (options_.on_frames) options_.on_frames(delivery.peer, std::move(delivery.batch));
       } else if (options_.on_link) {
         options_.on_link(delivery.peer, delivery.up, std::move(delivery.reason));
       }
-      lock.lock();
+      lock.Lock();
       --running_;
       if (delivery.sequence != 0) link->state.HandedOver(delivery.stream, delivery.sequence);
     }
     link->delivering = false;
-    if (stopping_) nothing_runs_.notify_all();
+    if (stopping_) nothing_runs_.NotifyAll();
     if (link->current != nullptr) Pump(link->current, &actions);
   }
   Run(actions);
 }
 
 GrpcLinks::Figures GrpcLinks::figures() const {
-  Lock lock(mutex_);
+  const MutexLock lock(mutex_);
   Figures now = figures_;
   for (const auto& [key, link] : links_) now.queued_bytes += link->state.queued_bytes();
   if (listener_ != nullptr) now.refused_connections = listener_->refused();

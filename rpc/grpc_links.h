@@ -10,11 +10,9 @@
 #include <grpcpp/generic/async_generic_service.h>
 #include <grpcpp/server.h>
 
-#include <condition_variable>
 #include <deque>
 #include <map>
 #include <memory>
-#include <mutex>
 #include <optional>
 #include <set>
 #include <string>
@@ -24,6 +22,7 @@
 #include "absl/container/flat_hash_map.h"
 #include "absl/container/flat_hash_set.h"
 #include "base/executor.h"
+#include "base/mutex.h"
 #include "rpc/fetch_session.h"
 #include "rpc/grpc_channel.h"
 #include "rpc/grpc_stream.h"
@@ -67,7 +66,6 @@ class GrpcLinks final : public Links {
   class Service;
   enum class Phase : uint8_t;
   using Key = std::pair<uint64_t, uint64_t>;  // Self and peer; a guest's self is kGuestKey.
-  using Lock = std::unique_lock<std::mutex>;
 
   // The other end asks for a block over the link.
   struct LinkQuestion {
@@ -88,96 +86,121 @@ class GrpcLinks final : public Links {
     std::vector<LinkQuestion> questions;
     bool tick = false;
   };
-  void Run(Actions& actions);
-  void RunFetches(Actions& actions);
+  void Run(Actions& actions) ABSL_LOCKS_EXCLUDED(mutex_);
+  void RunFetches(Actions& actions) ABSL_LOCKS_EXCLUDED(mutex_);
 
-  // grpc_links.cc: links and their frames. All with `mutex_` held unless they say otherwise.
-  std::shared_ptr<Link> FindOrMake(ProcessId self, bool guest, ProcessId peer);
-  Link* FindToSend(ProcessId self, ProcessId peer);  // Null: nothing goes there.
-  std::shared_ptr<Link> Find(ProcessId self, ProcessId peer) const;
-  std::pair<ProcessId, bool> SelfNamed(ProcessId self) const;
+  // grpc_links.cc: links and their frames.
+  std::shared_ptr<Link> FindOrMake(ProcessId self, bool guest, ProcessId peer)
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  Link* FindToSend(ProcessId self, ProcessId peer)
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);  // Null: nothing goes there.
+  std::shared_ptr<Link> Find(ProcessId self, ProcessId peer) const
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  std::pair<ProcessId, bool> SelfNamed(ProcessId self) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   static Key KeyOf(const Link& link);
-  void RenamePeer(const std::shared_ptr<Link>& link, ProcessId name, Actions* actions);
+  void RenamePeer(const std::shared_ptr<Link>& link, ProcessId name, Actions* actions)
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   void Report(const std::shared_ptr<Link>& link, bool up, const absl::Status& reason,
-              Actions* actions);
-  void Pump(const std::shared_ptr<Connection>& connection, Actions* actions);
-  void Deliver(const std::shared_ptr<Link>& link);  // Without the lock.
-  void HandleMessage(const std::shared_ptr<Connection>& connection,
-                     const grpc::ByteBuffer& message);  // Without the lock.
+              Actions* actions) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  void Pump(const std::shared_ptr<Connection>& connection, Actions* actions)
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  void Deliver(const std::shared_ptr<Link>& link) ABSL_LOCKS_EXCLUDED(mutex_);
+  void HandleMessage(const std::shared_ptr<Connection>& connection, const grpc::ByteBuffer& message)
+      ABSL_LOCKS_EXCLUDED(mutex_);
 
   // grpc_connections.cc: how connections come and go.
-  bool WantsDial(const Link& link, Nanos now) const;
-  void Dial(const std::shared_ptr<Link>& link, Nanos now);
-  std::shared_ptr<Connection> LeastWorthyHandshake() const;
-  grpc::ServerGenericBidiReactor* AcceptStream(grpc::GenericCallbackServerContext* context);
-  void OnMessage(const std::shared_ptr<Connection>& connection, const grpc::ByteBuffer& message);
-  void OnWritten(const std::shared_ptr<Connection>& connection);
-  void OnClosed(const std::shared_ptr<Connection>& connection, const grpc::Status& status);
+  bool WantsDial(const Link& link, Nanos now) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  void Dial(const std::shared_ptr<Link>& link, Nanos now) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  std::shared_ptr<Connection> LeastWorthyHandshake() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  grpc::ServerGenericBidiReactor* AcceptStream(grpc::GenericCallbackServerContext* context)
+      ABSL_LOCKS_EXCLUDED(mutex_);
+  void OnMessage(const std::shared_ptr<Connection>& connection, const grpc::ByteBuffer& message)
+      ABSL_LOCKS_EXCLUDED(mutex_);
+  void OnWritten(const std::shared_ptr<Connection>& connection) ABSL_LOCKS_EXCLUDED(mutex_);
+  void OnClosed(const std::shared_ptr<Connection>& connection, const grpc::Status& status)
+      ABSL_LOCKS_EXCLUDED(mutex_);
   void Handshake(const std::shared_ptr<Connection>& connection, std::string_view bytes,
-                 Actions* actions);
+                 Actions* actions) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   absl::Status Judge(const std::shared_ptr<Connection>& connection, const Introduction& peer,
-                     std::shared_ptr<Link>* link, Actions* actions);
+                     std::shared_ptr<Link>* link, Actions* actions)
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   void Establish(const std::shared_ptr<Link>& link, const std::shared_ptr<Connection>& connection,
-                 const Introduction& peer, Actions* actions);
-  Introduction Introduce(const Link& link) const;
-  absl::Status CompareTerms(const Introduction& peer);
+                 const Introduction& peer, Actions* actions) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  Introduction Introduce(const Link& link) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  absl::Status CompareTerms(const Introduction& peer) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   // The connection is over, because of `reason`: takes it from its link and closes it.
-  void Drop(std::shared_ptr<Connection> connection, const absl::Status& reason, Actions* actions);
-  void Detach(std::shared_ptr<Connection> connection, const absl::Status& reason, Actions* actions);
-  void Tick();  // Without the lock.
+  void Drop(std::shared_ptr<Connection> connection, const absl::Status& reason, Actions* actions)
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  void Detach(std::shared_ptr<Connection> connection, const absl::Status& reason, Actions* actions)
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  void Tick() ABSL_LOCKS_EXCLUDED(mutex_);
 
   // grpc_link_certificates.cc.
-  void CheckExpiry(Nanos now);
+  void CheckExpiry(Nanos now) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   absl::Status CheckPeerName(const grpc::AuthContext* peer) const;
 
   // grpc_fetch.cc.
-  void StartFetch(const std::shared_ptr<Link>& link, PendingFetch fetch, Actions* actions);
-  grpc::ServerGenericBidiReactor* ServeFetch(grpc::GenericCallbackServerContext* context);
-  void CancelFetches();
-  void FailFetch(FetchDone done, const absl::Status& reason, Actions* actions);
-  void FailFetches(Link* link, const absl::Status& reason, Actions* actions);
+  void StartFetch(const std::shared_ptr<Link>& link, PendingFetch fetch, Actions* actions)
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  grpc::ServerGenericBidiReactor* ServeFetch(grpc::GenericCallbackServerContext* context)
+      ABSL_LOCKS_EXCLUDED(mutex_);
+  void CancelFetches() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  void FailFetch(FetchDone done, const absl::Status& reason, Actions* actions)
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  void FailFetches(Link* link, const absl::Status& reason, Actions* actions)
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
 
   // grpc_link_fetch.cc: fetches over the link itself, from a peer that cannot be dialled.
   struct Gate;
   class LinkServing;
-  void StartLinkFetch(const std::shared_ptr<Link>& link, PendingFetch fetch, Actions* actions);
+  void StartLinkFetch(const std::shared_ptr<Link>& link, PendingFetch fetch, Actions* actions)
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   absl::Status HandleFetch(const std::shared_ptr<Connection>& connection,
-                           const MessageHeader& header, std::string_view payload, Actions* actions);
-  void FailLinkFetches(Link* link, Nanos until, const absl::Status& reason, Actions* actions);
-  bool NextPart(const std::shared_ptr<Connection>& connection, grpc::ByteBuffer* message);
-  void AskUser(LinkQuestion question);  // Without the lock.
-  void FinishFetch(FetchDone done, absl::StatusOr<std::unique_ptr<ReceivedBlock>> block);  // Also.
-  void CloseGate();                                                                        // Also.
+                           const MessageHeader& header, std::string_view payload, Actions* actions)
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  void FailLinkFetches(Link* link, Nanos until, const absl::Status& reason, Actions* actions)
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  bool NextPart(const std::shared_ptr<Connection>& connection, grpc::ByteBuffer* message)
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  void AskUser(LinkQuestion question) ABSL_LOCKS_EXCLUDED(mutex_);
+  void FinishFetch(FetchDone done, absl::StatusOr<std::unique_ptr<ReceivedBlock>> block)
+      ABSL_LOCKS_EXCLUDED(mutex_);
+  void CloseGate() ABSL_LOCKS_EXCLUDED(mutex_);
 
   const LinksOptions options_;                            // But for its certificates.
   const std::unique_ptr<GrpcCertificates> certificates_;  // Null: there are none.
   const uint64_t incarnation_;
   std::string address_;  // Constant after Listen.
 
-  mutable std::mutex mutex_;  // Guards all that follows.
-  std::condition_variable nothing_runs_;
-  absl::flat_hash_map<Key, std::shared_ptr<Link>> links_;
+  mutable Mutex mutex_;
+  CondVar nothing_runs_;
+  absl::flat_hash_map<Key, std::shared_ptr<Link>> links_ ABSL_GUARDED_BY(mutex_);
   // Of the last Send, since many frames go one way. Null where ends or links have changed.
-  std::shared_ptr<Link> last_sent_;
-  std::pair<ProcessId, ProcessId> last_sent_ends_;
-  std::vector<ProcessId> ends_;
-  TermFence fence_;
-  std::map<ProcessId, std::string> addresses_;
-  std::set<ProcessId> forgotten_;
-  absl::flat_hash_set<uint64_t> forgotten_streams_;
-  std::vector<std::shared_ptr<Link>> dirty_;  // With frames that wait for Flush.
-  std::set<std::shared_ptr<Connection>> connections_;
-  absl::flat_hash_map<uint64_t, std::shared_ptr<FetchSession>> sessions_;  // By connection.
-  std::set<std::shared_ptr<FetchCall>> fetch_calls_;
-  std::set<std::shared_ptr<FetchServing>> servings_;
-  uint32_t guests_ = 0;
-  int handshakes_ = 0;  // Accepted connections whose peer has not proved itself.
-  int running_ = 0;     // Threads inside callbacks of the user.
-  bool stopping_ = false, stopped_ = false;
-  Nanos last_tick_ = 0;
-  int64_t expires_ = 0;  // Of the certificates, seconds since 1970; 0: there are none.
-  Nanos next_expiry_check_ = 0;
-  Figures figures_;
+  std::shared_ptr<Link> last_sent_ ABSL_GUARDED_BY(mutex_);
+  std::pair<ProcessId, ProcessId> last_sent_ends_ ABSL_GUARDED_BY(mutex_);
+  std::vector<ProcessId> ends_ ABSL_GUARDED_BY(mutex_);
+  TermFence fence_ ABSL_GUARDED_BY(mutex_);
+  std::map<ProcessId, std::string> addresses_ ABSL_GUARDED_BY(mutex_);
+  std::set<ProcessId> forgotten_ ABSL_GUARDED_BY(mutex_);
+  absl::flat_hash_set<uint64_t> forgotten_streams_ ABSL_GUARDED_BY(mutex_);
+  std::vector<std::shared_ptr<Link>> dirty_
+      ABSL_GUARDED_BY(mutex_);  // With frames that wait for Flush.
+  std::set<std::shared_ptr<Connection>> connections_ ABSL_GUARDED_BY(mutex_);
+  // By connection.
+  absl::flat_hash_map<uint64_t, std::shared_ptr<FetchSession>> sessions_ ABSL_GUARDED_BY(mutex_);
+  std::set<std::shared_ptr<FetchCall>> fetch_calls_ ABSL_GUARDED_BY(mutex_);
+  std::set<std::shared_ptr<FetchServing>> servings_ ABSL_GUARDED_BY(mutex_);
+  uint32_t guests_ ABSL_GUARDED_BY(mutex_) = 0;
+  int handshakes_ ABSL_GUARDED_BY(mutex_) =
+      0;  // Accepted connections whose peer has not proved itself.
+  int running_ ABSL_GUARDED_BY(mutex_) = 0;  // Threads inside callbacks of the user.
+  bool stopping_ ABSL_GUARDED_BY(mutex_) = false;
+  bool stopped_ ABSL_GUARDED_BY(mutex_) = false;
+  Nanos last_tick_ ABSL_GUARDED_BY(mutex_) = 0;
+  int64_t expires_ ABSL_GUARDED_BY(mutex_) =
+      0;  // Of the certificates, seconds since 1970; 0: there are none.
+  Nanos next_expiry_check_ ABSL_GUARDED_BY(mutex_) = 0;
+  Figures figures_ ABSL_GUARDED_BY(mutex_);
 
   const std::shared_ptr<Gate> gate_;
   std::unique_ptr<Service> service_;

@@ -10,6 +10,7 @@
 #include <string>
 #include <vector>
 
+#include "base/mutex.h"
 #include "rpc/grpc_links.h"
 #include "rpc/link_fetch.h"
 
@@ -94,8 +95,8 @@ struct GrpcLinks::Link {
 // What answers to questions go through: shut when the links have stopped, so that a late answer
 // finds nobody. Taken before the links' lock.
 struct GrpcLinks::Gate {
-  std::mutex mutex;
-  GrpcLinks* links = nullptr;
+  Mutex mutex;
+  GrpcLinks* links ABSL_GUARDED_BY(mutex) = nullptr;
 };
 
 class GrpcLinks::Connection final : public LinkStream::Events,

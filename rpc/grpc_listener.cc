@@ -112,7 +112,7 @@ void GrpcListener::Start(std::unique_ptr<Acceptor> acceptor) {
 
 void GrpcListener::Stop() {
   {
-    const std::lock_guard lock(mutex_);
+    const MutexLock lock(mutex_);
     if (std::exchange(stopping_, true)) return;
   }
   shutdown(fd_.get(), SHUT_RDWR);  // Ends the accept that waits.
@@ -121,7 +121,7 @@ void GrpcListener::Stop() {
 }
 
 uint64_t GrpcListener::refused() const {
-  const std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   return refused_;
 }
 
@@ -133,7 +133,7 @@ void GrpcListener::Run() {
                         SOCK_NONBLOCK | SOCK_CLOEXEC));
     const int error = errno;
     {
-      const std::lock_guard lock(mutex_);
+      const MutexLock lock(mutex_);
       if (stopping_) return;
     }
     if (!fd.valid()) {
@@ -155,13 +155,13 @@ void GrpcListener::Run() {
 }
 
 bool GrpcListener::Admit(int fd, const std::string& peer, const std::string& address) {
-  const std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   const uint64_t descriptors = DescriptorLimit();
   const size_t most = std::min<size_t>(limits_.strangers, descriptors / kPartOfDescriptors);
   const size_t most_of_one = std::max(kLeastOfOneAddress, most / kPartOfOneAddress);
   const uint64_t reserved =
       std::min(limits_.reserved_descriptors, descriptors / kPartOfDescriptors);
-  const auto is_full = [&] {
+  const auto is_full = [&]() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
     return strangers_.size() >= most || of_address_[address] >= most_of_one;
   };
   if (is_full()) ForgetClosed();
@@ -185,7 +185,7 @@ void GrpcListener::ForgetClosed() {
   const Nanos now = MonotonicNow();
   if (now - looked_at_ < kLookPeriod) return;
   looked_at_ = now;
-  std::erase_if(strangers_, [this](const auto& entry) {
+  std::erase_if(strangers_, [this](const auto& entry) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
     const Stranger& stranger = entry.second;
     struct stat info{};
     if (fstat(stranger.fd, &info) == 0 && info.st_ino == stranger.inode) return false;
@@ -195,7 +195,7 @@ void GrpcListener::ForgetClosed() {
 }
 
 void GrpcListener::Proven(const std::string& peer) {
-  const std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   const auto found = strangers_.find(Plain(peer));
   if (found == strangers_.end()) return;
   if (--of_address_[found->second.address] == 0) of_address_.erase(found->second.address);

@@ -11,12 +11,12 @@
 #include <cstdint>
 #include <map>
 #include <memory>
-#include <mutex>
 #include <string>
 
 #include "absl/status/statusor.h"
 #include "base/clock.h"
 #include "base/executor.h"
+#include "base/mutex.h"
 #include "base/unique_fd.h"
 #include "rpc/listen_address.h"
 
@@ -53,18 +53,18 @@ class GrpcListener {
   GrpcListener(UniqueFd fd, const Limits& limits);
   void Run();
   bool Admit(int fd, const std::string& peer, const std::string& address);
-  void ForgetClosed();
+  void ForgetClosed() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
 
   const UniqueFd fd_;
   const Limits limits_;
   std::unique_ptr<Acceptor> acceptor_;
 
-  mutable std::mutex mutex_;                   // Guards all that follows.
-  std::map<std::string, Stranger> strangers_;  // By peer.
-  std::map<std::string, size_t> of_address_;
-  Nanos looked_at_ = 0;
-  uint64_t refused_ = 0;
-  bool stopping_ = false;
+  mutable Mutex mutex_;
+  std::map<std::string, Stranger> strangers_ ABSL_GUARDED_BY(mutex_);  // By peer.
+  std::map<std::string, size_t> of_address_ ABSL_GUARDED_BY(mutex_);
+  Nanos looked_at_ ABSL_GUARDED_BY(mutex_) = 0;
+  uint64_t refused_ ABSL_GUARDED_BY(mutex_) = 0;
+  bool stopping_ ABSL_GUARDED_BY(mutex_) = false;
   std::unique_ptr<ThreadExecutor> thread_;
 };
 

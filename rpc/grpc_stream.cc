@@ -4,8 +4,9 @@
 #include <grpcpp/client_context.h>
 #include <grpcpp/generic/generic_stub.h>
 
-#include <mutex>
 #include <utility>
+
+#include "base/mutex.h"
 
 namespace sheaf {
 namespace {
@@ -28,7 +29,7 @@ class DialledStream final : public LinkStream,
 
   void Write(const grpc::ByteBuffer& message) override {
     {
-      std::lock_guard lock(mutex_);
+      const MutexLock lock(mutex_);
       if (closing_) return;
       writing_ = true;
     }
@@ -38,7 +39,7 @@ class DialledStream final : public LinkStream,
 
   void Close(const grpc::Status&) override {
     {
-      std::lock_guard lock(mutex_);
+      const MutexLock lock(mutex_);
       if (std::exchange(closing_, true)) return;
       context_.TryCancel();
       if (writing_) return;
@@ -62,7 +63,7 @@ class DialledStream final : public LinkStream,
     outgoing_.Clear();
     bool over;
     {
-      std::lock_guard lock(mutex_);
+      const MutexLock lock(mutex_);
       writing_ = false;
       over = closing_;
     }
@@ -89,8 +90,9 @@ class DialledStream final : public LinkStream,
   std::shared_ptr<LinkStream> self_;  // Until OnDone.
   std::shared_ptr<Events> events_;
   grpc::ByteBuffer incoming_, outgoing_;
-  std::mutex mutex_;  // Guards what follows.
-  bool writing_ = false, closing_ = false;
+  Mutex mutex_;
+  bool writing_ ABSL_GUARDED_BY(mutex_) = false;
+  bool closing_ ABSL_GUARDED_BY(mutex_) = false;
 };
 
 class AcceptedStream final : public LinkStream,
@@ -107,7 +109,7 @@ class AcceptedStream final : public LinkStream,
 
   void Write(const grpc::ByteBuffer& message) override {
     {
-      std::lock_guard lock(mutex_);
+      const MutexLock lock(mutex_);
       if (closing_) return;
       writing_ = true;
     }
@@ -117,7 +119,7 @@ class AcceptedStream final : public LinkStream,
 
   void Close(const grpc::Status& status) override {
     {
-      std::lock_guard lock(mutex_);
+      const MutexLock lock(mutex_);
       if (std::exchange(closing_, true)) return;
       if (writing_) {
         // Finish would wait for a write that may never end. Under the lock, since the context lives
@@ -147,7 +149,7 @@ class AcceptedStream final : public LinkStream,
     outgoing_.Clear();
     bool over;
     {
-      std::lock_guard lock(mutex_);
+      const MutexLock lock(mutex_);
       writing_ = false;
       over = closing_;
     }
@@ -173,8 +175,9 @@ class AcceptedStream final : public LinkStream,
   std::shared_ptr<LinkStream> self_;  // Until OnDone.
   std::shared_ptr<Events> events_;
   grpc::ByteBuffer incoming_, outgoing_;
-  std::mutex mutex_;  // Guards what follows.
-  bool writing_ = false, closing_ = false;
+  Mutex mutex_;
+  bool writing_ ABSL_GUARDED_BY(mutex_) = false;
+  bool closing_ ABSL_GUARDED_BY(mutex_) = false;
 };
 
 }  // namespace

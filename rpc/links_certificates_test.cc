@@ -2,6 +2,7 @@
 // Links whose certificates are replaced while they run, and whose peers must carry a name.
 #include <algorithm>
 
+#include "base/testing/wait_until_for_test.h"
 #include "rpc/links_node_for_test.h"
 #include "rpc/proxy_for_test.h"
 #include "rpc/tls_directory_for_test.h"
@@ -83,7 +84,7 @@ TEST_CASE("a link whose certificates have expired comes up again with new ones")
   REQUIRE(Reaches(one, two, kTwo, proxy.address()));
   const int64_t expire = one.links().figures().certificates_expire;
   REQUIRE(expire > 0);
-  while (UnixNow() / kSecond <= expire) usleep(10'000);
+  REQUIRE(WaitUntil(kTestPatience, [&] { return UnixNow() / kSecond > expire; }));
   CHECK(Reaches(one, two, kTwo, proxy.address()));  // What stands goes on.
   proxy.Cut();
   REQUIRE(one.AwaitReason(absl::StatusCode::kUnauthenticated));

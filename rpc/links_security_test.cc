@@ -7,6 +7,7 @@
 #include <csignal>
 #include <filesystem>
 
+#include "base/testing/wait_until_for_test.h"
 #include "rpc/links_node_for_test.h"
 #include "rpc/proxy_for_test.h"
 #include "rpc/tls_directory_for_test.h"
@@ -271,18 +272,14 @@ TEST_CASE("hundreds of idle connections leave descriptors, and the port open for
   const size_t open = OpenDescriptors();
   {
     const IdleFlood flood(PortOf(two.address()), 600);
-    const Nanos refused_by = MonotonicNow() + kTestPatience;
-    while (two.links().figures().refused_connections <= 400 && MonotonicNow() < refused_by)
-      usleep(10'000);
-    CHECK(two.links().figures().refused_connections > 400);
+    CHECK(
+        WaitUntil(kTestPatience, [&] { return two.links().figures().refused_connections > 400; }));
     CHECK(OpenDescriptors() < open + 100);
     one.links().SetAddress(kTwo, two.address());
     one.Send(kTwo, "let me in");
     CHECK(two.AwaitFrames(1));
     // Those that were let in and say nothing are closed.
-    const Nanos deadline = MonotonicNow() + kTestPatience;
-    while (OpenDescriptors() > open + 10 && MonotonicNow() < deadline) usleep(10'000);
-    CHECK(OpenDescriptors() <= open + 10);
+    CHECK(WaitUntil(kTestPatience, [&] { return OpenDescriptors() <= open + 10; }));
     CHECK(one.Fetch(kTwo, "x").ok());
   }
   setrlimit(RLIMIT_NOFILE, &before);

@@ -11,20 +11,14 @@
 #include <string>
 #include <vector>
 
+#include "base/testing/scratch_directory_for_test.h"
 #include "rpc/credentials.h"
 
 namespace sheaf {
 
 class TlsDirectory {
  public:
-  TlsDirectory() {
-    char name[] = "/tmp/sheaf-tls-XXXXXX";
-    REQUIRE(mkdtemp(name) != nullptr);
-    path_ = name;
-  }
-  ~TlsDirectory() { std::filesystem::remove_all(path_); }
-
-  std::string PathOf(const std::string& set) const { return path_ + "/" + set; }
+  std::string PathOf(const std::string& set) const { return directory_ / set; }
   void Make(const std::string& set, int64_t seconds_valid = kTenYears) const {
     REQUIRE(MakeCertificateSet(PathOf(set), {}, seconds_valid).ToString() == "OK");
   }
@@ -59,7 +53,7 @@ class TlsDirectory {
   }
 
  private:
-  std::string path_;
+  ScratchDirectory directory_;
 };
 
 }  // namespace sheaf

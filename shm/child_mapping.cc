@@ -6,8 +6,9 @@
 #include <unistd.h>
 
 #include <map>
-#include <mutex>
 #include <utility>
+
+#include "base/mutex.h"
 
 namespace sheaf {
 namespace {
@@ -17,8 +18,8 @@ struct Range {
   int fd = -1;  // -1: nothing.
 };
 struct Registry {
-  std::mutex mutex;  // Held over forks.
-  std::map<std::byte*, Range> ranges;
+  Mutex mutex;  // Held over forks.
+  std::map<std::byte*, Range> ranges ABSL_GUARDED_BY(mutex);
 };
 
 Registry& Ranges() {
@@ -28,7 +29,7 @@ Registry& Ranges() {
 
 // In the child, which has one thread. In place of the shared mappings, so that the addresses stay
 // taken until whoever made them unmaps them. Its own children copy what is private by themselves.
-void Replace() {
+void Replace() ABSL_NO_THREAD_SAFETY_ANALYSIS {  // LockForFork has locked.
   constexpr int kNothing = MAP_PRIVATE | MAP_FIXED | MAP_NORESERVE | MAP_ANONYMOUS;
   for (const auto& [data, range] : Ranges().ranges) {
     const int access = range.fd < 0 ? PROT_NONE : PROT_READ | PROT_WRITE;
@@ -38,15 +39,18 @@ void Replace() {
     if (mmap(data, range.bytes, PROT_NONE, kNothing, -1, 0) == MAP_FAILED) _exit(127);
   }
   Ranges().ranges.clear();
-  Ranges().mutex.unlock();
+  Ranges().mutex.Unlock();
 }
 
+void LockForFork() ABSL_NO_THREAD_SAFETY_ANALYSIS { Ranges().mutex.Lock(); }
+void UnlockAfterFork() ABSL_NO_THREAD_SAFETY_ANALYSIS { Ranges().mutex.Unlock(); }
+
 void Add(std::byte* data, Range range) {
-  static const int registered =
-      pthread_atfork([] { Ranges().mutex.lock(); }, [] { Ranges().mutex.unlock(); }, &Replace);
+  static const int registered = pthread_atfork(&LockForFork, &UnlockAfterFork, &Replace);
   (void)registered;
-  const std::lock_guard lock(Ranges().mutex);
-  Ranges().ranges[data] = range;
+  Registry& registry = Ranges();
+  const MutexLock lock(registry.mutex);
+  registry.ranges[data] = range;
 }
 
 }  // namespace
@@ -72,8 +76,9 @@ ChildMapping& ChildMapping::operator=(ChildMapping&& other) noexcept {
 
 ChildMapping::~ChildMapping() {
   if (data_ == nullptr) return;
-  const std::lock_guard lock(Ranges().mutex);
-  Ranges().ranges.erase(data_);
+  Registry& registry = Ranges();
+  const MutexLock lock(registry.mutex);
+  registry.ranges.erase(data_);
 }
 
 }  // namespace sheaf

@@ -41,9 +41,6 @@ class CallbackRunner {
 
  private:
   struct Shared;
-  static void StartThread(const std::shared_ptr<Shared>& shared);
-  static void Run(const std::shared_ptr<Shared>& shared);
-
   const std::shared_ptr<Shared> shared_;  // Outlives this as long as a callback runs.
 };
 

@@ -4,7 +4,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
-#include "base/library_paths.h"
+#include "base/config.h"
 #include "base/status_macros.h"
 #include "collective/nccl/dynamic_library.h"
 

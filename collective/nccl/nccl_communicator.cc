@@ -2,10 +2,10 @@
 #include "collective/nccl/nccl_communicator.h"
 
 #include <algorithm>
-#include <mutex>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "base/mutex.h"
 #include "base/status_macros.h"
 #include "collective/nccl/nccl_agreement.h"
 #include "collective/nccl/nccl_group.h"
@@ -68,7 +68,7 @@ class NcclCommunicatorImpl final : public NcclCommunicator {
     if (line.started.load(std::memory_order_acquire) > 0) {
       return StartAfter(operation, after)->Wait(kForever);
     }
-    const std::lock_guard<std::mutex> lock(line.running);
+    const MutexLock lock(line.running);
     const NcclGroup::UserThread user;
     return RunNow(line, operation, after);
   }

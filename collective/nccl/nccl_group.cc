@@ -2,7 +2,6 @@
 #include "collective/nccl/nccl_group.h"
 
 #include <algorithm>
-#include <chrono>
 #include <thread>
 #include <utility>
 
@@ -175,15 +174,15 @@ absl::Status NcclGroup::Await(const Waiting& waiting,
 }
 
 void NcclGroup::Pause(Nanos duration) {
-  std::unique_lock<std::mutex> lock(mutex_);
-  if (failure_.ok()) failed_.wait_for(lock, std::chrono::nanoseconds(duration));
+  const MutexLock lock(mutex_);
+  if (failure_.ok()) failed_.WaitFor(mutex_, duration);
 }
 
 // What befell another rank, once that is long enough ago.
 absl::Status NcclGroup::Trouble(Nanos now) {
   absl::Status trouble = board_->Failure();
   if (trouble.ok()) trouble = board_->Absence();
-  const std::lock_guard<std::mutex> lock(mutex_);
+  const MutexLock lock(mutex_);
   if (trouble.ok()) {
     trouble_since_ = 0;
   } else if (trouble_since_ == 0) {
@@ -206,12 +205,12 @@ absl::Status NcclGroup::Late(const Waiting& waiting) const {
 
 absl::Status NcclGroup::Fail(absl::Status status) {
   {
-    const std::lock_guard<std::mutex> lock(mutex_);
+    const MutexLock lock(mutex_);
     if (!failure_.ok()) return failure_;
     failure_ = status;
     // Before the control group: who wakes there finds the reason here.
     if (!Forked() && board_ != nullptr) board_->Fail(status);
-    failed_.notify_all();
+    failed_.NotifyAll();
   }
   if (!Forked()) control_->Abort(status.message());
   return status;
@@ -251,7 +250,7 @@ absl::Status NcclGroup::FailInControl(const Waiting& waiting, const absl::Status
 }
 
 absl::Status NcclGroup::Failure() const {
-  const std::lock_guard<std::mutex> lock(mutex_);
+  const MutexLock lock(mutex_);
   return failure_;
 }
 

@@ -3,16 +3,15 @@
 // calls, the board on which they tell of failures, and the first failure, which ends the group.
 #pragma once
 
-#include <condition_variable>
 #include <functional>
 #include <memory>
-#include <mutex>
 #include <optional>
 #include <string>
 
 #include "absl/functional/function_ref.h"
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "base/mutex.h"
 #include "collective/communicator.h"
 #include "collective/nccl/nccl_agreement.h"
 #include "collective/nccl/nccl_communicator.h"
@@ -96,10 +95,10 @@ class NcclGroup {
   std::shared_ptr<const nccl::Library> nccl_;
   std::shared_ptr<const CudaDevice> device_;
   std::unique_ptr<RankBoard> board_;
-  mutable std::mutex mutex_;
-  std::condition_variable failed_;
-  absl::Status failure_;     // Guarded by mutex_.
-  Nanos trouble_since_ = 0;  // Of another rank; guarded by mutex_.
+  mutable Mutex mutex_;
+  CondVar failed_;
+  absl::Status failure_ ABSL_GUARDED_BY(mutex_);
+  Nanos trouble_since_ ABSL_GUARDED_BY(mutex_) = 0;  // Of another rank.
 };
 
 }  // namespace sheaf

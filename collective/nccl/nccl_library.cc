@@ -2,7 +2,7 @@
 #include "collective/nccl/nccl_library.h"
 
 #include "absl/strings/str_cat.h"
-#include "base/library_paths.h"
+#include "base/config.h"
 #include "base/status_macros.h"
 #include "collective/nccl/dynamic_library.h"
 

@@ -4,10 +4,10 @@
 #include <dlfcn.h>
 
 #include <algorithm>
-#include <chrono>
 #include <cstring>
 
 #include "absl/strings/str_cat.h"
+#include "base/mutex.h"
 #include "base/random.h"
 #include "base/status_macros.h"
 #include "collective/net/net_group.h"
@@ -97,7 +97,7 @@ void NetGroup::SayPlace(const std::vector<int>& ranks, const std::string& bytes)
 }
 
 absl::StatusOr<std::string> NetGroup::PlaceOf(int rank) const {
-  const std::lock_guard<std::mutex> lock(mutex_);
+  const MutexLock lock(mutex_);
   if (At(rank).gone || broken_) {
     return absl::UnavailableError(absl::StrCat(NameOfRank(rank), ") left while the group formed"));
   }
@@ -133,7 +133,7 @@ absl::Status NetGroup::ConnectBulk(const std::function<bool(int rank)>& wanted, 
   }
   std::vector<std::string> theirs(static_cast<size_t>(world_size()));
   for (int other : ranks) {
-    std::unique_lock<std::mutex> lock(mutex_);
+    const MutexLock lock(mutex_);
     while (At(other).bulk_place.size() <= kProofBytes) {
       if (broken_ || At(other).gone) return failed(absl::StrCat(NameOfRank(other), ") has ended"));
       if (MonotonicNow() >= deadline) {
@@ -142,7 +142,7 @@ absl::Status NetGroup::ConnectBulk(const std::function<bool(int rank)>& wanted, 
                                          ") did not go on while its nodes were connected")),
                         other);
       }
-      changed_.wait_for(lock, std::chrono::milliseconds(50));
+      changed_.WaitFor(mutex_, 50 * kMillisecond);
     }
     theirs[static_cast<size_t>(other)] = At(other).bulk_place;
   }

@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "base/mutex.h"
 #include "base/status_macros.h"
 
 namespace sheaf {
@@ -57,7 +58,7 @@ absl::Status NetCommunicator::Run(const Operation& operation) {
   SHEAF_RETURN_IF_ERROR(Check(operation));
   OperationLine& line = LineOf(lines_, operation);
   if (!group_->options().interrupted && line.started.load(std::memory_order_acquire) == 0) {
-    const std::lock_guard<std::mutex> lock(line.running);
+    const MutexLock lock(line.running);
     return RunNow(operation);
   }
   const std::shared_ptr<Work> work = Start(operation);

@@ -2,7 +2,6 @@
 #include "collective/net/net_group.h"
 
 #include <algorithm>
-#include <chrono>
 #include <cstring>
 
 #include "absl/strings/str_cat.h"
@@ -16,6 +15,7 @@ namespace sheaf {
 namespace {
 
 constexpr size_t kMaxCallsAhead = 64;
+constexpr Nanos kFormationLook = 50 * kMillisecond;
 constexpr std::string_view kFormed = "formed";
 
 bool IsPairwise(CollectiveKind kind) {
@@ -33,10 +33,6 @@ NetCallRecord RecordOf(const Operation& operation, uint64_t sequence) {
   return record;
 }
 
-std::chrono::nanoseconds ForWaiting(Nanos duration) {
-  return std::chrono::nanoseconds(std::clamp<Nanos>(duration, 0, 3600 * kSecond));
-}
-
 }  // namespace
 
 NetGroup::NetGroup(const CommunicatorOptions& options)
@@ -46,7 +42,7 @@ NetGroup::~NetGroup() {
   if (links_ == nullptr || Forked()) return;
   StateRecord state;
   {
-    const std::lock_guard<std::mutex> lock(mutex_);
+    const MutexLock lock(mutex_);
     state = OwnState(0);
   }
   links_->SendAll(LinkFrameKind::kLeave, EncodeRecord(state));
@@ -76,24 +72,24 @@ void NetGroup::Forsake() {
 }
 
 void NetGroup::OnFailure(std::function<void(const std::string& why)> end_others) {
-  const std::lock_guard<std::mutex> ending(end_mutex_);
+  const MutexLock ending(end_mutex_);
   end_others_ = std::move(end_others);
   bool broken;
   {
-    const std::lock_guard<std::mutex> lock(mutex_);
+    const MutexLock lock(mutex_);
     broken = broken_;
   }
   if (broken && end_others_) end_others_("the group has failed");
 }
 
 void NetGroup::EndOthers(const std::string& why) {
-  const std::lock_guard<std::mutex> ending(end_mutex_);
+  const MutexLock ending(end_mutex_);
   if (end_others_) end_others_(why);
 }
 
 absl::Status NetGroup::AwaitFormed(Nanos deadline) {
   links_->SendAll(LinkFrameKind::kReady, kFormed);
-  std::unique_lock<std::mutex> lock(mutex_);
+  const MutexLock lock(mutex_);
   for (int other = 0; other < world_size(); ++other) {
     while (other != rank() && !At(other).formed) {
       if (broken_ || At(other).gone || MonotonicNow() >= deadline) {
@@ -104,7 +100,7 @@ absl::Status NetGroup::AwaitFormed(Nanos deadline) {
                                       "' was not formed: ", NameOfRank(other), ") did not go on")),
             other);
       }
-      changed_.wait_for(lock, std::chrono::milliseconds(50));
+      changed_.WaitFor(mutex_, kFormationLook);
     }
   }
   return absl::OkStatus();
@@ -182,7 +178,7 @@ bool NetGroup::OnFrame(int rank, Peer& peer, const LinkFrame& frame) {
 }
 
 void NetGroup::OnFrames(int rank, std::span<const LinkFrame> frames, bool closed) {
-  std::unique_lock<std::mutex> lock(mutex_);
+  MutexLock lock(mutex_);
   Peer& peer = At(rank);
   for (const LinkFrame& frame : frames) {
     if (OnFrame(rank, peer, frame) || peer.failure.has_value()) continue;
@@ -195,69 +191,67 @@ void NetGroup::OnFrames(int rank, std::span<const LinkFrame> frames, bool closed
     broken_ = true;
     why = absl::StrCat("rank ", rank, " gave up: ", peer.failure_text);
   }
-  changed_.notify_all();
-  lock.unlock();
+  changed_.NotifyAll();
+  lock.Unlock();
   if (!why.empty()) EndOthers(why);
 }
 
 // Waiting, and what may go wrong meanwhile.
 
 template <class Ready>
-absl::Status NetGroup::WaitUntil(std::unique_lock<std::mutex>& lock, const Waiting& waiting,
-                                 int peer, Ready ready) {
+absl::Status NetGroup::WaitUntil(const Waiting& waiting, int peer, Ready ready) {
   while (!ready()) {
     if (!failure_.ok()) return failure_;
-    if (broken_) return Adopt(lock, waiting);
-    if (At(peer).gone) return Lost(lock, waiting, peer);
+    if (broken_) return Adopt(waiting);
+    if (At(peer).gone) return Lost(waiting, peer);
     const Nanos left = waiting.deadline - MonotonicNow();
-    if (left <= 0) return Late(lock, waiting, peer);
-    changed_.wait_for(lock, ForWaiting(left));
+    if (left <= 0) return Late(waiting, peer);
+    changed_.WaitFor(mutex_, left);
   }
   return absl::OkStatus();
 }
 
-absl::Status NetGroup::FailLocked(std::unique_lock<std::mutex>& lock, absl::StatusCode code,
-                                  int culprit, const std::string& text,
+absl::Status NetGroup::FailLocked(absl::StatusCode code, int culprit, const std::string& text,
                                   const std::string& others_text) {
   if (!failure_.ok()) return failure_;
   failure_ = absl::Status(code, text);
   if (culprit >= 0) failure_ = WithRank(failure_, culprit);
   broken_ = true;
   const absl::Status failure = failure_;
-  changed_.notify_all();
-  lock.unlock();
+  changed_.NotifyAll();
+  mutex_.Unlock();
   const FailureRecord record{static_cast<uint32_t>(code), culprit};
   links_->SendAll(
       LinkFrameKind::kFailure,
       EncodeRecord(record,
                    std::string_view(others_text.empty() ? text : others_text).substr(0, 2000)));
   EndOthers(text);
-  lock.lock();
+  mutex_.Lock();
   return failure;
 }
 
 absl::Status NetGroup::Fail(absl::StatusCode code, int culprit, absl::string_view text) {
-  std::unique_lock<std::mutex> lock(mutex_);
-  return FailLocked(lock, code, culprit, std::string(text));
+  const MutexLock lock(mutex_);
+  return FailLocked(code, culprit, std::string(text));
 }
 
 absl::Status NetGroup::Failure() const {
-  const std::lock_guard<std::mutex> lock(mutex_);
+  const MutexLock lock(mutex_);
   return failure_;
 }
 
-absl::Status NetGroup::Adopt(std::unique_lock<std::mutex>& lock, const Waiting& waiting) {
+absl::Status NetGroup::Adopt(const Waiting& waiting) {
   if (!failure_.ok()) return failure_;
   int from = 0;
   while (from < world_size() && !At(from).failure.has_value()) ++from;
-  if (from == world_size()) return Lost(lock, waiting, rank());
+  if (from == world_size()) return Lost(waiting, rank());
   const FailureRecord& record = *At(from).failure;
   auto code = static_cast<absl::StatusCode>(record.code);
   if (code != absl::StatusCode::kDeadlineExceeded && code != absl::StatusCode::kInvalidArgument) {
     code = absl::StatusCode::kUnavailable;
   }
   const int culprit = record.culprit >= 0 && record.culprit < world_size() ? record.culprit : from;
-  return FailLocked(lock, code, culprit,
+  return FailLocked(code, culprit,
                     absl::StrCat(DescribeCall(waiting.operation, waiting.sequence),
                                  " ended, as rank ", from, " gave up: ", At(from).failure_text));
 }
@@ -278,36 +272,38 @@ std::string NetGroup::LastOperationOf(int rank) const {
   return absl::StrCat(what, DescribeCall(history_[sequence % kHistory], sequence));
 }
 
-absl::Status NetGroup::Lost(std::unique_lock<std::mutex>& lock, const Waiting& waiting, int peer) {
+absl::Status NetGroup::Lost(const Waiting& waiting, int peer) {
   const std::string doing = DescribeCall(waiting.operation, waiting.sequence);
   const std::string last = LastOperationOf(peer);
   if (At(peer).left) {
-    return FailLocked(lock, absl::StatusCode::kUnavailable, peer,
+    return FailLocked(absl::StatusCode::kUnavailable, peer,
                       absl::StrCat(doing, " cannot end: rank ", peer, " left the group; ", last));
   }
-  return FailLocked(lock, absl::StatusCode::kUnavailable, peer,
+  return FailLocked(absl::StatusCode::kUnavailable, peer,
                     absl::StrCat(doing, " cannot end: ", NameOfRank(peer), ") died; ", last));
 }
 
 // Who is awaited may itself wait for another: all are asked how far they are. The one to name is a
 // rank that does not answer, else one that has not entered, else the one awaited.
-absl::Status NetGroup::Late(std::unique_lock<std::mutex>& lock, const Waiting& waiting, int peer) {
+absl::Status NetGroup::Late(const Waiting& waiting, int peer) {
   const uint64_t ping = ++pings_;
-  lock.unlock();
+  mutex_.Unlock();
   links_->SendAll(LinkFrameKind::kPing, EncodeRecord(PingRecord{ping}));
-  lock.lock();
-  const auto answered = [&](int other) { return other == rank() || At(other).pong >= ping; };
+  mutex_.Lock();
+  const auto answered = [&](int other) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
+    return other == rank() || At(other).pong >= ping;
+  };
   const Nanos until = MonotonicNow() + kPingTime;
   while (failure_.ok() && !broken_ && MonotonicNow() < until) {
     bool all = true;
     for (int other = 0; other < world_size(); ++other) all &= answered(other) || At(other).gone;
     if (all) break;
-    changed_.wait_for(lock, ForWaiting(until - MonotonicNow()));
+    changed_.WaitFor(mutex_, until - MonotonicNow());
   }
   if (!failure_.ok()) return failure_;
-  if (broken_) return Adopt(lock, waiting);
+  if (broken_) return Adopt(waiting);
   const bool pairwise = IsPairwise(waiting.operation.kind);
-  const auto entered = [&](int other) {
+  const auto entered = [&](int other) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
     return other == rank() || At(other).entered >= waiting.sequence;
   };
   int culprit = peer;
@@ -319,14 +315,14 @@ absl::Status NetGroup::Late(std::unique_lock<std::mutex>& lock, const Waiting& w
       if (!answered(other) && (!entered(other) || entered(culprit))) culprit = other;
     }
   }
-  if (At(culprit).gone) return Lost(lock, waiting, culprit);
+  if (At(culprit).gone) return Lost(waiting, culprit);
   const std::string what =
       pairwise
           ? (waiting.operation.kind == CollectiveKind::kSend ? " has not taken " : " has not sent ")
       : entered(culprit) ? " entered but did not go on in "
                          : " has not entered ";
   return FailLocked(
-      lock, absl::StatusCode::kDeadlineExceeded, culprit,
+      absl::StatusCode::kDeadlineExceeded, culprit,
       absl::StrCat(NameOfRank(culprit), answered(culprit) ? ")" : ", which does not answer)", what,
                    DescribeCall(waiting.operation, waiting.sequence), " within ",
                    absl::FormatDuration(absl::Nanoseconds(waiting.operation.timeout)), "; ",
@@ -336,32 +332,34 @@ absl::Status NetGroup::Late(std::unique_lock<std::mutex>& lock, const Waiting& w
 // Operations.
 
 absl::Status NetGroup::Enter(const Operation& operation, Waiting* waiting) {
-  std::unique_lock<std::mutex> lock(mutex_);
+  MutexLock lock(mutex_);
   waiting->operation = operation;
   waiting->sequence = ++sequence_;
   waiting->deadline = Deadline(MonotonicNow(), operation.timeout);
   history_[sequence_ % kHistory] = operation;
   const NetCallRecord own = RecordOf(operation, sequence_);
-  lock.unlock();
+  lock.Unlock();
   links_->SendAll(LinkFrameKind::kCall, EncodeRecord(own));
   SHEAF_FAILPOINT("collective.entered");
-  lock.lock();
+  lock.Lock();
   std::vector<NetCallRecord> calls(static_cast<size_t>(world_size()));
   bool last = world_size() > 1;  // To enter.
   for (int peer = 0; peer < world_size(); ++peer) {
     last &= peer == rank() || !At(peer).calls.empty();
   }
   if (last) {  // The others may have given up while this rank was stopped.
-    lock.unlock();
+    lock.Unlock();
     links_->Settle();
-    lock.lock();
+    lock.Lock();
   }
   for (int peer = 0; peer < world_size(); ++peer) {
     if (peer == rank()) {
       calls[static_cast<size_t>(peer)] = own;
       continue;
     }
-    SHEAF_RETURN_IF_ERROR(WaitUntil(lock, *waiting, peer, [&] { return !At(peer).calls.empty(); }));
+    SHEAF_RETURN_IF_ERROR(WaitUntil(*waiting, peer, [&]() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
+      return !At(peer).calls.empty();
+    }));
     calls[static_cast<size_t>(peer)] = At(peer).calls.front();
     At(peer).calls.pop_front();
   }
@@ -369,12 +367,12 @@ absl::Status NetGroup::Enter(const Operation& operation, Waiting* waiting) {
   if (!failure_.ok()) return failure_;
   for (int peer = 0; peer < world_size(); ++peer) {
     if (At(peer).failure.has_value() && At(peer).entered <= waiting->sequence) {
-      return Adopt(lock, *waiting);
+      return Adopt(*waiting);
     }
   }
   for (const NetCallRecord& call : calls) {
     if (Match(own, call)) continue;
-    lock.unlock();
+    lock.Unlock();
     return Compare(*waiting, std::move(calls));
   }
   return absl::OkStatus();
@@ -404,13 +402,13 @@ absl::Status NetGroup::Compare(const Waiting& waiting, std::vector<NetCallRecord
                             : absl::StrCat("; this rank called ", Describe(waiting.operation)),
                         ": all ranks call the same operations in the same order");
   };
-  std::unique_lock<std::mutex> lock(mutex_);
-  return FailLocked(lock, absl::StatusCode::kInvalidArgument, static_cast<int>(culprit),
+  const MutexLock lock(mutex_);
+  return FailLocked(absl::StatusCode::kInvalidArgument, static_cast<int>(culprit),
                     words(static_cast<size_t>(rank())), words(calls.size()));
 }
 
 void NetGroup::Finish(const Waiting& waiting) {
-  const std::lock_guard<std::mutex> lock(mutex_);
+  const MutexLock lock(mutex_);
   finished_ = waiting.sequence;
 }
 
@@ -420,41 +418,41 @@ absl::Status NetGroup::Await(const Waiting& waiting, int peer, BulkTransport::Tr
   if (owned != nullptr && left > 0 && owned->Wait((left + kMillisecond - 1) / kMillisecond)) {
     return absl::OkStatus();
   }
-  std::unique_lock<std::mutex> lock(mutex_);
+  const MutexLock lock(mutex_);
   if (!failure_.ok()) return failure_;
-  if (broken_) return Adopt(lock, waiting);
-  if (MonotonicNow() >= waiting.deadline) return Late(lock, waiting, peer);
+  if (broken_) return Adopt(waiting);
+  if (MonotonicNow() >= waiting.deadline) return Late(waiting, peer);
   // The pair broke: its reason comes over the links, or the link breaks as well.
   const Nanos until = MonotonicNow() + kBreakTime;
   while (failure_.ok() && !broken_ && !At(peer).gone && MonotonicNow() < until) {
-    changed_.wait_for(lock, ForWaiting(until - MonotonicNow()));
+    changed_.WaitFor(mutex_, until - MonotonicNow());
   }
   if (!failure_.ok()) return failure_;
-  if (broken_) return Adopt(lock, waiting);
-  if (At(peer).gone) return Lost(lock, waiting, peer);
-  return FailLocked(lock, absl::StatusCode::kUnavailable, peer,
+  if (broken_) return Adopt(waiting);
+  if (At(peer).gone) return Lost(waiting, peer);
+  return FailLocked(absl::StatusCode::kUnavailable, peer,
                     absl::StrCat(DescribeCall(waiting.operation, waiting.sequence),
                                  " cannot end: the connection with ", NameOfRank(peer), ") broke; ",
                                  LastOperationOf(peer)));
 }
 
 absl::Status NetGroup::FailPart(const Waiting& waiting, const absl::Status& status, int culprit) {
-  std::unique_lock<std::mutex> lock(mutex_);
+  const MutexLock lock(mutex_);
   if (!failure_.ok()) return failure_;
-  if (broken_) return Adopt(lock, waiting);
+  if (broken_) return Adopt(waiting);
   if (culprit < 0 || culprit == rank()) {
-    return FailLocked(lock, status.code(), culprit, std::string(status.message()));
+    return FailLocked(status.code(), culprit, std::string(status.message()));
   }
-  if (absl::IsDeadlineExceeded(status)) return Late(lock, waiting, culprit);
+  if (absl::IsDeadlineExceeded(status)) return Late(waiting, culprit);
   // Its end comes over the link as well, with its words.
   const Nanos until = MonotonicNow() + kBreakTime;
   while (failure_.ok() && !broken_ && !At(culprit).gone && MonotonicNow() < until) {
-    changed_.wait_for(lock, ForWaiting(until - MonotonicNow()));
+    changed_.WaitFor(mutex_, until - MonotonicNow());
   }
   if (!failure_.ok()) return failure_;
-  if (broken_) return Adopt(lock, waiting);
-  if (absl::IsUnavailable(status)) return Lost(lock, waiting, culprit);
-  return FailLocked(lock, status.code(), culprit, std::string(status.message()));
+  if (broken_) return Adopt(waiting);
+  if (absl::IsUnavailable(status)) return Lost(waiting, culprit);
+  return FailLocked(status.code(), culprit, std::string(status.message()));
 }
 
 // Messages of pairs.
@@ -470,10 +468,11 @@ absl::Status NetGroup::SendMessage(const Operation& operation, Move move) {
   record.type = static_cast<uint8_t>(operation.type);
   record.inlined = bytes <= kInlineBytes;
   {
-    std::unique_lock<std::mutex> lock(mutex_);
+    const MutexLock lock(mutex_);
     record.sequence = waiting.sequence = ++At(to).sent;
-    SHEAF_RETURN_IF_ERROR(WaitUntil(
-        lock, waiting, to, [&] { return At(to).taken + kMessageWindow >= record.sequence; }));
+    SHEAF_RETURN_IF_ERROR(WaitUntil(waiting, to, [&]() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
+      return At(to).taken + kMessageWindow >= record.sequence;
+    }));
   }
   const std::string_view payload(static_cast<const char*>(operation.input),
                                  record.inlined != 0 ? bytes : 0);
@@ -499,10 +498,11 @@ absl::Status NetGroup::ReceiveMessage(const Operation& operation, Move move) {
   waiting.deadline = Deadline(MonotonicNow(), operation.timeout);
   Message message;
   {
-    std::unique_lock<std::mutex> lock(mutex_);
+    const MutexLock lock(mutex_);
     waiting.sequence = ++At(from).received;
-    SHEAF_RETURN_IF_ERROR(
-        WaitUntil(lock, waiting, from, [&] { return !At(from).messages.empty(); }));
+    SHEAF_RETURN_IF_ERROR(WaitUntil(waiting, from, [&]() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
+      return !At(from).messages.empty();
+    }));
     message = std::move(At(from).messages.front());
     At(from).messages.pop_front();
   }

@@ -5,7 +5,6 @@
 #pragma once
 
 #include <array>
-#include <condition_variable>
 #include <deque>
 #include <functional>
 #include <map>
@@ -16,6 +15,7 @@
 #include <vector>
 
 #include "absl/functional/function_ref.h"
+#include "base/mutex.h"
 #include "collective/communicator.h"
 #include "collective/net/bulk_transport.h"
 #include "collective/net/peer_links.h"
@@ -116,44 +116,51 @@ class NetGroup final : public PeerLinks::Handler {
   };
   explicit NetGroup(const CommunicatorOptions& options);
   void OnFrames(int rank, std::span<const LinkFrame> frames, bool closed) override;
-  bool OnFrame(int rank, Peer& peer, const LinkFrame& frame);
-  StateRecord OwnState(uint64_t id) const;
+  bool OnFrame(int rank, Peer& peer, const LinkFrame& frame) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  StateRecord OwnState(uint64_t id) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
 
-  // Waits for `ready` under `lock`. Errors: the group's failure, peer's end, or lateness.
+  // Waits until `ready` says so, asked under the mutex. Errors: the group's failure, peer's end, or
+  // lateness. What waits, or tells the others of a failure, releases the mutex meanwhile.
   template <class Ready>
-  absl::Status WaitUntil(std::unique_lock<std::mutex>& lock, const Waiting& waiting, int peer,
-                         Ready ready);
+  absl::Status WaitUntil(const Waiting& waiting, int peer, Ready ready)
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   absl::Status Compare(const Waiting& waiting, std::vector<NetCallRecord> calls);
   // The first failure that another rank has told of, as this rank's own.
-  absl::Status Adopt(std::unique_lock<std::mutex>& lock, const Waiting& waiting);
-  absl::Status Lost(std::unique_lock<std::mutex>& lock, const Waiting& waiting, int peer);
-  absl::Status Late(std::unique_lock<std::mutex>& lock, const Waiting& waiting, int peer);
+  absl::Status Adopt(const Waiting& waiting) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  absl::Status Lost(const Waiting& waiting, int peer) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  absl::Status Late(const Waiting& waiting, int peer) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   // `others_text`: what the others are told, if not `text`.
-  absl::Status FailLocked(std::unique_lock<std::mutex>& lock, absl::StatusCode code, int culprit,
-                          const std::string& text, const std::string& others_text = "");
+  absl::Status FailLocked(absl::StatusCode code, int culprit, const std::string& text,
+                          const std::string& others_text = "")
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   void EndOthers(const std::string& why);
   std::string NameOfRank(int rank) const;
-  std::string LastOperationOf(int rank) const;
-  Peer& At(int rank) { return peers_[static_cast<size_t>(rank)]; }
-  const Peer& At(int rank) const { return peers_[static_cast<size_t>(rank)]; }
+  std::string LastOperationOf(int rank) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  Peer& At(int rank) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
+    return peers_[static_cast<size_t>(rank)];
+  }
+  const Peer& At(int rank) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
+    return peers_[static_cast<size_t>(rank)];
+  }
 
   const CommunicatorOptions options_;
   const uint64_t fork_count_;
   uint64_t epoch_ = 0;
   std::vector<NetMember> members_;
 
-  mutable std::mutex mutex_;  // Guards all below but links_ and bulk_.
-  std::condition_variable changed_;
-  std::vector<Peer> peers_;
-  uint64_t sequence_ = 0;
-  uint64_t finished_ = 0;
-  uint64_t pings_ = 0;
-  std::array<Operation, kHistory> history_;  // By sequence; arrays are not looked at.
-  absl::Status failure_;
-  bool broken_ = false;  // Somebody has failed.
+  mutable Mutex mutex_;
+  CondVar changed_;
+  std::vector<Peer> peers_ ABSL_GUARDED_BY(mutex_);
+  uint64_t sequence_ ABSL_GUARDED_BY(mutex_) = 0;
+  uint64_t finished_ ABSL_GUARDED_BY(mutex_) = 0;
+  uint64_t pings_ ABSL_GUARDED_BY(mutex_) = 0;
+  // By sequence; arrays are not looked at.
+  std::array<Operation, kHistory> history_ ABSL_GUARDED_BY(mutex_);
+  absl::Status failure_ ABSL_GUARDED_BY(mutex_);
+  bool broken_ ABSL_GUARDED_BY(mutex_) = false;  // Somebody has failed.
 
-  std::mutex end_mutex_;  // Guards end_others_ and its calls.
-  std::function<void(const std::string&)> end_others_;
+  Mutex end_mutex_ ABSL_ACQUIRED_BEFORE(mutex_);  // Held while end_others_ runs, too.
+  std::function<void(const std::string&)> end_others_ ABSL_GUARDED_BY(end_mutex_);
 
   std::unique_ptr<BulkTransport> bulk_;
   std::unique_ptr<PeerLinks> links_;  // Last: its thread uses the others.

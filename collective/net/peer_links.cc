@@ -7,7 +7,6 @@
 #include <sys/socket.h>
 
 #include <cerrno>
-#include <chrono>
 #include <cstring>
 #include <set>
 #include <utility>
@@ -19,20 +18,27 @@ constexpr size_t kHeaderBytes = 8;
 constexpr Nanos kLinger = 500 * kMillisecond;
 
 // All that exist, for CloseInChild. The lock is held across a fork.
-std::mutex all_mutex;
-std::set<PeerLinks*>& All() {
-  static auto& all = *new std::set<PeerLinks*>;
-  return all;
+struct Living {
+  Mutex mutex;
+  std::set<PeerLinks*> links ABSL_GUARDED_BY(mutex);
+};
+Living& TheLiving() {
+  static Living& living = *new Living;
+  return living;
 }
+
+void LockForFork() ABSL_NO_THREAD_SAFETY_ANALYSIS { TheLiving().mutex.Lock(); }
+void UnlockAfterFork() ABSL_NO_THREAD_SAFETY_ANALYSIS { TheLiving().mutex.Unlock(); }
 
 }  // namespace
 
 void PeerLinks::CloseInChild() {
-  for (PeerLinks* links : All()) {
+  Living& living = TheLiving();
+  for (PeerLinks* links : living.links) {
     for (const auto& peer : links->peers_) close(peer->fd.Release());
   }
-  All().clear();
-  all_mutex.unlock();
+  living.links.clear();
+  living.mutex.Unlock();
 }
 
 std::string EncodeFrame(LinkFrameKind kind, std::string_view bytes) {
@@ -69,12 +75,12 @@ PeerLinks::PeerLinks(std::vector<Link> links) : wake_(eventfd(0, EFD_NONBLOCK | 
 
 void PeerLinks::Start(Handler& handler) {
   handler_ = &handler;
-  static const int registered =
-      pthread_atfork([] { all_mutex.lock(); }, [] { all_mutex.unlock(); }, &CloseInChild);
+  static const int registered = pthread_atfork(&LockForFork, &UnlockAfterFork, &CloseInChild);
   (void)registered;
   {
-    const std::lock_guard<std::mutex> lock(all_mutex);
-    All().insert(this);
+    Living& living = TheLiving();
+    const MutexLock lock(living.mutex);
+    living.links.insert(this);
   }
   thread_ = std::make_unique<ThreadExecutor>("peer-links");
   thread_->Post([this] { Loop(); });
@@ -83,8 +89,9 @@ void PeerLinks::Start(Handler& handler) {
 PeerLinks::~PeerLinks() {
   if (thread_ == nullptr) return;
   {
-    const std::lock_guard<std::mutex> lock(all_mutex);
-    All().erase(this);
+    Living& living = TheLiving();
+    const MutexLock lock(living.mutex);
+    living.links.erase(this);
   }
   stopping_.store(true);
   Wake();
@@ -117,7 +124,7 @@ void PeerLinks::Flush(Peer& peer) {
 
 void PeerLinks::Send(int rank, LinkFrameKind kind, std::string_view bytes) {
   Peer& peer = *peers_[static_cast<size_t>(rank)];
-  const std::lock_guard<std::mutex> lock(peer.mutex);
+  const MutexLock lock(peer.mutex);
   if (!peer.fd.valid()) return;
   const bool idle = peer.to_send.empty();
   peer.to_send += EncodeFrame(kind, bytes);
@@ -133,17 +140,17 @@ void PeerLinks::SendAll(LinkFrameKind kind, std::string_view bytes) {
 void PeerLinks::Settle() {
   std::vector<pollfd> entries;
   for (const auto& peer : peers_) {
-    const std::lock_guard<std::mutex> lock(peer->mutex);
+    const MutexLock lock(peer->mutex);
     if (peer->fd.valid()) entries.push_back({peer->fd.get(), POLLIN, 0});
   }
   if (poll(entries.data(), entries.size(), 0) <= 0) return;
   // The turn that runs may have looked already; the one after it has not.
-  std::unique_lock<std::mutex> lock(turns_mutex_);
+  const MutexLock lock(turns_mutex_);
   const uint64_t wanted = turns_ + 2;
   const Nanos until = MonotonicNow() + kSecond;
   while (turns_ < wanted && MonotonicNow() < until) {
     Wake();
-    turned_.wait_for(lock, std::chrono::milliseconds(10));
+    turned_.WaitFor(turns_mutex_, 10 * kMillisecond);
   }
 }
 
@@ -162,7 +169,7 @@ void PeerLinks::Receive(int rank) {
   const absl::StatusOr<std::vector<LinkFrame>> frames = FramesIn(peer.received, &used);
   closed |= !frames.ok();
   if (closed) {
-    const std::lock_guard<std::mutex> lock(peer.mutex);
+    const MutexLock lock(peer.mutex);
     peer.fd.Reset();
     peer.to_send.clear();
   }
@@ -187,7 +194,7 @@ void PeerLinks::Loop() {
     for (size_t rank = 0; rank < peers_.size(); ++rank) {
       Peer& peer = *peers_[rank];
       if (!peer.fd.valid()) continue;
-      const std::lock_guard<std::mutex> lock(peer.mutex);
+      const MutexLock lock(peer.mutex);
       const bool waits = !peer.to_send.empty();
       to_send |= waits;
       entries.push_back({peer.fd.get(), static_cast<short>(waits ? POLLIN | POLLOUT : POLLIN), 0});
@@ -205,14 +212,14 @@ void PeerLinks::Loop() {
     for (size_t i = 1; i < entries.size(); ++i) {
       Peer& peer = *peers_[static_cast<size_t>(ranks[i])];
       if ((entries[i].revents & POLLOUT) != 0) {
-        const std::lock_guard<std::mutex> lock(peer.mutex);
+        const MutexLock lock(peer.mutex);
         Flush(peer);
       }
       if ((entries[i].revents & (POLLIN | POLLHUP | POLLERR)) != 0) Receive(ranks[i]);
     }
-    const std::lock_guard<std::mutex> lock(turns_mutex_);
+    const MutexLock lock(turns_mutex_);
     ++turns_;
-    turned_.notify_all();
+    turned_.NotifyAll();
   }
 }
 

@@ -12,10 +12,8 @@
 #pragma once
 
 #include <atomic>
-#include <condition_variable>
 #include <cstdint>
 #include <memory>
-#include <mutex>
 #include <span>
 #include <string>
 #include <string_view>
@@ -23,6 +21,7 @@
 
 #include "absl/status/statusor.h"
 #include "base/executor.h"
+#include "base/mutex.h"
 #include "base/unique_fd.h"
 #include "collective/communicator.h"
 #include "collective/rendezvous.h"
@@ -107,26 +106,26 @@ class PeerLinks {
   struct Peer {
     UniqueFd fd;           // Closed by the thread alone, under the mutex.
     std::string received;  // The thread's.
-    std::mutex mutex;      // Guards `to_send`, and sending on `fd`.
-    std::string to_send;
+    Mutex mutex;           // Held to send on `fd`, too.
+    std::string to_send ABSL_GUARDED_BY(mutex);
   };
 
   // Closes all links in a child that is being forked: else others would not notice the parent's
   // end.
-  static void CloseInChild();
+  static void CloseInChild() ABSL_NO_THREAD_SAFETY_ANALYSIS;  // Unlocks what the fork locked.
   void Loop();
   void Receive(int rank);
-  void Flush(Peer& peer);
+  void Flush(Peer& peer) ABSL_EXCLUSIVE_LOCKS_REQUIRED(peer.mutex);
   void Wake();
 
   Handler* handler_ = nullptr;
   std::vector<std::unique_ptr<Peer>> peers_;
   UniqueFd wake_;
   std::atomic<bool> stopping_{false};
-  std::mutex turns_mutex_;  // Guards turns_.
-  std::condition_variable turned_;
-  uint64_t turns_ = 0;                      // Of the thread: each looks at all links.
-  std::unique_ptr<ThreadExecutor> thread_;  // Last: it uses the others.
+  Mutex turns_mutex_;
+  CondVar turned_;
+  uint64_t turns_ ABSL_GUARDED_BY(turns_mutex_) = 0;  // Of the thread: each looks at all links.
+  std::unique_ptr<ThreadExecutor> thread_;            // Last: it uses the others.
 };
 
 }  // namespace sheaf

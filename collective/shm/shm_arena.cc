@@ -9,7 +9,7 @@
 namespace sheaf {
 
 absl::StatusOr<size_t> ShmArena::Take(size_t size_bytes) {
-  const std::lock_guard<std::mutex> lock(mutex_);
+  const MutexLock lock(mutex_);
   if (size_bytes <= size_bytes_) {
     const size_t wanted =
         (std::max<size_t>(size_bytes, 1) + kAlignment - 1) / kAlignment * kAlignment;
@@ -30,7 +30,7 @@ absl::StatusOr<size_t> ShmArena::Take(size_t size_bytes) {
 }
 
 void ShmArena::GiveBack(size_t offset) {
-  const std::lock_guard<std::mutex> lock(mutex_);
+  const MutexLock lock(mutex_);
   const auto taken = taken_.find(offset);
   if (taken == taken_.end()) return;
   auto range = free_.emplace(offset, taken->second).first;

@@ -4,9 +4,9 @@
 
 #include <cstddef>
 #include <map>
-#include <mutex>
 
 #include "absl/status/statusor.h"
+#include "base/mutex.h"
 
 namespace sheaf {
 
@@ -26,9 +26,9 @@ class ShmArena {
 
  private:
   const size_t size_bytes_;
-  std::mutex mutex_;                // Guards the rest.
-  std::map<size_t, size_t> free_;   // Offset -> bytes; no two touch.
-  std::map<size_t, size_t> taken_;  // The same.
+  Mutex mutex_;
+  std::map<size_t, size_t> free_ ABSL_GUARDED_BY(mutex_);   // Offset -> bytes; no two touch.
+  std::map<size_t, size_t> taken_ ABSL_GUARDED_BY(mutex_);  // The same.
 };
 
 }  // namespace sheaf

@@ -1,11 +1,11 @@
 // Copyright The Sheaf Authors. SPDX-License-Identifier: Apache-2.0
 #include "collective/shm/shm_communicator.h"
 
-#include <mutex>
 #include <utility>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "base/mutex.h"
 #include "base/status_macros.h"
 #include "collective/operation_line.h"
 #include "collective/shm/shm_arena.h"
@@ -55,7 +55,7 @@ class ShmCommunicator final : public Communicator {
     SHEAF_RETURN_IF_ERROR(Check(operation));
     OperationLine& line = LineOf(lines_, operation);
     if (line.started.load(std::memory_order_acquire) > 0) return Start(operation)->Wait(kForever);
-    const std::lock_guard<std::mutex> lock(line.running);
+    const MutexLock lock(line.running);
     return RunNow(operation, /*interruptible=*/true);
   }
 
@@ -94,7 +94,7 @@ class ShmCommunicator final : public Communicator {
 
   // First fit: what was ever used of the arena is its begin, and stays.
   absl::Status Populate(size_t end) {
-    const std::lock_guard<std::mutex> lock(populate_mutex_);
+    const MutexLock lock(populate_mutex_);
     end = RoundUpToPage(end);
     if (end <= populated_) return absl::OkStatus();
     const size_t arena = static_cast<size_t>(group_->arena(rank()) - group_->own_mapping()->data());
@@ -120,8 +120,8 @@ class ShmCommunicator final : public Communicator {
   std::vector<ShmSender> senders_;
   std::vector<ShmReceiver> receivers_;
   std::vector<OperationLine> lines_;
-  std::mutex populate_mutex_;
-  size_t populated_ = 0;  // Bytes of the arena whose pages exist. Guarded by populate_mutex_.
+  Mutex populate_mutex_;
+  size_t populated_ ABSL_GUARDED_BY(populate_mutex_) = 0;  // Bytes of it whose pages exist.
 };
 
 }  // namespace

@@ -36,7 +36,7 @@ ShmGroup::ShmGroup(CommunicatorOptions options)
 ShmGroup::~ShmGroup() {
   if (members_.empty() || Forked()) return;
   RankFailure& failure = own().failure;
-  const std::lock_guard<std::mutex> lock(failure_mutex_);
+  const MutexLock lock(failure_mutex_);
   if (failure.state.load(std::memory_order_relaxed) == static_cast<uint32_t>(RankState::kActive)) {
     failure.state.store(static_cast<uint32_t>(RankState::kLeft), std::memory_order_release);
   }
@@ -87,7 +87,7 @@ void ShmGroup::RingAllLines() const {
 }
 
 absl::Status ShmGroup::Fail(absl::StatusCode code, int culprit, absl::string_view text) {
-  const std::lock_guard<std::mutex> lock(failure_mutex_);
+  const MutexLock lock(failure_mutex_);
   if (!failure_.ok()) return failure_;
   failure_ = absl::Status(code, text);
   if (culprit >= 0) failure_ = WithRank(failure_, culprit);
@@ -107,7 +107,7 @@ absl::Status ShmGroup::Fail(absl::StatusCode code, int culprit, absl::string_vie
 
 absl::Status ShmGroup::Failure() const {
   if (!failed_.load(std::memory_order_acquire)) return absl::OkStatus();
-  const std::lock_guard<std::mutex> lock(failure_mutex_);
+  const MutexLock lock(failure_mutex_);
   return failure_;
 }
 

@@ -6,11 +6,11 @@
 #include <algorithm>
 #include <atomic>
 #include <memory>
-#include <mutex>
 #include <string>
 #include <vector>
 
 #include "absl/functional/function_ref.h"
+#include "base/mutex.h"
 #include "collective/communicator.h"
 #include "collective/process_identity.h"
 #include "collective/rank_page.h"
@@ -142,8 +142,8 @@ class ShmGroup {
   std::shared_ptr<OwnMemory> own_memory_;
   std::vector<Member> members_;
   std::vector<std::byte*> bases_;
-  mutable std::mutex failure_mutex_;
-  absl::Status failure_;  // Guarded by failure_mutex_.
+  mutable Mutex failure_mutex_;
+  absl::Status failure_ ABSL_GUARDED_BY(failure_mutex_);
   std::atomic<bool> failed_{false};
 };
 

@@ -3,10 +3,10 @@
 #pragma once
 
 #include <functional>
-#include <mutex>
 #include <utility>
 
 #include "base/executor.h"
+#include "base/mutex.h"
 
 namespace sheaf {
 
@@ -18,18 +18,18 @@ class LoopGate {
 
   // Posts to the loop; after Close `work` is destroyed without being run.
   void Post(std::function<void()> work) {
-    const std::lock_guard lock(mutex_);
+    const MutexLock lock(mutex_);
     if (loop_ != nullptr) loop_->Post(std::move(work));
   }
   // The loop may go when this returns.
   void Close() {
-    const std::lock_guard lock(mutex_);
+    const MutexLock lock(mutex_);
     loop_ = nullptr;
   }
 
  private:
-  std::recursive_mutex mutex_;  // An executor may run at once what is posted, and that may post.
-  Executor* loop_;
+  RecursiveMutex mutex_;  // An executor may run at once what is posted, and that may post.
+  Executor* loop_ ABSL_GUARDED_BY(mutex_);
 };
 
 }  // namespace sheaf

@@ -324,6 +324,7 @@ CommunicatorOptions OptionsOf(const std::string& name, int world_size, int rank,
       .arena_bytes = arena_bytes,
       .check_memory = &CheckMemoryFor,
       .formation_timeout = NanosOf(timeout),
+      .node = {},
       .interrupted = IsWorker() ? &WorkerInterrupted : &DriverInterrupted,
   };
 }

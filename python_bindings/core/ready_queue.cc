@@ -6,10 +6,10 @@
 #include <cerrno>
 #include <cstdint>
 #include <memory>
-#include <mutex>
 #include <utility>
 #include <vector>
 
+#include "base/mutex.h"
 #include "base/unique_fd.h"
 #include "python_bindings/core/process.h"
 #include "python_bindings/core/reference.h"
@@ -37,7 +37,7 @@ class ReadyQueue {
       throw nb::type_error("notify(ref, token) takes an ObjectRef");
     if (!IsCurrent(reference.ptr())) throw nb::python_error();
     runtime->SignalReady(HandleOf(reference.ptr()), [shared = shared_, token] {
-      const std::lock_guard lock(shared->mutex);
+      const MutexLock lock(shared->mutex);
       shared->tokens.push_back(token);
       if (shared->tokens.size() == 1) eventfd_write(shared->event.get(), 1);
     });
@@ -46,7 +46,7 @@ class ReadyQueue {
   nb::list Take() {
     std::vector<uint64_t> tokens;
     {
-      const std::lock_guard lock(shared_->mutex);
+      const MutexLock lock(shared_->mutex);
       tokens.swap(shared_->tokens);
       eventfd_t count;
       eventfd_read(shared_->event.get(), &count);
@@ -59,8 +59,8 @@ class ReadyQueue {
  private:
   struct Shared {
     UniqueFd event;  // Readable while there are tokens.
-    std::mutex mutex;
-    std::vector<uint64_t> tokens;
+    Mutex mutex;
+    std::vector<uint64_t> tokens ABSL_GUARDED_BY(mutex);
   };
   const std::shared_ptr<Shared> shared_;  // With the objects that are waited for, too.
 };

@@ -14,6 +14,7 @@
 #include "absl/strings/str_cat.h"
 #include "base/failpoint.h"
 #include "base/log.h"
+#include "base/mutex.h"
 #include "base/status_macros.h"
 #include "base/version.h"
 #include "raylet/host/last_lines.h"
@@ -29,7 +30,6 @@ namespace {
 
 // A tool whose answers pile up to this is dropped.
 constexpr size_t kMaxOutboxBytes = 2 * kMaxToolAnswer;
-
 constexpr Nanos kLookAtSocket = kSecond;
 constexpr Nanos kFirstRetry = kMillisecond;
 constexpr Nanos kLastRetry = 50 * kMillisecond;
@@ -71,18 +71,18 @@ class AttachServer::Connection {
   };
   // false: the peer does not read what piles up.
   bool Push(std::string bytes, UniqueFd fd) {
-    const std::lock_guard lock(mutex);
+    const MutexLock lock(mutex);
     waiting_bytes += bytes.size();
     outbox.push_back({std::move(bytes), std::move(fd)});
     return waiting_bytes <= kMaxOutboxBytes;
   }
   bool IsEmpty() {
-    const std::lock_guard lock(mutex);
+    const MutexLock lock(mutex);
     return outbox.empty();
   }
   // Sends what the kernel takes. true: nothing waits any more, or the peer is gone.
   bool SendWaiting() {
-    const std::lock_guard lock(mutex);
+    const MutexLock lock(mutex);
     while (!outbox.empty()) {
       const Waiting& first = outbox.front();
       const int fds[] = {first.fd.get()};
@@ -101,9 +101,9 @@ class AttachServer::Connection {
   }
 
   UnixSocket socket;
-  std::mutex mutex;  // Guards the next two.
-  std::deque<Waiting> outbox;
-  size_t waiting_bytes = 0;
+  Mutex mutex;
+  std::deque<Waiting> outbox ABSL_GUARDED_BY(mutex);
+  size_t waiting_bytes ABSL_GUARDED_BY(mutex) = 0;
   // The event loop's.
   enum class Phase : uint8_t { kStranger, kAsking, kMember, kDropped } phase = Phase::kStranger;
   bool is_tool = false;
@@ -128,7 +128,7 @@ class AttachServer::Tool final : public Channel {
     } while (offset < body.size());
   }
   size_t queued_bytes() const override {
-    const std::lock_guard lock(connection_->mutex);
+    const MutexLock lock(connection_->mutex);
     return connection_->waiting_bytes;
   }
 

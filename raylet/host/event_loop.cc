@@ -8,7 +8,6 @@
 #include <algorithm>
 #include <array>
 #include <cerrno>
-#include <condition_variable>
 #include <cstring>
 #include <utility>
 
@@ -37,7 +36,7 @@ EventLoop::EventLoop(const std::string& name, UniqueFd epoll, UniqueFd wake)
 
 void EventLoop::Post(std::function<void()> work) {
   {
-    const std::lock_guard lock(mutex_);
+    const MutexLock lock(mutex_);
     if (stopping_) return;
     posted_.push_back(std::move(work));
   }
@@ -45,27 +44,11 @@ void EventLoop::Post(std::function<void()> work) {
   [[maybe_unused]] const ssize_t written = write(wake_.get(), &one, sizeof(one));
 }
 
-void EventLoop::Run(const std::function<void()>& work) {
-  std::mutex mutex;
-  std::condition_variable done_or_dropped;
-  bool done = false;
-  // Work that is dropped unrun by Stop must end the wait too: whoever destroys the token says so.
-  const auto finish = [&](void*) {
-    const std::lock_guard lock(mutex);
-    done = true;
-    done_or_dropped.notify_one();
-  };
-  {
-    std::shared_ptr<void> token(&mutex, finish);
-    Post([&work, token] { work(); });
-  }
-  std::unique_lock lock(mutex);
-  done_or_dropped.wait(lock, [&] { return done; });
-}
+void EventLoop::Run(const std::function<void()>& work) { RunAndWait(*this, work); }
 
 void EventLoop::Stop() {
   {
-    const std::lock_guard lock(mutex_);
+    const MutexLock lock(mutex_);
     if (!stopping_) posted_.push_back([this] { running_.store(false, std::memory_order_relaxed); });
     stopping_ = true;
   }
@@ -137,7 +120,7 @@ void EventLoop::Deliver(uint64_t number, uint32_t events) {
 void EventLoop::RunPosted() {
   std::vector<std::function<void()>> work;
   {
-    const std::lock_guard lock(mutex_);
+    const MutexLock lock(mutex_);
     work.swap(posted_);
   }
   for (std::function<void()>& each : work) {

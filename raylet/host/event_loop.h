@@ -7,7 +7,6 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
-#include <mutex>
 #include <string>
 #include <vector>
 
@@ -16,6 +15,7 @@
 #include "absl/status/statusor.h"
 #include "base/clock.h"
 #include "base/executor.h"
+#include "base/mutex.h"
 #include "base/unique_fd.h"
 
 namespace sheaf {
@@ -66,9 +66,9 @@ class EventLoop final : public Executor {
 
   const UniqueFd epoll_;
   const UniqueFd wake_;  // An eventfd: work was posted.
-  std::mutex mutex_;     // Guards the next two.
-  std::vector<std::function<void()>> posted_;
-  bool stopping_ = false;
+  Mutex mutex_;
+  std::vector<std::function<void()>> posted_ ABSL_GUARDED_BY(mutex_);
+  bool stopping_ ABSL_GUARDED_BY(mutex_) = false;
   std::atomic<bool> running_{true};
   // The loop's own.
   // Numbers tell a stale event from one for a descriptor of the same value.

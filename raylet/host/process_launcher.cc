@@ -100,7 +100,7 @@ void ProcessLauncher::AddRemoteJob(JobNumber job, ProcessId driver, const proto:
 
 void ProcessLauncher::Add(JobNumber job, std::shared_ptr<Job> fresh) {
   {
-    const std::lock_guard lock(mutex_);
+    const MutexLock lock(mutex_);
     known_jobs_.insert(job);
   }
   loop_->Post([this, job, fresh] { jobs_.insert_or_assign(job, std::move(*fresh)); });
@@ -112,7 +112,7 @@ void ProcessLauncher::EndStrays(JobNumber job) {
 
 void ProcessLauncher::RemoveJob(JobNumber job) {
   {
-    const std::lock_guard lock(mutex_);
+    const MutexLock lock(mutex_);
     known_jobs_.erase(job);
   }
   loop_->Post([this, job] { RemoveJobOnLoop(job); });
@@ -121,7 +121,7 @@ void ProcessLauncher::RemoveJob(JobNumber job) {
 absl::Status ProcessLauncher::Start(const WorkerSpec& spec) {
   std::string token = NewToken();
   {
-    const std::lock_guard lock(mutex_);
+    const MutexLock lock(mutex_);
     if (!known_jobs_.contains(spec.job))
       return absl::NotFoundError(absl::StrCat("no job ", spec.job));
     tokens_[token] = {spec.process, spec.job};
@@ -141,7 +141,7 @@ void ProcessLauncher::KillWith(ProcessId process, const proto::Death& death) {
 absl::StatusOr<WorkerClaim> ProcessLauncher::Claim(std::string_view token) {
   WorkerClaim claim;
   {
-    const std::lock_guard lock(mutex_);
+    const MutexLock lock(mutex_);
     const auto found = tokens_.find(std::string(token));
     if (found == tokens_.end()) return absl::NotFoundError("no worker is awaited with this token");
     claim = found->second;
@@ -173,12 +173,12 @@ std::vector<LaunchedWorker> ProcessLauncher::Workers() {
 }
 
 bool ProcessLauncher::IsAwaited(const std::string& token) const {
-  const std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   return tokens_.contains(token);
 }
 
 std::string ProcessLauncher::NewToken() {
-  const std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   return absl::StrCat(absl::Hex(random_.Next(), absl::kZeroPad16),
                       absl::Hex(random_.Next(), absl::kZeroPad16));
 }
@@ -364,7 +364,7 @@ void ProcessLauncher::Finish(ProcessId process, const proto::Death& death) {
   if (found == workers_.end()) return;
   watch_->Unwatch(found->second.watch);
   {
-    const std::lock_guard lock(mutex_);
+    const MutexLock lock(mutex_);
     tokens_.erase(found->second.token);
   }
   workers_.erase(found);

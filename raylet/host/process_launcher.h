@@ -13,13 +13,13 @@
 #include <deque>
 #include <functional>
 #include <memory>
-#include <mutex>
 #include <string>
 #include <vector>
 
 #include "absl/container/btree_map.h"
 #include "absl/container/flat_hash_map.h"
 #include "absl/container/flat_hash_set.h"
+#include "base/mutex.h"
 #include "base/random.h"
 #include "base/unique_fd.h"
 #include "base/unix_socket.h"
@@ -175,10 +175,10 @@ class ProcessLauncher final : public WorkerLauncher {
   const LauncherEvents events_;
   const LauncherPrograms programs_;
 
-  mutable std::mutex mutex_;                              // Guards the next three.
-  absl::flat_hash_map<std::string, WorkerClaim> tokens_;  // Awaited.
-  absl::flat_hash_set<JobNumber> known_jobs_;
-  SeededRandom random_{EntropySeed()};
+  mutable Mutex mutex_;
+  absl::flat_hash_map<std::string, WorkerClaim> tokens_ ABSL_GUARDED_BY(mutex_);  // Awaited.
+  absl::flat_hash_set<JobNumber> known_jobs_ ABSL_GUARDED_BY(mutex_);
+  SeededRandom random_ ABSL_GUARDED_BY(mutex_){EntropySeed()};
 
   bool stopped_ = false;  // The caller's of Stop.
   // The loop's own.

@@ -6,8 +6,6 @@
 
 #include <algorithm>
 #include <cerrno>
-#include <chrono>
-#include <condition_variable>
 #include <filesystem>
 #include <optional>
 #include <utility>
@@ -48,23 +46,23 @@ UniqueFd OpenToExecute(const std::string& path) {
 }  // namespace
 
 struct ProgramStore::Wait {
-  std::mutex mutex;
-  std::condition_variable changed;
-  bool given_up = false;
-  std::optional<absl::StatusOr<Answer>> answer;
+  Mutex mutex;
+  CondVar changed;
+  bool given_up ABSL_GUARDED_BY(mutex) = false;
+  std::optional<absl::StatusOr<Answer>> answer ABSL_GUARDED_BY(mutex);
 };
 
 ProgramStore::ProgramStore(ProgramStoreOptions options, BlockSource& blocks)
     : options_(std::move(options)), blocks_(blocks) {}
 
 void ProgramStore::Find(ProcessId driver, std::string path, Done done) {
-  const std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   if (stopping_) return;
   if (thread_ == nullptr) thread_ = std::make_unique<ThreadExecutor>("programs");
   thread_->Post([this, driver, path = std::move(path), done = std::move(done)] {
     absl::StatusOr<UniqueFd> program = FindOnThread(driver, path);
     {
-      const std::lock_guard lock(mutex_);
+      const MutexLock lock(mutex_);
       if (stopping_) return;
     }
     if (program.ok()) return done(std::move(program));
@@ -76,12 +74,12 @@ void ProgramStore::Find(ProcessId driver, std::string path, Done done) {
 
 void ProgramStore::Stop() {
   {
-    const std::lock_guard lock(mutex_);
+    const MutexLock lock(mutex_);
     stopping_ = true;
     if (waiting_ != nullptr) {
-      const std::lock_guard wait_lock(waiting_->mutex);
+      const MutexLock wait_lock(waiting_->mutex);
       waiting_->given_up = true;
-      waiting_->changed.notify_all();
+      waiting_->changed.NotifyAll();
     }
   }
   if (thread_ != nullptr) thread_->Stop();
@@ -161,7 +159,7 @@ absl::StatusOr<ProgramStore::Answer> ProgramStore::Ask(ProcessId driver, const s
   request.set_length(length);
   const auto wait = std::make_shared<Wait>();
   {
-    const std::lock_guard lock(mutex_);
+    const MutexLock lock(mutex_);
     if (stopping_) return absl::CancelledError("this node ends");
     waiting_ = wait;
   }
@@ -183,14 +181,15 @@ absl::StatusOr<ProgramStore::Answer> ProgramStore::Ask(ProcessId driver, const s
                       answer = std::move(parsed);
                     }
                   }
-                  const std::lock_guard lock(wait->mutex);
+                  const MutexLock lock(wait->mutex);
                   wait->answer = std::move(answer);
-                  wait->changed.notify_all();
+                  wait->changed.NotifyAll();
                 });
-  std::unique_lock lock(wait->mutex);
+  const MutexLock lock(wait->mutex);
   // The links keep to the timeout; the second half of the bound is for a source that does not.
-  const auto bound = std::chrono::nanoseconds(2 * timeout);
-  wait->changed.wait_for(lock, bound, [&] { return wait->given_up || wait->answer.has_value(); });
+  wait->changed.WaitFor(wait->mutex, 2 * timeout, [&]() ABSL_EXCLUSIVE_LOCKS_REQUIRED(wait->mutex) {
+    return wait->given_up || wait->answer.has_value();
+  });
   if (!wait->answer.has_value()) return absl::DeadlineExceededError("no answer");
   return std::move(*wait->answer);
 }

@@ -10,13 +10,13 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
-#include <mutex>
 #include <string>
 
 #include "absl/status/statusor.h"
 #include "base/clock.h"
 #include "base/executor.h"
 #include "base/ids.h"
+#include "base/mutex.h"
 #include "base/unique_fd.h"
 #include "proto/object.pb.h"
 #include "raylet/objects/block_source.h"
@@ -63,10 +63,10 @@ class ProgramStore {
 
   const ProgramStoreOptions options_;
   BlockSource& blocks_;
-  std::mutex mutex_;  // Guards all below.
-  bool stopping_ = false;
-  std::shared_ptr<Wait> waiting_;  // Of the request that is under way.
-  std::unique_ptr<ThreadExecutor> thread_;
+  Mutex mutex_;
+  bool stopping_ ABSL_GUARDED_BY(mutex_) = false;
+  std::shared_ptr<Wait> waiting_ ABSL_GUARDED_BY(mutex_);  // Of the request that is under way.
+  std::unique_ptr<ThreadExecutor> thread_;  // Made under the mutex, and never replaced.
 };
 
 }  // namespace sheaf

@@ -49,7 +49,7 @@ struct Plan {
 #define SHEAF_UNSANITIZED
 #endif
 
-SHEAF_UNSANITIZED [[noreturn]] void Fail(Plan& plan, Step step) {
+[[noreturn]] SHEAF_UNSANITIZED void Fail(Plan& plan, Step step) {
   plan.error = errno;
   plan.failed = step;
   while (true) syscall(SYS_exit_group, 127);

@@ -2,13 +2,12 @@
 #include "raylet/objects/object_puller.h"
 
 #include <algorithm>
-#include <condition_variable>
 #include <cstring>
 #include <functional>
-#include <mutex>
 
 #include "absl/strings/str_cat.h"
 #include "base/crc32c.h"
+#include "base/mutex.h"
 
 namespace sheaf {
 namespace {
@@ -34,37 +33,37 @@ struct ObjectPuller::Source {
 
 // Where the bytes go. Shared with the threads that write there.
 struct ObjectPuller::Target {
-  std::mutex mutex;
-  char* data = nullptr;  // Null: nobody may begin to write.
-  uint32_t writing = 0;
-  std::condition_variable written;  // Nobody writes.
+  Mutex mutex;
+  char* data ABSL_GUARDED_BY(mutex) = nullptr;  // Null: nobody may begin to write.
+  uint32_t writing ABSL_GUARDED_BY(mutex) = 0;
+  CondVar written;  // Nobody writes.
 
-  // No write begins after this. True: none is going on.
-  bool Close() {
-    const std::lock_guard lock(mutex);
-    data = nullptr;
+  // Where what begins after this is written; null: nothing begins. True: no write is going on.
+  bool PointTo(char* to) {
+    const MutexLock lock(mutex);
+    data = to;
     return writing == 0;
   }
   void CloseAndWait() {
-    std::unique_lock lock(mutex);
+    const MutexLock lock(mutex);
     data = nullptr;
-    written.wait(lock, [this] { return writing == 0; });
+    while (writing != 0) written.Wait(mutex);
   }
   bool idle() {
-    const std::lock_guard lock(mutex);
+    const MutexLock lock(mutex);
     return writing == 0;
   }
   absl::Status Write(uint64_t offset, const ReceivedBlock& block, uint32_t crc) {
     char* to = nullptr;
     {
-      const std::lock_guard lock(mutex);
+      const MutexLock lock(mutex);
       if (data == nullptr) return absl::CancelledError("nobody wants it any more");
       to = data + offset;
       ++writing;
     }
     const bool whole = block.CopyTo({to, block.size()}) == crc;
-    const std::lock_guard lock(mutex);
-    if (--writing == 0) written.notify_all();
+    const MutexLock lock(mutex);
+    if (--writing == 0) written.NotifyAll();
     return whole ? absl::OkStatus() : absl::DataLossError("its checksum is wrong");
   }
 };
@@ -258,7 +257,8 @@ void ObjectPuller::OnRoom(const PullPtr& pull, absl::StatusOr<std::span<char>> r
   }
   pull->stage = Stage::kReceiving;
   pull->progress_at = world_.clock.Now();
-  pull->data = pull->target->data = room->data();
+  pull->data = room->data();
+  pull->target->PointTo(room->data());
   const uint64_t bytes = pull->arrival.bytes();
   const size_t count = (bytes + options_.chunk_bytes - 1) / options_.chunk_bytes;
   pull->chunks.assign(count, Chunk::kMissing);
@@ -463,7 +463,7 @@ void ObjectPuller::Fail(const PullPtr& pull, LookupOutcome outcome) {
   if (pull->stage == Stage::kWaitingForRoom) world_.store.AbortReceive(pull->id);
   const bool has_room = pull->stage == Stage::kReceiving;
   pull->stage = Stage::kEnding;
-  pull->target->Close();
+  pull->target->PointTo(nullptr);
   pull->first.reset();
   if (!has_room) return Finish(pull);
   EndIfIdle(pull);
@@ -477,7 +477,7 @@ void ObjectPuller::EndIfIdle(const PullPtr& pull) {
 }
 
 void ObjectPuller::Complete(const PullPtr& pull) {
-  pull->target->Close();
+  pull->target->PointTo(nullptr);
   const absl::Status sealed = world_.store.EndReceive(pull->id);
   pull->why = sealed.ok() ? LookupOutcome::kFound : LookupOutcome::kFull;
   Finish(pull);

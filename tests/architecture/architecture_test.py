@@ -140,6 +140,7 @@ class PlantedViolations(unittest.TestCase):
             "processes": "if (fork() == 0) return;",
             "the environment": 'const char* home = std::getenv("HOME");',
             "randomness": "std::random_device seed;",
+            "mutexes that clang cannot check": "std::mutex mutex_;",
             "SQLite": "sqlite3* db;",
             "gRPC": "#include <grpcpp/grpcpp.h>",
             "OpenSSL": "#include <openssl/sha.h>",
@@ -418,8 +419,8 @@ class Ratchets(unittest.TestCase):
             "files of a folder": ({f"gcs/a{i}.cc": LICENCE for i in range(46)}, {"gcs": 46}),
             "mutexes that say nothing of what they guard": (
                 {
-                    "gcs/a.h": "class C {\n  std::mutex a_;\n  int x_ ABSL_GUARDED_BY(a_);\n  "
-                    "std::mutex b_;\n};\n"
+                    "gcs/a.h": "class C {\n  Mutex a_;\n  int x_ ABSL_GUARDED_BY(a_);\n  "
+                    "mutable Mutex b_;\n};\n"
                 },
                 {"gcs/a.h b_": 1},
             ),

@@ -1,6 +1,6 @@
 // Copyright The Sheaf Authors. SPDX-License-Identifier: Apache-2.0
 // Requests to the GCS, from raylets and processes that it knows and from others.
-#include "gcs/gcs_world.h"
+#include "gcs/gcs_world_for_test.h"
 #include "tests/fuzz/fuzz_target.h"
 
 using namespace sheaf;

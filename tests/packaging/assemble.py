@@ -1,14 +1,19 @@
 # Copyright The Sheaf Authors. SPDX-License-Identifier: Apache-2.0
 """Makes a wheel of what is built already: what `pip wheel .` makes, without compiling it a second
-time."""
+time.
+
+Usage: assemble.py BUILD FOLDER
+"""
 
 import base64
 import contextlib
 import hashlib
 import os
 import pathlib
+import shutil
 import subprocess
 import sys
+import tempfile
 import zipfile
 
 SOURCE = pathlib.Path(__file__).resolve().parents[2]
@@ -54,3 +59,10 @@ def assemble(cmake: str, build: pathlib.Path, out: pathlib.Path) -> pathlib.Path
             archive.writestr(entry, content)
         archive.writestr(record, "\n".join([*rows, f"{record},,"]) + "\n")
     return wheel
+
+
+if __name__ == "__main__":
+    to = pathlib.Path(sys.argv[2])
+    to.mkdir(parents=True, exist_ok=True)
+    with tempfile.TemporaryDirectory(prefix="sheaf-wheel-") as scratch:
+        shutil.copy(assemble("cmake", pathlib.Path(sys.argv[1]), pathlib.Path(scratch)), to)

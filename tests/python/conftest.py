@@ -2,6 +2,7 @@
 """One node per test module, with four CPUs, two GPUs that nothing looks at, and two of a custom
 resource."""
 
+import contextlib
 import os
 import pathlib
 import signal
@@ -9,20 +10,50 @@ import time
 
 import pytest
 import sheaf
+from sheaf.cluster_utils import Cluster
 
 WAIT_S = 30  # How long a test waits for what should come at once.
+
+
+def wait_until(condition, what="it did not happen in time", seconds=WAIT_S):
+    """Returns what `condition` gives as soon as that is true. It fails with `what` (words, or a
+    function that gives them) when that takes longer than `seconds`."""
+    deadline = time.monotonic() + seconds
+    while not (found := condition()):
+        assert time.monotonic() < deadline, what() if callable(what) else what
+        time.sleep(0.01)
+    return found
 
 
 def stop(pid: int) -> None:
     """SIGSTOP, and returns when all its threads stand still: one that runs meanwhile goes on for a
     moment."""
     os.kill(pid, signal.SIGSTOP)
-    deadline = time.monotonic() + WAIT_S
-    while any(
-        stat.read_text().rpartition(")")[2].split()[0] != "T"
-        for stat in pathlib.Path(f"/proc/{pid}/task").glob("*/stat")
-    ):
-        assert time.monotonic() < deadline, f"process {pid} does not stop"
+    wait_until(
+        lambda: all(
+            stat.read_text().rpartition(")")[2].split()[0] == "T"
+            for stat in pathlib.Path(f"/proc/{pid}/task").glob("*/stat")
+        ),
+        f"process {pid} does not stop",
+    )
+
+
+@contextlib.contextmanager
+def joined_cluster(head, *others, beside_head=True):
+    """A cluster of a head and others, each given by the arguments of Cluster.add_node. This process
+    is a driver beside the head, or else beside the first of the others. Ends all of it."""
+    sheaf.shutdown()
+    made = Cluster(initialize_head=True, head_node_args=head)
+    try:
+        for other in others:
+            made.add_node(**other)
+        address = made.address if beside_head else made.worker_nodes[0].session
+        sheaf.init(address=address, log_to_driver=False)
+        made.wait_for_nodes()
+        yield made
+    finally:
+        sheaf.shutdown()
+        made.shutdown()
 
 
 @pytest.fixture(scope="module")

@@ -13,7 +13,7 @@ import time
 
 import pytest
 import sheaf
-from conftest import WAIT_S, stop
+from conftest import WAIT_S, stop, wait_until
 
 pytestmark = pytest.mark.usefixtures("node")
 
@@ -374,10 +374,7 @@ def test_an_actor_that_is_told_to_end_runs_its_exit_functions(kind, tmp_path):
     actor = sheaf.remote(num_cpus=0)({"sync": Sync, "async": Async}[kind]).remote(tmp_path / "left")
     with pytest.raises(sheaf.exceptions.ActorDiedError):
         sheaf.get(actor.__ray_terminate__.remote(), timeout=WAIT_S)
-    deadline = time.monotonic() + WAIT_S
-    while not (tmp_path / "left").exists() or not (tmp_path / "left").read_text():
-        assert time.monotonic() < deadline
-        time.sleep(0.01)
+    wait_until(lambda: (tmp_path / "left").exists() and (tmp_path / "left").read_text())
 
 
 def test_built_in_methods():

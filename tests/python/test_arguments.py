@@ -9,6 +9,7 @@ import time
 import numpy as np
 import pytest
 import sheaf
+from conftest import wait_until
 from sheaf.cluster_utils import Cluster
 
 MIB = 1 << 20
@@ -183,10 +184,7 @@ def test_what_waits_for_room_can_be_cancelled_and_a_death_makes_room(small_store
         time.sleep(WAIT_S)
 
     held = hold.remote(sheaf.put(array(1, 40)), str(tmp_path / "pid"))
-    deadline = time.monotonic() + WAIT_S
-    while not (tmp_path / "pid").exists():
-        assert time.monotonic() < deadline
-        time.sleep(0.01)
+    wait_until(lambda: (tmp_path / "pid").exists(), seconds=WAIT_S)
     waiting = [grow.remote(sheaf.put(array(i, 16)), 1) for i in range(3)]
     sheaf.cancel(waiting[0])
     with pytest.raises(sheaf.exceptions.TaskCancelledError):

@@ -10,8 +10,7 @@ import time
 
 import pytest
 import sheaf
-from conftest import WAIT_S
-from sheaf.cluster_utils import Cluster
+from conftest import WAIT_S, joined_cluster, wait_until
 
 MIB = 1 << 20
 PAIR = 64 * MIB  # What one pair may take in any process.
@@ -23,32 +22,15 @@ CALLERS = int(
 
 @pytest.fixture(scope="module")
 def cluster():
-    sheaf.shutdown()
-    made = Cluster(
-        initialize_head=True, head_node_args={"num_cpus": 1, "object_store_memory": 64 * MIB}
-    )
-    try:
-        for name in ("b", "c"):
-            made.add_node(num_cpus=1, resources={name: 100}, object_store_memory=64 * MIB)
-        sheaf.init(address=made.address, log_to_driver=False)
-        made.wait_for_nodes()
+    here = {"num_cpus": 1, "object_store_memory": 64 * MIB}
+    with joined_cluster(here, *({**here, "resources": {name: 100}} for name in ("b", "c"))) as made:
         yield made
-    finally:
-        sheaf.shutdown()
-        made.shutdown()
 
 
 def rss(pid):
     with open(f"/proc/{pid}/statm") as statm:
         pages = statm.read().split()
     return (int(pages[1]) - int(pages[2])) * os.sysconf("SC_PAGE_SIZE")  # Without shared memory.
-
-
-def wait_until(condition, seconds=WAIT_S):
-    begin = time.monotonic()
-    while not condition():
-        assert time.monotonic() - begin < seconds
-        time.sleep(0.02)
 
 
 def until_still(look):

@@ -14,7 +14,7 @@ import urllib.request
 
 import pytest
 import sheaf
-from conftest import WAIT_S
+from conftest import WAIT_S, wait_until
 from sheaf.lifecycle import _executable
 
 FILES = ("ca.pem", "node.pem", "node.key")
@@ -97,13 +97,6 @@ def log_of(node):
     return pathlib.Path(node["session"], "logs", "node.log").read_text()
 
 
-def wait_until(condition, what, seconds=REPLACED_S):
-    deadline = time.monotonic() + seconds
-    while not condition():
-        assert time.monotonic() < deadline, what
-        time.sleep(0.02)
-
-
 @sheaf.remote(num_cpus=0)
 def node_here():
     return sheaf.get_runtime_context().get_node_id()
@@ -118,7 +111,7 @@ class Place:
 def test_certificates_are_replaced_while_nodes_run(nodes, tmp_path):
     old = make(tmp_path / "old")
     made = time.time()
-    wait_until(lambda: time.time() > made + 1.1, "")  # When they expire is told in seconds.
+    wait_until(lambda: time.time() > made + 1.1)  # When they expire is told in seconds.
     later = make(tmp_path / "later")
     used = {place: copy(old, tmp_path / f"tls-{place}") for place in "abc"}
     a = nodes("a", used["a"])
@@ -134,13 +127,14 @@ def test_certificates_are_replaced_while_nodes_run(nodes, tmp_path):
     wait_until(
         lambda: "node.key is not the key of node.pem" in log_of(a),
         "a key of another certificate was not told",
+        seconds=REPLACED_S,
     )
     assert expires(a) == before
 
     for each in (used["a"], used["b"]):
         copy(later, each)
     for node in (a, b):
-        wait_until(lambda: expires(node) > before, "new certificates were not taken")
+        wait_until(lambda: expires(node) > before, "new certificates were not taken", REPLACED_S)
     assert log_of(a).count("cannot be used") == 1 and "cannot be used" not in log_of(b)
     refused = nodes("c", used["c"], head=a, fails=True)
     assert "certificates do not fit" in refused, refused

@@ -7,27 +7,18 @@ import signal
 import numpy as np
 import pytest
 import sheaf
-from conftest import WAIT_S
+from conftest import WAIT_S, joined_cluster
 from sheaf import train
-from sheaf.cluster_utils import Cluster
 from sheaf.util.collective import Group
 
 
 @pytest.fixture(scope="module")
 def cluster():
-    sheaf.shutdown()
-    made = Cluster(
-        initialize_head=True,
-        head_node_args={"num_cpus": 2, "object_store_memory": 64 << 20, "resources": {"first": 9}},
-    )
-    try:
-        made.add_node(num_cpus=2, object_store_memory=64 << 20, resources={"second": 9})
-        sheaf.init(address=made.address, log_to_driver=False)
-        made.wait_for_nodes()
+    here = {"num_cpus": 2, "object_store_memory": 64 << 20}
+    with joined_cluster(
+        {**here, "resources": {"first": 9}}, {**here, "resources": {"second": 9}}
+    ) as made:
         yield made
-    finally:
-        sheaf.shutdown()
-        made.shutdown()
 
 
 @sheaf.remote(num_cpus=0)

@@ -10,7 +10,7 @@ import time
 
 import pytest
 import sheaf
-from conftest import WAIT_S
+from conftest import WAIT_S, wait_until
 from sheaf import exceptions
 
 pytestmark = pytest.mark.usefixtures("node")
@@ -310,10 +310,7 @@ def test_what_a_cancelled_task_does_before_it_ends_is_not_interrupted_again(tmp_
             open(done, "w").close()
 
     ref = tidy.remote(str(tmp_path / "begun"), str(tmp_path / "done"))
-    deadline = time.monotonic() + WAIT_S
-    while not (tmp_path / "begun").exists():
-        assert time.monotonic() < deadline
-        time.sleep(0.01)
+    wait_until(lambda: (tmp_path / "begun").exists())
     sheaf.cancel(ref)
     with pytest.raises(exceptions.TaskCancelledError):
         sheaf.get(ref, timeout=WAIT_S)

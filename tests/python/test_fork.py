@@ -6,9 +6,8 @@ import os
 import subprocess
 import sys
 import textwrap
-import time
 
-from conftest import WAIT_S
+from conftest import WAIT_S, wait_until
 
 PROGRAM = """
 import multiprocessing
@@ -263,7 +262,4 @@ def test_processes_of_ended_programs_are_gone():
         print(sheaf.get(leave_one.remote()))
     """
     pid = int(run(body)[0])
-    deadline = time.monotonic() + WAIT_S
-    while os.path.exists(f"/proc/{pid}"):
-        assert time.monotonic() < deadline, "a child of a worker outlives its job"
-        time.sleep(0.01)
+    wait_until(lambda: not os.path.exists(f"/proc/{pid}"), "a child of a worker outlives its job")

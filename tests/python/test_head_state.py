@@ -11,25 +11,19 @@ import time
 
 import pytest
 import sheaf
-from conftest import WAIT_S
-from sheaf.cluster_utils import Cluster, _program
+from conftest import WAIT_S, joined_cluster, wait_until
+from sheaf.cluster_utils import _program
 
 
 @pytest.fixture
 def cluster():
     """A head without CPUs, and a node where the driver is."""
-    sheaf.shutdown()
-    made = Cluster(
-        initialize_head=True, head_node_args={"num_cpus": 0, "object_store_memory": 64 << 20}
-    )
-    try:
-        made.add_node(num_cpus=2, object_store_memory=64 << 20)
-        sheaf.init(address=made.worker_nodes[0].session, log_to_driver=False)
-        made.wait_for_nodes()
+    with joined_cluster(
+        {"num_cpus": 0, "object_store_memory": 64 << 20},
+        {"num_cpus": 2, "object_store_memory": 64 << 20},
+        beside_head=False,
+    ) as made:
         yield made
-    finally:
-        sheaf.shutdown()
-        made.shutdown()
 
 
 @sheaf.remote(max_restarts=-1, num_cpus=0)
@@ -55,13 +49,6 @@ def gcs_of(head):
         except OSError:
             pass
     return 0
-
-
-def wait_until(condition, seconds=WAIT_S):
-    deadline = time.monotonic() + seconds
-    while not condition():
-        assert time.monotonic() < deadline
-        time.sleep(0.01)
 
 
 def run(*arguments):

@@ -9,16 +9,9 @@ import time
 
 import pytest
 import sheaf
-from conftest import WAIT_S
+from conftest import WAIT_S, wait_until
 from sheaf.cluster_utils import Cluster
 from sheaf.lifecycle import _executable
-
-
-def await_that(condition):
-    deadline = time.monotonic() + WAIT_S
-    while not condition():
-        assert time.monotonic() < deadline
-        time.sleep(0.02)
 
 
 @pytest.fixture
@@ -95,11 +88,11 @@ sys.stdin.read()
     )
     assert {len(key["jobs"]) for key in kv() if key["name_space"] == "sheaf-packages"} == {2}
     first.communicate()
-    await_that(
+    wait_until(
         lambda: all(len(key["jobs"]) == 2 for key in kv() if key["name_space"] == "sheaf-packages")
     )  # The detached actor's job stays an owner.
     second.communicate()
-    await_that(
+    wait_until(
         lambda: all(len(key["jobs"]) == 1 for key in kv() if key["name_space"] == "sheaf-packages")
     )
     third = run("third")
@@ -119,7 +112,7 @@ sys.stdin.read()
         sheaf.kill(keeper)
     finally:
         sheaf.shutdown()
-    await_that(lambda: spaces() == {"sheaf-packages": 0, "sheaf-functions": 0, "users": 3})
+    wait_until(lambda: spaces() == {"sheaf-packages": 0, "sheaf-functions": 0, "users": 3})
 
 
 def test_keys_are_listed_read_and_deleted_from_the_command_line(cluster_session):

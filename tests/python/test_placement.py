@@ -11,8 +11,7 @@ import uuid
 
 import pytest
 import sheaf
-from conftest import WAIT_S
-from sheaf.cluster_utils import Cluster
+from conftest import WAIT_S, joined_cluster, wait_until
 from sheaf.lifecycle import _executable
 from sheaf.util import get_placement_group
 from sheaf.util.placement_group import placement_group, remove_placement_group
@@ -21,24 +20,13 @@ from sheaf.util.scheduling_strategies import PlacementGroupSchedulingStrategy
 
 @pytest.fixture(scope="module")
 def cluster():
-    sheaf.shutdown()
-    made = Cluster(
-        initialize_head=True, head_node_args={"num_cpus": 2, "object_store_memory": 128 << 20}
+    here = {"object_store_memory": 128 << 20}
+    others = (
+        {**here, "num_cpus": 2, "resources": {name: 1}, "labels": {"zone": name}}
+        for name in ("b", "c")
     )
-    try:
-        for name in ("b", "c"):
-            made.add_node(
-                num_cpus=2,
-                resources={name: 1},
-                labels={"zone": name},
-                object_store_memory=128 << 20,
-            )
-        made.connect()
-        made.wait_for_nodes()
+    with joined_cluster({**here, "num_cpus": 2}, *others) as made:
         yield made
-    finally:
-        sheaf.shutdown()
-        made.shutdown()
 
 
 @sheaf.remote
@@ -68,10 +56,10 @@ def end(actors):
 
 def all_is_free():
     """Returns when all nodes have said so."""
-    deadline = time.monotonic() + WAIT_S
-    while sheaf.available_resources().get("CPU") != sheaf.cluster_resources()["CPU"]:
-        assert time.monotonic() < deadline, sheaf.available_resources()
-        time.sleep(0.05)
+    wait_until(
+        lambda: sheaf.available_resources().get("CPU") == sheaf.cluster_resources()["CPU"],
+        sheaf.available_resources,
+    )
 
 
 def why(cluster, actor):

@@ -9,7 +9,7 @@ import textwrap
 import time
 
 import pytest
-from conftest import WAIT_S
+from conftest import WAIT_S, wait_until
 
 
 def program(text):
@@ -179,10 +179,7 @@ def test_nothing_is_left_when_the_driver_ends(end):
     done = subprocess.run(program(text), stdout=subprocess.PIPE, text=True, timeout=WAIT_S)
     pids = set(map(int, done.stdout.split()))
     assert pids
-    deadline = time.monotonic() + WAIT_S
-    while any(map(alive, pids)):
-        assert time.monotonic() < deadline, f"workers {pids} outlive their driver"
-        time.sleep(0.02)
+    wait_until(lambda: not any(map(alive, pids)), f"workers {pids} outlive their driver")
 
 
 def test_a_forked_child_does_no_harm():

@@ -7,12 +7,12 @@ import os
 import subprocess
 import sys
 import time
+import uuid
 
 import numpy as np
 import pytest
 import sheaf
-from conftest import WAIT_S
-from sheaf.cluster_utils import Cluster
+from conftest import WAIT_S, joined_cluster, wait_until
 from sheaf.lifecycle import _executable
 from sheaf.util import metrics, state
 from sheaf.util.placement_group import placement_group, remove_placement_group
@@ -29,28 +29,29 @@ def no_node_of_another_module():
 
 @pytest.fixture
 def cluster():
-    made = Cluster(
-        initialize_head=True, head_node_args={"num_cpus": 1, "object_store_memory": 128 << 20}
+    here = {"object_store_memory": 128 << 20}
+    others = (
+        {**here, "num_cpus": 2, "resources": {name: 2}, "labels": {"zone": name}}
+        for name in ("b", "c")
     )
-    try:
-        for name in ("b", "c"):
-            made.add_node(
-                num_cpus=2,
-                resources={name: 2},
-                labels={"zone": name},
-                object_store_memory=128 << 20,
-            )
-        made.connect()
-        made.wait_for_nodes()
+    with joined_cluster({**here, "num_cpus": 1}, *others) as made:
         yield made
-    finally:
-        sheaf.shutdown()
-        made.shutdown()
 
 
 @sheaf.remote
 def where(seconds=0.0):
     time.sleep(seconds)
+    return sheaf.get_runtime_context().get_node_id()
+
+
+@sheaf.remote
+def where_beside(count, folder):
+    """Where it runs, once so many of these calls run."""
+    open(os.path.join(folder, uuid.uuid4().hex), "w").close()
+    deadline = time.monotonic() + WAIT_S
+    while len(os.listdir(folder)) < count:
+        assert time.monotonic() < deadline, f"{count} calls do not run at once"
+        time.sleep(0.01)
     return sheaf.get_runtime_context().get_node_id()
 
 
@@ -67,11 +68,12 @@ class Counter:
         return sheaf.get_runtime_context().get_node_id()
 
 
-def test_work_goes_where_there_is_room_and_where_it_must(cluster):
+def test_work_goes_where_there_is_room_and_where_it_must(cluster, tmp_path):
     nodes = {node.node_id for node in cluster.list_all_nodes()}
     assert {row["NodeID"] for row in sheaf.nodes() if row["Alive"]} == nodes
     assert sheaf.cluster_resources()["CPU"] == 5
-    assert set(sheaf.get([where.remote(0.5) for _ in range(5)], timeout=WAIT_S)) == nodes
+    at_once = [where_beside.remote(5, str(tmp_path)) for _ in range(5)]
+    assert set(sheaf.get(at_once, timeout=2 * WAIT_S)) == nodes
     b, c = cluster.worker_nodes
     assert sheaf.get(where.options(resources={"b": 1}).remote(), timeout=WAIT_S) == b.node_id
     assert sheaf.get(where.options(resources={"c": 1}).remote(), timeout=WAIT_S) == c.node_id
@@ -115,10 +117,10 @@ def test_actors_are_listed_with_process_job_and_namespace(cluster):
         timeout=WAIT_S,
     )
     job = sheaf.get_runtime_context().get_job_id()
-    deadline = time.monotonic() + WAIT_S
-    while [row.pid for row in sorted(state.list_actors(), key=lambda row: row.name)] != pids:
-        assert time.monotonic() < deadline, state.list_actors()
-        time.sleep(0.02)
+    wait_until(
+        lambda: [row.pid for row in sorted(state.list_actors(), key=lambda row: row.name)] == pids,
+        state.list_actors,
+    )
     assert {row.job_id for row in state.list_actors()} == {job}
     namespace = sheaf.get_runtime_context().namespace
     assert sorted(sheaf.util.list_named_actors()) == ["b", "c"]
@@ -147,10 +149,7 @@ def test_figures_and_logs_of_each_node_are_at_hand(cluster):
         set(urls) == {node.node_id for node in cluster.list_all_nodes()}
         and len(set(urls.values())) == 3
     )
-    deadline = time.monotonic() + WAIT_S
-    while not all("ray_said_on_a_node" in metrics.scrape(node)[node] for node in nodes):
-        assert time.monotonic() < deadline
-        time.sleep(0.05)
+    wait_until(lambda: all("ray_said_on_a_node" in metrics.scrape(node)[node] for node in nodes))
     for index, node in enumerate(nodes):
         names = state.list_logs(node_id=node, glob_filter="*.out")["worker"]
         texts = ["".join(state.get_log(node_id=node, filename=name)) for name in names]
@@ -212,10 +211,7 @@ def test_placement_groups_span_nodes(cluster):
     ]
     assert len(set(places)) == 3
     remove_placement_group(group)
-    deadline = time.monotonic() + WAIT_S
-    while sheaf.available_resources().get("CPU") != 5:
-        assert time.monotonic() < deadline, sheaf.available_resources()
-        time.sleep(0.05)
+    wait_until(lambda: sheaf.available_resources().get("CPU") == 5, sheaf.available_resources)
 
 
 def test_a_node_that_dies_takes_no_result_along(cluster):
@@ -322,10 +318,7 @@ def test_a_node_that_drains_finishes_what_it_runs_and_gets_nothing_more(cluster)
     done = sheaf_command(cluster, "drain", str(b.node_number), "--wait", "30")
     assert done.returncode == 0 and "DRAINED" in done.stdout, done.stderr
     cluster.remove_node(b)
-    deadline = time.monotonic() + WAIT_S
-    while states()[b.node_number] != "DEAD":
-        assert time.monotonic() < deadline
-        time.sleep(0.1)
+    wait_until(lambda: states()[b.node_number] == "DEAD")
     done = sheaf_command(cluster, "drain", str(b.node_number))
     assert done.returncode == 4 and f"no node {b.node_number} is in the cluster" in done.stderr
 
@@ -415,10 +408,11 @@ def test_the_nodes_end_with_the_process_that_made_them_however_it_ends():
     )
     directory, *pids = done.stdout.split()
     assert len(pids) == 2, done.stderr
-    deadline = time.monotonic() + 2 * WAIT_S
-    while os.path.exists(directory) or any(_runs(pid) for pid in pids):
-        assert time.monotonic() < deadline, (os.path.exists(directory), pids)
-        time.sleep(0.02)
+    wait_until(
+        lambda: not os.path.exists(directory) and not any(_runs(pid) for pid in pids),
+        lambda: (os.path.exists(directory), pids),
+        seconds=2 * WAIT_S,
+    )
 
 
 def _runs(pid):

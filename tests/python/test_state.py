@@ -11,7 +11,7 @@ import time
 
 import pytest
 import sheaf
-from conftest import WAIT_S
+from conftest import WAIT_S, wait_until
 from sheaf.util import state
 from sheaf.util.progress import progress, wait_all
 
@@ -35,17 +35,9 @@ class Counter:
         time.sleep(seconds)
 
 
-def until(condition):
-    deadline = time.monotonic() + WAIT_S
-    while not (found := condition()):
-        assert time.monotonic() < deadline, "it did not happen in time"
-        time.sleep(0.01)
-    return found
-
-
 def test_calls_are_listed_while_they_run_and_wait():
     running, waiting = nap.remote(1), nap.options(resources={"slot": 100}).remote(0)
-    rows = until(
+    rows = wait_until(
         lambda: (
             {row.state for row in state.list_tasks()} >= {"RUNNING", "PENDING_NODE_ASSIGNMENT"}
             and state.list_tasks()
@@ -68,7 +60,7 @@ def test_objects_workers_jobs_and_actors_are_listed():
     (row,) = state.get_objects(ref.hex())
     assert row.object_size >= 100_000 and row.local_references >= 1
     assert state.summarize_objects()["cluster"]["total_objects"] >= 1
-    worker = until(
+    worker = wait_until(
         lambda: next((row for row in state.list_workers() if row.state == "ACTOR"), None)
     )
     assert state.get_worker(worker.worker_id).pid == worker.pid
@@ -79,7 +71,7 @@ def test_objects_workers_jobs_and_actors_are_listed():
     assert state.get_worker(inside).state == "ACTOR"
     (job,) = (row for row in state.list_jobs() if row.driver_pid == os.getpid())
     assert job.status == "RUNNING" and state.get_job(job.job_id).driver_pid == os.getpid()
-    until(
+    wait_until(
         lambda: (
             state.summarize_actors()["cluster"]["summary"]
             .get("Counter", {"state_counts": {}})["state_counts"]
@@ -110,7 +102,9 @@ def test_calls_that_fail_are_in_the_timeline():
 
     with pytest.raises(KeyError):
         sheaf.get(fail_for_the_timeline.remote(), timeout=WAIT_S)
-    until(lambda: [event for event in sheaf.timeline() if event["name"] == "fail_for_the_timeline"])
+    wait_until(
+        lambda: [event for event in sheaf.timeline() if event["name"] == "fail_for_the_timeline"]
+    )
 
 
 class Terminal(io.StringIO):
@@ -141,7 +135,7 @@ def test_notebook_views_say_what_things_are():
     ref, actor = sheaf.put(1), Counter.remote()
     assert ref.hex() in ref._repr_html_() and "ready" in ref._repr_html_()
     sheaf.get(actor.wait.remote(0), timeout=WAIT_S)
-    until(lambda: "ALIVE" in actor._repr_html_())
+    wait_until(lambda: "ALIVE" in actor._repr_html_())
     assert "Actor Counter" in actor._repr_html_()
 
 

@@ -14,7 +14,7 @@ import time
 import numpy as np
 import pytest
 import sheaf
-from conftest import WAIT_S
+from conftest import WAIT_S, wait_until
 from sheaf import train
 from sheaf.train.progress_line import ProgressLine
 from sheaf.util.collective import CollectiveError
@@ -547,10 +547,7 @@ def test_the_progress_line_shows_loss_throughput_and_time_left(monkeypatch):
 
 
 def test_ended_runs_leave_nothing(node):
-    deadline = time.monotonic() + WAIT_S
-    while sheaf.available_resources().get("CPU") != 4:
-        assert time.monotonic() < deadline, sheaf.available_resources()
-        time.sleep(0.02)
+    wait_until(lambda: sheaf.available_resources().get("CPU") == 4, sheaf.available_resources)
 
 
 def test_the_package_stands_on_public_names_alone():

@@ -94,10 +94,10 @@ void ObjectResolver::Ask(ObjectEntry& object, bool lost) {
                             AsBytes(ObjectQueryHead{1, lost}), AsBytes(object.id));
 }
 
-void ObjectResolver::AskRaylet(std::string ids) {
+void ObjectResolver::AskRaylet(const std::string& ids) {
   proto::AdoptedQuery query;
   query.set_request(next_request_++);
-  query.set_ids(std::move(ids));
+  query.set_ids(ids);
   SendMessage(transport_.To(RayletOf(self_.node)), FrameKind::kAdoptedQuery, query);
 }
 
@@ -473,10 +473,10 @@ void ObjectResolver::AskAboutOrphans(std::span<ObjectEntry* const> orphans) {
     NoteAsked(object->id, false, kAskAgain);
     ids.append(AsBytes(object->id));
     if (ids.size() < kMaxStoreItems * sizeof(ObjectId)) continue;
-    AskRaylet(std::move(ids));
-    ids = std::string();
+    AskRaylet(ids);
+    ids.clear();
   }
-  if (!ids.empty()) AskRaylet(std::move(ids));
+  if (!ids.empty()) AskRaylet(ids);
 }
 
 Nanos ObjectResolver::Tick() {

@@ -84,7 +84,7 @@ class ObjectResolver {
   void SearchAgain(Nanos now);
   void Settle(ObjectId object);
   void AnswerWhenReady(ObjectEntry& object, ProcessId from);
-  void AskRaylet(std::string ids);
+  void AskRaylet(const std::string& ids);
   void Seek(ObjectEntry& object, bool bring);
   void AskStore(ObjectId stored, const ObjectEntry& object, Search& search);
   ObjectId NameOf(ObjectId stored) const;

@@ -6,9 +6,10 @@
 #include <bitset>
 #include <cstdint>
 #include <memory>
-#include <mutex>
 #include <new>
 #include <vector>
+
+#include "base/mutex.h"
 
 namespace sheaf {
 
@@ -59,9 +60,9 @@ class Slab {
   }
   // Handles to records live on: their memory stays until the process ends.
   void Leak() {
-    static std::mutex mutex;
-    static auto* const kept = new std::vector<std::unique_ptr<Chunk>>;
-    const std::lock_guard lock(mutex);
+    static Mutex mutex;
+    static auto* const kept ABSL_PT_GUARDED_BY(mutex) = new std::vector<std::unique_ptr<Chunk>>;
+    const MutexLock lock(mutex);
     for (auto& chunk : chunks_) kept->push_back(std::move(chunk));
     chunks_.clear();
   }

@@ -12,42 +12,11 @@
 #include "base/executor.h"
 #include "base/fake_clock.h"
 #include "base/random.h"
-#include "base/transport.h"
+#include "base/testing/recording_transport_for_test.h"
 #include "gcs/gcs_service.h"
 #include "gcs/memory_storage.h"
 
 namespace sheaf {
-
-// Keeps every frame, by receiver.
-class RecordingTransport final : public Transport {
- public:
-  struct Sent {
-    ProcessId to;
-    FrameKind kind;
-    std::string body;
-  };
-  Channel& To(ProcessId peer) override {
-    return channels_.try_emplace(peer, *this, peer).first->second;
-  }
-  void Forget(ProcessId) override {}
-  std::vector<Sent> sent;
-
- private:
-  class RecordingChannel final : public Channel {
-   public:
-    RecordingChannel(RecordingTransport& transport, ProcessId peer)
-        : transport_(transport), peer_(peer) {}
-    void Send(Lane, FrameKind kind, std::string_view head, std::string_view tail) override {
-      transport_.sent.push_back({peer_, kind, std::string(head) + std::string(tail)});
-    }
-    size_t queued_bytes() const override { return 0; }
-
-   private:
-    RecordingTransport& transport_;
-    const ProcessId peer_;
-  };
-  std::map<ProcessId, RecordingChannel> channels_;
-};
 
 class GcsWorld {
  public:

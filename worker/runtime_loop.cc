@@ -152,7 +152,7 @@ void RuntimeImpl::HelpLoop() {
     taken.splice(taken.begin(), to_fetch_, next);
     Fetch& fetch = taken.front();
     const absl::Status fetched = EndFetch(fetch, waited);
-    static_cast<ConcurrencyGroup*>(fetch.call->group)->held_back = false;
+    fetch.call->group->held_back = false;
     if (fetch.call->cancelled()) {
       fetch.call->Fail(CancelledBeforeStart(fetch.call->name()), false);
       fetch.call.reset();

@@ -251,9 +251,7 @@ std::string RuntimeImpl::WhatItWaitsFor(ObjectEntry& object) {
   if (!object.owned)
     return absl::StrCat(name, " of process ", object.id.maker().ToString(), " is not there yet");
   if (object.task == nullptr) return absl::StrCat(name, " is being restored");
-  const TaskRecord& task = *object.task;
-  return absl::StrCat(owner_->tasks.Describe(task), " ",
-                      task.of_actor ? owner_->actors.Words(task) : owner_->submitter.Words(task));
+  return absl::StrCat(owner_->tasks.Describe(*object.task), " ", owner_->WordsOf(*object.task));
 }
 
 absl::Status RuntimeImpl::Get(std::span<const ObjectHandle> objects, Nanos deadline,

@@ -60,14 +60,11 @@ void RuntimeImpl::AnswerStateQuery(const proto::StateQuery& query) {
           row.set_state(of_actor ? "WAITING_FOR_ACTOR" : "WAITING_FOR_LEASE");
           break;
       }
-      if (of_actor) {
-        row.set_words(owner_->actors.Words(task));
-      } else if (task.spec->spec.kind() == proto::TaskTemplate::TASK) {
-        if (task.state == TaskState::kPushed) {
-          row.set_worker(static_cast<const OwnedLease*>(task.target)->worker->process.packed());
-        }
-        row.set_words(owner_->submitter.Words(task));
-      }
+      const OwnedLease* lease = task.target.lease();
+      if (lease != nullptr && task.state == TaskState::kPushed)
+        row.set_worker(lease->worker->process.packed());
+      if (task.spec->spec.kind() != proto::TaskTemplate::ACTOR_CREATION)
+        row.set_words(owner_->WordsOf(task));
       budget.Count(row);
     });
     executor_->ForEachRunning([&](const CallExecution& call) {

@@ -312,10 +312,7 @@ std::string Process::Describe() {
   owner_->tasks.ForEach([&](TaskRecord& task) {
     if (++shown > 8) return;
     absl::StrAppend(&words, "\n    ", owner_->tasks.Describe(task), " attempt ", task.attempt,
-                    " state ", static_cast<int>(task.state), ": ",
-                    task.of_actor && task.spec->spec.kind() == proto::TaskTemplate::ACTOR_METHOD
-                        ? owner_->actors.Words(task)
-                        : owner_->submitter.Words(task));
+                    " state ", static_cast<int>(task.state), ": ", owner_->WordsOf(task));
   });
   shown = 0;
   owner_->references.ForEach([&](ObjectEntry& object) {

@@ -385,7 +385,7 @@ std::shared_ptr<CallExecution> TaskExecutor::Take(ConcurrencyGroup& group) {
 
 void TaskExecutor::Ended(CallExecution& call) {
   if (call.group != nullptr) {
-    --static_cast<ConcurrencyGroup*>(call.group)->running;
+    --call.group->running;
     (call.previous_running != nullptr ? call.previous_running->next_running : running_) =
         call.next_running;
     if (call.next_running != nullptr) call.next_running->previous_running = call.previous_running;

@@ -90,65 +90,34 @@ absl::Status RuntimeImpl::Begin() {
         if (peer == raylet) return;
         proto::ConnectRequest connect;
         connect.set_peer(peer.packed());
-        SendMessage(mailbox_->To(RayletOf(self_.node)), FrameKind::kConnectRequest, connect);
+        SendMessage(mailbox_->To(raylet), FrameKind::kConnectRequest, connect);
       });
   SHEAF_RETURN_IF_ERROR(mailbox_->AddRing(raylet, attached_.raylet_rings.get(), false,
                                           attached_.welcome.raylet_bell));
-  transport_ = std::make_unique<RelayTransport>(self_.node, *mailbox_, limits_);
-  SHEAF_ASSIGN_OR_RETURN(
-      store_, StoreClient::Open(self_, std::move(attached_.arena), segment_, mailbox_->To(raylet),
-                                [this](ObjectId id, absl::StatusOr<ObjectLocation> location) {
-                                  Error why;
-                                  if (absl::IsUnavailable(location.status()))
-                                    return owner_->resolver.OnComing(id);
-                                  if (!location.ok()) {
-                                    const ErrorKind kind = StoreErrorKind(location.status());
-                                    why = {kind,
-                                           absl::StrCat("the object ", id.ToHex(),
-                                                        kind == ErrorKind::kObjectStoreFull
-                                                            ? " cannot be read now: "
-                                                            : " is lost: ",
-                                                        location.status().message()),
-                                           {}};
-                                  }
-                                  owner_->resolver.OnLocated(
-                                      id, location.ok() ? &*location : nullptr, why);
-                                }));
-  owner_ = std::make_unique<OwnerState>(
-      self_, clock_, *transport_, *this,
-      [this](std::span<const ObjectId> ids) { store_->Lookup(ids); }, limits_);
-  owner_->references.set_value_budget(options_.value_bytes);
-  metrics::Page& figures = metrics::PageOf(segment_->data());
-  owner_->tasks.set_latency(metrics::Histogram(figures, metrics::HistogramId::kTaskLatency),
-                            metrics::Histogram(figures, metrics::HistogramId::kActorCallLatency));
-  gcs_ = std::make_unique<GcsCalls>(self_, clock_, *mailbox_);
-  auto* page = reinterpret_cast<ProcessPage*>(segment_->data());
-  executor_ = std::make_unique<TaskExecutor>(self_, clock_, *transport_, owner_->references,
-                                             owner_->transits, *this, page, figures, limits_);
-  executor_->set_store_bytes(store_->capacity_bytes());
-  dispatch_ = std::make_unique<FrameDispatch>(self_, *this, *transport_, *store_, *owner_,
-                                              *executor_, *gcs_);
-  owner_->actors.set_ask_gcs([this](ActorId actor) { AskGcsAboutActor(actor); });
-  owner_->created_actors.set_on_named_end([this](ActorId actor) {
-    proto::GcsRequest request;
-    request.mutable_end_actor()->set_actor_id(actor.Binary());
-    request.mutable_end_actor()->mutable_death()->set_cause(proto::Death::LEFT);
-    gcs_->Tell(std::move(request));
-  });
+  SHEAF_ASSIGN_OR_RETURN(core_, ProcessCore::Open({.self = self_,
+                                                   .clock = clock_,
+                                                   .rings = *mailbox_,
+                                                   .segment = segment_,
+                                                   .frames = *this,
+                                                   .executions = *this,
+                                                   .limits = limits_},
+                                                  std::move(attached_.arena)));
+  core_->owner.references.set_value_budget(options_.value_bytes);
+  loop_calls_ = std::make_unique<LoopCalls>(*core_);
   {
     const AllSignalsBlocked blocked;
     background_ = std::thread([this] { BackgroundLoop(); });
   }
   if (!options_.driver) return absl::OkStatus();
   Lock lock(*this);
-  store_->Reserve();
-  SendMessage(mailbox_->To(raylet), FrameKind::kJobStart, options_.job);
-  const absl::Status status =
-      DriveUntil(lock, Deadline(clock_.Now(), kJobWait), [&] { return dispatch_->job().answered; });
+  core_->store().Reserve();
+  SendMessage(core_->raylet(), FrameKind::kJobStart, options_.job);
+  const absl::Status status = DriveUntil(lock, Deadline(clock_.Now(), kJobWait),
+                                         [&] { return core_->dispatch.job().answered; });
   if (absl::IsDeadlineExceeded(status))
     return absl::UnavailableError("the node did not start the job in time");
   if (!status.ok()) return status;
-  if (const std::string& error = dispatch_->job().error; !error.empty()) {
+  if (const std::string& error = core_->dispatch.job().error; !error.empty()) {
     return absl::FailedPreconditionError(error);
   }
   return absl::OkStatus();
@@ -161,17 +130,17 @@ bool RuntimeImpl::Stop(Nanos patience) {
   const Nanos deadline = Deadline(clock_.Now(), patience);
   {
     Lock lock(*this);
-    if (options_.driver && !raylet_dead_ && owner_) {
-      owner_->submitter.ReturnAll();
+    if (options_.driver && !raylet_dead_ && core_) {
+      core_->owner.submitter.ReturnAll();
       PublishMetrics();
-      SendMessage(mailbox_->To(RayletOf(self_.node)), FrameKind::kGoodbye, proto::Goodbye());
-      FlushOutgoing();
+      SendMessage(core_->raylet(), FrameKind::kGoodbye, proto::Goodbye());
+      core_->Flush();
     }
     stopping_ = true;
     raylet_dead_ = true;  // Threads that still wait end with an error.
     if (raylet_death_.empty()) raylet_death_ = "Sheaf was shut down in this process";
     WakeWaiters();
-    to_fetch_changed_.notify_all();
+    helper_called_.notify_all();
     leaves_.notify_all();
     if (mailbox_) RingBell(mailbox_->bell(), Lane::kControl);
   }

@@ -3,9 +3,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "worker/limits.h"
-#include "worker/owner/argument_codec.h"
 #include "worker/runtime_impl.h"
-#include "worker/wire.h"
 
 namespace sheaf {
 namespace {
@@ -54,14 +52,8 @@ WithBoundedWaits::~WithBoundedWaits() { bounded_waits = outer_; }
 
 absl::StatusOr<TemplateHandle> RuntimeImpl::MakeTemplate(proto::TaskTemplate spec) {
   if (absl::Status sized = CheckTemplate(spec); !sized.ok()) return sized;
-  if (spec.kind() == proto::TaskTemplate::ACTOR_CREATION) {
-    spec.mutable_lease()->set_actor(true);
-    if (spec.lease().name().empty()) spec.mutable_lease()->set_name(spec.name());
-  } else if (spec.kind() == proto::TaskTemplate::TASK && spec.lease().name().empty()) {
-    spec.mutable_lease()->set_name(spec.name());
-  }
   Lock lock(*this);
-  return owner_->templates.Make(std::move(spec));
+  return core_->MakeTemplate(std::move(spec));
 }
 
 // Back-pressure: only where a user's thread makes calls, and with a bound. kUnavailable: there is
@@ -80,29 +72,11 @@ absl::Status RuntimeImpl::WaitForRoom(Lock& lock, absl::FunctionRef<bool()> has_
   return status;
 }
 
-TaskRecord* RuntimeImpl::AddTask(const TemplateHandle& spec, ArgumentList* arguments) {
-  std::unique_ptr<TaskReferences> references =
-      ArgumentCodec::TakeReferences(owner_->references, *arguments);
-  for (size_t i = 0; references && i < references->arguments.size(); ++i) {
-    ObjectEntry& object = *references->arguments[i].object;
-    if (!object.ready()) owner_->resolver.Want(object);
-  }
-  return owner_->tasks.Add(*spec, ArgumentCodec::TakeBytes(*arguments), std::move(references),
-                           running_task);
-}
-
-std::vector<ObjectHandle> RuntimeImpl::HandlesOf(const TaskRecord& task) {
-  std::vector<ObjectHandle> handles{ObjectHandle(task.first_return)};
-  if (task.references) {
-    for (ObjectEntry* more : task.references->more_returns) handles.emplace_back(more);
-  }
-  return handles;
-}
-
 absl::Status RuntimeImpl::CheckRoom(Lock& lock) {
   if (raylet_dead_) return absl::AbortedError(raylet_death_);
   return WaitForRoom(
-      lock, [&] { return owner_->tasks.size() < kMaxQueuedCalls; }, "4,000,000 calls are queued");
+      lock, [&] { return core_->owner.tasks.size() < kMaxQueuedCalls; },
+      "4,000,000 calls are queued");
 }
 
 absl::StatusOr<std::vector<ObjectHandle>> RuntimeImpl::Submit(const TemplateHandle& spec,
@@ -110,10 +84,7 @@ absl::StatusOr<std::vector<ObjectHandle>> RuntimeImpl::Submit(const TemplateHand
   if (absl::Status moved = MoveLargeArguments(&arguments); !moved.ok()) return moved;
   Lock lock(*this);
   if (absl::Status room = CheckRoom(lock); !room.ok()) return room;
-  TaskRecord* task = AddTask(spec, &arguments);
-  std::vector<ObjectHandle> handles = HandlesOf(*task);
-  owner_->submitter.Submit(*task);
-  return handles;
+  return core_->Submit(spec, &arguments, running_task);
 }
 
 absl::StatusOr<ObjectHandle> RuntimeImpl::SubmitOne(const TemplateHandle& spec,
@@ -121,31 +92,24 @@ absl::StatusOr<ObjectHandle> RuntimeImpl::SubmitOne(const TemplateHandle& spec,
   if (absl::Status moved = MoveLargeArguments(&arguments); !moved.ok()) return moved;
   Lock lock(*this);
   if (absl::Status room = CheckRoom(lock); !room.ok()) return room;
-  TaskRecord* task = AddTask(spec, &arguments);
-  ObjectHandle handle(task->first_return);
-  owner_->submitter.Submit(*task);
-  return handle;
+  return core_->SubmitOne(spec, &arguments, running_task);
 }
 
 absl::Status RuntimeImpl::CheckRoom(Lock& lock, const ActorClient& client) {
   if (raylet_dead_) return absl::AbortedError(raylet_death_);
   const int64_t bound = client.max_pending_calls;
-  if (bound > 0 && owner_->actors.pending(client) >= static_cast<size_t>(bound)) {
+  if (bound > 0 && core_->owner.actors.pending(client) >= static_cast<size_t>(bound)) {
     return absl::ResourceExhaustedError(
         absl::StrCat(bound, " calls to the actor are pending, its max_pending_calls"));
   }
-  if (owner_->actors.pending_bytes(client) < limits_.max_pending) [[likely]]
+  if (core_->owner.actors.has_credits(client)) [[likely]]
     return absl::OkStatus();
   return WaitForCredits(lock, client);
 }
 
-// Goes on for as long as the actor answers: one that is slow is waited for. At its end there is
-// some room, so that not each of many calls waits.
+// Goes on for as long as the actor answers: one that is slow is waited for.
 absl::Status RuntimeImpl::WaitForCredits(Lock& lock, const ActorClient& client) {
-  const size_t low = limits_.max_pending - limits_.max_pending / 8;
-  const auto has_room = [&] {
-    return client.state == proto::ActorAnswer::DEAD || owner_->actors.pending_bytes(client) < low;
-  };
+  const auto has_room = [&] { return core_->owner.actors.may_go_on(client); };
   while (true) {
     const uint64_t replies = client.replies;
     const uint32_t incarnation = client.incarnation;
@@ -157,7 +121,7 @@ absl::Status RuntimeImpl::WaitForCredits(Lock& lock, const ActorClient& client) 
     // an actor it could be the one that this one's answer waits for, and a loop has others to run.
     if (client.state == proto::ActorAnswer::ALIVE && options_.driver && !bounded_waits) continue;
     return absl::ResourceExhaustedError(absl::StrCat(
-        "calls of ", owner_->actors.pending_bytes(client), " bytes are pending at the actor ",
+        "calls of ", core_->owner.actors.pending_bytes(client), " bytes are pending at the actor ",
         client.id.ToHex(), ", which has ",
         client.state == proto::ActorAnswer::ALIVE ? "answered none" : "not started", " for ",
         kBackPressure / kSecond, " s; a caller may have ", limits_.max_pending,
@@ -171,12 +135,9 @@ absl::StatusOr<std::vector<ObjectHandle>> RuntimeImpl::SubmitToActor(const Objec
                                                                      ArgumentList&& arguments) {
   if (absl::Status moved = MoveLargeArguments(&arguments); !moved.ok()) return moved;
   Lock lock(*this);
-  ActorClient& client = owner_->actors.ClientOf(*actor.entry());
+  ActorClient& client = core_->owner.actors.ClientOf(*actor.entry());
   if (absl::Status room = CheckRoom(lock, client); !room.ok()) return room;
-  TaskRecord* task = AddTask(method, &arguments);
-  std::vector<ObjectHandle> handles = HandlesOf(*task);
-  owner_->actors.Submit(client, *actor.entry(), *task);
-  return handles;
+  return core_->SubmitToActor(client, actor, method, &arguments, running_task);
 }
 
 absl::StatusOr<ObjectHandle> RuntimeImpl::SubmitOneToActor(const ObjectHandle& actor,
@@ -184,12 +145,9 @@ absl::StatusOr<ObjectHandle> RuntimeImpl::SubmitOneToActor(const ObjectHandle& a
                                                            ArgumentList&& arguments) {
   if (absl::Status moved = MoveLargeArguments(&arguments); !moved.ok()) return moved;
   Lock lock(*this);
-  ActorClient& client = owner_->actors.ClientOf(*actor.entry());
+  ActorClient& client = core_->owner.actors.ClientOf(*actor.entry());
   if (absl::Status room = CheckRoom(lock, client); !room.ok()) return room;
-  TaskRecord* task = AddTask(method, &arguments);
-  ObjectHandle handle(task->first_return);
-  owner_->actors.Submit(client, *actor.entry(), *task);
-  return handle;
+  return core_->SubmitOneToActor(client, actor, method, &arguments, running_task);
 }
 
 absl::StatusOr<std::optional<ObjectHandle>> RuntimeImpl::NextItem(const ObjectHandle& stream,
@@ -199,7 +157,7 @@ absl::StatusOr<std::optional<ObjectHandle>> RuntimeImpl::NextItem(const ObjectHa
   ObjectHandle item;
   TaskTable::StreamNext next = TaskTable::StreamNext::kPending;
   const absl::Status status = DriveUntil(lock, deadline, [&] {
-    next = owner_->tasks.NextItem(*stream.entry(), &item);
+    next = core_->owner.tasks.NextItem(*stream.entry(), &item);
     return next != TaskTable::StreamNext::kPending;
   });
   if (!status.ok()) return status;
@@ -210,7 +168,7 @@ absl::StatusOr<std::optional<ObjectHandle>> RuntimeImpl::NextItem(const ObjectHa
 absl::Status RuntimeImpl::Cancel(const ObjectHandle& object, bool force, bool recursive) {
   if (!object) return absl::InvalidArgumentError("an empty reference names no call");
   Lock lock(*this);
-  owner_->Cancel(*object.entry(), force, recursive);
+  core_->owner.Cancel(*object.entry(), force, recursive);
   return absl::OkStatus();
 }
 
@@ -220,12 +178,12 @@ absl::StatusOr<proto::GcsReply> RuntimeImpl::AskGcs(proto::GcsRequest request, N
                     "values of that size belong into the object store (put)");
   }
   Lock lock(*this);
-  const uint64_t sequence = gcs_->Begin(std::move(request));
+  const uint64_t sequence = core_->gcs.Begin(std::move(request));
   proto::GcsReply reply;
   const absl::Status status =
-      DriveUntil(lock, deadline, [&] { return gcs_->Take(sequence, &reply); });
+      DriveUntil(lock, deadline, [&] { return core_->gcs.Take(sequence, &reply); });
   if (!status.ok()) {
-    gcs_->Abandon(sequence);
+    core_->gcs.Abandon(sequence);
     if (absl::IsDeadlineExceeded(status))
       return absl::UnavailableError("the GCS did not answer in time");
     return status;
@@ -237,7 +195,7 @@ TaskId RuntimeImpl::current_task() const { return running_task; }
 void RuntimeImpl::SetCurrentTask(TaskId task) { running_task = task; }
 ActorId RuntimeImpl::current_actor() const {
   Lock lock(*this);
-  return executor_->actor_id();
+  return core_->executor.actor_id();
 }
 bool RuntimeImpl::Cancelled() const {
   return running_cancel != nullptr && running_cancel->load(std::memory_order_relaxed);

@@ -2,12 +2,13 @@
 #include <poll.h>
 #include <pthread.h>
 #include <signal.h>
-#include <sys/eventfd.h>
 #include <unistd.h>
 
 #include <algorithm>
 
 #include "absl/strings/str_cat.h"
+#include "metrics/mailbox_metrics.h"
+#include "worker/core/state_rows.h"
 #include "worker/runtime_impl.h"
 
 namespace sheaf {
@@ -28,13 +29,6 @@ constexpr Nanos kRayletCheck = 200 * kMillisecond;
 // A worker without a raylet ends by itself so long, then at once.
 constexpr Nanos kOrphanGrace = 500 * kMillisecond;
 constexpr Nanos kAskPeriod = 100 * kMillisecond;  // Users' waits ask so often whether to give up.
-constexpr Nanos kBlockedAfter = 2 * kMillisecond;
-// So long other calls wait behind one whose arguments are on their way; then they go elsewhere, and
-// the raylet may give its CPUs to others: to the task, perhaps, that makes an argument again.
-constexpr Nanos kPatience = kSecond;
-// A call that waits so long to hold its arguments lends its CPUs: what those wait for that hold
-// theirs may need them.
-constexpr Nanos kAdmissionPatience = 100 * kMillisecond;
 constexpr Nanos kLongestIdle = kSecond;
 // While frames come without a pause others that want the lock wait for so long.
 constexpr Nanos kLongestHold = 200 * kMicrosecond;
@@ -57,8 +51,8 @@ RuntimeImpl::Lock::~Lock() {
 }
 
 void RuntimeImpl::Lock::Unlock() {
-  runtime_.FinishEnded();
-  if (runtime_.owner_ && runtime_.owner_->references.CollectDropped()) [[unlikely]] {
+  if (runtime_.core_) runtime_.FinishEnded();
+  if (runtime_.core_ && runtime_.core_->owner.references.CollectDropped()) [[unlikely]] {
     // The background thread goes on with it.
     if (!std::exchange(runtime_.background_frees_, true)) Knock(runtime_.mailbox_->bell());
   }
@@ -80,35 +74,27 @@ void RuntimeImpl::Lock::Relock() {
 }
 
 void RuntimeImpl::Ended(CallExecution* call) {
-  if (holding == this) {
-    ended_.push_back(call);
-    return;
-  }
+  if (holding == this) return core_->executor.NoteEnded(call);
   Lock lock(*this);
-  ended_.push_back(call);
+  core_->executor.NoteEnded(call);
 }
 
 void RuntimeImpl::FinishEnded() {
-  if (ended_.empty()) return;
-  for (size_t i = 0; i < ended_.size(); ++i) {  // By index: the end of one may end another.
-    executor_->Ended(*ended_[i]);
-    executor_->Recycle(ended_[i]);
-  }
-  ended_.clear();
-  next_tick_ = std::min(next_tick_, executor_->argument_holds().NextTick());
-  if (!group_threads_.empty() && executor_->queued() != 0) Recheck();  // Groups may run others.
+  if (!core_->executor.has_ended()) return;
+  core_->executor.FinishEnded();
+  next_tick_ = std::min(next_tick_, core_->executor.argument_holds().NextTick());
+  if (!group_threads_.empty() && core_->executor.queued() != 0)
+    Recheck();  // Groups may run others.
 }
 
 bool RuntimeImpl::PollRings() {
   const size_t handled = mailbox_->Poll(*this, true);
-  if (owner_->actors.holds_back()) [[unlikely]]
-    owner_->actors.PushHeldBack();
+  if (core_->owner.actors.holds_back()) [[unlikely]]
+    core_->owner.actors.PushHeldBack();
   if (handled == 0) return false;
-  owner_->references.CollectDropped();
-  if (owner_->references.has_unpromoted()) [[unlikely]]
-    PromoteLate();
-  if (!actor_lookups_.empty()) [[unlikely]]
-    TakeActorLookups();
+  // The background thread goes on with what is left.
+  if (!core_->AfterFrames() && !std::exchange(background_frees_, true)) [[unlikely]]
+    Knock(mailbox_->bell());
   return true;
 }
 
@@ -174,38 +160,10 @@ bool RuntimeImpl::WaitBeside(Lock& lock, absl::FunctionRef<bool()> done, Nanos t
   return waiter->finished || done();
 }
 
-void RuntimeImpl::FlushOutgoing() {
-  owner_->references.Flush();
-  store_->Flush();
-}
-
-// What found no room in the store when its reference left is tried again when there may be some.
-void RuntimeImpl::PromoteLate() {
-  const uint64_t version = store_->room_version();
-  if (version == promoted_at_) return;
-  if (owner_->references.PromoteAgain()) {
-    promoted_at_ = version;
-  } else if (!std::exchange(background_frees_, true)) {
-    Knock(mailbox_->bell());
-  }
-}
-
-// What can be done in slices; true: there is more.
-bool RuntimeImpl::KeepHouse(size_t steps) {
-  const bool more = owner_->references.CollectDropped(steps);
-  if (!owner_->references.has_unpromoted()) return more;
-  PromoteLate();
-  return more || store_->room_version() != promoted_at_;
-}
-
 void RuntimeImpl::TickIfDue() {
   const Nanos now = clock_.Now();
-  if (now >= next_tick_) {
-    executor_->argument_holds().Tick();
-    const Nanos next =
-        std::min({owner_->Tick(), gcs_->Tick(), executor_->argument_holds().NextTick()});
-    next_tick_ = std::clamp(next, now + kMillisecond, now + kRayletCheck);
-  }
+  if (now >= next_tick_)
+    next_tick_ = std::clamp(core_->Tick(), now + kMillisecond, now + kRayletCheck);
   if (now - last_raylet_check_ >= kRayletCheck) {
     last_raylet_check_ = now;
     mailbox_->LookAtAll();
@@ -216,10 +174,18 @@ void RuntimeImpl::TickIfDue() {
     cancels_.Relieve();
     printer_.Relieve();
     // What interrupts a call may meet it just before the system call that shall end, and be lost.
-    executor_->ForEachRunning([this](const CallExecution& call) {
+    core_->executor.ForEachRunning([this](const CallExecution& call) {
       if (call.cancelled()) OnRunningCancelled(call.task());
     });
   }
+}
+
+// The pure state counts for itself; the page shows it, a fraction of a second late.
+void RuntimeImpl::PublishMetrics() {
+  metrics::Page& page = metrics::PageOf(segment_->data());
+  PublishCounts(*core_, page);
+  page.counter(metrics::CounterId::kDoorbellSleeps).store(sleeps_, std::memory_order_relaxed);
+  metrics::PublishMailbox(mailbox_->counts(), page);
 }
 
 // Gives the lock to somebody who wants it: a mutex alone would let this thread have it again.
@@ -256,7 +222,7 @@ void RuntimeImpl::Leave() {
   leaving_ = true;
   WakeWaiters();
   leaves_.notify_all();
-  if (leave_event_.valid()) eventfd_write(leave_event_.get(), 1);
+  loop_watch_.Leave();
 }
 
 // Looks at the rings for a while from `begun` on, if frames come fast these days; true: some came,
@@ -308,7 +274,7 @@ bool RuntimeImpl::DriveOnce(Lock& lock, Nanos now, Nanos deadline) {
     }
     return false;
   }
-  FlushOutgoing();
+  core_->Flush();
   if (Spin(lock, now, deadline)) return false;
   TickIfDue();
   bool roused = false;
@@ -336,35 +302,10 @@ absl::Status RuntimeImpl::DriveUntil(Lock& lock, Nanos deadline, absl::FunctionR
                                      WaitsFor waits_for) {
   if (done()) return absl::OkStatus();
   const bool in_task = RunsUserCode();
-  const bool is_patient = waits_for == WaitsFor::kArguments || waits_for == WaitsFor::kAdmission;
-  const Nanos blocked_after = is_patient ? kPatience : 0;
-  const bool awaits_admission = waits_for == WaitsFor::kAdmission;
-  // What this thread suspends, if it waits long enough.
-  const bool loop_suspends =
-      waits_for == WaitsFor::kCalls && executor_ != nullptr && executor_->argument_holds().any();
-  const bool may_suspend =
-      loop_suspends || (in_task && waits_for == WaitsFor::kOthers && Hold() != 0);
-  bool suspended = false;
-  const auto suspend = [&](bool now_suspended) {
-    suspended = now_suspended;
-    if (loop_suspends) {
-      executor_->argument_holds().SetAllSuspended(suspended);
-    } else {
-      executor_->argument_holds().SetSuspended(Hold(), suspended);
-    }
-  };
-  bool counted = false;  // Among blocked_threads_.
-  const auto block = [&] {
-    counted = true;
-    ++blocked_threads_;
-    executor_->SetBlocked(true);
-  };
-  if (in_task && blocked_after == 0) block();
-  bool unadmitted = false;  // Counted among unadmitted_threads_.
-  const Nanos tell_after = awaits_admission ? kAdmissionPatience : blocked_after + kBlockedAfter;
+  const Nanos begun = clock_.Now();
+  BlockedCalls::Wait wait(core_->blocked_calls, waits_for, in_task, Hold(), begun);
   // A thousand idle workers must cost next to nothing.
   const Nanos longest_slice = in_task || options_.driver ? kAskPeriod : kLongestSleep;
-  const Nanos begun = clock_.Now();
   absl::Status status;
   bool finished = false;
   bool drives = false;  // The token is this thread's.
@@ -377,19 +318,7 @@ absl::Status RuntimeImpl::DriveUntil(Lock& lock, Nanos deadline, absl::FunctionR
       status = absl::DeadlineExceededError("the time limit has passed");
       break;
     }
-    if (in_task && !counted && now - begun >= blocked_after) block();
-    if (may_suspend && !suspended && now - begun >= kBlockedAfter) suspend(true);
-    if (in_task && !told_blocked_ && now - begun >= tell_after) {
-      told_blocked_ = true;
-      unadmitted = awaits_admission;
-      unadmitted_threads_ += unadmitted ? 1 : 0;
-      proto::Blocked blocked;
-      blocked.set_blocked(true);
-      SendMessage(mailbox_->To(RayletOf(self_.node)), FrameKind::kBlocked, blocked);
-    }
-    Nanos slice = std::min(deadline, now + longest_slice);
-    if (in_task && !told_blocked_) slice = std::min(slice, begun + tell_after);
-    if (may_suspend && !suspended) slice = std::min(slice, begun + kBlockedAfter);
+    const Nanos slice = std::min({deadline, now + longest_slice, wait.Look(now)});
     if (drives || !driving_) {
       driving_ = true;
       SetBell(mailbox_->bell(), BellState::kAwake);
@@ -424,13 +353,6 @@ absl::Status RuntimeImpl::DriveUntil(Lock& lock, Nanos deadline, absl::FunctionR
     }
   }
   if (drives) LeaveToken();
-  if (suspended) suspend(false);
-  unadmitted_threads_ -= unadmitted ? 1 : 0;
-  if (counted && --blocked_threads_ == 0) executor_->SetBlocked(false);
-  if (told_blocked_ && blocked_threads_ == 0 && unadmitted_threads_ == 0) {
-    told_blocked_ = false;
-    SendMessage(mailbox_->To(RayletOf(self_.node)), FrameKind::kBlocked, proto::Blocked());
-  }
   return status;
 }
 
@@ -463,7 +385,7 @@ void RuntimeImpl::BackgroundLoop() {
     }
     lock.Relock();
     if (stopping_) break;
-    background_frees_ = background_frees = KeepHouse(ReferenceTable::kIdleSlice);
+    background_frees_ = background_frees = core_->KeepHouse(ReferenceTable::kIdleSlice);
     TickIfDue();
     if (raylet_dead_ && !options_.driver) {
       if (orphan_since == 0) orphan_since = clock_.Now();
@@ -479,7 +401,7 @@ void RuntimeImpl::BackgroundLoop() {
     driving_ = true;
     SetBell(bell, BellState::kAwake);
     const bool any = PollRings();
-    FlushOutgoing();
+    core_->Flush();
     ServeWaiters();
     if (!waiters_.empty()) {
       background_ticks_.store(false, std::memory_order_relaxed);

@@ -52,6 +52,8 @@ SUBFOLDERS = {
     "python_bindings/core": "",
     "worker/owner": "worker/limits.h worker/runtime.h worker/wire.h",
     "worker/executor": "worker/limits.h worker/runtime.h worker/wire.h worker/owner",
+    "worker/core": "worker/limits.h worker/owner_state.h worker/runtime.h worker/wire.h"
+    " worker/executor worker/owner",
 }
 SUBFOLDERS = {folder: set(names.split()) for folder, names in SUBFOLDERS.items()}
 # Folder of the Python package -> what of the package its modules may import besides itself: folders;

@@ -22,8 +22,8 @@ absl::StatusOr<ObjectHandle> RuntimeImpl::CreateActor(const TemplateHandle& crea
       options.name_space().empty() ? core_->dispatch.job().name_space : options.name_space();
   if (options.detached()) return CreateDetached(creation, arguments, name_space);
   if (absl::Status moved = MoveLargeArguments(&arguments); !moved.ok()) return moved;
-  Lock lock(*this);
-  if (raylet_dead_) return absl::AbortedError(raylet_death_);
+  Lock lock(*driver_);
+  if (driver_->ended()) return driver_->end();
   TaskRecord* task = core_->AddTask(creation, &arguments, current_task());
   ObjectHandle handle(task->first_return);
   const ActorId id = ActorOf(handle);
@@ -61,7 +61,7 @@ absl::StatusOr<ObjectHandle> RuntimeImpl::TakeName(Lock& lock,
     absl::StatusOr<proto::GcsReply> reply = AskGcs(std::move(request), deadline);
     lock.Relock();
     if (!reply.ok()) {
-      if (!raylet_dead_)
+      if (!driver_->ended())
         core_->actor_directory.Withdraw(ActorId::FromBinary(id).value_or(ActorId()));
       return reply.status();
     }
@@ -86,7 +86,7 @@ absl::StatusOr<ObjectHandle> RuntimeImpl::TakeName(Lock& lock,
           "' has ended, but the GCS has not heard of that in time, so that it is not free"));
     }
     const absl::Status waited =
-        DriveUntil(lock, std::min(deadline, now + pause), [] { return false; });
+        driver_->DriveUntil(lock, std::min(deadline, now + pause), [] { return false; });
     if (!absl::IsDeadlineExceeded(waited)) return waited;
   }
 }
@@ -105,13 +105,14 @@ absl::StatusOr<ObjectHandle> RuntimeImpl::HandleIfThere(Lock& lock, const proto:
   ActorClient& client = core_->owner.actors.ClientOf(entry);
   const auto has_ended = [&client] { return client.state == proto::ActorAnswer::DEAD; };
   core_->owner.references.Flush();
-  absl::Status status = DriveUntil(lock, deadline, [&] { return entry.registered || has_ended(); });
+  absl::Status status =
+      driver_->DriveUntil(lock, deadline, [&] { return entry.registered || has_ended(); });
   bool asked = false;
   while (status.ok() && !has_ended() && !(asked && client.answered)) {
     core_->owner.actors.Inquire(client);
     asked = true;
     const Nanos until = std::min(deadline, clock_.Now() + kSecond);  // Then once more.
-    status = DriveUntil(lock, until, [&] { return client.answered || has_ended(); });
+    status = driver_->DriveUntil(lock, until, [&] { return client.answered || has_ended(); });
     if (absl::IsDeadlineExceeded(status) && clock_.Now() < deadline) status = absl::OkStatus();
   }
   if (absl::IsDeadlineExceeded(status)) {
@@ -129,7 +130,7 @@ absl::StatusOr<ObjectHandle> RuntimeImpl::CreateDetached(const TemplateHandle& c
                                                          const std::string& name_space) {
   absl::StatusOr<ArgumentList> values = ValuesOf(given);
   if (!values.ok()) return values.status();
-  Lock lock(*this);
+  Lock lock(*driver_);
   const proto::GcsRequest request =
       core_->actor_directory.Detached(*creation, *values, name_space, job());
   absl::StatusOr<ObjectHandle> made = TakeName(lock, request);
@@ -156,7 +157,7 @@ absl::StatusOr<ObjectHandle> RuntimeImpl::GetActor(std::string_view name,
                                             absl::string_view(name.data(), name.size()),
                                             "' does not parse"));
   }
-  Lock lock(*this);
+  Lock lock(*driver_);
   const ActorId id = ActorId::FromBinary(reply->actor().actor_id()).value_or(ActorId());
   if (!reply->actor().detached() && id.maker() == self_ &&
       !core_->owner.created_actors.Manages(id)) {
@@ -172,7 +173,7 @@ absl::Status RuntimeImpl::Kill(const ObjectHandle& actor, bool no_restart) {
   absl::Status ended =
       EndActor(id, IsDetachedActorHandle(actor.id()), no_restart, "kill was called");
   if (!ended.ok() || !no_restart) return ended;
-  Lock lock(*this);
+  Lock lock(*driver_);
   core_->actor_directory.NoteKilled(actor);
   return ended;
 }
@@ -181,7 +182,7 @@ absl::Status RuntimeImpl::ExitActor() {
   ActorId id;
   bool detached = false;
   {
-    Lock lock(*this);
+    Lock lock(*driver_);
     id = core_->executor.actor_id();
     detached = core_->executor.is_detached_actor();
   }
@@ -190,7 +191,7 @@ absl::Status RuntimeImpl::ExitActor() {
 }
 
 absl::StatusOr<ObjectHandle> RuntimeImpl::OwnActor() {
-  Lock lock(*this);
+  Lock lock(*driver_);
   const ActorId id = core_->executor.actor_id();
   if (id.is_nil()) return absl::FailedPreconditionError("this process is no actor");
   return core_->actor_directory.HandleOf(id, core_->executor.is_detached_actor());
@@ -198,7 +199,7 @@ absl::StatusOr<ObjectHandle> RuntimeImpl::OwnActor() {
 
 absl::Status RuntimeImpl::EndActor(ActorId id, bool detached, bool no_restart, const char* words) {
   if (!detached) {
-    Lock lock(*this);
+    Lock lock(*driver_);
     core_->actor_directory.End(id, no_restart, words);
     return absl::OkStatus();
   }

@@ -11,6 +11,8 @@
 #include "absl/strings/str_cat.h"
 #include "base/signal_mask.h"
 #include "base/status_macros.h"
+#include "metrics/mailbox_metrics.h"
+#include "worker/core/state_rows.h"
 #include "worker/runtime_impl.h"
 
 extern char** environ;
@@ -20,6 +22,8 @@ namespace {
 
 constexpr Nanos kJobWait = 30 * kSecond;
 constexpr Nanos kLeaveWait = 5 * kSecond;
+// A worker without a raylet ends by itself so long, then at once.
+constexpr Nanos kOrphanGrace = 500 * kMillisecond;
 constexpr Nanos kLastWords = kSecond;  // For lines of workers that are being printed.
 
 std::vector<std::string> OwnArguments() {
@@ -104,16 +108,22 @@ absl::Status RuntimeImpl::Begin() {
                                                   std::move(attached_.arena)));
   core_->owner.references.set_value_budget(options_.value_bytes);
   loop_calls_ = std::make_unique<LoopCalls>(*core_);
+  driver_ = std::make_unique<Driver>(Driver::Deps{.mailbox = *mailbox_,
+                                                  .core = *core_,
+                                                  .frames = *this,
+                                                  .host = *this,
+                                                  .of_user = options_.driver,
+                                                  .interrupted = options_.interrupted});
   {
     const AllSignalsBlocked blocked;
-    background_ = std::thread([this] { BackgroundLoop(); });
+    background_ = std::thread([this] { driver_->RunBackground(); });
   }
   if (!options_.driver) return absl::OkStatus();
-  Lock lock(*this);
-  core_->store().Reserve();
+  Lock lock(*driver_);
+  core_->store->Reserve();
   SendMessage(core_->raylet(), FrameKind::kJobStart, options_.job);
-  const absl::Status status = DriveUntil(lock, Deadline(clock_.Now(), kJobWait),
-                                         [&] { return core_->dispatch.job().answered; });
+  const absl::Status status = driver_->DriveUntil(lock, Deadline(clock_.Now(), kJobWait),
+                                                  [&] { return core_->dispatch.job().answered; });
   if (absl::IsDeadlineExceeded(status))
     return absl::UnavailableError("the node did not start the job in time");
   if (!status.ok()) return status;
@@ -127,24 +137,21 @@ RuntimeImpl::~RuntimeImpl() { Stop(kLeaveWait); }
 
 bool RuntimeImpl::Stop(Nanos patience) {
   if (stopped_) return true;
+  if (!driver_) return stopped_ = true;  // It has not begun.
   const Nanos deadline = Deadline(clock_.Now(), patience);
   {
-    Lock lock(*this);
-    if (options_.driver && !raylet_dead_ && core_) {
+    Lock lock(*driver_);
+    if (options_.driver && !driver_->ended()) {
       core_->owner.submitter.ReturnAll();
       PublishMetrics();
       SendMessage(core_->raylet(), FrameKind::kGoodbye, proto::Goodbye());
       core_->Flush();
     }
-    stopping_ = true;
-    raylet_dead_ = true;  // Threads that still wait end with an error.
-    if (raylet_death_.empty()) raylet_death_ = "Sheaf was shut down in this process";
-    WakeWaiters();
+    driver_->Stop();
     helper_called_.notify_all();
     leaves_.notify_all();
-    if (mailbox_) RingBell(mailbox_->bell(), Lane::kControl);
   }
-  if (mailbox_) Knock(mailbox_->bell());
+  Knock(mailbox_->bell());
   if (background_.joinable()) background_.join();
   for (std::thread& thread : group_threads_) {
     if (thread.joinable()) thread.join();
@@ -154,14 +161,66 @@ bool RuntimeImpl::Stop(Nanos patience) {
   printer_.Close(kLastWords);
   while (true) {
     {
-      Lock lock(*this);
-      stopped_ = inside_ == 1;  // This thread alone.
-      WakeWaiters();
+      Lock lock(*driver_);
+      stopped_ = driver_->is_alone();
+      driver_->WakeWaiters();
     }
     if (stopped_) return true;
     if (clock_.Now() >= deadline) return false;
     poll(nullptr, 0, 1);
   }
+}
+
+void RuntimeImpl::OnTick() {
+  CheckRaylet();
+  TakeNewRings();
+  PublishMetrics();
+  callbacks_.Relieve();
+  cancels_.Relieve();
+  printer_.Relieve();
+  // What interrupts a call may meet it just before the system call that shall end, and be lost.
+  core_->executor.ForEachRunning([this](const CallExecution& call) {
+    if (call.cancelled()) OnRunningCancelled(call.task());
+  });
+}
+
+// The core counts for itself; the page shows it, a fraction of a second late.
+void RuntimeImpl::PublishMetrics() {
+  metrics::Page& page = metrics::PageOf(segment_->data());
+  PublishCounts(*core_, page);
+  page.counter(metrics::CounterId::kDoorbellSleeps)
+      .store(driver_->sleeps(), std::memory_order_relaxed);
+  metrics::PublishMailbox(mailbox_->counts(), page);
+}
+
+// The raylet's death shows as the end of the socket; nothing else comes on it unasked.
+void RuntimeImpl::CheckRaylet() {
+  const Nanos now = clock_.Now();
+  if (driver_->ended()) {
+    // User code that still runs works for nobody: its results have no way out, and the next raylet
+    // knows nothing of it.
+    if (!options_.driver && now - raylet_seen_at_ >= kOrphanGrace) _exit(1);
+    return;
+  }
+  raylet_seen_at_ = now;
+  pollfd ready{attached_.socket.fd(), POLLRDHUP, 0};
+  if (poll(&ready, 1, 0) > 0 && (ready.revents & (POLLRDHUP | POLLHUP | POLLERR)) != 0) {
+    EndRaylet("the raylet of this node has ended");
+  }
+}
+
+void RuntimeImpl::EndRaylet(const std::string& why) {
+  if (driver_->ended()) return;
+  driver_->End(why);
+  Leave();
+}
+
+// RunWorker returns.
+void RuntimeImpl::Leave() {
+  leaving_ = true;
+  driver_->WakeWaiters();
+  leaves_.notify_all();
+  loop_watch_.Leave();
 }
 
 }  // namespace sheaf

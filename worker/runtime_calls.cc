@@ -2,6 +2,7 @@
 #include <algorithm>
 
 #include "absl/strings/str_cat.h"
+#include "worker/current_call.h"
 #include "worker/limits.h"
 #include "worker/runtime_impl.h"
 
@@ -37,11 +38,8 @@ absl::Status CheckTemplate(const proto::TaskTemplate& spec) {
   return absl::OkStatus();
 }
 
-thread_local TaskId running_task;                                // On this thread.
-thread_local const std::atomic<bool>* running_cancel = nullptr;  // Of the call that it runs.
-thread_local uint64_t running_hold = 0;                          // Of that call.
-thread_local bool never_waits = false;                           // WithoutWaiting.
-thread_local bool bounded_waits = false;                         // WithBoundedWaits.
+thread_local bool never_waits = false;    // WithoutWaiting.
+thread_local bool bounded_waits = false;  // WithBoundedWaits.
 
 }  // namespace
 
@@ -52,7 +50,7 @@ WithBoundedWaits::~WithBoundedWaits() { bounded_waits = outer_; }
 
 absl::StatusOr<TemplateHandle> RuntimeImpl::MakeTemplate(proto::TaskTemplate spec) {
   if (absl::Status sized = CheckTemplate(spec); !sized.ok()) return sized;
-  Lock lock(*this);
+  Lock lock(*driver_);
   return core_->MakeTemplate(std::move(spec));
 }
 
@@ -63,7 +61,8 @@ absl::Status RuntimeImpl::WaitForRoom(Lock& lock, absl::FunctionRef<bool()> has_
   if (has_room()) [[likely]]
     return absl::OkStatus();
   if (never_waits) return absl::UnavailableError(what);
-  const absl::Status status = DriveUntil(lock, Deadline(clock_.Now(), kBackPressure), has_room);
+  const absl::Status status =
+      driver_->DriveUntil(lock, Deadline(clock_.Now(), kBackPressure), has_room);
   if (absl::IsDeadlineExceeded(status)) {
     return absl::ResourceExhaustedError(
         absl::StrCat(what, " and stayed so for ", kBackPressure / kSecond,
@@ -73,7 +72,7 @@ absl::Status RuntimeImpl::WaitForRoom(Lock& lock, absl::FunctionRef<bool()> has_
 }
 
 absl::Status RuntimeImpl::CheckRoom(Lock& lock) {
-  if (raylet_dead_) return absl::AbortedError(raylet_death_);
+  if (driver_->ended()) return driver_->end();
   return WaitForRoom(
       lock, [&] { return core_->owner.tasks.size() < kMaxQueuedCalls; },
       "4,000,000 calls are queued");
@@ -82,21 +81,21 @@ absl::Status RuntimeImpl::CheckRoom(Lock& lock) {
 absl::StatusOr<std::vector<ObjectHandle>> RuntimeImpl::Submit(const TemplateHandle& spec,
                                                               ArgumentList&& arguments) {
   if (absl::Status moved = MoveLargeArguments(&arguments); !moved.ok()) return moved;
-  Lock lock(*this);
+  Lock lock(*driver_);
   if (absl::Status room = CheckRoom(lock); !room.ok()) return room;
-  return core_->Submit(spec, &arguments, running_task);
+  return core_->Submit(spec, &arguments, current_call.task);
 }
 
 absl::StatusOr<ObjectHandle> RuntimeImpl::SubmitOne(const TemplateHandle& spec,
                                                     ArgumentList&& arguments) {
   if (absl::Status moved = MoveLargeArguments(&arguments); !moved.ok()) return moved;
-  Lock lock(*this);
+  Lock lock(*driver_);
   if (absl::Status room = CheckRoom(lock); !room.ok()) return room;
-  return core_->SubmitOne(spec, &arguments, running_task);
+  return core_->SubmitOne(spec, &arguments, current_call.task);
 }
 
 absl::Status RuntimeImpl::CheckRoom(Lock& lock, const ActorClient& client) {
-  if (raylet_dead_) return absl::AbortedError(raylet_death_);
+  if (driver_->ended()) return driver_->end();
   const int64_t bound = client.max_pending_calls;
   if (bound > 0 && core_->owner.actors.pending(client) >= static_cast<size_t>(bound)) {
     return absl::ResourceExhaustedError(
@@ -134,29 +133,29 @@ absl::StatusOr<std::vector<ObjectHandle>> RuntimeImpl::SubmitToActor(const Objec
                                                                      const TemplateHandle& method,
                                                                      ArgumentList&& arguments) {
   if (absl::Status moved = MoveLargeArguments(&arguments); !moved.ok()) return moved;
-  Lock lock(*this);
+  Lock lock(*driver_);
   ActorClient& client = core_->owner.actors.ClientOf(*actor.entry());
   if (absl::Status room = CheckRoom(lock, client); !room.ok()) return room;
-  return core_->SubmitToActor(client, actor, method, &arguments, running_task);
+  return core_->SubmitToActor(client, actor, method, &arguments, current_call.task);
 }
 
 absl::StatusOr<ObjectHandle> RuntimeImpl::SubmitOneToActor(const ObjectHandle& actor,
                                                            const TemplateHandle& method,
                                                            ArgumentList&& arguments) {
   if (absl::Status moved = MoveLargeArguments(&arguments); !moved.ok()) return moved;
-  Lock lock(*this);
+  Lock lock(*driver_);
   ActorClient& client = core_->owner.actors.ClientOf(*actor.entry());
   if (absl::Status room = CheckRoom(lock, client); !room.ok()) return room;
-  return core_->SubmitOneToActor(client, actor, method, &arguments, running_task);
+  return core_->SubmitOneToActor(client, actor, method, &arguments, current_call.task);
 }
 
 absl::StatusOr<std::optional<ObjectHandle>> RuntimeImpl::NextItem(const ObjectHandle& stream,
                                                                   Nanos deadline) {
-  Lock lock(*this);
+  Lock lock(*driver_);
   if (!stream.entry()->stream) return absl::InvalidArgumentError("not the stream of a generator");
   ObjectHandle item;
   TaskTable::StreamNext next = TaskTable::StreamNext::kPending;
-  const absl::Status status = DriveUntil(lock, deadline, [&] {
+  const absl::Status status = driver_->DriveUntil(lock, deadline, [&] {
     next = core_->owner.tasks.NextItem(*stream.entry(), &item);
     return next != TaskTable::StreamNext::kPending;
   });
@@ -167,7 +166,7 @@ absl::StatusOr<std::optional<ObjectHandle>> RuntimeImpl::NextItem(const ObjectHa
 
 absl::Status RuntimeImpl::Cancel(const ObjectHandle& object, bool force, bool recursive) {
   if (!object) return absl::InvalidArgumentError("an empty reference names no call");
-  Lock lock(*this);
+  Lock lock(*driver_);
   core_->owner.Cancel(*object.entry(), force, recursive);
   return absl::OkStatus();
 }
@@ -177,11 +176,11 @@ absl::StatusOr<proto::GcsReply> RuntimeImpl::AskGcs(proto::GcsRequest request, N
     return TooLarge("a request to the GCS", size, kMaxSentBytes,
                     "values of that size belong into the object store (put)");
   }
-  Lock lock(*this);
+  Lock lock(*driver_);
   const uint64_t sequence = core_->gcs.Begin(std::move(request));
   proto::GcsReply reply;
   const absl::Status status =
-      DriveUntil(lock, deadline, [&] { return core_->gcs.Take(sequence, &reply); });
+      driver_->DriveUntil(lock, deadline, [&] { return core_->gcs.Take(sequence, &reply); });
   if (!status.ok()) {
     core_->gcs.Abandon(sequence);
     if (absl::IsDeadlineExceeded(status))
@@ -191,18 +190,11 @@ absl::StatusOr<proto::GcsReply> RuntimeImpl::AskGcs(proto::GcsRequest request, N
   return reply;
 }
 
-TaskId RuntimeImpl::current_task() const { return running_task; }
-void RuntimeImpl::SetCurrentTask(TaskId task) { running_task = task; }
+TaskId RuntimeImpl::current_task() const { return current_call.task; }
+void RuntimeImpl::SetCurrentTask(TaskId task) { current_call.task = task; }
 ActorId RuntimeImpl::current_actor() const {
-  Lock lock(*this);
+  Lock lock(*driver_);
   return core_->executor.actor_id();
 }
-bool RuntimeImpl::Cancelled() const {
-  return running_cancel != nullptr && running_cancel->load(std::memory_order_relaxed);
-}
-void RuntimeImpl::SetCancelFlag(const std::atomic<bool>* flag) { running_cancel = flag; }
-void RuntimeImpl::SetHold(uint64_t ticket) { running_hold = ticket; }
-uint64_t RuntimeImpl::Hold() { return running_hold; }
-bool RuntimeImpl::RunsUserCode() const { return !options_.driver && !running_task.is_nil(); }
 
 }  // namespace sheaf

@@ -1,9 +1,8 @@
 // Copyright The Sheaf Authors. SPDX-License-Identifier: Apache-2.0
-// The Runtime of a real process: one lock over its core (core/process_core.h) and the rings, and
-// the threads that drive them.
+// The Runtime of a real process: what waits of a user's operations, over the process's core
+// (core/process_core.h) and the driver (driver.h), whose lock guards all of it.
 //
-//   runtime_attach.cc   joining a node and leaving it
-//   runtime_drive.cc    the lock, the driving token, the bell, the background thread
+//   runtime_attach.cc   joining a node, what is looked after meanwhile, and leaving it
 //   runtime_frames.cc   frames that concern the process itself; others: core/frame_dispatch.h
 //   runtime_objects.cc  put, create, seal, get, wait
 //   runtime_calls.cc    tasks, actors, streams, cancellation
@@ -12,14 +11,8 @@
 //   runtime_worker.cc   running calls
 //   runtime_loop.cc     event loops of async actors
 //
-// Driving. Whoever waits drains the rings itself: driving is a token that one thread holds. The
-// others that wait sleep, each as a Waiter: the holder asks for them whether they have what they
-// wait for, wakes those that have, and gives one of the rest the token when it leaves.
-// When no thread waits (user code runs), the background thread looks after the rings: called for by
-// the bell (kAway) while little happens, and once a millisecond while much does, so that a stream
-// of replies costs no wake-up each.
-// An event loop with nothing to do waits for calls in the same way, while the main thread watches
-// its descriptors.
+// An event loop with nothing to do waits for calls as all threads wait, while the main thread
+// watches its descriptors.
 #pragma once
 
 #include <atomic>
@@ -41,6 +34,7 @@
 #include "worker/callback_runner.h"
 #include "worker/core/loop_calls.h"
 #include "worker/core/process_core.h"
+#include "worker/driver.h"
 #include "worker/log_printer.h"
 #include "worker/loop_watch.h"
 #include "worker/new_rings.h"
@@ -51,7 +45,8 @@ namespace sheaf {
 class RuntimeImpl final : public Runtime,
                           public FrameHandler,
                           public FrameHost,
-                          public ExecutionHost {
+                          public ExecutionHost,
+                          public Driver::Host {
  public:
   RuntimeImpl(RuntimeOptions options, Attached attached);
   ~RuntimeImpl() override;
@@ -125,57 +120,12 @@ class RuntimeImpl final : public Runtime,
   void SetCurrentTask(TaskId task) override;
 
  private:
-  // The lock, and what must follow a transaction: calls that ended inside it, wake-ups outside it.
-  class Lock {
-   public:
-    explicit Lock(const RuntimeImpl& runtime);
-    ~Lock();
-    void Unlock();  // Runs what follows.
-    void Relock();
-    void Breathe() {  // Runs what follows, and goes on.
-      Unlock();
-      Relock();
-    }
-    std::unique_lock<std::mutex>& native() { return lock_; }
+  using Lock = Driver::Lock;
 
-   private:
-    RuntimeImpl& runtime_;
-    std::unique_lock<std::mutex> lock_;
-    const RuntimeImpl* outer_;
-  };
-
-  // A thread that waits while another holds the token. It outlives its thread's wait, so that it
-  // can be woken without the lock.
-  struct Waiter {
-    std::mutex mutex;
-    std::condition_variable changed;
-    bool woken = false;  // Guarded by `mutex`; what follows by the runtime's lock.
-    absl::FunctionRef<bool()>* done = nullptr;
-    bool finished = false;  // `done` has said so.
-    bool drives = false;    // The token is its own.
-    void Wake();
-    void Sleep(Nanos timeout);
-  };
-
-  // runtime_drive.cc. `done` is asked under the lock after each change, on any thread, and not
-  // again once it has said yes.
-  absl::Status DriveUntil(Lock& lock, Nanos deadline, absl::FunctionRef<bool()> done,
-                          WaitsFor waits_for = WaitsFor::kOthers);
-  bool DriveOnce(Lock& lock, Nanos now, Nanos deadline);
-  bool PollRings();
-  bool Spin(Lock& lock, Nanos begun, Nanos deadline);
-  void YieldLock(Lock& lock);
-  void ServeWaiters();
-  void Recheck();
-  void LeaveToken();
-  bool WaitBeside(Lock& lock, absl::FunctionRef<bool()> done, Nanos timeout, bool* drives);
-  void LeaveBell();
-  void BackgroundLoop();
-  void TickIfDue();
+  // runtime_attach.cc
+  void OnTick() override;  // Driver::Host
   void PublishMetrics();
   void CheckRaylet();
-  void WakeWaiters();
-  void FinishEnded();
   void EndRaylet(const std::string& why);
   void Leave();
 
@@ -245,11 +195,6 @@ class RuntimeImpl final : public Runtime,
   void GroupLoop(ConcurrencyGroup& group);
   void RunCall(Lock& lock, std::shared_ptr<CallExecution> call);
   absl::Status TakeArguments(Lock& lock, const std::shared_ptr<CallExecution>& call);
-  bool RunsUserCode() const;
-  static void SetCancelFlag(const std::atomic<bool>* flag);
-  bool Cancelled() const;                // The call that this thread runs.
-  static void SetHold(uint64_t ticket);  // Of that call (ArgumentHolds); 0: none.
-  static uint64_t Hold();
 
   MonotonicClock clock_;
   RuntimeOptions options_;
@@ -262,11 +207,8 @@ class RuntimeImpl final : public Runtime,
   UniqueFd spare_descriptor_;
   NewRings new_rings_;
 
-  mutable std::mutex mutex_;
-  std::atomic<int> lock_seekers_{0};         // Threads that found it taken.
-  std::atomic<uint32_t> lock_handovers_{0};  // Times that one of them got it.
-  Nanos yielded_at_ = 0;                     // The holder of the token gave it to one of them.
   std::unique_ptr<Mailbox> mailbox_;
+  std::unique_ptr<Driver> driver_;  // Goes after the core, whose calls end under its lock.
   std::unique_ptr<ProcessCore> core_;
   absl::btree_map<uint64_t, proto::StateAnswer> state_answers_;
   uint64_t next_query_ = 1;
@@ -274,28 +216,10 @@ class RuntimeImpl final : public Runtime,
   CallbackRunner cancels_{"sheaf-cancels"};      // TaskHandler::Cancel.
   LogPrinter printer_;
 
-  uint64_t sleeps_ = 0;            // On the bell.
-  bool background_frees_ = false;  // The background thread goes on freeing.
-
-  bool driving_ = false;                          // The token.
-  bool look_again_ = false;                       // For its holder: not only frames matter.
-  std::vector<std::shared_ptr<Waiter>> waiters_;  // Not finished, longest first.
-  std::vector<std::shared_ptr<Waiter>> to_wake_;  // When the lock is free.
-  Nanos next_tick_ = 0;
-  Nanos last_raylet_check_ = 0;
-  // Vain spins in a row; from kSpinMisses on, waits sleep at once (DriveOnce). A new process begins
-  // with that: it sleeps until frames come fast.
-  static constexpr int kSpinMisses = 8;
-  int spin_misses_ = kSpinMisses;
-  Nanos no_spin_before_ = 0;  // Others want the cores.
-  bool stopping_ = false;
   bool stopped_ = false;
-  int inside_ = 0;  // Locks, whether taken just now or not: threads that will touch this again.
   bool leaving_ = false;            // The raylet told this worker to end.
   std::condition_variable leaves_;  // Wakes a main thread that has nothing else to do.
-  bool raylet_dead_ = false;
-  std::string raylet_death_;
-  std::atomic<bool> background_ticks_{false};  // The background thread looks each millisecond.
+  Nanos raylet_seen_at_ = 0;        // When the raylet was seen alive last.
   std::thread background_;
   std::vector<std::thread> group_threads_;
   LoopWatch loop_watch_;

@@ -22,16 +22,13 @@ bool RuntimeImpl::CollectCalls(std::vector<std::shared_ptr<Execution>>* calls) {
   loop_calls_->Collect(calls, &waits);
   if (waits) [[unlikely]] {
     helper_called_.notify_one();
-    if (driving_) {  // The helper may wait for others: whoever drives lets it look again.
-      look_again_ = true;
-      RingBell(mailbox_->bell(), Lane::kControl);
-    }
+    driver_->CallDriver();  // The helper may wait for others: whoever drives lets it look again.
   }
   return !calls->empty();
 }
 
 absl::Status RuntimeImpl::WatchLoop(int descriptor) {
-  Lock lock(*this);
+  Lock lock(*driver_);
   if (absl::Status opened = loop_watch_.Open(descriptor); !opened.ok()) return opened;
   leaves_.notify_all();
   if (leaving_) loop_watch_.Leave();
@@ -45,33 +42,27 @@ void RuntimeImpl::WatchDescriptors(Lock& lock) {
   lock.Relock();
   if (!readable) return;
   loop_watch_.NoteReadable();
-  Recheck();
+  driver_->Recheck();
 }
 
 bool RuntimeImpl::TakeCalls(Nanos deadline, std::vector<std::shared_ptr<Execution>>* calls) {
-  Lock lock(*this);
+  Lock lock(*driver_);
   if (deadline != 0) {
     loop_watch_.Arm();
-    const absl::Status status = DriveUntil(
+    const absl::Status status = driver_->DriveUntil(
         lock, deadline, [&] { return CollectCalls(calls) || loop_watch_.TakeReadable(); },
         WaitsFor::kCalls);
     return status.ok() || absl::IsDeadlineExceeded(status);
   }
-  if (!driving_) {  // Else another thread looks at the rings.
-    driving_ = true;
-    SetBell(mailbox_->bell(), BellState::kAwake);
-    PollRings();
-    ServeWaiters();
-    LeaveToken();
-  }
+  driver_->DriveOnce();
   CollectCalls(calls);
-  return !raylet_dead_;
+  return !driver_->ended();
 }
 
 void RuntimeImpl::HelpLoop() {
   pthread_setname_np(pthread_self(), "sheaf-actor");
-  Lock lock(*this);
-  while (!stopping_) {
+  Lock lock(*driver_);
+  while (!driver_->stopping()) {
     ConcurrencyGroup& first = core_->executor.default_group();
     if (core_->executor.HasWork(first) &&
         first.queue.front()->spec().kind() == proto::TaskTemplate::ACTOR_CREATION) {
@@ -83,9 +74,9 @@ void RuntimeImpl::HelpLoop() {
       helper_called_.wait_for(lock.native(), std::chrono::nanoseconds(kLongestSleep));
       continue;
     }
-    loop_calls_->EndWait(
-        DriveUntil(lock, kForever, [&] { return loop_calls_->Look(); }, WaitsFor::kArguments));
-    Recheck();
+    loop_calls_->EndWait(driver_->DriveUntil(
+        lock, kForever, [&] { return loop_calls_->Look(); }, WaitsFor::kArguments));
+    driver_->Recheck();
     lock.Breathe();
   }
 }

@@ -8,26 +8,26 @@
 namespace sheaf {
 
 absl::StatusOr<PlacementGroupId> RuntimeImpl::CreateGroup(proto::GroupRequest request) {
-  Lock lock(*this);
-  if (raylet_dead_) return absl::AbortedError(raylet_death_);
+  Lock lock(*driver_);
+  if (driver_->ended()) return driver_->end();
   return core_->groups.Create(std::move(request), core_->owner.references.NextSequence());
 }
 
 absl::Status RuntimeImpl::RemoveGroup(PlacementGroupId group) {
-  Lock lock(*this);
-  if (raylet_dead_) return absl::AbortedError(raylet_death_);
+  Lock lock(*driver_);
+  if (driver_->ended()) return driver_->end();
   core_->groups.Remove(group);
   return absl::OkStatus();
 }
 
 absl::StatusOr<proto::GroupState> RuntimeImpl::WaitGroup(PlacementGroupId group, Nanos deadline) {
-  Lock lock(*this);
+  Lock lock(*driver_);
   core_->groups.Watch(group);
   const auto message = [&] {
     const proto::GroupState* state = core_->groups.Find(group);
     return state == nullptr ? std::string() : state->message();
   };
-  const absl::Status status = DriveUntil(lock, deadline, [&] {
+  const absl::Status status = driver_->DriveUntil(lock, deadline, [&] {
     const proto::GroupState* state = core_->groups.Find(group);
     return state != nullptr && PlacementGroups::IsSettled(*state);
   });
@@ -122,13 +122,13 @@ absl::StatusOr<std::vector<std::string>> RuntimeImpl::KeyList(std::string_view n
 absl::StatusOr<proto::StateAnswer> RuntimeImpl::Query(proto::StateQuery query, Nanos deadline) {
   if (query.id().size() > kMaxNameBytes)
     return TooLarge("an id", query.id().size(), kMaxNameBytes, "no id is so long");
-  Lock lock(*this);
+  Lock lock(*driver_);
   const uint64_t request = next_query_++;
   query.set_request(request);
   state_answers_[request].set_request(request);
   SendMessage(core_->raylet(), FrameKind::kStateQuery, query);
-  const absl::Status status =
-      DriveUntil(lock, deadline, [&] { return state_answers_[request].request() == UINT64_MAX; });
+  const absl::Status status = driver_->DriveUntil(
+      lock, deadline, [&] { return state_answers_[request].request() == UINT64_MAX; });
   proto::StateAnswer answer = std::move(state_answers_[request]);
   state_answers_.erase(request);
   if (absl::IsDeadlineExceeded(status))
@@ -140,13 +140,13 @@ absl::StatusOr<proto::StateAnswer> RuntimeImpl::Query(proto::StateQuery query, N
 }
 
 std::vector<uint32_t> RuntimeImpl::gpu_ids() const {
-  Lock lock(*this);
+  Lock lock(*driver_);
   const auto& ids = core_->executor.lease().gpu_ids();
   return {ids.begin(), ids.end()};
 }
 
 proto::LeaseSpec RuntimeImpl::current_lease() const {
-  Lock lock(*this);
+  Lock lock(*driver_);
   return core_->executor.lease().spec();
 }
 

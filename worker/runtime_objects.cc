@@ -24,7 +24,7 @@ absl::StatusOr<ObjectHandle> RuntimeImpl::PutInStore(std::string_view bytes,
   const ObjectId id = NextStoredName();
   absl::StatusOr<ObjectLocation> location = StoreValue(id, 0, bytes, nested);
   if (!location.ok()) return location.status();
-  Lock lock(*this);
+  Lock lock(*driver_);
   return core_->AddStored(id, *location, bytes.size(), nested);
 }
 
@@ -34,7 +34,7 @@ std::optional<ObjectLocation> RuntimeImpl::StoreIfBehind(const CallExecution& ca
   if (!core_->executor.some_owner_behind()) [[likely]]
     return std::nullopt;
   {
-    Lock lock(*this);
+    Lock lock(*driver_);
     if (!core_->executor.IsOwnerBehind(call)) return std::nullopt;
   }
   absl::StatusOr<ObjectLocation> location = StoreValue(id, call.attempt(), bytes, nested);
@@ -46,7 +46,7 @@ absl::StatusOr<ObjectHandle> RuntimeImpl::Put(std::string_view bytes,
                                               std::span<const ObjectHandle> nested) {
   if (absl::Status few = CheckNested(nested.size()); !few.ok()) return few;
   if (bytes.size() <= kInlineValue) {
-    Lock lock(*this);
+    Lock lock(*driver_);
     if (core_->owner.references.HasRoomFor(bytes.size())) [[likely]]
       return core_->PutValue(bytes, nested);
   }
@@ -59,7 +59,7 @@ absl::StatusOr<MutableBuffer> RuntimeImpl::CreateNamed(Lock& lock, ObjectSpec sp
   const Nanos now = clock_.Now();
   spec.wait = std::clamp<Nanos>(deadline - now, kMillisecond, kStoreWait);
   ObjectCreation creation(*core_, spec, nested);
-  return creation.End(DriveUntil(
+  return creation.End(driver_->DriveUntil(
       lock, std::min(deadline, now + kStoreAnswer), [&] { return creation.Look(); },
       WaitsFor::kRoom));
 }
@@ -67,24 +67,24 @@ absl::StatusOr<MutableBuffer> RuntimeImpl::CreateNamed(Lock& lock, ObjectSpec sp
 absl::StatusOr<MutableBuffer> RuntimeImpl::Create(size_t size, Nanos deadline,
                                                   std::span<const ObjectHandle> nested) {
   if (absl::Status few = CheckNested(nested.size()); !few.ok()) return few;
-  Lock lock(*this);
+  Lock lock(*driver_);
   return CreateNamed(lock, {.id = core_->NextName(), .size_bytes = size}, deadline, nested);
 }
 
 absl::StatusOr<ObjectHandle> RuntimeImpl::Seal(MutableBuffer buffer,
                                                std::span<const ObjectHandle> nested) {
-  Lock lock(*this);
+  Lock lock(*driver_);
   return core_->SealOwned(std::move(buffer), nested);
 }
 
 ObjectLocation RuntimeImpl::SealValue(MutableBuffer buffer) {
-  Lock lock(*this);
+  Lock lock(*driver_);
   return core_->Seal(std::move(buffer));
 }
 
 absl::StatusOr<MutableBuffer> RuntimeImpl::CreateValue(ObjectId id, uint32_t attempt, size_t size,
                                                        std::span<const ObjectHandle> nested) {
-  Lock lock(*this);
+  Lock lock(*driver_);
   return CreateNamed(lock, {.id = id, .attempt = attempt, .size_bytes = size}, kForever, nested);
 }
 
@@ -98,13 +98,13 @@ absl::StatusOr<ObjectLocation> RuntimeImpl::StoreValue(ObjectId id, uint32_t att
 }
 
 ObjectId RuntimeImpl::NextStoredName() {
-  Lock lock(*this);
+  Lock lock(*driver_);
   return core_->NextName();
 }
 
 absl::Status RuntimeImpl::Get(std::span<const ObjectHandle> objects, Nanos deadline,
                               std::vector<ObjectView>* views) {
-  Lock lock(*this);
+  Lock lock(*driver_);
   views->clear();
   views->resize(objects.size());
   for (const ObjectHandle& object : objects) {
@@ -115,7 +115,7 @@ absl::Status RuntimeImpl::Get(std::span<const ObjectHandle> objects, Nanos deadl
     return absl::OkStatus();
   Gathering gathering(*core_, objects, views);
   std::string silence;
-  absl::Status status = DriveUntil(lock, deadline, [&] {
+  absl::Status status = driver_->DriveUntil(lock, deadline, [&] {
     if (gathering.Look()) return true;
     silence = core_->owner.WordsOfSilence(*objects[gathering.next()].entry());
     return !silence.empty();
@@ -178,7 +178,7 @@ absl::StatusOr<std::vector<size_t>> RuntimeImpl::Wait(std::span<const ObjectHand
     }
     return false;
   };
-  Lock lock(*this);
+  Lock lock(*driver_);
   if (look()) return ready;
   for (const ObjectHandle& object : objects) core_->owner.resolver.Want(*object.entry());
   // All that may still come is with silent nodes.
@@ -188,7 +188,7 @@ absl::StatusOr<std::vector<size_t>> RuntimeImpl::Wait(std::span<const ObjectHand
     silence = core_->owner.WordsOfSilence(*object.entry());
     return !silence.empty();
   };
-  const absl::Status status = DriveUntil(lock, deadline, [&] {
+  const absl::Status status = driver_->DriveUntil(lock, deadline, [&] {
     return look() || (deadline == kForever && core_->owner.knows_silence() &&
                       std::ranges::all_of(objects, is_silent));
   });
@@ -202,7 +202,7 @@ absl::StatusOr<std::vector<size_t>> RuntimeImpl::Wait(std::span<const ObjectHand
 }
 
 bool RuntimeImpl::IsReady(const ObjectHandle& object) {
-  Lock lock(*this);
+  Lock lock(*driver_);
   ObjectEntry& entry = *object.entry();
   core_->owner.resolver.Want(entry);
   if (core_->owner.resolver.IsHere(entry)) return true;
@@ -212,7 +212,7 @@ bool RuntimeImpl::IsReady(const ObjectHandle& object) {
 
 void RuntimeImpl::OnReady(const ObjectHandle& object, std::function<void()> callback) {
   {
-    Lock lock(*this);
+    Lock lock(*driver_);
     if (!core_->owner.resolver.IsHere(*object.entry())) {
       core_->owner.resolver.WhenHere(*object.entry(),
                                      [this, callback = std::move(callback)](ObjectEntry&) mutable {
@@ -225,13 +225,13 @@ void RuntimeImpl::OnReady(const ObjectHandle& object, std::function<void()> call
 }
 
 void RuntimeImpl::SignalReady(const ObjectHandle& object, std::function<void()> signal) {
-  Lock lock(*this);
+  Lock lock(*driver_);
   core_->owner.resolver.WhenHere(*object.entry(),
                                  [signal = std::move(signal)](ObjectEntry&) { signal(); });
 }
 
 absl::StatusOr<ObjectHandle> RuntimeImpl::HandleFor(ObjectId id) {
-  Lock lock(*this);
+  Lock lock(*driver_);
   ObjectEntry* entry = core_->owner.references.Find(id);
   if (entry == nullptr) {
     return absl::NotFoundError(

@@ -8,21 +8,23 @@
 #include "base/failpoint.h"
 #include "base/log.h"
 #include "worker/core/argument_fetch.h"
+#include "worker/current_call.h"
 #include "worker/runtime_impl.h"
 
 namespace sheaf {
 
 std::vector<NestedReference> RuntimeImpl::Outgoing(std::span<const ObjectHandle> nested) {
-  Lock lock(*this);
+  Lock lock(*driver_);
   return core_->Outgoing(nested);
 }
 
 absl::Status RuntimeImpl::SendItem(CallExecution& call, const std::string& item,
                                    std::span<const ObjectHandle> nested) {
-  Lock lock(*this);
+  Lock lock(*driver_);
   // A consumer that takes nothing, because it is stopped perhaps, is waited for as one that wants
   // nothing yet.
-  const absl::Status room = DriveUntil(lock, kForever, [&] { return core_->MayYield(call); });
+  const absl::Status room =
+      driver_->DriveUntil(lock, kForever, [&] { return core_->MayYield(call); });
   if (!room.ok()) return room;
   if (call.IsOver()) return absl::CancelledError("nobody wants more items");
   core_->SendItem(call, item, nested);
@@ -37,13 +39,20 @@ absl::Status RuntimeImpl::TakeArguments(Lock& lock, const std::shared_ptr<CallEx
   absl::Status waited;
   if (!fetch.Begin()) {
     if (!fetch.admitted())
-      waited = DriveUntil(
+      waited = driver_->DriveUntil(
           lock, kForever, [&] { return fetch.LookForAdmission(); }, WaitsFor::kAdmission);
     // As long as it takes: what is lost, or cannot be read, shows as an error in its view.
     if (waited.ok())
-      waited = DriveUntil(lock, kForever, [&] { return fetch.Look(); }, WaitsFor::kArguments);
+      waited =
+          driver_->DriveUntil(lock, kForever, [&] { return fetch.Look(); }, WaitsFor::kArguments);
   }
   return fetch.End(waited);
+}
+
+void RuntimeImpl::Ended(CallExecution* call) {
+  if (driver_->holds_lock()) return core_->executor.NoteEnded(call);
+  Lock lock(*driver_);
+  core_->executor.NoteEnded(call);
 }
 
 void RuntimeImpl::OnRunningCancelled(TaskId task) {
@@ -56,10 +65,9 @@ void RuntimeImpl::RunCall(Lock& lock, std::shared_ptr<CallExecution> call) {
   const bool creation = call->spec().kind() == proto::TaskTemplate::ACTOR_CREATION;
   const bool from_raylet = call->owner.is_raylet();
   const TaskId task = call->task();
-  SetCurrentTask(task);
-  SetCancelFlag(&call->cancel_requested);
+  current_call = {task, &call->cancel_requested};
   const absl::Status fetched = TakeArguments(lock, call);
-  SetHold(call->hold_ticket);
+  current_call.hold = call->hold_ticket;
   lock.Unlock();
   if (ProcessCore::MayStart(*call, fetched)) [[likely]]
     options_.handler->Execute(call);
@@ -67,16 +75,14 @@ void RuntimeImpl::RunCall(Lock& lock, std::shared_ptr<CallExecution> call) {
   if (creation && !call->succeeded()) {
     failure = ConstructorFailed(call->spec().name(), call->failure());
   }
-  SetCurrentTask({});
-  SetCancelFlag(nullptr);
-  SetHold(0);
+  current_call = {};
   SHEAF_FAILPOINT("worker.after_call");
   lock.Relock();
   call.reset();
-  FinishEnded();  // The reply goes out before another call is taken.
+  driver_->FinishEnded();  // The reply goes out before another call is taken.
   if (!creation) return;
   core_->EndConstruction(failure, from_raylet);
-  Recheck();
+  driver_->Recheck();
 }
 
 // Actors that run several calls at once: the threads of each group. Those that are free wait for
@@ -95,7 +101,7 @@ void RuntimeImpl::StartGroupThreads() {
 // Coroutines need one thread, which starts them; they count until they end. Of others each call has
 // one: whoever takes a call and leaves nobody to wait for the next starts another.
 void RuntimeImpl::StartGroupThread(ConcurrencyGroup& group) {
-  if (stopping_) return;
+  if (driver_->stopping()) return;
   try {
     group_threads_.emplace_back([this, &group] { GroupLoop(group); });
     ++group.threads;
@@ -108,11 +114,11 @@ void RuntimeImpl::StartGroupThread(ConcurrencyGroup& group) {
 
 void RuntimeImpl::GroupLoop(ConcurrencyGroup& group) {
   pthread_setname_np(pthread_self(), "sheaf-actor");
-  Lock lock(*this);
-  while (!stopping_) {
+  Lock lock(*driver_);
+  while (!driver_->stopping()) {
     std::shared_ptr<CallExecution> call;
     ++group.idle;
-    const absl::Status status = DriveUntil(lock, kForever, [&] {
+    const absl::Status status = driver_->DriveUntil(lock, kForever, [&] {
       call = core_->executor.Take(group);
       return call != nullptr;
     });
@@ -127,7 +133,7 @@ void RuntimeImpl::GroupLoop(ConcurrencyGroup& group) {
 }
 
 int RuntimeImpl::RunWorker() {
-  Lock lock(*this);
+  Lock lock(*driver_);
   SendMessage(core_->raylet(), FrameKind::kWorkerReady, proto::WorkerReady());
   while (!leaving_) {
     if (!group_threads_.empty()) {
@@ -141,7 +147,7 @@ int RuntimeImpl::RunWorker() {
       continue;
     }
     std::shared_ptr<CallExecution> call;
-    const absl::Status status = DriveUntil(lock, kForever, [&] {
+    const absl::Status status = driver_->DriveUntil(lock, kForever, [&] {
       if (leaving_ || !group_threads_.empty()) return true;
       call = core_->executor.Take(core_->executor.default_group());
       return call != nullptr;
@@ -150,7 +156,7 @@ int RuntimeImpl::RunWorker() {
     if (call != nullptr) RunCall(lock, std::move(call));
   }
   PublishMetrics();
-  if (!raylet_dead_) {
+  if (!driver_->ended()) {
     SendMessage(core_->raylet(), FrameKind::kGoodbye, proto::Goodbye());
     core_->Flush();
   }

@@ -13,7 +13,7 @@
 namespace sheaf::sim {
 namespace {
 
-// As in worker/runtime_drive.cc.
+// As in worker/driver.cc.
 constexpr Nanos kShortestTick = kMillisecond;
 constexpr Nanos kLongestTick = 200 * kMillisecond;
 constexpr Nanos kPlantedFreezeAt = 2 * kSecond;
@@ -259,9 +259,10 @@ void Process::OnHostFrame(const Frame& frame) {
 }
 
 bool Process::is_at_rest() const {
-  return (role == ProcessRole::kDriver ? finished_ : executor().lease().lease() == 0) &&
-         owner().tasks.size() + owner().references.size() + owner().transits.size() +
-                 executor().queued() ==
+  const OwnerState& owner = core_->owner;
+  const TaskExecutor& executor = core_->executor;
+  return (role == ProcessRole::kDriver ? finished_ : executor.lease().lease() == 0) &&
+         owner.tasks.size() + owner.references.size() + owner.transits.size() + executor.queued() ==
              0;
 }
 

@@ -135,8 +135,8 @@ absl::StatusOr<ObjectLocation> Process::StoreValue(ObjectId id, uint32_t attempt
   spec.id = id;
   spec.attempt = attempt;
   spec.size_bytes = bytes.size();
-  absl::StatusOr<ObjectLocation> location = core_->store().Put(spec, bytes);
-  if (!location.ok()) core_->store().CancelCreate(id);
+  absl::StatusOr<ObjectLocation> location = core_->store->Put(spec, bytes);
+  if (!location.ok()) core_->store->CancelCreate(id);
   return location;
 }
 std::optional<ObjectLocation> Process::StoreIfBehind(const CallExecution& call, ObjectId id,

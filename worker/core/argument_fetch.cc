@@ -35,7 +35,7 @@ bool ArgumentFetch::Look() {
 // there need no entry here.
 void ArgumentFetch::Pin() {
   for (const StoreArgument* argument : call_->store_arguments()) {
-    absl::StatusOr<StoredObject> found = core_.store().Get(argument->id, argument->location);
+    absl::StatusOr<StoredObject> found = core_.store->Get(argument->id, argument->location);
     if (!found.ok()) {
       missing_.push_back(argument);
       continue;

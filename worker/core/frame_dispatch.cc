@@ -65,7 +65,7 @@ void FrameDispatch::OnCancel(ProcessId from, const Frame& frame) {
 // not, and what this driver's workers there print.
 void FrameDispatch::OnRemoteRayletFrame(const Frame& frame) {
   if (frame.kind == kStoreLocated) {
-    core_.store().OnFrame(frame.kind, frame.body);
+    core_.store->OnFrame(frame.kind, frame.body);
   } else if (frame.kind == FrameKind::kConnectRefused) {
     OnConnectRefused(frame);
   } else if (frame.kind == FrameKind::kProcessDied) {
@@ -82,7 +82,7 @@ void FrameDispatch::OnRayletFrame(const Frame& frame) {
     return;
   }
   if (IsStoreFrame(frame.kind)) {
-    core_.store().OnFrame(frame.kind, frame.body);
+    core_.store->OnFrame(frame.kind, frame.body);
     return;
   }
   switch (frame.kind) {

@@ -33,7 +33,7 @@ void Gathering::Count(size_t i) {
 }
 
 void Gathering::CheckTotal() {
-  const uint64_t capacity = core_.store().capacity_bytes();
+  const uint64_t capacity = core_.store->capacity_bytes();
   if (counted_bytes_ <= capacity || !status_.ok()) return;
   status_ = absl::ResourceExhaustedError(absl::StrCat(
       "the values of this get have ", counted_bytes_, " bytes together, in ", counted_.size(),

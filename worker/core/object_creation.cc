@@ -19,26 +19,26 @@ ObjectCreation::ObjectCreation(ProcessCore& core, const ObjectSpec& spec,
   if (spec_.size_bytes >= kDedicatedBytes) {
     // What was dropped before this goes first, so that its warm pages can be had again.
     core_.owner.references.CollectDropped(ReferenceTable::kIdleSlice);
-    core_.store().Flush();
+    core_.store->Flush();
   }
-  made_ = core_.store().Create(spec_);
+  made_ = core_.store->Create(spec_);
   if (is_over()) [[likely]]
     return;
-  core_.store().Flush();
-  seen_ = core_.store().room_version();
+  core_.store->Flush();
+  seen_ = core_.store->room_version();
 }
 
 bool ObjectCreation::Look() {
   if (is_over()) return true;
-  if (core_.store().room_version() == seen_) return false;
-  seen_ = core_.store().room_version();
-  made_ = core_.store().Create(spec_);
+  if (core_.store->room_version() == seen_) return false;
+  seen_ = core_.store->room_version();
+  made_ = core_.store->Create(spec_);
   return is_over();
 }
 
 absl::StatusOr<MutableBuffer> ObjectCreation::End(const absl::Status& waited) {
   if (waited.ok()) return std::move(made_);
-  core_.store().CancelCreate(spec_.id);
+  core_.store->CancelCreate(spec_.id);
   if (!absl::IsDeadlineExceeded(waited)) return waited;
   return absl::ResourceExhaustedError(absl::StrCat("no room for ", spec_.size_bytes,
                                                    " bytes in the object store came free in time"));

@@ -12,11 +12,11 @@ namespace sheaf {
 absl::StatusOr<std::unique_ptr<ProcessCore>> ProcessCore::Open(Deps deps, UniqueFd arena) {
   std::unique_ptr<ProcessCore> core(new ProcessCore(deps));
   SHEAF_ASSIGN_OR_RETURN(
-      core->store_, StoreClient::Open(deps.self, std::move(arena), deps.segment, core->raylet(),
-                                      [core = core.get()](ObjectId id, auto location) {
-                                        core->OnLocated(id, location);
-                                      }));
-  core->executor.set_store_bytes(core->store_->capacity_bytes());
+      core->store, StoreClient::Open(deps.self, std::move(arena), deps.segment, core->raylet(),
+                                     [core = core.get()](ObjectId id, auto location) {
+                                       core->OnLocated(id, location);
+                                     }));
+  core->executor.set_store_bytes(core->store->capacity_bytes());
   return core;
 }
 
@@ -25,7 +25,7 @@ ProcessCore::ProcessCore(Deps& deps)
       transport(deps.self.node, deps.rings, deps.limits),
       owner(
           deps.self, deps.clock, transport, *this,
-          [this](std::span<const ObjectId> ids) { store_->Lookup(ids); }, deps.limits),
+          [this](std::span<const ObjectId> ids) { store->Lookup(ids); }, deps.limits),
       gcs(deps.self, deps.clock, deps.rings),
       executor(deps.self, deps.clock, transport, owner.references, owner.transits, deps.executions,
                reinterpret_cast<ProcessPage*>(deps.segment->data()),
@@ -50,9 +50,9 @@ ObjectLocation ProcessCore::Promote(ObjectId id, std::string_view bytes,
   spec.id = id;
   spec.size_bytes = bytes.size();
   spec.nested = nested;
-  absl::StatusOr<ObjectLocation> location = store_->Put(spec, bytes);
+  absl::StatusOr<ObjectLocation> location = store->Put(spec, bytes);
   if (location.ok()) return *location;
-  store_->CancelCreate(id);  // Only wanted now; the owner answers for it meanwhile.
+  store->CancelCreate(id);  // Only wanted now; the owner answers for it meanwhile.
   return {};
 }
 
@@ -77,7 +77,7 @@ bool ProcessCore::AfterFrames() {
 // What found no room in the store when its reference left is tried again when there may be some.
 // False: it has not come to the end.
 bool ProcessCore::PromoteLate() {
-  const uint64_t version = store_->room_version();
+  const uint64_t version = store->room_version();
   if (version == promoted_at_) return true;
   if (!owner.references.PromoteAgain()) return false;
   promoted_at_ = version;
@@ -88,12 +88,12 @@ bool ProcessCore::KeepHouse(size_t steps) {
   const bool more = owner.references.CollectDropped(steps);
   if (!owner.references.has_unpromoted()) return more;
   PromoteLate();
-  return more || store_->room_version() != promoted_at_;
+  return more || store->room_version() != promoted_at_;
 }
 
 void ProcessCore::Flush() {
   owner.references.Flush();
-  store_->Flush();
+  store->Flush();
 }
 
 Nanos ProcessCore::Tick() {

@@ -58,7 +58,8 @@ class ProcessCore final : private LocalStore {
   ~ProcessCore() override;  // Handles and buffers may outlive it.
 
   const ProcessId self;
-  RelayTransport transport;  // The rings, and the other nodes.
+  RelayTransport transport;            // The rings, and the other nodes.
+  std::unique_ptr<StoreClient> store;  // Never null. Goes after all that frees objects in it.
   OwnerState owner;
   GcsCalls gcs;
   TaskExecutor executor;
@@ -67,8 +68,6 @@ class ProcessCore final : private LocalStore {
   PlacementGroups groups;
   FrameDispatch dispatch;
 
-  StoreClient& store() { return *store_; }
-  const StoreClient& store() const { return *store_; }
   Channel& raylet() { return rings_.To(RayletOf(self.node)); }
   JobNumber job() const { return dispatch.job().number; }
   const ObjectCounts& object_counts() const { return object_counts_; }
@@ -82,7 +81,7 @@ class ProcessCore final : private LocalStore {
   bool KeepHouse(size_t steps);
   // Sends what is batched.
   void Flush();
-  bool NeedsFlush() const { return owner.references.NeedsFlush() || store_->has_unsent(); }
+  bool NeedsFlush() const { return owner.references.NeedsFlush() || store->has_unsent(); }
   // What waits for time to pass. Returns when it wants to be called next.
   Nanos Tick();
 
@@ -140,10 +139,10 @@ class ProcessCore final : private LocalStore {
   explicit ProcessCore(Deps& deps);
 
   // LocalStore
-  void Free(ObjectId id, ObjectLocation location) override { store_->Free(id, location); }
+  void Free(ObjectId id, ObjectLocation location) override { store->Free(id, location); }
   ObjectLocation Promote(ObjectId id, std::string_view bytes,
                          std::span<const ObjectId> nested) override;
-  bool Has(const ObjectLocation& location) override { return store_->Has(location); }
+  bool Has(const ObjectLocation& location) override { return store->Has(location); }
 
   void OnLocated(ObjectId id, const absl::StatusOr<ObjectLocation>& location);
   bool PromoteLate();
@@ -152,7 +151,6 @@ class ProcessCore final : private LocalStore {
 
   Transport& rings_;
   const BackPressure limits_;
-  std::unique_ptr<StoreClient> store_;  // Never null once Open has returned.
   ObjectCounts object_counts_;
   metrics::Histogram object_bytes_;
   uint64_t promoted_at_ = 0;  // The store's room_version, as values were last promoted late.

@@ -46,7 +46,7 @@ ObjectHandle ProcessCore::AddStored(ObjectId id, const ObjectLocation& location,
 }
 
 ObjectHandle ProcessCore::SealOwned(MutableBuffer buffer, std::span<const ObjectHandle> nested) {
-  const ObjectId id = store_->IdOf(buffer);
+  const ObjectId id = store->IdOf(buffer);
   const uint64_t size = buffer.size();
   const ObjectLocation location = Seal(std::move(buffer));
   return AddStored(id, location, size, nested);
@@ -54,7 +54,7 @@ ObjectHandle ProcessCore::SealOwned(MutableBuffer buffer, std::span<const Object
 
 ObjectLocation ProcessCore::Seal(MutableBuffer buffer) {
   CountPut(&object_counts_.puts_store, buffer.size());
-  return store_->Seal(std::move(buffer));
+  return store->Seal(std::move(buffer));
 }
 
 bool ProcessCore::TryView(const ObjectHandle& object, ObjectView* view) {
@@ -81,7 +81,7 @@ bool ProcessCore::TryView(const ObjectHandle& object, ObjectView* view) {
       }
       const ObjectId stored =
           entry.extra && !entry.extra->stored_as.is_nil() ? entry.extra->stored_as : entry.id;
-      absl::StatusOr<StoredObject> found = store_->Get(stored, entry.location);
+      absl::StatusOr<StoredObject> found = store->Get(stored, entry.location);
       if (!found.ok()) {
         owner.resolver.Missing(entry);
         return false;

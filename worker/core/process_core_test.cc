@@ -89,9 +89,12 @@ SCENARIO("a call holds its arguments until it has ended") {
   proto::TaskTemplate spec;
   spec.set_name("square");
   const TemplateHandle square = node.core->MakeTemplate(spec);
-  ArgumentList arguments;
-  arguments.AddReference(argument);
-  ObjectHandle result = node.core->SubmitOne(square, &arguments, {});
+  ObjectHandle result;
+  {
+    ArgumentList arguments;
+    arguments.AddReference(argument);
+    result = node.core->SubmitOne(square, &arguments, {});
+  }
   const size_t before = node.core->owner.references.size();
   Drop(node, argument);
   CHECK(node.core->owner.references.size() == before);

@@ -114,6 +114,7 @@ class StoreClient {
 
   // Sends what is batched (announcements, frees). Call before sleeping and at the end of each turn.
   void Flush();
+  bool has_unsent() const { return !sealed_.empty() || !freed_.empty(); }
   // A frame with IsStoreFrame(kind) from the raylet.
   void OnFrame(FrameKind kind, std::string_view body);
   // Rises whenever a Create that was refused or unavailable may go otherwise now.

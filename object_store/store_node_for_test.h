@@ -7,6 +7,7 @@
 #include <cstring>
 #include <deque>
 #include <filesystem>
+#include <functional>
 #include <map>
 #include <memory>
 #include <string>
@@ -87,6 +88,7 @@ class StoreNode final : public Transport {
   struct Client {
     std::unique_ptr<StoreClient> store;
     std::shared_ptr<Mapping> segment;
+    std::function<void(FrameKind, std::string_view)> receive;  // Empty once it is dead.
     std::map<ObjectId, absl::StatusOr<ObjectLocation>> located;
     std::vector<FrameKind> received;
     bool stopped = false;  // Frames for it wait.
@@ -132,8 +134,21 @@ class StoreNode final : public Transport {
                           });
     REQUIRE(opened.ok());
     client.store = *std::move(opened);
+    client.receive = [store = client.store.get()](FrameKind kind, std::string_view body) {
+      store->OnFrame(kind, body);
+    };
     up_[id] = std::move(up);
     return id;
+  }
+  // A process of which the test makes the client, with the segment that this gives. What it sends
+  // comes by Queue.
+  std::shared_ptr<Mapping> AttachOther(ProcessId id,
+                                       std::function<void(FrameKind, std::string_view)> receive) {
+    Client& client = clients[id];
+    client.segment = MakeProcessSegment();
+    client.receive = std::move(receive);
+    owner->OnProcessAttached(id, client.segment);
+    return client.segment;
   }
   StoreClient& store(ProcessId id) { return *clients.at(id).store; }
 
@@ -150,11 +165,11 @@ class StoreNode final : public Transport {
       }
       owner->EndTurn();
       for (auto& [id, client] : clients) {
-        while (client.store != nullptr && !client.stopped && !to_client_[id].empty()) {
+        while (client.receive && !client.stopped && !to_client_[id].empty()) {
           const Message message = std::move(to_client_[id].front());
           to_client_[id].pop_front();
           client.received.push_back(message.kind);
-          client.store->OnFrame(message.kind, message.body);
+          client.receive(message.kind, message.body);
           moved = true;
         }
       }
@@ -207,6 +222,7 @@ class StoreNode final : public Transport {
   }
   // SIGKILL: nothing of it runs any more, its mappings go with `views_too`.
   void Kill(ProcessId process, bool views_too = true) {
+    clients.at(process).receive = nullptr;
     clients.at(process).store.reset();
     std::erase_if(to_owner_, [&](const Message& m) { return m.peer == process; });
     to_client_.erase(process);
@@ -223,9 +239,12 @@ class StoreNode final : public Transport {
   }
   void Forget(ProcessId peer) override { down_.erase(peer); }
 
-  // Injects a frame as if `from` had sent it.
-  void Inject(ProcessId from, FrameKind kind, std::string_view body) {
+  // A frame as if `from` had sent it, for the next Settle; and with one.
+  void Queue(ProcessId from, FrameKind kind, std::string_view body) {
     to_owner_.push_back({from, kind, std::string(body)});
+  }
+  void Inject(ProcessId from, FrameKind kind, std::string_view body) {
+    Queue(from, kind, body);
     Settle();
   }
 

@@ -225,12 +225,23 @@ NodeNumber OwnerState::SilentNodeOf(const ObjectEntry& object, int* looks) const
   switch (task.spec->spec.kind()) {
     case proto::TaskTemplate::TASK:
       if (task.state != TaskState::kPushed) return 0;  // It goes to another node.
-      return if_silent(static_cast<const OwnedLease*>(task.target)->worker->process.node);
+      return if_silent(task.target.lease()->worker->process.node);
     case proto::TaskTemplate::ACTOR_METHOD:
       if (task.state != TaskState::kPushed && task.state != TaskState::kQueued) return 0;
       return if_silent(actors.AwaitedNode(task));
     default:
       return 0;
+  }
+}
+
+std::string OwnerState::WordsOf(const TaskRecord& task) const {
+  switch (task.spec->spec.kind()) {
+    case proto::TaskTemplate::ACTOR_METHOD:
+      return actors.Words(task);
+    case proto::TaskTemplate::ACTOR_CREATION:
+      return created_actors.Words(task);
+    default:
+      return submitter.Words(task);
   }
 }
 

@@ -41,6 +41,8 @@ class OwnerState {
   void OnNodeSilent(NodeNumber node, const std::string& words);
   // Not empty: what `object` waits for is on such a node. It stays pending, as it may come yet.
   std::string WordsOfSilence(const ObjectEntry& object) const;
+  // What `task`, which is pending, waits for.
+  std::string WordsOf(const TaskRecord& task) const;
   bool knows_silence() const { return !silent_nodes_.empty(); }
   // Cancels the call that makes `object`, wherever it is.
   void Cancel(ObjectEntry& object, bool force, bool recursive);

@@ -11,6 +11,8 @@
 #include "absl/strings/str_cat.h"
 #include "base/signal_mask.h"
 #include "base/status_macros.h"
+#include "metrics/mailbox_metrics.h"
+#include "worker/core/state_rows.h"
 #include "worker/runtime_impl.h"
 
 extern char** environ;
@@ -20,6 +22,8 @@ namespace {
 
 constexpr Nanos kJobWait = 30 * kSecond;
 constexpr Nanos kLeaveWait = 5 * kSecond;
+// A worker without a raylet ends by itself so long, then at once.
+constexpr Nanos kOrphanGrace = 500 * kMillisecond;
 constexpr Nanos kLastWords = kSecond;  // For lines of workers that are being printed.
 
 std::vector<std::string> OwnArguments() {
@@ -90,65 +94,40 @@ absl::Status RuntimeImpl::Begin() {
         if (peer == raylet) return;
         proto::ConnectRequest connect;
         connect.set_peer(peer.packed());
-        SendMessage(mailbox_->To(RayletOf(self_.node)), FrameKind::kConnectRequest, connect);
+        SendMessage(mailbox_->To(raylet), FrameKind::kConnectRequest, connect);
       });
   SHEAF_RETURN_IF_ERROR(mailbox_->AddRing(raylet, attached_.raylet_rings.get(), false,
                                           attached_.welcome.raylet_bell));
-  transport_ = std::make_unique<RelayTransport>(self_.node, *mailbox_, limits_);
-  SHEAF_ASSIGN_OR_RETURN(
-      store_, StoreClient::Open(self_, std::move(attached_.arena), segment_, mailbox_->To(raylet),
-                                [this](ObjectId id, absl::StatusOr<ObjectLocation> location) {
-                                  Error why;
-                                  if (absl::IsUnavailable(location.status()))
-                                    return owner_->resolver.OnComing(id);
-                                  if (!location.ok()) {
-                                    const ErrorKind kind = StoreErrorKind(location.status());
-                                    why = {kind,
-                                           absl::StrCat("the object ", id.ToHex(),
-                                                        kind == ErrorKind::kObjectStoreFull
-                                                            ? " cannot be read now: "
-                                                            : " is lost: ",
-                                                        location.status().message()),
-                                           {}};
-                                  }
-                                  owner_->resolver.OnLocated(
-                                      id, location.ok() ? &*location : nullptr, why);
-                                }));
-  owner_ = std::make_unique<OwnerState>(
-      self_, clock_, *transport_, *this,
-      [this](std::span<const ObjectId> ids) { store_->Lookup(ids); }, limits_);
-  owner_->references.set_value_budget(options_.value_bytes);
-  metrics::Page& figures = metrics::PageOf(segment_->data());
-  owner_->tasks.set_latency(metrics::Histogram(figures, metrics::HistogramId::kTaskLatency),
-                            metrics::Histogram(figures, metrics::HistogramId::kActorCallLatency));
-  gcs_ = std::make_unique<GcsCalls>(self_, clock_, *mailbox_);
-  auto* page = reinterpret_cast<ProcessPage*>(segment_->data());
-  executor_ = std::make_unique<TaskExecutor>(self_, clock_, *transport_, owner_->references,
-                                             owner_->transits, *this, page, figures, limits_);
-  executor_->set_store_bytes(store_->capacity_bytes());
-  dispatch_ = std::make_unique<FrameDispatch>(self_, *this, *transport_, *store_, *owner_,
-                                              *executor_, *gcs_);
-  owner_->actors.set_ask_gcs([this](ActorId actor) { AskGcsAboutActor(actor); });
-  owner_->created_actors.set_on_named_end([this](ActorId actor) {
-    proto::GcsRequest request;
-    request.mutable_end_actor()->set_actor_id(actor.Binary());
-    request.mutable_end_actor()->mutable_death()->set_cause(proto::Death::LEFT);
-    gcs_->Tell(std::move(request));
-  });
+  SHEAF_ASSIGN_OR_RETURN(core_, ProcessCore::Open({.self = self_,
+                                                   .clock = clock_,
+                                                   .rings = *mailbox_,
+                                                   .segment = segment_,
+                                                   .frames = *this,
+                                                   .executions = *this,
+                                                   .limits = limits_},
+                                                  std::move(attached_.arena)));
+  core_->owner.references.set_value_budget(options_.value_bytes);
+  loop_calls_ = std::make_unique<LoopCalls>(*core_);
+  driver_ = std::make_unique<Driver>(Driver::Deps{.mailbox = *mailbox_,
+                                                  .core = *core_,
+                                                  .frames = *this,
+                                                  .host = *this,
+                                                  .of_user = options_.driver,
+                                                  .interrupted = options_.interrupted});
   {
     const AllSignalsBlocked blocked;
-    background_ = std::thread([this] { BackgroundLoop(); });
+    background_ = std::thread([this] { driver_->RunBackground(); });
   }
   if (!options_.driver) return absl::OkStatus();
-  Lock lock(*this);
-  store_->Reserve();
-  SendMessage(mailbox_->To(raylet), FrameKind::kJobStart, options_.job);
-  const absl::Status status =
-      DriveUntil(lock, Deadline(clock_.Now(), kJobWait), [&] { return dispatch_->job().answered; });
+  Lock lock(*driver_);
+  core_->store->Reserve();
+  SendMessage(core_->raylet(), FrameKind::kJobStart, options_.job);
+  const absl::Status status = driver_->DriveUntil(lock, Deadline(clock_.Now(), kJobWait),
+                                                  [&] { return core_->dispatch.job().answered; });
   if (absl::IsDeadlineExceeded(status))
     return absl::UnavailableError("the node did not start the job in time");
   if (!status.ok()) return status;
-  if (const std::string& error = dispatch_->job().error; !error.empty()) {
+  if (const std::string& error = core_->dispatch.job().error; !error.empty()) {
     return absl::FailedPreconditionError(error);
   }
   return absl::OkStatus();
@@ -158,24 +137,21 @@ RuntimeImpl::~RuntimeImpl() { Stop(kLeaveWait); }
 
 bool RuntimeImpl::Stop(Nanos patience) {
   if (stopped_) return true;
+  if (!driver_) return stopped_ = true;  // It has not begun.
   const Nanos deadline = Deadline(clock_.Now(), patience);
   {
-    Lock lock(*this);
-    if (options_.driver && !raylet_dead_ && owner_) {
-      owner_->submitter.ReturnAll();
+    Lock lock(*driver_);
+    if (options_.driver && !driver_->ended()) {
+      core_->owner.submitter.ReturnAll();
       PublishMetrics();
-      SendMessage(mailbox_->To(RayletOf(self_.node)), FrameKind::kGoodbye, proto::Goodbye());
-      FlushOutgoing();
+      SendMessage(core_->raylet(), FrameKind::kGoodbye, proto::Goodbye());
+      core_->Flush();
     }
-    stopping_ = true;
-    raylet_dead_ = true;  // Threads that still wait end with an error.
-    if (raylet_death_.empty()) raylet_death_ = "Sheaf was shut down in this process";
-    WakeWaiters();
-    to_fetch_changed_.notify_all();
+    driver_->Stop();
+    helper_called_.notify_all();
     leaves_.notify_all();
-    if (mailbox_) RingBell(mailbox_->bell(), Lane::kControl);
   }
-  if (mailbox_) Knock(mailbox_->bell());
+  Knock(mailbox_->bell());
   if (background_.joinable()) background_.join();
   for (std::thread& thread : group_threads_) {
     if (thread.joinable()) thread.join();
@@ -185,14 +161,66 @@ bool RuntimeImpl::Stop(Nanos patience) {
   printer_.Close(kLastWords);
   while (true) {
     {
-      Lock lock(*this);
-      stopped_ = inside_ == 1;  // This thread alone.
-      WakeWaiters();
+      Lock lock(*driver_);
+      stopped_ = driver_->is_alone();
+      driver_->WakeWaiters();
     }
     if (stopped_) return true;
     if (clock_.Now() >= deadline) return false;
     poll(nullptr, 0, 1);
   }
+}
+
+void RuntimeImpl::OnTick() {
+  CheckRaylet();
+  TakeNewRings();
+  PublishMetrics();
+  callbacks_.Relieve();
+  cancels_.Relieve();
+  printer_.Relieve();
+  // What interrupts a call may meet it just before the system call that shall end, and be lost.
+  core_->executor.ForEachRunning([this](const CallExecution& call) {
+    if (call.cancelled()) OnRunningCancelled(call.task());
+  });
+}
+
+// The core counts for itself; the page shows it, a fraction of a second late.
+void RuntimeImpl::PublishMetrics() {
+  metrics::Page& page = metrics::PageOf(segment_->data());
+  PublishCounts(*core_, page);
+  page.counter(metrics::CounterId::kDoorbellSleeps)
+      .store(driver_->sleeps(), std::memory_order_relaxed);
+  metrics::PublishMailbox(mailbox_->counts(), page);
+}
+
+// The raylet's death shows as the end of the socket; nothing else comes on it unasked.
+void RuntimeImpl::CheckRaylet() {
+  const Nanos now = clock_.Now();
+  if (driver_->ended()) {
+    // User code that still runs works for nobody: its results have no way out, and the next raylet
+    // knows nothing of it.
+    if (!options_.driver && now - raylet_seen_at_ >= kOrphanGrace) _exit(1);
+    return;
+  }
+  raylet_seen_at_ = now;
+  pollfd ready{attached_.socket.fd(), POLLRDHUP, 0};
+  if (poll(&ready, 1, 0) > 0 && (ready.revents & (POLLRDHUP | POLLHUP | POLLERR)) != 0) {
+    EndRaylet("the raylet of this node has ended");
+  }
+}
+
+void RuntimeImpl::EndRaylet(const std::string& why) {
+  if (driver_->ended()) return;
+  driver_->End(why);
+  Leave();
+}
+
+// RunWorker returns.
+void RuntimeImpl::Leave() {
+  leaving_ = true;
+  driver_->WakeWaiters();
+  leaves_.notify_all();
+  loop_watch_.Leave();
 }
 
 }  // namespace sheaf

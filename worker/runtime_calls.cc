@@ -2,10 +2,9 @@
 #include <algorithm>
 
 #include "absl/strings/str_cat.h"
+#include "worker/current_call.h"
 #include "worker/limits.h"
-#include "worker/owner/argument_codec.h"
 #include "worker/runtime_impl.h"
-#include "worker/wire.h"
 
 namespace sheaf {
 namespace {
@@ -39,11 +38,8 @@ absl::Status CheckTemplate(const proto::TaskTemplate& spec) {
   return absl::OkStatus();
 }
 
-thread_local TaskId running_task;                                // On this thread.
-thread_local const std::atomic<bool>* running_cancel = nullptr;  // Of the call that it runs.
-thread_local uint64_t running_hold = 0;                          // Of that call.
-thread_local bool never_waits = false;                           // WithoutWaiting.
-thread_local bool bounded_waits = false;                         // WithBoundedWaits.
+thread_local bool never_waits = false;    // WithoutWaiting.
+thread_local bool bounded_waits = false;  // WithBoundedWaits.
 
 }  // namespace
 
@@ -54,14 +50,8 @@ WithBoundedWaits::~WithBoundedWaits() { bounded_waits = outer_; }
 
 absl::StatusOr<TemplateHandle> RuntimeImpl::MakeTemplate(proto::TaskTemplate spec) {
   if (absl::Status sized = CheckTemplate(spec); !sized.ok()) return sized;
-  if (spec.kind() == proto::TaskTemplate::ACTOR_CREATION) {
-    spec.mutable_lease()->set_actor(true);
-    if (spec.lease().name().empty()) spec.mutable_lease()->set_name(spec.name());
-  } else if (spec.kind() == proto::TaskTemplate::TASK && spec.lease().name().empty()) {
-    spec.mutable_lease()->set_name(spec.name());
-  }
-  Lock lock(*this);
-  return owner_->templates.Make(std::move(spec));
+  Lock lock(*driver_);
+  return core_->MakeTemplate(std::move(spec));
 }
 
 // Back-pressure: only where a user's thread makes calls, and with a bound. kUnavailable: there is
@@ -71,7 +61,8 @@ absl::Status RuntimeImpl::WaitForRoom(Lock& lock, absl::FunctionRef<bool()> has_
   if (has_room()) [[likely]]
     return absl::OkStatus();
   if (never_waits) return absl::UnavailableError(what);
-  const absl::Status status = DriveUntil(lock, Deadline(clock_.Now(), kBackPressure), has_room);
+  const absl::Status status =
+      driver_->DriveUntil(lock, Deadline(clock_.Now(), kBackPressure), has_room);
   if (absl::IsDeadlineExceeded(status)) {
     return absl::ResourceExhaustedError(
         absl::StrCat(what, " and stayed so for ", kBackPressure / kSecond,
@@ -80,72 +71,44 @@ absl::Status RuntimeImpl::WaitForRoom(Lock& lock, absl::FunctionRef<bool()> has_
   return status;
 }
 
-TaskRecord* RuntimeImpl::AddTask(const TemplateHandle& spec, ArgumentList* arguments) {
-  std::unique_ptr<TaskReferences> references =
-      ArgumentCodec::TakeReferences(owner_->references, *arguments);
-  for (size_t i = 0; references && i < references->arguments.size(); ++i) {
-    ObjectEntry& object = *references->arguments[i].object;
-    if (!object.ready()) owner_->resolver.Want(object);
-  }
-  return owner_->tasks.Add(*spec, ArgumentCodec::TakeBytes(*arguments), std::move(references),
-                           running_task);
-}
-
-std::vector<ObjectHandle> RuntimeImpl::HandlesOf(const TaskRecord& task) {
-  std::vector<ObjectHandle> handles{ObjectHandle(task.first_return)};
-  if (task.references) {
-    for (ObjectEntry* more : task.references->more_returns) handles.emplace_back(more);
-  }
-  return handles;
-}
-
 absl::Status RuntimeImpl::CheckRoom(Lock& lock) {
-  if (raylet_dead_) return absl::AbortedError(raylet_death_);
+  if (driver_->ended()) return driver_->end();
   return WaitForRoom(
-      lock, [&] { return owner_->tasks.size() < kMaxQueuedCalls; }, "4,000,000 calls are queued");
+      lock, [&] { return core_->owner.tasks.size() < kMaxQueuedCalls; },
+      "4,000,000 calls are queued");
 }
 
 absl::StatusOr<std::vector<ObjectHandle>> RuntimeImpl::Submit(const TemplateHandle& spec,
                                                               ArgumentList&& arguments) {
   if (absl::Status moved = MoveLargeArguments(&arguments); !moved.ok()) return moved;
-  Lock lock(*this);
+  Lock lock(*driver_);
   if (absl::Status room = CheckRoom(lock); !room.ok()) return room;
-  TaskRecord* task = AddTask(spec, &arguments);
-  std::vector<ObjectHandle> handles = HandlesOf(*task);
-  owner_->submitter.Submit(*task);
-  return handles;
+  return core_->Submit(spec, &arguments, current_call.task);
 }
 
 absl::StatusOr<ObjectHandle> RuntimeImpl::SubmitOne(const TemplateHandle& spec,
                                                     ArgumentList&& arguments) {
   if (absl::Status moved = MoveLargeArguments(&arguments); !moved.ok()) return moved;
-  Lock lock(*this);
+  Lock lock(*driver_);
   if (absl::Status room = CheckRoom(lock); !room.ok()) return room;
-  TaskRecord* task = AddTask(spec, &arguments);
-  ObjectHandle handle(task->first_return);
-  owner_->submitter.Submit(*task);
-  return handle;
+  return core_->SubmitOne(spec, &arguments, current_call.task);
 }
 
 absl::Status RuntimeImpl::CheckRoom(Lock& lock, const ActorClient& client) {
-  if (raylet_dead_) return absl::AbortedError(raylet_death_);
+  if (driver_->ended()) return driver_->end();
   const int64_t bound = client.max_pending_calls;
-  if (bound > 0 && owner_->actors.pending(client) >= static_cast<size_t>(bound)) {
+  if (bound > 0 && core_->owner.actors.pending(client) >= static_cast<size_t>(bound)) {
     return absl::ResourceExhaustedError(
         absl::StrCat(bound, " calls to the actor are pending, its max_pending_calls"));
   }
-  if (owner_->actors.pending_bytes(client) < limits_.max_pending) [[likely]]
+  if (core_->owner.actors.has_credits(client)) [[likely]]
     return absl::OkStatus();
   return WaitForCredits(lock, client);
 }
 
-// Goes on for as long as the actor answers: one that is slow is waited for. At its end there is
-// some room, so that not each of many calls waits.
+// Goes on for as long as the actor answers: one that is slow is waited for.
 absl::Status RuntimeImpl::WaitForCredits(Lock& lock, const ActorClient& client) {
-  const size_t low = limits_.max_pending - limits_.max_pending / 8;
-  const auto has_room = [&] {
-    return client.state == proto::ActorAnswer::DEAD || owner_->actors.pending_bytes(client) < low;
-  };
+  const auto has_room = [&] { return core_->owner.actors.may_go_on(client); };
   while (true) {
     const uint64_t replies = client.replies;
     const uint32_t incarnation = client.incarnation;
@@ -157,7 +120,7 @@ absl::Status RuntimeImpl::WaitForCredits(Lock& lock, const ActorClient& client) 
     // an actor it could be the one that this one's answer waits for, and a loop has others to run.
     if (client.state == proto::ActorAnswer::ALIVE && options_.driver && !bounded_waits) continue;
     return absl::ResourceExhaustedError(absl::StrCat(
-        "calls of ", owner_->actors.pending_bytes(client), " bytes are pending at the actor ",
+        "calls of ", core_->owner.actors.pending_bytes(client), " bytes are pending at the actor ",
         client.id.ToHex(), ", which has ",
         client.state == proto::ActorAnswer::ALIVE ? "answered none" : "not started", " for ",
         kBackPressure / kSecond, " s; a caller may have ", limits_.max_pending,
@@ -170,36 +133,30 @@ absl::StatusOr<std::vector<ObjectHandle>> RuntimeImpl::SubmitToActor(const Objec
                                                                      const TemplateHandle& method,
                                                                      ArgumentList&& arguments) {
   if (absl::Status moved = MoveLargeArguments(&arguments); !moved.ok()) return moved;
-  Lock lock(*this);
-  ActorClient& client = owner_->actors.ClientOf(*actor.entry());
+  Lock lock(*driver_);
+  ActorClient& client = core_->owner.actors.ClientOf(*actor.entry());
   if (absl::Status room = CheckRoom(lock, client); !room.ok()) return room;
-  TaskRecord* task = AddTask(method, &arguments);
-  std::vector<ObjectHandle> handles = HandlesOf(*task);
-  owner_->actors.Submit(client, *actor.entry(), *task);
-  return handles;
+  return core_->SubmitToActor(client, actor, method, &arguments, current_call.task);
 }
 
 absl::StatusOr<ObjectHandle> RuntimeImpl::SubmitOneToActor(const ObjectHandle& actor,
                                                            const TemplateHandle& method,
                                                            ArgumentList&& arguments) {
   if (absl::Status moved = MoveLargeArguments(&arguments); !moved.ok()) return moved;
-  Lock lock(*this);
-  ActorClient& client = owner_->actors.ClientOf(*actor.entry());
+  Lock lock(*driver_);
+  ActorClient& client = core_->owner.actors.ClientOf(*actor.entry());
   if (absl::Status room = CheckRoom(lock, client); !room.ok()) return room;
-  TaskRecord* task = AddTask(method, &arguments);
-  ObjectHandle handle(task->first_return);
-  owner_->actors.Submit(client, *actor.entry(), *task);
-  return handle;
+  return core_->SubmitOneToActor(client, actor, method, &arguments, current_call.task);
 }
 
 absl::StatusOr<std::optional<ObjectHandle>> RuntimeImpl::NextItem(const ObjectHandle& stream,
                                                                   Nanos deadline) {
-  Lock lock(*this);
+  Lock lock(*driver_);
   if (!stream.entry()->stream) return absl::InvalidArgumentError("not the stream of a generator");
   ObjectHandle item;
   TaskTable::StreamNext next = TaskTable::StreamNext::kPending;
-  const absl::Status status = DriveUntil(lock, deadline, [&] {
-    next = owner_->tasks.NextItem(*stream.entry(), &item);
+  const absl::Status status = driver_->DriveUntil(lock, deadline, [&] {
+    next = core_->owner.tasks.NextItem(*stream.entry(), &item);
     return next != TaskTable::StreamNext::kPending;
   });
   if (!status.ok()) return status;
@@ -209,8 +166,8 @@ absl::StatusOr<std::optional<ObjectHandle>> RuntimeImpl::NextItem(const ObjectHa
 
 absl::Status RuntimeImpl::Cancel(const ObjectHandle& object, bool force, bool recursive) {
   if (!object) return absl::InvalidArgumentError("an empty reference names no call");
-  Lock lock(*this);
-  owner_->Cancel(*object.entry(), force, recursive);
+  Lock lock(*driver_);
+  core_->owner.Cancel(*object.entry(), force, recursive);
   return absl::OkStatus();
 }
 
@@ -219,13 +176,13 @@ absl::StatusOr<proto::GcsReply> RuntimeImpl::AskGcs(proto::GcsRequest request, N
     return TooLarge("a request to the GCS", size, kMaxSentBytes,
                     "values of that size belong into the object store (put)");
   }
-  Lock lock(*this);
-  const uint64_t sequence = gcs_->Begin(std::move(request));
+  Lock lock(*driver_);
+  const uint64_t sequence = core_->gcs.Begin(std::move(request));
   proto::GcsReply reply;
   const absl::Status status =
-      DriveUntil(lock, deadline, [&] { return gcs_->Take(sequence, &reply); });
+      driver_->DriveUntil(lock, deadline, [&] { return core_->gcs.Take(sequence, &reply); });
   if (!status.ok()) {
-    gcs_->Abandon(sequence);
+    core_->gcs.Abandon(sequence);
     if (absl::IsDeadlineExceeded(status))
       return absl::UnavailableError("the GCS did not answer in time");
     return status;
@@ -233,18 +190,11 @@ absl::StatusOr<proto::GcsReply> RuntimeImpl::AskGcs(proto::GcsRequest request, N
   return reply;
 }
 
-TaskId RuntimeImpl::current_task() const { return running_task; }
-void RuntimeImpl::SetCurrentTask(TaskId task) { running_task = task; }
+TaskId RuntimeImpl::current_task() const { return current_call.task; }
+void RuntimeImpl::SetCurrentTask(TaskId task) { current_call.task = task; }
 ActorId RuntimeImpl::current_actor() const {
-  Lock lock(*this);
-  return executor_->actor_id();
+  Lock lock(*driver_);
+  return core_->executor.actor_id();
 }
-bool RuntimeImpl::Cancelled() const {
-  return running_cancel != nullptr && running_cancel->load(std::memory_order_relaxed);
-}
-void RuntimeImpl::SetCancelFlag(const std::atomic<bool>* flag) { running_cancel = flag; }
-void RuntimeImpl::SetHold(uint64_t ticket) { running_hold = ticket; }
-uint64_t RuntimeImpl::Hold() { return running_hold; }
-bool RuntimeImpl::RunsUserCode() const { return !options_.driver && !running_task.is_nil(); }
 
 }  // namespace sheaf

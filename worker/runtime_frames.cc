@@ -6,6 +6,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "base/parse_frame.h"
+#include "worker/core/state_rows.h"
 #include "worker/runtime_impl.h"
 
 namespace sheaf {
@@ -18,7 +19,7 @@ void RuntimeImpl::OnMalformed(ProcessId from) {
   damaged.set_process(from.packed());
   damaged.set_reason(absl::StrCat("the rings between the processes ", self_.ToString(), " and ",
                                   from.ToString(), " are damaged"));
-  SendMessage(mailbox_->To(RayletOf(self_.node)), FrameKind::kKillWorker, damaged);
+  SendMessage(core_->raylet(), FrameKind::kKillWorker, damaged);
 }
 
 // A request that nothing can satisfy now goes on waiting; the driver's user is told at once.
@@ -33,7 +34,9 @@ void RuntimeImpl::SayNotice(const Frame& frame) {
     const auto group = ParseFrame<proto::GroupState>(frame);
     if (!group.ok() || group->state() != proto::GroupState::INFEASIBLE) return;
     const auto id = PlacementGroupId::FromBinary(group->id());
-    if (!id.ok() || dispatch_->groups()[*id].state() == group->state()) return;  // Said before.
+    if (!id.ok()) return;
+    const proto::GroupState* before = core_->groups.Find(*id);
+    if (before != nullptr && before->state() == group->state()) return;  // Said before.
     words = absl::StrCat("the placement group ", id->ToHex(), ": ", group->message());
   }
   if (words.empty()) return;
@@ -49,13 +52,14 @@ void RuntimeImpl::OnFrame(ProcessId from, const Frame& frame) {
   if ((frame.kind == FrameKind::kLeaseRefused || frame.kind == FrameKind::kGroupState) &&
       from.is_raylet()) [[unlikely]]
     SayNotice(frame);
-  dispatch_->OnFrame(from, frame);
+  core_->dispatch.OnFrame(from, frame);
 }
 
 void RuntimeImpl::OnHostFrame(const Frame& frame) {
   switch (frame.kind) {
     case FrameKind::kStateQuery: {
-      if (auto query = ParseFrame<proto::StateQuery>(frame); query.ok()) AnswerStateQuery(*query);
+      if (auto query = ParseFrame<proto::StateQuery>(frame); query.ok())
+        SendMessage(core_->raylet(), FrameKind::kStateAnswer, AnswerOf(*core_, *query));
       return;
     }
     case FrameKind::kStateAnswer: {

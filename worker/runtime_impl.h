@@ -1,33 +1,24 @@
 // Copyright The Sheaf Authors. SPDX-License-Identifier: Apache-2.0
-// The Runtime of a real process: one lock over the pure state, the rings, the store, and the
-// threads that drive them.
+// The Runtime of a real process: what waits of a user's operations, over the process's core
+// (core/process_core.h) and the driver (driver.h), whose lock guards all of it.
 //
-//   runtime_attach.cc   joining a node and leaving it
-//   runtime_drive.cc    the lock, the driving token, the bell, the background thread
-//   runtime_frames.cc   frames that concern the process itself; others: frame_dispatch.h
+//   runtime_attach.cc   joining a node, what is looked after meanwhile, and leaving it
+//   runtime_frames.cc   frames that concern the process itself; others: core/frame_dispatch.h
 //   runtime_objects.cc  put, create, seal, get, wait
 //   runtime_calls.cc    tasks, actors, streams, cancellation
 //   runtime_arguments.cc  what is too large for the frame of a call
 //   runtime_node.cc     placement groups, key-value, questions about the cluster's state
-//   runtime_state.cc    the rows of this process in answers to such questions
 //   runtime_worker.cc   running calls
 //   runtime_loop.cc     event loops of async actors
 //
-// Driving. Whoever waits drains the rings itself: driving is a token that one thread holds. The
-// others that wait sleep, each as a Waiter: the holder asks for them whether they have what they
-// wait for, wakes those that have, and gives one of the rest the token when it leaves.
-// When no thread waits (user code runs), the background thread looks after the rings: called for by
-// the bell (kAway) while little happens, and once a millisecond while much does, so that a stream
-// of replies costs no wake-up each.
-// An event loop with nothing to do waits for calls in the same way, while the main thread watches
-// its descriptors.
+// An event loop with nothing to do waits for calls as all threads wait, while the main thread
+// watches its descriptors.
 #pragma once
 
 #include <atomic>
 #include <condition_variable>
 #include <deque>
 #include <functional>
-#include <list>
 #include <memory>
 #include <mutex>
 #include <string>
@@ -38,18 +29,15 @@
 #include "absl/container/flat_hash_map.h"
 #include "absl/functional/function_ref.h"
 #include "base/unique_fd.h"
-#include "metrics/counter.h"
-#include "object_store/store_client.h"
 #include "shm/attach_client.h"
 #include "shm/mailbox.h"
 #include "worker/callback_runner.h"
-#include "worker/executor/task_executor.h"
-#include "worker/frame_dispatch.h"
-#include "worker/gcs_calls.h"
+#include "worker/core/loop_calls.h"
+#include "worker/core/process_core.h"
+#include "worker/driver.h"
 #include "worker/log_printer.h"
+#include "worker/loop_watch.h"
 #include "worker/new_rings.h"
-#include "worker/owner_state.h"
-#include "worker/relay_transport.h"
 #include "worker/runtime.h"
 
 namespace sheaf {
@@ -57,8 +45,8 @@ namespace sheaf {
 class RuntimeImpl final : public Runtime,
                           public FrameHandler,
                           public FrameHost,
-                          public LocalStore,
-                          public ExecutionHost {
+                          public ExecutionHost,
+                          public Driver::Host {
  public:
   RuntimeImpl(RuntimeOptions options, Attached attached);
   ~RuntimeImpl() override;
@@ -123,8 +111,8 @@ class RuntimeImpl final : public Runtime,
                                                    Nanos deadline) override;
   absl::StatusOr<proto::StateAnswer> Query(proto::StateQuery query, Nanos deadline) override;
   ProcessId self() const override { return self_; }
-  JobNumber job() const override { return dispatch_->job().number; }
-  const std::string& name_space() const override { return dispatch_->job().name_space; }
+  JobNumber job() const override { return core_->job(); }
+  const std::string& name_space() const override { return core_->dispatch.job().name_space; }
   std::vector<uint32_t> gpu_ids() const override;
   proto::LeaseSpec current_lease() const override;
   TaskId current_task() const override;
@@ -132,72 +120,12 @@ class RuntimeImpl final : public Runtime,
   void SetCurrentTask(TaskId task) override;
 
  private:
-  // The lock, and what must follow a transaction: calls that ended inside it, wake-ups outside it.
-  class Lock {
-   public:
-    explicit Lock(const RuntimeImpl& runtime);
-    ~Lock();
-    void Unlock();  // Runs what follows.
-    void Relock();
-    void Breathe() {  // Runs what follows, and goes on.
-      Unlock();
-      Relock();
-    }
-    std::unique_lock<std::mutex>& native() { return lock_; }
+  using Lock = Driver::Lock;
 
-   private:
-    RuntimeImpl& runtime_;
-    std::unique_lock<std::mutex> lock_;
-    const RuntimeImpl* outer_;
-  };
-
-  // A thread that waits while another holds the token. It outlives its thread's wait, so that it
-  // can be woken without the lock.
-  struct Waiter {
-    std::mutex mutex;
-    std::condition_variable changed;
-    bool woken = false;  // Guarded by `mutex`; what follows by the runtime's lock.
-    absl::FunctionRef<bool()>* done = nullptr;
-    bool finished = false;  // `done` has said so.
-    bool drives = false;    // The token is its own.
-    void Wake();
-    void Sleep(Nanos timeout);
-  };
-
-  // What a wait is for, and what follows in a task: the calls behind it go elsewhere, the raylet
-  // may give its CPUs to others, and calls that it has made come first in holding their arguments
-  // (raylet/objects/argument_ledger.h).
-  enum class WaitsFor : uint8_t {
-    kOthers,     // All of that, at once or soon.
-    kRoom,       // In the store. Not the last: more arguments would only take what room there is.
-    kArguments,  // Its own, on their way. The same as for room, after kPatience.
-    kAdmission,  // To hold these. The first after kPatience, the second after kAdmissionPatience:
-                 // who has such a call gets none of these CPUs (LeaseQueue::OnBlocked).
-    kCalls,      // An event loop, for more of them. Only the last: those that it runs wait.
-  };
-
-  // runtime_drive.cc. `done` is asked under the lock after each change, on any thread, and not
-  // again once it has said yes.
-  absl::Status DriveUntil(Lock& lock, Nanos deadline, absl::FunctionRef<bool()> done,
-                          WaitsFor waits_for = WaitsFor::kOthers);
-  bool DriveOnce(Lock& lock, Nanos now, Nanos deadline);
-  bool PollRings();
-  bool Spin(Lock& lock, Nanos begun, Nanos deadline);
-  void YieldLock(Lock& lock);
-  void ServeWaiters();
-  void Recheck();
-  void LeaveToken();
-  bool WaitBeside(Lock& lock, absl::FunctionRef<bool()> done, Nanos timeout, bool* drives);
-  void LeaveBell();
-  void BackgroundLoop();
-  void TickIfDue();
-  void FlushOutgoing();
-  void PromoteLate();
-  bool KeepHouse(size_t steps);
+  // runtime_attach.cc
+  void OnTick() override;  // Driver::Host
   void PublishMetrics();
   void CheckRaylet();
-  void WakeWaiters();
-  void FinishEnded();
   void EndRaylet(const std::string& why);
   void Leave();
 
@@ -213,14 +141,6 @@ class RuntimeImpl final : public Runtime,
   void OnNewRing(const proto::NewRing& ring) override;
   void DrainRings(ProcessId dead) override;
   void OnHostFrame(const Frame& frame) override;
-  // runtime_state.cc
-  void AnswerStateQuery(const proto::StateQuery& query);
-
-  // LocalStore
-  void Free(ObjectId id, ObjectLocation location) override;
-  ObjectLocation Promote(ObjectId id, std::string_view bytes,
-                         std::span<const ObjectId> nested) override;
-  bool Has(const ObjectLocation& location) override { return store_->Has(location); }
 
   // ExecutionHost
   absl::StatusOr<MutableBuffer> CreateValue(ObjectId id, uint32_t attempt, size_t size,
@@ -238,14 +158,10 @@ class RuntimeImpl final : public Runtime,
   void Ended(CallExecution* call) override;
 
   // runtime_objects.cc
-  absl::StatusOr<MutableBuffer> CreateNamed(Lock& lock, ObjectSpec& spec, Nanos deadline);
+  absl::StatusOr<MutableBuffer> CreateNamed(Lock& lock, ObjectSpec spec, Nanos deadline,
+                                            std::span<const ObjectHandle> nested);
   absl::StatusOr<ObjectHandle> PutInStore(std::string_view bytes,
                                           std::span<const ObjectHandle> nested);
-  bool TryView(const ObjectHandle& object, ObjectView* view);
-  class Gathering;  // runtime_gathering.h
-  void CountPut(uint64_t* puts, uint64_t bytes);
-  ObjectLocation SealCounted(MutableBuffer buffer);
-  std::string WhatItWaitsFor(ObjectEntry& object);
 
   // runtime_arguments.cc
   absl::Status MoveLargeArguments(ArgumentList* arguments);
@@ -253,8 +169,6 @@ class RuntimeImpl final : public Runtime,
 
   // runtime_calls.cc
   absl::Status WaitForRoom(Lock& lock, absl::FunctionRef<bool()> has_room, const char* what);
-  TaskRecord* AddTask(const TemplateHandle& spec, ArgumentList* arguments);
-  std::vector<ObjectHandle> HandlesOf(const TaskRecord& task);
   absl::Status CheckRoom(Lock& lock);
   absl::Status CheckRoom(Lock& lock, const ActorClient& client);
   absl::Status WaitForCredits(Lock& lock, const ActorClient& client);
@@ -262,22 +176,16 @@ class RuntimeImpl final : public Runtime,
 
   // runtime_actors.cc
   absl::Status EndActor(ActorId id, bool detached, bool no_restart, const char* words);
-  absl::StatusOr<ObjectHandle> TakeName(Lock& lock, const proto::GcsRequest& registration,
-                                        ActorId id);
+  absl::StatusOr<ObjectHandle> TakeName(Lock& lock, const proto::GcsRequest& registration);
   absl::StatusOr<ObjectHandle> HandleIfThere(Lock& lock, const proto::ActorInfo& actor,
                                              Nanos deadline);
-  void WithdrawActor(ActorId actor);
-  void AskGcsAboutActor(ActorId actor);
-  void TakeActorLookups();
   absl::StatusOr<ObjectHandle> CreateDetached(const TemplateHandle& creation,
                                               const ArgumentList& given,
                                               const std::string& name_space);
-  ObjectHandle HandleOfActor(const proto::ActorInfo& actor);
 
   // runtime_loop.cc
   bool RunsLoop() const;
   bool CollectCalls(std::vector<std::shared_ptr<Execution>>* calls);
-  void ArmLoopWatch();
   void WatchDescriptors(Lock& lock);
   void HelpLoop();
 
@@ -286,20 +194,7 @@ class RuntimeImpl final : public Runtime,
   void StartGroupThread(ConcurrencyGroup& group);
   void GroupLoop(ConcurrencyGroup& group);
   void RunCall(Lock& lock, std::shared_ptr<CallExecution> call);
-  absl::Status AwaitAdmission(Lock& lock, const std::shared_ptr<CallExecution>& call);
   absl::Status TakeArguments(Lock& lock, const std::shared_ptr<CallExecution>& call);
-  std::vector<const StoreArgument*> PinArguments(CallExecution& call);
-  struct Fetch;
-  void BeginFetch(Fetch& fetch);
-  bool LookAtFetch(Fetch& fetch);
-  absl::Status EndFetch(Fetch& fetch, const absl::Status& waited);
-  absl::Status FetchArguments(Lock& lock, const std::shared_ptr<CallExecution>& call,
-                              std::vector<const StoreArgument*> missing);
-  bool RunsUserCode() const;
-  static void SetCancelFlag(const std::atomic<bool>* flag);
-  bool Cancelled() const;                // The call that this thread runs.
-  static void SetHold(uint64_t ticket);  // Of that call (ArgumentHolds); 0: none.
-  static uint64_t Hold();
 
   MonotonicClock clock_;
   RuntimeOptions options_;
@@ -312,76 +207,24 @@ class RuntimeImpl final : public Runtime,
   UniqueFd spare_descriptor_;
   NewRings new_rings_;
 
-  mutable std::mutex mutex_;
-  std::atomic<int> lock_seekers_{0};         // Threads that found it taken.
-  std::atomic<uint32_t> lock_handovers_{0};  // Times that one of them got it.
-  Nanos yielded_at_ = 0;                     // The holder of the token gave it to one of them.
   std::unique_ptr<Mailbox> mailbox_;
-  std::unique_ptr<RelayTransport> transport_;  // The rings, and the other nodes.
-  std::unique_ptr<StoreClient> store_;
-  std::unique_ptr<OwnerState> owner_;
-  std::unique_ptr<TaskExecutor> executor_;
-  std::unique_ptr<GcsCalls> gcs_;
-  std::unique_ptr<FrameDispatch> dispatch_;
+  std::unique_ptr<Driver> driver_;  // Goes after the core, whose calls end under its lock.
+  std::unique_ptr<ProcessCore> core_;
   absl::btree_map<uint64_t, proto::StateAnswer> state_answers_;
   uint64_t next_query_ = 1;
-  absl::flat_hash_map<ActorId, uint64_t> actor_lookups_;  // At the GCS, under way.
-  // References inside what the constructors of detached actors were given, for their restarts:
-  // held while this process lives, or until it hears that the actor is dead.
-  absl::flat_hash_map<ActorId, std::vector<ObjectHandle>> detached_arguments_;
-  std::vector<CallExecution*> ended_;            // Ended inside a transaction.
   CallbackRunner callbacks_{"sheaf-callbacks"};  // Of OnReady.
   CallbackRunner cancels_{"sheaf-cancels"};      // TaskHandler::Cancel.
   LogPrinter printer_;
 
-  struct ObjectCounts {
-    uint64_t puts_private = 0, puts_store = 0, put_bytes = 0, gets_private = 0, gets_store = 0;
-  };
-  ObjectCounts object_counts_;
-  uint64_t sleeps_ = 0;            // On the bell.
-  uint64_t promoted_at_ = 0;       // The store's room_version, as values were last promoted late.
-  bool background_frees_ = false;  // The background thread goes on freeing.
-
-  bool driving_ = false;                          // The token.
-  bool look_again_ = false;                       // For its holder: not only frames matter.
-  std::vector<std::shared_ptr<Waiter>> waiters_;  // Not finished, longest first.
-  std::vector<std::shared_ptr<Waiter>> to_wake_;  // When the lock is free.
-  Nanos next_tick_ = 0;
-  Nanos last_raylet_check_ = 0;
-  // Vain spins in a row; from kSpinMisses on, waits sleep at once (DriveOnce). A new process begins
-  // with that: it sleeps until frames come fast.
-  static constexpr int kSpinMisses = 8;
-  int spin_misses_ = kSpinMisses;
-  Nanos no_spin_before_ = 0;  // Others want the cores.
-  bool stopping_ = false;
   bool stopped_ = false;
-  int inside_ = 0;  // Locks, whether taken just now or not: threads that will touch this again.
   bool leaving_ = false;            // The raylet told this worker to end.
   std::condition_variable leaves_;  // Wakes a main thread that has nothing else to do.
-  bool raylet_dead_ = false;
-  std::string raylet_death_;
-  std::atomic<bool> background_ticks_{false};  // The background thread looks each millisecond.
+  Nanos raylet_seen_at_ = 0;        // When the raylet was seen alive last.
   std::thread background_;
   std::vector<std::thread> group_threads_;
-  int loop_descriptor_ = -1;  // Of the event loop; what follows stands in runtime_loop.cc.
-  UniqueFd loop_watch_;       // An epoll instance with it and `leave_event_`.
-  UniqueFd leave_event_;
-  bool loop_watched_ = false;  // Once it is readable the main thread sets `loop_looks_`.
-  bool loop_looks_ = false;    // The loop's wait ends: it shall look at its descriptors.
-  struct Fetch {
-    std::shared_ptr<CallExecution> call;
-    bool admitted = false;
-    std::vector<const StoreArgument*> missing;  // Of one that was admitted.
-    std::vector<ObjectHandle> handles;          // Of these; what follows refers to them.
-    std::vector<ObjectView> views;
-    std::shared_ptr<Gathering> gathering;
-  };
-  std::list<Fetch> to_fetch_;  // For the thread that waits for arguments on the loop's behalf.
-  std::condition_variable to_fetch_changed_;
-  std::vector<std::shared_ptr<Execution>> fetched_;  // For the loop.
-  int blocked_threads_ = 0;
-  int unadmitted_threads_ = 0;  // They wait for admission, and lend CPUs.
-  bool told_blocked_ = false;
+  LoopWatch loop_watch_;
+  std::unique_ptr<LoopCalls> loop_calls_;
+  std::condition_variable helper_called_;  // By whoever gives loop_calls_ something to wait for.
 };
 
 }  // namespace sheaf

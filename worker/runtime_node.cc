@@ -8,53 +8,35 @@
 namespace sheaf {
 
 absl::StatusOr<PlacementGroupId> RuntimeImpl::CreateGroup(proto::GroupRequest request) {
-  if (request.bundles().empty())
-    return absl::InvalidArgumentError("a placement group has at least one bundle");
-  Lock lock(*this);
-  if (raylet_dead_) return absl::AbortedError(raylet_death_);
-  const auto id = PlacementGroupId::Make(self_, owner_->references.NextSequence());
-  request.set_action(proto::GroupRequest::CREATE);
-  request.set_id(id.Binary());
-  if (const size_t size = request.ByteSizeLong(); size > kMaxGroupBytes) {
-    return TooLarge(absl::StrCat("a placement group of ", request.bundles_size(), " bundles"), size,
-                    kMaxGroupBytes, "make several, or shorten their names and labels");
-  }
-  dispatch_->groups()[id].set_state(proto::GroupState::PENDING);
-  SendMessage(mailbox_->To(RayletOf(self_.node)), FrameKind::kGroupRequest, request);
-  return id;
+  Lock lock(*driver_);
+  if (driver_->ended()) return driver_->end();
+  return core_->groups.Create(std::move(request), core_->owner.references.NextSequence());
 }
 
 absl::Status RuntimeImpl::RemoveGroup(PlacementGroupId group) {
-  Lock lock(*this);
-  if (raylet_dead_) return absl::AbortedError(raylet_death_);
-  proto::GroupRequest request;
-  request.set_action(proto::GroupRequest::REMOVE);
-  request.set_id(group.Binary());
-  dispatch_->groups().erase(group);
-  SendMessage(mailbox_->To(RayletOf(self_.node)), FrameKind::kGroupRequest, request);
+  Lock lock(*driver_);
+  if (driver_->ended()) return driver_->end();
+  core_->groups.Remove(group);
   return absl::OkStatus();
 }
 
 absl::StatusOr<proto::GroupState> RuntimeImpl::WaitGroup(PlacementGroupId group, Nanos deadline) {
-  Lock lock(*this);
-  if (!dispatch_->groups().contains(group)) {  // Another process's.
-    proto::GroupRequest request;
-    request.set_action(proto::GroupRequest::WATCH);
-    request.set_id(group.Binary());
-    dispatch_->groups()[group].set_state(proto::GroupState::PENDING);
-    SendMessage(mailbox_->To(RayletOf(self_.node)), FrameKind::kGroupRequest, request);
-  }
-  const absl::Status status = DriveUntil(lock, deadline, [&] {
-    return dispatch_->groups()[group].state() != proto::GroupState::PENDING &&
-           dispatch_->groups()[group].state() != proto::GroupState::INFEASIBLE;
+  Lock lock(*driver_);
+  core_->groups.Watch(group);
+  const auto message = [&] {
+    const proto::GroupState* state = core_->groups.Find(group);
+    return state == nullptr ? std::string() : state->message();
+  };
+  const absl::Status status = driver_->DriveUntil(lock, deadline, [&] {
+    const proto::GroupState* state = core_->groups.Find(group);
+    return state != nullptr && PlacementGroups::IsSettled(*state);
   });
   if (absl::IsDeadlineExceeded(status)) {
     return absl::DeadlineExceededError(absl::StrCat("the placement group ", group.ToHex(),
-                                                    " was not placed in time. ",
-                                                    dispatch_->groups()[group].message()));
+                                                    " was not placed in time. ", message()));
   }
   if (!status.ok()) return status;
-  return dispatch_->groups()[group];
+  return *core_->groups.Find(group);
 }
 
 absl::StatusOr<bool> RuntimeImpl::KeyPut(std::string_view name_space, std::string_view key,
@@ -140,13 +122,13 @@ absl::StatusOr<std::vector<std::string>> RuntimeImpl::KeyList(std::string_view n
 absl::StatusOr<proto::StateAnswer> RuntimeImpl::Query(proto::StateQuery query, Nanos deadline) {
   if (query.id().size() > kMaxNameBytes)
     return TooLarge("an id", query.id().size(), kMaxNameBytes, "no id is so long");
-  Lock lock(*this);
+  Lock lock(*driver_);
   const uint64_t request = next_query_++;
   query.set_request(request);
   state_answers_[request].set_request(request);
-  SendMessage(mailbox_->To(RayletOf(self_.node)), FrameKind::kStateQuery, query);
-  const absl::Status status =
-      DriveUntil(lock, deadline, [&] { return state_answers_[request].request() == UINT64_MAX; });
+  SendMessage(core_->raylet(), FrameKind::kStateQuery, query);
+  const absl::Status status = driver_->DriveUntil(
+      lock, deadline, [&] { return state_answers_[request].request() == UINT64_MAX; });
   proto::StateAnswer answer = std::move(state_answers_[request]);
   state_answers_.erase(request);
   if (absl::IsDeadlineExceeded(status))
@@ -158,14 +140,14 @@ absl::StatusOr<proto::StateAnswer> RuntimeImpl::Query(proto::StateQuery query, N
 }
 
 std::vector<uint32_t> RuntimeImpl::gpu_ids() const {
-  Lock lock(*this);
-  const auto& ids = executor_->lease().gpu_ids();
+  Lock lock(*driver_);
+  const auto& ids = core_->executor.lease().gpu_ids();
   return {ids.begin(), ids.end()};
 }
 
 proto::LeaseSpec RuntimeImpl::current_lease() const {
-  Lock lock(*this);
-  return executor_->lease().spec();
+  Lock lock(*driver_);
+  return core_->executor.lease().spec();
 }
 
 }  // namespace sheaf

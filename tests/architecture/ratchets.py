@@ -42,25 +42,20 @@ TODAY: dict[str, dict[str, int]] = {
         "gcs/actor_service.cc ActorService::Register": 83,
         "gcs/gcs_operations.h OperationOf": 90,
         "rpc/grpc_connections.cc GrpcLinks::Handshake": 72,
-        "worker/frame_dispatch.cc FrameDispatch::OnRayletFrame": 87,
         "worker/owner_state.cc OwnerState::OnFrame": 97,
-        "worker/runtime_attach.cc RuntimeImpl::Begin": 71,
-        "worker/runtime_drive.cc RuntimeImpl::DriveUntil": 101,
-        "worker/runtime_state.cc RuntimeImpl::AnswerStateQuery": 82,
     },
     "parameters of a constructor": {
         "AttachServer": 8,
-        "FrameDispatch": 7,
         "ObjectResolver": 9,
         "StoreClient": 7,
         "TaskExecutor": 9,
     },
-    "methods of a class": {"ReferenceTable": 68, "RuntimeImpl": 133, "TaskTable": 66},
+    "methods of a class": {"ReferenceTable": 68, "RuntimeImpl": 91, "TaskTable": 66},
     "files of a folder": {"base": 53, "cli": 51, "gcs": 68, "rpc": 55, "tests/sim": 49},
     "mutexes that say nothing of what they guard": {
         "collective/operation_line.h running": 1,  # A turn: it guards no field.
-        "worker/runtime_impl.h mutex": 1,
-        "worker/runtime_impl.h mutex_": 1,
+        "worker/driver.h mutex": 1,
+        "worker/driver.h mutex_": 1,
     },
     "identifiers in comments that do not exist": {},
 }

@@ -52,6 +52,8 @@ SUBFOLDERS = {
     "python_bindings/core": "",
     "worker/owner": "worker/limits.h worker/runtime.h worker/wire.h",
     "worker/executor": "worker/limits.h worker/runtime.h worker/wire.h worker/owner",
+    "worker/core": "worker/limits.h worker/owner_state.h worker/runtime.h worker/wire.h"
+    " worker/executor worker/owner",
 }
 SUBFOLDERS = {folder: set(names.split()) for folder, names in SUBFOLDERS.items()}
 # Folder of the Python package -> what of the package its modules may import besides itself: folders;
@@ -144,12 +146,12 @@ WORLD = [
         r"std::random_device|std::mt19937|" + _call("rand|srand|random|getrandom|getentropy"),
         "base/random.* base/session_directory.*",
     ),
-    # worker/runtime_*: its lock is to follow.
+    # worker/driver, worker/runtime_*: the lock of a process passes from function to function.
     WorldRule(
         "mutexes that clang cannot check",
         r"std::(?:recursive_|shared_|timed_)?mutex|std::condition_variable|"
         r"std::(?:lock_guard|unique_lock|scoped_lock)",
-        "base/mutex.h worker/runtime_* api/compile_fail/*",
+        "base/mutex.h worker/driver.* worker/runtime_* api/compile_fail/*",
     ),
     WorldRule("SQLite", r"sqlite3", "gcs/sqlite_storage*"),
     WorldRule("gRPC", r"grpc(?:pp)?/|grpc::", "rpc/grpc_*"),

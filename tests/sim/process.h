@@ -1,7 +1,7 @@
 // Copyright The Sheaf Authors. SPDX-License-Identifier: Apache-2.0
-// A driver or worker: the real OwnerState, TaskExecutor, GcsCalls and StoreClient, in the order in
-// which worker/runtime_* calls them. What blocks there waits here as a coroutine. Its death is the
-// end of all of it, between any two events or after any frame sent.
+// A driver or worker: the real core (worker/core/process_core.h), in the order in which
+// worker/runtime_* calls it. What blocks there waits here as a coroutine. Its death is the end of
+// all of it, between any two events or after any frame sent.
 //
 //   process.cc        events, waiting, frames
 //   process_calls.cc  what user code may call
@@ -12,20 +12,16 @@
 #include <list>
 #include <map>
 #include <memory>
+#include <optional>
 #include <span>
 #include <string>
 #include <vector>
 
-#include "object_store/store_client.h"
 #include "raylet/workers/attach_info.h"
 #include "tests/sim/async.h"
 #include "tests/sim/network.h"
 #include "tests/sim/wait_limits.h"
-#include "worker/executor/task_executor.h"
-#include "worker/frame_dispatch.h"
-#include "worker/gcs_calls.h"
-#include "worker/owner_state.h"
-#include "worker/relay_transport.h"
+#include "worker/core/process_core.h"
 
 namespace sheaf::sim {
 
@@ -36,6 +32,7 @@ class Process;
 struct Context {
   TaskId task;  // Nil in drivers.
   const std::atomic<bool>* cancelled = nullptr;
+  uint64_t hold = 0;  // Of ArgumentHolds.
 };
 
 enum class Waited { kDone, kTimeout, kCancelled, kNodeOver };
@@ -69,20 +66,8 @@ class Until {
   const std::function<bool()> done_;
   const Awaited awaited_;
   std::coroutine_handle<> handle_;
+  std::optional<BlockedCalls::Wait> blocked_;  // Of code that runs in a call.
   Waited result_ = Waited::kDone;
-};
-
-// The arguments of one call, in order; as worker/runtime.h's ArgumentList.
-class Arguments {
- public:
-  void AddValue(std::string_view bytes, std::span<const ObjectHandle> nested = {});
-  void AddReference(const ObjectHandle& object);
-
- private:
-  friend class Process;
-  std::string encoded_;
-  std::vector<std::pair<ObjectHandle, uint32_t>> references_;
-  std::vector<ObjectHandle> nested_;
 };
 
 // What the processes of a run execute.
@@ -91,7 +76,7 @@ struct Programs {
   std::function<Async<>(Process&, std::shared_ptr<CallExecution>, Context)> execute;
 };
 
-class Process final : public Endpoint, public FrameHost, public LocalStore, public ExecutionHost {
+class Process final : public Endpoint, public FrameHost, public ExecutionHost {
  public:
   Process(World& world, Network& network, Node& node, ProcessId self, ProcessRole role,
           std::shared_ptr<Mapping> segment, const Programs& programs);
@@ -111,13 +96,15 @@ class Process final : public Endpoint, public FrameHost, public LocalStore, publ
                          // until they die as well.
   bool said_ready = false;  // A worker, and its raylet has heard so.
   World& world() { return world_; }
-  OwnerState& owner() { return *owner_; }
-  TaskExecutor& executor() { return *executor_; }
+  OwnerState& owner() { return core_->owner; }
+  TaskExecutor& executor() { return core_->executor; }
   bool leaving() const { return leaving_; }
   bool finished() const { return finished_; }    // The main program has ended.
   bool node_over() const { return node_over_; }  // Waits end at once.
-  JobNumber job() const { return dispatch_->job().number; }
-  bool job_started() const { return dispatch_->job().answered && dispatch_->job().error.empty(); }
+  JobNumber job() const { return core_->job(); }
+  bool job_started() const {
+    return core_->dispatch.job().answered && core_->dispatch.job().error.empty();
+  }
   // A driver whose program has ended says goodbye and ends.
   void Leave();
   std::shared_ptr<void> user_state;  // What the program keeps in this process: an actor's fields.
@@ -126,23 +113,22 @@ class Process final : public Endpoint, public FrameHost, public LocalStore, publ
   bool is_at_rest() const;  // There is nothing to describe.
 
   // process_calls.cc
-  TemplateRecord& Template(const std::string& key,
-                           const std::function<void(proto::TaskTemplate*)>& fill);
+  const TemplateHandle& Template(const std::string& key,
+                                 const std::function<void(proto::TaskTemplate*)>& fill);
   ObjectHandle Put(std::string_view bytes, std::span<const ObjectHandle> nested = {});
   Async<ObjectHandle> PutLarge(Context context, std::string bytes);
-  std::vector<ObjectHandle> Submit(const TemplateRecord& spec, Arguments arguments,
-                                   const Context& context);
-  ObjectHandle CreateActor(const TemplateRecord& spec, Arguments arguments, const Context& context);
+  ObjectHandle Submit(const TemplateHandle& spec, ArgumentList arguments, const Context& context);
+  ObjectHandle CreateActor(const TemplateHandle& spec, ArgumentList arguments,
+                           const Context& context);
   // What a call of `actor` waits for before it is made. False: the wait was ended.
   Async<bool> WaitForCredits(Context context, ObjectHandle actor);
-  ObjectHandle SubmitToActor(const ObjectHandle& actor, const TemplateRecord& spec,
-                             Arguments arguments, const Context& context);
+  ObjectHandle SubmitToActor(const ObjectHandle& actor, const TemplateHandle& spec,
+                             ArgumentList arguments, const Context& context);
   void Kill(const ObjectHandle& actor, bool no_restart);
   void EndDetachedActor(ActorId actor, bool no_restart);
   void Cancel(const ObjectHandle& object, bool force, bool recursive);
   // The call whose result `object` is.
   static TaskId TaskIdOf(const ObjectHandle& object) { return TaskOf(object.id()); }
-  bool TryView(const ObjectHandle& object, ObjectView* view);
   // False: the wait was ended (cancelled, or the node is over).
   Async<bool> Get(Context context, ObjectHandle object, ObjectView* view);
   Async<> Sleep(Context context, Nanos duration);
@@ -152,14 +138,15 @@ class Process final : public Endpoint, public FrameHost, public LocalStore, publ
   void AskState(const proto::StateQuery& query);  // The answer is not waited for.
   PlacementGroupId CreateGroup(proto::GroupRequest request);
   void RemoveGroup(PlacementGroupId group);
-  proto::GroupState* FindGroup(PlacementGroupId group);
-  // False: `why` says what the store refuses, or no kind: the wait was ended.
-  Async<bool> CreateNamed(Context context, ObjectSpec spec, MutableBuffer* buffer, Error* why);
+  const proto::GroupState* FindGroup(PlacementGroupId group) { return core_->groups.Find(group); }
+  // kCancelled: the wait was ended.
+  Async<absl::StatusOr<MutableBuffer>> CreateNamed(Context context, ObjectSpec spec);
   // For a detached actor: registers it; and a handle from what the GCS says.
-  Async<proto::GcsReply> RegisterDetached(Context context, const TemplateRecord& spec,
-                                          Arguments arguments, const std::string& name,
-                                          bool get_if_exists, ActorId* id);
-  ObjectHandle HandleOfActor(const proto::ActorInfo& actor);
+  Async<proto::GcsReply> RegisterDetached(Context context, TemplateHandle spec,
+                                          ArgumentList arguments, ActorId* id);
+  ObjectHandle HandleOfActor(const proto::ActorInfo& actor) {
+    return core_->actor_directory.HandleOf(actor);
+  }
   void Spawn(Async<> thread);
 
   // process_run.cc
@@ -181,7 +168,7 @@ class Process final : public Endpoint, public FrameHost, public LocalStore, publ
   };
 
   void EnterWait(Until& wait);
-  void LeaveWait(const Until& wait);
+  void LookAtBlocked();
   void Settle();
   bool RunWaiting();
   void Flush();
@@ -189,9 +176,6 @@ class Process final : public Endpoint, public FrameHost, public LocalStore, publ
   void CheckLineage();
   void SpendLater(Nanos delay,
                   std::function<void()> work);  // In this process, unless it is dead by then.
-  TaskRecord* AddTask(const TemplateRecord& spec, Arguments* arguments, const Context& context);
-  void AskGcsAboutActor(ActorId actor);
-  void TakeActorLookups();
 
   // process_run.cc
   Async<> RunWorker();
@@ -199,7 +183,7 @@ class Process final : public Endpoint, public FrameHost, public LocalStore, publ
   Async<> RunGroup(ConcurrencyGroup& group);
   Async<> RunCall(std::shared_ptr<CallExecution> call);
   Async<> Execute(std::shared_ptr<CallExecution> call, Context context);
-  Async<bool> FetchArguments(Context context, CallExecution& call, std::string* why_not);
+  Async<absl::Status> TakeArguments(std::shared_ptr<CallExecution> call, Context context);
 
   // FrameHost
   void OnGroupsChanged() override;
@@ -207,11 +191,6 @@ class Process final : public Endpoint, public FrameHost, public LocalStore, publ
   void OnNewRing(const proto::NewRing& ring) override;
   void DrainRings(ProcessId dead) override;
   void OnHostFrame(const Frame& frame) override;
-  // LocalStore
-  void Free(ObjectId id, ObjectLocation location) override;
-  ObjectLocation Promote(ObjectId id, std::string_view bytes,
-                         std::span<const ObjectId> nested) override;
-  bool Has(const ObjectLocation& location) override { return store_->Has(location); }
   // ExecutionHost
   absl::StatusOr<MutableBuffer> CreateValue(ObjectId id, uint32_t attempt, size_t size,
                                             std::span<const ObjectHandle> nested) override;
@@ -234,23 +213,13 @@ class Process final : public Endpoint, public FrameHost, public LocalStore, publ
   OwnClock clock_;
   std::shared_ptr<Mapping> segment_;
   std::unique_ptr<LocalTransport> transport_;
-  std::unique_ptr<RelayTransport> remote_;  // The same, and other nodes.
-  std::unique_ptr<StoreClient> store_;
-  std::unique_ptr<OwnerState> owner_;
-  std::unique_ptr<TaskExecutor> executor_;
-  std::unique_ptr<GcsCalls> gcs_;
-  std::unique_ptr<FrameDispatch> dispatch_;
-  std::map<std::string, std::unique_ptr<TemplateRecord>> templates_;
-  std::map<ActorId, uint64_t> actor_lookups_;
-  std::vector<CallExecution*> ended_;
+  std::unique_ptr<ProcessCore> core_;  // While it lives.
+  std::map<std::string, TemplateHandle> templates_;
   std::list<Until*> waiting_;
   std::list<Async<>> threads_;
   size_t group_threads_ = 0;
-  int blocked_threads_ = 0;
-  bool told_blocked_ = false;
-  uint64_t promoted_at_ = 0;
+  Nanos blocked_due_ = kForever;  // When LookAtBlocked comes next.
   bool flush_scheduled_ = false;
-  bool store_dirty_ = false;  // The store has something to flush.
   bool in_turn_ = false;
   bool leaving_ = false;
   bool node_over_ = false;

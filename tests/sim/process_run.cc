@@ -5,27 +5,22 @@
 
 #include "absl/strings/str_cat.h"
 #include "tests/sim/process.h"
-#include "worker/wire.h"
+#include "worker/core/argument_fetch.h"
 
 namespace sheaf::sim {
-namespace {
-
-constexpr Nanos kArgumentWait = 60 * kSecond;
-
-}  // namespace
 
 Async<> Process::RunDriver() {
   proto::JobStart start;
   start.set_entrypoint("simulated");
-  SendMessage(transport_->To(RayletOf(self.node)), FrameKind::kJobStart, start);
-  co_await Until(*this, {}, kForever, [this] { return dispatch_->job().answered; },
+  SendMessage(core_->raylet(), FrameKind::kJobStart, start);
+  co_await Until(*this, {}, kForever, [this] { return core_->dispatch.job().answered; },
                  {Awaited::Kind::kJob, {}});
   // A full disk takes no job, and a node that was declared dead brings none.
-  if (!dispatch_->job().error.empty() && !world_.oracle.IsNodeDead(self.node) &&
+  if (!core_->dispatch.job().error.empty() && !world_.oracle.IsNodeDead(self.node) &&
       world_.fault_counts[static_cast<size_t>(Fault::kGcsDiskFull)] == 0)
-    world_.oracle.Fail(
-        "O1", absl::StrCat("driver ", self.ToString(), " gets no job: ", dispatch_->job().error));
-  if (dispatch_->job().error.empty() && !node_over_) co_await programs_.driver(*this);
+    world_.oracle.Fail("O1", absl::StrCat("driver ", self.ToString(),
+                                          " gets no job: ", core_->dispatch.job().error));
+  if (core_->dispatch.job().error.empty() && !node_over_) co_await programs_.driver(*this);
   finished_ = true;
 }
 
@@ -34,13 +29,13 @@ Async<> Process::RunWorker() {
     std::shared_ptr<CallExecution> call;
     co_await Until(*this, {}, kForever, [&] {
       if (leaving_) return true;
-      if (group_threads_ == 0) call = executor_->Take(executor_->default_group());
+      if (group_threads_ == 0) call = executor().Take(executor().default_group());
       return call != nullptr;
     });
     if (call != nullptr) co_await RunCall(std::move(call));
   }
-  SendMessage(transport_->To(RayletOf(self.node)), FrameKind::kGoodbye, proto::Goodbye());
-  Flush();
+  SendMessage(core_->raylet(), FrameKind::kGoodbye, proto::Goodbye());
+  core_->Flush();
   finished_ = true;
 }
 
@@ -48,69 +43,26 @@ Async<> Process::RunGroup(ConcurrencyGroup& group) {
   while (!leaving_) {
     std::shared_ptr<CallExecution> call;
     co_await Until(*this, {}, kForever, [&] {
-      if (!leaving_) call = executor_->Take(group);
+      if (!leaving_) call = executor().Take(group);
       return leaving_ || call != nullptr;
     });
     if (call != nullptr) co_await RunCall(std::move(call));
   }
 }
 
-Async<bool> Process::FetchArguments(Context context, CallExecution& call, std::string* why_not) {
-  if (call.has_store_arguments() && !executor_->argument_holds().Begin(call)) {
-    const Context admission{{}, &call.cancel_requested};
-    const Waited admitted = co_await Until(
-        *this, admission, kForever, [&] { return executor_->argument_holds().IsAdmitted(call); });
-    if (admitted != Waited::kDone) {
-      *why_not = "it was ended while others held their arguments";
-      co_return false;
-    }
+Async<absl::Status> Process::TakeArguments(std::shared_ptr<CallExecution> call, Context context) {
+  ArgumentFetch fetch(*core_, call);
+  Waited waited = Waited::kDone;
+  if (!fetch.Begin()) {
+    if (!fetch.admitted())
+      waited = co_await Until(*this, context, kForever, [&] { return fetch.LookForAdmission(); },
+                              {Awaited::Kind::kAdmission, {}});
+    if (waited == Waited::kDone)
+      waited = co_await Until(*this, context, kForever, [&] { return fetch.Look(); },
+                              {Awaited::Kind::kArguments, {}});
   }
-  std::vector<const StoreArgument*> missing;
-  for (const StoreArgument* argument : call.store_arguments()) {
-    absl::StatusOr<StoredObject> found = store_->Get(argument->id, argument->location);
-    if (!found.ok()) {
-      missing.push_back(argument);
-      continue;
-    }
-    ObjectView view;
-    for (ObjectId id : found->nested) {
-      ObjectEntry* inner = owner_->references.Incoming({id, {}});
-      owner_->references.AddUse(*inner);
-      call.held.push_back(inner);
-      view.nested.emplace_back(inner);
-    }
-    view.bytes = found->bytes.view();
-    view.keep = std::move(found->bytes);
-    call.SetArgument(argument, std::move(view));
-  }
-  if (missing.empty()) co_return true;
-  std::vector<ObjectHandle> handles;
-  for (const StoreArgument* argument : missing) {
-    ObjectEntry* known = owner_->references.Find(argument->id);
-    if (known == nullptr) known = owner_->references.Incoming({argument->id, argument->location});
-    handles.emplace_back(known);
-    owner_->resolver.Want(*known);
-  }
-  std::vector<ObjectView> views(missing.size());
-  size_t next = 0;
-  const auto all_here = [&] {
-    while (next < missing.size() && TryView(handles[next], &views[next])) ++next;
-    return next == missing.size();
-  };
-  const Waited waited = co_await Until(*this, context, world_.now() + kArgumentWait, all_here,
-                                       {Awaited::Kind::kArguments, {}});
-  if (waited != Waited::kDone) {
-    *why_not = "an argument could not be fetched in time";
-    co_return false;
-  }
-  for (size_t i = 0; i < missing.size(); ++i) {
-    if (views[i].error != nullptr) {
-      *why_not = views[i].error->message;
-      co_return false;
-    }
-    call.SetArgument(missing[i], std::move(views[i]));
-  }
-  co_return true;
+  co_return fetch.End(waited == Waited::kDone ? absl::OkStatus()
+                                              : absl::AbortedError("the node has ended"));
 }
 
 Async<> Process::RunCall(std::shared_ptr<CallExecution> call) {
@@ -119,39 +71,28 @@ Async<> Process::RunCall(std::shared_ptr<CallExecution> call) {
   world_.progress_at = world_.now();
   // A detached actor's creation task is pushed by the raylet and named by its creator.
   const TaskId task = call->task();
-  if (creation) world_.oracle.ActorStarts(executor_->actor_id(), self);
+  if (creation) world_.oracle.ActorStarts(executor().actor_id(), self);
   world_.oracle.Started(
-      from_raylet ? TaskId{executor_->actor_id().maker_bits, executor_->actor_id().sequence_bits}
+      from_raylet ? TaskId{executor().actor_id().maker_bits, executor().actor_id().sequence_bits}
                   : task,
       self);
-  const Context context{task, &call->cancel_requested};
-  std::string why_not;
-  if (!co_await FetchArguments({}, *call, &why_not)) {
-    if (call->cancelled()) {
-      call->Fail(CancelledBeforeStart(call->name()), false);
+  Context context{task, &call->cancel_requested};
+  const absl::Status fetched = co_await TakeArguments(call, context);
+  context.hold = call->hold_ticket;
+  if (ProcessCore::MayStart(*call, fetched)) {
+    if (executor().is_async() && !creation) {
+      Spawn(Execute(call, context));
     } else {
-      call->Fail({ErrorKind::kObjectLost, why_not, {}}, true);
+      co_await Execute(call, context);
     }
-  } else if (executor_->is_async() && !creation) {
-    Spawn(Execute(call, context));
-  } else {
-    co_await Execute(call, context);
   }
   Error failure;
   if (creation && !call->succeeded()) {
     failure = ConstructorFailed(call->spec().name(), call->failure());
   }
   call.reset();
-  if (!creation) co_return;
-  executor_->CountConstructed(failure);
-  if (from_raylet) {
-    proto::ActorReport report;
-    report.mutable_actor()->set_actor_id(executor_->actor_id().ToHex());
-    report.mutable_actor()->set_state(failure.kind == ErrorKind::kNone ? "ALIVE" : "DEAD");
-    report.mutable_actor()->set_process(self.packed());
-    report.mutable_actor()->set_death(failure.message);
-    SendMessage(transport_->To(RayletOf(self.node)), FrameKind::kActorReport, report);
-  }
+  executor().FinishEnded();  // The reply goes out before another call is taken.
+  if (creation) core_->EndConstruction(failure, from_raylet);
 }
 
 Async<> Process::Execute(std::shared_ptr<CallExecution> call, Context context) {
@@ -163,25 +104,22 @@ Async<> Process::ReturnLarge(Context context, CallExecution& call, std::string b
   spec.id = ReturnOf(call.task(), 0);
   spec.attempt = call.attempt();
   spec.size_bytes = bytes.size();
-  spec.wait = 30 * kSecond;
-  MutableBuffer buffer;
-  Error why;
-  if (!co_await CreateNamed(context, spec, &buffer, &why)) {
-    if (why.kind == ErrorKind::kNone)
-      why = {ErrorKind::kTaskCancelled, "cancelled while it waited for room", {}};
-    call.Fail(why, false);
+  absl::StatusOr<MutableBuffer> buffer = co_await CreateNamed(context, spec);
+  if (!buffer.ok()) {
+    call.Fail({absl::IsCancelled(buffer.status()) ? ErrorKind::kTaskCancelled
+                                                  : StoreErrorKind(buffer.status()),
+               std::string(buffer.status().message()),
+               {}},
+              false);
     co_return;
   }
   co_await Sleep(context, world_.Between(0, kMillisecond));
-  std::memcpy(buffer.data(), bytes.data(), bytes.size());
-  call.ReturnBuffer(0, std::move(buffer), {}).IgnoreError();
+  std::memcpy(buffer->data(), bytes.data(), bytes.size());
+  call.ReturnBuffer(0, *std::move(buffer), {}).IgnoreError();
 }
 
 Async<bool> Process::WaitForStream(Context context, CallExecution& call) {
-  co_await Until(*this, context, kForever, [&] {
-    return call.IsOver() ||
-           (call.HasRoom() && remote_->To(call.owner).queued_bytes() < world_.limits.max_untaken);
-  });
+  co_await Until(*this, context, kForever, [&] { return core_->MayYield(call); });
   co_return !call.IsOver();
 }
 
@@ -197,53 +135,37 @@ absl::StatusOr<ObjectLocation> Process::StoreValue(ObjectId id, uint32_t attempt
   spec.id = id;
   spec.attempt = attempt;
   spec.size_bytes = bytes.size();
-  store_dirty_ = true;
-  absl::StatusOr<ObjectLocation> location = store_->Put(spec, bytes);
-  if (!location.ok()) store_->CancelCreate(id);
+  absl::StatusOr<ObjectLocation> location = core_->store->Put(spec, bytes);
+  if (!location.ok()) core_->store->CancelCreate(id);
   return location;
 }
 std::optional<ObjectLocation> Process::StoreIfBehind(const CallExecution& call, ObjectId id,
                                                      std::string_view bytes,
                                                      std::span<const ObjectHandle> nested) {
-  if (!executor_->some_owner_behind() || !executor_->IsOwnerBehind(call)) return std::nullopt;
+  if (!executor().some_owner_behind() || !executor().IsOwnerBehind(call)) return std::nullopt;
   absl::StatusOr<ObjectLocation> location = StoreValue(id, call.attempt(), bytes, nested);
   return location.ok() ? std::optional(*location) : std::nullopt;
 }
-ObjectLocation Process::SealValue(MutableBuffer buffer) {
-  store_dirty_ = true;
-  return store_->Seal(std::move(buffer));
-}
+ObjectLocation Process::SealValue(MutableBuffer buffer) { return core_->Seal(std::move(buffer)); }
 
 std::vector<NestedReference> Process::Outgoing(std::span<const ObjectHandle> nested) {
-  std::vector<NestedReference> out;
-  for (const ObjectHandle& handle : nested)
-    out.push_back(owner_->references.Outgoing(*handle.entry()));
-  return out;
+  return core_->Outgoing(nested);
 }
 
 absl::Status Process::SendItem(CallExecution& call, const std::string& item,
                                std::span<const ObjectHandle> nested) {
-  std::string frame = item;
-  StreamItemHead head;
-  std::memcpy(&head, frame.data(), sizeof head);
-  head.index = call.stream_sent++;
-  head.transit =
-      owner_->transits.Hold(call.owner, std::vector<ObjectHandle>(nested.begin(), nested.end()));
-  std::memcpy(frame.data(), &head, sizeof head);
-  remote_->To(call.owner).Send(Lane::kControl, FrameKind::kStreamItem, frame);
+  core_->SendItem(call, item, nested);
   return absl::OkStatus();
 }
 
-ObjectId Process::NextStoredName() {
-  return ObjectId::Make(self, owner_->references.NextSequence(), 1);
-}
+ObjectId Process::NextStoredName() { return core_->NextName(); }
 
 void Process::Ended(CallExecution* call) {
   if (!alive) {
     delete call;
     return;
   }
-  ended_.push_back(call);
+  executor().NoteEnded(call);
 }
 
 }  // namespace sheaf::sim

@@ -56,7 +56,7 @@ ObjectHandle Workload::Submit(Process& process, Random&, const CallOptions& opti
   const Op op = options.arguments.op;
   const bool streaming = op == Op::kGenerator;
   const std::string group = options.group.is_nil() ? "" : options.group.ToHex();
-  TemplateRecord& spec = process.Template(
+  const TemplateHandle& spec = process.Template(
       absl::StrCat("task r", options.retries, " l", options.lease, " s", streaming, group),
       [&](proto::TaskTemplate* made) {
         made->set_kind(proto::TaskTemplate::TASK);
@@ -78,7 +78,7 @@ ObjectHandle Workload::Submit(Process& process, Random&, const CallOptions& opti
           made->mutable_lease()->mutable_strategy()->set_bundle(-1);
         }
       });
-  Arguments arguments;
+  ArgumentList arguments;
   arguments.AddValue(AsBytes(options.arguments), options.inside);
   for (const ObjectHandle& reference : options.references) arguments.AddReference(reference);
   // The task may end at once, so the oracle must know it before: its number is the next one.
@@ -89,7 +89,7 @@ ObjectHandle Workload::Submit(Process& process, Random&, const CallOptions& opti
   for (const ObjectHandle& reference : options.references) record.depends.push_back(reference.id());
   for (const ObjectHandle& inner : options.inside) record.inside.push_back(inner.id());
   world_.oracle.Made(ReturnOf(task, 0), options.arguments.id, options.arguments.size, task);
-  return process.Submit(spec, std::move(arguments), context)[0];
+  return process.Submit(spec, std::move(arguments), context);
 }
 
 // --- Drivers. ---

@@ -11,14 +11,14 @@ namespace sheaf::sim {
 
 ObjectHandle Workload::CallActor(Process& process, ActorHandle& actor, const CallOptions& options,
                                  const Context& context) {
-  TemplateRecord& spec = process.Template("method", [&](proto::TaskTemplate* made) {
+  const TemplateHandle& spec = process.Template("method", [&](proto::TaskTemplate* made) {
     made->set_kind(proto::TaskTemplate::ACTOR_METHOD);
     made->set_max_retries(kRetriesOfActor);
     made->set_num_returns(1);
   });
   CallOptions call = options;
   call.arguments.sequence = next_sequence_++;
-  Arguments arguments;
+  ArgumentList arguments;
   arguments.AddValue(AsBytes(call.arguments), call.inside);
   for (const ObjectHandle& reference : call.references) arguments.AddReference(reference);
   const TaskId task = TaskId::Make(process.self, process.owner().references.NextSequence() + 1);
@@ -60,7 +60,7 @@ Async<> Workload::Actors(Process& process, DriverState& state) {
   actor.max_task_retries = retries[random.Below(3)];
   const uint32_t concurrency = 1;
   const bool fails = random.OneIn(12);
-  TemplateRecord& spec = process.Template(
+  const TemplateHandle& spec = process.Template(
       absl::StrCat("actor ", max_restarts, " ", actor.max_task_retries, " ", concurrency),
       [&](proto::TaskTemplate* made) {
         made->set_kind(proto::TaskTemplate::ACTOR_CREATION);
@@ -80,7 +80,7 @@ Async<> Workload::Actors(Process& process, DriverState& state) {
   world_.oracle.Made(ReturnOf(task, 0), arguments.id, 0, task);
   world_.oracle.ActorMade(actor.id, process.self, max_restarts);
   if (fails) world_.oracle.ActorMayDie(actor.id);
-  Arguments encoded;
+  ArgumentList encoded;
   encoded.AddValue(AsBytes(arguments));
   actor.handle = process.CreateActor(spec, std::move(encoded), {});
   state.actors.push_back(std::move(actor));

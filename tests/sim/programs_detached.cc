@@ -101,19 +101,22 @@ Async<bool> Workload::MakeDetached(Process& process, Random& random, const proto
   const std::set<ActorId> over = names_.over();
   actor->detached = true;
   actor->max_task_retries = random.OneIn(2) ? 0 : 3;
-  TemplateRecord& spec =
-      process.Template(absl::StrCat("detached ", actor->max_task_retries, " ", max_restarts, " ",
-                                    lease.SerializeAsString()),
+  const TemplateHandle& spec =
+      process.Template(absl::StrCat(name, " ", actor->max_task_retries, " ", max_restarts, " ",
+                                    get_if_exists, " ", lease.SerializeAsString()),
                        [&](proto::TaskTemplate* made) {
                          made->set_kind(proto::TaskTemplate::ACTOR_CREATION);
                          made->set_num_returns(1);
                          made->mutable_actor()->set_max_restarts(max_restarts);
                          made->mutable_actor()->set_max_task_retries(actor->max_task_retries);
                          made->mutable_actor()->set_detached(true);
+                         made->mutable_actor()->set_name(name);
+                         made->mutable_actor()->set_name_space("all");
+                         made->mutable_actor()->set_get_if_exists(get_if_exists);
                          *made->mutable_lease() = lease;
                        });
   const CallArguments arguments = NewCall(Op::kConstruct, random);
-  Arguments encoded;
+  ArgumentList encoded;
   encoded.AddValue(AsBytes(arguments));
   const ActorId expected =
       ActorId::Make(process.self, process.owner().references.NextSequence() + 1);
@@ -125,8 +128,8 @@ Async<bool> Workload::MakeDetached(Process& process, Random& random, const proto
     world_.oracle.ActorMayDie(expected);
   detached_.push_back(expected);
   names_.Asks(name, expected);
-  const proto::GcsReply reply = co_await process.RegisterDetached({}, spec, std::move(encoded),
-                                                                  name, get_if_exists, &actor->id);
+  const proto::GcsReply reply =
+      co_await process.RegisterDetached({}, spec, std::move(encoded), &actor->id);
   const bool taken = static_cast<ErrorKind>(reply.error()) == ErrorKind::kActorNameTaken ||
                      (reply.error() == 0 && reply.actor().actor_id() != expected.Binary());
   if (taken && !shared.empty())

@@ -9,7 +9,7 @@
 #include "raylet/objects/object_puller.h"
 #include "raylet/objects/orphan_ledger.h"
 #include "tests/sim/node.h"
-#include "worker/gcs_calls.h"
+#include "worker/core/gcs_calls.h"
 
 namespace sheaf::sim {
 namespace {
@@ -18,8 +18,7 @@ constexpr Nanos kSlack = kSecond;            // Ticks, ways, and the time betwee
 constexpr Nanos kOrphanGrace = 3 * kSecond;  // raylet/objects/adoption.cc
 constexpr Nanos kTryAnotherQueue =
     30 * kSecond;  // raylet/jobs/detached_actors.cc, raylet/scheduling/lease_queue.h
-constexpr Nanos kArgumentWait = 60 * kSecond;  // worker/runtime_worker.cc
-constexpr Nanos kStoreWait = 30 * kSecond;     // worker/runtime_objects.cc
+constexpr Nanos kStoreWait = 30 * kSecond;  // worker/runtime_objects.cc
 
 struct Bound {
   Nanos limit;
@@ -35,8 +34,6 @@ Bound BoundOf(WaitReason reason) {
       return {GcsOptions().dead_after + kSlack, "a call of an actor whose creator is dead"};
     case WaitReason::kReady:
       return {ObjectPullerOptions().give_up_after + kSlack, "an object that its owner has"};
-    case WaitReason::kArguments:
-      return {kArgumentWait + kSlack, "the arguments of a call"};
     case WaitReason::kRoom:
       return {kStoreWait + kSlack, "room in the store"};
     case WaitReason::kGcs:  // A question that is lost is sent again by the process and the raylet.
@@ -79,10 +76,10 @@ WaitReason WaitLimits::ReasonOf(const std::vector<std::unique_ptr<Node>>& nodes,
     case Kind::kGcs:
     case Kind::kJob:
       return WaitReason::kGcs;
-    case Kind::kArguments:
-      return WaitReason::kArguments;
     case Kind::kRoom:
       return WaitReason::kRoom;
+    case Kind::kAdmission:
+    case Kind::kArguments:
     case Kind::kItem:
     case Kind::kCredits:
     case Kind::kGroup:

@@ -24,6 +24,7 @@ struct Awaited {
     kNothing = 0,  // It has nothing to do, or user code takes its time.
     kObject,
     kItem,       // Of a stream.
+    kAdmission,  // A call that is to run may not hold its arguments yet.
     kArguments,  // Of a call that is to run.
     kRoom,       // In the store.
     kCredits,    // What an actor has taken of earlier calls.
@@ -42,7 +43,6 @@ enum class WaitReason : uint8_t {
   kDeadOwner,  // Whoever owns the object is dead.
   kDeadActor,  // Whoever looks after the called actor is dead.
   kReady,      // Its owner has the object.
-  kArguments,
   kRoom,
   kGcs,
 };

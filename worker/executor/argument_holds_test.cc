@@ -21,8 +21,8 @@ ObjectId IdOf(uint64_t number) { return ObjectId::Make(kCaller, number, 1); }
 // A worker that is given calls by frames. What they hold in its store nobody knows.
 struct HoldsTest : FakeExecutionHost {
   void Ended(CallExecution* call) override {
-    executor.Ended(*call);
-    executor.Recycle(call);
+    executor.NoteEnded(call);
+    executor.FinishEnded();
   }
 
   HoldsTest() {

@@ -16,6 +16,8 @@
 
 namespace sheaf {
 
+struct ConcurrencyGroup;  // worker/executor/task_executor.h
+
 // What a call needs of the process it runs in. Thread-safe; implemented by the runtime.
 class ExecutionHost {
  public:
@@ -116,7 +118,7 @@ class CallExecution final : public Execution {
   uint64_t hold_ticket = 0, unasked_bytes = 0;
   uint64_t ahead_bytes = 0;                   // Asked for while it is queued, from other nodes.
   bool waits_ahead = false;                   // There was no room to ask for them yet.
-  void* group = nullptr;                      // Set when it starts.
+  ConcurrencyGroup* group = nullptr;          // Set when it starts.
   CallExecution* previous_running = nullptr;  // The executor's list.
   CallExecution* next_running = nullptr;
 

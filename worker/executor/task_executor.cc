@@ -39,6 +39,11 @@ TaskExecutor::TaskExecutor(ProcessId self, Clock& clock, Transport& transport,
   groups_.push_back(std::make_unique<ConcurrencyGroup>());
 }
 
+TaskExecutor::~TaskExecutor() {
+  closing_ = true;
+  for (CallExecution* call : std::exchange(ended_, {})) delete call;
+}
+
 TaskExecutor::Templates& TaskExecutor::TemplatesOf(ProcessId sender) {
   if (last_templates_ == nullptr || last_sender_ != sender) {
     std::unique_ptr<Templates>& list = templates_[sender];
@@ -383,9 +388,25 @@ std::shared_ptr<CallExecution> TaskExecutor::Take(ConcurrencyGroup& group) {
   return call;
 }
 
-void TaskExecutor::Ended(CallExecution& call) {
+void TaskExecutor::NoteEnded(CallExecution* call) {
+  if (closing_) [[unlikely]] {
+    delete call;
+    return;
+  }
+  ended_.push_back(call);
+}
+
+void TaskExecutor::FinishEnded() {
+  for (size_t i = 0; i < ended_.size(); ++i) {  // By index: the end of one may end another.
+    Answer(*ended_[i]);
+    Recycle(ended_[i]);
+  }
+  ended_.clear();
+}
+
+void TaskExecutor::Answer(CallExecution& call) {
   if (call.group != nullptr) {
-    --static_cast<ConcurrencyGroup*>(call.group)->running;
+    --call.group->running;
     (call.previous_running != nullptr ? call.previous_running->next_running : running_) =
         call.next_running;
     if (call.next_running != nullptr) call.next_running->previous_running = call.previous_running;

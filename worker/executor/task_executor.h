@@ -43,6 +43,7 @@ class TaskExecutor {
   TaskExecutor(ProcessId self, Clock& clock, Transport& transport, ReferenceTable& references,
                TransitTable& transits, ExecutionHost& host, ProcessPage* page,
                metrics::Page& metrics, const BackPressure& limits = {});
+  ~TaskExecutor();  // Calls that are queued go without an answer.
 
   void OnTemplate(ProcessId from, std::string_view body);
   void OnPush(ProcessId from, std::string_view body);
@@ -59,16 +60,17 @@ class TaskExecutor {
   void OnStreamAck(ProcessId from, const StreamAck& ack);
   void OnProcessDied(ProcessId process);
 
-  // The next call that may run in `group`; nullptr: none now. It counts as running until Ended.
+  // The next call that may run in `group`; nullptr: none now. It counts as running until
+  // FinishEnded.
   std::shared_ptr<CallExecution> Take(ConcurrencyGroup& group);
   bool HasWork(const ConcurrencyGroup& group) const {
     return group.running < group.limit && !group.queue.empty() && !group.held_back &&
            (may_begin_until_ == kForever || clock_.Now() < may_begin_until_);
   }
-  // All copies of the call are gone (or it never ran): answers its owner.
-  void Ended(CallExecution& call);
-  // After Ended: the call's memory serves another.
-  void Recycle(CallExecution* call);
+  // All copies of `call` are gone (or it never ran): FinishEnded answers its owner.
+  void NoteEnded(CallExecution* call);
+  bool has_ended() const { return !ended_.empty(); }
+  void FinishEnded();
   // Some owner may not take what it is sent (back_pressure.h). Any thread.
   bool some_owner_behind() const { return owner_behind_.load(std::memory_order_relaxed) != 0; }
   // It is the owner of `call`.
@@ -88,10 +90,16 @@ class TaskExecutor {
   bool is_actor() const { return is_actor_; }
   bool is_async() const { return is_async_; }
   ActorId actor_id() const { return actor_id_; }
-  // To be asked by who takes a call with arguments in the store, before they are pinned; Recycle
-  // ends what they hold.
+  // To be asked by who takes a call with arguments in the store, before they are pinned;
+  // FinishEnded ends what they hold.
   ArgumentHolds& argument_holds() { return holds_; }
   const proto::LeaseBegin& lease() const { return lease_; }
+  // It is owned by the raylet, which speaks for the actor to the GCS.
+  bool is_detached_actor() const { return ProcessId::Unpack(lease_.owner()).is_raylet(); }
+  // One call at a time, in the order in which they came: the thread that waits for calls runs them.
+  bool is_serial() const {
+    return groups_.size() == 1 && groups_.front()->limit == 1 && !is_async_;
+  }
   // The constructor has run. kNone: well; else why the calls that wait for it fail.
   void CountConstructed(const Error& failure);
   size_t queued() const;
@@ -101,6 +109,8 @@ class TaskExecutor {
   }
 
  private:
+  void Answer(CallExecution& call);
+  void Recycle(CallExecution* call);  // Its memory serves another.
   void Enqueue(std::shared_ptr<CallExecution> call);
   void FetchAhead(CallExecution& call);
   void EndAhead(CallExecution& call, ConcurrencyGroup* group);
@@ -132,6 +142,8 @@ class TaskExecutor {
   absl::flat_hash_map<ProcessId, std::unique_ptr<Templates>> templates_;
   ProcessId last_sender_;
   Templates* last_templates_ = nullptr;
+  std::vector<CallExecution*> ended_;  // To be answered. Goes after all that holds calls.
+  bool closing_ = false;
   std::vector<std::unique_ptr<CallExecution>> spare_;      // Cleared.
   std::vector<std::unique_ptr<ConcurrencyGroup>> groups_;  // The first is the default.
   bool groups_changed_ = false;
@@ -148,7 +160,7 @@ class TaskExecutor {
   std::atomic<uint64_t> owner_behind_{0};       // One of those that are, packed; 0: none.
   const proto::TaskTemplate* named_ = nullptr;  // Whose name the page shows. Only compared.
   bool counts_calls_ = false;                   // It is one with max_calls.
-  CallExecution* running_ = nullptr;            // A list: from Take to Ended.
+  CallExecution* running_ = nullptr;            // A list: from Take to FinishEnded.
   // Cancelled before they came: control overtakes work. The oldest are forgotten.
   std::deque<TaskId> cancelled_order_;
   absl::flat_hash_set<TaskId> cancelled_;

@@ -22,8 +22,8 @@ struct ExecutorTest : FakeExecutionHost {
     return absl::OkStatus();
   }
   void Ended(CallExecution* call) override {
-    executor.Ended(*call);
-    executor.Recycle(call);
+    executor.NoteEnded(call);
+    executor.FinishEnded();
   }
 
   void Begin(uint64_t lease) {

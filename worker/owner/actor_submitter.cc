@@ -95,7 +95,7 @@ void ActorSubmitter::Settle(ActorClient& client) {
 }
 
 void ActorSubmitter::OnArgumentsReady(TaskRecord& task) {
-  ActorClient& client = *static_cast<ActorClient*>(task.target);
+  ActorClient& client = *task.target.actor();
   const Input input(*this, client);
   if (task.references) {
     for (const auto& argument : task.references->arguments) {
@@ -156,7 +156,7 @@ void ActorSubmitter::Ask(ActorClient& client) {
 
 void ActorSubmitter::OnReply(const TaskTable::Reply& reply, ProcessId from) {
   TaskRecord& task = *reply.task;
-  ActorClient& client = *static_cast<ActorClient*>(task.target);
+  ActorClient& client = *task.target.actor();
   if (client.peer == nullptr || client.peer->process != from) return;
   const Input input(*this, client);
   ++client.replies;
@@ -171,7 +171,7 @@ void ActorSubmitter::OnReply(const TaskTable::Reply& reply, ProcessId from) {
 
 void ActorSubmitter::OnReturned(TaskRecord& task) {
   // The actor is ending: its next incarnation, or the error of its death, comes with an answer.
-  ActorClient& client = *static_cast<ActorClient*>(task.target);
+  ActorClient& client = *task.target.actor();
   const Input input(*this, client);
   client.in_flight.Remove(&task);
   task.state = TaskState::kQueued;
@@ -297,7 +297,7 @@ void ActorSubmitter::OnProcessDied(ProcessId process, const proto::Death& death,
 }
 
 void ActorSubmitter::Cancel(TaskRecord& task, bool recursive) {
-  ActorClient& client = *static_cast<ActorClient*>(task.target);
+  ActorClient& client = *task.target.actor();
   const Input input(*this, client);
   task.cancelled = true;
   if (task.state == TaskState::kPushed) {
@@ -326,14 +326,14 @@ Nanos ActorSubmitter::Tick() {
 }
 
 NodeNumber ActorSubmitter::AwaitedNode(const TaskRecord& task) const {
-  const auto* client = static_cast<const ActorClient*>(task.target);
+  const auto* client = task.target.actor();
   if (client == nullptr || client->state == State::DEAD) return 0;
   if (client->state == State::ALIVE && client->peer != nullptr) return client->peer->process.node;
   return client->local || client->detached ? 0 : client->id.maker().node;
 }
 
 std::string ActorSubmitter::Words(const TaskRecord& task) const {
-  const ActorClient* client = static_cast<const ActorClient*>(task.target);
+  const ActorClient* client = task.target.actor();
   if (task.state == TaskState::kWaitingForArguments)
     return absl::StrCat("waits for ", task.unresolved, " arguments");
   if (client == nullptr) return {};

@@ -82,7 +82,16 @@ class ActorSubmitter final : public TaskDispatcher {
   size_t pending(const ActorClient& client) const {
     return client.queue.size + client.in_flight.size + client.undecided.size;
   }
-  // Of the credits that `client` has at its actor. At max_pending or above, callers wait.
+  // Of the credits that `client` has at its actor. A caller may call while there are some left.
+  bool has_credits(const ActorClient& client) const {
+    return pending_bytes(client) < limits_.max_pending;
+  }
+  // Who has waited for credits goes on when there are some more, so that not each of many calls
+  // waits; or when the actor is dead, to hear of it.
+  bool may_go_on(const ActorClient& client) const {
+    return client.state == proto::ActorAnswer::DEAD ||
+           pending_bytes(client) < limits_.max_pending - limits_.max_pending / 8;
+  }
   size_t pending_bytes(const ActorClient& client) const {
     return client.queue.bytes + client.in_flight.bytes + client.undecided.bytes;
   }

@@ -59,6 +59,19 @@ SCENARIO("an actor that is killed to restart while it waits for a worker goes on
   CHECK(f.TakePush().lease == 5);
 }
 
+SCENARIO("who waits for an actor's creation is told of the actor, whatever state it is in") {
+  ActorFixture f;
+  const ObjectHandle actor = f.Create(f.Creation());
+  const TaskRecord* creation = actor.entry()->task;
+  REQUIRE(creation != nullptr);
+  CHECK(creation->target.created() != nullptr);
+  CHECK(creation->target.actor() == nullptr);
+  CHECK(creation->target.lease() == nullptr);
+  CHECK(f.owner.WordsOf(*creation) == "waits for its actor to start");
+  f.GrantActor();
+  CHECK(f.owner.WordsOf(*creation) == "waits for its actor to start");
+}
+
 SCENARIO("a constructor fails when nobody but pending calls holds the actor") {
   ActorFixture f;
   ObjectHandle actor = f.Create(f.Creation());

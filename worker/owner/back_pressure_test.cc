@@ -3,8 +3,8 @@
 #include "worker/owner/back_pressure.h"
 
 #include "base/message_limits.h"
+#include "worker/core/relay_transport.h"
 #include "worker/owner_state_for_test.h"
-#include "worker/relay_transport.h"
 
 namespace sheaf {
 namespace {

@@ -39,7 +39,7 @@ CreatedActors::CreatedActors(ProcessId self, Transport& transport, TaskTable& ta
                              PeerTable& peers, ActorSubmitter& submitter)
     : self_(self), transport_(transport), tasks_(tasks), peers_(peers), submitter_(submitter) {}
 
-CreatedActors::Managed* CreatedActors::Find(ActorId actor) {
+CreatedActor* CreatedActors::Find(ActorId actor) {
   auto found = actors_.find(actor);
   return found == actors_.end() ? nullptr : found->second.get();
 }
@@ -53,7 +53,7 @@ void CreatedActors::Enter(TaskRecord& creation) {
   const TaskId task = tasks_.IdOf(creation);
   const ActorId id{task.maker_bits, task.sequence_bits};
   auto& actor = actors_[id];
-  actor = std::make_unique<Managed>();
+  actor = std::make_unique<CreatedActor>();
   actor->id = id;
   actor->creation = &creation;
   actor->restarts_left = creation.spec->spec.actor().max_restarts();
@@ -67,12 +67,12 @@ void CreatedActors::Enter(TaskRecord& creation) {
 }
 
 void CreatedActors::Begin(TaskRecord& creation) {
-  Demand(*static_cast<Managed*>(creation.target));
+  Demand(*creation.target.created());
   tasks_.Start(creation, *this);
 }
 
 void CreatedActors::GiveUp(TaskRecord& creation, Error why) {
-  Managed& actor = *static_cast<Managed*>(creation.target);
+  CreatedActor& actor = *creation.target.created();
   actor.state = State::DEAD;
   actor.death = std::move(why);
   ++creation.first_return->uses;  // As in Bury.
@@ -81,7 +81,7 @@ void CreatedActors::GiveUp(TaskRecord& creation, Error why) {
   Remove(actor);
 }
 
-void CreatedActors::Demand(Managed& actor) {
+void CreatedActors::Demand(CreatedActor& actor) {
   actor.key = next_key_++;
   by_key_[actor.key] = &actor;
   proto::LeaseDemand demand;
@@ -96,7 +96,7 @@ void CreatedActors::Demand(Managed& actor) {
 }
 
 void CreatedActors::OnArgumentsReady(TaskRecord& creation) {
-  Managed& actor = *static_cast<Managed*>(creation.target);
+  CreatedActor& actor = *creation.target.created();
   if (creation.references) {
     for (const auto& argument : creation.references->arguments) {
       if (argument.object->state != ObjectState::kError) continue;
@@ -126,7 +126,7 @@ void CreatedActors::OnGrant(const proto::LeaseGrant& grant) {
     SendMessage(transport_.To(RayletOf(worker.node)), FrameKind::kLeaseReturn, message);
     return;
   }
-  Managed& actor = *found->second;
+  CreatedActor& actor = *found->second;
   if (actor.lease != 0) return;                    // A repeat.
   if (worker.node != self_.node) Withdraw(actor);  // This raylet need not look any further.
   actor.lease = grant.lease();
@@ -153,7 +153,7 @@ void CreatedActors::OnRefused(const proto::LeaseRefused& refused) {
 
 void CreatedActors::OnReply(const TaskTable::Reply& reply, ProcessId from) {
   TaskRecord& creation = *reply.task;
-  Managed& actor = *static_cast<Managed*>(creation.target);
+  CreatedActor& actor = *creation.target.created();
   if (actor.process != from) return;
   if (reply.head->status != ReplyStatus::kDone) {
     WireReader in(reply.rest);
@@ -173,12 +173,12 @@ void CreatedActors::OnReply(const TaskTable::Reply& reply, ProcessId from) {
 void CreatedActors::OnProcessDied(ProcessId process, const proto::Death& death) {
   if (const auto watched = watched_by_.extract(process)) {
     for (const ActorId id : watched.mapped()) {
-      if (Managed* actor = Find(id)) actor->watchers.erase(process);
+      if (CreatedActor* actor = Find(id)) actor->watchers.erase(process);
     }
   }
   auto found = by_process_.find(process);
   if (found == by_process_.end()) return;
-  Managed& actor = *found->second;
+  CreatedActor& actor = *found->second;
   by_process_.erase(found);
   by_key_.erase(actor.key);
   actor.lease = 0;
@@ -195,7 +195,7 @@ void CreatedActors::OnProcessDied(ProcessId process, const proto::Death& death) 
                {}});
 }
 
-void CreatedActors::Restart(Managed& actor) {
+void CreatedActors::Restart(CreatedActor& actor) {
   actor.state = State::RESTARTING;
   ++restarts_;
   TaskRecord& creation = *actor.creation;
@@ -204,14 +204,14 @@ void CreatedActors::Restart(Managed& actor) {
   Demand(actor);
 }
 
-void CreatedActors::Withdraw(const Managed& actor) {
+void CreatedActors::Withdraw(const CreatedActor& actor) {
   proto::LeaseDemand none;
   none.set_key(actor.key);
   none.set_wanted(0);
   SendMessage(transport_.To(RayletOf(self_.node)), FrameKind::kLeaseDemand, none);
 }
 
-void CreatedActors::EndLease(Managed& actor, const std::string& reason) {
+void CreatedActors::EndLease(CreatedActor& actor, const std::string& reason) {
   if (actor.lease == 0) {
     if (actor.key == 0) return;
     by_key_.erase(actor.key);
@@ -226,7 +226,7 @@ void CreatedActors::EndLease(Managed& actor, const std::string& reason) {
 }
 
 void CreatedActors::Kill(ActorId id, bool no_restart, const std::string& reason) {
-  Managed* actor = Find(id);
+  CreatedActor* actor = Find(id);
   if (actor == nullptr) return;
   const bool for_good = no_restart || actor->restarts_left == 0;
   if (!for_good && actor->lease == 0) return;  // It has no process: it starts anyway.
@@ -248,7 +248,7 @@ void CreatedActors::OnQuery(ProcessId from, const proto::ActorQuery& query) {
   auto id = ActorId::FromBinary(query.actor_id());
   if (!id.ok()) return;
   proto::ActorAnswer answer;
-  if (Managed* actor = Find(*id)) {
+  if (CreatedActor* actor = Find(*id)) {
     actor->watchers.insert(from);
     watched_by_[from].insert(*id);
     answer = AnswerOf(*actor);
@@ -266,7 +266,7 @@ void CreatedActors::OnQuery(ProcessId from, const proto::ActorQuery& query) {
   SendMessage(transport_.To(from), FrameKind::kActorAnswer, answer);
 }
 
-proto::ActorAnswer CreatedActors::AnswerOf(const Managed& actor) const {
+proto::ActorAnswer CreatedActors::AnswerOf(const CreatedActor& actor) const {
   proto::ActorAnswer answer;
   answer.set_actor_id(actor.id.Binary());
   answer.set_state(actor.state);
@@ -283,13 +283,13 @@ proto::ActorAnswer CreatedActors::AnswerOf(const Managed& actor) const {
   return answer;
 }
 
-void CreatedActors::TellWatchers(const Managed& actor) {
+void CreatedActors::TellWatchers(const CreatedActor& actor) {
   const proto::ActorAnswer answer = AnswerOf(actor);
   for (ProcessId watcher : actor.watchers)
     SendMessage(transport_.To(watcher), FrameKind::kActorAnswer, answer);
 }
 
-void CreatedActors::Announce(Managed& actor) {
+void CreatedActors::Announce(CreatedActor& actor) {
   TellWatchers(actor);
   proto::ActorReport report;
   proto::ActorRow& row = *report.mutable_actor();
@@ -308,8 +308,14 @@ void CreatedActors::Announce(Managed& actor) {
   submitter_.OnAnswer(AnswerOf(actor));
 }
 
+std::string CreatedActors::Words(const TaskRecord& creation) const {
+  if (creation.state == TaskState::kWaitingForArguments)
+    return absl::StrCat("waits for ", creation.unresolved, " arguments");
+  return "waits for its actor to start";
+}
+
 // For good. The creation task goes; the creation object keeps its value or gets the error.
-void CreatedActors::Bury(Managed& actor, Error death) {
+void CreatedActors::Bury(CreatedActor& actor, Error death) {
   if (actor.state == State::DEAD) return;
   actor.state = State::DEAD;
   actor.death = std::move(death);
@@ -323,13 +329,13 @@ void CreatedActors::Bury(Managed& actor, Error death) {
 }
 
 // Its creation task fails with its death.
-void CreatedActors::Remove(Managed& actor) {
+void CreatedActors::Remove(CreatedActor& actor) {
   for (const ProcessId watcher : actor.watchers) {
     const auto watched = watched_by_.find(watcher);
     watched->second.erase(actor.id);
     if (watched->second.empty()) watched_by_.erase(watched);
   }
-  const std::unique_ptr<Managed> keep = std::move(actors_[actor.id]);
+  const std::unique_ptr<CreatedActor> keep = std::move(actors_[actor.id]);
   actors_.erase(keep->id);
   tasks_.Fail(*keep->creation, keep->death);
 }

@@ -15,6 +15,20 @@
 
 namespace sheaf {
 
+struct CreatedActor {
+  ActorId id;
+  TaskRecord* creation = nullptr;  // Kept for restarts.
+  proto::ActorAnswer::State state = proto::ActorAnswer::PENDING;
+  uint64_t key = 0;
+  LeaseNumber lease = 0;
+  ProcessId process;
+  uint32_t incarnation = 0;
+  int32_t restarts_left = 0;
+  bool constructed = false;  // This incarnation's constructor has run.
+  Error death;
+  absl::btree_set<ProcessId> watchers;
+};
+
 class CreatedActors final : public TaskDispatcher {
  public:
   static constexpr uint64_t kFirstKey = uint64_t{1}
@@ -48,31 +62,19 @@ class CreatedActors final : public TaskDispatcher {
   // `ended` is called once for each named actor that ended for good: its name is free.
   void set_on_named_end(std::function<void(ActorId)> ended) { on_named_end_ = std::move(ended); }
   uint64_t restarts() const { return restarts_; }
+  std::string Words(const TaskRecord& creation) const;  // What it waits for.
 
  private:
-  struct Managed {
-    ActorId id;
-    TaskRecord* creation = nullptr;  // Kept for restarts.
-    proto::ActorAnswer::State state = proto::ActorAnswer::PENDING;
-    uint64_t key = 0;
-    LeaseNumber lease = 0;
-    ProcessId process;
-    uint32_t incarnation = 0;
-    int32_t restarts_left = 0;
-    bool constructed = false;  // This incarnation's constructor has run.
-    Error death;
-    absl::btree_set<ProcessId> watchers;
-  };
-  Managed* Find(ActorId actor);
-  void Demand(Managed& actor);
-  void Announce(Managed& actor);
-  void Restart(Managed& actor);
-  void Bury(Managed& actor, Error death);
-  void TellWatchers(const Managed& actor);
-  void Remove(Managed& actor);
-  void Withdraw(const Managed& actor);  // Its demand.
-  void EndLease(Managed& actor, const std::string& reason);
-  proto::ActorAnswer AnswerOf(const Managed& actor) const;
+  CreatedActor* Find(ActorId actor);
+  void Demand(CreatedActor& actor);
+  void Announce(CreatedActor& actor);
+  void Restart(CreatedActor& actor);
+  void Bury(CreatedActor& actor, Error death);
+  void TellWatchers(const CreatedActor& actor);
+  void Remove(CreatedActor& actor);
+  void Withdraw(const CreatedActor& actor);  // Its demand.
+  void EndLease(CreatedActor& actor, const std::string& reason);
+  proto::ActorAnswer AnswerOf(const CreatedActor& actor) const;
 
   const ProcessId self_;
   Transport& transport_;
@@ -82,9 +84,9 @@ class CreatedActors final : public TaskDispatcher {
   std::function<void(ActorId)> on_named_end_;
   uint64_t next_key_ = kFirstKey;
   uint64_t restarts_ = 0;
-  absl::flat_hash_map<ActorId, std::unique_ptr<Managed>> actors_;
-  absl::flat_hash_map<uint64_t, Managed*> by_key_;
-  absl::flat_hash_map<ProcessId, Managed*> by_process_;
+  absl::flat_hash_map<ActorId, std::unique_ptr<CreatedActor>> actors_;
+  absl::flat_hash_map<uint64_t, CreatedActor*> by_key_;
+  absl::flat_hash_map<ProcessId, CreatedActor*> by_process_;
   absl::flat_hash_map<ProcessId, absl::btree_set<ActorId>> watched_by_;  // What each watches.
 };
 

@@ -41,7 +41,7 @@
 
 namespace sheaf {
 
-// What the table needs of the node's store; the runtime passes it on to a StoreClient, tests/sim to
+// What the table needs of the node's store; ProcessCore passes it on to a StoreClient, unit tests to
 // a map.
 class LocalStore {
  public:

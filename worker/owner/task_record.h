@@ -13,6 +13,7 @@
 #include "proto/worker.pb.h"
 #include "worker/owner/inline_bytes.h"
 #include "worker/owner/object_entry.h"
+#include "worker/owner/task_target.h"
 #include "worker/runtime.h"
 
 namespace sheaf {
@@ -71,8 +72,7 @@ struct TaskRecord {
   ObjectEntry* first_return = nullptr;  // One use while unfinished.
   TaskRecord* previous = nullptr;       // In the one list that it is in: a queue, or lineage.
   TaskRecord* next = nullptr;
-  // kPushed: the OwnedLease or ActorClient; kQueued on an actor: its ActorClient.
-  void* target = nullptr;
+  TaskTarget target;  // Tasks have one while they are kPushed, actors' calls always.
   uint64_t push = 0;
   TaskId parent;             // The task of this process that submitted it, for recursive cancel.
   int32_t retries_left = 0;  // -1: without bound.
@@ -82,8 +82,7 @@ struct TaskRecord {
   TaskState state = TaskState::kWaitingForArguments;
   bool cancelled : 1 = false;
   bool returned_before : 1 = false;  // Given back unstarted: goes to the front.
-  bool of_actor : 1 = false;
-  bool sampled : 1 = false;  // Its time from submission to result is measured.
+  bool sampled : 1 = false;          // Its time from submission to result is measured.
 
   bool has_reference_arguments() const { return references && !references->arguments.empty(); }
   bool has_own_name() const { return references && !references->name.empty(); }

@@ -109,7 +109,7 @@ void TaskSubmitter::OnArgumentsReady(TaskRecord& task) {
   }
   LeaseKey& key = KeyOf(*task.spec);
   task.state = TaskState::kQueued;
-  task.target = nullptr;
+  task.target = {};
   if (task.returned_before) {
     key.queue.PushFront(&task);
   } else {
@@ -252,7 +252,7 @@ void TaskSubmitter::OnRefused(const proto::LeaseRefused& refused) {
 
 void TaskSubmitter::OnReply(const TaskTable::Reply& reply, ProcessId from) {
   TaskRecord& task = *reply.task;
-  OwnedLease& lease = *static_cast<OwnedLease*>(task.target);
+  OwnedLease& lease = *task.target.lease();
   LeaseKey& key = *lease.key;
   if (lease.worker->process != from) return;
   lease.in_flight.Remove(&task);
@@ -277,7 +277,7 @@ void TaskSubmitter::OnReply(const TaskTable::Reply& reply, ProcessId from) {
 }
 
 void TaskSubmitter::OnReturned(TaskRecord& task) {
-  OwnedLease& lease = *static_cast<OwnedLease*>(task.target);
+  OwnedLease& lease = *task.target.lease();
   LeaseKey& key = *lease.key;
   lease.in_flight.Remove(&task);
   lease.taking_back = false;
@@ -288,7 +288,7 @@ void TaskSubmitter::OnReturned(TaskRecord& task) {
     // The worker does not take more for now: it blocks, or runs something long.
     key.typical_run = std::max(key.typical_run, kWorkAhead);
     task.state = TaskState::kQueued;
-    task.target = nullptr;
+    task.target = {};
     key.queue.PushFront(&task);
   }
   if (lease.revoked && lease.in_flight.empty()) Return(lease, false);
@@ -386,7 +386,7 @@ void TaskSubmitter::OnProcessDied(ProcessId process, const proto::Death& death, 
   }
   for (auto task = again.rbegin(); task != again.rend(); ++task) {
     (*task)->state = TaskState::kQueued;
-    (*task)->target = nullptr;
+    (*task)->target = {};
     key.queue.PushFront(*task);
   }
   if (key.queue.empty()) {
@@ -399,7 +399,7 @@ void TaskSubmitter::OnProcessDied(ProcessId process, const proto::Death& death, 
 // The first retry follows at once, later ones wait: a task that kills its worker each time leaves
 // the node to others.
 void TaskSubmitter::Delay(TaskRecord& task) {
-  task.target = nullptr;
+  task.target = {};
   if (task.attempt <= 1) {
     Submit(task);  // Its arguments may have been lost meanwhile.
     return;
@@ -427,7 +427,7 @@ void TaskSubmitter::Cancel(TaskRecord& task, bool force, bool recursive) {
       tasks_.Fail(task, error);
       return;
     case TaskState::kPushed: {
-      OwnedLease& lease = *static_cast<OwnedLease*>(task.target);
+      OwnedLease& lease = *task.target.lease();
       lease.worker->channel->Send(Lane::kControl, FrameKind::kCancelTask,
                                   AsBytes(CancelTask{tasks_.IdOf(task), force, recursive}));
       if (!force) return;

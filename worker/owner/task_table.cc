@@ -66,7 +66,6 @@ TaskRecord* TaskTable::Add(const TemplateRecord& spec, InlineBytes arguments,
   }
   task->parent = parent;
   task->retries_left = record.spec.max_retries();
-  task->of_actor = record.spec.kind() != proto::TaskTemplate::TASK;
   const TaskId id = IdOf(*task);
   const uint32_t returns = std::max<uint32_t>(1, record.spec.num_returns());
   for (uint32_t i = 0; i < returns; ++i) {

@@ -10,18 +10,18 @@
 
 #include "absl/container/flat_hash_set.h"
 #include "absl/status/status.h"
-#include "worker/runtime_impl.h"
+#include "worker/core/process_core.h"
 
 namespace sheaf {
 
-class RuntimeImpl::Gathering {
+class Gathering {
  public:
   static constexpr size_t kObjects = 64;
   static constexpr uint64_t kBytes = uint64_t{256} << 20;  // As ObjectPullerOptions::most_bytes.
   static constexpr size_t kAhead = 1024;  // Objects that are looked at beyond the first missing.
 
   // `objects` and `views` outlive it; `views` gets as many.
-  Gathering(RuntimeImpl& runtime, std::span<const ObjectHandle> objects,
+  Gathering(ProcessCore& core, std::span<const ObjectHandle> objects,
             std::vector<ObjectView>* views);
   // Takes what has come, and asks for more. True: all are there, or never will be (`status`).
   bool Look();
@@ -35,7 +35,7 @@ class RuntimeImpl::Gathering {
   void Count(size_t i);  // Its bytes, if it lies in a store.
   void CheckTotal();
 
-  RuntimeImpl& runtime_;
+  ProcessCore& core_;
   const std::span<const ObjectHandle> objects_;
   std::vector<ObjectView>& views_;  // Those with a handle are there.
   size_t next_ = 0;

@@ -1,22 +1,18 @@
 // Copyright The Sheaf Authors. SPDX-License-Identifier: Apache-2.0
-// What a frame means to a driver or worker: it goes to the owner's half, the executor's half, the
-// store's client or the calls to the GCS; what concerns the process itself goes to its host. The
-// runtime and the simulator use the same. Guarded by the runtime's lock.
+// What a frame means to a driver or worker: it goes to a part of its core, and what concerns the
+// process itself to its host. Guarded by the runtime's lock.
 #pragma once
 
 #include <string>
 
-#include "absl/container/flat_hash_map.h"
 #include "base/frame.h"
 #include "base/ids.h"
 #include "base/transport.h"
-#include "object_store/store_client.h"
-#include "worker/executor/task_executor.h"
-#include "worker/gcs_calls.h"
-#include "worker/owner_state.h"
-#include "worker/relay_transport.h"
+#include "proto/raylet.pb.h"
 
 namespace sheaf {
+
+class ProcessCore;
 
 // The process around the state.
 class FrameHost {
@@ -35,15 +31,8 @@ class FrameHost {
 
 class FrameDispatch {
  public:
-  FrameDispatch(ProcessId self, FrameHost& host, RelayTransport& transport, StoreClient& store,
-                OwnerState& owner, TaskExecutor& executor, GcsCalls& gcs)
-      : self_(self),
-        host_(host),
-        transport_(transport),
-        store_(store),
-        owner_(owner),
-        executor_(executor),
-        gcs_(gcs) {}
+  // Both outlive it.
+  FrameDispatch(ProcessCore& core, FrameHost& host) : core_(core), host_(host) {}
 
   void OnFrame(ProcessId from, const Frame& frame);
 
@@ -55,8 +44,6 @@ class FrameDispatch {
     bool answered = false;
   };
   const Job& job() const { return job_; }
-  // Placement groups that this process has asked for or about, as the raylet said last.
-  absl::flat_hash_map<PlacementGroupId, proto::GroupState>& groups() { return groups_; }
 
  private:
   void OnRayletFrame(const Frame& frame);
@@ -64,16 +51,11 @@ class FrameDispatch {
   void OnCancel(ProcessId from, const Frame& frame);
   void OnConnectRefused(const Frame& frame);
   void OnProcessDied(const Frame& frame);
+  void OnLeaseBegin(const proto::LeaseBegin& begin);
 
-  const ProcessId self_;
+  ProcessCore& core_;
   FrameHost& host_;
-  RelayTransport& transport_;
-  StoreClient& store_;
-  OwnerState& owner_;
-  TaskExecutor& executor_;
-  GcsCalls& gcs_;
   Job job_;
-  absl::flat_hash_map<PlacementGroupId, proto::GroupState> groups_;
 };
 
 }  // namespace sheaf

@@ -1,5 +1,5 @@
 // Copyright The Sheaf Authors. SPDX-License-Identifier: Apache-2.0
-#include "worker/relay_transport.h"
+#include "worker/core/relay_transport.h"
 
 #include <algorithm>
 #include <array>

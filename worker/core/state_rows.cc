@@ -1,0 +1,168 @@
+// Copyright The Sheaf Authors. SPDX-License-Identifier: Apache-2.0
+#include "worker/core/state_rows.h"
+
+#include <algorithm>
+#include <string>
+
+#include "worker/core/process_core.h"
+#include "worker/limits.h"
+
+namespace sheaf {
+namespace {
+
+// What one answer may hold. Who asks for more is told that there is more.
+class RowBudget {
+ public:
+  RowBudget(uint32_t limit, proto::StateAnswer& answer)
+      : rows_(std::min(limit == 0 ? 10'000 : limit, kMaxStateRows)), answer_(answer) {}
+  bool full() {
+    if (rows_ == 0 || bytes_ > kMaxStateBytes) answer_.set_truncated(true);
+    return answer_.truncated();
+  }
+  template <class Row>
+  void Count(const Row& row) {
+    --rows_;
+    bytes_ += row.ByteSizeLong();
+  }
+
+ private:
+  uint32_t rows_;
+  size_t bytes_ = 0;
+  proto::StateAnswer& answer_;
+};
+
+const char* StateOf(const TaskRecord& task) {
+  switch (task.state) {
+    case TaskState::kWaitingForArguments:
+      return "WAITING_FOR_ARGUMENTS";
+    case TaskState::kPushed:
+      return "PUSHED";
+    default:
+      return task.spec->spec.kind() == proto::TaskTemplate::ACTOR_METHOD ? "WAITING_FOR_ACTOR"
+                                                                         : "WAITING_FOR_LEASE";
+  }
+}
+
+const char* PlaceOf(const ObjectEntry& object) {
+  switch (object.state) {
+    case ObjectState::kPending:
+      return object.released ? "lineage" : "pending";
+    case ObjectState::kValue:
+      return "memory";
+    case ObjectState::kStore:
+      return "store";
+    case ObjectState::kError:
+      return "error";
+  }
+  return "";
+}
+
+// Calls that this process has made and that are not over.
+void AddOwnCalls(ProcessCore& core, const std::string& id_sought, RowBudget& budget,
+                 proto::StateAnswer& answer) {
+  core.owner.tasks.ForEach([&](TaskRecord& task) {
+    const std::string id = core.owner.tasks.IdOf(task).ToHex();
+    if (task.state == TaskState::kFinished ||
+        (!id_sought.empty() && id.compare(0, 28, id_sought, 0, 28) != 0))
+      return;
+    if (budget.full()) return;
+    proto::TaskRow& row = *answer.add_tasks();
+    row.set_task_id(id);
+    row.set_name(TaskTable::NameOf(task));
+    row.set_owner(core.self.packed());
+    row.set_attempt(task.attempt);
+    row.set_job(core.job());
+    row.set_state(StateOf(task));
+    const OwnedLease* lease = task.target.lease();
+    if (lease != nullptr && task.state == TaskState::kPushed)
+      row.set_worker(lease->worker->process.packed());
+    if (task.spec->spec.kind() != proto::TaskTemplate::ACTOR_CREATION)
+      row.set_words(core.owner.WordsOf(task));
+    budget.Count(row);
+  });
+}
+
+// Those of others that run here.
+void AddRunningCalls(ProcessCore& core, const std::string& id_sought, RowBudget& budget,
+                     proto::StateAnswer& answer) {
+  core.executor.ForEachRunning([&](const CallExecution& call) {
+    const TaskId id = call.task();
+    if ((!id_sought.empty() && id.ToHex() != id_sought) || budget.full()) return;
+    proto::TaskRow& row = *answer.add_tasks();
+    row.set_task_id(id.ToHex());
+    row.set_name(std::string(call.name()));
+    row.set_state("RUNNING");
+    row.set_owner(id.maker_bits);
+    row.set_worker(core.self.packed());
+    budget.Count(row);
+  });
+}
+
+void AddObjects(ProcessCore& core, const std::string& id_sought, RowBudget& budget,
+                proto::StateAnswer& answer) {
+  core.owner.references.ForEach([&](ObjectEntry& object) {
+    if (!object.owned || (!id_sought.empty() && object.id.ToHex() != id_sought)) return;
+    if (budget.full()) return;
+    proto::ObjectRow& row = *answer.add_objects();
+    row.set_object_id(object.id.ToHex());
+    row.set_size_bytes(object.size);
+    row.set_where(PlaceOf(object));
+    row.set_owner(core.self.packed());
+    row.set_local_refs(object.handles.load(std::memory_order_relaxed));
+    row.set_task_refs(object.uses);
+    if (object.extra)
+      row.set_borrowing_nodes(static_cast<uint32_t>(object.extra->borrowers.size()));
+    budget.Count(row);
+  });
+}
+
+}  // namespace
+
+proto::StateAnswer AnswerOf(ProcessCore& core, const proto::StateQuery& query) {
+  proto::StateAnswer answer;
+  answer.set_request(query.request());
+  RowBudget budget(query.limit(), answer);
+  if (query.what() == proto::StateQuery::TASKS || query.what() == proto::StateQuery::WHY) {
+    AddOwnCalls(core, query.id(), budget, answer);
+    AddRunningCalls(core, query.id(), budget, answer);
+  }
+  if (query.what() == proto::StateQuery::OBJECTS) AddObjects(core, query.id(), budget, answer);
+  return answer;
+}
+
+void PublishCounts(const ProcessCore& core, metrics::Page& page) {
+  using metrics::CounterId;
+  const auto set = [&](CounterId id, uint64_t value) {
+    page.counter(id).store(value, std::memory_order_relaxed);
+  };
+  const auto show = [&](metrics::GaugeId id, uint64_t value) {
+    page.gauge(id).store(static_cast<int64_t>(value), std::memory_order_relaxed);
+  };
+  const TaskCounts& tasks = core.owner.tasks.task_counts();
+  set(CounterId::kTasksSubmitted, tasks.submitted);
+  set(CounterId::kTasksFinished, tasks.finished);
+  set(CounterId::kTasksFailed, tasks.failed);
+  set(CounterId::kTasksRetried, tasks.retried);
+  set(CounterId::kTasksCancelled, tasks.cancelled);
+  const TaskCounts& calls = core.owner.tasks.call_counts();
+  set(CounterId::kActorCallsSubmitted, calls.submitted);
+  set(CounterId::kActorCallsFinished, calls.finished);
+  set(CounterId::kActorCallsFailed, calls.failed);
+  set(CounterId::kActorCallsRetried, calls.retried);
+  set(CounterId::kActorCallsCancelled, calls.cancelled);
+  set(CounterId::kActorRestarts, core.owner.created_actors.restarts());
+  set(CounterId::kPushesSent, core.owner.tasks.pushes());
+  set(CounterId::kPushesReturned, core.owner.pushes_returned);
+  set(CounterId::kReconstructions, core.owner.tasks.reconstructions());
+  const ObjectCounts& objects = core.object_counts();
+  set(CounterId::kPutsPrivate, objects.puts_private);
+  set(CounterId::kPutsStore, objects.puts_store);
+  set(CounterId::kPutBytes, objects.put_bytes);
+  set(CounterId::kGetsPrivate, objects.gets_private);
+  set(CounterId::kGetsStore, objects.gets_store);
+  show(metrics::GaugeId::kPrivateBytes, core.owner.references.value_bytes());
+  show(metrics::GaugeId::kQueuedTasks, core.owner.tasks.size());
+  show(metrics::GaugeId::kOwnedObjects, core.owner.references.size());
+}
+
+}  // namespace sheaf

@@ -1,0 +1,77 @@
+// Copyright The Sheaf Authors. SPDX-License-Identifier: Apache-2.0
+#include "worker/core/state_rows.h"
+
+#include "worker/core/core_node_for_test.h"
+
+namespace sheaf {
+namespace {
+
+struct RowsTest {
+  ObjectHandle Submit(const std::string& name) {
+    proto::TaskTemplate spec;
+    spec.set_name(name);
+    ArgumentList arguments;
+    return node.core->SubmitOne(node.core->MakeTemplate(spec), &arguments, {});
+  }
+  proto::StateAnswer Ask(proto::StateQuery::What what, const std::string& id = "",
+                         uint32_t limit = 0) {
+    proto::StateQuery query;
+    query.set_request(5);
+    query.set_what(what);
+    query.set_id(id);
+    query.set_limit(limit);
+    return AnswerOf(*node.core, query);
+  }
+  CoreNode node;
+};
+
+}  // namespace
+
+SCENARIO("a process tells of the calls that it has made and that it runs") {
+  RowsTest test;
+  const ObjectHandle result = test.Submit("square");
+  proto::TaskTemplate spec;
+  spec.set_name("cube");
+  const auto running = test.node.Call({}, spec);
+  const proto::StateAnswer answer = test.Ask(proto::StateQuery::TASKS);
+  CHECK(answer.request() == 5);
+  REQUIRE(answer.tasks_size() == 2);
+  CHECK(answer.tasks(0).name() == "square");
+  CHECK(answer.tasks(0).state() == "WAITING_FOR_LEASE");
+  CHECK(answer.tasks(0).owner() == kSelf.packed());
+  CHECK(answer.tasks(0).words().find("waits for a worker") != std::string::npos);
+  CHECK(answer.tasks(1).name() == "cube");
+  CHECK(answer.tasks(1).state() == "RUNNING");
+  CHECK(answer.tasks(1).owner() == kWorker.packed());
+  CHECK(test.Ask(proto::StateQuery::WHY, TaskOf(result.id()).ToHex()).tasks_size() == 1);
+  CHECK(test.Ask(proto::StateQuery::NODES).tasks_size() == 0);
+}
+
+SCENARIO("a process tells of its objects, and says when there are more") {
+  RowsTest test;
+  const ObjectHandle value = test.node.core->PutValue("value", {});
+  const ObjectHandle pending = test.Submit("square");
+  const proto::StateAnswer answer = test.Ask(proto::StateQuery::OBJECTS);
+  REQUIRE(answer.objects_size() == 2);
+  CHECK(!answer.truncated());
+  CHECK(test.Ask(proto::StateQuery::OBJECTS, value.id().ToHex()).objects(0).where() == "memory");
+  CHECK(test.Ask(proto::StateQuery::OBJECTS, pending.id().ToHex()).objects(0).where() == "pending");
+  const proto::StateAnswer cut = test.Ask(proto::StateQuery::OBJECTS, "", 1);
+  CHECK(cut.objects_size() == 1);
+  CHECK(cut.truncated());
+}
+
+SCENARIO("the page shows what the core counts") {
+  RowsTest test;
+  const ObjectHandle value = test.node.core->PutValue("value", {});
+  const ObjectHandle pending = test.Submit("square");
+  metrics::Page page{};
+  PublishCounts(*test.node.core, page);
+  CHECK(page.counter(metrics::CounterId::kPutsPrivate).load() == 1);
+  CHECK(page.counter(metrics::CounterId::kPutBytes).load() == 5);
+  CHECK(page.counter(metrics::CounterId::kTasksSubmitted).load() == 1);
+  CHECK(page.gauge(metrics::GaugeId::kQueuedTasks).load() == 1);
+  CHECK(page.gauge(metrics::GaugeId::kOwnedObjects).load() == 2);
+}
+
+}  // namespace sheaf

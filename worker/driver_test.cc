@@ -1,0 +1,158 @@
+// Copyright The Sheaf Authors. SPDX-License-Identifier: Apache-2.0
+#include "worker/driver.h"
+
+#include <thread>
+
+#include "worker/core/core_node_for_test.h"
+#include "worker/current_call.h"
+
+namespace sheaf {
+namespace {
+
+constexpr uint32_t kBell = 1;
+constexpr Nanos kLong = 30 * kSecond;  // Nothing here takes so long.
+
+// A driver over rings that nobody writes into.
+struct DriverTest : FrameHandler, Driver::Host {
+  void OnFrame(ProcessId, const Frame&) override {}
+  void OnMalformed(ProcessId) override {}
+  void OnTick() override { ++ticks; }
+
+  std::unique_ptr<Driver> Make(bool of_user, std::function<bool()> interrupted = nullptr) {
+    return std::make_unique<Driver>(Driver::Deps{.mailbox = mailbox,
+                                                 .core = *node.core,
+                                                 .frames = *this,
+                                                 .host = *this,
+                                                 .of_user = of_user,
+                                                 .interrupted = std::move(interrupted)});
+  }
+  static Nanos In(Nanos duration) { return MonotonicNow() + duration; }
+
+  UniqueFd board_fd = MakeSegment("bells", kBellBoardBytes).value();
+  Mapping board = Mapping::Map(board_fd.get(), 0, kBellBoardBytes, Access::kReadWrite).value();
+  Mailbox mailbox{reinterpret_cast<Bell*>(board.data()), kBell, [](ProcessId) {}};
+  CoreNode node;
+  int ticks = 0;
+  std::unique_ptr<Driver> driver = Make(/*of_user=*/true);
+};
+
+}  // namespace
+
+SCENARIO("a wait ends when it has what it waits for, or its time has passed") {
+  DriverTest test;
+  Driver::Lock lock(*test.driver);
+  CHECK(test.driver->holds_lock());
+  CHECK(test.driver->DriveUntil(lock, kForever, [] { return true; }).ok());
+  const absl::Status late =
+      test.driver->DriveUntil(lock, DriverTest::In(20 * kMillisecond), [] { return false; });
+  CHECK(absl::IsDeadlineExceeded(late));
+  CHECK(test.ticks > 0);
+  CHECK(test.driver->sleeps() > 0);
+}
+
+SCENARIO("who waits beside the thread that drives is woken when something has changed") {
+  DriverTest test;
+  bool changed = false, driven = false;
+  const auto wait_for = [&](bool& what) {
+    Driver::Lock lock(*test.driver);
+    return test.driver->DriveUntil(lock, DriverTest::In(kLong), [&] { return what; });
+  };
+  absl::Status first, second;
+  std::thread a([&] { first = wait_for(changed); });
+  std::thread b([&] { second = wait_for(driven); });
+  {
+    Driver::Lock lock(*test.driver);
+    changed = true;
+    test.driver->Recheck();
+  }
+  a.join();
+  CHECK(first.ok());
+  {
+    Driver::Lock lock(*test.driver);
+    driven = true;
+    test.driver->Recheck();
+  }
+  b.join();
+  CHECK(second.ok());
+}
+
+SCENARIO("all waits end with the driver") {
+  DriverTest test;
+  std::vector<absl::Status> ended(3);
+  std::vector<std::thread> threads;
+  for (absl::Status& status : ended) {
+    threads.emplace_back([&] {
+      Driver::Lock lock(*test.driver);
+      status = test.driver->DriveUntil(lock, DriverTest::In(kLong), [] { return false; });
+    });
+  }
+  {
+    Driver::Lock lock(*test.driver);
+    test.driver->End("the raylet has ended");
+    test.driver->End("this is too late");
+    CHECK(test.driver->ended());
+    test.driver->CallDriver();
+  }
+  for (std::thread& thread : threads) thread.join();
+  for (const absl::Status& status : ended) {
+    CHECK(absl::IsAborted(status));
+    CHECK(status.message() == "the raylet has ended");
+  }
+  Driver::Lock lock(*test.driver);
+  CHECK(test.driver->is_alone());
+}
+
+SCENARIO("a wait is given up when the user says so") {
+  DriverTest test;
+  int asked = 0;
+  test.driver = test.Make(/*of_user=*/true, [&] { return ++asked == 2; });
+  Driver::Lock lock(*test.driver);
+  const absl::Status status =
+      test.driver->DriveUntil(lock, DriverTest::In(kLong), [] { return false; });
+  CHECK(absl::IsCancelled(status));
+  CHECK(asked == 2);
+}
+
+SCENARIO("a call that is cancelled waits no more") {
+  DriverTest test;
+  test.driver = test.Make(/*of_user=*/false);
+  const std::atomic<bool> cancelled{true};
+  current_call = {TaskId::Make(kWorker, 5), &cancelled, 0};
+  Driver::Lock lock(*test.driver);
+  const absl::Status status =
+      test.driver->DriveUntil(lock, DriverTest::In(kLong), [] { return false; });
+  current_call = {};
+  CHECK(absl::IsCancelled(status));
+}
+
+SCENARIO("the owner of a call hears of its end when the lock is left") {
+  DriverTest test;
+  std::shared_ptr<CallExecution> call = test.node.Call({});
+  REQUIRE(call != nullptr);
+  Driver::Lock lock(*test.driver);
+  call.reset();
+  CHECK(test.node.sent.Count(FrameKind::kTaskReply) == 0);
+  lock.Unlock();
+  CHECK(!test.driver->holds_lock());
+  lock.Relock();
+  CHECK(test.node.sent.Count(FrameKind::kTaskReply) == 1);
+}
+
+SCENARIO("the background thread looks after the rings when nobody waits, until it is stopped") {
+  DriverTest test;
+  std::thread background([&] { test.driver->RunBackground(); });
+  while (true) {
+    const Driver::Lock lock(*test.driver);
+    if (test.ticks > 1) break;
+  }
+  {
+    Driver::Lock lock(*test.driver);
+    test.driver->Stop();
+    CHECK(test.driver->stopping());
+    CHECK(absl::IsAborted(test.driver->end()));
+  }
+  Knock(test.mailbox.bell());
+  background.join();
+}
+
+}  // namespace sheaf

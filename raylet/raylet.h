@@ -44,6 +44,7 @@
 #include "raylet/cluster/router.h"
 #include "raylet/cluster/silence_watch.h"
 #include "raylet/death_register.h"
+#include "raylet/ended_processes.h"
 #include "raylet/jobs/detached_actors.h"
 #include "raylet/jobs/group_coordinator.h"
 #include "raylet/jobs/jobs.h"
@@ -140,21 +141,6 @@ class Raylet final : private ClusterFollower::Observer, private GcsSession::Node
   void PublishMetrics();
 
  private:
-  // A dead process of which something is left.
-  struct Remains {
-    ProcessRole role = ProcessRole::kTool;
-    JobNumber job = 0;  // As in AttachedProcess.
-    proto::Death death;
-    Nanos died_at = 0;
-    // Its pidfd said so (else it said goodbye, and its exit is still to come).
-    bool exited = false;
-    bool socket_closed = false;
-    bool drained = false;  // All its ring peers have drained what it sent.
-    bool store_knows = false;
-    bool views_gone = false;
-    absl::btree_set<ProcessId> undrained;
-  };
-
   struct StoreCounts {
     uint64_t spills = 0, restores = 0, refusals = 0, spilled_bytes = 0, restored_bytes = 0,
              disk_failures = 0;
@@ -171,17 +157,14 @@ class Raylet final : private ClusterFollower::Observer, private GcsSession::Node
   void Settle();
 
   // raylet_deaths.cc
-  void Bury(ProcessId process, const proto::Death& death, bool exited);
-  void TellOfDeath(ProcessId process, const AttachedProcess& entry, const proto::Death& death,
-                   Remains* remains);
-  void ForgetUndrained(absl::FunctionRef<bool(ProcessId)> gone);
-  void OnPeerDrained(ProcessId from, ProcessId dead);
-  void OnDrained(ProcessId process);
-  void ForgetIfOver(ProcessId process);
-  void CheckRemains();
+  // `process`, which is attached, is dead; or it left, and has not exited yet.
+  void OnProcessEnded(ProcessId process, const proto::Death& death, bool exited);
+  absl::btree_set<ProcessId> TellOfDeath(ProcessId process, const AttachedProcess& was,
+                                         const proto::Death& death);
+  void CountDeath(const proto::Death& death);
+  void EndHungUp();
+  void OnRemoteDeath(ProcessId process, const proto::Death& death);
 
-  // The store
-  void StoreOnDeath(ProcessId process, Remains& remains);
   void SettleStore();
 
   // What follows from what the GCS says of the cluster: raylet_cluster.cc.
@@ -192,17 +175,9 @@ class Raylet final : private ClusterFollower::Observer, private GcsSession::Node
 
   // raylet_remote.cc
   absl::Status DispatchRemote(ProcessId from, const Frame& frame);
-  uint64_t StartedFor(ProcessId process, LeaseNumber number, const Lease* lease,
-                      ProcessId caller) const;
-  JobNumber JobOf(ProcessId process) const;
-  void OnRemoteDeath(ProcessId process, const proto::Death& death);
-  void CheckUnknownNodes();
 
   // raylet_sweeps.cc
   void AddSweeps();
-  bool SweepHolder(ProcessId holder);
-  bool SweepJob(JobNumber job);
-  bool SweepDead(ProcessId process);
 
   // raylet_gcs.cc
   void OnGcsEvent(const proto::GcsEvent& event);
@@ -259,17 +234,15 @@ class Raylet final : private ClusterFollower::Observer, private GcsSession::Node
                               leases_.End(lease, ErrorKind::kOwnerDied,
                                           "its actor is not wanted any more");
                             }}};
-  Adoption adoption_{{.clock = world_.clock,
-                      .transport = world_.transport,
-                      .store = world_.store,
-                      .metrics = world_.metrics,
-                      .view = view_,
-                      .deaths = deaths_,
-                      .references = references_,
-                      .is_draining = [this](ProcessId process) {
-                        const auto it = remains_.find(process);
-                        return it != remains_.end() && !it->second.drained;
-                      }}};
+  Adoption adoption_{
+      {.clock = world_.clock,
+       .transport = world_.transport,
+       .store = world_.store,
+       .metrics = world_.metrics,
+       .view = view_,
+       .deaths = deaths_,
+       .references = references_,
+       .is_draining = [this](ProcessId process) { return ended_.IsDraining(process); }}};
   ObjectTransfers transfers_{{.node = options_.node,
                               .clock = world_.clock,
                               .transport = world_.transport,
@@ -311,6 +284,16 @@ class Raylet final : private ClusterFollower::Observer, private GcsSession::Node
                              .view = view_,
                              .deaths = deaths_,
                              .observer = *this}};
+  EndedProcesses ended_{{.drain_limit = options_.drain_limit,
+                         .clock = world_.clock,
+                         .transport = world_.transport,
+                         .launcher = world_.launcher,
+                         .switchboard = world_.switchboard,
+                         .store = world_.store,
+                         .deaths = deaths_,
+                         .references = references_,
+                         .adoption = adoption_,
+                         .transfers = transfers_}};
   LeaseBroker leases_{{.node = options_.node,
                        .clock = world_.clock,
                        .transport = world_.transport,
@@ -328,9 +311,7 @@ class Raylet final : private ClusterFollower::Observer, private GcsSession::Node
                        .contacts = contacts_,
                        .follower = follower_,
                        .arguments = arguments_,
-                       .job_of = [this](ProcessId process) { return JobOf(process); }}};
-
-  absl::btree_map<ProcessId, Remains> remains_;
+                       .job_of_dead = [this](ProcessId process) { return ended_.JobOf(process); }}};
 
   StateRows state_rows_;
   StateQueries queries_;

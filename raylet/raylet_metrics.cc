@@ -23,7 +23,7 @@ Raylet::Stats Raylet::GetStats() const {
     stats.rings += world_.switchboard.PeersOf(process).size();
   }
   stats.rings /= 2;  // Each was counted at both ends.
-  stats.remains = remains_.size();
+  stats.remains = ended_.size();
   stats.groups = groups_.ledger().Groups().size();
   stats.pending_groups = groups_.ledger().pending();
   stats.held_references = references_.held_references();

@@ -6,6 +6,7 @@
 #include "absl/strings/str_cat.h"
 #include "base/parse_frame.h"
 #include "base/status_macros.h"
+#include "metrics/counter.h"
 #include "object_store/store_owner.h"
 
 namespace sheaf {

@@ -1,46 +1,34 @@
 // Copyright The Sheaf Authors. SPDX-License-Identifier: Apache-2.0
 // One node: who is attached, who works for whom, who holds what, and what follows when a process
-// dies. Pure: all of the world comes in through RayletWorld, so that tests/sim runs it under
-// virtual time. One thread; each input is one transaction. Nothing that a process or the GCS sends
-// can end it.
+// dies. Raylet is the switch between the parts that own this: it hands each frame and each event to
+// those that it concerns, in an order that it alone knows, and lets them carry out what they have
+// decided. Which part is given which others stands at the end of the class. Pure: all of the world
+// comes in through RayletWorld, so that tests/sim runs it under virtual time. One thread; each input
+// is one transaction. Nothing that a process or the GCS sends can end it.
 //
-//   raylet.cc                the inputs, attaching, the work that a transaction leaves behind
-//   raylet_deaths.cc         from the exit of a process until nothing of it is left
-//   raylet_gcs.cc            heartbeats, reports, what the GCS says
-//   raylet_cluster.cc        the other nodes, as the GCS describes them
-//   raylet_remote.cc         what other nodes say
-//   raylet_sweeps.cc         what is compared with live owners every few seconds
-//   raylet_metrics.cc        figures
+//   raylet.cc          the inputs, attaching, the work that a transaction leaves behind
+//   raylet_deaths.cc   deaths of processes, here and elsewhere, and of nodes
+//   raylet_gcs.cc      what the GCS says, and what it is told of this node
+//   raylet_remote.cc   what raylets and processes of other nodes say
+//   raylet_sweeps.cc   what is compared with live owners every few seconds
+//   raylet_metrics.cc  figures
 #pragma once
 
 #include <cstdint>
-#include <deque>
-#include <map>
-#include <memory>
-#include <optional>
 #include <string>
-#include <utility>
-#include <vector>
+#include <string_view>
 
-#include "absl/container/btree_map.h"
 #include "absl/container/btree_set.h"
-#include "absl/container/flat_hash_map.h"
-#include "absl/container/flat_hash_set.h"
-#include "absl/functional/function_ref.h"
 #include "base/clock.h"
-#include "base/executor.h"
 #include "base/frame.h"
 #include "base/ids.h"
-#include "base/random.h"
 #include "base/transport.h"
-#include "metrics/counter.h"
 #include "proto/gcs.pb.h"
 #include "proto/raylet.pb.h"
 #include "raylet/cluster/cluster_follower.h"
 #include "raylet/cluster/contacts.h"
 #include "raylet/cluster/gcs_link.h"
 #include "raylet/cluster/gcs_session.h"
-#include "raylet/cluster/node_links.h"
 #include "raylet/cluster/router.h"
 #include "raylet/cluster/silence_watch.h"
 #include "raylet/death_register.h"
@@ -55,16 +43,13 @@
 #include "raylet/objects/object_server.h"
 #include "raylet/objects/object_transfers.h"
 #include "raylet/objects/reference_ledger.h"
-#include "raylet/objects/store_events.h"
 #include "raylet/queries/state_queries.h"
 #include "raylet/queries/state_rows.h"
 #include "raylet/raylet_options.h"
-#include "raylet/scheduling/group_ledger.h"
 #include "raylet/scheduling/lease_queue.h"
 #include "raylet/scheduling/resource_ledger.h"
 #include "raylet/sweeper.h"
 #include "raylet/workers/attach_info.h"
-#include "raylet/workers/launcher.h"
 #include "raylet/workers/worker_pool.h"
 #include "scheduling/cluster_view.h"
 
@@ -148,7 +133,7 @@ class Raylet final : private ClusterFollower::Observer, private GcsSession::Node
   // raylet.cc
   Nanos Now() const { return world_.clock.Now(); }
   Channel& To(ProcessId process) { return world_.transport.To(process); }
-  // Handles one frame. kInvalidArgument: malformed.
+  // Handles one frame of a process. kInvalidArgument: malformed.
   absl::Status Dispatch(ProcessId from, AttachedProcess& process, const Frame& frame);
   absl::Status OnConnectRequest(ProcessId from, const Frame& frame);
   absl::Status OnReferences(ProcessId from, const Frame& frame);
@@ -167,12 +152,6 @@ class Raylet final : private ClusterFollower::Observer, private GcsSession::Node
 
   void SettleStore();
 
-  // What follows from what the GCS says of the cluster: raylet_cluster.cc.
-  void OnRoom() override { groups_.OnRoom(); }
-  void OnNodeDead(NodeNumber node, const std::string& reason) override;
-  void OnDraining() override;
-  void OnJobOver(const proto::JobInfo& job) override { jobs_.OnOver(job); }
-
   // raylet_remote.cc
   absl::Status DispatchRemote(ProcessId from, const Frame& frame);
 
@@ -181,6 +160,12 @@ class Raylet final : private ClusterFollower::Observer, private GcsSession::Node
 
   // raylet_gcs.cc
   void OnGcsEvent(const proto::GcsEvent& event);
+  // What follows from changes of the cluster.
+  void OnRoom() override { groups_.OnRoom(); }
+  void OnNodeDead(NodeNumber node, const std::string& reason) override;
+  void OnDraining() override;
+  void OnJobOver(const proto::JobInfo& job) override { jobs_.OnOver(job); }
+  // What GcsSession wants of the node.
   void FillReport(proto::NodeReport* report) const override;
   void FollowAgain() override { follower_.Follow(); }
   void OnNodeLease(Nanos until, Nanos length) override { detached_.OnNodeLease(until, length); }

@@ -2,6 +2,7 @@
 // Deaths of processes, here and on other nodes, and of nodes: their leases, work and workers end at
 // once, and all whom it concerns are told. What is left of a process then, EndedProcesses has.
 #include "absl/strings/str_cat.h"
+#include "metrics/counter.h"
 #include "raylet/raylet.h"
 
 namespace sheaf {

@@ -1,5 +1,6 @@
 // Copyright The Sheaf Authors. SPDX-License-Identifier: Apache-2.0
 // The raylet's figures.
+#include "metrics/counter.h"
 #include "object_store/store_owner.h"
 #include "raylet/raylet.h"
 

@@ -4,6 +4,7 @@
 #include "base/log.h"
 #include "base/parse_frame.h"
 #include "base/status_macros.h"
+#include "metrics/counter.h"
 #include "object_store/messages.h"
 #include "object_store/store_owner.h"
 #include "raylet/raylet.h"

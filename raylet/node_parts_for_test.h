@@ -31,8 +31,12 @@ struct NodeParts {
   NodeParts() {
     options.node = kNode;
     options.totals = Resources::Cpu(2);
+  }
+  static ClusterView ViewOfOne() {
+    ClusterView view;
     view.local = kNode;
-    view.here().total = view.here().available = options.totals;
+    view.here().total = view.here().available = Resources::Cpu(2);
+    return view;
   }
 
   ProcessId Attach(ProcessRole role) {
@@ -83,7 +87,7 @@ struct NodeParts {
   metrics::Page page{};
   RayletOptions options;
   AttachedProcesses processes;
-  ClusterView view;
+  ClusterView view = ViewOfOne();
   DeathRegister deaths{processes, view};
   GcsLink gcs{kNode, clock, transport};
   ResourceLedger ledger{Resources::Cpu(2), {}};

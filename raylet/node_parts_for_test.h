@@ -32,7 +32,7 @@ struct NodeParts {
     options.node = kNode;
     options.totals = Resources::Cpu(2);
   }
-  static ClusterView ViewOfOne() {  // Complete before the queue looks at it.
+  static ClusterView ViewOfOne() {
     ClusterView view;
     view.local = kNode;
     view.here().total = view.here().available = Resources::Cpu(2);

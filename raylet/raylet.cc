@@ -6,6 +6,7 @@
 #include "absl/strings/str_cat.h"
 #include "base/parse_frame.h"
 #include "base/status_macros.h"
+#include "metrics/counter.h"
 #include "object_store/server/store_owner.h"
 
 namespace sheaf {
@@ -81,7 +82,7 @@ Raylet::~Raylet() = default;
 
 void Raylet::OnAttached(ProcessId process, const AttachInfo& info) {
   if (process.node != options_.node || process.process == 0) return;
-  if (remains_.contains(process) || deaths_.IsRecorded(process)) return;  // Its exit was faster.
+  if (ended_.contains(process) || deaths_.IsRecorded(process)) return;  // Its exit was faster.
   const auto [it, inserted] = processes_.try_emplace(process);
   if (!inserted) return;
   it->second.info = info;
@@ -127,7 +128,7 @@ absl::Status Raylet::Dispatch(ProcessId from, AttachedProcess& process, const Fr
       return OnConnectRequest(from, frame);
     case FrameKind::kPeerDrained: {
       SHEAF_ASSIGN_OR_RETURN(const auto message, ParseFrame<proto::PeerDrained>(frame));
-      OnPeerDrained(from, ProcessId::Unpack(message.process()));
+      ended_.OnPeerDrained(from, ProcessId::Unpack(message.process()));
       return absl::OkStatus();
     }
     case FrameKind::kRelay:
@@ -136,7 +137,7 @@ absl::Status Raylet::Dispatch(ProcessId from, AttachedProcess& process, const Fr
     case FrameKind::kGoodbye: {
       proto::Death death;
       death.set_cause(proto::Death::LEFT);
-      Bury(from, death, /*exited=*/false);
+      OnProcessEnded(from, death, /*exited=*/false);
       return absl::OkStatus();
     }
     default:
@@ -213,16 +214,20 @@ void Raylet::OnOffence(ProcessId process, const absl::Status& status) {
 }
 
 void Raylet::OnExited(ProcessId process, const proto::Death& death) {
-  Bury(process, death, /*exited=*/true);
+  if (processes_.contains(process)) {
+    OnProcessEnded(process, death, /*exited=*/true);
+  } else if (!ended_.OnExited(process) && pool_.OnExited(process, death)) {
+    CountDeath(death);  // A worker that never attached.
+    deaths_.Record(process, death);
+  }
   Settle();
 }
 
 void Raylet::OnSocketClosed(ProcessId process) {
   if (const auto it = processes_.find(process); it != processes_.end()) {
     it->second.socket_closed_at = Now();
-  } else if (const auto remains = remains_.find(process); remains != remains_.end()) {
-    remains->second.socket_closed = true;
-    ForgetIfOver(process);
+  } else {
+    ended_.OnSocketClosed(process);
   }
   Settle();
 }
@@ -240,10 +245,12 @@ void Raylet::Tick() {
   pool_.Tick();
   references_.Tick();
   gcs_.Tick();
-  CheckRemains();
+  ended_.Tick();
+  EndHungUp();
   jobs_.Tick();
   queries_.Tick();
-  CheckUnknownNodes();
+  for (const NodeNumber node : contacts_.TakeUnknownNodes())
+    OnNodeDead(node, "no such node is in this cluster");
   follower_.Tick();
   silence_.Tick();
   detached_.SendRows();

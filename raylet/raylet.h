@@ -1,46 +1,38 @@
 // Copyright The Sheaf Authors. SPDX-License-Identifier: Apache-2.0
 // One node: who is attached, who works for whom, who holds what, and what follows when a process
-// dies. Pure: all of the world comes in through RayletWorld, so that tests/sim runs it under
-// virtual time. One thread; each input is one transaction. Nothing that a process or the GCS sends
-// can end it.
+// dies. Raylet is the switch between the parts that own this: it hands each frame and each event to
+// those that it concerns, in an order that it alone knows, and lets them carry out what they have
+// decided. Which part is given which others stands at the end of the class. Pure: all of the world
+// comes in through RayletWorld, so that tests/sim runs it under virtual time. One thread; each input
+// is one transaction. Nothing that a process or the GCS sends can end it.
 //
-//   raylet.cc                the inputs, attaching, the work that a transaction leaves behind
-//   raylet_deaths.cc         from the exit of a process until nothing of it is left
-//   raylet_gcs.cc            heartbeats, reports, what the GCS says
-//   raylet_cluster.cc        what follows when other nodes come, change and go
-//   raylet_remote.cc         what other nodes say
-//   raylet_sweeps.cc         what is compared with live owners every few seconds
-//   raylet_metrics.cc        figures
+//   raylet.cc          the inputs, attaching, the work that a transaction leaves behind
+//   raylet_deaths.cc   deaths of processes, here and elsewhere, and of nodes
+//   raylet_gcs.cc      what the GCS says, and what it is told of this node
+//   raylet_remote.cc   what raylets and processes of other nodes say
+//   raylet_sweeps.cc   what is compared with live owners every few seconds
+//   raylet_metrics.cc  figures
 #pragma once
 
 #include <cstdint>
-#include <map>
-#include <memory>
-#include <optional>
 #include <string>
-#include <utility>
-#include <vector>
+#include <string_view>
 
-#include "absl/container/btree_map.h"
 #include "absl/container/btree_set.h"
-#include "absl/functional/function_ref.h"
 #include "base/clock.h"
-#include "base/executor.h"
 #include "base/frame.h"
 #include "base/ids.h"
-#include "base/random.h"
 #include "base/transport.h"
-#include "metrics/counter.h"
 #include "proto/gcs.pb.h"
 #include "proto/raylet.pb.h"
 #include "raylet/cluster/cluster_follower.h"
 #include "raylet/cluster/contacts.h"
 #include "raylet/cluster/gcs_link.h"
 #include "raylet/cluster/gcs_session.h"
-#include "raylet/cluster/node_links.h"
 #include "raylet/cluster/router.h"
 #include "raylet/cluster/silence_watch.h"
 #include "raylet/death_register.h"
+#include "raylet/ended_processes.h"
 #include "raylet/jobs/detached_actors.h"
 #include "raylet/jobs/group_coordinator.h"
 #include "raylet/jobs/jobs.h"
@@ -51,16 +43,13 @@
 #include "raylet/objects/object_server.h"
 #include "raylet/objects/object_transfers.h"
 #include "raylet/objects/reference_ledger.h"
-#include "raylet/objects/store_events.h"
 #include "raylet/queries/state_queries.h"
 #include "raylet/queries/state_rows.h"
 #include "raylet/raylet_options.h"
-#include "raylet/scheduling/group_ledger.h"
 #include "raylet/scheduling/lease_queue.h"
 #include "raylet/scheduling/resource_ledger.h"
 #include "raylet/sweeper.h"
 #include "raylet/workers/attach_info.h"
-#include "raylet/workers/launcher.h"
 #include "raylet/workers/worker_pool.h"
 #include "scheduling/cluster_view.h"
 
@@ -137,21 +126,6 @@ class Raylet final : private ClusterFollower::Observer, private GcsSession::Node
   void PublishMetrics();
 
  private:
-  // A dead process of which something is left.
-  struct Remains {
-    ProcessRole role = ProcessRole::kTool;
-    JobNumber job = 0;  // As in AttachedProcess.
-    proto::Death death;
-    Nanos died_at = 0;
-    // Its pidfd said so (else it said goodbye, and its exit is still to come).
-    bool exited = false;
-    bool socket_closed = false;
-    bool drained = false;  // All its ring peers have drained what it sent.
-    bool store_knows = false;
-    bool views_gone = false;
-    absl::btree_set<ProcessId> undrained;
-  };
-
   struct StoreCounts {
     uint64_t spills = 0, restores = 0, refusals = 0, spilled_bytes = 0, restored_bytes = 0,
              disk_failures = 0;
@@ -159,7 +133,7 @@ class Raylet final : private ClusterFollower::Observer, private GcsSession::Node
   // raylet.cc
   Nanos Now() const { return world_.clock.Now(); }
   Channel& To(ProcessId process) { return world_.transport.To(process); }
-  // Handles one frame. kInvalidArgument: malformed.
+  // Handles one frame of a process. kInvalidArgument: malformed.
   absl::Status Dispatch(ProcessId from, AttachedProcess& process, const Frame& frame);
   absl::Status OnConnectRequest(ProcessId from, const Frame& frame);
   absl::Status OnReferences(ProcessId from, const Frame& frame);
@@ -168,41 +142,30 @@ class Raylet final : private ClusterFollower::Observer, private GcsSession::Node
   void Settle();
 
   // raylet_deaths.cc
-  void Bury(ProcessId process, const proto::Death& death, bool exited);
-  void TellOfDeath(ProcessId process, const AttachedProcess& entry, const proto::Death& death,
-                   Remains* remains);
-  void ForgetUndrained(absl::FunctionRef<bool(ProcessId)> gone);
-  void OnPeerDrained(ProcessId from, ProcessId dead);
-  void OnDrained(ProcessId process);
-  void ForgetIfOver(ProcessId process);
-  void CheckRemains();
+  // `process`, which is attached, is dead; or it left, and has not exited yet.
+  void OnProcessEnded(ProcessId process, const proto::Death& death, bool exited);
+  absl::btree_set<ProcessId> TellOfDeath(ProcessId process, const AttachedProcess& was,
+                                         const proto::Death& death);
+  void CountDeath(const proto::Death& death);
+  void EndHungUp();
+  void OnRemoteDeath(ProcessId process, const proto::Death& death);
 
-  // The store: raylet_deaths.cc, raylet.cc
-  void StoreOnDeath(ProcessId process, Remains& remains);
   void SettleStore();
 
-  // What follows from what the GCS says of the cluster: raylet_cluster.cc.
+  // raylet_remote.cc
+  absl::Status DispatchRemote(ProcessId from, const Frame& frame);
+
+  // raylet_sweeps.cc
+  void AddSweeps();
+
+  // raylet_gcs.cc
+  void OnGcsEvent(const proto::GcsEvent& event);
+  // What follows from changes of the cluster.
   void OnRoom() override { groups_.OnRoom(); }
   void OnNodeDead(NodeNumber node, const std::string& reason) override;
   void OnDraining() override;
   void OnJobOver(const proto::JobInfo& job) override { jobs_.OnOver(job); }
-
-  // raylet_remote.cc
-  absl::Status DispatchRemote(ProcessId from, const Frame& frame);
-  uint64_t StartedFor(ProcessId process, LeaseNumber number, const Lease* lease,
-                      ProcessId caller) const;
-  JobNumber JobOf(ProcessId process) const;
-  void OnRemoteDeath(ProcessId process, const proto::Death& death);
-  void CheckUnknownNodes();
-
-  // raylet_sweeps.cc
-  void AddSweeps();
-  bool SweepHolder(ProcessId holder);
-  bool SweepJob(JobNumber job);
-  bool SweepDead(ProcessId process);
-
-  // raylet_gcs.cc
-  void OnGcsEvent(const proto::GcsEvent& event);
+  // What GcsSession wants of the node.
   void FillReport(proto::NodeReport* report) const override;
   void FollowAgain() override { follower_.Follow(); }
   void OnNodeLease(Nanos until, Nanos length) override { detached_.OnNodeLease(until, length); }
@@ -256,17 +219,15 @@ class Raylet final : private ClusterFollower::Observer, private GcsSession::Node
                               leases_.End(lease, ErrorKind::kOwnerDied,
                                           "its actor is not wanted any more");
                             }}};
-  Adoption adoption_{{.clock = world_.clock,
-                      .transport = world_.transport,
-                      .store = world_.store,
-                      .metrics = world_.metrics,
-                      .view = view_,
-                      .deaths = deaths_,
-                      .references = references_,
-                      .is_draining = [this](ProcessId process) {
-                        const auto it = remains_.find(process);
-                        return it != remains_.end() && !it->second.drained;
-                      }}};
+  Adoption adoption_{
+      {.clock = world_.clock,
+       .transport = world_.transport,
+       .store = world_.store,
+       .metrics = world_.metrics,
+       .view = view_,
+       .deaths = deaths_,
+       .references = references_,
+       .is_draining = [this](ProcessId process) { return ended_.IsDraining(process); }}};
   ObjectTransfers transfers_{{.node = options_.node,
                               .clock = world_.clock,
                               .transport = world_.transport,
@@ -308,6 +269,16 @@ class Raylet final : private ClusterFollower::Observer, private GcsSession::Node
                              .view = view_,
                              .deaths = deaths_,
                              .observer = *this}};
+  EndedProcesses ended_{{.drain_limit = options_.drain_limit,
+                         .clock = world_.clock,
+                         .transport = world_.transport,
+                         .launcher = world_.launcher,
+                         .switchboard = world_.switchboard,
+                         .store = world_.store,
+                         .deaths = deaths_,
+                         .references = references_,
+                         .adoption = adoption_,
+                         .transfers = transfers_}};
   LeaseBroker leases_{{.node = options_.node,
                        .clock = world_.clock,
                        .transport = world_.transport,
@@ -325,9 +296,7 @@ class Raylet final : private ClusterFollower::Observer, private GcsSession::Node
                        .contacts = contacts_,
                        .follower = follower_,
                        .arguments = arguments_,
-                       .job_of = [this](ProcessId process) { return JobOf(process); }}};
-
-  absl::btree_map<ProcessId, Remains> remains_;
+                       .job_of_dead = [this](ProcessId process) { return ended_.JobOf(process); }}};
 
   StateRows state_rows_;
   StateQueries queries_;

@@ -1,12 +1,8 @@
 // Copyright The Sheaf Authors. SPDX-License-Identifier: Apache-2.0
-// From the exit of a process until nothing of it is left:
-//   its leases, work and workers end at once, and all whom it concerns are told;
-//   when its ring peers have drained what it sent, no reference can be on its way from it any more:
-//   what it held goes, and of what it owned this node keeps the sealed objects that somebody still
-//   borrows; when its socket is at its end as well, nobody has a view through it: its rings,
-//   segment and pins go.
+// Deaths of processes, here and on other nodes, and of nodes: their leases, work and workers end at
+// once, and all whom it concerns are told. What is left of a process then, EndedProcesses has.
 #include "absl/strings/str_cat.h"
-#include "object_store/server/store_owner.h"
+#include "metrics/counter.h"
 #include "raylet/raylet.h"
 
 namespace sheaf {
@@ -16,9 +12,6 @@ using metrics::CounterId;
 
 // A live process whose socket closed is given up after this.
 constexpr Nanos kExitAfterSocket = kSecond;
-// A worker that said goodbye is killed after this.
-constexpr Nanos kExitAfterGoodbye = 5 * kSecond;
-
 CounterId DeathCounter(proto::Death::Cause cause) {
   switch (cause) {
     case proto::Death::EXITED:
@@ -40,63 +33,50 @@ CounterId DeathCounter(proto::Death::Cause cause) {
 
 }  // namespace
 
-void Raylet::Bury(ProcessId process, const proto::Death& death, bool exited) {
+void Raylet::CountDeath(const proto::Death& death) {
+  metrics::Counter(world_.metrics, DeathCounter(death.cause())).Add();
+}
+
+void Raylet::OnProcessEnded(ProcessId process, const proto::Death& death, bool exited) {
   const auto it = processes_.find(process);
-  if (it == processes_.end()) {
-    if (const auto remains = remains_.find(process); remains != remains_.end()) {
-      remains->second.exited |= exited;
-      ForgetIfOver(process);
-    } else if (pool_.OnExited(process, death)) {  // A worker that never attached.
-      metrics::Counter(world_.metrics, DeathCounter(death.cause())).Add();
-      deaths_.Record(process, death);
-    }
-    return;
-  }
-  const AttachedProcess entry = std::move(it->second);
+  const AttachedProcess was = std::move(it->second);
   processes_.erase(it);
   arguments_.OnProcessGone(process);
   deaths_.Record(process, death);
-
-  Remains& remains = remains_[process];
-  remains.role = entry.info.role;
-  remains.job = entry.job;
-  remains.died_at = Now();
-  remains.exited = exited;
-  remains.socket_closed = entry.socket_closed_at != 0;
-  TellOfDeath(process, entry, death, &remains);
-  if (entry.lease != 0) leases_.Return(entry.lease);
+  absl::btree_set<ProcessId> undrained = TellOfDeath(process, was, death);
+  if (was.lease != 0) leases_.Return(was.lease);
   if (pool_.OnExited(process, death)) {
-    metrics::Counter(world_.metrics, DeathCounter(death.cause())).Add();
+    CountDeath(death);
     detached_.OnWorkerDied(process, death);
   }
   leases_.OnProcessGone(process);
   groups_.OnProcessGone(process);
-  StoreOnDeath(process, remains);
+  ended_.Add(process, was, exited, std::move(undrained));
   adoption_.OnOwnerDied(process);  // So that borrowers who ask now learn what is there.
   queries_.Forget(process);
   // While its job is known: what other nodes have of its demands is taken back in the job's name.
   leases_.ApplyQueue();
-  if (entry.info.role == ProcessRole::kDriver && entry.job != 0) jobs_.End(entry.job, death);
+  if (was.info.role == ProcessRole::kDriver && was.job != 0) jobs_.End(was.job, death);
   session_.ReportDeath(process, death);
-  ForgetUndrained([process](ProcessId peer) { return peer == process; });
+  ended_.OnPeersGone([process](ProcessId peer) { return peer == process; });
 }
 
-// Those hear of it who share a ring with it, hold what it owned, lease it, or spoke with it. The
-// first and the last may have references from it: they say when they have read everything.
-void Raylet::TellOfDeath(ProcessId process, const AttachedProcess& entry, const proto::Death& death,
-                         Remains* remains) {
+// Those hear of it who share a ring with it, hold what it owned, lease it, or spoke with it. Returns
+// the first and the last, which may have references from it: they say when they have read all.
+absl::btree_set<ProcessId> Raylet::TellOfDeath(ProcessId process, const AttachedProcess& was,
+                                               const proto::Death& death) {
+  absl::btree_set<ProcessId> undrained;
   for (const ProcessId peer : world_.switchboard.PeersOf(process)) {
-    if (deaths_.IsAlive(peer)) remains->undrained.insert(peer);
+    if (deaths_.IsAlive(peer)) undrained.insert(peer);
   }
-  absl::btree_set<ProcessId> concerned = remains->undrained;
+  absl::btree_set<ProcessId> concerned = undrained;
   for (const ProcessId holder : references_.HoldersOf(process)) concerned.insert(holder);
-  const Lease* lease = queue_.Find(entry.lease);
-  if (lease != nullptr) concerned.insert(lease->demand.owner);
+  if (const Lease* lease = queue_.Find(was.lease)) concerned.insert(lease->demand.owner);
   proto::ProcessDied message;
   message.set_process(process.packed());
   *message.mutable_death() = death;
   const auto told = [&](ProcessId other) {
-    message.set_started(StartedFor(process, entry.lease, lease, other));
+    message.set_started(leases_.StartedFor(process, was.lease, other));
     return message;
   };
   for (const ProcessId other : concerned) {
@@ -105,94 +85,15 @@ void Raylet::TellOfDeath(ProcessId process, const AttachedProcess& entry, const 
   // Nodes that know its job hear of a driver's end. Of a worker's only those that it spoke with: a
   // demand of it that waits elsewhere is taken back as it was handed on, and a lease that is
   // granted after its death is refused when it comes (Contacts::DeliverLocal).
-  remains->undrained.merge(
-      contacts_.OnProcessDied(process, death, told, jobs_.NodesToldOf(process)));
+  undrained.merge(contacts_.OnProcessDied(process, death, told, jobs_.NodesToldOf(process)));
+  return undrained;
 }
 
-JobNumber Raylet::JobOf(ProcessId process) const {
-  if (const auto it = processes_.find(process); it != processes_.end()) return it->second.job;
-  const auto it = remains_.find(process);
-  return it == remains_.end() ? 0 : it->second.job;
-}
-
-// The last push of `caller` that `process` started under `number`, its lease when it died.
-uint64_t Raylet::StartedFor(ProcessId process, LeaseNumber number, const Lease* lease,
-                            ProcessId caller) const {
-  // Pushes of a task's lease are numbered by its owner. Another one may have pushed for an earlier
-  // lease that was taken from it.
-  if (lease != nullptr && !lease->spec->actor && lease->demand.owner != caller) return 0;
-  const auto [under, push] = world_.switchboard.Started(process, caller);
-  return under == number && number != 0 ? push : 0;
-}
-
-// These peers will not say any more that they have drained what a dead process sent.
-void Raylet::ForgetUndrained(absl::FunctionRef<bool(ProcessId)> gone) {
-  std::vector<ProcessId> drained;
-  for (auto& [dead, remains] : remains_) {
-    absl::erase_if(remains.undrained, gone);
-    if (remains.undrained.empty() && !remains.drained) drained.push_back(dead);
-  }
-  for (const ProcessId dead : drained) OnDrained(dead);
-}
-
-void Raylet::OnPeerDrained(ProcessId from, ProcessId dead) {
-  const auto it = remains_.find(dead);
-  if (it == remains_.end() || it->second.undrained.erase(from) == 0) return;
-  if (it->second.undrained.empty()) OnDrained(dead);
-}
-
-void Raylet::OnDrained(ProcessId process) {
-  remains_.at(process).drained = true;
-  adoption_.AdoptObjectsOf(
-      process);  // First: what it borrowed may lie inside what is adopted from it.
-  references_.DropHolder(process);
-  ForgetIfOver(process);
-}
-
-void Raylet::ForgetIfOver(ProcessId process) {
-  Remains& remains = remains_.at(process);
-  StoreOnDeath(process, remains);
-  if (!remains.drained || !remains.socket_closed) return;
-  if (remains.role == ProcessRole::kWorker && !remains.exited) return;
-  remains_.erase(process);
-  deaths_.RecordNothingLeft(process, Now());
-  world_.switchboard.Remove(process);
-  world_.transport.Forget(process);
-}
-
-// What the store learns as the process goes: first it is dead, then nothing can see through its
-// views any more.
-void Raylet::StoreOnDeath(ProcessId process, Remains& remains) {
-  if (!remains.store_knows && (remains.exited || remains.socket_closed)) {
-    remains.store_knows = true;
-    transfers_.OnProcessGone(process);
-    adoption_.OnProcessGone(process);
-    world_.store.OnProcessDied(process);
-  }
-  if (remains.store_knows && remains.socket_closed && !remains.views_gone) {
-    remains.views_gone = true;
-    world_.store.OnViewsGone(process);
-  }
-}
-
-void Raylet::CheckRemains() {
-  const Nanos now = Now();
-  std::vector<ProcessId> overdue;
-  for (auto& [process, remains] : remains_) {
-    if (!remains.drained && now - remains.died_at >= options_.drain_limit) {
-      remains.undrained.clear();
-      overdue.push_back(process);
-    }
-    if (remains.role == ProcessRole::kWorker && !remains.exited &&
-        now - remains.died_at >= kExitAfterGoodbye) {
-      world_.launcher.Kill(process, "it said goodbye and did not go");
-    }
-  }
-  for (const ProcessId process : overdue) OnDrained(process);
-
+// Those live, but their sockets have been closed for a while.
+void Raylet::EndHungUp() {
   std::vector<ProcessId> hung_up;
   for (const auto& [process, entry] : processes_) {
-    if (entry.socket_closed_at != 0 && now - entry.socket_closed_at >= kExitAfterSocket) {
+    if (entry.socket_closed_at != 0 && Now() - entry.socket_closed_at >= kExitAfterSocket) {
       hung_up.push_back(process);
     }
   }
@@ -200,8 +101,56 @@ void Raylet::CheckRemains() {
     proto::Death death;
     death.set_cause(proto::Death::LEFT);
     death.set_message("it closed its connection to the raylet");
-    Bury(process, death, /*exited=*/false);
+    OnProcessEnded(process, death, /*exited=*/false);
   }
+}
+
+// `process` of another node is dead.
+void Raylet::OnRemoteDeath(ProcessId process, const proto::Death& death) {
+  deaths_.Record(process, death);
+  leases_.OnProcessGone(process);
+  groups_.OnProcessGone(process);
+  jobs_.ForgetOwner(process);
+  proto::ProcessDied message;
+  message.set_process(process.packed());
+  *message.mutable_death() = death;
+  // Who spoke with it has been told, or is told by its raylet.
+  for (const ProcessId holder : references_.HoldersOf(process)) {
+    if (deaths_.IsAlive(holder)) SendMessage(To(holder), FrameKind::kProcessDied, message);
+  }
+  contacts_.OnRemoteDeath(process);
+  ended_.OnPeersGone([process](ProcessId peer) { return peer == process; });
+  adoption_.OnOwnerDied(process);
+  adoption_.AdoptObjectsOf(process);
+  world_.transport.Forget(process);
+  if (const JobNumber job = jobs_.OfDriver(process); job != 0) jobs_.End(job, death);
+}
+
+void Raylet::OnNodeDead(NodeNumber node, const std::string& reason) {
+  groups_.OnNodeDead(node);
+  silence_.OnNodeDead(node);
+  queries_.Forget(RayletOf(node));
+  leases_.OnNodeDead(node);
+  world_.links.Forget(node);
+  proto::Death death;
+  death.set_cause(proto::Death::NODE_DIED);
+  death.set_message(reason);
+  contacts_.OnNodeDead(node, death);
+  proto::ProcessDied died;
+  *died.mutable_death() = death;
+  died.set_started(UINT64_MAX);  // Nobody can say what they began: all may have been.
+  for (const ProcessId owner : references_.OwnersOn(node)) {
+    died.set_process(owner.packed());
+    for (const ProcessId holder : references_.HoldersOf(owner)) {
+      if (deaths_.IsAlive(holder)) SendMessage(To(holder), FrameKind::kProcessDied, died);
+    }
+    adoption_.OnOwnerDied(owner);
+    adoption_.AdoptObjectsOf(owner);
+  }
+  transfers_.OnNodeDead(node);
+  adoption_.OnNodeDead(node);
+  ended_.OnPeersGone([node](ProcessId peer) { return peer.node == node; });
+  jobs_.OnNodeDead(node, death);
 }
 
 }  // namespace sheaf

@@ -65,4 +65,14 @@ void Raylet::OnGcsLink(bool up, uint64_t term) {
   Settle();
 }
 
+void Raylet::OnNodeLink(NodeNumber node, bool up) {
+  silence_.OnNodeLink(node, up);
+  follower_.OnNodeLink(node, up);
+}
+
+void Raylet::OnDraining() {
+  detached_.OnDraining();
+  groups_.OnRoom();  // Placement groups that were to come here go elsewhere.
+}
+
 }  // namespace sheaf

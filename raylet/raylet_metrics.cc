@@ -1,5 +1,6 @@
 // Copyright The Sheaf Authors. SPDX-License-Identifier: Apache-2.0
 // The raylet's figures.
+#include "metrics/counter.h"
 #include "object_store/server/store_owner.h"
 #include "raylet/raylet.h"
 
@@ -23,7 +24,7 @@ Raylet::Stats Raylet::GetStats() const {
     stats.rings += world_.switchboard.PeersOf(process).size();
   }
   stats.rings /= 2;  // Each was counted at both ends.
-  stats.remains = remains_.size();
+  stats.remains = ended_.size();
   stats.groups = groups_.ledger().Groups().size();
   stats.pending_groups = groups_.ledger().pending();
   stats.held_references = references_.held_references();

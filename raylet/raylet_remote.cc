@@ -1,9 +1,10 @@
 // Copyright The Sheaf Authors. SPDX-License-Identifier: Apache-2.0
-// What raylets and processes of other nodes say, and what follows from their deaths.
+// What raylets and processes of other nodes say.
 #include "absl/strings/str_cat.h"
 #include "base/log.h"
 #include "base/parse_frame.h"
 #include "base/status_macros.h"
+#include "metrics/counter.h"
 #include "object_store/messages.h"
 #include "object_store/server/store_owner.h"
 #include "raylet/raylet.h"
@@ -50,7 +51,7 @@ absl::Status Raylet::DispatchRemote(ProcessId from, const Frame& frame) {
       return OnReferences(from, frame);
     case FrameKind::kPeerDrained: {
       SHEAF_ASSIGN_OR_RETURN(const auto message, ParseFrame<proto::PeerDrained>(frame));
-      OnPeerDrained(from, ProcessId::Unpack(message.process()));
+      ended_.OnPeerDrained(from, ProcessId::Unpack(message.process()));
       return absl::OkStatus();
     }
     default:
@@ -94,59 +95,6 @@ absl::Status Raylet::DispatchRemote(ProcessId from, const Frame& frame) {
     default:
       return absl::OkStatus();  // Of a newer raylet.
   }
-}
-
-// `process` of another node is dead.
-void Raylet::OnRemoteDeath(ProcessId process, const proto::Death& death) {
-  deaths_.Record(process, death);
-  leases_.OnProcessGone(process);
-  groups_.OnProcessGone(process);
-  jobs_.ForgetOwner(process);
-  proto::ProcessDied message;
-  message.set_process(process.packed());
-  *message.mutable_death() = death;
-  // Who spoke with it has been told, or is told by its raylet.
-  for (const ProcessId holder : references_.HoldersOf(process)) {
-    if (deaths_.IsAlive(holder)) SendMessage(To(holder), FrameKind::kProcessDied, message);
-  }
-  contacts_.OnRemoteDeath(process);
-  ForgetUndrained([process](ProcessId peer) { return peer == process; });
-  adoption_.OnOwnerDied(process);
-  adoption_.AdoptObjectsOf(process);
-  world_.transport.Forget(process);
-  if (const JobNumber job = jobs_.OfDriver(process); job != 0) jobs_.End(job, death);
-}
-
-void Raylet::OnNodeDead(NodeNumber node, const std::string& reason) {
-  groups_.OnNodeDead(node);
-  silence_.OnNodeDead(node);
-  queries_.Forget(RayletOf(node));
-  leases_.OnNodeDead(node);
-  world_.links.Forget(node);
-  proto::Death death;
-  death.set_cause(proto::Death::NODE_DIED);
-  death.set_message(reason);
-  contacts_.OnNodeDead(node, death);
-  proto::ProcessDied died;
-  *died.mutable_death() = death;
-  died.set_started(UINT64_MAX);  // Nobody can say what they began: all may have been.
-  for (const ProcessId owner : references_.OwnersOn(node)) {
-    died.set_process(owner.packed());
-    for (const ProcessId holder : references_.HoldersOf(owner)) {
-      if (deaths_.IsAlive(holder)) SendMessage(To(holder), FrameKind::kProcessDied, died);
-    }
-    adoption_.OnOwnerDied(owner);
-    adoption_.AdoptObjectsOf(owner);
-  }
-  transfers_.OnNodeDead(node);
-  adoption_.OnNodeDead(node);
-  ForgetUndrained([node](ProcessId peer) { return peer.node == node; });
-  jobs_.OnNodeDead(node, death);
-}
-
-void Raylet::CheckUnknownNodes() {
-  for (const NodeNumber node : contacts_.TakeUnknownNodes())
-    OnNodeDead(node, "no such node is in this cluster");
 }
 
 }  // namespace sheaf

@@ -242,6 +242,13 @@ void Jobs::Tick() {
   for (const JobNumber local : ended) RemoveIfOver(local);
 }
 
+bool Jobs::Sweep(JobNumber local) {
+  const NodeJob* job = Find(local);
+  if (job == nullptr || job->ended || deps_.deaths.IsReachable(job->driver)) return false;
+  End(local, deps_.deaths.DeathOf(job->driver));
+  return true;
+}
+
 void Jobs::Keep(JobNumber local, Nanos duration) {
   const auto it = jobs_.find(local);
   if (it != jobs_.end()) it->second.keep_until = Now() + duration;

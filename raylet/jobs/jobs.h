@@ -73,6 +73,8 @@ class Jobs {
   // A process of another node that owned something here is dead.
   void ForgetOwner(ProcessId owner) { remote_owners_.erase(owner); }
   void OnNodeDead(NodeNumber node, const proto::Death& death);
+  // Whether `job` should have ended, and has now: its driver is gone.
+  bool Sweep(JobNumber job);
   // What ended, and keeps nothing alive any more, goes.
   void Tick();
   // `job` stays known for so long, although it has ended.

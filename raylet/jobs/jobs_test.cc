@@ -231,6 +231,17 @@ SCENARIO("another node is told of a job once") {
   CHECK(node.jobs.NodesToldOf(driver).empty());
 }
 
+SCENARIO("the sweep ends a job whose driver is gone") {
+  Node node;
+  const ProcessId driver = node.Driver();
+  const JobNumber job = node.jobs.OfDriver(driver);
+  CHECK_FALSE(node.jobs.Sweep(job));
+  node.processes.erase(driver);
+  CHECK(node.jobs.Sweep(job));
+  CHECK(node.jobs.all().empty());
+  CHECK_FALSE(node.jobs.Sweep(job));
+}
+
 SCENARIO("nothing begins after the end") {
   Node node;
   node.Driver();

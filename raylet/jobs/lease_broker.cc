@@ -408,7 +408,18 @@ void LeaseBroker::HandOn(const LeaseAction& action) {
 }
 
 JobNumber LeaseBroker::JobOfOwner(ProcessId owner) const {
-  return owner.node == deps_.node ? deps_.job_of(owner) : deps_.jobs.OfRemoteOwner(owner);
+  if (owner.node != deps_.node) return deps_.jobs.OfRemoteOwner(owner);
+  const auto it = deps_.processes.find(owner);
+  return it != deps_.processes.end() ? it->second.job : deps_.job_of_dead(owner);
+}
+
+uint64_t LeaseBroker::StartedFor(ProcessId process, LeaseNumber number, ProcessId caller) const {
+  // Pushes of a task's lease are numbered by its owner. Another one may have pushed for an earlier
+  // lease that was taken from it.
+  const Lease* lease = deps_.queue.Find(number);
+  if (lease != nullptr && !lease->spec->actor && lease->demand.owner != caller) return 0;
+  const auto [under, push] = deps_.switchboard.Started(process, caller);
+  return under == number && number != 0 ? push : 0;
 }
 
 bool LeaseBroker::SweepLease(LeaseNumber number) {

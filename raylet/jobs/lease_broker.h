@@ -52,8 +52,8 @@ class LeaseBroker {
     Contacts& contacts;
     ClusterFollower& follower;
     const ArgumentAdmission& arguments;
-    // The job of a process of this node, alive or dead; 0: unknown.
-    std::function<JobNumber(ProcessId)> job_of;
+    // The job of a process of this node that is dead; 0: nothing is left of it.
+    std::function<JobNumber(ProcessId)> job_of_dead;
   };
   explicit LeaseBroker(Deps deps) : deps_(std::move(deps)) {}
   LeaseBroker(const LeaseBroker&) = delete;
@@ -78,6 +78,9 @@ class LeaseBroker {
   // Ends `lease` at its worker, if it has one, by ending the worker. Of an actor without one whose
   // placement group was removed the owner is told.
   void End(LeaseNumber lease, ErrorKind error, const std::string& reason);
+  // The last push of `caller` that the dead worker `process` started under `number`, its lease when
+  // it died.
+  uint64_t StartedFor(ProcessId process, LeaseNumber number, ProcessId caller) const;
   // Carries out what the queue has decided; what queue and pool have. False: there was nothing.
   bool ApplyQueue();
   bool Settle();

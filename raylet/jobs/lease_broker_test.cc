@@ -53,10 +53,7 @@ struct Node : JobParts, ClusterFollower::Observer {
                       .contacts = contacts,
                       .follower = follower,
                       .arguments = arguments,
-                      .job_of = [this](ProcessId process) {
-                        const auto it = processes.find(process);
-                        return it == processes.end() ? 0 : it->second.job;
-                      }}};
+                      .job_of_dead = [](ProcessId) { return 0; }}};
 
   static proto::LeaseDemand DemandOf(uint64_t key, uint32_t wanted, double cpus, bool actor) {
     proto::LeaseDemand demand;
@@ -251,6 +248,21 @@ SCENARIO("a blocked worker lends its CPUs") {
   message.set_blocked(false);
   REQUIRE(node.leases.OnBlocked(worker, node.Of(FrameKind::kBlocked, message)).ok());
   CHECK(node.queue.Find(grant.lease())->blocked_since == 0);
+}
+
+SCENARIO("what a worker had started is said of its lease alone, to the owner of that") {
+  Node node;
+  const ProcessId driver = node.Driver();
+  const proto::LeaseGrant grant = node.Lease(driver);
+  const ProcessId worker = ProcessId::Unpack(grant.worker());
+  node.switchboard.started[{worker, driver}] = {grant.lease(), 17};
+  node.switchboard.started[{worker, kFarDriver}] = {grant.lease(), 3};
+  CHECK(node.leases.StartedFor(worker, grant.lease(), driver) == 17);
+  CHECK(node.leases.StartedFor(worker, grant.lease(), kFarDriver) == 0);
+  node.switchboard.started[{worker, driver}] = {grant.lease() + 1, 17};
+  CHECK(node.leases.StartedFor(worker, grant.lease(), driver) == 0);
+  node.switchboard.started[{worker, driver}] = {0, 17};
+  CHECK(node.leases.StartedFor(worker, 0, driver) == 0);
 }
 
 SCENARIO("the sweep repairs leases and workers that have lost each other") {

@@ -22,6 +22,13 @@ constexpr size_t kMostQuestions = 10'000;
 // The process asks before its raylet hears that it holds the reference, or that the owner is dead.
 constexpr Nanos kQuestionLimit = OrphanLedger::kAnswerLimit + kSecond;
 
+// Objects of makers that nobody knows: how long one that is on its way may be unknown, and how
+// often all objects are looked at, if there are few or many of them.
+constexpr Nanos kUnknownFor = 10 * kSecond;
+constexpr Nanos kLookAtFew = 5 * kSecond;
+constexpr Nanos kLookAtMany = 60 * kSecond;
+constexpr size_t kMany = 20'000;
+
 }  // namespace
 
 Adoption::Adoption(Deps deps)
@@ -143,6 +150,38 @@ void Adoption::Disown(ObjectId id) {
 
 void Adoption::ForgetIfUnheld(ObjectId orphan) {
   if (!deps_.references.IsHeld(orphan)) orphans_.Remove(orphan);
+}
+
+void Adoption::AdoptLateObjectsOf(ProcessId owner) {
+  const std::vector<ObjectId> objects = deps_.store.ObjectsOf(owner);
+  if (std::any_of(objects.begin(), objects.end(), [this](ObjectId id) { return !IsAdopted(id); })) {
+    AdoptObjectsOf(owner);
+  }
+}
+
+std::vector<ProcessId> Adoption::FindUnknownMakers() {
+  std::vector<ProcessId> found;
+  const Nanos now = Now();
+  if (now < next_look_for_makers_) return found;
+  size_t objects = 0;
+  absl::btree_map<ProcessId, Nanos> unknown;
+  deps_.store.ForEach([&](const StoreObjectInfo& object) {
+    ++objects;
+    const ProcessId maker = object.id.maker();
+    if (unknown.contains(maker) || IsAdopted(object.id)) return;
+    const bool known = maker.node == deps_.view.local
+                           ? deps_.deaths.IsAlive(maker)
+                           : !deps_.view.complete || deps_.view.Find(maker.node) != nullptr;
+    if (known) return;
+    const auto since = unknown_makers_.find(maker);
+    unknown[maker] = since == unknown_makers_.end() ? now : since->second;
+  });
+  for (const auto& [maker, since] : unknown) {
+    if (now - since >= kUnknownFor) found.push_back(maker);
+  }
+  unknown_makers_ = std::move(unknown);
+  next_look_for_makers_ = now + (objects > kMany ? kLookAtMany : kLookAtFew);
+  return found;
 }
 
 // --- Orphans, and who asks for them. ---

@@ -84,8 +84,14 @@ class Adoption {
   void PlacesFailed(ObjectId id) { orphans_.PlacesFailed(id); }
   std::vector<ObjectId> orphans() const { return orphans_.ids(); }
   size_t orphan_count() const { return orphans_.size(); }
-  // Dropped while its owner was alive, for all that was known here.
+  // --- For sweeps.
+  // An orphan that was dropped while its owner was alive, for all that was known here, goes.
   void ForgetIfUnheld(ObjectId orphan);
+  // Objects of `owner`, of which nothing is left, that came late are kept or go like the others.
+  void AdoptLateObjectsOf(ProcessId owner);
+  // Makers of objects here that nobody has known for a while: a writer that scribbled over the name
+  // of its object before it was learned gave it to nobody.
+  std::vector<ProcessId> FindUnknownMakers();
 
  private:
   // About objects of dead owners; it waits for other nodes.
@@ -115,6 +121,8 @@ class Adoption {
   // By asker and the ids asked for.
   absl::btree_map<std::pair<ProcessId, std::string>, Question> questions_;
   absl::btree_map<NodeNumber, uint64_t> orphan_versions_;  // The last that each node sent.
+  absl::btree_map<ProcessId, Nanos> unknown_makers_;       // Since when they are.
+  Nanos next_look_for_makers_ = 0;
 };
 
 }  // namespace sheaf

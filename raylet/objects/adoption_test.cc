@@ -194,6 +194,23 @@ SCENARIO("a process that asks for an orphan is answered when the other nodes hav
   }
 }
 
+SCENARIO("objects that come late, and objects of nobody, go as others do") {
+  Node node(/*alone=*/true);
+  node.OwnerDies();
+  const ObjectId late = node.Put(1);
+  const ObjectId unwanted = node.Put(2);
+  node.Borrow(late);
+  CHECK(node.adoption.FindUnknownMakers().empty());  // They may be on their way.
+  node.Pass(10 * kSecond);
+  CHECK(node.adoption.FindUnknownMakers() == std::vector{node.owner});
+  node.adoption.AdoptLateObjectsOf(node.owner);
+  node.Settle();
+  CHECK(node.IsHere(late));
+  CHECK_FALSE(node.IsHere(unwanted));
+  node.Pass(10 * kSecond);
+  CHECK(node.adoption.FindUnknownMakers().empty());
+}
+
 SCENARIO("malformed questions change nothing") {
   Node node;
   proto::AdoptedQuery query;

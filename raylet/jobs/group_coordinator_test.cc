@@ -157,7 +157,7 @@ SCENARIO("a group over two nodes: prepared there, committed, and told to its ray
     node.view.nodes[2].alive = false;
     node.groups.OnNodeDead(2);
     node.Settle();
-    CHECK(node.Heard(node.driver)->state() == State::PENDING);
+    CHECK(node.Heard(node.driver)->state() == State::INFEASIBLE);  // On one node.
     node.AddNode(3, "CPU:2");
     node.groups.OnRoom();
     node.Settle();

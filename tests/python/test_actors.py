@@ -486,3 +486,19 @@ def test_a_name_is_free_when_its_actor_has_been_killed(lifetime):
             actor = Counter.options(name="killed").remote()
             sheaf.kill(actor)
             sheaf.get_actor("killed")
+
+
+def test_an_actor_that_calls_itself_is_told_so_and_goes_on():
+    @sheaf.remote(num_cpus=0)
+    class Caller:
+        async def ping(self):
+            return 1
+
+        async def me(self, handle):
+            return await handle.ping.remote()
+
+    actor = Caller.remote()
+    for _ in range(2):  # Before and after the caller knows where the actor is.
+        with pytest.raises(Exception, match="calls itself"):
+            sheaf.get(actor.me.remote(actor), timeout=30)
+    assert sheaf.get(actor.ping.remote(), timeout=30) == 1

@@ -135,6 +135,16 @@ bool ActorSubmitter::PushWhileRoom(ActorClient& client) {
 }
 
 void ActorSubmitter::Push(ActorClient& client, TaskRecord& task) {
+  if (client.peer->process == self_) [[unlikely]] {  // There is no ring that leads back.
+    const Input input(*this, client);
+    tasks_.Fail(task, {ErrorKind::kSystem,
+                       absl::StrCat("the actor ", client.id.ToHex(), " calls itself (",
+                                    tasks_.Describe(task),
+                                    "), which Sheaf cannot do: call the method as a function "
+                                    "(self.method()), or go by another actor or a task"),
+                       {}});
+    return;
+  }
   if (task.retries_left == kRetriesOfActor) task.retries_left = client.max_task_retries;
   tasks_.Push(task, *client.peer, client.lease, ++client.pushes);
   client.in_flight.PushBack(&task);

@@ -89,10 +89,14 @@ void Driver::FinishEnded() {
 }
 
 bool Driver::PollRings() {
-  const size_t handled = mailbox_.Poll(frames_, true);
+  bool handled = mailbox_.Poll(frames_, true) != 0;
+  if (core_.has_own_frames()) [[unlikely]] {
+    core_.HandleOwnFrames();
+    handled = true;
+  }
   if (core_.owner.actors.holds_back()) [[unlikely]]
     core_.owner.actors.PushHeldBack();
-  if (handled == 0) return false;
+  if (!handled) return false;
   if (!core_.AfterFrames()) [[unlikely]]
     FreeInBackground();
   return true;
@@ -246,7 +250,7 @@ bool Driver::Step(Lock& lock, Nanos now, Nanos deadline) {
   bool roused = false;
   Bell& bell = mailbox_.bell();
   SetBell(bell, BellState::kAsleep);
-  if (!mailbox_.Pending(true)) {
+  if (!HasFrames()) {
     Nanos timeout = std::min(deadline, next_tick_) - clock_.Now();
     if (mailbox_.HasQueued()) timeout = std::min(timeout, kMillisecond);
     if (timeout > 0) {
@@ -256,7 +260,7 @@ bool Driver::Step(Lock& lock, Nanos now, Nanos deadline) {
       SleepOnBell(bell, timeout);
       const Nanos slept = clock_.Now() - begun;
       lock.Relock();
-      roused = slept < timeout && !mailbox_.Pending(true);
+      roused = slept < timeout && !HasFrames();
       if (slept < kShortSleep && !roused) spin_misses_ = 0;
     }
   }
@@ -334,7 +338,7 @@ void Driver::LeaveBell() {
   // It looks soon anyway; the bell stays kAwake.
   if (background_ticks_.load(std::memory_order_relaxed)) return;
   SetBell(mailbox_.bell(), BellState::kAway);
-  if (mailbox_.Pending(true) || mailbox_.HasQueued()) Knock(mailbox_.bell());
+  if (HasFrames() || mailbox_.HasQueued()) Knock(mailbox_.bell());
 }
 
 void Driver::RunBackground() {

@@ -114,6 +114,7 @@ class Driver {
 
   bool Step(Lock& lock, Nanos now, Nanos deadline);
   bool PollRings();
+  bool HasFrames() { return mailbox_.Pending(true) || core_.has_own_frames(); }
   bool Spin(Lock& lock, Nanos begun, Nanos deadline);
   void YieldLock(Lock& lock);
   void ServeWaiters();

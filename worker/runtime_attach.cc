@@ -98,9 +98,11 @@ absl::Status RuntimeImpl::Begin() {
       });
   SHEAF_RETURN_IF_ERROR(mailbox_->AddRing(raylet, attached_.raylet_rings.get(), false,
                                           attached_.welcome.raylet_bell));
+  const auto ring_self = [this](Lane lane) { RingBell(mailbox_->bell(), lane); };
   SHEAF_ASSIGN_OR_RETURN(core_, ProcessCore::Open({.self = self_,
                                                    .clock = clock_,
                                                    .rings = *mailbox_,
+                                                   .ring_self = ring_self,
                                                    .segment = segment_,
                                                    .frames = *this,
                                                    .executions = *this,

@@ -189,6 +189,12 @@ class Cell:
     def add_to(self, other, n):
         return ray.get(other.add.remote(n), timeout=300)
 
+    def through_itself(self, handle, value):
+        return ray.get(handle.same.remote(value), timeout=300)
+
+    def later(self, handle, value):
+        return [handle.same.remote(value)]
+
     def nap(self, seconds):
         time.sleep(seconds)
 
@@ -217,6 +223,9 @@ class AsyncCell:
     async def same(self, value):
         await asyncio.sleep(0)
         return value
+
+    async def through_itself(self, handle, value):
+        return await handle.same.remote(value)
 
     async def digest_of(self, boxed):
         return digest(await boxed[0])

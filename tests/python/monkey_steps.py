@@ -301,6 +301,27 @@ def actor_calls_actor(world: World) -> None:
 
 
 @step(1)
+def actor_calls_itself(world: World) -> None:
+    """It waits for that where it can run both; a plain one gives the reference away."""
+    actor = _an_actor(world)
+    want = world.blob(min(world.room(0.2), 4 << 20))
+    if actor.is_async or actor.threads > 1:
+        # More of these at once than threads would wait for each other.
+        item = actor.call(
+            world, actor.handle.through_itself.remote(actor.handle, want.value()), want
+        )
+        if not actor.is_async:
+            world.look(item)
+        return
+    try:
+        [ref] = ray.get(actor.handle.later.remote(actor.handle, want.value()), timeout=WAIT_S)
+    except world.tolerated:
+        world.ended += 1
+        return
+    world.look(actor.call(world, ref, want))
+
+
+@step(1)
 def actor_streams(world: World) -> None:
     actor = _an_actor(world)
     count, size, key = world.count(30), world.size(_SMALL), world.key(30)

@@ -1,6 +1,7 @@
 # Copyright The Sheaf Authors. SPDX-License-Identifier: Apache-2.0
 """Actors: state, order, names, handles, ends."""
 
+import asyncio
 import atexit
 import json
 import os
@@ -488,17 +489,138 @@ def test_a_name_is_free_when_its_actor_has_been_killed(lifetime):
             sheaf.get_actor("killed")
 
 
-def test_an_actor_that_calls_itself_is_told_so_and_goes_on():
+class CallsItself:
+    """By handle, by name, by its own context; its streams, and what it must not keep."""
+
+    def __init__(self, name=None):
+        self.name = name
+
+    async def same(self, value):
+        return value
+
+    async def by_handle(self, handle, value):
+        return await handle.same.remote(value)
+
+    async def by_name(self, value):
+        return await sheaf.get_actor(self.name).same.remote(value)
+
+    async def by_context(self, value):
+        return await sheaf.get_runtime_context().current_actor.same.remote(value)
+
+    async def at_once(self, handle, count):
+        refs = [handle.same.remote(i) for i in range(count)]
+        return sum([await ref for ref in refs])
+
+    async def fail(self):
+        raise KeyError("mine")
+
+    async def catches(self, handle):
+        try:
+            await handle.fail.remote()
+        except KeyError as error:
+            return str(error.args[0])
+
+    async def items(self, count, size):
+        for i in range(count):
+            yield bytes([i % 256]) * size
+
+    async def reads_items(self, handle, count, size):
+        total = 0
+        async for ref in handle.items.options(num_returns="streaming").remote(count, size):
+            total += len(await ref)
+        return total
+
+    async def cancels(self, handle):
+        ref = handle.sleep.remote()
+        await asyncio.sleep(0.05)
+        sheaf.cancel(ref)
+        try:
+            await ref
+        except (sheaf.exceptions.TaskCancelledError, asyncio.CancelledError):
+            return "cancelled"
+
+    async def sleep(self):
+        await asyncio.sleep(60)
+
+
+@pytest.mark.parametrize("size", [1, 200_000, 3 << 20])
+def test_an_async_actor_calls_itself(size):
+    actor = (
+        sheaf.remote(num_cpus=0)(CallsItself)
+        .options(name=f"itself {size}")
+        .remote(f"itself {size}")
+    )
+    value = b"v" * size
+    for _ in range(2):  # Before and after the caller knows where the actor is.
+        assert sheaf.get(actor.by_handle.remote(actor, value), timeout=30) == value
+        assert sheaf.get(actor.by_name.remote(value), timeout=30) == value
+        assert sheaf.get(actor.by_context.remote(value), timeout=30) == value
+    assert sheaf.get(actor.at_once.remote(actor, 500), timeout=30) == sum(range(500))
+    assert sheaf.get(actor.catches.remote(actor), timeout=30) == "mine"
+    assert sheaf.get(actor.reads_items.remote(actor, 20, size), timeout=60) == 20 * size
+    assert sheaf.get(actor.cancels.remote(actor), timeout=30) == "cancelled"
+
+
+def test_an_actor_of_threads_or_groups_calls_itself():
     @sheaf.remote(num_cpus=0)
+    class Threaded:
+        def same(self, value):
+            return value
+
+        def deep(self, handle, depth):
+            return 0 if depth == 0 else 1 + sheaf.get(handle.deep.remote(handle, depth - 1))
+
+        @sheaf.method(concurrency_group="io")
+        def grouped(self, handle, value):
+            return sheaf.get(handle.same.remote(value))
+
+    threaded = Threaded.options(max_concurrency=5).remote()
+    assert sheaf.get(threaded.deep.remote(threaded, 4), timeout=30) == 4
+    grouped = Threaded.options(concurrency_groups={"io": 2}).remote()
+    calls = [grouped.grouped.remote(grouped, i) for i in range(100)]
+    assert sheaf.get(calls, timeout=30) == list(range(100))
+
+
+def test_a_plain_actor_returns_a_call_of_itself():
+    @sheaf.remote(num_cpus=0)
+    class Plain:
+        def ping(self, value):
+            return value
+
+        def later(self, handle):
+            return [handle.ping.remote(sheaf.put(i)) for i in range(50)]
+
+        def stuck(self, handle):
+            try:
+                return sheaf.get(handle.ping.remote(1), timeout=0.2)
+            except sheaf.exceptions.GetTimeoutError:
+                return "would wait for itself"
+
+    actor = Plain.remote()
+    refs = sheaf.get(actor.later.remote(actor), timeout=30)
+    assert sheaf.get(refs, timeout=30) == list(range(50))
+    assert sheaf.get(actor.stuck.remote(actor), timeout=30) == "would wait for itself"
+    assert sheaf.get(actor.ping.remote(2), timeout=30) == 2
+
+
+def test_an_actor_that_calls_itself_is_restarted_and_ends_as_others_do():
+    @sheaf.remote(num_cpus=0, max_restarts=1)
     class Caller:
         async def ping(self):
-            return 1
+            return os.getpid()
 
         async def me(self, handle):
             return await handle.ping.remote()
 
+        async def crash(self):
+            os._exit(1)
+
     actor = Caller.remote()
-    for _ in range(2):  # Before and after the caller knows where the actor is.
-        with pytest.raises(Exception, match="calls itself"):
-            sheaf.get(actor.me.remote(actor), timeout=30)
-    assert sheaf.get(actor.ping.remote(), timeout=30) == 1
+    before = sheaf.get(actor.me.remote(actor), timeout=30)
+    with pytest.raises(sheaf.exceptions.RayActorError):
+        sheaf.get(actor.crash.remote(), timeout=30)
+    after = sheaf.get(actor.me.remote(actor), timeout=30)
+    assert after != before
+    sheaf.kill(actor)
+    with pytest.raises(sheaf.exceptions.RayActorError):
+        sheaf.get(actor.me.remote(actor), timeout=30)

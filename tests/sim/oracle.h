@@ -43,6 +43,7 @@ enum class Op : uint8_t {
   kActorHold,  // Keeps the reference that lies inside its argument.
   kActorGive,  // Returns the reference that it keeps.
   kActorCrash,
+  kActorCallsItself,  // By the handle inside its argument; returns the reference to the result.
 };
 
 // The first argument of every call.
@@ -52,7 +53,7 @@ struct CallArguments {
   uint64_t size = 0;      // Bytes of its value.
   Op op = Op::kPlain;
   uint8_t depth = 0;
-  uint16_t count = 0;  // Items, children.
+  uint16_t count = 0;  // Items, children; retries of the call that an actor makes of itself, + 1.
   uint32_t run_us = 0;
 };
 

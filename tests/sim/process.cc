@@ -86,6 +86,7 @@ Process::Process(World& world, Network& network, Node& node, ProcessId self, Pro
   auto opened = ProcessCore::Open({.self = self,
                                    .clock = clock_,
                                    .rings = *transport_,
+                                   .ring_self = [this](Lane) { HandleOwnFramesLater(); },
                                    .segment = segment_,
                                    .frames = *this,
                                    .executions = *this,
@@ -246,6 +247,10 @@ void Process::OnNewRing(const proto::NewRing& ring) {
 }
 
 void Process::DrainRings(ProcessId dead) { network_.Drain(dead, self); }
+
+void Process::HandleOwnFramesLater() {
+  SpendLater(world_.Between(kMicrosecond, 50 * kMicrosecond), [this] { core_->HandleOwnFrames(); });
+}
 
 void Process::OnHostFrame(const Frame& frame) {
   if (frame.kind == FrameKind::kStateQuery) {

@@ -171,6 +171,7 @@ class Process final : public Endpoint, public FrameHost, public ExecutionHost {
   void LookAtBlocked();
   void Settle();
   bool RunWaiting();
+  void HandleOwnFramesLater();
   void Flush();
   void Tick();
   void CheckLineage();

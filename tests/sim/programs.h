@@ -79,6 +79,7 @@ class Workload {
   Async<> MakesObject(Process& process, DriverState& state);
   Async<> Actors(Process& process, DriverState& state);
   Async<> ActorCalls(Process& process, DriverState& state);
+  Async<> ActorCallsItself(Process& process, ActorHandle actor);
   Async<> Stream(Process& process, DriverState& state);
   Async<bool> ReadItem(Process& process, const CallArguments& call, TaskId task, uint64_t index,
                        ObjectHandle item);

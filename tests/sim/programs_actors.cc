@@ -91,6 +91,10 @@ Async<> Workload::ActorCalls(Process& process, DriverState& state) {
   ActorHandle* actor = co_await ChooseActor(process, state);
   if (actor == nullptr) co_return;
   const ActorId id = actor->id;
+  if (!actor->detached && random.OneIn(8)) {
+    co_await ActorCallsItself(process, *actor);
+    co_return;
+  }
   const uint64_t count = 1 + random.Below(mix_.burst);
   for (uint64_t i = 0; i < count; ++i) {
     if (i != 0) actor = co_await WaitForActor(process, state, id);
@@ -106,6 +110,25 @@ Async<> Workload::ActorCalls(Process& process, DriverState& state) {
       call.references.push_back(state.results[random.Below(state.results.size())]);
     state.results.push_back(CallActor(process, *actor, call, {}));
   }
+}
+
+// The result that the actor owes itself comes back inside that of the driver's call.
+Async<> Workload::ActorCallsItself(Process& process, ActorHandle actor) {
+  CallOptions call;
+  call.arguments = NewCall(Op::kActorCallsItself, world_.random);
+  call.arguments.count = static_cast<uint16_t>(actor.max_task_retries + 1);
+  call.inside.push_back(actor.handle);
+  const ObjectHandle result = CallActor(process, actor, call, {});
+  ObjectView view;
+  if (!co_await process.Get({}, result, &view)) co_return;
+  Judge(process, result.id(), view);
+  if (view.error != nullptr) co_return;
+  if (view.nested.size() != 1) {
+    world_.oracle.Fail("O2", "the result of a call has lost the reference inside it");
+    co_return;
+  }
+  const ObjectHandle inner = view.nested[0];
+  co_await Read(process, {}, inner);
 }
 
 Async<Workload::ActorHandle*> Workload::ChooseActor(Process& process, DriverState& state) {

@@ -50,7 +50,7 @@ Async<> Workload::Execute(Process& process, std::shared_ptr<CallExecution> call,
   co_await process.Sleep({.task = {}, .cancelled = nullptr},
                          static_cast<Nanos>(arguments.run_us) * kMicrosecond);
   for (const ObjectHandle& inner : inside) {
-    if (arguments.op == Op::kActorHold) continue;
+    if (arguments.op == Op::kActorHold || arguments.op == Op::kActorCallsItself) continue;
     if (!co_await Read(process, context, inner)) {
       call->Fail({ErrorKind::kTaskCancelled, "cancelled while it waited", {}}, false);
       co_return;
@@ -108,6 +108,17 @@ Async<> Workload::Execute(Process& process, std::shared_ptr<CallExecution> call,
       if (const ObjectHandle kept = static_cast<ActorState*>(process.user_state.get())->kept)
         returned.push_back(kept);
       break;
+    case Op::kActorCallsItself: {
+      const TaskId made = TaskOf(inside[0].id());
+      ActorHandle self{.handle = inside[0],
+                       .max_task_retries = arguments.count - 1,
+                       .detached = false,
+                       .id = {made.maker_bits, made.sequence_bits}};
+      CallOptions own;
+      own.arguments = NewCall(Op::kActorCall, world_.random);
+      returned.push_back(CallActor(process, self, own, context));
+      break;
+    }
     default:
       break;
   }

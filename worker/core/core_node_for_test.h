@@ -27,6 +27,7 @@ class CoreNode final : public FrameHost, public FakeExecutionHost, public Transp
     auto opened = ProcessCore::Open({.self = kSelf,
                                      .clock = store.clock,
                                      .rings = *this,
+                                     .ring_self = [this](Lane) { ++own_frames; },
                                      .segment = segment,
                                      .frames = *this,
                                      .executions = *this,
@@ -106,6 +107,7 @@ class CoreNode final : public FrameHost, public FakeExecutionHost, public Transp
 
   StoreNode store;
   RecordingTransport sent;  // All other frames.
+  int own_frames = 0;       // Of the core for itself.
   std::unique_ptr<ProcessCore> core;
 
  private:

@@ -53,7 +53,7 @@ void FrameDispatch::OnFrame(ProcessId from, const Frame& frame) {
 void FrameDispatch::OnCancel(ProcessId from, const Frame& frame) {
   const auto* cancel = FrameHead<CancelTask>(frame.body);
   if (cancel == nullptr) return;
-  if (cancel->task.maker() == core_.self) {  // A borrower asks its owner.
+  if (cancel->task.maker() == core_.self && from != core_.self) {  // A borrower asks its owner.
     core_.owner.CancelTask(cancel->task, cancel->force != 0, cancel->recursive != 0);
     return;
   }

@@ -22,7 +22,7 @@ absl::StatusOr<std::unique_ptr<ProcessCore>> ProcessCore::Open(Deps deps, Unique
 
 ProcessCore::ProcessCore(Deps& deps)
     : self(deps.self),
-      transport(deps.self.node, deps.rings, deps.limits),
+      transport(deps.self, deps.rings, std::move(deps.ring_self), deps.limits),
       owner(
           deps.self, deps.clock, transport, *this,
           [this](std::span<const ObjectId> ids) { store->Lookup(ids); }, deps.limits),
@@ -64,6 +64,10 @@ void ProcessCore::OnLocated(ObjectId id, const absl::StatusOr<ObjectLocation>& l
   owner.resolver.OnLocated(
       id, nullptr,
       {kind, absl::StrCat("the object ", id.ToHex(), what, location.status().message()), {}});
+}
+
+void ProcessCore::HandleOwnFrames() {
+  transport.loopback().HandOver([this](const Frame& frame) { dispatch.OnFrame(self, frame); });
 }
 
 bool ProcessCore::AfterFrames() {

@@ -12,6 +12,7 @@
 //   object_creation.h     room in the store
 #pragma once
 
+#include <functional>
 #include <memory>
 #include <span>
 #include <string>
@@ -47,8 +48,9 @@ class ProcessCore final : private LocalStore {
   struct Deps {
     ProcessId self;
     Clock& clock;
-    Transport& rings;                  // To the processes of this node, its raylet and the GCS.
-    std::shared_ptr<Mapping> segment;  // This process's own (shm/process_segment.h).
+    Transport& rings;                     // To the others of this node, its raylet and the GCS.
+    std::function<void(Lane)> ring_self;  // HandleOwnFrames is wanted soon.
+    std::shared_ptr<Mapping> segment;     // This process's own (shm/process_segment.h).
     FrameHost& frames;
     ExecutionHost& executions;
     BackPressure limits;
@@ -58,7 +60,7 @@ class ProcessCore final : private LocalStore {
   ~ProcessCore() override;  // Handles and buffers may outlive it.
 
   const ProcessId self;
-  RelayTransport transport;            // The rings, and the other nodes.
+  RelayTransport transport;            // The rings, the other nodes, and itself.
   std::unique_ptr<StoreClient> store;  // Never null. Goes after all that frees objects in it.
   OwnerState owner;
   GcsCalls gcs;
@@ -72,8 +74,11 @@ class ProcessCore final : private LocalStore {
   JobNumber job() const { return dispatch.job().number; }
   const ObjectCounts& object_counts() const { return object_counts_; }
 
-  // --- What follows a turn (process_core.cc). ---
+  // --- What belongs to a turn, and what follows it (process_core.cc). ---
 
+  // Frames that this process has sent to itself. They are handled where those of the rings are.
+  bool has_own_frames() { return !transport.loopback().empty(); }
+  void HandleOwnFrames();
   // After frames were handled: frees some of what was let go, and takes what has come for others.
   // False: values want to be promoted, and there may be room for them (KeepHouse).
   bool AfterFrames();

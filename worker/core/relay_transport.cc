@@ -5,6 +5,7 @@
 #include <array>
 #include <cstring>
 #include <string>
+#include <utility>
 
 #include "base/message_limits.h"
 
@@ -63,25 +64,28 @@ class RelayTransport::RelayChannel final : public Channel {
   uint64_t taken_ = 0, told_ = 0;    // Of the peer.
 };
 
-RelayTransport::RelayTransport(NodeNumber node, Transport& rings, const BackPressure& limits)
-    : node_(node), rings_(rings), limits_(limits) {}
+RelayTransport::RelayTransport(ProcessId self, Transport& rings,
+                               std::function<void(Lane)> sent_to_self, const BackPressure& limits)
+    : self_(self), rings_(rings), loopback_(std::move(sent_to_self)), limits_(limits) {}
 RelayTransport::~RelayTransport() = default;
 
 RelayTransport::RelayChannel& RelayTransport::RelayTo(ProcessId peer) {
   if (last_ != nullptr && last_->peer == peer) [[likely]]
     return *last_;
   std::unique_ptr<RelayChannel>& relay = relays_[peer];
-  if (relay == nullptr) relay = std::make_unique<RelayChannel>(rings_, RayletOf(node_), peer);
+  if (relay == nullptr) relay = std::make_unique<RelayChannel>(rings_, RayletOf(self_.node), peer);
   return *(last_ = relay.get());
 }
 
 Channel& RelayTransport::To(ProcessId peer) {
+  if (peer == self_) [[unlikely]]
+    return loopback_;
   if (IsNear(peer)) return rings_.To(peer);
   return RelayTo(peer);
 }
 
 void RelayTransport::Forget(ProcessId peer) {
-  if (IsNear(peer)) {
+  if (IsNear(peer)) {  // Never this process.
     rings_.Forget(peer);
     return;
   }

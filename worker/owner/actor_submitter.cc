@@ -17,9 +17,9 @@ using State = proto::ActorAnswer;
 
 }  // namespace
 
-ActorSubmitter::ActorSubmitter(ProcessId self, Transport& transport, TaskTable& tasks,
-                               PeerTable& peers, const BackPressure& limits)
-    : self_(self), transport_(transport), tasks_(tasks), peers_(peers), limits_(limits) {}
+ActorSubmitter::ActorSubmitter(Transport& transport, TaskTable& tasks, PeerTable& peers,
+                               const BackPressure& limits)
+    : transport_(transport), tasks_(tasks), peers_(peers), limits_(limits) {}
 
 ActorClient& ActorSubmitter::ClientOf(ObjectEntry& creation) {
   ObjectExtra& extra = creation.more();
@@ -135,16 +135,6 @@ bool ActorSubmitter::PushWhileRoom(ActorClient& client) {
 }
 
 void ActorSubmitter::Push(ActorClient& client, TaskRecord& task) {
-  if (client.peer->process == self_) [[unlikely]] {  // There is no ring that leads back.
-    const Input input(*this, client);
-    tasks_.Fail(task, {ErrorKind::kSystem,
-                       absl::StrCat("the actor ", client.id.ToHex(), " calls itself (",
-                                    tasks_.Describe(task),
-                                    "), which Sheaf cannot do: call the method as a function "
-                                    "(self.method()), or go by another actor or a task"),
-                       {}});
-    return;
-  }
   if (task.retries_left == kRetriesOfActor) task.retries_left = client.max_task_retries;
   tasks_.Push(task, *client.peer, client.lease, ++client.pushes);
   client.in_flight.PushBack(&task);

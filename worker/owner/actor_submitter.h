@@ -49,7 +49,7 @@ struct ActorClient {
 
 class ActorSubmitter final : public TaskDispatcher {
  public:
-  ActorSubmitter(ProcessId self, Transport& transport, TaskTable& tasks, PeerTable& peers,
+  ActorSubmitter(Transport& transport, TaskTable& tasks, PeerTable& peers,
                  const BackPressure& limits);
 
   // Detached actors are asked for at the GCS: `ask` is called (again) when one is needed.
@@ -117,7 +117,6 @@ class ActorSubmitter final : public TaskDispatcher {
   void Ask(ActorClient& client);
   void DecideAfterDeath(ActorClient& client, bool dead);
 
-  const ProcessId self_;
   Transport& transport_;
   TaskTable& tasks_;
   PeerTable& peers_;

@@ -15,8 +15,8 @@ constexpr BackPressure kSmall{.max_pending = 10'000, .max_untaken = 1000, .taken
 // The two ends of a relayed way, and what lies between them.
 struct Way {
   RecordingTransport near_rings, far_rings;
-  RelayTransport near{kSelf.node, near_rings, kSmall};
-  RelayTransport far{kFar.node, far_rings, kSmall};
+  RelayTransport near{kSelf, near_rings, [](Lane) {}, kSmall};
+  RelayTransport far{kFar, far_rings, [](Lane) {}, kSmall};
 
   Channel& ToFar() { return near.To(kFar); }
   // What the raylets make of the oldest frame that `from` sent to its raylet.

@@ -216,9 +216,10 @@ void Raylet::OnOffence(ProcessId process, const absl::Status& status) {
 void Raylet::OnExited(ProcessId process, const proto::Death& death) {
   if (processes_.contains(process)) {
     OnProcessEnded(process, death, /*exited=*/true);
-  } else if (!ended_.OnExited(process) && pool_.OnExited(process, death)) {
-    CountDeath(death);  // A worker that never attached.
+  } else if (!ended_.OnExited(process)) {
+    // A worker that has not attached; if it did just before, OnAttached shall not wait for its end.
     deaths_.Record(process, death);
+    if (pool_.OnExited(process, death)) CountDeath(death);
   }
   Settle();
 }

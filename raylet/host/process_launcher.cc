@@ -58,7 +58,7 @@ ProcessLauncher::ProcessLauncher(LauncherOptions options, LauncherEvents events,
 void ProcessLauncher::Stop() {
   if (std::exchange(stopped_, true)) return;
   loop_->Run([this] {
-    for (auto& [number, job] : jobs_) EndTemplate(job);
+    for (auto& [number, job] : jobs_) EndTemplate(job, "the node ends");
     for (auto& [process, worker] : workers_) KillProcesses(worker);
   });
   // Their exits are handled by the loop; what they leave behind becomes ours, generation by
@@ -438,7 +438,7 @@ void ProcessLauncher::KillProcesses(const Worker& worker) {
 void ProcessLauncher::RemoveJobOnLoop(JobNumber number) {
   const auto found = jobs_.find(number);
   if (found == jobs_.end()) return;
-  EndTemplate(found->second);
+  EndTemplate(found->second, "its job ended");
   found->second.template_state = TemplateState::kRetired;
   for (auto* waiting : {&found->second.queue, &found->second.without_program}) {
     for (auto& [spec, token] : std::exchange(*waiting, {}))

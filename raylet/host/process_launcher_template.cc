@@ -126,29 +126,26 @@ void ProcessLauncher::RetireTemplate(Job& job, const std::string& why) {
   if (job.template_state == TemplateState::kRetired) return;
   Log(LogLevel::kInfo, "workers of driver ", job.driver.ToString(),
       " are exec'd from here on; their template: ", why);
-  const bool was_ready = job.template_state == TemplateState::kReady;
-  EndTemplate(job);
+  EndTemplate(job, absl::StrCat("the template of its job ended: ", why));
   job.template_state = TemplateState::kRetired;
   for (auto& [spec, token] : std::exchange(job.queue, {})) StartByExec(job, spec, token);
-  if (!was_ready) return;
-  // Requests that it did not answer before its end were not carried out, or their process is an
-  // orphan of ours that no one waits for; either way they count as failed starts, and the pool
-  // starts others.
-  std::vector<ProcessId> lost;
-  for (const auto& [process, worker] : workers_) {
-    if (worker.from_template && worker.info.os_pid == 0 && worker.info.driver == job.driver)
-      lost.push_back(process);
-  }
-  for (ProcessId process : lost) {
-    Finish(process, MakeDeath(proto::Death::START_FAILED,
-                              absl::StrCat("the template of its job ended: ", why)));
-  }
 }
 
-void ProcessLauncher::EndTemplate(Job& job) {
+void ProcessLauncher::EndTemplate(Job& job, const std::string& why) {
   if (job.template_socket.valid()) loop_->Unwatch(job.template_socket.fd());
   job.template_socket.Close();
   if (job.template_pid == 0) return;
+  // Requests that it has not answered are not carried out, or their process is an orphan of ours
+  // that no one waits for; either way they count as failed starts, and the pool starts others.
+  std::vector<std::pair<ProcessId, proto::Death>> lost;
+  for (const auto& [process, worker] : workers_) {
+    if (!worker.from_template || worker.info.os_pid != 0 || worker.info.driver != job.driver)
+      continue;
+    lost.emplace_back(process, worker.doom.cause() != proto::Death::UNKNOWN
+                                   ? worker.doom
+                                   : MakeDeath(proto::Death::START_FAILED, why));
+  }
+  for (const auto& [process, death] : lost) Finish(process, death);
   // Only the template itself: its workers have groups of their own and, from here on, this process
   // as their parent.
   const pid_t pid = std::exchange(job.template_pid, 0);

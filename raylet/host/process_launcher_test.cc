@@ -357,6 +357,29 @@ SCENARIO("a template that cannot serve is replaced by plain exec") {
   }
 }
 
+SCENARIO("a worker that its template has not forked when the job ends is reported as ended") {
+  Fixture fixture(/*templates=*/true);
+  fixture.AddJob(1, "wait");
+  const pid_t template_pid =
+      std::stoi(fixture.AwaitOutput(fixture.AwaitStart(fixture.Start(1)), "parent"));
+  REQUIRE(kill(template_pid, SIGSTOP) == 0);
+  const ProcessId asked_for = fixture.Start(1);
+  const bool killed = GENERATE(false, true);
+  if (killed) fixture.launcher().Kill(asked_for, "its driver left");
+  WHEN("the job ends") {
+    fixture.launcher().RemoveJob(1);
+    const proto::Death death = fixture.AwaitExit(asked_for);
+    CHECK(death.cause() == (killed ? proto::Death::KILLED : proto::Death::START_FAILED));
+    CHECK(death.message() == (killed ? "its driver left" : "its job ended"));
+    fixture.End();
+    CHECK(fixture.AwaitNoneMarked());
+  }
+  WHEN("the launcher ends") {
+    fixture.End();
+    fixture.AwaitExit(asked_for);
+  }
+}
+
 SCENARIO("nothing of a job outlives it, also what fled its process group") {
   const bool templates = GENERATE(false, true);
   CAPTURE(templates);

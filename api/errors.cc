@@ -67,6 +67,7 @@ void Raise(ErrorInfo info) {
     case ErrorKind::kEnvironmentFailed:
       throw EnvironmentError(std::move(info));
     case ErrorKind::kGroupRemoved:
+    case ErrorKind::kActorGroupRemoved:
       throw GroupRemovedError(std::move(info));
     case ErrorKind::kPendingCallsLimit:
       throw PendingCallsLimitError(std::move(info));

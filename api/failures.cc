@@ -33,7 +33,8 @@ std::string Readable(const std::type_info* type) {
   return name;
 }
 
-static_assert(static_cast<int>(ErrorKind::kSystem) == static_cast<int>(CoreErrorKind::kSystem));
+static_assert(static_cast<int>(ErrorKind::kActorGroupRemoved) ==
+              static_cast<int>(CoreErrorKind::kActorGroupRemoved));
 static_assert(static_cast<int>(ErrorKind::kTimeout) == static_cast<int>(CoreErrorKind::kTimeout));
 static_assert(static_cast<int>(ErrorKind::kGcsStorageFull) ==
               static_cast<int>(CoreErrorKind::kGcsStorageFull));

@@ -57,6 +57,8 @@ const char* ErrorName(ErrorKind kind) {
       return "GcsStorageFull";
     case ErrorKind::kSystem:
       return "System";
+    case ErrorKind::kActorGroupRemoved:
+      return "ActorGroupRemoved";
   }
   return "Unknown";
 }

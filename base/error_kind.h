@@ -34,7 +34,8 @@ enum class ErrorKind : uint8_t {
   kActorNameTaken = 22,
   kNotFound = 23,  // No actor of that name, no such function.
   kGcsStorageFull = 24,
-  kSystem = 25,  // Anything else of Sheaf's own.
+  kSystem = 25,             // Anything else of Sheaf's own.
+  kActorGroupRemoved = 26,  // The placement group of an actor that had not started.
 };
 
 struct Error {

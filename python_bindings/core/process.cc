@@ -31,6 +31,7 @@ int users = 0;
 bool is_worker = false;
 bool forked = false;
 bool left_for_good = false;
+bool leaving = false;  // Some thread is between the beginning and the end of a shutdown.
 std::atomic<bool> ending{false};
 pthread_t main_thread;
 thread_local bool runs_user_code = false;
@@ -70,7 +71,7 @@ Runtime* RequireRuntime() {
     RaiseForked();
     return nullptr;
   }
-  if (HasLeftForGood()) return nullptr;
+  if (RefusesToJoin()) return nullptr;
   const Owned done = Owned::Steal(init_by_default());
   if (!done) return nullptr;
   if (current == nullptr) PyErr_SetString(PyExc_RuntimeError, "sheaf.init() has not joined a node");
@@ -89,12 +90,27 @@ Runtime* CallRuntime::get() const {
 
 void LeaveForGood() { left_for_good = true; }
 
-bool HasLeftForGood() {
-  if (left_for_good)
+bool RefusesToJoin() {
+  if (left_for_good) {
     RaiseStatus(absl::InternalError(
                     "this program is ending: it has left the cluster, and joins none any more"),
                 ErrorKind::kSystem);
-  return left_for_good;
+  } else if (leaving) {
+    RaiseStatus(absl::InternalError("sheaf.shutdown() was called meanwhile"), ErrorKind::kSystem);
+  }
+  return left_for_good || leaving;
+}
+
+Leaving::Leaving() : first_(!leaving) {
+  while (!first_ && leaving) {
+    const WithoutGil free;
+    poll(nullptr, 0, 1);
+  }
+  if (first_) leaving = true;
+}
+
+Leaving::~Leaving() {
+  if (first_) leaving = false;
 }
 
 uint64_t RuntimeGeneration() { return generation; }
@@ -231,6 +247,10 @@ void RestoreInterrupts() { sigaction(SIGINT, &usual_interrupt, nullptr); }
 
 PyObject* RaiseStatus(const absl::Status& status, ErrorKind resource) {
   if (PyErr_Occurred() != nullptr) return nullptr;
+  if (left_for_good && !OnMainThread()) {  // A daemon thread: the others are over by now.
+    PyErr_SetNone(PyExc_SystemExit);
+    return nullptr;
+  }
   if (absl::IsCancelled(status) && ending)
     return RaiseStatus(absl::InternalError("sheaf.shutdown() was called meanwhile"), resource);
   const Owned code = Owned::Steal(PyLong_FromLong(static_cast<long>(status.code())));

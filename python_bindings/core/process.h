@@ -38,8 +38,22 @@ class CallRuntime {
 };
 // The interpreter ends: from here on nothing joins a cluster, not even by default.
 void LeaveForGood();
-// Whether it does; then the exception that says so is set.
-bool HasLeftForGood();
+// Whether this process joins none now, for that reason or because some thread is leaving one; then
+// the exception that says so is set.
+bool RefusesToJoin();
+// A thread leaves the cluster while one exists. It waits for those that do so already: false, and
+// there is nothing left to leave.
+class Leaving {
+ public:
+  Leaving();
+  ~Leaving();
+  Leaving(const Leaving&) = delete;
+  Leaving& operator=(const Leaving&) = delete;
+  bool is_first() const { return first_; }
+
+ private:
+  const bool first_;
+};
 // Whether this process was forked, by user code, from one that had a runtime. It has none and gets
 // none: what it shares with its parent is its parent's.
 bool IsForked();
@@ -104,7 +118,8 @@ void HoldInterrupts();
 void RestoreInterrupts();
 
 // Sets the Python exception for a status; `resource`: what kResourceExhausted means here. Returns
-// nullptr. When a signal handler has raised, its exception stays.
+// nullptr. When a signal handler has raised, its exception stays. On a thread that the end of the
+// interpreter has met it is SystemExit, which ends the thread without words.
 PyObject* RaiseStatus(const absl::Status& status, ErrorKind resource);
 // Sets the Python exception for a failed object. Returns nullptr.
 PyObject* RaiseError(const Error& error);

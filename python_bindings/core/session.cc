@@ -122,7 +122,7 @@ std::string Init(const nb::dict& options) {
     RaiseForked();
     throw nb::python_error();
   }
-  if (HasLeftForGood()) throw nb::python_error();
+  if (RefusesToJoin()) throw nb::python_error();
   const auto text = [&](const char* name) { return nb::cast<std::string>(options[name]); };
   const Joining joining{text("address"),
                         text("executable"),
@@ -152,9 +152,12 @@ std::string Init(const nb::dict& options) {
 }
 
 void Shutdown() {
+  const Leaving leaving;  // Else the call of another thread would begin a node here.
+  if (!leaving.is_first()) return;
   EndRuntime();
+  std::unique_ptr<internal::EmbeddedNode> node = std::move(OwnNode());
   const WithoutGil free;
-  OwnNode().reset();
+  node.reset();
 }
 
 // After a fork in user code: the child has no place in the cluster, and harms its parent's in no

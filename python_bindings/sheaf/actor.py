@@ -248,8 +248,8 @@ class ActorClass:
         Raises:
             TypeError: the arguments do not fit the constructor, or one cannot be pickled.
             ActorAlreadyExistsError: the name of the actor is taken. It is a ValueError, too.
-            ValueError: the class is too large to be sent, or a resource "node:ADDRESS" names no
-                node.
+            ValueError: the class is too large to be sent, a resource "node:ADDRESS" names no
+                node, or a method wants a concurrency group that the actor does not have.
         """
 
         def remote(*args: Any, **kwargs: Any) -> ActorHandle:
@@ -265,6 +265,7 @@ class ActorClass:
         generation = _core.generation() or _start()
         export = (self._root or self)._export(generation)
         spec = options.for_actor(self._options, info.is_async, info.groups)
+        info.check_groups(spec["concurrency_groups"])
         spec.update(function=export.key, extra=export.extra, name=short_name(self._class))
         ref = _core.create_actor(
             _core.make_template(spec),

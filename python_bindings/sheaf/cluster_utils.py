@@ -125,7 +125,7 @@ class Cluster:
         """Starts a node. The first one is the head.
 
         Args:
-            wait: returns when the connected driver sees it, if there is one.
+            wait: returns when the connected driver sees it alive, if there is one.
             arguments: num_cpus, num_gpus, resources, labels, memory (bytes), object_store_memory
                 (bytes), port.
 
@@ -170,7 +170,7 @@ class Cluster:
         else:
             self.worker_nodes.append(node)
         if wait and sheaf.is_initialized():
-            self.wait_for_nodes()
+            self._wait({node.node_id}, exactly=False, timeout=_START_S)
         return node
 
     def remove_node(self, node: ClusterNode, allow_graceful: bool = True) -> None:
@@ -208,11 +208,13 @@ class Cluster:
         Raises:
             TimeoutError: they are not seen in time; with those that are.
         """
-        wanted = {node.node_id for node in self.list_all_nodes()}
+        self._wait({node.node_id for node in self.list_all_nodes()}, True, timeout)
+
+    def _wait(self, wanted: set[str], exactly: bool, timeout: float) -> None:
         deadline = time.monotonic() + timeout
         while True:
             alive = self._alive()
-            if wanted <= alive and len(alive) == len(wanted):
+            if wanted == alive or (wanted < alive and not exactly):
                 return
             if time.monotonic() > deadline:
                 raise TimeoutError(

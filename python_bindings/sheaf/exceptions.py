@@ -45,6 +45,7 @@ class Kind(enum.IntEnum):
     NOT_FOUND = 23
     GCS_STORAGE_FULL = 24
     SYSTEM = 25
+    ACTOR_GROUP_REMOVED = 26
 
 
 class ActorExit(BaseException):
@@ -183,7 +184,7 @@ class TaskPlacementGroupRemoved(RayError):
 
 
 class ActorPlacementGroupRemoved(RayError):
-    """The placement group of the actor was removed."""
+    """The placement group of the actor was removed before the actor had started."""
 
 
 class TaskUnschedulableError(RayError):
@@ -309,6 +310,7 @@ _CLASSES: dict[int, type[RayError]] = {
     Kind.TIMEOUT: GetTimeoutError,
     Kind.ENVIRONMENT_FAILED: RuntimeEnvSetupError,
     Kind.GROUP_REMOVED: TaskPlacementGroupRemoved,
+    Kind.ACTOR_GROUP_REMOVED: ActorPlacementGroupRemoved,
     Kind.PENDING_CALLS_LIMIT: PendingCallsLimitExceeded,
     Kind.NODE_DIED: NodeDiedError,
     Kind.RAYLET_DIED: LocalRayletDiedError,

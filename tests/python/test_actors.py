@@ -297,6 +297,20 @@ def test_threads_of_an_actor_meet():
     assert all(sheaf.get([threads.meet.remote() for _ in range(8)]))
 
 
+def test_a_concurrency_group_that_the_actor_does_not_have_is_named():
+    class Grouped:
+        @sheaf.method(concurrency_group="io")
+        def ping(self):
+            return 1
+
+    with pytest.raises(ValueError, match="ping wants the concurrency group 'io'.*it has none"):
+        sheaf.remote(num_cpus=0)(Grouped).remote()
+    actor = sheaf.remote(num_cpus=0, concurrency_groups={"io": 1})(Grouped).remote()
+    with pytest.raises(ValueError, match="no concurrency group 'nosuch'; it has io"):
+        sheaf.get(actor.ping.options(concurrency_group="nosuch").remote(), timeout=WAIT_S)
+    assert sheaf.get(actor.ping.remote(), timeout=WAIT_S) == 1
+
+
 def test_concurrency_groups_do_not_wait_for_each_other():
     @sheaf.remote(num_cpus=0, concurrency_groups={"io": 1, "work": 1})
     class Groups:
@@ -574,7 +588,7 @@ def test_an_actor_of_threads_or_groups_calls_itself():
         def grouped(self, handle, value):
             return sheaf.get(handle.same.remote(value))
 
-    threaded = Threaded.options(max_concurrency=5).remote()
+    threaded = Threaded.options(max_concurrency=5, concurrency_groups={"io": 1}).remote()
     assert sheaf.get(threaded.deep.remote(threaded, 4), timeout=30) == 4
     grouped = Threaded.options(concurrency_groups={"io": 2}).remote()
     calls = [grouped.grouped.remote(grouped, i) for i in range(100)]

@@ -152,8 +152,24 @@ def test_an_actor_ends_whose_group_is_removed_while_it_starts(cluster, life):
         remove_placement_group(group)
         try:  # It may have started before.
             assert sheaf.get(answer, timeout=WAIT_S)
-        except (sheaf.exceptions.RayActorError, sheaf.exceptions.TaskPlacementGroupRemoved):
+        except (sheaf.exceptions.RayActorError, sheaf.exceptions.ActorPlacementGroupRemoved):
             pass
+    all_is_free()
+
+
+def test_an_actor_that_waits_in_a_group_hears_that_it_is_removed(cluster):
+    all_is_free()
+    group = placement_group([{"CPU": 1}])
+    assert group.wait(WAIT_S)
+    strategy = PlacementGroupSchedulingStrategy(group)
+    first, second = (
+        Place.options(num_cpus=1, scheduling_strategy=strategy).remote() for _ in range(2)
+    )
+    assert sheaf.get(first.where.remote(), timeout=WAIT_S)
+    waiting = second.where.remote()
+    remove_placement_group(group)
+    with pytest.raises(sheaf.exceptions.ActorPlacementGroupRemoved):
+        sheaf.get(waiting, timeout=WAIT_S)
     all_is_free()
 
 

@@ -252,6 +252,63 @@ def test_a_waiting_thread_leaves_when_another_shuts_down():
     assert run(text).splitlines() == ["sheaf.shutdown() was called meanwhile"] * 2
 
 
+@pytest.mark.parametrize("call", ["sheaf.get(same.remote(1))", "sheaf.put(1)", "sheaf.wait([1])"])
+def test_threads_that_call_without_a_pause_leave_when_another_shuts_down(call):
+    """All hear the same error, and none of them starts a node that nobody ends."""
+    text = f"""
+        import sheaf, threading, time
+        sheaf.init(num_cpus=2)
+        @sheaf.remote
+        def same(value):
+            return value
+        slow = same.remote(1)
+        def loop():
+            try:
+                while True:
+                    begun.set()
+                    {call.replace("[1]", "[slow]")}
+            except sheaf.exceptions.RaySystemError as error:
+                told.append(str(error))
+            except ValueError:  # The reference is of the earlier session.
+                told.append("sheaf.shutdown() was called meanwhile")
+        for _ in range(3):
+            told, begun = [], threading.Event()
+            threads = [threading.Thread(target=loop) for _ in range(4)]
+            for thread in threads:
+                thread.start()
+            begun.wait({WAIT_S})
+            before = time.monotonic()
+            sheaf.shutdown()
+            print(time.monotonic() - before < 2, sheaf.is_initialized())
+            for thread in threads:
+                thread.join({WAIT_S})
+            assert told == ["sheaf.shutdown() was called meanwhile"] * 4, told
+            sheaf.init(num_cpus=2)
+            slow = same.remote(1)
+    """
+    assert run(text).splitlines() == ["True False"] * 3
+
+
+def test_a_daemon_thread_that_waits_at_the_end_says_nothing():
+    text = f"""
+        import sheaf, threading, time
+        sheaf.init(num_cpus=1)
+        @sheaf.remote
+        def sleep():
+            time.sleep(100)
+        begun = threading.Event()
+        def wait():
+            ref = sleep.remote()
+            begun.set()
+            sheaf.get(ref)
+        threading.Thread(target=wait, daemon=True).start()
+        begun.wait({WAIT_S})
+        time.sleep(0.05)
+    """
+    done = subprocess.run(program(text), capture_output=True, text=True, timeout=WAIT_S)
+    assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
+
+
 def test_references_and_handles_of_an_earlier_session_are_refused():
     text = """
         import sheaf

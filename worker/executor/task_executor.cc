@@ -194,7 +194,7 @@ void TaskExecutor::Enqueue(std::shared_ptr<CallExecution> call) {
     Bounce(*call);
     return;
   }
-  GroupOf(*call).queue.push_back(std::move(call));
+  EnqueueInGroup(std::move(call));
 }
 
 void TaskExecutor::BecomeActor(const proto::TaskTemplate& creation) {
@@ -218,21 +218,33 @@ void TaskExecutor::CountConstructed(const Error& failure) {
   auto waiting = std::exchange(before_construction_, {});
   for (auto& call : waiting) {
     if (constructed_) {
-      GroupOf(*call).queue.push_back(std::move(call));
+      EnqueueInGroup(std::move(call));
     } else {
       call->Fail(failure, false);
     }
   }
 }
 
-ConcurrencyGroup& TaskExecutor::GroupOf(const CallExecution& call) {
-  const std::string& name = call.spec().concurrency_group();
-  if (!name.empty()) {
-    for (auto& group : groups_) {
-      if (group->name == name) return *group;
-    }
+void TaskExecutor::EnqueueInGroup(std::shared_ptr<CallExecution> call) {
+  const std::string& name = call->spec().concurrency_group();
+  ConcurrencyGroup* wanted = name.empty() ? &default_group() : nullptr;
+  std::string known;
+  for (auto& group : groups_) {
+    if (wanted != nullptr) break;
+    if (group->name == name) wanted = group.get();
+    if (!group->name.empty()) absl::StrAppend(&known, known.empty() ? "" : ", ", group->name);
   }
-  return default_group();
+  if (wanted != nullptr) [[likely]] {
+    wanted->queue.push_back(std::move(call));
+    return;
+  }
+  call->Fail({ErrorKind::kInvalidArgument,
+              absl::StrCat(std::string(call->name()), ": the actor has no concurrency group '",
+                           name, "'; ",
+                           known.empty() ? "it has none (concurrency_groups={...} makes some)"
+                                         : absl::StrCat("it has ", known)),
+              {}},
+             false);
 }
 
 void TaskExecutor::OnLeaseBegin(const proto::LeaseBegin& begin) {

@@ -119,7 +119,8 @@ class TaskExecutor {
   void ReturnQueued(ConcurrencyGroup& group);
   void ReturnLeaseIfIdle();
   CallExecution* FindRunning(ProcessId owner, TaskId task);
-  ConcurrencyGroup& GroupOf(const CallExecution& call);
+  // In the queue of its concurrency group; fails if the actor has no such group.
+  void EnqueueInGroup(std::shared_ptr<CallExecution> call);
   void BecomeActor(const proto::TaskTemplate& creation);
 
   const ProcessId self_;

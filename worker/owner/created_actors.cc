@@ -144,11 +144,10 @@ void CreatedActors::OnGrant(const proto::LeaseGrant& grant) {
 void CreatedActors::OnRefused(const proto::LeaseRefused& refused) {
   auto found = by_key_.find(refused.key());
   if (found == by_key_.end() || static_cast<ErrorKind>(refused.error()) == ErrorKind::kNone) return;
-  const auto kind = static_cast<ErrorKind>(refused.error());
-  Bury(*found->second,
-       {kind == ErrorKind::kTaskUnschedulable ? ErrorKind::kActorUnschedulable : kind,
-        refused.message(),
-        {}});
+  auto kind = static_cast<ErrorKind>(refused.error());
+  if (kind == ErrorKind::kTaskUnschedulable) kind = ErrorKind::kActorUnschedulable;
+  if (kind == ErrorKind::kGroupRemoved) kind = ErrorKind::kActorGroupRemoved;
+  Bury(*found->second, {kind, refused.message(), {}});
 }
 
 void CreatedActors::OnReply(const TaskTable::Reply& reply, ProcessId from) {

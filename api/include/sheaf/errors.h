@@ -43,6 +43,7 @@ enum class ErrorKind : uint8_t {
   kNotFound = 23,              // There is nothing of that name.
   kGcsStorageFull = 24,        // The disk of the head is full: nothing was accepted.
   kSystem = 25,                // Anything else of Sheaf's own.
+  kActorGroupRemoved = 26,     // The placement group of an actor that had not started.
 };
 
 // All that is known about a failure.
@@ -124,7 +125,7 @@ SHEAF_DEFINE_ERROR(OutOfDiskError, Error, ErrorKind::kOutOfDisk);
 SHEAF_DEFINE_ERROR(TimeoutError, Error, ErrorKind::kTimeout);
 // The runtime environment of the task or actor could not be set up.
 SHEAF_DEFINE_ERROR(EnvironmentError, Error, ErrorKind::kEnvironmentFailed);
-// The placement group of the task or actor was removed.
+// The placement group of the task or actor was removed (kGroupRemoved or kActorGroupRemoved).
 SHEAF_DEFINE_ERROR(GroupRemovedError, Error, ErrorKind::kGroupRemoved);
 // The node that ran the task has died, and no retry is left.
 SHEAF_DEFINE_ERROR(NodeDiedError, Error, ErrorKind::kNodeDied);

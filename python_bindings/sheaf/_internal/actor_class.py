@@ -84,6 +84,17 @@ class ActorInfo:
     def __reduce__(self) -> Any:
         return ActorInfo, (self.name, self.methods, self.is_async, self.groups)
 
+    def check_groups(self, groups: dict[str, int]) -> None:
+        """ValueError: a method wants to run in none of `groups`."""
+        for method in self.methods.values():
+            wanted = method.options.get("concurrency_group")
+            if wanted and wanted not in groups:
+                raise ValueError(
+                    f"{self.name}.{method.name} wants the concurrency group {wanted!r}, which the "
+                    f"actor does not have; it has {sorted(groups) or 'none'}: name it in "
+                    f"concurrency_groups={{{wanted!r}: 1}} of the class or its options()"
+                )
+
 
 BUILT_IN = {
     name: MethodInfo(name, {}, False, 0, sys.maxsize, None)

@@ -3,6 +3,14 @@
 
 namespace sheaf {
 
+std::vector<ProcessId> HungUp(const AttachedProcesses& processes, Nanos latest) {
+  std::vector<ProcessId> hung_up;
+  for (const auto& [process, entry] : processes) {
+    if (entry.socket_closed_at != 0 && entry.socket_closed_at <= latest) hung_up.push_back(process);
+  }
+  return hung_up;
+}
+
 JobNumber JobOfDetached(const DetachedActorTable& actors, uint64_t key) {
   for (const auto& [id, actor] : actors) {
     if (actor.key == key) return actor.job;

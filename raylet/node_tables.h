@@ -5,6 +5,7 @@
 
 #include <cstdint>
 #include <string>
+#include <vector>
 
 #include "absl/container/btree_map.h"
 #include "absl/container/flat_hash_map.h"
@@ -25,6 +26,8 @@ struct AttachedProcess {
   Nanos socket_closed_at = 0;  // 0: it is open.
 };
 using AttachedProcesses = absl::btree_map<ProcessId, AttachedProcess>;
+// Those whose sockets were closed at `latest` or before.
+std::vector<ProcessId> HungUp(const AttachedProcesses& processes, Nanos latest);
 
 // Of the leases that have a worker.
 using WorkersOfLeases = absl::flat_hash_map<LeaseNumber, ProcessId>;

@@ -16,6 +16,8 @@ using metrics::Counter;
 using metrics::CounterId;
 
 constexpr Nanos kUsualTick = 100 * kMillisecond;
+// A live process whose socket closed is given up after this.
+constexpr Nanos kExitAfterSocket = kSecond;
 
 RayletOptions Filled(RayletOptions options) {
   if (options.workers.cpus <= 0) {
@@ -166,7 +168,7 @@ absl::Status Raylet::Dispatch(ProcessId from, AttachedProcess& process, const Fr
       return absl::OkStatus();
     case FrameKind::kRefsReport:
     case FrameKind::kNodeRefsAck:
-      return OnReferences(from, frame);
+      return references_.OnFrame(from, frame);
     case FrameKind::kAdoptedQuery:
       return adoption_.OnQuery(from, frame);
     case FrameKind::kGroupRequest:
@@ -186,17 +188,7 @@ absl::Status Raylet::OnConnectRequest(ProcessId from, const Frame& frame) {
   proto::ConnectRefused refusal;
   refusal.set_peer(message.peer());
   *refusal.mutable_death() = deaths_.DeathOf(peer);
-  SendMessage(To(from), FrameKind::kConnectRefused, refusal);
-  return absl::OkStatus();
-}
-
-absl::Status Raylet::OnReferences(ProcessId from, const Frame& frame) {
-  if (frame.kind == FrameKind::kRefsReport) {
-    SHEAF_ASSIGN_OR_RETURN(const auto report, ParseFrame<proto::RefsReport>(frame));
-    return references_.OnReport(from, report);
-  }
-  SHEAF_ASSIGN_OR_RETURN(const auto ack, ParseFrame<proto::NodeRefsAck>(frame));
-  references_.OnAck(from, ack);
+  SendMessage(world_.transport.To(from), FrameKind::kConnectRefused, refusal);
   return absl::OkStatus();
 }
 
@@ -209,7 +201,7 @@ void Raylet::OnOffence(ProcessId process, const absl::Status& status) {
   } else {
     proto::Shutdown message;
     message.set_reason(words);
-    SendMessage(To(process), FrameKind::kShutdown, message);
+    SendMessage(world_.transport.To(process), FrameKind::kShutdown, message);
   }
 }
 
@@ -219,7 +211,7 @@ void Raylet::OnExited(ProcessId process, const proto::Death& death) {
   } else if (!ended_.OnExited(process)) {
     // A worker that has not attached; if it did just before, OnAttached shall not wait for its end.
     deaths_.Record(process, death);
-    if (pool_.OnExited(process, death)) CountDeath(death);
+    if (pool_.OnExited(process, death)) figures_.CountDeath(death);
   }
   Settle();
 }
@@ -247,7 +239,12 @@ void Raylet::Tick() {
   references_.Tick();
   gcs_.Tick();
   ended_.Tick();
-  EndHungUp();
+  for (const ProcessId process : HungUp(processes_, now - kExitAfterSocket)) {
+    proto::Death death;
+    death.set_cause(proto::Death::LEFT);
+    death.set_message("it closed its connection to the raylet");
+    OnProcessEnded(process, death, /*exited=*/false);
+  }
   jobs_.Tick();
   queries_.Tick();
   for (const NodeNumber node : contacts_.TakeUnknownNodes())
@@ -302,7 +299,7 @@ void Raylet::Shutdown(const std::string& reason) {
   proto::Shutdown message;
   message.set_reason(reason);
   for (const auto& [process, entry] : processes_) {
-    SendMessage(To(process), FrameKind::kShutdown, message);
+    SendMessage(world_.transport.To(process), FrameKind::kShutdown, message);
   }
   jobs_.Close(reason);
   Settle();

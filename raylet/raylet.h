@@ -11,7 +11,6 @@
 //   raylet_gcs.cc      what the GCS says, and what it is told of this node
 //   raylet_remote.cc   what raylets and processes of other nodes say
 //   raylet_sweeps.cc   what is compared with live owners every few seconds
-//   raylet_metrics.cc  figures
 #pragma once
 
 #include <cstdint>
@@ -37,6 +36,7 @@
 #include "raylet/jobs/group_coordinator.h"
 #include "raylet/jobs/jobs.h"
 #include "raylet/jobs/lease_broker.h"
+#include "raylet/node_figures.h"
 #include "raylet/node_tables.h"
 #include "raylet/objects/adoption.h"
 #include "raylet/objects/argument_admission.h"
@@ -101,42 +101,15 @@ class Raylet final : private ClusterFollower::Observer, private GcsSession::Node
   void Leave() { session_.Leave(); }
   bool has_left() const { return session_.has_left(); }  // The GCS has recorded it.
 
-  struct Stats {
-    size_t scheduler_queue = 0;  // Leases wanted and not granted.
-    size_t leases = 0;
-    WorkerPool::Counts workers;
-    size_t processes = 0;
-    size_t drivers = 0;
-    size_t remains = 0;  // Dead processes of which something is left.
-    size_t rings = 0;    // Between processes, that with the raylet left out.
-    size_t groups = 0;
-    size_t pending_groups = 0;
-    size_t held_references = 0;
-    size_t adopted_objects = 0;
-    size_t orphans = 0;  // References to objects of dead owners that are not here.
-    size_t unanswered_gcs_commands = 0;
-    size_t nodes_known = 0;  // This one, those that live, and some that died.
-    uint64_t swept = 0;      // What the sweeper had to repair since the start,
-    std::string last_swept;  // and the table in which it did so last.
-  };
-  Stats GetStats() const;
   const ResourceLedger& ledger() const { return ledger_; }
-  // Sets the gauges of `metrics` from these figures and those of ledger and store; call it before
-  // the page is read. The counters are kept as things happen.
-  void PublishMetrics();
+  NodeFigures& figures() { return figures_; }
 
  private:
-  struct StoreCounts {
-    uint64_t spills = 0, restores = 0, refusals = 0, spilled_bytes = 0, restored_bytes = 0,
-             disk_failures = 0;
-  };
   // raylet.cc
   Nanos Now() const { return world_.clock.Now(); }
-  Channel& To(ProcessId process) { return world_.transport.To(process); }
   // Handles one frame of a process. kInvalidArgument: malformed.
   absl::Status Dispatch(ProcessId from, AttachedProcess& process, const Frame& frame);
   absl::Status OnConnectRequest(ProcessId from, const Frame& frame);
-  absl::Status OnReferences(ProcessId from, const Frame& frame);
   void OnOffence(ProcessId process, const absl::Status& status);
   // Carries out what the state machines decided, until none has anything to say.
   void Settle();
@@ -146,8 +119,6 @@ class Raylet final : private ClusterFollower::Observer, private GcsSession::Node
   void OnProcessEnded(ProcessId process, const proto::Death& death, bool exited);
   absl::btree_set<ProcessId> TellOfDeath(ProcessId process, const AttachedProcess& was,
                                          const proto::Death& death);
-  void CountDeath(const proto::Death& death);
-  void EndHungUp();
   void OnRemoteDeath(ProcessId process, const proto::Death& death);
 
   void SettleStore();
@@ -302,9 +273,20 @@ class Raylet final : private ClusterFollower::Observer, private GcsSession::Node
   StateQueries queries_;
 
   Sweeper sweeper_;
-  StoreCounts store_counts_;  // Of what was added to the counters so far.
-  ObjectPuller::Stats pull_counts_;
-  uint64_t served_bytes_ = 0;
+  NodeFigures figures_{{.world = world_,
+                        .started_at = started_at_,
+                        .view = view_,
+                        .ledger = ledger_,
+                        .queue = queue_,
+                        .pool = pool_,
+                        .processes = processes_,
+                        .ended = ended_,
+                        .groups = groups_,
+                        .references = references_,
+                        .adoption = adoption_,
+                        .transfers = transfers_,
+                        .gcs = gcs_,
+                        .sweeper = sweeper_}};
   Nanos next_store_tick_ = 0;
 };
 

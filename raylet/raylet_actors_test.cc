@@ -80,7 +80,7 @@ SCENARIO("a detached actor starts at the GCS's word and outlives its driver") {
     const size_t before = t.node.Asked(proto::GcsRequest::kActorStateReport).size();
     t.node.GcsSays(t.start);
     CHECK(t.node.Asked(proto::GcsRequest::kActorStateReport).size() == before + 1);
-    CHECK(t.node.raylet->GetStats().leases == 1);
+    CHECK(t.node.raylet->figures().Get().leases == 1);
   }
   GIVEN("the end of its job") {
     t.node.Exit(t.driver, proto::Death::EXITED, 0);
@@ -88,7 +88,7 @@ SCENARIO("a detached actor starts at the GCS's word and outlives its driver") {
     CHECK(t.node.launcher.strays_ended.size() == 1);  // What its other workers left behind.
     t.node.Advance(40 * kSecond);
     CHECK(t.node.launcher.jobs.size() == 1);  // It may have to start again.
-    CHECK(t.node.raylet->GetStats().leases == 1);
+    CHECK(t.node.raylet->figures().Get().leases == 1);
     THEN("when it is killed, its job is forgotten after a while") {
       proto::GcsEvent kill;
       kill.set_client(t.start.client());
@@ -100,17 +100,17 @@ SCENARIO("a detached actor starts at the GCS's word and outlives its driver") {
       CHECK(t.LastReport().has_died());
       t.node.Advance(40 * kSecond);
       CHECK(t.node.launcher.jobs.empty());
-      CHECK(t.node.raylet->GetStats().leases == 0);
+      CHECK(t.node.raylet->figures().Get().leases == 0);
     }
   }
   GIVEN("its worker crashes") {
     t.node.Exit(worker);
     CHECK(t.LastReport().died().cause() == proto::Death::SIGNALLED);
-    CHECK(t.node.raylet->GetStats().leases == 0);
+    CHECK(t.node.raylet->figures().Get().leases == 0);
     THEN("a late repeat of the start begins nothing, and hears how it ended") {
       t.node.GcsSays(t.start);
       t.node.WorkersReady();
-      CHECK(t.node.raylet->GetStats().leases == 0);
+      CHECK(t.node.raylet->figures().Get().leases == 0);
       CHECK(t.LastReport().incarnation() == 1);
       CHECK(t.LastReport().died().cause() == proto::Death::SIGNALLED);
     }
@@ -137,28 +137,28 @@ SCENARIO("a kill that overtakes the start of its incarnation is obeyed") {
   CHECK(t.LastReport().died().cause() == proto::Death::KILLED);
   t.node.GcsSays(t.start);
   t.node.WorkersReady();
-  CHECK(t.node.raylet->GetStats().leases == 0);
+  CHECK(t.node.raylet->figures().Get().leases == 0);
   CHECK(t.LastReport().died().cause() == proto::Death::KILLED);
 }
 
 SCENARIO("a detached actor that is killed before its worker is there leaves nothing") {
   DetachedTest t;
   t.node.GcsSays(t.start);
-  CHECK(t.node.raylet->GetStats().leases == 1);
+  CHECK(t.node.raylet->figures().Get().leases == 1);
   proto::GcsEvent kill;
   kill.set_client(t.start.client());
   kill.mutable_kill_actor()->set_actor_id(t.id.Binary());
   kill.mutable_kill_actor()->set_incarnation(1);
   t.node.GcsSays(kill);
   CHECK(t.LastReport().has_died());
-  CHECK(t.node.raylet->GetStats().leases == 0);
+  CHECK(t.node.raylet->figures().Get().leases == 0);
   THEN("its worker is free for others when it comes") {
     t.node.WorkersReady();
-    CHECK(t.node.raylet->GetStats().leases == 0);
-    CHECK(t.node.raylet->GetStats().workers.actor == 0);
-    CHECK(t.node.raylet->GetStats().workers.dying == 0);
+    CHECK(t.node.raylet->figures().Get().leases == 0);
+    CHECK(t.node.raylet->figures().Get().workers.actor == 0);
+    CHECK(t.node.raylet->figures().Get().workers.dying == 0);
     t.node.Advance(10 * kSecond);  // Passes of the sweeper.
-    CHECK(t.node.raylet->GetStats().swept == 0);
+    CHECK(t.node.raylet->figures().Get().swept == 0);
   }
 }
 
@@ -235,7 +235,7 @@ SCENARIO("an owner that outlives the driver of its job gets workers when the job
   const ProcessId worker = ProcessId::Unpack(grants[0].worker());
   node.Advance(60 * kSecond);
   CHECK_FALSE(node.launcher.WasKilled(worker));  // As long as it is leased.
-  CHECK(node.raylet->GetStats().swept == 0);
+  CHECK(node.raylet->figures().Get().swept == 0);
   left.set_process(owner.packed());
   node.FromNode(2, FrameKind::kOwnerLeft, left);
   node.Advance(60 * kSecond);
@@ -382,7 +382,7 @@ SCENARIO("a node that drains gives back the detached actors that have no worker 
     t.node.GcsSays(t.start);
     drain();
     CHECK(t.LastReport().died().cause() == proto::Death::NODE_DIED);
-    CHECK(t.node.raylet->GetStats().leases == 0);
+    CHECK(t.node.raylet->figures().Get().leases == 0);
   }
   WHEN("one is ordered afterwards") {
     drain();
@@ -395,7 +395,7 @@ SCENARIO("a node that drains gives back the detached actors that have no worker 
     t.Says(t.Placed(), "ALIVE");
     drain();
     CHECK(t.LastReport().has_started());
-    CHECK(t.node.raylet->GetStats().leases == 1);
+    CHECK(t.node.raylet->figures().Get().leases == 1);
   }
 }
 
@@ -460,7 +460,7 @@ SCENARIO("a detached actor without room here goes back to the GCS when another n
       t.node.Demand(t.driver, 9, 0, 2);
       t.node.Return(t.driver, grant.lease());
       t.node.WorkersReady();
-      CHECK(t.node.raylet->GetStats().leases == 0);
+      CHECK(t.node.raylet->figures().Get().leases == 0);
     }
   }
 }
@@ -489,7 +489,7 @@ SCENARIO("a kill of an incarnation before the one that is here is answered, and 
   t.node.GcsSays(kill);
   CHECK(t.LastReport().incarnation() == 1);
   CHECK(t.LastReport().has_died());
-  CHECK(t.node.raylet->GetStats().leases == 1);
+  CHECK(t.node.raylet->figures().Get().leases == 1);
 }
 
 SCENARIO("the GCS restarts: all soft state is reported, and processes are told") {
@@ -523,7 +523,7 @@ SCENARIO("how an actor's last incarnation ended stays known, and is told to a GC
   for (const uint32_t incarnation : {5, 3}) {  // 3: of a database that is older.
     t.start.mutable_start_actor()->set_incarnation(incarnation);
     t.node.GcsSays(t.start);
-    CHECK(t.node.raylet->GetStats().leases == 0);
+    CHECK(t.node.raylet->figures().Get().leases == 0);
     CHECK(t.LastReport().incarnation() == 5);
     CHECK(t.LastReport().died().cause() == proto::Death::SIGNALLED);
   }

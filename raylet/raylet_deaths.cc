@@ -2,40 +2,9 @@
 // Deaths of processes, here and on other nodes, and of nodes: their leases, work and workers end at
 // once, and all whom it concerns are told. What is left of a process then, EndedProcesses has.
 #include "absl/strings/str_cat.h"
-#include "metrics/counter.h"
 #include "raylet/raylet.h"
 
 namespace sheaf {
-namespace {
-
-using metrics::CounterId;
-
-// A live process whose socket closed is given up after this.
-constexpr Nanos kExitAfterSocket = kSecond;
-CounterId DeathCounter(proto::Death::Cause cause) {
-  switch (cause) {
-    case proto::Death::EXITED:
-      return CounterId::kWorkerDeathsExited;
-    case proto::Death::SIGNALLED:
-      return CounterId::kWorkerDeathsSignalled;
-    case proto::Death::OUT_OF_MEMORY:
-      return CounterId::kWorkerDeathsOutOfMemory;
-    case proto::Death::KILLED:
-      return CounterId::kWorkerDeathsKilled;
-    case proto::Death::LEFT:
-      return CounterId::kWorkerDeathsLeft;
-    case proto::Death::START_FAILED:
-      return CounterId::kWorkerDeathsStartFailed;
-    default:
-      return CounterId::kWorkerDeathsOther;
-  }
-}
-
-}  // namespace
-
-void Raylet::CountDeath(const proto::Death& death) {
-  metrics::Counter(world_.metrics, DeathCounter(death.cause())).Add();
-}
 
 void Raylet::OnProcessEnded(ProcessId process, const proto::Death& death, bool exited) {
   const auto it = processes_.find(process);
@@ -46,7 +15,7 @@ void Raylet::OnProcessEnded(ProcessId process, const proto::Death& death, bool e
   absl::btree_set<ProcessId> undrained = TellOfDeath(process, was, death);
   if (was.lease != 0) leases_.Return(was.lease);
   if (pool_.OnExited(process, death)) {
-    CountDeath(death);
+    figures_.CountDeath(death);
     detached_.OnWorkerDied(process, death);
   }
   leases_.OnProcessGone(process);
@@ -80,29 +49,14 @@ absl::btree_set<ProcessId> Raylet::TellOfDeath(ProcessId process, const Attached
     return message;
   };
   for (const ProcessId other : concerned) {
-    if (deaths_.IsAlive(other)) SendMessage(To(other), FrameKind::kProcessDied, told(other));
+    if (deaths_.IsAlive(other))
+      SendMessage(world_.transport.To(other), FrameKind::kProcessDied, told(other));
   }
   // Nodes that know its job hear of a driver's end. Of a worker's only those that it spoke with: a
   // demand of it that waits elsewhere is taken back as it was handed on, and a lease that is
   // granted after its death is refused when it comes (Contacts::DeliverLocal).
   undrained.merge(contacts_.OnProcessDied(process, death, told, jobs_.NodesToldOf(process)));
   return undrained;
-}
-
-// Those live, but their sockets have been closed for a while.
-void Raylet::EndHungUp() {
-  std::vector<ProcessId> hung_up;
-  for (const auto& [process, entry] : processes_) {
-    if (entry.socket_closed_at != 0 && Now() - entry.socket_closed_at >= kExitAfterSocket) {
-      hung_up.push_back(process);
-    }
-  }
-  for (const ProcessId process : hung_up) {
-    proto::Death death;
-    death.set_cause(proto::Death::LEFT);
-    death.set_message("it closed its connection to the raylet");
-    OnProcessEnded(process, death, /*exited=*/false);
-  }
 }
 
 // `process` of another node is dead.
@@ -116,7 +70,8 @@ void Raylet::OnRemoteDeath(ProcessId process, const proto::Death& death) {
   *message.mutable_death() = death;
   // Who spoke with it has been told, or is told by its raylet.
   for (const ProcessId holder : references_.HoldersOf(process)) {
-    if (deaths_.IsAlive(holder)) SendMessage(To(holder), FrameKind::kProcessDied, message);
+    if (deaths_.IsAlive(holder))
+      SendMessage(world_.transport.To(holder), FrameKind::kProcessDied, message);
   }
   contacts_.OnRemoteDeath(process);
   ended_.OnPeersGone([process](ProcessId peer) { return peer == process; });
@@ -142,7 +97,8 @@ void Raylet::OnNodeDead(NodeNumber node, const std::string& reason) {
   for (const ProcessId owner : references_.OwnersOn(node)) {
     died.set_process(owner.packed());
     for (const ProcessId holder : references_.HoldersOf(owner)) {
-      if (deaths_.IsAlive(holder)) SendMessage(To(holder), FrameKind::kProcessDied, died);
+      if (deaths_.IsAlive(holder))
+        SendMessage(world_.transport.To(holder), FrameKind::kProcessDied, died);
     }
     adoption_.OnOwnerDied(owner);
     adoption_.AdoptObjectsOf(owner);

@@ -35,7 +35,7 @@ SCENARIO("a leased worker dies: its lessee hears how, and what it had started") 
     node.Drained(driver, worker);
     CHECK(node.switchboard.removed == std::vector{worker});
     CHECK(node.transport.forgotten == std::vector{worker});
-    CHECK(node.raylet->GetStats().remains == 0);
+    CHECK(node.raylet->figures().Get().remains == 0);
   }
   THEN("a repeat of its exit changes nothing") {
     node.Exit(worker);
@@ -52,14 +52,14 @@ SCENARIO("two processes of different nodes that spoke with each other die togeth
   };
   node.raylet->OnRemoteFrame(far, driver, Lane::kWork, {FrameKind::kTemplate, ""});
   node.Exit(driver);
-  CHECK(node.raylet->GetStats().remains == 1);  // Until `far` has seen all of it.
+  CHECK(node.raylet->figures().Get().remains == 1);  // Until `far` has seen all of it.
   node.transport.Take(RayletOf(2));
   WHEN("the other node says that its process is no more") {
     proto::ConnectRefused refused;
     refused.set_peer(far.packed());
     from_node_2(RayletOf(RayletNode::kNode), FrameKind::kConnectRefused,
                 refused.SerializeAsString());
-    THEN("nobody is waited for") { CHECK(node.raylet->GetStats().remains == 0); }
+    THEN("nobody is waited for") { CHECK(node.raylet->figures().Get().remains == 0); }
   }
   WHEN("the other node tells the dead process about its own death") {
     proto::ProcessDied died;
@@ -140,7 +140,7 @@ SCENARIO("frames of the dead are not listened to") {
   const ProcessId driver = node.Driver();
   node.Exit(driver);
   node.Demand(driver, 1, 1);
-  CHECK(node.raylet->GetStats().scheduler_queue == 0);
+  CHECK(node.raylet->figures().Get().scheduler_queue == 0);
 }
 
 SCENARIO("an owner dies: its workers are ended, and nobody else's") {
@@ -156,8 +156,8 @@ SCENARIO("an owner dies: its workers are ended, and nobody else's") {
   CHECK(node.launcher.killed.size() == 1);
   node.ExitKilled();
   node.WorkersReady();
-  CHECK(node.raylet->GetStats().scheduler_queue == 0);
-  CHECK(node.raylet->GetStats().leases == 1);  // The driver's demand has a new worker.
+  CHECK(node.raylet->figures().Get().scheduler_queue == 0);
+  CHECK(node.raylet->figures().Get().leases == 1);  // The driver's demand has a new worker.
 }
 
 SCENARIO("a driver's death ends its job: workers, leases, groups, and the GCS hears of it") {
@@ -177,7 +177,7 @@ SCENARIO("a driver's death ends its job: workers, leases, groups, and the GCS he
   }
   node.ExitKilled();
   CHECK_FALSE(node.launcher.WasKilled(ProcessId::Unpack(of_other.worker())));
-  const Raylet::Stats stats = node.raylet->GetStats();
+  const NodeStats stats = node.raylet->figures().Get();
   CHECK(stats.leases == 1);
   CHECK(stats.workers.leased == 1);
   CHECK(stats.drivers == 1);
@@ -188,8 +188,8 @@ SCENARIO("a driver's death ends its job: workers, leases, groups, and the GCS he
   CHECK(finished[0].finish_job().failed() == !clean);
   CHECK(node.Asked(proto::GcsRequest::kProcessGone).size() >= 2);
   node.Advance(20 * kSecond);
-  CHECK(node.raylet->GetStats().workers.idle == 1);  // Of the other job.
-  CHECK(node.raylet->GetStats().swept == 0);
+  CHECK(node.raylet->figures().Get().workers.idle == 1);  // Of the other job.
+  CHECK(node.raylet->figures().Get().swept == 0);
 }
 
 SCENARIO("a driver that dies while the GCS registers its job leaves nothing behind") {
@@ -201,7 +201,7 @@ SCENARIO("a driver that dies while the GCS registers its job leaves nothing behi
   node.AnswerGcs();
   CHECK(node.Asked(proto::GcsRequest::kFinishJob).size() == 1);
   CHECK(node.launcher.jobs.empty());
-  CHECK(node.raylet->GetStats().workers.starting == 0);
+  CHECK(node.raylet->figures().Get().workers.starting == 0);
 }
 
 SCENARIO("references of a dead process go only when its peers have drained its rings") {
@@ -240,7 +240,7 @@ SCENARIO("references of a dead process go only when its peers have drained its r
     const auto told = node.Received<proto::NodeRefs>(owner, FrameKind::kNodeRefs);
     REQUIRE(told.size() >= 1);
     CHECK(told[0].dropped_ids() == Object(owner, 1).Binary());
-    CHECK(node.raylet->GetStats().held_references == 0);
+    CHECK(node.raylet->figures().Get().held_references == 0);
   }
 }
 
@@ -274,7 +274,7 @@ SCENARIO("sealed objects of a dead owner stay while they are borrowed here") {
     CHECK(node.Adopted(a, {kept, pending}) == std::vector<bool>{true, false});
   }
   node.Drained(a, owner);
-  CHECK(node.raylet->GetStats().adopted_objects == 2);
+  CHECK(node.raylet->figures().Get().adopted_objects == 2);
   CHECK(node.store->Contains(kept));
   CHECK(node.store->Contains(inner));  // It lies inside what is kept.
   CHECK_FALSE(node.store->Contains(dropped));
@@ -289,8 +289,8 @@ SCENARIO("sealed objects of a dead owner stay while they are borrowed here") {
     THEN("it goes, with what lies inside") {
       CHECK_FALSE(node.store->Contains(kept));
       CHECK_FALSE(node.store->Contains(inner));
-      CHECK(node.raylet->GetStats().adopted_objects == 0);
-      CHECK(node.raylet->GetStats().held_references == 0);
+      CHECK(node.raylet->figures().Get().adopted_objects == 0);
+      CHECK(node.raylet->figures().Get().held_references == 0);
     }
   }
   WHEN("the last borrower takes out what lies inside, then drops the rest") {
@@ -301,7 +301,7 @@ SCENARIO("sealed objects of a dead owner stay while they are borrowed here") {
     node.Refs(b, 4, {}, {inner});
     CHECK_FALSE(node.store->Contains(inner));
   }
-  CHECK(node.raylet->GetStats().swept == 0);
+  CHECK(node.raylet->figures().Get().swept == 0);
 }
 
 SCENARIO("an adopted object keeps what lives elsewhere alive") {
@@ -360,11 +360,11 @@ SCENARIO(
   node.Send(driver, FrameKind::kGoodbye, proto::Goodbye());
   node.ExitKilled();
   node.Advance(60 * kSecond);
-  CHECK(node.raylet->GetStats().remains == 1);
+  CHECK(node.raylet->figures().Get().remains == 1);
   CHECK(std::count(node.switchboard.removed.begin(), node.switchboard.removed.end(), driver) == 0);
   node.raylet->OnSocketClosed(driver);
   CHECK(std::count(node.switchboard.removed.begin(), node.switchboard.removed.end(), driver) == 1);
-  CHECK(node.raylet->GetStats().remains == 0);
+  CHECK(node.raylet->figures().Get().remains == 0);
 }
 
 SCENARIO("a forked child keeps the socket of the dead: its pins stay, all else goes") {
@@ -377,19 +377,19 @@ SCENARIO("a forked child keeps the socket of the dead: its pins stay, all else g
   node.raylet->OnExited(worker, death);
   node.Drained(driver, worker);
   CHECK(node.Received<proto::ProcessDied>(driver, FrameKind::kProcessDied).size() == 1);
-  CHECK(node.raylet->GetStats().remains == 1);
+  CHECK(node.raylet->figures().Get().remains == 1);
   node.raylet->OnSocketClosed(worker);
-  CHECK(node.raylet->GetStats().remains == 0);
+  CHECK(node.raylet->figures().Get().remains == 0);
 }
 
 SCENARIO("a process that closes its socket and lives is given up after a second") {
   RayletNode node;
   const ProcessId driver = node.Driver();
   node.raylet->OnSocketClosed(driver);
-  CHECK(node.raylet->GetStats().drivers == 1);
+  CHECK(node.raylet->figures().Get().drivers == 1);
   node.Advance(1200 * kMillisecond);
-  CHECK(node.raylet->GetStats().drivers == 0);
-  CHECK(node.raylet->GetStats().remains == 0);
+  CHECK(node.raylet->figures().Get().drivers == 0);
+  CHECK(node.raylet->figures().Get().remains == 0);
   CHECK(node.Asked(proto::GcsRequest::kFinishJob).size() == 1);
 }
 
@@ -415,7 +415,7 @@ SCENARIO("a worker that attaches when nobody wants it any more is ended") {
   death.set_cause(proto::Death::KILLED);
   node.raylet->OnExited(started[0].process, death);
   node.Attach(ProcessRole::kWorker, started[0].process);  // Late.
-  CHECK(node.raylet->GetStats().processes == 0);
+  CHECK(node.raylet->figures().Get().processes == 0);
   node.Attach(ProcessRole::kWorker, ProcessId{RayletNode::kNode, 4711});
   CHECK(node.launcher.WasKilled({RayletNode::kNode, 4711}));
 }

@@ -194,7 +194,7 @@ SCENARIO("every message cut short or bitten is survived") {
     if (i % 50 == 0) node.Advance(100 * kMillisecond);
     if (i % 50 == 0) node.WorkersReady();
   }
-  CHECK(node.raylet->GetStats().drivers == 1);
+  CHECK(node.raylet->figures().Get().drivers == 1);
 }
 
 SCENARIO("after any history, when all processes are gone nothing is left") {
@@ -267,7 +267,7 @@ SCENARIO("after any history, when all processes are gone nothing is left") {
         node.raylet->OnFrame(alive[random.Below(alive.size())], {kind, body});
       }
     }
-    const Raylet::Stats stats = node.raylet->GetStats();
+    const NodeStats stats = node.raylet->figures().Get();
     CHECK(stats.workers.leased + stats.workers.blocked + stats.workers.actor <=
           static_cast<int>(stats.leases) + stats.workers.dying);
   }
@@ -282,7 +282,7 @@ SCENARIO("after any history, when all processes are gone nothing is left") {
     node.AnswerGcs();
     node.Advance(kSecond);
   }
-  const Raylet::Stats stats = node.raylet->GetStats();
+  const NodeStats stats = node.raylet->figures().Get();
   CHECK(stats.processes == 0);
   CHECK(stats.remains == 0);
   CHECK(stats.leases == 0);

@@ -93,7 +93,7 @@ SCENARIO("a head is away for two hours while processes come and go") {
     node.Advance(60 * kSecond, kSecond);
   }
   CHECK(node.transport.Take(kGcs).empty());
-  CHECK(node.raylet->GetStats().unanswered_gcs_commands <= 1010);
+  CHECK(node.raylet->figures().Get().unanswered_gcs_commands <= 1010);
   node.Received<proto::GcsEvent>(driver, FrameKind::kGcsEvent);
 
   WHEN("it is back in another term") {
@@ -145,7 +145,7 @@ SCENARIO("nodes that died long ago are not in the view, and are dead all the sam
     node.AddNode(number, "CPU:1");
     node.NodeBecomes(number, proto::NodeInfo::DEAD);
   }
-  CHECK(node.raylet->GetStats().nodes_known <= 65);
+  CHECK(node.raylet->figures().Get().nodes_known <= 65);
   const ProcessId other{2, 9};
   RelayHead head;
   head.peer = other.packed();

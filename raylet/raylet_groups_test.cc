@@ -77,7 +77,7 @@ SCENARIO("a placement group is created, watched and removed") {
         REQUIRE_FALSE(states.empty());
         CHECK(states.back().state() == proto::GroupState::REMOVED);
         CHECK(node.Received<proto::LeaseGrant>(watcher, FrameKind::kLeaseGrant).size() == 1);
-        CHECK(node.raylet->GetStats().groups == 0);
+        CHECK(node.raylet->figures().Get().groups == 0);
       }
     }
   }
@@ -140,14 +140,14 @@ SCENARIO("who waits for a worker in a placement group hears that it was removed"
   node.Send(driver, FrameKind::kGroupRequest, request);
   const bool actor = GENERATE(false, true);
   node.Send(driver, FrameKind::kLeaseDemand, DemandIn(request, actor));
-  REQUIRE(node.raylet->GetStats().leases == 1);  // It has its room; its worker starts.
+  REQUIRE(node.raylet->figures().Get().leases == 1);  // It has its room; its worker starts.
   request.set_action(proto::GroupRequest::REMOVE);
   node.Send(driver, FrameKind::kGroupRequest, request);
   const auto refused = Refused(node, driver);
   REQUIRE(refused.size() == 1);
   CHECK(refused[0].key() == 1);
   CHECK(static_cast<ErrorKind>(refused[0].error()) == ErrorKind::kGroupRemoved);
-  CHECK(node.raylet->GetStats().leases == 0);
+  CHECK(node.raylet->figures().Get().leases == 0);
   node.WorkersReady();
   CHECK(node.Received<proto::LeaseGrant>(driver, FrameKind::kLeaseGrant).empty());
   THEN("its room is free for others") { CHECK(node.Lease(driver, 2, 2).lease() != 0); }
@@ -166,13 +166,13 @@ SCENARIO("a detached actor whose worker starts as its placement group is removed
   start.mutable_job()->set_job(1);
   *start.mutable_lease() = DemandIn(request, true).spec();
   node.GcsSays(event);
-  REQUIRE(node.raylet->GetStats().leases == 1);
+  REQUIRE(node.raylet->figures().Get().leases == 1);
   request.set_action(proto::GroupRequest::REMOVE);
   node.Send(driver, FrameKind::kGroupRequest, request);
   const auto reports = node.Asked(proto::GcsRequest::kActorStateReport);
   REQUIRE_FALSE(reports.empty());
   CHECK(reports.back().actor_state_report().died().cause() == proto::Death::START_FAILED);
-  CHECK(node.raylet->GetStats().leases == 0);
+  CHECK(node.raylet->figures().Get().leases == 0);
 }
 
 // What `process` was told last of its placement group; -1: nothing.
@@ -198,7 +198,7 @@ SCENARIO("a placement group whose registration is on its way is there to be watc
     node.AnswerGcs();
     CHECK(LastState(node, driver) == proto::GroupState::CREATED);
     CHECK(LastState(node, watcher) == proto::GroupState::CREATED);
-    CHECK(node.raylet->GetStats().leases == 1);
+    CHECK(node.raylet->figures().Get().leases == 1);
   }
   WHEN("it is removed first") {
     request.set_action(proto::GroupRequest::REMOVE);
@@ -211,7 +211,7 @@ SCENARIO("a placement group whose registration is on its way is there to be watc
       CHECK(static_cast<ErrorKind>(refused[0].error()) == ErrorKind::kGroupRemoved);
       node.AnswerGcs();
       CHECK_FALSE(node.Asked(proto::GcsRequest::kRemoveGroup).empty());
-      CHECK(node.raylet->GetStats().groups == 0);
+      CHECK(node.raylet->figures().Get().groups == 0);
       CHECK(node.Lease(driver, 2, 2).lease() != 0);
       request.set_action(proto::GroupRequest::WATCH);
       node.Send(watcher, FrameKind::kGroupRequest, request);
@@ -225,7 +225,7 @@ SCENARIO("a placement group whose registration is on its way is there to be watc
       CHECK(LastState(node, watcher) == proto::GroupState::CREATED);
     } else {
       CHECK(LastState(node, watcher) == proto::GroupState::REMOVED);
-      CHECK(node.raylet->GetStats().groups == 0);
+      CHECK(node.raylet->figures().Get().groups == 0);
     }
   }
   WHEN("the GCS refuses it") {

@@ -122,6 +122,8 @@ class RayletNode {
     }
   }
 
+  metrics::Page& page() { return page_; }
+
   // --- Frames. ---
   template <class Message>
   void Send(ProcessId from, FrameKind kind, const Message& message) {

@@ -72,7 +72,7 @@ TEST_CASE("a borrower hears on which node a dead node's object is, and gets it f
   CHECK(node.blocks.asked.empty());  // Nobody wants its bytes yet.
   if (!there) {
     node.Refs(node.driver, 2, {}, {kFarObject});
-    CHECK(node.raylet->GetStats().orphans == 0);
+    CHECK(node.raylet->figures().Get().orphans == 0);
     CHECK(node.To(3).empty());
     return;
   }
@@ -212,7 +212,7 @@ TEST_CASE("a copy is kept for the nodes that hold the reference") {
   if (first) node.NodeDies(2);
   CHECK(node.AskedBy(4, 1, {kFarObject}) == std::vector{kFarObject});
   node.Advance(20 * kSecond);
-  CHECK(node.raylet->GetStats().adopted_objects == 1);
+  CHECK(node.raylet->figures().Get().adopted_objects == 1);
   if (borrowed) node.Refs(node.driver, 2, {}, {kFarObject});
   CHECK(node.store->Contains(kFarObject));
   CHECK(node.AskedBy(3, 1, {kFarObject}) == std::vector{kFarObject});  // Twice: answered again.
@@ -225,9 +225,9 @@ TEST_CASE("a copy is kept for the nodes that hold the reference") {
     node.NodeDies(4);
   }
   CHECK_FALSE(node.store->Contains(kFarObject));
-  CHECK(node.raylet->GetStats().held_references == 0);
-  CHECK(node.raylet->GetStats().adopted_objects == 0);
-  CHECK(node.raylet->GetStats().swept == 0);
+  CHECK(node.raylet->figures().Get().held_references == 0);
+  CHECK(node.raylet->figures().Get().adopted_objects == 0);
+  CHECK(node.raylet->figures().Get().swept == 0);
 }
 
 TEST_CASE("what nobody holds goes a moment after its owner's node") {
@@ -252,7 +252,7 @@ TEST_CASE("a dead node's questions and malformed ones change nothing") {
                                  {kind, body});
     }
   }
-  CHECK(node.raylet->GetStats().held_references == 0);
+  CHECK(node.raylet->figures().Get().held_references == 0);
 }
 
 SCENARIO("a process that asks about more orphans at once than a frame may have is told to end") {

@@ -139,7 +139,7 @@ class RayletProcess::World final : public FrameHandler {
   }
   void PublishMetrics() {
     loop_->Run([this] {
-      raylet_->PublishMetrics();
+      raylet_->figures().Publish();
       metrics::PublishMailbox(mailbox_->counts(), own_page_->page());
     });
   }

@@ -48,7 +48,7 @@ absl::Status Raylet::DispatchRemote(ProcessId from, const Frame& frame) {
     case FrameKind::kKillWorker:
       return leases_.OnKillWorker(from, frame);
     case FrameKind::kNodeRefsAck:
-      return OnReferences(from, frame);
+      return references_.OnFrame(from, frame);
     case FrameKind::kPeerDrained: {
       SHEAF_ASSIGN_OR_RETURN(const auto message, ParseFrame<proto::PeerDrained>(frame));
       ended_.OnPeerDrained(from, ProcessId::Unpack(message.process()));

@@ -59,7 +59,7 @@ SCENARIO("the lease of an owner that does not answer is taken from its worker") 
     t.node.Return(t.other, granted[0].lease());
     t.node.Advance(5 * kSecond);
     CHECK(t.Grants(t.stopped).empty());
-    CHECK(t.node.raylet->GetStats().leases == 0);
+    CHECK(t.node.raylet->figures().Get().leases == 0);
     AND_THEN("when it has returned the lease itself, it is served as any") {
       t.node.Return(t.stopped, t.grant.lease());
       CHECK(t.Grants(t.stopped).size() == 1);
@@ -74,12 +74,12 @@ SCENARIO("the lease of an owner that does not answer is taken from its worker") 
   }
   THEN("its return comes late, and ends nobody's lease") {
     t.node.Return(t.stopped, t.grant.lease());
-    CHECK(t.node.raylet->GetStats().leases == 1);
+    CHECK(t.node.raylet->figures().Get().leases == 1);
   }
   THEN("its death leaves nothing") {
     t.node.Exit(t.stopped);
     t.node.ExitKilled();
-    CHECK(t.node.raylet->GetStats().leases == 1);
+    CHECK(t.node.raylet->figures().Get().leases == 1);
   }
 }
 
@@ -88,7 +88,7 @@ SCENARIO("a worker returns only what its raylet has asked back") {
   const ProcessId driver = node.Driver();
   const proto::LeaseGrant grant = node.Lease(driver);
   node.Return(ProcessId::Unpack(grant.worker()), grant.lease());
-  CHECK(node.raylet->GetStats().leases == 1);
+  CHECK(node.raylet->figures().Get().leases == 1);
 }
 
 }  // namespace sheaf

@@ -85,10 +85,10 @@ SCENARIO("a lease from demand to grant to return") {
   node.Demand(driver, 1, 0);
   GIVEN("a return by another") {
     node.Return(node.Driver(), grant.lease());
-    CHECK(node.raylet->GetStats().leases == 1);
+    CHECK(node.raylet->figures().Get().leases == 1);
   }
   node.Return(driver, grant.lease());
-  CHECK(node.raylet->GetStats().leases == 0);
+  CHECK(node.raylet->figures().Get().leases == 0);
   const auto ends = node.Received<proto::LeaseEnd>(worker, FrameKind::kLeaseEnd);
   REQUIRE(ends.size() == 1);
   CHECK(ends[0].lease() == grant.lease());
@@ -128,7 +128,7 @@ SCENARIO("no more leases than there are CPUs; a returned one goes to who waits")
   node.Demand(driver, 1, 5);
   auto grants = node.Received<proto::LeaseGrant>(driver, FrameKind::kLeaseGrant);
   REQUIRE(grants.size() == 2);
-  CHECK(node.raylet->GetStats().scheduler_queue == 3);
+  CHECK(node.raylet->figures().Get().scheduler_queue == 3);
   const ProcessId other = node.Driver();
   node.Demand(other, 1, 1);
   node.Demand(driver, 1, 1);
@@ -144,9 +144,9 @@ SCENARIO("a discarded worker is ended, and what it held comes free with its exit
   node.Demand(driver, 1, 0);
   node.Return(driver, grant.lease(), /*discard=*/true);
   CHECK(node.launcher.WasKilled(ProcessId::Unpack(grant.worker())));
-  CHECK(node.raylet->GetStats().leases == 1);
+  CHECK(node.raylet->figures().Get().leases == 1);
   node.ExitKilled();
-  CHECK(node.raylet->GetStats().leases == 0);
+  CHECK(node.raylet->figures().Get().leases == 0);
 }
 
 SCENARIO("only the lessee can have a worker killed") {
@@ -209,8 +209,8 @@ SCENARIO("a worker that blocks lends its CPU after a few milliseconds, another s
   CHECK(node.Received<proto::LeaseGrant>(driver, FrameKind::kLeaseGrant).size() == 1);
   blocked.set_blocked(false);
   node.Send(worker, FrameKind::kBlocked, blocked);
-  CHECK(node.raylet->GetStats().workers.blocked == 0);
-  CHECK(node.raylet->GetStats().leases == 2);
+  CHECK(node.raylet->figures().Get().workers.blocked == 0);
+  CHECK(node.raylet->figures().Get().leases == 2);
 }
 
 SCENARIO("what no node can hold gets a notice, not silence") {
@@ -239,7 +239,7 @@ SCENARIO("workers that cannot be started become an error of the demand") {
   REQUIRE(refused.size() == 1);
   CHECK(refused[0].error() == static_cast<uint32_t>(ErrorKind::kSystem));
   CHECK_THAT(refused[0].message(), Catch::Contains("too many processes"));
-  CHECK(node.raylet->GetStats().leases == 0);
+  CHECK(node.raylet->figures().Get().leases == 0);
 }
 
 SCENARIO("the kernel refuses a ring: an error, not a loop of workers") {
@@ -335,7 +335,7 @@ SCENARIO("a node that ends refuses nothing to owners elsewhere: their raylets lo
   Resources::Cpu(1).ToMap(
       *demand.mutable_demand()->mutable_spec()->mutable_resources()->mutable_amounts());
   from_node_2(FrameKind::kHandedDemand, demand.SerializeAsString());
-  REQUIRE(node.raylet->GetStats().leases == 1);  // Its worker is being started.
+  REQUIRE(node.raylet->figures().Get().leases == 1);  // Its worker is being started.
   node.raylet->Shutdown("told to end");
   CHECK(node.transport.Take<proto::LeaseRefused>(far, FrameKind::kLeaseRefused).empty());
 }
@@ -360,12 +360,12 @@ SCENARIO("a node that the GCS has yet to describe is heard, also when a newer on
     node.FromNode(number, FrameKind::kHandedDemand, demand);
   };
   asks(4);
-  CHECK(node.raylet->GetStats().leases == 1);
+  CHECK(node.raylet->figures().Get().leases == 1);
   asks(3);
-  CHECK(node.raylet->GetStats().leases == 2);
+  CHECK(node.raylet->figures().Get().leases == 2);
   node.AddNode(6, "CPU:1");
   asks(5);  // Described and forgotten, for all that is known here.
-  CHECK(node.raylet->GetStats().leases == 2);
+  CHECK(node.raylet->figures().Get().leases == 2);
 }
 
 SCENARIO("a report that the GCS does not answer is sent again as things are by then") {

@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <cstring>
 
+#include "base/parse_frame.h"
 #include "base/status_macros.h"
 
 namespace sheaf {
@@ -24,6 +25,16 @@ void AppendId(std::string* bytes, ObjectId id) {
 ReferenceLedger::ReferenceLedger(NodeNumber node, Clock& clock, Transport& transport,
                                  std::function<bool(ProcessId)> is_dead)
     : node_(node), clock_(clock), transport_(transport), is_dead_(std::move(is_dead)) {}
+
+absl::Status ReferenceLedger::OnFrame(ProcessId from, const Frame& frame) {
+  if (frame.kind == FrameKind::kRefsReport) {
+    SHEAF_ASSIGN_OR_RETURN(const auto report, ParseFrame<proto::RefsReport>(frame));
+    return OnReport(from, report);
+  }
+  SHEAF_ASSIGN_OR_RETURN(const auto ack, ParseFrame<proto::NodeRefsAck>(frame));
+  OnAck(from, ack);
+  return absl::OkStatus();
+}
 
 absl::Status ReferenceLedger::OnReport(ProcessId process, const proto::RefsReport& message) {
   SHEAF_ASSIGN_OR_RETURN(const std::vector<ObjectId> held, ParseIds(message.held_ids()));

@@ -42,6 +42,8 @@ class ReferenceLedger {
   ReferenceLedger(NodeNumber node, Clock& clock, Transport& transport,
                   std::function<bool(ProcessId)> is_dead);
 
+  // kRefsReport or kNodeRefsAck of `from`. kInvalidArgument: malformed; else as OnReport.
+  absl::Status OnFrame(ProcessId from, const Frame& frame);
   // `holder` began or ceased to hold references. An id that is as often in one list as in the other
   // stays as it was. A repeated report changes nothing and is answered again. kInvalidArgument:
   // malformed; kResourceExhausted: over kMaxHeldByProcess; both change nothing.

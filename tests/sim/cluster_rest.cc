@@ -48,7 +48,7 @@ void Cluster::Finish() {
   // A worker that is let go just now has died a moment ago, and the GCS is being told.
   RunUntil(kSecond, [&] {
     return std::all_of(nodes_.begin(), nodes_.end(), [](auto& node) {
-      const Raylet::Stats stats = node->raylet().GetStats();
+      const NodeStats stats = node->raylet().figures().Get();
       return stats.remains == 0 && stats.unanswered_gcs_commands == 0;
     });
   });
@@ -59,7 +59,7 @@ void Cluster::Finish() {
   }
   RunUntil(kEmptyLimit, [&] {
     return std::all_of(nodes_.begin(), nodes_.end(), [](auto& node) {
-      const Raylet::Stats stats = node->raylet().GetStats();
+      const NodeStats stats = node->raylet().figures().Get();
       return stats.processes == 0 && stats.remains == 0 && node->starting() == 0;
     });
   });
@@ -123,7 +123,7 @@ void Cluster::CheckAtRest() {
                                           happened(Fault::kLinkLost), " links that were lost"));
   }
   for (auto& node : nodes_) {
-    const Raylet::Stats stats = node->raylet().GetStats();
+    const NodeStats stats = node->raylet().figures().Get();
     const StoreStats store = node->store().Stats();
     std::string left;
     auto expect_none = [&](uint64_t count, const char* what) {
@@ -167,7 +167,7 @@ void Cluster::CheckAtRest() {
 
 void Cluster::CheckEmpty() {
   for (auto& node : nodes_) {
-    const Raylet::Stats stats = node->raylet().GetStats();
+    const NodeStats stats = node->raylet().figures().Get();
     const StoreStats store = node->store().Stats();
     std::string left;
     auto expect_none = [&](uint64_t count, const char* what) {
@@ -205,7 +205,7 @@ void Cluster::CheckEmpty() {
 std::string Cluster::Describe() {
   std::string words;
   for (auto& node : nodes_) {
-    const Raylet::Stats stats = node->raylet().GetStats();
+    const NodeStats stats = node->raylet().figures().Get();
     std::string processes;
     for (ProcessRole role : {ProcessRole::kDriver, ProcessRole::kWorker}) {
       for (Process* process : node->Living(role)) {

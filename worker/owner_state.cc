@@ -26,7 +26,7 @@ OwnerState::OwnerState(ProcessId self, Clock& clock, Transport& transport, Local
       tasks(self, clock, transport, references),
       submitter(self, transport, tasks, peers, limits),
       templates(peers, submitter),
-      actors(transport, tasks, peers, limits),
+      actors(self, transport, tasks, peers, limits),
       created_actors(self, transport, tasks, peers, actors),
       resolver(self, clock, transport, store, references, tasks, transits, submitter,
                std::move(look_up)) {

@@ -101,6 +101,8 @@ absl::Status RuntimeImpl::CheckRoom(Lock& lock, const ActorClient& client) {
     return absl::ResourceExhaustedError(
         absl::StrCat(bound, " calls to the actor are pending, its max_pending_calls"));
   }
+  if (client.own) [[unlikely]]
+    return CheckRoom(lock);
   if (core_->owner.actors.has_credits(client)) [[likely]]
     return absl::OkStatus();
   return WaitForCredits(lock, client);

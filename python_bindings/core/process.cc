@@ -28,10 +28,13 @@ uint64_t numbers_given = 0;
 constexpr int kGroupShift = 32;
 constexpr size_t kGroupsRemembered = 1024;  // One that is forgotten gets a new number.
 int users = 0;
+thread_local int users_here = 0;  // Of this thread.
 bool is_worker = false;
 bool forked = false;
 bool left_for_good = false;
 bool leaving = false;  // Some thread is between the beginning and the end of a shutdown.
+int joining = 0;       // JoinTurns of one thread, and
+pthread_t joiner;      // which.
 std::atomic<bool> ending{false};
 pthread_t main_thread;
 thread_local bool runs_user_code = false;
@@ -71,6 +74,9 @@ Runtime* RequireRuntime() {
     RaiseForked();
     return nullptr;
   }
+  const JoinTurn turn;  // Else each thread that calls without init would start a node.
+  if (!turn.ok()) return nullptr;
+  if (current != nullptr) return current;
   if (RefusesToJoin()) return nullptr;
   const Owned done = Owned::Steal(init_by_default());
   if (!done) return nullptr;
@@ -99,6 +105,23 @@ bool RefusesToJoin() {
     RaiseStatus(absl::InternalError("sheaf.shutdown() was called meanwhile"), ErrorKind::kSystem);
   }
   return left_for_good || leaving;
+}
+
+JoinTurn::JoinTurn() {
+  while (joining != 0 && pthread_equal(joiner, pthread_self()) == 0) {
+    {
+      const WithoutGil free;
+      poll(nullptr, 0, 1);
+    }
+    if (OnMainThread() && PyErr_CheckSignals() != 0) return;
+  }
+  ++joining;
+  joiner = pthread_self();
+  joins_ = true;
+}
+
+JoinTurn::~JoinTurn() {
+  if (joins_ && joining > 0) --joining;  // 0: in a forked child.
 }
 
 Leaving::Leaving() : first_(!leaving) {
@@ -132,8 +155,8 @@ void SetInheritedGroup(const std::string& group) {
 
 bool IsWorker() { return is_worker; }
 
-RuntimeInUse::RuntimeInUse() { ++users; }
-RuntimeInUse::~RuntimeInUse() { --users; }
+RuntimeInUse::RuntimeInUse() { ++users, ++users_here; }
+RuntimeInUse::~RuntimeInUse() { --users, --users_here; }
 
 void SetRuntime(std::unique_ptr<Runtime> runtime, bool worker) {
   current = runtime.release();
@@ -152,14 +175,15 @@ void EndRuntime() {
   // Calls that wait ask DriverInterrupted each 100 ms and leave.
   const Nanos deadline = MonotonicNow() + kLeaveTimeout;
   // Ctrl-C does not hurry it, and comes afterwards.
-  while (users > 0 && MonotonicNow() < deadline) {
+  while (users > users_here && MonotonicNow() < deadline) {
     const WithoutGil free;
     poll(nullptr, 0, 1);
   }
   bool left = users == 0;
   {
     const WithoutGil free;
-    left = runtime->Stop(kLeaveTimeout) && left;
+    // What this thread itself is in, below a signal handler, it leaves only afterwards.
+    left = runtime->Stop(users_here == 0 ? kLeaveTimeout : 0) && left;
     if (left) runtime.reset();
   }
   if (left) return;
@@ -168,8 +192,10 @@ void EndRuntime() {
 }
 
 void ForgetRuntime() {
-  forked |= current != nullptr;
+  forked |= current != nullptr || leaving || joining != 0;
   current = nullptr;
+  leaving = false;  // The threads that were at it are the parent's.
+  joining = users = users_here = 0;
   SetGeneration(0);
 }
 

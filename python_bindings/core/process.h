@@ -41,8 +41,22 @@ void LeaveForGood();
 // Whether this process joins none now, for that reason or because some thread is leaving one; then
 // the exception that says so is set.
 bool RefusesToJoin();
-// A thread leaves the cluster while one exists. It waits for those that do so already: false, and
-// there is nothing left to leave.
+// A thread joins a cluster while one exists: each other one that would join waits, and then finds
+// what the first has joined. A thread may have several, one inside the other.
+class JoinTurn {
+ public:
+  JoinTurn();
+  ~JoinTurn();
+  JoinTurn(const JoinTurn&) = delete;
+  JoinTurn& operator=(const JoinTurn&) = delete;
+  // False: a signal handler has raised while it waited.
+  bool ok() const { return joins_; }
+
+ private:
+  bool joins_ = false;
+};
+// A thread leaves the cluster while one exists. It waits for those that do so already: is_first is
+// false then, and there is nothing left to leave.
 class Leaving {
  public:
   Leaving();
@@ -72,7 +86,7 @@ const uint64_t& RuntimeGenerationCell();
 const uint64_t& CallGenerationCell();
 bool IsWorker();
 
-// Keeps the runtime alive while the GIL is free; made and ended with the GIL held.
+// Keeps the runtime alive while the GIL is free; made and ended with the GIL held, on one thread.
 class RuntimeInUse {
  public:
   RuntimeInUse();
@@ -86,7 +100,8 @@ void BeginRuntime();
 // From here on the process's runtime. `worker`: it runs tasks.
 void SetRuntime(std::unique_ptr<Runtime> runtime, bool worker);
 // Ends it: waiting threads leave with an error first. Releases the GIL meanwhile. Does nothing when
-// there is none.
+// there is none. From a signal handler that runs inside a call of it: that call ends when the
+// handler has returned.
 void EndRuntime();
 // In a forked child: this process has none, and the parent's is left alone.
 void ForgetRuntime();

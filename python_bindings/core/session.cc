@@ -2,6 +2,7 @@
 #include "python_bindings/core/session.h"
 
 #include <nanobind/stl/map.h>
+#include <nanobind/stl/optional.h>
 #include <nanobind/stl/string.h>
 #include <nanobind/stl/vector.h>
 #include <unistd.h>
@@ -115,9 +116,12 @@ absl::StatusOr<std::unique_ptr<Runtime>> Join(const Joining& joining,
   return Runtime::Attach(std::move(options));
 }
 
-// Joins a node as a driver, or starts one; gives its session directory.
-std::string Init(const nb::dict& options) {
-  if (CurrentRuntime() != nullptr) throw nb::value_error("sheaf.init was called already");
+// Joins a node as a driver, or starts one; gives its session directory. None: this process has
+// joined one.
+std::optional<std::string> Init(const nb::dict& options) {
+  const JoinTurn turn;
+  if (!turn.ok()) throw nb::python_error();
+  if (CurrentRuntime() != nullptr) return std::nullopt;
   if (IsForked()) {
     RaiseForked();
     throw nb::python_error();
@@ -235,7 +239,8 @@ void WatchLoop(int descriptor) {
 
 void BindSession(nb::module_& module) {
   module.def("init", &Init, nb::arg("options"),
-             "Joins a node as a driver, or starts one; gives its session directory.");
+             "Joins a node as a driver, or starts one; gives its session directory. None: this "
+             "process has joined one already.");
   module.def("shutdown", &Shutdown, "Leaves the node, and ends it if init started it.");
   module.def("leave_for_good", &LeaveForGood,
              "From here on this process joins nothing any more: the interpreter ends.");

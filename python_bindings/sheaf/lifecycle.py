@@ -198,18 +198,19 @@ def init(
         logging_config.apply()
     atexit.unregister(_leave_at_exit)
     atexit.register(_leave_at_exit)  # Before: Ctrl-C may come as soon as there is a node.
-    session = _core.init(
-        {
-            "address": where,
-            "executable": _executable(),
-            "flags": flags,
-            "namespace": namespace or "",
-            "argv": worker_command(logging_config),
-            "entrypoint": " ".join(sys.argv) or "python",
-            "environment": plan.entries if plan else {},
-            "log_to_driver": log_to_driver,
-        }
-    )
+    wanted = {
+        "address": where,
+        "executable": _executable(),
+        "flags": flags,
+        "namespace": namespace or "",
+        "argv": worker_command(logging_config),
+        "entrypoint": " ".join(sys.argv) or "python",
+        "environment": plan.entries if plan else {},
+        "log_to_driver": log_to_driver,
+    }
+    session = _core.init(wanted)
+    if session is None:  # Another thread was faster.
+        return init(address, ignore_reinit_error=ignore_reinit_error)
     _entries = plan.entries if plan else {}
     _context = Context(session)
     _context.address_info["node_id"] = ids.node_id(_core.context()["node"])

@@ -595,6 +595,24 @@ def test_an_actor_of_threads_or_groups_calls_itself():
     assert sheaf.get(calls, timeout=30) == list(range(100))
 
 
+def test_an_actor_makes_more_calls_of_itself_than_another_could_have_pending():
+    """Nobody but its one thread could answer them while it makes them."""
+
+    @sheaf.remote(num_cpus=0)
+    class Plain:
+        def step(self, value):
+            return value
+
+        def start(self, handle, count, size):
+            refs = [handle.step.remote(bytes(size)) for _ in range(count)]
+            return [refs[-1]]
+
+    actor = Plain.remote()
+    for count, size in ((120_000, 1), (1200, 60_000)):
+        [last] = sheaf.get(actor.start.remote(actor, count, size), timeout=WAIT_S)
+        assert sheaf.get(last, timeout=WAIT_S) == bytes(size)
+
+
 def test_a_plain_actor_returns_a_call_of_itself():
     @sheaf.remote(num_cpus=0)
     class Plain:

@@ -289,6 +289,66 @@ def test_threads_that_call_without_a_pause_leave_when_another_shuts_down(call):
     assert run(text).splitlines() == ["True False"] * 3
 
 
+def test_the_first_calls_of_many_threads_start_one_node():
+    text = f"""
+        import sheaf
+        from concurrent.futures import ThreadPoolExecutor
+        @sheaf.remote
+        def same(value):
+            return value
+        def call(value):
+            return sheaf.get(same.remote(value), timeout={WAIT_S})
+        def join(value):
+            return sheaf.init(ignore_reinit_error=True).address_info["session_dir"] != ""
+        with ThreadPoolExecutor(8) as threads:
+            print(list(threads.map(call, range(8))) == list(range(8)))
+            sheaf.shutdown()
+            print(len(set(threads.map(join, range(8)))), list(threads.map(call, range(8))) == list(range(8)))
+    """
+    assert run(text).splitlines() == ["True", "1 True"]
+
+
+def test_a_signal_handler_may_shut_down_while_the_main_thread_waits():
+    """As services end that get SIGTERM."""
+    text = """
+        import os, signal, sheaf, sys, threading, time
+        sheaf.init(num_cpus=1)
+        @sheaf.remote
+        def sleep():
+            time.sleep(100)
+        def end(*_):
+            begin = time.monotonic()
+            sheaf.shutdown()
+            print(time.monotonic() - begin < 4)
+            sys.exit(0)
+        signal.signal(signal.SIGTERM, end)
+        ref = sleep.remote()
+        threading.Timer(0.3, os.kill, (os.getpid(), signal.SIGTERM)).start()
+        sheaf.get(ref)
+    """
+    assert run(text) == "True"
+
+
+def test_a_child_that_is_forked_while_a_thread_shuts_down_can_end():
+    text = """
+        import os, sheaf, threading
+        for _ in range(5):
+            sheaf.init(num_cpus=1)
+            thread = threading.Thread(target=sheaf.shutdown)
+            thread.start()
+            while sheaf.is_initialized():
+                pass
+            child = os.fork()
+            if child == 0:
+                sheaf.shutdown()
+                os._exit(0)
+            thread.join()
+            assert os.waitpid(child, 0)[1] == 0
+        print("done")
+    """
+    assert run(text) == "done"
+
+
 def test_a_daemon_thread_that_waits_at_the_end_says_nothing():
     text = f"""
         import sheaf, threading, time

@@ -17,9 +17,9 @@ using State = proto::ActorAnswer;
 
 }  // namespace
 
-ActorSubmitter::ActorSubmitter(Transport& transport, TaskTable& tasks, PeerTable& peers,
-                               const BackPressure& limits)
-    : transport_(transport), tasks_(tasks), peers_(peers), limits_(limits) {}
+ActorSubmitter::ActorSubmitter(ProcessId self, Transport& transport, TaskTable& tasks,
+                               PeerTable& peers, const BackPressure& limits)
+    : self_(self), transport_(transport), tasks_(tasks), peers_(peers), limits_(limits) {}
 
 ActorClient& ActorSubmitter::ClientOf(ObjectEntry& creation) {
   ObjectExtra& extra = creation.more();
@@ -205,6 +205,7 @@ void ActorSubmitter::OnAnswer(const proto::ActorAnswer& answer) {
       client.lease = answer.lease();
       client.pushes = 0;
       client.peer = &peers_.Of(process);
+      client.own = process == self_;
       by_process_[process] = &client;
       DecideAfterDeath(client, false);
       client.node = process.node;

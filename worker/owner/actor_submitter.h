@@ -42,6 +42,7 @@ struct ActorClient {
   uint64_t replies = 0;
   Nanos asked_at = 0;
   bool local = false;               // Managed by this process: no questions are asked.
+  bool own = false;                 // It is this process.
   bool detached = false;            // Managed by the GCS.
   ObjectEntry* creation = nullptr;  // The actor's creation object...
   bool held = false;  // ...has one use while calls are pending: they keep the actor alive.
@@ -49,7 +50,7 @@ struct ActorClient {
 
 class ActorSubmitter final : public TaskDispatcher {
  public:
-  ActorSubmitter(Transport& transport, TaskTable& tasks, PeerTable& peers,
+  ActorSubmitter(ProcessId self, Transport& transport, TaskTable& tasks, PeerTable& peers,
                  const BackPressure& limits);
 
   // Detached actors are asked for at the GCS: `ask` is called (again) when one is needed.
@@ -82,14 +83,15 @@ class ActorSubmitter final : public TaskDispatcher {
   size_t pending(const ActorClient& client) const {
     return client.queue.size + client.in_flight.size + client.undecided.size;
   }
-  // Of the credits that `client` has at its actor. A caller may call while there are some left.
+  // Of the credits that `client` has at its actor. A caller may call while there are some left. An
+  // actor needs none at itself: the thread that waited for them might be the one that gives them.
   bool has_credits(const ActorClient& client) const {
-    return pending_bytes(client) < limits_.max_pending;
+    return pending_bytes(client) < limits_.max_pending || client.own;
   }
   // Who has waited for credits goes on when there are some more, so that not each of many calls
   // waits; or when the actor is dead, to hear of it.
   bool may_go_on(const ActorClient& client) const {
-    return client.state == proto::ActorAnswer::DEAD ||
+    return client.state == proto::ActorAnswer::DEAD || client.own ||
            pending_bytes(client) < limits_.max_pending - limits_.max_pending / 8;
   }
   size_t pending_bytes(const ActorClient& client) const {
@@ -117,6 +119,7 @@ class ActorSubmitter final : public TaskDispatcher {
   void Ask(ActorClient& client);
   void DecideAfterDeath(ActorClient& client, bool dead);
 
+  const ProcessId self_;
   Transport& transport_;
   TaskTable& tasks_;
   PeerTable& peers_;

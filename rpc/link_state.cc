@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <iterator>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -128,10 +129,11 @@ absl::StatusOr<uint64_t> LinkState::Connected(uint64_t peer_stream, uint64_t kno
     next_sequence_ = messages_.size() + 1;
     numbered_ = 0;
     // Those that were queued ahead are ahead still.
-    std::stable_partition(messages_.begin(), messages_.end(),
-                          [](const Message& message) { return message.ahead; });
-    ahead_ = static_cast<size_t>(std::count_if(
-        messages_.begin(), messages_.end(), [](const Message& message) { return message.ahead; }));
+    std::deque<Message> others;
+    for (Message& message : std::exchange(messages_, {}))
+      (message.ahead ? messages_ : others).push_back(std::move(message));
+    ahead_ = messages_.size();
+    std::move(others.begin(), others.end(), std::back_inserter(messages_));
   }
   const uint64_t again = std::min(written, messages_.size());
   written_ = 0;

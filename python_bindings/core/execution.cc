@@ -165,6 +165,16 @@ Execution*& CurrentExecution() {
   return current;
 }
 
+Execution*& ConstructorElsewhere() {
+  static Execution* constructor = nullptr;
+  return constructor;
+}
+
+ActorId& ActorOfProcess() {
+  static ActorId actor;
+  return actor;
+}
+
 namespace {
 
 proto::Strategy& StrategyCell() {
@@ -206,7 +216,11 @@ Owned Coroutine() {
 }
 
 PyObject* DescribeExecution(const Execution* execution) {
-  if (execution == nullptr) return PyDict_New();
+  if (execution == nullptr) execution = ConstructorElsewhere();
+  if (execution == nullptr) {  // A thread that user code has started.
+    if (ActorOfProcess().is_nil()) return PyDict_New();
+    return Py_BuildValue("{ss}", "actor", ActorOfProcess().ToHex().c_str());
+  }
   const std::string task = execution->task().ToHex();
   const std::string actor = execution->actor().is_nil() ? "" : execution->actor().ToHex();
   return Py_BuildValue("{ss#ss#ss#ss#sI}", "task", task.data(),

@@ -31,6 +31,12 @@ bool YieldItem(Execution& execution, PyObject* item, bool* wanted);
 // The call that this thread executes, or nullptr.
 Execution*& CurrentExecution();
 
+// The constructor of an async actor, which runs on its loop's thread while the one that executes the
+// call waits for it; or nullptr. With the GIL.
+Execution*& ConstructorElsewhere();
+// The actor that this process is, or nil. With the GIL.
+ActorId& ActorOfProcess();
+
 // Where the actor of this process, or the task that it began last, was placed.
 const proto::Strategy& ProcessStrategy();
 // A task, or the constructor of an actor, begins in this process.
@@ -42,8 +48,8 @@ bool& HasCoroutines();
 TaskId TaskOfCoroutine();
 
 // The call that runs here, on this thread or as a coroutine of its event loop: a dict of task,
-// actor, name, attempt and function, and whether somebody asked for its end. Outside of calls: an
-// empty dict, and false.
+// actor, name, attempt and function, and whether somebody asked for its end. Outside of calls: a
+// dict of the process's actor, or an empty one, and false.
 PyObject* DescribeCurrentExecution();
 bool IsCurrentExecutionCancelled();
 

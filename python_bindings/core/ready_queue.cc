@@ -22,13 +22,22 @@ namespace {
 class ReadyQueue {
  public:
   ReadyQueue() : shared_(std::make_shared<Shared>()) {
+    const MutexLock lock(shared_->mutex);
     shared_->event.Reset(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
     if (shared_->event.valid()) return;
     PyErr_SetFromErrno(PyExc_OSError);
     throw nb::python_error();
   }
 
-  int Descriptor() const { return shared_->event.get(); }
+  ~ReadyQueue() {  // Objects that are waited for may come much later.
+    const MutexLock lock(shared_->mutex);
+    shared_->event.Reset();
+  }
+
+  int Descriptor() const {
+    const MutexLock lock(shared_->mutex);
+    return shared_->event.get();
+  }
 
   void Notify(nb::handle reference, uint64_t token) {
     Runtime* const runtime = RequireRuntime();
@@ -39,7 +48,8 @@ class ReadyQueue {
     runtime->SignalReady(HandleOf(reference.ptr()), [shared = shared_, token] {
       const MutexLock lock(shared->mutex);
       shared->tokens.push_back(token);
-      if (shared->tokens.size() == 1) eventfd_write(shared->event.get(), 1);
+      if (shared->tokens.size() == 1 && shared->event.valid())
+        eventfd_write(shared->event.get(), 1);
     });
   }
 
@@ -58,8 +68,8 @@ class ReadyQueue {
 
  private:
   struct Shared {
-    UniqueFd event;  // Readable while there are tokens.
     Mutex mutex;
+    UniqueFd event ABSL_GUARDED_BY(mutex);  // Readable while there are tokens.
     std::vector<uint64_t> tokens ABSL_GUARDED_BY(mutex);
   };
   const std::shared_ptr<Shared> shared_;  // With the objects that are waited for, too.

@@ -202,12 +202,15 @@ void PythonHandler::Run(std::shared_ptr<Execution> execution) {
     }
     // What the values view they hold themselves: a large result needs the room of what is gone.
     execution->DropArguments();
+    if (creation) ActorOfProcess() = execution->actor();
     if (creation && spec.actor().is_async()) {
+      ConstructorElsewhere() = execution.get();
       const Owned list = AsTuple(arguments);
       const Owned groups = GroupNames(spec);
       result = Owned::Steal(construct_async(function.get(), list.get(),
                                             arguments.names ? arguments.names.get() : Py_None,
                                             groups.get()));
+      ConstructorElsewhere() = nullptr;
     } else {
       PyObject* const self =
           spec.kind() == proto::TaskTemplate::ACTOR_METHOD ? instance_.get() : nullptr;

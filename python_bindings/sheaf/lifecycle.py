@@ -190,14 +190,15 @@ def init(
         runtime_env = runtime_env or job_config.runtime_env
         namespace = namespace or job_config.ray_namespace
     plan = _environment(runtime_env)
+    # Now: the handler of a signal that comes during an import of the first call sees half a module.
+    from sheaf._internal import serialization  # noqa: F401
+
     if logging_level is not None and configure_logging:
         import logging
 
         logging.getLogger("sheaf").setLevel(logging_level)
     if logging_config is not None:
         logging_config.apply()
-    atexit.unregister(_leave_at_exit)
-    atexit.register(_leave_at_exit)  # Before: Ctrl-C may come as soon as there is a node.
     wanted = {
         "address": where,
         "executable": _executable(),
@@ -271,8 +272,10 @@ def shutdown(*, wait_for_processes: bool = False, _exiting_interpreter: bool = F
 
 
 def _leave_at_exit() -> None:
-    """Ctrl-C meanwhile has no traceback, for the program is over, but ends the process as it would
-    have."""
+    """Runs behind what the program registered after it imported sheaf: that may still call. Ctrl-C
+    meanwhile has no traceback, for the program is over, but ends the process as it would have."""
+    if _core.is_worker():
+        return
     # Threads that still call get errors: a node that they start now would outlive the interpreter.
     _core.leave_for_good()
     import _signal  # type: ignore[import-not-found]  # What `signal` adds to it takes longer to import than this function takes.
@@ -285,6 +288,9 @@ def _leave_at_exit() -> None:
         shutdown()
     finally:
         _core.restore_interrupts()
+
+
+atexit.register(_leave_at_exit)
 
 
 def _let_output_arrive() -> None:

@@ -185,6 +185,9 @@ def asyncio_future_of(ref: ObjectRef[Any]) -> asyncio.Future[Any]:
         _arrivals = weakref.WeakKeyDictionary()
     arrivals = _arrivals.get(loop)
     if arrivals is None:
+        # Futures that were given up keep their loop, and what they waited for, until it arrives.
+        for closed in [known for known in _arrivals if known.is_closed()]:
+            del _arrivals[closed]
         arrivals = _arrivals[loop] = _Arrivals(loop)
     arrivals.settle(future, ref)
     return future

@@ -2,6 +2,7 @@
 """Actors with async methods."""
 
 import asyncio
+import os
 import threading
 import time
 
@@ -583,3 +584,51 @@ def test_a_concurrency_group_that_blocks_blocks_no_other():
     sheaf.cancel(call)
     with pytest.raises(sheaf.exceptions.TaskCancelledError):
         sheaf.get(call, timeout=WAIT_S)
+
+
+class KnowsItself:
+    def __init__(self):
+        context = sheaf.get_runtime_context()
+        self.me = context.current_actor
+        self.begun = (context.get_actor_id(), context.get_actor_name(), bool(context.get_task_id()))
+
+    async def what(self):
+        return self.begun, sheaf.get_runtime_context().get_actor_id()
+
+    async def ask_itself(self):
+        return (await self.me.what.remote())[1]
+
+    async def in_a_thread(self):
+        def ask():
+            return sheaf.get_runtime_context().get_actor_id()
+
+        return await asyncio.get_running_loop().run_in_executor(None, ask)
+
+
+@pytest.mark.parametrize("given", [{}, {"concurrency_groups": {"io": 2}}])
+def test_the_constructor_and_threads_of_an_async_actor_know_it(given):
+    name = f"knows {len(given)}"
+    actor = sheaf.remote(num_cpus=0)(KnowsItself).options(name=name, **given).remote()
+    own = actor._actor_id.hex()
+    assert sheaf.get(actor.what.remote(), timeout=WAIT_S) == ((own, name, True), own)
+    assert sheaf.get(actor.ask_itself.remote(), timeout=WAIT_S) == own
+    assert sheaf.get(actor.in_a_thread.remote(), timeout=WAIT_S) == own
+
+
+def test_loops_that_end_before_their_results_arrive_leave_nothing():
+    gate = Gate.remote()
+
+    async def give_up():
+        with pytest.raises(asyncio.TimeoutError):
+            await asyncio.wait_for(gate.wait.remote(), 0.001)
+
+    asyncio.run(give_up())
+    before = len(os.listdir("/proc/self/fd"))
+    for _ in range(20):
+        asyncio.run(give_up())
+    asyncio.run(give_up_nothing())
+    assert len(os.listdir("/proc/self/fd")) <= before + 1
+
+
+async def give_up_nothing():
+    assert await sheaf.put(1) == 1

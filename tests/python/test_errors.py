@@ -422,3 +422,20 @@ def test_exceptions_of_any_size_arrive():
         with pytest.raises(ValueError) as caught:
             sheaf.get(fail.remote(size), timeout=WAIT_S)
         assert caught.value.args == (b"x" * size,)
+
+
+class NotReady(Exception):
+    pass
+
+
+class Model:
+    def __getstate__(self):
+        raise NotReady("call fit() first")
+
+
+@pytest.mark.parametrize("large", [b"", bytes(200_000)])
+def test_what_a_value_raises_while_it_is_pickled_is_raised(large):
+    same = sheaf.remote(lambda value: value)
+    for send in (sheaf.put, same.remote):
+        with pytest.raises(NotReady, match="call fit"):
+            send([large, Model()])

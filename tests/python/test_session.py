@@ -619,11 +619,10 @@ def test_a_program_ends_while_daemon_threads_of_it_call(call):
 
 
 def test_nothing_is_begun_by_what_runs_after_the_end():
-    """A handler that was registered before init runs after sheaf's own: it would start a node that
-    outlives the program."""
+    """A handler that was registered before the import runs after sheaf's own: it would start a node
+    that outlives the program."""
     text = """
         import atexit
-        import sheaf
         def late():
             for begin in (lambda: sheaf.put(1), sheaf.init):
                 try:
@@ -631,6 +630,22 @@ def test_nothing_is_begun_by_what_runs_after_the_end():
                 except sheaf.exceptions.RaySystemError as error:
                     print("is ending" in str(error))
         atexit.register(late)
+        import sheaf
         sheaf.init(num_cpus=1)
     """
     assert run(text) == "True\nTrue"
+
+
+def test_exit_functions_of_the_program_may_still_call():
+    text = """
+        import atexit, sheaf
+        @atexit.register
+        def save():
+            print("saved", sheaf.get(best.remote()))
+        @sheaf.remote
+        def best():
+            return 7
+        sheaf.init(num_cpus=1)
+        kept = best.remote()
+    """
+    assert run(text) == "saved 7"

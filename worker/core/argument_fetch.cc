@@ -78,7 +78,10 @@ absl::Status ArgumentFetch::End(const absl::Status& waited) {
   }
   if (gathering_ && !gathering_->status().ok()) return gathering_->status();
   for (size_t i = 0; i < missing_.size(); ++i) {
-    if (views_[i].error != nullptr) return absl::NotFoundError(views_[i].error->message);
+    if (const Error* const error = views_[i].error; error != nullptr)
+      return error->kind == ErrorKind::kObjectStoreFull
+                 ? absl::ResourceExhaustedError(error->message)
+                 : absl::NotFoundError(error->message);
     call_->SetArgument(missing_[i], std::move(views_[i]));
   }
   if (call_->Unpack()) return absl::OkStatus();

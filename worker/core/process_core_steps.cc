@@ -193,7 +193,9 @@ bool ProcessCore::MayStart(CallExecution& call, const absl::Status& fetched) {
   }
   if (fetched.ok()) [[likely]]
     return true;
-  call.Fail({ErrorKind::kObjectLost, std::string(fetched.message()), {}}, true);
+  const ErrorKind kind =
+      absl::IsResourceExhausted(fetched) ? ErrorKind::kObjectStoreFull : ErrorKind::kObjectLost;
+  call.Fail({kind, std::string(fetched.message()), {}}, true);
   return false;
 }
 

@@ -111,6 +111,8 @@ SCENARIO("a call that may not start fails, and says whether it may be tried agai
   CHECK(ProcessCore::MayStart(*call, absl::OkStatus()));
   CHECK(!ProcessCore::MayStart(*call, absl::NotFoundError("an argument is lost")));
   CHECK(call->failure().kind == ErrorKind::kObjectLost);
+  CHECK(!ProcessCore::MayStart(*call, absl::ResourceExhaustedError("the store has no room")));
+  CHECK(call->failure().kind == ErrorKind::kObjectStoreFull);  // Nothing is lost.
   call->cancel_requested = true;
   CHECK(!ProcessCore::MayStart(*call, absl::OkStatus()));
   CHECK(call->failure().kind == ErrorKind::kTaskCancelled);

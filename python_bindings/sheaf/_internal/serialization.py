@@ -113,7 +113,8 @@ def _dump(
 ) -> None:
     try:
         (_pickler_class or _make_pickler())(file, buffers, references).dump(value)
-    except Exception as error:
+    except (TypeError, AttributeError, pickle.PicklingError, RecursionError) as error:
+        # What pickle says. All else is of the value's own code, or of a signal handler.
         raise unpicklable.explain(value, error, _problem) from None
 
 

@@ -97,14 +97,13 @@ Runtime* CallRuntime::get() const {
 void LeaveForGood() { left_for_good = true; }
 
 bool RefusesToJoin() {
-  if (left_for_good) {
-    RaiseStatus(absl::InternalError(
-                    "this program is ending: it has left the cluster, and joins none any more"),
-                ErrorKind::kSystem);
-  } else if (leaving) {
-    RaiseStatus(absl::InternalError("sheaf.shutdown() was called meanwhile"), ErrorKind::kSystem);
-  }
-  return left_for_good || leaving;
+  // Looked at once: making the exception runs Python, and other threads meanwhile.
+  const char* const why =
+      left_for_good ? "this program is ending: it has left the cluster, and joins none any more"
+      : leaving     ? "sheaf.shutdown() was called meanwhile"
+                    : nullptr;
+  if (why != nullptr) RaiseStatus(absl::InternalError(why), ErrorKind::kSystem);
+  return why != nullptr;
 }
 
 JoinTurn::JoinTurn() {

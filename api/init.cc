@@ -89,6 +89,7 @@ void PrintLines(const proto::LogLines& lines) {
     options.worker_token = start.token;
     options.value_bytes = static_cast<uint64_t>(settings->value_bytes);
     options.handler = &handler;
+    options.awaits_calls = true;  // They use the actor, which handler.Stop() destroys.
     options.interrupted = [] { return IsCancelled(); };
     absl::StatusOr<std::unique_ptr<Runtime>> runtime = Runtime::Attach(std::move(options));
     if (!runtime.ok()) {

@@ -84,7 +84,12 @@ Raylet::~Raylet() = default;
 
 void Raylet::OnAttached(ProcessId process, const AttachInfo& info) {
   if (process.node != options_.node || process.process == 0) return;
-  if (ended_.contains(process) || deaths_.IsRecorded(process)) return;  // Its exit was faster.
+  if (ended_.contains(process)) return;
+  if (deaths_.IsRecorded(process)) {  // Its exit was faster; nothing else comes of it.
+    world_.switchboard.Remove(process);
+    world_.transport.Forget(process);
+    return;
+  }
   const auto [it, inserted] = processes_.try_emplace(process);
   if (!inserted) return;
   it->second.info = info;

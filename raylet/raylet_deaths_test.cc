@@ -416,6 +416,9 @@ SCENARIO("a worker that attaches when nobody wants it any more is ended") {
   node.raylet->OnExited(started[0].process, death);
   node.Attach(ProcessRole::kWorker, started[0].process);  // Late.
   CHECK(node.raylet->figures().Get().processes == 0);
+  // Its rings, bell and segment go at once: nothing that comes later would take them away.
+  CHECK(node.switchboard.removed == std::vector{driver, started[0].process});
+  CHECK(node.transport.forgotten == std::vector{driver, started[0].process});
   node.Attach(ProcessRole::kWorker, ProcessId{RayletNode::kNode, 4711});
   CHECK(node.launcher.WasKilled({RayletNode::kNode, 4711}));
 }

@@ -127,8 +127,11 @@ struct RuntimeOptions {
   bool driver = true;
   std::string worker_token;  // Workers: from the environment.
   proto::JobStart job;       // Drivers. argv, working_dir and environ are filled in when empty.
-  uint64_t value_bytes = 256 << 20;   // Values in this process's own memory; see Settings.
-  TaskHandler* handler = nullptr;     // Workers; outlives the runtime.
+  uint64_t value_bytes = 256 << 20;  // Values in this process's own memory; see Settings.
+  TaskHandler* handler = nullptr;    // Workers; outlives the runtime.
+  // Workers: RunWorker returns when no thread is inside a call any more. The raylet kills a worker
+  // that takes long; one without a raylet ends in there.
+  bool awaits_calls = false;
   std::function<bool()> interrupted;  // Asked at least each 100 ms by blocking calls; true: give
                                       // up. Called without locks.
   std::function<void(const proto::LogLines&)> on_log_lines;  // Drivers. On a thread for this.

@@ -218,6 +218,8 @@ class RuntimeImpl final : public Runtime,
 
   bool stopped_ = false;
   bool leaving_ = false;            // The raylet told this worker to end.
+  bool calls_end_ = false;          // No thread takes a call any more.
+  size_t calling_threads_ = 0;      // In GroupLoop.
   std::condition_variable leaves_;  // Wakes a main thread that has nothing else to do.
   Nanos raylet_seen_at_ = 0;        // When the raylet was seen alive last.
   std::thread background_;

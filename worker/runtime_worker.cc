@@ -101,10 +101,11 @@ void RuntimeImpl::StartGroupThreads() {
 // Coroutines need one thread, which starts them; they count until they end. Of others each call has
 // one: whoever takes a call and leaves nobody to wait for the next starts another.
 void RuntimeImpl::StartGroupThread(ConcurrencyGroup& group) {
-  if (driver_->stopping()) return;
+  if (driver_->stopping() || calls_end_) return;
   try {
     group_threads_.emplace_back([this, &group] { GroupLoop(group); });
     ++group.threads;
+    ++calling_threads_;
   } catch (const std::system_error& error) {
     Log(LogLevel::kWarning, "the actor has ", group.threads,
         " threads, and no more can be started (", error.what(),
@@ -115,10 +116,11 @@ void RuntimeImpl::StartGroupThread(ConcurrencyGroup& group) {
 void RuntimeImpl::GroupLoop(ConcurrencyGroup& group) {
   pthread_setname_np(pthread_self(), "sheaf-actor");
   Lock lock(*driver_);
-  while (!driver_->stopping()) {
+  while (!driver_->stopping() && !calls_end_) {
     std::shared_ptr<CallExecution> call;
     ++group.idle;
     const absl::Status status = driver_->DriveUntil(lock, kForever, [&] {
+      if (calls_end_) return true;
       call = core_->executor.Take(group);
       return call != nullptr;
     });
@@ -128,8 +130,10 @@ void RuntimeImpl::GroupLoop(ConcurrencyGroup& group) {
       StartGroupThread(group);
     }
     if (call != nullptr) RunCall(lock, std::move(call));
-    if (!status.ok()) return;
+    if (!status.ok()) break;
   }
+  --calling_threads_;
+  leaves_.notify_all();
 }
 
 int RuntimeImpl::RunWorker() {
@@ -159,6 +163,16 @@ int RuntimeImpl::RunWorker() {
   if (!driver_->ended()) {
     SendMessage(core_->raylet(), FrameKind::kGoodbye, proto::Goodbye());
     core_->Flush();
+  }
+  if (!options_.awaits_calls) return 0;
+  // The background thread goes on meanwhile: what the calls wait for comes, and CheckRaylet ends a
+  // process whose raylet is gone, however long its calls take.
+  calls_end_ = true;
+  driver_->Recheck();
+  while (calling_threads_ != 0) {
+    lock.Breathe();
+    leaves_.wait_for(lock.native(), std::chrono::nanoseconds(kLongestSleep),
+                     [this] { return calling_threads_ == 0; });
   }
   return 0;
 }

@@ -19,6 +19,7 @@
 #include "base/version.h"
 #include "raylet/host/last_lines.h"
 #include "raylet/host/proc_files.h"
+#include "raylet/host/worker_start.h"
 #include "shm/attach_client.h"
 
 #ifndef SO_PEERPIDFD
@@ -109,6 +110,7 @@ class AttachServer::Connection {
   bool is_tool = false;
   std::string question;  // Parts so far.
   Nanos retry_after = kFirstRetry;
+  uint64_t watch = 0;  // Of a driver's process.
   // Set by the raylet's loop before the first message can follow a welcome.
   std::atomic<uint64_t> process{0};
 };
@@ -369,12 +371,9 @@ void AttachServer::Admit(const std::shared_ptr<Connection>& connection,
       connection->phase = Connection::Phase::kMember;
     }
     if (!admission->pidfd.valid()) return;  // The end of the socket alone says that it is gone.
-    watch_->Watch(pid, std::move(admission->pidfd), [this, process] {
+    connection->watch = watch_->Watch(pid, std::move(admission->pidfd), [this, process] {
       loop_.Post([this, process] {
-        proto::Death death;
-        death.set_cause(proto::Death::EXITED);
-        death.set_message("the driver's process ended");
-        events_.on_exited(process, death);
+        events_.on_exited(process, MakeDeath(proto::Death::EXITED, "the driver's process ended"));
       });
     });
   });
@@ -414,11 +413,7 @@ absl::Status AttachServer::Welcome(ProcessId process, Attached& attached,
 void AttachServer::OnSocketEnd(ProcessId process) {
   const auto found = attached_.find(process);
   if (found == attached_.end() || std::exchange(found->second.socket_closed, true)) return;
-  if (found->second.tool != nullptr) {
-    proto::Death death;
-    death.set_cause(proto::Death::LEFT);
-    events_.on_exited(process, death);
-  }
+  if (found->second.tool != nullptr) events_.on_exited(process, MakeDeath(proto::Death::LEFT, ""));
   events_.on_socket_closed(process);
 }
 
@@ -474,7 +469,10 @@ void AttachServer::Remove(ProcessId process) {
     events_.on_segment(*found->second.info.segment, false);
     free_bells_.push_back(found->second.bell);
   }
-  event_loop_.Post([this, connection = found->second.connection] { Drop(connection); });
+  event_loop_.Post([this, connection = found->second.connection] {
+    watch_->Unwatch(connection->watch);  // The driver has left; its program may go on.
+    Drop(connection);
+  });
   attached_.erase(found);
 }
 

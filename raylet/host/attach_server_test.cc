@@ -13,6 +13,7 @@
 #include <map>
 
 #include "base/executor.h"
+#include "base/testing/wait_until_for_test.h"
 #include "base/version.h"
 #include "metrics/page.h"
 #include "shm/attach_client.h"
@@ -158,6 +159,11 @@ struct Peer final : FrameHandler {
   Mailbox mailbox;
   std::vector<Got> frames;
 };
+
+size_t OpenDescriptors() {
+  const std::filesystem::directory_iterator all("/proc/self/fd");
+  return static_cast<size_t>(std::distance(begin(all), end(all)));
+}
 
 AttachHello GoodHello() {
   AttachHello hello{};
@@ -338,6 +344,21 @@ SCENARIO("the end of a driver's process and that of its socket are two things") 
   CHECK_FALSE(node.closed.contains({7, 1}));
   close(pipe_fds[1]);
   CHECK(node.Await([&] { return node.closed.contains({7, 1}); }));
+}
+
+SCENARIO("of a driver that left, and whose process lives on, no descriptor stays open") {
+  Node node;
+  const auto attach_and_leave = [&](ProcessId driver) {
+    REQUIRE(node.Driver()->process == driver);
+    REQUIRE(node.Await([&] { return node.closed.contains(driver); }));
+    node.OnLoop([&] { node.server->Remove(driver); });
+  };
+  attach_and_leave({7, 1});  // What the first one leaves open, the node needs once.
+  node.event_loop->Run([] {});
+  const size_t before = OpenDescriptors();
+  for (uint32_t number = 2; number < 12; ++number) attach_and_leave({7, number});
+  CHECK(WaitUntil(5 * kSecond, [&] { return OpenDescriptors() <= before; }));
+  CHECK(node.exited.empty());
 }
 
 SCENARIO("a tool asks and gets long answers in parts") {

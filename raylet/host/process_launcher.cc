@@ -226,6 +226,10 @@ std::vector<std::string> ProcessLauncher::EnvironmentOf(const Job& job, JobNumbe
 void ProcessLauncher::StartOnLoop(const WorkerSpec& spec, const std::string& token) {
   const auto found = jobs_.find(spec.job);
   if (found == jobs_.end()) {
+    {
+      const MutexLock lock(mutex_);
+      tokens_.erase(token);
+    }
     events_.on_exited(spec.process, MakeDeath(proto::Death::START_FAILED, "its job has ended"));
     return;
   }

@@ -151,6 +151,7 @@ class ProcessLauncher final : public WorkerLauncher {
   void OnTemplateMessage(JobNumber number);
   void OnTemplateReport(Job& job, const TemplateReport& report, std::vector<UniqueFd> fds);
   void RetireTemplate(Job& job, const std::string& why);
+  void TakeLastReports(Job& job);
   // `why`: for the workers that it has not forked yet, which end with it.
   void EndTemplate(Job& job, const std::string& why);
   void OnRunning(Worker& worker, pid_t pid, UniqueFd pidfd);

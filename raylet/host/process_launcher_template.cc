@@ -131,9 +131,25 @@ void ProcessLauncher::RetireTemplate(Job& job, const std::string& why) {
   for (auto& [spec, token] : std::exchange(job.queue, {})) StartByExec(job, spec, token);
 }
 
+// What became of workers, as far as the template has said so: those that it has forked live on.
+void ProcessLauncher::TakeLastReports(Job& job) {
+  while (true) {
+    absl::StatusOr<SocketMessage> message = job.template_socket.Receive(0);
+    const TemplateReport* report =
+        message.ok() ? FrameHead<TemplateReport>(message->bytes) : nullptr;
+    if (report == nullptr || report->magic != kTemplateMagic) return;
+    if (report->kind == TemplateReport::kReady || report->kind == TemplateReport::kRetired)
+      continue;  // Of the template itself, which ends.
+    OnTemplateReport(job, *report, std::move(message->fds));
+  }
+}
+
 void ProcessLauncher::EndTemplate(Job& job, const std::string& why) {
-  if (job.template_socket.valid()) loop_->Unwatch(job.template_socket.fd());
-  job.template_socket.Close();
+  if (job.template_socket.valid()) {
+    TakeLastReports(job);
+    loop_->Unwatch(job.template_socket.fd());
+    job.template_socket.Close();
+  }
   if (job.template_pid == 0) return;
   // Requests that it has not answered are not carried out, or their process is an orphan of ours
   // that no one waits for; either way they count as failed starts, and the pool starts others.

@@ -1,24 +1,18 @@
 // Copyright The Sheaf Authors. SPDX-License-Identifier: Apache-2.0
 #include "raylet/host/process_launcher.h"
 
-#include <fcntl.h>
 #include <signal.h>
 #include <sys/prctl.h>
 #include <sys/wait.h>
 
 #include <catch2/catch.hpp>
-#include <condition_variable>
 #include <cstdio>
 #include <cstdlib>
-#include <deque>
-#include <filesystem>
-#include <map>
 #include <thread>
 
-#include "absl/strings/numbers.h"
-#include "absl/strings/str_split.h"
 #include "base/environment.h"
 #include "raylet/host/proc_files.h"
+#include "raylet/host/process_launcher_for_test.h"
 
 namespace sheaf {
 namespace {
@@ -62,142 +56,6 @@ void RunAsWorker() {
 }
 [[maybe_unused]] const int as_worker = (RunAsWorker(), 0);
 
-using ProgramFound = std::function<void(absl::StatusOr<UniqueFd>)>;
-
-UniqueFd OwnProgram() { return UniqueFd(open("/proc/self/exe", O_RDONLY | O_CLOEXEC)); }
-
-// A launcher with a log directory, and all that it reports.
-class Fixture {
- public:
-  explicit Fixture(bool templates, Nanos template_timeout = 10 * kSecond) {
-    char name[] = "/tmp/sheaf-launcher-XXXXXX";
-    directory_ = mkdtemp(name);
-    LauncherOptions options;
-    options.socket_path = "/nowhere/raylet.sock";
-    options.log_directory = directory_;
-    options.session = directory_;
-    options.use_templates = templates;
-    options.template_timeout = template_timeout;
-    LauncherEvents events;
-    events.on_started = [this](const LaunchedWorker& worker) {
-      const std::lock_guard lock(mutex_);
-      started_[worker.process] = worker;
-      changed_.notify_all();
-    };
-    events.on_exited = [this](ProcessId process, const proto::Death& death) {
-      const std::lock_guard lock(mutex_);
-      exited_[process] = death;
-      changed_.notify_all();
-    };
-    LauncherPrograms programs;
-    programs.of_driver = [](ProcessId) { return OwnProgram(); };
-    programs.fetch = [this](ProcessId, std::string, ProgramFound done) {
-      const std::lock_guard lock(mutex_);
-      fetches_.push_back(std::move(done));
-      changed_.notify_all();
-    };
-    launcher_ = *ProcessLauncher::Make(options, events, std::move(programs));
-  }
-  ~Fixture() {
-    launcher_.reset();
-    std::filesystem::remove_all(directory_);
-  }
-
-  void AddJob(JobNumber job, const std::string& script) {
-    proto::JobStart start;
-    start.add_argv("raylet_test");
-    start.add_environ("TEST_WORKER=" + script);
-    start.add_environ("SHEAF_WORKER=of the driver, not to be passed on");
-    launcher_->AddJob(job, {1, 1}, start);
-  }
-  // Of a driver on another node, whose program has to be fetched.
-  void AddRemoteJob(JobNumber job, const std::string& script,
-                    proto::JobStart::Language language = proto::JobStart::CPP) {
-    proto::JobStart start;
-    start.add_argv("raylet_test");
-    start.add_environ("TEST_WORKER=" + script);
-    start.set_language(language);
-    proto::Program program;
-    program.set_path("/nowhere/program");
-    launcher_->AddRemoteJob(job, {2, 1}, start, program);
-  }
-  // The next program that is asked for.
-  ProgramFound AwaitFetch() {
-    std::unique_lock lock(mutex_);
-    REQUIRE(changed_.wait_for(lock, std::chrono::seconds(10), [&] { return !fetches_.empty(); }));
-    ProgramFound found = std::move(fetches_.front());
-    fetches_.pop_front();
-    return found;
-  }
-  size_t fetches() {
-    const std::lock_guard lock(mutex_);
-    return fetches_.size();
-  }
-  WorkerSpec Spec(JobNumber job) { return {{1, ++last_}, job, "", {}}; }
-  ProcessId Start(JobNumber job) {
-    const WorkerSpec spec = Spec(job);
-    REQUIRE(launcher_->Start(spec).ok());
-    return spec.process;
-  }
-  LaunchedWorker AwaitStart(ProcessId process) {
-    std::unique_lock lock(mutex_);
-    REQUIRE(changed_.wait_for(lock, std::chrono::seconds(10),
-                              [&] { return started_.contains(process); }));
-    return started_[process];
-  }
-  proto::Death AwaitExit(ProcessId process) {
-    std::unique_lock lock(mutex_);
-    REQUIRE(changed_.wait_for(lock, std::chrono::seconds(10),
-                              [&] { return exited_.contains(process); }));
-    return exited_[process];
-  }
-  // What `worker` printed behind `word`, once it has.
-  std::string AwaitOutput(const LaunchedWorker& worker, const std::string& word) {
-    const Nanos deadline = MonotonicNow() + 10 * kSecond;
-    while (MonotonicNow() < deadline) {
-      for (const std::string& line : static_cast<std::vector<std::string>>(
-               absl::StrSplit(ReadKernelFile(worker.stdout_path), '\n'))) {
-        if (line.starts_with(word + " ")) return line.substr(word.size() + 1);
-      }
-      std::this_thread::yield();
-    }
-    FAIL("no output");
-    return "";
-  }
-  ProcessLauncher& launcher() { return *launcher_; }
-  void End() { launcher_.reset(); }
-  const std::string& directory() const { return directory_; }
-  // Processes of this launcher's jobs that live, wherever they are.
-  int CountMarked() {
-    int count = 0;
-    for (const auto& entry : std::filesystem::directory_iterator("/proc")) {
-      pid_t pid = 0;
-      if (!absl::SimpleAtoi(entry.path().filename().string(), &pid)) continue;
-      const std::optional<std::string> mark = ReadProcVariable(pid, "SHEAF_JOB");
-      count += mark && mark->starts_with(directory_) && StartTicks(pid) != 0;
-    }
-    return count;
-  }
-  bool AwaitNoneMarked() {
-    const Nanos deadline = MonotonicNow() + 2 * kSecond;
-    while (MonotonicNow() < deadline) {
-      if (CountMarked() == 0) return true;
-      usleep(1000);
-    }
-    return false;
-  }
-
- private:
-  std::string directory_;
-  std::mutex mutex_;
-  std::condition_variable changed_;
-  std::map<ProcessId, LaunchedWorker> started_;
-  std::map<ProcessId, proto::Death> exited_;
-  std::deque<ProgramFound> fetches_;
-  uint32_t last_ = 1;
-  std::unique_ptr<ProcessLauncher> launcher_;
-};
-
 }  // namespace
 
 SCENARIO(
@@ -205,7 +63,7 @@ SCENARIO(
     "template") {
   const bool templates = GENERATE(false, true);
   CAPTURE(templates);
-  Fixture fixture(templates);
+  LauncherFixture fixture(templates);
   fixture.AddJob(1, "wait");
   WorkerSpec spec = fixture.Spec(1);
   spec.gpu_ids = {0, 3};
@@ -245,7 +103,7 @@ SCENARIO(
 SCENARIO("workers of a driver on another node wait for its program") {
   const bool templates = GENERATE(false, true);
   CAPTURE(templates);
-  Fixture fixture(templates);
+  LauncherFixture fixture(templates);
   fixture.AddRemoteJob(1, "wait");
   const ProcessId first = fixture.Start(1), second = fixture.Start(1);
   ProgramFound found = fixture.AwaitFetch();
@@ -284,7 +142,7 @@ SCENARIO("workers of a driver on another node wait for its program") {
 }
 
 SCENARIO("an interpreter is not fetched: without it the worker fails at once") {
-  Fixture fixture(/*templates=*/true);
+  LauncherFixture fixture(/*templates=*/true);
   fixture.AddRemoteJob(1, "wait", proto::JobStart::PYTHON);
   const proto::Death death = fixture.AwaitExit(fixture.Start(1));
   CHECK(death.cause() == proto::Death::START_FAILED);
@@ -293,7 +151,7 @@ SCENARIO("an interpreter is not fetched: without it the worker fails at once") {
 }
 
 SCENARIO("variables of an environment are there before main, instead of the driver's") {
-  Fixture fixture(true);
+  LauncherFixture fixture(true);
   fixture.AddJob(1, "die in main");
   WorkerSpec spec = fixture.Spec(1);
   spec.environment = *EncodeEnvironment({{{"TEST_WORKER", "exit 3"}}, {}});
@@ -307,7 +165,7 @@ SCENARIO("variables of an environment are there before main, instead of the driv
 
 SCENARIO("a worker that ends before it attaches is a failed start, with its last words") {
   const bool templates = GENERATE(false, true);
-  Fixture fixture(templates);
+  LauncherFixture fixture(templates);
   fixture.AddJob(1, "exit 3");
   const proto::Death death = fixture.AwaitExit(fixture.Start(1));
   CHECK(death.cause() == proto::Death::START_FAILED);
@@ -317,73 +175,10 @@ SCENARIO("a worker that ends before it attaches is a failed start, with its last
   CHECK(fixture.launcher().Start(fixture.Spec(2)).code() == absl::StatusCode::kNotFound);
 }
 
-SCENARIO("a template that cannot serve is replaced by plain exec") {
-  WHEN("main has started a thread") {
-    Fixture fixture(true);
-    fixture.AddJob(1, "thread");
-    const LaunchedWorker worker = fixture.AwaitStart(fixture.Start(1));
-    CHECK(fixture.AwaitOutput(worker, "parent") == std::to_string(getpid()));
-  }
-  WHEN("main ends before Init") {
-    Fixture fixture(true);
-    fixture.AddJob(1, "die in main");
-    const proto::Death death = fixture.AwaitExit(fixture.Start(1));
-    CHECK(death.cause() == proto::Death::START_FAILED);
-    CHECK(death.code() == 9);
-  }
-  WHEN("main does not reach Init") {
-    Fixture fixture(true, 50 * kMillisecond);
-    fixture.AddJob(1, "hang in main");
-    const ProcessId process = fixture.Start(1);
-    fixture.AwaitStart(process);
-    fixture.launcher().Kill(process, "too slow");
-    CHECK(fixture.AwaitExit(process).cause() == proto::Death::KILLED);
-  }
-  WHEN("the template is killed between two workers") {
-    Fixture fixture(true);
-    fixture.AddJob(1, "wait");
-    const ProcessId first = fixture.Start(1);
-    const pid_t template_pid = std::stoi(fixture.AwaitOutput(fixture.AwaitStart(first), "parent"));
-    kill(template_pid, SIGKILL);
-    THEN("the first lives on, its death is still known, and others are exec'd") {
-      while (StartTicks(template_pid) != 0) std::this_thread::yield();
-      ProcessId second = fixture.Start(1);
-      if (fixture.launcher().Claim("none").ok()) FAIL();
-      const LaunchedWorker worker = fixture.AwaitStart(second);
-      CHECK(fixture.AwaitOutput(worker, "parent") == std::to_string(getpid()));
-      fixture.launcher().Kill(first, "over");
-      CHECK(fixture.AwaitExit(first).cause() == proto::Death::KILLED);
-    }
-  }
-}
-
-SCENARIO("a worker that its template has not forked when the job ends is reported as ended") {
-  Fixture fixture(/*templates=*/true);
-  fixture.AddJob(1, "wait");
-  const pid_t template_pid =
-      std::stoi(fixture.AwaitOutput(fixture.AwaitStart(fixture.Start(1)), "parent"));
-  REQUIRE(kill(template_pid, SIGSTOP) == 0);
-  const ProcessId asked_for = fixture.Start(1);
-  const bool killed = GENERATE(false, true);
-  if (killed) fixture.launcher().Kill(asked_for, "its driver left");
-  WHEN("the job ends") {
-    fixture.launcher().RemoveJob(1);
-    const proto::Death death = fixture.AwaitExit(asked_for);
-    CHECK(death.cause() == (killed ? proto::Death::KILLED : proto::Death::START_FAILED));
-    CHECK(death.message() == (killed ? "its driver left" : "its job ended"));
-    fixture.End();
-    CHECK(fixture.AwaitNoneMarked());
-  }
-  WHEN("the launcher ends") {
-    fixture.End();
-    fixture.AwaitExit(asked_for);
-  }
-}
-
 SCENARIO("nothing of a job outlives it, also what fled its process group") {
   const bool templates = GENERATE(false, true);
   CAPTURE(templates);
-  Fixture fixture(templates);
+  LauncherFixture fixture(templates);
   fixture.AddJob(1, "strays");
   fixture.AddJob(2, "wait");
   const ProcessId worker = fixture.Start(1);
@@ -411,7 +206,7 @@ SCENARIO("nothing of a job outlives it, also what fled its process group") {
 SCENARIO("of a job that lives on in one worker, what the others left behind is killed") {
   const bool templates = GENERATE(false, true);
   CAPTURE(templates);
-  Fixture fixture(templates);
+  LauncherFixture fixture(templates);
   fixture.AddJob(1, "strays");
   const ProcessId stays = fixture.Start(1);
   const ProcessId ends = fixture.Start(1);
@@ -430,7 +225,7 @@ SCENARIO("of a job that lives on in one worker, what the others left behind is k
 SCENARIO("a worker that takes too much memory ends with its children, wherever they are") {
   const bool templates = GENERATE(false, true);
   CAPTURE(templates);
-  Fixture fixture(templates);
+  LauncherFixture fixture(templates);
   fixture.AddJob(1, "strays");
   const ProcessId worker = fixture.Start(1);
   const LaunchedWorker started = fixture.AwaitStart(worker);
@@ -450,7 +245,7 @@ SCENARIO("a worker that takes too much memory ends with its children, wherever t
 
 TEST_CASE("how fast workers start", "[.measure]") {
   for (const bool templates : {false, true}) {
-    Fixture fixture(templates);
+    LauncherFixture fixture(templates);
     fixture.AddJob(1, "wait");
     const Nanos begin = MonotonicNow();
     const LaunchedWorker first = fixture.AwaitStart(fixture.Start(1));

@@ -231,6 +231,7 @@ void Jobs::RemoveIfOver(JobNumber local) {
   deps_.pool.RemoveJob(local, "its job ended");
   deps_.launcher.RemoveJob(local);
   absl::erase_if(told_, [local](const auto& entry) { return entry.second == local; });
+  absl::erase_if(remote_owners_, [local](const auto& entry) { return entry.second.job == local; });
   jobs_.erase(it);
 }
 

@@ -159,10 +159,14 @@ SCENARIO("a job of another node ends when its driver does, its node dies, or the
   CHECK(node.launcher.jobs.at(job) == kFarDriver);
   REQUIRE(node.Remote(9, kFarDriver).ok());  // A repeat.
   CHECK(node.jobs.all().size() == 1);
+  constexpr ProcessId kWorker{3, 8};  // Its demand came, and was given back.
+  REQUIRE(node.jobs.OnHandedDemand(kFarDriver, kWorker, /*outlives_driver=*/false));
+  CHECK(node.jobs.OfRemoteOwner(kWorker) == job);
   WHEN("the driver dies") { node.jobs.End(job, Exited(0)); }
   WHEN("its node dies") { node.jobs.OnNodeDead(2, Exited(0)); }
   WHEN("the GCS says so") { node.GcsSaysOver(9, kFarDriver); }
   CHECK(node.jobs.all().empty());
+  CHECK(node.jobs.OfRemoteOwner(kWorker) == 0);
   CHECK(node.Asked().empty());  // Its own raylet tells the GCS.
 }
 

@@ -26,7 +26,7 @@ TODAY: dict[str, dict[str, int]] = {
         "collective/net/net_group.cc": 526,
         "gcs/actor_service.cc": 662,
         "gcs/actor_test.cc": 733,
-        "raylet/host/attach_server.cc": 521,
+        "raylet/host/attach_server.cc": 519,
         "raylet/objects/object_puller.cc": 574,
         "raylet/objects/object_transfer_test.cc": 523,
         "raylet/raylet_actors_test.cc": 545,

@@ -2,11 +2,13 @@
 // A driver for node_test.py. `node_driver hold N`: N tasks run for ever, each with a child in its
 // process group and one that fled it by setsid; prints "running SESSION" when all do, then waits
 // for its standard input to end and shuts down. `node_driver add`: prints 1 + 2, computed by a
-// task. `node_driver work`: some of everything, for the metrics: 200 tasks and 200 actor calls,
+// task. `node_driver threads FOLDER`: an actor with threads is inside two methods for ever; prints
+// "running" when it is, then waits as above. `node_driver work`: some of everything, for the metrics: 200 tasks and 200 actor calls,
 // values put and read, a line printed.
 #include <sheaf/sheaf.h>
 #include <unistd.h>
 
+#include <atomic>
 #include <cstdio>
 #include <cstdlib>
 #include <fstream>
@@ -50,6 +52,42 @@ class Counter {
 };
 SHEAF_ACTOR(Counter, sheaf::Constructor<>, &Counter::Add);
 
+// Its methods run until the process ends, and mark in `folder` when the actor went before them.
+class Threaded {
+ public:
+  Threaded() = default;
+  ~Threaded() { gone_ = true; }
+  int Run(std::string folder, int number) {
+    std::ofstream(folder + "/" + std::to_string(number)).flush();
+    while (true) {
+      usleep(1000);
+      if (gone_) std::ofstream(folder + "/gone").flush();
+    }
+    return 0;
+  }
+
+ private:
+  static inline std::atomic<bool> gone_ = false;
+};
+SHEAF_ACTOR(Threaded, sheaf::Constructor<>, &Threaded::Run);
+
+void AwaitMarks(const std::string& folder, int count) {
+  for (int i = 0; i < count; ++i) {
+    while (access((folder + "/" + std::to_string(i)).c_str(), F_OK) != 0) usleep(1000);
+  }
+  std::printf("running\n");
+  std::fflush(stdout);
+  while (std::getchar() != EOF) {
+  }
+}
+
+void RunThreads(const std::string& folder) {
+  auto actor = sheaf::Actor<Threaded>().MaxConcurrency(4).Remote();
+  std::vector<sheaf::ObjectRef<int>> calls;
+  for (int i = 0; i < 2; ++i) calls.push_back(actor.Task(&Threaded::Run).Remote(folder, i));
+  AwaitMarks(folder, 2);
+}
+
 void Work() {
   std::vector<sheaf::ObjectRef<int>> results;
   for (int i = 0; i < 200; ++i) results.push_back(sheaf::Task(Add).Remote(i, i));
@@ -76,18 +114,16 @@ int main(int argc, char** argv) {
     }
     return 0;
   }
+  if (mode == "threads" && argc == 3) {
+    RunThreads(argv[2]);
+    return 0;
+  }
   if (mode != "hold" || argc != 4) return 2;
   const int count = std::atoi(argv[2]);
   const std::string folder = argv[3];
   std::vector<sheaf::ObjectRef<int>> tasks;
   for (int i = 0; i < count; ++i) tasks.push_back(sheaf::Task(Hold).Remote(folder, i));
-  for (int i = 0; i < count; ++i) {
-    while (access((folder + "/" + std::to_string(i)).c_str(), F_OK) != 0) usleep(1000);
-  }
-  std::printf("running\n");
-  std::fflush(stdout);
-  while (std::getchar() != EOF) {
-  }
+  AwaitMarks(folder, count);
   for (const auto& task : tasks) sheaf::Cancel(task, true);
   return 0;
 }

@@ -81,8 +81,19 @@ class Case(unittest.TestCase):
 
     def hold(self, **environment: str) -> subprocess.Popen:
         """A driver whose tasks run, with children in and out of their process groups."""
+        driver = self.run_driver("hold", str(HOLDERS), self.marks, **environment)
+        # Each task has itself, a child, one that fled, and the child of that.
+        while (
+            sum(b"node_driver" in command for command in self.processes().values())
+            < 1 + 4 * HOLDERS
+        ):
+            time.sleep(0.005)
+        return driver
+
+    def run_driver(self, *arguments: str, **environment: str) -> subprocess.Popen:
+        """A driver that says that it runs."""
         driver = subprocess.Popen(
-            [DRIVER, "hold", str(HOLDERS), self.marks],
+            [DRIVER, *arguments],
             env=self.environment | environment,
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
@@ -95,12 +106,6 @@ class Case(unittest.TestCase):
             line = driver.stdout.readline()
             self.assertNotEqual("", line, driver.stderr.read() if line == "" else "")
             self.output += line
-        # Each task has itself, a child, one that fled, and the child of that.
-        while (
-            sum(b"node_driver" in command for command in self.processes().values())
-            < 1 + 4 * HOLDERS
-        ):
-            time.sleep(0.005)
         return driver
 
     def end(self, driver: subprocess.Popen):
@@ -160,6 +165,20 @@ class OwnNode(Case):
         self.assertEqual("3\n", done.stdout, done.stderr)
         self.await_none(2)
         self.assertEqual([], self.sessions())
+
+    def test_a_killed_node_takes_an_actor_with_threads_along(self):
+        driver = self.run_driver("threads", self.marks)
+        os.kill(self.node_pid(), signal.SIGKILL)
+        begin = time.monotonic()
+        while workers := [
+            pid
+            for pid, command in self.processes().items()
+            if pid != driver.pid and b"node_driver" in command
+        ]:
+            self.assertLess(time.monotonic() - begin, 10, workers)
+            time.sleep(0.005)
+        # No method went on in an actor that was destroyed.
+        self.assertEqual(["0", "1"], sorted(os.listdir(self.marks)))
 
     def test_workers_without_templates(self):
         driver = self.hold(SHEAF_WORKER_TEMPLATES="0")

@@ -13,7 +13,7 @@ void Loopback::Send(Lane lane, FrameKind kind, std::string_view head, std::strin
 }
 
 void Loopback::HandOver(absl::FunctionRef<void(const Frame&)> take) {
-  while (!empty()) {
+  for (size_t left = lanes_[0].size() + lanes_[1].size(); left != 0; --left) {
     std::deque<Waiting>& control = lanes_[static_cast<int>(Lane::kControl)];
     std::deque<Waiting>& queue = control.empty() ? lanes_[static_cast<int>(Lane::kWork)] : control;
     const Waiting next = std::move(queue.front());

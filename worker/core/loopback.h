@@ -23,7 +23,8 @@ class Loopback final : public Channel {
   void Send(Lane lane, FrameKind kind, std::string_view head, std::string_view tail) override;
   size_t queued_bytes() const override { return bytes_; }
   bool empty() const { return lanes_[0].empty() && lanes_[1].empty(); }
-  // Hands everything to `take`, and what that sends.
+  // Hands as many frames to `take` as wait now, so that one who always answers itself does not keep
+  // the process from its peers. More may be left: `sent` was called for each.
   void HandOver(absl::FunctionRef<void(const Frame&)> take);
 
  private:

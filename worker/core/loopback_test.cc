@@ -19,9 +19,26 @@ SCENARIO("a process hears what it says to itself when it looks, control before w
     heard.emplace_back(frame.body);
     if (heard.size() == 1) loop.Send(Lane::kControl, FrameKind::kCancelTask, "sent meanwhile", {});
   });
-  CHECK(heard == std::vector<std::string>{"first", "second", "sent meanwhile", "work"});
+  CHECK(heard == std::vector<std::string>{"first", "second", "sent meanwhile"});
+  CHECK_FALSE(loop.empty());  // As many as lay there; the rest is for the next look.
+  loop.HandOver([&](const Frame& frame) { heard.emplace_back(frame.body); });
+  CHECK(heard.back() == "work");
   CHECK(loop.empty());
   CHECK(loop.queued_bytes() == 0);
+}
+
+SCENARIO("a process that always answers itself looks at its peers in between") {
+  size_t sent = 0, heard = 0;
+  Loopback loop([&](Lane) { ++sent; });
+  loop.Send(Lane::kWork, FrameKind::kPushTask, "again", {});
+  for (size_t look = 1; look <= 3; ++look) {
+    loop.HandOver([&](const Frame&) {
+      if (++heard < 1000) loop.Send(Lane::kWork, FrameKind::kPushTask, "again", {});
+    });
+    CHECK(heard == look);
+    CHECK(sent == look + 1);  // Somebody is told to look again.
+    CHECK_FALSE(loop.empty());
+  }
 }
 
 SCENARIO("an actor that calls itself runs the call and has its result") {

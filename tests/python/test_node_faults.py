@@ -7,12 +7,13 @@ import json
 import os
 import signal
 import subprocess
+import sys
 import time
 
 import numpy as np
 import pytest
 import sheaf
-from conftest import WAIT_S, joined_cluster, wait_until
+from conftest import WAIT_S, joined_cluster, stop, wait_until
 from sheaf.cluster_utils import _program
 from sheaf.util.placement_group import (
     get_placement_group,
@@ -220,6 +221,23 @@ def test_who_waits_for_a_group_hears_that_the_node_of_its_maker_died(cluster):
         for wait in (waited.result, lambda: sheaf.get(task, timeout=WAIT_S)):
             with pytest.raises(sheaf.exceptions.TaskPlacementGroupRemoved):
                 wait()
+
+
+def test_a_group_is_found_by_its_name_while_its_node_is_silent(cluster, monkeypatch):
+    monkeypatch.setattr(sys.modules[placement_group.__module__], "_LOOKUP_S", 0.5)
+    silent = cluster.worker_nodes[1]
+    maker = Maker.remote()
+    (far,) = sheaf.get(maker.make.remote([{"b": 1}], True, name="far"), timeout=WAIT_S)
+    stop(silent.os_pid)
+    try:
+        assert get_placement_group("far") == far
+        with pytest.raises(sheaf.exceptions.GetTimeoutError, match="has not answered"):
+            get_placement_group("near")  # It may be there.
+    finally:
+        os.kill(silent.os_pid, signal.SIGCONT)
+    monkeypatch.undo()
+    with pytest.raises(ValueError, match="no placement group named 'near'"):
+        get_placement_group("near")
 
 
 def test_a_detached_actor_comes_back_with_its_head(tmp_path):

@@ -239,6 +239,7 @@ void Raylet::Tick() {
   const Nanos now = Now();
   queue_.OnTick(now);
   leases_.Tick();
+  groups_.Tick();
   detached_.Tick();
   pool_.Tick();
   references_.Tick();

@@ -47,13 +47,18 @@ auto Ask(Call call) {
 
 Nanos Soon() { return MonotonicNow() + kClusterTimeout; }
 
-proto::StateAnswer Query(proto::StateQuery::What what, const std::string& id = {}) {
+proto::StateAnswer AskState(proto::StateQuery::What what, const std::string& id) {
   proto::StateQuery query;
   query.set_what(what);
   query.set_id(id);
   proto::StateAnswer answer =
       Ask([&](Runtime& runtime) { return runtime.Query(std::move(query), Soon()); });
   if (!answer.error().empty()) Throw(absl::InternalError(answer.error()));
+  return answer;
+}
+
+proto::StateAnswer Query(proto::StateQuery::What what, const std::string& id = {}) {
+  proto::StateAnswer answer = AskState(what, id);
   if (answer.truncated() &&
       PyErr_WarnEx(PyExc_UserWarning,
                    "this listing is not complete: it has as many rows as one answer holds, or some "
@@ -103,9 +108,8 @@ nb::list Actors() {
   return rows;
 }
 
-nb::list Groups() {
+nb::list GroupRows(const proto::StateAnswer& answer) {
   nb::list rows;
-  const proto::StateAnswer answer = Query(proto::StateQuery::GROUPS);
   for (const proto::GroupRow& row : answer.groups()) {
     nb::dict out;
     nb::list bundles;
@@ -120,6 +124,14 @@ nb::list Groups() {
     rows.append(out);
   }
   return rows;
+}
+
+nb::list Groups() { return GroupRows(Query(proto::StateQuery::GROUPS)); }
+
+// (rows, whether they are all that there are).
+nb::tuple GroupsIfAll() {
+  const proto::StateAnswer answer = AskState(proto::StateQuery::GROUPS, {});
+  return nb::make_tuple(GroupRows(answer), !answer.truncated());
 }
 
 nb::list Tasks() {
@@ -311,6 +323,7 @@ void BindCluster(nb::module_& module) {
   module.def("nodes", &Nodes);
   module.def("actors", &Actors);
   module.def("groups", &Groups);
+  module.def("groups_if_all", &GroupsIfAll);
   module.def("tasks", &Tasks);
   module.def("objects", &Objects);
   module.def("jobs", &Jobs);

@@ -4,6 +4,7 @@
 #include <iterator>
 #include <utility>
 
+#include "absl/strings/str_cat.h"
 #include "base/parse_frame.h"
 #include "base/status_macros.h"
 
@@ -23,7 +24,10 @@ proto::GroupState Gone(PlacementGroupId id, const std::string& words) {
 }  // namespace
 
 GroupCoordinator::GroupCoordinator(const Deps& deps)
-    : deps_(deps), groups_(deps.ledger, deps.view) {}
+    : deps_(deps),
+      groups_(deps.ledger, deps.view),
+      placers_({deps.view.local, deps.clock, deps.gcs, deps.deaths},
+               [this](PlacementGroupId id, NodeNumber node) { OnPlacer(id, node); }) {}
 
 absl::Status GroupCoordinator::OnRequest(ProcessId from, const Frame& frame) {
   SHEAF_ASSIGN_OR_RETURN(const auto request, ParseFrame<proto::GroupRequest>(frame));
@@ -45,7 +49,12 @@ absl::Status GroupCoordinator::OnRequest(ProcessId from, const Frame& frame) {
 void GroupCoordinator::Remove(ProcessId from, PlacementGroupId id,
                               const proto::GroupRequest& request) {
   if (IsElsewhere(id)) {
-    SendMessage(To(RayletOf(id.maker().node)), FrameKind::kGroupRequest, request);
+    if (!placers_.IsMoved(id) && placers_.Of(id) != 0) {
+      SendMessage(To(RayletOf(placers_.Of(id))), FrameKind::kGroupRequest, request);
+    } else {  // Only the GCS knows all who have something of it.
+      RemoveFromGcs(id);
+      placers_.Ask(id);
+    }
     return;
   }
   if (IsRegistering(id)) {
@@ -68,7 +77,11 @@ bool GroupCoordinator::IsRegistering(PlacementGroupId id) const {
 void GroupCoordinator::Watch(ProcessId from, PlacementGroupId id) {
   if (IsElsewhere(id)) {
     watchers_[id].insert(from);
-    AskAbout(id);
+    if (from.is_raylet()) {  // The GCS has named this node to it, and the order is on its way.
+      placers_.Ask(id);
+    } else {
+      AskAbout(id);
+    }
     return;
   }
   proto::GroupState state = Gone(id, "no such placement group");
@@ -160,20 +173,18 @@ void GroupCoordinator::OnStateChanged(const GroupAction& action) {
   for (const NodeNumber node : action.bundle_nodes) state.add_bundle_nodes(node);
   state.set_message(action.words);
   const bool removed = action.state == proto::GroupState::REMOVED;
+  ReportToGcs(action.group, state);
+  if (removed) {
+    states_.erase(action.group);
+    registered_.erase(action.group);
+    attached_.erase(action.group);
+    if (placers_.IsMoved(action.group)) return LosePlacer(action.group, action.words);
+  }
   for (const NodeNumber node : action.bundle_nodes) {  // They get tasks for it.
     if (node != deps_.view.local) watchers_[action.group].insert(RayletOf(node));
   }
   TellWatchers(action.group, state);
-  if (removed) {
-    states_.erase(action.group);
-  } else {
-    states_[action.group] = state;
-  }
-  ReportToGcs(action.group, state);
-  if (removed) {
-    registered_.erase(action.group);
-    attached_.erase(action.group);
-  }
+  if (!removed) states_[action.group] = state;
   deps_.queue.OnGroupChanged(action.group, Now());
   if (removed) deps_.queue.OnRoom(Now());
   deps_.queue.SetGroupWaiting(groups_.WaitingHere(), Now());
@@ -189,8 +200,8 @@ void GroupCoordinator::TellWatchers(PlacementGroupId id, const proto::GroupState
 }
 
 bool GroupCoordinator::IsElsewhere(PlacementGroupId id) const {
-  return id.maker().node != deps_.view.local && groups_.Find(id) == nullptr &&
-         !deps_.deaths.IsNodeDead(id.maker().node);
+  return groups_.Find(id) == nullptr &&
+         (id.maker().node != deps_.view.local || placers_.IsMoved(id));
 }
 
 bool GroupCoordinator::IsUnknown(PlacementGroupId id) const {
@@ -198,10 +209,57 @@ bool GroupCoordinator::IsUnknown(PlacementGroupId id) const {
 }
 
 void GroupCoordinator::AskAbout(PlacementGroupId id) {
+  const NodeNumber node = placers_.Of(id);
+  if (node == 0) return placers_.Ask(id);
   proto::GroupRequest request;
   request.set_action(proto::GroupRequest::WATCH);
   request.set_id(id.Binary());
-  SendMessage(To(RayletOf(id.maker().node)), FrameKind::kGroupRequest, request);
+  SendMessage(To(RayletOf(node)), FrameKind::kGroupRequest, request);
+}
+
+// Other raylets that asked here ask the GCS themselves: none passes on what it only follows.
+void GroupCoordinator::OnPlacer(PlacementGroupId id, NodeNumber node) {
+  if (groups_.Find(id) != nullptr) return placers_.Forget(id);
+  if (node == 0) {
+    const NodeNumber maker = id.maker().node;
+    return End(id, deps_.deaths.IsNodeDead(maker)
+                       ? absl::StrCat("it is gone, as is node ", maker, ", where it was made")
+                       : "it is gone");
+  }
+  const proto::GroupState elsewhere = Gone(id, absl::StrCat("node ", node, " places it"));
+  absl::btree_set<ProcessId>& watchers = watchers_[id];
+  for (auto it = watchers.begin(); it != watchers.end();) {
+    if (!it->is_raylet()) {
+      ++it;
+      continue;
+    }
+    if (deps_.deaths.IsReachable(*it)) SendMessage(To(*it), FrameKind::kGroupState, elsewhere);
+    it = watchers.erase(it);
+  }
+  if (watchers.empty()) watchers_.erase(id);
+  AskAbout(id);
+}
+
+// The node that placed a group is dead, or does so no more. Until the GCS has said whether another
+// does, the group waits.
+void GroupCoordinator::LosePlacer(PlacementGroupId id, const std::string& words) {
+  deps_.view.groups[id] = {};
+  proto::GroupState state;
+  state.set_id(id.Binary());
+  state.set_state(proto::GroupState::PENDING);
+  state.set_message(words);
+  TellWatchers(id, state);
+  placers_.Ask(id);
+  deps_.queue.OnGroupChanged(id, Now());
+  deps_.queue.OnRoom(Now());
+  deps_.queue.SetGroupWaiting(groups_.WaitingHere(), Now());
+}
+
+// A group of another raylet is no more.
+void GroupCoordinator::End(PlacementGroupId id, const std::string& words) {
+  ForgetLater(id, &deps_.view.groups[id]);
+  TellWatchers(id, Gone(id, words));
+  deps_.queue.OnGroupChanged(id, Now());
 }
 
 void GroupCoordinator::FollowGroupOf(const proto::LeaseSpec& spec) {
@@ -295,43 +353,47 @@ absl::Status GroupCoordinator::OnState(const Frame& frame) {
   SHEAF_ASSIGN_OR_RETURN(const auto state, ParseFrame<proto::GroupState>(frame));
   SHEAF_ASSIGN_OR_RETURN(const auto id, PlacementGroupId::FromBinary(state.id()));
   if (groups_.Find(id) != nullptr) return absl::OkStatus();
+  if (state.state() == proto::GroupState::REMOVED) {
+    // Who came after a dead node may have lost the group to another: the GCS has the last word.
+    if (placers_.IsMoved(id) || deps_.deaths.IsNodeDead(id.maker().node)) {
+      LosePlacer(id, "its bundles are placed anew");
+    } else {
+      End(id, state.message());
+    }
+    return absl::OkStatus();
+  }
   GroupPlacement& placement = deps_.view.groups[id];
   placement.bundle_nodes.assign(state.bundle_nodes().begin(), state.bundle_nodes().end());
-  switch (state.state()) {
-    case proto::GroupState::CREATED:
-      placement.state = GroupPlacement::State::kCreated;
-      break;
-    case proto::GroupState::REMOVED:
-      ForgetLater(id, &placement);
-      break;
-    default:
-      placement.state = GroupPlacement::State::kPending;
-      break;
-  }
+  placement.state = state.state() == proto::GroupState::CREATED ? GroupPlacement::State::kCreated
+                                                                : GroupPlacement::State::kPending;
   TellWatchers(id, state);
   deps_.queue.OnGroupChanged(id, Now());
   return absl::OkStatus();
 }
 
 // Of the groups that this raylet coordinates the bundles there are placed anew. The coordinator of
-// others is gone: what was only prepared goes back, tasks end.
+// others is gone: their bundles here go back, and the GCS is asked what becomes of them.
 void GroupCoordinator::OnNodeDead(NodeNumber node) {
   groups_.OnNodeDead(node, Now());
+  absl::btree_set<PlacementGroupId> lost;
   std::vector<BundleId> orphans;
   for (const auto& [id, bundle] : deps_.ledger.bundles()) {
     if (bundle.coordinator.node == node) orphans.push_back(id);
   }
-  absl::btree_set<PlacementGroupId> groups;
   for (const BundleId& bundle : orphans) {
     deps_.ledger.ReturnBundle(bundle);
-    groups.insert(bundle.group);
+    lost.insert(bundle.group);
   }
-  for (const PlacementGroupId id : groups) {
-    ForgetLater(id, &deps_.view.groups[id]);
-    TellWatchers(id, Gone(id, "the node that placed it is dead"));
-    deps_.queue.OnGroupChanged(id, Now());
+  const auto is_lost = [&](PlacementGroupId id) {
+    return placers_.IsBy(id, node) && groups_.Find(id) == nullptr;
+  };
+  for (const auto& [id, placement] : deps_.view.groups) {
+    if (placement.state != GroupPlacement::State::kRemoved && is_lost(id)) lost.insert(id);
   }
-  if (!orphans.empty()) deps_.queue.OnRoom(Now());
+  for (const auto& [id, watchers] : watchers_) {
+    if (is_lost(id)) lost.insert(id);
+  }
+  for (const PlacementGroupId id : lost) LosePlacer(id, "the node that placed it is dead");
 }
 
 void GroupCoordinator::ReportToGcs(PlacementGroupId id, const proto::GroupState& state) {
@@ -361,6 +423,7 @@ void GroupCoordinator::OnPlace(const proto::PlaceGroup& message) {
   const auto id = PlacementGroupId::FromBinary(message.group().group_id());
   if (!id.ok()) return;
   registered_[*id] = message.group().placement_number();
+  placers_.Forget(*id);
   if (const auto known = states_.find(*id); known != states_.end()) {
     ReportToGcs(*id, known->second);
     return;
@@ -386,6 +449,9 @@ void GroupCoordinator::OnDrop(const proto::DropGroup& message) {
   if (!id.ok()) return;
   const auto it = registered_.find(*id);
   if (it != registered_.end() && it->second > message.placement_number()) return;
+  // A detached one is placed anew, if it is not removed.
+  const GroupLedger::Group* group = groups_.Find(*id);
+  if (group != nullptr && group->spec.detached) placers_.Ask(*id);
   if (groups_.OnRemove(*id, Now())) return;
   registered_[*id] = message.placement_number();
   ReportToGcs(*id, Gone(*id, ""));

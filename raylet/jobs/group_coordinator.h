@@ -6,7 +6,7 @@
 //
 // Of groups over several nodes the raylet of the creator's node is the coordinator: it asks the
 // others to prepare their bundles, then to commit them, and tells all that know the group of its
-// state. Pure; one thread. A malformed frame is kInvalidArgument, and changes nothing.
+// state. When that node is dead, others ask the GCS for the next coordinator (GroupPlacers). Pure; one thread. A malformed frame is kInvalidArgument, and changes nothing.
 #pragma once
 
 #include <cstdint>
@@ -25,6 +25,7 @@
 #include "proto/raylet.pb.h"
 #include "raylet/cluster/gcs_link.h"
 #include "raylet/death_register.h"
+#include "raylet/jobs/group_placers.h"
 #include "raylet/jobs/jobs.h"
 #include "raylet/node_tables.h"
 #include "raylet/scheduling/group_ledger.h"
@@ -68,13 +69,14 @@ class GroupCoordinator {
   void OnRoom() { room_came_ = true; }
   // Carries out what the ledger has decided. False: there was nothing.
   bool Settle();
+  void Tick() { placers_.Tick(); }
   // Compares what is known of `id` with what lives. True: there was something to repair.
   bool Sweep(PlacementGroupId id);
 
   // --- For others that place something in a group.
-  // Another raylet coordinates it.
+  // Another raylet coordinates it, or did so last.
   bool IsElsewhere(PlacementGroupId id) const;
-  // Nobody knows of it: its raylet, which would, is this one, or dead.
+  // Nobody knows of it: its raylet, which would, is this one.
   bool IsUnknown(PlacementGroupId id) const;
   // The group of `spec`, if there is one, is elsewhere and not known here yet: asks about it.
   void FollowGroupOf(const proto::LeaseSpec& spec);
@@ -103,12 +105,16 @@ class GroupCoordinator {
   void ReportToGcs(PlacementGroupId id, const proto::GroupState& state);
   void ForgetLater(PlacementGroupId id, GroupPlacement* placement);
   void AskAbout(PlacementGroupId id);
+  void OnPlacer(PlacementGroupId id, NodeNumber node);
+  void LosePlacer(PlacementGroupId id, const std::string& words);
+  void End(PlacementGroupId id, const std::string& words);
   void SendBundles(const GroupAction& action, FrameKind kind);
   bool PrepareBundles(ProcessId coordinator, const std::vector<BundleId>& bundles,
                       const proto::Bundles& message);
 
   const Deps deps_;
   GroupLedger groups_;
+  GroupPlacers placers_;                                                    // Of the others.
   absl::btree_map<PlacementGroupId, absl::btree_set<ProcessId>> watchers_;  // Told of changes.
   absl::btree_map<PlacementGroupId, proto::GroupState> states_;
   // Placement numbers of named and detached ones, as the GCS gave them.

@@ -57,6 +57,68 @@ struct Node : JobParts {
     Answer(request, reply);
     Settle();
   }
+
+  // --- A group that a process of node 2 has made.
+  const PlacementGroupId far = PlacementGroupId::Make({2, 7}, 1);
+  proto::GroupRequest FarRequest() const {
+    proto::GroupRequest request;
+    request.set_id(far.Binary());
+    return request;
+  }
+  void Die(NodeNumber node) {
+    view.nodes[node].alive = false;
+    groups.OnNodeDead(node);
+    Settle();
+  }
+  // The questions about it that the GCS has got since the last time.
+  std::vector<proto::GcsRequest> Lookups() {
+    std::vector<proto::GcsRequest> found;
+    for (const proto::GcsRequest& request : Asked()) {
+      if (request.lookup_group().group_id() == far.Binary()) found.push_back(request);
+    }
+    return found;
+  }
+  // The GCS answers the one question that there is: `raylet` places it.
+  void Placed(NodeNumber raylet, bool detached = true) {
+    const auto asked = Lookups();
+    REQUIRE(asked.size() == 1);
+    proto::GcsReply reply;
+    reply.mutable_group()->set_group_id(far.Binary());
+    reply.mutable_group()->set_detached(detached);
+    reply.mutable_group()->set_raylet(raylet);
+    Answer(asked[0], reply);
+    Settle();
+  }
+  void Missing() {
+    const auto asked = Lookups();
+    REQUIRE(asked.size() == 1);
+    proto::GcsReply reply;
+    reply.set_error(static_cast<uint32_t>(ErrorKind::kNotFound));
+    Answer(asked[0], reply);
+    Settle();
+  }
+  void Says(State::State state, std::vector<uint32_t> nodes = {}) {
+    State message;
+    message.set_id(far.Binary());
+    message.set_state(state);
+    message.mutable_bundle_nodes()->Assign(nodes.begin(), nodes.end());
+    REQUIRE(groups.OnState(Of(FrameKind::kGroupState, message)).ok());
+    Settle();
+  }
+  size_t WatchesAt(NodeNumber node) {
+    size_t watches = 0;
+    for (const auto& request :
+         Received<proto::GroupRequest>(RayletOf(node), FrameKind::kGroupRequest))
+      watches += request.action() == proto::GroupRequest::WATCH;
+    return watches;
+  }
+  // A task in it is asked for.
+  void Follow() {
+    proto::LeaseSpec spec;
+    spec.mutable_strategy()->set_kind(proto::Strategy::PLACEMENT_GROUP);
+    spec.mutable_strategy()->set_group_id(far.Binary());
+    groups.FollowGroupOf(spec);
+  }
 };
 
 SCENARIO("a group without a name is this raylet's alone") {
@@ -190,8 +252,8 @@ SCENARIO("bundles for another raylet: all or none, until it gives them back or d
   CHECK_FALSE(node.groups.OnBundles(RayletOf(2), node.Of(FrameKind::kPrepareBundles, two)).ok());
   WHEN("it gives them back") { node.Bundles(RayletOf(2), FrameKind::kReturnBundles, id, 0); }
   WHEN("it dies") {
-    node.view.nodes[2].alive = false;
-    node.groups.OnNodeDead(2);
+    node.Die(2);
+    node.Missing();
     CHECK(node.view.groups.at(id).state == GroupPlacement::State::kRemoved);
   }
   CHECK(node.ledger.available() == Resources::Cpu(2));
@@ -220,9 +282,139 @@ SCENARIO("a group of another raylet is followed there") {
   CHECK(node.view.groups.at(id).bundle_nodes == std::vector<NodeNumber>{2});
   node.groups.FollowGroupOf(spec);  // It is known.
   CHECK(node.Received<proto::GroupRequest>(RayletOf(2), FrameKind::kGroupRequest).empty());
-  node.view.nodes[2].alive = false;
-  CHECK_FALSE(node.groups.IsElsewhere(id));
-  CHECK(node.groups.IsUnknown(PlacementGroupId::Make({2, 7}, 2)));
+  CHECK_FALSE(node.groups.IsUnknown(PlacementGroupId::Make({2, 7}, 2)));
+  CHECK(node.groups.IsUnknown(PlacementGroupId::Make(node.driver, 2)));
+}
+
+SCENARIO("a detached group is followed to the node that places it after its maker's is dead") {
+  Node node;
+  for (const NodeNumber other : {2, 3, 4}) node.AddNode(other, "CPU:2");
+  const bool before = GENERATE(false, true);  // It was watched while it waited for room.
+  if (before) {
+    node.Say(node.driver, node.FarRequest(), proto::GroupRequest::WATCH);
+    node.Says(State::PENDING);
+    CHECK(node.Heard(node.driver)->state() == State::PENDING);
+  }
+  node.Die(2);
+  if (!before) {
+    node.Follow();
+    node.Say(node.driver, node.FarRequest(), proto::GroupRequest::WATCH);
+  }
+  CHECK((!before || node.Heard(node.driver)->state() == State::PENDING));
+  node.Placed(3);
+  CHECK_FALSE(node.Heard(node.driver).has_value());
+  CHECK(node.WatchesAt(3) == 1);
+  node.Says(State::CREATED, {4});
+  CHECK(node.Heard(node.driver)->state() == State::CREATED);
+  CHECK(node.view.groups.at(node.far).bundle_nodes == std::vector<NodeNumber>{4});
+  node.Follow();  // It is known.
+  CHECK(node.Lookups().empty());
+  WHEN("the next one is dead, too") {
+    node.Die(3);
+    CHECK(node.Heard(node.driver)->state() == State::PENDING);
+    node.Placed(4);
+    CHECK(node.WatchesAt(4) == 1);
+  }
+  WHEN("the next one has lost it") {
+    node.Says(State::REMOVED);
+    CHECK(node.Heard(node.driver)->state() == State::PENDING);
+    CHECK(node.view.groups.at(node.far).state == GroupPlacement::State::kPending);
+    GIVEN("the GCS has it placed by another") {
+      node.Placed(4);
+      CHECK(node.WatchesAt(4) == 1);
+    }
+    GIVEN("it is removed") {
+      node.Missing();
+      CHECK(node.Heard(node.driver)->state() == State::REMOVED);
+      CHECK(node.view.groups.at(node.far).state == GroupPlacement::State::kRemoved);
+    }
+  }
+  WHEN("it is removed from here") {
+    node.Say(node.driver, node.FarRequest(), proto::GroupRequest::REMOVE);
+    const auto asked = node.Asked();
+    REQUIRE(asked.size() == 2);
+    CHECK(asked[0].has_remove_group());
+    CHECK(asked[1].has_lookup_group());
+  }
+}
+
+SCENARIO("the GCS is asked again until it names a node that lives") {
+  Node node;
+  for (const NodeNumber other : {2, 3}) node.AddNode(other, "CPU:2");
+  node.Die(2);
+  node.Say(node.driver, node.FarRequest(), proto::GroupRequest::WATCH);
+  const NodeNumber named = GENERATE(NodeNumber{0}, NodeNumber{2}, NodeParts::kNode);
+  node.Placed(named);
+  node.Say(node.driver, node.FarRequest(), proto::GroupRequest::WATCH);
+  CHECK(node.Lookups().size() == 1);  // Who asks anew need not wait.
+  CHECK_FALSE(node.Heard(node.driver).has_value());
+}
+
+SCENARIO("a group that is not detached ends with the node of its maker, for those who wait, too") {
+  Node node;
+  node.AddNode(2, "CPU:2");
+  const bool watched = GENERATE(false, true);
+  if (watched) {
+    node.Say(node.driver, node.FarRequest(), proto::GroupRequest::WATCH);
+  } else {
+    node.Follow();
+    node.Says(State::PENDING);
+  }
+  node.Heard(node.driver);
+  node.Die(2);
+  const bool named = GENERATE(false, true);
+  if (named) {  // The GCS may find that out only now.
+    node.Placed(2, /*detached=*/false);
+  } else {
+    node.Missing();
+  }
+  CHECK(node.view.groups.at(node.far).state == GroupPlacement::State::kRemoved);
+  if (watched) {
+    const auto heard = node.Heard(node.driver);
+    REQUIRE(heard.has_value());
+    CHECK(heard->state() == State::REMOVED);
+  }
+}
+
+SCENARIO("another raylet asks for a group before the order to place it is here") {
+  Node node;
+  for (const NodeNumber other : {2, 3, 4}) node.AddNode(other, "CPU:2");
+  node.Die(2);
+  node.Say(RayletOf(3), node.FarRequest(), proto::GroupRequest::WATCH);
+  CHECK_FALSE(node.Heard(RayletOf(3)).has_value());
+  WHEN("the order comes") {
+    node.Placed(NodeParts::kNode);
+    proto::PlaceGroup place;
+    place.mutable_group()->set_group_id(node.far.Binary());
+    place.mutable_group()->set_placement_number(2);
+    Resources::Cpu(1).ToMap(*place.mutable_group()->add_bundles()->mutable_amounts());
+    node.groups.OnPlace(place);
+    node.Settle();
+    CHECK(node.Heard(RayletOf(3))->state() == State::CREATED);
+    THEN("who watches a group that is placed anew waits on") {
+      proto::DropGroup drop;
+      drop.set_group_id(node.far.Binary());
+      drop.set_placement_number(2);
+      node.Say(node.driver, node.FarRequest(), proto::GroupRequest::WATCH);
+      CHECK(node.Heard(node.driver)->state() == State::CREATED);
+      node.groups.OnDrop(drop);
+      node.Settle();
+      CHECK(node.Heard(node.driver)->state() == State::PENDING);
+      CHECK(node.ledger.available() == Resources::Cpu(2));
+      place.mutable_group()->set_placement_number(3);
+      node.groups.OnPlace(place);
+      node.Settle();
+      CHECK(node.Heard(node.driver)->state() == State::CREATED);
+    }
+  }
+  WHEN("the GCS has meanwhile named a third one") {
+    node.Placed(4);
+    THEN("the other hears so, and asks the GCS itself") {
+      CHECK(node.Heard(RayletOf(3))->state() == State::REMOVED);
+      node.Says(State::CREATED, {4});
+      CHECK_FALSE(node.Heard(RayletOf(3)).has_value());
+    }
+  }
 }
 
 SCENARIO("the GCS has a detached group placed here, and drops it") {

@@ -106,6 +106,9 @@ absl::StatusOr<proto::GcsRequest> RequestFor(const StateAsked& asked) {
     case proto::StateQuery::ACTORS:
       request.mutable_list_actors()->set_all_name_spaces(true);
       break;
+    case proto::StateQuery::GROUPS:
+      request.mutable_list_groups();
+      break;
     case proto::StateQuery::WHY: {  // A detached actor that no node has.
       const auto id = ActorId::FromHex(asked.message.id());
       if (id.ok() && asked.answer.words().empty())
@@ -116,6 +119,25 @@ absl::StatusOr<proto::GcsRequest> RequestFor(const StateAsked& asked) {
       break;
   }
   return request;
+}
+
+// Groups that no raylet has spoken of: the node that places one is silent, or none does now. What a
+// raylet says of its groups is newer than what the GCS knows.
+void AppendGroups(const proto::GroupList& groups, StateAsked& asked) {
+  google::protobuf::RepeatedPtrField<proto::GroupRow> rows;
+  for (const proto::GroupInfo& info : groups.groups()) {
+    proto::GroupRow& row = *rows.Add();
+    const auto id = PlacementGroupId::FromBinary(info.group_id());
+    row.set_group_id(id.ok() ? id->ToHex() : "");
+    row.set_name(info.name());
+    row.set_state(proto::GroupInfo::State_Name(info.state()));
+    row.set_placement(proto::GroupRequest::Placement_Name(info.placement()));
+    row.set_detached(info.detached());
+    *row.mutable_bundles() = info.bundles();
+    *row.mutable_bundle_nodes() = info.bundle_nodes();
+  }
+  RowBudget budget(asked.answer, asked.limit);
+  AppendNew(&rows, asked.answer.mutable_groups(), kGroupId, &budget);
 }
 
 }  // namespace
@@ -209,6 +231,7 @@ void StateQueries::OnGcsReply(uint64_t number, const proto::GcsReply& reply) {
   const auto it = queries_.find(number);
   if (it == queries_.end()) return;
   MergeGcs(reply, it->second.asked);
+  it->second.groups = reply.groups();
   if (it->second.asked.message.what() == proto::StateQuery::STATUS) return AskGcsOfItself(number);
   it->second.waits_for_gcs = false;
   FinishIfComplete(number);
@@ -336,6 +359,7 @@ void StateQueries::FinishIfComplete(uint64_t number) {
                        : !deps_.processes.contains(query.asker))
     return;
   if (!for_another_node) deps_.rows.FillWithoutGcs(query.asked);
+  AppendGroups(query.groups, query.asked);
   if (query.asked.message.what() == proto::StateQuery::WHY && query.asked.answer.words().empty() &&
       !for_another_node) {
     query.asked.answer.set_error(

@@ -57,6 +57,7 @@ class StateQueries {
     Nanos deadline = 0;
     absl::btree_set<ProcessId> waits_for;
     bool waits_for_gcs = false;
+    proto::GroupList groups;  // As the GCS knows them.
   };
   Channel& To(ProcessId process) { return deps_.transport.To(process); }
   void AskProcesses(uint64_t number, Query& query);

@@ -191,6 +191,51 @@ SCENARIO("actors, tasks, objects, groups and workers of other nodes come from th
   }
 }
 
+SCENARIO("a group whose node is silent is listed as the GCS knows it") {
+  RayletNode node;
+  node.AddNode(2, "CPU:1");
+  const auto id = PlacementGroupId::Make({2, 7}, 1);
+  const ProcessId tool = node.Attach(ProcessRole::kTool);
+  proto::StateQuery query;
+  query.set_what(proto::StateQuery::GROUPS);
+  node.AnswerGcs();
+  node.Send(tool, FrameKind::kStateQuery, query);
+  const auto sent = node.transport.Take<proto::StateQuery>(RayletOf(2), FrameKind::kStateQuery);
+  REQUIRE(sent.size() == 1);
+  for (const proto::GcsRequest& request :
+       node.transport.Take<proto::GcsRequest>(kGcs, FrameKind::kGcsRequest)) {
+    if (!request.has_list_groups()) continue;
+    proto::GcsReply reply;
+    reply.set_client(request.client());
+    reply.set_sequence(request.sequence());
+    proto::GroupInfo& info = *reply.mutable_groups()->add_groups();
+    info.set_group_id(id.Binary());
+    info.set_name("far");
+    info.set_state(proto::GroupInfo::RESCHEDULING);
+    info.set_placement(proto::GroupRequest::SPREAD);
+    const std::string body = reply.SerializeAsString();
+    node.raylet->OnGcsFrame({FrameKind::kGcsReply, body});
+  }
+  const bool silent = GENERATE(false, true);
+  if (silent) {
+    node.Advance(1100 * kMillisecond);
+  } else {  // It knows better.
+    proto::StateAnswer answer;
+    answer.set_request(sent[0].request());
+    answer.add_groups()->set_group_id(id.ToHex());
+    answer.mutable_groups(0)->set_name("far");
+    answer.mutable_groups(0)->set_state("CREATED");
+    node.FromNode(2, FrameKind::kStateAnswer, answer);
+  }
+  const auto answers = node.Received<proto::StateAnswer>(tool, FrameKind::kStateAnswer);
+  REQUIRE(answers.size() == 1);
+  REQUIRE(answers[0].groups_size() == 1);
+  CHECK(answers[0].groups(0).group_id() == id.ToHex());
+  CHECK(answers[0].groups(0).name() == "far");
+  CHECK(answers[0].groups(0).state() == (silent ? "RESCHEDULING" : "CREATED"));
+  CHECK(answers[0].truncated() == silent);
+}
+
 SCENARIO("another raylet is told of this node alone, before its own askers lose patience") {
   RayletNode node;
   node.AddNode(2, "CPU:1");

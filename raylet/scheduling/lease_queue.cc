@@ -277,12 +277,15 @@ void LeaseQueue::OnGroupChanged(PlacementGroupId group, Nanos now) {
   Capacity* capacity = parts_->demands.Find(group);
   if (capacity != nullptr && !capacity->is_node()) {
     const auto placed = parts_->view.groups.find(group);
-    if (placed != parts_->view.groups.end() &&
-        placed->second.state == GroupPlacement::State::kRemoved) {
-      for (Demand& demand : capacity->holders) {
-        for (GrantedLease& lease : demand.leases) {
-          parts_->revoker.End(lease, ErrorKind::kGroupRemoved, "its placement group was removed");
-        }
+    const bool removed = placed != parts_->view.groups.end() &&
+                         placed->second.state == GroupPlacement::State::kRemoved;
+    const auto& bundles = parts_->ledger.bundles();
+    for (Demand& demand : capacity->holders) {
+      for (GrantedLease& lease : demand.leases) {
+        if (removed || !bundles.contains(lease.allocation.bundle.value_or(BundleId{})))
+          parts_->revoker.End(lease, ErrorKind::kGroupRemoved,
+                              removed ? "its placement group was removed"
+                                      : "the bundles of its placement group are placed anew");
       }
     }
     parts_->server.Serve(*capacity, now);

@@ -433,6 +433,18 @@ SCENARIO("leases in a placement group use its bundles, and end with it") {
       CHECK(node.Count(Kind::kGrant) == 1);
     }
   }
+  WHEN("its bundles go, to be placed anew") {
+    node.ledger.ReturnBundle({kGroup, 0});
+    node.ledger.ReturnBundle({kGroup, 1});
+    node.view.groups[kGroup] = {};
+    node.queue.OnGroupChanged(kGroup, node.now);
+    const auto actions = node.Take();
+    THEN("its leases end, and its demands wait") {
+      REQUIRE(actions.size() == 2);
+      CHECK(actions[0].kind == Kind::kEnd);
+      CHECK(actions[1].kind == Kind::kEnd);
+    }
+  }
 }
 
 SCENARIO("leases make room for a placement group that waits") {

@@ -2,17 +2,26 @@
 """What a cluster promises when a daemon is stopped or killed: fault rows 8, 9, 10 and 11 in short,
 with real processes."""
 
+import concurrent.futures
 import json
 import os
 import signal
 import subprocess
+import sys
 import time
 
 import numpy as np
 import pytest
 import sheaf
-from conftest import WAIT_S, joined_cluster, wait_until
+from conftest import WAIT_S, joined_cluster, stop, wait_until
 from sheaf.cluster_utils import _program
+from sheaf.util.placement_group import (
+    get_placement_group,
+    placement_group,
+    placement_group_table,
+    remove_placement_group,
+)
+from sheaf.util.scheduling_strategies import PlacementGroupSchedulingStrategy
 
 
 @pytest.fixture
@@ -138,6 +147,97 @@ def test_items_of_a_stream_are_made_again_when_their_node_dies(cluster, tmp_path
     cluster.remove_node(lost, allow_graceful=False)
     assert [sheaf.get(ref, timeout=WAIT_S)[-1] for ref in items] == [0, 1, 2, 3, 4]
     assert runs.read_text() == "xx"
+
+
+@sheaf.remote(num_cpus=0, resources={"c": 0.1})
+class Maker:
+    def make(self, bundles, wait, **given):
+        self.groups = [*getattr(self, "groups", []), placement_group(bundles, **given)]
+        assert not wait or self.groups[-1].wait(WAIT_S)
+        return [self.groups[-1]]
+
+
+@sheaf.remote(num_cpus=0, max_retries=0)
+def where():
+    return sheaf.get_runtime_context().get_node_id()
+
+
+def in_group(group, resources):
+    return where.options(
+        resources=resources, scheduling_strategy=PlacementGroupSchedulingStrategy(group)
+    ).remote()
+
+
+def test_a_detached_group_outlives_the_node_of_its_maker(cluster):
+    lost = cluster.worker_nodes[1]
+    d = cluster.add_node(num_cpus=1, resources={"d": 1}, object_store_memory=128 << 20)
+    maker = Maker.remote()
+    sheaf.get(maker.make.remote([{"d": 1}], True, name="placed", lifetime="detached"))
+    made = maker.make.remote([{"e": 1}], False, name="waits", lifetime="detached")
+    (waits,) = sheaf.get(made, timeout=WAIT_S)
+    with concurrent.futures.ThreadPoolExecutor() as threads:
+        waited = threads.submit(waits.wait, 2 * WAIT_S)
+        task = in_group(waits, {"e": 1})
+        assert not sheaf.wait([task], timeout=1)[0]  # All know of it, and that it waits.
+        cluster.remove_node(lost, allow_graceful=False)
+        wait_until(lambda: not is_alive(lost))
+        e = cluster.add_node(num_cpus=1, resources={"e": 1}, object_store_memory=128 << 20)
+        placed = get_placement_group("placed")  # This process sees it for the first time.
+        assert placed.wait(WAIT_S)
+        assert sheaf.get(in_group(placed, {"d": 1}), timeout=WAIT_S) == d.node_id
+        assert waited.result()
+    assert sheaf.get(task, timeout=WAIT_S) == e.node_id
+    assert sheaf.get(in_group(get_placement_group("waits"), {"e": 1}), timeout=WAIT_S) == e.node_id
+    for group in (placed, waits):
+        remove_placement_group(group)
+        wait_until(lambda group=group: placement_group_table(group)["state"] == "REMOVED")
+        with pytest.raises(sheaf.exceptions.TaskPlacementGroupRemoved):
+            group.wait(WAIT_S)
+
+
+def test_a_detached_group_whose_bundle_is_lost_waits_for_the_next_place(cluster):
+    group = placement_group([{"c": 1}], lifetime="detached")
+    assert group.wait(WAIT_S)
+    lost = cluster.worker_nodes[1]
+    cluster.remove_node(lost, allow_graceful=False)
+    wait_until(lambda: not is_alive(lost))
+    wait_until(lambda: not group.wait(0.1))
+    task = in_group(group, {"c": 1})
+    next_one = cluster.add_node(num_cpus=1, resources={"c": 1}, object_store_memory=128 << 20)
+    assert group.wait(WAIT_S)
+    assert sheaf.get(task, timeout=WAIT_S) == next_one.node_id
+    remove_placement_group(group)
+
+
+def test_who_waits_for_a_group_hears_that_the_node_of_its_maker_died(cluster):
+    lost = cluster.worker_nodes[1]
+    maker = Maker.remote()
+    (waits,) = sheaf.get(maker.make.remote([{"e": 1}], False), timeout=WAIT_S)
+    with concurrent.futures.ThreadPoolExecutor() as threads:
+        waited = threads.submit(waits.wait, WAIT_S)
+        task = in_group(waits, {"e": 1})
+        assert not sheaf.wait([task], timeout=1)[0]
+        cluster.remove_node(lost, allow_graceful=False)
+        for wait in (waited.result, lambda: sheaf.get(task, timeout=WAIT_S)):
+            with pytest.raises(sheaf.exceptions.TaskPlacementGroupRemoved):
+                wait()
+
+
+def test_a_group_is_found_by_its_name_while_its_node_is_silent(cluster, monkeypatch):
+    monkeypatch.setattr(sys.modules[placement_group.__module__], "_LOOKUP_S", 0.5)
+    silent = cluster.worker_nodes[1]
+    maker = Maker.remote()
+    (far,) = sheaf.get(maker.make.remote([{"b": 1}], True, name="far"), timeout=WAIT_S)
+    stop(silent.os_pid)
+    try:
+        assert get_placement_group("far") == far
+        with pytest.raises(sheaf.exceptions.GetTimeoutError, match="has not answered"):
+            get_placement_group("near")  # It may be there.
+    finally:
+        os.kill(silent.os_pid, signal.SIGCONT)
+    monkeypatch.undo()
+    with pytest.raises(ValueError, match="no placement group named 'near'"):
+        get_placement_group("near")
 
 
 def test_a_detached_actor_comes_back_with_its_head(tmp_path):

@@ -4,16 +4,18 @@
 from __future__ import annotations
 
 import sys
+import time
 import types
 from typing import Any
 
 from sheaf import _core
-from sheaf.exceptions import TaskPlacementGroupRemoved
+from sheaf.exceptions import GetTimeoutError, TaskPlacementGroupRemoved
 from sheaf.ids import PlacementGroupID, node_id
 from sheaf.remote_function import RemoteFunction
 from sheaf.util.scheduling_strategies import PlacementGroupSchedulingStrategy, selector_terms
 
 _PLACEMENTS = {"PACK": 0, "SPREAD": 1, "STRICT_PACK": 2, "STRICT_SPREAD": 3}
+_LOOKUP_S = 30  # A node that is dead is declared so long before.
 
 
 class PlacementGroup:
@@ -178,11 +180,22 @@ def get_placement_group(placement_group_name: str) -> PlacementGroup:
 
     Raises:
         ValueError: there is none.
+        GetTimeoutError: it is not known: for 30 s some node, or the head, has not answered.
     """
-    for row in _core.groups():
-        if row["name"] == placement_group_name and row["state"] != "REMOVED":
-            return PlacementGroup(PlacementGroupID(row["group_id"]), row["bundles"])
-    raise ValueError(f"there is no placement group named '{placement_group_name}'")
+    deadline = time.monotonic() + _LOOKUP_S
+    while True:
+        rows, all_answered = _core.groups_if_all()
+        for row in rows:
+            if row["name"] == placement_group_name and row["state"] != "REMOVED":
+                return PlacementGroup(PlacementGroupID(row["group_id"]), row["bundles"])
+        if all_answered:
+            raise ValueError(f"there is no placement group named '{placement_group_name}'")
+        if time.monotonic() >= deadline:
+            raise GetTimeoutError(
+                f"no placement group named '{placement_group_name}' is known, but some node or the "
+                f"head has not answered for {_LOOKUP_S} s: ask again, or see 'sheaf status'"
+            )
+        time.sleep(0.1)
 
 
 def get_current_placement_group() -> PlacementGroup | None:

@@ -311,7 +311,11 @@ bool DeadlineFrom(PyObject* seconds, Nanos* deadline) {
     return true;
   }
   const double value = PyFloat_AsDouble(seconds);
-  if (value == -1.0 && PyErr_Occurred() != nullptr) return false;
+  if (value == -1.0 && PyErr_Occurred() != nullptr) {
+    if (PyErr_ExceptionMatches(PyExc_TypeError) != 0)
+      PyErr_Format(PyExc_TypeError, "timeout=%R: want a number of seconds, or None", seconds);
+    return false;
+  }
   if (std::isnan(value) || value < 0) {
     PyErr_Format(PyExc_ValueError,
                  "timeout=%S: want a number of seconds that is not negative, or None", seconds);

@@ -183,6 +183,8 @@ def test_get_takes_references_only():
             sheaf.get(wrong)
     with pytest.raises(ValueError, match="timeout=-1"):
         sheaf.get(sheaf.put(1), timeout=-1)
+    with pytest.raises(TypeError, match="timeout='1': want a number of seconds"):
+        sheaf.get(sheaf.put(1), timeout="1")
 
 
 def test_a_reference_is_not_put_but_what_holds_it_is():

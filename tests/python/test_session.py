@@ -480,12 +480,21 @@ def test_a_named_actor_whose_creation_is_interrupted_leaves_its_name_free():
             def ping(self):
                 return "pong"
 
+        def stop(pid):  # A thread may answer until the signal has reached it.
+            os.kill(pid, signal.SIGSTOP)
+            tasks = f"/proc/{pid}/task"
+            while any(
+                open(f"{tasks}/{task}/stat").read().rsplit(")", 1)[1].split()[0] != "T"
+                for task in os.listdir(tasks)
+            ):
+                time.sleep(0.001)
+
         cluster = Cluster(initialize_head=True, head_node_args={"num_cpus": 1})
         try:
             sheaf.init(address=cluster.address)
             sheaf.get(Named.remote().ping.remote())
             for lifetime in (None, "detached"):
-                os.kill(cluster.head_node.os_pid, signal.SIGSTOP)
+                stop(cluster.head_node.os_pid)
                 signal.signal(signal.SIGALRM, signal.default_int_handler)
                 signal.setitimer(signal.ITIMER_REAL, 0.3)
                 try:

@@ -32,7 +32,8 @@ thread_local int users_here = 0;  // Of this thread.
 bool is_worker = false;
 bool forked = false;
 bool left_for_good = false;
-bool leaving = false;  // Some thread is between the beginning and the end of a shutdown.
+bool leaving = false;  // A thread is between the beginning and the end of a shutdown,
+pthread_t leaver;      // this one.
 int joining = 0;       // JoinTurns of one thread, and
 pthread_t joiner;      // which.
 std::atomic<bool> ending{false};
@@ -124,11 +125,14 @@ JoinTurn::~JoinTurn() {
 }
 
 Leaving::Leaving() : first_(!leaving) {
-  while (!first_ && leaving) {
+  // A signal handler that interrupts a shutdown would wait for what it has interrupted.
+  while (!first_ && leaving && pthread_equal(leaver, pthread_self()) == 0) {
     const WithoutGil free;
     poll(nullptr, 0, 1);
   }
-  if (first_) leaving = true;
+  if (!first_) return;
+  leaving = true;
+  leaver = pthread_self();
 }
 
 Leaving::~Leaving() {

@@ -55,8 +55,8 @@ class JoinTurn {
  private:
   bool joins_ = false;
 };
-// A thread leaves the cluster while one exists. It waits for those that do so already: is_first is
-// false then, and there is nothing left to leave.
+// A thread leaves the cluster while one exists. It waits for another that does so already: is_first
+// is false then, and there is nothing left to do.
 class Leaving {
  public:
   Leaving();

@@ -150,6 +150,12 @@ std::optional<std::string> Init(const nb::dict& options) {
     if (!runtime.ok()) node.reset();
   }
   if (!runtime.ok()) ThrowStatus(runtime.status());
+  if (CurrentRuntime() != nullptr) {  // A signal handler has joined meanwhile, on this thread.
+    const WithoutGil free;
+    runtime->reset();
+    node.reset();
+    return std::nullopt;
+  }
   SetRuntime(*std::move(runtime), /*worker=*/false);
   OwnNode() = std::move(node);
   return session;

@@ -329,6 +329,34 @@ def test_a_signal_handler_may_shut_down_while_the_main_thread_waits():
     assert run(text) == "True"
 
 
+def test_a_signal_handler_may_call_while_the_program_joins():
+    """As a timer does that reports progress: one node, whoever was first."""
+    text = """
+        import os, signal, sheaf, subprocess
+        @sheaf.remote
+        def same(value):
+            return value
+        sheaf.get(same.remote(0))  # A handler that comes during an import sees half a module.
+        sheaf.shutdown()
+        seen = []
+        def report(*_):
+            seen.append(sheaf.get(same.remote(len(seen))))
+        signal.signal(signal.SIGALRM, report)
+        def nodes():
+            found = subprocess.run(["pgrep", "-c", "-P", str(os.getpid())], capture_output=True)
+            return int(found.stdout)
+        for delay in range(1, 40):
+            signal.setitimer(signal.ITIMER_REAL, delay / 1000)
+            sheaf.init(num_cpus=1, ignore_reinit_error=True)
+            signal.setitimer(signal.ITIMER_REAL, 0)
+            assert sheaf.get(same.remote(delay)) == delay
+            assert nodes() <= 2, "more than a node, and pgrep itself"
+            sheaf.shutdown()
+        print(seen == list(range(len(seen))))
+    """
+    assert run(text) == "True"
+
+
 def test_a_child_that_is_forked_while_a_thread_shuts_down_can_end():
     text = """
         import os, sheaf, threading

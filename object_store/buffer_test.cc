@@ -70,8 +70,8 @@ TEST_CASE("views are copied and dropped on many threads while the client goes on
   node.store(writer).Free(IdOf(writer, 1), *location);
   node.Flush();
   node.Advance(kSecond);
-  CHECK(node.owner->Stats().pinned_bytes == 0);
-  CHECK(node.owner->Stats().objects == 0);
+  CHECK(node.server->Stats().pinned_bytes == 0);
+  CHECK(node.server->Stats().objects == 0);
 }
 
 TEST_CASE("copies by several threads are whole, whatever the size and however many at once") {

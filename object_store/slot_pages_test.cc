@@ -52,13 +52,13 @@ SCENARIO("who fills the table of objects and frees them keeps nobody from puttin
       const auto refused = node.Put(other, IdOf(other, 1), "value", {.wait = 100 * kMillisecond});
       CHECK(StoreErrorKind(refused.status()) == ErrorKind::kObjectStoreFull);
       CHECK(refused.status().message().find(std::to_string(kSlots)) != std::string::npos);
-      CHECK(node.owner->Stats().waiting_requests == 0);
+      CHECK(node.server->Stats().waiting_requests == 0);
     }
   }
   WHEN("they are freed") {
     for (const Value& value : values) Free(node, greedy, value);
     node.Flush();
-    REQUIRE(node.owner->Stats().objects == 0);
+    REQUIRE(node.server->Stats().objects == 0);
     THEN("the other fills the table in its turn, and then the first again") {
       const std::vector<Value> others = Fill(node, other);
       CHECK(others.size() == values.size());
@@ -88,7 +88,7 @@ SCENARIO("who fills the table of objects and frees them keeps nobody from puttin
         node.store(other).Create({.id = IdOf(other, 1), .size_bytes = 5}).status()));
     node.Settle();
     node.Kill(other);
-    THEN("nothing waits any more") { CHECK(node.owner->Stats().waiting_requests == 0); }
+    THEN("nothing waits any more") { CHECK(node.server->Stats().waiting_requests == 0); }
   }
   CHECK(node.observer.violations.empty());
 }
@@ -272,7 +272,7 @@ SCENARIO(
       default:
         if (!random.OneIn(3)) break;
         node.Kill(process.id);
-        node.owner->Adopt(process.id, [](ObjectId) { return false; });
+        node.server->Adopt(process.id, [](ObjectId) { return false; });
         freed.insert(freed.end(), process.objects.begin(), process.objects.end());
         process = {node.Attach(++number), {}};
         break;
@@ -293,7 +293,7 @@ SCENARIO(
   }
   node.Flush();
   node.Advance(kSecond);
-  CHECK(node.owner->Stats().objects == 0);
+  CHECK(node.server->Stats().objects == 0);
   CHECK(Fill(node, node.Attach(++number)).size() == kSlots - kSlots / 16);
   CHECK(node.observer.violations.empty());
 }

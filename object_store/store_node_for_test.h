@@ -1,6 +1,6 @@
 // Copyright The Sheaf Authors. SPDX-License-Identifier: Apache-2.0
-// One node in one thread: the real StoreOwner and StoreClients over a real arena, joined by queues,
-// under a clock that the test moves. For tests only.
+// One node in one thread: the real StoreServer and StoreClients over a real arena, joined by
+// queues, under a clock that the test moves. For tests only.
 #pragma once
 
 #include <algorithm>
@@ -20,7 +20,7 @@
 #include "base/fake_clock.h"
 #include "object_store/arena/arena_memory.h"
 #include "object_store/server/spill.h"
-#include "object_store/server/store_owner.h"
+#include "object_store/server/store_server.h"
 #include "object_store/store_client.h"
 
 namespace sheaf {
@@ -108,16 +108,16 @@ class StoreNode final : public Transport {
         {.directory = directory.path() + "/spill", .min_free_bytes = min_free_disk_bytes});
     REQUIRE(opened.ok());
     spill = *std::move(opened);
-    owner = std::make_unique<StoreOwner>(options,
-                                         StoreOwner::World{.clock = clock,
-                                                           .transport = *this,
-                                                           .arena = *arena,
-                                                           .spill = *spill,
-                                                           .loop = loop,
-                                                           .memory = memory_thread,
-                                                           .disk = disk,
-                                                           .observer = observer},
-                                         capacity_bytes);
+    server = std::make_unique<StoreServer>(options,
+                                           StoreServer::World{.clock = clock,
+                                                              .transport = *this,
+                                                              .arena = *arena,
+                                                              .spill = *spill,
+                                                              .loop = loop,
+                                                              .memory = memory_thread,
+                                                              .disk = disk,
+                                                              .observer = observer},
+                                           capacity_bytes);
     Settle();
   }
 
@@ -125,7 +125,7 @@ class StoreNode final : public Transport {
     const ProcessId id{node_, number};
     Client& client = clients[id];
     client.segment = MakeProcessSegment();
-    owner->OnProcessAttached(id, client.segment);
+    server->OnProcessAttached(id, client.segment);
     auto up = std::make_unique<UpChannel>(*this, id);
     auto opened =
         StoreClient::Open(id, UniqueFd(dup(arena->fd())), client.segment, *up,
@@ -147,7 +147,7 @@ class StoreNode final : public Transport {
     Client& client = clients[id];
     client.segment = MakeProcessSegment();
     client.receive = std::move(receive);
-    owner->OnProcessAttached(id, client.segment);
+    server->OnProcessAttached(id, client.segment);
     return client.segment;
   }
   StoreClient& store(ProcessId id) { return *clients.at(id).store; }
@@ -157,13 +157,13 @@ class StoreNode final : public Transport {
     for (bool moved = true; moved;) {
       moved = memory_thread.RunOne();
       if (!disk_stopped) moved |= disk.RunOne();
-      while (!to_owner_.empty()) {
-        const Message message = std::move(to_owner_.front());
-        to_owner_.pop_front();
-        owner->OnFrame(message.peer, message.kind, message.body);
+      while (!to_server_.empty()) {
+        const Message message = std::move(to_server_.front());
+        to_server_.pop_front();
+        server->OnFrame(message.peer, message.kind, message.body);
         moved = true;
       }
-      owner->EndTurn();
+      server->EndTurn();
       for (auto& [id, client] : clients) {
         while (client.receive && !client.stopped && !to_client_[id].empty()) {
           const Message message = std::move(to_client_[id].front());
@@ -183,7 +183,7 @@ class StoreNode final : public Transport {
   }
   void Advance(Nanos duration) {
     clock.Advance(duration);
-    owner->Tick();
+    server->Tick();
     Settle();
   }
 
@@ -224,14 +224,14 @@ class StoreNode final : public Transport {
   void Kill(ProcessId process, bool views_too = true) {
     clients.at(process).receive = nullptr;
     clients.at(process).store.reset();
-    std::erase_if(to_owner_, [&](const Message& m) { return m.peer == process; });
+    std::erase_if(to_server_, [&](const Message& m) { return m.peer == process; });
     to_client_.erase(process);
-    owner->OnProcessDied(process);
-    if (views_too) owner->OnViewsGone(process);
+    server->OnProcessDied(process);
+    if (views_too) server->OnViewsGone(process);
     Settle();
   }
 
-  // Transport of the owner.
+  // Transport of the server.
   Channel& To(ProcessId peer) override {
     auto& channel = down_[peer];
     if (channel == nullptr) channel = std::make_unique<DownChannel>(*this, peer);
@@ -241,7 +241,7 @@ class StoreNode final : public Transport {
 
   // A frame as if `from` had sent it, for the next Settle; and with one.
   void Queue(ProcessId from, FrameKind kind, std::string_view body) {
-    to_owner_.push_back({from, kind, std::string(body)});
+    to_server_.push_back({from, kind, std::string(body)});
   }
   void Inject(ProcessId from, FrameKind kind, std::string_view body) {
     Queue(from, kind, body);
@@ -270,7 +270,7 @@ class StoreNode final : public Transport {
    public:
     UpChannel(StoreNode& node, ProcessId self) : node_(node), self_(self) {}
     void Send(Lane, FrameKind kind, std::string_view head, std::string_view tail) override {
-      node_.to_owner_.push_back({self_, kind, std::string(head) + std::string(tail)});
+      node_.to_server_.push_back({self_, kind, std::string(head) + std::string(tail)});
     }
     size_t queued_bytes() const override { return 0; }
 
@@ -292,13 +292,13 @@ class StoreNode final : public Transport {
   };
 
   NodeNumber node_ = 0;
-  std::deque<Message> to_owner_;
+  std::deque<Message> to_server_;
   std::map<ProcessId, std::deque<Message>> to_client_;
   std::map<ProcessId, std::unique_ptr<UpChannel>> up_;
   std::map<ProcessId, std::unique_ptr<DownChannel>> down_;
 
  public:
-  std::unique_ptr<StoreOwner> owner;  // Last: it uses the others.
+  std::unique_ptr<StoreServer> server;  // Last: it uses the others.
 };
 
 }  // namespace sheaf

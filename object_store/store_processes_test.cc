@@ -1,8 +1,7 @@
 // Copyright The Sheaf Authors. SPDX-License-Identifier: Apache-2.0
 // Real processes over real memfds: writers that are killed at any point and lose their free slot
 // pages to each other, readers that are stopped and killed while they hold views, an arena far too
-// small for what is put. The owner runs in the
-// test's process, frames travel over sockets.
+// small for what is put. The server runs in the process of the test, frames travel over sockets.
 #include <catch2/catch.hpp>
 
 #ifndef SHEAF_TSAN  // It sees one process only.
@@ -215,16 +214,16 @@ class ProcessNode final : public Transport {
         spill_(*FileSpill::Open({.directory = directory_.path(), .min_free_bytes = 0})),
         memory_("test-memory"),
         disk_("test-disk"),
-        owner_(StoreOptions{.node = kTestNode},
-               {.clock = clock_,
-                .transport = *this,
-                .arena = *arena_,
-                .spill = *spill_,
-                .loop = loop_,
-                .memory = memory_,
-                .disk = disk_,
-                .observer = observer_},
-               capacity_bytes) {}
+        server_(StoreOptions{.node = kTestNode},
+                {.clock = clock_,
+                 .transport = *this,
+                 .arena = *arena_,
+                 .spill = *spill_,
+                 .loop = loop_,
+                 .memory = memory_,
+                 .disk = disk_,
+                 .observer = observer_},
+                capacity_bytes) {}
   ~ProcessNode() override {
     while (!processes_.empty()) Kill(processes_.begin()->first);
     memory_.Stop();
@@ -251,8 +250,8 @@ class ProcessNode final : public Transport {
     process.pid = pid;
     process.writer = writer;
     process.socket.Reset(sockets[0]);
-    owner_.OnProcessAttached(id, std::make_shared<Mapping>(*Mapping::Map(
-                                     segment.get(), 0, kProcessSegmentBytes, Access::kReadOnly)));
+    server_.OnProcessAttached(id, std::make_shared<Mapping>(*Mapping::Map(
+                                      segment.get(), 0, kProcessSegmentBytes, Access::kReadOnly)));
     return id;
   }
   void Signal(ProcessId id, int signal) { REQUIRE(kill(processes_.at(id).pid, signal) == 0); }
@@ -261,7 +260,7 @@ class ProcessNode final : public Transport {
     Bury(id);
   }
 
-  // As the owner does when slots are short.
+  // As the server does when slots are short.
   void RecallSlots() {
     for (const ProcessId writer : Of(/*writer=*/true))
       To(writer).Send(Lane::kControl, kStoreRecall, AsBytes(StoreRecall{}), {});
@@ -286,15 +285,15 @@ class ProcessNode final : public Transport {
           verified_ += 16;
         } else {
           returns_ += packet->kind == kStoreSlotReturn ? 1 : 0;
-          owner_.OnFrame(id, packet->kind, packet->body);
+          server_.OnFrame(id, packet->kind, packet->body);
         }
       }
       if (end) closed.push_back(id);
     }
     for (const ProcessId id : closed) Bury(id);  // It ended by itself: only an error does that.
     loop_.RunAll();
-    owner_.EndTurn();
-    owner_.Tick();
+    server_.EndTurn();
+    server_.Tick();
     for (auto& [id, process] : processes_) {
       while (!process.queue.empty() && SendPacket(process.socket.get(), process.queue.front().kind,
                                                   process.queue.front().body, {}, MSG_DONTWAIT)) {
@@ -310,7 +309,7 @@ class ProcessNode final : public Transport {
   }
   void Forget(ProcessId) override {}
 
-  StoreOwner& owner() { return owner_; }
+  StoreServer& server() { return server_; }
   uint64_t verified() const { return verified_; }
   uint64_t returns() const { return returns_; }  // Of slot pages.
   const RecordingObserver& observer() const { return observer_; }
@@ -353,12 +352,12 @@ class ProcessNode final : public Transport {
     // What it had sent before it died counts, as the raylet drains a dead process's ring.
     bool closed = false;
     while (const auto packet = ReceivePacket(process.socket.get(), &closed)) {
-      if (IsStoreFrame(packet->kind)) owner_.OnFrame(id, packet->kind, packet->body);
+      if (IsStoreFrame(packet->kind)) server_.OnFrame(id, packet->kind, packet->body);
     }
     processes_.erase(id);
-    owner_.OnProcessDied(id);
-    owner_.OnViewsGone(id);
-    owner_.Adopt(id, [](ObjectId) { return false; });
+    server_.OnProcessDied(id);
+    server_.OnViewsGone(id);
+    server_.Adopt(id, [](ObjectId) { return false; });
   }
 
   ScratchDirectory directory_;
@@ -374,7 +373,7 @@ class ProcessNode final : public Transport {
   uint32_t last_number_ = 0;
   uint64_t verified_ = 0;
   uint64_t returns_ = 0;
-  StoreOwner owner_;
+  StoreServer server_;
 };
 
 TEST_CASE("killed writers, stopped and killed readers: no wrong byte, no leak") {
@@ -419,10 +418,10 @@ TEST_CASE("killed writers, stopped and killed readers: no wrong byte, no leak") 
     for (const ProcessId id : node.Of(writer)) node.Kill(id);
   }
   const Nanos quiet = MonotonicNow();
-  StoreStats stats = node.owner().Stats();
+  StoreStats stats = node.server().Stats();
   while ((stats.objects != 0 || stats.used_bytes != 0) && MonotonicNow() - quiet < kSecond) {
     node.Turn();
-    stats = node.owner().Stats();
+    stats = node.server().Stats();
   }
   CHECK(stats.objects == 0);
   CHECK(stats.used_bytes == 0);

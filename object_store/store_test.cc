@@ -1,5 +1,5 @@
 // Copyright The Sheaf Authors. SPDX-License-Identifier: Apache-2.0
-// Owner and clients together: what a put, a get and a free do to everybody.
+// Server and clients together: what a put, a get and a free do to everybody.
 #include <catch2/catch.hpp>
 
 #include <cstring>
@@ -108,7 +108,7 @@ SCENARIO(
   THEN("new readers do not find it") {
     CHECK(absl::IsNotFound(node.store(writer).Get(IdOf(writer, 1), *location).status()));
     CHECK(absl::IsNotFound(node.Lookup(reader, IdOf(writer, 1)).status()));
-    CHECK_FALSE(node.owner->Contains(IdOf(writer, 1)));
+    CHECK_FALSE(node.server->Contains(IdOf(writer, 1)));
   }
   THEN("its bytes do not change while the store is filled and emptied around it") {
     for (int i = 2; i < 40; ++i) {
@@ -118,15 +118,15 @@ SCENARIO(
       node.Flush();
     }
     CHECK(object->bytes.view() == bytes);
-    CHECK(node.owner->Stats().pinned_bytes >= size);
+    CHECK(node.server->Stats().pinned_bytes >= size);
     AND_THEN("a slice pins as the whole does") {
       object = absl::NotFoundError("dropped");
       node.Advance(kSecond);
-      CHECK(node.owner->Stats().pinned_bytes >= size);
+      CHECK(node.server->Stats().pinned_bytes >= size);
       CHECK(part.view() == bytes.substr(5, 100));
       part = Buffer();
       node.Advance(kSecond);
-      CHECK(node.owner->Stats().pinned_bytes == 0);
+      CHECK(node.server->Stats().pinned_bytes == 0);
     }
   }
 }
@@ -158,7 +158,7 @@ SCENARIO("a buffer that is dropped unsealed gives its memory back") {
     REQUIRE(buffer.ok());
     std::memset(buffer->data(), 1, buffer->size());
   }
-  CHECK(node.owner->Stats().objects == 0);
+  CHECK(node.server->Stats().objects == 0);
   CHECK(node.store(writer).stats().requests < 5);
 }
 
@@ -173,11 +173,11 @@ SCENARIO("views outlive the client they came from") {
   node.store(writer).Free(IdOf(writer, 1), *location);
   node.Flush();
   node.Advance(kSecond);
-  CHECK(node.owner->Stats().pinned_bytes > 0);
+  CHECK(node.server->Stats().pinned_bytes > 0);
   CHECK(view.view() == Pattern(5000, 1));
   view = Buffer();
   node.Advance(kSecond);
-  CHECK(node.owner->Stats().pinned_bytes == 0);
+  CHECK(node.server->Stats().pinned_bytes == 0);
 }
 
 SCENARIO("of two attempts of a task the newer result counts") {
@@ -197,7 +197,7 @@ SCENARIO("of two attempts of a task the newer result counts") {
   WHEN("the old attempt is freed late") {
     node.store(first).Free(id, *old_copy);
     node.Flush();
-    THEN("the new one stays") { CHECK(node.owner->Contains(id)); }
+    THEN("the new one stays") { CHECK(node.server->Contains(id)); }
   }
   WHEN("an even older copy is sealed late") {
     const auto late = node.Put(first, id, "late", {.attempt = 0});
@@ -213,7 +213,7 @@ SCENARIO("a dead process leaves its sealed objects and nothing else") {
   StoreNode node(64 * kMiB);
   const ProcessId writer = node.Attach(1);
   const ProcessId owner = node.Attach(2);
-  const uint64_t used_before = node.owner->Stats().used_bytes;
+  const uint64_t used_before = node.server->Stats().used_bytes;
   std::vector<ObjectLocation> kept;
   for (int i = 0; i < 50; ++i) {
     const auto location =
@@ -224,8 +224,8 @@ SCENARIO("a dead process leaves its sealed objects and nothing else") {
   auto unsealed = node.Create(writer, {.id = IdOf(owner, 1000), .size_bytes = 5'000'000});
   auto unsealed_small = node.Create(writer, {.id = IdOf(owner, 1001), .size_bytes = 5'000});
   node.Kill(writer);  // It had announced nothing: its slots say what it sealed.
-  CHECK(node.owner->Stats().objects == 50);
-  CHECK(node.owner->Stats().leased_bytes == 0);
+  CHECK(node.server->Stats().objects == 50);
+  CHECK(node.server->Stats().leased_bytes == 0);
   for (int i = 0; i < 50; ++i) {
     const auto object = node.store(owner).Get(IdOf(owner, i), kept[i]);
     REQUIRE(object.ok());
@@ -234,8 +234,8 @@ SCENARIO("a dead process leaves its sealed objects and nothing else") {
   for (int i = 0; i < 50; ++i) node.store(owner).Free(IdOf(owner, i), kept[i]);
   node.Flush();
   node.Advance(kSecond);
-  CHECK(node.owner->Stats().objects == 0);
-  CHECK(node.owner->Stats().used_bytes == used_before);
+  CHECK(node.server->Stats().objects == 0);
+  CHECK(node.server->Stats().used_bytes == used_before);
 }
 
 SCENARIO("of a dead owner's objects the referenced ones are adopted") {
@@ -246,13 +246,13 @@ SCENARIO("of a dead owner's objects the referenced ones are adopted") {
   node.Put(owner, IdOf(owner, 2), "dropped").value();
   node.Put(borrower, IdOf(borrower, 1), "not his").value();
   node.Kill(owner);
-  const auto adopted = node.owner->Adopt(owner, [&](ObjectId id) { return id == IdOf(owner, 1); });
+  const auto adopted = node.server->Adopt(owner, [&](ObjectId id) { return id == IdOf(owner, 1); });
   CHECK(adopted == std::vector{IdOf(owner, 1)});
   CHECK(node.store(borrower).Get(IdOf(owner, 1), *kept)->bytes.view() == "kept");
-  CHECK(node.owner->Stats().objects == 2);
-  node.owner->Free(IdOf(owner, 1));
-  node.owner->EndTurn();
-  CHECK(node.owner->Stats().objects == 1);
+  CHECK(node.server->Stats().objects == 2);
+  node.server->Free(IdOf(owner, 1));
+  node.server->EndTurn();
+  CHECK(node.server->Stats().objects == 1);
 }
 
 SCENARIO("an object whose header was scribbled over is found again, and its writer is named") {
@@ -291,7 +291,7 @@ SCENARIO("a frame that makes no sense harms nobody") {
   const ProcessId wild = node.Attach(2);
   const auto location = node.Put(honest, IdOf(honest, 1), Pattern(5000, 1));
   node.Flush();
-  const uint64_t used = node.owner->Stats().used_bytes;
+  const uint64_t used = node.server->Stats().used_bytes;
   SeededRandom random(GENERATE(range(0, 20)));
   for (int i = 0; i < 500; ++i) {
     std::string body(random.Below(64), '\0');
@@ -307,7 +307,7 @@ SCENARIO("a frame that makes no sense harms nobody") {
   for (const auto& [process, what] : node.observer.violations) CHECK(process == wild);
   node.Kill(wild);
   node.Advance(kSecond);
-  CHECK(node.owner->Stats().used_bytes == used);
+  CHECK(node.server->Stats().used_bytes == used);
 }
 
 }  // namespace

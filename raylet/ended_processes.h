@@ -11,7 +11,7 @@
 #include "base/clock.h"
 #include "base/ids.h"
 #include "base/transport.h"
-#include "object_store/server/store_owner.h"
+#include "object_store/server/store_server.h"
 #include "raylet/death_register.h"
 #include "raylet/node_tables.h"
 #include "raylet/objects/adoption.h"
@@ -30,7 +30,7 @@ class EndedProcesses {
     Transport& transport;
     WorkerLauncher& launcher;
     Switchboard& switchboard;
-    StoreOwner& store;
+    StoreServer& store;
     DeathRegister& deaths;
     ReferenceLedger& references;
     Adoption& adoption;

@@ -2,7 +2,7 @@
 #include "raylet/node_figures.h"
 
 #include "metrics/counter.h"
-#include "object_store/server/store_owner.h"
+#include "object_store/server/store_server.h"
 
 namespace sheaf {
 

@@ -7,7 +7,7 @@
 #include "base/parse_frame.h"
 #include "base/status_macros.h"
 #include "metrics/counter.h"
-#include "object_store/server/store_owner.h"
+#include "object_store/server/store_server.h"
 
 namespace sheaf {
 namespace {

@@ -14,7 +14,7 @@
 #include "base/fake_clock.h"
 #include "base/random.h"
 #include "object_store/arena/arena_memory.h"
-#include "object_store/server/store_owner.h"
+#include "object_store/server/store_server.h"
 #include "object_store/store_client.h"
 #include "raylet/cluster/fake_node_links.h"
 #include "raylet/fake_transport.h"
@@ -48,16 +48,16 @@ class RayletNode {
                             }});
     REQUIRE(made.ok());
     arena_ = *std::move(made);
-    store = std::make_unique<StoreOwner>(StoreOptions{.node = kNode},
-                                         StoreOwner::World{.clock = clock,
-                                                           .transport = transport,
-                                                           .arena = *arena_,
-                                                           .spill = spill_,
-                                                           .loop = executor_,
-                                                           .memory = executor_,
-                                                           .disk = executor_,
-                                                           .observer = store_events_},
-                                         kCapacityBytes);
+    store = std::make_unique<StoreServer>(StoreOptions{.node = kNode},
+                                          StoreServer::World{.clock = clock,
+                                                             .transport = transport,
+                                                             .arena = *arena_,
+                                                             .spill = spill_,
+                                                             .loop = executor_,
+                                                             .memory = executor_,
+                                                             .disk = executor_,
+                                                             .observer = store_events_},
+                                          kCapacityBytes);
     RayletOptions options;
     options.node = kNode;
     options.totals = totals;
@@ -365,7 +365,7 @@ class RayletNode {
   std::map<ProcessId, std::vector<SentFrame>> inbox_;
 
  public:
-  std::unique_ptr<StoreOwner> store;
+  std::unique_ptr<StoreServer> store;
   std::unique_ptr<Raylet> raylet;
 
  private:

@@ -22,7 +22,7 @@
 
 namespace sheaf {
 
-class StoreOwner;
+class StoreServer;
 
 struct RayletOptions {
   NodeNumber node = 0;  // From the GCS, which knows this node already.
@@ -54,7 +54,7 @@ struct RayletWorld {
   NodeLinks& links;      // To other nodes, for frames that processes of this one send.
   WorkerLauncher& launcher;
   Switchboard& switchboard;
-  StoreOwner& store;
+  StoreServer& store;
   StoreEvents& store_events;  // The observer of `store`.
   Random& random;
   ProcessNumbers& numbers;

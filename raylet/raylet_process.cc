@@ -16,7 +16,7 @@
 #include "object_store/arena/arena_memory.h"
 #include "object_store/machine_memory.h"
 #include "object_store/server/spill.h"
-#include "object_store/server/store_owner.h"
+#include "object_store/server/store_server.h"
 #include "raylet/host/attach_server.h"
 #include "raylet/host/proc_files.h"
 #include "raylet/host/process_launcher.h"
@@ -176,10 +176,10 @@ class RayletProcess::World final : public FrameHandler {
     StoreOptions store;
     store.node = node_;
     store.align_to_huge_pages = arena_->huge_pages();
-    store_ = std::make_unique<StoreOwner>(
+    store_ = std::make_unique<StoreServer>(
         store,
-        StoreOwner::World{clock_, *transport_, *arena_, *spill_, *loop_, *store_memory_,
-                          *store_disk_, store_events_},
+        StoreServer::World{clock_, *transport_, *arena_, *spill_, *loop_, *store_memory_,
+                           *store_disk_, store_events_},
         capacity_);
   }
 
@@ -345,7 +345,7 @@ class RayletProcess::World final : public FrameHandler {
   std::unique_ptr<NodeTransport> transport_;
   std::unique_ptr<RayletLoop> loop_;
   std::unique_ptr<ThreadExecutor> store_memory_, store_disk_, object_bytes_;
-  std::unique_ptr<StoreOwner> store_;
+  std::unique_ptr<StoreServer> store_;
   std::unique_ptr<EventLoop> events_;
   std::unique_ptr<WorkerObserver> observer_;
   std::unique_ptr<BlockSource> blocks_;

@@ -1,7 +1,7 @@
 // Copyright The Sheaf Authors. SPDX-License-Identifier: Apache-2.0
 // One node as it really runs: makes the clock, segments, threads, sockets and disk, and hands them
-// to the logic (Raylet, StoreOwner) by reference. Threads: the raylet's loop, which owns all state;
-// "events" (sockets, pidfds); "launcher" (forks, waits, kills); "watch" (memory, log files);
+// to the logic (Raylet, StoreServer) by reference. Threads: the raylet's loop, which owns all
+// state; "events" (sockets, pidfds); "launcher" (forks, waits, kills); "watch" (memory, log files);
 // "store-memory" and "store-disk".
 //
 //   processes <-- rings, bells --> loop <-- posts -- events, launcher, watch, store-*

@@ -6,7 +6,7 @@
 #include "base/status_macros.h"
 #include "metrics/counter.h"
 #include "object_store/messages.h"
-#include "object_store/server/store_owner.h"
+#include "object_store/server/store_server.h"
 #include "raylet/raylet.h"
 
 namespace sheaf {

@@ -50,14 +50,14 @@ SCENARIO("what live processes lease and do not use is found when somebody needs 
   };
   std::vector<ProcessId> processes;
   for (uint32_t i = 1; i <= kProcesses; ++i) processes.push_back(node.Attach(i));
-  const uint64_t used_before = node.owner->Stats().used_bytes;
+  const uint64_t used_before = node.server->Stats().used_bytes;
   // Each fills extents to the last byte of the store, then all but a few values go.
   for (bool full = false; !full;) {
     for (const ProcessId process : processes) full = full || !put(process).ok();
   }
-  REQUIRE(node.owner->Stats().object_bytes > 12 * kMiB);
+  REQUIRE(node.server->Stats().object_bytes > 12 * kMiB);
   free_all_but_each(4);
-  const uint64_t kept_bytes = node.owner->Stats().object_bytes;
+  const uint64_t kept_bytes = node.server->Stats().object_bytes;
   REQUIRE(kept_bytes < 5 * kMiB);
 
   WHEN("one process needs most of the rest") {
@@ -97,8 +97,8 @@ SCENARIO("what live processes lease and do not use is found when somebody needs 
     node.Flush();
     for (int i = 0; i < 10; ++i) node.Advance(kSecond);
     THEN("the whole store is free again") {
-      CHECK(node.owner->Stats().objects == 0);
-      CHECK(node.owner->Stats().used_bytes == used_before);
+      CHECK(node.server->Stats().objects == 0);
+      CHECK(node.server->Stats().used_bytes == used_before);
     }
   }
   CHECK(node.observer.violations.empty());

@@ -93,7 +93,7 @@ SCENARIO("a full disk is said to be full, and no part of a file stays") {
 // Puts objects of `size` bytes until twice the store is put, and returns their locations.
 std::vector<ObjectLocation> Overfill(StoreNode& node, ProcessId writer, size_t size) {
   std::vector<ObjectLocation> locations;
-  const uint64_t capacity = node.owner->Stats().capacity_bytes;
+  const uint64_t capacity = node.server->Stats().capacity_bytes;
   for (uint64_t put = 0; put < 2 * capacity; put += size) {
     const uint64_t i = locations.size();
     const auto location = node.Put(writer, IdOf(writer, i), Pattern(size, i));
@@ -111,8 +111,8 @@ SCENARIO("what does not fit is spilled and comes back when asked for") {
   const size_t size = GENERATE(100'000, 1'500'000);
   const std::vector<ObjectLocation> locations = Overfill(node, writer, size);
   node.Flush();
-  CHECK(node.owner->Stats().spilled_bytes > 0);
-  CHECK(node.owner->Stats().objects == locations.size());
+  CHECK(node.server->Stats().spilled_bytes > 0);
+  CHECK(node.server->Stats().objects == locations.size());
   uint64_t restored = 0;
   for (size_t i = 0; i < locations.size(); ++i) {
     const ObjectId id = IdOf(writer, i);
@@ -134,8 +134,8 @@ SCENARIO("what does not fit is spilled and comes back when asked for") {
     node.Flush();
     node.Advance(kSecond);
     THEN("no object and no file is left") {
-      CHECK(node.owner->Stats().objects == 0);
-      CHECK(node.owner->Stats().spilled_bytes == 0);
+      CHECK(node.server->Stats().objects == 0);
+      CHECK(node.server->Stats().spilled_bytes == 0);
       CHECK(std::filesystem::is_empty(node.directory.path() + "/spill"));
     }
   }
@@ -161,15 +161,15 @@ SCENARIO("small objects come back side by side, not a granule each") {
     REQUIRE(views.back().view() == Pattern(kSmall, i));
   }
   CHECK(views.size() == kCount);
-  CHECK(node.owner->Stats().restores >= kCount);
+  CHECK(node.server->Stats().restores >= kCount);
   WHEN("they are freed") {
     views.clear();
     for (size_t i = 0; i < locations.size(); ++i)
       node.store(writer).Free(IdOf(writer, i), locations[i]);
     node.Flush();
     node.Advance(kSecond);
-    CHECK(node.owner->Stats().objects == 0);
-    CHECK(node.owner->Stats().spilled_bytes == 0);
+    CHECK(node.server->Stats().objects == 0);
+    CHECK(node.server->Stats().spilled_bytes == 0);
   }
 }
 
@@ -402,7 +402,7 @@ SCENARIO("an object that is freed while it is written, or restored, leaves nothi
   REQUIRE(node.Put(writer, IdOf(writer, 10), Pattern(4 * kMiB, 10)).ok());
   node.Flush();
   node.Advance(kSecond);
-  CHECK(node.owner->Stats().objects == 1);
+  CHECK(node.server->Stats().objects == 1);
   CHECK(std::filesystem::is_empty(node.directory.path() + "/spill"));
 }
 
@@ -443,7 +443,7 @@ SCENARIO("lack of memory is an error of the put, not a signal") {
       INFO(location.status());
       CHECK(location.ok());
     }
-    CHECK(node.owner->Stats().spilled_bytes > 0);
+    CHECK(node.server->Stats().spilled_bytes > 0);
   }
   WHEN("all is viewed, the put is refused in time") {
     const Buffer view = node.store(writer).Get(IdOf(writer, 1), *first)->bytes;
@@ -457,14 +457,14 @@ SCENARIO("lack of memory is an error of the put, not a signal") {
 SCENARIO("memory that nobody used for long goes back to the machine") {
   StoreNode node(64 * kMiB);
   const ProcessId writer = node.Attach(1);
-  CHECK(node.owner->Stats().populated_bytes == 4 * kMiB);
+  CHECK(node.server->Stats().populated_bytes == 4 * kMiB);
   const auto location = node.Put(writer, IdOf(writer, 1), Pattern(32 * kMiB, 1));
   node.store(writer).Free(IdOf(writer, 1), *location);
   node.Flush();
-  CHECK(node.owner->Stats().populated_bytes >= 32 * kMiB);
+  CHECK(node.server->Stats().populated_bytes >= 32 * kMiB);
   for (int second = 0; second < 30; ++second) node.Advance(kSecond);
-  CHECK(node.owner->Stats().used_bytes == 0);
-  CHECK(node.owner->Stats().populated_bytes <= 5 * kMiB);
+  CHECK(node.server->Stats().used_bytes == 0);
+  CHECK(node.server->Stats().populated_bytes <= 5 * kMiB);
 }
 
 SCENARIO("a stopped process keeps idle extents from nobody") {

@@ -19,7 +19,7 @@ struct Node : JobParts, ClusterFollower::Observer {
   void OnJobOver(const proto::JobInfo&) override {}
 
   StoreNode store{8 * kMiB, {.node = kNode}};
-  ArgumentAdmission arguments{clock, transport, *store.owner};
+  ArgumentAdmission arguments{clock, transport, *store.server};
   Contacts contacts{{.node = kNode,
                      .clock = clock,
                      .transport = transport,

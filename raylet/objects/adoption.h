@@ -24,7 +24,7 @@
 #include "base/ids.h"
 #include "base/transport.h"
 #include "metrics/page.h"
-#include "object_store/server/store_owner.h"
+#include "object_store/server/store_server.h"
 #include "proto/raylet.pb.h"
 #include "raylet/death_register.h"
 #include "raylet/objects/orphan_ledger.h"
@@ -42,7 +42,7 @@ class Adoption {
   struct Deps {
     Clock& clock;
     Transport& transport;
-    StoreOwner& store;
+    StoreServer& store;
     metrics::Page& metrics;
     const ClusterView& view;
     const DeathRegister& deaths;

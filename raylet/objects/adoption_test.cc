@@ -23,7 +23,7 @@ struct Node : NodeParts {
   bool draining = false;
   Adoption adoption{{.clock = clock,
                      .transport = transport,
-                     .store = *store.owner,
+                     .store = *store.server,
                      .metrics = page,
                      .view = view,
                      .deaths = deaths,
@@ -68,7 +68,7 @@ struct Node : NodeParts {
       Settle();
     }
   }
-  bool IsHere(ObjectId id) const { return store.owner->Contains(id); }
+  bool IsHere(ObjectId id) const { return store.server->Contains(id); }
   void Ask(const std::vector<ObjectId>& ids) {
     proto::AdoptedQuery query;
     query.set_request(3);

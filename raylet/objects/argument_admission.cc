@@ -13,7 +13,7 @@ constexpr Nanos kShortAfter = kSecond;
 
 }  // namespace
 
-ArgumentAdmission::ArgumentAdmission(Clock& clock, Transport& transport, const StoreOwner& store)
+ArgumentAdmission::ArgumentAdmission(Clock& clock, Transport& transport, const StoreServer& store)
     : clock_(clock), transport_(transport), store_(store), ledger_(store.Stats().capacity_bytes) {}
 
 absl::Status ArgumentAdmission::OnHold(ProcessId from, const Frame& frame) {

@@ -9,7 +9,7 @@
 #include "base/frame.h"
 #include "base/ids.h"
 #include "base/transport.h"
-#include "object_store/server/store_owner.h"
+#include "object_store/server/store_server.h"
 #include "raylet/objects/argument_ledger.h"
 
 namespace sheaf {
@@ -17,7 +17,7 @@ namespace sheaf {
 class ArgumentAdmission {
  public:
   // All outlive it.
-  ArgumentAdmission(Clock& clock, Transport& transport, const StoreOwner& store);
+  ArgumentAdmission(Clock& clock, Transport& transport, const StoreServer& store);
 
   // kStoreHold: the arguments of a call that starts on the worker `from`, or what became of it.
   absl::Status OnHold(ProcessId from, const Frame& frame);
@@ -29,7 +29,7 @@ class ArgumentAdmission {
  private:
   Clock& clock_;
   Transport& transport_;
-  const StoreOwner& store_;
+  const StoreServer& store_;
   ArgumentLedger ledger_;
 };
 

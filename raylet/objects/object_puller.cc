@@ -79,7 +79,7 @@ struct ObjectPuller::PullState {
   LookupOutcome why = LookupOutcome::kNotFound;  // If it fails.
   bool stalled = false;                          // Then `why` says nothing of the object.
   uint64_t claimed = 0;                          // Of most_bytes.
-  StoreOwner::Arrival arrival;                   // From kWaitingForRoom on.
+  StoreServer::Arrival arrival;                  // From kWaitingForRoom on.
   std::unique_ptr<ReceivedBlock> first;          // Until there is room.
   uint32_t first_crc = 0;
   NodeNumber first_from = 0;
@@ -223,11 +223,11 @@ void ObjectPuller::OnFirst(const PullPtr& pull, NodeNumber node,
   } else if (!head.ParseFromString((*answer)->head())) {
     SourceFailed(*pull, node, absl::DataLossError("a head that cannot be read"));
   } else if (Heed(*pull, node, head)) {
-    StoreOwner::Arrival arrival{.id = pull->id,
-                                .attempt = head.attempt(),
-                                .flags = head.flags(),
-                                .size_bytes = head.size_bytes(),
-                                .nested_count = head.nested_count()};
+    StoreServer::Arrival arrival{.id = pull->id,
+                                 .attempt = head.attempt(),
+                                 .flags = head.flags(),
+                                 .size_bytes = head.size_bytes(),
+                                 .nested_count = head.nested_count()};
     if (head.size_bytes() > kMaxPayloadBytes ||
         (*answer)->size() != std::min(options_.chunk_bytes, arrival.bytes())) {
       SourceFailed(*pull, node, absl::DataLossError("not as many bytes as were asked for"));

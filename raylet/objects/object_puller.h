@@ -31,7 +31,7 @@
 #include "base/executor.h"
 #include "base/ids.h"
 #include "object_store/server/loop_gate.h"
-#include "object_store/server/store_owner.h"
+#include "object_store/server/store_server.h"
 #include "proto/object.pb.h"
 #include "raylet/objects/block_source.h"
 
@@ -57,7 +57,7 @@ class ObjectPuller {
  public:
   struct World {
     const Clock& clock;
-    StoreOwner& store;
+    StoreServer& store;
     BlockSource& blocks;
     Executor& loop;    // Runs on the thread that calls everything here.
     Executor& copier;  // Large copies.
@@ -97,7 +97,7 @@ class ObjectPuller {
   struct Part {
     proto::BlockHead head;  // NOT_YET, or FOUND with `bytes`; no checksum yet.
     std::span<const char> bytes;
-    std::shared_ptr<const void> hold;  // As StoreOwner::Pinned::hold.
+    std::shared_ptr<const void> hold;  // As StoreServer::Pinned::hold.
   };
   // nullopt: nothing is known of it yet.
   std::optional<Part> FindPart(const proto::BlockRequest& request, ObjectId id);

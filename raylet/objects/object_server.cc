@@ -49,7 +49,7 @@ void ObjectServer::OnFetch(NodeNumber reader, std::string_view body, Respond res
   world_.store.Pin(
       *id, hint,
       [this, request, head,
-       respond = std::move(respond)](absl::StatusOr<StoreOwner::Pinned> pinned) mutable {
+       respond = std::move(respond)](absl::StatusOr<StoreServer::Pinned> pinned) mutable {
         if (pinned.ok() && !request.any_attempt() && pinned->info.attempt != request.attempt()) {
           pinned = absl::NotFoundError("another attempt of it is here");
         }

@@ -16,7 +16,7 @@
 #include "base/clock.h"
 #include "base/executor.h"
 #include "base/ids.h"
-#include "object_store/server/store_owner.h"
+#include "object_store/server/store_server.h"
 #include "raylet/objects/object_puller.h"
 #include "rpc/links.h"
 
@@ -27,7 +27,7 @@ class ObjectServer {
   using Respond = std::function<void(absl::StatusOr<Block>)>;
   struct World {
     const Clock& clock;
-    StoreOwner& store;
+    StoreServer& store;
     ObjectPuller& puller;
     Executor& copier;  // Checksums of large blocks.
   };

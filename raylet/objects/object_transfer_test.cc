@@ -27,11 +27,11 @@ struct Place final : BlockSource {
         number(number),
         store(capacity, {.node = number}),
         puller(Options(number), {.clock = store.clock,
-                                 .store = *store.owner,
+                                 .store = *store.server,
                                  .blocks = *this,
                                  .loop = store.loop,
                                  .copier = copier}),
-        server({.clock = store.clock, .store = *store.owner, .puller = puller, .copier = copier}) {
+        server({.clock = store.clock, .store = *store.server, .puller = puller, .copier = copier}) {
     process = store.Attach(1);
   }
   static ObjectPullerOptions Options(NodeNumber number) {
@@ -130,7 +130,7 @@ struct Network {
       bool busy = false;
       for (auto& [number, place] : places) {
         busy |= place->puller.NextTick() != kForever ||
-                place->store.owner->Stats().waiting_requests != 0;
+                place->store.server->Stats().waiting_requests != 0;
       }
       if (!busy) return;
       for (auto& [number, place] : places) {
@@ -175,16 +175,16 @@ TEST_CASE("an object is brought from another node, whole and with the references
   REQUIRE(copy.ok());
   CHECK(copy->flags == 5);
   CHECK(std::vector(copy->nested.begin(), copy->nested.end()) == nested);
-  CHECK(two.store.owner->Describe(kObject)->nested == nested);
+  CHECK(two.store.server->Describe(kObject)->nested == nested);
   CHECK(two.puller.stats().failed_fetches == 0);
-  CHECK(one.store.owner->Stats().objects == 1);
+  CHECK(one.store.server->Stats().objects == 1);
 }
 
 TEST_CASE("an object that its writer has not announced is found by its place") {
   Network network;
   Place &one = network.Add(1), &two = network.Add(2);
   one.store.Settle();
-  one.store.owner->Tick();
+  one.store.server->Tick();
   for (const ObjectId id : {kObject, IdOf({1, 1}, 77)}) {  // For the second not all slots are read.
     ObjectSpec spec;
     spec.id = id;
@@ -236,14 +236,14 @@ TEST_CASE("a pull that is cut in the middle goes on where it was") {
   network.cut.insert({2, 1});
   network.Run(5 * kSecond);
   CHECK(two.Outcome(kObject) == std::nullopt);
-  const uint64_t used = two.store.owner->Stats().used_bytes;
+  const uint64_t used = two.store.server->Stats().used_bytes;
   const uint64_t before = two.puller.stats().bytes;
   CHECK(before >= 15 * kChunk);
   network.cut.clear();
   network.Run();
   CHECK(two.Outcome(kObject) == LookupOutcome::kFound);
   CHECK(two.puller.stats().bytes == bytes.size());
-  CHECK(two.store.owner->Stats().used_bytes == used);  // No memory twice.
+  CHECK(two.store.server->Stats().used_bytes == used);  // No memory twice.
   CHECK(two.Read(kObject) == bytes);
 }
 
@@ -261,7 +261,7 @@ TEST_CASE("a source that stays away ends the pull in time, and its room is free 
   CHECK(two.Outcome(kObject) == std::nullopt);
   network.Run(3 * kSecond);
   CHECK(two.Outcome(kObject) == LookupOutcome::kNotFound);
-  CHECK(two.store.owner->Stats().used_bytes == 0);
+  CHECK(two.store.server->Stats().used_bytes == 0);
   CHECK(two.puller.stats().active_bytes == 0);
 }
 
@@ -277,7 +277,7 @@ TEST_CASE("a node that is dead is no source") {
     two.puller.NodeGone(1);
     network.Run();
     CHECK(two.Outcome(kObject) == LookupOutcome::kNotFound);
-    CHECK(two.store.owner->Stats().used_bytes == 0);
+    CHECK(two.store.server->Stats().used_bytes == 0);
   }
   SECTION("but another copy serves as well") {
     const ObjectLocation other = three.Put(kObject, bytes);
@@ -310,7 +310,7 @@ TEST_CASE("attempts do not mix") {
     network.Run();
     CHECK(two.Outcome(kObject) == LookupOutcome::kFound);
     CHECK(two.Read(kObject) == second);
-    CHECK(two.store.owner->Describe(kObject)->attempt == 1);
+    CHECK(two.store.server->Describe(kObject)->attempt == 1);
   }
   SECTION("a copy of an earlier one makes way") {
     two.puller.Pull(kObject, at, first.size());
@@ -320,7 +320,7 @@ TEST_CASE("attempts do not mix") {
     network.Run();
     CHECK(two.Read(kObject) == second);
     two.store.Advance(kSecond);
-    CHECK(two.store.owner->Stats().objects == 1);
+    CHECK(two.store.server->Stats().objects == 1);
   }
   SECTION("any will do when none is known") {
     two.puller.Pull(kObject, {.node = 1}, 0);
@@ -369,7 +369,7 @@ TEST_CASE("what is on disk at its node is restored and sent") {
   const std::string bytes = Pattern(3 * kMiB, 2);
   const ObjectLocation at = one.Put(kObject, bytes);
   one.Put(IdOf({1, 1}, 2), Pattern(3 * kMiB, 4));
-  REQUIRE(one.store.owner->Stats().spills == 1);
+  REQUIRE(one.store.server->Stats().spills == 1);
   two.puller.Pull(kObject, at, bytes.size());
   network.Run();
   CHECK(two.Outcome(kObject) == LookupOutcome::kFound);
@@ -396,11 +396,11 @@ TEST_CASE("pulls wait for memory") {
     REQUIRE(at.ok());
     const auto view = two.store.store(two.process).Get(pinned, *at);
     REQUIRE(view.ok());
-    const uint64_t used = two.store.owner->Stats().used_bytes;
+    const uint64_t used = two.store.server->Stats().used_bytes;
     two.puller.Pull(kObject, one.Put(kObject, Pattern(2 * kMiB, 3)), 2 * kMiB);
     network.Run();
     CHECK(two.Outcome(kObject) == LookupOutcome::kFull);
-    CHECK(two.store.owner->Stats().used_bytes == used);
+    CHECK(two.store.server->Stats().used_bytes == used);
   }
   SECTION("larger than the store: at once") {
     two.puller.Pull(kObject, one.Put(kObject, Pattern(8 * kMiB, 3)), 8 * kMiB);
@@ -417,14 +417,14 @@ TEST_CASE("small copies lie side by side and leave nothing behind") {
     two.puller.Pull(id, one.Put(id, Pattern(1000, i)), 1000);
   }
   network.Run();
-  CHECK(two.store.owner->Stats().objects == 100);
-  CHECK(two.store.owner->Stats().used_bytes <= kMiB);
+  CHECK(two.store.server->Stats().objects == 100);
+  CHECK(two.store.server->Stats().used_bytes <= kMiB);
   for (uint64_t i = 1; i <= 100; ++i) {
     CHECK(two.Read(IdOf({1, 1}, i)) == Pattern(1000, i));
   }
-  for (uint64_t i = 1; i <= 100; ++i) two.store.owner->Free(IdOf({1, 1}, i));
+  for (uint64_t i = 1; i <= 100; ++i) two.store.server->Free(IdOf({1, 1}, i));
   two.store.Advance(kSecond);
-  CHECK(two.store.owner->Stats().used_bytes == 0);
+  CHECK(two.store.server->Stats().used_bytes == 0);
 }
 
 TEST_CASE("nodes that pull the same object serve each other") {
@@ -494,7 +494,7 @@ TEST_CASE("answers that lie end in an error, never in wrong bytes") {
   StoreNode store(8 * kMiB);
   InlineExecutor copier;
   ObjectPuller puller(Place::Options(kTestNode), {.clock = store.clock,
-                                                  .store = *store.owner,
+                                                  .store = *store.server,
                                                   .blocks = liar,
                                                   .loop = store.loop,
                                                   .copier = copier});
@@ -515,8 +515,8 @@ TEST_CASE("answers that lie end in an error, never in wrong bytes") {
   REQUIRE(finished.size() == 1);
   CHECK(finished[0].outcome != LookupOutcome::kFound);
   store.Advance(kSecond);
-  CHECK(store.owner->Stats().used_bytes == 0);
-  CHECK(!store.owner->Contains(kObject));
+  CHECK(store.server->Stats().used_bytes == 0);
+  CHECK(!store.server->Contains(kObject));
 }
 
 }  // namespace

@@ -11,7 +11,7 @@ namespace {
 
 constexpr Nanos kTellAgain = 10 * kSecond;
 
-ObjectPullerOptions PullsOf(NodeNumber node, const StoreOwner& store) {
+ObjectPullerOptions PullsOf(NodeNumber node, const StoreServer& store) {
   ObjectPullerOptions options;
   options.node = node;
   options.most_bytes = std::min(options.most_bytes, store.Stats().capacity_bytes / 4);

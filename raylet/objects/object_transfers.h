@@ -21,7 +21,7 @@
 #include "base/ids.h"
 #include "base/transport.h"
 #include "object_store/messages.h"
-#include "object_store/server/store_owner.h"
+#include "object_store/server/store_server.h"
 #include "raylet/death_register.h"
 #include "raylet/objects/adoption.h"
 #include "raylet/objects/block_source.h"
@@ -38,7 +38,7 @@ class ObjectTransfers {
     NodeNumber node;
     Clock& clock;
     Transport& transport;
-    StoreOwner& store;
+    StoreServer& store;
     BlockSource& blocks;
     Executor& loop;    // Runs on the thread that calls everything here.
     Executor& copier;  // Large copies and checksums.

@@ -29,7 +29,7 @@ struct Node : NodeParts {
                              [this](ProcessId process) { return deaths.IsDead(process); }};
   Adoption adoption{{.clock = clock,
                      .transport = transport,
-                     .store = *store.owner,
+                     .store = *store.server,
                      .metrics = page,
                      .view = view,
                      .deaths = deaths,
@@ -38,7 +38,7 @@ struct Node : NodeParts {
   ObjectTransfers transfers{{.node = kNode,
                              .clock = clock,
                              .transport = transport,
-                             .store = *store.owner,
+                             .store = *store.server,
                              .blocks = blocks,
                              .loop = store.loop,
                              .copier = copier,
@@ -108,7 +108,7 @@ SCENARIO("an object of another node comes once for all who ask, and its owner he
   node.Fetch(node.asker, kObject, kThere);  // Again: it has not been forgotten.
   CHECK(node.Answers(node.asker) == std::vector{LookupOutcome::kComing});
   node.Serve("hello");
-  CHECK(node.store.owner->Contains(kObject));
+  CHECK(node.store.server->Contains(kObject));
   CHECK(node.HasHeardOfPlace(node.asker));
   CHECK(node.HasHeardOfPlace(other));
   CHECK(node.CopiesTold() == 1);
@@ -134,7 +134,7 @@ SCENARIO("when nobody waits any more nothing is fetched") {
   node.processes.erase(node.asker);
   node.transfers.OnProcessGone(node.asker);
   node.Serve("hello");
-  CHECK_FALSE(node.store.owner->Contains(kObject));
+  CHECK_FALSE(node.store.server->Contains(kObject));
   CHECK(node.CopiesTold() == 0);
 }
 
@@ -147,7 +147,7 @@ SCENARIO("owners hear of their copies again, until the copies are gone") {
   CHECK(node.CopiesTold() == 0);
   node.Pass(kSecond);
   CHECK(node.CopiesTold() == 1);
-  node.store.owner->Free(kObject);
+  node.store.server->Free(kObject);
   node.Settle();
   node.Pass(20 * kSecond);
   CHECK(node.CopiesTold() == 0);
@@ -160,7 +160,7 @@ SCENARIO("a copy whose owner has died is kept for who holds the reference, or go
   node.deaths.Record(kOwner, proto::Death());
   if (held) node.references.Hold(node.asker, kObject);
   node.Serve("hello");
-  CHECK(node.store.owner->Contains(kObject) == held);
+  CHECK(node.store.server->Contains(kObject) == held);
   CHECK(node.adoption.IsAdopted(kObject) == held);
 }
 

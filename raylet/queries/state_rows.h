@@ -35,7 +35,7 @@ class StateRows {
   struct Sources {
     const RayletOptions& options;
     Nanos started_at;
-    const StoreOwner& store;
+    const StoreServer& store;
     Switchboard& switchboard;
     const ClusterView& view;
     const ResourceLedger& ledger;

@@ -37,7 +37,7 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
     const auto kind = FrameKind{input.Byte()};
     const std::string body = input.Bytes(input.Short());
     if (from % 4 < 3) {
-      node->owner->OnFrame(processes[from % 2], kind, body);
+      node->server->OnFrame(processes[from % 2], kind, body);
     } else {
       node->store(processes[1]).OnFrame(kind, body);
     }

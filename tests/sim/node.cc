@@ -198,9 +198,9 @@ void Node::MakeRaylet(NodeNumber number, uint64_t term, Nanos heartbeat_period) 
   numbers_ = std::make_unique<ProcessNumbers>(number);
   StoreOptions store;
   store.node = number;
-  store_ = std::make_unique<StoreOwner>(
+  store_ = std::make_unique<StoreServer>(
       store,
-      StoreOwner::World{clock_, *transport_, *arena_, spill_, loop_, memory_, disk_, losses_},
+      StoreServer::World{clock_, *transport_, *arena_, spill_, loop_, memory_, disk_, losses_},
       options_.store_bytes);
   RayletOptions raylet;
   raylet.node = number;

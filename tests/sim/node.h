@@ -1,5 +1,5 @@
 // Copyright The Sheaf Authors. SPDX-License-Identifier: Apache-2.0
-// One node: the real Raylet and StoreOwner over a real arena, with a launcher, a switchboard and
+// One node: the real Raylet and StoreServer over a real arena, with a launcher, a switchboard and
 // deaths that are simulated.
 #pragma once
 
@@ -10,7 +10,7 @@
 #include <vector>
 
 #include "object_store/arena/arena_memory.h"
-#include "object_store/server/store_owner.h"
+#include "object_store/server/store_server.h"
 #include "raylet/raylet.h"
 #include "tests/sim/inter_node.h"
 #include "tests/sim/network.h"
@@ -63,7 +63,7 @@ class Node final : public Endpoint, public WorkerLauncher, public Switchboard {
   void OnRoom(ProcessId reader) override;
 
   Raylet& raylet() { return *raylet_; }
-  StoreOwner& store() { return *store_; }
+  StoreServer& store() { return *store_; }
   metrics::Page& metrics() { return *page_; }
   int arena_fd() const { return arena_->fd(); }
   NodeNumber number() const { return number_; }
@@ -130,7 +130,7 @@ class Node final : public Endpoint, public WorkerLauncher, public Switchboard {
   std::unique_ptr<SimLinks> links_;
   std::unique_ptr<SimBlocks> blocks_;
   std::unique_ptr<RayletTransport> transport_;
-  std::unique_ptr<StoreOwner> store_;
+  std::unique_ptr<StoreServer> store_;
   std::unique_ptr<ProcessNumbers> numbers_;
   std::unique_ptr<Raylet> raylet_;
   NodeNumber number_ = 0;

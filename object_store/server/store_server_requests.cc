@@ -8,7 +8,7 @@
 #include "absl/container/btree_set.h"
 #include "absl/strings/str_cat.h"
 #include "base/frame.h"
-#include "object_store/server/store_owner.h"
+#include "object_store/server/store_server.h"
 
 namespace sheaf {
 namespace {
@@ -17,7 +17,7 @@ constexpr size_t kMostRequests = 4096;  // For extents, of all processes, waitin
 
 }  // namespace
 
-void StoreOwner::OnExtentRequest(ProcessId from, const ExtentRequest& request) {
+void StoreServer::OnExtentRequest(ProcessId from, const ExtentRequest& request) {
   if (request.bytes > capacity_bytes())
     return refusals_.Refuse(from, request.request, StoreRefusalReason::kTooLarge);
   const bool dedicated = request.slot != kNoSlot;
@@ -51,7 +51,7 @@ void StoreOwner::OnExtentRequest(ProcessId from, const ExtentRequest& request) {
   room_.Add(std::move(waiting));
 }
 
-bool StoreOwner::HasFittingIdle(ProcessId process, uint64_t bytes) {
+bool StoreServer::HasFittingIdle(ProcessId process, uint64_t bytes) {
   bool found = false;
   table_.ForEachUnused([&](Extent& extent) {
     found = found || (extent.lessee == process && extent.slot != kNoSlot &&
@@ -61,7 +61,7 @@ bool StoreOwner::HasFittingIdle(ProcessId process, uint64_t bytes) {
   return found;
 }
 
-void StoreOwner::GrantExtent(ProcessId to, const ExtentRequest& request, ExtentRange range) {
+void StoreServer::GrantExtent(ProcessId to, const ExtentRequest& request, ExtentRange range) {
   const uint32_t slot = request.slot;
   if (slot != kNoSlot && (table_.DedicatedTo(slot) != nullptr ||  // Asked for twice at once,
                           table_.LesseeOf(slot) != to)) {         // or returned meanwhile.
@@ -74,7 +74,7 @@ void StoreOwner::GrantExtent(ProcessId to, const ExtentRequest& request, ExtentR
   world_.transport.To(to).Send(Lane::kControl, kStoreExtentGrant, AsBytes(grant));
 }
 
-void StoreOwner::OnExtentCancel(ProcessId from, uint64_t request) {
+void StoreServer::OnExtentCancel(ProcessId from, uint64_t request) {
   const std::shared_ptr<RoomRequest> waiting = room_.Find(from, request);
   if (waiting == nullptr) return;
   room_.Cancel(waiting);
@@ -82,7 +82,7 @@ void StoreOwner::OnExtentCancel(ProcessId from, uint64_t request) {
   room_.Serve();
 }
 
-void StoreOwner::OnExtentReturn(ProcessId from, std::span<const ExtentRange> ranges) {
+void StoreServer::OnExtentReturn(ProcessId from, std::span<const ExtentRange> ranges) {
   // What was sealed there and not announced must be known first: others may view it.
   index_.LearnOf(from);
   absl::btree_set<uint64_t> with_objects;
@@ -104,7 +104,7 @@ void StoreOwner::OnExtentReturn(ProcessId from, std::span<const ExtentRange> ran
   room_.Serve();
 }
 
-void StoreOwner::OnSlotReturn(ProcessId from, std::span<const SlotPages> ranges) {
+void StoreServer::OnSlotReturn(ProcessId from, std::span<const SlotPages> ranges) {
   for (const SlotPages& range : ranges) {
     for (uint32_t i = 0; i < range.count; ++i) {
       if (table_.ReturnPage(from, range.first + i)) continue;
@@ -116,7 +116,7 @@ void StoreOwner::OnSlotReturn(ProcessId from, std::span<const SlotPages> ranges)
   room_.Serve();
 }
 
-void StoreOwner::OnLookup(ProcessId from, std::span<const ObjectId> ids) {
+void StoreServer::OnLookup(ProcessId from, std::span<const ObjectId> ids) {
   std::vector<LocatedObject> answers;
   for (const ObjectId& id : ids) {
     const std::shared_ptr<ObjectRecord> record = index_.Find(id);

@@ -7,7 +7,7 @@
 // Pure over its constructor's interfaces, so tests/sim runs it. `disk` and `memory` run blocking
 // work elsewhere; its results come back through `loop`.
 //
-// StoreOwner itself is the switch between parts that own their state:
+// StoreServer itself is the switch between parts that own their state:
 //
 //   books     object_table.h      slots, extents, objects     extent_allocator.h  free ranges
 //             extent_ledger.h     how extents end             shelf.h             small objects
@@ -102,7 +102,7 @@ struct StoreStats {
   uint64_t copied_bytes = 0;
 };
 
-class StoreOwner final : private RoomSource {
+class StoreServer final : private RoomSource {
  public:
   struct World {
     const Clock& clock;
@@ -115,13 +115,13 @@ class StoreOwner final : private RoomSource {
     StoreObserver& observer;
   };
 
-  // Everything in `world` outlives the owner; the executors may run its work, on arena and spill,
+  // Everything in `world` outlives the server; the executors may run its work, on arena and spill,
   // after it is gone. Writes the header and the table of the arena, which must have the size of an
   // ArenaShape. `capacity_bytes`: as given to ArenaShape::For.
-  StoreOwner(StoreOptions options, World world, uint64_t capacity_bytes);
-  ~StoreOwner() override;
-  StoreOwner(const StoreOwner&) = delete;
-  StoreOwner& operator=(const StoreOwner&) = delete;
+  StoreServer(StoreOptions options, World world, uint64_t capacity_bytes);
+  ~StoreServer() override;
+  StoreServer(const StoreServer&) = delete;
+  StoreServer& operator=(const StoreServer&) = delete;
 
   // --- Processes. ---
   // `segment`: that of the process (shm/process_segment.h), readable here; kept until OnViewsGone.
@@ -175,7 +175,7 @@ class StoreOwner final : private RoomSource {
 
   // The bytes of an object, for another node: payload and nested references, as they lie in memory.
   // They are neither freed nor moved while `hold` lives. Any thread may drop it, also after this
-  // owner is gone; then the arena must outlive it.
+  // server is gone; then the arena must outlive it.
   struct Pinned {
     StoreObjectInfo info;
     std::span<const char> bytes;
@@ -196,7 +196,7 @@ class StoreOwner final : private RoomSource {
   std::shared_ptr<const void> HoldArriving(ObjectId id) { return arrivals_.Hold(id); }
 
  private:
-  // --- Requests of processes (store_owner_requests.cc). ---
+  // --- Requests of processes (store_server_requests.cc). ---
   void OnExtentRequest(ProcessId from, const ExtentRequest& request);
   void OnExtentCancel(ProcessId from, uint64_t request);
   void OnExtentReturn(ProcessId from, std::span<const ExtentRange> ranges);

@@ -1,5 +1,5 @@
 // Copyright The Sheaf Authors. SPDX-License-Identifier: Apache-2.0
-#include "object_store/server/store_owner.h"
+#include "object_store/server/store_server.h"
 
 #include <cstring>
 #include <utility>
@@ -9,7 +9,7 @@
 
 namespace sheaf {
 
-StoreOwner::StoreOwner(StoreOptions options, World world, uint64_t capacity_bytes)
+StoreServer::StoreServer(StoreOptions options, World world, uint64_t capacity_bytes)
     : options_(options),
       world_(world),
       shape_(ArenaShape::For(capacity_bytes)),
@@ -52,13 +52,13 @@ StoreOwner::StoreOwner(StoreOptions options, World world, uint64_t capacity_byte
   population_.Tick();
 }
 
-StoreOwner::~StoreOwner() { loop_.Close(); }
+StoreServer::~StoreServer() { loop_.Close(); }
 
-void StoreOwner::OnProcessAttached(ProcessId process, std::shared_ptr<Mapping> segment) {
+void StoreServer::OnProcessAttached(ProcessId process, std::shared_ptr<Mapping> segment) {
   processes_.Add(process, std::move(segment));
 }
 
-void StoreOwner::OnProcessDied(ProcessId process) {
+void StoreServer::OnProcessDied(ProcessId process) {
   if (!processes_.MarkDead(process)) return;
   index_.LearnOf(process);  // What it sealed and did not announce: the slots are its journal.
   room_.OnProcessDied(process);
@@ -70,7 +70,7 @@ void StoreOwner::OnProcessDied(ProcessId process) {
   room_.Serve();
 }
 
-void StoreOwner::OnViewsGone(ProcessId process) {
+void StoreServer::OnViewsGone(ProcessId process) {
   if (!processes_.Has(process)) return;
   OnProcessDied(process);
   processes_.Remove(process);
@@ -78,7 +78,7 @@ void StoreOwner::OnViewsGone(ProcessId process) {
   room_.Serve();
 }
 
-void StoreOwner::OnFrame(ProcessId from, FrameKind kind, std::string_view body) {
+void StoreServer::OnFrame(ProcessId from, FrameKind kind, std::string_view body) {
   if (!processes_.IsAlive(from)) return;
   scratch_.resize(body.size());
   if (!body.empty()) std::memcpy(scratch_.data(), body.data(), body.size());
@@ -106,14 +106,14 @@ void StoreOwner::OnFrame(ProcessId from, FrameKind kind, std::string_view body) 
   refusals_.Violation(from, "a frame of the object store that cannot be read");
 }
 
-void StoreOwner::EndTurn() {
+void StoreServer::EndTurn() {
   index_.EndTurn();
   if (!freed_.look_again()) return;
   ScanFreed();
   room_.Serve();
 }
 
-Nanos StoreOwner::Tick() {
+Nanos StoreServer::Tick() {
   const Nanos now = world_.clock.Now();
   index_.EndTurn();
   if (freed_.Due(now)) ScanFreed();
@@ -125,20 +125,20 @@ Nanos StoreOwner::Tick() {
   return now + (busy ? options_.rescan_period : 100 * kMillisecond);
 }
 
-absl::StatusOr<ObjectLocation> StoreOwner::Locate(ObjectId id) const {
+absl::StatusOr<ObjectLocation> StoreServer::Locate(ObjectId id) const {
   const std::shared_ptr<ObjectRecord> record = table_.Find(id);
   if (record == nullptr) return absl::NotFoundError("no such object on this node");
   if (record->place != ObjectPlace::kMemory) return absl::UnavailableError("on disk");
   return index_.LocationOf(*record);
 }
 
-absl::StatusOr<StoreObjectInfo> StoreOwner::Describe(ObjectId id) const {
+absl::StatusOr<StoreObjectInfo> StoreServer::Describe(ObjectId id) const {
   const std::shared_ptr<ObjectRecord> record = table_.Find(id);
   if (record == nullptr) return absl::NotFoundError("no such object on this node");
   return record->info;
 }
 
-std::vector<ObjectId> StoreOwner::ObjectsOf(ProcessId owner) const {
+std::vector<ObjectId> StoreServer::ObjectsOf(ProcessId owner) const {
   std::vector<ObjectId> ids;
   const auto& objects = table_.objects();  // Ordered by maker first.
   for (auto it = objects.lower_bound(ObjectId{owner.packed(), 0});
@@ -148,16 +148,16 @@ std::vector<ObjectId> StoreOwner::ObjectsOf(ProcessId owner) const {
   return ids;
 }
 
-void StoreOwner::ForEach(const std::function<void(const StoreObjectInfo&)>& visit) const {
+void StoreServer::ForEach(const std::function<void(const StoreObjectInfo&)>& visit) const {
   for (const auto& [id, record] : table_.objects()) visit(record->info);
 }
 
-void StoreOwner::Free(ObjectId id) {
+void StoreServer::Free(ObjectId id) {
   if (const std::shared_ptr<ObjectRecord> record = table_.Find(id)) index_.Free(record);
 }
 
-std::vector<ObjectId> StoreOwner::Adopt(ProcessId owner,
-                                        const std::function<bool(ObjectId)>& still_referenced) {
+std::vector<ObjectId> StoreServer::Adopt(ProcessId owner,
+                                         const std::function<bool(ObjectId)>& still_referenced) {
   index_.LearnAllNow();
   std::vector<ObjectId> adopted;
   for (const ObjectId id : ObjectsOf(owner)) {
@@ -170,7 +170,7 @@ std::vector<ObjectId> StoreOwner::Adopt(ProcessId owner,
   return adopted;
 }
 
-StoreStats StoreOwner::Stats() const {
+StoreStats StoreServer::Stats() const {
   StoreStats stats;
   stats.capacity_bytes = capacity_bytes();
   const uint64_t free = allocator_.free_bytes() + population_.in_flight_bytes();
@@ -195,7 +195,7 @@ StoreStats StoreOwner::Stats() const {
   return stats;
 }
 
-void StoreOwner::Locate(ProcessId asker, ObjectId id, const ObjectLocation& hint) {
+void StoreServer::Locate(ProcessId asker, ObjectId id, const ObjectLocation& hint) {
   std::vector<LocatedObject> answers;
   const std::shared_ptr<ObjectRecord> record = index_.Find(id, hint);
   if (index_.Answer(asker, id, record, &answers)) restorer_.Start(record);
@@ -203,7 +203,7 @@ void StoreOwner::Locate(ProcessId asker, ObjectId id, const ObjectLocation& hint
     world_.transport.To(asker).Send(Lane::kControl, kStoreLocated, AsBytes(answer));
 }
 
-void StoreOwner::OnRemoteFree(ProcessId from, std::span<const ObjectName> names) {
+void StoreServer::OnRemoteFree(ProcessId from, std::span<const ObjectName> names) {
   std::vector<ObjectName> own;
   for (const ObjectName& name : names) {
     if (name.id.maker() == from) own.push_back(name);
@@ -211,7 +211,7 @@ void StoreOwner::OnRemoteFree(ProcessId from, std::span<const ObjectName> names)
   index_.OnFree(from, own);
 }
 
-StoreOwner::Pinned StoreOwner::PinNow(const std::shared_ptr<ObjectRecord>& record) {
+StoreServer::Pinned StoreServer::PinNow(const std::shared_ptr<ObjectRecord>& record) {
   table_.Touch(*record);
   ++record->pins;
   const StoreObjectInfo& info = record->info;
@@ -226,8 +226,8 @@ StoreOwner::Pinned StoreOwner::PinNow(const std::shared_ptr<ObjectRecord>& recor
       })};
 }
 
-void StoreOwner::Pin(ObjectId id, const ObjectLocation& hint,
-                     std::function<void(absl::StatusOr<Pinned>)> done) {
+void StoreServer::Pin(ObjectId id, const ObjectLocation& hint,
+                      std::function<void(absl::StatusOr<Pinned>)> done) {
   const std::shared_ptr<ObjectRecord> record = index_.Find(id, hint);
   if (record == nullptr) return done(absl::NotFoundError("no such object on this node"));
   if (record->place == ObjectPlace::kMemory) return done(PinNow(record));
@@ -247,12 +247,12 @@ void StoreOwner::Pin(ObjectId id, const ObjectLocation& hint,
   if (record->place == ObjectPlace::kDisk) restorer_.Start(record);
 }
 
-void StoreOwner::TakeUnused(uint64_t bytes, bool populated) {
+void StoreServer::TakeUnused(uint64_t bytes, bool populated) {
   if (freed_.look_again()) ScanFreed();
   recalls_.TakeIdle(bytes, populated);
 }
 
-void StoreOwner::BeginToMakeRoom(uint64_t bytes) {
+void StoreServer::BeginToMakeRoom(uint64_t bytes) {
   const Nanos now = world_.clock.Now();
   recalls_.AskForEmpty(now);
   recalls_.AskForShared(now);

@@ -1,5 +1,5 @@
 // Copyright The Sheaf Authors. SPDX-License-Identifier: Apache-2.0
-// The extents leased to one process, mapped writable: shared ones, in which small objects follow
+// The extents granted to one process, mapped writable: shared ones, in which small objects follow
 // each other, and dedicated ones with one object each, bound to a slot. Keeps mappings of idle
 // extents, with their populated page tables, so that the next object of that size is written at the
 // speed of warm memory.

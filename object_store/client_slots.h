@@ -1,5 +1,5 @@
 // Copyright The Sheaf Authors. SPDX-License-Identifier: Apache-2.0
-// The slots leased to one process, and what it knows of each. Pure bookkeeping over mapped pages:
+// The slots granted to one process, and what it knows of each. Pure bookkeeping over mapped pages:
 // no messages. Slots are taken from pages in use as long as there are such, so that others become
 // wholly free and can be returned.
 #pragma once

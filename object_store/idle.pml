@@ -1,18 +1,18 @@
 // Copyright The Sheaf Authors. SPDX-License-Identifier: Apache-2.0
-// Model of kIdle in layout.h for spin: an extent that is bound to a slot of its lessee and lies idle. The lessee may
+// Model of kIdle in layout.h for spin: an extent that is bound to a slot of its holder and lies idle. The holder may
 // take it for its next object, the raylet may take it back for another process, at any time, without a message;
-// the lessee may be stopped, or die, at any step.
+// the holder may be stopped, or die, at any step.
 // Oracle: never do two processes write there at once.
 //
-//   DIE  the lessee may die at any step.
+//   DIE  the holder may die at any step.
 // Planted faults, each of which must be found:
-//   LESSEE_STORES       the lessee looks at the word and then stores kCreated.
+//   HOLDER_STORES       the holder looks at the word and then stores kCreated.
 //   RAYLET_STORES       the raylet looks at the word and then stores kFree.
-//   EARLY_REUSE         the raylet takes a dead lessee's extent before the kernel says that it is dead.
+//   EARLY_REUSE         the raylet takes a dead holder's extent before the kernel says that it is dead.
 //
 // spin: -DROUNDS=3 => pass
 // spin: -DROUNDS=3 -DDIE => pass
-// spin: -DROUNDS=2 -DLESSEE_STORES => fail
+// spin: -DROUNDS=2 -DHOLDER_STORES => fail
 // spin: -DROUNDS=2 -DRAYLET_STORES => fail
 // spin: -DROUNDS=2 -DDIE -DEARLY_REUSE => fail
 
@@ -23,17 +23,17 @@
 
 byte word = IDLE;
 byte writers = 0;        // Processes that write to the extent now.
-bool with_other = false; // The extent is leased to the other process.
+bool with_other = false; // The extent is granted to the other process.
 bool dead = false, seen_dead = false;
 
 inline write_there() { writers++; assert(writers == 1); writers-- }
 
-active proctype Lessee() {
+active proctype Holder() {
   byte round = 0;
 end_idle:
   do
   :: round < ROUNDS && word == IDLE ->
-#ifdef LESSEE_STORES
+#ifdef HOLDER_STORES
      word = CREATED;
 #else
      if :: atomic { word == IDLE -> word = CREATED } :: else -> goto lost fi;

@@ -2,14 +2,14 @@
 // What the bytes of the arena mean to every process that maps it, and who may write them when.
 //
 //   0             4 KiB                         data_offset (2 MiB aligned)          arena_bytes
-//   | ArenaHeader | Slot[slot_count], in pages  | object bytes, leased in extents     |
+//   | ArenaHeader | Slot[slot_count], in pages  | object bytes, granted in extents    |
 //
-// The arena is one memfd made by the raylet. Every process maps it once, read-only; what is leased
+// The arena is one memfd made by the raylet. Every process maps it once, read-only; what is granted
 // to it it maps a second time, writable. Positions are offsets from byte 0, never pointers.
 //
-// Writers. ArenaHeader: the raylet, once, before anybody attaches. Slots: the raylet leases them in
-// pages of 64; the lessee writes the fields of its slots and the two transitions below marked L,
-// the raylet all others (R). Everybody else only reads. Object bytes: the lessee of the extent
+// Writers. ArenaHeader: the raylet, once, before anybody attaches. Slots: the raylet grants them in
+// pages of 64; the holder writes the fields of its slots and the two transitions below marked L,
+// the raylet all others (R). Everybody else only reads. Object bytes: the holder of the extent
 // until it seals. What the raylet must be able to rely on (which slot and extent is whose,
 // generations) it also keeps privately.
 //
@@ -18,15 +18,15 @@
 //   kFree --L create--> kCreated --L seal--> kSealed --R free, spill, move--> kFreeing
 //   kFree --L grant--> kIdle            kIdle --L create--> kCreated
 //   kCreated --L abort--> kIdle         of a dedicated extent; of a small object: --> kFree
-//   kFreeing --R--> kFree, gen + 1      or kIdle, gen + 1, where the lessee keeps the extent
+//   kFreeing --R--> kFree, gen + 1      or kIdle, gen + 1, where the holder keeps the extent
 //   kFreeing --R--> kSealed             still pinned, so it is not spilled
-//   kIdle --R take back--> kFree        same generation; the extent is no longer the lessee's
+//   kIdle --R take back--> kFree        same generation; the extent is no longer the holder's
 //
-//   kIdle: the slot and the dedicated extent bound to it are the lessee's to use again, warm. Both
+//   kIdle: the slot and the dedicated extent bound to it are the holder's to use again, warm. Both
 //   ways out of kIdle are compare-exchanges, so exactly one side gets the extent, without a message
-//   and even while the lessee is stopped.
+//   and even while the holder is stopped.
 //
-// Publication. The lessee writes bytes and fields, then stores kSealed (release). A reader that
+// Publication. The holder writes bytes and fields, then stores kSealed (release). A reader that
 // loads kSealed (acquire) with the generation of its location sees all of them. No reader acts on
 // kCreated, so nobody ever sees partial bytes.
 //
@@ -38,19 +38,19 @@
 // accesses rather than fences: the same instructions on x86, and ThreadSanitizer understands them.)
 // hazard.pml is the model of this.
 //
-// Slot pages change hands whole. LeasePages gives a page in kFree; with kStoreSlotReturn the lessee
+// Slot pages change hands whole. GrantPages gives a page in kFree; with kStoreSlotReturn the holder
 // gives it back when all 64 slots are kFree and none is reserved for an extent that it asked for.
 // Before it sends that it makes its own mapping of the page read-only, so once the raylet has read
 // the frame nobody writes there: the raylet checks the words against its books, begins the next
-// generation in each slot (store, seq_cst) and may lease the page to the next process, which reads
+// generation in each slot (store, seq_cst) and may grant the page to the next process, which reads
 // the words after the grant (the frame orders them). No reader can be misled: generations are kept
 // in the raylet's books for as long as it lives and only rise, so a location of before, or a hazard
 // for it, names a generation that no later object has. A page with a pinned object is not wholly
-// free: its slot leaves kFreeing only when no list names it. Crashes: the lessee dies before it has
-// sent: the page is among its leases, and the end of those takes it; after: it is not, and nothing
+// free: its slot leaves kFreeing only when no list names it. Crashes: the holder dies before it has
+// sent: the page is among its grants, and the end of those takes it; after: it is not, and nothing
 // happens to it, whoever has it by then.
 //
-// Crashes. Lessee dies in kFree, kIdle or kCreated: the raylet takes slot and extent back; no
+// Crashes. Holder dies in kFree, kIdle or kCreated: the raylet takes slot and extent back; no
 // reader has its location. In kSealed: the object stays as long as the raylet counts it as
 // referenced; the slot is the journal. Reader dies between hazard and re-read, or while pinned: its
 // list is dropped with its last mapping, so its pins end by themselves. A clearing store that never
@@ -101,7 +101,7 @@ struct SlotWord {
   constexpr uint64_t packed() const {
     return uint64_t{generation} << 32 | static_cast<uint8_t>(state);
   }
-  // An unknown state (a lessee scribbled over its slot) equals none of the names.
+  // An unknown state (a holder scribbled over its slot) equals none of the names.
   static constexpr SlotWord Unpack(uint64_t word) {
     return {static_cast<uint32_t>(word >> 32), static_cast<SlotState>(word & 0xff)};
   }
@@ -136,7 +136,7 @@ constexpr uint64_t FootprintBytes(uint64_t payload_bytes, uint64_t nested_count)
 }
 inline constexpr uint64_t kMaxPayloadBytes = uint64_t{1} << 47;
 
-// From this footprint on an object has pages, and a lease, of its own.
+// From this footprint on an object has pages, and a grant, of its own.
 inline constexpr uint64_t kDedicatedBytes = 1024 * 1024;
 // Extents are multiples of this.
 inline constexpr uint64_t kGranuleBytes = 64 * 1024;

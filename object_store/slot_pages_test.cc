@@ -108,7 +108,7 @@ SCENARIO("a large object takes a slot that came free, though this process has no
   CHECK(node.store(process).Create(spec).ok());
 }
 
-SCENARIO("no reader takes an object of a page's next lessee for one of the lessee before") {
+SCENARIO("no reader takes an object of a page's next holder for one of the holder before") {
   StoreNode node(16 * kMiB);
   const ProcessId first = node.Attach(1);
   const ProcessId second = node.Attach(2);

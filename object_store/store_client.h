@@ -68,7 +68,7 @@ class StoreClient {
 
   struct Stats {
     uint64_t views = 0;       // Distinct objects pinned by this process.
-    uint64_t held_bytes = 0;  // Extents leased to this process.
+    uint64_t held_bytes = 0;  // Extents granted to this process.
     uint64_t idle_bytes = 0;  // Of these, warm and unused.
     uint64_t slots = 0;
     uint64_t creates = 0;
@@ -82,7 +82,7 @@ class StoreClient {
                                                            std::shared_ptr<Mapping> segment,
                                                            Channel& raylet,
                                                            LocatedHandler on_located);
-  ~StoreClient();  // Unsealed objects are lost; the raylet gets the leases back when it sees the
+  ~StoreClient();  // Unsealed objects are lost; the raylet gets the grants back when it sees the
                    // process end.
 
   // kUnavailable: asked the raylet; call again. kResourceExhausted: the store is full, or

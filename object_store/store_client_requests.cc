@@ -13,7 +13,7 @@
 namespace sheaf {
 namespace {
 
-constexpr uint32_t kLargestSlotLease = 16;  // Pages.
+constexpr uint32_t kLargestSlotGrant = 16;  // Pages.
 // Empty shared extents kept warm; what is beyond goes back to the raylet.
 constexpr size_t kWarmSharedExtents = 2;
 constexpr uint64_t kReservedBytes = 64 * 1024;
@@ -26,7 +26,7 @@ uint64_t StoreClient::AskForSlots(Nanos wait) {
   ++counts_.requests;
   const uint32_t held = slots_->count() / kSlotsPerPage;
   const SlotRequest request{.request = next_request_++,
-                            .pages = std::clamp(held, 1u, kLargestSlotLease),
+                            .pages = std::clamp(held, 1u, kLargestSlotGrant),
                             .wait_ns = wait};
   slot_request_ = request.request;
   requests_[request.request] = {};

@@ -425,7 +425,7 @@ TEST_CASE("killed writers, stopped and killed readers: no wrong byte, no leak") 
   }
   CHECK(stats.objects == 0);
   CHECK(stats.used_bytes == 0);
-  CHECK(stats.leased_bytes == 0);
+  CHECK(stats.granted_bytes == 0);
   CHECK(stats.pinned_bytes == 0);
   CHECK(stats.waiting_requests == 0);
 }

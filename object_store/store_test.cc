@@ -225,7 +225,7 @@ SCENARIO("a dead process leaves its sealed objects and nothing else") {
   auto unsealed_small = node.Create(writer, {.id = IdOf(owner, 1001), .size_bytes = 5'000});
   node.Kill(writer);  // It had announced nothing: its slots say what it sealed.
   CHECK(node.server->Stats().objects == 50);
-  CHECK(node.server->Stats().leased_bytes == 0);
+  CHECK(node.server->Stats().granted_bytes == 0);
   for (int i = 0; i < 50; ++i) {
     const auto object = node.store(owner).Get(IdOf(owner, i), kept[i]);
     REQUIRE(object.ok());

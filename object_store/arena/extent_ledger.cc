@@ -13,9 +13,9 @@ void ExtentLedger::End(Extent* extent) {
   table_.RemoveExtent(extent);
 }
 
-void ExtentLedger::Split(ProcessId lessee, const absl::btree_set<uint64_t>* offsets) {
+void ExtentLedger::Split(ProcessId holder, const absl::btree_set<uint64_t>* offsets) {
   absl::btree_map<uint64_t, std::vector<ObjectRecord*>> kept;  // By offset of their extent.
-  table_.ForEachKnown(lessee, [&](ObjectRecord& record) {
+  table_.ForEachKnown(holder, [&](ObjectRecord& record) {
     if (record.extent != nullptr) kept[record.extent->range.offset].push_back(&record);
   });
   // Whole granules with objects in them; neighbours that share one stay together.
@@ -24,7 +24,7 @@ void ExtentLedger::Split(ProcessId lessee, const absl::btree_set<uint64_t>* offs
     uint64_t end = 0;
     std::vector<ObjectRecord*> records;
   };
-  table_.ForEachExtentOf(lessee, [&](Extent& extent) {
+  table_.ForEachExtentOf(holder, [&](Extent& extent) {
     if (offsets != nullptr && !offsets->contains(extent.range.offset)) return;
     const ExtentRange whole = extent.range;
     const uint64_t whole_end = whole.offset + whole.bytes;

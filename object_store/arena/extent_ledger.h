@@ -1,5 +1,5 @@
 // Copyright The Sheaf Authors. SPDX-License-Identifier: Apache-2.0
-// How extents end: what the table knows as leased becomes free in the allocator. Pure; one thread.
+// How extents end: what the table knows as granted becomes free in the allocator. Pure; one thread.
 #pragma once
 
 #include <cstdint>
@@ -19,9 +19,9 @@ class ExtentLedger {
 
   // No object is in `extent`: all of it is free.
   void End(Extent* extent);
-  // The store takes over what `lessee` has sealed in its extents (or in those at `offsets` alone),
+  // The store takes over what `holder` has sealed in its extents (or in those at `offsets` alone),
   // each object with the granules that it touches. The rest of them is free.
-  void Split(ProcessId lessee, const absl::btree_set<uint64_t>* offsets);
+  void Split(ProcessId holder, const absl::btree_set<uint64_t>* offsets);
 
  private:
   ObjectTable& table_;

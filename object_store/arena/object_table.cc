@@ -25,28 +25,28 @@ ObjectTable::ObjectTable(std::byte* arena, const ArenaShape& shape, NodeNumber n
                           .node = node};
 }
 
-std::optional<SlotGrant> ObjectTable::LeasePages(ProcessId lessee, uint32_t pages) {
+std::optional<SlotGrant> ObjectTable::GrantPages(ProcessId holder, uint32_t pages) {
   const auto table = static_cast<uint32_t>(pages_.size());
-  const auto left = static_cast<uint32_t>(free_pages_.size()) + table - never_leased_;
-  const uint32_t reserved = lessee == ProcessId{} ? 0 : table / kReservedPart;
+  const auto left = static_cast<uint32_t>(free_pages_.size()) + table - never_granted_;
+  const uint32_t reserved = holder == ProcessId{} ? 0 : table / kReservedPart;
   if (left <= reserved) return std::nullopt;
   pages = std::min(pages, left - reserved);
-  SlotGrant grant{.request = 0, .first_page = never_leased_, .pages = 0};
+  SlotGrant grant{.request = 0, .first_page = never_granted_, .pages = 0};
   if (!free_pages_.empty()) grant.first_page = *free_pages_.begin();
   for (; grant.pages < pages; ++grant.pages) {
     const uint32_t next = grant.first_page + grant.pages;
-    if (next == never_leased_ && next < table) {
-      ++never_leased_;
+    if (next == never_granted_ && next < table) {
+      ++never_granted_;
     } else if (free_pages_.erase(next) == 0) {
       break;
     }
   }
   for (uint32_t number = grant.first_page; number < grant.first_page + grant.pages; ++number) {
     if (pages_[number] == nullptr) pages_[number] = std::make_unique<Page>();
-    pages_[number]->leased = true;
-    pages_[number]->lessee = lessee;
+    pages_[number]->granted = true;
+    pages_[number]->holder = holder;
     pages_[number]->used = 0;
-    pages_of_[lessee].insert(number);
+    pages_of_[holder].insert(number);
     // The first touch of these pages of the arena is here, not in another process.
     for (uint32_t i = 0; i < kSlotsPerPage; ++i)
       SetState(number * kSlotsPerPage + i, SlotState::kFree);
@@ -59,13 +59,13 @@ void ObjectTable::FreePage(uint32_t number) {
   own_free_.erase(own_free_.lower_bound(number * kSlotsPerPage),
                   own_free_.lower_bound((number + 1) * kSlotsPerPage));
   pages_of_[ProcessId{}].erase(number);
-  page.leased = false;
+  page.granted = false;
   free_pages_.insert(number);
 }
 
-bool ObjectTable::ReturnPage(ProcessId lessee, uint32_t number) {
-  const auto leased = pages_of_.find(lessee);
-  if (leased == pages_of_.end() || !leased->second.contains(number)) return false;
+bool ObjectTable::ReturnPage(ProcessId holder, uint32_t number) {
+  const auto granted = pages_of_.find(holder);
+  if (granted == pages_of_.end() || !granted->second.contains(number)) return false;
   Page& page = *pages_[number];
   const uint32_t first = number * kSlotsPerPage;
   for (uint32_t slot = first; slot < first + kSlotsPerPage; ++slot) {
@@ -75,30 +75,30 @@ bool ObjectTable::ReturnPage(ProcessId lessee, uint32_t number) {
   for (SlotInfo& info : page.slots) ++info.generation;  // Whatever it had handed out is void.
   for (uint32_t slot = first; slot < first + kSlotsPerPage; ++slot)
     SetState(slot, SlotState::kFree);
-  leased->second.erase(number);
-  page.leased = false;
+  granted->second.erase(number);
+  page.granted = false;
   free_pages_.insert(number);
   return true;
 }
 
-std::vector<ProcessId> ObjectTable::LesseesOfEmptyPages() const {
-  std::vector<ProcessId> lessees;
+std::vector<ProcessId> ObjectTable::HoldersOfEmptyPages() const {
+  std::vector<ProcessId> holders;
   for (const auto& [process, numbers] : pages_of_) {
     const auto empty = [this](uint32_t number) { return pages_[number]->known == 0; };
     if (process != ProcessId{} && std::any_of(numbers.begin(), numbers.end(), empty))
-      lessees.push_back(process);
+      holders.push_back(process);
   }
-  return lessees;
+  return holders;
 }
 
-void ObjectTable::EndPageLeases(ProcessId lessee) {
-  const auto leased = pages_of_.find(lessee);
-  if (leased == pages_of_.end()) return;
-  const absl::btree_set<uint32_t> numbers = std::move(leased->second);
-  pages_of_.erase(leased);
+void ObjectTable::EndPageGrants(ProcessId holder) {
+  const auto granted = pages_of_.find(holder);
+  if (granted == pages_of_.end()) return;
+  const absl::btree_set<uint32_t> numbers = std::move(granted->second);
+  pages_of_.erase(granted);
   for (const uint32_t number : numbers) {
     Page& page = *pages_[number];
-    page.lessee = ProcessId{};
+    page.holder = ProcessId{};
     page.used = 0;
     pages_of_[ProcessId{}].insert(number);
     for (uint32_t i = 0; i < kSlotsPerPage; ++i) {
@@ -117,7 +117,7 @@ void ObjectTable::EndPageLeases(ProcessId lessee) {
 
 uint32_t ObjectTable::TakeOwnSlot() {
   if (own_free_.empty()) {
-    const std::optional<SlotGrant> grant = LeasePages(ProcessId{}, 1);
+    const std::optional<SlotGrant> grant = GrantPages(ProcessId{}, 1);
     if (!grant) return kNoSlot;
     for (uint32_t i = 0; i < kSlotsPerPage; ++i)
       own_free_.insert(grant->first_page * kSlotsPerPage + i);
@@ -128,14 +128,14 @@ uint32_t ObjectTable::TakeOwnSlot() {
   return slot;
 }
 
-std::optional<ProcessId> ObjectTable::LesseeOf(uint32_t slot) const {
-  if (!Known(slot) || !pages_[slot / kSlotsPerPage]->leased) return std::nullopt;
-  return pages_[slot / kSlotsPerPage]->lessee;
+std::optional<ProcessId> ObjectTable::HolderOf(uint32_t slot) const {
+  if (!Known(slot) || !pages_[slot / kSlotsPerPage]->granted) return std::nullopt;
+  return pages_[slot / kSlotsPerPage]->holder;
 }
 
-void ObjectTable::ForEachUnknown(ProcessId lessee, const std::function<void(uint32_t)>& visit) {
+void ObjectTable::ForEachUnknown(ProcessId holder, const std::function<void(uint32_t)>& visit) {
   for (const auto& [process, numbers] : pages_of_) {
-    if (process == ProcessId{} || (lessee != ProcessId{} && process != lessee)) continue;
+    if (process == ProcessId{} || (holder != ProcessId{} && process != holder)) continue;
     for (const uint32_t number : numbers) {
       if (pages_[number]->known == kSlotsPerPage) continue;
       for (uint32_t i = 0; i < kSlotsPerPage; ++i) {
@@ -145,10 +145,10 @@ void ObjectTable::ForEachUnknown(ProcessId lessee, const std::function<void(uint
   }
 }
 
-void ObjectTable::ForEachKnown(ProcessId lessee, const std::function<void(ObjectRecord&)>& visit) {
-  const auto leased = pages_of_.find(lessee);
-  if (leased == pages_of_.end()) return;
-  for (const uint32_t number : leased->second) {
+void ObjectTable::ForEachKnown(ProcessId holder, const std::function<void(ObjectRecord&)>& visit) {
+  const auto granted = pages_of_.find(holder);
+  if (granted == pages_of_.end()) return;
+  for (const uint32_t number : granted->second) {
     for (SlotInfo& info : pages_[number]->slots) {
       if (info.record != nullptr) visit(*info.record);
     }
@@ -226,15 +226,15 @@ ObjectRecord* ObjectTable::MarkViewed(uint32_t slot, uint32_t generation, uint32
   return info.record;
 }
 
-Extent* ObjectTable::AddExtent(ExtentRange range, ProcessId lessee, uint32_t slot) {
+Extent* ObjectTable::AddExtent(ExtentRange range, ProcessId holder, uint32_t slot) {
   auto extent = std::make_unique<Extent>();
   Extent* added = extent.get();
   added->range = range;
-  added->lessee = lessee;
+  added->holder = holder;
   added->slot = slot;
   if (slot != kNoSlot) dedicated_[slot] = added;
-  if (lessee != ProcessId{}) {
-    leased_bytes_ += range.bytes;
+  if (holder != ProcessId{}) {
+    granted_bytes_ += range.bytes;
     unused_.insert(range.offset);
   }
   extents_[range.offset] = std::move(extent);
@@ -243,7 +243,7 @@ Extent* ObjectTable::AddExtent(ExtentRange range, ProcessId lessee, uint32_t slo
 
 void ObjectTable::RemoveExtent(Extent* extent) {
   if (extent->slot != kNoSlot) dedicated_.erase(extent->slot);
-  if (extent->lessee != ProcessId{}) leased_bytes_ -= extent->range.bytes;
+  if (extent->holder != ProcessId{}) granted_bytes_ -= extent->range.bytes;
   unused_.erase(extent->range.offset);
   extents_.erase(extent->range.offset);
 }
@@ -255,7 +255,7 @@ void ObjectTable::AddObject(Extent& extent) {
 void ObjectTable::DropObject(Extent& extent, Nanos now) {
   if (--extent.objects != 0) return;
   extent.unused_since = now;
-  if (extent.lessee != ProcessId{}) unused_.insert(extent.range.offset);
+  if (extent.holder != ProcessId{}) unused_.insert(extent.range.offset);
 }
 
 Extent* ObjectTable::FindExtent(ExtentRange range) const {
@@ -272,10 +272,10 @@ Extent* ObjectTable::DedicatedTo(uint32_t slot) const {
   return found == dedicated_.end() ? nullptr : found->second;
 }
 
-void ObjectTable::ForEachExtentOf(ProcessId lessee, const std::function<void(Extent&)>& visit) {
+void ObjectTable::ForEachExtentOf(ProcessId holder, const std::function<void(Extent&)>& visit) {
   for (auto it = extents_.begin(); it != extents_.end();) {
     const uint64_t offset = it->first;
-    if (it->second->lessee == lessee) visit(*it->second);
+    if (it->second->holder == holder) visit(*it->second);
     it = extents_.upper_bound(offset);
   }
 }
@@ -288,12 +288,12 @@ void ObjectTable::ForEachUnused(const std::function<void(Extent&)>& visit) {
   }
 }
 
-absl::btree_set<ProcessId> ObjectTable::SharedLessees() const {
-  absl::btree_set<ProcessId> lessees;
+absl::btree_set<ProcessId> ObjectTable::SharedHolders() const {
+  absl::btree_set<ProcessId> holders;
   for (const auto& [offset, extent] : extents_) {
-    if (extent->slot == kNoSlot && extent->lessee != ProcessId{}) lessees.insert(extent->lessee);
+    if (extent->slot == kNoSlot && extent->holder != ProcessId{}) holders.insert(extent->holder);
   }
-  return lessees;
+  return holders;
 }
 
 std::shared_ptr<ObjectRecord> ObjectTable::Find(ObjectId id) const {

@@ -1,5 +1,5 @@
 // Copyright The Sheaf Authors. SPDX-License-Identifier: Apache-2.0
-// The raylet's own books about slots, leased extents and objects. What it must be able to rely on
+// The raylet's own books about slots, granted extents and objects. What it must be able to rely on
 // is kept here, in its private memory; what processes write into their slots is looked at, checked
 // and copied, never trusted.
 #pragma once
@@ -21,10 +21,10 @@
 
 namespace sheaf {
 
-// A leased range of the arena.
+// A granted range of the arena.
 struct Extent {
   ExtentRange range;
-  ProcessId lessee;         // Nil: the store itself, for objects of the dead and restored ones.
+  ProcessId holder;         // Nil: the store itself, for objects of the dead and restored ones.
   uint32_t slot = kNoSlot;  // Dedicated: the one slot whose object may lie here.
   uint32_t objects = 0;     // Known objects in it, freed but still viewed ones included.
   Nanos unused_since = 0;   // When `objects` became 0.
@@ -57,23 +57,23 @@ class ObjectTable {
   ObjectTable(std::byte* arena, const ArenaShape& shape, NodeNumber node);
 
   // --- Slot pages. ---
-  // Leases at most `pages` neighbouring pages; nullopt: the table is full. Processes do not get the
+  // Grants at most `pages` neighbouring pages; nullopt: the table is full. Processes do not get the
   // last sixteenth of it: copies and restored objects must find slots whatever they do.
-  std::optional<SlotGrant> LeasePages(ProcessId lessee, uint32_t pages);
-  // The lessee gives a page back. False: it is not its page, or not all of it is free.
-  bool ReturnPage(ProcessId lessee, uint32_t page);
-  // The lessee is dead: its pages become the store's own; slots without an object are free.
-  void EndPageLeases(ProcessId lessee);
+  std::optional<SlotGrant> GrantPages(ProcessId holder, uint32_t pages);
+  // The holder gives a page back. False: it is not its page, or not all of it is free.
+  bool ReturnPage(ProcessId holder, uint32_t page);
+  // The holder is dead: its pages become the store's own; slots without an object are free.
+  void EndPageGrants(ProcessId holder);
   // Processes with a page in which no object is known.
-  std::vector<ProcessId> LesseesOfEmptyPages() const;
+  std::vector<ProcessId> HoldersOfEmptyPages() const;
   // A slot of the store's own. kNoSlot: the table is full.
   uint32_t TakeOwnSlot();
-  // Nil for the store's own; nullopt: not leased to anybody, or no such slot.
-  std::optional<ProcessId> LesseeOf(uint32_t slot) const;
+  // Nil for the store's own; nullopt: not granted to anybody, or no such slot.
+  std::optional<ProcessId> HolderOf(uint32_t slot) const;
   bool Has(uint32_t slot) const { return slot < shape_.slot_count; }
-  // Calls `visit` for the slots of `lessee` (nil: of all processes) that hold no known object.
-  void ForEachUnknown(ProcessId lessee, const std::function<void(uint32_t)>& visit);
-  void ForEachKnown(ProcessId lessee, const std::function<void(ObjectRecord&)>& visit);
+  // Calls `visit` for the slots of `holder` (nil: of all processes) that hold no known object.
+  void ForEachUnknown(ProcessId holder, const std::function<void(uint32_t)>& visit);
+  void ForEachKnown(ProcessId holder, const std::function<void(ObjectRecord&)>& visit);
 
   // --- One slot. ---
   Slot& at(uint32_t slot) { return slots_[slot]; }
@@ -91,7 +91,7 @@ class ObjectTable {
   bool Mend(const ObjectRecord& record);
   // Stores `state` with the slot's generation.
   void SetState(uint32_t slot, SlotState state);
-  // kIdle -> kFree, if the lessee has not just taken it.
+  // kIdle -> kFree, if the holder has not just taken it.
   bool TakeBack(uint32_t slot);
   // The object in it is gone: the next generation begins, in `state`.
   void Release(uint32_t slot, SlotState state);
@@ -101,7 +101,7 @@ class ObjectTable {
   bool Viewed(uint32_t slot, uint32_t scan) const { return Info(slot).viewed == scan; }
 
   // --- Extents. ---
-  Extent* AddExtent(ExtentRange range, ProcessId lessee, uint32_t slot);
+  Extent* AddExtent(ExtentRange range, ProcessId holder, uint32_t slot);
   void RemoveExtent(Extent* extent);
   // The one that holds all of `range`; null: none.
   Extent* FindExtent(ExtentRange range) const;
@@ -109,13 +109,13 @@ class ObjectTable {
   // Keeps the count of objects in `extent`, and since when there are none.
   void AddObject(Extent& extent);
   void DropObject(Extent& extent, Nanos now);
-  // The extents of `lessee`; in order of offsets. `visit` may remove the extent it is given.
-  void ForEachExtentOf(ProcessId lessee, const std::function<void(Extent&)>& visit);
+  // The extents of `holder`; in order of offsets. `visit` may remove the extent it is given.
+  void ForEachExtentOf(ProcessId holder, const std::function<void(Extent&)>& visit);
   // Extents of processes without a known object. As above.
   void ForEachUnused(const std::function<void(Extent&)>& visit);
   // Processes that hold an extent for many objects.
-  absl::btree_set<ProcessId> SharedLessees() const;
-  uint64_t leased_bytes() const { return leased_bytes_; }
+  absl::btree_set<ProcessId> SharedHolders() const;
+  uint64_t granted_bytes() const { return granted_bytes_; }
 
   // --- Objects. ---
   std::shared_ptr<ObjectRecord> Find(ObjectId id) const;
@@ -142,8 +142,8 @@ class ObjectTable {
     ObjectRecord* record = nullptr;
   };
   struct Page {
-    bool leased = false;
-    ProcessId lessee;
+    bool granted = false;
+    ProcessId holder;
     uint32_t used = 0;   // Of the store's own: slots taken.
     uint32_t known = 0;  // Slots with a record.
     SlotInfo slots[kSlotsPerPage];
@@ -154,20 +154,20 @@ class ObjectTable {
     return pages_[slot / kSlotsPerPage]->slots[slot % kSlotsPerPage];
   }
   bool Known(uint32_t slot) const { return Has(slot) && pages_[slot / kSlotsPerPage] != nullptr; }
-  bool IsOwn(const Page& page) const { return page.leased && page.lessee == ProcessId{}; }
+  bool IsOwn(const Page& page) const { return page.granted && page.holder == ProcessId{}; }
   void FreePage(uint32_t page);  // One of the store's own.
 
   const ArenaShape shape_;
   Slot* const slots_;
   std::vector<std::unique_ptr<Page>> pages_;  // By number; null: never used.
-  uint32_t never_leased_ = 0;                 // Pages from here on were never used.
+  uint32_t never_granted_ = 0;                // Pages from here on were never used.
   absl::btree_set<uint32_t> free_pages_;      // Used before, and free.
   absl::btree_map<ProcessId, absl::btree_set<uint32_t>> pages_of_;
   absl::btree_set<uint32_t> own_free_;  // Slots of the store's own pages.
   absl::btree_map<uint64_t, std::unique_ptr<Extent>> extents_;
   absl::flat_hash_map<uint32_t, Extent*> dedicated_;
   absl::btree_set<uint64_t> unused_;  // Offsets of extents that ForEachUnused visits.
-  uint64_t leased_bytes_ = 0;
+  uint64_t granted_bytes_ = 0;
   absl::btree_map<ObjectId, std::shared_ptr<ObjectRecord>> objects_;
   absl::btree_map<uint64_t, ObjectRecord*> by_use_;  // In memory: what is on disk may be millions.
   uint64_t use_ = 0;

@@ -1,6 +1,6 @@
 // Copyright The Sheaf Authors. SPDX-License-Identifier: Apache-2.0
 // Memory behind free ranges: populated ahead of need on another thread, in chunks, so that an
-// extent is never leased before its pages exist; given back to the machine when nobody used it for
+// extent is never granted before its pages exist; given back to the machine when nobody used it for
 // long. How much is kept ready follows demand: it doubles when a request had to wait for memory,
 // and decays to the idle amount.
 #pragma once

@@ -51,10 +51,10 @@ SCENARIO("a shelf ends with the last object that lies on it") {
 
 TEST_CASE("an extent that its process keeps warm stays when it is empty") {
   Parts parts;
-  Extent* extent = parts.Lease(kA, kG, parts.LeaseSlot(kA));
+  Extent* extent = parts.Grant(kA, kG, parts.GrantSlot(kA));
   parts.table.AddObject(*extent);
   parts.shelf.Drop(extent, /*keep_empty=*/true);
-  CHECK(parts.table.leased_bytes() == kG);
+  CHECK(parts.table.granted_bytes() == kG);
 }
 
 }  // namespace

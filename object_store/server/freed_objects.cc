@@ -32,7 +32,7 @@ void FreedObjects::Scan(bool keep_extents) {
 void FreedObjects::Release(ObjectRecord& record, bool keep_extent) {
   Extent* extent = std::exchange(record.extent, nullptr);
   const uint32_t slot = std::exchange(record.slot, kNoSlot);
-  const bool own = extent->lessee == ProcessId{};
+  const bool own = extent->holder == ProcessId{};
   const bool dedicated = extent->slot != kNoSlot;
   const bool stays = dedicated && !own && keep_extent;
   // What small objects of a process share is for the process to give back.

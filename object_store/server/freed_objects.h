@@ -39,7 +39,7 @@ class FreedObjects {
   // object stay with the processes that have them, warm.
   void Scan(bool keep_extents);
   // The memory of one whose bytes are of no use any more: its slot is free; its extent is its
-  // lessee's (`keep_extent`, and dedicated) or the store's.
+  // holder's (`keep_extent`, and dedicated) or the store's.
   void Release(ObjectRecord& record, bool keep_extent);
 
   bool empty() const { return freed_.empty(); }

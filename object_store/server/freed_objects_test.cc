@@ -59,13 +59,13 @@ SCENARIO("the memory of a freed object comes free when nobody uses it") {
 
 TEST_CASE("an extent for small objects stays with its process, whoever needs room") {
   Parts parts;
-  const uint32_t slot = parts.LeaseSlot(kA);
-  parts.WriteSealed(slot, Id(kA, 1), parts.Lease(kA, kG)->range.offset, 100);
+  const uint32_t slot = parts.GrantSlot(kA);
+  parts.WriteSealed(slot, Id(kA, 1), parts.Grant(kA, kG)->range.offset, 100);
   parts.index.Learn(slot);
   parts.index.Free(parts.table.Find(Id(kA, 1)));
   parts.freed.Scan(/*keep_extents=*/false);
   CHECK(parts.table.Word(slot).state == SlotState::kFree);
-  CHECK(parts.table.leased_bytes() == kG);
+  CHECK(parts.table.granted_bytes() == kG);
 }
 
 }  // namespace

@@ -12,7 +12,7 @@ namespace sheaf {
 
 void ObjectIndex::Learn(uint32_t slot) {
   ObjectTable& table = deps_.table;
-  const std::optional<ProcessId> writer = table.LesseeOf(slot);
+  const std::optional<ProcessId> writer = table.HolderOf(slot);
   if (!writer || *writer == ProcessId{}) return;
   if (table.RecordIn(slot) != nullptr) return;
   const SlotWord word = table.Word(slot);
@@ -34,7 +34,7 @@ void ObjectIndex::Learn(uint32_t slot) {
   record->bytes.bytes =
       sized ? std::max(FootprintBytes(record->info.size_bytes, nested), kPayloadAlignment) : 0;
   Extent* extent = sized ? table.FindExtent(record->bytes) : nullptr;
-  if (extent == nullptr || extent->lessee != *writer ||
+  if (extent == nullptr || extent->holder != *writer ||
       (extent->slot != kNoSlot && extent->slot != slot) ||
       record->bytes.offset % kPayloadAlignment != 0) {
     deps_.refusals.Violation(*writer,

@@ -10,9 +10,9 @@ namespace {
 
 SCENARIO("what a slot says is believed only where it can be true") {
   Parts parts;
-  const uint32_t slot = parts.LeaseSlot(kA);
-  Extent* own = parts.Lease(kA, kG);
-  Extent* foreign = parts.Lease(kB, kG);
+  const uint32_t slot = parts.GrantSlot(kA);
+  Extent* own = parts.Grant(kA, kG);
+  Extent* foreign = parts.Grant(kB, kG);
   const uint64_t at = own->range.offset;
   WHEN("it lies in an extent of its writer") {
     parts.WriteSealed(slot, Id(kA, 1), at, 100);
@@ -50,8 +50,8 @@ SCENARIO("what a slot says is believed only where it can be true") {
 
 SCENARIO("of two copies the one of the later attempt stays") {
   Parts parts;
-  const uint32_t slot = parts.LeaseSlot(kA);
-  const uint64_t at = parts.Lease(kA, kG)->range.offset;
+  const uint32_t slot = parts.GrantSlot(kA);
+  const uint64_t at = parts.Grant(kA, kG)->range.offset;
   parts.WriteSealed(slot, Id(kA, 1), at, 100, /*attempt=*/3);
   parts.index.Learn(slot);
   const uint32_t attempt = GENERATE(2u, 3u, 4u);
@@ -66,8 +66,8 @@ SCENARIO("of two copies the one of the later attempt stays") {
 TEST_CASE("all slots are looked at once a turn, and not more often than the period says") {
   Parts parts;
   parts.index.LearnAll();
-  const uint32_t slot = parts.LeaseSlot(kA);
-  parts.WriteSealed(slot, Id(kA, 1), parts.Lease(kA, kG)->range.offset, 100);
+  const uint32_t slot = parts.GrantSlot(kA);
+  parts.WriteSealed(slot, Id(kA, 1), parts.Grant(kA, kG)->range.offset, 100);
   CHECK(parts.index.Find(Id(kA, 1)) == nullptr);
   parts.index.EndTurn();
   CHECK(parts.index.Find(Id(kA, 1)) == nullptr);

@@ -28,10 +28,10 @@ void Recalls::TakeIdleSince(Nanos unused_since) {
 void Recalls::AskForEmptySince(Nanos now, Nanos empty_since) {
   deps_.table.ForEachUnused([&](Extent& extent) {
     if (extent.slot != kNoSlot || extent.unused_since > empty_since) return;
-    Nanos& asked_at = asked_at_[extent.lessee];
+    Nanos& asked_at = asked_at_[extent.holder];
     if (now - asked_at < kRecallPeriod) return;
     asked_at = now;
-    deps_.transport.To(extent.lessee)
+    deps_.transport.To(extent.holder)
         .Send(Lane::kControl, kStoreRecall,
               AsBytes(StoreRecall{.with_objects = 0, .keep_pages = 1}));
   });
@@ -40,8 +40,8 @@ void Recalls::AskForEmptySince(Nanos now, Nanos empty_since) {
 void Recalls::AskForShared(Nanos now) {
   if (now < next_shared_) return;
   next_shared_ = now + kRecallPeriod;
-  for (const ProcessId lessee : deps_.table.SharedLessees()) {
-    deps_.transport.To(lessee).Send(Lane::kControl, kStoreRecall,
+  for (const ProcessId holder : deps_.table.SharedHolders()) {
+    deps_.transport.To(holder).Send(Lane::kControl, kStoreRecall,
                                     AsBytes(StoreRecall{.with_objects = 1, .keep_pages = 1}));
   }
 }
@@ -50,8 +50,8 @@ void Recalls::AskForSlots(Nanos now) {
   if (now < next_slots_) return;
   next_slots_ = now + kRecallPeriod;
   TakeIdleSince(now);
-  for (const ProcessId lessee : deps_.table.LesseesOfEmptyPages()) {
-    deps_.transport.To(lessee).Send(Lane::kControl, kStoreRecall,
+  for (const ProcessId holder : deps_.table.HoldersOfEmptyPages()) {
+    deps_.transport.To(holder).Send(Lane::kControl, kStoreRecall,
                                     AsBytes(StoreRecall{.with_objects = 0, .keep_pages = 0}));
   }
 }

@@ -40,7 +40,7 @@ SCENARIO("idle extents are taken until there is enough") {
 
 SCENARIO("processes are asked for what they share among objects, now and then") {
   Parts parts;
-  parts.Lease(kA, kG);
+  parts.Grant(kA, kG);
   const auto asked = [&] { return parts.transport.Take<StoreRecall>(kStoreRecall); };
   parts.recalls.AskForEmpty(parts.clock.Now());
   parts.recalls.AskForEmpty(parts.clock.Now());
@@ -70,7 +70,7 @@ SCENARIO("processes are asked for what they share among objects, now and then") 
 TEST_CASE("slots are asked for of those who have pages without objects") {
   Parts parts;
   parts.Seal(kA, Id(kA, 1));
-  parts.LeaseSlot(kB);
+  parts.GrantSlot(kB);
   parts.recalls.AskForSlots(parts.clock.Now());
   const auto asked = parts.transport.Take<StoreRecall>(kStoreRecall);
   REQUIRE(asked.size() == 1);

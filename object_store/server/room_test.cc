@@ -10,7 +10,7 @@
 namespace sheaf {
 namespace {
 
-SCENARIO("what live processes lease and do not use is found when somebody needs it") {
+SCENARIO("what live processes hold and do not use is found when somebody needs it") {
   // Nothing can be spilled.
   StoreNode node(16 * kMiB, {}, /*min_free_disk_bytes=*/uint64_t{1} << 60);
   constexpr size_t kValue = 100 * 1024;

@@ -35,7 +35,7 @@ void SlotQueue::Serve() {
     // Where pages are scarce all get some of them.
     const uint32_t pages = waiting_.size() > 1 ? 1 : first.request.pages;
     std::optional<SlotGrant> grant =
-        deps_.table.LeasePages(first.process, std::min(pages, kMostPages));
+        deps_.table.GrantPages(first.process, std::min(pages, kMostPages));
     if (!grant) break;
     grant->request = first.request.request;
     deps_.transport.To(first.process).Send(Lane::kControl, kStoreSlotGrant, AsBytes(*grant));

@@ -31,7 +31,7 @@ SCENARIO("processes get pages of slots while there are any") {
     CHECK(granted().empty());
   }
   WHEN("all are taken") {
-    while (parts.table.LeasePages(kB, 1000)) {
+    while (parts.table.GrantPages(kB, 1000)) {
     }
     parts.slots.OnRequest(kA, kOnePage);
     CHECK(parts.slots.size() == 1);

@@ -18,9 +18,9 @@ void SpillScheduler::Spill(uint64_t bytes) {
     deps_.table.ForEachLeastUsed([&](const std::shared_ptr<ObjectRecord>& record) {
       if (wanted == 0) return false;
       if (record->writing) return true;
-      // In an extent that small objects of a live process share, only its lessee can say when it is
+      // In an extent that small objects of a live process share, only its holder can say when it is
       // empty.
-      const bool yields = record->extent->slot != kNoSlot || record->extent->lessee == ProcessId{};
+      const bool yields = record->extent->slot != kNoSlot || record->extent->holder == ProcessId{};
       if (yields != yields_at_once || record->pins != 0 || deps_.hazards.Viewed(record->slot))
         return true;
       (record->disk.file != 0 ? evict : write).push_back(record);

@@ -151,13 +151,13 @@ class Parts final : public RoomSource {
   void EndView(ProcessId process) { HazardsOf(process).entries[0].store(0); }
 
   // An extent of `bytes` for `process`: for small objects, or for the one in `slot`.
-  Extent* Lease(ProcessId process, uint64_t bytes, uint32_t slot = kNoSlot) {
+  Extent* Grant(ProcessId process, uint64_t bytes, uint32_t slot = kNoSlot) {
     const auto taken = allocator.Allocate({.bytes = AlignUp(bytes, kG)});
     REQUIRE(taken);
     return table.AddExtent(taken->range, process, slot);
   }
-  uint32_t LeaseSlot(ProcessId process) {
-    const auto grant = table.LeasePages(process, 1);
+  uint32_t GrantSlot(ProcessId process) {
+    const auto grant = table.GrantPages(process, 1);
     REQUIRE(grant);
     return grant->first_page * kSlotsPerPage;
   }
@@ -175,8 +175,8 @@ class Parts final : public RoomSource {
   }
   // A sealed object with an extent of its own.
   std::shared_ptr<ObjectRecord> Seal(ProcessId process, ObjectId id, uint64_t bytes = kG) {
-    const uint32_t slot = LeaseSlot(process);
-    WriteSealed(slot, id, Lease(process, bytes, slot)->range.offset, bytes);
+    const uint32_t slot = GrantSlot(process);
+    WriteSealed(slot, id, Grant(process, bytes, slot)->range.offset, bytes);
     index.Learn(slot);
     REQUIRE(table.Find(id) != nullptr);
     return table.Find(id);
@@ -190,7 +190,7 @@ class Parts final : public RoomSource {
     return record;
   }
   // All of the store, so that nothing is free.
-  Extent* Fill() { return Lease(kB, allocator.LongestRun(false)); }
+  Extent* Fill() { return Grant(kB, allocator.LongestRun(false)); }
 
   // RoomSource.
   void TakeUnused(uint64_t, bool) override { ++asked_for_unused; }

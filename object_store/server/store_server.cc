@@ -65,7 +65,7 @@ void StoreServer::OnProcessDied(ProcessId process) {
   slots_.OnProcessDied(process);
   recalls_.OnProcessDied(process);
   extents_.Split(process, nullptr);
-  table_.EndPageLeases(process);
+  table_.EndPageGrants(process);
   ScanFreed();
   room_.Serve();
 }
@@ -180,7 +180,7 @@ StoreStats StoreServer::Stats() const {
   stats.spilled_bytes = table_.disk_payload_bytes();
   stats.populated_bytes = stats.used_bytes + allocator_.populated_free_bytes();
   stats.objects = table_.objects().size();
-  stats.leased_bytes = table_.leased_bytes();
+  stats.granted_bytes = table_.granted_bytes();
   stats.waiting_requests = room_.size() + slots_.size();
   stats.spills = spills_.counts().spills;
   stats.restores = restorer_.counts().restores;

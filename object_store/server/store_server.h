@@ -1,5 +1,5 @@
 // Copyright The Sheaf Authors. SPDX-License-Identifier: Apache-2.0
-// The raylet's side of the object store: leases extents and slot pages, keeps the index of objects,
+// The raylet's side of the object store: grants extents and slot pages, keeps the index of objects,
 // frees them when no view is left, spills and restores, and takes back what dead processes held.
 // One thread (the raylet's loop); no call blocks, scans of hazard lists apart (1 ns an entry).
 // Nothing that a process sends can end it.
@@ -82,13 +82,13 @@ struct StoreOptions {
 
 struct StoreStats {
   uint64_t capacity_bytes = 0;
-  uint64_t used_bytes = 0;       // Sealed objects and unsealed or idle leases.
+  uint64_t used_bytes = 0;       // Sealed objects and unsealed or idle grants.
   uint64_t object_bytes = 0;     // Payloads of objects in memory.
   uint64_t pinned_bytes = 0;     // Of objects that somebody views, as of the last scan.
   uint64_t spilled_bytes = 0;    // Objects that are on disk only.
   uint64_t populated_bytes = 0;  // Memory taken from the machine for the arena.
   uint64_t objects = 0;          // In memory or on disk.
-  uint64_t leased_bytes = 0;     // In the hands of live processes.
+  uint64_t granted_bytes = 0;    // In the hands of live processes.
   uint64_t waiting_requests = 0;
   // Since the start.
   uint64_t spills = 0;  // Objects written to disk.

@@ -23,7 +23,7 @@ void StoreServer::OnExtentRequest(ProcessId from, const ExtentRequest& request) 
   const bool dedicated = request.slot != kNoSlot;
   if (request.bytes == 0 || room_.size() >= kMostRequests ||
       (dedicated &&
-       (table_.LesseeOf(request.slot) != from || table_.DedicatedTo(request.slot) != nullptr ||
+       (table_.HolderOf(request.slot) != from || table_.DedicatedTo(request.slot) != nullptr ||
         table_.RecordIn(request.slot) != nullptr))) {
     return refusals_.Refuse(from, request.request, StoreRefusalReason::kInvalid);
   }
@@ -54,7 +54,7 @@ void StoreServer::OnExtentRequest(ProcessId from, const ExtentRequest& request) 
 bool StoreServer::HasFittingIdle(ProcessId process, uint64_t bytes) {
   bool found = false;
   table_.ForEachUnused([&](Extent& extent) {
-    found = found || (extent.lessee == process && extent.slot != kNoSlot &&
+    found = found || (extent.holder == process && extent.slot != kNoSlot &&
                       FitsIdleExtent(extent.range.bytes, bytes) &&
                       table_.Word(extent.slot).state == SlotState::kIdle);
   });
@@ -64,7 +64,7 @@ bool StoreServer::HasFittingIdle(ProcessId process, uint64_t bytes) {
 void StoreServer::GrantExtent(ProcessId to, const ExtentRequest& request, ExtentRange range) {
   const uint32_t slot = request.slot;
   if (slot != kNoSlot && (table_.DedicatedTo(slot) != nullptr ||  // Asked for twice at once,
-                          table_.LesseeOf(slot) != to)) {         // or returned meanwhile.
+                          table_.HolderOf(slot) != to)) {         // or returned meanwhile.
     allocator_.Free(range, /*populated=*/true);
     return refusals_.Refuse(to, request.request, StoreRefusalReason::kInvalid);
   }
@@ -88,7 +88,7 @@ void StoreServer::OnExtentReturn(ProcessId from, std::span<const ExtentRange> ra
   absl::btree_set<uint64_t> with_objects;
   for (const ExtentRange& range : ranges) {
     Extent* extent = table_.FindExtent(range);
-    if (extent == nullptr || extent->lessee != from || extent->range.offset != range.offset ||
+    if (extent == nullptr || extent->holder != from || extent->range.offset != range.offset ||
         extent->range.bytes != range.bytes) {
       refusals_.Violation(from, absl::StrCat("it returns ", range.bytes, " bytes at ", range.offset,
                                              ", which it does not hold"));

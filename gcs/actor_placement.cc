@@ -10,7 +10,7 @@
 
 namespace sheaf {
 
-ActorPlacement::ActorPlacement(NodeTable& nodes, const GroupTable& groups, Random& random)
+ActorPlacement::ActorPlacement(NodeTable& nodes, const PlacementGroupTable& groups, Random& random)
     : nodes_(nodes), groups_(groups), random_(random) {
   nodes.Watch([this](NodeNumber node) { changed_.insert(node); });
 }
@@ -79,7 +79,7 @@ ActorPlacement::Choice ActorPlacement::Choose(const proto::LeaseSpec& lease, Nod
 
 // Named and detached groups are in the table. Of others only the raylet of their creator's node
 // knows; it tells where their bundles are when it is asked for an actor there
-// (GroupTable::PutPlace).
+// (PlacementGroupTable::PutPlace).
 ActorPlacement::Choice ActorPlacement::ChooseInGroup(const LeaseSpec& spec, NodeNumber avoid) {
   const PlacementGroupId group = spec.strategy.group;
   const std::string name = absl::StrCat("placement group ", group.ToHex());

@@ -10,8 +10,8 @@
 
 #include "base/ids.h"
 #include "base/random.h"
-#include "gcs/group_table.h"
 #include "gcs/node_table.h"
+#include "gcs/placement_group_table.h"
 #include "proto/gcs.pb.h"
 #include "scheduling/cluster_view.h"
 #include "scheduling/lease_spec.h"
@@ -21,7 +21,7 @@ namespace sheaf {
 class ActorPlacement {
  public:
   // All outlive this. `nodes` tells it of changes (NodeTable::Watch).
-  ActorPlacement(NodeTable& nodes, const GroupTable& groups, Random& random);
+  ActorPlacement(NodeTable& nodes, const PlacementGroupTable& groups, Random& random);
   ActorPlacement(const ActorPlacement&) = delete;
   ActorPlacement& operator=(const ActorPlacement&) = delete;
 
@@ -55,7 +55,7 @@ class ActorPlacement {
   NodeNumber NextThatCouldHold(const LeaseSpec& spec, NodeNumber avoid);
 
   const NodeTable& nodes_;
-  const GroupTable& groups_;
+  const PlacementGroupTable& groups_;
   Random& random_;
   ClusterView view_;
   std::set<NodeNumber> changed_;  // To be read anew before the next choice.

@@ -25,10 +25,10 @@
 #include "gcs/command_pipeline.h"
 #include "gcs/gcs_operations.h"
 #include "gcs/gcs_options.h"
-#include "gcs/group_service.h"
 #include "gcs/job_service.h"
 #include "gcs/key_value_service.h"
 #include "gcs/node_service.h"
+#include "gcs/placement_group_service.h"
 #include "gcs/publisher.h"
 #include "gcs/storage.h"
 
@@ -120,7 +120,7 @@ class GcsService {
   const GcsContext context_;
   NodeService nodes_;
   JobService jobs_;
-  GroupService groups_;
+  PlacementGroupService groups_;
   ActorPlacement placement_;
   ActorService actors_;
   KeyValueService key_values_;

@@ -10,7 +10,7 @@
 #include "metrics/page.h"
 #include "raylet/cluster/gcs_link.h"
 #include "raylet/ended_processes.h"
-#include "raylet/jobs/group_coordinator.h"
+#include "raylet/jobs/placement_group_coordinator.h"
 #include "raylet/node_tables.h"
 #include "raylet/objects/adoption.h"
 #include "raylet/objects/object_transfers.h"
@@ -55,7 +55,7 @@ class NodeFigures {
     const WorkerPool& pool;
     const AttachedProcesses& processes;
     const EndedProcesses& ended;
-    const GroupCoordinator& groups;
+    const PlacementGroupCoordinator& groups;
     const ReferenceLedger& references;
     const Adoption& adoption;
     const ObjectTransfers& transfers;

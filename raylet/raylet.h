@@ -33,9 +33,9 @@
 #include "raylet/death_register.h"
 #include "raylet/ended_processes.h"
 #include "raylet/jobs/detached_actors.h"
-#include "raylet/jobs/group_coordinator.h"
 #include "raylet/jobs/jobs.h"
 #include "raylet/jobs/lease_broker.h"
+#include "raylet/jobs/placement_group_coordinator.h"
 #include "raylet/node_figures.h"
 #include "raylet/node_tables.h"
 #include "raylet/objects/adoption.h"
@@ -167,15 +167,15 @@ class Raylet final : private ClusterFollower::Observer, private GcsSession::Node
               .deaths = deaths_,
               .detached_workers_of = [this](JobNumber job) { return detached_.WorkersOf(job); },
               .has_detached_actors = [this](JobNumber job) { return detached_.HasAny(job); }}};
-  GroupCoordinator groups_{{.clock = world_.clock,
-                            .transport = world_.transport,
-                            .gcs = gcs_,
-                            .ledger = ledger_,
-                            .view = view_,
-                            .queue = queue_,
-                            .processes = processes_,
-                            .deaths = deaths_,
-                            .jobs = jobs_}};
+  PlacementGroupCoordinator groups_{{.clock = world_.clock,
+                                     .transport = world_.transport,
+                                     .gcs = gcs_,
+                                     .ledger = ledger_,
+                                     .view = view_,
+                                     .queue = queue_,
+                                     .processes = processes_,
+                                     .deaths = deaths_,
+                                     .jobs = jobs_}};
   DetachedActors detached_{{.clock = world_.clock,
                             .transport = world_.transport,
                             .gcs = gcs_,

@@ -1,9 +1,9 @@
 // Copyright The Sheaf Authors. SPDX-License-Identifier: Apache-2.0
-// What this raylet believes about the nodes of the cluster. Scheduling reads it. Who writes what, in
-// the raylet: `nodes` the ClusterFollower, from what the GCS says; `available` of other nodes also
-// whoever hands something to them, until they report anew; `available` of this one the
-// GroupLedger, from the resource ledger; `draining` of this one also the Raylet, when it shuts down;
-// `groups` the GroupCoordinator. The GCS (gcs/) has a view of its own.
+// What this raylet believes about the nodes of the cluster. Scheduling reads it. Who writes what,
+// in the raylet: `nodes` the ClusterFollower, from what the GCS says; `available` of other nodes
+// also whoever hands something to them, until they report anew; `available` of this one the
+// PlacementGroupLedger, from the resource ledger; `draining` of this one also the Raylet, when it
+// shuts down; `groups` the PlacementGroupCoordinator. The GCS (gcs/) has a view of its own.
 #pragma once
 
 #include <cstdint>

@@ -23,8 +23,8 @@
 #include "proto/gcs.pb.h"
 #include "raylet/cluster/gcs_link.h"
 #include "raylet/death_register.h"
-#include "raylet/jobs/group_coordinator.h"
 #include "raylet/jobs/jobs.h"
+#include "raylet/jobs/placement_group_coordinator.h"
 #include "raylet/node_tables.h"
 #include "raylet/scheduling/lease_queue.h"
 #include "raylet/workers/worker_pool.h"
@@ -45,7 +45,7 @@ class DetachedActors {
     const AttachedProcesses& processes;
     const DeathRegister& deaths;
     Jobs& jobs;
-    GroupCoordinator& groups;
+    PlacementGroupCoordinator& groups;
     // Ends a lease that was granted for an actor and has no worker yet.
     std::function<void(LeaseNumber)> end_lease;
   };

@@ -5,8 +5,8 @@
 #include <vector>
 
 #include "raylet/jobs/detached_actors.h"
-#include "raylet/jobs/group_coordinator.h"
 #include "raylet/jobs/jobs.h"
+#include "raylet/jobs/placement_group_coordinator.h"
 #include "raylet/node_parts_for_test.h"
 
 namespace sheaf {
@@ -24,15 +24,15 @@ struct JobParts : NodeParts {
              .deaths = deaths,
              .detached_workers_of = [this](JobNumber job) { return actors.WorkersOf(job); },
              .has_detached_actors = [this](JobNumber job) { return actors.HasAny(job); }}};
-  GroupCoordinator groups{{.clock = clock,
-                           .transport = transport,
-                           .gcs = gcs,
-                           .ledger = ledger,
-                           .view = view,
-                           .queue = queue,
-                           .processes = processes,
-                           .deaths = deaths,
-                           .jobs = jobs}};
+  PlacementGroupCoordinator groups{{.clock = clock,
+                                    .transport = transport,
+                                    .gcs = gcs,
+                                    .ledger = ledger,
+                                    .view = view,
+                                    .queue = queue,
+                                    .processes = processes,
+                                    .deaths = deaths,
+                                    .jobs = jobs}};
   std::vector<LeaseNumber> ended;  // What the actors asked for.
   DetachedActors actors{{.clock = clock,
                          .transport = transport,

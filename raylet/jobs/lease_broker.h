@@ -20,8 +20,8 @@
 #include "raylet/cluster/contacts.h"
 #include "raylet/death_register.h"
 #include "raylet/jobs/detached_actors.h"
-#include "raylet/jobs/group_coordinator.h"
 #include "raylet/jobs/jobs.h"
+#include "raylet/jobs/placement_group_coordinator.h"
 #include "raylet/node_tables.h"
 #include "raylet/objects/argument_admission.h"
 #include "raylet/scheduling/lease_queue.h"
@@ -47,7 +47,7 @@ class LeaseBroker {
     WorkersOfLeases& worker_of;    // Written here alone.
     const DeathRegister& deaths;
     Jobs& jobs;
-    GroupCoordinator& groups;
+    PlacementGroupCoordinator& groups;
     DetachedActors& detached;
     Contacts& contacts;
     ClusterFollower& follower;

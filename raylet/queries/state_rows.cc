@@ -168,7 +168,7 @@ void StateRows::FillWorkers(StateAsked& asked) const {
 
 void StateRows::FillGroups(StateAsked& asked) const {
   RowBudget budget(asked.answer, asked.limit);
-  for (const GroupLedger::Group* group : from_.groups.Groups()) {
+  for (const PlacementGroupLedger::Group* group : from_.groups.Groups()) {
     if (!budget.HasRoom(asked.answer.groups())) return;
     proto::GroupRow& row = *asked.answer.add_groups();
     row.set_group_id(group->spec.id.ToHex());

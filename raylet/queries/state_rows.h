@@ -13,8 +13,8 @@
 #include "raylet/node_tables.h"
 #include "raylet/objects/adoption.h"
 #include "raylet/raylet_options.h"
-#include "raylet/scheduling/group_ledger.h"
 #include "raylet/scheduling/lease_queue.h"
+#include "raylet/scheduling/placement_group_ledger.h"
 #include "raylet/scheduling/resource_ledger.h"
 #include "raylet/workers/launcher.h"
 #include "raylet/workers/worker_pool.h"
@@ -40,7 +40,7 @@ class StateRows {
     const ClusterView& view;
     const ResourceLedger& ledger;
     const LeaseQueue& queue;
-    const GroupLedger& groups;
+    const PlacementGroupLedger& groups;
     const WorkerPool& pool;
     const AttachedProcesses& processes;
     const NodeJobs& jobs;

@@ -7,8 +7,8 @@
 #include <set>
 #include <vector>
 
-#include "raylet/scheduling/group_ledger.h"
 #include "raylet/scheduling/lease_queue.h"
+#include "raylet/scheduling/placement_group_ledger.h"
 
 namespace sheaf {
 namespace {
@@ -239,7 +239,7 @@ class World {
   ResourceLedger ledger_;
   ClusterView view_;
   LeaseQueue queue_;
-  GroupLedger groups_;
+  PlacementGroupLedger groups_;
   Nanos now_ = kSecond;
   std::map<LeaseNumber, Held> held_;
   std::set<LeaseNumber> revoked_;

@@ -178,8 +178,9 @@ std::string WhyNoWorker(const Lease& lease, int starting) {
                             " of ", which, starting == 1 ? " is" : " are", " starting");
 }
 
-std::string WhyGroup(const GroupLedger& groups, const LeaseQueue& queue, PlacementGroupId id) {
-  const GroupLedger::Group* group = groups.Find(id);
+std::string WhyGroup(const PlacementGroupLedger& groups, const LeaseQueue& queue,
+                     PlacementGroupId id) {
+  const PlacementGroupLedger::Group* group = groups.Find(id);
   if (group == nullptr) return "was removed, or was never made";
   if (group->state == proto::GroupState::CREATED) {
     std::vector<NodeNumber> nodes = group->nodes;

@@ -6,8 +6,8 @@
 #include <string>
 
 #include "base/ids.h"
-#include "raylet/scheduling/group_ledger.h"
 #include "raylet/scheduling/lease_queue.h"
+#include "raylet/scheduling/placement_group_ledger.h"
 
 namespace sheaf {
 
@@ -20,6 +20,7 @@ std::string WhyDemand(const LeaseQueue& queue, ProcessId owner, uint64_t key);
 // that start now.
 std::string WhyNoWorker(const Lease& lease, int starting);
 // "waits for room: 2 CPU ...", "is placed on node 1", "was removed, or was never made".
-std::string WhyGroup(const GroupLedger& groups, const LeaseQueue& queue, PlacementGroupId group);
+std::string WhyGroup(const PlacementGroupLedger& groups, const LeaseQueue& queue,
+                     PlacementGroupId group);
 
 }  // namespace sheaf

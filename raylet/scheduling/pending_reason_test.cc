@@ -37,7 +37,7 @@ struct Node {
   ResourceLedger ledger;
   ClusterView view;
   LeaseQueue queue;
-  GroupLedger groups;
+  PlacementGroupLedger groups;
 };
 
 }  // namespace

@@ -1,6 +1,6 @@
 // Copyright The Sheaf Authors. SPDX-License-Identifier: Apache-2.0
 // Placement groups between processes, the GCS and the raylets of other nodes.
-#include "raylet/jobs/group_coordinator.h"
+#include "raylet/jobs/placement_group_coordinator.h"
 
 #include <catch2/catch.hpp>
 

@@ -21,7 +21,7 @@ struct GroupEntry {
   bool unaccounted = false;  // From disk, and no raylet has reported it to this GCS yet.
 };
 
-class GroupTable {
+class PlacementGroupTable {
  public:
   GroupEntry* Find(const PlacementGroupId& id);
   const GroupEntry* Find(const PlacementGroupId& id) const;

@@ -1,5 +1,5 @@
 // Copyright The Sheaf Authors. SPDX-License-Identifier: Apache-2.0
-#include "raylet/scheduling/group_ledger.h"
+#include "raylet/scheduling/placement_group_ledger.h"
 
 #include <algorithm>
 #include <utility>
@@ -42,14 +42,14 @@ absl::StatusOr<GroupSpec> ParseGroupSpec(const proto::GroupRequest& request) {
   return spec;
 }
 
-GroupLedger::GroupLedger(ResourceLedger& ledger, ClusterView& view)
+PlacementGroupLedger::PlacementGroupLedger(ResourceLedger& ledger, ClusterView& view)
     : ledger_(ledger), view_(view) {}
-GroupLedger::~GroupLedger() = default;
+PlacementGroupLedger::~PlacementGroupLedger() = default;
 
-std::vector<GroupAction> GroupLedger::TakeActions() { return std::exchange(actions_, {}); }
+std::vector<GroupAction> PlacementGroupLedger::TakeActions() { return std::exchange(actions_, {}); }
 
-GroupAction GroupLedger::ActionFor(const Group& group, GroupAction::Kind kind,
-                                   NodeNumber node) const {
+GroupAction PlacementGroupLedger::ActionFor(const Group& group, GroupAction::Kind kind,
+                                            NodeNumber node) const {
   GroupAction action;
   action.kind = kind;
   action.group = group.spec.id;
@@ -58,7 +58,7 @@ GroupAction GroupLedger::ActionFor(const Group& group, GroupAction::Kind kind,
   return action;
 }
 
-void GroupLedger::SayState(const Group& group, std::string words) {
+void PlacementGroupLedger::SayState(const Group& group, std::string words) {
   GroupAction action = ActionFor(group, GroupAction::Kind::kState, 0);
   action.state = group.state;
   if (group.state == proto::GroupState::CREATED) action.bundle_nodes = group.nodes;
@@ -66,7 +66,7 @@ void GroupLedger::SayState(const Group& group, std::string words) {
   actions_.push_back(std::move(action));
 }
 
-void GroupLedger::OnCreate(GroupSpec spec, ProcessId creator, Nanos now) {
+void PlacementGroupLedger::OnCreate(GroupSpec spec, ProcessId creator, Nanos now) {
   const PlacementGroupId id = spec.id;
   if (const auto it = groups_.find(id); it != groups_.end()) {
     SayState(*it->second, "");
@@ -100,7 +100,7 @@ void GroupLedger::OnCreate(GroupSpec spec, ProcessId creator, Nanos now) {
 }
 
 // Places what is not placed yet, if there is room now.
-void GroupLedger::Try(Group& group, Nanos) {
+void PlacementGroupLedger::Try(Group& group, Nanos) {
   std::vector<NodeNumber> kept = group.nodes;
   for (size_t i = 0; i < kept.size(); ++i) kept[i] = group.committed[i] ? kept[i] : 0;
   std::optional<std::vector<NodeNumber>> nodes = PlaceBundles(group.spec, view_, kept);
@@ -137,7 +137,7 @@ void GroupLedger::Try(Group& group, Nanos) {
 }
 
 // false: the ledger refused one, as a GPU may be free in parts only.
-bool GroupLedger::PrepareHere(Group& group) {
+bool PlacementGroupLedger::PrepareHere(Group& group) {
   bool ok = true;
   for (size_t i = 0; ok && i < group.nodes.size(); ++i) {
     if (!group.committed[i] && group.nodes[i] == view_.local) {
@@ -152,7 +152,7 @@ bool GroupLedger::PrepareHere(Group& group) {
 }
 
 // All are prepared.
-void GroupLedger::Commit(Group& group) {
+void PlacementGroupLedger::Commit(Group& group) {
   absl::btree_map<NodeNumber, GroupAction> commit;
   for (size_t i = 0; i < group.nodes.size(); ++i) {
     if (group.committed[i]) continue;
@@ -177,7 +177,7 @@ void GroupLedger::Commit(Group& group) {
 }
 
 // Gives the bundles on `node` back, those already committed only if asked to.
-void GroupLedger::Return(Group& group, NodeNumber node, bool committed_too) {
+void PlacementGroupLedger::Return(Group& group, NodeNumber node, bool committed_too) {
   GroupAction action = ActionFor(group, GroupAction::Kind::kReturn, node);
   for (size_t i = 0; i < group.nodes.size(); ++i) {
     if (group.nodes[i] != node || (group.committed[i] && !committed_too)) continue;
@@ -194,7 +194,7 @@ void GroupLedger::Return(Group& group, NodeNumber node, bool committed_too) {
 }
 
 // This attempt failed: what was prepared for it goes back, and it waits for the next room.
-void GroupLedger::GiveUp(Group& group) {
+void PlacementGroupLedger::GiveUp(Group& group) {
   std::vector<NodeNumber> nodes = group.nodes;
   std::sort(nodes.begin(), nodes.end());
   nodes.erase(std::unique(nodes.begin(), nodes.end()), nodes.end());
@@ -205,8 +205,8 @@ void GroupLedger::GiveUp(Group& group) {
   SyncView();
 }
 
-void GroupLedger::OnPrepared(PlacementGroupId id, NodeNumber node, uint32_t attempt, bool ok,
-                             Nanos now) {
+void PlacementGroupLedger::OnPrepared(PlacementGroupId id, NodeNumber node, uint32_t attempt,
+                                      bool ok, Nanos now) {
   const auto it = groups_.find(id);
   if (it == groups_.end()) {
     return;  // Removed meanwhile: kReturn is on its way.
@@ -228,7 +228,7 @@ void GroupLedger::OnPrepared(PlacementGroupId id, NodeNumber node, uint32_t atte
   if (group.preparing.empty()) Commit(group);
 }
 
-void GroupLedger::Remove(Group& group, const std::string& words) {
+void PlacementGroupLedger::Remove(Group& group, const std::string& words) {
   const PlacementGroupId id = group.spec.id;
   std::vector<NodeNumber> nodes = group.nodes;
   std::sort(nodes.begin(), nodes.end());
@@ -244,7 +244,7 @@ void GroupLedger::Remove(Group& group, const std::string& words) {
   SyncView();
 }
 
-void GroupLedger::RememberRemoved(PlacementGroupId id) {
+void PlacementGroupLedger::RememberRemoved(PlacementGroupId id) {
   view_.groups[id] = {GroupPlacement::State::kRemoved, {}};
   removed_.push_back(id);
   if (removed_.size() > kRemovedGroupsRemembered) {
@@ -253,7 +253,7 @@ void GroupLedger::RememberRemoved(PlacementGroupId id) {
   }
 }
 
-void GroupLedger::OnNeverMade(PlacementGroupId id, const std::string& words) {
+void PlacementGroupLedger::OnNeverMade(PlacementGroupId id, const std::string& words) {
   const auto known = view_.groups.find(id);
   if (groups_.contains(id) ||
       (known != view_.groups.end() && known->second.state == GroupPlacement::State::kRemoved)) {
@@ -267,7 +267,7 @@ void GroupLedger::OnNeverMade(PlacementGroupId id, const std::string& words) {
   RememberRemoved(id);
 }
 
-bool GroupLedger::OnRemove(PlacementGroupId id, Nanos now) {
+bool PlacementGroupLedger::OnRemove(PlacementGroupId id, Nanos now) {
   const auto it = groups_.find(id);
   if (it == groups_.end()) return false;
   Remove(*it->second, "");
@@ -275,7 +275,7 @@ bool GroupLedger::OnRemove(PlacementGroupId id, Nanos now) {
   return true;
 }
 
-void GroupLedger::OnOwnerGone(ProcessId creator, Nanos now) {
+void PlacementGroupLedger::OnOwnerGone(ProcessId creator, Nanos now) {
   std::vector<Group*> lost;
   for (const auto& [id, group] : groups_) {
     if (group->creator == creator && !group->spec.detached) lost.push_back(group.get());
@@ -287,7 +287,7 @@ void GroupLedger::OnOwnerGone(ProcessId creator, Nanos now) {
   if (!lost.empty()) OnRoom(now);
 }
 
-void GroupLedger::OnNodeDead(NodeNumber node, Nanos now) {
+void PlacementGroupLedger::OnNodeDead(NodeNumber node, Nanos now) {
   for (const Group* found : Groups()) {
     Group& group = *groups_.at(found->spec.id);
     if (std::find(group.nodes.begin(), group.nodes.end(), node) == group.nodes.end()) continue;
@@ -310,7 +310,7 @@ void GroupLedger::OnNodeDead(NodeNumber node, Nanos now) {
   OnRoom(now);
 }
 
-void GroupLedger::OnRoom(Nanos now) {
+void PlacementGroupLedger::OnRoom(Nanos now) {
   SyncView();
   std::vector<Group*> waiting;
   for (const auto& [serial, group] : pending_) {
@@ -333,7 +333,7 @@ void GroupLedger::OnRoom(Nanos now) {
   }
 }
 
-std::optional<Resources> GroupLedger::WaitingHere() const {
+std::optional<Resources> PlacementGroupLedger::WaitingHere() const {
   const auto here = view_.nodes.find(view_.local);
   if (here == view_.nodes.end() || !here->second.usable()) return std::nullopt;
   for (const auto& [serial, group] : pending_) {
@@ -356,12 +356,12 @@ std::optional<Resources> GroupLedger::WaitingHere() const {
   return std::nullopt;
 }
 
-const GroupLedger::Group* GroupLedger::Find(PlacementGroupId id) const {
+const PlacementGroupLedger::Group* PlacementGroupLedger::Find(PlacementGroupId id) const {
   const auto it = groups_.find(id);
   return it == groups_.end() ? nullptr : it->second.get();
 }
 
-std::vector<const GroupLedger::Group*> GroupLedger::Groups() const {
+std::vector<const PlacementGroupLedger::Group*> PlacementGroupLedger::Groups() const {
   std::vector<const Group*> all;
   all.reserve(groups_.size());
   for (const auto& [id, group] : groups_) all.push_back(group.get());

@@ -2,11 +2,13 @@
 // Placement groups, between the processes that make and watch them, the GCS, and the raylets of the
 // nodes where their bundles are. Those of this node's processes live and die with their creator and
 // are this raylet's alone; named and detached ones are registered with the GCS first, which has
-// detached ones placed anew when they lose their place. What goes where the GroupLedger decides.
+// detached ones placed anew when they lose their place. What goes where the PlacementGroupLedger
+// decides.
 //
 // Of groups over several nodes the raylet of the creator's node is the coordinator: it asks the
 // others to prepare their bundles, then to commit them, and tells all that know the group of its
-// state. When that node is dead, others ask the GCS for the next coordinator (GroupPlacers). Pure; one thread. A malformed frame is kInvalidArgument, and changes nothing.
+// state. When that node is dead, others ask the GCS for the next coordinator (GroupPlacers). Pure;
+// one thread. A malformed frame is kInvalidArgument, and changes nothing.
 #pragma once
 
 #include <cstdint>
@@ -28,14 +30,14 @@
 #include "raylet/jobs/group_placers.h"
 #include "raylet/jobs/jobs.h"
 #include "raylet/node_tables.h"
-#include "raylet/scheduling/group_ledger.h"
 #include "raylet/scheduling/lease_queue.h"
+#include "raylet/scheduling/placement_group_ledger.h"
 #include "raylet/scheduling/resource_ledger.h"
 #include "scheduling/cluster_view.h"
 
 namespace sheaf {
 
-class GroupCoordinator {
+class PlacementGroupCoordinator {
  public:
   // All outlive it.
   struct Deps {
@@ -49,9 +51,9 @@ class GroupCoordinator {
     const DeathRegister& deaths;
     const Jobs& jobs;
   };
-  explicit GroupCoordinator(const Deps& deps);
-  GroupCoordinator(const GroupCoordinator&) = delete;
-  GroupCoordinator& operator=(const GroupCoordinator&) = delete;
+  explicit PlacementGroupCoordinator(const Deps& deps);
+  PlacementGroupCoordinator(const PlacementGroupCoordinator&) = delete;
+  PlacementGroupCoordinator& operator=(const PlacementGroupCoordinator&) = delete;
 
   // --- What processes and other raylets say.
   absl::Status OnRequest(ProcessId from, const Frame& frame);  // kGroupRequest
@@ -80,12 +82,12 @@ class GroupCoordinator {
   bool IsUnknown(PlacementGroupId id) const;
   // The group of `spec`, if there is one, is elsewhere and not known here yet: asks about it.
   void FollowGroupOf(const proto::LeaseSpec& spec);
-  // Tells the GCS where it is: of one that is neither named nor detached it does not know, and is to
-  // start an actor in it.
+  // Tells the GCS where it is: of one that is neither named nor detached it does not know, and is
+  // to start an actor in it.
   void TellPlace(PlacementGroupId id);
 
   void FillReport(proto::NodeReport* report) const;
-  const GroupLedger& ledger() const { return groups_; }
+  const PlacementGroupLedger& ledger() const { return groups_; }
   // What was said last of each that this raylet coordinates.
   const absl::btree_map<PlacementGroupId, proto::GroupState>& states() const { return states_; }
 
@@ -113,7 +115,7 @@ class GroupCoordinator {
                       const proto::Bundles& message);
 
   const Deps deps_;
-  GroupLedger groups_;
+  PlacementGroupLedger groups_;
   GroupPlacers placers_;                                                    // Of the others.
   absl::btree_map<PlacementGroupId, absl::btree_set<ProcessId>> watchers_;  // Told of changes.
   absl::btree_map<PlacementGroupId, proto::GroupState> states_;

@@ -1,5 +1,5 @@
 // Copyright The Sheaf Authors. SPDX-License-Identifier: Apache-2.0
-#include "gcs/group_service.h"
+#include "gcs/placement_group_service.h"
 
 #include <algorithm>
 #include <utility>
@@ -25,7 +25,7 @@ std::set<NodeNumber> Holders(const proto::GroupInfo& info) {
 
 }  // namespace
 
-void GroupService::Load(std::string_view key, std::string_view value) {
+void PlacementGroupService::Load(std::string_view key, std::string_view value) {
   const absl::StatusOr<PlacementGroupId> id = PlacementGroupId::FromBinary(key);
   proto::GroupInfo info;
   if (!id.ok() || !info.ParseFromArray(value.data(), static_cast<int>(value.size()))) return;
@@ -34,7 +34,7 @@ void GroupService::Load(std::string_view key, std::string_view value) {
   entry.next_order = kForever;
 }
 
-void GroupService::Activate() {
+void PlacementGroupService::Activate() {
   active_ = true;
   std::vector<Happening> lost;
   for (auto& [id, entry] : table_.all()) {
@@ -49,7 +49,8 @@ void GroupService::Activate() {
   Tick();
 }
 
-void GroupService::Register(CallPtr call, NodeNumber node, const proto::RegisterGroup& request) {
+void PlacementGroupService::Register(CallPtr call, NodeNumber node,
+                                     const proto::RegisterGroup& request) {
   const absl::StatusOr<PlacementGroupId> id = PlacementGroupId::FromBinary(request.group_id());
   if (!id.ok() || id->is_nil() || request.bundles_size() == 0 ||
       request.bundles_size() > kMaxBundles || request.name().size() > kMaxNameBytes ||
@@ -96,7 +97,7 @@ void GroupService::Register(CallPtr call, NodeNumber node, const proto::Register
       });
 }
 
-void GroupService::Lookup(const CallPtr& call, const proto::LookupGroup& request) const {
+void PlacementGroupService::Lookup(const CallPtr& call, const proto::LookupGroup& request) const {
   const GroupEntry* entry = nullptr;
   if (request.group_id().empty()) {
     entry = table_.FindByName(request.name_space(), request.name());
@@ -114,14 +115,14 @@ void GroupService::Lookup(const CallPtr& call, const proto::LookupGroup& request
   context_.pipeline.Answer(call, std::move(reply));
 }
 
-void GroupService::List(const CallPtr& call) const {
+void PlacementGroupService::List(const CallPtr& call) const {
   proto::GcsReply reply;
   reply.mutable_groups();
   for (const auto& [id, entry] : table_.all()) *reply.mutable_groups()->add_groups() = entry.info;
   context_.pipeline.Answer(call, std::move(reply));
 }
 
-void GroupService::Remove(CallPtr call, const proto::RemoveGroup& request) {
+void PlacementGroupService::Remove(CallPtr call, const proto::RemoveGroup& request) {
   const absl::StatusOr<PlacementGroupId> id = PlacementGroupId::FromBinary(request.group_id());
   if (!id.ok()) {
     return context_.pipeline.Answer(
@@ -130,7 +131,8 @@ void GroupService::Remove(CallPtr call, const proto::RemoveGroup& request) {
   Happen(std::move(call), {.id = *id, .event = GroupEvent::kRemoved});
 }
 
-void GroupService::OnReport(CallPtr call, NodeNumber node, const proto::GroupReport& report) {
+void PlacementGroupService::OnReport(CallPtr call, NodeNumber node,
+                                     const proto::GroupReport& report) {
   const absl::StatusOr<PlacementGroupId> id = PlacementGroupId::FromBinary(report.group_id());
   GroupEntry* entry = id.ok() ? table_.Find(*id) : nullptr;
   const bool current =
@@ -175,8 +177,8 @@ void GroupService::OnReport(CallPtr call, NodeNumber node, const proto::GroupRep
   if (call) context_.pipeline.Answer(call, {});
 }
 
-void GroupService::OnAttached(NodeNumber node,
-                              const google::protobuf::RepeatedPtrField<proto::GroupInfo>& groups) {
+void PlacementGroupService::OnAttached(
+    NodeNumber node, const google::protobuf::RepeatedPtrField<proto::GroupInfo>& groups) {
   for (const proto::GroupInfo& info : groups) {
     const absl::StatusOr<PlacementGroupId> id = PlacementGroupId::FromBinary(info.group_id());
     if (!id.ok() || id->maker().node != node || info.detached() || table_.Find(*id) != nullptr)
@@ -186,7 +188,7 @@ void GroupService::OnAttached(NodeNumber node,
   }
 }
 
-void GroupService::Happen(CallPtr call, Happening what) {
+void PlacementGroupService::Happen(CallPtr call, Happening what) {
   const bool is_wish = call != nullptr && what.event == GroupEvent::kRemoved;
   const std::string latch = GroupLatch(what.id);
   context_.pipeline.Run(
@@ -196,7 +198,7 @@ void GroupService::Happen(CallPtr call, Happening what) {
       });
 }
 
-Outcome GroupService::Plan(const Happening& what) {
+Outcome PlacementGroupService::Plan(const Happening& what) {
   const GroupEntry* entry = table_.Find(what.id);
   if (entry == nullptr) return {};
   if (what.placement_number != 0 && what.placement_number != entry->info.placement_number())
@@ -244,7 +246,7 @@ Outcome GroupService::Plan(const Happening& what) {
   return outcome;
 }
 
-void GroupService::OnNodeDead(NodeNumber node) {
+void PlacementGroupService::OnNodeDead(NodeNumber node) {
   table_.ErasePlacesOfNode(node);
   for (const PlacementGroupId& id : table_.DetachedOn(node)) {
     const uint32_t number = table_.Find(id)->info.placement_number();
@@ -255,20 +257,20 @@ void GroupService::OnNodeDead(NodeNumber node) {
   }
 }
 
-void GroupService::OnProcessGone(ProcessId process) {
+void PlacementGroupService::OnProcessGone(ProcessId process) {
   table_.ErasePlacesOf(process);
   for (const PlacementGroupId& id : table_.AttachedOf(process)) {
     Happen(nullptr, {.id = id, .event = GroupEvent::kRemoved});
   }
 }
 
-std::set<ProcessId> GroupService::MakersOn(NodeNumber node) const {
+std::set<ProcessId> PlacementGroupService::MakersOn(NodeNumber node) const {
   std::set<ProcessId> makers;
   for (const PlacementGroupId& id : table_.AttachedOfNode(node)) makers.insert(id.maker());
   return makers;
 }
 
-bool GroupService::AddSnapshot(std::string_view key, proto::Snapshot* snapshot) const {
+bool PlacementGroupService::AddSnapshot(std::string_view key, proto::Snapshot* snapshot) const {
   if (!key.empty()) {
     const absl::StatusOr<PlacementGroupId> id = PlacementGroupId::FromBinary(key);
     if (!id.ok()) return false;
@@ -280,7 +282,7 @@ bool GroupService::AddSnapshot(std::string_view key, proto::Snapshot* snapshot) 
   return true;
 }
 
-void GroupService::Tick() {
+void PlacementGroupService::Tick() {
   for (Happening& what : std::exchange(unrecorded_, {})) Happen(nullptr, std::move(what));
   if (!active_) return;
   const Nanos now = context_.clock.Now();
@@ -289,7 +291,7 @@ void GroupService::Tick() {
   }
 }
 
-void GroupService::Order(GroupEntry& entry) {
+void PlacementGroupService::Order(GroupEntry& entry) {
   entry.next_order = Deadline(context_.clock.Now(), context_.options.repeat_after);
   if (entry.info.raylet() == 0) {
     const absl::StatusOr<PlacementGroupId> id = PlacementGroupId::FromBinary(entry.info.group_id());
@@ -303,8 +305,8 @@ void GroupService::Order(GroupEntry& entry) {
   SendMessage(context_.transport.To(RayletOf(entry.info.raylet())), FrameKind::kGcsEvent, event);
 }
 
-void GroupService::SendDrop(NodeNumber node, const PlacementGroupId& id,
-                            uint32_t placement_number) {
+void PlacementGroupService::SendDrop(NodeNumber node, const PlacementGroupId& id,
+                                     uint32_t placement_number) {
   proto::GcsEvent event;
   event.set_client(RayletOf(node).packed());
   event.mutable_drop_group()->set_group_id(id.Binary());
@@ -312,7 +314,7 @@ void GroupService::SendDrop(NodeNumber node, const PlacementGroupId& id,
   SendMessage(context_.transport.To(RayletOf(node)), FrameKind::kGcsEvent, event);
 }
 
-void GroupService::Publish(const proto::GroupInfo& info) {
+void PlacementGroupService::Publish(const proto::GroupInfo& info) {
   if (!context_.publisher.HasSubscribers(proto::Subscribe::GROUPS)) return;
   proto::Change change;
   *change.mutable_group() = info;

@@ -1,5 +1,5 @@
 // Copyright The Sheaf Authors. SPDX-License-Identifier: Apache-2.0
-#include "raylet/scheduling/group_ledger.h"
+#include "raylet/scheduling/placement_group_ledger.h"
 
 #include <algorithm>
 #include <catch2/catch.hpp>
@@ -42,7 +42,7 @@ struct Cluster {
     return view;
   }
   State::State StateOf(uint64_t number) {
-    const GroupLedger::Group* group = groups.Find(GroupNumber(number));
+    const PlacementGroupLedger::Group* group = groups.Find(GroupNumber(number));
     return group == nullptr ? State::REMOVED : group->state;
   }
   std::vector<GroupAction> Take(Kind kind) {
@@ -55,7 +55,7 @@ struct Cluster {
 
   ResourceLedger ledger;
   ClusterView view;
-  GroupLedger groups;
+  PlacementGroupLedger groups;
   Nanos now = kSecond;
 };
 

@@ -1,5 +1,5 @@
 // Copyright The Sheaf Authors. SPDX-License-Identifier: Apache-2.0
-#include "raylet/jobs/group_coordinator.h"
+#include "raylet/jobs/placement_group_coordinator.h"
 
 #include <iterator>
 #include <utility>
@@ -23,13 +23,13 @@ proto::GroupState Gone(PlacementGroupId id, const std::string& words) {
 
 }  // namespace
 
-GroupCoordinator::GroupCoordinator(const Deps& deps)
+PlacementGroupCoordinator::PlacementGroupCoordinator(const Deps& deps)
     : deps_(deps),
       groups_(deps.ledger, deps.view),
       placers_({deps.view.local, deps.clock, deps.gcs, deps.deaths},
                [this](PlacementGroupId id, NodeNumber node) { OnPlacer(id, node); }) {}
 
-absl::Status GroupCoordinator::OnRequest(ProcessId from, const Frame& frame) {
+absl::Status PlacementGroupCoordinator::OnRequest(ProcessId from, const Frame& frame) {
   SHEAF_ASSIGN_OR_RETURN(const auto request, ParseFrame<proto::GroupRequest>(frame));
   SHEAF_ASSIGN_OR_RETURN(const auto id, PlacementGroupId::FromBinary(request.id()));
   switch (request.action()) {
@@ -46,8 +46,8 @@ absl::Status GroupCoordinator::OnRequest(ProcessId from, const Frame& frame) {
   }
 }
 
-void GroupCoordinator::Remove(ProcessId from, PlacementGroupId id,
-                              const proto::GroupRequest& request) {
+void PlacementGroupCoordinator::Remove(ProcessId from, PlacementGroupId id,
+                                       const proto::GroupRequest& request) {
   if (IsElsewhere(id)) {
     if (!placers_.IsMoved(id) && placers_.Of(id) != 0) {
       SendMessage(To(RayletOf(placers_.Of(id))), FrameKind::kGroupRequest, request);
@@ -68,13 +68,13 @@ void GroupCoordinator::Remove(ProcessId from, PlacementGroupId id,
 
 // A group of this node stands in the view from its registration on, and in the ledger only when the
 // GCS has answered that.
-bool GroupCoordinator::IsRegistering(PlacementGroupId id) const {
+bool PlacementGroupCoordinator::IsRegistering(PlacementGroupId id) const {
   const auto known = deps_.view.groups.find(id);
   return id.maker().node == deps_.view.local && groups_.Find(id) == nullptr &&
          known != deps_.view.groups.end() && known->second.state == GroupPlacement::State::kPending;
 }
 
-void GroupCoordinator::Watch(ProcessId from, PlacementGroupId id) {
+void PlacementGroupCoordinator::Watch(ProcessId from, PlacementGroupId id) {
   if (IsElsewhere(id)) {
     watchers_[id].insert(from);
     if (from.is_raylet()) {  // The GCS has named this node to it, and the order is on its way.
@@ -95,8 +95,8 @@ void GroupCoordinator::Watch(ProcessId from, PlacementGroupId id) {
   SendMessage(To(from), FrameKind::kGroupState, state);
 }
 
-absl::Status GroupCoordinator::Create(ProcessId from, PlacementGroupId id,
-                                      const proto::GroupRequest& request) {
+absl::Status PlacementGroupCoordinator::Create(ProcessId from, PlacementGroupId id,
+                                               const proto::GroupRequest& request) {
   absl::StatusOr<GroupSpec> spec = ParseGroupSpec(request);
   if (spec.ok() && id.maker() != from) {
     spec = absl::InvalidArgumentError("the id of a placement group names its creator");
@@ -130,8 +130,8 @@ absl::Status GroupCoordinator::Create(ProcessId from, PlacementGroupId id,
   return absl::OkStatus();
 }
 
-void GroupCoordinator::OnRegistered(ProcessId from, const GroupSpec& spec,
-                                    const proto::GcsReply& reply) {
+void PlacementGroupCoordinator::OnRegistered(ProcessId from, const GroupSpec& spec,
+                                             const proto::GcsReply& reply) {
   const auto known = deps_.view.groups.find(spec.id);
   const bool removed =
       known != deps_.view.groups.end() && known->second.state == GroupPlacement::State::kRemoved;
@@ -147,13 +147,13 @@ void GroupCoordinator::OnRegistered(ProcessId from, const GroupSpec& spec,
   groups_.OnCreate(spec, spec.detached ? Self() : from, Now());
 }
 
-void GroupCoordinator::RemoveFromGcs(PlacementGroupId id) {
+void PlacementGroupCoordinator::RemoveFromGcs(PlacementGroupId id) {
   proto::GcsRequest removal;
   removal.mutable_remove_group()->set_group_id(id.Binary());
   deps_.gcs.Insist(std::move(removal));
 }
 
-void GroupCoordinator::Apply(const GroupAction& action) {
+void PlacementGroupCoordinator::Apply(const GroupAction& action) {
   switch (action.kind) {
     case GroupAction::Kind::kPrepare:
       return SendBundles(action, FrameKind::kPrepareBundles);
@@ -166,7 +166,7 @@ void GroupCoordinator::Apply(const GroupAction& action) {
   }
 }
 
-void GroupCoordinator::OnStateChanged(const GroupAction& action) {
+void PlacementGroupCoordinator::OnStateChanged(const GroupAction& action) {
   proto::GroupState state;
   state.set_id(action.group.Binary());
   state.set_state(action.state);
@@ -190,7 +190,7 @@ void GroupCoordinator::OnStateChanged(const GroupAction& action) {
   deps_.queue.SetGroupWaiting(groups_.WaitingHere(), Now());
 }
 
-void GroupCoordinator::TellWatchers(PlacementGroupId id, const proto::GroupState& state) {
+void PlacementGroupCoordinator::TellWatchers(PlacementGroupId id, const proto::GroupState& state) {
   const auto watchers = watchers_.find(id);
   if (watchers == watchers_.end()) return;
   for (const ProcessId watcher : watchers->second) {
@@ -199,16 +199,16 @@ void GroupCoordinator::TellWatchers(PlacementGroupId id, const proto::GroupState
   if (state.state() == proto::GroupState::REMOVED) watchers_.erase(watchers);
 }
 
-bool GroupCoordinator::IsElsewhere(PlacementGroupId id) const {
+bool PlacementGroupCoordinator::IsElsewhere(PlacementGroupId id) const {
   return groups_.Find(id) == nullptr &&
          (id.maker().node != deps_.view.local || placers_.IsMoved(id));
 }
 
-bool GroupCoordinator::IsUnknown(PlacementGroupId id) const {
+bool PlacementGroupCoordinator::IsUnknown(PlacementGroupId id) const {
   return !deps_.view.groups.contains(id) && !IsElsewhere(id) && groups_.Find(id) == nullptr;
 }
 
-void GroupCoordinator::AskAbout(PlacementGroupId id) {
+void PlacementGroupCoordinator::AskAbout(PlacementGroupId id) {
   const NodeNumber node = placers_.Of(id);
   if (node == 0) return placers_.Ask(id);
   proto::GroupRequest request;
@@ -218,7 +218,7 @@ void GroupCoordinator::AskAbout(PlacementGroupId id) {
 }
 
 // Other raylets that asked here ask the GCS themselves: none passes on what it only follows.
-void GroupCoordinator::OnPlacer(PlacementGroupId id, NodeNumber node) {
+void PlacementGroupCoordinator::OnPlacer(PlacementGroupId id, NodeNumber node) {
   if (groups_.Find(id) != nullptr) return placers_.Forget(id);
   if (node == 0) {
     const NodeNumber maker = id.maker().node;
@@ -242,7 +242,7 @@ void GroupCoordinator::OnPlacer(PlacementGroupId id, NodeNumber node) {
 
 // The node that placed a group is dead, or does so no more. Until the GCS has said whether another
 // does, the group waits.
-void GroupCoordinator::LosePlacer(PlacementGroupId id, const std::string& words) {
+void PlacementGroupCoordinator::LosePlacer(PlacementGroupId id, const std::string& words) {
   deps_.view.groups[id] = {};
   proto::GroupState state;
   state.set_id(id.Binary());
@@ -256,19 +256,19 @@ void GroupCoordinator::LosePlacer(PlacementGroupId id, const std::string& words)
 }
 
 // A group of another raylet is no more.
-void GroupCoordinator::End(PlacementGroupId id, const std::string& words) {
+void PlacementGroupCoordinator::End(PlacementGroupId id, const std::string& words) {
   ForgetLater(id, &deps_.view.groups[id]);
   TellWatchers(id, Gone(id, words));
   deps_.queue.OnGroupChanged(id, Now());
 }
 
-void GroupCoordinator::FollowGroupOf(const proto::LeaseSpec& spec) {
+void PlacementGroupCoordinator::FollowGroupOf(const proto::LeaseSpec& spec) {
   if (spec.strategy().kind() != proto::Strategy::PLACEMENT_GROUP) return;
   const auto group = PlacementGroupId::FromBinary(spec.strategy().group_id());
   if (group.ok() && IsElsewhere(*group) && !deps_.view.groups.contains(*group)) AskAbout(*group);
 }
 
-void GroupCoordinator::TellPlace(PlacementGroupId id) {
+void PlacementGroupCoordinator::TellPlace(PlacementGroupId id) {
   const auto state = states_.find(id);
   if (state == states_.end() || registered_.contains(id)) return;
   proto::GcsRequest request;
@@ -280,7 +280,7 @@ void GroupCoordinator::TellPlace(PlacementGroupId id) {
   deps_.gcs.Command(std::move(request), nullptr);
 }
 
-void GroupCoordinator::SendBundles(const GroupAction& action, FrameKind kind) {
+void PlacementGroupCoordinator::SendBundles(const GroupAction& action, FrameKind kind) {
   proto::Bundles message;
   message.set_group_id(action.group.Binary());
   message.set_attempt(action.attempt);
@@ -291,7 +291,7 @@ void GroupCoordinator::SendBundles(const GroupAction& action, FrameKind kind) {
   SendMessage(To(RayletOf(action.node)), kind, message);
 }
 
-absl::Status GroupCoordinator::OnBundles(ProcessId from, const Frame& frame) {
+absl::Status PlacementGroupCoordinator::OnBundles(ProcessId from, const Frame& frame) {
   SHEAF_ASSIGN_OR_RETURN(const auto message, ParseFrame<proto::Bundles>(frame));
   SHEAF_ASSIGN_OR_RETURN(const auto id, PlacementGroupId::FromBinary(message.group_id()));
   if (frame.kind == FrameKind::kBundlesPrepared) {
@@ -323,8 +323,9 @@ absl::Status GroupCoordinator::OnBundles(ProcessId from, const Frame& frame) {
 }
 
 // All or none.
-bool GroupCoordinator::PrepareBundles(ProcessId coordinator, const std::vector<BundleId>& bundles,
-                                      const proto::Bundles& message) {
+bool PlacementGroupCoordinator::PrepareBundles(ProcessId coordinator,
+                                               const std::vector<BundleId>& bundles,
+                                               const proto::Bundles& message) {
   for (size_t i = 0; i < bundles.size(); ++i) {
     const auto resources = Resources::FromMap(message.resources(static_cast<int>(i)).amounts());
     if (resources.ok() && deps_.ledger.Prepare(bundles[i], *resources, coordinator).ok()) continue;
@@ -335,7 +336,7 @@ bool GroupCoordinator::PrepareBundles(ProcessId coordinator, const std::vector<B
 }
 
 // A group of another raylet is removed; those that were last are remembered.
-void GroupCoordinator::ForgetLater(PlacementGroupId id, GroupPlacement* placement) {
+void PlacementGroupCoordinator::ForgetLater(PlacementGroupId id, GroupPlacement* placement) {
   using State = GroupPlacement::State;
   if (std::exchange(placement->state, State::kRemoved) == State::kRemoved) return;
   removed_elsewhere_.push_back(id);
@@ -349,7 +350,7 @@ void GroupCoordinator::ForgetLater(PlacementGroupId id, GroupPlacement* placemen
 }
 
 // Of a group that another raylet coordinates.
-absl::Status GroupCoordinator::OnState(const Frame& frame) {
+absl::Status PlacementGroupCoordinator::OnState(const Frame& frame) {
   SHEAF_ASSIGN_OR_RETURN(const auto state, ParseFrame<proto::GroupState>(frame));
   SHEAF_ASSIGN_OR_RETURN(const auto id, PlacementGroupId::FromBinary(state.id()));
   if (groups_.Find(id) != nullptr) return absl::OkStatus();
@@ -373,7 +374,7 @@ absl::Status GroupCoordinator::OnState(const Frame& frame) {
 
 // Of the groups that this raylet coordinates the bundles there are placed anew. The coordinator of
 // others is gone: their bundles here go back, and the GCS is asked what becomes of them.
-void GroupCoordinator::OnNodeDead(NodeNumber node) {
+void PlacementGroupCoordinator::OnNodeDead(NodeNumber node) {
   groups_.OnNodeDead(node, Now());
   absl::btree_set<PlacementGroupId> lost;
   std::vector<BundleId> orphans;
@@ -396,7 +397,7 @@ void GroupCoordinator::OnNodeDead(NodeNumber node) {
   for (const PlacementGroupId id : lost) LosePlacer(id, "the node that placed it is dead");
 }
 
-void GroupCoordinator::ReportToGcs(PlacementGroupId id, const proto::GroupState& state) {
+void PlacementGroupCoordinator::ReportToGcs(PlacementGroupId id, const proto::GroupState& state) {
   const auto registered = registered_.find(id);
   if (registered == registered_.end()) return;
   proto::GcsRequest request;
@@ -419,7 +420,7 @@ void GroupCoordinator::ReportToGcs(PlacementGroupId id, const proto::GroupState&
   deps_.gcs.Command(std::move(request), nullptr);
 }
 
-void GroupCoordinator::OnPlace(const proto::PlaceGroup& message) {
+void PlacementGroupCoordinator::OnPlace(const proto::PlaceGroup& message) {
   const auto id = PlacementGroupId::FromBinary(message.group().group_id());
   if (!id.ok()) return;
   registered_[*id] = message.group().placement_number();
@@ -444,13 +445,13 @@ void GroupCoordinator::OnPlace(const proto::PlaceGroup& message) {
   if (spec.ok()) groups_.OnCreate(*std::move(spec), Self(), Now());
 }
 
-void GroupCoordinator::OnDrop(const proto::DropGroup& message) {
+void PlacementGroupCoordinator::OnDrop(const proto::DropGroup& message) {
   const auto id = PlacementGroupId::FromBinary(message.group_id());
   if (!id.ok()) return;
   const auto it = registered_.find(*id);
   if (it != registered_.end() && it->second > message.placement_number()) return;
   // A detached one is placed anew, if it is not removed.
-  const GroupLedger::Group* group = groups_.Find(*id);
+  const PlacementGroupLedger::Group* group = groups_.Find(*id);
   if (group != nullptr && group->spec.detached) placers_.Ask(*id);
   if (groups_.OnRemove(*id, Now())) return;
   registered_[*id] = message.placement_number();
@@ -458,7 +459,7 @@ void GroupCoordinator::OnDrop(const proto::DropGroup& message) {
   registered_.erase(*id);
 }
 
-void GroupCoordinator::OnProcessGone(ProcessId process) {
+void PlacementGroupCoordinator::OnProcessGone(ProcessId process) {
   groups_.OnOwnerGone(process, Now());
   for (auto it = watchers_.begin(); it != watchers_.end();) {
     it->second.erase(process);
@@ -466,22 +467,22 @@ void GroupCoordinator::OnProcessGone(ProcessId process) {
   }
 }
 
-bool GroupCoordinator::Settle() {
+bool PlacementGroupCoordinator::Settle() {
   if (std::exchange(room_came_, false) && groups_.pending() > 0) groups_.OnRoom(Now());
   const std::vector<GroupAction> actions = groups_.TakeActions();
   for (const GroupAction& action : actions) Apply(action);
   return !actions.empty();
 }
 
-bool GroupCoordinator::Sweep(PlacementGroupId id) {
-  const GroupLedger::Group* group = groups_.Find(id);
+bool PlacementGroupCoordinator::Sweep(PlacementGroupId id) {
+  const PlacementGroupLedger::Group* group = groups_.Find(id);
   if (group == nullptr) return states_.erase(id) > 0;
   if (group->spec.detached || deps_.deaths.IsReachable(group->creator)) return false;
   groups_.OnOwnerGone(group->creator, Now());
   return true;
 }
 
-void GroupCoordinator::FillReport(proto::NodeReport* report) const {
+void PlacementGroupCoordinator::FillReport(proto::NodeReport* report) const {
   for (const auto& [id, number] : registered_) {
     const auto state = states_.find(id);
     if (state == states_.end()) continue;

@@ -55,12 +55,12 @@ struct GroupAction {
   std::string words;
 };
 
-class GroupLedger {
+class PlacementGroupLedger {
  public:
   // All outlive it. view.here().available must equal the ledger's whenever an event comes in, and
   // does afterwards.
-  GroupLedger(ResourceLedger& ledger, ClusterView& view);
-  ~GroupLedger();
+  PlacementGroupLedger(ResourceLedger& ledger, ClusterView& view);
+  ~PlacementGroupLedger();
 
   // A group of `creator`. A repeat with the same id only reports the state again.
   void OnCreate(GroupSpec spec, ProcessId creator, Nanos now);

@@ -12,17 +12,17 @@
 #include "gcs/command_pipeline.h"
 #include "gcs/gcs_options.h"
 #include "gcs/group_state.h"
-#include "gcs/group_table.h"
 #include "gcs/node_table.h"
+#include "gcs/placement_group_table.h"
 
 namespace sheaf {
 
-class GroupService {
+class PlacementGroupService {
  public:
   static constexpr size_t kMaxNameBytes = 1024;
   static constexpr int kMaxBundles = 10'000;
 
-  GroupService(const GcsContext& context, const NodeTable& nodes)
+  PlacementGroupService(const GcsContext& context, const NodeTable& nodes)
       : context_(context), nodes_(nodes) {}
 
   void Load(std::string_view key, std::string_view value);
@@ -46,7 +46,7 @@ class GroupService {
   bool AddSnapshot(std::string_view key, proto::Snapshot* snapshot) const;
   void Tick();
 
-  const GroupTable& table() const { return table_; }
+  const PlacementGroupTable& table() const { return table_; }
 
  private:
   struct Happening {
@@ -64,7 +64,7 @@ class GroupService {
 
   const GcsContext context_;
   const NodeTable& nodes_;
-  GroupTable table_;
+  PlacementGroupTable table_;
   bool active_ = false;
   std::vector<Happening> unrecorded_;  // Did not get to disk: again at the next Tick.
 };

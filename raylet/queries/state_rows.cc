@@ -25,15 +25,15 @@ const char* StateName(proto::GroupState::State state) {
   }
 }
 
-const char* PolicyName(GroupPolicy policy) {
+const char* PolicyName(PlacementGroupPolicy policy) {
   switch (policy) {
-    case GroupPolicy::kPack:
+    case PlacementGroupPolicy::kPack:
       return "PACK";
-    case GroupPolicy::kSpread:
+    case PlacementGroupPolicy::kSpread:
       return "SPREAD";
-    case GroupPolicy::kStrictPack:
+    case PlacementGroupPolicy::kStrictPack:
       return "STRICT_PACK";
-    case GroupPolicy::kStrictSpread:
+    case PlacementGroupPolicy::kStrictSpread:
       return "STRICT_SPREAD";
   }
   return "";

@@ -48,16 +48,16 @@ class Search {
   std::optional<std::vector<NodeNumber>> Run() {
     bool placed = false;
     switch (spec_.policy) {
-      case GroupPolicy::kStrictPack:
+      case PlacementGroupPolicy::kStrictPack:
         placed = OnOne();
         break;
-      case GroupPolicy::kPack:
+      case PlacementGroupPolicy::kPack:
         placed = OnOne() || OneByOne();
         break;
-      case GroupPolicy::kSpread:
+      case PlacementGroupPolicy::kSpread:
         placed = OneByOne();
         break;
-      case GroupPolicy::kStrictSpread:
+      case PlacementGroupPolicy::kStrictSpread:
         placed = OneEach();
         break;
     }
@@ -114,7 +114,7 @@ class Search {
 
   bool OneByOne() {
     SortByDifficulty();
-    const bool spread = spec_.policy == GroupPolicy::kSpread;
+    const bool spread = spec_.policy == PlacementGroupPolicy::kSpread;
     for (const size_t bundle : order_) {
       Candidate* best = nullptr;
       for (Candidate& candidate : candidates_) {
@@ -193,10 +193,10 @@ std::string InfeasibleGroupWords(const GroupSpec& spec, const ClusterView& view)
   const size_t usable = std::count_if(view.nodes.begin(), view.nodes.end(),
                                       [](const auto& entry) { return entry.second.usable(); });
   switch (spec.policy) {
-    case GroupPolicy::kStrictPack:
+    case PlacementGroupPolicy::kStrictPack:
       return absl::StrCat("STRICT_PACK: no node can hold all bundles together (", sum.ToString(),
                           "); add a larger node, ask for less, or use PACK");
-    case GroupPolicy::kStrictSpread:
+    case PlacementGroupPolicy::kStrictSpread:
       return absl::StrCat("STRICT_SPREAD: ", spec.bundles.size(),
                           " bundles need as many nodes, of ", usable,
                           " not enough can hold one each; add nodes or use SPREAD");

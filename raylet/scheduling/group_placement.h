@@ -17,7 +17,7 @@ namespace sheaf {
 
 inline constexpr int kMaxBundles = 10'000;
 
-enum class GroupPolicy : uint8_t {
+enum class PlacementGroupPolicy : uint8_t {
   kPack = 0,          // On one node if they fit together, else on few.
   kSpread = 1,        // On as many as there are.
   kStrictPack = 2,    // On one node.
@@ -28,7 +28,7 @@ struct GroupSpec {
   PlacementGroupId id;
   std::vector<Resources> bundles;
   std::vector<LabelSelector> selectors;  // One per bundle, or none.
-  GroupPolicy policy = GroupPolicy::kPack;
+  PlacementGroupPolicy policy = PlacementGroupPolicy::kPack;
   std::string name;
   bool detached = false;
 };

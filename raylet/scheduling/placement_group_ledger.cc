@@ -36,7 +36,7 @@ absl::StatusOr<GroupSpec> ParseGroupSpec(const proto::GroupRequest& request) {
     SHEAF_ASSIGN_OR_RETURN(LabelSelector parsed, ParseSelector(selector));
     spec.selectors.push_back(std::move(parsed));
   }
-  spec.policy = static_cast<GroupPolicy>(request.placement());
+  spec.policy = static_cast<PlacementGroupPolicy>(request.placement());
   spec.name = request.name();
   spec.detached = request.detached();
   return spec;
@@ -349,7 +349,7 @@ std::optional<Resources> PlacementGroupLedger::WaitingHere() const {
         largest = std::max(largest, bundle);
       }
     }
-    const bool strict_spread = group->spec.policy == GroupPolicy::kStrictSpread;
+    const bool strict_spread = group->spec.policy == PlacementGroupPolicy::kStrictSpread;
     const Resources& wanted = !strict_spread && ledger_.total().Fits(sum) ? sum : largest;
     if (!wanted.empty()) return ledger_.CanAcquire(wanted) ? std::nullopt : std::optional(wanted);
   }

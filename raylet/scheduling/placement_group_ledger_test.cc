@@ -19,7 +19,8 @@ constexpr ProcessId kCreator{1, 5};
 Resources Parsed(const std::string& text) { return ParseResources(text).value(); }
 PlacementGroupId GroupNumber(uint64_t number) { return PlacementGroupId::Make(kCreator, number); }
 
-GroupSpec Spec(uint64_t number, GroupPolicy policy, const std::vector<std::string>& bundles) {
+GroupSpec Spec(uint64_t number, PlacementGroupPolicy policy,
+               const std::vector<std::string>& bundles) {
   GroupSpec spec;
   spec.id = GroupNumber(number);
   spec.policy = policy;
@@ -68,7 +69,7 @@ std::optional<Nodes> PlaceOn(Cluster& cluster, const GroupSpec& spec, const Node
 
 SCENARIO("each policy places its bundles as its name says") {
   Cluster cluster("CPU:2", {"CPU:4", "CPU:4"});
-  using enum GroupPolicy;
+  using enum PlacementGroupPolicy;
   CHECK(PlaceOn(cluster, Spec(1, kPack, {"CPU:1", "CPU:1"})) == Nodes{1, 1});
   CHECK(PlaceOn(cluster, Spec(1, kPack, {"CPU:1", "CPU:3"})) == Nodes{2, 2});
   CHECK(PlaceOn(cluster, Spec(1, kPack, {"CPU:1", "CPU:3", "CPU:4"})) == Nodes{3, 3, 2});
@@ -95,7 +96,7 @@ SCENARIO("STRICT_SPREAD finds a placement whenever there is one") {
   cluster.view.nodes[1].labels = {{"zone", "a"}};
   cluster.view.nodes[2].labels = {{"zone", "a"}, {"disk", "ssd"}};
   cluster.view.nodes[3].labels = {{"disk", "ssd"}};
-  GroupSpec spec = Spec(1, GroupPolicy::kStrictSpread, {"CPU:1", "CPU:1", "CPU:1"});
+  GroupSpec spec = Spec(1, PlacementGroupPolicy::kStrictSpread, {"CPU:1", "CPU:1", "CPU:1"});
   spec.selectors = {{{{"zone", {"a"}}}}, {{{"disk", {"ssd"}}}}, {{{"zone", {"a"}}}}};
   const auto nodes = PlaceOn(cluster, spec);
   REQUIRE(nodes.has_value());
@@ -105,7 +106,8 @@ SCENARIO("STRICT_SPREAD finds a placement whenever there is one") {
 
 SCENARIO("on one node a group is created and removed within one event each") {
   Cluster cluster("CPU:4");
-  cluster.groups.OnCreate(Spec(1, GroupPolicy::kPack, {"CPU:1", "CPU:2"}), kCreator, cluster.now);
+  cluster.groups.OnCreate(Spec(1, PlacementGroupPolicy::kPack, {"CPU:1", "CPU:2"}), kCreator,
+                          cluster.now);
   const auto actions = cluster.groups.TakeActions();
   REQUIRE(actions.size() == 1);
   CHECK(actions[0].state == State::CREATED);
@@ -114,7 +116,8 @@ SCENARIO("on one node a group is created and removed within one event each") {
   CHECK(cluster.view.here().available == Parsed("CPU:1"));
   CHECK(cluster.view.groups[GroupNumber(1)].state == GroupPlacement::State::kCreated);
   CHECK(cluster.ledger.AcquireIn(GroupNumber(1), 1, Parsed("CPU:2")).has_value());
-  cluster.groups.OnCreate(Spec(1, GroupPolicy::kPack, {"CPU:1", "CPU:2"}), kCreator, cluster.now);
+  cluster.groups.OnCreate(Spec(1, PlacementGroupPolicy::kPack, {"CPU:1", "CPU:2"}), kCreator,
+                          cluster.now);
   CHECK(cluster.Take(Kind::kState).size() == 1);  // A repeat is answered again.
   CHECK(cluster.ledger.available() == Parsed("CPU:1"));
 
@@ -123,15 +126,16 @@ SCENARIO("on one node a group is created and removed within one event each") {
   CHECK(cluster.Take(Kind::kState).at(0).state == State::REMOVED);
   CHECK(cluster.ledger.available() == Parsed("CPU:2"));  // A lease has the rest.
   CHECK(cluster.view.groups[GroupNumber(1)].state == GroupPlacement::State::kRemoved);
-  cluster.groups.OnCreate(Spec(1, GroupPolicy::kPack, {"CPU:1"}), kCreator, cluster.now);
+  cluster.groups.OnCreate(Spec(1, PlacementGroupPolicy::kPack, {"CPU:1"}), kCreator, cluster.now);
   CHECK(cluster.Take(Kind::kState).at(0).state == State::REMOVED);  // Late repeat.
 }
 
 SCENARIO("groups without room wait, oldest first, and say why when they wait in vain") {
   Cluster cluster("CPU:2");
-  cluster.groups.OnCreate(Spec(1, GroupPolicy::kPack, {"CPU:2"}), kCreator, cluster.now);
+  cluster.groups.OnCreate(Spec(1, PlacementGroupPolicy::kPack, {"CPU:2"}), kCreator, cluster.now);
   for (uint64_t number : {2, 3, 4})
-    cluster.groups.OnCreate(Spec(number, GroupPolicy::kPack, {"CPU:1"}), kCreator, cluster.now);
+    cluster.groups.OnCreate(Spec(number, PlacementGroupPolicy::kPack, {"CPU:1"}), kCreator,
+                            cluster.now);
   CHECK(cluster.groups.pending() == 3);
   CHECK(cluster.groups.WaitingHere() == Parsed("CPU:1"));
   cluster.groups.OnRemove(GroupNumber(1), cluster.now);
@@ -140,9 +144,10 @@ SCENARIO("groups without room wait, oldest first, and say why when they wait in 
   CHECK(cluster.StateOf(4) == State::PENDING);
   cluster.groups.TakeActions();
 
-  cluster.groups.OnCreate(Spec(5, GroupPolicy::kStrictSpread, {"CPU:1", "CPU:1"}), kCreator,
+  cluster.groups.OnCreate(Spec(5, PlacementGroupPolicy::kStrictSpread, {"CPU:1", "CPU:1"}),
+                          kCreator, cluster.now);
+  cluster.groups.OnCreate(Spec(6, PlacementGroupPolicy::kPack, {"CPU:1", "GPU:1"}), kCreator,
                           cluster.now);
-  cluster.groups.OnCreate(Spec(6, GroupPolicy::kPack, {"CPU:1", "GPU:1"}), kCreator, cluster.now);
   const auto actions = cluster.Take(Kind::kState);
   REQUIRE(actions.size() == 2);
   CHECK(actions[0].state == State::INFEASIBLE);
@@ -166,8 +171,9 @@ SCENARIO("groups without room wait, oldest first, and say why when they wait in 
 SCENARIO("over several nodes a group is created only when all have prepared") {
   Cluster cluster("CPU:1", {"CPU:1", "CPU:1"});
   const auto create = [&] {
-    cluster.groups.OnCreate(Spec(1, GroupPolicy::kStrictSpread, {"CPU:1", "CPU:1", "CPU:1"}),
-                            kCreator, cluster.now);
+    cluster.groups.OnCreate(
+        Spec(1, PlacementGroupPolicy::kStrictSpread, {"CPU:1", "CPU:1", "CPU:1"}), kCreator,
+        cluster.now);
   };
   create();
   const auto prepares = cluster.Take(Kind::kPrepare);
@@ -231,11 +237,11 @@ SCENARIO("over several nodes a group is created only when all have prepared") {
 
 SCENARIO("a process takes its groups with it, detached ones stay") {
   Cluster cluster("CPU:4");
-  cluster.groups.OnCreate(Spec(1, GroupPolicy::kPack, {"CPU:1"}), kCreator, cluster.now);
-  GroupSpec detached = Spec(2, GroupPolicy::kPack, {"CPU:1"});
+  cluster.groups.OnCreate(Spec(1, PlacementGroupPolicy::kPack, {"CPU:1"}), kCreator, cluster.now);
+  GroupSpec detached = Spec(2, PlacementGroupPolicy::kPack, {"CPU:1"});
   detached.detached = true;
   cluster.groups.OnCreate(detached, kCreator, cluster.now);
-  cluster.groups.OnCreate(Spec(3, GroupPolicy::kPack, {"CPU:1"}), {1, 6}, cluster.now);
+  cluster.groups.OnCreate(Spec(3, PlacementGroupPolicy::kPack, {"CPU:1"}), {1, 6}, cluster.now);
   cluster.groups.OnOwnerGone(kCreator, cluster.now);
   CHECK(cluster.StateOf(1) == State::REMOVED);
   CHECK(cluster.StateOf(2) == State::CREATED);
@@ -250,7 +256,7 @@ SCENARIO("requests of a peer are checked") {
   (*request.add_bundles()->mutable_amounts())["CPU"] = kUnit;
   request.set_placement(proto::GroupRequest::STRICT_SPREAD);
   REQUIRE(ParseGroupSpec(request).ok());
-  CHECK(ParseGroupSpec(request)->policy == GroupPolicy::kStrictSpread);
+  CHECK(ParseGroupSpec(request)->policy == PlacementGroupPolicy::kStrictSpread);
   request.add_selectors();
   CHECK(ParseGroupSpec(request).ok());
   request.add_bundles();
@@ -308,8 +314,9 @@ SCENARIO("whatever nodes answer and whoever dies, all bundles come back") {
         std::vector<std::string> bundles(1 + random.Below(4));
         for (std::string& bundle : bundles)
           bundle = random.OneIn(4) ? "CPU:1,GPU:0.5" : random.OneIn(3) ? "CPU:2" : "CPU:1";
-        cluster.groups.OnCreate(Spec(++next, static_cast<GroupPolicy>(random.Below(4)), bundles),
-                                kCreator, cluster.now);
+        cluster.groups.OnCreate(
+            Spec(++next, static_cast<PlacementGroupPolicy>(random.Below(4)), bundles), kCreator,
+            cluster.now);
       } else if (what < 18) {
         cluster.groups.OnRemove(GroupNumber(1 + random.Below(next + 1)), cluster.now);
       } else if (what == 18) {

@@ -47,7 +47,7 @@ NodeStats NodeFigures::Get() const {
     stats.rings += from_.world.switchboard.PeersOf(process).size();
   }
   stats.rings /= 2;  // Each was counted at both ends.
-  stats.remains = from_.ended.size();
+  stats.ended_processes = from_.ended.size();
   stats.groups = from_.groups.ledger().Groups().size();
   stats.pending_groups = from_.groups.ledger().pending();
   stats.held_references = from_.references.held_references();

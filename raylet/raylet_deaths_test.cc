@@ -340,7 +340,7 @@ SCENARIO("what a process wanted of another node is taken back when it dies") {
   const auto given = handed();
   REQUIRE(given.size() == 1);
   CHECK(given[0].demand().wanted() == 3);
-  if (GENERATE(true, false)) {  // Then its exit leaves no remains.
+  if (GENERATE(true, false)) {  // Then its exit leaves nothing.
     node.switchboard.joined.clear();
     node.raylet->OnSocketClosed(owner);
   }

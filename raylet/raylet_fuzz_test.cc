@@ -284,7 +284,7 @@ SCENARIO("after any history, when all processes are gone nothing is left") {
   }
   const NodeStats stats = node.raylet->figures().Get();
   CHECK(stats.processes == 0);
-  CHECK(stats.remains == 0);
+  CHECK(stats.ended_processes == 0);
   CHECK(stats.leases == 0);
   CHECK(stats.scheduler_queue == 0);
   CHECK(stats.groups == 0);

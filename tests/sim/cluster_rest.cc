@@ -49,7 +49,7 @@ void Cluster::Finish() {
   RunUntil(kSecond, [&] {
     return std::all_of(nodes_.begin(), nodes_.end(), [](auto& node) {
       const NodeStats stats = node->raylet().figures().Get();
-      return stats.remains == 0 && stats.unanswered_gcs_commands == 0;
+      return stats.ended_processes == 0 && stats.unanswered_gcs_commands == 0;
     });
   });
   CheckAtRest();
@@ -60,7 +60,7 @@ void Cluster::Finish() {
   RunUntil(kEmptyLimit, [&] {
     return std::all_of(nodes_.begin(), nodes_.end(), [](auto& node) {
       const NodeStats stats = node->raylet().figures().Get();
-      return stats.processes == 0 && stats.remains == 0 && node->starting() == 0;
+      return stats.processes == 0 && stats.ended_processes == 0 && node->starting() == 0;
     });
   });
   RunUntil(2 * kSecond, [] { return false; });
@@ -135,7 +135,7 @@ void Cluster::CheckAtRest() {
     expect_none(stats.held_references, "borrowed references");
     expect_none(stats.adopted_objects, "adopted objects");
     expect_none(stats.orphans, "orphans");
-    expect_none(stats.remains, "remains of processes");
+    expect_none(stats.ended_processes, "processes of which something is left");
     expect_none(stats.workers.leased + stats.workers.blocked + stats.workers.actor, "busy workers");
     expect_none(stats.unanswered_gcs_commands, "commands that the GCS did not answer");
     expect_none(store.objects, "objects in the store");
@@ -174,7 +174,7 @@ void Cluster::CheckEmpty() {
       if (count != 0) absl::StrAppend(&left, " ", count, " ", what, ";");
     };
     expect_none(stats.processes, "attached processes");
-    expect_none(stats.remains, "remains of processes");
+    expect_none(stats.ended_processes, "processes of which something is left");
     expect_none(node->starting(), "workers on their way");
     expect_none(node->Living(ProcessRole::kWorker).size(), "living workers of ended jobs");
     expect_none(stats.rings, "rings");
@@ -212,15 +212,16 @@ std::string Cluster::Describe() {
         if (!process->is_at_rest()) absl::StrAppend(&processes, "\n  ", process->Describe());
       }
     }
-    if (processes.empty() && stats.leases + stats.scheduler_queue + stats.remains == 0 &&
+    if (processes.empty() && stats.leases + stats.scheduler_queue + stats.ended_processes == 0 &&
         stats.unanswered_gcs_commands == 0 && node->store().Stats().objects == 0)
       continue;
-    absl::StrAppend(
-        &words, "\n  node ", node->number(), ": ", stats.leases, " leases, ", stats.scheduler_queue,
-        " wanted, ", stats.remains, " remains, ", stats.unanswered_gcs_commands,
-        " commands unanswered; workers: ", stats.workers.starting, " starting ", stats.workers.idle,
-        " idle ", stats.workers.leased, " leased ", stats.workers.blocked, " blocked ",
-        stats.workers.actor, " actors ", stats.workers.dying, " dying");
+    absl::StrAppend(&words, "\n  node ", node->number(), ": ", stats.leases, " leases, ",
+                    stats.scheduler_queue, " wanted, ", stats.ended_processes,
+                    " ended processes not forgotten, ", stats.unanswered_gcs_commands,
+                    " commands unanswered; workers: ", stats.workers.starting, " starting ",
+                    stats.workers.idle, " idle ", stats.workers.leased, " leased ",
+                    stats.workers.blocked, " blocked ", stats.workers.actor, " actors ",
+                    stats.workers.dying, " dying");
     node->store().ForEach([&](const StoreObjectInfo& object) {
       absl::StrAppend(&words, "\n    stored ", object.id.ToHex());
     });

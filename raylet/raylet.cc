@@ -112,7 +112,7 @@ void Raylet::OnFrame(ProcessId from, const Frame& frame) {
   const auto it = processes_.find(from);
   if (it == processes_.end()) return;
   const absl::Status status = Dispatch(from, it->second, frame);
-  if (!status.ok()) OnOffence(from, status);
+  if (!status.ok()) OnProtocolError(from, status);
   if (frame.kind == FrameKind::kRelay && status.ok()) return;  // Nothing of this raylet changed.
   Settle();
 }
@@ -197,7 +197,7 @@ absl::Status Raylet::OnConnectRequest(ProcessId from, const Frame& frame) {
   return absl::OkStatus();
 }
 
-void Raylet::OnOffence(ProcessId process, const absl::Status& status) {
+void Raylet::OnProtocolError(ProcessId process, const absl::Status& status) {
   Counter(world_.metrics, CounterId::kBadFrames).Add();
   const std::string words =
       absl::StrCat("it sent what its raylet cannot read: ", std::string(status.message()));
@@ -295,7 +295,7 @@ void Raylet::SettleStore() {
     adoption_.OnGone(id);
   }
   for (const auto& [process, what] : world_.store_events.TakeViolations()) {
-    OnOffence(process, absl::InvalidArgumentError(what));
+    OnProtocolError(process, absl::InvalidArgumentError(what));
   }
 }
 

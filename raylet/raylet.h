@@ -110,7 +110,7 @@ class Raylet final : private ClusterFollower::Observer, private GcsSession::Node
   // Handles one frame of a process. kInvalidArgument: malformed.
   absl::Status Dispatch(ProcessId from, AttachedProcess& process, const Frame& frame);
   absl::Status OnConnectRequest(ProcessId from, const Frame& frame);
-  void OnOffence(ProcessId process, const absl::Status& status);
+  void OnProtocolError(ProcessId process, const absl::Status& status);
   // Carries out what the state machines decided, until none has anything to say.
   void Settle();
 

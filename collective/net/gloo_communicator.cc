@@ -45,7 +45,7 @@ class GlooOperations final : public NetOperations {
         [](std::byte* bytes) { ::operator delete(bytes, kAlignment); });
   }
   void End(const std::string&) override { group_.BreakBulk(); }
-  void Forsake() override {}
+  void ForgetAfterFork() override {}
 
  private:
   NetGroup& group_;

@@ -99,7 +99,7 @@ class HierarchicalOperations final : public NetOperations {
     local_->Abort(why);
     group_.BreakBulk();
   }
-  void Forsake() override {}  // `local_` looks for itself.
+  void ForgetAfterFork() override {}  // `local_` looks for itself.
 
  private:
   bool IsLeader() const { return here_[0] == group_.rank(); }

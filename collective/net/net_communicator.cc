@@ -20,9 +20,9 @@ NetCommunicator::NetCommunicator(std::unique_ptr<NetGroup> group,
 NetCommunicator::~NetCommunicator() {
   if (group_->Forked()) {  // The threads of this process's parent are not this process's.
     for (OperationLine& line : lines_) line.executor.release();
-    operations_->Forsake();
+    operations_->ForgetAfterFork();
     operations_.release();
-    group_->Forsake();
+    group_->ForgetAfterFork();
     return;
   }
   for (OperationLine& line : lines_) {

@@ -25,7 +25,7 @@ class NetOperations {
   // Ends what runs, now and later. Any thread.
   virtual void End(const std::string& why) = 0;
   // In a forked child: forgets all without a word.
-  virtual void Forsake() = 0;
+  virtual void ForgetAfterFork() = 0;
 };
 
 class NetCommunicator final : public Communicator {

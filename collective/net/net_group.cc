@@ -65,8 +65,8 @@ absl::StatusOr<std::unique_ptr<NetGroup>> NetGroup::Form(const CommunicatorOptio
 
 bool NetGroup::Forked() const { return Forks() != fork_count_; }
 
-void NetGroup::Forsake() {
-  links_->Forsake();
+void NetGroup::ForgetAfterFork() {
+  links_->ForgetAfterFork();
   links_.release();
   bulk_.release();
 }

@@ -84,7 +84,7 @@ class NetGroup final : public PeerLinks::Handler {
   absl::Status Failure() const;
   bool Forked() const;
   // In a forked child: forgets the group without a word.
-  void Forsake();
+  void ForgetAfterFork();
 
  private:
   static constexpr size_t kInlineBytes = 32 * 1024;

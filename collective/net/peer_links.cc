@@ -98,7 +98,7 @@ PeerLinks::~PeerLinks() {
   thread_.reset();
 }
 
-void PeerLinks::Forsake() {
+void PeerLinks::ForgetAfterFork() {
   thread_.release();
   for (const auto& peer : peers_) peer->fd.Release();
   wake_.Release();

@@ -100,7 +100,7 @@ class PeerLinks {
   // Returns when the handler has seen what has come so far; at most a second later.
   void Settle();
   // In a forked child: the links are the parent's; nothing of them is touched any more.
-  void Forsake();
+  void ForgetAfterFork();
 
  private:
   struct Peer {

@@ -109,14 +109,14 @@ class StoreNode final : public Transport {
     REQUIRE(opened.ok());
     spill = *std::move(opened);
     server = std::make_unique<StoreServer>(options,
-                                           StoreServer::World{.clock = clock,
-                                                              .transport = *this,
-                                                              .arena = *arena,
-                                                              .spill = *spill,
-                                                              .loop = loop,
-                                                              .memory = memory_thread,
-                                                              .disk = disk,
-                                                              .observer = observer},
+                                           StoreServer::Deps{.clock = clock,
+                                                             .transport = *this,
+                                                             .arena = *arena,
+                                                             .spill = *spill,
+                                                             .loop = loop,
+                                                             .memory = memory_thread,
+                                                             .disk = disk,
+                                                             .observer = observer},
                                            capacity_bytes);
     Settle();
   }

@@ -44,7 +44,7 @@ NodeStats NodeFigures::Get() const {
   stats.processes = from_.processes.size();
   for (const auto& [process, entry] : from_.processes) {
     stats.drivers += entry.info.role == ProcessRole::kDriver;
-    stats.rings += from_.world.switchboard.PeersOf(process).size();
+    stats.rings += from_.deps.switchboard.PeersOf(process).size();
   }
   stats.rings /= 2;  // Each was counted at both ends.
   stats.ended_processes = from_.ended.size();
@@ -62,7 +62,7 @@ NodeStats NodeFigures::Get() const {
 
 void NodeFigures::Publish() {
   const auto set = [this](GaugeId id, auto value) {
-    Gauge(from_.world.metrics, id).Set(static_cast<int64_t>(value));
+    Gauge(from_.deps.metrics, id).Set(static_cast<int64_t>(value));
   };
   const NodeStats stats = Get();
   set(GaugeId::kSchedulerQueue, stats.scheduler_queue);
@@ -79,9 +79,9 @@ void NodeFigures::Publish() {
   set(GaugeId::kCpuAvailable, from_.ledger.available().cpu());
   set(GaugeId::kGpuTotal, from_.ledger.total().gpu());
   set(GaugeId::kGpuAvailable, from_.ledger.available().gpu());
-  set(GaugeId::kUptime, from_.world.clock.Now() - from_.started_at);
+  set(GaugeId::kUptime, from_.deps.clock.Now() - from_.started_at);
 
-  const StoreStats store = from_.world.store.Stats();
+  const StoreStats store = from_.deps.store.Stats();
   set(GaugeId::kStoreCapacityBytes, store.capacity_bytes);
   set(GaugeId::kStoreUsedBytes, store.used_bytes);
   set(GaugeId::kStorePinnedBytes, store.pinned_bytes);
@@ -89,7 +89,7 @@ void NodeFigures::Publish() {
   set(GaugeId::kStorePopulatedBytes, store.populated_bytes);
   set(GaugeId::kStoreObjects, store.objects);
   const auto grow = [this](CounterId id, uint64_t now, uint64_t* before) {
-    if (now > *before) Counter(from_.world.metrics, id).Add(now - *before);
+    if (now > *before) Counter(from_.deps.metrics, id).Add(now - *before);
     *before = now;
   };
   grow(CounterId::kSpills, store.spills, &store_counts_.spills);
@@ -108,7 +108,7 @@ void NodeFigures::Publish() {
 }
 
 void NodeFigures::CountDeath(const proto::Death& death) {
-  Counter(from_.world.metrics, DeathCounter(death.cause())).Add();
+  Counter(from_.deps.metrics, DeathCounter(death.cause())).Add();
 }
 
 }  // namespace sheaf

@@ -47,7 +47,7 @@ class NodeFigures {
  public:
   // All outlive it.
   struct Sources {
-    const RayletWorld& world;
+    const RayletDeps& deps;
     Nanos started_at;
     const ClusterView& view;
     const ResourceLedger& ledger;

@@ -39,22 +39,22 @@ ClusterView ViewOf(const RayletOptions& options) {
 
 }  // namespace
 
-Raylet::Raylet(RayletOptions options, RayletWorld world)
+Raylet::Raylet(RayletOptions options, RayletDeps deps)
     : options_(Filled(std::move(options))),
-      world_(world),
-      started_at_(world.clock.Now()),
+      deps_(deps),
+      started_at_(deps.clock.Now()),
       view_(ViewOf(options_)),
       ledger_(options_.totals, options_.labels, options_.gpu_ids),
-      queue_(options_.leases, ledger_, view_, world_.random),
-      pool_(options_.workers, world_.clock, world_.launcher, world_.numbers),
-      references_(options_.node, world_.clock, world_.transport,
+      queue_(options_.leases, ledger_, view_, deps_.random),
+      pool_(options_.workers, deps_.clock, deps_.launcher, deps_.numbers),
+      references_(options_.node, deps_.clock, deps_.transport,
                   [this](ProcessId owner) { return deaths_.IsDead(owner); }),
-      router_(options_.node, world_.transport),
-      gcs_(options_.node, world_.clock, world_.transport),
+      router_(options_.node, deps_.transport),
+      gcs_(options_.node, deps_.clock, deps_.transport),
       state_rows_({.options = options_,
                    .started_at = started_at_,
-                   .store = world_.store,
-                   .switchboard = world_.switchboard,
+                   .store = deps_.store,
+                   .switchboard = deps_.switchboard,
                    .view = view_,
                    .ledger = ledger_,
                    .queue = queue_,
@@ -68,14 +68,14 @@ Raylet::Raylet(RayletOptions options, RayletWorld world)
                    .worker_of = worker_of_}),
       queries_({.node = options_.node,
                 .limit = options_.query_limit,
-                .clock = world_.clock,
-                .transport = world_.transport,
+                .clock = deps_.clock,
+                .transport = deps_.transport,
                 .gcs = gcs_,
                 .view = view_,
                 .processes = processes_,
                 .rows = state_rows_,
                 .is_node_dead = [this](NodeNumber node) { return deaths_.IsNodeDead(node); }}),
-      sweeper_(world_.clock) {
+      sweeper_(deps_.clock) {
   AddSweeps();
   follower_.Follow();
 }
@@ -86,19 +86,19 @@ void Raylet::OnAttached(ProcessId process, const AttachInfo& info) {
   if (process.node != options_.node || process.process == 0) return;
   if (ended_.contains(process)) return;
   if (deaths_.IsRecorded(process)) {  // Its exit was faster; nothing else comes of it.
-    world_.switchboard.Remove(process);
-    world_.transport.Forget(process);
+    deps_.switchboard.Remove(process);
+    deps_.transport.Forget(process);
     return;
   }
   const auto [it, inserted] = processes_.try_emplace(process);
   if (!inserted) return;
   it->second.info = info;
   it->second.attached_at = Now();
-  if (info.segment != nullptr) world_.store.OnProcessAttached(process, info.segment);
+  if (info.segment != nullptr) deps_.store.OnProcessAttached(process, info.segment);
   if (info.role == ProcessRole::kWorker) {
     const WorkerPool::Worker* worker = pool_.Find(process);
     if (worker == nullptr) {  // Nobody asked for it, or not any more.
-      world_.launcher.Kill(process, "it is not wanted any more");
+      deps_.launcher.Kill(process, "it is not wanted any more");
     } else {
       it->second.job = worker->job;
     }
@@ -153,7 +153,7 @@ absl::Status Raylet::Dispatch(ProcessId from, AttachedProcess& process, const Fr
   if (frame.kind == kStoreFetch) return transfers_.OnFetch(from, frame);
   if (frame.kind == kStoreHold) return arguments_.OnHold(from, frame);
   if (IsStoreFrame(frame.kind)) {
-    world_.store.OnFrame(from, frame.kind, frame.body);
+    deps_.store.OnFrame(from, frame.kind, frame.body);
     return absl::OkStatus();
   }
   if (!worker && !driver) return absl::OkStatus();
@@ -189,16 +189,16 @@ absl::Status Raylet::OnConnectRequest(ProcessId from, const Frame& frame) {
   SHEAF_ASSIGN_OR_RETURN(const auto message, ParseFrame<proto::ConnectRequest>(frame));
   const ProcessId peer = ProcessId::Unpack(message.peer());
   if (peer == from) return absl::OkStatus();
-  if (deaths_.IsAlive(peer) && world_.switchboard.Connect(from, peer).ok()) return absl::OkStatus();
+  if (deaths_.IsAlive(peer) && deps_.switchboard.Connect(from, peer).ok()) return absl::OkStatus();
   proto::ConnectRefused refusal;
   refusal.set_peer(message.peer());
   *refusal.mutable_death() = deaths_.DeathOf(peer);
-  SendMessage(world_.transport.To(from), FrameKind::kConnectRefused, refusal);
+  SendMessage(deps_.transport.To(from), FrameKind::kConnectRefused, refusal);
   return absl::OkStatus();
 }
 
 void Raylet::OnProtocolError(ProcessId process, const absl::Status& status) {
-  Counter(world_.metrics, CounterId::kBadFrames).Add();
+  Counter(deps_.metrics, CounterId::kBadFrames).Add();
   const std::string words =
       absl::StrCat("it sent what its raylet cannot read: ", std::string(status.message()));
   if (pool_.Find(process) != nullptr) {
@@ -206,7 +206,7 @@ void Raylet::OnProtocolError(ProcessId process, const absl::Status& status) {
   } else {
     proto::Shutdown message;
     message.set_reason(words);
-    SendMessage(world_.transport.To(process), FrameKind::kShutdown, message);
+    SendMessage(deps_.transport.To(process), FrameKind::kShutdown, message);
   }
 }
 
@@ -260,14 +260,14 @@ void Raylet::Tick() {
   detached_.SendRows();
   session_.Tick();
   sweeper_.Tick();
-  next_store_tick_ = world_.store.Tick();
+  next_store_tick_ = deps_.store.Tick();
   transfers_.Tick();
   adoption_.Tick();
   Settle();
 }
 
 void Raylet::EndTurn() {
-  world_.store.EndTurn();
+  deps_.store.EndTurn();
   Settle();
 }
 
@@ -289,12 +289,12 @@ void Raylet::Settle() {
 void Raylet::SettleStore() {
   transfers_.Settle();
   adoption_.Settle();
-  for (const ObjectId id : world_.store_events.TakeGone()) {
-    Counter(world_.metrics, CounterId::kObjectsFreed).Add();
+  for (const ObjectId id : deps_.store_events.TakeGone()) {
+    Counter(deps_.metrics, CounterId::kObjectsFreed).Add();
     transfers_.OnGone(id);
     adoption_.OnGone(id);
   }
-  for (const auto& [process, what] : world_.store_events.TakeViolations()) {
+  for (const auto& [process, what] : deps_.store_events.TakeViolations()) {
     OnProtocolError(process, absl::InvalidArgumentError(what));
   }
 }
@@ -305,7 +305,7 @@ void Raylet::Shutdown(const std::string& reason) {
   proto::Shutdown message;
   message.set_reason(reason);
   for (const auto& [process, entry] : processes_) {
-    SendMessage(world_.transport.To(process), FrameKind::kShutdown, message);
+    SendMessage(deps_.transport.To(process), FrameKind::kShutdown, message);
   }
   jobs_.Close(reason);
   Settle();

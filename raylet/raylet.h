@@ -3,7 +3,7 @@
 // dies. Raylet is the switch between the parts that own this: it hands each frame and each event to
 // those that it concerns, in an order that it alone knows, and lets them carry out what they have
 // decided. Which part is given which others stands at the end of the class. Pure: all of the world
-// comes in through RayletWorld, so that tests/sim runs it under virtual time. One thread; each input
+// comes in through RayletDeps, so that tests/sim runs it under virtual time. One thread; each input
 // is one transaction. Nothing that a process or the GCS sends can end it.
 //
 //   raylet.cc          the inputs, attaching, the work that a transaction leaves behind
@@ -57,7 +57,7 @@ namespace sheaf {
 
 class Raylet final : private ClusterFollower::Observer, private GcsSession::Node {
  public:
-  Raylet(RayletOptions options, RayletWorld world);
+  Raylet(RayletOptions options, RayletDeps deps);
   ~Raylet();
   Raylet(const Raylet&) = delete;
   Raylet& operator=(const Raylet&) = delete;
@@ -106,7 +106,7 @@ class Raylet final : private ClusterFollower::Observer, private GcsSession::Node
 
  private:
   // raylet.cc
-  Nanos Now() const { return world_.clock.Now(); }
+  Nanos Now() const { return deps_.clock.Now(); }
   // Handles one frame of a process. kInvalidArgument: malformed.
   absl::Status Dispatch(ProcessId from, AttachedProcess& process, const Frame& frame);
   absl::Status OnConnectRequest(ProcessId from, const Frame& frame);
@@ -143,7 +143,7 @@ class Raylet final : private ClusterFollower::Observer, private GcsSession::Node
   void OnFenced() override { Shutdown("the GCS declared this node dead"); }
 
   RayletOptions options_;
-  RayletWorld world_;
+  RayletDeps deps_;
   const Nanos started_at_;
   AttachedProcesses processes_;  // Attached and alive.
   ClusterView view_;
@@ -156,10 +156,10 @@ class Raylet final : private ClusterFollower::Observer, private GcsSession::Node
   GcsLink gcs_;
   WorkersOfLeases worker_of_;
   Jobs jobs_{{.options = options_,
-              .clock = world_.clock,
-              .transport = world_.transport,
+              .clock = deps_.clock,
+              .transport = deps_.transport,
               .gcs = gcs_,
-              .launcher = world_.launcher,
+              .launcher = deps_.launcher,
               .pool = pool_,
               .queue = queue_,
               .worker_of = worker_of_,
@@ -167,8 +167,8 @@ class Raylet final : private ClusterFollower::Observer, private GcsSession::Node
               .deaths = deaths_,
               .detached_workers_of = [this](JobNumber job) { return detached_.WorkersOf(job); },
               .has_detached_actors = [this](JobNumber job) { return detached_.HasAny(job); }}};
-  PlacementGroupCoordinator groups_{{.clock = world_.clock,
-                                     .transport = world_.transport,
+  PlacementGroupCoordinator groups_{{.clock = deps_.clock,
+                                     .transport = deps_.transport,
                                      .gcs = gcs_,
                                      .ledger = ledger_,
                                      .view = view_,
@@ -176,8 +176,8 @@ class Raylet final : private ClusterFollower::Observer, private GcsSession::Node
                                      .processes = processes_,
                                      .deaths = deaths_,
                                      .jobs = jobs_}};
-  DetachedActors detached_{{.clock = world_.clock,
-                            .transport = world_.transport,
+  DetachedActors detached_{{.clock = deps_.clock,
+                            .transport = deps_.transport,
                             .gcs = gcs_,
                             .pool = pool_,
                             .queue = queue_,
@@ -191,36 +191,36 @@ class Raylet final : private ClusterFollower::Observer, private GcsSession::Node
                                           "its actor is not wanted any more");
                             }}};
   Adoption adoption_{
-      {.clock = world_.clock,
-       .transport = world_.transport,
-       .store = world_.store,
-       .metrics = world_.metrics,
+      {.clock = deps_.clock,
+       .transport = deps_.transport,
+       .store = deps_.store,
+       .metrics = deps_.metrics,
        .view = view_,
        .deaths = deaths_,
        .references = references_,
        .is_draining = [this](ProcessId process) { return ended_.IsDraining(process); }}};
   ObjectTransfers transfers_{{.node = options_.node,
-                              .clock = world_.clock,
-                              .transport = world_.transport,
-                              .store = world_.store,
-                              .blocks = world_.blocks,
-                              .loop = world_.loop,
-                              .copier = world_.copier,
+                              .clock = deps_.clock,
+                              .transport = deps_.transport,
+                              .store = deps_.store,
+                              .blocks = deps_.blocks,
+                              .loop = deps_.loop,
+                              .copier = deps_.copier,
                               .deaths = deaths_,
                               .references = references_,
                               .adoption = adoption_}};
-  ArgumentAdmission arguments_{world_.clock, world_.transport, world_.store};
+  ArgumentAdmission arguments_{deps_.clock, deps_.transport, deps_.store};
   Contacts contacts_{{.node = options_.node,
-                      .clock = world_.clock,
-                      .transport = world_.transport,
-                      .links = world_.links,
-                      .metrics = world_.metrics,
+                      .clock = deps_.clock,
+                      .transport = deps_.transport,
+                      .links = deps_.links,
+                      .metrics = deps_.metrics,
                       .view = view_,
                       .processes = processes_,
                       .deaths = deaths_}};
   GcsSession session_{{.options = options_,
-                       .clock = world_.clock,
-                       .transport = world_.transport,
+                       .clock = deps_.clock,
+                       .transport = deps_.transport,
                        .gcs = gcs_,
                        .view = view_,
                        .queue = queue_,
@@ -228,36 +228,36 @@ class Raylet final : private ClusterFollower::Observer, private GcsSession::Node
                        .node = *this}};
   SilenceWatch silence_{{.node = options_.node,
                          .limit = options_.silence_limit,
-                         .clock = world_.clock,
-                         .transport = world_.transport,
+                         .clock = deps_.clock,
+                         .transport = deps_.transport,
                          .processes = processes_,
                          .deaths = deaths_}};
   ClusterFollower follower_{{.options = options_,
-                             .clock = world_.clock,
+                             .clock = deps_.clock,
                              .gcs = gcs_,
-                             .links = world_.links,
+                             .links = deps_.links,
                              .queue = queue_,
                              .view = view_,
                              .deaths = deaths_,
                              .observer = *this}};
   EndedProcesses ended_{{.drain_limit = options_.drain_limit,
-                         .clock = world_.clock,
-                         .transport = world_.transport,
-                         .launcher = world_.launcher,
-                         .switchboard = world_.switchboard,
-                         .store = world_.store,
+                         .clock = deps_.clock,
+                         .transport = deps_.transport,
+                         .launcher = deps_.launcher,
+                         .switchboard = deps_.switchboard,
+                         .store = deps_.store,
                          .deaths = deaths_,
                          .references = references_,
                          .adoption = adoption_,
                          .transfers = transfers_}};
   LeaseBroker leases_{{.node = options_.node,
-                       .clock = world_.clock,
-                       .transport = world_.transport,
-                       .metrics = world_.metrics,
-                       .switchboard = world_.switchboard,
+                       .clock = deps_.clock,
+                       .transport = deps_.transport,
+                       .metrics = deps_.metrics,
+                       .switchboard = deps_.switchboard,
                        .queue = queue_,
                        .pool = pool_,
-                       .launcher = world_.launcher,
+                       .launcher = deps_.launcher,
                        .processes = processes_,
                        .worker_of = worker_of_,
                        .deaths = deaths_,
@@ -273,7 +273,7 @@ class Raylet final : private ClusterFollower::Observer, private GcsSession::Node
   StateQueries queries_;
 
   Sweeper sweeper_;
-  NodeFigures figures_{{.world = world_,
+  NodeFigures figures_{{.deps = deps_,
                         .started_at = started_at_,
                         .view = view_,
                         .ledger = ledger_,

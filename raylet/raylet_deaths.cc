@@ -35,7 +35,7 @@ void Raylet::OnProcessEnded(ProcessId process, const proto::Death& death, bool e
 absl::btree_set<ProcessId> Raylet::TellOfDeath(ProcessId process, const AttachedProcess& was,
                                                const proto::Death& death) {
   absl::btree_set<ProcessId> undrained;
-  for (const ProcessId peer : world_.switchboard.PeersOf(process)) {
+  for (const ProcessId peer : deps_.switchboard.PeersOf(process)) {
     if (deaths_.IsAlive(peer)) undrained.insert(peer);
   }
   absl::btree_set<ProcessId> concerned = undrained;
@@ -50,7 +50,7 @@ absl::btree_set<ProcessId> Raylet::TellOfDeath(ProcessId process, const Attached
   };
   for (const ProcessId other : concerned) {
     if (deaths_.IsAlive(other))
-      SendMessage(world_.transport.To(other), FrameKind::kProcessDied, told(other));
+      SendMessage(deps_.transport.To(other), FrameKind::kProcessDied, told(other));
   }
   // Nodes that know its job hear of a driver's end. Of a worker's only those that it spoke with: a
   // demand of it that waits elsewhere is taken back as it was handed on, and a lease that is
@@ -71,13 +71,13 @@ void Raylet::OnRemoteDeath(ProcessId process, const proto::Death& death) {
   // Who spoke with it has been told, or is told by its raylet.
   for (const ProcessId holder : references_.HoldersOf(process)) {
     if (deaths_.IsAlive(holder))
-      SendMessage(world_.transport.To(holder), FrameKind::kProcessDied, message);
+      SendMessage(deps_.transport.To(holder), FrameKind::kProcessDied, message);
   }
   contacts_.OnRemoteDeath(process);
   ended_.OnPeersGone([process](ProcessId peer) { return peer == process; });
   adoption_.OnOwnerDied(process);
   adoption_.AdoptObjectsOf(process);
-  world_.transport.Forget(process);
+  deps_.transport.Forget(process);
   if (const JobNumber job = jobs_.OfDriver(process); job != 0) jobs_.End(job, death);
 }
 
@@ -86,7 +86,7 @@ void Raylet::OnNodeDead(NodeNumber node, const std::string& reason) {
   silence_.OnNodeDead(node);
   queries_.Forget(RayletOf(node));
   leases_.OnNodeDead(node);
-  world_.links.Forget(node);
+  deps_.links.Forget(node);
   proto::Death death;
   death.set_cause(proto::Death::NODE_DIED);
   death.set_message(reason);
@@ -98,7 +98,7 @@ void Raylet::OnNodeDead(NodeNumber node, const std::string& reason) {
     died.set_process(owner.packed());
     for (const ProcessId holder : references_.HoldersOf(owner)) {
       if (deaths_.IsAlive(holder))
-        SendMessage(world_.transport.To(holder), FrameKind::kProcessDied, died);
+        SendMessage(deps_.transport.To(holder), FrameKind::kProcessDied, died);
     }
     adoption_.OnOwnerDied(owner);
     adoption_.AdoptObjectsOf(owner);

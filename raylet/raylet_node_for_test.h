@@ -49,14 +49,14 @@ class RayletNode {
     REQUIRE(made.ok());
     arena_ = *std::move(made);
     store = std::make_unique<StoreServer>(StoreOptions{.node = kNode},
-                                          StoreServer::World{.clock = clock,
-                                                             .transport = transport,
-                                                             .arena = *arena_,
-                                                             .spill = spill_,
-                                                             .loop = executor_,
-                                                             .memory = executor_,
-                                                             .disk = executor_,
-                                                             .observer = store_events_},
+                                          StoreServer::Deps{.clock = clock,
+                                                            .transport = transport,
+                                                            .arena = *arena_,
+                                                            .spill = spill_,
+                                                            .loop = executor_,
+                                                            .memory = executor_,
+                                                            .disk = executor_,
+                                                            .observer = store_events_},
                                           kCapacityBytes);
     RayletOptions options;
     options.node = kNode;
@@ -64,19 +64,19 @@ class RayletNode {
     options.heartbeat_period = heartbeat_period;
     options.host_name = "host";
     options.metrics_url = "http://127.0.0.1:1/metrics";
-    raylet = std::make_unique<Raylet>(options, RayletWorld{.clock = clock,
-                                                           .transport = transport,
-                                                           .links = links,
-                                                           .launcher = launcher,
-                                                           .switchboard = switchboard,
-                                                           .store = *store,
-                                                           .store_events = store_events_,
-                                                           .random = random_,
-                                                           .numbers = numbers,
-                                                           .metrics = page_,
-                                                           .blocks = blocks,
-                                                           .loop = executor_,
-                                                           .copier = executor_});
+    raylet = std::make_unique<Raylet>(options, RayletDeps{.clock = clock,
+                                                          .transport = transport,
+                                                          .links = links,
+                                                          .launcher = launcher,
+                                                          .switchboard = switchboard,
+                                                          .store = *store,
+                                                          .store_events = store_events_,
+                                                          .random = random_,
+                                                          .numbers = numbers,
+                                                          .metrics = page_,
+                                                          .blocks = blocks,
+                                                          .loop = executor_,
+                                                          .copier = executor_});
   }
 
   // --- Processes. ---

@@ -48,7 +48,7 @@ struct RayletOptions {
 };
 
 // Everything outlives the raylet.
-struct RayletWorld {
+struct RayletDeps {
   Clock& clock;
   Transport& transport;  // To all processes and raylets of the cluster, and to kGcs.
   NodeLinks& links;      // To other nodes, for frames that processes of this one send.

@@ -58,11 +58,11 @@ struct OwnPage {
 
 // Everything of a registered node, in the order of its making. Members below the loop are used on
 // it alone.
-class RayletProcess::World final : public FrameHandler {
+class RayletProcess::Node final : public FrameHandler {
  public:
-  World(RayletProcessOptions& options, NodeNumber node)
+  Node(RayletProcessOptions& options, NodeNumber node)
       : options_(options), node_(node), numbers_(node) {}
-  ~World() override {
+  ~Node() override {
     Stop("the node ends", 0);
     // Blocks on their way to other nodes are read there until the links end.
     if (store_ != nullptr && store_->holds() != 0) arena_.release();
@@ -82,12 +82,12 @@ class RayletProcess::World final : public FrameHandler {
       blocks_ = std::make_unique<NoBlocks>();
     }
     SHEAF_RETURN_IF_ERROR(MakeProcesses());
-    RayletWorld world{clock_,   *transport_,   *options_.links, *launcher_, *attach_,
-                      *store_,  store_events_, random_,         numbers_,   own_page_->page(),
-                      *blocks_, *loop_,        *object_bytes_};
+    RayletDeps deps{clock_,   *transport_,   *options_.links, *launcher_, *attach_,
+                    *store_,  store_events_, random_,         numbers_,   own_page_->page(),
+                    *blocks_, *loop_,        *object_bytes_};
     RayletOptions raylet = options_.raylet;
     raylet.node = node_;
-    raylet_ = std::make_unique<Raylet>(std::move(raylet), world);
+    raylet_ = std::make_unique<Raylet>(std::move(raylet), deps);
     options_.on_page(own_page_->page(), true);
     loop_->Start({this, [this] { raylet_->EndTurn(); }, [this] { options_.flush_links(); },
                   [this] { Tick(); }, [this] { return raylet_->NextTick(); }});
@@ -178,8 +178,8 @@ class RayletProcess::World final : public FrameHandler {
     store.align_to_huge_pages = arena_->huge_pages();
     store_ = std::make_unique<StoreServer>(
         store,
-        StoreServer::World{clock_, *transport_, *arena_, *spill_, *loop_, *store_memory_,
-                           *store_disk_, store_events_},
+        StoreServer::Deps{clock_, *transport_, *arena_, *spill_, *loop_, *store_memory_,
+                          *store_disk_, store_events_},
         capacity_);
   }
 
@@ -406,11 +406,11 @@ absl::Status RayletProcess::Register() {
 
 absl::Status RayletProcess::Start() {
   SHEAF_RETURN_IF_ERROR(Register());
-  auto world = std::make_unique<World>(options_, node_);
-  SHEAF_RETURN_IF_ERROR(world->Make());
+  auto made = std::make_unique<Node>(options_, node_);
+  SHEAF_RETURN_IF_ERROR(made->Make());
   const MutexLock lock(mutex_);
-  world_ = std::move(world);
-  live_ = world_.get();
+  registered_node_ = std::move(made);
+  live_ = registered_node_.get();
   for (auto& [kind, body] : early_gcs_) live_->OnGcsFrame(kind, std::move(body));
   for (ForEachFrame& frames : early_) live_->OnRemoteFrames(std::move(frames));
   early_gcs_.clear();
@@ -464,16 +464,16 @@ void RayletProcess::PostGcsLink(bool up, uint64_t term) {
 }
 
 void RayletProcess::Stop(const std::string& reason, Nanos grace) {
-  if (world_ == nullptr) return;
-  world_->Stop(reason, grace);
+  if (registered_node_ == nullptr) return;
+  registered_node_->Stop(reason, grace);
   {
     const MutexLock lock(mutex_);
     live_ = nullptr;
     stopped_ = true;
   }
-  world_.reset();
+  registered_node_.reset();
 }
 
-void RayletProcess::PublishMetrics() { world_->PublishMetrics(); }
+void RayletProcess::PublishMetrics() { registered_node_->PublishMetrics(); }
 
 }  // namespace sheaf

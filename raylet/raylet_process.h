@@ -114,7 +114,7 @@ class RayletProcess {
   bool Is(ProcessId id) const { return id == nameless_ || id == RayletOf(node_); }
 
  private:
-  class World;
+  class Node;
   absl::Status Register();
 
   RayletProcessOptions options_;
@@ -130,8 +130,8 @@ class RayletProcess {
   std::vector<std::pair<FrameKind, std::string>> early_gcs_ ABSL_GUARDED_BY(mutex_);
   std::vector<ForEachFrame> early_ ABSL_GUARDED_BY(mutex_);
   bool stopped_ ABSL_GUARDED_BY(mutex_) = false;
-  World* live_ ABSL_GUARDED_BY(mutex_) = nullptr;  // Takes frames.
-  std::unique_ptr<World> world_;
+  Node* live_ ABSL_GUARDED_BY(mutex_) = nullptr;  // Takes frames.
+  std::unique_ptr<Node> registered_node_;
 };
 
 }  // namespace sheaf

@@ -27,7 +27,7 @@ void Raylet::OnRemoteFrame(ProcessId from, ProcessId to, Lane lane, const Frame&
     return;
   }
   if (absl::Status status = DispatchRemote(from, frame); !status.ok()) {
-    Counter(world_.metrics, CounterId::kBadFrames).Add();
+    Counter(deps_.metrics, CounterId::kBadFrames).Add();
     Log(LogLevel::kWarning, from.ToString(), " sent a frame of kind ", static_cast<int>(frame.kind),
         " that cannot be read: ", std::string(status.message()));
   }
@@ -38,7 +38,7 @@ absl::Status Raylet::DispatchRemote(ProcessId from, const Frame& frame) {
   if (frame.kind == kStoreFetch) return transfers_.OnFetch(from, frame);
   if (frame.kind == kStoreFree) {
     const auto names = FrameItems<ObjectName>(frame.body);
-    world_.store.OnRemoteFree(from, std::vector<ObjectName>(names.begin(), names.end()));
+    deps_.store.OnRemoteFree(from, std::vector<ObjectName>(names.begin(), names.end()));
     return absl::OkStatus();
   }
   if (IsStoreFrame(frame.kind)) return absl::OkStatus();

@@ -9,45 +9,44 @@
 
 namespace sheaf {
 
-StoreServer::StoreServer(StoreOptions options, World world, uint64_t capacity_bytes)
+StoreServer::StoreServer(StoreOptions options, Deps deps, uint64_t capacity_bytes)
     : options_(options),
-      world_(world),
+      deps_(deps),
       shape_(ArenaShape::For(capacity_bytes)),
-      loop_(world.loop),
-      table_(world.arena.data(), shape_, options.node),
+      loop_(deps.loop),
+      table_(deps.arena.data(), shape_, options.node),
       allocator_(shape_.data_offset, shape_.arena_bytes - shape_.data_offset),
       extents_(table_, allocator_),
-      shelf_(world.clock, table_, allocator_, extents_),
-      files_(loop_, world.disk, world.spill),
+      shelf_(deps.clock, table_, allocator_, extents_),
+      files_(loop_, deps.disk, deps.spill),
       hazards_(processes_, table_),
-      freed_(options.rescan_period, {world.clock, table_, hazards_, shelf_, files_}),
-      refusals_(this->capacity_bytes(), {world.transport, world.observer, allocator_, hazards_}),
-      recalls_(options.take_back_after, {world.transport, table_, allocator_, extents_}),
+      freed_(options.rescan_period, {deps.clock, table_, hazards_, shelf_, files_}),
+      refusals_(this->capacity_bytes(), {deps.transport, deps.observer, allocator_, hazards_}),
+      recalls_(options.take_back_after, {deps.transport, table_, allocator_, extents_}),
       population_({.idle_bytes = options.idle_populated_bytes,
                    .most_ahead_bytes = this->capacity_bytes() / 8,
                    .idle_after = options.idle_after},
-                  world.clock, world.arena, allocator_,
+                  deps.clock, deps.arena, allocator_,
                   [this](std::function<void()> work, std::function<void()> done) {
-                    loop_.RunElsewhere(world_.memory, std::move(work), std::move(done));
+                    loop_.RunElsewhere(deps_.memory, std::move(work), std::move(done));
                   }),
-      slots_(options.longest_wait, {world.clock, world.transport, table_, recalls_, refusals_}),
-      room_(options.align_to_huge_pages, {world.clock, allocator_, population_, slots_, *this}),
+      slots_(options.longest_wait, {deps.clock, deps.transport, table_, recalls_, refusals_}),
+      room_(options.align_to_huge_pages, {deps.clock, allocator_, population_, slots_, *this}),
       index_({.node = options.node, .learn_period = options.learn_period},
-             {world.clock, world.transport, world.observer, world.arena, processes_, table_, freed_,
+             {deps.clock, deps.transport, deps.observer, deps.arena, processes_, table_, freed_,
               files_, room_, refusals_}),
       spills_({.file_bytes = options.spill_file_bytes,
                .rescan_period = options.rescan_period,
                .disk_retry_period = options.disk_retry_period,
                .waits_for_slow_disk = options.waits_for_slow_disk},
-              {world.clock, world.arena, world.spill, world.disk, loop_, table_, hazards_, freed_,
+              {deps.clock, deps.arena, deps.spill, deps.disk, loop_, table_, hazards_, freed_,
                files_, room_, index_}),
-      restorer_(options.restore_wait, {world.clock, world.arena, world.spill, world.disk, loop_,
-                                       table_, shelf_, slots_, room_, index_}),
+      restorer_(options.restore_wait, {deps.clock, deps.arena, deps.spill, deps.disk, loop_, table_,
+                                       shelf_, slots_, room_, index_}),
       arrivals_({.node = options.node, .capacity_bytes = this->capacity_bytes()},
-                {world.clock, world.observer, world.arena, loop_, table_, shelf_, slots_, room_,
+                {deps.clock, deps.observer, deps.arena, loop_, table_, shelf_, slots_, room_,
                  freed_, index_}) {
-  SHEAF_CHECK(world.arena.size_bytes() == shape_.arena_bytes,
-              "the arena has the size of its shape");
+  SHEAF_CHECK(deps.arena.size_bytes() == shape_.arena_bytes, "the arena has the size of its shape");
   population_.set_on_room([this] { room_.Serve(); });
   population_.Tick();
 }
@@ -114,7 +113,7 @@ void StoreServer::EndTurn() {
 }
 
 Nanos StoreServer::Tick() {
-  const Nanos now = world_.clock.Now();
+  const Nanos now = deps_.clock.Now();
   index_.EndTurn();
   if (freed_.Due(now)) ScanFreed();
   recalls_.Tick(now);
@@ -200,7 +199,7 @@ void StoreServer::Locate(ProcessId asker, ObjectId id, const ObjectLocation& hin
   const std::shared_ptr<ObjectRecord> record = index_.Find(id, hint);
   if (index_.Answer(asker, id, record, &answers)) restorer_.Start(record);
   for (const LocatedObject& answer : answers)
-    world_.transport.To(asker).Send(Lane::kControl, kStoreLocated, AsBytes(answer));
+    deps_.transport.To(asker).Send(Lane::kControl, kStoreLocated, AsBytes(answer));
 }
 
 void StoreServer::OnRemoteFree(ProcessId from, std::span<const ObjectName> names) {
@@ -220,7 +219,7 @@ StoreServer::Pinned StoreServer::PinNow(const std::shared_ptr<ObjectRecord>& rec
                           : NestedOffset(info.size_bytes) + info.nested.size() * sizeof(ObjectId);
   return {
       .info = info,
-      .bytes = {reinterpret_cast<const char*>(world_.arena.data()) + record->bytes.offset, bytes},
+      .bytes = {reinterpret_cast<const char*>(deps_.arena.data()) + record->bytes.offset, bytes},
       .hold = loop_.Hold([this, record] {
         if (--record->pins == 0) freed_.LookAgain();
       })};
@@ -253,7 +252,7 @@ void StoreServer::TakeUnused(uint64_t bytes, bool populated) {
 }
 
 void StoreServer::BeginToMakeRoom(uint64_t bytes) {
-  const Nanos now = world_.clock.Now();
+  const Nanos now = deps_.clock.Now();
   recalls_.AskForEmpty(now);
   recalls_.AskForShared(now);
   spills_.Spill(bytes);

@@ -104,7 +104,7 @@ struct StoreStats {
 
 class StoreServer final : private RoomSource {
  public:
-  struct World {
+  struct Deps {
     const Clock& clock;
     Transport& transport;  // To the processes of this node.
     ArenaMemory& arena;
@@ -115,10 +115,10 @@ class StoreServer final : private RoomSource {
     StoreObserver& observer;
   };
 
-  // Everything in `world` outlives the server; the executors may run its work, on arena and spill,
+  // Everything in `deps` outlives the server; the executors may run its work, on arena and spill,
   // after it is gone. Writes the header and the table of the arena, which must have the size of an
   // ArenaShape. `capacity_bytes`: as given to ArenaShape::For.
-  StoreServer(StoreOptions options, World world, uint64_t capacity_bytes);
+  StoreServer(StoreOptions options, Deps deps, uint64_t capacity_bytes);
   ~StoreServer() override;
   StoreServer(const StoreServer&) = delete;
   StoreServer& operator=(const StoreServer&) = delete;
@@ -215,7 +215,7 @@ class StoreServer final : private RoomSource {
   uint64_t capacity_bytes() const { return shape_.arena_bytes - shape_.data_offset; }
 
   const StoreOptions options_;
-  const World world_;
+  const Deps deps_;
   const ArenaShape shape_;
   StoreLoop loop_;
   StoreProcesses processes_;

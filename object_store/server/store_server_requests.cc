@@ -30,7 +30,7 @@ void StoreServer::OnExtentRequest(ProcessId from, const ExtentRequest& request) 
   if (freed_.look_again()) ScanFreed();
   if (dedicated && HasFittingIdle(from, request.bytes)) {
     const ExtentCancel answer{request.request};
-    world_.transport.To(from).Send(Lane::kControl, kStoreAlreadyYours, AsBytes(answer));
+    deps_.transport.To(from).Send(Lane::kControl, kStoreAlreadyYours, AsBytes(answer));
     return;
   }
   const Nanos wait = std::clamp<Nanos>(request.wait_ns, 0, options_.longest_wait);
@@ -40,7 +40,7 @@ void StoreServer::OnExtentRequest(ProcessId from, const ExtentRequest& request) 
   waiting->bytes = AlignUp(request.bytes, kGranuleBytes);
   waiting->least_bytes = dedicated ? 0 : request.least_granules * kGranuleBytes;
   waiting->from_top = !dedicated;
-  waiting->since = world_.clock.Now();
+  waiting->since = deps_.clock.Now();
   waiting->deadline = Deadline(waiting->since, wait);
   waiting->granted = [this, from, request](ExtentRange range) {
     GrantExtent(from, request, range);
@@ -68,10 +68,10 @@ void StoreServer::GrantExtent(ProcessId to, const ExtentRequest& request, Extent
     allocator_.Free(range, /*populated=*/true);
     return refusals_.Refuse(to, request.request, StoreRefusalReason::kInvalid);
   }
-  table_.AddExtent(range, to, slot)->unused_since = world_.clock.Now();
+  table_.AddExtent(range, to, slot)->unused_since = deps_.clock.Now();
   const ExtentGrant grant{
       .request = request.request, .offset = range.offset, .bytes = range.bytes, .slot = slot};
-  world_.transport.To(to).Send(Lane::kControl, kStoreExtentGrant, AsBytes(grant));
+  deps_.transport.To(to).Send(Lane::kControl, kStoreExtentGrant, AsBytes(grant));
 }
 
 void StoreServer::OnExtentCancel(ProcessId from, uint64_t request) {
@@ -124,7 +124,7 @@ void StoreServer::OnLookup(ProcessId from, std::span<const ObjectId> ids) {
   }
   for (size_t at = 0; at < answers.size(); at += kMaxStoreItems) {
     const size_t count = std::min(kMaxStoreItems, answers.size() - at);
-    world_.transport.To(from).Send(
+    deps_.transport.To(from).Send(
         Lane::kControl, kStoreLocated,
         ItemsAsBytes(std::span<const LocatedObject>(answers.data() + at, count)));
   }

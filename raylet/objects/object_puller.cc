@@ -99,8 +99,8 @@ struct ObjectPuller::PullState {
 using Stage = ObjectPuller::PullState::Stage;
 using Chunk = ObjectPuller::PullState::Chunk;
 
-ObjectPuller::ObjectPuller(const ObjectPullerOptions& options, World world)
-    : options_(options), world_(world), gate_(std::make_shared<LoopGate>(world.loop)) {}
+ObjectPuller::ObjectPuller(const ObjectPullerOptions& options, Deps deps)
+    : options_(options), deps_(deps), gate_(std::make_shared<LoopGate>(deps.loop)) {}
 
 ObjectPuller::~ObjectPuller() {
   gate_->Close();
@@ -160,7 +160,7 @@ void ObjectPuller::Admit() {
                         running_.size() < options_.most_pulls;
       if (!fits && !running_.empty()) return;
       pull->stage = Stage::kAsking;
-      pull->progress_at = world_.clock.Now();
+      pull->progress_at = deps_.clock.Now();
       active_bytes_ += pull->claimed;
       running_.push_back(pull);
     }
@@ -191,7 +191,7 @@ uint64_t ObjectPuller::ChunkLength(const PullState& pull, size_t chunk) const {
 
 void ObjectPuller::Ask(const PullPtr& pull) {
   if (pull->in_flight != 0) return;
-  const Nanos now = world_.clock.Now();
+  const Nanos now = deps_.clock.Now();
   Source* chosen = nullptr;
   for (Source& source : pull->sources) {
     if (source.retry_at > now) continue;
@@ -202,14 +202,14 @@ void ObjectPuller::Ask(const PullPtr& pull) {
   ++chosen->in_flight;
   const NodeNumber node = chosen->node;
   const std::string request = RequestFor(*pull, node, 0, options_.chunk_bytes).SerializeAsString();
-  world_.blocks.Fetch(node, request, options_.fetch_timeout,
-                      [this, gate = gate_, alive = std::weak_ptr<bool>(alive_), pull,
-                       node](absl::StatusOr<std::unique_ptr<ReceivedBlock>> answer) {
-                        auto kept = std::make_shared<decltype(answer)>(std::move(answer));
-                        gate->Post([this, alive, pull, node, kept] {
-                          if (!alive.expired()) OnFirst(pull, node, std::move(*kept));
-                        });
-                      });
+  deps_.blocks.Fetch(node, request, options_.fetch_timeout,
+                     [this, gate = gate_, alive = std::weak_ptr<bool>(alive_), pull,
+                      node](absl::StatusOr<std::unique_ptr<ReceivedBlock>> answer) {
+                       auto kept = std::make_shared<decltype(answer)>(std::move(answer));
+                       gate->Post([this, alive, pull, node, kept] {
+                         if (!alive.expired()) OnFirst(pull, node, std::move(*kept));
+                       });
+                     });
 }
 
 void ObjectPuller::OnFirst(const PullPtr& pull, NodeNumber node,
@@ -239,7 +239,7 @@ void ObjectPuller::OnFirst(const PullPtr& pull, NodeNumber node,
       pull->stage = Stage::kWaitingForRoom;
       active_bytes_ += arrival.bytes() - pull->claimed;
       pull->claimed = arrival.bytes();
-      return world_.store.BeginReceive(
+      return deps_.store.BeginReceive(
           arrival, options_.room_wait,
           [this, alive = std::weak_ptr<bool>(alive_), pull](absl::StatusOr<std::span<char>> room) {
             if (!alive.expired()) OnRoom(pull, room);
@@ -256,7 +256,7 @@ void ObjectPuller::OnRoom(const PullPtr& pull, absl::StatusOr<std::span<char>> r
     return Fail(pull, LookupOutcome::kFull);
   }
   pull->stage = Stage::kReceiving;
-  pull->progress_at = world_.clock.Now();
+  pull->progress_at = deps_.clock.Now();
   pull->data = room->data();
   pull->target->PointTo(room->data());
   const uint64_t bytes = pull->arrival.bytes();
@@ -275,9 +275,8 @@ void ObjectPuller::OnRoom(const PullPtr& pull, absl::StatusOr<std::span<char>> r
     OnChunk(pull, pull->first_from, 0, pull->target->Write(0, *first, pull->first_crc), {});
     return;
   }
-  world_.copier.Post([this, gate = gate_, alive = std::weak_ptr<bool>(alive_), pull,
-                      target = pull->target, crc = pull->first_crc, first,
-                      from = pull->first_from] {
+  deps_.copier.Post([this, gate = gate_, alive = std::weak_ptr<bool>(alive_), pull,
+                     target = pull->target, crc = pull->first_crc, first, from = pull->first_from] {
     const absl::Status outcome = target->Write(0, *first, crc);
     gate->Post([this, alive, pull, from, outcome] {
       if (!alive.expired()) OnChunk(pull, from, 0, outcome, {});
@@ -305,7 +304,7 @@ std::optional<size_t> ObjectPuller::ChunkFor(const PullState& pull, const Source
 }
 
 bool ObjectPuller::AskForOne(const PullPtr& pull) {
-  const Nanos now = world_.clock.Now();
+  const Nanos now = deps_.clock.Now();
   Source* best = nullptr;
   size_t best_chunk = 0;
   for (Source& source : pull->sources) {
@@ -340,7 +339,7 @@ void ObjectPuller::FetchChunk(const PullPtr& pull, Source& source, size_t chunk)
   const uint64_t offset = chunk * options_.chunk_bytes;
   const uint64_t length = ChunkLength(*pull, chunk);
   const NodeNumber node = source.node;
-  world_.blocks.Fetch(
+  deps_.blocks.Fetch(
       node, RequestFor(*pull, node, offset, length).SerializeAsString(), options_.fetch_timeout,
       [this, gate = gate_, alive = std::weak_ptr<bool>(alive_), pull, target = pull->target,
        attempt = pull->arrival.attempt, node, chunk, offset,
@@ -372,7 +371,7 @@ void ObjectPuller::OnChunk(const PullPtr& pull, NodeNumber node, size_t chunk,
   } else if (Heed(*pull, node, head)) {
     pull->chunks[chunk] = Chunk::kHere;
     --pull->missing;
-    pull->progress_at = world_.clock.Now();
+    pull->progress_at = deps_.clock.Now();
     counts_.bytes += ChunkLength(*pull, chunk);
     if (Source* source = FindSource(*pull, node)) source->failures = source->damaged = 0;
     if (pull->missing == 0) return Complete(pull);
@@ -394,7 +393,7 @@ bool ObjectPuller::Heed(PullState& pull, NodeNumber node, const proto::BlockHead
       if (source != nullptr && !std::any_of(source->chunks.begin(), source->chunks.end(),
                                             [](char bits) { return bits != 0; })) {
         source->chunks.clear();
-        source->retry_at = world_.clock.Now() + options_.look_again;
+        source->retry_at = deps_.clock.Now() + options_.look_again;
       }
       return false;
     case proto::BlockHead::DATA_LOSS:
@@ -425,7 +424,7 @@ void ObjectPuller::SourceFailed(PullState& pull, NodeNumber node, const absl::St
   const Nanos wait = std::min(options_.last_retry,
                               options_.first_retry << std::min<uint32_t>(source->failures, 8));
   ++source->failures;
-  source->retry_at = world_.clock.Now() + wait;
+  source->retry_at = deps_.clock.Now() + wait;
 }
 
 void ObjectPuller::DropSource(PullState& pull, NodeNumber node) {
@@ -460,7 +459,7 @@ void ObjectPuller::FailIfHopeless(const PullPtr& pull) {
 void ObjectPuller::Fail(const PullPtr& pull, LookupOutcome outcome) {
   if (pull->stage >= Stage::kEnding) return;
   pull->why = outcome;
-  if (pull->stage == Stage::kWaitingForRoom) world_.store.AbortReceive(pull->id);
+  if (pull->stage == Stage::kWaitingForRoom) deps_.store.AbortReceive(pull->id);
   const bool has_room = pull->stage == Stage::kReceiving;
   pull->stage = Stage::kEnding;
   pull->target->PointTo(nullptr);
@@ -472,13 +471,13 @@ void ObjectPuller::Fail(const PullPtr& pull, LookupOutcome outcome) {
 void ObjectPuller::EndIfIdle(const PullPtr& pull) {
   // Its room is not given up under the hands of a thread that writes there; that one comes by here.
   if (pull->stage != Stage::kEnding || !pull->target->idle()) return;
-  world_.store.AbortReceive(pull->id);
+  deps_.store.AbortReceive(pull->id);
   Finish(pull);
 }
 
 void ObjectPuller::Complete(const PullPtr& pull) {
   pull->target->PointTo(nullptr);
-  const absl::Status sealed = world_.store.EndReceive(pull->id);
+  const absl::Status sealed = deps_.store.EndReceive(pull->id);
   pull->why = sealed.ok() ? LookupOutcome::kFound : LookupOutcome::kFull;
   Finish(pull);
 }
@@ -527,13 +526,13 @@ std::optional<ObjectPuller::Part> ObjectPuller::FindPart(const proto::BlockReque
       pull.chunks[chunk] == Chunk::kHere && request.length() >= ChunkLength(pull, chunk)) {
     part.head.set_outcome(proto::BlockHead::FOUND);
     part.bytes = {pull.data + request.offset(), ChunkLength(pull, chunk)};
-    part.hold = world_.store.HoldArriving(id);
+    part.hold = deps_.store.HoldArriving(id);
   }
   return part;
 }
 
 void ObjectPuller::Tick() {
-  const Nanos now = world_.clock.Now();
+  const Nanos now = deps_.clock.Now();
   const std::vector<PullPtr> running = running_;
   for (const PullPtr& pull : running) {
     if (pull->stage == Stage::kEnding) {
@@ -553,7 +552,7 @@ void ObjectPuller::Tick() {
 
 Nanos ObjectPuller::NextTick() const {
   Nanos next = kForever;
-  const Nanos now = world_.clock.Now();
+  const Nanos now = deps_.clock.Now();
   for (const PullPtr& pull : running_) {
     if (pull->stage != Stage::kAsking && pull->stage != Stage::kReceiving) continue;
     next = std::min(next, pull->progress_at + options_.give_up_after);

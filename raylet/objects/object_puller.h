@@ -55,7 +55,7 @@ struct ObjectPullerOptions {
 
 class ObjectPuller {
  public:
-  struct World {
+  struct Deps {
     const Clock& clock;
     StoreServer& store;
     BlockSource& blocks;
@@ -78,7 +78,7 @@ class ObjectPuller {
     uint64_t queued = 0;          // Pulls that wait for others.
   };
 
-  ObjectPuller(const ObjectPullerOptions& options, World world);
+  ObjectPuller(const ObjectPullerOptions& options, Deps deps);
   ~ObjectPuller();
   ObjectPuller(const ObjectPuller&) = delete;
   ObjectPuller& operator=(const ObjectPuller&) = delete;
@@ -141,7 +141,7 @@ class ObjectPuller {
   uint64_t ChunkLength(const PullState& pull, size_t chunk) const;
 
   const ObjectPullerOptions options_;
-  World world_;
+  Deps deps_;
   absl::btree_map<ObjectId, PullPtr> pulls_;
   std::deque<PullPtr> queue_;  // Not admitted yet.
   std::vector<PullPtr> running_;

@@ -34,19 +34,19 @@ void ObjectServer::OnFetch(NodeNumber reader, std::string_view body, Respond res
   }
   proto::BlockHead head;
   NameOthers(*id, reader, &head);
-  if (std::optional<ObjectPuller::Part> part = world_.puller.FindPart(request, *id)) {
-    world_.puller.AddPeer(*id, reader);
+  if (std::optional<ObjectPuller::Part> part = deps_.puller.FindPart(request, *id)) {
+    deps_.puller.AddPeer(*id, reader);
     *part->head.mutable_also_at() = head.also_at();
     if (part->head.outcome() != proto::BlockHead::FOUND) return SendWhy(part->head, respond);
     return Send(std::move(part->head), part->bytes, std::move(part->hold), std::move(respond));
   }
-  const NodeNumber here = world_.store.node();
+  const NodeNumber here = deps_.store.node();
   ObjectLocation hint{.node = here};
   if (request.has_slot()) {
     hint.slot = request.slot();
     hint.generation = request.generation();
   }
-  world_.store.Pin(
+  deps_.store.Pin(
       *id, hint,
       [this, request, head,
        respond = std::move(respond)](absl::StatusOr<StoreServer::Pinned> pinned) mutable {
@@ -78,8 +78,8 @@ void ObjectServer::Send(proto::BlockHead head, std::span<const char> bytes,
   if (bytes.size() <= kSummedAtOnce) {
     return respond(MakeBlock(std::move(head), bytes, std::move(hold)));
   }
-  world_.copier.Post([head = std::move(head), bytes, hold = std::move(hold),
-                      respond = std::move(respond)]() mutable {
+  deps_.copier.Post([head = std::move(head), bytes, hold = std::move(hold),
+                     respond = std::move(respond)]() mutable {
     respond(MakeBlock(std::move(head), bytes, std::move(hold)));
   });
 }
@@ -90,7 +90,7 @@ void ObjectServer::SendWhy(proto::BlockHead head, const Respond& respond) {
 }
 
 void ObjectServer::NameOthers(ObjectId id, NodeNumber reader, proto::BlockHead* head) {
-  const Nanos now = world_.clock.Now();
+  const Nanos now = deps_.clock.Now();
   absl::btree_map<NodeNumber, Nanos>& readers = readers_[id];
   readers[reader] = now;
   for (const auto& [node, asked_at] : readers) {
@@ -101,7 +101,7 @@ void ObjectServer::NameOthers(ObjectId id, NodeNumber reader, proto::BlockHead* 
 }
 
 void ObjectServer::Tick() {
-  const Nanos now = world_.clock.Now();
+  const Nanos now = deps_.clock.Now();
   if (now < next_sweep_) return;
   next_sweep_ = now + kReaderMemory;
   for (auto object = readers_.begin(); object != readers_.end();) {

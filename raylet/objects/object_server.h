@@ -25,7 +25,7 @@ namespace sheaf {
 class ObjectServer {
  public:
   using Respond = std::function<void(absl::StatusOr<Block>)>;
-  struct World {
+  struct Deps {
     const Clock& clock;
     StoreServer& store;
     ObjectPuller& puller;
@@ -37,7 +37,7 @@ class ObjectServer {
     uint64_t refused = 0;  // Not there, or not yet.
   };
 
-  explicit ObjectServer(World world) : world_(world) {}
+  explicit ObjectServer(Deps deps) : deps_(deps) {}
 
   // `reader` asks for a proto::BlockRequest. Answers once, from any thread, maybe later; whoever
   // asks in vain gets a head that says why. kInvalidArgument: it cannot be read. What was answered
@@ -53,7 +53,7 @@ class ObjectServer {
             Respond respond);
   void SendWhy(proto::BlockHead head, const Respond& respond);
 
-  World world_;
+  Deps deps_;
   // Who asked for what, and when last.
   absl::btree_map<ObjectId, absl::btree_map<NodeNumber, Nanos>> readers_;
   Nanos next_sweep_ = 0;

@@ -27,7 +27,7 @@ TODAY: dict[str, dict[str, int]] = {
         "gcs/actor_service.cc": 662,
         "gcs/actor_test.cc": 733,
         "raylet/host/attach_server.cc": 519,
-        "raylet/objects/object_puller.cc": 574,
+        "raylet/objects/object_puller.cc": 573,
         "raylet/objects/object_transfer_test.cc": 523,
         "raylet/raylet_actors_test.cc": 545,
         "rpc/grpc_connections.cc": 514,

@@ -200,7 +200,7 @@ void Node::MakeRaylet(NodeNumber number, uint64_t term, Nanos heartbeat_period) 
   store.node = number;
   store_ = std::make_unique<StoreServer>(
       store,
-      StoreServer::World{clock_, *transport_, *arena_, spill_, loop_, memory_, disk_, losses_},
+      StoreServer::Deps{clock_, *transport_, *arena_, spill_, loop_, memory_, disk_, losses_},
       options_.store_bytes);
   RayletOptions raylet;
   raylet.node = number;
@@ -211,8 +211,8 @@ void Node::MakeRaylet(NodeNumber number, uint64_t term, Nanos heartbeat_period) 
   raylet.gcs_term = term;
   raylet.heartbeat_period = heartbeat_period;
   raylet_ = std::make_unique<Raylet>(
-      raylet, RayletWorld{clock_, *transport_, *links_, *this, *this, *store_, store_events_,
-                          raylet_random_, *numbers_, *page_, *blocks_, loop_, memory_});
+      raylet, RayletDeps{clock_, *transport_, *links_, *this, *this, *store_, store_events_,
+                         raylet_random_, *numbers_, *page_, *blocks_, loop_, memory_});
   between_.Attach(number, this);
   ScheduleTick();
 }

@@ -72,9 +72,9 @@ enum class FrameKind : uint16_t {
   kActorLease = 81,  // To a detached actor: until when it may begin calls.
   kNodeSilent = 82,  // Neither a node nor the GCS is heard; or they are again.
   // Raylet -> raylet of another node: proto/raylet.proto.
-  kRemoteJob = 96,       // What a worker of a job is; comes before the first demand of that job.
-  kHandedDemand = 97,    // A demand that finds no room at its owner's node.
-  kPrepareBundles = 98,  // Placement groups, in two phases.
+  kRemoteJob = 96,        // What a worker of a job is; comes before the first demand of that job.
+  kSpillbackDemand = 97,  // A demand that finds no room at its owner's node.
+  kPrepareBundles = 98,   // Placement groups, in two phases.
   kBundlesPrepared = 99,
   kCommitBundles = 100,
   kReturnBundles = 101,

@@ -184,7 +184,7 @@ SCENARIO("a job known for its detached actor only goes on when its driver asks f
   job.set_job(7);
   job.set_driver(far.packed());
   from_node_2(FrameKind::kRemoteJob, job.SerializeAsString());
-  proto::HandedDemand demand;
+  proto::SpillbackDemand demand;
   demand.set_owner(far.packed());
   demand.set_driver(far.packed());
   demand.set_hops(1);
@@ -192,7 +192,7 @@ SCENARIO("a job known for its detached actor only goes on when its driver asks f
   demand.mutable_demand()->set_wanted(1);
   Resources::Cpu(1).ToMap(
       *demand.mutable_demand()->mutable_spec()->mutable_resources()->mutable_amounts());
-  from_node_2(FrameKind::kHandedDemand, demand.SerializeAsString());
+  from_node_2(FrameKind::kSpillbackDemand, demand.SerializeAsString());
   t.node.WorkersReady();
   const auto grants = t.node.transport.Take<proto::LeaseGrant>(far, FrameKind::kLeaseGrant);
   CHECK(grants.size() == (over ? 0 : 1));
@@ -218,7 +218,7 @@ SCENARIO("an owner that outlives the driver of its job gets workers when the job
   left.set_process(driver.packed());
   node.FromNode(2, FrameKind::kOwnerLeft, left);
   tell(outlives);
-  proto::HandedDemand demand;
+  proto::SpillbackDemand demand;
   demand.set_owner(owner.packed());
   demand.set_driver(driver.packed());
   demand.set_hops(1);
@@ -227,7 +227,7 @@ SCENARIO("an owner that outlives the driver of its job gets workers when the job
   demand.mutable_demand()->set_wanted(1);
   Resources::Cpu(1).ToMap(
       *demand.mutable_demand()->mutable_spec()->mutable_resources()->mutable_amounts());
-  node.FromNode(2, FrameKind::kHandedDemand, demand);
+  node.FromNode(2, FrameKind::kSpillbackDemand, demand);
   node.WorkersReady();
   const auto grants = node.transport.Take<proto::LeaseGrant>(owner, FrameKind::kLeaseGrant);
   REQUIRE(grants.size() == (outlives ? 1 : 0));

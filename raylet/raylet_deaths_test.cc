@@ -335,7 +335,7 @@ SCENARIO("what a process wanted of another node is taken back when it dies") {
   node.AddNode(2, "CPU:4");
   node.Demand(owner, 2, 3);
   const auto handed = [&] {
-    return node.Received<proto::HandedDemand>(RayletOf(2), FrameKind::kHandedDemand);
+    return node.Received<proto::SpillbackDemand>(RayletOf(2), FrameKind::kSpillbackDemand);
   };
   const auto given = handed();
   REQUIRE(given.size() == 1);

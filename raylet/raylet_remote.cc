@@ -61,8 +61,8 @@ absl::Status Raylet::DispatchRemote(ProcessId from, const Frame& frame) {
   switch (frame.kind) {
     case FrameKind::kRemoteJob:
       return jobs_.OnRemoteJob(frame);
-    case FrameKind::kHandedDemand:
-      return leases_.OnHandedDemand(from, frame);
+    case FrameKind::kSpillbackDemand:
+      return leases_.OnSpillbackDemand(from, frame);
     case FrameKind::kGroupRequest:
       return groups_.OnRequest(from, frame);
     case FrameKind::kGroupState:

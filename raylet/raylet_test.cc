@@ -326,7 +326,7 @@ SCENARIO("a node that ends refuses nothing to owners elsewhere: their raylets lo
   job.set_job(7);
   job.set_driver(far.packed());
   from_node_2(FrameKind::kRemoteJob, job.SerializeAsString());
-  proto::HandedDemand demand;
+  proto::SpillbackDemand demand;
   demand.set_owner(far.packed());
   demand.set_driver(far.packed());
   demand.set_hops(1);
@@ -334,7 +334,7 @@ SCENARIO("a node that ends refuses nothing to owners elsewhere: their raylets lo
   demand.mutable_demand()->set_wanted(1);
   Resources::Cpu(1).ToMap(
       *demand.mutable_demand()->mutable_spec()->mutable_resources()->mutable_amounts());
-  from_node_2(FrameKind::kHandedDemand, demand.SerializeAsString());
+  from_node_2(FrameKind::kSpillbackDemand, demand.SerializeAsString());
   REQUIRE(node.raylet->figures().Get().leases == 1);  // Its worker is being started.
   node.raylet->Shutdown("told to end");
   CHECK(node.transport.Take<proto::LeaseRefused>(far, FrameKind::kLeaseRefused).empty());
@@ -349,7 +349,7 @@ SCENARIO("a node that the GCS has yet to describe is heard, also when a newer on
     job.set_job(number);
     job.set_driver(driver.packed());
     node.FromNode(number, FrameKind::kRemoteJob, job);
-    proto::HandedDemand demand;
+    proto::SpillbackDemand demand;
     demand.set_owner(driver.packed());
     demand.set_driver(driver.packed());
     demand.set_hops(1);
@@ -357,7 +357,7 @@ SCENARIO("a node that the GCS has yet to describe is heard, also when a newer on
     demand.mutable_demand()->set_wanted(1);
     Resources::Cpu(1).ToMap(
         *demand.mutable_demand()->mutable_spec()->mutable_resources()->mutable_amounts());
-    node.FromNode(number, FrameKind::kHandedDemand, demand);
+    node.FromNode(number, FrameKind::kSpillbackDemand, demand);
   };
   asks(4);
   CHECK(node.raylet->figures().Get().leases == 1);
@@ -398,10 +398,10 @@ SCENARIO("work goes to another node as soon as the GCS says that it has room") {
     node.NodesHaveFree(loads.SerializeAsString());
   };
   const auto handed = [&] {
-    std::vector<proto::HandedDemand> demands;
+    std::vector<proto::SpillbackDemand> demands;
     for (const SentFrame& frame : node.transport.Take(RayletOf(2))) {
-      if (frame.kind == FrameKind::kHandedDemand)
-        demands.push_back(frame.As<proto::HandedDemand>());
+      if (frame.kind == FrameKind::kSpillbackDemand)
+        demands.push_back(frame.As<proto::SpillbackDemand>());
     }
     return demands;
   };

@@ -159,7 +159,7 @@ void Jobs::AddRemote(JobNumber local, const NodeJob& job, bool driver_is_gone) {
   deps_.launcher.AddRemoteJob(local, is_gone ? ProcessId() : job.driver, job.start, job.program);
 }
 
-bool Jobs::OnHandedDemand(ProcessId driver, ProcessId owner, bool outlives_driver) {
+bool Jobs::OnSpillbackDemand(ProcessId driver, ProcessId owner, bool outlives_driver) {
   const JobNumber local = OfDriver(driver);
   if (local == 0) return false;
   NodeJob& job = jobs_.at(local);

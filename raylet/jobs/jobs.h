@@ -63,7 +63,7 @@ class Jobs {
   JobNumber AddForActor(const proto::StartActor& message);
   // Another raylet hands on a demand of `owner`, which belongs to the job of `driver`. False: that
   // job is not known here, or over.
-  bool OnHandedDemand(ProcessId driver, ProcessId owner, bool outlives_driver);
+  bool OnSpillbackDemand(ProcessId driver, ProcessId owner, bool outlives_driver);
 
   // --- Jobs end.
   // The driver of `job` is gone. Workers end, but for those that outlive the driver.

@@ -160,7 +160,7 @@ SCENARIO("a job of another node ends when its driver does, its node dies, or the
   REQUIRE(node.Remote(9, kFarDriver).ok());  // A repeat.
   CHECK(node.jobs.all().size() == 1);
   constexpr ProcessId kWorker{3, 8};  // Its demand came, and was given back.
-  REQUIRE(node.jobs.OnHandedDemand(kFarDriver, kWorker, /*outlives_driver=*/false));
+  REQUIRE(node.jobs.OnSpillbackDemand(kFarDriver, kWorker, /*outlives_driver=*/false));
   CHECK(node.jobs.OfRemoteOwner(kWorker) == job);
   WHEN("the driver dies") { node.jobs.End(job, Exited(0)); }
   WHEN("its node dies") { node.jobs.OnNodeDead(2, Exited(0)); }
@@ -178,10 +178,10 @@ SCENARIO("a job that is over does not begin here") {
   THEN("unless something of it outlives the driver, for as long as that asks") {
     REQUIRE(node.Remote(9, kFarDriver, /*outlives_driver=*/true).ok());
     const JobNumber job = node.jobs.OfDriver(kFarDriver);
-    CHECK(node.jobs.OnHandedDemand(kFarDriver, {2, 8}, /*outlives_driver=*/true));
+    CHECK(node.jobs.OnSpillbackDemand(kFarDriver, {2, 8}, /*outlives_driver=*/true));
     CHECK(node.jobs.OfRemoteOwner({2, 8}) == job);
     CHECK(node.jobs.OutlivesDriver({2, 8}, job));
-    CHECK_FALSE(node.jobs.OnHandedDemand(kFarDriver, {2, 9}, /*outlives_driver=*/false));
+    CHECK_FALSE(node.jobs.OnSpillbackDemand(kFarDriver, {2, 9}, /*outlives_driver=*/false));
     node.clock.Advance(11 * kSecond);
     node.jobs.Tick();
     CHECK(node.jobs.all().empty());

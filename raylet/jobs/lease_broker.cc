@@ -234,7 +234,7 @@ void LeaseBroker::Apply(const LeaseAction& action) {
       return;
     case LeaseAction::Kind::kSpillback:
     case LeaseAction::Kind::kGiveBack:
-      HandOn(action);
+      SendSpillback(action);
       return;
   }
 }
@@ -357,8 +357,8 @@ void LeaseBroker::Refuse(const DemandId& demand, ErrorKind error, const std::str
   SendMessage(To(demand.owner), FrameKind::kLeaseRefused, message);
 }
 
-absl::Status LeaseBroker::OnHandedDemand(ProcessId from, const Frame& frame) {
-  SHEAF_ASSIGN_OR_RETURN(const auto message, ParseFrame<proto::HandedDemand>(frame));
+absl::Status LeaseBroker::OnSpillbackDemand(ProcessId from, const Frame& frame) {
+  SHEAF_ASSIGN_OR_RETURN(const auto message, ParseFrame<proto::SpillbackDemand>(frame));
   const ProcessId owner = ProcessId::Unpack(message.owner());
   if (owner.node == kGcs.node || owner.is_raylet()) {
     return absl::InvalidArgumentError(absl::StrCat("a demand of ", owner.ToString()));
@@ -372,21 +372,22 @@ absl::Status LeaseBroker::OnHandedDemand(ProcessId from, const Frame& frame) {
       message.demand().key(), " of ", owner.ToString(), ", hop ", message.hops());
   if (!deps_.deaths.IsReachable(owner)) return absl::OkStatus();
   const ProcessId driver = ProcessId::Unpack(message.driver());
-  if (!deps_.jobs.OnHandedDemand(driver, owner, message.outlives_driver())) return absl::OkStatus();
+  if (!deps_.jobs.OnSpillbackDemand(driver, owner, message.outlives_driver()))
+    return absl::OkStatus();
   deps_.follower.OnHeard(owner.node);
   deps_.queue.OnDemand(owner, message.demand(), Now(), {}, from.node, message.hops());
   return absl::OkStatus();
 }
 
 // Hands a demand, or what is left of it, to another node; or back, which names no driver.
-void LeaseBroker::HandOn(const LeaseAction& action) {
-  proto::HandedDemand message;
+void LeaseBroker::SendSpillback(const LeaseAction& action) {
+  proto::SpillbackDemand message;
   message.set_owner(action.demand.owner.packed());
   message.set_hops(action.hops);
   message.mutable_demand()->set_key(action.demand.key);
   message.mutable_demand()->set_wanted(action.wanted);
   if (action.kind == LeaseAction::Kind::kGiveBack) {
-    SendMessage(To(RayletOf(action.node)), FrameKind::kHandedDemand, message);
+    SendMessage(To(RayletOf(action.node)), FrameKind::kSpillbackDemand, message);
     return;
   }
   const LeaseSpec* spec = deps_.queue.FindSpec(action.demand);
@@ -404,7 +405,7 @@ void LeaseBroker::HandOn(const LeaseAction& action) {
   Counter(deps_.metrics, CounterId::kDemandsHandedOn).Add();
   Log(LogLevel::kDebug, "handing ", action.wanted, " of demand ", action.demand.key, " of ",
       action.demand.owner.ToString(), " to node ", action.node);
-  SendMessage(To(RayletOf(action.node)), FrameKind::kHandedDemand, message);
+  SendMessage(To(RayletOf(action.node)), FrameKind::kSpillbackDemand, message);
 }
 
 JobNumber LeaseBroker::JobOfOwner(ProcessId owner) const {

@@ -61,8 +61,8 @@ class LeaseBroker {
 
   // --- What owners, workers and other raylets say.
   absl::Status OnDemand(ProcessId owner, const Frame& frame);  // kLeaseDemand of a process here.
-  // kHandedDemand of another raylet: a demand that came to it, or what of one of here goes back.
-  absl::Status OnHandedDemand(ProcessId from, const Frame& frame);
+  // kSpillbackDemand of another raylet: a demand that came to it, or what of one of here goes back.
+  absl::Status OnSpillbackDemand(ProcessId from, const Frame& frame);
   // kLeaseReturn of an owner anywhere, or of a worker that was told to by kLeaseRevoke.
   absl::Status OnReturn(ProcessId from, const Frame& frame);
   absl::Status OnKillWorker(ProcessId from, const Frame& frame);
@@ -102,7 +102,7 @@ class LeaseBroker {
   void Take(const Lease& lease, ProcessId worker, bool discard);
   void SendRevoke(ProcessId to, LeaseNumber lease);
   void Refuse(const DemandId& demand, ErrorKind error, const std::string& reason);
-  void HandOn(const LeaseAction& action);
+  void SendSpillback(const LeaseAction& action);
   JobNumber JobOf(const Lease& lease) const;
   JobNumber JobOfOwner(ProcessId owner) const;
 

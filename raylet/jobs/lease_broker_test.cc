@@ -99,12 +99,12 @@ struct Node : JobParts, ClusterFollower::Observer {
     job.set_job(9);
     job.set_driver(kFarDriver.packed());
     REQUIRE(jobs.OnRemoteJob(Of(FrameKind::kRemoteJob, job)).ok());
-    proto::HandedDemand message;
+    proto::SpillbackDemand message;
     message.set_owner(kFarDriver.packed());
     message.set_driver(kFarDriver.packed());
     message.set_hops(1);
     *message.mutable_demand() = DemandOf(3, wanted, 1, false);
-    REQUIRE(leases.OnHandedDemand(RayletOf(2), Of(FrameKind::kHandedDemand, message)).ok());
+    REQUIRE(leases.OnSpillbackDemand(RayletOf(2), Of(FrameKind::kSpillbackDemand, message)).ok());
     Settle();
   }
 };
@@ -201,10 +201,10 @@ SCENARIO("a demand of another node's owner: the worker is in contact with it") {
   CHECK(node.contacts.OnProcessDied(worker, proto::Death(),
                                     [](ProcessId) { return proto::ProcessDied(); },
                                     {}) == absl::btree_set<ProcessId>{kFarDriver});
-  proto::HandedDemand wrong;
+  proto::SpillbackDemand wrong;
   wrong.set_owner(RayletOf(2).packed());
   CHECK_FALSE(
-      node.leases.OnHandedDemand(RayletOf(2), node.Of(FrameKind::kHandedDemand, wrong)).ok());
+      node.leases.OnSpillbackDemand(RayletOf(2), node.Of(FrameKind::kSpillbackDemand, wrong)).ok());
 }
 
 SCENARIO("a demand without room here goes to another node, behind its job") {
@@ -215,7 +215,7 @@ SCENARIO("a demand without room here goes to another node, behind its job") {
   const auto frames = node.transport.Take(RayletOf(2));
   REQUIRE(frames.size() == 2);
   CHECK(frames[0].As<proto::RemoteJob>().job() == 5);
-  const auto handed = frames[1].As<proto::HandedDemand>();
+  const auto handed = frames[1].As<proto::SpillbackDemand>();
   CHECK(handed.owner() == driver.packed());
   CHECK(handed.demand().wanted() == 1);
 }

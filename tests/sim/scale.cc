@@ -43,7 +43,7 @@ constexpr size_t kKindsShown = 6;
 
 double Micros(Nanos time) { return static_cast<double>(time) / kMicrosecond; }
 
-// "3.1 HandedDemand, 1.2 RemoteJob": of what there was most, for each of `of`.
+// "3.1 SpillbackDemand, 1.2 RemoteJob": of what there was most, for each of `of`.
 std::string MostFrequent(const FrameCounts& frames, double of) {
   std::vector<std::pair<uint64_t, size_t>> most;
   for (size_t kind = 0; kind < frames.size(); ++kind) {

@@ -55,8 +55,8 @@ std::string FrameWords(FrameKind kind, std::string_view body) {
       demand.ParseFromArray(body.data(), static_cast<int>(body.size()));
       return absl::StrCat(" key ", demand.key(), " wanted ", demand.wanted());
     }
-    case FrameKind::kHandedDemand: {
-      proto::HandedDemand handed;
+    case FrameKind::kSpillbackDemand: {
+      proto::SpillbackDemand handed;
       handed.ParseFromArray(body.data(), static_cast<int>(body.size()));
       return absl::StrCat(" of ", ProcessId::Unpack(handed.owner()).ToString(), " key ",
                           handed.demand().key(), " wanted ", handed.demand().wanted(), " hops ",
@@ -268,8 +268,8 @@ const char* FrameName(FrameKind kind) {
       return "NodeGone";
     case FrameKind::kRemoteJob:
       return "RemoteJob";
-    case FrameKind::kHandedDemand:
-      return "HandedDemand";
+    case FrameKind::kSpillbackDemand:
+      return "SpillbackDemand";
     case FrameKind::kPrepareBundles:
       return "PrepareBundles";
     case FrameKind::kBundlesPrepared:

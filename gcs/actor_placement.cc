@@ -38,7 +38,7 @@ void ActorPlacement::Refresh() {
 ActorPlacement::Choice ActorPlacement::Choose(const proto::LeaseSpec& lease, NodeNumber creator,
                                               NodeNumber avoid) {
   absl::StatusOr<LeaseSpec> parsed = ParseLeaseSpec(lease);
-  if (!parsed.ok()) return {.never = true, .words = std::string(parsed.status().message())};
+  if (!parsed.ok()) return {.never = true, .reason = std::string(parsed.status().message())};
   LeaseSpec& spec = *parsed;
   Refresh();
   if (spec.strategy.kind == StrategyKind::kPlacementGroup) return ChooseInGroup(spec, avoid);
@@ -62,19 +62,19 @@ ActorPlacement::Choice ActorPlacement::Choose(const proto::LeaseSpec& lease, Nod
     case Placement::Kind::kWait: {
       const NodeNumber node = placement.node != 0 ? placement.node : NextThatCouldHold(spec, avoid);
       if (node != 0) return {.node = node};
-      return {.words =
+      return {.reason =
                   absl::StrCat("a node for ", spec.resources.ToString(), " that takes new work")};
     }
     case Placement::Kind::kInfeasible:
-      return {.words = InfeasibleWords(spec, view_)};
+      return {.reason = InfeasibleWords(spec, view_)};
     case Placement::Kind::kNodeGone:
       return {.never = true,
-              .words = absl::StrCat("node ", spec.strategy.node,
-                                    ", which it is bound to, is dead or was never there")};
+              .reason = absl::StrCat("node ", spec.strategy.node,
+                                     ", which it is bound to, is dead or was never there")};
     case Placement::Kind::kGroupGone:
       break;
   }
-  return {.never = true, .words = "its placement group was removed"};
+  return {.never = true, .reason = "its placement group was removed"};
 }
 
 // Named and detached groups are in the table. Of others only the raylet of their creator's node
@@ -86,7 +86,7 @@ ActorPlacement::Choice ActorPlacement::ChooseInGroup(const LeaseSpec& spec, Node
   std::vector<NodeNumber> nodes;
   if (const GroupEntry* entry = groups_.Find(group)) {
     if (entry->info.state() != proto::GroupInfo::CREATED)
-      return {.words = absl::StrCat(name, ", which is not placed yet")};
+      return {.reason = absl::StrCat(name, ", which is not placed yet")};
     nodes.assign(entry->info.bundle_nodes().begin(), entry->info.bundle_nodes().end());
   } else if (const std::vector<NodeNumber>* place = groups_.FindPlace(group)) {
     nodes = *place;
@@ -95,14 +95,14 @@ ActorPlacement::Choice ActorPlacement::ChooseInGroup(const LeaseSpec& spec, Node
     // outside.
     return {.node = group.maker().node};
   } else {
-    return {.never = true, .words = absl::StrCat(name, " was removed")};
+    return {.never = true, .reason = absl::StrCat(name, " was removed")};
   }
   if (spec.strategy.bundle != kAnyBundle) {
     const size_t bundle = static_cast<size_t>(spec.strategy.bundle);
     if (bundle >= nodes.size()) {
       return {.never = true,
-              .words = absl::StrCat(name, " has ", nodes.size(), " bundles, there is no bundle ",
-                                    spec.strategy.bundle)};
+              .reason = absl::StrCat(name, " has ", nodes.size(), " bundles, there is no bundle ",
+                                     spec.strategy.bundle)};
     }
     nodes = {nodes[bundle]};
   }
@@ -115,7 +115,7 @@ ActorPlacement::Choice ActorPlacement::ChooseInGroup(const LeaseSpec& spec, Node
   });
   const auto usable = [&](NodeNumber node) { return view_.nodes.at(node).usable(); };
   if (std::any_of(nodes.begin(), nodes.end(), usable)) std::erase_if(nodes, std::not_fn(usable));
-  if (nodes.empty()) return {.words = absl::StrCat(name, ", whose nodes are not heard")};
+  if (nodes.empty()) return {.reason = absl::StrCat(name, ", whose nodes are not heard")};
   if (nodes.size() > 1) std::erase(nodes, avoid);
   return {.node = nodes[random_.Below(nodes.size())]};
 }

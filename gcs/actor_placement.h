@@ -26,9 +26,9 @@ class ActorPlacement {
   ActorPlacement& operator=(const ActorPlacement&) = delete;
 
   struct Choice {
-    NodeNumber node = 0;     // 0: none now.
-    bool never = false;      // Nor ever: what it is bound to is gone.
-    std::string words = {};  // Without a node: why.
+    NodeNumber node = 0;      // 0: none now.
+    bool never = false;       // Nor ever: what it is bound to is gone.
+    std::string reason = {};  // Without a node: why.
   };
   // For an actor made on node `creator`. A node with room, else one that could hold it, where it
   // queues with what runs there. `avoid` found no room for it: another one if there is any.

@@ -336,7 +336,7 @@ void ActorService::OnReport(CallPtr call, NodeNumber node, const proto::ActorSta
 }
 
 // Soft: after a restart of the GCS the raylet says it again.
-void ActorService::Accept(NodeNumber node, const ActorId& id, const std::string& words) {
+void ActorService::Accept(NodeNumber node, const ActorId& id, const std::string& pending) {
   ActorEntry& entry = *table_.Find(id);
   const std::optional<ActorStep> step =
       Next(entry.info().state(), ActorEvent::kAccepted, MayRestart(entry.info()));
@@ -344,9 +344,9 @@ void ActorService::Accept(NodeNumber node, const ActorId& id, const std::string&
   entry.asked = node;
   entry.next_order = Deadline(context_.clock.Now(), 5 * context_.options.repeat_after);
   proto::ActorInfo* info = entry.record.mutable_info();
-  const bool changed = info->state() != step->next || info->words() != words;
+  const bool changed = info->state() != step->next || info->words() != pending;
   info->set_state(step->next);
-  info->set_words(words);
+  info->set_words(pending);
   if (changed) Publish(*info);
 }
 
@@ -626,7 +626,7 @@ bool ActorService::FindNode(const ActorId& id, ActorEntry& entry) {
   if (choice.never) {
     proto::Death death;
     death.set_cause(proto::Death::START_FAILED);
-    death.set_message(choice.words);
+    death.set_message(choice.reason);
     Happen(nullptr, {.id = id,
                      .incarnation = entry.info().incarnation(),
                      .event = ActorEvent::kKilled,
@@ -634,8 +634,8 @@ bool ActorService::FindNode(const ActorId& id, ActorEntry& entry) {
     return false;
   }
   entry.next_order = Deadline(context_.clock.Now(), kLookAgain);
-  if (entry.info().words() != choice.words) {
-    entry.record.mutable_info()->set_words(choice.words);
+  if (entry.info().words() != choice.reason) {
+    entry.record.mutable_info()->set_words(choice.reason);
     Publish(entry.info());
   }
   return false;

@@ -70,7 +70,7 @@ class ActorService {
   void Happen(CallPtr call, Happening what);
   Outcome Plan(const Happening& what);
   void Apply(const Happening& what, const ActorStep& step, proto::ActorRecord record);
-  void Accept(NodeNumber node, const ActorId& id, const std::string& words);
+  void Accept(NodeNumber node, const ActorId& id, const std::string& pending);
   void EndNamed(CallPtr call, const ActorId& id, proto::Death death);
   void Trim();
   void Order(const ActorId& id, ActorEntry& entry);

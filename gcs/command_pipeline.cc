@@ -145,9 +145,10 @@ void CommandPipeline::Answer(const CallPtr& call, proto::GcsReply reply) {
   reply.set_client(call->client.packed());
   reply.set_sequence(call->sequence);
   if (const size_t size = reply.ByteSizeLong(); size > kMaxBodyBytes - kRoomForHeads) {
-    const std::string words = absl::StrCat("the answer has ", size, " bytes, at most ",
-                                           kMaxBodyBytes - kRoomForHeads, "; ask for less at once");
-    reply = ErrorReply(ErrorKind::kInvalidArgument, words);
+    const std::string message =
+        absl::StrCat("the answer has ", size, " bytes, at most ", kMaxBodyBytes - kRoomForHeads,
+                     "; ask for less at once");
+    reply = ErrorReply(ErrorKind::kInvalidArgument, message);
     reply.set_client(call->client.packed());
     reply.set_sequence(call->sequence);
   }

@@ -31,7 +31,7 @@ proto::ActorStateReport ReportOf(const DetachedActor& actor, const AttachedProce
   } else if (actor.worker.process != 0) {
     report.set_pending("its constructor runs");
   } else {
-    report.set_pending(actor.words.empty() ? "a worker" : actor.words);
+    report.set_pending(actor.pending.empty() ? "a worker" : actor.pending);
   }
   return report;
 }

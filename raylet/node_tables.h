@@ -57,7 +57,7 @@ struct DetachedActor {
   ProcessId worker;
   bool started = false;  // Its constructor has run.
   bool ending = false;
-  std::string words;     // What it waits for.
+  std::string pending;   // What it waits for.
   proto::Death failure;  // Of its constructor.
   Nanos came_at = 0;
   Nanos look_at = 0;  // Then, without room here, it is asked whether there is some elsewhere.

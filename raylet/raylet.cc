@@ -199,13 +199,13 @@ absl::Status Raylet::OnConnectRequest(ProcessId from, const Frame& frame) {
 
 void Raylet::OnProtocolError(ProcessId process, const absl::Status& status) {
   Counter(deps_.metrics, CounterId::kBadFrames).Add();
-  const std::string words =
+  const std::string reason =
       absl::StrCat("it sent what its raylet cannot read: ", std::string(status.message()));
   if (pool_.Find(process) != nullptr) {
-    pool_.Kill(process, words);
+    pool_.Kill(process, reason);
   } else {
     proto::Shutdown message;
-    message.set_reason(words);
+    message.set_reason(reason);
     SendMessage(deps_.transport.To(process), FrameKind::kShutdown, message);
   }
 }

@@ -182,11 +182,11 @@ void OwnerState::OnProcessDied(ProcessId process, const proto::Death& death, uin
   peers.Forget(process);
 }
 
-void OwnerState::OnNodeSilent(NodeNumber node, const std::string& words) {
-  if (words.empty()) {
+void OwnerState::OnNodeSilent(NodeNumber node, const std::string& reason) {
+  if (reason.empty()) {
     silent_nodes_.erase(node);
   } else {
-    silent_nodes_[node] = words;
+    silent_nodes_[node] = reason;
   }
 }
 

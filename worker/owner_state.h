@@ -37,8 +37,8 @@ class OwnerState {
   void OnProcessDied(ProcessId process, const proto::Death& death, uint64_t started);
   // No process of `node` lives any more; OnProcessDied was called for those that were spoken to.
   void OnNodeGone(NodeNumber node);
-  // Nobody can say whether `node` lives. Empty words: it is heard again, or somebody can.
-  void OnNodeSilent(NodeNumber node, const std::string& words);
+  // Nobody can say whether `node` lives. Empty `reason`: it is heard again, or somebody can.
+  void OnNodeSilent(NodeNumber node, const std::string& reason);
   // Not empty: what `object` waits for is on such a node. It stays pending, as it may come yet.
   std::string WordsOfSilence(const ObjectEntry& object) const;
   // What `task`, which is pending, waits for.
@@ -71,7 +71,7 @@ class OwnerState {
   void CancelRecord(TaskRecord& task, bool force, bool recursive);
   NodeNumber SilentNodeOf(const ObjectEntry& object, int* looks) const;
 
-  absl::btree_map<NodeNumber, std::string> silent_nodes_;  // With the raylet's words.
+  absl::btree_map<NodeNumber, std::string> silent_nodes_;  // With the raylet's reason.
 };
 
 }  // namespace sheaf

@@ -197,14 +197,14 @@ absl::StatusOr<ObjectHandle> RuntimeImpl::OwnActor() {
   return core_->actor_directory.HandleOf(id, core_->executor.is_detached_actor());
 }
 
-absl::Status RuntimeImpl::EndActor(ActorId id, bool detached, bool no_restart, const char* words) {
+absl::Status RuntimeImpl::EndActor(ActorId id, bool detached, bool no_restart, const char* reason) {
   if (!detached) {
     Lock lock(*driver_);
-    core_->actor_directory.End(id, no_restart, words);
+    core_->actor_directory.End(id, no_restart, reason);
     return absl::OkStatus();
   }
   absl::StatusOr<proto::GcsReply> reply = AskGcs(
-      ActorDirectory::EndOfDetached(id, no_restart, words), Deadline(clock_.Now(), kGcsWait));
+      ActorDirectory::EndOfDetached(id, no_restart, reason), Deadline(clock_.Now(), kGcsWait));
   return reply.ok() ? ErrorOf(*reply) : reply.status();
 }
 

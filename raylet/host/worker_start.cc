@@ -15,10 +15,10 @@
 
 namespace sheaf {
 
-proto::Death MakeDeath(proto::Death::Cause cause, std::string words) {
+proto::Death MakeDeath(proto::Death::Cause cause, std::string message) {
   proto::Death death;
   death.set_cause(cause);
-  death.set_message(std::move(words));
+  death.set_message(std::move(message));
   return death;
 }
 

@@ -13,7 +13,7 @@
 
 namespace sheaf {
 
-proto::Death MakeDeath(proto::Death::Cause cause, std::string words);
+proto::Death MakeDeath(proto::Death::Cause cause, std::string message);
 
 // Variables that differ between the workers of one job. kInvalidArgument: the environment is not
 // one.

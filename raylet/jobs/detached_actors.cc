@@ -238,7 +238,7 @@ void DetachedActors::SendLease(ProcessId worker) {
 void DetachedActors::OnRefused(uint64_t key, ErrorKind error, const std::string& reason) {
   DetachedActor* actor = Find(key);
   if (actor == nullptr) return;
-  actor->words = reason;
+  actor->pending = reason;
   if (error == ErrorKind::kNone) {  // Only a notice: it stays queued.
     Report(*actor);
     return;

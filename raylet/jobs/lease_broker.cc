@@ -223,14 +223,15 @@ void LeaseBroker::Apply(const LeaseAction& action) {
       Counter(deps_.metrics, CounterId::kLeasesRevoked).Add();
       return;
     case LeaseAction::Kind::kEnd:
-      End(action.lease, action.error, action.words.empty() ? "its owner is gone" : action.words);
+      End(action.lease, action.error,
+          action.message.empty() ? "its owner is gone" : action.message);
       return;
     case LeaseAction::Kind::kRefuse:
       Counter(deps_.metrics, CounterId::kLeasesRefused).Add();
-      Refuse(action.demand, action.error, action.words);
+      Refuse(action.demand, action.error, action.message);
       return;
     case LeaseAction::Kind::kNotice:
-      Refuse(action.demand, ErrorKind::kNone, action.words);
+      Refuse(action.demand, ErrorKind::kNone, action.message);
       return;
     case LeaseAction::Kind::kSpillback:
     case LeaseAction::Kind::kGiveBack:

@@ -13,11 +13,11 @@ namespace {
 
 constexpr size_t kGroupsRemembered = 1000;  // Of other raylets, after their end.
 
-proto::GroupState Gone(PlacementGroupId id, const std::string& words) {
+proto::GroupState Gone(PlacementGroupId id, const std::string& message) {
   proto::GroupState state;
   state.set_id(id.Binary());
   state.set_state(proto::GroupState::REMOVED);
-  state.set_message(words);
+  state.set_message(message);
   return state;
 }
 
@@ -171,14 +171,14 @@ void PlacementGroupCoordinator::OnStateChanged(const GroupAction& action) {
   state.set_id(action.group.Binary());
   state.set_state(action.state);
   for (const NodeNumber node : action.bundle_nodes) state.add_bundle_nodes(node);
-  state.set_message(action.words);
+  state.set_message(action.message);
   const bool removed = action.state == proto::GroupState::REMOVED;
   ReportToGcs(action.group, state);
   if (removed) {
     states_.erase(action.group);
     registered_.erase(action.group);
     attached_.erase(action.group);
-    if (placers_.IsMoved(action.group)) return LosePlacer(action.group, action.words);
+    if (placers_.IsMoved(action.group)) return LosePlacer(action.group, action.message);
   }
   for (const NodeNumber node : action.bundle_nodes) {  // They get tasks for it.
     if (node != deps_.view.local) watchers_[action.group].insert(RayletOf(node));
@@ -242,12 +242,12 @@ void PlacementGroupCoordinator::OnPlacer(PlacementGroupId id, NodeNumber node) {
 
 // The node that placed a group is dead, or does so no more. Until the GCS has said whether another
 // does, the group waits.
-void PlacementGroupCoordinator::LosePlacer(PlacementGroupId id, const std::string& words) {
+void PlacementGroupCoordinator::LosePlacer(PlacementGroupId id, const std::string& message) {
   deps_.view.groups[id] = {};
   proto::GroupState state;
   state.set_id(id.Binary());
   state.set_state(proto::GroupState::PENDING);
-  state.set_message(words);
+  state.set_message(message);
   TellWatchers(id, state);
   placers_.Ask(id);
   deps_.queue.OnGroupChanged(id, Now());
@@ -256,9 +256,9 @@ void PlacementGroupCoordinator::LosePlacer(PlacementGroupId id, const std::strin
 }
 
 // A group of another raylet is no more.
-void PlacementGroupCoordinator::End(PlacementGroupId id, const std::string& words) {
+void PlacementGroupCoordinator::End(PlacementGroupId id, const std::string& message) {
   ForgetLater(id, &deps_.view.groups[id]);
-  TellWatchers(id, Gone(id, words));
+  TellWatchers(id, Gone(id, message));
   deps_.queue.OnGroupChanged(id, Now());
 }
 

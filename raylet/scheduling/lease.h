@@ -70,7 +70,7 @@ struct LeaseAction {
     // End `lease` at its worker at once (its owner is gone, or its placement group: `error`), kill
     // it if it is busy, then OnReturn.
     kEnd,
-    // Tell the owner that this demand is dropped: `error`, `words`.
+    // Tell the owner that this demand is dropped: `error`, `message`.
     kRefuse,
     // Tell the owner that nothing can satisfy the demand now; it stays. Once, until that changes.
     kNotice,
@@ -88,7 +88,7 @@ struct LeaseAction {
   uint32_t wanted = 0;
   uint32_t hops = 0;
   ErrorKind error = ErrorKind::kNone;
-  std::string words;
+  std::string message;
 };
 
 }  // namespace sheaf

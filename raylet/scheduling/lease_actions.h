@@ -24,15 +24,15 @@ class LeaseActions {
     LeaseAction& action = Add(LeaseAction::Kind::kEnd, lease.demand);
     action.lease = lease.number;
     action.error = error;
-    action.words = std::move(message);
+    action.message = std::move(message);
   }
   void Refuse(const DemandId& demand, ErrorKind error, std::string message) {
     LeaseAction& action = Add(LeaseAction::Kind::kRefuse, demand);
     action.error = error;
-    action.words = std::move(message);
+    action.message = std::move(message);
   }
   void Notice(const DemandId& demand, std::string message) {
-    Add(LeaseAction::Kind::kNotice, demand).words = std::move(message);
+    Add(LeaseAction::Kind::kNotice, demand).message = std::move(message);
   }
   // `wanted` of `demand` is what `node` is asked for. Of one event, the last word counts.
   void Spillback(const Demand& demand, NodeNumber node, uint32_t wanted) {

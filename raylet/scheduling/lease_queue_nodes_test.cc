@@ -16,7 +16,7 @@ SCENARIO("what no node can hold is said once, and again only after it could be h
   auto actions = node.Take();
   REQUIRE(actions.size() == 1);
   CHECK(actions[0].kind == Kind::kNotice);
-  CHECK(actions[0].words ==
+  CHECK(actions[0].message ==
         "no node has the resource 'slot'; add a node with it or lower the request");
   node.queue.OnDemand(kB, Wants(1, "slot:1", 2), node.now);
   CHECK(node.Count(Kind::kNotice) == 1);

@@ -412,7 +412,7 @@ SCENARIO("leases in a placement group use its bundles, and end with it") {
       const auto actions = node.Take();
       REQUIRE(actions.size() == 2);
       CHECK(actions[0].error == ErrorKind::kTaskUnschedulable);
-      CHECK(actions[1].words == "the placement group has 2 bundles, there is no bundle 2");
+      CHECK(actions[1].message == "the placement group has 2 bundles, there is no bundle 2");
     }
   }
   WHEN("the group is removed") {

@@ -58,11 +58,11 @@ GroupAction PlacementGroupLedger::ActionFor(const Group& group, GroupAction::Kin
   return action;
 }
 
-void PlacementGroupLedger::SayState(const Group& group, std::string words) {
+void PlacementGroupLedger::SayState(const Group& group, std::string message) {
   GroupAction action = ActionFor(group, GroupAction::Kind::kState, 0);
   action.state = group.state;
   if (group.state == proto::GroupState::CREATED) action.bundle_nodes = group.nodes;
-  action.words = std::move(words);
+  action.message = std::move(message);
   actions_.push_back(std::move(action));
 }
 
@@ -77,7 +77,7 @@ void PlacementGroupLedger::OnCreate(GroupSpec spec, ProcessId creator, Nanos now
     GroupAction action;
     action.group = id;
     action.state = proto::GroupState::REMOVED;
-    action.words = "it was removed before";
+    action.message = "it was removed before";
     actions_.push_back(std::move(action));
     return;
   }
@@ -228,7 +228,7 @@ void PlacementGroupLedger::OnPrepared(PlacementGroupId id, NodeNumber node, uint
   if (group.preparing.empty()) Commit(group);
 }
 
-void PlacementGroupLedger::Remove(Group& group, const std::string& words) {
+void PlacementGroupLedger::Remove(Group& group, const std::string& message) {
   const PlacementGroupId id = group.spec.id;
   std::vector<NodeNumber> nodes = group.nodes;
   std::sort(nodes.begin(), nodes.end());
@@ -237,7 +237,7 @@ void PlacementGroupLedger::Remove(Group& group, const std::string& words) {
     if (node != 0) Return(group, node, /*committed_too=*/true);
   }
   group.state = proto::GroupState::REMOVED;
-  SayState(group, words);
+  SayState(group, message);
   RememberRemoved(id);
   pending_.erase(group.serial);
   groups_.erase(id);
@@ -253,7 +253,7 @@ void PlacementGroupLedger::RememberRemoved(PlacementGroupId id) {
   }
 }
 
-void PlacementGroupLedger::OnNeverMade(PlacementGroupId id, const std::string& words) {
+void PlacementGroupLedger::OnNeverMade(PlacementGroupId id, const std::string& message) {
   const auto known = view_.groups.find(id);
   if (groups_.contains(id) ||
       (known != view_.groups.end() && known->second.state == GroupPlacement::State::kRemoved)) {
@@ -262,7 +262,7 @@ void PlacementGroupLedger::OnNeverMade(PlacementGroupId id, const std::string& w
   GroupAction action;
   action.group = id;
   action.state = proto::GroupState::REMOVED;
-  action.words = words;
+  action.message = message;
   actions_.push_back(std::move(action));
   RememberRemoved(id);
 }

@@ -42,7 +42,7 @@ struct GroupAction {
                // with this `attempt`.
     kCommit,   // Ask `node` to commit them; repeat until it acknowledged or died.
     kReturn,   // Ask `node` to give them back; the same.
-    kState,    // Tell who watches: `state`, where its bundles are, `words`. view.groups is up to
+    kState,    // Tell who watches: `state`, where its bundles are, `message`. view.groups is up to
                // date.
   };
   Kind kind = Kind::kState;
@@ -52,7 +52,7 @@ struct GroupAction {
   std::vector<std::pair<BundleId, Resources>> bundles;
   proto::GroupState::State state = proto::GroupState::PENDING;
   std::vector<NodeNumber> bundle_nodes;  // kState CREATED.
-  std::string words;
+  std::string message;
 };
 
 class PlacementGroupLedger {
@@ -70,7 +70,7 @@ class PlacementGroupLedger {
   bool OnRemove(PlacementGroupId group, Nanos now);
   // `group` will not be made: it was removed first, or the GCS refused its name. As if it had been
   // made and removed; nothing happens if it is there, or was removed before.
-  void OnNeverMade(PlacementGroupId group, const std::string& words);
+  void OnNeverMade(PlacementGroupId group, const std::string& message);
   // The process is gone: its groups that are not detached are removed.
   void OnOwnerGone(ProcessId creator, Nanos now);
   // `node` answered the kPrepare of `attempt`. Late and repeated answers are harmless.
@@ -109,9 +109,9 @@ class PlacementGroupLedger {
   void Commit(Group& group);
   void GiveUp(Group& group);
   void Return(Group& group, NodeNumber node, bool committed_too);
-  void Remove(Group& group, const std::string& words);
+  void Remove(Group& group, const std::string& message);
   void RememberRemoved(PlacementGroupId id);
-  void SayState(const Group& group, std::string words);
+  void SayState(const Group& group, std::string message);
   GroupAction ActionFor(const Group& group, GroupAction::Kind kind, NodeNumber node) const;
   void SyncView() { view_.here().available = ledger_.available(); }
 

@@ -151,10 +151,10 @@ SCENARIO("groups without room wait, oldest first, and say why when they wait in 
   const auto actions = cluster.Take(Kind::kState);
   REQUIRE(actions.size() == 2);
   CHECK(actions[0].state == State::INFEASIBLE);
-  CHECK(actions[0].words ==
+  CHECK(actions[0].message ==
         "STRICT_SPREAD: 2 bundles need as many nodes, of 1 not enough can hold one each; add "
         "nodes or use SPREAD");
-  CHECK(actions[1].words ==
+  CHECK(actions[1].message ==
         "bundle 1 (1 GPU): no node has the resource 'GPU'; add a node with it "
         "or lower the request");
   CHECK_FALSE(cluster.groups.WaitingHere() == Parsed("CPU:2"));

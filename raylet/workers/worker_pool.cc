@@ -10,12 +10,12 @@ namespace sheaf {
 namespace {
 
 std::string DeathWords(const proto::Death& death) {
-  std::string words = death.message();
-  if (words.empty()) words = "it ended before it was ready";
+  std::string reason = death.message();
+  if (reason.empty()) reason = "it ended before it was ready";
   if (death.last_lines_size() > 0) {
-    absl::StrAppend(&words, "; its last output:\n", absl::StrJoin(death.last_lines(), "\n"));
+    absl::StrAppend(&reason, "; its last output:\n", absl::StrJoin(death.last_lines(), "\n"));
   }
-  return words;
+  return reason;
 }
 
 }  // namespace
@@ -161,11 +161,11 @@ void WorkerPool::Tick() {
     if (worker.state != WorkerState::kStarting) continue;
     if (now - worker.since < options_.start_timeout) continue;
     const Nanos started_at = worker.since;
-    const std::string words =
+    const std::string reason =
         absl::StrCat("it was not ready within ", options_.start_timeout / kSecond, " s");
-    EndWorker(process, worker, words);
+    EndWorker(process, worker, reason);
     if (Pool* pool = PoolOf(worker)) {
-      OnStartFailed(*pool, started_at, ErrorKind::kEnvironmentFailed, words);
+      OnStartFailed(*pool, started_at, ErrorKind::kEnvironmentFailed, reason);
     }
   }
   StartMissing();
@@ -328,21 +328,21 @@ bool WorkerPool::StartOne(const Key& key, Pool& pool) {
 }
 
 void WorkerPool::OnStartFailed(Pool& pool, Nanos started_at, ErrorKind kind,
-                               const std::string& words) {
-  pool.last_failure = words;
+                               const std::string& reason) {
+  pool.last_failure = reason;
   if (started_at <= pool.failed_at) return;  // Of a round that is counted already.
   const Nanos now = clock_.Now();
   pool.failed_at = now;
   pool.start_not_before = now + (options_.first_backoff << std::min(pool.failures, 6));
   if (++pool.failures < options_.start_attempts) return;
   FailNeeds(pool, kind,
-            absl::StrCat("no worker could be started in ", pool.failures, " attempts: ", words));
+            absl::StrCat("no worker could be started in ", pool.failures, " attempts: ", reason));
   pool.failures = 0;
   pool.needed_at = 0;
 }
 
-void WorkerPool::FailNeeds(Pool& pool, ErrorKind kind, const std::string& words) {
-  for (const WorkerNeed& need : pool.needs) failed_.push_back({need.ticket, {kind, words, ""}});
+void WorkerPool::FailNeeds(Pool& pool, ErrorKind kind, const std::string& reason) {
+  for (const WorkerNeed& need : pool.needs) failed_.push_back({need.ticket, {kind, reason, ""}});
   pool.needs.clear();
 }
 

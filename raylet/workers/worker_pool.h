@@ -135,8 +135,8 @@ class WorkerPool {
   bool WantsStart(const Pool& pool) const;
   void StartMissing();
   bool StartOne(const Key& key, Pool& pool);
-  void OnStartFailed(Pool& pool, Nanos started_at, ErrorKind kind, const std::string& words);
-  void FailNeeds(Pool& pool, ErrorKind kind, const std::string& words);
+  void OnStartFailed(Pool& pool, Nanos started_at, ErrorKind kind, const std::string& reason);
+  void FailNeeds(Pool& pool, ErrorKind kind, const std::string& reason);
   bool KeepsSpares(const Pool& pool) const;
   void Cull();
 

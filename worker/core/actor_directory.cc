@@ -70,9 +70,9 @@ void ActorDirectory::KeepArguments(ActorId actor, std::span<const ObjectHandle> 
   if (!nested.empty()) detached_arguments_[actor].assign(nested.begin(), nested.end());
 }
 
-void ActorDirectory::End(ActorId actor, bool no_restart, const char* words) {
+void ActorDirectory::End(ActorId actor, bool no_restart, const char* reason) {
   if (owner_.created_actors.Manages(actor)) {
-    owner_.created_actors.Kill(actor, no_restart, words);
+    owner_.created_actors.Kill(actor, no_restart, reason);
   } else if (actor.maker() != owner_.self) {
     proto::ActorControl control;
     control.set_actor_id(actor.Binary());
@@ -82,13 +82,14 @@ void ActorDirectory::End(ActorId actor, bool no_restart, const char* words) {
   }
 }
 
-proto::GcsRequest ActorDirectory::EndOfDetached(ActorId actor, bool no_restart, const char* words) {
+proto::GcsRequest ActorDirectory::EndOfDetached(ActorId actor, bool no_restart,
+                                                const char* reason) {
   proto::GcsRequest request;
   proto::EndActor& end = *request.mutable_end_actor();
   end.set_actor_id(actor.Binary());
   end.set_restart(!no_restart);
   end.mutable_death()->set_cause(proto::Death::KILLED);
-  end.mutable_death()->set_message(words);
+  end.mutable_death()->set_message(reason);
   return request;
 }
 
@@ -104,11 +105,11 @@ void ActorDirectory::Withdraw(ActorId actor) {
   TellEnd(actor, proto::Death::KILLED, "its creation was given up");
 }
 
-void ActorDirectory::TellEnd(ActorId actor, proto::Death::Cause cause, const char* words) {
+void ActorDirectory::TellEnd(ActorId actor, proto::Death::Cause cause, const char* reason) {
   proto::GcsRequest request;
   request.mutable_end_actor()->set_actor_id(actor.Binary());
   request.mutable_end_actor()->mutable_death()->set_cause(cause);
-  request.mutable_end_actor()->mutable_death()->set_message(words);
+  request.mutable_end_actor()->mutable_death()->set_message(reason);
   gcs_.Tell(std::move(request));
 }
 

@@ -41,9 +41,9 @@ class ActorDirectory {
   void KeepArguments(ActorId actor, std::span<const ObjectHandle> nested);
 
   // Ends an actor that is not detached: here, or at its creator.
-  void End(ActorId actor, bool no_restart, const char* words);
+  void End(ActorId actor, bool no_restart, const char* reason);
   // What ends a detached one, said to the GCS.
-  static proto::GcsRequest EndOfDetached(ActorId actor, bool no_restart, const char* words);
+  static proto::GcsRequest EndOfDetached(ActorId actor, bool no_restart, const char* reason);
   // Kill was called here, for good: from now on calls that this process makes of it end in that.
   void NoteKilled(const ObjectHandle& actor);
   // Nobody waited for the answer to the actor's registration, which may still be heard: its name
@@ -56,7 +56,7 @@ class ActorDirectory {
 
  private:
   void AskAbout(ActorId actor);
-  void TellEnd(ActorId actor, proto::Death::Cause cause, const char* words);
+  void TellEnd(ActorId actor, proto::Death::Cause cause, const char* reason);
   proto::ActorAnswer AnswerOf(ActorId actor, const proto::GcsReply& reply);
 
   OwnerState& owner_;

@@ -18,6 +18,8 @@
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_split.h"
 #include "base/environment.h"
+#include "base/testing/scratch_directory_for_test.h"
+#include "base/testing/wait_until_for_test.h"
 #include "raylet/host/proc_files.h"
 
 namespace sheaf {
@@ -70,12 +72,10 @@ UniqueFd OwnProgram() { return UniqueFd(open("/proc/self/exe", O_RDONLY | O_CLOE
 class Fixture {
  public:
   explicit Fixture(bool templates, Nanos template_timeout = 10 * kSecond) {
-    char name[] = "/tmp/sheaf-launcher-XXXXXX";
-    directory_ = mkdtemp(name);
     LauncherOptions options;
     options.socket_path = "/nowhere/raylet.sock";
-    options.log_directory = directory_;
-    options.session = directory_;
+    options.log_directory = directory_.path();
+    options.session = directory_.path();
     options.use_templates = templates;
     options.template_timeout = template_timeout;
     LauncherEvents events;
@@ -98,10 +98,7 @@ class Fixture {
     };
     launcher_ = *ProcessLauncher::Make(options, events, std::move(programs));
   }
-  ~Fixture() {
-    launcher_.reset();
-    std::filesystem::remove_all(directory_);
-  }
+  ~Fixture() { launcher_.reset(); }
 
   void AddJob(JobNumber job, const std::string& script) {
     proto::JobStart start;
@@ -166,7 +163,7 @@ class Fixture {
   }
   ProcessLauncher& launcher() { return *launcher_; }
   void End() { launcher_.reset(); }
-  const std::string& directory() const { return directory_; }
+  const std::string& directory() const { return directory_.path(); }
   // Processes of this launcher's jobs that live, wherever they are.
   int CountMarked() {
     int count = 0;
@@ -174,21 +171,16 @@ class Fixture {
       pid_t pid = 0;
       if (!absl::SimpleAtoi(entry.path().filename().string(), &pid)) continue;
       const std::optional<std::string> mark = ReadProcVariable(pid, "SHEAF_JOB");
-      count += mark && mark->starts_with(directory_) && StartTicks(pid) != 0;
+      count += mark && mark->starts_with(directory_.path()) && StartTicks(pid) != 0;
     }
     return count;
   }
   bool AwaitNoneMarked() {
-    const Nanos deadline = MonotonicNow() + 2 * kSecond;
-    while (MonotonicNow() < deadline) {
-      if (CountMarked() == 0) return true;
-      usleep(1000);
-    }
-    return false;
+    return WaitUntil(2 * kSecond, [this] { return CountMarked() == 0; });
   }
 
  private:
-  std::string directory_;
+  ScratchDirectory directory_;
   std::mutex mutex_;
   std::condition_variable changed_;
   std::map<ProcessId, LaunchedWorker> started_;
@@ -346,7 +338,7 @@ SCENARIO("a template that cannot serve is replaced by plain exec") {
     const pid_t template_pid = std::stoi(fixture.AwaitOutput(fixture.AwaitStart(first), "parent"));
     kill(template_pid, SIGKILL);
     THEN("the first lives on, its death is still known, and others are exec'd") {
-      while (StartTicks(template_pid) != 0) std::this_thread::yield();
+      REQUIRE(WaitUntil(30 * kSecond, [&] { return StartTicks(template_pid) == 0; }));
       ProcessId second = fixture.Start(1);
       if (fixture.launcher().Claim("none").ok()) FAIL();
       const LaunchedWorker worker = fixture.AwaitStart(second);
@@ -391,15 +383,14 @@ SCENARIO("nothing of a job outlives it, also what fled its process group") {
   fixture.AwaitOutput(fixture.AwaitStart(worker), "token");
   fixture.AwaitOutput(fixture.AwaitStart(other), "token");
   const int of_other_job = templates ? 2 : 1;
-  while (fixture.CountMarked() < of_other_job + (templates ? 5 : 4)) std::this_thread::yield();
+  REQUIRE(WaitUntil(30 * kSecond,
+                    [&] { return fixture.CountMarked() >= of_other_job + (templates ? 5 : 4); }));
   WHEN("the worker is killed and then its job ends") {
     fixture.launcher().Kill(worker, "its job ended");
     fixture.launcher().RemoveJob(1);
     fixture.AwaitExit(worker);
     THEN("soon the other job's processes are left, untouched") {
-      const Nanos deadline = MonotonicNow() + 2 * kSecond;
-      while (fixture.CountMarked() != of_other_job && MonotonicNow() < deadline) usleep(1000);
-      CHECK(fixture.CountMarked() == of_other_job);
+      CHECK(WaitUntil(2 * kSecond, [&] { return fixture.CountMarked() == of_other_job; }));
     }
   }
   WHEN("the launcher ends") {
@@ -418,13 +409,11 @@ SCENARIO("of a job that lives on in one worker, what the others left behind is k
   fixture.AwaitOutput(fixture.AwaitStart(stays), "token");
   fixture.AwaitOutput(fixture.AwaitStart(ends), "token");
   const int own = templates ? 1 : 0;
-  while (fixture.CountMarked() < 2 * 4 + own) std::this_thread::yield();
+  REQUIRE(WaitUntil(30 * kSecond, [&] { return fixture.CountMarked() >= 2 * 4 + own; }));
   fixture.launcher().Kill(ends, "its job ended");
   fixture.launcher().EndStrays(1);
   fixture.AwaitExit(ends);
-  const Nanos deadline = MonotonicNow() + 2 * kSecond;
-  while (fixture.CountMarked() != 4 + own && MonotonicNow() < deadline) usleep(1000);
-  CHECK(fixture.CountMarked() == 4 + own);
+  CHECK(WaitUntil(2 * kSecond, [&] { return fixture.CountMarked() == 4 + own; }));
 }
 
 SCENARIO("a worker that takes too much memory ends with its children, wherever they are") {
@@ -436,16 +425,14 @@ SCENARIO("a worker that takes too much memory ends with its children, wherever t
   const LaunchedWorker started = fixture.AwaitStart(worker);
   fixture.AwaitOutput(started, "token");
   const int own = templates ? 1 : 0;
-  while (fixture.CountMarked() < 4 + own) std::this_thread::yield();
+  REQUIRE(WaitUntil(30 * kSecond, [&] { return fixture.CountMarked() >= 4 + own; }));
   CHECK(DescendantsOf(started.os_pid).size() == 3);
   proto::Death death;
   death.set_cause(proto::Death::OUT_OF_MEMORY);
   death.set_message("out of memory: evidence");
   fixture.launcher().KillWith(worker, death);
   CHECK(fixture.AwaitExit(worker).message() == "out of memory: evidence");
-  const Nanos deadline = MonotonicNow() + 30 * kSecond;
-  while (fixture.CountMarked() != own && MonotonicNow() < deadline) usleep(1000);
-  CHECK(fixture.CountMarked() == own);
+  CHECK(WaitUntil(30 * kSecond, [&] { return fixture.CountMarked() == own; }));
 }
 
 TEST_CASE("how fast workers start", "[.measure]") {

@@ -9,24 +9,12 @@
 #include <fstream>
 #include <limits>
 
+#include "base/testing/scratch_directory_for_test.h"
+
 namespace sheaf::inline v1::train::internal {
 namespace {
 
 namespace fs = std::filesystem;
-
-// A folder of its own, gone with the test.
-class Scratch {
- public:
-  Scratch() {
-    std::string pattern = (fs::temp_directory_path() / "sheaf-train-XXXXXX").string();
-    path_ = mkdtemp(pattern.data());
-  }
-  ~Scratch() { fs::remove_all(path_); }
-  const fs::path& path() const { return path_; }
-
- private:
-  fs::path path_;
-};
 
 std::string Incomplete(const fs::path& run, uint64_t step) {
   const std::string folder = IncompleteFolder(run.string(), step - 1, 0);
@@ -69,7 +57,7 @@ TEST_CASE("names that a line cannot hold are refused") {
 }
 
 TEST_CASE("what is behind the newest checkpoint is forgotten, once") {
-  Scratch scratch;
+  ScratchDirectory scratch;
   RunFiles files(scratch.path(), 0);
   files.Open();
   CHECK(!files.newest().has_value());
@@ -86,32 +74,32 @@ TEST_CASE("what is behind the newest checkpoint is forgotten, once") {
 }
 
 TEST_CASE("a later run goes on from what an earlier one has left") {
-  Scratch scratch;
+  ScratchDirectory scratch;
   {
     RunFiles files(scratch.path(), 2);
     files.Open();
     RecordSteps(files, 1, 10, 3);
     Incomplete(scratch.path(), 12);
   }
-  std::ofstream(scratch.path() / "metrics.jsonl", std::ios::app) << "{\"step\":11,\"sec";  // Torn.
-  fs::create_directory(scratch.path() / "checkpoint_000012");  // Not ours: it has no marker.
+  std::ofstream(scratch / "metrics.jsonl", std::ios::app) << "{\"step\":11,\"sec";  // Torn.
+  fs::create_directory(scratch / "checkpoint_000012");  // Not ours: it has no marker.
   RunFiles files(scratch.path(), 2);
   files.Open();
   REQUIRE(files.history().size() == 9);
   for (uint64_t step = 1; step <= 9; ++step) CHECK(files.history()[step - 1].step == step);
   CHECK(files.newest()->Read<uint64_t>("state") == 9);
-  CHECK(!fs::exists(scratch.path() / "checkpoint_000003"));
-  CHECK(fs::exists(scratch.path() / "checkpoint_000006"));
+  CHECK(!fs::exists(scratch / "checkpoint_000003"));
+  CHECK(fs::exists(scratch / "checkpoint_000006"));
 }
 
 TEST_CASE("a history that lost its steps is an error in words") {
-  Scratch scratch;
+  ScratchDirectory scratch;
   {
     RunFiles files(scratch.path(), 0);
     files.Open();
     RecordSteps(files, 1, 4, 4);
   }
-  fs::remove(scratch.path() / "metrics.jsonl");
+  fs::remove(scratch / "metrics.jsonl");
   RunFiles files(scratch.path(), 0);
   CHECK_THROWS_AS(files.Open(), SystemError);
 }
@@ -126,7 +114,7 @@ TEST_CASE("without a folder there is a history, and nothing on disk") {
 }
 
 TEST_CASE("a checkpoint says which file it cannot read") {
-  Scratch scratch;
+  ScratchDirectory scratch;
   Checkpoint checkpoint(scratch.path());
   CHECK_THROWS_WITH(checkpoint.Read<int>("state"), Catch::Contains("state: No such file"));
   CHECK_THROWS_AS(Checkpoint("/nonexistent").Write("state", 1), SystemError);

@@ -10,6 +10,7 @@
 #include <functional>
 #include <thread>
 
+#include "base/testing/scratch_directory_for_test.h"
 #include "base/unix_socket.h"
 #include "shm/attach_client.h"
 
@@ -17,16 +18,6 @@ namespace sheaf::cli {
 namespace {
 
 namespace fs = std::filesystem;
-
-struct Directory {
-  fs::path path;
-  Directory() {
-    char name[] = "/tmp/sheaf-query-XXXXXX";
-    REQUIRE(mkdtemp(name) != nullptr);
-    path = name;
-  }
-  ~Directory() { fs::remove_all(path); }
-};
 
 // A raylet as a tool sees it: answers one question with what `answer` makes of it.
 class FakeNode {
@@ -77,63 +68,60 @@ proto::StateQuery Why() {
 }
 
 TEST_CASE("a question reaches the node of the session, its answer comes back") {
-  Directory directory;
-  FakeNode node(directory.path / "session-1", [](const std::string& question) {
+  ScratchDirectory directory;
+  FakeNode node(directory / "session-1", [](const std::string& question) {
     proto::StateQuery query;
     REQUIRE(query.ParseFromString(question));
     return AnswerWith("asked for " + query.id());
   });
-  for (const fs::path& address : {directory.path / "session-1", directory.path}) {
+  for (const std::string& address : {directory / "session-1", directory.path()}) {
     INFO(address);
-    const auto answer = Ask({.address = address.string()}, Why());
+    const auto answer = Ask({.address = address}, Why());
     REQUIRE(answer.ok());
     CHECK(answer->words() == "asked for abc");
   }
 }
 
 TEST_CASE("of several nodes the newest is asked, and the dead are passed over") {
-  Directory directory;
-  FakeNode old_node(directory.path / "session-1",
-                    [](const std::string&) { return AnswerWith("old"); });
-  FakeNode new_node(directory.path / "session-2",
-                    [](const std::string&) { return AnswerWith("new"); });
-  fs::last_write_time(directory.path / "session-1/raylet.sock",
+  ScratchDirectory directory;
+  FakeNode old_node(directory / "session-1", [](const std::string&) { return AnswerWith("old"); });
+  FakeNode new_node(directory / "session-2", [](const std::string&) { return AnswerWith("new"); });
+  fs::last_write_time(directory / "session-1/raylet.sock",
                       fs::file_time_type::clock::now() - std::chrono::hours(1));
   {
     // What a node that was killed leaves behind: a socket that nobody listens to.
-    fs::create_directories(directory.path / "session-3");
-    std::ofstream(directory.path / "session-3/raylet.sock");
+    fs::create_directories(directory / "session-3");
+    std::ofstream(directory / "session-3/raylet.sock");
   }
-  const auto nodes = FindNodes(directory.path.string());
+  const auto nodes = FindNodes(directory.path());
   REQUIRE(nodes.ok());
   REQUIRE(nodes->size() == 2);
-  CHECK((*nodes)[0].session == (directory.path / "session-2").string());
+  CHECK((*nodes)[0].session == directory / "session-2");
   CHECK((*nodes)[0].os_pid == getpid());
-  const auto answer = Ask({.address = directory.path.string()}, Why());
+  const auto answer = Ask({.address = directory.path()}, Why());
   REQUIRE(answer.ok());
   CHECK(answer->words() == "new");
 }
 
 TEST_CASE("where no node runs the error says where it looked and what to do") {
-  Directory directory;
-  const auto answer = Ask({.address = directory.path.string()}, Why());
+  ScratchDirectory directory;
+  const auto answer = Ask({.address = directory.path()}, Why());
   CHECK(answer.status().code() == absl::StatusCode::kNotFound);
   CHECK(std::string(answer.status().message()) ==
-        "no node runs in " + directory.path.string() + "; start one with: sheaf start --head");
+        "no node runs in " + directory.path() + "; start one with: sheaf start --head");
   CHECK(Complain(answer.status()) == kNoNode);
 }
 
 TEST_CASE("an answer that cannot be read is an error, and one that does not come a timeout") {
-  Directory directory;
+  ScratchDirectory directory;
   {
-    FakeNode node(directory.path / "session-1",
+    FakeNode node(directory / "session-1",
                   [](const std::string&) { return std::string("\xff\xff\xff"); });
-    CHECK(Ask({.address = directory.path.string()}, Why()).status().code() ==
-          absl::StatusCode::kInternal);
+    CHECK(Ask({.address = directory.path()}, Why()).status().code() == absl::StatusCode::kInternal);
   }
-  auto listener = UnixListener::Listen((directory.path / "session-1/raylet.sock").string());
+  auto listener = UnixListener::Listen(directory / "session-1/raylet.sock");
   REQUIRE(listener.ok());  // It takes connections and says nothing.
-  const auto late = Ask({.address = directory.path.string(), .timeout = 50 * kMillisecond}, Why());
+  const auto late = Ask({.address = directory.path(), .timeout = 50 * kMillisecond}, Why());
   CHECK(late.status().code() == absl::StatusCode::kDeadlineExceeded);
   CHECK(Complain(late.status()) == kTimedOut);
 }

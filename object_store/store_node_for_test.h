@@ -18,6 +18,7 @@
 
 #include "base/executor.h"
 #include "base/fake_clock.h"
+#include "base/testing/scratch_directory_for_test.h"
 #include "object_store/arena/arena_memory.h"
 #include "object_store/server/spill.h"
 #include "object_store/server/store_server.h"
@@ -50,21 +51,6 @@ inline std::shared_ptr<Mapping> MakeProcessSegment() {
   REQUIRE(mapping.ok());
   return std::make_shared<Mapping>(*std::move(mapping));
 }
-
-// A directory that goes with the test.
-class ScratchDirectory {
- public:
-  ScratchDirectory() {
-    std::string name = (std::filesystem::temp_directory_path() / "sheaf-test-XXXXXX").string();
-    REQUIRE(mkdtemp(name.data()) != nullptr);
-    path_ = name;
-  }
-  ~ScratchDirectory() { std::filesystem::remove_all(path_); }
-  const std::string& path() const { return path_; }
-
- private:
-  std::string path_;
-};
 
 // Remembers what the raylet would hear.
 class RecordingObserver final : public StoreObserver {

@@ -30,7 +30,7 @@ struct NodeStats {
   WorkerPool::Counts workers;
   size_t processes = 0;
   size_t drivers = 0;
-  size_t remains = 0;  // Dead processes of which something is left.
+  size_t ended_processes = 0;  // Dead processes of which something is left.
   size_t rings = 0;    // Between processes, that with the raylet left out.
   size_t groups = 0;
   size_t pending_groups = 0;

@@ -10,10 +10,10 @@
 
 #include "base/fake_clock.h"
 #include "base/random.h"
+#include "base/testing/recording_transport_for_test.h"
 #include "raylet/cluster/fake_node_links.h"
 #include "raylet/cluster/gcs_link.h"
 #include "raylet/death_register.h"
-#include "raylet/fake_transport.h"
 #include "raylet/node_tables.h"
 #include "raylet/raylet_options.h"
 #include "raylet/scheduling/lease_queue.h"
@@ -78,7 +78,7 @@ struct NodeParts {
   }
 
   FakeClock clock;
-  FakeTransport transport;
+  RecordingTransport transport;
   FakeNodeLinks links;
   FakeLauncher launcher;
   FakeSwitchboard switchboard;

@@ -35,7 +35,7 @@ SCENARIO("a leased worker dies: its lessee hears how, and what it had started") 
     node.Drained(driver, worker);
     CHECK(node.switchboard.removed == std::vector{worker});
     CHECK(node.transport.forgotten == std::vector{worker});
-    CHECK(node.raylet->figures().Get().remains == 0);
+    CHECK(node.raylet->figures().Get().ended_processes == 0);
   }
   THEN("a repeat of its exit changes nothing") {
     node.Exit(worker);
@@ -52,14 +52,14 @@ SCENARIO("two processes of different nodes that spoke with each other die togeth
   };
   node.raylet->OnRemoteFrame(far, driver, Lane::kWork, {FrameKind::kTemplate, ""});
   node.Exit(driver);
-  CHECK(node.raylet->figures().Get().remains == 1);  // Until `far` has seen all of it.
+  CHECK(node.raylet->figures().Get().ended_processes == 1);  // Until `far` has seen all of it.
   node.transport.Take(RayletOf(2));
   WHEN("the other node says that its process is no more") {
     proto::ConnectRefused refused;
     refused.set_peer(far.packed());
     from_node_2(RayletOf(RayletNode::kNode), FrameKind::kConnectRefused,
                 refused.SerializeAsString());
-    THEN("nobody is waited for") { CHECK(node.raylet->figures().Get().remains == 0); }
+    THEN("nobody is waited for") { CHECK(node.raylet->figures().Get().ended_processes == 0); }
   }
   WHEN("the other node tells the dead process about its own death") {
     proto::ProcessDied died;
@@ -360,11 +360,11 @@ SCENARIO(
   node.Send(driver, FrameKind::kGoodbye, proto::Goodbye());
   node.ExitKilled();
   node.Advance(60 * kSecond);
-  CHECK(node.raylet->figures().Get().remains == 1);
+  CHECK(node.raylet->figures().Get().ended_processes == 1);
   CHECK(std::count(node.switchboard.removed.begin(), node.switchboard.removed.end(), driver) == 0);
   node.raylet->OnSocketClosed(driver);
   CHECK(std::count(node.switchboard.removed.begin(), node.switchboard.removed.end(), driver) == 1);
-  CHECK(node.raylet->figures().Get().remains == 0);
+  CHECK(node.raylet->figures().Get().ended_processes == 0);
 }
 
 SCENARIO("a forked child keeps the socket of the dead: its pins stay, all else goes") {
@@ -377,9 +377,9 @@ SCENARIO("a forked child keeps the socket of the dead: its pins stay, all else g
   node.raylet->OnExited(worker, death);
   node.Drained(driver, worker);
   CHECK(node.Received<proto::ProcessDied>(driver, FrameKind::kProcessDied).size() == 1);
-  CHECK(node.raylet->figures().Get().remains == 1);
+  CHECK(node.raylet->figures().Get().ended_processes == 1);
   node.raylet->OnSocketClosed(worker);
-  CHECK(node.raylet->figures().Get().remains == 0);
+  CHECK(node.raylet->figures().Get().ended_processes == 0);
 }
 
 SCENARIO("a process that closes its socket and lives is given up after a second") {
@@ -389,7 +389,7 @@ SCENARIO("a process that closes its socket and lives is given up after a second"
   CHECK(node.raylet->figures().Get().drivers == 1);
   node.Advance(1200 * kMillisecond);
   CHECK(node.raylet->figures().Get().drivers == 0);
-  CHECK(node.raylet->figures().Get().remains == 0);
+  CHECK(node.raylet->figures().Get().ended_processes == 0);
   CHECK(node.Asked(proto::GcsRequest::kFinishJob).size() == 1);
 }
 

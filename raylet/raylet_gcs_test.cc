@@ -46,7 +46,7 @@ SCENARIO("what the GCS does not answer on a living link is sent ever more rarely
 
 SCENARIO("a wish that a full disk of the GCS refuses is said again until it is granted") {
   FakeClock clock;
-  FakeTransport transport;
+  RecordingTransport transport;
   GcsLink link(1, clock, transport);
   proto::GcsRequest removal;
   removal.mutable_remove_group()->set_group_id(std::string(16, 'g'));

@@ -13,11 +13,11 @@
 #include "base/executor.h"
 #include "base/fake_clock.h"
 #include "base/random.h"
+#include "base/testing/recording_transport_for_test.h"
 #include "object_store/arena/arena_memory.h"
 #include "object_store/server/store_server.h"
 #include "object_store/store_client.h"
 #include "raylet/cluster/fake_node_links.h"
-#include "raylet/fake_transport.h"
 #include "raylet/objects/fake_block_source.h"
 #include "raylet/raylet.h"
 #include "raylet/workers/fake_launcher.h"
@@ -299,7 +299,7 @@ class RayletNode {
   }
 
   FakeClock clock;
-  FakeTransport transport;
+  RecordingTransport transport;
   FakeNodeLinks links;
   FakeBlockSource blocks;
   FakeLauncher launcher;

@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "base/fake_clock.h"
+#include "base/testing/recording_transport_for_test.h"
 #include "object_store/messages.h"
 #include "worker/wire.h"
 
@@ -21,55 +22,7 @@ inline constexpr ProcessId kSelf{1, 7};
 inline constexpr ProcessId kWorker{1, 8};
 inline constexpr ProcessId kRaylet{1, 0};
 
-struct Sent {
-  ProcessId to;
-  Lane lane;
-  FrameKind kind;
-  std::string body;
-};
-
-class RecordingTransport final : public Transport {
- public:
-  Channel& To(ProcessId peer) override {
-    auto& channel = channels_[peer];
-    if (!channel) channel = std::make_unique<Recorder>(*this, peer);
-    return *channel;
-  }
-  void Forget(ProcessId) override {}
-  // The oldest frame of `kind` that was not taken yet.
-  Sent Take(FrameKind kind) {
-    for (auto frame = sent.begin(); frame != sent.end(); ++frame) {
-      if (frame->kind != kind) continue;
-      Sent out = *frame;
-      sent.erase(frame);
-      return out;
-    }
-    FAIL("no frame of kind " << static_cast<int>(kind) << " was sent");
-    return {};
-  }
-  size_t Count(FrameKind kind) const {
-    size_t count = 0;
-    for (const Sent& frame : sent) count += frame.kind == kind;
-    return count;
-  }
-  std::deque<Sent> sent;
-  mutable std::map<ProcessId, size_t> queued;  // On the way to a peer, as its channel says.
-
- private:
-  class Recorder final : public Channel {
-   public:
-    Recorder(RecordingTransport& transport, ProcessId peer) : transport_(transport), peer_(peer) {}
-    void Send(Lane lane, FrameKind kind, std::string_view head, std::string_view tail) override {
-      transport_.sent.push_back({peer_, lane, kind, std::string(head) + std::string(tail)});
-    }
-    size_t queued_bytes() const override { return transport_.queued[peer_]; }
-
-   private:
-    RecordingTransport& transport_;
-    const ProcessId peer_;
-  };
-  std::map<ProcessId, std::unique_ptr<Channel>> channels_;
-};
+using Sent = SentFrame;
 
 class MapStore final : public LocalStore {
  public:

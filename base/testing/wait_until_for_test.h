@@ -3,10 +3,9 @@
 #pragma once
 
 #include <chrono>
+#include <cstdint>
 #include <functional>
 #include <thread>
-
-#include "base/clock.h"
 
 namespace sheaf {
 
@@ -19,7 +18,8 @@ inline bool WaitUntil(std::chrono::nanoseconds bound, const std::function<bool()
   }
   return true;
 }
-inline bool WaitUntil(Nanos bound, const std::function<bool()>& condition) {
+// Of Nanos (base/clock.h), without its header: with the public API its names are ambiguous.
+inline bool WaitUntil(int64_t bound, const std::function<bool()>& condition) {
   return WaitUntil(std::chrono::nanoseconds(bound), condition);
 }
 

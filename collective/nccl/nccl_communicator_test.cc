@@ -12,6 +12,7 @@
 #include <iostream>
 #include <thread>
 
+#include "base/testing/wait_until_for_test.h"
 #include "collective/fake_rendezvous.h"
 #include "collective/nccl/nccl_library.h"
 #include "collective/nccl/nccl_rig_for_test.h"
@@ -290,7 +291,7 @@ TEST_CASE("a rank that does not come is named when the timeout ends", "[nccl]") 
       StatusesOf(2, [&](NcclCommunicator& group) -> absl::Status {
         DeviceArray array(group, DataType::kFloat32, 8);
         if (group.rank() == 1) {
-          while (!late_said) std::this_thread::sleep_for(std::chrono::milliseconds(1));
+          WaitUntil(30 * kSecond, [&] { return late_said.load(); });
           return group.Barrier();
         }
         const absl::Status status = group.AllReduce(
@@ -324,7 +325,7 @@ TEST_CASE("data that does not move ends with the timeout, or when its receiver g
           return status;
         }
         if (abort) group.Abort("enough");
-        while (!ended) std::this_thread::sleep_for(std::chrono::milliseconds(1));
+        WaitUntil(30 * kSecond, [&] { return ended.load(); });
         return group.Barrier();
       });
   INFO(statuses[0]);

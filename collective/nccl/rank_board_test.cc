@@ -10,6 +10,7 @@
 #include <catch2/catch.hpp>
 #include <thread>
 
+#include "base/testing/wait_until_for_test.h"
 #include "collective/fake_rendezvous.h"
 #include "collective/shm/shm_communicator.h"
 
@@ -26,15 +27,7 @@ std::unique_ptr<Communicator> Control(int rank, FakeMeetingPlace& place) {
   return group.ok() ? *std::move(group) : nullptr;
 }
 
-template <class Condition>
-bool Within30s(Condition condition) {
-  const Nanos deadline = MonotonicNow() + 30 * kSecond;
-  while (!condition()) {
-    if (MonotonicNow() > deadline) return false;
-    std::this_thread::sleep_for(std::chrono::milliseconds(1));
-  }
-  return true;
-}
+constexpr Nanos kPatience = 30 * kSecond;
 
 // Rank 1, as a process: forms the board, does what `end` says, and pauses.
 template <class End>
@@ -77,7 +70,7 @@ TEST_CASE("what a rank says on the board is seen by the others", "[board]") {
   });
   CHECK(std::string(self.board->about(1).c_str()) == "one");
   CHECK(std::string(self.board->about(0).c_str()) == "zero");
-  REQUIRE(Within30s([&] { return !self.board->Failure().ok(); }));
+  REQUIRE(WaitUntil(kPatience, [&] { return !self.board->Failure().ok(); }));
   const absl::Status failure = self.board->Failure();
   CHECK(failure.ToString().find("DEADLINE_EXCEEDED: rank 1 gave up: rank 7 is late") == 0);
   CHECK(RankOf(failure) == 0);
@@ -92,17 +85,17 @@ TEST_CASE("a rank that is stopped, or dies, or leaves is seen by the others", "[
     if (leaves) board.reset();
   });
   if (leaves) {
-    REQUIRE(Within30s([&] { return !self.board->Absence().ok(); }));
+    REQUIRE(WaitUntil(kPatience, [&] { return !self.board->Absence().ok(); }));
     CHECK(self.board->Absence().message() == "rank 1 left the group");
     return;
   }
   CHECK(self.board->Absence().ok());
   kill(self.process, SIGSTOP);
-  REQUIRE(Within30s([&] { return self.board->Late(0) == 1; }));
+  REQUIRE(WaitUntil(kPatience, [&] { return self.board->Late(0) == 1; }));
   const std::string process = "rank 1 (process " + std::to_string(self.process);
   CHECK(self.board->Describe(1) == process + ", which is stopped)");
   kill(self.process, SIGKILL);
-  REQUIRE(Within30s([&] { return !self.board->Absence().ok(); }));
+  REQUIRE(WaitUntil(kPatience, [&] { return !self.board->Absence().ok(); }));
   CHECK(self.board->Absence().message() == process + ") died");
   CHECK(RankOf(self.board->Absence()) == 1);
 }

@@ -4,8 +4,8 @@
 #include <catch2/catch.hpp>
 
 #include "base/random.h"
+#include "base/testing/recording_transport_for_test.h"
 #include "proto/gcs.pb.h"
-#include "raylet/fake_transport.h"
 
 namespace sheaf {
 namespace {
@@ -13,7 +13,7 @@ namespace {
 constexpr ProcessId kDriver{1, 5};
 
 SCENARIO("a request to the GCS carries its true sender, whatever the sender claimed") {
-  FakeTransport transport;
+  RecordingTransport transport;
   Router router(1, transport);
   proto::GcsRequest request;
   if (GENERATE(false, true)) request.set_client(ProcessId{1, 9}.packed());
@@ -28,7 +28,7 @@ SCENARIO("a request to the GCS carries its true sender, whatever the sender clai
 }
 
 SCENARIO("a request whose end would swallow what is appended is not sent on") {
-  FakeTransport transport;
+  RecordingTransport transport;
   Router router(1, transport);
   proto::GcsRequest request;
   request.set_client(ProcessId{1, 9}.packed());
@@ -39,7 +39,7 @@ SCENARIO("a request whose end would swallow what is appended is not sent on") {
 }
 
 SCENARIO("an answer goes to the process that it names, if it is of this node") {
-  FakeTransport transport;
+  RecordingTransport transport;
   Router router(1, transport);
   proto::GcsReply reply;
   reply.set_message("text first, so that the address is not at the beginning");

@@ -13,6 +13,7 @@
 #include <map>
 
 #include "base/executor.h"
+#include "base/testing/scratch_directory_for_test.h"
 #include "base/testing/wait_until_for_test.h"
 #include "base/version.h"
 #include "metrics/page.h"
@@ -27,8 +28,6 @@ constexpr size_t kArenaBytes = 1 << 20;
 class Node final : public FrameHandler {
  public:
   explicit Node(Nanos hello_timeout = 5 * kSecond) {
-    char name[] = "/tmp/sheaf-attach-XXXXXX";
-    directory = mkdtemp(name);
     board_fd = *MakeSegment("board", kBellBoardBytes);
     board = *Mapping::Map(board_fd.get(), 0, kBellBoardBytes, Access::kReadWrite);
     arena_fd = *MakeSegment("arena", kArenaBytes);
@@ -68,9 +67,8 @@ class Node final : public FrameHandler {
     event_loop->Stop();
     loop.Stop();
     server.reset();
-    std::filesystem::remove_all(directory);
   }
-  std::string path() const { return directory + "/raylet.sock"; }
+  std::string path() const { return directory / "raylet.sock"; }
 
   template <class F>
   void Note(F f) {
@@ -121,7 +119,7 @@ class Node final : public FrameHandler {
     return static_cast<AttachResult>(FrameHead<AttachWelcome>(answer->bytes)->result);
   }
 
-  std::string directory;
+  ScratchDirectory directory;
   UniqueFd board_fd, arena_fd;
   Mapping board;
   ProcessNumbers numbers{7};

@@ -6,6 +6,8 @@
 #include <filesystem>
 #include <fstream>
 
+#include "base/testing/scratch_directory_for_test.h"
+
 namespace sheaf {
 namespace {
 
@@ -17,15 +19,12 @@ constexpr ProcessId kDriver{1, 1};
 struct Fixture {
   Fixture() : Fixture(LogTailerOptions{}) {}
   explicit Fixture(LogTailerOptions options) {
-    char name[] = "/tmp/sheaf-logs-XXXXXX";
-    directory = mkdtemp(name);
-    options.directory = directory;
+    options.directory = directory.path();
     tailer = std::make_unique<LogTailer>(options);
     Add(2);
   }
-  ~Fixture() { fs::remove_all(directory); }
   std::string Path(uint32_t number, const char* extension) const {
-    return directory + "/worker-1." + std::to_string(number) + extension;
+    return directory.path() + "/worker-1." + std::to_string(number) + extension;
   }
   void Add(uint32_t number) {
     tailer->Add({{1, number}, kDriver, 1, 4711, 0, Path(number, ".out"), Path(number, ".err")});
@@ -47,7 +46,7 @@ struct Fixture {
     }
     return all;
   }
-  std::string directory;
+  ScratchDirectory directory;
   std::unique_ptr<LogTailer> tailer;
 };
 

@@ -24,6 +24,7 @@
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
+#include "base/testing/scratch_directory_for_test.h"
 #include "base/testing/wait_until_for_test.h"
 #include "raylet/host/proc_files.h"
 #include "raylet/host/process_launcher.h"
@@ -38,12 +39,10 @@ inline UniqueFd OwnProgram() { return UniqueFd(open("/proc/self/exe", O_RDONLY |
 class LauncherFixture {
  public:
   explicit LauncherFixture(bool templates, Nanos template_timeout = 10 * kSecond) {
-    char name[] = "/tmp/sheaf-launcher-XXXXXX";
-    directory_ = mkdtemp(name);
     LauncherOptions options;
     options.socket_path = "/nowhere/raylet.sock";
-    options.log_directory = directory_;
-    options.session = directory_;
+    options.log_directory = directory_.path();
+    options.session = directory_.path();
     options.use_templates = templates;
     options.template_timeout = template_timeout;
     LauncherEvents events;
@@ -72,10 +71,7 @@ class LauncherFixture {
     };
     launcher_ = *ProcessLauncher::Make(options, events, std::move(programs));
   }
-  ~LauncherFixture() {
-    launcher_.reset();
-    std::filesystem::remove_all(directory_);
-  }
+  ~LauncherFixture() { launcher_.reset(); }
 
   void AddJob(JobNumber job, const std::string& script) {
     proto::JobStart start;
@@ -138,7 +134,7 @@ class LauncherFixture {
     return AwaitLine(worker.stdout_path, word);
   }
   std::string AwaitOutput(ProcessId worker, const std::string& word) {  // It is not known to run.
-    return AwaitLine(absl::StrCat(directory_, "/worker-1.", worker.process, ".out"), word);
+    return AwaitLine(absl::StrCat(directory_.path(), "/worker-1.", worker.process, ".out"), word);
   }
   std::string AwaitLine(const std::string& path, const std::string& word) {
     const Nanos deadline = MonotonicNow() + 10 * kSecond;
@@ -154,7 +150,7 @@ class LauncherFixture {
   }
   ProcessLauncher& launcher() { return *launcher_; }
   void End() { launcher_.reset(); }
-  const std::string& directory() const { return directory_; }
+  const std::string& directory() const { return directory_.path(); }
   // Processes of this launcher's jobs that live, wherever they are.
   int CountMarked() {
     int count = 0;
@@ -162,7 +158,7 @@ class LauncherFixture {
       pid_t pid = 0;
       if (!absl::SimpleAtoi(entry.path().filename().string(), &pid)) continue;
       const std::optional<std::string> mark = ReadProcVariable(pid, "SHEAF_JOB");
-      count += mark && mark->starts_with(directory_) && StartTicks(pid) != 0;
+      count += mark && mark->starts_with(directory_.path()) && StartTicks(pid) != 0;
     }
     return count;
   }
@@ -176,7 +172,7 @@ class LauncherFixture {
   }
 
  private:
-  std::string directory_;
+  ScratchDirectory directory_;
   std::mutex mutex_;
   std::condition_variable changed_;
   std::map<ProcessId, LaunchedWorker> started_;

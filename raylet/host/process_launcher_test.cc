@@ -186,15 +186,14 @@ SCENARIO("nothing of a job outlives it, also what fled its process group") {
   fixture.AwaitOutput(fixture.AwaitStart(worker), "token");
   fixture.AwaitOutput(fixture.AwaitStart(other), "token");
   const int of_other_job = templates ? 2 : 1;
-  while (fixture.CountMarked() < of_other_job + (templates ? 5 : 4)) std::this_thread::yield();
+  REQUIRE(WaitUntil(30 * kSecond,
+                    [&] { return fixture.CountMarked() >= of_other_job + (templates ? 5 : 4); }));
   WHEN("the worker is killed and then its job ends") {
     fixture.launcher().Kill(worker, "its job ended");
     fixture.launcher().RemoveJob(1);
     fixture.AwaitExit(worker);
     THEN("soon the other job's processes are left, untouched") {
-      const Nanos deadline = MonotonicNow() + 2 * kSecond;
-      while (fixture.CountMarked() != of_other_job && MonotonicNow() < deadline) usleep(1000);
-      CHECK(fixture.CountMarked() == of_other_job);
+      CHECK(WaitUntil(2 * kSecond, [&] { return fixture.CountMarked() == of_other_job; }));
     }
   }
   WHEN("the launcher ends") {
@@ -213,13 +212,11 @@ SCENARIO("of a job that lives on in one worker, what the others left behind is k
   fixture.AwaitOutput(fixture.AwaitStart(stays), "token");
   fixture.AwaitOutput(fixture.AwaitStart(ends), "token");
   const int own = templates ? 1 : 0;
-  while (fixture.CountMarked() < 2 * 4 + own) std::this_thread::yield();
+  REQUIRE(WaitUntil(30 * kSecond, [&] { return fixture.CountMarked() >= 2 * 4 + own; }));
   fixture.launcher().Kill(ends, "its job ended");
   fixture.launcher().EndStrays(1);
   fixture.AwaitExit(ends);
-  const Nanos deadline = MonotonicNow() + 2 * kSecond;
-  while (fixture.CountMarked() != 4 + own && MonotonicNow() < deadline) usleep(1000);
-  CHECK(fixture.CountMarked() == 4 + own);
+  CHECK(WaitUntil(2 * kSecond, [&] { return fixture.CountMarked() == 4 + own; }));
 }
 
 SCENARIO("a worker that takes too much memory ends with its children, wherever they are") {
@@ -231,16 +228,14 @@ SCENARIO("a worker that takes too much memory ends with its children, wherever t
   const LaunchedWorker started = fixture.AwaitStart(worker);
   fixture.AwaitOutput(started, "token");
   const int own = templates ? 1 : 0;
-  while (fixture.CountMarked() < 4 + own) std::this_thread::yield();
+  REQUIRE(WaitUntil(30 * kSecond, [&] { return fixture.CountMarked() >= 4 + own; }));
   CHECK(DescendantsOf(started.os_pid).size() == 3);
   proto::Death death;
   death.set_cause(proto::Death::OUT_OF_MEMORY);
   death.set_message("out of memory: evidence");
   fixture.launcher().KillWith(worker, death);
   CHECK(fixture.AwaitExit(worker).message() == "out of memory: evidence");
-  const Nanos deadline = MonotonicNow() + 30 * kSecond;
-  while (fixture.CountMarked() != own && MonotonicNow() < deadline) usleep(1000);
-  CHECK(fixture.CountMarked() == own);
+  CHECK(WaitUntil(30 * kSecond, [&] { return fixture.CountMarked() == own; }));
 }
 
 TEST_CASE("how fast workers start", "[.measure]") {

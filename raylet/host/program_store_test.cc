@@ -15,6 +15,8 @@
 #include <string>
 #include <thread>
 
+#include "base/testing/scratch_directory_for_test.h"
+#include "base/testing/wait_until_for_test.h"
 #include "raylet/host/program_server.h"
 #include "raylet/objects/fake_block_source.h"
 
@@ -37,19 +39,16 @@ std::string ReadAll(int fd) { return *ReadProgram(fd, 0, uint64_t{1} << 20); }
 // The driver's node has its program at `there`; the asking node looks at `here`.
 struct Fixture : BlockSource {
   Fixture() {
-    char name[] = "/tmp/sheaf-programs-XXXXXX";
-    root = mkdtemp(name);
-    fs::create_directories(root + "/there");
-    fs::create_directories(root + "/here");
+    fs::create_directories(root / "there");
+    fs::create_directories(root / "here");
   }
-  ~Fixture() override { fs::remove_all(root); }
 
   static void Write(const std::string& path, const std::string& bytes) {
     std::ofstream(path, std::ios::binary) << bytes;
   }
-  std::string there() const { return root + "/there/program"; }
-  std::string here() const { return root + "/here/program"; }
-  std::string kept() const { return root + "/programs"; }
+  std::string there() const { return root / "there/program"; }
+  std::string here() const { return root / "here/program"; }
+  std::string kept() const { return root / "programs"; }
 
   ProgramStoreOptions Options() const {
     ProgramStoreOptions options;
@@ -91,7 +90,7 @@ struct Fixture : BlockSource {
     });
   }
 
-  std::string root;
+  ScratchDirectory root;
   InlineExecutor files_thread;
   ProgramServer server{files_thread, [this](ProcessId driver) -> absl::StatusOr<UniqueFd> {
                          UniqueFd fd(open(there().c_str(), O_RDONLY | O_CLOEXEC));
@@ -225,7 +224,7 @@ TEST_CASE_METHOD(Fixture, "a node that ends does not wait for an answer", "[prog
   auto store = std::make_unique<ProgramStore>(Options(), *this);
   bool called = false;
   store->Find(kDriver, here(), [&](absl::StatusOr<UniqueFd>) { called = true; });
-  while (silent_asked == 0) std::this_thread::yield();
+  REQUIRE(WaitUntil(30 * kSecond, [&] { return silent_asked != 0; }));
   store.reset();
   CHECK_FALSE(called);
   unanswered(absl::UnavailableError("late"));  // Harms nobody.

@@ -4,7 +4,7 @@
 
 #include <catch2/catch.hpp>
 
-#include "raylet/fake_transport.h"
+#include "base/testing/recording_transport_for_test.h"
 #include "raylet/raylet_node_for_test.h"
 
 namespace sheaf {
@@ -16,7 +16,7 @@ constexpr ProcessId kOther{1, 6};
 struct Node {
   RayletNode of_store;  // For its store alone.
   FakeClock clock;
-  FakeTransport transport;
+  RecordingTransport transport;
   ArgumentAdmission arguments{clock, transport, *of_store.store};
 
   absl::Status Hold(ProcessId process, uint64_t ticket, HoldStep step, uint64_t bytes = 0,

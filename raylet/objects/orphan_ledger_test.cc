@@ -8,7 +8,7 @@
 
 #include "base/fake_clock.h"
 #include "base/random.h"
-#include "raylet/fake_transport.h"
+#include "base/testing/recording_transport_for_test.h"
 #include "raylet/objects/reference_ledger.h"
 
 namespace sheaf {
@@ -37,7 +37,7 @@ struct OrphanTest {
   }
 
   FakeClock clock;
-  FakeTransport transport;
+  RecordingTransport transport;
   std::vector<NodeNumber> nodes{2, 3};
   OrphanLedger orphans;
 };

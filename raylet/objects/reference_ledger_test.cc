@@ -6,7 +6,7 @@
 
 #include "base/fake_clock.h"
 #include "base/random.h"
-#include "raylet/fake_transport.h"
+#include "base/testing/recording_transport_for_test.h"
 
 namespace sheaf {
 namespace {
@@ -46,7 +46,7 @@ struct LedgerTest {
   }
 
   FakeClock clock;
-  FakeTransport transport;
+  RecordingTransport transport;
   std::set<ProcessId> dead;
   ReferenceLedger ledger;
 };

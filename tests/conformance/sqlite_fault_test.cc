@@ -21,9 +21,9 @@
 
 #include "absl/strings/str_cat.h"
 #include "base/random.h"
+#include "base/testing/scratch_directory_for_test.h"
 #include "gcs/sqlite_storage.h"
 #include "tests/conformance/faulty_vfs.h"
-#include "tests/conformance/temporary_directory.h"
 
 namespace sheaf {
 namespace {
@@ -81,10 +81,9 @@ void FlipBit(const std::string& path, uint64_t bit) {
 
 // A database whose log still holds its `transactions` transactions, two rows each, as a killed
 // process leaves it.
-void MakeLog(const TemporaryDirectory& directory, int transactions) {
+void MakeLog(const ScratchDirectory& directory, int transactions) {
   ThreadExecutor executor("completions");
-  auto storage =
-      SqliteStorage::Open({.path = directory.File("live.db"), .ballast_bytes = 0}, executor);
+  auto storage = SqliteStorage::Open({.path = directory / "live.db", .ballast_bytes = 0}, executor);
   REQUIRE(storage.status() == absl::OkStatus());
   for (int i = 0; i < transactions; ++i) {
     REQUIRE(
@@ -92,15 +91,15 @@ void MakeLog(const TemporaryDirectory& directory, int transactions) {
                                   {Table::kActors, absl::StrCat(1000 + i), std::string(3000, 'a')}})
             .ok());
   }
-  std::filesystem::copy(directory.File("live.db"), directory.File("killed.db"));
-  std::filesystem::copy(directory.File("live.db-wal"), directory.File("killed.db-wal"));
+  std::filesystem::copy(directory / "live.db", directory / "killed.db");
+  std::filesystem::copy(directory / "live.db-wal", directory / "killed.db-wal");
 }
 
 }  // namespace
 
 SCENARIO("a writer killed at any point has lost nothing that it was told is durable") {
-  TemporaryDirectory directory;
-  const std::string path = directory.File("gcs.db");
+  ScratchDirectory directory;
+  const std::string path = directory / "gcs.db";
   SeededRandom random(4711);
   std::set<uint64_t> acknowledged;
   uint64_t first = 0;
@@ -147,8 +146,8 @@ SCENARIO("a writer killed at any point has lost nothing that it was told is dura
 
 SCENARIO("a power failure takes only what was not acknowledged") {
   FaultyVfs disk;
-  TemporaryDirectory directory;
-  const std::string path = directory.File("gcs.db");
+  ScratchDirectory directory;
+  const std::string path = directory / "gcs.db";
   ThreadExecutor executor("completions");
   auto storage =
       SqliteStorage::Open({.path = path, .ballast_bytes = 0, .vfs = FaultyVfs::kName}, executor);
@@ -159,16 +158,16 @@ SCENARIO("a power failure takes only what was not acknowledged") {
         CommitAndWait(**storage, {{Table::kKeyValues, absl::StrCat(i), std::string(20'000, 'x')}})
             .ok());
     if (i % 60 == 59) {
-      const std::string copy = directory.File(absl::StrCat("copy", i, ".db"));
+      const std::string copy = directory / absl::StrCat("copy", i, ".db");
       // The power fails here: only what was synced is in the copy.
-      TemporaryDirectory aside;
+      ScratchDirectory aside;
       for (const char* suffix : {"", "-wal"}) {
-        std::filesystem::copy(path + suffix, aside.File(std::string("now") + suffix));
+        std::filesystem::copy(path + suffix, aside / (std::string("now") + suffix));
       }
       disk.LosePower();
       for (const char* suffix : {"", "-wal"}) std::filesystem::copy(path + suffix, copy + suffix);
       for (const char* suffix : {"", "-wal"}) {
-        std::ifstream in(aside.File(std::string("now") + suffix), std::ios::binary);
+        std::ifstream in(aside / (std::string("now") + suffix), std::ios::binary);
         std::ofstream(path + suffix, std::ios::binary | std::ios::trunc) << in.rdbuf();
       }
       const absl::StatusOr<Rows> rows = LoadFrom(copy);
@@ -180,8 +179,8 @@ SCENARIO("a power failure takes only what was not acknowledged") {
 
 SCENARIO("a failed fsync is fatal, is not repeated, and acknowledges nothing") {
   FaultyVfs disk;
-  TemporaryDirectory directory;
-  const std::string path = directory.File("gcs.db");
+  ScratchDirectory directory;
+  const std::string path = directory / "gcs.db";
   std::promise<absl::Status> fatal;
   std::atomic<int> answered = 0;
   ThreadExecutor executor("completions");
@@ -216,11 +215,11 @@ SCENARIO("a failed fsync is fatal, is not repeated, and acknowledges nothing") {
 
 SCENARIO("a failed fsync of a checkpoint is fatal as well") {
   FaultyVfs disk;
-  TemporaryDirectory directory;
+  ScratchDirectory directory;
   std::promise<absl::Status> fatal;
   ThreadExecutor executor("completions");
   auto storage =
-      SqliteStorage::Open({.path = directory.File("gcs.db"),
+      SqliteStorage::Open({.path = directory / "gcs.db",
                            .ballast_bytes = 0,
                            .on_fatal = [&](absl::Status status) { fatal.set_value(status); },
                            .vfs = FaultyVfs::kName},
@@ -234,8 +233,8 @@ SCENARIO("a failed fsync of a checkpoint is fatal as well") {
 
 SCENARIO("on a full disk commits fail with a typed error, and go on when there is space") {
   FaultyVfs disk;
-  TemporaryDirectory directory;
-  const std::string path = directory.File("gcs.db");
+  ScratchDirectory directory;
+  const std::string path = directory / "gcs.db";
   ThreadExecutor executor("completions");
   auto storage = SqliteStorage::Open({.path = path,
                                       .ballast_bytes = 1 << 20,
@@ -262,13 +261,13 @@ SCENARIO("on a full disk commits fail with a typed error, and go on when there i
 }
 
 SCENARIO("a real file system is full, and who is dead still gets to it from the reserve") {
-  TemporaryDirectory directory;
+  ScratchDirectory directory;
   if (mount("tmpfs", directory.path().c_str(), "tmpfs", 0, "size=16m") != 0) {
     WARN("SKIPPED: cannot mount a small tmpfs: " << std::strerror(errno));
     return;
   }
-  const std::string path = directory.File("gcs.db");
-  const std::string hog = directory.File("hog");
+  const std::string path = directory / "gcs.db";
+  const std::string hog = directory / "hog";
   {
     ThreadExecutor executor("completions");
     auto storage = SqliteStorage::Open(
@@ -307,13 +306,13 @@ SCENARIO("a real file system is full, and who is dead still gets to it from the 
 }
 
 SCENARIO("a real file system of 16 MiB fills up and is freed") {
-  TemporaryDirectory directory;
+  ScratchDirectory directory;
   if (mount("tmpfs", directory.path().c_str(), "tmpfs", 0, "size=16m") != 0) {
     WARN("SKIPPED: cannot mount a small tmpfs: " << std::strerror(errno));
     return;
   }
-  const std::string path = directory.File("gcs.db");
-  const std::string hog = directory.File("hog");
+  const std::string path = directory / "gcs.db";
+  const std::string hog = directory / "hog";
   {
     ThreadExecutor executor("completions");
     auto storage = SqliteStorage::Open({.path = path, .ballast_bytes = 1 << 20}, executor);
@@ -347,8 +346,8 @@ SCENARIO("a real file system of 16 MiB fills up and is freed") {
 }
 
 SCENARIO("a flipped bit in the database is detected or does not matter, and never changes a row") {
-  TemporaryDirectory directory;
-  const std::string path = directory.File("gcs.db");
+  ScratchDirectory directory;
+  const std::string path = directory / "gcs.db";
   {
     ThreadExecutor executor("completions");
     auto storage = SqliteStorage::Open({.path = path, .ballast_bytes = 0}, executor);
@@ -367,11 +366,11 @@ SCENARIO("a flipped bit in the database is detected or does not matter, and neve
     // Half of them in the two pages that matter most, the header and the root of the tree.
     const uint64_t bit = random.Below(i % 2 == 0 ? bits : 2 * 4096 * 8);
     FlipBit(path, bit);
-    std::filesystem::copy(path, directory.File("flipped.db"),
+    std::filesystem::copy(path, directory / "flipped.db",
                           std::filesystem::copy_options::overwrite_existing);
     FlipBit(path, bit);
-    std::filesystem::remove(directory.File("flipped.db-wal"));
-    const absl::StatusOr<Rows> rows = LoadFrom(directory.File("flipped.db"));
+    std::filesystem::remove(directory / "flipped.db-wal");
+    const absl::StatusOr<Rows> rows = LoadFrom(directory / "flipped.db");
     INFO("bit " << bit);
     if (rows.ok()) {
       CHECK(*rows == *expected);
@@ -384,17 +383,17 @@ SCENARIO("a flipped bit in the database is detected or does not matter, and neve
 }
 
 SCENARIO("a torn end of the log is dropped, and only the transaction that it belongs to") {
-  TemporaryDirectory directory;
+  ScratchDirectory directory;
   constexpr int kTransactions = 8;
   MakeLog(directory, kTransactions);
-  const std::string path = directory.File("killed.db");
-  const std::string whole = directory.File("whole-wal");
+  const std::string path = directory / "killed.db";
+  const std::string whole = directory / "whole-wal";
   std::filesystem::copy(path + "-wal", whole);
   const uint64_t size = std::filesystem::file_size(whole);
   REQUIRE(LoadFrom(path)->size() == 2 * kTransactions);
   SeededRandom random(7);
   for (int i = 0; i < 40; ++i) {
-    std::filesystem::copy(directory.File("live.db"), path,
+    std::filesystem::copy(directory / "live.db", path,
                           std::filesystem::copy_options::overwrite_existing);
     std::filesystem::copy(whole, path + "-wal", std::filesystem::copy_options::overwrite_existing);
     std::filesystem::resize_file(path + "-wal", size - 1 - random.Below(size / 3));
@@ -406,11 +405,11 @@ SCENARIO("a torn end of the log is dropped, and only the transaction that it bel
 }
 
 SCENARIO("a flipped bit in the middle of the log is refused with file and offset") {
-  TemporaryDirectory directory;
+  ScratchDirectory directory;
   constexpr size_t kTransactions = 8;
   MakeLog(directory, kTransactions);
-  const std::string path = directory.File("killed.db");
-  const std::string whole = directory.File("whole-wal");
+  const std::string path = directory / "killed.db";
+  const std::string whole = directory / "whole-wal";
   std::filesystem::copy(path + "-wal", whole);
   const absl::StatusOr<Rows> expected = LoadFrom(path);
   REQUIRE(expected->size() == 2 * kTransactions);
@@ -419,7 +418,7 @@ SCENARIO("a flipped bit in the middle of the log is refused with file and offset
   int refused = 0;
   for (int i = 0; i < 200; ++i) {
     const uint64_t bit = random.Below(bits);
-    std::filesystem::copy(directory.File("live.db"), path,
+    std::filesystem::copy(directory / "live.db", path,
                           std::filesystem::copy_options::overwrite_existing);
     std::filesystem::copy(whole, path + "-wal", std::filesystem::copy_options::overwrite_existing);
     FlipBit(path + "-wal", bit);
@@ -439,11 +438,11 @@ SCENARIO("a flipped bit in the middle of the log is refused with file and offset
 }
 
 SCENARIO("batches that wait while another is written share one transaction") {
-  TemporaryDirectory directory;
+  ScratchDirectory directory;
   ThreadExecutor executor("completions");
   std::promise<void> go;
   std::shared_future<void> gone = go.get_future().share();
-  auto storage = SqliteStorage::Open({.path = directory.File("gcs.db"),
+  auto storage = SqliteStorage::Open({.path = directory / "gcs.db",
                                       .ballast_bytes = 0,
                                       .on_commit = [gone](Nanos) { gone.wait(); }},
                                      executor);
@@ -457,8 +456,8 @@ SCENARIO("batches that wait while another is written share one transaction") {
 }
 
 SCENARIO("what is not this program's database is refused with the reason") {
-  TemporaryDirectory directory;
-  const std::string path = directory.File("gcs.db");
+  ScratchDirectory directory;
+  const std::string path = directory / "gcs.db";
   InlineExecutor executor;
   WHEN("it is no database at all") {
     std::ofstream(path) << std::string(10'000, 'z');
@@ -472,14 +471,13 @@ SCENARIO("what is not this program's database is refused with the reason") {
     CHECK(LoadFrom(path).status().code() == absl::StatusCode::kFailedPrecondition);
   }
   WHEN("the directory does not exist") {
-    CHECK(LoadFrom(directory.File("missing/gcs.db")).status().code() ==
-          absl::StatusCode::kUnavailable);
+    CHECK(LoadFrom(directory / "missing/gcs.db").status().code() == absl::StatusCode::kUnavailable);
   }
 }
 
 SCENARIO("only the owner can read the files") {
-  TemporaryDirectory directory;
-  const std::string path = directory.File("gcs.db");
+  ScratchDirectory directory;
+  const std::string path = directory / "gcs.db";
   ThreadExecutor executor("completions");
   auto storage = SqliteStorage::Open({.path = path}, executor);
   REQUIRE(storage.status() == absl::OkStatus());

@@ -1,6 +1,7 @@
 // Copyright The Sheaf Authors. SPDX-License-Identifier: Apache-2.0
 // What gcs/storage.h promises, held against every implementation.
 #include "gcs/storage.h"
+#include "base/testing/scratch_directory_for_test.h"
 
 #include <sys/stat.h>
 
@@ -16,7 +17,6 @@
 
 #include "gcs/memory_storage.h"
 #include "gcs/sqlite_storage.h"
-#include "tests/conformance/temporary_directory.h"
 
 namespace sheaf {
 namespace {
@@ -52,7 +52,7 @@ class SqliteWorld {
  public:
   void Open() {
     auto opened =
-        SqliteStorage::Open({.path = directory_.File("gcs.db"), .ballast_bytes = 0}, executor_);
+        SqliteStorage::Open({.path = directory_ / "gcs.db", .ballast_bytes = 0}, executor_);
     REQUIRE(opened.status() == absl::OkStatus());
     storage_ = *std::move(opened);
   }
@@ -60,7 +60,7 @@ class SqliteWorld {
   Storage& storage() { return *storage_; }
 
  private:
-  TemporaryDirectory directory_;
+  ScratchDirectory directory_;
   ThreadExecutor executor_{"completions"};
   std::unique_ptr<SqliteStorage> storage_;
 };
@@ -153,17 +153,16 @@ TEMPLATE_TEST_CASE("closing at once loses nothing that was committed before", ""
 
 TEST_CASE(
     "a copy that is made during commits is that of one moment, and opens in place of the first") {
-  const TemporaryDirectory directory;
+  const ScratchDirectory directory;
   ThreadExecutor executor("completions");
-  auto storage =
-      *SqliteStorage::Open({.path = directory.File("gcs.db"), .ballast_bytes = 0}, executor);
+  auto storage = *SqliteStorage::Open({.path = directory / "gcs.db", .ballast_bytes = 0}, executor);
   const std::string large(1 << 20, 'x');
   for (int i = 0; i < 20; ++i) {  // Several turns of the copy.
     REQUIRE(CommitAndWait(*storage, {{Table::kKeyOwners, std::to_string(i), large}}) ==
             absl::OkStatus());
   }
   auto copied = std::make_shared<std::promise<absl::Status>>();
-  storage->Backup(directory.File("copy.db"),
+  storage->Backup(directory / "copy.db",
                   [copied](absl::Status status) { copied->set_value(std::move(status)); });
   auto done = copied->get_future();
   // Each pair is one batch: in the copy there are both or none.
@@ -174,8 +173,7 @@ TEST_CASE(
                                      {Table::kKeyValues, "b" + number, "1"}}) == absl::OkStatus());
   }
   REQUIRE(done.get() == absl::OkStatus());
-  auto copy =
-      *SqliteStorage::Open({.path = directory.File("copy.db"), .ballast_bytes = 0}, executor);
+  auto copy = *SqliteStorage::Open({.path = directory / "copy.db", .ballast_bytes = 0}, executor);
   const Rows rows = Load(*copy);
   for (int i = 0; i < 20; ++i) CHECK(rows.at({Table::kKeyOwners, std::to_string(i)}) == large);
   for (int i = 0; i < pairs; ++i) {
@@ -185,25 +183,25 @@ TEST_CASE(
   }
   // A file that is there is left alone.
   auto again = std::make_shared<std::promise<absl::Status>>();
-  storage->Backup(directory.File("copy.db"),
+  storage->Backup(directory / "copy.db",
                   [again](absl::Status status) { again->set_value(std::move(status)); });
   CHECK(again->get_future().get().code() == absl::StatusCode::kAlreadyExists);
-  CHECK_FALSE(std::filesystem::exists(directory.File("copy.db.part")));
+  CHECK_FALSE(std::filesystem::exists(directory / "copy.db.part"));
 }
 
 TEST_CASE("nothing is acknowledged that goes to a file without a name") {
-  const TemporaryDirectory directory;
+  const ScratchDirectory directory;
   ThreadExecutor executor("completions");
   auto fatal = std::make_shared<std::promise<absl::Status>>();
-  SqliteStorageOptions options{.path = directory.File("gcs.db"), .ballast_bytes = 0};
+  SqliteStorageOptions options{.path = directory / "gcs.db", .ballast_bytes = 0};
   options.on_fatal = [fatal](absl::Status why) { fatal->set_value(std::move(why)); };
   auto storage = *SqliteStorage::Open(std::move(options), executor);
   REQUIRE(CommitAndWait(*storage, {{Table::kMeta, "a", "1"}}) == absl::OkStatus());
   const char* const file = GENERATE("gcs.db", "gcs.db-wal");
-  SECTION("removed") { std::filesystem::remove(directory.File(file)); }
+  SECTION("removed") { std::filesystem::remove(directory / file); }
   SECTION("replaced") {
-    std::filesystem::rename(directory.File(file), directory.File("elsewhere"));
-    std::filesystem::copy_file(directory.File("elsewhere"), directory.File(file));
+    std::filesystem::rename(directory / file, directory / "elsewhere");
+    std::filesystem::copy_file(directory / "elsewhere", directory / file);
   }
   auto acknowledged = std::make_shared<std::atomic<bool>>(false);
   storage->Commit({{Table::kMeta, "b", "1"}},

@@ -12,14 +12,14 @@
 #include <set>
 #include <thread>
 
+#include "base/testing/wait_until_for_test.h"
 #include "tests/catch/run.h"
 
 namespace live {
 
 using namespace std::chrono_literals;
 
-// --- what is called
-// ---------------------------------------------------------------------------------------------------
+// --- what is called ------------------------------------------------------------------------------
 
 struct Point {
   double x = 0;
@@ -190,8 +190,7 @@ std::string Scratch(const std::string& name) {
   return folder + "/" + name;
 }
 
-// --- tasks
-// ------------------------------------------------------------------------------------------------------------
+// --- tasks ---------------------------------------------------------------------------------------
 
 TEST_CASE("a task runs in another process and gives its result") {
   CHECK(sheaf::Get(sheaf::Task(Square).Remote(7)) == 49);
@@ -299,8 +298,7 @@ TEST_CASE("wait gives what is ready, in order, and leaves the rest") {
   sheaf::Cancel(rest[0], /*force=*/true);
 }
 
-// --- errors
-// -----------------------------------------------------------------------------------------------------------
+// --- errors --------------------------------------------------------------------------------------
 
 TEST_CASE("an exception crosses with its type, its text and the function's name") {
   try {
@@ -344,7 +342,7 @@ TEST_CASE("exceptions are retried when they are of the types named") {
 TEST_CASE("a running task sees that it is cancelled, a waiting one does not start") {
   const std::string started = Scratch("started");
   const auto running = sheaf::Task(UntilCancelled).Remote(started);
-  while (access(started.c_str(), F_OK) != 0) std::this_thread::sleep_for(1ms);
+  REQUIRE(sheaf::WaitUntil(30s, [&] { return access(started.c_str(), F_OK) == 0; }));
   sheaf::Cancel(running);
   CHECK_THROWS_AS(sheaf::Get(running, 10s), sheaf::TaskCancelledError);
   const auto slow = sheaf::Task(Sleep).Remote(300);
@@ -361,8 +359,7 @@ TEST_CASE("misuse says what is wrong") {
   CHECK_THROWS_AS(sheaf::Init(), sheaf::SystemError);
 }
 
-// --- generators and coroutines
-// ----------------------------------------------------------------------------------------
+// --- generators and coroutines -------------------------------------------------------------------
 
 TEST_CASE("a generator's values come one by one") {
   int next = 0;
@@ -393,8 +390,7 @@ TEST_CASE("coroutines are tasks, and await references here too") {
   CHECK(sheaf::BlockOn(here()) == 12);
 }
 
-// --- actors
-// -----------------------------------------------------------------------------------------------------------
+// --- actors --------------------------------------------------------------------------------------
 
 TEST_CASE("an actor keeps its state, and calls run in order") {
   const auto counter = sheaf::Actor<Counter>().Remote(10);
@@ -455,7 +451,8 @@ TEST_CASE("calls of a threaded actor run at the same time, and groups by themsel
       sheaf::Actor<Meeting>().MaxConcurrency(3).ConcurrencyGroup("quick", 1).Remote();
   std::vector<sheaf::ObjectRef<int>> refs;
   for (int i = 0; i < 2; ++i) refs.push_back(meeting.Task(&Meeting::Meet).Remote(3));
-  while (sheaf::Get(meeting.Task(&Meeting::Inside).Remote()) < 2) std::this_thread::sleep_for(1ms);
+  REQUIRE(sheaf::WaitUntil(
+      30s, [&] { return sheaf::Get(meeting.Task(&Meeting::Inside).Remote()) == 2; }));
   refs.push_back(meeting.Task(&Meeting::Meet).Remote(3));
   const std::vector<int> order = sheaf::Get(refs, 10s);
   CHECK(std::set<int>(order.begin(), order.end()) == std::set<int>{1, 2, 3});
@@ -479,8 +476,7 @@ TEST_CASE("a coroutine that waits is cancelled at once") {
   CHECK_THROWS_AS(sheaf::Get(waits, 10s), sheaf::TaskCancelledError);
 }
 
-// --- the node
-// ---------------------------------------------------------------------------------------------------------
+// --- the node ------------------------------------------------------------------------------------
 
 TEST_CASE("the cluster tells what it has") {
   const std::vector<sheaf::NodeInfo> nodes = sheaf::Nodes();

@@ -15,6 +15,8 @@
 #include <thread>
 #include <vector>
 
+#include "base/testing/scratch_directory_for_test.h"
+
 namespace training {
 
 using namespace std::chrono_literals;
@@ -86,19 +88,7 @@ inline void Fit(train::Worker& worker, const Settings& settings) {
   }
 }
 
-// A folder of its own, gone with the test.
-class Scratch {
- public:
-  Scratch() {
-    std::string pattern = (fs::temp_directory_path() / "sheaf-train-XXXXXX").string();
-    path_ = mkdtemp(pattern.data());
-  }
-  ~Scratch() { fs::remove_all(path_); }
-  fs::path operator/(const std::string& name) const { return path_ / name; }
-
- private:
-  fs::path path_;
-};
+using sheaf::ScratchDirectory;
 
 inline std::string Words(const train::Result& result) {
   std::string words;

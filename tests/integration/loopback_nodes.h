@@ -16,6 +16,7 @@
 #include <thread>
 #include <vector>
 
+#include "base/testing/wait_until_for_test.h"
 #include "tests/catch/run.h"
 
 namespace loopback {
@@ -66,14 +67,7 @@ inline std::string Sheaf() {
   return path != nullptr ? path : "sheaf";
 }
 
-inline bool WaitUntil(Clock::duration bound, const std::function<bool()>& condition) {
-  const auto end = Clock::now() + bound;
-  while (!condition()) {
-    if (Clock::now() > end) return false;
-    std::this_thread::sleep_for(20ms);
-  }
-  return true;
-}
+using sheaf::WaitUntil;
 
 struct Shape {
   int nodes = 2;

@@ -13,6 +13,7 @@
 #include <numeric>
 #include <thread>
 
+#include "base/testing/wait_until_for_test.h"
 #include "tests/catch/run.h"
 
 using namespace std::chrono_literals;
@@ -361,7 +362,7 @@ TEST_CASE("leaving ends what other threads wait for") {
       }
     });
   }
-  while (begun != 8) std::this_thread::yield();
+  REQUIRE(sheaf::WaitUntil(30s, [&] { return begun == 8; }));
   CHECK_THROWS_AS(sheaf::Get(sheaf::Task(Square).Cpus(1000).Remote(1), 100ms), sheaf::TimeoutError);
   sheaf::Shutdown();
   for (std::thread& thread : threads) thread.join();

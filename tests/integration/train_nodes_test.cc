@@ -22,7 +22,7 @@ std::set<uint32_t> NodesOf(const std::vector<train::Member>& members) {
 
 TEST_CASE("nodes that die cost no step and double none: those left go on, down to the last") {
   loopback::Cluster cluster({.nodes = 3, .cpus = 3, .store = "64MiB"});
-  Scratch scratch;
+  ScratchDirectory scratch;
   train::Options options{.workers = 3,
                          .policy = sheaf::GroupPolicy::kSpread,
                          .folder = scratch / "run",

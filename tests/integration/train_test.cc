@@ -14,7 +14,7 @@ namespace training {
 
 TEST_CASE("1, 2 and 4 workers reach the weights of one process") {
   for (const int workers : {1, 2, 4}) {
-    Scratch scratch;
+    ScratchDirectory scratch;
     train::WorkerGroup<Fit> group({.workers = workers, .folder = scratch / "run"});
     const train::Result result = group.Run({.steps = 30, .save_each = 10});
     CheckReached(result, 30);
@@ -24,7 +24,7 @@ TEST_CASE("1, 2 and 4 workers reach the weights of one process") {
 }
 
 TEST_CASE("a worker that is killed, at any step, costs no step and doubles none") {
-  Scratch scratch;
+  ScratchDirectory scratch;
   int run = 0;
   for (const uint64_t at : {1, 9, 10, 17}) {
     const int victim = ++run % 3;
@@ -61,7 +61,7 @@ TEST_CASE("a worker that is killed, at any step, costs no step and doubles none"
 
 TEST_CASE("a worker that dies by itself, throws or hangs is named, and the others go on") {
   for (const std::string misdeed : {"die", "throw", "hang"}) {
-    Scratch scratch;
+    ScratchDirectory scratch;
     train::Options options{.workers = 2, .folder = scratch / "run", .max_failures = -1};
     if (misdeed == "hang") options.collective.timeout = 2s;
     train::WorkerGroup<Fit> group(options);
@@ -79,7 +79,7 @@ TEST_CASE("a worker that dies by itself, throws or hangs is named, and the other
 }
 
 TEST_CASE("more failures than allowed end in an error that names the rank") {
-  Scratch scratch;
+  ScratchDirectory scratch;
   train::WorkerGroup<Fit> group({.workers = 2, .folder = scratch / "run"});
   try {
     group.Run({.steps = 12, .save_each = 4, .misdeed = "throw", .done = scratch / "done"});

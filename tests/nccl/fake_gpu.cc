@@ -313,8 +313,7 @@ void End(Comm* comm, bool abort) {
 
 extern "C" {
 
-// --- what the driver exports
-// ----------------------------------------------------------------------
+// --- what the driver exports ---------------------------------------------------------------------
 
 static int fake_devices = 1;
 int cuInit(unsigned) { return 0; }
@@ -367,8 +366,7 @@ int cuEventQuery(void* event) {
   return of.stream->finished >= of.position ? 0 : 600;
 }
 
-// --- what NCCL exports
-// ----------------------------------------------------------------------------
+// --- what NCCL exports ---------------------------------------------------------------------------
 
 struct FakeId {
   char bytes[128];

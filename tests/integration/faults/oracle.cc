@@ -70,21 +70,11 @@ uint64_t MonotonicNs() {
   return static_cast<uint64_t>(std::chrono::nanoseconds(Clock::now().time_since_epoch()).count());
 }
 
-bool WaitUntil(Clock::duration bound, const std::function<bool()>& condition) {
-  const auto end = Clock::now() + bound;
-  while (!condition()) {
-    if (Clock::now() > end) return false;
-    std::this_thread::sleep_for(2ms);
-  }
-  return true;
-}
-
 void Figures(const std::string& row, const std::string& words) {
   std::cout << "row " << row << ": " << words << std::endl;
 }
 
-// --- the system
-// -------------------------------------------------------------------------------------------------------
+// --- the system ----------------------------------------------------------------------------------
 
 Scratch::Scratch(uint64_t tmpfs_bytes) {
   const char* base = std::getenv("TMPDIR");
@@ -205,8 +195,7 @@ class Variable {
 
 }  // namespace
 
-// --- the node
-// ---------------------------------------------------------------------------------------------------------
+// --- the node ------------------------------------------------------------------------------------
 
 NodeState StateOfNode() {
   sheaf::proto::StateQuery query;
@@ -369,8 +358,7 @@ void Node::RequireQuiet(int held) {
             << " at its start), " << mappings << " mappings (" << mappings_ << ")" << std::endl;
 }
 
-// --- counting and filling
-// ---------------------------------------------------------------------------------------------
+// --- counting and filling ------------------------------------------------------------------------
 
 RunMarks::RunMarks(const std::string& folder) : path_(folder + "/runs") {
   std::ofstream(path_).flush();

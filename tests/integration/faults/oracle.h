@@ -28,10 +28,13 @@
 #include <utility>
 #include <vector>
 
+#include "base/testing/wait_until_for_test.h"
+
 namespace faults {
 
 using namespace std::chrono_literals;
 using Clock = std::chrono::steady_clock;
+using sheaf::WaitUntil;
 
 extern uint64_t seed;
 extern int argc;  // Of main: drivers pass them on, workers are started with them.
@@ -44,8 +47,6 @@ bool LongForm();
 int Count(int short_form, int long_form);
 double Seconds(Clock::duration duration);
 uint64_t MonotonicNs();  // The same in all processes.
-// True as soon as `condition` is; false after `bound`.
-bool WaitUntil(Clock::duration bound, const std::function<bool()>& condition);
 
 // One line of figures that `./do soak` puts into its table.
 void Figures(const std::string& row, const std::string& words);

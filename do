@@ -18,6 +18,7 @@ Usage: ./do COMMAND
   lint [--hook]            every rule that needs no build, in a minute: formats, ruff, architecture; --hook: before each commit, too
   tidy [FILE...]           clang-tidy all sources, or some
   python ARG...            run Python with this build of the package sheaf
+  peer [AREA[.NAME]...]    the same small programs on Sheaf and, as recorded, on Ray: what differs; --live runs Ray, too; --help
   docs                     all documents and the reference of both APIs as a site in build/docs, with its links checked
   wheel                    build a wheel of the package into build/wheel, and try it in a clean environment
   soak [ROW...]            the long fault runs and the simulator, all or some rows; their figures go into docs/evidence/soak.md
@@ -476,6 +477,9 @@ python_package() {
   PYTHONPATH=$PWD/build/python${PYTHONPATH:+:$PYTHONPATH} exec build/venv/bin/python "$@"
 }
 
+# Ray is installed into build/peers/ray, or $SHEAF_PEERS/ray, by what needs it (--live, --record).
+peer() { python_package tests/peer/peer.py "$@"; }
+
 # The guide and all other documents, the C++ reference by Doxygen, the Python reference by pdoc from the package of this build.
 docs() {
   local python=build/docs-tools/bin/python
@@ -595,6 +599,7 @@ main() {
     python) python_package "$@" ;;
     docs) docs ;;
     wheel) wheel ;;
+    peer) peer "$@" ;;
     soak) soak "$@" ;;
     fuzz) fuzz "$@" ;;
     clean) rm -rf build build-asan build-tsan build-fuzz ;;

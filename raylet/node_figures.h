@@ -31,7 +31,7 @@ struct NodeStats {
   size_t processes = 0;
   size_t drivers = 0;
   size_t ended_processes = 0;  // Dead processes of which something is left.
-  size_t rings = 0;    // Between processes, that with the raylet left out.
+  size_t rings = 0;            // Between processes, that with the raylet left out.
   size_t groups = 0;
   size_t pending_groups = 0;
   size_t held_references = 0;

@@ -196,7 +196,8 @@ def init(
     if logging_level is not None and configure_logging:
         import logging
 
-        logging.getLogger("sheaf").setLevel(logging_level)
+        level = logging_level.upper() if isinstance(logging_level, str) else logging_level
+        logging.getLogger("sheaf").setLevel(level)
     if logging_config is not None:
         logging_config.apply()
     wanted = {

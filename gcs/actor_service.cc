@@ -390,7 +390,7 @@ Outcome ActorService::Plan(const Happening& what) {
     info->set_incarnation(std::max(now.incarnation(), what.incarnation) + 1);
     info->set_restarts(now.restarts() + (step->costs_restart ? 1 : 0));
   }
-  if (step->action == ActorAction::kBury) {
+  if (step->action == ActorAction::kSetDead) {
     record.clear_creation();
     record.clear_lease();
   }
@@ -430,7 +430,7 @@ void ActorService::Apply(const Happening& what, const ActorStep& step, proto::Ac
                                                                 : MoveDelay(entry.given_back));
       break;
     }
-    case ActorAction::kBury:
+    case ActorAction::kSetDead:
       entry.next_order = kForever;
       if (what.event != ActorEvent::kDied) EndIncarnation(host, what.id, entry, old_incarnation);
       break;
@@ -441,7 +441,7 @@ void ActorService::Apply(const Happening& what, const ActorStep& step, proto::Ac
   if (step.action == ActorAction::kGrant && active_ && entry.next_order <= now)
     Order(what.id, entry);
   const JobNumber job = entry.info().job();
-  if (step.action == ActorAction::kBury && !table_.HasDetachedOf(job)) on_last_detached_(job);
+  if (step.action == ActorAction::kSetDead && !table_.HasDetachedOf(job)) on_last_detached_(job);
 }
 
 void ActorService::EndNamed(CallPtr call, const ActorId& id, proto::Death death) {

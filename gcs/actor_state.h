@@ -17,10 +17,10 @@ enum class ActorEvent : uint8_t {
   kKilled,    // For good, on request.
 };
 enum class ActorAction : uint8_t {
-  kTell,    // Subscribers hear of it, nothing else.
-  kRecord,  // On disk first.
-  kGrant,   // A new incarnation: on disk first, then to a raylet.
-  kBury,    // On disk first, then the name is free.
+  kTell,     // Subscribers hear of it, nothing else.
+  kRecord,   // On disk first.
+  kGrant,    // A new incarnation: on disk first, then to a raylet.
+  kSetDead,  // On disk first, then the name is free.
 };
 struct ActorStep {
   proto::ActorInfo::State next;
@@ -58,9 +58,9 @@ constexpr std::optional<ActorStep> Next(proto::ActorInfo::State state, ActorEven
     case ActorEvent::kDied:
       if (may_restart)
         return ActorStep{Info::RESTARTING, ActorAction::kGrant, /*costs_restart=*/true};
-      return ActorStep{Info::DEAD, ActorAction::kBury};
+      return ActorStep{Info::DEAD, ActorAction::kSetDead};
     case ActorEvent::kKilled:
-      return ActorStep{Info::DEAD, ActorAction::kBury};
+      return ActorStep{Info::DEAD, ActorAction::kSetDead};
   }
   return std::nullopt;
 }

@@ -257,7 +257,7 @@ class ProcessNode final : public Transport {
   void Signal(ProcessId id, int signal) { REQUIRE(kill(processes_.at(id).pid, signal) == 0); }
   void Kill(ProcessId id) {
     kill(processes_.at(id).pid, SIGKILL);
-    Bury(id);
+    OnProcessEnded(id);
   }
 
   // As the server does when slots are short.
@@ -290,7 +290,8 @@ class ProcessNode final : public Transport {
       }
       if (end) closed.push_back(id);
     }
-    for (const ProcessId id : closed) Bury(id);  // It ended by itself: only an error does that.
+    for (const ProcessId id : closed)
+      OnProcessEnded(id);  // It ended by itself: only an error does that.
     loop_.RunAll();
     server_.EndTurn();
     server_.Tick();
@@ -343,7 +344,7 @@ class ProcessNode final : public Transport {
     const ProcessId peer_;
   };
 
-  void Bury(ProcessId id) {
+  void OnProcessEnded(ProcessId id) {
     Process& process = processes_.at(id);
     int status = 0;
     REQUIRE(waitpid(process.pid, &status, 0) == process.pid);

@@ -205,11 +205,11 @@ class Raylet final : public FrameHandler {
       const bool left = ending_ && WIFEXITED(status) && WEXITSTATUS(status) == 0;
       if (!killed && !left) Fail(at->first, "ended with status " + std::to_string(status));
       kills_ += killed;
-      Bury(at->first, at->second.slot);
+      OnProcessEnded(at->first, at->second.slot);
     }
   }
 
-  void Bury(ProcessId dead, uint32_t slot) {
+  void OnProcessEnded(ProcessId dead, uint32_t slot) {
     children_.erase(dead);
     for (auto& [id, child] : children_) RingAfterDeath(bells_[child.slot]);
     mailbox_.Drain(dead, *this);

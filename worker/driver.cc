@@ -145,10 +145,10 @@ void Driver::TakeToken() {
 }
 
 // The holder of the token leaves it to another that waits, or to nobody.
-void Driver::LeaveToken() {
+void Driver::ReleaseToken() {
   if (waiters_.empty()) {
     driving_ = false;
-    LeaveBell();
+    HandBellOver();
     return;
   }
   waiters_.back()->drives = true;
@@ -300,7 +300,7 @@ absl::Status Driver::DriveUntil(Lock& lock, Nanos deadline, absl::FunctionRef<bo
         if (now >= slice) break;
       }
       drives = false;
-      LeaveToken();
+      ReleaseToken();
     } else {
       finished = WaitBeside(lock, done, slice - now, &drives);
       // The others need somebody who drives: what follows comes after that.
@@ -321,7 +321,7 @@ absl::Status Driver::DriveUntil(Lock& lock, Nanos deadline, absl::FunctionRef<bo
       }
     }
   }
-  if (drives) LeaveToken();
+  if (drives) ReleaseToken();
   return status;
 }
 
@@ -330,11 +330,11 @@ void Driver::DriveOnce() {
   TakeToken();
   PollRings();
   ServeWaiters();
-  LeaveToken();
+  ReleaseToken();
 }
 
 // No thread waits any more: from here on the background thread looks after the rings.
-void Driver::LeaveBell() {
+void Driver::HandBellOver() {
   // It looks soon anyway; the bell stays kAwake.
   if (background_ticks_.load(std::memory_order_relaxed)) return;
   SetBell(mailbox_.bell(), BellState::kAway);
@@ -374,7 +374,7 @@ void Driver::RunBackground() {
     ServeWaiters();
     if (!waiters_.empty()) {
       background_ticks_.store(false, std::memory_order_relaxed);
-      LeaveToken();
+      ReleaseToken();
       continue;
     }
     driving_ = false;
@@ -383,7 +383,7 @@ void Driver::RunBackground() {
       background_ticks_.store(true, std::memory_order_relaxed);
     } else {
       background_ticks_.store(false, std::memory_order_relaxed);
-      LeaveBell();
+      HandBellOver();
     }
   }
 }

@@ -54,7 +54,7 @@ class Driver {
     ~Lock();
     void Unlock();  // Runs what follows.
     void Relock();
-    void Breathe() {  // Runs what follows, and goes on.
+    void Yield() {  // Runs what follows, and goes on.
       Unlock();
       Relock();
     }
@@ -119,9 +119,9 @@ class Driver {
   void YieldLock(Lock& lock);
   void ServeWaiters();
   void TakeToken();
-  void LeaveToken();
+  void ReleaseToken();
   bool WaitBeside(Lock& lock, absl::FunctionRef<bool()> done, Nanos timeout, bool* drives);
-  void LeaveBell();
+  void HandBellOver();
   void TickIfDue();
   void FreeInBackground();
 

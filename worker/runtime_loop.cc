@@ -67,7 +67,7 @@ void RuntimeImpl::HelpLoop() {
     if (core_->executor.HasWork(first) &&
         first.queue.front()->spec().kind() == proto::TaskTemplate::ACTOR_CREATION) {
       RunCall(lock, core_->executor.Take(first));
-      lock.Breathe();
+      lock.Yield();
       continue;
     }
     if (!loop_calls_->any_waits()) {
@@ -77,7 +77,7 @@ void RuntimeImpl::HelpLoop() {
     loop_calls_->EndWait(driver_->DriveUntil(
         lock, kForever, [&] { return loop_calls_->Look(); }, WaitsFor::kArguments));
     driver_->Recheck();
-    lock.Breathe();
+    lock.Yield();
   }
 }
 

@@ -144,7 +144,7 @@ int RuntimeImpl::RunWorker() {
       if (loop_watch_.is_open()) {
         WatchDescriptors(lock);
       } else {
-        lock.Breathe();
+        lock.Yield();
         leaves_.wait_for(lock.native(), std::chrono::nanoseconds(kLongestSleep),
                          [this] { return leaving_ || loop_watch_.is_open(); });
       }
@@ -170,7 +170,7 @@ int RuntimeImpl::RunWorker() {
   calls_end_ = true;
   driver_->Recheck();
   while (calling_threads_ != 0) {
-    lock.Breathe();
+    lock.Yield();
     leaves_.wait_for(lock.native(), std::chrono::nanoseconds(kLongestSleep),
                      [this] { return calling_threads_ == 0; });
   }

@@ -159,7 +159,7 @@ class World {
       }
       for (const LeaseAction& action : queue_.TakeActions()) {
         again = true;
-        Perform(action);
+        Apply(action);
       }
       std::vector<LeaseNumber> over;
       for (const auto& [lease, held] : held_) {
@@ -175,7 +175,7 @@ class World {
     Check();
   }
 
-  void Perform(const LeaseAction& action) {
+  void Apply(const LeaseAction& action) {
     switch (action.kind) {
       case Kind::kGrant: {
         const Lease* lease = queue_.Find(action.lease);

@@ -77,7 +77,7 @@ class Cluster {
   void CrashNode();
   void ReplaceNode(Node& node);
   void AddNode();
-  void BuryCrashed();
+  void EndCrashed();
   void StartDriversOnceUp(Node& node);
   void PartTwoNodes();
   void LoseLink();

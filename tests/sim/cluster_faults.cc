@@ -66,11 +66,11 @@ void Cluster::ReplaceNode(Node& node) {
   AddNode();
   nodes_.back()->Boot();
   StartDriversOnceUp(*nodes_.back());
-  BuryCrashed();
+  EndCrashed();
 }
 
 // Those that were fenced have ended themselves.
-void Cluster::BuryCrashed() {
+void Cluster::EndCrashed() {
   for (size_t i = 0; i < nodes_.size();) {
     if (!nodes_[i]->crashed()) {
       ++i;
@@ -139,7 +139,7 @@ void Cluster::CutOffNode() {
 
 // Others take the place of those that have ended.
 void Cluster::Replenish() {
-  BuryCrashed();
+  EndCrashed();
   while (nodes_.size() < static_cast<size_t>(options_.nodes)) {
     AddNode();
     nodes_.back()->Boot();

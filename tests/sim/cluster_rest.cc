@@ -36,7 +36,7 @@ void Cluster::Finish() {
     LookAtWaits(quiet);
     return world_.now() >= quiet && gcs_.up() && DriversFinished();
   });
-  BuryCrashed();
+  EndCrashed();
   if (!world_.oracle.ok()) return;
   if (!finished) {
     world_.oracle.Fail("O1", absl::StrCat("not all calls have ended ", kLivenessLimit / kSecond,

@@ -75,7 +75,7 @@ void CreatedActors::GiveUp(TaskRecord& creation, Error why) {
   CreatedActor& actor = *creation.target.created();
   actor.state = State::DEAD;
   actor.death = std::move(why);
-  ++creation.first_return->uses;  // As in Bury.
+  ++creation.first_return->uses;  // As in SetDead.
   TellWatchers(actor);
   submitter_.OnAnswer(AnswerOf(actor));
   Remove(actor);
@@ -100,10 +100,10 @@ void CreatedActors::OnArgumentsReady(TaskRecord& creation) {
   if (creation.references) {
     for (const auto& argument : creation.references->arguments) {
       if (argument.object->state != ObjectState::kError) continue;
-      Bury(actor, {ErrorKind::kActorDied,
-                   absl::StrCat("an argument of the constructor failed: ",
-                                argument.object->extra->error.message),
-                   {}});
+      SetDead(actor, {ErrorKind::kActorDied,
+                      absl::StrCat("an argument of the constructor failed: ",
+                                   argument.object->extra->error.message),
+                      {}});
       return;
     }
   }
@@ -147,7 +147,7 @@ void CreatedActors::OnRefused(const proto::LeaseRefused& refused) {
   auto kind = static_cast<ErrorKind>(refused.error());
   if (kind == ErrorKind::kTaskUnschedulable) kind = ErrorKind::kActorUnschedulable;
   if (kind == ErrorKind::kGroupRemoved) kind = ErrorKind::kActorGroupRemoved;
-  Bury(*found->second, {kind, refused.message(), {}});
+  SetDead(*found->second, {kind, refused.message(), {}});
 }
 
 void CreatedActors::OnReply(const TaskTable::Reply& reply, ProcessId from) {
@@ -159,7 +159,7 @@ void CreatedActors::OnReply(const TaskTable::Reply& reply, ProcessId from) {
     const auto* head = in.Struct<ReturnHead>();
     Error error = DecodeError(head == nullptr ? std::string_view{} : in.Bytes(head->bytes));
     EndLease(actor, "its constructor failed");
-    Bury(actor, ConstructorFailed(creation.spec->spec.name(), std::move(error)));
+    SetDead(actor, ConstructorFailed(creation.spec->spec.name(), std::move(error)));
     return;
   }
   actor.constructed = true;
@@ -188,10 +188,10 @@ void CreatedActors::OnProcessDied(ProcessId process, const proto::Death& death) 
   }
   const auto kind = death.cause() == proto::Death::OUT_OF_MEMORY ? ErrorKind::kOutOfMemory
                                                                  : ErrorKind::kActorDied;
-  Bury(actor, {kind,
-               absl::StrCat("the actor ", actor.creation->spec->spec.name(), " (", actor.id.ToHex(),
-                            ") is dead: its process ", DescribeDeath(death)),
-               {}});
+  SetDead(actor, {kind,
+                  absl::StrCat("the actor ", actor.creation->spec->spec.name(), " (",
+                               actor.id.ToHex(), ") is dead: its process ", DescribeDeath(death)),
+                  {}});
 }
 
 void CreatedActors::Restart(CreatedActor& actor) {
@@ -231,10 +231,10 @@ void CreatedActors::Kill(ActorId id, bool no_restart, const std::string& reason)
   if (!for_good && actor->lease == 0) return;  // It has no process: it starts anyway.
   EndLease(*actor, reason);
   if (for_good) {
-    Bury(*actor, {ErrorKind::kActorDied,
-                  absl::StrCat("the actor ", actor->creation->spec->spec.name(), " (", id.ToHex(),
-                               ") was ended: ", reason),
-                  {}});
+    SetDead(*actor, {ErrorKind::kActorDied,
+                     absl::StrCat("the actor ", actor->creation->spec->spec.name(), " (",
+                                  id.ToHex(), ") was ended: ", reason),
+                     {}});
   }
 }
 
@@ -314,7 +314,7 @@ std::string CreatedActors::Words(const TaskRecord& creation) const {
 }
 
 // For good. The creation task goes; the creation object keeps its value or gets the error.
-void CreatedActors::Bury(CreatedActor& actor, Error death) {
+void CreatedActors::SetDead(CreatedActor& actor, Error death) {
   if (actor.state == State::DEAD) return;
   actor.state = State::DEAD;
   actor.death = std::move(death);

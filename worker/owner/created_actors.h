@@ -69,7 +69,7 @@ class CreatedActors final : public TaskDispatcher {
   void Demand(CreatedActor& actor);
   void Announce(CreatedActor& actor);
   void Restart(CreatedActor& actor);
-  void Bury(CreatedActor& actor, Error death);
+  void SetDead(CreatedActor& actor, Error death);
   void TellWatchers(const CreatedActor& actor);
   void Remove(CreatedActor& actor);
   void Withdraw(const CreatedActor& actor);  // Its demand.

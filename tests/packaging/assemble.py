@@ -41,7 +41,7 @@ def assemble(cmake: str, build: pathlib.Path, out: pathlib.Path) -> pathlib.Path
     wheel = out / f"{info.removesuffix('.dist-info')}-{tags[0]}.whl"
     record = f"{info}/RECORD"
     rows = []
-    with zipfile.ZipFile(wheel, "w", zipfile.ZIP_DEFLATED, compresslevel=1) as archive:
+    with zipfile.ZipFile(wheel, "w", zipfile.ZIP_DEFLATED, compresslevel=9) as archive:
         for path in sorted(p for p in tree.rglob("*") if p.is_file()):
             name = path.relative_to(tree).as_posix()
             if name == record:

@@ -250,7 +250,7 @@ def page() -> str:
     libraries = [name for name in ray_names.LIBRARIES if error_of(found, name)]
     address = error_of(sheaf.init, "ray://10.0.0.1:10001").partition(": want ")[2]
     misspelt = error_of(sheaf.remote, num_cpu=1).partition(": ")[2]
-    ray = sheaf.__ray_version__.partition("+")[0]
+    ray = sheaf.__ray_version__
     return f"""\
 # From Ray
 
@@ -275,7 +275,7 @@ What functions refuse, in their own words (... is what was given):
 
 ## Different
 
-- **Version.** `sheaf.__version__` is Sheaf's own; `ray.__version__` of `--as-ray` is `sheaf.__ray_version__`, {sheaf.__ray_version__}.
+- **Version.** `sheaf.__version__` is Sheaf's own; `ray.__version__` of `--as-ray` is `sheaf.__ray_version__`, {sheaf.__ray_version__}, or what SHEAF_RAY_VERSION says.
 - **Addresses.** `init(address)` wants {address}; or `HOST:PORT` of a cluster elsewhere, without a server of clients in between.
 - **Unknown options** are refused where they are written: "{misspelt}".
 - **init** accepts, without effect: {", ".join(f"`{name}`" for name in ignored)}.

@@ -1,0 +1,102 @@
+# Copyright The Sheaf Authors. SPDX-License-Identifier: Apache-2.0
+"""Libraries that learn and search."""
+
+from program import main, program, say
+
+
+@program
+def scikit_learn_by_joblib():
+    import joblib
+    from ray.util.joblib import register_ray
+    from sklearn.datasets import load_digits
+    from sklearn.ensemble import RandomForestClassifier
+    from sklearn.model_selection import cross_val_score
+
+    register_ray()
+    images, digits = load_digits(return_X_y=True)
+    with joblib.parallel_backend("ray", n_jobs=2):
+        scores = cross_val_score(RandomForestClassifier(20, random_state=1), images, digits, cv=4)
+        squares = joblib.Parallel()(joblib.delayed(pow)(k, 2) for k in range(20))
+    say([round(score, 6) for score in scores])
+    say(squares)
+
+
+@program
+def xgboost_on_actors():
+    from sklearn.datasets import load_breast_cancer
+    from xgboost_ray import RayDMatrix, RayParams, predict, train
+
+    features, label = load_breast_cancer(return_X_y=True)
+    result = {}
+    booster = train(
+        {"objective": "binary:logistic", "eval_metric": ["logloss"], "tree_method": "hist", "seed": 1},
+        RayDMatrix(features, label),
+        num_boost_round=10,
+        evals_result=result,
+        evals=[(RayDMatrix(features, label), "train")],
+        verbose_eval=False,
+        ray_params=RayParams(num_actors=2, cpus_per_actor=1),
+    )
+    losses = result["train"]["logloss"]
+    say(len(losses), losses[-1] < losses[0] / 3, booster.num_boosted_rounds())
+    guesses = predict(booster, RayDMatrix(features), ray_params=RayParams(num_actors=2))
+    say(((guesses > 0.5) == label).mean() > 0.98)
+
+
+@program
+def lightgbm_on_actors():
+    from lightgbm_ray import RayDMatrix, RayParams, train
+    from sklearn.datasets import load_breast_cancer
+
+    features, label = load_breast_cancer(return_X_y=True)
+    result = {}
+    train(
+        {"objective": "binary", "metric": ["binary_logloss"], "verbose": -1},
+        RayDMatrix(features, label),
+        num_boost_round=10,
+        evals_result=result,
+        valid_sets=[RayDMatrix(features, label)],
+        valid_names=["train"],
+        verbose_eval=False,
+        ray_params=RayParams(num_actors=2, cpus_per_actor=2),
+    )
+    losses = result["train"]["binary_logloss"]
+    say(len(losses), losses[-1] < losses[0])
+
+
+@program
+def deephyper_search():
+    from deephyper.evaluator import Evaluator
+    from deephyper.hpo import HpProblem, RandomSearch
+
+    def run(job):
+        return -((job.parameters["x"] - 2) ** 2)
+
+    problem = HpProblem()
+    problem.add((-10.0, 10.0), "x")
+    evaluator = Evaluator.create(run, method="ray", method_kwargs={"num_cpus": 2})
+    results = RandomSearch(problem, evaluator, random_state=3, log_dir="/tmp/deephyper").search(20)
+    say(len(results), results["objective"].max() > -4)
+
+
+@program
+def pymoo_minimum():
+    from pymoo.algorithms.soo.nonconvex.ga import GA
+    from pymoo.core.problem import ElementwiseProblem
+    from pymoo.optimize import minimize
+    from pymoo.parallelization.ray import RayParallelization
+
+    class Sphere(ElementwiseProblem):
+        def __init__(self, **kwargs):
+            super().__init__(n_var=3, n_obj=1, xl=-5, xu=5, **kwargs)
+
+        def _evaluate(self, x, out, *args, **kwargs):
+            out["F"] = (x**2).sum()
+
+    problem = Sphere(elementwise_runner=RayParallelization(job_resources={"num_cpus": 1}))
+    found = minimize(problem, GA(pop_size=20), ("n_gen", 5), seed=1, verbose=False)
+    say(round(float(found.F[0]), 6))
+
+
+if __name__ == "__main__":
+    main()

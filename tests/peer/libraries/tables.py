@@ -1,0 +1,69 @@
+# Copyright The Sheaf Authors. SPDX-License-Identifier: Apache-2.0
+"""Libraries of tables and data flows."""
+
+from program import main, program, say
+
+
+@program
+def modin_frames():
+    import modin.config
+    import modin.pandas as pd
+    import numpy as np
+
+    modin.config.Engine.put("ray")
+    modin.config.NPartitions.put(4)
+    generator = np.random.default_rng(7)
+    frame = pd.DataFrame(
+        {
+            "key": generator.integers(0, 5, 20_000),
+            "value": generator.normal(size=20_000),
+            "word": generator.choice(["a", "b", "c"], 20_000),
+        }
+    )
+    say(frame.groupby("key")["value"].sum().round(6).to_dict())
+    say(frame[frame["value"] > 2].shape)
+    joined = frame.merge(pd.DataFrame({"key": [0, 1, 2], "name": ["x", "y", "z"]}), on="key")
+    say(joined["name"].value_counts().sort_index().to_dict())
+    say(frame.sort_values("value").head(3)["key"].tolist())
+    say(frame.apply(lambda row: row["key"] * 2, axis=1).sum())
+    say(frame.describe().round(4)["value"].to_dict())
+
+
+@program
+def daft_queries():
+    import daft
+
+    daft.set_runner_ray(noop_if_initialized=True)
+    frame = daft.from_pydict({"key": [k % 7 for k in range(10_000)], "value": list(range(10_000))})
+    frame = frame.into_partitions(4).with_column("double", daft.col("value") * 2)
+    total = frame.groupby("key").agg(daft.col("double").sum()).sort("key")
+    say(total.to_pydict())
+    say(frame.where(daft.col("value") % 1000 == 0).count_rows())
+
+
+@program
+def hamilton_graph():
+    import types
+
+    from hamilton import base, driver
+    from hamilton.plugins import h_ray
+
+    flow = types.ModuleType("flow")
+    source = (
+        "def doubled(number: int) -> int:\n    return number * 2\n"
+        "def squared(number: int) -> int:\n    return number**2\n"
+        "def total(doubled: int, squared: int) -> int:\n    return doubled + squared\n"
+    )
+    exec(compile(source, "flow", "exec"), flow.__dict__)
+    for name in ("doubled", "squared", "total"):
+        getattr(flow, name).__module__ = "flow"
+    import sys
+
+    sys.modules["flow"] = flow
+    adapter = h_ray.RayGraphAdapter(base.DictResult())
+    graph = driver.Driver({"number": 12}, flow, adapter=adapter)
+    say(sorted(graph.execute(["doubled", "squared", "total"]).items()))
+
+
+if __name__ == "__main__":
+    main()

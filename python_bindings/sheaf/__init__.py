@@ -49,6 +49,7 @@ _SUBMODULES = (
     "cloudpickle",
     "cluster_utils",
     "cross_language",
+    "data",
     "exceptions",
     "experimental",
     "ids",

@@ -15,7 +15,7 @@ import importlib.util
 import os
 import sys
 import types
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import sheaf
@@ -27,12 +27,16 @@ class _Ray(types.ModuleType):
     """The module `ray`: all that sheaf has, and the version that programs ask Ray for. What is set
     here is set in sheaf."""
 
-    _OWN = frozenset(["__version__", "__spec__", "__loader__", "__path__", "__package__"])
+    _OWN = frozenset(
+        ["__class__", "__version__", "__spec__", "__loader__", "__path__", "__package__"]
+    )
 
     def __getattr__(self, name: str) -> Any:
         return getattr(sheaf, name)
 
     def __setattr__(self, name: str, value: Any) -> None:
+        if name == "__class__" and value is types.ModuleType:
+            return  # The end of a lazy load (importlib.util.LazyLoader) makes it a plain module.
         if name in self._OWN:
             super().__setattr__(name, value)
         else:
@@ -66,12 +70,16 @@ class _AliasLoader(importlib.abc.Loader):
         return ray if module is sheaf else module
 
     def exec_module(self, module: types.ModuleType) -> None:
+        if module is ray:
+            types.ModuleType.__setattr__(module, "__class__", _Ray)  # A lazy load takes it away.
         module.__spec__ = self._spec  # The import system has put the alias's there.
 
 
 class _AliasFinder(importlib.abc.MetaPathFinder):
-    """Answers for `ray` and what is below it. Both names of a submodule give the same module
-    object."""
+    """Answers for `ray` and what is below it, and for the distribution of that name. Both names of
+    a submodule give the same module object."""
+
+    _LIBRARIES = frozenset(["dag", "llm", "rllib", "serve", "tune", "workflow"])
 
     def find_spec(
         self, fullname: str, path: Sequence[str] | None, target: types.ModuleType | None = None
@@ -84,12 +92,32 @@ class _AliasFinder(importlib.abc.MetaPathFinder):
         except ModuleNotFoundError:
             found = None
         if found is None:
-            raise ModuleNotFoundError(
-                f"{fullname} is not in Sheaf: there is no module {real}", name=fullname
-            )
-        return importlib.machinery.ModuleSpec(
-            fullname, _AliasLoader(real), is_package=found.submodule_search_locations is not None
-        )
+            if fullname.split(".")[1] in self._LIBRARIES:
+                raise ModuleNotFoundError(
+                    f"{fullname} is not in Sheaf: there is no module {real}", name=fullname
+                )
+            return None
+        spec = importlib.machinery.ModuleSpec(fullname, _AliasLoader(real), origin=found.origin)
+        spec.submodule_search_locations = found.submodule_search_locations
+        return spec
+
+    def find_distributions(self, context: Any) -> Iterator[Any]:
+        """Of importlib.metadata: libraries ask for the version of what they need."""
+        if context.name is None or context.name.lower() != "ray":
+            return
+
+        from importlib import metadata
+
+        class Distribution(metadata.Distribution):
+            def read_text(self, filename: str) -> str | None:
+                version = _version.__ray_version__
+                text = f"Metadata-Version: 2.1\nName: ray\nVersion: {version}\n"
+                return text if filename == "METADATA" else None
+
+            def locate_file(self, path: Any) -> Any:
+                return os.path.join(os.path.dirname(sheaf.__path__[0]), path)
+
+        yield Distribution()
 
 
 def install() -> None:

@@ -29,7 +29,12 @@ def xgboost_on_actors():
     features, label = load_breast_cancer(return_X_y=True)
     result = {}
     booster = train(
-        {"objective": "binary:logistic", "eval_metric": ["logloss"], "tree_method": "hist", "seed": 1},
+        {
+            "objective": "binary:logistic",
+            "eval_metric": ["logloss"],
+            "tree_method": "hist",
+            "seed": 1,
+        },
         RayDMatrix(features, label),
         num_boost_round=10,
         evals_result=result,

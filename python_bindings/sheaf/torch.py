@@ -38,6 +38,21 @@ _WorkBase: Any = (
     or getattr(distributed, "_Work", None)
     or torch._C._distributed_c10d.Work
 )
+
+
+def _base_class() -> Any:
+    """What a backend derives from. New torch (2.15) looks for backends by device inside of a
+    process group, which it makes itself: DeviceMesh, FSDP2 and pipelines find no other. In old
+    torch (1.13) no Backend can be made from Python, and a backend is a process group."""
+    backend = getattr(torch._C._distributed_c10d, "Backend", None)
+    try:
+        backend(0, 1)
+    except TypeError:
+        return distributed.ProcessGroup
+    return backend
+
+
+_Base = _base_class()
 _OPS = {
     "SUM": ReduceOp.SUM,
     "AVG": ReduceOp.AVERAGE,
@@ -154,9 +169,11 @@ class _Futures:
             del pending, work, future, value  # Nothing is kept while this waits for more.
 
 
-class ProcessGroupSheaf(distributed.ProcessGroup):  # type: ignore[misc]
+class ProcessGroupSheaf(_Base):  # type: ignore[misc]
     """The ranks of one process group. Operations are started in the order of their calls and run
     beside the program."""
+
+    supports_coalescing = False  # Calls that are coalesced start one by one.
 
     def __init__(self, group: Group):
         super().__init__(group.rank, group.world_size)
@@ -391,6 +408,8 @@ def share_gradients(model: Any) -> None:
     a process group of the backend "sheaf", or has a hook already.
     """
     group = getattr(model, "process_group", None)
+    if _Base is not distributed.ProcessGroup and isinstance(group, distributed.ProcessGroup):
+        group = group._get_backend(torch.device("cpu"))
     if not isinstance(model, torch.nn.parallel.DistributedDataParallel) or not isinstance(
         group, ProcessGroupSheaf
     ):

@@ -7,6 +7,8 @@ say on Ray.
     ./do peer --record [--rounds N] [...]  writes the answers of Ray that are the same in N rounds
     ./do peer --say AREA[.NAME]           what they say on Sheaf
     ./do peer --list                      areas and their programs
+    ./do peer libraries [NAME...]         libraries of PyPI on top of both (libraries.py)
+    ./do peer torch [VERSION]             the tests of torch with one of PyPI (newest_torch.py)
 
 Where Sheaf differs and is meant to, differences.py gives the reason and what Sheaf says instead."""
 
@@ -32,10 +34,12 @@ def areas():
 
 
 class Side:
-    """Where programs run: `sheaf` or `ray`."""
+    """Where programs run: `sheaf` or `ray`. Programs of another folder, by another interpreter:
+    see libraries.py."""
 
-    def __init__(self, name):
+    def __init__(self, name, folder="programs", python=None):
         self.name = name
+        self.folder = HERE / folder
         self.environment = {
             **os.environ,
             "PYTHONPATH": os.pathsep.join(
@@ -46,15 +50,15 @@ class Side:
             "RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO": "0",
         }
         if name == "sheaf":
-            self.command = [sys.executable, "-m", "sheaf.as_ray"]
+            self.command = [python or sys.executable, "-m", "sheaf.as_ray"]
         else:
             import bench_python
 
-            self.command = [str(bench_python.peer_python("ray"))]
+            self.command = [str(python or bench_python.peer_python("ray"))]
             self.environment["PYTHONPATH"] = str(HERE)
 
     def names(self, area):
-        script = HERE / "programs" / f"{area}.py"
+        script = self.folder / f"{area}.py"
         listed = subprocess.run(
             [*self.command, str(script), "--list"],
             capture_output=True,
@@ -73,7 +77,7 @@ class Side:
             with tempfile.TemporaryDirectory(prefix="sheaf-peer-") as directory:
                 out = pathlib.Path(directory) / "answers"
                 out.touch()
-                command = [*self.command, str(HERE / "programs" / f"{area}.py")]
+                command = [*self.command, str(self.folder / f"{area}.py")]
                 process = subprocess.Popen(
                     [*command, "--out", str(out), *left],
                     env=self.environment,
@@ -185,6 +189,14 @@ def selected(wanted):
 
 
 def main():
+    if sys.argv[1:2] == ["libraries"]:
+        import libraries
+
+        return libraries.main(sys.argv[2:])
+    if sys.argv[1:2] == ["torch"]:
+        import newest_torch
+
+        return newest_torch.main(sys.argv[2:])
     parser = argparse.ArgumentParser(
         description="The same programs on Sheaf and on Ray: what differs.", prog="./do peer"
     )

@@ -23,7 +23,7 @@ import traceback
 import ray
 
 CPUS = 4  # Of the node that programs share.
-LONGEST = 60  # Seconds of a program; then it "hangs".
+LONGEST = int(os.environ.get("PEER_LONGEST", "60"))  # Seconds of a program; then it "hangs".
 
 _programs = {}
 _lines = []  # What the program that runs has said.

@@ -22,7 +22,8 @@ def python_with_torch():
         "import importlib.util, sys; sys.exit(not all(map(importlib.util.find_spec, "
         "('torch', 'numpy', 'cloudpickle'))))"
     )
-    for program in (sys.executable, "/usr/bin/python3"):
+    named = os.environ.get("SHEAF_TORCH_PYTHON")  # ./do peer torch: that of the newest torch.
+    for program in [named] if named else (sys.executable, "/usr/bin/python3"):
         if os.path.exists(program) and subprocess.run([program, "-c", ask]).returncode == 0:
             return program
     pytest.skip(
@@ -269,3 +270,18 @@ for use in (lambda: sheaf.train.torch.TorchTrainer(print), lambda: __import__("s
         timeout=WAIT_S,
     )
     assert done.stdout.count("needs PyTorch: pip install torch") == 2, done.stdout + done.stderr
+
+
+WAYS = ["ddp", "ddp_compiled", "fsdp2", "tensor_parallel", "pipeline_1f1b", "zero_redundancy"]
+WAYS += ["checkpoint", "object_collectives"]
+
+
+def test_the_ways_of_todays_torch_give_the_numbers_of_gloo(tmp_path):
+    python = python_with_torch()
+    has = "import torch, torch.distributed.pipelining, torch.distributed.fsdp as f; f.fully_shard"
+    if subprocess.run([python, "-c", has], capture_output=True).returncode != 0:
+        pytest.skip("torch here is older than 2.6: ./do peer torch installs a newer one")
+    program = pathlib.Path(__file__).with_name("torch_parallel.py").read_text()
+    said = run(tmp_path, program, "-m", "sheaf.launch", "--nproc", "2")
+    for way in WAYS:
+        assert f"{way} ok" in said

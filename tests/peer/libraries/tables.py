@@ -43,26 +43,36 @@ def daft_queries():
 
 @program
 def hamilton_graph():
-    import types
-
+    import hamilton.ad_hoc_utils
+    import ray
     from hamilton import base, driver
     from hamilton.plugins import h_ray
 
-    flow = types.ModuleType("flow")
-    source = (
-        "def doubled(number: int) -> int:\n    return number * 2\n"
-        "def squared(number: int) -> int:\n    return number**2\n"
-        "def total(doubled: int, squared: int) -> int:\n    return doubled + squared\n"
-    )
-    exec(compile(source, "flow", "exec"), flow.__dict__)
-    for name in ("doubled", "squared", "total"):
-        getattr(flow, name).__module__ = "flow"
-    import sys
+    def doubled(number: int) -> int:
+        return number * 2
 
-    sys.modules["flow"] = flow
+    def squared(number: int) -> int:
+        return number**2
+
+    def total(doubled: int, squared: int) -> int:
+        return doubled + squared
+
+    flow = hamilton.ad_hoc_utils.create_temporary_module(doubled, squared, total)
+    ray.cloudpickle.register_pickle_by_value(flow)
     adapter = h_ray.RayGraphAdapter(base.DictResult())
     graph = driver.Driver({"number": 12}, flow, adapter=adapter)
     say(sorted(graph.execute(["doubled", "squared", "total"]).items()))
+
+
+@program
+def swifter_apply():
+    import modin.config
+    import modin.pandas as pd
+    import swifter  # noqa: F401
+
+    modin.config.Engine.put("ray")
+    frame = pd.DataFrame({"x": range(1000)})
+    say(int(frame["x"].swifter.progress_bar(False).apply(lambda x: x * x).sum()))
 
 
 if __name__ == "__main__":

@@ -12,11 +12,8 @@ unchanged, on CPU tensors. The process belongs to a cluster of Sheaf: it is one 
 
 from __future__ import annotations
 
-import collections
 import datetime
 import inspect
-import queue
-import threading
 import uuid
 from collections.abc import Callable
 from typing import Any
@@ -30,14 +27,10 @@ except ImportError as error:
 import sheaf
 from sheaf.util.collective import Group
 from sheaf.util.collective.torch_buckets import SharedBuckets, shared_copy
+from sheaf.util.collective.torch_work import Futures, Work, all_of
 from sheaf.util.collective.types import ReduceOp
 
 _Tensors = list[Any]
-_WorkBase: Any = (
-    getattr(distributed, "Work", None)
-    or getattr(distributed, "_Work", None)
-    or torch._C._distributed_c10d.Work
-)
 
 
 def _base_class() -> Any:
@@ -71,104 +64,6 @@ _REDUCED = (
 )
 
 
-class _Work(_WorkBase):  # type: ignore[misc]
-    """An operation under way. `finish` brings its result where it belongs, once."""
-
-    def __init__(
-        self,
-        started: list[Any],
-        outputs: _Tensors,
-        futures: _Futures,
-        finish: Callable[[], None] | None = None,
-    ):
-        super().__init__()
-        futures.keep(self)
-        self._started, self._outputs, self._futures, self._finish = (
-            started,
-            outputs,
-            futures,
-            finish,
-        )
-        self._lock = threading.Lock()
-        self._future: Any = None
-        self._over = False
-
-    def wait(self, timeout: Any = None) -> bool:
-        """Until it is done. Raises CollectiveError."""
-        with self._lock:
-            if self._over:
-                return True
-            for started in self._started:
-                started.wait()  # Bounded by the timeout of the operation.
-            if self._finish is not None:
-                self._finish()
-            self._over = True
-        return True
-
-    def is_completed(self) -> bool:
-        """Whether wait would return at once."""
-        return self._over or all(started.done() for started in self._started)
-
-    def is_success(self) -> bool:
-        """Whether it is done well."""
-        return self._over
-
-    def result(self) -> _Tensors:
-        """The tensors that it filled."""
-        return self._outputs
-
-    def synchronize(self) -> None:
-        """The same as wait: there is no device to wait for."""
-        self.wait()
-
-    def get_future(self) -> Any:
-        """A torch.futures.Future of the tensors."""
-        if self._future is None:
-            self._future = self._futures.of(self, self._outputs)
-        return self._future
-
-
-class _Futures:
-    """Sets the futures of operations when they are done, in their order, from one thread.
-
-    Keeps the last operations alive: torch's C++ holds only its own half of a _Work, which without
-    the other would wait for ever. It asks each for its future, or waits for it, before it starts
-    more than two others.
-    """
-
-    def __init__(self) -> None:
-        self._last: collections.deque[_Work] = collections.deque(maxlen=16)
-        self._pending: queue.SimpleQueue[tuple[Any, Any, Any] | None] = queue.SimpleQueue()
-        self._thread: threading.Thread | None = None
-
-    def keep(self, work: _Work) -> None:
-        self._last.append(work)
-
-    def of(self, work: Any, value: Any) -> Any:
-        """A torch.futures.Future that has this value, or an exception, when the operation is
-        done."""
-        if self._thread is None:
-            self._thread = threading.Thread(target=self._run, name="sheaf-torch", daemon=True)
-            self._thread.start()
-        future: Any = torch.futures.Future()
-        self._pending.put((work, future, value))
-        return future
-
-    def close(self) -> None:
-        self._pending.put(None)
-
-    def _run(self) -> None:
-        while (pending := self._pending.get()) is not None:
-            work, future, value = pending
-            try:
-                work.wait()
-            except Exception as error:
-                future.set_exception(error)
-            else:
-                future.set_result(value)
-            del pending, work, future, value  # Nothing is kept while this waits for more.
-
-
 class ProcessGroupSheaf(_Base):  # type: ignore[misc]
     """The ranks of one process group. Operations are started in the order of their calls and run
     beside the program."""
@@ -178,7 +73,7 @@ class ProcessGroupSheaf(_Base):  # type: ignore[misc]
     def __init__(self, group: Group):
         super().__init__(group.rank, group.world_size)
         self._group = group
-        self._futures = _Futures()
+        self._futures = Futures()
 
     def __del__(self) -> None:
         if hasattr(self, "_futures"):
@@ -247,7 +142,7 @@ class ProcessGroupSheaf(_Base):  # type: ignore[misc]
             self._gather_into([outputs[index] for outputs in output_lists], own, opts)
             for index, own in enumerate(inputs)
         ]
-        return _all(works, self._futures)
+        return all_of(works, self._futures)
 
     def _allgather_base(self, output: Any, own: Any, opts: Any = None) -> Any:
         return self._gather_into(
@@ -260,7 +155,7 @@ class ProcessGroupSheaf(_Base):  # type: ignore[misc]
     def allgather_into_tensor_coalesced(
         self, outputs: _Tensors, inputs: _Tensors, opts: Any = None
     ) -> Any:
-        return _all(
+        return all_of(
             [self._allgather_base(output, own, opts) for output, own in zip(outputs, inputs)],
             self._futures,
         )
@@ -277,7 +172,7 @@ class ProcessGroupSheaf(_Base):  # type: ignore[misc]
     def reduce_scatter_tensor_coalesced(
         self, outputs: _Tensors, inputs: _Tensors, opts: Any = None
     ) -> Any:
-        return _all(
+        return all_of(
             [
                 self._reduce_scatter_base(output, whole, opts)
                 for output, whole in zip(outputs, inputs)
@@ -296,7 +191,7 @@ class ProcessGroupSheaf(_Base):  # type: ignore[misc]
         if not output_sizes and not input_sizes:
             staged, source = _staged(output, False), _staged(whole, False)
             started = self._group.all_to_all(staged, source, async_op=True, **_timeout(opts))
-            return _Work([started], [output], self._futures, lambda: _bring(staged, output))
+            return Work([started], [output], self._futures, lambda: _bring(staged, output))
         return self.alltoall(list(output.split(output_sizes)), list(whole.split(input_sizes)), opts)
 
     def alltoall(self, outputs: _Tensors, inputs: _Tensors, opts: Any = None) -> Any:
@@ -341,7 +236,7 @@ class ProcessGroupSheaf(_Base):  # type: ignore[misc]
     all_to_all_single = alltoall_base
 
     def barrier(self, opts: Any = None) -> Any:
-        return _Work([self._group.barrier(async_op=True, **_timeout(opts))], [], self._futures)
+        return Work([self._group.barrier(async_op=True, **_timeout(opts))], [], self._futures)
 
     def _each(self, tensors: _Tensors, start: Callable[[Any], Any], reduces: bool) -> Any:
         return self._run(tensors, [_staged(tensor, reduces) for tensor in tensors], start)
@@ -351,7 +246,7 @@ class ProcessGroupSheaf(_Base):  # type: ignore[misc]
             for copy, tensor in zip(staged, tensors):
                 _bring(copy, tensor)
 
-        return _Work([start(copy) for copy in staged], tensors, self._futures, finish)
+        return Work([start(copy) for copy in staged], tensors, self._futures, finish)
 
     def _gather_into(
         self, outputs: _Tensors, own: Any, opts: Any, result: _Tensors | None = None
@@ -364,14 +259,14 @@ class ProcessGroupSheaf(_Base):  # type: ignore[misc]
             for output, part in zip(outputs, whole.chunk(self._group.world_size)):
                 _bring(part, output)
 
-        return _Work([started], result or outputs, self._futures, finish)
+        return Work([started], result or outputs, self._futures, finish)
 
     def _scatter_sum(self, output: Any, whole: Any, opts: Any) -> Any:
         source, staged = _staged(whole, True), _staged(output, True)
         started = self._group.reduce_scatter(
             staged, source, _reduction(opts), async_op=True, **_timeout(opts)
         )
-        return _Work([started], [output], self._futures, lambda: _bring(staged, output))
+        return Work([started], [output], self._futures, lambda: _bring(staged, output))
 
     def _exchange(
         self, parts: dict[int, Any], outputs: dict[int, Any], result: _Tensors, opts: Any
@@ -396,7 +291,7 @@ class ProcessGroupSheaf(_Base):  # type: ignore[misc]
             for peer, copy in staged.items():
                 _bring(copy, outputs[peer])
 
-        return _Work(started, result, self._futures, finish)
+        return Work(started, result, self._futures, finish)
 
 
 def share_gradients(model: Any) -> None:
@@ -450,21 +345,6 @@ def _bring(staged: Any, tensor: Any) -> None:
         elif staged.dtype == torch.uint8 and tensor.dtype != torch.uint8:
             staged = staged.view(tensor.dtype)
         tensor.copy_(staged.view(tensor.shape))
-
-
-def _all(works: list[_Work], futures: _Futures) -> _Work:
-    return _Work(
-        [_Nested(work) for work in works],
-        [tensor for work in works for tensor in work.result()],
-        futures,
-    )
-
-
-class _Nested:
-    """A work in the place of what a group has started."""
-
-    def __init__(self, work: _Work):
-        self.wait, self.done = work.wait, work.is_completed
 
 
 def _reduction(opts: Any) -> ReduceOp:

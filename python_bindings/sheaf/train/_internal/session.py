@@ -1,0 +1,16 @@
+# Copyright The Sheaf Authors. SPDX-License-Identifier: Apache-2.0
+"""The session of training, by which libraries ask whether they run in a worker of a trainer."""
+
+from __future__ import annotations
+
+from typing import Any
+
+
+def get_session() -> Any:
+    """Returns the context of this worker of a trainer, or None elsewhere."""
+    from sheaf.train import context
+
+    try:
+        return context.get_context()
+    except RuntimeError:
+        return None

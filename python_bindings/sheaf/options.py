@@ -93,9 +93,15 @@ def check_task(given: dict[str, Any], is_generator: bool) -> None:
         raise ValueError("Setting 'object_store_memory' is not implemented for tasks: leave it out")
 
 
-def check_task_override(given: dict[str, Any], is_generator: bool) -> None:
-    """Checks what options() of a remote function gets; raises as `check`."""
+def check_task_override(given: dict[str, Any], own: dict[str, Any], is_generator: bool) -> None:
+    """Checks what options() of a remote function that has `own` options gets; raises as `check`."""
     check_task(given, is_generator)
+    per_yield = "_num_objects_per_yield"
+    if per_yield in given and given[per_yield] != (own.get(per_yield) or 1):
+        raise ValueError(
+            f"{per_yield} cannot be overridden per task call: {per_yield}={given[per_yield]!r}: it "
+            "is for the decorator"
+        )
     if "max_calls" in given:
         raise ValueError(
             "Setting 'max_calls' is not supported in '.options()': it counts all calls of the "

@@ -82,7 +82,7 @@ class RemoteFunction(_core.Caller):
             ValueError: there is no such option, or its value is wrong; the text names it.
             TypeError: the value of an option has the wrong type.
         """
-        options.check_task_override(given, is_generator(self._function))
+        options.check_task_override(given, self._options, is_generator(self._function))
         made = type(self).__new__(type(self))
         made._set(self._function, {**self._options, **given}, self._root or self)
         return made

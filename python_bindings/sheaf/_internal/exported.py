@@ -41,8 +41,10 @@ def note_name(key: str, target: Any) -> None:
     module = getattr(target, "__module__", None) or ""
     if module == "__main__":  # The program that a worker runs is the driver's.
         module = os.path.splitext(os.path.basename(sys.argv[0]))[0]
-    name = f"{module}.{getattr(target, '__name__', type(target).__name__)}"
-    _names[CLASS if key.startswith(CLASS) else key] = name
+    if key.startswith(CLASS):
+        _names[CLASS] = f"{module}.{target.__qualname__}"
+    else:
+        _names[key] = f"{module}.{getattr(target, '__name__', type(target).__name__)}"
 
 
 def name_of(key: str) -> str | None:
@@ -75,7 +77,12 @@ def export(prefix: str, target: Any, rule: Any, about: Any) -> Exported:
 
     from sheaf._internal import serialization  # Which not every program needs.
 
-    body, references = serialization.dumps(target)
+    try:
+        body, references = serialization.dumps(target)
+    except TypeError as error:
+        what = "actor class" if prefix == CLASS else "function"
+        name = getattr(target, "__qualname__", repr(target))
+        raise TypeError(f"Could not serialize the {what} {name}: {error}") from None
     _check_size(target, len(body), prefix == CLASS)
     kept: bytes | None = body
     carrier = None

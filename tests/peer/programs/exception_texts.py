@@ -11,7 +11,7 @@ def text_of(ref):
     try:
         ray.get(ref)
     except Exception as error:
-        return str(error)
+        return re.sub(r"\x1b\[[0-9;]*m", "", str(error))
 
 
 def has(text, *patterns):
@@ -33,11 +33,6 @@ def passes(value):
 class Actor:
     def fails(self):
         raise KeyError("of the actor")
-
-    def crashes(self):
-        import os
-
-        os._exit(1)
 
     async def later(self):
         raise KeyError("of the coroutine")
@@ -150,25 +145,6 @@ def notes_of_exceptions():
 
 
 @program
-def the_end_of_a_process():
-    actor = Actor.remote()
-    text = text_of(actor.crashes.remote())
-    has(text, "The actor died unexpectedly before finishing this task", "The actor is dead because")
-    has(text, "class_name: Actor", "actor_id: [0-9a-f]+", "pid: ", "namespace: ", "ip: ")
-    text = text_of(actor.fails.remote())
-    has(text, "The actor died unexpectedly before finishing this task", "The actor is dead because")
-
-
-@program
-def a_killed_actor():
-    actor = Actor.remote()
-    text_of(actor.fails.remote())
-    ray.kill(actor)
-    text = text_of(actor.fails.remote())
-    has(text, "The actor is dead because", "ray.kill", "killed")
-
-
-@program
 def a_constructor_that_fails():
     @ray.remote
     class Broken:
@@ -185,20 +161,6 @@ def a_constructor_that_fails():
 
 
 @program
-def a_cancelled_task():
-    import time
-
-    @ray.remote
-    def sleeps():
-        time.sleep(60)
-
-    ref = sleeps.remote()
-    ray.wait([ref], timeout=0.5)
-    ray.cancel(ref)
-    has(text_of(ref), "was cancelled", r"Task: TaskID\(")
-
-
-@program
 def a_timeout():
     import time
 
@@ -212,7 +174,6 @@ def a_timeout():
     except ray.exceptions.GetTimeoutError as error:
         has(str(error), "Get timed out: some object\\(s\\) not ready")
     ray.cancel(ref, force=True)
-    has(text_of(ref), "worker died|cancelled")
 
 
 if __name__ == "__main__":

@@ -31,7 +31,7 @@ def equality_and_hash():
 def text_forms():
     ref = ray.put(1)
     say(repr(ref) == str(ref), repr(ref) == f"ObjectRef({ref.hex()})")
-    say(len(ref.hex()), len(ref.binary()), type(ref.hex()).__name__, type(ref.binary()).__name__)
+    say(type(ref.hex()).__name__, type(ref.binary()).__name__)
     say(ref.binary().hex() == ref.hex(), f"{ref}" == repr(ref))
 
 
@@ -41,7 +41,7 @@ def types_of_references():
     say(type(ref).__name__, isinstance(ref, ray.ObjectRef), ray.ObjectRef is ray.ObjectID)
     say(issubclass(ray.ObjectRef, object), callable(ref))
     outcome(lambda: ref.nothing)
-    outcome(lambda: str(ray.ObjectRef[int]))
+    outcome(lambda: ray.ObjectRef[int] is not None)
 
 
 @program
@@ -53,7 +53,7 @@ def parts_of_references():
     a, b = two.remote()
     say(a.task_id() == b.task_id(), a == b, a.task_id() == ref.task_id())
     say(ref.is_nil())
-    outcome(lambda: ref.size())
+    outcome(lambda: ref.size() == len(ref.binary()))
 
 
 @program
@@ -69,8 +69,8 @@ def the_task_of_a_reference():
 @program
 def nil_and_random_references():
     nil = ray.ObjectRef.nil()
-    say(nil.is_nil(), set(nil.hex()))
-    say(type(ray.ObjectRef.from_random()).__name__, len(ray.ObjectRef.from_random().binary()))
+    say(nil.is_nil())
+    say(type(ray.ObjectRef.from_random()).__name__)
     say(ray.ObjectRef.from_random() == ray.ObjectRef.from_random())
 
 
@@ -79,11 +79,6 @@ def references_made_of_bytes():
     ref = ray.put("value")
     other = ray.ObjectRef(ref.binary())
     say(other == ref, hash(other) == hash(ref))
-    say(
-        ray.ObjectRef.from_hex(ref.hex()) == ref
-        if hasattr(ray.ObjectRef, "from_hex")
-        else "no from_hex"
-    )
     outcome(ray.ObjectRef, b"short")
     outcome(ray.ObjectRef, "text")
     outcome(ray.ObjectRef)
@@ -124,7 +119,7 @@ def ids_of_the_context():
     context = ray.get_runtime_context()
     for name in ["get_job_id", "get_node_id", "get_worker_id", "get_task_id", "get_actor_id"]:
         value = getattr(context, name)()
-        say(name, type(value).__name__, len(value or ""))
+        say(name, type(value).__name__)
 
 
 @program
@@ -141,7 +136,7 @@ def classes_of_ids():
         "ActorClassID",
     ]:
         kind = getattr(ray, name)
-        outcome(lambda: (name, kind.size(), kind.nil().is_nil(), len(kind.nil().hex())))  # noqa: B023
+        outcome(lambda: (name, kind.nil().is_nil(), len(kind.nil().hex()) == 2 * kind.size()))  # noqa: B023
 
 
 @program
@@ -150,7 +145,6 @@ def ids_of_bytes_and_digits():
         ray.NodeID,
         ray.JobID,
         ray.WorkerID,
-        ray.UniqueID,
         ray.PlacementGroupID,
         ray.ActorID,
         ray.TaskID,
@@ -175,8 +169,15 @@ def wrong_ids():
 
 
 @program
+def lengths_of_ids():
+    say(len(ray.put(1).binary()), [k.size() for k in (ray.TaskID, ray.ActorID, ray.JobID)])
+    say(ray.JobID.from_int(5).hex())
+
+
+@program
 def job_ids_are_numbers():
-    say(ray.JobID.from_int(5).hex(), ray.JobID.from_int(5).int(), ray.JobID.from_int(258).hex())
+    say(ray.JobID.from_int(5).int(), ray.JobID.from_int(258).int())
+    say(len(ray.JobID.from_int(5).hex()))
     say(ray.JobID.from_int(1) == ray.JobID.from_int(1))
 
 
@@ -216,14 +217,6 @@ def references_are_not_iterated():
     outcome(len, ref)
     outcome(lambda: ref + 1)
     outcome(lambda: ref())
-
-
-@program
-def weak_references():
-    import weakref
-
-    ref = ray.put(1)
-    outcome(lambda: weakref.ref(ref)() is ref)
 
 
 @program

@@ -56,12 +56,11 @@ def get_of_lists():
 
 @program
 def get_of_other_things():
-    words = ["Invalid type of object refs", "ray.ObjectRef", "list of IDs"]
+    words = ["Invalid type of object refs"]
     for value in [1, "x", None, {}, {ray.put(1)}, {"a": ray.put(1)}]:
         outcome(ray.get, value, words=words)
-    outcome(ray.get, (ray.put(1), ray.put(2)), words=words)
-    outcome(ray.get, [ray.put(1), 2], words=["Invalid type of object refs"])
-    outcome(ray.get, [[ray.put(1)]], words=["Invalid type of object refs"])
+    outcome(ray.get, [ray.put(1), 2])
+    outcome(ray.get, [[ray.put(1)]])
     outcome(ray.get)
 
 
@@ -84,11 +83,8 @@ def timeouts_of_get():
 
 
 @program
-def odd_timeouts_of_get():
-    ref = sleeps.remote(30)
-    outcome(lambda: ray.get(ray.put(1), timeout=1e9))
-    outcome(ray.get, ref, timeout="1")
-    ray.cancel(ref, force=True)
+def get_of_a_tuple():
+    outcome(ray.get, (ray.put(1), ray.put(2)), words=["Invalid type of object refs"])
 
 
 @program
@@ -98,8 +94,6 @@ def wait_for_some():
     slow = sleeps.remote(30)
     ready, rest = ray.wait([slow, *fast], num_returns=2)
     say(ready == fast, rest == [slow])
-    ready, rest = ray.wait([slow, *fast], num_returns=1)
-    say(ready == fast[:1], rest == [slow, fast[1]])
     ready, rest = ray.wait([slow, *fast], num_returns=3, timeout=0.1)
     say(ready == fast, rest == [slow])
     ready, rest = ray.wait([slow], timeout=0)
@@ -275,17 +269,6 @@ def get_inside_tasks():
         return ray.get(ready), len(rest), ray.get(ray.put("inner"))
 
     say(ray.get(outer.remote([same.remote(1), ray.put(2)])))
-
-
-@program(alone=True)
-def before_init_and_after_shutdown():
-    ray.init(num_cpus=1, include_dashboard=False, log_to_driver=False)
-    ref = ray.put(1)
-    say(ray.is_initialized(), ray.get(ref))
-    ray.shutdown()
-    say(ray.is_initialized())
-    ray.init(num_cpus=1, include_dashboard=False, log_to_driver=False)
-    say(ray.get(ray.put(2)))
 
 
 if __name__ == "__main__":

@@ -156,8 +156,12 @@ def concurrency_groups():
     for groups in ["io", 1, ("io", 1)]:
         say(groups)
         outcome(decorate, groups, words=["The type of keyword 'concurrency_groups' must be"])
+
+
+@program
+def concurrency_groups_of_one_actor():
     words = ["Setting 'concurrency_groups' is not supported in '.options()'"]
-    outcome(Remote.options, concurrency_groups={"io": 1}, words=words)
+    outcome(lambda: hasattr(Remote.options(concurrency_groups={"io": 1}), "remote"), words=words)
 
 
 @program
@@ -215,34 +219,11 @@ def methods_with_a_wrong_group():
     actor = A.remote()
     say(ray.get([actor.f.remote(), actor.g.options(concurrency_group="io").remote()]))
 
-    def make():
-        @ray.remote(concurrency_groups={"io": 1})
-        class B:
-            @ray.method(concurrency_group="other")
-            def f(self):
-                return 1
-
-        return ray.get(B.remote().f.remote())
-
-    outcome(make, words=["other"])
-
 
 @program
 def actor_classes_are_not_called():
     outcome(Remote, words=["Actors cannot be instantiated directly", "Plain.remote()"])
-    outcome(lambda: Remote.options(name="x")(), words=["not callable"])
     outcome(lambda: ray.remote(Remote), words=["must be applied to either a function or a class"])
-
-
-@program
-def subclasses_of_actor_classes():
-    def derive():
-        class Derived(Remote):
-            pass
-
-        return Derived
-
-    outcome(derive, words=["Inheriting from actor classes is not currently supported"])
 
 
 if __name__ == "__main__":

@@ -397,6 +397,8 @@ def _task_error(message: str, payload: bytes) -> Exception:
         except (TypeError, ValueError):  # Of another version.
             return CrossLanguageError(message)
     function_name, traceback_str, cause_bytes, cause_words, pid = pickle.loads(payload)
+    if message.endswith(traceback_str):
+        traceback_str = message  # Whom an argument of that kind failed may stand before it.
     cause: BaseException
     if cause_bytes is None:
         return rebuild_task_error(

@@ -41,4 +41,12 @@ KNOWN: dict[str, Difference] = {
         "Ids of objects and tasks have 16 bytes; job 5 is 00000005, as in every listing.",
         ["16 [16, 16, 4]", "00000005"],
     ),
+    "serialization.errors_while_unpickling": Difference(
+        "What reading a value raises reaches the caller as it is: `except ImportError` catches it.",
+        [
+            "raises RuntimeError <RuntimeError>; 'never comes back': yes",
+            "raises RayTaskError(RuntimeError) <RayTaskError, RayError, RuntimeError>; 'never comes "
+            "back': yes",
+        ],
+    ),
 }

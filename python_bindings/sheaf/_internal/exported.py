@@ -41,10 +41,8 @@ def note_name(key: str, target: Any) -> None:
     module = getattr(target, "__module__", None) or ""
     if module == "__main__":  # The program that a worker runs is the driver's.
         module = os.path.splitext(os.path.basename(sys.argv[0]))[0]
-    if key.startswith(CLASS):
-        _names[CLASS] = f"{module}.{target.__qualname__}"
-    else:
-        _names[key] = f"{module}.{getattr(target, '__name__', type(target).__name__)}"
+    name = f"{module}.{getattr(target, '__name__', type(target).__name__)}"
+    _names[CLASS if key.startswith(CLASS) else key] = name
 
 
 def name_of(key: str) -> str | None:

@@ -19,6 +19,15 @@ def same(value):
     return value
 
 
+@ray.remote
+class Named:
+    def name(self):
+        return ray.get_runtime_context().get_task_function_name()
+
+    async def later(self):
+        return ray.get_runtime_context().get_task_function_name()
+
+
 @program
 def positional_and_keyword():
     say(ray.get(add.remote(1)))
@@ -129,16 +138,7 @@ def function_names_of_tasks():
 
     say(ray.get(name.remote()))
     say(ray.get(name.options(name="given").remote()))
-
-    @ray.remote
-    class A:
-        def name(self):
-            return ray.get_runtime_context().get_task_function_name()
-
-        async def later(self):
-            return ray.get_runtime_context().get_task_function_name()
-
-    a = A.remote()
+    a = Named.remote()
     say(ray.get([a.name.remote(), a.later.remote(), a.name.options(name="given").remote()]))
 
 
